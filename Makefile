@@ -1,0 +1,68 @@
+# dflock. `make help` lists the targets; variables: CC, BUILD (output folder), SAN=1 (sanitizers), PREFIX, DESTDIR.
+BUILD   ?= build
+PREFIX  ?= /usr/local
+CC      ?= cc
+VERSION := $(shell cat VERSION)
+PKGS    := libuv hiredis libconfig jansson
+
+CPPFLAGS += -I. -D_GNU_SOURCE -DDFLOCK_VERSION='"$(VERSION)"' -DDFLOCKD_INSTALLED='"$(PREFIX)/sbin/dflockd"' \
+            -DSHIM_INSTALLED='"$(PREFIX)/lib/libdflock.so"'
+WARN    := -Wall -Wextra -Werror -Wshadow -Wstrict-prototypes -Wmissing-prototypes -Wvla -Wformat=2
+CFLAGS  ?= -O2 -g
+CFLAGS  += -std=gnu11 $(WARN) -fno-strict-aliasing
+# Debian's headers are not ours to warn about.
+PKG_CFLAGS := $(subst -I,-isystem ,$(shell pkg-config --cflags $(PKGS) 2>/dev/null))
+LIBS    := $(shell pkg-config --libs $(PKGS) 2>/dev/null) -pthread
+ifdef SAN
+CFLAGS  += -fsanitize=address,undefined -fno-sanitize-recover=all -fno-omit-frame-pointer
+endif
+
+CORE_SRC := $(wildcard wire/*.c config/*.c store/*.c) $(filter-out keeper/main.c,$(wildcard keeper/*.c))
+CORE_OBJ := $(CORE_SRC:%.c=$(BUILD)/%.o)
+CORE     := $(BUILD)/libcore.a
+SHIM_SRC := $(wildcard shim/*.c wire/*.c)
+SHIM_OBJ := $(SHIM_SRC:%.c=$(BUILD)/pic/%.o)
+CLI_OBJ  := $(patsubst %.c,$(BUILD)/%.o,$(wildcard cli/*.c))
+UNIT     := $(patsubst tests/unit/%.c,$(BUILD)/unit/%,$(wildcard tests/unit/test_*.c))
+AGENTS   := $(patsubst tests/%.c,$(BUILD)/tests/%,$(wildcard tests/agents/*.c tests/interpose/*.c))
+
+.PHONY: all help
+all: $(BUILD)/libdflock.so $(BUILD)/dflockd $(BUILD)/dflock ## build the shim, the keeper and the command line
+help: ## list the targets
+	@sed -n 's/^\([a-z][a-z-]*\):.*## /\1\t/p' Makefile | expand -t 16
+
+$(CORE): $(CORE_OBJ)
+	@rm -f $@
+	ar rcs $@ $^
+$(BUILD)/dflockd: $(BUILD)/keeper/main.o $(CORE)
+	$(CC) $(CFLAGS) $(LDFLAGS) -o $@ $^ $(LIBS)
+$(BUILD)/dflock: $(CLI_OBJ) $(CORE)
+	$(CC) $(CFLAGS) $(LDFLAGS) -o $@ $^ $(LIBS)
+# The shim: libc only, never sanitized, its names hidden but for the list in exports.map.
+SHIM_CFLAGS := $(filter-out -fsanitize% -fno-sanitize%,$(CFLAGS)) -fPIC -fvisibility=hidden -ftls-model=initial-exec
+$(BUILD)/libdflock.so: $(SHIM_OBJ) shim/exports.map
+	$(CC) $(SHIM_CFLAGS) $(LDFLAGS) -shared -Wl,--version-script=shim/exports.map -Wl,-z,now,-z,relro,-z,defs \
+	  -Wl,-soname,libdflock.so -o $@ $(SHIM_OBJ)
+$(BUILD)/pic/%.o: %.c Makefile
+	@mkdir -p $(@D)
+	$(CC) $(CPPFLAGS) $(SHIM_CFLAGS) -MMD -MP -c -o $@ $<
+$(BUILD)/%.o: %.c Makefile
+	@mkdir -p $(@D)
+	$(CC) $(CPPFLAGS) $(CFLAGS) $(PKG_CFLAGS) -MMD -MP -c -o $@ $<
+$(BUILD)/store/scripts.o: $(wildcard store/lua/*.lua)
+$(BUILD)/unit/%: tests/unit/%.c $(CORE) Makefile
+	@mkdir -p $(@D)
+	$(CC) $(CPPFLAGS) $(CFLAGS) $(PKG_CFLAGS) $(shell pkg-config --cflags check) -MMD -MP -o $@ $< $(CORE) $(LIBS) $(shell pkg-config --libs check)
+$(BUILD)/tests/%: tests/%.c Makefile
+	@mkdir -p $(@D)
+	$(CC) $(CPPFLAGS) $(CFLAGS) -MMD -MP -pthread -o $@ $< -ldl
+-include $(shell find $(BUILD) -name '*.d' 2>/dev/null)
+
+.PHONY: unit agents test clean
+unit: $(UNIT) ## run the unit tests
+	@for t in $(UNIT); do CK_FORK=$${CK_FORK:-yes} $$t || exit 1; done
+agents: $(AGENTS) ## build the small programs that the tests drive
+test: all agents ## run every test (what CI runs)
+	scripts/test.sh
+clean: ## remove what was built
+	rm -rf $(BUILD)

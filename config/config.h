@@ -1,0 +1,76 @@
+/*
+ * The configuration file, read with libconfig.
+ *
+ * config_read() either gives a complete, checked configuration or says what is wrong with file, line and
+ * what was expected. An unknown setting is an error. Names of time settings end in _ms.
+ */
+#ifndef DFLOCK_CONFIG_CONFIG_H
+#define DFLOCK_CONFIG_CONFIG_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "wire/msg.h"
+#include "wire/page.h"
+
+enum on_lost { ON_LOST_FREEZE, ON_LOST_KILL, ON_LOST_WARN };
+
+struct config_store {
+	char *socket;   /* "unix:/path" gives /path here; else NULL */
+	char *host;     /* else host and port of "host:port" / "[v6]:port" */
+	int port;       /* 6379 if not given */
+	char *user;     /* NULL: none */
+	char *password; /* the first line of password_file; NULL: none */
+	int database;   /* 0 */
+	int64_t connect_ms; /* 5000: how long a connection or an answer may take before the store counts as unreachable */
+};
+
+struct config_lease {
+	int64_t ttl_ms;           /* 30000 */
+	int64_t linger_ms;        /* 1000 */
+	int64_t pin_ms;           /* 1000 */
+	int64_t probe_ms;         /* 200: how long a non-blocking question may take */
+	int64_t store_wait_ms;    /* 30000: how long a blocking call waits for an unreachable store */
+	int64_t fair_ms;          /* 1000: shared requests pass waiting exclusive ones after this */
+	int64_t freeze_margin_ms; /* ttl_ms / 6 */
+	int64_t dead_ms;          /* 600000, at least 20 ttl_ms */
+	int64_t sweep_ms;         /* 86400000: silence after which a host's leftovers are removed */
+	int64_t idle_ms;          /* 60000: a keeper that nobody needs ends after this; 0: never */
+	enum on_lost on_lost;
+};
+
+/* A rule: which paths are protected, under which lock name. */
+struct rule {
+	enum page_rule_kind kind;
+	char *pattern; /* with its fixed part resolved: what the kernel calls the file */
+	char *name;    /* PATH: the lock name. GLOB and TREE: what stands for the first fixed_len bytes of the path */
+	size_t fixed_len;
+	int line;
+};
+
+struct config {
+	char *path; /* absolute */
+	struct wire_config_id id;
+	char *host; /* name of this host in the store; host = "..." or the machine's own name */
+	struct config_store store;
+	struct config_lease lease;
+	struct rule *rules;
+	size_t rule_count;
+};
+
+/*
+ * Reads and checks `path`. On success 0 and *out, which the caller frees with config_free(). On failure
+ * -EINVAL (contents) or -errno (reading) and one line in `why`: "FILE:LINE: what was found, what was expected".
+ * Blocks on the file system: the keeper calls it at start and on reload only.
+ */
+int config_read(const char *path, struct config **out, char *why, size_t why_size);
+void config_free(struct config *config);
+
+/*
+ * The lock name of a resolved path. 0 with the name in `name`; -ENOENT if no rule matches; -ENAMETOOLONG.
+ * The first rule that matches counts. Pure.
+ */
+#define LOCK_NAME_BYTES 1024
+int config_lock_name(const struct config *config, const char *path, char name[LOCK_NAME_BYTES]);
+
+#endif

@@ -1,0 +1,154 @@
+/*
+ * The store as the keeper sees it: where leases are recorded. redis.c is the one there is.
+ *
+ * Asynchronous, single-threaded: everything here is called from the event loop, and every callback comes
+ * from it, never from inside the call that asked. Each request's callback comes exactly once, also when the
+ * connection breaks or the store is freed: then with status STORE_UNREACHABLE, which after an acquire means
+ * "maybe granted". The store reconnects by itself (0.1 s doubling to 2 s) and says so with on_up/on_down; a
+ * request made while it is down is answered STORE_UNREACHABLE at once (from the loop).
+ *
+ * A connection or an answer that takes longer than connect_ms counts as broken: on_down.
+ *
+ * on_up comes when both connections (commands, messages) stand, the version (6.2 or newer) and the
+ * maxmemory-policy were checked, the scripts are loaded, the subscription stands and the incarnation record was read or begun.
+ */
+#ifndef DFLOCK_STORE_STORE_H
+#define DFLOCK_STORE_STORE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <uv.h>
+
+#include "config/config.h"
+#include "wire/msg.h"
+
+#define STORE_TOKEN_BYTES 33    /* 32 hex digits and NUL */
+#define STORE_HOST_BYTES 128    /* NAME-XXXXXXXXXXXXXXXX, no spaces */
+#define STORE_INC_BYTES 128     /* incarnation */
+#define STORE_FILE_BYTES 48     /* which inode of the host, "DEV:INO" */
+#define STORE_MAX_BLOCKERS 16
+
+/* What a lease covers. The owner is (host, file): two files of one host under one name exclude each
+ * other as two hosts do. */
+struct store_range {
+	enum wire_space space;
+	enum wire_mode mode;
+	int64_t from, to;
+};
+
+enum store_status {
+	STORE_OK,          /* acquire: granted. release: given back. beat: counted. confirm: it stands */
+	STORE_WAIT,        /* acquire: queued; the blockers were told */
+	STORE_BUSY,        /* acquire with ask: others wait already, not queued */
+	STORE_GONE,        /* confirm: the token stands no more */
+	STORE_GRACE,       /* acquire: the shard is in grace, nothing new is granted */
+	STORE_INCARNATION, /* the store is another than it was: `inc` has the new one; on_incarnation follows */
+	STORE_LIMIT,       /* acquire: the name has its 1,000 ranges */
+	STORE_UNREACHABLE, /* no answer; `error` says why */
+	STORE_ERROR,       /* the store answered with an error (`error`): script error, wrong type, out of memory, no permission */
+};
+
+/* A host in the way and its beat as the answer showed it. */
+struct store_blocker {
+	char host[STORE_HOST_BYTES];
+	uint64_t beat;
+	int64_t age_ms; /* since its last beat, by the server's clock; may be wrong by a clock step */
+	bool waiter;    /* it waits; else it holds */
+};
+
+struct store_reply {
+	enum store_status status;
+	uint64_t fence;         /* STORE_OK of acquire, confirm */
+	enum wire_mode mode;    /* ditto: the mode that is recorded */
+	size_t blocker_count;   /* STORE_WAIT, STORE_BUSY */
+	struct store_blocker blockers[STORE_MAX_BLOCKERS];
+	const char *error;      /* STORE_UNREACHABLE, STORE_ERROR: one line, valid during the callback */
+};
+typedef void store_reply_cb(void *arg, const struct store_reply *reply);
+
+/* A message from another host or from a script, for this host. Hostile until checked: the strings are
+ * bounded and NUL-terminated, nothing else is promised. */
+enum store_message_kind {
+	STORE_MSG_RECALL,  /* `asker` waits for what `token` covers, in `range`; ask: it only asks and waits no longer than its probe_ms */
+	STORE_MSG_GRANTED, /* by hand-over: `token` is now a lease, with `fence` */
+	STORE_MSG_IN_USE,  /* the answer to an asked recall: `token` (the asker's) will not be granted now */
+};
+struct store_message {
+	enum store_message_kind kind;
+	char name[LOCK_NAME_BYTES];
+	char token[STORE_TOKEN_BYTES];       /* RECALL: of the lease in the way; else of this host's own request */
+	char asker[STORE_HOST_BYTES];        /* RECALL */
+	char asker_token[STORE_TOKEN_BYTES]; /* RECALL */
+	struct store_range range;            /* RECALL: what the asker wants */
+	bool ask;                            /* RECALL */
+	uint64_t fence;                      /* GRANTED */
+};
+
+struct store_callbacks {
+	void (*on_up)(void *arg);
+	void (*on_down)(void *arg, const char *why);
+	/* The incarnation is another than before (also at the first connection: old == ""). */
+	void (*on_incarnation)(void *arg, const char *old, const char *now);
+	void (*on_message)(void *arg, const struct store_message *message);
+};
+
+struct store;
+
+/* Starts connecting. The config must live as long as the store. host: this host's id. NULL: out of memory. */
+struct store *store_new(uv_loop_t *loop, const struct config_store *config, int64_t ttl_ms, const char *host,
+			const struct store_callbacks *callbacks, void *arg);
+/* Calls every pending callback with STORE_UNREACHABLE and frees; the handles are closed in the loop. */
+void store_free(struct store *store);
+
+bool store_is_up(const struct store *store);
+const char *store_incarnation(const struct store *store); /* "" before the first on_up */
+bool store_in_grace(const struct store *store);           /* as last seen */
+const char *store_last_error(const struct store *store);  /* why it is down; "" */
+const char *store_version(const struct store *store);
+const char *store_server(const struct store *store);      /* for people: host:port or the socket */
+
+/*
+ * acquire: grants, or queues and tells the hosts in the way. Idempotent per token: asking again with
+ * the same token asks again or confirms. It raises this host's beat. `ask`: the caller does not wait long,
+ * and the holders are asked whether they really use it. `pass`: may pass waiters (not holders).
+ * dead: hosts whose beat this keeper has watched unchanged for a whole ttl; what they have
+ * is dropped if their beat is still that.
+ */
+struct store_acquire {
+	const char *name, *file, *token;
+	struct store_range range;
+	bool ask, pass;
+	const struct store_blocker *dead;
+	size_t dead_count;
+};
+void store_acquire(struct store *s, const struct store_acquire *a, store_reply_cb *cb, void *arg);
+
+/* Gives a lease back or cancels a waiting request, and hands over to who waits. Unknown tokens are STORE_OK. */
+void store_release(struct store *s, const char *name, const char *token, store_reply_cb *cb, void *arg);
+/* An exclusive lease becomes a shared one, and hands over. STORE_GONE if it stands no more. */
+void store_shrink(struct store *s, const char *name, const char *token, store_reply_cb *cb, void *arg);
+/* Does the lease (token and fence) still stand? Raises the beat. */
+void store_confirm(struct store *s, const char *name, const char *token, uint64_t fence, store_reply_cb *cb, void *arg);
+/* Renews all leases of this host. */
+void store_beat(struct store *s, store_reply_cb *cb, void *arg);
+/* Ends grace: the caller has watched this incarnation for a whole ttl. now: without that (dflock init). */
+void store_open(struct store *s, bool now, store_reply_cb *cb, void *arg);
+/* Tells an asker that its question is answered with no. No reply. */
+void store_tell_in_use(struct store *s, const char *host, const char *name, const char *asker_token);
+/* This host ends: its beat is removed. Send it last. */
+void store_leave(struct store *s, store_reply_cb *cb, void *arg);
+
+/* Every host with its beat, for sweeping: cb gets STORE_OK and up to `max` rows. */
+typedef void store_hosts_cb(void *arg, enum store_status status, const struct store_blocker *hosts, size_t count);
+void store_hosts(struct store *s, store_hosts_cb *cb, void *arg);
+/* Removes what a silent host left in all locks, if its beat is still that, and then the host. */
+void store_sweep(struct store *s, const struct store_blocker *host, store_reply_cb *cb, void *arg);
+
+/* The whole store as JSON text for status: {"incarnation":..,"open":..,"ttl_ms":..,"fence":..,"hosts":{..},"locks":[{"name":..,
+ * "leases":[{"host","file","token","space","mode","from","to","fence"}],"waiters":[..same, no fence..]}]}. json is valid during the callback; NULL with
+ * `error` set if it could not be had. Not atomic over several locks. */
+typedef void store_dump_cb(void *arg, const char *json, size_t len, const char *error);
+void store_dump(struct store *s, store_dump_cb *cb, void *arg);
+
+#endif

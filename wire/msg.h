@@ -1,0 +1,94 @@
+/*
+ * What a program and its keeper say to each other, over one SOCK_SEQPACKET connection per
+ * question (RUNTIME_DIR/keeper.sock).
+ *
+ * A question is one struct wire_request; WIRE_LOCK and WIRE_TEST carry the caller's own
+ * descriptor as SCM_RIGHTS, no other operation carries any. The keeper answers with struct
+ * wire_reply: any number of WIRE_WAITING and then exactly one other verdict. On the same
+ * connection the next question may follow (step 3 of a lock call: "the pin has run out, I have
+ * the kernel lock, is it still good?"). Closing the connection cancels a wait and ends a pin.
+ *
+ * The first eight bytes (magic, version, size) never change their place, nor do verdict and
+ * reason of a reply: two versions can always tell each other that they differ.
+ *
+ * libc only, no allocation: included by the shim.
+ */
+#ifndef DFLOCK_WIRE_MSG_H
+#define DFLOCK_WIRE_MSG_H
+
+#include <stdint.h>
+
+#define WIRE_MAGIC 0x6b6c6664u /* "dflk" */
+#define WIRE_VERSION 1
+#define WIRE_REASON_BYTES 1024
+#define WIRE_SOCKET_NAME "keeper.sock"
+
+/* Ranges are half open, [from, to); WIRE_EOF as `to` means "to the largest offset". */
+#define WIRE_EOF INT64_MAX
+
+enum wire_op {
+	WIRE_LOCK = 1, /* may I take this lock? */
+	WIRE_TEST,     /* who is in the way? (F_GETLK, F_OFD_GETLK, F_TEST) */
+	WIRE_STATUS,   /* answer WIRE_OK with a memfd that holds JSON (SCM_RIGHTS) */
+	WIRE_RELOAD,   /* read the configuration again; WIRE_OK or WIRE_REFUSED */
+	WIRE_STOP,     /* give all leases back and end; WIRE_OK or WIRE_REFUSED (something is held) */
+	WIRE_INIT,     /* open the store's shards at once (the operator's word that nobody holds anything) */
+	WIRE_PING,     /* WIRE_OK */
+	WIRE_OPS
+};
+
+enum wire_space { WIRE_FLOCK = 0, WIRE_RECORD = 1, WIRE_SPACES };
+enum wire_mode { WIRE_SHARED = 0, WIRE_EXCLUSIVE = 1, WIRE_MODES };
+enum wire_owner { WIRE_OWNER_DESCRIPTION = 0, WIRE_OWNER_PROCESS = 1, WIRE_OWNERS };
+
+#define WIRE_F_NONBLOCK 0x01u /* the caller will not wait (LOCK_NB, F_SETLK) */
+#define WIRE_F_HAVE 0x02u     /* the caller holds the kernel lock it asks about */
+#define WIRE_F_ALL 0x03u
+
+enum wire_verdict {
+	WIRE_GRANTED = 1,   /* the lease is sure until until_ns of the caller's clock */
+	WIRE_WAITING,       /* not final: the caller waits for another host */
+	WIRE_WOULD_BLOCK,   /* another holds it, and the caller does not wait */
+	WIRE_REFUSED,       /* ENOLCK; reason is the line to show */
+	WIRE_DEADLOCK,      /* EDEADLK */
+	WIRE_NOT_PROTECTED, /* the configuration does not name this file */
+	WIRE_OK,            /* the answer to everything but WIRE_LOCK */
+	WIRE_VERDICTS
+};
+
+/* Which configuration a side has read; all zero: none. Two are the same if all words are. */
+struct wire_config_id {
+	uint64_t dev, ino, size;
+	int64_t mtime_ns, ctime_ns;
+};
+
+struct wire_request {
+	uint32_t magic;
+	uint16_t version;
+	uint16_t size; /* sizeof(struct wire_request) */
+	uint8_t op, space, mode, flags;
+	uint8_t owner; /* enum wire_owner: whose locks conflict (record space) */
+	uint8_t reserved[3]; /* zero */
+	int64_t from, to;    /* record space: bytes; flock space: 0, WIRE_EOF */
+	int64_t sent_ns;     /* the caller's CLOCK_BOOTTIME before it sent this */
+	struct wire_config_id config;
+};
+
+struct wire_reply {
+	uint32_t magic;
+	uint16_t version;
+	uint16_t size;
+	uint8_t verdict;
+	uint8_t mode; /* WIRE_TEST: of the lock in the way */
+	uint8_t reserved[2];
+	int32_t pid; /* WIRE_TEST: what F_GETLK shows as l_pid */
+	char reason[WIRE_REASON_BYTES]; /* WIRE_REFUSED: one line, NUL-terminated, no newline */
+	int64_t until_ns; /* WIRE_GRANTED: on the caller's clock: sent_ns + what was sure when the question came */
+	uint64_t fence;
+	int64_t from, to; /* WIRE_TEST: of the lock in the way */
+};
+
+_Static_assert(sizeof(struct wire_request) == 80, "the layout is the protocol");
+_Static_assert(sizeof(struct wire_reply) == 16 + WIRE_REASON_BYTES + 32, "the layout is the protocol");
+
+#endif

@@ -1,0 +1,81 @@
+/*
+ * The shared page, RUNTIME_DIR/page: written by the keeper, mapped read-only by programs.
+ *
+ * It holds the compiled rules and the identity of the configuration that they came from, so that a
+ * program knows without asking anybody that a file is not protected. It stays when its keeper ends and
+ * the next keeper goes on with the same file: it is never truncated (SIGBUS in programs), never
+ * replaced, and always PAGE_BYTES long.
+ *
+ * Writing: one keeper at a time (it holds RUNTIME_DIR/keeper.lock). `seq` is odd while the rules change.
+ * Reading is safe against a writer at any moment: every offset is checked against the page, strings are
+ * copied nowhere, and a result counts only if `seq` was even and the same before and after.
+ *
+ * libc only, no allocation, usable in signal handlers.
+ */
+#ifndef DFLOCK_WIRE_PAGE_H
+#define DFLOCK_WIRE_PAGE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "wire/msg.h"
+
+#define PAGE_NAME "page"
+#define PAGE_MAGIC 0x65676170636c6664ull
+#define PAGE_VERSION 1
+#define PAGE_BYTES (4u << 20)
+#define PAGE_RULES_BYTES (1u << 20)
+#define PAGE_MESSAGE_BYTES 768
+
+enum page_state {
+	PAGE_EMPTY = 0, /* no keeper has written it yet */
+	PAGE_RULES,     /* the rules are those of `config` */
+	PAGE_INVALID,   /* `config` could not be read: every lock call is refused, `message` says where */
+};
+
+/* Rules stand one after the other from `rules` on: a struct page_rule, its pattern (resolved, absolute,
+ * NUL-terminated), padding to 8 bytes. */
+enum page_rule_kind { PAGE_RULE_PATH = 0, PAGE_RULE_GLOB, PAGE_RULE_TREE, PAGE_RULE_KINDS };
+struct page_rule {
+	uint32_t bytes; /* of this record, header and padding included; a multiple of 8 */
+	uint32_t kind;  /* enum page_rule_kind */
+	char pattern[];
+};
+
+struct page {
+	uint64_t magic;
+	uint32_t version;
+	uint32_t seq;
+	uint32_t state; /* enum page_state */
+	uint32_t rules_bytes;
+	struct wire_config_id config;
+	uint64_t root_dev, root_ino; /* the keeper's "/": a program with another one must ask the keeper */
+	uint64_t spare[16];
+	char config_path[4096];
+	char message[PAGE_MESSAGE_BYTES]; /* PAGE_INVALID: "FILE:LINE: what was expected" */
+	_Alignas(8) unsigned char rules[PAGE_RULES_BYTES];
+};
+_Static_assert(sizeof(struct page) <= PAGE_BYTES, "the page has room for its head");
+
+enum page_answer {
+	PAGE_SAYS_NO,      /* not protected */
+	PAGE_SAYS_YES,     /* protected */
+	PAGE_SAYS_REFUSE,  /* PAGE_INVALID for this configuration: refuse, with `message` */
+	PAGE_SAYS_NOTHING, /* empty, of another configuration or version, or being written for too long: ask the keeper */
+};
+
+/* Says whether `path` (resolved, absolute) is protected under the configuration `id`.
+ * With PAGE_SAYS_REFUSE, message (PAGE_MESSAGE_BYTES, may be NULL) gets the text. */
+enum page_answer page_ask(const struct page *page, const struct wire_config_id *id, const char *path,
+			  char message[PAGE_MESSAGE_BYTES]);
+
+/* One rule against one path: pure. `pattern` is resolved and absolute.
+ * PATH: equal. GLOB: `*`, `?`, `[a-z]`, `[!x]`, `\x`; none of them matches '/', and none but a
+ * literal dot matches a leading dot of a name. TREE: everything below the directory, at any depth. */
+bool page_rule_matches(enum page_rule_kind kind, const char *pattern, const char *path);
+
+/* The keeper's side: appends a rule at *used of rules[]. 0, or -ENOSPC. */
+int page_rule_append(unsigned char *rules, size_t size, size_t *used, enum page_rule_kind kind, const char *pattern);
+
+#endif
