@@ -1,7 +1,7 @@
 /*
  * The configuration file, read with libconfig.
  *
- * config_read() either gives a complete, checked configuration or says what is wrong with file, line and
+ * config_load() either gives a complete, checked configuration or says what is wrong with file, line and
  * what was expected. An unknown setting is an error. Names of time settings end in _ms.
  */
 #ifndef DFLOCK_CONFIG_CONFIG_H
@@ -43,8 +43,8 @@ struct config_lease {
 struct rule {
 	enum page_rule_kind kind;
 	char *pattern; /* with its fixed part resolved: what the kernel calls the file */
-	char *name;    /* PATH: the lock name. GLOB and TREE: what stands for the first fixed_len bytes of the path */
-	size_t fixed_len;
+	char *name;    /* what stands for the first fixed_len bytes of the path in the lock name */
+	size_t fixed_len; /* PATH: the whole path. GLOB: the directories before the first wildcard. TREE: the directory */
 	int line;
 };
 
@@ -63,7 +63,7 @@ struct config {
  * -EINVAL (contents) or -errno (reading) and one line in `why`: "FILE:LINE: what was found, what was expected".
  * Blocks on the file system: the keeper calls it at start and on reload only.
  */
-int config_read(const char *path, struct config **out, char *why, size_t why_size);
+int config_load(const char *path, struct config **out, char *why, size_t why_size);
 void config_free(struct config *config);
 
 /*

@@ -1,0 +1,226 @@
+#include "cli/ask.h"
+
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <time.h>
+#include <unistd.h>
+
+/* A status longer than this is no status. */
+#define STATUS_MAX_BYTES (256u << 20)
+
+static int __attribute__((format(printf, 3, 4))) fail(char why[CLI_LINE_BYTES], int err, const char *format, ...)
+{
+	va_list args;
+
+	va_start(args, format);
+	vsnprintf(why, CLI_LINE_BYTES, format, args);
+	va_end(args);
+	return -err;
+}
+
+/* Whoever can write the directory could put a socket of his own there: what we are told must come from root or us. */
+static int check_peer(struct ask *ask, char why[CLI_LINE_BYTES])
+{
+	struct ucred peer;
+	socklen_t len = sizeof(peer);
+
+	if (getsockopt(ask->fd, SOL_SOCKET, SO_PEERCRED, &peer, &len))
+		return fail(why, errno, "cannot tell who answers at %s/" WIRE_SOCKET_NAME ": %s", ask->dir,
+			    strerror(errno));
+	if (peer.uid != 0 && peer.uid != geteuid())
+		return fail(why, EPERM,
+			    "the keeper at %s/" WIRE_SOCKET_NAME " runs as uid %u, neither root nor you: not trusted;"
+			    " remove the directory or set DFLOCK_RUNTIME_DIR",
+			    ask->dir, (unsigned)peer.uid);
+	ask->pid = peer.pid;
+	ask->uid = peer.uid;
+	return 0;
+}
+
+static int open_socket(struct ask *ask, char why[CLI_LINE_BYTES])
+{
+	struct timeval deadline = {.tv_sec = ASK_DEADLINE_S};
+	struct sockaddr_un address = {.sun_family = AF_UNIX};
+
+	_Static_assert(PLACE_DIR_BYTES + sizeof(WIRE_SOCKET_NAME) <= sizeof(address.sun_path), "the path fits");
+	snprintf(address.sun_path, sizeof(address.sun_path), "%s/" WIRE_SOCKET_NAME, ask->dir);
+	ask->fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+	if (ask->fd < 0)
+		return fail(why, errno, "cannot make a socket: %s", strerror(errno));
+	/* The one for sending holds for connect() too, which waits while the queue of connections is full. */
+	if (setsockopt(ask->fd, SOL_SOCKET, SO_RCVTIMEO, &deadline, sizeof(deadline)) ||
+	    setsockopt(ask->fd, SOL_SOCKET, SO_SNDTIMEO, &deadline, sizeof(deadline)))
+		return fail(why, errno, "cannot set a deadline: %s", strerror(errno));
+	if (!connect(ask->fd, (struct sockaddr *)&address, sizeof(address)))
+		return 0;
+	/* A socket without anybody behind it is what a killed keeper leaves. */
+	if (errno == ENOENT || errno == ECONNREFUSED)
+		return fail(why, ENOENT, "no keeper runs for %s", ask->dir);
+	if (errno == EAGAIN)
+		return fail(why, ETIMEDOUT,
+			    "the keeper at %s has accepted no connection for %d s; its log says what it is at", ask->dir,
+			    ASK_DEADLINE_S);
+	return fail(why, errno, "cannot connect to %s: %s", address.sun_path, strerror(errno));
+}
+
+int ask_connect(const struct place *place, struct ask *ask, char why[CLI_LINE_BYTES])
+{
+	int dir, r;
+
+	ask->fd = -1;
+	r = place_runtime_dir(place, geteuid(), ask->dir);
+	if (r)
+		return fail(why, -r, "DFLOCK_RUNTIME_DIR must be an absolute path of at most %d characters",
+			    PLACE_DIR_BYTES - 1);
+	dir = place_open_runtime_dir(ask->dir, geteuid(), false, why, CLI_LINE_BYTES);
+	if (dir < 0)
+		return dir;
+	r = open_socket(ask, why);
+	if (!r)
+		r = check_peer(ask, why);
+	if (r)
+		ask_close(ask);
+	close(dir);
+	return r;
+}
+
+void ask_close(struct ask *ask)
+{
+	if (ask->fd >= 0)
+		close(ask->fd);
+	ask->fd = -1;
+}
+
+/* Takes the descriptor out of a message; more than one is none of our protocol, and they are all closed. */
+static int take_descriptor(struct msghdr *message)
+{
+	int found = -1;
+
+	for (struct cmsghdr *c = CMSG_FIRSTHDR(message); c; c = CMSG_NXTHDR(message, c)) {
+		size_t n = (c->cmsg_len - CMSG_LEN(0)) / sizeof(int);
+
+		if (c->cmsg_level != SOL_SOCKET || c->cmsg_type != SCM_RIGHTS)
+			continue;
+		for (size_t i = 0; i < n; i++) {
+			int fd;
+
+			memcpy(&fd, CMSG_DATA(c) + i * sizeof(int), sizeof(fd));
+			if (found >= 0)
+				close(found);
+			found = fd;
+		}
+	}
+	return found;
+}
+
+static int receive(struct ask *ask, struct wire_reply *reply, int *memfd, char why[CLI_LINE_BYTES])
+{
+	_Alignas(struct cmsghdr) char control[CMSG_SPACE(2 * sizeof(int))];
+	struct iovec iov = {.iov_base = reply, .iov_len = sizeof(*reply)};
+	struct msghdr message = {
+		.msg_iov = &iov, .msg_iovlen = 1, .msg_control = control, .msg_controllen = sizeof(control)};
+	ssize_t n = recvmsg(ask->fd, &message, MSG_CMSG_CLOEXEC);
+
+	if (n < 0 && errno == EAGAIN)
+		return fail(why, ETIMEDOUT,
+			    "the keeper (pid %d) has not answered for %d s; its log says what it is at", (int)ask->pid,
+			    ASK_DEADLINE_S);
+	if (n < 0)
+		return fail(why, errno, "cannot receive the keeper's answer: %s", strerror(errno));
+	*memfd = take_descriptor(&message);
+	if (n == 0)
+		return fail(why, ECONNRESET,
+			    "the keeper (pid %d) closed the connection instead of answering; its log says why",
+			    (int)ask->pid);
+	if ((size_t)n < 8 || reply->magic != WIRE_MAGIC)
+		return fail(why, EPROTO, "what answers at %s/" WIRE_SOCKET_NAME " is no keeper", ask->dir);
+	if (reply->version != WIRE_VERSION)
+		return fail(why, EPROTO,
+			    "the keeper (pid %d) speaks version %u of the protocol and this dflock version %u;"
+			    " end it with its own `dflock stop'",
+			    (int)ask->pid, reply->version, WIRE_VERSION);
+	if ((size_t)n != sizeof(*reply) || reply->size != sizeof(*reply) ||
+	    !memchr(reply->reason, '\0', sizeof(reply->reason)))
+		return fail(why, EPROTO, "the keeper (pid %d) sent an answer that makes no sense", (int)ask->pid);
+	return 0;
+}
+
+int ask_question(struct ask *ask, enum wire_op op, const struct place *place, int *memfd, char why[CLI_LINE_BYTES])
+{
+	struct wire_request request = {
+		.magic = WIRE_MAGIC, .version = WIRE_VERSION, .size = sizeof(request), .op = (uint8_t)op, .to = WIRE_EOF};
+	struct wire_reply reply;
+	struct timespec now;
+	int fd = -1, r;
+
+	clock_gettime(CLOCK_BOOTTIME, &now);
+	request.sent_ns = (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
+	/* No configuration, or one that cannot be examined: the keeper sees zeros, as from a program. */
+	if (place->config[0])
+		(void)place_config_id(place->config, &request.config);
+	if (send(ask->fd, &request, sizeof(request), MSG_NOSIGNAL) != sizeof(request))
+		return fail(why, errno, "cannot ask the keeper (pid %d): %s", (int)ask->pid, strerror(errno));
+	r = receive(ask, &reply, &fd, why);
+	if (!r && reply.verdict == WIRE_REFUSED)
+		r = fail(why, ENOLCK, "%s", reply.reason[0] ? reply.reason : "the keeper refuses, without a reason");
+	else if (!r && reply.verdict != WIRE_OK)
+		r = fail(why, EPROTO, "the keeper (pid %d) gave an answer that does not fit the question (%u)",
+			 (int)ask->pid, reply.verdict);
+	if (memfd && !r)
+		*memfd = fd;
+	else if (fd >= 0)
+		close(fd);
+	return r;
+}
+
+int ask_wait_for_end(struct ask *ask)
+{
+	char byte;
+
+	return recv(ask->fd, &byte, 1, 0) < 0 && errno == EAGAIN ? -ETIMEDOUT : 0;
+}
+
+static int read_status(int fd, char **json, size_t *len, char why[CLI_LINE_BYTES])
+{
+	struct stat st;
+	size_t used = 0;
+	char *text;
+
+	if (fd < 0 || fstat(fd, &st) || !S_ISREG(st.st_mode) || st.st_size > STATUS_MAX_BYTES)
+		return fail(why, EPROTO, "the keeper's answer has no status with it");
+	text = malloc((size_t)st.st_size + 1);
+	if (!text)
+		return fail(why, ENOMEM, "not enough memory for the keeper's status");
+	/* By offset: where the keeper's own descriptor stands does not matter. */
+	while (used < (size_t)st.st_size) {
+		ssize_t n = pread(fd, text + used, (size_t)st.st_size - used, (off_t)used);
+
+		if (n <= 0) {
+			free(text);
+			return fail(why, EPROTO, "the keeper's status cannot be read");
+		}
+		used += (size_t)n;
+	}
+	text[used] = '\0';
+	*json = text;
+	*len = used;
+	return 0;
+}
+
+int ask_status(struct ask *ask, const struct place *place, char **json, size_t *len, char why[CLI_LINE_BYTES])
+{
+	int fd = -1;
+	int r = ask_question(ask, WIRE_STATUS, place, &fd, why);
+
+	if (!r)
+		r = read_status(fd, json, len, why);
+	if (fd >= 0)
+		close(fd);
+	return r;
+}

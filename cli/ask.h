@@ -1,0 +1,49 @@
+/*
+ * A connection to the keeper, and questions over it. Everything blocks, no longer than ASK_DEADLINE_S for each step.
+ */
+#ifndef DFLOCK_CLI_ASK_H
+#define DFLOCK_CLI_ASK_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <sys/types.h>
+
+#include "cli/cli.h"
+#include "wire/msg.h"
+#include "wire/place.h"
+
+#define ASK_DEADLINE_S 10
+
+struct ask {
+	char dir[PLACE_DIR_BYTES]; /* its runtime directory */
+	int fd;
+	pid_t pid; /* of the keeper */
+	uid_t uid;
+};
+
+/*
+ * Connects to the keeper of the runtime directory, which root or this user must run. 0; -ENOENT: no keeper runs;
+ * else -errno with one line in why. dir is filled in every case but -EINVAL. Ended with ask_close().
+ */
+int ask_connect(const struct place *place, struct ask *ask, char why[CLI_LINE_BYTES]);
+void ask_close(struct ask *ask);
+
+/*
+ * One question and its answer. 0: the keeper said WIRE_OK; memfd (may be NULL) is the descriptor that came with it, -1
+ * if none did, which the caller closes. -ENOLCK: it refused, why has its reason. Else -errno with why.
+ */
+int ask_question(struct ask *ask, enum wire_op op, const struct place *place, int *memfd, char why[CLI_LINE_BYTES]);
+
+/* Waits until the keeper has closed the connection: it has ended, or has none to answer for. 0 or -ETIMEDOUT. */
+int ask_wait_for_end(struct ask *ask);
+
+/*
+ * ask_connect(), or if no keeper runs starts one with place's configuration and connects to that. 0, or -errno with why;
+ * *started (may be NULL) tells which it was.
+ */
+int ask_connect_or_start(const struct place *place, struct ask *ask, bool *started, char why[CLI_LINE_BYTES]);
+
+/* The keeper's status as text, which the caller frees. 0, or -errno with why. */
+int ask_status(struct ask *ask, const struct place *place, char **json, size_t *len, char why[CLI_LINE_BYTES]);
+
+#endif

@@ -1,0 +1,94 @@
+/* dflock check: is the configuration right, and what does it protect? */
+#include "cli/cli.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cli/files.h"
+#include "cli/show.h"
+#include "config/config.h"
+
+static const char doc[] =
+	"Reads the configuration as a keeper would and says what is wrong with it, with file and line. For each FILE says "
+	"whether its locks are protected and under which lock name; it need not exist yet.\v"
+	"The exit status is 0 if the configuration is valid, whether the FILEs are protected or not, and else 1.";
+
+struct options {
+	const char *config;
+	char **files;
+	int count;
+};
+
+static error_t parse(int key, char *arg, struct argp_state *state)
+{
+	struct options *options = state->input;
+
+	switch (key) {
+	case 'c':
+		options->config = arg;
+		return 0;
+	case ARGP_KEY_ARGS:
+		options->files = state->argv + state->next;
+		options->count = state->argc - state->next;
+		return 0;
+	default:
+		return ARGP_ERR_UNKNOWN;
+	}
+}
+
+/* False if it cannot be told. */
+static bool report_file(const struct config *config, const char *file)
+{
+	char path[PATH_MAX], name[LOCK_NAME_BYTES];
+	int r = files_resolve(file, path);
+
+	if (r) {
+		cli_error("%s: %s", file, strerror(-r));
+		return false;
+	}
+	r = config_lock_name(config, path, name);
+	show_text(stdout, path);
+	if (!r) {
+		fputs(": protected as ", stdout);
+		show_text(stdout, name);
+	} else if (r == -ENOENT) {
+		fputs(": not protected", stdout);
+	} else {
+		fputs(": locks on it are refused, its lock name is too long; give its rule a shorter name", stdout);
+	}
+	putchar('\n');
+	return true;
+}
+
+int cmd_check(int argc, char **argv)
+{
+	static const struct argp_option known[] = {
+		{"config", 'c', "FILE", 0, "check FILE instead of the configuration that would be used", 0}, {0}};
+	static const struct argp argp = {.options = known, .parser = parse, .args_doc = "[FILE...]", .doc = doc};
+	struct options options = {.config = NULL};
+	char why[CLI_LINE_BYTES];
+	struct config *config;
+	struct place place;
+	bool all = true;
+
+	argp_parse(&argp, argc, argv, 0, NULL, &options);
+	cli_place(&place, options.config);
+	if (!place.config[0]) {
+		cli_error("there is no configuration, so nothing is protected; write ~/.config/dflock.conf or "
+			  "/etc/dflock.conf (see dflock.conf(5)), or set DFLOCK_CONFIG");
+		return CLI_FAILED;
+	}
+	if (config_load(place.config, &config, why, sizeof(why))) {
+		cli_error("%s", why);
+		return CLI_FAILED;
+	}
+	fputs("configuration OK: ", stdout);
+	show_text(stdout, config->path);
+	printf(", %zu rule%s\n", config->rule_count, config->rule_count == 1 ? "" : "s");
+	for (int i = 0; i < options.count; i++)
+		all &= report_file(config, options.files[i]);
+	config_free(config);
+	return all ? CLI_OK : CLI_FAILED;
+}

@@ -1,0 +1,49 @@
+/*
+ * What the subcommands of dflock share. Each is one function, cmd_NAME(argc, argv), with argv[0] "dflock NAME" (argp
+ * shows it in the usage), that returns the exit status.
+ */
+#ifndef DFLOCK_CLI_CLI_H
+#define DFLOCK_CLI_CLI_H
+
+#include <argp.h>
+#include <limits.h>
+#include <stddef.h>
+
+#include "wire/place.h"
+
+enum cli_exit {
+	CLI_OK = 0,
+	CLI_FAILED = 1, /* it could not be done, or what was checked is not in order */
+	CLI_USAGE = 2,  /* the command line makes no sense */
+	/* run, as env(1) has them */
+	CLI_RUN_FAILED = 125,
+	CLI_RUN_CANNOT_EXECUTE = 126,
+	CLI_RUN_NOT_FOUND = 127,
+};
+
+#define CLI_LINE_BYTES 1024 /* room for one message */
+
+int cmd_run(int argc, char **argv);
+int cmd_check(int argc, char **argv);
+int cmd_status(int argc, char **argv);
+int cmd_doctor(int argc, char **argv);
+int cmd_init(int argc, char **argv);
+int cmd_reload(int argc, char **argv);
+int cmd_stop(int argc, char **argv);
+
+/* "dflock: MESSAGE" on standard error, with control characters made visible. */
+void cli_error(const char *format, ...) __attribute__((format(printf, 1, 2)));
+
+/* Reads the command line of a subcommand that has neither options nor arguments. doc is its help. */
+void cli_no_arguments(int argc, char **argv, const char *doc);
+
+/* place_init(), then the configuration named on the command line, if any (NULL: none), made absolute. */
+void cli_place(struct place *place, const char *config);
+
+/*
+ * A file of this installation: `name` beside this executable, else in the folder `folder` beside the executable's own
+ * ("lib" for PREFIX/bin/dflock and PREFIX/lib/NAME), else `installed`. Whether the latter is there is not looked at.
+ */
+void cli_find(const char *name, const char *folder, const char *installed, char path[PATH_MAX]);
+
+#endif

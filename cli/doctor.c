@@ -1,0 +1,134 @@
+/* dflock doctor: is the set-up right, and will the preload reach a program? */
+#include "cli/doctor.h"
+
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "cli/program.h"
+#include "cli/show.h"
+
+static const char doc[] =
+	"Looks at the installation, the configuration, the keeper, the store and the protected files, and says line by line "
+	"what is in order (ok:), what may surprise (warning:) and what must be mended (problem:). With PROGRAM also whether "
+	"the preload will reach it. If no keeper runs, one is started to try the store; it ends by itself when nobody needs "
+	"it.\v"
+	"The exit status is 0 if there is no problem, and else 1.";
+
+struct options {
+	const char *config, *program;
+};
+
+static error_t parse(int key, char *arg, struct argp_state *state)
+{
+	struct options *options = state->input;
+
+	switch (key) {
+	case 'c':
+		options->config = arg;
+		return 0;
+	case ARGP_KEY_ARG:
+		if (options->program)
+			argp_error(state, "one PROGRAM at a time (its arguments do not matter)");
+		options->program = arg;
+		return 0;
+	default:
+		return ARGP_ERR_UNKNOWN;
+	}
+}
+
+void doctor_find(struct doctor *d, enum finding level, const char *format, ...)
+{
+	static const char *const names[] = {"ok:      ", "warning: ", "problem: "};
+	char line[CLI_LINE_BYTES + 2 * PATH_MAX];
+	va_list args;
+
+	va_start(args, format);
+	vsnprintf(line, sizeof(line), format, args);
+	va_end(args);
+	fputs(names[level], stdout);
+	show_text(stdout, line);
+	putchar('\n');
+	fflush(stdout); /* the next one may take seconds */
+	d->counts[level]++;
+}
+
+static void check_installation(struct doctor *d)
+{
+	char path[PATH_MAX];
+
+	if (program_shim(path))
+		doctor_find(d, FINDING_PROBLEM, "%s: %s; without it no lock is protected: install it", path,
+			    strerror(errno));
+	else if (strpbrk(path, ": "))
+		doctor_find(d, FINDING_PROBLEM,
+			    "%s: a path with a space or a colon cannot be preloaded; install dflock elsewhere", path);
+	else
+		doctor_find(d, FINDING_OK, "the library is %s", path);
+	cli_find("dflockd", "sbin", DFLOCKD_INSTALLED, path);
+	if (access(path, X_OK))
+		doctor_find(d, FINDING_PROBLEM, "the keeper's program %s: %s; install it", path, strerror(errno));
+	else
+		doctor_find(d, FINDING_OK, "the keeper's program is %s", path);
+}
+
+static void check_config(struct doctor *d)
+{
+	char why[CLI_LINE_BYTES];
+
+	if (!d->place.config[0])
+		doctor_find(d, FINDING_PROBLEM,
+			    "there is no configuration, so nothing is protected; write ~/.config/dflock.conf or "
+			    "/etc/dflock.conf (see dflock.conf(5)), or set DFLOCK_CONFIG");
+	else if (config_load(d->place.config, &d->config, why, sizeof(why)))
+		doctor_find(d, FINDING_PROBLEM, "%s; until this is mended every lock is refused", why);
+	else if (!d->config->rule_count)
+		doctor_find(d, FINDING_WARNING, "the configuration %s protects nothing; add rules to `protect'",
+			    d->place.config);
+	else
+		doctor_find(d, FINDING_OK, "the configuration %s is valid and has %zu rule%s", d->place.config,
+			    d->config->rule_count, d->config->rule_count == 1 ? "" : "s");
+}
+
+static void check_program(struct doctor *d, const char *name)
+{
+	static const enum finding levels[] = {
+		[REACH_YES] = FINDING_OK,
+		[REACH_DOUBTFUL] = FINDING_WARNING,
+		[REACH_NO] = FINDING_PROBLEM,
+		[REACH_NOT_FOUND] = FINDING_PROBLEM,
+		[REACH_CANNOT] = FINDING_PROBLEM,
+	};
+	struct program program;
+	char shim[PATH_MAX];
+
+	if (program_shim(shim))
+		return; /* the finding about the installation says it */
+	program_examine(name, shim, &program);
+	doctor_find(d, levels[program.reach], "%s", program.line);
+}
+
+int cmd_doctor(int argc, char **argv)
+{
+	static const struct argp_option known[] = {
+		{"config", 'c', "FILE", 0, "go by FILE instead of the configuration that would be used", 0}, {0}};
+	static const struct argp argp = {.options = known, .parser = parse, .args_doc = "[PROGRAM]", .doc = doc};
+	struct options options = {.config = NULL};
+	struct doctor d = {.config = NULL};
+
+	argp_parse(&argp, argc, argv, 0, NULL, &options);
+	cli_place(&d.place, options.config);
+	check_installation(&d);
+	check_config(&d);
+	doctor_keeper(&d);
+	doctor_files(&d);
+	if (options.program)
+		check_program(&d, options.program);
+	config_free(d.config);
+	printf("\n%u problem%s, %u warning%s\n", d.counts[FINDING_PROBLEM], d.counts[FINDING_PROBLEM] == 1 ? "" : "s",
+	       d.counts[FINDING_WARNING], d.counts[FINDING_WARNING] == 1 ? "" : "s");
+	return d.counts[FINDING_PROBLEM] ? CLI_FAILED : CLI_OK;
+}

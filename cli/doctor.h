@@ -1,0 +1,25 @@
+/* Between the files of `dflock doctor`. */
+#ifndef DFLOCK_CLI_DOCTOR_H
+#define DFLOCK_CLI_DOCTOR_H
+
+#include "cli/cli.h"
+#include "config/config.h"
+#include "wire/place.h"
+
+enum finding { FINDING_OK, FINDING_WARNING, FINDING_PROBLEM };
+
+struct doctor {
+	struct place place;
+	struct config *config; /* NULL: there is none, or it is invalid */
+	unsigned counts[3];    /* by enum finding */
+};
+
+/* Prints one line: what was found and, unless it is in order, what to do. */
+void doctor_find(struct doctor *d, enum finding level, const char *format, ...) __attribute__((format(printf, 3, 4)));
+
+/* doctor_keeper.c: runtime directory, keeper, which configuration it has, store. May start a keeper. */
+void doctor_keeper(struct doctor *d);
+/* doctor_files.c: every path and tree of the configuration. */
+void doctor_files(struct doctor *d);
+
+#endif

@@ -1,0 +1,174 @@
+#include "cli/doctor.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "cli/ask.h"
+#include "cli/field.h"
+#include "cli/show.h"
+#include "wire/page.h"
+
+static void check_runtime_dir(struct doctor *d)
+{
+	char dir[PLACE_DIR_BYTES], why[CLI_LINE_BYTES];
+	int fd;
+
+	if (place_runtime_dir(&d->place, geteuid(), dir)) {
+		doctor_find(d, FINDING_PROBLEM, "DFLOCK_RUNTIME_DIR must be an absolute path of at most %d characters",
+			    PLACE_DIR_BYTES - 1);
+		return;
+	}
+	fd = place_open_runtime_dir(dir, geteuid(), false, why, sizeof(why));
+	if (fd >= 0) {
+		doctor_find(d, FINDING_OK, "the runtime directory is %s", dir);
+		close(fd);
+	} else if (fd == -ENOENT) {
+		doctor_find(d, FINDING_OK, "the runtime directory %s will be made by the first keeper", dir);
+	} else {
+		doctor_find(d, FINDING_PROBLEM, "%s", why);
+	}
+}
+
+/* What the page's head says; programs go by it. False while there is none. */
+static bool read_page_head(const char *dir, struct page *head)
+{
+	char path[PLACE_DIR_BYTES + sizeof(PAGE_NAME) + 1];
+	size_t bytes = offsetof(struct page, rules);
+	bool done = false;
+	int fd;
+
+	snprintf(path, sizeof(path), "%s/" PAGE_NAME, dir);
+	fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+	if (fd < 0)
+		return false;
+	/* While seq is odd the keeper writes, which takes it microseconds. */
+	for (int i = 0; i < 1000 && !done; i++)
+		done = pread(fd, head, bytes, 0) == (ssize_t)bytes && head->magic == PAGE_MAGIC &&
+		       head->version == PAGE_VERSION && !(head->seq & 1);
+	close(fd);
+	head->config_path[sizeof(head->config_path) - 1] = '\0';
+	return done && head->state != PAGE_EMPTY;
+}
+
+static void check_same_config(struct doctor *d, const struct ask *ask)
+{
+	struct page *head = calloc(1, sizeof(*head));
+	struct wire_config_id id = {0};
+
+	if (!head || !read_page_head(ask->dir, head))
+		doctor_find(d, FINDING_PROBLEM, "the keeper's page %s/" PAGE_NAME " cannot be read, and programs go by it; end "
+			    "the keeper with `dflock stop' and try again", ask->dir);
+	else if (place_config_id(d->place.config, &id) || !memcmp(&id, &head->config, sizeof(id)))
+		doctor_find(d, FINDING_OK, "the keeper has read this configuration");
+	else if (!strcmp(head->config_path, d->place.config))
+		doctor_find(d, FINDING_PROBLEM,
+			    "%s has changed since the keeper read it, and locks are refused until `dflock reload'",
+			    d->place.config);
+	else
+		doctor_find(d, FINDING_PROBLEM,
+			    "the keeper goes by the configuration %s and programs by %s, so that their locks are refused; set "
+			    "DFLOCK_CONFIG to the former, or DFLOCK_RUNTIME_DIR to have a keeper of their own",
+			    head->config_path, d->place.config);
+	free(head);
+}
+
+/* Asks until the store is up or has failed. NULL with why. The caller releases it. */
+static json_t *await_store(struct doctor *d, struct ask *ask, char why[CLI_LINE_BYTES])
+{
+	const struct timespec pause = {.tv_nsec = 50000000};
+	struct timespec now;
+	time_t deadline;
+
+	clock_gettime(CLOCK_BOOTTIME, &now);
+	deadline = now.tv_sec + ASK_DEADLINE_S;
+	for (;;) {
+		json_t *status, *store;
+		size_t len = 0;
+		char *text;
+
+		if (ask_status(ask, &d->place, &text, &len, why))
+			return NULL;
+		status = json_loadb(text, len, 0, NULL);
+		free(text);
+		if (!json_is_object(status)) {
+			json_decref(status);
+			snprintf(why, CLI_LINE_BYTES, "its status makes no sense; is it another version's?");
+			return NULL;
+		}
+		store = json_object_get(status, "store");
+		clock_gettime(CLOCK_BOOTTIME, &now);
+		if (field_flag(store, "up") || *field_text(store, "error") || now.tv_sec > deadline)
+			return status;
+		json_decref(status);
+		nanosleep(&pause, NULL);
+		/* One question per connection that is sure to be answered: the keeper may end in between. */
+		ask_close(ask);
+		if (ask_connect(&d->place, ask, why))
+			return NULL;
+	}
+}
+
+static void check_store(struct doctor *d, const json_t *status)
+{
+	const json_t *store = json_object_get(status, "store"), *cluster = json_object_get(status, "cluster");
+	int64_t ttl_ms = field_number(store, "ttl_ms"), cluster_ttl_ms = field_number(cluster, "ttl_ms");
+	char time[SHOW_TIME_BYTES], other[SHOW_TIME_BYTES];
+
+	if (!field_flag(store, "up")) {
+		doctor_find(d, FINDING_PROBLEM, "the store %s is not usable: %s; locks are refused until it is",
+			    field_text(store, "server"),
+			    *field_text(store, "error") ? field_text(store, "error") : "no answer yet");
+		return;
+	}
+	doctor_find(d, FINDING_OK, "the store %s answers, version %s, can be written and evicts nothing",
+		    field_text(store, "server"), field_text(store, "version"));
+	if (field_flag(store, "grace"))
+		doctor_find(d, FINDING_WARNING,
+			    "the store is new or lost its memory: it grants nothing for another %s; if nothing uses it, "
+			    "`dflock init' opens it at once",
+			    show_ms(field_number(store, "grace_left_ms"), time));
+	if (cluster_ttl_ms && cluster_ttl_ms != ttl_ms)
+		doctor_find(d, FINDING_PROBLEM,
+			    "ttl_ms is %s here and %s in the store; all hosts must have the same: change the configuration",
+			    show_ms(ttl_ms, time), show_ms(cluster_ttl_ms, other));
+	else
+		doctor_find(d, FINDING_OK, "a host that falls silent loses its locks after %s (ttl_ms)",
+			    show_ms(ttl_ms, time));
+	if (json_array_size(json_object_get(status, "lost")))
+		doctor_find(d, FINDING_WARNING, "leases were lost; `dflock status' shows which and why");
+}
+
+void doctor_keeper(struct doctor *d)
+{
+	char why[CLI_LINE_BYTES];
+	bool started = false;
+	struct ask ask;
+	json_t *status;
+	int r;
+
+	check_runtime_dir(d);
+	/* Without a valid configuration none can be started; one may run all the same. */
+	r = d->config ? ask_connect_or_start(&d->place, &ask, &started, why) : ask_connect(&d->place, &ask, why);
+	if (r) {
+		doctor_find(d, d->config || r != -ENOENT ? FINDING_PROBLEM : FINDING_WARNING, "%s", why);
+		return;
+	}
+	doctor_find(d, FINDING_OK, "%s keeper %s (pid %d, uid %u)", started ? "no keeper ran; a" : "the",
+		    started ? "was started" : "runs", (int)ask.pid, (unsigned)ask.uid);
+	if (d->place.config[0])
+		check_same_config(d, &ask);
+	status = await_store(d, &ask, why);
+	if (status)
+		check_store(d, status);
+	else
+		doctor_find(d, FINDING_PROBLEM, "the keeper (pid %d): %s", (int)ask.pid, why);
+	json_decref(status);
+	ask_close(&ask);
+}

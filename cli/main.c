@@ -1,0 +1,171 @@
+#include "cli/cli.h"
+
+#include <errno.h>
+#include <locale.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "cli/show.h"
+
+const char *argp_program_version = "dflock " DFLOCK_VERSION;
+
+struct command {
+	const char *name;
+	int (*run)(int argc, char **argv);
+	const char *summary;
+};
+
+static int cmd_version(int argc, char **argv)
+{
+	cli_no_arguments(argc, argv, "Prints the version.");
+	puts(argp_program_version);
+	return CLI_OK;
+}
+
+static const struct command commands[] = {
+	{"run", cmd_run, "run a program so that its locks hold across the cluster"},
+	{"status", cmd_status, "show what is held here and in the cluster, by whom, and who waits"},
+	{"check", cmd_check, "check the configuration; say which files it protects"},
+	{"doctor", cmd_doctor, "look for what is wrong with the set-up, or with one program"},
+	{"reload", cmd_reload, "have the keeper read the configuration again"},
+	{"stop", cmd_stop, "have the keeper give everything back and end"},
+	{"init", cmd_init, "open a new store at once, when nothing uses it yet"},
+	{"version", cmd_version, "print the version"},
+};
+#define COMMANDS (sizeof(commands) / sizeof(commands[0]))
+
+void cli_error(const char *format, ...)
+{
+	char line[CLI_LINE_BYTES + PATH_MAX];
+	va_list args;
+
+	va_start(args, format);
+	vsnprintf(line, sizeof(line), format, args);
+	va_end(args);
+	fflush(stdout);
+	fputs("dflock: ", stderr);
+	show_text(stderr, line);
+	fputc('\n', stderr);
+}
+
+static error_t no_option(int key, char *arg, struct argp_state *state)
+{
+	if (key == ARGP_KEY_ARG)
+		argp_error(state, "it takes no arguments, but got %s", arg);
+	return ARGP_ERR_UNKNOWN;
+}
+
+void cli_no_arguments(int argc, char **argv, const char *doc)
+{
+	const struct argp argp = {.parser = no_option, .doc = doc};
+
+	argp_parse(&argp, argc, argv, 0, NULL, NULL);
+}
+
+void cli_place(struct place *place, const char *config)
+{
+	place_init(place);
+	if (!config)
+		return;
+	if (!realpath(config, place->config)) {
+		/* Not there: whoever reads it says so, with this name. */
+		snprintf(place->config, sizeof(place->config), "%s", config);
+	}
+}
+
+void cli_find(const char *name, const char *folder, const char *installed, char path[PATH_MAX])
+{
+	char own[PATH_MAX / 2];
+	ssize_t n = readlink("/proc/self/exe", own, sizeof(own) - 1);
+	char *slash;
+
+	own[n > 0 ? n : 0] = '\0';
+	slash = strrchr(own, '/');
+	if (slash) {
+		*slash = '\0';
+		snprintf(path, PATH_MAX, "%s/%s", own, name);
+		if (!access(path, F_OK))
+			return;
+		slash = strrchr(own, '/');
+		if (slash) {
+			*slash = '\0';
+			snprintf(path, PATH_MAX, "%s/%s/%s", own, folder, name);
+			if (!access(path, F_OK))
+				return;
+		}
+	}
+	snprintf(path, PATH_MAX, "%s", installed);
+}
+
+static char *list_commands(int key, const char *text, void *input)
+{
+	char *help = NULL;
+	size_t size;
+	FILE *f;
+
+	(void)input;
+	if (key != ARGP_KEY_HELP_POST_DOC)
+		return (char *)text;
+	f = open_memstream(&help, &size);
+	if (!f)
+		return (char *)text;
+	fputs("Commands:\n", f);
+	for (size_t i = 0; i < COMMANDS; i++)
+		fprintf(f, "  %-9s %s\n", commands[i].name, commands[i].summary);
+	fputs("\n`dflock COMMAND --help' tells more, and so do dflock(1) and libdflock(7).", f);
+	fclose(f);
+	return help; /* argp frees it */
+}
+
+struct choice {
+	const struct command *command;
+	int at; /* where it stands in argv */
+};
+
+static error_t choose(int key, char *arg, struct argp_state *state)
+{
+	struct choice *choice = state->input;
+
+	if (key == ARGP_KEY_NO_ARGS) {
+		argp_usage(state);
+		return 0;
+	}
+	if (key != ARGP_KEY_ARG)
+		return ARGP_ERR_UNKNOWN;
+	for (size_t i = 0; i < COMMANDS; i++)
+		if (!strcmp(arg, commands[i].name))
+			choice->command = &commands[i];
+	if (!choice->command)
+		argp_error(state, "there is no command %s", arg);
+	choice->at = state->next - 1;
+	state->next = state->argc; /* the rest is the command's */
+	return 0;
+}
+
+int main(int argc, char **argv)
+{
+	static const struct argp argp = {
+		.parser = choose,
+		.args_doc = "COMMAND [ARGUMENT...]",
+		.doc = "Makes the file locks of unmodified programs hold across a cluster.\v",
+		.help_filter = list_commands,
+	};
+	struct choice choice = {.command = NULL};
+	char name[64];
+	int status;
+
+	setlocale(LC_CTYPE, "");
+	argp_err_exit_status = CLI_USAGE;
+	argp_parse(&argp, argc, argv, ARGP_IN_ORDER, NULL, &choice);
+	snprintf(name, sizeof(name), "dflock %s", choice.command->name);
+	argv[choice.at] = name;
+	status = choice.command->run(argc - choice.at, argv + choice.at);
+	if (fflush(stdout) || ferror(stdout)) {
+		cli_error("cannot write the output: %s", strerror(errno));
+		return status ? status : CLI_FAILED;
+	}
+	return status;
+}

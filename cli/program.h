@@ -1,0 +1,38 @@
+/*
+ * Will LD_PRELOAD=libdflock.so reach a program? Looks at its file as the kernel and the dynamic linker will.
+ */
+#ifndef DFLOCK_CLI_PROGRAM_H
+#define DFLOCK_CLI_PROGRAM_H
+
+#include <limits.h>
+#include <stddef.h>
+
+enum reach {
+	REACH_YES,       /* as far as the file tells */
+	REACH_DOUBTFUL,  /* loaded, but it may make its system calls by itself */
+	REACH_NO,        /* it runs, unprotected, or fails to start with the preload */
+	REACH_NOT_FOUND, /* no such program: execvp() would fail with ENOENT */
+	REACH_CANNOT,    /* it is there and cannot be executed or examined */
+};
+
+#define PROGRAM_LINE_BYTES (2 * PATH_MAX)
+
+struct program {
+	enum reach reach;
+	char path[PATH_MAX];          /* of the program, as execvp() finds it; "" for REACH_NOT_FOUND */
+	char line[PROGRAM_LINE_BYTES]; /* one line: what was found and what to do; with REACH_YES what runs it */
+};
+
+/*
+ * name is searched in PATH if it has no slash. shim: path of libdflock.so, whose class and machine the program's must
+ * be. Follows "#!" to the interpreter. Reads files only. Says nothing of programs that this one starts.
+ */
+void program_examine(const char *name, const char *shim, struct program *out);
+
+/* The search alone. 0 and the path; -ENOENT, -EACCES, -ENAMETOOLONG. */
+int program_find(const char *name, char path[PATH_MAX]);
+
+/* The libdflock.so of this installation. 0, or -errno if it is not there. */
+int program_shim(char path[PATH_MAX]);
+
+#endif

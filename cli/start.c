@@ -1,0 +1,124 @@
+/* Starting a keeper in the plain way: fork and exec, then wait until it serves. */
+#include "cli/ask.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+static int64_t now_ms(void)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_BOOTTIME, &now);
+	return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
+}
+
+static void __attribute__((noreturn)) become_keeper(int ready, const char *dir, const char *config)
+{
+	char program[PATH_MAX], number[16];
+	const char *argv[] = {program, "--runtime-dir", dir, "--ready-fd", number, NULL, NULL, NULL};
+	int null = open("/dev/null", O_RDWR);
+
+	/* It outlives us: who reads our output through a pipe must not wait for it. What it has to say comes by `ready`. */
+	for (int fd = 0; fd <= 2 && null >= 0; fd++)
+		if (dup2(null, fd) < 0)
+			_exit(1);
+	if (null > 2)
+		close(null);
+	cli_find("dflockd", "sbin", DFLOCKD_INSTALLED, program);
+	snprintf(number, sizeof(number), "%d", ready);
+	if (config[0]) {
+		argv[5] = "--config";
+		argv[6] = config;
+	}
+	/* "/" so that it keeps no mount busy. */
+	if (fcntl(ready, F_SETFD, 0) || chdir("/"))
+		_exit(1);
+	execv(program, (char **)argv);
+	dprintf(ready, "cannot execute %s: %s", program, strerror(errno));
+	_exit(CLI_RUN_NOT_FOUND);
+}
+
+/* Reads what the keeper has to say until it closes its end. Empty: it serves. -ETIMEDOUT: it is still at it. */
+static int read_ready(int fd, char line[CLI_LINE_BYTES])
+{
+	int64_t deadline = now_ms() + ASK_DEADLINE_S * 1000;
+	size_t used = 0;
+
+	for (;;) {
+		struct pollfd p = {.fd = fd, .events = POLLIN};
+		int64_t left = deadline - now_ms();
+		char skipped[256];
+		ssize_t n;
+
+		if (left <= 0 || poll(&p, 1, (int)left) == 0)
+			return -ETIMEDOUT;
+		n = used < CLI_LINE_BYTES - 1 ? read(fd, line + used, CLI_LINE_BYTES - 1 - used)
+					      : read(fd, skipped, sizeof(skipped));
+		if (n < 0 && errno != EINTR)
+			return -errno;
+		if (n == 0)
+			break;
+		if (n > 0 && used < CLI_LINE_BYTES - 1)
+			used += (size_t)n;
+	}
+	line[used] = '\0';
+	line[strcspn(line, "\n")] = '\0';
+	return 0;
+}
+
+static int start(const char *dir, const char *config, char why[CLI_LINE_BYTES])
+{
+	int ends[2], r;
+	pid_t pid;
+
+	if (pipe2(ends, O_CLOEXEC)) {
+		r = -errno;
+		snprintf(why, CLI_LINE_BYTES, "cannot start a keeper: %s", strerror(-r));
+		return r;
+	}
+	fflush(NULL);
+	pid = fork();
+	if (!pid)
+		become_keeper(ends[1], dir, config);
+	r = pid < 0 ? -errno : 0;
+	close(ends[1]);
+	if (r)
+		snprintf(why, CLI_LINE_BYTES, "cannot start a keeper: %s", strerror(-r));
+	else {
+		char line[CLI_LINE_BYTES];
+
+		r = read_ready(ends[0], line);
+		if (r)
+			snprintf(why, CLI_LINE_BYTES, "the keeper (pid %d) that was started does not get ready: %s", (int)pid,
+				 strerror(-r));
+		else if (line[0]) {
+			snprintf(why, CLI_LINE_BYTES, "%s", line);
+			r = -ECHILD;
+		}
+	}
+	close(ends[0]);
+	return r;
+}
+
+int ask_connect_or_start(const struct place *place, struct ask *ask, bool *started, char why[CLI_LINE_BYTES])
+{
+	int r = ask_connect(place, ask, why);
+
+	if (started)
+		*started = r == -ENOENT;
+	if (r != -ENOENT)
+		return r;
+	r = start(ask->dir, place->config, why);
+	if (r)
+		return r;
+	r = ask_connect(place, ask, why);
+	if (r == -ENOENT)
+		snprintf(why, CLI_LINE_BYTES, "the keeper that was started for %s has ended at once; its log says why",
+			 ask->dir);
+	return r;
+}

@@ -1,0 +1,96 @@
+/* dflock status: what the keeper says of itself, its leases and the cluster. */
+#include "cli/cli.h"
+
+#include <errno.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cli/ask.h"
+#include "cli/field.h"
+#include "cli/status.h"
+
+static const char doc[] =
+	"Shows this host's keeper, its leases with the processes that hold and await them, leases that were lost, and who "
+	"holds and awaits what in the whole cluster. Lock names that only silent hosts have are left out of the latter "
+	"unless --all is given.\v"
+	"The exit status is 0, also if no keeper runs (then this host holds nothing), and 1 if the keeper could not be asked.";
+
+static error_t parse(int key, char *arg, struct argp_state *state)
+{
+	struct status_options *options = state->input;
+
+	switch (key) {
+	case 'j':
+		options->json = true;
+		return 0;
+	case 'a':
+		options->all = true;
+		return 0;
+	case ARGP_KEY_ARG:
+		argp_error(state, "it takes no arguments, but got %s", arg);
+		return 0;
+	default:
+		return ARGP_ERR_UNKNOWN;
+	}
+}
+
+static int show(const struct status_options *options, const char *text, size_t len)
+{
+	json_error_t error;
+	json_t *status;
+
+	if (options->json) {
+		printf("%s%s", text, len && text[len - 1] == '\n' ? "" : "\n");
+		return CLI_OK;
+	}
+	status = json_loadb(text, len, 0, &error);
+	if (!json_is_object(status)) {
+		cli_error("the keeper's status makes no sense (%s); is it another version's?", error.text);
+		json_decref(status);
+		return CLI_FAILED;
+	}
+	status_print(status, options, stdout);
+	json_decref(status);
+	return CLI_OK;
+}
+
+int cmd_status(int argc, char **argv)
+{
+	static const struct argp_option known[] = {
+		{"json", 'j', NULL, 0, "print the keeper's answer as it is, for programs", 0},
+		{"all", 'a', NULL, 0, "show every lock name and every host", 0},
+		{0}};
+	static const struct argp argp = {.options = known, .parser = parse, .doc = doc};
+	struct status_options options = {.json = false};
+	char why[CLI_LINE_BYTES], *text = NULL;
+	struct place place;
+	struct ask ask;
+	size_t len = 0;
+	int r;
+
+	argp_parse(&argp, argc, argv, 0, NULL, &options);
+	cli_place(&place, NULL);
+	r = ask_connect(&place, &ask, why);
+	if (r == -ENOENT) {
+		if (options.json)
+			puts("{\"running\": false}");
+		else
+			printf("no keeper runs for %s: this host holds nothing\n"
+			       "(the first program that locks a protected file starts one)\n",
+			       ask.dir);
+		return CLI_OK;
+	}
+	if (!r)
+		r = ask_status(&ask, &place, &text, &len, why);
+	if (r) {
+		cli_error("%s", why);
+		ask_close(&ask);
+		return CLI_FAILED;
+	}
+	r = show(&options, text, len);
+	free(text);
+	ask_close(&ask);
+	return r;
+}

@@ -1,0 +1,24 @@
+/* The keeper's status for people. */
+#ifndef DFLOCK_CLI_STATUS_H
+#define DFLOCK_CLI_STATUS_H
+
+#include <jansson.h>
+#include <stdbool.h>
+#include <stdio.h>
+
+struct status_options {
+	bool json;
+	bool all; /* also what only silent hosts have, and all hosts */
+};
+
+/* Writes the whole status. Nothing in it is trusted. */
+void status_print(const json_t *status, const struct status_options *options, FILE *f);
+
+/* The part about other hosts: {"hosts": .., "locks": ..}. own: this host. (status_cluster.c) */
+void status_print_cluster(const json_t *cluster, const char *own, bool all, FILE *f);
+
+/* "10-14" for the half-open range of a lease or waiter, "10-end", "whole file" for flock. */
+#define STATUS_RANGE_BYTES 48
+const char *status_range(const json_t *lease, char out[STATUS_RANGE_BYTES]);
+
+#endif

@@ -1,0 +1,119 @@
+#include "cli/status.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cli/field.h"
+#include "cli/show.h"
+
+struct cluster {
+	const json_t *hosts;
+	const char *own;
+	int64_t ttl_ms;
+};
+
+/* Silent for longer than a lease lasts: whoever wants what it has gets it after one ttl of watching. */
+static bool is_silent(const struct cluster *c, const char *host)
+{
+	const json_t *about = json_object_get(c->hosts, host);
+
+	return !json_is_object(about) || field_number(about, "age_ms") > c->ttl_ms;
+}
+
+static const char *describe_host(const struct cluster *c, const char *host, char *out, size_t size)
+{
+	const json_t *about = json_object_get(c->hosts, host);
+	char age[SHOW_TIME_BYTES];
+
+	if (!strcmp(host, c->own))
+		snprintf(out, size, "%s (this host)", host);
+	else if (!json_is_object(about))
+		snprintf(out, size, "%s (never heard of)", host);
+	else if (is_silent(c, host))
+		snprintf(out, size, "%s (silent for %s)", host, show_ms(field_number(about, "age_ms"), age));
+	else
+		snprintf(out, size, "%s", host);
+	return out;
+}
+
+static bool concerns_the_living(const struct cluster *c, const json_t *lock)
+{
+	static const char *const lists[] = {"leases", "waiters"};
+	const json_t *entry;
+	size_t i;
+
+	for (int l = 0; l < 2; l++)
+		json_array_foreach (json_object_get(lock, lists[l]), i, entry)
+			if (!is_silent(c, field_text(entry, "host")))
+				return true;
+	return false;
+}
+
+static void add_lock(struct table *table, const struct cluster *c, const json_t *lock)
+{
+	char host[512], range[STATUS_RANGE_BYTES];
+	const json_t *entry;
+	size_t i;
+
+	table_line(table, "%s", field_text(lock, "name"));
+	json_array_foreach (json_object_get(lock, "leases"), i, entry) {
+		table_cell(table, "    held");
+		table_cell(table, "%s", describe_host(c, field_text(entry, "host"), host, sizeof(host)));
+		table_cell(table, "%s %s, %s", field_text(entry, "space"), field_text(entry, "mode"),
+			   status_range(entry, range));
+		table_cell(table, "fence %" PRId64, field_number(entry, "fence"));
+	}
+	json_array_foreach (json_object_get(lock, "waiters"), i, entry) {
+		table_cell(table, "    waits (%zu.)", i + 1);
+		table_cell(table, "%s", describe_host(c, field_text(entry, "host"), host, sizeof(host)));
+		table_cell(table, "%s %s, %s", field_text(entry, "space"), field_text(entry, "mode"),
+			   status_range(entry, range));
+		table_cell(table, "%s", "");
+	}
+}
+
+static void print_hosts(const struct cluster *c, FILE *f)
+{
+	struct table *table = table_new(2);
+	const char *host;
+	json_t *about;
+
+	fprintf(f, "\nhosts, and how long ago they were heard of\n");
+	json_object_foreach ((json_t *)c->hosts, host, about) {
+		char age[SHOW_TIME_BYTES];
+
+		table_cell(table, "    %s%s", host, strcmp(host, c->own) ? "" : " (this host)");
+		table_cell(table, "%s", show_ms(field_number(about, "age_ms"), age));
+	}
+	table_print(table, f);
+	table_free(table);
+}
+
+void status_print_cluster(const json_t *cluster, const char *own, bool all, FILE *f)
+{
+	struct cluster c = {json_object_get(cluster, "hosts"), own, field_number(cluster, "ttl_ms")};
+	size_t count, left_out = 0, living = 0;
+	json_t **list = field_sorted(json_object_get(cluster, "locks"), "name", "", &count);
+	struct table *table = table_new(4);
+	const char *host;
+	json_t *about;
+
+	json_object_foreach ((json_t *)c.hosts, host, about)
+		living += !is_silent(&c, host);
+	fprintf(f, "\ncluster: %zu active host%s%s, %zu lock name%s\n", living, living == 1 ? "" : "s",
+		field_flag(cluster, "open") ? "" : ", in grace", count, count == 1 ? "" : "s");
+	for (size_t i = 0; i < count; i++) {
+		if (all || concerns_the_living(&c, list[i]))
+			add_lock(table, &c, list[i]);
+		else
+			left_out++;
+	}
+	table_print(table, f);
+	if (left_out)
+		fprintf(f, "(--all shows %zu more, which only silent hosts have: until somebody wants them)\n", left_out);
+	if (all)
+		print_hosts(&c, f);
+	table_free(table);
+	free(list);
+}

@@ -1,0 +1,154 @@
+#include "cli/status.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cli/field.h"
+#include "cli/show.h"
+
+const char *status_range(const json_t *lease, char out[STATUS_RANGE_BYTES])
+{
+	int64_t to = field_number(lease, "to"); /* null: to the end */
+
+	if (!strcmp(field_text(lease, "space"), "flock"))
+		snprintf(out, STATUS_RANGE_BYTES, "whole file");
+	else if (to > 0 && to != INT64_MAX)
+		snprintf(out, STATUS_RANGE_BYTES, "%" PRId64 "-%" PRId64, field_number(lease, "from"), to - 1);
+	else
+		snprintf(out, STATUS_RANGE_BYTES, "%" PRId64 "-end", field_number(lease, "from"));
+	return out;
+}
+
+static void print_keeper(const json_t *status, FILE *f)
+{
+	char since[SHOW_TIME_BYTES];
+
+	fprintf(f, "keeper  pid %" PRId64 ", uid %" PRId64 ", host ", field_number(status, "pid"),
+		field_number(status, "uid"));
+	show_text(f, field_text(status, "host"));
+	fprintf(f, ", since %s, configuration ", show_when(field_number(status, "started"), since));
+	show_text(f, *field_text(status, "config") ? field_text(status, "config") : "none");
+	fprintf(f, "\n        in ");
+	show_text(f, field_text(status, "runtime_dir"));
+	if (strcmp(field_text(status, "version"), DFLOCK_VERSION)) {
+		fprintf(f, ", version ");
+		show_text(f, field_text(status, "version"));
+		fprintf(f, " (this dflock is %s)", DFLOCK_VERSION);
+	}
+	fputc('\n', f);
+}
+
+static void print_store(const json_t *store, FILE *f)
+{
+	int64_t left = field_number(store, "deadline_left_ms");
+	char time[SHOW_TIME_BYTES];
+
+	fprintf(f, "store   ");
+	show_text(f, field_text(store, "server"));
+	if (field_flag(store, "up")) {
+		fprintf(f, ", up, version ");
+		show_text(f, field_text(store, "version"));
+	} else {
+		fprintf(f, ", DOWN: ");
+		show_text(f, *field_text(store, "error") ? field_text(store, "error") : "not connected yet");
+	}
+	fputc('\n', f);
+	if (field_flag(store, "grace"))
+		fprintf(f, "        in grace: it is new or lost its memory, and nothing new is granted for another %s\n",
+			show_ms(field_number(store, "grace_left_ms"), time));
+	if (left > 0)
+		fprintf(f, "        this host's leases are sure for another %s (ttl %s)\n", show_ms(left, time),
+			show_ms(field_number(store, "ttl_ms"), (char[SHOW_TIME_BYTES]){0}));
+}
+
+static void add_processes(struct table *table, const json_t *lease)
+{
+	char since[SHOW_TIME_BYTES];
+	const json_t *p;
+	size_t i;
+
+	json_array_foreach (json_object_get(lease, "holders"), i, p)
+		table_line(table, "    held by pid %" PRId64 ", %s, running since %s: %s", field_number(p, "pid"),
+			   field_text(p, "mode"), show_when(field_number(p, "started"), since), field_text(p, "command"));
+	json_array_foreach (json_object_get(lease, "waiting"), i, p)
+		table_line(table, "    pid %" PRId64 " %s for it, %s, since %s", field_number(p, "pid"),
+			   field_flag(p, "nonblock") ? "asks" : "waits", field_text(p, "mode"),
+			   show_when(field_number(p, "since"), since));
+}
+
+static void print_lost(const json_t *lost, FILE *f)
+{
+	char when[SHOW_TIME_BYTES];
+	size_t count;
+	json_t **list = field_sorted(lost, "name", "when", &count);
+
+	if (count)
+		fprintf(f, "\nLOST: what the holders did after these times was not protected\n");
+	for (size_t i = 0; i < count; i++) {
+		struct table *table = table_new(1);
+
+		table_line(table, "%s (%s), %s, fence %" PRId64 ", lost %s: %s", field_text(list[i], "name"),
+			   field_text(list[i], "path"), field_text(list[i], "mode"), field_number(list[i], "fence"),
+			   show_when(field_number(list[i], "when"), when), field_text(list[i], "why"));
+		add_processes(table, list[i]);
+		table_print(table, f);
+		table_free(table);
+	}
+	free(list);
+}
+
+static void print_leases(const json_t *leases, FILE *f)
+{
+	static const char *const heads[] = {"NAME", "SPACE", "MODE", "RANGE", "STATE", "FENCE", "HELD SINCE"};
+	size_t count, columns = sizeof(heads) / sizeof(heads[0]);
+	json_t **list = field_sorted(leases, "name", "from", &count);
+	struct table *table = count ? table_new(columns) : NULL;
+
+	if (!count) {
+		fprintf(f, "\nthis host has no leases\n");
+		goto out;
+	}
+	fputc('\n', f);
+	for (size_t i = 0; i < columns; i++)
+		table_cell(table, "%s", heads[i]);
+	for (size_t i = 0; i < count; i++) {
+		char range[STATUS_RANGE_BYTES], since[SHOW_TIME_BYTES];
+
+		table_cell(table, "%s", field_text(list[i], "name"));
+		table_cell(table, "%s", field_text(list[i], "space"));
+		table_cell(table, "%s", field_text(list[i], "mode"));
+		table_cell(table, "%s", status_range(list[i], range));
+		table_cell(table, "%s", field_text(list[i], "state"));
+		table_cell(table, "%" PRId64, field_number(list[i], "fence"));
+		table_cell(table, "%s", show_when(field_number(list[i], "since"), since));
+		if (strcmp(field_text(list[i], "path"), field_text(list[i], "name")))
+			table_line(table, "    file %s", field_text(list[i], "path"));
+		if (*field_text(list[i], "note"))
+			table_line(table, "    %s", field_text(list[i], "note"));
+		add_processes(table, list[i]);
+	}
+	table_print(table, f);
+out:
+	table_free(table);
+	free(list);
+}
+
+void status_print(const json_t *status, const struct status_options *options, FILE *f)
+{
+	const json_t *cluster = json_object_get(status, "cluster");
+
+	print_keeper(status, f);
+	print_store(json_object_get(status, "store"), f);
+	print_lost(json_object_get(status, "lost"), f);
+	print_leases(json_object_get(status, "leases"), f);
+	if (json_is_object(cluster)) {
+		status_print_cluster(cluster, field_text(status, "host"), options->all, f);
+	} else {
+		const char *error = field_text(status, "cluster_error");
+
+		fprintf(f, "\nthe rest of the cluster cannot be shown: ");
+		show_text(f, *error ? error : "the store is not reachable");
+		fputc('\n', f);
+	}
+}

@@ -1,0 +1,268 @@
+#include "config/config.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "config/internal.h"
+#include "wire/place.h"
+
+#define HOST_BYTES 64 /* the store's host ids have room for this and a suffix */
+#define HOST_CHARS "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-._"
+#define LOAD_TRIES 3
+#define HOUR_MS    INT64_C(3600000)
+#define DAY_MS     (24 * HOUR_MS)
+
+struct top_values {
+	const char *host;
+	config_setting_t *store, *lease, *protect;
+};
+
+const struct setting_row config_top_rows[] = {
+	{"host", SETTING_STRING, offsetof(struct top_values, host), 0, 0},
+	{"store", SETTING_GROUP, offsetof(struct top_values, store), 0, 0},
+	{"lease", SETTING_GROUP, offsetof(struct top_values, lease), 0, 0},
+	{"protect", SETTING_LIST, offsetof(struct top_values, protect), 0, 0},
+	{NULL, 0, 0, 0, 0},
+};
+
+struct lease_values {
+	struct config_lease lease;
+	const char *on_lost;
+};
+
+const struct setting_row config_lease_rows[] = {
+	{"ttl_ms", SETTING_NUMBER, offsetof(struct lease_values, lease.ttl_ms), 100, HOUR_MS},
+	{"linger_ms", SETTING_NUMBER, offsetof(struct lease_values, lease.linger_ms), 0, HOUR_MS},
+	{"pin_ms", SETTING_NUMBER, offsetof(struct lease_values, lease.pin_ms), 10, 60000},
+	{"probe_ms", SETTING_NUMBER, offsetof(struct lease_values, lease.probe_ms), 10, 60000},
+	{"store_wait_ms", SETTING_NUMBER, offsetof(struct lease_values, lease.store_wait_ms), 0, DAY_MS},
+	{"fair_ms", SETTING_NUMBER, offsetof(struct lease_values, lease.fair_ms), 0, HOUR_MS},
+	{"freeze_margin_ms", SETTING_NUMBER, offsetof(struct lease_values, lease.freeze_margin_ms), 1, HOUR_MS},
+	{"dead_ms", SETTING_NUMBER, offsetof(struct lease_values, lease.dead_ms), 2000, 30 * DAY_MS},
+	{"sweep_ms", SETTING_NUMBER, offsetof(struct lease_values, lease.sweep_ms), 100, 30 * DAY_MS},
+	{"idle_ms", SETTING_NUMBER, offsetof(struct lease_values, lease.idle_ms), 0, DAY_MS},
+	{"on_lost", SETTING_STRING, offsetof(struct lease_values, on_lost), 0, 0},
+	{NULL, 0, 0, 0, 0},
+};
+
+static int read_on_lost(const struct reading *r, int line, const char *text, enum on_lost *on_lost)
+{
+	static const char *const names[] = {
+		[ON_LOST_FREEZE] = "freeze",
+		[ON_LOST_KILL] = "kill",
+		[ON_LOST_WARN] = "warn",
+	};
+
+	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
+		if (strcmp(text, names[i]) == 0) {
+			*on_lost = (enum on_lost)i;
+			return 0;
+		}
+	}
+	return reading_fail(r, line, "lease.on_lost is \"%.80s\"; expected \"freeze\", \"kill\" or \"warn\"", text);
+}
+
+/* What no table can say: each of these settings makes sense only beside ttl_ms. */
+static int check_lease(const struct reading *r, config_setting_t *group, const struct config_lease *lease)
+{
+	/* A lease is sure for nine tenths of ttl_ms; half of that must be left to work in. */
+	if (lease->freeze_margin_ms >= lease->ttl_ms * 9 / 20)
+		return reading_fail(r, settings_line(group, "freeze_margin_ms"),
+				    "lease.freeze_margin_ms is %lld; expected less than %lld (9/20 of ttl_ms)",
+				    (long long)lease->freeze_margin_ms, (long long)(lease->ttl_ms * 9 / 20));
+	if (lease->dead_ms < 20 * lease->ttl_ms)
+		return reading_fail(r, settings_line(group, "dead_ms"),
+				    "lease.dead_ms is %lld; expected at least %lld (20 times ttl_ms)",
+				    (long long)lease->dead_ms, (long long)(20 * lease->ttl_ms));
+	if (lease->sweep_ms < lease->ttl_ms)
+		return reading_fail(r, settings_line(group, "sweep_ms"),
+				    "lease.sweep_ms is %lld; expected at least %lld (ttl_ms)",
+				    (long long)lease->sweep_ms, (long long)lease->ttl_ms);
+	return 0;
+}
+
+static int read_lease(const struct reading *r, config_setting_t *group, struct config_lease *lease)
+{
+	struct lease_values values = {
+		.lease.ttl_ms = 30000,
+		.lease.linger_ms = 1000,
+		.lease.pin_ms = 1000,
+		.lease.probe_ms = 200,
+		.lease.store_wait_ms = 30000,
+		.lease.fair_ms = 1000,
+		.lease.freeze_margin_ms = -1,
+		.lease.dead_ms = -1,
+		.lease.sweep_ms = DAY_MS,
+		.lease.idle_ms = 60000,
+		.on_lost = "freeze",
+	};
+	int rc;
+
+	if (group) {
+		rc = settings_read(r, group, "lease.", config_lease_rows, &values);
+		if (rc < 0)
+			return rc;
+	}
+	*lease = values.lease;
+	if (lease->freeze_margin_ms < 0)
+		lease->freeze_margin_ms = lease->ttl_ms / 6;
+	if (lease->dead_ms < 0)
+		lease->dead_ms = lease->ttl_ms > 30000 ? 20 * lease->ttl_ms : 600000;
+	rc = check_lease(r, group, lease);
+	return rc < 0 ? rc : read_on_lost(r, settings_line(group, "on_lost"), values.on_lost, &lease->on_lost);
+}
+
+static int read_host(const struct reading *r, int line, const char *host, char **out)
+{
+	char own[HOST_BYTES + 2] = "";
+
+	if (!host) {
+		line = 0;
+		host = own;
+		/* May leave out the NUL when it cuts; one that was cut is too long all the same. */
+		if (gethostname(own, sizeof(own) - 1) < 0 && errno != ENAMETOOLONG)
+			return reading_fail(r, 0, "the machine's name cannot be had: %s; set host", strerror(errno));
+	}
+	if (!*host || strlen(host) > HOST_BYTES || host[strspn(host, HOST_CHARS)])
+		return reading_fail(r, line, "%s is \"%.80s\"; expected 1 to %d letters, digits, '-', '.' and '_'%s",
+				    line ? "host" : "the machine's name", host, HOST_BYTES, line ? "" : ": set host");
+	*out = strdup(host);
+	return *out ? 0 : reading_out_of_memory(r);
+}
+
+static int read_settings(const struct reading *r, config_setting_t *root, struct config *config)
+{
+	struct top_values values = {NULL, NULL, NULL, NULL};
+	int rc = settings_read(r, root, "", config_top_rows, &values);
+
+	if (rc == 0)
+		rc = read_host(r, settings_line(root, "host"), values.host, &config->host);
+	if (rc == 0)
+		rc = server_read(r, values.store, &config->store);
+	if (rc == 0)
+		rc = read_lease(r, values.lease, &config->lease);
+	if (rc == 0)
+		rc = protect_read(r, values.protect, config);
+	return rc;
+}
+
+static int parse(const struct reading *r, const char *text, size_t len, struct config *config)
+{
+	config_t parsed;
+	int rc = scan_text(r, text, len);
+
+	if (rc < 0)
+		return rc;
+	config_init(&parsed);
+	if (config_read_string(&parsed, text)) {
+		rc = read_settings(r, config_root_setting(&parsed), config);
+	} else {
+		const char *error = config_error_text(&parsed);
+		const char *expected = "name = value; here, or the end of what stands before";
+
+		if (strstr(error, "duplicate"))
+			expected = "each setting once";
+		rc = reading_fail(r, config_error_line(&parsed), "%s; expected %s", error, expected);
+	}
+	config_destroy(&parsed);
+	return rc;
+}
+
+/* A file that changes while it is read gets the name of what is in it now, or none. */
+static int load(const struct reading *r, struct config *config, char **text, size_t *len)
+{
+	int rc = 0;
+
+	for (int tries = 0; tries < LOAD_TRIES; tries++) {
+		struct wire_config_id after;
+
+		rc = place_config_id(r->path, &config->id);
+		if (rc == 0)
+			rc = load_file(r->path, CONFIG_FILE_BYTES, text, len, NULL);
+		if (rc < 0)
+			break;
+		rc = place_config_id(r->path, &after);
+		if (rc < 0)
+			break;
+		if (memcmp(&config->id, &after, sizeof(after)) == 0)
+			return 0;
+		free(*text);
+		*text = NULL;
+		rc = -EAGAIN;
+	}
+	if (rc == -EAGAIN)
+		reading_fail(r, 0, "changes while it is read; expected a file at rest: try again");
+	else if (rc == -EFBIG)
+		reading_fail(r, 0, "larger than %u bytes; expected a smaller file", CONFIG_FILE_BYTES);
+	else if (rc == -EINVAL)
+		reading_fail(r, 0, "not a regular file; expected the configuration");
+	else
+		reading_fail(r, 0, "cannot be read: %s", strerror(-rc));
+	return rc;
+}
+
+static char *absolute(const char *path)
+{
+	char *dir, *out = NULL;
+
+	if (path[0] == '/')
+		return strdup(path);
+	dir = getcwd(NULL, 0);
+	if (dir && asprintf(&out, "%s/%s", dir, path) < 0)
+		out = NULL;
+	free(dir);
+	return out;
+}
+
+int config_load(const char *path, struct config **out, char *why, size_t why_size)
+{
+	struct reading r = {.path = path, .why = why, .why_size = why_size};
+	struct config *config = calloc(1, sizeof(*config));
+	char *text = NULL;
+	size_t len = 0;
+	int rc;
+
+	if (!config)
+		return reading_out_of_memory(&r);
+	config->path = absolute(path);
+	if (!config->path) {
+		rc = -errno;
+		reading_fail(&r, 0, "its absolute path cannot be had: %s", strerror(-rc));
+		goto out;
+	}
+	r.path = config->path;
+	rc = load(&r, config, &text, &len);
+	if (rc == 0)
+		rc = parse(&r, text, len, config);
+out:
+	free(text);
+	if (rc < 0) {
+		config_free(config);
+		return rc;
+	}
+	*out = config;
+	return 0;
+}
+
+void config_free(struct config *config)
+{
+	if (!config)
+		return;
+	for (size_t i = 0; i < config->rule_count; i++) {
+		free(config->rules[i].pattern);
+		free(config->rules[i].name);
+	}
+	free(config->rules);
+	free(config->store.socket);
+	free(config->store.host);
+	free(config->store.user);
+	if (config->store.password)
+		explicit_bzero(config->store.password, strlen(config->store.password));
+	free(config->store.password);
+	free(config->host);
+	free(config->path);
+	free(config);
+}

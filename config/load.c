@@ -1,0 +1,61 @@
+#include "config/internal.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+static int read_all(int fd, char *bytes, size_t max, size_t *len)
+{
+	*len = 0;
+	while (*len <= max) {
+		ssize_t n = read(fd, bytes + *len, max + 1 - *len);
+
+		if (n < 0 && errno == EINTR)
+			continue;
+		if (n < 0)
+			return -errno;
+		if (n == 0)
+			return 0;
+		*len += (size_t)n;
+	}
+	return -EFBIG;
+}
+
+int load_file(const char *path, size_t max, char **bytes, size_t *len, unsigned *mode)
+{
+	char *buf = NULL;
+	struct stat st;
+	int rc;
+	/* O_NONBLOCK: opening a FIFO would wait for a writer. */
+	int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+
+	if (fd < 0)
+		return -errno;
+	if (fstat(fd, &st) < 0) {
+		rc = -errno;
+		goto out;
+	}
+	if (!S_ISREG(st.st_mode)) {
+		rc = -EINVAL;
+		goto out;
+	}
+	buf = malloc(max + 2);
+	if (!buf) {
+		rc = -ENOMEM;
+		goto out;
+	}
+	rc = read_all(fd, buf, max, len);
+	if (rc < 0)
+		goto out;
+	buf[*len] = '\0';
+	if (mode)
+		*mode = st.st_mode;
+	*bytes = buf;
+	buf = NULL;
+out:
+	free(buf);
+	close(fd);
+	return rc;
+}

@@ -1,0 +1,232 @@
+#include "config/internal.h"
+
+#include <errno.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+struct rule_values {
+	const char *path, *tree, *name;
+};
+
+const struct setting_row config_rule_rows[] = {
+	{"path", SETTING_STRING, offsetof(struct rule_values, path), 0, 0},
+	{"tree", SETTING_STRING, offsetof(struct rule_values, tree), 0, 0},
+	{"name", SETTING_STRING, offsetof(struct rule_values, name), 0, 0},
+	{NULL, 0, 0, 0, 0},
+};
+
+/* The end of the bracket expression at p, or NULL with what is wrong. */
+static const char *skip_bracket(const char *p, const char **wrong)
+{
+	p++;
+	p += *p == '!' || *p == '^';
+	for (const char *first = p; p == first || *p != ']'; p++) {
+		if (*p == '[' && (p[1] == ':' || p[1] == '.' || p[1] == '=')) {
+			*wrong = "classes such as [:alpha:] are not known; expected letters and ranges such as [a-z]";
+			return NULL;
+		}
+		if (*p == '\\' && p[1])
+			p++;
+		if (!*p || *p == '/') {
+			*wrong = "a [ has no ] before the next /; expected both, or \\\\[ for the bracket itself";
+			return NULL;
+		}
+	}
+	return p;
+}
+
+static const char *check_glob(const char *p)
+{
+	const char *wrong = NULL;
+
+	for (; *p; p++) {
+		if (*p == '[') {
+			p = skip_bracket(p, &wrong);
+			if (!p)
+				return wrong;
+		} else if (*p == '\\' && !*++p) {
+			return "it ends with a backslash; expected the character that it makes plain";
+		}
+	}
+	return NULL;
+}
+
+/* The directory before the first name with a wildcard or a backslash is fixed; what follows is not. */
+static size_t fixed_part(const char *glob)
+{
+	size_t len = strcspn(glob, "*?[\\");
+
+	while (glob[len] != '/')
+		len--;
+	return len;
+}
+
+/* dir with wildcard characters made plain (a link may lead anywhere), and the rest of the pattern. */
+static char *glob_pattern(const char *dir, const char *rest)
+{
+	char *pattern = malloc(2 * strlen(dir) + strlen(rest) + 1), *to = pattern;
+
+	if (!pattern)
+		return NULL;
+	for (; *dir; dir++) {
+		if (strchr("*?[\\", *dir))
+			*to++ = '\\';
+		*to++ = *dir;
+	}
+	strcpy(to, rest);
+	return pattern;
+}
+
+/* The rule for the normalised path `as_written`, whose fixed part is its first fixed_len bytes. */
+static int compile(const struct reading *r, struct rule *rule, char *as_written, size_t fixed_len, const char *name)
+{
+	char rest[PATH_MAX], resolved[PATH_MAX];
+	struct stat st;
+	int rc;
+
+	snprintf(rest, sizeof(rest), "%s", as_written + fixed_len);
+	as_written[fixed_len] = '\0';
+	rc = resolve_path(fixed_len ? as_written : "/", resolved);
+	if (rc < 0)
+		return reading_fail(r, rule->line, "%.200s cannot be resolved: %s", as_written, strerror(-rc));
+	if (rule->kind == PAGE_RULE_TREE && stat(resolved, &st) == 0 && !S_ISDIR(st.st_mode))
+		return reading_fail(r, rule->line, "tree %.200s is not a directory; expected path", as_written);
+	/* The root is the only directory that ends with a slash, and the rest begins with one. */
+	rule->fixed_len = strcmp(resolved, "/") == 0 ? 0 : strlen(resolved);
+	if (!name)
+		name = strcmp(as_written, "/") == 0 ? "" : as_written;
+	rule->name = strdup(name);
+	if (rule->kind == PAGE_RULE_GLOB)
+		rule->pattern = glob_pattern(rule->fixed_len ? resolved : "", rest);
+	else
+		rule->pattern = strdup(resolved);
+	if (!rule->name || !rule->pattern)
+		return reading_out_of_memory(r);
+	if (strlen(rule->pattern) >= PATH_MAX)
+		return reading_fail(r, rule->line, "the pattern is %zu bytes long when resolved; expected less than %d",
+				    strlen(rule->pattern), PATH_MAX);
+	return 0;
+}
+
+static int check_name(const struct reading *r, int line, const char *name, bool given)
+{
+	size_t len = strlen(name);
+
+	if (len >= LOCK_NAME_BYTES)
+		return reading_fail(r, line, "the lock name is %zu bytes long; expected at most %d%s", len,
+				    LOCK_NAME_BYTES - 1, given ? "" : ": give it a name");
+	if (given && name[len - 1] == '/')
+		return reading_fail(r, line, "name is \"%.100s\"; expected no / at its end", name);
+	return 0;
+}
+
+static int read_rule(const struct reading *r, config_setting_t *group, struct rule *rule)
+{
+	struct rule_values values = {NULL, NULL, NULL};
+	char as_written[PATH_MAX];
+	const char *what, *text, *wrong = NULL;
+	int line = config_setting_source_line(group);
+	int rc;
+
+	if (!config_setting_is_group(group))
+		return reading_fail(r, line, "expected groups such as { path = \"/...\"; } in protect");
+	rc = settings_read(r, group, "", config_rule_rows, &values);
+	if (rc < 0)
+		return rc;
+	if (!values.path == !values.tree)
+		return reading_fail(r, line, "this rule has %s; expected one of the two",
+				    values.path ? "both path and tree" : "neither path nor tree");
+	what = values.path ? "path" : "tree";
+	text = values.path ? values.path : values.tree;
+	line = settings_line(group, what);
+	rule->line = (int)line;
+	rc = normalise_path(text, as_written);
+	rule->kind = values.tree ? PAGE_RULE_TREE : strpbrk(text, "*?[") ? PAGE_RULE_GLOB : PAGE_RULE_PATH;
+	if (rc < 0)
+		wrong = rc == -EINVAL ? "expected an absolute path without . and .. in it" : "expected a shorter path";
+	else if (values.path && strcmp(as_written, "/") == 0)
+		wrong = "the root directory is no file; expected tree";
+	else if (rule->kind == PAGE_RULE_GLOB)
+		wrong = check_glob(as_written);
+	if (wrong)
+		return reading_fail(r, line, "%s is \"%.200s\": %s", what, text, wrong);
+	rc = compile(r, rule, as_written, rule->kind == PAGE_RULE_GLOB ? fixed_part(as_written) : strlen(as_written),
+		     values.name);
+	if (rc < 0)
+		return rc;
+	return check_name(r, settings_line(group, values.name ? "name" : what), rule->name, values.name != NULL);
+}
+
+static int compare_rules(const void *a, const void *b)
+{
+	const struct rule *x = *(const struct rule *const *)a, *y = *(const struct rule *const *)b;
+	int order = (x->kind > y->kind) - (x->kind < y->kind);
+
+	if (!order)
+		order = strcmp(x->pattern, y->pattern);
+	return order ? order : (x > y) - (x < y);
+}
+
+static int check_twins(const struct reading *r, const struct config *config)
+{
+	const struct rule **sorted = calloc(config->rule_count, sizeof(*sorted));
+	int rc = 0;
+
+	if (!sorted)
+		return reading_out_of_memory(r);
+	for (size_t i = 0; i < config->rule_count; i++)
+		sorted[i] = &config->rules[i];
+	qsort(sorted, config->rule_count, sizeof(*sorted), compare_rules);
+	for (size_t i = 1; i < config->rule_count && rc == 0; i++)
+		if (sorted[i]->kind == sorted[i - 1]->kind && strcmp(sorted[i]->pattern, sorted[i - 1]->pattern) == 0)
+			rc = reading_fail(r, sorted[i]->line,
+					  "%.200s is in the rule of line %d already; expected it once",
+					  sorted[i]->pattern, sorted[i - 1]->line);
+	free(sorted);
+	return rc;
+}
+
+/* The shared page must have room for all rules. */
+static int check_room(const struct reading *r, const struct config *config)
+{
+	unsigned char *page = malloc(PAGE_RULES_BYTES);
+	size_t used = 0;
+	int rc = 0;
+
+	if (!page)
+		return reading_out_of_memory(r);
+	for (size_t i = 0; i < config->rule_count && rc == 0; i++) {
+		const struct rule *rule = &config->rules[i];
+
+		if (page_rule_append(page, PAGE_RULES_BYTES, &used, rule->kind, rule->pattern) < 0)
+			rc = reading_fail(r, rule->line, "the rules up to here need more than %u bytes; expected %s",
+					  PAGE_RULES_BYTES, "fewer: a tree or a wildcard can stand for many");
+	}
+	free(page);
+	return rc;
+}
+
+int protect_read(const struct reading *r, config_setting_t *list, struct config *config)
+{
+	size_t count = list ? (size_t)config_setting_length(list) : 0;
+	int rc;
+
+	if (count == 0)
+		return 0;
+	config->rules = calloc(count, sizeof(*config->rules));
+	if (!config->rules)
+		return reading_out_of_memory(r);
+	for (; config->rule_count < count; config->rule_count++) {
+		rc = read_rule(r, config_setting_get_elem(list, (unsigned)config->rule_count),
+			       &config->rules[config->rule_count]);
+		if (rc < 0) {
+			config->rule_count++; /* half filled, and to be freed */
+			return rc;
+		}
+	}
+	rc = check_twins(r, config);
+	return rc < 0 ? rc : check_room(r, config);
+}

@@ -1,0 +1,251 @@
+/*
+ * See act.h. A lease that has ended is freed when no store request and no probe refers to it any more, and never
+ * inside keeper_enter(), so that callers may go on to use it until they return.
+ */
+#include "keeper/act.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <utlist.h>
+
+#include "keeper/clock.h"
+#include "keeper/host.h"
+#include "keeper/journal.h"
+#include "keeper/kernel.h"
+#include "keeper/locks.h"
+#include "keeper/log.h"
+#include "keeper/requests.h"
+#include "keeper/serve.h"
+#include "keeper/control.h"
+
+#define LINGER_MAX_TTLS  1
+
+static void on_timer(uv_timer_t *timer);
+
+int64_t keeper_reask_ms(const struct keeper *k)
+{
+	int64_t ms = k->config->lease.ttl_ms / 10;
+
+	return ms < 50 ? 50 : ms > 3000 ? 3000 : ms;
+}
+
+void lease_start_timer(struct lease *lease, int64_t ms)
+{
+	uv_timer_start(&lease->timer, on_timer, ms < 1 ? 1 : ms, 0);
+}
+
+/* --- the table's actions --- */
+
+/* What another lease of ours covers is of no use any more. */
+static void supersede(struct lease *lease)
+{
+	struct lease *other, *next;
+
+	DL_FOREACH_SAFE (lease->lock->leases, other, next)
+		if (other != lease && lease_is_ours(other->state) && range_covers(&lease->range, &other->range))
+			lease_raise(other, LEASE_EV_SUPERSEDED);
+}
+
+static void open_lease(struct lease *lease)
+{
+	if (!lease->held_at)
+		lease->held_at = time(NULL);
+	lease->asker_count = 0;
+	lease->stands = false;
+	if (lease->recall < RECALL_WAIT ||
+	    (lease->range.mode == WIRE_SHARED && lease->recall_mode == WIRE_SHARED))
+		lease->recall = RECALL_NONE;
+	lease_start_timer(lease, lease->linger_ns / NS_PER_MS);
+	supersede(lease);
+}
+
+static void tell_in_use(struct lease *lease)
+{
+	for (unsigned i = 0; i < lease->asker_count; i++)
+		store_tell_in_use(lease_keeper(lease)->store, lease->askers[i].host, lease->lock->file->name,
+				  lease->askers[i].token);
+	lease->asker_count = 0;
+	if (lease->recall == RECALL_LINGER || lease->recall == RECALL_ASK)
+		control_in_use(lease);
+}
+
+static void act(struct lease *lease, unsigned actions, enum lease_event event)
+{
+	struct keeper *k = lease_keeper(lease);
+
+	if (actions & LEASE_DO_STOP_PROBE && lease->probe)
+		probe_stop(lease->probe);
+	if (actions & LEASE_DO_UNPROBE)
+		lock_unprobe(lease->lock);
+	if (actions & LEASE_DO_UNJOURNAL)
+		journal_remove(k->journal, lease->token);
+	if (actions & LEASE_DO_ACQUIRE)
+		lease_acquire(lease, NULL, 0);
+	if (actions & LEASE_DO_RELEASE)
+		lease_send_release(lease);
+	if (actions & LEASE_DO_SHRINK)
+		lease_send_shrink(lease);
+	if (actions & LEASE_DO_CONFIRM)
+		lease_send_confirm(lease);
+	if (actions & LEASE_DO_TELL_IN_USE)
+		tell_in_use(lease);
+	if (actions & LEASE_DO_SHARE) {
+		lease->range.mode = WIRE_SHARED;
+		journal_set_fence(k->journal, lease->token, lease->fence, WIRE_SHARED);
+	}
+	if (actions & LEASE_DO_LOST)
+		host_lost(lease, event == LEASE_EV_FORGOTTEN ? "the store lost its memory"
+							     : "it was not renewed in time, and the store gave it up");
+	if (actions & LEASE_DO_OPEN)
+		open_lease(lease);
+	if (actions & LEASE_DO_SERVE)
+		serve_lock(lease->lock);
+	if (actions & LEASE_DO_CLOSE && lease->state == LEASE_DRAINING &&
+	    !serve_is_pinned(lease->lock, &lease->range))
+		lease_raise(lease, LEASE_EV_DRAINED);
+	if (actions & LEASE_DO_PROBE)
+		lease_start_probe(lease);
+}
+
+static void enter(struct lease *lease, enum lease_state next)
+{
+	if (next == lease->state)
+		return;
+	if (lease->state == LEASE_ASKING)
+		serve_detach(lease);
+	lease->state = next;
+	lease->since_ns = clock_now_ns();
+	uv_timer_stop(&lease->timer);
+	if (next == LEASE_ENDED)
+		DL_APPEND2(lease_keeper(lease)->ended, lease, ended_prev, ended_next);
+}
+
+static void reap(struct keeper *k)
+{
+	struct lease *lease, *next;
+	struct file *file, *next_file;
+
+	DL_FOREACH_SAFE2 (k->ended, lease, next, ended_next) {
+		if (lease->requests || lease->probe)
+			continue;
+		DL_DELETE2(k->ended, lease, ended_prev, ended_next);
+		free(lease->blockers);
+		lease_free(lease);
+	}
+	DL_FOREACH_SAFE2 (k->unused, file, next_file, unused_next) {
+		DL_DELETE2(k->unused, file, unused_prev, unused_next);
+		file->listed = false;
+		file_put(file);
+	}
+	control_leases_ended(k);
+}
+
+void keeper_enter(struct keeper *k)
+{
+	k->depth++;
+}
+
+void keeper_leave(struct keeper *k)
+{
+	if (--k->depth == 0 && (k->ended || k->unused))
+		reap(k);
+}
+
+/* LEASE_EVENTS as the event: nothing happened, but it may be time to free. */
+void lease_raise(struct lease *lease, enum lease_event event)
+{
+	struct keeper *k = lease_keeper(lease);
+
+	keeper_enter(k);
+	if (event != LEASE_EVENTS) {
+		struct lease_step step = lease_step(lease->state, event);
+
+		log_debug("%s %.8s: %s in %s -> %s", lease->lock->file->name, lease->token, lease_event_name(event),
+			  lease_state_name(lease->state), lease_state_name(step.next));
+		enter(lease, step.next);
+		act(lease, step.actions, event);
+		if (lease->state == LEASE_HELD && lease->recall == RECALL_WAIT)
+			lease_raise(lease, LEASE_EV_RECALLED);
+	}
+	keeper_leave(k);
+}
+
+void keeper_raise_all(struct keeper *k, enum lease_event event)
+{
+	struct lease *lease, *next;
+
+	keeper_enter(k); /* nothing is freed while we walk */
+	HASH_ITER (hh, k->leases, lease, next)
+		lease_raise(lease, event);
+	keeper_leave(k);
+}
+
+static void lingered(struct lease *lease)
+{
+	int64_t max = LINGER_MAX_TTLS * lease_keeper(lease)->config->lease.ttl_ms * NS_PER_MS;
+
+	if (serve_is_pinned(lease->lock, &lease->range)) {
+		lease_start_timer(lease, lease->linger_ns / NS_PER_MS);
+		return;
+	}
+	lease->linger_ns = lease->linger_ns * 2 > max ? max : lease->linger_ns * 2;
+	lease->recall = RECALL_LINGER;
+	lease_raise(lease, LEASE_EV_LINGERED);
+}
+
+static void on_timer(uv_timer_t *timer)
+{
+	struct lease *lease = timer->data;
+
+	switch (lease->state) {
+	case LEASE_ASKING:
+		lease_acquire(lease, NULL, 0);
+		break;
+	case LEASE_HELD:
+		lingered(lease);
+		break;
+	case LEASE_PROBING:
+		lease_raise(lease, LEASE_EV_STOPPED);
+		break;
+	default: /* an answer was an error: again */
+		lease_raise(lease, LEASE_EV_UP);
+		break;
+	}
+}
+
+void lease_used(struct lease *lease)
+{
+	lease->linger_ns = lease_keeper(lease)->config->lease.linger_ms * NS_PER_MS;
+	if (lease->state == LEASE_HELD)
+		lease_start_timer(lease, lease->linger_ns / NS_PER_MS);
+}
+
+void lock_unpinned(struct lock *lock)
+{
+	struct lease *lease, *next;
+
+	DL_FOREACH_SAFE (lock->leases, lease, next)
+		if (lease->state == LEASE_DRAINING && !serve_is_pinned(lock, &lease->range))
+			lease_raise(lease, LEASE_EV_DRAINED);
+}
+
+void lease_recall(struct lease *lease, const struct store_message *m)
+{
+	enum recall_level level = m->ask ? RECALL_ASK : RECALL_WAIT;
+
+	if (lease_is_ours(lease->state)) {
+		if (m->range.mode == WIRE_SHARED && lease->range.mode == WIRE_SHARED)
+			return; /* late: it was shrunk meanwhile */
+		if (lease->recall < RECALL_WAIT || m->range.mode > lease->recall_mode)
+			lease->recall_mode = m->range.mode;
+		if (level > lease->recall)
+			lease->recall = level;
+		if (lease->asker_count < LEASE_MAX_ASKERS) {
+			struct asker *asker = &lease->askers[lease->asker_count++];
+
+			memcpy(asker->host, m->asker, sizeof(asker->host));
+			memcpy(asker->token, m->asker_token, sizeof(asker->token));
+		}
+	}
+	lease_raise(lease, m->ask ? LEASE_EV_ASKED : LEASE_EV_RECALLED);
+}

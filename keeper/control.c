@@ -1,0 +1,168 @@
+/* See control.h. */
+#include "keeper/control.h"
+
+#include <errno.h>
+#include <string.h>
+#include <unistd.h>
+#include <utlist.h>
+
+#include "keeper/act.h"
+#include "keeper/host.h"
+#include "keeper/locks.h"
+#include "keeper/log.h"
+#include "keeper/main.h"
+#include "keeper/pagefile.h"
+#include "keeper/serve.h"
+#include "keeper/sessions.h"
+#include "keeper/status.h"
+
+static bool same_text(const char *a, const char *b)
+{
+	return a == b || (a && b && strcmp(a, b) == 0);
+}
+
+/* What cannot be changed under leases that are held: where they are recorded, and for how long. */
+static bool same_store(const struct config *a, const struct config *b)
+{
+	return same_text(a->store.socket, b->store.socket) && same_text(a->store.host, b->store.host) &&
+	       a->store.port == b->store.port && same_text(a->store.user, b->store.user) &&
+	       same_text(a->store.password, b->store.password) && a->store.database == b->store.database &&
+	       a->store.connect_ms == b->store.connect_ms && a->lease.ttl_ms == b->lease.ttl_ms &&
+	       a->lease.sweep_ms == b->lease.sweep_ms && same_text(a->host, b->host);
+}
+
+static void reload(struct session *s)
+{
+	struct keeper *k = s->keeper;
+	struct config *fresh = NULL;
+	char why[WIRE_REASON_BYTES];
+
+	if (config_load(k->config->path, &fresh, why, sizeof(why)) < 0) {
+		session_refuse(s, "%s; the keeper goes on with what it had read", why);
+		return;
+	}
+	if (!same_store(k->config, fresh)) {
+		config_free(fresh);
+		session_refuse(s, "%s: host, store, ttl_ms or sweep_ms have changed: end the keeper with `dflock stop`, the next "
+				  "one reads them", k->config->path);
+		return;
+	}
+	if (pagefile_publish(k->page, fresh) < 0) {
+		pagefile_publish(k->page, k->config);
+		config_free(fresh);
+		session_refuse(s, "%s: too many rules for the shared page", k->config->path);
+		return;
+	}
+	keeper_replace_config(k, fresh);
+	log_info("%s was read again: %zu rules", k->config->path, k->config->rule_count);
+	session_reply(s, WIRE_OK, NULL, -1);
+}
+
+static struct session *stopper(const struct keeper *k)
+{
+	struct session *s;
+
+	DL_FOREACH (k->sessions, s)
+		if (s->state == SESSION_STOPPING)
+			return s;
+	return NULL;
+}
+
+void control_in_use(const struct lease *lease)
+{
+	struct session *s = stopper(lease->lock->file->keeper);
+
+	if (s)
+		session_refuse(s, "%s (%s) is locked by a program: see `dflock status`", lease->lock->file->name,
+			       lease->lock->file->path);
+}
+
+void control_leases_ended(struct keeper *k)
+{
+	struct session *s = k->leases ? NULL : stopper(k);
+
+	if (!s)
+		return;
+	session_reply(s, WIRE_OK, NULL, -1);
+	keeper_end(k, "stopped on request");
+}
+
+static void stop(struct session *s)
+{
+	struct keeper *k = s->keeper;
+	struct lease *lease, *next;
+
+	s->state = SESSION_STOPPING;
+	keeper_enter(k);
+	HASH_ITER (hh, k->leases, lease, next) {
+		if (lease->state == LEASE_ASKING && s->state == SESSION_STOPPING)
+			session_refuse(s, "a program waits for %s: see `dflock status`", lease->lock->file->name);
+		if (lease->state == LEASE_HELD && s->state == SESSION_STOPPING) {
+			lease->recall = RECALL_LINGER;
+			lease_raise(lease, LEASE_EV_LINGERED);
+		} else if (lease->state == LEASE_WAITING && s->state == SESSION_STOPPING) {
+			control_in_use(lease);
+		}
+	}
+	keeper_leave(k);
+	control_leases_ended(k);
+}
+
+static void on_init(void *arg, const struct store_reply *reply)
+{
+	struct keeper *k = arg;
+	struct session *s, *next;
+
+	DL_FOREACH_SAFE (k->sessions, s, next) {
+		if (s->state != SESSION_STATUS || s->request.op != WIRE_INIT)
+			continue;
+		if (reply->status == STORE_OK)
+			session_reply(s, WIRE_OK, NULL, -1);
+		else
+			session_refuse(s, "the store was not opened: %s", reply->error ? reply->error : "it changed meanwhile");
+	}
+	if (reply->status == STORE_OK)
+		keeper_raise_all(k, LEASE_EV_UP);
+}
+
+static void init(struct session *s)
+{
+	struct keeper *k = s->keeper;
+	char why[WIRE_REASON_BYTES];
+
+	if (!store_is_up(k->store)) {
+		host_store_trouble(k, why, sizeof(why));
+		session_refuse(s, "%s", why);
+		return;
+	}
+	log_info("the store is opened on request: whoever asked says that nobody holds anything");
+	s->state = SESSION_STATUS;
+	store_open(k->store, true, on_init, k);
+}
+
+void control_question(struct session *s)
+{
+	uid_t uid = s->peer.uid;
+
+	if (s->request.op != WIRE_PING && s->request.op != WIRE_STATUS && uid != 0 && uid != geteuid()) {
+		session_refuse(s, "only root or the keeper's user may do that");
+		return;
+	}
+	switch (s->request.op) {
+	case WIRE_STATUS:
+		status_start(s);
+		return;
+	case WIRE_RELOAD:
+		reload(s);
+		return;
+	case WIRE_STOP:
+		stop(s);
+		return;
+	case WIRE_INIT:
+		init(s);
+		return;
+	default:
+		session_reply(s, WIRE_OK, NULL, -1);
+		return;
+	}
+}

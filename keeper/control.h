@@ -1,0 +1,14 @@
+/* The operator's questions: status, reload, stop, init. Loop only. */
+#ifndef DFLOCK_KEEPER_CONTROL_H
+#define DFLOCK_KEEPER_CONTROL_H
+
+#include "keeper/keeper.h"
+
+/* A session has asked something other than for a lock. */
+void control_question(struct session *s);
+
+/* For a session that waits until everything is given back (WIRE_STOP). */
+void control_in_use(const struct lease *lease); /* this one cannot be given back */
+void control_leases_ended(struct keeper *k);    /* some have ended */
+
+#endif

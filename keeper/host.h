@@ -1,0 +1,38 @@
+/*
+ * This host in the store: its beats and its deadline, grace, silent hosts, messages. Loop only.
+ *
+ * One deadline for all leases: CLOCK_BOOTTIME before the last answered beat was sent + ttl - ttl/10. A waiter may
+ * name this host dead only after it has seen the same beat for a whole ttl, counted from when its own answer arrived,
+ * which is later. A lease is given to callers only until freeze_margin_ms before the deadline.
+ * When the deadline has passed, every lease is unsure: nobody is granted until the store confirmed
+ * token and fence, since somebody may have had it in between.
+ */
+#ifndef DFLOCK_KEEPER_HOST_H
+#define DFLOCK_KEEPER_HOST_H
+
+#include "keeper/keeper.h"
+
+int host_start(struct keeper *k); /* 0 or -errno */
+void host_stop(struct keeper *k);
+
+/* Until when leases are sure, CLOCK_BOOTTIME ns; in the past: not now. Notices that the deadline has passed. */
+int64_t host_sure_until(struct keeper *k);
+
+/* An answer to a beat, acquire or confirm that was sent at sent_ns has come. */
+void host_renewed(struct keeper *k, int64_t sent_ns);
+
+/* A lease is there or is asked for: beats are needed. */
+void host_beat_soon(struct keeper *k);
+
+/* Notes what an answer showed of other hosts. */
+void host_see(struct keeper *k, const struct store_reply *reply);
+
+/* Reports a lease as lost: log and status. */
+void host_lost(struct lease *lease, const char *why);
+
+/* For refusals: "store SERVER: why it is not reachable; what to do". */
+void host_store_trouble(const struct keeper *k, char *out, size_t size);
+
+int64_t host_grace_left_ms(const struct keeper *k);
+
+#endif

@@ -1,0 +1,180 @@
+/* See inspect.h. Everything here but inspect_start() and done() runs in a worker and touches the job alone. */
+#include "keeper/inspect.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/fsuid.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+struct inspect {
+	uv_work_t work;
+	int fd;
+	struct ucred peer;
+	bool foreign, test_shared;
+	inspect_cb *cb;
+	void *arg;
+	struct inspect_result result;
+};
+
+static void refuse(struct inspect_result *r, const char *what, int err)
+{
+	snprintf(r->refused, sizeof(r->refused), "%s%s%s", what, err ? ": " : "", err ? strerror(err) : "");
+}
+
+/* The lines "lock:\t1: FLOCK  ADVISORY  WRITE ..." of a descriptor's fdinfo are its own description's. */
+static int read_holds(int fd, struct caller_holds *holds)
+{
+	char path[64], line[512];
+	FILE *f;
+
+	snprintf(path, sizeof(path), "/proc/self/fdinfo/%d", fd);
+	f = fopen(path, "re");
+	if (!f)
+		return -errno;
+	while (fgets(line, sizeof(line), f)) {
+		if (strncmp(line, "lock:", 5) != 0 || !strstr(line, " FLOCK "))
+			continue;
+		if (strstr(line, " WRITE "))
+			holds->exclusive = true;
+		else if (strstr(line, " READ "))
+			holds->shared = true;
+	}
+	fclose(f);
+	return 0;
+}
+
+/* The path as the kernel has it. " (deleted)" may also be part of a real name: the link count tells. */
+static int read_path(const char *link, const struct stat *st, char path[PATH_MAX])
+{
+	static const char deleted[] = " (deleted)";
+	ssize_t len = readlink(link, path, PATH_MAX - 1);
+
+	if (len < 0)
+		return -errno;
+	if (len >= PATH_MAX - 1)
+		return -ENAMETOOLONG;
+	path[len] = '\0';
+	if (path[0] != '/')
+		return -EINVAL;
+	if (st->st_nlink == 0 && (size_t)len > strlen(deleted) &&
+	    strcmp(path + len - strlen(deleted), deleted) == 0)
+		path[len - (ssize_t)strlen(deleted)] = '\0';
+	return 0;
+}
+
+/* Opens with the rights of the user who passed the descriptor: file system ids belong to the thread. */
+static int reopen(const struct inspect *job, const char *link)
+{
+	int flags = O_CLOEXEC | O_NONBLOCK | O_NOCTTY;
+	int fd, err;
+
+	if (job->foreign) {
+		syscall(SYS_setfsgid, job->peer.gid);
+		syscall(SYS_setfsuid, job->peer.uid);
+	}
+	fd = open(link, O_RDONLY | flags);
+	if (fd < 0 && errno == EACCES)
+		fd = open(link, O_WRONLY | flags);
+	err = errno;
+	if (job->foreign) {
+		syscall(SYS_setfsuid, geteuid());
+		syscall(SYS_setfsgid, getegid());
+	}
+	return fd < 0 ? -err : fd;
+}
+
+/* A user could pass /var/lock/x from a mount of a namespace of his own: then our path leads elsewhere. */
+static bool path_leads_there(const struct inspect_result *r)
+{
+	struct stat st;
+
+	return r->st.st_nlink == 0 ||
+	       (stat(r->path, &st) == 0 && st.st_dev == r->st.st_dev && st.st_ino == r->st.st_ino);
+}
+
+/* A lock taken and dropped at once on a description of its own: shared works while others have it shared, exclusive does not. */
+static bool test_shared(const char *link)
+{
+	int fd = open(link, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+	bool in_use = false;
+
+	if (fd < 0)
+		return false;
+	if (flock(fd, LOCK_SH | LOCK_NB) == 0)
+		in_use = flock(fd, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK;
+	close(fd);
+	return in_use;
+}
+
+static void look(struct inspect *job)
+{
+	struct inspect_result *r = &job->result;
+	int flags = fcntl(job->fd, F_GETFL);
+	char link[64];
+	int ret;
+
+	if (flags < 0 || (flags & O_PATH))
+		return refuse(r, "the descriptor is open for its path only (O_PATH)", 0);
+	if (fstat(job->fd, &r->st) != 0)
+		return refuse(r, "fstat", errno);
+	if (!S_ISREG(r->st.st_mode) && !S_ISDIR(r->st.st_mode))
+		return refuse(r, "neither a regular file nor a directory", 0);
+	snprintf(link, sizeof(link), "/proc/self/fd/%d", job->fd);
+	ret = read_path(link, &r->st, r->path);
+	if (ret < 0)
+		return refuse(r, "its path cannot be read", -ret);
+	if (job->foreign && !path_leads_there(r))
+		return refuse(r, "its path leads the keeper to another file (a mount of the program's own?)", 0);
+	ret = read_holds(job->fd, &r->holds);
+	if (ret < 0)
+		return refuse(r, "its fdinfo cannot be read", -ret);
+	ret = reopen(job, link);
+	if (ret < 0)
+		return refuse(r, "the keeper cannot open it again", -ret);
+	r->fd = ret;
+	if (job->test_shared)
+		r->shared_in_use = test_shared(link);
+}
+
+static void work(uv_work_t *req)
+{
+	struct inspect *job = req->data;
+
+	look(job);
+	close(job->fd);
+}
+
+static void done(uv_work_t *req, int status)
+{
+	struct inspect *job = req->data;
+
+	(void)status; /* never cancelled */
+	job->cb(job->arg, &job->result);
+	free(job);
+}
+
+struct inspect *inspect_start(uv_loop_t *loop, int fd, const struct ucred *peer, bool foreign, bool test, inspect_cb *cb,
+			      void *arg)
+{
+	struct inspect *job = calloc(1, sizeof(*job));
+
+	if (!job || uv_queue_work(loop, &job->work, work, done) != 0) {
+		free(job);
+		close(fd);
+		return NULL;
+	}
+	job->work.data = job;
+	job->fd = fd;
+	job->peer = *peer;
+	job->foreign = foreign;
+	job->test_shared = test;
+	job->cb = cb;
+	job->arg = arg;
+	job->result.fd = -1;
+	return job;
+}

@@ -1,0 +1,43 @@
+/*
+ * Looks at a descriptor that a program passed: which file it is, under which path, what its open file
+ * description holds; and opens the file anew for the keeper. All of it may block on a hung mount, so a
+ * worker of the loop's pool does it.
+ *
+ * The passed descriptor is closed before the answer: as long as the keeper had a copy, the program's lock would
+ * live on.
+ */
+#ifndef DFLOCK_KEEPER_INSPECT_H
+#define DFLOCK_KEEPER_INSPECT_H
+
+#include <limits.h>
+#include <stdbool.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <uv.h>
+
+/* What an open file description holds in the flock space. */
+struct caller_holds {
+	bool shared, exclusive;
+};
+
+struct inspect_result {
+	struct stat st;
+	int fd;              /* the keeper's own, new description; the receiver closes it; -1 on failure */
+	char path[PATH_MAX]; /* absolute, " (deleted)" cut off if the link count is 0 */
+	struct caller_holds holds;
+	bool shared_in_use;  /* with test_shared: somebody has the flock shared */
+	char refused[256];   /* not empty: why this descriptor cannot be served; fd is -1 */
+};
+
+struct inspect;
+typedef void inspect_cb(void *arg, struct inspect_result *result);
+
+/*
+ * Takes over fd. peer: whose rights count if the keeper serves several users (foreign: the peer is another
+ * user). test_shared: also find out whether the flock is held shared, with a description that lives only for the
+ * test. cb comes once from the loop, never from inside the call. NULL: no memory; fd is closed.
+ */
+struct inspect *inspect_start(uv_loop_t *loop, int fd, const struct ucred *peer, bool foreign, bool test_shared, inspect_cb *cb,
+			      void *arg);
+
+#endif

@@ -1,0 +1,390 @@
+/*
+ * See journal.h. The file: a head, then records. Every entry that lives is also in memory, so that the file can
+ * be written anew when most of it is history, and truncated when nothing lives.
+ *
+ * Why a crash at any point leaves a true journal: appending writes one record with one write(); the deadline is eight
+ * aligned bytes of the head, written at once; writing anew makes a second file and renames it over the first;
+ * truncating happens only when no entry lives.
+ */
+#include "keeper/journal.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+#include <uthash.h>
+
+#define JOURNAL_NAME   "journal"
+#define JOURNAL_NEW    "journal.new"
+#define JOURNAL_BAD    "journal.bad"
+#define JOURNAL_MAGIC  0x316c6e726a6c6664ull
+#define JOURNAL_HISTORY (1 << 20) /* rewritten when it has this many bytes and most are history */
+
+struct head {
+	uint64_t magic;
+	int64_t deadline_ns;
+	char boot[40];
+	char host[STORE_HOST_BYTES];
+};
+
+enum kind { KIND_ADD = 1, KIND_FENCE, KIND_REMOVE };
+
+struct record {
+	uint32_t bytes; /* whole record */
+	uint32_t sum;   /* of what follows */
+	uint8_t kind;
+	uint8_t space, mode, reserved;
+	uint16_t name_bytes, path_bytes; /* KIND_ADD: NULs included; name and path follow */
+	int64_t from, to;
+	uint64_t fence, dev, ino;
+	char token[STORE_TOKEN_BYTES];
+	char text[];
+};
+#define RECORD_MAX (sizeof(struct record) + LOCK_NAME_BYTES + PATH_MAX + 8)
+
+struct live {
+	char token[STORE_TOKEN_BYTES];
+	struct record *record;
+	UT_hash_handle hh;
+};
+
+struct journal {
+	int dir_fd, fd;
+	struct head head;
+	off_t end, live_bytes;
+	struct live *live;
+};
+
+static uint32_t checksum(const struct record *r)
+{
+	const unsigned char *p = (const unsigned char *)&r->kind;
+	const unsigned char *end = (const unsigned char *)r + r->bytes;
+	uint32_t sum = 2166136261u;
+
+	for (; p < end; p++)
+		sum = (sum ^ *p) * 16777619u;
+	return sum;
+}
+
+static int read_boot(char boot[40])
+{
+	int fd = open("/proc/sys/kernel/random/boot_id", O_RDONLY | O_CLOEXEC);
+	ssize_t n;
+
+	if (fd < 0)
+		return -errno;
+	n = read(fd, boot, 36);
+	close(fd);
+	boot[36] = '\0';
+	return n == 36 ? 0 : -EIO;
+}
+
+static int write_all(int fd, const void *data, size_t size, off_t at)
+{
+	ssize_t n = pwrite(fd, data, size, at);
+
+	if (n < 0)
+		return -errno;
+	return (size_t)n == size ? 0 : -ENOSPC; /* a tmpfs writes all or has no room */
+}
+
+static struct record *record_make(uint8_t kind, const struct journal_entry *e)
+{
+	size_t name = kind == KIND_ADD ? strlen(e->name) + 1 : 0;
+	size_t path = kind == KIND_ADD ? strlen(e->path) + 1 : 0;
+	size_t bytes = (sizeof(struct record) + name + path + 7) & ~(size_t)7;
+	struct record *r = calloc(1, bytes);
+
+	if (!r)
+		return NULL;
+	r->bytes = bytes;
+	r->kind = kind;
+	r->space = e->range.space;
+	r->mode = e->range.mode;
+	r->from = e->range.from;
+	r->to = e->range.to;
+	r->fence = e->fence;
+	r->dev = e->dev;
+	r->ino = e->ino;
+	memcpy(r->token, e->token, sizeof(r->token));
+	r->name_bytes = name;
+	r->path_bytes = path;
+	if (name) {
+		memcpy(r->text, e->name, name);
+		memcpy(r->text + name, e->path, path);
+	}
+	r->sum = checksum(r);
+	return r;
+}
+
+/* A record as it is in the file: everything is checked before it counts. */
+static bool record_ok(const struct record *r, size_t room)
+{
+	if (room < sizeof(*r) || r->bytes < sizeof(*r) || r->bytes > RECORD_MAX || r->bytes > room || r->bytes % 8)
+		return false;
+	if (r->sum != checksum(r) || r->token[STORE_TOKEN_BYTES - 1] != '\0')
+		return false;
+	if (r->space >= WIRE_SPACES || r->mode >= WIRE_MODES)
+		return false;
+	if (r->kind != KIND_ADD)
+		return r->kind == KIND_FENCE || r->kind == KIND_REMOVE;
+	return r->name_bytes > 1 && r->name_bytes <= LOCK_NAME_BYTES && r->path_bytes > 1 &&
+	       sizeof(*r) + r->name_bytes + r->path_bytes <= r->bytes && r->text[r->name_bytes - 1] == '\0' &&
+	       r->text[r->name_bytes + r->path_bytes - 1] == '\0';
+}
+
+static void live_drop(struct journal *j, struct live *l)
+{
+	HASH_DEL(j->live, l);
+	j->live_bytes -= l->record->bytes;
+	free(l->record);
+	free(l);
+}
+
+/* Takes over the record. */
+static int apply(struct journal *j, struct record *r)
+{
+	struct live *l;
+
+	HASH_FIND_STR(j->live, r->token, l);
+	if (r->kind == KIND_ADD && !l) {
+		l = calloc(1, sizeof(*l));
+		if (!l) {
+			free(r);
+			return -ENOMEM;
+		}
+		memcpy(l->token, r->token, sizeof(l->token));
+		l->record = r;
+		HASH_ADD_STR(j->live, token, l);
+		j->live_bytes += r->bytes;
+		return 0;
+	}
+	if (r->kind == KIND_FENCE && l) {
+		l->record->fence = r->fence;
+		l->record->mode = r->mode;
+		l->record->sum = checksum(l->record);
+	} else if (r->kind == KIND_REMOVE && l) {
+		live_drop(j, l);
+	}
+	free(r);
+	return 0;
+}
+
+/* Writes what lives into a new file and puts it in the place of the old. */
+static int write_anew(struct journal *j)
+{
+	int fd = openat(j->dir_fd, JOURNAL_NEW, O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0600);
+	off_t at = sizeof(j->head);
+	struct live *l, *next;
+	int ret;
+
+	if (fd < 0)
+		return -errno;
+	ret = write_all(fd, &j->head, sizeof(j->head), 0);
+	HASH_ITER (hh, j->live, l, next) {
+		if (ret == 0)
+			ret = write_all(fd, l->record, l->record->bytes, at);
+		at += l->record->bytes;
+	}
+	if (ret == 0 && renameat(j->dir_fd, JOURNAL_NEW, j->dir_fd, JOURNAL_NAME) != 0)
+		ret = -errno;
+	if (ret < 0) {
+		close(fd);
+		unlinkat(j->dir_fd, JOURNAL_NEW, 0);
+		return ret;
+	}
+	if (j->fd >= 0)
+		close(j->fd);
+	j->fd = fd;
+	j->end = at;
+	return 0;
+}
+
+static int append(struct journal *j, struct record *r)
+{
+	int ret;
+
+	if (!r)
+		return -ENOMEM;
+	ret = write_all(j->fd, r, r->bytes, j->end);
+	if (ret < 0) {
+		free(r);
+		return ret;
+	}
+	j->end += r->bytes;
+	ret = apply(j, r);
+	if (ret < 0)
+		return ret;
+	if (!j->live) {
+		if (ftruncate(j->fd, sizeof(j->head)) == 0)
+			j->end = sizeof(j->head);
+	} else if (j->end > JOURNAL_HISTORY && j->end > 4 * j->live_bytes) {
+		return write_anew(j);
+	}
+	return 0;
+}
+
+/* Reads the records behind the head. False: something other than a torn end is wrong. */
+static bool read_records(struct journal *j, int fd, off_t size)
+{
+	size_t at = sizeof(j->head);
+	char *data = malloc(size > 0 ? size : 1);
+	bool ok = data && pread(fd, data, size, 0) == size;
+
+	while (ok && at < (size_t)size) {
+		const struct record *in = (const struct record *)(data + at);
+		struct record *r;
+
+		if (!record_ok(in, size - at))
+			break; /* torn: the rest was never acted upon */
+		r = malloc(in->bytes);
+		ok = r != NULL;
+		if (!ok)
+			break;
+		memcpy(r, in, in->bytes);
+		at += in->bytes;
+		ok = apply(j, r) == 0;
+	}
+	/* A torn record is the last one: no longer than a record can be. */
+	if (ok && size - at > RECORD_MAX)
+		ok = false;
+	free(data);
+	return ok;
+}
+
+static bool head_ok(const struct head *old, const struct head *now)
+{
+	return old->magic == JOURNAL_MAGIC && old->boot[39] == '\0' && old->host[STORE_HOST_BYTES - 1] == '\0' &&
+	       strcmp(old->boot, now->boot) == 0 && old->deadline_ns >= 0;
+}
+
+/* 1: taken up. 0: there is none, or of another boot. -errno: damaged. */
+static int take_up(struct journal *j)
+{
+	int fd = openat(j->dir_fd, JOURNAL_NAME, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+	struct head old;
+	struct stat st;
+	int ret = -EUCLEAN;
+
+	if (fd < 0)
+		return errno == ENOENT ? 0 : -errno;
+	if (fstat(fd, &st) != 0 || !S_ISREG(st.st_mode) || st.st_uid != geteuid() || (st.st_mode & 077))
+		goto out;
+	if (pread(fd, &old, sizeof(old), 0) != sizeof(old) || old.magic != JOURNAL_MAGIC)
+		goto out;
+	if (!head_ok(&old, &j->head)) {
+		ret = 0;
+		goto out;
+	}
+	if (!read_records(j, fd, st.st_size))
+		goto out;
+	memcpy(j->head.host, old.host, sizeof(old.host));
+	j->head.deadline_ns = old.deadline_ns;
+	ret = 1;
+out:
+	close(fd);
+	return ret;
+}
+
+static void tell(const struct journal *j, journal_entry_cb *cb, void *arg)
+{
+	struct live *l, *next;
+
+	HASH_ITER (hh, j->live, l, next) {
+		const struct record *r = l->record;
+		struct journal_entry e = {.fence = r->fence, .dev = r->dev, .ino = r->ino};
+
+		e.range = (struct store_range){.space = r->space, .mode = r->mode, .from = r->from, .to = r->to};
+		memcpy(e.token, r->token, sizeof(e.token));
+		memcpy(e.name, r->text, r->name_bytes);
+		e.path = r->text + r->name_bytes;
+		cb(arg, &e);
+	}
+}
+
+struct journal *journal_open(int dir_fd, char host[STORE_HOST_BYTES], int64_t *deadline_ns, journal_entry_cb *cb, void *arg,
+			     char *why, size_t why_size)
+{
+	struct journal *j = calloc(1, sizeof(*j));
+	int ret;
+
+	why[0] = '\0';
+	if (!j)
+		return NULL;
+	j->dir_fd = dir_fd;
+	j->fd = -1;
+	j->head.magic = JOURNAL_MAGIC;
+	snprintf(j->head.host, sizeof(j->head.host), "%s", host);
+	ret = read_boot(j->head.boot);
+	if (ret < 0)
+		goto fail;
+	ret = take_up(j);
+	if (ret < 0) {
+		struct live *l, *next;
+
+		HASH_ITER (hh, j->live, l, next)
+			live_drop(j, l);
+		renameat(dir_fd, JOURNAL_NAME, dir_fd, JOURNAL_BAD);
+		snprintf(why, why_size, "the journal is not one of ours or damaged (%s): kept as %s, its leases run out",
+			 strerror(-ret), JOURNAL_BAD);
+	}
+	if (ret > 0) {
+		snprintf(host, STORE_HOST_BYTES, "%s", j->head.host);
+		*deadline_ns = j->head.deadline_ns;
+	}
+	ret = write_anew(j);
+	if (ret < 0)
+		goto fail;
+	tell(j, cb, arg);
+	return j;
+fail:
+	journal_close(j);
+	errno = -ret;
+	return NULL;
+}
+
+void journal_close(struct journal *j)
+{
+	struct live *l, *next;
+
+	if (!j)
+		return;
+	HASH_ITER (hh, j->live, l, next)
+		live_drop(j, l);
+	if (j->fd >= 0)
+		close(j->fd);
+	free(j);
+}
+
+int journal_set_deadline(struct journal *j, int64_t deadline_ns)
+{
+	j->head.deadline_ns = deadline_ns;
+	return write_all(j->fd, &deadline_ns, sizeof(deadline_ns), offsetof(struct head, deadline_ns));
+}
+
+int journal_add(struct journal *j, const struct journal_entry *entry)
+{
+	return append(j, record_make(KIND_ADD, entry));
+}
+
+int journal_set_fence(struct journal *j, const char *token, uint64_t fence, enum wire_mode mode)
+{
+	struct journal_entry e = {.fence = fence, .range.mode = mode};
+
+	memcpy(e.token, token, sizeof(e.token));
+	return append(j, record_make(KIND_FENCE, &e));
+}
+
+int journal_remove(struct journal *j, const char *token)
+{
+	struct journal_entry e = {0};
+
+	memcpy(e.token, token, sizeof(e.token));
+	return append(j, record_make(KIND_REMOVE, &e));
+}

@@ -1,0 +1,339 @@
+/* A keeper from start to end: puts the modules together. See main.h. */
+#include <errno.h>
+#include <stdarg.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include "keeper/act.h"
+#include "keeper/clock.h"
+#include "keeper/host.h"
+#include "keeper/journal.h"
+#include "keeper/locks.h"
+#include "keeper/log.h"
+#include "keeper/main.h"
+#include "keeper/pagefile.h"
+#include "keeper/serve.h"
+#include "keeper/sessions.h"
+#include "keeper/takeup.h"
+#include "wire/place.h"
+
+#define ALIVE_MS     200
+#define TERM_WAIT_MS 2000
+
+/* keeper.h has what the modules share; this is only for start and end. */
+struct life {
+	struct keeper k;
+	const struct keeper_options *options;
+	uv_loop_t loop;
+	uv_timer_t alive, idle, term;
+	int64_t term_ns;
+};
+
+static struct life *life_of(struct keeper *k)
+{
+	return (struct life *)k; /* its first member */
+}
+
+/* --- the end --- */
+
+static void on_left(void *arg, const struct store_reply *reply)
+{
+	struct keeper *k = arg;
+
+	(void)reply; /* whether or not: a beat that stays is swept one day */
+	uv_stop(k->loop);
+}
+
+void keeper_end(struct keeper *k, const char *why)
+{
+	if (k->leaving)
+		return;
+	k->leaving = true;
+	log_info("ends: %s", why);
+	if (!k->leases && store_is_up(k->store))
+		store_leave(k->store, on_left, k);
+	else
+		uv_stop(k->loop);
+}
+
+static void on_idle_timer(uv_timer_t *timer)
+{
+	struct keeper *k = timer->data;
+	int64_t idle_ms = k->config->lease.idle_ms, ttl_ms = k->config->lease.ttl_ms;
+
+	/* What it has watched of silent hosts is of use to the next non-blocking call for a ttl and some more. */
+	if (idle_ms < 2 * ttl_ms)
+		idle_ms = 2 * ttl_ms;
+	if (!k->sessions && !k->leases && clock_now_ns() - k->idle_since_ns >= idle_ms * NS_PER_MS)
+		keeper_end(k, "nobody needs it");
+}
+
+/* Told to end: what nobody uses is given back; what is in use stays in the journal for the next keeper. */
+static void on_term_timer(uv_timer_t *timer)
+{
+	struct keeper *k = timer->data;
+	struct lease *lease, *next;
+	bool busy = false;
+
+	HASH_ITER (hh, k->leases, lease, next)
+		busy = busy || (lease->state != LEASE_HELD && lease->state != LEASE_UNSURE);
+	if (busy && clock_now_ns() - life_of(k)->term_ns < TERM_WAIT_MS * NS_PER_MS)
+		return;
+	if (k->leases)
+		log_error("%u leases are in use; the next keeper takes them up if it starts within %lld ms",
+			  HASH_COUNT(k->leases), (long long)((k->deadline_ns - clock_now_ns()) / NS_PER_MS));
+	keeper_end(k, "terminated");
+}
+
+static void on_signal(uv_signal_t *handle, int number)
+{
+	struct keeper *k = handle->data;
+	struct lease *lease, *next;
+
+	(void)number;
+	if (life_of(k)->term_ns)
+		return;
+	life_of(k)->term_ns = clock_now_ns();
+	keeper_enter(k);
+	HASH_ITER (hh, k->leases, lease, next) {
+		if (lease->state != LEASE_HELD)
+			continue;
+		lease->recall = RECALL_LINGER;
+		lease_raise(lease, LEASE_EV_LINGERED);
+	}
+	keeper_leave(k);
+	uv_timer_start(&life_of(k)->term, on_term_timer, 1, 20);
+}
+
+void keeper_replace_config(struct keeper *k, struct config *config)
+{
+	/* The store keeps pointers into its part, which control.c has found to be the same. */
+	struct config_store store = k->config->store;
+
+	k->config->store = config->store;
+	config->store = store;
+	config_free(k->config);
+	k->config = config;
+}
+
+/* --- the start --- */
+
+__attribute__((format(printf, 2, 3))) static void cannot_start(const struct keeper_options *o, const char *format, ...)
+{
+	char line[WIRE_REASON_BYTES];
+	va_list args;
+
+	va_start(args, format);
+	vsnprintf(line, sizeof(line), format, args);
+	va_end(args);
+	log_error("%s", line);
+	if (o->ready_fd >= 0 && write(o->ready_fd, line, strlen(line)) < 0)
+		log_error("nobody reads why: %s", strerror(errno));
+}
+
+/* The machine's name and 64 random bits: two keepers of one machine are two hosts. */
+static int make_host(struct keeper *k)
+{
+	uint64_t random;
+
+	if (getrandom(&random, sizeof(random), 0) != sizeof(random))
+		return -EIO;
+	snprintf(k->host, sizeof(k->host), "%.64s-%016llx", k->config->host, (unsigned long long)random);
+	for (char *p = k->host; *p; p++)
+		if ((unsigned char)*p <= ' ' || *p == 0x7f)
+			*p = '_';
+	return 0;
+}
+
+/* Two descriptors per question at the most, and some for ourselves. */
+static void raise_limits(struct keeper *k)
+{
+	struct rlimit limit;
+
+	if (getrlimit(RLIMIT_NOFILE, &limit) != 0)
+		return;
+	limit.rlim_cur = limit.rlim_max;
+	setrlimit(RLIMIT_NOFILE, &limit);
+	if (limit.rlim_cur == RLIM_INFINITY || limit.rlim_cur > 1 << 20)
+		limit.rlim_cur = 1 << 20;
+	k->session_limit = limit.rlim_cur > 256 ? (limit.rlim_cur - 128) / 2 : 64;
+}
+
+static int load_config(struct keeper *k, const struct keeper_options *o)
+{
+	struct wire_config_id id = {0};
+	char why[WIRE_REASON_BYTES];
+
+	k->page = pagefile_open(o->dir_fd, why, sizeof(why));
+	if (!k->page) {
+		cannot_start(o, "%s: %s", o->runtime_dir, why);
+		return -EINVAL;
+	}
+	/* Before it is read: a change meanwhile shows as another identity, never as ours. */
+	place_config_id(o->config, &id);
+	if (config_load(o->config, &k->config, why, sizeof(why)) < 0) {
+		pagefile_invalid(k->page, o->config, &id, why);
+		cannot_start(o, "%s", why);
+		return -EINVAL;
+	}
+	if (pagefile_publish(k->page, k->config) < 0) {
+		snprintf(why, sizeof(why), "%s: too many rules for the shared page", o->config);
+		pagefile_invalid(k->page, o->config, &id, why);
+		cannot_start(o, "%s", why);
+		return -EINVAL;
+	}
+	return 0;
+}
+
+static void on_old_pins_over(uv_timer_t *timer)
+{
+	struct keeper *k = timer->data;
+	struct file *file, *next;
+
+	keeper_enter(k);
+	HASH_ITER (hh, k->files, file, next)
+		for (int i = 0; i < WIRE_SPACES; i++)
+			lock_unpinned(&file->locks[i]);
+	keeper_leave(k);
+}
+
+static int open_journal(struct keeper *k, const struct keeper_options *o)
+{
+	char why[256];
+
+	k->journal = journal_open(o->dir_fd, k->host, &k->deadline_ns, takeup_entry, k, why, sizeof(why));
+	if (!k->journal) {
+		cannot_start(o, "%s: the journal cannot be opened: %s", o->runtime_dir, strerror(errno));
+		return -EIO;
+	}
+	if (*why)
+		log_error("%s: %s", o->runtime_dir, why);
+	if (!k->leases)
+		return 0;
+	k->old_pins_until_ns = clock_now_ns() + k->config->lease.pin_ms * NS_PER_MS;
+	uv_timer_start(&k->old_pins, on_old_pins_over, k->config->lease.pin_ms + 1, 0);
+	return 0;
+}
+
+static void on_alive(uv_timer_t *timer)
+{
+	struct life *life = timer->data;
+
+	__atomic_add_fetch(life->options->alive, 1, __ATOMIC_RELAXED);
+}
+
+static void start_timers(struct life *life)
+{
+	struct keeper *k = &life->k;
+	int64_t often = k->config->lease.idle_ms / 4;
+
+	uv_timer_init(k->loop, &life->alive);
+	uv_timer_init(k->loop, &life->idle);
+	uv_timer_init(k->loop, &life->term);
+	life->alive.data = life;
+	life->idle.data = life->term.data = k;
+	if (life->options->alive)
+		uv_timer_start(&life->alive, on_alive, 0, ALIVE_MS);
+	if (!life->options->foreground && often)
+		uv_timer_start(&life->idle, on_idle_timer, often, often);
+	uv_signal_t *signals[] = {&k->sigterm, &k->sigint};
+	const int numbers[] = {SIGTERM, SIGINT};
+	for (int i = 0; i < 2; i++) {
+		uv_signal_init(k->loop, signals[i]);
+		signals[i]->data = k;
+		uv_signal_start(signals[i], on_signal, numbers[i]);
+	}
+}
+
+static int start(struct life *life)
+{
+	const struct keeper_options *o = life->options;
+	struct keeper *k = &life->k;
+	int ret;
+
+	raise_limits(k);
+	uv_timer_init(k->loop, &k->old_pins);
+	k->old_pins.data = k;
+	if (load_config(k, o) < 0)
+		return -EINVAL;
+	k->probes = probes_new(k->loop);
+	if (!k->probes || make_host(k) < 0) {
+		cannot_start(o, "the keeper cannot start: %s", strerror(errno));
+		return -ENOMEM;
+	}
+	start_timers(life);
+	if (open_journal(k, o) < 0)
+		return -EIO;
+	ret = host_start(k);
+	if (ret == 0)
+		ret = sessions_start(k);
+	if (ret < 0)
+		cannot_start(o, "%s: the keeper cannot serve: %s", o->runtime_dir, strerror(-ret));
+	return ret;
+}
+
+/* --- one run --- */
+
+static void close_handle(uv_handle_t *handle, void *arg)
+{
+	(void)arg;
+	if (!uv_is_closing(handle))
+		uv_close(handle, NULL);
+}
+
+static void clean_up(struct keeper *k)
+{
+	struct lease *lease, *next;
+	struct file *file, *next_file;
+
+	sessions_stop(k);
+	keeper_enter(k);
+	host_stop(k);
+	HASH_ITER (hh, k->leases, lease, next)
+		if (lease->probe)
+			probe_stop(lease->probe);
+	uv_run(k->loop, UV_RUN_DEFAULT); /* until probes and workers have ended: no timer or socket is left */
+	HASH_ITER (hh, k->leases, lease, next) {
+		free(lease->blockers);
+		lease_free(lease);
+	}
+	HASH_ITER (hh, k->files, file, next_file)
+		file_put(file);
+	probes_free(k->probes);
+	journal_close(k->journal);
+	pagefile_close(k->page);
+	uv_walk(k->loop, close_handle, NULL);
+	uv_run(k->loop, UV_RUN_DEFAULT);
+	uv_loop_close(k->loop);
+	config_free(k->config);
+}
+
+int keeper_run(const struct keeper_options *options)
+{
+	struct life life = {.options = options};
+	struct keeper *k = &life.k;
+
+	signal(SIGPIPE, SIG_IGN);
+	uv_loop_init(&life.loop);
+	k->loop = &life.loop;
+	k->listen_fd = k->spare_fd = -1;
+	k->dir_fd = options->dir_fd;
+	k->started = time(NULL);
+	k->system = geteuid() == 0 && strcmp(options->runtime_dir, "/run/dflock") == 0;
+	snprintf(k->runtime_dir, sizeof(k->runtime_dir), "%s", options->runtime_dir);
+	if (start(&life) < 0)
+		return KEEPER_EXIT_CONFIG; /* the process ends: no need to take it apart */
+	log_info("version " DFLOCK_VERSION " serves %s as host %s (%s, %zu rules)", k->runtime_dir, k->host, k->config->path,
+		 k->config->rule_count);
+	if (options->ready_fd >= 0)
+		close(options->ready_fd);
+	uv_run(k->loop, UV_RUN_DEFAULT);
+	clean_up(k);
+	return KEEPER_EXIT_IDLE;
+}

@@ -1,0 +1,187 @@
+/*
+ * The keeper's state, shared by its modules. Everything here belongs to the event loop's thread.
+ *
+ *   sessions.c  sockets: questions in, answers out         serve.c  what a caller may have now
+ *   locks.c     files, locks, leases: finding and freeing  act.c    does what lease.c's table says
+ *   host.c      the store: beats, deadline, grace, dead hosts
+ *   inspect.c   looks at a passed descriptor (worker)      probe.c  asks the kernel (threads)
+ *   journal.c   what a restarted keeper takes up           takeup.c does so
+ *   pagefile.c  the shared page                            status.c JSON for people
+ */
+#ifndef DFLOCK_KEEPER_KEEPER_H
+#define DFLOCK_KEEPER_KEEPER_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/socket.h>
+#include <sys/types.h>
+#include <uthash.h>
+#include <uv.h>
+
+#include "config/config.h"
+#include "keeper/inspect.h"
+#include "keeper/lease.h"
+#include "keeper/probe.h"
+#include "keeper/watch.h"
+#include "store/store.h"
+#include "wire/msg.h"
+
+struct keeper;
+struct lock;
+
+/* Who waits for what another host is told is in use. */
+#define LEASE_MAX_ASKERS 16
+struct asker {
+	char host[STORE_HOST_BYTES];
+	char token[STORE_TOKEN_BYTES];
+};
+
+/* How badly another host wants a lease: the larger counts. */
+enum recall_level { RECALL_NONE, RECALL_LINGER, RECALL_ASK, RECALL_WAIT };
+
+struct lease {
+	struct lock *lock;
+	enum lease_state state;
+	struct store_range range;
+	char token[STORE_TOKEN_BYTES];
+	uint64_t fence;
+	int64_t since_ns; /* when the state was last entered */
+	int64_t held_at;  /* unix seconds; 0: never granted */
+	bool queued;      /* asking: the store has it in its queue */
+	bool in_use_seen; /* asking: a holder said that it uses it */
+	bool stands;      /* unsure: the store confirmed it, but the probe has not stopped yet */
+	struct store_blocker *blockers; /* asking: who was in the way when last asked; NULL or blocker_count of them */
+	size_t blocker_count;
+	enum recall_level recall;
+	enum wire_mode recall_mode; /* what is wanted: the most */
+	struct asker askers[LEASE_MAX_ASKERS];
+	unsigned asker_count;
+	struct probe *probe; /* runs */
+	bool probe_waits;    /* ... and goes on after "in use" */
+	bool warned;         /* an error that repeats was logged */
+	unsigned requests;   /* store requests under way */
+	int64_t linger_ns;   /* how long unused before it is given back; doubles while it is used */
+	uv_timer_t timer;    /* asking: ask again. held: linger. releasing: try again */
+	UT_hash_handle hh;   /* keeper->leases, by token */
+	struct lease *prev, *next; /* lock->leases */
+	struct lease *ended_prev, *ended_next; /* keeper->ended */
+};
+
+/* One space of one file. */
+struct lock {
+	struct file *file;
+	enum wire_space space;
+	struct lease *leases;
+	struct session *sessions; /* every caller: waiting or pinned */
+	bool probe_holds;         /* the keeper's description has the kernel lock */
+};
+
+struct file_key {
+	uint64_t dev, ino;
+};
+
+struct file {
+	struct keeper *keeper;
+	struct file_key key;
+	char inode[STORE_FILE_BYTES]; /* "DEV:INO" */
+	int fd;                       /* the keeper's own description; pins the inode; -1: could not be opened again */
+	char *path;                   /* as last seen */
+	char *name;                   /* lock name */
+	struct lock locks[WIRE_SPACES];
+	bool listed; /* keeper->unused */
+	struct file *unused_prev, *unused_next;
+	UT_hash_handle hh;
+};
+
+enum session_state {
+	SESSION_READING,    /* no question yet, or the next one */
+	SESSION_INSPECTING, /* a worker looks at the descriptor */
+	SESSION_WAITING,    /* in lock->sessions */
+	SESSION_PINNED,     /* ditto: granted */
+	SESSION_STATUS,     /* the answer is being made */
+	SESSION_STOPPING,   /* WIRE_STOP: waits until all is given back */
+	SESSION_CLOSED,
+};
+
+struct session {
+	struct keeper *keeper;
+	enum session_state state;
+	int fd;
+	struct ucred peer;
+	uv_poll_t poll;
+	uv_timer_t timer; /* non-blocking: probe_ms. blocking: store_wait_ms. pinned: the pin's end */
+	unsigned handles; /* open ones; the last frees */
+	struct inspect *job;
+	struct wire_request request;
+	int64_t received_ns;
+	int64_t pin_until_ns;
+	time_t started; /* unix: when the question came */
+	bool told_waiting;
+	bool named_dead; /* non-blocking: the question was repeated with silent hosts named dead */
+	struct caller_holds holds; /* what the caller's description had when it asked */
+	bool shared_tested, shared_in_use; /* somebody had the flock shared when it asked */
+	struct lock *lock;
+	struct lease *lease; /* the asking one that it waits for */
+	struct session *lock_prev, *lock_next;
+	struct session *prev, *next; /* keeper->sessions */
+};
+
+/* A lease that was lost, for status; the newest KEEPER_MAX_LOST are kept. */
+#define KEEPER_MAX_LOST 32
+struct lost {
+	char *name, *path;
+	struct file_key key;
+	enum wire_space space;
+	enum wire_mode mode;
+	uint64_t fence;
+	time_t when;
+	char why[160];
+	struct lost *prev, *next;
+};
+
+struct keeper {
+	uv_loop_t *loop;
+	struct config *config;
+	char runtime_dir[PATH_MAX];
+	int dir_fd;
+	char host[STORE_HOST_BYTES];
+	bool system; /* serves several users */
+	time_t started;
+	struct page *page;
+	struct journal *journal;
+	struct store *store;
+	struct watch *watch;    /* silent for a ttl: dead */
+	struct watch *sweeping; /* silent for sweep_ms: removed */
+	struct probes *probes;
+
+	struct file *files;
+	struct lease *leases;
+	struct session *sessions;
+	unsigned session_count, session_limit;
+	struct lost *lost;
+	unsigned lost_count;
+
+	int listen_fd, spare_fd;
+	uv_poll_t listen;
+	uv_signal_t sigterm, sigint, sighup;
+
+	/* A keeper that died may have given pins: after a restart every lease counts as pinned until then. */
+	int64_t old_pins_until_ns;
+	uv_timer_t old_pins;
+
+	/* host.c */
+	int64_t deadline_ns; /* leases are sure until then; 0: never renewed */
+	bool expired;        /* the deadline's passing was noticed */
+	int64_t beat_sent_ns;
+	bool beat_under_way;
+	uv_timer_t beat, deadline, grace, idle, sweep;
+	int64_t grace_since_ns;
+	int64_t idle_since_ns;
+
+	unsigned depth; /* of lease_raise() */
+	struct file *unused; /* files that may be so */
+	struct lease *ended; /* leases that are freed when nothing refers to them any more */
+	bool leaving; /* the store was told that this host ends */
+};
+
+#endif

@@ -1,0 +1,12 @@
+/* A lease's probes: what the kernel's answers mean for it. Loop only. */
+#ifndef DFLOCK_KEEPER_KERNEL_H
+#define DFLOCK_KEEPER_KERNEL_H
+
+#include "keeper/keeper.h"
+
+/* Asks the kernel whether the lease is in use; waits for the end of it if another host waits. LEASE_EV_* follow. */
+void lease_start_probe(struct lease *lease);
+/* Drops the kernel lock that a probe took, if it did. */
+void lock_unprobe(struct lock *lock);
+
+#endif

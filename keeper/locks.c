@@ -1,0 +1,209 @@
+/* See locks.h. */
+#include "keeper/locks.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+#include <unistd.h>
+#include <utlist.h>
+
+#include "keeper/clock.h"
+
+/* close() may block on a hung mount: a worker's job. */
+static void on_fd_closed(uv_fs_t *req)
+{
+	uv_fs_req_cleanup(req);
+	free(req);
+}
+
+static void close_in_worker(uv_loop_t *loop, int fd)
+{
+	uv_fs_t *req = fd < 0 ? NULL : malloc(sizeof(*req));
+
+	if (fd < 0)
+		return;
+	if (!req || uv_fs_close(loop, req, fd, on_fd_closed) != 0) {
+		free(req);
+		close(fd);
+	}
+}
+
+static struct file *file_new(struct keeper *k, const struct file_key *key, const char *path, const char *name, int fd)
+{
+	struct file *file = calloc(1, sizeof(*file));
+
+	if (!file)
+		return NULL;
+	file->path = strdup(path);
+	file->name = strdup(name);
+	if (!file->path || !file->name) {
+		free(file->path);
+		free(file->name);
+		free(file);
+		return NULL;
+	}
+	file->keeper = k;
+	file->key = *key;
+	file->fd = fd;
+	snprintf(file->inode, sizeof(file->inode), "%llx:%llu", (unsigned long long)key->dev,
+		 (unsigned long long)key->ino);
+	for (int i = 0; i < WIRE_SPACES; i++)
+		file->locks[i] = (struct lock){.file = file, .space = i};
+	HASH_ADD(hh, k->files, key, sizeof(file->key), file);
+	return file;
+}
+
+int file_get(struct keeper *k, const struct stat *st, const char *path, const char *name, int fd, struct file **out)
+{
+	struct file_key key = {.dev = st->st_dev, .ino = st->st_ino};
+	struct file *file;
+	char *copy;
+
+	HASH_FIND(hh, k->files, &key, sizeof(key), file);
+	if (!file) {
+		*out = file_new(k, &key, path, name, fd);
+		if (!*out)
+			close_in_worker(k->loop, fd);
+		return *out ? 0 : -ENOMEM;
+	}
+	*out = file;
+	if (file->fd < 0)
+		file->fd = fd;
+	else
+		close_in_worker(k->loop, fd);
+	if (strcmp(file->name, name) != 0)
+		return -EEXIST;
+	if (strcmp(file->path, path) != 0 && (copy = strdup(path))) {
+		free(file->path);
+		file->path = copy;
+	}
+	return 0;
+}
+
+void file_put(struct file *file)
+{
+	for (int i = 0; i < WIRE_SPACES; i++)
+		if (file->locks[i].leases || file->locks[i].sessions)
+			return;
+	HASH_DEL(file->keeper->files, file);
+	close_in_worker(file->keeper->loop, file->fd);
+	free(file->path);
+	free(file->name);
+	free(file);
+}
+
+void file_unused(struct file *file)
+{
+	if (file->listed)
+		return;
+	file->listed = true;
+	DL_APPEND2(file->keeper->unused, file, unused_prev, unused_next);
+}
+
+/* 128 random bits: no two requests of any two hosts ever have the same token. */
+static int make_token(char token[STORE_TOKEN_BYTES])
+{
+	unsigned char bytes[(STORE_TOKEN_BYTES - 1) / 2];
+
+	if (getrandom(bytes, sizeof(bytes), 0) != sizeof(bytes))
+		return -EIO;
+	for (size_t i = 0; i < sizeof(bytes); i++)
+		snprintf(token + 2 * i, 3, "%02x", bytes[i]);
+	return 0;
+}
+
+struct lease *lease_take_up(struct lock *lock, const struct store_range *range, const char *token)
+{
+	struct keeper *k = lock->file->keeper;
+	struct lease *lease = calloc(1, sizeof(*lease));
+
+	if (!lease)
+		return NULL;
+	memcpy(lease->token, token, sizeof(lease->token));
+	lease->lock = lock;
+	lease->state = LEASE_ASKING;
+	lease->range = *range;
+	lease->since_ns = clock_now_ns();
+	lease->linger_ns = k->config->lease.linger_ms * NS_PER_MS;
+	uv_timer_init(k->loop, &lease->timer);
+	lease->timer.data = lease;
+	DL_APPEND(lock->leases, lease);
+	HASH_ADD_STR(k->leases, token, lease);
+	return lease;
+}
+
+struct lease *lease_new(struct lock *lock, const struct store_range *range)
+{
+	char token[STORE_TOKEN_BYTES];
+
+	return make_token(token) == 0 ? lease_take_up(lock, range, token) : NULL;
+}
+
+static void on_timer_closed(uv_handle_t *handle)
+{
+	free(handle->data);
+}
+
+void lease_free(struct lease *lease)
+{
+	struct lock *lock = lease->lock;
+
+	HASH_DEL(lock->file->keeper->leases, lease);
+	DL_DELETE(lock->leases, lease);
+	uv_close((uv_handle_t *)&lease->timer, on_timer_closed);
+	file_unused(lock->file);
+}
+
+struct lease *lease_find(struct keeper *k, const char *token)
+{
+	struct lease *lease;
+
+	HASH_FIND_STR(k->leases, token, lease);
+	return lease;
+}
+
+bool range_covers(const struct store_range *a, const struct store_range *b)
+{
+	return a->space == b->space && a->mode >= b->mode && a->from <= b->from && a->to >= b->to;
+}
+
+bool range_overlaps(const struct store_range *a, const struct store_range *b)
+{
+	return a->space == b->space && a->from < b->to && b->from < a->to;
+}
+
+struct lease *lock_covering(const struct lock *lock, const struct store_range *range)
+{
+	struct lease *lease, *closed = NULL;
+
+	DL_FOREACH (lock->leases, lease) {
+		if (!lease_is_ours(lease->state) || !range_covers(&lease->range, range))
+			continue;
+		if (lease->state == LEASE_HELD)
+			return lease;
+		closed = lease;
+	}
+	return closed;
+}
+
+struct lease *lock_asking(const struct lock *lock, const struct store_range *range)
+{
+	struct lease *lease;
+
+	DL_FOREACH (lock->leases, lease)
+		if (lease->state == LEASE_ASKING && range_covers(&lease->range, range))
+			return lease;
+	return NULL;
+}
+
+void lock_describe(const struct lock *lock, char *out, size_t size)
+{
+	const struct file *file = lock->file;
+
+	if (strcmp(file->name, file->path) == 0)
+		snprintf(out, size, "%s", file->path);
+	else
+		snprintf(out, size, "%s (%s)", file->name, file->path);
+}

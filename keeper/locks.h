@@ -1,0 +1,36 @@
+/* The keeper's files, locks and leases: making, finding, freeing. Loop only. */
+#ifndef DFLOCK_KEEPER_LOCKS_H
+#define DFLOCK_KEEPER_LOCKS_H
+
+#include "keeper/keeper.h"
+
+/*
+ * The file of this inode under this lock name. Takes over fd (closes it if the file is known already); -1 is allowed.
+ * 0 and *out; -EEXIST: the inode is in use under another name (*out is that file); -ENOMEM.
+ */
+int file_get(struct keeper *k, const struct stat *st, const char *path, const char *name, int fd, struct file **out);
+/* Frees the file if no lease and no session is left of it. */
+void file_put(struct file *file);
+/* It may be so: file_put() at the outermost keeper_leave(). */
+void file_unused(struct file *file);
+
+/* A new lease of the lock, asking, with a token of its own; in both tables. NULL: no memory or no randomness. */
+struct lease *lease_new(struct lock *lock, const struct store_range *range);
+/* A lease that has a token already, from the journal; the caller sets its state. */
+struct lease *lease_take_up(struct lock *lock, const struct store_range *range, const char *token);
+/* Frees it. Nothing may refer to it. */
+void lease_free(struct lease *lease);
+struct lease *lease_find(struct keeper *k, const char *token);
+
+bool range_covers(const struct store_range *a, const struct store_range *b); /* whatever b allows, a does */
+bool range_overlaps(const struct store_range *a, const struct store_range *b);
+
+/* The lease of ours that covers the range; an open one before a closed one. NULL: none. */
+struct lease *lock_covering(const struct lock *lock, const struct store_range *range);
+/* The asking lease that would cover it. NULL: none. */
+struct lease *lock_asking(const struct lock *lock, const struct store_range *range);
+
+/* "NAME (PATH)", for people. */
+void lock_describe(const struct lock *lock, char *out, size_t size);
+
+#endif

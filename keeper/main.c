@@ -1,0 +1,217 @@
+/* dflockd: command line, one keeper per runtime directory, into the background. */
+#include <argp.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include "keeper/clock.h"
+#include "keeper/log.h"
+#include "keeper/supervise.h"
+#include "wire/place.h"
+
+#define LOCK_NAME     "keeper.lock"
+#define OTHER_WAIT_MS 8000
+
+const char *argp_program_version = "dflockd " DFLOCK_VERSION;
+
+struct arguments {
+	bool foreground;
+	const char *config, *runtime_dir;
+	int ready_fd;
+};
+
+static error_t parse(int key, char *arg, struct argp_state *state)
+{
+	struct arguments *a = state->input;
+	char *end;
+
+	switch (key) {
+	case 'f':
+		a->foreground = true;
+		return 0;
+	case 'c':
+		a->config = arg;
+		return 0;
+	case 'd':
+		a->runtime_dir = arg;
+		return 0;
+	case 'r':
+		a->ready_fd = (int)strtol(arg, &end, 10);
+		if (!*arg || *end || a->ready_fd < 0)
+			argp_error(state, "--ready-fd takes a descriptor's number, not \"%s\"", arg);
+		return 0;
+	default:
+		return ARGP_ERR_UNKNOWN;
+	}
+}
+
+static const struct argp_option options[] = {
+    {"foreground", 'f', NULL, 0, "Stay in the foreground, log to standard error, do not end when idle", 0},
+    {"config", 'c', "FILE", 0, "Configuration (default: DFLOCK_CONFIG, ~/.config/dflock.conf, /etc/dflock.conf)", 0},
+    {"runtime-dir", 'd', "DIR", 0, "Runtime directory (default: DFLOCK_RUNTIME_DIR, /run/dflock if it has a keeper, "
+				   "/dev/shm/dflock-UID)", 0},
+    {"ready-fd", 'r', "N", 0, "Close descriptor N when serving; write there first why it cannot start", 0},
+    {0}};
+
+static const struct argp argp = {
+    .options = options,
+    .parser = parse,
+    .doc = "Holds the leases of this host's programs that run under libdflock.so.\v"
+	   "Programs start it by themselves; a service manager uses --foreground. See dflockd(8)."};
+
+/* Why it cannot start: to whoever waits for it, and to the terminal. */
+static int fail(const struct arguments *a, const char *line)
+{
+	if (a->ready_fd >= 0 && write(a->ready_fd, line, strlen(line)) < 0)
+		log_error("nobody reads why it cannot start: %s", strerror(errno));
+	fprintf(stderr, "dflockd: %s\n", line);
+	return EXIT_FAILURE;
+}
+
+/* Is somebody listening there? Connecting is enough: the keeper listens when it is ready. */
+static bool serves(const char *dir)
+{
+	struct sockaddr_un address = {.sun_family = AF_UNIX};
+	int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+	bool ok;
+
+	snprintf(address.sun_path, sizeof(address.sun_path), "%.90s/" WIRE_SOCKET_NAME, dir);
+	ok = fd >= 0 && (connect(fd, (struct sockaddr *)&address, sizeof(address)) == 0 || errno == EAGAIN);
+	if (fd >= 0)
+		close(fd);
+	return ok;
+}
+
+/*
+ * One keeper per runtime directory: whoever has keeper.lock. The descriptor stays open, in the keeper too. 1: another
+ * keeper serves. 0: we have it. -errno.
+ */
+static int be_the_one(int dir_fd, const char *dir)
+{
+	int fd = openat(dir_fd, LOCK_NAME, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
+	int64_t deadline = clock_now_ns() + OTHER_WAIT_MS * NS_PER_MS;
+	const struct timespec pause = {.tv_nsec = 10 * NS_PER_MS};
+
+	if (fd < 0)
+		return -errno;
+	while (flock(fd, LOCK_EX | LOCK_NB) != 0) {
+		if (errno != EWOULDBLOCK || clock_now_ns() > deadline) {
+			int err = errno;
+
+			close(fd);
+			return -err;
+		}
+		if (serves(dir)) {
+			close(fd);
+			return 1;
+		}
+		nanosleep(&pause, NULL); /* it starts, or ends */
+	}
+	return 0;
+}
+
+/* The first process waits until the keeper serves, so that `dflockd && job` works, and shows what it has to say. */
+static int wait_until_ready(int fd)
+{
+	char line[1024];
+	ssize_t n, total = 0;
+
+	while ((n = read(fd, line + total, sizeof(line) - 1 - total)) > 0 || (n < 0 && errno == EINTR))
+		total += n > 0 ? n : 0;
+	line[total] = '\0';
+	if (!total)
+		return EXIT_SUCCESS;
+	fprintf(stderr, "dflockd: %s\n", line);
+	return EXIT_FAILURE;
+}
+
+static void detach_stdio(void)
+{
+	int null = open("/dev/null", O_RDWR);
+
+	for (int fd = 0; fd <= 2 && null >= 0; fd++)
+		dup2(null, fd);
+	if (null > 2)
+		close(null);
+}
+
+/* Returns in the keeper's process only; the first one exits. */
+static int go_to_background(struct arguments *a)
+{
+	int fds[2];
+
+	if (a->ready_fd < 0) {
+		if (pipe2(fds, O_CLOEXEC) != 0)
+			return -errno;
+		switch (fork()) {
+		case -1:
+			return -errno;
+		case 0:
+			close(fds[0]);
+			a->ready_fd = fds[1];
+			break;
+		default:
+			close(fds[1]);
+			exit(wait_until_ready(fds[0]));
+		}
+	}
+	setsid();
+	if (chdir("/") != 0)
+		return -errno;
+	detach_stdio();
+	return 0;
+}
+
+int main(int argc, char **argv)
+{
+	struct arguments a = {.ready_fd = -1};
+	const char *level = secure_getenv("DFLOCK_LOG");
+	bool debug = level && strcmp(level, "debug") == 0;
+	char dir[PLACE_DIR_BYTES], why[1024], config[PATH_MAX];
+	struct place place;
+	int dir_fd, ret;
+
+	if (argp_parse(&argp, argc, argv, 0, NULL, &a) != 0)
+		return EXIT_FAILURE;
+	umask(022);
+	place_init(&place);
+	if (a.config && !realpath(a.config, config)) {
+		snprintf(why, sizeof(why), "%s: %s", a.config, strerror(errno));
+		return fail(&a, why);
+	}
+	if (!a.config)
+		snprintf(config, sizeof(config), "%s", place.config);
+	if (!*config)
+		return fail(&a, "no configuration: write /etc/dflock.conf, ~/.config/dflock.conf, or set DFLOCK_CONFIG");
+	if (a.runtime_dir && strlen(a.runtime_dir) < sizeof(dir) && *a.runtime_dir == '/')
+		snprintf(dir, sizeof(dir), "%s", a.runtime_dir);
+	else if (a.runtime_dir || place_runtime_dir(&place, geteuid(), dir) < 0)
+		return fail(&a, "the runtime directory (DFLOCK_RUNTIME_DIR) must be an absolute path of at most 91 bytes");
+	dir_fd = place_open_runtime_dir(dir, geteuid(), true, why, sizeof(why));
+	if (dir_fd < 0)
+		return fail(&a, why);
+	ret = a.foreground ? 0 : go_to_background(&a);
+	log_init(a.foreground, debug);
+	if (ret == 0)
+		ret = be_the_one(dir_fd, dir);
+	if (ret < 0) {
+		snprintf(why, sizeof(why), "%s: no keeper can start: %s", dir,
+			 ret == -EWOULDBLOCK ? "another one has keeper.lock, but does not answer: kill it" : strerror(-ret));
+		return fail(&a, why);
+	}
+	if (ret == 1)
+		return a.foreground ? fail(&a, "another keeper serves this runtime directory already: `dflock stop` ends it")
+				    : EXIT_SUCCESS;
+	return supervise(&(struct keeper_options){.config = config, .runtime_dir = dir, .dir_fd = dir_fd,
+						  .ready_fd = a.ready_fd, .foreground = a.foreground, .debug = debug});
+}

@@ -1,0 +1,41 @@
+/*
+ * Asks the kernel whether anybody has a lock on a file, and waits until nobody has: a thread per
+ * question, since flock() and the file system behind it may block for as long as they like.
+ *
+ * The probe takes the kernel lock on the keeper's own open file description. Once it has it (PROBE_FREE,
+ * PROBE_SHARED), the lock stays with the description until flock(fd, LOCK_UN): tested and held.
+ *
+ * probe_start() and probe_stop() are called in the event loop, and so come the answers.
+ */
+#ifndef DFLOCK_KEEPER_PROBE_H
+#define DFLOCK_KEEPER_PROBE_H
+
+#include <stdbool.h>
+#include <uv.h>
+
+enum probe_answer {
+	PROBE_IN_USE,  /* somebody has the lock; with `wait` the probe goes on, else this is the last answer */
+	PROBE_FREE,    /* last: the probe has it exclusively: nobody has any */
+	PROBE_SHARED,  /* last: the probe has it shared: nobody has it exclusively */
+	PROBE_STOPPED, /* last: the probe was stopped, or the kernel refused (error), and has nothing */
+};
+typedef void probe_cb(void *arg, enum probe_answer answer, int error);
+
+struct probes;
+struct probe;
+
+/* One for the loop. It installs an empty handler for SIGUSR2, with which waiting threads are woken. NULL with errno set on failure. */
+struct probes *probes_new(uv_loop_t *loop);
+/* No probe may be left. */
+void probes_free(struct probes *probes);
+
+/*
+ * Starts a probe on fd, which stays open until the last answer. shared_will_do: PROBE_SHARED is an answer too. wait: goes on after PROBE_IN_USE.
+ * NULL with errno set if no thread could be had. The probe frees itself after its last answer.
+ */
+struct probe *probe_start(struct probes *probes, int fd, bool shared_will_do, bool wait, probe_cb *cb, void *arg);
+
+/* The last answer comes soon: PROBE_STOPPED, or what the probe got before it noticed. May be called again. */
+void probe_stop(struct probe *probe);
+
+#endif

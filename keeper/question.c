@@ -1,0 +1,75 @@
+/* See question.h. */
+#include "keeper/question.h"
+
+#include <errno.h>
+#include <stddef.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#define FDS_RECEIVED 4 /* room for more than the one that is allowed, so that they can be closed */
+
+/* Keeps the last of the descriptors, closes the others; returns how many came. */
+static unsigned take_descriptors(struct msghdr *msg, int *fd)
+{
+	unsigned count = 0;
+
+	for (struct cmsghdr *c = CMSG_FIRSTHDR(msg); c; c = CMSG_NXTHDR(msg, c)) {
+		if (c->cmsg_level != SOL_SOCKET || c->cmsg_type != SCM_RIGHTS)
+			continue;
+		for (size_t at = CMSG_LEN(0); at + sizeof(int) <= c->cmsg_len; at += sizeof(int)) {
+			if (*fd >= 0)
+				close(*fd);
+			memcpy(fd, (char *)c + at, sizeof(int));
+			count++;
+		}
+	}
+	return count;
+}
+
+ssize_t question_receive(int socket, struct wire_request *request, int *fd)
+{
+	struct iovec iov = {.iov_base = request, .iov_len = sizeof(*request)};
+	union {
+		struct cmsghdr head;
+		char room[CMSG_SPACE(sizeof(int) * FDS_RECEIVED)];
+	} control;
+	struct msghdr msg = {
+	    .msg_iov = &iov, .msg_iovlen = 1, .msg_control = &control, .msg_controllen = sizeof(control)};
+	ssize_t n = recvmsg(socket, &msg, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
+	unsigned count;
+
+	*fd = -1;
+	if (n < 0)
+		return -errno;
+	count = take_descriptors(&msg, fd);
+	if (count <= 1 && !(msg.msg_flags & (MSG_TRUNC | MSG_CTRUNC)))
+		return n;
+	if (*fd >= 0)
+		close(*fd);
+	*fd = -1;
+	/* Without room in our own table the kernel drops the descriptor. Everything else is the peer's doing. */
+	return count == 0 && !(msg.msg_flags & MSG_TRUNC) ? -EMFILE : -EBADMSG;
+}
+
+static bool lock_ok(const struct wire_request *r)
+{
+	if (r->space >= WIRE_SPACES || r->mode >= WIRE_MODES || r->owner >= WIRE_OWNERS || (r->flags & ~WIRE_F_ALL))
+		return false;
+	if (r->from < 0 || r->to <= r->from || r->sent_ns < 0)
+		return false;
+	return r->space == WIRE_RECORD || (r->from == 0 && r->to == WIRE_EOF);
+}
+
+enum question_kind question_check(const struct wire_request *r, ssize_t n, bool has_fd)
+{
+	if (n < (ssize_t)offsetof(struct wire_request, op) || r->magic != WIRE_MAGIC)
+		return QUESTION_MALFORMED;
+	if (r->version != WIRE_VERSION)
+		return QUESTION_OTHER_VERSION;
+	if (n != sizeof(*r) || r->size != sizeof(*r))
+		return QUESTION_MALFORMED;
+	if (r->op == WIRE_LOCK || r->op == WIRE_TEST)
+		return has_fd && lock_ok(r) ? QUESTION_LOCK : QUESTION_MALFORMED;
+	return r->op > 0 && r->op < WIRE_OPS && !has_fd ? QUESTION_CONTROL : QUESTION_MALFORMED;
+}

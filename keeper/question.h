@@ -1,0 +1,27 @@
+/* Receives and checks what a program sends: nothing of a message counts before it was through here. */
+#ifndef DFLOCK_KEEPER_QUESTION_H
+#define DFLOCK_KEEPER_QUESTION_H
+
+#include <stdbool.h>
+#include <sys/types.h>
+
+#include "wire/msg.h"
+
+/*
+ * Receives one message without blocking. Its length, 0 if the peer has gone; *fd is the one descriptor that came with
+ * it (the caller closes it), or -1. -EAGAIN, -EINTR: nothing yet. -EBADMSG: longer than any message of ours, or
+ * more than one descriptor; -EMFILE: our own table is full; both close what came.
+ */
+ssize_t question_receive(int socket, struct wire_request *request, int *fd);
+
+enum question_kind {
+	QUESTION_MALFORMED,     /* disconnect */
+	QUESTION_OTHER_VERSION, /* refuse, and say so */
+	QUESTION_LOCK,          /* every field is in range; a descriptor came with it */
+	QUESTION_CONTROL,
+};
+
+/* What are the n bytes in request? has_fd: a descriptor came along. Pure. */
+enum question_kind question_check(const struct wire_request *request, ssize_t n, bool has_fd);
+
+#endif

@@ -1,0 +1,249 @@
+/*
+ * See requests.h. Answers come with the lease as their argument, which therefore stays until the last of them has
+ * come (lease->requests). An answer may come late: the lease's state says what it still means.
+ */
+#include "keeper/requests.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "keeper/act.h"
+#include "keeper/clock.h"
+#include "keeper/host.h"
+#include "keeper/journal.h"
+#include "keeper/log.h"
+#include "keeper/serve.h"
+
+#define RETRY_MS 1000 /* after an error answer */
+
+/* The request's argument: the lease, and when it was sent. */
+struct request {
+	struct lease *lease;
+	int64_t sent_ns;
+};
+
+static struct request *request_new(struct lease *lease)
+{
+	struct request *request = malloc(sizeof(*request));
+
+	if (!request)
+		abort(); /* a lease that cannot be renewed or released for want of 16 bytes: a fresh keeper does better */
+	request->lease = lease;
+	request->sent_ns = clock_now_ns();
+	lease->requests++;
+	return request;
+}
+
+/* Gives the lease and the time of sending; the lease must not be used after lease_raise(). */
+static struct lease *request_end(void *arg, int64_t *sent_ns)
+{
+	struct request *request = arg;
+	struct lease *lease = request->lease;
+
+	*sent_ns = request->sent_ns;
+	free(request);
+	lease->requests--;
+	return lease;
+}
+
+static void keep_blockers(struct lease *lease, const struct store_reply *reply)
+{
+	free(lease->blockers);
+	lease->blocker_count = 0;
+	lease->blockers = malloc(reply->blocker_count * sizeof(*lease->blockers));
+	if (!lease->blockers)
+		return;
+	memcpy(lease->blockers, reply->blockers, reply->blocker_count * sizeof(*lease->blockers));
+	lease->blocker_count = reply->blocker_count;
+}
+
+/* When to ask again: at a bounded interval, and as soon as a silent host in the way may be named dead. */
+static void plan_reask(struct lease *lease)
+{
+	struct keeper *k = lease_keeper(lease);
+	int64_t now = clock_now_ns();
+	int64_t at = now + keeper_reask_ms(k) * NS_PER_MS;
+
+	for (size_t i = 0; i < lease->blocker_count; i++) {
+		int64_t dead = watch_dead_at(k->watch, lease->blockers[i].host, lease->blockers[i].beat);
+
+		if (dead < at)
+			at = dead;
+	}
+	if (lease->range.mode == WIRE_SHARED) {
+		int64_t fair = lease->since_ns + k->config->lease.fair_ms * NS_PER_MS;
+
+		if (fair > now && fair < at)
+			at = fair;
+	}
+	lease_start_timer(lease, (at - now) / NS_PER_MS + 1);
+}
+
+void lease_handed_over(struct lease *lease, uint64_t fence)
+{
+	struct keeper *k = lease_keeper(lease);
+	int ret;
+
+	/* The deadline may have passed since it was looked at last. */
+	host_sure_until(k);
+	if (k->expired) { /* granted to a host that was silent: somebody may have taken it since */
+		lease_acquire(lease, NULL, 0);
+		return;
+	}
+	lease->fence = fence;
+	ret = journal_set_fence(k->journal, lease->token, lease->fence, lease->range.mode);
+	if (ret < 0) {
+		log_error("%s: the journal cannot be written (%s): the lease is given back", lease->lock->file->name,
+			  strerror(-ret));
+		serve_refuse(lease, "the keeper cannot write its journal; is the runtime directory's file system full?");
+		lease_raise(lease, LEASE_EV_REFUSED);
+		return;
+	}
+	lease_raise(lease, LEASE_EV_GRANTED);
+}
+
+static void on_acquire(void *arg, const struct store_reply *reply)
+{
+	int64_t sent_ns;
+	struct lease *lease = request_end(arg, &sent_ns);
+	struct keeper *k = lease_keeper(lease);
+
+	host_see(k, reply);
+	if (reply->status == STORE_OK || reply->status == STORE_WAIT || reply->status == STORE_BUSY)
+		host_renewed(k, sent_ns);
+	if (lease->state != LEASE_ASKING)
+		return lease_raise(lease, LEASE_EVENTS); /* too late: only to free it */
+	switch (reply->status) {
+	case STORE_OK:
+		lease_handed_over(lease, reply->fence);
+		return;
+	case STORE_WAIT:
+		lease->queued = true;
+		keep_blockers(lease, reply);
+		plan_reask(lease);
+		serve_queued(lease);
+		return;
+	case STORE_BUSY:
+		if (serve_has_blocking(lease)) { /* one came while the question was under way */
+			lease_acquire(lease, NULL, 0);
+			return;
+		}
+		serve_in_use(lease); /* those were its last callers: the lease is unwanted */
+		return;
+	case STORE_GRACE:
+		serve_refuse_nonblocking(lease, "the store is in grace: it lost its memory or is new, and waits until "
+						"every old lease has run out; see `dflock status` and `dflock init`");
+		if (lease->state == LEASE_ASKING)
+			lease_start_timer(lease, keeper_reask_ms(k));
+		return;
+	case STORE_LIMIT:
+		serve_refuse(lease, "1,000 ranges of this file are leased or waited for already");
+		return;
+	case STORE_ERROR:
+	case STORE_GONE:
+		log_error("%s: the store refused: %s", lease->lock->file->name, reply->error ? reply->error : "");
+		serve_refuse(lease, reply->error ? reply->error : "the store refused");
+		return;
+	case STORE_UNREACHABLE: /* LEASE_EV_UP comes later */
+		serve_refuse_nonblocking(lease, reply->error);
+		return;
+	case STORE_INCARNATION: /* LEASE_EV_FORGOTTEN comes at once */
+		return;
+	}
+}
+
+void lease_acquire(struct lease *lease, const struct store_blocker *silent, size_t silent_count)
+{
+	struct keeper *k = lease_keeper(lease);
+	struct store_blocker dead[STORE_MAX_BLOCKERS];
+	int64_t now = clock_now_ns();
+	size_t count = watch_dead(k->watch, now, dead, STORE_MAX_BLOCKERS);
+	bool blocking = serve_has_blocking(lease);
+	bool unfair = now - lease->since_ns >= k->config->lease.fair_ms * NS_PER_MS;
+	struct store_acquire a = {
+	    .name = lease->lock->file->name,
+	    .file = lease->lock->file->inode,
+	    .token = lease->token,
+	    .range = lease->range,
+	    .ask = !blocking,
+	    .pass = !blocking || (lease->range.mode == WIRE_SHARED && unfair),
+	    .dead = dead,
+	};
+
+	for (size_t i = 0; i < silent_count && count < STORE_MAX_BLOCKERS; i++)
+		dead[count++] = silent[i];
+	a.dead_count = count;
+	host_beat_soon(k);
+	store_acquire(k->store, &a, on_acquire, request_new(lease));
+}
+
+static void on_release(void *arg, const struct store_reply *reply)
+{
+	int64_t sent_ns;
+	struct lease *lease = request_end(arg, &sent_ns);
+
+	if (reply->status == STORE_OK || reply->status == STORE_GONE)
+		return lease_raise(lease, LEASE_EV_RELEASED);
+	if (reply->status != STORE_ERROR)
+		return lease_raise(lease, LEASE_EVENTS);
+	if (!lease->fence) /* what nobody was ever told of is cleared by the recall of an unknown token */
+		return lease_raise(lease, LEASE_EV_RELEASED);
+	if (!lease->warned)
+		log_error("%s: cannot be given back: %s; trying again", lease->lock->file->name, reply->error);
+	lease->warned = true;
+	lease_start_timer(lease, RETRY_MS);
+}
+
+static void on_shrink(void *arg, const struct store_reply *reply)
+{
+	int64_t sent_ns;
+	struct lease *lease = request_end(arg, &sent_ns);
+
+	if (reply->status == STORE_OK)
+		return lease_raise(lease, LEASE_EV_SHRUNK);
+	if (reply->status == STORE_GONE)
+		return lease_raise(lease, LEASE_EV_GONE);
+	if (reply->status == STORE_ERROR) {
+		log_error("%s: cannot be shrunk to shared: %s; trying again", lease->lock->file->name, reply->error);
+		lease_start_timer(lease, RETRY_MS);
+		return;
+	}
+	lease_raise(lease, LEASE_EVENTS);
+}
+
+static void on_confirm(void *arg, const struct store_reply *reply)
+{
+	int64_t sent_ns;
+	struct lease *lease = request_end(arg, &sent_ns);
+
+	if (reply->status == STORE_OK) {
+		host_renewed(lease_keeper(lease), sent_ns);
+		lease->range.mode = reply->mode;
+		lease->stands = lease->probe != NULL; /* see on_probe() */
+		return lease_raise(lease, lease->probe ? LEASE_EVENTS : LEASE_EV_STANDS);
+	}
+	if (reply->status == STORE_GONE)
+		return lease_raise(lease, LEASE_EV_GONE);
+	if (reply->status == STORE_ERROR) {
+		log_error("%s: cannot be confirmed: %s; trying again", lease->lock->file->name, reply->error);
+		lease_start_timer(lease, RETRY_MS);
+		return;
+	}
+	lease_raise(lease, LEASE_EVENTS);
+}
+
+void lease_send_release(struct lease *lease)
+{
+	store_release(lease_keeper(lease)->store, lease->lock->file->name, lease->token, on_release, request_new(lease));
+}
+
+void lease_send_shrink(struct lease *lease)
+{
+	store_shrink(lease_keeper(lease)->store, lease->lock->file->name, lease->token, on_shrink, request_new(lease));
+}
+
+void lease_send_confirm(struct lease *lease)
+{
+	store_confirm(lease_keeper(lease)->store, lease->lock->file->name, lease->token, lease->fence, on_confirm,
+		      request_new(lease));
+}

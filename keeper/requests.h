@@ -1,0 +1,19 @@
+/* A lease's requests to the store and what their answers mean. Loop only. */
+#ifndef DFLOCK_KEEPER_REQUESTS_H
+#define DFLOCK_KEEPER_REQUESTS_H
+
+#include "keeper/keeper.h"
+
+/*
+ * Asks the store for an asking lease (again), naming the hosts dead that have been watched for a ttl, and those in
+ * `silent` (dead_ms).
+ */
+void lease_acquire(struct lease *lease, const struct store_blocker *silent, size_t silent_count);
+void lease_send_release(struct lease *lease);
+void lease_send_shrink(struct lease *lease);
+void lease_send_confirm(struct lease *lease);
+
+/* The store granted an asking lease by hand-over (store message). */
+void lease_handed_over(struct lease *lease, uint64_t fence);
+
+#endif

@@ -1,0 +1,384 @@
+/*
+ * See serve.h.
+ *
+ * A pin is the word that the lease is not given back before pin_until_ns, unless the caller closes its connection
+ * first. Pins end in time: at most pin_ms after they were given, and before the freeze margin. While
+ * a lock has a pin no probe runs on it (lease.h), so a caller whom the keeper granted and the kernel refuses
+ * (LOCK_NB) was refused because of another program.
+ */
+#include "keeper/requests.h"
+#include "keeper/serve.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <utlist.h>
+
+#include "keeper/act.h"
+#include "keeper/clock.h"
+#include "keeper/host.h"
+#include "keeper/journal.h"
+#include "keeper/locks.h"
+#include "keeper/log.h"
+#include "keeper/sessions.h"
+
+#define PIN_LEAST_NS (5 * NS_PER_MS) /* a shorter one would have run out before it arrives */
+
+static void on_timer(uv_timer_t *timer)
+{
+	serve_timeout(timer->data);
+}
+
+static void start_timer(struct session *s, int64_t ms)
+{
+	uv_timer_start(&s->timer, on_timer, ms < 1 ? 1 : ms, 0);
+}
+
+static bool nonblocking(const struct session *s)
+{
+	return s->request.flags & WIRE_F_NONBLOCK;
+}
+
+struct store_range session_range(const struct session *s)
+{
+	return (struct store_range){
+	    .space = s->request.space, .mode = s->request.mode, .from = s->request.from, .to = s->request.to};
+}
+
+bool serve_is_pinned(const struct lock *lock, const struct store_range *range)
+{
+	const struct session *s;
+	int64_t now = clock_now_ns();
+
+	if (now < lock->file->keeper->old_pins_until_ns)
+		return true;
+	DL_FOREACH2 (lock->sessions, s, lock_next) {
+		struct store_range wanted = session_range(s);
+
+		if (s->state == SESSION_PINNED && s->pin_until_ns > now && range_overlaps(&wanted, range))
+			return true;
+	}
+	return false;
+}
+
+static void would_block(struct session *s)
+{
+	session_reply(s, WIRE_WOULD_BLOCK, NULL, -1);
+}
+
+static void tell_waiting(struct session *s)
+{
+	if (!s->told_waiting)
+		session_reply(s, WIRE_WAITING, NULL, -1);
+	s->told_waiting = true;
+}
+
+/* --- asking for a lease --- */
+
+static struct lease *ask(struct session *s, const struct store_range *range)
+{
+	struct lease *lease = lease_new(s->lock, range);
+	struct file *file = s->lock->file;
+	struct journal_entry entry = {
+	    .range = *range, .dev = file->key.dev, .ino = file->key.ino, .path = file->path};
+	int ret;
+
+	if (!lease) {
+		session_refuse(s, "the keeper has no memory left");
+		return NULL;
+	}
+	memcpy(entry.token, lease->token, sizeof(entry.token));
+	snprintf(entry.name, sizeof(entry.name), "%s", file->name);
+	ret = journal_add(s->keeper->journal, &entry);
+	if (ret < 0) {
+		session_refuse(s, "the keeper cannot write its journal (%s): is the runtime directory's file system full?",
+			       strerror(-ret));
+		lease_raise(lease, LEASE_EV_UNSENT); /* it was never asked for */
+		return NULL;
+	}
+	return lease;
+}
+
+static void wait_for_lease(struct session *s, const struct store_range *range)
+{
+	struct lease *lease = lock_asking(s->lock, range);
+	bool fresh = !lease;
+
+	if (!lease)
+		lease = ask(s, range);
+	if (!lease)
+		return;
+	s->lease = lease;
+	if (nonblocking(s)) {
+		if (lease->in_use_seen) {
+			would_block(s);
+			return;
+		}
+		start_timer(s, s->keeper->config->lease.probe_ms);
+	} else {
+		uv_timer_stop(&s->timer); /* the store is there */
+		if (lease->queued)
+			tell_waiting(s);
+	}
+	if (fresh || (nonblocking(s) && lease->queued))
+		lease_acquire(lease, NULL, 0); /* again: so that the holders answer */
+}
+
+/* --- the decision --- */
+
+/*
+ * Whoever already holds something under a closed lease is no newcomer: the kernel would grant it past a
+ * waiter, and a parent that holds a shared lock and waits for a child that wants one would never end. Nor is
+ * anybody one if nobody waits elsewhere.
+ */
+static bool is_newcomer(const struct session *s, const struct lease *lease)
+{
+	if (lease->recall < RECALL_WAIT || s->holds.exclusive)
+		return false;
+	return s->request.mode == WIRE_EXCLUSIVE || !(s->holds.shared || s->shared_in_use);
+}
+
+static void pin(struct session *s, struct lease *lease, int64_t now, int64_t sure_until)
+{
+	struct keeper *k = s->keeper;
+	int64_t until = now + k->config->lease.pin_ms * NS_PER_MS;
+
+	s->pin_until_ns = until < sure_until ? until : sure_until;
+	s->state = SESSION_PINNED;
+	s->lease = NULL;
+	start_timer(s, (s->pin_until_ns - now) / NS_PER_MS);
+	lease_used(lease);
+	session_grant(s, s->pin_until_ns, lease->fence);
+}
+
+static void serve_closed(struct session *s, struct lease *lease, int64_t now, int64_t sure_until)
+{
+	struct store_range range = session_range(s);
+
+	if (lease->state == LEASE_UNSURE)
+		return; /* LEASE_EV_STANDS or _GONE serves again */
+	if (lease->state == LEASE_SHRINKING && range.mode == WIRE_SHARED)
+		return; /* LEASE_EV_SHRUNK does */
+	if (lease->recall == RECALL_WAIT && range.mode == WIRE_SHARED && !s->shared_tested) {
+		session_test_shared(s);
+		return;
+	}
+	if (is_newcomer(s, lease) || lease->state == LEASE_SHRINKING) {
+		wait_for_lease(s, &range);
+		return;
+	}
+	if (lease->state == LEASE_DRAINING)
+		pin(s, lease, now, sure_until);
+	else
+		lease_raise(lease, LEASE_EV_NEEDED); /* LEASE_EV_STOPPED serves again */
+}
+
+/* The store is down, or was too long: what the caller waits for depends on that alone. */
+static void serve_unsure(struct session *s)
+{
+	char why[WIRE_REASON_BYTES];
+
+	if (store_is_up(s->keeper->store) && !s->keeper->expired)
+		return; /* a beat is under way; host_renewed() serves */
+	if (nonblocking(s)) {
+		host_store_trouble(s->keeper, why, sizeof(why));
+		session_refuse(s, "%s", why);
+		return;
+	}
+	if (!uv_is_active((uv_handle_t *)&s->timer))
+		start_timer(s, s->keeper->config->lease.store_wait_ms);
+}
+
+void serve_session(struct session *s)
+{
+	struct store_range range = session_range(s);
+	struct keeper *k = s->keeper;
+	int64_t sure_until = host_sure_until(k);
+	int64_t now = clock_now_ns();
+	bool sure = sure_until - now > PIN_LEAST_NS;
+	struct lease *lease = lock_covering(s->lock, &range);
+
+	if (!store_is_up(k->store) && !(lease && sure)) {
+		serve_unsure(s);
+		return;
+	}
+	if (!lease) {
+		if (!s->lease)
+			wait_for_lease(s, &range);
+	} else if (!sure) {
+		serve_unsure(s);
+	} else if (lease->state == LEASE_HELD) {
+		pin(s, lease, now, sure_until);
+	} else if (!s->lease) {
+		serve_closed(s, lease, now, sure_until);
+	}
+}
+
+void serve_begin(struct session *s, struct lock *lock)
+{
+	s->lock = lock;
+	s->state = SESSION_WAITING;
+	s->named_dead = s->told_waiting = false;
+	s->lease = NULL;
+	DL_APPEND2(lock->sessions, s, lock_prev, lock_next);
+	serve_session(s);
+}
+
+void serve_lock(struct lock *lock)
+{
+	struct session *s, *next;
+
+	keeper_enter(lock->file->keeper);
+	DL_FOREACH_SAFE2 (lock->sessions, s, next, lock_next)
+		if (s->state == SESSION_WAITING)
+			serve_session(s);
+	keeper_leave(lock->file->keeper);
+}
+
+void serve_all(struct keeper *k)
+{
+	struct file *file, *next;
+
+	keeper_enter(k);
+	HASH_ITER (hh, k->files, file, next)
+		for (int i = 0; i < WIRE_SPACES; i++)
+			serve_lock(&file->locks[i]);
+	keeper_leave(k);
+}
+
+/* --- ends --- */
+
+void serve_detach(struct lease *lease)
+{
+	struct session *s;
+
+	DL_FOREACH2 (lease->lock->sessions, s, lock_next)
+		if (s->lease == lease)
+			s->lease = NULL;
+}
+
+void serve_end(struct session *s)
+{
+	struct lock *lock = s->lock;
+	struct lease *lease = s->lease;
+	struct keeper *k = s->keeper;
+	bool pinned = s->state == SESSION_PINNED;
+	struct session *other;
+	bool wanted = false;
+
+	if (!lock)
+		return;
+	uv_timer_stop(&s->timer);
+	s->lock = NULL;
+	s->lease = NULL;
+	DL_DELETE2(lock->sessions, s, lock_prev, lock_next);
+	DL_FOREACH2 (lock->sessions, other, lock_next)
+		wanted = wanted || (lease && other->lease == lease);
+	keeper_enter(k);
+	if (lease && !wanted)
+		lease_raise(lease, LEASE_EV_UNWANTED);
+	if (pinned)
+		lock_unpinned(lock);
+	keeper_leave(k);
+	file_unused(lock->file);
+}
+
+/* probe_ms are over, and none of the holders has answered that it uses the lock, or given it back. */
+static void question_timeout(struct session *s)
+{
+	struct lease *lease = s->lease;
+	struct store_blocker silent[STORE_MAX_BLOCKERS];
+	size_t count = 0;
+
+	if (!lease || !lease->queued)
+		return; /* the store itself has not answered: connect_ms bounds that */
+	for (size_t i = 0; i < lease->blocker_count && count < STORE_MAX_BLOCKERS; i++)
+		if (lease->blockers[i].age_ms >= s->keeper->config->lease.dead_ms)
+			silent[count++] = lease->blockers[i];
+	if (count < lease->blocker_count || !count || s->named_dead) {
+		would_block(s);
+		return;
+	}
+	s->named_dead = true;
+	log_info("%s: %s has been silent for more than dead_ms and does not answer: it counts as dead", s->lock->file->name,
+		 silent[0].host);
+	start_timer(s, s->keeper->config->lease.probe_ms);
+	lease_acquire(lease, silent, count);
+}
+
+void serve_timeout(struct session *s)
+{
+	struct lock *lock = s->lock;
+	char why[WIRE_REASON_BYTES];
+
+	if (s->state == SESSION_PINNED) {
+		if (lock)
+			lock_unpinned(lock);
+		return;
+	}
+	if (s->state != SESSION_WAITING)
+		return;
+	if (nonblocking(s)) {
+		question_timeout(s);
+		return;
+	}
+	host_store_trouble(s->keeper, why, sizeof(why));
+	session_refuse(s, "%s (waited %lld ms)", why, (long long)s->keeper->config->lease.store_wait_ms);
+}
+
+#define FOR_CALLERS(lease, s, next)                                        \
+	DL_FOREACH_SAFE2 ((lease)->lock->sessions, s, next, lock_next)     \
+		if ((s)->lease == (lease))
+
+void serve_queued(struct lease *lease)
+{
+	struct session *s, *next;
+
+	FOR_CALLERS (lease, s, next)
+		if (!nonblocking(s))
+			tell_waiting(s);
+}
+
+void serve_in_use(struct lease *lease)
+{
+	struct session *s, *next;
+	struct keeper *k = lease->lock->file->keeper;
+
+	keeper_enter(k);
+	FOR_CALLERS (lease, s, next)
+		if (nonblocking(s))
+			would_block(s);
+	keeper_leave(k);
+}
+
+static void refuse_some(struct lease *lease, const char *why, bool blocking_too)
+{
+	struct session *s, *next;
+	struct keeper *k = lease->lock->file->keeper;
+
+	keeper_enter(k);
+	FOR_CALLERS (lease, s, next)
+		if (blocking_too || nonblocking(s))
+			session_refuse(s, "%s", why);
+	keeper_leave(k);
+}
+
+void serve_refuse(struct lease *lease, const char *why)
+{
+	refuse_some(lease, why, true);
+}
+
+void serve_refuse_nonblocking(struct lease *lease, const char *why)
+{
+	refuse_some(lease, why, false);
+}
+
+bool serve_has_blocking(const struct lease *lease)
+{
+	struct session *s;
+
+	DL_FOREACH2 (lease->lock->sessions, s, lock_next)
+		if (s->lease == lease && !nonblocking(s))
+			return true;
+	return false;
+}

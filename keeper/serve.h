@@ -1,0 +1,37 @@
+/*
+ * What a caller may have now: the decision between a lease that this host has, one that it must fetch, and
+ * waiting. Loop only.
+ */
+#ifndef DFLOCK_KEEPER_SERVE_H
+#define DFLOCK_KEEPER_SERVE_H
+
+#include "keeper/keeper.h"
+
+/* The caller's file is known and it wants request's range of the lock: into the lock's list, and serve. */
+void serve_begin(struct session *s, struct lock *lock);
+/* Looks at one waiting caller; at every waiting caller of the lock; of all locks. */
+void serve_session(struct session *s);
+void serve_lock(struct lock *lock);
+void serve_all(struct keeper *k);
+
+/* The caller's timer ran out: a pin, a non-blocking question, the wait for the store. */
+void serve_timeout(struct session *s);
+/* Out of the lock's list: answered, or gone. Cancels what it alone waited for; ends its pin. */
+void serve_end(struct session *s);
+
+/* The lease is not asking any more: nobody waits for it. */
+void serve_detach(struct lease *lease);
+
+/* Answers from act.c for all callers that wait for this asking lease. */
+void serve_queued(struct lease *lease);                       /* the store queued it: tell the blocking ones */
+void serve_in_use(struct lease *lease);                       /* a holder uses it: the non-blocking ones fail */
+void serve_refuse(struct lease *lease, const char *why);      /* all fail with ENOLCK */
+void serve_refuse_nonblocking(struct lease *lease, const char *why);
+bool serve_has_blocking(const struct lease *lease);
+
+/* Are there pins over the range? */
+bool serve_is_pinned(const struct lock *lock, const struct store_range *range);
+
+struct store_range session_range(const struct session *s);
+
+#endif

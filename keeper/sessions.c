@@ -1,0 +1,430 @@
+/*
+ * See sessions.h. A session is one connection: it reads a question, passes the descriptor to a worker, and
+ * then waits in serve.c until there is an answer. What a peer sends is checked in question.c.
+ *
+ * Freeing: the two libuv handles of a session close in the loop; a worker that looks at its descriptor keeps
+ * it alive, too. The last of them frees it (handles).
+ */
+#include "keeper/sessions.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <unistd.h>
+#include <utlist.h>
+
+#include "keeper/act.h"
+#include "keeper/clock.h"
+#include "keeper/control.h"
+#include "keeper/locks.h"
+#include "keeper/log.h"
+#include "keeper/question.h"
+#include "keeper/serve.h"
+
+#define LISTEN_BACKLOG 4096
+#define ACCEPT_AT_ONCE 64
+
+static void on_readable(uv_poll_t *poll, int status, int events);
+
+static void drop_one(struct session *s)
+{
+	if (--s->handles == 0)
+		free(s);
+}
+
+static void on_handle_closed(uv_handle_t *handle)
+{
+	drop_one(handle->data);
+}
+
+static void session_close(struct session *s)
+{
+	struct keeper *k = s->keeper;
+
+	if (s->state == SESSION_CLOSED)
+		return;
+	serve_end(s);
+	s->state = SESSION_CLOSED;
+	DL_DELETE(k->sessions, s);
+	if (!--k->session_count)
+		k->idle_since_ns = clock_now_ns();
+	uv_poll_stop(&s->poll);
+	uv_close((uv_handle_t *)&s->poll, on_handle_closed);
+	uv_close((uv_handle_t *)&s->timer, on_handle_closed);
+	close(s->fd);
+}
+
+/* --- answers --- */
+
+static void fill_reply(struct wire_reply *reply, enum wire_verdict verdict, const char *reason)
+{
+	*reply = (struct wire_reply){
+	    .magic = WIRE_MAGIC, .version = WIRE_VERSION, .size = sizeof(*reply), .verdict = verdict};
+	if (reason)
+		snprintf(reply->reason, sizeof(reply->reason), "%s", reason);
+}
+
+/* A peer that is gone or does not read is noticed by its hang-up; it must not disturb whoever is being served. */
+static void send_reply(int to, const struct wire_reply *reply, int fd)
+{
+	struct iovec iov = {.iov_base = (void *)reply, .iov_len = sizeof(*reply)};
+	union {
+		struct cmsghdr head;
+		char room[CMSG_SPACE(sizeof(int))];
+	} control = {.room = {0}};
+	struct msghdr msg = {.msg_iov = &iov, .msg_iovlen = 1};
+
+	if (fd >= 0) {
+		msg.msg_control = &control;
+		msg.msg_controllen = sizeof(control);
+		control.head = (struct cmsghdr){
+		    .cmsg_level = SOL_SOCKET, .cmsg_type = SCM_RIGHTS, .cmsg_len = CMSG_LEN(sizeof(int))};
+		memcpy(CMSG_DATA(&control.head), &fd, sizeof(fd));
+	}
+	if (sendmsg(to, &msg, MSG_NOSIGNAL | MSG_DONTWAIT) < 0)
+		log_debug("an answer could not be sent: %s", strerror(errno));
+}
+
+static void finish(struct session *s, const struct wire_reply *reply, int fd)
+{
+	serve_end(s);
+	s->state = SESSION_READING;
+	send_reply(s->fd, reply, fd);
+}
+
+void session_reply(struct session *s, enum wire_verdict verdict, const char *reason, int fd)
+{
+	struct wire_reply reply;
+
+	fill_reply(&reply, verdict, reason);
+	if (verdict == WIRE_WAITING)
+		send_reply(s->fd, &reply, -1);
+	else
+		finish(s, &reply, fd);
+}
+
+void session_refuse(struct session *s, const char *format, ...)
+{
+	struct wire_reply reply;
+	va_list args;
+
+	fill_reply(&reply, WIRE_REFUSED, NULL);
+	va_start(args, format);
+	vsnprintf(reply.reason, sizeof(reply.reason), format, args);
+	va_end(args);
+	for (char *p = reply.reason; *p; p++)
+		if ((unsigned char)*p < ' ' || *p == 0x7f)
+			*p = '?';
+	log_debug("pid %d: refused: %s", (int)s->peer.pid, reply.reason);
+	finish(s, &reply, -1);
+}
+
+/* The caller's clock is not ours (time namespaces): what it may rely on counts from when it sent the question. */
+void session_grant(struct session *s, int64_t until_ns, uint64_t fence)
+{
+	struct wire_reply reply;
+
+	fill_reply(&reply, WIRE_GRANTED, NULL);
+	reply.until_ns = s->request.sent_ns + (until_ns - s->received_ns);
+	reply.fence = fence;
+	send_reply(s->fd, &reply, -1); /* stays in the lock's list: the pin */
+}
+
+/* --- a descriptor's way to its lock --- */
+
+static void on_inspected(void *arg, struct inspect_result *r)
+{
+	struct session *s = arg;
+	struct keeper *k = s->keeper;
+	char name[LOCK_NAME_BYTES];
+	struct file *file;
+	int ret;
+
+	s->job = NULL;
+	if (s->state == SESSION_CLOSED || r->fd < 0) {
+		if (r->fd >= 0)
+			close(r->fd);
+		if (s->state != SESSION_CLOSED)
+			session_refuse(s, "%s%s%s", r->path, *r->path ? ": " : "", r->refused);
+		return drop_one(s);
+	}
+	s->handles--;
+	ret = config_lock_name(k->config, r->path, name);
+	if (ret < 0) {
+		close(r->fd);
+		if (ret == -ENOENT)
+			session_reply(s, WIRE_NOT_PROTECTED, NULL, -1);
+		else
+			session_refuse(s, "%s: its lock name is longer than %d bytes", r->path, LOCK_NAME_BYTES - 1);
+		return;
+	}
+	keeper_enter(k);
+	ret = file_get(k, &r->st, r->path, name, r->fd, &file);
+	if (ret == -EEXIST)
+		session_refuse(s, "%s: this file is in use as lock \"%s\" already and cannot be lock \"%s\" too: "
+				  "give both paths the same name in %s", r->path, file->name, name, k->config->path);
+	else if (ret < 0)
+		session_refuse(s, "the keeper has no memory left");
+	else {
+		s->holds = r->holds;
+		s->shared_tested = s->shared_in_use = false;
+		serve_begin(s, &file->locks[s->request.space]);
+	}
+	keeper_leave(k);
+}
+
+static void on_shared_tested(void *arg, struct inspect_result *r)
+{
+	struct session *s = arg;
+
+	s->job = NULL;
+	if (r->fd >= 0)
+		close(r->fd);
+	if (s->state == SESSION_CLOSED)
+		return drop_one(s);
+	s->handles--;
+	s->shared_tested = true;
+	s->shared_in_use = r->shared_in_use;
+	s->state = SESSION_WAITING;
+	keeper_enter(s->keeper);
+	serve_session(s);
+	keeper_leave(s->keeper);
+}
+
+void session_test_shared(struct session *s)
+{
+	int fd = fcntl(s->lock->file->fd, F_DUPFD_CLOEXEC, 3);
+
+	s->state = SESSION_INSPECTING;
+	s->job = fd < 0 ? NULL
+			: inspect_start(s->keeper->loop, fd, &s->peer, false, true, on_shared_tested, s);
+	if (s->job)
+		s->handles++;
+	else
+		session_refuse(s, "the keeper has no descriptor or memory left: %s", strerror(errno));
+}
+
+/* --- questions --- */
+
+static bool same_config(const struct wire_config_id *a, const struct wire_config_id *b)
+{
+	return a->dev == b->dev && a->ino == b->ino && a->size == b->size && a->mtime_ns == b->mtime_ns &&
+	       a->ctime_ns == b->ctime_ns;
+}
+
+/* Takes over fd. */
+static void ask_for_lock(struct session *s, int fd)
+{
+	const struct wire_request *r = &s->request;
+	bool foreign = s->peer.uid != geteuid();
+
+	if (!same_config(&r->config, &s->keeper->config->id)) {
+		close(fd);
+		session_refuse(s, "the configuration of this program is not the one that the keeper has read (%s), or it has "
+				  "changed since: run `dflock reload`", s->keeper->config->path);
+		return;
+	}
+	if (r->space != WIRE_FLOCK || r->op == WIRE_TEST) {
+		close(fd);
+		session_refuse(s, "record locks are not protected by this version");
+		return;
+	}
+	s->state = SESSION_INSPECTING;
+	s->job = inspect_start(s->keeper->loop, fd, &s->peer, foreign, false, on_inspected, s);
+	if (s->job)
+		s->handles++;
+	else
+		session_refuse(s, "the keeper has no memory left");
+}
+
+static void on_question(struct session *s, const struct wire_request *r, ssize_t n, int fd)
+{
+	enum question_kind kind = question_check(r, n, fd >= 0);
+
+	s->started = time(NULL);
+	if (kind == QUESTION_LOCK) {
+		s->request = *r;
+		return ask_for_lock(s, fd);
+	}
+	if (fd >= 0)
+		close(fd);
+	switch (kind) {
+	case QUESTION_CONTROL:
+		s->request = *r;
+		return control_question(s);
+	case QUESTION_OTHER_VERSION:
+		session_refuse(s, "the keeper (dflockd " DFLOCK_VERSION ", protocol %d) and libdflock.so (protocol %d) are of "
+				  "different versions: end the keeper with `dflock stop`", WIRE_VERSION, r->version);
+		return;
+	default:
+		log_info("pid %d sent a malformed question: disconnected", (int)s->peer.pid);
+		return session_close(s);
+	}
+}
+
+static void on_readable(uv_poll_t *poll, int status, int events)
+{
+	struct session *s = poll->data;
+	struct wire_request request = {0};
+	ssize_t n;
+	int fd;
+
+	(void)events;
+	if (status < 0)
+		return session_close(s);
+	s->received_ns = clock_now_ns();
+	n = question_receive(s->fd, &request, &fd);
+	if (n == -EAGAIN || n == -EINTR)
+		return;
+	if (n == -EMFILE) {
+		session_refuse(s, "the keeper has no descriptor left: raise its RLIMIT_NOFILE");
+		return;
+	}
+	if (n == -EBADMSG)
+		log_info("pid %d sent an oversized message: disconnected", (int)s->peer.pid);
+	if (n <= 0)
+		return session_close(s);
+	if (s->state == SESSION_PINNED) { /* the next question ends the pin; an early answer is re-asked for */
+		serve_end(s);
+		s->state = SESSION_READING;
+	}
+	if (s->state != SESSION_READING) {
+		if (fd >= 0)
+			close(fd);
+		log_info("pid %d asked again before it had its answer: disconnected", (int)s->peer.pid);
+		return session_close(s);
+	}
+	on_question(s, &request, n, fd);
+}
+
+/* --- connections --- */
+
+static const char *peer_refused(const struct keeper *k, const struct ucred *peer)
+{
+	if (peer->pid <= 0)
+		return "the program runs in a pid namespace that the keeper cannot see: run a keeper in its container";
+	if (k->session_count >= k->session_limit)
+		return "the keeper serves too many programs at once: raise its RLIMIT_NOFILE";
+	if (!k->system)
+		return NULL;
+	if (peer->uid == 65534)
+		return "the program's user is not known to the keeper's user namespace";
+	if (peer->uid != 0) {
+		unsigned count = 0;
+		const struct session *s;
+
+		DL_FOREACH (k->sessions, s)
+			count += s->peer.uid == peer->uid;
+		if (count >= k->session_limit / 4)
+			return "this user asks too much at once: a quarter of what the keeper can serve";
+	}
+	return NULL;
+}
+
+static void turn_away(int fd, const char *why)
+{
+	struct wire_reply reply;
+
+	fill_reply(&reply, WIRE_REFUSED, why);
+	send_reply(fd, &reply, -1);
+	close(fd);
+}
+
+static void session_new(struct keeper *k, int fd)
+{
+	struct session *s = NULL;
+	struct ucred peer;
+	socklen_t len = sizeof(peer);
+	const char *why;
+
+	if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &len) != 0)
+		return turn_away(fd, "the keeper cannot see who asks");
+	why = peer_refused(k, &peer);
+	if (why)
+		return turn_away(fd, why);
+	s = calloc(1, sizeof(*s));
+	if (!s || uv_poll_init(k->loop, &s->poll, fd) != 0) {
+		free(s);
+		return turn_away(fd, "the keeper has no memory left");
+	}
+	s->keeper = k;
+	s->fd = fd;
+	s->peer = peer;
+	s->handles = 2;
+	uv_timer_init(k->loop, &s->timer);
+	s->poll.data = s->timer.data = s;
+	DL_APPEND(k->sessions, s);
+	k->session_count++;
+	uv_poll_start(&s->poll, UV_READABLE | UV_DISCONNECT, on_readable);
+}
+
+/* No descriptor left: the spare one is given up for a moment, so that the peer is told instead of waiting. */
+static bool turn_away_next(struct keeper *k)
+{
+	int fd;
+
+	close(k->spare_fd);
+	fd = accept4(k->listen_fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+	if (fd >= 0)
+		turn_away(fd, "the keeper has no descriptor left: raise its RLIMIT_NOFILE");
+	k->spare_fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
+	return fd >= 0;
+}
+
+static void on_connection(uv_poll_t *poll, int status, int events)
+{
+	struct keeper *k = poll->data;
+
+	(void)events;
+	if (status < 0)
+		return;
+	for (int i = 0; i < ACCEPT_AT_ONCE; i++) {
+		int fd = accept4(k->listen_fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+
+		if (fd >= 0)
+			session_new(k, fd);
+		else if ((errno != EMFILE && errno != ENFILE) || !turn_away_next(k))
+			return;
+	}
+}
+
+int sessions_start(struct keeper *k)
+{
+	struct sockaddr_un address = {.sun_family = AF_UNIX};
+	int ret;
+
+	snprintf(address.sun_path, sizeof(address.sun_path), "%.90s/" WIRE_SOCKET_NAME, k->runtime_dir);
+	k->spare_fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
+	k->listen_fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+	if (k->listen_fd < 0 || k->spare_fd < 0)
+		return -errno;
+	unlink(address.sun_path); /* an earlier keeper's; keeper.lock says that it is gone */
+	if (bind(k->listen_fd, (struct sockaddr *)&address, sizeof(address)) != 0 ||
+	    chmod(address.sun_path, k->system ? 0666 : 0600) != 0 || listen(k->listen_fd, LISTEN_BACKLOG) != 0)
+		return -errno;
+	ret = uv_poll_init(k->loop, &k->listen, k->listen_fd);
+	if (ret < 0)
+		return ret;
+	k->listen.data = k;
+	k->idle_since_ns = clock_now_ns();
+	return uv_poll_start(&k->listen, UV_READABLE, on_connection);
+}
+
+void sessions_stop(struct keeper *k)
+{
+	struct session *s, *next;
+
+	unlinkat(k->dir_fd, WIRE_SOCKET_NAME, 0);
+	uv_close((uv_handle_t *)&k->listen, NULL);
+	close(k->listen_fd);
+	close(k->spare_fd);
+	keeper_enter(k);
+	DL_FOREACH_SAFE (k->sessions, s, next)
+		session_close(s);
+	keeper_leave(k);
+}

@@ -1,0 +1,21 @@
+/* Sockets: programs' questions in, answers out. Loop only. */
+#ifndef DFLOCK_KEEPER_SESSIONS_H
+#define DFLOCK_KEEPER_SESSIONS_H
+
+#include "keeper/keeper.h"
+
+/* Makes RUNTIME_DIR/keeper.sock and listens. 0 or -errno. */
+int sessions_start(struct keeper *k);
+/* Closes the socket and every session. */
+void sessions_stop(struct keeper *k);
+
+/* Sends an answer. WIRE_WAITING leaves the session as it is; any other ends the question. fd: passed along, or -1. */
+void session_reply(struct session *s, enum wire_verdict verdict, const char *reason, int fd);
+void session_refuse(struct session *s, const char *format, ...) __attribute__((format(printf, 2, 3)));
+/* WIRE_GRANTED, sure until until_ns of the keeper's clock. */
+void session_grant(struct session *s, int64_t until_ns, uint64_t fence);
+
+/* Has somebody the flock shared? The answer comes as serve_session(), with shared_tested set. */
+void session_test_shared(struct session *s);
+
+#endif

@@ -1,0 +1,261 @@
+/*
+ * See status.h. In three steps: what the keeper knows, from the loop; who holds the kernel locks, from a worker; and
+ * what the store has, from its scripts. The session may be gone by then: the job finds it by its number.
+ */
+#include "keeper/status.h"
+
+#include <errno.h>
+#include <jansson.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+#include <utlist.h>
+
+#include "keeper/clock.h"
+#include "keeper/holders.h"
+#include "keeper/host.h"
+#include "keeper/log.h"
+#include "keeper/serve.h"
+#include "keeper/sessions.h"
+
+struct row {
+	struct holders_file file;
+	enum wire_space space;
+	json_t *holders; /* borrowed from the document */
+};
+
+struct job {
+	uv_work_t work;
+	struct keeper *keeper;
+	const struct session *session; /* compared, never followed */
+	json_t *doc;
+	struct row *rows;
+	struct holders_file *files;
+	size_t count;
+	int error;
+	size_t unseen;
+};
+
+static const char *mode_name(enum wire_mode mode)
+{
+	return mode == WIRE_SHARED ? "shared" : "exclusive";
+}
+
+static json_t *text(const char *s)
+{
+	json_t *value = json_string(s);
+
+	return value ? value : json_string("(not UTF-8)"); /* names may be any bytes */
+}
+
+/* WIRE_EOF is null: no number for "no end". */
+static json_t *range_end(int64_t to)
+{
+	return to == WIRE_EOF ? json_null() : json_integer(to);
+}
+
+static json_t *store_json(struct keeper *k)
+{
+	int64_t left = (k->deadline_ns - clock_now_ns()) / NS_PER_MS;
+	bool grace = store_in_grace(k->store);
+
+	return json_pack("{s:s,s:b,s:o,s:s,s:s,s:b,s:I,s:I,s:I}", "server", store_server(k->store), "up",
+			 store_is_up(k->store), "error", text(store_last_error(k->store)), "version",
+			 store_version(k->store), "incarnation", store_incarnation(k->store), "grace", grace,
+			 "grace_left_ms", (json_int_t)(grace ? host_grace_left_ms(k) : 0), "deadline_left_ms",
+			 (json_int_t)(left > 0 ? left : 0), "ttl_ms", (json_int_t)k->config->lease.ttl_ms);
+}
+
+static json_t *waiting_json(const struct lease *lease)
+{
+	json_t *list = json_array();
+	const struct session *s;
+
+	DL_FOREACH2 (lease->lock->sessions, s, lock_next)
+		if (s->lease == lease)
+			json_array_append_new(list, json_pack("{s:i,s:s,s:b,s:I}", "pid", (int)s->peer.pid, "mode",
+							      mode_name(s->request.mode), "nonblock",
+							      !!(s->request.flags & WIRE_F_NONBLOCK), "since",
+							      (json_int_t)s->started));
+	return list;
+}
+
+static const char *note(const struct lease *lease)
+{
+	if (lease->state == LEASE_ASKING)
+		return lease->queued ? "waits for another host" : "being asked for";
+	if (lease->state == LEASE_UNSURE)
+		return "was not renewed in time; closed until the store confirms it";
+	return lease->recall >= RECALL_ASK ? "wanted by another host" : "";
+}
+
+static json_t *lease_json(const struct lease *lease, json_t *holders)
+{
+	const struct file *file = lease->lock->file;
+
+	return json_pack("{s:o,s:o,s:s,s:s,s:s,s:I,s:o,s:s,s:I,s:s,s:I,s:s,s:O,s:o}", "name", text(file->name), "path",
+			 text(file->path), "inode", file->inode, "space",
+			 lease->range.space == WIRE_FLOCK ? "flock" : "record", "mode", mode_name(lease->range.mode),
+			 "from", (json_int_t)lease->range.from, "to", range_end(lease->range.to), "token", lease->token,
+			 "fence", (json_int_t)lease->fence, "state", lease_state_name(lease->state), "since",
+			 (json_int_t)lease->held_at, "note", note(lease), "holders", holders, "waiting",
+			 waiting_json(lease));
+}
+
+static json_t *add_row(struct job *job, const struct file_key *key, enum wire_space space)
+{
+	struct row *row = &job->rows[job->count];
+
+	row->holders = json_array();
+	row->space = space;
+	job->files[job->count++] = row->file = (struct holders_file){.dev = key->dev, .ino = key->ino};
+	return row->holders;
+}
+
+static json_t *document(struct job *job)
+{
+	struct keeper *k = job->keeper;
+	json_t *leases = json_array(), *lost = json_array();
+	const struct lease *lease, *next;
+	const struct lost *l;
+
+	HASH_ITER (hh, k->leases, lease, next) {
+		json_t *holders = add_row(job, &lease->lock->file->key, lease->lock->space);
+
+		json_array_append_new(leases, lease_json(lease, holders));
+		json_decref(holders);
+	}
+	DL_FOREACH (k->lost, l) {
+		json_t *holders = add_row(job, &l->key, l->space);
+
+		json_array_append_new(lost, json_pack("{s:o,s:o,s:s,s:I,s:I,s:s,s:o}", "name", text(l->name), "path",
+						      text(l->path), "mode", mode_name(l->mode), "fence",
+						      (json_int_t)l->fence, "when", (json_int_t)l->when, "why", l->why,
+						      "holders", holders));
+	}
+	return json_pack("{s:s,s:i,s:i,s:s,s:o,s:o,s:I,s:o,s:o,s:o}", "version", DFLOCK_VERSION, "pid", (int)getpid(), "uid",
+			 (int)geteuid(), "host", k->host, "config", text(k->config->path), "runtime_dir",
+			 text(k->runtime_dir), "started", (json_int_t)k->started, "store", store_json(k), "leases", leases,
+			 "lost", lost);
+}
+
+/* In a worker: only the job is touched. */
+static int on_holder(void *arg, const struct holder *h)
+{
+	struct job *job = arg;
+
+	for (size_t i = 0; i < job->count; i++) {
+		const struct row *row = &job->rows[i];
+
+		if (row->file.dev != job->files[h->file].dev || row->file.ino != job->files[h->file].ino ||
+		    row->space != h->space)
+			continue;
+		json_array_append_new(row->holders, json_pack("{s:i,s:o,s:s,s:I,s:o,s:I}", "pid", (int)h->pid, "command",
+							      text(h->command), "mode", mode_name(h->mode), "from",
+							      (json_int_t)h->from, "to", range_end(h->to), "started",
+							      (json_int_t)h->started));
+	}
+	return 0;
+}
+
+/* One file may have several rows (two leases): each file is searched once. */
+static void work(uv_work_t *req)
+{
+	struct job *job = req->data;
+	size_t distinct = 0;
+
+	for (size_t i = 0; i < job->count; i++) {
+		size_t j = 0;
+
+		while (j < distinct && (job->files[j].dev != job->rows[i].file.dev || job->files[j].ino != job->rows[i].file.ino))
+			j++;
+		if (j == distinct)
+			job->files[distinct++] = job->rows[i].file;
+	}
+	if (distinct)
+		job->error = holders_find(job->files, distinct, getpid(), on_holder, job, &job->unseen);
+}
+
+static struct session *find(const struct job *job)
+{
+	struct session *s;
+
+	DL_FOREACH (job->keeper->sessions, s)
+		if (s == job->session && s->state == SESSION_STATUS)
+			return s;
+	return NULL;
+}
+
+static int to_memfd(const json_t *doc)
+{
+	int fd = memfd_create("dflock-status", MFD_CLOEXEC);
+
+	if (fd >= 0 && json_dumpfd(doc, fd, JSON_INDENT(1)) == 0)
+		return fd;
+	if (fd >= 0)
+		close(fd);
+	return -1;
+}
+
+static void on_dump(void *arg, const char *json, size_t len, const char *error)
+{
+	struct job *job = arg;
+	struct session *s = find(job);
+	json_t *cluster = json ? json_loadb(json, len, 0, NULL) : NULL;
+	int fd;
+
+	if (!cluster && !error)
+		error = "the store's answer is not JSON";
+	json_object_set_new(job->doc, "cluster", cluster ? cluster : json_null());
+	json_object_set_new(job->doc, "cluster_error", text(cluster ? "" : error));
+	fd = s ? to_memfd(job->doc) : -1;
+	if (s && fd >= 0)
+		session_reply(s, WIRE_OK, NULL, fd);
+	else if (s)
+		session_refuse(s, "the status could not be written: %s", strerror(errno));
+	if (fd >= 0)
+		close(fd);
+	json_decref(job->doc);
+	free(job->rows);
+	free(job->files);
+	free(job);
+}
+
+static void done(uv_work_t *req, int status)
+{
+	struct job *job = req->data;
+
+	(void)status;
+	if (job->error < 0)
+		log_error("who holds the locks could not be found out: %s", strerror(-job->error));
+	store_dump(job->keeper->store, on_dump, job);
+}
+
+void status_start(struct session *s)
+{
+	struct keeper *k = s->keeper;
+	size_t rows = HASH_COUNT(k->leases) + k->lost_count + 1;
+	struct job *job = calloc(1, sizeof(*job));
+
+	if (job) {
+		job->keeper = k;
+		job->session = s;
+		job->rows = calloc(rows, sizeof(*job->rows));
+		job->files = calloc(rows, sizeof(*job->files));
+		if (job->rows && job->files)
+			job->doc = document(job);
+		job->work.data = job;
+	}
+	if (!job || !job->doc || uv_queue_work(k->loop, &job->work, work, done) != 0) {
+		if (job) {
+			json_decref(job->doc);
+			free(job->rows);
+			free(job->files);
+		}
+		free(job);
+		session_refuse(s, "the keeper has no memory left");
+		return;
+	}
+	s->state = SESSION_STATUS;
+}

@@ -1,0 +1,100 @@
+/* See supervise.h. */
+#include "keeper/supervise.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "keeper/clock.h"
+#include "keeper/log.h"
+
+#define CHECK_MS       1000
+#define HUNG_CHECKS    5    /* of CHECK_MS each, in which the loop did not turn once */
+#define BACKOFF_MAX_MS 2000
+#define STEADY_MS      10000 /* a keeper that lived as long starts the backoff anew */
+
+static pid_t start_keeper(struct keeper_options *options, const sigset_t *old)
+{
+	pid_t pid = fork();
+
+	if (pid != 0)
+		return pid;
+	sigprocmask(SIG_SETMASK, old, NULL);
+	prctl(PR_SET_NAME, "dflockd");
+	exit(keeper_run(options));
+}
+
+/* Waits until the keeper ends; tells it to end when we are told, kills it if it hangs. */
+static int watch_keeper(pid_t pid, const sigset_t *signals, const int64_t *alive)
+{
+	const struct timespec check = {.tv_nsec = CHECK_MS % 1000 * 1000000, .tv_sec = CHECK_MS / 1000};
+	int64_t seen = -1;
+	int same = 0, status;
+
+	for (;;) {
+		int number = sigtimedwait(signals, NULL, &check);
+
+		if (waitpid(pid, &status, WNOHANG) == pid)
+			return status;
+		if (number == SIGTERM || number == SIGINT)
+			kill(pid, SIGTERM);
+		if (number > 0)
+			continue;
+		int64_t now = __atomic_load_n(alive, __ATOMIC_RELAXED);
+		same = now == seen ? same + 1 : 0;
+		seen = now;
+		if (same == HUNG_CHECKS) {
+			log_error("the keeper (pid %d) hangs: it is killed and started again", (int)pid);
+			kill(pid, SIGKILL);
+		}
+	}
+}
+
+int supervise(struct keeper_options *options)
+{
+	sigset_t signals, old;
+	int64_t backoff_ms = 100;
+
+	options->alive = mmap(NULL, sizeof(int64_t), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	if (options->alive == MAP_FAILED) {
+		log_error("no memory: %s", strerror(errno));
+		return KEEPER_EXIT_CONFIG;
+	}
+	prctl(PR_SET_NAME, "dflockd-parent");
+	sigemptyset(&signals);
+	sigaddset(&signals, SIGCHLD);
+	sigaddset(&signals, SIGTERM);
+	sigaddset(&signals, SIGINT);
+	sigprocmask(SIG_BLOCK, &signals, &old);
+	for (;;) {
+		int64_t started = clock_now_ns();
+		pid_t pid = start_keeper(options, &old);
+
+		if (pid < 0) {
+			log_error("the keeper cannot be started: %s", strerror(errno));
+			return KEEPER_EXIT_CONFIG;
+		}
+		if (options->ready_fd >= 0)
+			close(options->ready_fd);
+		options->ready_fd = -1;
+		if (mlockall(MCL_CURRENT) != 0)
+			log_debug("the keeper's parent is not locked into memory: %s", strerror(errno));
+		int status = watch_keeper(pid, &signals, options->alive);
+		if (WIFEXITED(status) && WEXITSTATUS(status) <= KEEPER_EXIT_CONFIG)
+			return WEXITSTATUS(status);
+		log_error("the keeper (pid %d) died (%s %d): started again", (int)pid,
+			  WIFSIGNALED(status) ? "signal" : "status",
+			  WIFSIGNALED(status) ? WTERMSIG(status) : WEXITSTATUS(status));
+		if (clock_now_ns() - started > STEADY_MS * NS_PER_MS)
+			backoff_ms = 100;
+		/* The first time at once: leases are running out. */
+		struct timespec wait = {.tv_sec = (backoff_ms - 100) / 1000, .tv_nsec = (backoff_ms - 100) % 1000 * 1000000};
+		nanosleep(&wait, NULL);
+		backoff_ms = backoff_ms * 2 > BACKOFF_MAX_MS ? BACKOFF_MAX_MS : backoff_ms * 2;
+	}
+}

@@ -1,0 +1,13 @@
+/*
+ * The keeper's parent: restarts a keeper that died, kills one that hangs. It is locked into memory and does no I/O
+ * of its own while the keeper lives.
+ */
+#ifndef DFLOCK_KEEPER_SUPERVISE_H
+#define DFLOCK_KEEPER_SUPERVISE_H
+
+#include "keeper/main.h"
+
+/* Runs keepers until one ends by itself; returns its enum keeper_exit. */
+int supervise(struct keeper_options *options);
+
+#endif

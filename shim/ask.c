@@ -1,0 +1,233 @@
+#include "shim/ask.h"
+
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/time.h>
+#include <sys/un.h>
+
+#include "shim/note.h"
+#include "shim/start.h"
+#include "shim/sys.h"
+#include "wire/text.h"
+
+/* Magic, version and size of a message of any version. */
+#define HEAD_BYTES 8
+
+static int refuse(const struct ask *ask, const char *what, int err)
+{
+	if (err)
+		note_refused_errno(ask->fd, what, err);
+	else
+		note_refused(ask->fd, what, NULL);
+	return -ENOLCK;
+}
+
+/*
+ * Before a call that may wait. A caller that waits must have no time limit on its socket: with one, the
+ * kernel gives EINTR also after handlers with SA_RESTART. One that does not wait must have one.
+ */
+static int limit(const struct ask *ask, int option)
+{
+	struct timeval tv;
+	int64_t left_ns;
+
+	if (!ask->nonblock)
+		return 0;
+	left_ns = ask->deadline_ns - sys_clock_ns(CLOCK_MONOTONIC);
+	if (left_ns <= 0)
+		return -EAGAIN;
+	tv.tv_sec = left_ns / 1000000000;
+	tv.tv_usec = left_ns % 1000000000 / 1000 + 1;
+	return setsockopt(ask->sock, SOL_SOCKET, option, &tv, sizeof(tv)) < 0 ? -errno : 0;
+}
+
+/* What failed calls on the socket mean to the caller. EINTR of one that does not wait is not passed here. */
+static int failed(const struct ask *ask, const char *what, int rc)
+{
+	switch (rc) {
+	case -EINTR:
+	case -ECONNRESET:
+		return rc;
+	case -EPIPE:
+		return -ECONNRESET;
+	case -EAGAIN:
+		return refuse(ask, "the keeper does not answer; look at `dflock status`, or end it with `dflock stop`", 0);
+	case -ETOOMANYREFS:
+		return refuse(ask, "too many descriptors of this user are under way in sockets; try again, or "
+				   "raise the limit of open files (ulimit -n)", 0);
+	default:
+		return refuse(ask, what, -rc);
+	}
+}
+
+/* Anybody may listen in a directory of his own; the keeper is root's or ours. */
+static int check_peer(const struct ask *ask, uid_t euid)
+{
+	struct ucred peer;
+	socklen_t size = sizeof(peer);
+
+	if (getsockopt(ask->sock, SOL_SOCKET, SO_PEERCRED, &peer, &size) < 0)
+		return refuse(ask, "the keeper's user cannot be found out", errno);
+	if (peer.uid != 0 && peer.uid != euid)
+		return refuse(ask, "the keeper runs as another user; set DFLOCK_RUNTIME_DIR to a directory of your own", 0);
+	return 0;
+}
+
+/* One connection. -ENOENT, -ECONNREFUSED: no keeper there. */
+static int connect_keeper(struct ask *ask, const struct protect_by *by)
+{
+	struct sockaddr_un addr = {.sun_family = AF_UNIX};
+	struct text path;
+	long rc;
+
+	text_init(&path, addr.sun_path, sizeof(addr.sun_path));
+	text_add(&path, by->dir);
+	text_add(&path, "/" WIRE_SOCKET_NAME);
+	ask->sock = sys_above_stdio((int)sys(socket, AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0));
+	if (ask->sock < 0)
+		return refuse(ask, "no connection to the keeper can be made", -ask->sock);
+	do {
+		rc = limit(ask, SO_SNDTIMEO);
+		if (rc == 0)
+			rc = sys(connect, ask->sock, &addr, (long)sizeof(addr));
+	} while (rc == -EINTR && ask->nonblock);
+	if (rc < 0 && rc != -ENOENT && rc != -ECONNREFUSED)
+		rc = failed(ask, "the keeper cannot be reached", (int)rc);
+	if (rc == 0)
+		rc = check_peer(ask, by->euid);
+	if (rc < 0)
+		ask_close(ask);
+	return (int)rc;
+}
+
+/* 50, 100, 200, 400 ms: the keeper's parent restarts it. Signals do not cut this short, since nothing here could
+ * tell a handler with SA_RESTART from one without. */
+static void pause_before(int attempt)
+{
+	struct timespec left = {.tv_nsec = 50000000l << (attempt < 3 ? attempt : 3)};
+
+	while (sys(nanosleep, &left, &left) == -EINTR)
+		;
+}
+
+/* There is no keeper (rc says how): start one. 0, or as ask_open(). */
+static int start(struct ask *ask, const struct protect_by *by, int attempt, int rc)
+{
+	char why[WIRE_REASON_BYTES];
+	int started = start_keeper(by, ask->nonblock, why, sizeof(why));
+
+	if (started == -EPERM && (attempt > 0 || rc == -ECONNREFUSED) && attempt < ASK_ATTEMPTS - 1) {
+		/* One was here: it is being restarted. */
+		pause_before(attempt);
+		return 0;
+	}
+	if (started < 0 && started != -EINTR) {
+		note_refused(ask->fd, why, NULL);
+		return -ENOLCK;
+	}
+	return started;
+}
+
+int ask_open(struct ask *ask, const struct protect_by *by, const struct intent *want, int fd, int attempt)
+{
+	int rc = -ECONNRESET;
+
+	*ask = (struct ask){
+		.sock = -1,
+		.fd = fd,
+		.nonblock = want->nonblock,
+		.deadline_ns = want->nonblock ? sys_clock_ns(CLOCK_MONOTONIC) + ASK_PATIENCE_NS : 0,
+	};
+	if (attempt < ASK_DOUBTS)
+		rc = connect_keeper(ask, by);
+	if (rc != -ENOENT && rc != -ECONNREFUSED && rc != -ECONNRESET)
+		return rc;
+	rc = start(ask, by, attempt, rc);
+	if (rc < 0)
+		return rc;
+	rc = connect_keeper(ask, by);
+	return rc == -ENOENT || rc == -ECONNREFUSED ? -ECONNRESET : rc;
+}
+
+int ask_send(struct ask *ask, const struct protect_by *by, const struct intent *want, bool have)
+{
+	struct wire_request request = {
+		.magic = WIRE_MAGIC,
+		.version = WIRE_VERSION,
+		.size = sizeof(request),
+		.op = WIRE_LOCK,
+		.space = (uint8_t)want->space,
+		.mode = (uint8_t)want->mode,
+		.flags = (uint8_t)((want->nonblock ? WIRE_F_NONBLOCK : 0) | (have ? WIRE_F_HAVE : 0)),
+		.owner = (uint8_t)want->owner,
+		.from = want->from,
+		.to = want->to,
+		.config = by->id,
+	};
+	union {
+		struct cmsghdr align;
+		char bytes[CMSG_SPACE(sizeof(int))];
+	} control = {.bytes = {0}};
+	struct iovec iov = {.iov_base = &request, .iov_len = sizeof(request)};
+	struct msghdr msg = {
+		.msg_iov = &iov,
+		.msg_iovlen = 1,
+		.msg_control = control.bytes,
+		.msg_controllen = sizeof(control.bytes),
+	};
+	struct cmsghdr *cmsg = CMSG_FIRSTHDR(&msg);
+	long rc;
+
+	cmsg->cmsg_level = SOL_SOCKET;
+	cmsg->cmsg_type = SCM_RIGHTS;
+	cmsg->cmsg_len = CMSG_LEN(sizeof(int));
+	memcpy(CMSG_DATA(cmsg), &ask->fd, sizeof(int));
+	do {
+		rc = limit(ask, SO_SNDTIMEO);
+		if (rc < 0)
+			break;
+		request.sent_ns = sys_clock_ns(CLOCK_BOOTTIME);
+		rc = sys(sendmsg, ask->sock, &msg, MSG_NOSIGNAL);
+	} while (rc == -EINTR && ask->nonblock);
+	return rc < 0 ? failed(ask, "the keeper cannot be asked", (int)rc) : 0;
+}
+
+/* The keeper is trusted, but one of another version, or a program that is no keeper, may listen there. */
+static int check_form(const struct ask *ask, const struct wire_reply *reply, size_t size)
+{
+	if (size < HEAD_BYTES || reply->magic != WIRE_MAGIC)
+		return refuse(ask, "what listens on the keeper's socket is no keeper; end it", 0);
+	if (reply->version != WIRE_VERSION)
+		return refuse(ask, "the keeper is of another version than this library; end it with `dflock stop`, "
+				   "the next lock starts the right one", 0);
+	if (size != sizeof(*reply) || reply->size != sizeof(*reply) ||
+	    !memchr(reply->reason, '\0', sizeof(reply->reason)))
+		return refuse(ask, "the keeper's answer is malformed; end it with `dflock stop`", 0);
+	return 0;
+}
+
+int ask_receive(struct ask *ask, struct wire_reply *reply)
+{
+	long rc;
+
+	do {
+		rc = limit(ask, SO_RCVTIMEO);
+		if (rc == 0)
+			rc = sys(recvfrom, ask->sock, reply, (long)sizeof(*reply), MSG_TRUNC, NULL, NULL);
+	} while (rc == -EINTR && ask->nonblock);
+	if (rc < 0)
+		return failed(ask, "no answer from the keeper", (int)rc);
+	if (rc == 0)
+		return -ECONNRESET;
+	return check_form(ask, reply, (size_t)rc);
+}
+
+void ask_close(struct ask *ask)
+{
+	if (ask->sock < 0)
+		return;
+	/* A fork in another thread may have a copy of it; the keeper must see the end now. */
+	sys(shutdown, ask->sock, SHUT_RDWR);
+	sys(close, ask->sock);
+	ask->sock = -1;
+}

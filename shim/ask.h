@@ -1,0 +1,45 @@
+/*
+ * One conversation with the keeper, over a connection made for it: open, then questions and answers, close.
+ *
+ * Nothing of it stays in the process afterwards. All return 0 or -errno:
+ * -EINTR       a signal handler without SA_RESTART ran; only where the caller waits (nonblock false)
+ * -ECONNRESET  the keeper ended; ask the next one
+ * -ENOLCK      refused, and the reason was written
+ * Callable wherever flock() is; errno changes. Leaving a handler with longjmp() out of a conversation leaves
+ * its socket open in the process.
+ */
+#ifndef DFLOCK_SHIM_ASK_H
+#define DFLOCK_SHIM_ASK_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "shim/intent.h"
+#include "shim/protect.h"
+#include "wire/msg.h"
+
+/* A call that does not wait gives up on a silent keeper after this. */
+#define ASK_PATIENCE_NS (30 * INT64_C(1000000000))
+
+struct ask {
+	int sock;
+	int fd; /* the caller's, which is asked about */
+	bool nonblock;
+	int64_t deadline_ns; /* CLOCK_MONOTONIC; nonblock only */
+};
+
+/* Connects to the keeper; starts one if there is none. `attempt` counts from 0 within one lock call: from
+ * ASK_DOUBTS on, a keeper that can be connected to is not trusted to be a living one. */
+#define ASK_ATTEMPTS 5
+#define ASK_DOUBTS   2
+int ask_open(struct ask *ask, const struct protect_by *by, const struct intent *want, int fd, int attempt);
+
+/* Sends a question, with the descriptor. `have`: the caller holds the kernel lock it asks about. */
+int ask_send(struct ask *ask, const struct protect_by *by, const struct intent *want, bool have);
+
+/* Receives one answer and checks its form; WIRE_WAITING is an answer, too. */
+int ask_receive(struct ask *ask, struct wire_reply *reply);
+
+void ask_close(struct ask *ask);
+
+#endif

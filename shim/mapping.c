@@ -1,0 +1,154 @@
+#include "shim/mapping.h"
+
+#include <sys/mman.h>
+#include <sys/stat.h>
+
+#include "shim/sys.h"
+#include "wire/text.h"
+
+/* In front of the page, in the same mapping, so that one pointer publishes it all. */
+struct mapping {
+	uid_t owner;
+	dev_t dev;
+	ino_t ino;
+	const struct page *page;
+};
+
+#define HEAD_BYTES 4096
+#define ROUND_UP(n, to) (((n) + (to)-1) / (to) * (to))
+
+/* Filled from the first on. */
+static struct mapping *mappings[MAPPINGS_MAX];
+
+static struct mapping *mapping_at(int i)
+{
+	return __atomic_load_n(&mappings[i], __ATOMIC_ACQUIRE);
+}
+
+const struct page *mapping_find(uid_t euid)
+{
+	const struct page *page = NULL;
+
+	for (int i = 0; i < MAPPINGS_MAX; i++) {
+		const struct mapping *m = mapping_at(i);
+
+		if (!m)
+			break;
+		/* A page of root's is good for every user: it says of which configuration it speaks. */
+		if (m->owner == 0 || m->owner == euid)
+			page = m->page;
+	}
+	return page;
+}
+
+/* The page size may be larger than HEAD_BYTES, and a file is mapped at a multiple of it. */
+static size_t head_bytes(void)
+{
+	return ROUND_UP(HEAD_BYTES, (size_t)sysconf(_SC_PAGESIZE));
+}
+
+static struct mapping *map(int fd, const struct stat *st)
+{
+	size_t head = head_bytes();
+	char *base = mmap(NULL, head + sizeof(struct page), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	struct mapping *m = (struct mapping *)base;
+
+	if (base == MAP_FAILED)
+		return NULL;
+	/* Only its head: the rest of the file is not for us, and mlockall(MCL_FUTURE) would lock all of it. */
+	if (mmap(base + head, sizeof(struct page), PROT_READ, MAP_SHARED | MAP_FIXED, fd, 0) == MAP_FAILED) {
+		munmap(base, head + sizeof(struct page));
+		return NULL;
+	}
+	*m = (struct mapping){
+		.owner = st->st_uid,
+		.dev = st->st_dev,
+		.ino = st->st_ino,
+		.page = (const struct page *)(base + head),
+	};
+	return m;
+}
+
+static bool is_of(const struct mapping *m, const struct stat *st)
+{
+	return m->dev == st->st_dev && m->ino == st->st_ino && m->owner == st->st_uid;
+}
+
+/* The mapping of this file: that of an earlier call, or a new one. */
+static const struct page *mapped(int fd, const struct stat *st)
+{
+	struct mapping *mine = NULL;
+	const struct page *page = NULL;
+
+	for (int i = 0; i < MAPPINGS_MAX && !page; i++) {
+		struct mapping *there = mapping_at(i);
+
+		if (!there) {
+			if (!mine)
+				mine = map(fd, st);
+			if (!mine)
+				return NULL;
+			if (__atomic_compare_exchange_n(&mappings[i], &there, mine, false, __ATOMIC_ACQ_REL,
+							__ATOMIC_ACQUIRE))
+				return mine->page;
+		}
+		if (is_of(there, st))
+			page = there->page;
+	}
+	if (mine)
+		munmap(mine, head_bytes() + sizeof(struct page));
+	return page;
+}
+
+static int check(int fd, uid_t euid, struct stat *st, struct text *why)
+{
+	if (fstat(fd, st) < 0) {
+		int err = errno;
+
+		text_add(why, "it cannot be examined: ");
+		text_add_errno(why, err);
+		return -err;
+	}
+	if (!S_ISREG(st->st_mode))
+		text_add(why, "it is no regular file");
+	else if (st->st_uid != 0 && st->st_uid != euid)
+		text_add(why, "it belongs neither to you nor to root");
+	else if (st->st_mode & (S_IWGRP | S_IWOTH))
+		text_add(why, "others can write it");
+	else
+		return 0;
+	text_add(why, "; stop the keeper, remove the file, and start the keeper again");
+	return -EPERM;
+}
+
+int mapping_refresh(const char dir[PLACE_DIR_BYTES], uid_t euid, const struct page **page, char *why, size_t why_size)
+{
+	int dirfd = place_open_runtime_dir(dir, euid, false, why, why_size);
+	struct stat st;
+	struct text text;
+	long fd;
+	int rc = 0;
+
+	*page = NULL;
+	if (dirfd < 0)
+		return dirfd == -ENOENT ? 0 : dirfd;
+	fd = sys(openat, dirfd, PAGE_NAME, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
+	sys(close, dirfd);
+	text_init(&text, why, why_size);
+	text_add(&text, "the page in ");
+	text_add(&text, dir);
+	text_add(&text, " is not to be trusted: ");
+	if (fd == -ELOOP) {
+		text_add(&text, "it is a symbolic link");
+		return -ELOOP;
+	}
+	/* Not there, or not for us to read (a keeper that serves other users): the keeper knows. */
+	if (fd < 0)
+		return 0;
+	rc = check((int)fd, euid, &st, &text);
+	/* Smaller while its first keeper makes it. */
+	if (rc == 0 && st.st_size == PAGE_BYTES)
+		*page = mapped((int)fd, &st);
+	sys(close, fd);
+	return rc;
+}

@@ -1,0 +1,197 @@
+#include "shim/note.h"
+
+#include <poll.h>
+#include <signal.h>
+#include <stdbool.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "shim/settings.h"
+#include "shim/sys.h"
+#include "wire/msg.h"
+#include "wire/text.h"
+
+#define PATH_SHOWN 256
+#define LINE_BYTES (WIRE_REASON_BYTES + PATH_SHOWN + 64)
+
+/* The kernel's own signal set; libc's calls would leave out the signals that libc uses itself. */
+#define SET_BYTES (_NSIG / 8)
+struct kernel_set {
+	unsigned long bits[SET_BYTES / sizeof(unsigned long)];
+};
+
+static void add_signal(struct kernel_set *set, int sig)
+{
+	set->bits[(size_t)(sig - 1) / (8 * sizeof(long))] |= 1ul << ((size_t)(sig - 1) % (8 * sizeof(long)));
+}
+
+static bool has_signal(const struct kernel_set *set, int sig)
+{
+	return set->bits[(size_t)(sig - 1) / (8 * sizeof(long))] >> ((size_t)(sig - 1) % (8 * sizeof(long))) & 1;
+}
+
+/* Takes back a signal that our write raised. One that was pending before is the program's. */
+static void consume(int sig, const struct kernel_set *before)
+{
+	struct kernel_set one = {{0}};
+	struct timespec now = {0, 0};
+
+	if (has_signal(before, sig))
+		return;
+	add_signal(&one, sig);
+	sys(rt_sigtimedwait, &one, NULL, &now, (long)SET_BYTES);
+}
+
+/* SIGPIPE of a pipe that nobody reads, SIGXFSZ of a log past RLIMIT_FSIZE, SIGTTOU of a terminal that belongs to
+ * another job: all three are the price of writing, and the program did not write. */
+static void write_quietly(const char *line, size_t len)
+{
+	struct pollfd out = {.fd = 2, .events = POLLOUT};
+	struct kernel_set block = {{0}}, mask, before = {{0}};
+	struct timespec now = {0, 0};
+	long rc;
+
+	if (sys(ppoll, &out, 1L, &now, NULL, 0L) != 1)
+		return;
+	add_signal(&block, SIGPIPE);
+	add_signal(&block, SIGXFSZ);
+	add_signal(&block, SIGTTOU);
+	if (sys(rt_sigprocmask, SIG_BLOCK, &block, &mask, (long)SET_BYTES) < 0)
+		return;
+	sys(rt_sigpending, &before, (long)SET_BYTES);
+	rc = sys(write, 2, line, len);
+	if (rc == -EPIPE)
+		consume(SIGPIPE, &before);
+	if (rc == -EFBIG)
+		consume(SIGXFSZ, &before);
+	sys(rt_sigprocmask, SIG_SETMASK, &mask, NULL, (long)SET_BYTES);
+}
+
+static bool may_write(const struct settings *s, int fd)
+{
+	struct stat out, locked;
+
+	if (!s->has_stderr || fstat(2, &out) < 0)
+		return false;
+	if (out.st_dev != s->stderr_dev || out.st_ino != s->stderr_ino)
+		return false;
+	return fstat(fd, &locked) < 0 || locked.st_dev != out.st_dev || locked.st_ino != out.st_ino;
+}
+
+/*
+ * The last NOTE_BURST lines, each as its hash (high 40 bits) and the second it was written in (low 24 bits,
+ * 194 days); 0: none. The slot to be written next is the oldest: if it is younger than NOTE_BURST_S, enough was
+ * said. Two threads may both write what one should have; that is no harm.
+ */
+static bool is_due(const char *line)
+{
+	static uint64_t recent[NOTE_BURST];
+	static unsigned int next;
+	uint64_t hash = 0xcbf29ce484222325ull, second, entry;
+	unsigned int slot;
+
+	for (; *line; line++)
+		hash = (hash ^ (unsigned char)*line) * 0x100000001b3ull;
+	second = (uint64_t)(sys_clock_ns(CLOCK_MONOTONIC_COARSE) / 1000000000) & 0xffffff;
+	for (int i = 0; i < NOTE_BURST; i++) {
+		entry = __atomic_load_n(&recent[i], __ATOMIC_RELAXED);
+		if (entry && entry >> 24 == hash >> 24 && ((second - entry) & 0xffffff) < NOTE_REPEAT_S)
+			return false;
+	}
+	slot = __atomic_load_n(&next, __ATOMIC_RELAXED) % NOTE_BURST;
+	entry = __atomic_load_n(&recent[slot], __ATOMIC_RELAXED);
+	if (entry && ((second - entry) & 0xffffff) < NOTE_BURST_S)
+		return false;
+	__atomic_store_n(&recent[slot], (hash >> 24) << 24 | second, __ATOMIC_RELAXED);
+	__atomic_store_n(&next, slot + 1, __ATOMIC_RELAXED);
+	return true;
+}
+
+/* Keeps line breaks and terminal sequences out of what came from a file name or from another process. */
+static void send_line(int fd, struct text *line, bool always)
+{
+	const struct settings *s = settings_get();
+
+	if (!s || !may_write(s, fd) || (!always && !is_due(line->buf)))
+		return;
+	for (size_t i = 0; i < line->len; i++)
+		if ((unsigned char)line->buf[i] < ' ' || line->buf[i] == 0x7f)
+			line->buf[i] = '?';
+	text_add(line, "\n");
+	line->buf[line->len - 1] = '\n';
+	write_quietly(line->buf, line->len);
+}
+
+static void add_path(struct text *line, int fd)
+{
+	char link[32], path[PATH_SHOWN];
+	struct text name;
+	long n;
+
+	text_init(&name, link, sizeof(link));
+	text_add(&name, "/proc/thread-self/fd/");
+	text_add_number(&name, fd);
+	n = sys(readlinkat, AT_FDCWD, link, path, sizeof(path));
+	if (n < 0) {
+		text_add(line, "descriptor ");
+		text_add_number(line, fd);
+		return;
+	}
+	text_add_bytes(line, path, (size_t)n);
+	if (n == sizeof(path))
+		text_add(line, "...");
+}
+
+void note_refused(int fd, const char *what, const char *detail)
+{
+	char buf[LINE_BYTES];
+	struct text line;
+
+	text_init(&line, buf, sizeof(buf));
+	text_add(&line, "dflock: ");
+	add_path(&line, fd);
+	text_add(&line, ": lock refused: ");
+	text_add(&line, what);
+	if (detail) {
+		text_add(&line, ": ");
+		text_add(&line, detail);
+	}
+	send_line(fd, &line, false);
+}
+
+void note_refused_errno(int fd, const char *what, int err)
+{
+	char detail[64];
+	struct text text;
+
+	text_init(&text, detail, sizeof(detail));
+	text_add_errno(&text, err);
+	note_refused(fd, what, detail);
+}
+
+void note_line(int fd, const char *line)
+{
+	char buf[LINE_BYTES];
+	struct text text;
+
+	text_init(&text, buf, sizeof(buf));
+	text_add(&text, "dflock: ");
+	text_add(&text, line);
+	send_line(fd, &text, false);
+}
+
+void note_debug(int fd, const char *what)
+{
+	const struct settings *s = settings_get();
+	char buf[LINE_BYTES];
+	struct text line;
+
+	if (!s || !s->debug)
+		return;
+	text_init(&line, buf, sizeof(buf));
+	text_add(&line, "dflock: debug: ");
+	add_path(&line, fd);
+	text_add(&line, ": ");
+	text_add(&line, what);
+	send_line(fd, &line, true);
+}

@@ -1,0 +1,158 @@
+#include "shim/protect.h"
+
+#include <limits.h>
+#include <stdbool.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "shim/mapping.h"
+#include "shim/note.h"
+#include "shim/seen.h"
+#include "shim/settings.h"
+#include "shim/sys.h"
+#include "wire/page.h"
+#include "wire/text.h"
+
+#define DELETED " (deleted)"
+
+/* The name of what fd refers to. It is not always a path: "pipe:[123]", "socket:[123]", "anon_inode:[eventfd]".
+ * thread-self: a thread may have a descriptor table of its own. 0, or -errno: no /proc, or too long. */
+static int read_name(int fd, char name[PATH_MAX])
+{
+	char link[32];
+	struct text text;
+	struct stat st;
+	long n;
+	size_t cut = sizeof(DELETED) - 1;
+
+	text_init(&text, link, sizeof(link));
+	text_add(&text, "/proc/thread-self/fd/");
+	text_add_number(&text, fd);
+	n = sys(readlinkat, AT_FDCWD, link, name, (long)PATH_MAX);
+	if (n < 0)
+		return (int)n;
+	if (n == PATH_MAX)
+		return -ENAMETOOLONG;
+	name[n] = '\0';
+	/* A file may also be called that. */
+	if ((size_t)n > cut && memcmp(name + n - cut, DELETED, cut) == 0 && fstat(fd, &st) == 0 && st.st_nlink == 0)
+		name[(size_t)n - cut] = '\0';
+	return 0;
+}
+
+/* In a chroot or a container the same path names another file than it does for the keeper. */
+static bool same_root(const struct page *page)
+{
+	struct stat st;
+
+	return stat("/", &st) == 0 && st.st_dev == page->root_dev && st.st_ino == page->root_ino;
+}
+
+/* What the page says of fd; PAGE_SAYS_NOTHING also where there is no page to go by. With PAGE_SAYS_REFUSE,
+ * the message has been written if say is set. */
+static enum page_answer consult(const struct page *page, const struct wire_config_id *id, int fd, bool say)
+{
+	char name[PATH_MAX], message[PAGE_MESSAGE_BYTES];
+	enum page_answer answer;
+
+	if (!page || !same_root(page) || read_name(fd, name) < 0)
+		return PAGE_SAYS_NOTHING;
+	if (name[0] != '/')
+		return PAGE_SAYS_NO;
+	answer = page_ask(page, id, name, message);
+	if (answer == PAGE_SAYS_REFUSE && say)
+		note_refused(fd, "the configuration is invalid", message);
+	return answer;
+}
+
+/* true: certainly not protected, by what is at hand. */
+static bool quick_no(const struct settings *s, int fd)
+{
+	struct wire_config_id id;
+	struct seen key;
+	int64_t stamp_ns;
+	bool keyed;
+
+	if (settings_config(s, &id, &stamp_ns) < 0)
+		return false;
+	/* Before the name is read: a rename in between then changes the key. */
+	keyed = seen_key(fd, stamp_ns, &key);
+	if (keyed && seen_has(&key))
+		return true;
+	if (consult(mapping_find(geteuid()), &id, fd, false) != PAGE_SAYS_NO)
+		return false;
+	if (keyed)
+		seen_add(&key);
+	return true;
+}
+
+/* Would the kernel refuse a lock on fd at once, or is it something that cannot be protected? */
+static bool is_kernels(int fd)
+{
+	long flags = sys_fcntl(fd, F_GETFL, 0L);
+	struct stat st;
+
+	/* Opened for neither reading nor writing (O_ACCMODE, a Linux extension): EBADF as well. */
+	if (flags < 0 || (flags & O_PATH) || (flags & O_ACCMODE) == O_ACCMODE)
+		return true;
+	return fstat(fd, &st) < 0 || (!S_ISREG(st.st_mode) && !S_ISDIR(st.st_mode));
+}
+
+/* Fills *by, and looks for the page. 0, or -errno after the reason was written. */
+static int gather(const struct settings *s, int fd, struct protect_by *by, const struct page **page)
+{
+	char why[512];
+	int64_t stamp_ns;
+	int rc = settings_config_now(s, &by->id, &stamp_ns);
+
+	if (rc < 0) {
+		struct text text;
+
+		text_init(&text, why, sizeof(why));
+		text_add(&text, s->place.config);
+		text_add(&text, ": ");
+		text_add_errno(&text, -rc);
+		note_refused(fd, "the configuration cannot be read; put it back, or start the program without it", why);
+		return rc;
+	}
+	by->config = s->place.config;
+	by->euid = geteuid();
+	rc = place_runtime_dir(&s->place, by->euid, by->dir);
+	if (rc < 0) {
+		note_refused(fd, "DFLOCK_RUNTIME_DIR is not absolute, or too long for a socket in it", s->place.runtime_env);
+		return rc;
+	}
+	rc = mapping_refresh(by->dir, by->euid, page, why, sizeof(why));
+	if (rc < 0)
+		note_refused(fd, why, NULL);
+	return rc;
+}
+
+enum protect protect_look(int fd, struct protect_by *by)
+{
+	static bool warned;
+	const struct settings *s = settings_get();
+	const struct page *page;
+
+	/* And no line: it would need the settings to know whether descriptor 2 may be written. */
+	if (!s)
+		return PROTECT_REFUSED;
+	if (!s->place.config[0]) {
+		if (!__atomic_exchange_n(&warned, true, __ATOMIC_RELAXED))
+			note_line(fd, "no configuration (DFLOCK_CONFIG, ~/.config/dflock.conf, /etc/dflock.conf): "
+				      "nothing is protected, locks hold on this machine only");
+		return PROTECT_NO;
+	}
+	if (quick_no(s, fd) || is_kernels(fd))
+		return PROTECT_NO;
+	if (gather(s, fd, by, &page) < 0)
+		return PROTECT_REFUSED;
+	switch (consult(page, &by->id, fd, true)) {
+	case PAGE_SAYS_NO:
+		return PROTECT_NO;
+	case PAGE_SAYS_REFUSE:
+		return PROTECT_REFUSED;
+	default:
+		return PROTECT_ASK;
+	}
+}

@@ -1,0 +1,42 @@
+/*
+ * What the shim goes by: the environment as it was when the program started, and the identity of the
+ * configuration file now. No lock anywhere: callable from every thread, in signal handlers, before constructors.
+ */
+#ifndef DFLOCK_SHIM_SETTINGS_H
+#define DFLOCK_SHIM_SETTINGS_H
+
+#include <limits.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#include "wire/msg.h"
+#include "wire/place.h"
+
+/* How long a thing may be believed that was looked up in the file system. */
+#define SETTINGS_FRESH_NS 1000000000
+
+struct settings {
+	struct place place;
+	bool debug;             /* DFLOCK_LOG=debug */
+	bool has_stderr;        /* descriptor 2 was open, and was this file: */
+	dev_t stderr_dev;
+	ino_t stderr_ino;
+	char library[PATH_MAX]; /* this library, absolute; "" if that cannot be said */
+};
+
+/* Captured at the first call, which the constructor makes if nobody was earlier; the same ever after.
+ * NULL: several calls before the constructor got in each other's way, and this one lost. */
+const struct settings *settings_get(void);
+
+/*
+ * The identity of the configuration file, looked up at most once a second. *stamp_ns names that look: what
+ * was concluded under one stamp holds as long as the same stamp is returned. 0, or -errno of stat.
+ * Not for a place without a configuration.
+ */
+int settings_config(const struct settings *s, struct wire_config_id *id, int64_t *stamp_ns);
+
+/* The same, looked up now. */
+int settings_config_now(const struct settings *s, struct wire_config_id *id, int64_t *stamp_ns);
+
+#endif

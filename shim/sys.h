@@ -1,0 +1,52 @@
+/*
+ * System calls that return -errno and are no cancellation points.
+ *
+ * flock() is no cancellation point, but libc's open, close, connect, recv, read and poll are: with a
+ * cancellation pending, a thread would end inside the shim. So the shim makes those calls itself.
+ * The values after the number are passed on as they are: pointers and longs for what the kernel reads as such.
+ */
+#ifndef DFLOCK_SHIM_SYS_H
+#define DFLOCK_SHIM_SYS_H
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdint.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+#define sys(name, ...) sys_result(syscall(SYS_##name, __VA_ARGS__))
+
+static inline long sys_result(long rc)
+{
+	return rc < 0 ? -errno : rc;
+}
+
+#ifdef SYS_fcntl64
+#define sys_fcntl(fd, cmd, arg) sys(fcntl64, fd, cmd, arg)
+#else
+#define sys_fcntl(fd, cmd, arg) sys(fcntl, fd, cmd, arg)
+#endif
+
+/* Moves a new descriptor that came out as 0, 1 or 2 to a higher number: a thread that writes to a closed
+ * standard output must not write into our socket. Returns the descriptor, or -errno with fd closed. */
+static inline int sys_above_stdio(int fd)
+{
+	long moved;
+
+	if (fd < 0 || fd > 2)
+		return fd;
+	moved = sys_fcntl(fd, F_DUPFD_CLOEXEC, 3L);
+	sys(close, fd);
+	return (int)moved;
+}
+
+static inline int64_t sys_clock_ns(clockid_t clock)
+{
+	struct timespec ts;
+
+	clock_gettime(clock, &ts);
+	return (int64_t)ts.tv_sec * 1000000000 + ts.tv_nsec;
+}
+
+#endif

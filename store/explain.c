@@ -1,0 +1,95 @@
+/* What the server says about itself (INFO) and against us (errors). */
+#include "store/reply.h"
+
+#include <stdio.h>
+#include <string.h>
+
+bool reply_info_field(const char *info, const char *field, char *value, size_t size)
+{
+	size_t len = strlen(field);
+
+	for (const char *line = info, *end; *line; line = end + (*end == '\n')) {
+		end = line + strcspn(line, "\n");
+		if (strncmp(line, field, len) != 0 || line[len] != ':')
+			continue;
+		line += len + 1;
+		size_t n = strcspn(line, "\r\n");
+		if (n == 0 || n >= size)
+			return false;
+		memcpy(value, line, n);
+		value[n] = '\0';
+		return true;
+	}
+	return false;
+}
+
+/*
+ * The first whose code starts the error counts. An error inside a script starts with its own code since Redis 7; before
+ * that it is somewhere behind "ERR Error running script".
+ */
+static const struct {
+	const char *code;
+	enum reply_error kind;
+	const char *advice;
+} errors[] = {
+	{"NOSCRIPT", REPLY_ERROR_NOSCRIPT, "it has forgotten the scripts"},
+	{"NOAUTH", REPLY_ERROR_UNREACHABLE, "set user and password_file in the configuration"},
+	{"WRONGPASS", REPLY_ERROR_UNREACHABLE, "correct user and password_file in the configuration"},
+	{"ERR invalid password", REPLY_ERROR_UNREACHABLE, "correct password_file in the configuration"},
+	{"ERR AUTH", REPLY_ERROR_UNREACHABLE, "it has no password: remove password_file from the configuration"},
+	{"ERR Client sent AUTH", REPLY_ERROR_UNREACHABLE, "it has no password: remove password_file from the configuration"},
+	{"NOPERM", REPLY_ERROR_HERE, "give the user \"~dflock:* &dflock:* +@all -@dangerous +info\" with ACL SETUSER"},
+	{"OOM", REPLY_ERROR_HERE, "the store is out of memory: raise its maxmemory or remove other data"},
+	{"WRONGTYPE", REPLY_ERROR_HERE,
+	 "something else uses keys that start with \"dflock:\": remove it, or give dflock a database of its own"},
+	{"READONLY", REPLY_ERROR_UNREACHABLE, "it is a replica now: set the address of the master"},
+	{"LOADING", REPLY_ERROR_UNREACHABLE, "it is reading its data from disk: wait"},
+	{"BUSY", REPLY_ERROR_UNREACHABLE, "another script runs there for long: stop it with SCRIPT KILL"},
+	{"UNKILLABLE", REPLY_ERROR_UNREACHABLE, "another script runs there for long"},
+	{"MASTERDOWN", REPLY_ERROR_UNREACHABLE, "it is a replica without its master: set the address of the master"},
+	{"MOVED", REPLY_ERROR_UNREACHABLE, "it is a node of a Redis Cluster: set the address of a server of its own"},
+	{"CLUSTERDOWN", REPLY_ERROR_UNREACHABLE, "it is a node of a Redis Cluster: set the address of a server of its own"},
+	{"MISCONF", REPLY_ERROR_HERE, "it cannot save its data to disk: its log says why"},
+	{"NOREPLICAS", REPLY_ERROR_HERE, "its min-replicas-to-write replicas are not there"},
+	{"DENIED", REPLY_ERROR_UNREACHABLE, "it is in protected mode: set a password there, and password_file here"},
+	{"ERR max number of clients", REPLY_ERROR_UNREACHABLE, "raise its maxclients"},
+	{"ERR DB index", REPLY_ERROR_UNREACHABLE, "correct database in the configuration"},
+	{"ERR unknown command", REPLY_ERROR_UNREACHABLE, "it is no Redis 6.2 or newer, or the command was renamed there"},
+};
+
+static bool speaks_of(const char *error, const char *code)
+{
+	size_t len = strlen(code);
+
+	if (strncmp(error, code, len) == 0)
+		return true;
+	if (strncmp(error, "ERR Error running script", 24) != 0)
+		return false;
+	const char *at = strstr(error, code);
+	return at && at[len] == ' ' && (at[-1] == ' ' || at[-1] == '-');
+}
+
+/* The server's text is for people, and nothing else is known about it. */
+static void copy_printable(char *to, size_t size, const char *from)
+{
+	size_t n = 0;
+
+	for (; from[n] && n + 1 < size; n++)
+		to[n] = from[n] >= ' ' && from[n] <= '~' ? from[n] : '?';
+	to[n] = '\0';
+}
+
+enum reply_error reply_explain(const char *error, char line[REPLY_LINE_BYTES])
+{
+	char said[200];
+
+	copy_printable(said, sizeof(said), error);
+	for (size_t i = 0; i < sizeof(errors) / sizeof(*errors); i++) {
+		if (!speaks_of(error, errors[i].code))
+			continue;
+		snprintf(line, REPLY_LINE_BYTES, "the store says \"%s\": %s", said, errors[i].advice);
+		return errors[i].kind;
+	}
+	snprintf(line, REPLY_LINE_BYTES, "the store says \"%s\": look at its log", said);
+	return REPLY_ERROR_HERE;
+}

@@ -1,0 +1,135 @@
+/*
+ * What the files of the store share: redis.c (life, up and down, the incarnation), connect.c (the steps from an address
+ * to a checked pair of connections), request.c (one question and its answer), operations.c and walk.c (store.h's calls).
+ */
+#ifndef DFLOCK_STORE_INTERNAL_H
+#define DFLOCK_STORE_INTERNAL_H
+
+#include "store/link.h"
+#include "store/reply.h"
+#include "store/scripts.h"
+#include "store/store.h"
+
+#define STORE_KEYS "dflock:{0}:" /* one shard */
+#define STORE_LOCK_KEY STORE_KEYS "lock:"
+#define STORE_SHA_BYTES 41
+#define STORE_INFO_BYTES 64
+#define REQUEST_ARGS (24 + 2 * STORE_MAX_BLOCKERS)
+
+enum store_state {
+	STORE_DOWN,       /* waits for the retry timer */
+	STORE_RESOLVING,  /* looks up the server's name; the retry timer limits it */
+	STORE_CONNECTING, /* runs the steps of connect.c */
+	STORE_UP,
+	STORE_FREED, /* waits for its handles to close */
+};
+
+struct store {
+	uv_loop_t *loop;
+	const struct config_store *config;
+	int64_t ttl_ms;
+	char host[STORE_HOST_BYTES];
+	struct store_callbacks callbacks;
+	void *arg;
+
+	enum store_state state;
+	struct link *commands, *messages; /* both or none in STORE_UP */
+	uv_timer_t retry, ping, soon;
+	unsigned open_handles;
+	uint64_t retry_ms;
+	char server[300], error[REPLY_LINE_BYTES], reported[REPLY_LINE_BYTES];
+	bool noted; /* a bad message was reported since the last on_up */
+
+	/* connect.c */
+	struct resolve *resolve;
+	unsigned attempt;
+	struct link_target target;
+	const struct step *step;
+	unsigned loaded; /* scripts */
+	char version[STORE_INFO_BYTES], run_id[STORE_INFO_BYTES];
+	bool redis7;
+	char sha[SCRIPTS][STORE_SHA_BYTES];
+
+	/* The record as last seen. A request of an older generation may be told of a change that is known already. */
+	char incarnation[STORE_INC_BYTES];
+	bool grace;
+	unsigned generation;
+	bool rereading;
+
+	bool ttl_refused;          /* down because the record has another ttl_ms */
+	struct request *init;      /* store_open(now) called meanwhile: overrides that at the next connection */
+	struct request *refused;   /* their callbacks are due at the next turn of the loop */
+	struct request **refused_last;
+};
+
+/* ---- redis.c ---- */
+
+/* Breaks both connections (their pending requests are told), says so, and tries again later. */
+void store_down(struct store *s, const char *format, ...) __attribute__((format(printf, 2, 3)));
+/* connect.c is through its steps: reads or begins the record; then on_up. */
+void store_read_record(struct store *s);
+/* A script said INC to a request of this generation. */
+void store_reread_record(struct store *s, unsigned generation);
+/* The record is this one now; calls on_incarnation if it is another one. */
+void store_set_record(struct store *s, const struct reply_record *record);
+/* The line for a record with another ttl_ms. */
+void store_explain_ttl(const struct store *s, int64_t ttl_ms, char line[REPLY_LINE_BYTES]);
+/* A message came. */
+void store_take_message(struct store *s, const char *text, size_t len);
+
+/* ---- connect.c ---- */
+
+void connect_start(struct store *s);
+/* Forgets a lookup that is under way. */
+void connect_cancel(struct store *s);
+
+/* ---- request.c ---- */
+
+struct request;
+/* What became of a request: reply (no error reply), valid during the call; or NULL, with STORE_UNREACHABLE or STORE_ERROR
+ * and one line. The request is freed afterwards. */
+typedef void request_done(struct request *r, const redisReply *reply, enum store_status status, const char *error);
+
+struct request {
+	struct store *store;
+	int argc;
+	char *argv[REQUEST_ARGS];
+	int script; /* enum script_id, or -1 */
+	bool sent_whole; /* NOSCRIPT came and it was sent with EVAL */
+	unsigned generation;
+	request_done *done;
+
+	/* for `done` */
+	union {
+		store_reply_cb *reply;
+		store_hosts_cb *hosts;
+	} cb;
+	void *arg;
+	unsigned may; /* REPLY_MAY() bits */
+
+	/* refused without being sent */
+	struct request *next;
+	enum store_status status;
+	char error[REPLY_LINE_BYTES];
+};
+
+/* A call of a script, with its keys and the incarnation; name: the lock, or NULL. Running out of memory ends the
+ * process, here and in request_add(). */
+struct request *request_script(struct store *s, enum script_id script, const char *name);
+/* A plain command. */
+struct request *request_command(struct store *s, const char *command);
+void request_add(struct request *r, const char *format, ...) __attribute__((format(printf, 2, 3)));
+/* Sends it if the store is up; otherwise `done` hears so from the loop. */
+void request_send(struct request *r, request_done *done);
+/* Sends it during STORE_CONNECTING. */
+void request_send_early(struct request *r, request_done *done);
+/* Does not send it: `done` hears status and error from the loop. */
+void request_refuse(struct request *r, request_done *done, enum store_status status, const char *error);
+/* The same, at once. Frees it. */
+void request_end(struct request *r, enum store_status status, const char *error);
+/* For `done`: reply is nothing that a server of ours says. The store goes down; returns the line. */
+const char *request_nonsense(struct request *r);
+/* Ends all requests in s->refused. */
+void request_end_refused(struct store *s);
+
+#endif

@@ -1,0 +1,122 @@
+#!lua
+-- Grants a lease, or queues the request and tells the hosts in the way. Idempotent per token.
+-- ARGV 2 host  3 file  4 token  5 space  6 mode  7 from  8 to  9 ask  10 pass  11.. host, beat of each host that is
+-- named dead: what it has is dropped if its beat is still that one
+-- Answers: OK fence mode | WAIT or BUSY, then host, beat, age in ms, 'holds' or 'waits' of up to 16 hosts in the way
+-- | GRACE | LIMIT | INC. Raises the host's beat with all but the last.
+-- A late duplicate, executed after the token was released, grants anew with another fence: confirm says GONE for the
+-- old one, and the recall of an unknown token is answered with its release.
+local MAX_ENTRIES, MAX_BLOCKERS = 1000, 16
+local host, token, ask, pass = ARGV[2], ARGV[4], ARGV[9] == '1', ARGV[10] == '1'
+
+local function blockers(verdict, holders, ahead)
+	local answer, seen, count, now = {verdict}, {}, 0, now_ms()
+	local function add(list, what)
+		for _, e in ipairs(list) do
+			if not seen[e.host] and count < MAX_BLOCKERS then
+				seen[e.host], count = true, count + 1
+				local beat = beat_of(e.host)
+				answer[#answer + 1] = e.host
+				answer[#answer + 1] = beat
+				answer[#answer + 1] = number(now - beat)
+				answer[#answer + 1] = what
+			end
+		end
+	end
+	add(holders, 'holds')
+	add(ahead, 'waits')
+	return answer
+end
+
+local function in_the_way(lock, mine, place)
+	local holders, ahead = {}, {}
+	for _, e in ipairs(lock.l) do
+		if clash(mine, e) then
+			holders[#holders + 1] = e
+		end
+	end
+	for i = 1, pass and 0 or place - 1 do
+		if clash(mine, lock.q[i]) then
+			ahead[#ahead + 1] = lock.q[i]
+		end
+	end
+	return holders, ahead
+end
+
+local function recall(holders)
+	for _, e in ipairs(holders) do
+		redis.call('PUBLISH', BASE .. 'host:' .. e.host, table.concat(
+			{'recall', e.token, host, token, ARGV[5], ARGV[6], ARGV[7], ARGV[8], ask and '1' or '0', NAME}, ' '))
+	end
+end
+
+local same, open = known(true)
+if not same then
+	return {'INC'}
+end
+if not open then
+	raise_beat(host)
+	return {'GRACE'}
+end
+local lock = read_lock()
+local lease = find(lock.l, token)
+if lease then
+	raise_beat(host)
+	return {'OK', number(lease.fence), lease.mode}
+end
+
+local dead = {}
+for i = 11, #ARGV, 2 do
+	dead[ARGV[i]] = ARGV[i] ~= host and beat_of(ARGV[i]) == ARGV[i + 1] or nil
+end
+local changed = drop_hosts(lock, dead)
+local mine = find(lock.q, token)
+local queued = mine ~= nil
+local full = not queued and #lock.l + #lock.q >= MAX_ENTRIES
+if not queued and not full then
+	mine = {token = token, host = host, file = ARGV[3], space = ARGV[5], mode = ARGV[6], from = ARGV[7], to = ARGV[8]}
+	lock.q[#lock.q + 1] = mine
+end
+-- What the dead had may have kept others waiting too, and they come first.
+local granted = changed and hand_over(lock) or {}
+raise_beat(host)
+if full then
+	if changed then
+		commit(lock, granted)
+	end
+	return {'LIMIT'}
+end
+
+local _, place = find(lock.q, token)
+local holders, ahead = {}, {}
+if place then
+	holders, ahead = in_the_way(lock, mine, place)
+	if #holders + #ahead == 0 then
+		table.remove(lock.q, place)
+		lock.l[#lock.l + 1] = mine
+		granted[#granted + 1] = mine
+		place = nil
+	end
+end
+if not place then
+	commit(lock, granted, token)
+	return {'OK', number(mine.fence), mine.mode}
+end
+if ask and #holders > 0 and #ahead > 0 then
+	table.remove(lock.q, place)
+	if queued then
+		for _, e in ipairs(hand_over(lock)) do -- it may have been all that others waited for
+			granted[#granted + 1] = e
+		end
+	end
+	if queued or changed then
+		commit(lock, granted)
+	end
+	return blockers('BUSY', holders, ahead)
+end
+if changed or not queued or mine.ask ~= (ask or nil) then
+	mine.ask = ask or nil
+	commit(lock, granted)
+end
+recall(holders)
+return blockers('WAIT', holders, ahead)

@@ -1,0 +1,38 @@
+-- In front of every script.
+-- KEYS[1] the store's record (hash: inc, open, ttl_ms, fence)   KEYS[2] the hosts (hash: host -> beat)
+-- KEYS[3] the lock, where there is one
+-- ARGV[1] the incarnation that the caller knows
+-- Numbers that matter stay below 2^53 and are written with %.0f: a Lua number is a double, and tostring() rounds it.
+local STORE, HOSTS = KEYS[1], KEYS[2]
+
+local function number(n)
+	return string.format('%.0f', n)
+end
+
+local function now_ms()
+	local t = redis.call('TIME')
+	return t[1] * 1000 + math.floor(t[2] / 1000)
+end
+
+-- Which server this is and whose data it has. A master that was demoted and comes back keeps its run id but not
+-- its replication id; connections survive both, and FLUSHALL too (which only the record shows).
+local function identity()
+	return string.match(redis.call('INFO', 'server'), 'run_id:(%x+)') .. '-' ..
+		string.match(redis.call('INFO', 'replication'), 'master_replid:(%x+)')
+end
+
+-- Says whether the store is the one the caller knows, and whether it grants (open). Whoever grants or vouches for a
+-- lease looks at the server itself (deep); for the others the record is enough.
+local function known(deep)
+	local record = redis.call('HMGET', STORE, 'inc', 'open')
+	return record[1] == ARGV[1] and (not deep or identity() == ARGV[1]), record[2] == '1'
+end
+
+local function beat_of(host)
+	return redis.call('HGET', HOSTS, host) or '0'
+end
+
+-- The beat is server time in ms, so that its age can be shown, but always more than before: clocks step.
+local function raise_beat(host)
+	redis.call('HSET', HOSTS, host, number(math.max(tonumber(beat_of(host)) + 1, now_ms())))
+end

@@ -1,0 +1,28 @@
+#!lua flags=allow-oom
+-- Gives a lease back, or cancels a request that waits, and hands over. ARGV 2 token
+-- Answers: OK (also for a token that is not there) | INC
+if not known(false) then
+	return {'INC'}
+end
+local lock = read_lock()
+local found = false
+for _, list in ipairs({lock.l, lock.q}) do
+	local _, place = find(list, ARGV[2])
+	if place then
+		table.remove(list, place)
+		found = true
+	end
+end
+if not found then
+	return {'OK'}
+end
+local granted = {}
+if #lock.q > 0 then
+	local same, open = known(true)
+	if not same then
+		return {'INC'}
+	end
+	granted = open and hand_over(lock) or {}
+end
+commit(lock, granted)
+return {'OK'}

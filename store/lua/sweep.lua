@@ -1,0 +1,15 @@
+#!lua flags=allow-oom
+-- Drops what a silent host left in one lock, and hands over. ARGV 2 host  3 beat: only if its beat is still that one
+-- Answers: OK | GONE (it has another beat) | INC
+local same, open = known(true)
+if not same then
+	return {'INC'}
+end
+if beat_of(ARGV[2]) ~= ARGV[3] then
+	return {'GONE'}
+end
+local lock = read_lock()
+if drop_hosts(lock, {[ARGV[2]] = true}) then
+	commit(lock, open and hand_over(lock) or {})
+end
+return {'OK'}

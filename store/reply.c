@@ -1,0 +1,362 @@
+#include "store/reply.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define MAX_ELEMENTS (1 << 20)
+
+/* ---- the reader ---- */
+
+#if HIREDIS_MAJOR >= 1
+redisReader *reply_reader_new(void)
+{
+	redisReader *reader = redisReaderCreate();
+
+	if (reader)
+		reader->maxelements = MAX_ELEMENTS;
+	return reader;
+}
+#else
+/* hiredis 0.14 has no limit, but its functions can be wrapped. */
+static redisReplyObjectFunctions bounded;
+static void *(*create_array)(const redisReadTask *task, int elements);
+
+static void *create_bounded_array(const redisReadTask *task, int elements)
+{
+	return elements > MAX_ELEMENTS ? NULL : create_array(task, elements);
+}
+
+redisReader *reply_reader_new(void)
+{
+	redisReader *reader = redisReaderCreate();
+
+	if (reader) {
+		bounded = *reader->fn;
+		create_array = bounded.createArray;
+		bounded.createArray = create_bounded_array;
+		reader->fn = &bounded;
+	}
+	return reader;
+}
+#endif
+
+/* ---- pieces ---- */
+
+bool reply_number(const char *text, uint64_t *out)
+{
+	uint64_t n = 0;
+
+	if (!*text)
+		return false;
+	for (; *text; text++) {
+		if (*text < '0' || *text > '9' || __builtin_mul_overflow(n, 10u, &n) ||
+		    __builtin_add_overflow(n, (uint64_t)(*text - '0'), &n))
+			return false;
+	}
+	*out = n;
+	return true;
+}
+
+static bool signed_number(const char *text, int64_t *out)
+{
+	bool minus = *text == '-';
+	uint64_t n;
+
+	if (!reply_number(text + minus, &n) || n > INT64_MAX)
+		return false;
+	*out = minus ? -(int64_t)n : (int64_t)n;
+	return true;
+}
+
+static bool is_made_of(const char *text, const char *chars, size_t min, size_t max)
+{
+	size_t n = strlen(text);
+
+	return n >= min && n <= max && strspn(text, chars) == n;
+}
+
+bool reply_is_token(const char *text)
+{
+	return is_made_of(text, "0123456789abcdef", STORE_TOKEN_BYTES - 1, STORE_TOKEN_BYTES - 1);
+}
+
+static bool is_word(const char *text, size_t max)
+{
+	size_t n = 0;
+
+	for (; text[n]; n++)
+		if (text[n] <= ' ' || text[n] > '~')
+			return false;
+	return n > 0 && n <= max;
+}
+
+bool reply_is_host(const char *text)
+{
+	return is_word(text, STORE_HOST_BYTES - 1);
+}
+
+bool reply_is_file(const char *text)
+{
+	return is_word(text, STORE_FILE_BYTES - 1);
+}
+
+static bool is_incarnation(const char *text)
+{
+	return is_made_of(text, "0123456789abcdef-", 1, STORE_INC_BYTES - 1);
+}
+
+/* Element i of a list as text: present, a string, without NUL inside. NULL otherwise. */
+static const char *text_at(const redisReply *list, size_t i)
+{
+	if (i >= list->elements)
+		return NULL;
+	const redisReply *e = list->element[i];
+	if (e->type != REDIS_REPLY_STRING || strlen(e->str) != e->len)
+		return NULL;
+	return e->str;
+}
+
+static const char *verdict_of(const redisReply *reply)
+{
+	return reply->type == REDIS_REPLY_ARRAY ? text_at(reply, 0) : NULL;
+}
+
+static bool parse_mode(const char *text, enum wire_mode *mode)
+{
+	if (strcmp(text, "shared") == 0)
+		*mode = WIRE_SHARED;
+	else if (strcmp(text, "exclusive") == 0)
+		*mode = WIRE_EXCLUSIVE;
+	else
+		return false;
+	return true;
+}
+
+static bool parse_space(const char *text, enum wire_space *space)
+{
+	if (strcmp(text, "flock") == 0)
+		*space = WIRE_FLOCK;
+	else if (strcmp(text, "record") == 0)
+		*space = WIRE_RECORD;
+	else
+		return false;
+	return true;
+}
+
+/* host, beat, age: what hosts and blockers have in common. */
+static bool parse_host(const redisReply *list, size_t i, struct store_blocker *out)
+{
+	const char *host = text_at(list, i), *beat = text_at(list, i + 1), *age = text_at(list, i + 2);
+
+	*out = (struct store_blocker){.waiter = false};
+	if (!host || !reply_is_host(host) || !beat || !reply_number(beat, &out->beat) || !age ||
+	    !signed_number(age, &out->age_ms))
+		return false;
+	strcpy(out->host, host);
+	return true;
+}
+
+/* ---- answers ---- */
+
+static int parse_blockers(const redisReply *reply, struct store_reply *out)
+{
+	for (size_t i = 1; i < reply->elements; i += 4) {
+		if (out->blocker_count == STORE_MAX_BLOCKERS)
+			return -EPROTO;
+		struct store_blocker *blocker = &out->blockers[out->blocker_count++];
+		const char *what = text_at(reply, i + 3);
+		if (!parse_host(reply, i, blocker) || !what)
+			return -EPROTO;
+		blocker->waiter = strcmp(what, "waits") == 0;
+		if (!blocker->waiter && strcmp(what, "holds") != 0)
+			return -EPROTO;
+	}
+	return 0;
+}
+
+static int parse_grant(const redisReply *reply, struct store_reply *out)
+{
+	const char *fence = text_at(reply, 1), *mode = text_at(reply, 2);
+
+	if (reply->elements == 1)
+		return 0;
+	if (!fence || !reply_number(fence, &out->fence) || !mode || !parse_mode(mode, &out->mode))
+		return -EPROTO;
+	return 0;
+}
+
+int reply_parse(const redisReply *reply, unsigned may, struct store_reply *out)
+{
+	static const struct {
+		const char *verdict;
+		enum store_status status;
+	} verdicts[] = {
+		{"OK", STORE_OK},     {"WAIT", STORE_WAIT},   {"BUSY", STORE_BUSY},       {"GONE", STORE_GONE},
+		{"GRACE", STORE_GRACE}, {"LIMIT", STORE_LIMIT}, {"INC", STORE_INCARNATION},
+	};
+	const char *verdict = verdict_of(reply);
+
+	*out = (struct store_reply){.status = STORE_ERROR};
+	for (size_t i = 0; verdict && i < sizeof(verdicts) / sizeof(*verdicts); i++) {
+		if (strcmp(verdict, verdicts[i].verdict) != 0 || !(may & REPLY_MAY(verdicts[i].status)))
+			continue;
+		out->status = verdicts[i].status;
+		if (out->status == STORE_WAIT || out->status == STORE_BUSY)
+			return parse_blockers(reply, out);
+		if (out->status == STORE_OK)
+			return parse_grant(reply, out);
+		return 0;
+	}
+	return -EPROTO;
+}
+
+int reply_parse_record(const redisReply *reply, struct reply_record *out)
+{
+	const char *verdict = verdict_of(reply);
+	const char *first = verdict ? text_at(reply, 1) : NULL, *second = verdict ? text_at(reply, 2) : NULL;
+
+	*out = (struct reply_record){.open = false};
+	if (!first)
+		return -EPROTO;
+	if (strcmp(verdict, "TTL") == 0) {
+		out->refused_ttl = true;
+		return signed_number(first, &out->ttl_ms) ? 0 : -EPROTO;
+	}
+	if (strcmp(verdict, "OK") != 0 || !is_incarnation(first) || !second)
+		return -EPROTO;
+	strcpy(out->incarnation, first);
+	out->open = strcmp(second, "1") == 0;
+	return 0;
+}
+
+int reply_parse_hosts(const redisReply *reply, struct store_blocker **hosts, size_t *count)
+{
+	const char *verdict = verdict_of(reply);
+
+	*hosts = NULL;
+	*count = 0;
+	if (!verdict || strcmp(verdict, "OK") != 0 || reply->elements % 3 != 1)
+		return -EPROTO;
+	*hosts = calloc(reply->elements / 3 + 1, sizeof(**hosts));
+	if (!*hosts)
+		return -ENOMEM;
+	for (size_t i = 1; i < reply->elements; i += 3) {
+		if (!parse_host(reply, i, &(*hosts)[(*count)++])) {
+			free(*hosts);
+			*hosts = NULL;
+			*count = 0;
+			return -EPROTO;
+		}
+	}
+	return 0;
+}
+
+int reply_parse_scan(const redisReply *reply, char cursor[REPLY_CURSOR_BYTES], const redisReply **keys)
+{
+	uint64_t number;
+
+	if (reply->type != REDIS_REPLY_ARRAY || reply->elements != 2)
+		return -EPROTO;
+	const char *text = text_at(reply, 0);
+	*keys = reply->element[1];
+	if (!text || !reply_number(text, &number) || (*keys)->type != REDIS_REPLY_ARRAY)
+		return -EPROTO;
+	snprintf(cursor, REPLY_CURSOR_BYTES, "%" PRIu64, number);
+	return 0;
+}
+
+/* ---- messages ---- */
+
+/*
+ * recall ASKED_TOKEN ASKER_HOST ASKER_TOKEN SPACE MODE FROM TO ASK NAME
+ * granted TOKEN FENCE INCARNATION NAME
+ * inuse TOKEN NAME
+ * One blank between words; the name is the rest, since it may have blanks.
+ */
+#define MAX_WORDS 9
+
+static bool parse_recall(char *const word[], struct store_message *out)
+{
+	uint64_t from, to;
+
+	out->kind = STORE_MSG_RECALL;
+	if (!reply_is_token(word[1]) || !reply_is_host(word[2]) || !reply_is_token(word[3]) ||
+	    !parse_space(word[4], &out->range.space) || !parse_mode(word[5], &out->range.mode) ||
+	    !reply_number(word[6], &from) || !reply_number(word[7], &to) || to > INT64_MAX || from >= to ||
+	    (strcmp(word[8], "0") != 0 && strcmp(word[8], "1") != 0))
+		return false;
+	strcpy(out->token, word[1]);
+	strcpy(out->asker, word[2]);
+	strcpy(out->asker_token, word[3]);
+	out->range.from = (int64_t)from;
+	out->range.to = (int64_t)to;
+	out->ask = word[8][0] == '1';
+	return true;
+}
+
+static bool parse_granted(char *const word[], struct store_message *out)
+{
+	out->kind = STORE_MSG_GRANTED;
+	if (!reply_is_token(word[1]) || !reply_number(word[2], &out->fence) || !is_incarnation(word[3]))
+		return false;
+	strcpy(out->token, word[1]);
+	return true;
+}
+
+static bool parse_in_use(char *const word[], struct store_message *out)
+{
+	out->kind = STORE_MSG_IN_USE;
+	if (!reply_is_token(word[1]))
+		return false;
+	strcpy(out->token, word[1]);
+	return true;
+}
+
+/* Cuts `count` words off the front; returns the rest, or NULL. */
+static char *cut_words(char *text, char **word, size_t count)
+{
+	for (size_t i = 0; i < count; i++) {
+		word[i] = text;
+		text = strchr(text, ' ');
+		if (!text)
+			return NULL;
+		*text++ = '\0';
+	}
+	return text;
+}
+
+int reply_parse_message(const char *text, size_t len, const char *incarnation, struct store_message *out)
+{
+	static const struct {
+		const char *kind;
+		size_t words;
+		bool (*parse)(char *const word[], struct store_message *out);
+	} kinds[] = {{"recall ", 9, parse_recall}, {"granted ", 4, parse_granted}, {"inuse ", 2, parse_in_use}};
+	char copy[REPLY_MESSAGE_BYTES], *word[MAX_WORDS];
+
+	*out = (struct store_message){.kind = STORE_MSG_RECALL};
+	if (len >= sizeof(copy) || memchr(text, '\0', len))
+		return -EINVAL;
+	memcpy(copy, text, len);
+	copy[len] = '\0';
+	for (size_t i = 0; i < sizeof(kinds) / sizeof(*kinds); i++) {
+		if (strncmp(copy, kinds[i].kind, strlen(kinds[i].kind)) != 0)
+			continue;
+		const char *name = cut_words(copy, word, kinds[i].words);
+		if (!name || !*name || strlen(name) >= sizeof(out->name) || !kinds[i].parse(word, out))
+			return -EINVAL;
+		strcpy(out->name, name);
+		return out->kind == STORE_MSG_GRANTED && strcmp(word[3], incarnation) != 0 ? -ESTALE : 0;
+	}
+	return -EINVAL;
+}
+
+int reply_format_in_use(char message[REPLY_MESSAGE_BYTES], const char *name, const char *asker_token)
+{
+	int n = snprintf(message, REPLY_MESSAGE_BYTES, "inuse %s %s", asker_token, name);
+
+	return n < REPLY_MESSAGE_BYTES ? 0 : -ENAMETOOLONG;
+}

@@ -1,0 +1,181 @@
+#include "store/internal.h"
+
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* A request that cannot be built cannot be answered either, and its caller waits for the answer: its supervisor
+ * starts the process again. */
+static void *need(void *memory)
+{
+	if (memory)
+		return memory;
+	fputs("dflockd: out of memory\n", stderr);
+	abort();
+}
+
+static void set_arg(struct request *r, int i, char *text)
+{
+	free(r->argv[i]);
+	r->argv[i] = need(text);
+}
+
+void request_add(struct request *r, const char *format, ...)
+{
+	va_list args;
+	char *text;
+
+	if (r->argc == REQUEST_ARGS)
+		abort();
+	va_start(args, format);
+	if (vasprintf(&text, format, args) < 0)
+		text = NULL;
+	va_end(args);
+	set_arg(r, r->argc++, text);
+}
+
+static struct request *request_new(struct store *s)
+{
+	struct request *r = need(calloc(1, sizeof(*r)));
+
+	r->store = s;
+	r->script = -1;
+	r->generation = s->generation;
+	return r;
+}
+
+struct request *request_command(struct store *s, const char *command)
+{
+	struct request *r = request_new(s);
+
+	request_add(r, "%s", command);
+	return r;
+}
+
+struct request *request_script(struct store *s, enum script_id script, const char *name)
+{
+	struct request *r = request_new(s);
+
+	r->script = (int)script;
+	request_add(r, "EVALSHA");
+	request_add(r, "%s", s->sha[script]);
+	request_add(r, "%d", script_keys(script));
+	request_add(r, STORE_KEYS "store");
+	request_add(r, STORE_KEYS "hosts");
+	if (name)
+		request_add(r, STORE_LOCK_KEY "%s", name);
+	request_add(r, "%s", s->incarnation);
+	return r;
+}
+
+static void request_free(struct request *r)
+{
+	for (int i = 0; i < r->argc; i++)
+		free(r->argv[i]);
+	free(r);
+}
+
+void request_end(struct request *r, enum store_status status, const char *error)
+{
+	r->done(r, NULL, status, error);
+	request_free(r);
+}
+
+/* ---- the answer ---- */
+
+static void on_reply(void *arg, const redisReply *reply);
+
+/* The server has forgotten the script (SCRIPT FLUSH, a new server behind a proxy): EVAL brings it back. */
+static bool send_whole(struct request *r)
+{
+	if (r->script < 0 || r->sent_whole)
+		return false;
+	r->sent_whole = true;
+	set_arg(r, 0, strdup("EVAL"));
+	set_arg(r, 1, script_text((enum script_id)r->script, r->store->redis7));
+	return link_send(r->store->commands, r->argc, (const char *const *)r->argv, on_reply, r) == 0;
+}
+
+static void on_reply(void *arg, const redisReply *reply)
+{
+	struct request *r = arg;
+	struct store *s = r->store;
+	char line[REPLY_LINE_BYTES];
+
+	if (!reply) {
+		request_end(r, STORE_UNREACHABLE, s->error);
+		return;
+	}
+	if (reply->type != REDIS_REPLY_ERROR) {
+		r->done(r, reply, STORE_OK, NULL);
+		request_free(r);
+		return;
+	}
+	switch (reply_explain(reply->str, line)) {
+	case REPLY_ERROR_NOSCRIPT:
+		if (send_whole(r))
+			return;
+		break;
+	case REPLY_ERROR_UNREACHABLE:
+		store_down(s, "%s", line);
+		request_end(r, STORE_UNREACHABLE, line);
+		return;
+	case REPLY_ERROR_HERE:
+		break;
+	}
+	request_end(r, STORE_ERROR, line);
+}
+
+const char *request_nonsense(struct request *r)
+{
+	store_down(r->store, "the answer to %s is none that dflock's scripts give: is this the store of another version?",
+		   r->script < 0 ? r->argv[0] : script_name((enum script_id)r->script));
+	return r->store->error;
+}
+
+/* ---- sending ---- */
+
+void request_refuse(struct request *r, request_done *done, enum store_status status, const char *error)
+{
+	struct store *s = r->store;
+
+	r->done = done;
+	r->status = status;
+	snprintf(r->error, sizeof(r->error), "%s", error);
+	r->next = NULL;
+	*s->refused_last = r;
+	s->refused_last = &r->next;
+}
+
+void request_end_refused(struct store *s)
+{
+	struct request *r, *next;
+
+	r = s->refused;
+	s->refused = NULL;
+	s->refused_last = &s->refused;
+	for (; r; r = next) {
+		next = r->next;
+		request_end(r, r->status, r->error);
+	}
+}
+
+void request_send_early(struct request *r, request_done *done)
+{
+	struct store *s = r->store;
+
+	r->done = done;
+	int err = link_send(s->commands, r->argc, (const char *const *)r->argv, on_reply, r);
+	if (err)
+		request_refuse(r, done, STORE_UNREACHABLE, uv_strerror(err));
+}
+
+void request_send(struct request *r, request_done *done)
+{
+	if (r->store->state == STORE_UP)
+		request_send_early(r, done);
+	else
+		request_refuse(r, done, STORE_UNREACHABLE, r->store->error);
+}

@@ -1,0 +1,73 @@
+#include "store/scripts.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* The assembler reads the file, relative to the folder that the compiler runs in: the root of the sources. */
+#define EMBED(symbol, file)                                                                                            \
+	__asm__(".pushsection .rodata\n"                                                                               \
+		".global script_" #symbol "\n"                                                                         \
+		".hidden script_" #symbol "\n"                                                                         \
+		"script_" #symbol ":\n"                                                                                \
+		".incbin \"" file "\"\n"                                                                               \
+		".byte 0\n"                                                                                            \
+		".popsection\n");                                                                                      \
+	extern const char script_##symbol[] __attribute__((visibility("hidden")))
+
+EMBED(common, "store/lua/common.lua");
+EMBED(entries, "store/lua/entries.lua");
+EMBED(acquire, "store/lua/acquire.lua");
+EMBED(release, "store/lua/release.lua");
+EMBED(shrink, "store/lua/shrink.lua");
+EMBED(confirm, "store/lua/confirm.lua");
+EMBED(beat, "store/lua/beat.lua");
+EMBED(leave, "store/lua/leave.lua");
+EMBED(store, "store/lua/store.lua");
+EMBED(hosts, "store/lua/hosts.lua");
+EMBED(sweep, "store/lua/sweep.lua");
+EMBED(dump, "store/lua/dump.lua");
+
+static const struct {
+	const char *name, *text;
+	bool lock; /* KEYS[3] is a lock */
+} scripts[SCRIPTS] = {
+	[SCRIPT_ACQUIRE] = {"acquire", script_acquire, true},
+	[SCRIPT_RELEASE] = {"release", script_release, true},
+	[SCRIPT_SHRINK] = {"shrink", script_shrink, true},
+	[SCRIPT_CONFIRM] = {"confirm", script_confirm, true},
+	[SCRIPT_BEAT] = {"beat", script_beat, false},
+	[SCRIPT_LEAVE] = {"leave", script_leave, false},
+	[SCRIPT_STORE] = {"store", script_store, false},
+	[SCRIPT_HOSTS] = {"hosts", script_hosts, false},
+	[SCRIPT_SWEEP] = {"sweep", script_sweep, true},
+	[SCRIPT_DUMP] = {"dump", script_dump, true},
+};
+
+char *script_text(enum script_id id, bool flags)
+{
+	const char *text = scripts[id].text;
+	size_t first = strcspn(text, "\n") + 1; /* each file starts with its flags */
+	size_t size = strlen(script_common) + strlen(script_entries) + strlen(text) + 1;
+	char *out = malloc(size);
+
+	if (!out)
+		return NULL;
+	char *end = out;
+	if (flags)
+		end = mempcpy(end, text, first);
+	end = stpcpy(end, script_common);
+	if (scripts[id].lock)
+		end = stpcpy(end, script_entries);
+	stpcpy(end, text + first);
+	return out;
+}
+
+int script_keys(enum script_id id)
+{
+	return scripts[id].lock ? 3 : 2;
+}
+
+const char *script_name(enum script_id id)
+{
+	return scripts[id].name;
+}

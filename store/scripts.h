@@ -1,0 +1,33 @@
+/*
+ * The store's Lua scripts (lua/), embedded in the program. Each file's first lines are its contract.
+ *
+ * What is sent to the server is: the script's "#!lua flags=..." line, lua/common.lua, lua/entries.lua if the script
+ * works on a lock, and the script. Servers before Redis 7 do not know the flags and get the text without that line.
+ */
+#ifndef DFLOCK_STORE_SCRIPTS_H
+#define DFLOCK_STORE_SCRIPTS_H
+
+#include <stdbool.h>
+
+enum script_id {
+	SCRIPT_ACQUIRE,
+	SCRIPT_RELEASE,
+	SCRIPT_SHRINK,
+	SCRIPT_CONFIRM,
+	SCRIPT_BEAT,
+	SCRIPT_LEAVE,
+	SCRIPT_STORE,
+	SCRIPT_HOSTS,
+	SCRIPT_SWEEP,
+	SCRIPT_DUMP,
+	SCRIPTS
+};
+
+/* The text to load; flags: the server is Redis 7 or newer. NULL: out of memory. The caller frees it. */
+char *script_text(enum script_id id, bool flags);
+/* How many keys it takes: 2 (store, hosts) or 3 (and the lock). */
+int script_keys(enum script_id id);
+/* "acquire", ... for messages. */
+const char *script_name(enum script_id id);
+
+#endif

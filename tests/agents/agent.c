@@ -1,0 +1,150 @@
+/*
+ * An agent: makes the lock calls that a test tells it to, one command a line on standard input, one answer a line
+ * on standard output:
+ *
+ *   open SLOT PATH FLAGS   FLAGS of r, w, rw, dir; c: create         flock SLOT OP...  sh ex un nb in any mix
+ *   close SLOT             dup SLOT NEW                              fork              a child that only keeps the descriptors
+ *   pid                    unlink PATH                               alarm MS          SIGALRM (no SA_RESTART) after MS; 0: none
+ *   restart MS             the same with SA_RESTART                  children          waitpid(-1): ECHILD if there are none
+ *
+ * An answer is "ok NS" or "ERRNO-NAME NS", NS being CLOCK_MONOTONIC when the call returned; "pid" answers "ok PID".
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/time.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#define SLOTS 16
+static int slots[SLOTS];
+
+static void answer(int ret, int err)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	printf("%s %lld\n", ret >= 0 ? "ok" : strerrorname_np(err), t.tv_sec * 1000000000ll + t.tv_nsec);
+	fflush(stdout);
+}
+
+static int *slot(const char *word)
+{
+	int i = word ? atoi(word) : -1;
+
+	if (i < 0 || i >= SLOTS) {
+		fprintf(stderr, "agent: no such slot: %s\n", word ? word : "");
+		exit(2);
+	}
+	return &slots[i];
+}
+
+static int open_flags(const char *word)
+{
+	int flags = strstr(word, "rw") ? O_RDWR : strchr(word, 'w') ? O_WRONLY : O_RDONLY;
+
+	if (strcmp(word, "dir") == 0)
+		return O_RDONLY | O_DIRECTORY;
+	return flags | (strchr(word, 'c') ? O_CREAT : 0);
+}
+
+static int flock_op(void)
+{
+	static const struct {
+		const char *name;
+		int op;
+	} names[] = {{"sh", LOCK_SH}, {"ex", LOCK_EX}, {"un", LOCK_UN}, {"nb", LOCK_NB}};
+	int op = 0;
+	char *word;
+
+	while ((word = strtok(NULL, " \n")))
+		for (int i = 0; i < 4; i++)
+			if (strcmp(word, names[i].name) == 0)
+				op |= names[i].op;
+	return op;
+}
+
+static void on_alarm(int sig)
+{
+	(void)sig;
+}
+
+static void set_alarm(const char *word, int flags)
+{
+	struct sigaction action = {.sa_handler = on_alarm, .sa_flags = flags};
+	long ms = word ? atol(word) : 0;
+	struct itimerval timer = {.it_value = {.tv_sec = ms / 1000, .tv_usec = ms % 1000 * 1000}};
+
+	sigaction(SIGALRM, &action, NULL);
+	answer(setitimer(ITIMER_REAL, &timer, NULL), errno);
+}
+
+static void run(char *line)
+{
+	char *word = strtok(line, " \n");
+	int ret, *s;
+
+	if (!word)
+		return;
+	errno = 0;
+	if (strcmp(word, "open") == 0) {
+		s = slot(strtok(NULL, " \n"));
+		word = strtok(NULL, " \n");
+		*s = open(word, open_flags(strtok(NULL, " \n")), 0644);
+		answer(*s, errno);
+	} else if (strcmp(word, "flock") == 0) {
+		s = slot(strtok(NULL, " \n"));
+		ret = flock(*s, flock_op());
+		answer(ret, errno);
+	} else if (strcmp(word, "close") == 0) {
+		s = slot(strtok(NULL, " \n"));
+		ret = close(*s);
+		*s = -1;
+		answer(ret, errno);
+	} else if (strcmp(word, "dup") == 0) {
+		s = slot(strtok(NULL, " \n"));
+		ret = dup(*s);
+		*slot(strtok(NULL, " \n")) = ret;
+		answer(ret, errno);
+	} else if (strcmp(word, "fork") == 0) {
+		/* The child keeps the descriptors, and so the locks, until it is killed. */
+		ret = fork();
+		if (ret == 0)
+			for (;;)
+				pause();
+		printf("ok %d\n", ret);
+		fflush(stdout);
+	} else if (strcmp(word, "unlink") == 0) {
+		ret = unlink(strtok(NULL, " \n"));
+		answer(ret, errno);
+	} else if (strcmp(word, "alarm") == 0) {
+		set_alarm(strtok(NULL, " \n"), 0);
+	} else if (strcmp(word, "restart") == 0) {
+		set_alarm(strtok(NULL, " \n"), SA_RESTART);
+	} else if (strcmp(word, "children") == 0) {
+		ret = waitpid(-1, NULL, WNOHANG);
+		answer(ret, errno);
+	} else if (strcmp(word, "pid") == 0) {
+		printf("ok %d\n", (int)getpid());
+		fflush(stdout);
+	} else {
+		fprintf(stderr, "agent: no such command: %s\n", word);
+		exit(2);
+	}
+}
+
+int main(void)
+{
+	char line[4096];
+
+	for (int i = 0; i < SLOTS; i++)
+		slots[i] = -1;
+	while (fgets(line, sizeof(line), stdin))
+		run(line);
+	return 0;
+}

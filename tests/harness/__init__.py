@@ -1,0 +1,6 @@
+"""What tests with processes share: a private redis-server, hosts (keepers with files of their own), agents."""
+from .wait import wait_until, Deadline
+from .redis import Redis
+from .host import Host, Agent, BUILD
+
+__all__ = ["Agent", "BUILD", "Deadline", "Host", "Redis", "wait_until"]

@@ -1,0 +1,184 @@
+"""
+A host: a keeper with a runtime directory of its own and lock files of its own (other inodes than those of the
+other hosts, under the same lock names: with one inode the kernel would do the excluding and a test would show nothing).
+"""
+import json
+import os
+import selectors
+import shutil
+import signal
+import subprocess
+import tempfile
+
+from .wait import Deadline, wait_until
+
+ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+BUILD = os.environ.get("DFLOCK_BUILD", os.path.join(ROOT, "build"))
+SHIM = os.path.join(BUILD, "libdflock.so")
+KEEPER = os.path.join(BUILD, "dflockd")
+CLI = os.path.join(BUILD, "dflock")
+
+
+class Host:
+    def __init__(self, redis, name, folder, shim=True, rules=None, lease="ttl_ms = 3000;", store="", foreground=True,
+                 debug=False):
+        """rules: text for protect = (...); "%s" is the host's folder of files. Default: every file there, named by its name."""
+        self.name = name
+        self.shim = shim
+        self.files = os.path.join(folder, "files-" + name)
+        self.runtime = tempfile.mkdtemp(prefix="dflock-test-", dir="/dev/shm")
+        self.config = os.path.join(folder, name + ".conf")
+        self.log_path = os.path.join(folder, name + ".log")
+        self.debug = debug
+        self.keeper = None
+        self.agents = []
+        os.makedirs(self.files, exist_ok=True)
+        rules = rules or '{ tree = "%s"; name = "t"; }'
+        server = redis if isinstance(redis, str) else "unix:" + redis.socket
+        with open(self.config, "w") as f:
+            f.write('host = "%s";\nstore = { server = "%s"; %s };\nlease = { %s };\nprotect = ( %s );\n' %
+                    (name, server, store, lease, rules.replace("%s", self.files)))
+        if foreground:
+            self.start()
+
+    def path(self, name):
+        return os.path.join(self.files, name)
+
+    def env(self):
+        env = {k: v for k, v in os.environ.items() if not k.startswith(("DFLOCK_", "LD_PRELOAD"))}
+        env.update(DFLOCK_CONFIG=self.config, DFLOCK_RUNTIME_DIR=self.runtime)
+        if self.shim:
+            env["LD_PRELOAD"] = SHIM
+        return env
+
+    def start(self):
+        """A keeper in the foreground, its log in a file."""
+        env = self.env()
+        env.pop("LD_PRELOAD", None)
+        if self.debug:
+            env["DFLOCK_LOG"] = "debug"
+        ready_read, ready_write = os.pipe()
+        self.keeper = subprocess.Popen([KEEPER, "--foreground", "--ready-fd", str(ready_write)], env=env,
+                                       pass_fds=[ready_write], stderr=open(self.log_path, "ab"),
+                                       stdout=subprocess.DEVNULL, start_new_session=True)
+        os.close(ready_write)
+        with os.fdopen(ready_read) as f:
+            why = f.read()
+        if why:
+            self.keeper.wait()
+            self.keeper = None
+            raise RuntimeError(why)
+
+    def log(self):
+        with open(self.log_path, errors="replace") as f:
+            return f.read()
+
+    def cli(self, *words, check=True):
+        """Runs dflock; returns the finished process with its output as text."""
+        env = self.env()
+        env.pop("LD_PRELOAD", None)
+        return subprocess.run([CLI, *words], env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, check=check,
+                              timeout=60)
+
+    def status(self):
+        return json.loads(self.cli("status", "--json").stdout)
+
+    def wait_up(self):
+        wait_until(lambda: self.status()["store"]["up"], "the store is up for " + self.name)
+        return self
+
+    def init(self):
+        self.wait_up()
+        self.cli("init")
+        return self
+
+    def keeper_pids(self):
+        """The keepers' processes of this runtime directory: [parent, keeper]."""
+        pids = []
+        for pid in filter(str.isdigit, os.listdir("/proc")):
+            try:
+                comm = open(f"/proc/{pid}/comm").read()
+                cmd = open(f"/proc/{pid}/cmdline").read()
+                env = open(f"/proc/{pid}/environ", errors="replace").read()
+            except OSError:
+                continue
+            if comm.startswith("dflockd") and (self.runtime in cmd or self.runtime in env):
+                pids.append((not comm.startswith("dflockd-parent"), int(pid)))
+        return [pid for _, pid in sorted(pids)]
+
+    def run(self, *words, **more):
+        """A program under the shim (or not), to its end."""
+        more.setdefault("timeout", 60)
+        return subprocess.run(words, env=self.env(), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, **more)
+
+    def popen(self, *words, **more):
+        more.setdefault("stdout", subprocess.PIPE)
+        more.setdefault("stderr", subprocess.PIPE)
+        return subprocess.Popen(words, env=self.env(), text=True, **more)
+
+    def agent(self):
+        agent = Agent(self)
+        self.agents.append(agent)
+        return agent
+
+    def stop(self):
+        for agent in self.agents:
+            agent.kill()
+        for pid in self.keeper_pids():
+            try:
+                os.kill(pid, signal.SIGCONT)
+                os.kill(pid, signal.SIGKILL)
+            except ProcessLookupError:
+                pass
+        if self.keeper:
+            self.keeper.wait()
+        wait_until(lambda: not self.keeper_pids(), "the keeper has ended")
+        shutil.rmtree(self.runtime, ignore_errors=True)
+
+
+class Agent:
+    """tests/agents/agent.c under a host's shim. say() then heard(); do() is both."""
+
+    def __init__(self, host):
+        self.process = subprocess.Popen([os.path.join(BUILD, "tests/agents/agent")], env=host.env(), stdin=subprocess.PIPE,
+                                        stdout=subprocess.PIPE, bufsize=0)
+        self.pid = self.process.pid
+
+    def say(self, command):
+        self.process.stdin.write((command + "\n").encode())
+        return self
+
+    def heard(self, seconds=20.0):
+        """The answer's first word and number; Deadline if none comes."""
+        with selectors.DefaultSelector() as s:
+            s.register(self.process.stdout, selectors.EVENT_READ)
+            if not s.select(seconds):
+                raise Deadline(f"the agent has not answered within {seconds} s")
+        line = b""
+        while not line.endswith(b"\n"):
+            c = self.process.stdout.read(1)
+            if not c:
+                raise Deadline("the agent has ended")
+            line += c
+        word, number = line.decode().split()
+        return word, int(number)
+
+    def silent(self, seconds=0.3):
+        """Nothing is heard for a while: for "still blocked". It proves little alone; the answer that comes later does."""
+        with selectors.DefaultSelector() as s:
+            s.register(self.process.stdout, selectors.EVENT_READ)
+            return not s.select(seconds)
+
+    def do(self, command, seconds=20.0):
+        return self.say(command).heard(seconds)[0]
+
+    def kill(self):
+        if self.process.poll() is None:
+            try:
+                self.process.send_signal(signal.SIGCONT)
+            except ProcessLookupError:
+                pass
+            self.process.kill()
+        self.process.wait()
+        self.process.stdin.close()
+        self.process.stdout.close()

@@ -1,0 +1,80 @@
+"""A real redis-server of the test's own, on a Unix socket in the test's folder."""
+import os
+import signal
+import socket
+import subprocess
+
+from .wait import wait_until
+
+
+class Redis:
+    def __init__(self, folder, *options, port=0):
+        self.folder = folder
+        self.socket = os.path.join(folder, "redis.sock")
+        self.port = port
+        self.options = options
+        self.process = None
+        self.start()
+
+    def start(self):
+        self.process = subprocess.Popen(
+            ["redis-server", "--port", str(self.port), "--bind", "127.0.0.1", "--unixsocket", self.socket, "--save", "",
+             "--dir", self.folder, "--daemonize", "no", "--loglevel", "warning", *self.options],
+            stdout=open(os.path.join(self.folder, "redis.log"), "ab"), stderr=subprocess.STDOUT)
+        wait_until(self.answers, "redis-server answers")
+
+    def answers(self):
+        try:
+            self.command("PING")
+            return True
+        except RuntimeError:  # it wants a password: it is there
+            return True
+        except OSError:
+            return False
+
+    def command(self, *words):
+        """One command, its answer as Python values; raises RuntimeError on an error answer."""
+        with socket.socket(socket.AF_UNIX) as s:
+            s.settimeout(10)
+            s.connect(self.socket)
+            parts = [str(w).encode() for w in words]
+            s.sendall(b"*%d\r\n" % len(parts) + b"".join(b"$%d\r\n%s\r\n" % (len(p), p) for p in parts))
+            return _read(s.makefile("rb"))
+
+    def commands_processed(self):
+        info = self.command("INFO", "stats")
+        return int(next(l.split(":")[1] for l in info.splitlines() if l.startswith("total_commands_processed")))
+
+    def signal(self, number):
+        self.process.send_signal(number)
+
+    def stop(self):
+        if self.process:
+            self.process.send_signal(signal.SIGCONT)
+            self.process.kill()
+            self.process.wait()
+            self.process = None
+
+    def restart(self):
+        self.stop()
+        self.start()
+
+
+def _read(f):
+    line = f.readline()
+    if not line:
+        raise OSError("redis-server closed the connection")
+    kind, rest = line[:1], line[1:-2]
+    if kind == b"+":
+        return rest.decode()
+    if kind == b"-":
+        raise RuntimeError(rest.decode())
+    if kind == b":":
+        return int(rest)
+    if kind == b"$":
+        n = int(rest)
+        return None if n < 0 else f.read(n + 2)[:-2].decode("utf-8", "surrogateescape")
+    if kind == b"*":
+        n = int(rest)
+        return None if n < 0 else [_read(f) for _ in range(n)]
+    raise OSError("not RESP: %r" % line)

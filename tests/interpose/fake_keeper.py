@@ -1,0 +1,201 @@
+"""A keeper that says what a test tells it to say: wire/msg.h and wire/page.h, from the other side.
+
+In a test: Keeper(dir, config, rules, handler); the handler gets each connection, in a thread of its own.
+As a program (a copy of the shim finds it beside itself as `dflockd`): main() does what the configuration,
+a JSON file, says, and writes what it was started with to DIR/started-PID.json.
+"""
+import array
+import json
+import os
+import socket
+import struct
+import sys
+import threading
+import time
+
+MAGIC, VERSION = 0x6B6C6664, 1
+REQUEST = struct.Struct("<IHH4BB3xqqq3Q2q")
+REPLY = struct.Struct("<IHHBB2xi1024sqQqq")
+LOCK = 1
+GRANTED, WAITING, WOULD_BLOCK, REFUSED, DEADLOCK, NOT_PROTECTED, OK = range(1, 8)
+SHARED, EXCLUSIVE = 0, 1
+NONBLOCK, HAVE = 1, 2
+
+PAGE_MAGIC, PAGE_VERSION, PAGE_BYTES = 0x65676170636C6664, 1, 4 << 20
+PAGE_HEAD = struct.Struct("<Q4I3Q2q2Q128s4096s768s")
+EMPTY, RULES, INVALID = range(3)
+PATH, GLOB, TREE = range(3)
+
+SECOND = 10**9
+
+
+def boottime():
+    return time.clock_gettime_ns(time.CLOCK_BOOTTIME)
+
+
+def config_id(path):
+    st = os.stat(path)
+    return st.st_dev, st.st_ino, st.st_size, st.st_mtime_ns, st.st_ctime_ns
+
+
+def page(config, rules=(), state=RULES, message="", root=None, seq=2):
+    packed = b""
+    for kind, pattern in rules:
+        record = pattern.encode() + b"\0"
+        record += b"\0" * (-len(record) % 8)
+        packed += struct.pack("<II", 8 + len(record), kind) + record
+    st = root or os.stat("/")
+    head = PAGE_HEAD.pack(PAGE_MAGIC, PAGE_VERSION, seq, state, len(packed), *config_id(config), st.st_dev, st.st_ino,
+                          b"", str(config).encode(), message.encode())
+    return (head + packed).ljust(PAGE_BYTES, b"\0")
+
+
+def write_page(directory, *args, **kwargs):
+    """As the keeper does: one file for ever, written in place."""
+    fd = os.open(f"{directory}/page", os.O_RDWR | os.O_CREAT, 0o644)
+    os.write(fd, page(*args, **kwargs))
+    os.close(fd)
+
+
+class Request:
+    def __init__(self, data, fds):
+        (self.magic, self.version, self.size, self.op, self.space, self.mode, self.flags, self.owner, self.start,
+         self.to, self.sent_ns, *config) = REQUEST.unpack(data)
+        self.config, self.fds = tuple(config), fds
+
+    @property
+    def have(self):
+        return bool(self.flags & HAVE)
+
+    @property
+    def nonblock(self):
+        return bool(self.flags & NONBLOCK)
+
+
+class Connection:
+    def __init__(self, sock):
+        self.sock = sock
+
+    def receive(self):
+        """The next question, or None when the caller has gone."""
+        try:
+            data, ancillary, _, _ = self.sock.recvmsg(4096, socket.CMSG_SPACE(16))
+        except ConnectionResetError:
+            return None
+        fds = array.array("i")
+        for level, kind, body in ancillary:
+            if level == socket.SOL_SOCKET and kind == socket.SCM_RIGHTS:
+                fds.frombytes(body[: len(body) // 4 * 4])
+        if not data:
+            return None
+        paths = [os.readlink(f"/proc/self/fd/{fd}") for fd in fds]
+        for fd in fds:
+            os.close(fd)
+        return Request(data, paths)
+
+    def send(self, verdict, until_ns=0, reason="", version=VERSION, size=REPLY.size, magic=MAGIC):
+        self.sock.send(REPLY.pack(magic, version, size, verdict, 0, 0, reason.encode(), until_ns, 1, 0, 0))
+
+    def grant(self, request, ns=10 * SECOND):
+        self.send(GRANTED, request.sent_ns + ns)
+
+    def close(self):
+        self.sock.close()
+
+
+def grant_all(connection):
+    while request := connection.receive():
+        connection.grant(request)
+
+
+class Keeper:
+    def __init__(self, directory, config, rules=(), handler=grant_all, with_page=True, **page_args):
+        self.directory, self.handler, self.requests = directory, handler, 0
+        if with_page:
+            write_page(directory, config, rules, **page_args)
+        self.connections, self.threads = [], []
+        self.listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        path = f"{directory}/keeper.sock"
+        if os.path.exists(path):
+            os.unlink(path)
+        self.listener.bind(path)
+        self.listener.listen(64)
+        self.thread = threading.Thread(target=self.accept, daemon=True)
+        self.thread.start()
+
+    def accept(self):
+        while True:
+            try:
+                sock, _ = self.listener.accept()
+            except OSError:
+                return
+            self.requests += 1
+            self.connections.append(Connection(sock))
+            thread = threading.Thread(target=self.serve, args=(self.connections[-1],), daemon=True)
+            thread.start()
+
+    def serve(self, connection):
+        try:
+            self.handler(connection)
+        except OSError:
+            pass
+        connection.close()
+
+    def close(self):
+        self.listener.shutdown(socket.SHUT_RDWR)
+        self.listener.close()
+        self.thread.join()
+        os.unlink(f"{self.directory}/keeper.sock")
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.close()
+
+
+def describe():
+    """What this process was given by the one that started it."""
+    with open("/proc/self/status") as status:
+        fields = dict(line.rstrip("\n").split(":\t", 1) for line in status if ":\t" in line)
+    with open("/proc/self/limits") as limits:
+        files = next(line.split()[3:5] for line in limits if line.startswith("Max open files"))
+    return {
+        "argv": sys.argv[1:], "environ": dict(os.environ), "cwd": os.getcwd(), "umask": os.umask(0o22),
+        "fds": {int(fd): os.readlink(f"/proc/self/fd/{fd}") for fd in os.listdir("/proc/self/fd")
+                if os.path.lexists(f"/proc/self/fd/{fd}")},
+        "sid": os.getsid(0), "pid": os.getpid(), "ppid": os.getppid(), "files": files,
+        "blocked": int(fields["SigBlk"], 16), "ignored": int(fields["SigIgn"], 16),
+    }
+
+
+def main():
+    given = dict(zip(sys.argv[1::2], sys.argv[2::2]))
+    directory, config, ready = given["--runtime-dir"], given["--config"], int(given["--ready-fd"])
+    about = describe()
+    with open(config) as file:
+        orders = json.load(file)
+    os.makedirs(directory, mode=0o700, exist_ok=True)
+    with open(f"{directory}/started-{os.getpid()}.json.new", "w") as file:
+        json.dump(about, file)
+    os.rename(file.name, file.name[:-4])
+    if "fail" in orders:
+        os.write(ready, orders["fail"].encode() + b"\n")
+        return 1
+    if orders.get("hang"):
+        threading.Event().wait()
+    handler = refuse_all if orders.get("refuse") else grant_all
+    with Keeper(directory, config, [tuple(rule) for rule in orders["rules"]], handler):
+        os.close(ready)
+        # The test ends this process by its pid.
+        threading.Event().wait()
+    return 0
+
+
+def refuse_all(connection):
+    while connection.receive():
+        connection.send(REFUSED, reason="refused, as ordered")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,68 @@
+/* limits WHAT FILE [DIRECTORY]: takes a lock where descriptors, or the file system, have been taken away. */
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+
+#include "tests/interpose/calls.h"
+
+static void use_up(void)
+{
+	struct rlimit limit = {40, 40};
+
+	setrlimit(RLIMIT_NOFILE, &limit);
+	while (dup(1) >= 0)
+		;
+}
+
+int main(int argc, char **argv)
+{
+	int fd;
+
+	if (argc < 3)
+		return 99;
+	fd = must_open(argv[2], O_RDWR | O_CREAT);
+	if (strcmp(argv[1], "used-up") == 0) {
+		use_up();
+		CALL("used up", flock(fd, LOCK_EX));
+		close(20);
+		close(21);
+		CALL("two left", flock(fd, LOCK_EX | LOCK_NB));
+		CALL("unlock", flock(fd, LOCK_UN));
+		return 0;
+	}
+	if (strcmp(argv[1], "closed") == 0) {
+		fd = dup2(fd, 9);
+		close_range(2, 8, 0);
+		close_range(10, ~0u, 0);
+		close(0);
+		CALL("all others closed", flock(fd, LOCK_EX));
+		CALL("unlock", flock(fd, LOCK_UN));
+	}
+	if (strcmp(argv[1], "stderr-is-data") == 0) {
+		/* Any line on descriptor 2 would now be in the data. */
+		dup2(must_open(argv[3], O_RDWR | O_CREAT), 2);
+		CALL("stderr is data", flock(fd, LOCK_EX));
+	}
+	if (strcmp(argv[1], "stderr-is-broken") == 0) {
+		int pair[2];
+
+		/* The same pipe that was there from the start; its reader has gone by now: SIGPIPE would end us. */
+		if (read(0, pair, 1) != 0)
+			return 99;
+		CALL("stderr is broken", flock(fd, LOCK_EX));
+	}
+	if (strcmp(argv[1], "subreaper") == 0) {
+		prctl(PR_SET_CHILD_SUBREAPER, 1);
+		CALL("subreaper", flock(fd, LOCK_EX));
+	}
+	if (strcmp(argv[1], "chroot") == 0) {
+		if (chroot(argv[3]) < 0 || chdir("/") < 0)
+			return 99;
+		CALL("chroot, earlier descriptor", flock(fd, LOCK_EX));
+		close(fd);
+		fd = must_open("/inside", O_RDWR | O_CREAT);
+		CALL("chroot", flock(fd, LOCK_EX));
+	}
+	print_descriptors();
+	return 0;
+}

@@ -1,0 +1,166 @@
+"""Programs behave the same with the shim as without it, wherever they call from."""
+import os
+import re
+import subprocess
+
+import pytest
+
+import fake_keeper as fk
+from conftest import PROGRAMS, ROOT, SHIM
+
+# What the shim may use of libc: no heap, no stdio, no threads, nothing that could be another library's.
+ALLOWED = set("""
+    __errno_location _exit clock_gettime dladdr dlsym fstat fstatfs getegid geteuid getpid getrlimit getsockopt memchr
+    memcmp memcpy memmove memset mkdir mmap munmap prctl sched_yield secure_getenv setrlimit setsockopt sigaction stat
+    statx strcmp strcspn strerrordesc_np strlen strrchr strstr syscall sysconf umask
+    __cxa_finalize __gmon_start__ _ITM_deregisterTMCloneTable _ITM_registerTMCloneTable
+    __stack_chk_fail __memcpy_chk __memset_chk
+""".split())
+
+
+def symbols(which):
+    out = subprocess.run(["nm", "-D", which, SHIM], capture_output=True, text=True, check=True).stdout
+    return {line.split()[-1].split("@")[0] for line in out.splitlines()}
+
+
+def test_exports_are_those_of_the_map():
+    text = re.sub(r"/\*.*?\*/", "", (ROOT / "shim/exports.map").read_text(), flags=re.S)
+    wanted = set(re.findall(r"^\t(\w+);", text, flags=re.M))
+    if os.uname().machine in ("x86_64", "aarch64"):
+        wanted.remove("__fcntl_time64")
+    assert symbols("--defined-only") == wanted
+
+
+def test_nothing_but_the_libc_functions_that_may_be_used():
+    assert symbols("--undefined-only") - ALLOWED == set()
+    needed = subprocess.run(["readelf", "-d", SHIM], capture_output=True, text=True, check=True).stdout
+    assert re.findall(r"NEEDED.*\[(.*)\]", needed) == ["libc.so.6"]
+
+
+CASES = [
+    ("flock_calls", "{lock}", "{folder}/data"),
+    ("fcntl_calls", "{lock}"),
+    *[("places", where, "{lock}")
+      for where in ("preinit", "constructor", "handler", "fork", "vfork", "threads", "threads-fork", "cancel")],
+    ("limits", "closed", "{lock}"),
+    ("waits", "restart", "x", "{lock}"),
+    ("waits", "interrupt", "sn", "{lock}"),
+]
+
+
+def run(world, case, **kwargs):
+    if world.lock.exists():
+        world.lock.unlink()
+    result = world.run(case[0], *(arg.format(lock=world.lock, folder=world.folder) for arg in case[1:]), **kwargs)
+    assert result.returncode == 0, result
+    return result
+
+
+@pytest.mark.parametrize("case", CASES, ids=" ".join)
+def test_same_as_plain(world, case):
+    plain = run(world, case, env=world.environment(preload=False))
+    assert plain.stdout and plain.stderr == ""
+
+    none = run(world, case, env=world.environment(config=False))
+    assert none.stdout == plain.stdout
+
+    with world.keeper(rules=[(fk.PATH, "/another.lock"), (fk.GLOB, "/x/*")]) as keeper:
+        unprotected = run(world, case)
+        assert (unprotected.stdout, unprotected.stderr, keeper.requests) == (plain.stdout, "", 0)
+
+    with world.keeper() as keeper:
+        protected = run(world, case)
+        assert (protected.stdout, protected.stderr) == (plain.stdout, "")
+        assert (keeper.requests > 0) == (case[0] != "fcntl_calls")
+
+
+def test_a_directory_can_be_protected(world):
+    with world.keeper(rules=[(fk.PATH, str(world.lock.parent))]) as keeper:
+        result = run(world, ("flock_calls", "{lock}", "{folder}/data"))
+        assert "directory: 0 -\n" in result.stdout and keeper.requests == 1
+
+
+def test_no_configuration_is_said_once(world):
+    result = run(world, ("places", "threads", "{lock}"), env=world.environment(config=False))
+    assert result.stderr.count("\n") == 1 and "no configuration" in result.stderr
+
+
+def test_the_descriptors_that_a_lock_needs_are_used_up(world):
+    with world.keeper(rules=[]):
+        assert run(world, ("limits", "used-up", "{lock}")).stdout.startswith("used up: -1 ENOLCK")
+    with world.keeper() as keeper:
+        result = run(world, ("limits", "used-up", "{lock}"))
+        assert result.stdout == "used up: -1 ENOLCK\ntwo left: 0 -\nunlock: 0 -\n"
+        assert "Too many open files" in result.stderr and keeper.requests == 1
+
+
+def test_nothing_is_written_into_what_was_opened_as_stderr(world):
+    data = world.folder / "data" / "database"
+    with world.keeper(lambda c: c.receive() and c.send(fk.REFUSED, reason="no, because")):
+        result = run(world, ("limits", "stderr-is-data", "{lock}", str(data)))
+        assert result.stdout.startswith("stderr is data: -1 ENOLCK")
+        assert result.stderr == "" and data.read_bytes() == b""
+        # Where descriptor 2 is what it was, the line comes, also into a file.
+        with open(data, "w") as log:
+            subprocess.run(world.command("waits", "restart", "x", world.lock), env=world.environment(), stderr=log,
+                           stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, check=True)
+        assert data.read_text() == "dflock: no, because\n"
+
+
+def test_a_line_that_nobody_reads_ends_nobody(world):
+    with world.keeper(lambda c: c.receive() and c.send(fk.REFUSED, reason="no, because")):
+        end, stderr = os.pipe()
+        process = subprocess.Popen(world.command("limits", "stderr-is-broken", world.lock), env=world.environment(),
+                                   stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=stderr, text=True)
+        os.close(stderr)
+        os.close(end)
+        out, _ = process.communicate(timeout=30)
+        assert process.returncode == 0 and out.startswith("stderr is broken: -1 ENOLCK")
+
+
+def test_in_a_chroot_the_keeper_is_asked(world):
+    root = world.folder / "root"
+    root.mkdir()
+    inside = root / str(world.folder).lstrip("/")
+    inside.mkdir(parents=True)
+    # What is in a chroot must be there under the same names; these are the same files.
+    os.link(world.config, inside / "dflock.conf")
+    (inside / "run").mkdir(mode=0o700)
+    answers = []
+
+    def handler(connection):
+        while request := connection.receive():
+            answers.append(request.fds)
+            connection.send(fk.NOT_PROTECTED)
+
+    with world.keeper(handler, rules=[]):
+        os.link(world.runtime / "page", inside / "run/page")
+        # A link to a socket is the socket, too.
+        os.link(world.runtime / "keeper.sock", inside / "run/keeper.sock")
+        result = run(world, ("limits", "chroot", "{lock}", str(root)))
+    assert result.stdout.startswith("chroot, earlier descriptor: 0 -\nchroot: 0 -\n"), result
+    assert len(answers) == 2 and answers[0] == [str(world.lock)]
+
+
+def test_without_the_configuration_in_a_chroot_it_is_refused(world):
+    with world.keeper():
+        result = run(world, ("limits", "chroot", "{lock}", str(world.lock.parent)))
+    assert result.stdout.count("-1 ENOLCK") == 2 and "configuration cannot be read" in result.stderr
+
+
+def count_calls(world, *args):
+    log = world.folder / "strace"
+    result = world.run(*args, wrap=["strace", "-f", "-o", str(log), "-e", "trace=!write"])
+    assert result.returncode == 0, result
+    lines = log.read_text().splitlines()
+    locks = [i for i, line in enumerate(lines) if "flock(" in line]
+    return [lines[a + 1:b] for a, b in zip(locks, locks[1:])]
+
+
+def test_an_unprotected_lock_costs_one_more_call(world):
+    with world.keeper(rules=[]):
+        between = count_calls(world, "cost", world.lock, 100)
+    extra = [len(calls) for calls in between]
+    # Nothing before LOCK_UN, one statx before LOCK_EX; more only when a second has passed.
+    assert sum(n == 0 for n in extra) >= len(extra) // 2
+    assert sum(n > 1 for n in extra) <= 5

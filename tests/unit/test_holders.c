@@ -1,0 +1,448 @@
+/* keeper/holders.c: children take locks, and the search has to find exactly those. */
+#include "keeper/holders.h"
+
+#include <check.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <pthread.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/prctl.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#define DEADLINE_MS 10000
+
+/* A child that took its locks and keeps them until told to end. */
+struct child {
+	pid_t pid;
+	int stop; /* closing it ends the child */
+};
+
+struct seen {
+	struct holder all[32];
+	char command[32][HOLDER_COMMAND_BYTES];
+	size_t count, stop_after;
+};
+
+static char folder[] = "/tmp/dflock-holders-XXXXXX";
+static char path[2][64];
+static struct holders_file files[2];
+
+static int see(void *arg, const struct holder *h)
+{
+	struct seen *seen = arg;
+
+	ck_assert_uint_lt(seen->count, 32);
+	seen->all[seen->count] = *h;
+	snprintf(seen->command[seen->count++], HOLDER_COMMAND_BYTES, "%s", h->command);
+	return seen->count == seen->stop_after ? 7 : 0;
+}
+
+static struct seen find(pid_t ignore)
+{
+	struct seen seen = {.count = 0};
+	size_t unseen = 99999;
+
+	ck_assert_int_eq(holders_find(files, 2, ignore, see, &seen, &unseen), 0);
+	ck_assert_uint_ne(unseen, 99999);
+	return seen;
+}
+
+static const struct holder *of(const struct seen *seen, pid_t pid, size_t nth)
+{
+	for (size_t i = 0; i < seen->count; i++)
+		if (seen->all[i].pid == pid && nth-- == 0)
+			return &seen->all[i];
+	return NULL;
+}
+
+/* What a child does: take its locks, then say so through ready(), then wait for the end in wait_for_end(). */
+static int ready_fd, end_fd;
+
+/* The `stop` ends of the children that run: a later child must not keep them open. */
+static int stops[8];
+static size_t stop_count;
+
+static void ready(void)
+{
+	if (write(ready_fd, "r", 1) != 1)
+		_exit(9);
+}
+
+static void wait_for_end(void)
+{
+	char c;
+
+	while (read(end_fd, &c, 1) < 0 && errno == EINTR)
+		;
+	_exit(0);
+}
+
+static struct child start(void (*body)(void))
+{
+	int to[2], from[2];
+	struct pollfd p;
+	struct child c;
+	char byte;
+
+	ck_assert_int_eq(pipe2(to, O_CLOEXEC), 0);
+	ck_assert_int_eq(pipe2(from, O_CLOEXEC), 0);
+	c.pid = fork();
+	ck_assert_int_ge(c.pid, 0);
+	if (!c.pid) {
+		prctl(PR_SET_PDEATHSIG, SIGKILL);
+		for (size_t i = 0; i < stop_count; i++)
+			close(stops[i]);
+		close(to[1]);
+		close(from[0]);
+		end_fd = to[0];
+		ready_fd = from[1];
+		body();
+		ready();
+		wait_for_end();
+	}
+	close(to[0]);
+	close(from[1]);
+	p = (struct pollfd){.fd = from[0], .events = POLLIN};
+	ck_assert_int_eq(poll(&p, 1, DEADLINE_MS), 1);
+	ck_assert_msg(read(from[0], &byte, 1) == 1, "the child could not take its locks");
+	close(from[0]);
+	c.stop = to[1];
+	ck_assert_uint_lt(stop_count, 8);
+	stops[stop_count++] = c.stop;
+	return c;
+}
+
+static void end(struct child c)
+{
+	int status;
+
+	for (size_t i = 0; i < stop_count; i++)
+		if (stops[i] == c.stop)
+			stops[i] = stops[--stop_count];
+	close(c.stop);
+	ck_assert_int_eq(waitpid(c.pid, &status, 0), c.pid);
+	ck_assert_int_eq(status, 0);
+}
+
+static void must(bool done)
+{
+	if (!done)
+		_exit(8);
+}
+
+static int open_file(int which)
+{
+	int fd = open(path[which], O_RDWR | O_CLOEXEC);
+
+	must(fd >= 0);
+	return fd;
+}
+
+static void take_range(int which, int command, short type, off_t start, off_t len)
+{
+	struct flock l = {.l_type = type, .l_whence = SEEK_SET, .l_start = start, .l_len = len};
+
+	must(!fcntl(open_file(which), command, &l));
+}
+
+static void flock_exclusive_with_copy(void)
+{
+	int fd = open_file(0);
+
+	must(!flock(fd, LOCK_EX));
+	must(dup(fd) >= 0);
+}
+
+static void flock_shared(void)
+{
+	must(!flock(open_file(1), LOCK_SH));
+}
+
+static void open_only(void)
+{
+	open_file(0);
+}
+
+static void ranges(void)
+{
+	take_range(0, F_SETLK, F_WRLCK, 10, 5);
+	take_range(0, F_OFD_SETLK, F_RDLCK, 100, 0);
+}
+
+START_TEST(finds_flock_once_with_mode_and_process)
+{
+	struct child a = start(flock_exclusive_with_copy), b = start(flock_shared), c = start(open_only);
+	struct seen seen = find(0);
+	const struct holder *ha = of(&seen, a.pid, 0), *hb = of(&seen, b.pid, 0);
+
+	ck_assert_uint_eq(seen.count, 2);
+	ck_assert_ptr_nonnull(ha);
+	ck_assert_ptr_nonnull(hb);
+	ck_assert_uint_eq(ha->file, 0);
+	ck_assert_int_eq(ha->space, WIRE_FLOCK);
+	ck_assert_int_eq(ha->mode, WIRE_EXCLUSIVE);
+	ck_assert_int_eq(ha->owner, WIRE_OWNER_DESCRIPTION);
+	ck_assert_int_eq(ha->from, 0);
+	ck_assert_int_eq(ha->to, WIRE_EOF);
+	ck_assert_int_le(ha->started, time(NULL) + 1);
+	ck_assert_int_ge(ha->started, time(NULL) - 60);
+	ck_assert_uint_eq(hb->file, 1);
+	ck_assert_int_eq(hb->mode, WIRE_SHARED);
+	ck_assert_str_ne(seen.command[0], "");
+	end(a);
+	end(b);
+	end(c);
+	ck_assert_uint_eq(find(0).count, 0);
+}
+END_TEST
+
+START_TEST(finds_record_locks_with_their_ranges)
+{
+	struct child a = start(ranges);
+	struct seen seen = find(0);
+	const struct holder *h;
+	bool posix = false, ofd = false;
+
+	ck_assert_uint_eq(seen.count, 2);
+	for (size_t i = 0; (h = of(&seen, a.pid, i)); i++) {
+		ck_assert_int_eq(h->space, WIRE_RECORD);
+		posix |= h->owner == WIRE_OWNER_PROCESS && h->mode == WIRE_EXCLUSIVE && h->from == 10 && h->to == 15;
+		ofd |= h->owner == WIRE_OWNER_DESCRIPTION && h->mode == WIRE_SHARED && h->from == 100 &&
+		       h->to == WIRE_EOF;
+	}
+	ck_assert(posix);
+	ck_assert(ofd);
+	end(a);
+}
+END_TEST
+
+START_TEST(leaves_out_one_process_and_stops_when_told)
+{
+	struct child a = start(flock_shared), b = start(flock_shared);
+	struct seen seen = find(a.pid), first = {.stop_after = 1};
+
+	ck_assert_uint_eq(seen.count, 1);
+	ck_assert_ptr_nonnull(of(&seen, b.pid, 0));
+	ck_assert_int_eq(holders_find(files, 2, 0, see, &first, NULL), 7);
+	ck_assert_uint_eq(first.count, 1);
+	end(a);
+	end(b);
+}
+END_TEST
+
+/* The description outlives the process that locked it: the copy that a child inherited has the lock. */
+static void inherited_by_grandchild(void)
+{
+	int fd = open_file(0);
+	pid_t pid;
+
+	must(!flock(fd, LOCK_EX));
+	pid = fork();
+	must(pid >= 0);
+	if (!pid) {
+		ready();
+		wait_for_end();
+	}
+	close(fd);
+	close(ready_fd);
+	while (waitpid(pid, NULL, 0) < 0 && errno == EINTR)
+		;
+	_exit(0);
+}
+
+START_TEST(finds_the_process_that_inherited_the_lock)
+{
+	struct child a = start(inherited_by_grandchild);
+	struct seen seen = find(0);
+	char stat[64];
+	int parent = 0;
+	FILE *f;
+
+	/* The child may not have closed its own copy yet: until it has, both hold the lock. */
+	for (int i = 0; i < DEADLINE_MS && of(&seen, a.pid, 0); i++) {
+		sched_yield();
+		seen = find(0);
+	}
+	ck_assert_uint_eq(seen.count, 1);
+	snprintf(stat, sizeof(stat), "/proc/%d/stat", (int)seen.all[0].pid);
+	f = fopen(stat, "r");
+	ck_assert_ptr_nonnull(f);
+	ck_assert_int_eq(fscanf(f, "%*d (%*[^)]) %*c %d", &parent), 1);
+	fclose(f);
+	ck_assert_int_eq(parent, a.pid);
+	end(a);
+}
+END_TEST
+
+static void *lock_in_own_table(void *arg)
+{
+	(void)arg;
+	must(!unshare(CLONE_FILES));
+	must(!flock(open_file(0), LOCK_EX));
+	ready();
+	wait_for_end();
+	return NULL;
+}
+
+static void *lock_and_stay(void *arg)
+{
+	pthread_t *first = arg;
+
+	pthread_join(*first, NULL);
+	must(!flock(open_file(1), LOCK_EX));
+	ready();
+	wait_for_end();
+	return NULL;
+}
+
+static void thread_with_own_table(void)
+{
+	pthread_t t;
+
+	must(!pthread_create(&t, NULL, lock_in_own_table, NULL));
+	pthread_join(t, NULL);
+}
+
+static void first_thread_gone(void)
+{
+	static pthread_t first;
+	pthread_t t;
+
+	first = pthread_self();
+	must(!pthread_create(&t, NULL, lock_and_stay, &first));
+	pthread_exit(NULL);
+}
+
+START_TEST(finds_locks_that_only_a_thread_has)
+{
+	struct child a = start(thread_with_own_table), b = start(first_thread_gone);
+	struct seen seen = find(0);
+
+	ck_assert_uint_eq(seen.count, 2);
+	ck_assert_ptr_nonnull(of(&seen, a.pid, 0));
+	ck_assert_ptr_nonnull(of(&seen, b.pid, 0));
+	end(a);
+	end(b);
+}
+END_TEST
+
+/* The command line is whatever its process likes. */
+static void hostile_name(void)
+{
+	char script[128];
+	char *argv[] = {"sh", "-c", script, "a\033[31m\xc3\xa4\xff\xe2\x80", NULL};
+
+	must(!flock(open_file(0), LOCK_EX));
+	/* The lock's descriptor and both pipe ends go with the shell. */
+	for (int fd = 3; fd < 32; fd++)
+		fcntl(fd, F_SETFD, 0);
+	snprintf(script, sizeof(script), "echo >&%d; exec %d>&-; read -r x <&%d; exit 0", ready_fd, ready_fd, end_fd);
+	execvp("sh", argv);
+	_exit(7);
+}
+
+START_TEST(makes_the_command_harmless)
+{
+	struct child a = start(hostile_name);
+	struct seen seen = find(0);
+
+	ck_assert_uint_eq(seen.count, 1);
+	ck_assert_msg(strstr(seen.command[0], "a?[31m\xc3\xa4???"), "%s", seen.command[0]);
+	ck_assert(!strncmp(seen.command[0], "sh -c echo", 10));
+	end(a);
+}
+END_TEST
+
+static const struct {
+	const char *line;
+	bool lock;
+	enum wire_space space;
+	enum wire_owner owner;
+	enum wire_mode mode;
+	int64_t from, to;
+} lines[] = {
+    {"lock:\t1: FLOCK  ADVISORY  WRITE 359 00:13:11691 0 EOF\n", true, WIRE_FLOCK, WIRE_OWNER_DESCRIPTION,
+     WIRE_EXCLUSIVE, 0, WIRE_EOF},
+    {"lock:\t1: FLOCK  ADVISORY  READ 359 00:13:11691 0 EOF\n", true, WIRE_FLOCK, WIRE_OWNER_DESCRIPTION, WIRE_SHARED,
+     0, WIRE_EOF},
+    {"lock:\t12: POSIX  ADVISORY  WRITE 9 fd:01:7 5 5\n", true, WIRE_RECORD, WIRE_OWNER_PROCESS, WIRE_EXCLUSIVE, 5, 6},
+    {"lock:\t2: OFDLCK ADVISORY  READ -1 08:01:7343 9223372036854775806 EOF\n", true, WIRE_RECORD,
+     WIRE_OWNER_DESCRIPTION, WIRE_SHARED, INT64_MAX - 1, WIRE_EOF},
+    {"lock:\t1: LEASE  ACTIVE    WRITE 359 00:13:11691 0 EOF\n", false, 0, 0, 0, 0, 0},
+    {"lock:\t1: DELEG  ACTIVE    READ 359 00:13:11691 0 EOF\n", false, 0, 0, 0, 0, 0},
+    {"lock:\t1: FLOCK  ADVISORY  UNLCK 359 00:13:11691 0 EOF\n", false, 0, 0, 0, 0, 0},
+    {"lock:\t1: FLOCK\n", false, 0, 0, 0, 0, 0},
+    {"pos:\t0\n", false, 0, 0, 0, 0, 0},
+    {"", false, 0, 0, 0, 0, 0},
+};
+
+START_TEST(reads_fdinfo_lines)
+{
+	struct holder h = {.pid = 1};
+
+	ck_assert_int_eq(holders_parse_line(lines[_i].line, &h), lines[_i].lock);
+	if (!lines[_i].lock)
+		return;
+	ck_assert_int_eq(h.space, lines[_i].space);
+	ck_assert_int_eq(h.owner, lines[_i].owner);
+	ck_assert_int_eq(h.mode, lines[_i].mode);
+	ck_assert_int_eq(h.from, lines[_i].from);
+	ck_assert_int_eq(h.to, lines[_i].to);
+}
+END_TEST
+
+static void make_files(void)
+{
+	ck_assert_ptr_nonnull(mkdtemp(folder));
+	for (int i = 0; i < 2; i++) {
+		struct stat st;
+		int fd;
+
+		snprintf(path[i], sizeof(path[i]), "%s/%d", folder, i);
+		fd = open(path[i], O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+		ck_assert_int_ge(fd, 0);
+		ck_assert_int_eq(fstat(fd, &st), 0);
+		files[i] = (struct holders_file){.dev = st.st_dev, .ino = st.st_ino};
+		close(fd);
+	}
+}
+
+static void remove_files(void)
+{
+	for (int i = 0; i < 2; i++)
+		unlink(path[i]);
+	rmdir(folder);
+}
+
+int main(void)
+{
+	Suite *suite = suite_create("holders");
+	TCase *search = tcase_create("search"), *parse = tcase_create("parse");
+	SRunner *runner = srunner_create(suite);
+	int failed;
+
+	tcase_add_unchecked_fixture(search, make_files, remove_files);
+	tcase_set_timeout(search, 30);
+	tcase_add_test(search, finds_flock_once_with_mode_and_process);
+	tcase_add_test(search, finds_record_locks_with_their_ranges);
+	tcase_add_test(search, leaves_out_one_process_and_stops_when_told);
+	tcase_add_test(search, finds_the_process_that_inherited_the_lock);
+	tcase_add_test(search, finds_locks_that_only_a_thread_has);
+	tcase_add_test(search, makes_the_command_harmless);
+	tcase_add_loop_test(parse, reads_fdinfo_lines, 0, (int)(sizeof(lines) / sizeof(lines[0])));
+	suite_add_tcase(suite, search);
+	suite_add_tcase(suite, parse);
+	srunner_run_all(runner, CK_NORMAL);
+	failed = srunner_ntests_failed(runner);
+	srunner_free(runner);
+	return failed ? 1 : 0;
+}

@@ -1,0 +1,264 @@
+/*
+ * The matcher works on memory that another process may be changing: it reads a pattern byte by byte with
+ * relaxed atomic loads (a compiler may read a plain byte twice, and use the second value for what it checked
+ * on the first), never past the record's end, and ends after a bounded number of steps whatever it reads.
+ */
+#include "wire/page.h"
+
+#include <errno.h>
+#include <sched.h>
+#include <string.h>
+
+/* How often a page that is being written is looked at again; a writer needs less than a millisecond. */
+#define ASK_TRIES 64
+
+struct pattern {
+	const char *bytes;
+	size_t room; /* it ends here, or at a NUL before */
+};
+
+static unsigned char at(const struct pattern *p, size_t i)
+{
+	return i < p->room ? (unsigned char)__atomic_load_n(&p->bytes[i], __ATOMIC_RELAXED) : 0;
+}
+
+static bool is_leading_dot(const char *path, size_t s)
+{
+	return path[s] == '.' && (s == 0 || path[s - 1] == '/');
+}
+
+/* A byte of a bracket expression at *i, which moves on to the last byte read. 0: the pattern ends. */
+static unsigned char bracket_byte(const struct pattern *p, size_t *i)
+{
+	unsigned char c = at(p, *i);
+
+	if (c == '\\' && at(p, *i + 1))
+		c = at(p, ++*i);
+	return c == '/' ? 0 : c;
+}
+
+/* The length of the bracket expression at `from`, and whether c is in it. 0: it is not closed, so '[' means itself. */
+static size_t bracket(const struct pattern *p, size_t from, unsigned char c, bool *hit)
+{
+	size_t i = from + 1;
+	bool negated = at(p, i) == '!' || at(p, i) == '^';
+	bool found = false;
+
+	i += negated;
+	for (size_t first = i; i == first || at(p, i) != ']'; i++) {
+		unsigned char low = bracket_byte(p, &i), high = low;
+
+		if (at(p, i + 1) == '-' && at(p, i + 2) != ']') {
+			i += 2;
+			high = bracket_byte(p, &i);
+		}
+		if (!low || !high)
+			return 0;
+		if (low <= c && c <= high)
+			found = true;
+	}
+	*hit = found != negated;
+	return i + 1 - from;
+}
+
+/* How many bytes of the pattern at i, which is no '*', match the byte path[s]; 0: they do not. */
+static size_t match_one(const struct pattern *p, size_t i, const char *path, size_t s)
+{
+	unsigned char c = at(p, i), byte = (unsigned char)path[s];
+	bool hit;
+
+	if (c == '\\' && at(p, i + 1))
+		return at(p, i + 1) == byte ? 2 : 0;
+	if (c == '?')
+		return byte != '/' && !is_leading_dot(path, s);
+	if (c == '[') {
+		size_t n = bracket(p, i, byte, &hit);
+
+		if (n)
+			return hit && byte != '/' && !is_leading_dot(path, s) ? n : 0;
+	}
+	return c == byte;
+}
+
+/* Since '*' stays within one name of the path, only the last '*' of a name is ever tried again: at worst
+ * the length of the pattern times the length of the path. */
+static bool glob_matches(const struct pattern *p, const char *path)
+{
+	size_t i = 0, s = 0;
+	size_t star = 0, star_s = 0; /* the pattern after the last '*', the path where it ends so far; 0: none */
+
+	for (;;) {
+		size_t n;
+
+		if (at(p, i) == '*') {
+			if (is_leading_dot(path, s))
+				return false;
+			star = ++i;
+			star_s = s;
+			continue;
+		}
+		if (!path[s])
+			return !at(p, i);
+		n = match_one(p, i, path, s);
+		if (n) {
+			if (path[s] == '/')
+				star = 0;
+			i += n;
+			s++;
+		} else if (star && path[star_s] != '/') {
+			s = ++star_s;
+			i = star;
+		} else {
+			return false;
+		}
+	}
+}
+
+static bool path_matches(const struct pattern *p, const char *path)
+{
+	for (size_t i = 0; at(p, i) == (unsigned char)path[i]; i++)
+		if (!path[i])
+			return true;
+	return false;
+}
+
+static bool tree_matches(const struct pattern *p, const char *path)
+{
+	size_t i = 0;
+	unsigned char c;
+
+	for (; (c = at(p, i)); i++)
+		if (c != (unsigned char)path[i])
+			return false;
+	if (i == 0)
+		return false;
+	if (path[i - 1] != '/' && path[i++] != '/')
+		return false;
+	return path[i] != '\0';
+}
+
+static bool matches(uint32_t kind, const struct pattern *p, const char *path)
+{
+	switch (kind) {
+	case PAGE_RULE_PATH:
+		return path_matches(p, path);
+	case PAGE_RULE_GLOB:
+		return glob_matches(p, path);
+	default:
+		return tree_matches(p, path);
+	}
+}
+
+bool page_rule_matches(enum page_rule_kind kind, const char *pattern, const char *path)
+{
+	struct pattern p = {pattern, strlen(pattern)};
+
+	return matches(kind, &p, path);
+}
+
+int page_rule_append(unsigned char *rules, size_t size, size_t *used, enum page_rule_kind kind, const char *pattern)
+{
+	size_t len = strlen(pattern);
+	size_t bytes = (sizeof(struct page_rule) + len + 1 + 7) & ~(size_t)7;
+	struct page_rule *rule = (struct page_rule *)(rules + *used);
+
+	if (bytes > size - *used)
+		return -ENOSPC;
+	memset(rule, 0, bytes);
+	rule->bytes = (uint32_t)bytes;
+	rule->kind = kind;
+	memcpy(rule->pattern, pattern, len);
+	*used += bytes;
+	return 0;
+}
+
+static uint32_t load(const uint32_t *word)
+{
+	return __atomic_load_n(word, __ATOMIC_RELAXED);
+}
+
+/* Word by word: an atomic load of 64 bits would need libatomic on some 32-bit machines. */
+static bool same_words(const void *a, const void *b, size_t size)
+{
+	const uint32_t *x = a, *y = b;
+
+	for (size_t i = 0; i < size / sizeof(*x); i++)
+		if (load(&x[i]) != load(&y[i]))
+			return false;
+	return true;
+}
+
+static void copy_message(const struct page *page, char message[PAGE_MESSAGE_BYTES])
+{
+	struct pattern text = {page->message, PAGE_MESSAGE_BYTES - 1};
+	size_t i = 0;
+	unsigned char c;
+
+	/* It goes to somebody's terminal. */
+	for (; (c = at(&text, i)); i++)
+		message[i] = (char)(c < ' ' || c == 0x7f ? '?' : c);
+	message[i] = '\0';
+}
+
+static enum page_answer ask_rules(const struct page *page, const char *path)
+{
+	size_t end = load(&page->rules_bytes);
+
+	if (end > PAGE_RULES_BYTES)
+		return PAGE_SAYS_NOTHING;
+	for (size_t from = 0; from < end;) {
+		const struct page_rule *rule = (const struct page_rule *)(page->rules + from);
+		size_t bytes;
+		uint32_t kind;
+
+		if (end - from < sizeof(*rule))
+			return PAGE_SAYS_NOTHING;
+		bytes = load(&rule->bytes);
+		kind = load(&rule->kind);
+		if (bytes <= sizeof(*rule) || bytes % 8 || bytes > end - from || kind >= PAGE_RULE_KINDS)
+			return PAGE_SAYS_NOTHING;
+		if (matches(kind, &(struct pattern){rule->pattern, bytes - sizeof(*rule)}, path))
+			return PAGE_SAYS_YES;
+		from += bytes;
+	}
+	return PAGE_SAYS_NO;
+}
+
+static enum page_answer ask_once(const struct page *page, const struct wire_config_id *id, const char *path,
+				 char message[PAGE_MESSAGE_BYTES])
+{
+	if (!same_words(&page->config, id, sizeof(*id)))
+		return PAGE_SAYS_NOTHING;
+	switch (load(&page->state)) {
+	case PAGE_RULES:
+		return ask_rules(page, path);
+	case PAGE_INVALID:
+		if (message)
+			copy_message(page, message);
+		return PAGE_SAYS_REFUSE;
+	default:
+		return PAGE_SAYS_NOTHING;
+	}
+}
+
+enum page_answer page_ask(const struct page *page, const struct wire_config_id *id, const char *path,
+			  char message[PAGE_MESSAGE_BYTES])
+{
+	static const uint64_t magic = PAGE_MAGIC;
+
+	for (int tries = 0; tries < ASK_TRIES; tries++) {
+		uint32_t seq = __atomic_load_n(&page->seq, __ATOMIC_ACQUIRE);
+		enum page_answer answer = PAGE_SAYS_NOTHING;
+
+		if (seq & 1) {
+			sched_yield();
+			continue;
+		}
+		if (same_words(&page->magic, &magic, sizeof(magic)) && load(&page->version) == PAGE_VERSION)
+			answer = ask_once(page, id, path, message);
+		__atomic_thread_fence(__ATOMIC_ACQUIRE);
+		if (load(&page->seq) == seq)
+			return answer;
+	}
+	return PAGE_SAYS_NOTHING;
+}

@@ -1,0 +1,28 @@
+/*
+ * Bounded text for places where stdio may not be used: no allocation, no locale, usable in signal handlers.
+ *
+ * A text is always NUL-terminated. What does not fit is cut off, and `cut` remembers it; who builds a path
+ * must look at it, who builds a message need not.
+ */
+#ifndef DFLOCK_WIRE_TEXT_H
+#define DFLOCK_WIRE_TEXT_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+struct text {
+	char *buf;
+	size_t size, len;
+	bool cut;
+};
+
+/* The empty text in buf, which is the caller's and has at least one byte. */
+void text_init(struct text *text, char *buf, size_t size);
+
+void text_add(struct text *text, const char *s);
+void text_add_bytes(struct text *text, const char *s, size_t n);
+void text_add_number(struct text *text, int64_t n); /* decimal */
+void text_add_errno(struct text *text, int err);    /* what strerror(err) says in the C locale; err is positive */
+
+#endif
