@@ -22,7 +22,7 @@ struct config_store {
 	char *user;     /* NULL: none */
 	char *password; /* the first line of password_file; NULL: none */
 	int database;   /* 0 */
-	int64_t connect_ms; /* 5000: how long a connection or an answer may take before the store counts as unreachable */
+	int64_t connect_ms; /* 5000: a connection or an answer that takes longer makes the store unreachable */
 };
 
 struct config_lease {
@@ -43,8 +43,9 @@ struct config_lease {
 struct rule {
 	enum page_rule_kind kind;
 	char *pattern; /* with its fixed part resolved: what the kernel calls the file */
-	char *name;    /* what stands for the first fixed_len bytes of the path in the lock name */
-	size_t fixed_len; /* PATH: the whole path. GLOB: the directories before the first wildcard. TREE: the directory */
+	char *name; /* what stands for the first fixed_len bytes of the path in the lock name */
+	/* PATH: the whole path. GLOB: the directories before the first wildcard. TREE: the directory. */
+	size_t fixed_len;
 	int line;
 };
 

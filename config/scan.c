@@ -52,7 +52,7 @@ static int skip_string(struct scan *s)
 		}
 		if (*s->at != '\\')
 			continue;
-		/* libconfig would end the string here, and drop what follows. */
+		/* libconfig's string would end here for whoever reads it. */
 		if ((s->at[1] == 'x' || s->at[1] == 'X') && s->at[2] == '0' && s->at[3] == '0')
 			return reading_fail(s->r, s->line, "\\x00 in a string; a string cannot contain a NUL byte");
 		if (s->at[1] == '\\' || s->at[1] == '"')
@@ -85,9 +85,11 @@ static bool is_include(const struct scan *s)
 {
 	const char *before = s->at;
 
+	if (strncmp(before, "@include", 8) != 0)
+		return false;
 	while (before > s->start && (before[-1] == ' ' || before[-1] == '\t'))
 		before--;
-	return (before == s->start || before[-1] == '\n') && strncmp(s->at, "@include", 8) == 0;
+	return before == s->start || before[-1] == '\n';
 }
 
 static int scan_token(struct scan *s)

@@ -183,6 +183,7 @@ static void on_up(void *arg)
 {
 	struct keeper *k = arg;
 
+	k->store_tried = true;
 	log_info("store %s is reachable (version %s)%s", store_server(k->store), store_version(k->store),
 		 store_in_grace(k->store) ? ", in grace" : "");
 	if (store_in_grace(k->store))
@@ -199,6 +200,7 @@ static void on_down(void *arg, const char *why)
 {
 	struct keeper *k = arg;
 
+	k->store_tried = true;
 	log_error("store %s is not reachable: %s", store_server(k->store), why);
 	serve_all(k);
 }

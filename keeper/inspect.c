@@ -163,18 +163,17 @@ struct inspect *inspect_start(uv_loop_t *loop, int fd, const struct ucred *peer,
 {
 	struct inspect *job = calloc(1, sizeof(*job));
 
-	if (!job || uv_queue_work(loop, &job->work, work, done) != 0) {
+	if (!job) {
+		close(fd);
+		return NULL;
+	}
+	*job = (struct inspect){.work.data = job, .fd = fd, .peer = *peer, .foreign = foreign, .test_shared = test, .cb = cb,
+				.arg = arg, .result.fd = -1};
+	/* Nothing may be set after this: the worker runs. */
+	if (uv_queue_work(loop, &job->work, work, done) != 0) {
 		free(job);
 		close(fd);
 		return NULL;
 	}
-	job->work.data = job;
-	job->fd = fd;
-	job->peer = *peer;
-	job->foreign = foreign;
-	job->test_shared = test;
-	job->cb = cb;
-	job->arg = arg;
-	job->result.fd = -1;
 	return job;
 }

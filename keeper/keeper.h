@@ -170,6 +170,7 @@ struct keeper {
 	uv_timer_t old_pins;
 
 	/* host.c */
+	bool store_tried;    /* a connection stood or failed since the start */
 	int64_t deadline_ns; /* leases are sure until then; 0: never renewed */
 	bool expired;        /* the deadline's passing was noticed */
 	int64_t beat_sent_ns;

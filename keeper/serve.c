@@ -181,6 +181,8 @@ static void serve_unsure(struct session *s)
 	if (store_is_up(s->keeper->store) && !s->keeper->expired)
 		return; /* a beat is under way; host_renewed() serves */
 	if (nonblocking(s)) {
+		if (!s->keeper->store_tried)
+			return; /* the keeper has only just started; on_up() or on_down() serves */
 		host_store_trouble(s->keeper, why, sizeof(why));
 		session_refuse(s, "%s", why);
 		return;

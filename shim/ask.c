@@ -34,10 +34,11 @@ static int limit(const struct ask *ask, int option)
 	if (!ask->nonblock)
 		return 0;
 	left_ns = ask->deadline_ns - sys_clock_ns(CLOCK_MONOTONIC);
-	if (left_ns <= 0)
+	/* A limit of nothing would mean none. */
+	if (left_ns < 1000)
 		return -EAGAIN;
 	tv.tv_sec = left_ns / 1000000000;
-	tv.tv_usec = left_ns % 1000000000 / 1000 + 1;
+	tv.tv_usec = left_ns % 1000000000 / 1000;
 	return setsockopt(ask->sock, SOL_SOCKET, option, &tv, sizeof(tv)) < 0 ? -errno : 0;
 }
 

@@ -21,7 +21,7 @@ __attribute__((constructor)) static void shim_init(void)
 	int saved = errno;
 
 	real_init();
-	settings_get();
+	settings_init();
 	errno = saved;
 }
 

@@ -134,7 +134,7 @@ enum protect protect_look(int fd, struct protect_by *by)
 	const struct settings *s = settings_get();
 	const struct page *page;
 
-	/* And no line: it would need the settings to know whether descriptor 2 may be written. */
+	/* Without a line: only the settings say whether descriptor 2 may be written. */
 	if (!s)
 		return PROTECT_REFUSED;
 	if (!s->place.config[0]) {

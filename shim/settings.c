@@ -61,20 +61,30 @@ static void capture(struct settings *s)
 	find_library(&library);
 }
 
-const struct settings *settings_get(void)
+static const struct settings *publish_mine(void)
 {
-	const struct settings *s = __atomic_load_n(&published, __ATOMIC_ACQUIRE);
-	unsigned int mine;
+	const struct settings *s = NULL;
+	unsigned int mine = __atomic_fetch_add(&claimed, 1, __ATOMIC_RELAXED);
 
-	if (s)
-		return s;
-	mine = __atomic_fetch_add(&claimed, 1, __ATOMIC_RELAXED);
 	if (mine >= SLOTS)
 		return NULL;
 	capture(&slots[mine]);
 	if (__atomic_compare_exchange_n(&published, &s, &slots[mine], false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE))
 		return &slots[mine];
 	return s;
+}
+
+void settings_init(void)
+{
+	if (!__atomic_load_n(&published, __ATOMIC_ACQUIRE))
+		publish_mine();
+}
+
+const struct settings *settings_get(void)
+{
+	const struct settings *s = __atomic_load_n(&published, __ATOMIC_ACQUIRE);
+
+	return s || !environ ? s : publish_mine();
 }
 
 int settings_config_now(const struct settings *s, struct wire_config_id *id, int64_t *stamp_ns)

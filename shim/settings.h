@@ -25,8 +25,12 @@ struct settings {
 	char library[PATH_MAX]; /* this library, absolute; "" if that cannot be said */
 };
 
-/* Captured at the first call, which the constructor makes if nobody was earlier; the same ever after.
- * NULL: several calls before the constructor got in each other's way, and this one lost. */
+/* From the constructor. */
+void settings_init(void);
+
+/* Captured by settings_init() or by the first call before it; the same ever after. NULL: so early that libc
+ * itself does not know the environment yet (.preinit_array), or several calls before the constructor got in each
+ * other's way and this one lost. */
 const struct settings *settings_get(void);
 
 /*

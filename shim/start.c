@@ -151,7 +151,7 @@ static long exec_keeper(const struct plan *plan, const char *path)
 	return sys(execve, path, argv, envp);
 }
 
-/* dflockd in the folder of the library itself, whatever link the library was loaded through. */
+/* dflockd in the folder of the library itself, whatever link the library was loaded through; "" if that is unknown. */
 static void find_beside(const char *library, char path[PATH_MAX])
 {
 	char link[32];
@@ -163,17 +163,14 @@ static void find_beside(const char *library, char path[PATH_MAX])
 	text_add(&text, "/proc/self/fd/");
 	text_add_number(&text, fd);
 	n = sys(readlinkat, AT_FDCWD, link, path, PATH_MAX - 1L);
-	text_init(&text, path, PATH_MAX);
-	if (n > 0)
-		text.len = (size_t)n;
-	else
+	text = (struct text){.buf = path, .size = PATH_MAX, .len = n > 0 ? (size_t)n : 0};
+	if (n <= 0)
 		text_add(&text, library);
 	path[text.len] = '\0';
 	slash = strrchr(path, '/');
 	text.len = slash ? (size_t)(slash + 1 - path) : 0;
-	path[text.len] = '\0';
 	text_add(&text, "dflockd");
-	if (text.cut || !slash)
+	if (!slash || text.cut)
 		path[0] = '\0';
 }
 

@@ -1,6 +1,7 @@
 /*
  * What the files of the store share: redis.c (life, up and down, the incarnation), connect.c (the steps from an address
- * to a checked pair of connections), request.c (one question and its answer), operations.c and walk.c (store.h's calls).
+ * to a checked pair of connections), request.c (one question and its answer), operations.c and walk.c
+ * (the calls of store.h).
  */
 #ifndef DFLOCK_STORE_INTERNAL_H
 #define DFLOCK_STORE_INTERNAL_H
@@ -14,7 +15,13 @@
 #define STORE_LOCK_KEY STORE_KEYS "lock:"
 #define STORE_SHA_BYTES 41
 #define STORE_INFO_BYTES 64
+#define STORE_LINE_BYTES 1024 /* the server's address and an explained error */
 #define REQUEST_ARGS (24 + 2 * STORE_MAX_BLOCKERS)
+
+struct request;
+/* What became of a request: reply (no error reply), valid during the call; or NULL, with STORE_UNREACHABLE or STORE_ERROR
+ * and one line. The request is freed afterwards. */
+typedef void request_done(struct request *r, const redisReply *reply, enum store_status status, const char *error);
 
 enum store_state {
 	STORE_DOWN,       /* waits for the retry timer */
@@ -37,7 +44,7 @@ struct store {
 	uv_timer_t retry, ping, soon;
 	unsigned open_handles;
 	uint64_t retry_ms;
-	char server[300], error[REPLY_LINE_BYTES], reported[REPLY_LINE_BYTES];
+	char server[300], error[STORE_LINE_BYTES], reported[STORE_LINE_BYTES];
 	bool noted; /* a bad message was reported since the last on_up */
 
 	/* connect.c */
@@ -74,6 +81,8 @@ void store_reread_record(struct store *s, unsigned generation);
 void store_set_record(struct store *s, const struct reply_record *record);
 /* The line for a record with another ttl_ms. */
 void store_explain_ttl(const struct store *s, int64_t ttl_ms, char line[REPLY_LINE_BYTES]);
+/* store_open(now) while ttl_refused: its request waits for the next connection, as s->init. */
+void store_init_later(struct store *s, struct request *r, request_done *done);
 /* A message came. */
 void store_take_message(struct store *s, const char *text, size_t len);
 
@@ -85,10 +94,9 @@ void connect_cancel(struct store *s);
 
 /* ---- request.c ---- */
 
-struct request;
-/* What became of a request: reply (no error reply), valid during the call; or NULL, with STORE_UNREACHABLE or STORE_ERROR
- * and one line. The request is freed afterwards. */
-typedef void request_done(struct request *r, const redisReply *reply, enum store_status status, const char *error);
+/* Memory for a request: one that cannot be built cannot be answered either, and its caller waits for the answer. So
+ * NULL ends the process, with a line; its supervisor starts it again. */
+void *store_need(void *memory);
 
 struct request {
 	struct store *store;
@@ -110,7 +118,7 @@ struct request {
 	/* refused without being sent */
 	struct request *next;
 	enum store_status status;
-	char error[REPLY_LINE_BYTES];
+	char error[STORE_LINE_BYTES];
 };
 
 /* A call of a script, with its keys and the incarnation; name: the lock, or NULL. Running out of memory ends the

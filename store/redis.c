@@ -1,6 +1,7 @@
 /* The life of a store: up and down, the incarnation record, messages. */
 #include "store/internal.h"
 
+#include <errno.h>
 #include <inttypes.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -40,11 +41,13 @@ static void on_retry(uv_timer_t *timer)
 			   s->config->connect_ms);
 	else
 		connect_start(s);
+	if (s->state == STORE_RESOLVING)
+		uv_timer_start(timer, on_retry, (uint64_t)s->config->connect_ms, 0);
 }
 
 void store_down(struct store *s, const char *format, ...)
 {
-	char why[REPLY_LINE_BYTES - 32];
+	char why[REPLY_LINE_BYTES];
 	va_list args;
 
 	if (s->state == STORE_DOWN || s->state == STORE_FREED)
@@ -53,7 +56,7 @@ void store_down(struct store *s, const char *format, ...)
 	va_start(args, format);
 	vsnprintf(why, sizeof(why), format, args);
 	va_end(args);
-	snprintf(s->error, sizeof(s->error), "%.*s: %s", (int)sizeof(s->error) / 4, s->server, why);
+	snprintf(s->error, sizeof(s->error), "%s: %s", s->server, why);
 	s->state = STORE_DOWN;
 	s->ttl_refused = s->rereading = false;
 	connect_cancel(s);
@@ -174,6 +177,14 @@ void store_reread_record(struct store *s, unsigned generation)
 	store_read_record(s);
 }
 
+void store_init_later(struct store *s, struct request *r, request_done *done)
+{
+	r->done = done;
+	s->init = r;
+	if (s->state == STORE_DOWN)
+		uv_timer_start(&s->retry, on_retry, 1, 0);
+}
+
 /* ---- messages ---- */
 
 void store_take_message(struct store *s, const char *text, size_t len)
@@ -197,11 +208,6 @@ void store_take_message(struct store *s, const char *text, size_t len)
 }
 
 /* ---- life ---- */
-
-static void on_soon(uv_timer_t *timer)
-{
-	request_end_refused(timer->data);
-}
 
 static void on_closed(uv_handle_t *handle)
 {
@@ -241,11 +247,12 @@ struct store *store_new(uv_loop_t *loop, const struct config_store *config, int6
 void store_free(struct store *s)
 {
 	s->state = STORE_FREED;
-	snprintf(s->error, sizeof(s->error), "%.200s: the connection was given up", s->server);
+	snprintf(s->error, sizeof(s->error), "%s: the connection was given up", s->server);
 	connect_cancel(s);
 	close_links(s);
 	end_init(s, STORE_UNREACHABLE, s->error);
-	request_end_refused(s);
+	while (s->refused) /* a callback may have asked once more */
+		request_end_refused(s);
 	uv_close((uv_handle_t *)&s->retry, on_closed);
 	uv_close((uv_handle_t *)&s->ping, on_closed);
 	uv_close((uv_handle_t *)&s->soon, on_closed);

@@ -6,9 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A request that cannot be built cannot be answered either, and its caller waits for the answer: its supervisor
- * starts the process again. */
-static void *need(void *memory)
+void *store_need(void *memory)
 {
 	if (memory)
 		return memory;
@@ -19,7 +17,7 @@ static void *need(void *memory)
 static void set_arg(struct request *r, int i, char *text)
 {
 	free(r->argv[i]);
-	r->argv[i] = need(text);
+	r->argv[i] = store_need(text);
 }
 
 void request_add(struct request *r, const char *format, ...)
@@ -38,7 +36,7 @@ void request_add(struct request *r, const char *format, ...)
 
 static struct request *request_new(struct store *s)
 {
-	struct request *r = need(calloc(1, sizeof(*r)));
+	struct request *r = store_need(calloc(1, sizeof(*r)));
 
 	r->store = s;
 	r->script = -1;
@@ -137,6 +135,23 @@ const char *request_nonsense(struct request *r)
 
 /* ---- sending ---- */
 
+void request_end_refused(struct store *s)
+{
+	struct request *r = s->refused, *next;
+
+	s->refused = NULL;
+	s->refused_last = &s->refused;
+	for (; r; r = next) {
+		next = r->next;
+		request_end(r, r->status, r->error);
+	}
+}
+
+static void on_soon(uv_timer_t *timer)
+{
+	request_end_refused(timer->data);
+}
+
 void request_refuse(struct request *r, request_done *done, enum store_status status, const char *error)
 {
 	struct store *s = r->store;
@@ -147,19 +162,9 @@ void request_refuse(struct request *r, request_done *done, enum store_status sta
 	r->next = NULL;
 	*s->refused_last = r;
 	s->refused_last = &r->next;
-}
-
-void request_end_refused(struct store *s)
-{
-	struct request *r, *next;
-
-	r = s->refused;
-	s->refused = NULL;
-	s->refused_last = &s->refused;
-	for (; r; r = next) {
-		next = r->next;
-		request_end(r, r->status, r->error);
-	}
+	/* Not 0 ms: a caller that asks again from its callback would keep the loop in its timers. */
+	if (s->state != STORE_FREED && !uv_is_active((uv_handle_t *)&s->soon))
+		uv_timer_start(&s->soon, on_soon, 1, 0);
 }
 
 void request_send_early(struct request *r, request_done *done)

@@ -7,7 +7,8 @@
  * "maybe granted". The store reconnects by itself (0.1 s doubling to 2 s) and says so with on_up/on_down; a
  * request made while it is down is answered STORE_UNREACHABLE at once (from the loop).
  *
- * A connection or an answer that takes longer than connect_ms counts as broken: on_down.
+ * A connection or an answer that takes longer than connect_ms counts as broken: on_down. The process must ignore
+ * SIGPIPE. A request for which there is no memory ends the process with a line.
  *
  * on_up comes when both connections (commands, messages) stand, the version (6.2 or newer) and the
  * maxmemory-policy were checked, the scripts are loaded, the subscription stands and the incarnation record was read or begun.
@@ -43,7 +44,7 @@ enum store_status {
 	STORE_BUSY,        /* acquire with ask: others wait already, not queued */
 	STORE_GONE,        /* confirm: the token stands no more */
 	STORE_GRACE,       /* acquire: the shard is in grace, nothing new is granted */
-	STORE_INCARNATION, /* the store is another than it was: `inc` has the new one; on_incarnation follows */
+	STORE_INCARNATION, /* the store is another than it was; on_incarnation follows */
 	STORE_LIMIT,       /* acquire: the name has its 1,000 ranges */
 	STORE_UNREACHABLE, /* no answer; `error` says why */
 	STORE_ERROR,       /* the store answered with an error (`error`): script error, wrong type, out of memory, no permission */
@@ -87,10 +88,13 @@ struct store_message {
 
 struct store_callbacks {
 	void (*on_up)(void *arg);
+	/* After on_up; and while it cannot get up, once for each new reason. Requests are told first. */
 	void (*on_down)(void *arg, const char *why);
 	/* The incarnation is another than before (also at the first connection: old == ""). */
 	void (*on_incarnation)(void *arg, const char *old, const char *now);
 	void (*on_message)(void *arg, const struct store_message *message);
+	/* A line for the log: a malformed message was ignored (once per on_up), store_tell_in_use() was refused. NULL: no. */
+	void (*on_note)(void *arg, const char *line);
 };
 
 struct store;
@@ -98,7 +102,8 @@ struct store;
 /* Starts connecting. The config must live as long as the store. host: this host's id. NULL: out of memory. */
 struct store *store_new(uv_loop_t *loop, const struct config_store *config, int64_t ttl_ms, const char *host,
 			const struct store_callbacks *callbacks, void *arg);
-/* Calls every pending callback with STORE_UNREACHABLE and frees; the handles are closed in the loop. */
+/* Calls every pending callback with STORE_UNREACHABLE and frees; the handles are closed in the loop. Not to be called from
+ * a callback of the store. */
 void store_free(struct store *store);
 
 bool store_is_up(const struct store *store);
@@ -112,8 +117,10 @@ const char *store_server(const struct store *store);      /* for people: host:po
  * acquire: grants, or queues and tells the hosts in the way. Idempotent per token: asking again with
  * the same token asks again or confirms. It raises this host's beat. `ask`: the caller does not wait long,
  * and the holders are asked whether they really use it. `pass`: may pass waiters (not holders).
- * dead: hosts whose beat this keeper has watched unchanged for a whole ttl; what they have
- * is dropped if their beat is still that.
+ * dead: hosts whose beat this keeper has watched unchanged for a whole ttl, at most STORE_MAX_BLOCKERS; what they have
+ * is dropped if their beat is still that. This host itself is never dropped.
+ * A name that is empty or too long, a token that is not 32 lower-case hex digits, a file with blanks, and an empty range
+ * are STORE_ERROR.
  */
 struct store_acquire {
 	const char *name, *file, *token;
@@ -132,7 +139,8 @@ void store_shrink(struct store *s, const char *name, const char *token, store_re
 void store_confirm(struct store *s, const char *name, const char *token, uint64_t fence, store_reply_cb *cb, void *arg);
 /* Renews all leases of this host. */
 void store_beat(struct store *s, store_reply_cb *cb, void *arg);
-/* Ends grace: the caller has watched this incarnation for a whole ttl. now: without that (dflock init). */
+/* Ends grace: the caller has watched this incarnation for a whole ttl. now: without that (dflock init), and the store gets
+ * this ttl_ms; this works also while the store is down because its record has another ttl_ms. */
 void store_open(struct store *s, bool now, store_reply_cb *cb, void *arg);
 /* Tells an asker that its question is answered with no. No reply. */
 void store_tell_in_use(struct store *s, const char *host, const char *name, const char *asker_token);
@@ -142,11 +150,12 @@ void store_leave(struct store *s, store_reply_cb *cb, void *arg);
 /* Every host with its beat, for sweeping: cb gets STORE_OK and up to `max` rows. */
 typedef void store_hosts_cb(void *arg, enum store_status status, const struct store_blocker *hosts, size_t count);
 void store_hosts(struct store *s, store_hosts_cb *cb, void *arg);
-/* Removes what a silent host left in all locks, if its beat is still that, and then the host. */
+/* Removes what a silent host left in all locks, if its beat is still that, and then the host. STORE_GONE: it is not silent. */
 void store_sweep(struct store *s, const struct store_blocker *host, store_reply_cb *cb, void *arg);
 
-/* The whole store as JSON text for status: {"incarnation":..,"open":..,"ttl_ms":..,"fence":..,"hosts":{..},"locks":[{"name":..,
- * "leases":[{"host","file","token","space","mode","from","to","fence"}],"waiters":[..same, no fence..]}]}. json is valid during the callback; NULL with
+/* The whole store as JSON text for status: {"incarnation":..,"open":..,"ttl_ms":..,"fence":..,"hosts":{HOST:{"beat","age_ms"}},
+ * "locks":[{"name":..,"leases":[{"host","file","token","space","mode","from","to","fence"}],"waiters":[..same, no fence..]}]}.
+ * space: "flock", "record"; mode: "shared", "exclusive"; numbers are exact; bytes that are no UTF-8 are \xNN. json is valid during the callback; NULL with
  * `error` set if it could not be had. Not atomic over several locks. */
 typedef void store_dump_cb(void *arg, const char *json, size_t len, const char *error);
 void store_dump(struct store *s, store_dump_cb *cb, void *arg);

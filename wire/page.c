@@ -80,8 +80,8 @@ static size_t match_one(const struct pattern *p, size_t i, const char *path, siz
 	return c == byte;
 }
 
-/* Since '*' stays within one name of the path, only the last '*' of a name is ever tried again: at worst
- * the length of the pattern times the length of the path. */
+/* Only the last '*' is ever tried again, as in every glob, and only up to the next '/': at worst the length of
+ * the pattern times the length of the path. (Once a '/' was matched, trying again cannot lead anywhere new.) */
 static bool glob_matches(const struct pattern *p, const char *path)
 {
 	size_t i = 0, s = 0;
@@ -101,8 +101,6 @@ static bool glob_matches(const struct pattern *p, const char *path)
 			return !at(p, i);
 		n = match_one(p, i, path, s);
 		if (n) {
-			if (path[s] == '/')
-				star = 0;
 			i += n;
 			s++;
 		} else if (star && path[star_s] != '/') {
@@ -211,8 +209,7 @@ static enum page_answer ask_rules(const struct page *page, const char *path)
 		size_t bytes;
 		uint32_t kind;
 
-		if (end - from < sizeof(*rule))
-			return PAGE_SAYS_NOTHING;
+		/* A multiple of 8 below PAGE_RULES_BYTES: the record's head is in the page, whatever `end` is. */
 		bytes = load(&rule->bytes);
 		kind = load(&rule->kind);
 		if (bytes <= sizeof(*rule) || bytes % 8 || bytes > end - from || kind >= PAGE_RULE_KINDS)

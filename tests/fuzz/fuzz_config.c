@@ -1,6 +1,6 @@
 /*
  * Any bytes as a configuration: either it is read and can be asked, or there is one line that says why not.
- * clang -fsanitize=fuzzer,address,undefined with wire/ and config/, run with -max_len=4096 tests/fuzz/corpus.
+ * Built by clang -fsanitize=fuzzer,address,undefined with wire/ and config/; config/dflock.conf is a good seed.
  */
 #include <stddef.h>
 #include <stdint.h>

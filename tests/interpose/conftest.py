@@ -48,7 +48,7 @@ class World:
         self.config.write_text(json.dumps({"rules": [], **orders}))
 
     def keeper(self, handler=fk.grant_all, rules=None, **kwargs):
-        rules = [(fk.PATH, str(self.lock))] if rules is None else rules
+        rules = [(fk.GLOB, f"{self.lock}*")] if rules is None else rules
         return fk.Keeper(self.runtime, self.config, rules, handler, **kwargs)
 
     def own_shim(self, beside="dflockd"):

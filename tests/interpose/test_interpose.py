@@ -13,6 +13,7 @@ ALLOWED = set("""
     __errno_location _exit clock_gettime dladdr dlsym fstat fstatfs getegid geteuid getpid getrlimit getsockopt memchr
     memcmp memcpy memmove memset mkdir mmap munmap prctl sched_yield secure_getenv setrlimit setsockopt sigaction stat
     statx strcmp strcspn strerrordesc_np strlen strrchr strstr syscall sysconf umask
+    environ __environ
     __cxa_finalize __gmon_start__ _ITM_deregisterTMCloneTable _ITM_registerTMCloneTable
     __stack_chk_fail __memcpy_chk __memset_chk
 """.split())
@@ -41,7 +42,7 @@ CASES = [
     ("flock_calls", "{lock}", "{folder}/data"),
     ("fcntl_calls", "{lock}"),
     *[("places", where, "{lock}")
-      for where in ("preinit", "constructor", "handler", "fork", "vfork", "threads", "threads-fork", "cancel")],
+      for where in ("constructor", "handler", "fork", "vfork", "threads", "threads-fork", "cancel")],
     ("limits", "closed", "{lock}"),
     ("waits", "restart", "x", "{lock}"),
     ("waits", "interrupt", "sn", "{lock}"),
@@ -72,6 +73,14 @@ def test_same_as_plain(world, case):
         protected = run(world, case)
         assert (protected.stdout, protected.stderr) == (plain.stdout, "")
         assert (keeper.requests > 0) == (case[0] != "fcntl_calls")
+
+
+def test_before_libc_knows_the_environment_a_lock_is_refused(world):
+    with world.keeper() as keeper:
+        result = run(world, ("places", "preinit", "{lock}"))
+        assert result.stdout == ("preinit: -1 ENOLCK\npreinit: 0 -\npreinit: -1 ENOLCK\npreinit: 0 -\nopen: 0 1 2\n")
+        # And nothing was decided for good.
+        assert run(world, ("places", "constructor", "{lock}")).stdout.startswith("constructor: 0 -") and keeper.requests
 
 
 def test_a_directory_can_be_protected(world):

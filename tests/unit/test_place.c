@@ -300,8 +300,9 @@ START_TEST(runtime_dir_is_refused)
 	ck_assert_int_eq(chmod(in_base("run"), 0700), 0);
 	expect_refusal("run", EINVAL, "is not absolute");
 	expect_refusal("", EINVAL, "is not absolute");
-	expect_refusal("/dev/shm/this-is-longer-than-any-socket-address-could-take-with-the-name-of-the-socket-behind-it",
-		       ENAMETOOLONG, "too long a name");
+	expect_refusal(
+		"/dev/shm/this-is-longer-than-any-socket-address-could-take-with-the-name-of-the-socket-behind-it",
+		ENAMETOOLONG, "too long a name");
 	/* Of root, and no tmpfs. */
 	expect_refusal("/proc", EINVAL, "set DFLOCK_RUNTIME_DIR to a directory below /dev/shm");
 }

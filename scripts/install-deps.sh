@@ -1,0 +1,43 @@
+#!/bin/sh
+# Installs what is missing of the packages that building needs (no argument), and with `test` what the tests need too.
+set -eu
+build="gcc make pkg-config libc6-dev libuv1-dev libhiredis-dev libconfig-dev libjansson-dev uthash-dev"
+demo="redis-server util-linux procps"
+test="clang check libsubunit-dev python3 python3-pytest perl php-cli ruby dash bash valgrind strace bindfs fuse3 mandoc
+      mount psmisc gdb"
+case "${1:-build}" in
+build) want=$build ;;
+demo) want="$build $demo" ;;
+test) want="$build $demo $test" ;;
+*) echo "usage: $0 [build|demo|test]" >&2; exit 2 ;;
+esac
+missing=
+for package in $want; do
+	dpkg-query -W -f '${Status}' "$package" 2>/dev/null | grep -q 'ok installed' || missing="$missing $package"
+done
+# The sanitizers' runtime has clang's version in its name.
+if [ "${1:-}" = test ] && ! dpkg-query -W -f '${Status}\n' 'libclang-rt-*-dev' 2>/dev/null | grep -q 'ok installed'; then
+	missing="$missing clang-rt"
+fi
+[ -z "$missing" ] && exit 0
+if [ "$(id -u)" != 0 ]; then
+	echo "missing packages:$missing: install them as root: $0 ${1:-build}" >&2
+	exit 1
+fi
+export DEBIAN_FRONTEND=noninteractive
+echo "installing:$missing"
+apt-get update -qq
+# A redis-server package starts a service; what we run is our own, on sockets of our own.
+printf '#!/bin/sh\nexit 101\n' >/usr/sbin/policy-rc.d.dflock
+chmod +x /usr/sbin/policy-rc.d.dflock
+[ -e /usr/sbin/policy-rc.d ] || { mv /usr/sbin/policy-rc.d.dflock /usr/sbin/policy-rc.d; ours=1; }
+trap 'rm -f /usr/sbin/policy-rc.d.dflock; [ -z "${ours:-}" ] || rm -f /usr/sbin/policy-rc.d' EXIT
+case "$missing" in
+*clang-rt*)
+	missing=$(echo "$missing" | sed 's/clang-rt//')
+	[ -z "$missing" ] || apt-get install -y -qq --no-install-recommends $missing >/dev/null
+	version=$(clang --version | sed -n 's/.*clang version \([0-9]*\).*/\1/p')
+	missing="libclang-rt-$version-dev"
+	;;
+esac
+apt-get install -y -qq --no-install-recommends $missing >/dev/null

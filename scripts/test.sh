@@ -1,0 +1,24 @@
+#!/usr/bin/env bash
+# Every test, on a bare Debian 12 or 13: installs what is missing, builds with gcc and clang, runs. See `make help` for the parts.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+scripts/install-deps.sh test
+part() { printf '\n== %s\n' "$*"; }
+
+part "build: gcc, clang, sanitizers"
+make -s -j2 all agents
+make -s -j2 CC=clang BUILD=build-clang all agents
+make -s -j2 SAN=1 BUILD=build-san all agents
+
+part "unit tests under the address and undefined-behaviour sanitizers"
+make -s -j2 SAN=1 BUILD=build-san unit
+part "unit tests under valgrind"
+make -s memcheck
+part "what the documentation and the sources must agree on"
+make -s check-docs
+part "fuzzing"
+make -s fuzz
+part "tests with processes"
+make -s check
+part "the demo"
+scripts/demo.sh

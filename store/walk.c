@@ -1,0 +1,340 @@
+/* The calls of store.h that visit every lock, with SCAN: a page of keys, one question for each, the next page. Locks that
+ * come or go meanwhile may be missed. */
+#include "store/internal.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <jansson.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define PAGE_KEYS "500"
+
+struct walk {
+	struct store *store;
+	char cursor[REPLY_CURSOR_BYTES];
+	char **names; /* of this page */
+	size_t count, next;
+	/* Asks about one lock; its answer ends in walk_on() or walk_end(). */
+	void (*visit)(struct walk *walk, const char *name);
+	/* All were visited (error NULL), or it cannot go on. Frees the walk with walk_free(). */
+	void (*end)(struct walk *walk, enum store_status status, const char *error);
+
+	struct store_blocker host; /* sweep */
+	store_reply_cb *swept;
+	json_t *json, *locks; /* dump; locks: by name, since SCAN may show a key twice */
+	store_dump_cb *dumped;
+	void *arg;
+};
+
+static struct walk *walk_new(struct store *s, void *arg)
+{
+	struct walk *walk = store_need(calloc(1, sizeof(*walk)));
+
+	walk->store = s;
+	walk->arg = arg;
+	strcpy(walk->cursor, "0");
+	return walk;
+}
+
+static void free_names(struct walk *walk)
+{
+	for (size_t i = 0; i < walk->count; i++)
+		free(walk->names[i]);
+	free(walk->names);
+	walk->names = NULL;
+	walk->count = walk->next = 0;
+}
+
+static void walk_free(struct walk *walk)
+{
+	free_names(walk);
+	json_decref(walk->json);
+	json_decref(walk->locks);
+	free(walk);
+}
+
+static void take_names(struct walk *walk, const redisReply *keys)
+{
+	free_names(walk);
+	walk->names = store_need(calloc(keys->elements + 1, sizeof(*walk->names)));
+	for (size_t i = 0; i < keys->elements; i++) {
+		const redisReply *key = keys->element[i];
+		if (key->type != REDIS_REPLY_STRING || strlen(key->str) != key->len ||
+		    strncmp(key->str, STORE_LOCK_KEY, strlen(STORE_LOCK_KEY)) != 0)
+			continue; /* a key that is not ours */
+		walk->names[walk->count++] = store_need(strdup(key->str + strlen(STORE_LOCK_KEY)));
+	}
+}
+
+static void walk_on(struct walk *walk);
+
+static void on_page(struct request *r, const redisReply *reply, enum store_status status, const char *error)
+{
+	struct walk *walk = r->arg;
+	const redisReply *keys;
+
+	if (!reply) {
+		walk->end(walk, status, error);
+	} else if (reply_parse_scan(reply, walk->cursor, &keys) != 0) {
+		walk->end(walk, STORE_UNREACHABLE, request_nonsense(r));
+	} else {
+		take_names(walk, keys);
+		if (walk->count == 0 && strcmp(walk->cursor, "0") == 0)
+			walk->end(walk, STORE_OK, NULL);
+		else
+			walk_on(walk);
+	}
+}
+
+static void read_page(struct walk *walk)
+{
+	struct request *r = request_command(walk->store, "SCAN");
+
+	request_add(r, "%s", walk->cursor);
+	request_add(r, "MATCH");
+	request_add(r, STORE_LOCK_KEY "*");
+	request_add(r, "COUNT");
+	request_add(r, PAGE_KEYS);
+	r->arg = walk;
+	request_send(r, on_page);
+}
+
+static void walk_on(struct walk *walk)
+{
+	if (walk->next < walk->count)
+		walk->visit(walk, walk->names[walk->next++]);
+	else if (walk->count > 0 && strcmp(walk->cursor, "0") == 0)
+		walk->end(walk, STORE_OK, NULL);
+	else
+		read_page(walk);
+}
+
+/* ---- sweep ---- */
+
+static void end_sweep(struct walk *walk, enum store_status status, const char *error)
+{
+	walk->swept(walk->arg, &(struct store_reply){.status = status, .error = error});
+	walk_free(walk);
+}
+
+static void on_swept(struct request *r, const redisReply *reply, enum store_status status, const char *error)
+{
+	struct walk *walk = r->arg;
+	struct store_reply answer = {.status = status, .error = error};
+
+	if (reply && reply_parse(reply, r->may, &answer) != 0) {
+		answer.status = STORE_UNREACHABLE;
+		answer.error = request_nonsense(r);
+	}
+	if (answer.status == STORE_INCARNATION)
+		store_reread_record(r->store, r->generation);
+	if (answer.status == STORE_OK && r->script == SCRIPT_SWEEP)
+		walk_on(walk);
+	else
+		end_sweep(walk, answer.status, answer.error);
+}
+
+static void ask_sweep(struct walk *walk, enum script_id script, const char *name)
+{
+	struct request *r = request_script(walk->store, script, name);
+
+	request_add(r, "%s", walk->host.host);
+	request_add(r, "%" PRIu64, walk->host.beat);
+	r->may = REPLY_MAY(STORE_OK) | REPLY_MAY(STORE_GONE) | REPLY_MAY(STORE_INCARNATION);
+	r->arg = walk;
+	request_send(r, on_swept);
+}
+
+static void sweep_lock(struct walk *walk, const char *name)
+{
+	ask_sweep(walk, SCRIPT_SWEEP, name);
+}
+
+/* Last, its beat: without one it would count as another silent host if this walk missed something. */
+static void sweep_host(struct walk *walk, enum store_status status, const char *error)
+{
+	if (status == STORE_OK)
+		ask_sweep(walk, SCRIPT_LEAVE, NULL);
+	else
+		end_sweep(walk, status, error);
+}
+
+void store_sweep(struct store *s, const struct store_blocker *host, store_reply_cb *cb, void *arg)
+{
+	struct walk *walk = walk_new(s, arg);
+
+	walk->host = *host;
+	walk->swept = cb;
+	walk->visit = sweep_lock;
+	walk->end = sweep_host;
+	walk_on(walk);
+}
+
+/* ---- dump ---- */
+
+/* JSON is UTF-8; a path is bytes, which are then shown as \xNN. */
+static json_t *text_json(const char *text)
+{
+	char shown[4 * LOCK_NAME_BYTES], *end = shown;
+	json_t *json = json_string(text);
+
+	if (json)
+		return json;
+	for (; *text && end < shown + sizeof(shown) - 4; text++)
+		if ((unsigned char)*text < 0x80)
+			*end++ = *text;
+		else
+			end += sprintf(end, "\\x%02x", (unsigned char)*text);
+	*end = '\0';
+	return json_string(shown);
+}
+
+static json_t *number_json(const char *text)
+{
+	uint64_t n;
+
+	return reply_number(text, &n) && n <= INT64_MAX ? json_integer((json_int_t)n) : json_null();
+}
+
+static json_t *entry_json(const redisReply *entry)
+{
+	static const struct {
+		const char *key;
+		bool number;
+	} fields[] = {{"host", false}, {"file", false}, {"token", false}, {"space", false},
+		      {"mode", false}, {"from", true},  {"to", true},     {"fence", true}};
+	json_t *json = json_object();
+
+	for (size_t i = 0; i < sizeof(fields) / sizeof(*fields); i++) {
+		if (entry->type != REDIS_REPLY_ARRAY || i >= entry->elements ||
+		    entry->element[i]->type != REDIS_REPLY_STRING || entry->element[i]->len == 0)
+			continue;
+		const char *text = entry->element[i]->str;
+		json_object_set_new(json, fields[i].key, fields[i].number ? number_json(text) : text_json(text));
+	}
+	return json;
+}
+
+static json_t *entries_json(const redisReply *list)
+{
+	json_t *json = json_array();
+
+	for (size_t i = 0; list->type == REDIS_REPLY_ARRAY && i < list->elements; i++)
+		json_array_append_new(json, entry_json(list->element[i]));
+	return json;
+}
+
+static bool said_ok(const redisReply *reply, size_t elements)
+{
+	return reply->type == REDIS_REPLY_ARRAY && reply->elements == elements &&
+	       reply->element[0]->type == REDIS_REPLY_STRING && strcmp(reply->element[0]->str, "OK") == 0;
+}
+
+static void end_dump(struct walk *walk, enum store_status status, const char *error)
+{
+	json_t *locks = json_array(), *lock;
+	const char *name;
+	char *text = NULL;
+
+	if (status == STORE_OK) {
+		json_object_foreach(walk->locks, name, lock)
+			json_array_append(locks, lock);
+		json_object_set(walk->json, "locks", locks);
+		text = json_dumps(walk->json, JSON_COMPACT);
+		error = text ? NULL : "out of memory";
+	}
+	walk->dumped(walk->arg, text, text ? strlen(text) : 0, error);
+	free(text);
+	json_decref(locks);
+	walk_free(walk);
+}
+
+static void on_lock(struct request *r, const redisReply *reply, enum store_status status, const char *error)
+{
+	struct walk *walk = r->arg;
+
+	if (!reply) {
+		end_dump(walk, status, error);
+		return;
+	}
+	if (!said_ok(reply, 3)) {
+		end_dump(walk, STORE_UNREACHABLE, request_nonsense(r));
+		return;
+	}
+	const char *name = walk->names[walk->next - 1];
+	json_t *leases = entries_json(reply->element[1]), *waiters = entries_json(reply->element[2]);
+	if (json_array_size(leases) + json_array_size(waiters) > 0) {
+		json_t *shown = text_json(name);
+		json_object_set_new(walk->locks, json_string_value(shown),
+				    json_pack("{s:o, s:o, s:o}", "name", shown, "leases", leases, "waiters", waiters));
+	} else {
+		json_decref(leases);
+		json_decref(waiters);
+	}
+	walk_on(walk);
+}
+
+static void dump_lock(struct walk *walk, const char *name)
+{
+	struct request *r = request_script(walk->store, SCRIPT_DUMP, name);
+
+	r->arg = walk;
+	request_send(r, on_lock);
+}
+
+static void on_dump_hosts(void *arg, enum store_status status, const struct store_blocker *hosts, size_t count)
+{
+	struct walk *walk = arg;
+	json_t *json = json_object();
+
+	if (status != STORE_OK) {
+		json_decref(json);
+		end_dump(walk, status, walk->store->error);
+		return;
+	}
+	for (size_t i = 0; i < count; i++)
+		json_object_set_new(json, hosts[i].host, json_pack("{s:I, s:I}", "beat", (json_int_t)hosts[i].beat, "age_ms",
+								   (json_int_t)hosts[i].age_ms));
+	json_object_set_new(walk->json, "hosts", json);
+	walk_on(walk);
+}
+
+static void on_dump_record(struct request *r, const redisReply *reply, enum store_status status, const char *error)
+{
+	static const char *const keys[] = {"incarnation", "open", "ttl_ms", "fence"};
+	struct walk *walk = r->arg;
+
+	if (!reply) {
+		end_dump(walk, status, error);
+		return;
+	}
+	for (size_t i = 0; i < 4 && reply->type == REDIS_REPLY_ARRAY && i < reply->elements; i++) {
+		const char *text = reply->element[i]->type == REDIS_REPLY_STRING ? reply->element[i]->str : "";
+		json_object_set_new(walk->json, keys[i],
+				    i == 0   ? text_json(text)
+				    : i == 1 ? json_boolean(strcmp(text, "1") == 0)
+					     : number_json(text));
+	}
+	store_hosts(walk->store, on_dump_hosts, walk);
+}
+
+void store_dump(struct store *s, store_dump_cb *cb, void *arg)
+{
+	struct walk *walk = walk_new(s, arg);
+	struct request *r = request_command(s, "HMGET");
+
+	walk->json = json_object();
+	walk->locks = json_object();
+	walk->dumped = cb;
+	walk->visit = dump_lock;
+	walk->end = end_dump;
+	request_add(r, STORE_KEYS "store");
+	request_add(r, "inc");
+	request_add(r, "open");
+	request_add(r, "ttl_ms");
+	request_add(r, "fence");
+	r->arg = walk;
+	request_send(r, on_dump_record);
+}

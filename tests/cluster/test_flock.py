@@ -1,0 +1,233 @@
+"""flock() between hosts: what excludes, what does not, and in which order."""
+import os
+import signal
+import time
+
+import pytest
+from harness import wait_until
+
+
+def held(host, **want):
+    """The leases in the host's status that have these values."""
+    return [l for l in host.status()["leases"] if all(l[k] == v for k, v in want.items())]
+
+
+def wanted_elsewhere(host):
+    wait_until(lambda: held(host, note="wanted by another host"), "the lease of %s is recalled" % host.name)
+
+
+def opened(host, name="f", flags="rwc"):
+    agent = host.agent()
+    assert agent.do(f"open 0 {host.path(name)} {flags}") == "ok"
+    return agent
+
+
+@pytest.mark.parametrize("first,second,excludes", [("ex", "ex", True), ("ex", "sh", True), ("sh", "ex", True),
+                                                   ("sh", "sh", False)])
+def test_modes(two, first, second, excludes):
+    a, b = opened(two[0]), opened(two[1])
+    assert a.do(f"flock 0 {first} nb") == "ok"
+    assert b.do(f"flock 0 {second} nb") == ("EAGAIN" if excludes else "ok")
+    assert a.do("flock 0 un") == "ok"
+    assert b.do(f"flock 0 {second} nb") == "ok"
+
+
+@pytest.mark.parametrize("first,second", [("ex", "ex"), ("ex", "sh"), ("sh", "ex")])
+def test_without_shim_nothing_excludes(make_host, first, second):
+    """The control: the same files without the shim. If this excluded, the tests here would show nothing."""
+    a, b = opened(make_host("a", shim=False)), opened(make_host("b", shim=False))
+    assert a.do(f"flock 0 {first} nb") == "ok"
+    assert b.do(f"flock 0 {second} nb") == "ok"
+
+
+def test_waiter_gets_it_soon_after_unlock(two):
+    a, b = opened(two[0]), opened(two[1])
+    assert a.do("flock 0 ex") == "ok"
+    b.say("flock 0 ex")
+    wanted_elsewhere(two[0])
+    assert b.silent(0.05)
+    unlocked = a.say("flock 0 un").heard()[1]
+    word, got = b.heard()
+    assert word == "ok" and got > unlocked - 2_000_000
+
+
+@pytest.mark.parametrize("end", ["close", "kill", "exit"])
+def test_every_end_of_the_description_hands_over(two, end):
+    a, b = opened(two[0]), opened(two[1])
+    assert a.do("flock 0 ex") == "ok"
+    b.say("flock 0 ex")
+    wanted_elsewhere(two[0])
+    if end == "close":
+        a.do("close 0")
+    elif end == "kill":
+        os.kill(a.pid, signal.SIGKILL)
+    else:
+        a.process.stdin.close()
+    assert b.heard()[0] == "ok"
+
+
+def test_lives_as_long_as_a_copy_in_another_process(two):
+    """fork: the child's copy keeps the lock after the parent's close and death."""
+    a, b = opened(two[0]), opened(two[1])
+    assert a.do("flock 0 ex") == "ok"
+    child = a.say("fork").heard()[1]
+    os.kill(a.pid, signal.SIGKILL)
+    try:
+        b.say("flock 0 ex")
+        wanted_elsewhere(two[0])
+        assert b.silent(0.2)
+    finally:
+        os.kill(child, signal.SIGKILL)
+    assert b.heard()[0] == "ok"
+
+
+def test_upgraders_on_two_hosts_both_succeed(two):
+    a, b = opened(two[0]), opened(two[1])
+    assert a.do("flock 0 sh") == "ok"
+    assert b.do("flock 0 sh") == "ok"
+    a.say("flock 0 ex")
+    b.say("flock 0 ex")
+    first, second = (a, b) if not a.silent(5) else (b, a)
+    assert first.heard()[0] == "ok"
+    assert second.silent(0.1)
+    assert first.do("flock 0 un") == "ok"
+    assert second.heard()[0] == "ok"
+
+
+def test_failed_nonblocking_upgrade_loses_the_lock(two):
+    a, b = opened(two[0]), opened(two[1])
+    assert a.do("flock 0 sh") == "ok"
+    assert b.do("flock 0 sh") == "ok"
+    assert b.do("flock 0 ex nb") == "EAGAIN"
+    assert a.do("flock 0 ex nb") == "ok"  # b has none any more
+
+
+def test_downgrade_lets_readers_in(two):
+    a, b = opened(two[0]), opened(two[1])
+    assert a.do("flock 0 ex") == "ok"
+    b.say("flock 0 sh")
+    wanted_elsewhere(two[0])
+    assert a.do("flock 0 sh") == "ok"
+    assert b.heard()[0] == "ok"
+    assert a.do("flock 0 ex nb") == "EAGAIN"
+
+
+def test_shared_while_shared_is_held_passes_a_waiting_writer(two):
+    """A parent with a shared lock waits for a child that wants one: the kernel grants it, and so must we."""
+    a, b = opened(two[0]), opened(two[1])
+    assert a.do("flock 0 sh") == "ok"
+    b.say("flock 0 ex")
+    wanted_elsewhere(two[0])
+    child = opened(two[0])
+    assert child.do("flock 0 sh", seconds=5) == "ok"
+    assert b.silent(0.05)
+    a.do("flock 0 un")
+    child.do("flock 0 un")
+    assert b.heard()[0] == "ok"
+
+
+def test_the_same_lock_again_passes_a_waiter(two):
+    a, b = opened(two[0]), opened(two[1])
+    assert a.do("flock 0 ex") == "ok"
+    b.say("flock 0 ex")
+    wanted_elsewhere(two[0])
+    assert a.do("flock 0 ex", seconds=5) == "ok"
+    a.do("flock 0 un")
+    assert b.heard()[0] == "ok"
+
+
+def test_arrival_order_across_hosts(make_host):
+    hosts = [make_host(n) for n in "abcd"]
+    agents = [opened(h) for h in hosts]
+    assert agents[0].do("flock 0 ex") == "ok"
+    for i, agent in enumerate(agents[1:], 1):
+        agent.say("flock 0 ex")
+        wait_until(lambda: held(hosts[i], note="waits for another host"), f"{hosts[i].name} is queued")
+    for before, after in zip(agents, agents[1:]):
+        before.do("flock 0 un")
+        assert after.heard()[0] == "ok"
+
+
+def test_two_files_under_one_name_on_one_host(make_host):
+    """A lock file deleted and made anew: two inodes, one name. They exclude each other as two hosts do."""
+    a = make_host("a")
+    one, two_ = opened(a), None
+    assert one.do("flock 0 ex") == "ok"
+    os.unlink(a.path("f"))
+    two_ = opened(a)
+    assert two_.do("flock 0 ex nb") == "EAGAIN"
+    two_.say("flock 0 ex")
+    assert two_.silent(0.2)
+    one.do("flock 0 un")
+    assert two_.heard()[0] == "ok"
+
+
+def test_interrupted_wait_leaves_no_waiter(two):
+    a, b = opened(two[0]), opened(two[1])
+    assert a.do("flock 0 ex") == "ok"
+    b.do("alarm 200")
+    assert b.do("flock 0 ex") == "EINTR"
+    wait_until(lambda: not held(two[1]), "nothing is left of the wait")
+    locks = two[0].status()["cluster"]["locks"]
+    assert [len(l["waiters"]) for l in locks if l["name"] == "t/f"] == [0]
+
+
+def test_restarting_handler_goes_on_waiting(two):
+    a, b = opened(two[0]), opened(two[1])
+    assert a.do("flock 0 ex") == "ok"
+    b.do("restart 100")
+    b.say("flock 0 ex")
+    assert b.silent(0.5)
+    a.do("flock 0 un")
+    assert b.heard()[0] == "ok"
+
+
+def test_directory_and_open_modes(two):
+    for flags, name in (("dir", "."), ("r", "f"), ("wc", "w")):
+        if flags == "r":
+            for h in two:
+                open(h.path(name), "w").close()
+        a, b = opened(two[0], name, flags), opened(two[1], name, flags)
+        if name == ".":  # the tree's own directory is not below it
+            continue
+        assert a.do("flock 0 ex nb") == "ok"
+        assert b.do("flock 0 ex nb") == "EAGAIN"
+
+
+def test_directory(two):
+    for h in two:
+        os.mkdir(h.path("d"))
+    a, b = opened(two[0], "d", "dir"), opened(two[1], "d", "dir")
+    assert a.do("flock 0 ex nb") == "ok"
+    assert b.do("flock 0 sh nb") == "EAGAIN"
+
+
+def test_idle_lease_is_taken_without_waiting(make_host):
+    """A host that has the lease cached and does not use it gives it to a non-blocking caller elsewhere."""
+    a, b = make_host("a", lease="ttl_ms = 30000; linger_ms = 30000;"), make_host("b", lease="ttl_ms = 30000;")
+    one, other = opened(a), opened(b)
+    assert one.do("flock 0 ex") == "ok"
+    one.do("flock 0 un")
+    assert held(a, state="held")
+    assert other.do("flock 0 ex nb") == "ok"
+
+
+def test_dead_host_is_taken_over_after_a_ttl(make_host):
+    a, b = make_host("a", lease="ttl_ms = 1000;"), make_host("b", lease="ttl_ms = 1000;")
+    one, other = opened(a), opened(b)
+    assert one.do("flock 0 ex") == "ok"
+    for pid in a.keeper_pids():
+        os.kill(pid, signal.SIGKILL)
+    start = time.monotonic()
+    assert other.do("flock 0 ex", seconds=10) == "ok"
+    assert time.monotonic() - start >= 0.99  # not before it has watched the silence for one ttl
+
+
+def test_fence_numbers_grow(two):
+    fences = []
+    for host in (two[0], two[1]) * 3:
+        agent = opened(host)
+        assert agent.do("flock 0 ex") == "ok"
+        fences.append(held(host)[0]["fence"])
+        agent.kill()
+    assert fences == sorted(set(fences))

@@ -1,0 +1,322 @@
+"""Lock calls on protected files, against a keeper that answers late, early, wrongly or not at all."""
+import fcntl
+import os
+import signal
+import socket
+import threading
+
+import pytest
+
+import fake_keeper as fk
+from conftest import wait_in_recv, wait_until
+
+
+class Local:
+    """Another process's view of the kernel lock."""
+
+    def __init__(self, path):
+        self.fd = os.open(path, os.O_RDWR | os.O_CREAT)
+
+    def take(self, op=fcntl.LOCK_EX):
+        try:
+            fcntl.flock(self.fd, op | fcntl.LOCK_NB)
+            return True
+        except BlockingIOError:
+            return False
+
+    def free(self):
+        """Whether nobody holds anything."""
+        taken = self.take()
+        if taken:
+            self.release()
+        return taken
+
+    def release(self):
+        fcntl.flock(self.fd, fcntl.LOCK_UN)
+
+
+@pytest.fixture
+def local(world):
+    local = Local(world.lock)
+    yield local
+    os.close(local.fd)
+
+
+class Script:
+    """A handler whose questions the test answers, one after the other."""
+
+    def __init__(self):
+        self.arrived = threading.Semaphore(0)
+        self.questions, self.gone = [], threading.Event()
+
+    def __call__(self, connection):
+        while request := connection.receive():
+            self.questions.append((connection, request))
+            self.arrived.release()
+        self.gone.set()
+
+    def next(self):
+        assert self.arrived.acquire(timeout=20), "no question came"
+        return self.questions.pop(0)
+
+
+@pytest.fixture
+def script(world):
+    script = Script()
+    with world.keeper(script):
+        yield script
+
+
+def finish(process):
+    """What it still says on standard error, once it was told to end. (Its output was read by lines.)"""
+    process.stdin.close()
+    out, err = process.stdout.read(), process.stderr.read()
+    assert process.wait(20) == 0, (out, err)
+    assert out.endswith("mask same\nchildren: -1 ECHILD\nchildren of all kinds: -1 ECHILD\nopen: 0 1 2 3\n")
+    return err
+
+
+def result(process):
+    """The line of the call itself, as soon as it is there."""
+    for line in process.stdout:
+        if line.startswith("flock: "):
+            return line.rstrip("\n")
+    raise AssertionError("the program ended: " + process.stderr.read())
+
+
+def test_what_is_asked(world, script):
+    process = world.start("waits", "restart", "s", world.lock)
+    connection, request = script.next()
+    assert (request.magic, request.version, request.size, request.op) == (fk.MAGIC, fk.VERSION, 80, fk.LOCK)
+    assert (request.space, request.mode, request.flags, request.owner) == (0, fk.SHARED, 0, 0)
+    assert (request.start, request.to, request.fds) == (0, 2**63 - 1, [str(world.lock)])
+    assert request.config == fk.config_id(world.config)
+    assert 0 <= fk.boottime() - request.sent_ns < 10 * fk.SECOND
+    connection.grant(request)
+    assert result(process) == "flock: 0 -"
+    assert script.gone.wait(20)
+    finish(process)
+
+    process = world.start("waits", "restart", "xn", world.lock)
+    connection, request = script.next()
+    assert (request.mode, request.flags) == (fk.EXCLUSIVE, fk.NONBLOCK)
+    connection.send(fk.NOT_PROTECTED)
+    assert result(process) == "flock: 0 -"
+    finish(process)
+
+
+def held(world, script, op):
+    """A program that has a shared lock and now asks for another."""
+    process = world.start("waits", "held", op, world.lock)
+    connection, request = script.next()
+    connection.grant(request)
+    return (process, *script.next())
+
+
+def test_refused_at_once_keeps_the_old_lock(world, script, local):
+    process, connection, _ = held(world, script, "x")
+    connection.send(fk.REFUSED, reason="no more of these; ask\x1b[2J\nsomebody")
+    assert result(process) == "flock: -1 ENOLCK"
+    assert local.take(fcntl.LOCK_SH) and not local.take(fcntl.LOCK_EX)
+    assert finish(process) == "dflock: no more of these; ask?[2J?somebody\n"
+
+
+def test_would_block_loses_the_old_lock(world, script, local):
+    process, connection, _ = held(world, script, "xn")
+    connection.send(fk.WOULD_BLOCK)
+    assert result(process) == "flock: -1 EAGAIN"
+    assert local.free()
+    assert finish(process) == ""
+
+
+def test_waiting_gives_up_the_old_lock_first(world, script, local):
+    process, connection, request = held(world, script, "x")
+    assert not local.free()
+    connection.send(fk.WAITING)
+    wait_until(local.free, "the old lock is given up")
+    connection.send(fk.WAITING)
+    connection.grant(request)
+    assert result(process) == "flock: 0 -"
+    assert not local.take(fcntl.LOCK_SH)
+    finish(process)
+
+
+def test_a_grant_that_is_over_is_asked_for_again(world, script, local):
+    process = world.start("waits", "restart", "x", world.lock)
+    connection, request = script.next()
+    connection.send(fk.GRANTED, request.sent_ns)
+    connection, second = script.next()
+    assert second.have and not request.have and second.sent_ns > request.sent_ns
+    assert second.fds == [str(world.lock)] and not local.take(fcntl.LOCK_SH)
+    # It has gone: the kernel lock must be let go before the wait.
+    connection.send(fk.WAITING)
+    wait_until(local.free, "the kernel lock is let go")
+    connection.send(fk.GRANTED, second.sent_ns)
+    connection, third = script.next()
+    assert third.have and not local.take(fcntl.LOCK_SH)
+    # Over when it arrives, but given while the kernel lock was there.
+    connection.send(fk.GRANTED, third.sent_ns)
+    assert result(process) == "flock: 0 -"
+    assert not local.take(fcntl.LOCK_SH)
+    finish(process)
+
+
+@pytest.mark.parametrize("verdict, op, expected", [
+    (fk.REFUSED, "x", "flock: -1 ENOLCK"),
+    (fk.REFUSED, "sn", "flock: -1 ENOLCK"),
+    (fk.WOULD_BLOCK, "xn", "flock: -1 EAGAIN"),
+    (fk.OK, "x", "flock: -1 ENOLCK"),
+])
+def test_a_second_question_with_a_bad_end(world, script, local, verdict, op, expected):
+    process = world.start("waits", "restart", op, world.lock)
+    connection, request = script.next()
+    connection.send(fk.GRANTED, request.sent_ns)
+    connection, request = script.next()
+    assert request.have
+    connection.send(verdict, reason="gone")
+    assert result(process) == expected
+    assert local.free()
+    finish(process)
+
+
+def test_a_keeper_that_dies_is_followed_by_another(world, script, local):
+    process = world.start("waits", "restart", "x", world.lock)
+    connection, request = script.next()
+    connection.send(fk.WAITING)
+    connection.sock.shutdown(socket.SHUT_RDWR)
+    connection, request = script.next()
+    assert not request.have
+    connection.send(fk.GRANTED, request.sent_ns)
+    connection, request = script.next()
+    # With the kernel lock in hand, the next one is told so.
+    connection.sock.shutdown(socket.SHUT_RDWR)
+    connection, request = script.next()
+    assert request.have
+    connection.grant(request)
+    assert result(process) == "flock: 0 -"
+    finish(process)
+
+
+def test_keepers_that_all_die(world):
+    with world.keeper(lambda connection: connection.receive()) as keeper:
+        done = world.run("waits", "restart", "x", world.lock)
+        assert "flock: -1 ENOLCK" in done.stdout and keeper.requests == 2
+        assert "none can be started: cannot run" in done.stderr
+
+
+def test_a_local_holder_outlasts_the_pin(world, script, local):
+    assert local.take()
+    process = world.start("waits", "restart", "x", world.lock)
+    connection, request = script.next()
+    connection.send(fk.GRANTED, fk.boottime() + fk.SECOND // 20)
+    wait_until(lambda: fk.boottime() > request.sent_ns + fk.SECOND // 10, "the pin is over")
+    local.release()
+    connection, request = script.next()
+    assert request.have
+    connection.grant(request)
+    assert result(process) == "flock: 0 -"
+    finish(process)
+
+
+def test_local_would_block_is_believed_within_a_pin_only(world, script, local):
+    assert local.take()
+    process = world.start("waits", "restart", "xn", world.lock)
+    connection, request = script.next()
+    connection.send(fk.GRANTED, request.sent_ns)
+    connection, request = script.next()
+    assert not request.have
+    local.release()
+    connection.grant(request)
+    assert result(process) == "flock: 0 -"
+    finish(process)
+
+    assert local.take()
+    process = world.start("waits", "restart", "xn", world.lock)
+    connection, request = script.next()
+    connection.grant(request)
+    assert result(process) == "flock: -1 EAGAIN"
+    finish(process)
+
+
+def test_a_handler_without_restart_ends_the_wait(world, script, local):
+    for answers in ([], [fk.WAITING]):
+        process = world.start("waits", "interrupt", "x", world.lock)
+        connection, _ = script.next()
+        for verdict in answers:
+            connection.send(verdict)
+        wait_in_recv(process)
+        script.gone.clear()
+        process.send_signal(signal.SIGUSR1)
+        assert result(process) == "flock: -1 EINTR"
+        assert script.gone.wait(20), "the keeper learns of it"
+        assert finish(process) == ""
+    assert local.free()
+
+
+def test_a_handler_with_restart_does_not(world, script):
+    process = world.start("waits", "restart", "x", world.lock)
+    connection, request = script.next()
+    connection.send(fk.WAITING)
+    for _ in range(3):
+        wait_in_recv(process)
+        process.send_signal(signal.SIGUSR1)
+        assert process.stdout.readline() == "signal\n"
+    connection.grant(request)
+    assert result(process) == "flock: 0 -"
+    finish(process)
+
+
+def test_a_call_that_does_not_wait_is_never_interrupted(world, script):
+    process = world.start("waits", "interrupt", "xn", world.lock)
+    connection, _ = script.next()
+    for _ in range(3):
+        wait_in_recv(process)
+        process.send_signal(signal.SIGUSR1)
+        assert process.stdout.readline() == "signal\n"
+    connection.send(fk.WOULD_BLOCK)
+    assert result(process) == "flock: -1 EAGAIN"
+    finish(process)
+
+
+def test_killed_while_it_waits(world, script):
+    process = world.start("waits", "restart", "x", world.lock)
+    connection, _ = script.next()
+    connection.send(fk.WAITING)
+    wait_in_recv(process)
+    process.kill()
+    assert script.gone.wait(20)
+    process.communicate()
+
+
+def raw(**fields):
+    return lambda connection: connection.receive() and connection.send(fk.GRANTED, 1 << 62, **fields)
+
+
+@pytest.mark.parametrize("handler, line", [
+    (raw(magic=1), "no keeper"),
+    (raw(version=2), "another version"),
+    (raw(size=8), "malformed"),
+    (raw(reason="x" * 1024), "malformed"),
+    (lambda c: c.receive() and c.sock.send(b"hello"), "no keeper"),
+    (lambda c: c.receive() and c.sock.send(fk.REPLY.pack(fk.MAGIC, 1, 1072, 1, 0, 0, b"", 1 << 62, 0, 0, 0)[:100]), "malformed"),
+    (lambda c: c.receive() and c.sock.send(b"x" * 4096), "no keeper"),
+    (lambda c: c.receive() and c.send(fk.DEADLOCK), "no sense"),
+    (lambda c: c.receive() and c.send(77), "no sense"),
+    (lambda c: c.receive() and c.send(fk.WOULD_BLOCK), "no sense"),
+], ids=str)
+def test_answers_that_no_keeper_gives(world, handler, line):
+    with world.keeper(handler):
+        done = world.run("waits", "restart", "x", world.lock)
+    assert "flock: -1 ENOLCK" in done.stdout and "open: 0 1 2 3\n" in done.stdout
+    assert line in done.stderr and done.stderr.count("\n") == 1 and str(world.lock) in done.stderr
+
+
+def test_descriptors_in_an_answer_do_not_arrive(world):
+    def handler(connection):
+        request = connection.receive()
+        reply = fk.REPLY.pack(fk.MAGIC, 1, fk.REPLY.size, fk.GRANTED, 0, 0, b"", request.sent_ns + fk.SECOND, 1, 0, 0)
+        socket.send_fds(connection.sock, [reply], [0, 1, 2])
+
+    with world.keeper(handler):
+        done = world.run("waits", "restart", "x", world.lock)
+    assert "flock: 0 -" in done.stdout and "open: 0 1 2 3\n" in done.stdout

@@ -1,0 +1,85 @@
+"""What the shim concludes from the page and the configuration, and when it asks instead."""
+import os
+
+import pytest
+
+import fake_keeper as fk
+
+
+def lock(world, *args):
+    done = world.run(*(args or ("waits", "restart", "x", world.lock)))
+    return next(line[7:] for line in done.stdout.splitlines() if line.startswith("flock: ")), done.stderr
+
+
+def test_a_page_that_says_no_is_believed(world):
+    with world.keeper(rules=[(fk.PATH, "/another")]) as keeper:
+        assert lock(world) == ("0 -", "") and keeper.requests == 0
+    # Without a keeper, too.
+    assert lock(world) == ("0 -", "")
+
+
+@pytest.mark.parametrize("change", [
+    dict(with_page=False), dict(state=fk.EMPTY), dict(seq=3), dict(root=os.stat("/dev/shm")),
+], ids=str)
+def test_a_page_that_cannot_say_it(world, change):
+    with world.keeper(rules=[], **change) as keeper:
+        assert lock(world) == ("0 -", "") and keeper.requests == 1
+
+
+def test_a_page_of_another_configuration_is_not_believed(world):
+    with world.keeper(rules=[]) as keeper:
+        world.config.write_text("changed")
+        assert lock(world) == ("0 -", "") and keeper.requests == 1
+
+
+def test_a_page_that_is_being_made_is_not_mapped(world):
+    with world.keeper(rules=[]) as keeper:
+        os.truncate(world.runtime / "page", 4096)
+        assert lock(world) == ("0 -", "") and keeper.requests == 1
+
+
+def test_an_invalid_configuration(world):
+    with world.keeper(state=fk.INVALID, message="dflock.conf:7: 'ttl' is no setting") as keeper:
+        result, said = lock(world)
+        assert (result, keeper.requests) == ("-1 ENOLCK", 0) and "dflock.conf:7: 'ttl' is no setting" in said
+
+
+@pytest.mark.parametrize("spoil, line", [
+    (lambda world: os.chmod(world.runtime / "page", 0o666), "others can write it"),
+    (lambda world: os.chown(world.runtime / "page", 12345, -1), "neither to you nor to root"),
+    (lambda world: os.chmod(world.runtime, 0o777), "can be written by others"),
+    (lambda world: os.chown(world.runtime, 12345, -1), "belongs to uid 12345"),
+    (lambda world: os.rename(world.runtime / "page", world.runtime / "x") or
+     os.symlink("x", world.runtime / "page"), "symbolic link"),
+    (lambda world: os.unlink(world.config), "configuration cannot be read"),
+], ids=["page mode", "page owner", "directory mode", "directory owner", "link", "configuration"])
+def test_what_is_not_to_be_trusted_is_refused(world, spoil, line):
+    with world.keeper() as keeper:
+        spoil(world)
+        result, said = lock(world)
+        assert (result, keeper.requests) == ("-1 ENOLCK", 0) and line in said and said.count("\n") == 1
+
+
+@pytest.mark.parametrize("how", ["rename", "link"])
+def test_a_file_that_gets_a_protected_name(world, how):
+    with world.keeper() as keeper:
+        done = world.run("moves", how, world.lock.parent / "other", world.lock)
+        assert done.stdout == "as OTHER: 0 -\nagain: 0 -\nas FILE: 0 -\n" and keeper.requests == 1
+
+
+def test_a_file_that_is_called_deleted(world):
+    name = world.lock.parent / "x (deleted)"
+    with world.keeper(rules=[(fk.PATH, str(name)), (fk.PATH, str(name)[:-10])]) as keeper:
+        assert lock(world, "waits", "restart", "x", name) == ("0 -", "") and keeper.requests == 1
+    with world.keeper(rules=[(fk.PATH, str(name)[:-10])]) as keeper:
+        assert lock(world, "waits", "restart", "x", name) == ("0 -", "") and keeper.requests == 0
+
+
+def test_debug_lines(world):
+    def handler(connection):
+        connection.receive() and connection.send(fk.WAITING)
+        connection.send(fk.NOT_PROTECTED)
+
+    with world.keeper(handler):
+        done = world.run("waits", "restart", "x", world.lock, env=world.environment(DFLOCK_LOG="debug"))
+    assert f"dflock: debug: {world.lock}: waiting for another host\n" in done.stderr

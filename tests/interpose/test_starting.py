@@ -1,0 +1,140 @@
+"""The shim starts a keeper when there is none, and the program sees nothing of it."""
+import os
+import signal
+import subprocess
+
+import pytest
+
+import fake_keeper as fk
+from conftest import BUILD, wait_until
+
+QUIET = "mask same\nchildren: -1 ECHILD\nchildren of all kinds: -1 ECHILD\nopen: 0 1 2 3\n"
+
+
+def rules(world):
+    return [[fk.PATH, str(world.lock)]]
+
+
+def test_what_the_keeper_is_given(world):
+    world.own_shim()
+    script = "umask 0; ulimit -S -n 64; trap '' USR2 HUP; exec \"$@\" 7</etc/passwd"
+    done = world.run("waits", "restart", "x", world.lock, wrap=["/bin/bash", "-c", script, "-"],
+                     env={**world.environment(), "DFLOCK_LOG": "debug"})
+    assert "flock: 0 -\n" in done.stdout and "signal" not in done.stdout and done.stderr == ""
+    about, = world.started()
+    assert about["argv"] == ["--config", str(world.config), "--runtime-dir", str(world.runtime), "--ready-fd", "3"]
+    # Python adds LC_CTYPE by itself.
+    assert set(about["environ"]) - {"LC_CTYPE"} == {"PATH", "DFLOCK_LOG"} and about["environ"]["DFLOCK_LOG"] == "debug"
+    assert about["cwd"] == "/" and about["umask"] == 0o22
+    assert {fd: name.split(":")[0] for fd, name in about["fds"].items() if int(fd) <= 3} == {
+        "0": "/dev/null", "1": "/dev/null", "2": "/dev/null", "3": "pipe"}
+    assert not [name for name in about["fds"].values() if "passwd" in name or "the.lock" in name]
+    assert about["sid"] == about["pid"] and about["files"][0] == about["files"][1]
+    assert about["blocked"] == 0 and not about["ignored"] & (1 << signal.SIGUSR2 - 1 | 1 << signal.SIGHUP - 1)
+
+
+def test_the_program_sees_no_child(world):
+    world.own_shim()
+    done = world.run("waits", "interrupt", "x", world.lock)
+    assert done.stdout == "flock: 0 -\n" + QUIET and done.stderr == ""
+    # The next one finds it.
+    assert world.run("waits", "interrupt", "s", world.lock).stdout == done.stdout
+    assert len(world.started()) == 1
+
+
+def test_many_at_once(world):
+    world.own_shim()
+    done = world.run("places", "threads-fork", world.lock)
+    assert done.stdout == "failures: 0\nopen: 0 1 2\n", done.stderr
+
+
+@pytest.mark.parametrize("where", ["handler", "vfork", "cancel", "constructor"])
+def test_from_unusual_places(world, where):
+    world.own_shim()
+    done = world.run("places", where, world.lock)
+    plain = world.run("places", where, world.lock, env=world.environment(preload=False))
+    assert (done.stdout, done.stderr) == (plain.stdout, "") and len(world.started()) == 1
+
+
+def test_standard_descriptors_closed(world):
+    world.own_shim()
+    done = world.run("limits", "closed", world.lock)
+    assert done.stdout.startswith("all others closed: 0 -\n") and done.stdout.endswith("open: 1 9\n")
+
+
+def test_the_reason_why_it_does_not_start(world):
+    world.own_shim()
+    world.order(fail="dflock.conf:1: a store is missing")
+    done = world.run("waits", "restart", "x", world.lock)
+    assert done.stdout == "flock: -1 ENOLCK\n" + QUIET
+    assert "dflock.conf:1: a store is missing; to see more: dflockd --config" in done.stderr
+
+
+def test_there_is_no_dflockd(world):
+    world.own_shim(beside="something-else")
+    done = world.run("waits", "restart", "x", world.lock)
+    assert done.stdout == "flock: -1 ENOLCK\n" + QUIET
+    assert f"cannot run {world.folder}/lib/dflockd: No such file or directory" in done.stderr
+
+
+def hanging(world, how, op):
+    world.own_shim()
+    world.order(hang=True)
+    process = world.start("waits", how, op, world.lock)
+    wait_until(world.started, "the keeper was started")
+    return process
+
+
+def test_a_signal_ends_the_start(world):
+    process = hanging(world, "interrupt", "x")
+    process.send_signal(signal.SIGUSR1)
+    out, err = process.communicate("\n", timeout=20)
+    assert (out, err) == ("signal\nflock: -1 EINTR\n" + QUIET, "")
+
+
+def test_a_signal_with_restart_does_not_and_time_does(world):
+    process = hanging(world, "restart", "x")
+    process.send_signal(signal.SIGUSR1)
+    assert process.stdout.readline() == "signal\n"
+    process.stdin.close()
+    out, err = process.stdout.read(), process.stderr.read()
+    assert process.wait(20) == 0 and out == "flock: -1 ENOLCK\n" + QUIET and "does not serve" in err
+
+
+def test_a_subreaper_starts_none(world):
+    world.own_shim()
+    done = world.run("limits", "subreaper", world.lock)
+    assert done.stdout.startswith("subreaper: -1 ENOLCK\n") and world.started() == []
+    assert f"subreaper; start it first: dflockd --config {world.config} --runtime-dir {world.runtime}" in done.stderr
+
+
+def test_the_first_process_of_a_pid_namespace_starts_none(world):
+    world.own_shim()
+    done = world.run("waits", "restart", "x", world.lock, wrap=["unshare", "--pid", "--fork", "--mount-proc", "--"])
+    assert "flock: -1 ENOLCK\n" in done.stdout and "first process of its pid namespace" in done.stderr
+    assert world.started() == []
+
+
+def test_under_seccomp_none_is_started(world):
+    world.own_shim()
+    done = world.run("limits", "seccomp", world.lock)
+    assert done.stdout.startswith("seccomp: -1 ENOLCK\n") and "restricted by seccomp" in done.stderr
+    assert world.started() == []
+
+
+def test_a_tracer_that_follows_forks_does_not_see_it(world):
+    world.own_shim()
+    log = world.folder / "strace"
+    done = world.run("waits", "restart", "x", world.lock, wrap=["strace", "-f", "-o", str(log), "-e", "trace=execve"])
+    assert "flock: 0 -\n" in done.stdout
+    assert len({line.split()[0] for line in log.read_text().splitlines()}) == 1
+
+
+def test_the_library_through_a_link(world):
+    world.own_shim()
+    link = world.folder / "link.so"
+    link.symlink_to(world.shim)
+    env = world.environment(LD_PRELOAD="./link.so")
+    done = subprocess.run(world.command("waits", "restart", "x", world.lock), env=env, cwd=world.folder,
+                          stdin=subprocess.DEVNULL, capture_output=True, text=True, check=True)
+    assert "flock: 0 -\n" in done.stdout and len(world.started()) == 1

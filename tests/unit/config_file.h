@@ -1,0 +1,120 @@
+/*
+ * A configuration file in a folder of its own on a tmpfs, written and read: for test_config.c and test_rules.c.
+ * setup() and teardown() are their fixtures.
+ */
+#ifndef DFLOCK_TESTS_UNIT_CONFIG_FILE_H
+#define DFLOCK_TESTS_UNIT_CONFIG_FILE_H
+
+#include <check.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "config/internal.h"
+
+static char base[64], file[96], why[PAGE_MESSAGE_BYTES];
+static struct config *config;
+
+/* A path below base; valid until four more were asked for. */
+static inline const char *in_base(const char *name)
+{
+	static char paths[4][PATH_MAX];
+	static unsigned next;
+	char *path = paths[next++ % 4];
+
+	snprintf(path, PATH_MAX, "%s/%s", base, name);
+	return path;
+}
+
+static inline void setup(void)
+{
+	strcpy(base, "/dev/shm/dflock-test-XXXXXX");
+	ck_assert_ptr_nonnull(mkdtemp(base));
+	strcpy(file, in_base("c.conf"));
+	ck_assert_int_eq(chdir(base), 0);
+	config = NULL;
+}
+
+static inline void teardown(void)
+{
+	char command[128];
+
+	config_free(config);
+	ck_assert_int_eq(chdir("/"), 0);
+	snprintf(command, sizeof(command), "rm -rf '%s'", base);
+	ck_assert_int_eq(system(command), 0);
+}
+
+static inline void write_bytes(const char *path, const char *bytes, size_t len)
+{
+	FILE *f = fopen(path, "w");
+
+	ck_assert_ptr_nonnull(f);
+	ck_assert_uint_eq(fwrite(bytes, 1, len, f), len);
+	ck_assert_int_eq(fclose(f), 0);
+}
+
+/* Writes the configuration; %s in text stands for base. */
+static inline void write_config(const char *text)
+{
+	char *all = NULL;
+	size_t len;
+	FILE *f = open_memstream(&all, &len);
+
+	ck_assert_ptr_nonnull(f);
+	for (const char *c = text; *c; c++) {
+		if (c[0] == '%' && c[1] == 's') {
+			fputs(base, f);
+			c++;
+		} else {
+			putc(*c, f);
+		}
+	}
+	fclose(f);
+	write_bytes(file, all, len);
+	free(all);
+}
+
+static inline void read_ok(const char *text)
+{
+	config_free(config);
+	config = NULL;
+	write_config(text);
+	ck_assert_msg(config_load(file, &config, why, sizeof(why)) == 0, "%s", why);
+}
+
+/* line 0: the message names no line. */
+static inline void expect_refusal(const char *text, int line, const char *message)
+{
+	char expected[PAGE_MESSAGE_BYTES + 128];
+	struct config *none = NULL;
+
+	write_config(text);
+	ck_assert_msg(config_load(file, &none, why, sizeof(why)) < 0, "accepted: %s", text);
+	ck_assert_ptr_null(none);
+	if (line)
+		snprintf(expected, sizeof(expected), "%s:%d: %s", file, line, message);
+	else
+		snprintf(expected, sizeof(expected), "%s: %s", file, message);
+	ck_assert_msg(strncmp(why, expected, strlen(expected)) == 0, "\nexpected %s\nfound    %s", expected, why);
+	ck_assert_ptr_null(strchr(why, '\n'));
+}
+
+/* The example; main() has it read, before a test changes the folder. */
+static char example[65536];
+
+static inline void read_example(void)
+{
+	FILE *f = fopen("config/dflock.conf", "r");
+
+	if (!f) {
+		fprintf(stderr, "config/dflock.conf is not there; run this from the top folder\n");
+		exit(EXIT_FAILURE);
+	}
+	example[fread(example, 1, sizeof(example) - 1, f)] = '\0';
+	fclose(f);
+}
+
+#endif
