@@ -114,7 +114,7 @@ static void on_init(void *arg, const struct store_reply *reply)
 	struct session *s, *next;
 
 	DL_FOREACH_SAFE (k->sessions, s, next) {
-		if (s->state != SESSION_STATUS || s->request.op != WIRE_INIT)
+		if (s->state != SESSION_INIT)
 			continue;
 		if (reply->status == STORE_OK)
 			session_reply(s, WIRE_OK, NULL, -1);
@@ -130,14 +130,25 @@ static void init(struct session *s)
 	struct keeper *k = s->keeper;
 	char why[WIRE_REASON_BYTES];
 
+	s->state = SESSION_INIT;
+	if (!k->store_tried)
+		return; /* the keeper has only just started; control_store_tried() goes on */
 	if (!store_is_up(k->store)) {
 		host_store_trouble(k, why, sizeof(why));
 		session_refuse(s, "%s", why);
 		return;
 	}
 	log_info("the store is opened on request: whoever asked says that nobody holds anything");
-	s->state = SESSION_STATUS;
 	store_open(k->store, true, on_init, k);
+}
+
+void control_store_tried(struct keeper *k)
+{
+	struct session *s, *next;
+
+	DL_FOREACH_SAFE (k->sessions, s, next)
+		if (s->state == SESSION_INIT)
+			init(s);
 }
 
 void control_question(struct session *s)

@@ -10,6 +10,7 @@
 
 #include "keeper/act.h"
 #include "keeper/clock.h"
+#include "keeper/control.h"
 #include "keeper/journal.h"
 #include "keeper/locks.h"
 #include "keeper/log.h"
@@ -179,11 +180,19 @@ int64_t host_grace_left_ms(const struct keeper *k)
 
 /* --- what the store says --- */
 
+static void store_tried(struct keeper *k)
+{
+	if (k->store_tried)
+		return;
+	k->store_tried = true;
+	control_store_tried(k);
+}
+
 static void on_up(void *arg)
 {
 	struct keeper *k = arg;
 
-	k->store_tried = true;
+	store_tried(k);
 	log_info("store %s is reachable (version %s)%s", store_server(k->store), store_version(k->store),
 		 store_in_grace(k->store) ? ", in grace" : "");
 	if (store_in_grace(k->store))
@@ -200,7 +209,7 @@ static void on_down(void *arg, const char *why)
 {
 	struct keeper *k = arg;
 
-	k->store_tried = true;
+	store_tried(k);
 	log_error("store %s is not reachable: %s", store_server(k->store), why);
 	serve_all(k);
 }

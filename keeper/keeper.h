@@ -99,6 +99,7 @@ enum session_state {
 	SESSION_WAITING,    /* in lock->sessions */
 	SESSION_PINNED,     /* ditto: granted */
 	SESSION_STATUS,     /* the answer is being made */
+	SESSION_INIT,       /* WIRE_INIT: waits for the store */
 	SESSION_STOPPING,   /* WIRE_STOP: waits until all is given back */
 	SESSION_CLOSED,
 };

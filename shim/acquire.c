@@ -32,12 +32,17 @@
 /* How often a grant may be over before the kernel was asked. */
 #define LATE_GRANTS 5
 
+/* How many keepers one call may outlive. One that waits for weeks sees some; a question that each keeper dies of
+ * must come to an end. */
+#define MAX_KEEPERS 100
+
 struct call {
 	int fd, op;
 	const struct intent *want;
 	const struct protect_by *by;
-	bool have; /* the kernel lock, taken by this call */
-	int late;  /* grants that came to nothing */
+	bool have;     /* the kernel lock, taken by this call */
+	bool answered; /* this keeper did answer something */
+	int late;      /* grants that came to nothing */
 	struct ask ask;
 };
 
@@ -67,6 +72,7 @@ static int question(struct call *c, struct wire_reply *reply)
 
 	while (rc == 0) {
 		rc = ask_receive(&c->ask, reply);
+		c->answered |= rc == 0;
 		if (rc < 0 || reply->verdict != WIRE_WAITING)
 			break;
 		if (c->want->nonblock) {
@@ -132,25 +138,35 @@ static int converse(struct call *c)
 	return rc;
 }
 
+/* One keeper after the other, until one says how it ends. */
+static int ask_keepers(struct call *c)
+{
+	int rc = -ECONNRESET;
+
+	for (int keepers = 0, attempt = 0; rc == -ECONNRESET && keepers < MAX_KEEPERS && attempt < ASK_ATTEMPTS; keepers++) {
+		c->answered = false;
+		rc = ask_open(&c->ask, c->by, c->want, c->fd, attempt);
+		if (rc == 0) {
+			rc = converse(c);
+			ask_close(&c->ask);
+		}
+		attempt = c->answered ? 0 : attempt + 1;
+	}
+	return rc;
+}
+
 int acquire_flock(int fd, int op, const struct intent *want, const struct protect_by *by)
 {
 	struct call c = {.fd = fd, .op = op, .want = want, .by = by};
-	int rc = -ECONNRESET;
+	int rc = ask_keepers(&c);
 
-	for (int attempt = 0; rc == -ECONNRESET && attempt < ASK_ATTEMPTS; attempt++) {
-		rc = ask_open(&c.ask, by, want, fd, attempt);
-		if (rc == 0) {
-			rc = converse(&c);
-			ask_close(&c.ask);
-		}
-	}
 	if (rc < 0 && c.have)
 		let_go(&c);
-	if (rc == -EPROTO || rc == -ECONNRESET) {
-		note_refused(fd,
-			     rc == -EPROTO ? "the keeper's answer makes no sense here; end it with `dflock stop`" :
-					     "keepers end before they answer; run dflockd --foreground to see why",
-			     NULL);
+	if (rc == -EPROTO) {
+		note_refused(fd, "the keeper's answer makes no sense here; end it with `dflock stop`", NULL);
+		rc = -ENOLCK;
+	} else if (rc == -ECONNRESET) {
+		note_refused(fd, "keepers end before they answer; run dflockd --foreground to see why", NULL);
 		rc = -ENOLCK;
 	}
 	return rc;

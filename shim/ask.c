@@ -111,22 +111,28 @@ static void pause_before(int attempt)
 		;
 }
 
-/* There is no keeper (rc says how): start one. 0, or as ask_open(). */
-static int start(struct ask *ask, const struct protect_by *by, int attempt, int rc)
+static bool is_absent(int rc)
+{
+	return rc == -ENOENT || rc == -ECONNREFUSED;
+}
+
+/* Starts a keeper and connects to it, or to one that somebody else started. `rc`: what connecting gave before. */
+static int start_and_connect(struct ask *ask, const struct protect_by *by, int attempt, int rc)
 {
 	char why[WIRE_REASON_BYTES];
 	int started = start_keeper(by, ask->nonblock, why, sizeof(why));
 
-	if (started == -EPERM && (attempt > 0 || rc == -ECONNREFUSED) && attempt < ASK_ATTEMPTS - 1) {
-		/* One was here: it is being restarted. */
+	if (started == -EINTR)
+		return started;
+	/* One was here, and this process cannot start another: its parent will. */
+	if (started == -EPERM && rc != -ENOENT && attempt < ASK_ATTEMPTS - 1) {
 		pause_before(attempt);
-		return 0;
+		started = 0;
 	}
-	if (started < 0 && started != -EINTR) {
-		note_refused(ask->fd, why, NULL);
-		return -ENOLCK;
-	}
-	return started;
+	rc = connect_keeper(ask, by);
+	if (is_absent(rc) && started < 0)
+		return refuse(ask, why, 0);
+	return is_absent(rc) ? -ECONNRESET : rc;
 }
 
 int ask_open(struct ask *ask, const struct protect_by *by, const struct intent *want, int fd, int attempt)
@@ -141,13 +147,9 @@ int ask_open(struct ask *ask, const struct protect_by *by, const struct intent *
 	};
 	if (attempt < ASK_DOUBTS)
 		rc = connect_keeper(ask, by);
-	if (rc != -ENOENT && rc != -ECONNREFUSED && rc != -ECONNRESET)
-		return rc;
-	rc = start(ask, by, attempt, rc);
-	if (rc < 0)
-		return rc;
-	rc = connect_keeper(ask, by);
-	return rc == -ENOENT || rc == -ECONNREFUSED ? -ECONNRESET : rc;
+	if (is_absent(rc) || rc == -ECONNRESET)
+		rc = start_and_connect(ask, by, attempt, rc);
+	return rc;
 }
 
 int ask_send(struct ask *ask, const struct protect_by *by, const struct intent *want, bool have)

@@ -28,8 +28,8 @@ struct ask {
 	int64_t deadline_ns; /* CLOCK_MONOTONIC; nonblock only */
 };
 
-/* Connects to the keeper; starts one if there is none. `attempt` counts from 0 within one lock call: from
- * ASK_DOUBTS on, a keeper that can be connected to is not trusted to be a living one. */
+/* Connects to the keeper; starts one if there is none. `attempt` counts from 0, up to ASK_ATTEMPTS, how often
+ * keepers have ended without any answer; from ASK_DOUBTS on, one is started even if something listens. */
 #define ASK_ATTEMPTS 5
 #define ASK_DOUBTS   2
 int ask_open(struct ask *ask, const struct protect_by *by, const struct intent *want, int fd, int attempt);

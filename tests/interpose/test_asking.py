@@ -200,8 +200,14 @@ def test_a_keeper_that_dies_is_followed_by_another(world, script, local):
 def test_keepers_that_all_die(world):
     with world.keeper(lambda connection: connection.receive()) as keeper:
         done = world.run("waits", "restart", "x", world.lock)
-        assert "flock: -1 ENOLCK" in done.stdout and keeper.requests == 2
-        assert "none can be started: cannot run" in done.stderr
+        assert "flock: -1 ENOLCK" in done.stdout and keeper.requests == 5
+        assert "keepers end before they answer" in done.stderr and done.stderr.count("\n") == 1
+
+
+def test_a_question_that_keepers_die_of(world):
+    with world.keeper(lambda connection: connection.receive() and connection.send(fk.WAITING)) as keeper:
+        done = world.run("waits", "restart", "x", world.lock)
+        assert "flock: -1 ENOLCK" in done.stdout and keeper.requests == 100
 
 
 def test_a_local_holder_outlasts_the_pin(world, script, local):

@@ -59,7 +59,7 @@ static inline void redis_server_start(struct redis_server *server, const char *s
 	const char *program = getenv("REDIS_SERVER") ? getenv("REDIS_SERVER") : "redis-server";
 
 	if (!server->dir[0]) {
-		strcpy(server->dir, "/dev/shm/dflock-test-XXXXXX");
+		strcpy(server->dir, "/dev/shm/dflock-unit-XXXXXX");
 		ck_assert_msg(mkdtemp(server->dir) != NULL, "mkdtemp: %s", strerror(errno));
 		snprintf(server->socket, sizeof(server->socket), "%s/redis.sock", server->dir);
 	}

@@ -7,7 +7,6 @@
 #include "tests/unit/redis_server.h"
 
 #define NAME "/var/lock/a b.lock"
-#define WHOLE "0", "9223372036854775807"
 
 static struct redis_server server;
 static redisContext *redis, *listener;
@@ -129,7 +128,10 @@ static const char *acquire_want(const struct want *w)
 		    w->mode == 's' ? "shared" : "exclusive", from, to, w->ask ? w->ask : "0", w->pass ? w->pass : "0",
 		    w->dead_host, w->dead_beat, NULL);
 }
-#define acquire(...) acquire_want(&(struct want){__VA_ARGS__})
+/* acquire("A", 'a', 'x', .pass = "1"): host, token, mode, and what is not usual. */
+#define acquire(h, t, m, ...) acquire_want(&(struct want){.host = h, .token = t, .mode = m, ##__VA_ARGS__})
+#define RANGE(a, b) .from = a, .to = b
+#define RECORD(a, b) .space = 'r', .from = a, .to = b
 #define release(letter) call(SCRIPT_RELEASE, token(letter), NULL)
 
 /* "OK FENCE MODE": the fence, 0 if it is no such answer. */
@@ -153,27 +155,526 @@ static const char *beat_of(const char *host)
 	return beat;
 }
 
-/* The next published message as "HOST: TEXT"; "" if there is none: a marker was published after all that could be. */
+/* The next published message as "HOST: TEXT", "" if there is none. A marker shows where the messages so far end. */
 static const char *heard(void)
 {
-	static char text[1500];
-	redisReply *reply;
+	static char queue[64][512], text[512];
+	static unsigned first, count;
+	bool marker = false;
 
-	command("PUBLISH dflock:{0}:host:end end");
-	ck_assert_int_eq(redisGetReply(listener, (void **)&reply), REDIS_OK);
-	snprintf(text, sizeof(text), "%s: %s", strrchr(reply->element[2]->str, ':') + 1, reply->element[3]->str);
-	freeReplyObject(reply);
-	if (strcmp(text, "end: end") == 0)
-		return "";
-	while (true) { /* take the marker out */
+	for (command("PUBLISH dflock:{0}:host:end end"); !marker;) {
+		redisReply *reply;
 		ck_assert_int_eq(redisGetReply(listener, (void **)&reply), REDIS_OK);
-		bool marker = strcmp(reply->element[3]->str, "end") == 0;
-		if (!marker) {
-			/* More was published: keep it for the next call by publishing the rest again, in order. */
-			freeReplyObject(command_raw("PUBLISH", reply));
-			continue;
-		}
+		marker = strcmp(reply->element[3]->str, "end") == 0;
+		if (!marker)
+			snprintf(queue[(first + count++) % 64], 512, "%s: %s", strrchr(reply->element[2]->str, ':') + 1,
+				 reply->element[3]->str);
+		ck_assert_uint_le(count, 64);
 		freeReplyObject(reply);
-		return text;
 	}
+	if (count == 0)
+		return "";
+	strcpy(text, queue[first]);
+	first = (first + 1) % 64;
+	count--;
+	return text;
+}
+
+/* ---- the server and a fresh store ---- */
+
+static void start_server(void)
+{
+	redis_server_start(&server, NULL, NULL);
+}
+
+static void stop_server(void)
+{
+	redis_server_stop(&server);
+}
+
+static void begin(const char *what)
+{
+	char answer[512];
+
+	strcpy(incarnation, "-");
+	snprintf(answer, sizeof(answer), "%s", call(SCRIPT_STORE, what, "3000", NULL));
+	ck_assert_int_eq(sscanf(answer, "OK %127s", incarnation), 1);
+}
+
+static void connect_and_init(void)
+{
+	redis = redis_server_connect(&server);
+	listener = redis_server_connect(&server);
+	command("FLUSHALL");
+	freeReplyObject(redisCommand(listener, "PSUBSCRIBE dflock:{0}:host:*"));
+	begin("init");
+}
+
+static void disconnect(void)
+{
+	redisFree(redis);
+	redisFree(listener);
+}
+
+#define assert_says(answer, text) ck_assert_str_eq(answer, text)
+#define assert_starts(answer, text)                                                                                    \
+	do {                                                                                                           \
+		const char *a = answer;                                                                                \
+		ck_assert_msg(strncmp(a, text, strlen(text)) == 0, "\"%s\" does not start with \"%s\"", a, text);      \
+	} while (0)
+#define assert_granted(answer)                                                                                         \
+	do {                                                                                                           \
+		const char *a = answer;                                                                                \
+		ck_assert_msg(fence_of(a) > 0, "not granted: %s", a);                                                  \
+	} while (0)
+
+/* ---- grants and conflicts ---- */
+
+START_TEST(grant_again_and_conflict)
+{
+	uint64_t fence = fence_of(acquire("A", 'a', 'x'));
+
+	ck_assert_uint_gt(fence, 1000000000000000); /* time in its high part */
+	ck_assert_uint_eq(fence_of(acquire("A", 'a', 'x')), fence);
+	assert_starts(acquire("B", 'b', 'x'), "WAIT A ");
+	assert_says(heard(), "A: recall aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa B bbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbb flock exclusive "
+			     "0000000000000000000 9223372036854775807 0 " NAME);
+	assert_says(heard(), "");
+	assert_starts(acquire("B", 'b', 'x'), "WAIT A "); /* asks again: one entry, told again */
+	assert_starts(heard(), "A: recall ");
+	assert_says(release('a'), "OK");
+	assert_starts(heard(), "B: granted bbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbb ");
+	ck_assert_uint_eq(fence_of(acquire("B", 'b', 'x')), fence + 1);
+	assert_says(release('b'), "OK");
+	assert_says(command("KEYS dflock:*lock*"), "");
+}
+END_TEST
+
+START_TEST(what_does_not_conflict)
+{
+	assert_granted(acquire("A", 'a', 's', RECORD("10", "20")));
+	assert_granted(acquire("B", 'b', 's', RECORD("10", "20")));
+	assert_granted(acquire("B", 'c', 'x', RECORD("20", "30")));
+	assert_granted(acquire("B", 'd', 'x', RECORD("0", "10")));
+	assert_granted(acquire("A", 'e', 'x')); /* the other space */
+	assert_granted(acquire("A", 'f', 'x', RANGE("0", "5"), .file = "1:1")); /* the same owner */
+	assert_starts(acquire("B", '1', 'x', RECORD("19", "20")), "WAIT A ");
+	assert_starts(acquire("A", '2', 's', RECORD("0", "11")), "WAIT B ");
+}
+END_TEST
+
+START_TEST(two_files_of_one_host_are_two_owners)
+{
+	assert_granted(acquire("A", 'a', 'x', .file = "1:1"));
+	assert_starts(acquire("A", 'b', 'x', .file = "1:2"), "WAIT A ");
+	assert_starts(heard(), "A: recall aaaa");
+	assert_starts(acquire("A", 'b', 'x', .file = "1:2", .dead_host = "A", .dead_beat = beat_of("A")), "WAIT A ");
+}
+END_TEST
+
+START_TEST(big_offsets_are_exact)
+{
+	/* 2^53 + 1 is no double, nor is 2^63 - 1. */
+	assert_granted(acquire("A", 'a', 'x', RECORD("9007199254740992", "9007199254740993")));
+	assert_granted(acquire("B", 'b', 'x', RECORD("9007199254740993", "9007199254740994")));
+	assert_granted(acquire("A", 'c', 'x', RECORD("9223372036854775806", NULL)));
+	assert_granted(acquire("B", 'd', 'x', RECORD("9223372036854775805", "9223372036854775806")));
+	assert_starts(acquire("B", 'e', 'x', RECORD("9223372036854775806", NULL)), "WAIT A ");
+	assert_granted(acquire("B", 'f', 'x', RECORD("9", "10")));
+	assert_granted(acquire("A", '0', 'x', RECORD("10", "11"))); /* as texts, "9" would be behind "10" */
+	ck_assert_ptr_nonnull(strstr(call(SCRIPT_DUMP, NULL), "9007199254740993 9007199254740994"));
+}
+END_TEST
+
+/* ---- order ---- */
+
+START_TEST(order_of_arrival)
+{
+	assert_granted(acquire("A", 'a', 'x'));
+	assert_starts(acquire("B", 'b', 'x'), "WAIT A ");
+	assert_starts(acquire("C", 'c', 'x'), "WAIT A ");
+	assert_starts(acquire("B", 'b', 'x'), "WAIT A "); /* keeps its place */
+	while (*heard())
+		;
+	release('a');
+	assert_starts(heard(), "B: granted");
+	assert_says(heard(), "");
+	release('b');
+	assert_starts(heard(), "C: granted");
+}
+END_TEST
+
+START_TEST(shared_waiters_are_granted_together)
+{
+	assert_granted(acquire("A", 'a', 'x'));
+	acquire("B", 'b', 's');
+	acquire("C", 'c', 's');
+	acquire("D", 'd', 'x');
+	acquire("E", 'e', 's');
+	while (*heard())
+		;
+	release('a');
+	assert_starts(heard(), "B: granted");
+	assert_starts(heard(), "C: granted");
+	assert_says(heard(), ""); /* E came after D */
+	release('b');
+	assert_says(heard(), "");
+	release('c');
+	assert_starts(heard(), "D: granted");
+	assert_says(heard(), "");
+	release('d');
+	assert_starts(heard(), "E: granted");
+}
+END_TEST
+
+START_TEST(cancelling_a_waiter_frees_those_behind_it)
+{
+	assert_granted(acquire("A", 'a', 's'));
+	acquire("B", 'b', 'x');
+	assert_starts(acquire("C", 'c', 's'), "WAIT B "); /* behind the waiter only */
+	while (*heard())
+		;
+	assert_says(release('b'), "OK");
+	assert_starts(heard(), "C: granted");
+	assert_says(heard(), "");
+}
+END_TEST
+
+START_TEST(pass_passes_waiters_but_not_holders)
+{
+	assert_granted(acquire("A", 'a', 's'));
+	acquire("B", 'b', 'x');
+	ck_assert_ptr_nonnull(strstr(acquire("C", 'c', 's'), " waits"));
+	assert_granted(acquire("C", 'c', 's', .pass = "1"));
+	assert_granted(acquire("D", 'd', 's', .pass = "1")); /* was not queued before */
+	const char *answer = acquire("E", 'e', 'x', .pass = "1");
+	assert_starts(answer, "WAIT A ");
+	ck_assert_ptr_null(strstr(answer, " waits"));
+	release('a'), release('c'), release('d');
+	assert_granted(acquire("B", 'b', 'x'));
+}
+END_TEST
+
+START_TEST(questions_queue_once)
+{
+	assert_granted(acquire("A", 'a', 'x'));
+	assert_starts(acquire("B", 'b', 'x', .ask = "1"), "WAIT A ");
+	ck_assert_ptr_nonnull(strstr(heard(), " 1 " NAME));
+	assert_starts(acquire("C", 'c', 'x', .ask = "1"), "BUSY A ");
+	assert_says(heard(), "");
+	ck_assert_ptr_null(strstr(call(SCRIPT_DUMP, NULL), "cccc"));
+	release('a');
+	assert_starts(heard(), "B: granted");
+	/* One that waits and then only asks is taken out of the queue, and was all that D waited for. */
+	assert_starts(acquire("A", '1', 's', RANGE("0", "10")), "WAIT B ");
+	release('b');
+	while (*heard())
+		;
+	assert_starts(acquire("B", '2', 'x', RANGE("0", "20")), "WAIT A ");
+	assert_starts(acquire("C", '3', 'x', RANGE("5", "30")), "WAIT A ");
+	assert_starts(acquire("D", '4', 'x', RANGE("20", "40")), "WAIT C ");
+	while (*heard())
+		;
+	assert_starts(acquire("C", '3', 'x', RANGE("5", "30"), .ask = "1"), "BUSY A ");
+	assert_starts(heard(), "D: granted 4444");
+}
+END_TEST
+
+/* ---- the dead ---- */
+
+START_TEST(the_dead_are_dropped_if_their_beat_is_the_same)
+{
+	assert_granted(acquire("A", 'a', 'x'));
+	const char *seen = beat_of("A");
+	ck_assert_ptr_nonnull(strstr(acquire("B", 'b', 'x'), seen));
+	assert_says(call(SCRIPT_BEAT, "A", NULL), "OK");
+	assert_starts(acquire("B", 'b', 'x', .dead_host = "A", .dead_beat = seen), "WAIT A ");
+	assert_granted(acquire("B", 'b', 'x', .dead_host = "A", .dead_beat = beat_of("A")));
+	assert_says(call(SCRIPT_CONFIRM, "A", token('a'), "1", NULL), "GONE");
+}
+END_TEST
+
+START_TEST(a_host_without_a_beat_has_beat_zero)
+{
+	assert_granted(acquire("A", 'a', 'x'));
+	assert_says(call(SCRIPT_LEAVE, "A", "", NULL), "OK");
+	assert_starts(acquire("B", 'b', 'x'), "WAIT A 0 ");
+	assert_granted(acquire("B", 'b', 'x', .dead_host = "A", .dead_beat = "0"));
+}
+END_TEST
+
+START_TEST(dropping_the_dead_hands_over_in_order)
+{
+	assert_granted(acquire("A", 'a', 'x'));
+	acquire("B", 'b', 'x');
+	acquire("C", 'c', 'x');
+	while (*heard())
+		;
+	assert_starts(acquire("C", 'c', 'x', .dead_host = "A", .dead_beat = beat_of("A")), "WAIT B ");
+	assert_starts(heard(), "B: granted");
+	assert_starts(heard(), "B: recall bbbb");
+	/* A dead waiter in front goes too. */
+	acquire("D", 'd', 'x');
+	release('b');
+	assert_granted(acquire("C", 'c', 'x'));
+	acquire("E", 'e', 'x');
+	release('c');
+	assert_granted(acquire("D", 'd', 'x'));
+	acquire("F", 'f', 'x');
+	assert_starts(acquire("F", 'f', 'x', .dead_host = "E", .dead_beat = beat_of("E")), "WAIT D ");
+	release('d');
+	assert_granted(acquire("F", 'f', 'x'));
+}
+END_TEST
+
+START_TEST(beats_only_grow)
+{
+	acquire("A", 'a', 'x');
+	command("HSET dflock:{0}:hosts A 8000000000000000");
+	assert_says(call(SCRIPT_BEAT, "A", NULL), "OK");
+	assert_says(beat_of("A"), "8000000000000001");
+	acquire("A", 'a', 'x');
+	assert_says(beat_of("A"), "8000000000000002");
+	call(SCRIPT_CONFIRM, "A", token('a'), "1", NULL);
+	assert_says(beat_of("A"), "8000000000000003");
+	release('a');
+	assert_says(beat_of("A"), "8000000000000003");
+	assert_starts(call(SCRIPT_HOSTS, NULL), "OK A 8000000000000003 -");
+}
+END_TEST
+
+/* ---- confirm, shrink, duplicates, limits ---- */
+
+START_TEST(a_late_duplicate_revives_nothing)
+{
+	char fence[24], now[24];
+
+	snprintf(fence, sizeof(fence), "%" PRIu64, fence_of(acquire("A", 'a', 'x')));
+	assert_starts(call(SCRIPT_CONFIRM, "A", token('a'), fence, NULL), "OK ");
+	release('a');
+	assert_says(call(SCRIPT_CONFIRM, "A", token('a'), fence, NULL), "GONE");
+	snprintf(now, sizeof(now), "%" PRIu64, fence_of(acquire("A", 'a', 'x')));
+	ck_assert_str_ne(fence, now);
+	assert_says(call(SCRIPT_CONFIRM, "A", token('a'), fence, NULL), "GONE");
+	assert_says(call(SCRIPT_CONFIRM, "B", token('a'), now, NULL), "GONE");
+	assert_starts(call(SCRIPT_CONFIRM, "A", token('a'), now, NULL), "OK ");
+	assert_says(release('9'), "OK"); /* unknown */
+}
+END_TEST
+
+START_TEST(shrink_lets_readers_in)
+{
+	assert_granted(acquire("A", 'a', 'x'));
+	acquire("B", 'b', 's');
+	acquire("C", 'c', 'x');
+	acquire("D", 'd', 's');
+	while (*heard())
+		;
+	assert_says(call(SCRIPT_SHRINK, token('a'), NULL), "OK");
+	assert_starts(heard(), "B: granted");
+	assert_says(heard(), "");
+	assert_says(call(SCRIPT_SHRINK, token('a'), NULL), "OK");
+	ck_assert_ptr_nonnull(strstr(acquire("A", 'a', 'x'), " shared"));
+	assert_says(call(SCRIPT_SHRINK, token('c'), NULL), "GONE"); /* it waits */
+	release('a');
+	assert_says(call(SCRIPT_SHRINK, token('a'), NULL), "GONE");
+}
+END_TEST
+
+START_TEST(a_thousand_entries)
+{
+	char tokens[33], from[24], to[24];
+
+	for (int i = 0; i < 1000; i++) {
+		snprintf(tokens, sizeof(tokens), "%032d", i);
+		snprintf(from, sizeof(from), REPLY_OFFSET, (int64_t)i * 10);
+		snprintf(to, sizeof(to), REPLY_OFFSET, (int64_t)i * 10 + 10);
+		assert_starts(call(SCRIPT_ACQUIRE, i < 500 ? "A" : "B", "1:1", tokens, "record", "exclusive", from, to, "0", "0",
+				   NULL), "OK ");
+	}
+	assert_says(acquire("A", 'a', 'x', RECORD("5000", "5001")), "LIMIT");
+	assert_says(acquire("A", 'a', 'x', RECORD("20000", "20001")), "LIMIT");
+	const char *answer = acquire("A", 'a', 'x', RECORD("20000", "20001"), .dead_host = "B", .dead_beat = beat_of("B"));
+	assert_granted(answer);
+}
+END_TEST
+
+/* ---- the record ---- */
+
+START_TEST(another_incarnation)
+{
+	char before[STORE_INC_BYTES];
+
+	strcpy(before, incarnation);
+	assert_granted(acquire("A", 'a', 'x'));
+	acquire("B", 'b', 'x');
+	command("FLUSHALL");
+	assert_says(acquire("A", 'a', 'x'), "INC");
+	assert_says(release('a'), "INC");
+	assert_says(call(SCRIPT_SHRINK, token('a'), NULL), "INC");
+	assert_says(call(SCRIPT_CONFIRM, "A", token('a'), "1", NULL), "INC");
+	assert_says(call(SCRIPT_BEAT, "A", NULL), "INC");
+	assert_says(call(SCRIPT_STORE, "open", "3000", NULL), "INC");
+	assert_says(command("DBSIZE"), "0");
+	begin("begin");
+	assert_says(acquire("A", 'a', 'x'), "GRACE");
+	assert_says(command("HGET dflock:{0}:store open"), "0");
+	assert_starts(call(SCRIPT_STORE, "open", "3000", NULL), "OK ");
+	assert_granted(acquire("A", 'a', 'x'));
+	begin("begin"); /* of the same incarnation: still open */
+	assert_granted(acquire("A", 'a', 'x'));
+	ck_assert_str_eq(before, incarnation); /* FLUSHALL changes no id: the missing record shows it */
+}
+END_TEST
+
+START_TEST(a_record_of_another_server)
+{
+	uint64_t fence = fence_of(acquire("A", 'a', 'x'));
+	acquire("B", 'b', 'x');
+
+	/* The keeper and the record agree, but this is another server: an old snapshot, a replica that was promoted. */
+	command("HSET dflock:{0}:store inc 0123-4567 fence 9000000000000000");
+	strcpy(incarnation, "0123-4567");
+	assert_says(acquire("A", 'a', 'x'), "INC");
+	assert_says(release('a'), "INC"); /* it would have handed over */
+	assert_says(call(SCRIPT_SHRINK, token('a'), NULL), "INC");
+	char text[24];
+	snprintf(text, sizeof(text), "%" PRIu64, fence);
+	assert_says(call(SCRIPT_CONFIRM, "A", token('a'), text, NULL), "INC");
+	begin("begin");
+	assert_says(command("HGET dflock:{0}:store fence"), "9000000000000000"); /* never below the old */
+	assert_says(acquire("C", 'c', 'x'), "GRACE");
+	while (*heard())
+		;
+	assert_says(release('a'), "OK");
+	assert_says(heard(), ""); /* in grace nothing is handed over */
+	assert_starts(call(SCRIPT_STORE, "open", "3000", NULL), "OK ");
+	ck_assert_uint_eq(fence_of(acquire("B", 'b', 'x')), 9000000000000001);
+}
+END_TEST
+
+START_TEST(ttl_must_be_the_same)
+{
+	assert_says(call(SCRIPT_STORE, "begin", "4000", NULL), "TTL 3000");
+	assert_says(call(SCRIPT_STORE, "open", "4000", NULL), "TTL 3000");
+	assert_starts(call(SCRIPT_STORE, "init", "4000", NULL), "OK ");
+	assert_says(call(SCRIPT_STORE, "begin", "3000", NULL), "TTL 4000");
+}
+END_TEST
+
+/* ---- what else ---- */
+
+START_TEST(sweeping)
+{
+	assert_granted(acquire("A", 'a', 'x'));
+	acquire("B", 'b', 'x');
+	const char *seen = beat_of("A");
+	while (*heard())
+		;
+	call(SCRIPT_BEAT, "A", NULL);
+	assert_says(call(SCRIPT_SWEEP, "A", seen, NULL), "GONE");
+	assert_says(call(SCRIPT_LEAVE, "A", seen, NULL), "GONE");
+	seen = beat_of("A");
+	assert_says(call(SCRIPT_SWEEP, "A", seen, NULL), "OK");
+	assert_starts(heard(), "B: granted");
+	assert_says(call(SCRIPT_LEAVE, "A", seen, NULL), "OK");
+	assert_says(command("HEXISTS dflock:{0}:hosts A"), "0");
+}
+END_TEST
+
+START_TEST(wrong_types_change_nothing)
+{
+	command("LPUSH dflock:{0}:lock:%s x", NAME);
+	ck_assert_ptr_nonnull(strstr(acquire("A", 'a', 'x'), "WRONGTYPE"));
+	ck_assert_ptr_nonnull(strstr(release('a'), "WRONGTYPE"));
+	command("DEL dflock:{0}:lock:%s", NAME);
+	command("SET dflock:{0}:lock:%s garbage", NAME);
+	ck_assert_ptr_nonnull(strstr(acquire("A", 'a', 'x'), "ERR"));
+	assert_says(command("HGETALL dflock:{0}:hosts"), "");
+	command("DEL dflock:{0}:lock:%s", NAME);
+	command("HSET dflock:{0}:store fence many");
+	ck_assert_ptr_nonnull(strstr(acquire("A", 'a', 'x'), "ERR"));
+	assert_says(command("KEYS *lock:*"), "");
+}
+END_TEST
+
+START_TEST(out_of_memory)
+{
+	uint64_t fence = fence_of(acquire("A", 'a', 'x'));
+	char text[24];
+
+	acquire("B", 'b', 'x');
+	snprintf(text, sizeof(text), "%" PRIu64, fence);
+	command("CONFIG SET maxmemory 1");
+	const char *answer = acquire("C", 'c', 'x', .space = 'r');
+	bool refused = strstr(answer, "OOM") != NULL;
+	const char *others[] = {
+		strdup(call(SCRIPT_BEAT, "A", NULL)), strdup(call(SCRIPT_CONFIRM, "A", token('a'), text, NULL)),
+		strdup(call(SCRIPT_SHRINK, token('a'), NULL)), strdup(release('a')), strdup(call(SCRIPT_DUMP, NULL)),
+	};
+	command("CONFIG SET maxmemory 0");
+	ck_assert_msg(refused, "%s", answer);
+	for (size_t i = 0; with_flags && i < sizeof(others) / sizeof(*others); i++)
+		assert_starts(others[i], "OK");
+	assert_says(command("HEXISTS dflock:{0}:hosts C"), "0");
+	for (size_t i = 0; i < sizeof(others) / sizeof(*others); i++)
+		free((char *)others[i]);
+	if (with_flags)
+		assert_granted(acquire("B", 'b', 'x'));
+}
+END_TEST
+
+static void use_flags(void)
+{
+	with_flags = true;
+}
+
+static void use_no_flags(void)
+{
+	with_flags = false;
+}
+
+static void add_tests(Suite *suite, const char *name, SFun choose)
+{
+	TCase *t = tcase_create(name);
+
+	tcase_add_unchecked_fixture(t, start_server, stop_server);
+	tcase_add_unchecked_fixture(t, choose, NULL);
+	tcase_add_checked_fixture(t, connect_and_init, disconnect);
+	tcase_add_test(t, grant_again_and_conflict);
+	tcase_add_test(t, what_does_not_conflict);
+	tcase_add_test(t, two_files_of_one_host_are_two_owners);
+	tcase_add_test(t, big_offsets_are_exact);
+	tcase_add_test(t, order_of_arrival);
+	tcase_add_test(t, shared_waiters_are_granted_together);
+	tcase_add_test(t, cancelling_a_waiter_frees_those_behind_it);
+	tcase_add_test(t, pass_passes_waiters_but_not_holders);
+	tcase_add_test(t, questions_queue_once);
+	tcase_add_test(t, the_dead_are_dropped_if_their_beat_is_the_same);
+	tcase_add_test(t, a_host_without_a_beat_has_beat_zero);
+	tcase_add_test(t, dropping_the_dead_hands_over_in_order);
+	tcase_add_test(t, beats_only_grow);
+	tcase_add_test(t, a_late_duplicate_revives_nothing);
+	tcase_add_test(t, shrink_lets_readers_in);
+	tcase_add_test(t, a_thousand_entries);
+	tcase_add_test(t, another_incarnation);
+	tcase_add_test(t, a_record_of_another_server);
+	tcase_add_test(t, ttl_must_be_the_same);
+	tcase_add_test(t, sweeping);
+	tcase_add_test(t, wrong_types_change_nothing);
+	tcase_add_test(t, out_of_memory);
+	suite_add_tcase(suite, t);
+}
+
+int main(void)
+{
+	Suite *suite = suite_create("store scripts");
+
+	add_tests(suite, "as for Redis 7", use_flags);
+	add_tests(suite, "as for Redis 6.2", use_no_flags);
+	SRunner *runner = srunner_create(suite);
+	srunner_run_all(runner, CK_ENV);
+	int failed = srunner_ntests_failed(runner);
+	srunner_free(runner);
+	return failed ? EXIT_FAILURE : EXIT_SUCCESS;
 }

@@ -1,0 +1,181 @@
+"""
+The measurements. Each is a function of the Lab that returns rows (report.py); run.py runs them in this order. A
+measurement and its reference are taken in turns (A B A B): the machine may be doing other things by and by.
+"""
+import contextlib
+import os
+import time
+
+from bench.lab import BUILD, CannotMeasure
+from bench.monitor import Monitor
+from bench.report import Counts, Series, Times
+from tests.harness import wait_until
+
+ALL = {}
+BLOCK_US = 200
+DEFAULT_TTL_MS = 30000
+REST_US = 10000  # between the turns of a hand-over
+
+
+def measurement(name):
+    def add(function):
+        ALL[name] = function
+        return function
+    return add
+
+
+def in_turns(rounds, *functions):
+    """For each function a list of what it returned, round by round."""
+    results = [[f() for f in functions] for _ in range(rounds)]
+    return [list(column) for column in zip(*results)]
+
+
+@measurement("getfl")
+def getfl(lab):
+    """A call of an intercepted function that is no lock call: goes straight through."""
+    host, path = lab.host("a"), lab.open_file("getfl")
+    plain, preloaded = in_turns(20, lambda: lab.run(lab.plain(), "calls", "getfl", path, 40, BLOCK_US),
+                                lambda: lab.run(host, "calls", "getfl", path, 40, BLOCK_US))
+    noise = Series("", plain[::2]).median - Series("", plain[1::2]).median
+    return [Times(Series("fcntl(F_GETFL)", preloaded), Series("plain", plain), ns=10,
+                  note="plain against itself: %+.1f ns" % noise)]
+
+
+@measurement("flock")
+def flock_pairs(lab):
+    """LOCK_EX and LOCK_UN: on a file that is not protected, and on one whose lease the host has."""
+    host = lab.host("a")
+    path, protected = lab.open_file("flock"), host.path("cached")
+    plain, unprotected, cached = in_turns(
+        10, lambda: lab.run(lab.plain(), "calls", "flock-pair", path, 50, BLOCK_US),
+        lambda: lab.run(host, "calls", "flock-pair", path, 50, BLOCK_US),
+        lambda: lab.run(host, "calls", "flock-pair", protected, 50, BLOCK_US))
+    lab.protected()
+    reference = Series("plain", plain)
+    return [Times(Series("flock pair, file not protected", unprotected), reference, x=3),
+            Times(Series("flock pair, protected, lease cached", cached), reference)]
+
+
+@measurement("relock")
+def relock(lab):
+    """A host that locks and unlocks one file again and again, pair by pair."""
+    host = lab.host("a")
+    path, protected = lab.open_file("relock"), host.path("relock")
+    plain, pairs = in_turns(5, lambda: lab.run(lab.plain(), "calls", "flock-pair", path, 2000, 0),
+                            lambda: lab.run(host, "calls", "flock-pair", protected, 2000, 0))
+    lab.protected()
+    count, seconds = sum(map(len, pairs)), sum(map(sum, pairs)) / 1e9
+    return [Times(Series("lock and unlock again, single pairs", pairs), Series("plain", plain),
+                  note="%d pairs/s" % (count / seconds))]
+
+
+@measurement("first")
+def first(lab):
+    """The first lock of a file on a host: the lease must come from the store."""
+    host, server = lab.host("a"), lab.redis().socket
+    evals, firsts = in_turns(5, lambda: lab.run(lab.plain(), "roundtrip", server, "eval", 300, 0),
+                             lambda: lab.run(host, "first", lab.new_prefix(host), 60))
+    lab.protected()
+    return [Times(Series("first lock of a file", firsts), Series("EVAL, hiredis", evals), x=4)]
+
+
+@measurement("handover")
+def handover(lab):
+    """From one host's LOCK_UN to the return of flock() on another host that waits for it."""
+    server = lab.redis().socket
+    pings, rested, turns = in_turns(
+        5, lambda: lab.run(lab.plain(), "roundtrip", server, "ping", 300, 0),
+        lambda: lab.run(lab.plain(), "roundtrip", server, "ping", 20, REST_US),
+        lambda: lab.turns(30, REST_US))
+    turns = Series("hand-over between two hosts", turns)
+    return [Times(turns, Series("PING, hiredis", pings), x=12),
+            Times(turns, Series("PING after %g ms of rest" % (REST_US / 1000), rested),
+                  note="a hand-over comes after such a rest")]
+
+
+@contextlib.contextmanager
+def holding(lab, host, prefix, count):
+    with lab.popen(host, "hold", prefix, count) as p:
+        if p.stdout.readline() != "held\n":
+            raise CannotMeasure("hold: " + p.stderr.read().strip())
+        yield
+
+
+@measurement("refused")
+def refused(lab):
+    """LOCK_NB while a process on another host has the lock."""
+    a, b = lab.host("a"), lab.host("b")
+    with holding(lab, a, a.path("refused"), 1):
+        rounds = [lab.run(b, "refused", b.path("refused0"), 20) for _ in range(5)]
+    return [Times(Series("LOCK_NB refused, held on another host", rounds))]
+
+
+@measurement("start")
+def start(lab):
+    """What the preload costs a program that does nothing."""
+    host, program = lab.host("a"), os.path.join(BUILD, "bench/nothing")
+    plain, preloaded = in_turns(10, lambda: lab.run(lab.plain(), "start", 20, program), lambda: lab.run(host, "start", 20, program))
+    return [Times(Series("process start to end, preloaded", preloaded), Series("plain", plain))]
+
+
+def no_locks(lab):
+    return not lab.redis().command("KEYS", "dflock:{0}:lock:*")
+
+
+@measurement("commands")
+def commands(lab):
+    """What each operation costs the store, the beats of the two hosts meanwhile included."""
+    a, b = lab.host("a"), lab.host("b")
+    lab.host("b")
+    wait_until(lambda: no_locks(lab), "the leases of earlier measurements are given back")
+    with Monitor(lab.redis()) as monitor:
+        def counted(title, count, per, function, note=""):
+            monitor.count()
+            function()
+            sent, inside = monitor.count()
+            return Counts(title, sent / count, inside / count, per, note)
+
+        rows = [counted("first lock", 100, "lock", lambda: lab.run(a, "first", lab.new_prefix(a), 100))]
+        rows.append(given_back(lab, monitor, 100))
+        lab.run(a, "calls", "flock-pair", a.path("relock"), 1, 0)
+        rows.append(counted("lock and unlock again, lease cached", 1000, "pair",
+                            lambda: lab.run(a, "calls", "flock-pair", a.path("relock"), 1000, 0)))
+        rows.append(counted("hand-over between two hosts", 60, "hand-over", lambda: lab.turns(30, REST_US),
+                            "the waiter's question included"))
+        with holding(lab, a, a.path("refused"), 1):
+            rows.append(counted("LOCK_NB refused, held on another host", 20, "call",
+                                lambda: lab.run(b, "refused", b.path("refused0"), 20)))
+    return rows
+
+
+def given_back(lab, monitor, count):
+    """The other end of `count` first locks; looking for it is one KEYS each time."""
+    monitor.count()
+    wait_until(lambda: no_locks(lab), "the leases are given back")
+    seen = [c for c in monitor.commands() if not c[2].startswith('"KEYS"')]
+    inside = sum(c[1] for c in seen)
+    return Counts("lease given back, after linger_ms", (len(seen) - inside) / count, inside / count, "lock")
+
+
+@measurement("idle")
+def idle(lab):
+    """What locks cost that are just held. The keeper renews in steps of its ttl, so a short one is measured and
+    scaled; from one command to a later one, so that there are no halves of a step."""
+    locks, ttl_ms, seconds = 100, 3000, 6
+    host = lab.host("idle", store="idle", lease="ttl_ms = %d;" % ttl_ms)
+    with holding(lab, host, host.path("idle"), locks), Monitor(lab.redis("idle")) as monitor:
+        time.sleep(2 * ttl_ms / 3000)  # what locking set off comes to its end: linger_ms
+        monitor.commands()
+        time.sleep(seconds)
+        seen = monitor.commands()
+    if not seen:
+        raise CannotMeasure("the keeper sent nothing for %d s: it does not renew" % seconds)
+    first, last = seen[0][0], seen[-1][0]
+    steady = [c for c in seen if first < c[0] <= last]
+    if last - first < seconds / 2:
+        raise CannotMeasure("the keeper sent something only once in %d s" % seconds)
+    inside = sum(c[1] for c in steady)
+    scale = ttl_ms / DEFAULT_TTL_MS / (last - first)
+    host_sent, host_inside = (len(steady) - inside) * scale, inside * scale
+    return [Counts("idle host with %d held locks" % locks, host_sent, host_inside, "second", "scaled to ttl_ms = %d" % DEFAULT_TTL_MS),
+            Counts("idle held lock, one of %d" % locks, host_sent / locks, host_inside / locks, "second", "the same / %d" % locks)]

@@ -1,0 +1,124 @@
+"""What was measured: a row beside its reference, a table for people, JSON for programs. Times are in nanoseconds."""
+import json
+import math
+import statistics
+
+
+class Series:
+    """Samples of one thing; `rounds` is a list of lists, one for each run of the program that took them."""
+
+    def __init__(self, title, rounds):
+        self.title = title
+        self.rounds = rounds
+        self.samples = sorted(s for r in rounds for s in r)
+        self.median = statistics.median(self.samples)
+        self.p99 = self.samples[math.ceil(len(self.samples) * 0.99) - 1]
+
+    def json(self):
+        return {"title": self.title, "count": len(self.samples), "min_ns": self.samples[0],
+                "median_ns": round(self.median, 1), "p99_ns": self.p99,
+                "round_medians_ns": [round(statistics.median(r), 1) for r in self.rounds]}
+
+
+class Times:
+    """How long something takes. The limit is a factor ("x") or a number of nanoseconds ("ns") against the reference's
+    median; None if there is no reference or no limit yet."""
+
+    def __init__(self, series, reference=None, x=None, ns=None, note=""):
+        self.series = series
+        self.reference = reference
+        self.x = x
+        self.ns = ns
+        self.note = note
+
+    @property
+    def ratio(self):
+        return self.series.median / self.reference.median
+
+    @property
+    def difference(self):
+        return self.series.median - self.reference.median
+
+    @property
+    def met(self):
+        if self.x is not None:
+            return self.ratio <= self.x
+        if self.ns is not None:
+            return self.difference <= self.ns
+        return None
+
+    def cells(self):
+        cells = [self.series.title, duration(self.series.median), duration(self.series.p99)]
+        if not self.reference:
+            return cells + ["", "", "", "", "", "", self.note]
+        if self.ns is not None:
+            against, limit = "%+.1f ns" % self.difference, "+%g ns" % self.ns
+        else:
+            against, limit = "%.2f x" % self.ratio, "" if self.x is None else "%g x" % self.x
+        met = {None: "", True: "met", False: "MISSED"}[self.met]
+        return cells + [self.reference.title, duration(self.reference.median), duration(self.reference.p99), against, limit,
+                        met, self.note]
+
+    def json(self):
+        out = {**self.series.json(), "note": self.note}
+        if self.reference:
+            out.update(reference=self.reference.json(), ratio=round(self.ratio, 3), difference_ns=round(self.difference, 1),
+                       limit=None if self.met is None else {"ratio": self.x} if self.x else {"difference_ns": self.ns},
+                       met=self.met)
+        return out
+
+
+class Counts:
+    """How many Redis commands something takes: those that a client sends, and those that scripts run."""
+
+    def __init__(self, title, sent, inside, per, note=""):
+        self.title, self.sent, self.inside, self.per, self.note = title, sent, inside, per, note
+
+    def cells(self):
+        return [self.title, amount(self.sent), amount(self.inside), self.per, self.note]
+
+    def json(self):
+        return {"title": self.title, "sent": self.sent, "inside_scripts": self.inside, "per": self.per, "note": self.note}
+
+
+def duration(ns):
+    for unit, size in (("s", 1e9), ("ms", 1e6), ("us", 1e3)):
+        if ns >= size:
+            return "%.1f %s" % (ns / size, unit)
+    return "%.1f ns" % ns
+
+
+def amount(count):
+    return "0" if not count else "%.2f" % count if count >= 0.1 else "%.5f" % count
+
+
+def table(head, rows, left):
+    """Columns as wide as their widest cell; those in `left` stand to the left."""
+    widths = [max(len(r[i]) for r in [head, *rows]) for i in range(len(head))]
+    lines = []
+    for row in [head, *rows]:
+        cells = [c.ljust(w) if i in left else c.rjust(w) for i, (c, w) in enumerate(zip(row, widths))]
+        lines.append("  ".join(cells).rstrip())
+    lines.insert(1, "-" * max(len(line) for line in lines))
+    return "\n".join(lines)
+
+
+def text(rows):
+    times = [r.cells() for r in rows if isinstance(r, Times)]
+    counts = [r.cells() for r in rows if isinstance(r, Counts)]
+    parts = []
+    if times:
+        parts.append(table(["time", "median", "p99", "reference", "median", "p99", "against it", "limit", "", ""], times,
+                           (0, 3, 8, 9)))
+    if counts:
+        parts.append(table(["Redis commands", "sent", "in scripts", "per", ""], counts, (0, 3, 4)))
+    return "\n\n".join(parts)
+
+
+def write_json(path, about, rows, failed):
+    """rows: measurement's name -> its rows."""
+    def of(kind):
+        return [{"measurement": name, **row.json()} for name, some in rows.items() for row in some if isinstance(row, kind)]
+    with open(path, "w") as f:
+        json.dump({**about, "times": of(Times), "commands": of(Counts), "not_measured": failed}, f, indent=1)
+        f.write("\n")
