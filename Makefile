@@ -78,3 +78,30 @@ test: all agents ## run every test (what CI runs)
 	scripts/test.sh
 clean: ## remove what was built
 	rm -rf $(BUILD)
+
+.PHONY: memcheck check check-docs fuzz bench install uninstall format
+memcheck: $(UNIT) ## run the unit tests under valgrind
+	@for t in $(UNIT); do CK_FORK=no valgrind -q --error-exitcode=9 --leak-check=full --errors-for-leak-kinds=definite \
+	  --trace-children=no $$t || exit 1; done
+check: all agents ## run the tests with processes (pytest)
+	cd tests && PYTHONDONTWRITEBYTECODE=1 DFLOCK_BUILD=$(abspath $(BUILD)) /usr/bin/python3 -m pytest -q -p no:cacheprovider $(T)
+check-docs: all ## what the documentation and the sources must agree on
+	scripts/check-docs.sh
+fuzz: ## fuzz configuration, messages, journal and replies for FUZZ_SECONDS each
+	scripts/fuzz.sh $(or $(FUZZ_SECONDS),10)
+bench: all agents ## measure; prints a table and writes $(BUILD)/bench.json
+	bench/run.sh
+format: ## format the C sources with clang-format
+	clang-format -i $$(git ls-files '*.c' '*.h')
+install: all ## install under PREFIX (DESTDIR)
+	install -D -m 755 $(BUILD)/libdflock.so $(DESTDIR)$(PREFIX)/lib/libdflock.so
+	install -D -m 755 $(BUILD)/dflockd $(DESTDIR)$(PREFIX)/sbin/dflockd
+	install -D -m 755 $(BUILD)/dflock $(DESTDIR)$(PREFIX)/bin/dflock
+	install -D -m 644 packaging/dflock.service $(DESTDIR)$(PREFIX)/lib/systemd/system/dflock.service
+	install -D -m 644 packaging/bash-completion/dflock $(DESTDIR)$(PREFIX)/share/bash-completion/completions/dflock
+	install -D -m 644 config/dflock.conf $(DESTDIR)$(PREFIX)/share/doc/dflock/dflock.conf.example
+	for m in man/*.[1-8]; do install -D -m 644 $$m $(DESTDIR)$(PREFIX)/share/man/man$${m##*.}/$${m##*/} || exit 1; done
+uninstall: ## remove what install put there
+	cd $(DESTDIR)$(PREFIX) && rm -f lib/libdflock.so sbin/dflockd bin/dflock lib/systemd/system/dflock.service \
+	  share/bash-completion/completions/dflock share/doc/dflock/dflock.conf.example
+	for m in man/*.[1-8]; do rm -f $(DESTDIR)$(PREFIX)/share/man/man$${m##*.}/$${m##*/}; done

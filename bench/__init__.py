@@ -1,0 +1,1 @@
+"""Measures dflock: see README.md."""

@@ -7,7 +7,7 @@ import socket
 import subprocess
 import tempfile
 
-from tests.harness import BUILD, Host, Redis
+from tests.harness import BUILD, Host, Redis, wait_until
 from tests.harness.host import CLI, KEEPER, SHIM
 
 SECONDS = 30  # no single program takes longer
@@ -91,10 +91,18 @@ class Lab:
                                             "exit status %d" % p.returncode))
         return [float(line) for line in out.split()]
 
+    def locks(self):
+        """The lock names that the store has something of."""
+        return self.redis().command("KEYS", "dflock:{0}:lock:*")
+
     def protected(self):
         """Fails if the store has no lock at all: then it was plain locks that were measured."""
-        if not self.redis().command("KEYS", "dflock:{0}:lock:*"):
+        if not self.locks():
             raise CannotMeasure("the store has no lock: the files that were locked are not protected")
+
+    def settle(self):
+        """Waits until what was locked before has been given back, which would be measured along."""
+        wait_until(lambda: not self.locks(), "the leases of what was measured before are given back")
 
     def turns(self, count, rest_us):
         """Two hosts hand a lock to and fro, each `count` times: the samples of both."""

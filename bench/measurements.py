@@ -9,7 +9,6 @@ import time
 from bench.lab import BUILD, CannotMeasure
 from bench.monitor import Monitor
 from bench.report import Counts, Series, Times
-from tests.harness import wait_until
 
 ALL = {}
 BLOCK_US = 200
@@ -114,20 +113,15 @@ def refused(lab):
 def start(lab):
     """What the preload costs a program that does nothing."""
     host, program = lab.host("a"), os.path.join(BUILD, "bench/nothing")
-    plain, preloaded = in_turns(10, lambda: lab.run(lab.plain(), "start", 20, program), lambda: lab.run(host, "start", 20, program))
+    plain, preloaded = in_turns(10, lambda: lab.run(lab.plain(), "start", 20, program),
+                                lambda: lab.run(host, "start", 20, program))
     return [Times(Series("process start to end, preloaded", preloaded), Series("plain", plain))]
-
-
-def no_locks(lab):
-    return not lab.redis().command("KEYS", "dflock:{0}:lock:*")
 
 
 @measurement("commands")
 def commands(lab):
     """What each operation costs the store, the beats of the two hosts meanwhile included."""
     a, b = lab.host("a"), lab.host("b")
-    lab.host("b")
-    wait_until(lambda: no_locks(lab), "the leases of earlier measurements are given back")
     with Monitor(lab.redis()) as monitor:
         def counted(title, count, per, function, note=""):
             monitor.count()
@@ -149,9 +143,9 @@ def commands(lab):
 
 
 def given_back(lab, monitor, count):
-    """The other end of `count` first locks; looking for it is one KEYS each time."""
+    """The other end of `count` first locks, without the KEYS with which settle() looks for it."""
     monitor.count()
-    wait_until(lambda: no_locks(lab), "the leases are given back")
+    lab.settle()
     seen = [c for c in monitor.commands() if not c[2].startswith('"KEYS"')]
     inside = sum(c[1] for c in seen)
     return Counts("lease given back, after linger_ms", (len(seen) - inside) / count, inside / count, "lock")
@@ -164,18 +158,19 @@ def idle(lab):
     locks, ttl_ms, seconds = 100, 3000, 6
     host = lab.host("idle", store="idle", lease="ttl_ms = %d;" % ttl_ms)
     with holding(lab, host, host.path("idle"), locks), Monitor(lab.redis("idle")) as monitor:
-        time.sleep(2 * ttl_ms / 3000)  # what locking set off comes to its end: linger_ms
+        time.sleep(2)  # what locking sets off ends with linger_ms
         monitor.commands()
         time.sleep(seconds)
         seen = monitor.commands()
     if not seen:
         raise CannotMeasure("the keeper sent nothing for %d s: it does not renew" % seconds)
-    first, last = seen[0][0], seen[-1][0]
-    steady = [c for c in seen if first < c[0] <= last]
-    if last - first < seconds / 2:
+    begin, end = seen[0][0], seen[-1][0]
+    if end - begin < seconds / 2:
         raise CannotMeasure("the keeper sent something only once in %d s" % seconds)
+    steady = [c for c in seen if c[0] > begin]
     inside = sum(c[1] for c in steady)
-    scale = ttl_ms / DEFAULT_TTL_MS / (last - first)
-    host_sent, host_inside = (len(steady) - inside) * scale, inside * scale
-    return [Counts("idle host with %d held locks" % locks, host_sent, host_inside, "second", "scaled to ttl_ms = %d" % DEFAULT_TTL_MS),
-            Counts("idle held lock, one of %d" % locks, host_sent / locks, host_inside / locks, "second", "the same / %d" % locks)]
+    scale = ttl_ms / DEFAULT_TTL_MS / (end - begin)
+    sent, inside = (len(steady) - inside) * scale, inside * scale
+    note = "scaled from ttl_ms = %d to %d" % (ttl_ms, DEFAULT_TTL_MS)
+    return [Counts("idle host with %d held locks" % locks, sent, inside, "second", note),
+            Counts("one of its locks", sent / locks, inside / locks, "second")]

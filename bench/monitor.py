@@ -12,7 +12,7 @@ class Monitor:
         self.socket = socket.socket(socket.AF_UNIX)
         self.socket.settimeout(10)
         self.socket.connect(redis.socket)
-        self.file = self.socket.makefile("r", encoding="utf-8", errors="replace")
+        self.file = self.socket.makefile("r", encoding="utf-8", errors="replace", newline="\n")
         self.socket.sendall(b"MONITOR\r\n")
         if self.file.readline() != "+OK\r\n":
             raise OSError("redis-server does not answer MONITOR")

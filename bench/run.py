@@ -1,3 +1,4 @@
+#!/usr/bin/python3
 """
 run.py [--json FILE] [MEASUREMENT...]: measures dflock and prints a table, every row beside its reference from the same
 run. It judges nothing: a missed limit is shown, and the exit status is 1 only if something could not be measured.
@@ -37,6 +38,7 @@ def measure(lab, names):
     rows, failed = {}, {}
     for name in names:
         try:
+            lab.settle()
             rows[name] = measurements.ALL[name](lab)
         except (CannotMeasure, Deadline, OSError, RuntimeError) as why:
             failed[name] = str(why)

@@ -39,7 +39,7 @@ int ask_wait_for_end(struct ask *ask);
 
 /*
  * ask_connect(), or if no keeper runs starts one with place's configuration and connects to that. 0, or -errno with why;
- * *started (may be NULL) tells which it was.
+ * *started tells which it was.
  */
 int ask_connect_or_start(const struct place *place, struct ask *ask, bool *started, char why[CLI_LINE_BYTES]);
 

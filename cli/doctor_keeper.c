@@ -7,12 +7,12 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "cli/ask.h"
 #include "cli/field.h"
 #include "cli/show.h"
+#include "cli/store.h"
 #include "wire/page.h"
 
 static void check_runtime_dir(struct doctor *d)
@@ -79,42 +79,6 @@ static void check_same_config(struct doctor *d, const struct ask *ask)
 	free(head);
 }
 
-/* Asks until the store is up or has failed. NULL with why. The caller releases it. */
-static json_t *await_store(struct doctor *d, struct ask *ask, char why[CLI_LINE_BYTES])
-{
-	const struct timespec pause = {.tv_nsec = 50000000};
-	struct timespec now;
-	time_t deadline;
-
-	clock_gettime(CLOCK_BOOTTIME, &now);
-	deadline = now.tv_sec + ASK_DEADLINE_S;
-	for (;;) {
-		json_t *status, *store;
-		size_t len = 0;
-		char *text;
-
-		if (ask_status(ask, &d->place, &text, &len, why))
-			return NULL;
-		status = json_loadb(text, len, 0, NULL);
-		free(text);
-		if (!json_is_object(status)) {
-			json_decref(status);
-			snprintf(why, CLI_LINE_BYTES, "its status makes no sense; is it another version's?");
-			return NULL;
-		}
-		store = json_object_get(status, "store");
-		clock_gettime(CLOCK_BOOTTIME, &now);
-		if (field_flag(store, "up") || *field_text(store, "error") || now.tv_sec > deadline)
-			return status;
-		json_decref(status);
-		nanosleep(&pause, NULL);
-		/* One question per connection that is sure to be answered: the keeper may end in between. */
-		ask_close(ask);
-		if (ask_connect(&d->place, ask, why))
-			return NULL;
-	}
-}
-
 static void check_store(struct doctor *d, const json_t *status)
 {
 	const json_t *store = json_object_get(status, "store"), *cluster = json_object_get(status, "cluster");
@@ -164,7 +128,7 @@ void doctor_keeper(struct doctor *d)
 		    started ? "was started" : "runs", (int)ask.pid, (unsigned)ask.uid);
 	if (d->place.config[0])
 		check_same_config(d, &ask);
-	status = await_store(d, &ask, why);
+	status = store_await(&ask, &d->place, started, why);
 	if (status)
 		check_store(d, status);
 	else

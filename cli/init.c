@@ -5,6 +5,7 @@
 #include <stdio.h>
 
 #include "cli/ask.h"
+#include "cli/store.h"
 
 static const char doc[] =
 	"Opens a new store at once. A store that is new, or that lost its memory, grants no locks until a keeper has watched "
@@ -17,6 +18,7 @@ static const char doc[] =
 int cmd_init(int argc, char **argv)
 {
 	char why[CLI_LINE_BYTES];
+	bool started = false;
 	struct place place;
 	struct ask ask;
 	int r;
@@ -28,7 +30,9 @@ int cmd_init(int argc, char **argv)
 			  "(see dflock.conf(5)), or set DFLOCK_CONFIG");
 		return CLI_FAILED;
 	}
-	r = ask_connect_or_start(&place, &ask, NULL, why);
+	r = ask_connect_or_start(&place, &ask, &started, why);
+	if (!r && started)
+		json_decref(store_await(&ask, &place, started, why)); /* if it does not come up, the answer says so */
 	if (!r)
 		r = ask_question(&ask, WIRE_INIT, &place, NULL, why);
 	ask_close(&ask);

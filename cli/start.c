@@ -109,8 +109,7 @@ int ask_connect_or_start(const struct place *place, struct ask *ask, bool *start
 {
 	int r = ask_connect(place, ask, why);
 
-	if (started)
-		*started = r == -ENOENT;
+	*started = r == -ENOENT;
 	if (r != -ENOENT)
 		return r;
 	r = start(ask->dir, place->config, why);

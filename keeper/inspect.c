@@ -8,7 +8,6 @@
 #include <string.h>
 #include <sys/file.h>
 #include <sys/fsuid.h>
-#include <sys/syscall.h>
 #include <unistd.h>
 
 struct inspect {
@@ -27,7 +26,7 @@ static void refuse(struct inspect_result *r, const char *what, int err)
 }
 
 /* The lines "lock:\t1: FLOCK  ADVISORY  WRITE ..." of a descriptor's fdinfo are its own description's. */
-static int read_holds(int fd, struct caller_holds *holds)
+static int read_fdinfo(int fd, struct caller_holds *holds, int *mount_id)
 {
 	char path[64], line[512];
 	FILE *f;
@@ -36,7 +35,9 @@ static int read_holds(int fd, struct caller_holds *holds)
 	f = fopen(path, "re");
 	if (!f)
 		return -errno;
+	*mount_id = -1;
 	while (fgets(line, sizeof(line), f)) {
+		sscanf(line, "mnt_id: %d", mount_id);
 		if (strncmp(line, "lock:", 5) != 0 || !strstr(line, " FLOCK "))
 			continue;
 		if (strstr(line, " WRITE "))
@@ -48,14 +49,20 @@ static int read_holds(int fd, struct caller_holds *holds)
 	return 0;
 }
 
-/* The path as the kernel has it. " (deleted)" may also be part of a real name: the link count tells. */
-static int read_path(const char *link, const struct stat *st, char path[PATH_MAX])
+/* The path as the kernel has it. " (deleted)" may also be part of a real name: the link count tells, if it did not
+ * become 0 while we looked (lock files are deleted all the time). */
+static int read_path(int fd, const char *link, struct stat *st, char path[PATH_MAX])
 {
 	static const char deleted[] = " (deleted)";
-	ssize_t len = readlink(link, path, PATH_MAX - 1);
+	ssize_t len;
+	bool was_there;
 
-	if (len < 0)
-		return -errno;
+	do {
+		was_there = st->st_nlink > 0;
+		len = readlink(link, path, PATH_MAX - 1);
+		if (len < 0 || fstat(fd, st) != 0)
+			return -errno;
+	} while (was_there && st->st_nlink == 0);
 	if (len >= PATH_MAX - 1)
 		return -ENAMETOOLONG;
 	path[len] = '\0';
@@ -74,33 +81,51 @@ static int reopen(const struct inspect *job, const char *link)
 	int fd, err;
 
 	if (job->foreign) {
-		syscall(SYS_setfsgid, job->peer.gid);
-		syscall(SYS_setfsuid, job->peer.uid);
+		setfsgid(job->peer.gid);
+		setfsuid(job->peer.uid);
 	}
 	fd = open(link, O_RDONLY | flags);
 	if (fd < 0 && errno == EACCES)
 		fd = open(link, O_WRONLY | flags);
 	err = errno;
 	if (job->foreign) {
-		syscall(SYS_setfsuid, geteuid());
-		syscall(SYS_setfsgid, getegid());
+		setfsuid(geteuid());
+		setfsgid(getegid());
 	}
 	return fd < 0 ? -err : fd;
 }
 
-/* A user could pass /var/lock/x from a mount of a namespace of his own: then our path leads elsewhere. */
-static bool path_leads_there(const struct inspect_result *r)
+/* Is this mount one of the keeper's own? */
+static bool mount_is_ours(int mount_id)
+{
+	FILE *f = fopen("/proc/self/mountinfo", "re");
+	char *line = NULL;
+	size_t room = 0;
+	bool found = false;
+
+	while (f && !found && getline(&line, &room, f) > 0)
+		found = atoi(line) == mount_id;
+	free(line);
+	if (f)
+		fclose(f);
+	return found;
+}
+
+/* A user could pass /var/lock/x from a mount of a namespace of his own: then our path leads elsewhere. Where no path
+ * leads any more, only the mount tells. */
+static bool path_leads_there(const struct inspect_result *r, int mount_id)
 {
 	struct stat st;
 
-	return r->st.st_nlink == 0 ||
-	       (stat(r->path, &st) == 0 && st.st_dev == r->st.st_dev && st.st_ino == r->st.st_ino);
+	if (r->st.st_nlink == 0)
+		return mount_is_ours(mount_id);
+	return stat(r->path, &st) == 0 && st.st_dev == r->st.st_dev && st.st_ino == r->st.st_ino;
 }
 
 /* A lock taken and dropped at once on a description of its own: shared works while others have it shared, exclusive does not. */
-static bool test_shared(const char *link)
+static bool test_shared(const struct inspect *job, const char *link)
 {
-	int fd = open(link, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+	int fd = reopen(job, link);
 	bool in_use = false;
 
 	if (fd < 0)
@@ -116,7 +141,7 @@ static void look(struct inspect *job)
 	struct inspect_result *r = &job->result;
 	int flags = fcntl(job->fd, F_GETFL);
 	char link[64];
-	int ret;
+	int mount_id, ret;
 
 	if (flags < 0 || (flags & O_PATH))
 		return refuse(r, "the descriptor is open for its path only (O_PATH)", 0);
@@ -125,20 +150,20 @@ static void look(struct inspect *job)
 	if (!S_ISREG(r->st.st_mode) && !S_ISDIR(r->st.st_mode))
 		return refuse(r, "neither a regular file nor a directory", 0);
 	snprintf(link, sizeof(link), "/proc/self/fd/%d", job->fd);
-	ret = read_path(link, &r->st, r->path);
+	ret = read_path(job->fd, link, &r->st, r->path);
 	if (ret < 0)
 		return refuse(r, "its path cannot be read", -ret);
-	if (job->foreign && !path_leads_there(r))
-		return refuse(r, "its path leads the keeper to another file (a mount of the program's own?)", 0);
-	ret = read_holds(job->fd, &r->holds);
+	ret = read_fdinfo(job->fd, &r->holds, &mount_id);
 	if (ret < 0)
 		return refuse(r, "its fdinfo cannot be read", -ret);
+	if (job->foreign && !path_leads_there(r, mount_id))
+		return refuse(r, "its path leads the keeper to another file (a mount of the program's own?)", 0);
 	ret = reopen(job, link);
 	if (ret < 0)
 		return refuse(r, "the keeper cannot open it again", -ret);
 	r->fd = ret;
 	if (job->test_shared)
-		r->shared_in_use = test_shared(link);
+		r->shared_in_use = test_shared(job, link);
 }
 
 static void work(uv_work_t *req)

@@ -179,11 +179,12 @@ static int apply(struct journal *j, struct record *r)
 /* Writes what lives into a new file and puts it in the place of the old. */
 static int write_anew(struct journal *j)
 {
-	int fd = openat(j->dir_fd, JOURNAL_NEW, O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0600);
 	off_t at = sizeof(j->head);
 	struct live *l, *next;
-	int ret;
+	int fd, ret;
 
+	unlinkat(j->dir_fd, JOURNAL_NEW, 0); /* of a keeper that died here, or whatever it is */
+	fd = openat(j->dir_fd, JOURNAL_NEW, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
 	if (fd < 0)
 		return -errno;
 	ret = write_all(fd, &j->head, sizeof(j->head), 0);
@@ -212,8 +213,11 @@ static int append(struct journal *j, struct record *r)
 
 	if (!r)
 		return -ENOMEM;
-	ret = write_all(j->fd, r, r->bytes, j->end);
+	ret = record_ok(r, r->bytes) ? write_all(j->fd, r, r->bytes, j->end) : -EINVAL;
 	if (ret < 0) {
+		/* What a shorter record leaves of this one would look damaged, not torn. */
+		if (ftruncate(j->fd, j->end) != 0)
+			ret = -errno;
 		free(r);
 		return ret;
 	}
@@ -225,64 +229,83 @@ static int append(struct journal *j, struct record *r)
 		if (ftruncate(j->fd, sizeof(j->head)) == 0)
 			j->end = sizeof(j->head);
 	} else if (j->end > JOURNAL_HISTORY && j->end > 4 * j->live_bytes) {
-		return write_anew(j);
+		(void)write_anew(j); /* without room for it the long one goes on */
 	}
 	return 0;
 }
 
-/* Reads the records behind the head. False: something other than a torn end is wrong. */
-static bool read_records(struct journal *j, int fd, off_t size)
+/* Did the keeper that wrote this record die in the middle of it? Then the file ends in it. */
+static bool record_torn(const struct record *r, size_t room)
+{
+	if (room < sizeof(*r))
+		return true;
+	return r->bytes > room && r->bytes <= RECORD_MAX && r->bytes % 8 == 0;
+}
+
+static int read_record(struct journal *j, const struct record *in)
+{
+	struct record *r = malloc(in->bytes);
+
+	if (!r)
+		return -ENOMEM;
+	memcpy(r, in, in->bytes);
+	return apply(j, r);
+}
+
+/* Reads the records behind the head. -EUCLEAN: something other than a torn end is wrong. */
+static int read_records(struct journal *j, int fd, off_t size)
 {
 	size_t at = sizeof(j->head);
-	char *data = malloc(size > 0 ? size : 1);
-	bool ok = data && pread(fd, data, size, 0) == size;
+	char *data = malloc(size);
+	ssize_t n = data ? pread(fd, data, size, 0) : -1;
+	int ret = n < 0 ? -errno : n != size ? -EUCLEAN : 0;
 
-	while (ok && at < (size_t)size) {
+	while (ret == 0 && at < (size_t)size) {
 		const struct record *in = (const struct record *)(data + at);
-		struct record *r;
 
-		if (!record_ok(in, size - at))
-			break; /* torn: the rest was never acted upon */
-		r = malloc(in->bytes);
-		ok = r != NULL;
-		if (!ok)
-			break;
-		memcpy(r, in, in->bytes);
+		if (!record_ok(in, size - at)) {
+			ret = record_torn(in, size - at) ? 0 : -EUCLEAN;
+			break; /* what is torn was never acted upon */
+		}
 		at += in->bytes;
-		ok = apply(j, r) == 0;
+		ret = read_record(j, in);
 	}
-	/* A torn record is the last one: no longer than a record can be. */
-	if (ok && size - at > RECORD_MAX)
-		ok = false;
 	free(data);
-	return ok;
+	return ret;
 }
 
-static bool head_ok(const struct head *old, const struct head *now)
+static bool head_ok(const struct head *h)
 {
-	return old->magic == JOURNAL_MAGIC && old->boot[39] == '\0' && old->host[STORE_HOST_BYTES - 1] == '\0' &&
-	       strcmp(old->boot, now->boot) == 0 && old->deadline_ns >= 0;
+	return h->magic == JOURNAL_MAGIC && h->boot[sizeof(h->boot) - 1] == '\0' && h->host[0] &&
+	       h->host[sizeof(h->host) - 1] == '\0' && h->deadline_ns >= 0;
 }
 
-/* 1: taken up. 0: there is none, or of another boot. -errno: damaged. */
+/* 1: taken up. 0: there is none, or of another boot. -EUCLEAN: damaged, or none of ours. Else -errno. */
 static int take_up(struct journal *j)
 {
-	int fd = openat(j->dir_fd, JOURNAL_NAME, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+	int fd = openat(j->dir_fd, JOURNAL_NAME, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
 	struct head old;
 	struct stat st;
+	ssize_t n;
 	int ret = -EUCLEAN;
 
+	if (fd < 0 && (errno == ELOOP || errno == EACCES || errno == ENXIO)) /* a link, not readable, a socket */
+		return -EUCLEAN;
 	if (fd < 0)
 		return errno == ENOENT ? 0 : -errno;
 	if (fstat(fd, &st) != 0 || !S_ISREG(st.st_mode) || st.st_uid != geteuid() || (st.st_mode & 077))
 		goto out;
-	if (pread(fd, &old, sizeof(old), 0) != sizeof(old) || old.magic != JOURNAL_MAGIC)
+	n = pread(fd, &old, sizeof(old), 0);
+	if (n < 0)
+		ret = -errno;
+	if (n != sizeof(old) || !head_ok(&old))
 		goto out;
-	if (!head_ok(&old, &j->head)) {
+	if (strcmp(old.boot, j->head.boot) != 0) {
 		ret = 0;
 		goto out;
 	}
-	if (!read_records(j, fd, st.st_size))
+	ret = read_records(j, fd, st.st_size);
+	if (ret < 0)
 		goto out;
 	memcpy(j->head.host, old.host, sizeof(old.host));
 	j->head.deadline_ns = old.deadline_ns;
@@ -290,6 +313,19 @@ static int take_up(struct journal *j)
 out:
 	close(fd);
 	return ret;
+}
+
+/* Puts aside what is damaged, and forgets what was read of it. */
+static int put_aside(struct journal *j, char *why, size_t why_size)
+{
+	struct live *l, *next;
+
+	HASH_ITER (hh, j->live, l, next)
+		live_drop(j, l);
+	if (renameat(j->dir_fd, JOURNAL_NAME, j->dir_fd, JOURNAL_BAD) != 0)
+		return -errno;
+	snprintf(why, why_size, "the journal is damaged or not one of ours: kept as %s, its leases run out", JOURNAL_BAD);
+	return 0;
 }
 
 static void tell(const struct journal *j, journal_entry_cb *cb, void *arg)
@@ -325,15 +361,10 @@ struct journal *journal_open(int dir_fd, char host[STORE_HOST_BYTES], int64_t *d
 	if (ret < 0)
 		goto fail;
 	ret = take_up(j);
-	if (ret < 0) {
-		struct live *l, *next;
-
-		HASH_ITER (hh, j->live, l, next)
-			live_drop(j, l);
-		renameat(dir_fd, JOURNAL_NAME, dir_fd, JOURNAL_BAD);
-		snprintf(why, why_size, "the journal is not one of ours or damaged (%s): kept as %s, its leases run out",
-			 strerror(-ret), JOURNAL_BAD);
-	}
+	if (ret == -EUCLEAN)
+		ret = put_aside(j, why, why_size);
+	if (ret < 0)
+		goto fail;
 	if (ret > 0) {
 		snprintf(host, STORE_HOST_BYTES, "%s", j->head.host);
 		*deadline_ns = j->head.deadline_ns;

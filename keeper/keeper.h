@@ -48,6 +48,7 @@ struct lease {
 	int64_t since_ns; /* when the state was last entered */
 	int64_t held_at;  /* unix seconds; 0: never granted */
 	bool queued;      /* asking: the store has it in its queue */
+	bool insist;      /* asking: queues, though its callers do not wait long */
 	bool in_use_seen; /* asking: a holder said that it uses it */
 	bool stands;      /* unsure: the store confirmed it, but the probe has not stopped yet */
 	struct store_blocker *blockers; /* asking: who was in the way when last asked; NULL or blocker_count of them */

@@ -33,6 +33,7 @@ struct probes {
 	pthread_mutex_t mutex;
 	struct posted *posted;
 	struct probe *stopping; /* told to stop, last answer not taken */
+	unsigned running;
 };
 
 struct probe {
@@ -85,6 +86,10 @@ static void *probe_main(void *arg)
 	}
 	if (errno != EWOULDBLOCK)
 		err = errno;
+	if (err == EINTR) { /* on a network even this may wait, and only probe_stop() sends signals */
+		post(probe, PROBE_STOPPED, 0, true);
+		return NULL;
+	}
 	if (err || !probe->wait) {
 		post(probe, err ? PROBE_STOPPED : PROBE_IN_USE, err, true);
 		return NULL;
@@ -111,6 +116,8 @@ static void forget(struct probes *probes, struct probe *probe)
 		DL_DELETE(probes->stopping, probe);
 	if (!probes->stopping)
 		uv_timer_stop(&probes->resignal);
+	if (--probes->running == 0)
+		uv_unref((uv_handle_t *)&probes->wake);
 	free(probe);
 }
 
@@ -207,6 +214,8 @@ struct probe *probe_start(struct probes *probes, int fd, bool shared_will_do, bo
 		errno = err;
 		return NULL;
 	}
+	if (probes->running++ == 0)
+		uv_ref((uv_handle_t *)&probes->wake);
 	return probe;
 }
 

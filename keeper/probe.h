@@ -5,7 +5,7 @@
  * The probe takes the kernel lock on the keeper's own open file description. Once it has it (PROBE_FREE,
  * PROBE_SHARED), the lock stays with the description until flock(fd, LOCK_UN): tested and held.
  *
- * probe_start() and probe_stop() are called in the event loop, and so come the answers.
+ * probe_start() and probe_stop() are called in the event loop, and so come the answers. A probe keeps the loop alive.
  */
 #ifndef DFLOCK_KEEPER_PROBE_H
 #define DFLOCK_KEEPER_PROBE_H
@@ -31,7 +31,7 @@ void probes_free(struct probes *probes);
 
 /*
  * Starts a probe on fd, which stays open until the last answer. shared_will_do: PROBE_SHARED is an answer too. wait: goes on after PROBE_IN_USE.
- * NULL with errno set if no thread could be had. The probe frees itself after its last answer.
+ * NULL with errno set if no thread could be had. The probe frees itself: it is no more when its last answer comes.
  */
 struct probe *probe_start(struct probes *probes, int fd, bool shared_will_do, bool wait, probe_cb *cb, void *arg);
 

@@ -36,27 +36,33 @@ ssize_t question_receive(int socket, struct wire_request *request, int *fd)
 	} control;
 	struct msghdr msg = {
 	    .msg_iov = &iov, .msg_iovlen = 1, .msg_control = &control, .msg_controllen = sizeof(control)};
-	ssize_t n = recvmsg(socket, &msg, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
+	/* MSG_TRUNC: the real length, so that a longer message can be told from another version. */
+	ssize_t n = recvmsg(socket, &msg, MSG_DONTWAIT | MSG_CMSG_CLOEXEC | MSG_TRUNC);
 	unsigned count;
 
 	*fd = -1;
 	if (n < 0)
 		return -errno;
 	count = take_descriptors(&msg, fd);
-	if (count <= 1 && !(msg.msg_flags & (MSG_TRUNC | MSG_CTRUNC)))
+	if (n > 0 && count <= 1 && !(msg.msg_flags & MSG_CTRUNC))
 		return n;
 	if (*fd >= 0)
 		close(*fd);
 	*fd = -1;
+	if (count <= 1 && !(msg.msg_flags & MSG_CTRUNC))
+		return 0; /* an empty message may carry a descriptor, too */
 	/* Without room in our own table the kernel drops the descriptor. Everything else is the peer's doing. */
-	return count == 0 && !(msg.msg_flags & MSG_TRUNC) ? -EMFILE : -EBADMSG;
+	return count == 0 ? -EMFILE : -EBADMSG;
 }
 
 static bool lock_ok(const struct wire_request *r)
 {
+	if (r->reserved[0] || r->reserved[1] || r->reserved[2])
+		return false;
 	if (r->space >= WIRE_SPACES || r->mode >= WIRE_MODES || r->owner >= WIRE_OWNERS || (r->flags & ~WIRE_F_ALL))
 		return false;
-	if (r->from < 0 || r->to <= r->from || r->sent_ns < 0)
+	/* No clock of a time namespace is beyond half the range: the answer adds a lease's time to it. */
+	if (r->from < 0 || r->to <= r->from || r->sent_ns < 0 || r->sent_ns > INT64_MAX / 2)
 		return false;
 	return r->space == WIRE_RECORD || (r->from == 0 && r->to == WIRE_EOF);
 }

@@ -8,9 +8,10 @@
 #include "wire/msg.h"
 
 /*
- * Receives one message without blocking. Its length, 0 if the peer has gone; *fd is the one descriptor that came with
- * it (the caller closes it), or -1. -EAGAIN, -EINTR: nothing yet. -EBADMSG: longer than any message of ours, or
- * more than one descriptor; -EMFILE: our own table is full; both close what came.
+ * Receives one message without blocking. Its length, also if that is more than fits into *request (a later version
+ * may be longer); 0 if the peer has gone or sent an empty one. *fd is the one descriptor that came with it (the caller
+ * closes it), or -1. On failure, and with 0, what came is closed: -EAGAIN, -EINTR: nothing yet; -EBADMSG: more than one
+ * descriptor; -EMFILE: our own table is full.
  */
 ssize_t question_receive(int socket, struct wire_request *request, int *fd);
 
@@ -21,7 +22,7 @@ enum question_kind {
 	QUESTION_CONTROL,
 };
 
-/* What are the n bytes in request? has_fd: a descriptor came along. Pure. */
+/* What is this message of n bytes? has_fd: a descriptor came along. Pure. */
 enum question_kind question_check(const struct wire_request *request, ssize_t n, bool has_fd);
 
 #endif

@@ -102,6 +102,14 @@ void lease_handed_over(struct lease *lease, uint64_t fence)
 	lease_raise(lease, LEASE_EV_GRANTED);
 }
 
+static bool all_silent(const struct lease *lease, const struct store_reply *reply)
+{
+	for (size_t i = 0; i < reply->blocker_count; i++)
+		if (reply->blockers[i].age_ms < lease_keeper(lease)->config->lease.dead_ms)
+			return false;
+	return true;
+}
+
 static void on_acquire(void *arg, const struct store_reply *reply)
 {
 	int64_t sent_ns;
@@ -125,6 +133,12 @@ static void on_acquire(void *arg, const struct store_reply *reply)
 		return;
 	case STORE_BUSY:
 		if (serve_has_blocking(lease)) { /* one came while the question was under way */
+			lease_acquire(lease, NULL, 0);
+			return;
+		}
+		/* Hosts that have been silent for long may be dead: then the question must be put to them first. */
+		if (!lease->insist && all_silent(lease, reply)) {
+			lease->insist = true;
 			lease_acquire(lease, NULL, 0);
 			return;
 		}
@@ -165,7 +179,7 @@ void lease_acquire(struct lease *lease, const struct store_blocker *silent, size
 	    .file = lease->lock->file->inode,
 	    .token = lease->token,
 	    .range = lease->range,
-	    .ask = !blocking,
+	    .ask = !blocking && !lease->insist,
 	    .pass = !blocking || (lease->range.mode == WIRE_SHARED && unfair),
 	    .dead = dead,
 	};

@@ -35,7 +35,7 @@ local function in_the_way(lock, mine, place)
 			holders[#holders + 1] = e
 		end
 	end
-	for i = 1, pass and 0 or place - 1 do
+	for i = 1, place - 1 do
 		if clash(mine, lock.q[i]) then
 			ahead[#ahead + 1] = lock.q[i]
 		end
@@ -91,7 +91,7 @@ local _, place = find(lock.q, token)
 local holders, ahead = {}, {}
 if place then
 	holders, ahead = in_the_way(lock, mine, place)
-	if #holders + #ahead == 0 then
+	if #holders == 0 and (pass or #ahead == 0) then
 		table.remove(lock.q, place)
 		lock.l[#lock.l + 1] = mine
 		granted[#granted + 1] = mine

@@ -8,7 +8,14 @@ local NAME = string.sub(KEYS[3], #BASE + #'lock:' + 1)
 
 local function read_lock()
 	local packed = redis.call('GET', KEYS[3])
-	return packed and cmsgpack.unpack(packed) or {l = {}, q = {}}
+	if not packed then
+		return {l = {}, q = {}}
+	end
+	local good, lock = pcall(cmsgpack.unpack, packed)
+	if not good or type(lock) ~= 'table' or type(lock.l) ~= 'table' or type(lock.q) ~= 'table' then
+		error('something else wrote ' .. KEYS[3] .. ': remove it', 0)
+	end
+	return lock
 end
 
 local function write_lock(lock)

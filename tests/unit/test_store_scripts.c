@@ -23,7 +23,7 @@ static const char *words(const redisReply *reply)
 	static int depth;
 
 	if (depth == 0)
-		used = 0;
+		memset(text, used = 0, 2);
 	if (reply->type == REDIS_REPLY_ARRAY) {
 		depth++;
 		for (size_t i = 0; i < reply->elements; i++)
@@ -282,7 +282,7 @@ START_TEST(big_offsets_are_exact)
 	assert_starts(acquire("B", 'e', 'x', RECORD("9223372036854775806", NULL)), "WAIT A ");
 	assert_granted(acquire("B", 'f', 'x', RECORD("9", "10")));
 	assert_granted(acquire("A", '0', 'x', RECORD("10", "11"))); /* as texts, "9" would be behind "10" */
-	ck_assert_ptr_nonnull(strstr(call(SCRIPT_DUMP, NULL), "9007199254740993 9007199254740994"));
+	ck_assert_ptr_nonnull(strstr(call(SCRIPT_DUMP, NULL), "0009007199254740993 0009007199254740994"));
 }
 END_TEST
 
@@ -589,7 +589,7 @@ START_TEST(wrong_types_change_nothing)
 	ck_assert_ptr_nonnull(strstr(release('a'), "WRONGTYPE"));
 	command("DEL dflock:{0}:lock:%s", NAME);
 	command("SET dflock:{0}:lock:%s garbage", NAME);
-	ck_assert_ptr_nonnull(strstr(acquire("A", 'a', 'x'), "ERR"));
+	ck_assert_ptr_nonnull(strstr(acquire("A", 'a', 'x'), "something else wrote dflock:{0}:lock:" NAME));
 	assert_says(command("HGETALL dflock:{0}:hosts"), "");
 	command("DEL dflock:{0}:lock:%s", NAME);
 	command("HSET dflock:{0}:store fence many");
