@@ -24,6 +24,7 @@ SHIM_SRC := $(wildcard shim/*.c wire/*.c)
 SHIM_OBJ := $(SHIM_SRC:%.c=$(BUILD)/pic/%.o)
 CLI_OBJ  := $(patsubst %.c,$(BUILD)/%.o,$(wildcard cli/*.c))
 UNIT     := $(patsubst tests/unit/%.c,$(BUILD)/unit/%,$(wildcard tests/unit/test_*.c))
+BENCH    := $(patsubst %.c,$(BUILD)/%,$(wildcard bench/*.c))
 AGENTS   := $(patsubst tests/%.c,$(BUILD)/tests/%,$(wildcard tests/agents/*.c tests/interpose/*.c))
 
 # Quiet by default; V=1 shows the commands.
@@ -68,6 +69,11 @@ $(BUILD)/tests/%: tests/%.c Makefile
 	@mkdir -p $(@D)
 	$(call say,LD)
 	$(Q)$(CC) $(CPPFLAGS) $(CFLAGS) -MMD -MP -pthread -o $@ $< -ldl
+$(BUILD)/bench/%: bench/%.c Makefile
+	@mkdir -p $(@D)
+	$(call say,LD)
+	$(Q)$(CC) $(CPPFLAGS) $(CFLAGS) $(PKG_CFLAGS) -MMD -MP -o $@ $< $(BENCH_LIBS)
+$(BUILD)/bench/roundtrip: BENCH_LIBS := $(shell pkg-config --libs hiredis)
 -include $(shell find $(BUILD) -name '*.d' 2>/dev/null)
 
 .PHONY: unit agents test clean
@@ -89,8 +95,8 @@ check-docs: all ## what the documentation and the sources must agree on
 	scripts/check-docs.sh
 fuzz: ## fuzz configuration, messages, journal and replies for FUZZ_SECONDS each
 	scripts/fuzz.sh $(or $(FUZZ_SECONDS),10)
-bench: all agents ## measure; prints a table and writes $(BUILD)/bench.json
-	bench/run.sh
+bench: all $(BENCH) ## measure; prints a table and writes $(BUILD)/bench.json
+	PYTHONDONTWRITEBYTECODE=1 DFLOCK_BUILD=$(abspath $(BUILD)) bench/run.py $(B)
 format: ## format the C sources with clang-format
 	clang-format -i $$(git ls-files '*.c' '*.h')
 install: all ## install under PREFIX (DESTDIR)

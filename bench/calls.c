@@ -24,8 +24,8 @@ static const struct {
 	const char *name;
 	void (*make)(int fd);
 } calls[] = {
-    {"getfl", getfl},
-    {"flock-pair", flock_pair},
+	{"getfl", getfl},
+	{"flock-pair", flock_pair},
 };
 
 static double block_ns(void (*make)(int fd), int fd, long count)

@@ -72,8 +72,9 @@ class Lab:
         if not os.path.exists(path):
             raise CannotMeasure(path + " is missing: run make bench")
         env = env.env() if isinstance(env, Host) else env
-        with subprocess.Popen([path, *map(str, words)], env=env, text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-                              stderr=subprocess.PIPE, **more) as p:
+        pipe = subprocess.PIPE
+        with subprocess.Popen([path, *map(str, words)], env=env, text=True, stdin=pipe, stdout=pipe, stderr=pipe,
+                              **more) as p:
             try:
                 yield p
             finally:
@@ -109,9 +110,10 @@ class Lab:
         ends = socket.socketpair()
         hosts = (self.host("a"), self.host("b"))
         with contextlib.ExitStack() as stack:
-            players = [stack.enter_context(self.popen(host, "turns", host.path("turns"), end.fileno(), role, count, rest_us,
-                                                      pass_fds=[end.fileno()]))
-                       for host, end, role in zip(hosts, ends, ("first", "second"))]
+            players = []
+            for host, end, role in zip(hosts, ends, ("first", "second")):
+                words = host.path("turns"), end.fileno(), role, count, rest_us
+                players.append(stack.enter_context(self.popen(host, "turns", *words, pass_fds=[end.fileno()])))
             for end in ends:
                 end.close()
             samples = [s for p in players for s in self.samples(p)]

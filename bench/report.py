@@ -14,10 +14,18 @@ class Series:
         self.median = statistics.median(self.samples)
         self.p99 = self.samples[math.ceil(len(self.samples) * 0.99) - 1]
 
+    def minus(self, other):
+        """The difference from a series that was taken in turns with this one: the median of the rounds' differences,
+        since the machine may change its pace between rounds by more than what is looked for."""
+        return statistics.median(a - b for a, b in zip(self.round_medians(), other.round_medians()))
+
+    def round_medians(self):
+        return [statistics.median(r) for r in self.rounds]
+
     def json(self):
         return {"title": self.title, "count": len(self.samples), "min_ns": self.samples[0],
                 "median_ns": round(self.median, 1), "p99_ns": self.p99,
-                "round_medians_ns": [round(statistics.median(r), 1) for r in self.rounds]}
+                "round_medians_ns": [round(m, 1) for m in self.round_medians()]}
 
 
 class Times:
@@ -37,7 +45,7 @@ class Times:
 
     @property
     def difference(self):
-        return self.series.median - self.reference.median
+        return self.series.minus(self.reference)
 
     @property
     def met(self):
@@ -56,15 +64,15 @@ class Times:
         else:
             against, limit = "%.2f x" % self.ratio, "" if self.x is None else "%g x" % self.x
         met = {None: "", True: "met", False: "MISSED"}[self.met]
-        return cells + [self.reference.title, duration(self.reference.median), duration(self.reference.p99), against, limit,
-                        met, self.note]
+        return cells + [self.reference.title, duration(self.reference.median), duration(self.reference.p99),
+                        against, limit, met, self.note]
 
     def json(self):
         out = {**self.series.json(), "note": self.note}
         if self.reference:
-            out.update(reference=self.reference.json(), ratio=round(self.ratio, 3), difference_ns=round(self.difference, 1),
-                       limit=None if self.met is None else {"ratio": self.x} if self.x else {"difference_ns": self.ns},
-                       met=self.met)
+            limit = None if self.met is None else {"ratio": self.x} if self.x else {"difference_ns": self.ns}
+            out.update(reference=self.reference.json(), ratio=round(self.ratio, 3),
+                       difference_ns=round(self.difference, 1), limit=limit, met=self.met)
         return out
 
 
@@ -78,7 +86,8 @@ class Counts:
         return [self.title, amount(self.sent), amount(self.inside), self.per, self.note]
 
     def json(self):
-        return {"title": self.title, "sent": self.sent, "inside_scripts": self.inside, "per": self.per, "note": self.note}
+        return {"title": self.title, "sent": self.sent, "inside_scripts": self.inside, "per": self.per,
+                "note": self.note}
 
 
 def duration(ns):
@@ -108,8 +117,8 @@ def text(rows):
     counts = [r.cells() for r in rows if isinstance(r, Counts)]
     parts = []
     if times:
-        parts.append(table(["time", "median", "p99", "reference", "median", "p99", "against it", "limit", "", ""], times,
-                           (0, 3, 8, 9)))
+        head = ["time", "median", "p99", "reference", "median", "p99", "against it", "limit", "", ""]
+        parts.append(table(head, times, (0, 3, 8, 9)))
     if counts:
         parts.append(table(["Redis commands", "sent", "in scripts", "per", ""], counts, (0, 3, 4)))
     return "\n\n".join(parts)
@@ -118,7 +127,9 @@ def text(rows):
 def write_json(path, about, rows, failed):
     """rows: measurement's name -> its rows."""
     def of(kind):
-        return [{"measurement": name, **row.json()} for name, some in rows.items() for row in some if isinstance(row, kind)]
+        return [{"measurement": name, **row.json()}
+                for name, some in rows.items() for row in some if isinstance(row, kind)]
+
     with open(path, "w") as f:
         json.dump({**about, "times": of(Times), "commands": of(Counts), "not_measured": failed}, f, indent=1)
         f.write("\n")

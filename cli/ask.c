@@ -64,8 +64,8 @@ static int open_socket(struct ask *ask, char why[CLI_LINE_BYTES])
 		return fail(why, ENOENT, "no keeper runs for %s", ask->dir);
 	if (errno == EAGAIN)
 		return fail(why, ETIMEDOUT,
-			    "the keeper at %s has accepted no connection for %d s; its log says what it is at", ask->dir,
-			    ASK_DEADLINE_S);
+			    "the keeper at %s has accepted no connection for %d s; its log says what it is at",
+			    ask->dir, ASK_DEADLINE_S);
 	return fail(why, errno, "cannot connect to %s: %s", address.sun_path, strerror(errno));
 }
 
@@ -128,9 +128,8 @@ static int receive(struct ask *ask, struct wire_reply *reply, int *memfd, char w
 	ssize_t n = recvmsg(ask->fd, &message, MSG_CMSG_CLOEXEC);
 
 	if (n < 0 && errno == EAGAIN)
-		return fail(why, ETIMEDOUT,
-			    "the keeper (pid %d) has not answered for %d s; its log says what it is at", (int)ask->pid,
-			    ASK_DEADLINE_S);
+		return fail(why, ETIMEDOUT, "the keeper (pid %d) has not answered for %d s; its log says what it is at",
+			    (int)ask->pid, ASK_DEADLINE_S);
 	if (n < 0)
 		return fail(why, errno, "cannot receive the keeper's answer: %s", strerror(errno));
 	*memfd = take_descriptor(&message);
@@ -153,8 +152,11 @@ static int receive(struct ask *ask, struct wire_reply *reply, int *memfd, char w
 
 int ask_question(struct ask *ask, enum wire_op op, const struct place *place, int *memfd, char why[CLI_LINE_BYTES])
 {
-	struct wire_request request = {
-		.magic = WIRE_MAGIC, .version = WIRE_VERSION, .size = sizeof(request), .op = (uint8_t)op, .to = WIRE_EOF};
+	struct wire_request request = {.magic = WIRE_MAGIC,
+				       .version = WIRE_VERSION,
+				       .size = sizeof(request),
+				       .op = (uint8_t)op,
+				       .to = WIRE_EOF};
 	struct wire_reply reply;
 	struct timespec now;
 	int fd = -1, r;
@@ -177,13 +179,6 @@ int ask_question(struct ask *ask, enum wire_op op, const struct place *place, in
 	else if (fd >= 0)
 		close(fd);
 	return r;
-}
-
-int ask_wait_for_end(struct ask *ask)
-{
-	char byte;
-
-	return recv(ask->fd, &byte, 1, 0) < 0 && errno == EAGAIN ? -ETIMEDOUT : 0;
 }
 
 static int read_status(int fd, char **json, size_t *len, char why[CLI_LINE_BYTES])

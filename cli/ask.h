@@ -17,7 +17,7 @@
 struct ask {
 	char dir[PLACE_DIR_BYTES]; /* its runtime directory */
 	int fd;
-	pid_t pid; /* of the keeper */
+	pid_t pid; /* of the keeper; 0 if it is in a pid namespace that cannot be seen from here */
 	uid_t uid;
 };
 
@@ -34,12 +34,9 @@ void ask_close(struct ask *ask);
  */
 int ask_question(struct ask *ask, enum wire_op op, const struct place *place, int *memfd, char why[CLI_LINE_BYTES]);
 
-/* Waits until the keeper has closed the connection: it has ended, or has none to answer for. 0 or -ETIMEDOUT. */
-int ask_wait_for_end(struct ask *ask);
-
 /*
- * ask_connect(), or if no keeper runs starts one with place's configuration and connects to that. 0, or -errno with why;
- * *started tells which it was.
+ * ask_connect(), or if no keeper runs starts one with place's configuration and connects to that. 0, or -errno with
+ * why; *started tells which it was.
  */
 int ask_connect_or_start(const struct place *place, struct ask *ask, bool *started, char why[CLI_LINE_BYTES]);
 

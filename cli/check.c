@@ -11,7 +11,8 @@
 #include "config/config.h"
 
 static const char doc[] =
-	"Reads the configuration as a keeper would and says what is wrong with it, with file and line. For each FILE says "
+	"Reads the configuration as a keeper would and says what is wrong with it, with file and line. For each FILE "
+	"says "
 	"whether its locks are protected and under which lock name; it need not exist yet.\v"
 	"The exit status is 0 if the configuration is valid, whether the FILEs are protected or not, and else 1.";
 

@@ -11,12 +11,14 @@
 #include "cli/program.h"
 #include "cli/show.h"
 
-static const char doc[] =
-	"Looks at the installation, the configuration, the keeper, the store and the protected files, and says line by line "
-	"what is in order (ok:), what may surprise (warning:) and what must be mended (problem:). With PROGRAM also whether "
-	"the preload will reach it. If no keeper runs, one is started to try the store; it ends by itself when nobody needs "
-	"it.\v"
-	"The exit status is 0 if there is no problem, and else 1.";
+static const char doc[] = "Looks at the installation, the configuration, the keeper, the store and the protected "
+			  "files, and says line by line "
+			  "what is in order (ok:), what may surprise (warning:) and what must be mended (problem:). "
+			  "With PROGRAM also whether "
+			  "the preload will reach it. If no keeper runs, one is started to try the store; it ends by "
+			  "itself when nobody needs "
+			  "it.\v"
+			  "The exit status is 0 if there is no problem, and else 1.";
 
 struct options {
 	const char *config, *program;
@@ -96,10 +98,8 @@ static void check_config(struct doctor *d)
 static void check_program(struct doctor *d, const char *name)
 {
 	static const enum finding levels[] = {
-		[REACH_YES] = FINDING_OK,
-		[REACH_DOUBTFUL] = FINDING_WARNING,
-		[REACH_NO] = FINDING_PROBLEM,
-		[REACH_NOT_FOUND] = FINDING_PROBLEM,
+		[REACH_YES] = FINDING_OK,         [REACH_DOUBTFUL] = FINDING_WARNING,
+		[REACH_NO] = FINDING_PROBLEM,     [REACH_NOT_FOUND] = FINDING_PROBLEM,
 		[REACH_CANNOT] = FINDING_PROBLEM,
 	};
 	struct program program;

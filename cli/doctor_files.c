@@ -56,8 +56,8 @@ static void check_rule(struct doctor *d, const struct rule *rule)
 		r = files_examine(path, &locks, line);
 	}
 	if (r == -ENOENT)
-		doctor_find(d, FINDING_WARNING, "%s%s (line %d): the directory %s does not exist%s", what, rule->pattern,
-			    rule->line, path, "; is it a typing error, or not mounted?");
+		doctor_find(d, FINDING_WARNING, "%s%s (line %d): the directory %s does not exist%s", what,
+			    rule->pattern, rule->line, path, "; is it a typing error, or not mounted?");
 	else if (r)
 		doctor_find(d, FINDING_WARNING, "%s%s (line %d): %s cannot be examined: %s", what, rule->pattern,
 			    rule->line, path, strerror(-r));

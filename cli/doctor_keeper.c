@@ -63,8 +63,10 @@ static void check_same_config(struct doctor *d, const struct ask *ask)
 	struct wire_config_id id = {0};
 
 	if (!head || !read_page_head(ask->dir, head))
-		doctor_find(d, FINDING_PROBLEM, "the keeper's page %s/" PAGE_NAME " cannot be read, and programs go by it; end "
-			    "the keeper with `dflock stop' and try again", ask->dir);
+		doctor_find(d, FINDING_PROBLEM,
+			    "the keeper's page %s/" PAGE_NAME " cannot be read, and programs go by it; end "
+			    "the keeper with `dflock stop' and try again",
+			    ask->dir);
 	else if (place_config_id(d->place.config, &id) || !memcmp(&id, &head->config, sizeof(id)))
 		doctor_find(d, FINDING_OK, "the keeper has read this configuration");
 	else if (!strcmp(head->config_path, d->place.config))
@@ -73,7 +75,8 @@ static void check_same_config(struct doctor *d, const struct ask *ask)
 			    d->place.config);
 	else
 		doctor_find(d, FINDING_PROBLEM,
-			    "the keeper goes by the configuration %s and programs by %s, so that their locks are refused; set "
+			    "the keeper goes by the configuration %s and programs by %s, so that their locks are "
+			    "refused; set "
 			    "DFLOCK_CONFIG to the former, or DFLOCK_RUNTIME_DIR to have a keeper of their own",
 			    head->config_path, d->place.config);
 	free(head);
@@ -94,14 +97,16 @@ static void check_store(struct doctor *d, const json_t *status)
 	doctor_find(d, FINDING_OK, "the store %s answers, version %s, can be written and evicts nothing",
 		    field_text(store, "server"), field_text(store, "version"));
 	if (field_flag(store, "grace"))
-		doctor_find(d, FINDING_WARNING,
-			    "the store is new or lost its memory: it grants nothing for another %s; if nothing uses it, "
-			    "`dflock init' opens it at once",
-			    show_ms(field_number(store, "grace_left_ms"), time));
+		doctor_find(
+			d, FINDING_WARNING,
+			"the store is new or lost its memory: it grants nothing for another %s; if nothing uses it, "
+			"`dflock init' opens it at once",
+			show_ms(field_number(store, "grace_left_ms"), time));
 	if (cluster_ttl_ms && cluster_ttl_ms != ttl_ms)
-		doctor_find(d, FINDING_PROBLEM,
-			    "ttl_ms is %s here and %s in the store; all hosts must have the same: change the configuration",
-			    show_ms(ttl_ms, time), show_ms(cluster_ttl_ms, other));
+		doctor_find(
+			d, FINDING_PROBLEM,
+			"ttl_ms is %s here and %s in the store; all hosts must have the same: change the configuration",
+			show_ms(ttl_ms, time), show_ms(cluster_ttl_ms, other));
 	else
 		doctor_find(d, FINDING_OK, "a host that falls silent loses its locks after %s (ttl_ms)",
 			    show_ms(ttl_ms, time));

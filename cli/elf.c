@@ -60,7 +60,8 @@ static bool is_go_note(int fd, const struct segment *s)
 
 		if (read_at(fd, &note, sizeof(note), s->offset + at))
 			return false;
-		if (note.n_namesz == sizeof(owner) && !read_at(fd, owner, sizeof(owner), s->offset + at + sizeof(note)) &&
+		if (note.n_namesz == sizeof(owner) &&
+		    !read_at(fd, owner, sizeof(owner), s->offset + at + sizeof(note)) &&
 		    !memcmp(owner, "Go\0", sizeof(owner)))
 			return true;
 		at += sizeof(note) + (((uint64_t)note.n_namesz + 3) & ~3ull) + (((uint64_t)note.n_descsz + 3) & ~3ull);

@@ -10,9 +10,9 @@
 struct elf_facts {
 	unsigned char class, data; /* EI_CLASS, EI_DATA */
 	uint16_t type, machine;
-	bool dynamic;              /* it has a dynamic linker */
+	bool dynamic;               /* it has a dynamic linker */
 	char interpreter[PATH_MAX]; /* that linker; "" if not dynamic */
-	bool go;                   /* made by the Go tool chain, whose programs make system calls without libc */
+	bool go;                    /* made by the Go tool chain, whose programs make system calls without libc */
 };
 
 /* Reads the facts from an open file. 0; -ENOEXEC: no ELF file, or one that makes no sense; else -errno. */

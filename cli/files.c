@@ -82,10 +82,13 @@ static enum files_locks judge_nfs(const char *type, const char *options, char li
 		return FILES_NETWORK_LOCAL;
 	}
 	snprintf(line, FILES_LINE_BYTES,
-		 "%s that asks its server for each lock, also below dflock: a server that does not answer delays locks, and "
+		 "%s that asks its server for each lock, also below dflock: a server that does not answer delays "
+		 "locks, and "
 		 "LOCK_EX needs a descriptor open for writing%s",
 		 type,
-		 strcmp(type, "nfs") ? "" : "; unless programs without dflock lock there too, mount it with local_lock=flock");
+		 strcmp(type, "nfs")
+			 ? ""
+			 : "; unless programs without dflock lock there too, mount it with local_lock=flock");
 	return FILES_NETWORK;
 }
 
@@ -93,12 +96,14 @@ static enum files_locks judge_cifs(const char *type, const char *options, char l
 {
 	if (has(options, "nobrl")) {
 		snprintf(line, FILES_LINE_BYTES,
-			 "%s mounted with nobrl, which keeps locks on this machine: without dflock it would exclude no other host",
+			 "%s mounted with nobrl, which keeps locks on this machine: without dflock it would exclude no "
+			 "other host",
 			 type);
 		return FILES_NETWORK_LOCAL;
 	}
 	snprintf(line, FILES_LINE_BYTES,
-		 "%s that asks its server for each lock, where locks are mandatory: who reads or writes a file that another "
+		 "%s that asks its server for each lock, where locks are mandatory: who reads or writes a file that "
+		 "another "
 		 "has locked gets an error; mount it with nobrl on all hosts that lock under dflock",
 		 type);
 	return FILES_NETWORK;
@@ -106,9 +111,10 @@ static enum files_locks judge_cifs(const char *type, const char *options, char l
 
 enum files_locks files_judge(const char *type, const char *options, char line[FILES_LINE_BYTES])
 {
-	static const char *const local[] = {"ext2",  "ext3",  "ext4", "xfs",      "btrfs", "tmpfs",  "ramfs",
-					    "f2fs",  "zfs",   "jfs",  "reiserfs", "exfat", "vfat",   "ntfs3",
-					    "nilfs2", "bcachefs", "overlay", "erofs", "squashfs", "devtmpfs", "hugetlbfs"};
+	static const char *const local[] = {"ext2",     "ext3",     "ext4",     "xfs",      "btrfs",    "tmpfs",
+					    "ramfs",    "f2fs",     "zfs",      "jfs",      "reiserfs", "exfat",
+					    "vfat",     "ntfs3",    "nilfs2",   "bcachefs", "overlay",  "erofs",
+					    "squashfs", "devtmpfs", "hugetlbfs"};
 	static const char *const cluster[] = {"ceph", "gfs2", "ocfs2", "lustre", "afs", "9p", "virtiofs", "beegfs"};
 
 	for (size_t i = 0; i < sizeof(local) / sizeof(local[0]); i++)
@@ -122,7 +128,8 @@ enum files_locks files_judge(const char *type, const char *options, char line[FI
 		return judge_cifs(type, options, line);
 	if (!strncmp(type, "fuse", 4)) {
 		snprintf(line, FILES_LINE_BYTES,
-			 "%s: whether it keeps locks here or passes them on is up to its program; dflock excludes other hosts "
+			 "%s: whether it keeps locks here or passes them on is up to its program; dflock excludes "
+			 "other hosts "
 			 "either way, if the kernel lock works at all: try it with flock(1)",
 			 type);
 		return FILES_FUSE;
@@ -130,7 +137,8 @@ enum files_locks files_judge(const char *type, const char *options, char line[FI
 	for (size_t i = 0; i < sizeof(cluster) / sizeof(cluster[0]); i++)
 		if (!strcmp(type, cluster[i])) {
 			snprintf(line, FILES_LINE_BYTES,
-				 "%s, which may take locks across hosts itself, according to how it is mounted; that stays so "
+				 "%s, which may take locks across hosts itself, according to how it is mounted; that "
+				 "stays so "
 				 "below dflock",
 				 type);
 			return FILES_NETWORK;
@@ -170,12 +178,14 @@ int files_examine(const char *path, enum files_locks *locks, char line[FILES_LIN
 	if (statx(AT_FDCWD, path, AT_STATX_DONT_SYNC, STATX_TYPE | STATX_MNT_ID, &st))
 		return -errno;
 	if (!S_ISREG(st.stx_mode) && !S_ISDIR(st.stx_mode)) {
-		snprintf(line, FILES_LINE_BYTES, "neither a regular file nor a directory: locks on it are not protected");
+		snprintf(line, FILES_LINE_BYTES,
+			 "neither a regular file nor a directory: locks on it are not protected");
 		*locks = FILES_UNFIT;
 		return 0;
 	}
 	/* Since Linux 5.8. */
-	r = st.stx_mask & STATX_MNT_ID ? find_mount(st.stx_mnt_id, type, sizeof(type), options, sizeof(options)) : -ENOENT;
+	r = st.stx_mask & STATX_MNT_ID ? find_mount(st.stx_mnt_id, type, sizeof(type), options, sizeof(options))
+				       : -ENOENT;
 	if (r) {
 		snprintf(line, FILES_LINE_BYTES, "its mount cannot be found in /proc/self/mountinfo: %s", strerror(-r));
 		*locks = FILES_UNKNOWN;

@@ -1,4 +1,5 @@
-/* Files that are or may become protected: their path as the kernel has it, and what their file system does with locks. */
+/* Files that are or may become protected: their path as the kernel has it, and what their file system does with locks.
+ */
 #ifndef DFLOCK_CLI_FILES_H
 #define DFLOCK_CLI_FILES_H
 
@@ -12,10 +13,10 @@
 int files_resolve(const char *file, char path[PATH_MAX]);
 
 enum files_locks {
-	FILES_LOCAL,   /* an ordinary file system of this machine */
-	FILES_UNKNOWN, /* not known to this program */
+	FILES_LOCAL,         /* an ordinary file system of this machine */
+	FILES_UNKNOWN,       /* not known to this program */
 	FILES_NETWORK_LOCAL, /* a network file system that keeps locks on this machine */
-	FILES_NETWORK, /* one that asks its server for every lock */
+	FILES_NETWORK,       /* one that asks its server for every lock */
 	FILES_FUSE,
 	FILES_UNFIT, /* locks mean nothing there */
 };

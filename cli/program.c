@@ -18,8 +18,7 @@
 
 #define MAX_INTERPRETERS 5 /* the kernel follows no more scripts than this */
 
-static void __attribute__((format(printf, 3, 4)))
-say(struct program *out, enum reach reach, const char *format, ...)
+static void __attribute__((format(printf, 3, 4))) say(struct program *out, enum reach reach, const char *format, ...)
 {
 	va_list args;
 

@@ -19,7 +19,7 @@ enum reach {
 
 struct program {
 	enum reach reach;
-	char path[PATH_MAX];          /* of the program, as execvp() finds it; "" for REACH_NOT_FOUND */
+	char path[PATH_MAX];           /* of the program, as execvp() finds it; "" for REACH_NOT_FOUND */
 	char line[PROGRAM_LINE_BYTES]; /* one line: what was found and what to do; with REACH_YES what runs it */
 };
 

@@ -6,12 +6,14 @@
 
 #include "cli/ask.h"
 
-static const char doc[] =
-	"Has the keeper read its configuration again. What is held stays held. If the new one is invalid, the keeper says "
-	"so and changes nothing. Programs whose configuration is not the one that their keeper has read are refused locks "
-	"until this was done.\v"
-	"The exit status is 0, also if no keeper runs (the next one reads the configuration when it starts), and 1 if the "
-	"keeper refuses.";
+static const char doc[] = "Has the keeper read its configuration again. What is held stays held. If the new one is "
+			  "invalid, the keeper says "
+			  "so and changes nothing. Programs whose configuration is not the one that their keeper has "
+			  "read are refused locks "
+			  "until this was done.\v"
+			  "The exit status is 0, also if no keeper runs (the next one reads the configuration when it "
+			  "starts), and 1 if the "
+			  "keeper refuses.";
 
 int cmd_reload(int argc, char **argv)
 {

@@ -13,7 +13,8 @@
 static const char doc[] =
 	"Runs JOB, found in PATH, with libdflock.so in LD_PRELOAD, so that its file locks, and those of all programs "
 	"that it starts, hold across the cluster. Other preloads stay.\v"
-	"The exit status is that of JOB; 127 if it was not found, 126 if it could not be executed, 125 if dflock itself "
+	"The exit status is that of JOB; 127 if it was not found, 126 if it could not be executed, 125 if dflock "
+	"itself "
 	"failed. One line says so if the preload cannot reach JOB (statically linked, setuid); it is run all the same.";
 
 static error_t parse(int key, char *arg, struct argp_state *state)

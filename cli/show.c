@@ -123,8 +123,7 @@ struct table *table_new(size_t columns)
 	return table;
 }
 
-static void __attribute__((format(printf, 3, 0)))
-add(struct table *table, bool line, const char *format, va_list args)
+static void __attribute__((format(printf, 3, 0))) add(struct table *table, bool line, const char *format, va_list args)
 {
 	char raw[2048], text[4096];
 	struct entry e = {.line = line};

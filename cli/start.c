@@ -23,7 +23,8 @@ static void __attribute__((noreturn)) become_keeper(int ready, const char *dir, 
 	const char *argv[] = {program, "--runtime-dir", dir, "--ready-fd", number, NULL, NULL, NULL};
 	int null = open("/dev/null", O_RDWR);
 
-	/* It outlives us: who reads our output through a pipe must not wait for it. What it has to say comes by `ready`. */
+	/* It outlives us: who reads our output through a pipe must not wait for it. What it has to say comes by
+	 * `ready`. */
 	for (int fd = 0; fd <= 2 && null >= 0; fd++)
 		if (dup2(null, fd) < 0)
 			_exit(1);
@@ -94,8 +95,8 @@ static int start(const char *dir, const char *config, char why[CLI_LINE_BYTES])
 
 		r = read_ready(ends[0], line);
 		if (r)
-			snprintf(why, CLI_LINE_BYTES, "the keeper (pid %d) that was started does not get ready: %s", (int)pid,
-				 strerror(-r));
+			snprintf(why, CLI_LINE_BYTES, "the keeper (pid %d) that was started does not get ready: %s",
+				 (int)pid, strerror(-r));
 		else if (line[0]) {
 			snprintf(why, CLI_LINE_BYTES, "%s", line);
 			r = -ECHILD;

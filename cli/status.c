@@ -12,10 +12,12 @@
 #include "cli/status.h"
 
 static const char doc[] =
-	"Shows this host's keeper, its leases with the processes that hold and await them, leases that were lost, and who "
+	"Shows this host's keeper, its leases with the processes that hold and await them, leases that were lost, and "
+	"who "
 	"holds and awaits what in the whole cluster. Lock names that only silent hosts have are left out of the latter "
 	"unless --all is given.\v"
-	"The exit status is 0, also if no keeper runs (then this host holds nothing), and 1 if the keeper could not be asked.";
+	"The exit status is 0, also if no keeper runs (then this host holds nothing), and 1 if the keeper could not be "
+	"asked.";
 
 static error_t parse(int key, char *arg, struct argp_state *state)
 {

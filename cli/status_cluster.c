@@ -44,9 +44,8 @@ static bool concerns_the_living(const struct cluster *c, const json_t *lock)
 	size_t i;
 
 	for (int l = 0; l < 2; l++)
-		json_array_foreach (json_object_get(lock, lists[l]), i, entry)
-			if (!is_silent(c, field_text(entry, "host")))
-				return true;
+		json_array_foreach(json_object_get(lock, lists[l]), i,
+				   entry) if (!is_silent(c, field_text(entry, "host"))) return true;
 	return false;
 }
 
@@ -57,14 +56,16 @@ static void add_lock(struct table *table, const struct cluster *c, const json_t 
 	size_t i;
 
 	table_line(table, "%s", field_text(lock, "name"));
-	json_array_foreach (json_object_get(lock, "leases"), i, entry) {
+	json_array_foreach(json_object_get(lock, "leases"), i, entry)
+	{
 		table_cell(table, "    held");
 		table_cell(table, "%s", describe_host(c, field_text(entry, "host"), host, sizeof(host)));
 		table_cell(table, "%s %s, %s", field_text(entry, "space"), field_text(entry, "mode"),
 			   status_range(entry, range));
 		table_cell(table, "fence %" PRId64, field_number(entry, "fence"));
 	}
-	json_array_foreach (json_object_get(lock, "waiters"), i, entry) {
+	json_array_foreach(json_object_get(lock, "waiters"), i, entry)
+	{
 		table_cell(table, "    waits (%zu.)", i + 1);
 		table_cell(table, "%s", describe_host(c, field_text(entry, "host"), host, sizeof(host)));
 		table_cell(table, "%s %s, %s", field_text(entry, "space"), field_text(entry, "mode"),
@@ -80,7 +81,8 @@ static void print_hosts(const struct cluster *c, FILE *f)
 	json_t *about;
 
 	fprintf(f, "\nhosts, and how long ago they were heard of\n");
-	json_object_foreach ((json_t *)c->hosts, host, about) {
+	json_object_foreach((json_t *)c->hosts, host, about)
+	{
 		char age[SHOW_TIME_BYTES];
 
 		table_cell(table, "    %s%s", host, strcmp(host, c->own) ? "" : " (this host)");
@@ -99,8 +101,7 @@ void status_print_cluster(const json_t *cluster, const char *own, bool all, FILE
 	const char *host;
 	json_t *about;
 
-	json_object_foreach ((json_t *)c.hosts, host, about)
-		living += !is_silent(&c, host);
+	json_object_foreach((json_t *)c.hosts, host, about) living += !is_silent(&c, host);
 	fprintf(f, "\ncluster: %zu active host%s%s, %zu lock name%s\n", living, living == 1 ? "" : "s",
 		field_flag(cluster, "open") ? "" : ", in grace", count, count == 1 ? "" : "s");
 	for (size_t i = 0; i < count; i++) {
@@ -111,7 +112,8 @@ void status_print_cluster(const json_t *cluster, const char *own, bool all, FILE
 	}
 	table_print(table, f);
 	if (left_out)
-		fprintf(f, "(--all shows %zu more, which only silent hosts have: until somebody wants them)\n", left_out);
+		fprintf(f, "(--all shows %zu more, which only silent hosts have: until somebody wants them)\n",
+			left_out);
 	if (all)
 		print_hosts(&c, f);
 	table_free(table);

@@ -55,7 +55,8 @@ static void print_store(const json_t *store, FILE *f)
 	}
 	fputc('\n', f);
 	if (field_flag(store, "grace"))
-		fprintf(f, "        in grace: it is new or lost its memory, and nothing new is granted for another %s\n",
+		fprintf(f,
+			"        in grace: it is new or lost its memory, and nothing new is granted for another %s\n",
 			show_ms(field_number(store, "grace_left_ms"), time));
 	if (left > 0)
 		fprintf(f, "        this host's leases are sure for another %s (ttl %s)\n", show_ms(left, time),
@@ -65,13 +66,15 @@ static void print_store(const json_t *store, FILE *f)
 static void add_processes(struct table *table, const json_t *lease)
 {
 	char since[SHOW_TIME_BYTES];
+	/* Who holds the file's lock while the host still asks does so under another lease of the same file. */
+	const json_t *holders = strcmp(field_text(lease, "state"), "asking") ? json_object_get(lease, "holders") : NULL;
 	const json_t *p;
 	size_t i;
 
-	json_array_foreach (json_object_get(lease, "holders"), i, p)
-		table_line(table, "    held by pid %" PRId64 ", %s, running since %s: %s", field_number(p, "pid"),
-			   field_text(p, "mode"), show_when(field_number(p, "started"), since), field_text(p, "command"));
-	json_array_foreach (json_object_get(lease, "waiting"), i, p)
+	json_array_foreach(holders, i, p) table_line(
+		table, "    held by pid %" PRId64 ", %s, running since %s: %s", field_number(p, "pid"),
+		field_text(p, "mode"), show_when(field_number(p, "started"), since), field_text(p, "command"));
+	json_array_foreach(json_object_get(lease, "waiting"), i, p)
 		table_line(table, "    pid %" PRId64 " %s for it, %s, since %s", field_number(p, "pid"),
 			   field_flag(p, "nonblock") ? "asks" : "waits", field_text(p, "mode"),
 			   show_when(field_number(p, "since"), since));

@@ -189,8 +189,8 @@ static int look_at_fd(struct search *s, int fds, int fdinfos, const char *fd)
 	FILE *info;
 	int infofd, r;
 
-	/* Most descriptors are none of a file, and readlink tells at a third of the price. Where it fails (a path longer
-	 * than PATH_MAX), fdinfo decides. */
+	/* Most descriptors are none of a file, and readlink tells at a third of the price. Where it fails (a path
+	 * longer than PATH_MAX), fdinfo decides. */
 	if (readlinkat(fds, fd, link, sizeof(link) - 1) > 0 &&
 	    (!strncmp(link, "socket:", 7) || !strncmp(link, "pipe:", 5) || !strncmp(link, "anon_inode:", 11)))
 		return 0;

@@ -31,16 +31,16 @@ struct holders_file {
 
 /* One lock of one process. Of several descriptors with the same lock, one is reported, whichever. */
 struct holder {
-	size_t file;           /* index of the file that was asked about */
+	size_t file; /* index of the file that was asked about */
 	pid_t pid;
-	int fd;                /* of that process, one of those that have the lock */
+	int fd; /* of that process, one of those that have the lock */
 	enum wire_space space;
 	enum wire_owner owner; /* WIRE_OWNER_PROCESS: a POSIX lock. flock and OFD locks belong to the description */
 	enum wire_mode mode;
-	int64_t from, to;      /* half open; flock: 0, WIRE_EOF */
-	int64_t started;       /* of the process, Unix time in seconds; 0: unknown */
-	uint64_t start_ticks;  /* the same as /proc/PID/stat has it: with pid, names the process; 0: unknown */
-	const char *command;   /* command line, cut off after HOLDER_COMMAND_BYTES; UTF-8 without control characters */
+	int64_t from, to;     /* half open; flock: 0, WIRE_EOF */
+	int64_t started;      /* of the process, Unix time in seconds; 0: unknown */
+	uint64_t start_ticks; /* the same as /proc/PID/stat has it: with pid, names the process; 0: unknown */
+	const char *command;  /* command line, cut off after HOLDER_COMMAND_BYTES; UTF-8 without control characters */
 };
 
 /* holder and what it points to are valid during the call. Anything but 0 ends the search with that value. */

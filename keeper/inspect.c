@@ -74,25 +74,31 @@ static int read_path(int fd, const char *link, struct stat *st, char path[PATH_M
 	return 0;
 }
 
+static int open_readable_or_not(const char *link)
+{
+	int flags = O_CLOEXEC | O_NONBLOCK | O_NOCTTY;
+	int fd = open(link, O_RDONLY | flags);
+
+	if (fd < 0 && errno == EACCES)
+		fd = open(link, O_WRONLY | flags);
+	return fd < 0 ? -errno : fd;
+}
+
 /* Opens with the rights of the user who passed the descriptor: file system ids belong to the thread. */
 static int reopen(const struct inspect *job, const char *link)
 {
-	int flags = O_CLOEXEC | O_NONBLOCK | O_NOCTTY;
-	int fd, err;
+	int ret = -EPERM;
 
-	if (job->foreign) {
-		setfsgid(job->peer.gid);
-		setfsuid(job->peer.uid);
-	}
-	fd = open(link, O_RDONLY | flags);
-	if (fd < 0 && errno == EACCES)
-		fd = open(link, O_WRONLY | flags);
-	err = errno;
-	if (job->foreign) {
-		setfsuid(geteuid());
-		setfsgid(getegid());
-	}
-	return fd < 0 ? -err : fd;
+	if (!job->foreign)
+		return open_readable_or_not(link);
+	setfsgid(job->peer.gid);
+	setfsuid(job->peer.uid);
+	/* -1 only asks. Root without CAP_SETUID would open it with more rights than the user has. */
+	if (geteuid() != 0 || (uid_t)setfsuid(-1) == job->peer.uid)
+		ret = open_readable_or_not(link);
+	setfsuid(geteuid());
+	setfsgid(getegid());
+	return ret;
 }
 
 /* Is this mount one of the keeper's own? */

@@ -252,7 +252,7 @@ static int read_record(struct journal *j, const struct record *in)
 	return apply(j, r);
 }
 
-/* Reads the records behind the head. -EUCLEAN: something other than a torn end is wrong. */
+/* Reads the records behind the head, and cuts off a torn end. -EUCLEAN: something else is wrong. */
 static int read_records(struct journal *j, int fd, off_t size)
 {
 	size_t at = sizeof(j->head);
@@ -271,6 +271,9 @@ static int read_records(struct journal *j, int fd, off_t size)
 		ret = read_record(j, in);
 	}
 	free(data);
+	if (ret == 0 && at < (size_t)size && ftruncate(fd, at) != 0)
+		ret = -errno;
+	j->end = at;
 	return ret;
 }
 
@@ -283,16 +286,17 @@ static bool head_ok(const struct head *h)
 /* 1: taken up. 0: there is none, or of another boot. -EUCLEAN: damaged, or none of ours. Else -errno. */
 static int take_up(struct journal *j)
 {
-	int fd = openat(j->dir_fd, JOURNAL_NAME, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+	int fd = openat(j->dir_fd, JOURNAL_NAME, O_RDWR | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
 	struct head old;
 	struct stat st;
 	ssize_t n;
 	int ret = -EUCLEAN;
 
-	if (fd < 0 && (errno == ELOOP || errno == EACCES || errno == ENXIO)) /* a link, not readable, a socket */
-		return -EUCLEAN;
-	if (fd < 0)
-		return errno == ENOENT ? 0 : -errno;
+	if (fd < 0) {
+		bool foreign = errno == ELOOP || errno == EISDIR || errno == EACCES || errno == ENXIO; /* ENXIO: a socket */
+
+		return foreign ? -EUCLEAN : errno == ENOENT ? 0 : -errno;
+	}
 	if (fstat(fd, &st) != 0 || !S_ISREG(st.st_mode) || st.st_uid != geteuid() || (st.st_mode & 077))
 		goto out;
 	n = pread(fd, &old, sizeof(old), 0);
@@ -307,9 +311,9 @@ static int take_up(struct journal *j)
 	ret = read_records(j, fd, st.st_size);
 	if (ret < 0)
 		goto out;
-	memcpy(j->head.host, old.host, sizeof(old.host));
-	j->head.deadline_ns = old.deadline_ns;
-	ret = 1;
+	j->head = old;
+	j->fd = fd; /* goes on with this file: a second one may find no room */
+	return 1;
 out:
 	close(fd);
 	return ret;
@@ -369,7 +373,8 @@ struct journal *journal_open(int dir_fd, char host[STORE_HOST_BYTES], int64_t *d
 		snprintf(host, STORE_HOST_BYTES, "%s", j->head.host);
 		*deadline_ns = j->head.deadline_ns;
 	}
-	ret = write_anew(j);
+	if (ret == 0)
+		ret = write_anew(j);
 	if (ret < 0)
 		goto fail;
 	tell(j, cb, arg);

@@ -37,7 +37,8 @@ struct journal *journal_open(int dir_fd, char host[STORE_HOST_BYTES], int64_t *d
 			     char *why, size_t why_size);
 void journal_close(struct journal *journal);
 
-/* Each returns 0 or -errno; after a failure nothing that relies on the entry may be sent. */
+/* Each returns 0 or -errno; after a failure nothing that relies on the entry may be sent. -EINVAL: an empty name or
+ * path, or one that is too long. */
 int journal_add(struct journal *journal, const struct journal_entry *entry);
 int journal_set_fence(struct journal *journal, const char *token, uint64_t fence, enum wire_mode mode);
 int journal_remove(struct journal *journal, const char *token);

@@ -291,10 +291,15 @@ static void clean_up(struct keeper *k)
 {
 	struct lease *lease, *next;
 	struct file *file, *next_file;
+	struct life *life = life_of(k);
+	uv_handle_t *own[] = {(uv_handle_t *)&life->alive, (uv_handle_t *)&life->idle, (uv_handle_t *)&life->term,
+			      (uv_handle_t *)&k->old_pins, (uv_handle_t *)&k->sigterm, (uv_handle_t *)&k->sigint};
 
 	sessions_stop(k);
 	keeper_enter(k);
 	host_stop(k);
+	for (size_t i = 0; i < sizeof(own) / sizeof(*own); i++)
+		uv_close(own[i], NULL);
 	HASH_ITER (hh, k->leases, lease, next)
 		if (lease->probe)
 			probe_stop(lease->probe);

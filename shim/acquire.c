@@ -76,7 +76,8 @@ static int question(struct call *c, struct wire_reply *reply)
 		if (rc < 0 || reply->verdict != WIRE_WAITING)
 			break;
 		if (c->want->nonblock) {
-			note_refused(c->fd, "the keeper waits for a call that does not; end it with `dflock stop`", NULL);
+			note_refused(c->fd, "the keeper waits for a call that does not; end it with `dflock stop`",
+				     NULL);
 			rc = -ENOLCK;
 		} else {
 			note_debug(c->fd, "waiting for another host");
@@ -143,7 +144,8 @@ static int ask_keepers(struct call *c)
 {
 	int rc = -ECONNRESET;
 
-	for (int keepers = 0, attempt = 0; rc == -ECONNRESET && keepers < MAX_KEEPERS && attempt < ASK_ATTEMPTS; keepers++) {
+	for (int keepers = 0, attempt = 0; rc == -ECONNRESET && keepers < MAX_KEEPERS && attempt < ASK_ATTEMPTS;
+	     keepers++) {
 		c->answered = false;
 		rc = ask_open(&c->ask, c->by, c->want, c->fd, attempt);
 		if (rc == 0) {

@@ -52,10 +52,13 @@ static int failed(const struct ask *ask, const char *what, int rc)
 	case -EPIPE:
 		return -ECONNRESET;
 	case -EAGAIN:
-		return refuse(ask, "the keeper does not answer; look at `dflock status`, or end it with `dflock stop`", 0);
+		return refuse(ask, "the keeper does not answer; look at `dflock status`, or end it with `dflock stop`",
+			      0);
 	case -ETOOMANYREFS:
-		return refuse(ask, "too many descriptors of this user are under way in sockets; try again, or "
-				   "raise the limit of open files (ulimit -n)", 0);
+		return refuse(ask,
+			      "too many descriptors of this user are under way in sockets; try again, or "
+			      "raise the limit of open files (ulimit -n)",
+			      0);
 	default:
 		return refuse(ask, what, -rc);
 	}
@@ -70,7 +73,8 @@ static int check_peer(const struct ask *ask, uid_t euid)
 	if (getsockopt(ask->sock, SOL_SOCKET, SO_PEERCRED, &peer, &size) < 0)
 		return refuse(ask, "the keeper's user cannot be found out", errno);
 	if (peer.uid != 0 && peer.uid != euid)
-		return refuse(ask, "the keeper runs as another user; set DFLOCK_RUNTIME_DIR to a directory of your own", 0);
+		return refuse(ask, "the keeper runs as another user; set DFLOCK_RUNTIME_DIR to a directory of your own",
+			      0);
 	return 0;
 }
 
@@ -201,8 +205,10 @@ static int check_form(const struct ask *ask, const struct wire_reply *reply, siz
 	if (size < HEAD_BYTES || reply->magic != WIRE_MAGIC)
 		return refuse(ask, "what listens on the keeper's socket is no keeper; end it", 0);
 	if (reply->version != WIRE_VERSION)
-		return refuse(ask, "the keeper is of another version than this library; end it with `dflock stop`, "
-				   "the next lock starts the right one", 0);
+		return refuse(ask,
+			      "the keeper is of another version than this library; end it with `dflock stop`, "
+			      "the next lock starts the right one",
+			      0);
 	if (size != sizeof(*reply) || reply->size != sizeof(*reply) ||
 	    !memchr(reply->reason, '\0', sizeof(reply->reason)))
 		return refuse(ask, "the keeper's answer is malformed; end it with `dflock stop`", 0);

@@ -14,7 +14,7 @@ struct mapping {
 	const struct page *page;
 };
 
-#define HEAD_BYTES 4096
+#define HEAD_BYTES      4096
 #define ROUND_UP(n, to) (((n) + (to)-1) / (to) * (to))
 
 /* Filled from the first on. */

@@ -34,8 +34,12 @@ static int read_name(int fd, char name[PATH_MAX])
 	if (n == PATH_MAX)
 		return -ENAMETOOLONG;
 	name[n] = '\0';
+	if ((size_t)n <= cut || memcmp(name + n - cut, DELETED, cut) != 0)
+		return 0;
 	/* A file may also be called that. */
-	if ((size_t)n > cut && memcmp(name + n - cut, DELETED, cut) == 0 && fstat(fd, &st) == 0 && st.st_nlink == 0)
+	if (fstat(fd, &st) < 0)
+		return -errno;
+	if (st.st_nlink == 0)
 		name[(size_t)n - cut] = '\0';
 	return 0;
 }
@@ -93,9 +97,12 @@ static bool is_kernels(int fd)
 	struct stat st;
 
 	/* Opened for neither reading nor writing (O_ACCMODE, a Linux extension): EBADF as well. */
-	if (flags < 0 || (flags & O_PATH) || (flags & O_ACCMODE) == O_ACCMODE)
+	if (flags == -EBADF || (flags >= 0 && ((flags & O_PATH) || (flags & O_ACCMODE) == O_ACCMODE)))
 		return true;
-	return fstat(fd, &st) < 0 || (!S_ISREG(st.st_mode) && !S_ISDIR(st.st_mode));
+	/* A file server may fail to say what it is: that does not make it unprotected. */
+	if (fstat(fd, &st) < 0)
+		return errno == EBADF;
+	return !S_ISREG(st.st_mode) && !S_ISDIR(st.st_mode);
 }
 
 /* Fills *by, and looks for the page. 0, or -errno after the reason was written. */
@@ -119,7 +126,8 @@ static int gather(const struct settings *s, int fd, struct protect_by *by, const
 	by->euid = geteuid();
 	rc = place_runtime_dir(&s->place, by->euid, by->dir);
 	if (rc < 0) {
-		note_refused(fd, "DFLOCK_RUNTIME_DIR is not absolute, or too long for a socket in it", s->place.runtime_env);
+		note_refused(fd, "DFLOCK_RUNTIME_DIR is not absolute, or too long for a socket in it",
+			     s->place.runtime_env);
 		return rc;
 	}
 	rc = mapping_refresh(by->dir, by->euid, page, why, sizeof(why));

@@ -37,7 +37,8 @@ static inline void seqcopy_write(uint32_t *seq, void *record, const void *in, si
 {
 	uint32_t before = __atomic_load_n(seq, __ATOMIC_RELAXED);
 
-	if ((before & 1) || !__atomic_compare_exchange_n(seq, &before, before + 1, false, __ATOMIC_ACQUIRE, __ATOMIC_RELAXED))
+	if ((before & 1) ||
+	    !__atomic_compare_exchange_n(seq, &before, before + 1, false, __ATOMIC_ACQUIRE, __ATOMIC_RELAXED))
 		return;
 	__atomic_thread_fence(__ATOMIC_RELEASE);
 	seqcopy_words(record, in, bytes);

@@ -18,8 +18,8 @@
 
 struct settings {
 	struct place place;
-	bool debug;             /* DFLOCK_LOG=debug */
-	bool has_stderr;        /* descriptor 2 was open, and was this file: */
+	bool debug;      /* DFLOCK_LOG=debug */
+	bool has_stderr; /* descriptor 2 was open, and was this file: */
 	dev_t stderr_dev;
 	ino_t stderr_ino;
 	char library[PATH_MAX]; /* this library, absolute; "" if that cannot be said */

@@ -139,8 +139,8 @@ static void settle_descriptors(int report)
 static long exec_keeper(const struct plan *plan, const char *path)
 {
 	char *const argv[] = {
-		(char *)"dflockd", (char *)"--config", (char *)plan->config, (char *)"--runtime-dir", (char *)plan->dir,
-		(char *)"--ready-fd", (char *)"3", NULL,
+		(char *)"dflockd", (char *)"--config",   (char *)plan->config, (char *)"--runtime-dir",
+		(char *)plan->dir, (char *)"--ready-fd", (char *)"3",          NULL,
 	};
 	char *const envp[] = {
 		(char *)"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",

@@ -28,12 +28,15 @@
 
 enum wire_op {
 	WIRE_LOCK = 1, /* may I take this lock? */
-	WIRE_TEST,     /* who is in the way? (F_GETLK, F_OFD_GETLK, F_TEST) */
+	WIRE_TEST,     /* is a lock of another host in the way? (F_GETLK, F_OFD_GETLK, F_TEST): WIRE_GRANTED (no), WIRE_WOULD_BLOCK
+			* (mode, from, to, pid: the first one), WIRE_REFUSED, WIRE_NOT_PROTECTED */
 	WIRE_STATUS,   /* answer WIRE_OK with a memfd that holds JSON (SCM_RIGHTS) */
 	WIRE_RELOAD,   /* read the configuration again; WIRE_OK or WIRE_REFUSED */
 	WIRE_STOP,     /* give all leases back and end; WIRE_OK or WIRE_REFUSED (something is held) */
 	WIRE_INIT,     /* open the store's shards at once (the operator's word that nobody holds anything) */
 	WIRE_PING,     /* WIRE_OK */
+	WIRE_BEFORE,   /* record space: which locks had the caller before the question that was asked last on this connection?
+			* WIRE_OK: the first that ends after `from` (mode, from, to); from == to: no more. Only for undoing that call */
 	WIRE_OPS
 };
 

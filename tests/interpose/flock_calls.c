@@ -8,8 +8,14 @@
 static void operations(const char *path)
 {
 	static const int ops[] = {
-		LOCK_SH, LOCK_EX, LOCK_UN, LOCK_SH | LOCK_NB, LOCK_EX | LOCK_NB, LOCK_UN | LOCK_NB, LOCK_UN,
-		0, LOCK_NB, LOCK_SH | LOCK_EX, LOCK_EX | LOCK_UN, 16, LOCK_MAND, LOCK_MAND | LOCK_READ, 1 << 20, -1,
+		LOCK_SH,           LOCK_EX,
+		LOCK_UN,           LOCK_SH | LOCK_NB,
+		LOCK_EX | LOCK_NB, LOCK_UN | LOCK_NB,
+		LOCK_UN,           0,
+		LOCK_NB,           LOCK_SH | LOCK_EX,
+		LOCK_EX | LOCK_UN, 16,
+		LOCK_MAND,         LOCK_MAND | LOCK_READ,
+		1 << 20,           -1,
 	};
 	char what[32];
 	int fd = must_open(path, O_RDWR | O_CREAT);

@@ -3,12 +3,14 @@ import fcntl
 import os
 import signal
 import socket
+import subprocess
 import threading
 
 import pytest
 
 import fake_keeper as fk
-from conftest import wait_in_recv, wait_until
+from harness import wait_until
+from world import wait_in_recv
 
 
 class Local:
@@ -294,8 +296,35 @@ def test_killed_while_it_waits(world, script):
     process.communicate()
 
 
+def test_a_forked_copy_does_not_keep_the_connection(world, script):
+    process = world.start("waits", "fork", "x", world.lock)
+    connection, request = script.next()
+    wait_in_recv(process)
+    process.send_signal(signal.SIGUSR1)
+    assert process.stdout.readline() == "signal\n"
+    wait_in_recv(process)
+    connection.grant(request)
+    assert script.gone.wait(20), "the keeper sees the end while the child lives"
+    assert process.poll() is None
+    process.communicate()
+
+
+def test_the_connection_is_no_standard_descriptor(world, script):
+    command = ["/bin/sh", "-c", 'exec "$@" <&- 2>&-', "-", *world.command("waits", "restart", "x", world.lock)]
+    process = subprocess.Popen(command, env=world.environment(), stdout=subprocess.PIPE, text=True)
+    connection, request = script.next()
+    wait_in_recv(process)
+    # 0 is the locked file, opened first.
+    assert sorted(os.listdir(f"/proc/{process.pid}/fd")) == ["0", "1", "3"]
+    connection.grant(request)
+    assert "flock: 0 -\n" in process.communicate()[0]
+
+
 def raw(**fields):
     return lambda connection: connection.receive() and connection.send(fk.GRANTED, 1 << 62, **fields)
+
+
+CUT_OFF = fk.REPLY.pack(fk.MAGIC, fk.VERSION, fk.REPLY.size, fk.GRANTED, 0, 0, b"", 1 << 62, 0, 0, 0)[:100]
 
 
 @pytest.mark.parametrize("handler, line", [
@@ -304,7 +333,7 @@ def raw(**fields):
     (raw(size=8), "malformed"),
     (raw(reason="x" * 1024), "malformed"),
     (lambda c: c.receive() and c.sock.send(b"hello"), "no keeper"),
-    (lambda c: c.receive() and c.sock.send(fk.REPLY.pack(fk.MAGIC, 1, 1072, 1, 0, 0, b"", 1 << 62, 0, 0, 0)[:100]), "malformed"),
+    (lambda c: c.receive() and c.sock.send(CUT_OFF), "malformed"),
     (lambda c: c.receive() and c.sock.send(b"x" * 4096), "no keeper"),
     (lambda c: c.receive() and c.send(fk.DEADLOCK), "no sense"),
     (lambda c: c.receive() and c.send(77), "no sense"),

@@ -6,7 +6,7 @@ import subprocess
 import pytest
 
 import fake_keeper as fk
-from conftest import PROGRAMS, ROOT, SHIM
+from world import ROOT, SHIM
 
 # What the shim may use of libc: no heap, no stdio, no threads, nothing that could be another library's.
 ALLOWED = set("""

@@ -6,7 +6,7 @@ import subprocess
 import pytest
 
 import fake_keeper as fk
-from conftest import BUILD, wait_until
+from harness import wait_until
 
 QUIET = "mask same\nchildren: -1 ECHILD\nchildren of all kinds: -1 ECHILD\nopen: 0 1 2 3\n"
 

@@ -1,12 +1,15 @@
 /*
  * waits HOW OPERATION FILE: one lock call, during which the test sends signals.
- * HOW: restart or interrupt, for the handler of SIGUSR1; "held": the file is shared-locked before, and the
- * test is told by "ready". Prints "signal" from the handler.
+ * HOW: restart or interrupt, for the handler of SIGUSR1, which prints "signal"; fork: it also makes a child that
+ * lives until standard input ends; held: the file is shared-locked before.
  */
 #include <signal.h>
+#include <stdbool.h>
 #include <sys/wait.h>
 
 #include "tests/interpose/calls.h"
+
+static bool forks;
 
 static void handler(int sig)
 {
@@ -14,7 +17,8 @@ static void handler(int sig)
 	ssize_t n = write(1, said, sizeof(said) - 1);
 
 	(void)n;
-	(void)sig;
+	if (forks && sig == SIGUSR1 && fork() == 0)
+		_exit((int)read(0, &sig, 1));
 }
 
 static int operation(const char *text)
@@ -35,7 +39,8 @@ int main(int argc, char **argv)
 	if (argc != 4)
 		return 99;
 	fd = must_open(argv[3], O_RDWR | O_CREAT);
-	if (strcmp(argv[1], "restart") == 0)
+	forks = strcmp(argv[1], "fork") == 0;
+	if (forks || strcmp(argv[1], "restart") == 0)
 		act.sa_flags = SA_RESTART;
 	sigaction(SIGUSR1, &act, NULL);
 	sigaction(SIGCHLD, &act, NULL);

@@ -53,16 +53,41 @@ static inline redisContext *redis_server_connect(const struct redis_server *serv
 	ck_abort_msg("the server did not start: see %s/log", server->dir);
 }
 
-/* setting, value: one more of its settings, or NULL. The folder stays the same if it was started before. */
-static inline void redis_server_start(struct redis_server *server, const char *setting, const char *value)
+static inline void redis_server_kill(struct redis_server *server)
+{
+	if (server->pid > 0) {
+		kill(server->pid, SIGKILL);
+		waitpid(server->pid, NULL, 0);
+	}
+	server->pid = 0;
+}
+
+/* Removes the folder, and what runs in it. */
+static inline void redis_server_remove(struct redis_server *server)
+{
+	const char *files[] = {"redis.sock", "log", "dump.rdb", "other.sock"};
+	char path[128];
+
+	redis_server_kill(server);
+	for (size_t i = 0; i < sizeof(files) / sizeof(*files); i++) {
+		snprintf(path, sizeof(path), "%s/%s", server->dir, files[i]);
+		unlink(path);
+	}
+	ck_assert_msg(rmdir(server->dir) == 0, "%s: %s", server->dir, strerror(errno));
+}
+
+/* Makes the folder; before the tests, so that one that fails cannot leave it behind. */
+static inline void redis_server_prepare(struct redis_server *server)
+{
+	strcpy(server->dir, "/dev/shm/dflock-unit-XXXXXX");
+	ck_assert_msg(mkdtemp(server->dir) != NULL, "mkdtemp: %s", strerror(errno));
+	snprintf(server->socket, sizeof(server->socket), "%s/redis.sock", server->dir);
+}
+
+static inline void redis_server_start(struct redis_server *server)
 {
 	const char *program = getenv("REDIS_SERVER") ? getenv("REDIS_SERVER") : "redis-server";
 
-	if (!server->dir[0]) {
-		strcpy(server->dir, "/dev/shm/dflock-unit-XXXXXX");
-		ck_assert_msg(mkdtemp(server->dir) != NULL, "mkdtemp: %s", strerror(errno));
-		snprintf(server->socket, sizeof(server->socket), "%s/redis.sock", server->dir);
-	}
 	pid_t parent = getpid();
 	server->pid = fork();
 	ck_assert_int_ge(server->pid, 0);
@@ -74,33 +99,10 @@ static inline void redis_server_start(struct redis_server *server, const char *s
 		if (chdir(server->dir) != 0 || getppid() != parent)
 			_exit(127);
 		execlp(program, program, "--port", "0", "--unixsocket", "redis.sock", "--save", "", "--daemonize", "no",
-		       "--logfile", "log", setting, value, NULL);
+		       "--logfile", "log", NULL);
 		_exit(127);
 	}
 	redisFree(redis_server_connect(server));
-}
-
-static inline void redis_server_kill(struct redis_server *server)
-{
-	if (server->pid > 0) {
-		kill(server->pid, SIGKILL);
-		waitpid(server->pid, NULL, 0);
-	}
-	server->pid = 0;
-}
-
-static inline void redis_server_stop(struct redis_server *server)
-{
-	const char *files[] = {"redis.sock", "log", "dump.rdb", "other.sock"};
-	char path[128];
-
-	redis_server_kill(server);
-	for (size_t i = 0; i < sizeof(files) / sizeof(*files); i++) {
-		snprintf(path, sizeof(path), "%s/%s", server->dir, files[i]);
-		unlink(path);
-	}
-	ck_assert_msg(rmdir(server->dir) == 0, "%s: %s", server->dir, strerror(errno));
-	server->dir[0] = '\0';
 }
 
 #endif

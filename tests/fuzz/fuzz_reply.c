@@ -1,0 +1,122 @@
+/*
+ * Any bytes as what the server sends: as the protocol, whose answers go to every parser; as a message; as an error; as
+ * INFO. Whatever is accepted must be what store.h promises. The first byte says which.
+ * Built by clang -fsanitize=fuzzer,address,undefined with store/reply.c and store/explain.c.
+ */
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "store/reply.h"
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+#define ANY (~0u)
+#define INCARNATION "00-11"
+
+static void check(int ok, const char *what)
+{
+	if (!ok) {
+		fprintf(stderr, "%s\n", what);
+		abort();
+	}
+}
+
+static void check_blockers(const struct store_blocker *blocker, size_t count)
+{
+	for (size_t i = 0; i < count; i++)
+		check(reply_is_host(blocker[i].host), "a host that is none");
+}
+
+static void parse(const redisReply *reply)
+{
+	struct store_reply answer;
+	struct reply_record record;
+	struct store_blocker *hosts;
+	const redisReply *keys;
+	char cursor[REPLY_CURSOR_BYTES];
+	uint64_t n;
+	size_t count;
+
+	if (reply_parse(reply, ANY, &answer) == 0) {
+		check(answer.status < STORE_UNREACHABLE && !answer.error, "a verdict that no script gives");
+		check(answer.blocker_count <= STORE_MAX_BLOCKERS, "too many hosts");
+		check(answer.mode < WIRE_MODES, "no mode");
+		check_blockers(answer.blockers, answer.blocker_count);
+	}
+	check(reply_parse(reply, 0, &answer) != 0, "a verdict that was not allowed");
+	if (reply_parse_record(reply, &record) == 0)
+		check(record.refused_ttl || *record.incarnation, "no incarnation");
+	if (reply_parse_hosts(reply, &hosts, &count) == 0)
+		check_blockers(hosts, count);
+	free(hosts);
+	if (reply_parse_scan(reply, cursor, &keys) == 0)
+		check(reply_number(cursor, &n) && keys->type == REDIS_REPLY_ARRAY, "no cursor");
+}
+
+static void read_protocol(const char *text, size_t size)
+{
+	redisReader *reader = reply_reader_new();
+	void *reply = NULL;
+
+	check(reader != NULL, "no reader");
+	/* In two pieces: an answer rarely comes in one. */
+	for (int half = 0; half < 2; half++) {
+		size_t len = half ? size - size / 2 : size / 2;
+		if (redisReaderFeed(reader, half ? text + size / 2 : text, len) != REDIS_OK)
+			break;
+		while (redisReaderGetReply(reader, &reply) == REDIS_OK && reply) {
+			parse(reply);
+			freeReplyObject(reply);
+		}
+	}
+	redisReaderFree(reader);
+}
+
+static void read_message(const char *text, size_t size)
+{
+	struct store_message m;
+	char again[REPLY_MESSAGE_BYTES];
+
+	if (reply_parse_message(text, size, INCARNATION, &m) != 0)
+		return;
+	check(*m.name && strlen(m.name) < sizeof(m.name) && reply_is_token(m.token), "no name or token");
+	if (m.kind == STORE_MSG_RECALL)
+		check(reply_is_host(m.asker) && reply_is_token(m.asker_token) && m.range.from >= 0 &&
+			      m.range.from < m.range.to && m.range.space < WIRE_SPACES && m.range.mode < WIRE_MODES,
+		      "not what an asker wants");
+	if (m.kind == STORE_MSG_IN_USE)
+		check(reply_format_in_use(again, m.name, m.token) == 0 && strlen(again) == size &&
+			      memcmp(again, text, size) == 0, "written differently than read");
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+	char line[REPLY_LINE_BYTES], value[16];
+
+	if (size == 0)
+		return 0;
+	char *text = malloc(size); /* exactly as long as it is: what reads past it is seen */
+	check(text != NULL, "no memory");
+	memcpy(text, data + 1, size - 1);
+	text[size - 1] = '\0';
+	switch (data[0] % 4) {
+	case 0:
+		read_protocol(text, size - 1);
+		break;
+	case 1:
+		read_message(text, size - 1);
+		break;
+	case 2:
+		reply_explain(text, line);
+		check(*line && strlen(line) < sizeof(line) && !strpbrk(line, "\r\n"), "not one line");
+		break;
+	case 3:
+		if (reply_info_field(text, "role", value, sizeof(value)))
+			check(*value && !strpbrk(value, "\r\n"), "not one value");
+	}
+	free(text);
+	return 0;
+}

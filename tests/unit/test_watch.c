@@ -1,0 +1,209 @@
+/* keeper/watch.c: who may be named dead, and not a nanosecond too early. */
+#include "keeper/watch.h"
+
+#include <check.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define TTL   1000
+#define START 5000000000000ll
+
+static struct watch *watch;
+
+static void setup(void)
+{
+	watch = watch_new(TTL);
+	ck_assert_ptr_nonnull(watch);
+}
+
+static void teardown(void)
+{
+	watch_free(watch);
+}
+
+static void see(const char *host, uint64_t beat, int64_t now)
+{
+	struct store_blocker b = {.beat = beat, .age_ms = 1 << 30, .waiter = true};
+
+	snprintf(b.host, sizeof(b.host), "%s", host);
+	watch_see(watch, &b, now);
+}
+
+static size_t count_dead(int64_t now)
+{
+	struct store_blocker out[STORE_MAX_BLOCKERS];
+
+	return watch_dead(watch, now, out, STORE_MAX_BLOCKERS);
+}
+
+START_TEST(exact_ttl)
+{
+	see("a", 7, START);
+	ck_assert_int_eq(watch_dead_at(watch, "a", 7), START + TTL);
+	ck_assert(!watch_is_dead(watch, "a", 7, START));
+	ck_assert(!watch_is_dead(watch, "a", 7, START + TTL - 1));
+	ck_assert_uint_eq(count_dead(START + TTL - 1), 0);
+	ck_assert(watch_is_dead(watch, "a", 7, START + TTL));
+	ck_assert_uint_eq(count_dead(START + TTL), 1);
+}
+END_TEST
+
+START_TEST(same_beat_again)
+{
+	see("a", 7, START);
+	for (int i = 1; i < TTL; i++)
+		see("a", 7, START + i);
+	ck_assert_int_eq(watch_dead_at(watch, "a", 7), START + TTL);
+}
+END_TEST
+
+START_TEST(other_beat)
+{
+	see("a", 7, START);
+	see("a", 8, START + TTL - 1);
+	ck_assert(!watch_is_dead(watch, "a", 8, START + TTL));
+	ck_assert(!watch_is_dead(watch, "a", 7, START + 5 * TTL)); /* an answer of before: it has beaten since */
+	ck_assert_int_eq(watch_dead_at(watch, "a", 7), INT64_MAX);
+	ck_assert(watch_is_dead(watch, "a", 8, START + 2 * TTL - 1));
+	/* One that went down is as new: the store was another, or forgot. */
+	see("a", 3, START + 2 * TTL);
+	ck_assert_int_eq(watch_dead_at(watch, "a", 3), START + 3 * TTL);
+	ck_assert_uint_eq(count_dead(START + 3 * TTL - 1), 0);
+	/* Back to one that was seen long ago: counted from now. */
+	see("a", 7, START + 3 * TTL);
+	ck_assert_int_eq(watch_dead_at(watch, "a", 7), START + 4 * TTL);
+}
+END_TEST
+
+START_TEST(never_seen)
+{
+	see("a", 7, START);
+	ck_assert_int_eq(watch_dead_at(watch, "b", 7), INT64_MAX);
+	ck_assert_int_eq(watch_dead_at(watch, "", 7), INT64_MAX);
+	ck_assert(!watch_is_dead(watch, "b", 7, START + 100 * TTL));
+	ck_assert(!watch_is_dead(watch, "a", 6, START + 100 * TTL));
+	ck_assert(!watch_is_dead(watch, "a", 8, START + 100 * TTL));
+}
+END_TEST
+
+START_TEST(beats_are_whole_numbers)
+{
+	see("a", UINT64_MAX, START);
+	see("b", 0, START);
+	ck_assert(watch_is_dead(watch, "a", UINT64_MAX, START + TTL));
+	ck_assert(!watch_is_dead(watch, "a", (uint32_t)UINT64_MAX, START + TTL));
+	ck_assert(watch_is_dead(watch, "b", 0, START + TTL));
+}
+END_TEST
+
+START_TEST(dead_hosts)
+{
+	struct store_blocker out[3];
+
+	see("early", 1, START);
+	see("late", 2, START + 10);
+	see("alive", 3, START);
+	see("alive", 4, START + TTL);
+	memset(out, 0xff, sizeof(out));
+	ck_assert_uint_eq(watch_dead(watch, START + TTL + 9, out, 3), 1);
+	ck_assert_str_eq(out[0].host, "early");
+	ck_assert_uint_eq(out[0].beat, 1);
+	ck_assert_int_eq(out[0].age_ms, 0);
+	ck_assert(!out[0].waiter);
+	ck_assert_uint_eq(watch_dead(watch, START + TTL + 10, out, 3), 2);
+	ck_assert_uint_eq(watch_dead(watch, START + TTL + 10, out, 1), 1);
+	ck_assert_uint_eq(watch_dead(watch, START + TTL + 10, out, 0), 0);
+	ck_assert_uint_eq(watch_dead(watch, START + 2 * TTL, out, 3), 3);
+}
+END_TEST
+
+START_TEST(at_most_max)
+{
+	struct store_blocker out[STORE_MAX_BLOCKERS + 1];
+	char host[STORE_HOST_BYTES];
+
+	for (int i = 0; i < 100; i++) {
+		snprintf(host, sizeof(host), "host-%d", i);
+		see(host, i, START);
+	}
+	memset(&out[STORE_MAX_BLOCKERS], 0x5a, sizeof(*out));
+	ck_assert_uint_eq(watch_dead(watch, START + TTL, out, STORE_MAX_BLOCKERS), STORE_MAX_BLOCKERS);
+	ck_assert_int_eq(out[STORE_MAX_BLOCKERS].host[0], 0x5a);
+	for (size_t i = 0; i < STORE_MAX_BLOCKERS; i++) {
+		snprintf(host, sizeof(host), "host-%d", (int)out[i].beat);
+		ck_assert_str_eq(out[i].host, host);
+	}
+}
+END_TEST
+
+START_TEST(longest_name)
+{
+	char a[STORE_HOST_BYTES], b[STORE_HOST_BYTES];
+
+	memset(a, 'x', sizeof(a) - 1);
+	a[sizeof(a) - 1] = '\0';
+	memcpy(b, a, sizeof(b));
+	b[sizeof(b) - 2] = 'y';
+	see(a, 1, START);
+	see(b, 1, START + 1);
+	ck_assert_int_eq(watch_dead_at(watch, a, 1), START + TTL);
+	ck_assert_int_eq(watch_dead_at(watch, b, 1), START + 1 + TTL);
+}
+END_TEST
+
+START_TEST(forget)
+{
+	see("old", 1, START);
+	see("edge", 1, START + 10);
+	see("new", 1, START);
+	see("new", 1, START + 11);
+	watch_forget(watch, START + 10);
+	ck_assert_int_eq(watch_dead_at(watch, "old", 1), INT64_MAX);
+	ck_assert_int_eq(watch_dead_at(watch, "edge", 1), START + 10 + TTL);
+	ck_assert_int_eq(watch_dead_at(watch, "new", 1), START + TTL); /* last seen counts, not first */
+	see("old", 1, START + 20);
+	ck_assert_int_eq(watch_dead_at(watch, "old", 1), START + 20 + TTL);
+}
+END_TEST
+
+START_TEST(clear)
+{
+	see("a", 1, START);
+	see("b", 1, START);
+	watch_clear(watch);
+	ck_assert_uint_eq(count_dead(START + 100 * TTL), 0);
+	ck_assert_int_eq(watch_dead_at(watch, "a", 1), INT64_MAX);
+	see("a", 1, START + TTL);
+	ck_assert_int_eq(watch_dead_at(watch, "a", 1), START + 2 * TTL);
+	watch_clear(watch);
+	watch_clear(watch);
+	watch_free(NULL);
+}
+END_TEST
+
+int main(void)
+{
+	Suite *suite = suite_create("watch");
+	TCase *tc = tcase_create("beats");
+	SRunner *runner;
+	int failed;
+
+	tcase_add_checked_fixture(tc, setup, teardown);
+	tcase_add_test(tc, exact_ttl);
+	tcase_add_test(tc, same_beat_again);
+	tcase_add_test(tc, other_beat);
+	tcase_add_test(tc, never_seen);
+	tcase_add_test(tc, beats_are_whole_numbers);
+	tcase_add_test(tc, dead_hosts);
+	tcase_add_test(tc, at_most_max);
+	tcase_add_test(tc, longest_name);
+	tcase_add_test(tc, forget);
+	tcase_add_test(tc, clear);
+	suite_add_tcase(suite, tc);
+	runner = srunner_create(suite);
+	srunner_run_all(runner, CK_NORMAL);
+	failed = srunner_ntests_failed(runner);
+	srunner_free(runner);
+	return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+}
