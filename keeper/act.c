@@ -233,7 +233,8 @@ void lease_recall(struct lease *lease, const struct store_message *m)
 {
 	enum recall_level level = m->ask ? RECALL_ASK : RECALL_WAIT;
 
-	if (lease_is_ours(lease->state)) {
+	/* Asking: the store has granted it, but the answer comes through the other connection. */
+	if (lease_is_ours(lease->state) || lease->state == LEASE_ASKING) {
 		if (m->range.mode == WIRE_SHARED && lease->range.mode == WIRE_SHARED)
 			return; /* late: it was shrunk meanwhile */
 		if (lease->recall < RECALL_WAIT || m->range.mode > lease->recall_mode)

@@ -133,12 +133,14 @@ static void on_beat_timer(uv_timer_t *timer)
 	send_beat(k);
 }
 
-void host_beat_soon(struct keeper *k)
+bool host_beats(struct keeper *k)
 {
 	int64_t third = k->config->lease.ttl_ms / 3;
+	bool recent = k->deadline_ns - clock_now_ns() > ttl_ns(k) / 2;
 
 	if (!uv_is_active((uv_handle_t *)&k->beat))
 		uv_timer_start(&k->beat, on_beat_timer, third, third);
+	return recent;
 }
 
 /* --- grace --- */
@@ -199,7 +201,7 @@ static void on_up(void *arg)
 		on_grace_timer(&k->grace);
 	if (k->leases) {
 		send_beat(k);
-		host_beat_soon(k);
+		host_beats(k);
 	}
 	keeper_raise_all(k, LEASE_EV_UP);
 	serve_all(k);
@@ -245,6 +247,8 @@ static void on_message(void *arg, const struct store_message *m)
 	struct keeper *k = arg;
 	struct lease *lease = lease_find(k, m->token);
 
+	if (k->leaving)
+		return; /* what is in the journal is the next keeper's */
 	if (lease && strcmp(lease->lock->file->name, m->name) != 0)
 		lease = NULL;
 	switch (m->kind) {

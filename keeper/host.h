@@ -21,8 +21,11 @@ int64_t host_sure_until(struct keeper *k);
 /* An answer to a beat, acquire or confirm that was sent at sent_ns has come. */
 void host_renewed(struct keeper *k, int64_t sent_ns);
 
-/* A lease is there or is asked for: beats are needed. */
-void host_beat_soon(struct keeper *k);
+/*
+ * A lease is there or is asked for: sees to it that beats are sent. False: they were not, or none was answered for
+ * longer than they should take: the request that is sent now should be one.
+ */
+bool host_beats(struct keeper *k);
 
 /* Notes what an answer showed of other hosts. */
 void host_see(struct keeper *k, const struct store_reply *reply);

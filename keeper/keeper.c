@@ -50,13 +50,34 @@ static void on_left(void *arg, const struct store_reply *reply)
 	uv_stop(k->loop);
 }
 
+/*
+ * From now on nothing happens to a lease: it stays in the journal as it is, and the next keeper takes it up. Pins may
+ * be out that this keeper will not wait for; the next one does.
+ */
+static void leave_leases(struct keeper *k)
+{
+	struct lease *lease, *next;
+
+	HASH_ITER (hh, k->leases, lease, next) {
+		uv_timer_stop(&lease->timer);
+		lease->state = LEASE_ENDED;
+		if (lease->probe)
+			probe_stop(lease->probe);
+	}
+}
+
 void keeper_end(struct keeper *k, const char *why)
 {
+	bool had_leases = k->leases != NULL;
+
 	if (k->leaving)
 		return;
 	k->leaving = true;
 	log_info("ends: %s", why);
-	if (!k->leases && store_is_up(k->store))
+	leave_leases(k);
+	/* Before the store is told: a question that came in between would get a lease that nobody renews. */
+	sessions_stop(k);
+	if (!had_leases && store_is_up(k->store))
 		store_leave(k->store, on_left, k);
 	else
 		uv_stop(k->loop);
@@ -74,6 +95,12 @@ static void on_idle_timer(uv_timer_t *timer)
 		keeper_end(k, "nobody needs it");
 }
 
+static bool is_being_given_back(enum lease_state state)
+{
+	return state == LEASE_DRAINING || state == LEASE_PROBING || state == LEASE_STOPPING ||
+	       state == LEASE_SHRINKING || state == LEASE_RELEASING;
+}
+
 /* Told to end: what nobody uses is given back; what is in use stays in the journal for the next keeper. */
 static void on_term_timer(uv_timer_t *timer)
 {
@@ -82,7 +109,7 @@ static void on_term_timer(uv_timer_t *timer)
 	bool busy = false;
 
 	HASH_ITER (hh, k->leases, lease, next)
-		busy = busy || (lease->state != LEASE_HELD && lease->state != LEASE_UNSURE);
+		busy = busy || is_being_given_back(lease->state);
 	if (busy && clock_now_ns() - life_of(k)->term_ns < TERM_WAIT_MS * NS_PER_MS)
 		return;
 	if (k->leases)
@@ -205,6 +232,7 @@ static void on_old_pins_over(uv_timer_t *timer)
 
 static int open_journal(struct keeper *k, const struct keeper_options *o)
 {
+	struct lease *lease, *next;
 	char why[256];
 
 	k->journal = journal_open(o->dir_fd, k->host, &k->deadline_ns, takeup_entry, k, why, sizeof(why));
@@ -216,6 +244,9 @@ static int open_journal(struct keeper *k, const struct keeper_options *o)
 		log_error("%s: %s", o->runtime_dir, why);
 	if (!k->leases)
 		return 0;
+	HASH_ITER (hh, k->leases, lease, next)
+		if (lease->state == LEASE_RELEASING)
+			journal_remove(k->journal, lease->token);
 	k->old_pins_until_ns = clock_now_ns() + k->config->lease.pin_ms * NS_PER_MS;
 	uv_timer_start(&k->old_pins, on_old_pins_over, k->config->lease.pin_ms + 1, 0);
 	return 0;
@@ -292,17 +323,19 @@ static void clean_up(struct keeper *k)
 	struct lease *lease, *next;
 	struct file *file, *next_file;
 	struct life *life = life_of(k);
+	sigset_t signals;
 	uv_handle_t *own[] = {(uv_handle_t *)&life->alive, (uv_handle_t *)&life->idle, (uv_handle_t *)&life->term,
 			      (uv_handle_t *)&k->old_pins, (uv_handle_t *)&k->sigterm, (uv_handle_t *)&k->sigint};
 
-	sessions_stop(k);
+	/* A second SIGTERM would look to the parent as if the keeper had died. */
+	sigemptyset(&signals);
+	sigaddset(&signals, SIGTERM);
+	sigaddset(&signals, SIGINT);
+	pthread_sigmask(SIG_BLOCK, &signals, NULL);
 	keeper_enter(k);
 	host_stop(k);
 	for (size_t i = 0; i < sizeof(own) / sizeof(*own); i++)
 		uv_close(own[i], NULL);
-	HASH_ITER (hh, k->leases, lease, next)
-		if (lease->probe)
-			probe_stop(lease->probe);
 	uv_run(k->loop, UV_RUN_DEFAULT); /* until probes and workers have ended: no timer or socket is left */
 	HASH_ITER (hh, k->leases, lease, next) {
 		free(lease->blockers);

@@ -20,6 +20,7 @@
 struct request {
 	struct lease *lease;
 	int64_t sent_ns;
+	bool beat; /* it counts as one */
 };
 
 static struct request *request_new(struct lease *lease)
@@ -30,6 +31,7 @@ static struct request *request_new(struct lease *lease)
 		abort(); /* a lease that cannot be renewed or released for want of 16 bytes: a fresh keeper does better */
 	request->lease = lease;
 	request->sent_ns = clock_now_ns();
+	request->beat = false;
 	lease->requests++;
 	return request;
 }
@@ -113,11 +115,12 @@ static bool all_silent(const struct lease *lease, const struct store_reply *repl
 static void on_acquire(void *arg, const struct store_reply *reply)
 {
 	int64_t sent_ns;
+	bool beat = ((struct request *)arg)->beat;
 	struct lease *lease = request_end(arg, &sent_ns);
 	struct keeper *k = lease_keeper(lease);
 
 	host_see(k, reply);
-	if (reply->status == STORE_OK || reply->status == STORE_WAIT || reply->status == STORE_BUSY)
+	if (beat && (reply->status == STORE_OK || reply->status == STORE_WAIT || reply->status == STORE_BUSY))
 		host_renewed(k, sent_ns);
 	if (lease->state != LEASE_ASKING)
 		return lease_raise(lease, LEASE_EVENTS); /* too late: only to free it */
@@ -169,6 +172,7 @@ static void on_acquire(void *arg, const struct store_reply *reply)
 void lease_acquire(struct lease *lease, const struct store_blocker *silent, size_t silent_count)
 {
 	struct keeper *k = lease_keeper(lease);
+	struct request *request;
 	struct store_blocker dead[STORE_MAX_BLOCKERS];
 	int64_t now = clock_now_ns();
 	size_t count = watch_dead(k->watch, now, dead, STORE_MAX_BLOCKERS);
@@ -187,8 +191,9 @@ void lease_acquire(struct lease *lease, const struct store_blocker *silent, size
 	for (size_t i = 0; i < silent_count && count < STORE_MAX_BLOCKERS; i++)
 		dead[count++] = silent[i];
 	a.dead_count = count;
-	host_beat_soon(k);
-	store_acquire(k->store, &a, on_acquire, request_new(lease));
+	request = request_new(lease);
+	request->beat = a.beat = !host_beats(k);
+	store_acquire(k->store, &a, on_acquire, request);
 }
 
 static void on_release(void *arg, const struct store_reply *reply)

@@ -229,7 +229,10 @@ static void done(uv_work_t *req, int status)
 	(void)status;
 	if (job->error < 0)
 		log_error("who holds the locks could not be found out: %s", strerror(-job->error));
-	store_dump(job->keeper->store, on_dump, job);
+	if (job->keeper->leaving)
+		on_dump(job, NULL, 0, "the keeper ends");
+	else
+		store_dump(job->keeper->store, on_dump, job);
 }
 
 void status_start(struct session *s)

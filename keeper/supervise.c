@@ -29,8 +29,8 @@ static pid_t start_keeper(struct keeper_options *options, const sigset_t *old)
 	exit(keeper_run(options));
 }
 
-/* Waits until the keeper ends; tells it to end when we are told, kills it if it hangs. */
-static int watch_keeper(pid_t pid, const sigset_t *signals, const int64_t *alive)
+/* Waits until the keeper ends; tells it to end when we are told (*told), kills it if it hangs. */
+static int watch_keeper(pid_t pid, const sigset_t *signals, const int64_t *alive, bool *told)
 {
 	const struct timespec check = {.tv_nsec = CHECK_MS % 1000 * 1000000, .tv_sec = CHECK_MS / 1000};
 	int64_t seen = -1;
@@ -39,10 +39,12 @@ static int watch_keeper(pid_t pid, const sigset_t *signals, const int64_t *alive
 	for (;;) {
 		int number = sigtimedwait(signals, NULL, &check);
 
+		if (number == SIGTERM || number == SIGINT) {
+			*told = true;
+			kill(pid, SIGTERM);
+		}
 		if (waitpid(pid, &status, WNOHANG) == pid)
 			return status;
-		if (number == SIGTERM || number == SIGINT)
-			kill(pid, SIGTERM);
 		if (number > 0)
 			continue;
 		int64_t now = __atomic_load_n(alive, __ATOMIC_RELAXED);
@@ -59,6 +61,7 @@ int supervise(struct keeper_options *options)
 {
 	sigset_t signals, old;
 	int64_t backoff_ms = 100;
+	bool told = false;
 
 	options->alive = mmap(NULL, sizeof(int64_t), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 	if (options->alive == MAP_FAILED) {
@@ -84,9 +87,11 @@ int supervise(struct keeper_options *options)
 		options->ready_fd = -1;
 		if (mlockall(MCL_CURRENT) != 0)
 			log_debug("the keeper's parent is not locked into memory: %s", strerror(errno));
-		int status = watch_keeper(pid, &signals, options->alive);
+		int status = watch_keeper(pid, &signals, options->alive, &told);
 		if (WIFEXITED(status) && WEXITSTATUS(status) <= KEEPER_EXIT_CONFIG)
 			return WEXITSTATUS(status);
+		if (told) /* it was still starting, or hung; what it had is in the journal */
+			return KEEPER_EXIT_IDLE;
 		log_error("the keeper (pid %d) died (%s %d): started again", (int)pid,
 			  WIFSIGNALED(status) ? "signal" : "status",
 			  WIFSIGNALED(status) ? WTERMSIG(status) : WEXITSTATUS(status));

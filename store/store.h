@@ -115,7 +115,7 @@ const char *store_server(const struct store *store);      /* for people: host:po
 
 /*
  * acquire: grants, or queues and tells the hosts in the way. Idempotent per token: asking again with
- * the same token asks again or confirms. It raises this host's beat. `ask`: the caller does not wait long,
+ * the same token asks again or confirms. `beat`: this counts as a beat of this host, too. `ask`: the caller does not wait long,
  * and the holders are asked whether they really use it. `pass`: may pass waiters (not holders).
  * dead: hosts whose beat this keeper has watched unchanged for a whole ttl, at most STORE_MAX_BLOCKERS; what they have
  * is dropped if their beat is still that. This host itself is never dropped.
@@ -125,7 +125,7 @@ const char *store_server(const struct store *store);      /* for people: host:po
 struct store_acquire {
 	const char *name, *file, *token;
 	struct store_range range;
-	bool ask, pass;
+	bool ask, pass, beat;
 	const struct store_blocker *dead;
 	size_t dead_count;
 };

@@ -1,9 +1,9 @@
 #!lua
 -- Grants a lease, or queues the request and tells the hosts in the way. Idempotent per token.
--- ARGV 2 host  3 file  4 token  5 space  6 mode  7 from  8 to  9 ask  10 pass  11.. host, beat of each host that is
--- named dead: what it has is dropped if its beat is still that one
+-- ARGV 2 host  3 file  4 token  5 space  6 mode  7 from  8 to  9 ask  10 pass  11 beat (this counts as a beat of the
+-- host)  12.. host, beat of each host that is named dead: what it has is dropped if its beat is still that one
 -- Answers: OK fence mode | WAIT or BUSY, then host, beat, age in ms, 'holds' or 'waits' of up to 16 hosts in the way
--- | GRACE | LIMIT | INC. Raises the host's beat with all but the last.
+-- | GRACE | LIMIT | INC.
 -- A late duplicate, executed after the token was released, grants anew with another fence: confirm says GONE for the
 -- old one, and the recall of an unknown token is answered with its release.
 local MAX_ENTRIES, MAX_BLOCKERS = 1000, 16
@@ -43,30 +43,24 @@ local function in_the_way(lock, mine, place)
 	return holders, ahead
 end
 
-local function recall(holders)
-	for _, e in ipairs(holders) do
-		redis.call('PUBLISH', BASE .. 'host:' .. e.host, table.concat(
-			{'recall', e.token, host, token, ARGV[5], ARGV[6], ARGV[7], ARGV[8], ask and '1' or '0', NAME}, ' '))
-	end
-end
-
 local same, open = known(true)
 if not same then
 	return {'INC'}
 end
 if not open then
-	raise_beat(host)
 	return {'GRACE'}
 end
 local lock = read_lock()
+if ARGV[11] == '1' then
+	raise_beat(host)
+end
 local lease = find(lock.l, token)
 if lease then
-	raise_beat(host)
 	return {'OK', number(lease.fence), lease.mode}
 end
 
 local dead = {}
-for i = 11, #ARGV, 2 do
+for i = 12, #ARGV, 2 do
 	dead[ARGV[i]] = ARGV[i] ~= host and beat_of(ARGV[i]) == ARGV[i + 1] or nil
 end
 local changed = drop_hosts(lock, dead)
@@ -79,7 +73,6 @@ if not queued and not full then
 end
 -- What the dead had may have kept others waiting too, and they come first.
 local granted = changed and hand_over(lock) or {}
-raise_beat(host)
 if full then
 	if changed then
 		commit(lock, granted)
@@ -118,5 +111,7 @@ if changed or not queued or mine.ask ~= (ask or nil) then
 	mine.ask = ask or nil
 	commit(lock, granted)
 end
-recall(holders)
+for _, e in ipairs(holders) do
+	recall(mine, e)
+end
 return blockers('WAIT', holders, ahead)

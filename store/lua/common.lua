@@ -14,11 +14,12 @@ local function now_ms()
 	return t[1] * 1000 + math.floor(t[2] / 1000)
 end
 
--- Which server this is and whose data it has. A master that was demoted and comes back keeps its run id but not
--- its replication id; connections survive both, and FLUSHALL too (which only the record shows).
+-- Whose data this server has. A master's replication id is new at every start and at every promotion; a master that was
+-- demoted and comes back keeps its run id but not this. A replica shows its master's, so it must not count.
+-- Connections survive all of these, and FLUSHALL too (which only the record shows).
 local function identity()
-	return string.match(redis.call('INFO', 'server'), 'run_id:(%x+)') .. '-' ..
-		string.match(redis.call('INFO', 'replication'), 'master_replid:(%x+)')
+	local info = redis.call('INFO', 'replication')
+	return string.find(info, 'role:master', 1, true) and string.match(info, 'master_replid:(%x+)') or 'replica'
 end
 
 -- Says whether the store is the one the caller knows, and whether it grants (open). Whoever grants or vouches for a

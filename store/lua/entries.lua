@@ -81,6 +81,25 @@ local function hand_over(lock)
 	return granted
 end
 
+-- Tells the host of lease e that w waits for it.
+local function recall(w, e)
+	redis.call('PUBLISH', BASE .. 'host:' .. e.host, table.concat(
+		{'recall', e.token, w.host, w.token, w.space, w.mode, w.from, w.to, w.ask and '1' or '0', NAME}, ' '))
+end
+
+-- Those who still wait have told the hosts that were in their way, but not these. One waiter of each mode says it for all.
+local function recall_new(lock, granted)
+	for _, e in ipairs(granted) do
+		local told = {}
+		for _, w in ipairs(lock.q) do
+			if clash(w, e) and (w.ask or not told[w.mode]) then
+				told[w.mode] = told[w.mode] or not w.ask
+				recall(w, e)
+			end
+		end
+	end
+end
+
 -- Gives the new leases their fences, writes the lock, and tells their hosts (but not the one whose answer says so).
 local function commit(lock, granted, answered)
 	for _, e in ipairs(granted) do
@@ -93,4 +112,5 @@ local function commit(lock, granted, answered)
 				'granted ' .. e.token .. ' ' .. number(e.fence) .. ' ' .. ARGV[1] .. ' ' .. NAME)
 		end
 	end
+	recall_new(lock, granted)
 end

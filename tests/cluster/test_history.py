@@ -13,7 +13,7 @@ import time
 
 import harness.host
 import pytest
-from harness import history, wait_until
+from harness import Deadline, history, wait_until
 
 SECONDS = float(os.environ.get("DFLOCK_HISTORY_SECONDS", "10"))
 SEED = int(os.environ.get("DFLOCK_HISTORY_SEED", str(random.SystemRandom().randrange(1 << 32))))
@@ -93,6 +93,10 @@ class Crowd:
         left = [p for _, _, p in self.workers]
         try:
             wait_until(lambda: all(p.poll() is not None for p in left), "every worker's last call ends", 30)
+        except Deadline:
+            for host in self.hosts:
+                print(host.cli("status", "--json", check=False).stdout, host.log())
+            raise
         finally:
             for p in left:
                 p.kill()

@@ -2,5 +2,6 @@
 from .wait import wait_until, Deadline
 from .redis import Redis
 from .host import Host, Agent, BUILD
+from .job import Job
 
-__all__ = ["Agent", "BUILD", "Deadline", "Host", "Redis", "wait_until"]
+__all__ = ["Agent", "BUILD", "Deadline", "Host", "Job", "Redis", "wait_until"]

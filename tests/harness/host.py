@@ -121,18 +121,22 @@ class Host:
         self.agents.append(agent)
         return agent
 
-    def stop(self):
-        for agent in self.agents:
-            agent.kill()
-        for pid in self.keeper_pids():
+    def kill_keeper(self):
+        """Kills parent and keeper, and what the parent may have started meanwhile; true if none is left."""
+        pids = self.keeper_pids()
+        for pid in pids:
             try:
-                os.kill(pid, signal.SIGCONT)
                 os.kill(pid, signal.SIGKILL)
             except ProcessLookupError:
                 pass
+        return not pids
+
+    def stop(self):
+        for agent in self.agents:
+            agent.kill()
+        wait_until(self.kill_keeper, "the keeper has ended")
         if self.keeper:
             self.keeper.wait()
-        wait_until(lambda: not self.keeper_pids(), "the keeper has ended")
         shutil.rmtree(self.runtime, ignore_errors=True)
 
 

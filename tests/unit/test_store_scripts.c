@@ -126,7 +126,7 @@ static const char *acquire_want(const struct want *w)
 	snprintf(to, sizeof(to), REPLY_OFFSET, (int64_t)strtoll(range[1], NULL, 10));
 	return call(SCRIPT_ACQUIRE, w->host, w->file ? w->file : "1:1", token(w->token), w->space == 'r' ? "record" : "flock",
 		    w->mode == 's' ? "shared" : "exclusive", from, to, w->ask ? w->ask : "0", w->pass ? w->pass : "0",
-		    w->dead_host, w->dead_beat, NULL);
+		    "1", w->dead_host, w->dead_beat, NULL);
 }
 /* acquire("A", 'a', 'x', .pass = "1"): host, token, mode, and what is not usual. */
 #define acquire(h, t, m, ...) acquire_want(&(struct want){.host = h, .token = t, .mode = m, ##__VA_ARGS__})
@@ -489,7 +489,7 @@ START_TEST(a_thousand_entries)
 		snprintf(tokens, sizeof(tokens), "%032d", i);
 		snprintf(from, sizeof(from), REPLY_OFFSET, (int64_t)i * 10);
 		snprintf(to, sizeof(to), REPLY_OFFSET, (int64_t)i * 10 + 10);
-		assert_starts(call(SCRIPT_ACQUIRE, i < 500 ? "A" : "B", "1:1", tokens, "record", "exclusive", from, to, "0", "0",
+		assert_starts(call(SCRIPT_ACQUIRE, i < 500 ? "A" : "B", "1:1", tokens, "record", "exclusive", from, to, "0", "0", "1",
 				   NULL), "OK ");
 	}
 	assert_says(acquire("A", 'a', 'x', RECORD("5000", "5001")), "LIMIT");

@@ -1,0 +1,71 @@
+"""Any program as a holder of locks: it says line by line what happened, and ends when its standard input ends."""
+import os
+import queue
+import signal
+import subprocess
+import threading
+
+from .wait import Deadline
+
+
+class Job:
+    """A program under a host's shim. When the host stops, it is killed with all that it started."""
+
+    def __init__(self, host, *words, **more):
+        self.process = subprocess.Popen(words, env=host.env(), stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                                        stderr=subprocess.STDOUT, text=True, start_new_session=True, **more)
+        self.pid = self.process.pid
+        self.mark = host.runtime
+        self.lines = queue.Queue()
+        threading.Thread(target=self._read, daemon=True).start()
+        host.agents.append(self)
+
+    def _read(self):
+        for line in self.process.stdout:
+            self.lines.put(line.rstrip("\n"))
+        self.lines.put(None)
+
+    def line(self, seconds=30.0):
+        """The next line of its output; None after the last."""
+        try:
+            return self.lines.get(timeout=seconds)
+        except queue.Empty:
+            raise Deadline(f"{self.process.args} has said nothing for {seconds} s") from None
+
+    def silent(self, seconds=0.1):
+        """It says nothing for a while. Proves little alone; what it says later does."""
+        try:
+            said = self.lines.get(timeout=seconds)
+        except queue.Empty:
+            return True
+        raise AssertionError(f"{self.process.args} should wait, but said {said!r}")
+
+    def say(self, line):
+        self.process.stdin.write(line + "\n")
+        self.process.stdin.flush()
+
+    def end(self, seconds=30.0):
+        """Ends its input, waits for it, and gives its exit status."""
+        self.process.stdin.close()
+        return self.process.wait(seconds)
+
+    def processes(self):
+        """All that it started and that has not left its session."""
+        found = []
+        for pid in map(int, filter(str.isdigit, os.listdir("/proc"))):
+            try:
+                with open(f"/proc/{pid}/environ", errors="replace") as f:
+                    if os.getsid(pid) == self.pid and self.mark in f.read():
+                        found.append(pid)
+            except OSError:
+                continue
+        return found
+
+    def kill(self):
+        for pid in self.processes():
+            try:
+                os.kill(pid, signal.SIGKILL)
+            except ProcessLookupError:
+                pass
+        self.process.wait()
+        self.process.stdin.close()
