@@ -1,4 +1,4 @@
-/* See inspect.h. Everything here but inspect_start() and done() runs in a worker and touches the job alone. */
+/* See inspect.h. Everything here but inspect_start() and done() may run in a worker and touches its arguments alone. */
 #include "keeper/inspect.h"
 
 #include <errno.h>
@@ -12,9 +12,7 @@
 
 struct inspect {
 	uv_work_t work;
-	int fd;
-	struct ucred peer;
-	bool foreign, test_shared;
+	struct inspect_request request;
 	inspect_cb *cb;
 	void *arg;
 	struct inspect_result result;
@@ -28,24 +26,27 @@ static void refuse(struct inspect_result *r, const char *what, int err)
 /* The lines "lock:\t1: FLOCK  ADVISORY  WRITE ..." of a descriptor's fdinfo are its own description's. */
 static int read_fdinfo(int fd, struct caller_holds *holds, int *mount_id)
 {
-	char path[64], line[512];
-	FILE *f;
+	char path[64], text[4096];
+	ssize_t n;
+	int info;
 
 	snprintf(path, sizeof(path), "/proc/self/fdinfo/%d", fd);
-	f = fopen(path, "re");
-	if (!f)
+	info = open(path, O_RDONLY | O_CLOEXEC);
+	if (info < 0)
 		return -errno;
+	n = read(info, text, sizeof(text) - 1); /* the flock lines come first, and there is one at the most */
+	close(info);
+	if (n < 0)
+		return -errno;
+	text[n] = '\0';
 	*mount_id = -1;
-	while (fgets(line, sizeof(line), f)) {
+	for (char *save, *line = strtok_r(text, "\n", &save); line; line = strtok_r(NULL, "\n", &save)) {
 		sscanf(line, "mnt_id: %d", mount_id);
 		if (strncmp(line, "lock:", 5) != 0 || !strstr(line, " FLOCK "))
 			continue;
-		if (strstr(line, " WRITE "))
-			holds->exclusive = true;
-		else if (strstr(line, " READ "))
-			holds->shared = true;
+		holds->exclusive |= strstr(line, " WRITE ") != NULL;
+		holds->shared |= strstr(line, " READ ") != NULL;
 	}
-	fclose(f);
 	return 0;
 }
 
@@ -85,16 +86,16 @@ static int open_readable_or_not(const char *link)
 }
 
 /* Opens with the rights of the user who passed the descriptor: file system ids belong to the thread. */
-static int reopen(const struct inspect *job, const char *link)
+static int reopen(const struct inspect_request *req, const char *link)
 {
 	int ret = -EPERM;
 
-	if (!job->foreign)
+	if (!req->foreign)
 		return open_readable_or_not(link);
-	setfsgid(job->peer.gid);
-	setfsuid(job->peer.uid);
+	setfsgid(req->peer.gid);
+	setfsuid(req->peer.uid);
 	/* -1 only asks. Root without CAP_SETUID would open it with more rights than the user has. */
-	if (geteuid() != 0 || (uid_t)setfsuid(-1) == job->peer.uid)
+	if (geteuid() != 0 || (uid_t)setfsuid(-1) == req->peer.uid)
 		ret = open_readable_or_not(link);
 	setfsuid(geteuid());
 	setfsgid(getegid());
@@ -129,9 +130,9 @@ static bool path_leads_there(const struct inspect_result *r, int mount_id)
 }
 
 /* A lock taken and dropped at once on a description of its own: shared works while others have it shared, exclusive does not. */
-static bool test_shared(const struct inspect *job, const char *link)
+static bool test_shared(const struct inspect_request *req, const char *link)
 {
-	int fd = reopen(job, link);
+	int fd = reopen(req, link);
 	bool in_use = false;
 
 	if (fd < 0)
@@ -142,42 +143,50 @@ static bool test_shared(const struct inspect *job, const char *link)
 	return in_use;
 }
 
-static void look(struct inspect *job)
+static void look(const struct inspect_request *req, struct inspect_result *r)
 {
-	struct inspect_result *r = &job->result;
-	int flags = fcntl(job->fd, F_GETFL);
+	int flags = fcntl(req->fd, F_GETFL);
 	char link[64];
 	int mount_id, ret;
 
 	if (flags < 0 || (flags & O_PATH))
 		return refuse(r, "the descriptor is open for its path only (O_PATH)", 0);
-	if (fstat(job->fd, &r->st) != 0)
+	if (fstat(req->fd, &r->st) != 0)
 		return refuse(r, "fstat", errno);
 	if (!S_ISREG(r->st.st_mode) && !S_ISDIR(r->st.st_mode))
 		return refuse(r, "neither a regular file nor a directory", 0);
-	snprintf(link, sizeof(link), "/proc/self/fd/%d", job->fd);
-	ret = read_path(job->fd, link, &r->st, r->path);
+	snprintf(link, sizeof(link), "/proc/self/fd/%d", req->fd);
+	ret = read_path(req->fd, link, &r->st, r->path);
 	if (ret < 0)
 		return refuse(r, "its path cannot be read", -ret);
-	ret = read_fdinfo(job->fd, &r->holds, &mount_id);
+	ret = read_fdinfo(req->fd, &r->holds, &mount_id);
 	if (ret < 0)
 		return refuse(r, "its fdinfo cannot be read", -ret);
-	if (job->foreign && !path_leads_there(r, mount_id))
+	if (req->foreign && !path_leads_there(r, mount_id))
 		return refuse(r, "its path leads the keeper to another file (a mount of the program's own?)", 0);
-	ret = reopen(job, link);
+	if (req->test_shared)
+		r->shared_in_use = test_shared(req, link);
+	if (req->known)
+		return;
+	ret = reopen(req, link);
 	if (ret < 0)
 		return refuse(r, "the keeper cannot open it again", -ret);
 	r->fd = ret;
-	if (job->test_shared)
-		r->shared_in_use = test_shared(job, link);
+}
+
+int inspect_now(const struct inspect_request *request, struct inspect_result *result)
+{
+	*result = (struct inspect_result){.fd = -1};
+	look(request, result);
+	close(request->fd);
+	return *result->refused ? -1 : 0;
 }
 
 static void work(uv_work_t *req)
 {
 	struct inspect *job = req->data;
 
-	look(job);
-	close(job->fd);
+	inspect_now(&job->request, &job->result);
 }
 
 static void done(uv_work_t *req, int status)
@@ -189,21 +198,19 @@ static void done(uv_work_t *req, int status)
 	free(job);
 }
 
-struct inspect *inspect_start(uv_loop_t *loop, int fd, const struct ucred *peer, bool foreign, bool test, inspect_cb *cb,
-			      void *arg)
+struct inspect *inspect_start(uv_loop_t *loop, const struct inspect_request *request, inspect_cb *cb, void *arg)
 {
 	struct inspect *job = calloc(1, sizeof(*job));
 
 	if (!job) {
-		close(fd);
+		close(request->fd);
 		return NULL;
 	}
-	*job = (struct inspect){.work.data = job, .fd = fd, .peer = *peer, .foreign = foreign, .test_shared = test, .cb = cb,
-				.arg = arg, .result.fd = -1};
+	*job = (struct inspect){.work.data = job, .request = *request, .cb = cb, .arg = arg};
 	/* Nothing may be set after this: the worker runs. */
 	if (uv_queue_work(loop, &job->work, work, done) != 0) {
 		free(job);
-		close(fd);
+		close(request->fd);
 		return NULL;
 	}
 	return job;

@@ -1,7 +1,7 @@
 /*
  * Looks at a descriptor that a program passed: which file it is, under which path, what its open file
- * description holds; and opens the file anew for the keeper. All of it may block on a hung mount, so a
- * worker of the loop's pool does it.
+ * description holds; and opens the file anew for the keeper. All of it may block on a hung mount, so a worker of the
+ * loop's pool does it, unless the file system is known to be local (mounts.h).
  *
  * The passed descriptor is closed before the answer: as long as the keeper had a copy, the program's lock would
  * live on.
@@ -22,7 +22,7 @@ struct caller_holds {
 
 struct inspect_result {
 	struct stat st;
-	int fd;              /* the keeper's own, new description; the receiver closes it; -1 on failure */
+	int fd;              /* the keeper's own, new description; the receiver closes it; -1 on failure, or if known */
 	char path[PATH_MAX]; /* absolute, " (deleted)" cut off if the link count is 0 */
 	struct caller_holds holds;
 	bool shared_in_use;  /* with test_shared: somebody has the flock shared */
@@ -32,12 +32,21 @@ struct inspect_result {
 struct inspect;
 typedef void inspect_cb(void *arg, struct inspect_result *result);
 
+struct inspect_request {
+	int fd;           /* taken over: closed when it has been looked at */
+	struct ucred peer;
+	bool foreign;     /* the peer is another user: his rights count, and his path must lead the keeper to the same file */
+	bool known;       /* the keeper has a description of this file already: do not open it again */
+	bool test_shared; /* find out whether the flock is held shared, with a description that lives only for the test */
+};
+
+/* Looks at once, in the caller's thread. 0, or -1 with result->refused set. */
+int inspect_now(const struct inspect_request *request, struct inspect_result *result);
+
 /*
- * Takes over fd. peer: whose rights count if the keeper serves several users (foreign: the peer is another
- * user). test_shared: also find out whether the flock is held shared, with a description that lives only for the
- * test. cb comes once from the loop, never from inside the call. NULL: no memory; fd is closed.
+ * The same in a worker. cb comes once from the loop, never from inside the call. NULL: no memory; the descriptor is
+ * closed.
  */
-struct inspect *inspect_start(uv_loop_t *loop, int fd, const struct ucred *peer, bool foreign, bool test_shared, inspect_cb *cb,
-			      void *arg);
+struct inspect *inspect_start(uv_loop_t *loop, const struct inspect_request *request, inspect_cb *cb, void *arg);
 
 #endif

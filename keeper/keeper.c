@@ -17,6 +17,7 @@
 #include "keeper/locks.h"
 #include "keeper/log.h"
 #include "keeper/main.h"
+#include "keeper/mounts.h"
 #include "keeper/pagefile.h"
 #include "keeper/serve.h"
 #include "keeper/sessions.h"
@@ -221,8 +222,13 @@ static int load_config(struct keeper *k, const struct keeper_options *o)
 static void on_old_pins_over(uv_timer_t *timer)
 {
 	struct keeper *k = timer->data;
+	int64_t left = k->old_pins_until_ns - clock_now_ns();
 	struct file *file, *next;
 
+	if (left > 0) { /* the loop counts from when it last looked at the clock */
+		uv_timer_start(timer, on_old_pins_over, left / NS_PER_MS + 1, 0);
+		return;
+	}
 	keeper_enter(k);
 	HASH_ITER (hh, k->files, file, next)
 		for (int i = 0; i < WIRE_SPACES; i++)
@@ -294,6 +300,7 @@ static int start(struct life *life)
 	if (load_config(k, o) < 0)
 		return -EINVAL;
 	k->probes = probes_new(k->loop);
+	k->mounts = mounts_new();
 	if (!k->probes || make_host(k) < 0) {
 		cannot_start(o, "the keeper cannot start: %s", strerror(errno));
 		return -ENOMEM;
@@ -344,6 +351,7 @@ static void clean_up(struct keeper *k)
 	HASH_ITER (hh, k->files, file, next_file)
 		file_put(file);
 	probes_free(k->probes);
+	mounts_free(k->mounts);
 	journal_close(k->journal);
 	pagefile_close(k->page);
 	uv_walk(k->loop, close_handle, NULL);

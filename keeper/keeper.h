@@ -85,6 +85,7 @@ struct file {
 	struct keeper *keeper;
 	struct file_key key;
 	char inode[STORE_FILE_BYTES]; /* "DEV:INO" */
+	bool local;                   /* no call on it waits for another machine (mounts.h) */
 	int fd;                       /* the keeper's own description; pins the inode; -1: could not be opened again */
 	char *path;                   /* as last seen */
 	char *name;                   /* lock name */
@@ -155,6 +156,7 @@ struct keeper {
 	struct watch *watch;    /* silent for a ttl: dead */
 	struct watch *sweeping; /* silent for sweep_ms: removed */
 	struct probes *probes;
+	struct mounts *mounts;
 
 	struct file *files;
 	struct lease *leases;

@@ -61,7 +61,7 @@ static void on_probe(void *arg, enum probe_answer answer, int error)
 
 void lease_start_probe(struct lease *lease)
 {
-	bool shared_will_do = lease->range.mode == WIRE_EXCLUSIVE && lease->recall == RECALL_WAIT &&
+	bool shared_will_do = lease->range.mode == WIRE_EXCLUSIVE && lease->recall >= RECALL_ASK &&
 			      lease->recall_mode == WIRE_SHARED;
 
 	if (lease->probe) /* an earlier one is stopping: its last answer starts this one */

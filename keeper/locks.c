@@ -10,17 +10,18 @@
 #include <utlist.h>
 
 #include "keeper/clock.h"
+#include "keeper/mounts.h"
 
-/* close() may block on a hung mount: a worker's job. */
+/* close() may block on a hung mount: then it is a worker's job. */
 static void on_fd_closed(uv_fs_t *req)
 {
 	uv_fs_req_cleanup(req);
 	free(req);
 }
 
-static void close_in_worker(uv_loop_t *loop, int fd)
+static void close_file(uv_loop_t *loop, int fd, bool local)
 {
-	uv_fs_t *req = fd < 0 ? NULL : malloc(sizeof(*req));
+	uv_fs_t *req = fd < 0 || local ? NULL : malloc(sizeof(*req));
 
 	if (fd < 0)
 		return;
@@ -47,6 +48,7 @@ static struct file *file_new(struct keeper *k, const struct file_key *key, const
 	file->keeper = k;
 	file->key = *key;
 	file->fd = fd;
+	file->local = mounts_local(k->mounts, key->dev);
 	snprintf(file->inode, sizeof(file->inode), "%llx:%llu", (unsigned long long)key->dev,
 		 (unsigned long long)key->ino);
 	for (int i = 0; i < WIRE_SPACES; i++)
@@ -55,24 +57,32 @@ static struct file *file_new(struct keeper *k, const struct file_key *key, const
 	return file;
 }
 
+struct file *file_find(struct keeper *k, uint64_t dev, uint64_t ino)
+{
+	struct file_key key = {.dev = dev, .ino = ino};
+	struct file *file;
+
+	HASH_FIND(hh, k->files, &key, sizeof(key), file);
+	return file;
+}
+
 int file_get(struct keeper *k, const struct stat *st, const char *path, const char *name, int fd, struct file **out)
 {
 	struct file_key key = {.dev = st->st_dev, .ino = st->st_ino};
-	struct file *file;
+	struct file *file = file_find(k, key.dev, key.ino);
 	char *copy;
 
-	HASH_FIND(hh, k->files, &key, sizeof(key), file);
 	if (!file) {
 		*out = file_new(k, &key, path, name, fd);
 		if (!*out)
-			close_in_worker(k->loop, fd);
+			close_file(k->loop, fd, false);
 		return *out ? 0 : -ENOMEM;
 	}
 	*out = file;
 	if (file->fd < 0)
 		file->fd = fd;
 	else
-		close_in_worker(k->loop, fd);
+		close_file(k->loop, fd, file->local);
 	if (strcmp(file->name, name) != 0)
 		return -EEXIST;
 	if (strcmp(file->path, path) != 0 && (copy = strdup(path))) {
@@ -88,7 +98,7 @@ void file_put(struct file *file)
 		if (file->locks[i].leases || file->locks[i].sessions)
 			return;
 	HASH_DEL(file->keeper->files, file);
-	close_in_worker(file->keeper->loop, file->fd);
+	close_file(file->keeper->loop, file->fd, file->local);
 	free(file->path);
 	free(file->name);
 	free(file);

@@ -4,6 +4,8 @@
 
 #include "keeper/keeper.h"
 
+/* The file of this inode, or NULL. */
+struct file *file_find(struct keeper *k, uint64_t dev, uint64_t ino);
 /*
  * The file of this inode under this lock name. Takes over fd (closes it if the file is known already); -1 is allowed.
  * 0 and *out; -EEXIST: the inode is in use under another name (*out is that file); -ENOMEM.

@@ -314,7 +314,11 @@ void serve_timeout(struct session *s)
 	char why[WIRE_REASON_BYTES];
 
 	if (s->state == SESSION_PINNED) {
-		if (lock)
+		int64_t left = s->pin_until_ns - clock_now_ns();
+
+		if (left > 0) /* the loop counts from when it last looked at the clock */
+			start_timer(s, left / NS_PER_MS + 1);
+		else if (lock)
 			lock_unpinned(lock);
 		return;
 	}

@@ -14,6 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/sysmacros.h>
 #include <sys/un.h>
 #include <unistd.h>
 #include <utlist.h>
@@ -23,6 +24,7 @@
 #include "keeper/control.h"
 #include "keeper/locks.h"
 #include "keeper/log.h"
+#include "keeper/mounts.h"
 #include "keeper/question.h"
 #include "keeper/serve.h"
 
@@ -137,26 +139,21 @@ void session_grant(struct session *s, int64_t until_ns, uint64_t fence)
 
 /* --- a descriptor's way to its lock --- */
 
-static void on_inspected(void *arg, struct inspect_result *r)
+static void look_up(struct session *s, struct inspect_result *r)
 {
-	struct session *s = arg;
 	struct keeper *k = s->keeper;
 	char name[LOCK_NAME_BYTES];
 	struct file *file;
 	int ret;
 
-	s->job = NULL;
-	if (s->state == SESSION_CLOSED || r->fd < 0) {
-		if (r->fd >= 0)
-			close(r->fd);
-		if (s->state != SESSION_CLOSED)
-			session_refuse(s, "%s%s%s", r->path, *r->path ? ": " : "", r->refused);
-		return drop_one(s);
+	if (*r->refused) {
+		session_refuse(s, "%s%s%s", r->path, *r->path ? ": " : "", r->refused);
+		return;
 	}
-	s->handles--;
 	ret = config_lock_name(k->config, r->path, name);
 	if (ret < 0) {
-		close(r->fd);
+		if (r->fd >= 0)
+			close(r->fd);
 		if (ret == -ENOENT)
 			session_reply(s, WIRE_NOT_PROTECTED, NULL, -1);
 		else
@@ -178,13 +175,28 @@ static void on_inspected(void *arg, struct inspect_result *r)
 	keeper_leave(k);
 }
 
+static void on_inspected(void *arg, struct inspect_result *r)
+{
+	struct session *s = arg;
+
+	s->job = NULL;
+	if (s->state == SESSION_CLOSED) {
+		if (r->fd >= 0)
+			close(r->fd);
+		return drop_one(s);
+	}
+	s->handles--;
+	/* It was known when the worker began, and may have been forgotten since. */
+	if (r->fd < 0 && !*r->refused && !file_find(s->keeper, r->st.st_dev, r->st.st_ino))
+		snprintf(r->refused, sizeof(r->refused), "the keeper has just forgotten it: try again");
+	look_up(s, r);
+}
+
 static void on_shared_tested(void *arg, struct inspect_result *r)
 {
 	struct session *s = arg;
 
 	s->job = NULL;
-	if (r->fd >= 0)
-		close(r->fd);
 	if (s->state == SESSION_CLOSED)
 		return drop_one(s);
 	s->handles--;
@@ -196,17 +208,48 @@ static void on_shared_tested(void *arg, struct inspect_result *r)
 	keeper_leave(s->keeper);
 }
 
-void session_test_shared(struct session *s)
+static void start_inspect(struct session *s, const struct inspect_request *request, inspect_cb *cb)
 {
-	int fd = fcntl(s->lock->file->fd, F_DUPFD_CLOEXEC, 3);
-
 	s->state = SESSION_INSPECTING;
-	s->job = fd < 0 ? NULL
-			: inspect_start(s->keeper->loop, fd, &s->peer, false, true, on_shared_tested, s);
+	s->job = inspect_start(s->keeper->loop, request, cb, s);
 	if (s->job)
 		s->handles++;
 	else
-		session_refuse(s, "the keeper has no descriptor or memory left: %s", strerror(errno));
+		session_refuse(s, "the keeper has no memory left");
+}
+
+void session_test_shared(struct session *s)
+{
+	struct inspect_request request = {.peer = s->peer, .known = true, .test_shared = true};
+
+	request.fd = fcntl(s->lock->file->fd, F_DUPFD_CLOEXEC, 3);
+	if (request.fd < 0)
+		session_refuse(s, "the keeper has no descriptor left: %s", strerror(errno));
+	else
+		start_inspect(s, &request, on_shared_tested);
+}
+
+/* Which file it is, as the kernel has it in memory: no file server is asked. */
+static void inspect(struct session *s, int fd)
+{
+	struct keeper *k = s->keeper;
+	struct inspect_request request = {.fd = fd, .peer = s->peer, .foreign = s->peer.uid != geteuid()};
+	struct inspect_result result;
+	struct statx stx;
+	bool local = false;
+
+	if (statx(fd, "", AT_EMPTY_PATH | AT_STATX_DONT_SYNC, STATX_INO, &stx) == 0) {
+		uint64_t dev = makedev(stx.stx_dev_major, stx.stx_dev_minor);
+
+		local = mounts_local(k->mounts, dev);
+		request.known = local && file_find(k, dev, stx.stx_ino);
+	}
+	if (!local || request.foreign) {
+		start_inspect(s, &request, on_inspected);
+		return;
+	}
+	inspect_now(&request, &result);
+	look_up(s, &result);
 }
 
 /* --- questions --- */
@@ -221,7 +264,6 @@ static bool same_config(const struct wire_config_id *a, const struct wire_config
 static void ask_for_lock(struct session *s, int fd)
 {
 	const struct wire_request *r = &s->request;
-	bool foreign = s->peer.uid != geteuid();
 
 	if (!same_config(&r->config, &s->keeper->config->id)) {
 		close(fd);
@@ -234,12 +276,7 @@ static void ask_for_lock(struct session *s, int fd)
 		session_refuse(s, "record locks are not protected by this version");
 		return;
 	}
-	s->state = SESSION_INSPECTING;
-	s->job = inspect_start(s->keeper->loop, fd, &s->peer, foreign, false, on_inspected, s);
-	if (s->job)
-		s->handles++;
-	else
-		session_refuse(s, "the keeper has no memory left");
+	inspect(s, fd);
 }
 
 static void on_question(struct session *s, const struct wire_request *r, ssize_t n, int fd)

@@ -11,17 +11,28 @@ build=$PWD/build
 work=$(mktemp -d /dev/shm/dflock-demo-XXXXXX)
 redis=
 finish() {
-	for h in a b c d; do [ ! -d "$work/$h" ] || on "$h" "$build/dflock" stop >/dev/null 2>&1 || true; done
+	# If something failed, programs may still hold or await locks, and keepers do not stop for that.
+	local left h
+	left="$(jobs -p | grep -vx "$redis" || true) $(cat "$work/holder" 2>/dev/null || true)"
+	kill -9 $left 2>/dev/null || true
+	for h in a b c d; do
+		[ ! -e "$work/$h/keeper.lock" ] || on "$h" "$build/dflock" stop >/dev/null 2>&1 || end_keeper "$h"
+	done
 	[ -z "$redis" ] || kill "$redis" 2>/dev/null || true
 	wait 2>/dev/null || true
-	pkill -9 -f -- "--runtime-dir $work/" 2>/dev/null || true
 	rm -rf "$work"
+}
+end_keeper() { # whoever has keeper.lock
+	local pid
+	pid=$(awk -v inode=":$(stat -c %i "$work/$1/keeper.lock")$" '$6 ~ inode { print $5 }' /proc/locks)
+	kill $pid && while kill -0 $pid 2>/dev/null; do :; done
 }
 trap finish EXIT
 say() { printf '\n\033[1m%s\033[0m\n' "$*"; }
 
-# on HOST COMMAND...: as on that host, without the shim; under HOST COMMAND...: with it.
-on() { local h=$1; shift; DFLOCK_CONFIG=$work/$h/dflock.conf DFLOCK_RUNTIME_DIR=$work/$h "$@"; }
+# on HOST COMMAND...: as on that host, without the shim; under HOST COMMAND...: with it. In the background the command
+# is the job itself (exec).
+on() { local h=$1; shift; ${background:+exec} env DFLOCK_CONFIG="$work/$h/dflock.conf" DFLOCK_RUNTIME_DIR="$work/$h" "$@"; }
 under() { local h=$1; shift; on "$h" "$build/dflock" run -- "$@"; }
 
 redis-server --port 0 --unixsocket "$work/redis.sock" --save '' --dir "$work" --daemonize no >"$work/redis.log" 2>&1 &
@@ -50,7 +61,7 @@ host=$1 folder=$2
   until [ "$(wc -l <"$folder/tried")" = 2 ]; do sleep 0.02; done ) 9>"$folder/$host/lock/nightly.lock"
 EOF
 : >"$work/tried"
-for h in a b; do under $h bash "$work/nightly.sh" $h "$work" & pids+=($!); done
+for h in a b; do background=1 under $h bash "$work/nightly.sh" $h "$work" & pids+=($!); done
 for p in "${pids[@]}"; do wait "$p" || true; done
 [ "$(wc -l <"$work/ran")" = 1 ] || { echo "   FAILED: the job ran on $(wc -l <"$work/ran") hosts"; exit 1; }
 
@@ -59,7 +70,7 @@ count() { # count HOW: four hosts, two processes each, add one to a number in a 
 	echo 0 >"$work/number"
 	local pids=() h p
 	for h in a b c d; do for p in 1 2; do
-		"$1" $h bash -c 'for ((i = 0; i < $2; i++)); do
+		background=1 "$1" $h bash -c 'for ((i = 0; i < $2; i++)); do
 			flock "$1/lock/counter.lock" sh -c "n=\$(cat $1/../number); echo \$((n + 1)) >$1/../number"
 		done' count "$work/$h" $rounds & pids+=($!)
 	done; done
@@ -75,9 +86,9 @@ echo "   with dflock:    $with of $((8 * rounds)): $((8 * rounds - with)) update
 [ "$plain" != $((8 * rounds)) ] || echo "   (no update was lost without dflock this time: a lucky run)"
 
 say "3. kill -9 of a process that holds the lock, with another host waiting for it"
-under a flock "$work/a/lock/nightly.lock" sh -c 'echo $$ >'"$work"'/holder; exec sleep 1000' 2>/dev/null &
+background=1 under a flock "$work/a/lock/nightly.lock" sh -c 'echo $$ >'"$work"'/holder; exec sleep 1000' 2>/dev/null &
 until [ -s "$work/holder" ]; do :; done
-under b bash -c 'exec 9>"$1/b/lock/nightly.lock"; flock 9; echo "$EPOCHREALTIME" >"$1/got"' waiter "$work" &
+background=1 under b bash -c 'exec 9>"$1/b/lock/nightly.lock"; flock 9; echo "$EPOCHREALTIME" >"$1/got"' waiter "$work" &
 waiter=$!
 until on a "$build/dflock" status --json | grep -q '"note": "wanted by another host"'; do :; done
 on a "$build/dflock" status | sed 's/^/   | /'
@@ -86,5 +97,6 @@ pids="$(cat "$work/holder") $(ps -o ppid= -p "$(cat "$work/holder")")"
 killed=$EPOCHREALTIME
 kill -9 $pids
 wait $waiter
+rm "$work/holder"
 awk -v a="$killed" -v b="$(cat "$work/got")" 'BEGIN { printf "   host b had the lock %.1f ms later (the time to live is 30,000 ms)\n", (b - a) * 1000 }'
 say "Everything is stopped and removed again."

@@ -34,30 +34,16 @@ struct told {
 	int err;
 };
 
-static char folder[] = "/dev/shm/dflock-journal-XXXXXX";
 static int dir_fd;
-static char *bytes; /* of a journal, MAX_BYTES */
+static char bytes[MAX_BYTES]; /* of a journal */
 
-static void setup(void)
-{
-	strcpy(folder + strlen(folder) - 6, "XXXXXX");
-	ck_assert_ptr_nonnull(mkdtemp(folder));
-	dir_fd = open(folder, O_PATH | O_DIRECTORY | O_CLOEXEC);
-	ck_assert_int_ge(dir_fd, 0);
-	bytes = malloc(MAX_BYTES);
-	ck_assert_ptr_nonnull(bytes);
-}
-
-static void teardown(void)
+static void clear_folder(void)
 {
 	static const char *const names[] = {"journal", "journal.new", "journal.bad", "elsewhere"};
 
 	for (size_t i = 0; i < sizeof(names) / sizeof(*names); i++)
 		if (unlinkat(dir_fd, names[i], 0) != 0)
 			unlinkat(dir_fd, names[i], AT_REMOVEDIR);
-	close(dir_fd);
-	ck_assert_int_eq(rmdir(folder), 0); /* nothing else was left */
-	free(bytes);
 }
 
 static void on_entry(void *arg, const struct journal_entry *entry)
@@ -829,12 +815,17 @@ END_TEST
 
 int main(void)
 {
+	char folder[] = "/dev/shm/dflock-journal-XXXXXX";
 	Suite *suite = suite_create("journal");
 	TCase *tc = tcase_create("file");
 	SRunner *runner;
 	int failed;
 
-	tcase_add_checked_fixture(tc, setup, teardown);
+	if (!mkdtemp(folder) || (dir_fd = open(folder, O_PATH | O_DIRECTORY | O_CLOEXEC)) < 0) {
+		perror(folder);
+		return EXIT_FAILURE;
+	}
+	tcase_add_checked_fixture(tc, clear_folder, NULL);
 	tcase_set_timeout(tc, 60);
 	tcase_add_test(tc, new_one);
 	tcase_add_test(tc, comes_back);
@@ -862,5 +853,10 @@ int main(void)
 	srunner_run_all(runner, CK_NORMAL);
 	failed = srunner_ntests_failed(runner);
 	srunner_free(runner);
+	clear_folder();
+	if (rmdir(folder) != 0) { /* something else was left in it */
+		perror(folder);
+		failed++;
+	}
 	return failed ? EXIT_FAILURE : EXIT_SUCCESS;
 }

@@ -299,9 +299,11 @@ START_TEST(order_of_arrival)
 		;
 	release('a');
 	assert_starts(heard(), "B: granted");
+	assert_starts(heard(), "B: recall bbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbb C cccc"); /* C goes on waiting, now for B */
 	assert_says(heard(), "");
 	release('b');
 	assert_starts(heard(), "C: granted");
+	assert_says(heard(), "");
 }
 END_TEST
 
@@ -317,11 +319,14 @@ START_TEST(shared_waiters_are_granted_together)
 	release('a');
 	assert_starts(heard(), "B: granted");
 	assert_starts(heard(), "C: granted");
+	assert_starts(heard(), "B: recall bbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbb D dddd");
+	assert_starts(heard(), "C: recall cccccccccccccccccccccccccccccccc D dddd");
 	assert_says(heard(), ""); /* E came after D */
 	release('b');
 	assert_says(heard(), "");
 	release('c');
 	assert_starts(heard(), "D: granted");
+	assert_starts(heard(), "D: recall dddddddddddddddddddddddddddddddd E eeee");
 	assert_says(heard(), "");
 	release('d');
 	assert_starts(heard(), "E: granted");
@@ -472,6 +477,7 @@ START_TEST(shrink_lets_readers_in)
 		;
 	assert_says(call(SCRIPT_SHRINK, token('a'), NULL), "OK");
 	assert_starts(heard(), "B: granted");
+	assert_starts(heard(), "B: recall bbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbb C cccc");
 	assert_says(heard(), "");
 	assert_says(call(SCRIPT_SHRINK, token('a'), NULL), "OK");
 	ck_assert_ptr_nonnull(strstr(acquire("A", 'a', 'x'), " shared"));

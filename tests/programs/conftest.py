@@ -1,0 +1,56 @@
+"""Two hosts whose files have the same lock names, with the shim and (the control) without it."""
+import pytest
+from harness import Job, wait_until
+
+BUSY = 99
+
+
+class Pair:
+    """Hosts a and b. excludes: what holds on a must be busy on b; without the shim it must not be."""
+
+    def __init__(self, a, b, excludes):
+        self.a, self.b, self.excludes = a, b, excludes
+
+    def is_busy(self, name="f", *options):
+        status = self.b.run("flock", "-n", "-E", str(BUSY), *options, self.b.path(name), "true")
+        assert status.returncode in (0, BUSY), status.stderr
+        return status.returncode == BUSY
+
+    def check_held(self, name="f"):
+        assert self.is_busy(name) == self.excludes
+
+    def check_free(self, name="f"):
+        assert not self.is_busy(name)
+
+    def leases(self, host, note):
+        return [l for l in host.status()["leases"] if l["note"] == note]
+
+    def waiter(self, *command, name="f"):
+        """A program on b that waits for what is held on a. Without the shim it has it at once."""
+        job = Job(self.b, *(command or ("flock", self.b.path(name), "echo", "held")))
+        if self.excludes:
+            wait_until(lambda: self.leases(self.a, "wanted by another host"), "a's lease is recalled")
+            assert job.silent()
+        else:
+            assert job.line() == "held"
+        return job
+
+    def check_gets(self, job):
+        if self.excludes:
+            assert job.line() == "held"
+        assert job.end() == 0
+
+    def waiters(self):
+        """How many wait in the store."""
+        return sum(len(lock["waiters"]) for lock in self.a.status()["cluster"]["locks"])
+
+
+@pytest.fixture(params=["shim", "plain"])
+def pair(request, make_host):
+    shim = request.param == "shim"
+    # probe_ms: how long LOCK_NB may take where the lock is free. Long, since this machine may be busy.
+    lease = "ttl_ms = 10000; probe_ms = 5000;"
+    a, b = (make_host(name, shim=shim, foreground=shim, lease=lease) for name in "ab")
+    for host in (a, b):
+        open(host.path("f"), "w").close()
+    return Pair(a, b, shim)

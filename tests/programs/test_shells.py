@@ -1,0 +1,181 @@
+"""The ways in which shell scripts lock, in bash and dash; and kill -9 of every process that has a part in it."""
+import os
+import signal
+
+import pytest
+from harness import Job, wait_until
+
+pytestmark = pytest.mark.parametrize("shell", ["bash", "dash"])
+
+
+def script(pair, shell, text, host=None, name="f"):
+    """The script sees the lock file as $1."""
+    host = host or pair.a
+    return Job(host, shell, "-c", text, "-", host.path(name))
+
+
+def kill(pid):
+    os.kill(int(pid), signal.SIGKILL)
+
+
+def test_the_nightly_job(pair, shell):
+    text = '( flock -n 9 || exit 1; echo held; read line; echo done ) 9>"$1"'
+    first = script(pair, shell, text)
+    assert first.line() == "held"
+    second = script(pair, shell, text, pair.b)
+    if pair.excludes:
+        assert second.line() is None and second.end() == 1
+    else:
+        assert second.line() == "held"
+        second.end()
+    first.say("on")
+    assert first.line() == "done" and first.end() == 0
+    third = script(pair, shell, text, pair.b)
+    assert third.line() == "held"
+    third.end()
+
+
+def test_exec_and_flock(pair, shell):
+    job = script(pair, shell, 'exec 9>"$1"; flock 9; echo held; read line; exec 9>&-; echo closed; read line')
+    assert job.line() == "held"
+    pair.check_held()
+    waiter = pair.waiter()
+    job.say("on")
+    assert job.line() == "closed"
+    pair.check_gets(waiter)
+    assert job.end() == 1
+
+
+def test_a_waiting_subshell(pair, shell):
+    job = script(pair, shell, '( flock 9; echo held; read line ) 9>"$1"')
+    assert job.line() == "held"
+    waiter = pair.waiter(shell, "-c", '( flock 9; echo held ) 9>"$1"', "-", pair.b.path("f"))
+    job.end()
+    pair.check_gets(waiter)
+
+
+def test_a_background_job_inherits_the_descriptor(pair, shell):
+    """The script ends; what it left in the background holds."""
+    job = script(pair, shell, 'exec 9>"$1"; flock 9; sleep 600 >/dev/null 2>&1 & echo $!')
+    sleeper = job.line()
+    assert job.end() == 0
+    pair.check_held()
+    waiter = pair.waiter()
+    kill(sleeper)
+    pair.check_gets(waiter)
+
+
+def test_a_background_job_without_the_descriptor(pair, shell):
+    job = script(pair, shell, 'exec 9>"$1"; flock 9; sleep 600 9>&- >/dev/null 2>&1 & echo $!; read line')
+    sleeper = job.line()
+    waiter = pair.waiter()
+    job.end()
+    pair.check_gets(waiter)
+    os.kill(int(sleeper), 0)
+
+
+def test_pipelines(pair, shell):
+    """The lock is taken in the first part, and held by it alone: the parts after it do not have the descriptor."""
+    job = script(pair, shell, '( flock 9; echo held; read line; echo more ) 9>"$1" | while read x; do echo "$x"; done | cat')
+    assert job.line() == "held"
+    pair.check_held()
+    waiter = pair.waiter()
+    job.say("on")
+    assert job.line() == "more"
+    pair.check_gets(waiter)
+    assert job.end() == 0
+
+
+def test_every_part_of_a_pipeline_inherits(pair, shell):
+    job = script(pair, shell, 'exec 9>"$1"; flock 9; sleep 600 2>&1 | sh -c \'echo $$; exec sleep 600 >/dev/null\' & '
+                              'sleep 0; read line; exit')
+    last = job.line()
+    assert job.end() == 1 if shell == "none" else job.end() >= 0
+    first, = [pid for pid in job.processes() if pid != int(last)]
+    waiter = pair.waiter()
+    kill(first)
+    if pair.excludes:
+        assert waiter.silent(0.3)
+    kill(last)
+    pair.check_gets(waiter)
+
+
+def test_command_substitution(pair, shell):
+    job = script(pair, shell, 'out=$( flock "$1" echo inside ); echo "$out"; exec 9>"$1"; '
+                              'out=$( flock 9 && echo inside ); echo "$out"; read line')
+    assert (job.line(), job.line()) == ("inside", "inside")
+    pair.check_held()  # the lock is the description's, not the subshell's
+    job.end()
+    pair.check_free()
+
+
+def test_a_script_that_locks_itself(pair, shell):
+    """The idiom of flock(1)'s manual page."""
+    text = f'#!/bin/{shell}\n[ "${{FLOCKER}}" != "$0" ] && exec env FLOCKER="$0" flock -en "$0" "$0" "$@" || :\n' \
+           'echo held; read line\n'
+    for host in (pair.a, pair.b):
+        with open(host.path("job.sh"), "w") as f:
+            f.write(text)
+        os.chmod(host.path("job.sh"), 0o755)
+    first = Job(pair.a, pair.a.path("job.sh"))
+    assert first.line() == "held"
+    second = Job(pair.b, pair.b.path("job.sh"))
+    assert second.line() == (None if pair.excludes else "held")
+    second.end()
+    first.end()
+    third = Job(pair.b, pair.b.path("job.sh"))
+    assert third.line() == "held"
+
+
+def test_a_trap_ends_a_wait(pair, shell):
+    holder = script(pair, shell, 'exec 9>"$1"; flock 9; echo held; read line')
+    assert holder.line() == "held"
+    waiter = script(pair, shell, 'trap "echo terminated; kill $! 2>/dev/null; exit 3" TERM; exec 9>"$1"; '
+                                 'flock 9 & trap "kill $!; echo terminated; exit 3" TERM; echo waits; wait $!; echo held',
+                    pair.b)
+    assert waiter.line() == "waits"
+    if pair.excludes:
+        wait_until(lambda: pair.waiters() == 1, "it waits in the store")
+        os.kill(waiter.pid, signal.SIGTERM)
+        assert waiter.line() == "terminated" and waiter.end() == 3
+        wait_until(lambda: pair.waiters() == 0, "nobody waits in the store")
+    else:
+        assert waiter.line() == "held"
+    holder.end()
+
+
+# Each prints the pids of all processes that have the descriptor, and then waits. flock(1) itself has ended by then.
+STRUCTURES = {
+    "subshell and command": '( flock 9; sh -c "echo $$ \\$PPID \\$\\$; read line" ) 9>"$1"',
+    "three generations": 'exec 9>"$1"; flock 9; sh -c \'sh -c "echo $0 $$ \\$\\$; read line"; :\' $$; :',
+    "parent and two jobs": 'exec 9>"$1"; flock 9; sleep 600 >/dev/null & x=$!; sleep 600 >/dev/null & '
+                           'echo $$ $x $!; read line',
+}
+
+
+@pytest.mark.parametrize("structure", STRUCTURES)
+@pytest.mark.parametrize("backwards", [False, True], ids=["parents first", "children first"])
+def test_kill_each_process(pair, shell, structure, backwards):
+    """Whoever is killed, the lock lives as long as the last copy of the descriptor, and no longer."""
+    job = script(pair, shell, STRUCTURES[structure])
+    pids = [int(pid) for pid in job.line().split()]
+    pids = [pid for pid in dict.fromkeys(pids) if has_file(pid, pair.a.path("f"))]
+    assert len(pids) >= 2
+    waiter = pair.waiter()
+    for pid in reversed(pids) if backwards else pids:
+        left = [p for p in job.processes() if has_file(p, pair.a.path("f"))]
+        if left:
+            pair.check_held()
+            if pair.excludes:
+                assert waiter.silent(0.05)
+        if pid in left:
+            kill(pid)
+    wait_until(lambda: not [p for p in job.processes() if has_file(p, pair.a.path("f"))], "all have ended")
+    pair.check_gets(waiter)
+
+
+def has_file(pid, path):
+    try:
+        return path in {os.readlink(f"/proc/{pid}/fd/{fd}") for fd in os.listdir(f"/proc/{pid}/fd")}
+    except OSError:
+        return False

@@ -1,0 +1,606 @@
+/* keeper/inspect.c: descriptors of every kind, what they hold, and what a hostile program might pass. */
+#include "keeper/inspect.h"
+
+#include <check.h>
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/mman.h>
+#include <sys/mount.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#define USER 12345 /* not root, and nobody's */
+#define MANY 200
+
+struct asked {
+	struct inspect_result result;
+	unsigned answers;
+	int other; /* a descriptor to try for a lock in the callback, or 0 */
+	bool lockable;
+};
+
+static char folder[64];
+static uv_loop_t loop;
+static struct ucred self;
+static int before;
+
+static int count_open(void)
+{
+	DIR *dir = opendir("/proc/self/fd");
+	int count = 0;
+
+	ck_assert_ptr_nonnull(dir);
+	while (readdir(dir))
+		count++;
+	closedir(dir);
+	return count;
+}
+
+static void clear_folder(void)
+{
+	DIR *dir = opendir(folder);
+	struct dirent *d;
+
+	while (dir && (d = readdir(dir)))
+		if (strcmp(d->d_name, ".") != 0 && strcmp(d->d_name, "..") != 0 &&
+		    unlinkat(dirfd(dir), d->d_name, 0) != 0)
+			unlinkat(dirfd(dir), d->d_name, AT_REMOVEDIR);
+	if (dir)
+		closedir(dir);
+}
+
+static void on_answer(void *arg, struct inspect_result *result)
+{
+	struct asked *a = arg;
+
+	a->answers++;
+	a->result = *result;
+	if (a->other)
+		a->lockable = flock(a->other, LOCK_EX | LOCK_NB) == 0;
+}
+
+static void start(struct asked *a, int fd, const struct ucred *peer, bool test_shared)
+{
+	ck_assert_int_ge(fd, 0);
+	ck_assert_ptr_nonnull(
+	    inspect_start(&loop, fd, peer, peer->uid != self.uid, test_shared, on_answer, a));
+	ck_assert_uint_eq(a->answers, 0); /* never from inside the call */
+}
+
+static void setup(void)
+{
+	struct asked a = {0};
+
+	clear_folder();
+	self = (struct ucred){getpid(), geteuid(), getegid()};
+	ck_assert_int_eq(uv_loop_init(&loop), 0);
+	/* The first job starts libuv's threads, which have descriptors of their own. */
+	start(&a, open("/dev/null", O_RDONLY | O_CLOEXEC), &self, false);
+	uv_run(&loop, UV_RUN_DEFAULT);
+	before = count_open();
+}
+
+static void teardown(void)
+{
+	ck_assert_int_eq(count_open(), before);
+	ck_assert_int_eq(uv_loop_close(&loop), 0);
+}
+
+/* Takes over fd, as the keeper does. */
+static struct inspect_result look_as(int fd, const struct ucred *peer, bool test_shared)
+{
+	struct asked a = {0};
+
+	start(&a, fd, peer, test_shared);
+	uv_run(&loop, UV_RUN_DEFAULT);
+	ck_assert_uint_eq(a.answers, 1);
+	ck_assert((a.result.fd < 0) == (a.result.refused[0] != '\0'));
+	return a.result;
+}
+
+static struct inspect_result look(int fd)
+{
+	return look_as(fd, &self, false);
+}
+
+static const char *in_folder(const char *name)
+{
+	static char path[PATH_MAX];
+
+	snprintf(path, sizeof(path), "%s/%s", folder, name);
+	return path;
+}
+
+static int make(const char *name, int flags, mode_t mode)
+{
+	int fd = open(in_folder(name), flags | O_CREAT | O_CLOEXEC, 0600);
+
+	ck_assert_int_ge(fd, 0);
+	ck_assert_int_eq(fchmod(fd, mode), 0);
+	return fd;
+}
+
+static void check_good(const struct inspect_result *r, const char *path)
+{
+	struct stat st;
+
+	ck_assert_str_eq(r->refused, "");
+	ck_assert_str_eq(r->path, path);
+	ck_assert_int_eq(fstat(r->fd, &st), 0);
+	ck_assert_uint_eq(st.st_ino, r->st.st_ino);
+	ck_assert_uint_eq(st.st_dev, r->st.st_dev);
+	ck_assert_int_eq(fcntl(r->fd, F_GETFD), FD_CLOEXEC);
+}
+
+static void check_refused(const struct inspect_result *r, const char *why)
+{
+	ck_assert_msg(strstr(r->refused, why) != NULL, "refused: \"%s\", not \"%s\"", r->refused, why);
+	ck_assert_ptr_null(strchr(r->refused, '\n'));
+	ck_assert_int_eq(r->fd, -1);
+}
+
+/* --- kinds of descriptors --- */
+
+START_TEST(plain_file)
+{
+	static const int flags[] = {O_RDONLY, O_WRONLY, O_RDWR, O_RDWR | O_APPEND};
+	struct inspect_result r = look(make("x", flags[_i], 0600));
+
+	check_good(&r, in_folder("x"));
+	ck_assert(!r.holds.shared && !r.holds.exclusive && !r.shared_in_use);
+	close(r.fd);
+}
+END_TEST
+
+START_TEST(directory)
+{
+	struct inspect_result r = look(open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+
+	check_good(&r, folder);
+	ck_assert_int_eq(flock(r.fd, LOCK_EX | LOCK_NB), 0);
+	close(r.fd);
+}
+END_TEST
+
+START_TEST(path_only)
+{
+	struct inspect_result r;
+
+	close(make("x", O_RDWR, 0600));
+	r = look(open(in_folder("x"), O_PATH | O_CLOEXEC));
+	check_refused(&r, "O_PATH");
+	r = look(open(folder, O_PATH | O_CLOEXEC));
+	check_refused(&r, "O_PATH");
+}
+END_TEST
+
+START_TEST(other_kinds)
+{
+	static const char neither[] = "neither a regular file nor a directory";
+	struct inspect_result r;
+	int pair[2];
+
+	ck_assert_int_eq(pipe2(pair, O_CLOEXEC), 0);
+	r = look(pair[0]);
+	check_refused(&r, neither);
+	r = look(pair[1]);
+	check_refused(&r, neither);
+	ck_assert_int_eq(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair), 0);
+	r = look(pair[0]);
+	check_refused(&r, neither);
+	close(pair[1]);
+	r = look(open("/dev/null", O_RDWR | O_CLOEXEC));
+	check_refused(&r, neither);
+	ck_assert_int_eq(mkfifo(in_folder("pipe"), 0600), 0);
+	r = look(open(in_folder("pipe"), O_RDONLY | O_NONBLOCK | O_CLOEXEC));
+	check_refused(&r, neither);
+}
+END_TEST
+
+/* Without a name in any folder: it cannot be protected, but it is no reason to fail either. */
+START_TEST(nameless)
+{
+	struct inspect_result r = look(memfd_create("x", MFD_CLOEXEC));
+
+	check_good(&r, "/memfd:x");
+	close(r.fd);
+	r = look(open(folder, O_TMPFILE | O_RDWR | O_CLOEXEC, 0600));
+	ck_assert_str_eq(r.refused, "");
+	close(r.fd);
+}
+END_TEST
+
+/* A file that its user may write and not read. Root may read everything, and so tries it as somebody else. */
+START_TEST(write_only)
+{
+	struct ucred user = self;
+	struct inspect_result r;
+	int fd = make("x", O_WRONLY, 0200), other;
+
+	if (self.uid == 0) {
+		user.uid = user.gid = USER;
+		ck_assert_int_eq(fchown(fd, USER, USER), 0);
+	}
+	other = open(in_folder("x"), O_WRONLY | O_CLOEXEC);
+	ck_assert_int_eq(flock(other, LOCK_SH), 0);
+	r = look_as(fd, &user, true);
+	check_good(&r, in_folder("x"));
+	ck_assert_int_eq(fcntl(r.fd, F_GETFL) & O_ACCMODE, O_WRONLY);
+	ck_assert(r.shared_in_use);
+	close(r.fd);
+	close(other);
+}
+END_TEST
+
+/* --- paths --- */
+
+START_TEST(deleted)
+{
+	struct inspect_result r;
+	int fd = make("x", O_RDWR, 0600);
+
+	unlink(in_folder("x"));
+	r = look(dup(fd));
+	check_good(&r, in_folder("x"));
+	ck_assert_uint_eq(r.st.st_nlink, 0);
+	close(r.fd);
+	/* Another one of that name does not matter. */
+	close(make("x", O_RDWR, 0600));
+	r = look(fd);
+	check_good(&r, in_folder("x"));
+	close(r.fd);
+}
+END_TEST
+
+START_TEST(named_deleted)
+{
+	struct inspect_result r = look(make("x (deleted)", O_RDWR, 0600));
+	int fd;
+
+	check_good(&r, in_folder("x (deleted)"));
+	close(r.fd);
+	fd = open(in_folder("x (deleted)"), O_RDWR | O_CLOEXEC);
+	unlink(in_folder("x (deleted)"));
+	r = look(fd);
+	check_good(&r, in_folder("x (deleted)"));
+	close(r.fd);
+}
+END_TEST
+
+START_TEST(renamed)
+{
+	int fd = make("x", O_RDWR, 0600);
+	char old[PATH_MAX];
+	struct inspect_result r;
+
+	strcpy(old, in_folder("x"));
+	ck_assert_int_eq(rename(old, in_folder("y")), 0);
+	r = look(fd);
+	check_good(&r, in_folder("y"));
+	close(r.fd);
+}
+END_TEST
+
+START_TEST(deleted_directory)
+{
+	struct inspect_result r;
+	int fd;
+
+	ck_assert_int_eq(mkdir(in_folder("d"), 0700), 0);
+	fd = open(in_folder("d"), O_RDONLY | O_CLOEXEC);
+	rmdir(in_folder("d"));
+	r = look(fd);
+	check_good(&r, in_folder("d"));
+	close(r.fd);
+}
+END_TEST
+
+/* Lock files are deleted all the time: whenever it happens, the path is the same. */
+START_TEST(deleted_meanwhile)
+{
+	unsigned there = 0, gone = 0, seed = 1;
+
+	for (int i = 0; i < 1000 || (!(there && gone) && i < 100000); i++) {
+		struct asked a = {0};
+
+		start(&a, make("x", O_RDWR, 0600), &self, false);
+		for (volatile unsigned turns = rand_r(&seed) % 20000; turns; turns--)
+			;
+		unlink(in_folder("x"));
+		uv_run(&loop, UV_RUN_DEFAULT);
+		ck_assert_str_eq(a.result.path, in_folder("x"));
+		ck_assert_str_eq(a.result.refused, "");
+		close(a.result.fd);
+		there += a.result.st.st_nlink > 0;
+		gone += a.result.st.st_nlink == 0;
+	}
+	ck_assert_msg(there && gone, "always too early or too late: this tests too little");
+}
+END_TEST
+
+START_TEST(longest_path)
+{
+	static char name[256];
+	int fd = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC), up, file;
+	struct inspect_result r;
+	unsigned depth;
+
+	memset(name, 'n', 255);
+	for (depth = 0; depth < 17; depth++) { /* longer than PATH_MAX */
+		ck_assert_int_eq(mkdirat(fd, name, 0700), 0);
+		up = fd;
+		fd = openat(up, name, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+		ck_assert_int_ge(fd, 0);
+		close(up);
+	}
+	file = openat(fd, "x", O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+	r = look(file);
+	check_refused(&r, "path");
+	unlinkat(fd, "x", 0);
+	for (; depth; depth--) {
+		up = openat(fd, "..", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+		close(fd);
+		fd = up;
+		ck_assert_int_eq(unlinkat(fd, name, AT_REMOVEDIR), 0);
+	}
+	close(fd);
+}
+END_TEST
+
+/* --- locks --- */
+
+START_TEST(holds)
+{
+	int fd = make("x", O_RDWR, 0600), other = make("x", O_RDWR, 0600);
+	struct flock record = {.l_type = F_WRLCK, .l_whence = SEEK_SET, .l_len = 1};
+	struct inspect_result r;
+
+	ck_assert_int_eq(flock(fd, LOCK_SH), 0);
+	r = look(dup(fd));
+	ck_assert(r.holds.shared && !r.holds.exclusive);
+	close(r.fd);
+	r = look(dup(other)); /* that of another description does not count */
+	ck_assert(!r.holds.shared && !r.holds.exclusive);
+	close(r.fd);
+	ck_assert_int_eq(flock(fd, LOCK_EX), 0);
+	r = look(dup(fd));
+	ck_assert(!r.holds.shared && r.holds.exclusive);
+	close(r.fd);
+	ck_assert_int_eq(flock(fd, LOCK_UN), 0);
+	/* Neither does the record space. */
+	ck_assert_int_eq(fcntl(fd, F_OFD_SETLK, &record), 0);
+	r = look(dup(fd));
+	ck_assert(!r.holds.shared && !r.holds.exclusive);
+	close(r.fd);
+	record.l_start = 5;
+	ck_assert_int_eq(fcntl(other, F_SETLK, &record), 0);
+	r = look(dup(other));
+	ck_assert(!r.holds.shared && !r.holds.exclusive);
+	close(r.fd);
+	close(fd);
+	close(other);
+}
+END_TEST
+
+/* When the program closes its descriptor its lock is gone: the keeper's copy is closed before the answer. */
+START_TEST(lock_ends_with_its_owner)
+{
+	struct asked a = {.other = make("x", O_RDWR, 0600)};
+	int fd = make("x", O_RDWR, 0600), passed = dup(fd);
+
+	ck_assert_int_eq(flock(fd, LOCK_EX), 0);
+	ck_assert_int_eq(flock(a.other, LOCK_EX | LOCK_NB), -1);
+	start(&a, passed, &self, _i);
+	close(fd);
+	uv_run(&loop, UV_RUN_DEFAULT);
+	ck_assert_uint_eq(a.answers, 1);
+	ck_assert(a.lockable);
+	close(a.result.fd);
+	close(a.other);
+}
+END_TEST
+
+/* Nor does the keeper's look take anything away from the program, or share its lock. */
+START_TEST(lock_stays_with_its_owner)
+{
+	struct asked a = {.other = make("x", O_RDWR, 0600)};
+	int fd = make("x", O_RDWR, 0600);
+
+	ck_assert_int_eq(flock(fd, LOCK_EX), 0);
+	start(&a, dup(fd), &self, _i);
+	uv_run(&loop, UV_RUN_DEFAULT);
+	ck_assert(!a.lockable);
+	ck_assert_int_eq(flock(a.result.fd, LOCK_SH | LOCK_NB), -1);
+	ck_assert_int_eq(errno, EWOULDBLOCK);
+	close(a.result.fd);
+	close(a.other);
+	close(fd);
+}
+END_TEST
+
+START_TEST(shared_in_use)
+{
+	static const int ops[] = {LOCK_UN, LOCK_SH, LOCK_EX};
+	static const bool in_use[] = {false, true, false};
+
+	for (int i = 0; i < 3; i++) {
+		int fd = make("x", O_RDWR, 0600);
+		struct inspect_result r;
+
+		ck_assert_int_eq(flock(fd, ops[i]), 0);
+		r = look_as(make("x", O_RDWR, 0600), &self, true);
+		ck_assert_int_eq(r.shared_in_use, in_use[i]);
+		if (ops[i] != LOCK_EX) /* it has left nothing behind */
+			ck_assert_int_eq(flock(fd, LOCK_EX | LOCK_NB), 0);
+		close(r.fd);
+		close(fd);
+	}
+}
+END_TEST
+
+/* --- several users; only root can serve them --- */
+
+START_TEST(users_rights)
+{
+	struct ucred user = {getpid(), USER, USER};
+	struct inspect_result r;
+	int fd;
+
+	if (self.uid != 0)
+		return;
+	r = look_as(make("mine", O_RDWR, 0600), &user, false);
+	check_refused(&r, "Permission denied");
+	r = look_as(make("group", O_RDWR, 0640), &user, false);
+	check_refused(&r, "Permission denied");
+	fd = make("theirs", O_RDWR, 0600);
+	ck_assert_int_eq(fchown(fd, USER, USER), 0);
+	r = look_as(fd, &user, false);
+	check_good(&r, in_folder("theirs"));
+	close(r.fd);
+	fd = make("grouped", O_RDWR, 0040);
+	ck_assert_int_eq(fchown(fd, 0, USER), 0);
+	r = look_as(fd, &user, false);
+	check_good(&r, in_folder("grouped"));
+	close(r.fd);
+	/* The worker has its own rights again: this one is looked at by the same threads. */
+	for (int i = 0; i < 16; i++) {
+		r = look(make("mine", O_RDWR, 0600));
+		check_good(&r, in_folder("mine"));
+		close(r.fd);
+	}
+}
+END_TEST
+
+/* What a child has opened in a world of its own, where `folder` is another file system. */
+static int from_own_mount(bool delete_it)
+{
+	union {
+		struct cmsghdr head;
+		char room[CMSG_SPACE(sizeof(int))];
+	} control = {0};
+	char c = 0;
+	struct iovec iov = {&c, 1};
+	struct msghdr msg = {.msg_iov = &iov, .msg_iovlen = 1, .msg_control = &control, .msg_controllen = sizeof(control)};
+	int pair[2], fd, status;
+	pid_t pid;
+
+	ck_assert_int_eq(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair), 0);
+	pid = fork();
+	ck_assert_int_ge(pid, 0);
+	if (!pid) {
+		if (unshare(CLONE_NEWNS) != 0 || mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) != 0 ||
+		    mount("none", folder, "tmpfs", 0, "mode=0777") != 0)
+			_exit(1);
+		fd = open(in_folder("x"), O_RDWR | O_CREAT, 0666);
+		if (fd < 0 || (delete_it && unlink(in_folder("x")) != 0) || fchown(fd, USER, USER) != 0)
+			_exit(2);
+		control.head = (struct cmsghdr){CMSG_LEN(sizeof(int)), SOL_SOCKET, SCM_RIGHTS};
+		memcpy(CMSG_DATA(&control.head), &fd, sizeof(fd));
+		_exit(sendmsg(pair[1], &msg, 0) == 1 ? 0 : 3);
+	}
+	ck_assert_int_eq(waitpid(pid, &status, 0), pid);
+	ck_assert_int_eq(status, 0);
+	ck_assert_int_eq(recvmsg(pair[0], &msg, MSG_CMSG_CLOEXEC), 1);
+	memcpy(&fd, CMSG_DATA(&control.head), sizeof(fd));
+	close(pair[0]);
+	close(pair[1]);
+	return fd;
+}
+
+START_TEST(users_own_mount)
+{
+	struct ucred user = {getpid(), USER, USER};
+	struct inspect_result r;
+	int fd;
+
+	if (self.uid != 0)
+		return;
+	r = look_as(from_own_mount(false), &user, false);
+	check_refused(&r, "another file");
+	r = look_as(from_own_mount(true), &user, false);
+	check_refused(&r, "another file");
+	/* The file that is really there, and one that is really deleted. */
+	close(make("x", O_RDWR, 0666));
+	r = look_as(from_own_mount(false), &user, false);
+	check_refused(&r, "another file");
+	fd = make("y", O_RDWR, 0666);
+	unlink(in_folder("y"));
+	r = look_as(fd, &user, false);
+	check_good(&r, in_folder("y"));
+	close(r.fd);
+}
+END_TEST
+
+/* --- many --- */
+
+START_TEST(many_at_once)
+{
+	static struct asked all[MANY];
+	static char path[MANY][PATH_MAX];
+
+	memset(all, 0, sizeof(all));
+	for (int i = 0; i < MANY; i++) {
+		char name[16];
+
+		snprintf(name, sizeof(name), "x%d", i);
+		start(&all[i], make(name, O_RDWR, 0600), &self, i % 2);
+		strcpy(path[i], in_folder(name));
+	}
+	uv_run(&loop, UV_RUN_DEFAULT);
+	for (int i = 0; i < MANY; i++) {
+		ck_assert_uint_eq(all[i].answers, 1);
+		check_good(&all[i].result, path[i]);
+		close(all[i].result.fd);
+	}
+}
+END_TEST
+
+int main(void)
+{
+	Suite *suite = suite_create("inspect");
+	TCase *tc = tcase_create("descriptor");
+	SRunner *runner;
+	char made[] = "/tmp/dflock-inspect-XXXXXX";
+	int failed;
+
+	if (!mkdtemp(made) || !realpath(made, folder)) {
+		perror(made);
+		return EXIT_FAILURE;
+	}
+	tcase_add_checked_fixture(tc, setup, teardown);
+	tcase_set_timeout(tc, 60);
+	tcase_add_loop_test(tc, plain_file, 0, 4);
+	tcase_add_test(tc, directory);
+	tcase_add_test(tc, path_only);
+	tcase_add_test(tc, other_kinds);
+	tcase_add_test(tc, nameless);
+	tcase_add_test(tc, write_only);
+	tcase_add_test(tc, deleted);
+	tcase_add_test(tc, named_deleted);
+	tcase_add_test(tc, renamed);
+	tcase_add_test(tc, deleted_directory);
+	tcase_add_test(tc, deleted_meanwhile);
+	tcase_add_test(tc, longest_path);
+	tcase_add_test(tc, holds);
+	tcase_add_loop_test(tc, lock_ends_with_its_owner, 0, 2);
+	tcase_add_loop_test(tc, lock_stays_with_its_owner, 0, 2);
+	tcase_add_test(tc, shared_in_use);
+	tcase_add_test(tc, users_rights);
+	tcase_add_test(tc, users_own_mount);
+	tcase_add_test(tc, many_at_once);
+	suite_add_tcase(suite, tc);
+	runner = srunner_create(suite);
+	srunner_run_all(runner, CK_NORMAL);
+	failed = srunner_ntests_failed(runner);
+	srunner_free(runner);
+	clear_folder();
+	rmdir(folder);
+	return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+}

@@ -1,0 +1,476 @@
+/* keeper/probe.c against the kernel: every answer is compared with what another description can lock. */
+#include "keeper/probe.h"
+
+#include <check.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/file.h>
+#include <unistd.h>
+
+#define DEADLINE_MS 20000
+#define MANY	    100
+#define RACES	    1000
+
+/* One probe and what it said. */
+struct asked {
+	struct probe *probe;
+	int fd;
+	unsigned in_use, last; /* how often */
+	enum probe_answer answer;
+	int error;
+	bool wait, unlock; /* unlock: gives up what it got, at once */
+};
+
+static char path[] = "/tmp/dflock-probe-XXXXXX";
+static uv_loop_t loop;
+static struct probes *probes;
+static uv_timer_t deadline;
+
+static void on_deadline(uv_timer_t *timer)
+{
+	(void)timer;
+	ck_abort_msg("a probe has not answered in %d ms", DEADLINE_MS);
+}
+
+static void setup(void)
+{
+	ck_assert_int_eq(uv_loop_init(&loop), 0);
+	probes = probes_new(&loop);
+	ck_assert_ptr_nonnull(probes);
+	uv_timer_init(&loop, &deadline);
+	uv_timer_start(&deadline, on_deadline, DEADLINE_MS, 0);
+	uv_unref((uv_handle_t *)&deadline);
+}
+
+static void teardown(void)
+{
+	probes_free(probes);
+	uv_close((uv_handle_t *)&deadline, NULL);
+	uv_run(&loop, UV_RUN_DEFAULT);
+	ck_assert_int_eq(uv_loop_close(&loop), 0);
+}
+
+/* A description of its own. */
+static int open_file(void)
+{
+	int fd = open(path, O_RDWR | O_CLOEXEC);
+
+	ck_assert_int_ge(fd, 0);
+	return fd;
+}
+
+static int holder(int op)
+{
+	int fd = open_file();
+
+	if (op)
+		ck_assert_int_eq(flock(fd, op | LOCK_NB), 0);
+	return fd;
+}
+
+/* What could somebody else lock now? LOCK_EX, LOCK_SH or nothing (LOCK_UN). */
+static int possible(void)
+{
+	static const int ops[] = {LOCK_EX, LOCK_SH};
+	int got = LOCK_UN, fd = open_file();
+
+	for (int i = 0; i < 2 && got == LOCK_UN; i++)
+		if (flock(fd, ops[i] | LOCK_NB) == 0)
+			got = ops[i];
+	close(fd);
+	return got;
+}
+
+static void on_answer(void *arg, enum probe_answer answer, int error)
+{
+	struct asked *a = arg;
+
+	ck_assert_uint_eq(a->last, 0); /* nothing comes after the last one */
+	if (answer == PROBE_IN_USE && a->wait) {
+		ck_assert_int_eq(error, 0);
+		a->in_use++;
+		return;
+	}
+	a->last++;
+	a->answer = answer;
+	a->error = error;
+	if (a->unlock)
+		ck_assert_int_eq(flock(a->fd, LOCK_UN), 0);
+}
+
+static void start(struct asked *a, bool shared_will_do, bool wait)
+{
+	if (!a->fd)
+		a->fd = open_file();
+	a->wait = wait;
+	a->probe = probe_start(probes, a->fd, shared_will_do, wait, on_answer, a);
+	ck_assert_ptr_nonnull(a->probe);
+	ck_assert_uint_eq(a->in_use + a->last, 0); /* never from inside the call */
+}
+
+static void until_last(struct asked *a)
+{
+	while (!a->last)
+		uv_run(&loop, UV_RUN_ONCE);
+}
+
+static void until_in_use(struct asked *a)
+{
+	while (!a->in_use)
+		uv_run(&loop, UV_RUN_ONCE);
+	ck_assert_uint_eq(a->in_use, 1);
+	ck_assert_uint_eq(a->last, 0);
+}
+
+static void check_answer(const struct asked *a, enum probe_answer answer)
+{
+	ck_assert_int_eq(a->answer, answer);
+	ck_assert_int_eq(a->error, 0);
+}
+
+/* --- the answers --- */
+
+START_TEST(free_file)
+{
+	struct asked a = {0};
+	int copy;
+
+	start(&a, _i & 1, _i & 2);
+	until_last(&a);
+	check_answer(&a, PROBE_FREE);
+	ck_assert_uint_eq(a.in_use, 0);
+	/* The lock stays with the description, and ends with its last copy. */
+	ck_assert_int_eq(possible(), LOCK_UN);
+	copy = dup(a.fd);
+	close(a.fd);
+	ck_assert_int_eq(possible(), LOCK_UN);
+	flock(copy, LOCK_UN);
+	ck_assert_int_eq(possible(), LOCK_EX);
+	close(copy);
+}
+END_TEST
+
+START_TEST(in_use)
+{
+	static const int ops[] = {LOCK_EX, LOCK_SH, LOCK_EX};
+	int fd = holder(ops[_i]);
+	struct asked a = {0};
+
+	start(&a, _i == 2, false);
+	until_last(&a);
+	check_answer(&a, PROBE_IN_USE);
+	close(fd);
+	ck_assert_int_eq(possible(), LOCK_EX); /* it has left nothing */
+	close(a.fd);
+}
+END_TEST
+
+START_TEST(shared)
+{
+	int fd = holder(LOCK_SH), more = holder(LOCK_SH);
+	struct asked a = {0};
+
+	start(&a, true, _i);
+	until_last(&a);
+	check_answer(&a, PROBE_SHARED);
+	ck_assert_uint_eq(a.in_use, 0);
+	close(fd);
+	close(more);
+	ck_assert_int_eq(possible(), LOCK_SH); /* it keeps it shared */
+	close(a.fd);
+	ck_assert_int_eq(possible(), LOCK_EX);
+}
+END_TEST
+
+START_TEST(waits_and_gets_it)
+{
+	int fd = holder(_i ? LOCK_SH : LOCK_EX), copy = dup(fd);
+	struct asked a = {0};
+
+	start(&a, false, true);
+	until_in_use(&a);
+	close(fd); /* a copy is left: still held */
+	for (int i = 0; i < 10; i++)
+		uv_run(&loop, UV_RUN_NOWAIT);
+	ck_assert_uint_eq(a.last, 0);
+	close(copy);
+	until_last(&a);
+	check_answer(&a, PROBE_FREE);
+	ck_assert_int_eq(possible(), LOCK_UN);
+	close(a.fd);
+}
+END_TEST
+
+/* A holder that goes down to shared is enough if shared will do, and is not if it will not. */
+START_TEST(downgrade)
+{
+	int fd = holder(LOCK_EX);
+	struct asked some = {0}, all = {0};
+
+	start(&some, true, true);
+	until_in_use(&some);
+	start(&all, false, true);
+	until_in_use(&all);
+	ck_assert_int_eq(flock(fd, LOCK_SH), 0);
+	until_last(&some);
+	check_answer(&some, PROBE_SHARED);
+	ck_assert_uint_eq(all.last, 0);
+	close(fd);
+	ck_assert_int_eq(flock(some.fd, LOCK_UN), 0);
+	until_last(&all);
+	check_answer(&all, PROBE_FREE);
+	ck_assert_int_eq(possible(), LOCK_UN);
+	close(some.fd);
+	close(all.fd);
+}
+END_TEST
+
+START_TEST(kernel_refuses)
+{
+	struct asked a = {.fd = open(path, O_PATH | O_CLOEXEC)};
+
+	start(&a, _i & 1, _i & 2);
+	until_last(&a);
+	ck_assert_int_eq(a.answer, PROBE_STOPPED);
+	ck_assert_int_eq(a.error, EBADF);
+	ck_assert_uint_eq(a.in_use, 0);
+	close(a.fd);
+}
+END_TEST
+
+/* --- stopping --- */
+
+START_TEST(stopped_while_waiting)
+{
+	int fd = holder(LOCK_EX);
+	struct asked a = {0};
+
+	start(&a, _i, true);
+	until_in_use(&a);
+	probe_stop(a.probe);
+	probe_stop(a.probe);
+	ck_assert_uint_eq(a.last, 0); /* never from inside the call */
+	until_last(&a);
+	check_answer(&a, PROBE_STOPPED);
+	close(fd);
+	ck_assert_int_eq(possible(), LOCK_EX); /* it does not get it later */
+	close(a.fd);
+}
+END_TEST
+
+/* Nothing else keeps the loop alive: it runs until the last answer, and no longer. */
+START_TEST(keeps_the_loop_alive)
+{
+	int fd = holder(LOCK_EX);
+	struct asked a = {0}, b = {0};
+
+	uv_run(&loop, UV_RUN_DEFAULT); /* nothing to wait for */
+	start(&a, false, true);
+	start(&b, false, true);
+	until_in_use(&a);
+	until_in_use(&b);
+	probe_stop(a.probe);
+	probe_stop(b.probe);
+	uv_run(&loop, UV_RUN_DEFAULT);
+	check_answer(&a, PROBE_STOPPED);
+	check_answer(&b, PROBE_STOPPED);
+	uv_run(&loop, UV_RUN_DEFAULT);
+	close(fd);
+	close(a.fd);
+	close(b.fd);
+}
+END_TEST
+
+/* From inside the answer that it is in use. */
+static void stop_at_once(void *arg, enum probe_answer answer, int error)
+{
+	struct asked *a = arg;
+
+	on_answer(arg, answer, error);
+	if (!a->last)
+		probe_stop(a->probe);
+}
+
+START_TEST(stopped_by_its_answer)
+{
+	int fd = holder(LOCK_EX);
+	struct asked a = {.fd = open_file(), .wait = true};
+
+	a.probe = probe_start(probes, a.fd, false, true, stop_at_once, &a);
+	until_last(&a);
+	ck_assert_uint_eq(a.in_use, 1);
+	check_answer(&a, PROBE_STOPPED);
+	close(fd);
+	close(a.fd);
+}
+END_TEST
+
+/* A keeper's threads may not end for a signal that was meant to wake another of them. */
+START_TEST(stray_signals)
+{
+	int fd = holder(LOCK_EX);
+	struct asked a = {0}, b = {0};
+
+	start(&a, false, true);
+	start(&b, false, true);
+	until_in_use(&a);
+	until_in_use(&b);
+	probe_stop(b.probe);
+	for (int i = 0; i < 50; i++)
+		kill(getpid(), SIGUSR2);
+	until_last(&b);
+	ck_assert_uint_eq(a.last, 0);
+	close(fd);
+	until_last(&a);
+	check_answer(&a, PROBE_FREE);
+	close(a.fd);
+	close(b.fd);
+}
+END_TEST
+
+/* Another thread that ends its lock after some turns, as a program would at any moment. */
+struct other {
+	int fd;
+	unsigned turns;
+};
+
+static void *let_go(void *arg)
+{
+	struct other *o = arg;
+
+	for (volatile unsigned i = 0; i < o->turns; i++)
+		;
+	flock(o->fd, LOCK_UN);
+	return NULL;
+}
+
+/* A start, a stop and an unlock as close together as can be: exactly one last answer, and it is true. */
+START_TEST(races)
+{
+	static const int ops[] = {0, LOCK_SH, LOCK_EX, LOCK_EX};
+	struct asked a = {.fd = open_file()};
+	int fd = open_file(), got[4] = {0};
+	unsigned seed = 4711;
+
+	for (int i = 0; i < RACES; i++) {
+		struct other other = {.fd = fd, .turns = rand_r(&seed) % 40000};
+		int op = ops[rand_r(&seed) % 4];
+		bool lets_go = rand_r(&seed) % 2;
+		bool shared_will_do = rand_r(&seed) % 2, wait = rand_r(&seed) % 8;
+		pthread_t thread;
+
+		if (op)
+			ck_assert_int_eq(flock(fd, op | LOCK_NB), 0);
+		a = (struct asked){.fd = a.fd};
+		start(&a, shared_will_do, wait);
+		if (lets_go)
+			ck_assert_int_eq(pthread_create(&thread, NULL, let_go, &other), 0);
+		for (int turns = rand_r(&seed) % 4; turns; turns--)
+			uv_run(&loop, UV_RUN_NOWAIT);
+		for (volatile int turns = rand_r(&seed) % 20000; turns; turns--)
+			;
+		if (!a.last)
+			probe_stop(a.probe);
+		until_last(&a);
+		if (lets_go)
+			pthread_join(thread, NULL);
+		flock(fd, LOCK_UN);
+		ck_assert_uint_le(a.in_use, 1);
+		ck_assert_int_eq(a.error, 0);
+		ck_assert_int_eq(possible(), a.answer == PROBE_FREE ? LOCK_UN : a.answer == PROBE_SHARED ? LOCK_SH : LOCK_EX);
+		ck_assert(a.answer != PROBE_SHARED || shared_will_do);
+		ck_assert(op != LOCK_EX || lets_go || a.answer == PROBE_STOPPED || a.answer == PROBE_IN_USE);
+		flock(a.fd, LOCK_UN);
+		got[a.answer]++;
+	}
+	for (int i = 0; i < 4; i++)
+		ck_assert_msg(got[i], "answer %d never came: this tests too little", i);
+	close(fd);
+	close(a.fd);
+}
+END_TEST
+
+/* --- many --- */
+
+/* All wait for one file and get it one after the other. */
+START_TEST(many_at_once)
+{
+	static struct asked all[MANY];
+	int fd = holder(LOCK_EX);
+
+	for (int i = 0; i < MANY; i++) {
+		all[i] = (struct asked){.unlock = true};
+		start(&all[i], false, true);
+	}
+	for (int i = 0; i < MANY; i++)
+		until_in_use(&all[i]);
+	close(fd);
+	for (int i = 0; i < MANY; i++) {
+		until_last(&all[i]);
+		check_answer(&all[i], PROBE_FREE);
+		close(all[i].fd);
+	}
+	ck_assert_int_eq(possible(), LOCK_EX);
+}
+END_TEST
+
+START_TEST(many_stopped)
+{
+	static struct asked all[MANY];
+	int fd = holder(LOCK_SH);
+
+	for (int i = 0; i < MANY; i++) {
+		all[i] = (struct asked){0};
+		start(&all[i], false, true);
+	}
+	for (int i = 0; i < MANY; i++)
+		probe_stop(all[i].probe);
+	for (int i = 0; i < MANY; i++) {
+		until_last(&all[i]);
+		check_answer(&all[i], PROBE_STOPPED);
+		close(all[i].fd);
+	}
+	ck_assert_int_eq(possible(), LOCK_SH);
+	close(fd);
+}
+END_TEST
+
+int main(void)
+{
+	Suite *suite = suite_create("probe");
+	TCase *tc = tcase_create("flock");
+	SRunner *runner;
+	int failed, fd = mkstemp(path);
+
+	if (fd < 0) {
+		perror(path);
+		return EXIT_FAILURE;
+	}
+	close(fd);
+	tcase_add_checked_fixture(tc, setup, teardown);
+	tcase_set_timeout(tc, 60);
+	tcase_add_loop_test(tc, free_file, 0, 4);
+	tcase_add_loop_test(tc, in_use, 0, 3);
+	tcase_add_loop_test(tc, shared, 0, 2);
+	tcase_add_loop_test(tc, waits_and_gets_it, 0, 2);
+	tcase_add_test(tc, downgrade);
+	tcase_add_loop_test(tc, kernel_refuses, 0, 4);
+	tcase_add_loop_test(tc, stopped_while_waiting, 0, 2);
+	tcase_add_test(tc, keeps_the_loop_alive);
+	tcase_add_test(tc, stopped_by_its_answer);
+	tcase_add_test(tc, stray_signals);
+	tcase_add_test(tc, races);
+	tcase_add_test(tc, many_at_once);
+	tcase_add_test(tc, many_stopped);
+	suite_add_tcase(suite, tc);
+	runner = srunner_create(suite);
+	srunner_run_all(runner, CK_NORMAL);
+	failed = srunner_ntests_failed(runner);
+	srunner_free(runner);
+	unlink(path);
+	return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+}
