@@ -111,9 +111,8 @@ struct session {
 	enum session_state state;
 	int fd;
 	struct ucred peer;
-	uv_poll_t poll;
 	uv_timer_t timer; /* non-blocking: probe_ms. blocking: store_wait_ms. pinned: the pin's end */
-	unsigned handles; /* open ones; the last frees */
+	unsigned uses; /* by the timer, by a worker; the last frees */
 	struct inspect *job;
 	struct wire_request request;
 	int64_t received_ns;
@@ -167,6 +166,8 @@ struct keeper {
 
 	int listen_fd, spare_fd;
 	uv_poll_t listen;
+	int session_epoll; /* of all sessions: cheaper by far than a handle of the loop for each */
+	uv_poll_t session_events;
 	uv_signal_t sigterm, sigint, sighup;
 
 	/* A keeper that died may have given pins: after a restart every lease counts as pinned until then. */

@@ -2,8 +2,9 @@
  * See sessions.h. A session is one connection: it reads a question, passes the descriptor to a worker, and
  * then waits in serve.c until there is an answer. What a peer sends is checked in question.c.
  *
- * Freeing: the two libuv handles of a session close in the loop; a worker that looks at its descriptor keeps
- * it alive, too. The last of them frees it (handles).
+ * Freeing: the timer of a session closes in the loop, after the events of this turn; a worker that looks at its
+ * descriptor keeps it alive, too. The last of them frees it (uses). So an event of this turn may name a session that
+ * is closed, but never one that is freed.
  */
 #include "keeper/sessions.h"
 
@@ -13,6 +14,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/epoll.h>
 #include <sys/stat.h>
 #include <sys/sysmacros.h>
 #include <sys/un.h>
@@ -31,15 +33,13 @@
 #define LISTEN_BACKLOG 4096
 #define ACCEPT_AT_ONCE 64
 
-static void on_readable(uv_poll_t *poll, int status, int events);
-
 static void drop_one(struct session *s)
 {
-	if (--s->handles == 0)
+	if (--s->uses == 0)
 		free(s);
 }
 
-static void on_handle_closed(uv_handle_t *handle)
+static void on_timer_closed(uv_handle_t *handle)
 {
 	drop_one(handle->data);
 }
@@ -55,10 +55,8 @@ static void session_close(struct session *s)
 	DL_DELETE(k->sessions, s);
 	if (!--k->session_count)
 		k->idle_since_ns = clock_now_ns();
-	uv_poll_stop(&s->poll);
-	uv_close((uv_handle_t *)&s->poll, on_handle_closed);
-	uv_close((uv_handle_t *)&s->timer, on_handle_closed);
-	close(s->fd);
+	uv_close((uv_handle_t *)&s->timer, on_timer_closed);
+	close(s->fd); /* leaves session_epoll by that */
 }
 
 /* --- answers --- */
@@ -185,7 +183,7 @@ static void on_inspected(void *arg, struct inspect_result *r)
 			close(r->fd);
 		return drop_one(s);
 	}
-	s->handles--;
+	s->uses--;
 	/* It was known when the worker began, and may have been forgotten since. */
 	if (r->fd < 0 && !*r->refused && !file_find(s->keeper, r->st.st_dev, r->st.st_ino))
 		snprintf(r->refused, sizeof(r->refused), "the keeper has just forgotten it: try again");
@@ -199,7 +197,7 @@ static void on_shared_tested(void *arg, struct inspect_result *r)
 	s->job = NULL;
 	if (s->state == SESSION_CLOSED)
 		return drop_one(s);
-	s->handles--;
+	s->uses--;
 	s->shared_tested = true;
 	s->shared_in_use = r->shared_in_use;
 	s->state = SESSION_WAITING;
@@ -213,7 +211,7 @@ static void start_inspect(struct session *s, const struct inspect_request *reque
 	s->state = SESSION_INSPECTING;
 	s->job = inspect_start(s->keeper->loop, request, cb, s);
 	if (s->job)
-		s->handles++;
+		s->uses++;
 	else
 		session_refuse(s, "the keeper has no memory left");
 }
@@ -304,16 +302,12 @@ static void on_question(struct session *s, const struct wire_request *r, ssize_t
 	}
 }
 
-static void on_readable(uv_poll_t *poll, int status, int events)
+static void session_readable(struct session *s)
 {
-	struct session *s = poll->data;
 	struct wire_request request = {0};
 	ssize_t n;
 	int fd;
 
-	(void)events;
-	if (status < 0)
-		return session_close(s);
 	s->received_ns = clock_now_ns();
 	n = question_receive(s->fd, &request, &fd);
 	if (n == -EAGAIN || n == -EINTR)
@@ -374,6 +368,7 @@ static void turn_away(int fd, const char *why)
 
 static void session_new(struct keeper *k, int fd)
 {
+	struct epoll_event event = {.events = EPOLLIN | EPOLLRDHUP};
 	struct session *s = NULL;
 	struct ucred peer;
 	socklen_t len = sizeof(peer);
@@ -385,19 +380,35 @@ static void session_new(struct keeper *k, int fd)
 	if (why)
 		return turn_away(fd, why);
 	s = calloc(1, sizeof(*s));
-	if (!s || uv_poll_init(k->loop, &s->poll, fd) != 0) {
+	event.data.ptr = s;
+	if (!s || epoll_ctl(k->session_epoll, EPOLL_CTL_ADD, fd, &event) != 0) {
 		free(s);
 		return turn_away(fd, "the keeper has no memory left");
 	}
 	s->keeper = k;
 	s->fd = fd;
 	s->peer = peer;
-	s->handles = 2;
+	s->uses = 1;
 	uv_timer_init(k->loop, &s->timer);
-	s->poll.data = s->timer.data = s;
+	s->timer.data = s;
 	DL_APPEND(k->sessions, s);
 	k->session_count++;
-	uv_poll_start(&s->poll, UV_READABLE | UV_DISCONNECT, on_readable);
+	session_readable(s); /* the question mostly is there already */
+}
+
+static void on_session_events(uv_poll_t *poll, int status, int events)
+{
+	struct keeper *k = poll->data;
+	struct epoll_event ready[64];
+	int count = epoll_wait(k->session_epoll, ready, sizeof(ready) / sizeof(*ready), 0);
+
+	(void)status, (void)events;
+	for (int i = 0; i < count; i++) {
+		struct session *s = ready[i].data.ptr;
+
+		if (s->state != SESSION_CLOSED)
+			session_readable(s);
+	}
 }
 
 /* No descriptor left: the spare one is given up for a moment, so that the peer is told instead of waiting. */
@@ -444,9 +455,16 @@ int sessions_start(struct keeper *k)
 	if (bind(k->listen_fd, (struct sockaddr *)&address, sizeof(address)) != 0 ||
 	    chmod(address.sun_path, k->system ? 0666 : 0600) != 0 || listen(k->listen_fd, LISTEN_BACKLOG) != 0)
 		return -errno;
-	ret = uv_poll_init(k->loop, &k->listen, k->listen_fd);
+	k->session_epoll = epoll_create1(EPOLL_CLOEXEC);
+	if (k->session_epoll < 0)
+		return -errno;
+	ret = uv_poll_init(k->loop, &k->session_events, k->session_epoll);
+	if (ret == 0)
+		ret = uv_poll_init(k->loop, &k->listen, k->listen_fd);
 	if (ret < 0)
 		return ret;
+	k->session_events.data = k;
+	uv_poll_start(&k->session_events, UV_READABLE, on_session_events);
 	k->listen.data = k;
 	k->idle_since_ns = clock_now_ns();
 	return uv_poll_start(&k->listen, UV_READABLE, on_connection);
@@ -458,10 +476,12 @@ void sessions_stop(struct keeper *k)
 
 	unlinkat(k->dir_fd, WIRE_SOCKET_NAME, 0);
 	uv_close((uv_handle_t *)&k->listen, NULL);
+	uv_close((uv_handle_t *)&k->session_events, NULL);
 	close(k->listen_fd);
 	close(k->spare_fd);
 	keeper_enter(k);
 	DL_FOREACH_SAFE (k->sessions, s, next)
 		session_close(s);
 	keeper_leave(k);
+	close(k->session_epoll);
 }

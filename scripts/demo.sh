@@ -86,7 +86,8 @@ echo "   with dflock:    $with of $((8 * rounds)): $((8 * rounds - with)) update
 [ "$plain" != $((8 * rounds)) ] || echo "   (no update was lost without dflock this time: a lucky run)"
 
 say "3. kill -9 of a process that holds the lock, with another host waiting for it"
-background=1 under a flock "$work/a/lock/nightly.lock" sh -c 'echo $$ >'"$work"'/holder; exec sleep 1000' 2>/dev/null &
+background=1 under a flock "$work/a/lock/nightly.lock" sh -c 'echo $$ >'"$work"'/holder; exec sleep 1000' &
+disown # so that nobody is told that it was killed
 until [ -s "$work/holder" ]; do :; done
 background=1 under b bash -c 'exec 9>"$1/b/lock/nightly.lock"; flock 9; echo "$EPOCHREALTIME" >"$1/got"' waiter "$work" &
 waiter=$!

@@ -89,6 +89,45 @@ def test_a_directory_can_be_protected(world):
         assert "directory: 0 -\n" in result.stdout and keeper.requests == 1
 
 
+OTHER_PRELOAD = r"""
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <stdlib.h>
+#include <unistd.h>
+int flock(int fd, int op)
+{
+	int (*next)(int, int) = (int (*)(int, int))dlsym(RTLD_NEXT, "flock");
+	return write(1, "other flock\n", 12) == 12 ? next(fd, op) : -1;
+}
+int fcntl(int fd, int cmd, ...)
+{
+	return write(1, "other fcntl\n", 12) == 12 ? fd + cmd : -1;
+}
+__attribute__((constructor)) static void start(void)
+{
+	extern int open(const char *, int, ...);
+	int (*first)(int, int) = (int (*)(int, int))dlsym(RTLD_DEFAULT, "flock");
+	int fd = open(getenv("LOCK"), 02);
+	if (fd >= 0 && first(fd, 2) == 0 && write(1, "locked early\n", 13) == 13)
+		close(fd);
+}
+"""
+
+
+@pytest.mark.parametrize("order", ["{shim} {other}", "{other} {shim}"])
+def test_other_preloads_work_too(world, order):
+    other = world.folder / "other.so"
+    subprocess.run(["cc", "-shared", "-fPIC", "-x", "c", "-", "-o", other], input=OTHER_PRELOAD, text=True, check=True)
+    world.lock.touch()
+    env = world.environment(LD_PRELOAD=order.format(shim=SHIM, other=other), LOCK=str(world.lock))
+    with world.keeper() as keeper:
+        result = world.run("places", "constructor", world.lock, env=env)
+    # Before its constructor, the shim goes by itself; the lease is asked for from the first call on.
+    assert "locked early\n" in result.stdout and keeper.requests == 3, result
+    assert "other flock\nconstructor: 0 -\n" in result.stdout
+    assert "other fcntl\nconstructor: 4 -\n" in result.stdout
+
+
 def test_no_configuration_is_said_once(world):
     result = run(world, ("places", "threads", "{lock}"), env=world.environment(config=False))
     assert result.stderr.count("\n") == 1 and "no configuration" in result.stderr

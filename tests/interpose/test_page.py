@@ -60,7 +60,7 @@ def test_what_is_not_to_be_trusted_is_refused(world, spoil, line):
         assert (result, keeper.requests) == ("-1 ENOLCK", 0) and line in said and said.count("\n") == 1
 
 
-@pytest.mark.parametrize("how", ["rename", "link"])
+@pytest.mark.parametrize("how", ["rename", "link", "linked"])
 def test_a_file_that_gets_a_protected_name(world, how):
     with world.keeper() as keeper:
         done = world.run("moves", how, world.lock.parent / "other", world.lock)

@@ -85,6 +85,18 @@ def hanging(world, how, op):
     return process
 
 
+def test_the_starter_keeps_no_copy_of_the_programs_descriptors(world):
+    process = hanging(world, "restart", "x")
+    about, = world.started()
+    starter = f"/proc/{about['ppid']}"
+    assert about["ppid"] != process.pid and f"\nPPid:\t{process.pid}\n" in open(f"{starter}/status").read()
+    names = [os.readlink(f"{starter}/fd/{fd}").split(":")[0] for fd in sorted(os.listdir(f"{starter}/fd"), key=int)]
+    assert names == ["/dev/null"] * 3 + ["socket", "pipe"]
+    process.kill()
+    process.communicate()
+    wait_until(lambda: not os.path.exists(starter), "the starter ends with the program")
+
+
 def test_a_signal_ends_the_start(world):
     process = hanging(world, "interrupt", "x")
     process.send_signal(signal.SIGUSR1)

@@ -26,13 +26,13 @@ class Pair:
         return [l for l in host.status()["leases"] if l["note"] == note]
 
     def waiter(self, *command, name="f"):
-        """A program on b that waits for what is held on a. Without the shim it has it at once."""
+        """A program on b that waits for what is held on a, says "held" and ends. Without the shim it has it at once."""
         job = Job(self.b, *(command or ("flock", self.b.path(name), "echo", "held")))
         if self.excludes:
             wait_until(lambda: self.leases(self.a, "wanted by another host"), "a's lease is recalled")
             assert job.silent()
         else:
-            assert job.line() == "held"
+            assert job.line() == "held" and job.end() == 0
         return job
 
     def check_gets(self, job):

@@ -22,6 +22,7 @@
 struct asked {
 	struct inspect_result result;
 	unsigned answers;
+	bool known;
 	int other; /* a descriptor to try for a lock in the callback, or 0 */
 	bool lockable;
 };
@@ -30,6 +31,7 @@ static char folder[64];
 static uv_loop_t loop;
 static struct ucred self;
 static int before;
+static bool at_once; /* in the caller's thread, else in a worker */
 
 static int count_open(void)
 {
@@ -61,23 +63,37 @@ static void on_answer(void *arg, struct inspect_result *result)
 	struct asked *a = arg;
 
 	a->answers++;
-	a->result = *result;
+	if (result != &a->result)
+		a->result = *result;
 	if (a->other)
 		a->lockable = flock(a->other, LOCK_EX | LOCK_NB) == 0;
 }
 
 static void start(struct asked *a, int fd, const struct ucred *peer, bool test_shared)
 {
+	struct inspect_request request = {.fd = fd,
+					  .peer = *peer,
+					  .foreign = peer->uid != self.uid,
+					  .known = a->known,
+					  .test_shared = test_shared};
+
 	ck_assert_int_ge(fd, 0);
-	ck_assert_ptr_nonnull(
-	    inspect_start(&loop, fd, peer, peer->uid != self.uid, test_shared, on_answer, a));
+	if (at_once) {
+		int ret = inspect_now(&request, &a->result);
+
+		ck_assert_int_eq(ret, a->result.refused[0] ? -1 : 0);
+		on_answer(a, &a->result);
+		return;
+	}
+	ck_assert_ptr_nonnull(inspect_start(&loop, &request, on_answer, a));
 	ck_assert_uint_eq(a->answers, 0); /* never from inside the call */
 }
 
-static void setup(void)
+static void setup_worker(void)
 {
 	struct asked a = {0};
 
+	at_once = false;
 	clear_folder();
 	self = (struct ucred){getpid(), geteuid(), getegid()};
 	ck_assert_int_eq(uv_loop_init(&loop), 0);
@@ -85,6 +101,12 @@ static void setup(void)
 	start(&a, open("/dev/null", O_RDONLY | O_CLOEXEC), &self, false);
 	uv_run(&loop, UV_RUN_DEFAULT);
 	before = count_open();
+}
+
+static void setup_at_once(void)
+{
+	setup_worker();
+	at_once = true;
 }
 
 static void teardown(void)
@@ -156,6 +178,24 @@ START_TEST(plain_file)
 	check_good(&r, in_folder("x"));
 	ck_assert(!r.holds.shared && !r.holds.exclusive && !r.shared_in_use);
 	close(r.fd);
+}
+END_TEST
+
+/* The keeper has it open already. */
+START_TEST(known)
+{
+	struct asked a = {.known = true};
+	int fd = make("x", O_RDWR, 0600), other = make("x", O_RDWR, 0600);
+
+	ck_assert_int_eq(flock(fd, LOCK_SH), 0);
+	ck_assert_int_eq(flock(other, LOCK_SH), 0);
+	start(&a, fd, &self, true);
+	uv_run(&loop, UV_RUN_DEFAULT);
+	ck_assert_str_eq(a.result.refused, "");
+	ck_assert_str_eq(a.result.path, in_folder("x"));
+	ck_assert_int_eq(a.result.fd, -1);
+	ck_assert(a.result.holds.shared && a.result.shared_in_use);
+	close(other);
 }
 END_TEST
 
@@ -384,6 +424,13 @@ START_TEST(holds)
 	r = look(dup(other));
 	ck_assert(!r.holds.shared && !r.holds.exclusive);
 	close(r.fd);
+	/* However many there are. */
+	for (record.l_start = 10; record.l_start < 2000; record.l_start += 2)
+		ck_assert_int_eq(fcntl(fd, F_OFD_SETLK, &record), 0);
+	ck_assert_int_eq(flock(fd, LOCK_EX), 0);
+	r = look(dup(fd));
+	ck_assert(!r.holds.shared && r.holds.exclusive);
+	close(r.fd);
 	close(fd);
 	close(other);
 }
@@ -562,21 +609,14 @@ START_TEST(many_at_once)
 }
 END_TEST
 
-int main(void)
+static TCase *add_tests(const char *name, void (*setup)(void))
 {
-	Suite *suite = suite_create("inspect");
-	TCase *tc = tcase_create("descriptor");
-	SRunner *runner;
-	char made[] = "/tmp/dflock-inspect-XXXXXX";
-	int failed;
+	TCase *tc = tcase_create(name);
 
-	if (!mkdtemp(made) || !realpath(made, folder)) {
-		perror(made);
-		return EXIT_FAILURE;
-	}
 	tcase_add_checked_fixture(tc, setup, teardown);
 	tcase_set_timeout(tc, 60);
 	tcase_add_loop_test(tc, plain_file, 0, 4);
+	tcase_add_test(tc, known);
 	tcase_add_test(tc, directory);
 	tcase_add_test(tc, path_only);
 	tcase_add_test(tc, other_kinds);
@@ -586,14 +626,33 @@ int main(void)
 	tcase_add_test(tc, named_deleted);
 	tcase_add_test(tc, renamed);
 	tcase_add_test(tc, deleted_directory);
-	tcase_add_test(tc, deleted_meanwhile);
 	tcase_add_test(tc, longest_path);
 	tcase_add_test(tc, holds);
-	tcase_add_loop_test(tc, lock_ends_with_its_owner, 0, 2);
 	tcase_add_loop_test(tc, lock_stays_with_its_owner, 0, 2);
 	tcase_add_test(tc, shared_in_use);
 	tcase_add_test(tc, users_rights);
 	tcase_add_test(tc, users_own_mount);
+	return tc;
+}
+
+int main(void)
+{
+	Suite *suite = suite_create("inspect");
+	TCase *tc = tcase_create("meanwhile");
+	SRunner *runner;
+	char made[] = "/tmp/dflock-inspect-XXXXXX";
+	int failed;
+
+	if (!mkdtemp(made) || !realpath(made, folder)) {
+		perror(made);
+		return EXIT_FAILURE;
+	}
+	suite_add_tcase(suite, add_tests("worker", setup_worker));
+	suite_add_tcase(suite, add_tests("at once", setup_at_once));
+	tcase_add_checked_fixture(tc, setup_worker, teardown);
+	tcase_set_timeout(tc, 60);
+	tcase_add_test(tc, deleted_meanwhile);
+	tcase_add_loop_test(tc, lock_ends_with_its_owner, 0, 2);
 	tcase_add_test(tc, many_at_once);
 	suite_add_tcase(suite, tc);
 	runner = srunner_create(suite);

@@ -1,0 +1,112 @@
+#!/usr/bin/env bash
+# What the documentation and the sources must agree on. Says all that is wrong, and ends with 1 if anything is.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+build=${DFLOCK_BUILD:-build}
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+failed=0
+wrong() { echo "check-docs: $*" >&2; failed=1; }
+lines() { printf '%s\n' $1 | sort -u; }
+
+# same WHERE "A..." ELSEWHERE "B...": both lists have the same words.
+same() {
+	local word
+	for word in $(comm -23 <(lines "$2") <(lines "$4")); do wrong "$word: in $1, but not in $3"; done
+	for word in $(comm -13 <(lines "$2") <(lines "$4")); do wrong "$word: in $3, but not in $1"; done
+}
+
+# Settings: the tables in config/, the example, the manual page.
+settings=$(sed -n 's/^\t{"\([a-z_]*\)", SETTING_.*/\1/p' config/*.c)
+[ -n "$settings" ] || wrong "config/*.c: no table of settings was found"
+same "config/*.c" "$settings" config/dflock.conf "$(grep -oE '\b[a-z_]+ = ' config/dflock.conf | sed 's/ = //')"
+same "config/*.c" "$settings" man/dflock.conf.5 \
+	"$(sed -n 's/^\.It Va \([a-z_]*\) No = .*/\1/p; s/^\.Ss \(Group\|List\) //p' man/dflock.conf.5)"
+
+# Examples of configurations are valid. Passwords in them are in files that are not there.
+accepted() { # accepted FILE NAME
+	sed -i 's/password_file = "[^"]*";//' "$1"
+	local said
+	said=$("$build/dflock" check --config "$1" 2>&1) || wrong "$2: an example is not accepted: $said"
+}
+cp config/dflock.conf "$work/example"
+accepted "$work/example" config/dflock.conf
+documents=$(find . -name '*.md' -not -path './build*' -not -path './.*' -printf '%P\n' | sort)
+for page in man/dflock.conf.5 $documents; do
+	rm -f "$work"/block-*
+	awk -v out="$work/block-" '/^(```|\.Ed)$/ { on = 0 } on { print >(out on) } /^(```conf|\.Bd -literal)$/ { on = ++n }' "$page"
+	for block in "$work"/block-*; do [ ! -e "$block" ] || accepted "$block" "$page"; done
+done
+
+# Commands and options: --help and the manual pages, and the completion.
+options() { # options COMMAND...: "-c" or "--config" for each that its --help lists
+	"$@" --help | sed -n 's/^ *\(-[a-zA-Z?], \)\?\(--[a-z-]*\).*/\1\2/p' | tr -d ' ' | tr ',' '\n' |
+		grep -vxE -- '-\?|--help|--usage|-V|--version' || true
+}
+in_page() { # in_page < PART OF A PAGE
+	grep -oE '\bFl [a-zA-Z-]+' | sed 's/Fl /-/' | grep -vxE -- '--|--help|--usage|--version' || true
+}
+commands=$("$build/dflock" --help | sed -n '/^Commands:/,/^$/s/^  \([a-z]*\) .*/\1/p')
+same "dflock --help" "$commands" man/dflock.1 "$(sed -n 's/^\.Ss dflock //p' man/dflock.1)"
+for command in $commands; do
+	part=$(awk -v name="$command" '/^\.S[hs]/ { on = $0 == ".Ss dflock " name } on' man/dflock.1)
+	same "dflock $command --help" "$(options "$build/dflock" "$command")" "man/dflock.1 ($command)" "$(in_page <<<"$part")"
+	for word in $command $(options "$build/dflock" "$command" | grep -e --); do
+		grep -qw -e "$word" packaging/bash-completion/dflock || wrong "$word: not in packaging/bash-completion/dflock"
+	done
+done
+for word in help usage version; do
+	grep -qE "Fl -$word\b" man/dflock.1 || wrong "--$word: not in man/dflock.1"
+done
+same "dflockd --help" "$(options "$build/dflockd")" man/dflockd.8 "$(in_page <man/dflockd.8)"
+for word in $(grep -rhoE '`dflock [a-z]+' --include='*.[ch]' --include='*.md' --include='*.conf' . | sed 's/.* //' | sort -u); do
+	grep -qx "$word" <<<"$commands" || wrong "\`dflock $word': there is no such command"
+done
+
+# Manual pages.
+mandoc -Tlint -Wwarning man/*.[1-8] >"$work/lint" || wrong "mandoc -Tlint: $(cat "$work/lint")"
+
+# What documents refer to is there.
+for page in $documents; do
+	for path in $(grep -oE '\]\([^)#]+' "$page" | sed 's/](//' | grep -v '://' || true); do
+		[ -e "$(dirname "$page")/$path" ] || wrong "$page: $path does not exist"
+	done
+	for path in $(grep -oE '(^|[^A-Za-z0-9_./-])[a-z.]+/[A-Za-z0-9_./*-]*' "$page" | grep -oE '[a-z.]+/[A-Za-z0-9_./*-]*' |
+		sed 's/\.$//' | sort -u); do
+		[ -d "${path%%/*}" ] || continue
+		# A path may also be meant from the document's own folder.
+		compgen -G "$path" >"$work/found" || compgen -G "$(dirname "$page")/$path" >"$work/found" ||
+			case $path in build*) ;; *) wrong "$page: $path does not exist" ;; esac
+	done
+	for name in $(grep -oE '`[a-z_*-]+\.(c|h|lua|sh|py|map|conf|service)`' "$page" | tr -d '`' | sort -u); do
+		[ -n "$(find . -name "$name" -not -path './build*' -print -quit)" ] || wrong "$page: there is no $name"
+	done
+	for name in $(grep -oE '(^    |`|^sudo )make [a-z-]+' "$page" | sed 's/.*make //' | sort -u); do
+		grep -q "^$name:" Makefile || wrong "$page: there is no target $name"
+	done
+done
+for page in $documents man/*.[1-8]; do
+	for name in $(grep -oE '\b[a-z]+_ms\b' "$page" | sort -u); do
+		grep -qx "$name" <<<"$settings" || wrong "$page: there is no setting $name"
+	done
+done
+
+# Messages that are explained are said: each part between dots is in a string of the sources.
+perl -0pe 's/"\s*\n\s*"//g; s/\\"/"/g' $(find shim keeper store config wire cli -name '*.c') >"$work/strings"
+sed -n 's/^| `\([^|]*\)` |.*/\1/p' docs/troubleshooting.md | sed 's/` *<br> *`/\n/g' >"$work/messages"
+[ -s "$work/messages" ] || wrong "docs/troubleshooting.md: no messages were found"
+while IFS= read -r message; do
+	while IFS= read -r part; do
+		grep -qF -e "$part" "$work/strings" || wrong "docs/troubleshooting.md: \"$part\" is not in the sources"
+	done < <(sed 's/ *\.\.\. */\n/g' <<<"$message" | grep .)
+done <"$work/messages"
+
+# The newest entry is about this version.
+grep -m 1 '^## ' CHANGELOG.md | grep -qF "$(cat VERSION)" || wrong "CHANGELOG.md: the first entry is not $(cat VERSION)"
+
+# The shim shows programs the listed names and no others.
+same "libdflock.so" "$(nm -D --defined-only "$build/libdflock.so" | awk '{ sub(/@.*/, "", $3); print $3 }')" \
+	shim/exports.map "$(sed -n '/^global:/,/^local:/s/^\t\(.*\);/\1/p' shim/exports.map)"
+
+[ "$failed" = 0 ] && echo "documentation and sources agree"
+exit "$failed"
