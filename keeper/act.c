@@ -61,9 +61,12 @@ static void open_lease(struct lease *lease)
 
 static void tell_in_use(struct lease *lease)
 {
-	for (unsigned i = 0; i < lease->asker_count; i++)
+	for (unsigned i = 0; i < lease->asker_count; i++) {
+		struct store_range in_use = lock_in_the_way(lease, &lease->askers[i].range);
+
 		store_tell_in_use(lease_keeper(lease)->store, lease->askers[i].host, lease->lock->file->name,
-				  lease->askers[i].token);
+				  lease->askers[i].token, &in_use);
+	}
 	lease->asker_count = 0;
 	if (lease->recall == RECALL_LINGER || lease->recall == RECALL_ASK)
 		control_in_use(lease);
@@ -246,6 +249,7 @@ void lease_recall(struct lease *lease, const struct store_message *m)
 
 			memcpy(asker->host, m->asker, sizeof(asker->host));
 			memcpy(asker->token, m->asker_token, sizeof(asker->token));
+			asker->range = m->range;
 		}
 	}
 	lease_raise(lease, m->ask ? LEASE_EV_ASKED : LEASE_EV_RECALLED);

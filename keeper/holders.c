@@ -313,11 +313,10 @@ static int report(struct search *s, int procfd, pid_t pid)
 	return r;
 }
 
-static int look_at_process(struct search *s, int proc, const char *name, size_t *unseen)
+static int look_at_process(struct search *s, int proc, const char *name, pid_t pid, size_t *unseen)
 {
 	/* Kept open: should the pid be reused, what is read through it fails instead of mixing two processes. */
 	int procfd = openat(proc, name, O_RDONLY | O_DIRECTORY | O_CLOEXEC), r;
-	pid_t pid = (pid_t)strtol(name, NULL, 10);
 
 	if (procfd < 0)
 		return errno == ENOENT || errno == ESRCH ? 0 : errno == EACCES ? (++*unseen, 0) : -errno;
@@ -351,11 +350,24 @@ int holders_find(const struct holders_file *files, size_t count, pid_t ignore_pi
 		pid_t pid = isdigit((unsigned char)e->d_name[0]) ? (pid_t)strtol(e->d_name, NULL, 10) : 0;
 
 		if (pid > 0 && (!ignore_pid || pid != ignore_pid))
-			r = look_at_process(&s, dirfd(list), e->d_name, &not_seen);
+			r = look_at_process(&s, dirfd(list), e->d_name, pid, &not_seen);
 	}
 	closedir(list);
 	free(s.found);
 	if (unseen)
 		*unseen = not_seen;
 	return r;
+}
+
+int holders_of_process(pid_t pid, const struct holders_file *file, holders_cb *cb, void *arg)
+{
+	struct search s = {.files = file, .count = 1, .cb = cb, .arg = arg};
+	size_t not_seen = 0;
+	char name[32];
+	int r;
+
+	snprintf(name, sizeof(name), "/proc/%d", (int)pid);
+	r = look_at_process(&s, AT_FDCWD, name, pid, &not_seen);
+	free(s.found);
+	return r ? r : not_seen ? -EACCES : 0;
 }

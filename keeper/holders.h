@@ -56,6 +56,9 @@ typedef int holders_cb(void *arg, const struct holder *holder);
 int holders_find(const struct holders_file *files, size_t count, pid_t ignore_pid, holders_cb *cb, void *arg,
 		 size_t *unseen);
 
+/* The same for one file and one process. -EACCES: it may not be looked into; 0 if it has ended. */
+int holders_of_process(pid_t pid, const struct holders_file *file, holders_cb *cb, void *arg);
+
 /*
  * Reads one line of fdinfo ("lock:\t1: FLOCK  ADVISORY  WRITE 359 00:13:11691 0 EOF") into space, owner, mode, from
  * and to. False if it is no line about a lock (leases and delegations are none either). Pure.

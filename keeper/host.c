@@ -268,6 +268,7 @@ static void on_message(void *arg, const struct store_message *m)
 		if (!lease || lease->state != LEASE_ASKING)
 			return;
 		lease->in_use_seen = true;
+		lease->in_use = m->range;
 		serve_in_use(lease);
 		return;
 	}

@@ -129,7 +129,16 @@ static bool path_leads_there(const struct inspect_result *r, int mount_id)
 	return stat(r->path, &st) == 0 && st.st_dev == r->st.st_dev && st.st_ino == r->st.st_ino;
 }
 
-/* A lock taken and dropped at once on a description of its own: shared works while others have it shared, exclusive does not. */
+/* Would this lock be refused because of somebody's? */
+static bool record_in_the_way(int fd, short type, int64_t from, int64_t to)
+{
+	struct flock lock = {.l_type = type, .l_whence = SEEK_SET, .l_start = from, .l_len = to == WIRE_EOF ? 0 : to - from};
+
+	return fcntl(fd, F_OFD_GETLK, &lock) == 0 && lock.l_type != F_UNLCK;
+}
+
+/* flock: taken and dropped at once on a description of its own: shared works while others have it shared, exclusive does
+ * not. Records: the kernel can be asked without taking anything. */
 static bool test_shared(const struct inspect_request *req, const char *link)
 {
 	int fd = reopen(req, link);
@@ -137,7 +146,10 @@ static bool test_shared(const struct inspect_request *req, const char *link)
 
 	if (fd < 0)
 		return false;
-	if (flock(fd, LOCK_SH | LOCK_NB) == 0)
+	if (req->space == WIRE_RECORD)
+		in_use = !record_in_the_way(fd, F_RDLCK, req->from, req->to) &&
+			 record_in_the_way(fd, F_WRLCK, req->from, req->to);
+	else if (flock(fd, LOCK_SH | LOCK_NB) == 0)
 		in_use = flock(fd, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK;
 	close(fd);
 	return in_use;
@@ -164,6 +176,11 @@ static void look(const struct inspect_request *req, struct inspect_result *r)
 		return refuse(r, "its fdinfo cannot be read", -ret);
 	if (req->foreign && !path_leads_there(r, mount_id))
 		return refuse(r, "its path leads the keeper to another file (a mount of the program's own?)", 0);
+	if (req->space == WIRE_RECORD && !req->test_shared) {
+		ret = before_read(&r->before, req->fd, req->peer.pid, req->owner, &r->st);
+		if (ret < 0)
+			return refuse(r, "the keeper cannot see which locks the program has, so that it could undo", -ret);
+	}
 	if (req->test_shared)
 		r->shared_in_use = test_shared(req, link);
 	if (req->known)
@@ -179,6 +196,8 @@ int inspect_now(const struct inspect_request *request, struct inspect_result *re
 	*result = (struct inspect_result){.fd = -1};
 	look(request, result);
 	close(request->fd);
+	if (*result->refused)
+		before_free(&result->before);
 	return *result->refused ? -1 : 0;
 }
 

@@ -15,6 +15,8 @@
 #include <sys/stat.h>
 #include <uv.h>
 
+#include "keeper/before.h"
+
 /* What an open file description holds in the flock space. */
 struct caller_holds {
 	bool shared, exclusive;
@@ -25,7 +27,8 @@ struct inspect_result {
 	int fd;              /* the keeper's own, new description; the receiver closes it; -1 on failure, or if known */
 	char path[PATH_MAX]; /* absolute, " (deleted)" cut off if the link count is 0 */
 	struct caller_holds holds;
-	bool shared_in_use;  /* with test_shared: somebody has the flock shared */
+	struct before before; /* what the caller holds in the record space; the receiver frees it */
+	bool shared_in_use;  /* with test_shared: somebody has it shared, and nobody exclusively */
 	char refused[256];   /* not empty: why this descriptor cannot be served; fd is -1 */
 };
 
@@ -37,7 +40,10 @@ struct inspect_request {
 	struct ucred peer;
 	bool foreign;     /* the peer is another user: his rights count, and his path must lead the keeper to the same file */
 	bool known;       /* the keeper has a description of this file already: do not open it again */
-	bool test_shared; /* find out whether the flock is held shared, with a description that lives only for the test */
+	bool test_shared; /* find out whether the lock is held shared, with a description that lives only for the test */
+	enum wire_space space;
+	enum wire_owner owner; /* record space */
+	int64_t from, to;      /* ditto */
 };
 
 /* Looks at once, in the caller's thread. 0, or -1 with result->refused set. */

@@ -34,6 +34,7 @@ struct lock;
 struct asker {
 	char host[STORE_HOST_BYTES];
 	char token[STORE_TOKEN_BYTES];
+	struct store_range range;
 };
 
 /* How badly another host wants a lease: the larger counts. */
@@ -49,7 +50,8 @@ struct lease {
 	int64_t held_at;  /* unix seconds; 0: never granted */
 	bool queued;      /* asking: the store has it in its queue */
 	bool insist;      /* asking: queues, though its callers do not wait long */
-	bool in_use_seen; /* asking: a holder said that it uses it */
+	bool in_use_seen; /* asking: a holder said that it uses it ... */
+	struct store_range in_use; /* ... and what it said is in the way */
 	bool stands;      /* unsure: the store confirmed it, but the probe has not stopped yet */
 	struct store_blocker *blockers; /* asking: who was in the way when last asked; NULL or blocker_count of them */
 	size_t blocker_count;
@@ -120,7 +122,8 @@ struct session {
 	time_t started; /* unix: when the question came */
 	bool told_waiting;
 	bool named_dead; /* non-blocking: the question was repeated with silent hosts named dead */
-	struct caller_holds holds; /* what the caller's description had when it asked */
+	struct caller_holds holds; /* what the caller's description had when it asked: flock */
+	struct before before;      /* ditto: records; kept until the next question */
 	bool shared_tested, shared_in_use; /* somebody had the flock shared when it asked */
 	struct lock *lock;
 	struct lease *lease; /* the asking one that it waits for */

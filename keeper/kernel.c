@@ -1,8 +1,10 @@
 /* See kernel.h. */
 #include "keeper/kernel.h"
 
+#include <fcntl.h>
 #include <string.h>
 #include <sys/file.h>
+#include <unistd.h>
 
 #include "keeper/act.h"
 #include "keeper/log.h"
@@ -24,7 +26,7 @@ static void on_probe(void *arg, enum probe_answer answer, int error)
 
 	if (last)
 		lease->probe = NULL;
-	if (answer == PROBE_FREE || answer == PROBE_SHARED)
+	if ((answer == PROBE_FREE || answer == PROBE_SHARED) && lease->lock->space == WIRE_FLOCK)
 		lease->lock->probe_holds = true;
 	if (last && lease->state == LEASE_UNSURE && lease->stands) {
 		if (lease->lock->probe_holds)
@@ -63,12 +65,32 @@ void lease_start_probe(struct lease *lease)
 {
 	bool shared_will_do = lease->range.mode == WIRE_EXCLUSIVE && lease->recall >= RECALL_ASK &&
 			      lease->recall_mode == WIRE_SHARED;
+	struct probe_want want = {.space = lease->range.space, .from = lease->range.from, .to = lease->range.to};
 
 	if (lease->probe) /* an earlier one is stopping: its last answer starts this one */
 		return;
 	lease->probe_waits = lease->recall == RECALL_WAIT;
-	lease->probe = probe_start(lease_keeper(lease)->probes, lease->lock->file->fd, shared_will_do, lease->probe_waits,
-				   on_probe, lease);
+	want.shared_will_do = shared_will_do;
+	want.wait = lease->probe_waits;
+	lease->probe = probe_start(lease_keeper(lease)->probes, lease->lock->file->fd, &want, on_probe, lease);
 	if (!lease->probe) /* no thread to be had: again in a while */
 		lease_start_timer(lease, 100);
+}
+
+struct store_range lock_in_the_way(const struct lease *lease, const struct store_range *wanted)
+{
+	const struct file *file = lease->lock->file;
+	struct flock lock = {.l_type = wanted->mode == WIRE_SHARED ? F_RDLCK : F_WRLCK,
+			     .l_whence = SEEK_SET,
+			     .l_start = wanted->from,
+			     .l_len = wanted->to == WIRE_EOF ? 0 : wanted->to - wanted->from};
+	struct store_range in_use = lease->range;
+
+	if (lease->range.space != WIRE_RECORD || !file->local || fcntl(file->fd, F_OFD_GETLK, &lock) != 0 ||
+	    lock.l_type == F_UNLCK)
+		return in_use;
+	in_use.mode = lock.l_type == F_RDLCK ? WIRE_SHARED : WIRE_EXCLUSIVE;
+	in_use.from = lock.l_start;
+	in_use.to = lock.l_len ? lock.l_start + lock.l_len : WIRE_EOF;
+	return in_use;
 }

@@ -6,6 +6,11 @@
 
 /* Asks the kernel whether the lease is in use; waits for the end of it if another host waits. LEASE_EV_* follow. */
 void lease_start_probe(struct lease *lease);
+/*
+ * Which lock of this host is in the way of what another one wants: for records as the kernel says it, else (and if it
+ * cannot be asked without waiting) what the lease covers.
+ */
+struct store_range lock_in_the_way(const struct lease *lease, const struct store_range *wanted);
 /* Drops the kernel lock that a probe took, if it did. */
 void lock_unprobe(struct lock *lock);
 

@@ -203,7 +203,8 @@ struct lease *lock_asking(const struct lock *lock, const struct store_range *ran
 	struct lease *lease;
 
 	DL_FOREACH (lock->leases, lease)
-		if (lease->state == LEASE_ASKING && range_covers(&lease->range, range))
+		if (lease->state == LEASE_ASKING && lease->range.mode == range->mode && lease->range.from == range->from &&
+		    lease->range.to == range->to)
 			return lease;
 	return NULL;
 }

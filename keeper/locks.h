@@ -29,7 +29,7 @@ bool range_overlaps(const struct store_range *a, const struct store_range *b);
 
 /* The lease of ours that covers the range; an open one before a closed one. NULL: none. */
 struct lease *lock_covering(const struct lock *lock, const struct store_range *range);
-/* The asking lease that would cover it. NULL: none. */
+/* The asking lease for just this mode and range: a larger one may have to wait for more. NULL: none. */
 struct lease *lock_asking(const struct lock *lock, const struct store_range *range);
 
 /* "NAME (PATH)", for people. */

@@ -9,11 +9,15 @@
 #include "keeper/probe.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <pthread.h>
 #include <signal.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
+#include <time.h>
+#include <unistd.h>
 #include <utlist.h>
 
 #define RESIGNAL_MS  5
@@ -40,7 +44,7 @@ struct probe {
 	struct probes *probes;
 	pthread_t thread;
 	int fd;
-	bool shared_will_do, wait;
+	struct probe_want want;
 	bool stop; /* atomic */
 	bool told; /* in probes->stopping */
 	probe_cb *cb;
@@ -61,51 +65,119 @@ static void post(struct probe *probe, enum probe_answer answer, int error, bool 
 	pthread_mutex_unlock(&probe->probes->mutex);
 }
 
-/* What a lock taken with this operation shows. */
-static enum probe_answer taken(int op)
+static bool told_to_stop(const struct probe *probe)
 {
-	return (op & LOCK_EX) ? PROBE_FREE : PROBE_SHARED;
+	return __atomic_load_n(&probe->stop, __ATOMIC_ACQUIRE);
 }
+
+/* --- flock: the lock itself is the test, and stays --- */
+
+/* 1: taken. 0: somebody has it. -errno. */
+static int try_flock(int fd, int op)
+{
+	if (flock(fd, op | LOCK_NB) == 0)
+		return 1;
+	return errno == EWOULDBLOCK ? 0 : -errno;
+}
+
+static int test_flock(const struct probe *probe, enum probe_answer *answer)
+{
+	int ret = try_flock(probe->fd, LOCK_EX);
+
+	*answer = PROBE_FREE;
+	if (ret == 0 && probe->want.shared_will_do) {
+		ret = try_flock(probe->fd, LOCK_SH);
+		*answer = PROBE_SHARED;
+	}
+	return ret;
+}
+
+static int wait_flock(const struct probe *probe, enum probe_answer *answer)
+{
+	*answer = probe->want.shared_will_do ? PROBE_SHARED : PROBE_FREE;
+	return flock(probe->fd, probe->want.shared_will_do ? LOCK_SH : LOCK_EX) == 0 ? 1 : -errno;
+}
+
+/* --- records --- */
+
+static struct flock record(const struct probe *probe, short type)
+{
+	const struct probe_want *w = &probe->want;
+
+	return (struct flock){.l_type = type, .l_whence = SEEK_SET, .l_start = w->from,
+			      .l_len = w->to == WIRE_EOF ? 0 : w->to - w->from};
+}
+
+static int test_record(const struct probe *probe, enum probe_answer *answer)
+{
+	struct flock lock = record(probe, F_WRLCK);
+
+	*answer = PROBE_FREE;
+	if (fcntl(probe->fd, F_OFD_GETLK, &lock) != 0)
+		return -errno;
+	if (lock.l_type == F_UNLCK)
+		return 1;
+	if (!probe->want.shared_will_do)
+		return 0;
+	*answer = PROBE_SHARED;
+	lock = record(probe, F_RDLCK);
+	if (fcntl(probe->fd, F_OFD_GETLK, &lock) != 0)
+		return -errno;
+	return lock.l_type == F_UNLCK;
+}
+
+/* Where no description can be had that may take the lock: asks at growing intervals. A signal ends a pause early. */
+static int poll_record(const struct probe *probe, enum probe_answer *answer)
+{
+	struct timespec pause = {.tv_nsec = 1000000};
+	int ret;
+
+	while ((ret = test_record(probe, answer)) == 0 && !told_to_stop(probe)) {
+		nanosleep(&pause, NULL);
+		if (pause.tv_nsec < 64000000)
+			pause.tv_nsec *= 2;
+	}
+	return ret ? ret : -EINTR;
+}
+
+static int wait_record(const struct probe *probe, enum probe_answer *answer)
+{
+	struct flock lock = record(probe, probe->want.shared_will_do ? F_RDLCK : F_WRLCK);
+	char link[64];
+	int fd, ret;
+
+	snprintf(link, sizeof(link), "/proc/self/fd/%d", probe->fd);
+	fd = open(link, (lock.l_type == F_WRLCK ? O_RDWR : O_RDONLY) | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+	if (fd < 0)
+		return poll_record(probe, answer);
+	ret = fcntl(fd, F_OFD_SETLKW, &lock) == 0 ? 1 : -errno;
+	close(fd);
+	/* Taken, and let go: what another program took in between shows in a last look. */
+	return ret == 1 ? test_record(probe, answer) : ret;
+}
+
+/* --- both --- */
 
 static void *probe_main(void *arg)
 {
 	struct probe *probe = arg;
-	int op = LOCK_EX;
-	int err = 0;
+	bool flocks = probe->want.space == WIRE_FLOCK;
+	enum probe_answer answer;
+	int ret = flocks ? test_flock(probe, &answer) : test_record(probe, &answer);
 
-	if (flock(probe->fd, LOCK_EX | LOCK_NB) == 0) {
-		post(probe, PROBE_FREE, 0, true);
+	if (ret == 0)
+		post(probe, PROBE_IN_USE, 0, !probe->want.wait);
+	if (ret == 0 && !probe->want.wait)
 		return NULL;
+	while (ret == 0 && !told_to_stop(probe)) {
+		ret = flocks ? wait_flock(probe, &answer) : wait_record(probe, &answer);
+		if (ret == -EINTR)
+			ret = 0;
 	}
-	if (errno == EWOULDBLOCK && probe->shared_will_do) {
-		op = LOCK_SH;
-		if (flock(probe->fd, LOCK_SH | LOCK_NB) == 0) {
-			post(probe, PROBE_SHARED, 0, true);
-			return NULL;
-		}
-	}
-	if (errno != EWOULDBLOCK)
-		err = errno;
-	if (err == EINTR) { /* on a network even this may wait, and only probe_stop() sends signals */
-		post(probe, PROBE_STOPPED, 0, true);
-		return NULL;
-	}
-	if (err || !probe->wait) {
-		post(probe, err ? PROBE_STOPPED : PROBE_IN_USE, err, true);
-		return NULL;
-	}
-	post(probe, PROBE_IN_USE, 0, false);
-	while (!__atomic_load_n(&probe->stop, __ATOMIC_ACQUIRE)) {
-		if (flock(probe->fd, op) == 0) {
-			post(probe, taken(op), 0, true);
-			return NULL;
-		}
-		if (errno != EINTR) {
-			err = errno;
-			break;
-		}
-	}
-	post(probe, PROBE_STOPPED, err, true);
+	/* On a network even the test may wait: only probe_stop() sends signals. */
+	if (ret == -EINTR)
+		ret = 0;
+	post(probe, ret > 0 ? answer : PROBE_STOPPED, -(ret < 0 ? ret : 0), true);
 	return NULL;
 }
 
@@ -190,7 +262,7 @@ void probes_free(struct probes *probes)
 	uv_close((uv_handle_t *)&probes->wake, on_closed);
 }
 
-struct probe *probe_start(struct probes *probes, int fd, bool shared_will_do, bool wait, probe_cb *cb, void *arg)
+struct probe *probe_start(struct probes *probes, int fd, const struct probe_want *want, probe_cb *cb, void *arg)
 {
 	struct probe *probe = calloc(1, sizeof(*probe));
 	pthread_attr_t attr;
@@ -199,8 +271,7 @@ struct probe *probe_start(struct probes *probes, int fd, bool shared_will_do, bo
 
 	if (!probe)
 		return NULL;
-	*probe = (struct probe){
-	    .probes = probes, .fd = fd, .shared_will_do = shared_will_do, .wait = wait, .cb = cb, .arg = arg};
+	*probe = (struct probe){.probes = probes, .fd = fd, .want = *want, .cb = cb, .arg = arg};
 	pthread_attr_init(&attr);
 	pthread_attr_setstacksize(&attr, THREAD_STACK);
 	sigfillset(&all);

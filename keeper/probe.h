@@ -5,13 +5,20 @@
  * The probe takes the kernel lock on the keeper's own open file description. Once it has it (PROBE_FREE,
  * PROBE_SHARED), the lock stays with the description until flock(fd, LOCK_UN): tested and held.
  *
+ * In the record space nothing stays: the kernel tells without a lock being taken (F_OFD_GETLK, which works on a read-only
+ * description), and to wait for the end of one the probe takes it for a moment, on a description of its own. That is enough:
+ * who takes a kernel lock without a pin of the keeper's has to ask before he may rely on it.
+ *
  * probe_start() and probe_stop() are called in the event loop, and so come the answers. A probe keeps the loop alive.
  */
 #ifndef DFLOCK_KEEPER_PROBE_H
 #define DFLOCK_KEEPER_PROBE_H
 
 #include <stdbool.h>
+#include <stdint.h>
 #include <uv.h>
+
+#include "wire/msg.h"
 
 enum probe_answer {
 	PROBE_IN_USE,  /* somebody has the lock; with `wait` the probe goes on, else this is the last answer */
@@ -29,11 +36,18 @@ struct probes *probes_new(uv_loop_t *loop);
 /* No probe may be left. */
 void probes_free(struct probes *probes);
 
+struct probe_want {
+	enum wire_space space;
+	int64_t from, to;    /* record space */
+	bool shared_will_do; /* PROBE_SHARED is an answer too */
+	bool wait;           /* goes on after PROBE_IN_USE */
+};
+
 /*
- * Starts a probe on fd, which stays open until the last answer. shared_will_do: PROBE_SHARED is an answer too. wait: goes on after PROBE_IN_USE.
- * NULL with errno set if no thread could be had. The probe frees itself: it is no more when its last answer comes.
+ * Starts a probe on fd, which stays open until the last answer. NULL with errno set if no thread could be had. The probe
+ * frees itself: it is no more when its last answer comes.
  */
-struct probe *probe_start(struct probes *probes, int fd, bool shared_will_do, bool wait, probe_cb *cb, void *arg);
+struct probe *probe_start(struct probes *probes, int fd, const struct probe_want *want, probe_cb *cb, void *arg);
 
 /* The last answer comes soon: PROBE_STOPPED, or what the probe got before it noticed. May be called again. */
 void probe_stop(struct probe *probe);

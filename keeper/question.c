@@ -77,5 +77,7 @@ enum question_kind question_check(const struct wire_request *r, ssize_t n, bool 
 		return QUESTION_MALFORMED;
 	if (r->op == WIRE_LOCK || r->op == WIRE_TEST)
 		return has_fd && lock_ok(r) ? QUESTION_LOCK : QUESTION_MALFORMED;
+	if (r->op == WIRE_BEFORE)
+		return !has_fd && r->from >= 0 ? QUESTION_BEFORE : QUESTION_MALFORMED;
 	return r->op > 0 && r->op < WIRE_OPS && !has_fd ? QUESTION_CONTROL : QUESTION_MALFORMED;
 }

@@ -184,7 +184,7 @@ void lease_acquire(struct lease *lease, const struct store_blocker *silent, size
 	    .token = lease->token,
 	    .range = lease->range,
 	    .ask = !blocking && !lease->insist,
-	    .pass = !blocking || (lease->range.mode == WIRE_SHARED && unfair),
+	    .pass = !blocking || serve_may_pass(lease) || (lease->range.mode == WIRE_SHARED && unfair),
 	    .dead = dead,
 	};
 

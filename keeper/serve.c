@@ -63,7 +63,7 @@ bool serve_is_pinned(const struct lock *lock, const struct store_range *range)
 
 static void would_block(struct session *s)
 {
-	session_reply(s, WIRE_WOULD_BLOCK, NULL, -1);
+	session_would_block(s, s->lease && s->lease->in_use_seen ? &s->lease->in_use : NULL);
 }
 
 static void tell_waiting(struct session *s)
@@ -133,7 +133,7 @@ static void wait_for_lease(struct session *s, const struct store_range *range)
  */
 static bool is_newcomer(const struct session *s, const struct lease *lease)
 {
-	if (lease->recall < RECALL_WAIT || s->holds.exclusive)
+	if (lease->recall < RECALL_WAIT || s->holds.exclusive || s->before.count)
 		return false;
 	return s->request.mode == WIRE_EXCLUSIVE || !(s->holds.shared || s->shared_in_use);
 }
@@ -143,6 +143,11 @@ static void pin(struct session *s, struct lease *lease, int64_t now, int64_t sur
 	struct keeper *k = s->keeper;
 	int64_t until = now + k->config->lease.pin_ms * NS_PER_MS;
 
+	if (s->request.op == WIRE_TEST) { /* nothing is in the way */
+		lease_used(lease);
+		session_reply(s, WIRE_GRANTED, NULL, -1);
+		return;
+	}
 	s->pin_until_ns = until < sure_until ? until : sure_until;
 	s->state = SESSION_PINNED;
 	s->lease = NULL;
@@ -377,6 +382,16 @@ void serve_refuse(struct lease *lease, const char *why)
 void serve_refuse_nonblocking(struct lease *lease, const char *why)
 {
 	refuse_some(lease, why, false);
+}
+
+bool serve_may_pass(const struct lease *lease)
+{
+	struct session *s;
+
+	DL_FOREACH2 (lease->lock->sessions, s, lock_next)
+		if (s->lease == lease && s->before.count)
+			return true;
+	return false;
 }
 
 bool serve_has_blocking(const struct lease *lease)

@@ -28,6 +28,8 @@ void serve_in_use(struct lease *lease);                       /* a holder uses i
 void serve_refuse(struct lease *lease, const char *why);      /* all fail with ENOLCK */
 void serve_refuse_nonblocking(struct lease *lease, const char *why);
 bool serve_has_blocking(const struct lease *lease);
+/* Has a caller record locks of the file already? The kernel would grant it more past whoever waits. */
+bool serve_may_pass(const struct lease *lease);
 
 /* Are there pins over the range? */
 bool serve_is_pinned(const struct lock *lock, const struct store_range *range);

@@ -51,6 +51,7 @@ static void session_close(struct session *s)
 	if (s->state == SESSION_CLOSED)
 		return;
 	serve_end(s);
+	before_free(&s->before);
 	s->state = SESSION_CLOSED;
 	DL_DELETE(k->sessions, s);
 	if (!--k->session_count)
@@ -108,6 +109,22 @@ void session_reply(struct session *s, enum wire_verdict verdict, const char *rea
 		finish(s, &reply, fd);
 }
 
+/* No process here has this pid, and none can be signalled by mistake: kill(-1) is what F_GETLK's readers expect least, so
+ * the manual says what it means. The kernel itself shows -1 for locks that belong to no process. */
+#define PID_ELSEWHERE (-1)
+
+void session_would_block(struct session *s, const struct store_range *in_use)
+{
+	struct wire_reply reply;
+
+	fill_reply(&reply, WIRE_WOULD_BLOCK, NULL);
+	reply.mode = in_use ? in_use->mode : WIRE_EXCLUSIVE;
+	reply.from = in_use ? in_use->from : s->request.from;
+	reply.to = in_use ? in_use->to : s->request.to;
+	reply.pid = PID_ELSEWHERE;
+	finish(s, &reply, -1);
+}
+
 void session_refuse(struct session *s, const char *format, ...)
 {
 	struct wire_reply reply;
@@ -152,12 +169,15 @@ static void look_up(struct session *s, struct inspect_result *r)
 	if (ret < 0) {
 		if (r->fd >= 0)
 			close(r->fd);
+		before_free(&r->before);
 		if (ret == -ENOENT)
 			session_reply(s, WIRE_NOT_PROTECTED, NULL, -1);
 		else
 			session_refuse(s, "%s: its lock name is longer than %d bytes", r->path, LOCK_NAME_BYTES - 1);
 		return;
 	}
+	before_free(&s->before);
+	s->before = r->before;
 	keeper_enter(k);
 	ret = file_get(k, &r->st, r->path, name, r->fd, &file);
 	if (ret == -EEXIST)
@@ -181,6 +201,7 @@ static void on_inspected(void *arg, struct inspect_result *r)
 	if (s->state == SESSION_CLOSED) {
 		if (r->fd >= 0)
 			close(r->fd);
+		before_free(&r->before);
 		return drop_one(s);
 	}
 	s->uses--;
@@ -218,7 +239,8 @@ static void start_inspect(struct session *s, const struct inspect_request *reque
 
 void session_test_shared(struct session *s)
 {
-	struct inspect_request request = {.peer = s->peer, .known = true, .test_shared = true};
+	struct inspect_request request = {.peer = s->peer, .known = true, .test_shared = true,
+					  .space = s->request.space, .from = s->request.from, .to = s->request.to};
 
 	request.fd = fcntl(s->lock->file->fd, F_DUPFD_CLOEXEC, 3);
 	if (request.fd < 0)
@@ -231,7 +253,8 @@ void session_test_shared(struct session *s)
 static void inspect(struct session *s, int fd)
 {
 	struct keeper *k = s->keeper;
-	struct inspect_request request = {.fd = fd, .peer = s->peer, .foreign = s->peer.uid != geteuid()};
+	struct inspect_request request = {.fd = fd, .peer = s->peer, .foreign = s->peer.uid != geteuid(),
+					  .space = s->request.space, .owner = s->request.owner};
 	struct inspect_result result;
 	struct statx stx;
 	bool local = false;
@@ -269,12 +292,22 @@ static void ask_for_lock(struct session *s, int fd)
 				  "changed since: run `dflock reload`", s->keeper->config->path);
 		return;
 	}
-	if (r->space != WIRE_FLOCK || r->op == WIRE_TEST) {
-		close(fd);
-		session_refuse(s, "record locks are not protected by this version");
-		return;
-	}
 	inspect(s, fd);
+}
+
+/* One lock at a time: there may be more than a message has room for. */
+static void tell_before(struct session *s, int64_t from)
+{
+	const struct held *held = before_after(&s->before, from);
+	struct wire_reply reply;
+
+	fill_reply(&reply, WIRE_OK, NULL);
+	if (held) {
+		reply.mode = held->mode;
+		reply.from = held->from;
+		reply.to = held->to;
+	}
+	finish(s, &reply, -1);
 }
 
 static void on_question(struct session *s, const struct wire_request *r, ssize_t n, int fd)
@@ -289,6 +322,8 @@ static void on_question(struct session *s, const struct wire_request *r, ssize_t
 	if (fd >= 0)
 		close(fd);
 	switch (kind) {
+	case QUESTION_BEFORE:
+		return tell_before(s, r->from);
 	case QUESTION_CONTROL:
 		s->request = *r;
 		return control_question(s);

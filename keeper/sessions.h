@@ -12,6 +12,8 @@ void sessions_stop(struct keeper *k);
 /* Sends an answer. WIRE_WAITING leaves the session as it is; any other ends the question. fd: passed along, or -1. */
 void session_reply(struct session *s, enum wire_verdict verdict, const char *reason, int fd);
 void session_refuse(struct session *s, const char *format, ...) __attribute__((format(printf, 2, 3)));
+/* WIRE_WOULD_BLOCK; to WIRE_TEST with the lock in the way (NULL: not known more exactly than what was asked for). */
+void session_would_block(struct session *s, const struct store_range *in_use);
 /* WIRE_GRANTED, sure until until_ns of the keeper's clock. */
 void session_grant(struct session *s, int64_t until_ns, uint64_t fence);
 

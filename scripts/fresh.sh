@@ -30,6 +30,7 @@ finish() {
 	fi
 }
 trap finish EXIT
+chmod 755 "$root" # it is the / of users who are not root
 echo "an empty $suite from $mirror in $root"
 log=$(unshare --mount --propagation private debootstrap --variant=minbase "$suite" "$root" "$mirror" 2>&1) ||
 	die "debootstrap: $log"

@@ -57,10 +57,9 @@ struct store {
 	bool redis7;
 	char sha[SCRIPTS][STORE_SHA_BYTES];
 
-	/* The record as last seen. A request of an older generation may be told of a change that is known already. */
+	/* The record as last seen. */
 	char incarnation[STORE_INC_BYTES];
 	bool grace;
-	unsigned generation;
 	bool rereading;
 
 	bool ttl_refused;          /* down because the record has another ttl_ms */
@@ -75,8 +74,8 @@ struct store {
 void store_down(struct store *s, const char *format, ...) __attribute__((format(printf, 2, 3)));
 /* connect.c is through its steps: reads or begins the record; then on_up. */
 void store_read_record(struct store *s);
-/* A script said INC to a request of this generation. */
-void store_reread_record(struct store *s, unsigned generation);
+/* A script said INC. */
+void store_reread_record(struct store *s);
 /* The record is this one now; calls on_incarnation if it is another one. */
 void store_set_record(struct store *s, const struct reply_record *record);
 /* The line for a record with another ttl_ms. */
@@ -104,7 +103,6 @@ struct request {
 	char *argv[REQUEST_ARGS];
 	int script; /* enum script_id, or -1 */
 	bool sent_whole; /* NOSCRIPT came and it was sent with EVAL */
-	unsigned generation;
 	request_done *done;
 
 	/* for `done` */

@@ -34,8 +34,6 @@ static const char *bad_acquire(const struct store *s, const struct store_acquire
 	return NULL;
 }
 
-static const char *const space_word[WIRE_SPACES] = {[WIRE_FLOCK] = "flock", [WIRE_RECORD] = "record"};
-static const char *const mode_word[WIRE_MODES] = {[WIRE_SHARED] = "shared", [WIRE_EXCLUSIVE] = "exclusive"};
 
 /* ---- what was answered ---- */
 
@@ -51,7 +49,7 @@ static void on_verdict(struct request *r, const redisReply *reply, enum store_st
 	if (r->script == SCRIPT_ACQUIRE && answer.status < STORE_UNREACHABLE && answer.status != STORE_INCARNATION)
 		s->grace = answer.status == STORE_GRACE;
 	if (answer.status == STORE_INCARNATION)
-		store_reread_record(s, r->generation);
+		store_reread_record(s);
 	r->cb.reply(r->arg, &answer);
 }
 
@@ -85,8 +83,8 @@ void store_acquire(struct store *s, const struct store_acquire *a, store_reply_c
 	request_add(r, "%s", s->host);
 	request_add(r, "%s", a->file);
 	request_add(r, "%s", a->token);
-	request_add(r, "%s", space_word[a->range.space]);
-	request_add(r, "%s", mode_word[a->range.mode]);
+	request_add(r, "%s", reply_space_word[a->range.space]);
+	request_add(r, "%s", reply_mode_word[a->range.mode]);
 	request_add(r, REPLY_OFFSET, a->range.from);
 	request_add(r, REPLY_OFFSET, a->range.to);
 	request_add(r, "%d", a->ask);
@@ -142,12 +140,13 @@ static void on_told(struct request *r, const redisReply *reply, enum store_statu
 		s->callbacks.on_note(s->arg, error);
 }
 
-void store_tell_in_use(struct store *s, const char *host, const char *name, const char *asker_token)
+void store_tell_in_use(struct store *s, const char *host, const char *name, const char *asker_token,
+		       const struct store_range *in_use)
 {
 	char message[REPLY_MESSAGE_BYTES];
 
 	if (s->state != STORE_UP || bad_lock(name, asker_token) || !reply_is_host(host) ||
-	    reply_format_in_use(message, name, asker_token) != 0)
+	    reply_format_in_use(message, name, asker_token, in_use) != 0)
 		return; /* the asker's own limit ends its question */
 	struct request *r = request_command(s, "PUBLISH");
 	request_add(r, STORE_KEYS "host:%s", host);

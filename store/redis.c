@@ -117,7 +117,6 @@ void store_set_record(struct store *s, const struct reply_record *record)
 		return;
 	strcpy(old, s->incarnation);
 	strcpy(s->incarnation, record->incarnation);
-	s->generation++;
 	s->callbacks.on_incarnation(s->arg, old, s->incarnation);
 }
 
@@ -169,9 +168,9 @@ void store_read_record(struct store *s)
 	request_send_early(r, on_record);
 }
 
-void store_reread_record(struct store *s, unsigned generation)
+void store_reread_record(struct store *s)
 {
-	if (s->state != STORE_UP || s->rereading || generation != s->generation)
+	if (s->state != STORE_UP || s->rereading)
 		return;
 	s->rereading = true;
 	store_read_record(s);

@@ -124,26 +124,23 @@ static const char *verdict_of(const redisReply *reply)
 	return reply->type == REDIS_REPLY_ARRAY ? text_at(reply, 0) : NULL;
 }
 
+const char *const reply_space_word[WIRE_SPACES] = {[WIRE_FLOCK] = "flock", [WIRE_RECORD] = "record"};
+const char *const reply_mode_word[WIRE_MODES] = {[WIRE_SHARED] = "shared", [WIRE_EXCLUSIVE] = "exclusive"};
+
 static bool parse_mode(const char *text, enum wire_mode *mode)
 {
-	if (strcmp(text, "shared") == 0)
-		*mode = WIRE_SHARED;
-	else if (strcmp(text, "exclusive") == 0)
-		*mode = WIRE_EXCLUSIVE;
-	else
-		return false;
-	return true;
+	for (*mode = 0; *mode < WIRE_MODES; ++*mode)
+		if (strcmp(text, reply_mode_word[*mode]) == 0)
+			return true;
+	return false;
 }
 
 static bool parse_space(const char *text, enum wire_space *space)
 {
-	if (strcmp(text, "flock") == 0)
-		*space = WIRE_FLOCK;
-	else if (strcmp(text, "record") == 0)
-		*space = WIRE_RECORD;
-	else
-		return false;
-	return true;
+	for (*space = 0; *space < WIRE_SPACES; ++*space)
+		if (strcmp(text, reply_space_word[*space]) == 0)
+			return true;
+	return false;
 }
 
 /* host, beat, age: what hosts and blockers have in common. */
@@ -273,26 +270,33 @@ int reply_parse_scan(const redisReply *reply, char cursor[REPLY_CURSOR_BYTES], c
 /*
  * recall ASKED_TOKEN ASKER_HOST ASKER_TOKEN SPACE MODE FROM TO ASK NAME
  * granted TOKEN FENCE INCARNATION NAME
- * inuse TOKEN NAME
+ * inuse TOKEN SPACE MODE FROM TO NAME
  * One blank between words; the name is the rest, since it may have blanks.
  */
 #define MAX_WORDS 9
 
-static bool parse_recall(char *const word[], struct store_message *out)
+/* SPACE MODE FROM TO */
+static bool parse_range(char *const word[], struct store_range *out)
 {
 	uint64_t from, to;
 
+	if (!parse_space(word[0], &out->space) || !parse_mode(word[1], &out->mode) || !reply_number(word[2], &from) ||
+	    !reply_number(word[3], &to) || to > INT64_MAX || from >= to)
+		return false;
+	out->from = (int64_t)from;
+	out->to = (int64_t)to;
+	return true;
+}
+
+static bool parse_recall(char *const word[], struct store_message *out)
+{
 	out->kind = STORE_MSG_RECALL;
 	if (!reply_is_token(word[1]) || !reply_is_host(word[2]) || !reply_is_token(word[3]) ||
-	    !parse_space(word[4], &out->range.space) || !parse_mode(word[5], &out->range.mode) ||
-	    !reply_number(word[6], &from) || !reply_number(word[7], &to) || to > INT64_MAX || from >= to ||
-	    (strcmp(word[8], "0") != 0 && strcmp(word[8], "1") != 0))
+	    !parse_range(word + 4, &out->range) || (strcmp(word[8], "0") != 0 && strcmp(word[8], "1") != 0))
 		return false;
 	strcpy(out->token, word[1]);
 	strcpy(out->asker, word[2]);
 	strcpy(out->asker_token, word[3]);
-	out->range.from = (int64_t)from;
-	out->range.to = (int64_t)to;
 	out->ask = word[8][0] == '1';
 	return true;
 }
@@ -309,7 +313,7 @@ static bool parse_granted(char *const word[], struct store_message *out)
 static bool parse_in_use(char *const word[], struct store_message *out)
 {
 	out->kind = STORE_MSG_IN_USE;
-	if (!reply_is_token(word[1]))
+	if (!reply_is_token(word[1]) || !parse_range(word + 2, &out->range))
 		return false;
 	strcpy(out->token, word[1]);
 	return true;
@@ -334,7 +338,7 @@ int reply_parse_message(const char *text, size_t len, const char *incarnation, s
 		const char *kind;
 		size_t words;
 		bool (*parse)(char *const word[], struct store_message *out);
-	} kinds[] = {{"recall ", 9, parse_recall}, {"granted ", 4, parse_granted}, {"inuse ", 2, parse_in_use}};
+	} kinds[] = {{"recall ", 9, parse_recall}, {"granted ", 4, parse_granted}, {"inuse ", 6, parse_in_use}};
 	char copy[REPLY_MESSAGE_BYTES], *word[MAX_WORDS];
 
 	*out = (struct store_message){.kind = STORE_MSG_RECALL};
@@ -354,9 +358,11 @@ int reply_parse_message(const char *text, size_t len, const char *incarnation, s
 	return -EINVAL;
 }
 
-int reply_format_in_use(char message[REPLY_MESSAGE_BYTES], const char *name, const char *asker_token)
+int reply_format_in_use(char message[REPLY_MESSAGE_BYTES], const char *name, const char *asker_token,
+			const struct store_range *in_use)
 {
-	int n = snprintf(message, REPLY_MESSAGE_BYTES, "inuse %s %s", asker_token, name);
+	int n = snprintf(message, REPLY_MESSAGE_BYTES, "inuse %s %s %s " REPLY_OFFSET " " REPLY_OFFSET " %s", asker_token,
+			 reply_space_word[in_use->space], reply_mode_word[in_use->mode], in_use->from, in_use->to, name);
 
 	return n < REPLY_MESSAGE_BYTES ? 0 : -ENAMETOOLONG;
 }

@@ -45,7 +45,12 @@ int reply_parse_message(const char *text, size_t len, const char *incarnation, s
 /* The formats of the three messages are in reply.c; two come from the scripts, this one from here.
  * 0, or -ENAMETOOLONG. */
 #define REPLY_MESSAGE_BYTES (LOCK_NAME_BYTES + 512)
-int reply_format_in_use(char message[REPLY_MESSAGE_BYTES], const char *name, const char *asker_token);
+int reply_format_in_use(char message[REPLY_MESSAGE_BYTES], const char *name, const char *asker_token,
+			const struct store_range *in_use);
+
+/* How the scripts and messages spell them. */
+extern const char *const reply_space_word[WIRE_SPACES];
+extern const char *const reply_mode_word[WIRE_MODES];
 
 /* Is it a token (32 lower-case hex digits), a host, a file (printable, no blanks, not too long)? */
 bool reply_is_token(const char *text);

@@ -40,7 +40,6 @@ static struct request *request_new(struct store *s)
 
 	r->store = s;
 	r->script = -1;
-	r->generation = s->generation;
 	return r;
 }
 

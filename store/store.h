@@ -81,7 +81,7 @@ struct store_message {
 	char token[STORE_TOKEN_BYTES];       /* RECALL: of the lease in the way; else of this host's own request */
 	char asker[STORE_HOST_BYTES];        /* RECALL */
 	char asker_token[STORE_TOKEN_BYTES]; /* RECALL */
-	struct store_range range;            /* RECALL: what the asker wants */
+	struct store_range range;            /* RECALL: what the asker wants. IN_USE: what is in its way */
 	bool ask;                            /* RECALL */
 	uint64_t fence;                      /* GRANTED */
 };
@@ -90,7 +90,8 @@ struct store_callbacks {
 	void (*on_up)(void *arg);
 	/* After on_up; and while it cannot get up, once for each new reason. Requests are told first. */
 	void (*on_down)(void *arg, const char *why);
-	/* The incarnation is another than before (also at the first connection: old == ""). */
+	/* The incarnation is another than before (also at the first connection: old == ""). Each loss of memory makes a new
+	 * one, FLUSHALL too: what was granted under the old one is gone unless it is confirmed. */
 	void (*on_incarnation)(void *arg, const char *old, const char *now);
 	void (*on_message)(void *arg, const struct store_message *message);
 	/* A line for the log: a malformed message was ignored (once per on_up), store_tell_in_use() was refused. NULL: no. */
@@ -142,8 +143,9 @@ void store_beat(struct store *s, store_reply_cb *cb, void *arg);
 /* Ends grace: the caller has watched this incarnation for a whole ttl. now: without that (dflock init), and the store gets
  * this ttl_ms; this works also while the store is down because its record has another ttl_ms. */
 void store_open(struct store *s, bool now, store_reply_cb *cb, void *arg);
-/* Tells an asker that its question is answered with no. No reply. */
-void store_tell_in_use(struct store *s, const char *host, const char *name, const char *asker_token);
+/* Tells an asker that its question is answered with no, and which lock is in its way. No reply. */
+void store_tell_in_use(struct store *s, const char *host, const char *name, const char *asker_token,
+		       const struct store_range *in_use);
 /* This host ends: its beat is removed. Send it last. */
 void store_leave(struct store *s, store_reply_cb *cb, void *arg);
 

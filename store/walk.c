@@ -129,7 +129,7 @@ static void on_swept(struct request *r, const redisReply *reply, enum store_stat
 		answer.error = request_nonsense(r);
 	}
 	if (answer.status == STORE_INCARNATION)
-		store_reread_record(r->store, r->generation);
+		store_reread_record(r->store);
 	if (answer.status == STORE_OK && r->script == SCRIPT_SWEEP)
 		walk_on(walk);
 	else

@@ -16,17 +16,24 @@ end
 
 -- Whose data this server has. A master's replication id is new at every start and at every promotion; a master that was
 -- demoted and comes back keeps its run id but not this. A replica shows its master's, so it must not count.
--- Connections survive all of these, and FLUSHALL too (which only the record shows).
+-- Connections survive all of these.
 local function identity()
 	local info = redis.call('INFO', 'replication')
 	return string.find(info, 'role:master', 1, true) and string.match(info, 'master_replid:(%x+)') or 'replica'
+end
+
+-- An incarnation is this and when it was begun: FLUSHALL changes nothing of the server, but all leases are gone, and each
+-- host must be told, also when another one has begun anew before it asks.
+local function is_of_this_server(incarnation)
+	local id = identity() .. '-'
+	return string.sub(incarnation, 1, #id) == id
 end
 
 -- Says whether the store is the one the caller knows, and whether it grants (open). Whoever grants or vouches for a
 -- lease looks at the server itself (deep); for the others the record is enough.
 local function known(deep)
 	local record = redis.call('HMGET', STORE, 'inc', 'open')
-	return record[1] == ARGV[1] and (not deep or identity() == ARGV[1]), record[2] == '1'
+	return record[1] == ARGV[1] and (not deep or is_of_this_server(ARGV[1])), record[2] == '1'
 end
 
 local function beat_of(host)

@@ -4,22 +4,26 @@
 --   open:  ends the grace of ARGV[1]: the caller has watched it for one ttl
 --   init:  opens at once and sets ttl_ms: somebody's word that nothing uses the store
 -- Answers: OK incarnation open | TTL ttl_ms (all hosts must use the same: deadlines are counted with it) | INC
-local this = identity()
 local record = redis.call('HMGET', STORE, 'inc', 'open', 'ttl_ms', 'fence')
 local what, ttl_ms = ARGV[2], ARGV[3]
-if what == 'open' and (this ~= ARGV[1] or record[1] ~= this) then
+local inc, open, fence = record[1], record[2], record[4] or '0'
+local same = inc and is_of_this_server(inc)
+if what == 'open' and not (same and inc == ARGV[1]) then
 	return {'INC'}
 end
 if what ~= 'init' and record[3] and record[3] ~= ttl_ms then
 	return {'TTL', record[3]}
 end
-local open = what == 'begin' and (record[1] == this and record[2] or '0') or '1'
--- Room for 1,024 grants per ms until the year 2248; a clock that went back must not bring old fences again.
-local fence = record[4] or '0'
-if record[1] ~= this then
+if not same then
+	local t = redis.call('TIME')
+	inc, open = identity() .. '-' .. t[1] .. '-' .. t[2], '0'
+	-- Room for 1,024 grants per ms until the year 2248; a clock that went back must not bring old fences again.
 	fence = number(math.max(tonumber(fence), now_ms() * 1024))
 end
-if record[1] ~= this or record[2] ~= open or record[3] ~= ttl_ms then
-	redis.call('HSET', STORE, 'inc', this, 'open', open, 'ttl_ms', ttl_ms, 'fence', fence)
+if what ~= 'begin' then
+	open = '1'
 end
-return {'OK', this, open}
+if not same or record[2] ~= open or record[3] ~= ttl_ms then
+	redis.call('HSET', STORE, 'inc', inc, 'open', open, 'ttl_ms', ttl_ms, 'fence', fence)
+end
+return {'OK', inc, open}

@@ -88,7 +88,7 @@ static void read_message(const char *text, size_t size)
 			      m.range.from < m.range.to && m.range.space < WIRE_SPACES && m.range.mode < WIRE_MODES,
 		      "not what an asker wants");
 	if (m.kind == STORE_MSG_IN_USE)
-		check(reply_format_in_use(again, m.name, m.token) == 0 && strlen(again) == size &&
+		check(reply_format_in_use(again, m.name, m.token, &m.range) == 0 && strlen(again) == size &&
 			      memcmp(again, text, size) == 0, "written differently than read");
 }
 

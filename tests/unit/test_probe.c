@@ -107,7 +107,8 @@ static void start(struct asked *a, bool shared_will_do, bool wait)
 	if (!a->fd)
 		a->fd = open_file();
 	a->wait = wait;
-	a->probe = probe_start(probes, a->fd, shared_will_do, wait, on_answer, a);
+	a->probe = probe_start(
+		probes, a->fd, &(struct probe_want){.to = WIRE_EOF, .shared_will_do = shared_will_do, .wait = wait}, on_answer, a);
 	ck_assert_ptr_nonnull(a->probe);
 	ck_assert_uint_eq(a->in_use + a->last, 0); /* never from inside the call */
 }
@@ -300,7 +301,7 @@ START_TEST(stopped_by_its_answer)
 	int fd = holder(LOCK_EX);
 	struct asked a = {.fd = open_file(), .wait = true};
 
-	a.probe = probe_start(probes, a.fd, false, true, stop_at_once, &a);
+	a.probe = probe_start(probes, a.fd, &(struct probe_want){.to = WIRE_EOF, .wait = true}, stop_at_once, &a);
 	until_last(&a);
 	ck_assert_uint_eq(a.in_use, 1);
 	check_answer(&a, PROBE_STOPPED);

@@ -216,7 +216,8 @@ START_TEST(good_ones)
 	r.op = WIRE_TEST;
 	ck_assert_int_eq(question_check(&r, sizeof(r), true), QUESTION_LOCK);
 	for (r.op = WIRE_STATUS; r.op < WIRE_OPS; r.op++)
-		ck_assert_int_eq(question_check(&r, sizeof(r), false), QUESTION_CONTROL);
+		ck_assert_int_eq(question_check(&r, sizeof(r), false),
+				 r.op == WIRE_BEFORE ? QUESTION_BEFORE : QUESTION_CONTROL);
 }
 END_TEST
 
@@ -225,10 +226,13 @@ START_TEST(descriptor_and_operation)
 	for (unsigned op = 0; op < 256; op++) {
 		struct wire_request r = good(op);
 		bool lock = op == WIRE_LOCK || op == WIRE_TEST;
-		bool control = op > 0 && op < WIRE_OPS && !lock;
+		bool control = op > 0 && op < WIRE_OPS && !lock && op != WIRE_BEFORE;
+		enum question_kind without = control		   ? QUESTION_CONTROL
+					     : op == WIRE_BEFORE ? QUESTION_BEFORE
+								   : QUESTION_MALFORMED;
 
 		ck_assert_int_eq(question_check(&r, sizeof(r), true), lock ? QUESTION_LOCK : QUESTION_MALFORMED);
-		ck_assert_int_eq(question_check(&r, sizeof(r), false), control ? QUESTION_CONTROL : QUESTION_MALFORMED);
+		ck_assert_int_eq(question_check(&r, sizeof(r), false), without);
 	}
 }
 END_TEST

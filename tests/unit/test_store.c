@@ -2,6 +2,8 @@
 #include <jansson.h>
 #include <stdarg.h>
 
+#include "store/link.h"
+#include "store/scripts.h"
 #include "store/store.h"
 #include "tests/unit/redis_server.h"
 
@@ -287,7 +289,7 @@ START_TEST(a_question)
 	ck_assert_int_eq(acquire(&b, 3, WIRE_EXCLUSIVE, w.ask = true, w.file = "1:3"), STORE_BUSY);
 	ck_assert_uint_eq(answer.reply.blocker_count, 2);
 	ck_assert(answer.reply.blockers[1].waiter);
-	store_tell_in_use(a.store, a.message.asker, a.message.name, a.message.asker_token);
+	store_tell_in_use(a.store, a.message.asker, a.message.name, a.message.asker_token, &a.message.range);
 	wait_until(b.messages == 1);
 	ck_assert_int_eq(b.message.kind, STORE_MSG_IN_USE);
 	ck_assert_str_eq(b.message.token, token(2));
@@ -432,10 +434,16 @@ START_TEST(flushall)
 	snprintf(old, sizeof(old), "%s", a.now);
 	command("FLUSHALL");
 	ck_assert_int_eq(beat(&a), STORE_INCARNATION);
-	wait_until(store_in_grace(a.store));
+	wait_until(a.changes == 2);
+	ck_assert(store_in_grace(a.store));
+	ck_assert_str_eq(a.old, old);
+	ck_assert_str_eq(store_incarnation(a.store), a.now);
 	ck_assert_int_eq(acquire(&a, 1, WIRE_EXCLUSIVE), STORE_GRACE);
-	/* The server is the same, so the id is too; what it knew is gone. */
-	ck_assert_str_eq(store_incarnation(a.store), old);
+	/* The record is there again; but b's leases went too, and it must hear of it. */
+	ck_assert_int_eq(beat(&b), STORE_INCARNATION);
+	wait_until(b.changes == 2);
+	ck_assert_int_eq(beat(&b), STORE_OK);
+	ck_assert_str_eq(a.now, b.now);
 	assert_ok(store_open(b.store, false, on_answer, &answer));
 	ck_assert_int_eq(acquire(&b, 1, WIRE_EXCLUSIVE), STORE_OK);
 }
@@ -649,38 +657,66 @@ START_TEST(nonsense_in_messages)
 	start_both();
 	command("PUBLISH dflock:{0}:host:host-a hello");
 	command("PUBLISH dflock:{0}:host:host-a %s", "recall 1 2 3");
-	command("PUBLISH dflock:{0}:host:host-a %b", "inuse \0", (size_t)7);
+	command("PUBLISH dflock:{0}:host:host-a %b", "inuse 00000000000000000000000000000001 flock shared 0 1 x\0y", (size_t)59);
 	command("PUBLISH dflock:{0}:host:host-a %s", "granted 00000000000000000000000000000001 5 0-0 name");
-	command("PUBLISH dflock:{0}:host:host-a %s", "inuse 00000000000000000000000000000001 name");
+	command("PUBLISH dflock:{0}:host:host-a %s", "inuse 00000000000000000000000000000001 flock shared 0 1 name");
 	wait_until(a.messages == 1);
 	ck_assert_int_eq(a.message.kind, STORE_MSG_IN_USE);
+	ck_assert_str_eq(a.message.name, "name");
 	ck_assert_uint_eq(a.notes, 1);
 	ck_assert_ptr_nonnull(strstr(a.note, "malformed"));
 }
 END_TEST
 
-/* A server in the same loop that answers whatever comes with the same bytes. */
+/* A server in the same loop that answers whatever comes with the same bytes, or (NULL) as one that is right in all but
+ * that each connection reaches another one. */
 static uv_pipe_t fake, fake_client[64];
 static unsigned fake_clients;
-static const char *fake_says;
+static const char *fake_says, *fake_greets;
 
 static void fake_alloc(uv_handle_t *handle, size_t suggested, uv_buf_t *buf)
 {
 	static char bytes[65536];
 
 	(void)handle, (void)suggested;
-	*buf = uv_buf_init(bytes, sizeof(bytes));
+	*buf = uv_buf_init(bytes, sizeof(bytes) - 1);
+}
+
+static void fake_write(uv_stream_t *stream, const char *text)
+{
+	uv_buf_t out = uv_buf_init((char *)text, (unsigned)strlen(text));
+
+	ck_assert_int_eq(uv_try_write(stream, &out, 1), (int)out.len);
+}
+
+static void fake_answer(uv_stream_t *stream, const char *asked)
+{
+	static unsigned loaded;
+	char info[128], text[160];
+
+	if (strstr(asked, "INFO")) {
+		snprintf(info, sizeof(info), "redis_version:7.0.15\r\nrun_id:%tx\r\nmaxmemory_policy:noeviction\r\nrole:master\r\n",
+			 (uv_pipe_t *)stream - fake_client);
+		snprintf(text, sizeof(text), "$%zu\r\n%s\r\n", strlen(info), info);
+		fake_write(stream, text);
+	} else if (strstr(asked, "SETNAME")) {
+		fake_write(stream, "+OK\r\n");
+	}
+	for (; (asked = strstr(asked, "\r\nLOAD\r\n")); asked++)
+		loaded++;
+	for (; loaded >= SCRIPTS; loaded -= SCRIPTS)
+		for (int i = 0; i < SCRIPTS; i++)
+			fake_write(stream, "$40\r\n0123456789012345678901234567890123456789\r\n");
 }
 
 static void fake_read(uv_stream_t *stream, ssize_t n, const uv_buf_t *buf)
 {
-	uv_buf_t out = uv_buf_init((char *)fake_says, (unsigned)strlen(fake_says));
-
-	(void)buf;
-	if (n > 0)
-		uv_try_write(stream, &out, 1);
-	else if (n < 0)
+	if (n < 0)
 		uv_close((uv_handle_t *)stream, NULL);
+	else if (n > 0 && fake_says)
+		fake_write(stream, fake_says);
+	else if (n > 0)
+		fake_answer(stream, (buf->base[n] = '\0', buf->base));
 }
 
 static void fake_accept(uv_stream_t *stream, int status)
@@ -691,6 +727,22 @@ static void fake_accept(uv_stream_t *stream, int status)
 	uv_pipe_init(&loop, client, 0);
 	ck_assert_int_eq(uv_accept(stream, (uv_stream_t *)client), 0);
 	uv_read_start((uv_stream_t *)client, fake_alloc, fake_read);
+	if (fake_greets)
+		fake_write((uv_stream_t *)client, fake_greets);
+}
+
+static void start_fake(void)
+{
+	static char path[128];
+
+	snprintf(path, sizeof(path), "%s/other.sock", server.dir);
+	uv_pipe_init(&loop, &fake, 0);
+	ck_assert_int_eq(uv_pipe_bind(&fake, path), 0);
+	ck_assert_int_eq(uv_listen((uv_stream_t *)&fake, 16, fake_accept), 0);
+	config.socket = path;
+	config.connect_ms = 200;
+	fake_says = fake_greets = NULL;
+	fake_clients = 0;
 }
 
 START_TEST(garbage)
@@ -711,19 +763,66 @@ START_TEST(garbage)
 		{"$-1\r\n", "INFO does not show"},
 		{"$5\r\nhell", "no answer within"},
 	};
-	char path[128];
 
-	snprintf(path, sizeof(path), "%s/other.sock", server.dir);
-	uv_pipe_init(&loop, &fake, 0);
-	ck_assert_int_eq(uv_pipe_bind(&fake, path), 0);
-	ck_assert_int_eq(uv_listen((uv_stream_t *)&fake, 16, fake_accept), 0);
-	config.socket = path;
-	config.connect_ms = 200;
+	start_fake();
 	for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
 		fake_says = cases[i].says;
 		refused(&a, cases[i].line);
 	}
 	uv_close((uv_handle_t *)&fake, NULL);
+}
+END_TEST
+
+START_TEST(two_servers_behind_one_address)
+{
+	start_fake();
+	refused(&a, "reached two servers");
+	uv_close((uv_handle_t *)&fake, NULL);
+}
+END_TEST
+
+static char link_why[256];
+
+static void on_link_connected(void *arg)
+{
+	(void)arg;
+}
+
+static void on_link_broken(void *arg, const char *why)
+{
+	(void)arg;
+	snprintf(link_why, sizeof(link_why), "%s", why);
+}
+
+START_TEST(an_answer_that_nobody_asked_for)
+{
+	const struct link_events events = {.connected = on_link_connected, .broken = on_link_broken};
+	char why[128];
+
+	start_fake();
+	fake_greets = "+OK\r\n";
+	struct link_target target = {.path = config.socket};
+	struct link *link = link_open(&loop, &target, LIMIT_MS, &events, NULL, why, sizeof(why));
+	ck_assert_ptr_nonnull(link);
+	wait_until(*link_why);
+	ck_assert_ptr_nonnull(strstr(link_why, "to no question"));
+	link_close(link);
+	uv_close((uv_handle_t *)&fake, NULL);
+}
+END_TEST
+
+START_TEST(freed_while_it_would_open)
+{
+	struct asked lost = {0};
+
+	start(&a, "host-a");
+	wait_until(a.ups == 1);
+	start_ttl(&b, "host-b", TTL_MS + 1000);
+	wait_until(b.downs == 1);
+	store_open(b.store, true, on_answer, &lost);
+	stop(&b);
+	ck_assert_uint_eq(lost.answers, 1);
+	ck_assert_int_eq(lost.reply.status, STORE_UNREACHABLE);
 }
 END_TEST
 
@@ -778,6 +877,9 @@ int main(void)
 	tcase_add_test(t, messages_connection_lost);
 	tcase_add_test(t, nonsense_in_messages);
 	tcase_add_test(t, garbage);
+	tcase_add_test(t, two_servers_behind_one_address);
+	tcase_add_test(t, an_answer_that_nobody_asked_for);
+	tcase_add_test(t, freed_while_it_would_open);
 	tcase_add_test(t, freed_with_questions_open);
 	suite_add_tcase(suite, t);
 	SRunner *runner = srunner_create(suite);

@@ -1,0 +1,42 @@
+/*
+ * What a caller holds of a file in the record space: needed to know whether he is a newcomer, and to undo a call that
+ * took a kernel lock which then did not count.
+ *
+ * POSIX locks belong to the process: every descriptor of it that is this file is looked at (the kernel shows a lock only
+ * with the descriptor by which it was taken). OFD locks belong to the description that was passed.
+ *
+ * Reads /proc only; no file server is asked. Any thread.
+ */
+#ifndef DFLOCK_KEEPER_BEFORE_H
+#define DFLOCK_KEEPER_BEFORE_H
+
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/stat.h>
+#include <sys/types.h>
+
+#include "wire/msg.h"
+
+#define BEFORE_MAX 4096
+
+struct held {
+	int64_t from, to; /* half open */
+	enum wire_mode mode;
+};
+
+struct before {
+	struct held *locks; /* ascending, not overlapping */
+	size_t count, room;
+};
+
+/*
+ * Fills *before, to be freed with before_free() whatever comes back. fd: the passed descriptor; pid: who passed it. 0, -EACCES:
+ * the process may not be looked into; -E2BIG: it holds more than BEFORE_MAX ranges; -errno.
+ */
+int before_read(struct before *before, int fd, pid_t pid, enum wire_owner owner, const struct stat *st);
+void before_free(struct before *before);
+
+/* The first lock that ends after `from`; NULL: none. */
+const struct held *before_after(const struct before *before, int64_t from);
+
+#endif

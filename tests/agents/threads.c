@@ -1,0 +1,84 @@
+/*
+ * threads FILE WITNESS ROUNDS: eight threads, each with a descriptor of its own, lock FILE again and again. Whoever has the
+ * lock makes and removes WITNESS, which all hosts share; if it was there already, two had the lock, and the file
+ * WITNESS.overlap says so and ends all of them. Prints how often the lock was had; other answers of flock() end it with status 1.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <pthread.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define THREADS 8
+
+static const char *file, *witness;
+static char overlap[PATH_MAX];
+static long rounds;
+
+static void die(const char *what)
+{
+	printf("%s: %s\n", what, strerror(errno));
+	exit(1);
+}
+
+/* Alone? */
+static bool look(void)
+{
+	if (mkdir(witness, 0700) == 0) {
+		if (rmdir(witness) != 0)
+			die(witness);
+		return true;
+	}
+	if (errno != EEXIST)
+		die(witness);
+	if (mkdir(overlap, 0700) != 0 && errno != EEXIST)
+		die(overlap);
+	return false;
+}
+
+static void *work(void *arg)
+{
+	long *had = arg;
+	int fd = open(file, O_RDWR | O_CLOEXEC);
+
+	if (fd < 0)
+		die(file);
+	for (; *had < rounds && access(overlap, F_OK) != 0; ++*had) {
+		if (flock(fd, LOCK_EX) != 0)
+			die("flock");
+		if (!look())
+			break;
+		if (flock(fd, LOCK_UN) != 0)
+			die("unlock");
+	}
+	close(fd);
+	return NULL;
+}
+
+int main(int argc, char **argv)
+{
+	pthread_t threads[THREADS];
+	long had[THREADS] = {0}, all = 0;
+
+	if (argc != 4)
+		return 2;
+	file = argv[1];
+	witness = argv[2];
+	rounds = atol(argv[3]);
+	snprintf(overlap, sizeof(overlap), "%s.overlap", witness);
+	for (int i = 0; i < THREADS; i++)
+		if (pthread_create(&threads[i], NULL, work, &had[i]) != 0)
+			die("pthread_create");
+	for (int i = 0; i < THREADS; i++) {
+		pthread_join(threads[i], NULL);
+		all += had[i];
+	}
+	printf("%ld\n", all);
+	return 0;
+}
