@@ -20,6 +20,7 @@
 #include "keeper/journal.h"
 #include "keeper/locks.h"
 #include "keeper/log.h"
+#include "keeper/lookup.h"
 #include "keeper/sessions.h"
 
 #define PIN_LEAST_NS (5 * NS_PER_MS) /* a shorter one would have run out before it arrives */
@@ -165,7 +166,7 @@ static void serve_closed(struct session *s, struct lease *lease, int64_t now, in
 	if (lease->state == LEASE_SHRINKING && range.mode == WIRE_SHARED)
 		return; /* LEASE_EV_SHRUNK does */
 	if (lease->recall == RECALL_WAIT && range.mode == WIRE_SHARED && !s->shared_tested) {
-		session_test_shared(s);
+		lookup_test_shared(s);
 		return;
 	}
 	if (is_newcomer(s, lease) || lease->state == LEASE_SHRINKING) {

@@ -16,7 +16,6 @@
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/stat.h>
-#include <sys/sysmacros.h>
 #include <sys/un.h>
 #include <unistd.h>
 #include <utlist.h>
@@ -24,16 +23,15 @@
 #include "keeper/act.h"
 #include "keeper/clock.h"
 #include "keeper/control.h"
-#include "keeper/locks.h"
 #include "keeper/log.h"
-#include "keeper/mounts.h"
+#include "keeper/lookup.h"
 #include "keeper/question.h"
 #include "keeper/serve.h"
 
 #define LISTEN_BACKLOG 4096
 #define ACCEPT_AT_ONCE 64
 
-static void drop_one(struct session *s)
+void session_unuse(struct session *s)
 {
 	if (--s->uses == 0)
 		free(s);
@@ -41,7 +39,7 @@ static void drop_one(struct session *s)
 
 static void on_timer_closed(uv_handle_t *handle)
 {
-	drop_one(handle->data);
+	session_unuse(handle->data);
 }
 
 static void session_close(struct session *s)
@@ -152,148 +150,7 @@ void session_grant(struct session *s, int64_t until_ns, uint64_t fence)
 	send_reply(s->fd, &reply, -1); /* stays in the lock's list: the pin */
 }
 
-/* --- a descriptor's way to its lock --- */
-
-static void look_up(struct session *s, struct inspect_result *r)
-{
-	struct keeper *k = s->keeper;
-	char name[LOCK_NAME_BYTES];
-	struct file *file;
-	int ret;
-
-	if (*r->refused) {
-		session_refuse(s, "%s%s%s", r->path, *r->path ? ": " : "", r->refused);
-		return;
-	}
-	ret = config_lock_name(k->config, r->path, name);
-	if (ret < 0) {
-		if (r->fd >= 0)
-			close(r->fd);
-		before_free(&r->before);
-		if (ret == -ENOENT)
-			session_reply(s, WIRE_NOT_PROTECTED, NULL, -1);
-		else
-			session_refuse(s, "%s: its lock name is longer than %d bytes", r->path, LOCK_NAME_BYTES - 1);
-		return;
-	}
-	before_free(&s->before);
-	s->before = r->before;
-	keeper_enter(k);
-	ret = file_get(k, &r->st, r->path, name, r->fd, &file);
-	if (ret == -EEXIST)
-		session_refuse(s, "%s: this file is in use as lock \"%s\" already and cannot be lock \"%s\" too: "
-				  "give both paths the same name in %s", r->path, file->name, name, k->config->path);
-	else if (ret < 0)
-		session_refuse(s, "the keeper has no memory left");
-	else {
-		s->holds = r->holds;
-		s->shared_tested = s->shared_in_use = false;
-		serve_begin(s, &file->locks[s->request.space]);
-	}
-	keeper_leave(k);
-}
-
-static void on_inspected(void *arg, struct inspect_result *r)
-{
-	struct session *s = arg;
-
-	s->job = NULL;
-	if (s->state == SESSION_CLOSED) {
-		if (r->fd >= 0)
-			close(r->fd);
-		before_free(&r->before);
-		return drop_one(s);
-	}
-	s->uses--;
-	/* It was known when the worker began, and may have been forgotten since. */
-	if (r->fd < 0 && !*r->refused && !file_find(s->keeper, r->st.st_dev, r->st.st_ino))
-		snprintf(r->refused, sizeof(r->refused), "the keeper has just forgotten it: try again");
-	look_up(s, r);
-}
-
-static void on_shared_tested(void *arg, struct inspect_result *r)
-{
-	struct session *s = arg;
-
-	s->job = NULL;
-	if (s->state == SESSION_CLOSED)
-		return drop_one(s);
-	s->uses--;
-	s->shared_tested = true;
-	s->shared_in_use = r->shared_in_use;
-	s->state = SESSION_WAITING;
-	keeper_enter(s->keeper);
-	serve_session(s);
-	keeper_leave(s->keeper);
-}
-
-static void start_inspect(struct session *s, const struct inspect_request *request, inspect_cb *cb)
-{
-	s->state = SESSION_INSPECTING;
-	s->job = inspect_start(s->keeper->loop, request, cb, s);
-	if (s->job)
-		s->uses++;
-	else
-		session_refuse(s, "the keeper has no memory left");
-}
-
-void session_test_shared(struct session *s)
-{
-	struct inspect_request request = {.peer = s->peer, .known = true, .test_shared = true,
-					  .space = s->request.space, .from = s->request.from, .to = s->request.to};
-
-	request.fd = fcntl(s->lock->file->fd, F_DUPFD_CLOEXEC, 3);
-	if (request.fd < 0)
-		session_refuse(s, "the keeper has no descriptor left: %s", strerror(errno));
-	else
-		start_inspect(s, &request, on_shared_tested);
-}
-
-/* Which file it is, as the kernel has it in memory: no file server is asked. */
-static void inspect(struct session *s, int fd)
-{
-	struct keeper *k = s->keeper;
-	struct inspect_request request = {.fd = fd, .peer = s->peer, .foreign = s->peer.uid != geteuid(),
-					  .space = s->request.space, .owner = s->request.owner};
-	struct inspect_result result;
-	struct statx stx;
-	bool local = false;
-
-	if (statx(fd, "", AT_EMPTY_PATH | AT_STATX_DONT_SYNC, STATX_INO, &stx) == 0) {
-		uint64_t dev = makedev(stx.stx_dev_major, stx.stx_dev_minor);
-
-		local = mounts_local(k->mounts, dev);
-		request.known = local && file_find(k, dev, stx.stx_ino);
-	}
-	if (!local || request.foreign) {
-		start_inspect(s, &request, on_inspected);
-		return;
-	}
-	inspect_now(&request, &result);
-	look_up(s, &result);
-}
-
 /* --- questions --- */
-
-static bool same_config(const struct wire_config_id *a, const struct wire_config_id *b)
-{
-	return a->dev == b->dev && a->ino == b->ino && a->size == b->size && a->mtime_ns == b->mtime_ns &&
-	       a->ctime_ns == b->ctime_ns;
-}
-
-/* Takes over fd. */
-static void ask_for_lock(struct session *s, int fd)
-{
-	const struct wire_request *r = &s->request;
-
-	if (!same_config(&r->config, &s->keeper->config->id)) {
-		close(fd);
-		session_refuse(s, "the configuration of this program is not the one that the keeper has read (%s), or it has "
-				  "changed since: run `dflock reload`", s->keeper->config->path);
-		return;
-	}
-	inspect(s, fd);
-}
 
 /* One lock at a time: there may be more than a message has room for. */
 static void tell_before(struct session *s, int64_t from)
@@ -317,7 +174,7 @@ static void on_question(struct session *s, const struct wire_request *r, ssize_t
 	s->started = time(NULL);
 	if (kind == QUESTION_LOCK) {
 		s->request = *r;
-		return ask_for_lock(s, fd);
+		return lookup_start(s, fd);
 	}
 	if (fd >= 0)
 		close(fd);

@@ -9,6 +9,9 @@ int sessions_start(struct keeper *k);
 /* Closes the socket and every session. */
 void sessions_stop(struct keeper *k);
 
+/* A worker that looked for this session has ended; the last use frees it. */
+void session_unuse(struct session *s);
+
 /* Sends an answer. WIRE_WAITING leaves the session as it is; any other ends the question. fd: passed along, or -1. */
 void session_reply(struct session *s, enum wire_verdict verdict, const char *reason, int fd);
 void session_refuse(struct session *s, const char *format, ...) __attribute__((format(printf, 2, 3)));
@@ -16,8 +19,5 @@ void session_refuse(struct session *s, const char *format, ...) __attribute__((f
 void session_would_block(struct session *s, const struct store_range *in_use);
 /* WIRE_GRANTED, sure until until_ns of the keeper's clock. */
 void session_grant(struct session *s, int64_t until_ns, uint64_t fence);
-
-/* Has somebody the flock shared? The answer comes as serve_session(), with shared_tested set. */
-void session_test_shared(struct session *s);
 
 #endif

@@ -1,7 +1,8 @@
 /*
  * threads FILE WITNESS ROUNDS: eight threads, each with a descriptor of its own, lock FILE again and again. Whoever has the
  * lock makes and removes WITNESS, which all hosts share; if it was there already, two had the lock, and the file
- * WITNESS.overlap says so and ends all of them. Prints how often the lock was had; other answers of flock() end it with status 1.
+ * WITNESS.overlap says so and ends all of them. WITNESS.end, made by the test, ends them, too. Prints how often the lock was
+ * had; a refused lock ends it with status 1.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -18,7 +19,7 @@
 #define THREADS 8
 
 static const char *file, *witness;
-static char overlap[PATH_MAX];
+static char overlap[PATH_MAX], end[PATH_MAX];
 static long rounds;
 
 static void die(const char *what)
@@ -49,7 +50,7 @@ static void *work(void *arg)
 
 	if (fd < 0)
 		die(file);
-	for (; *had < rounds && access(overlap, F_OK) != 0; ++*had) {
+	for (; *had < rounds && access(overlap, F_OK) != 0 && access(end, F_OK) != 0; ++*had) {
 		if (flock(fd, LOCK_EX) != 0)
 			die("flock");
 		if (!look())
@@ -72,6 +73,7 @@ int main(int argc, char **argv)
 	witness = argv[2];
 	rounds = atol(argv[3]);
 	snprintf(overlap, sizeof(overlap), "%s.overlap", witness);
+	snprintf(end, sizeof(end), "%s.end", witness);
 	for (int i = 0; i < THREADS; i++)
 		if (pthread_create(&threads[i], NULL, work, &had[i]) != 0)
 			die("pthread_create");

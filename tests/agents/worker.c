@@ -30,6 +30,7 @@
 #include <unistd.h>
 
 #define HOLD_MAX_US  3000
+#define LONG_MAX_US  90000
 #define PAUSE_MAX_US 1500
 #define ALARM_MAX_US 5000
 
@@ -73,12 +74,17 @@ __attribute__((format(printf, 2, 3))) static void note(const char *event, const 
 		fail("the history");
 }
 
-/* How long a lock is held, and between locks: chance, not a wait for anything. */
 static void spend(unsigned max_us)
 {
 	struct timespec t = {.tv_nsec = below(2) ? 0 : below(max_us) * 1000};
 
 	nanosleep(&t, NULL);
+}
+
+/* How long a lock is held: now and then longer than a keeper takes to start. */
+static void hold(void)
+{
+	spend(below(64) ? HOLD_MAX_US : LONG_MAX_US);
 }
 
 static void on_alarm(int sig)
@@ -126,7 +132,7 @@ static void leave_to_child(int fd)
 		fail("fork");
 		break;
 	case 0:
-		spend(HOLD_MAX_US);
+		hold();
 		note("end", "%s", "");
 		_exit(0);
 	default:
@@ -150,7 +156,7 @@ static int leave(int fd, const char *file)
 		note("end", "%s", "");
 		if (!take(fd, file, below(2)))
 			return fd;
-		spend(HOLD_MAX_US);
+		hold();
 	}
 	note("end", "%s", "");
 	flock(fd, LOCK_UN);
@@ -193,7 +199,7 @@ int main(int argc, char **argv)
 			fail(argv[file]);
 		const char *name = strrchr(argv[file], '/');
 		if (take(fd, name ? name + 1 : argv[file], below(3) > 0)) {
-			spend(HOLD_MAX_US);
+			hold();
 			fd = leave(fd, name ? name + 1 : argv[file]);
 		}
 		spend(PAUSE_MAX_US);

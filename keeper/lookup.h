@@ -1,0 +1,13 @@
+/* A passed descriptor's way to its lock: which file it is, which lock name that has, whether it may be served. Loop only. */
+#ifndef DFLOCK_KEEPER_LOOKUP_H
+#define DFLOCK_KEEPER_LOOKUP_H
+
+#include "keeper/keeper.h"
+
+/* s->request is a checked question for a lock. Takes over fd. Ends in serve_begin() or in an answer, now or later. */
+void lookup_start(struct session *s, int fd);
+
+/* Has somebody the lock shared? The answer comes as serve_session(), with shared_tested set. */
+void lookup_test_shared(struct session *s);
+
+#endif
