@@ -11,6 +11,7 @@
 #include "keeper/act.h"
 #include "keeper/clock.h"
 #include "keeper/control.h"
+#include "keeper/deadlock.h"
 #include "keeper/journal.h"
 #include "keeper/locks.h"
 #include "keeper/log.h"
@@ -263,6 +264,9 @@ static void on_message(void *arg, const struct store_message *m)
 			release_unknown(k, m);
 		else if (lease->state == LEASE_ASKING)
 			lease_handed_over(lease, m->fence);
+		return;
+	case STORE_MSG_CHASE:
+		deadlock_message(k, m);
 		return;
 	case STORE_MSG_IN_USE:
 		if (!lease || lease->state != LEASE_ASKING)

@@ -9,6 +9,7 @@
 
 #include "keeper/act.h"
 #include "keeper/clock.h"
+#include "keeper/deadlock.h"
 #include "keeper/host.h"
 #include "keeper/journal.h"
 #include "keeper/log.h"
@@ -72,7 +73,7 @@ static void plan_reask(struct lease *lease)
 		if (dead < at)
 			at = dead;
 	}
-	if (lease->range.mode == WIRE_SHARED) {
+	if (lease->range.mode == WIRE_SHARED || lease->range.space == WIRE_RECORD) {
 		int64_t fair = lease->since_ns + k->config->lease.fair_ms * NS_PER_MS;
 
 		if (fair > now && fair < at)
@@ -133,6 +134,7 @@ static void on_acquire(void *arg, const struct store_reply *reply)
 		keep_blockers(lease, reply);
 		plan_reask(lease);
 		serve_queued(lease);
+		deadlock_chase(lease);
 		return;
 	case STORE_BUSY:
 		if (serve_has_blocking(lease)) { /* one came while the question was under way */
@@ -177,6 +179,8 @@ void lease_acquire(struct lease *lease, const struct store_blocker *silent, size
 	int64_t now = clock_now_ns();
 	size_t count = watch_dead(k->watch, now, dead, STORE_MAX_BLOCKERS);
 	bool blocking = serve_has_blocking(lease);
+	/* A kernel lets a request pass that conflicts with waiters only: shared flocks, and any record lock. */
+	bool passes = lease->range.mode == WIRE_SHARED || lease->range.space == WIRE_RECORD;
 	bool unfair = now - lease->since_ns >= k->config->lease.fair_ms * NS_PER_MS;
 	struct store_acquire a = {
 	    .name = lease->lock->file->name,
@@ -184,7 +188,7 @@ void lease_acquire(struct lease *lease, const struct store_blocker *silent, size
 	    .token = lease->token,
 	    .range = lease->range,
 	    .ask = !blocking && !lease->insist,
-	    .pass = !blocking || serve_may_pass(lease) || (lease->range.mode == WIRE_SHARED && unfair),
+	    .pass = !blocking || serve_may_pass(lease) || (passes && unfair),
 	    .dead = dead,
 	};
 

@@ -140,6 +140,15 @@ static void on_told(struct request *r, const redisReply *reply, enum store_statu
 		s->callbacks.on_note(s->arg, error);
 }
 
+static void publish(struct store *s, const char *host, const char *message)
+{
+	struct request *r = request_command(s, "PUBLISH");
+
+	request_add(r, STORE_KEYS "host:%s", host);
+	request_add(r, "%s", message);
+	request_send(r, on_told);
+}
+
 void store_tell_in_use(struct store *s, const char *host, const char *name, const char *asker_token,
 		       const struct store_range *in_use)
 {
@@ -148,10 +157,15 @@ void store_tell_in_use(struct store *s, const char *host, const char *name, cons
 	if (s->state != STORE_UP || bad_lock(name, asker_token) || !reply_is_host(host) ||
 	    reply_format_in_use(message, name, asker_token, in_use) != 0)
 		return; /* the asker's own limit ends its question */
-	struct request *r = request_command(s, "PUBLISH");
-	request_add(r, STORE_KEYS "host:%s", host);
-	request_add(r, "%s", message);
-	request_send(r, on_told);
+	publish(s, host, message);
+}
+
+void store_tell_chase(struct store *s, const char *host, const struct store_chase *chase)
+{
+	char message[REPLY_MESSAGE_BYTES];
+
+	if (s->state == STORE_UP && reply_is_host(host) && reply_format_chase(message, chase) == 0)
+		publish(s, host, message);
 }
 
 /* ---- this host ---- */

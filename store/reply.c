@@ -2,6 +2,7 @@
 
 #include <errno.h>
 #include <inttypes.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -271,9 +272,10 @@ int reply_parse_scan(const redisReply *reply, char cursor[REPLY_CURSOR_BYTES], c
  * recall ASKED_TOKEN ASKER_HOST ASKER_TOKEN SPACE MODE FROM TO ASK NAME
  * granted TOKEN FENCE INCARNATION NAME
  * inuse TOKEN SPACE MODE FROM TO NAME
+ * chase HOST TOKEN PID ROUND HOPS SPACE MODE FROM TO NAME
  * One blank between words; the name is the rest, since it may have blanks.
  */
-#define MAX_WORDS 9
+#define MAX_WORDS 10
 
 /* SPACE MODE FROM TO */
 static bool parse_range(char *const word[], struct store_range *out)
@@ -319,6 +321,24 @@ static bool parse_in_use(char *const word[], struct store_message *out)
 	return true;
 }
 
+static bool parse_chase(char *const word[], struct store_message *out)
+{
+	struct store_chase *chase = &out->chase;
+	uint64_t pid, round, hops;
+
+	out->kind = STORE_MSG_CHASE;
+	if (!reply_is_host(word[1]) || !reply_is_token(word[2]) || !reply_number(word[3], &pid) || pid == 0 || pid > INT_MAX ||
+	    !reply_number(word[4], &round) || round > UINT_MAX || !reply_number(word[5], &hops) || hops > UINT_MAX ||
+	    !parse_range(word + 6, &chase->range))
+		return false;
+	strcpy(chase->host, word[1]);
+	strcpy(chase->token, word[2]);
+	chase->pid = (int)pid;
+	chase->round = (unsigned)round;
+	chase->hops = (unsigned)hops;
+	return true;
+}
+
 /* Cuts `count` words off the front; returns the rest, or NULL. */
 static char *cut_words(char *text, char **word, size_t count)
 {
@@ -338,7 +358,7 @@ int reply_parse_message(const char *text, size_t len, const char *incarnation, s
 		const char *kind;
 		size_t words;
 		bool (*parse)(char *const word[], struct store_message *out);
-	} kinds[] = {{"recall ", 9, parse_recall}, {"granted ", 4, parse_granted}, {"inuse ", 6, parse_in_use}};
+	} kinds[] = {{"recall ", 9, parse_recall}, {"granted ", 4, parse_granted}, {"inuse ", 6, parse_in_use}, {"chase ", 10, parse_chase}};
 	char copy[REPLY_MESSAGE_BYTES], *word[MAX_WORDS];
 
 	*out = (struct store_message){.kind = STORE_MSG_RECALL};
@@ -363,6 +383,16 @@ int reply_format_in_use(char message[REPLY_MESSAGE_BYTES], const char *name, con
 {
 	int n = snprintf(message, REPLY_MESSAGE_BYTES, "inuse %s %s %s " REPLY_OFFSET " " REPLY_OFFSET " %s", asker_token,
 			 reply_space_word[in_use->space], reply_mode_word[in_use->mode], in_use->from, in_use->to, name);
+
+	return n < REPLY_MESSAGE_BYTES ? 0 : -ENAMETOOLONG;
+}
+
+int reply_format_chase(char message[REPLY_MESSAGE_BYTES], const struct store_chase *chase)
+{
+	int n = snprintf(message, REPLY_MESSAGE_BYTES, "chase %s %s %d %u %u %s %s " REPLY_OFFSET " " REPLY_OFFSET " %s",
+			 chase->host, chase->token, chase->pid, chase->round, chase->hops,
+			 reply_space_word[chase->range.space], reply_mode_word[chase->range.mode], chase->range.from,
+			 chase->range.to, chase->name);
 
 	return n < REPLY_MESSAGE_BYTES ? 0 : -ENAMETOOLONG;
 }

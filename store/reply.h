@@ -48,6 +48,8 @@ int reply_parse_message(const char *text, size_t len, const char *incarnation, s
 int reply_format_in_use(char message[REPLY_MESSAGE_BYTES], const char *name, const char *asker_token,
 			const struct store_range *in_use);
 
+int reply_format_chase(char message[REPLY_MESSAGE_BYTES], const struct store_chase *chase);
+
 /* How the scripts and messages spell them. */
 extern const char *const reply_space_word[WIRE_SPACES];
 extern const char *const reply_mode_word[WIRE_MODES];

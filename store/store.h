@@ -73,7 +73,17 @@ typedef void store_reply_cb(void *arg, const struct store_reply *reply);
 enum store_message_kind {
 	STORE_MSG_RECALL,  /* `asker` waits for what `token` covers, in `range`; ask: it only asks and waits no longer than its probe_ms */
 	STORE_MSG_GRANTED, /* by hand-over: `token` is now a lease, with `fence` */
+	STORE_MSG_CHASE,   /* between keepers: who waits for himself? (keeper/deadlock.h) */
 	STORE_MSG_IN_USE,  /* the answer to an asked recall: `token` (the asker's) will not be granted now */
+};
+/* A chase: process `pid` of `host`, which waits with `token`, waits over `hops` others for `range` of `name`. */
+struct store_chase {
+	char host[STORE_HOST_BYTES];
+	char token[STORE_TOKEN_BYTES];
+	int pid;
+	unsigned round, hops;
+	struct store_range range;
+	char name[LOCK_NAME_BYTES];
 };
 struct store_message {
 	enum store_message_kind kind;
@@ -84,6 +94,7 @@ struct store_message {
 	struct store_range range;            /* RECALL: what the asker wants. IN_USE: what is in its way */
 	bool ask;                            /* RECALL */
 	uint64_t fence;                      /* GRANTED */
+	struct store_chase chase;            /* CHASE */
 };
 
 struct store_callbacks {
@@ -146,6 +157,8 @@ void store_open(struct store *s, bool now, store_reply_cb *cb, void *arg);
 /* Tells an asker that its question is answered with no, and which lock is in its way. No reply. */
 void store_tell_in_use(struct store *s, const char *host, const char *name, const char *asker_token,
 		       const struct store_range *in_use);
+/* Sends a chase to a host. No reply; it may be lost. */
+void store_tell_chase(struct store *s, const char *host, const struct store_chase *chase);
 /* This host ends: its beat is removed. Send it last. */
 void store_leave(struct store *s, store_reply_cb *cb, void *arg);
 

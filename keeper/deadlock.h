@@ -1,0 +1,31 @@
+/*
+ * Finds cycles of F_SETLKW waits that go over several hosts, by chasing edges: a call that waits sends a chase to the hosts
+ * that hold what it waits for; such a host finds out from its kernel which processes hold it, and for each of them
+ * that waits itself sends the chase on. If it comes back to the process that sent it, that process waits for itself,
+ * and its call fails with EDEADLK, as fcntl(2) says.
+ *
+ * Who gets it: the call that closed the cycle sends its chase when it is queued, and at that time all other calls of the
+ * cycle wait already; so its chase comes around and it fails. Chases are repeated with every re-ask, since messages
+ * may be lost; a repeated one must come around twice in a row before it counts, so that a call that waited first does
+ * not fail because of one that is just about to.
+ *
+ * What it sees: waits for other hosts, and waits in the local kernel by callers that the keeper has granted. A cycle that
+ * was closed by a wait in a local kernel is found by the next repeated chase of another of its members, which then fails
+ * instead. OFD locks and flock have no EDEADLK, in the kernel as here. At most DEADLOCK_HOPS edges are followed.
+ *
+ * Loop only.
+ */
+#ifndef DFLOCK_KEEPER_DEADLOCK_H
+#define DFLOCK_KEEPER_DEADLOCK_H
+
+#include "keeper/keeper.h"
+
+#define DEADLOCK_HOPS 64
+
+/* An asking lease was queued (again), with its blockers known: chases for the callers that could be in a cycle. */
+void deadlock_chase(struct lease *lease);
+
+/* A chase has come (store message). */
+void deadlock_message(struct keeper *k, const struct store_message *message);
+
+#endif
