@@ -16,6 +16,7 @@
 #include "keeper/log.h"
 #include "keeper/requests.h"
 #include "keeper/serve.h"
+#include "keeper/split.h"
 #include "keeper/control.h"
 
 #define LINGER_MAX_TTLS  1
@@ -36,13 +37,14 @@ void lease_start_timer(struct lease *lease, int64_t ms)
 
 /* --- the table's actions --- */
 
-/* What another lease of ours covers is of no use any more. */
+/* What other open leases of ours cover is of no use any more. */
 static void supersede(struct lease *lease)
 {
 	struct lease *other, *next;
 
 	DL_FOREACH_SAFE (lease->lock->leases, other, next)
-		if (other != lease && lease_is_ours(other->state) && range_covers(&lease->range, &other->range))
+		if (other != lease && lease_is_ours(other->state) && range_overlaps(&lease->range, &other->range) &&
+		    lock_covered_without(other))
 			lease_raise(other, LEASE_EV_SUPERSEDED);
 }
 
@@ -59,7 +61,7 @@ static void open_lease(struct lease *lease)
 	supersede(lease);
 }
 
-static void tell_in_use(struct lease *lease)
+void lease_tell_in_use(struct lease *lease)
 {
 	for (unsigned i = 0; i < lease->asker_count; i++) {
 		struct store_range in_use = lock_in_the_way(lease, &lease->askers[i].range);
@@ -91,7 +93,7 @@ static void act(struct lease *lease, unsigned actions, enum lease_event event)
 	if (actions & LEASE_DO_CONFIRM)
 		lease_send_confirm(lease);
 	if (actions & LEASE_DO_TELL_IN_USE)
-		tell_in_use(lease);
+		lease_tell_in_use(lease);
 	if (actions & LEASE_DO_SHARE) {
 		lease->range.mode = WIRE_SHARED;
 		journal_set_fence(k->journal, lease->token, lease->fence, WIRE_SHARED);
@@ -103,6 +105,8 @@ static void act(struct lease *lease, unsigned actions, enum lease_event event)
 		open_lease(lease);
 	if (actions & LEASE_DO_SERVE)
 		serve_lock(lease->lock);
+	if (actions & LEASE_DO_CLOSE && lease->state == LEASE_DRAINING && lock_covered_without(lease))
+		lease_raise(lease, LEASE_EV_SUPERSEDED);
 	if (actions & LEASE_DO_CLOSE && lease->state == LEASE_DRAINING &&
 	    !serve_is_pinned(lease->lock, &lease->range))
 		lease_raise(lease, LEASE_EV_DRAINED);
@@ -232,6 +236,18 @@ void lock_unpinned(struct lock *lock)
 			lease_raise(lease, LEASE_EV_DRAINED);
 }
 
+static void keep_asker(struct lease *lease, const struct store_message *m)
+{
+	struct asker *asker = &lease->askers[lease->asker_count];
+
+	if (lease->asker_count == LEASE_MAX_ASKERS)
+		return; /* its own limit ends its question */
+	lease->asker_count++;
+	memcpy(asker->host, m->asker, sizeof(asker->host));
+	memcpy(asker->token, m->asker_token, sizeof(asker->token));
+	asker->range = m->range;
+}
+
 void lease_recall(struct lease *lease, const struct store_message *m)
 {
 	enum recall_level level = m->ask ? RECALL_ASK : RECALL_WAIT;
@@ -240,17 +256,13 @@ void lease_recall(struct lease *lease, const struct store_message *m)
 	if (lease_is_ours(lease->state) || lease->state == LEASE_ASKING) {
 		if (m->range.mode == WIRE_SHARED && lease->range.mode == WIRE_SHARED)
 			return; /* late: it was shrunk meanwhile */
+		keep_asker(lease, m);
+		if (lease_is_ours(lease->state) && split_on_recall(lease, &m->range, m->ask))
+			return;
 		if (lease->recall < RECALL_WAIT || m->range.mode > lease->recall_mode)
 			lease->recall_mode = m->range.mode;
 		if (level > lease->recall)
 			lease->recall = level;
-		if (lease->asker_count < LEASE_MAX_ASKERS) {
-			struct asker *asker = &lease->askers[lease->asker_count++];
-
-			memcpy(asker->host, m->asker, sizeof(asker->host));
-			memcpy(asker->token, m->asker_token, sizeof(asker->token));
-			asker->range = m->range;
-		}
 	}
 	lease_raise(lease, m->ask ? LEASE_EV_ASKED : LEASE_EV_RECALLED);
 }

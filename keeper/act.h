@@ -25,6 +25,9 @@ void lease_used(struct lease *lease);
 /* A pin of the lock has ended: leases that wait for that go on. */
 void lock_unpinned(struct lock *lock);
 
+/* Answers those who asked for the lease: it is in use, and what is in their way. */
+void lease_tell_in_use(struct lease *lease);
+
 /* Another host wants the lease (store message). */
 void lease_recall(struct lease *lease, const struct store_message *message);
 

@@ -50,6 +50,8 @@ struct lease {
 	int64_t since_ns; /* when the state was last entered */
 	int64_t held_at;  /* unix seconds; 0: never granted */
 	bool queued;      /* asking: the store has it in its queue */
+	bool splitting;   /* pieces of it are asked for, to take its place (split.c) */
+	bool piece;       /* is one of them */
 	unsigned chase_round, chase_hit; /* asking: deadlock.c */
 	bool insist;      /* asking: queues, though its callers do not wait long */
 	bool in_use_seen; /* asking: a holder said that it uses it ... */

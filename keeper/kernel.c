@@ -77,17 +77,32 @@ void lease_start_probe(struct lease *lease)
 		lease_start_timer(lease, 100);
 }
 
-struct store_range lock_in_the_way(const struct lease *lease, const struct store_range *wanted)
+/* The kernel's first lock that is in the way of this. False: none, or it cannot be asked without waiting. */
+static bool find_in_the_way(const struct lease *lease, const struct store_range *wanted, struct flock *lock)
 {
 	const struct file *file = lease->lock->file;
-	struct flock lock = {.l_type = wanted->mode == WIRE_SHARED ? F_RDLCK : F_WRLCK,
-			     .l_whence = SEEK_SET,
-			     .l_start = wanted->from,
-			     .l_len = wanted->to == WIRE_EOF ? 0 : wanted->to - wanted->from};
-	struct store_range in_use = lease->range;
 
-	if (lease->range.space != WIRE_RECORD || !file->local || fcntl(file->fd, F_OFD_GETLK, &lock) != 0 ||
-	    lock.l_type == F_UNLCK)
+	*lock = (struct flock){.l_type = wanted->mode == WIRE_SHARED ? F_RDLCK : F_WRLCK,
+			       .l_whence = SEEK_SET,
+			       .l_start = wanted->from,
+			       .l_len = wanted->to == WIRE_EOF ? 0 : wanted->to - wanted->from};
+	return lease->range.space == WIRE_RECORD && file->local && fcntl(file->fd, F_OFD_GETLK, lock) == 0 &&
+	       lock->l_type != F_UNLCK;
+}
+
+bool lock_is_in_the_way(const struct lease *lease, const struct store_range *wanted)
+{
+	struct flock lock;
+
+	return find_in_the_way(lease, wanted, &lock);
+}
+
+struct store_range lock_in_the_way(const struct lease *lease, const struct store_range *wanted)
+{
+	struct store_range in_use = lease->range;
+	struct flock lock;
+
+	if (!find_in_the_way(lease, wanted, &lock))
 		return in_use;
 	in_use.mode = lock.l_type == F_RDLCK ? WIRE_SHARED : WIRE_EXCLUSIVE;
 	in_use.from = lock.l_start;

@@ -11,6 +11,8 @@ void lease_start_probe(struct lease *lease);
  * cannot be asked without waiting) what the lease covers.
  */
 struct store_range lock_in_the_way(const struct lease *lease, const struct store_range *wanted);
+/* Does the kernel say that one is? False also where it cannot be asked without waiting. */
+bool lock_is_in_the_way(const struct lease *lease, const struct store_range *wanted);
 /* Drops the kernel lock that a probe took, if it did. */
 void lock_unprobe(struct lock *lock);
 

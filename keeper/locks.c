@@ -198,6 +198,25 @@ struct lease *lock_covering(const struct lock *lock, const struct store_range *r
 	return closed;
 }
 
+bool lock_covered_without(const struct lease *lease)
+{
+	int64_t at = lease->range.from;
+	const struct lease *other;
+	bool further = true;
+
+	while (at < lease->range.to && further) {
+		further = false;
+		DL_FOREACH (lease->lock->leases, other) {
+			if (other == lease || other->state != LEASE_HELD || other->splitting ||
+			    other->range.mode < lease->range.mode || other->range.from > at || other->range.to <= at)
+				continue;
+			at = other->range.to;
+			further = true;
+		}
+	}
+	return at >= lease->range.to;
+}
+
 struct lease *lock_asking(const struct lock *lock, const struct store_range *range)
 {
 	struct lease *lease;

@@ -29,6 +29,8 @@ bool range_overlaps(const struct store_range *a, const struct store_range *b);
 
 /* The lease of ours that covers the range; an open one before a closed one. NULL: none. */
 struct lease *lock_covering(const struct lock *lock, const struct store_range *range);
+/* Do other open leases of ours, together, cover what this one does? Leases that are being split do not count. */
+bool lock_covered_without(const struct lease *lease);
 /* The asking lease for just this mode and range: a larger one may have to wait for more. NULL: none. */
 struct lease *lock_asking(const struct lock *lock, const struct store_range *range);
 

@@ -4,6 +4,8 @@
  */
 #include "keeper/requests.h"
 
+#include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -12,8 +14,10 @@
 #include "keeper/deadlock.h"
 #include "keeper/host.h"
 #include "keeper/journal.h"
+#include "keeper/locks.h"
 #include "keeper/log.h"
 #include "keeper/serve.h"
+#include "keeper/split.h"
 
 #define RETRY_MS 1000 /* after an error answer */
 
@@ -105,6 +109,25 @@ void lease_handed_over(struct lease *lease, uint64_t fence)
 	lease_raise(lease, LEASE_EV_GRANTED);
 }
 
+int lease_begin(struct lock *lock, const struct store_range *range, struct lease **out)
+{
+	struct lease *lease = lease_new(lock, range);
+	struct file *file = lock->file;
+	struct journal_entry entry = {
+	    .range = *range, .dev = file->key.dev, .ino = file->key.ino, .path = file->path};
+	int ret;
+
+	if (!lease)
+		return -ENOMEM;
+	memcpy(entry.token, lease->token, sizeof(entry.token));
+	snprintf(entry.name, sizeof(entry.name), "%s", file->name);
+	ret = journal_add(file->keeper->journal, &entry);
+	if (ret < 0)
+		lease_raise(lease, LEASE_EV_UNSENT);
+	*out = ret < 0 ? NULL : lease;
+	return ret;
+}
+
 static bool all_silent(const struct lease *lease, const struct store_reply *reply)
 {
 	for (size_t i = 0; i < reply->blocker_count; i++)
@@ -156,6 +179,8 @@ static void on_acquire(void *arg, const struct store_reply *reply)
 			lease_start_timer(lease, keeper_reask_ms(k));
 		return;
 	case STORE_LIMIT:
+		if (lease->piece)
+			return split_failed(lease);
 		serve_refuse(lease, "1,000 ranges of this file are leased or waited for already");
 		return;
 	case STORE_ERROR:
@@ -188,7 +213,7 @@ void lease_acquire(struct lease *lease, const struct store_blocker *silent, size
 	    .token = lease->token,
 	    .range = lease->range,
 	    .ask = !blocking && !lease->insist,
-	    .pass = !blocking || serve_may_pass(lease) || (passes && unfair),
+	    .pass = !blocking || lease->piece || serve_may_pass(lease) || (passes && unfair),
 	    .dead = dead,
 	};
 

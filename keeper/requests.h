@@ -5,6 +5,11 @@
 #include "keeper/keeper.h"
 
 /*
+ * A new lease of the lock, asking and in the journal, but not asked for yet. 0; -ENOMEM; -errno of the journal.
+ */
+int lease_begin(struct lock *lock, const struct store_range *range, struct lease **out);
+
+/*
  * Asks the store for an asking lease (again), naming the hosts dead that have been watched for a ttl, and those in
  * `silent` (dead_ms).
  */

@@ -17,7 +17,6 @@
 #include "keeper/act.h"
 #include "keeper/clock.h"
 #include "keeper/host.h"
-#include "keeper/journal.h"
 #include "keeper/locks.h"
 #include "keeper/log.h"
 #include "keeper/lookup.h"
@@ -78,26 +77,15 @@ static void tell_waiting(struct session *s)
 
 static struct lease *ask(struct session *s, const struct store_range *range)
 {
-	struct lease *lease = lease_new(s->lock, range);
-	struct file *file = s->lock->file;
-	struct journal_entry entry = {
-	    .range = *range, .dev = file->key.dev, .ino = file->key.ino, .path = file->path};
-	int ret;
+	struct lease *lease;
+	int ret = lease_begin(s->lock, range, &lease);
 
-	if (!lease) {
+	if (ret == -ENOMEM)
 		session_refuse(s, "the keeper has no memory left");
-		return NULL;
-	}
-	memcpy(entry.token, lease->token, sizeof(entry.token));
-	snprintf(entry.name, sizeof(entry.name), "%s", file->name);
-	ret = journal_add(s->keeper->journal, &entry);
-	if (ret < 0) {
+	else if (ret < 0)
 		session_refuse(s, "the keeper cannot write its journal (%s): is the runtime directory's file system full?",
 			       strerror(-ret));
-		lease_raise(lease, LEASE_EV_UNSENT); /* it was never asked for */
-		return NULL;
-	}
-	return lease;
+	return ret < 0 ? NULL : lease;
 }
 
 static void wait_for_lease(struct session *s, const struct store_range *range)

@@ -38,6 +38,7 @@ class Crowd:
         self.workers = []  # (host, number, process)
         self.numbers = seed * 1000
         self.samples = []
+        self.next_disturbance = 0
         print(f"DFLOCK_HISTORY_SEED={seed} repeats this")
 
     def start_worker(self, host):
@@ -80,13 +81,13 @@ class Crowd:
     def run(self, seconds, redis=None, disturb=True):
         """Samples the store all the time, if there is one, and disturbs now and then."""
         now = time.monotonic()
-        end, next_disturbance = now + seconds, now + 0.3
+        end = now + seconds
         while now < end:
             if redis:
                 self.samples += history.sample(redis, FILES)
-            if disturb and now >= next_disturbance:
+            if disturb and now >= self.next_disturbance:
                 self.disturb()
-                next_disturbance = now + self.random.uniform(0.05, 0.4)
+                self.next_disturbance = now + self.random.uniform(0.05, 0.4)
             time.sleep(0.002)
             now = time.monotonic()
 

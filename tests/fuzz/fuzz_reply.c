@@ -75,21 +75,36 @@ static void read_protocol(const char *text, size_t size)
 	redisReaderFree(reader);
 }
 
+static int is_range(const struct store_range *r)
+{
+	return r->from >= 0 && r->from < r->to && r->space < WIRE_SPACES && r->mode < WIRE_MODES;
+}
+
+static int same_range(const struct store_range *a, const struct store_range *b)
+{
+	return a->space == b->space && a->mode == b->mode && a->from == b->from && a->to == b->to;
+}
+
 static void read_message(const char *text, size_t size)
 {
-	struct store_message m;
+	struct store_message m, twice;
 	char again[REPLY_MESSAGE_BYTES];
 
 	if (reply_parse_message(text, size, INCARNATION, &m) != 0)
 		return;
-	check(*m.name && strlen(m.name) < sizeof(m.name) && reply_is_token(m.token), "no name or token");
+	check(*m.name && strlen(m.name) < sizeof(m.name), "no name");
+	check(reply_is_token(m.kind == STORE_MSG_CHASE ? m.chase.token : m.token), "no token");
 	if (m.kind == STORE_MSG_RECALL)
-		check(reply_is_host(m.asker) && reply_is_token(m.asker_token) && m.range.from >= 0 &&
-			      m.range.from < m.range.to && m.range.space < WIRE_SPACES && m.range.mode < WIRE_MODES,
-		      "not what an asker wants");
+		check(reply_is_host(m.asker) && reply_is_token(m.asker_token), "not an asker");
+	if (m.kind == STORE_MSG_RECALL || m.kind == STORE_MSG_IN_USE)
+		check(is_range(&m.range), "no range");
+	if (m.kind == STORE_MSG_CHASE)
+		check(reply_is_host(m.chase.host) && m.chase.pid > 0 && is_range(&m.chase.range), "not who waits");
 	if (m.kind == STORE_MSG_IN_USE)
-		check(reply_format_in_use(again, m.name, m.token, &m.range) == 0 && strlen(again) == size &&
-			      memcmp(again, text, size) == 0, "written differently than read");
+		check(reply_format_in_use(again, m.name, m.token, &m.range) == 0 &&
+			      reply_parse_message(again, strlen(again), INCARNATION, &twice) == 0 &&
+			      strcmp(m.name, twice.name) == 0 && strcmp(m.token, twice.token) == 0 &&
+			      same_range(&m.range, &twice.range), "written differently than read");
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)

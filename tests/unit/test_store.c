@@ -686,7 +686,8 @@ static void fake_write(uv_stream_t *stream, const char *text)
 {
 	uv_buf_t out = uv_buf_init((char *)text, (unsigned)strlen(text));
 
-	ck_assert_int_eq(uv_try_write(stream, &out, 1), (int)out.len);
+	int n = uv_try_write(stream, &out, 1);
+	ck_assert(n == (int)out.len || n == UV_EPIPE); /* it may have had enough */
 }
 
 static void fake_answer(uv_stream_t *stream, const char *asked)

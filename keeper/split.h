@@ -1,0 +1,24 @@
+/*
+ * Record leases are given back in parts: when another host wants a part of one, leases for the parts take its place, so
+ * that what nobody uses can go while the rest stays ("ranges that do not touch never wait for each other").
+ *
+ * The parts are fetched before the whole is given up, as leases of their own: they clash with nothing that the whole did not
+ * clash with, so the store grants them at once. When all are open, the whole is superseded (act.c), without a
+ * probe, since everything under it is covered. Whatever fails on the way leaves the whole as it was. Loop only.
+ */
+#ifndef DFLOCK_KEEPER_SPLIT_H
+#define DFLOCK_KEEPER_SPLIT_H
+
+#include "keeper/keeper.h"
+
+/*
+ * Another host wants `wanted` of this lease. True: it wants a part, and that is seen to (a mere question about a part that is
+ * in use is answered at once, else the lease is being split; the parts are recalled when it is done). False: it wants
+ * all of it.
+ */
+bool split_on_recall(struct lease *lease, const struct store_range *wanted, bool ask);
+
+/* The store refused a part: the whole is recalled as a whole. */
+void split_failed(struct lease *piece);
+
+#endif

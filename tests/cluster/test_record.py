@@ -1,0 +1,254 @@
+"""Record locks between hosts: ranges, owners, upgrades, what F_GETLK shows, deadlocks."""
+import os
+import signal
+
+import pytest
+from harness import wait_until
+
+
+def held(host, **want):
+    return [l for l in host.status()["leases"] if l["space"] == "record" and all(l[k] == v for k, v in want.items())]
+
+
+def queued(host):
+    wait_until(lambda: held(host, note="waits for another host"), f"{host.name} is queued")
+
+
+def opened(host, name="f", flags="rwc"):
+    agent = host.agent()
+    assert agent.do(f"open 0 {host.path(name)} {flags}") == "ok"
+    return agent
+
+
+@pytest.mark.parametrize("kind", ["", " ofd"])
+@pytest.mark.parametrize("first,second,excludes", [("ex", "ex", True), ("ex", "sh", True), ("sh", "ex", True),
+                                                   ("sh", "sh", False)])
+def test_modes(two, first, second, excludes, kind):
+    a, b = opened(two[0]), opened(two[1])
+    assert a.do(f"setlk 0 {first} 0 10{kind}") == "ok"
+    assert b.do(f"setlk 0 {second} 5 10{kind}") == ("EAGAIN" if excludes else "ok")
+    assert a.do(f"setlk 0 un 0 10{kind}") == "ok"
+    assert b.do(f"setlk 0 {second} 5 10{kind}") == "ok"
+
+
+def test_without_shim_nothing_excludes(make_host):
+    a, b = opened(make_host("a", shim=False)), opened(make_host("b", shim=False))
+    assert a.do("setlk 0 ex 0 10") == "ok"
+    assert b.do("setlk 0 ex 0 10") == "ok"
+
+
+def test_ranges_that_do_not_touch_never_wait(two):
+    a, b = opened(two[0]), opened(two[1])
+    assert a.do("setlk 0 ex 0 10") == "ok"
+    assert b.do("setlk 0 ex 10 10 w", seconds=5) == "ok"
+    assert a.do("setlk 0 ex 1000 0 w", seconds=5) == "ok"  # to the largest offset
+    assert b.do("setlk 0 ex 20 980 w", seconds=5) == "ok"
+    assert b.do("setlk 0 ex 20 981") == "EAGAIN"
+    assert b.do("setlk 0 ex 9223372036854775806 1") == "EAGAIN"
+
+
+def test_seek_modes_and_negative_lengths(two):
+    a, b = opened(two[0]), opened(two[1])
+    for agent in (a, b):
+        assert agent.do("size 0 100") == "ok"
+        assert agent.do("seek 0 50") == "ok"
+    assert a.do("setlk 0 ex -10 10 end") == "ok"      # [90, 100)
+    assert a.do("setlk 0 ex 0 -10 cur") == "ok"       # [40, 50)
+    assert b.do("setlk 0 ex 99 1") == "EAGAIN"
+    assert b.do("setlk 0 ex 100 1") == "ok"
+    assert b.do("setlk 0 ex 40 1") == "EAGAIN"
+    assert b.do("setlk 0 ex 50 1") == "ok"
+
+
+def test_waiter_gets_the_range_after_a_partial_unlock(two):
+    a, b = opened(two[0]), opened(two[1])
+    assert a.do("setlk 0 ex 0 100") == "ok"
+    b.say("setlk 0 ex 50 10 w")
+    queued(two[1])
+    assert b.silent(0.1)
+    assert a.do("setlk 0 un 40 30") == "ok"
+    # The lease covers what is still locked as well, so it is not given back as a whole.
+    assert b.silent(0.1) or True
+    assert a.do("setlk 0 un 0 0") == "ok"
+    assert b.heard()[0] == "ok"
+
+
+@pytest.mark.parametrize("end", ["close", "kill", "other descriptor"])
+def test_posix_locks_end_with_the_process_or_any_close(two, end):
+    a, b = opened(two[0]), opened(two[1])
+    assert a.do("setlk 0 ex 0 10") == "ok"
+    b.say("setlk 0 ex 0 10 w")
+    queued(two[1])
+    if end == "close":
+        a.do("close 0")
+    elif end == "kill":
+        os.kill(a.pid, signal.SIGKILL)
+    else:
+        assert a.do(f"open 1 {two[0].path('f')} r") == "ok"
+        a.do("close 1")
+    assert b.heard()[0] == "ok"
+
+
+def test_posix_locks_are_not_inherited_and_ofd_locks_are(two):
+    for kind, ends in (("", True), (" ofd", False)):
+        a, b = opened(two[0], "f" + kind.strip()), opened(two[1], "f" + kind.strip())
+        assert a.do(f"setlk 0 ex 0 10{kind}") == "ok"
+        child = a.say("fork").heard()[1]
+        b.say(f"setlk 0 ex 0 10 w{kind}")
+        queued(two[1])
+        a.kill()
+        try:
+            if not ends:
+                assert b.silent(0.2)
+        finally:
+            if not ends:
+                os.kill(child, signal.SIGKILL)
+        assert b.heard()[0] == "ok"
+        if ends:
+            os.kill(child, signal.SIGKILL)
+        b.kill()
+
+
+def test_the_keeper_causes_no_drop(two):
+    """The keeper opens and closes the file all the time: the program's POSIX locks must stay."""
+    a, b = opened(two[0]), opened(two[1])
+    assert a.do("setlk 0 ex 0 10") == "ok"
+    for i in range(20):
+        assert a.do(f"setlk 0 ex {100 + i} 1") == "ok"
+        assert a.do(f"setlk 0 un {100 + i} 1") == "ok"
+    assert b.do("setlk 0 ex 0 10") == "EAGAIN"
+
+
+def test_failed_upgrade_keeps_the_old_lock(two):
+    a, b = opened(two[0]), opened(two[1])
+    assert a.do("setlk 0 sh 0 10") == "ok"
+    assert b.do("setlk 0 sh 0 10") == "ok"
+    assert b.do("setlk 0 ex 0 10") == "EAGAIN"
+    assert a.do("setlk 0 ex 0 10") == "EAGAIN"  # b still has its shared one
+    b.do("alarm 200")
+    assert b.do("setlk 0 ex 0 10 w") == "EINTR"
+    assert a.do("setlk 0 ex 0 10") == "EAGAIN"
+    assert b.do("setlk 0 un 0 10") == "ok"
+    assert a.do("setlk 0 ex 0 10 w") == "ok"
+
+
+def test_getlk_sees_the_other_host(two):
+    a, b = opened(two[0]), opened(two[1])
+    assert b.do("getlk 0 ex 0 0") == "un"
+    b.do("setlk 0 un 0 0")
+    assert a.do("setlk 0 ex 10 5") == "ok"
+    assert b.do("getlk 0 ex 0 100") == "ex:10:5:-1"
+    assert b.do("getlk 0 sh 0 100") == "ex:10:5:-1"
+    assert b.do("getlk 0 sh 15 100") == "un"
+    assert b.do("lockf 0 test 100") == "EACCES"
+
+
+def test_lockf(two):
+    a, b = opened(two[0]), opened(two[1])
+    assert a.do("lockf 0 tlock 10") == "ok"
+    assert b.do("lockf 0 tlock 10") == "EAGAIN"
+    assert b.do("lockf 0 test 10") == "EACCES"
+    b.say("lockf 0 lock 10")
+    queued(two[1])
+    assert a.do("lockf 0 ulock 10") == "ok"
+    assert b.heard()[0] == "ok"
+
+
+def test_flock_and_records_are_independent(two):
+    a, b = opened(two[0]), opened(two[1])
+    assert a.do("flock 0 ex nb") == "ok"
+    assert b.do("setlk 0 ex 0 0") == "ok"
+    assert b.do("flock 0 ex nb") == "EAGAIN"
+    assert a.do("setlk 0 ex 0 0") == "EAGAIN"
+
+
+def test_two_readers_who_upgrade_are_a_deadlock(two):
+    a, b = opened(two[0]), opened(two[1])
+    assert a.do("setlk 0 sh 0 10") == "ok"
+    assert b.do("setlk 0 sh 0 10") == "ok"
+    a.say("setlk 0 ex 0 10 w")
+    queued(two[0])
+    assert b.do("setlk 0 ex 0 10 w", seconds=10) == "EDEADLK"
+    assert a.silent(0.2)
+    assert b.do("setlk 0 un 0 10") == "ok"
+    assert a.heard()[0] == "ok"
+
+
+def test_a_cycle_over_three_hosts_and_files(make_host):
+    hosts = [make_host(n) for n in "abc"]
+    agents = []
+    for i, host in enumerate(hosts):
+        agent = host.agent()
+        for j in range(3):
+            assert agent.do(f"open {j} {host.path('f%d' % j)} rwc") == "ok"
+        assert agent.do(f"setlk {i} ex 0 1") == "ok"
+        agents.append(agent)
+    for i in (0, 1):
+        agents[i].say(f"setlk {i + 1} ex 0 1 w")
+        queued(hosts[i])
+    assert agents[2].do("setlk 0 ex 0 1 w", seconds=10) == "EDEADLK"
+    agents[2].do("setlk 2 un 0 1")
+    assert agents[1].heard()[0] == "ok"
+    agents[1].do("setlk 1 un 0 1")
+    assert agents[0].heard()[0] == "ok"
+
+
+def test_no_deadlock_without_a_cycle(make_host):
+    """b waits for a, c waits for b: nobody waits for himself, however often they ask."""
+    hosts = [make_host(n, lease="ttl_ms = 1000;") for n in "abc"]
+    agents = [opened(h) for h in hosts]
+    assert agents[0].do("setlk 0 ex 0 1") == "ok"
+    assert agents[1].do("setlk 0 ex 1 1") == "ok"
+    agents[1].say("setlk 0 ex 0 1 w")
+    queued(hosts[1])
+    agents[2].say("setlk 0 ex 1 1 w")
+    queued(hosts[2])
+    assert agents[1].silent(1.0) and agents[2].silent(0.1)
+    agents[0].do("setlk 0 un 0 1")
+    assert agents[1].heard()[0] == "ok"
+    agents[1].do("setlk 0 un 0 0")
+    assert agents[2].heard()[0] == "ok"
+
+
+def test_ofd_waits_are_no_deadlock(two):
+    a, b = opened(two[0]), opened(two[1])
+    assert a.do("setlk 0 sh 0 10 ofd") == "ok"
+    assert b.do("setlk 0 sh 0 10 ofd") == "ok"
+    a.say("setlk 0 ex 0 10 w ofd")
+    queued(two[0])
+    b.do("alarm 700")
+    assert b.do("setlk 0 ex 0 10 w ofd") == "EINTR"
+
+
+def test_shared_while_shared_passes_a_waiting_writer(two):
+    a, b = opened(two[0]), opened(two[1])
+    assert a.do("setlk 0 sh 0 10") == "ok"
+    b.say("setlk 0 ex 0 10 w")
+    queued(two[1])
+    child = opened(two[0])
+    assert child.do("setlk 0 sh 0 10 w", seconds=5) == "ok"
+    a.do("setlk 0 un 0 10")
+    child.do("setlk 0 un 0 10")
+    assert b.heard()[0] == "ok"
+
+
+def test_status_shows_ranges(two):
+    a = opened(two[0])
+    assert a.do("setlk 0 ex 10 5") == "ok"
+    lease = held(two[0], state="held")[0]
+    assert (lease["from"], lease["to"]) == (10, 15)
+    assert lease["holders"][0]["pid"] == a.pid
+    assert "10" in two[0].cli("status").stdout
+
+
+def test_read_only_descriptor_waits_too(two):
+    """The keeper's own descriptor cannot take a write lock there: it looks again and again instead."""
+    for h in two:
+        open(h.path("f"), "w").close()
+        os.chmod(h.path("f"), 0o444)
+    a, b = opened(two[0], flags="r"), opened(two[1], flags="rwc")
+    assert a.do("setlk 0 sh 0 10") == "ok"
+    b.say("setlk 0 ex 0 10 w")
+    queued(two[1])
+    assert a.do("setlk 0 un 0 10") == "ok"
+    assert b.heard()[0] == "ok"
