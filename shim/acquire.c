@@ -13,18 +13,19 @@
  * the process was stopped after its last look at the clock, the moment had already been.
  *
  * Why nobody waits for himself: while it waits for another host, a caller holds no kernel lock that this call
- * took, and none that the call converts; it let go of them before it went on waiting. So the keeper can always
- * test this host's locks free and give its lease back to whom the caller waits for. While a caller waits
- * in the kernel for a local holder, its pin may run out and the lease may go: then it asks again, place 2.
+ * took, and with flock() none that the call converts; it let go of them before it went on waiting. So the keeper can
+ * always test this host's locks free and give its lease back to whom the caller waits for. (A record lock that is
+ * being converted stays, as in the kernel; two that wait for each other's are found by the keeper: EDEADLK.) While a
+ * caller waits in the kernel for a local holder, its pin may run out and the lease may go: then it asks again, place 2.
  *
  * A local EWOULDBLOCK is believed only within a pin: outside, it may be the keeper's own test of the lock.
  */
 #include "shim/acquire.h"
 
+#include <errno.h>
 #include <stdbool.h>
 #include <sys/file.h>
 
-#include "shim/ask.h"
 #include "shim/note.h"
 #include "shim/real.h"
 #include "shim/sys.h"
@@ -32,144 +33,95 @@
 /* How often a grant may be over before the kernel was asked. */
 #define LATE_GRANTS 5
 
-/* How many keepers one call may outlive. One that waits for weeks sees some; a question that each keeper dies of
- * must come to an end. */
-#define MAX_KEEPERS 100
+static bool is_conflict(int rc)
+{
+	return rc == -EWOULDBLOCK || rc == -EACCES;
+}
 
-struct call {
-	int fd, op;
-	const struct intent *want;
-	const struct protect_by *by;
-	bool have;     /* the kernel lock, taken by this call */
-	bool answered; /* this keeper did answer something */
-	int late;      /* grants that came to nothing */
-	struct ask ask;
+static int use_grant(struct call *c, const struct wire_reply *granted)
+{
+	const struct call_taking *taking = c->kind->taking;
+	int rc = 0;
+
+	/* Place 2. */
+	if (c->have)
+		return 0;
+	if (taking->learn)
+		rc = taking->learn(c, granted);
+	if (rc != 0)
+		return rc;
+	rc = taking->take(c);
+	if (sys_clock_ns(CLOCK_BOOTTIME) < granted->until_ns)
+		return rc; /* Place 1. */
+	if (rc < 0 && !is_conflict(rc))
+		return rc;
+	note_debug(c->fd, "the grant was over before the kernel lock was there");
+	return rc == 0 || c->late++ < LATE_GRANTS ? CALL_AGAIN : rc;
+}
+
+int acquire_answer(struct call *c, const struct wire_reply *reply)
+{
+	const struct call_taking *taking = c->kind->taking;
+	int rc;
+
+	switch (reply->verdict) {
+	case WIRE_GRANTED:
+		rc = use_grant(c, reply);
+		break;
+	case WIRE_NOT_PROTECTED:
+		/* Place 3. */
+		rc = c->have ? 0 : taking->take(c);
+		break;
+	case WIRE_WOULD_BLOCK:
+		if (!c->want->nonblock)
+			return -EPROTO;
+		rc = taking->let_go(c);
+		return rc < 0 ? rc : -EWOULDBLOCK;
+	case WIRE_DEADLOCK:
+		return c->want->space == WIRE_RECORD && !c->want->nonblock ? -EDEADLK : -EPROTO;
+	default:
+		return -EPROTO;
+	}
+	return rc == 0 && taking->finish ? taking->finish(c) : rc;
+}
+
+int acquire(struct call *c)
+{
+	int rc = call_run(c);
+
+	if (rc < 0 && c->have)
+		c->kind->taking->let_go(c);
+	return rc;
+}
+
+/* --- flock --- */
+
+struct flock_call {
+	struct call call; /* first: it is what the operations get */
+	int op;
 };
 
-static int64_t now_ns(void)
+static int take_flock(struct call *c)
 {
-	return sys_clock_ns(CLOCK_BOOTTIME);
-}
-
-static void let_go(struct call *c)
-{
-	real_flock(c->fd, LOCK_UN);
-	c->have = false;
-}
-
-static int take(struct call *c)
-{
-	if (real_flock(c->fd, c->op) < 0)
+	if (real_flock(c->fd, ((struct flock_call *)c)->op) < 0)
 		return -errno;
 	c->have = true;
 	return 0;
 }
 
-/* Asks, and waits for the final answer. */
-static int question(struct call *c, struct wire_reply *reply)
+/* A conversion that waits, or fails, loses the old lock in the kernel, too. */
+static int let_go_flock(struct call *c)
 {
-	int rc = ask_send(&c->ask, c->by, c->want, c->have);
-
-	while (rc == 0) {
-		rc = ask_receive(&c->ask, reply);
-		c->answered |= rc == 0;
-		if (rc < 0 || reply->verdict != WIRE_WAITING)
-			break;
-		if (c->want->nonblock) {
-			note_refused(c->fd, "the keeper waits for a call that does not; end it with `dflock stop`",
-				     NULL);
-			rc = -ENOLCK;
-		} else {
-			note_debug(c->fd, "waiting for another host");
-			let_go(c);
-		}
-	}
-	return rc;
-}
-
-/* Not an errno: the question must be asked again. */
-#define ASK_AGAIN 1
-
-/* A grant that runs until until_ns. */
-static int use_grant(struct call *c, int64_t until_ns)
-{
-	int rc;
-
-	/* Place 2. */
-	if (c->have)
-		return 0;
-	rc = take(c);
-	if (now_ns() < until_ns)
-		return rc; /* Place 1. */
-	if (rc < 0 && rc != -EWOULDBLOCK)
-		return rc;
-	note_debug(c->fd, "the grant was over before the kernel lock was there");
-	return rc == 0 || c->late++ < LATE_GRANTS ? ASK_AGAIN : rc;
-}
-
-static int converse(struct call *c)
-{
-	struct wire_reply reply;
-	int rc;
-
-	do {
-		rc = question(c, &reply);
-		if (rc < 0)
-			return rc;
-		switch (reply.verdict) {
-		case WIRE_GRANTED:
-			rc = use_grant(c, reply.until_ns);
-			break;
-		case WIRE_NOT_PROTECTED:
-			/* Place 3. */
-			return c->have ? 0 : take(c);
-		case WIRE_WOULD_BLOCK:
-			if (!c->want->nonblock)
-				return -EPROTO;
-			/* A conversion that fails loses the old lock in the kernel, too. */
-			let_go(c);
-			return -EWOULDBLOCK;
-		case WIRE_REFUSED:
-			note_line(c->fd, reply.reason);
-			return -ENOLCK;
-		default:
-			return -EPROTO;
-		}
-	} while (rc == ASK_AGAIN);
-	return rc;
-}
-
-/* One keeper after the other, until one says how it ends. */
-static int ask_keepers(struct call *c)
-{
-	int rc = -ECONNRESET;
-
-	for (int keepers = 0, attempt = 0; rc == -ECONNRESET && keepers < MAX_KEEPERS && attempt < ASK_ATTEMPTS;
-	     keepers++) {
-		c->answered = false;
-		rc = ask_open(&c->ask, c->by, c->want, c->fd, attempt);
-		if (rc == 0) {
-			rc = converse(c);
-			ask_close(&c->ask);
-		}
-		attempt = c->answered ? 0 : attempt + 1;
-	}
-	return rc;
+	real_flock(c->fd, LOCK_UN);
+	c->have = false;
+	return 0;
 }
 
 int acquire_flock(int fd, int op, const struct intent *want, const struct protect_by *by)
 {
-	struct call c = {.fd = fd, .op = op, .want = want, .by = by};
-	int rc = ask_keepers(&c);
+	static const struct call_taking taking = {.take = take_flock, .let_go = let_go_flock};
+	static const struct call_kind kind = {.op = WIRE_LOCK, .answer = acquire_answer, .taking = &taking};
+	struct flock_call f = {.call = {.kind = &kind, .fd = fd, .want = want, .by = by}, .op = op};
 
-	if (rc < 0 && c.have)
-		let_go(&c);
-	if (rc == -EPROTO) {
-		note_refused(fd, "the keeper's answer makes no sense here; end it with `dflock stop`", NULL);
-		rc = -ENOLCK;
-	} else if (rc == -ECONNRESET) {
-		note_refused(fd, "keepers end before they answer; run dflockd --foreground to see why", NULL);
-		rc = -ENOLCK;
-	}
-	return rc;
+	return acquire(&f.call);
 }

@@ -147,6 +147,7 @@ int ask_open(struct ask *ask, const struct protect_by *by, const struct intent *
 		.sock = -1,
 		.fd = fd,
 		.nonblock = want->nonblock,
+		.cancellable = want->space == WIRE_RECORD && !want->nonblock,
 		.deadline_ns = want->nonblock ? sys_clock_ns(CLOCK_MONOTONIC) + ASK_PATIENCE_NS : 0,
 	};
 	if (attempt < ASK_DOUBTS)
@@ -156,47 +157,61 @@ int ask_open(struct ask *ask, const struct protect_by *by, const struct intent *
 	return rc;
 }
 
-int ask_send(struct ask *ask, const struct protect_by *by, const struct intent *want, bool have)
+/* Fills in what is the same in every question, and sends it; with the descriptor, if fd is one. */
+static int send_question(struct ask *ask, const struct protect_by *by, struct wire_request *request, int fd)
+{
+	union {
+		struct cmsghdr align;
+		char bytes[CMSG_SPACE(sizeof(int))];
+	} control = {.bytes = {0}};
+	struct iovec iov = {.iov_base = request, .iov_len = sizeof(*request)};
+	struct msghdr msg = {.msg_iov = &iov, .msg_iovlen = 1};
+	struct cmsghdr *cmsg;
+	long rc;
+
+	request->magic = WIRE_MAGIC;
+	request->version = WIRE_VERSION;
+	request->size = sizeof(*request);
+	request->config = by->id;
+	if (fd >= 0) {
+		msg.msg_control = control.bytes;
+		msg.msg_controllen = sizeof(control.bytes);
+		cmsg = CMSG_FIRSTHDR(&msg);
+		cmsg->cmsg_level = SOL_SOCKET;
+		cmsg->cmsg_type = SCM_RIGHTS;
+		cmsg->cmsg_len = CMSG_LEN(sizeof(int));
+		memcpy(CMSG_DATA(cmsg), &fd, sizeof(int));
+	}
+	do {
+		rc = limit(ask, SO_SNDTIMEO);
+		if (rc < 0)
+			break;
+		request->sent_ns = sys_clock_ns(CLOCK_BOOTTIME);
+		rc = sys(sendmsg, ask->sock, &msg, MSG_NOSIGNAL);
+	} while (rc == -EINTR && ask->nonblock);
+	return rc < 0 ? failed(ask, "the keeper cannot be asked", (int)rc) : 0;
+}
+
+int ask_send(struct ask *ask, const struct protect_by *by, enum wire_op op, const struct intent *want, bool have)
 {
 	struct wire_request request = {
-		.magic = WIRE_MAGIC,
-		.version = WIRE_VERSION,
-		.size = sizeof(request),
-		.op = WIRE_LOCK,
+		.op = (uint8_t)op,
 		.space = (uint8_t)want->space,
 		.mode = (uint8_t)want->mode,
 		.flags = (uint8_t)((want->nonblock ? WIRE_F_NONBLOCK : 0) | (have ? WIRE_F_HAVE : 0)),
 		.owner = (uint8_t)want->owner,
 		.from = want->from,
 		.to = want->to,
-		.config = by->id,
 	};
-	union {
-		struct cmsghdr align;
-		char bytes[CMSG_SPACE(sizeof(int))];
-	} control = {.bytes = {0}};
-	struct iovec iov = {.iov_base = &request, .iov_len = sizeof(request)};
-	struct msghdr msg = {
-		.msg_iov = &iov,
-		.msg_iovlen = 1,
-		.msg_control = control.bytes,
-		.msg_controllen = sizeof(control.bytes),
-	};
-	struct cmsghdr *cmsg = CMSG_FIRSTHDR(&msg);
-	long rc;
 
-	cmsg->cmsg_level = SOL_SOCKET;
-	cmsg->cmsg_type = SCM_RIGHTS;
-	cmsg->cmsg_len = CMSG_LEN(sizeof(int));
-	memcpy(CMSG_DATA(cmsg), &ask->fd, sizeof(int));
-	do {
-		rc = limit(ask, SO_SNDTIMEO);
-		if (rc < 0)
-			break;
-		request.sent_ns = sys_clock_ns(CLOCK_BOOTTIME);
-		rc = sys(sendmsg, ask->sock, &msg, MSG_NOSIGNAL);
-	} while (rc == -EINTR && ask->nonblock);
-	return rc < 0 ? failed(ask, "the keeper cannot be asked", (int)rc) : 0;
+	return send_question(ask, by, &request, ask->fd);
+}
+
+int ask_before(struct ask *ask, const struct protect_by *by, int64_t from)
+{
+	struct wire_request request = {.op = WIRE_BEFORE, .space = WIRE_RECORD, .from = from, .to = WIRE_EOF};
+
+	return send_question(ask, by, &request, -1);
 }
 
 /* The keeper is trusted, but one of another version, or a program that is no keeper, may listen there. */
@@ -215,6 +230,17 @@ static int check_form(const struct ask *ask, const struct wire_reply *reply, siz
 	return 0;
 }
 
+static long receive(const struct ask *ask, struct wire_reply *reply)
+{
+	ssize_t n;
+
+	if (!ask->cancellable)
+		return sys(recvfrom, ask->sock, reply, (long)sizeof(*reply), MSG_TRUNC, NULL, NULL);
+	/* libc's: deferred cancellation acts in libc's own calls alone. */
+	n = recv(ask->sock, reply, sizeof(*reply), MSG_TRUNC);
+	return n < 0 ? -errno : n;
+}
+
 int ask_receive(struct ask *ask, struct wire_reply *reply)
 {
 	long rc;
@@ -222,7 +248,7 @@ int ask_receive(struct ask *ask, struct wire_reply *reply)
 	do {
 		rc = limit(ask, SO_RCVTIMEO);
 		if (rc == 0)
-			rc = sys(recvfrom, ask->sock, reply, (long)sizeof(*reply), MSG_TRUNC, NULL, NULL);
+			rc = receive(ask, reply);
 	} while (rc == -EINTR && ask->nonblock);
 	if (rc < 0)
 		return failed(ask, "no answer from the keeper", (int)rc);

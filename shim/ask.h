@@ -5,8 +5,8 @@
  * -EINTR       a signal handler without SA_RESTART ran; only where the caller waits (nonblock false)
  * -ECONNRESET  the keeper ended; ask the next one
  * -ENOLCK      refused, and the reason was written
- * Callable wherever flock() is; errno changes. Leaving a handler with longjmp() out of a conversation leaves
- * its socket open in the process.
+ * Callable wherever flock() is; errno changes. No cancellation points, but for ask_receive() if `cancellable`. Leaving
+ * a handler with longjmp() out of a conversation leaves its socket open in the process.
  */
 #ifndef DFLOCK_SHIM_ASK_H
 #define DFLOCK_SHIM_ASK_H
@@ -25,6 +25,7 @@ struct ask {
 	int sock;
 	int fd; /* the caller's, which is asked about */
 	bool nonblock;
+	bool cancellable;    /* waiting for an answer is a cancellation point: record space, if the caller waits */
 	int64_t deadline_ns; /* CLOCK_MONOTONIC; nonblock only */
 };
 
@@ -34,8 +35,12 @@ struct ask {
 #define ASK_DOUBTS   2
 int ask_open(struct ask *ask, const struct protect_by *by, const struct intent *want, int fd, int attempt);
 
-/* Sends a question, with the descriptor. `have`: the caller holds the kernel lock it asks about. */
-int ask_send(struct ask *ask, const struct protect_by *by, const struct intent *want, bool have);
+/* Sends a question, WIRE_LOCK or WIRE_TEST, with the descriptor. `have`: the caller holds the kernel lock it asks
+ * about. */
+int ask_send(struct ask *ask, const struct protect_by *by, enum wire_op op, const struct intent *want, bool have);
+
+/* Sends WIRE_BEFORE. */
+int ask_before(struct ask *ask, const struct protect_by *by, int64_t from);
 
 /* Receives one answer and checks its form; WIRE_WAITING is an answer, too. */
 int ask_receive(struct ask *ask, struct wire_reply *reply);

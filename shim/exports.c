@@ -12,6 +12,7 @@
 #include "shim/intent.h"
 #include "shim/protect.h"
 #include "shim/real.h"
+#include "shim/record.h"
 #include "shim/settings.h"
 
 #define EXPORT __attribute__((visibility("default")))
@@ -23,6 +24,13 @@ __attribute__((constructor)) static void shim_init(void)
 	real_init();
 	settings_init();
 	errno = saved;
+}
+
+/* The end of a call that was not passed on: 0 or -errno, for the program. */
+static int end(int rc, int saved)
+{
+	errno = rc < 0 ? -rc : saved;
+	return rc < 0 ? -1 : 0;
 }
 
 static int shim_flock(int fd, int op)
@@ -43,8 +51,7 @@ static int shim_flock(int fd, int op)
 	case PROTECT_REFUSED:
 		break;
 	}
-	errno = rc < 0 ? -rc : saved;
-	return rc < 0 ? -1 : 0;
+	return end(rc, saved);
 }
 
 EXPORT int flock(int fd, int op)
@@ -52,8 +59,19 @@ EXPORT int flock(int fd, int op)
 	return shim_flock(fd, op);
 }
 
+/* Out of the way of all the other commands. */
+static __attribute__((noinline, cold)) int shim_fcntl(real_fcntl_fn *real, int fd, int cmd, void *arg, bool ofd_small)
+{
+	int saved = errno, rc = record_fcntl(real, fd, cmd, arg, ofd_small);
+
+	if (rc != RECORD_KERNEL)
+		return end(rc, saved);
+	errno = saved;
+	return real(fd, cmd, arg);
+}
+
 /* libc, too, reads the third argument as a pointer, whatever the command and whether it was given or not. */
-#define PASS_FCNTL(name)                                                                                               \
+#define EXPORT_FCNTL(name, ofd_small)                                                                                  \
 	EXPORT int name(int fd, int cmd, ...)                                                                          \
 	{                                                                                                              \
 		va_list ap;                                                                                            \
@@ -62,26 +80,33 @@ EXPORT int flock(int fd, int op)
 		va_start(ap, cmd);                                                                                     \
 		arg = va_arg(ap, void *);                                                                              \
 		va_end(ap);                                                                                            \
+		if (__builtin_expect(record_is(cmd), 0))                                                               \
+			return shim_fcntl(real_##name, fd, cmd, arg, ofd_small);                                       \
 		return real_##name(fd, cmd, arg);                                                                      \
 	}
 
 /* Not in the headers. */
 int __fcntl(int fd, int cmd, ...);
 
-PASS_FCNTL(fcntl)
-PASS_FCNTL(fcntl64)
-PASS_FCNTL(__fcntl)
+EXPORT_FCNTL(fcntl, true)
+EXPORT_FCNTL(fcntl64, false)
+EXPORT_FCNTL(__fcntl, true)
 #if __SIZEOF_POINTER__ == 4
 int __fcntl_time64(int fd, int cmd, ...);
-PASS_FCNTL(__fcntl_time64)
+EXPORT_FCNTL(__fcntl_time64, false)
 #endif
 
-EXPORT int lockf(int fd, int cmd, off_t len)
-{
-	return real_lockf(fd, cmd, len);
-}
+#define EXPORT_LOCKF(name, type)                                                                                       \
+	EXPORT int name(int fd, int cmd, type len)                                                                     \
+	{                                                                                                              \
+		int saved = errno, rc = record_lockf(fd, cmd, len);                                                    \
+                                                                                                                       \
+		if (rc != RECORD_KERNEL)                                                                               \
+			return end(rc, saved);                                                                         \
+		errno = saved;                                                                                         \
+		rc = real_##name(fd, cmd, len);                                                                        \
+		return rc == 0 && cmd == F_TEST ? end(record_lockf_test(fd, len), saved) : rc;                         \
+	}
 
-EXPORT int lockf64(int fd, int cmd, off64_t len)
-{
-	return real_lockf64(fd, cmd, len);
-}
+EXPORT_LOCKF(lockf, off_t)
+EXPORT_LOCKF(lockf64, off64_t)

@@ -82,13 +82,18 @@ struct wire_reply {
 	uint16_t version;
 	uint16_t size;
 	uint8_t verdict;
-	uint8_t mode; /* WIRE_TEST: of the lock in the way */
+	uint8_t mode; /* of the lock that from and to speak of */
 	uint8_t reserved[2];
 	int32_t pid; /* WIRE_TEST: what F_GETLK shows as l_pid */
 	char reason[WIRE_REASON_BYTES]; /* WIRE_REFUSED: one line, NUL-terminated, no newline */
 	int64_t until_ns; /* WIRE_GRANTED: on the caller's clock: sent_ns + what was sure when the question came */
 	uint64_t fence;
-	int64_t from, to; /* WIRE_TEST: of the lock in the way */
+	/*
+	 * WIRE_TEST: of the lock in the way. WIRE_BEFORE: of the caller's own. WIRE_GRANTED in the record space: what
+	 * WIRE_BEFORE would say first (with mode), so that hardly any call has to ask; none: both the `to` of the question;
+	 * both 0: not said, the caller asks WIRE_BEFORE and then, as every question ends the pin, WIRE_LOCK again.
+	 */
+	int64_t from, to;
 };
 
 _Static_assert(sizeof(struct wire_request) == 80, "the layout is the protocol");

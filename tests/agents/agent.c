@@ -6,12 +6,18 @@
  *   close SLOT             dup SLOT NEW                              fork              a child that only keeps the descriptors
  *   pid                    unlink PATH                               alarm MS          SIGALRM (no SA_RESTART) after MS; 0: none
  *   restart MS             the same with SA_RESTART                  children          waitpid(-1): ECHILD if there are none
+ *   seek SLOT OFFSET       size SLOT BYTES   (ftruncate)
+ *   setlk SLOT sh|ex|un FROM LEN [w] [ofd] [cur|end]     fcntl(F_SETLK); w: F_SETLKW; ofd: F_OFD_SETLK[W]; FROM counts from
+ *   getlk SLOT sh|ex FROM LEN [ofd] [cur|end]            the start, the offset or the end of the file
+ *   lockf SLOT lock|tlock|test|ulock LEN
  *
- * An answer is "ok NS" or "ERRNO-NAME NS", NS being CLOCK_MONOTONIC when the call returned; "pid" answers "ok PID".
+ * An answer is "ok NS" or "ERRNO-NAME NS", NS being CLOCK_MONOTONIC when the call returned; "pid" answers "ok PID";
+ * "getlk" answers "un NS" or, if a lock is in the way, "sh:FROM:LEN:PID NS" or "ex:FROM:LEN:PID NS".
  */
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -24,13 +30,18 @@
 #define SLOTS 16
 static int slots[SLOTS];
 
-static void answer(int ret, int err)
+static void answer_word(const char *word)
 {
 	struct timespec t;
 
 	clock_gettime(CLOCK_MONOTONIC, &t);
-	printf("%s %lld\n", ret >= 0 ? "ok" : strerrorname_np(err), t.tv_sec * 1000000000ll + t.tv_nsec);
+	printf("%s %lld\n", word, t.tv_sec * 1000000000ll + t.tv_nsec);
 	fflush(stdout);
+}
+
+static void answer(int ret, int err)
+{
+	answer_word(ret >= 0 ? "ok" : strerrorname_np(err));
 }
 
 static int *slot(const char *word)
@@ -84,6 +95,102 @@ static void set_alarm(const char *word, int flags)
 	answer(setitimer(ITIMER_REAL, &timer, NULL), errno);
 }
 
+static char *next_word(void)
+{
+	char *word = strtok(NULL, " \n");
+
+	return word ? word : (char *)"";
+}
+
+/* sh|ex|un FROM LEN [w] [ofd] [cur|end]; the command for F_SETLK, which F_GETLK is made from. */
+static struct flock record_lock(bool *wait, bool *ofd)
+{
+	const char *type = next_word();
+	struct flock lock = {.l_type = strcmp(type, "sh") == 0 ? F_RDLCK : strcmp(type, "ex") == 0 ? F_WRLCK : F_UNLCK};
+
+	lock.l_start = strtoll(next_word(), NULL, 10);
+	lock.l_len = strtoll(next_word(), NULL, 10);
+	*wait = *ofd = false;
+	for (const char *word; *(word = next_word());) {
+		*wait |= strcmp(word, "w") == 0;
+		*ofd |= strcmp(word, "ofd") == 0;
+		if (strcmp(word, "cur") == 0 || strcmp(word, "end") == 0)
+			lock.l_whence = *word == 'c' ? SEEK_CUR : SEEK_END;
+	}
+	return lock;
+}
+
+static void set_record(int fd)
+{
+	bool wait, ofd;
+	struct flock lock = record_lock(&wait, &ofd);
+	int ret = fcntl(fd, ofd ? (wait ? F_OFD_SETLKW : F_OFD_SETLK) : (wait ? F_SETLKW : F_SETLK), &lock);
+
+	answer(ret, errno);
+}
+
+static void get_record(int fd)
+{
+	bool wait, ofd;
+	struct flock lock = record_lock(&wait, &ofd);
+	char word[128];
+
+	if (fcntl(fd, ofd ? F_OFD_GETLK : F_GETLK, &lock) < 0) {
+		answer(-1, errno);
+		return;
+	}
+	snprintf(word, sizeof(word), "%s:%lld:%lld:%d", lock.l_type == F_RDLCK ? "sh" : "ex", (long long)lock.l_start,
+		 (long long)lock.l_len, (int)lock.l_pid);
+	answer_word(lock.l_type == F_UNLCK ? "un" : word);
+}
+
+static void call_lockf(int fd)
+{
+	const char *what = next_word();
+	int cmd = strcmp(what, "lock") == 0    ? F_LOCK
+		  : strcmp(what, "tlock") == 0 ? F_TLOCK
+		  : strcmp(what, "test") == 0  ? F_TEST
+					       : F_ULOCK;
+	int ret = lockf(fd, cmd, strtoll(next_word(), NULL, 10));
+
+	answer(ret, errno);
+}
+
+static void call_lseek(int fd)
+{
+	off_t ret = lseek(fd, strtoll(next_word(), NULL, 10), SEEK_SET);
+
+	answer(ret < 0 ? -1 : 0, errno);
+}
+
+static void call_ftruncate(int fd)
+{
+	int ret = ftruncate(fd, strtoll(next_word(), NULL, 10));
+
+	answer(ret, errno);
+}
+
+/* false: no such command. */
+static bool run_record(const char *word)
+{
+	static const struct {
+		const char *name;
+		void (*run)(int fd);
+	} commands[] = {{"setlk", set_record},
+			{"getlk", get_record},
+			{"lockf", call_lockf},
+			{"seek", call_lseek},
+			{"size", call_ftruncate}};
+
+	for (size_t i = 0; i < sizeof(commands) / sizeof(commands[0]); i++) {
+		if (strcmp(word, commands[i].name) == 0) {
+			commands[i].run(*slot(strtok(NULL, " \n")));
+			return true;
+		}
+	}
+	return false;
+}
+
 static void run(char *line)
 {
 	char *word = strtok(line, " \n");
@@ -132,7 +239,7 @@ static void run(char *line)
 	} else if (strcmp(word, "pid") == 0) {
 		printf("ok %d\n", (int)getpid());
 		fflush(stdout);
-	} else {
+	} else if (!run_record(word)) {
 		fprintf(stderr, "agent: no such command: %s\n", word);
 		exit(2);
 	}

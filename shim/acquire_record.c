@@ -1,0 +1,243 @@
+/*
+ * Why a record call that fails, or whose thread is cancelled in it, leaves its owner exactly the locks that it had.
+ *
+ * The kernel changes nothing when it refuses a lock, or when the wait for one is interrupted. So only what this call
+ * took itself must be put back, which happens when a grant was over before the kernel lock was there and then the lease
+ * is not to be had. For that:
+ *
+ * 1. Before the first lock is taken, it is known what the owner had in the range (learn): the keeper has read it from
+ *    the kernel when the question came, and this call has not taken anything yet. It is kept in this process, since
+ *    the keeper may end. What is put back is always this, however often the call tries.
+ * 2. Nothing that was held is made less before the call has succeeded. To take an exclusive lock makes more of what was
+ *    there. A shared lock is only taken where nothing was held; where the owner has it exclusively, it stays so, which
+ *    keeps out the same others and more, and becomes shared in the last step (finish), which nobody else can prevent,
+ *    since the whole range is held.
+ * 3. So to put back means to unlock, and to turn exclusive into shared: neither waits, and neither can meet anybody
+ *    else's lock, as what was there before was never given up. Both may want memory; if there is none, a line says so.
+ *
+ * A shared lock over several gaps is not taken at once, but nobody waits with a part of it: if one gap is taken by
+ * somebody else, the others are let go of first, and after the wait all are tried anew.
+ *
+ * What this cannot know: another thread of the process, or another one with the same description for OFD locks, that
+ * locks or unlocks bytes of the same range at the same time. Those share their locks in the kernel, too, where either
+ * may undo what the other did; a call that is put back may do so as well.
+ *
+ * Cancellation acts while this call waits for an answer, or in the kernel. The handler closes the connection and
+ * puts back, also what the kernel may have given in the moment of the cancellation. It is registered with the thread
+ * (the classic form of pthread_cleanup_push(), which needs libc alone). A program that jumps out of a signal handler in
+ * the middle of a call leaves it registered, and a later cancellation would go astray; so not where there is
+ * but one thread, which is where programs do that. There the end of the thread is that of the process.
+ */
+#include <errno.h>
+#include <pthread.h>
+#include <sys/single_threaded.h>
+#include <unistd.h>
+
+#include "shim/acquire.h"
+#include "shim/earlier.h"
+#include "shim/note.h"
+#include "shim/real.h"
+
+struct record_call {
+	struct call call; /* first: it is what the operations get */
+	bool learnt;
+	struct earlier earlier;
+	struct {
+		bool any;
+		int64_t first, last;
+	} taken; /* outside of it, this call has changed nothing */
+};
+
+static int set(const struct record_call *r, short type, const struct stretch *s, bool wait)
+{
+	const struct intent *want = r->call.want;
+	struct flock64 lock = {
+		.l_type = type,
+		.l_whence = SEEK_SET,
+		.l_start = s->first,
+		.l_len = intent_len(s->first, s->last),
+	};
+	int cmd = want->owner == WIRE_OWNER_PROCESS ? (wait ? F_SETLKW64 : F_SETLK64)
+						    : (wait ? F_OFD_SETLKW : F_OFD_SETLK);
+
+	return real_fcntl64(r->call.fd, cmd, &lock) < 0 ? -errno : 0;
+}
+
+static short wanted_type(const struct record_call *r)
+{
+	return r->call.want->mode == WIRE_SHARED ? F_RDLCK : F_WRLCK;
+}
+
+/* --- what was there before --- */
+
+/* One more lock of the owner's, asked for. As earlier_add(), or -errno after a line. */
+static int learn_next(struct record_call *r)
+{
+	struct call *c = &r->call;
+	struct wire_reply reply;
+	int rc = ask_before(&c->ask, c->by, r->earlier.next_from);
+
+	if (rc == 0)
+		rc = ask_receive(&c->ask, &reply);
+	if (rc < 0)
+		return rc;
+	if (reply.verdict == WIRE_REFUSED) {
+		note_line(c->fd, reply.reason);
+		return -ENOLCK;
+	}
+	return reply.verdict == WIRE_OK ? earlier_add(&r->earlier, reply.mode, reply.from, reply.to) : -EPROTO;
+}
+
+static int learn(struct call *c, const struct wire_reply *granted)
+{
+	struct record_call *r = (struct record_call *)c;
+	bool asked = false;
+	int rc = 0;
+
+	if (r->learnt)
+		return 0;
+	earlier_release(&r->earlier);
+	if (granted->from != 0 || granted->to != 0)
+		rc = earlier_add(&r->earlier, granted->mode, granted->from, granted->to);
+	while (rc == 0) {
+		asked = true;
+		rc = learn_next(r);
+	}
+	if (rc == -E2BIG || rc == -ENOMEM) {
+		note_refused_errno(c->fd, "the process has too many locks in this range already", -rc);
+		return -ENOLCK;
+	}
+	if (rc < 0)
+		return rc;
+	r->learnt = true;
+	return asked ? CALL_AGAIN : 0;
+}
+
+/* Point 3 above. */
+static int put_back(struct call *c)
+{
+	struct record_call *r = (struct record_call *)c;
+	struct stretch s = {0};
+	int rc = 0, failed = 0;
+
+	while (r->taken.any && earlier_next(&r->earlier, &s)) {
+		if (s.last < r->taken.first || s.first > r->taken.last)
+			continue;
+		do {
+			if (s.had == EARLIER_NONE)
+				rc = set(r, F_UNLCK, &s, false);
+			else if (s.had == WIRE_SHARED && c->want->mode == WIRE_EXCLUSIVE)
+				rc = set(r, F_RDLCK, &s, false);
+			else
+				rc = 0;
+		} while (rc == -EINTR);
+		if (rc < 0)
+			failed = rc;
+	}
+	if (failed) {
+		note_refused_errno(c->fd, "and what was locked before cannot be put back; close the file", -failed);
+		return -ENOLCK;
+	}
+	r->taken.any = c->have = false;
+	return 0;
+}
+
+/* --- the kernel lock --- */
+
+/* The next stretch to be taken; s as for earlier_next(). */
+static bool next_missing(const struct record_call *r, struct stretch *s)
+{
+	if (r->call.want->mode == WIRE_SHARED) {
+		while (earlier_next(&r->earlier, s))
+			if (s->had == EARLIER_NONE)
+				return true;
+		return false;
+	}
+	if (s->begun)
+		return false;
+	*s = (struct stretch){.first = r->earlier.first, .last = r->earlier.last, .begun = true};
+	return true;
+}
+
+static void add_taken(struct record_call *r, const struct stretch *s)
+{
+	r->taken.first = r->taken.any && r->taken.first < s->first ? r->taken.first : s->first;
+	r->taken.last = r->taken.any && r->taken.last > s->last ? r->taken.last : s->last;
+	r->taken.any = true;
+}
+
+/* Without waiting. If that fails, *busy is where. */
+static int take_missing(struct record_call *r, struct stretch *busy)
+{
+	int rc;
+
+	for (*busy = (struct stretch){0}; next_missing(r, busy); add_taken(r, busy)) {
+		rc = set(r, wanted_type(r), busy, false);
+		if (rc < 0)
+			return rc;
+	}
+	return 0;
+}
+
+static int take(struct call *c)
+{
+	struct record_call *r = (struct record_call *)c;
+	struct stretch busy;
+	int rc, undone;
+
+	while ((rc = take_missing(r, &busy)) < 0) {
+		undone = put_back(c);
+		if (undone < 0)
+			return undone;
+		if (c->want->nonblock || (rc != -EAGAIN && rc != -EACCES))
+			return rc;
+		/* Noted before: this thread may be cancelled in the call. */
+		add_taken(r, &busy);
+		rc = set(r, wanted_type(r), &busy, true);
+		if (rc < 0) {
+			r->taken.any = false;
+			return rc;
+		}
+	}
+	c->have = true;
+	return 0;
+}
+
+static int finish(struct call *c)
+{
+	const struct record_call *r = (const struct record_call *)c;
+	const struct stretch all = {.first = r->earlier.first, .last = r->earlier.last};
+
+	return c->want->mode == WIRE_SHARED && r->earlier.exclusive ? set(r, F_RDLCK, &all, false) : 0;
+}
+
+/* --- the call --- */
+
+/* The thread is cancelled. */
+static void abandon(void *arg)
+{
+	struct record_call *r = arg;
+
+	ask_close(&r->call.ask);
+	put_back(&r->call);
+	earlier_release(&r->earlier);
+}
+
+int acquire_record(int fd, const struct intent *want, const struct protect_by *by)
+{
+	static const struct call_taking taking = {.learn = learn, .take = take, .let_go = put_back, .finish = finish};
+	static const struct call_kind kind = {.op = WIRE_LOCK, .answer = acquire_answer, .taking = &taking};
+	struct record_call r = {.call = {.kind = &kind, .fd = fd, .want = want, .by = by, .ask.sock = -1}};
+	int rc;
+
+	earlier_init(&r.earlier, want->first, want->last);
+	if (want->nonblock || __libc_single_threaded) {
+		rc = acquire(&r.call);
+	} else {
+		pthread_cleanup_push(abandon, &r);
+		rc = acquire(&r.call);
+		pthread_cleanup_pop(0);
+	}
+	earlier_release(&r.earlier);
+	return rc;
+}

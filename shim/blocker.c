@@ -1,0 +1,48 @@
+#include "shim/blocker.h"
+
+#include <errno.h>
+#include <stdbool.h>
+#include <unistd.h>
+
+#include "shim/call.h"
+
+struct test_call {
+	struct call call; /* first: it is what the operation gets */
+	bool blocked;
+	struct flock64 *found;
+};
+
+static int answer(struct call *c, const struct wire_reply *reply)
+{
+	struct test_call *t = (struct test_call *)c;
+
+	switch (reply->verdict) {
+	case WIRE_GRANTED:
+	case WIRE_NOT_PROTECTED:
+		return 0;
+	case WIRE_WOULD_BLOCK:
+		break;
+	default:
+		return -EPROTO;
+	}
+	if (reply->mode >= WIRE_MODES || reply->from < 0 || reply->to <= reply->from)
+		return -EPROTO;
+	*t->found = (struct flock64){
+		.l_type = reply->mode == WIRE_SHARED ? F_RDLCK : F_WRLCK,
+		.l_whence = SEEK_SET,
+		.l_start = reply->from,
+		.l_len = intent_len(reply->from, intent_last(reply->to)),
+		.l_pid = reply->pid,
+	};
+	t->blocked = true;
+	return 0;
+}
+
+int blocker_find(int fd, const struct intent *want, const struct protect_by *by, struct flock64 *found)
+{
+	static const struct call_kind kind = {.op = WIRE_TEST, .answer = answer};
+	struct test_call t = {.call = {.kind = &kind, .fd = fd, .want = want, .by = by}, .found = found};
+	int rc = call_run(&t.call);
+
+	return rc < 0 ? rc : t.blocked;
+}

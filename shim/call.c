@@ -1,0 +1,73 @@
+#include "shim/call.h"
+
+#include <errno.h>
+
+#include "shim/note.h"
+
+/* How many keepers one call may outlive. One that waits for weeks sees some; a question that each keeper dies of
+ * must come to an end. */
+#define MAX_KEEPERS 100
+
+/* Asks, and waits for the final answer. */
+static int question(struct call *c, struct wire_reply *reply)
+{
+	int rc = ask_send(&c->ask, c->by, c->kind->op, c->want, c->have);
+
+	while (rc == 0) {
+		rc = ask_receive(&c->ask, reply);
+		c->answered |= rc == 0;
+		if (rc < 0 || reply->verdict != WIRE_WAITING)
+			break;
+		if (c->want->nonblock) {
+			note_refused(c->fd, "the keeper waits for a call that does not; end it with `dflock stop`",
+				     NULL);
+			rc = -ENOLCK;
+		} else {
+			note_debug(c->fd, "waiting for another host");
+			rc = c->kind->taking->let_go(c);
+		}
+	}
+	return rc;
+}
+
+static int converse(struct call *c)
+{
+	struct wire_reply reply;
+	int rc;
+
+	do {
+		rc = question(c, &reply);
+		if (rc < 0)
+			return rc;
+		if (reply.verdict == WIRE_REFUSED) {
+			note_line(c->fd, reply.reason);
+			return -ENOLCK;
+		}
+		rc = c->kind->answer(c, &reply);
+	} while (rc == CALL_AGAIN);
+	return rc;
+}
+
+int call_run(struct call *c)
+{
+	int rc = -ECONNRESET;
+
+	for (int keepers = 0, attempt = 0; rc == -ECONNRESET && keepers < MAX_KEEPERS && attempt < ASK_ATTEMPTS;
+	     keepers++) {
+		c->answered = false;
+		rc = ask_open(&c->ask, c->by, c->want, c->fd, attempt);
+		if (rc == 0) {
+			rc = converse(c);
+			ask_close(&c->ask);
+		}
+		attempt = c->answered ? 0 : attempt + 1;
+	}
+	if (rc == -EPROTO) {
+		note_refused(c->fd, "the keeper's answer makes no sense here; end it with `dflock stop`", NULL);
+		rc = -ENOLCK;
+	} else if (rc == -ECONNRESET) {
+		note_refused(c->fd, "keepers end before they answer; run dflockd --foreground to see why", NULL);
+		rc = -ENOLCK;
+	}
+	return rc;
+}

@@ -1,0 +1,49 @@
+/*
+ * One lock call's way to its final answer: with one keeper after the other, until one says how it ends.
+ * Who makes the call says in struct call_kind what the answers mean, and how its kernel lock is taken.
+ */
+#ifndef DFLOCK_SHIM_CALL_H
+#define DFLOCK_SHIM_CALL_H
+
+#include <stdbool.h>
+
+#include "shim/ask.h"
+#include "shim/intent.h"
+#include "shim/protect.h"
+#include "wire/msg.h"
+
+/* Not an errno: the question must be asked again. */
+#define CALL_AGAIN 1
+
+struct call {
+	const struct call_kind *kind;
+	int fd;
+	const struct intent *want;
+	const struct protect_by *by;
+	bool have;     /* the kernel lock, taken by this call */
+	bool answered; /* this keeper did answer something */
+	int late;      /* grants that came to nothing */
+	struct ask ask;
+};
+
+struct call_kind {
+	enum wire_op op;
+	/* What a final answer means that is no refusal: 0 or -errno, which ends the call, or CALL_AGAIN.
+	 * -EPROTO: the answer makes no sense here. */
+	int (*answer)(struct call *c, const struct wire_reply *reply);
+	/* The kernel's side of a call that takes a lock; acquire.h says when each is called. */
+	const struct call_taking *taking;
+};
+
+struct call_taking {
+	int (*learn)(struct call *c, const struct wire_reply *granted); /* may be NULL */
+	int (*take)(struct call *c);
+	int (*let_go)(struct call *c);
+	int (*finish)(struct call *c); /* may be NULL */
+};
+
+/* 0 or -errno, as `answer` gave it; -ENOLCK after the reason was written; -EINTR as in ask.h. Writes errno. A
+ * cancellation point where ask.h says so; then c->ask is left open. */
+int call_run(struct call *c);
+
+#endif

@@ -1,0 +1,242 @@
+#include "shim/record.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "shim/acquire.h"
+#include "shim/blocker.h"
+#include "shim/intent.h"
+#include "shim/note.h"
+#include "shim/protect.h"
+#include "shim/sys.h"
+
+#define OLDEST_PAGE  4096 /* no page is smaller */
+#define SIGSET_BYTES (_NSIG / 8)
+
+struct command {
+	bool test, wait, small; /* small: with a struct flock that is smaller than struct flock64 */
+	enum wire_owner owner;
+};
+
+static struct command command_of(int cmd, bool ofd_small)
+{
+	const bool ofd = cmd == F_OFD_GETLK || cmd == F_OFD_SETLK || cmd == F_OFD_SETLKW;
+	const bool large = cmd == F_GETLK64 || cmd == F_SETLK64 || cmd == F_SETLKW64;
+
+	return (struct command){
+		.test = cmd == F_GETLK || cmd == F_GETLK64 || cmd == F_OFD_GETLK,
+		.wait = cmd == F_SETLKW || cmd == F_SETLKW64 || cmd == F_OFD_SETLKW,
+		.small = ofd ? ofd_small : !large,
+		.owner = ofd ? WIRE_OWNER_DESCRIPTION : WIRE_OWNER_PROCESS,
+	};
+}
+
+/* --- the program's memory --- */
+
+/* The kernel reads the set before it finds that there is no such `how`; nothing else happens. */
+static bool is_readable(const char *at)
+{
+	return sys(rt_sigprocmask, -1L, at, NULL, (long)SIGSET_BYTES) != -EFAULT;
+}
+
+/* Copies what may not be there; both ends are tried, unless they are in one page. */
+static int peek(void *to, const void *from, size_t size)
+{
+	const char *end = (const char *)from + size - SIGSET_BYTES;
+
+	if (!is_readable(from))
+		return -EFAULT;
+	if (((uintptr_t)from ^ ((uintptr_t)from + size - 1)) / OLDEST_PAGE && !is_readable(end))
+		return -EFAULT;
+	memcpy(to, from, size);
+	return 0;
+}
+
+static int read_lock(struct flock64 *lock, const void *arg, bool small)
+{
+	struct flock narrow;
+	int rc;
+
+	if (!small)
+		return peek(lock, arg, sizeof(*lock));
+	rc = peek(&narrow, arg, sizeof(narrow));
+	if (rc == 0)
+		*lock = (struct flock64){
+			.l_type = narrow.l_type,
+			.l_whence = narrow.l_whence,
+			.l_start = narrow.l_start,
+			.l_len = narrow.l_len,
+			.l_pid = narrow.l_pid,
+		};
+	return rc;
+}
+
+/* The kernel has just written there. */
+static int write_lock(void *arg, const struct flock64 *lock, bool small)
+{
+	struct flock narrow = {
+		.l_type = lock->l_type,
+		.l_whence = lock->l_whence,
+		.l_start = (__typeof__(narrow.l_start))lock->l_start,
+		.l_len = (__typeof__(narrow.l_len))lock->l_len,
+		.l_pid = lock->l_pid,
+	};
+
+	if (!small) {
+		memcpy(arg, lock, sizeof(*lock));
+		return 0;
+	}
+	if (narrow.l_start != lock->l_start || narrow.l_len != lock->l_len)
+		return -EOVERFLOW;
+	memcpy(arg, &narrow, sizeof(narrow));
+	return 0;
+}
+
+/* --- what the call wants --- */
+
+/* Where l_whence counts from; or -errno. An unknown one is intent_record()'s to refuse. */
+static int64_t base_of(int fd, int whence)
+{
+	struct statx stx;
+
+	if (whence == SEEK_CUR) {
+#ifdef SYS__llseek
+		int64_t offset;
+		long rc = sys(_llseek, fd, 0L, 0L, &offset, SEEK_CUR);
+
+		return rc < 0 ? rc : offset;
+#else
+		return sys(lseek, fd, 0L, SEEK_CUR);
+#endif
+	}
+	if (whence == SEEK_END) {
+		/* DONT_SYNC: what the kernel at hand knows, as it does for fcntl(). */
+		if (statx(fd, "", AT_EMPTY_PATH | AT_STATX_DONT_SYNC, STATX_SIZE, &stx) < 0)
+			return -errno;
+		return (int64_t)stx.stx_size;
+	}
+	return 0;
+}
+
+static int resolve(int fd, const struct flock64 *lock, struct intent *want)
+{
+	int64_t base = base_of(fd, lock->l_whence);
+
+	if (base < 0) {
+		note_refused_errno(fd, "where the range begins cannot be found out", (int)-base);
+		return -ENOLCK;
+	}
+	return intent_record(lock, base, want);
+}
+
+/* Would the kernel refuse a lock of this type on this descriptor (EBADF)? */
+static bool is_wrong_mode(int fd, short type)
+{
+	long flags = sys_fcntl(fd, F_GETFL, 0L);
+
+	return flags < 0 || (flags & O_ACCMODE) == (type == F_RDLCK ? O_WRONLY : O_RDONLY);
+}
+
+static int take(int fd, const struct flock64 *lock, enum wire_owner owner, bool wait)
+{
+	struct intent want = {.owner = owner, .nonblock = !wait};
+	struct protect_by by;
+	int rc;
+
+	if (lock->l_type != F_RDLCK && lock->l_type != F_WRLCK)
+		return RECORD_KERNEL;
+	switch (protect_look(fd, &by)) {
+	case PROTECT_NO:
+		return RECORD_KERNEL;
+	case PROTECT_REFUSED:
+		return -ENOLCK;
+	case PROTECT_ASK:
+		break;
+	}
+	/* Refused here and not by the kernel: the file may grow in between, and the kernel would find no fault then. */
+	rc = resolve(fd, lock, &want);
+	if (rc < 0)
+		return rc;
+	if (is_wrong_mode(fd, lock->l_type) || (owner == WIRE_OWNER_DESCRIPTION && lock->l_pid != 0))
+		return RECORD_KERNEL;
+	return acquire_record(fd, &want, &by);
+}
+
+/* As blocker_find(). */
+static int find_remote(int fd, const struct flock64 *lock, enum wire_owner owner, struct flock64 *found)
+{
+	struct intent want = {.owner = owner, .nonblock = true};
+	struct protect_by by;
+	int rc;
+
+	switch (protect_look(fd, &by)) {
+	case PROTECT_NO:
+		return 0;
+	case PROTECT_REFUSED:
+		return -ENOLCK;
+	case PROTECT_ASK:
+		break;
+	}
+	rc = resolve(fd, lock, &want);
+	return rc < 0 ? rc : blocker_find(fd, &want, &by, found);
+}
+
+/* `lock` is what arg says before the call. */
+static int test(real_fcntl_fn *real, int fd, int cmd, void *arg, const struct flock64 *lock, struct command command)
+{
+	struct flock64 found;
+	int rc;
+
+	if (real(fd, cmd, arg) < 0)
+		return -errno;
+	/* F_UNLCK asks F_OFD_GETLK for the description's own locks. */
+	if (lock->l_type == F_UNLCK)
+		return 0;
+	rc = read_lock(&found, arg, command.small);
+	if (rc < 0 || found.l_type != F_UNLCK)
+		return rc;
+	rc = find_remote(fd, lock, command.owner, &found);
+	if (rc == 0)
+		return 0;
+	if (rc > 0)
+		rc = write_lock(arg, &found, command.small);
+	if (rc < 0)
+		write_lock(arg, lock, command.small);
+	return rc;
+}
+
+/* --- the calls --- */
+
+int record_fcntl(real_fcntl_fn *real, int fd, int cmd, void *arg, bool ofd_small)
+{
+	struct command command = command_of(cmd, ofd_small);
+	struct flock64 lock;
+
+	if (read_lock(&lock, arg, command.small) < 0)
+		return RECORD_KERNEL;
+	if (command.test)
+		return test(real, fd, cmd, arg, &lock, command);
+	return take(fd, &lock, command.owner, command.wait);
+}
+
+int record_lockf(int fd, int cmd, int64_t len)
+{
+	const struct flock64 lock = {.l_type = F_WRLCK, .l_whence = SEEK_CUR, .l_len = len};
+
+	if (cmd != F_LOCK && cmd != F_TLOCK)
+		return RECORD_KERNEL;
+	return take(fd, &lock, WIRE_OWNER_PROCESS, cmd == F_LOCK);
+}
+
+int record_lockf_test(int fd, int64_t len)
+{
+	/* libc, too, asks who keeps out a reader. */
+	const struct flock64 lock = {.l_type = F_RDLCK, .l_whence = SEEK_CUR, .l_len = len};
+	struct flock64 found;
+	int rc = find_remote(fd, &lock, WIRE_OWNER_PROCESS, &found);
+
+	return rc > 0 ? -EACCES : rc;
+}
