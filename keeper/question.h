@@ -19,7 +19,7 @@ enum question_kind {
 	QUESTION_MALFORMED,     /* disconnect */
 	QUESTION_OTHER_VERSION, /* refuse, and say so */
 	QUESTION_LOCK,          /* every field is in range; a descriptor came with it */
-	QUESTION_BEFORE,
+	QUESTION_BEFORE,        /* `from` is in range */
 	QUESTION_CONTROL,
 };
 
