@@ -48,15 +48,22 @@ static void supersede(struct lease *lease)
 			lease_raise(other, LEASE_EV_SUPERSEDED);
 }
 
-static void open_lease(struct lease *lease)
+static bool recall_is_served(const struct lease *lease, enum lease_event event)
+{
+	if (event == LEASE_EV_SHRUNK)
+		return lease->recall < RECALL_WAIT || lease->recall_mode == WIRE_SHARED;
+	return event == LEASE_EV_KEPT; /* else it came before the lease was open */
+}
+
+static void open_lease(struct lease *lease, enum lease_event event)
 {
 	if (!lease->held_at)
 		lease->held_at = time(NULL);
-	lease->asker_count = 0;
 	lease->stands = false;
-	if (lease->recall < RECALL_WAIT ||
-	    (lease->range.mode == WIRE_SHARED && lease->recall_mode == WIRE_SHARED))
+	if (recall_is_served(lease, event)) {
 		lease->recall = RECALL_NONE;
+		lease->asker_count = 0;
+	}
 	lease_start_timer(lease, lease->linger_ns / NS_PER_MS);
 	supersede(lease);
 }
@@ -102,7 +109,7 @@ static void act(struct lease *lease, unsigned actions, enum lease_event event)
 		host_lost(lease, event == LEASE_EV_FORGOTTEN ? "the store lost its memory"
 							     : "it was not renewed in time, and the store gave it up");
 	if (actions & LEASE_DO_OPEN)
-		open_lease(lease);
+		open_lease(lease, event);
 	if (actions & LEASE_DO_SERVE)
 		serve_lock(lease->lock);
 	if (actions & LEASE_DO_CLOSE && lease->state == LEASE_DRAINING && lock_covered_without(lease))
@@ -158,6 +165,12 @@ void keeper_leave(struct keeper *k)
 		reap(k);
 }
 
+void lease_obey_recall(struct lease *lease)
+{
+	if (lease->state == LEASE_HELD && lease->recall >= RECALL_ASK && !split_is_under_way(lease))
+		lease_raise(lease, lease->recall == RECALL_ASK ? LEASE_EV_ASKED : LEASE_EV_RECALLED);
+}
+
 /* LEASE_EVENTS as the event: nothing happened, but it may be time to free. */
 void lease_raise(struct lease *lease, enum lease_event event)
 {
@@ -171,8 +184,9 @@ void lease_raise(struct lease *lease, enum lease_event event)
 			  lease_state_name(lease->state), lease_state_name(step.next));
 		enter(lease, step.next);
 		act(lease, step.actions, event);
-		if (lease->state == LEASE_HELD && lease->recall == RECALL_WAIT)
-			lease_raise(lease, LEASE_EV_RECALLED);
+		if (lease->splitting && !lease_is_ours(lease->state))
+			split_done(lease);
+		lease_obey_recall(lease);
 	}
 	keeper_leave(k);
 }
@@ -191,7 +205,7 @@ static void lingered(struct lease *lease)
 {
 	int64_t max = LINGER_MAX_TTLS * lease_keeper(lease)->config->lease.ttl_ms * NS_PER_MS;
 
-	if (serve_is_pinned(lease->lock, &lease->range)) {
+	if (serve_is_pinned(lease->lock, &lease->range) || split_is_under_way(lease)) {
 		lease_start_timer(lease, lease->linger_ns / NS_PER_MS);
 		return;
 	}
@@ -263,6 +277,8 @@ void lease_recall(struct lease *lease, const struct store_message *m)
 			lease->recall_mode = m->range.mode;
 		if (level > lease->recall)
 			lease->recall = level;
+		if (split_is_under_way(lease))
+			return; /* split_done() obeys */
 	}
 	lease_raise(lease, m->ask ? LEASE_EV_ASKED : LEASE_EV_RECALLED);
 }

@@ -28,6 +28,9 @@ void lock_unpinned(struct lock *lock);
 /* Answers those who asked for the lease: it is in use, and what is in their way. */
 void lease_tell_in_use(struct lease *lease);
 
+/* If it is open, and another host wants it: closes it. */
+void lease_obey_recall(struct lease *lease);
+
 /* Another host wants the lease (store message). */
 void lease_recall(struct lease *lease, const struct store_message *message);
 

@@ -141,13 +141,14 @@ static void on_signal(uv_signal_t *handle, int number)
 
 void keeper_replace_config(struct keeper *k, struct config *config)
 {
-	/* The store keeps pointers into its part, which control.c has found to be the same. */
-	struct config_store store = k->config->store;
+	/* The store keeps a pointer to its part, which control.c has found to be the same: that stays where it is. */
+	struct config old = *k->config;
 
-	k->config->store = config->store;
-	config->store = store;
-	config_free(k->config);
-	k->config = config;
+	*k->config = *config;
+	k->config->store = old.store;
+	old.store = config->store;
+	*config = old;
+	config_free(config);
 }
 
 /* --- the start --- */

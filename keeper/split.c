@@ -43,6 +43,29 @@ static void recall_as_a_whole(struct lease *whole)
 	lease_raise(whole, LEASE_EV_RECALLED);
 }
 
+bool split_is_under_way(const struct lease *piece)
+{
+	const struct lease *whole;
+
+	if (piece->piece)
+		DL_FOREACH (piece->lock->leases, whole)
+			if (whole->splitting && range_overlaps(&whole->range, &piece->range))
+				return true;
+	return false;
+}
+
+void split_done(struct lease *whole)
+{
+	struct lease *piece, *next;
+
+	whole->splitting = false;
+	keeper_enter(lease_keeper(whole));
+	DL_FOREACH_SAFE (whole->lock->leases, piece, next)
+		if (piece->piece && range_overlaps(&whole->range, &piece->range))
+			lease_obey_recall(piece);
+	keeper_leave(lease_keeper(whole));
+}
+
 void split_failed(struct lease *piece)
 {
 	struct lease *whole, *next;

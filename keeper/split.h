@@ -18,6 +18,11 @@
  */
 bool split_on_recall(struct lease *lease, const struct store_range *wanted, bool ask);
 
+/* Is this a part of a lease that stands yet? Then it stays open, whoever wants it: the whole is given up only when all parts
+ * are open. */
+bool split_is_under_way(const struct lease *piece);
+/* The whole has gone: its parts may be given back. */
+void split_done(struct lease *whole);
 /* The store refused a part: the whole is recalled as a whole. */
 void split_failed(struct lease *piece);
 

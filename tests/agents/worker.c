@@ -30,7 +30,7 @@
 #include <unistd.h>
 
 #define HOLD_MAX_US  3000
-#define LONG_MAX_US  90000
+#define LONG_MAX_US  200000
 #define PAUSE_MAX_US 1500
 #define ALARM_MAX_US 5000
 
@@ -84,7 +84,7 @@ static void spend(unsigned max_us)
 /* How long a lock is held: now and then longer than a keeper takes to start. */
 static void hold(void)
 {
-	spend(below(64) ? HOLD_MAX_US : LONG_MAX_US);
+	spend(below(100) ? HOLD_MAX_US : LONG_MAX_US);
 }
 
 static void on_alarm(int sig)

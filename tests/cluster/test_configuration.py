@@ -117,6 +117,23 @@ def test_reload_of_fewer_rules(pair):
     assert works(b, "f")
 
 
+def test_the_store_is_found_again_after_a_reload(pair, redis):
+    """The keeper connects with what it had read, and that is still there."""
+    a, b = pair
+    for host in pair:
+        add_rule(host)
+        host.cli("reload")
+        host.wait_up()
+    held = holder(a)
+    before = [host.log().count("is reachable") for host in pair]
+    redis.command("CLIENT", "KILL", "TYPE", "normal")
+    for host, count in zip(pair, before):
+        wait_until(lambda: host.log().count("is reachable") > count, host.name + " has connected again")
+    assert is_busy(b)
+    held.end()
+    assert works(b)
+
+
 def test_reload_of_an_invalid_one_changes_nothing(pair):
     a, b = pair
     held, valid = holder(a), read(a)

@@ -64,7 +64,9 @@ class Crowd:
         self.start_worker(host)
 
     def kill_a_keeper(self, parent_too):
-        host = self.random.choice(self.hosts)
+        """One that has a lease, if there is one: the next keeper must take it up."""
+        holding = {e.host for s in self.samples[-len(FILES):] for e in s.leases}
+        host = self.random.choice([h for h in self.hosts if h.name in holding] or self.hosts)
         pids = host.keeper_pids()
         self.recorder.note("keeper", host.name)
         for pid in pids if parent_too else pids[1:]:
@@ -72,13 +74,11 @@ class Crowd:
                 os.kill(pid, signal.SIGKILL)
 
     def disturb(self, keepers_only):
-        dice = self.random.random()
-        if keepers_only:
-            self.kill_a_keeper(parent_too=True)  # the next one starts at once, and not after a growing pause
-        elif dice < 0.8:
-            self.kill_a_worker()
+        # Without its parent: the next call starts one. With it: the parent does, after a pause that grows.
+        if keepers_only or self.random.random() < 0.2:
+            self.kill_a_keeper(parent_too=self.random.random() < 0.5)
         else:
-            self.kill_a_keeper(parent_too=dice > 0.97)
+            self.kill_a_worker()
 
     def run(self, seconds, redis, keepers_only=False):
         """Samples the store all the time, and disturbs now and then."""
@@ -255,9 +255,9 @@ def test_mutants(mutant, workshop, make_crowd, redis, monkeypatch):
         shutil.copy(harness.host.SHIM, os.path.join(workshop, "build"))
         monkeypatch.setattr(harness.host, "SHIM", os.path.join(workshop, "build/libdflock.so"))
         monkeypatch.setattr(harness.host, "KEEPER", os.path.join(workshop, "build/dflockd"))
-        # Order shows where a host often has nothing, a forgotten lease where its holder goes on for long.
-        few = what == "overtaken" or "takeup" in source
-        assert until_wrong(make_crowd(per_host=1 if few else 3), what, redis, keepers_only="takeup" in source)
+        # Order shows where a host often has nothing.
+        crowd = make_crowd(per_host=1 if what == "overtaken" else 3)
+        assert until_wrong(crowd, what, redis, keepers_only="takeup" in source)
     finally:
         with open(path, "w") as f:
             f.write(text)

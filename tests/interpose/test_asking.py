@@ -200,6 +200,8 @@ def test_a_keeper_that_dies_is_followed_by_another(world, script, local):
 
 
 def test_keepers_that_all_die(world):
+    # A dflockd that the shim could start would connect to this one, too.
+    world.own_shim(beside="something-else")
     with world.keeper(lambda connection: connection.receive()) as keeper:
         done = world.run("waits", "restart", "x", world.lock)
         assert "flock: -1 ENOLCK" in done.stdout and keeper.requests == 5
