@@ -69,25 +69,26 @@ static enum page_answer consult(const struct page *page, const struct wire_confi
 	return answer;
 }
 
-/* true: certainly not protected, by what is at hand. */
-static bool quick_no(const struct settings *s, int fd)
+/* What can be said by what is at hand: a page that was mapped before, a configuration that was looked at within a second.
+ * A no is certain; a yes is one for the keeper to confirm. */
+static enum page_answer quick_answer(const struct settings *s, int fd)
 {
 	struct wire_config_id id;
 	struct seen key;
 	int64_t stamp_ns;
+	enum page_answer answer;
 	bool keyed;
 
 	if (settings_config(s, &id, &stamp_ns) < 0)
-		return false;
+		return PAGE_SAYS_NOTHING;
 	/* Before the name is read: a rename in between then changes the key. */
 	keyed = seen_key(fd, stamp_ns, &key);
 	if (keyed && seen_has(&key))
-		return true;
-	if (consult(mapping_find(geteuid()), &id, fd, false) != PAGE_SAYS_NO)
-		return false;
-	if (keyed)
+		return PAGE_SAYS_NO;
+	answer = consult(mapping_find(geteuid()), &id, fd, false);
+	if (answer == PAGE_SAYS_NO && keyed)
 		seen_add(&key);
-	return true;
+	return answer;
 }
 
 /* Would the kernel refuse a lock on fd at once, or is it something that cannot be protected? */
@@ -105,8 +106,8 @@ static bool is_kernels(int fd)
 	return !S_ISREG(st.st_mode) && !S_ISDIR(st.st_mode);
 }
 
-/* Fills *by, and looks for the page. 0, or -errno after the reason was written. */
-static int gather(const struct settings *s, int fd, struct protect_by *by, const struct page **page)
+/* Fills *by. 0, or -errno after the reason was written. */
+static int gather(const struct settings *s, int fd, struct protect_by *by)
 {
 	char why[512];
 	int64_t stamp_ns;
@@ -128,19 +129,35 @@ static int gather(const struct settings *s, int fd, struct protect_by *by, const
 	if (rc < 0) {
 		note_refused(fd, "DFLOCK_RUNTIME_DIR is not absolute, or too long for a socket in it",
 			     s->place.runtime_env);
-		return rc;
 	}
-	rc = mapping_refresh(by->dir, by->euid, page, why, sizeof(why));
-	if (rc < 0)
-		note_refused(fd, why, NULL);
 	return rc;
+}
+
+/* A fresh look, with the page as it is now. */
+static enum protect full_look(int fd, const struct protect_by *by)
+{
+	const struct page *page;
+	char why[512];
+
+	if (mapping_refresh(by->dir, by->euid, &page, why, sizeof(why)) < 0) {
+		note_refused(fd, why, NULL);
+		return PROTECT_REFUSED;
+	}
+	switch (consult(page, &by->id, fd, true)) {
+	case PAGE_SAYS_NO:
+		return PROTECT_NO;
+	case PAGE_SAYS_REFUSE:
+		return PROTECT_REFUSED;
+	default:
+		return PROTECT_ASK;
+	}
 }
 
 enum protect protect_look(int fd, struct protect_by *by)
 {
 	static bool warned;
 	const struct settings *s = settings_get();
-	const struct page *page;
+	enum page_answer quick;
 
 	/* Without a line: only the settings say whether descriptor 2 may be written. */
 	if (!s)
@@ -151,16 +168,10 @@ enum protect protect_look(int fd, struct protect_by *by)
 				      "nothing is protected, locks hold on this machine only");
 		return PROTECT_NO;
 	}
-	if (quick_no(s, fd) || is_kernels(fd))
+	quick = quick_answer(s, fd);
+	if (quick == PAGE_SAYS_NO || is_kernels(fd))
 		return PROTECT_NO;
-	if (gather(s, fd, by, &page) < 0)
+	if (gather(s, fd, by) < 0)
 		return PROTECT_REFUSED;
-	switch (consult(page, &by->id, fd, true)) {
-	case PAGE_SAYS_NO:
-		return PROTECT_NO;
-	case PAGE_SAYS_REFUSE:
-		return PROTECT_REFUSED;
-	default:
-		return PROTECT_ASK;
-	}
+	return quick == PAGE_SAYS_YES ? PROTECT_ASK : full_look(fd, by);
 }

@@ -1,6 +1,6 @@
 /*
- * From an address to a pair of checked connections: look the name up, then the steps below, one question after the other;
- * then redis.c reads the incarnation record. Whatever goes wrong ends in store_down(), which starts again later.
+ * From an address to a pair of checked connections: look the name up, then the steps below, one question after the
+ * other; then redis.c reads the incarnation record. Whatever goes wrong ends in store_down(), which starts again later.
  */
 #include "store/internal.h"
 
@@ -10,8 +10,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define CLIENT_NAME "dflock"
-#define STEP_ARGS 4
+#define CLIENT_NAME     "dflock"
+#define STEP_ARGS       4
 #define STEP_TEXT_BYTES (STORE_HOST_BYTES + 64)
 
 struct step {
@@ -128,8 +128,10 @@ static bool accept_memory(struct store *s, const redisReply *reply)
 		return false;
 	if (strcmp(policy, "noeviction") == 0 || strncmp(policy, "volatile-", 9) == 0)
 		return true;
-	store_down(s, "its maxmemory-policy is %s, which drops leases when memory is short: set it to noeviction or to "
-		      "volatile-... (CONFIG SET maxmemory-policy noeviction, and in its configuration file)", policy);
+	store_down(s,
+		   "its maxmemory-policy is %s, which drops leases when memory is short: set it to noeviction or to "
+		   "volatile-... (CONFIG SET maxmemory-policy noeviction, and in its configuration file)",
+		   policy);
 	return false;
 }
 
@@ -160,8 +162,8 @@ static bool accept_same_server(struct store *s, const redisReply *reply)
 
 static bool accept_subscription(struct store *s, const redisReply *reply)
 {
-	if (reply->type == REDIS_REPLY_ARRAY && reply->elements == 3 &&
-	    reply->element[0]->type == REDIS_REPLY_STRING && strcmp(reply->element[0]->str, "subscribe") == 0)
+	if (reply->type == REDIS_REPLY_ARRAY && reply->elements == 3 && reply->element[0]->type == REDIS_REPLY_STRING &&
+	    strcmp(reply->element[0]->str, "subscribe") == 0)
 		return true;
 	store_down(s, "SUBSCRIBE was answered with something else: it is no Redis");
 	return false;
@@ -256,7 +258,8 @@ static struct link *open_link(struct store *s, const struct step *steps, bool me
 	char why[128];
 
 	s->step = steps;
-	struct link *link = link_open(s->loop, &s->target, (uint64_t)s->config->connect_ms, &events, s, why, sizeof(why));
+	struct link *link =
+		link_open(s->loop, &s->target, (uint64_t)s->config->connect_ms, &events, s, why, sizeof(why));
 	if (!link)
 		store_down(s, "cannot connect: %s", why);
 	return link;
@@ -268,7 +271,8 @@ static void on_loaded(void *arg, const redisReply *reply)
 
 	if (!usable(s, reply))
 		return;
-	if (reply->type != REDIS_REPLY_STRING || reply->len != STORE_SHA_BYTES - 1 || strlen(reply->str) != reply->len) {
+	if (reply->type != REDIS_REPLY_STRING || reply->len != STORE_SHA_BYTES - 1 ||
+	    strlen(reply->str) != reply->len) {
 		store_down(s, "SCRIPT LOAD was answered with something else: it is no Redis");
 		return;
 	}

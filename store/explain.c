@@ -37,7 +37,8 @@ static const struct {
 	{"WRONGPASS", REPLY_ERROR_UNREACHABLE, "correct user and password_file in the configuration"},
 	{"ERR invalid password", REPLY_ERROR_UNREACHABLE, "correct password_file in the configuration"},
 	{"ERR AUTH", REPLY_ERROR_UNREACHABLE, "it has no password: remove password_file from the configuration"},
-	{"ERR Client sent AUTH", REPLY_ERROR_UNREACHABLE, "it has no password: remove password_file from the configuration"},
+	{"ERR Client sent AUTH", REPLY_ERROR_UNREACHABLE,
+	 "it has no password: remove password_file from the configuration"},
 	{"NOPERM", REPLY_ERROR_HERE, "give the user \"~dflock:* &dflock:* +@all -@dangerous +info\" with ACL SETUSER"},
 	{"OOM", REPLY_ERROR_HERE, "the store is out of memory: raise its maxmemory or remove other data"},
 	{"WRONGTYPE", REPLY_ERROR_HERE,
@@ -48,13 +49,15 @@ static const struct {
 	{"UNKILLABLE", REPLY_ERROR_UNREACHABLE, "another script runs there for long"},
 	{"MASTERDOWN", REPLY_ERROR_UNREACHABLE, "it is a replica without its master: set the address of the master"},
 	{"MOVED", REPLY_ERROR_UNREACHABLE, "it is a node of a Redis Cluster: set the address of a server of its own"},
-	{"CLUSTERDOWN", REPLY_ERROR_UNREACHABLE, "it is a node of a Redis Cluster: set the address of a server of its own"},
+	{"CLUSTERDOWN", REPLY_ERROR_UNREACHABLE,
+	 "it is a node of a Redis Cluster: set the address of a server of its own"},
 	{"MISCONF", REPLY_ERROR_HERE, "it cannot save its data to disk: its log says why"},
 	{"NOREPLICAS", REPLY_ERROR_HERE, "its min-replicas-to-write replicas are not there"},
 	{"DENIED", REPLY_ERROR_UNREACHABLE, "it is in protected mode: set a password there, and password_file here"},
 	{"ERR max number of clients", REPLY_ERROR_UNREACHABLE, "raise its maxclients"},
 	{"ERR DB index", REPLY_ERROR_UNREACHABLE, "correct database in the configuration"},
-	{"ERR unknown command", REPLY_ERROR_UNREACHABLE, "it is no Redis 6.2 or newer, or the command was renamed there"},
+	{"ERR unknown command", REPLY_ERROR_UNREACHABLE,
+	 "it is no Redis 6.2 or newer, or the command was renamed there"},
 };
 
 static bool speaks_of(const char *error, const char *code)

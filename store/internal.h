@@ -11,16 +11,16 @@
 #include "store/scripts.h"
 #include "store/store.h"
 
-#define STORE_KEYS "dflock:{0}:" /* one shard */
-#define STORE_LOCK_KEY STORE_KEYS "lock:"
-#define STORE_SHA_BYTES 41
+#define STORE_KEYS       "dflock:{0}:" /* one shard */
+#define STORE_LOCK_KEY   STORE_KEYS "lock:"
+#define STORE_SHA_BYTES  41
 #define STORE_INFO_BYTES 64
 #define STORE_LINE_BYTES 1024 /* the server's address and an explained error */
-#define REQUEST_ARGS (24 + 2 * STORE_MAX_BLOCKERS)
+#define REQUEST_ARGS     (24 + 2 * STORE_MAX_BLOCKERS)
 
 struct request;
-/* What became of a request: reply (no error reply), valid during the call; or NULL, with STORE_UNREACHABLE or STORE_ERROR
- * and one line. The request is freed afterwards. */
+/* What became of a request: reply (no error reply), valid during the call; or NULL, with STORE_UNREACHABLE or
+ * STORE_ERROR and one line. The request is freed afterwards. */
 typedef void request_done(struct request *r, const redisReply *reply, enum store_status status, const char *error);
 
 enum store_state {
@@ -62,9 +62,9 @@ struct store {
 	bool grace;
 	bool rereading;
 
-	bool ttl_refused;          /* down because the record has another ttl_ms */
-	struct request *init;      /* store_open(now) called meanwhile: overrides that at the next connection */
-	struct request *refused;   /* their callbacks are due at the next turn of the loop */
+	bool ttl_refused;        /* down because the record has another ttl_ms */
+	struct request *init;    /* store_open(now) called meanwhile: overrides that at the next connection */
+	struct request *refused; /* their callbacks are due at the next turn of the loop */
 	struct request **refused_last;
 };
 
@@ -101,7 +101,7 @@ struct request {
 	struct store *store;
 	int argc;
 	char *argv[REQUEST_ARGS];
-	int script; /* enum script_id, or -1 */
+	int script;      /* enum script_id, or -1 */
 	bool sent_whole; /* NOSCRIPT came and it was sent with EVAL */
 	request_done *done;
 

@@ -6,9 +6,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define READ_BYTES 65536
+#define READ_BYTES      65536
 #define MAX_REPLY_BYTES (64u << 20)
-#define WHY_BYTES 256
+#define WHY_BYTES       256
 
 enum link_state { LINK_CONNECTING, LINK_OPEN, LINK_BROKEN, LINK_CLOSED };
 
@@ -205,7 +205,8 @@ static int start_connecting(struct link *link, const struct link_target *target)
 			return err;
 		link->open_handles++;
 		uv_tcp_nodelay(&link->io.tcp, 1);
-		err = uv_tcp_connect(&link->connect, &link->io.tcp, (const struct sockaddr *)&target->address, on_connect);
+		err = uv_tcp_connect(&link->connect, &link->io.tcp, (const struct sockaddr *)&target->address,
+				     on_connect);
 	}
 	link->io.handle.data = link;
 	return err;
@@ -219,7 +220,8 @@ struct link *link_open(uv_loop_t *loop, const struct link_target *target, uint64
 
 	if (!link)
 		goto failed;
-	*link = (struct link){.loop = loop, .limit_ms = limit_ms, .events = *events, .arg = arg, .started_ms = now_ms()};
+	*link = (struct link){
+		.loop = loop, .limit_ms = limit_ms, .events = *events, .arg = arg, .started_ms = now_ms()};
 	link->last = &link->first;
 	link->reader = reply_reader_new();
 	if (!link->reader)
@@ -305,4 +307,3 @@ void link_close(struct link *link)
 	link->first = NULL;
 	link->last = &link->first;
 }
-

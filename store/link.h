@@ -26,8 +26,8 @@ struct link_events {
 	void (*connected)(void *arg);
 	/* A published message; NULL: there are none on this link. */
 	void (*message)(void *arg, const char *text, size_t len);
-	/* It is of no use any more: closed by the server, silent for too long, nonsense received. Comes at most once; the
-	 * owner calls link_close(). why is one line. */
+	/* It is of no use any more: closed by the server, silent for too long, nonsense received. Comes at most once;
+	 * the owner calls link_close(). why is one line. */
 	void (*broken)(void *arg, const char *why);
 };
 

@@ -34,7 +34,6 @@ static const char *bad_acquire(const struct store *s, const struct store_acquire
 	return NULL;
 }
 
-
 /* ---- what was answered ---- */
 
 static void on_verdict(struct request *r, const redisReply *reply, enum store_status status, const char *error)
@@ -94,12 +93,13 @@ void store_acquire(struct store *s, const struct store_acquire *a, store_reply_c
 		request_add(r, "%s", a->dead[i].host);
 		request_add(r, "%" PRIu64, a->dead[i].beat);
 	}
-	ask(r, REPLY_MAY(STORE_WAIT) | REPLY_MAY(STORE_BUSY) | REPLY_MAY(STORE_GRACE) | REPLY_MAY(STORE_LIMIT), cb, arg);
+	ask(r, REPLY_MAY(STORE_WAIT) | REPLY_MAY(STORE_BUSY) | REPLY_MAY(STORE_GRACE) | REPLY_MAY(STORE_LIMIT), cb,
+	    arg);
 }
 
 /* release, shrink, confirm: their scripts take the token, or the host before it and the fence behind it. */
-static void ask_about(struct store *s, enum script_id script, const char *name, const char *token, const uint64_t *fence,
-		      store_reply_cb *cb, void *arg)
+static void ask_about(struct store *s, enum script_id script, const char *name, const char *token,
+		      const uint64_t *fence, store_reply_cb *cb, void *arg)
 {
 	struct request *r = request_script(s, script, name);
 	const char *bad = bad_lock(name, token);

@@ -223,8 +223,13 @@ struct store *store_new(uv_loop_t *loop, const struct config_store *config, int6
 
 	if (!s)
 		return NULL;
-	*s = (struct store){.loop = loop, .config = config, .ttl_ms = ttl_ms, .callbacks = *callbacks, .arg = arg,
-			    .retry_ms = RETRY_MIN_MS, .grace = true};
+	*s = (struct store){.loop = loop,
+			    .config = config,
+			    .ttl_ms = ttl_ms,
+			    .callbacks = *callbacks,
+			    .arg = arg,
+			    .retry_ms = RETRY_MIN_MS,
+			    .grace = true};
 	s->refused_last = &s->refused;
 	snprintf(s->host, sizeof(s->host), "%s", host);
 	if (config->socket)

@@ -192,7 +192,7 @@ int reply_parse(const redisReply *reply, unsigned may, struct store_reply *out)
 		const char *verdict;
 		enum store_status status;
 	} verdicts[] = {
-		{"OK", STORE_OK},     {"WAIT", STORE_WAIT},   {"BUSY", STORE_BUSY},       {"GONE", STORE_GONE},
+		{"OK", STORE_OK},       {"WAIT", STORE_WAIT},   {"BUSY", STORE_BUSY},       {"GONE", STORE_GONE},
 		{"GRACE", STORE_GRACE}, {"LIMIT", STORE_LIMIT}, {"INC", STORE_INCARNATION},
 	};
 	const char *verdict = verdict_of(reply);
@@ -327,9 +327,9 @@ static bool parse_chase(char *const word[], struct store_message *out)
 	uint64_t pid, round, hops;
 
 	out->kind = STORE_MSG_CHASE;
-	if (!reply_is_host(word[1]) || !reply_is_token(word[2]) || !reply_number(word[3], &pid) || pid == 0 || pid > INT_MAX ||
-	    !reply_number(word[4], &round) || round > UINT_MAX || !reply_number(word[5], &hops) || hops > UINT_MAX ||
-	    !parse_range(word + 6, &chase->range))
+	if (!reply_is_host(word[1]) || !reply_is_token(word[2]) || !reply_number(word[3], &pid) || pid == 0 ||
+	    pid > INT_MAX || !reply_number(word[4], &round) || round > UINT_MAX || !reply_number(word[5], &hops) ||
+	    hops > UINT_MAX || !parse_range(word + 6, &chase->range))
 		return false;
 	strcpy(chase->host, word[1]);
 	strcpy(chase->token, word[2]);
@@ -358,7 +358,10 @@ int reply_parse_message(const char *text, size_t len, const char *incarnation, s
 		const char *kind;
 		size_t words;
 		bool (*parse)(char *const word[], struct store_message *out);
-	} kinds[] = {{"recall ", 9, parse_recall}, {"granted ", 4, parse_granted}, {"inuse ", 6, parse_in_use}, {"chase ", 10, parse_chase}};
+	} kinds[] = {{"recall ", 9, parse_recall},
+		     {"granted ", 4, parse_granted},
+		     {"inuse ", 6, parse_in_use},
+		     {"chase ", 10, parse_chase}};
 	char copy[REPLY_MESSAGE_BYTES], *word[MAX_WORDS];
 
 	*out = (struct store_message){.kind = STORE_MSG_RECALL};
@@ -381,18 +384,19 @@ int reply_parse_message(const char *text, size_t len, const char *incarnation, s
 int reply_format_in_use(char message[REPLY_MESSAGE_BYTES], const char *name, const char *asker_token,
 			const struct store_range *in_use)
 {
-	int n = snprintf(message, REPLY_MESSAGE_BYTES, "inuse %s %s %s " REPLY_OFFSET " " REPLY_OFFSET " %s", asker_token,
-			 reply_space_word[in_use->space], reply_mode_word[in_use->mode], in_use->from, in_use->to, name);
+	int n = snprintf(message, REPLY_MESSAGE_BYTES, "inuse %s %s %s " REPLY_OFFSET " " REPLY_OFFSET " %s",
+			 asker_token, reply_space_word[in_use->space], reply_mode_word[in_use->mode], in_use->from,
+			 in_use->to, name);
 
 	return n < REPLY_MESSAGE_BYTES ? 0 : -ENAMETOOLONG;
 }
 
 int reply_format_chase(char message[REPLY_MESSAGE_BYTES], const struct store_chase *chase)
 {
-	int n = snprintf(message, REPLY_MESSAGE_BYTES, "chase %s %s %d %u %u %s %s " REPLY_OFFSET " " REPLY_OFFSET " %s",
-			 chase->host, chase->token, chase->pid, chase->round, chase->hops,
-			 reply_space_word[chase->range.space], reply_mode_word[chase->range.mode], chase->range.from,
-			 chase->range.to, chase->name);
+	int n = snprintf(message, REPLY_MESSAGE_BYTES,
+			 "chase %s %s %d %u %u %s %s " REPLY_OFFSET " " REPLY_OFFSET " %s", chase->host, chase->token,
+			 chase->pid, chase->round, chase->hops, reply_space_word[chase->range.space],
+			 reply_mode_word[chase->range.mode], chase->range.from, chase->range.to, chase->name);
 
 	return n < REPLY_MESSAGE_BYTES ? 0 : -ENAMETOOLONG;
 }

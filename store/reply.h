@@ -18,8 +18,8 @@ redisReader *reply_reader_new(void);
 #define REPLY_MAY(status) (1u << (status))
 
 /*
- * The answer of acquire, release, shrink, confirm, beat, leave, open, sweep: a list that starts with the verdict. 0 with
- * *out filled (error NULL), or -EPROTO if it is anything else, or a verdict that is not in `may`.
+ * The answer of acquire, release, shrink, confirm, beat, leave, open, sweep: a list that starts with the verdict. 0
+ * with *out filled (error NULL), or -EPROTO if it is anything else, or a verdict that is not in `may`.
  */
 int reply_parse(const redisReply *reply, unsigned may, struct store_reply *out);
 

@@ -127,7 +127,8 @@ static void on_reply(void *arg, const redisReply *reply)
 
 const char *request_nonsense(struct request *r)
 {
-	store_down(r->store, "the answer to %s is none that dflock's scripts give: is this the store of another version?",
+	store_down(r->store,
+		   "the answer to %s is none that dflock's scripts give: is this the store of another version?",
 		   r->script < 0 ? r->argv[0] : script_name((enum script_id)r->script));
 	return r->store->error;
 }

@@ -31,16 +31,11 @@ static const struct {
 	const char *name, *text;
 	bool lock; /* KEYS[3] is a lock */
 } scripts[SCRIPTS] = {
-	[SCRIPT_ACQUIRE] = {"acquire", script_acquire, true},
-	[SCRIPT_RELEASE] = {"release", script_release, true},
-	[SCRIPT_SHRINK] = {"shrink", script_shrink, true},
-	[SCRIPT_CONFIRM] = {"confirm", script_confirm, true},
-	[SCRIPT_BEAT] = {"beat", script_beat, false},
-	[SCRIPT_LEAVE] = {"leave", script_leave, false},
-	[SCRIPT_STORE] = {"store", script_store, false},
-	[SCRIPT_HOSTS] = {"hosts", script_hosts, false},
-	[SCRIPT_SWEEP] = {"sweep", script_sweep, true},
-	[SCRIPT_DUMP] = {"dump", script_dump, true},
+	[SCRIPT_ACQUIRE] = {"acquire", script_acquire, true}, [SCRIPT_RELEASE] = {"release", script_release, true},
+	[SCRIPT_SHRINK] = {"shrink", script_shrink, true},    [SCRIPT_CONFIRM] = {"confirm", script_confirm, true},
+	[SCRIPT_BEAT] = {"beat", script_beat, false},         [SCRIPT_LEAVE] = {"leave", script_leave, false},
+	[SCRIPT_STORE] = {"store", script_store, false},      [SCRIPT_HOSTS] = {"hosts", script_hosts, false},
+	[SCRIPT_SWEEP] = {"sweep", script_sweep, true},       [SCRIPT_DUMP] = {"dump", script_dump, true},
 };
 
 char *script_text(enum script_id id, bool flags)

@@ -11,7 +11,8 @@
  * SIGPIPE. A request for which there is no memory ends the process with a line.
  *
  * on_up comes when both connections (commands, messages) stand, the version (6.2 or newer) and the
- * maxmemory-policy were checked, the scripts are loaded, the subscription stands and the incarnation record was read or begun.
+ * maxmemory-policy were checked, the scripts are loaded, the subscription stands and the incarnation record was read or
+ * begun.
  */
 #ifndef DFLOCK_STORE_STORE_H
 #define DFLOCK_STORE_STORE_H
@@ -24,10 +25,10 @@
 #include "config/config.h"
 #include "wire/msg.h"
 
-#define STORE_TOKEN_BYTES 33    /* 32 hex digits and NUL */
-#define STORE_HOST_BYTES 128    /* NAME-XXXXXXXXXXXXXXXX, no spaces */
-#define STORE_INC_BYTES 128     /* incarnation */
-#define STORE_FILE_BYTES 48     /* which inode of the host, "DEV:INO" */
+#define STORE_TOKEN_BYTES  33  /* 32 hex digits and NUL */
+#define STORE_HOST_BYTES   128 /* NAME-XXXXXXXXXXXXXXXX, no spaces */
+#define STORE_INC_BYTES    128 /* incarnation */
+#define STORE_FILE_BYTES   48  /* which inode of the host, "DEV:INO" */
 #define STORE_MAX_BLOCKERS 16
 
 /* What a lease covers. The owner is (host, file): two files of one host under one name exclude each
@@ -47,7 +48,8 @@ enum store_status {
 	STORE_INCARNATION, /* the store is another than it was; on_incarnation follows */
 	STORE_LIMIT,       /* acquire: the name has its 1,000 ranges */
 	STORE_UNREACHABLE, /* no answer; `error` says why */
-	STORE_ERROR,       /* the store answered with an error (`error`): script error, wrong type, out of memory, no permission */
+	STORE_ERROR,       /* the store answered with an error (`error`): script error, wrong type, out of memory, no
+			      permission */
 };
 
 /* A host in the way and its beat as the answer showed it. */
@@ -60,18 +62,19 @@ struct store_blocker {
 
 struct store_reply {
 	enum store_status status;
-	uint64_t fence;         /* STORE_OK of acquire, confirm */
-	enum wire_mode mode;    /* ditto: the mode that is recorded */
-	size_t blocker_count;   /* STORE_WAIT, STORE_BUSY */
+	uint64_t fence;       /* STORE_OK of acquire, confirm */
+	enum wire_mode mode;  /* ditto: the mode that is recorded */
+	size_t blocker_count; /* STORE_WAIT, STORE_BUSY */
 	struct store_blocker blockers[STORE_MAX_BLOCKERS];
-	const char *error;      /* STORE_UNREACHABLE, STORE_ERROR: one line, valid during the callback */
+	const char *error; /* STORE_UNREACHABLE, STORE_ERROR: one line, valid during the callback */
 };
 typedef void store_reply_cb(void *arg, const struct store_reply *reply);
 
 /* A message from another host or from a script, for this host. Hostile until checked: the strings are
  * bounded and NUL-terminated, nothing else is promised. */
 enum store_message_kind {
-	STORE_MSG_RECALL,  /* `asker` waits for what `token` covers, in `range`; ask: it only asks and waits no longer than its probe_ms */
+	STORE_MSG_RECALL,  /* `asker` waits for what `token` covers, in `range`; ask: it only asks and waits no longer
+			      than its probe_ms */
 	STORE_MSG_GRANTED, /* by hand-over: `token` is now a lease, with `fence` */
 	STORE_MSG_CHASE,   /* between keepers: who waits for himself? (keeper/deadlock.h) */
 	STORE_MSG_IN_USE,  /* the answer to an asked recall: `token` (the asker's) will not be granted now */
@@ -101,11 +104,12 @@ struct store_callbacks {
 	void (*on_up)(void *arg);
 	/* After on_up; and while it cannot get up, once for each new reason. Requests are told first. */
 	void (*on_down)(void *arg, const char *why);
-	/* The incarnation is another than before (also at the first connection: old == ""). Each loss of memory makes a new
-	 * one, FLUSHALL too: what was granted under the old one is gone unless it is confirmed. */
+	/* The incarnation is another than before (also at the first connection: old == ""). Each loss of memory makes a
+	 * new one, FLUSHALL too: what was granted under the old one is gone unless it is confirmed. */
 	void (*on_incarnation)(void *arg, const char *old, const char *now);
 	void (*on_message)(void *arg, const struct store_message *message);
-	/* A line for the log: a malformed message was ignored (once per on_up), store_tell_in_use() was refused. NULL: no. */
+	/* A line for the log: a malformed message was ignored (once per on_up), store_tell_in_use() was refused. NULL:
+	 * no. */
 	void (*on_note)(void *arg, const char *line);
 };
 
@@ -114,8 +118,8 @@ struct store;
 /* Starts connecting. The config must live as long as the store. host: this host's id. NULL: out of memory. */
 struct store *store_new(uv_loop_t *loop, const struct config_store *config, int64_t ttl_ms, const char *host,
 			const struct store_callbacks *callbacks, void *arg);
-/* Calls every pending callback with STORE_UNREACHABLE and frees; the handles are closed in the loop. Not to be called from
- * a callback of the store. */
+/* Calls every pending callback with STORE_UNREACHABLE and frees; the handles are closed in the loop. Not to be called
+ * from a callback of the store. */
 void store_free(struct store *store);
 
 bool store_is_up(const struct store *store);
@@ -123,16 +127,15 @@ const char *store_incarnation(const struct store *store); /* "" before the first
 bool store_in_grace(const struct store *store);           /* as last seen */
 const char *store_last_error(const struct store *store);  /* why it is down; "" */
 const char *store_version(const struct store *store);
-const char *store_server(const struct store *store);      /* for people: host:port or the socket */
+const char *store_server(const struct store *store); /* for people: host:port or the socket */
 
 /*
  * acquire: grants, or queues and tells the hosts in the way. Idempotent per token: asking again with
- * the same token asks again or confirms. `beat`: this counts as a beat of this host, too. `ask`: the caller does not wait long,
- * and the holders are asked whether they really use it. `pass`: may pass waiters (not holders).
- * dead: hosts whose beat this keeper has watched unchanged for a whole ttl, at most STORE_MAX_BLOCKERS; what they have
- * is dropped if their beat is still that. This host itself is never dropped.
- * A name that is empty or too long, a token that is not 32 lower-case hex digits, a file with blanks, and an empty range
- * are STORE_ERROR.
+ * the same token asks again or confirms. `beat`: this counts as a beat of this host, too. `ask`: the caller does not
+ * wait long, and the holders are asked whether they really use it. `pass`: may pass waiters (not holders). dead: hosts
+ * whose beat this keeper has watched unchanged for a whole ttl, at most STORE_MAX_BLOCKERS; what they have is dropped
+ * if their beat is still that. This host itself is never dropped. A name that is empty or too long, a token that is not
+ * 32 lower-case hex digits, a file with blanks, and an empty range are STORE_ERROR.
  */
 struct store_acquire {
 	const char *name, *file, *token;
@@ -151,8 +154,8 @@ void store_shrink(struct store *s, const char *name, const char *token, store_re
 void store_confirm(struct store *s, const char *name, const char *token, uint64_t fence, store_reply_cb *cb, void *arg);
 /* Renews all leases of this host. */
 void store_beat(struct store *s, store_reply_cb *cb, void *arg);
-/* Ends grace: the caller has watched this incarnation for a whole ttl. now: without that (dflock init), and the store gets
- * this ttl_ms; this works also while the store is down because its record has another ttl_ms. */
+/* Ends grace: the caller has watched this incarnation for a whole ttl. now: without that (dflock init), and the store
+ * gets this ttl_ms; this works also while the store is down because its record has another ttl_ms. */
 void store_open(struct store *s, bool now, store_reply_cb *cb, void *arg);
 /* Tells an asker that its question is answered with no, and which lock is in its way. No reply. */
 void store_tell_in_use(struct store *s, const char *host, const char *name, const char *asker_token,
@@ -165,13 +168,16 @@ void store_leave(struct store *s, store_reply_cb *cb, void *arg);
 /* Every host with its beat, for sweeping: cb gets STORE_OK and up to `max` rows. */
 typedef void store_hosts_cb(void *arg, enum store_status status, const struct store_blocker *hosts, size_t count);
 void store_hosts(struct store *s, store_hosts_cb *cb, void *arg);
-/* Removes what a silent host left in all locks, if its beat is still that, and then the host. STORE_GONE: it is not silent. */
+/* Removes what a silent host left in all locks, if its beat is still that, and then the host. STORE_GONE: it is not
+ * silent. */
 void store_sweep(struct store *s, const struct store_blocker *host, store_reply_cb *cb, void *arg);
 
-/* The whole store as JSON text for status: {"incarnation":..,"open":..,"ttl_ms":..,"fence":..,"hosts":{HOST:{"beat","age_ms"}},
- * "locks":[{"name":..,"leases":[{"host","file","token","space","mode","from","to","fence"}],"waiters":[..same, no fence..]}]}.
- * space: "flock", "record"; mode: "shared", "exclusive"; numbers are exact; bytes that are no UTF-8 are \xNN. json is valid during the callback; NULL with
- * `error` set if it could not be had. Not atomic over several locks. */
+/* The whole store as JSON text for status:
+ * {"incarnation":..,"open":..,"ttl_ms":..,"fence":..,"hosts":{HOST:{"beat","age_ms"}},
+ * "locks":[{"name":..,"leases":[{"host","file","token","space","mode","from","to","fence"}],"waiters":[..same, no
+ * fence..]}]}. space: "flock", "record"; mode: "shared", "exclusive"; numbers are exact; bytes that are no UTF-8 are
+ * \xNN. json is valid during the callback; NULL with `error` set if it could not be had. Not atomic over several locks.
+ */
 typedef void store_dump_cb(void *arg, const char *json, size_t len, const char *error);
 void store_dump(struct store *s, store_dump_cb *cb, void *arg);
 

@@ -1,5 +1,5 @@
-/* The calls of store.h that visit every lock, with SCAN: a page of keys, one question for each, the next page. Locks that
- * come or go meanwhile may be missed. */
+/* The calls of store.h that visit every lock, with SCAN: a page of keys, one question for each, the next page. Locks
+ * that come or go meanwhile may be missed. */
 #include "store/internal.h"
 
 #include <errno.h>
@@ -239,8 +239,7 @@ static void end_dump(struct walk *walk, enum store_status status, const char *er
 	char *text = NULL;
 
 	if (status == STORE_OK) {
-		json_object_foreach(walk->locks, name, lock)
-			json_array_append(locks, lock);
+		json_object_foreach(walk->locks, name, lock) json_array_append(locks, lock);
 		json_object_set(walk->json, "locks", locks);
 		text = json_dumps(walk->json, JSON_COMPACT);
 		error = text ? NULL : "out of memory";
@@ -295,8 +294,9 @@ static void on_dump_hosts(void *arg, enum store_status status, const struct stor
 		return;
 	}
 	for (size_t i = 0; i < count; i++)
-		json_object_set_new(json, hosts[i].host, json_pack("{s:I, s:I}", "beat", (json_int_t)hosts[i].beat, "age_ms",
-								   (json_int_t)hosts[i].age_ms));
+		json_object_set_new(json, hosts[i].host,
+				    json_pack("{s:I, s:I}", "beat", (json_int_t)hosts[i].beat, "age_ms",
+					      (json_int_t)hosts[i].age_ms));
 	json_object_set_new(walk->json, "hosts", json);
 	walk_on(walk);
 }

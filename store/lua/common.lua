@@ -14,16 +14,16 @@ local function now_ms()
 	return t[1] * 1000 + math.floor(t[2] / 1000)
 end
 
--- Whose data this server has. A master's replication id is new at every start and at every promotion; a master that was
--- demoted and comes back keeps its run id but not this. A replica shows its master's, so it must not count.
+-- Whose data this server has. A master's replication id is new at every start and at every promotion; a master that
+-- was demoted and comes back keeps its run id but not this. A replica shows its master's, so it must not count.
 -- Connections survive all of these.
 local function identity()
 	local info = redis.call('INFO', 'replication')
 	return string.find(info, 'role:master', 1, true) and string.match(info, 'master_replid:(%x+)') or 'replica'
 end
 
--- An incarnation is this and when it was begun: FLUSHALL changes nothing of the server, but all leases are gone, and each
--- host must be told, also when another one has begun anew before it asks.
+-- An incarnation is this and when it was begun: FLUSHALL changes nothing of the server, but all leases are gone, and
+-- each host must be told, also when another one has begun anew before it asks.
 local function is_of_this_server(incarnation)
 	local id = identity() .. '-'
 	return string.sub(incarnation, 1, #id) == id

@@ -1,7 +1,9 @@
 /*
  * A worker: takes and leaves flock() locks at random until its standard input ends, and writes down what it does.
  *
- *   worker HOST SEED NB HISTORY FILE...       NB: how many of 100 calls are LOCK_NB
+ *   worker HOST SEED NB HOLD HISTORY FILE...
+ *
+ * NB: how many of 100 calls are LOCK_NB. HOLD: for how many µs a lock is held at the most.
  *
  * It makes all kinds of calls: shared and exclusive, waiting, interrupted and LOCK_NB, conversions, the same description
  * again or a new one, and locks that live on in a child. Locks end by LOCK_UN, by close, by the child's exit, or because
@@ -29,13 +31,11 @@
 #include <time.h>
 #include <unistd.h>
 
-#define HOLD_MAX_US  3000
-#define LONG_MAX_US  200000
 #define PAUSE_MAX_US 1500
 #define ALARM_MAX_US 5000
 
 static const char *host;
-static unsigned nonblocking;
+static unsigned nonblocking, hold_us;
 static int history = -1;
 static unsigned long long seed;
 static unsigned long number;
@@ -76,15 +76,10 @@ __attribute__((format(printf, 2, 3))) static void note(const char *event, const 
 
 static void spend(unsigned max_us)
 {
-	struct timespec t = {.tv_nsec = below(2) ? 0 : below(max_us) * 1000};
+	unsigned us = below(2) ? 0 : below(max_us);
+	struct timespec t = {.tv_sec = us / 1000000, .tv_nsec = us % 1000000 * 1000l};
 
 	nanosleep(&t, NULL);
-}
-
-/* How long a lock is held: now and then longer than a keeper takes to start. */
-static void hold(void)
-{
-	spend(below(100) ? HOLD_MAX_US : LONG_MAX_US);
 }
 
 static void on_alarm(int sig)
@@ -132,7 +127,7 @@ static void leave_to_child(int fd)
 		fail("fork");
 		break;
 	case 0:
-		hold();
+		spend(hold_us);
 		note("end", "%s", "");
 		_exit(0);
 	default:
@@ -156,7 +151,7 @@ static int leave(int fd, const char *file)
 		note("end", "%s", "");
 		if (!take(fd, file, below(2)))
 			return fd;
-		hold();
+		spend(hold_us);
 	}
 	note("end", "%s", "");
 	flock(fd, LOCK_UN);
@@ -174,15 +169,16 @@ int main(int argc, char **argv)
 {
 	int fd = -1, file = 0;
 
-	if (argc < 6)
+	if (argc < 7)
 		return 2;
 	host = argv[1];
 	seed = strtoull(argv[2], NULL, 10);
 	random_state = (seed + 1) * 0x9e3779b97f4a7c15ull;
 	nonblocking = atoi(argv[3]);
-	history = open(argv[4], O_WRONLY | O_APPEND | O_CLOEXEC);
+	hold_us = atoi(argv[4]);
+	history = open(argv[5], O_WRONLY | O_APPEND | O_CLOEXEC);
 	if (history < 0)
-		fail(argv[4]);
+		fail(argv[5]);
 	signal(SIGCHLD, SIG_IGN);
 	sigaction(SIGALRM, &(struct sigaction){.sa_handler = on_alarm}, NULL);
 	while (!told_to_stop()) {
@@ -192,14 +188,14 @@ int main(int argc, char **argv)
 		}
 		if (fd < 0) {
 			/* Most meet at the first file. */
-			file = below(4) ? 5 : 5 + below(argc - 5);
+			file = below(4) ? 6 : 6 + below(argc - 6);
 			fd = open(argv[file], O_RDWR | O_CREAT | O_CLOEXEC, 0644);
 		}
 		if (fd < 0)
 			fail(argv[file]);
 		const char *name = strrchr(argv[file], '/');
 		if (take(fd, name ? name + 1 : argv[file], below(3) > 0)) {
-			hold();
+			spend(hold_us);
 			fd = leave(fd, name ? name + 1 : argv[file]);
 		}
 		spend(PAUSE_MAX_US);

@@ -261,8 +261,20 @@ def test_killed_it_takes_up_what_nobody_uses(make_host):
     kill_keeper(a)
     assert identity(a) == before
     assert not is_busy(b)
+
+
+def test_killed_it_gives_back_what_is_gone(make_host):
+    """The file was deleted, and nobody has it open: nobody can hold a lock on it. Nothing of it stays in the journal."""
+    lease = LONG + "linger_ms = 20000;"
+    b, a = make_host("b", lease=lease), make_host("a", lease=lease, foreground=False)
+    agent = opened(a)
+    assert agent.do("flock 0 ex") == "ok" and agent.do("flock 0 un") == "ok"
     agent.kill()
-    kill_keeper(a)  # by now the file is open nowhere
+    os.unlink(a.path("f"))
+    kill_keeper(a)
+    wait_until(lambda: not a.status()["leases"] and not a.status()["cluster"]["locks"], "it was given back")
+    journals = [os.path.getsize(os.path.join(host.runtime, "journal")) for host in (a, b)]
+    assert journals[0] == journals[1]  # b has never had anything
     assert not is_busy(b)
 
 
@@ -330,8 +342,8 @@ def test_a_deleted_lock_file_and_a_killed_keeper(pair, anew):
     assert waiter.heard()[0] == "ok"
 
 
-@pytest.mark.parametrize("seed", [1, 2])
-def test_killed_at_random_moments(pair, folder, seed):
+@pytest.mark.parametrize("seed,parent_too", [(1, False), (2, False), (3, True)], ids=["1", "2", "parent too"])
+def test_killed_at_random_moments(pair, folder, seed, parent_too):
     """Sixteen threads on two hosts lock all the time, and never two have the lock, whenever a keeper dies."""
     rnd, witness = random.Random(seed), os.path.join(folder, "witness")
     jobs = []
@@ -344,7 +356,8 @@ def test_killed_at_random_moments(pair, folder, seed):
         victim = rnd.choice(pair)
         wait_until(lambda: len(victim.keeper_pids()) == 2, "it was restarted")
         time.sleep(rnd.random() * 0.3)  # any moment will do: that is the test
-        os.kill(victim.keeper_pids()[-1], signal.SIGKILL)
+        for pid in victim.keeper_pids()[0 if parent_too else -1:]:
+            os.kill(pid, signal.SIGKILL)
     for host in pair:
         wait_until(lambda: serving(host) in host.keeper_pids(), "it serves again")
     os.mkdir(witness + ".end")

@@ -13,7 +13,7 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-#define ANY (~0u)
+#define ANY         (~0u)
 #define INCARNATION "00-11"
 
 static void check(int ok, const char *what)
@@ -104,7 +104,8 @@ static void read_message(const char *text, size_t size)
 		check(reply_format_in_use(again, m.name, m.token, &m.range) == 0 &&
 			      reply_parse_message(again, strlen(again), INCARNATION, &twice) == 0 &&
 			      strcmp(m.name, twice.name) == 0 && strcmp(m.token, twice.token) == 0 &&
-			      same_range(&m.range, &twice.range), "written differently than read");
+			      same_range(&m.range, &twice.range),
+		      "written differently than read");
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)

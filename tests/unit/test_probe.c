@@ -14,6 +14,7 @@
 #define DEADLINE_MS 20000
 #define MANY	    100
 #define RACES	    1000
+#define LOST_TRIES  5000
 
 /* One probe and what it said. */
 struct asked {
@@ -25,7 +26,7 @@ struct asked {
 	bool wait, unlock; /* unlock: gives up what it got, at once */
 };
 
-static char path[] = "/tmp/dflock-probe-XXXXXX";
+static char folder[] = "/tmp/dflock-probe-XXXXXX", path[64];
 static uv_loop_t loop;
 static struct probes *probes;
 static uv_timer_t deadline;
@@ -102,15 +103,24 @@ static void on_answer(void *arg, enum probe_answer answer, int error)
 		ck_assert_int_eq(flock(a->fd, LOCK_UN), 0);
 }
 
-static void start(struct asked *a, bool shared_will_do, bool wait)
+static void start_want(struct asked *a, const struct probe_want *want)
 {
 	if (!a->fd)
 		a->fd = open_file();
-	a->wait = wait;
-	a->probe = probe_start(
-		probes, a->fd, &(struct probe_want){.to = WIRE_EOF, .shared_will_do = shared_will_do, .wait = wait}, on_answer, a);
+	a->wait = want->wait;
+	a->probe = probe_start(probes, a->fd, want, on_answer, a);
 	ck_assert_ptr_nonnull(a->probe);
 	ck_assert_uint_eq(a->in_use + a->last, 0); /* never from inside the call */
+}
+
+static void start(struct asked *a, bool shared_will_do, bool wait)
+{
+	start_want(a, &(struct probe_want){.to = WIRE_EOF, .shared_will_do = shared_will_do, .wait = wait});
+}
+
+static void start_record(struct asked *a, int64_t from, int64_t to, bool shared_will_do, bool wait)
+{
+	start_want(a, &(struct probe_want){WIRE_RECORD, from, to, shared_will_do, wait});
 }
 
 static void until_last(struct asked *a)
@@ -274,8 +284,10 @@ START_TEST(keeps_the_loop_alive)
 	start(&b, false, true);
 	until_in_use(&a);
 	until_in_use(&b);
-	probe_stop(a.probe);
-	probe_stop(b.probe);
+	for (int i = 0; i < 3; i++) {
+		probe_stop(a.probe);
+		probe_stop(b.probe);
+	}
 	uv_run(&loop, UV_RUN_DEFAULT);
 	check_answer(&a, PROBE_STOPPED);
 	check_answer(&b, PROBE_STOPPED);
@@ -395,6 +407,214 @@ START_TEST(races)
 }
 END_TEST
 
+/* A signal that comes just before the thread is inside flock() wakes nobody: it is sent again. */
+START_TEST(lost_signal)
+{
+	int fd = holder(LOCK_EX), probe_fd = open_file();
+	unsigned seed = 42;
+
+	for (int i = 0; i < LOST_TRIES; i++) {
+		struct asked a = {.fd = probe_fd};
+
+		start(&a, false, true);
+		for (volatile unsigned turns = rand_r(&seed) % 60000; turns; turns--)
+			;
+		probe_stop(a.probe);
+		until_last(&a);
+		check_answer(&a, PROBE_STOPPED);
+	}
+	close(fd);
+	close(probe_fd);
+}
+END_TEST
+
+/* --- records: nothing stays --- */
+
+static int set_record(int fd, short type, int64_t from, int64_t to)
+{
+	struct flock lock = {
+		.l_type = type, .l_whence = SEEK_SET, .l_start = from, .l_len = to == WIRE_EOF ? 0 : to - from};
+
+	return fcntl(fd, F_OFD_SETLK, &lock);
+}
+
+static int record_holder(short type, int64_t from, int64_t to)
+{
+	int fd = open_file();
+
+	ck_assert_int_eq(set_record(fd, type, from, to), 0);
+	return fd;
+}
+
+static void check_no_record(void)
+{
+	close(record_holder(F_WRLCK, 0, WIRE_EOF));
+}
+
+static const struct {
+	short type; /* of what somebody has */
+	int64_t from, to;
+	int64_t want_from, want_to;
+	bool shared_will_do;
+	enum probe_answer answer;
+} records[] = {
+	{F_UNLCK, 0, WIRE_EOF, 0, WIRE_EOF, false, PROBE_FREE},
+	{F_UNLCK, 0, WIRE_EOF, 0, WIRE_EOF, true, PROBE_FREE},
+	{F_WRLCK, 0, WIRE_EOF, 0, WIRE_EOF, false, PROBE_IN_USE},
+	{F_WRLCK, 0, WIRE_EOF, 0, WIRE_EOF, true, PROBE_IN_USE},
+	{F_RDLCK, 0, WIRE_EOF, 0, WIRE_EOF, false, PROBE_IN_USE},
+	{F_RDLCK, 0, WIRE_EOF, 0, WIRE_EOF, true, PROBE_SHARED},
+	{F_WRLCK, 10, 20, 0, 10, false, PROBE_FREE},
+	{F_WRLCK, 10, 20, 0, 11, false, PROBE_IN_USE},
+	{F_WRLCK, 10, 20, 19, 20, false, PROBE_IN_USE},
+	{F_WRLCK, 10, 20, 20, WIRE_EOF, false, PROBE_FREE},
+	{F_WRLCK, 10, 20, 19, WIRE_EOF, false, PROBE_IN_USE},
+	{F_WRLCK, 10, 11, 0, WIRE_EOF, true, PROBE_IN_USE},
+	{F_RDLCK, 10, 11, 0, WIRE_EOF, true, PROBE_SHARED},
+	{F_WRLCK, WIRE_EOF - 1, WIRE_EOF, 0, WIRE_EOF - 1, false, PROBE_FREE},
+	{F_WRLCK, WIRE_EOF - 1, WIRE_EOF, 0, WIRE_EOF, false, PROBE_IN_USE},
+};
+
+START_TEST(record)
+{
+	int fd = record_holder(records[_i].type, records[_i].from, records[_i].to);
+	struct asked a = {.fd = open(path, O_RDONLY | O_CLOEXEC)}; /* which is enough to ask */
+
+	ck_assert_int_eq(flock(fd, LOCK_EX), 0); /* the other space does not matter */
+	start_record(&a, records[_i].want_from, records[_i].want_to, records[_i].shared_will_do, false);
+	until_last(&a);
+	check_answer(&a, records[_i].answer);
+	close(fd);
+	check_no_record();
+	close(a.fd);
+}
+END_TEST
+
+/* The lock of a process counts as well as that of a description. */
+START_TEST(record_of_a_process)
+{
+	struct flock lock = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
+	struct asked a = {0};
+	int fd = open_file();
+
+	ck_assert_int_eq(fcntl(fd, F_SETLK, &lock), 0);
+	start_record(&a, 0, 1, true, false);
+	until_last(&a);
+	check_answer(&a, PROBE_IN_USE);
+	close(a.fd);
+	close(fd);
+}
+END_TEST
+
+/* A directory cannot be opened for writing, so that nothing can wait in the kernel for a shared lock's end. */
+static void open_both(bool directory, int *holding, int *probing)
+{
+	const char *name = directory ? folder : path;
+
+	*holding = open(name, O_RDONLY | O_CLOEXEC);
+	*probing = open(name, O_RDONLY | O_CLOEXEC);
+	ck_assert_int_eq(set_record(*holding, F_RDLCK, 5, 6), 0);
+}
+
+START_TEST(record_waits)
+{
+	struct asked a = {0};
+	int fd;
+
+	open_both(_i, &fd, &a.fd);
+	start_record(&a, 0, WIRE_EOF, false, true);
+	until_in_use(&a);
+	ck_assert_int_eq(set_record(fd, F_RDLCK, 7, 8), 0); /* one more, behind the one that it waits for */
+	ck_assert_int_eq(set_record(fd, F_UNLCK, 5, 6), 0);
+	for (int i = 0; i < 10; i++)
+		uv_run(&loop, UV_RUN_NOWAIT);
+	ck_assert_uint_eq(a.last, 0);
+	ck_assert_int_eq(set_record(fd, F_UNLCK, 7, 8), 0);
+	until_last(&a);
+	check_answer(&a, PROBE_FREE);
+	if (!_i)
+		check_no_record();
+	close(fd);
+	close(a.fd);
+}
+END_TEST
+
+START_TEST(record_downgrade)
+{
+	int fd = record_holder(F_WRLCK, 5, 6);
+	struct asked a = {0};
+
+	start_record(&a, 0, WIRE_EOF, true, true);
+	until_in_use(&a);
+	ck_assert_int_eq(set_record(fd, F_RDLCK, 5, 6), 0);
+	until_last(&a);
+	check_answer(&a, PROBE_SHARED);
+	close(fd);
+	check_no_record();
+	close(a.fd);
+}
+END_TEST
+
+START_TEST(record_stopped)
+{
+	struct asked a = {0};
+	int fd;
+
+	open_both(_i, &fd, &a.fd);
+	start_record(&a, 0, WIRE_EOF, false, true);
+	until_in_use(&a);
+	probe_stop(a.probe);
+	until_last(&a);
+	check_answer(&a, PROBE_STOPPED);
+	close(fd);
+	if (!_i)
+		check_no_record();
+	close(a.fd);
+}
+END_TEST
+
+static void *let_record_go(void *arg)
+{
+	struct other *o = arg;
+
+	for (volatile unsigned i = 0; i < o->turns; i++)
+		;
+	set_record(o->fd, F_UNLCK, 0, WIRE_EOF);
+	return NULL;
+}
+
+START_TEST(record_races)
+{
+	int fd = open_file(), probe_fd = open_file();
+	unsigned seed = 815;
+
+	for (int i = 0; i < RACES; i++) {
+		struct other other = {.fd = fd, .turns = rand_r(&seed) % 40000};
+		short type = rand_r(&seed) % 2 ? F_WRLCK : F_RDLCK;
+		bool shared_will_do = rand_r(&seed) % 2;
+		struct asked a = {.fd = probe_fd};
+		pthread_t thread;
+
+		ck_assert_int_eq(set_record(fd, type, 3, 4), 0);
+		start_record(&a, 0, WIRE_EOF, shared_will_do, true);
+		ck_assert_int_eq(pthread_create(&thread, NULL, let_record_go, &other), 0);
+		for (volatile int turns = rand_r(&seed) % 20000; turns; turns--)
+			;
+		if (rand_r(&seed) % 2)
+			probe_stop(a.probe);
+		until_last(&a);
+		pthread_join(thread, NULL);
+		ck_assert_uint_le(a.in_use, 1);
+		ck_assert_int_eq(a.error, 0);
+		ck_assert_int_ne(a.answer, PROBE_IN_USE);
+		ck_assert(a.answer != PROBE_SHARED || shared_will_do);
+		check_no_record();
+	}
+	close(fd);
+	close(probe_fd);
+}
+END_TEST
+
 /* --- many --- */
 
 /* All wait for one file and get it one after the other. */
@@ -445,10 +665,14 @@ int main(void)
 	Suite *suite = suite_create("probe");
 	TCase *tc = tcase_create("flock");
 	SRunner *runner;
-	int failed, fd = mkstemp(path);
+	int failed, fd = -1;
 
+	if (mkdtemp(folder)) {
+		snprintf(path, sizeof(path), "%s/file", folder);
+		fd = open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+	}
 	if (fd < 0) {
-		perror(path);
+		perror(folder);
 		return EXIT_FAILURE;
 	}
 	close(fd);
@@ -465,6 +689,13 @@ int main(void)
 	tcase_add_test(tc, stopped_by_its_answer);
 	tcase_add_test(tc, stray_signals);
 	tcase_add_test(tc, races);
+	tcase_add_test(tc, lost_signal);
+	tcase_add_loop_test(tc, record, 0, sizeof(records) / sizeof(*records));
+	tcase_add_test(tc, record_of_a_process);
+	tcase_add_loop_test(tc, record_waits, 0, 2);
+	tcase_add_test(tc, record_downgrade);
+	tcase_add_loop_test(tc, record_stopped, 0, 2);
+	tcase_add_test(tc, record_races);
 	tcase_add_test(tc, many_at_once);
 	tcase_add_test(tc, many_stopped);
 	suite_add_tcase(suite, tc);
@@ -473,5 +704,6 @@ int main(void)
 	failed = srunner_ntests_failed(runner);
 	srunner_free(runner);
 	unlink(path);
+	rmdir(folder);
 	return failed ? EXIT_FAILURE : EXIT_SUCCESS;
 }

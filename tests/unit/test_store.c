@@ -7,8 +7,8 @@
 #include "store/store.h"
 #include "tests/unit/redis_server.h"
 
-#define NAME "/var/lock/job one.lock"
-#define TTL_MS 3000
+#define NAME     "/var/lock/job one.lock"
+#define TTL_MS   3000
 #define LIMIT_MS 8000 /* for anything that is waited for */
 
 struct host {
@@ -86,8 +86,11 @@ static void on_note(void *arg, const char *line)
 
 static void start_ttl(struct host *h, const char *id, int64_t ttl_ms)
 {
-	static const struct store_callbacks callbacks = {
-		.on_up = on_up, .on_down = on_down, .on_incarnation = on_incarnation, .on_message = on_message, .on_note = on_note};
+	static const struct store_callbacks callbacks = {.on_up = on_up,
+							 .on_down = on_down,
+							 .on_incarnation = on_incarnation,
+							 .on_message = on_message,
+							 .on_note = on_note};
 
 	*h = (struct host){.id = id};
 	h->store = store_new(&loop, &config, ttl_ms, id, &callbacks, h);
@@ -147,7 +150,10 @@ static const char *token(unsigned n)
 
 static struct store_acquire want(unsigned n, enum wire_mode mode)
 {
-	return (struct store_acquire){.name = NAME, .file = "1:2", .token = token(n), .beat = true,
+	return (struct store_acquire){.name = NAME,
+				      .file = "1:2",
+				      .token = token(n),
+				      .beat = true,
 				      .range = {.space = WIRE_FLOCK, .mode = mode, .from = 0, .to = WIRE_EOF}};
 }
 
@@ -158,7 +164,7 @@ static struct store_acquire want(unsigned n, enum wire_mode mode)
 		ask(store_acquire((h)->store, &w, on_answer, &answer));                                                \
 	})
 #define release(h, n) ask(store_release((h)->store, NAME, token(n), on_answer, &answer))
-#define beat(h) ask(store_beat((h)->store, on_answer, &answer))
+#define beat(h)       ask(store_beat((h)->store, on_answer, &answer))
 
 /* With hiredis's format: a string is one word, whatever is in it. */
 static void command(const char *format, ...)
@@ -317,12 +323,15 @@ END_TEST
 START_TEST(offsets_and_arguments)
 {
 	start_both();
-	ck_assert_int_eq(acquire(&a, 1, WIRE_EXCLUSIVE, w.range = (struct store_range){WIRE_RECORD, WIRE_EXCLUSIVE, WIRE_EOF - 1,
-										     WIRE_EOF}), STORE_OK);
-	ck_assert_int_eq(acquire(&b, 2, WIRE_SHARED, w.range = (struct store_range){WIRE_RECORD, WIRE_SHARED, 0, WIRE_EOF - 1}),
+	ck_assert_int_eq(acquire(&a, 1, WIRE_EXCLUSIVE,
+				 w.range = (struct store_range){WIRE_RECORD, WIRE_EXCLUSIVE, WIRE_EOF - 1, WIRE_EOF}),
 			 STORE_OK);
-	ck_assert_int_eq(acquire(&b, 3, WIRE_SHARED, w.range = (struct store_range){WIRE_RECORD, WIRE_SHARED, 0, WIRE_EOF}),
-			 STORE_WAIT);
+	ck_assert_int_eq(
+		acquire(&b, 2, WIRE_SHARED, w.range = (struct store_range){WIRE_RECORD, WIRE_SHARED, 0, WIRE_EOF - 1}),
+		STORE_OK);
+	ck_assert_int_eq(
+		acquire(&b, 3, WIRE_SHARED, w.range = (struct store_range){WIRE_RECORD, WIRE_SHARED, 0, WIRE_EOF}),
+		STORE_WAIT);
 	wait_until(a.messages == 1);
 	ck_assert_int_eq(a.message.range.to, WIRE_EOF);
 	ck_assert_int_eq(acquire(&a, 4, WIRE_SHARED, w.range.to = 0), STORE_ERROR);
@@ -404,9 +413,11 @@ START_TEST(dumping)
 	uint64_t granted = answer.reply.fence;
 	ck_assert_int_eq(acquire(&b, 2, WIRE_SHARED, w.name = "\xe4 name"), STORE_WAIT);
 	assert_ok(store_dump(a.store, on_dump, &answer));
-	ck_assert_int_eq(json_unpack(dumped, "{s:s, s:o, s:I, s:I, s:{s:{s:I}}, s:[{s:s, s:[o], s:[o]}]}", "incarnation",
-				     &incarnation, "open", &open, "ttl_ms", &ttl, "fence", &fence, "hosts", "host-b", "beat", &to,
-				     "locks", "name", &name, "leases", &lease, "waiters", &waiter), 0);
+	ck_assert_int_eq(json_unpack(dumped, "{s:s, s:o, s:I, s:I, s:{s:{s:I}}, s:[{s:s, s:[o], s:[o]}]}",
+				     "incarnation", &incarnation, "open", &open, "ttl_ms", &ttl, "fence", &fence,
+				     "hosts", "host-b", "beat", &to, "locks", "name", &name, "leases", &lease,
+				     "waiters", &waiter),
+			 0);
 	ck_assert_str_eq(incarnation, store_incarnation(a.store));
 	ck_assert(json_is_true(open));
 	ck_assert_int_eq(ttl, TTL_MS);
@@ -635,7 +646,7 @@ START_TEST(a_stopped_server)
 	wait_until(b.downs == 1); /* it asked nothing, but the messages' connection is tried */
 	kill(server.pid, SIGCONT);
 	wait_until(a.ups == 2 && b.ups == 2);
-	ck_assert_uint_eq(a.changes, 1); /* the same store as before */
+	ck_assert_uint_eq(a.changes, 1);                            /* the same store as before */
 	ck_assert_int_eq(acquire(&a, 1, WIRE_EXCLUSIVE), STORE_OK); /* again, with the same token */
 }
 END_TEST
@@ -657,7 +668,8 @@ START_TEST(nonsense_in_messages)
 	start_both();
 	command("PUBLISH dflock:{0}:host:host-a hello");
 	command("PUBLISH dflock:{0}:host:host-a %s", "recall 1 2 3");
-	command("PUBLISH dflock:{0}:host:host-a %b", "inuse 00000000000000000000000000000001 flock shared 0 1 x\0y", (size_t)59);
+	command("PUBLISH dflock:{0}:host:host-a %b", "inuse 00000000000000000000000000000001 flock shared 0 1 x\0y",
+		(size_t)59);
 	command("PUBLISH dflock:{0}:host:host-a %s", "granted 00000000000000000000000000000001 5 0-0 name");
 	command("PUBLISH dflock:{0}:host:host-a %s", "inuse 00000000000000000000000000000001 flock shared 0 1 name");
 	wait_until(a.messages == 1);
@@ -697,7 +709,8 @@ static void fake_answer(uv_stream_t *stream, const char *asked, size_t len)
 	char info[128], text[160];
 
 	if (len < 64 && strstr(asked, "INFO")) {
-		snprintf(info, sizeof(info), "redis_version:7.0.15\r\nrun_id:%tx\r\nmaxmemory_policy:noeviction\r\nrole:master\r\n",
+		snprintf(info, sizeof(info),
+			 "redis_version:7.0.15\r\nrun_id:%tx\r\nmaxmemory_policy:noeviction\r\nrole:master\r\n",
 			 (uv_pipe_t *)stream - fake_client);
 		snprintf(text, sizeof(text), "$%zu\r\n%s\r\n", strlen(info), info);
 		fake_write(stream, text);

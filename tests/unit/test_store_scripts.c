@@ -124,15 +124,15 @@ static const char *acquire_want(const struct want *w)
 
 	snprintf(from, sizeof(from), REPLY_OFFSET, (int64_t)strtoll(range[0], NULL, 10));
 	snprintf(to, sizeof(to), REPLY_OFFSET, (int64_t)strtoll(range[1], NULL, 10));
-	return call(SCRIPT_ACQUIRE, w->host, w->file ? w->file : "1:1", token(w->token), w->space == 'r' ? "record" : "flock",
-		    w->mode == 's' ? "shared" : "exclusive", from, to, w->ask ? w->ask : "0", w->pass ? w->pass : "0",
-		    "1", w->dead_host, w->dead_beat, NULL);
+	return call(SCRIPT_ACQUIRE, w->host, w->file ? w->file : "1:1", token(w->token),
+		    w->space == 'r' ? "record" : "flock", w->mode == 's' ? "shared" : "exclusive", from, to,
+		    w->ask ? w->ask : "0", w->pass ? w->pass : "0", "1", w->dead_host, w->dead_beat, NULL);
 }
 /* acquire("A", 'a', 'x', .pass = "1"): host, token, mode, and what is not usual. */
 #define acquire(h, t, m, ...) acquire_want(&(struct want){.host = h, .token = t, .mode = m, ##__VA_ARGS__})
-#define RANGE(a, b) .from = a, .to = b
-#define RECORD(a, b) .space = 'r', .from = a, .to = b
-#define release(letter) call(SCRIPT_RELEASE, token(letter), NULL)
+#define RANGE(a, b)           .from = a, .to = b
+#define RECORD(a, b)          .space = 'r', .from = a, .to = b
+#define release(letter)       call(SCRIPT_RELEASE, token(letter), NULL)
 
 /* "OK FENCE MODE": the fence, 0 if it is no such answer. */
 static uint64_t fence_of(const char *answer)
@@ -238,8 +238,9 @@ START_TEST(grant_again_and_conflict)
 	ck_assert_uint_gt(fence, 1000000000000000); /* time in its high part */
 	ck_assert_uint_eq(fence_of(acquire("A", 'a', 'x')), fence);
 	assert_starts(acquire("B", 'b', 'x'), "WAIT A ");
-	assert_says(heard(), "A: recall aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa B bbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbb flock exclusive "
-			     "0000000000000000000 9223372036854775807 0 " NAME);
+	assert_says(heard(),
+		    "A: recall aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa B bbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbb flock exclusive "
+		    "0000000000000000000 9223372036854775807 0 " NAME);
 	assert_says(heard(), "");
 	assert_starts(acquire("B", 'b', 'x'), "WAIT A "); /* asks again: one entry, told again */
 	assert_starts(heard(), "A: recall ");
@@ -257,7 +258,7 @@ START_TEST(what_does_not_conflict)
 	assert_granted(acquire("B", 'b', 's', RECORD("10", "20")));
 	assert_granted(acquire("B", 'c', 'x', RECORD("20", "30")));
 	assert_granted(acquire("B", 'd', 'x', RECORD("0", "10")));
-	assert_granted(acquire("A", 'e', 'x')); /* the other space */
+	assert_granted(acquire("A", 'e', 'x'));                                 /* the other space */
 	assert_granted(acquire("A", 'f', 'x', RANGE("0", "5"), .file = "1:1")); /* the same owner */
 	assert_starts(acquire("B", '1', 'x', RECORD("19", "20")), "WAIT A ");
 	assert_starts(acquire("A", '2', 's', RECORD("0", "11")), "WAIT B ");
@@ -495,12 +496,14 @@ START_TEST(a_thousand_entries)
 		snprintf(tokens, sizeof(tokens), "%032d", i);
 		snprintf(from, sizeof(from), REPLY_OFFSET, (int64_t)i * 10);
 		snprintf(to, sizeof(to), REPLY_OFFSET, (int64_t)i * 10 + 10);
-		assert_starts(call(SCRIPT_ACQUIRE, i < 500 ? "A" : "B", "1:1", tokens, "record", "exclusive", from, to, "0", "0", "1",
-				   NULL), "OK ");
+		assert_starts(call(SCRIPT_ACQUIRE, i < 500 ? "A" : "B", "1:1", tokens, "record", "exclusive", from, to,
+				   "0", "0", "1", NULL),
+			      "OK ");
 	}
 	assert_says(acquire("A", 'a', 'x', RECORD("5000", "5001")), "LIMIT");
 	assert_says(acquire("A", 'a', 'x', RECORD("20000", "20001")), "LIMIT");
-	const char *answer = acquire("A", 'a', 'x', RECORD("20000", "20001"), .dead_host = "B", .dead_beat = beat_of("B"));
+	const char *answer =
+		acquire("A", 'a', 'x', RECORD("20000", "20001"), .dead_host = "B", .dead_beat = beat_of("B"));
 	assert_granted(answer);
 }
 END_TEST
@@ -617,8 +620,11 @@ START_TEST(out_of_memory)
 	const char *answer = acquire("C", 'c', 'x', .space = 'r');
 	bool refused = strstr(answer, "OOM") != NULL;
 	const char *others[] = {
-		strdup(call(SCRIPT_BEAT, "A", NULL)), strdup(call(SCRIPT_CONFIRM, "A", token('a'), text, NULL)),
-		strdup(call(SCRIPT_SHRINK, token('a'), NULL)), strdup(release('a')), strdup(call(SCRIPT_DUMP, NULL)),
+		strdup(call(SCRIPT_BEAT, "A", NULL)),
+		strdup(call(SCRIPT_CONFIRM, "A", token('a'), text, NULL)),
+		strdup(call(SCRIPT_SHRINK, token('a'), NULL)),
+		strdup(release('a')),
+		strdup(call(SCRIPT_DUMP, NULL)),
 	};
 	command("CONFIG SET maxmemory 0");
 	ck_assert_msg(refused, "%s", answer);
@@ -646,6 +652,7 @@ static void add_tests(Suite *suite, const char *name, SFun choose)
 {
 	TCase *t = tcase_create(name);
 
+	tcase_set_timeout(t, 60);
 	tcase_add_unchecked_fixture(t, start_server, stop_server);
 	tcase_add_unchecked_fixture(t, choose, NULL);
 	tcase_add_checked_fixture(t, connect_and_init, disconnect);
