@@ -59,7 +59,7 @@ static void open_lease(struct lease *lease, enum lease_event event)
 {
 	if (!lease->held_at)
 		lease->held_at = time(NULL);
-	lease->stands = false;
+	lease->stands = lease->forgotten = false;
 	if (recall_is_served(lease, event)) {
 		lease->recall = RECALL_NONE;
 		lease->asker_count = 0;
@@ -89,6 +89,10 @@ static void act(struct lease *lease, unsigned actions, enum lease_event event)
 		probe_stop(lease->probe);
 	if (actions & LEASE_DO_UNPROBE)
 		lock_unprobe(lease->lock);
+	if (actions & LEASE_DO_SHARE) {
+		lease->range.mode = WIRE_SHARED;
+		journal_set_fence(k->journal, lease->token, lease->fence, WIRE_SHARED);
+	}
 	if (actions & LEASE_DO_UNJOURNAL)
 		journal_remove(k->journal, lease->token);
 	if (actions & LEASE_DO_ACQUIRE)
@@ -101,13 +105,9 @@ static void act(struct lease *lease, unsigned actions, enum lease_event event)
 		lease_send_confirm(lease);
 	if (actions & LEASE_DO_TELL_IN_USE)
 		lease_tell_in_use(lease);
-	if (actions & LEASE_DO_SHARE) {
-		lease->range.mode = WIRE_SHARED;
-		journal_set_fence(k->journal, lease->token, lease->fence, WIRE_SHARED);
-	}
 	if (actions & LEASE_DO_LOST)
-		host_lost(lease, event == LEASE_EV_FORGOTTEN ? "the store lost its memory"
-							     : "it was not renewed in time, and the store gave it up");
+		host_lost(lease, lease->forgotten ? "the store lost its memory, and it could not be put back in time"
+						   : "it was not renewed in time, and the store gave it up");
 	if (actions & LEASE_DO_OPEN)
 		open_lease(lease, event);
 	if (actions & LEASE_DO_SERVE)

@@ -55,9 +55,8 @@ void deadlock_chase(struct lease *lease)
 
 	if (lease->range.space != WIRE_RECORD)
 		return;
-	lease->chase_round++;
 	DL_FOREACH2 (lease->lock->sessions, s, lock_next) {
-		struct store_chase chase = {.pid = s->peer.pid, .round = lease->chase_round};
+		struct store_chase chase = {.pid = s->peer.pid, .youngest = lease->arrival};
 
 		if (s->lease != lease || !may_deadlock(s))
 			continue;
@@ -73,12 +72,9 @@ static void came_around(struct keeper *k, const struct store_chase *chase)
 	struct lease *lease = lease_find(k, chase->token);
 	struct session *s;
 
-	if (!lease || lease->state != LEASE_ASKING || chase->round != lease->chase_round)
+	/* The one that came last closed the cycle. */
+	if (!lease || lease->state != LEASE_ASKING || lease->arrival != chase->youngest)
 		return;
-	if (chase->round > 1 && lease->chase_hit != chase->round - 1) {
-		lease->chase_hit = chase->round;
-		return;
-	}
 	DL_FOREACH2 (lease->lock->sessions, s, lock_next) {
 		if (s->lease != lease || s->peer.pid != chase->pid || !may_deadlock(s))
 			continue;
@@ -107,6 +103,8 @@ static void follow(struct keeper *k, pid_t pid, const struct store_chase *chase)
 		if (s->peer.pid != pid || !s->lock || !may_deadlock(s))
 			continue;
 		if (s->state == SESSION_WAITING && s->lease) {
+			if (s->lease->arrival > next.youngest)
+				next.youngest = s->lease->arrival;
 			send_on(s->lease, &next);
 		} else if (s->state == SESSION_PINNED) { /* it may wait in the kernel, for another program here */
 			struct store_range range = session_range(s);

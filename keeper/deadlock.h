@@ -4,10 +4,9 @@
  * that waits itself sends the chase on. If it comes back to the process that sent it, that process waits for itself,
  * and its call fails with EDEADLK, as fcntl(2) says.
  *
- * Who gets it: the call that closed the cycle sends its chase when it is queued, and at that time all other calls of the
- * cycle wait already; so its chase comes around and it fails. Chases are repeated with every re-ask, since messages
- * may be lost; a repeated one must come around twice in a row before it counts, so that a call that waited first does
- * not fail because of one that is just about to.
+ * Who gets it: the call that closed the cycle, which is the one that began to wait last. The store numbers those that
+ * wait, a chase collects the largest number on its way, and counts only for the call that has it. Chases are repeated
+ * with every re-ask, since messages may be lost.
  *
  * What it sees: waits for other hosts, and waits in the local kernel by callers that the keeper has granted. A cycle that
  * was closed by a wait in a local kernel is found by the next repeated chase of another of its members, which then fails

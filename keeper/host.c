@@ -28,6 +28,18 @@ static int64_t ttl_ns(const struct keeper *k)
 
 /* --- the deadline --- */
 
+/* Nobody can tell who had them since the store lost its memory. */
+static void lose_forgotten(struct keeper *k)
+{
+	struct lease *lease, *next;
+
+	keeper_enter(k);
+	HASH_ITER (hh, k->leases, lease, next)
+		if (lease->state == LEASE_UNSURE && lease->forgotten)
+			lease_raise(lease, LEASE_EV_GONE);
+	keeper_leave(k);
+}
+
 /* Past it nothing is sure, whatever the store says next: everything must be confirmed. */
 static void check_deadline(struct keeper *k)
 {
@@ -40,6 +52,7 @@ static void check_deadline(struct keeper *k)
 		log_info("no beat was answered for %lld ms: leases are unsure until the store confirms them",
 			 (long long)((now - k->deadline_ns + ttl_ns(k) * 9 / 10) / NS_PER_MS));
 	keeper_raise_all(k, LEASE_EV_EXPIRED);
+	lose_forgotten(k);
 }
 
 int64_t host_sure_until(struct keeper *k)
@@ -217,18 +230,40 @@ static void on_down(void *arg, const char *why)
 	serve_all(k);
 }
 
+/* The old leases are not there any more: those whose time has not run out are put back. */
+static void forget(struct keeper *k, const char *old, const char *now)
+{
+	struct lease *lease, *next;
+
+	check_deadline(k);
+	log_error("the store lost its memory (incarnation %s was %s): %s; nothing new is granted until all old leases have run out",
+		  now, old, k->expired ? "the leases of this host had run out" : "the leases of this host are put back");
+	keeper_enter(k);
+	HASH_ITER (hh, k->leases, lease, next) {
+		lease->forgotten = lease_is_ours(lease->state);
+		lease_raise(lease, LEASE_EV_FORGOTTEN);
+	}
+	if (k->expired)
+		lose_forgotten(k);
+	keeper_leave(k);
+}
+
 static void on_incarnation(void *arg, const char *old, const char *now)
 {
 	struct keeper *k = arg;
+	int ret;
 
 	k->grace_since_ns = clock_now_ns();
 	watch_clear(k->watch);
 	watch_clear(k->sweeping);
 	if (!*old)
-		return;
-	log_error("the store lost its memory (incarnation %.12s was %.12s): no lease is granted until all old ones have run out",
-		  now, old);
-	keeper_raise_all(k, LEASE_EV_FORGOTTEN);
+		old = k->journal_incarnation;
+	if (*old && strcmp(old, now) != 0)
+		forget(k, old, now);
+	k->journal_incarnation[0] = '\0';
+	ret = journal_set_incarnation(k->journal, now);
+	if (ret < 0)
+		log_error("the journal cannot be written: %s", strerror(-ret));
 }
 
 static void on_unknown_released(void *arg, const struct store_reply *reply)

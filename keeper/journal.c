@@ -23,7 +23,7 @@
 #define JOURNAL_NAME   "journal"
 #define JOURNAL_NEW    "journal.new"
 #define JOURNAL_BAD    "journal.bad"
-#define JOURNAL_MAGIC  0x316c6e726a6c6664ull
+#define JOURNAL_MAGIC  0x326c6e726a6c6664ull
 #define JOURNAL_HISTORY (1 << 20) /* rewritten when it has this many bytes and most are history */
 
 struct head {
@@ -31,6 +31,7 @@ struct head {
 	int64_t deadline_ns;
 	char boot[40];
 	char host[STORE_HOST_BYTES];
+	char incarnation[STORE_INC_BYTES];
 };
 
 enum kind { KIND_ADD = 1, KIND_FENCE, KIND_REMOVE };
@@ -280,7 +281,8 @@ static int read_records(struct journal *j, int fd, off_t size)
 static bool head_ok(const struct head *h)
 {
 	return h->magic == JOURNAL_MAGIC && h->boot[sizeof(h->boot) - 1] == '\0' && h->host[0] &&
-	       h->host[sizeof(h->host) - 1] == '\0' && h->deadline_ns >= 0;
+	       h->host[sizeof(h->host) - 1] == '\0' &&
+	       h->incarnation[sizeof(h->incarnation) - 1] == '\0' && h->deadline_ns >= 0;
 }
 
 /* 1: taken up. 0: there is none, or of another boot. -EUCLEAN: damaged, or none of ours. Else -errno. */
@@ -402,6 +404,17 @@ int journal_set_deadline(struct journal *j, int64_t deadline_ns)
 {
 	j->head.deadline_ns = deadline_ns;
 	return write_all(j->fd, &deadline_ns, sizeof(deadline_ns), offsetof(struct head, deadline_ns));
+}
+
+int journal_set_incarnation(struct journal *j, const char *incarnation)
+{
+	snprintf(j->head.incarnation, sizeof(j->head.incarnation), "%s", incarnation);
+	return write_all(j->fd, j->head.incarnation, sizeof(j->head.incarnation), offsetof(struct head, incarnation));
+}
+
+const char *journal_incarnation(const struct journal *j)
+{
+	return j->head.incarnation;
 }
 
 int journal_add(struct journal *j, const struct journal_entry *entry)

@@ -43,5 +43,9 @@ int journal_add(struct journal *journal, const struct journal_entry *entry);
 int journal_set_fence(struct journal *journal, const char *token, uint64_t fence, enum wire_mode mode);
 int journal_remove(struct journal *journal, const char *token);
 int journal_set_deadline(struct journal *journal, int64_t deadline_ns);
+/* The incarnation of the store that the leases are of. */
+int journal_set_incarnation(struct journal *journal, const char *incarnation);
+/* The one that was read; "" if there was none. Valid as long as the journal. */
+const char *journal_incarnation(const struct journal *journal);
 
 #endif

@@ -251,6 +251,7 @@ static int open_journal(struct keeper *k, const struct keeper_options *o)
 		log_error("%s: %s", o->runtime_dir, why);
 	if (!k->leases)
 		return 0;
+	snprintf(k->journal_incarnation, sizeof(k->journal_incarnation), "%s", journal_incarnation(k->journal));
 	HASH_ITER (hh, k->leases, lease, next)
 		if (lease->state == LEASE_RELEASING)
 			journal_remove(k->journal, lease->token);

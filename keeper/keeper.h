@@ -52,10 +52,11 @@ struct lease {
 	bool queued;      /* asking: the store has it in its queue */
 	bool splitting;   /* pieces of it are asked for, to take its place (split.c) */
 	bool piece;       /* is one of them */
-	unsigned chase_round, chase_hit; /* asking: deadlock.c */
+	uint64_t arrival; /* asking, queued: its place among all that ever waited */
 	bool insist;      /* asking: queues, though its callers do not wait long */
 	bool in_use_seen; /* asking: a holder said that it uses it ... */
 	struct store_range in_use; /* ... and what it said is in the way */
+	bool forgotten;   /* unsure: the store has lost it; to be put back */
 	bool stands;      /* unsure: the store confirmed it, but the probe has not stopped yet */
 	struct store_blocker *blockers; /* asking: who was in the way when last asked; NULL or blocker_count of them */
 	size_t blocker_count;
@@ -188,6 +189,7 @@ struct keeper {
 	int64_t beat_sent_ns;
 	bool beat_under_way;
 	uv_timer_t beat, deadline, grace, idle, sweep;
+	char journal_incarnation[STORE_INC_BYTES]; /* of the leases that were taken up; "" after that */
 	int64_t grace_since_ns;
 	int64_t idle_since_ns;
 

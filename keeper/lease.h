@@ -65,7 +65,7 @@ enum lease_event {
 	LEASE_EV_EXPIRED,    /* the host's deadline has passed */
 	LEASE_EV_STANDS,     /* the store says that token and fence stand */
 	LEASE_EV_GONE,       /* the store says that they do not */
-	LEASE_EV_FORGOTTEN,  /* the store lost its memory */
+	LEASE_EV_FORGOTTEN,  /* the store lost its memory; the host's deadline has not passed */
 	LEASE_EVENTS
 };
 
@@ -73,13 +73,13 @@ enum lease_event {
 enum lease_action {
 	LEASE_DO_STOP_PROBE = 1 << 0,   /* tell the probe to stop (LEASE_EV_STOPPED, _FREE or _SHARED follows) */
 	LEASE_DO_UNPROBE = 1 << 1,      /* drop the kernel lock that the probe took */
-	LEASE_DO_UNJOURNAL = 1 << 2,    /* take it out of the journal */
-	LEASE_DO_ACQUIRE = 1 << 3,      /* send acquire with its token (again) */
-	LEASE_DO_RELEASE = 1 << 4,      /* send release */
-	LEASE_DO_SHRINK = 1 << 5,       /* send shrink */
-	LEASE_DO_CONFIRM = 1 << 6,      /* ask whether token and fence stand */
-	LEASE_DO_TELL_IN_USE = 1 << 7,  /* answer those who asked */
-	LEASE_DO_SHARE = 1 << 8,        /* its mode is now shared */
+	LEASE_DO_SHARE = 1 << 2,        /* its mode is now shared */
+	LEASE_DO_UNJOURNAL = 1 << 3,    /* take it out of the journal */
+	LEASE_DO_ACQUIRE = 1 << 4,      /* send acquire with its token (again) */
+	LEASE_DO_RELEASE = 1 << 5,      /* send release */
+	LEASE_DO_SHRINK = 1 << 6,       /* send shrink */
+	LEASE_DO_CONFIRM = 1 << 7,      /* ask whether token and fence stand, or put it back if the store has forgotten it */
+	LEASE_DO_TELL_IN_USE = 1 << 8,  /* answer those who asked */
 	LEASE_DO_LOST = 1 << 9,         /* report: it was lost */
 	LEASE_DO_OPEN = 1 << 10,        /* it is open: a recall that is not served yet closes it again */
 	LEASE_DO_SERVE = 1 << 11,       /* look at the callers of this lock again */

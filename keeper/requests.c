@@ -154,6 +154,7 @@ static void on_acquire(void *arg, const struct store_reply *reply)
 		return;
 	case STORE_WAIT:
 		lease->queued = true;
+		lease->arrival = reply->arrival;
 		keep_blockers(lease, reply);
 		plan_reask(lease);
 		serve_queued(lease);
@@ -292,6 +293,12 @@ void lease_send_shrink(struct lease *lease)
 
 void lease_send_confirm(struct lease *lease)
 {
-	store_confirm(lease_keeper(lease)->store, lease->lock->file->name, lease->token, lease->fence, on_confirm,
-		      request_new(lease));
+	struct store *store = lease_keeper(lease)->store;
+	const struct file *file = lease->lock->file;
+
+	if (lease->forgotten)
+		store_reclaim(store, file->name, file->inode, lease->token, lease->fence, &lease->range, on_confirm,
+			      request_new(lease));
+	else
+		store_confirm(store, file->name, lease->token, lease->fence, on_confirm, request_new(lease));
 }

@@ -131,6 +131,27 @@ void store_confirm(struct store *s, const char *name, const char *token, uint64_
 	ask_about(s, SCRIPT_CONFIRM, name, token, &fence, cb, arg);
 }
 
+void store_reclaim(struct store *s, const char *name, const char *file, const char *token, uint64_t fence,
+		   const struct store_range *range, store_reply_cb *cb, void *arg)
+{
+	struct request *r = request_script(s, SCRIPT_RECLAIM, name);
+	const char *bad = bad_lock(name, token);
+
+	if (bad) {
+		refuse(r, bad, cb, arg);
+		return;
+	}
+	request_add(r, "%s", s->host);
+	request_add(r, "%s", token);
+	request_add(r, "%" PRIu64, fence);
+	request_add(r, "%s", file);
+	request_add(r, "%s", reply_space_word[range->space]);
+	request_add(r, "%s", reply_mode_word[range->mode]);
+	request_add(r, REPLY_OFFSET, range->from);
+	request_add(r, REPLY_OFFSET, range->to);
+	ask(r, REPLY_MAY(STORE_GONE), cb, arg);
+}
+
 static void on_told(struct request *r, const redisReply *reply, enum store_status status, const char *error)
 {
 	struct store *s = r->store;

@@ -8,26 +8,29 @@
 #include <string.h>
 
 #define MAX_ELEMENTS (1 << 20)
+#define MAX_DEPTH    7
 
 /* ---- the reader ---- */
 
+/*
+ * hiredis 0.14 has no limit for elements, and 1.x none for the depth (freeing a reply is recursive): its functions are
+ * wrapped.
+ */
 #if HIREDIS_MAJOR >= 1
-redisReader *reply_reader_new(void)
-{
-	redisReader *reader = redisReaderCreate();
-
-	if (reader)
-		reader->maxelements = MAX_ELEMENTS;
-	return reader;
-}
+#define ELEMENTS size_t
 #else
-/* hiredis 0.14 has no limit, but its functions can be wrapped. */
+#define ELEMENTS int
+#endif
 static redisReplyObjectFunctions bounded;
-static void *(*create_array)(const redisReadTask *task, int elements);
+static void *(*create_array)(const redisReadTask *task, ELEMENTS elements);
 
-static void *create_bounded_array(const redisReadTask *task, int elements)
+static void *create_bounded_array(const redisReadTask *task, ELEMENTS elements)
 {
-	return elements > MAX_ELEMENTS ? NULL : create_array(task, elements);
+	int depth = 1;
+
+	for (const redisReadTask *t = task->parent; t; t = t->parent)
+		depth++;
+	return depth > MAX_DEPTH || elements > MAX_ELEMENTS ? NULL : create_array(task, elements);
 }
 
 redisReader *reply_reader_new(void)
@@ -42,7 +45,6 @@ redisReader *reply_reader_new(void)
 	}
 	return reader;
 }
-#endif
 
 /* ---- pieces ---- */
 
@@ -161,7 +163,11 @@ static bool parse_host(const redisReply *list, size_t i, struct store_blocker *o
 
 static int parse_blockers(const redisReply *reply, struct store_reply *out)
 {
-	for (size_t i = 1; i < reply->elements; i += 4) {
+	const char *arrival = text_at(reply, 1);
+
+	if (!arrival || !reply_number(arrival, &out->arrival))
+		return -EPROTO;
+	for (size_t i = 2; i < reply->elements; i += 4) {
 		if (out->blocker_count == STORE_MAX_BLOCKERS)
 			return -EPROTO;
 		struct store_blocker *blocker = &out->blockers[out->blocker_count++];
@@ -272,7 +278,7 @@ int reply_parse_scan(const redisReply *reply, char cursor[REPLY_CURSOR_BYTES], c
  * recall ASKED_TOKEN ASKER_HOST ASKER_TOKEN SPACE MODE FROM TO ASK NAME
  * granted TOKEN FENCE INCARNATION NAME
  * inuse TOKEN SPACE MODE FROM TO NAME
- * chase HOST TOKEN PID ROUND HOPS SPACE MODE FROM TO NAME
+ * chase HOST TOKEN PID YOUNGEST HOPS SPACE MODE FROM TO NAME
  * One blank between words; the name is the rest, since it may have blanks.
  */
 #define MAX_WORDS 10
@@ -324,17 +330,16 @@ static bool parse_in_use(char *const word[], struct store_message *out)
 static bool parse_chase(char *const word[], struct store_message *out)
 {
 	struct store_chase *chase = &out->chase;
-	uint64_t pid, round, hops;
+	uint64_t pid, hops;
 
 	out->kind = STORE_MSG_CHASE;
 	if (!reply_is_host(word[1]) || !reply_is_token(word[2]) || !reply_number(word[3], &pid) || pid == 0 ||
-	    pid > INT_MAX || !reply_number(word[4], &round) || round > UINT_MAX || !reply_number(word[5], &hops) ||
+	    pid > INT_MAX || !reply_number(word[4], &chase->youngest) || !reply_number(word[5], &hops) ||
 	    hops > UINT_MAX || !parse_range(word + 6, &chase->range))
 		return false;
 	strcpy(chase->host, word[1]);
 	strcpy(chase->token, word[2]);
 	chase->pid = (int)pid;
-	chase->round = (unsigned)round;
 	chase->hops = (unsigned)hops;
 	return true;
 }
@@ -394,8 +399,8 @@ int reply_format_in_use(char message[REPLY_MESSAGE_BYTES], const char *name, con
 int reply_format_chase(char message[REPLY_MESSAGE_BYTES], const struct store_chase *chase)
 {
 	int n = snprintf(message, REPLY_MESSAGE_BYTES,
-			 "chase %s %s %d %u %u %s %s " REPLY_OFFSET " " REPLY_OFFSET " %s", chase->host, chase->token,
-			 chase->pid, chase->round, chase->hops, reply_space_word[chase->range.space],
+			 "chase %s %s %d %" PRIu64 " %u %s %s " REPLY_OFFSET " " REPLY_OFFSET " %s", chase->host, chase->token,
+			 chase->pid, chase->youngest, chase->hops, reply_space_word[chase->range.space],
 			 reply_mode_word[chase->range.mode], chase->range.from, chase->range.to, chase->name);
 
 	return n < REPLY_MESSAGE_BYTES ? 0 : -ENAMETOOLONG;

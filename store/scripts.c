@@ -20,6 +20,7 @@ EMBED(acquire, "store/lua/acquire.lua");
 EMBED(release, "store/lua/release.lua");
 EMBED(shrink, "store/lua/shrink.lua");
 EMBED(confirm, "store/lua/confirm.lua");
+EMBED(reclaim, "store/lua/reclaim.lua");
 EMBED(beat, "store/lua/beat.lua");
 EMBED(leave, "store/lua/leave.lua");
 EMBED(store, "store/lua/store.lua");
@@ -33,7 +34,7 @@ static const struct {
 } scripts[SCRIPTS] = {
 	[SCRIPT_ACQUIRE] = {"acquire", script_acquire, true}, [SCRIPT_RELEASE] = {"release", script_release, true},
 	[SCRIPT_SHRINK] = {"shrink", script_shrink, true},    [SCRIPT_CONFIRM] = {"confirm", script_confirm, true},
-	[SCRIPT_BEAT] = {"beat", script_beat, false},         [SCRIPT_LEAVE] = {"leave", script_leave, false},
+	[SCRIPT_RECLAIM] = {"reclaim", script_reclaim, true}, [SCRIPT_BEAT] = {"beat", script_beat, false},         [SCRIPT_LEAVE] = {"leave", script_leave, false},
 	[SCRIPT_STORE] = {"store", script_store, false},      [SCRIPT_HOSTS] = {"hosts", script_hosts, false},
 	[SCRIPT_SWEEP] = {"sweep", script_sweep, true},       [SCRIPT_DUMP] = {"dump", script_dump, true},
 };

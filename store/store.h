@@ -64,6 +64,7 @@ struct store_reply {
 	enum store_status status;
 	uint64_t fence;       /* STORE_OK of acquire, confirm */
 	enum wire_mode mode;  /* ditto: the mode that is recorded */
+	uint64_t arrival;       /* STORE_WAIT: grows with every request that is queued, in the whole store */
 	size_t blocker_count; /* STORE_WAIT, STORE_BUSY */
 	struct store_blocker blockers[STORE_MAX_BLOCKERS];
 	const char *error; /* STORE_UNREACHABLE, STORE_ERROR: one line, valid during the callback */
@@ -84,7 +85,8 @@ struct store_chase {
 	char host[STORE_HOST_BYTES];
 	char token[STORE_TOKEN_BYTES];
 	int pid;
-	unsigned round, hops;
+	uint64_t youngest; /* arrival of the latest of those who wait on the way */
+	unsigned hops;
 	struct store_range range;
 	char name[LOCK_NAME_BYTES];
 };
@@ -152,6 +154,9 @@ void store_release(struct store *s, const char *name, const char *token, store_r
 void store_shrink(struct store *s, const char *name, const char *token, store_reply_cb *cb, void *arg);
 /* Does the lease (token and fence) still stand? Raises the beat. */
 void store_confirm(struct store *s, const char *name, const char *token, uint64_t fence, store_reply_cb *cb, void *arg);
+/* In grace: puts a lease back that the store has forgotten; the host's deadline must not have passed. STORE_GONE: too late. */
+void store_reclaim(struct store *s, const char *name, const char *file, const char *token, uint64_t fence,
+		   const struct store_range *range, store_reply_cb *cb, void *arg);
 /* Renews all leases of this host. */
 void store_beat(struct store *s, store_reply_cb *cb, void *arg);
 /* Ends grace: the caller has watched this incarnation for a whole ttl. now: without that (dflock init), and the store

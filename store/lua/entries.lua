@@ -2,7 +2,8 @@
 -- order of arrival, and does not exist when both are empty.
 -- An entry: token, host, file (which inode of the host), space ('flock', 'record'), mode ('shared', 'exclusive'),
 -- from, to (half open; 19 decimal digits each, so that comparing the strings compares the numbers: a double has
--- only 53 bits), a lease has fence, a waiter may have ask (it only asks and does not wait long).
+-- only 53 bits), a lease has fence, a waiter has arrival (its place among all that ever waited) and may have ask (it only asks and does not wait
+-- long) and pass (it passes waiters).
 local BASE = string.sub(STORE, 1, -6) -- "dflock:{0}:store" without "store"
 local NAME = string.sub(KEYS[3], #BASE + #'lock:' + 1)
 
@@ -66,11 +67,12 @@ local function drop_hosts(lock, dead)
 	return dropped
 end
 
--- Makes leases of all waiters that clash with no lease and with no earlier waiter that still waits; returns them.
+-- Makes leases of all waiters that clash with no lease and, unless they may pass, with no earlier waiter that still waits;
+-- returns them.
 local function hand_over(lock)
 	local waiting, granted = {}, {}
 	for _, w in ipairs(lock.q) do
-		if clashes(w, lock.l) or clashes(w, waiting) then
+		if clashes(w, lock.l) or (not w.pass and clashes(w, waiting)) then
 			waiting[#waiting + 1] = w
 		else
 			lock.l[#lock.l + 1] = w
@@ -103,7 +105,7 @@ end
 -- Gives the new leases their fences, writes the lock, and tells their hosts (but not the one whose answer says so).
 local function commit(lock, granted, answered)
 	for _, e in ipairs(granted) do
-		e.fence, e.ask = redis.call('HINCRBY', STORE, 'fence', 1), nil
+		e.fence, e.ask, e.pass = redis.call('HINCRBY', STORE, 'fence', 1), nil, nil
 	end
 	write_lock(lock)
 	for _, e in ipairs(granted) do

@@ -1,8 +1,8 @@
 /*
- * threads FILE WITNESS ROUNDS: eight threads, each with a descriptor of its own, lock FILE again and again. Whoever has the
- * lock makes and removes WITNESS, which all hosts share; if it was there already, two had the lock, and the file
- * WITNESS.overlap says so and ends all of them. WITNESS.end, made by the test, ends them, too. Prints how often the lock was
- * had; a refused lock ends it with status 1.
+ * threads FILE WITNESS ROUNDS [HOLD_MS]: eight threads, each with a descriptor of its own, lock FILE again and again.
+ * Whoever has the lock makes and removes WITNESS, which all hosts share, and every fourth time takes up to HOLD_MS in
+ * between; if it was there already, two had the lock: WITNESS.overlap says so and ends all of them. WITNESS.end, made
+ * by the test, ends them, too. Prints how often the lock was had; a refused lock ends it with status 1.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -14,13 +14,14 @@
 #include <string.h>
 #include <sys/file.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 #define THREADS 8
 
 static const char *file, *witness;
 static char overlap[PATH_MAX], end[PATH_MAX];
-static long rounds;
+static long rounds, hold_ms;
 
 static void die(const char *what)
 {
@@ -31,7 +32,11 @@ static void die(const char *what)
 /* Alone? */
 static bool look(void)
 {
+	long ms = hold_ms && random() % 4 == 0 ? random() % hold_ms : 0;
+	const struct timespec hold = {.tv_sec = ms / 1000, .tv_nsec = ms % 1000 * 1000000};
+
 	if (mkdir(witness, 0700) == 0) {
+		nanosleep(&hold, NULL);
 		if (rmdir(witness) != 0)
 			die(witness);
 		return true;
@@ -67,11 +72,12 @@ int main(int argc, char **argv)
 	pthread_t threads[THREADS];
 	long had[THREADS] = {0}, all = 0;
 
-	if (argc != 4)
+	if (argc != 4 && argc != 5)
 		return 2;
 	file = argv[1];
 	witness = argv[2];
 	rounds = atol(argv[3]);
+	hold_ms = argc == 5 ? atol(argv[4]) : 0;
 	snprintf(overlap, sizeof(overlap), "%s.overlap", witness);
 	snprintf(end, sizeof(end), "%s.end", witness);
 	for (int i = 0; i < THREADS; i++)

@@ -211,7 +211,7 @@ SOURCES = ("Makefile", "VERSION", "wire", "config", "store", "keeper")
 @pytest.fixture(scope="module")
 def workshop():
     """A copy of the sources, built once: each mutant then compiles one file."""
-    path = tempfile.mkdtemp(prefix="dflock-mutants-", dir="/dev/shm")
+    path = tempfile.mkdtemp(prefix="dflock-mutants-")  # not /dev/shm, which may be mounted noexec
     subprocess.run(["cp", "-a", *(os.path.join(ROOT, s) for s in SOURCES), path], check=True)
     build(path)
     yield path

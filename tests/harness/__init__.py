@@ -3,5 +3,6 @@ from .wait import wait_until, Deadline
 from .redis import Redis
 from .host import Host, Agent, BUILD
 from .job import Job
+from .proxy import Proxy
 
-__all__ = ["Agent", "BUILD", "Deadline", "Host", "Job", "Redis", "wait_until"]
+__all__ = ["Agent", "BUILD", "Deadline", "Host", "Job", "Proxy", "Redis", "wait_until"]

@@ -97,8 +97,8 @@ class Host:
         pids = []
         for pid in filter(str.isdigit, os.listdir("/proc")):
             try:
-                comm = open(f"/proc/{pid}/comm").read()
-                cmd = open(f"/proc/{pid}/cmdline").read()
+                comm = open(f"/proc/{pid}/comm", errors="replace").read()
+                cmd = open(f"/proc/{pid}/cmdline", errors="replace").read()
                 env = open(f"/proc/{pid}/environ", errors="replace").read()
             except OSError:
                 continue

@@ -1,8 +1,15 @@
-"""Two hosts whose files have the same lock names, with the shim and (the control) without it."""
+"""
+Two hosts whose files have the same lock names, with the shim and (the control) without it. And for programs that share data: a
+folder that every host sees through a FUSE view of its own, as on a mount whose locks are local: shared data, separate kernel locks.
+"""
+import os
+import subprocess
+
 import pytest
 from harness import Job, wait_until
 
 BUSY = 99
+VIEWERS = "abcd"
 
 
 class Pair:
@@ -35,6 +42,12 @@ class Pair:
             assert job.line() == "held" and job.end() == 0
         return job
 
+    def check_waits(self, job):
+        """b's program waits for a, in whichever space; for locks that pair.waiter() has not taken."""
+        if self.excludes:
+            wait_until(lambda: self.leases(self.b, "waits for another host"), "b waits")
+            assert job.silent()
+
     def check_gets(self, job):
         if self.excludes:
             assert job.line() == "held"
@@ -54,3 +67,20 @@ def pair(request, make_host):
     for host in (a, b):
         open(host.path("f"), "w").close()
     return Pair(a, b, shim)
+
+
+@pytest.fixture
+def views(folder):
+    """The folder; hosts named a to d see it as theirs. To be asked for before make_host, since hosts have files open there."""
+    data = os.path.join(folder, "data")
+    os.mkdir(data)
+    mounts = []
+    for name in VIEWERS:
+        view = os.path.join(folder, "files-" + name)
+        os.mkdir(view)
+        subprocess.run(["bindfs", "-o", "direct_io,attr_timeout=0,entry_timeout=0,negative_timeout=0", data, view], check=True)
+        mounts.append(view)
+    yield data
+    for view in mounts:
+        wait_until(lambda: subprocess.run(["fusermount3", "-u", view], stderr=subprocess.DEVNULL).returncode == 0 or
+                   not os.path.ismount(view), "the view is unmounted")

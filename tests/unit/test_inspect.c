@@ -13,6 +13,7 @@
 #include <sys/file.h>
 #include <sys/mman.h>
 #include <sys/mount.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -342,26 +343,41 @@ START_TEST(deleted_directory)
 }
 END_TEST
 
+/* What is deleted just before or after somebody asks for a path: inspect.c calls this one. */
+static const char *delete_before, *delete_after;
+
+static void delete_it(const char **name)
+{
+	if (*name)
+		unlink(*name);
+	*name = NULL;
+}
+
+ssize_t readlink(const char *restrict link, char *restrict target, size_t size)
+{
+	ssize_t n;
+
+	delete_it(&delete_before);
+	n = syscall(SYS_readlinkat, AT_FDCWD, link, target, size);
+	delete_it(&delete_after);
+	return n;
+}
+
 /* Lock files are deleted all the time: whenever it happens, the path is the same. */
 START_TEST(deleted_meanwhile)
 {
-	unsigned there = 0, gone = 0, seed = 1;
+	static const char *const names[] = {"x", "x (deleted)"};
+	struct inspect_result r;
+	char doomed[PATH_MAX];
+	int fd = make(names[_i / 2], O_RDWR, 0600);
 
-	for (int i = 0; i < 1000 || (!(there && gone) && i < 100000); i++) {
-		struct asked a = {0};
-
-		start(&a, make("x", O_RDWR, 0600), &self, false);
-		for (volatile unsigned turns = rand_r(&seed) % 20000; turns; turns--)
-			;
-		unlink(in_folder("x"));
-		uv_run(&loop, UV_RUN_DEFAULT);
-		ck_assert_str_eq(a.result.path, in_folder("x"));
-		ck_assert_str_eq(a.result.refused, "");
-		close(a.result.fd);
-		there += a.result.st.st_nlink > 0;
-		gone += a.result.st.st_nlink == 0;
-	}
-	ck_assert_msg(there && gone, "always too early or too late: this tests too little");
+	strcpy(doomed, in_folder(names[_i / 2]));
+	*(_i % 2 ? &delete_after : &delete_before) = doomed;
+	r = look(fd);
+	ck_assert(!delete_before && !delete_after);
+	check_good(&r, doomed);
+	ck_assert_uint_eq(r.st.st_nlink, 0);
+	close(r.fd);
 }
 END_TEST
 
@@ -525,8 +541,28 @@ START_TEST(users_rights)
 }
 END_TEST
 
-/* What a child has opened in a world of its own, where `folder` is another file system. */
-static int from_own_mount(bool delete_it)
+/* In a world of one's own `folder` is another file system, or the file in it is another of the same file system. */
+enum own { OWN_TMPFS, OWN_TMPFS_DELETED, OWN_FILE };
+
+static int open_own(enum own own)
+{
+	char path[PATH_MAX];
+	int fd;
+
+	strcpy(path, in_folder("x"));
+	if (unshare(CLONE_NEWNS) != 0 || mount("none", "/", "", MS_REC | MS_PRIVATE, "") != 0)
+		_exit(1);
+	if (own == OWN_FILE ? mount(in_folder("other"), path, "", MS_BIND, "") != 0
+			    : mount("none", folder, "tmpfs", 0, "mode=0777") != 0)
+		_exit(2);
+	fd = open(path, O_RDWR | O_CREAT, 0666);
+	if (fd < 0 || fchown(fd, USER, USER) != 0 || (own == OWN_TMPFS_DELETED && unlink(path) != 0))
+		_exit(3);
+	return fd;
+}
+
+/* What a child has opened there. */
+static int from_own_mount(enum own own)
 {
 	union {
 		struct cmsghdr head;
@@ -542,15 +578,10 @@ static int from_own_mount(bool delete_it)
 	pid = fork();
 	ck_assert_int_ge(pid, 0);
 	if (!pid) {
-		if (unshare(CLONE_NEWNS) != 0 || mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) != 0 ||
-		    mount("none", folder, "tmpfs", 0, "mode=0777") != 0)
-			_exit(1);
-		fd = open(in_folder("x"), O_RDWR | O_CREAT, 0666);
-		if (fd < 0 || (delete_it && unlink(in_folder("x")) != 0) || fchown(fd, USER, USER) != 0)
-			_exit(2);
+		fd = open_own(own);
 		control.head = (struct cmsghdr){CMSG_LEN(sizeof(int)), SOL_SOCKET, SCM_RIGHTS};
 		memcpy(CMSG_DATA(&control.head), &fd, sizeof(fd));
-		_exit(sendmsg(pair[1], &msg, 0) == 1 ? 0 : 3);
+		_exit(sendmsg(pair[1], &msg, 0) == 1 ? 0 : 4);
 	}
 	ck_assert_int_eq(waitpid(pid, &status, 0), pid);
 	ck_assert_int_eq(status, 0);
@@ -569,14 +600,20 @@ START_TEST(users_own_mount)
 
 	if (self.uid != 0)
 		return;
-	r = look_as(from_own_mount(false), &user, false);
+	r = look_as(from_own_mount(OWN_TMPFS), &user, false);
 	check_refused(&r, "another file");
-	r = look_as(from_own_mount(true), &user, false);
+	r = look_as(from_own_mount(OWN_TMPFS_DELETED), &user, false);
 	check_refused(&r, "another file");
-	/* The file that is really there, and one that is really deleted. */
 	close(make("x", O_RDWR, 0666));
-	r = look_as(from_own_mount(false), &user, false);
+	close(make("other", O_RDWR, 0666));
+	r = look_as(from_own_mount(OWN_TMPFS), &user, false);
 	check_refused(&r, "another file");
+	r = look_as(from_own_mount(OWN_FILE), &user, false);
+	check_refused(&r, "another file");
+	/* One that is really there, and one that is really deleted. */
+	r = look_as(make("x", O_RDWR, 0666), &user, false);
+	check_good(&r, in_folder("x"));
+	close(r.fd);
 	fd = make("y", O_RDWR, 0666);
 	unlink(in_folder("y"));
 	r = look_as(fd, &user, false);
@@ -626,6 +663,7 @@ static TCase *add_tests(const char *name, void (*setup)(void))
 	tcase_add_test(tc, named_deleted);
 	tcase_add_test(tc, renamed);
 	tcase_add_test(tc, deleted_directory);
+	tcase_add_loop_test(tc, deleted_meanwhile, 0, 4);
 	tcase_add_test(tc, longest_path);
 	tcase_add_test(tc, holds);
 	tcase_add_loop_test(tc, lock_stays_with_its_owner, 0, 2);
@@ -651,7 +689,6 @@ int main(void)
 	suite_add_tcase(suite, add_tests("at once", setup_at_once));
 	tcase_add_checked_fixture(tc, setup_worker, teardown);
 	tcase_set_timeout(tc, 60);
-	tcase_add_test(tc, deleted_meanwhile);
 	tcase_add_loop_test(tc, lock_ends_with_its_owner, 0, 2);
 	tcase_add_test(tc, many_at_once);
 	suite_add_tcase(suite, tc);

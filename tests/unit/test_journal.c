@@ -236,6 +236,29 @@ START_TEST(host_stays)
 }
 END_TEST
 
+START_TEST(incarnation)
+{
+	char longest[STORE_INC_BYTES];
+
+	memset(longest, 'i', sizeof(longest) - 1);
+	longest[sizeof(longest) - 1] = '\0';
+	ck_assert_str_eq(journal_incarnation(must_open()), "");
+	ck_assert_int_eq(journal_set_incarnation(told->journal, longest), 0);
+	ck_assert_str_eq(journal_incarnation(told->journal), longest);
+	close_all();
+	ck_assert_str_eq(journal_incarnation(must_open()), longest);
+	ck_assert_int_eq(add(told->journal, 1), 0);
+	ck_assert_int_eq(journal_set_incarnation(told->journal, "run-1"), 0); /* shorter: nothing of the other stays */
+	ck_assert_int_eq(journal_set_deadline(told->journal, 5), 0);
+	close_all();
+	ck_assert_str_eq(journal_incarnation(must_open()), "run-1");
+	ck_assert_str_eq(told->host, HOST);
+	ck_assert_int_eq(told->deadline_ns, 5);
+	ck_assert_uint_eq(told->count, 1);
+	close_all();
+}
+END_TEST
+
 START_TEST(longest_strings)
 {
 	struct journal *j = must_open();
@@ -726,6 +749,10 @@ START_TEST(foreign_content)
 	store(bytes, size, 0600);
 	check_put_aside("a host without end");
 	size = good_bytes();
+	memset(bytes + BOOT_AT + 40 + STORE_HOST_BYTES, 'i', STORE_INC_BYTES);
+	store(bytes, size, 0600);
+	check_put_aside("an incarnation without end");
+	size = good_bytes();
 	memset(bytes + BOOT_AT + 40, 0, STORE_HOST_BYTES);
 	store(bytes, size, 0600);
 	check_put_aside("no host");
@@ -830,6 +857,7 @@ int main(void)
 	tcase_add_test(tc, new_one);
 	tcase_add_test(tc, comes_back);
 	tcase_add_test(tc, host_stays);
+	tcase_add_test(tc, incarnation);
 	tcase_add_test(tc, longest_strings);
 	tcase_add_test(tc, unusable_entries);
 	tcase_add_test(tc, unknown_tokens);

@@ -292,13 +292,16 @@ START_TEST(a_question)
 	ck_assert_int_eq(acquire(&b, 2, WIRE_EXCLUSIVE, w.ask = true), STORE_WAIT);
 	wait_until(a.messages == 1);
 	ck_assert(a.message.ask);
+	ck_assert_int_eq(acquire(&b, 4, WIRE_EXCLUSIVE, w.file = "1:4"), STORE_WAIT);
+	ck_assert_uint_gt(answer.reply.arrival, 1);
 	ck_assert_int_eq(acquire(&b, 3, WIRE_EXCLUSIVE, w.ask = true, w.file = "1:3"), STORE_BUSY);
 	ck_assert_uint_eq(answer.reply.blocker_count, 2);
 	ck_assert(answer.reply.blockers[1].waiter);
+	wait_until(a.messages == 2);
 	store_tell_in_use(a.store, a.message.asker, a.message.name, a.message.asker_token, &a.message.range);
 	wait_until(b.messages == 1);
 	ck_assert_int_eq(b.message.kind, STORE_MSG_IN_USE);
-	ck_assert_str_eq(b.message.token, token(2));
+	ck_assert_str_eq(b.message.token, token(4));
 	ck_assert_str_eq(b.message.name, NAME);
 }
 END_TEST

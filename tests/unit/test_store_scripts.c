@@ -117,6 +117,20 @@ struct want {
 	const char *dead_host, *dead_beat;
 };
 
+/* "WAIT 17 A ..." as "WAIT A ...": who waits is numbered; the number is a test's of its own. */
+static const char *without_arrival(const char *answer)
+{
+	static char rest[4096];
+	char verdict[8];
+	int skip;
+
+	skip = 0;
+	if (sscanf(answer, "%7[A-Z] %*[0-9]%n", verdict, &skip) != 1 || !skip || strcmp(verdict, "OK") == 0)
+		return answer;
+	snprintf(rest, sizeof(rest), "%s%s", verdict, answer + skip);
+	return rest;
+}
+
 static const char *acquire_want(const struct want *w)
 {
 	char from[24], to[24];
@@ -124,9 +138,9 @@ static const char *acquire_want(const struct want *w)
 
 	snprintf(from, sizeof(from), REPLY_OFFSET, (int64_t)strtoll(range[0], NULL, 10));
 	snprintf(to, sizeof(to), REPLY_OFFSET, (int64_t)strtoll(range[1], NULL, 10));
-	return call(SCRIPT_ACQUIRE, w->host, w->file ? w->file : "1:1", token(w->token),
+	return without_arrival(call(SCRIPT_ACQUIRE, w->host, w->file ? w->file : "1:1", token(w->token),
 		    w->space == 'r' ? "record" : "flock", w->mode == 's' ? "shared" : "exclusive", from, to,
-		    w->ask ? w->ask : "0", w->pass ? w->pass : "0", "1", w->dead_host, w->dead_beat, NULL);
+		    w->ask ? w->ask : "0", w->pass ? w->pass : "0", "1", w->dead_host, w->dead_beat, NULL));
 }
 /* acquire("A", 'a', 'x', .pass = "1"): host, token, mode, and what is not usual. */
 #define acquire(h, t, m, ...) acquire_want(&(struct want){.host = h, .token = t, .mode = m, ##__VA_ARGS__})
@@ -366,6 +380,13 @@ START_TEST(questions_queue_once)
 	assert_granted(acquire("A", 'a', 'x'));
 	assert_starts(acquire("B", 'b', 'x', .ask = "1"), "WAIT A ");
 	ck_assert_ptr_nonnull(strstr(heard(), " 1 " NAME));
+	/* A question may be over already: it does not make another one fail. One that waits does. */
+	assert_starts(acquire("C", 'c', 'x', .ask = "1"), "WAIT A ");
+	ck_assert_ptr_nonnull(strstr(heard(), " 1 " NAME));
+	release('c');
+	assert_starts(acquire("B", 'b', 'x'), "WAIT A ");
+	while (*heard())
+		;
 	assert_starts(acquire("C", 'c', 'x', .ask = "1"), "BUSY A ");
 	assert_says(heard(), "");
 	ck_assert_ptr_null(strstr(call(SCRIPT_DUMP, NULL), "cccc"));

@@ -1,0 +1,36 @@
+#!lua flags=allow-oom
+-- In grace, a holder whose deadline has not passed puts its lease back. ARGV 2 host  3 token  4 fence  5 file  6 space
+-- 7 mode  8 from  9 to. Raises the host's beat.
+-- Answers: OK fence mode | GONE (grace is over and it is not there, or a younger lease of somebody else is) | INC
+-- What is in the way with an older fence was brought back by an old snapshot: its holder's time is over, or it would
+-- have a younger one. Requests that wait in a snapshot are dropped: who still waits asks again.
+local same, open = known(true)
+if not same then
+	return {'INC'}
+end
+local lock = read_lock()
+local lease = find(lock.l, ARGV[3])
+if lease and number(lease.fence) == ARGV[4] then
+	raise_beat(ARGV[2])
+	return {'OK', ARGV[4], lease.mode}
+end
+if open then
+	return {'GONE'}
+end
+local mine = {token = ARGV[3], host = ARGV[2], fence = tonumber(ARGV[4]), file = ARGV[5], space = ARGV[6], mode = ARGV[7],
+	from = ARGV[8], to = ARGV[9]}
+local kept = {}
+for _, e in ipairs(lock.l) do
+	if clash(mine, e) and e.fence > mine.fence then
+		return {'GONE'}
+	elseif not clash(mine, e) and e.token ~= mine.token then
+		kept[#kept + 1] = e
+	end
+end
+kept[#kept + 1] = mine
+raise_beat(mine.host)
+if mine.fence > tonumber(redis.call('HGET', STORE, 'fence')) then
+	redis.call('HSET', STORE, 'fence', number(mine.fence))
+end
+write_lock({l = kept, q = {}})
+return {'OK', ARGV[4], mine.mode}

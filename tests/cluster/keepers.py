@@ -1,0 +1,76 @@
+"""What the tests of keepers' lives share: what a host has, and the killing of its keeper."""
+import json
+import os
+import signal
+
+import pytest
+from harness import wait_until
+
+LONG = "ttl_ms = 20000; probe_ms = 5000;"  # nothing runs out while a test looks
+HOLD = "echo held; read line"
+
+
+def opened(host, name="f"):
+    agent = host.agent()
+    assert agent.do(f"open 0 {host.path(name)} rwc") == "ok"
+    return agent
+
+
+def leases(host, name="f", **want):
+    return [l for l in host.status().get("leases", [])
+            if l["name"] == "t/" + name and all(l[k] == v for k, v in want.items())]
+
+
+def identity(host, name="f"):
+    """What must outlive a keeper: who holds, by which token, with which fence number."""
+    lease, = leases(host, name)
+    return host.status()["host"], lease["token"], lease["fence"]
+
+
+def flock(host, *words, name="f"):
+    """flock(1)'s exit status and what was said."""
+    done = host.run("flock", "-E", "99", *words, host.path(name), "true")
+    return done.returncode, done.stderr
+
+
+def is_busy(host, name="f"):
+    status, said = flock(host, "-n", name=name)
+    assert status in (0, 99), said
+    return status == 99
+
+
+def socket_of(host):
+    return os.path.join(host.runtime, "keeper.sock")
+
+
+def kill_keeper(host):
+    """kill -9 of the keeper, not of its parent; gives the parent's pid and the new keeper's when it serves."""
+    parent, keeper = host.keeper_pids()
+    os.kill(keeper, signal.SIGKILL)
+    return parent, wait_for_another(host, keeper)
+
+
+def serving(host):
+    """The pid of the keeper that answers, if one does."""
+    done = host.cli("status", "--json", check=False)  # fails if the keeper dies meanwhile
+    return json.loads(done.stdout).get("pid") if done.returncode == 0 else None
+
+
+def wait_for_another(host, keeper):
+    return wait_until(lambda: {serving(host)} - {None, keeper}, "another keeper serves", 30).pop()
+
+
+def waits(host, name="f"):
+    wait_until(lambda: leases(host, name, note="waits for another host"), host.name + " is queued")
+
+
+@pytest.fixture
+def pair(make_host):
+    """b, whose keeper runs, and a, whose keeper is started by its programs; the store is open."""
+    b = make_host("b", lease=LONG)
+    return make_host("a", lease=LONG, foreground=False), b
+
+
+@pytest.fixture
+def two_long(make_host):
+    return make_host("a", lease=LONG), make_host("b", lease=LONG)

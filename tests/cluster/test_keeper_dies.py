@@ -1,0 +1,199 @@
+"""Keepers that are killed or hang: their leases outlive them, and programs notice nothing."""
+import os
+import random
+import signal
+import time
+
+import pytest
+from harness import BUILD, Job, wait_until
+from keepers import (HOLD, LONG, flock, identity, is_busy, kill_keeper, leases, opened, pair, serving, two_long,  # noqa: F401
+                     wait_for_another, waits)
+
+
+def test_killed_it_is_restarted_and_takes_up_what_is_in_use(pair):
+    a, b = pair
+    holder, waiter = opened(a), opened(b)
+    assert holder.do("flock 0 ex") == "ok"
+    waiter.say("flock 0 ex")
+    waits(b)
+    before, (parent, keeper) = identity(a), a.keeper_pids()
+    assert kill_keeper(a)[0] == parent
+    assert identity(a) == before
+    assert waiter.silent(0.3) and is_busy(b)
+    wait_until(lambda: leases(a, state="waiting"), "it is held, and recalled again")
+    holder.do("flock 0 un")
+    assert waiter.heard()[0] == "ok"
+    assert [lost for host in pair for lost in host.status()["lost"]] == []
+
+
+def test_killed_it_takes_up_a_shared_lease(pair):
+    a, b = pair
+    readers, writer = [opened(a), opened(b)], opened(b)
+    assert [reader.do("flock 0 sh") for reader in readers] == ["ok"] * 2
+    before = identity(a)
+    kill_keeper(a)
+    wait_until(lambda: leases(a, state="held"), "the lease was taken up")
+    assert identity(a) == before
+    assert writer.do("flock 0 ex nb") == "EAGAIN" and flock(b, "-n", "-s")[0] == 0
+    readers[1].do("flock 0 un")
+    writer.say("flock 0 ex")
+    wait_until(lambda: leases(a, note="wanted by another host"), "the lease is recalled")
+    assert writer.silent()
+    readers[0].do("flock 0 un")
+    assert writer.heard()[0] == "ok"
+
+
+@pytest.mark.parametrize("kind", ["", " ofd"], ids=["process", "description"])
+def test_killed_it_takes_up_record_locks(pair, kind):
+    """Two ranges of one file, and a third that a program of b waits for."""
+    a, b = pair
+    holder, other = opened(a), opened(b)
+    assert [holder.do(f"setlk 0 ex {at} 10{kind}") for at in (0, 100)] == ["ok"] * 2
+    other.say(f"setlk 0 ex 100 10 w{kind}")
+    waits(b)
+    before = sorted((l["token"], l["fence"]) for l in leases(a))
+    kill_keeper(a)
+    wait_until(lambda: not leases(a, state="unsure"), "they were taken up")
+    assert sorted((l["token"], l["fence"]) for l in leases(a)) == before
+    third = opened(b)
+    assert [third.do(f"setlk 0 ex {at} 5{kind}") for at in (0, 105)] == ["EAGAIN"] * 2
+    assert third.do(f"setlk 0 ex 50 5{kind}") == "ok"
+    assert holder.do(f"setlk 0 un 100 10{kind}") == "ok"
+    assert other.heard()[0] == "ok"
+    assert third.do(f"setlk 0 ex 0 5{kind}") == "EAGAIN"
+    holder.kill()
+    assert third.do(f"setlk 0 ex 0 5{kind}") == "ok"
+
+
+def test_killed_it_takes_up_what_nobody_uses(make_host):
+    lease = LONG + "linger_ms = 20000;"
+    b, a = make_host("b", lease=lease), make_host("a", lease=lease, foreground=False)
+    agent = opened(a)
+    assert agent.do("flock 0 ex") == "ok" and agent.do("flock 0 un") == "ok"
+    before = identity(a)
+    kill_keeper(a)
+    assert identity(a) == before
+    assert not is_busy(b)
+
+
+def test_killed_it_gives_back_what_is_gone(make_host):
+    """The file was deleted, and nobody has it open: nobody can hold a lock on it. Nothing of it stays in the journal."""
+    lease = LONG + "linger_ms = 20000;"
+    b, a = make_host("b", lease=lease), make_host("a", lease=lease, foreground=False)
+    agent = opened(a)
+    assert agent.do("flock 0 ex") == "ok" and agent.do("flock 0 un") == "ok"
+    agent.kill()
+    os.unlink(a.path("f"))
+    kill_keeper(a)
+    wait_until(lambda: not a.status()["leases"] and not a.status()["cluster"]["locks"], "it was given back")
+    journals = [os.path.getsize(os.path.join(host.runtime, "journal")) for host in (a, b)]
+    assert journals[0] == journals[1]  # b has never had anything
+    assert not is_busy(b)
+
+
+def test_killed_while_its_program_waits(pair):
+    """The program asks the next keeper, and notices nothing."""
+    b, a = pair
+    holder, waiter = opened(a), opened(b)
+    assert holder.do("flock 0 ex") == "ok"
+    waiter.say("flock 0 ex")
+    waits(b)
+    kill_keeper(b)
+    waits(b)
+    holder.do("flock 0 un")
+    assert waiter.heard()[0] == "ok"
+    waiter.do("flock 0 un")
+    assert holder.do("flock 0 ex") == "ok"  # nothing is left of the old question
+
+
+def test_parent_and_keeper_killed(pair):
+    a, b = pair
+    holder, waiter = opened(a), opened(b)
+    assert holder.do("flock 0 ex") == "ok"
+    waiter.say("flock 0 ex")
+    waits(b)
+    before = identity(a)
+    wait_until(a.kill_keeper, "both have ended")
+    assert flock(a, "-n", name="other") == (0, "")
+    assert identity(a) == before
+    assert waiter.silent() and is_busy(b)
+    holder.do("flock 0 un")
+    assert waiter.heard()[0] == "ok"
+
+
+def test_stopped_it_is_killed_and_restarted(two_long):
+    """A keeper whose loop does not turn is as good as dead. A program that asks meanwhile waits, and is served then."""
+    a, b = two_long
+    holder = opened(a)
+    assert holder.do("flock 0 ex") == "ok"
+    before, (parent, keeper) = identity(a), a.keeper_pids()
+    os.kill(keeper, signal.SIGSTOP)
+    asking = a.popen("flock", "-n", a.path("other"), "true")
+    assert asking.wait(30) == 0
+    assert wait_for_another(a, keeper) and a.keeper_pids()[0] == parent
+    assert identity(a) == before and is_busy(b)
+    assert "hangs: it is killed" in a.log()
+
+
+@pytest.mark.parametrize("anew", [False, True], ids=["deleted", "made anew"])
+def test_a_deleted_lock_file_and_a_killed_keeper(pair, anew):
+    """No path leads to the file any more: the next keeper gets at it through whoever has it open."""
+    a, b = pair
+    holder = opened(a)
+    assert holder.do("flock 0 ex") == "ok"
+    before = identity(a)
+    os.unlink(a.path("f"))
+    if anew:
+        assert is_busy(a)  # another inode under the same name
+    kill_keeper(a)
+    wait_until(lambda: leases(a, state="held", token=before[1]), "the lease was taken up")
+    assert is_busy(b) and (not anew or is_busy(a))
+    waiter = opened(b)
+    waiter.say("flock 0 ex")
+    wait_until(lambda: leases(a, note="wanted by another host"), "the lease is recalled")
+    holder.do("flock 0 un")
+    assert waiter.heard()[0] == "ok"
+
+
+@pytest.mark.parametrize("seed,parent_too", [(1, False), (2, False), (3, True)], ids=["1", "2", "parent too"])
+def test_killed_at_random_moments(pair, folder, seed, parent_too):
+    """Sixteen threads on two hosts lock all the time, and never two have the lock, whenever a keeper dies."""
+    rnd, witness = random.Random(seed), os.path.join(folder, "witness")
+    jobs = []
+    for host in pair:
+        open(host.path("f"), "w").close()
+        jobs.append(Job(host, os.path.join(BUILD, "tests/agents/threads"), host.path("f"), witness, "1000000000", "500"))
+    wait_until(lambda: all(leases(host) for host in pair), "both have asked")
+    names = [host.status()["host"] for host in pair]
+    for _ in range(10):
+        victim = rnd.choice(pair)
+        wait_until(lambda: len(victim.keeper_pids()) == 2, "it was restarted")
+        time.sleep(rnd.random() * 0.3)  # any moment will do: that is the test
+        for pid in victim.keeper_pids()[0 if parent_too else -1:]:
+            os.kill(pid, signal.SIGKILL)
+    for host in pair:
+        wait_until(lambda: serving(host) in host.keeper_pids(), "it serves again")
+    os.mkdir(witness + ".end")
+    said = [job.line() for job in jobs]
+    assert [job.end() for job in jobs] == [0, 0], said
+    assert not os.path.exists(witness + ".overlap") and all(int(line) > 0 for line in said)
+    assert [host.status()["host"] for host in pair] == names
+    assert [lost for host in pair for lost in host.status()["lost"]] == []
+    assert not is_busy(pair[0]) and not is_busy(pair[1])
+
+
+def test_the_pins_of_a_killed_keeper_count(make_host):
+    """A program was granted its lock and has not taken the kernel lock yet: its lease must not be given away."""
+    b = make_host("b", lease=LONG + "pin_ms = 3000;")
+    a = make_host("a", lease=LONG + "pin_ms = 3000;", foreground=False)
+    job = Job(a, "strace", "-qqo", "/dev/null", "-e", "inject=flock:delay_enter=1000000", "flock", a.path("f"), "sh", "-c", HOLD)
+    wait_until(lambda: leases(a, state="held"), "it was granted")
+    waiter = opened(b)
+    waiter.say("flock 0 ex")
+    waits(b)
+    kill_keeper(a)
+    assert job.line() == "held"
+    wait_until(lambda: leases(a, state="waiting"), "the kernel was asked, and said that it is in use")
+    assert waiter.silent()
+    job.end()
+    assert waiter.heard()[0] == "ok"

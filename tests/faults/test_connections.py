@@ -1,0 +1,246 @@
+"""
+Connections to the store that break at the worst moment. An answer that does not come means "maybe granted": whatever
+happened, what a program was told it has is protected, and nothing stays behind in the store.
+"""
+import os
+import signal
+
+import pytest
+from common import Alive, Waiting, agent_with, attempt, gone, leases, opened, works
+from harness import wait_until
+
+KINDS = ("lost", "no answer", "cut before", "cut after", "garbage")
+LEASE = "ttl_ms = 4000; linger_ms = 0;"
+SHORT = "connect_ms = 300;"
+
+
+@pytest.fixture(params=["unix", "tcp"])
+def pair(request, make_host, make_proxy):
+    """(a behind a proxy, b, the proxy)"""
+    proxy = make_proxy(tcp=request.param == "tcp")
+    return make_host("a", server=proxy.address, lease=LEASE, store=SHORT), make_host("b", lease=LEASE), proxy
+
+
+def ends_well(redis, agent, b):
+    """The agent has the lock, and b cannot; then it leaves it, and nothing is left."""
+    assert attempt(b).word == "busy"
+    assert agent.do("flock 0 un") == "ok"
+    gone(redis)
+    works(b)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_acquire(pair, redis, kind):
+    a, b, proxy = pair
+    fault = proxy.fault("acquire", kind)
+    with Alive(a, b):
+        agent = opened(a).say("flock 0 ex")
+        assert fault.happened.wait(20)
+        assert agent.heard()[0] == "ok"
+        ends_well(redis, agent, b)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_acquire_without_waiting(pair, redis, kind):
+    """It may fail, but then what the store may have granted must not stay."""
+    a, b, proxy = pair
+    fault = proxy.fault("acquire", kind)
+    with Alive(a, b):
+        agent = opened(a)
+        word = agent.do("flock 0 ex nb")
+        assert fault.happened.is_set() and word in ("ok", "ENOLCK")
+        if word == "ok":
+            ends_well(redis, agent, b)
+        gone(redis)
+        works(b)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_release(pair, redis, kind):
+    a, b, proxy = pair
+    agent = agent_with(a)
+    fault = proxy.fault("release", kind)
+    with Alive(a, b):
+        assert agent.do("flock 0 un") == "ok"
+        assert fault.happened.wait(20)
+        gone(redis)
+        works(b)
+        works(a)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_release_while_another_waits(pair, redis, kind):
+    a, b, proxy = pair
+    agent, waiter = agent_with(a), opened(b).say("flock 0 ex")
+    wait_until(lambda: leases(a, note="wanted by another host"), "a is recalled")
+    fault = proxy.fault("release", kind)
+    with Alive(a, b):
+        assert agent.do("flock 0 un") == "ok"
+        assert fault.happened.wait(20)
+        assert waiter.heard()[0] == "ok"
+        ends_well(redis, waiter, a)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_cancelled_wait(pair, redis, kind):
+    """The release that takes a waiter out of the queue is lost: nobody must wait for it for ever."""
+    a, b, proxy = pair
+    agent, waiter = agent_with(b), Waiting(a)
+    wait_until(lambda: leases(a, note="waits for another host"), "a is queued")
+    fault = proxy.fault("release", kind)
+    with Alive(a, b):
+        waiter.process.kill()
+        waiter.process.communicate()
+        assert fault.happened.wait(20)
+        assert agent.do("flock 0 un") == "ok"
+        gone(redis)
+        works(b)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_shrink(pair, redis, kind):
+    a, b, proxy = pair
+    agent = agent_with(a)
+    fault = proxy.fault("shrink", kind)
+    with Alive(a, b):
+        assert agent.do("flock 0 sh") == "ok"
+        reader = agent_with(b, "flock 0 sh")
+        assert fault.happened.wait(20)
+        assert opened(b).do("flock 0 ex nb") == "EAGAIN"
+        assert reader.do("flock 0 un") == "ok"
+        assert opened(b).do("flock 0 ex nb") == "EAGAIN"
+        assert agent.do("flock 0 un") == "ok"
+        gone(redis)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_beat(pair, redis, kind):
+    a, b, proxy = pair
+    agent = agent_with(a)
+    fault = proxy.fault("beat", kind)
+    with Alive(a, b):
+        assert fault.happened.wait(20)
+        wait_until(lambda: a.status()["store"]["up"], "a is connected")
+        assert not a.status()["lost"]
+        ends_well(redis, agent, b)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_confirm(pair, redis, kind):
+    """A keeper that was killed takes its lease up, over a connection that breaks."""
+    a, b, proxy = pair
+    agent = agent_with(a)
+    fault = proxy.fault("confirm", kind)
+    os.kill(a.keeper_pids()[1], signal.SIGKILL)
+    assert fault.happened.wait(20)
+    wait_until(lambda: leases(a, state="held"), "a has its lease again")
+    ends_well(redis, agent, b)
+
+
+@pytest.mark.parametrize("command", ["info", "script", "subscribe", "store"])
+@pytest.mark.parametrize("kind", KINDS)
+def test_connecting(pair, redis, kind, command):
+    a, b, proxy = pair
+    agent = agent_with(a)
+    fault = proxy.fault(command, kind)
+    with Alive(a, b):
+        proxy.cut()
+        assert fault.happened.wait(20)
+        wait_until(lambda: a.status()["store"]["up"], "a is connected")
+        ends_well(redis, agent, b)
+
+
+def test_cut_again_and_again(pair, redis):
+    a, b, proxy = pair
+    agent = agent_with(a)
+    with Alive(a, b):
+        for _ in range(10):
+            wait_until(lambda: a.status()["store"]["up"], "a is connected")
+            proxy.cut()
+        ends_well(redis, agent, b)
+
+
+def test_gone_for_a_while(pair, redis):
+    """The network is away while a's program leaves the lock; b waits."""
+    a, b, proxy = pair
+    agent, waiter = agent_with(a), opened(b).say("flock 0 ex")
+    wait_until(lambda: leases(a, note="wanted by another host"), "a is recalled")
+    proxy.accepting = False
+    proxy.cut()
+    wait_until(lambda: not a.status()["store"]["up"], "a notices")
+    assert agent.do("flock 0 un") == "ok"
+    assert waiter.silent(0.1)
+    proxy.accepting = True
+    assert waiter.heard()[0] == "ok"
+
+
+def test_late_grant_is_not_believed(make_host, make_proxy):
+    """The store granted it, the answer was under way for longer than the lease, and meanwhile another host took it."""
+    proxy = make_proxy()
+    b = make_host("b", lease="ttl_ms = 1000;")
+    a = make_host("a", server=proxy.address, lease="ttl_ms = 1000;", store="connect_ms = 60000;").wait_up()
+    fault = proxy.fault("acquire", "late")
+    late = opened(a).say("flock 0 ex")
+    assert fault.happened.wait(20)
+    holder = agent_with(b, "flock 0 ex")  # after it has seen a's silence for a ttl
+    proxy.release()
+    wait_until(lambda: leases(a, note="waits for another host"), "a asks again")
+    assert late.silent(0.1)
+    assert holder.do("flock 0 un") == "ok"
+    assert late.heard()[0] == "ok"
+    assert attempt(b).word == "busy"
+
+
+# --- messages that do not arrive: they only wake up ---
+
+
+def test_lost_grants(make_host, make_proxy):
+    """b never hears that it got the lock: it asks again."""
+    proxy = make_proxy()
+    a, b = make_host("a", lease=LEASE), make_host("b", server=proxy.address, lease=LEASE)
+    agent, waiter = agent_with(a), opened(b).say("flock 0 ex")
+    wait_until(lambda: leases(a, note="wanted by another host"), "a is recalled")
+    proxy.drop_messages = True
+    assert agent.do("flock 0 un") == "ok"
+    assert waiter.heard(10)[0] == "ok"
+    assert proxy.dropped
+    assert attempt(a).word == "busy"
+
+
+def test_lost_recall(make_host, make_proxy):
+    """a does not hear that b waits, but b says so again."""
+    proxy = make_proxy()
+    lease = "ttl_ms = 4000; linger_ms = 4000;"
+    a, b = make_host("a", server=proxy.address, lease=lease), make_host("b", lease=lease)
+    agent = agent_with(a)
+    proxy.drop_messages = True
+    waiter = opened(b).say("flock 0 ex")
+    wait_until(lambda: proxy.dropped, "the recall was dropped")
+    assert not leases(a, note="wanted by another host")
+    proxy.drop_messages = False
+    wait_until(lambda: leases(a, note="wanted by another host"), "a hears it later", 10)
+    assert agent.do("flock 0 un") == "ok"
+    assert waiter.heard()[0] == "ok"
+
+
+def test_all_recalls_lost(make_host, make_proxy):
+    """a never hears anything: what it does not use it gives back by itself."""
+    proxy = make_proxy()
+    a, b = make_host("a", server=proxy.address, lease="ttl_ms = 3000;"), make_host("b")
+    agent = agent_with(a)
+    proxy.drop_messages = True
+    waiter = opened(b).say("flock 0 ex")
+    wait_until(lambda: proxy.dropped > 1, "recalls were dropped")
+    assert agent.do("flock 0 un") == "ok"
+    assert waiter.heard(20)[0] == "ok"
+
+
+def test_lost_answer_of_a_holder(make_host, make_proxy):
+    """A call that does not wait asks a holder that never hears it: it is told busy within probe_ms."""
+    proxy = make_proxy()
+    a, b = make_host("a", server=proxy.address, lease=LEASE), make_host("b", lease=LEASE)
+    agent_with(a)
+    proxy.drop_messages = True
+    answer = attempt(b)
+    assert answer.word == "busy" and answer.seconds < 5
+    wait_until(lambda: proxy.dropped, "the question was dropped")

@@ -1,0 +1,216 @@
+"""
+A proxy between keepers and a redis-server, on a Unix socket or TCP, that does to them what networks do.
+
+It understands RESP, so that a fault can be tied to a command or a script: fault("release", "no answer") lets the next
+release reach the server and swallows its answer. What can be done to a command (Fault.KINDS):
+
+  "lost"        neither the server gets it nor is there ever an answer
+  "no answer"   the server executes it; its answer is swallowed
+  "cut before"  the connections of this keeper's side are cut before the server gets it
+  "cut after"   the server executes it; instead of the answer the connection is cut
+  "garbage"     the server executes it; instead of the answer comes what is no RESP
+  "late"        the server executes it; this answer and all behind it wait until release()
+
+After a swallowed answer a connection is deaf: whatever the server says on it is swallowed, as on a broken network, for
+answers that have no questions any more would be a fault of the server.
+
+Besides: cut() all connections, accepting (False: new ones are closed at once), drop_messages (what is published to
+subscribers vanishes; the subscriptions stand), and dropped, which counts those.
+"""
+import glob
+import hashlib
+import os
+import socket
+import threading
+
+from .host import ROOT
+
+
+def _script_names():
+    """The body of each script without its first line -> its name, as it is part of what SCRIPT LOAD sends."""
+    bodies = {}
+    for path in glob.glob(os.path.join(ROOT, "store/lua/*.lua")):
+        with open(path, "rb") as f:
+            bodies[f.read().split(b"\n", 1)[1]] = os.path.basename(path)[:-len(".lua")]
+    return bodies
+
+
+class Fault:
+    KINDS = ("lost", "no answer", "cut before", "cut after", "garbage", "late")
+
+    def __init__(self, word, kind):
+        assert kind in self.KINDS
+        self.word, self.kind = word.lower(), kind
+        self.happened = threading.Event()
+
+
+class _Connection:
+    def __init__(self, proxy, client, server):
+        self.proxy, self.client, self.server = proxy, client, server
+        self.waiting = []  # for each command under way: the fault of its answer, or None
+        self.deaf = False
+
+    def start(self):
+        threading.Thread(target=self.run, args=(self.commands,), daemon=True).start()
+        threading.Thread(target=self.run, args=(self.answers,), daemon=True).start()
+
+    def run(self, what):
+        try:
+            what()
+        except OSError:
+            pass
+        self.close()
+
+    def close(self):
+        for s in (self.client, self.server):
+            try:
+                s.shutdown(socket.SHUT_RDWR)
+            except OSError:
+                pass
+
+    def commands(self):
+        with self.client.makefile("rb") as f:
+            while True:
+                raw, words = _read(f)
+                fault = self.proxy.fault_of(words)
+                kind = fault and fault.kind
+                if kind == "cut before":
+                    return self.close()
+                if kind == "lost":
+                    self.deaf = True
+                else:
+                    with self.proxy.mutex:
+                        self.waiting.append(fault)
+                    self.server.sendall(raw)
+                if kind in ("cut before", "lost"):
+                    fault.happened.set()
+
+    def answers(self):
+        with self.server.makefile("rb") as f:
+            while True:
+                raw, said = _read(f)
+                if isinstance(said, list) and said[:1] == [b"message"]:
+                    if self.proxy.drop_messages:
+                        self.proxy.dropped += 1
+                        continue
+                else:
+                    with self.proxy.mutex:
+                        fault = self.waiting.pop(0)
+                    if fault and not self.do(fault):
+                        return
+                if not self.deaf:
+                    self.client.sendall(raw)
+
+    def do(self, fault):
+        """False: the connection is gone."""
+        if fault.kind == "no answer":
+            self.deaf = True
+        elif fault.kind == "cut after":
+            self.close()
+        elif fault.kind == "garbage":
+            self.client.sendall(b"HTTP/1.1 418 I'm a teapot\r\n\r\n")
+            self.deaf = True
+        fault.happened.set()
+        if fault.kind == "late":
+            self.proxy.late.wait(60)
+        return fault.kind != "cut after"
+
+
+class Proxy:
+    def __init__(self, redis, folder=None, name="proxy"):
+        """On a Unix socket in `folder`, or on a TCP port of 127.0.0.1 without one. address is for the configuration."""
+        self.redis = redis
+        self.scripts, self.bodies = {}, _script_names()
+        self.mutex = threading.Lock()
+        self.faults, self.connections = [], []
+        self.late = threading.Event()
+        self.accepting, self.drop_messages, self.dropped = True, False, 0
+        self.listener = socket.socket(socket.AF_UNIX if folder else socket.AF_INET)
+        self.listener.bind(os.path.join(folder, name + ".sock") if folder else ("127.0.0.1", 0))
+        self.listener.listen(64)
+        at = self.listener.getsockname()
+        self.address = "unix:" + at if folder else "%s:%d" % at
+        threading.Thread(target=self.accept, daemon=True).start()
+
+    def accept(self):
+        while True:
+            try:
+                client, _ = self.listener.accept()
+            except OSError:
+                return
+            server = socket.socket(socket.AF_UNIX)
+            try:
+                if not self.accepting:
+                    raise ConnectionRefusedError
+                server.connect(self.redis.socket)
+            except OSError:
+                client.close()
+                server.close()
+                continue
+            connection = _Connection(self, client, server)
+            with self.mutex:
+                self.connections.append(connection)
+            connection.start()
+
+    def fault_of(self, words):
+        """The fault that this command shall meet; each happens once."""
+        word = words[0].lower().decode()
+        if word == "script" and words[1].lower() == b"load":
+            for body, name in self.bodies.items():
+                if words[2].endswith(body):
+                    self.scripts[hashlib.sha1(words[2]).hexdigest().encode()] = name
+        if word == "evalsha":
+            word = self.scripts.get(words[1], word)
+        with self.mutex:
+            fault = next((f for f in self.faults if f.word == word), None)
+            if fault:
+                self.faults.remove(fault)
+        return fault
+
+    def fault(self, word, kind):
+        """The next command `word` (a script's name, or what Redis calls it) meets this fault, which is returned."""
+        fault = Fault(word, kind)
+        with self.mutex:
+            self.faults.append(fault)
+        return fault
+
+    def release(self):
+        """What was late arrives."""
+        self.late.set()
+
+    def cut(self):
+        with self.mutex:
+            connections, self.connections = self.connections, []
+        for c in connections:
+            c.close()
+
+    def stop(self):
+        self.accepting = False
+        self.late.set()
+        try:
+            self.listener.shutdown(socket.SHUT_RDWR)
+        except OSError:
+            pass
+        self.listener.close()
+        self.cut()
+
+
+def _read(f):
+    """One RESP value: its bytes, and what they mean."""
+    line = f.readline()
+    if not line.endswith(b"\r\n"):
+        raise OSError("the connection has ended")
+    kind, rest = line[:1], line[1:-2]
+    if kind == b"$":
+        if int(rest) < 0:
+            return line, None
+        data = f.read(int(rest) + 2)
+        return line + data, data[:-2]
+    if kind == b"*":
+        raw, values = line, []
+        for _ in range(int(rest)):
+            more, value = _read(f)
+            raw += more
+            values.append(value)
+        return raw, values
+    return line, rest

@@ -1,0 +1,215 @@
+"""
+What the steps of a sequence mean: who has which descriptor, who waits for what, and whether a step may be played at all.
+
+A step is a line: "p1 set 0 ex 3 5 w", which tests/agents/player.c makes a call of; or one of the driver's own:
+"p1 fork p4" (p4 is the child), "p1 kill", "p1 interrupt" (a signal ends its wait), "- size f 20" (the file's size, on all hosts),
+"o get f ex 3 5" (an observer on each host asks F_GETLK).
+
+A sequence must have one outcome, whatever the timing. So a call that has to wait is allowed only if nobody else waits for
+the same (or both want it shared), and nobody changes what waits through his own description.
+"""
+import collections
+
+LAST = 2**63 - 1
+
+# An open file description.
+Description = collections.namedtuple("Description", "number file mode offset")  # offset: a list of one
+
+# A lock that is held, or wanted. owner: ("process", name) or ("description", number). space: flock, record.
+Lock = collections.namedtuple("Lock", "space file owner mode first last")
+
+
+def clash(a, b):
+    return (a.space == b.space and a.file == b.file and a.owner != b.owner and "ex" in (a.mode, b.mode)
+            and a.first <= b.last and b.first <= a.last)
+
+
+class Wait(collections.namedtuple("Wait", "lock description")):
+    """What a process waits for."""
+
+
+class Process:
+    def __init__(self, host):
+        self.host = host
+        self.slots = {}  # number -> (Description, close-on-exec)
+        self.wait = None
+
+
+class Inadmissible(Exception):
+    pass
+
+
+def refuse_if(condition, why):
+    if condition:
+        raise Inadmissible(why)
+
+
+class State:
+    """locks: what is held, as the reference's kernel says (a set of Lock)."""
+
+    def __init__(self, cast, size=10):
+        self.processes = {name: Process(host) for name, host in cast.items()}
+        self.sizes = collections.defaultdict(lambda: size)
+        self.locks = set()
+        self.names = set(cast)
+        self.descriptions = 0
+
+    def waiting(self):
+        return {name: p.wait for name, p in self.processes.items() if p.wait}
+
+    def in_the_way(self, lock):
+        return [held for held in self.locks if clash(held, lock)]
+
+    # --- what a call wants ---
+
+    def description(self, name, slot):
+        found = self.processes[name].slots.get(slot)
+        return found and found[0]
+
+    def _range(self, d, start, length, whence):
+        """(first, last) or None: the kernel refuses."""
+        first = start + {"cur": d.offset[0], "end": self.sizes[d.file]}.get(whence, 0)
+        last = first + length - 1 if length else LAST
+        if length < 0:
+            first, last = first + length, first - 1
+        if first < 0 or first > LAST or last > LAST:
+            return None
+        # What two hosts say to each other cannot tell the last two offsets apart (shim/intent.h).
+        refuse_if(first == LAST or last == LAST - 1, "between the last two offsets")
+        return first, last
+
+    def wanted(self, name, words):
+        """(Lock, Description, wait) that a set, get, lockf or flock wants, mode "un" included; None if the kernel refuses it."""
+        call, d = words[0], self.description(name, int(words[1]))
+        if not d:
+            return None
+        if call == "flock":
+            return Lock("flock", d.file, ("description", d.number), words[2], 0, LAST), d, "nb" not in words[3:]
+        if call == "lockf":
+            mode = {"lock": "ex", "tlock": "ex", "test": "sh", "ulock": "un"}[words[2]]
+            found, ofd, wait = self._range(d, 0, int(words[3]), "cur"), False, words[2] == "lock"
+        else:
+            mode, rest = words[2], words[5:]
+            found = self._range(d, int(words[3]), int(words[4]), next((w for w in rest if w in ("cur", "end")), None))
+            ofd, wait = "ofd" in rest, "w" in rest
+        is_test = call == "get" or words[2] == "test"
+        if not found or (not is_test and mode != "un" and d.mode == {"sh": "w", "ex": "r"}[mode]):
+            return None
+        return Lock("record", d.file, ("description", d.number) if ofd else ("process", name), mode, *found), d, wait
+
+    # --- what may be played ---
+
+    def check(self, step):
+        """Raises Inadmissible. Else what will come of it: "answer" or "wait"."""
+        name, call, *rest = step.split()
+        if name in ("-", "o"):
+            return "answer"
+        p = self.processes.get(name)
+        refuse_if(not p, "no such process")
+        if call == "kill":
+            return "answer"
+        refuse_if(bool(p.wait) != (call == "interrupt"), "it waits, or does not")
+        if call == "fork":
+            refuse_if(rest[0] in self.names, "the name is taken")
+        elif call in ("open", "dup"):
+            refuse_if(int(rest[-1] if call == "dup" else rest[0]) in p.slots, "the slot is taken")
+        elif call in ("set", "lockf", "flock"):
+            return self._check_lock(name, [call, *rest])
+        return "answer"
+
+    def _check_lock(self, name, words):
+        found = self.wanted(name, words)
+        if not found or words[2] == "test":
+            return "answer"
+        lock, d, wait = found
+        waits = self.waiting().values()
+        refuse_if(lock.owner[0] == "description" and any(w.description.number == d.number and w.lock.space == lock.space
+                                                         for w in waits), "another waits through this description")
+        if lock.mode == "un":
+            return "answer"
+        if lock.space == "flock":
+            self._check_conversion(lock, waits)
+        blockers = self.in_the_way(lock) if wait else []
+        if not blockers:
+            return "answer"
+        refuse_if(any(clash(w.lock, lock._replace(owner=None)) for w in waits), "another waits for it")
+        closes = lock.space == "record" and lock.owner[0] == "process" and self._closes_cycle(name, blockers)
+        return "answer" if closes else "wait"
+
+    def _check_conversion(self, lock, waits):
+        """The kernel drops the old lock first: who waits may be faster."""
+        had = [h.mode for h in self.locks if h.space == "flock" and h.owner == lock.owner]
+        refuse_if(had and had != [lock.mode] and any(w.lock.space == "flock" and w.lock.file == lock.file for w in waits),
+                  "a conversion while another waits")
+
+    def _closes_cycle(self, name, blockers):
+        """Does the kernel answer EDEADLK? It follows one blocker of each process, so where there are more, nobody can say."""
+        seen, path = {name}, [name]
+        owners, first = {b.owner for b in blockers}, blockers[0].owner[1]
+        several = False
+        todo = set(owners)
+        while todo:
+            kind, other = todo.pop()
+            if kind != "process":
+                continue
+            if other == name:
+                seen.add("cycle")
+                continue
+            wait = self.processes[other].wait
+            if other in seen or not wait or wait.lock.owner != ("process", other):
+                continue
+            seen.add(other)
+            path.append(other)
+            more = {b.owner for b in self.in_the_way(wait.lock._replace(owner=("process", other)))}
+            # What the caller holds is part of the picture already; what he waits for is not.
+            several = several or len(more) > 1
+            todo |= more
+        if "cycle" not in seen:
+            return False
+        refuse_if(several or len(owners) > 1, "a cycle with several ways")
+        hosts = [self.processes[n].host for n in path]
+        refuse_if(hosts[0] == self.processes[first].host and len(set(hosts)) > 1,
+                  "closed in a local kernel: the keepers give EDEADLK to another one of the cycle")
+        return True
+
+    # --- what it changes ---
+
+    def start_wait(self, name, words):
+        lock, d, _ = self.wanted(name, words)
+        self.processes[name].wait = Wait(lock, d)
+
+    def done(self, step, answer):
+        """After the call has returned."""
+        name, call, *rest = step.split()
+        if call == "size":
+            self.sizes[rest[0]] = int(rest[1])
+        if name in ("-", "o"):
+            return
+        p = self.processes[name]
+        if call == "kill":
+            del self.processes[name]
+        elif call == "interrupt":
+            p.wait = None
+        elif call == "reset":
+            p.slots.clear()
+        elif call == "exec":
+            p.slots = {i: s for i, s in p.slots.items() if not s[1]}
+        elif call == "close":
+            p.slots.pop(int(rest[0]), None)
+        elif call == "fork":
+            self.names.add(rest[0])
+            child = self.processes[rest[0]] = Process(p.host)
+            child.slots = dict(p.slots)
+        elif not answer.startswith("ok"):
+            return
+        elif call == "open":
+            self.descriptions += 1
+            p.slots[int(rest[0])] = (Description(self.descriptions, rest[1], rest[2].rstrip("e"), [0]), rest[2].endswith("e"))
+        elif call == "dup":
+            p.slots[int(rest[1])] = (p.slots[int(rest[0])][0], False)
+        elif call == "seek":
+            p.slots[int(rest[0])][0].offset[0] = int(rest[1])
+
+    def granted_by_now(self):
+        """Who waits for nothing any more."""
+        return [name for name, wait in self.waiting().items() if not self.in_the_way(wait.lock)]

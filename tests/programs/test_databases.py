@@ -1,0 +1,148 @@
+"""
+Key-value databases that lock for themselves. tdb (Samba's) takes record locks on bytes of its hash chains, makes shared ones
+exclusive in its transactions, and lives with EDEADLK; GNU dbm takes flock() once per opening, without waiting. Four hosts write
+into one database on a folder that they share; afterwards it must be whole, with everything in it.
+"""
+import os
+import re
+import subprocess
+import time
+
+import pytest
+from harness import Deadline, Job
+
+OPERATIONS = 60
+
+# Each adds to a counter, and leaves a record of each addition. tdb.NOMMAP: a mapping would be another view of the data.
+TDB = """
+import os, sys, tdb
+path, who, count = sys.argv[1], sys.argv[2], int(sys.argv[3])
+db = tdb.Tdb(path, 0, tdb.DEFAULT | tdb.NOMMAP, os.O_RDWR)
+def add():
+    db.store(b"n", b"%d" % (int(db.get(b"n")) + 1))
+for i in range(count):
+    if i % 3 == 0:
+        db.transaction_start()
+        add()
+        db.transaction_commit()
+    elif i % 3 == 1:
+        db.lock_all()
+        add()
+        db.unlock_all()
+    db.store(b"%s %d" % (who.encode(), i), b"x" * (i * 37 % 500))
+    if i % 10 == 9:
+        db.read_lock_all()
+        if len([k for k in db if k.startswith(who.encode() + b" ")]) != i + 1:
+            sys.exit("a record is not there")
+        db.read_unlock_all()
+print("done")
+"""
+GDBM = """
+use GDBM_File; use Errno;
+my ($path, $who, $count) = @ARGV;
+sub opened {
+    while (1) {
+        my $db = tie my %h, 'GDBM_File', $path, $_[0] | GDBM_NOMMAP, 0644;
+        return \\%h if $db;
+        die "$!" if !$!{EAGAIN};
+    }
+}
+for my $i (0 .. $count - 1) {
+    my $h = opened(GDBM_WRITER);
+    $$h{n}++ if $i % 3 != 2;
+    $$h{"$who $i"} = 'x' x ($i * 37 % 500);
+    untie %$h;
+    if ($i % 10 == 9) {
+        $h = opened(GDBM_READER);
+        die 'a record is not there' if $i + 1 != grep { /^$who / } keys %$h;
+        untie %$h;
+    }
+}
+print "done\\n";
+"""
+
+
+def tdb_begin(path):
+    subprocess.run(["tdbtool"], input=f"create {path}\ninsert n 0\n", check=True, stdout=subprocess.DEVNULL, text=True)
+
+
+def tdb_end(path):
+    """Is it whole, what is the counter, how many records are there?"""
+    said = subprocess.run(["tdbtool", path, "check"], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True).stdout
+    found = re.search(r"Database integrity is OK and has (\d+) records", said)
+    if not found:
+        return said
+    shown = subprocess.run(["tdbdump", "-k", "n", path], stdout=subprocess.PIPE, text=True).stdout
+    return int(shown.replace("\\00", "")), int(found[1])
+
+
+def gdbm_begin(path):
+    subprocess.run(["gdbmtool", "--newdb", path, "store", "n", "0"], check=True)
+
+
+def gdbm_end(path):
+    done = subprocess.run(["gdbmtool", "-r", path], input="fetch n\ncount\n", stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                          text=True)
+    found = re.fullmatch(r"(\d+)\nThere are (\d+) items in the database\.\n", done.stdout)
+    return (int(found[1]), int(found[2])) if found else done.stdout
+
+
+DATABASES = {"tdb": (["/usr/bin/python3", "-c", TDB], tdb_begin, tdb_end), "gdbm": (["perl", "-e", GDBM], gdbm_begin, gdbm_end)}
+
+
+def run(data, make_host, shim, program, begin, end):
+    """What the four say at last, and how the database is then. Without the shim they may go around in a circle: killed."""
+    begin(os.path.join(data, "db"))
+    hosts = [make_host(name, shim=shim, foreground=shim) for name in "abcd"]
+    jobs = [Job(host, *program, host.path("db"), host.name, str(OPERATIONS)) for host in hosts]
+    said, deadline = [], time.monotonic() + (60 if shim else 5)
+    for job in jobs:
+        try:
+            said.append(job.line(max(deadline - time.monotonic(), 0)))
+        except Deadline:
+            said.append("still runs")
+    for job in jobs:
+        job.kill()
+        while (l := job.line()) is not None: print(l)
+    return said, end(os.path.join(data, "db"))
+
+
+@pytest.mark.parametrize("database", DATABASES)
+def test_four_hosts_write(views, make_host, database):
+    said, after = run(views, make_host, True, *DATABASES[database])
+    assert said == ["done"] * 4
+    assert after == (4 * OPERATIONS * 2 // 3, 4 * OPERATIONS + 1)
+
+
+@pytest.mark.parametrize("database", DATABASES)
+def test_without_the_shim_they_lose(views, make_host, database):
+    said, after = run(views, make_host, False, *DATABASES[database])
+    assert said != ["done"] * 4 or after != (4 * OPERATIONS * 2 // 3, 4 * OPERATIONS + 1)
+
+
+def test_gdbmtool(pair):
+    for host in (pair.a, pair.b):
+        gdbm_begin(host.path("db"))
+    job = Job(pair.a, "stdbuf", "-oL", "gdbmtool", pair.a.path("db"))
+    job.say("store k v")
+    job.say("fetch k")
+    assert job.line() == "v"
+    for command, why in ((["fetch", "n"], "Can't be reader"), (["store", "n", "1"], "Can't be writer")):
+        done = pair.b.run("gdbmtool", *(["-r"] if command[0] == "fetch" else []), pair.b.path("db"), *command)
+        assert (why in done.stderr) == pair.excludes, done
+    job.end()
+    assert pair.b.run("gdbmtool", pair.b.path("db"), "store", "n", "1").returncode == 0
+
+
+def test_tdbtool(pair):
+    """A transaction of one host keeps out the other's, which waits."""
+    for host in (pair.a, pair.b):
+        tdb_begin(host.path("db"))
+    job = Job(pair.a, "stdbuf", "-oL", "tdbtool", pair.a.path("db"))
+    job.say("transaction_start\nstore n 1\nshow n")
+    while "1 bytes" not in job.line():
+        pass
+    other = Job(pair.b, "tdbtool", pair.b.path("db"), "insert", "m", "1")
+    pair.check_waits(other)
+    job.say("transaction_commit")
+    assert other.process.wait(30) == 0

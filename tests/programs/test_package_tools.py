@@ -1,0 +1,102 @@
+"""
+dpkg and apt-get, whose lock files are POSIX record locks: two hosts, each with a package database of its own under the same lock
+names. What one of them holds, the other reports as held, in its own words. Everything is in folders of the test's own.
+"""
+import os
+import re
+import subprocess
+
+import pytest
+from harness import Job
+
+CONTROL = "Package: hold\nVersion: 1\nArchitecture: all\nMaintainer: A <a@example.org>\nDescription: holds dpkg's locks\n"
+# In the middle of an installation, with all locks taken. It fails then, so that nothing is unpacked.
+PREINST = "#!/bin/sh\necho held\nread line\nexit 1\n"
+
+
+@pytest.fixture
+def package(folder):
+    tree = os.path.join(folder, "hold", "DEBIAN")
+    os.makedirs(tree, mode=0o755)
+    with open(os.path.join(tree, "control"), "w") as f:
+        f.write(CONTROL)
+    with open(os.path.join(tree, "preinst"), "w") as f:
+        f.write(PREINST)
+    os.chmod(os.path.join(tree, "preinst"), 0o755)
+    path = os.path.join(folder, "hold.deb")
+    subprocess.run(["dpkg-deb", "--root-owner-group", "-b", os.path.dirname(tree), path], check=True, stdout=subprocess.DEVNULL)
+    return path
+
+
+@pytest.fixture(autouse=True)
+def systems(pair):
+    for host in (pair.a, pair.b):
+        for name in ("dpkg/info", "dpkg/updates", "root", "lists/partial", "archives/partial", "etc"):
+            os.makedirs(host.path(name))
+        for name in ("dpkg/status", "dpkg/available", "etc/sources.list", "etc/none"):
+            open(host.path(name), "w").close()
+
+
+def dpkg(host, *words):
+    return ["dpkg", "--admindir", host.path("dpkg"), "--instdir", host.path("root"), "--log", host.path("log"),
+            "--force-not-root,script-chrootless", *words]
+
+
+def apt(host, *words):
+    options = ["Dir::State::lists=" + host.path("lists"), "Dir::State::status=" + host.path("dpkg/status"),
+               "Dir::Cache::archives=" + host.path("archives"), "Dir::Cache::pkgcache=", "Dir::Cache::srcpkgcache=",
+               "Dir::Etc=" + host.path("etc"), "Dir::Etc::sourceparts=none", "Dir::Etc::parts=none",
+               "Dir::Etc::preferencesparts=none", "Dir::State::extended_states=" + host.path("extended"),
+               "Dir::Log=" + host.path("log"), "APT::Sandbox::User="]
+    return ["apt-get", "-q", "-y", *(word for option in options for word in ("-o", option)), *words]
+
+
+def lines_until(job, wanted):
+    said = [job.line()]
+    while said[-1] not in (wanted, None):
+        said.append(job.line())
+    assert said[-1] == wanted, said
+
+
+def check(pair, command, status, said):
+    """b's command fails with these words as long as a holds. They name a process only where it is this machine's."""
+    done = pair.b.run(*command)
+    if pair.excludes:
+        assert done.returncode == status and re.search(said, done.stderr), done
+    else:
+        assert done.returncode == 0, done
+
+
+@pytest.fixture
+def installing(pair, package):
+    job = Job(pair.a, *dpkg(pair.a, "--install", package))
+    lines_until(job, "held")
+    return job
+
+
+def test_dpkg(pair, installing):
+    check(pair, dpkg(pair.b, "--configure", "-a"), 2, r"frontend lock was locked by another process with pid -1\n")
+    installing.end()
+    assert pair.b.run(*dpkg(pair.b, "--configure", "-a")).returncode == 0
+
+
+def test_apt_get_against_dpkg(pair, installing):
+    upgrade = apt(pair.b, "dist-upgrade")
+    check(pair, upgrade, 100, r"E: Could not get lock \S+/lock-frontend - open \(11:")
+    waiter = Job(pair.b, *apt(pair.b, "-o", "DPkg::Lock::Timeout=60", "dist-upgrade"))
+    if pair.excludes:
+        line = waiter.line()
+        while "Waiting for cache lock" not in line:
+            line = waiter.line()
+    installing.end()
+    assert waiter.process.wait(30) == 0
+    assert pair.b.run(*upgrade).returncode == 0
+
+
+def test_apt_get_update(pair):
+    job = Job(pair.a, *apt(pair.a, "-o", "APT::Update::Pre-Invoke::=echo held; read line", "update"))
+    lines_until(job, "held")
+    check(pair, apt(pair.b, "update"), 100, r"E: Could not get lock \S+/lists/lock - open \(11:")
+    check(pair, apt(pair.b, "clean"), 100, r"E: Could not get lock \S+/lists/lock - open \(11:")
+    job.end()
+    assert pair.b.run(*apt(pair.b, "clean")).returncode == 0
