@@ -167,8 +167,14 @@ void keeper_leave(struct keeper *k)
 
 void lease_obey_recall(struct lease *lease)
 {
-	if (lease->state == LEASE_HELD && lease->recall >= RECALL_ASK && !split_is_under_way(lease))
-		lease_raise(lease, lease->recall == RECALL_ASK ? LEASE_EV_ASKED : LEASE_EV_RECALLED);
+	bool ask = lease->recall == RECALL_ASK;
+
+	if (lease->state != LEASE_HELD || lease->recall < RECALL_ASK || split_is_under_way(lease))
+		return;
+	if (!split_on_recall(lease, &lease->recall_range, ask))
+		lease_raise(lease, ask ? LEASE_EV_ASKED : LEASE_EV_RECALLED);
+	else if (!lease->splitting) /* it was but a question, and is answered */
+		lease->recall = RECALL_NONE;
 }
 
 /* LEASE_EVENTS as the event: nothing happened, but it may be time to free. */
@@ -273,6 +279,8 @@ void lease_recall(struct lease *lease, const struct store_message *m)
 		keep_asker(lease, m);
 		if (lease_is_ours(lease->state) && split_on_recall(lease, &m->range, m->ask))
 			return;
+		if (lease->recall < RECALL_ASK) /* that of the others comes again, for the parts */
+			lease->recall_range = m->range;
 		if (lease->recall < RECALL_WAIT || m->range.mode > lease->recall_mode)
 			lease->recall_mode = m->range.mode;
 		if (level > lease->recall)

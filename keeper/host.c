@@ -75,21 +75,22 @@ static void on_deadline(uv_timer_t *timer)
 {
 	struct keeper *k = timer->data;
 	int64_t now = clock_now_ns();
+	int64_t margin = k->deadline_ns - k->config->lease.freeze_margin_ms * NS_PER_MS;
+	int64_t next = now < margin ? margin : k->deadline_ns;
 	char why[512];
 
-	if (now < k->deadline_ns - k->config->lease.freeze_margin_ms * NS_PER_MS)
-		return;
-	if (now < k->deadline_ns) {
-		if (holds_something(k)) {
-			host_store_trouble(k, why, sizeof(why));
-			log_error("leases cannot be renewed and run out in %lld ms: %s",
-				  (long long)((k->deadline_ns - now) / NS_PER_MS), why);
-		}
-		uv_timer_start(timer, on_deadline, (k->deadline_ns - now) / NS_PER_MS + 1, 0);
+	if (now >= k->deadline_ns) {
+		check_deadline(k);
+		serve_all(k);
 		return;
 	}
-	check_deadline(k);
-	serve_all(k);
+	if (now >= margin && holds_something(k)) {
+		host_store_trouble(k, why, sizeof(why));
+		log_error("leases cannot be renewed and run out in %lld ms: %s",
+			  (long long)((k->deadline_ns - now) / NS_PER_MS), why);
+	}
+	/* The loop's clock is not ours: it may have been early. */
+	uv_timer_start(timer, on_deadline, (next - now) / NS_PER_MS + 1, 0);
 }
 
 void host_renewed(struct keeper *k, int64_t sent_ns)

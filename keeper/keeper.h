@@ -62,6 +62,7 @@ struct lease {
 	size_t blocker_count;
 	enum recall_level recall;
 	enum wire_mode recall_mode; /* what is wanted: the most */
+	struct store_range recall_range; /* what is wanted: by the first */
 	struct asker askers[LEASE_MAX_ASKERS];
 	unsigned asker_count;
 	struct probe *probe; /* runs */

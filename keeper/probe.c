@@ -254,12 +254,19 @@ static void on_closed(uv_handle_t *handle)
 	free(probes);
 }
 
+static void on_wake_closed(uv_handle_t *handle)
+{
+	struct probes *probes = handle->data;
+
+	uv_close((uv_handle_t *)&probes->resignal, on_closed);
+}
+
 void probes_free(struct probes *probes)
 {
 	if (!probes)
 		return;
-	uv_close((uv_handle_t *)&probes->resignal, NULL);
-	uv_close((uv_handle_t *)&probes->wake, on_closed);
+	/* One after the other: libuv looks at a closing handle until its callback has come, in no promised order. */
+	uv_close((uv_handle_t *)&probes->wake, on_wake_closed);
 }
 
 struct probe *probe_start(struct probes *probes, int fd, const struct probe_want *want, probe_cb *cb, void *arg)

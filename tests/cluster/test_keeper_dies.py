@@ -121,6 +121,21 @@ def test_parent_and_keeper_killed(pair):
     assert waiter.heard()[0] == "ok"
 
 
+def test_the_parent_killed_alone(pair):
+    """The keeper goes on; when it dies as well, the next program starts both anew."""
+    a, b = pair
+    holder = opened(a)
+    assert holder.do("flock 0 ex") == "ok"
+    before, (parent, keeper) = identity(a), a.keeper_pids()
+    os.kill(parent, signal.SIGKILL)
+    wait_until(lambda: a.keeper_pids() == [keeper], "the parent has ended")
+    assert flock(a, "-n", name="other") == (0, "") and is_busy(b) and serving(a) == keeper
+    os.kill(keeper, signal.SIGKILL)
+    wait_until(lambda: not a.keeper_pids(), "the keeper has ended")
+    assert flock(a, "-n", name="other") == (0, "")
+    assert identity(a) == before and is_busy(b) and len(a.keeper_pids()) == 2
+
+
 def test_stopped_it_is_killed_and_restarted(two_long):
     """A keeper whose loop does not turn is as good as dead. A program that asks meanwhile waits, and is served then."""
     a, b = two_long
@@ -188,10 +203,9 @@ def test_the_pins_of_a_killed_keeper_count(make_host):
     a = make_host("a", lease=LONG + "pin_ms = 3000;", foreground=False)
     job = Job(a, "strace", "-qqo", "/dev/null", "-e", "inject=flock:delay_enter=1000000", "flock", a.path("f"), "sh", "-c", HOLD)
     wait_until(lambda: leases(a, state="held"), "it was granted")
+    kill_keeper(a)
     waiter = opened(b)
     waiter.say("flock 0 ex")
-    waits(b)
-    kill_keeper(a)
     assert job.line() == "held"
     wait_until(lambda: leases(a, state="waiting"), "the kernel was asked, and said that it is in use")
     assert waiter.silent()

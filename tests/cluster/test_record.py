@@ -73,6 +73,21 @@ def test_waiter_gets_the_range_after_a_partial_unlock(two):
     assert a.do("setlk 0 ex 50 10") == "EAGAIN"
 
 
+@pytest.mark.parametrize("name", ["f0", "f1", "f2", "f3"])
+def test_waiters_of_several_parts_are_not_forgotten(make_host, name):
+    """Recalls that come while a lease is split or fetched: each waiter must hear of its part at once, not when it asks again."""
+    hosts = [make_host(n, lease="ttl_ms = 30000;") for n in "abcdef"]
+    agents = [opened(h, name) for h in hosts]
+    assert agents[0].do("setlk 0 ex 0 1000") == "ok"
+    for i, agent in enumerate(agents[1:]):
+        agent.say(f"setlk 0 ex {100 * i} 10 w")
+    for host in hosts[1:]:
+        queued(host)
+    for i, agent in enumerate(agents[1:]):
+        assert agents[0].do(f"setlk 0 un {100 * i} 10") == "ok"
+        assert agent.heard(seconds=1.0)[0] == "ok"
+
+
 @pytest.mark.parametrize("end", ["close", "kill", "other descriptor"])
 def test_posix_locks_end_with_the_process_or_any_close(two, end):
     a, b = opened(two[0]), opened(two[1])

@@ -11,6 +11,7 @@
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/file.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -687,8 +688,17 @@ START_TEST(many_stopped)
 }
 END_TEST
 
+/* valgrind (3.19) lets no other thread run while one waits in F_OFD_SETLKW: nobody could end the wait. */
+static bool under_valgrind(void)
+{
+	const char *preload = getenv("LD_PRELOAD");
+
+	return preload && strstr(preload, "vgpreload");
+}
+
 int main(void)
 {
+	bool waits = !under_valgrind();
 	Suite *suite = suite_create("probe");
 	TCase *tc = tcase_create("flock");
 	SRunner *runner;
@@ -719,10 +729,12 @@ int main(void)
 	tcase_add_test(tc, lost_signal);
 	tcase_add_loop_test(tc, record, 0, sizeof(records) / sizeof(*records));
 	tcase_add_test(tc, record_of_a_process);
-	tcase_add_loop_test(tc, record_waits, 0, 2);
-	tcase_add_test(tc, record_downgrade);
-	tcase_add_loop_test(tc, record_stopped, 0, 2);
-	tcase_add_test(tc, record_races);
+	tcase_add_loop_test(tc, record_waits, waits ? 0 : 1, 2); /* the second needs none */
+	tcase_add_loop_test(tc, record_stopped, waits ? 0 : 1, 2);
+	if (waits) {
+		tcase_add_test(tc, record_downgrade);
+		tcase_add_test(tc, record_races);
+	}
 	tcase_add_test(tc, many_at_once);
 	tcase_add_test(tc, many_stopped);
 	suite_add_tcase(suite, tc);
