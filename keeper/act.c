@@ -105,6 +105,11 @@ static void act(struct lease *lease, unsigned actions, enum lease_event event)
 		lease_send_confirm(lease);
 	if (actions & LEASE_DO_TELL_IN_USE)
 		lease_tell_in_use(lease);
+	if (actions & LEASE_DO_LOST) {
+		fence_set(k->fence, lease->slot, FENCE_LOST);
+		lease->slot = FENCE_NO_SLOT;
+		fence_notify(k->fence);
+	}
 	if (actions & LEASE_DO_LOST)
 		host_lost(lease, lease->forgotten ? "the store lost its memory, and it could not be put back in time"
 						   : "it was not renewed in time, and the store gave it up");
@@ -123,11 +128,15 @@ static void act(struct lease *lease, unsigned actions, enum lease_event event)
 
 static void enter(struct lease *lease, enum lease_state next)
 {
+	struct keeper *k = lease_keeper(lease);
+
 	if (next == lease->state)
 		return;
 	if (lease->state == LEASE_ASKING)
 		serve_detach(lease);
 	lease->state = next;
+	if (next == LEASE_UNSURE || next == LEASE_HELD)
+		fence_set(k->fence, lease->slot, next == LEASE_HELD ? FENCE_HELD : FENCE_UNSURE);
 	lease->since_ns = clock_now_ns();
 	uv_timer_stop(&lease->timer);
 	if (next == LEASE_ENDED)
@@ -190,6 +199,11 @@ void lease_raise(struct lease *lease, enum lease_event event)
 			  lease_state_name(lease->state), lease_state_name(step.next));
 		enter(lease, step.next);
 		act(lease, step.actions, event);
+		/* What was lost has no slot any more: the parent frees that one. */
+		if (!lease_is_ours(lease->state)) {
+			fence_set(k->fence, lease->slot, FENCE_FREE);
+			lease->slot = FENCE_NO_SLOT;
+		}
 		if (lease->splitting && !lease_is_ours(lease->state))
 			split_done(lease);
 		lease_obey_recall(lease);

@@ -108,6 +108,7 @@ void host_renewed(struct keeper *k, int64_t sent_ns)
 	if (ret < 0)
 		log_error("the journal cannot be written: %s", strerror(-ret));
 	deadline -= k->config->lease.freeze_margin_ms * NS_PER_MS;
+	fence_renewed(k->fence, deadline, k->deadline_ns);
 	uv_timer_start(&k->deadline, on_deadline, deadline > now ? (deadline - now) / NS_PER_MS + 1 : 1, 0);
 	if (!was_sure)
 		serve_all(k);

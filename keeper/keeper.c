@@ -149,6 +149,7 @@ void keeper_replace_config(struct keeper *k, struct config *config)
 	old.store = config->store;
 	*config = old;
 	config_free(config);
+	fence_on_lost(k->fence, k->config->lease.on_lost);
 }
 
 /* --- the start --- */
@@ -242,6 +243,9 @@ static int open_journal(struct keeper *k, const struct keeper_options *o)
 	struct lease *lease, *next;
 	char why[256];
 
+	k->fence_taken = calloc(FENCE_SLOTS, 1);
+	if (!k->fence_taken)
+		return -ENOMEM;
 	k->journal = journal_open(o->dir_fd, k->host, &k->deadline_ns, takeup_entry, k, why, sizeof(why));
 	if (!k->journal) {
 		cannot_start(o, "%s: the journal cannot be opened: %s", o->runtime_dir, strerror(errno));
@@ -249,8 +253,12 @@ static int open_journal(struct keeper *k, const struct keeper_options *o)
 	}
 	if (*why)
 		log_error("%s: %s", o->runtime_dir, why);
+	fence_sweep(k->fence, k->fence_taken);
+	free(k->fence_taken);
+	k->fence_taken = NULL;
 	if (!k->leases)
 		return 0;
+	fence_renewed(k->fence, k->deadline_ns - k->config->lease.freeze_margin_ms * NS_PER_MS, k->deadline_ns);
 	snprintf(k->journal_incarnation, sizeof(k->journal_incarnation), "%s", journal_incarnation(k->journal));
 	HASH_ITER (hh, k->leases, lease, next)
 		if (lease->state == LEASE_RELEASING)
@@ -264,7 +272,7 @@ static void on_alive(uv_timer_t *timer)
 {
 	struct life *life = timer->data;
 
-	__atomic_add_fetch(life->options->alive, 1, __ATOMIC_RELAXED);
+	__atomic_add_fetch(&life->options->fence->alive, 1, __ATOMIC_RELAXED);
 }
 
 static void start_timers(struct life *life)
@@ -277,7 +285,7 @@ static void start_timers(struct life *life)
 	uv_timer_init(k->loop, &life->term);
 	life->alive.data = life;
 	life->idle.data = life->term.data = k;
-	if (life->options->alive)
+	if (life->options->fence)
 		uv_timer_start(&life->alive, on_alive, 0, ALIVE_MS);
 	if (!life->options->foreground && often)
 		uv_timer_start(&life->idle, on_idle_timer, often, often);
@@ -301,6 +309,7 @@ static int start(struct life *life)
 	k->old_pins.data = k;
 	if (load_config(k, o) < 0)
 		return -EINVAL;
+	fence_on_lost(k->fence, k->config->lease.on_lost);
 	k->probes = probes_new(k->loop);
 	k->mounts = mounts_new();
 	if (!k->probes || make_host(k) < 0) {
@@ -372,6 +381,7 @@ int keeper_run(const struct keeper_options *options)
 	k->loop = &life.loop;
 	k->listen_fd = k->spare_fd = -1;
 	k->dir_fd = options->dir_fd;
+	k->fence = options->fence;
 	k->started = time(NULL);
 	k->system = geteuid() == 0 && strcmp(options->runtime_dir, "/run/dflock") == 0;
 	snprintf(k->runtime_dir, sizeof(k->runtime_dir), "%s", options->runtime_dir);

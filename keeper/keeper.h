@@ -20,6 +20,7 @@
 #include <uv.h>
 
 #include "config/config.h"
+#include "keeper/fence.h"
 #include "keeper/inspect.h"
 #include "keeper/lease.h"
 #include "keeper/probe.h"
@@ -65,6 +66,7 @@ struct lease {
 	struct store_range recall_range; /* what is wanted: by the first */
 	struct asker askers[LEASE_MAX_ASKERS];
 	unsigned asker_count;
+	uint32_t slot;       /* of the fence, while it is a lease */
 	struct probe *probe; /* runs */
 	bool probe_waits;    /* ... and goes on after "in use" */
 	bool warned;         /* an error that repeats was logged */
@@ -165,6 +167,8 @@ struct keeper {
 	struct watch *sweeping; /* silent for sweep_ms: removed */
 	struct probes *probes;
 	struct mounts *mounts;
+	struct fence *fence;
+	unsigned char *fence_taken; /* while the journal is taken up */
 
 	struct file *files;
 	struct lease *leases;

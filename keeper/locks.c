@@ -134,6 +134,7 @@ struct lease *lease_take_up(struct lock *lock, const struct store_range *range, 
 	memcpy(lease->token, token, sizeof(lease->token));
 	lease->lock = lock;
 	lease->state = LEASE_ASKING;
+	lease->slot = FENCE_NO_SLOT;
 	lease->range = *range;
 	lease->since_ns = clock_now_ns();
 	lease->linger_ns = k->config->lease.linger_ms * NS_PER_MS;

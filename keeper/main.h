@@ -12,7 +12,7 @@ struct keeper_options {
 	int dir_fd;              /* the same, open; keeper.lock is held */
 	int ready_fd;            /* closed when it serves; an error goes there first; -1: none */
 	bool foreground, debug;
-	int64_t *alive;          /* shared with the parent: counts up while the loop runs */
+	struct fence *fence;     /* shared with the parent; NULL: there is none */
 };
 
 enum keeper_exit {

@@ -106,6 +106,13 @@ void lease_handed_over(struct lease *lease, uint64_t fence)
 		lease_raise(lease, LEASE_EV_REFUSED);
 		return;
 	}
+	lease->slot = fence_take(k->fence, lease->lock->file->key.dev, lease->lock->file->key.ino, lease->lock->space,
+				 FENCE_HELD);
+	if (lease->slot == FENCE_NO_SLOT) {
+		serve_refuse(lease, "the keeper holds as many leases as it can");
+		lease_raise(lease, LEASE_EV_REFUSED);
+		return;
+	}
 	lease_raise(lease, LEASE_EV_GRANTED);
 }
 

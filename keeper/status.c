@@ -85,6 +85,8 @@ static const char *note(const struct lease *lease)
 {
 	if (lease->state == LEASE_ASKING)
 		return lease->queued ? "waits for another host" : "being asked for";
+	if (fence_frozen(lease->lock->file->keeper->fence) && lease->state != LEASE_ASKING)
+		return "cannot be renewed: its holders are frozen until the store answers";
 	if (lease->state == LEASE_UNSURE)
 		return "was not renewed in time; closed until the store confirms it";
 	return lease->recall >= RECALL_ASK ? "wanted by another host" : "";
@@ -134,9 +136,9 @@ static json_t *document(struct job *job)
 						      (json_int_t)l->fence, "when", (json_int_t)l->when, "why", l->why,
 						      "holders", holders));
 	}
-	return json_pack("{s:s,s:i,s:i,s:s,s:o,s:o,s:I,s:o,s:o,s:o}", "version", DFLOCK_VERSION, "pid", (int)getpid(), "uid",
+	return json_pack("{s:s,s:i,s:i,s:s,s:o,s:o,s:I,s:i,s:o,s:o,s:o}", "version", DFLOCK_VERSION, "pid", (int)getpid(), "uid",
 			 (int)geteuid(), "host", k->host, "config", text(k->config->path), "runtime_dir",
-			 text(k->runtime_dir), "started", (json_int_t)k->started, "store", store_json(k), "leases", leases,
+			 text(k->runtime_dir), "started", (json_int_t)k->started, "frozen", (int)fence_frozen(k->fence), "store", store_json(k), "leases", leases,
 			 "lost", lost);
 }
 

@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "keeper/clock.h"
+#include "keeper/freeze.h"
 #include "keeper/log.h"
 
 #define CHECK_MS       1000
@@ -29,15 +30,20 @@ static pid_t start_keeper(struct keeper_options *options, const sigset_t *old)
 	exit(keeper_run(options));
 }
 
-/* Waits until the keeper ends; tells it to end when we are told (*told), kills it if it hangs. */
-static int watch_keeper(pid_t pid, const sigset_t *signals, const int64_t *alive, bool *told)
+/*
+ * Waits until the keeper ends; tells it to end when we are told (*told), kills it if it hangs, and stops the processes that it
+ * cannot protect any more.
+ */
+static int watch_keeper(pid_t pid, const sigset_t *signals, struct fence *fence, struct freezer *freezer, bool *told)
 {
-	const struct timespec check = {.tv_nsec = CHECK_MS % 1000 * 1000000, .tv_sec = CHECK_MS / 1000};
-	int64_t seen = -1;
+	int64_t seen = -1, checked_ns = clock_now_ns();
 	int same = 0, status;
 
+	freezer_keeper(freezer, pid);
 	for (;;) {
-		int number = sigtimedwait(signals, NULL, &check);
+		int wait_ms = freezer_look(freezer, CHECK_MS);
+		struct timespec wait = {.tv_sec = wait_ms / 1000, .tv_nsec = wait_ms % 1000 * NS_PER_MS};
+		int number = sigtimedwait(signals, NULL, &wait);
 
 		if (number == SIGTERM || number == SIGINT) {
 			*told = true;
@@ -45,11 +51,12 @@ static int watch_keeper(pid_t pid, const sigset_t *signals, const int64_t *alive
 		}
 		if (waitpid(pid, &status, WNOHANG) == pid)
 			return status;
-		if (number > 0)
+		if (clock_now_ns() - checked_ns < CHECK_MS * NS_PER_MS)
 			continue;
-		int64_t now = __atomic_load_n(alive, __ATOMIC_RELAXED);
+		int64_t now = __atomic_load_n(&fence->alive, __ATOMIC_RELAXED);
 		same = now == seen ? same + 1 : 0;
 		seen = now;
+		checked_ns = clock_now_ns();
 		if (same == HUNG_CHECKS) {
 			log_error("the keeper (pid %d) hangs: it is killed and started again", (int)pid);
 			kill(pid, SIGKILL);
@@ -57,22 +64,35 @@ static int watch_keeper(pid_t pid, const sigset_t *signals, const int64_t *alive
 	}
 }
 
+/* A dead keeper's leases are for the next one to confirm. */
+static void unsure(struct fence *fence)
+{
+	for (uint32_t i = 0; i < fence->used; i++)
+		if (fence->slots[i].state == FENCE_HELD)
+			fence_set(fence, i, FENCE_UNSURE);
+}
+
 int supervise(struct keeper_options *options)
 {
+	struct freezer *freezer;
+	struct fence *fence;
 	sigset_t signals, old;
 	int64_t backoff_ms = 100;
 	bool told = false;
 
-	options->alive = mmap(NULL, sizeof(int64_t), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-	if (options->alive == MAP_FAILED) {
+	fence = mmap(NULL, sizeof(*fence), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	freezer = fence == MAP_FAILED ? NULL : freezer_new(fence);
+	if (!freezer) {
 		log_error("no memory: %s", strerror(errno));
 		return KEEPER_EXIT_CONFIG;
 	}
+	options->fence = fence;
 	prctl(PR_SET_NAME, "dflockd-parent");
 	sigemptyset(&signals);
 	sigaddset(&signals, SIGCHLD);
 	sigaddset(&signals, SIGTERM);
 	sigaddset(&signals, SIGINT);
+	sigaddset(&signals, SIGUSR1); /* fence_notify() */
 	sigprocmask(SIG_BLOCK, &signals, &old);
 	for (;;) {
 		int64_t started = clock_now_ns();
@@ -87,7 +107,8 @@ int supervise(struct keeper_options *options)
 		options->ready_fd = -1;
 		if (mlockall(MCL_CURRENT) != 0)
 			log_debug("the keeper's parent is not locked into memory: %s", strerror(errno));
-		int status = watch_keeper(pid, &signals, options->alive, &told);
+		int status = watch_keeper(pid, &signals, fence, freezer, &told);
+		unsure(fence);
 		if (WIFEXITED(status) && WEXITSTATUS(status) <= KEEPER_EXIT_CONFIG)
 			return WEXITSTATUS(status);
 		if (told) /* it was still starting, or hung; what it had is in the journal */

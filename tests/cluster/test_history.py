@@ -4,15 +4,12 @@ Workers on three hosts take locks at random, are killed at random, and so are ke
 The random choices come from a seed, which is printed: DFLOCK_HISTORY_SEED=N makes the same choices again (when they
 meet is up to the machine). DFLOCK_HISTORY_SECONDS=N is how long the workers run (default 10).
 """
-import contextlib
 import os
 import random
 import select
 import shutil
-import signal
 import subprocess
 import tempfile
-import time
 
 import harness.host
 import pytest
@@ -20,115 +17,18 @@ from harness import Deadline, history, wait_until
 
 SECONDS = float(os.environ.get("DFLOCK_HISTORY_SECONDS", "10"))
 SEED = int(os.environ.get("DFLOCK_HISTORY_SEED", str(random.SystemRandom().randrange(1 << 32))))
-FILES = ("f", "g")
 WORKERS = {"a": 30, "b": 10, "c": 0}  # host -> how many of its 100 calls are LOCK_NB
 # Long: no host shall seem dead because this machine was busy.
 LEASE = "ttl_ms = 10000; linger_ms = 20;"
-
-
-class Crowd:
-    """The workers of some hosts, and the history that they and we write."""
-
-    def __init__(self, hosts, folder, seed, per_host, hold_us):
-        self.hosts = hosts
-        self.per_host = per_host
-        self.hold_us = hold_us
-        self.random = random.Random(seed)
-        self.path = os.path.join(folder, "history")
-        self.recorder = history.Recorder(self.path)
-        self.workers = []  # (host, number, process)
-        self.numbers = seed * 1000
-        self.samples = []
-        self.next_disturbance = 0
-        print(f"DFLOCK_HISTORY_SEED={seed} repeats this")
-
-    def start_worker(self, host):
-        self.numbers += 1
-        process = subprocess.Popen(
-            [os.path.join(harness.host.BUILD, "tests/agents/worker"), host.name, str(self.numbers),
-             str(WORKERS[host.name]), str(self.random.choice(self.hold_us)), self.path, *(host.path(f) for f in FILES)], env=host.env(), stdin=subprocess.PIPE)
-        self.workers.append((host, self.numbers, process))
-
-    def start(self):
-        for host in self.hosts:
-            for _ in range(self.per_host):
-                self.start_worker(host)
-        return self
-
-    def kill_a_worker(self):
-        host, number, process = worker = self.random.choice(self.workers)
-        self.recorder.note("kill", host.name, number)
-        process.kill()
-        process.wait()
-        process.stdin.close()
-        self.workers.remove(worker)
-        self.start_worker(host)
-
-    def kill_a_keeper(self, parent_too):
-        """One that has a lease, if there is one: the next keeper must take it up."""
-        holding = {e.host for s in self.samples[-len(FILES):] for e in s.leases}
-        host = self.random.choice([h for h in self.hosts if h.name in holding] or self.hosts)
-        pids = host.keeper_pids()
-        self.recorder.note("keeper", host.name)
-        for pid in pids if parent_too else pids[1:]:
-            with contextlib.suppress(ProcessLookupError):  # the one before has not been replaced yet
-                os.kill(pid, signal.SIGKILL)
-
-    def disturb(self, keepers_only):
-        # Without its parent: the next call starts one. With it: the parent does, after a pause that grows.
-        if keepers_only or self.random.random() < 0.2:
-            self.kill_a_keeper(parent_too=self.random.random() < 0.5)
-        else:
-            self.kill_a_worker()
-
-    def run(self, seconds, redis, keepers_only=False):
-        """Samples the store all the time, and disturbs now and then."""
-        now = time.monotonic()
-        end = now + seconds
-        while now < end:
-            self.samples += history.sample(redis, FILES)
-            if now >= self.next_disturbance:
-                self.disturb(keepers_only)
-                self.next_disturbance = now + self.random.uniform(0.05, 0.4)
-            time.sleep(0.002)
-            now = time.monotonic()
-
-    def stop(self):
-        """Every call must come to its end: nobody hangs when the others have gone."""
-        for _, _, process in self.workers:
-            process.stdin.close()
-        left = [p for _, _, p in self.workers]
-        try:
-            wait_until(lambda: all(p.poll() is not None for p in left), "every worker's last call ends", 30)
-        except Deadline:
-            for host in self.hosts:
-                print(host.cli("status", "--json", check=False).stdout, host.log())
-            raise
-        finally:
-            for p in left:
-                p.kill()
-                p.wait()
-        assert [p.returncode for p in left] == [0] * len(left)
-
-    def abandon(self):
-        for _, _, process in self.workers:
-            process.kill()
-            process.wait()
-            process.stdin.close()
-
-    def history(self):
-        return history.History.read(self.path)
-
-    def wrong(self):
-        return history.check(self.history(), self.samples)
 
 
 @pytest.fixture
 def make_crowd(make_host, folder):
     crowds = []
 
-    def make(per_host=3, hold_us=(1000, 3000, 30000), **options):
-        crowd = Crowd([make_host(n, lease=LEASE, **options) for n in WORKERS], folder, SEED, per_host, hold_us)
+    def make(crowd_options=None, **options):
+        hosts = [make_host(n, lease=LEASE, **options) for n in WORKERS]
+        crowd = Crowd(hosts, folder, SEED, WORKERS, **(crowd_options or {}))
         crowds.append(crowd)
         return crowd.start()
 
@@ -257,7 +157,7 @@ def test_mutants(mutant, workshop, make_crowd, redis, monkeypatch):
         monkeypatch.setattr(harness.host, "SHIM", os.path.join(workshop, "build/libdflock.so"))
         monkeypatch.setattr(harness.host, "KEEPER", os.path.join(workshop, "build/dflockd"))
         options = {"overtaken": {"per_host": 1}, "overlap after kill": {"hold_us": [200000]}}  # where it shows soon
-        crowd = make_crowd(**options.get(what, {}))
+        crowd = make_crowd(options.get(what))
         assert until_wrong(crowd, what.split()[0], redis, keepers_only="kill" in what)
     finally:
         with open(path, "w") as f:

@@ -27,12 +27,14 @@ from .host import ROOT
 
 
 def _script_names():
-    """The body of each script without its first line -> its name, as it is part of what SCRIPT LOAD sends."""
-    bodies = {}
+    """The line below #!lua, which says what a script does -> its name. SCRIPT LOAD sends it, too."""
+    names = {}
     for path in glob.glob(os.path.join(ROOT, "store/lua/*.lua")):
         with open(path, "rb") as f:
-            bodies[f.read().split(b"\n", 1)[1]] = os.path.basename(path)[:-len(".lua")]
-    return bodies
+            first, second = f.readline(), f.readline()
+        if first.startswith(b"#!lua"):
+            names[second] = os.path.basename(path)[:-len(".lua")]
+    return names
 
 
 class Fault:
@@ -74,16 +76,16 @@ class _Connection:
                 raw, words = _read(f)
                 fault = self.proxy.fault_of(words)
                 kind = fault and fault.kind
+                if kind in ("cut before", "lost"):
+                    fault.happened.set()
                 if kind == "cut before":
                     return self.close()
                 if kind == "lost":
                     self.deaf = True
-                else:
-                    with self.proxy.mutex:
-                        self.waiting.append(fault)
-                    self.server.sendall(raw)
-                if kind in ("cut before", "lost"):
-                    fault.happened.set()
+                    continue
+                with self.proxy.mutex:
+                    self.waiting.append(fault)
+                self.server.sendall(raw)
 
     def answers(self):
         with self.server.makefile("rb") as f:
@@ -120,7 +122,7 @@ class Proxy:
     def __init__(self, redis, folder=None, name="proxy"):
         """On a Unix socket in `folder`, or on a TCP port of 127.0.0.1 without one. address is for the configuration."""
         self.redis = redis
-        self.scripts, self.bodies = {}, _script_names()
+        self.scripts, self.names = {}, _script_names()
         self.mutex = threading.Lock()
         self.faults, self.connections = [], []
         self.late = threading.Event()
@@ -156,8 +158,8 @@ class Proxy:
         """The fault that this command shall meet; each happens once."""
         word = words[0].lower().decode()
         if word == "script" and words[1].lower() == b"load":
-            for body, name in self.bodies.items():
-                if words[2].endswith(body):
+            for line, name in self.names.items():
+                if line in words[2]:
                     self.scripts[hashlib.sha1(words[2]).hexdigest().encode()] = name
         if word == "evalsha":
             word = self.scripts.get(words[1], word)

@@ -369,6 +369,14 @@ START_TEST(ranges)
 }
 END_TEST
 
+/* valgrind keeps RLIMIT_NOFILE to itself: the kernel never sees the table full. */
+static bool under_valgrind(void)
+{
+	const char *preload = getenv("LD_PRELOAD");
+
+	return preload && strstr(preload, "vgpreload");
+}
+
 int main(void)
 {
 	Suite *suite = suite_create("question");
@@ -383,7 +391,8 @@ int main(void)
 	tcase_add_loop_test(receive, too_many_descriptors, 0, 6);
 	tcase_add_loop_test(receive, empty_message, 0, 3);
 	tcase_add_test(receive, every_length);
-	tcase_add_test(receive, table_full);
+	if (!under_valgrind())
+		tcase_add_test(receive, table_full);
 	tcase_add_test(receive, longer_other_version);
 	suite_add_tcase(suite, receive);
 	tcase_add_test(check, good_ones);

@@ -1,0 +1,25 @@
+/* Sets of processes: some, and all that they started. Reads /proc; allocates; any thread. */
+#ifndef DFLOCK_KEEPER_FAMILY_H
+#define DFLOCK_KEEPER_FAMILY_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <sys/types.h>
+
+struct family {
+	pid_t *pids;
+	size_t count, room;
+};
+
+/* Adds one if it is not there. 0 or -ENOMEM. */
+int family_add(struct family *family, pid_t pid);
+/* Adds all descendants of its members, but for `except` and what that started. 0 or -errno. */
+int family_add_descendants(struct family *family, pid_t except);
+void family_free(struct family *family);
+
+/* Calls back for every thread of a process; anything but 0 ends it. A process that is gone has none. */
+int family_threads(pid_t pid, int (*cb)(void *arg, pid_t pid, pid_t tid), void *arg);
+/* Is it stopped (state T or t)? True also if it is gone. */
+bool family_is_stopped(pid_t pid);
+
+#endif

@@ -1,0 +1,86 @@
+/* See fence.h. */
+#include "keeper/fence.h"
+
+#include <signal.h>
+#include <stddef.h>
+#include <unistd.h>
+
+void fence_set(struct fence *fence, uint32_t slot, enum fence_state state)
+{
+	if (fence && slot < FENCE_SLOTS)
+		__atomic_store_n(&fence->slots[slot].state, state, __ATOMIC_RELEASE);
+}
+
+uint32_t fence_take(struct fence *fence, uint64_t dev, uint64_t ino, enum wire_space space, enum fence_state state)
+{
+	uint32_t i;
+
+	if (!fence)
+		return 0;
+	for (i = 0; i < FENCE_SLOTS; i++)
+		if (__atomic_load_n(&fence->slots[i].state, __ATOMIC_ACQUIRE) == FENCE_FREE)
+			break;
+	if (i == FENCE_SLOTS)
+		return FENCE_NO_SLOT;
+	fence->slots[i].space = space;
+	fence->slots[i].dev = dev;
+	fence->slots[i].ino = ino;
+	fence_set(fence, i, state);
+	if (i >= fence->used)
+		__atomic_store_n(&fence->used, i + 1, __ATOMIC_RELEASE);
+	return i;
+}
+
+uint32_t fence_take_up(struct fence *fence, uint64_t dev, uint64_t ino, enum wire_space space,
+		       unsigned char taken[FENCE_SLOTS])
+{
+	uint32_t slot = FENCE_NO_SLOT;
+
+	for (uint32_t i = 0; fence && i < fence->used && slot == FENCE_NO_SLOT; i++) {
+		const struct fence_slot *s = &fence->slots[i];
+
+		if (!taken[i] && s->state == FENCE_UNSURE && s->dev == dev && s->ino == ino && s->space == space)
+			slot = i;
+	}
+	if (slot == FENCE_NO_SLOT)
+		slot = fence_take(fence, dev, ino, space, FENCE_UNSURE);
+	if (slot != FENCE_NO_SLOT)
+		taken[slot] = 1;
+	return slot;
+}
+
+void fence_on_lost(struct fence *fence, enum on_lost on_lost)
+{
+	if (fence)
+		__atomic_store_n(&fence->on_lost, on_lost, __ATOMIC_RELAXED);
+}
+
+void fence_renewed(struct fence *fence, int64_t freeze_at_ns, int64_t deadline_ns)
+{
+	if (!fence)
+		return;
+	__atomic_store_n(&fence->deadline_ns, deadline_ns, __ATOMIC_RELAXED);
+	__atomic_store_n(&fence->freeze_at_ns, freeze_at_ns, __ATOMIC_RELEASE);
+	if (fence_frozen(fence))
+		fence_notify(fence);
+}
+
+void fence_notify(const struct fence *fence)
+{
+	if (fence)
+		kill(getppid(), SIGUSR1);
+}
+
+void fence_sweep(struct fence *fence, const unsigned char taken[FENCE_SLOTS])
+{
+	if (!fence)
+		return;
+	for (uint32_t i = 0; i < fence->used; i++)
+		if (!taken[i] && fence->slots[i].state != FENCE_LOST)
+			fence_set(fence, i, FENCE_FREE);
+}
+
+unsigned fence_frozen(const struct fence *fence)
+{
+	return fence ? __atomic_load_n(&fence->frozen_count, __ATOMIC_ACQUIRE) : 0;
+}

@@ -1,0 +1,65 @@
+/*
+ * What the keeper and its parent share: until when the leases are sure, and which files they are for. If the keeper
+ * cannot renew them, the parent stops the processes that hold kernel locks on these files, before the store can give
+ * the leases to anyone else (promise 3 of docs/design.md).
+ *
+ * The keeper writes, the parent reads, each word atomically: the parent acts on what it sees at that moment, and
+ * everything errs to the safe side: a slot is taken before a caller is granted, and freed only after the lease was
+ * tested free. The memory belongs to the parent and outlives a keeper; the next one takes up the slots.
+ *
+ * Keeper side: loop only. fence_* with a NULL fence (no parent) do nothing.
+ */
+#ifndef DFLOCK_KEEPER_FENCE_H
+#define DFLOCK_KEEPER_FENCE_H
+
+#include <stdint.h>
+
+#include "config/config.h"
+
+#define FENCE_SLOTS  65536
+#define FENCE_FROZEN 64 /* pids that are shown */
+
+enum fence_state {
+	FENCE_FREE,
+	FENCE_HELD,   /* a lease, sure until freeze_at */
+	FENCE_UNSURE, /* a lease that the store has yet to confirm: who is frozen stays so */
+	FENCE_LOST,   /* gone: holders are killed, then the parent frees the slot */
+};
+
+struct fence_slot {
+	uint32_t state; /* enum fence_state */
+	uint32_t space; /* enum wire_space */
+	uint64_t dev, ino;
+};
+
+struct fence {
+	int64_t alive;        /* counts up while the loop turns */
+	int64_t freeze_at_ns; /* CLOCK_BOOTTIME: holders must be stopped from then on; 0: no lease yet */
+	int64_t deadline_ns;
+	uint32_t on_lost; /* enum on_lost */
+	uint32_t used;    /* slots beyond this were never taken */
+	uint32_t frozen_count; /* written by the parent: how many processes it holds stopped, and some of them */
+	int32_t frozen[FENCE_FROZEN];
+	struct fence_slot slots[FENCE_SLOTS];
+};
+
+#define FENCE_NO_SLOT UINT32_MAX
+
+/* A slot for a lease on this file. FENCE_NO_SLOT: none is left; then the lease must not be given to anybody. */
+uint32_t fence_take(struct fence *fence, uint64_t dev, uint64_t ino, enum wire_space space, enum fence_state state);
+void fence_set(struct fence *fence, uint32_t slot, enum fence_state state);
+/* The slot that a dead keeper had for such a lease, or a new one. taken: those that were found so. */
+uint32_t fence_take_up(struct fence *fence, uint64_t dev, uint64_t ino, enum wire_space space,
+		       unsigned char taken[FENCE_SLOTS]);
+void fence_on_lost(struct fence *fence, enum on_lost on_lost);
+/* The leases are sure until this. */
+void fence_renewed(struct fence *fence, int64_t freeze_at_ns, int64_t deadline_ns);
+/* Tells the parent to look now. */
+void fence_notify(const struct fence *fence);
+/* After a restart: slots of the dead keeper that no lease was taken up for are freed; `taken` has a byte per slot. */
+void fence_sweep(struct fence *fence, const unsigned char taken[FENCE_SLOTS]);
+
+/* How many processes the parent holds stopped. */
+unsigned fence_frozen(const struct fence *fence);
+
+#endif
