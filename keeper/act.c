@@ -51,7 +51,7 @@ static void supersede(struct lease *lease)
 static bool recall_is_served(const struct lease *lease, enum lease_event event)
 {
 	if (event == LEASE_EV_SHRUNK)
-		return lease->recall < RECALL_WAIT || lease->recall_mode == WIRE_SHARED;
+		return lease->recall < RECALL_ASK || !lease->recall_exclusive;
 	return event == LEASE_EV_KEPT; /* else it came before the lease was open */
 }
 
@@ -70,13 +70,20 @@ static void open_lease(struct lease *lease, enum lease_event event)
 
 void lease_tell_in_use(struct lease *lease)
 {
-	for (unsigned i = 0; i < lease->asker_count; i++) {
-		struct store_range in_use = lock_in_the_way(lease, &lease->askers[i].range);
+	unsigned kept = 0;
 
-		store_tell_in_use(lease_keeper(lease)->store, lease->askers[i].host, lease->lock->file->name,
-				  lease->askers[i].token, &in_use);
+	for (unsigned i = 0; i < lease->asker_count; i++) {
+		const struct asker *asker = &lease->askers[i];
+		struct store_range in_use = lock_in_the_way(lease, &asker->range);
+
+		/* It has just become free, and the probe has not said so yet. */
+		if (lease->state != LEASE_HELD && lock_is_free(lease, &asker->range))
+			lease->askers[kept++] = *asker;
+		else
+			store_tell_in_use(lease_keeper(lease)->store, asker->host, lease->lock->file->name, asker->token,
+					  &in_use);
 	}
-	lease->asker_count = 0;
+	lease->asker_count = kept;
 	if (lease->recall == RECALL_LINGER || lease->recall == RECALL_ASK)
 		control_in_use(lease);
 }
@@ -295,12 +302,15 @@ void lease_recall(struct lease *lease, const struct store_message *m)
 			return;
 		if (lease->recall < RECALL_ASK) /* that of the others comes again, for the parts */
 			lease->recall_range = m->range;
-		if (lease->recall < RECALL_WAIT || m->range.mode > lease->recall_mode)
-			lease->recall_mode = m->range.mode;
+		if (lease->recall < RECALL_ASK)
+			lease->recall_shared = lease->recall_exclusive = false;
+		*(m->range.mode == WIRE_SHARED ? &lease->recall_shared : &lease->recall_exclusive) = true;
 		if (level > lease->recall)
 			lease->recall = level;
 		if (split_is_under_way(lease))
 			return; /* split_done() obeys */
 	}
+	if (lease->state == LEASE_WAITING && probe_waits_for_more(lease))
+		return lease_raise(lease, LEASE_EV_NEEDED);
 	lease_raise(lease, m->ask ? LEASE_EV_ASKED : LEASE_EV_RECALLED);
 }

@@ -62,13 +62,14 @@ struct lease {
 	struct store_blocker *blockers; /* asking: who was in the way when last asked; NULL or blocker_count of them */
 	size_t blocker_count;
 	enum recall_level recall;
-	enum wire_mode recall_mode; /* what is wanted: the most */
+	bool recall_shared, recall_exclusive; /* what is wanted: either, or both */
 	struct store_range recall_range; /* what is wanted: by the first */
 	struct asker askers[LEASE_MAX_ASKERS];
 	unsigned asker_count;
 	uint32_t slot;       /* of the fence, while it is a lease */
 	struct probe *probe; /* runs */
 	bool probe_waits;    /* ... and goes on after "in use" */
+	bool probe_shared;   /* ... and makes do with nobody having it exclusively */
 	bool warned;         /* an error that repeats was logged */
 	unsigned requests;   /* store requests under way */
 	int64_t linger_ns;   /* how long unused before it is given back; doubles while it is used */

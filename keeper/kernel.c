@@ -19,6 +19,17 @@ void lock_unprobe(struct lock *lock)
 	lock->probe_holds = false;
 }
 
+/* Is it enough if nobody has it exclusively? Then the lease becomes a shared one, whatever else is wanted of it later. */
+static bool shared_will_do(const struct lease *lease)
+{
+	return lease->range.mode == WIRE_EXCLUSIVE && lease->recall >= RECALL_ASK && lease->recall_shared;
+}
+
+bool probe_waits_for_more(const struct lease *lease)
+{
+	return lease->probe && !lease->probe_shared && shared_will_do(lease);
+}
+
 static void on_probe(void *arg, enum probe_answer answer, int error)
 {
 	struct lease *lease = arg;
@@ -54,6 +65,8 @@ static void on_probe(void *arg, enum probe_answer answer, int error)
 	case PROBE_IN_USE:
 		if (last && lease->state == LEASE_STOPPING)
 			return lease_raise(lease, LEASE_EV_STOPPED);
+		if (shared_will_do(lease) && !lease->probe_shared) /* the recall came after the probe was started */
+			return lease_raise(lease, last ? LEASE_EV_STOPPED : LEASE_EV_NEEDED);
 		if (lease->recall != RECALL_WAIT)
 			return lease_raise(lease, LEASE_EV_KEPT);
 		/* A recall that came after a probe for a mere question was started: start one that waits. */
@@ -63,22 +76,21 @@ static void on_probe(void *arg, enum probe_answer answer, int error)
 
 void lease_start_probe(struct lease *lease)
 {
-	bool shared_will_do = lease->range.mode == WIRE_EXCLUSIVE && lease->recall >= RECALL_ASK &&
-			      lease->recall_mode == WIRE_SHARED;
 	struct probe_want want = {.space = lease->range.space, .from = lease->range.from, .to = lease->range.to};
 
 	if (lease->probe) /* an earlier one is stopping: its last answer starts this one */
 		return;
 	lease->probe_waits = lease->recall == RECALL_WAIT;
-	want.shared_will_do = shared_will_do;
+	lease->probe_shared = shared_will_do(lease);
+	want.shared_will_do = lease->probe_shared;
 	want.wait = lease->probe_waits;
 	lease->probe = probe_start(lease_keeper(lease)->probes, lease->lock->file->fd, &want, on_probe, lease);
 	if (!lease->probe) /* no thread to be had: again in a while */
 		lease_start_timer(lease, 100);
 }
 
-/* The kernel's first lock that is in the way of this. False: none, or it cannot be asked without waiting. */
-static bool find_in_the_way(const struct lease *lease, const struct store_range *wanted, struct flock *lock)
+/* The kernel's first lock that is in the way of this: 1, or 0: none. -1: it cannot be asked without waiting. */
+static int find_in_the_way(const struct lease *lease, const struct store_range *wanted, struct flock *lock)
 {
 	const struct file *file = lease->lock->file;
 
@@ -86,15 +98,23 @@ static bool find_in_the_way(const struct lease *lease, const struct store_range 
 			       .l_whence = SEEK_SET,
 			       .l_start = wanted->from,
 			       .l_len = wanted->to == WIRE_EOF ? 0 : wanted->to - wanted->from};
-	return lease->range.space == WIRE_RECORD && file->local && fcntl(file->fd, F_OFD_GETLK, lock) == 0 &&
-	       lock->l_type != F_UNLCK;
+	if (lease->range.space != WIRE_RECORD || !file->local || fcntl(file->fd, F_OFD_GETLK, lock) != 0)
+		return -1;
+	return lock->l_type != F_UNLCK;
 }
 
 bool lock_is_in_the_way(const struct lease *lease, const struct store_range *wanted)
 {
 	struct flock lock;
 
-	return find_in_the_way(lease, wanted, &lock);
+	return find_in_the_way(lease, wanted, &lock) > 0;
+}
+
+bool lock_is_free(const struct lease *lease, const struct store_range *wanted)
+{
+	struct flock lock;
+
+	return find_in_the_way(lease, wanted, &lock) == 0;
 }
 
 struct store_range lock_in_the_way(const struct lease *lease, const struct store_range *wanted)
@@ -102,7 +122,7 @@ struct store_range lock_in_the_way(const struct lease *lease, const struct store
 	struct store_range in_use = lease->range;
 	struct flock lock;
 
-	if (!find_in_the_way(lease, wanted, &lock))
+	if (find_in_the_way(lease, wanted, &lock) <= 0)
 		return in_use;
 	in_use.mode = lock.l_type == F_RDLCK ? WIRE_SHARED : WIRE_EXCLUSIVE;
 	in_use.from = lock.l_start;

@@ -11,8 +11,11 @@ void lease_start_probe(struct lease *lease);
  * cannot be asked without waiting) what the lease covers.
  */
 struct store_range lock_in_the_way(const struct lease *lease, const struct store_range *wanted);
-/* Does the kernel say that one is? False also where it cannot be asked without waiting. */
+/* Does the kernel say that one is, or that none is? Both are false where it cannot be asked without waiting. */
 bool lock_is_in_the_way(const struct lease *lease, const struct store_range *wanted);
+bool lock_is_free(const struct lease *lease, const struct store_range *wanted);
+/* Does the probe that runs wait until nobody has the lock, though shared is wanted, too? Then it must be started anew. */
+bool probe_waits_for_more(const struct lease *lease);
 /* Drops the kernel lock that a probe took, if it did. */
 void lock_unprobe(struct lock *lock);
 

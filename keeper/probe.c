@@ -38,6 +38,7 @@ struct probes {
 	struct posted *posted;
 	struct probe *stopping; /* told to stop, last answer not taken */
 	unsigned running;
+	unsigned handles; /* not closed yet */
 };
 
 struct probe {
@@ -243,6 +244,7 @@ struct probes *probes_new(uv_loop_t *loop)
 	probes->wake.data = probes->resignal.data = probes;
 	uv_unref((uv_handle_t *)&probes->wake);
 	uv_unref((uv_handle_t *)&probes->resignal);
+	probes->handles = 2;
 	return probes;
 }
 
@@ -250,23 +252,18 @@ static void on_closed(uv_handle_t *handle)
 {
 	struct probes *probes = handle->data;
 
+	if (--probes->handles)
+		return; /* libuv still looks at the other one */
 	pthread_mutex_destroy(&probes->mutex);
 	free(probes);
-}
-
-static void on_wake_closed(uv_handle_t *handle)
-{
-	struct probes *probes = handle->data;
-
-	uv_close((uv_handle_t *)&probes->resignal, on_closed);
 }
 
 void probes_free(struct probes *probes)
 {
 	if (!probes)
 		return;
-	/* One after the other: libuv looks at a closing handle until its callback has come, in no promised order. */
-	uv_close((uv_handle_t *)&probes->wake, on_wake_closed);
+	uv_close((uv_handle_t *)&probes->resignal, on_closed);
+	uv_close((uv_handle_t *)&probes->wake, on_closed);
 }
 
 struct probe *probe_start(struct probes *probes, int fd, const struct probe_want *want, probe_cb *cb, void *arg)

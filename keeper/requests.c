@@ -149,6 +149,7 @@ static void on_acquire(void *arg, const struct store_reply *reply)
 	bool beat = ((struct request *)arg)->beat;
 	struct lease *lease = request_end(arg, &sent_ns);
 	struct keeper *k = lease_keeper(lease);
+	char why[WIRE_REASON_BYTES];
 
 	host_see(k, reply);
 	if (beat && (reply->status == STORE_OK || reply->status == STORE_WAIT || reply->status == STORE_BUSY))
@@ -197,7 +198,8 @@ static void on_acquire(void *arg, const struct store_reply *reply)
 		serve_refuse(lease, reply->error ? reply->error : "the store refused");
 		return;
 	case STORE_UNREACHABLE: /* LEASE_EV_UP comes later */
-		serve_refuse_nonblocking(lease, reply->error);
+		host_store_trouble(k, why, sizeof(why));
+		serve_refuse_nonblocking(lease, why);
 		return;
 	case STORE_INCARNATION: /* LEASE_EV_FORGOTTEN comes at once */
 		return;

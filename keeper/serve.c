@@ -99,10 +99,6 @@ static void wait_for_lease(struct session *s, const struct store_range *range)
 		return;
 	s->lease = lease;
 	if (nonblocking(s)) {
-		if (lease->in_use_seen) {
-			would_block(s);
-			return;
-		}
 		start_timer(s, s->keeper->config->lease.probe_ms);
 	} else {
 		uv_timer_stop(&s->timer); /* the store is there */

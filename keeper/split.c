@@ -39,7 +39,7 @@ static void recall_as_a_whole(struct lease *whole)
 {
 	whole->splitting = false;
 	whole->recall = RECALL_WAIT;
-	whole->recall_mode = WIRE_EXCLUSIVE;
+	whole->recall_exclusive = true;
 	lease_raise(whole, LEASE_EV_RECALLED);
 }
 
@@ -91,8 +91,9 @@ bool split_on_recall(struct lease *lease, const struct store_range *wanted, bool
 		lease_tell_in_use(lease);
 		return true;
 	}
+	lease->asker_count = 0; /* the store asks for the parts */
 	if (lease->splitting)
-		return true; /* the waiter asks again: then it meets the parts */
+		return true;
 	lease->splitting = true;
 	keeper_enter(k);
 	if (!ask_for_piece(lease, from, to) || !ask_for_piece(lease, lease->range.from, from) ||

@@ -13,7 +13,8 @@ import tempfile
 
 import harness.host
 import pytest
-from harness import Deadline, history, wait_until
+from harness import history, wait_until
+from harness.crowd import Crowd
 
 SECONDS = float(os.environ.get("DFLOCK_HISTORY_SECONDS", "10"))
 SEED = int(os.environ.get("DFLOCK_HISTORY_SEED", str(random.SystemRandom().randrange(1 << 32))))
@@ -91,10 +92,10 @@ def test_rounds_of_arrivals(make_host, redis):
 # --- the checker finds what it is for ---
 
 
-def until_wrong(crowd, what, redis, keepers_only=False):
+def until_wrong(crowd, what, redis, disturb=None):
     """A crowd that must be found out, soon."""
     def found():
-        crowd.run(0.3, redis, keepers_only)
+        crowd.run(0.3, redis, disturb)
         return [line for line in crowd.wrong() if line.startswith(what)]
     return wait_until(found, f"the checker reports: {what}", 30)
 
@@ -158,7 +159,7 @@ def test_mutants(mutant, workshop, make_crowd, redis, monkeypatch):
         monkeypatch.setattr(harness.host, "KEEPER", os.path.join(workshop, "build/dflockd"))
         options = {"overtaken": {"per_host": 1}, "overlap after kill": {"hold_us": [200000]}}  # where it shows soon
         crowd = make_crowd(options.get(what))
-        assert until_wrong(crowd, what.split()[0], redis, keepers_only="kill" in what)
+        assert until_wrong(crowd, what.split()[0], redis, crowd.kill_a_keeper if "kill" in what else None)
     finally:
         with open(path, "w") as f:
             f.write(text)

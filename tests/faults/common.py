@@ -11,11 +11,11 @@ Outcome = collections.namedtuple("Outcome", "word line seconds")
 WORDS = {0: "ok", 1: "busy", 71: "ENOLCK"}
 
 
-def attempt(host, name="f", wait=False, seconds=40):
+def attempt(host, name="f", wait=False, seconds=40, before=(), **environment):
     """flock(1) under the shim takes the lock and leaves it. line: what the shim said, if anything: one line at the most."""
     begun = time.monotonic()
     words = ["flock", host.path(name), "true"] if wait else ["flock", "-n", host.path(name), "true"]
-    p = host.run(*words, timeout=seconds)
+    p = subprocess.run([*before, *words], env={**host.env(), **environment}, capture_output=True, text=True, timeout=seconds)
     lines = [l for l in p.stderr.splitlines() if l.startswith("dflock:")]
     assert len(lines) <= 1, lines
     return Outcome(WORDS[p.returncode], "".join(lines), time.monotonic() - begun)

@@ -3,11 +3,13 @@ Connections to the store that break at the worst moment. An answer that does not
 happened, what a program was told it has is protected, and nothing stays behind in the store.
 """
 import os
+import random
 import signal
 
 import pytest
 from common import Alive, Waiting, agent_with, attempt, gone, leases, opened, works
 from harness import wait_until
+from harness.crowd import Crowd
 
 KINDS = ("lost", "no answer", "cut before", "cut after", "garbage")
 LEASE = "ttl_ms = 4000; linger_ms = 0;"
@@ -260,3 +262,38 @@ def test_lost_answer_of_a_holder(make_host, make_proxy):
     answer = attempt(b)
     assert answer.word == "busy" and answer.seconds < 5
     wait_until(lambda: proxy.dropped, "the question was dropped")
+
+
+def test_random_faults(make_host, make_proxy, folder, redis):
+    """A crowd (see test_history.py) whose connections break at random: calls may fail, but no two locks may overlap."""
+    names = {"a": 20, "b": 0, "c": 10}
+    proxies = {n: make_proxy(tcp=n == "a") for n in names}
+    hosts = [make_host(n, server=p.address, lease="ttl_ms = 10000; linger_ms = 20;", store=SHORT) for n, p in proxies.items()]
+    seed = int(os.environ.get("DFLOCK_HISTORY_SEED", random.SystemRandom().randrange(1 << 32)))
+    crowd = Crowd(hosts, folder, seed, names)
+
+    def disturb():
+        proxy = crowd.random.choice(list(proxies.values()))
+        dice = crowd.random.random()
+        if dice < 0.2:
+            proxy.cut()
+        elif dice < 0.5:
+            proxy.drop_messages = not proxy.drop_messages
+        else:
+            proxy.fault(crowd.random.choice(["acquire", "acquire", "release", "release", "shrink"]), crowd.random.choice(KINDS))
+
+    try:
+        crowd.start().run(float(os.environ.get("DFLOCK_HISTORY_SECONDS", "5")), redis, disturb)
+        for proxy in proxies.values():
+            proxy.drop_messages = False
+        crowd.stop()
+        h = crowd.history()
+        print(h.summary())
+        assert crowd.wrong() == []
+        assert not set(h.failures) - {"EAGAIN", "EINTR", "ENOLCK"}
+        assert {c.host for c in h.calls} == set(names) and h.handovers() > 10
+        for name in ("f", "g"):
+            gone(redis, name)
+    finally:
+        crowd.abandon()
+        crowd.recorder.close()

@@ -7,7 +7,7 @@ import subprocess
 import time
 
 from . import history
-from . import host as host_module
+from .host import BUILD
 from .wait import Deadline, wait_until
 
 FILES = ("f", "g")
@@ -32,8 +32,9 @@ class Crowd:
     def start_worker(self, host):
         self.numbers += 1
         process = subprocess.Popen(
-            [os.path.join(host_module.BUILD, "tests/agents/worker"), host.name, str(self.numbers),
-             str(self.nonblocking[host.name]), str(self.random.choice(self.hold_us)), self.path, *(host.path(f) for f in FILES)], env=host.env(), stdin=subprocess.PIPE)
+            [os.path.join(BUILD, "tests/agents/worker"), host.name, str(self.numbers), str(self.nonblocking[host.name]),
+             str(self.random.choice(self.hold_us)), self.path, *(host.path(f) for f in FILES)],
+            env=host.env(), stdin=subprocess.PIPE)
         self.workers.append((host, self.numbers, process))
 
     def start(self):
@@ -51,31 +52,33 @@ class Crowd:
         self.workers.remove(worker)
         self.start_worker(host)
 
-    def kill_a_keeper(self, parent_too):
-        """One that has a lease, if there is one: the next keeper must take it up."""
+    def kill_a_keeper(self):
+        """
+        One that has a lease, if there is one: the next keeper must take it up. Without its parent: that starts the next
+        one, after a pause that grows. With it: the next call does, at once.
+        """
         holding = {e.host for s in self.samples[-len(FILES):] for e in s.leases}
         host = self.random.choice([h for h in self.hosts if h.name in holding] or self.hosts)
         pids = host.keeper_pids()
         self.recorder.note("keeper", host.name)
-        for pid in pids if parent_too else pids[1:]:
+        for pid in pids[self.random.randrange(2):]:
             with contextlib.suppress(ProcessLookupError):  # the one before has not been replaced yet
                 os.kill(pid, signal.SIGKILL)
 
-    def disturb(self, keepers_only):
-        # Without its parent: the next call starts one. With it: the parent does, after a pause that grows.
-        if keepers_only or self.random.random() < 0.2:
-            self.kill_a_keeper(parent_too=self.random.random() < 0.5)
-        else:
+    def kill_someone(self):
+        if self.random.random() < 0.8:
             self.kill_a_worker()
+        else:
+            self.kill_a_keeper()
 
-    def run(self, seconds, redis, keepers_only=False):
-        """Samples the store all the time, and disturbs now and then."""
+    def run(self, seconds, redis, disturb=None):
+        """Samples the store all the time, and disturbs now and then: disturb(), else kill_someone()."""
         now = time.monotonic()
         end = now + seconds
         while now < end:
             self.samples += history.sample(redis, FILES)
             if now >= self.next_disturbance:
-                self.disturb(keepers_only)
+                (disturb or self.kill_someone)()
                 self.next_disturbance = now + self.random.uniform(0.05, 0.4)
             time.sleep(0.002)
             now = time.monotonic()

@@ -51,10 +51,17 @@ static void setup(void)
 	uv_unref((uv_handle_t *)&deadline);
 }
 
+static void close_handle(uv_handle_t *handle, void *arg)
+{
+	(void)arg;
+	if (!uv_is_closing(handle))
+		uv_close(handle, NULL);
+}
+
 static void teardown(void)
 {
 	probes_free(probes);
-	uv_close((uv_handle_t *)&deadline, NULL);
+	uv_walk(&loop, close_handle, NULL); /* as the keeper does */
 	uv_run(&loop, UV_RUN_DEFAULT);
 	ck_assert_int_eq(uv_loop_close(&loop), 0);
 }

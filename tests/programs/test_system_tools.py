@@ -1,6 +1,6 @@
 """
-dpkg and apt-get, whose lock files are POSIX record locks: two hosts, each with a package database of its own under the same lock
-names. What one of them holds, the other reports as held, in its own words. Everything is in folders of the test's own.
+The system's own tools: dpkg, apt-get and anacron, which take POSIX record locks, and logrotate, which takes flock(). Two hosts, each
+with folders of its own under the same lock names; what one of them holds, the other reports as held, in its own words.
 """
 import os
 import re
@@ -28,8 +28,9 @@ def package(folder):
     return path
 
 
-@pytest.fixture(autouse=True)
+@pytest.fixture
 def systems(pair):
+    """What dpkg and apt-get need to see."""
     for host in (pair.a, pair.b):
         for name in ("dpkg/info", "dpkg/updates", "root", "lists/partial", "archives/partial", "etc"):
             os.makedirs(host.path(name))
@@ -68,7 +69,7 @@ def check(pair, command, status, said):
 
 
 @pytest.fixture
-def installing(pair, package):
+def installing(pair, systems, package):
     job = Job(pair.a, *dpkg(pair.a, "--install", package))
     lines_until(job, "held")
     return job
@@ -93,10 +94,44 @@ def test_apt_get_against_dpkg(pair, installing):
     assert pair.b.run(*upgrade).returncode == 0
 
 
-def test_apt_get_update(pair):
+def test_apt_get_update(pair, systems):
     job = Job(pair.a, *apt(pair.a, "-o", "APT::Update::Pre-Invoke::=echo held; read line", "update"))
     lines_until(job, "held")
     check(pair, apt(pair.b, "update"), 100, r"E: Could not get lock \S+/lists/lock - open \(11:")
     check(pair, apt(pair.b, "clean"), 100, r"E: Could not get lock \S+/lists/lock - open \(11:")
     job.end()
     assert pair.b.run(*apt(pair.b, "clean")).returncode == 0
+
+
+def test_anacron(pair):
+    """It locks the job's time stamp while the job runs, and makes the lock shared when it has ended."""
+    commands = {}
+    for host in (pair.a, pair.b):
+        os.mkdir(host.path("spool"))
+        with open(host.path("tab"), "w") as f:
+            f.write(f"1 0 nightly until test -e {host.path('done')}; do sleep 0.02; done\n")
+        commands[host] = ["anacron", "-d", "-f", "-S", host.path("spool"), "-t", host.path("tab")]
+    open(pair.b.path("done"), "w").close()
+    job = Job(pair.a, *commands[pair.a])
+    lines_until(job, "Job `nightly' started")
+    locked = "Job `nightly' locked by another anacron - skipping" in pair.b.run(*commands[pair.b]).stderr
+    assert locked == pair.excludes
+    open(pair.a.path("done"), "w").close()
+    assert job.process.wait(30) == 0
+    assert "Job `nightly' started" in pair.b.run(*commands[pair.b]).stderr
+
+
+def test_logrotate(pair):
+    commands = {}
+    for host, script in ((pair.a, "echo held; read line"), (pair.b, "true")):
+        with open(host.path("log"), "w") as f:
+            f.write("full")
+        with open(host.path("conf"), "w") as f:
+            f.write(f"{host.path('log')} {{\n size 1\n rotate 1\n missingok\n prerotate\n{script}\n endscript\n}}\n")
+        os.chmod(host.path("conf"), 0o644)
+        commands[host] = ["logrotate", "-s", host.path("state"), host.path("conf")]
+    job = Job(pair.a, *commands[pair.a])
+    lines_until(job, "held")
+    check(pair, commands[pair.b], 3, r"state file \S+ is already locked")
+    job.end()
+    assert pair.b.run(*commands[pair.b]).returncode == 0

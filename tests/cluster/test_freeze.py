@@ -1,0 +1,187 @@
+"""A lease that cannot be renewed: its holders, and all that they started, are stopped in time, and go on or are killed."""
+import os
+import signal
+import time
+
+import pytest
+from harness import wait_until
+from harness.proxy import Proxy
+
+from test_flock import held, opened
+
+JOB = 'trap "" INT; echo $$ >>"$1.pid"; while :; do echo >>"$1"; read -t 0.01 <> <(:); done'
+LEASE = "ttl_ms = 2000; freeze_margin_ms = 600;"
+
+
+def job(host, *how, out="out"):
+    """A job under flock(1) that writes a line to a file again and again."""
+    path = host.path("job." + out)
+    process = host.popen("flock", *how, host.path("f"), "bash", "-c", JOB, "job", path)
+    wait_until(lambda: size(path) > 3, "the job runs")
+    return process, path
+
+
+def size(path):
+    try:
+        return os.stat(path).st_size
+    except OSError:
+        return 0
+
+
+def state(pid):
+    try:
+        with open(f"/proc/{pid}/stat") as f:
+            return f.read().rsplit(")", 1)[1].split()[0]
+    except OSError:
+        return "gone"
+
+
+def is_frozen(path):
+    before = size(path)
+    time.sleep(0.2)  # a running job writes some 20 lines in that time; nothing but waiting can show that it does not
+    return size(path) == before
+
+
+def grows(path):
+    before = size(path)
+    wait_until(lambda: size(path) > before, "the job goes on")
+
+
+@pytest.fixture
+def proxy(redis, folder):
+    p = Proxy(redis, folder)
+    yield p
+    p.stop()
+
+
+@pytest.mark.parametrize("how", [(), ("-o",), ("-s",)])
+def test_frozen_through_an_outage_and_nothing_lost(make_host, redis, how):
+    a = make_host("a", lease=LEASE)
+    process, path = job(a, *how)
+    redis.signal(signal.SIGSTOP)
+    wait_until(lambda: "are frozen" in a.log(), "the job is frozen", 10)
+    assert is_frozen(path)
+    pid = int(open(path + ".pid").read())
+    assert state(pid) in "tT"
+    os.kill(pid, signal.SIGCONT)  # does not wake it
+    assert is_frozen(path)
+    assert a.status()["frozen"] >= 1
+    redis.signal(signal.SIGCONT)
+    wait_until(lambda: "go on" in a.log(), "the job is let go", 20)
+    grows(path)
+    assert process.poll() is None
+    assert not a.status()["lost"]
+    os.kill(pid, signal.SIGKILL)
+    process.communicate(timeout=20)
+
+
+def test_killed_when_another_host_got_it(make_host, redis, proxy):
+    """Host a is cut off; b takes over after a ttl. When a is back, its job must not run one more instruction."""
+    b = make_host("b", lease=LEASE)
+    a = make_host("a", lease=LEASE, server=proxy.address).wait_up()
+    process, path = job(a)
+    proxy.accepting = False
+    proxy.cut()
+    other = opened(b)
+    assert other.do("flock 0 ex", seconds=20) == "ok"  # after the ttl ...
+    assert "are frozen" in a.log()                      # ... and after a's job was stopped
+    last = size(path)
+    proxy.accepting = True
+    wait_until(lambda: process.poll() is not None, "the job is killed", 20)
+    assert size(path) == last
+    assert a.status()["lost"]
+    assert "is killed" in a.log()
+
+
+@pytest.mark.parametrize("name", ["setlk 0 ex 0 10", "setlk 0 ex 0 10 ofd"])
+def test_record_holders_too(make_host, redis, name):
+    a = make_host("a", lease=LEASE)
+    agent = opened(a)
+    assert agent.do(name) == "ok"
+    redis.signal(signal.SIGSTOP)
+    wait_until(lambda: state(agent.pid) in "tT", "the holder is frozen", 10)
+    redis.signal(signal.SIGCONT)
+    assert agent.do("pid") == "ok"
+
+
+def test_threads_and_inherited_descriptors(make_host, redis):
+    """The holder is a shell that never called flock(); its children, and theirs, are stopped with it."""
+    a = make_host("a", lease=LEASE)
+    path = a.path("job.out")
+    script = f'exec 9>"$1"; flock 9; (bash -c "$2" job "$3") & bash -c "$2" job "$3" & wait'
+    process = a.popen("bash", "-c", script, "shell", a.path("f"), JOB, path)
+    wait_until(lambda: size(path + ".pid") and len(open(path + ".pid").read().split()) == 2, "both children run")
+    pids = [int(p) for p in open(path + ".pid").read().split()] + [process.pid]
+    redis.signal(signal.SIGSTOP)
+    wait_until(lambda: all(state(p) in "tT" for p in pids), "all are frozen", 10)
+    assert is_frozen(path)
+    redis.signal(signal.SIGCONT)
+    grows(path)
+    for p in pids:
+        os.kill(p, signal.SIGKILL)
+    process.communicate(timeout=20)
+
+
+def test_who_was_stopped_before_stays_so(make_host, redis):
+    a = make_host("a", lease=LEASE)
+    process, path = job(a)
+    pid = int(open(path + ".pid").read())
+    os.kill(pid, signal.SIGSTOP)
+    wait_until(lambda: state(pid) == "T", "it is stopped")
+    redis.signal(signal.SIGSTOP)
+    wait_until(lambda: "are frozen" in a.log(), "frozen", 10)
+    redis.signal(signal.SIGCONT)
+    wait_until(lambda: "go on" in a.log(), "let go", 20)
+    wait_until(lambda: state(pid) == "T", "it is stopped as before")
+    assert is_frozen(path)
+    os.kill(pid, signal.SIGCONT)
+    grows(path)
+    os.kill(pid, signal.SIGKILL)
+    process.communicate(timeout=20)
+
+
+def test_on_lost_kill(make_host, redis):
+    a = make_host("a", lease=LEASE + ' on_lost = "kill";')
+    process, path = job(a)
+    redis.signal(signal.SIGSTOP)
+    wait_until(lambda: process.poll() is not None, "the job is ended", 10)
+    redis.signal(signal.SIGCONT)
+    assert "SIGTERM" in a.log()
+
+
+def test_on_lost_warn(make_host, redis):
+    a = make_host("a", lease=LEASE + ' on_lost = "warn";')
+    process, path = job(a)
+    redis.signal(signal.SIGSTOP)
+    wait_until(lambda: "run out" in a.log(), "the warning", 10)
+    wait_until(lambda: a.status()["leases"][0]["state"] == "unsure", "the deadline has passed", 10)
+    grows(path)
+    redis.signal(signal.SIGCONT)
+    os.kill(int(open(path + ".pid").read()), signal.SIGKILL)
+    process.communicate(timeout=20)
+
+
+def test_a_keeper_that_dies_while_they_are_frozen(make_host, redis):
+    a = make_host("a", lease=LEASE)
+    process, path = job(a)
+    redis.signal(signal.SIGSTOP)
+    wait_until(lambda: "are frozen" in a.log(), "frozen", 10)
+    old = a.keeper_pids()[-1]
+    os.kill(old, signal.SIGKILL)
+    wait_until(lambda: len(a.keeper_pids()) == 2 and a.keeper_pids()[-1] != old, "the next keeper")
+    assert is_frozen(path)
+    redis.signal(signal.SIGCONT)
+    grows(path)
+    os.kill(int(open(path + ".pid").read()), signal.SIGKILL)
+    process.communicate(timeout=20)
+
+
+def test_a_parent_that_dies_takes_the_frozen_with_it(make_host, redis):
+    """Nobody would watch them any more."""
+    a = make_host("a", lease=LEASE)
+    process, path = job(a)
+    redis.signal(signal.SIGSTOP)
+    wait_until(lambda: "are frozen" in a.log(), "frozen", 10)
+    os.kill(a.keeper_pids()[0], signal.SIGKILL)
+    wait_until(lambda: process.poll() is not None, "the holder is killed", 10)
+    redis.signal(signal.SIGCONT)

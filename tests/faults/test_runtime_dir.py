@@ -1,0 +1,168 @@
+"""A runtime directory that is not as it should be: each call is refused with a line that says what to do."""
+import os
+import shutil
+import subprocess
+import tempfile
+
+import pytest
+from common import Alive, agent_with, attempt, refused, works
+from harness import Host, host as host_module, wait_until
+
+NOBODY = 65534
+needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="needs another user, and so root")
+
+
+@pytest.fixture
+def host(redis, folder, host_of):
+    """A host without a keeper: the shim starts one, in whatever directory it is told."""
+    host = host_of(redis, foreground=False, lease="ttl_ms = 500; idle_ms = 0;")
+    with open(host.path("f"), "w"):
+        pass
+    return host
+
+
+def both_ways(host, directory, pattern, **more):
+    for wait in (False, True):
+        outcome = refused(attempt(host, wait=wait, DFLOCK_RUNTIME_DIR=str(directory), **more), pattern)
+        assert outcome.seconds < 15
+
+
+def made(path, mode=0o700):
+    os.mkdir(path)
+    os.chmod(path, mode)
+    return path
+
+
+def test_it_would_work(host):
+    """The control: the same call in a directory as it should be."""
+    wait_until(lambda: attempt(host).word == "ok", "a keeper is started and grace is over")
+
+
+@pytest.mark.parametrize("mode", [0o770, 0o702, 0o1777])
+def test_others_may_write(host, mode):
+    os.chmod(host.runtime, mode)
+    both_ways(host, host.runtime, "can be written by others; take that away with chmod go-w")
+    os.chmod(host.runtime, 0o700)
+    works(host)
+
+
+@pytest.mark.parametrize("end", ["", "/"])
+def test_symbolic_link(host, folder, end):
+    link = os.path.join(folder, "link")
+    os.symlink(host.runtime, link)
+    both_ways(host, link + end, "is a symbolic link; name the directory itself")
+
+
+def test_not_a_directory(host, folder):
+    both_ways(host, host.path("f"), "is not a directory; remove it or set DFLOCK_RUNTIME_DIR")
+
+
+def test_not_in_memory(host):
+    both_ways(host, "/proc/self/task", "is not on a tmpfs; set DFLOCK_RUNTIME_DIR")
+
+
+def test_not_there_and_cannot_be_made(host, folder):
+    both_ways(host, os.path.join(folder, "none", "below"), "cannot be made: No such file or directory; make it usable")
+
+
+def test_relative(host):
+    both_ways(host, "run/dflock", "DFLOCK_RUNTIME_DIR is not absolute")
+
+
+def test_too_long(host):
+    both_ways(host, "/dev/shm/" + "x" * 90, "DFLOCK_RUNTIME_DIR is not absolute, or too long")
+
+
+@needs_root
+def test_of_another_user(host):
+    os.chown(host.runtime, NOBODY, NOBODY)
+    both_ways(host, host.runtime, "belongs to uid 65534, not to you or root; have it removed, or set DFLOCK_RUNTIME_DIR")
+
+
+@pytest.fixture
+def as_nobody(host, folder, monkeypatch):
+    """What a user without rights needs to run under the shim: programs and a configuration that he can read."""
+    shown = tempfile.mkdtemp(prefix="dflock-test-")
+    for path in (folder, host.files, shown, host.path("f")):
+        os.chmod(path, 0o755)
+    os.chown(host.files, NOBODY, NOBODY)
+    os.chown(host.path("f"), NOBODY, NOBODY)
+    os.chmod(os.path.join(folder, "redis.sock"), 0o777)
+    for program in ("SHIM", "KEEPER"):
+        monkeypatch.setattr(host_module, program, shutil.copy(getattr(host_module, program), shown))
+    yield {"before": ["setpriv", f"--reuid={NOBODY}", f"--regid={NOBODY}", "--clear-groups"]}
+    shutil.rmtree(shown)
+
+
+@needs_root
+def test_nobody_with_a_directory_of_his_own(host, as_nobody):
+    """The control for the next tests."""
+    os.chown(host.runtime, NOBODY, NOBODY)
+    wait_until(lambda: attempt(host, **as_nobody).word == "ok", "a keeper is started and grace is over")
+
+
+@needs_root
+def test_unwritable(host, as_nobody):
+    """It is root's, which would be fine if a keeper of root's served there."""
+    os.chmod(host.runtime, 0o755)
+    both_ways(host, host.runtime, "Permission denied", **as_nobody)
+
+
+@needs_root
+def test_cannot_be_entered(host, as_nobody):
+    both_ways(host, host.runtime, "Permission denied", **as_nobody)
+
+
+@needs_root
+def test_cannot_be_made_by_nobody(host, folder, as_nobody):
+    both_ways(host, os.path.join(folder, "below"), "cannot be made: Permission denied", **as_nobody)
+
+
+# --- a directory that is full ---
+
+
+@pytest.fixture
+def small(folder):
+    """A small tmpfs; fill(bytes) leaves no more room than that."""
+    path = made(os.path.join(folder, "small"))
+    mount = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=8m,mode=0700", "tmpfs", path], capture_output=True)
+    if mount.returncode:
+        pytest.skip("may not mount: " + mount.stderr.decode())
+    yield path
+    subprocess.run(["umount", "-l", path], check=True)
+
+
+def fill(path):
+    with open(os.path.join(path, "filler"), "wb", buffering=0) as f:
+        try:
+            while True:
+                f.write(b"x" * 4096)
+        except OSError:
+            pass
+
+
+@needs_root
+def test_full(redis, folder, small):
+    """No room for the journal: nothing new is granted, since a keeper that starts again would not know of it."""
+    a, b = Host(redis, "a", folder, foreground=False, lease="ttl_ms = 2000; linger_ms = 0;"), Host(redis, "b", folder)
+    shutil.rmtree(a.runtime)
+    a.runtime = small
+    try:
+        a.start()
+        a.init()
+        held = agent_with(a)
+        fill(small)
+        with Alive(a):
+            # Its last block may have room for some more entries.
+            names = (f"file{i}" for i in range(1000))
+            wait_until(lambda: attempt(a, next(names)).word == "ENOLCK", "the journal is full", 40)
+            refused(attempt(a, next(names)), "cannot write its journal.*is the runtime directory's file system full")
+            refused(attempt(a, next(names), wait=True), "cannot write its journal")
+            assert attempt(b).word == "busy"
+            assert held.do("flock 0 un") == "ok"
+            works(b)
+            os.unlink(os.path.join(small, "filler"))
+            works(a, "another")
+    finally:
+        a.stop()
+        b.stop()
