@@ -144,7 +144,7 @@ def fill(path):
 @needs_root
 def test_full(redis, folder, small):
     """No room for the journal: nothing new is granted, since a keeper that starts again would not know of it."""
-    a, b = Host(redis, "a", folder, foreground=False, lease="ttl_ms = 2000; linger_ms = 0;"), Host(redis, "b", folder)
+    a, b = Host(redis, "a", folder, foreground=False, lease="ttl_ms = 3000; linger_ms = 0;"), Host(redis, "b", folder)
     shutil.rmtree(a.runtime)
     a.runtime = small
     try:
