@@ -19,6 +19,7 @@
 #include "keeper/split.h"
 #include "keeper/control.h"
 
+#define JOURNAL_RETRY_MS 500
 #define LINGER_MAX_TTLS  1
 
 static void on_timer(uv_timer_t *timer);
@@ -52,7 +53,7 @@ static bool recall_is_served(const struct lease *lease, enum lease_event event)
 {
 	if (event == LEASE_EV_SHRUNK)
 		return lease->recall < RECALL_ASK || !lease->recall_exclusive;
-	return event == LEASE_EV_KEPT; /* else it came before the lease was open */
+	return event == LEASE_EV_KEPT && !lease->asker_count; /* else it came before the lease was open */
 }
 
 static void open_lease(struct lease *lease, enum lease_event event)
@@ -66,6 +67,8 @@ static void open_lease(struct lease *lease, enum lease_event event)
 	}
 	lease_start_timer(lease, lease->linger_ns / NS_PER_MS);
 	supersede(lease);
+	if (lock_covered_without(lease)) /* it was unsure when the others were opened */
+		lease_raise(lease, LEASE_EV_SUPERSEDED);
 }
 
 void lease_tell_in_use(struct lease *lease)
@@ -74,10 +77,10 @@ void lease_tell_in_use(struct lease *lease)
 
 	for (unsigned i = 0; i < lease->asker_count; i++) {
 		const struct asker *asker = &lease->askers[i];
-		struct store_range in_use = lock_in_the_way(lease, &asker->range);
+		struct store_range in_use;
 
-		/* It has just become free, and the probe has not said so yet. */
-		if (lease->state != LEASE_HELD && lock_is_free(lease, &asker->range))
+		/* None: it has just become free, and the probe has not said so yet. */
+		if (lock_in_the_way(lease, &asker->range, &in_use) == 0)
 			lease->askers[kept++] = *asker;
 		else
 			store_tell_in_use(lease_keeper(lease)->store, asker->host, lease->lock->file->name, asker->token,
@@ -88,20 +91,37 @@ void lease_tell_in_use(struct lease *lease)
 		control_in_use(lease);
 }
 
+/* A lease that was released but still stands in the journal would look lost to the next keeper. */
+static bool unjournal(struct lease *lease)
+{
+	int ret = journal_remove(lease_keeper(lease)->journal, lease->token);
+
+	if (ret == 0 || lease->state != LEASE_RELEASING)
+		return true;
+	if (!lease->warned)
+		log_error("%s: cannot be given back while the journal cannot be written: %s", lease->lock->file->name,
+			  strerror(-ret));
+	lease->warned = true;
+	lease_start_timer(lease, JOURNAL_RETRY_MS); /* LEASE_EV_UP */
+	return false;
+}
+
 static void act(struct lease *lease, unsigned actions, enum lease_event event)
 {
 	struct keeper *k = lease_keeper(lease);
 
 	if (actions & LEASE_DO_STOP_PROBE && lease->probe)
 		probe_stop(lease->probe);
+	else if (actions & LEASE_DO_STOP_PROBE && lease->state == LEASE_STOPPING)
+		lease_start_timer(lease, 1); /* there was none: it was to be tried again */
 	if (actions & LEASE_DO_UNPROBE)
 		lock_unprobe(lease->lock);
 	if (actions & LEASE_DO_SHARE) {
 		lease->range.mode = WIRE_SHARED;
 		journal_set_fence(k->journal, lease->token, lease->fence, WIRE_SHARED);
 	}
-	if (actions & LEASE_DO_UNJOURNAL)
-		journal_remove(k->journal, lease->token);
+	if (actions & LEASE_DO_UNJOURNAL && !unjournal(lease))
+		actions &= ~(unsigned)LEASE_DO_RELEASE;
 	if (actions & LEASE_DO_ACQUIRE)
 		lease_acquire(lease, NULL, 0);
 	if (actions & LEASE_DO_RELEASE)
@@ -205,6 +225,10 @@ void lease_raise(struct lease *lease, enum lease_event event)
 		log_debug("%s %.8s: %s in %s -> %s", lease->lock->file->name, lease->token, lease_event_name(event),
 			  lease_state_name(lease->state), lease_state_name(step.next));
 		enter(lease, step.next);
+		/* What an earlier answer said of it is worth nothing any more. */
+		if (event == LEASE_EV_EXPIRED || event == LEASE_EV_FORGOTTEN)
+			lease->stands = false;
+		lease->lapsed = lease->state == LEASE_UNSURE && (lease->lapsed || event == LEASE_EV_EXPIRED);
 		act(lease, step.actions, event);
 		/* What was lost has no slot any more: the parent frees that one. */
 		if (!lease_is_ours(lease->state)) {
@@ -213,6 +237,8 @@ void lease_raise(struct lease *lease, enum lease_event event)
 		}
 		if (lease->splitting && !lease_is_ours(lease->state))
 			split_done(lease);
+		if (lease->piece && lease->state != LEASE_ASKING && !lease_is_ours(lease->state))
+			split_piece_ended(lease);
 		lease_obey_recall(lease);
 	}
 	keeper_leave(k);
@@ -253,6 +279,7 @@ static void on_timer(uv_timer_t *timer)
 		lingered(lease);
 		break;
 	case LEASE_PROBING:
+	case LEASE_STOPPING:
 		lease_raise(lease, LEASE_EV_STOPPED);
 		break;
 	default: /* an answer was an error: again */

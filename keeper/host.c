@@ -97,7 +97,7 @@ void host_renewed(struct keeper *k, int64_t sent_ns)
 {
 	int64_t deadline = sent_ns + ttl_ns(k) * 9 / 10;
 	int64_t now = clock_now_ns();
-	bool was_sure = host_sure_until(k) > now; /* first the old deadline, then the new */
+	bool was_sure = host_sure_until(k) - now > SERVE_LEAST_NS; /* first the old deadline, then the new */
 	int ret;
 
 	if (deadline <= k->deadline_ns || deadline <= now)
@@ -243,7 +243,7 @@ static void forget(struct keeper *k, const char *old, const char *now)
 	keeper_enter(k);
 	HASH_ITER (hh, k->leases, lease, next) {
 		lease->forgotten = lease_is_ours(lease->state);
-		lease_raise(lease, LEASE_EV_FORGOTTEN);
+		lease_raise(lease, lease->lapsed ? LEASE_EV_GONE : LEASE_EV_FORGOTTEN);
 	}
 	if (k->expired)
 		lose_forgotten(k);
@@ -424,6 +424,8 @@ int host_start(struct keeper *k)
 	}
 	uv_timer_start(&k->sweep, on_sweep_timer, often, often);
 	k->expired = k->deadline_ns <= clock_now_ns();
+	if (k->expired)
+		keeper_raise_all(k, LEASE_EV_EXPIRED);
 	return 0;
 }
 

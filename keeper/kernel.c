@@ -5,6 +5,7 @@
 #include <string.h>
 #include <sys/file.h>
 #include <unistd.h>
+#include <utlist.h>
 
 #include "keeper/act.h"
 #include "keeper/log.h"
@@ -89,43 +90,51 @@ void lease_start_probe(struct lease *lease)
 		lease_start_timer(lease, 100);
 }
 
-/* The kernel's first lock that is in the way of this: 1, or 0: none. -1: it cannot be asked without waiting. */
-static int find_in_the_way(const struct lease *lease, const struct store_range *wanted, struct flock *lock)
+static struct flock as_flock(const struct store_range *wanted)
 {
-	const struct file *file = lease->lock->file;
+	return (struct flock){.l_type = wanted->mode == WIRE_SHARED ? F_RDLCK : F_WRLCK,
+			      .l_whence = SEEK_SET,
+			      .l_start = wanted->from,
+			      .l_len = wanted->to == WIRE_EOF ? 0 : wanted->to - wanted->from};
+}
 
-	*lock = (struct flock){.l_type = wanted->mode == WIRE_SHARED ? F_RDLCK : F_WRLCK,
-			       .l_whence = SEEK_SET,
-			       .l_start = wanted->from,
-			       .l_len = wanted->to == WIRE_EOF ? 0 : wanted->to - wanted->from};
-	if (lease->range.space != WIRE_RECORD || !file->local || fcntl(file->fd, F_OFD_GETLK, lock) != 0)
-		return -1;
+/* Is what the kernel shows really in the way, or but what a waiting probe of ours takes for a moment? */
+static bool is_another(const struct lease *lease, const struct store_range *wanted, struct flock *lock)
+{
+	const struct lease *other;
+	bool looked = false;
+
+	if (lock->l_type == F_UNLCK || lock->l_pid != -1)
+		return lock->l_type != F_UNLCK;
+	DL_FOREACH (lease->lock->leases, other) {
+		struct flock seen = as_flock(wanted);
+
+		if (!other->probe || !probe_look(other->probe, &seen))
+			continue;
+		*lock = seen;
+		looked = true;
+		if (seen.l_type == F_UNLCK || seen.l_pid != -1)
+			return seen.l_type != F_UNLCK;
+	}
+	if (!looked) { /* one may have ended just now */
+		*lock = as_flock(wanted);
+		fcntl(lease->lock->file->fd, F_OFD_GETLK, lock);
+	}
 	return lock->l_type != F_UNLCK;
 }
 
-bool lock_is_in_the_way(const struct lease *lease, const struct store_range *wanted)
+int lock_in_the_way(const struct lease *lease, const struct store_range *wanted, struct store_range *in_use)
 {
-	struct flock lock;
+	const struct file *file = lease->lock->file;
+	struct flock lock = as_flock(wanted);
 
-	return find_in_the_way(lease, wanted, &lock) > 0;
-}
-
-bool lock_is_free(const struct lease *lease, const struct store_range *wanted)
-{
-	struct flock lock;
-
-	return find_in_the_way(lease, wanted, &lock) == 0;
-}
-
-struct store_range lock_in_the_way(const struct lease *lease, const struct store_range *wanted)
-{
-	struct store_range in_use = lease->range;
-	struct flock lock;
-
-	if (find_in_the_way(lease, wanted, &lock) <= 0)
-		return in_use;
-	in_use.mode = lock.l_type == F_RDLCK ? WIRE_SHARED : WIRE_EXCLUSIVE;
-	in_use.from = lock.l_start;
-	in_use.to = lock.l_len ? lock.l_start + lock.l_len : WIRE_EOF;
-	return in_use;
+	*in_use = lease->range;
+	if (lease->range.space != WIRE_RECORD || !file->local || fcntl(file->fd, F_OFD_GETLK, &lock) != 0)
+		return -1;
+	if (!is_another(lease, wanted, &lock))
+		return 0;
+	in_use->mode = lock.l_type == F_RDLCK ? WIRE_SHARED : WIRE_EXCLUSIVE;
+	in_use->from = lock.l_start;
+	in_use->to = lock.l_len ? lock.l_start + lock.l_len : WIRE_EOF;
+	return 1;
 }

@@ -7,13 +7,10 @@
 /* Asks the kernel whether the lease is in use; waits for the end of it if another host waits. LEASE_EV_* follow. */
 void lease_start_probe(struct lease *lease);
 /*
- * Which lock of this host is in the way of what another one wants: for records as the kernel says it, else (and if it
- * cannot be asked without waiting) what the lease covers.
+ * Which lock of this host is in the way of what another one wants? 1: *in_use, as the kernel says. 0: none. -1: the kernel
+ * cannot be asked without waiting (never for flock), and *in_use is what the lease covers.
  */
-struct store_range lock_in_the_way(const struct lease *lease, const struct store_range *wanted);
-/* Does the kernel say that one is, or that none is? Both are false where it cannot be asked without waiting. */
-bool lock_is_in_the_way(const struct lease *lease, const struct store_range *wanted);
-bool lock_is_free(const struct lease *lease, const struct store_range *wanted);
+int lock_in_the_way(const struct lease *lease, const struct store_range *wanted, struct store_range *in_use);
 /* Does the probe that runs wait until nobody has the lock, though shared is wanted, too? Then it must be started anew. */
 bool probe_waits_for_more(const struct lease *lease);
 /* Drops the kernel lock that a probe took, if it did. */

@@ -84,7 +84,7 @@ static const struct cell table[LEASE_STATES][LEASE_EVENTS] = {
     },
     [LEASE_RELEASING] = {
 	[LEASE_EV_RELEASED] = STEP(ENDED, LEASE_DO_UNPROBE | LEASE_DO_SERVE),
-	[LEASE_EV_UP] = STEP(RELEASING, LEASE_DO_RELEASE),
+	[LEASE_EV_UP] = STEP(RELEASING, RELEASE),
 	[LEASE_EV_FREE] = STEP(RELEASING, LEASE_DO_UNPROBE),
 	[LEASE_EV_SHARED] = STEP(RELEASING, LEASE_DO_UNPROBE),
 	/* Past the deadline it protects nobody: no reason to keep local programs from the kernel lock. */
@@ -94,7 +94,7 @@ static const struct cell table[LEASE_STATES][LEASE_EVENTS] = {
     [LEASE_UNSURE] = {
 	[LEASE_EV_STANDS] = STEP(HELD, REOPEN),
 	[LEASE_EV_GONE] = STEP(ENDED, LOSE),
-	[LEASE_EV_SUPERSEDED] = STEP(RELEASING, RELEASE),
+	/* Not superseded: if it has gone, its holders must be stopped, whatever this host has got since. */
 	[LEASE_EV_FREE] = STEP(UNSURE, LEASE_DO_UNPROBE),
 	[LEASE_EV_SHARED] = STEP(UNSURE, LEASE_DO_UNPROBE),
 	[LEASE_EV_UP] = STEP(UNSURE, LEASE_DO_CONFIRM),

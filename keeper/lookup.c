@@ -66,9 +66,6 @@ static void on_inspected(void *arg, struct inspect_result *r)
 		return session_unuse(s);
 	}
 	session_unuse(s);
-	/* It was known when the worker began, and may have been forgotten since. */
-	if (r->fd < 0 && !*r->refused && !file_find(s->keeper, r->st.st_dev, r->st.st_ino))
-		snprintf(r->refused, sizeof(r->refused), "the keeper has just forgotten it: try again");
 	look_up(s, r);
 }
 
@@ -124,7 +121,8 @@ static void inspect(struct session *s, int fd)
 		uint64_t dev = makedev(stx.stx_dev_major, stx.stx_dev_minor);
 
 		local = mounts_local(k->mounts, dev);
-		request.known = local && file_find(k, dev, stx.stx_ino);
+		/* A worker opens it anew: it might be forgotten meanwhile. */
+		request.known = local && !request.foreign && file_find(k, dev, stx.stx_ino);
 	}
 	if (!local || request.foreign) {
 		start_inspect(s, &request, on_inspected);

@@ -47,6 +47,7 @@ struct probe {
 	int fd;
 	struct probe_want want;
 	bool stop; /* atomic */
+	int wait_fd; /* under the mutex: of wait_record(); -1: none */
 	bool told; /* in probes->stopping */
 	probe_cb *cb;
 	void *arg;
@@ -141,7 +142,14 @@ static int poll_record(const struct probe *probe, enum probe_answer *answer)
 	return ret ? ret : -EINTR;
 }
 
-static int wait_record(const struct probe *probe, enum probe_answer *answer)
+static void show_wait_fd(struct probe *probe, int fd)
+{
+	pthread_mutex_lock(&probe->probes->mutex);
+	probe->wait_fd = fd;
+	pthread_mutex_unlock(&probe->probes->mutex);
+}
+
+static int wait_record(struct probe *probe, enum probe_answer *answer)
 {
 	struct flock lock = record(probe, probe->want.shared_will_do ? F_RDLCK : F_WRLCK);
 	char link[64];
@@ -151,7 +159,11 @@ static int wait_record(const struct probe *probe, enum probe_answer *answer)
 	fd = open(link, (lock.l_type == F_WRLCK ? O_RDWR : O_RDONLY) | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
 	if (fd < 0)
 		return poll_record(probe, answer);
+	show_wait_fd(probe, fd);
 	ret = fcntl(fd, F_OFD_SETLKW, &lock) == 0 ? 1 : -errno;
+	lock.l_type = F_UNLCK;
+	fcntl(fd, F_OFD_SETLK, &lock);
+	show_wait_fd(probe, -1);
 	close(fd);
 	/* Taken, and let go: what another program took in between shows in a last look. */
 	return ret == 1 ? test_record(probe, answer) : ret;
@@ -275,7 +287,7 @@ struct probe *probe_start(struct probes *probes, int fd, const struct probe_want
 
 	if (!probe)
 		return NULL;
-	*probe = (struct probe){.probes = probes, .fd = fd, .want = *want, .cb = cb, .arg = arg};
+	*probe = (struct probe){.probes = probes, .fd = fd, .want = *want, .wait_fd = -1, .cb = cb, .arg = arg};
 	pthread_attr_init(&attr);
 	pthread_attr_setstacksize(&attr, THREAD_STACK);
 	sigfillset(&all);
@@ -292,6 +304,16 @@ struct probe *probe_start(struct probes *probes, int fd, const struct probe_want
 	if (probes->running++ == 0)
 		uv_ref((uv_handle_t *)&probes->wake);
 	return probe;
+}
+
+bool probe_look(struct probe *probe, struct flock *lock)
+{
+	bool done;
+
+	pthread_mutex_lock(&probe->probes->mutex);
+	done = probe->wait_fd >= 0 && fcntl(probe->wait_fd, F_OFD_GETLK, lock) == 0;
+	pthread_mutex_unlock(&probe->probes->mutex);
+	return done;
 }
 
 void probe_stop(struct probe *probe)

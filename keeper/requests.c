@@ -195,6 +195,8 @@ static void on_acquire(void *arg, const struct store_reply *reply)
 	case STORE_ERROR:
 	case STORE_GONE:
 		log_error("%s: the store refused: %s", lease->lock->file->name, reply->error ? reply->error : "");
+		if (lease->piece)
+			return split_failed(lease);
 		serve_refuse(lease, reply->error ? reply->error : "the store refused");
 		return;
 	case STORE_UNREACHABLE: /* LEASE_EV_UP comes later */
@@ -206,13 +208,32 @@ static void on_acquire(void *arg, const struct store_reply *reply)
 	}
 }
 
+/*
+ * Whom to name dead: those in `silent`, those that are known to be in the way, and then any others, who may turn out to be. There
+ * is room for some only, and more may be dead.
+ */
+static size_t find_dead(const struct lease *lease, const struct store_blocker *silent, size_t silent_count, int64_t now,
+			struct store_blocker dead[STORE_MAX_BLOCKERS])
+{
+	const struct watch *watch = lease_keeper(lease)->watch;
+	size_t count = 0;
+
+	while (count < silent_count && count < STORE_MAX_BLOCKERS) {
+		dead[count] = silent[count];
+		count++;
+	}
+	for (size_t i = 0; i < lease->blocker_count && count < STORE_MAX_BLOCKERS; i++)
+		if (watch_is_dead(watch, lease->blockers[i].host, lease->blockers[i].beat, now))
+			dead[count++] = lease->blockers[i];
+	return count + watch_dead(watch, now, dead + count, STORE_MAX_BLOCKERS - count);
+}
+
 void lease_acquire(struct lease *lease, const struct store_blocker *silent, size_t silent_count)
 {
 	struct keeper *k = lease_keeper(lease);
 	struct request *request;
 	struct store_blocker dead[STORE_MAX_BLOCKERS];
 	int64_t now = clock_now_ns();
-	size_t count = watch_dead(k->watch, now, dead, STORE_MAX_BLOCKERS);
 	bool blocking = serve_has_blocking(lease);
 	/* A kernel lets a request pass that conflicts with waiters only: shared flocks, and any record lock. */
 	bool passes = lease->range.mode == WIRE_SHARED || lease->range.space == WIRE_RECORD;
@@ -227,9 +248,7 @@ void lease_acquire(struct lease *lease, const struct store_blocker *silent, size
 	    .dead = dead,
 	};
 
-	for (size_t i = 0; i < silent_count && count < STORE_MAX_BLOCKERS; i++)
-		dead[count++] = silent[i];
-	a.dead_count = count;
+	a.dead_count = find_dead(lease, silent, silent_count, now, dead);
 	request = request_new(lease);
 	request->beat = a.beat = !host_beats(k);
 	store_acquire(k->store, &a, on_acquire, request);
@@ -269,13 +288,19 @@ static void on_shrink(void *arg, const struct store_reply *reply)
 	lease_raise(lease, LEASE_EVENTS);
 }
 
-static void on_confirm(void *arg, const struct store_reply *reply)
+static void confirmed(struct request *request, const struct store_reply *reply)
 {
 	int64_t sent_ns;
-	struct lease *lease = request_end(arg, &sent_ns);
+	struct lease *lease = request_end(request, &sent_ns);
 
 	if (reply->status == STORE_OK) {
 		host_renewed(lease_keeper(lease), sent_ns);
+		/* It stood when that was said, but the answer took longer than the host's time. */
+		if (lease_keeper(lease)->expired) {
+			if (lease->state == LEASE_UNSURE)
+				lease_send_confirm(lease);
+			return;
+		}
 		lease->range.mode = reply->mode;
 		lease->stands = lease->probe != NULL; /* see on_probe() */
 		return lease_raise(lease, lease->probe ? LEASE_EVENTS : LEASE_EV_STANDS);
@@ -288,6 +313,16 @@ static void on_confirm(void *arg, const struct store_reply *reply)
 		return;
 	}
 	lease_raise(lease, LEASE_EVENTS);
+}
+
+static void on_confirm(void *arg, const struct store_reply *reply)
+{
+	struct request *request = arg;
+	struct keeper *k = lease_keeper(request->lease);
+
+	keeper_enter(k); /* the lease may end as soon as the host's time is looked at */
+	confirmed(request, reply);
+	keeper_leave(k);
 }
 
 void lease_send_release(struct lease *lease)

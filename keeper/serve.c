@@ -22,8 +22,6 @@
 #include "keeper/lookup.h"
 #include "keeper/sessions.h"
 
-#define PIN_LEAST_NS (5 * NS_PER_MS) /* a shorter one would have run out before it arrives */
-
 static void on_timer(uv_timer_t *timer)
 {
 	serve_timeout(timer->data);
@@ -123,6 +121,16 @@ static bool is_newcomer(const struct session *s, const struct lease *lease)
 	return s->request.mode == WIRE_EXCLUSIVE || !(s->holds.shared || s->shared_in_use);
 }
 
+/* It does not wait for a lease of its own any more; if nobody else does, that is not wanted. */
+static void leave_lease(struct session *s)
+{
+	struct lease *lease = s->lease;
+
+	s->lease = NULL;
+	if (lease && !serve_has_callers(lease))
+		lease_raise(lease, LEASE_EV_UNWANTED);
+}
+
 static void pin(struct session *s, struct lease *lease, int64_t now, int64_t sure_until)
 {
 	struct keeper *k = s->keeper;
@@ -135,7 +143,7 @@ static void pin(struct session *s, struct lease *lease, int64_t now, int64_t sur
 	}
 	s->pin_until_ns = until < sure_until ? until : sure_until;
 	s->state = SESSION_PINNED;
-	s->lease = NULL;
+	leave_lease(s);
 	start_timer(s, (s->pin_until_ns - now) / NS_PER_MS);
 	lease_used(lease);
 	session_grant(s, s->pin_until_ns, lease->fence);
@@ -187,9 +195,12 @@ void serve_session(struct session *s)
 	struct keeper *k = s->keeper;
 	int64_t sure_until = host_sure_until(k);
 	int64_t now = clock_now_ns();
-	bool sure = sure_until - now > PIN_LEAST_NS;
+	bool sure = sure_until - now > SERVE_LEAST_NS;
 	struct lease *lease = lock_covering(s->lock, &range);
 
+	/* The store is back: store_wait_ms count from its next end. */
+	if (store_is_up(k->store) && !k->expired && !nonblocking(s))
+		uv_timer_stop(&s->timer);
 	if (!store_is_up(k->store) && !(lease && sure)) {
 		serve_unsure(s);
 		return;
@@ -255,8 +266,6 @@ void serve_end(struct session *s)
 	struct lease *lease = s->lease;
 	struct keeper *k = s->keeper;
 	bool pinned = s->state == SESSION_PINNED;
-	struct session *other;
-	bool wanted = false;
 
 	if (!lock)
 		return;
@@ -264,10 +273,8 @@ void serve_end(struct session *s)
 	s->lock = NULL;
 	s->lease = NULL;
 	DL_DELETE2(lock->sessions, s, lock_prev, lock_next);
-	DL_FOREACH2 (lock->sessions, other, lock_next)
-		wanted = wanted || (lease && other->lease == lease);
 	keeper_enter(k);
-	if (lease && !wanted)
+	if (lease && !serve_has_callers(lease))
 		lease_raise(lease, LEASE_EV_UNWANTED);
 	if (pinned)
 		lock_unpinned(lock);
@@ -282,8 +289,12 @@ static void question_timeout(struct session *s)
 	struct store_blocker silent[STORE_MAX_BLOCKERS];
 	size_t count = 0;
 
-	if (!lease || !lease->queued)
-		return; /* the store itself has not answered: connect_ms bounds that */
+	if (!lease)
+		return;
+	if (!lease->queued) { /* the store itself has not answered: connect_ms bounds that */
+		start_timer(s, s->keeper->config->lease.probe_ms);
+		return;
+	}
 	for (size_t i = 0; i < lease->blocker_count && count < STORE_MAX_BLOCKERS; i++)
 		if (lease->blockers[i].age_ms >= s->keeper->config->lease.dead_ms)
 			silent[count++] = lease->blockers[i];
@@ -375,6 +386,16 @@ bool serve_may_pass(const struct lease *lease)
 
 	DL_FOREACH2 (lease->lock->sessions, s, lock_next)
 		if (s->lease == lease && s->before.count)
+			return true;
+	return false;
+}
+
+bool serve_has_callers(const struct lease *lease)
+{
+	struct session *s;
+
+	DL_FOREACH2 (lease->lock->sessions, s, lock_next)
+		if (s->lease == lease)
 			return true;
 	return false;
 }

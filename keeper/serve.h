@@ -5,7 +5,11 @@
 #ifndef DFLOCK_KEEPER_SERVE_H
 #define DFLOCK_KEEPER_SERVE_H
 
+#include "keeper/clock.h"
 #include "keeper/keeper.h"
+
+/* A caller is told only of a lease that is sure for longer than this: else it would be over before the answer arrives. */
+#define SERVE_LEAST_NS (5 * NS_PER_MS)
 
 /* The caller's file is known and it wants request's range of the lock: into the lock's list, and serve. */
 void serve_begin(struct session *s, struct lock *lock);
@@ -27,6 +31,7 @@ void serve_queued(struct lease *lease);                       /* the store queue
 void serve_in_use(struct lease *lease);                       /* a holder uses it: the non-blocking ones fail */
 void serve_refuse(struct lease *lease, const char *why);      /* all fail with ENOLCK */
 void serve_refuse_nonblocking(struct lease *lease, const char *why);
+bool serve_has_callers(const struct lease *lease);
 bool serve_has_blocking(const struct lease *lease);
 /* Has a caller record locks of the file already? The kernel would grant it more past whoever waits. */
 bool serve_may_pass(const struct lease *lease);

@@ -139,6 +139,19 @@ void session_refuse(struct session *s, const char *format, ...)
 	finish(s, &reply, -1);
 }
 
+/* What the caller would ask WIRE_BEFORE next. */
+static void add_before(struct wire_reply *reply, const struct session *s)
+{
+	const struct held *held = before_after(&s->before, s->request.from);
+
+	reply->from = reply->to = s->request.to;
+	if (!held)
+		return;
+	reply->mode = held->mode;
+	reply->from = held->from;
+	reply->to = held->to;
+}
+
 /* The caller's clock is not ours (time namespaces): what it may rely on counts from when it sent the question. */
 void session_grant(struct session *s, int64_t until_ns, uint64_t fence)
 {
@@ -147,6 +160,8 @@ void session_grant(struct session *s, int64_t until_ns, uint64_t fence)
 	fill_reply(&reply, WIRE_GRANTED, NULL);
 	reply.until_ns = s->request.sent_ns + (until_ns - s->received_ns);
 	reply.fence = fence;
+	if (s->request.space == WIRE_RECORD)
+		add_before(&reply, s);
 	send_reply(s->fd, &reply, -1); /* stays in the lock's list: the pin */
 }
 
@@ -209,7 +224,7 @@ static void session_readable(struct session *s)
 		return;
 	}
 	if (n == -EBADMSG)
-		log_info("pid %d sent an oversized message: disconnected", (int)s->peer.pid);
+		log_info("pid %d sent more than one descriptor: disconnected", (int)s->peer.pid);
 	if (n <= 0)
 		return session_close(s);
 	if (s->state == SESSION_PINNED) { /* the next question ends the pin; an early answer is re-asked for */

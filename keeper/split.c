@@ -8,6 +8,7 @@
 #include "keeper/locks.h"
 #include "keeper/log.h"
 #include "keeper/requests.h"
+#include "keeper/serve.h"
 
 static int64_t later(int64_t a, int64_t b)
 {
@@ -60,34 +61,46 @@ void split_done(struct lease *whole)
 
 	whole->splitting = false;
 	keeper_enter(lease_keeper(whole));
-	DL_FOREACH_SAFE (whole->lock->leases, piece, next)
-		if (piece->piece && range_overlaps(&whole->range, &piece->range))
+	DL_FOREACH_SAFE (whole->lock->leases, piece, next) {
+		if (!piece->piece || !range_overlaps(&whole->range, &piece->range))
+			continue;
+		if (piece->state == LEASE_ASKING && !serve_has_callers(piece))
+			lease_raise(piece, LEASE_EV_UNWANTED);
+		else
 			lease_obey_recall(piece);
+	}
 	keeper_leave(lease_keeper(whole));
 }
 
 void split_failed(struct lease *piece)
 {
-	struct lease *whole, *next;
-	struct lock *lock = piece->lock;
+	log_error("%s: the store refuses the parts of a lease: it is given back as a whole or not at all",
+		  piece->lock->file->name);
+	lease_raise(piece, LEASE_EV_UNWANTED); /* split_piece_ended() follows */
+}
 
-	log_error("%s: the store refuses the parts of a lease: it is given back as a whole or not at all", lock->file->name);
-	keeper_enter(lease_keeper(piece));
-	lease_raise(piece, LEASE_EV_UNWANTED);
-	DL_FOREACH_SAFE (lock->leases, whole, next)
+void split_piece_ended(struct lease *piece)
+{
+	struct lease *whole, *next;
+
+	piece->piece = false;
+	DL_FOREACH_SAFE (piece->lock->leases, whole, next)
 		if (whole->splitting && range_overlaps(&whole->range, &piece->range))
 			recall_as_a_whole(whole);
-	keeper_leave(lease_keeper(piece));
 }
 
 bool split_on_recall(struct lease *lease, const struct store_range *wanted, bool ask)
 {
 	int64_t from = later(lease->range.from, wanted->from), to = earlier(lease->range.to, wanted->to);
 	struct keeper *k = lease_keeper(lease);
+	struct store_range in_use;
 
 	if (lease->range.space != WIRE_RECORD || from >= to || (from == lease->range.from && to == lease->range.to))
 		return false;
-	if (ask && lock_is_in_the_way(lease, wanted)) {
+	/* Parts are leases like this one, and it may be shared in a moment, or gone: when it is open again, if it is. */
+	if (lease->state == LEASE_SHRINKING || lease->state == LEASE_UNSURE)
+		return false;
+	if (ask && lock_in_the_way(lease, wanted, &in_use) > 0) {
 		lease_tell_in_use(lease);
 		return true;
 	}

@@ -25,5 +25,7 @@ bool split_is_under_way(const struct lease *piece);
 void split_done(struct lease *whole);
 /* The store refused a part: the whole is recalled as a whole. */
 void split_failed(struct lease *piece);
+/* A part has ended or is given back. If the whole stands yet, it cannot be split any more: it is recalled as a whole. */
+void split_piece_ended(struct lease *piece);
 
 #endif

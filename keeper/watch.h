@@ -3,8 +3,7 @@
  *
  * A host may be named dead to the store after this keeper has watched the same beat of it for one whole
  * ttl of its own clock, counted from when the answer that showed the beat arrived: the host's deadline
- * counts from before it sent the beat, and is a tenth shorter. What the server's clock says does not matter, with one exception
- * (watch_is_dead()): a host that was silent for dead_ms by the server's clock and did not answer a question.
+ * counts from before it sent the beat, and is a tenth shorter. What the server's clock says does not matter here.
  *
  * Pure but for memory: time is an argument (ns, CLOCK_BOOTTIME).
  */

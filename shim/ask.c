@@ -189,6 +189,9 @@ static int send_question(struct ask *ask, const struct protect_by *by, struct wi
 		request->sent_ns = sys_clock_ns(CLOCK_BOOTTIME);
 		rc = sys(sendmsg, ask->sock, &msg, MSG_NOSIGNAL);
 	} while (rc == -EINTR && ask->nonblock);
+	/* The keeper has closed: what it said before (it serves too many, say) is still to be received. */
+	if (rc == -EPIPE || rc == -ECONNRESET)
+		return 0;
 	return rc < 0 ? failed(ask, "the keeper cannot be asked", (int)rc) : 0;
 }
 
@@ -250,6 +253,9 @@ int ask_receive(struct ask *ask, struct wire_reply *reply)
 		if (rc == 0)
 			rc = receive(ask, reply);
 	} while (rc == -EINTR && ask->nonblock);
+	/* The keeper closed without having read the question: the kernel tells of that first, and then what it had said. */
+	if (rc == -ECONNRESET)
+		rc = receive(ask, reply);
 	if (rc < 0)
 		return failed(ask, "no answer from the keeper", (int)rc);
 	if (rc == 0)

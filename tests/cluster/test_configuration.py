@@ -169,7 +169,7 @@ def test_another_file(pair, folder):
 
 
 INVALID = [
-    ("a word too many", lambda text: text.replace("protect =", "\nprotekt ="), 5, "unknown setting protekt; did you mean protect"),
+    ("misspelt", lambda text: text.replace("protect =", "\nprotekt ="), 5, "unknown setting protekt; did you mean protect"),
     ("syntax", lambda text: text.replace("protect =", "protect"), 4, "syntax error"),
     ("out of range", lambda text: text.replace("ttl_ms = 20000", "\nttl_ms = 7"), 4, "lease.ttl_ms is 7; expected 100 to"),
 ]

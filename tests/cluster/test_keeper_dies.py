@@ -6,8 +6,8 @@ import time
 
 import pytest
 from harness import BUILD, Job, wait_until
-from keepers import (HOLD, LONG, flock, identity, is_busy, kill_keeper, leases, opened, pair, serving, two_long,  # noqa: F401
-                     wait_for_another, waits)
+from keepers import (HOLD, LONG, flock, identity, is_busy, kill_keeper, leases, opened, pair, serving,  # noqa: F401
+                     two_long, wait_for_another, waits)
 
 
 def test_killed_it_is_restarted_and_takes_up_what_is_in_use(pair):
@@ -201,7 +201,8 @@ def test_the_pins_of_a_killed_keeper_count(make_host):
     """A program was granted its lock and has not taken the kernel lock yet: its lease must not be given away."""
     b = make_host("b", lease=LONG + "pin_ms = 3000;")
     a = make_host("a", lease=LONG + "pin_ms = 3000;", foreground=False)
-    job = Job(a, "strace", "-qqo", "/dev/null", "-e", "inject=flock:delay_enter=1000000", "flock", a.path("f"), "sh", "-c", HOLD)
+    slow = ["strace", "-qqo", "/dev/null", "-e", "inject=flock:delay_enter=1000000"]
+    job = Job(a, *slow, "flock", a.path("f"), "sh", "-c", HOLD)
     wait_until(lambda: leases(a, state="held"), "it was granted")
     kill_keeper(a)
     waiter = opened(b)

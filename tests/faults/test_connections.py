@@ -268,17 +268,19 @@ def test_random_faults(make_host, make_proxy, folder, redis):
     """A crowd (see test_history.py) whose connections break at random: calls may fail, but no two locks may overlap."""
     names = {"a": 20, "b": 0, "c": 10}
     proxies = {n: make_proxy(tcp=n == "a") for n in names}
-    hosts = [make_host(n, server=p.address, lease="ttl_ms = 10000; linger_ms = 20;", store=SHORT) for n, p in proxies.items()]
+    hosts = [make_host(n, server=p.address, lease="ttl_ms = 6000; linger_ms = 20;", store=SHORT) for n, p in proxies.items()]
     seed = int(os.environ.get("DFLOCK_HISTORY_SEED", random.SystemRandom().randrange(1 << 32)))
     crowd = Crowd(hosts, folder, seed, names)
 
     def disturb():
+        for proxy in proxies.values():
+            proxy.drop_messages = False
         proxy = crowd.random.choice(list(proxies.values()))
         dice = crowd.random.random()
         if dice < 0.2:
             proxy.cut()
-        elif dice < 0.5:
-            proxy.drop_messages = not proxy.drop_messages
+        elif dice < 0.4:
+            proxy.drop_messages = True  # until the next disturbance
         else:
             proxy.fault(crowd.random.choice(["acquire", "acquire", "release", "release", "shrink"]), crowd.random.choice(KINDS))
 
@@ -291,7 +293,7 @@ def test_random_faults(make_host, make_proxy, folder, redis):
         print(h.summary())
         assert crowd.wrong() == []
         assert not set(h.failures) - {"EAGAIN", "EINTR", "ENOLCK"}
-        assert {c.host for c in h.calls} == set(names) and h.handovers() > 10
+        assert {c.host for c in h.calls} == set(names) and h.handovers() >= 5
         for name in ("f", "g"):
             gone(redis, name)
     finally:

@@ -1,5 +1,4 @@
 """A store that is new or lost its memory grants nothing new for a ttl, and says what can be done."""
-import re
 import time
 
 from common import Alive, Waiting, agent_with, attempt, leases, refused, works
@@ -30,7 +29,7 @@ def test_init_ends_grace(host_of, redis):
 
 def test_flushed_while_held(make_host, redis):
     """For a ttl nothing new is granted, then the old holder still has it, and others wait for it."""
-    a, b = (make_host(n, lease="ttl_ms = 2000;") for n in "ab")
+    a, b = (make_host(n, lease="ttl_ms = 2000;").wait_up() for n in "ab")
     held = agent_with(a)
     flushed = time.monotonic()
     redis.command("FLUSHALL")
@@ -38,7 +37,7 @@ def test_flushed_while_held(make_host, redis):
         refused(attempt(b, "g"), GRACE + "|lost its memory")
         refused(attempt(a, "g"), GRACE + "|lost its memory")
         for host in (a, b):
-            wait_until(lambda: re.search("the store lost its memory", host.log()), host.name + " has it in its log")
+            wait_until(lambda: "the store lost its memory" in host.log(), host.name + " has it in its log")
             assert host.status()["store"]["grace"]
         wait_until(lambda: leases(a, state="held"), "a puts it back")
         waiting = Waiting(b, "g")

@@ -11,7 +11,8 @@ from harness import Job, wait_until
 PYTHON = """
 import fcntl, os, signal, sys
 path, how, limit = sys.argv[1:]
-flags = {"ex": fcntl.LOCK_EX, "sh": fcntl.LOCK_SH, "exnb": fcntl.LOCK_EX | fcntl.LOCK_NB, "shnb": fcntl.LOCK_SH | fcntl.LOCK_NB}
+flags = {"ex": fcntl.LOCK_EX, "sh": fcntl.LOCK_SH, "exnb": fcntl.LOCK_EX | fcntl.LOCK_NB,
+         "shnb": fcntl.LOCK_SH | fcntl.LOCK_NB}
 def late(number, frame):
     raise TimeoutError
 signal.signal(signal.SIGALRM, late)
@@ -134,7 +135,7 @@ def test_a_time_limit_that_is_not_reached(pair, language):
     pair.check_gets(waiter)
 
 
-# Programs whose lock is held by somebody else than the process that took it. Each says "held", then the pids of those who have
+# Programs whose lock is held by others than the process that took it. Each says "held", then the pids of those who have
 # the descriptor by then, and waits.
 INHERITING = {
     "python subprocess": ["/usr/bin/python3", "-c", """

@@ -113,8 +113,8 @@ def test_a_script_that_locks_itself(pair, shell):
 def test_a_trap_ends_a_wait(pair, shell):
     holder = script(pair, shell, 'exec 9>"$1"; flock 9; echo held; read line')
     assert holder.line() == "held"
-    waiter = script(pair, shell, "trap 'kill $!; echo terminated; exit 3' TERM; exec 9>\"$1\"; flock 9 & echo waits; wait $!; "
-                                 "echo held", pair.b)
+    waiter = script(pair, shell, "trap 'kill $!; echo terminated; exit 3' TERM; exec 9>\"$1\"; flock 9 & echo waits; "
+                                 "wait $!; echo held", pair.b)
     assert waiter.line() == "waits"
     if pair.excludes:
         wait_until(lambda: pair.waiters() == 1, "it waits in the store")
@@ -126,7 +126,7 @@ def test_a_trap_ends_a_wait(pair, shell):
     holder.end()
 
 
-# Scripts whose first process does not end by itself, and how many processes have the descriptor. flock(1) itself has ended by then.
+# Scripts whose first process does not end by itself, and how many processes have the descriptor when flock(1) itself has ended.
 STRUCTURES = {
     "subshell": (2, '( flock 9; sleep 600 >/dev/null & echo held; read line ) 9>"$1"'),
     "three generations": (3, 'exec 9>"$1"; flock 9; sh -c "sh -c \'echo held; read line; :\'; read line; :"; read line; :'),
