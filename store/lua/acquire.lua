@@ -98,8 +98,10 @@ if not place then
 	commit(lock, granted, token)
 	return {'OK', number(mine.fence), mine.mode}
 end
--- Not for records: their holders may use another part of what they have, and a test wants to know what is in the way.
-if ask and #holders > 0 and stays and mine.space == 'flock' then
+-- A question to holders behind whom others wait is mostly answered already. Not for shared locks, which pass waiters if
+-- the holders make theirs shared; nor for records: their holders may use another part of what they have, and a test wants
+-- to know what is in the way.
+if ask and #holders > 0 and stays and mine.space == 'flock' and mine.mode == 'exclusive' then
 	table.remove(lock.q, place)
 	if queued then
 		for _, e in ipairs(hand_over(lock)) do -- it may have been all that others waited for
