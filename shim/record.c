@@ -36,10 +36,10 @@ static struct command command_of(int cmd, bool ofd_small)
 
 /* --- the program's memory --- */
 
-/* The kernel reads the set before it finds that there is no such `how`; nothing else happens. */
+/* The kernel reads the set, unless it is NULL, before it finds that there is no such `how`; nothing else happens. */
 static bool is_readable(const char *at)
 {
-	return sys(rt_sigprocmask, -1L, at, NULL, (long)SIGSET_BYTES) != -EFAULT;
+	return at && sys(rt_sigprocmask, -1L, at, NULL, (long)SIGSET_BYTES) != -EFAULT;
 }
 
 /* Copies what may not be there; both ends are tried, unless they are in one page. */
@@ -137,7 +137,8 @@ static bool is_wrong_mode(int fd, short type)
 {
 	long flags = sys_fcntl(fd, F_GETFL, 0L);
 
-	return flags < 0 || (flags & O_ACCMODE) == (type == F_RDLCK ? O_WRONLY : O_RDONLY);
+	/* Whatever else F_GETFL may fail with (seccomp) says nothing of the lock. */
+	return flags == -EBADF || (flags >= 0 && (flags & O_ACCMODE) == (type == F_RDLCK ? O_WRONLY : O_RDONLY));
 }
 
 static int take(int fd, const struct flock64 *lock, enum wire_owner owner, bool wait)

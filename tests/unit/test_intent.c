@@ -1,8 +1,10 @@
-/* What flock(fd, op) wants, for every op that there is. */
+/* What flock(fd, op) wants, for every op that there is; what a struct flock wants, and what the kernel makes of it. */
 #include <check.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
+#include <unistd.h>
 
 /* The shim is no part of the library that unit tests are linked with. */
 #include "shim/intent.c"
@@ -50,6 +52,177 @@ START_TEST(flock_ops)
 }
 END_TEST
 
+#define LAST INT64_MAX
+#define BASE 1000 /* of SEEK_CUR and SEEK_END, in the table */
+
+static const struct {
+	short whence;
+	int64_t start, len;
+	int rc;
+	int64_t first, last;
+} ranges[] = {
+	{SEEK_SET, 0, 0, 0, 0, LAST},
+	{SEEK_SET, 10, 5, 0, 10, 14},
+	{SEEK_SET, 10, -5, 0, 5, 9},
+	{SEEK_SET, 10, -10, 0, 0, 9},
+	{SEEK_SET, 10, -11, -EINVAL, 0, 0},
+	{SEEK_SET, 0, -1, -EINVAL, 0, 0},
+	{SEEK_SET, -1, 5, -EINVAL, 0, 0},
+	{SEEK_SET, INT64_MIN, 0, -EINVAL, 0, 0},
+	{SEEK_SET, 0, INT64_MIN, -EINVAL, 0, 0},
+	{SEEK_SET, LAST, 0, 0, LAST, LAST},
+	{SEEK_SET, LAST, 1, 0, LAST, LAST},
+	{SEEK_SET, LAST, 2, -EOVERFLOW, 0, 0},
+	{SEEK_SET, LAST, -1, 0, LAST - 1, LAST - 1},
+	{SEEK_SET, LAST, -LAST, 0, 0, LAST - 1},
+	{SEEK_SET, LAST, INT64_MIN, -EINVAL, 0, 0},
+	{SEEK_SET, 0, LAST, 0, 0, LAST - 1},
+	{SEEK_SET, 1, LAST, 0, 1, LAST},
+	{SEEK_SET, 2, LAST, -EOVERFLOW, 0, 0},
+	{SEEK_CUR, 0, 0, 0, BASE, LAST},
+	{SEEK_CUR, -BASE, 1, 0, 0, 0},
+	{SEEK_CUR, -BASE - 1, 1, -EINVAL, 0, 0},
+	{SEEK_CUR, 0, -BASE, 0, 0, BASE - 1},
+	{SEEK_CUR, LAST - BASE, 1, 0, LAST, LAST},
+	{SEEK_CUR, LAST - BASE + 1, 1, -EOVERFLOW, 0, 0},
+	{SEEK_END, -10, 10, 0, BASE - 10, BASE - 1},
+	{SEEK_END, LAST, 0, -EOVERFLOW, 0, 0},
+	{SEEK_END, INT64_MIN, 0, -EINVAL, 0, 0},
+	{3, 0, 0, -EINVAL, 0, 0},
+	{-1, 0, 0, -EINVAL, 0, 0},
+};
+
+START_TEST(record_ranges)
+{
+	struct flock64 lock = {.l_type = F_RDLCK, .l_whence = ranges[_i].whence};
+	struct intent want = {.owner = WIRE_OWNER_PROCESS, .nonblock = true};
+
+	lock.l_start = ranges[_i].start;
+	lock.l_len = ranges[_i].len;
+	ck_assert_int_eq(intent_record(&lock, lock.l_whence == SEEK_SET ? 0 : BASE, &want), ranges[_i].rc);
+	if (ranges[_i].rc < 0)
+		return;
+	ck_assert(want.first == ranges[_i].first && want.last == ranges[_i].last);
+	ck_assert_int_eq(want.space, WIRE_RECORD);
+	ck_assert_int_eq(want.mode, WIRE_SHARED);
+	ck_assert_int_eq(want.owner, WIRE_OWNER_PROCESS);
+	ck_assert(want.nonblock);
+	/* What is asked for is no less than what is locked, and never empty. */
+	ck_assert(want.from < want.to && want.from <= want.first && intent_last(want.to) >= want.last);
+	if (want.last < LAST - 1)
+		ck_assert(want.from == want.first && want.to == want.last + 1);
+}
+END_TEST
+
+START_TEST(record_types)
+{
+	struct flock64 lock = {.l_type = F_WRLCK};
+	struct intent want = {0};
+
+	ck_assert_int_eq(intent_record(&lock, 0, &want), 0);
+	ck_assert_int_eq(want.mode, WIRE_EXCLUSIVE);
+	lock.l_type = F_UNLCK;
+	ck_assert_int_eq(intent_record(&lock, 0, &want), -EINVAL);
+	lock.l_type = 17;
+	ck_assert_int_eq(intent_record(&lock, 0, &want), -EINVAL);
+	/* The range is looked at first. */
+	lock.l_start = 1;
+	lock.l_len = LAST;
+	ck_assert_int_eq(intent_record(&lock, 1, &want), -EOVERFLOW);
+}
+END_TEST
+
+static uint64_t random_state;
+
+static uint64_t next_random(void)
+{
+	random_state ^= random_state << 13;
+	random_state ^= random_state >> 7;
+	random_state ^= random_state << 17;
+	return random_state;
+}
+
+/* Near the places where something changes, or anywhere. */
+static int64_t random_offset(void)
+{
+	static const int64_t places[] = {0, 1, 500, 1000, 4096, INT32_MAX, INT64_MAX / 2, INT64_MAX, INT64_MIN};
+	uint64_t near = next_random() % 7;
+	int64_t place = places[next_random() % (sizeof(places) / sizeof(places[0]))];
+
+	if (next_random() % 8 == 0)
+		return (int64_t)next_random();
+	if (next_random() % 2)
+		place = (int64_t) - (uint64_t)place;
+	return (int64_t)((uint64_t)place + near - 3);
+}
+
+/* The kernel's word: what F_OFD_SETLK on one description says, and what F_OFD_GETLK on another then sees. */
+static void compare_with_kernel(int fd, int other, const struct flock64 *lock, int64_t base)
+{
+	struct flock64 taken = *lock, seen = {.l_type = F_WRLCK}, none = {.l_type = F_UNLCK};
+	struct intent want = {0};
+	int rc = intent_record(lock, base, &want);
+	int kernel = fcntl(fd, F_OFD_SETLK, &taken) < 0 ? -errno : 0;
+	char what[128];
+
+	snprintf(what, sizeof(what), "type %d whence %d start %lld len %lld base %lld", lock->l_type, lock->l_whence,
+		 (long long)lock->l_start, (long long)lock->l_len, (long long)base);
+	ck_assert_msg(rc == kernel, "%s: %d, but the kernel says %d", what, rc, kernel);
+	if (rc < 0)
+		return;
+	ck_assert_int_eq(fcntl(other, F_OFD_GETLK, &seen), 0);
+	ck_assert_msg(seen.l_start == want.first && seen.l_len == intent_len(want.first, want.last),
+		      "%s: %lld to %lld, but the kernel has start %lld len %lld", what, (long long)want.first,
+		      (long long)want.last, (long long)seen.l_start, (long long)seen.l_len);
+	ck_assert_int_eq(seen.l_type, want.mode == WIRE_SHARED ? F_RDLCK : F_WRLCK);
+	/* And what the kernel is then told comes to the same. */
+	taken = (struct flock64){.l_type = lock->l_type, .l_start = want.first};
+	taken.l_len = intent_len(want.first, want.last);
+	ck_assert_int_eq(fcntl(fd, F_OFD_SETLK, &taken), 0);
+	seen.l_type = F_WRLCK;
+	seen.l_pid = 0;
+	ck_assert_int_eq(fcntl(other, F_OFD_GETLK, &seen), 0);
+	ck_assert(seen.l_start == taken.l_start && seen.l_len == taken.l_len);
+	ck_assert_int_eq(fcntl(fd, F_OFD_SETLK, &none), 0);
+}
+
+START_TEST(record_as_the_kernel)
+{
+	char path[] = "/dev/shm/dflock-intent-XXXXXX";
+	int fd = mkstemp(path), other = open(path, O_RDWR), accepted = 0;
+
+	ck_assert(fd >= 0 && other >= 0);
+	unlink(path);
+	ck_assert_int_eq(ftruncate(fd, 1000), 0);
+	random_state = 0x9e3779b97f4a7c15ull * (uint64_t)(_i + 1);
+	for (int i = 0; i < 20000; i++) {
+		struct flock64 lock = {.l_type = next_random() % 2 ? F_RDLCK : F_WRLCK};
+		int64_t offset = random_offset();
+
+		if (next_random() % 32 == 0)
+			lock.l_type = 3 + (short)(next_random() % 3);
+		lock.l_whence = (short)(next_random() % 16 ? next_random() % 3 : 3 + next_random() % 2);
+		lock.l_start = random_offset();
+		lock.l_len = random_offset();
+		/* tmpfs has files of all lengths, and the offset may be anywhere. */
+		if (next_random() % 16 == 0 && offset >= 0)
+			ck_assert_int_eq(ftruncate(fd, offset), 0);
+		offset = random_offset();
+		if (offset >= 0)
+			ck_assert(lseek(fd, offset, SEEK_SET) == offset);
+		offset = lock.l_whence == SEEK_CUR   ? lseek(fd, 0, SEEK_CUR)
+			 : lock.l_whence == SEEK_END ? lseek(other, 0, SEEK_END)
+						     : 0;
+		accepted += intent_record(&lock, offset, &(struct intent){0}) == 0;
+		compare_with_kernel(fd, other, &lock, offset);
+	}
+	/* Neither all nor none were refused. */
+	ck_assert(accepted > 4000 && accepted < 16000);
+	close(fd);
+	close(other);
+}
+END_TEST
+
 int main(void)
 {
 	Suite *suite = suite_create("intent");
@@ -58,6 +231,11 @@ int main(void)
 	int failed;
 
 	tcase_add_loop_test(tc, flock_ops, 0, sizeof(ops) / sizeof(ops[0]));
+	suite_add_tcase(suite, tc);
+	tc = tcase_create("record");
+	tcase_add_loop_test(tc, record_ranges, 0, sizeof(ranges) / sizeof(ranges[0]));
+	tcase_add_test(tc, record_types);
+	tcase_add_loop_test(tc, record_as_the_kernel, 0, 3);
 	suite_add_tcase(suite, tc);
 	runner = srunner_create(suite);
 	srunner_run_all(runner, CK_NORMAL);

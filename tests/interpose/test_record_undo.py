@@ -1,0 +1,340 @@
+"""Record locks that cannot be had at once, or not at all: the caller keeps exactly what it had."""
+import os
+import signal
+
+import pytest
+
+import fake_keeper as fk
+import record_keeper as rk
+from harness import wait_until
+from record_keeper import DESCRIPTION, PROCESS
+from record_world import FCNTL, FUTEX, have, lockers, one, script, waits_in  # noqa: F401 (fixtures)
+from world import RECVFROM
+
+SH, EX = fk.SHARED, fk.EXCLUSIVE
+
+
+# --- who waits keeps what he had ---
+
+def test_waiting_keeps_the_old_locks(one, script):
+    have(script, one, "setlk 0 sh 2 3", "setlk 0 ex 6 1")
+    one.say("setlk 0 ex 0 10 w")
+    question = script.next_known()
+    question.send(fk.WAITING)
+    one.waits_in(RECVFROM)
+    assert one.locks() == [(SH, 2, 5), (EX, 6, 7)]
+    question.grant()
+    assert one.heard()[0] == "ok"
+    assert one.locks() == [(EX, 0, 10)]
+
+
+HAD = ("setlk 0 sh 0 4", "setlk 0 ex 6 2", "setlk 0 sh 12 100")
+BEFORE = [(SH, 0, 4), (EX, 6, 8), (SH, 12, 112)]
+
+
+@pytest.mark.parametrize("mode, taken, after", [
+    ("ex", [(SH, 0, 2), (EX, 2, 20), (SH, 20, 112)], [(SH, 0, 2), (EX, 2, 20), (SH, 20, 112)]),
+    # What was exclusive stays so until the end.
+    ("sh", [(SH, 0, 6), (EX, 6, 8), (SH, 8, 112)], [(SH, 0, 112)]),
+])
+@pytest.mark.parametrize("owner", [PROCESS, DESCRIPTION])
+def test_a_late_grant_is_put_back_for_the_wait(one, script, mode, taken, after, owner):
+    ofd = " ofd" if owner == DESCRIPTION else ""
+    have(script, one, *(command + ofd for command in HAD))
+    one.say(f"setlk 0 {mode} 2 18 w{ofd}")
+    # More than the first answer can tell.
+    script.next().late()
+    again = script.next()
+    assert script.befores > 0 and not again.request.have and one.locks(owner) == BEFORE
+    again.late()
+    second = script.next()
+    assert second.request.have and one.locks(owner) == taken
+    second.send(fk.WAITING)
+    wait_until(lambda: one.locks(owner) == BEFORE, "what was there before is put back")
+    # And once more.
+    second.late()
+    third = script.next()
+    assert third.request.have and one.locks(owner) == taken
+    third.grant()
+    assert one.heard()[0] == "ok"
+    assert one.locks(owner) == after
+
+
+@pytest.mark.parametrize("wait, verdict, error", [
+    ("", fk.WOULD_BLOCK, "EAGAIN"), ("", fk.REFUSED, "ENOLCK"), (" w", fk.REFUSED, "ENOLCK"), (" w", fk.DEADLOCK, "EDEADLK"),
+    (" w", fk.WOULD_BLOCK, "ENOLCK"), ("", fk.DEADLOCK, "ENOLCK"), ("", fk.OK, "ENOLCK"),
+])
+@pytest.mark.parametrize("mode", ["sh", "ex"])
+def test_a_call_that_fails_leaves_what_was_there(one, script, mode, wait, verdict, error):
+    have(script, one, *HAD)
+    for late in (False, True):
+        one.say(f"setlk 0 {mode} 2 18{wait}")
+        if late:
+            script.next_known().late()
+        question = script.next()
+        assert question.request.have == late
+        question.send(verdict, reason="no")
+        assert one.heard()[0] == error
+        assert one.locks() == BEFORE
+
+
+def test_granted_with_the_kernel_lock_in_hand(one, script):
+    """However late the answer is."""
+    one.say("setlk 0 ex 0 10 w")
+    script.next().late()
+    question = script.next()
+    assert question.request.have
+    question.late()
+    assert one.heard()[0] == "ok"
+    assert one.locks() == [(EX, 0, 10)]
+
+
+def test_downgrade(one, script):
+    """Nothing is given up before it is certain."""
+    have(script, one, "setlk 0 ex 0 10")
+    one.say("setlk 0 sh 0 10 w")
+    script.next().late()
+    question = script.next()
+    assert question.request.have and question.request.mode == SH and one.locks() == [(EX, 0, 10)]
+    question.send(fk.REFUSED, reason="no")
+    assert one.heard()[0] == "ENOLCK"
+    assert one.locks() == [(EX, 0, 10)]
+    have(script, one, "setlk 0 sh 5 5")
+    assert one.locks() == [(EX, 0, 5), (SH, 5, 10)]
+
+
+def test_a_keeper_that_dies_takes_no_lock_with_it(one, script):
+    """What is to be put back is known here, and not there."""
+    have(script, one, *HAD)
+    one.say("setlk 0 ex 2 18 w")
+    script.next_known().late()
+    question = script.next()
+    assert question.request.have
+    question.die()
+    question = script.next()
+    assert question.request.have and one.locks()[1] == (EX, 2, 20)
+    question.send(fk.WAITING)
+    wait_until(lambda: one.locks() == BEFORE, "what was there before is put back")
+    question.die()
+    question = script.next()
+    assert not question.request.have
+    question.send(fk.REFUSED, reason="no")
+    assert one.heard()[0] == "ENOLCK"
+    assert one.locks() == BEFORE
+
+
+def test_a_long_list(one, script):
+    """More than is kept in place."""
+    have(script, one, *(f"setlk 0 {'ex' if i % 3 else 'sh'} {i * 10} 5" for i in range(30)))
+    before = one.locks()
+    sizes = []
+    for mode in ("ex", "sh", "ex"):
+        one.say(f"setlk 0 {mode} 0 0 w")
+        script.next_known().late()
+        question = script.next()
+        assert question.request.have and one.locks() != before
+        question.send(fk.REFUSED, reason="no")
+        assert one.heard()[0] == "ENOLCK"
+        assert one.locks() == before
+        with open(f"/proc/{one.pid}/statm") as file:
+            sizes.append(int(file.read().split()[0]))
+    assert len(set(sizes)) == 1, "the list is unmapped"
+
+
+def test_not_protected_after_all(one, script):
+    have(script, one, "setlk 0 ex 0 4")
+    one.say("setlk 0 sh 0 10 w")
+    script.next().send(fk.NOT_PROTECTED)
+    assert one.heard()[0] == "ok"
+    assert one.locks() == [(SH, 0, 10)]
+
+
+@pytest.mark.parametrize("mode, start, to", [(2, 0, 5), (SH, -5, 5), (SH, 5, 3), (EX, 0, 0), (SH, 20, 30)])
+def test_what_cannot_have_been_there(world, lockers, mode, start, to):
+    def handler(connection):
+        while request := connection.receive():
+            if request.op == rk.BEFORE:
+                # Always the same: after the first, that is no answer any more.
+                rk.answer(connection, fk.OK, 0, mode, start, to)
+            else:
+                rk.answer(connection, fk.GRANTED, request.sent_ns + fk.SECOND)
+
+    with world.keeper(handler):
+        one = lockers()
+        # (EX, 0, 0) and (SH, 20, 30) say: nothing in this range.
+        assert one.do("setlk 0 ex 3 7") == ("ok" if (start, to) in ((0, 0), (20, 30)) else "ENOLCK")
+
+
+# --- interrupted, deadlocked, cancelled ---
+
+@pytest.mark.parametrize("late", [False, True])
+def test_a_handler_without_restart_ends_the_wait(one, script, late):
+    have(script, one, "setlk 0 sh 5 10")
+    one.say("setlk 0 ex 0 10 w")
+    question = script.next_known()
+    if late:
+        question.late()
+        question = script.next()
+        assert question.request.have and one.locks() == [(EX, 0, 10), (SH, 10, 15)]
+    one.waits_in(RECVFROM)
+    os.kill(one.pid, signal.SIGALRM)
+    assert one.heard()[0] == "EINTR"
+    assert script.gone.wait(20) and one.locks() == [(SH, 5, 15)]
+
+
+def test_a_handler_with_restart_does_not(one, script):
+    assert one.do("restart 0") == "ok"
+    one.say("lockf 0 lock 10")
+    question = script.next()
+    question.send(fk.WAITING)
+    for _ in range(3):
+        one.waits_in(RECVFROM)
+        os.kill(one.pid, signal.SIGALRM)
+    question.grant()
+    assert one.heard()[0] == "ok"
+
+
+def test_interrupted_while_it_waits_for_a_local_holder(one, script, lockers):
+    other = lockers(preload=False)
+    assert other.do("setlk 0 ex 8 1") == "ok"
+    have(script, one, "setlk 0 sh 0 2")
+    one.say("setlk 0 ex 0 10 w")
+    script.next_known().grant()
+    one.waits_in(FCNTL)
+    assert one.locks() == [(SH, 0, 2)]
+    os.kill(one.pid, signal.SIGALRM)
+    assert one.heard()[0] == "EINTR"
+    assert one.locks() == [(SH, 0, 2)]
+
+
+def test_deadlocks(one, script, lockers):
+    """The keeper's, and the kernel's own."""
+    have(script, one, "setlk 0 ex 0 1")
+    one.say("setlk 0 ex 5 1 w")
+    question = script.next()
+    question.send(fk.WAITING)
+    question.send(fk.DEADLOCK)
+    assert one.heard()[0] == "EDEADLK"
+    other = lockers(preload=False)
+    assert other.do("setlk 0 ex 5 1") == "ok"
+    other.say("setlk 0 ex 0 1 w")
+    other.waits_in(FCNTL)
+    one.say("setlk 0 ex 5 1 w")
+    script.next().grant()
+    assert one.heard()[0] == "EDEADLK"
+    assert one.locks() == [(EX, 0, 1)]
+
+
+CANCELLED = [("setlkw", PROCESS), ("lockf", PROCESS), ("ofd", DESCRIPTION)]
+
+
+def cancelled(world, script, call):
+    process = world.start("cancels", call, "order", world.lock)
+    script.next().grant()
+    return process, script.next_known() if call != "flock" else script.next()
+
+
+def check_cancelled(world, script, process, owner):
+    process.stdin.write("!")
+    process.stdin.flush()
+    for line in ("first: 0 -", "returned 0, cancelled 1", "open: 0 1 2 3"):
+        assert process.stdout.readline() == line + "\n"
+    assert rk.locks(process.pid, world.lock, owner) == [(SH, 5, 8)]
+    assert script.gone.wait(20), "the keeper learns of it"
+    assert process.communicate(timeout=20) == ("", "") and process.returncode == 0
+
+
+@pytest.mark.parametrize("call, owner", CANCELLED)
+@pytest.mark.parametrize("late", [False, True])
+def test_cancelled_while_it_waits_for_the_keeper(world, script, call, owner, late):
+    process, question = cancelled(world, script, call)
+    question.send(fk.WAITING)
+    if late:
+        question.late()
+        question = script.next()
+        assert question.request.have and rk.locks(process.pid, world.lock, owner) == [(EX, 0, 10)]
+    waits_in(process.pid, RECVFROM)
+    check_cancelled(world, script, process, owner)
+
+
+@pytest.mark.parametrize("call, owner", CANCELLED)
+def test_cancelled_while_it_waits_for_a_local_holder(world, script, lockers, call, owner):
+    other = lockers(preload=False)
+    assert other.do("setlk 0 ex 8 1") == "ok"
+    process, question = cancelled(world, script, call)
+    question.grant()
+    waits_in(process.pid, FCNTL)
+    check_cancelled(world, script, process, owner)
+
+
+def test_flock_is_not_cancelled(world, script):
+    process, question = cancelled(world, script, "flock")
+    waits_in(process.pid, RECVFROM)
+    process.stdin.write("!")
+    process.stdin.flush()
+    # The order has been read, and the thread is waited for.
+    waits_in(process.pid, FUTEX)
+    question.send(fk.GRANTED, until_ns=question.request.sent_ns + 10 * fk.SECOND)
+    assert [process.stdout.readline() for _ in range(3)] == ["first: 0 -\n", "flock: 0 -\n", "returned 1, cancelled 1\n"]
+    process.communicate(timeout=20)
+
+
+# --- local holders ---
+
+def test_local_would_block_is_believed_within_a_pin_only(one, script, lockers):
+    other = lockers(preload=False)
+    assert other.do("setlk 0 sh 8 1") == "ok"
+    one.say("setlk 0 ex 0 10")
+    script.next().late()
+    question = script.next()
+    assert not question.request.have and one.locks() == []
+    assert other.do("setlk 0 un 0 0") == "ok"
+    question.grant()
+    assert one.heard()[0] == "ok"
+    assert one.do("setlk 0 un 0 0") == "ok" and other.do("setlk 0 sh 8 1") == "ok"
+    one.say("setlk 0 ex 0 10")
+    script.next().grant()
+    assert one.heard()[0] == "EAGAIN"
+    assert one.locks() == []
+
+
+def test_a_local_holder_outlasts_the_pin(one, script, lockers):
+    other = lockers(preload=False)
+    assert other.do("setlk 0 ex 8 1") == "ok"
+    have(script, one, "setlk 0 sh 0 2")
+    one.say("setlk 0 ex 0 10 w")
+    question = script.next_known()
+    question.grant(fk.SECOND)
+    one.waits_in(FCNTL)
+    wait_until(lambda: fk.boottime() > question.request.sent_ns + fk.SECOND, "the pin is over")
+    other.do("setlk 0 un 0 0")
+    question = script.next()
+    assert question.request.have and one.locks() == [(EX, 0, 10)]
+    question.send(fk.WAITING)
+    wait_until(lambda: one.locks() == [(SH, 0, 2)], "what was there before is put back")
+    question.grant()
+    assert one.heard()[0] == "ok"
+    assert one.locks() == [(EX, 0, 10)]
+
+
+@pytest.mark.parametrize("gap", [0, 8])
+def test_nobody_waits_with_a_part_of_it(one, script, lockers, gap):
+    """A shared lock around an exclusive one: two gaps, of which one is taken."""
+    other = lockers(preload=False)
+    have(script, one, "setlk 0 ex 4 2")
+    assert other.do(f"setlk 0 ex {gap} 1") == "ok"
+    one.say("setlk 0 sh 0 10")
+    script.next_known().grant()
+    assert one.heard()[0] == "EAGAIN"
+    assert one.locks() == [(EX, 4, 6)]
+    one.say("setlk 0 sh 0 10 w")
+    script.next_known().grant()
+    one.waits_in(FCNTL)
+    assert one.locks() == [(EX, 4, 6)]
+    assert other.do(f"setlk 0 ex {8 - gap} 1") == "ok"  # now the other gap
+    assert other.do(f"setlk 0 un {gap} 1") == "ok"
+    one.waits_in(FCNTL)
+    wait_until(lambda: one.locks() == [(EX, 4, 6)], "it waits for the other gap, and holds none")
+    assert other.do("setlk 0 un 0 0") == "ok"
+    assert one.heard()[0] == "ok"
+    assert one.locks() == [(SH, 0, 10)]

@@ -1,0 +1,146 @@
+/* The list of a caller's earlier locks in a range, and the stretches between them. */
+#include <check.h>
+#include <errno.h>
+#include <stdlib.h>
+
+/* The shim is no part of the library that unit tests are linked with. */
+#include "shim/earlier.c"
+
+static struct earlier list;
+
+static void setup(void)
+{
+	earlier_init(&list, 100, 199);
+}
+
+static void teardown(void)
+{
+	earlier_release(&list);
+}
+
+struct expected {
+	int64_t first, last;
+	int had;
+};
+
+static void check_stretches(const struct expected *expected, size_t count)
+{
+	struct stretch s = {0};
+	size_t i = 0;
+
+	for (; earlier_next(&list, &s); i++) {
+		ck_assert(i < count);
+		ck_assert(s.first == expected[i].first && s.last == expected[i].last);
+		ck_assert_int_eq(s.had, expected[i].had);
+	}
+	ck_assert_uint_eq(i, count);
+}
+
+START_TEST(nothing)
+{
+	ck_assert_int_eq(earlier_add(&list, 0, 200, 200), 1);
+	ck_assert(!list.exclusive);
+	check_stretches((struct expected[]){{100, 199, EARLIER_NONE}}, 1);
+}
+END_TEST
+
+START_TEST(cut_to_the_range)
+{
+	ck_assert_int_eq(earlier_add(&list, WIRE_SHARED, 0, 110), 0);
+	ck_assert_int_eq(list.next_from, 110);
+	ck_assert_int_eq(earlier_add(&list, WIRE_EXCLUSIVE, 110, 111), 0);
+	ck_assert_int_eq(earlier_add(&list, WIRE_SHARED, 150, WIRE_EOF), 1);
+	ck_assert(list.exclusive);
+	check_stretches((struct expected[]){{100, 109, WIRE_SHARED},
+					    {110, 110, WIRE_EXCLUSIVE},
+					    {111, 149, EARLIER_NONE},
+					    {150, 199, WIRE_SHARED}},
+			4);
+}
+END_TEST
+
+START_TEST(beyond_the_range)
+{
+	ck_assert_int_eq(earlier_add(&list, WIRE_SHARED, 120, 130), 0);
+	ck_assert_int_eq(earlier_add(&list, WIRE_EXCLUSIVE, 200, 300), 1);
+	ck_assert(!list.exclusive);
+	check_stretches(
+		(struct expected[]){{100, 119, EARLIER_NONE}, {120, 129, WIRE_SHARED}, {130, 199, EARLIER_NONE}}, 3);
+}
+END_TEST
+
+START_TEST(all_of_it)
+{
+	ck_assert_int_eq(earlier_add(&list, WIRE_EXCLUSIVE, 0, WIRE_EOF), 1);
+	check_stretches((struct expected[]){{100, 199, WIRE_EXCLUSIVE}}, 1);
+}
+END_TEST
+
+START_TEST(to_the_largest_offset)
+{
+	earlier_init(&list, 0, INT64_MAX);
+	ck_assert_int_eq(earlier_add(&list, WIRE_SHARED, 0, 1), 0);
+	ck_assert_int_eq(earlier_add(&list, WIRE_EXCLUSIVE, 10, WIRE_EOF), 1);
+	check_stretches((struct expected[]){{0, 0, WIRE_SHARED}, {1, 9, EARLIER_NONE}, {10, INT64_MAX, WIRE_EXCLUSIVE}},
+			3);
+}
+END_TEST
+
+START_TEST(impossible_answers)
+{
+	ck_assert_int_eq(earlier_add(&list, WIRE_MODES, 100, 110), -EPROTO);
+	ck_assert_int_eq(earlier_add(&list, 0, -1, 110), -EPROTO);
+	ck_assert_int_eq(earlier_add(&list, 0, 110, 109), -EPROTO);
+	/* Ends before what was asked from. */
+	ck_assert_int_eq(earlier_add(&list, 0, 50, 100), -EPROTO);
+	ck_assert_int_eq(earlier_add(&list, 0, 50, 120), 0);
+	ck_assert_int_eq(earlier_add(&list, 0, 100, 120), -EPROTO);
+	/* Overlaps the one before. */
+	ck_assert_int_eq(earlier_add(&list, 0, 119, 130), -EPROTO);
+	ck_assert_uint_eq(list.count, 1);
+}
+END_TEST
+
+START_TEST(many)
+{
+	struct stretch s = {0};
+	int64_t at = 0;
+
+	earlier_init(&list, 0, INT64_MAX);
+	for (; at < EARLIER_MAX; at++)
+		ck_assert_int_eq(earlier_add(&list, at % 2, at * 2, at * 2 + 1), 0);
+	ck_assert_int_eq(earlier_add(&list, 0, at * 2, at * 2 + 1), -E2BIG);
+	for (at = 0; at < EARLIER_MAX * 2; at++) {
+		ck_assert(earlier_next(&list, &s));
+		ck_assert(s.first == at);
+		ck_assert_int_eq(s.had, at % 2 ? EARLIER_NONE : at / 2 % 2);
+	}
+	ck_assert(!earlier_next(&list, &s));
+	earlier_release(&list);
+	ck_assert(list.count == 0 && !list.many && !list.exclusive);
+	check_stretches((struct expected[]){{0, INT64_MAX, EARLIER_NONE}}, 1);
+}
+END_TEST
+
+int main(void)
+{
+	Suite *suite = suite_create("earlier");
+	TCase *tc = tcase_create("list");
+	SRunner *runner;
+	int failed;
+
+	tcase_add_checked_fixture(tc, setup, teardown);
+	tcase_add_test(tc, nothing);
+	tcase_add_test(tc, cut_to_the_range);
+	tcase_add_test(tc, beyond_the_range);
+	tcase_add_test(tc, all_of_it);
+	tcase_add_test(tc, to_the_largest_offset);
+	tcase_add_test(tc, impossible_answers);
+	tcase_add_test(tc, many);
+	suite_add_tcase(suite, tc);
+	runner = srunner_create(suite);
+	srunner_run_all(runner, CK_NORMAL);
+	failed = srunner_ntests_failed(runner);
+	srunner_free(runner);
+	return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+}
