@@ -38,14 +38,19 @@ void lease_start_timer(struct lease *lease, int64_t ms)
 
 /* --- the table's actions --- */
 
-/* What other open leases of ours cover is of no use any more. */
+/* What other open leases of ours cover is of no use any more. Not parts of one that stands yet, which must all be open. */
+static bool is_superseded(const struct lease *lease)
+{
+	return !split_is_under_way(lease) && lock_covered_without(lease);
+}
+
 static void supersede(struct lease *lease)
 {
 	struct lease *other, *next;
 
 	DL_FOREACH_SAFE (lease->lock->leases, other, next)
 		if (other != lease && lease_is_ours(other->state) && range_overlaps(&lease->range, &other->range) &&
-		    lock_covered_without(other))
+		    is_superseded(other))
 			lease_raise(other, LEASE_EV_SUPERSEDED);
 }
 
@@ -67,7 +72,8 @@ static void open_lease(struct lease *lease, enum lease_event event)
 	}
 	lease_start_timer(lease, lease->linger_ns / NS_PER_MS);
 	supersede(lease);
-	if (lock_covered_without(lease)) /* it was unsure when the others were opened */
+	/* It was unsure when the others were opened. Not one that is new: a caller needs a single one that covers all he wants. */
+	if (event == LEASE_EV_STANDS && is_superseded(lease))
 		lease_raise(lease, LEASE_EV_SUPERSEDED);
 }
 
@@ -133,9 +139,9 @@ static void act(struct lease *lease, unsigned actions, enum lease_event event)
 	if (actions & LEASE_DO_TELL_IN_USE)
 		lease_tell_in_use(lease);
 	if (actions & LEASE_DO_LOST) {
-		fence_set(k->fence, lease->slot, FENCE_LOST);
+		fence_set(k->fence, lease->slot, k->config->lease.on_lost == ON_LOST_WARN ? FENCE_FREE : FENCE_LOST);
 		lease->slot = FENCE_NO_SLOT;
-		fence_notify(k->fence);
+		host_losing(k);
 	}
 	if (actions & LEASE_DO_LOST)
 		host_lost(lease, lease->forgotten ? "the store lost its memory, and it could not be put back in time"
@@ -144,7 +150,7 @@ static void act(struct lease *lease, unsigned actions, enum lease_event event)
 		open_lease(lease, event);
 	if (actions & LEASE_DO_SERVE)
 		serve_lock(lease->lock);
-	if (actions & LEASE_DO_CLOSE && lease->state == LEASE_DRAINING && lock_covered_without(lease))
+	if (actions & LEASE_DO_CLOSE && lease->state == LEASE_DRAINING && is_superseded(lease))
 		lease_raise(lease, LEASE_EV_SUPERSEDED);
 	if (actions & LEASE_DO_CLOSE && lease->state == LEASE_DRAINING &&
 	    !serve_is_pinned(lease->lock, &lease->range))
@@ -237,7 +243,7 @@ void lease_raise(struct lease *lease, enum lease_event event)
 		}
 		if (lease->splitting && !lease_is_ours(lease->state))
 			split_done(lease);
-		if (lease->piece && lease->state != LEASE_ASKING && !lease_is_ours(lease->state))
+		if (lease->whole && lease->state != LEASE_ASKING && !lease_is_ours(lease->state))
 			split_piece_ended(lease);
 		lease_obey_recall(lease);
 	}

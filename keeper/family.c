@@ -61,12 +61,19 @@ static bool read_stat(pid_t pid, char *state, pid_t *parent)
 	return end && sscanf(end, ") %c %d", state, parent) == 2;
 }
 
-bool family_is_stopped(pid_t pid)
+char family_state(pid_t pid)
 {
 	pid_t parent;
 	char state;
 
-	return !read_stat(pid, &state, &parent) || state == 'T' || state == 't' || state == 'Z';
+	return read_stat(pid, &state, &parent) ? state : 0;
+}
+
+bool family_is_stopped(pid_t pid)
+{
+	char state = family_state(pid);
+
+	return !state || state == 'T' || state == 't' || state == 'Z';
 }
 
 struct child {

@@ -19,6 +19,8 @@ void family_free(struct family *family);
 
 /* Calls back for every thread of a process; anything but 0 ends it. A process that is gone has none. */
 int family_threads(pid_t pid, int (*cb)(void *arg, pid_t pid, pid_t tid), void *arg);
+/* The state of a process or thread as /proc/PID/stat has it: R, S, D, T, t, Z ...; 0: it is gone. */
+char family_state(pid_t pid);
 /* Is it stopped (state T or t)? True also if it is gone. */
 bool family_is_stopped(pid_t pid);
 

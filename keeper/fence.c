@@ -11,7 +11,8 @@ void fence_set(struct fence *fence, uint32_t slot, enum fence_state state)
 		__atomic_store_n(&fence->slots[slot].state, state, __ATOMIC_RELEASE);
 }
 
-uint32_t fence_take(struct fence *fence, uint64_t dev, uint64_t ino, enum wire_space space, enum fence_state state)
+uint32_t fence_take(struct fence *fence, uint64_t dev, uint64_t ino, const struct store_range *range,
+		    enum fence_state state)
 {
 	uint32_t i;
 
@@ -22,16 +23,18 @@ uint32_t fence_take(struct fence *fence, uint64_t dev, uint64_t ino, enum wire_s
 			break;
 	if (i == FENCE_SLOTS)
 		return FENCE_NO_SLOT;
-	fence->slots[i].space = space;
+	fence->slots[i].space = range->space;
 	fence->slots[i].dev = dev;
 	fence->slots[i].ino = ino;
+	fence->slots[i].from = range->from;
+	fence->slots[i].to = range->to;
 	fence_set(fence, i, state);
 	if (i >= fence->used)
 		__atomic_store_n(&fence->used, i + 1, __ATOMIC_RELEASE);
 	return i;
 }
 
-uint32_t fence_take_up(struct fence *fence, uint64_t dev, uint64_t ino, enum wire_space space,
+uint32_t fence_take_up(struct fence *fence, uint64_t dev, uint64_t ino, const struct store_range *range,
 		       unsigned char taken[FENCE_SLOTS])
 {
 	uint32_t slot = FENCE_NO_SLOT;
@@ -39,11 +42,12 @@ uint32_t fence_take_up(struct fence *fence, uint64_t dev, uint64_t ino, enum wir
 	for (uint32_t i = 0; fence && i < fence->used && slot == FENCE_NO_SLOT; i++) {
 		const struct fence_slot *s = &fence->slots[i];
 
-		if (!taken[i] && s->state == FENCE_UNSURE && s->dev == dev && s->ino == ino && s->space == space)
+		if (!taken[i] && s->state == FENCE_UNSURE && s->dev == dev && s->ino == ino &&
+		    s->space == range->space && s->from == range->from && s->to == range->to)
 			slot = i;
 	}
 	if (slot == FENCE_NO_SLOT)
-		slot = fence_take(fence, dev, ino, space, FENCE_UNSURE);
+		slot = fence_take(fence, dev, ino, range, FENCE_UNSURE);
 	if (slot != FENCE_NO_SLOT)
 		taken[slot] = 1;
 	return slot;
@@ -67,8 +71,8 @@ void fence_renewed(struct fence *fence, int64_t freeze_at_ns, int64_t deadline_n
 
 void fence_notify(const struct fence *fence)
 {
-	if (fence)
-		kill(getppid(), SIGUSR1);
+	if (fence && getppid() == fence->parent) /* else it has died, and we are somebody else's child now */
+		kill(fence->parent, SIGUSR1);
 }
 
 void fence_sweep(struct fence *fence, const unsigned char taken[FENCE_SLOTS])
@@ -76,8 +80,34 @@ void fence_sweep(struct fence *fence, const unsigned char taken[FENCE_SLOTS])
 	if (!fence)
 		return;
 	for (uint32_t i = 0; i < fence->used; i++)
-		if (!taken[i] && fence->slots[i].state != FENCE_LOST)
+		if (!taken[i] && (fence->slots[i].state == FENCE_HELD || fence->slots[i].state == FENCE_UNSURE))
 			fence_set(fence, i, FENCE_FREE);
+}
+
+static bool slot_is_lost(const struct fence *fence, uint32_t slot)
+{
+	uint32_t state = __atomic_load_n(&fence->slots[slot].state, __ATOMIC_ACQUIRE);
+
+	return state == FENCE_LOST || state == FENCE_ENDING;
+}
+
+bool fence_has_lost(const struct fence *fence)
+{
+	bool found = false;
+
+	for (uint32_t i = 0; fence && !found && i < fence->used; i++)
+		found = slot_is_lost(fence, i);
+	return found && getppid() == fence->parent;
+}
+
+bool fence_has_lost_on(const struct fence *fence, uint64_t dev, uint64_t ino, enum wire_space space)
+{
+	bool found = false;
+
+	for (uint32_t i = 0; fence && !found && i < fence->used; i++)
+		found = slot_is_lost(fence, i) && fence->slots[i].dev == dev && fence->slots[i].ino == ino &&
+			fence->slots[i].space == space;
+	return found && getppid() == fence->parent;
 }
 
 unsigned fence_frozen(const struct fence *fence)

@@ -12,9 +12,12 @@
 #ifndef DFLOCK_KEEPER_FENCE_H
 #define DFLOCK_KEEPER_FENCE_H
 
+#include <stdbool.h>
 #include <stdint.h>
+#include <sys/types.h>
 
 #include "config/config.h"
+#include "store/store.h"
 
 #define FENCE_SLOTS  65536
 #define FENCE_FROZEN 64 /* pids that are shown */
@@ -24,15 +27,18 @@ enum fence_state {
 	FENCE_HELD,   /* a lease, sure until freeze_at */
 	FENCE_UNSURE, /* a lease that the store has yet to confirm: who is frozen stays so */
 	FENCE_LOST,   /* gone: holders are killed, then the parent frees the slot */
+	FENCE_ENDING, /* set by the parent: it is about to */
 };
 
 struct fence_slot {
 	uint32_t state; /* enum fence_state */
 	uint32_t space; /* enum wire_space */
 	uint64_t dev, ino;
+	int64_t from, to;
 };
 
 struct fence {
+	pid_t parent;
 	int64_t alive;        /* counts up while the loop turns */
 	int64_t freeze_at_ns; /* CLOCK_BOOTTIME: holders must be stopped from then on; 0: no lease yet */
 	int64_t deadline_ns;
@@ -46,10 +52,11 @@ struct fence {
 #define FENCE_NO_SLOT UINT32_MAX
 
 /* A slot for a lease on this file. FENCE_NO_SLOT: none is left; then the lease must not be given to anybody. */
-uint32_t fence_take(struct fence *fence, uint64_t dev, uint64_t ino, enum wire_space space, enum fence_state state);
+uint32_t fence_take(struct fence *fence, uint64_t dev, uint64_t ino, const struct store_range *range,
+		    enum fence_state state);
 void fence_set(struct fence *fence, uint32_t slot, enum fence_state state);
 /* The slot that a dead keeper had for such a lease, or a new one. taken: those that were found so. */
-uint32_t fence_take_up(struct fence *fence, uint64_t dev, uint64_t ino, enum wire_space space,
+uint32_t fence_take_up(struct fence *fence, uint64_t dev, uint64_t ino, const struct store_range *range,
 		       unsigned char taken[FENCE_SLOTS]);
 void fence_on_lost(struct fence *fence, enum on_lost on_lost);
 /* The leases are sure until this. */
@@ -58,6 +65,11 @@ void fence_renewed(struct fence *fence, int64_t freeze_at_ns, int64_t deadline_n
 void fence_notify(const struct fence *fence);
 /* After a restart: slots of the dead keeper that no lease was taken up for are freed; `taken` has a byte per slot. */
 void fence_sweep(struct fence *fence, const unsigned char taken[FENCE_SLOTS]);
+
+/* Has a lease been lost whose holders the parent has yet to kill? False if the parent has died: nobody will. */
+bool fence_has_lost(const struct fence *fence);
+/* One on this file. */
+bool fence_has_lost_on(const struct fence *fence, uint64_t dev, uint64_t ino, enum wire_space space);
 
 /* How many processes the parent holds stopped. */
 unsigned fence_frozen(const struct fence *fence);

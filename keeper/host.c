@@ -20,6 +20,7 @@
 #include "keeper/sessions.h"
 
 #define SWEEPS_PER_PERIOD 24
+#define LOSING_MS         5
 
 static int64_t ttl_ns(const struct keeper *k)
 {
@@ -334,6 +335,32 @@ void host_store_trouble(const struct keeper *k, char *out, size_t size)
 
 /* --- lost leases --- */
 
+static void on_losing(uv_timer_t *timer)
+{
+	struct keeper *k = timer->data;
+
+	k->losing = fence_has_lost(k->fence);
+	if (k->losing)
+		uv_timer_start(timer, on_losing, LOSING_MS, 0);
+	else
+		serve_all(k);
+}
+
+void host_losing(struct keeper *k)
+{
+	k->losing = true;
+	fence_notify(k->fence);
+	uv_timer_start(&k->losing_timer, on_losing, LOSING_MS, 0);
+}
+
+bool host_is_losing(const struct lock *lock)
+{
+	const struct file *file = lock->file;
+
+	return file->keeper->losing &&
+	       fence_has_lost_on(file->keeper->fence, file->key.dev, file->key.ino, lock->space);
+}
+
 static void lost_free(struct keeper *k, struct lost *lost)
 {
 	DL_DELETE(k->lost, lost);
@@ -417,7 +444,7 @@ int host_start(struct keeper *k)
 	k->store = store_new(k->loop, &k->config->store, k->config->lease.ttl_ms, k->host, &callbacks, k);
 	if (!k->watch || !k->sweeping || !k->store)
 		return -ENOMEM;
-	uv_timer_t *timers[] = {&k->beat, &k->deadline, &k->grace, &k->sweep};
+	uv_timer_t *timers[] = {&k->beat, &k->deadline, &k->grace, &k->sweep, &k->losing_timer};
 	for (size_t i = 0; i < sizeof(timers) / sizeof(*timers); i++) {
 		uv_timer_init(k->loop, timers[i]);
 		timers[i]->data = k;
@@ -426,6 +453,8 @@ int host_start(struct keeper *k)
 	k->expired = k->deadline_ns <= clock_now_ns();
 	if (k->expired)
 		keeper_raise_all(k, LEASE_EV_EXPIRED);
+	if (fence_has_lost(k->fence))
+		host_losing(k);
 	return 0;
 }
 
@@ -435,6 +464,7 @@ void host_stop(struct keeper *k)
 	uv_close((uv_handle_t *)&k->deadline, NULL);
 	uv_close((uv_handle_t *)&k->grace, NULL);
 	uv_close((uv_handle_t *)&k->sweep, NULL);
+	uv_close((uv_handle_t *)&k->losing_timer, NULL);
 	store_free(k->store);
 	watch_free(k->watch);
 	watch_free(k->sweeping);

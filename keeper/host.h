@@ -30,6 +30,13 @@ bool host_beats(struct keeper *k);
 /* Notes what an answer showed of other hosts. */
 void host_see(struct keeper *k, const struct store_reply *reply);
 
+/*
+ * There may be lost leases whose holders the parent has to kill. Until it has, nobody else gets these locks: it tells holders
+ * by the kernel lock that they have.
+ */
+void host_losing(struct keeper *k);
+bool host_is_losing(const struct lock *lock);
+
 /* Reports a lease as lost: log and status. */
 void host_lost(struct lease *lease, const char *why);
 

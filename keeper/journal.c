@@ -4,7 +4,7 @@
  *
  * Why a crash at any point leaves a true journal: appending writes one record with one write(); the deadline is eight
  * aligned bytes of the head, written at once; writing anew makes a second file and renames it over the first;
- * truncating happens only when no entry lives.
+ * truncating happens only when no entry lives; striking out changes four aligned bytes.
  */
 #include "keeper/journal.h"
 
@@ -38,7 +38,7 @@ enum kind { KIND_ADD = 1, KIND_FENCE, KIND_REMOVE };
 
 struct record {
 	uint32_t bytes; /* whole record */
-	uint32_t sum;   /* of what follows */
+	uint32_t sum;   /* of what follows; its complement: struck out */
 	uint8_t kind;
 	uint8_t space, mode, reserved;
 	uint16_t name_bytes, path_bytes; /* KIND_ADD: NULs included; name and path follow */
@@ -52,6 +52,8 @@ struct record {
 struct live {
 	char token[STORE_TOKEN_BYTES];
 	struct record *record;
+	off_t at;     /* where the entry was added */
+	uint32_t sum; /* of the record there, which has neither the fence nor the mode of later ones */
 	UT_hash_handle hh;
 };
 
@@ -127,9 +129,12 @@ static struct record *record_make(uint8_t kind, const struct journal_entry *e)
 /* A record as it is in the file: everything is checked before it counts. */
 static bool record_ok(const struct record *r, size_t room)
 {
+	uint32_t sum;
+
 	if (room < sizeof(*r) || r->bytes < sizeof(*r) || r->bytes > RECORD_MAX || r->bytes > room || r->bytes % 8)
 		return false;
-	if (r->sum != checksum(r) || r->token[STORE_TOKEN_BYTES - 1] != '\0')
+	sum = checksum(r);
+	if ((r->sum != sum && r->sum != ~sum) || r->token[STORE_TOKEN_BYTES - 1] != '\0')
 		return false;
 	if (r->space >= WIRE_SPACES || r->mode >= WIRE_MODES)
 		return false;
@@ -148,8 +153,8 @@ static void live_drop(struct journal *j, struct live *l)
 	free(l);
 }
 
-/* Takes over the record. */
-static int apply(struct journal *j, struct record *r)
+/* Takes over the record, which is at `at` of the file. */
+static int apply(struct journal *j, struct record *r, off_t at)
 {
 	struct live *l;
 
@@ -162,6 +167,8 @@ static int apply(struct journal *j, struct record *r)
 		}
 		memcpy(l->token, r->token, sizeof(l->token));
 		l->record = r;
+		l->at = at;
+		l->sum = r->sum;
 		HASH_ADD_STR(j->live, token, l);
 		j->live_bytes += r->bytes;
 		return 0;
@@ -204,8 +211,19 @@ static int write_anew(struct journal *j)
 	if (j->fd >= 0)
 		close(j->fd);
 	j->fd = fd;
-	j->end = at;
+	j->end = sizeof(j->head);
+	HASH_ITER (hh, j->live, l, next) {
+		l->at = j->end;
+		l->sum = l->record->sum;
+		j->end += l->record->bytes;
+	}
 	return 0;
+}
+
+static void empty_if_nothing_lives(struct journal *j)
+{
+	if (!j->live && ftruncate(j->fd, sizeof(j->head)) == 0)
+		j->end = sizeof(j->head);
 }
 
 static int append(struct journal *j, struct record *r)
@@ -223,13 +241,11 @@ static int append(struct journal *j, struct record *r)
 		return ret;
 	}
 	j->end += r->bytes;
-	ret = apply(j, r);
+	ret = apply(j, r, j->end - r->bytes);
 	if (ret < 0)
 		return ret;
-	if (!j->live) {
-		if (ftruncate(j->fd, sizeof(j->head)) == 0)
-			j->end = sizeof(j->head);
-	} else if (j->end > JOURNAL_HISTORY && j->end > 4 * j->live_bytes) {
+	empty_if_nothing_lives(j);
+	if (j->end > JOURNAL_HISTORY && j->end > 4 * j->live_bytes) {
 		(void)write_anew(j); /* without room for it the long one goes on */
 	}
 	return 0;
@@ -243,14 +259,17 @@ static bool record_torn(const struct record *r, size_t room)
 	return r->bytes > room && r->bytes <= RECORD_MAX && r->bytes % 8 == 0;
 }
 
-static int read_record(struct journal *j, const struct record *in)
+static int read_record(struct journal *j, const struct record *in, off_t at)
 {
-	struct record *r = malloc(in->bytes);
+	struct record *r;
 
+	if (in->sum != checksum(in)) /* struck out */
+		return 0;
+	r = malloc(in->bytes);
 	if (!r)
 		return -ENOMEM;
 	memcpy(r, in, in->bytes);
-	return apply(j, r);
+	return apply(j, r, at);
 }
 
 /* Reads the records behind the head, and cuts off a torn end. -EUCLEAN: something else is wrong. */
@@ -268,8 +287,8 @@ static int read_records(struct journal *j, int fd, off_t size)
 			ret = record_torn(in, size - at) ? 0 : -EUCLEAN;
 			break; /* what is torn was never acted upon */
 		}
+		ret = read_record(j, in, at);
 		at += in->bytes;
-		ret = read_record(j, in);
 	}
 	free(data);
 	if (ret == 0 && at < (size_t)size && ftruncate(fd, at) != 0)
@@ -430,10 +449,28 @@ int journal_set_fence(struct journal *j, const char *token, uint64_t fence, enum
 	return append(j, record_make(KIND_FENCE, &e));
 }
 
+/* Where there is no room for one more record, the entry's own is made void in its place: a full file system must not keep
+ * leases from being given back. */
+static int strike_out(struct journal *j, struct live *l)
+{
+	uint32_t sum = ~l->sum;
+	int ret = write_all(j->fd, &sum, sizeof(sum), l->at + (off_t)offsetof(struct record, sum));
+
+	if (ret < 0)
+		return ret;
+	live_drop(j, l);
+	empty_if_nothing_lives(j);
+	return 0;
+}
+
 int journal_remove(struct journal *j, const char *token)
 {
 	struct journal_entry e = {0};
+	struct live *l;
+	int ret;
 
 	memcpy(e.token, token, sizeof(e.token));
-	return append(j, record_make(KIND_REMOVE, &e));
+	ret = append(j, record_make(KIND_REMOVE, &e));
+	HASH_FIND_STR(j->live, token, l);
+	return ret < 0 && l ? strike_out(j, l) : ret;
 }

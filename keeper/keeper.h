@@ -52,7 +52,7 @@ struct lease {
 	int64_t held_at;  /* unix seconds; 0: never granted */
 	bool queued;      /* asking: the store has it in its queue */
 	bool splitting;   /* pieces of it are asked for, to take its place (split.c) */
-	bool piece;       /* is one of them */
+	struct lease *whole; /* is to take the place of a part of this one, which is splitting; else NULL */
 	uint64_t arrival; /* asking, queued: its place among all that ever waited */
 	bool insist;      /* asking: queues, though its callers do not wait long */
 	bool in_use_seen; /* asking: a holder said that it uses it ... */
@@ -195,7 +195,8 @@ struct keeper {
 	bool expired;        /* the deadline's passing was noticed */
 	int64_t beat_sent_ns;
 	bool beat_under_way;
-	uv_timer_t beat, deadline, grace, idle, sweep;
+	bool losing; /* holders of lost leases are to be killed: nobody is to be taken for one of them meanwhile */
+	uv_timer_t beat, deadline, grace, idle, sweep, losing_timer;
 	char journal_incarnation[STORE_INC_BYTES]; /* of the leases that were taken up; "" after that */
 	int64_t grace_since_ns;
 	int64_t idle_since_ns;

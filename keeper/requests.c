@@ -106,7 +106,7 @@ void lease_handed_over(struct lease *lease, uint64_t fence)
 		lease_raise(lease, LEASE_EV_REFUSED);
 		return;
 	}
-	lease->slot = fence_take(k->fence, lease->lock->file->key.dev, lease->lock->file->key.ino, lease->lock->space,
+	lease->slot = fence_take(k->fence, lease->lock->file->key.dev, lease->lock->file->key.ino, &lease->range,
 				 FENCE_HELD);
 	if (lease->slot == FENCE_NO_SLOT) {
 		serve_refuse(lease, "the keeper holds as many leases as it can");
@@ -188,14 +188,14 @@ static void on_acquire(void *arg, const struct store_reply *reply)
 			lease_start_timer(lease, keeper_reask_ms(k));
 		return;
 	case STORE_LIMIT:
-		if (lease->piece)
+		if (lease->whole)
 			return split_failed(lease);
 		serve_refuse(lease, "1,000 ranges of this file are leased or waited for already");
 		return;
 	case STORE_ERROR:
 	case STORE_GONE:
 		log_error("%s: the store refused: %s", lease->lock->file->name, reply->error ? reply->error : "");
-		if (lease->piece)
+		if (lease->whole)
 			return split_failed(lease);
 		serve_refuse(lease, reply->error ? reply->error : "the store refused");
 		return;
@@ -244,7 +244,7 @@ void lease_acquire(struct lease *lease, const struct store_blocker *silent, size
 	    .token = lease->token,
 	    .range = lease->range,
 	    .ask = !blocking && !lease->insist,
-	    .pass = !blocking || lease->piece || serve_may_pass(lease) || (passes && unfair),
+	    .pass = !blocking || lease->whole || serve_may_pass(lease) || (passes && unfair),
 	    .dead = dead,
 	};
 

@@ -201,6 +201,8 @@ void serve_session(struct session *s)
 	/* The store is back: store_wait_ms count from its next end. */
 	if (store_is_up(k->store) && !k->expired && !nonblocking(s))
 		uv_timer_stop(&s->timer);
+	if (host_is_losing(s->lock))
+		return; /* host.c serves again */
 	if (!store_is_up(k->store) && !(lease && sure)) {
 		serve_unsure(s);
 		return;

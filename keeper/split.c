@@ -31,14 +31,14 @@ static bool ask_for_piece(struct lease *whole, int64_t from, int64_t to)
 	range.to = to;
 	if (lease_begin(whole->lock, &range, &piece) < 0)
 		return false;
-	piece->piece = true;
+	piece->whole = whole;
 	lease_acquire(piece, NULL, 0);
 	return true;
 }
 
 static void recall_as_a_whole(struct lease *whole)
 {
-	whole->splitting = false;
+	split_done(whole);
 	whole->recall = RECALL_WAIT;
 	whole->recall_exclusive = true;
 	lease_raise(whole, LEASE_EV_RECALLED);
@@ -46,13 +46,7 @@ static void recall_as_a_whole(struct lease *whole)
 
 bool split_is_under_way(const struct lease *piece)
 {
-	const struct lease *whole;
-
-	if (piece->piece)
-		DL_FOREACH (piece->lock->leases, whole)
-			if (whole->splitting && range_overlaps(&whole->range, &piece->range))
-				return true;
-	return false;
+	return piece->whole != NULL;
 }
 
 void split_done(struct lease *whole)
@@ -62,10 +56,13 @@ void split_done(struct lease *whole)
 	whole->splitting = false;
 	keeper_enter(lease_keeper(whole));
 	DL_FOREACH_SAFE (whole->lock->leases, piece, next) {
-		if (!piece->piece || !range_overlaps(&whole->range, &piece->range))
+		if (piece->whole != whole)
 			continue;
+		piece->whole = NULL;
 		if (piece->state == LEASE_ASKING && !serve_has_callers(piece))
 			lease_raise(piece, LEASE_EV_UNWANTED);
+		else if (lock_covered_without(piece))
+			lease_raise(piece, LEASE_EV_SUPERSEDED);
 		else
 			lease_obey_recall(piece);
 	}
@@ -81,12 +78,10 @@ void split_failed(struct lease *piece)
 
 void split_piece_ended(struct lease *piece)
 {
-	struct lease *whole, *next;
+	struct lease *whole = piece->whole;
 
-	piece->piece = false;
-	DL_FOREACH_SAFE (piece->lock->leases, whole, next)
-		if (whole->splitting && range_overlaps(&whole->range, &piece->range))
-			recall_as_a_whole(whole);
+	piece->whole = NULL;
+	recall_as_a_whole(whole);
 }
 
 bool split_on_recall(struct lease *lease, const struct store_range *wanted, bool ask)

@@ -64,6 +64,19 @@ static int watch_keeper(pid_t pid, const sigset_t *signals, struct fence *fence,
 	}
 }
 
+/* Between two keepers. */
+static void wait_and_look(struct freezer *freezer, int64_t ms)
+{
+	int64_t end = clock_now_ns() + ms * NS_PER_MS, left_ms;
+
+	while ((left_ms = (end - clock_now_ns()) / NS_PER_MS) > 0) {
+		int wait_ms = freezer_look(freezer, (int)left_ms);
+		struct timespec wait = {.tv_sec = wait_ms / 1000, .tv_nsec = wait_ms % 1000 * NS_PER_MS};
+
+		nanosleep(&wait, NULL);
+	}
+}
+
 /* A dead keeper's leases are for the next one to confirm. */
 static void unsure(struct fence *fence)
 {
@@ -86,6 +99,7 @@ int supervise(struct keeper_options *options)
 		log_error("no memory: %s", strerror(errno));
 		return KEEPER_EXIT_CONFIG;
 	}
+	fence->parent = getpid();
 	options->fence = fence;
 	prctl(PR_SET_NAME, "dflockd-parent");
 	sigemptyset(&signals);
@@ -119,8 +133,7 @@ int supervise(struct keeper_options *options)
 		if (clock_now_ns() - started > STEADY_MS * NS_PER_MS)
 			backoff_ms = 100;
 		/* The first time at once: leases are running out. */
-		struct timespec wait = {.tv_sec = (backoff_ms - 100) / 1000, .tv_nsec = (backoff_ms - 100) % 1000 * 1000000};
-		nanosleep(&wait, NULL);
+		wait_and_look(freezer, backoff_ms - 100);
 		backoff_ms = backoff_ms * 2 > BACKOFF_MAX_MS ? BACKOFF_MAX_MS : backoff_ms * 2;
 	}
 }

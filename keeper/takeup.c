@@ -89,7 +89,7 @@ void takeup_entry(void *arg, const struct journal_entry *entry)
 	/* Without a fence nobody was told of it; without a descriptor anywhere nobody can use it. */
 	lease->state = entry->fence && fd >= 0 ? LEASE_UNSURE : LEASE_RELEASING;
 	if (lease->state == LEASE_UNSURE)
-		lease->slot = fence_take_up(k->fence, entry->dev, entry->ino, entry->range.space, k->fence_taken);
+		lease->slot = fence_take_up(k->fence, entry->dev, entry->ino, &entry->range, k->fence_taken);
 	log_info("%s: lease %s from the journal", entry->name,
 		 lease->state == LEASE_UNSURE ? "taken up" : "given back, since nobody uses it,");
 }

@@ -50,6 +50,19 @@ def kill_keeper(host):
     return parent, wait_for_another(host, keeper)
 
 
+def parent_and_keeper(host):
+    """Their pids, also while the keeper only starts; None while there is no keeper. Others may wait to become one."""
+    for pid in host.keeper_pids():
+        try:
+            with open(f"/proc/{pid}/task/{pid}/children") as f:
+                children = f.read().split()
+        except OSError:
+            continue
+        if children:
+            return pid, int(children[0])
+    return None
+
+
 def serving(host):
     """The pid of the keeper that answers, if one does."""
     done = host.cli("status", "--json", check=False)  # fails if the keeper dies meanwhile

@@ -6,8 +6,8 @@ import time
 
 import pytest
 from harness import BUILD, Job, wait_until
-from keepers import (HOLD, LONG, flock, identity, is_busy, kill_keeper, leases, opened, pair, serving,  # noqa: F401
-                     two_long, wait_for_another, waits)
+from keepers import (HOLD, LONG, flock, identity, is_busy, kill_keeper, leases, opened, pair,  # noqa: F401
+                     parent_and_keeper, serving, two_long, wait_for_another, waits)
 
 
 def test_killed_it_is_restarted_and_takes_up_what_is_in_use(pair):
@@ -182,9 +182,9 @@ def test_killed_at_random_moments(pair, folder, seed, parent_too):
     names = [host.status()["host"] for host in pair]
     for _ in range(10):
         victim = rnd.choice(pair)
-        wait_until(lambda: len(victim.keeper_pids()) == 2, "it was restarted")
+        parent, keeper = wait_until(lambda: parent_and_keeper(victim), "it was restarted")
         time.sleep(rnd.random() * 0.3)  # any moment will do: that is the test
-        for pid in victim.keeper_pids()[0 if parent_too else -1:]:
+        for pid in (parent, keeper) if parent_too else (keeper,):
             os.kill(pid, signal.SIGKILL)
     for host in pair:
         wait_until(lambda: serving(host) in host.keeper_pids(), "it serves again")

@@ -55,6 +55,15 @@ def works(host, name="f", seconds=20):
     return wait_until(lambda: attempt(host, name).word == "ok", "a lock on %s works" % host.name, seconds)
 
 
+def is_busy(host, name="f"):
+    """Another one has it. ENOLCK may come before: a connection that is deaf is noticed after connect_ms."""
+    def busy():
+        word = attempt(host, name).word
+        assert word != "ok"
+        return word == "busy"
+    wait_until(busy, f"the lock is busy for {host.name}")
+
+
 def agent_with(host, command="flock 0 ex nb", name="f"):
     """An agent that has the file open and has been told that; its answer must be ok."""
     agent = opened(host, name)

@@ -7,7 +7,7 @@ import random
 import signal
 
 import pytest
-from common import Alive, Waiting, agent_with, attempt, gone, leases, opened, works
+from common import Alive, Waiting, agent_with, attempt, gone, is_busy, leases, opened, works
 from harness import wait_until
 from harness.crowd import Crowd
 
@@ -26,15 +26,6 @@ def pair(request, make_host, make_proxy):
 
 def is_up(host):
     wait_until(lambda: host.status()["store"]["up"], host.name + " is connected")
-
-
-def is_busy(host, name="f"):
-    """Another one has it. ENOLCK may come before: a connection that is deaf is noticed after connect_ms."""
-    def busy():
-        word = attempt(host, name).word
-        assert word != "ok"
-        return word == "busy"
-    wait_until(busy, f"the lock is busy for {host.name}")
 
 
 def ends_well(redis, agent, b):

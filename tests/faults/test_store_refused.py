@@ -65,8 +65,10 @@ def test_password_where_there_is_none(redis, host_of, folder):
 
 def test_password_file_for_everybody(redis, host_of, folder):
     path = written(folder, "pw", "pw", 0o644)
+    host = host_of(redis, store='password_file = "%s";' % path, foreground=False)
     with pytest.raises(RuntimeError, match="can be read or written by everybody; run chmod"):
-        host_of(redis, store='password_file = "%s";' % path)
+        host.start()
+    assert "can be read or written by everybody" in attempt(host).line
 
 
 def test_database(redis, host_of):

@@ -105,6 +105,7 @@ class _Connection:
 
     def do(self, fault):
         """False: the connection is gone."""
+        fault.happened.set()
         if fault.kind == "no answer":
             self.deaf = True
         elif fault.kind == "cut after":
@@ -112,8 +113,7 @@ class _Connection:
         elif fault.kind == "garbage":
             self.client.sendall(b"HTTP/1.1 418 I'm a teapot\r\n\r\n")
             self.deaf = True
-        fault.happened.set()
-        if fault.kind == "late":
+        elif fault.kind == "late":
             self.proxy.late.wait(60)
         return fault.kind != "cut after"
 

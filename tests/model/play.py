@@ -202,7 +202,7 @@ class Reference:
     def play(self, step):
         """Raises Inadmissible before anything has happened."""
         state, cast = self.state, self.cast
-        outcome = state.check(step)
+        answer, locks = state.plan(step)
         name, call, *rest = step.split()
         e = Expected(step)
         if name == "o":
@@ -214,15 +214,18 @@ class Reference:
             self.played.append(e)
             return e
         self._get(e)
-        answer = cast.start(step)
-        if outcome == "wait":
+        own = cast.start(step)
+        if answer is None:
             assert cast.await_wait(name, self.seconds), f"the rules are wrong: {step} does not wait"
             state.start_wait(name, [call, *rest])
             e.waits = True
         else:
-            e.answers[name] = answer or cast.finish(name, step, self.seconds)
+            e.answers[name] = own or cast.finish(name, step, self.seconds)
+            assert answer in (e.answers[name], "?"), f"the rules are wrong: {step} is answered {e.answers[name]}, not {answer}"
             state.done(step, e.answers[name])
         state.locks = cast.snapshot()
+        if not state.granted_by_now():
+            assert state.locks == locks, f"the rules are wrong: {step} gives {state.locks}, not {locks}"
         self._grant(e)
         e.seen = state.locks
         self.played.append(e)
@@ -239,8 +242,12 @@ class Reference:
     def wind_up(self):
         """Closes everything; who cannot be freed by that is interrupted."""
         while left := {n: p for n, p in self.state.processes.items() if p.slots}:
-            free = [n for n, p in left.items() if not p.wait]
-            self.play(f"{free[0]} reset" if free else f"{next(iter(left))} interrupt")
+            for name, p in sorted(left.items(), key=lambda item: item[1].wait is not None):
+                try:
+                    self.play(f"{name} {'interrupt' if p.wait else 'reset'}")
+                    break
+                except Inadmissible:
+                    pass
 
 
 def play_reference(stage, sequence):

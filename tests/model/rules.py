@@ -5,8 +5,8 @@ A step is a line: "p1 set 0 ex 3 5 w", which tests/agents/player.c makes a call 
 "p1 fork p4" (p4 is the child), "p1 kill", "p1 interrupt" (a signal ends its wait), "- size f 20" (the file's size, on all hosts),
 "o get f ex 3 5" (an observer on each host asks F_GETLK).
 
-A sequence must have one outcome, whatever the timing. So a call that has to wait is allowed only if nobody else waits for
-the same (or both want it shared), and nobody changes what waits through his own description.
+A sequence must have one outcome, whatever the timing. So no step may free two at once who want what only one of them can
+get, and nobody changes what waits through his own description.
 """
 import collections
 
@@ -22,6 +22,28 @@ Lock = collections.namedtuple("Lock", "space file owner mode first last")
 def clash(a, b):
     return (a.space == b.space and a.file == b.file and a.owner != b.owner and "ex" in (a.mode, b.mode)
             and a.first <= b.last and b.first <= a.last)
+
+
+def without(held, taken):
+    """What is left of a lock when its owner unlocks or converts a part."""
+    if (held.space, held.file, held.owner) != (taken.space, taken.file, taken.owner) or not (
+            held.first <= taken.last and taken.first <= held.last):
+        return [held]
+    left = [held._replace(last=taken.first - 1), held._replace(first=taken.last + 1)]
+    return [lock for lock in left if lock.first <= lock.last]
+
+
+def applied(locks, taken):
+    """The set of locks after one was taken, or mode "un". The kernel merges what touches."""
+    rest = {left for held in locks for left in without(held, taken)}
+    if taken.mode == "un":
+        return rest
+    for held in sorted(rest):
+        if held._replace(first=0, last=0) == taken._replace(first=0, last=0) and (
+                held.last + 1 == taken.first or taken.last + 1 == held.first):
+            rest.remove(held)
+            taken = taken._replace(first=min(held.first, taken.first), last=max(held.last, taken.last))
+    return rest | {taken}
 
 
 class Wait(collections.namedtuple("Wait", "lock description")):
@@ -99,47 +121,71 @@ class State:
 
     # --- what may be played ---
 
-    def check(self, step):
-        """Raises Inadmissible. Else what will come of it: "answer" or "wait"."""
+    def plan(self, step):
+        """Raises Inadmissible. Else (answer, locks): what will be answered, None if the call waits, "?" if the rules do not say;
+        and who will hold what."""
         name, call, *rest = step.split()
-        if name in ("-", "o"):
-            return "answer"
         p = self.processes.get(name)
+        if name in ("-", "o"):
+            return "?", self.locks
         refuse_if(not p, "no such process")
-        if call == "kill":
-            return "answer"
-        refuse_if(bool(p.wait) != (call == "interrupt"), "it waits, or does not")
+        refuse_if(call != "kill" and bool(p.wait) != (call == "interrupt"), "it waits, or does not")
+        answer, locks = "?", self.locks
         if call == "fork":
             refuse_if(rest[0] in self.names, "the name is taken")
         elif call in ("open", "dup"):
             refuse_if(int(rest[-1] if call == "dup" else rest[0]) in p.slots, "the slot is taken")
+        elif call in ("close", "reset", "kill", "exec"):
+            locks = self._closed(name, [slot for slot, (_, cloexec) in p.slots.items()
+                                        if call in ("reset", "kill") or (call == "exec" and cloexec)
+                                        or (call == "close" and slot == int(rest[0]))])
         elif call in ("set", "lockf", "flock"):
-            return self._check_lock(name, [call, *rest])
-        return "answer"
+            answer, locks = self._plan_lock(name, [call, *rest])
+        self._check_order(locks, name)
+        return answer, locks
 
-    def _check_lock(self, name, words):
+    def _closed(self, name, slots):
+        p = self.processes[name]
+        files = {p.slots[slot][0].file for slot in slots}
+        left = {d.number for n, other in self.processes.items() for slot, (d, _) in other.slots.items()
+                if n != name or slot not in slots}
+        return {lock for lock in self.locks if (lock.owner[1] in left if lock.owner[0] == "description" else
+                                                lock.owner[1] != name or lock.file not in files)}
+
+    def _plan_lock(self, name, words):
         found = self.wanted(name, words)
         if not found or words[2] == "test":
-            return "answer"
+            return "?", self.locks
         lock, d, wait = found
         waits = self.waiting().values()
         refuse_if(lock.owner[0] == "description" and any(w.description.number == d.number and w.lock.space == lock.space
                                                          for w in waits), "another waits through this description")
-        if lock.mode == "un":
-            return "answer"
         if lock.space == "flock":
             self._check_conversion(lock, waits)
-        blockers = self.in_the_way(lock) if wait else []
+        blockers = self.in_the_way(lock) if lock.mode != "un" else []
         if not blockers:
-            return "answer"
-        refuse_if(any(clash(w.lock, lock._replace(owner=None)) for w in waits), "another waits for it")
-        closes = lock.space == "record" and lock.owner[0] == "process" and self._closes_cycle(name, blockers)
-        return "answer" if closes else "wait"
+            return "ok", applied(self.locks, lock)
+        # The kernel drops what flock() converts before it looks.
+        left = applied(self.locks, lock._replace(mode="un")) if lock.space == "flock" else self.locks
+        if not wait:
+            return "EAGAIN", left
+        if lock.space == "record" and lock.owner[0] == "process" and self._closes_cycle(name, blockers):
+            return "EDEADLK", left
+        return None, left
+
+    def _check_order(self, locks, name):
+        """Those whom a step frees must not be in each other's way."""
+        waits = {n: w.lock for n, w in self.waiting().items() if n != name}
+        while freed := [n for n, lock in waits.items() if not any(clash(held, lock) for held in locks)]:
+            for n in freed:
+                refuse_if(any(clash(waits[n], waits[other]) for other in freed), "two are freed, and only one can get it")
+            for n in freed:
+                locks = applied(locks, waits.pop(n))
 
     def _check_conversion(self, lock, waits):
         """The kernel drops the old lock first: who waits may be faster."""
         had = [h.mode for h in self.locks if h.space == "flock" and h.owner == lock.owner]
-        refuse_if(had and had != [lock.mode] and any(w.lock.space == "flock" and w.lock.file == lock.file for w in waits),
+        refuse_if(lock.mode != "un" and had and had != [lock.mode] and any(w.lock.space == "flock" and w.lock.file == lock.file for w in waits),
                   "a conversion while another waits")
 
     def _closes_cycle(self, name, blockers):

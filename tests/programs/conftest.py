@@ -1,6 +1,7 @@
 """
-Two hosts whose files have the same lock names, with the shim and (the control) without it. And for programs that share data: a
-folder that every host sees through a FUSE view of its own, as on a mount whose locks are local: shared data, separate kernel locks.
+Two hosts whose files have the same lock names, with the shim and (the control) without it. And for programs that share data:
+a folder that every host sees through a FUSE view of its own, as on a mount whose locks are local: shared data, separate
+kernel locks.
 """
 import os
 import subprocess

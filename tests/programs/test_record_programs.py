@@ -1,6 +1,6 @@
 """
-Programs that take record locks, by every way to them: fcntl() with POSIX and with OFD locks, lockf(), and what is built on these.
-Two hosts, each with a file of its own under one lock name; without the shim each must get its lock.
+Programs that take record locks, by every way to them: fcntl() with POSIX and with OFD locks, lockf(), and what is built on
+these. Two hosts, each with a file of its own under one lock name; without the shim each must get its lock.
 """
 import os
 import signal
@@ -162,7 +162,8 @@ use Fcntl qw(:DEFAULT :seek); use File::FcntlLock;
 open(my $f, '+<', $ARGV[0]) or die;
 my $l = File::FcntlLock->new(l_type => F_WRLCK, l_whence => SEEK_SET, l_start => 0, l_len => 1000);
 $l->lock($f, F_GETLK) or die $l->error;
-print $l->l_type == F_UNLCK ? 'free' : join(' ', $l->l_type == F_RDLCK ? 'shared' : 'exclusive', $l->l_start, $l->l_len, $l->l_pid), "\\n";
+my $mode = $l->l_type == F_RDLCK ? 'shared' : 'exclusive';
+print $l->l_type == F_UNLCK ? 'free' : join(' ', $mode, $l->l_start, $l->l_len, $l->l_pid), "\\n";
 """],
 }
 

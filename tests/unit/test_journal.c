@@ -605,6 +605,43 @@ START_TEST(no_room)
 }
 END_TEST
 
+/* Giving a lease back must not need room: others wait for it. */
+START_TEST(no_room_to_remove)
+{
+	struct journal *j = must_open();
+	int first, last;
+	size_t size;
+
+	ck_assert_int_eq(add(j, 1), 0);
+	ck_assert_int_eq(add(j, 2), 0);
+	ck_assert_int_eq(set_fence(j, 1, 10), 0);
+	close_all();
+	j = must_open(); /* written anew: other places, other sums */
+	ck_assert_int_eq(set_fence(j, 1, 11), 0);
+	size = file_size("journal");
+	limit_files(size);
+	first = drop(j, 1);
+	limit_files(RLIM_INFINITY);
+	ck_assert_int_eq(first, 0);
+	ck_assert_uint_eq(file_size("journal"), size);
+	close_all();
+	j = must_open();
+	ck_assert_str_eq(told->why, "");
+	ck_assert_uint_eq(told->count, 1);
+	ck_assert_ptr_nonnull(of(entry(2).token));
+	limit_files(file_size("journal"));
+	last = drop(j, 2);
+	limit_files(RLIM_INFINITY);
+	ck_assert_int_eq(last, 0);
+	ck_assert_int_eq(add(j, 3), 0);
+	close_all();
+	must_open();
+	ck_assert_uint_eq(told->count, 1);
+	ck_assert_ptr_nonnull(of(entry(3).token));
+	close_all();
+}
+END_TEST
+
 /* A keeper that is started again needs no room to take up what there is. */
 START_TEST(no_room_to_take_up)
 {
@@ -868,6 +905,7 @@ int main(void)
 	tcase_add_test(tc, half_of_a_new_one);
 	tcase_add_test(tc, stays_small);
 	tcase_add_test(tc, no_room);
+	tcase_add_test(tc, no_room_to_remove);
 	tcase_add_test(tc, no_room_to_take_up);
 	tcase_add_test(tc, no_room_to_write_anew);
 	tcase_add_test(tc, other_boot);

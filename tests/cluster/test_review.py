@@ -1,0 +1,126 @@
+"""Orders of events that once went wrong, or could: each test says which."""
+import os
+import signal
+import time
+
+import pytest
+from harness import wait_until
+from harness.proxy import Proxy
+
+from test_flock import held, opened
+
+# A lease of a host that is no more, as acquire.lua writes it.
+GHOST = """
+redis.call('SET', KEYS[1], cmsgpack.pack({q = {}, l = {{token = ARGV[1], host = ARGV[2], file = '1:1', space = 'flock',
+    mode = 'exclusive', from = string.rep('0', 19), to = '9223372036854775807', fence = 1}}}))
+redis.call('HSET', 'dflock:{0}:hosts', ARGV[2], ARGV[3])
+"""
+
+
+@pytest.fixture
+def proxy(redis, folder):
+    p = Proxy(redis, folder)
+    yield p
+    p.stop()
+
+
+def state(pid):
+    with open(f"/proc/{pid}/stat") as f:
+        return f.read().rsplit(")", 1)[1].split()[0]
+
+
+def test_who_waits_in_the_kernel_is_no_holder(make_host, redis, proxy):
+    """The holder of a lost lease is killed; the kernel then gives the lock to whoever waits for it here. He has not been told
+    of it yet, has done nothing wrong, and gets it when its turn has come."""
+    lease = "ttl_ms = 2000; freeze_margin_ms = 600; pin_ms = 200;"
+    b = make_host("b", lease=lease)
+    a = make_host("a", lease=lease, server=proxy.address).wait_up()
+    holder, waiters = opened(a), [opened(a) for _ in range(3)]
+    assert holder.do("flock 0 ex") == "ok"
+    for w in waiters:
+        w.say("flock 0 ex")
+        assert w.silent(0.1)
+    proxy.accepting = False
+    proxy.cut()
+    other = opened(b)
+    assert other.do("flock 0 ex") == "ok"
+    proxy.accepting = True
+    wait_until(lambda: holder.process.poll() is not None, "the holder is killed")
+    wait_until(lambda: not a.status()["frozen"], "nobody is frozen any more")
+    assert all(w.silent(0.1) for w in waiters)
+    assert other.do("flock 0 un") == "ok"
+    for _ in waiters:
+        wait_until(lambda: any(not w.silent(0.05) for w in waiters), "one of those who wait gets it")
+        first = next(w for w in waiters if not w.silent(0))
+        assert first.heard()[0] == "ok"
+        waiters.remove(first)
+        assert first.do("flock 0 un") == "ok"
+
+
+def test_the_next_holder_is_not_taken_for_the_lost_one(make_host, redis, proxy):
+    """A lease that nobody used is lost; a caller gets a new one at once, and is not killed for the old one."""
+    lease = "ttl_ms = 2000; freeze_margin_ms = 600; linger_ms = 60000;"
+    b = make_host("b", lease=lease)
+    a = make_host("a", lease=lease, server=proxy.address).wait_up()
+    one, other = opened(a), opened(b)
+    assert one.do("flock 0 ex") == "ok"
+    assert one.do("flock 0 un") == "ok"
+    proxy.accepting = False
+    proxy.cut()
+    assert other.do("flock 0 ex") == "ok"
+    assert other.do("close 0") == "ok"
+    one.say("flock 0 ex")
+    proxy.accepting = True
+    assert one.heard()[0] == "ok"
+    assert held(a, state="held")
+    wait_until(lambda: a.status()["lost"], "the old lease is lost")
+    assert one.do("flock 0 un") == "ok"
+
+
+def test_a_short_outage_does_not_end_a_long_wait(make_host, redis, proxy):
+    """store_wait_ms counts while the store is away, and not on when it is back."""
+    lease = "ttl_ms = 6000; store_wait_ms = 1500;"
+    a = make_host("a", lease=lease)
+    b = make_host("b", lease=lease, server=proxy.address).wait_up()
+    one, other = opened(a), opened(b)
+    assert one.do("flock 0 ex") == "ok"
+    other.say("flock 0 ex")
+    wait_until(lambda: held(a, note="wanted by another host"), "b waits for a")
+    proxy.accepting = False
+    proxy.cut()
+    wait_until(lambda: "is not reachable" in b.log(), "the outage is noticed")
+    proxy.accepting = True
+    b.wait_up()
+    assert other.silent(2.5)
+    assert one.do("flock 0 un") == "ok"
+    assert other.heard()[0] == "ok"
+
+
+def test_more_dead_hosts_than_can_be_named_at_once(make_host, redis):
+    """Those in the way come first: else the rest would keep their locks for as long as the others are remembered."""
+    count = 20
+    a = make_host("a", lease="ttl_ms = 1000; dead_ms = 600000;")
+    now = int(time.time() * 1000)
+    for i in range(count):
+        redis.command("EVAL", GHOST, 1, "dflock:{0}:lock:t/f%d" % i, "%032x" % (i + 1), "ghost-%d" % i, now)
+    agents = [opened(a, "f%d" % i) for i in range(count)]
+    for agent in agents:
+        agent.say("flock 0 ex")
+    for agent in agents:
+        assert agent.heard(10)[0] == "ok"
+
+
+def test_stopped_by_a_debugger_or_not_at_all(make_host, redis):
+    """ptrace is refused for one that is traced already: SIGSTOP. One that was stopped before stays so."""
+    a = make_host("a", lease="ttl_ms = 2000; freeze_margin_ms = 600;")
+    agent = opened(a)
+    assert agent.do("flock 0 ex") == "ok"
+    child = agent.say("fork").heard()[1]
+    os.kill(child, signal.SIGSTOP)
+    wait_until(lambda: state(child) == "T", "the child is stopped")
+    redis.signal(signal.SIGSTOP)
+    wait_until(lambda: "are frozen" in a.log(), "frozen", 10)
+    os.kill(child, signal.SIGKILL)  # the frozen may be killed, and their parents see it
+    redis.signal(signal.SIGCONT)
+    wait_until(lambda: "go on" in a.log(), "let go", 20)
+    assert agent.do("pid") == "ok"
