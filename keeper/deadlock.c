@@ -31,7 +31,7 @@ struct search {
 	size_t count, room;
 };
 
-static bool may_deadlock(const struct session *s)
+bool deadlock_possible(const struct session *s)
 {
 	return s->request.op == WIRE_LOCK && s->request.space == WIRE_RECORD && s->request.owner == WIRE_OWNER_PROCESS &&
 	       !(s->request.flags & WIRE_F_NONBLOCK);
@@ -56,9 +56,9 @@ void deadlock_chase(struct lease *lease)
 	if (lease->range.space != WIRE_RECORD)
 		return;
 	DL_FOREACH2 (lease->lock->sessions, s, lock_next) {
-		struct store_chase chase = {.pid = s->peer.pid, .youngest = lease->arrival};
+		struct store_chase chase = {.pid = s->peer.pid, .youngest = s->arrival};
 
-		if (s->lease != lease || !may_deadlock(s))
+		if (s->lease != lease || !s->arrival || !deadlock_possible(s))
 			continue;
 		snprintf(chase.host, sizeof(chase.host), "%s", k->host);
 		snprintf(chase.token, sizeof(chase.token), "%s", lease->token);
@@ -72,11 +72,11 @@ static void came_around(struct keeper *k, const struct store_chase *chase)
 	struct lease *lease = lease_find(k, chase->token);
 	struct session *s;
 
-	/* The one that came last closed the cycle. */
-	if (!lease || lease->state != LEASE_ASKING || lease->arrival != chase->youngest)
+	if (!lease || lease->state != LEASE_ASKING)
 		return;
 	DL_FOREACH2 (lease->lock->sessions, s, lock_next) {
-		if (s->lease != lease || s->peer.pid != chase->pid || !may_deadlock(s))
+		/* The one that came last closed the cycle. */
+		if (s->lease != lease || s->peer.pid != chase->pid || s->arrival != chase->youngest || !deadlock_possible(s))
 			continue;
 		log_info("%s: pid %d waits for itself over other hosts: EDEADLK", lease->lock->file->name, (int)s->peer.pid);
 		session_reply(s, WIRE_DEADLOCK, NULL, -1);
@@ -90,21 +90,23 @@ static void search_start(struct keeper *k, const struct lock *lock, const struct
 /* The process holds what the chase is after: on to what it waits for itself. */
 static void follow(struct keeper *k, pid_t pid, const struct store_chase *chase)
 {
-	struct store_chase next = *chase;
 	struct session *s;
 
 	if (pid == chase->pid && strcmp(chase->host, k->host) == 0) {
 		came_around(k, chase);
 		return;
 	}
-	if (++next.hops >= DEADLOCK_HOPS)
+	if (chase->hops + 1 >= DEADLOCK_HOPS)
 		return;
 	DL_FOREACH (k->sessions, s) {
-		if (s->peer.pid != pid || !s->lock || !may_deadlock(s))
+		struct store_chase next = *chase;
+
+		next.hops++;
+		if (s->peer.pid != pid || !s->lock || !deadlock_possible(s))
 			continue;
-		if (s->state == SESSION_WAITING && s->lease) {
-			if (s->lease->arrival > next.youngest)
-				next.youngest = s->lease->arrival;
+		if (s->state == SESSION_WAITING && s->lease && s->arrival) { /* else its own chase is about to be sent */
+			if (s->arrival > next.youngest)
+				next.youngest = s->arrival;
 			send_on(s->lease, &next);
 		} else if (s->state == SESSION_PINNED) { /* it may wait in the kernel, for another program here */
 			struct store_range range = session_range(s);

@@ -21,6 +21,9 @@
 
 #define DEADLOCK_HOPS 64
 
+/* Is it a call that waits and that may fail with EDEADLK? */
+bool deadlock_possible(const struct session *s);
+
 /* An asking lease was queued (again), with its blockers known: chases for the callers that could be in a cycle. */
 void deadlock_chase(struct lease *lease);
 

@@ -12,8 +12,6 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/ptrace.h>
-#include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -21,32 +19,14 @@
 #include "keeper/family.h"
 #include "keeper/holders.h"
 #include "keeper/log.h"
+#include "keeper/stopped.h"
 
-#define AFTER_NS    (50 * NS_PER_MS)  /* in which one that is found when the deadline has passed must be stopped */
-#define LOST_NS     (100 * NS_PER_MS) /* in which the holders of lost leases are stopped; then they are killed, stopped or not */
-#define STOP_OPTION (PTRACE_O_EXITKILL | PTRACE_O_TRACECLONE | PTRACE_O_TRACEFORK | PTRACE_O_TRACEVFORK)
-
-enum how {
-	TRACED,
-	SIGNALLED, /* SIGSTOP: ptrace was refused */
-	REFUSED,   /* both were: it is known, so that this is said once */
-};
-
-struct thread {
-	pid_t pid, tid;
-	enum how how;
-	int signal;   /* to be delivered when it is let go */
-	bool stopped; /* confirmed */
-	bool before;  /* SIGNALLED: it was stopped before, and stays so */
-	bool killed;
-};
+#define AFTER_NS (50 * NS_PER_MS)  /* in which one that is found when the deadline has passed must be stopped */
+#define LOST_NS  (100 * NS_PER_MS) /* in which the holders of lost leases are stopped; then they are killed, stopped or not */
 
 struct freezer {
 	struct fence *fence;
-	pid_t keeper;
-	struct thread *threads;
-	size_t count, room;
-	bool changed;    /* somebody came or went in this round */
+	struct stopped stopped;
 	bool froze;      /* the event was logged */
 	bool blind;      /* ditto: that nobody can be searched for */
 	bool terminated; /* on_lost = kill: SIGTERM was sent */
@@ -63,177 +43,15 @@ struct freezer *freezer_new(struct fence *fence)
 
 void freezer_keeper(struct freezer *f, pid_t keeper)
 {
-	f->keeper = keeper;
-}
-
-/* --- threads --- */
-
-static struct thread *find_thread(struct freezer *f, pid_t tid)
-{
-	for (size_t i = 0; i < f->count; i++)
-		if (f->threads[i].tid == tid)
-			return &f->threads[i];
-	return NULL;
-}
-
-static struct thread *add_thread(struct freezer *f, pid_t pid, pid_t tid)
-{
-	if (f->count == f->room) {
-		size_t room = f->room ? 2 * f->room : 64;
-		struct thread *threads = realloc(f->threads, room * sizeof(*threads));
-
-		if (!threads)
-			return NULL;
-		f->threads = threads;
-		f->room = room;
-	}
-	f->threads[f->count] = (struct thread){.pid = pid, .tid = tid};
-	f->changed = true;
-	return &f->threads[f->count++];
-}
-
-static void forget_thread(struct freezer *f, struct thread *t)
-{
-	*t = f->threads[--f->count];
-	f->changed = true;
+	f->stopped.keeper = keeper;
 }
 
 static void publish(struct freezer *f)
 {
-	uint32_t count = 0;
+	uint32_t count = stopped_pids(&f->stopped, f->fence->frozen, FENCE_FROZEN);
 
-	for (size_t i = 0; i < f->count; i++) {
-		if (f->threads[i].tid != f->threads[i].pid || f->threads[i].how == REFUSED)
-			continue;
-		if (count < FENCE_FROZEN)
-			f->fence->frozen[count] = f->threads[i].pid;
-		count++;
-	}
 	__atomic_store_n(&f->fence->frozen_count, count, __ATOMIC_RELEASE);
 }
-
-/* It begins to be traced because of this thread's fork or clone. The kernel may have told of its stop before. */
-static void add_child(struct freezer *f, const struct thread *parent, int event)
-{
-	unsigned long child;
-	struct thread *t;
-	pid_t pid;
-
-	if (ptrace(PTRACE_GETEVENTMSG, parent->tid, 0, &child) != 0)
-		return;
-	pid = event == PTRACE_EVENT_CLONE ? parent->pid : (pid_t)child;
-	t = find_thread(f, (pid_t)child);
-	if (!t)
-		add_thread(f, pid, (pid_t)child);
-	else
-		t->pid = pid;
-}
-
-/* One that is not known was born traced, of one that was killed before it could tell. status: the signal and the event. */
-static void take_stop(struct freezer *f, pid_t tid, int status)
-{
-	struct thread *t = find_thread(f, tid);
-	int event = status >> 8;
-
-	if (!t)
-		t = add_thread(f, tid, tid);
-	if (!t) {
-		kill(tid, SIGKILL);
-		return;
-	}
-	t->stopped = true;
-	if (!event)
-		t->signal = status;
-	if (event == PTRACE_EVENT_CLONE || event == PTRACE_EVENT_FORK || event == PTRACE_EVENT_VFORK)
-		add_child(f, t, event);
-}
-
-/* False: it is no more. */
-static bool still_there(struct freezer *f, struct thread *t)
-{
-	pid_t tid = t->tid;
-	int status;
-
-	if (t->how == TRACED) {
-		pid_t got = waitpid(tid, &status, __WALL | WNOHANG);
-
-		if (got == tid && WIFSTOPPED(status))
-			take_stop(f, tid, status >> 8);
-		else if (got == 0 && !t->stopped) /* the first of several threads: its end is told when all have ended */
-			t->stopped = family_state(tid) == 'Z';
-		return got == 0 || (got == tid && WIFSTOPPED(status));
-	}
-	if (kill(t->pid, 0) != 0 && errno == ESRCH)
-		return false;
-	if (t->how == SIGNALLED) {
-		t->stopped = family_is_stopped(t->pid);
-		if (!t->stopped)
-			kill(t->pid, SIGSTOP);
-	}
-	return true;
-}
-
-/* Takes what the kernel has to say of them. */
-static void collect(struct freezer *f)
-{
-	siginfo_t info = {0};
-
-	/* Stops alone: the keeper's end is not for us. */
-	while (waitid(P_ALL, 0, &info, WSTOPPED | WNOHANG | __WALL) == 0 && info.si_pid) {
-		if (info.si_code == CLD_TRAPPED)
-			take_stop(f, info.si_pid, info.si_status);
-		info = (siginfo_t){0};
-	}
-	for (size_t i = 0; i < f->count;)
-		if (still_there(f, &f->threads[i]))
-			i++;
-		else
-			forget_thread(f, &f->threads[i]);
-}
-
-/* Where ptrace is refused: the whole process, by SIGSTOP. */
-static void stop_process(struct freezer *f, pid_t pid)
-{
-	bool before = family_state(pid) == 'T';
-	bool sent = kill(pid, SIGSTOP) == 0;
-	int err = errno;
-	struct thread *t;
-
-	if (!sent && err == ESRCH)
-		return;
-	if (!sent)
-		log_error("pid %d holds a lock whose lease runs out, or was started by one that does, and cannot be stopped: %s",
-			  (int)pid, strerror(err));
-	t = add_thread(f, pid, pid);
-	if (!t)
-		return; /* it is tried again */
-	t->how = sent ? SIGNALLED : REFUSED;
-	t->before = before;
-	t->stopped = !sent;
-}
-
-static void stop_thread(struct freezer *f, pid_t pid, pid_t tid)
-{
-	if (find_thread(f, tid) || pid == f->keeper || pid == getpid())
-		return;
-	if (ptrace(PTRACE_SEIZE, tid, 0, STOP_OPTION) == 0) {
-		ptrace(PTRACE_INTERRUPT, tid, 0, 0);
-		if (!add_thread(f, pid, tid))
-			kill(pid, SIGKILL); /* cannot be kept stopped: better it ends than that it goes on */
-		return;
-	}
-	/* A thread that has ended is refused, too, though its process goes on with others. */
-	if (errno != ESRCH && family_state(tid) != 'Z' && !find_thread(f, pid))
-		stop_process(f, pid);
-}
-
-static int on_thread(void *arg, pid_t pid, pid_t tid)
-{
-	stop_thread(arg, pid, tid);
-	return 0;
-}
-
-/* --- processes --- */
 
 /* What is searched for: slot[i] is a lease on file[i]. */
 struct look {
@@ -283,9 +101,9 @@ static void find_family(struct freezer *f, struct family *family, unsigned state
 	int ret = take_slots(f, &look, states);
 
 	if (ret == 0 && look.count)
-		ret = holders_find(look.files, look.count, f->keeper, on_holder, &look, NULL);
+		ret = holders_find(look.files, look.count, f->stopped.keeper, on_holder, &look, NULL);
 	if (ret == 0)
-		ret = family_add_descendants(family, f->keeper);
+		ret = family_add_descendants(family, f->stopped.keeper);
 	if (ret < 0 && !f->blind)
 		log_error("the processes that hold locks cannot be searched for: %s", strerror(-ret));
 	f->blind = ret < 0;
@@ -316,29 +134,12 @@ static void kill_all(const struct family *family, int signal)
  */
 static bool freeze_round(struct freezer *f, struct family *family, unsigned states)
 {
-	bool all = true;
-
-	f->changed = false;
+	f->stopped.changed = false;
 	find_family(f, family, states);
 	for (size_t i = 0; i < family->count; i++)
-		family_threads(family->pids[i], on_thread, f);
-	collect(f);
-	for (size_t i = 0; i < f->count; i++)
-		all = all && f->threads[i].stopped;
-	return all && !f->changed;
-}
-
-static void kill_unstopped(struct freezer *f)
-{
-	for (size_t i = 0; i < f->count; i++) {
-		struct thread *t = &f->threads[i];
-
-		if (t->stopped || t->killed)
-			continue;
-		log_error("pid %d could not be stopped in time: it is killed", (int)t->pid);
-		kill(t->pid, SIGKILL);
-		t->killed = true;
-	}
+		stopped_stop(&f->stopped, family->pids[i]);
+	stopped_collect(&f->stopped);
+	return stopped_all(&f->stopped) && !f->stopped.changed;
 }
 
 /* Rounds until all are stopped or the time is over. family: those who are meant. */
@@ -363,7 +164,7 @@ static void freeze(struct freezer *f)
 	struct family family = {0};
 
 	if (!freeze_until(f, &family, 1u << FENCE_HELD | 1u << FENCE_UNSURE, now + (left > 0 ? left / 2 : AFTER_NS)))
-		kill_unstopped(f);
+		stopped_kill_rest(&f->stopped);
 	family_free(&family);
 	publish(f);
 	if (f->fence->frozen_count && !f->froze) {
@@ -373,35 +174,10 @@ static void freeze(struct freezer *f)
 	}
 }
 
-/* False: the kernel has not stopped it yet, or it is about to end. Then it is ours until waitpid() has told its end, which its
- * parent is told only after us. */
-static bool let_go(struct thread *t)
-{
-	if (t->how == SIGNALLED && !t->before)
-		kill(t->pid, SIGCONT);
-	if (t->how != TRACED)
-		return true;
-	if (t->stopped && ptrace(PTRACE_DETACH, t->tid, 0, (long)t->signal) == 0)
-		return true;
-	t->stopped = false;
-	return false;
-}
-
 static void thaw(struct freezer *f)
 {
-	unsigned count = 0;
+	unsigned count = stopped_let_go(&f->stopped);
 
-	collect(f);
-	for (size_t i = 0; i < f->count;) {
-		struct thread *t = &f->threads[i];
-
-		if (!let_go(t)) {
-			i++;
-			continue;
-		}
-		count += t->tid == t->pid && t->how != REFUSED;
-		forget_thread(f, t);
-	}
 	publish(f);
 	if (count && f->froze)
 		log_error("the leases stand: %u frozen processes go on", count);
@@ -434,7 +210,7 @@ static void kill_lost(struct freezer *f)
 	kill_all(&family, SIGKILL);
 	set_slots(f, FENCE_ENDING, FENCE_FREE);
 	family_free(&family);
-	collect(f);
+	stopped_collect(&f->stopped);
 	publish(f);
 }
 
@@ -474,9 +250,9 @@ int freezer_look(struct freezer *f, int max_ms)
 			end_holders(f, now);
 		return 20;
 	}
-	if (f->count && !has_slot(f, 1u << FENCE_UNSURE) && (now < freeze_at || !leases))
+	if (f->stopped.count && !has_slot(f, 1u << FENCE_UNSURE) && (now < freeze_at || !leases))
 		thaw(f);
-	if (f->count)
+	if (f->stopped.count)
 		return 20;
 	f->terminated = false;
 	left_ms = leases && freeze_at ? (freeze_at - now) / NS_PER_MS + 1 : max_ms;

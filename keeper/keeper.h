@@ -53,7 +53,6 @@ struct lease {
 	bool queued;      /* asking: the store has it in its queue */
 	bool splitting;   /* pieces of it are asked for, to take its place (split.c) */
 	struct lease *whole; /* is to take the place of a part of this one, which is splitting; else NULL */
-	uint64_t arrival; /* asking, queued: its place among all that ever waited */
 	bool insist;      /* asking: queues, though its callers do not wait long */
 	bool in_use_seen; /* asking: a holder said that it uses it ... */
 	struct store_range in_use; /* ... and what it said is in the way */
@@ -137,6 +136,8 @@ struct session {
 	bool shared_tested, shared_in_use; /* somebody had the flock shared when it asked */
 	struct lock *lock;
 	struct lease *lease; /* the asking one that it waits for */
+	int64_t joined_ns;   /* since when */
+	uint64_t arrival;    /* ditto: its place among all that wait; 0: not known yet */
 	struct session *lock_prev, *lock_next;
 	struct session *prev, *next; /* keeper->sessions */
 };

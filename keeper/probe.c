@@ -15,6 +15,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/eventfd.h>
 #include <sys/file.h>
 #include <time.h>
 #include <unistd.h>
@@ -32,7 +33,8 @@ struct posted {
 };
 
 struct probes {
-	uv_async_t wake;
+	int wake_fd; /* eventfd: there is something in `posted` */
+	uv_poll_t wake;
 	uv_timer_t resignal;
 	pthread_mutex_t mutex;
 	struct posted *posted;
@@ -47,7 +49,6 @@ struct probe {
 	int fd;
 	struct probe_want want;
 	bool stop; /* atomic */
-	int wait_fd; /* under the mutex: of wait_record(); -1: none */
 	bool told; /* in probes->stopping */
 	probe_cb *cb;
 	void *arg;
@@ -63,7 +64,7 @@ static void post(struct probe *probe, enum probe_answer answer, int error, bool 
 	pthread_mutex_lock(&probe->probes->mutex);
 	DL_APPEND(probe->probes->posted, p);
 	/* Under the mutex: after it the loop may free the probe, and after the last one `probes`. */
-	uv_async_send(&probe->probes->wake);
+	eventfd_write(probe->probes->wake_fd, 1);
 	pthread_mutex_unlock(&probe->probes->mutex);
 }
 
@@ -110,12 +111,12 @@ static struct flock record(const struct probe *probe, short type)
 			      .l_len = w->to == WIRE_EOF ? 0 : w->to - w->from};
 }
 
-static int test_record(const struct probe *probe, enum probe_answer *answer)
+static int test_record(const struct probe *probe, int fd, enum probe_answer *answer)
 {
 	struct flock lock = record(probe, F_WRLCK);
 
 	*answer = PROBE_FREE;
-	if (fcntl(probe->fd, F_OFD_GETLK, &lock) != 0)
+	if (fcntl(fd, F_OFD_GETLK, &lock) != 0)
 		return -errno;
 	if (lock.l_type == F_UNLCK)
 		return 1;
@@ -123,18 +124,18 @@ static int test_record(const struct probe *probe, enum probe_answer *answer)
 		return 0;
 	*answer = PROBE_SHARED;
 	lock = record(probe, F_RDLCK);
-	if (fcntl(probe->fd, F_OFD_GETLK, &lock) != 0)
+	if (fcntl(fd, F_OFD_GETLK, &lock) != 0)
 		return -errno;
 	return lock.l_type == F_UNLCK;
 }
 
 /* Where no description can be had that may take the lock: asks at growing intervals. A signal ends a pause early. */
-static int poll_record(const struct probe *probe, enum probe_answer *answer)
+static int poll_record(const struct probe *probe, int fd, enum probe_answer *answer)
 {
 	struct timespec pause = {.tv_nsec = 1000000};
 	int ret;
 
-	while ((ret = test_record(probe, answer)) == 0 && !told_to_stop(probe)) {
+	while ((ret = test_record(probe, fd, answer)) == 0 && !told_to_stop(probe)) {
 		nanosleep(&pause, NULL);
 		if (pause.tv_nsec < 64000000)
 			pause.tv_nsec *= 2;
@@ -142,31 +143,57 @@ static int poll_record(const struct probe *probe, enum probe_answer *answer)
 	return ret ? ret : -EINTR;
 }
 
-static void show_wait_fd(struct probe *probe, int fd)
+/*
+ * A thread that waits does so with a POSIX lock, and has a table of descriptors of its own, since that is whose POSIX locks
+ * they are. An OFD lock will not do: where one waits, Linux (6.18) looks for no deadlock among those who wait behind it, and two
+ * programs here that wait for each other's locks would both wait for ever. What is left in the table is what post() needs.
+ */
+static int leave_table(const struct probe *probe)
 {
-	pthread_mutex_lock(&probe->probes->mutex);
-	probe->wait_fd = fd;
-	pthread_mutex_unlock(&probe->probes->mutex);
+	unsigned wake_fd = (unsigned)probe->probes->wake_fd;
+
+	if (close_range(wake_fd + 1, ~0u, CLOSE_RANGE_UNSHARE) != 0)
+		return -errno;
+	close_range(3, wake_fd - 1, 0);
+	return 0;
 }
 
-static int wait_record(struct probe *probe, enum probe_answer *answer)
+/* Opens the file by the first thread's descriptor of it. */
+static int open_anew(const struct probe *probe, int mode)
 {
-	struct flock lock = record(probe, probe->want.shared_will_do ? F_RDLCK : F_WRLCK);
 	char link[64];
+
+	snprintf(link, sizeof(link), "/proc/%d/task/%d/fd/%d", (int)getpid(), (int)getpid(), probe->fd);
+	return open(link, mode | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+}
+
+static int wait_record(const struct probe *probe, enum probe_answer *answer)
+{
+	struct flock lock = record(probe, F_UNLCK);
+	short type = probe->want.shared_will_do ? F_RDLCK : F_WRLCK;
 	int fd, ret;
 
-	snprintf(link, sizeof(link), "/proc/self/fd/%d", probe->fd);
-	fd = open(link, (lock.l_type == F_WRLCK ? O_RDWR : O_RDONLY) | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
-	if (fd < 0)
-		return poll_record(probe, answer);
-	show_wait_fd(probe, fd);
-	ret = fcntl(fd, F_OFD_SETLKW, &lock) == 0 ? 1 : -errno;
-	lock.l_type = F_UNLCK;
-	fcntl(fd, F_OFD_SETLK, &lock);
-	show_wait_fd(probe, -1);
-	close(fd);
-	/* Taken, and let go: what another program took in between shows in a last look. */
-	return ret == 1 ? test_record(probe, answer) : ret;
+	if (leave_table(probe) < 0)
+		return poll_record(probe, probe->fd, answer);
+	fd = open_anew(probe, type == F_WRLCK ? O_RDWR : O_RDONLY);
+	if (fd < 0) {
+		fd = open_anew(probe, O_RDONLY);
+		ret = fd < 0 ? -errno : poll_record(probe, fd, answer);
+		goto out;
+	}
+	do {
+		lock.l_type = type;
+		ret = fcntl(fd, F_SETLKW, &lock) == 0 ? 1 : -errno;
+		lock.l_type = F_UNLCK;
+		fcntl(fd, F_SETLK, &lock);
+		/* Taken, and let go: what another program took in between shows in a last look. */
+		if (ret == 1)
+			ret = test_record(probe, fd, answer);
+	} while ((ret == 0 || ret == -EINTR) && !told_to_stop(probe));
+out:
+	if (fd >= 0)
+		close(fd);
+	return ret;
 }
 
 /* --- both --- */
@@ -176,7 +203,7 @@ static void *probe_main(void *arg)
 	struct probe *probe = arg;
 	bool flocks = probe->want.space == WIRE_FLOCK;
 	enum probe_answer answer;
-	int ret = flocks ? test_flock(probe, &answer) : test_record(probe, &answer);
+	int ret = flocks ? test_flock(probe, &answer) : test_record(probe, probe->fd, &answer);
 
 	if (ret == 0)
 		post(probe, PROBE_IN_USE, 0, !probe->want.wait);
@@ -206,10 +233,13 @@ static void forget(struct probes *probes, struct probe *probe)
 	free(probe);
 }
 
-static void on_wake(uv_async_t *wake)
+static void on_wake(uv_poll_t *wake, int status, int events)
 {
 	struct probes *probes = wake->data;
+	eventfd_t count;
 
+	(void)status, (void)events;
+	eventfd_read(probes->wake_fd, &count);
 	for (;;) {
 		pthread_mutex_lock(&probes->mutex);
 		struct posted *p = probes->posted;
@@ -287,7 +317,7 @@ struct probe *probe_start(struct probes *probes, int fd, const struct probe_want
 
 	if (!probe)
 		return NULL;
-	*probe = (struct probe){.probes = probes, .fd = fd, .want = *want, .wait_fd = -1, .cb = cb, .arg = arg};
+	*probe = (struct probe){.probes = probes, .fd = fd, .want = *want, .cb = cb, .arg = arg};
 	pthread_attr_init(&attr);
 	pthread_attr_setstacksize(&attr, THREAD_STACK);
 	sigfillset(&all);
@@ -304,16 +334,6 @@ struct probe *probe_start(struct probes *probes, int fd, const struct probe_want
 	if (probes->running++ == 0)
 		uv_ref((uv_handle_t *)&probes->wake);
 	return probe;
-}
-
-bool probe_look(struct probe *probe, struct flock *lock)
-{
-	bool done;
-
-	pthread_mutex_lock(&probe->probes->mutex);
-	done = probe->wait_fd >= 0 && fcntl(probe->wait_fd, F_OFD_GETLK, lock) == 0;
-	pthread_mutex_unlock(&probe->probes->mutex);
-	return done;
 }
 
 void probe_stop(struct probe *probe)

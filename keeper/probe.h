@@ -14,7 +14,6 @@
 #ifndef DFLOCK_KEEPER_PROBE_H
 #define DFLOCK_KEEPER_PROBE_H
 
-#include <fcntl.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <uv.h>
@@ -49,12 +48,6 @@ struct probe_want {
  * frees itself: it is no more when its last answer comes.
  */
 struct probe *probe_start(struct probes *probes, int fd, const struct probe_want *want, probe_cb *cb, void *arg);
-
-/*
- * fcntl(F_OFD_GETLK, lock) on the probe's file, through the description with which it waits: so the lock that it takes for a
- * moment, when the wait is over, is not seen. False: it does not wait, or the kernel refused.
- */
-bool probe_look(struct probe *probe, struct flock *lock);
 
 /* The last answer comes soon: PROBE_STOPPED, or what the probe got before it noticed. May be called again. */
 void probe_stop(struct probe *probe);

@@ -162,10 +162,9 @@ static void on_acquire(void *arg, const struct store_reply *reply)
 		return;
 	case STORE_WAIT:
 		lease->queued = true;
-		lease->arrival = reply->arrival;
 		keep_blockers(lease, reply);
 		plan_reask(lease);
-		serve_queued(lease);
+		serve_queued(lease, sent_ns, reply->arrival);
 		deadlock_chase(lease);
 		return;
 	case STORE_BUSY:

@@ -16,6 +16,7 @@
 
 #include "keeper/act.h"
 #include "keeper/clock.h"
+#include "keeper/deadlock.h"
 #include "keeper/host.h"
 #include "keeper/locks.h"
 #include "keeper/log.h"
@@ -96,15 +97,18 @@ static void wait_for_lease(struct session *s, const struct store_range *range)
 	if (!lease)
 		return;
 	s->lease = lease;
+	s->joined_ns = clock_now_ns();
+	s->arrival = 0;
 	if (nonblocking(s)) {
 		start_timer(s, s->keeper->config->lease.probe_ms);
 	} else {
 		uv_timer_stop(&s->timer); /* the store is there */
-		if (lease->queued)
+		if (lease->queued && !deadlock_possible(s))
 			tell_waiting(s);
 	}
-	if (fresh || (nonblocking(s) && lease->queued))
-		lease_acquire(lease, NULL, 0); /* again: so that the holders answer */
+	/* Again: so that the holders answer, or that it is known who waited first. */
+	if (fresh || deadlock_possible(s) || (nonblocking(s) && lease->queued))
+		lease_acquire(lease, NULL, 0);
 }
 
 /* --- the decision --- */
@@ -339,13 +343,16 @@ void serve_timeout(struct session *s)
 	DL_FOREACH_SAFE2 ((lease)->lock->sessions, s, next, lock_next)     \
 		if ((s)->lease == (lease))
 
-void serve_queued(struct lease *lease)
+void serve_queued(struct lease *lease, int64_t asked_ns, uint64_t arrival)
 {
 	struct session *s, *next;
 
-	FOR_CALLERS (lease, s, next)
+	FOR_CALLERS (lease, s, next) {
+		if (!s->arrival && s->joined_ns <= asked_ns)
+			s->arrival = arrival;
 		if (!nonblocking(s))
 			tell_waiting(s);
+	}
 }
 
 void serve_in_use(struct lease *lease)

@@ -27,7 +27,8 @@ void serve_end(struct session *s);
 void serve_detach(struct lease *lease);
 
 /* Answers from act.c for all callers that wait for this asking lease. */
-void serve_queued(struct lease *lease);                       /* the store queued it: tell the blocking ones */
+/* The store has it in its queue: tells the blocking ones, and numbers those who waited for it already when it was asked. */
+void serve_queued(struct lease *lease, int64_t asked_ns, uint64_t arrival);
 void serve_in_use(struct lease *lease);                       /* a holder uses it: the non-blocking ones fail */
 void serve_refuse(struct lease *lease, const char *why);      /* all fail with ENOLCK */
 void serve_refuse_nonblocking(struct lease *lease, const char *why);

@@ -34,6 +34,7 @@ chmod 755 "$root" # it is the / of users who are not root
 echo "an empty $suite from $mirror in $root"
 log=$(unshare --mount --propagation private debootstrap --variant=minbase "$suite" "$root" "$mirror" 2>&1) ||
 	die "debootstrap: $log"
+[ -e "$root/etc/hosts" ] || echo "127.0.0.1 localhost" >"$root/etc/hosts" # which any machine has
 git clone -q . "$root/root/dflock"
 
 # Mounts and processes are in namespaces of their own: they end with this command, whatever it left running, and what

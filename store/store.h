@@ -64,7 +64,7 @@ struct store_reply {
 	enum store_status status;
 	uint64_t fence;       /* STORE_OK of acquire, confirm */
 	enum wire_mode mode;  /* ditto: the mode that is recorded */
-	uint64_t arrival;       /* STORE_WAIT: grows with every request that is queued, in the whole store */
+	uint64_t arrival;       /* STORE_WAIT: grows with every such answer, in the whole store */
 	size_t blocker_count; /* STORE_WAIT, STORE_BUSY */
 	struct store_blocker blockers[STORE_MAX_BLOCKERS];
 	const char *error; /* STORE_UNREACHABLE, STORE_ERROR: one line, valid during the callback */

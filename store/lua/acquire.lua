@@ -2,7 +2,8 @@
 -- Grants a lease, or queues the request and tells the hosts in the way. Idempotent per token.
 -- ARGV 2 host  3 file  4 token  5 space  6 mode  7 from  8 to  9 ask  10 pass  11 beat (this counts as a beat of the
 -- host)  12.. host, beat of each host that is named dead: what it has is dropped if its beat is still that one
--- Answers: OK fence mode | WAIT or BUSY, then its place among all that ever waited, then host, beat, age in ms, 'holds' or 'waits' of up to 16 hosts in the way
+-- Answers: OK fence mode | WAIT or BUSY, then a number that grows with every WAIT, then host, beat, age in ms, 'holds' or
+-- 'waits' of up to 16 hosts in the way
 -- | GRACE | LIMIT | INC.
 -- A late duplicate, executed after the token was released, grants anew with another fence: confirm says GONE for the
 -- old one, and the recall of an unknown token is answered with its release.
@@ -113,9 +114,6 @@ if ask and #holders > 0 and stays and mine.space == 'flock' and mine.mode == 'ex
 	end
 	return blockers('BUSY', 0, holders, ahead)
 end
-if not queued then
-	mine.arrival = redis.call('HINCRBY', STORE, 'arrivals', 1)
-end
 if changed or not queued or mine.ask ~= (ask or nil) or mine.pass ~= (pass or nil) then
 	mine.ask, mine.pass = ask or nil, pass or nil
 	commit(lock, granted)
@@ -123,4 +121,4 @@ end
 for _, e in ipairs(holders) do
 	recall(mine, e)
 end
-return blockers('WAIT', mine.arrival, holders, ahead)
+return blockers('WAIT', redis.call('HINCRBY', STORE, 'arrivals', 1), holders, ahead)

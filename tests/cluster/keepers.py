@@ -50,15 +50,15 @@ def kill_keeper(host):
     return parent, wait_for_another(host, keeper)
 
 
-def parent_and_keeper(host):
-    """Their pids, also while the keeper only starts; None while there is no keeper. Others may wait to become one."""
+def parent_and_keeper(host, killed):
+    """Their pids, also while the keeper only starts; None while there is none, but for one that was killed."""
     for pid in host.keeper_pids():
         try:
             with open(f"/proc/{pid}/task/{pid}/children") as f:
                 children = f.read().split()
         except OSError:
             continue
-        if children:
+        if children and int(children[0]) not in killed:
             return pid, int(children[0])
     return None
 

@@ -174,7 +174,7 @@ def test_a_deleted_lock_file_and_a_killed_keeper(pair, anew):
 def test_killed_at_random_moments(pair, folder, seed, parent_too):
     """Sixteen threads on two hosts lock all the time, and never two have the lock, whenever a keeper dies."""
     rnd, witness = random.Random(seed), os.path.join(folder, "witness")
-    jobs = []
+    jobs, killed = [], set()
     for host in pair:
         open(host.path("f"), "w").close()
         jobs.append(Job(host, os.path.join(BUILD, "tests/agents/threads"), host.path("f"), witness, "1000000000", "500"))
@@ -182,10 +182,11 @@ def test_killed_at_random_moments(pair, folder, seed, parent_too):
     names = [host.status()["host"] for host in pair]
     for _ in range(10):
         victim = rnd.choice(pair)
-        parent, keeper = wait_until(lambda: parent_and_keeper(victim), "it was restarted")
+        parent, keeper = wait_until(lambda: parent_and_keeper(victim, killed), "it was restarted")
         time.sleep(rnd.random() * 0.3)  # any moment will do: that is the test
         for pid in (parent, keeper) if parent_too else (keeper,):
             os.kill(pid, signal.SIGKILL)
+        killed.add(keeper)
     for host in pair:
         wait_until(lambda: serving(host) in host.keeper_pids(), "it serves again")
     os.mkdir(witness + ".end")

@@ -353,8 +353,8 @@ def compare(one, hosts, sequence, seconds=20.0):
 
 
 def shorten(one, hosts, sequence, at, seconds=3.0, budget=60.0):
-    """The sequence without steps that its difference does not need."""
-    end = time.monotonic() + budget
+    """(the sequence without steps that do not matter, its difference)"""
+    end, found = time.monotonic() + budget, None
     best, size = Sequence(sequence.cast, sequence.files, sequence.steps[:at + 1]), max(1, at // 2)
     while size and time.monotonic() < end:
         shorter = False
@@ -363,8 +363,8 @@ def shorten(one, hosts, sequence, at, seconds=3.0, budget=60.0):
             try:
                 compare(one, hosts, trial, seconds)
             except Difference as difference:
-                best, shorter = trial, True
+                best, shorter, found = trial, True, difference
             if time.monotonic() > end:
                 break
         size = size if shorter and size == 1 else size // 2
-    return best
+    return best, found

@@ -52,8 +52,9 @@ def seeds():
 
 
 def report(one, hosts, seed, sequence, difference):
-    short = shorten(one, hosts, sequence, difference.at)
-    return (f"{difference}\nDFLOCK_MODEL_SEED={seed} plays it again and again; without the steps that do not matter:\n\n{short}\n")
+    short, found = shorten(one, hosts, sequence, difference.at)
+    return (f"{difference}\nDFLOCK_MODEL_SEED={seed} plays it again and again; without the steps that do not matter:\n\n"
+            f"{short}\n\n{found or 'It did not happen again: it depends on the timing.'}\n")
 
 
 def test_hosts_do_what_one_kernel_does(stages):
