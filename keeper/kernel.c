@@ -5,7 +5,6 @@
 #include <string.h>
 #include <sys/file.h>
 #include <unistd.h>
-#include <utlist.h>
 
 #include "keeper/act.h"
 #include "keeper/log.h"
@@ -98,31 +97,6 @@ static struct flock as_flock(const struct store_range *wanted)
 			      .l_len = wanted->to == WIRE_EOF ? 0 : wanted->to - wanted->from};
 }
 
-/* Is what the kernel shows really in the way, or but what a waiting probe of ours takes for a moment? */
-static bool is_another(const struct lease *lease, const struct store_range *wanted, struct flock *lock)
-{
-	const struct lease *other;
-	bool looked = false;
-
-	if (lock->l_type == F_UNLCK || lock->l_pid != -1)
-		return lock->l_type != F_UNLCK;
-	DL_FOREACH (lease->lock->leases, other) {
-		struct flock seen = as_flock(wanted);
-
-		if (!other->probe || !probe_look(other->probe, &seen))
-			continue;
-		*lock = seen;
-		looked = true;
-		if (seen.l_type == F_UNLCK || seen.l_pid != -1)
-			return seen.l_type != F_UNLCK;
-	}
-	if (!looked) { /* one may have ended just now */
-		*lock = as_flock(wanted);
-		fcntl(lease->lock->file->fd, F_OFD_GETLK, lock);
-	}
-	return lock->l_type != F_UNLCK;
-}
-
 int lock_in_the_way(const struct lease *lease, const struct store_range *wanted, struct store_range *in_use)
 {
 	const struct file *file = lease->lock->file;
@@ -131,7 +105,8 @@ int lock_in_the_way(const struct lease *lease, const struct store_range *wanted,
 	*in_use = lease->range;
 	if (lease->range.space != WIRE_RECORD || !file->local || fcntl(file->fd, F_OFD_GETLK, &lock) != 0)
 		return -1;
-	if (!is_another(lease, wanted, &lock))
+	/* Our own: a probe that waited takes it for a moment, and is about to say so. */
+	if (lock.l_type == F_UNLCK || lock.l_pid == getpid())
 		return 0;
 	in_use->mode = lock.l_type == F_RDLCK ? WIRE_SHARED : WIRE_EXCLUSIVE;
 	in_use->from = lock.l_start;

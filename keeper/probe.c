@@ -279,11 +279,18 @@ struct probes *probes_new(uv_loop_t *loop)
 
 	if (!probes)
 		return NULL;
+	probes->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+	if (probes->wake_fd < 0 || uv_poll_init(loop, &probes->wake, probes->wake_fd) != 0) {
+		if (probes->wake_fd >= 0)
+			close(probes->wake_fd);
+		free(probes);
+		return NULL;
+	}
 	sigaction(SIGUSR2, &action, NULL);
 	pthread_mutex_init(&probes->mutex, NULL);
-	uv_async_init(loop, &probes->wake, on_wake);
 	uv_timer_init(loop, &probes->resignal);
 	probes->wake.data = probes->resignal.data = probes;
+	uv_poll_start(&probes->wake, UV_READABLE, on_wake);
 	uv_unref((uv_handle_t *)&probes->wake);
 	uv_unref((uv_handle_t *)&probes->resignal);
 	probes->handles = 2;
@@ -297,6 +304,7 @@ static void on_closed(uv_handle_t *handle)
 	if (--probes->handles)
 		return; /* libuv still looks at the other one */
 	pthread_mutex_destroy(&probes->mutex);
+	close(probes->wake_fd);
 	free(probes);
 }
 

@@ -6,8 +6,9 @@
  * PROBE_SHARED), the lock stays with the description until flock(fd, LOCK_UN): tested and held.
  *
  * In the record space nothing stays: the kernel tells without a lock being taken (F_OFD_GETLK, which works on a read-only
- * description), and to wait for the end of one the probe takes it for a moment, on a description of its own. That is enough:
- * who takes a kernel lock without a pin of the keeper's has to ask before he may rely on it.
+ * description), and to wait for the end of one the probe takes it for a moment, as a POSIX lock: others, the keeper
+ * included, may see it then with this process's pid. That is enough: who takes a kernel lock without a pin of the keeper's has
+ * to ask before he may rely on it.
  *
  * probe_start() and probe_stop() are called in the event loop, and so come the answers. A probe keeps the loop alive.
  */

@@ -1,16 +1,18 @@
 """
 Random sequences of lock calls by several processes: what they do on one kernel, they must do with the shim when they are spread
-over hosts. See rules.py for what a sequence is.
+over hosts. rules.py says what a sequence is.
 
 DFLOCK_MODEL_SECONDS: how long; DFLOCK_MODEL_SEED: which sequences ("7"), or the one that a failure names ("7/123"), again and again.
 """
+import itertools
 import os
 import random
 import time
 
 import pytest
 from author import Author
-from harness import BUILD
+from found import FOUND
+from mutants import MUTANTS, build
 from play import Difference, Sequence, compare, play_hosts, shorten
 from stage import Place, Stage
 
@@ -41,16 +43,6 @@ def stages(make_host, folder):
         stage.close()
 
 
-def seeds():
-    if "/" in SEED:
-        while True:
-            yield SEED
-    number = 0
-    while True:
-        yield f"{SEED}/{number}"
-        number += 1
-
-
 def report(one, hosts, seed, sequence, difference):
     short, found = shorten(one, hosts, sequence, difference.at)
     return (f"{difference}\nDFLOCK_MODEL_SEED={seed} plays it again and again; without the steps that do not matter:\n\n"
@@ -59,8 +51,9 @@ def report(one, hosts, seed, sequence, difference):
 
 def test_hosts_do_what_one_kernel_does(stages):
     one, hosts = stages()
+    seeds = itertools.repeat(SEED) if "/" in SEED else (f"{SEED}/{i}" for i in itertools.count())
     end, count, steps = time.monotonic() + SECONDS, 0, 0
-    for seed in seeds():
+    for seed in seeds:
         sequence, expected = Author(seed).write(one)
         try:
             play_hosts(hosts, sequence, expected)
@@ -70,3 +63,39 @@ def test_hosts_do_what_one_kernel_does(stages):
         if time.monotonic() > end:
             break
     print(f"\nseed {SEED}: {count} sequences, {steps} steps")
+    assert count > SECONDS, "hardly anything was tried"
+
+
+def test_what_was_found_before(stages):
+    one, hosts = stages()
+    for why, text in FOUND.items():
+        sequence = Sequence.read(text)
+        for _ in range(3):
+            try:
+                compare(one, hosts, sequence)
+            except Difference as difference:
+                pytest.fail(f"{why}: {difference}\n\n{sequence}", pytrace=False)
+
+
+def find_out(one, hosts, seconds=30):
+    """A difference is found soon."""
+    end = time.monotonic() + seconds
+    for i in itertools.count():
+        sequence, expected = Author(f"mutant/{i}").write(one)
+        try:
+            play_hosts(hosts, sequence, expected, seconds=2)
+        except Difference as difference:
+            return difference
+        assert time.monotonic() < end, f"{i} sequences, and no difference"
+
+
+def test_it_finds_out_that_there_is_no_shim(stages):
+    find_out(*stages(shim=False))
+
+
+@pytest.mark.parametrize("name", MUTANTS)
+def test_it_finds_out_a_keeper_that(name, stages, folder, monkeypatch):
+    place = os.path.join(folder, "mutant")
+    os.mkdir(place)
+    monkeypatch.setattr("harness.host.KEEPER", build(name, place))
+    find_out(*stages())

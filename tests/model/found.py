@@ -1,0 +1,104 @@
+"""Sequences that once did something else on hosts than on one kernel, and what it came from."""
+
+FOUND = {
+    "a test is answered with what is in the way, also behind others who wait": """
+        p0@c p1@b p2@a
+        f:5
+        p0 open 0 f rw
+        p1 open 0 f rw
+        p2 open 0 f rw
+        p2 set 0 sh 7 3 ofd w
+        p0 set 0 ex 1 4 ofd
+        p0 set 0 ex 1 0 ofd w
+        p1 get 0 sh 2 6
+        p1 set 0 ex 1 1
+        p1 set 0 ex 5 1""",
+    "an exclusive question does not make a shared waiter wait for more than a downgrade": """
+        p0@b p1@c p2@a
+        f:5
+        p0 open 0 f rw
+        p1 open 0 f rw
+        p2 open 0 f rw
+        p2 set 0 ex 1 2 cur w
+        p0 set 0 sh 1 0 w
+        p1 set 0 ex 1 2
+        p2 set 0 sh 1 2""",
+    "a shared question passes an exclusive waiter if the holder has made his lock shared": """
+        p0@a p1@b p2@a
+        f:0
+        p1 open 0 f rw
+        p2 open 0 f rw
+        p1 fork c1
+        p2 set 0 ex 6 4
+        p1 set 0 ex 8 1 w
+        p2 set 0 sh 8 6
+        c1 set 0 sh 8 3""",
+    "the same with flock": """
+        p0@c p1@b p2@a
+        f:0
+        p0 open 0 f rw
+        p1 open 0 f rw
+        p2 open 0 f rw
+        p2 flock 0 ex
+        p2 flock 0 sh nb
+        p1 flock 0 ex
+        p0 flock 0 sh nb""",
+    "a test sees a downgrade while another one of its host waits": """
+        p0@b p1@a p2@b p3@a
+        f:0
+        p2 open 0 f rw
+        p3 open 0 f rw
+        p2 set 0 ex 0 1 end w
+        p2 dup 0 1
+        p3 set 0 ex 0 2 w
+        p2 set 1 sh 0 1 w
+        o get f sh 0 0 ofd""",
+    "what was in the way of one who waits may have changed when another one tests": """
+        p0@b p1@a
+        f:0
+        p0 open 0 f rw
+        p1 open 0 f rw
+        p0 set 0 ex 3 -2 w
+        p1 set 0 sh 2 1 w
+        p0 set 0 sh 1 1 cur w
+        o get f sh 2 1""",
+    "two leases that cover a third one together": """
+        p0@a p1@b p2@a
+        f:10
+        p0 open 0 f rw
+        p0 set 0 ex 3 3 ofd
+        p0 set 0 ex 4 3 ofd w
+        p0 dup 0 1
+        p0 set 1 sh 3 4 ofd""",
+    "a part of a lease that another one covers": """
+        p0@a p1@c p2@b
+        f:10
+        p0 open 0 f rw
+        p1 open 0 f rw
+        p1 lockf 0 test 0
+        p1 lockf 0 tlock 1
+        p0 set 0 ex 1 1 ofd""",
+    "the second of two who wait for the same closes a cycle": """
+        p0@a p1@a p2@b
+        f:10
+        p0 open 0 f rw
+        p1 open 0 f rw
+        p2 open 0 f rw
+        p2 set 0 sh 2 1 w
+        p0 set 0 ex 2 1 w
+        p1 open 1 f r
+        p1 set 1 sh 1 1
+        p2 set 0 ex 0 2 w
+        p1 set 0 ex 2 1 w""",
+    "a cycle on one host, while another host waits": """
+        p0@a p1@a p2@b
+        f:10
+        p0 open 0 f rw
+        p1 open 0 f rw
+        p2 open 0 f rw
+        p0 set 0 ex 0 1
+        p1 set 0 ex 1 1
+        p2 set 0 ex 0 2 w
+        p0 set 0 ex 1 1 w
+        p1 set 0 ex 0 1 w""",
+}

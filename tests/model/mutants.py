@@ -1,0 +1,37 @@
+"""Keepers with a mistake, built from the sources with one line changed. The model test must find each of them out."""
+import os
+import re
+import shutil
+import subprocess
+
+from harness import BUILD
+from harness.host import ROOT
+
+# name -> file, what is replaced, by what
+MUTANTS = {
+    "grants everything": ("keeper/serve.c", r"\tserve_session\(s\);\n}",
+                          "\ts->state = SESSION_PINNED;\n\tsession_grant(s, clock_now_ns() + NS_PER_MS * 1000, 1);\n}"),
+    "gives back what is in use": ("keeper/probe.c", r"if \(lock.l_type == F_UNLCK\)\n\t\treturn 1;", "return 1;"),
+    "thinks that shared and exclusive get along": ("store/lua/entries.lua", r"a.mode == 'exclusive' or b.mode", "a.mode == 'exclusive' and b.mode"),
+    "knows no deadlock": ("keeper/deadlock.c", r"if \(lease->range.space != WIRE_RECORD\)\n", "if (true)\n"),
+    "does not see that only a part is wanted": ("keeper/split.c", r"if \(lease->range.space != WIRE_RECORD", "if (true"),
+    "waits for more than a downgrade": ("keeper/kernel.c", r"lease->recall_shared;", "lease->recall_shared && !lease->recall_exclusive;"),
+}
+
+
+def build(name, folder):
+    """The path of a mutant's dflockd."""
+    path, old, new = MUTANTS[name]
+    for entry in ("Makefile", "VERSION", "wire", "config", "store", "keeper"):
+        source = os.path.join(ROOT, entry)
+        copy = shutil.copytree if os.path.isdir(source) else shutil.copy2
+        copy(source, os.path.join(folder, entry))
+    # Objects that are up to date need not be made again.
+    shutil.copytree(BUILD, os.path.join(folder, "build"), ignore=shutil.ignore_patterns("tests", "unit", "bench", "pic"))
+    with open(os.path.join(folder, path)) as f:
+        text, count = re.subn(old, lambda _: new, f.read(), count=1)
+    assert count == 1, f"{path} has no {old}: change the mutant"
+    with open(os.path.join(folder, path), "w") as f:
+        f.write(text)
+    subprocess.run(["make", "-s", "-C", folder, "BUILD=build", "build/dflockd"], check=True, stdout=subprocess.DEVNULL)
+    return os.path.join(folder, "build", "dflockd")
