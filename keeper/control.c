@@ -87,10 +87,31 @@ void control_leases_ended(struct keeper *k)
 	keeper_end(k, "stopped on request");
 }
 
+static void refuse_stop_unreachable(struct session *s)
+{
+	char why[WIRE_REASON_BYTES];
+
+	host_store_trouble(s->keeper, why, sizeof(why));
+	session_refuse(s, "leases cannot be given back: %s", why);
+}
+
+void control_store_down(struct keeper *k)
+{
+	struct session *s = stopper(k);
+
+	if (s && k->leases)
+		refuse_stop_unreachable(s);
+}
+
 static void stop(struct session *s)
 {
 	struct keeper *k = s->keeper;
 	struct lease *lease, *next;
+
+	if (k->leases && !store_is_up(k->store)) {
+		refuse_stop_unreachable(s);
+		return;
+	}
 
 	s->state = SESSION_STOPPING;
 	keeper_enter(k);

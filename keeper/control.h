@@ -10,6 +10,9 @@ void control_question(struct session *s);
 /* The store is reachable for the first time since the start, or is not. */
 void control_store_tried(struct keeper *k);
 
+/* It is not reachable any more. */
+void control_store_down(struct keeper *k);
+
 /* For a session that waits until everything is given back (WIRE_STOP). */
 void control_in_use(const struct lease *lease); /* this one cannot be given back */
 void control_leases_ended(struct keeper *k);    /* some have ended */

@@ -230,6 +230,7 @@ static void on_down(void *arg, const char *why)
 
 	store_tried(k);
 	log_error("store %s is not reachable: %s", store_server(k->store), why);
+	control_store_down(k);
 	serve_all(k);
 }
 

@@ -218,17 +218,6 @@ bool lock_covered_without(const struct lease *lease)
 	return at >= lease->range.to;
 }
 
-struct lease *lock_asking(const struct lock *lock, const struct store_range *range)
-{
-	struct lease *lease;
-
-	DL_FOREACH (lock->leases, lease)
-		if (lease->state == LEASE_ASKING && lease->range.mode == range->mode && lease->range.from == range->from &&
-		    lease->range.to == range->to)
-			return lease;
-	return NULL;
-}
-
 void lock_describe(const struct lock *lock, char *out, size_t size)
 {
 	const struct file *file = lock->file;

@@ -31,9 +31,6 @@ bool range_overlaps(const struct store_range *a, const struct store_range *b);
 struct lease *lock_covering(const struct lock *lock, const struct store_range *range);
 /* Do other open leases of ours, together, cover what this one does? Leases that are being split do not count. */
 bool lock_covered_without(const struct lease *lease);
-/* The asking lease for just this mode and range: a larger one may have to wait for more. NULL: none. */
-struct lease *lock_asking(const struct lock *lock, const struct store_range *range);
-
 /* "NAME (PATH)", for people. */
 void lock_describe(const struct lock *lock, char *out, size_t size);
 

@@ -87,9 +87,32 @@ static struct lease *ask(struct session *s, const struct store_range *range)
 	return ret < 0 ? NULL : lease;
 }
 
+static bool has_callers(const struct lease *lease, bool of_nonblocking)
+{
+	const struct session *s;
+
+	DL_FOREACH2 (lease->lock->sessions, s, lock_next)
+		if (s->lease == lease && nonblocking(s) == of_nonblocking)
+			return true;
+	return false;
+}
+
+/* The asking lease for just this mode and range: a larger one may have to wait for more. And for one kind of caller: who does
+ * not wait passes others who wait, and wants an answer from the holders. */
+static struct lease *find_asking(const struct session *s, const struct store_range *range)
+{
+	struct lease *lease;
+
+	DL_FOREACH (s->lock->leases, lease)
+		if (lease->state == LEASE_ASKING && lease->range.mode == range->mode && lease->range.from == range->from &&
+		    lease->range.to == range->to && !has_callers(lease, !nonblocking(s)))
+			return lease;
+	return NULL;
+}
+
 static void wait_for_lease(struct session *s, const struct store_range *range)
 {
-	struct lease *lease = lock_asking(s->lock, range);
+	struct lease *lease = find_asking(s, range);
 	bool fresh = !lease;
 
 	if (!lease)
@@ -401,20 +424,10 @@ bool serve_may_pass(const struct lease *lease)
 
 bool serve_has_callers(const struct lease *lease)
 {
-	struct session *s;
-
-	DL_FOREACH2 (lease->lock->sessions, s, lock_next)
-		if (s->lease == lease)
-			return true;
-	return false;
+	return has_callers(lease, true) || has_callers(lease, false);
 }
 
 bool serve_has_blocking(const struct lease *lease)
 {
-	struct session *s;
-
-	DL_FOREACH2 (lease->lock->sessions, s, lock_next)
-		if (s->lease == lease && !nonblocking(s))
-			return true;
-	return false;
+	return has_callers(lease, false);
 }

@@ -93,6 +93,21 @@ def test_killed_when_another_host_got_it(make_host, redis, proxy):
     assert "is killed" in a.log()
 
 
+def test_stop_is_refused_while_they_are_frozen(make_host, redis):
+    """Ending the keeper would end them."""
+    a = make_host("a", lease=LEASE)
+    process, path = job(a)
+    redis.signal(signal.SIGSTOP)
+    wait_until(lambda: "are frozen" in a.log(), "frozen", 10)
+    wait_until(lambda: not a.status()["store"]["up"], "the store counts as down", 20)
+    stop = a.cli("stop", check=False)
+    assert stop.returncode != 0 and "not reachable" in stop.stderr
+    redis.signal(signal.SIGCONT)
+    grows(path)
+    os.kill(int(open(path + ".pid").read()), signal.SIGKILL)
+    process.communicate(timeout=20)
+
+
 @pytest.mark.parametrize("name", ["setlk 0 ex 0 10", "setlk 0 ex 0 10 ofd"])
 def test_record_holders_too(make_host, redis, name):
     a = make_host("a", lease=LEASE)

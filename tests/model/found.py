@@ -101,4 +101,17 @@ FOUND = {
         p2 set 0 ex 0 2 w
         p0 set 0 ex 1 1 w
         p1 set 0 ex 0 1 w""",
+    "a question that does not wait is answered at once, though one of its host waits for the same": """
+        p0@b p1@a p2@a
+        f:0
+        p0 open 0 f rw
+        p1 open 0 f rw
+        p2 open 0 f rw
+        p2 flock 0 sh
+        p0 flock 0 ex
+        p1 flock 0 sh
+        p2 flock 0 un
+        p2 flock 0 ex
+        p1 open 2 f r
+        p1 flock 2 ex nb""",
 }
