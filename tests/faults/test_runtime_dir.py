@@ -82,16 +82,15 @@ def test_of_another_user(host):
 @pytest.fixture
 def as_nobody(host, folder, monkeypatch):
     """What a user without rights needs to run under the shim: programs and a configuration that he can read."""
-    shown = tempfile.mkdtemp(prefix="dflock-test-")
-    for path in (folder, host.files, shown, host.path("f")):
-        os.chmod(path, 0o755)
-    os.chown(host.files, NOBODY, NOBODY)
-    os.chown(host.path("f"), NOBODY, NOBODY)
-    os.chmod(os.path.join(folder, "redis.sock"), 0o777)
-    for program in ("SHIM", "KEEPER"):
-        monkeypatch.setattr(host_module, program, shutil.copy(getattr(host_module, program), shown))
-    yield {"before": ["setpriv", f"--reuid={NOBODY}", f"--regid={NOBODY}", "--clear-groups"]}
-    shutil.rmtree(shown)
+    with tempfile.TemporaryDirectory(prefix="dflock-test-") as shown:
+        for path in (folder, host.files, shown, host.path("f")):
+            os.chmod(path, 0o755)
+        os.chown(host.files, NOBODY, NOBODY)
+        os.chown(host.path("f"), NOBODY, NOBODY)
+        os.chmod(os.path.join(folder, "redis.sock"), 0o777)
+        for program in ("SHIM", "KEEPER"):
+            monkeypatch.setattr(host_module, program, shutil.copy(getattr(host_module, program), shown))
+        yield {"before": ["setpriv", f"--reuid={NOBODY}", f"--regid={NOBODY}", "--clear-groups"]}
 
 
 @needs_root
