@@ -303,12 +303,12 @@ void serve_end(struct session *s)
 	s->lease = NULL;
 	DL_DELETE2(lock->sessions, s, lock_prev, lock_next);
 	keeper_enter(k);
+	file_unused(lock->file); /* keeper_leave() may free it */
 	if (lease && !serve_has_callers(lease))
 		lease_raise(lease, LEASE_EV_UNWANTED);
 	if (pinned)
 		lock_unpinned(lock);
 	keeper_leave(k);
-	file_unused(lock->file);
 }
 
 /* probe_ms are over, and none of the holders has answered that it uses the lock, or given it back. */

@@ -43,8 +43,8 @@ def test_protected(world, op, error):
 
     def handler(connection):
         while request := connection.receive():
+            granted.append(request)  # first: the program may be through before this thread is
             connection.grant(request)
-            granted.append(request)
 
     with world.keeper(handler):
         for name, which in calls_of_the_lock(world, *args):
