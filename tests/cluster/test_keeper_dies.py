@@ -213,3 +213,30 @@ def test_the_pins_of_a_killed_keeper_count(make_host):
     assert waiter.silent()
     job.end()
     assert waiter.heard()[0] == "ok"
+
+
+def test_it_survives_that_all_who_wait_for_the_store_go(make_host, redis):
+    """Two callers of a file without a lease, who end one after the other: with the second one the file goes, too."""
+    a = make_host("a", lease=LONG)
+    keeper, = a.keeper_pids()[1:]
+    redis.stop()
+    wait_until(lambda: not a.status()["store"]["up"], "the store is down")
+    for name in ("f", "g", "h"):
+        agents = [opened(a, name), opened(a, name)]
+        for agent in agents:
+            agent.say("flock 0 ex")
+            wait_until(lambda: connected(agent.pid), "it asks")
+        wait_until(lambda: a.path(name) in files_of(keeper), "the keeper has looked at the file")
+        assert all(agent.silent() for agent in agents)
+        for agent in agents:
+            agent.kill()
+        wait_until(lambda: a.path(name) not in files_of(keeper), "the keeper has closed the file")
+    assert a.keeper_pids()[1:] == [keeper] and "died" not in a.log()
+
+
+def files_of(pid):
+    return [os.readlink(f"/proc/{pid}/fd/{fd}") for fd in os.listdir(f"/proc/{pid}/fd") if os.path.lexists(f"/proc/{pid}/fd/{fd}")]
+
+
+def connected(pid):
+    return any(name.startswith("socket:") for name in files_of(pid))
