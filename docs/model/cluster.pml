@@ -12,7 +12,7 @@
  * CRASHES=n   so many keepers die, and are followed by others
  *
  * Mutants: SEARCH_FIRST SERVER_CLOCK TOKEN_ONLY BEAT_UNNAMED DEADLINE_OF_ANSWER RENEW_FIRST STALE_GRANT (LOSSES=1), NO_GRACE
- * FENCE_RESUMES RECLAIM_LATE OPEN_EARLY (FLUSHES=1), OLDER_WINS (ROLLS=1), JOURNAL_LATE TAKEN_UP_OPEN (CRASHES=1).
+ * FENCE_RESUMES FORGOTTEN_RENEWED RECLAIM_LATE OPEN_EARLY (FLUSHES=1), OLDER_WINS CONFIRM_ANY (ROLLS=1), JOURNAL_LATE TAKEN_UP_OPEN (CRASHES=1).
  */
 #ifndef LOSSES
 #define LOSSES 0
@@ -171,23 +171,27 @@ inline script_reclaim(h, t, now) {
 	:: STANDS(h, t) -> beat_moves(h); now = OK
 	:: !STANDS(h, t) && !store_open && !IN_THE_WAY(h) ->
 		give(h, t); waits[OTHER(h)] = false; waits_old[OTHER(h)] = false; knows[h] = true; NO_GHOST; beat_moves(h); now = OK
-	:: else -> now = GONE
+	:: else -> assert(store_open); now = GONE
 	fi
 }
 
 /* o of h with token t, who knows the incarnation i; the status is left in `now` */
 inline script(h, o, t, i, naming, now) {
 	if
+#ifdef CONFIRM_ANY
+	:: i != store_inc && o != CONFIRM -> now = OTHER_INC
+	:: o == CONFIRM ->
+#else
 	:: i != store_inc -> now = OTHER_INC
+	:: i == store_inc && o == CONFIRM ->
+#endif
+		if :: STANDS(h, t) -> beat_moves(h); RENEWS; now = OK :: else -> beat_moves(h); now = GONE fi
 	:: i == store_inc && o == ACQUIRE ->
 		if
 		:: !store_open -> now = GRACE
 		:: else -> script_acquire(h, t, naming, now)
 		fi
 	:: i == store_inc && o == BEAT -> beat_moves(h); RENEWS; now = OK
-	:: i == store_inc && o == CONFIRM ->
-		beat_moves(h); RENEWS;
-		if :: STANDS(h, t) -> now = OK :: else -> now = GONE fi
 	:: i == store_inc && o == RECLAIM -> script_reclaim(h, t, now)
 	:: i == store_inc && o == RELEASE -> script_release(h, t, now)
 	:: i == store_inc && o == OPEN_STORE -> store_open = true; now = OK
@@ -270,7 +274,8 @@ inline lose(h) {
 inline check_deadline(h) {
 	if
 	:: left[h] == 0 && IS_LEASE(h) ->
-		state[h] = UNSURE; page[h] = false; lapsed[h] = true;
+		if :: state[h] == HELD -> state[h] = UNSURE; page[h] = false :: else fi;
+		lapsed[h] = true;
 		if :: forgotten[h] -> lose(h) :: else fi
 #ifndef STALE_GRANT
 	:: left[h] == 0 && state[h] == ASKING -> lapsed[h] = true
@@ -287,7 +292,12 @@ inline renewed(h) {
 #ifndef RENEW_FIRST
 	check_deadline(h);
 #endif
+#ifdef FORGOTTEN_RENEWED
 	if :: until[h] > left[h] -> left[h] = until[h] :: else fi
+#else
+	/* What the store has forgotten is safe until the old deadline: no beat of the new incarnation makes that later. */
+	if :: until[h] > left[h] && !forgotten[h] -> left[h] = until[h] :: else fi
+#endif
 }
 
 inline hold(h) {
@@ -347,6 +357,7 @@ inline take_answer(h) {
 		if :: state[h] == ASKING && left[h] > 0 -> knows[h] = answer_knows[h]; is_granted(h) :: else fi
 	:: is == OK && was == BEAT -> renewed(h)
 	:: is == OK && (was == CONFIRM || was == RECLAIM || was == RESUME) ->
+		forgotten[h] = forgotten[h] && was != RECLAIM;
 		renewed(h);
 		if :: state[h] == UNSURE && left[h] > 0 -> hold(h) :: else fi
 	:: is == OK && was == RELEASE ->
@@ -421,7 +432,7 @@ end:	do
 	:: d_step { alive[h] && state[h] == HELD && left[h] == 0 -> check_deadline(h) }
 	:: d_step { alive[h] && state[h] == HELD && recalled[h] && !runs[h] && op[h] == NOTHING -> give_back(h) }
 	:: d_step { alive[h] && state[h] == RELEASING && op[h] == NOTHING -> send(h, RELEASE) }
-	:: d_step { alive[h] && state[h] == HELD && op[h] == NOTHING && left[h] < SURE -> send(h, BEAT) }
+	:: d_step { alive[h] && IS_LEASE(h) && op[h] == NOTHING && left[h] < SURE -> send(h, BEAT) }
 	:: d_step { alive[h] && state[h] == UNSURE && op[h] == NOTHING && !forgotten[h] -> send(h, CONFIRM) }
 	:: d_step { alive[h] && state[h] == UNSURE && op[h] == NOTHING && forgotten[h] -> send(h, RECLAIM) }
 #if LOSSES > 0
