@@ -11,7 +11,7 @@
  * ROLLS=n     ... it is as it was at some time before
  * CRASHES=n   so many keepers die, and are followed by others
  *
- * Mutants: SEARCH_FIRST SERVER_CLOCK TOKEN_ONLY BEAT_UNNAMED DEADLINE_OF_ANSWER RENEW_FIRST STALE_GRANT (LOSSES=1), NO_GRACE
+ * Mutants: SERVER_CLOCK with STEPS, SEARCH_FIRST TOKEN_ONLY BEAT_UNNAMED DEADLINE_OF_ANSWER RENEW_FIRST STALE_GRANT (LOSSES=1), NO_GRACE
  * FENCE_RESUMES FORGOTTEN_RENEWED RECLAIM_LATE OPEN_EARLY (FLUSHES=1), OLDER_WINS CONFIRM_ANY (ROLLS=1), JOURNAL_LATE TAKEN_UP_OPEN (CRASHES=1).
  */
 #ifndef LOSSES
@@ -136,7 +136,7 @@ inline script_acquire(h, t, naming, now) {
 	:: else
 	fi;
 	if
-	:: owner == h && owner_old == t -> now = OK
+	:: owner == h && owner_old == t -> RENEWS; now = OK
 	:: owner == h && owner_old != t -> give(h, t); now = OK
 	:: owner == NOBODY -> give(h, t); now = OK
 	:: owner == OTHER(h) -> waits[h] = true; waits_old[h] = t; recalled[OTHER(h)] = true; now = WAIT
@@ -256,7 +256,9 @@ end:	do
 #endif
 #ifdef SERVER_CLOCK
 	:: d_step { expires == 0 && owner != NOBODY -> owner = NOBODY; owner_old = false; new_fence(); hand_over() }
+#ifdef STEPS
 	:: d_step { !stepped && expires > 0 -> stepped = true; expires = 0 }
+#endif
 #endif
 	od
 }

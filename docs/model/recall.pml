@@ -19,7 +19,7 @@
 
 mtype:caller = { IDLE, WAITS, PINNED, RUNS };
 mtype:lease = { NONE, ASKING, HELD, DRAINING, RELEASING };
-mtype:op = { NOTHING, ACQUIRE, RELEASE, UNKNOWN };      /* UNKNOWN: release of a token that is no more */
+mtype:op = { NOTHING, ACQUIRE, RELEASE };
 mtype:answer = { PENDING, OK, WAIT };
 
 mtype:caller caller[2];
@@ -54,13 +54,12 @@ inline take_over(h) {
 	tell()
 }
 
-/* There are never two in the queue while there is no lease. */
+/* Of two in the queue, the one who has a lease already has come later. */
 inline hand_over() {
-	if :: owner != NOBODY && !has && !has_old -> owner = NOBODY :: else fi;
 	if
-	:: owner == NOBODY && IN_QUEUE(0) -> take_over(0)
-	:: owner == NOBODY && !IN_QUEUE(0) && IN_QUEUE(1) -> take_over(1)
-	:: else
+	:: owner == 0 && !has && !has_old && IN_QUEUE(1) -> take_over(1)
+	:: owner == 1 && !has && !has_old && IN_QUEUE(0) -> take_over(0)
+	:: else -> owner = (has || has_old -> owner : NOBODY)
 	fi
 }
 
@@ -70,17 +69,17 @@ inline acquire(h, old, now) {
 #ifndef STAYS
 	if
 	:: dead[OTHER(h)] && !dead[h] ->
-		if :: owner == OTHER(h) -> owner = NOBODY; has = false; has_old = false :: else fi;
-		queued[OTHER(h)] = false; queued_old[OTHER(h)] = false
+		queued[OTHER(h)] = false; queued_old[OTHER(h)] = false;
+		if :: owner == OTHER(h) -> has = false; has_old = false; hand_over() :: else fi
 	:: else
 	fi;
 #endif
 	if
-	:: owner != OTHER(h) ->
+	:: owner == NOBODY || (owner == h && (!IN_QUEUE(OTHER(h)) || (old -> has_old : has))) ->
 		owner = h; has = has || !old; has_old = has_old || old;
 		if :: old -> queued_old[h] = false :: else -> queued[h] = false fi;
 		now = OK; tell()
-	:: owner == OTHER(h) ->
+	:: else ->
 		if :: old -> queued_old[h] = true :: else -> queued[h] = true fi;
 		now = WAIT;
 #ifdef NO_RECALL
@@ -103,7 +102,6 @@ proctype Store(byte h) {
 end:	do
 	:: d_step { op[h] == ACQUIRE && answer[h] == PENDING -> acquire(h, false, answer[h]) }
 	:: d_step { op[h] == RELEASE && answer[h] == PENDING -> release(h, false); answer[h] = OK }
-	:: d_step { op[h] == UNKNOWN && answer[h] == PENDING -> release(h, true); answer[h] = OK }
 	od
 }
 
@@ -146,9 +144,10 @@ end:	do
 	:: d_step { !dead[h] && grant[h] -> grant[h] = false;
 		if :: state[h] == ASKING -> granted(h) :: else fi }
 	:: d_step { !dead[h] && recall[h] -> recall[h] = false; recalled[h] = IS_LEASE(h) || state[h] == ASKING }
-	:: d_step { !dead[h] && recall_old[h] && op[h] == NOTHING -> recall_old[h] = false;
+	/* release_unknown(); a request that is lost is a message that is lost. */
+	:: d_step { !dead[h] && recall_old[h] -> recall_old[h] = false;
 #ifndef NO_UNKNOWN
-		op[h] = UNKNOWN
+		release(h, true)
 #endif
 		}
 	od
