@@ -1,6 +1,6 @@
 /*
- * See status.h. In three steps: what the keeper knows, from the loop; who holds the kernel locks, from a worker; and
- * what the store has, from its scripts. The session may be gone by then: the job finds it by its number.
+ * See status.h. In four steps: what the keeper knows, from the loop; who holds the kernel locks, from a worker; whether
+ * the store takes new locks; and what it has, from its scripts. The session may be gone by then: the job finds it by its number.
  */
 #include "keeper/status.h"
 
@@ -57,14 +57,17 @@ static json_t *range_end(int64_t to)
 
 static json_t *store_json(struct keeper *k)
 {
-	int64_t left = (k->deadline_ns - clock_now_ns()) / NS_PER_MS;
+	static const char *const on_lost[] = {[ON_LOST_FREEZE] = "freeze", [ON_LOST_KILL] = "kill", [ON_LOST_WARN] = "warn"};
+	const struct config_lease *lease = &k->config->lease;
+	int64_t left = (k->deadline_ns - clock_now_ns()) / NS_PER_MS, sure = left - lease->freeze_margin_ms;
 	bool grace = store_in_grace(k->store);
 
-	return json_pack("{s:s,s:b,s:o,s:s,s:s,s:b,s:I,s:I,s:I}", "server", store_server(k->store), "up",
+	return json_pack("{s:s,s:b,s:o,s:s,s:s,s:b,s:I,s:I,s:I,s:s,s:I}", "server", store_server(k->store), "up",
 			 store_is_up(k->store), "error", text(store_last_error(k->store)), "version",
 			 store_version(k->store), "incarnation", store_incarnation(k->store), "grace", grace,
 			 "grace_left_ms", (json_int_t)(grace ? host_grace_left_ms(k) : 0), "deadline_left_ms",
-			 (json_int_t)(left > 0 ? left : 0), "ttl_ms", (json_int_t)k->config->lease.ttl_ms);
+			 (json_int_t)(left > 0 ? left : 0), "sure_left_ms", (json_int_t)(sure > 0 ? sure : 0), "on_lost",
+			 on_lost[lease->on_lost], "ttl_ms", (json_int_t)lease->ttl_ms);
 }
 
 static json_t *waiting_json(const struct lease *lease)
@@ -224,6 +227,16 @@ static void on_dump(void *arg, const char *json, size_t len, const char *error)
 	free(job);
 }
 
+/* New leases are one thing that a store may refuse while it answers: who asks for the status wants to know. */
+static void on_tried(void *arg, const struct store_reply *reply)
+{
+	struct job *job = arg;
+	const char *refused = reply->status == STORE_ERROR && reply->error ? reply->error : "";
+
+	json_object_set_new(json_object_get(job->doc, "store"), "refuses", text(refused));
+	store_dump(job->keeper->store, on_dump, job);
+}
+
 static void done(uv_work_t *req, int status)
 {
 	struct job *job = req->data;
@@ -234,7 +247,7 @@ static void done(uv_work_t *req, int status)
 	if (job->keeper->leaving)
 		on_dump(job, NULL, 0, "the keeper ends");
 	else
-		store_dump(job->keeper->store, on_dump, job);
+		store_try_write(job->keeper->store, on_tried, job);
 }
 
 void status_start(struct session *s)
