@@ -1,12 +1,16 @@
 """What the command line says, taken apart: a finding of `dflock doctor` is (level, text)."""
 import re
+import subprocess
+
+from harness.host import CLI
 
 
 class Doctor:
     """`dflock doctor` on a host, to its end. Its exit status and its last line must agree with the findings."""
 
-    def __init__(self, host, *words, run=None):
-        self.done = run(host, "doctor", *words) if run else host.cli("doctor", *words, check=False)
+    def __init__(self, host, *words, done=None):
+        """done: how it ended, if it has run already."""
+        self.done = done or host.cli("doctor", *words, check=False)
         *lines, empty, last = self.done.stdout.splitlines()
         assert empty == "" and self.done.stderr == "", self.done
         self.found = [re.fullmatch(r"(ok|warning|problem): +(.*)", line).groups() for line in lines]
@@ -34,6 +38,12 @@ def refusal(done, status=1):
     assert done.returncode == status and done.stdout == "", done
     assert re.fullmatch(r"dflock: [^\n]+\n", done.stderr), done.stderr
     return done.stderr[len("dflock: "):-1]
+
+
+def unconfigured(host, home, *words):
+    """dflock on a host without any configuration."""
+    env = {k: v for k, v in host.env().items() if k not in ("DFLOCK_CONFIG", "LD_PRELOAD")}
+    return subprocess.run([CLI, *words], env={**env, "HOME": home}, capture_output=True, text=True, timeout=60)
 
 
 def written(host, text):
