@@ -15,11 +15,11 @@ def programs():
 
 @pytest.fixture
 def compiled(programs):
-    """compiled(NAME, ...): a program that ends with 7, compiled with these options."""
-    def make(name, *options):
+    """compiled(NAME, ...): a program that ends with 7, compiled with these options; text: more of it."""
+    def make(name, *options, text=""):
         source, program = os.path.join(programs, name + ".c"), os.path.join(programs, name)
         with open(source, "w") as f:
-            f.write("int main(void) { return 7; }\n")
+            f.write(text + "int main(void) { return 7; }\n")
         subprocess.run(["cc", *options, "-o", program, source], check=True)
         return program
 
