@@ -66,10 +66,11 @@ $(BUILD)/%.o: %.c Makefile $(BUILD)/prefix
 	$(call say,CC)
 	$(Q)$(CC) $(CPPFLAGS) $(CFLAGS) $(PKG_CFLAGS) -MMD -MP -c -o $@ $<
 $(BUILD)/store/scripts.o: $(wildcard store/lua/*.lua)
+$(BUILD)/unit/test_cli: $(BUILD)/cli/files.o $(BUILD)/cli/show.o
 $(BUILD)/unit/%: tests/unit/%.c $(CORE) Makefile
 	@mkdir -p $(@D)
 	$(call say,LD)
-	$(Q)$(CC) $(CPPFLAGS) $(CFLAGS) $(PKG_CFLAGS) $(shell pkg-config --cflags check) -MMD -MP -o $@ $< $(CORE) $(LIBS) $(shell pkg-config --libs check)
+	$(Q)$(CC) $(CPPFLAGS) $(CFLAGS) $(PKG_CFLAGS) $(shell pkg-config --cflags check) -MMD -MP -o $@ $< $(filter %.o,$^) $(CORE) $(LIBS) $(shell pkg-config --libs check)
 $(BUILD)/tests/%: tests/%.c Makefile
 	@mkdir -p $(@D)
 	$(call say,LD)
