@@ -95,15 +95,17 @@ static void print_store(const json_t *status, FILE *f)
 
 static void add_processes(struct table *table, const json_t *lease)
 {
-	char since[SHOW_TIME_BYTES];
+	bool record = !strcmp(field_text(lease, "space"), "record");
+	char since[SHOW_TIME_BYTES], range[STATUS_RANGE_BYTES];
 	/* Who holds the file's lock while the host still asks does so under another lease of the same file. */
 	const json_t *holders = strcmp(field_text(lease, "state"), "asking") ? json_object_get(lease, "holders") : NULL;
 	const json_t *p;
 	size_t i;
 
-	json_array_foreach(holders, i, p) table_line(
-		table, "    held by pid %" PRId64 ", %s, running since %s: %s", field_number(p, "pid"),
-		field_text(p, "mode"), show_when(field_number(p, "started"), since), field_text(p, "command"));
+	json_array_foreach(holders, i, p)
+		table_line(table, "    held by pid %" PRId64 ", %s%s%s, running since %s: %s", field_number(p, "pid"),
+			   field_text(p, "mode"), record ? " " : "", record ? status_range(p, range) : "",
+			   show_when(field_number(p, "started"), since), field_text(p, "command"));
 	json_array_foreach(json_object_get(lease, "waiting"), i, p)
 		table_line(table, "    pid %" PRId64 " %s for it, %s, since %s", field_number(p, "pid"),
 			   field_flag(p, "nonblock") ? "asks" : "waits", field_text(p, "mode"),

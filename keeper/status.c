@@ -21,7 +21,7 @@
 
 struct row {
 	struct holders_file file;
-	enum wire_space space;
+	struct store_range range;
 	json_t *holders; /* borrowed from the document */
 };
 
@@ -108,12 +108,12 @@ static json_t *lease_json(const struct lease *lease, json_t *holders)
 			 waiting_json(lease));
 }
 
-static json_t *add_row(struct job *job, const struct file_key *key, enum wire_space space)
+static json_t *add_row(struct job *job, const struct file_key *key, const struct store_range *range)
 {
 	struct row *row = &job->rows[job->count];
 
 	row->holders = json_array();
-	row->space = space;
+	row->range = *range;
 	job->files[job->count++] = row->file = (struct holders_file){.dev = key->dev, .ino = key->ino};
 	return row->holders;
 }
@@ -126,16 +126,16 @@ static json_t *document(struct job *job)
 	const struct lost *l;
 
 	HASH_ITER (hh, k->leases, lease, next) {
-		json_t *holders = add_row(job, &lease->lock->file->key, lease->lock->space);
+		json_t *holders = add_row(job, &lease->lock->file->key, &lease->range);
 
 		json_array_append_new(leases, lease_json(lease, holders));
 		json_decref(holders);
 	}
 	DL_FOREACH (k->lost, l) {
-		json_t *holders = add_row(job, &l->key, l->space);
+		json_t *holders = add_row(job, &l->key, &l->range);
 
 		json_array_append_new(lost, json_pack("{s:o,s:o,s:s,s:I,s:I,s:s,s:o}", "name", text(l->name), "path",
-						      text(l->path), "mode", mode_name(l->mode), "fence",
+						      text(l->path), "mode", mode_name(l->range.mode), "fence",
 						      (json_int_t)l->fence, "when", (json_int_t)l->when, "why", l->why,
 						      "holders", holders));
 	}
@@ -154,7 +154,7 @@ static int on_holder(void *arg, const struct holder *h)
 		const struct row *row = &job->rows[i];
 
 		if (row->file.dev != job->files[h->file].dev || row->file.ino != job->files[h->file].ino ||
-		    row->space != h->space)
+		    row->range.space != h->space || h->from >= row->range.to || row->range.from >= h->to)
 			continue;
 		json_array_append_new(row->holders, json_pack("{s:i,s:o,s:s,s:I,s:o,s:I}", "pid", (int)h->pid, "command",
 							      text(h->command), "mode", mode_name(h->mode), "from",
