@@ -28,6 +28,11 @@ def holder(host):
     return job
 
 
+def waits_in_the_kernel(pid):
+    with open("/proc/locks") as f:
+        return any(words[1] == "->" and words[5] == str(pid) for words in map(str.split, f))
+
+
 def test_init_opens_a_new_store(host_of, redis):
     """Without it nothing is granted for as long as a forgotten host could hold something."""
     a = host_of(redis, lease="ttl_ms = 60000;", foreground=False)
@@ -101,7 +106,9 @@ def test_stop_while_a_program_holds_what_another_host_wants(make_host):
     """Also while the lease is closed already, and not found to be in use yet, since somebody here may have got it."""
     a, b = make_host("a", lease="ttl_ms = 20000; pin_ms = 5000;"), make_host("b", lease="ttl_ms = 20000;")
     job = holder(a)
-    waiting = [a.popen("flock", a.path("f"), "true"), b.popen("flock", b.path("f"), "true")]
+    waiting = [a.popen("flock", a.path("f"), "true")]
+    wait_until(lambda: waits_in_the_kernel(waiting[0].pid), "it has its pin and waits for the kernel lock")
+    waiting.append(b.popen("flock", b.path("f"), "true"))
     wait_until(lambda: a.status()["leases"][0]["state"] == "draining", "it is recalled")
     for _ in range(2):
         assert refusal(asked(a, "stop")) == f"t/f ({a.path('f')}) is locked by a program: see `dflock status`"
