@@ -94,8 +94,7 @@ void lease_tell_in_use(struct lease *lease)
 					  &in_use);
 	}
 	lease->asker_count = kept;
-	if (lease->recall == RECALL_LINGER || lease->recall == RECALL_ASK)
-		control_in_use(lease);
+	control_in_use(lease);
 }
 
 /* A lease that was released but still stands in the journal would look lost to the next keeper. */

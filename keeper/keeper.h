@@ -152,8 +152,7 @@ struct session {
 struct lost {
 	char *name, *path;
 	struct file_key key;
-	enum wire_space space;
-	enum wire_mode mode;
+	struct store_range range;
 	uint64_t fence;
 	time_t when;
 	char why[160];

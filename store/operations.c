@@ -200,6 +200,25 @@ void store_beat(struct store *s, store_reply_cb *cb, void *arg)
 	ask(r, 0, cb, arg);
 }
 
+static void on_tried(struct request *r, const redisReply *reply, enum store_status status, const char *error)
+{
+	(void)reply;
+	r->cb.reply(r->arg, &(struct store_reply){.status = status, .error = error});
+}
+
+/* Nothing put at the beginning of a key that does not exist: it stays so, but Redis takes it for a write. */
+void store_try_write(struct store *s, store_reply_cb *cb, void *arg)
+{
+	struct request *r = request_command(s, "SETRANGE");
+
+	request_add(r, STORE_KEYS "try");
+	request_add(r, "0");
+	request_add(r, "%s", "");
+	r->cb.reply = cb;
+	r->arg = arg;
+	request_send(r, on_tried);
+}
+
 void store_leave(struct store *s, store_reply_cb *cb, void *arg)
 {
 	struct request *r = request_script(s, SCRIPT_LEAVE, NULL);

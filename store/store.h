@@ -128,7 +128,7 @@ void store_free(struct store *store);
 bool store_is_up(const struct store *store);
 const char *store_incarnation(const struct store *store); /* "" before the first on_up */
 bool store_in_grace(const struct store *store);           /* as last seen */
-const char *store_last_error(const struct store *store);  /* why it is down; "" */
+const char *store_last_error(const struct store *store);  /* why it is down, in words; "" */
 const char *store_version(const struct store *store);
 const char *store_server(const struct store *store); /* for people: host:port or the socket */
 
@@ -169,6 +169,9 @@ void store_tell_in_use(struct store *s, const char *host, const char *name, cons
 		       const struct store_range *in_use);
 /* Sends a chase to a host. No reply; it may be lost. */
 void store_tell_chase(struct store *s, const char *host, const struct store_chase *chase);
+/* Would the store write something new now? It says no while it is out of memory, cannot save, or lacks replicas. Writes
+ * nothing. STORE_OK, or STORE_ERROR with what to do. */
+void store_try_write(struct store *s, store_reply_cb *cb, void *arg);
 /* This host ends: its beat is removed. Send it last. */
 void store_leave(struct store *s, store_reply_cb *cb, void *arg);
 
