@@ -142,6 +142,9 @@ void status_print(const json_t *status, const struct status_options *options, FI
 	const json_t *cluster = json_object_get(status, "cluster");
 
 	print_keeper(status, f);
+	if (field_flag(status, "unsupervised"))
+		fprintf(f, "        UNSUPERVISED: its parent was killed and no other can be started; see the log. Nobody would stop "
+			   "the processes whose leases cannot be renewed\n");
 	print_store(json_object_get(status, "store"), f);
 	print_lost(json_object_get(status, "lost"), f);
 	print_leases(json_object_get(status, "leases"), f);

@@ -4,6 +4,7 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 #include <sys/types.h>
 
 struct family {
@@ -21,6 +22,8 @@ void family_free(struct family *family);
 int family_threads(pid_t pid, int (*cb)(void *arg, pid_t pid, pid_t tid), void *arg);
 /* The state of a process or thread as /proc/PID/stat has it: R, S, D, T, t, Z ...; 0: it is gone. */
 char family_state(pid_t pid);
+/* When it was started, in the kernel's ticks: with the pid, names a process. 0: it is gone. */
+uint64_t family_started(pid_t pid);
 /* Is it stopped (state T or t)? True also if it is gone. */
 bool family_is_stopped(pid_t pid);
 

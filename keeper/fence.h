@@ -5,7 +5,8 @@
  *
  * The keeper writes, the parent reads, each word atomically: the parent acts on what it sees at that moment, and
  * everything errs to the safe side: a slot is taken before a caller is granted, and freed only after the lease was
- * tested free. The memory belongs to the parent and outlives a keeper; the next one takes up the slots.
+ * tested free. It is a file in the runtime directory (a tmpfs, so never of another boot), which outlives both: the next keeper
+ * takes up the slots, and the next parent kills the holders of leases that were lost and lets go of whom an earlier one stopped.
  *
  * Keeper side: loop only. fence_* with a NULL fence (no parent) do nothing.
  */
@@ -19,8 +20,10 @@
 #include "config/config.h"
 #include "store/store.h"
 
-#define FENCE_SLOTS  65536
-#define FENCE_FROZEN 64 /* pids that are shown */
+#define FENCE_NAME      "fence"
+#define FENCE_MAGIC     0x3165636e65666c64ull /* another layout: another number */
+#define FENCE_SLOTS     65536
+#define FENCE_SIGNALLED 256
 
 enum fence_state {
 	FENCE_FREE,
@@ -37,19 +40,34 @@ struct fence_slot {
 	int64_t from, to;
 };
 
+/* A process that the parent has stopped by SIGSTOP, which outlives the parent. pid 0: none. */
+struct fence_signalled {
+	int32_t pid;
+	uint64_t started; /* family_started() */
+};
+
 struct fence {
+	uint64_t magic;
 	pid_t parent;
 	int64_t alive;        /* counts up while the loop turns */
 	int64_t freeze_at_ns; /* CLOCK_BOOTTIME: holders must be stopped from then on; 0: no lease yet */
 	int64_t deadline_ns;
 	uint32_t on_lost; /* enum on_lost */
 	uint32_t used;    /* slots beyond this were never taken */
-	uint32_t frozen_count; /* written by the parent: how many processes it holds stopped, and some of them */
-	int32_t frozen[FENCE_FROZEN];
+	uint32_t frozen_count; /* written by the parent: how many processes it holds stopped */
+	struct fence_signalled signalled[FENCE_SIGNALLED]; /* the parent's */
 	struct fence_slot slots[FENCE_SLOTS];
 };
 
 #define FENCE_NO_SLOT UINT32_MAX
+
+/*
+ * The parent's: opens or makes RUNTIME_DIR/fence, whoever has keeper.lock. What an earlier keeper had is unsure, and nobody is
+ * stopped for it before the next one has read its journal. NULL with errno set.
+ */
+struct fence *fence_open(int dir_fd);
+/* A dead keeper's leases are for the next one to confirm. Parent. */
+void fence_unsure(struct fence *fence);
 
 /* A slot for a lease on this file. FENCE_NO_SLOT: none is left; then the lease must not be given to anybody. */
 uint32_t fence_take(struct fence *fence, uint64_t dev, uint64_t ino, const struct store_range *range,

@@ -36,8 +36,10 @@ struct freezer *freezer_new(struct fence *fence)
 {
 	struct freezer *f = calloc(1, sizeof(*f));
 
-	if (f)
-		f->fence = fence;
+	if (!f)
+		return NULL;
+	f->fence = fence;
+	stopped_adopt(&f->stopped, fence->signalled, FENCE_SIGNALLED);
 	return f;
 }
 
@@ -48,9 +50,7 @@ void freezer_keeper(struct freezer *f, pid_t keeper)
 
 static void publish(struct freezer *f)
 {
-	uint32_t count = stopped_pids(&f->stopped, f->fence->frozen, FENCE_FROZEN);
-
-	__atomic_store_n(&f->fence->frozen_count, count, __ATOMIC_RELEASE);
+	__atomic_store_n(&f->fence->frozen_count, stopped_processes(&f->stopped), __ATOMIC_RELEASE);
 }
 
 /* What is searched for: slot[i] is a lease on file[i]. */

@@ -18,6 +18,7 @@
 #include "keeper/log.h"
 #include "keeper/main.h"
 #include "keeper/mounts.h"
+#include "keeper/orphan.h"
 #include "keeper/pagefile.h"
 #include "keeper/serve.h"
 #include "keeper/sessions.h"
@@ -285,8 +286,7 @@ static void start_timers(struct life *life)
 	uv_timer_init(k->loop, &life->term);
 	life->alive.data = life;
 	life->idle.data = life->term.data = k;
-	if (life->options->fence)
-		uv_timer_start(&life->alive, on_alive, 0, ALIVE_MS);
+	uv_timer_start(&life->alive, on_alive, 0, ALIVE_MS);
 	if (!life->options->foreground && often)
 		uv_timer_start(&life->idle, on_idle_timer, often, often);
 	uv_signal_t *signals[] = {&k->sigterm, &k->sigint};
@@ -317,6 +317,11 @@ static int start(struct life *life)
 		return -ENOMEM;
 	}
 	start_timers(life);
+	ret = orphan_watch(k, o);
+	if (ret < 0) {
+		cannot_start(o, "the keeper cannot watch its parent: %s", strerror(-ret));
+		return ret;
+	}
 	if (open_journal(k, o) < 0)
 		return -EIO;
 	ret = host_start(k);
@@ -351,6 +356,7 @@ static void clean_up(struct keeper *k)
 	sigaddset(&signals, SIGINT);
 	pthread_sigmask(SIG_BLOCK, &signals, NULL);
 	keeper_enter(k);
+	orphan_close(k);
 	host_stop(k);
 	for (size_t i = 0; i < sizeof(own) / sizeof(*own); i++)
 		uv_close(own[i], NULL);

@@ -8,6 +8,7 @@
  *   inspect.c   looks at a passed descriptor (worker)      probe.c  asks the kernel (threads)
  *   journal.c   what a restarted keeper takes up           takeup.c does so
  *   pagefile.c  the shared page                            status.c JSON for people
+ *   orphan.c    the parent was killed
  */
 #ifndef DFLOCK_KEEPER_KEEPER_H
 #define DFLOCK_KEEPER_KEEPER_H
@@ -29,6 +30,7 @@
 #include "wire/msg.h"
 
 struct keeper;
+struct keeper_options;
 struct lock;
 
 /* Who waits for what another host is told is in use. */
@@ -185,6 +187,12 @@ struct keeper {
 	int session_epoll; /* of all sessions: cheaper by far than a handle of the loop for each */
 	uv_poll_t session_events;
 	uv_signal_t sigterm, sigint, sighup;
+
+	/* orphan.c */
+	const struct keeper_options *options;
+	uv_poll_t parent;
+	uv_timer_t orphan_timer;
+	bool orphan; /* the parent was killed, and none can be started */
 
 	/* A keeper that died may have given pins: after a restart every lease counts as pinned until then. */
 	int64_t old_pins_until_ns;

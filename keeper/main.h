@@ -12,7 +12,8 @@ struct keeper_options {
 	int dir_fd;              /* the same, open; keeper.lock is held */
 	int ready_fd;            /* closed when it serves; an error goes there first; -1: none */
 	bool foreground, debug;
-	struct fence *fence;     /* shared with the parent; NULL: there is none */
+	struct fence *fence;     /* shared with the parent */
+	int parent_fd;           /* ends when the parent has died */
 };
 
 enum keeper_exit {

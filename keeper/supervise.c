@@ -2,7 +2,10 @@
 #include "keeper/supervise.h"
 
 #include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
 #include <signal.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -19,7 +22,7 @@
 #define BACKOFF_MAX_MS 2000
 #define STEADY_MS      10000 /* a keeper that lived as long starts the backoff anew */
 
-static pid_t start_keeper(struct keeper_options *options, const sigset_t *old)
+static pid_t start_keeper(struct keeper_options *options, int parent_end, const sigset_t *old)
 {
 	pid_t pid = fork();
 
@@ -27,6 +30,7 @@ static pid_t start_keeper(struct keeper_options *options, const sigset_t *old)
 		return pid;
 	sigprocmask(SIG_SETMASK, old, NULL);
 	prctl(PR_SET_NAME, "dflockd");
+	close(parent_end);
 	exit(keeper_run(options));
 }
 
@@ -77,12 +81,15 @@ static void wait_and_look(struct freezer *freezer, int64_t ms)
 	}
 }
 
-/* A dead keeper's leases are for the next one to confirm. */
-static void unsure(struct fence *fence)
+static int cannot_start(const struct keeper_options *o)
 {
-	for (uint32_t i = 0; i < fence->used; i++)
-		if (fence->slots[i].state == FENCE_HELD)
-			fence_set(fence, i, FENCE_UNSURE);
+	char line[PATH_MAX + 256];
+
+	snprintf(line, sizeof(line), "%s/" FENCE_NAME ": %s; the keeper cannot start without it", o->runtime_dir, strerror(errno));
+	log_error("%s", line);
+	if (o->ready_fd >= 0 && write(o->ready_fd, line, strlen(line)) < 0)
+		log_error("nobody reads why: %s", strerror(errno));
+	return KEEPER_EXIT_CONFIG;
 }
 
 int supervise(struct keeper_options *options)
@@ -92,15 +99,14 @@ int supervise(struct keeper_options *options)
 	sigset_t signals, old;
 	int64_t backoff_ms = 100;
 	bool told = false;
+	int pipe_fds[2];
 
-	fence = mmap(NULL, sizeof(*fence), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-	freezer = fence == MAP_FAILED ? NULL : freezer_new(fence);
-	if (!freezer) {
-		log_error("no memory: %s", strerror(errno));
-		return KEEPER_EXIT_CONFIG;
-	}
-	fence->parent = getpid();
+	fence = fence_open(options->dir_fd);
+	freezer = fence ? freezer_new(fence) : NULL;
+	if (!freezer || pipe2(pipe_fds, O_CLOEXEC) != 0)
+		return cannot_start(options);
 	options->fence = fence;
+	options->parent_fd = pipe_fds[0];
 	prctl(PR_SET_NAME, "dflockd-parent");
 	sigemptyset(&signals);
 	sigaddset(&signals, SIGCHLD);
@@ -110,7 +116,7 @@ int supervise(struct keeper_options *options)
 	sigprocmask(SIG_BLOCK, &signals, &old);
 	for (;;) {
 		int64_t started = clock_now_ns();
-		pid_t pid = start_keeper(options, &old);
+		pid_t pid = start_keeper(options, pipe_fds[1], &old);
 
 		if (pid < 0) {
 			log_error("the keeper cannot be started: %s", strerror(errno));
@@ -122,7 +128,7 @@ int supervise(struct keeper_options *options)
 		if (mlockall(MCL_CURRENT) != 0)
 			log_debug("the keeper's parent is not locked into memory: %s", strerror(errno));
 		int status = watch_keeper(pid, &signals, fence, freezer, &told);
-		unsure(fence);
+		fence_unsure(fence);
 		if (WIFEXITED(status) && WEXITSTATUS(status) <= KEEPER_EXIT_CONFIG)
 			return WEXITSTATUS(status);
 		if (told) /* it was still starting, or hung; what it had is in the journal */

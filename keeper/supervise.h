@@ -1,6 +1,6 @@
 /*
  * The keeper's parent: restarts a keeper that died, kills one that hangs. It is locked into memory and does no I/O
- * of its own while the keeper lives.
+ * of its own while the keeper lives. Should it be killed, the keeper sees to a new one (orphan.h).
  */
 #ifndef DFLOCK_KEEPER_SUPERVISE_H
 #define DFLOCK_KEEPER_SUPERVISE_H

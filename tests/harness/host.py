@@ -122,13 +122,14 @@ class Host:
         return agent
 
     def kill_keeper(self):
-        """Kills parent and keeper, and what the parent may have started meanwhile; true if none is left."""
+        """Kills parent and keeper at once, so that neither starts another one; true if none is left."""
         pids = self.keeper_pids()
-        for pid in pids:
-            try:
-                os.kill(pid, signal.SIGKILL)
-            except ProcessLookupError:
-                pass
+        for number in (signal.SIGSTOP, signal.SIGKILL):
+            for pid in pids:
+                try:
+                    os.kill(pid, number)
+                except ProcessLookupError:
+                    pass
         return not pids
 
     def stop(self):
