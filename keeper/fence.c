@@ -58,7 +58,7 @@ struct fence *fence_open(int dir_fd)
 	fence->magic = FENCE_MAGIC;
 	fence->parent = getpid();
 	fence->freeze_at_ns = fence->deadline_ns = 0;
-	fence->frozen_count = 0;
+	fence->frozen_count = fence->ending = 0;
 	fence_unsure(fence);
 	for (uint32_t i = 0; i < fence->used; i++)
 		if (fence->slots[i].state == FENCE_ENDING) /* perhaps not all of them were killed */

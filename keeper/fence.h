@@ -49,6 +49,7 @@ struct fence_signalled {
 struct fence {
 	uint64_t magic;
 	pid_t parent;
+	uint32_t ending;      /* the parent's: how often it was told to end (2: at once) */
 	int64_t alive;        /* counts up while the loop turns */
 	int64_t freeze_at_ns; /* CLOCK_BOOTTIME: holders must be stopped from then on; 0: no lease yet */
 	int64_t deadline_ns;

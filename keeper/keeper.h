@@ -8,7 +8,7 @@
  *   inspect.c   looks at a passed descriptor (worker)      probe.c  asks the kernel (threads)
  *   journal.c   what a restarted keeper takes up           takeup.c does so
  *   pagefile.c  the shared page                            status.c JSON for people
- *   orphan.c    the parent was killed
+ *   ending.c    nobody needs it, or it was told to end    orphan.c the parent was killed
  */
 #ifndef DFLOCK_KEEPER_KEEPER_H
 #define DFLOCK_KEEPER_KEEPER_H
@@ -159,6 +159,7 @@ struct lost {
 
 struct keeper {
 	uv_loop_t *loop;
+	const struct keeper_options *options;
 	struct config *config;
 	char runtime_dir[PATH_MAX];
 	int dir_fd;
@@ -186,10 +187,15 @@ struct keeper {
 	uv_poll_t listen;
 	int session_epoll; /* of all sessions: cheaper by far than a handle of the loop for each */
 	uv_poll_t session_events;
-	uv_signal_t sigterm, sigint, sighup;
+
+	/* ending.c */
+	uv_signal_t sigterm, sigint;
+	uv_timer_t idle, term;
+	int64_t told_ns;  /* to end; 0: it was not */
+	uint64_t look_ms; /* until it looks again whether it can */
+	bool ending;      /* it waits for what is in use */
 
 	/* orphan.c */
-	const struct keeper_options *options;
 	uv_poll_t parent;
 	uv_timer_t orphan_timer;
 	bool orphan; /* the parent was killed, and none can be started */
@@ -205,7 +211,7 @@ struct keeper {
 	int64_t beat_sent_ns;
 	bool beat_under_way;
 	bool losing; /* holders of lost leases are to be killed: nobody is to be taken for one of them meanwhile */
-	uv_timer_t beat, deadline, grace, idle, sweep, losing_timer;
+	uv_timer_t beat, deadline, grace, sweep, losing_timer;
 	char journal_incarnation[STORE_INC_BYTES]; /* of the leases that were taken up; "" after that */
 	int64_t grace_since_ns;
 	int64_t idle_since_ns;

@@ -91,14 +91,13 @@ static void on_parent(uv_poll_t *poll, int status, int events)
 	on_retry(&k->orphan_timer);
 }
 
-int orphan_watch(struct keeper *k, const struct keeper_options *options)
+int orphan_watch(struct keeper *k)
 {
 	int ret;
 
-	k->options = options;
 	uv_timer_init(k->loop, &k->orphan_timer);
 	k->orphan_timer.data = k->parent.data = k;
-	ret = uv_poll_init(k->loop, &k->parent, options->parent_fd);
+	ret = uv_poll_init(k->loop, &k->parent, k->options->parent_fd);
 	return ret < 0 ? ret : uv_poll_start(&k->parent, UV_READABLE | UV_DISCONNECT, on_parent);
 }
 

@@ -9,8 +9,8 @@
 
 #include "keeper/main.h"
 
-/* From now on sees to it that there is a parent. 0 or -errno. The options stay where they are. */
-int orphan_watch(struct keeper *k, const struct keeper_options *options);
+/* From now on sees to it that there is a parent. 0 or -errno. */
+int orphan_watch(struct keeper *k);
 void orphan_close(struct keeper *k);
 
 #endif

@@ -22,23 +22,35 @@
 #define BACKOFF_MAX_MS 2000
 #define STEADY_MS      10000 /* a keeper that lived as long starts the backoff anew */
 
-static pid_t start_keeper(struct keeper_options *options, int parent_end, const sigset_t *old)
+static pid_t start_keeper(struct keeper_options *options, int parent_end, const sigset_t *signals)
 {
 	pid_t pid = fork();
 
 	if (pid != 0)
 		return pid;
-	sigprocmask(SIG_SETMASK, old, NULL);
+	sigprocmask(SIG_SETMASK, signals, NULL);
 	prctl(PR_SET_NAME, "dflockd");
 	close(parent_end);
 	exit(keeper_run(options));
 }
 
+/* Whoever signals both of us means it once. */
+static void told_to_end(struct fence *fence)
+{
+	static int64_t first_ns;
+	int64_t now = clock_now_ns();
+
+	if (!fence->ending)
+		first_ns = now;
+	if (!fence->ending || now - first_ns > KEEPER_AGAIN_MS * NS_PER_MS)
+		__atomic_store_n(&fence->ending, fence->ending ? 2 : 1, __ATOMIC_RELAXED);
+}
+
 /*
- * Waits until the keeper ends; tells it to end when we are told (*told), kills it if it hangs, and stops the processes that it
- * cannot protect any more.
+ * Waits until the keeper ends; tells it to end when we are told, kills it if it hangs, and stops the processes that it cannot
+ * protect any more.
  */
-static int watch_keeper(pid_t pid, const sigset_t *signals, struct fence *fence, struct freezer *freezer, bool *told)
+static int watch_keeper(pid_t pid, const sigset_t *signals, struct fence *fence, struct freezer *freezer)
 {
 	int64_t seen = -1, checked_ns = clock_now_ns();
 	int same = 0, status;
@@ -50,7 +62,7 @@ static int watch_keeper(pid_t pid, const sigset_t *signals, struct fence *fence,
 		int number = sigtimedwait(signals, NULL, &wait);
 
 		if (number == SIGTERM || number == SIGINT) {
-			*told = true;
+			told_to_end(fence);
 			kill(pid, SIGTERM);
 		}
 		if (waitpid(pid, &status, WNOHANG) == pid)
@@ -96,9 +108,8 @@ int supervise(struct keeper_options *options)
 {
 	struct freezer *freezer;
 	struct fence *fence;
-	sigset_t signals, old;
+	sigset_t signals, begin;
 	int64_t backoff_ms = 100;
-	bool told = false;
 	int pipe_fds[2];
 
 	fence = fence_open(options->dir_fd);
@@ -113,10 +124,12 @@ int supervise(struct keeper_options *options)
 	sigaddset(&signals, SIGTERM);
 	sigaddset(&signals, SIGINT);
 	sigaddset(&signals, SIGUSR1); /* fence_notify() */
-	sigprocmask(SIG_BLOCK, &signals, &old);
+	sigprocmask(SIG_BLOCK, &signals, &begin);
+	sigaddset(&begin, SIGTERM); /* the keeper's, until it can act on them */
+	sigaddset(&begin, SIGINT);
 	for (;;) {
 		int64_t started = clock_now_ns();
-		pid_t pid = start_keeper(options, pipe_fds[1], &old);
+		pid_t pid = start_keeper(options, pipe_fds[1], &begin);
 
 		if (pid < 0) {
 			log_error("the keeper cannot be started: %s", strerror(errno));
@@ -127,11 +140,11 @@ int supervise(struct keeper_options *options)
 		options->ready_fd = -1;
 		if (mlockall(MCL_CURRENT) != 0)
 			log_debug("the keeper's parent is not locked into memory: %s", strerror(errno));
-		int status = watch_keeper(pid, &signals, fence, freezer, &told);
+		int status = watch_keeper(pid, &signals, fence, freezer);
 		fence_unsure(fence);
 		if (WIFEXITED(status) && WEXITSTATUS(status) <= KEEPER_EXIT_CONFIG)
 			return WEXITSTATUS(status);
-		if (told) /* it was still starting, or hung; what it had is in the journal */
+		if (fence->ending > 1) /* what it had is in the journal */
 			return KEEPER_EXIT_IDLE;
 		log_error("the keeper (pid %d) died (%s %d): started again", (int)pid,
 			  WIFSIGNALED(status) ? "signal" : "status",

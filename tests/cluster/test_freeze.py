@@ -207,6 +207,30 @@ def test_a_parent_that_dies_takes_the_frozen_with_it(make_host, redis):
     assert other.do("flock 0 ex") == "ok"
 
 
+@pytest.mark.parametrize("again", [False, True])
+def test_told_to_end_while_they_are_frozen(make_host, redis, again):
+    """It waits until the leases stand and their locks end, for its end would be theirs. Unless it is told twice."""
+    a = make_host("a", lease=LEASE)
+    process, path = job(a)
+    redis.signal(signal.SIGSTOP)
+    wait_until(lambda: "are frozen" in a.log(), "frozen", 10)
+    a.keeper.send_signal(signal.SIGTERM)
+    wait_until(lambda: "told to end: waits" in a.log(), "it says what it waits for")
+    assert is_frozen(path) and process.poll() is None
+    if again:
+        wait_until(lambda: a.keeper.send_signal(signal.SIGTERM) or a.keeper.poll() is not None, "it ends at once")
+        wait_until(lambda: process.poll() is not None, "the holder ends with it")
+        assert "end with the keeper's parent" in a.log()
+        redis.signal(signal.SIGCONT)
+        return
+    redis.signal(signal.SIGCONT)
+    grows(path)
+    assert a.keeper.poll() is None
+    os.kill(int(open(path + ".pid").read()), signal.SIGKILL)
+    process.communicate(timeout=20)
+    assert a.keeper.wait(20) == 0
+
+
 def without_ptrace(host):
     """The parent's ptrace() fails from now on, so that it must do with SIGSTOP."""
     parent = host.keeper_pids()[0]
