@@ -63,6 +63,9 @@ static bool recall_is_served(const struct lease *lease, enum lease_event event)
 
 static void open_lease(struct lease *lease, enum lease_event event)
 {
+	/* The store has granted it before the release of another was acknowledged: who is served now must not meet our own lock. To
+	 * hold it was of no need any more: who takes the kernel lock without a pin asks before he relies on it. */
+	lock_unprobe(lease->lock);
 	if (!lease->held_at)
 		lease->held_at = time(NULL);
 	lease->stands = lease->forgotten = false;

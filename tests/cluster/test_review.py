@@ -122,3 +122,19 @@ def test_one_of_the_frozen_is_killed(make_host, redis):
     redis.signal(signal.SIGCONT)
     wait_until(lambda: "go on" in a.log(), "let go", 20)
     assert agent.do("pid") == "ok"
+
+
+def test_a_lease_that_comes_before_the_old_one_is_acknowledged_as_released(make_host, redis, proxy):
+    """The message that grants the next lease may overtake the answer that the last one was given back. Until that comes the
+    keeper has the kernel lock itself, and a caller must not take it for somebody's."""
+    lease = "ttl_ms = 20000; probe_ms = 5000; linger_ms = 20000;"
+    b = make_host("b", lease=lease)
+    a = make_host("a", lease=lease, server=proxy.address).wait_up()
+    here, there = opened(a), opened(b)
+    assert here.do("flock 0 ex") == "ok" and here.do("flock 0 un") == "ok"
+    answer = proxy.fault("release", "late")
+    there.say("flock 0 ex")
+    wait_until(answer.happened.is_set, "a gives its lease back")
+    assert there.heard()[0] == "ok" and there.do("flock 0 un") == "ok"
+    assert here.do("flock 0 ex nb") == "ok"  # b gives it back at once
+    proxy.release()
