@@ -138,3 +138,26 @@ def test_a_lease_that_comes_before_the_old_one_is_acknowledged_as_released(make_
     assert there.heard()[0] == "ok" and there.do("flock 0 un") == "ok"
     assert here.do("flock 0 ex nb") == "ok"  # b gives it back at once
     proxy.release()
+
+
+def test_a_keeper_dies_while_its_lease_becomes_shared_and_the_store_forgets(make_host, redis, proxy):
+    """Another host has it shared as well by then: no more than shared may be put back."""
+    lease = "ttl_ms = 20000; probe_ms = 5000;"
+    b = make_host("b", lease=lease)
+    a = make_host("a", lease=lease, server=proxy.address).wait_up()
+    here, there = opened(a), opened(b)
+    assert here.do("flock 0 ex") == "ok" and here.do("flock 0 sh") == "ok"
+    answer = proxy.fault("shrink", "no answer")
+    there.say("flock 0 sh")
+    wait_until(answer.happened.is_set, "a makes its lease a shared one")
+    assert there.heard()[0] == "ok"
+    keeper = a.keeper_pids()[1]
+    proxy.accepting = False
+    proxy.cut()
+    os.kill(keeper, signal.SIGKILL)
+    redis.command("FLUSHALL")
+    wait_until(lambda: "lost its memory" in b.log() and held(b, state="held"), "b has put its lease back")
+    proxy.accepting = True
+    wait_until(lambda: "lost its memory" in a.log() and not held(a, state="unsure"), "a knows about its lease")
+    assert [l["mode"] for l in held(a, state="held")] == ["shared"]
+    assert here.do("pid") == "ok" and not a.status()["lost"] + b.status()["lost"]
