@@ -303,6 +303,7 @@ static void on_timer(uv_timer_t *timer)
 		lingered(lease);
 		break;
 	case LEASE_PROBING:
+	case LEASE_WAITING:
 	case LEASE_STOPPING:
 		lease_raise(lease, LEASE_EV_STOPPED);
 		break;

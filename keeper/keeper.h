@@ -72,6 +72,7 @@ struct lease {
 	struct probe *probe; /* runs */
 	bool probe_waits;    /* ... and goes on after "in use" */
 	bool probe_shared;   /* ... and makes do with nobody having it exclusively */
+	int64_t probe_pause_ms; /* the last one, after the kernel refused; 0: it did not */
 	bool warned;         /* an error that repeats was logged */
 	unsigned requests;   /* store requests under way */
 	int64_t linger_ns;   /* how long unused before it is given back; doubles while it is used */

@@ -161,3 +161,28 @@ def test_a_keeper_dies_while_its_lease_becomes_shared_and_the_store_forgets(make
     wait_until(lambda: "lost its memory" in a.log() and not held(a, state="unsure"), "a knows about its lease")
     assert [l["mode"] for l in held(a, state="held")] == ["shared"]
     assert here.do("pid") == "ok" and not a.status()["lost"] + b.status()["lost"]
+
+
+def test_a_kernel_that_refuses_to_wait_is_asked_at_growing_intervals(make_host, folder):
+    """It says that a lock is held, and then will not let the keeper wait for its end."""
+    lease = "ttl_ms = 20000; probe_ms = 5000;"
+    a, b = make_host("a", lease=lease), make_host("b", lease=lease)
+    here, there = opened(a), opened(b)
+    assert here.do("flock 0 ex") == "ok"
+    keeper, said = a.keeper_pids()[1], os.path.join(folder, "calls")
+    trace = a.popen("strace", "-qq", "-f", "-o", said, "-e", "trace=flock", "-e", "inject=flock:error=ENOLCK:when=2", "-p",
+                    str(keeper))
+    wait_until(lambda: f"TracerPid:\t{trace.pid}\n" in open(f"/proc/{keeper}/status").read(), "the keeper is traced")
+    there.say("flock 0 ex")
+
+    def refused():
+        return open(said).read().count("(INJECTED)") if os.path.exists(said) else 0
+    wait_until(lambda: refused() >= 3, "it asks again")
+    assert "the kernel cannot tell whether it is in use: No locks available" in a.log()
+    before = refused()
+    assert there.silent(1)
+    assert refused() - before <= 5
+    here.do("flock 0 un")
+    trace.terminate()
+    trace.communicate(timeout=20)
+    assert there.heard()[0] == "ok"
