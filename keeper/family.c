@@ -83,13 +83,6 @@ uint64_t family_started(pid_t pid)
 	return read_stat(pid, &line) ? line.started : 0;
 }
 
-bool family_is_stopped(pid_t pid)
-{
-	char state = family_state(pid);
-
-	return !state || state == 'T' || state == 't' || state == 'Z';
-}
-
 struct child {
 	pid_t pid, parent;
 };
@@ -156,4 +149,47 @@ int family_threads(pid_t pid, int (*cb)(void *arg, pid_t pid, pid_t tid), void *
 	if (dir)
 		closedir(dir);
 	return ret;
+}
+
+struct states {
+	unsigned stopped, traced, ended, others;
+};
+
+static int count_state(void *arg, pid_t pid, pid_t tid)
+{
+	struct states *states = arg;
+
+	(void)pid;
+	switch (family_state(tid)) {
+	case 'T':
+		states->stopped++;
+		break;
+	case 't':
+		states->traced++;
+		break;
+	case 'Z':
+	case 'X':
+	case 0:
+		states->ended++;
+		break;
+	default:
+		states->others++;
+	}
+	return 0;
+}
+
+bool family_is_stopped(pid_t pid)
+{
+	struct states states = {0};
+
+	family_threads(pid, count_state, &states);
+	return !states.others;
+}
+
+bool family_has_stop(pid_t pid)
+{
+	struct states states = {0};
+
+	family_threads(pid, count_state, &states);
+	return states.stopped && !states.traced && !states.others;
 }

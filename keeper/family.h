@@ -24,7 +24,9 @@ int family_threads(pid_t pid, int (*cb)(void *arg, pid_t pid, pid_t tid), void *
 char family_state(pid_t pid);
 /* When it was started, in the kernel's ticks: with the pid, names a process. 0: it is gone. */
 uint64_t family_started(pid_t pid);
-/* Is it stopped (state T or t)? True also if it is gone. */
+/* Does none of its threads run: is each stopped (T, t) or at its end? True also if it is gone. */
 bool family_is_stopped(pid_t pid);
+/* Was it stopped by a signal: all its threads (T), but for those at their end? */
+bool family_has_stop(pid_t pid);
 
 #endif

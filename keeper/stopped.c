@@ -172,7 +172,7 @@ void stopped_adopt(struct stopped *s, struct fence_signalled *noted, size_t room
 /* Where ptrace is refused: the whole process, by SIGSTOP. */
 static void stop_process(struct stopped *s, pid_t pid)
 {
-	bool before = family_state(pid) == 'T', sent;
+	bool before = family_has_stop(pid), sent;
 	struct thread *t;
 	int err;
 
