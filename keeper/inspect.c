@@ -8,6 +8,7 @@
 #include <string.h>
 #include <sys/file.h>
 #include <sys/fsuid.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 struct inspect {
@@ -85,20 +86,49 @@ static int open_readable_or_not(const char *link)
 	return fd < 0 ? -errno : fd;
 }
 
-/* Opens with the rights of the user who passed the descriptor: file system ids belong to the thread. */
+#ifdef SYS_setgroups32
+#define SETGROUPS SYS_setgroups32
+#else
+#define SETGROUPS SYS_setgroups
+#endif
+
+/* Of this thread alone: libc's setgroups() would change all. */
+static int set_groups(const gid_t *groups, size_t count)
+{
+	return syscall(SETGROUPS, count, groups) == 0 ? 0 : -errno;
+}
+
+static int own_groups(gid_t **groups)
+{
+	int count = getgroups(0, NULL);
+
+	*groups = count < 0 ? NULL : malloc((size_t)(count + 1) * sizeof(**groups));
+	return *groups ? getgroups(count, *groups) : -1;
+}
+
+/* Opens with the rights of the user who passed the descriptor: file system ids and groups belong to the thread. */
 static int reopen(const struct inspect_request *req, const char *link)
 {
-	int ret = -EPERM;
+	int ret = -EPERM, own_count;
+	gid_t *own;
 
-	if (!req->foreign)
+	if (!req->foreign || geteuid() != 0)
 		return open_readable_or_not(link);
+	own_count = own_groups(&own);
+	if (own_count < 0 || set_groups(req->groups, req->group_count) < 0) {
+		free(own);
+		return -EPERM;
+	}
 	setfsgid(req->peer.gid);
 	setfsuid(req->peer.uid);
 	/* -1 only asks. Root without CAP_SETUID would open it with more rights than the user has. */
-	if (geteuid() != 0 || (uid_t)setfsuid(-1) == req->peer.uid)
+	if ((uid_t)setfsuid(-1) == req->peer.uid && (gid_t)setfsgid(-1) == req->peer.gid)
 		ret = open_readable_or_not(link);
 	setfsuid(geteuid());
 	setfsgid(getegid());
+	if (set_groups(own, (size_t)own_count) < 0)
+		abort(); /* a worker with the wrong rights: a fresh keeper does better */
+	free(own);
 	return ret;
 }
 
@@ -196,6 +226,7 @@ int inspect_now(const struct inspect_request *request, struct inspect_result *re
 	*result = (struct inspect_result){.fd = -1};
 	look(request, result);
 	close(request->fd);
+	free(request->groups);
 	if (*result->refused)
 		before_free(&result->before);
 	return *result->refused ? -1 : 0;
@@ -223,6 +254,7 @@ struct inspect *inspect_start(uv_loop_t *loop, const struct inspect_request *req
 
 	if (!job) {
 		close(request->fd);
+		free(request->groups);
 		return NULL;
 	}
 	*job = (struct inspect){.work.data = job, .request = *request, .cb = cb, .arg = arg};
@@ -230,6 +262,7 @@ struct inspect *inspect_start(uv_loop_t *loop, const struct inspect_request *req
 	if (uv_queue_work(loop, &job->work, work, done) != 0) {
 		free(job);
 		close(request->fd);
+		free(request->groups);
 		return NULL;
 	}
 	return job;

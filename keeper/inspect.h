@@ -38,6 +38,8 @@ typedef void inspect_cb(void *arg, struct inspect_result *result);
 struct inspect_request {
 	int fd;           /* taken over: closed when it has been looked at */
 	struct ucred peer;
+	gid_t *groups;    /* of the peer, besides peer.gid; from malloc(), taken over */
+	size_t group_count;
 	bool foreign;     /* the peer is another user: his rights count, and his path must lead the keeper to the same file */
 	bool known;       /* the keeper has a description of this file already: do not open it again */
 	bool test_shared; /* find out whether the lock is held shared, with a description that lives only for the test */

@@ -4,6 +4,8 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
+#include <stdlib.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/sysmacros.h>
 #include <unistd.h>
@@ -85,8 +87,28 @@ static void on_shared_tested(void *arg, struct inspect_result *r)
 	keeper_leave(s->keeper);
 }
 
-static void start_inspect(struct session *s, const struct inspect_request *request, inspect_cb *cb)
+/* The groups that count are those of the peer when it connected, as is its uid. */
+static int peer_groups(int socket, struct inspect_request *request)
 {
+	socklen_t len = 0;
+
+	if (getsockopt(socket, SOL_SOCKET, SO_PEERGROUPS, NULL, &len) == 0)
+		return 0; /* none */
+	request->groups = errno == ERANGE ? malloc(len) : NULL;
+	if (!request->groups || getsockopt(socket, SOL_SOCKET, SO_PEERGROUPS, request->groups, &len) != 0)
+		return -1;
+	request->group_count = len / sizeof(gid_t);
+	return 0;
+}
+
+static void start_inspect(struct session *s, struct inspect_request *request, inspect_cb *cb)
+{
+	if (request->foreign && peer_groups(s->fd, request) < 0) {
+		close(request->fd);
+		free(request->groups);
+		session_refuse(s, "the keeper cannot see the program's groups");
+		return;
+	}
 	s->state = SESSION_INSPECTING;
 	s->job = inspect_start(s->keeper->loop, request, cb, s);
 	if (s->job)
