@@ -21,6 +21,7 @@
 #include <uv.h>
 
 #include "config/config.h"
+#include "keeper/chases.h"
 #include "keeper/fence.h"
 #include "keeper/inspect.h"
 #include "keeper/lease.h"
@@ -174,6 +175,7 @@ struct keeper {
 	struct watch *sweeping; /* silent for sweep_ms: removed */
 	struct probes *probes;
 	struct mounts *mounts;
+	struct chases chases;
 	struct fence *fence;
 	unsigned char *fence_taken; /* while the journal is taken up */
 
