@@ -11,7 +11,7 @@
 #include <string.h>
 #include <unistd.h>
 
-static bool has(const struct family *family, pid_t pid)
+bool family_has(const struct family *family, pid_t pid)
 {
 	for (size_t i = 0; i < family->count; i++)
 		if (family->pids[i] == pid)
@@ -21,7 +21,7 @@ static bool has(const struct family *family, pid_t pid)
 
 int family_add(struct family *family, pid_t pid)
 {
-	if (has(family, pid))
+	if (family_has(family, pid))
 		return 0;
 	if (family->count == family->room) {
 		size_t room = family->room ? 2 * family->room : 32;

@@ -16,6 +16,7 @@ struct family {
 int family_add(struct family *family, pid_t pid);
 /* Adds all descendants of its members, but for `except` and what that started. 0 or -errno. */
 int family_add_descendants(struct family *family, pid_t except);
+bool family_has(const struct family *family, pid_t pid);
 void family_free(struct family *family);
 
 /* Calls back for every thread of a process; anything but 0 ends it. A process that is gone has none. */

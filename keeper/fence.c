@@ -13,7 +13,7 @@
 /* Is it one that an earlier parent of the same version made? Then its words count. */
 static bool fence_ok(const struct fence *fence)
 {
-	bool ok = fence->magic == FENCE_MAGIC && fence->used <= FENCE_SLOTS;
+	bool ok = fence->magic == FENCE_MAGIC && fence->used <= FENCE_SLOTS && fence->caller_count <= FENCE_CALLERS;
 
 	for (uint32_t i = 0; ok && i < fence->used; i++)
 		ok = fence->slots[i].state <= FENCE_ENDING && fence->slots[i].space < WIRE_SPACES;
@@ -135,6 +135,27 @@ void fence_renewed(struct fence *fence, int64_t freeze_at_ns, int64_t deadline_n
 	__atomic_store_n(&fence->freeze_at_ns, freeze_at_ns, __ATOMIC_RELEASE);
 	if (fence_frozen(fence))
 		fence_notify(fence);
+}
+
+bool fence_has_caller(const struct fence *fence, const struct fence_caller *caller)
+{
+	uint32_t count = __atomic_load_n(&fence->caller_count, __ATOMIC_ACQUIRE);
+
+	for (uint32_t i = 0; i < count; i++)
+		if (memcmp(&fence->callers[i], caller, sizeof(*caller)) == 0)
+			return true;
+	return false;
+}
+
+void fence_add_caller(struct fence *fence, const struct fence_caller *caller)
+{
+	if (fence->callers_ns != fence->freeze_at_ns)
+		__atomic_store_n(&fence->caller_count, 0, __ATOMIC_RELEASE);
+	fence->callers_ns = fence->freeze_at_ns;
+	if (fence->caller_count == FENCE_CALLERS || fence_has_caller(fence, caller))
+		return; /* more than that are taken for holders */
+	fence->callers[fence->caller_count] = *caller;
+	__atomic_store_n(&fence->caller_count, fence->caller_count + 1, __ATOMIC_RELEASE);
 }
 
 void fence_notify(const struct fence *fence)

@@ -24,6 +24,7 @@
 #define FENCE_MAGIC     0x3165636e65666c64ull /* another layout: another number */
 #define FENCE_SLOTS     65536
 #define FENCE_SIGNALLED 256
+#define FENCE_CALLERS   1024
 
 enum fence_state {
 	FENCE_FREE,
@@ -46,6 +47,17 @@ struct fence_signalled {
 	uint64_t started; /* family_started() */
 };
 
+/*
+ * A process that is in a lock call and has no answer. One that gets the kernel lock after the leases have ceased to be sure, and
+ * not by inheritance, is such a one: it relies on nothing yet. From then on nobody is told that he may, so that an entry stays true
+ * until the leases are sure again. Those who held the lock before are not meant, though they call again.
+ */
+struct fence_caller {
+	int32_t pid;
+	uint32_t space;
+	uint64_t dev, ino;
+};
+
 struct fence {
 	uint64_t magic;
 	pid_t parent;
@@ -57,6 +69,9 @@ struct fence {
 	uint32_t used;    /* slots beyond this were never taken */
 	uint32_t frozen_count; /* written by the parent: how many processes it holds stopped */
 	struct fence_signalled signalled[FENCE_SIGNALLED]; /* the parent's */
+	int64_t callers_ns; /* freeze_at_ns when the first of them was added */
+	uint32_t caller_count;
+	struct fence_caller callers[FENCE_CALLERS];
 	struct fence_slot slots[FENCE_SLOTS];
 };
 
@@ -80,6 +95,10 @@ uint32_t fence_take_up(struct fence *fence, uint64_t dev, uint64_t ino, const st
 void fence_on_lost(struct fence *fence, enum on_lost on_lost);
 /* The leases are sure until this. */
 void fence_renewed(struct fence *fence, int64_t freeze_at_ns, int64_t deadline_ns);
+/* Someone is in a lock call without an answer; only when the leases have ceased to be sure. */
+void fence_add_caller(struct fence *fence, const struct fence_caller *caller);
+/* Is he? Parent. */
+bool fence_has_caller(const struct fence *fence, const struct fence_caller *caller);
 /* Tells the parent to look now. */
 void fence_notify(const struct fence *fence);
 /* After a restart: slots of the dead keeper that no lease was taken up for are freed; `taken` has a byte per slot. */

@@ -9,6 +9,7 @@
 #include <sys/random.h>
 #include <sys/resource.h>
 #include <unistd.h>
+#include <utlist.h>
 
 #include "keeper/act.h"
 #include "keeper/clock.h"
@@ -26,7 +27,7 @@
 #include "keeper/takeup.h"
 #include "wire/place.h"
 
-#define ALIVE_MS     200
+#define ALIVE_MS     100
 
 /* keeper.h has what the modules share; this is only for start and end. */
 struct life {
@@ -170,11 +171,28 @@ static int open_journal(struct keeper *k, const struct keeper_options *o)
 	return 0;
 }
 
+/* The leases have ceased to be sure: who is still in a lock call has been told nothing. */
+static void note_callers(struct keeper *k)
+{
+	const struct session *s;
+
+	DL_FOREACH (k->sessions, s) {
+		if (!s->lock)
+			continue;
+		fence_add_caller(k->fence, &(struct fence_caller){.pid = s->peer.pid, .space = s->lock->space,
+								  .dev = s->lock->file->key.dev, .ino = s->lock->file->key.ino});
+	}
+}
+
 static void on_alive(uv_timer_t *timer)
 {
 	struct life *life = timer->data;
 
-	__atomic_add_fetch(&life->options->fence->alive, 1, __ATOMIC_RELAXED);
+	struct keeper *k = &life->k;
+
+	__atomic_add_fetch(&k->fence->alive, 1, __ATOMIC_RELAXED);
+	if (k->leases && k->deadline_ns && clock_now_ns() >= k->fence->freeze_at_ns)
+		note_callers(k);
 }
 
 static int start(struct life *life)

@@ -186,3 +186,48 @@ def test_a_kernel_that_refuses_to_wait_is_asked_at_growing_intervals(make_host, 
     trace.terminate()
     trace.communicate(timeout=20)
     assert there.heard()[0] == "ok"
+
+
+def test_on_lost_kill_spares_who_got_the_kernel_lock_afterwards(make_host, redis):
+    """The holder ends at SIGTERM, and the kernel gives the lock to whoever waits for it here. He was told nothing yet."""
+    a = make_host("a", lease='ttl_ms = 4000; freeze_margin_ms = 1500; pin_ms = 200; on_lost = "kill";')
+    holder, waiter = opened(a), opened(a)
+    assert holder.do("flock 0 ex") == "ok"
+    waiter.say("flock 0 ex")
+    assert waiter.silent(0.5)
+    redis.signal(signal.SIGSTOP)
+    wait_until(lambda: holder.process.poll() is not None, "the holder is ended")
+    wait_until(lambda: held(a, state="unsure"), "its time is over")
+    assert holder_pids(a) == [waiter.pid] and waiter.process.poll() is None
+    redis.signal(signal.SIGCONT)
+    assert waiter.heard()[0] == "ok"
+    assert "SIGKILL" not in a.log()
+
+
+def test_who_gets_the_kernel_lock_of_one_that_was_frozen(make_host, redis, proxy):
+    """Somebody kills the frozen holder. Who then gets the lock here is neither frozen nor killed, though the lease is gone."""
+    lease = "ttl_ms = 2000; freeze_margin_ms = 600; pin_ms = 200;"
+    b = make_host("b", lease=lease)
+    a = make_host("a", lease=lease, server=proxy.address).wait_up()
+    holder, waiter = opened(a), opened(a)
+    assert holder.do("flock 0 ex") == "ok"
+    waiter.say("flock 0 ex")
+    assert waiter.silent(0.5)
+    proxy.accepting = False
+    proxy.cut()
+    wait_until(lambda: "are frozen" in a.log(), "frozen", 10)
+    other = opened(b)
+    assert other.do("flock 0 ex") == "ok"
+    holder.kill()
+    wait_until(lambda: holder_pids(a) == [waiter.pid], "the next one has the kernel lock")
+    assert state(waiter.pid) not in "tT"
+    proxy.accepting = True
+    wait_until(lambda: a.status()["lost"], "the lease is gone")
+    wait_until(lambda: held(a, note="waits for another host"), "the next one asks for another")
+    assert waiter.process.poll() is None
+    assert other.do("flock 0 un") == "ok"
+    assert waiter.heard()[0] == "ok"
+
+
+def holder_pids(host):
+    return [h["pid"] for lease in host.status()["leases"] for h in lease["holders"]]
