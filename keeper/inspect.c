@@ -12,7 +12,7 @@
 #include <unistd.h>
 
 struct inspect {
-	uv_work_t work;
+	struct work work; /* the first member */
 	struct inspect_request request;
 	inspect_cb *cb;
 	void *arg;
@@ -232,38 +232,34 @@ int inspect_now(const struct inspect_request *request, struct inspect_result *re
 	return *result->refused ? -1 : 0;
 }
 
-static void work(uv_work_t *req)
+static void run(struct work *work)
 {
-	struct inspect *job = req->data;
+	struct inspect *job = (struct inspect *)work;
 
 	inspect_now(&job->request, &job->result);
 }
 
-static void done(uv_work_t *req, int status)
+static void done(struct work *work)
 {
-	struct inspect *job = req->data;
+	struct inspect *job = (struct inspect *)work;
 
-	(void)status; /* never cancelled */
 	job->cb(job->arg, &job->result);
 	free(job);
 }
 
-struct inspect *inspect_start(uv_loop_t *loop, const struct inspect_request *request, inspect_cb *cb, void *arg)
+struct inspect *inspect_start(struct workers *workers, uint64_t dev, const struct inspect_request *request, inspect_cb *cb,
+			      void *arg)
 {
 	struct inspect *job = calloc(1, sizeof(*job));
 
-	if (!job) {
-		close(request->fd);
-		free(request->groups);
-		return NULL;
+	if (job) {
+		*job = (struct inspect){.work = {.run = run, .done = done}, .request = *request, .cb = cb, .arg = arg};
+		/* Nothing may be set after this: the worker runs. */
+		if (workers_start(workers, dev, &job->work) == 0)
+			return job;
 	}
-	*job = (struct inspect){.work.data = job, .request = *request, .cb = cb, .arg = arg};
-	/* Nothing may be set after this: the worker runs. */
-	if (uv_queue_work(loop, &job->work, work, done) != 0) {
-		free(job);
-		close(request->fd);
-		free(request->groups);
-		return NULL;
-	}
-	return job;
+	close(request->fd);
+	free(request->groups);
+	free(job);
+	return NULL;
 }

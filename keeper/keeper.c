@@ -25,6 +25,7 @@
 #include "keeper/serve.h"
 #include "keeper/sessions.h"
 #include "keeper/takeup.h"
+#include "keeper/workers.h"
 #include "wire/place.h"
 
 #define ALIVE_MS     100
@@ -207,9 +208,10 @@ static int start(struct life *life)
 	if (load_config(k, o) < 0)
 		return -EINVAL;
 	fence_on_lost(k->fence, k->config->lease.on_lost);
+	k->workers = workers_new(k->loop);
 	k->probes = probes_new(k->loop);
 	k->mounts = mounts_new();
-	if (!k->probes || make_host(k) < 0) {
+	if (!k->workers || !k->probes || make_host(k) < 0) {
 		cannot_start(o, "the keeper cannot start: %s", strerror(errno));
 		return -ENOMEM;
 	}
@@ -267,6 +269,7 @@ static void clean_up(struct keeper *k)
 	HASH_ITER (hh, k->files, file, next_file)
 		file_put(file);
 	probes_free(k->probes);
+	workers_free(k->workers);
 	mounts_free(k->mounts);
 	journal_close(k->journal);
 	pagefile_close(k->page);

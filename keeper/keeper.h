@@ -174,6 +174,7 @@ struct keeper {
 	struct watch *watch;    /* silent for a ttl: dead */
 	struct watch *sweeping; /* silent for sweep_ms: removed */
 	struct probes *probes;
+	struct workers *workers;
 	struct mounts *mounts;
 	struct chases chases;
 	struct fence *fence;

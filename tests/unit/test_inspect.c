@@ -34,6 +34,7 @@ static char folder[64];
 static uv_loop_t loop;
 static struct ucred self;
 static int before;
+static struct workers *workers;
 static gid_t peer_group; /* the peer's other group; 0: none */
 static bool at_once; /* in the caller's thread, else in a worker */
 
@@ -94,7 +95,7 @@ static void start(struct asked *a, int fd, const struct ucred *peer, bool test_s
 		on_answer(a, &a->result);
 		return;
 	}
-	ck_assert_ptr_nonnull(inspect_start(&loop, &request, on_answer, a));
+	ck_assert_ptr_nonnull(inspect_start(workers, 1, &request, on_answer, a));
 	ck_assert_uint_eq(a->answers, 0); /* never from inside the call */
 }
 
@@ -106,6 +107,7 @@ static void setup_worker(void)
 	clear_folder();
 	self = (struct ucred){getpid(), geteuid(), getegid()};
 	ck_assert_int_eq(uv_loop_init(&loop), 0);
+	workers = workers_new(&loop);
 	/* The first job starts libuv's threads, which have descriptors of their own. */
 	start(&a, open("/dev/null", O_RDONLY | O_CLOEXEC), &self, false);
 	uv_run(&loop, UV_RUN_DEFAULT);
@@ -122,6 +124,7 @@ static void teardown(void)
 {
 	ck_assert_int_eq(count_open(), before);
 	ck_assert_int_eq(uv_loop_close(&loop), 0);
+	workers_free(workers);
 }
 
 /* Takes over fd, as the keeper does. */
