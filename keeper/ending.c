@@ -5,6 +5,7 @@
 
 #include "keeper/act.h"
 #include "keeper/clock.h"
+#include "keeper/leasepage.h"
 #include "keeper/locks.h"
 #include "keeper/log.h"
 #include "keeper/sessions.h"
@@ -45,6 +46,7 @@ void keeper_end(struct keeper *k, const char *why)
 		return;
 	k->leaving = true;
 	log_info("ends: %s", why);
+	leasepage_reset(k->page);
 	leave_leases(k);
 	/* Before the store is told: a question that came in between would get a lease that nobody renews. */
 	sessions_stop(k);

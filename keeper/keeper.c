@@ -16,6 +16,7 @@
 #include "keeper/ending.h"
 #include "keeper/host.h"
 #include "keeper/journal.h"
+#include "keeper/leasepage.h"
 #include "keeper/locks.h"
 #include "keeper/log.h"
 #include "keeper/main.h"
@@ -45,6 +46,7 @@ static struct life *life_of(struct keeper *k)
 
 void keeper_replace_config(struct keeper *k, struct config *config)
 {
+	leasepage_close_all(k); /* a path may have another name now */
 	/* The store keeps a pointer to its part, which control.c has found to be the same: that stays where it is. */
 	struct config old = *k->config;
 
@@ -109,6 +111,7 @@ static int load_config(struct keeper *k, const struct keeper_options *o)
 		cannot_start(o, "%s: %s", o->runtime_dir, why);
 		return -EINVAL;
 	}
+	leasepage_reset(k->page);
 	/* Before it is read: a change meanwhile shows as another identity, never as ours. */
 	place_config_id(o->config, &id);
 	if (config_load(o->config, &k->config, why, sizeof(why)) < 0) {
@@ -188,9 +191,9 @@ static void note_callers(struct keeper *k)
 static void on_alive(uv_timer_t *timer)
 {
 	struct life *life = timer->data;
-
 	struct keeper *k = &life->k;
 
+	leasepage_refresh(k);
 	__atomic_add_fetch(&k->fence->alive, 1, __ATOMIC_RELAXED);
 	if (k->leases && k->deadline_ns && clock_now_ns() >= k->fence->freeze_at_ns)
 		note_callers(k);
