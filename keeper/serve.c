@@ -2,9 +2,11 @@
  * See serve.h.
  *
  * A pin is the word that the lease is not given back before pin_until_ns, unless the caller closes its connection
- * first. Pins end in time: at most pin_ms after they were given, and before the freeze margin. While
- * a lock has a pin no probe runs on it (lease.h), so a caller whom the keeper granted and the kernel refuses
- * (LOCK_NB) was refused because of another program.
+ * first. Pins end in time: at most pin_ms after they were given, and before the freeze margin. Over
+ * a pinned range no probe runs and none has the kernel lock, so a caller whom the keeper granted and the kernel refuses
+ * (LOCK_NB) was refused because of another program. The lease's own probe waits for the pin's end (lease.h); those of
+ * other leases of the file, which are on their way back while a newer one is open, are stopped before the pin is given, and
+ * what one has taken is let go of: it has been tested, and who takes the kernel lock now does so under the newer lease.
  */
 #include "keeper/requests.h"
 #include "keeper/serve.h"
@@ -18,6 +20,7 @@
 #include "keeper/clock.h"
 #include "keeper/deadlock.h"
 #include "keeper/host.h"
+#include "keeper/kernel.h"
 #include "keeper/locks.h"
 #include "keeper/log.h"
 #include "keeper/lookup.h"
@@ -162,12 +165,15 @@ static void pin(struct session *s, struct lease *lease, int64_t now, int64_t sur
 {
 	struct keeper *k = s->keeper;
 	int64_t until = now + k->config->lease.pin_ms * NS_PER_MS;
+	struct store_range range = session_range(s);
 
 	if (s->request.op == WIRE_TEST) { /* nothing is in the way */
 		lease_used(lease);
 		session_reply(s, WIRE_GRANTED, NULL, -1);
 		return;
 	}
+	if (!lock_stop_probes(s->lock, &range))
+		return; /* the last answer of each serves again */
 	s->pin_until_ns = until < sure_until ? until : sure_until;
 	s->state = SESSION_PINNED;
 	leave_lease(s);
