@@ -9,6 +9,7 @@ import time
 
 from harness import Deadline
 from rules import LAST, Inadmissible, Lock, State
+from stage import SMALL
 
 numbers = itertools.count()
 
@@ -102,7 +103,7 @@ class Cast:
         """Until the process waits. False: it has an answer instead."""
         end = time.monotonic() + seconds
         player = self.players[name]
-        while not player.is_waiting():
+        while not player.waits_in():
             if player.ready():
                 return False
             if time.monotonic() > end:
@@ -305,8 +306,26 @@ class Performance:
                 break
         return seen
 
+    def _settle(self):
+        """
+        Until all who wait for a record do so where it is held: a call may first have to wait for a lease that another host
+        still has, though nobody there uses it. Meanwhile it waits for none of those who are in its way, and a call that
+        waits for it closes no cycle yet.
+        """
+        end = time.monotonic() + self.seconds
+        for name, wait in self.state.waiting().items():
+            hosts = self.state.hosts_in_the_way(wait.lock)
+            if wait.lock.space == "flock" or len(hosts) != 1:
+                continue
+            where = "kernel" if hosts == {self.state.processes[name].host} else "keeper"
+            while self.cast.players[name].waits_in() != where:
+                if time.monotonic() > end:
+                    raise Deadline(f"{name} does not wait in the {where}")
+                time.sleep(SMALL)
+
     def play(self, e):
         state, cast, step = self.state, self.cast, e.step
+        self._settle()
         name, call, *rest = step.split()
         if name == "o":
             self._observe(e)
@@ -329,6 +348,7 @@ class Performance:
         seen = self._snapshot(e.seen)
         if seen != e.seen:
             self.differs(f"{step}: more is held: {sorted(seen - e.seen)}, less is held: {sorted(e.seen - seen)}")
+        state.locks = seen
 
 
 def play_hosts(stage, sequence, expected, seconds=20.0):
