@@ -6,7 +6,9 @@
  * a pinned range no probe runs and none has the kernel lock, so a caller whom the keeper granted and the kernel refuses
  * (LOCK_NB) was refused because of another program. The lease's own probe waits for the pin's end (lease.h); those of
  * other leases of the file, which are on their way back while a newer one is open, are stopped before the pin is given, and
- * what one has taken is let go of: it has been tested, and who takes the kernel lock now does so under the newer lease.
+ * what one has taken is let go of: it has been tested, and who takes the kernel lock now does so under the newer lease. From
+ * when a caller first wants that until it has its pin, no probe starts in its range (needs_pin): two leases that both
+ * have to be given back could else test in turn for ever.
  */
 #include "keeper/requests.h"
 #include "keeper/serve.h"
@@ -57,7 +59,8 @@ bool serve_is_pinned(const struct lock *lock, const struct store_range *range)
 	DL_FOREACH2 (lock->sessions, s, lock_next) {
 		struct store_range wanted = session_range(s);
 
-		if (s->state == SESSION_PINNED && s->pin_until_ns > now && range_overlaps(&wanted, range))
+		if (((s->state == SESSION_PINNED && s->pin_until_ns > now) || s->needs_pin) &&
+		    range_overlaps(&wanted, range))
 			return true;
 	}
 	return false;
@@ -172,8 +175,10 @@ static void pin(struct session *s, struct lease *lease, int64_t now, int64_t sur
 		session_reply(s, WIRE_GRANTED, NULL, -1);
 		return;
 	}
-	if (!lock_stop_probes(s->lock, &range))
-		return; /* the last answer of each serves again */
+	if (!lock_stop_probes(s->lock, &range)) {
+		s->needs_pin = true; /* the last answer of each serves again */
+		return;
+	}
 	s->pin_until_ns = until < sure_until ? until : sure_until;
 	s->state = SESSION_PINNED;
 	leave_lease(s);
@@ -198,10 +203,12 @@ static void serve_closed(struct session *s, struct lease *lease, int64_t now, in
 		wait_for_lease(s, &range);
 		return;
 	}
-	if (lease->state == LEASE_DRAINING)
+	if (lease->state == LEASE_DRAINING) {
 		pin(s, lease, now, sure_until);
-	else
-		lease_raise(lease, LEASE_EV_NEEDED); /* LEASE_EV_STOPPED serves again */
+		return;
+	}
+	s->needs_pin = true;
+	lease_raise(lease, LEASE_EV_NEEDED); /* LEASE_EV_STOPPED serves again */
 }
 
 /* The store is down, or was too long: what the caller waits for depends on that alone. */
@@ -222,7 +229,7 @@ static void serve_unsure(struct session *s)
 		start_timer(s, s->keeper->config->lease.store_wait_ms);
 }
 
-void serve_session(struct session *s)
+static void decide(struct session *s)
 {
 	struct store_range range = session_range(s);
 	struct keeper *k = s->keeper;
@@ -252,11 +259,25 @@ void serve_session(struct session *s)
 	}
 }
 
+void serve_session(struct session *s)
+{
+	struct lock *lock = s->lock;
+	struct keeper *k = s->keeper;
+	bool needed = s->needs_pin;
+
+	keeper_enter(k);
+	s->needs_pin = false;
+	decide(s);
+	if (needed && !s->needs_pin && s->state != SESSION_PINNED)
+		lock_unpinned(lock);
+	keeper_leave(k);
+}
+
 void serve_begin(struct session *s, struct lock *lock)
 {
 	s->lock = lock;
 	s->state = SESSION_WAITING;
-	s->named_dead = s->told_waiting = false;
+	s->named_dead = s->told_waiting = s->needs_pin = false;
 	s->lease = NULL;
 	DL_APPEND2(lock->sessions, s, lock_prev, lock_next);
 	serve_session(s);
@@ -300,13 +321,14 @@ void serve_end(struct session *s)
 	struct lock *lock = s->lock;
 	struct lease *lease = s->lease;
 	struct keeper *k = s->keeper;
-	bool pinned = s->state == SESSION_PINNED;
+	bool pinned = s->state == SESSION_PINNED || s->needs_pin;
 
 	if (!lock)
 		return;
 	uv_timer_stop(&s->timer);
 	s->lock = NULL;
 	s->lease = NULL;
+	s->needs_pin = false;
 	DL_DELETE2(lock->sessions, s, lock_prev, lock_next);
 	keeper_enter(k);
 	file_unused(lock->file); /* keeper_leave() may free it */
