@@ -37,10 +37,9 @@ local function put(pair, node, entry)
 	end
 end
 
--- A node of the tree stands for the ranges between two bounds; its children are 2 * node and 2 * node + 1. A range is made of a
--- few nodes, and its ends lie below two paths to the root. A node has a pair of those entries whose range is made of it (whole),
--- and one of those that have a part in it (part): so two ranges meet where one has a part in what the other is made of,
--- or where one is made of a node above an end of the other.
+-- Two ranges meet where one of them begins in the other. A node of the tree stands for the ranges between two bounds; its
+-- children are 2 * node and 2 * node + 1. A range is made of a few nodes, and begins below a path to the root. For each space and
+-- mode a node has a pair of those entries whose range is made of it (made), and one of those that begin below it (begun).
 local function tree_of_entries(lists)
 	local bounds, place, leaves = {}, {}, 1
 	for _, list in ipairs(lists) do
@@ -59,68 +58,47 @@ local function tree_of_entries(lists)
 		leaves = leaves * 2
 	end
 
-	local kinds, arrival, count = {}, {}, 0 -- space and mode -> {whole, part}
-	local function add(entry)
-		local left, right, kind = leaves + place[entry.from], leaves + place[entry.to], entry.space .. entry.mode
-		local first, last = left, right - 1
-		kinds[kind] = kinds[kind] or {whole = {{}, {}}, part = {{}, {}}}
-		local whole, part = kinds[kind].whole, kinds[kind].part
-		count = count + 1
-		arrival[entry] = count
+	-- Calls visit(pair, node) for the nodes that a range is made of, with one pair of them, and those that it begins below.
+	local function walk(entry, visit, of_made, of_begin)
+		local node, left, right = leaves + place[entry.from], leaves + place[entry.from], leaves + place[entry.to]
 		while left < right do
 			if left % 2 == 1 then
-				put(whole, left, entry)
-				put(part, left, entry)
+				visit(of_made, left, entry)
 				left = left + 1
 			end
 			if right % 2 == 1 then
 				right = right - 1
-				put(whole, right, entry)
-				put(part, right, entry)
+				visit(of_made, right, entry)
 			end
 			left, right = left / 2, right / 2
 		end
-		while first >= 1 do
-			put(part, first, entry)
-			if last ~= first then
-				put(part, last, entry)
-			end
-			first, last = (first - first % 2) / 2, (last - last % 2) / 2
+		while node >= 1 do
+			visit(of_begin, node, entry)
+			node = (node - node % 2) / 2
 		end
 	end
+	local kinds, arrival, count, found = {}, {}, 0, nil
+	local function look(pair, node, entry)
+		local known = pair[1][node]
+		if known and is_same_owner(known, entry) then
+			known = pair[2][node]
+		end
+		if known and (not found or arrival[known] < arrival[found]) then
+			found = known
+		end
+	end
+	local function add(entry)
+		local kind = entry.space .. entry.mode
+		kinds[kind] = kinds[kind] or {made = {{}, {}}, begun = {{}, {}}}
+		count = count + 1
+		arrival[entry] = count
+		walk(entry, put, kinds[kind].made, kinds[kind].begun)
+	end
 	local function first_of(entry, mode)
-		local kind, found = kinds[entry.space .. mode], nil
-		local function look(pair, node)
-			local known = pair[1][node]
-			if known and is_same_owner(known, entry) then
-				known = pair[2][node]
-			end
-			if known and (not found or arrival[known] < arrival[found]) then
-				found = known
-			end
-		end
-		if not kind or (mode == 'shared' and entry.mode == 'shared') then
-			return nil
-		end
-		local left, right = leaves + place[entry.from], leaves + place[entry.to]
-		local first, last = left, right - 1
-		while left < right do
-			if left % 2 == 1 then
-				look(kind.part, left)
-				left = left + 1
-			end
-			if right % 2 == 1 then
-				right = right - 1
-				look(kind.part, right)
-			end
-			left, right = left / 2, right / 2
-		end
-		while first >= 1 do
-			look(kind.whole, first)
-			if last ~= first then
-				look(kind.whole, last)
-			end
-			first, last = (first - first % 2) / 2, (last - last % 2) / 2
+		local kind = kinds[entry.space .. mode]
+		found = nil
+		if kind and (mode == 'exclusive' or entry.mode == 'exclusive') then
+			walk(entry, look, kind.begun, kind.made)
 		end
 		return found
 	end
