@@ -6,9 +6,10 @@ import contextlib
 import os
 import time
 
+from bench import ranges
 from bench.lab import BUILD, CannotMeasure
 from bench.monitor import Monitor
-from bench.report import Counts, Series, Times
+from bench.report import Counts, Growth, Series, Times
 
 ALL = {}
 BLOCK_US = 200
@@ -175,3 +176,11 @@ def idle(lab):
     note = "scaled from ttl_ms = %d to %d" % (ttl_ms, DEFAULT_TTL_MS)
     return [Counts("idle host with %d held locks" % locks, sent, inside, "second", note),
             Counts("one of its locks", sent / locks, inside / locks, "second")]
+
+
+@measurement("ranges")
+def ranges_of_a_name(lab):
+    """What each script costs the server by how many ranges the name has: in proportion to them, and no faster. A hundred times
+    the ranges may cost two hundred times as much: what is sorted takes n log n, and a square would be ten thousand."""
+    rows = ranges.measure(lab.redis("ranges"))
+    return [Growth(", ".join(filter(None, (script, when))), used, (10, 1000), x=200) for script, when, used in rows]
