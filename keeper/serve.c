@@ -14,6 +14,7 @@
 #include "keeper/serve.h"
 
 #include <errno.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 #include <utlist.h>
@@ -71,6 +72,18 @@ static void would_block(struct session *s)
 	session_would_block(s, s->lease && s->lease->in_use_seen ? &s->lease->in_use : NULL);
 }
 
+/* Every refusal says which file it is about. */
+__attribute__((format(printf, 2, 3))) static void refuse(struct session *s, const char *format, ...)
+{
+	char why[WIRE_REASON_BYTES];
+	va_list args;
+
+	va_start(args, format);
+	vsnprintf(why, sizeof(why), format, args);
+	va_end(args);
+	session_refuse(s, "%s: %s", s->lock->file->path, why);
+}
+
 static void tell_waiting(struct session *s)
 {
 	if (!s->told_waiting)
@@ -86,9 +99,9 @@ static struct lease *ask(struct session *s, const struct store_range *range)
 	int ret = lease_begin(s->lock, range, &lease);
 
 	if (ret == -ENOMEM)
-		session_refuse(s, "the keeper has no memory left");
+		refuse(s, "the keeper has no memory left");
 	else if (ret < 0)
-		session_refuse(s, "the keeper cannot write its journal (%s): is the runtime directory's file system full?",
+		refuse(s, "the keeper cannot write its journal (%s): is the runtime directory's file system full?",
 			       strerror(-ret));
 	return ret < 0 ? NULL : lease;
 }
@@ -222,7 +235,7 @@ static void serve_unsure(struct session *s)
 		if (!s->keeper->store_tried)
 			return; /* the keeper has only just started; on_up() or on_down() serves */
 		host_store_trouble(s->keeper, why, sizeof(why));
-		session_refuse(s, "%s", why);
+		refuse(s, "%s", why);
 		return;
 	}
 	if (!uv_is_active((uv_handle_t *)&s->timer))
@@ -387,7 +400,7 @@ void serve_timeout(struct session *s)
 		return;
 	}
 	host_store_trouble(s->keeper, why, sizeof(why));
-	session_refuse(s, "%s (waited %lld ms)", why, (long long)s->keeper->config->lease.store_wait_ms);
+	refuse(s, "%s (waited %lld ms)", why, (long long)s->keeper->config->lease.store_wait_ms);
 }
 
 #define FOR_CALLERS(lease, s, next)                                        \
@@ -426,7 +439,7 @@ static void refuse_some(struct lease *lease, const char *why, bool blocking_too)
 	keeper_enter(k);
 	FOR_CALLERS (lease, s, next)
 		if (blocking_too || nonblocking(s))
-			session_refuse(s, "%s", why);
+			refuse(s, "%s", why);
 	keeper_leave(k);
 }
 

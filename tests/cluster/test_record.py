@@ -1,6 +1,8 @@
 """Record locks between hosts: ranges, owners, upgrades, what F_GETLK shows, deadlocks."""
 import os
+import re
 import signal
+import subprocess
 
 import pytest
 from harness import wait_until
@@ -267,3 +269,32 @@ def test_read_only_descriptor_waits_too(two):
     queued(two[1])
     assert a.do("setlk 0 un 0 10") == "ok"
     assert b.heard()[0] == "ok"
+
+
+MANY = r"""
+import errno, fcntl, os, sys
+fd = os.open(sys.argv[1], os.O_RDWR | os.O_CREAT)
+for i in range(1000):
+    fcntl.lockf(fd, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, 2 * i)
+try:
+    fcntl.lockf(fd, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, 2000)
+except OSError as e:
+    print(errno.errorcode[e.errno], flush=True)
+fcntl.lockf(fd, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, 0)
+print("has the others", flush=True)
+sys.stdin.readline()
+"""
+
+
+def test_the_1001st_range_of_a_name_is_refused(make_host):
+    a, b = (make_host(n, lease="ttl_ms = 10000; linger_ms = 50;") for n in "ab")
+    other = opened(b)
+    job = a.popen("/usr/bin/python3", "-c", MANY, a.path("f"), stdin=subprocess.PIPE)
+    assert job.stdout.readline() == "ENOLCK\n"
+    assert job.stdout.readline() == "has the others\n"
+    assert other.do("setlk 0 ex 3000 1") == "ENOLCK"  # they are counted over all hosts
+    assert other.do("setlk 0 ex 3000 1 w") == "ENOLCK"
+    assert other.do("setlk 0 ex 0 1") == "ENOLCK"     # waiting ones, too
+    _, said = job.communicate("\n", timeout=60)
+    assert said.count("\n") == 1 and re.search(r"/f: all hosts .* 1,000 ranges .* lock fewer or larger ranges$", said.strip()), said
+    wait_until(lambda: other.do("setlk 0 ex 3000 1") == "ok", "the ranges were given back")

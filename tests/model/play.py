@@ -110,6 +110,14 @@ class Cast:
                 raise Deadline(f"{name} neither waits nor answers")
         return not player.ready()
 
+    def settle(self, name, where, seconds):
+        """Until the process, which waits, does so there: "kernel" or "keeper". A step may have had it look again."""
+        end = time.monotonic() + seconds
+        while self.players[name].waits_in() != where:
+            if time.monotonic() > end:
+                raise Deadline(f"{name} does not wait in the {where}")
+            time.sleep(SMALL)
+
     # --- what can be seen ---
 
     def snapshot(self):
@@ -204,6 +212,8 @@ class Reference:
         """Raises Inadmissible before anything has happened."""
         state, cast = self.state, self.cast
         answer, locks = state.plan(step)
+        for waiting in state.waiting():
+            cast.settle(waiting, "kernel", self.seconds)
         name, call, *rest = step.split()
         e = Expected(step)
         if name == "o":
@@ -312,16 +322,10 @@ class Performance:
         still has, though nobody there uses it. Meanwhile it waits for none of those who are in its way, and a call that
         waits for it closes no cycle yet.
         """
-        end = time.monotonic() + self.seconds
         for name, wait in self.state.waiting().items():
             hosts = self.state.hosts_in_the_way(wait.lock)
-            if wait.lock.space == "flock" or len(hosts) != 1:
-                continue
-            where = "kernel" if hosts == {self.state.processes[name].host} else "keeper"
-            while self.cast.players[name].waits_in() != where:
-                if time.monotonic() > end:
-                    raise Deadline(f"{name} does not wait in the {where}")
-                time.sleep(SMALL)
+            if wait.lock.space == "record" and len(hosts) == 1:
+                self.cast.settle(name, "kernel" if hosts == {self.state.processes[name].host} else "keeper", self.seconds)
 
     def play(self, e):
         state, cast, step = self.state, self.cast, e.step

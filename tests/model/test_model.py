@@ -58,7 +58,11 @@ def test_hosts_do_what_one_kernel_does(stages):
     print(f"seed {SEED}")
     for count, seed in enumerate(itertools.islice(seeds, SEQUENCES)):
         assert time.monotonic() < end, f"only {count} sequences in time"
-        sequence, expected = Author(seed).write(one)
+        author = Author(seed)
+        try:
+            sequence, expected = author.write(one)
+        except AssertionError as problem:
+            pytest.fail(f"seed {seed}, on one kernel: {problem}\n\n{author.sequence}", pytrace=False)
         try:
             play_hosts(hosts, sequence, expected)
         except Difference as difference:
