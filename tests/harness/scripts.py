@@ -44,4 +44,4 @@ class Scripts:
     def acquire(self, host, token, first, to, mode="exclusive", space="record", file="1:1", ask=False, passes=False, dead=()):
         """to: None is the end of all offsets. dead: host and beat of each."""
         return self.call("acquire", host, file, token, space, mode, offset(first), END if to is None else offset(to), int(ask),
-                         int(passes), 0, *dead)
+                         int(passes), 0, 0, *dead)
