@@ -23,7 +23,7 @@ fails page safety -DPIN_PROBED
 fails page safety -DPROGRAMS=1 -DCRASHES=1 -DRECORD -DOLD_PINS
 fails page safety -DPROGRAMS=1 -DCRASHES=1 -DBAD_JOURNAL -DOLD_WORDS
 fails page safety -DPROGRAMS=1 -DCRASHES=1 -DBAD_JOURNAL -DOLD_PINS
-fails page progress -DPROGRAMS=1 -DLIVE -DKEPT_COUNTS
+fails page progress -DPROGRAMS=1 -DLIVE -DLOCK_FIRST
 holds recall progress -DLOSSES=0
 holds recall progress -DLOSSES=1
 holds recall progress -DLOSSES=0 -DDIES

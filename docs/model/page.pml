@@ -11,7 +11,7 @@
  * LIVE          one program that locks for ever; progress of the other host
  *
  * Mutants, each of which must be caught: PROBE_FIRST NO_KEEPER_FENCE NO_SHIM_FENCE PAGE_FIRST NO_PINS PIN_PROBED
- * OLD_PINS OLD_WORDS KEPT_COUNTS (the last with LIVE).
+ * OLD_PINS OLD_WORDS LOCK_FIRST (the last with LIVE).
  */
 #ifndef PROGRAMS
 #define PROGRAMS 2
@@ -43,6 +43,7 @@ mtype:session session[PROGRAMS];
 bool have[PROGRAMS];            /* the question was sent with the kernel lock held */
 bool sure[PROGRAMS];            /* the time is before the end of the grant that the program was told */
 bool pinned[PROGRAMS];          /* the keeper counts with it */
+bool needs[PROGRAMS];           /* a pin, as soon as the probes have stopped; no other begins */
 bool killed[PROGRAMS];
 bool runs[PROGRAMS];            /* the call succeeded, and the lock is not unlocked yet */
 
@@ -72,21 +73,14 @@ byte crashes = CRASHES;
 #ifdef NO_PINS
 #define IS_PINNED       false
 #elif PROGRAMS == 1
-#define IS_PINNED       (pinned[0])
+#define IS_PINNED       (pinned[0] || needs[0])
 #else
-#define IS_PINNED       (pinned[0] || pinned[1])
+#define IS_PINNED       (pinned[0] || pinned[1] || needs[0] || needs[1])
 #endif
 #ifdef RECORD
 #define LOOKS_FREE      (kernel == 0 || !written)
 #else
 #define LOOKS_FREE      (kernel == 0 || kernel == KEEPER)       /* both probes have the same description */
-#endif
-
-/* The probe of a lease that is given back has the kernel lock, or may take it. */
-#ifdef PIN_PROBED
-#define IS_PROBED       false
-#else
-#define IS_PROBED       (probing[0] || probing[1] || kernel == KEEPER)
 #endif
 
 inline may_give() {     /* the other host has it from now on */
@@ -175,13 +169,32 @@ inline drain(l) {       /* lease_obey_recall(), or nobody used it for linger_ms 
 }
 
 inline granted(l) {
-	journal[l] = 2; state[l] = HELD; OPEN(l);
+	journal[l] = 2; state[l] = HELD;
 	supersede(l)
 }
 
+inline stop_probe(l) {  /* LEASE_EV_NEEDED */
+	if :: state[l] == PROBING -> state[l] = STOPPING :: else fi;
+	stopping[l] = probing[l]
+}
+
+/* lock_stop_probes(): a caller within a pin must not meet the probe of another lease. */
 inline pin(i) {
-	session[i] = GRANTED;
+#ifndef PIN_PROBED
+	if
+	:: probing[0] || probing[1] -> stop_probe(0); stop_probe(1); needs[i] = true
+	:: else -> kernel = (kernel == KEEPER -> 0 : kernel); give_pin(i)
+	fi
+#else
+	give_pin(i)
+#endif
+}
+
+inline give_pin(i) {
+	session[i] = GRANTED; needs[i] = false;
 	sure[i] = true; pinned[i] = true;
+	if :: state[0] == HELD -> OPEN(0) :: else fi;
+	if :: state[1] == HELD -> OPEN(1) :: else fi;
 	if :: have[i] -> runs[i] = true; assert(mine[0] == LEASE || mine[1] == LEASE) :: else fi
 }
 
@@ -201,23 +214,21 @@ inline ask_for_lease(i) {
 	session[i] = WAITS
 }
 
-#ifdef KEPT_COUNTS
+/* Whoever has the kernel lock, though only for this call, is none. */
 #define NEWCOMER(i, l)  (recalled[l] && !have[i])
-#else
-#define NEWCOMER(i, l)  (recalled[l])
-#endif
 
 inline serve_closed(i, l) {
 	if
 	:: state[l] == UNSURE
 	:: NEWCOMER(i, l) -> ask_for_lease(i)
-	:: !NEWCOMER(i, l) && state[l] == DRAINING -> if :: !IS_PROBED -> pin(i) :: else fi
-	:: !NEWCOMER(i, l) && state[l] == PROBING -> state[l] = STOPPING; stopping[l] = true
+	:: !NEWCOMER(i, l) && state[l] == DRAINING -> pin(i)
+	:: !NEWCOMER(i, l) && state[l] == PROBING -> needs[i] = true; stop_probe(l)
 	:: else
 	fi
 }
 
 inline serve(i) {
+	needs[i] = false;
 	if
 	:: IS_HELD -> pin(i)
 	:: else ->
@@ -230,16 +241,17 @@ inline serve(i) {
 
 /* There is something to do for a caller: else serving it again would change nothing. */
 #define CAN_BEGIN       (state[0] != ASKING && state[1] != ASKING && ((state[0] == NONE && op[0] == NOTHING) || (state[1] == NONE && op[1] == NOTHING)))
-#define CLOSED_SERVES(i, l) (NEWCOMER(i, l) -> session[i] == QUESTION || CAN_BEGIN : (state[l] == DRAINING && !IS_PROBED) || state[l] == PROBING)
+#define CLOSED_SERVES(i, l) (NEWCOMER(i, l) -> session[i] == QUESTION || CAN_BEGIN : CAN_PIN(i) && (state[l] == DRAINING || state[l] == PROBING))
+#define CAN_PIN(i)      (!needs[i] || (!probing[0] && !probing[1]))
 #define CAN_SERVE(i)    (alive && (session[i] == QUESTION || session[i] == WAITS) && \
-			 (IS_HELD -> !IS_PROBED : (IS_OURS(0) -> state[0] != UNSURE && CLOSED_SERVES(i, 0) : \
+			 (IS_HELD -> CAN_PIN(i) : (IS_OURS(0) -> state[0] != UNSURE && CLOSED_SERVES(i, 0) : \
 			  (IS_OURS(1) -> state[1] != UNSURE && CLOSED_SERVES(i, 1) : session[i] == QUESTION || CAN_BEGIN))))
 
 inline take_answer(l) {
 	if
 	:: op[l] == GONE -> state[l] = NONE; journal[l] = 0
 	:: op[l] == ANSWERED && state[l] == RELEASING -> ended(l)
-	:: op[l] == ANSWERED && state[l] == UNSURE -> state[l] = HELD; OPEN(l); supersede(l)
+	:: op[l] == ANSWERED && state[l] == UNSURE -> state[l] = HELD; supersede(l)
 	:: op[l] == ANSWERED && state[l] == ASKING -> granted(l)
 	:: else
 	fi;
@@ -262,7 +274,7 @@ inline take_probe(l) {
 		kernel = (kernel == KEEPER -> 0 : kernel);
 		if :: state[l] == STOPPING -> state[l] = DRAINING :: else fi
 	:: answer[l] == STOPPED && state[l] == STOPPING -> state[l] = DRAINING
-	:: answer[l] == STOPPED && state[l] == PROBING && !recalled[l] -> state[l] = HELD; OPEN(l); supersede(l)       /* in use, kept */
+	:: answer[l] == STOPPED && state[l] == PROBING && !recalled[l] -> state[l] = HELD; supersede(l)       /* in use, kept */
 	:: else -> if :: state[l] == PROBING -> state[l] = DRAINING :: else fi
 	fi;
 	if :: state[l] == DRAINING && state[OTHER(l)] == HELD -> to_release(l) :: else fi;
@@ -346,7 +358,7 @@ inline take_up(l) {
 }
 
 inline reset(i) {
-	session[i] = (session[i] == CLOSED || session[i] == GRANTED -> session[i] : RESET);
+	session[i] = (session[i] == CLOSED || session[i] == GRANTED -> session[i] : RESET); needs[i] = false;
 #ifdef OLD_PINS
 	pinned[i] = false
 #else
@@ -355,7 +367,7 @@ inline reset(i) {
 }
 
 inline end_holder(i) {
-	if :: kernel == i + 1 -> kernel = 0; killed[i] = true; runs[i] = false; session[i] = CLOSED; have[i] = false :: else fi
+	if :: kernel == i + 1 -> kernel = 0; killed[i] = true; runs[i] = false; session[i] = CLOSED; needs[i] = false; have[i] = false :: else fi
 }
 
 proctype Crash() {
@@ -390,10 +402,10 @@ proctype Crash() {
 
 /* --- the programs: shim/acquire.c --- */
 
-#define FREE_FOR(i)     (kernel == 0)
+#define WORD            (word[0] || word[1])
 
 inline hang_up(i) {
-	d_step { session[i] = CLOSED; sure[i] = false; pinned[i] = false; have[i] = false }
+	d_step { session[i] = CLOSED; sure[i] = false; pinned[i] = false; needs[i] = false; have[i] = false }
 }
 
 proctype Program(byte i) {
@@ -401,24 +413,28 @@ proctype Program(byte i) {
 again:	{
 	held = 0;
 	if
-	:: true ->      /* the page: first the lock, then a fence, then the look */
+	:: WORD ->      /* use_page(): if the page says open, the lock, then a fence, then another look */
 #ifdef PAGE_FIRST
-		if :: d_step { word[0] || word[1] -> held = 1 } :: d_step { !(word[0] || word[1]) } fi;
-		atomic { kernel == 0 -> kernel = i + 1 };
-		if :: held -> d_step { held = 0; runs[i] = true; assert(mine[0] == LEASE || mine[1] == LEASE) }; goto runs_on :: else fi;
+		if :: d_step { kernel == 0 -> kernel = i + 1; written = true } :: kernel != 0 -> goto ask fi;
+		d_step { runs[i] = true; assert(mine[0] == LEASE || mine[1] == LEASE) };
+		goto runs_on;
 #else
-		d_step { kernel == 0 -> kernel = i + 1; written = false };
+		if :: d_step { kernel == 0 -> kernel = i + 1; written = false } :: kernel != 0 -> goto ask fi;
 #ifndef NO_SHIM_FENCE
 		written = true;
 #endif
 		if
-		:: d_step { word[0] || word[1] -> runs[i] = true; assert(mine[0] == LEASE || mine[1] == LEASE) };
+		:: d_step { WORD -> runs[i] = true; assert(mine[0] == LEASE || mine[1] == LEASE) };
 			goto runs_on
-		:: d_step { !(word[0] || word[1]) -> written = true }
+		:: d_step { !WORD -> written = true }
 		fi;
 #endif
 		held = 1
-	:: true
+#ifdef LOCK_FIRST
+	:: d_step { !WORD && kernel == 0 -> kernel = i + 1; held = 1 }
+#else
+	:: !WORD
+#endif
 	fi;
 ask:
 	have[i] = held;
@@ -429,7 +445,7 @@ wait:
 	:: session[i] == GRANTED -> break
 	:: session[i] == RESET -> goto ask
 #ifndef LIVE
-	:: d_step { session[i] == WAITS && !held -> session[i] = CLOSED }; goto again   /* a signal */
+	:: d_step { session[i] == WAITS && !held -> session[i] = CLOSED; needs[i] = false }; goto again   /* a signal */
 #endif
 	od;
 	if :: held -> goto runs_on :: else fi;
