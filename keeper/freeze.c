@@ -16,11 +16,13 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/sysmacros.h>
 #include <time.h>
 #include <unistd.h>
 
 #include "keeper/clock.h"
 #include "keeper/family.h"
+#include "keeper/hidden.h"
 #include "keeper/holders.h"
 #include "keeper/log.h"
 #include "keeper/stopped.h"
@@ -66,8 +68,15 @@ struct look {
 	struct family *family;
 	struct holders_file *files;
 	struct fence_slot *slots;
+	uint32_t *indices; /* of the slots in the fence */
 	size_t count;
+	struct hidden hidden;
 };
+
+static bool is_under(const struct fence_slot *s, const struct holder *h, const struct holders_file *file)
+{
+	return s->dev == file->dev && s->ino == file->ino && s->space == h->space && s->from < h->to && h->from < s->to;
+}
 
 static bool relies_on_nothing(const struct freezer *f, const struct holder *h, const struct holders_file *file)
 {
@@ -77,18 +86,60 @@ static bool relies_on_nothing(const struct freezer *f, const struct holder *h, c
 
 static int on_holder(void *arg, const struct holder *h)
 {
-	const struct look *look = arg;
+	struct look *look = arg;
 	const struct holders_file *file = &look->files[h->file];
 
+	hidden_seen(&look->hidden, h);
 	if (relies_on_nothing(look->freezer, h, file))
 		return 0;
-	for (size_t i = 0; i < look->count; i++) {
-		const struct fence_slot *s = &look->slots[i];
-
-		if (s->dev == file->dev && s->ino == file->ino && s->space == h->space && s->from < h->to && h->from < s->to)
+	for (size_t i = 0; i < look->count; i++)
+		if (is_under(&look->slots[i], h, file))
 			return family_add(look->family, h->pid);
-	}
 	return 0;
+}
+
+/* Nobody has a descriptor of it. Whoever has the file mapped may keep the lock by that, and a record lock says whose it is. */
+static int find_hidden_holder(struct look *look, const struct holder *lock, bool *found)
+{
+	struct family mappers = {0};
+	int ret;
+
+	if (lock->owner == WIRE_OWNER_PROCESS)
+		ret = family_add(&mappers, lock->locker);
+	else
+		ret = hidden_mappers(&look->files[lock->file], &mappers);
+	for (size_t i = 0; ret == 0 && i < mappers.count; i++)
+		ret = family_add(look->family, mappers.pids[i]);
+	*found = mappers.count > 0;
+	family_free(&mappers);
+	return ret;
+}
+
+static int find_hidden(struct look *look)
+{
+	struct fence *fence = look->freezer->fence;
+	int ret = hidden_end(&look->hidden);
+
+	for (size_t i = 0; i < look->count; i++) {
+		struct fence_slot *slot = &fence->slots[look->indices[i]];
+		bool hidden = false, found = true;
+
+		for (size_t j = 0; ret == 0 && j < look->hidden.count; j++) {
+			const struct holder *lock = &look->hidden.locks[j];
+
+			if (lock->locker == look->freezer->stopped.keeper || !is_under(slot, lock, &look->files[lock->file]))
+				continue;
+			ret = find_hidden_holder(look, lock, &found);
+			hidden = hidden || !found;
+		}
+		if (hidden && !slot->hidden_said)
+			log_error("a lock on inode %llu of device %u:%u is held, but there is no process that could be stopped: its "
+				  "descriptor is on its way through a socket, or whoever has it cannot be seen; `dflock status` names "
+				  "the lock", (unsigned long long)slot->ino, major(slot->dev), minor(slot->dev));
+		slot->hidden_said |= hidden;
+		__atomic_store_n(&slot->hidden, hidden, __ATOMIC_RELAXED);
+	}
+	return ret;
 }
 
 static int take_slots(struct freezer *f, struct look *look, unsigned states)
@@ -97,7 +148,8 @@ static int take_slots(struct freezer *f, struct look *look, unsigned states)
 
 	look->files = malloc((used + 1) * sizeof(*look->files));
 	look->slots = malloc((used + 1) * sizeof(*look->slots));
-	if (!look->files || !look->slots)
+	look->indices = malloc((used + 1) * sizeof(*look->indices));
+	if (!look->files || !look->slots || !look->indices)
 		return -ENOMEM;
 	for (uint32_t i = 0; i < used; i++) {
 		const struct fence_slot *slot = &f->fence->slots[i];
@@ -105,6 +157,7 @@ static int take_slots(struct freezer *f, struct look *look, unsigned states)
 		if (!(states & 1u << __atomic_load_n(&slot->state, __ATOMIC_ACQUIRE)))
 			continue;
 		look->files[look->count] = (struct holders_file){.dev = slot->dev, .ino = slot->ino};
+		look->indices[look->count] = i;
 		look->slots[look->count++] = *slot;
 	}
 	return 0;
@@ -117,14 +170,20 @@ static void find_family(struct freezer *f, struct family *family, unsigned state
 	int ret = take_slots(f, &look, states);
 
 	if (ret == 0 && look.count)
+		ret = hidden_begin(&look.hidden, look.files, look.count);
+	if (ret == 0 && look.count)
 		ret = holders_find(look.files, look.count, f->stopped.keeper, on_holder, &look, NULL);
+	if (ret == 0)
+		ret = find_hidden(&look);
 	if (ret == 0)
 		ret = family_add_descendants(family, f->stopped.keeper);
 	if (ret < 0 && !f->blind)
 		log_error("the processes that hold locks cannot be searched for: %s", strerror(-ret));
 	f->blind = ret < 0;
+	hidden_free(&look.hidden);
 	free(look.files);
 	free(look.slots);
+	free(look.indices);
 }
 
 static bool has_slot(const struct freezer *f, unsigned states)
@@ -145,6 +204,8 @@ static void find_first(struct freezer *f, bool due, int64_t freeze_at)
 	if (f->first_known && ((due && f->first_freeze_at != freeze_at) || !(due || has_slot(f, SLOTS_DUE)))) {
 		family_free(&f->first);
 		f->first_known = false;
+		for (uint32_t i = 0; i < f->fence->used; i++)
+			f->fence->slots[i].hidden = f->fence->slots[i].hidden_said = 0;
 	}
 	if (f->first_known || !(due || has_slot(f, 1u << FENCE_LOST)))
 		return;

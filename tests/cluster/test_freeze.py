@@ -4,7 +4,7 @@ import signal
 import time
 
 import pytest
-from harness import wait_until
+from harness import Job, wait_until
 from harness.proxy import Proxy
 
 from test_flock import held, opened
@@ -229,6 +229,60 @@ def test_told_to_end_while_they_are_frozen(make_host, redis, again):
     os.kill(int(open(path + ".pid").read()), signal.SIGKILL)
     process.communicate(timeout=20)
     assert a.keeper.wait(20) == 0
+
+
+# --- holders that are hard to find ---
+
+HIDDEN = """
+import ctypes, fcntl, os, socket, sys
+libc = ctypes.CDLL(None, use_errno=True)
+libc.mmap.restype = ctypes.c_void_p
+libc.mmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int, ctypes.c_int, ctypes.c_int, ctypes.c_long]
+fd = os.open(sys.argv[2], os.O_RDWR | os.O_CREAT, 0o644)
+os.ftruncate(fd, 4096)
+fcntl.flock(fd, fcntl.LOCK_EX)
+if sys.argv[1] == "mapping":
+    assert libc.mmap(None, 4096, 1, 1, fd, 0) != ctypes.c_void_p(-1).value
+else:
+    pair = socket.socketpair()
+    socket.send_fds(pair[0], [b"x"], [fd])
+os.close(fd)
+print("held", flush=True)
+while sys.stdin.readline():
+    print("runs", flush=True)
+"""
+
+
+def hidden(host, how):
+    job = Job(host, "/usr/bin/python3", "-c", HIDDEN, how, host.path("f"))
+    assert job.line() == "held"
+    return job
+
+
+def test_a_holder_that_has_only_a_mapping(make_host, redis):
+    """The lock lives on in it when the descriptor is closed."""
+    a = make_host("a", lease=LEASE)
+    job = hidden(a, "mapping")
+    redis.signal(signal.SIGSTOP)
+    wait_until(lambda: state(job.pid) in "tT", "the holder is frozen", 10)
+    redis.signal(signal.SIGCONT)
+    wait_until(lambda: "go on" in a.log(), "it is let go", 20)
+    job.say("")
+    assert job.line() == "runs"
+
+
+def test_a_lock_on_its_way_through_a_socket(make_host, redis):
+    """Whoever will receive it is nobody's holder yet: that is said, in the log and in status."""
+    a = make_host("a", lease=LEASE)
+    job = hidden(a, "message")
+    redis.signal(signal.SIGSTOP)
+    wait_until(lambda: "there is no process that could be stopped" in a.log(), "it is said", 10)
+    wait_until(lambda: held(a, note="cannot be renewed; held, but no holder can be stopped"), "status says so, too")
+    assert a.log().count("there is no process that could be stopped") == 1
+    redis.signal(signal.SIGCONT)
+    wait_until(lambda: held(a, state="held", note=""), "the lease stands")
+    job.say("")
+    assert job.line() == "runs"
 
 
 def without_ptrace(host):
