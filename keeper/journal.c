@@ -104,6 +104,10 @@ static int apply(struct journal *j, struct record *r, off_t at)
 	if (r->kind == RECORD_FENCE && l) {
 		l->record->fence = r->fence;
 		l->record->mode = r->mode;
+		if (r->to) {
+			l->record->from = r->from;
+			l->record->to = r->to;
+		}
 		l->record->sum = record_sum(l->record);
 	} else if (r->kind == RECORD_REMOVE && l) {
 		live_drop(j, l);
@@ -355,6 +359,14 @@ const char *journal_incarnation(const struct journal *j)
 int journal_add(struct journal *j, const struct journal_entry *entry)
 {
 	return append(j, record_make(RECORD_ADD, entry));
+}
+
+int journal_granted(struct journal *j, const char *token, uint64_t fence, const struct store_range *range)
+{
+	struct journal_entry e = {.fence = fence, .range = *range};
+
+	memcpy(e.token, token, sizeof(e.token));
+	return append(j, record_make(RECORD_FENCE, &e));
 }
 
 int journal_set_fence(struct journal *j, const char *token, uint64_t fence, enum wire_mode mode)
