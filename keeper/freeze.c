@@ -202,8 +202,8 @@ static bool has_slot(const struct freezer *f, unsigned states)
 
 #define SLOTS_DUE  (1u << FENCE_UNSURE | 1u << FENCE_LOST | 1u << FENCE_ENDING)
 
-/* Before anything is done to anybody: due says that the time has come. */
-static void find_first(struct freezer *f, bool due, int64_t freeze_at)
+/* Before anything is done to anybody: due says that the time has come. True: they were found just now. */
+static bool find_first(struct freezer *f, bool due, int64_t freeze_at)
 {
 	if (f->first_known && ((due && f->first_freeze_at != freeze_at) || !(due || has_slot(f, SLOTS_DUE)))) {
 		family_free(&f->first);
@@ -212,10 +212,11 @@ static void find_first(struct freezer *f, bool due, int64_t freeze_at)
 			f->fence->slots[i].hidden = f->fence->slots[i].hidden_said = 0;
 	}
 	if (f->first_known || !(due || has_slot(f, 1u << FENCE_LOST)))
-		return;
+		return false;
 	find_family(f, &f->first, 1u << FENCE_HELD | SLOTS_DUE);
 	f->first_known = !f->blind;
 	f->first_freeze_at = freeze_at;
+	return f->first_known;
 }
 
 static void kill_all(const struct family *family, int signal)
@@ -347,7 +348,10 @@ int freezer_look(struct freezer *f, int max_ms)
 	bool leases = has_slot(f, 1u << FENCE_HELD | 1u << FENCE_UNSURE);
 	bool due = freeze_at && now >= freeze_at && leases;
 
-	find_first(f, due, freeze_at);
+	/* Those need not be searched for again. */
+	if (find_first(f, due, freeze_at) && due && on_lost == ON_LOST_FREEZE)
+		for (size_t i = 0; i < f->first.count; i++)
+			stopped_stop(&f->stopped, f->first.pids[i]);
 	if (on_lost == ON_LOST_WARN)
 		set_slots(f, FENCE_LOST, FENCE_FREE);
 	else if (has_slot(f, 1u << FENCE_LOST))
