@@ -36,7 +36,7 @@ struct keeper_options;
 struct leases_slot;
 struct lock;
 
-/* Who waits for what another host is told is in use. */
+/* Whom to tell that it is in use: those who ask and do not wait. */
 #define LEASE_MAX_ASKERS 16
 struct asker {
 	char host[STORE_HOST_BYTES];
