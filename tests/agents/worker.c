@@ -108,9 +108,10 @@ static int lock(int fd, int op)
 	return fcntl(fd, op & (LOCK_NB | LOCK_UN) ? F_OFD_SETLK : F_OFD_SETLKW, &range);
 }
 
-static bool take(int fd, const char *file, bool exclusive)
+/* convert: it has the lock in some mode. Two that wait to make a shared record lock exclusive would wait for each other for ever. */
+static bool take(int fd, const char *file, bool exclusive, bool convert)
 {
-	bool nonblock = below(100) < nonblocking, interrupt = !nonblock && below(8) == 0;
+	bool nonblock = below(100) < nonblocking || (records && convert), interrupt = !nonblock && below(8) == 0;
 	const char *mode = exclusive ? "exclusive" : "shared";
 	int ret, err;
 
@@ -163,7 +164,7 @@ static int leave(int fd, const char *file)
 	case 2:
 	case 3:
 		note("end", "%s", "");
-		if (!take(fd, file, below(2)))
+		if (!take(fd, file, below(2), true))
 			return fd;
 		spend(hold_us);
 	}
@@ -210,7 +211,7 @@ int main(int argc, char **argv)
 		if (fd < 0)
 			fail(argv[file]);
 		const char *name = strrchr(argv[file], '/');
-		if (take(fd, name ? name + 1 : argv[file], below(3) > 0)) {
+		if (take(fd, name ? name + 1 : argv[file], below(3) > 0, false)) {
 			spend(hold_us);
 			fd = leave(fd, name ? name + 1 : argv[file]);
 		}

@@ -136,10 +136,10 @@ MUTANTS = {
     "a restarted keeper gives back what is in its journal":
         ("keeper/takeup.c", "entry->fence && fd >= 0 ? LEASE_UNSURE", "false ? LEASE_UNSURE", "overlap after kill"),
     "nothing clashes in the store":
-        ("store/lua/entries.lua", "return a.space == b.space and", "return false and", "overlap"),
+        ("store/lua/clashes.lua", "return a.space == b.space and", "return false and", "overlap"),
     "the last comes first":
-        ("store/lua/entries.lua", "for _, w in ipairs(lock.q) do\n\t\tif clashes(w, lock.l)",
-         "for i = #lock.q, 1, -1 do\n\t\tlocal w = lock.q[i]\n\t\tif clashes(w, lock.l)", "overtaken"),
+        ("store/lua/entries.lua", "for _, w in ipairs(lock.q) do\n\t\tif waits[w] and",
+         "for i = #lock.q, 1, -1 do\n\t\tlocal w = lock.q[i]\n\t\tif waits[w] and", "overtaken"),
 }
 
 
