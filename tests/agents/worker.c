@@ -108,7 +108,8 @@ static int lock(int fd, int op)
 	return fcntl(fd, op & (LOCK_NB | LOCK_UN) ? F_OFD_SETLK : F_OFD_SETLKW, &range);
 }
 
-/* convert: it has the lock in some mode. Two that wait to make a shared record lock exclusive would wait for each other for ever. */
+/* convert: it has the lock in some mode. Two that wait to make a shared record lock exclusive would wait for each other
+ * for ever. */
 static bool take(int fd, const char *file, bool exclusive, bool convert)
 {
 	bool nonblock = below(100) < nonblocking || (records && convert), interrupt = !nonblock && below(8) == 0;
