@@ -89,6 +89,7 @@ void store_acquire(struct store *s, const struct store_acquire *a, store_reply_c
 	request_add(r, "%d", a->ask);
 	request_add(r, "%d", a->pass);
 	request_add(r, "%d", a->beat);
+	request_add(r, "%d", a->grow);
 	for (size_t i = 0; i < a->dead_count && i < STORE_MAX_BLOCKERS; i++) {
 		request_add(r, "%s", a->dead[i].host);
 		request_add(r, "%" PRIu64, a->dead[i].beat);
