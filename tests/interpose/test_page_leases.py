@@ -261,24 +261,19 @@ def test_flock_closed_meanwhile(script, closing, one, before, mode, verdict, err
 
 
 @pytest.mark.parametrize("answer", ["grant", "refuse"])
-def test_flock_waited_for_a_local_holder_while_it_was_closed(world, script, leases, one, lockers, answer):
-    """No second preload: the slot is closed while the call waits in the kernel."""
-    at = leases.show(world.lock)
+def test_flock_does_not_wait_for_a_local_holder_unknown_to_the_keeper(script, covered, one, lockers, answer):
     other = lockers(preload=False)
     assert other.do("flock 0 ex") == "ok"
     one.say("flock 0 ex")
-    one.waits_in(FLOCK_CALL)
-    leases.close(at)
-    assert other.do("flock 0 un") == "ok"
     question = script.next()
-    assert question.request.have and len(list(locks_of(one))) == 1
-    question.send(fk.WAITING)
-    wait_until(lambda: not list(locks_of(one)), "nobody waits with the kernel lock")
+    assert not question.request.have and not question.request.nonblock
     if answer == "refuse":
         question.send(fk.REFUSED, reason="no")
         assert one.heard()[0] == "ENOLCK" and not list(locks_of(one))
         return
     question.grant()
+    one.waits_in(FLOCK_CALL)
+    assert other.do("flock 0 un") == "ok"
     assert one.heard()[0] == "ok" and len(list(locks_of(one))) == 1
 
 
