@@ -203,7 +203,7 @@ MUTANTS = {
     "the page is read before the kernel lock is taken":
         ("shim/acquire.c", "\trc = taking->try(c);\n\tif (rc != 0)\n\t\treturn is_conflict(rc) ? CALL_AGAIN : rc;\n"
          "\tif (!leases_stand(&look->page->leases, slot, &look->file, &wanted)) {",
-         "\tbool stands = leases_stand(&look->page->leases, slot, &look->file, &wanted);\n\tsched_yield();\n\trc = taking->try(c);\n"
+         "\tbool stands = leases_stand(&look->page->leases, slot, &look->file, &wanted);\n\tusleep(20);\n\trc = taking->try(c);\n"
          "\tif (rc != 0)\n\t\treturn is_conflict(rc) ? CALL_AGAIN : rc;\n\tif (!stands) {", []),
     "the next keeper goes on with an old page":
         ("keeper/leasepage.c", "write_slot(&page->leases.slots[b][i], &closed);", "(void)closed;", [kill]),
