@@ -284,6 +284,24 @@ SHAPES = {
 }
 
 
+def test_a_thread_with_descriptors_of_its_own_is_another_owner(world, closer):
+    """Its lock is not taken for the caller's, though it has the same pid: nothing is left of a call that was refused."""
+    for words, result in (([], "-1 ENOLCK"), (["x"], "-1 EAGAIN")):
+        world.lock.touch()
+        script = rk.Script()
+        with world.keeper(script) as keeper:
+            leases = fk.Leases(world.runtime)
+            leases.show(world.lock, fk.RECORD)
+            world.shim = f"{SHIM}:{closer}"
+            process = world.start("unshared", world.lock, *words)
+            # The other thread's was from the page; the first thread has to ask what it has.
+            question = script.next()
+            assert not question.request.have and keeper.requests == 1
+            question.send(fk.REFUSED if not words else fk.WOULD_BLOCK, reason="no")
+            out, _ = process.communicate(timeout=20)
+        assert out == f"unshare: 0 -\nother thread: 0 -\nfirst thread: {result}\nleft: nothing\n"
+
+
 # A downgrade takes nothing before it is certain: there is no "meanwhile".
 DOWNGRADES = [("the same, exclusive", "sh", PROCESS), ("more, exclusive", "sh", PROCESS)]
 
