@@ -12,6 +12,7 @@
 
 #include <stdbool.h>
 #include <stdint.h>
+#include <sys/types.h>
 
 #include "wire/page.h"
 
@@ -24,6 +25,7 @@ struct seen_key {
 struct seen {
 	const struct page *page; /* says that it is protected; NULL: it is not */
 	uint64_t path_hash;      /* leases_hash() */
+	uid_t owner;             /* of the page that said so: root, or the one user who may go by it */
 };
 
 /* The key of fd's file under the configuration's stamp (settings.h). false: it must not be remembered; dev and ino are
