@@ -61,6 +61,8 @@ struct page {
 	_Alignas(64) struct leases leases;
 };
 _Static_assert(sizeof(struct page) <= PAGE_BYTES, "the page has room for it all");
+_Static_assert(offsetof(struct page, leases) == 1053696 && sizeof(struct leases) == 128 + LEASES_BUCKETS * LEASES_IN_BUCKET * 64,
+	       "32-bit programs see the same");
 
 enum page_answer {
 	PAGE_SAYS_NO,      /* not protected */
