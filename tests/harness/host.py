@@ -21,8 +21,12 @@ CLI = os.path.join(BUILD, "dflock")
 
 class Host:
     def __init__(self, redis, name, folder, shim=True, rules=None, lease="ttl_ms = 3000;", store="", foreground=True,
-                 debug=False):
-        """rules: text for protect = (...); "%s" is the host's folder of files. Default: every file there, named by its name."""
+                 debug=False, inside=(), keeper_env=None):
+        """
+        rules: text for protect = (...); "%s" is the host's folder of files. Default: every file there, named by its name.
+        inside: words before those of each program of this host (Network.inside()). keeper_env: more environment for the keeper.
+        """
+        self.inside, self.keeper_env = list(inside), keeper_env or {}
         self.name = name
         self.shim = shim
         self.files = os.path.join(folder, "files-" + name)
@@ -57,8 +61,9 @@ class Host:
         env.pop("LD_PRELOAD", None)
         if self.debug:
             env["DFLOCK_LOG"] = "debug"
+        env.update(self.keeper_env)
         ready_read, ready_write = os.pipe()
-        self.keeper = subprocess.Popen([KEEPER, "--foreground", "--ready-fd", str(ready_write)], env=env,
+        self.keeper = subprocess.Popen([*self.inside, KEEPER, "--foreground", "--ready-fd", str(ready_write)], env=env,
                                        pass_fds=[ready_write], stderr=open(self.log_path, "ab"),
                                        stdout=subprocess.DEVNULL, start_new_session=True)
         os.close(ready_write)
@@ -77,7 +82,7 @@ class Host:
         """Runs dflock; returns the finished process with its output as text."""
         env = self.env()
         env.pop("LD_PRELOAD", None)
-        return subprocess.run([CLI, *words], env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, check=check,
+        return subprocess.run([*self.inside, CLI, *words], env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, check=check,
                               timeout=60)
 
     def status(self):
@@ -109,12 +114,12 @@ class Host:
     def run(self, *words, **more):
         """A program under the shim (or not), to its end."""
         more.setdefault("timeout", 60)
-        return subprocess.run(words, env=self.env(), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, **more)
+        return subprocess.run([*self.inside, *words], env=self.env(), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, **more)
 
     def popen(self, *words, **more):
         more.setdefault("stdout", subprocess.PIPE)
         more.setdefault("stderr", subprocess.PIPE)
-        return subprocess.Popen(words, env=self.env(), text=True, **more)
+        return subprocess.Popen([*self.inside, *words], env=self.env(), text=True, **more)
 
     def agent(self):
         agent = Agent(self)
@@ -144,7 +149,7 @@ class Agent:
     """tests/agents/agent.c under a host's shim. say() then heard(); do() is both."""
 
     def __init__(self, host):
-        self.process = subprocess.Popen([os.path.join(BUILD, "tests/agents/agent")], env=host.env(), stdin=subprocess.PIPE,
+        self.process = subprocess.Popen([*host.inside, os.path.join(BUILD, "tests/agents/agent")], env=host.env(), stdin=subprocess.PIPE,
                                         stdout=subprocess.PIPE, bufsize=0)
         self.pid = self.process.pid
 

@@ -1,0 +1,191 @@
+"""
+Who breaks things: networks, keepers, holders and the store, at random, two things at a time, within what is promised
+(docs/guarantees.md): a keeper and its parent are never both gone or both stopped for longer than a moment.
+
+A fault is a generator: it breaks something, yields how many seconds it is to stay so, and mends it. `needs` says what must not be
+broken by another one at the same time.
+"""
+import collections
+import os
+import random
+import signal
+import time
+
+from harness import wait_until
+from stage import HOSTS, TTL_S
+
+AT_ONCE = 2
+MOMENT_S = 0.2  # for which a keeper's parent may be stopped: less than the margin in which it has to act
+
+
+class Nemesis:
+    def __init__(self, stage, seed, grace=True):
+        """grace=False: somebody says `dflock init` whenever the store has lost its memory, which is what one must not do."""
+        self.stage, self.grace = stage, grace
+        self.dice = random.Random(seed)
+        self.done = collections.Counter()
+        self.active = []  # [(until, needs, generator)]
+        self.next = time.monotonic() + 1
+        self.deck = []
+
+    # --- faults ---
+
+    def spell(self):
+        """Half of them are over before anybody notices, half last longer than a lease."""
+        return self.dice.uniform(0.05, 1) if self.dice.random() < 0.5 else self.dice.uniform(1.2, 2.2) * TTL_S
+
+    def cut(self, name):
+        self.stage.network.cut(name)
+        yield self.spell()
+        self.stage.network.mend(name)
+
+    def one_way(self, to, speaker):
+        self.stage.network.deafen(to, speaker)
+        yield self.spell()
+        self.stage.network.undeafen(to, speaker)
+
+    def no_route(self, to, speaker):
+        self.stage.network.unroute(to, speaker)
+        yield self.spell()
+        self.stage.network.reroute(to, speaker)
+
+    def keeper_pids(self, name):
+        """(parent, keeper), both alive. A keeper that has just been started may still have its parent's name."""
+        host = self.stage.host(name)
+        return wait_until(lambda: len(host.keeper_pids()) == 2 and host.keeper_pids(), f"host {name} has a keeper and its parent", 30)
+
+    def keeper_killed(self, name):
+        _, keeper = self.keeper_pids(name)
+        self.stage.signal(keeper, signal.SIGKILL)
+        yield self.dice.uniform(0, 0.5)
+
+    def keeper_stopped(self, name):
+        """For longer than its parent tolerates, or not."""
+        _, keeper = self.keeper_pids(name)
+        self.stage.signal(keeper, signal.SIGSTOP)
+        yield self.spell()
+        self.stage.signal(keeper, signal.SIGCONT)
+
+    def parent_stopped(self, name):
+        parent, _ = self.keeper_pids(name)
+        self.stage.signal(parent, signal.SIGSTOP)
+        yield self.dice.uniform(0, MOMENT_S)
+        self.stage.signal(parent, signal.SIGCONT)
+
+    def parent_killed(self, name):
+        """And then the keeper, if it goes on alone. The next lock call starts both anew."""
+        parent, keeper = self.keeper_pids(name)
+        self.stage.signal(parent, signal.SIGKILL)
+        yield self.dice.uniform(0, MOMENT_S)
+        if self.stage.host(name).keeper_pids() == [keeper]:
+            self.stage.signal(keeper, signal.SIGKILL)
+        self.keeper_pids(name)
+
+    def holder(self, name):
+        """A holder of this host, if it has one now; None is no fault."""
+        return self.dice.choice([r.pid for r in self.stage.running() if r.worker.startswith(name)] or [None])
+
+    def holder_killed(self, name):
+        pid = self.holder(name)
+        if pid:
+            self.stage.signal(pid, signal.SIGKILL)
+        yield 0 if pid else None
+
+    def holder_stopped(self, name):
+        pid = self.holder(name)
+        if pid:
+            self.stage.signal(pid, signal.SIGSTOP)
+        yield self.spell() if pid else None
+        if self.stage.is_holder(pid):
+            self.stage.signal(pid, signal.SIGCONT)
+
+    def store_stopped(self):
+        self.stage.store.signal(signal.SIGSTOP)
+        yield self.spell()
+        self.stage.store.signal(signal.SIGCONT)
+
+    def store_killed(self, what):
+        self.stage.store.stop()
+        yield self.spell()
+        self.stage.store.start_as(what)
+        self.forgot()
+
+    def flushed(self):
+        self.stage.store.command("FLUSHALL")
+        self.forgot()
+        yield 0
+
+    def remembered(self):
+        self.stage.store.remember()
+        yield 0
+
+    def forgot(self):
+        if not self.grace:
+            wait_until(lambda: any(h.cli("init", check=False).returncode == 0 for h in self.stage.hosts), "somebody opens the store")
+
+    def faults(self):
+        """One of each kind: its name, what it needs, the fault."""
+        name = self.dice.choice(HOSTS)
+        net, keeper, store = "net " + name, "keeper " + name, "store"
+        return [
+            ("host cut", {net}, self.cut(name)),
+            ("host cut, from the store", {net}, self.one_way(name, "store")),
+            ("host cut, to the store", {net}, self.one_way("store", name)),
+            ("host without a route", {net}, self.no_route("store", name)),
+            ("store cut", {"net store"}, self.cut("store")),
+            ("store stopped", {store}, self.store_stopped()),
+            ("store killed, as it was", {store}, self.store_killed("same")),
+            ("store killed, empty", {store}, self.store_killed("empty")),
+            ("store killed, as it was before", {store}, self.store_killed("old")),
+            ("store flushed", {store}, self.flushed()),
+            ("keeper killed", {keeper}, self.keeper_killed(name)),
+            ("keeper stopped", {keeper}, self.keeper_stopped(name)),
+            ("parent stopped for a moment", {keeper}, self.parent_stopped(name)),
+            ("parent killed, then keeper", {keeper, net, "net store", store}, self.parent_killed(name)),
+            ("holder killed", set(), self.holder_killed(name)),
+            ("holder stopped", {"holder"}, self.holder_stopped(name)),
+            (None, {store}, self.remembered()),
+        ]
+
+    # --- when ---
+
+    def draw(self):
+        """As from a deck of cards: each kind comes before one comes again."""
+        kinds = self.faults()
+        if not self.deck:
+            self.deck = list(range(len(kinds)))
+            self.dice.shuffle(self.deck)
+        busy = set().union(*(needs for _, needs, _ in self.active))
+        for i, kind in enumerate(self.deck):
+            if not kinds[kind][1] & busy:
+                del self.deck[i]
+                return kinds[kind]
+        return None
+
+    def step(self):
+        """Mends what is due, and breaks something new when its time has come."""
+        now = time.monotonic()
+        for fault in [f for f in self.active if f[0] <= now]:
+            self.mend(fault)
+        if now < self.next or len(self.active) >= AT_ONCE:
+            return
+        fault = self.draw()
+        if fault:
+            self.begin(*fault)
+        self.next = time.monotonic() + self.dice.uniform(0, 1)
+
+    def begin(self, name, needs, steps):
+        seconds = next(steps)
+        if seconds is None:
+            return
+        self.active.append((time.monotonic() + seconds, needs, steps))
+        if name:
+            self.done[name] += 1
+
+    def mend(self, fault):
+        self.active.remove(fault)
+        next(fault[2], None)
+
+    def mend_all(self):
+        while self.active:
+            self.mend(self.active[0])
