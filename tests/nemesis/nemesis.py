@@ -15,6 +15,7 @@ from harness import wait_until
 from stage import HOSTS, TTL_S
 
 AT_ONCE = 2
+QUIET_S = 3 * TTL_S  # after the store has lost its memory it does not lose it again for so long: else nobody would get anywhere
 MOMENT_S = 0.2  # for which a keeper's parent may be stopped: less than the margin in which it has to act
 
 
@@ -26,6 +27,7 @@ class Nemesis:
         self.done = collections.Counter()
         self.active = []  # [(until, needs, generator)]
         self.next = time.monotonic() + 1
+        self.forgot_at = -QUIET_S
         self.deck = []
 
     # --- faults ---
@@ -108,18 +110,19 @@ class Nemesis:
         self.stage.store.stop()
         yield self.spell()
         self.stage.store.start_as(what)
-        self.forgot()
+        self.forget()
 
     def flushed(self):
         self.stage.store.command("FLUSHALL")
-        self.forgot()
+        self.forget()
         yield 0
 
     def remembered(self):
         self.stage.store.remember()
         yield 0
 
-    def forgot(self):
+    def forget(self):
+        self.forgot_at = time.monotonic()
         if not self.grace:
             wait_until(lambda: any(h.cli("init", check=False).returncode == 0 for h in self.stage.hosts), "somebody opens the store")
 
@@ -134,10 +137,10 @@ class Nemesis:
             ("host without a route", {net}, self.no_route("store", name)),
             ("store cut", {"net store"}, self.cut("store")),
             ("store stopped", {store}, self.store_stopped()),
-            ("store killed, as it was", {store}, self.store_killed("same")),
-            ("store killed, empty", {store}, self.store_killed("empty")),
-            ("store killed, as it was before", {store}, self.store_killed("old")),
-            ("store flushed", {store}, self.flushed()),
+            ("store killed, as it was", {store, "memory"}, self.store_killed("same")),
+            ("store killed, empty", {store, "memory"}, self.store_killed("empty")),
+            ("store killed, as it was before", {store, "memory"}, self.store_killed("old")),
+            ("store flushed", {store, "memory"}, self.flushed()),
             ("keeper killed", {keeper}, self.keeper_killed(name)),
             ("keeper stopped", {keeper}, self.keeper_stopped(name)),
             ("parent stopped for a moment", {keeper}, self.parent_stopped(name)),
@@ -156,6 +159,8 @@ class Nemesis:
             self.deck = list(range(len(kinds)))
             self.dice.shuffle(self.deck)
         busy = set().union(*(needs for _, needs, _ in self.active))
+        if time.monotonic() < self.forgot_at + QUIET_S:
+            busy.add("memory")
         for i, kind in enumerate(self.deck):
             if not kinds[kind][1] & busy:
                 del self.deck[i]
@@ -172,7 +177,7 @@ class Nemesis:
         fault = self.draw()
         if fault:
             self.begin(*fault)
-        self.next = time.monotonic() + self.dice.uniform(0, 1)
+        self.next = time.monotonic() + self.dice.uniform(0.2, 2)
 
     def begin(self, name, needs, steps):
         seconds = next(steps)

@@ -5,7 +5,7 @@ import os
 import time
 
 import stamps
-from harness import BUILD, wait_until
+from harness import BUILD
 from nemesis import Nemesis
 from stage import HOSTS, KINDS, TTL_S, Stage
 
@@ -28,7 +28,7 @@ def run(folder, seed, seconds, until=None, on_lost="freeze", grace=True):
         nemesis.mend_all()
         healed = stamps.now_ns()
         if not until:
-            wait_until(lambda: stage.tend() >= 0 and not waiting(stage, healed), "every worker has had a lock again", 60)
+            stage.wait_until(lambda: stage.tend() >= 0 and not waiting(stage, healed), "every worker has had a lock again", 60)
         stage.finish()
         wrong = stage.check()
         return wrong, Report(stage, nemesis, seed, time.monotonic() - begun, healed, killed)

@@ -16,7 +16,7 @@ import subprocess
 import sys
 
 import stamps
-from harness import BUILD, Host, Network, Redis, Views, wait_until
+from harness import BUILD, Deadline, Host, Network, Redis, Views, wait_until
 
 HOSTS = "abcde"
 KINDS = ("flock", "fcntl", "sqlite")
@@ -27,6 +27,18 @@ STORE = "connect_ms = 1000;"
 COUNTERS = [("f0", 0), ("f1", 0), ("r0", 0), ("r0", 1)]
 WORKER = os.path.join(os.path.dirname(__file__), "worker.py")
 HOLDER = os.path.join(BUILD, "tests/agents/holder")
+
+
+def session(leader):
+    """(pid, name, state) of all processes of that session."""
+    for pid in filter(str.isdigit, os.listdir("/proc")):
+        try:
+            if os.getsid(int(pid)) == leader:
+                with open(f"/proc/{pid}/stat", errors="replace") as f:
+                    name, state = f.read().split("(", 1)[1].rsplit(")", 1)
+                yield int(pid), name, state.split()[0]
+        except OSError:
+            continue
 
 
 class Server(Redis):
@@ -154,7 +166,22 @@ class Stage:
     def finish(self):
         """All end by themselves: nobody waits for ever."""
         open(self.stop_file, "w").close()
-        wait_until(lambda: all(p.poll() is not None for p in self.workers.values()), "every worker has ended", 60)
+        self.wait_until(lambda: all(p.poll() is not None for p in self.workers.values()), "every worker has ended", 60)
+
+    def wait_until(self, condition, what, seconds):
+        """If it takes too long, what everybody is about is said."""
+        try:
+            return wait_until(condition, what, seconds)
+        except Deadline:
+            for key, process in self.workers.items():
+                if process.poll() is None:
+                    print("worker", *key, [(pid, name, state) for pid, name, state in session(process.pid)])
+            for host in self.hosts:
+                print(host.name, host.keeper_pids(), host.cli("status", check=False).stdout, host.log()[-3000:])
+            for record in self.records():
+                if record.state in (stamps.ASKED, stamps.RUNS):
+                    print(stamps.describe(record))
+            raise
 
     # --- what they left ---
 
@@ -170,7 +197,8 @@ class Stage:
         """And not another process that has got its number."""
         try:
             with open(f"/proc/{pid}/cmdline", "rb") as f:
-                return any(part in f.read() for part in (WORKER.encode(), HOLDER.encode()))
+                words = f.read().split(b"\0")
+            return WORKER.encode() in words or HOLDER.encode() in words
         except OSError:
             return False
 

@@ -25,7 +25,7 @@ LONG_S = 4.0  # longer than the lease lives without word from its host
 def hold_seconds(dice):
     """Mostly short, so that there are many; some longer than a lease lasts."""
     roll = dice.random()
-    return dice.uniform(0.5, LONG_S) if roll < 0.1 else dice.uniform(0.001, 0.03)
+    return dice.uniform(0.5, LONG_S) if roll < 0.2 else dice.uniform(0.001, 0.03)
 
 
 class Worker:
