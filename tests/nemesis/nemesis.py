@@ -1,5 +1,5 @@
 """
-Who breaks things: networks, keepers, holders and the store, at random, two things at a time, within what is promised
+Who breaks things: networks, keepers, holders and the store, at random, three things at a time, within what is promised
 (docs/guarantees.md): a keeper and its parent are never both gone or both stopped for longer than a moment.
 
 A fault is a generator: it breaks something, yields how many seconds it is to stay so, and mends it. `needs` says what must not be
@@ -14,7 +14,7 @@ import time
 from harness import wait_until
 from stage import HOSTS, TTL_S
 
-AT_ONCE = 2
+AT_ONCE = 3
 QUIET_S = 3 * TTL_S  # after the store has lost its memory it does not lose it again for so long: else nobody would get anywhere
 MOMENT_S = 0.2  # for which a keeper's parent may be stopped: less than the margin in which it has to act
 
@@ -28,13 +28,13 @@ class Nemesis:
         self.active = []  # [(until, needs, generator)]
         self.next = time.monotonic() + 1
         self.forgot_at = -QUIET_S
-        self.deck = []
+        self.deck, self.decks = [], 0
 
     # --- faults ---
 
     def spell(self):
-        """Half of them are over before anybody notices, half last longer than a lease."""
-        return self.dice.uniform(0.05, 1) if self.dice.random() < 0.5 else self.dice.uniform(1.2, 2.2) * TTL_S
+        """Some are over before anybody notices, most last longer than a lease."""
+        return self.dice.uniform(0.05, 1) if self.dice.random() < 0.4 else self.dice.uniform(1.2, 2.2) * TTL_S
 
     def cut(self, name):
         self.stage.network.cut(name)
@@ -126,45 +126,51 @@ class Nemesis:
         if not self.grace:
             wait_until(lambda: any(h.cli("init", check=False).returncode == 0 for h in self.stage.hosts), "somebody opens the store")
 
-    def faults(self):
-        """One of each kind: its name, what it needs, the fault."""
-        name = self.dice.choice(HOSTS)
-        net, keeper, store = "net " + name, "keeper " + name, "store"
-        return [
-            ("host cut", {net}, self.cut(name)),
-            ("host cut, from the store", {net}, self.one_way(name, "store")),
-            ("host cut, to the store", {net}, self.one_way("store", name)),
-            ("host without a route", {net}, self.no_route("store", name)),
-            ("store cut", {"net store"}, self.cut("store")),
-            ("store stopped", {store}, self.store_stopped()),
-            ("store killed, as it was", {store, "memory"}, self.store_killed("same")),
-            ("store killed, empty", {store, "memory"}, self.store_killed("empty")),
-            ("store killed, as it was before", {store, "memory"}, self.store_killed("old")),
-            ("store flushed", {store, "memory"}, self.flushed()),
-            ("keeper killed", {keeper}, self.keeper_killed(name)),
-            ("keeper stopped", {keeper}, self.keeper_stopped(name)),
-            ("parent stopped for a moment", {keeper}, self.parent_stopped(name)),
-            ("parent killed, then keeper", {keeper, net, "net store", store}, self.parent_killed(name)),
+    def victim(self):
+        """A host, most often one that has something to lose."""
+        holders = [r.worker[0] for r in self.stage.running()] if self.dice.random() < 0.7 else []
+        return self.dice.choice(holders or HOSTS)
+
+    def cards(self):
+        """The deck: each kind of fault, what it needs, and how to begin it; those against one host twice."""
+        a, b = self.victim(), self.victim()
+        hosts = [card for name in (a, b) for card in (
+            ("host cut", {"net " + name}, self.cut(name)),
+            ("host cut, from the store", {"net " + name}, self.one_way(name, "store")),
+            ("host cut, to the store", {"net " + name}, self.one_way("store", name)),
+            ("host without a route", {"net " + name}, self.no_route("store", name)),
+            ("keeper killed", {"keeper " + name}, self.keeper_killed(name)),
+            ("keeper stopped", {"keeper " + name}, self.keeper_stopped(name)),
             ("holder killed", set(), self.holder_killed(name)),
-            ("holder stopped", {"holder"}, self.holder_stopped(name)),
-            (None, {store}, self.remembered()),
+            ("holder stopped", {"holder"}, self.holder_stopped(name)))]
+        return hosts + [
+            ("parent stopped for a moment", {"keeper " + a}, self.parent_stopped(a)),
+            ("parent killed, then keeper", {"keeper " + a, "net " + a, "net store", "store"}, self.parent_killed(a)),
+            ("store cut", {"net store"}, self.cut("store")),
+            ("store stopped", {"store"}, self.store_stopped()),
+            ("store killed, as it was", {"store", "memory"}, self.store_killed("same")),
+            ("store killed, empty", {"store", "memory"}, self.store_killed("empty")),
+            ("store killed, as it was before", {"store", "memory"}, self.store_killed("old")),
+            ("store flushed", {"store", "memory"}, self.flushed()),
+            (None, {"store"}, self.remembered()),
         ]
 
     # --- when ---
 
     def draw(self):
         """As from a deck of cards: each kind comes before one comes again."""
-        kinds = self.faults()
+        cards = self.cards()
         if not self.deck:
-            self.deck = list(range(len(kinds)))
+            self.decks += 1
+            self.deck = list(range(len(cards)))
             self.dice.shuffle(self.deck)
         busy = set().union(*(needs for _, needs, _ in self.active))
         if time.monotonic() < self.forgot_at + QUIET_S:
             busy.add("memory")
-        for i, kind in enumerate(self.deck):
-            if not kinds[kind][1] & busy:
+        for i, card in enumerate(self.deck):
+            if not cards[card][1] & busy:
                 del self.deck[i]
-                return kinds[kind]
+                return cards[card]
         return None
 
     def step(self):
@@ -177,7 +183,10 @@ class Nemesis:
         fault = self.draw()
         if fault:
             self.begin(*fault)
-        self.next = time.monotonic() + self.dice.uniform(0.2, 2)
+        self.next = time.monotonic() + self.dice.uniform(0.1, 1.5)
+
+    def all_kinds_were_there(self):
+        return self.decks > 1
 
     def begin(self, name, needs, steps):
         seconds = next(steps)

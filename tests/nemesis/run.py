@@ -12,19 +12,26 @@ from stage import HOSTS, KINDS, TTL_S, Stage
 FROZEN_NS = 300_000_000  # a holder that did not run for so long was stopped, by us or by the keeper's parent
 
 
+LOOK_S = 1.0  # how often until() is asked
+
+
 def run(folder, seed, seconds, until=None, on_lost="freeze", grace=True):
     """
-    Breaks things for so many seconds, or until until(stage) is true; mends all, waits until every worker has had a lock again, and
+    Breaks things for so many seconds, and until every kind of fault was there, or until until(stage) is true; mends all, waits until every worker has had a lock again, and
     returns (lines that say what was wrong, report).
     """
     with Stage(folder, seed, on_lost) as stage:
         nemesis = Nemesis(stage, seed, grace)
         begun = time.monotonic()
-        killed = 0
-        while time.monotonic() < begun + seconds and not (until and until(stage)):
+        killed, looked = 0, begun
+        while time.monotonic() < begun + seconds or not (until or nemesis.all_kinds_were_there()):
             nemesis.step()
             killed += stage.tend()
             time.sleep(0.02)
+            if until and time.monotonic() > looked + LOOK_S:
+                if until(stage):
+                    break
+                looked = time.monotonic()
         nemesis.mend_all()
         healed = stamps.now_ns()
         if not until:

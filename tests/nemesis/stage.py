@@ -49,6 +49,7 @@ class Server(Redis):
         super().__init__(folder, "--protected-mode", "no", "--bind", network.addresses["store"], "--appendonly", "yes", "--appendfsync",
                          "always", port=6379, inside=network.inside("store"))
         self.disk, self.old = os.path.join(folder, "appendonlydir"), os.path.join(folder, "old")
+        self.remember()
 
     def remember(self):
         """What is on disk now is what it will be started with when it is to be as it was long ago."""
@@ -71,7 +72,7 @@ class Stage:
         self.stop_file = os.path.join(folder, "stop")
         self.stamps, self.counters = os.path.join(folder, "stamps"), os.path.join(folder, "counters")
         self.network = self.store = self.views = None
-        self.hosts, self.workers, self.started = [], {}, 0
+        self.hosts, self.workers, self.writes, self.started = [], {}, {}, 0
         for path in (self.stamps, self.counters):
             os.mkdir(path)
         for name, at in COUNTERS:
@@ -112,8 +113,6 @@ class Stage:
     def strike(self):
         for process in self.workers.values():
             self.end(process)
-        for r in self.running():  # who outlived his worker
-            self.signal(r.pid, signal.SIGKILL)
         for host in self.hosts:
             host.stop()
         if self.views:
@@ -130,10 +129,11 @@ class Stage:
 
     def start_worker(self, host, kind):
         self.started += 1
+        path = os.path.join(self.stamps, f"{host.name}-{kind}-{self.started}")
         files = self.view(host.name) if kind == "sqlite" else host.files
-        words = [sys.executable, "-B", WORKER, kind, os.path.join(self.stamps, f"{host.name}-{kind}-{self.started}"),
-                 str(self.seed * 1000 + self.started), self.stop_file, files, self.counters, HOLDER]
+        words = [sys.executable, "-B", WORKER, kind, path, str(self.seed * 1000 + self.started), self.stop_file, files, self.counters, HOLDER]
         # Holders never rest; nice, so that keepers are not kept from their work, which must not depend on it.
+        self.writes[host.name, kind] = path
         self.workers[host.name, kind] = subprocess.Popen([*host.inside, "nice", "-n", "19", *words], env=host.env(), start_new_session=True,
                                                          stdin=subprocess.DEVNULL, stderr=open(self.folder + "/workers.log", "ab"))
 
@@ -190,7 +190,8 @@ class Stage:
 
     def running(self):
         """Of holders that are alive, the records."""
-        return [r for r in self.records() if r.state == stamps.RUNS and self.is_holder(r.pid)]
+        newest = [stamps.newest(path) for path in self.writes.values()]
+        return [r for r in newest if r and r.state == stamps.RUNS and self.is_holder(r.pid)]
 
     @staticmethod
     def is_holder(pid):

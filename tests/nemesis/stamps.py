@@ -78,20 +78,38 @@ class Writer:
         self.put("state", state)
 
 
+def _record(worker, slot, data):
+    fields = list(LAYOUT.unpack(data))
+    for i in (5, 6):
+        fields[i] = fields[i].rstrip(b"\0").decode()
+    return Record(worker, slot, *fields)
+
+
 def read(folder):
     """All records of all workers so far."""
     records = []
     for worker in sorted(os.listdir(folder)):
         with open(os.path.join(folder, worker), "rb") as f:
-            data = f.read(LAYOUT.size)
-            slot = 0
+            data, slot = f.read(LAYOUT.size), 0
             while len(data) == LAYOUT.size and data[0]:
-                fields = list(LAYOUT.unpack(data))
-                for i in (5, 6):
-                    fields[i] = fields[i].rstrip(b"\0").decode()
-                records.append(Record(worker, slot, *fields))
-                slot, data = slot + 1, f.read(LAYOUT.size)
+                records.append(_record(worker, slot, data))
+                data, slot = f.read(LAYOUT.size), slot + 1
     return records
+
+
+def newest(path):
+    """The last record of one worker; None if there is none yet."""
+    try:
+        with open(path, "rb") as f:
+            low, high = 0, SLOTS  # records before low are there, from high on there are none
+            while low < high:
+                middle = (low + high) // 2
+                f.seek(middle * LAYOUT.size)
+                low, high = (middle + 1, high) if f.read(1) > b"\0" else (low, middle)
+            f.seek((low - 1) * LAYOUT.size if low else 0)
+            return _record(os.path.basename(path), low - 1, f.read(LAYOUT.size)) if low else None
+    except FileNotFoundError:
+        return None
 
 
 def got(records):

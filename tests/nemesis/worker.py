@@ -19,7 +19,7 @@ import stamps
 
 NAMES = {"flock": ["f0", "f1"], "fcntl": ["r0"], "sqlite": ["db"]}
 RANGES = [(0, 1), (1, 2), (0, 2)]
-LONG_S = 4.0  # longer than the lease lives without word from its host
+LONG_S = 9.0  # three times as long as a lease lives without word from its host
 
 
 def hold_seconds(dice):
