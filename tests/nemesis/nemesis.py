@@ -20,9 +20,12 @@ MOMENT_S = 0.2  # for which a keeper's parent may be stopped: less than the marg
 
 
 class Nemesis:
-    def __init__(self, stage, seed, grace=True):
-        """grace=False: somebody says `dflock init` whenever the store has lost its memory, which is what one must not do."""
-        self.stage, self.grace = stage, grace
+    def __init__(self, stage, seed, grace=True, first=()):
+        """
+        grace=False: somebody says `dflock init` whenever the store has lost its memory, which is what one must not do.
+        first: kinds of faults that come first.
+        """
+        self.stage, self.grace, self.first = stage, grace, first
         self.dice = random.Random(seed)
         self.done = collections.Counter()
         self.active = []  # [(until, needs, generator)]
@@ -148,10 +151,10 @@ class Nemesis:
             ("parent killed, then keeper", {"keeper " + a, "net " + a, "net store", "store"}, self.parent_killed(a)),
             ("store cut", {"net store"}, self.cut("store")),
             ("store stopped", {"store"}, self.store_stopped()),
-            ("store killed, as it was", {"store", "memory"}, self.store_killed("same")),
-            ("store killed, empty", {"store", "memory"}, self.store_killed("empty")),
-            ("store killed, as it was before", {"store", "memory"}, self.store_killed("old")),
-            ("store flushed", {"store", "memory"}, self.flushed()),
+            ("store killed, as it was", {"store", "memory", "net store"}, self.store_killed("same")),
+            ("store killed, empty", {"store", "memory", "net store"}, self.store_killed("empty")),
+            ("store killed, as it was before", {"store", "memory", "net store"}, self.store_killed("old")),
+            ("store flushed", {"store", "memory", "net store"}, self.flushed()),
             (None, {"store"}, self.remembered()),
         ]
 
@@ -164,6 +167,8 @@ class Nemesis:
             self.decks += 1
             self.deck = list(range(len(cards)))
             self.dice.shuffle(self.deck)
+            if self.decks == 1:
+                self.deck.sort(key=lambda card: cards[card][0] not in self.first)
         busy = set().union(*(needs for _, needs, _ in self.active))
         if time.monotonic() < self.forgot_at + QUIET_S:
             busy.add("memory")

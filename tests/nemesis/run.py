@@ -15,13 +15,13 @@ FROZEN_NS = 300_000_000  # a holder that did not run for so long was stopped, by
 LOOK_S = 1.0  # how often until() is asked
 
 
-def run(folder, seed, seconds, until=None, on_lost="freeze", grace=True):
+def run(folder, seed, seconds, until=None, on_lost="freeze", **options):
     """
-    Breaks things for so many seconds, and until every kind of fault was there, or until until(stage) is true; mends all, waits until every worker has had a lock again, and
+    Breaks things for so many seconds, and until every kind of fault was there, or until until(stage) is true; options are Nemesis'. Then mends all, waits until every worker has had a lock again, and
     returns (lines that say what was wrong, report).
     """
     with Stage(folder, seed, on_lost) as stage:
-        nemesis = Nemesis(stage, seed, grace)
+        nemesis = Nemesis(stage, seed, **options)
         begun = time.monotonic()
         killed, looked = 0, begun
         while time.monotonic() < begun + seconds or not (until or nemesis.all_kinds_were_there()):
@@ -69,7 +69,14 @@ class Report:
         self.stopped_and_went_on = sum(r.gap > FROZEN_NS and r.state == stamps.ENDED for r in held)
         self.never_ended = sum(r.state == stamps.RUNS for r in held)
         self.keepers_said = {words: stage.said(words) for words in ("are frozen", "go on", "it is killed", "lost its memory")}
+        self.longest_still_ms = self.longest_gap(healed, [r.first for r in held]) / 1e6
         self.longest_without_ms = max([t - healed for t in since(stage, healed).values()], default=0) / 1e6
+
+    @staticmethod
+    def longest_gap(begin, times):
+        """In which nobody got a lock, of the times after `begin`."""
+        times = [begin] + sorted(t for t in times if t > begin)
+        return max([b - a for a, b in zip(times, times[1:])], default=0)
 
     @staticmethod
     def count_handovers(held):
@@ -92,7 +99,8 @@ seed {self.seed}
   {self.stopped_and_went_on} holders were stopped for a while and went on, {self.never_ended} ended while they held a lock, \
 {self.killed_workers} workers were replaced
   keepers said: {said}
-  longest time that a worker was without a lock after the last fault had healed: {self.longest_without_ms:.0f} ms
+  after the last fault had healed: {self.longest_still_ms:.0f} ms was the longest time in which nobody got a lock, and \
+{self.longest_without_ms:.0f} ms until each worker had had one
   overlaps: {sum(line.startswith("overlap") for line in wrong)}, lost updates: {sum(line.startswith("lost update") for line in wrong)}, \
 other: {sum(not line.startswith(("overlap", "lost update")) for line in wrong)}
 """

@@ -68,11 +68,12 @@ class Writer:
         end, longest, at, pack = now + int(seconds * 1e9), self.get("gap"), self.slot * LAYOUT.size + AT["last"], struct.pack_into
         while True:
             pack("<q", self.memory, at, now)
-            longest = max(longest, now - last)
+            if now - last > longest:
+                longest = now - last
+                self.put("gap", longest)
             if now >= end:
                 break
             last, now = now, now_ns()
-        self.put("gap", longest)
 
     def end(self, state=ENDED):
         self.put("state", state)
