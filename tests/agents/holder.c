@@ -15,6 +15,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -33,11 +34,12 @@ static void fail(const char *what)
 	exit(3);
 }
 
+/* The true time, whatever preload is there (tests/preload/clock.c). */
 static int64_t now_ns(void)
 {
 	struct timespec t;
 
-	clock_gettime(CLOCK_BOOTTIME, &t);
+	syscall(SYS_clock_gettime, CLOCK_BOOTTIME, &t);
 	return t.tv_sec * 1000000000ll + t.tv_nsec;
 }
 

@@ -21,12 +21,12 @@ CLI = os.path.join(BUILD, "dflock")
 
 class Host:
     def __init__(self, redis, name, folder, shim=True, rules=None, lease="ttl_ms = 3000;", store="", foreground=True,
-                 debug=False, inside=(), keeper_env=None):
+                 debug=False, inside=(), clock=None):
         """
         rules: text for protect = (...); "%s" is the host's folder of files. Default: every file there, named by its name.
-        inside: words before those of each program of this host (Network.inside()). keeper_env: more environment for the keeper.
+        inside: words before those of each program of this host (Network.inside()). clock: what they take for the time (Clock).
         """
-        self.inside, self.keeper_env = list(inside), keeper_env or {}
+        self.inside, self.clock = list(inside), clock
         self.name = name
         self.shim = shim
         self.files = os.path.join(folder, "files-" + name)
@@ -51,8 +51,12 @@ class Host:
     def env(self):
         env = {k: v for k, v in os.environ.items() if not k.startswith(("DFLOCK_", "LD_PRELOAD"))}
         env.update(DFLOCK_CONFIG=self.config, DFLOCK_RUNTIME_DIR=self.runtime)
-        if self.shim:
-            env["LD_PRELOAD"] = SHIM
+        preloads = [SHIM] if self.shim else []
+        if self.clock:
+            env.update(self.clock.env())
+            preloads.insert(0, env["LD_PRELOAD"])
+        if preloads:
+            env["LD_PRELOAD"] = ":".join(preloads)
         return env
 
     def start(self):
@@ -61,7 +65,8 @@ class Host:
         env.pop("LD_PRELOAD", None)
         if self.debug:
             env["DFLOCK_LOG"] = "debug"
-        env.update(self.keeper_env)
+        if self.clock:
+            env.update(self.clock.env())
         ready_read, ready_write = os.pipe()
         self.keeper = subprocess.Popen([*self.inside, KEEPER, "--foreground", "--ready-fd", str(ready_write)], env=env,
                                        pass_fds=[ready_write], stderr=open(self.log_path, "ab"),

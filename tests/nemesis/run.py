@@ -34,6 +34,7 @@ def run(folder, seed, seconds, until=None, on_lost="freeze", **options):
                 looked = time.monotonic()
         nemesis.mend_all()
         healed = stamps.now_ns()
+        stage.show("calm")
         if not until:
             stage.wait_until(lambda: stage.tend() >= 0 and not waiting(stage, healed), "every worker has had a lock again", 60)
         stage.finish()

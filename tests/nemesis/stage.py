@@ -69,11 +69,10 @@ class Server(Redis):
 class Stage:
     def __init__(self, folder, seed, on_lost="freeze"):
         self.folder, self.seed, self.on_lost = folder, seed, on_lost
-        self.stop_file = os.path.join(folder, "stop")
-        self.stamps, self.counters = os.path.join(folder, "stamps"), os.path.join(folder, "counters")
+        self.stamps, self.counters, self.signs = (os.path.join(folder, name) for name in ("stamps", "counters", "signs"))
         self.network = self.store = self.views = None
         self.hosts, self.workers, self.writes, self.started = [], {}, {}, 0
-        for path in (self.stamps, self.counters):
+        for path in (self.stamps, self.counters, self.signs):
             os.mkdir(path)
         for name, at in COUNTERS:
             with open(os.path.join(self.counters, f"{name}.{at}"), "wb") as f:
@@ -131,7 +130,7 @@ class Stage:
         self.started += 1
         path = os.path.join(self.stamps, f"{host.name}-{kind}-{self.started}")
         files = self.view(host.name) if kind == "sqlite" else host.files
-        words = [sys.executable, "-B", WORKER, kind, path, str(self.seed * 1000 + self.started), self.stop_file, files, self.counters, HOLDER]
+        words = [sys.executable, "-B", WORKER, kind, path, str(self.seed * 1000 + self.started), self.signs, files, self.counters, HOLDER]
         # Holders never rest; nice, so that keepers are not kept from their work, which must not depend on it.
         self.writes[host.name, kind] = path
         self.workers[host.name, kind] = subprocess.Popen([*host.inside, "nice", "-n", "19", *words], env=host.env(), start_new_session=True,
@@ -163,9 +162,13 @@ class Stage:
                 pass
         process.wait()
 
+    def show(self, sign):
+        """To the workers: "calm" or "stop"."""
+        open(os.path.join(self.signs, sign), "w").close()
+
     def finish(self):
         """All end by themselves: nobody waits for ever."""
-        open(self.stop_file, "w").close()
+        self.show("stop")
         self.wait_until(lambda: all(p.poll() is not None for p in self.workers.values()), "every worker has ended", 60)
 
     def wait_until(self, condition, what, seconds):

@@ -81,7 +81,7 @@ def test_the_preload_is_asked(store, make_host, folder):
     store.clock.step(7)
     wait_until(lambda: 6.9 < server_hours(store) - before < 7.1, "the server's clock has stepped")
     clock = clock_of(folder, "a")
-    host = make_host("a", server=store, keeper_env=clock.env())
+    host = make_host("a", server=store, clock=clock)
     asked = clock.asked()
     assert asked > 0
     agent = opened(host)
@@ -95,7 +95,7 @@ def test_the_preload_is_asked(store, make_host, folder):
 def test_wall_clocks_step(store, make_host, folder):
     """While a lock is held, and others wait for it and ask: nothing runs out, and nobody waits longer."""
     clocks = [store.clock] + [clock_of(folder, name) for name in "ab"]
-    a, b = (make_host(name, server=store, lease=LEASE + "probe_ms = 1900;", keeper_env=clock.env())
+    a, b = (make_host(name, server=store, lease=LEASE + "probe_ms = 1900;", clock=clock)
             for name, clock in zip("ab", clocks[1:]))
     one, other, asker = opened(a), opened(b), opened(b)
     fence = 0
@@ -119,7 +119,7 @@ def test_wall_clocks_step(store, make_host, folder):
 def test_wall_clocks_step_and_a_host_dies(store, make_host, folder, hours):
     """Its lease is taken over after a ttl of the waiter's own clock, neither at once nor never."""
     clocks = [store.clock] + [clock_of(folder, name) for name in "ab"]
-    a, b = (make_host(name, server=store, lease=LEASE + "dead_ms = 2592000000L;", keeper_env=clock.env())
+    a, b = (make_host(name, server=store, lease=LEASE + "dead_ms = 2592000000L;", clock=clock)
             for name, clock in zip("ab", clocks[1:]))
     one, other, asker = opened(a), opened(b), opened(b)
     assert one.do("flock 0 ex") == "ok"
@@ -133,8 +133,8 @@ def test_wall_clocks_step_and_a_host_dies(store, make_host, folder, hours):
 def rates_run(make_host, redis, proxy, folder, slow_ppm, fast_ppm):
     """Host a is cut off while it holds the lock, and b takes it over. What was wrong, and the hosts."""
     clocks = clock_of(folder, "a", fast_ppm=slow_ppm), clock_of(folder, "b", fast_ppm=fast_ppm)
-    b = make_host("b", lease=LEASE, keeper_env=clocks[1].env())
-    a = make_host("a", lease=LEASE, server=proxy.address, keeper_env=clocks[0].env()).wait_up()
+    b = make_host("b", lease=LEASE, clock=clocks[1])
+    a = make_host("a", lease=LEASE, server=proxy.address, clock=clocks[0]).wait_up()
     holder = Stamped(a, folder, 3600)
     wait_until(holder.runs, "a's holder runs")
     other = Stamped(b, folder, 0.5)
@@ -211,3 +211,14 @@ def test_a_program_in_a_time_namespace(make_host, redis, folder, offset):
     assert holder.writer.get("last") == last
     redis.signal(signal.SIGCONT)
     wait_until(lambda: holder.writer.get("last") > last, "it goes on")
+
+
+def test_a_shown_lease_is_not_believed_in_a_time_namespace(make_host):
+    """Whose clock has begun later takes what has run out for sure."""
+    a, b = (make_host(name, lease="ttl_ms = 2000; linger_ms = 60000;") for name in "ab")
+    one, other = opened(a), opened(b)
+    assert one.do("flock 0 ex") == "ok" and one.do("flock 0 un") == "ok"
+    os.kill(a.keeper_pids()[-1], signal.SIGSTOP)  # it closes no lease in the page, until its parent starts it again
+    assert other.do("flock 0 ex") == "ok"
+    asked = a.popen(*unshared(-1000), "flock", "-n", "-E", "99", a.path("f"), "true")
+    assert asked.wait(30) == 99

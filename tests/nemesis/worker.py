@@ -1,7 +1,8 @@
 """
-A worker: takes and leaves locks until the file STOP is there, and writes records (stamps.py) of what it does.
+A worker: takes and leaves locks, and writes records (stamps.py) of what it does, until there is a file "stop" in the folder SIGNS.
+From when there is one "calm", it holds no lock for long any more.
 
-    worker.py flock|fcntl|sqlite STAMPS SEED STOP FILES COUNTERS HOLDER
+    worker.py flock|fcntl|sqlite STAMPS SEED SIGNS FILES COUNTERS HOLDER
 
 FILES is the host's folder of lock files (sqlite: its view of the shared database's), COUNTERS a folder of numbers that all hosts share,
 HOLDER tests/agents/holder.c. It knows nothing of dflock: the locks are flock(1)'s, Python's fcntl module's and SQLite's.
@@ -22,18 +23,20 @@ RANGES = [(0, 1), (1, 2), (0, 2)]
 LONG_S = 9.0  # three times as long as a lease lives without word from its host
 
 
-def hold_seconds(dice):
-    """Mostly short, so that there are many; some longer than a lease lasts."""
-    roll = dice.random()
-    return dice.uniform(0.5, LONG_S) if roll < 0.2 else dice.uniform(0.001, 0.03)
-
-
 class Worker:
-    def __init__(self, records, seed, files, counters, holder):
+    def __init__(self, records, seed, signs, files, counters, holder):
         self.writer = stamps.Writer(records)
         self.dice = random.Random(seed)
-        self.files, self.counters, self.holder = files, counters, holder
+        self.signs, self.files, self.counters, self.holder = signs, files, counters, holder
         self.db = None
+
+    def sees(self, sign):
+        return os.path.exists(os.path.join(self.signs, sign))
+
+    def hold_seconds(self):
+        """Mostly short, so that there are many; some longer than a lease lasts."""
+        long = self.dice.random() < 0.2 and not self.sees("calm")
+        return self.dice.uniform(0.5, LONG_S) if long else self.dice.uniform(0.001, 0.03)
 
     def counter(self, name, at=0):
         return os.path.join(self.counters, f"{name}.{at}")
@@ -45,7 +48,7 @@ class Worker:
         how = self.dice.choice(["wait", "wait", "-w 5", "-n", "-o", "-s", "shell", "pipe"])
         path, options = os.path.join(self.files, name), [] if how in ("wait", "shell", "pipe") else how.split()
         slot = self.writer.ask(name, how, exclusive=how != "-s")
-        holder = [self.holder, self.writer.path, str(slot), self.counter(name), str(int(hold_seconds(self.dice) * 1e6))]
+        holder = [self.holder, self.writer.path, str(slot), self.counter(name), str(int(self.hold_seconds() * 1e6))]
         if how == "shell":  # flock(1) ends at once: the lock lives on in the shell
             words = ["bash", "-c", '(flock 9 || exit; "$@") 9>>"$0"', path, *holder]
         elif how == "pipe":
@@ -83,7 +86,7 @@ class Worker:
         with open(self.counter(name, at), "r+b", buffering=0) as f:
             self.writer.run(0)
             value, = struct.unpack("<q", f.read(8))
-            self.writer.run(hold_seconds(self.dice))
+            self.writer.run(self.hold_seconds())
             f.seek(0)
             if exclusive:
                 self.writer.put("intends", value + 1)
@@ -102,7 +105,7 @@ class Worker:
             self.db.execute("BEGIN IMMEDIATE")
             self.writer.run(0)
             value, = self.db.execute("SELECT n FROM counter").fetchone()
-            self.writer.run(hold_seconds(self.dice))
+            self.writer.run(self.hold_seconds())
             self.db.execute("UPDATE counter SET n = ?", (value + 1,))
             self.db.execute("INSERT INTO log VALUES (?)", (value + 1,))
             self.writer.put("intends", value + 1)
@@ -117,9 +120,9 @@ class Worker:
 
 
 def main():
-    kind, records, seed, stop, *rest = sys.argv[1:]
+    kind, records, seed, *rest = sys.argv[1:]
     worker = Worker(records, int(seed), *rest)
-    while not os.path.exists(stop):
+    while not worker.sees("stop"):
         getattr(worker, kind)()
         time.sleep(worker.dice.uniform(0, 0.05))
 
