@@ -67,10 +67,11 @@ $(BUILD)/%.o: %.c Makefile $(BUILD)/prefix
 	$(call say,CC)
 	$(Q)$(CC) $(CPPFLAGS) $(CFLAGS) $(PKG_CFLAGS) -MMD -MP -c -o $@ $<
 $(BUILD)/store/scripts.o: $(wildcard store/lua/*.lua)
+$(BUILD)/unit/test_cli: $(BUILD)/cli/files.o $(BUILD)/cli/show.o
 $(BUILD)/unit/%: tests/unit/%.c $(CORE) Makefile
 	@mkdir -p $(@D)
 	$(call say,LD)
-	$(Q)$(CC) $(CPPFLAGS) $(CFLAGS) $(PKG_CFLAGS) $(shell pkg-config --cflags check) -MMD -MP -o $@ $< $(CORE) $(LIBS) $(shell pkg-config --libs check)
+	$(Q)$(CC) $(CPPFLAGS) $(CFLAGS) $(PKG_CFLAGS) $(shell pkg-config --cflags check) -MMD -MP -o $@ $< $(filter %.o,$^) $(CORE) $(LIBS) $(shell pkg-config --libs check)
 $(BUILD)/tests/%.so: tests/%.c Makefile
 	@mkdir -p $(@D)
 	$(call say,LD)
@@ -95,12 +96,15 @@ test: all agents ## run every test (what CI runs)
 clean: ## remove what was built
 	rm -rf $(BUILD)
 
-.PHONY: memcheck check check-docs fuzz bench install uninstall format
+.PHONY: memcheck check nemesis check-docs fuzz bench install uninstall format
 memcheck: $(UNIT) ## run the unit tests under valgrind
-	@for t in $(UNIT); do CK_FORK=no timeout -k 5 300 valgrind -q --error-exitcode=9 --leak-check=full --errors-for-leak-kinds=definite --show-leak-kinds=definite \
+	@for t in $(UNIT); do CK_FORK=no timeout -k 5 1800 valgrind -q --error-exitcode=9 --leak-check=full --errors-for-leak-kinds=definite --show-leak-kinds=definite \
 	  --suppressions=tests/unit/check.supp --trace-children=no $$t || exit 1; done
 check: all agents ## run the tests with processes (pytest)
 	cd tests && PYTHONDONTWRITEBYTECODE=1 DFLOCK_BUILD=$(abspath $(BUILD)) /usr/bin/python3 -m pytest -q -p no:cacheprovider $(T)
+nemesis: all agents ## a fault run of NEMESIS_SECONDS (an hour); as root
+	cd tests && PYTHONDONTWRITEBYTECODE=1 DFLOCK_BUILD=$(abspath $(BUILD)) DFLOCK_NEMESIS_SECONDS=$(or $(NEMESIS_SECONDS),3600) \
+	  /usr/bin/python3 -m pytest -q -s -p no:cacheprovider nemesis/test_nemesis.py
 check-docs: all ## what the documentation and the sources must agree on
 	scripts/check-docs.sh
 fuzz: ## fuzz configuration, messages, journal and replies for FUZZ_SECONDS each

@@ -94,8 +94,7 @@ void lease_tell_in_use(struct lease *lease)
 					  &in_use);
 	}
 	lease->asker_count = kept;
-	if (lease->recall == RECALL_LINGER || lease->recall == RECALL_ASK)
-		control_in_use(lease);
+	control_in_use(lease);
 }
 
 /* A lease that was released but still stands in the journal would look lost to the next keeper. */
@@ -175,6 +174,8 @@ static void enter(struct lease *lease, enum lease_state next)
 	if (next == LEASE_UNSURE || next == LEASE_HELD)
 		fence_set(k->fence, lease->slot, next == LEASE_HELD ? FENCE_HELD : FENCE_UNSURE);
 	lease->since_ns = clock_now_ns();
+	if (next == LEASE_RELEASING && lease->recall == RECALL_WAIT)
+		lease->lock->given_back_ns = lease->since_ns;
 	uv_timer_stop(&lease->timer);
 	if (next == LEASE_ENDED)
 		DL_APPEND2(lease_keeper(lease)->ended, lease, ended_prev, ended_next);
@@ -211,11 +212,25 @@ void keeper_leave(struct keeper *k)
 		reap(k);
 }
 
+static bool is_young(const struct lease *lease)
+{
+	return lease->state == LEASE_HELD && clock_now_ns() < lease->keep_until_ns;
+}
+
+/* Too young to be given back to somebody who waits: the timer obeys. */
+static bool is_kept(struct lease *lease)
+{
+	if (lease->recall != RECALL_WAIT || !is_young(lease))
+		return false;
+	lease_start_timer(lease, (lease->keep_until_ns - clock_now_ns()) / NS_PER_MS + 1);
+	return true;
+}
+
 void lease_obey_recall(struct lease *lease)
 {
 	bool ask = lease->recall == RECALL_ASK;
 
-	if (lease->state != LEASE_HELD || lease->recall < RECALL_ASK || split_is_under_way(lease))
+	if (lease->state != LEASE_HELD || lease->recall < RECALL_ASK || split_is_under_way(lease) || is_kept(lease))
 		return;
 	if (!split_on_recall(lease, &lease->recall_range, ask))
 		lease_raise(lease, ask ? LEASE_EV_ASKED : LEASE_EV_RECALLED);
@@ -286,7 +301,10 @@ static void on_timer(uv_timer_t *timer)
 		lease_acquire(lease, NULL, 0);
 		break;
 	case LEASE_HELD:
-		lingered(lease);
+		if (lease->recall == RECALL_WAIT)
+			lease_obey_recall(lease);
+		else
+			lingered(lease);
 		break;
 	case LEASE_PROBING:
 	case LEASE_STOPPING:
@@ -301,7 +319,7 @@ static void on_timer(uv_timer_t *timer)
 void lease_used(struct lease *lease)
 {
 	lease->linger_ns = lease_keeper(lease)->config->lease.linger_ms * NS_PER_MS;
-	if (lease->state == LEASE_HELD)
+	if (lease->state == LEASE_HELD && lease->recall != RECALL_WAIT)
 		lease_start_timer(lease, lease->linger_ns / NS_PER_MS);
 }
 
@@ -335,7 +353,7 @@ void lease_recall(struct lease *lease, const struct store_message *m)
 		if (m->range.mode == WIRE_SHARED && lease->range.mode == WIRE_SHARED)
 			return; /* late: it was shrunk meanwhile */
 		keep_asker(lease, m);
-		if (lease_is_ours(lease->state) && split_on_recall(lease, &m->range, m->ask))
+		if (lease_is_ours(lease->state) && !is_young(lease) && split_on_recall(lease, &m->range, m->ask))
 			return;
 		if (lease->recall < RECALL_ASK) /* that of the others comes again, for the parts */
 			lease->recall_range = m->range;
@@ -347,6 +365,8 @@ void lease_recall(struct lease *lease, const struct store_message *m)
 		if (split_is_under_way(lease))
 			return; /* split_done() obeys */
 	}
+	if (is_kept(lease))
+		return;
 	if (lease->state == LEASE_WAITING && probe_waits_for_more(lease))
 		return lease_raise(lease, LEASE_EV_NEEDED);
 	lease_raise(lease, m->ask ? LEASE_EV_ASKED : LEASE_EV_RECALLED);

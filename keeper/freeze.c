@@ -21,12 +21,15 @@
 #include "keeper/log.h"
 #include "keeper/stopped.h"
 
+#define LOOK_MS  20                /* between two looks while there is something to do */
+#define REST_MS  640               /* and at most, while all have been found and stopped */
 #define AFTER_NS (50 * NS_PER_MS)  /* in which one that is found when the deadline has passed must be stopped */
 #define LOST_NS  (100 * NS_PER_MS) /* in which the holders of lost leases are stopped; then they are killed, stopped or not */
 
 struct freezer {
 	struct fence *fence;
 	struct stopped stopped;
+	int pause_ms;    /* until the next search: grows while nobody new is found */
 	bool froze;      /* the event was logged */
 	bool blind;      /* ditto: that nobody can be searched for */
 	bool terminated; /* on_lost = kill: SIGTERM was sent */
@@ -36,8 +39,10 @@ struct freezer *freezer_new(struct fence *fence)
 {
 	struct freezer *f = calloc(1, sizeof(*f));
 
-	if (f)
+	if (f) {
 		f->fence = fence;
+		f->pause_ms = LOOK_MS;
+	}
 	return f;
 }
 
@@ -231,6 +236,16 @@ static void end_holders(struct freezer *f, int64_t now)
 	f->terminated = true;
 }
 
+/* An outage may last for hours, and a search looks at every process of the machine. Who gets a kernel lock past the deadline
+ * was granted nothing: one who would be found only then does no harm until the next search. */
+static int pause_ms(struct freezer *f, bool quiet)
+{
+	bool over = clock_now_ns() >= __atomic_load_n(&f->fence->deadline_ns, __ATOMIC_RELAXED);
+
+	f->pause_ms = !quiet || !over ? LOOK_MS : f->pause_ms * 2 > REST_MS ? REST_MS : f->pause_ms * 2;
+	return f->pause_ms;
+}
+
 int freezer_look(struct freezer *f, int max_ms)
 {
 	struct fence *fence = f->fence;
@@ -244,16 +259,21 @@ int freezer_look(struct freezer *f, int max_ms)
 	else if (has_slot(f, 1u << FENCE_LOST))
 		kill_lost(f);
 	if (freeze_at && now >= freeze_at && leases) {
+		size_t before = f->stopped.count;
+		int ms;
+
 		if (on_lost == ON_LOST_FREEZE)
 			freeze(f);
 		else if (on_lost == ON_LOST_KILL)
 			end_holders(f, now);
-		return 20;
+		ms = pause_ms(f, f->stopped.count == before);
+		return ms < max_ms ? ms : max_ms;
 	}
+	f->pause_ms = LOOK_MS;
 	if (f->stopped.count && !has_slot(f, 1u << FENCE_UNSURE) && (now < freeze_at || !leases))
 		thaw(f);
 	if (f->stopped.count)
-		return 20;
+		return LOOK_MS;
 	f->terminated = false;
 	left_ms = leases && freeze_at ? (freeze_at - now) / NS_PER_MS + 1 : max_ms;
 	return left_ms < max_ms ? (int)left_ms : max_ms;

@@ -40,6 +40,8 @@ void journal_close(struct journal *journal);
 /* Each returns 0 or -errno; after a failure nothing that relies on the entry may be sent. -EINVAL: an empty name or
  * path, or one that is too long. */
 int journal_add(struct journal *journal, const struct journal_entry *entry);
+/* It was granted: range may be larger than that of the entry. */
+int journal_granted(struct journal *journal, const char *token, uint64_t fence, const struct store_range *range);
 int journal_set_fence(struct journal *journal, const char *token, uint64_t fence, enum wire_mode mode);
 int journal_remove(struct journal *journal, const char *token);
 int journal_set_deadline(struct journal *journal, int64_t deadline_ns);

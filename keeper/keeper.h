@@ -75,6 +75,7 @@ struct lease {
 	bool probe_shared;   /* ... and makes do with nobody having it exclusively */
 	bool warned;         /* an error that repeats was logged */
 	unsigned requests;   /* store requests under way */
+	int64_t keep_until_ns; /* not recalled before: min_hold_ms */
 	int64_t linger_ns;   /* how long unused before it is given back; doubles while it is used */
 	uv_timer_t timer;    /* asking: ask again. held: linger. releasing: try again */
 	UT_hash_handle hh;   /* keeper->leases, by token */
@@ -89,6 +90,7 @@ struct lock {
 	struct lease *leases;
 	struct session *sessions; /* every caller: waiting or pinned */
 	bool probe_holds;         /* the keeper's description has the kernel lock */
+	int64_t given_back_ns;    /* when a lease went last to another host that waited */
 };
 
 struct file_key {
@@ -150,8 +152,7 @@ struct session {
 struct lost {
 	char *name, *path;
 	struct file_key key;
-	enum wire_space space;
-	enum wire_mode mode;
+	struct store_range range;
 	uint64_t fence;
 	time_t when;
 	char why[160];

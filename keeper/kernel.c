@@ -8,6 +8,7 @@
 
 #include "keeper/act.h"
 #include "keeper/log.h"
+#include "keeper/split.h"
 
 #define RETRY_MS 1000 /* after the kernel refused to tell */
 
@@ -70,7 +71,12 @@ static void on_probe(void *arg, enum probe_answer answer, int error)
 		if (lease->recall != RECALL_WAIT)
 			return lease_raise(lease, LEASE_EV_KEPT);
 		/* A recall that came after a probe for a mere question was started: start one that waits. */
-		return lease_raise(lease, last ? LEASE_EV_STOPPED : LEASE_EV_IN_USE);
+		keeper_enter(lease_keeper(lease));
+		lease_raise(lease, last ? LEASE_EV_STOPPED : LEASE_EV_IN_USE);
+		/* It did not look like that when the recall came. */
+		if (lease->state == LEASE_WAITING)
+			split_on_recall(lease, &lease->recall_range, false);
+		return keeper_leave(lease_keeper(lease));
 	}
 }
 

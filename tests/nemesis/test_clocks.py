@@ -130,11 +130,11 @@ def test_wall_clocks_step_and_a_host_dies(store, make_host, folder, hours):
     assert other.do("flock 0 ex") == "ok"
 
 
-def rates_run(make_host, redis, proxy, folder, slow_ppm, fast_ppm):
-    """Host a is cut off while it holds the lock, and b takes it over. What was wrong, and the hosts."""
-    clocks = clock_of(folder, "a", fast_ppm=slow_ppm), clock_of(folder, "b", fast_ppm=fast_ppm)
-    b = make_host("b", lease=LEASE, clock=clocks[1])
-    a = make_host("a", lease=LEASE, server=proxy.address, clock=clocks[0]).wait_up()
+def rates_run(make_host, proxy, folder, a_ppm, b_ppm, lease=LEASE):
+    """Host a is cut off while it holds the lock, and b takes it over. What was wrong, host a and its holder."""
+    clocks = clock_of(folder, "a", fast_ppm=a_ppm), clock_of(folder, "b", fast_ppm=b_ppm)
+    b = make_host("b", lease=lease, clock=clocks[1])
+    a = make_host("a", lease=lease, server=proxy.address, clock=clocks[0]).wait_up()
     holder = Stamped(a, folder, 3600)
     wait_until(holder.runs, "a's holder runs")
     other = Stamped(b, folder, 0.5)
@@ -148,18 +148,18 @@ def rates_run(make_host, redis, proxy, folder, slow_ppm, fast_ppm):
 
 
 @pytest.mark.parametrize("ppm", [10000, -10000])
-def test_rates_apart(make_host, redis, proxy, folder, ppm):
+def test_rates_apart(make_host, proxy, folder, ppm):
     """The holder's clock runs slow by 1 % and the waiter's fast by as much, and the other way."""
-    wrong, a, holder = rates_run(make_host, redis, proxy, folder, -ppm, ppm)
+    wrong, a, holder = rates_run(make_host, proxy, folder, -ppm, ppm)
     assert wrong == []
     assert "are frozen" in a.log()
     assert holder.job.process.wait(30) == -signal.SIGKILL
     assert holder.wrong() == []
 
 
-def test_rates_far_apart_go_wrong(make_host, redis, proxy, folder):
-    """The control: three times as fast is more than a lease's tenth can bear. Else the test above shows nothing."""
-    wrong, _, _ = rates_run(make_host, redis, proxy, folder, 0, 2000000)
+def test_rates_far_apart_go_wrong(make_host, proxy, folder):
+    """The control: forty times as fast is more than a lease's tenth can bear. Else the test above shows nothing."""
+    wrong, _, _ = rates_run(make_host, proxy, folder, 0, 39 * 10 ** 6, "ttl_ms = 2000; freeze_margin_ms = 50;")
     assert any(line.startswith("overlap") for line in wrong)
 
 
