@@ -177,6 +177,11 @@ void status_print(const json_t *status, const struct status_options *options, FI
 	const json_t *cluster = json_object_get(status, "cluster");
 
 	print_keeper(status, f);
+	if (field_flag(status, "unsupervised"))
+		fprintf(f, "        UNSUPERVISED: its parent was killed and no other can be started; see the log. Nobody would stop "
+			   "the processes whose leases cannot be renewed\n");
+	if (field_flag(status, "ending"))
+		fprintf(f, "        told to end: waits until the locks below are not held any more\n");
 	print_store(status, f);
 	print_lost(json_object_get(status, "lost"), f);
 	print_leases(json_object_get(status, "leases"), f);

@@ -64,6 +64,9 @@ static bool recall_is_served(const struct lease *lease, enum lease_event event)
 
 static void open_lease(struct lease *lease, enum lease_event event)
 {
+	/* The store has granted it before the release of another was acknowledged: who is served now must not meet our own lock. To
+	 * hold it was of no need any more: who takes the kernel lock without a pin asks before he relies on it. */
+	lock_unprobe(lease->lock);
 	if (!lease->held_at)
 		lease->held_at = time(NULL);
 	lease->stands = lease->forgotten = false;
@@ -97,6 +100,15 @@ void lease_tell_in_use(struct lease *lease)
 	control_in_use(lease);
 }
 
+static void journal_failed(struct lease *lease, const char *what, int error)
+{
+	if (!lease->warned)
+		log_error("%s: cannot be %s while the journal cannot be written: %s", lease->lock->file->name, what,
+			  strerror(-error));
+	lease->warned = true;
+	lease_start_timer(lease, JOURNAL_RETRY_MS); /* LEASE_EV_UP */
+}
+
 /* A lease that was released but still stands in the journal would look lost to the next keeper. */
 static bool unjournal(struct lease *lease)
 {
@@ -104,12 +116,20 @@ static bool unjournal(struct lease *lease)
 
 	if (ret == 0 || lease->state != LEASE_RELEASING)
 		return true;
-	if (!lease->warned)
-		log_error("%s: cannot be given back while the journal cannot be written: %s", lease->lock->file->name,
-			  strerror(-ret));
-	lease->warned = true;
-	lease_start_timer(lease, JOURNAL_RETRY_MS); /* LEASE_EV_UP */
+	journal_failed(lease, "given back", ret);
 	return false;
+}
+
+/* A lease that was shrunk but stands in the journal as exclusive would be put back as that after the store lost its memory. */
+static bool share(struct lease *lease)
+{
+	int ret = journal_set_fence(lease_keeper(lease)->journal, lease->token, lease->fence, WIRE_SHARED);
+
+	if (ret == 0)
+		lease->range.mode = WIRE_SHARED;
+	else
+		journal_failed(lease, "made a shared one", ret);
+	return ret == 0;
 }
 
 static void act(struct lease *lease, unsigned actions, enum lease_event event)
@@ -122,10 +142,8 @@ static void act(struct lease *lease, unsigned actions, enum lease_event event)
 		lease_start_timer(lease, 1); /* there was none: it was to be tried again */
 	if (actions & LEASE_DO_UNPROBE)
 		lock_unprobe(lease->lock);
-	if (actions & LEASE_DO_SHARE) {
-		lease->range.mode = WIRE_SHARED;
-		journal_set_fence(k->journal, lease->token, lease->fence, WIRE_SHARED);
-	}
+	if (actions & LEASE_DO_SHARE && !share(lease))
+		actions &= ~(unsigned)LEASE_DO_SHRINK;
 	if (actions & LEASE_DO_UNJOURNAL && !unjournal(lease))
 		actions &= ~(unsigned)LEASE_DO_RELEASE;
 	if (actions & LEASE_DO_ACQUIRE)
@@ -307,6 +325,7 @@ static void on_timer(uv_timer_t *timer)
 			lingered(lease);
 		break;
 	case LEASE_PROBING:
+	case LEASE_WAITING:
 	case LEASE_STOPPING:
 		lease_raise(lease, LEASE_EV_STOPPED);
 		break;

@@ -139,9 +139,10 @@ static json_t *document(struct job *job)
 						      (json_int_t)l->fence, "when", (json_int_t)l->when, "why", l->why,
 						      "holders", holders));
 	}
-	return json_pack("{s:s,s:i,s:i,s:s,s:o,s:o,s:I,s:i,s:o,s:o,s:o}", "version", DFLOCK_VERSION, "pid", (int)getpid(), "uid",
+	return json_pack("{s:s,s:i,s:i,s:s,s:o,s:o,s:I,s:i,s:b,s:b,s:o,s:o,s:o}", "version", DFLOCK_VERSION, "pid", (int)getpid(), "uid",
 			 (int)geteuid(), "host", k->host, "config", text(k->config->path), "runtime_dir",
-			 text(k->runtime_dir), "started", (json_int_t)k->started, "frozen", (int)fence_frozen(k->fence), "store", store_json(k), "leases", leases,
+			 text(k->runtime_dir), "started", (json_int_t)k->started, "frozen", (int)fence_frozen(k->fence),
+			 "unsupervised", k->orphan, "ending", k->ending, "store", store_json(k), "leases", leases,
 			 "lost", lost);
 }
 
