@@ -1,6 +1,6 @@
 """
 Who breaks things: networks, keepers, holders and the store, at random, three things at a time, within what is promised
-(docs/guarantees.md): a keeper and its parent are never both gone or both stopped for longer than a moment.
+(docs/guarantees.md): a keeper and its parent are never killed at once, and a parent is stopped for a moment only.
 
 A fault is a generator: it breaks something, yields how many seconds it is to stay so, and mends it. `needs` says what must not be
 broken by another one at the same time.
@@ -20,12 +20,13 @@ MOMENT_S = 0.2  # for which a keeper's parent may be stopped: less than the marg
 
 
 class Nemesis:
-    def __init__(self, stage, seed, grace=True, first=()):
+    def __init__(self, stage, seed, grace=True, often=()):
         """
         grace=False: somebody says `dflock init` whenever the store has lost its memory, which is what one must not do.
-        first: kinds of faults that come first.
+        often: kinds of faults of which every other one shall be.
         """
-        self.stage, self.grace, self.first = stage, grace, first
+        self.stage, self.grace, self.often = stage, grace, often
+        self.quiet_s = QUIET_S if grace else 0
         self.dice = random.Random(seed)
         self.done = collections.Counter()
         self.active = []  # [(until, needs, generator)]
@@ -77,14 +78,16 @@ class Nemesis:
         yield self.dice.uniform(0, MOMENT_S)
         self.stage.signal(parent, signal.SIGCONT)
 
-    def parent_killed(self, name):
-        """And then the keeper, if it goes on alone. The next lock call starts both anew."""
+    def parent_killed(self, name, both=False):
+        """The keeper starts another pair. both: of that, the keeper or the parent is killed as soon as it is there."""
         parent, keeper = self.keeper_pids(name)
         self.stage.signal(parent, signal.SIGKILL)
-        yield self.dice.uniform(0, MOMENT_S)
-        if self.stage.host(name).keeper_pids() == [keeper]:
-            self.stage.signal(keeper, signal.SIGKILL)
-        self.keeper_pids(name)
+        yield self.dice.uniform(0, 0.5)
+        if both:
+            host = self.stage.host(name)
+            pids = wait_until(lambda: len(host.keeper_pids()) == 2 and not {parent, keeper} & set(host.keeper_pids()) and host.keeper_pids(),
+                              f"host {name} has another keeper and parent", 30)
+            self.stage.signal(self.dice.choice(pids), signal.SIGKILL)
 
     def holder(self, name):
         """A holder of this host, if it has one now; None is no fault."""
@@ -148,7 +151,8 @@ class Nemesis:
             ("holder stopped", {"holder"}, self.holder_stopped(name)))]
         return hosts + [
             ("parent stopped for a moment", {"keeper " + a}, self.parent_stopped(a)),
-            ("parent killed, then keeper", {"keeper " + a, "net " + a, "net store", "store"}, self.parent_killed(a)),
+            ("parent killed", {"keeper " + a}, self.parent_killed(a)),
+            ("parent killed, and one of the next two", {"keeper " + a}, self.parent_killed(a, both=True)),
             ("store cut", {"net store"}, self.cut("store")),
             ("store stopped", {"store"}, self.store_stopped()),
             ("store killed, as it was", {"store", "memory", "net store"}, self.store_killed("same")),
@@ -167,11 +171,11 @@ class Nemesis:
             self.decks += 1
             self.deck = list(range(len(cards)))
             self.dice.shuffle(self.deck)
-            if self.decks == 1:
-                self.deck.sort(key=lambda card: cards[card][0] not in self.first)
         busy = set().union(*(needs for _, needs, _ in self.active))
-        if time.monotonic() < self.forgot_at + QUIET_S:
+        if time.monotonic() < self.forgot_at + self.quiet_s:
             busy.add("memory")
+        if self.often and self.dice.random() < 0.5:
+            return next((card for card in cards if card[0] in self.often and not card[1] & busy), None)
         for i, card in enumerate(self.deck):
             if not cards[card][1] & busy:
                 del self.deck[i]

@@ -2,8 +2,8 @@
 The fault run: 5 hosts, each in its own network namespace, and a nemesis. DFLOCK_NEMESIS_SECONDS (`make nemesis`: an hour) is how
 long; DFLOCK_NEMESIS_SEED repeats a run's choices. The report is in the build folder, too.
 
-The two runs that must go wrong are the same with a safeguard taken away, until the checker has found it out; the faults that it is
-there for come first.
+The two runs that must go wrong are the same with a safeguard taken away, until the checker has found it out; half of the faults are those
+that it is there for.
 """
 import os
 import random
@@ -14,7 +14,7 @@ from run import run
 
 SECONDS = float(os.environ.get("DFLOCK_NEMESIS_SECONDS", "60"))
 SEED = int(os.environ.get("DFLOCK_NEMESIS_SEED", str(random.SystemRandom().randrange(1 << 20))))
-KINDS_OF_FAULTS = 16
+KINDS_OF_FAULTS = 17
 
 
 def test_never_two_holders_whatever_breaks(folder):
@@ -32,8 +32,8 @@ def overlap(stage):
 
 
 @pytest.mark.parametrize("name,options", [
-    ("warn", {"on_lost": "warn", "first": ["host cut", "host cut, to the store", "host cut, from the store", "host without a route"]}),
-    ("no grace", {"grace": False, "first": ["store flushed", "store killed, empty", "store killed, as it was before"]})])
+    ("warn", {"on_lost": "warn", "often": ["host cut", "host cut, to the store"]}),
+    ("no grace", {"grace": False, "often": ["store flushed"]})])
 def test_without_a_safeguard_it_goes_wrong(folder, name, options):
     wrong, report = run(folder, SEED, 120, until=overlap, **options)
     report.write(name.replace(" ", "-"), wrong)

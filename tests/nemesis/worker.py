@@ -35,7 +35,7 @@ class Worker:
 
     def hold_seconds(self):
         """Mostly short, so that there are many; some longer than a lease lasts."""
-        long = self.dice.random() < 0.2 and not self.sees("calm")
+        long = self.dice.random() < 0.12 and not self.sees("calm")
         return self.dice.uniform(0.5, LONG_S) if long else self.dice.uniform(0.001, 0.03)
 
     def counter(self, name, at=0):
