@@ -32,7 +32,7 @@ class Nemesis:
         self.active = []  # [(until, needs, generator)]
         self.next = time.monotonic() + 1
         self.forgot_at = -QUIET_S
-        self.deck, self.decks = [], 0
+        self.deck = []
 
     # --- faults ---
 
@@ -168,7 +168,6 @@ class Nemesis:
         """As from a deck of cards: each kind comes before one comes again."""
         cards = self.cards()
         if not self.deck:
-            self.decks += 1
             self.deck = list(range(len(cards)))
             self.dice.shuffle(self.deck)
         busy = set().union(*(needs for _, needs, _ in self.active))
@@ -195,7 +194,7 @@ class Nemesis:
         self.next = time.monotonic() + self.dice.uniform(0.1, 1.5)
 
     def all_kinds_were_there(self):
-        return self.decks > 1
+        return {name for name, _, _ in self.cards()} - {None} <= set(self.done)
 
     def begin(self, name, needs, steps):
         seconds = next(steps)

