@@ -2,8 +2,8 @@
 Who breaks things: networks, keepers, holders and the store, at random, three things at a time, within what is promised
 (docs/guarantees.md): a keeper and its parent are never killed at once, and a parent is stopped for a moment only.
 
-A fault is a generator: it breaks something, yields how many seconds it is to stay so, and mends it. `needs` says what must not be
-broken by another one at the same time.
+A fault is a generator: it breaks something, yields how many seconds it is to stay so, and mends it; None: there was
+nothing to break. What it needs must not be broken by another one at the same time.
 """
 import collections
 import os
@@ -11,11 +11,12 @@ import random
 import signal
 import time
 
+import stamps
 from harness import wait_until
-from stage import HOSTS, TTL_S
+from stage import HOSTS
 
 AT_ONCE = 3
-QUIET_S = 3 * TTL_S  # after the store has lost its memory it does not lose it again for so long: else nobody would get anywhere
+QUIET_TTLS = 3  # for which the store does not lose its memory once more: else nobody would get anywhere
 MOMENT_S = 0.2  # for which a keeper's parent may be stopped: less than the margin in which it has to act
 
 
@@ -26,39 +27,53 @@ class Nemesis:
         often: kinds of faults of which every other one shall be.
         """
         self.stage, self.grace, self.often = stage, grace, often
-        self.quiet_s = QUIET_S if grace else 0
+        self.quiet_s = QUIET_TTLS * stage.ttl_s if grace else 0
         self.dice = random.Random(seed)
         self.done = collections.Counter()
         self.active = []  # [(until, needs, generator)]
         self.next = time.monotonic() + 1
-        self.forgot_at = -QUIET_S
+        self.forgot_at = -self.quiet_s
         self.deck = []
 
     # --- faults ---
 
     def spell(self):
         """Some are over before anybody notices, most last longer than a lease."""
-        return self.dice.uniform(0.05, 1) if self.dice.random() < 0.4 else self.dice.uniform(1.2, 2.2) * TTL_S
+        return self.dice.uniform(0.05, 1) if self.dice.random() < 0.4 else self.dice.uniform(1.2, 2.2) * self.stage.ttl_s
 
     def cut(self, name):
         self.stage.network.cut(name)
         yield self.spell()
         self.stage.network.mend(name)
 
-    def one_way(self, to, speaker):
-        self.stage.network.deafen(to, speaker)
+    def deaf(self, name):
+        """Nothing comes from the store, but to it."""
+        for machine in self.stage.machines:
+            self.stage.network.deafen(name, machine)
         yield self.spell()
-        self.stage.network.undeafen(to, speaker)
+        for machine in self.stage.machines:
+            self.stage.network.undeafen(name, machine)
 
-    def no_route(self, to, speaker):
-        self.stage.network.unroute(to, speaker)
+    def mute(self, name):
+        for machine in self.stage.machines:
+            self.stage.network.deafen(machine, name)
         yield self.spell()
-        self.stage.network.reroute(to, speaker)
+        for machine in self.stage.machines:
+            self.stage.network.undeafen(machine, name)
 
-    def keeper_pids(self, name):
-        """(parent, keeper), both alive. A keeper that has just been started may still have its parent's name."""
-        host = self.stage.host(name)
-        return wait_until(lambda: len(host.keeper_pids()) == 2 and host.keeper_pids(), f"host {name} has a keeper and its parent", 30)
+    def no_route(self, name):
+        for machine in self.stage.machines:
+            self.stage.network.unroute(machine, name)
+        yield self.spell()
+        for machine in self.stage.machines:
+            self.stage.network.reroute(machine, name)
+
+    def keeper_pids(self, name, other=()):
+        """(parent, keeper), both alive, and not of `other`. One that was just started may have its parent's name still."""
+        def pids():
+            found = self.stage.host(name).keeper_pids()
+            return len(found) == 2 and not set(found) & set(other) and found
+        return wait_until(pids, f"host {name} has a keeper and its parent", 30)
 
     def keeper_killed(self, name):
         _, keeper = self.keeper_pids(name)
@@ -84,10 +99,7 @@ class Nemesis:
         self.stage.signal(parent, signal.SIGKILL)
         yield self.dice.uniform(0, 0.5)
         if both:
-            host = self.stage.host(name)
-            pids = wait_until(lambda: len(host.keeper_pids()) == 2 and not {parent, keeper} & set(host.keeper_pids()) and host.keeper_pids(),
-                              f"host {name} has another keeper and parent", 30)
-            self.stage.signal(self.dice.choice(pids), signal.SIGKILL)
+            self.stage.signal(self.dice.choice(self.keeper_pids(name, other=(parent, keeper))), signal.SIGKILL)
 
     def holder(self, name):
         """A holder of this host, if it has one now; None is no fault."""
@@ -130,7 +142,8 @@ class Nemesis:
     def forget(self):
         self.forgot_at = time.monotonic()
         if not self.grace:
-            wait_until(lambda: any(h.cli("init", check=False).returncode == 0 for h in self.stage.hosts), "somebody opens the store")
+            wait_until(lambda: any(h.cli("init", check=False).returncode == 0 for h in self.stage.hosts),
+                       "somebody opens the store")
 
     def victim(self):
         """A host, most often one that has something to lose."""
@@ -142,9 +155,9 @@ class Nemesis:
         a, b = self.victim(), self.victim()
         hosts = [card for name in (a, b) for card in (
             ("host cut", {"net " + name}, self.cut(name)),
-            ("host cut, from the store", {"net " + name}, self.one_way(name, "store")),
-            ("host cut, to the store", {"net " + name}, self.one_way("store", name)),
-            ("host without a route", {"net " + name}, self.no_route("store", name)),
+            ("host cut, from the store", {"net " + name}, self.deaf(name)),
+            ("host cut, to the store", {"net " + name}, self.mute(name)),
+            ("host without a route", {"net " + name}, self.no_route(name)),
             ("keeper killed", {"keeper " + name}, self.keeper_killed(name)),
             ("keeper stopped", {"keeper " + name}, self.keeper_stopped(name)),
             ("holder killed", set(), self.holder_killed(name)),
@@ -153,6 +166,10 @@ class Nemesis:
             ("parent stopped for a moment", {"keeper " + a}, self.parent_stopped(a)),
             ("parent killed", {"keeper " + a}, self.parent_killed(a)),
             ("parent killed, and one of the next two", {"keeper " + a}, self.parent_killed(a, both=True)),
+        ] + self.store_cards()
+
+    def store_cards(self):
+        return [
             ("store cut", {"net store"}, self.cut("store")),
             ("store stopped", {"store"}, self.store_stopped()),
             ("store killed, as it was", {"store", "memory", "net store"}, self.store_killed("same")),
@@ -170,7 +187,7 @@ class Nemesis:
         if not self.deck:
             self.deck = list(range(len(cards)))
             self.dice.shuffle(self.deck)
-        busy = set().union(*(needs for _, needs, _ in self.active))
+        busy = set().union(*(needs for _, needs, _, _ in self.active))
         if time.monotonic() < self.forgot_at + self.quiet_s:
             busy.add("memory")
         if self.often and self.dice.random() < 0.5:
@@ -197,16 +214,26 @@ class Nemesis:
         return {name for name, _, _ in self.cards()} - {None} <= set(self.done)
 
     def begin(self, name, needs, steps):
+        self.note("begins", name, needs)
         seconds = next(steps)
+        self.note("stands" if seconds else "is over", name, needs)
         if seconds is None:
             return
-        self.active.append((time.monotonic() + seconds, needs, steps))
+        self.active.append((time.monotonic() + seconds, needs, steps, name))
         if name:
             self.done[name] += 1
 
     def mend(self, fault):
+        _, needs, steps, name = fault
         self.active.remove(fault)
-        next(fault[2], None)
+        self.note("mends", name, needs)
+        next(steps, None)
+        self.note("has mended", name, needs)
+
+    def note(self, what, name, needs):
+        """For whoever has to find out what happened."""
+        with open(os.path.join(self.stage.logs, "faults"), "a") as f:
+            f.write(f"{stamps.now_ns()} {what}: {name} {sorted(needs)}\n")
 
     def mend_all(self):
         while self.active:
