@@ -264,6 +264,8 @@ static void on_incarnation(void *arg, const char *old, const char *now)
 	int ret;
 
 	k->grace_since_ns = clock_now_ns();
+	/* Connections may have survived it: then on_up() does not follow. */
+	uv_timer_start(&k->grace, on_grace_timer, ttl_ns(k) / NS_PER_MS + 1, 0);
 	watch_clear(k->watch);
 	watch_clear(k->sweeping);
 	if (!*old)
