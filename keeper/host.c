@@ -60,7 +60,14 @@ static void check_deadline(struct keeper *k)
 int64_t host_sure_until(struct keeper *k)
 {
 	check_deadline(k);
-	return k->expired ? 0 : k->deadline_ns - k->config->lease.freeze_margin_ms * NS_PER_MS;
+	return k->expired ? 0 : k->freeze_at_ns;
+}
+
+void host_set_deadline(struct keeper *k, int64_t deadline_ns)
+{
+	k->deadline_ns = deadline_ns;
+	k->freeze_at_ns = deadline_ns - k->config->lease.freeze_margin_ms * NS_PER_MS;
+	fence_renewed(k->fence, k->freeze_at_ns, deadline_ns);
 }
 
 static bool holds_something(const struct keeper *k)
@@ -77,8 +84,7 @@ static void on_deadline(uv_timer_t *timer)
 {
 	struct keeper *k = timer->data;
 	int64_t now = clock_now_ns();
-	int64_t margin = k->deadline_ns - k->config->lease.freeze_margin_ms * NS_PER_MS;
-	int64_t next = now < margin ? margin : k->deadline_ns;
+	int64_t next = now < k->freeze_at_ns ? k->freeze_at_ns : k->deadline_ns;
 	char why[512];
 
 	if (now >= k->deadline_ns) {
@@ -86,7 +92,7 @@ static void on_deadline(uv_timer_t *timer)
 		serve_all(k);
 		return;
 	}
-	if (now >= margin && holds_something(k)) {
+	if (now >= k->freeze_at_ns && holds_something(k)) {
 		host_store_trouble(k, why, sizeof(why));
 		log_error("leases cannot be renewed and run out in %lld ms: %s",
 			  (long long)((k->deadline_ns - now) / NS_PER_MS), why);
@@ -104,15 +110,13 @@ void host_renewed(struct keeper *k, int64_t sent_ns)
 
 	if (deadline <= k->deadline_ns || deadline <= now)
 		return;
-	k->deadline_ns = deadline;
-	k->expired = false;
 	ret = journal_set_deadline(k->journal, deadline);
 	if (ret < 0)
 		log_error("the journal cannot be written: %s", strerror(-ret));
-	deadline -= k->config->lease.freeze_margin_ms * NS_PER_MS;
-	fence_renewed(k->fence, deadline, k->deadline_ns);
+	host_set_deadline(k, deadline);
+	k->expired = false;
 	leasepage_refresh(k);
-	uv_timer_start(&k->deadline, on_deadline, deadline > now ? (deadline - now) / NS_PER_MS + 1 : 1, 0);
+	uv_timer_start(&k->deadline, on_deadline, k->freeze_at_ns > now ? (k->freeze_at_ns - now) / NS_PER_MS + 1 : 1, 0);
 	if (!was_sure)
 		serve_all(k);
 }
@@ -260,6 +264,8 @@ static void on_incarnation(void *arg, const char *old, const char *now)
 	int ret;
 
 	k->grace_since_ns = clock_now_ns();
+	/* Connections may have survived it: then on_up() does not follow. */
+	uv_timer_start(&k->grace, on_grace_timer, ttl_ns(k) / NS_PER_MS + 1, 0);
 	watch_clear(k->watch);
 	watch_clear(k->sweeping);
 	if (!*old)

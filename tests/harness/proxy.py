@@ -16,7 +16,8 @@ answers that have no questions any more would be a fault of the server.
 
 Besides: cut() all connections, accepting (False: new ones are closed at once), drop_messages (what is published to
 subscribers vanishes; the subscriptions stand), and dropped, which counts those; hold_messages() and pass_messages(): what is
-published meanwhile arrives then; pause() and resume(): what the keepers send meanwhile reaches the server then.
+published meanwhile arrives then; pause() and resume(): what the keepers send meanwhile reaches the server then; turned_away
+counts the connections that were not accepted.
 """
 import glob
 import hashlib
@@ -131,7 +132,8 @@ class Proxy:
         self.mutex = threading.Lock()
         self.faults, self.connections = [], []
         self.late = threading.Event()
-        self.accepting, self.drop_messages, self.dropped, self.held = True, False, 0, 0
+        self.accepting, self.turned_away = True, 0
+        self.drop_messages, self.dropped, self.held = False, 0, 0
         self.running, self.messages_pass = threading.Event(), threading.Event()
         self.resume()
         self.pass_messages()
@@ -151,6 +153,7 @@ class Proxy:
             server = socket.socket(socket.AF_UNIX)
             try:
                 if not self.accepting:
+                    self.turned_away += 1
                     raise ConnectionRefusedError
                 server.connect(self.redis.socket)
             except OSError:
