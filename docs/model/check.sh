@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Checks the models exhaustively with spin, and that each mutant, a model without one safeguard, is caught. One line each.
+# Checks the models exhaustively with spin, and that each mutant, a model without one safeguard, is caught. A line each.
 #   check.sh            what CI runs
 #   check.sh long       larger bounds: much memory and time
 #   check.sh show MODEL [progress] [-D...]   the shortest way to an error (progress: any), step by step
@@ -97,7 +97,7 @@ build() {
 
 # One line; 1 if it is not as expected.
 check() {
-	local expected=$1 model=$2 what=$3 dir began=$SECONDS run=() result states
+	local expected=$1 model=$2 what=$3 dir began=$SECONDS run=() result states verdict
 	shift 3
 	dir=$(mktemp -d)
 	trap 'rm -rf "$dir"' RETURN
@@ -119,8 +119,9 @@ check() {
 		result=fails
 	fi
 	cd /
-	printf '%s %-8s %-9s %-50s %12s states %4d s: %s\n' "$([ "$result" = "$expected" ] && echo 'ok   ' || echo WRONG)" "$model" "$what" "$*" \
-		"$states" $((SECONDS - began)) "$result$(sed -n 's/^pan:1: \(.*\) (at depth.*/, \1/p' "$dir/pan.out" | cut -c1-60)"
+	[ "$result" = "$expected" ] && verdict=ok || verdict=WRONG
+	printf '%-5s %-8s %-9s %-50s %12s states %4d s: %s\n' "$verdict" "$model" "$what" "$*" "$states" $((SECONDS - began)) \
+		"$result$(sed -n 's/^pan:1: \(.*\) (at depth.*/, \1/p' "$dir/pan.out" | cut -c1-60)"
 	[ "$result" = "$expected" ]
 }
 
@@ -161,7 +162,8 @@ long)
 esac
 command -v spin >/dev/null || { echo "spin is missing: scripts/install-deps.sh test" >&2; exit 1; }
 # The long ones first, so that both processors are busy to the end.
-if echo "$list" | sed '/^$/d' | sort -r -s -k1,1 | tr '\n' '\0' | xargs -0 -P "${JOBS:-2}" -I{} bash -c '"$0" one $1' "$0" {}; then
+if echo "$list" | sed '/^$/d' | sort -r -s -k1,1 | tr '\n' '\0' |
+	xargs -0 -P "${JOBS:-2}" -I{} bash -c '"$0" one $1' "$0" {}; then
 	echo "the models hold, and every mutant is caught"
 else
 	echo "a model does not hold, or a mutant is not caught: see WRONG above; $0 show MODEL -D... shows how" >&2

@@ -1,18 +1,20 @@
 /*
- * Two hosts, one exclusive lock, one store, and whatever may go wrong between them: answers that are late or lost, requests that are
- * executed long after they were given up, hosts that are silent, keepers that die, a store that loses its memory. Time is
- * discrete and moves only in Clock. How a lease is tested free is page.pml's; here it takes one step.
+ * Two hosts, one exclusive lock, one store, and whatever may go wrong between them: answers that are late or lost,
+ * requests that are executed long after they were given up, hosts that are silent, keepers that die, a store that
+ * loses its memory. Time is discrete and moves only in Clock. How a lease is tested free is page.pml's; here it takes
+ * one step.
  *
- * What is shown: never two that run (promises 3 and 4). Whoever was frozen goes on only if nobody ran in between. No lease that was given
- * back is taken for lost, for its new owner's holders would be killed.
+ * What is shown: never two that run (promises 3 and 4). Whoever was frozen goes on only if nobody ran in between. No
+ * lease that was given back is taken for lost, for its new owner's holders would be killed.
  *
  * LOSSES=n    so many answers are lost; the request is executed before, much later, or never
  * FLUSHES=n   so often the store loses its memory: it is empty
  * ROLLS=n     ... it is as it was at some time before
  * CRASHES=n   so many keepers die, and are followed by others
  *
- * Mutants: SERVER_CLOCK with STEPS, SEARCH_FIRST TOKEN_ONLY BEAT_UNNAMED DEADLINE_OF_ANSWER RENEW_FIRST STALE_GRANT (LOSSES=1), NO_GRACE
- * FENCE_RESUMES FORGOTTEN_RENEWED RECLAIM_LATE OPEN_EARLY (FLUSHES=1), OLDER_WINS CONFIRM_ANY (ROLLS=1), JOURNAL_LATE TAKEN_UP_OPEN (CRASHES=1).
+ * Mutants: SERVER_CLOCK with STEPS, SEARCH_FIRST TOKEN_ONLY BEAT_UNNAMED DEADLINE_OF_ANSWER RENEW_FIRST STALE_GRANT
+ * (LOSSES=1), NO_GRACE FENCE_RESUMES FORGOTTEN_RENEWED RECLAIM_LATE OPEN_EARLY (FLUSHES=1), OLDER_WINS CONFIRM_ANY
+ * (ROLLS=1), JOURNAL_LATE TAKEN_UP_OPEN (CRASHES=1).
  */
 #ifndef LOSSES
 #define LOSSES 0
@@ -132,7 +134,8 @@ inline hand_over() {
 inline script_acquire(h, t, naming, now) {
 	beat_moves(h);
 	if
-	:: owner == OTHER(h) && naming -> owner = NOBODY; owner_old = false; waits[OTHER(h)] = false; waits_old[OTHER(h)] = false; new_fence()
+	:: owner == OTHER(h) && naming -> owner = NOBODY; owner_old = false; waits[OTHER(h)] = false;
+		waits_old[OTHER(h)] = false; new_fence()
 	:: else
 	fi;
 	if
@@ -170,7 +173,8 @@ inline script_reclaim(h, t, now) {
 	if
 	:: STANDS(h, t) -> beat_moves(h); now = OK
 	:: !STANDS(h, t) && !store_open && !IN_THE_WAY(h) ->
-		give(h, t); waits[OTHER(h)] = false; waits_old[OTHER(h)] = false; knows[h] = true; NO_GHOST; beat_moves(h); now = OK
+		give(h, t); waits[OTHER(h)] = false; waits_old[OTHER(h)] = false; knows[h] = true; NO_GHOST;
+			beat_moves(h); now = OK
 	:: else -> assert(store_open); now = GONE
 	fi
 }
@@ -231,7 +235,8 @@ end:	do
 	EXECUTE(1)
 #if FLUSHES > 0
 	:: d_step { flushes > 0 -> flushes--;
-		owner = NOBODY; owner_old = false; waits[0] = false; waits[1] = false; waits_old[0] = false; waits_old[1] = false;
+		owner = NOBODY; owner_old = false; waits[0] = false; waits[1] = false; waits_old[0] = false;
+			waits_old[1] = false;
 		FORGETS;
 		store_inc++;
 #ifdef NO_GRACE
@@ -244,10 +249,12 @@ end:	do
 #if ROLLS > 0
 	:: d_step { !then_taken -> then_taken = true;
 		then_owner = owner; then_owner_old = owner_old; then_knows[0] = knows[0]; then_knows[1] = knows[1];
-		then_waits[0] = waits[0]; then_waits[1] = waits[1]; then_waits_old[0] = waits_old[0]; then_waits_old[1] = waits_old[1] }
+		then_waits[0] = waits[0]; then_waits[1] = waits[1]; then_waits_old[0] = waits_old[0];
+			then_waits_old[1] = waits_old[1] }
 	:: d_step { then_taken && rolls > 0 -> rolls--;
 		owner = then_owner; owner_old = then_owner_old;
-		waits[0] = then_waits[0]; waits[1] = then_waits[1]; waits_old[0] = then_waits_old[0]; waits_old[1] = then_waits_old[1];
+		waits[0] = then_waits[0]; waits[1] = then_waits[1]; waits_old[0] = then_waits_old[0];
+			waits_old[1] = then_waits_old[1];
 		FORGETS;
 		knows[0] = then_knows[0] && then_owner == 0; knows[1] = then_knows[1] && then_owner == 1;
 		ghost = true; store_inc++; store_open = false;
@@ -297,7 +304,7 @@ inline renewed(h) {
 #ifdef FORGOTTEN_RENEWED
 	if :: until[h] > left[h] -> left[h] = until[h] :: else fi
 #else
-	/* What the store has forgotten is safe until the old deadline: no beat of the new incarnation makes that later. */
+	/* What the store has forgotten is safe until the old deadline: beats of the new incarnation do not count. */
 	if :: until[h] > left[h] && !forgotten[h] -> left[h] = until[h] :: else fi
 #endif
 }
@@ -316,7 +323,8 @@ inline is_granted(h) {
 }
 
 inline send(h, o) {
-	op[h] = o; answer[h] = PENDING; until[h] = (o == ACQUIRE || o == BEAT || o == CONFIRM || o == RECLAIM || o == RESUME -> SURE : 0);
+	op[h] = o; answer[h] = PENDING; until[h] = (o == ACQUIRE || o == BEAT || o == CONFIRM || o == RECLAIM ||
+		o == RESUME -> SURE : 0);
 	names[h] = o == ACQUIRE && seen[h] && watching[h] == 0
 }
 
@@ -363,7 +371,8 @@ inline take_answer(h) {
 		renewed(h);
 		if :: state[h] == UNSURE && left[h] > 0 -> hold(h) :: else fi
 	:: is == OK && was == RELEASE ->
-		if :: state[h] == RELEASING -> state[h] = NONE; journal[h] = 0; left[h] = 0; gave_back[h] = false :: else fi
+		if :: state[h] == RELEASING -> state[h] = NONE; journal[h] = 0; left[h] = 0;
+			gave_back[h] = false :: else fi
 	:: is == OK && was == OPEN_STORE -> grace[h] = false
 	:: is == GONE -> if :: IS_LEASE(h) -> lose(h) :: else fi
 	fi;
@@ -391,7 +400,8 @@ inline keeper_dies(h) {
 		late[h] = op[h]; late_old[h] = false; late_inc[h] = inc[h]; late_names[h] = names[h]
 	:: true
 	fi;
-	op[h] = NOTHING; answer[h] = PENDING; until[h] = 0; names[h] = false; shows[h] = false; answer_knows[h] = false; answer_inc[h] = 0;
+	op[h] = NOTHING; answer[h] = PENDING; until[h] = 0; names[h] = false; shows[h] = false;
+		answer_knows[h] = false; answer_inc[h] = 0;
 	seen[h] = false; watching[h] = 0; granted[h] = false; forgotten[h] = false; lapsed[h] = false;
 	/* What the parent has of it, supervise.c: unsure() */
 	state[h] = (state[h] == HELD -> UNSURE : state[h]); alive[h] = false
@@ -413,15 +423,18 @@ proctype Keeper(byte h) {
 end:	do
 	:: d_step { alive[h] && state[h] == NONE && op[h] == NOTHING ->
 		/* A new token: what anybody has of the one before is an old one's. */
-		owner_old = owner_old || owner == h; waits_old[h] = waits[h]; late_old[h] = late[h] != NOTHING; granted[h] = false;
+		owner_old = owner_old || owner == h; waits_old[h] = waits[h]; late_old[h] = late[h] != NOTHING;
+			granted[h] = false;
 #if ROLLS > 0
 		then_owner_old = then_owner_old || then_owner == h; then_waits_old[h] = then_waits[h];
 #endif
 		journal[h] = 1; state[h] = ASKING; gave_back[h] = false; lapsed[h] = false;
 		send(h, ACQUIRE) }
-	:: d_step { alive[h] && state[h] == ASKING && op[h] == NOTHING && !IDLE_QUESTION(h) && !(inc[h] == store_inc && !store_open) ->
+	:: d_step { alive[h] && state[h] == ASKING && op[h] == NOTHING && !IDLE_QUESTION(h) &&
+		!(inc[h] == store_inc && !store_open) ->
 		send(h, ACQUIRE) }
-	:: d_step { alive[h] && state[h] == ASKING && op[h] == NOTHING && grace[h] && grace_left[h] == 0 && inc[h] == store_inc && !store_open ->
+	:: d_step { alive[h] && state[h] == ASKING && op[h] == NOTHING && grace[h] && grace_left[h] == 0 &&
+		inc[h] == store_inc && !store_open ->
 		send(h, OPEN_STORE) }
 	:: d_step { alive[h] && granted[h] -> granted[h] = false;
 		check_deadline(h);
@@ -444,7 +457,8 @@ end:	do
 			late[h] = op[h]; late_old[h] = false; late_inc[h] = inc[h]; late_names[h] = names[h]
 		:: true
 		fi;
-		op[h] = NOTHING; answer[h] = PENDING; until[h] = 0; names[h] = false; shows[h] = false; answer_knows[h] = false;
+		op[h] = NOTHING; answer[h] = PENDING; until[h] = 0; names[h] = false; shows[h] = false;
+			answer_knows[h] = false;
 		answer_inc[h] = 0; granted[h] = false }
 #endif
 #if CRASHES > 0
@@ -503,16 +517,19 @@ end:	do
 proctype Clock() {
 end:	do
 	:: d_step { !LATE_PARENT(0) && !LATE_PARENT(1) &&
-		left[0] + left[1] + until[0] + until[1] + watching[0] + watching[1] + grace_left[0] + grace_left[1] + SERVER_LEFT > 0 ->
-		COUNT(left[0]); COUNT(left[1]); COUNT(until[0]); COUNT(until[1]); COUNT(watching[0]); COUNT(watching[1]);
-		COUNT(grace_left[0]); COUNT(grace_left[1]); COUNT_SERVER }
+		left[0] + left[1] + until[0] + until[1] + watching[0] + watching[1] +
+		grace_left[0] + grace_left[1] + SERVER_LEFT > 0 ->
+		COUNT(left[0]); COUNT(left[1]); COUNT(until[0]); COUNT(until[1]); COUNT(watching[0]);
+		COUNT(watching[1]); COUNT(grace_left[0]); COUNT(grace_left[1]); COUNT_SERVER }
 	od
 }
 
 init {
 	atomic {
-		state[0] = NONE; state[1] = NONE; op[0] = NOTHING; op[1] = NOTHING; answer[0] = PENDING; answer[1] = PENDING;
+		state[0] = NONE; state[1] = NONE; op[0] = NOTHING; op[1] = NOTHING; answer[0] = PENDING;
+			answer[1] = PENDING;
 		late[0] = NOTHING; late[1] = NOTHING;
-		run Store(); run Clock(); run Keeper(0); run Keeper(1); run Parent(0); run Parent(1); run Program(0); run Program(1)
+		run Store(); run Clock(); run Keeper(0); run Keeper(1); run Parent(0); run Parent(1);
+			run Program(0); run Program(1)
 	}
 }

@@ -1,15 +1,17 @@
 /*
- * N servers, master included. Node 0 is the master that the host A writes to; node 1 is promoted while A is cut off with node 0, which
- * neither it nor A knows. The other replicas come over to node 1 one by one, whenever they like. B is at node 1.
+ * N servers, master included. Node 0 is the master that the host A writes to; node 1 is promoted while A is cut off
+ * with node 0, which neither it nor A knows. The other replicas come over to node 1 one by one, whenever they like. B
+ * is at node 1.
  *
- * What is shown: when B is granted the lease, A's deadline has passed, and A does not renew it any more. An answer counts once W
- * replicas have acknowledged what it says (WAIT, store/acks.c); W must be half of N, rounded down. The default is that.
+ * What is shown: when B is granted the lease, A's deadline has passed, and A does not renew it any more. An answer
+ * counts once W replicas have acknowledged what it says (WAIT, store/acks.c); W must be half of N, rounded down. The
+ * default is that.
  *
  * N=n         2 to 5
  * W=n         acknowledgements that an answer needs
  *
- * Mutants: W below half of N; EARLY_GRACE, which counts grace from when the record of the new incarnation was written; BACK, in which
- * somebody points a replica back to the old master: nothing covers that, and the manual says so.
+ * Mutants: W below half of N; EARLY_GRACE, which counts grace from when the record of the new incarnation was written;
+ * BACK, in which somebody points a replica back to the old master: nothing covers that, and the manual says so.
  */
 #ifndef N
 #define N 3

@@ -1,9 +1,11 @@
 /*
- * One host and one exclusive lock: programs, the kernel lock, the lease page, pins, the keeper, its probe, and a keeper
- * that dies and is followed by another. The rest of the cluster is one other host, which wants the lock again and again.
+ * One host and one exclusive lock: programs, the kernel lock, the lease page, pins, the keeper, its probe, and a
+ * keeper that dies and is followed by another. The rest of the cluster is one other host, which wants the lock again
+ * and again.
  *
- * What is shown: whoever runs after his lock call succeeded has the kernel lock and his host has the lease, at that moment and until
- * he unlocks (promises 1 and 2); within a pin the keeper's own probe is in nobody's way; the other host gets it in the end.
+ * What is shown: whoever runs after his lock call succeeded has the kernel lock and his host has the lease, at that
+ * moment and until he unlocks (promises 1 and 2); within a pin the keeper's own probe is in nobody's way; the other
+ * host gets it in the end.
  *
  * RECORD        the probe looks and takes nothing, and need not see what a processor has yet to write (F_OFD_GETLK)
  * CRASHES=n     so many keepers die; their journal and their words in the page stay
@@ -56,7 +58,8 @@ byte crashes = CRASHES;
 
 #define OTHER(l)        (1 - l)
 #define IS_HELD         (state[0] == HELD || state[1] == HELD)
-#define IS_OURS(l)      (state[l] == HELD || state[l] == DRAINING || state[l] == PROBING || state[l] == STOPPING || state[l] == UNSURE)
+#define IS_OURS(l)      (state[l] == HELD || state[l] == DRAINING || state[l] == PROBING || state[l] == STOPPING || \
+			state[l] == UNSURE)
 #define OPEN(l)         word[l] = true; closing[l] = false
 #ifdef PROBE_FIRST
 #define CLOSE(l)        skip
@@ -94,7 +97,8 @@ inline may_give() {     /* the other host has it from now on */
 
 inline hand_over() {
 	if
-	:: theirs == QUEUED && mine[0] != LEASE && mine[1] != LEASE && (first || (mine[0] != QUEUED && mine[1] != QUEUED)) ->
+	:: theirs == QUEUED && mine[0] != LEASE && mine[1] != LEASE && (first || (mine[0] != QUEUED &&
+		mine[1] != QUEUED)) ->
 		theirs = LEASE; first = false; may_give()
 	:: else
 	fi;
@@ -240,12 +244,15 @@ inline serve(i) {
 }
 
 /* There is something to do for a caller: else serving it again would change nothing. */
-#define CAN_BEGIN       (state[0] != ASKING && state[1] != ASKING && ((state[0] == NONE && op[0] == NOTHING) || (state[1] == NONE && op[1] == NOTHING)))
-#define CLOSED_SERVES(i, l) (NEWCOMER(i, l) -> session[i] == QUESTION || CAN_BEGIN : CAN_PIN(i) && (state[l] == DRAINING || state[l] == PROBING))
+#define CAN_BEGIN       (state[0] != ASKING && state[1] != ASKING && ((state[0] == NONE && op[0] == NOTHING) || \
+			(state[1] == NONE && op[1] == NOTHING)))
+#define CLOSED_SERVES(i, l) (NEWCOMER(i, l) -> session[i] == QUESTION || CAN_BEGIN : CAN_PIN(i) && \
+			(state[l] == DRAINING || state[l] == PROBING))
 #define CAN_PIN(i)      (!needs[i] || (!probing[0] && !probing[1]))
 #define CAN_SERVE(i)    (alive && (session[i] == QUESTION || session[i] == WAITS) && \
 			 (IS_HELD -> CAN_PIN(i) : (IS_OURS(0) -> state[0] != UNSURE && CLOSED_SERVES(i, 0) : \
-			  (IS_OURS(1) -> state[1] != UNSURE && CLOSED_SERVES(i, 1) : session[i] == QUESTION || CAN_BEGIN))))
+			  (IS_OURS(1) -> state[1] != UNSURE && CLOSED_SERVES(i, 1) : \
+			   session[i] == QUESTION || CAN_BEGIN))))
 
 inline take_answer(l) {
 	if
@@ -274,7 +281,7 @@ inline take_probe(l) {
 		kernel = (kernel == KEEPER -> 0 : kernel);
 		if :: state[l] == STOPPING -> state[l] = DRAINING :: else fi
 	:: answer[l] == STOPPED && state[l] == STOPPING -> state[l] = DRAINING
-	:: answer[l] == STOPPED && state[l] == PROBING && !recalled[l] -> state[l] = HELD; supersede(l)       /* in use, kept */
+	:: answer[l] == STOPPED && state[l] == PROBING && !recalled[l] -> state[l] = HELD; supersede(l) /* kept */
 	:: else -> if :: state[l] == PROBING -> state[l] = DRAINING :: else fi
 	fi;
 	if :: state[l] == DRAINING && state[OTHER(l)] == HELD -> to_release(l) :: else fi;
@@ -286,7 +293,8 @@ inline take_probe(l) {
 	:: d_step { alive && state[l] == ASKING && op[l] == NOTHING && mine[l] == LEASE -> granted(l) } \
 	:: d_step { alive && message[l] -> take_message(l) } \
 	:: d_step { alive && state[l] == HELD && recalled[l] -> drain(l) } \
-	:: d_step { alive && state[l] == DRAINING && !probing[l] && !IS_PINNED && FENCED(l) -> state[l] = PROBING; probing[l] = true } \
+	:: d_step { alive && state[l] == DRAINING && !probing[l] && !IS_PINNED && FENCED(l) -> state[l] = PROBING; \
+		probing[l] = true } \
 	:: d_step { alive && answer[l] != SILENT -> take_probe(l) } \
 	:: d_step { closing[l] -> closing[l] = false; word[l] = false }
 
@@ -314,8 +322,10 @@ end:	do
 	:: d_step { CAN_SERVE(1) -> serve(1) }
 #endif
 	/* Nobody waits for it any more. */
-	:: d_step { alive && state[0] == ASKING && op[0] == NOTHING && session[0] != WAITS && session[PROGRAMS - 1] != WAITS -> to_release(0) }
-	:: d_step { alive && state[1] == ASKING && op[1] == NOTHING && session[0] != WAITS && session[PROGRAMS - 1] != WAITS -> to_release(1) }
+	:: d_step { alive && state[0] == ASKING && op[0] == NOTHING && session[0] != WAITS &&
+		session[PROGRAMS - 1] != WAITS -> to_release(0) }
+	:: d_step { alive && state[1] == ASKING && op[1] == NOTHING && session[0] != WAITS &&
+		session[PROGRAMS - 1] != WAITS -> to_release(1) }
 	od
 }
 
@@ -328,7 +338,8 @@ end:	do
 		kernel = KEEPER;
 #endif
 		answer[l] = FREE }
-	:: d_step { probing[l] && answer[l] == SILENT && (stopping[l] || (!LOOKS_FREE && !recalled[l])) -> answer[l] = STOPPED }
+	:: d_step { probing[l] && answer[l] == SILENT && (stopping[l] || (!LOOKS_FREE && !recalled[l])) ->
+		answer[l] = STOPPED }
 	od
 }
 
@@ -367,7 +378,8 @@ inline reset(i) {
 }
 
 inline end_holder(i) {
-	if :: kernel == i + 1 -> kernel = 0; killed[i] = true; runs[i] = false; session[i] = CLOSED; needs[i] = false; have[i] = false :: else fi
+	if :: kernel == i + 1 -> kernel = 0; killed[i] = true; runs[i] = false; session[i] = CLOSED;
+		needs[i] = false; have[i] = false :: else fi
 }
 
 proctype Crash() {

@@ -1,16 +1,16 @@
 /*
- * Two hosts, one exclusive lock, and the store's queue: recall, hand-over, lost messages and answers, a host that dies. No time: what
- * takes long is any number of steps of the others.
+ * Two hosts, one exclusive lock, and the store's queue: recall, hand-over, lost messages and answers, a host that
+ * dies. No time: what takes long is any number of steps of the others.
  *
- * What is shown, under weak fairness of every process below: the caller of host 0 gets the lock in the end, again and again; so no lease
- * is lost for good. And never two.
+ * What is shown, under weak fairness of every process below: the caller of host 0 gets the lock in the end, again and
+ * again; so no lease is lost for good. And never two.
  *
  * LOSSES=n    so many messages or answers are lost; the request is executed, executed late, or never arrives
  * DIES        host 1 dies at some time and does not come back
  *
- * Mutants: NO_TURN, a recall closes a lease before the caller for whom it was fetched had his turn; NO_UNKNOWN, the recall of a token
- * that the host does not know is not answered; NO_REASK, who waits does not ask again; NO_RECALL, those who wait recall a lease only when
- * they begin to wait; STAYS, what a dead host has is not dropped (with DIES).
+ * Mutants: NO_TURN, a recall closes a lease before the caller for whom it was fetched had his turn; NO_UNKNOWN, the
+ * recall of a token that the host does not know is not answered; NO_REASK, who waits does not ask again; NO_RECALL,
+ * those who wait recall a lease only when they begin to wait; STAYS, what a dead host has is not dropped (with DIES).
  */
 #ifndef LOSSES
 #define LOSSES 1
@@ -44,13 +44,15 @@ byte losses = LOSSES;
 
 inline tell() {         /* recall(), recall_new() */
 	if
-	:: owner != NOBODY && IN_QUEUE(1 - owner) -> recall[owner] = recall[owner] || has; recall_old[owner] = recall_old[owner] || has_old
+	:: owner != NOBODY && IN_QUEUE(1 - owner) -> recall[owner] = recall[owner] || has;
+		recall_old[owner] = recall_old[owner] || has_old
 	:: else
 	fi
 }
 
 inline take_over(h) {
-	owner = h; has = queued[h]; has_old = queued_old[h]; grant[h] = queued[h]; queued[h] = false; queued_old[h] = false;
+	owner = h; has = queued[h]; has_old = queued_old[h]; grant[h] = queued[h]; queued[h] = false;
+		queued_old[h] = false;
 	tell()
 }
 
@@ -108,7 +110,8 @@ end:	do
 proctype Late(byte h) {
 	mtype:answer nobody_hears;
 end:	do
-	:: d_step { late[h] -> acquire(h, late_old[h], nobody_hears); late[h] = false; late_old[h] = false; nobody_hears = PENDING }
+	:: d_step { late[h] -> acquire(h, late_old[h], nobody_hears); late[h] = false; late_old[h] = false;
+		nobody_hears = PENDING }
 	od
 }
 
@@ -191,7 +194,8 @@ proctype Losses() {
 			:: recall_old[h] -> recall_old[h] = false
 			:: grant[h] -> grant[h] = false
 			:: op[h] != NOTHING -> op[h] = NOTHING; answer[h] = PENDING
-			:: op[h] == ACQUIRE && answer[h] == PENDING && !late[h] -> late[h] = true; late_old[h] = false; op[h] = NOTHING
+			:: op[h] == ACQUIRE && answer[h] == PENDING && !late[h] -> late[h] = true;
+				late_old[h] = false; op[h] = NOTHING
 			:: true
 			fi;
 			losses--
