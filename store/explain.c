@@ -52,7 +52,7 @@ static const struct {
 	{"CLUSTERDOWN", REPLY_ERROR_UNREACHABLE,
 	 "it is a node of a Redis Cluster: set the address of a server of its own"},
 	{"MISCONF", REPLY_ERROR_HERE, "it cannot save its data to disk: its log says why"},
-	{"NOREPLICAS", REPLY_ERROR_HERE, "its min-replicas-to-write replicas are not there"},
+	{"NOREPLICAS", REPLY_ERROR_UNREACHABLE, "its min-replicas-to-write replicas are not there"},
 	{"DENIED", REPLY_ERROR_UNREACHABLE, "it is in protected mode: set a password there, and password_file here"},
 	{"ERR max number of clients", REPLY_ERROR_UNREACHABLE, "raise its maxclients"},
 	{"ERR DB index", REPLY_ERROR_UNREACHABLE, "correct database in the configuration"},
@@ -72,21 +72,20 @@ static bool speaks_of(const char *error, const char *code)
 	return at && at[len] == ' ' && (at[-1] == ' ' || at[-1] == '-');
 }
 
-/* The server's text is for people, and nothing else is known about it. */
-static void copy_printable(char *to, size_t size, const char *from)
+void reply_quote(char said[REPLY_SAID_BYTES], const char *text)
 {
 	size_t n = 0;
 
-	for (; from[n] && n + 1 < size; n++)
-		to[n] = from[n] >= ' ' && from[n] <= '~' ? from[n] : '?';
-	to[n] = '\0';
+	for (; text[n] && n + 1 < REPLY_SAID_BYTES; n++)
+		said[n] = text[n] >= ' ' && text[n] <= '~' ? text[n] : '?';
+	said[n] = '\0';
 }
 
 enum reply_error reply_explain(const char *error, char line[REPLY_LINE_BYTES])
 {
-	char said[200];
+	char said[REPLY_SAID_BYTES];
 
-	copy_printable(said, sizeof(said), error);
+	reply_quote(said, error);
 	for (size_t i = 0; i < sizeof(errors) / sizeof(*errors); i++) {
 		if (!speaks_of(error, errors[i].code))
 			continue;

@@ -55,10 +55,10 @@ if not open then
 	return {'GRACE'}
 end
 local lock = read_lock()
-if ARGV[11] == '1' then
-	raise_beat(host)
-end
 local lease = find(lock.l, token)
+if lease or ARGV[11] == '1' then
+	raise_beat(host) -- a lease: so that there is a write that replicas can acknowledge
+end
 if lease then
 	return {'OK', number(lease.fence), lease.mode}
 end

@@ -26,7 +26,7 @@ end
 -- each host must be told, also when another one has begun anew before it asks.
 local function is_of_this_server(incarnation)
 	local id = identity() .. '-'
-	return string.sub(incarnation, 1, #id) == id
+	return id ~= 'replica-' and string.sub(incarnation, 1, #id) == id
 end
 
 -- Says whether the store is the one the caller knows, and whether it grants (open). Whoever grants or vouches for a

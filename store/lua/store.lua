@@ -8,6 +8,9 @@ local record = redis.call('HMGET', STORE, 'inc', 'open', 'ttl_ms', 'fence')
 local what, ttl_ms = ARGV[2], ARGV[3]
 local inc, open, fence = record[1], record[2], record[4] or '0'
 local same = inc and is_of_this_server(inc)
+if identity() == 'replica' then -- one that can be written
+	return redis.error_reply('READONLY this server is a replica')
+end
 if what == 'open' and not (same and inc == ARGV[1]) then
 	return {'INC'}
 end
@@ -23,7 +26,6 @@ end
 if what ~= 'begin' then
 	open = '1'
 end
-if not same or record[2] ~= open or record[3] ~= ttl_ms then
-	redis.call('HSET', STORE, 'inc', inc, 'open', open, 'ttl_ms', ttl_ms, 'fence', fence)
-end
+-- Always, so that there is a write that replicas can acknowledge.
+redis.call('HSET', STORE, 'inc', inc, 'open', open, 'ttl_ms', ttl_ms, 'fence', fence)
 return {'OK', inc, open}

@@ -34,10 +34,11 @@ class Host:
         self.agents = []
         os.makedirs(self.files, exist_ok=True)
         rules = rules or '{ tree = "%s"; name = "t"; }'
-        server = redis if isinstance(redis, str) else "unix:" + redis.socket
+        where = redis.settings if hasattr(redis, "settings") else 'server = "%s";' % (
+            redis if isinstance(redis, str) else "unix:" + redis.socket)
         with open(self.config, "w") as f:
-            f.write('host = "%s";\nstore = { server = "%s"; %s };\nlease = { %s };\nprotect = ( %s );\n' %
-                    (name, server, store, lease, rules.replace("%s", self.files)))
+            f.write('host = "%s";\nstore = { %s %s };\nlease = { %s };\nprotect = ( %s );\n' %
+                    (name, where, store, lease, rules.replace("%s", self.files)))
         if foreground:
             self.start()
 

@@ -14,8 +14,8 @@ START_TEST(defaults)
 	ck_assert_int_eq(gethostname(own, sizeof(own)), 0);
 	ck_assert_str_eq(config->host, own);
 	ck_assert_ptr_null(config->store.socket);
-	ck_assert_str_eq(config->store.host, "127.0.0.1");
-	ck_assert_int_eq(config->store.port, 6379);
+	ck_assert_str_eq(config->store.address.host, "127.0.0.1");
+	ck_assert_int_eq(config->store.address.port, 6379);
 	ck_assert_ptr_null(config->store.user);
 	ck_assert_ptr_null(config->store.password);
 	ck_assert_int_eq(config->store.database, 0);
@@ -51,8 +51,8 @@ START_TEST(values)
 	ck_assert_int_eq(place_config_id(file, &id), 0);
 	ck_assert_mem_eq(&config->id, &id, sizeof(id));
 	ck_assert_str_eq(config->host, "worker_1.example-x");
-	ck_assert_str_eq(config->store.host, "::1");
-	ck_assert_int_eq(config->store.port, 7000);
+	ck_assert_str_eq(config->store.address.host, "::1");
+	ck_assert_int_eq(config->store.address.port, 7000);
 	ck_assert_str_eq(config->store.user, "me");
 	ck_assert_str_eq(config->store.password, "open sesame");
 	ck_assert_int_eq(config->store.database, 3);
@@ -99,8 +99,8 @@ START_TEST(server_syntax)
 	snprintf(text, sizeof(text), "store = { server = \"%s\"; };", s->text);
 	read_ok(text);
 	ck_assert_pstr_eq(config->store.socket, s->socket);
-	ck_assert_pstr_eq(config->store.host, s->host);
-	ck_assert_int_eq(config->store.port, s->port);
+	ck_assert_pstr_eq(config->store.address.host, s->host);
+	ck_assert_int_eq(config->store.address.port, s->port);
 }
 END_TEST
 
@@ -346,18 +346,18 @@ START_TEST(example_is_complete)
 	read_ok("");
 	lease = config->lease;
 	store = config->store;
-	store.host = strdup(store.host);
+	store.address.host = strdup(store.address.host);
 	write_bytes(file, example, strlen(example));
 	config_free(config);
 	config = NULL;
 	ck_assert_msg(config_load(file, &config, why, sizeof(why)) == 0, "%s", why);
 	ck_assert_mem_eq(&lease, &config->lease, sizeof(lease));
-	ck_assert_str_eq(store.host, config->store.host);
-	ck_assert_int_eq(store.port, config->store.port);
+	ck_assert_str_eq(store.address.host, config->store.host);
+	ck_assert_int_eq(store.address.port, config->store.port);
 	ck_assert_int_eq(store.database, config->store.database);
 	ck_assert_int_eq(store.connect_ms, config->store.connect_ms);
 	ck_assert_uint_eq(config->rule_count, 0);
-	free(store.host);
+	free(store.address.host);
 }
 END_TEST
 

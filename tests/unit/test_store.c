@@ -615,13 +615,13 @@ END_TEST
 
 START_TEST(names_and_ports)
 {
-	config = (struct config_store){.host = "localhost", .port = 1, .connect_ms = 2000};
+	config = (struct config_store){.address = {.host = "localhost", .port = 1}, .connect_ms = 2000};
 	refused(&a, "connection refused");
-	config.host = "127.0.0.1";
+	config.address.host = "127.0.0.1";
 	refused(&a, "127.0.0.1:1: connection refused");
-	config.host = "::1";
+	config.address.host = "::1";
 	refused(&a, "[::1]:1: ");
-	config.host = "no such host.invalid";
+	config.address.host = "no such host.invalid";
 	refused(&a, "cannot look up");
 	start(&a, "host-a");
 	uv_run(&loop, UV_RUN_NOWAIT); /* it is freed while the lookup is under way */
