@@ -19,7 +19,7 @@ local function blockers(verdict, arrival, holders, ahead)
 				local beat = beat_of(e.host)
 				answer[#answer + 1] = e.host
 				answer[#answer + 1] = beat
-				answer[#answer + 1] = number(now - beat)
+				answer[#answer + 1] = beat == '0' and '0' or number(now - beat) -- none: nobody knows
 				answer[#answer + 1] = what
 			end
 		end

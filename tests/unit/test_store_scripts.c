@@ -6,7 +6,8 @@
 #include "store/scripts.h"
 #include "tests/unit/redis_server.h"
 
-#define NAME "/var/lock/a b.lock"
+#define NAME             "/var/lock/a b.lock"
+#define NAME_OF_ONE_WORD "word" /* for command() */
 
 static struct redis_server server;
 static redisContext *redis, *listener;
@@ -96,6 +97,16 @@ static const char *call(enum script_id id, const char *first, ...)
 	return answer;
 }
 
+static const char *call_name(enum script_id id, const char *name, const char *first, ...)
+{
+	va_list more;
+
+	va_start(more, first);
+	const char *answer = call_on(id, name, first, more);
+	va_end(more);
+	return answer;
+}
+
 static const char *token(char letter)
 {
 	static char tokens[8][33];
@@ -115,6 +126,7 @@ struct want {
 	const char *file;
 	const char *ask, *pass;
 	const char *dead_host, *dead_beat;
+	const char *name; /* NULL: NAME */
 };
 
 /* "WAIT 17 A ..." as "WAIT A ...": who waits is numbered; the number is a test's of its own. */
@@ -138,7 +150,7 @@ static const char *acquire_want(const struct want *w)
 
 	snprintf(from, sizeof(from), REPLY_OFFSET, (int64_t)strtoll(range[0], NULL, 10));
 	snprintf(to, sizeof(to), REPLY_OFFSET, (int64_t)strtoll(range[1], NULL, 10));
-	return without_arrival(call(SCRIPT_ACQUIRE, w->host, w->file ? w->file : "1:1", token(w->token),
+	return without_arrival(call_name(SCRIPT_ACQUIRE, w->name ? w->name : NAME, w->host, w->file ? w->file : "1:1", token(w->token),
 		    w->space == 'r' ? "record" : "flock", w->mode == 's' ? "shared" : "exclusive", from, to,
 		    w->ask ? w->ask : "0", w->pass ? w->pass : "0", "1", w->dead_host, w->dead_beat, NULL));
 }
@@ -147,6 +159,13 @@ static const char *acquire_want(const struct want *w)
 #define RANGE(a, b)           .from = a, .to = b
 #define RECORD(a, b)          .space = 'r', .from = a, .to = b
 #define release(letter)       call(SCRIPT_RELEASE, token(letter), NULL)
+
+/* Of the whole of NAME. */
+static const char *reclaim(const char *host, char letter, const char *fence, const char *mode)
+{
+	return call(SCRIPT_RECLAIM, host, token(letter), fence, "1:1", "flock", mode, "0000000000000000000",
+		    "9223372036854775807", NULL);
+}
 
 /* "OK FENCE MODE": the fence, 0 if it is no such answer. */
 static uint64_t fence_of(const char *answer)
@@ -569,6 +588,7 @@ START_TEST(a_record_of_another_server)
 	strcpy(incarnation, "0123-4567");
 	assert_says(acquire("A", 'a', 'x'), "INC");
 	assert_says(release('a'), "INC"); /* it would have handed over */
+	assert_says(call(SCRIPT_BEAT, "A", NULL), "INC");
 	assert_says(call(SCRIPT_SHRINK, token('a'), NULL), "INC");
 	char text[24];
 	snprintf(text, sizeof(text), "%" PRIu64, fence);
@@ -582,6 +602,56 @@ START_TEST(a_record_of_another_server)
 	assert_says(heard(), ""); /* in grace nothing is handed over */
 	assert_starts(call(SCRIPT_STORE, "open", "3000", NULL), "OK ");
 	ck_assert_uint_eq(fence_of(acquire("B", 'b', 'x')), 9000000000000001);
+}
+END_TEST
+
+/* Evicted, or deleted by hand: then nothing that the store says can be relied on. */
+START_TEST(a_lock_that_vanished)
+{
+	char fence[24];
+
+	assert_granted(acquire("A", 'a', 'x'));
+	assert_says(release('a'), "OK"); /* gone, and nothing lost */
+	snprintf(fence, sizeof(fence), "%" PRIu64, fence_of(acquire("A", 'b', 'x')));
+	command("DEL dflock:{0}:lock:" NAME_OF_ONE_WORD);
+	assert_granted(acquire("C", 'd', 's', .name = NAME_OF_ONE_WORD));
+	command("DEL dflock:{0}:lock:" NAME_OF_ONE_WORD);
+	assert_says(acquire("B", 'c', 'x', .name = NAME_OF_ONE_WORD), "INC");
+	assert_says(acquire("B", 'c', 'x'), "INC"); /* whoever asks hears of it */
+	assert_says(call(SCRIPT_BEAT, "B", NULL), "INC");
+	begin("begin");
+	assert_says(acquire("B", 'c', 'x', .name = NAME_OF_ONE_WORD), "GRACE");
+	assert_starts(reclaim("A", 'b', fence, "exclusive"), "OK ");
+	assert_starts(call(SCRIPT_STORE, "open", "3000", NULL), "OK ");
+	assert_granted(acquire("B", 'c', 'x', .name = NAME_OF_ONE_WORD));
+	assert_starts(acquire("B", 'e', 'x'), "WAIT A ");
+}
+END_TEST
+
+START_TEST(hosts_that_vanished)
+{
+	assert_granted(acquire("A", 'a', 'x'));
+	command("DEL dflock:{0}:hosts");
+	assert_says(acquire("B", 'b', 'x'), "WAIT A 0 0 holds"); /* not: silent since 1970 */
+	assert_says(call(SCRIPT_BEAT, "A", NULL), "OK");
+	assert_starts(acquire("B", 'b', 'x', .dead_host = "A", .dead_beat = "0"), "WAIT A ");
+}
+END_TEST
+
+/* An old snapshot has A's exclusive lease, which A has shrunk since, so that B has a shared one. */
+START_TEST(what_was_shrunk_is_put_back_as_shared)
+{
+	char of_a[24], of_b[24];
+
+	snprintf(of_a, sizeof(of_a), "%" PRIu64, fence_of(acquire("A", 'a', 'x')));
+	snprintf(of_b, sizeof(of_b), "%" PRIu64, (uint64_t)strtoull(of_a, NULL, 10) + 1);
+	command("HDEL dflock:{0}:store inc");
+	begin("begin");
+	ck_assert_ptr_nonnull(strstr(reclaim("A", 'a', of_a, "shared"), " shared"));
+	ck_assert_ptr_nonnull(strstr(reclaim("B", 'b', of_b, "shared"), " shared"));
+	assert_starts(call(SCRIPT_STORE, "open", "3000", NULL), "OK ");
+	ck_assert_ptr_nonnull(strstr(call(SCRIPT_CONFIRM, "A", token('a'), of_a, NULL), " shared"));
+	ck_assert_ptr_nonnull(strstr(call(SCRIPT_CONFIRM, "B", token('b'), of_b, NULL), " shared"));
 }
 END_TEST
 
@@ -695,6 +765,9 @@ static void add_tests(Suite *suite, const char *name, SFun choose)
 	tcase_add_test(t, a_thousand_entries);
 	tcase_add_test(t, another_incarnation);
 	tcase_add_test(t, a_record_of_another_server);
+	tcase_add_test(t, a_lock_that_vanished);
+	tcase_add_test(t, hosts_that_vanished);
+	tcase_add_test(t, what_was_shrunk_is_put_back_as_shared);
 	tcase_add_test(t, ttl_must_be_the_same);
 	tcase_add_test(t, sweeping);
 	tcase_add_test(t, wrong_types_change_nothing);
