@@ -22,7 +22,10 @@ CLI = os.path.join(BUILD, "dflock")
 class Host:
     def __init__(self, redis, name, folder, shim=True, rules=None, lease="ttl_ms = 3000;", store="", foreground=True,
                  debug=False):
-        """rules: text for protect = (...); "%s" is the host's folder of files. Default: every file there, named by its name."""
+        """
+        redis: a Redis, an address, or settings of the store as text. rules: text for protect = (...); "%s" is the host's
+        folder of files. Default: every file there, named by its name.
+        """
         self.name = name
         self.shim = shim
         self.files = os.path.join(folder, "files-" + name)
@@ -34,8 +37,8 @@ class Host:
         self.agents = []
         os.makedirs(self.files, exist_ok=True)
         rules = rules or '{ tree = "%s"; name = "t"; }'
-        where = redis.settings if hasattr(redis, "settings") else 'server = "%s";' % (
-            redis if isinstance(redis, str) else "unix:" + redis.socket)
+        where = redis if isinstance(redis, str) else "unix:" + redis.socket
+        where = where if "=" in where else f'server = "{where}";'
         with open(self.config, "w") as f:
             f.write('host = "%s";\nstore = { %s %s };\nlease = { %s };\nprotect = ( %s );\n' %
                     (name, where, store, lease, rules.replace("%s", self.files)))
