@@ -22,7 +22,8 @@
  * themselves only give something up, which needs nobody's consent. sweep and open do what only matters through what is
  * granted afterwards.
  *
- * It rests on N being what it is: more replicas than configured are refused wherever they show. It does not cover
+ * It rests on N being what it is: a master with more replicas than configured is refused, at the connection and whenever it
+ * shows later (connect_check()). It does not cover
  * a replica that is turned back from R to M by hand. It does not need the node in common to keep what it acknowledged:
  * only the order in which it followed the two counts, so replicas need not save anything.
  *
@@ -52,7 +53,7 @@ void acks_ask(struct store *s, link_reply_cb *cb, void *arg)
 
 bool acks_are_enough(struct store *s, const redisReply *reply)
 {
-	int needed = config_acknowledgements(s->config), replicas = s->config->replicas;
+	int needed = config_acknowledgements(s->config);
 	char line[REPLY_LINE_BYTES];
 
 	if (reply->type == REDIS_REPLY_ERROR) {
@@ -64,12 +65,7 @@ bool acks_are_enough(struct store *s, const redisReply *reply)
 		store_down(s,
 			   "%lld of the %d replicas that must have acknowledged within %lld ms (replicas = %d): it may be "
 			   "cut off from them, or they are down",
-			   reply->integer, needed, (long long)limit_ms(s), replicas);
-	} else if (reply->integer > replicas) {
-		store_down(s,
-			   "%lld replicas have acknowledged, and the configuration says replicas = %d: set that to how many "
-			   "there are, on every host",
-			   reply->integer, replicas);
+			   reply->integer, needed, (long long)limit_ms(s), s->config->replicas);
 	} else {
 		return true;
 	}

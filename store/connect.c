@@ -138,26 +138,21 @@ static bool accept_memory(struct store *s, const redisReply *reply)
 /* Fewer than must acknowledge: it would only be waited for in vain. More than there should be: too few of them would. */
 static bool accept_replicas(struct store *s, const redisReply *reply)
 {
-	int acks = config_acknowledgements(s->config);
-	char text[STORE_INFO_BYTES];
-	uint64_t connected;
+	int acks = config_acknowledgements(s->config), replicas = s->config->replicas;
+	int connected = reply_replicas(reply->str);
 
-	if (s->config->replicas == 0)
+	if (replicas == 0 || (connected >= acks && connected <= replicas))
 		return true;
-	if (!field(s, reply, "connected_slaves", text))
-		return false;
-	if (!reply_number(text, &connected)) {
-		store_down(s, "its connected_slaves makes no sense: it is no Redis");
-		return false;
-	}
-	if (connected >= (uint64_t)acks && connected <= (uint64_t)s->config->replicas)
-		return true;
-	if (connected < (uint64_t)acks)
-		store_down(s, "%" PRIu64 " replicas are connected to it, and %d must acknowledge (replicas = %d): it may be cut "
-			   "off from them, or they are down", connected, acks, s->config->replicas);
+	if (connected < acks)
+		store_down(s,
+			   "%d replicas are connected to it, and %d must acknowledge (replicas = %d): it may be cut off from "
+			   "them, or they are down",
+			   connected, acks, replicas);
 	else
-		store_down(s, "%" PRIu64 " replicas are connected to it, and the configuration says replicas = %d: set that to how "
-			   "many there are, on every host", connected, s->config->replicas);
+		store_down(s,
+			   "%d replicas are connected to it, and the configuration says replicas = %d: set that to how many "
+			   "there are, on every host",
+			   connected, replicas);
 	return false;
 }
 
@@ -260,6 +255,26 @@ static void next_step(struct store *s)
 		return;
 	}
 	int err = link_send(s->messages ? s->messages : s->commands, argc, argv, on_step, s);
+	if (err)
+		store_down(s, "cannot send: %s", uv_strerror(err));
+}
+
+static void on_role(void *arg, const redisReply *reply)
+{
+	struct store *s = arg;
+
+	if (usable(s, reply))
+		accept_role(s, reply);
+}
+
+void connect_check(struct store *s)
+{
+	char text[STEP_TEXT_BYTES];
+	const char *argv[STEP_ARGS];
+
+	if (s->config->replicas == 0)
+		return;
+	int err = link_send(s->commands, ask_role(s, argv, text), argv, on_role, s);
 	if (err)
 		store_down(s, "cannot send: %s", uv_strerror(err));
 }

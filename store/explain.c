@@ -23,6 +23,39 @@ bool reply_info_field(const char *info, const char *field, char *value, size_t s
 	return false;
 }
 
+/* "slave0:ip=10.0.0.1,port=6379,state=online,...": what stands before the state. 0: this line is none of these. */
+static size_t replica_length(const char *line)
+{
+	const char *state = strstr(line, ",state=");
+
+	if (strncmp(line, "slave", 5) != 0 || line[5] < '0' || line[5] > '9' || !state)
+		return 0;
+	return state < line + strcspn(line, "\n") ? (size_t)(state - line) : 0;
+}
+
+int reply_replicas(const char *info)
+{
+	struct {
+		const char *text;
+		size_t len;
+	} seen[CONFIG_MAX_REPLICAS + 1];
+	int count = 0, same;
+
+	for (const char *line = info, *end; *line && count <= CONFIG_MAX_REPLICAS; line = end + (*end == '\n')) {
+		end = line + strcspn(line, "\n");
+		size_t len = replica_length(line), number = strcspn(line, ":");
+		if (len <= number)
+			continue;
+		for (same = 0; same < count; same++)
+			if (seen[same].len == len - number && memcmp(seen[same].text, line + number, len - number) == 0)
+				break;
+		seen[same].text = line + number;
+		seen[same].len = len - number;
+		count += same == count;
+	}
+	return count;
+}
+
 /*
  * The first whose code starts the error counts. An error inside a script starts with its own code since Redis 7; before
  * that it is somewhere behind "ERR Error running script".

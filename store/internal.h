@@ -103,6 +103,8 @@ void store_take_message(struct store *s, const char *text, size_t len);
 void connect_start(struct store *s);
 /* To a server by its name or number. */
 void connect_to(struct store *s, const char *host, int port);
+/* Up: is it still a master, with as many replicas as it should have? Goes on with store_down() if not. */
+void connect_check(struct store *s);
 /* Forgets a lookup that is under way. */
 void connect_cancel(struct store *s);
 

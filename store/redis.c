@@ -85,7 +85,9 @@ static void on_ping(uv_timer_t *timer)
 
 	if (err)
 		store_down(s, "cannot send: %s", uv_strerror(err));
-	else
+	if (s->state == STORE_UP)
+		connect_check(s);
+	if (s->state == STORE_UP)
 		discover_check(s);
 }
 

@@ -108,17 +108,17 @@ class Nodes:
     def __getitem__(self, index):
         return self.all[index]
 
-    def masters(self):
-        return [n for n in self.all if n.role() == "master"]
-
     def master(self):
         """The one that most sentinels name, if it is one."""
         port = max(ports := [s.master_port() for s in self.sentinels], key=ports.count)
-        return next((n for n in self.masters() if n.port == port), None)
+        return next((n for n in self.all if n.port == port and n.role() == "master"), None)
 
     def failed_over(self, old):
         """Waits until another one is the master, and gives it."""
-        return wait_until(lambda: {self.master()} - {None, old}, "another node is the master", 40).pop()
+        def another():
+            ports = [s.master_port() for s in self.sentinels]
+            return ports.count(old.port) <= len(ports) // 2 and self.master()
+        return wait_until(another, "another node is the master", 40)
 
     def stop(self):
         for server in self.sentinels + self.all:
