@@ -230,7 +230,7 @@ static void begin(const char *what)
 {
 	char answer[512];
 
-	strcpy(incarnation, "-");
+	strcpy(incarnation, "");
 	snprintf(answer, sizeof(answer), "%s", call(SCRIPT_STORE, what, "3000", NULL));
 	ck_assert_int_eq(sscanf(answer, "OK %127s", incarnation), 1);
 }
@@ -260,6 +260,12 @@ static void disconnect(void)
 	do {                                                                                                           \
 		const char *a = answer;                                                                                \
 		ck_assert_msg(fence_of(a) > 0, "not granted: %s", a);                                                  \
+	} while (0)
+
+#define assert_ends_with_grace(answer)                                                                                 \
+	do {                                                                                                           \
+		const char *a = answer;                                                                                \
+		ck_assert_msg(strncmp(a, "OK ", 3) == 0 && strcmp(a + strlen(a) - 2, " 0") == 0, "%s", a);             \
 	} while (0)
 
 /* ---- grants and conflicts ---- */
@@ -605,6 +611,33 @@ START_TEST(a_record_of_another_server)
 }
 END_TEST
 
+/* The address leads to another server, which is open, and then back to the first, which still has its memory. */
+START_TEST(another_past)
+{
+	char here[STORE_INC_BYTES], there[STORE_INC_BYTES];
+
+	strcpy(here, incarnation);
+	assert_says(command("HGET dflock:{0}:store open"), "1");
+	strcpy(incarnation, "elsewhere-1-2");
+	assert_ends_with_grace(call(SCRIPT_STORE, "begin", "3000", NULL));
+	assert_says(acquire("B", 'b', 'x'), "INC");
+	snprintf(there, sizeof(there), "%s", command("HGET dflock:{0}:store inc"));
+	ck_assert_str_ne(there, here);
+	/* Whoever was here all the time, or comes from there as well, has nothing new to tell. */
+	strcpy(incarnation, here);
+	ck_assert_ptr_nonnull(strstr(call(SCRIPT_STORE, "begin", "3000", NULL), there));
+	strcpy(incarnation, "elsewhere-1-2");
+	ck_assert_ptr_nonnull(strstr(call(SCRIPT_STORE, "begin", "3000", NULL), there));
+	strcpy(incarnation, "");
+	ck_assert_ptr_nonnull(strstr(call(SCRIPT_STORE, "begin", "3000", NULL), there));
+	for (int i = 0; i < 40; i++) {
+		snprintf(incarnation, sizeof(incarnation), "elsewhere-3-%d", i);
+		assert_ends_with_grace(call(SCRIPT_STORE, "begin", "3000", NULL));
+	}
+	ck_assert_int_lt(atoi(command("HSTRLEN dflock:{0}:store earlier")), 16 * 70);
+}
+END_TEST
+
 /* Evicted, or deleted by hand: then nothing that the store says can be relied on. */
 START_TEST(a_lock_that_vanished)
 {
@@ -765,6 +798,7 @@ static void add_tests(Suite *suite, const char *name, SFun choose)
 	tcase_add_test(t, a_thousand_entries);
 	tcase_add_test(t, another_incarnation);
 	tcase_add_test(t, a_record_of_another_server);
+	tcase_add_test(t, another_past);
 	tcase_add_test(t, a_lock_that_vanished);
 	tcase_add_test(t, hosts_that_vanished);
 	tcase_add_test(t, what_was_shrunk_is_put_back_as_shared);
