@@ -26,8 +26,8 @@ struct config_address {
 
 /* Either a server (socket, or address.host), or sentinels that know it. */
 struct config_store {
-	char *socket;                  /* "unix:/path" gives /path here; else NULL */
-	struct config_address address; /* port 6379 if not given */
+	char *socket;                                          /* "unix:/path" gives /path here; else NULL */
+	struct config_address address;                         /* port 6379 if not given */
 	struct config_address sentinels[CONFIG_MAX_SENTINELS]; /* port 26379 if not given; no two are the same */
 	size_t sentinel_count;
 	char *master;            /* what the sentinels call it; NULL without sentinels */
@@ -37,7 +37,7 @@ struct config_store {
 	char *user;              /* NULL: none */
 	char *password;          /* the first line of password_file; NULL: none */
 	int database;            /* 0 */
-	int64_t connect_ms; /* 5000: a connection or an answer that takes longer makes the store unreachable */
+	int64_t connect_ms;      /* 5000: a connection or an answer that takes longer makes the store unreachable */
 };
 
 /*
@@ -67,7 +67,7 @@ struct config_lease {
 struct rule {
 	enum page_rule_kind kind;
 	char *pattern; /* with its fixed part resolved: what the kernel calls the file */
-	char *name; /* what stands for the first fixed_len bytes of the path in the lock name */
+	char *name;    /* what stands for the first fixed_len bytes of the path in the lock name */
 	/* PATH: the whole path. GLOB: the directories before the first wildcard. TREE: the directory. */
 	size_t fixed_len;
 	int line;

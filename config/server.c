@@ -14,7 +14,7 @@
 #define HOST_CHARS     "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-._"
 #define V6_CHARS       "0123456789abcdefABCDEF:.%"
 
-#define MASTER_BYTES   253
+#define MASTER_BYTES 253
 
 struct store_values {
 	const char *server, *user, *password_file;
@@ -134,16 +134,15 @@ static int read_login(const struct reading *r, config_setting_t *group, const ch
 	int rc;
 
 	if (user && !file)
-		return reading_fail(r, settings_line(group, user_name), "store.%s is there without store.%s; expected both",
-				    user_name, file_name);
+		return reading_fail(r, settings_line(group, user_name),
+				    "store.%s is there without store.%s; expected both", user_name, file_name);
 	rc = user ? keep(r, out_user, user, strlen(user)) : 0;
 	if (rc < 0 || !file)
 		return rc;
 	return read_password(r, settings_line(group, file_name), file_name, file, out_password);
 }
 
-static int read_server(const struct reading *r, config_setting_t *group, const char *server,
-		       struct config_store *store)
+static int read_server(const struct reading *r, config_setting_t *group, const char *server, struct config_store *store)
 {
 	const char *wrong = parse_server(server, store);
 
@@ -189,8 +188,9 @@ static int read_sentinels(const struct reading *r, config_setting_t *group, cons
 	int count = config_setting_length(values->sentinels);
 
 	if (values->server)
-		return reading_fail(r, settings_line(group, "server"),
-				    "store.server is there beside store.sentinels, which know the server; expected one of them");
+		return reading_fail(
+			r, settings_line(group, "server"),
+			"store.server is there beside store.sentinels, which know the server; expected one of them");
 	if (count > CONFIG_MAX_SENTINELS)
 		return reading_fail(r, settings_line(group, "sentinels"), "store.sentinels has %d; expected 1 to %d",
 				    count, CONFIG_MAX_SENTINELS);
@@ -201,17 +201,19 @@ static int read_sentinels(const struct reading *r, config_setting_t *group, cons
 			return rc;
 	}
 	if (!values->master)
-		return reading_fail(r, settings_line(group, "sentinels"),
-				    "store.master is missing; expected the name by which the sentinels know the master");
+		return reading_fail(
+			r, settings_line(group, "sentinels"),
+			"store.master is missing; expected the name by which the sentinels know the master");
 	if (strlen(values->master) > MASTER_BYTES || values->master[strspn(values->master, HOST_CHARS)])
 		return reading_fail(r, settings_line(group, "master"),
 				    "store.master is \"%.100s\"; expected 1 to %d letters, digits, '-', '.' and '_'",
 				    values->master, MASTER_BYTES);
 	if (values->replicas < 1)
-		return reading_fail(r, settings_line(group, "replicas"),
-				    "store.replicas is %s; expected how many replicas the master has (1 to %d), so that a lock "
-				    "counts only once enough of them know of it",
-				    values->replicas < 0 ? "missing" : "0", CONFIG_MAX_REPLICAS);
+		return reading_fail(
+			r, settings_line(group, "replicas"),
+			"store.replicas is %s; expected how many replicas the master has (1 to %d), so that a lock "
+			"counts only once enough of them know of it",
+			values->replicas < 0 ? "missing" : "0", CONFIG_MAX_REPLICAS);
 	return keep(r, &store->master, values->master, strlen(values->master));
 }
 

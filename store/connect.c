@@ -135,7 +135,8 @@ static bool accept_memory(struct store *s, const redisReply *reply)
 	return false;
 }
 
-/* Fewer than must acknowledge: it would only be waited for in vain. More than there should be: too few of them would. */
+/* Fewer than must acknowledge: it would only be waited for in vain. More than there should be: too few of them would.
+ */
 static bool accept_replicas(struct store *s, const redisReply *reply)
 {
 	int acks = config_acknowledgements(s->config), replicas = s->config->replicas;
@@ -145,12 +146,14 @@ static bool accept_replicas(struct store *s, const redisReply *reply)
 		return true;
 	if (connected < acks)
 		store_down(s,
-			   "%d replicas are connected to it, and %d must acknowledge (replicas = %d): it may be cut off from "
+			   "%d replicas are connected to it, and %d must acknowledge (replicas = %d): it may be cut "
+			   "off from "
 			   "them, or they are down",
 			   connected, acks, replicas);
 	else
 		store_down(s,
-			   "%d replicas are connected to it, and the configuration says replicas = %d: set that to how many "
+			   "%d replicas are connected to it, and the configuration says replicas = %d: set that to how "
+			   "many "
 			   "there are, on every host",
 			   connected, replicas);
 	return false;
@@ -164,7 +167,8 @@ static bool accept_role(struct store *s, const redisReply *reply)
 		return false;
 	if (strcmp(role, "master") != 0) {
 		store_down(s, "it is a replica (role:%s): %s", role,
-			   s->config->sentinel_count ? "the sentinels have not noticed yet" : "set the address of the master");
+			   s->config->sentinel_count ? "the sentinels have not noticed yet"
+						     : "set the address of the master");
 		return false;
 	}
 	return accept_replicas(s, reply);

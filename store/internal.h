@@ -53,9 +53,9 @@ struct store {
 
 	/* discover.c */
 	struct sentinel_question *question;
-	size_t sentinel;  /* whom to ask next */
-	size_t asked;     /* in this round */
-	size_t elsewhere; /* up: how many of these named another master */
+	size_t sentinel;                  /* whom to ask next */
+	size_t asked;                     /* in this round */
+	size_t elsewhere;                 /* up: how many of these named another master */
 	char first_why[STORE_LINE_BYTES]; /* what was wrong with the first sentinel of the list */
 	char master_host[SENTINEL_HOST_BYTES];
 	int master_port;

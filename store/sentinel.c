@@ -112,12 +112,13 @@ static void on_master(void *arg, const redisReply *reply)
 	if (!usable(q, reply))
 		return;
 	if (reply->type == REDIS_REPLY_NIL) {
-		fail(q, "it knows no master \"%.100s\": set master to the name in its configuration", q->config->master);
+		fail(q, "it knows no master \"%.100s\": set master to the name in its configuration",
+		     q->config->master);
 		return;
 	}
 	if (reply->type != REDIS_REPLY_ARRAY || reply->elements != 2 || !is_text(reply->element[0], sizeof(host)) ||
-	    !is_text(reply->element[1], 6) || !reply_number(reply->element[1]->str, &port) || port < 1 || port > 65535 ||
-	    reply->element[0]->str[strspn(reply->element[0]->str, HOST_CHARS)]) {
+	    !is_text(reply->element[1], 6) || !reply_number(reply->element[1]->str, &port) || port < 1 ||
+	    port > 65535 || reply->element[0]->str[strspn(reply->element[0]->str, HOST_CHARS)]) {
 		fail(q, "its answer makes no sense: it is no Redis Sentinel");
 		return;
 	}
@@ -201,8 +202,8 @@ static void on_start(uv_timer_t *timer)
 		fail(q, "cannot look up its address: %s", why);
 }
 
-struct sentinel_question *sentinel_ask(uv_loop_t *loop, const struct config_store *config, size_t index, sentinel_cb *cb,
-				       void *arg)
+struct sentinel_question *sentinel_ask(uv_loop_t *loop, const struct config_store *config, size_t index,
+				       sentinel_cb *cb, void *arg)
 {
 	struct sentinel_question *q = calloc(1, sizeof(*q));
 

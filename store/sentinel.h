@@ -1,9 +1,9 @@
 /*
- * One question to one sentinel: where is the master? Everything is called from the event loop, and the answer comes from
- * it, within connect_ms.
+ * One question to one sentinel: where is the master? Everything is called from the event loop, and the answer comes
+ * from it, within connect_ms.
  *
- * A sentinel that is cut off from the others says what it knew last, and cannot know better: who asks must check what it
- * finds there (it says that it is a master, and enough replicas acknowledge), and ask another sentinel next time.
+ * A sentinel that is cut off from the others says what it knew last, and cannot know better: who asks must check what
+ * it finds there (it says that it is a master, and enough replicas acknowledge), and ask another sentinel next time.
  */
 #ifndef DFLOCK_STORE_SENTINEL_H
 #define DFLOCK_STORE_SENTINEL_H
@@ -21,8 +21,8 @@ struct sentinel_question;
 typedef void sentinel_cb(void *arg, const char *host, int port, const char *why);
 
 /* Asks the sentinel of that index. NULL: out of memory. */
-struct sentinel_question *sentinel_ask(uv_loop_t *loop, const struct config_store *config, size_t index, sentinel_cb *cb,
-				       void *arg);
+struct sentinel_question *sentinel_ask(uv_loop_t *loop, const struct config_store *config, size_t index,
+				       sentinel_cb *cb, void *arg);
 /* cb will not be called. Not after it was. */
 void sentinel_cancel(struct sentinel_question *q);
 

@@ -280,6 +280,24 @@ def test_more_replicas_than_configured(make_nodes, host_at):
     wait_until(lambda: host.log().count("2 replicas are connected to it") == 2, "it is noticed")
 
 
+def test_beats_count_only_when_acknowledged(make_nodes, host_at):
+    """Replicas that are connected but do not answer: the job is frozen in time, and goes on, for nobody else got the lock."""
+    nodes = make_nodes(3, sentinels=0)
+    a, b = (host_at(nodes.at(0, 2), n, lease=SHORT) for n in "ab")
+    a.init()
+    holder, other = Work(a), opened(b).say("flock 0 ex")
+    wait_until(lambda: held(b, note="waits for another host"), "b is queued")
+    for node in nodes[1], nodes[2]:
+        node.signal(signal.SIGSTOP)
+    wait_until(lambda: held(a, state="unsure"), "the lease has run out", 20)
+    assert is_frozen(holder.path) and other.silent(0.1)
+    nodes[2].signal(signal.SIGCONT)
+    wait_until(lambda: "go on" in a.log(), "the job is let go", 20)
+    holder.goes_on()
+    holder.end()
+    assert other.heard(30)[0] == "ok"
+
+
 # --- finding the master ---
 
 
@@ -332,6 +350,37 @@ def test_wrong_name_and_password(make_nodes, host_at, folder):
     wait_until(lambda: "see sentinel_user and sentinel_password_file" in without.log(), "it says so")
     for name, user in ("c", ""), ("d", 'sentinel_user = "me";'):
         host_at(nodes.settings, name, store=QUICK + f'{user} sentinel_password_file = "{path}";').wait_up()
+
+
+def doctor(host):
+    return host.cli("doctor", check=False).stdout
+
+
+def test_doctor(make_nodes, host_at):
+    nodes = make_nodes(3)
+    good = host_at(nodes.settings, "a").init()
+    said = doctor(good)
+    for sentinel in nodes.sentinels:
+        assert f"ok:      sentinel 127.0.0.1:{sentinel.port} says that {MASTER} is 127.0.0.1:{nodes[0].port}" in said
+    assert f"ok:      2 of 2 replicas are connected to 127.0.0.1:{nodes[0].port}, and locks need 1 of them" in said
+    assert "ok:      min-replicas-to-write is not set" in said and "\n0 problems" in said
+    wrong = doctor(host_at(nodes.by_sentinels(1), "b"))
+    assert "knows 2 replicas, and the configuration says replicas = 1" in wrong
+    assert "problem: 2 replicas are connected" in wrong and "with replicas = 1 locks are refused" in wrong
+    single = doctor(host_at(nodes.at(0, 0), "c"))
+    assert "warning: 127.0.0.1:%d has 2 replicas, and the configuration says replicas = 0" % nodes[0].port in single
+    nodes[0].command("CONFIG", "SET", "min-replicas-to-write", 2)
+    nodes.sentinels[1].stop()
+    nodes[2].stop()
+    wait_until(lambda: nodes[0].has_replicas(1), "one is gone")
+    said = doctor(good)
+    assert f"warning: sentinel 127.0.0.1:{nodes.sentinels[1].port} is of no use: Connection refused" in said
+    assert "warning: 1 of 2 replicas are connected" in said and "warning: min-replicas-to-write is 2" in said
+    assert opened(good).do("flock 0 ex nb") == "ENOLCK"
+    assert "its min-replicas-to-write replicas are not there" in good.log()
+    nodes[1].stop()
+    wait_until(lambda: nodes[0].has_replicas(0), "both are gone")
+    assert "problem: 0 of 2 replicas are connected" in doctor(good)
 
 
 # --- everything at once ---
