@@ -12,6 +12,7 @@
 #include "keeper/host.h"
 #include "keeper/journal.h"
 #include "keeper/kernel.h"
+#include "keeper/leasepage.h"
 #include "keeper/locks.h"
 #include "keeper/log.h"
 #include "keeper/requests.h"
@@ -139,6 +140,7 @@ static void act(struct lease *lease, unsigned actions, enum lease_event event)
 	if (actions & LEASE_DO_TELL_IN_USE)
 		lease_tell_in_use(lease);
 	if (actions & LEASE_DO_LOST) {
+		leasepage_close_lock(lease->lock); /* host_is_losing() */
 		fence_set(k->fence, lease->slot, k->config->lease.on_lost == ON_LOST_WARN ? FENCE_FREE : FENCE_LOST);
 		lease->slot = FENCE_NO_SLOT;
 		host_losing(k);
@@ -167,6 +169,8 @@ static void enter(struct lease *lease, enum lease_state next)
 		return;
 	if (lease->state == LEASE_ASKING)
 		serve_detach(lease);
+	if (lease->state == LEASE_HELD)
+		leasepage_close(lease); /* first of all */
 	lease->state = next;
 	if (next == LEASE_UNSURE || next == LEASE_HELD)
 		fence_set(k->fence, lease->slot, next == LEASE_HELD ? FENCE_HELD : FENCE_UNSURE);

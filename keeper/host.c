@@ -13,6 +13,7 @@
 #include "keeper/control.h"
 #include "keeper/deadlock.h"
 #include "keeper/journal.h"
+#include "keeper/leasepage.h"
 #include "keeper/locks.h"
 #include "keeper/log.h"
 #include "keeper/requests.h"
@@ -110,6 +111,7 @@ void host_renewed(struct keeper *k, int64_t sent_ns)
 		log_error("the journal cannot be written: %s", strerror(-ret));
 	deadline -= k->config->lease.freeze_margin_ms * NS_PER_MS;
 	fence_renewed(k->fence, deadline, k->deadline_ns);
+	leasepage_refresh(k);
 	uv_timer_start(&k->deadline, on_deadline, deadline > now ? (deadline - now) / NS_PER_MS + 1 : 1, 0);
 	if (!was_sure)
 		serve_all(k);

@@ -14,6 +14,7 @@
 #include "keeper/clock.h"
 #include "keeper/host.h"
 #include "keeper/journal.h"
+#include "keeper/leasepage.h"
 #include "keeper/locks.h"
 #include "keeper/log.h"
 #include "keeper/main.h"
@@ -75,6 +76,7 @@ void keeper_end(struct keeper *k, const char *why)
 		return;
 	k->leaving = true;
 	log_info("ends: %s", why);
+	leasepage_reset(k->page);
 	leave_leases(k);
 	/* Before the store is told: a question that came in between would get a lease that nobody renews. */
 	sessions_stop(k);
@@ -141,6 +143,7 @@ static void on_signal(uv_signal_t *handle, int number)
 
 void keeper_replace_config(struct keeper *k, struct config *config)
 {
+	leasepage_close_all(k); /* a path may have another name now */
 	/* The store keeps a pointer to its part, which control.c has found to be the same: that stays where it is. */
 	struct config old = *k->config;
 
@@ -205,6 +208,7 @@ static int load_config(struct keeper *k, const struct keeper_options *o)
 		cannot_start(o, "%s: %s", o->runtime_dir, why);
 		return -EINVAL;
 	}
+	leasepage_reset(k->page);
 	/* Before it is read: a change meanwhile shows as another identity, never as ours. */
 	place_config_id(o->config, &id);
 	if (config_load(o->config, &k->config, why, sizeof(why)) < 0) {
@@ -272,7 +276,9 @@ static void on_alive(uv_timer_t *timer)
 {
 	struct life *life = timer->data;
 
-	__atomic_add_fetch(&life->options->fence->alive, 1, __ATOMIC_RELAXED);
+	leasepage_refresh(&life->k);
+	if (life->options->fence)
+		__atomic_add_fetch(&life->options->fence->alive, 1, __ATOMIC_RELAXED);
 }
 
 static void start_timers(struct life *life)
@@ -285,8 +291,7 @@ static void start_timers(struct life *life)
 	uv_timer_init(k->loop, &life->term);
 	life->alive.data = life;
 	life->idle.data = life->term.data = k;
-	if (life->options->fence)
-		uv_timer_start(&life->alive, on_alive, 0, ALIVE_MS);
+	uv_timer_start(&life->alive, on_alive, 0, ALIVE_MS);
 	if (!life->options->foreground && often)
 		uv_timer_start(&life->idle, on_idle_timer, often, often);
 	uv_signal_t *signals[] = {&k->sigterm, &k->sigint};

@@ -7,7 +7,8 @@
  *   host.c      the store: beats, deadline, grace, dead hosts
  *   inspect.c   looks at a passed descriptor (worker)      probe.c  asks the kernel (threads)
  *   journal.c   what a restarted keeper takes up           takeup.c does so
- *   pagefile.c  the shared page                            status.c JSON for people
+ *   pagefile.c  the shared page's rules                    leasepage.c its leases
+ *   status.c    JSON for people
  */
 #ifndef DFLOCK_KEEPER_KEEPER_H
 #define DFLOCK_KEEPER_KEEPER_H
@@ -29,6 +30,7 @@
 #include "wire/msg.h"
 
 struct keeper;
+struct leases_slot;
 struct lock;
 
 /* Who waits for what another host is told is in use. */
@@ -67,6 +69,7 @@ struct lease {
 	struct asker askers[LEASE_MAX_ASKERS];
 	unsigned asker_count;
 	uint32_t slot;       /* of the fence, while it is a lease */
+	struct leases_slot *shown; /* in the page; NULL: not, or closed */
 	struct probe *probe; /* runs */
 	bool probe_waits;    /* ... and goes on after "in use" */
 	bool probe_shared;   /* ... and makes do with nobody having it exclusively */

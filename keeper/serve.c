@@ -18,6 +18,7 @@
 #include "keeper/clock.h"
 #include "keeper/deadlock.h"
 #include "keeper/host.h"
+#include "keeper/leasepage.h"
 #include "keeper/locks.h"
 #include "keeper/log.h"
 #include "keeper/lookup.h"
@@ -173,6 +174,8 @@ static void pin(struct session *s, struct lease *lease, int64_t now, int64_t sur
 	leave_lease(s);
 	start_timer(s, (s->pin_until_ns - now) / NS_PER_MS);
 	lease_used(lease);
+	if (lease->state == LEASE_HELD)
+		leasepage_show(lease);
 	session_grant(s, s->pin_until_ns, lease->fence);
 }
 
