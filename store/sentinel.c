@@ -12,8 +12,9 @@
 #include "store/link.h"
 #include "store/reply.h"
 
-#define WHY_BYTES  512
-#define HOST_CHARS "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-._:%"
+#define LIMIT_MIN_MS 100
+#define WHY_BYTES    512
+#define HOST_CHARS   "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-._:%"
 
 struct sentinel_question {
 	uv_loop_t *loop;
@@ -69,6 +70,14 @@ __attribute__((format(printf, 2, 3))) static void fail(struct sentinel_question 
 	address_show(q->at->host, q->at->port, at, sizeof(at));
 	snprintf(why, sizeof(why), "sentinel %s: %s", at, what);
 	end(q, NULL, 0, why);
+}
+
+/* All of them together may take connect_ms: the next one may well answer at once. */
+static int64_t limit_ms(const struct sentinel_question *q)
+{
+	int64_t ms = q->config->connect_ms / (int64_t)q->config->sentinel_count;
+
+	return ms < LIMIT_MIN_MS ? LIMIT_MIN_MS : ms;
 }
 
 /* ---- the answers ---- */
@@ -160,7 +169,7 @@ static void connect_to(struct sentinel_question *q, const struct link_target *ta
 	const struct link_events events = {.connected = on_connected, .broken = on_broken};
 	char why[128];
 
-	q->link = link_open(q->loop, target, (uint64_t)q->config->connect_ms, &events, q, why, sizeof(why));
+	q->link = link_open(q->loop, target, (uint64_t)limit_ms(q), &events, q, why, sizeof(why));
 	if (!q->link)
 		fail(q, "cannot connect: %s", why);
 }
@@ -183,7 +192,7 @@ static void on_limit(uv_timer_t *timer)
 {
 	struct sentinel_question *q = timer->data;
 
-	fail(q, "no answer within %" PRId64 " ms", q->config->connect_ms);
+	fail(q, "no answer within %" PRId64 " ms", limit_ms(q));
 }
 
 static void on_start(uv_timer_t *timer)
@@ -192,7 +201,7 @@ static void on_start(uv_timer_t *timer)
 	struct link_target target = {.path = NULL};
 	const char *why;
 
-	uv_timer_start(timer, on_limit, (uint64_t)q->config->connect_ms, 0);
+	uv_timer_start(timer, on_limit, (uint64_t)limit_ms(q), 0);
 	if (address_of_number(q->at->host, q->at->port, &target.address)) {
 		connect_to(q, &target);
 		return;

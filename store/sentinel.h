@@ -1,6 +1,6 @@
 /*
  * One question to one sentinel: where is the master? Everything is called from the event loop, and the answer comes
- * from it, within connect_ms.
+ * from it, within connect_ms divided by the number of sentinels.
  *
  * A sentinel that is cut off from the others says what it knew last, and cannot know better: who asks must check what
  * it finds there (it says that it is a master, and enough replicas acknowledge), and ask another sentinel next time.

@@ -44,8 +44,9 @@ if not same then
 		table.insert(earlier, 1, inc)
 	end
 	inc, open = identity() .. '-' .. t[1] .. '-' .. t[2], '0'
-	-- Room for 1,024 grants per ms until the year 2248; a clock that went back must not bring old fences again.
-	fence = number(math.max(tonumber(fence), now_ms() * 1024))
+	-- Room for 1,024 grants per ms until the year 2248. A clock that went back must not bring old fences again, nor a replica
+	-- with another clock that was some grants behind when it was promoted.
+	fence = number(math.max(inc and tonumber(fence) + 2 ^ 32 or 0, now_ms() * 1024))
 end
 if what ~= 'begin' then
 	open = '1'

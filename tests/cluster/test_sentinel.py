@@ -4,6 +4,8 @@ two, also while the old master lives on.
 """
 import os
 import signal
+import socket
+import threading
 
 import pytest
 from harness import Host, Nodes, wait_until
@@ -125,6 +127,30 @@ def test_two_nodes_grant_only_together(make_nodes, host_at):
     assert other.heard(60)[0] == "ok"
     # It had run out, and the new master cannot tell who had it meanwhile.
     assert holder.process.wait(20) and size(holder.path) == last and a.status()["lost"]
+
+
+def test_five_nodes_without_two_and_without_three(make_nodes, host_at):
+    nodes = make_nodes(5)
+    a, b = host_at(nodes.settings, "a").init(), host_at(nodes.settings, "b").wait_up()
+    holder, other = Work(a), opened(b)
+    nodes[0].stop()
+    nodes[4].stop()
+    new = nodes.failed_over(nodes[0])
+    reconnected(a, new)
+    holder.is_put_back()
+    other.say("flock 0 ex")
+    wait_until(lambda: not b.status()["store"]["grace"], "grace is over", 30)
+    holder.goes_on()
+    holder.end()
+    assert other.heard(30)[0] == "ok"
+    assert other.do("flock 0 un") == "ok"
+    third = next(n for n in nodes.all if n is not new and n.process)
+    third.stop()
+    wait_until(lambda: "1 replicas are connected to it, and 2 must acknowledge" in a.log(), "a says so", 30)
+    assert opened(a).do("flock 0 ex nb") == "ENOLCK"
+    nodes[4].start()
+    nodes[4].follow(new)
+    assert attempt(a)
 
 
 def behind_is_first(i):
@@ -333,6 +359,73 @@ def test_a_sentinel_that_knows_another_master(make_nodes, host_at, folder):
     settings = nodes.settings.replace("( ", f'( "127.0.0.1:{foreign.sentinels[0].port}", ', 1)
     for name in "abcd":
         assert host_at(settings, name).wait_up().status()["store"]["server"] == f"{MASTER} at 127.0.0.1:{nodes[0].port}"
+
+
+NONSENSE = {
+    "an empty array": b"*0\r\n",
+    "three words": b"*3\r\n$1\r\na\r\n$1\r\n1\r\n$1\r\nb\r\n",
+    "no name": b"*2\r\n$0\r\n\r\n$1\r\n1\r\n",
+    "blanks": b"*2\r\n$3\r\na b\r\n$1\r\n1\r\n",
+    "a NUL": b"*2\r\n$3\r\na\0b\r\n$1\r\n1\r\n",
+    "a long name": b"*2\r\n$300\r\n" + b"a" * 300 + b"\r\n$1\r\n1\r\n",
+    "port 0": b"*2\r\n$1\r\na\r\n$1\r\n0\r\n",
+    "a large port": b"*2\r\n$1\r\na\r\n$5\r\n65536\r\n",
+    "a negative port": b"*2\r\n$1\r\na\r\n$2\r\n-1\r\n",
+    "a number": b":1\r\n",
+    "no Redis": b"HTTP/1.1 400 Bad Request\r\n\r\n",
+    "an error": b"-ERR no\r\n",
+    "two answers": b"*2\r\n$1\r\na\r\n$1\r\n1\r\n" * 2,
+    "its end": b"",
+}
+
+
+class Impostor(threading.Thread):
+    """Answers whatever comes on its port."""
+
+    def __init__(self, answer):
+        super().__init__(daemon=True)
+        self.answer, self.asked = answer, 0
+        self.listener = socket.create_server(("127.0.0.1", 0))
+        self.address = "127.0.0.1:%d" % self.listener.getsockname()[1]
+        self.start()
+
+    def run(self):
+        while True:
+            try:
+                with self.listener.accept()[0] as c:
+                    c.recv(1000)
+                    c.sendall(self.answer)
+                    self.asked += 1
+                    if self.answer:
+                        c.recv(1000)
+            except OSError:
+                if self.listener.fileno() < 0:
+                    return
+
+    def stop(self):
+        self.listener.shutdown(socket.SHUT_RDWR)
+        self.listener.close()
+
+
+@pytest.mark.parametrize("what", NONSENSE)
+def test_a_sentinel_that_talks_nonsense(make_nodes, host_at, what):
+    """The next one is asked, and the keeper lives."""
+    nodes, impostor = make_nodes(2, sentinels=1), Impostor(NONSENSE[what])
+    try:
+        settings = nodes.settings.replace("( ", f'( "{impostor.address}", ', 1)
+        host = host_at(settings, "a", lease="ttl_ms = 600;")
+        pids = host.keeper_pids()
+        host.wait_up()
+        assert attempt(host)
+        asked = impostor.asked
+        wait_until(lambda: impostor.asked > asked, "it is asked again while the store is up")
+        assert host.keeper_pids() == pids
+    finally:
+        impostor.stop()
+
+
+def attempt(host):
+    return wait_until(lambda: host.run("flock", "-n", host.path("f"), "true").returncode == 0, "a lock can be had")
 
 
 def test_wrong_name_and_password(make_nodes, host_at, folder):
