@@ -389,8 +389,7 @@ void host_lost(struct lease *lease, const char *why)
 	lost->name = strdup(file->name);
 	lost->path = strdup(file->path);
 	lost->key = file->key;
-	lost->space = lease->range.space;
-	lost->mode = lease->range.mode;
+	lost->range = lease->range;
 	lost->fence = lease->fence;
 	lost->when = time(NULL);
 	snprintf(lost->why, sizeof(lost->why), "%s", why);

@@ -18,7 +18,6 @@
 #define STORE_SHA_BYTES  41
 #define SERVER_BYTES     640 /* for people: the master's name, and its address */
 #define STORE_INFO_BYTES 64
-#define STORE_LINE_BYTES 1536 /* the server's address and an explained error */
 #define REQUEST_ARGS     (24 + 2 * STORE_MAX_BLOCKERS)
 
 struct request;
@@ -48,7 +47,7 @@ struct store {
 	uv_timer_t retry, ping, soon;
 	unsigned open_handles;
 	uint64_t retry_ms;
-	char server[SERVER_BYTES], error[STORE_LINE_BYTES], reported[STORE_LINE_BYTES];
+	char server[SERVER_BYTES], error[REPLY_LINE_BYTES], reported[REPLY_LINE_BYTES];
 	bool noted; /* a bad message was reported since the last on_up */
 
 	/* discover.c */
@@ -56,7 +55,7 @@ struct store {
 	size_t sentinel;                  /* whom to ask next */
 	size_t asked;                     /* in this round */
 	size_t elsewhere;                 /* up: how many of these named another master */
-	char first_why[STORE_LINE_BYTES]; /* what was wrong with the first sentinel of the list */
+	char first_why[REPLY_LINE_BYTES]; /* what was wrong with the first sentinel of the list */
 	char master_host[SENTINEL_HOST_BYTES];
 	int master_port;
 
@@ -150,7 +149,7 @@ struct request {
 	/* refused without being sent */
 	struct request *next;
 	enum store_status status;
-	char error[STORE_LINE_BYTES];
+	char error[REPLY_LINE_BYTES];
 };
 
 /* A call of a script, with its keys and the incarnation; name: the lock, or NULL. Running out of memory ends the

@@ -1,14 +1,34 @@
 #!lua
 -- Grants a lease, or queues the request and tells the hosts in the way. Idempotent per token.
 -- ARGV 2 host  3 file  4 token  5 space  6 mode  7 from  8 to  9 ask  10 pass  11 beat (this counts as a beat of the
--- host)  12.. host, beat of each host that is named dead: what it has is dropped if its beat is still that one
--- Answers: OK fence mode | WAIT or BUSY, then a number that grows with every WAIT, then host, beat, age in ms, 'holds' or
+-- host)  12 grow (whoever is alone on the name gets the whole range)  13.. host, beat of each host that is named dead: what it has is dropped if its beat is still that one
+-- Answers: OK fence mode, and from to if it is more than was asked for | WAIT or BUSY, then a number that grows with every WAIT, then host, beat, age in ms, 'holds' or
 -- 'waits' of up to 16 hosts in the way
 -- | GRACE | LIMIT | INC.
 -- A late duplicate, executed after the token was released, grants anew with another fence: confirm says GONE for the
 -- old one, and the recall of an unknown token is answered with its release.
 local MAX_ENTRIES, MAX_BLOCKERS = 1000, 16
 local host, token, ask, pass = ARGV[2], ARGV[4], ARGV[9] == '1', ARGV[10] == '1'
+
+local function granted_answer(lease)
+	local answer = {'OK', number(lease.fence), lease.mode}
+	if lease.from ~= ARGV[7] or lease.to ~= ARGV[8] then
+		answer[4], answer[5] = lease.from, lease.to
+	end
+	return answer
+end
+
+-- Nobody else has, or waits for, anything of this name and space.
+local function is_alone(lock, mine)
+	for _, list in ipairs({lock.l, lock.q}) do
+		for _, e in ipairs(list) do
+			if e.space == mine.space and (e.host ~= mine.host or e.file ~= mine.file) then
+				return false
+			end
+		end
+	end
+	return true
+end
 
 local function blockers(verdict, arrival, holders, ahead)
 	local answer, seen, count, now = {verdict, number(arrival)}, {}, 0, now_ms()
@@ -60,11 +80,11 @@ if lease or ARGV[11] == '1' then
 	raise_beat(host) -- a lease: so that there is a write that replicas can acknowledge
 end
 if lease then
-	return {'OK', number(lease.fence), lease.mode}
+	return granted_answer(lease)
 end
 
 local dead = {}
-for i = 12, #ARGV, 2 do
+for i = 13, #ARGV, 2 do
 	dead[ARGV[i]] = ARGV[i] ~= host and beat_of(ARGV[i]) == ARGV[i + 1] or nil
 end
 local changed = drop_hosts(lock, dead)
@@ -90,6 +110,9 @@ if place then
 	holders, ahead, stays = in_the_way(lock, mine, place)
 	if #holders == 0 and (pass or #ahead == 0) then
 		table.remove(lock.q, place)
+		if ARGV[12] == '1' and is_alone(lock, mine) then
+			mine.from, mine.to = '0000000000000000000', '9223372036854775807'
+		end
 		lock.l[#lock.l + 1] = mine
 		granted[#granted + 1] = mine
 		place = nil
@@ -97,7 +120,7 @@ if place then
 end
 if not place then
 	commit(lock, granted, token)
-	return {'OK', number(mine.fence), mine.mode}
+	return granted_answer(mine)
 end
 -- A question to holders behind whom others wait is mostly answered already. Not for shared locks, which pass waiters if
 -- the holders make theirs shared; nor for records: their holders may use another part of what they have, and a test wants

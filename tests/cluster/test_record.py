@@ -250,10 +250,36 @@ def test_shared_while_shared_passes_a_waiting_writer(two):
 def test_status_shows_ranges(two):
     a = opened(two[0])
     assert a.do("setlk 0 ex 10 5") == "ok"
-    lease = held(two[0], state="held")[0]
-    assert (lease["from"], lease["to"]) == (10, 15)
-    assert lease["holders"][0]["pid"] == a.pid
-    assert "10" in two[0].cli("status").stdout
+    lease, = held(two[0], state="held")
+    holder, = lease["holders"]
+    assert (holder["pid"], holder["from"], holder["to"]) == (a.pid, 10, 15)
+    assert (lease["from"], lease["to"]) == (0, None)  # nobody else wants anything of the file
+    assert "10-14" in two[0].cli("status").stdout
+
+
+def ranges(host):
+    return sorted((l["from"], l["to"]) for l in held(host, state="held"))
+
+
+def test_who_is_alone_has_it_all_and_keeps_what_is_used(two):
+    a, b = opened(two[0]), opened(two[1])
+    assert a.do("setlk 0 ex 10 5") == "ok"
+    first, = held(two[0])
+    for start in range(100, 1000, 10):
+        assert a.do(f"setlk 0 sh {start} 5") == "ok"
+    assert [l["token"] for l in held(two[0])] == [first["token"]]  # the first one does for all
+    assert b.do("setlk 0 ex 15 5") == "ok"  # is between two of a's
+    wait_until(lambda: (0, None) not in ranges(two[0]), "it has been split")
+    assert b.do("setlk 0 ex 10 1") == b.do("setlk 0 ex 104 1") == "EAGAIN"
+    assert b.do("setlk 0 sh 104 1") == "ok" and b.do("getlk 0 ex 14 1") == "ex:10:5:-1"
+
+
+def test_what_nobody_uses_is_given_back_as_a_whole(two):
+    a, b = opened(two[0]), opened(two[1])
+    assert a.do("setlk 0 ex 10 5") == a.do("setlk 0 un 10 5") == "ok"
+    assert ranges(two[0]) == [(0, None)]
+    assert b.do("setlk 0 ex 100 5") == "ok"
+    wait_until(lambda: not held(two[0]), "all of it has been given back")
 
 
 def test_read_only_descriptor_waits_too(two):
