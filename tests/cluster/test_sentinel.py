@@ -110,7 +110,7 @@ def test_failover(make_nodes, host_at, count, how):
     wait_until(lambda: old.role() == "slave", "the old master follows the new one", 40)
     holder.goes_on()
     assert not a.status()["lost"] and "are frozen" not in a.log()
-    wait_until(lambda: not b.status()["store"]["grace"], "grace is over", 30)
+    wait_until(lambda: not b.status()["store"]["grace"], "grace is over", 60)
     assert other.silent(0.2)
     holder.end()
     assert other.heard(30)[0] == "ok"
@@ -146,7 +146,7 @@ def test_five_nodes_without_two_and_without_three(make_nodes, host_at):
     reconnected(a, new)
     holder.is_put_back()
     other.say("flock 0 ex")
-    wait_until(lambda: not b.status()["store"]["grace"], "grace is over", 30)
+    wait_until(lambda: not b.status()["store"]["grace"], "grace is over", 60)
     holder.goes_on()
     holder.end()
     assert other.heard(30)[0] == "ok"
@@ -179,7 +179,7 @@ def test_failover_to_a_replica_that_was_behind(make_nodes, host_at, count):
     reconnected(a, nodes[1])
     holder.is_put_back()
     other.say("flock 0 ex")
-    wait_until(lambda: not b.status()["store"]["grace"], "grace is over", 40)
+    wait_until(lambda: not b.status()["store"]["grace"], "grace is over", 60)
     assert other.silent(0.2)
     holder.goes_on()
     holder.end()
