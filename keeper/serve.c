@@ -186,6 +186,8 @@ static void pin(struct session *s, struct lease *lease, int64_t now, int64_t sur
 
 	if (s->request.op == WIRE_TEST) { /* nothing is in the way */
 		lease_used(lease);
+		if (lease->state == LEASE_HELD)
+			leasepage_show(lease);
 		session_reply(s, WIRE_GRANTED, NULL, -1);
 		return;
 	}
