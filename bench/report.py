@@ -122,7 +122,7 @@ class Curve:
     def text(self):
         columns = list(dict.fromkeys(c for values in self.points.values() for c in values))
         rows = [[str(at), *(figure(values[c]) if c in values else "" for c in columns)] for at, values in self.points.items()]
-        return self.title + "\n" + table([self.of, *columns], rows, ())
+        return self.title + "\n" + table([self.of, *columns], rows, (0,))
 
     def json(self):
         return {"title": self.title, "of": self.of, "points": self.points}
