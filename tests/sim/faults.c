@@ -1,0 +1,266 @@
+/* What breaks in this run, and when: drawn from the seed before anything happens. Each fault has random numbers of its own. */
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "tests/sim/sim.h"
+
+#define BEGIN      (4 * SEC)  /* the store's first grace is over about then */
+#define END        (30 * SEC) /* nothing breaks any more */
+#define MAX_FAULTS 10
+
+bool faults_any;
+int64_t faults_end = END;
+const char *faults_drop = "";
+static unsigned hiccups;
+
+struct fault {
+	int id;
+	struct rng rng;
+	struct host *host;
+	int64_t ns; /* how long, or how far */
+};
+
+bool faults_dropped(char kind, int number)
+{
+	char word[16];
+	size_t len = (size_t)snprintf(word, sizeof(word), "%c%d", kind, number);
+
+	for (const char *at = strstr(faults_drop, word); at; at = strstr(at + 1, word))
+		if ((at == faults_drop || at[-1] == ',') && (!at[len] || at[len] == ','))
+			return true;
+	return false;
+}
+
+unsigned faults_hiccups(void)
+{
+	return sim_now < END ? hiccups : 0;
+}
+
+/* --- a host --- */
+
+static void kill_keeper(struct fault *f)
+{
+	host_kill_keeper(f->host, "by kill -9");
+}
+
+/* In the middle of something: at one of the next writes to its journal, the store, or a program. */
+static void kill_inside(struct fault *f)
+{
+	f->host->crashing = f->host->keeper != NULL;
+	f->host->crash_countdown = (int)rng_between(&f->rng, 0, 12);
+	sim_trace("h%d: the keeper is to die soon", f->host->id);
+}
+
+static void stop_keeper(struct fault *f)
+{
+	sim_trace("h%d: the keeper stops for %.3f s", f->host->id, (double)f->ns / SEC);
+	f->host->stopped_until = sim_now + f->ns;
+}
+
+static void boot_again(void *arg, uint64_t number)
+{
+	(void)number;
+	host_boot(arg);
+}
+
+static void machine(struct fault *f)
+{
+	if (!f->host->up)
+		return;
+	host_die(f->host);
+	if (rng_chance(&f->rng, 600))
+		sim_after(rng_between(&f->rng, 0, 6 * SEC), boot_again, f->host, 0);
+}
+
+/* --- its programs --- */
+
+static struct program *victim(struct fault *f)
+{
+	struct program *p = &sim_programs[rng_between(&f->rng, 0, sim_program_count)];
+
+	return p->state == PROGRAM_ENDED ? NULL : p;
+}
+
+static void kill_program(struct fault *f)
+{
+	struct program *p = victim(f);
+
+	if (p)
+		program_kill(p, "by kill -9");
+}
+
+static void interrupt(struct fault *f)
+{
+	struct program *p = victim(f);
+
+	if (!p || (!p->receives && !p->waits_for_lock))
+		return;
+	sim_trace("p%d: a signal", p->id);
+	p->interrupted = true;
+	program_wake(p, p->nap);
+}
+
+/* --- the network --- */
+
+static void cut(struct fault *f)
+{
+	int64_t which = rng_between(&f->rng, 0, 4);
+
+	sim_trace("h%d: nothing gets %s for %.3f s", f->host->id, which == 0 ? "out" : which == 1 ? "in" : "through",
+		  (double)f->ns / SEC);
+	if (which != 1)
+		f->host->cut_up_until = sim_now + f->ns;
+	if (which != 0)
+		f->host->cut_down_until = sim_now + f->ns;
+}
+
+static void cut_all(struct fault *f)
+{
+	sim_trace("nobody reaches the store for %.3f s", (double)f->ns / SEC);
+	for (int i = 0; i < sim_host_count; i++)
+		sim_hosts[i].cut_up_until = sim_hosts[i].cut_down_until = sim_now + f->ns;
+}
+
+static void reset(struct fault *f)
+{
+	sim_trace("h%d: its connections break", f->host->id);
+	net_reset(f->host);
+}
+
+/* --- the server --- */
+
+static void stop_server(struct fault *f)
+{
+	sim_trace("store: stops for %.3f s", (double)f->ns / SEC);
+	server_stopped_until = sim_now + f->ns;
+}
+
+static void step_clock(struct fault *f)
+{
+	int64_t by = rng_between(&f->rng, -7200, 7200) * SEC;
+
+	sim_trace("store: its clock is set by %.0f s", (double)by / SEC);
+	server_step_clock(by);
+}
+
+static void flush(struct fault *f)
+{
+	(void)f;
+	sim_trace("store: FLUSHALL");
+	server_flush();
+}
+
+static void save(void *arg, uint64_t number)
+{
+	(void)arg, (void)number;
+	sim_trace("store: takes a snapshot");
+	server_save();
+}
+
+enum memory { KEEPS, FORGETS, OLD };
+
+static void server_back(void *arg, uint64_t memory)
+{
+	(void)arg;
+	if (memory == FORGETS)
+		server_flush();
+	if (memory == OLD)
+		server_restore();
+	server_new_identity();
+	server_up = true;
+	sim_trace("store: starts %s", memory == KEEPS ? "with what it had" : memory == OLD ? "from an old snapshot" : "empty");
+}
+
+static void restart(struct fault *f)
+{
+	if (!server_up)
+		return;
+	sim_trace("store: dies");
+	server_up = false;
+	net_reset_all();
+	sim_after(rng_between(&f->rng, 0, f->ns), server_back, NULL, (uint64_t)rng_between(&f->rng, KEEPS, OLD + 1));
+}
+
+/* --- the plan --- */
+
+static const struct {
+	void (*fn)(struct fault *fault);
+	unsigned weight;
+	int64_t most; /* how long it lasts */
+} kinds[] = {
+	{kill_keeper, 3, 0},         {kill_inside, 4, 0},          {stop_keeper, 3, 7 * SEC}, {machine, 2, 0},
+	{kill_program, 2, 0},        {interrupt, 2, 0},            {cut, 5, 8 * SEC},         {cut_all, 2, 8 * SEC},
+	{reset, 3, 0},               {stop_server, 2, 6 * SEC},    {step_clock, 2, 0},        {flush, 3, 0},
+	{restart, 4, 5 * SEC},
+};
+
+static void strike(void *arg, uint64_t kind)
+{
+	struct fault *f = arg;
+
+	kinds[kind].fn(f);
+}
+
+static size_t choose(struct rng *rng)
+{
+	unsigned sum = 0;
+	int64_t at;
+	size_t kind = 0;
+
+	for (size_t i = 0; i < sizeof(kinds) / sizeof(*kinds); i++)
+		sum += kinds[i].weight;
+	at = rng_between(rng, 0, sum);
+	while (at >= kinds[kind].weight)
+		at -= kinds[kind++].weight;
+	return kind;
+}
+
+static void plan_one(int id)
+{
+	static struct fault faults[MAX_FAULTS];
+	struct fault *f = &faults[id];
+	size_t kind;
+	int64_t when;
+
+	*f = (struct fault){.id = id, .rng = rng_of("fault", (uint64_t)id)};
+	kind = choose(&f->rng);
+	when = rng_between(&f->rng, BEGIN, END);
+	f->host = &sim_hosts[rng_between(&f->rng, 0, sim_host_count)];
+	f->ns = rng_between(&f->rng, 0, rng_chance(&f->rng, 500) ? kinds[kind].most : kinds[kind].most / 6);
+	if (when + f->ns > END)
+		f->ns = END - when;
+	if (!faults_dropped('f', id))
+		sim_at(when, strike, f, kind);
+}
+
+static void no_more(void *arg, uint64_t number)
+{
+	(void)arg, (void)number;
+	net_loss = 0;
+	for (int i = 0; i < sim_host_count; i++)
+		sim_hosts[i].crashing = false;
+	sim_trace("nothing breaks any more");
+}
+
+void faults_plan(void)
+{
+	struct rng rng = rng_of("faults", 0);
+	int count = rng_chance(&rng, 120) ? 0 : (int)rng_between(&rng, 1, MAX_FAULTS + 1);
+
+	net_loss = rng_chance(&rng, 700) ? 0 : rng_chance(&rng, 500) ? 50 : 500;
+	hiccups = rng_chance(&rng, 600) ? 0 : rng_chance(&rng, 500) ? 1 : 4;
+	if (count == 0)
+		net_loss = hiccups = 0;
+	if (faults_dropped('l', 0))
+		net_loss = 0;
+	if (faults_dropped('h', 0))
+		hiccups = 0;
+	faults_any = count != 0;
+	for (int i = 0; i < count; i++)
+		plan_one(i);
+	for (int i = 0; i < 3 && count; i++)
+		sim_at(rng_between(&rng, BEGIN, END), save, NULL, 0);
+	sim_at(END, no_more, NULL, 0);
+}
