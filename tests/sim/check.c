@@ -108,6 +108,7 @@ static struct waited {
 	char name[16];
 	unsigned count;
 	char tokens[MAX_WAITING][STORE_TOKEN_BYTES];
+	bool pass[MAX_WAITING]; /* it need not wait for those who came first */
 } waited[SIM_NAMES], held[SIM_NAMES]; /* and who had it */
 
 void check_forget(void)
@@ -138,13 +139,15 @@ static unsigned place(const struct waited *w, const char *token)
 /* Of two that clash and both waited, or one of which still waits, the first that came is the first that gets it. */
 static void check_order(const struct waited *before, const struct entry *granted, const redisReply *waiters, const char *pass_token)
 {
-	if (granted->pass || strcmp(granted->token, pass_token) == 0)
+	unsigned mine = place(before, granted->token);
+
+	if ((mine < before->count && before->pass[mine]) || strcmp(granted->token, pass_token) == 0)
 		return;
 	for (size_t i = 0; i < waiters->elements; i++) {
 		struct entry w = entry_of(waiters->element[i]);
 		unsigned at = place(before, w.token);
 
-		if (at < before->count && at < place(before, granted->token) && entries_clash(&w, granted))
+		if (at < before->count && at < mine && entries_clash(&w, granted))
 			sim_fail("%s: %.8s of %s was granted before %.8s of %s, which waited first", before->name, granted->token,
 				 granted->host, w.token, w.host);
 	}
@@ -170,8 +173,10 @@ void check_lock(const char *name, const redisReply *leases, const redisReply *wa
 	had->count = before->count = 0;
 	for (size_t i = 0; i < leases->elements && i < MAX_WAITING; i++)
 		snprintf(had->tokens[had->count++], STORE_TOKEN_BYTES, "%s", leases->element[i]->element[0]->str);
-	for (size_t i = 0; i < waiters->elements && i < MAX_WAITING; i++)
+	for (size_t i = 0; i < waiters->elements && i < MAX_WAITING; i++) {
+		before->pass[before->count] = entry_of(waiters->element[i]).pass;
 		snprintf(before->tokens[before->count++], STORE_TOKEN_BYTES, "%s", waiters->element[i]->element[0]->str);
+	}
 }
 
 /* --- at the end --- */

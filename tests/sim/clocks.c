@@ -17,11 +17,15 @@
 
 int __real_clock_gettime(clockid_t clock, struct timespec *t);
 int __wrap_clock_gettime(clockid_t clock, struct timespec *t);
+time_t __real_time(time_t *out);
 time_t __wrap_time(time_t *out);
+ssize_t __real_getrandom(void *buffer, size_t size, unsigned flags);
 ssize_t __wrap_getrandom(void *buffer, size_t size, unsigned flags);
 pid_t __real_getppid(void);
 pid_t __wrap_getppid(void);
-int __wrap_kill(pid_t pid, int signal);
+int __real_kill(pid_t pid, int number);
+int __wrap_kill(pid_t pid, int number);
+int __real_nanosleep(const struct timespec *wanted, struct timespec *left);
 int __wrap_nanosleep(const struct timespec *wanted, struct timespec *left);
 ssize_t __real_pwrite(int fd, const void *data, size_t size, off_t at);
 ssize_t __wrap_pwrite(int fd, const void *data, size_t size, off_t at);
@@ -90,6 +94,8 @@ time_t __wrap_time(time_t *out)
 {
 	time_t now = WALL_START + sim_now / SEC;
 
+	if (!task_now)
+		return __real_time(out);
 	if (out)
 		*out = now;
 	return now;
@@ -99,7 +105,8 @@ ssize_t __wrap_getrandom(void *buffer, size_t size, unsigned flags)
 {
 	unsigned char *to = buffer;
 
-	(void)flags;
+	if (!task_now)
+		return __real_getrandom(buffer, size, flags);
 	for (size_t i = 0; i < size; i++)
 		to[i] = (unsigned char)rng_next(task_rng(task_now));
 	return (ssize_t)size;
@@ -116,7 +123,9 @@ int __wrap_kill(pid_t pid, int number)
 {
 	struct host *host = task_host(task_now);
 
-	if (host && pid == host_parent_pid(host)) {
+	if (!host)
+		return __real_kill(pid, number);
+	if (pid == host_parent_pid(host)) {
 		if (number == SIGUSR1)
 			host_notify_parent(host);
 		return 0;
@@ -147,6 +156,8 @@ int __wrap_nanosleep(const struct timespec *wanted, struct timespec *left)
 {
 	struct host *host = task_host(task_now);
 
+	if (!host)
+		return __real_nanosleep(wanted, left);
 	if (left)
 		*left = (struct timespec){0};
 	sim_after(wanted->tv_sec * SEC + wanted->tv_nsec, parent_awake, host, host->boot);

@@ -262,10 +262,14 @@ int uv_timer_start(uv_timer_t *timer, uv_timer_cb cb, uint64_t timeout, uint64_t
 {
 	struct host *host = host_of(timer->loop);
 	struct loop *l = loop_of(timer->loop);
-	struct armed *armed = calloc(1, sizeof(*armed));
-	struct due *due = calloc(1, sizeof(*due));
+	struct armed *armed;
+	struct due *due;
 	int64_t ns = (int64_t)timeout * MS;
 
+	if (!cb)
+		return UV_EINVAL;
+	armed = calloc(1, sizeof(*armed));
+	due = calloc(1, sizeof(*due));
 	if (!armed || !due)
 		abort();
 	forget_timer(l, timer);

@@ -226,15 +226,17 @@ static void trace(const char *name, int argc, char **argv, const redisReply *ans
 
 	if (!sim_tracing)
 		return;
-	for (int i = 5; i < argc && at < (int)sizeof(line); i++)
-		at += snprintf(line + at, sizeof(line) - (size_t)at, " %.*s", i == 5 ? 0 : 24, argv[i]);
+	if (strcmp(argv[2], "3") == 0)
+		at = snprintf(line, sizeof(line), " %.20s:", argv[5] + strlen(STORE_LOCK_KEY));
+	for (int i = argv[2][0] - '0' + 4; i < argc && at < (int)sizeof(line); i++)
+		at += snprintf(line + at, sizeof(line) - (size_t)at, " %.19s", argv[i]);
 	if (answer->type == REDIS_REPLY_ERROR) {
 		sim_trace("store: %s%s -> ERROR %s", name, line, answer->str);
 		return;
 	}
 	at += snprintf(line + at, at < (int)sizeof(line) ? sizeof(line) - (size_t)at : 0, " ->");
 	for (size_t i = 0; i < answer->elements && at < (int)sizeof(line); i++)
-		at += snprintf(line + at, sizeof(line) - (size_t)at, " %.24s", answer->element[i]->str ? answer->element[i]->str : "*");
+		at += snprintf(line + at, sizeof(line) - (size_t)at, " %.19s", answer->element[i]->str ? answer->element[i]->str : "*");
 	sim_trace("store: %s%s", name, line);
 }
 
