@@ -25,6 +25,13 @@ int sim_host_count;
 
 /* --- once per process --- */
 
+int64_t host_dead_ms(void)
+{
+	struct rng rng = rng_of("dead", 0);
+
+	return rng_chance(&rng, 500) ? 60000 : 86400000;
+}
+
 static void write_config(const struct host *host)
 {
 	FILE *f = fopen(host->config, "w");
@@ -34,8 +41,8 @@ static void write_config(const struct host *host)
 	fprintf(f,
 		"host = \"h%d\";\nstore = { server = \"unix:/simulated\"; connect_ms = 1000; };\n"
 		"lease = { ttl_ms = 3000; linger_ms = 200; pin_ms = 300; probe_ms = 200; store_wait_ms = 3000; fair_ms = 500;\n"
-		"  freeze_margin_ms = 500; dead_ms = 60000; idle_ms = 0; };\nprotect = (\n",
-		host->id);
+		"  freeze_margin_ms = 500; dead_ms = %lld; idle_ms = 0; };\nprotect = (\n",
+		host->id, (long long)host_dead_ms());
 	for (int i = 0; i < SIM_FILES; i++)
 		fprintf(f, "  { path = \"%s\"; name = \"%s\"; }%s\n", host->files[i], program_file_name(i),
 			i + 1 < SIM_FILES ? "," : ");");

@@ -95,9 +95,9 @@ void server_new_identity(void)
 	identity = sim_seed * 1000003u + identity % 1000003u + 1;
 }
 
-void server_step_clock(int64_t ns)
+void server_set_clock(int64_t wrong_by_ns)
 {
-	wall_offset += ns;
+	wall_offset = wrong_by_ns;
 }
 
 /* --- snapshots --- */

@@ -123,6 +123,7 @@ void host_boot(struct host *host);   /* the machine starts, with a keeper */
 void host_die(struct host *host);    /* and stops, with all that runs there */
 void host_kill_keeper(struct host *host, const char *why); /* SIGKILL; its parent starts another one */
 void host_notify_parent(struct host *host);
+int64_t host_dead_ms(void); /* as configured in this run */
 pid_t host_parent_pid(const struct host *host);
 /* A host's CLOCK_BOOTTIME; and when its clock will have gone on by so much. */
 int64_t host_clock(const struct host *host);
@@ -160,7 +161,7 @@ void server_new_identity(void);
 void server_flush(void);
 void server_save(void);    /* a snapshot is taken */
 void server_restore(void); /* what the snapshot had is all there is */
-void server_step_clock(int64_t ns);
+void server_set_clock(int64_t wrong_by_ns);
 void server_expect_empty(void);
 void server_describe(void);
 
