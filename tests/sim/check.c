@@ -38,7 +38,9 @@ static void check_programs(void)
 
 static bool is_sure(const struct host *host, const struct lease *lease)
 {
-	return (lease->state == LEASE_HELD || lease->state == LEASE_DRAINING || lease->state == LEASE_PROBING ||
+	/* One that is suspended in the middle of a change is neither here nor there. */
+	return host->idle &&
+	       (lease->state == LEASE_HELD || lease->state == LEASE_DRAINING || lease->state == LEASE_PROBING ||
 		lease->state == LEASE_WAITING || lease->state == LEASE_STOPPING) &&
 	       !host->k->expired && host_clock(host) < host->k->deadline_ns;
 }

@@ -246,11 +246,13 @@ static void no_more(void *arg, uint64_t number)
 	for (int i = 0; i < sim_host_count; i++)
 		sim_hosts[i].crashing = false;
 	sim_trace("nothing breaks any more");
-	/* Some machines are dead for good, but not all: somebody must look whether the locks can be had. */
-	for (int i = 0; i < sim_host_count; i++)
-		if (sim_hosts[i].up)
-			return;
-	host_boot(&sim_hosts[0]);
+	/* Some machines are dead for good. But two must be there, so that each asks for whatever the other one has: a lease that
+	 * a keeper no longer knows of is given back when somebody else wants it. */
+	for (int i = 0, down = 0; i < sim_host_count; i++) {
+		down += !sim_hosts[i].up;
+		if (!sim_hosts[i].up && down > sim_host_count - 2)
+			host_boot(&sim_hosts[i]);
+	}
 }
 
 void faults_plan(void)

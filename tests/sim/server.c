@@ -306,11 +306,12 @@ redisReply *server_execute(int argc, char **argv, const size_t *len, redisReply 
 
 void server_describe(void)
 {
-	redisReply *keys = ask_words("KEYS", "*", NULL);
+	redisReply *lines = eval("local out = {} for _, k in ipairs(redis.call('KEYS', 'dflock:{0}:lock:*')) do "
+				 "out[#out + 1] = k .. ' ' .. cjson.encode(cmsgpack.unpack(redis.call('GET', k))) end return out");
 
-	for (size_t i = 0; i < keys->elements; i++)
-		printf("  key %s\n", keys->element[i]->str);
-	freeReplyObject(keys);
+	for (size_t i = 0; i < lines->elements; i++)
+		printf("  %s\n", lines->element[i]->str);
+	freeReplyObject(lines);
 }
 
 void server_expect_empty(void)
