@@ -135,8 +135,10 @@ int __wrap_kill(pid_t pid, int number)
 
 		if (p->pid != pid || p->state == PROGRAM_ENDED)
 			continue;
-		if (number == SIGKILL || number == SIGTERM)
+		if (number == SIGKILL) {
+			host->killed++;
 			program_kill(p, "killed by the keeper's parent");
+		}
 		return 0;
 	}
 	errno = ESRCH;

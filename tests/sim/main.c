@@ -52,7 +52,7 @@ static void run(const char *dir, const char *socket)
 	hosts_prepare(dir);
 	server_start(socket);
 	hosts_start((int)rng_between(&world, 2, SIM_HOSTS + 1));
-	programs_start((int)rng_between(&world, 2, 13));
+	programs_start((int)rng_between(&world, 2, 10));
 	faults_plan();
 	sim_run(never, faults_end);
 	if (!sim_run(programs_ended, LIMIT))

@@ -343,7 +343,7 @@ static void use(struct program *p)
 {
 	struct store_range other = p->held;
 
-	program_sleep(p, rng_chance(&p->rng, 100) ? rng_between(&p->rng, 0, 8 * SEC) : rng_between(&p->rng, 0, 600 * MS));
+	program_sleep(p, rng_chance(&p->rng, p->final ? 0 : 300) ? rng_between(&p->rng, 0, 8 * SEC) : rng_between(&p->rng, 0, 300 * MS));
 	if (!p->converts || !rng_chance(&p->rng, 300))
 		return;
 	other.mode = p->held.mode == WIRE_SHARED ? WIRE_EXCLUSIVE : WIRE_SHARED;
@@ -383,9 +383,9 @@ static void program_main(void *arg)
 {
 	struct program *p = arg;
 
-	while (p->rounds-- > 0) {
+	while (p->rounds-- > 0 || (p->busy && sim_now < faults_end)) {
 		one_round(p);
-		program_sleep(p, rng_between(&p->rng, 0, rng_chance(&p->rng, 200) ? 6 * SEC : 300 * MS));
+		program_sleep(p, rng_between(&p->rng, 0, rng_chance(&p->rng, 200) ? 4 * SEC : 500 * MS));
 	}
 	program_kill(p, "done");
 }
@@ -408,12 +408,13 @@ static struct program *program_new(struct host *host, int64_t start)
 void programs_start(int count)
 {
 	struct rng rng = rng_of("programs", 0);
-	int64_t over = rng_between(&rng, 1, 15) * SEC;
+	int64_t over = rng_between(&rng, 1, 8) * SEC;
 
 	for (int i = 0; i < count; i++) {
 		struct program *p = program_new(&sim_hosts[rng_between(&rng, 0, sim_host_count)], rng_between(&rng, 0, over));
 
-		p->rounds = (int)rng_between(&rng, 1, 6);
+		p->rounds = (int)rng_between(&rng, 1, 4);
+		p->busy = rng_chance(&rng, 600);
 		p->faithful = rng_chance(&rng, 500);
 		p->converts = rng_chance(&rng, 300);
 		if (faults_dropped('p', i))

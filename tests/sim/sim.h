@@ -112,7 +112,7 @@ struct host {
 
 	int64_t cut_up_until, cut_down_until; /* nothing gets through to the server, from it */
 	unsigned works;                       /* of the loop's pool, under way */
-	unsigned frozen, killed;              /* programs, ever */
+	unsigned frozen, killed;              /* programs, by the parent, ever */
 };
 extern struct host sim_hosts[SIM_HOSTS];
 extern int sim_host_count;
@@ -186,6 +186,7 @@ struct program {
 	struct store_range held; /* PROGRAM_HOLDING */
 	struct store_range wants; /* PROGRAM_CALLING */
 	int rounds;
+	bool busy;     /* goes on until nothing breaks any more */
 	bool faithful; /* tries again until it has had its turns */
 	bool frozen, wakes; /* wakes: an event came while it was frozen */
 	bool receives;      /* waits for the keeper's answer */
@@ -216,7 +217,7 @@ struct program *program_of_task(void);
 
 /* --- faults.c --- */
 void faults_plan(void);
-extern bool faults_any;
+extern bool faults_mild;   /* nothing keeps a host from renewing its leases: nobody may be frozen or killed for that */
 extern int64_t faults_end; /* from then on nothing breaks any more */
 extern const char *faults_drop; /* "f0,f3,p1": faults and programs that are left out */
 bool faults_dropped(char kind, int number);
