@@ -155,9 +155,10 @@ bool host_beats(struct keeper *k)
 	int64_t third = k->config->lease.ttl_ms / 3;
 	bool recent = k->deadline_ns - clock_now_ns() > ttl_ns(k) / 2;
 
-	if (!uv_is_active((uv_handle_t *)&k->beat))
-		uv_timer_start(&k->beat, on_beat_timer, third, third);
-	return recent;
+	if (uv_is_active((uv_handle_t *)&k->beat))
+		return recent;
+	uv_timer_start(&k->beat, on_beat_timer, third, third);
+	return false; /* the last one may be long ago, and the next comes only in a third of ttl_ms */
 }
 
 /* --- grace --- */

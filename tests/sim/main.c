@@ -20,11 +20,10 @@
 #define LIMIT        (400 * SEC) /* of simulated time, for a run */
 #define REAL_LIMIT_S 120         /* of real time: it goes round in circles */
 #define MAX_JOBS     16
-#define MAX_FAILED   5
 
 struct options {
 	uint64_t from, count;
-	int jobs, seconds, expect;
+	int jobs, seconds, failures;
 	bool one, minimise;
 	const char *found, *drop;
 };
@@ -148,7 +147,7 @@ static int work(const struct options *o, struct worker *w, uint64_t first, uint6
 	int64_t end = o->seconds ? real_ms() + o->seconds * 1000 : INT64_MAX;
 	int failed = 0;
 
-	for (uint64_t seed = first; seed < o->from + o->count && failed < MAX_FAILED && real_ms() < end; seed += step) {
+	for (uint64_t seed = first; seed < o->from + o->count && failed < o->failures && real_ms() < end; seed += step) {
 		++*done;
 		if (run_seed(seed, o->drop, w->dir, w->redis.socket, false, false) != 0)
 			failed += failed_seed(o, w, seed, o->drop);
@@ -235,6 +234,9 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 	case 'd':
 		o->drop = arg;
 		return 0;
+	case 'e':
+		o->failures = atoi(arg);
+		return 0;
 	case 'm':
 		o->minimise = true;
 		return 0;
@@ -249,6 +251,7 @@ static const struct argp_option options[] = {
 	{"count", 'n', "N", 0, "How many (1000)", 0},
 	{"seconds", 't', "N", 0, "Begin none after N seconds", 0},
 	{"jobs", 'j', "N", 0, "Processes that run them (2)", 0},
+	{"failures", 'e', "N", 0, "End a process after so many (5)", 0},
 	{"found", 'l', "FILE", 0, "Seeds that are run first: one per line, what to leave out, # a remark", 0},
 	{"drop", 'd', "LIST", 0, "Faults, programs, ... to leave out: \"f0,f3,p1\"; l0: message loss, h0: hiccups", 0},
 	{"minimise", 'm', NULL, 0, "Find out for a seed that fails what can be left out", 0},
@@ -259,9 +262,10 @@ int main(int argc, char **argv)
 {
 	static const struct argp argp = {.options = options, .parser = parse,
 					 .doc = "Runs the keeper and the store's scripts under a scheduler, seed by seed."};
-	struct options o = {.from = 1, .count = 1000, .jobs = 2, .drop = ""};
+	struct options o = {.from = 1, .count = 1000, .jobs = 2, .failures = 5, .drop = ""};
 	char dir[] = "/dev/shm/dflock-sim-XXXXXX";
 	int failed = 0, status;
+	pid_t workers[MAX_JOBS], pid;
 
 	argp_parse(&argp, argc, argv, 0, NULL, &o);
 	if (o.one)
@@ -270,11 +274,22 @@ int main(int argc, char **argv)
 		perror(dir);
 		return 3;
 	}
-	for (int i = 0; i < o.jobs; i++)
-		if (fork() == 0)
+	for (int i = 0; i < o.jobs; i++) {
+		workers[i] = fork();
+		if (workers[i] == 0)
 			exit(one_worker(&o, dir, i) ? 1 : 0);
-	while (wait(&status) > 0)
-		failed |= !WIFEXITED(status) || WEXITSTATUS(status) != 0;
+	}
+	while ((pid = wait(&status)) > 0) {
+		bool good = WIFEXITED(status) && WEXITSTATUS(status) == 0;
+
+		for (int i = 0; i < o.jobs; i++) {
+			if (workers[i] == pid)
+				workers[i] = 0;
+			else if (workers[i] && !good)
+				kill(workers[i], SIGTERM);
+		}
+		failed |= !good;
+	}
 	nftw(dir, remove_one, 16, FTW_DEPTH | FTW_PHYS);
 	return failed;
 }

@@ -1,0 +1,87 @@
+#!/usr/bin/python3
+"""Shows that the simulator can fail: builds the product with one mistake at a time, and each must be found out.
+
+usage: mutants.py BUILD [NAME...]   (without names: all; "list" shows them)
+"""
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+
+ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+SECONDS = 150
+
+# name -> file, what is replaced (a pattern), by what
+MUTANTS = {
+    "deadline counted from the answer": ("keeper/host.c", r"int64_t deadline = sent_ns \+", "int64_t deadline = clock_now_ns() +"),
+    "deadline twice as long": ("keeper/host.c", r"int64_t deadline = sent_ns \+ ttl_ns\(k\) \* 9 / 10", "int64_t deadline = sent_ns + ttl_ns(k) * 2"),
+    "silent for half a ttl counts as dead": ("keeper/watch.c", r"w->first_ns \+ watch->ttl_ns", "w->first_ns + watch->ttl_ns / 2"),
+    "whoever is named dead is": ("store/lua/acquire.lua", r"beat_of\(ARGV\[i\]\) == ARGV\[i \+ 1\] or nil", "true or nil"),
+    "a lost memory begins without grace": ("store/lua/store.lua", r"t\[2\], '0'", "t[2], '1'"),
+    "grace is over at once": ("keeper/host.c", r"return left < 0 \? 0 : left / NS_PER_MS", "return left < 0 ? 0 : left / NS_PER_MS / 30"),
+    "FLUSHALL is not another incarnation": ("store/lua/store.lua", r" \.\. '-' \.\. t\[1\] \.\. '-' \.\. t\[2\]", " .. '-'"),
+    "a lease stays in the journal when it is released": ("keeper/lease.c", r"RELEASE \(LEASE_DO_UNJOURNAL \| LEASE_DO_RELEASE\)", "RELEASE (LEASE_DO_RELEASE)"),
+    "a fence comes into the journal too late": ("keeper/requests.c", r"ret = journal_set_fence\(k->journal, lease->token, lease->fence, lease->range.mode\);", "ret = 0;"),
+    "pins are not waited for": ("keeper/act.c", r"LEASE_DRAINING &&\n\t    !serve_is_pinned\(lease->lock, &lease->range\)\)", "LEASE_DRAINING)"),
+    "pins of a dead keeper are forgotten": ("keeper/keeper.c", r"k->old_pins_until_ns = clock_now_ns\(\) \+", "k->old_pins_until_ns = 0 *"),
+    "what the kernel says is not waited for": ("keeper/lease.c", r"\[LEASE_EV_IN_USE\] = STEP\(WAITING, LEASE_DO_TELL_IN_USE \| LEASE_DO_SERVE\)", "[LEASE_EV_IN_USE] = STEP(RELEASING, RELEASE)"),
+    "the probe lets go before the store has answered": ("keeper/lease.c", r"LEASE_PROBING\] = \{\n\t\[LEASE_EV_FREE\] = STEP\(RELEASING, RELEASE\)", "LEASE_PROBING] = {\n\t[LEASE_EV_FREE] = STEP(RELEASING, RELEASE | LEASE_DO_UNPROBE)"),
+    "granted by hand-over after the deadline": ("keeper/requests.c", r"if \(k->expired\) \{ /\* granted", "if (0) { /* granted"),
+    "grants go on when the deadline has passed": ("keeper/host.c", r"return k->expired \? 0 : k->deadline_ns -", "return true ? INT64_MAX / 2 : k->deadline_ns -"),
+    "nobody is frozen": ("keeper/freeze.c", r"if \(freeze_at && now >= freeze_at && leases\)", "if (freeze_at && now < 0 && leases)"),
+    "who is frozen goes on before the leases are confirmed": ("keeper/freeze.c", r"f->stopped\.count && !has_slot\(f, 1u << FENCE_UNSURE\) && ", "f->stopped.count && "),
+    "holders of lost leases go on": ("keeper/act.c", r"== ON_LOST_WARN \? FENCE_FREE : FENCE_LOST", "== ON_LOST_WARN ? FENCE_FREE : FENCE_FREE"),
+    "put back after the deadline": ("keeper/host.c", r"if \(lease->state == LEASE_UNSURE && lease->forgotten\)\n\t\t\tlease_raise\(lease, LEASE_EV_GONE\);", ";"),
+    "a fence is not compared": ("store/lua/confirm.lua", r" and number\(lease.fence\) == ARGV\[4\]", ""),
+    "an older fence is put back over a younger one": ("store/lua/reclaim.lua", r"clash\(mine, e\) and e\.fence > mine\.fence", "clash(mine, e) and e.fence < mine.fence"),
+    "shared and exclusive get along": ("store/lua/entries.lua", r"a\.mode == 'exclusive' or b\.mode", "a.mode == 'exclusive' and b.mode"),
+    "who comes later may be first": ("store/lua/entries.lua", r" or \(not w\.pass and clashes\(w, waiting\)\)", ""),
+    "hand-over forgets who waits": ("store/lua/release.lua", r"granted = open and hand_over\(lock\) or \{\}", "granted = {}"),
+    "an unknown token is not given back": ("keeper/host.c", r"\tstore_release\(k->store, m->name, m->token, on_unknown_released, k\);", ""),
+    "whoever waits asks only once": ("keeper/requests.c", r"\tlease_start_timer\(lease, \(at - now\) / NS_PER_MS \+ 1\);", "\t(void)at;"),
+    "what was under way is not sent again": ("keeper/lease.c", r"\[LEASE_EV_UP\] = STEP\(RELEASING, RELEASE\),", ""),
+}
+
+
+def build(name, folder, made):
+    """The path of a simulator that is built around the mistake."""
+    path, old, new = MUTANTS[name]
+    for entry in ("Makefile", "VERSION", "wire", "config", "store", "keeper", "shim", "tests/sim"):
+        source = os.path.join(ROOT, entry)
+        copy = shutil.copytree if os.path.isdir(source) else shutil.copy2
+        copy(source, os.path.join(folder, entry))
+    shutil.copytree(made, os.path.join(folder, "build"), ignore=shutil.ignore_patterns("unit", "bench", "pic", "agents", "interpose"))
+    with open(os.path.join(folder, path)) as f:
+        text, count = re.subn(old, lambda _: new, f.read(), count=1)
+    assert count == 1, f"{path} has no {old}: change the mutant"
+    with open(os.path.join(folder, path), "w") as f:
+        f.write(text)
+    subprocess.run(["make", "-s", "-C", folder, "BUILD=build", "build/tests/sim/sim", "WARN="], check=True, stdout=subprocess.DEVNULL)
+    return os.path.join(folder, "build/tests/sim/sim")
+
+
+def is_found_out(name, made):
+    with tempfile.TemporaryDirectory(prefix="dflock-mutant-", dir="/dev/shm") as folder:
+        program = build(name, folder, made)
+        begin = time.monotonic()
+        run = subprocess.run([program, "--count", "100000", "--seconds", str(SECONDS), "--failures", "1"], stdout=subprocess.PIPE, text=True)
+        said = [line for line in run.stdout.splitlines() if line.startswith("seed")]
+        print(f"{'found' if run.returncode == 1 else 'NOT FOUND'} in {time.monotonic() - begin:.0f} s: {name}: {said[0] if said else ''}", flush=True)
+        return run.returncode == 1
+
+
+def main():
+    made, names = os.path.abspath(sys.argv[1]), sys.argv[2:] or list(MUTANTS)
+    if names == ["list"]:
+        print("\n".join(MUTANTS))
+        return 0
+    missed = [name for name in names if not is_found_out(name, made)]
+    if missed:
+        print("not found out:", ", ".join(missed))
+    return 1 if missed else 0
+
+
+sys.exit(main())
