@@ -203,6 +203,8 @@ ssize_t __wrap_sendmsg(int fd, const struct msghdr *msg, int flags)
 		crash();
 	n = __real_sendmsg(fd, msg, flags);
 	hiccup();
+	if (crash_point())
+		crash();
 	return n;
 }
 

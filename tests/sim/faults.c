@@ -156,6 +156,20 @@ static void flush(struct fault *f)
 	server_flush();
 }
 
+static void flush_again(void *arg, uint64_t number)
+{
+	(void)number;
+	flush(arg);
+}
+
+/* A host is cut off from before its store loses its memory until it has done so again. */
+static void flush_twice(struct fault *f)
+{
+	cut(f);
+	sim_after(rng_between(&f->rng, 0, f->ns / 2), flush_again, f, 0);
+	sim_after(rng_between(&f->rng, f->ns / 2, f->ns), flush_again, f, 0);
+}
+
 static void save(void *arg, uint64_t number)
 {
 	(void)arg, (void)number;
@@ -198,7 +212,7 @@ static const struct {
 	{kill_keeper, 3, 1, 0},  {kill_inside, 4, 2, 0},  {stop_keeper, 3, 0, 7 * SEC}, {machine, 2, 0, 0},
 	{kill_program, 2, 2, 0}, {interrupt, 2, 2, 0},    {cut, 5, 0, 8 * SEC},         {cut_all, 2, 0, 8 * SEC},
 	{reset, 3, 1, 0},        {stop_server, 2, 0, 6 * SEC}, {step_clock, 2, 2, 0},   {flush, 3, 0, 0},
-	{restart, 4, 0, 5 * SEC},
+	{restart, 4, 0, 5 * SEC}, {flush_twice, 2, 0, 12 * SEC},
 };
 static unsigned weight_of(size_t kind)
 {
@@ -248,6 +262,7 @@ static void no_more(void *arg, uint64_t number)
 {
 	(void)arg, (void)number;
 	net_loss = 0;
+	net_slow = false;
 	for (int i = 0; i < sim_host_count; i++)
 		sim_hosts[i].crashing = false;
 	sim_trace("nothing breaks any more");
@@ -268,6 +283,7 @@ void faults_plan(void)
 	net_loss = rng_chance(&rng, 700) ? 0 : rng_chance(&rng, 500) ? 50 : 500;
 	hiccups = rng_chance(&rng, 600) ? 0 : rng_chance(&rng, 500) ? 1 : 4;
 	faults_mild = !count || rng_chance(&rng, 250);
+	net_slow = !faults_mild && rng_chance(&rng, 300) && !faults_dropped('s', 0);
 	if (faults_mild)
 		hiccups = 0;
 	if (!count)

@@ -40,7 +40,7 @@ static void write_config(const struct host *host)
 		sim_fail("%s: %s", host->config, strerror(errno));
 	fprintf(f,
 		"host = \"h%d\";\nstore = { server = \"unix:/simulated\"; connect_ms = 1000; };\n"
-		"lease = { ttl_ms = 3000; linger_ms = 200; pin_ms = 300; probe_ms = 200; store_wait_ms = 3000; fair_ms = 500;\n"
+		"lease = { ttl_ms = 3000; linger_ms = 200; pin_ms = 600; probe_ms = 200; store_wait_ms = 3000; fair_ms = 500;\n"
 		"  freeze_margin_ms = 500; dead_ms = %lld; idle_ms = 0; };\nprotect = (\n",
 		host->id, (long long)host_dead_ms());
 	for (int i = 0; i < SIM_FILES; i++)

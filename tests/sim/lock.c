@@ -8,10 +8,13 @@
 #include "shim/real.h"
 #include "tests/sim/sim.h"
 
+#define SLOW (700 * MS) /* a program may take so long to get to its kernel lock: longer than a pin */
+
 static int sim_flock(int fd, int op)
 {
 	struct program *p = program_of_task();
 
+	program_sleep(p, rng_delay(&p->rng, SLOW));
 	for (;;) {
 		int ret = flock(fd, (op & ~LOCK_NB) | (op & LOCK_UN ? 0 : LOCK_NB));
 
@@ -37,6 +40,7 @@ static int sim_fcntl(int fd, int cmd, ...)
 	va_start(args, cmd);
 	lock = va_arg(args, struct flock64 *);
 	va_end(args);
+	program_sleep(p, rng_delay(&p->rng, SLOW));
 	for (;;) {
 		int ret = fcntl(fd, cmd == F_OFD_SETLKW ? F_OFD_SETLK : cmd, lock);
 

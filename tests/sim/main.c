@@ -53,7 +53,7 @@ static void run(const char *dir, const char *socket)
 	hosts_start((int)rng_between(&world, 2, SIM_HOSTS + 1));
 	programs_start((int)rng_between(&world, 2, 10));
 	faults_plan();
-	sim_run(never, faults_end);
+	sim_run(never, faults_end + NET_LATEST);
 	if (!sim_run(programs_ended, LIMIT))
 		sim_fail("no progress: programs still wait for locks");
 	programs_finish();
@@ -106,7 +106,7 @@ static int run_seed(uint64_t seed, const char *drop, const char *dir, const char
 /* Leaves out one fault or program after the other, as long as it goes on failing. */
 static void minimise(uint64_t seed, const char *dir, const char *socket)
 {
-	static const char *const words[] = {"l0", "h0", "f0", "f1", "f2", "f3", "f4", "f5", "f6", "f7", "f8", "f9", "p0", "p1",
+	static const char *const words[] = {"l0", "h0", "s0", "f0", "f1", "f2", "f3", "f4", "f5", "f6", "f7", "f8", "f9", "p0", "p1",
 					    "p2", "p3", "p4", "p5", "p6", "p7", "p8", "p9", "p10", "p11", "p12"};
 	char drop[256] = "", longer[256];
 
@@ -253,7 +253,7 @@ static const struct argp_option options[] = {
 	{"jobs", 'j', "N", 0, "Processes that run them (2)", 0},
 	{"failures", 'e', "N", 0, "End a process after so many (5)", 0},
 	{"found", 'l', "FILE", 0, "Seeds that are run first: one per line, what to leave out, # a remark", 0},
-	{"drop", 'd', "LIST", 0, "Faults, programs, ... to leave out: \"f0,f3,p1\"; l0: message loss, h0: hiccups", 0},
+	{"drop", 'd', "LIST", 0, "Faults, programs, ... to leave out: \"f0,f3,p1\"; l0: message loss, h0: hiccups, s0: slow packets", 0},
 	{"minimise", 'm', NULL, 0, "Find out for a seed that fails what can be left out", 0},
 	{0},
 };

@@ -9,7 +9,9 @@
 #include "store/link.h"
 #include "tests/sim/sim.h"
 
-#define SLOW (400 * MS) /* a packet may take so long; connect_ms is more */
+/* How long a packet may take: in most runs always less than connect_ms, so that an answer is there in time. */
+#define SLOW      (400 * MS)
+#define VERY_SLOW (1100 * MS)
 
 enum link_state { LINK_CONNECTING, LINK_OPEN, LINK_BROKEN, LINK_CLOSED };
 
@@ -59,6 +61,7 @@ struct conn {
 static struct conn *conns;
 static unsigned conn_count;
 unsigned net_loss;
+bool net_slow;
 
 static void pump_up(void *arg, uint64_t number);
 static void pump_down(void *arg, uint64_t number);
@@ -71,7 +74,10 @@ static struct packet *put(struct conn *conn, struct queue *queue, sim_fn *pump)
 
 	if (!p)
 		abort();
-	p->ready = sim_now + rng_delay(&conn->rng, SLOW);
+	if (net_slow && rng_chance(&conn->rng, 60))
+		p->ready = sim_now + rng_between(&conn->rng, 0, VERY_SLOW);
+	else
+		p->ready = sim_now + rng_delay(&conn->rng, SLOW);
 	if (p->ready < queue->ready)
 		p->ready = queue->ready;
 	queue->ready = p->ready;
@@ -356,13 +362,28 @@ int link_send(struct link *link, int argc, const char *const *argv, link_reply_c
 	return 0;
 }
 
+/* What the kernel has still to send, it goes on trying to, at growing intervals. */
+static void linger(struct conn *conn)
+{
+	int64_t more = rng_between(&conn->rng, 0, NET_LATEST - SEC);
+
+	for (struct packet *p = conn->up.first; p; p = p->next) {
+		p->ready += more;
+		sim_at(p->ready, pump_up, conn, 0);
+	}
+	conn->up.ready += more;
+}
+
 static void close_conn(struct conn *conn)
 {
 	if (!conn->link)
 		return;
 	conn->link = NULL;
-	if (!conn->gone)
-		put(conn, &conn->up, pump_up)->fin = true;
+	if (conn->gone)
+		return;
+	if (rng_chance(&conn->rng, 300))
+		linger(conn);
+	put(conn, &conn->up, pump_up)->fin = true;
 }
 
 void link_close(struct link *link)

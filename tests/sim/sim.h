@@ -149,7 +149,9 @@ void net_reset_all(void);           /* the server has gone */
 void net_reset(struct host *host);  /* all of the host's connections break */
 void net_look(void);                /* a cut was made or healed */
 void net_publish(const char *channel, size_t channel_len, const char *text, size_t len);
+#define NET_LATEST (12 * SEC) /* what was sent on a connection that has been given up since may come so much later */
 extern unsigned net_loss; /* per mille of published messages that are lost */
+extern bool net_slow;     /* packets take long, now and then */
 extern bool server_up;
 extern int64_t server_stopped_until;
 
