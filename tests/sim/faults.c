@@ -22,6 +22,12 @@ struct fault {
 	int64_t ns; /* how long, or how far */
 };
 
+/* Nothing breaks for longer than that. */
+static int64_t lasts(int64_t ns)
+{
+	return sim_now + ns < END ? ns : END > sim_now ? END - sim_now : 0;
+}
+
 bool faults_dropped(char kind, int number)
 {
 	char word[16];
@@ -114,9 +120,27 @@ static void cut(struct fault *f)
 	sim_trace("h%d: nothing gets %s for %.3f s", f->host->id, which == 0 ? "out" : which == 1 ? "in" : "through",
 		  (double)f->ns / SEC);
 	if (which != 1)
-		f->host->cut_up_until = sim_now + f->ns;
+		f->host->cut_up_until = sim_now + lasts(f->ns);
 	if (which != 0)
-		f->host->cut_down_until = sim_now + f->ns;
+		f->host->cut_down_until = sim_now + lasts(f->ns);
+}
+
+static void cut_again(void *arg, uint64_t number)
+{
+	(void)number;
+	if (sim_now < END)
+		cut(arg);
+}
+
+/* Off and on: connections are made anew, and what was sent on the old ones comes late. */
+static void flap(struct fault *f)
+{
+	int64_t at = 0;
+
+	for (int i = 0; i < 3; i++) {
+		sim_after(at, cut_again, f, 0);
+		at += f->ns + rng_between(&f->rng, 0, 2 * SEC);
+	}
 }
 
 static void cut_all(struct fault *f)
@@ -159,12 +183,14 @@ static void flush(struct fault *f)
 static void flush_again(void *arg, uint64_t number)
 {
 	(void)number;
-	flush(arg);
+	if (sim_now < END)
+		flush(arg);
 }
 
 /* A host is cut off from before its store loses its memory until it has done so again. */
 static void flush_twice(struct fault *f)
 {
+	f->ns = rng_between(&f->rng, 5 * SEC, 13 * SEC);
 	cut(f);
 	sim_after(rng_between(&f->rng, 0, f->ns / 2), flush_again, f, 0);
 	sim_after(rng_between(&f->rng, f->ns / 2, f->ns), flush_again, f, 0);
@@ -212,7 +238,7 @@ static const struct {
 	{kill_keeper, 3, 1, 0},  {kill_inside, 4, 2, 0},  {stop_keeper, 3, 0, 7 * SEC}, {machine, 2, 0, 0},
 	{kill_program, 2, 2, 0}, {interrupt, 2, 2, 0},    {cut, 5, 0, 8 * SEC},         {cut_all, 2, 0, 8 * SEC},
 	{reset, 3, 1, 0},        {stop_server, 2, 0, 6 * SEC}, {step_clock, 2, 2, 0},   {flush, 3, 0, 0},
-	{restart, 4, 0, 5 * SEC}, {flush_twice, 2, 0, 12 * SEC},
+	{restart, 4, 0, 5 * SEC}, {flush_twice, 2, 0, 0},       {flap, 3, 0, 5 * SEC},
 };
 static unsigned weight_of(size_t kind)
 {

@@ -146,7 +146,10 @@ struct probe *probe_start(struct probes *probes, int fd, const struct probe_want
 	*probe = (struct probe){.host = probes->host, .life = probes->host->life, .fd = fd, .want = *want, .cb = cb, .arg = arg,
 				.next = waiting};
 	waiting = probe;
-	sim_after(rng_delay(&probes->host->rng, 20 * MS), look, probe, false);
+	/* On a network file system even the first look takes its time. */
+	sim_after(rng_chance(&probes->host->rng, 50) ? rng_between(&probes->host->rng, 0, 300 * MS)
+						     : rng_delay(&probes->host->rng, 20 * MS),
+		  look, probe, false);
 	return probe;
 }
 

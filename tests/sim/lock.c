@@ -10,11 +10,16 @@
 
 #define SLOW (700 * MS) /* a program may take so long to get to its kernel lock: longer than a pin */
 
+static void dawdle(struct program *p)
+{
+	program_sleep(p, rng_chance(&p->rng, 50) ? rng_between(&p->rng, 0, SLOW) : rng_delay(&p->rng, SLOW));
+}
+
 static int sim_flock(int fd, int op)
 {
 	struct program *p = program_of_task();
 
-	program_sleep(p, rng_delay(&p->rng, SLOW));
+	dawdle(p);
 	for (;;) {
 		int ret = flock(fd, (op & ~LOCK_NB) | (op & LOCK_UN ? 0 : LOCK_NB));
 
@@ -40,7 +45,7 @@ static int sim_fcntl(int fd, int cmd, ...)
 	va_start(args, cmd);
 	lock = va_arg(args, struct flock64 *);
 	va_end(args);
-	program_sleep(p, rng_delay(&p->rng, SLOW));
+	dawdle(p);
 	for (;;) {
 		int ret = fcntl(fd, cmd == F_OFD_SETLKW ? F_OFD_SETLK : cmd, lock);
 

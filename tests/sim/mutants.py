@@ -14,7 +14,7 @@ import time
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 SECONDS = 60
 
-# name -> file, what is replaced (a pattern), by what
+# name -> file, what is replaced (a pattern), by what, ...
 MUTANTS = {
     "deadline counted from the answer": ("keeper/host.c", r"int64_t deadline = sent_ns \+", "int64_t deadline = clock_now_ns() +"),
     "deadline twice as long": ("keeper/host.c", r"int64_t deadline = sent_ns \+ ttl_ns\(k\) \* 9 / 10", "int64_t deadline = sent_ns + ttl_ns(k) * 2"),
@@ -35,12 +35,12 @@ MUTANTS = {
     "nobody is frozen": ("keeper/freeze.c", r"\t\t\tfreeze\(f\);", "\t\t\t;"),
     "who is frozen goes on before the leases are confirmed": ("keeper/freeze.c", r"f->stopped\.count && !has_slot\(f, 1u << FENCE_UNSURE\) && ", "f->stopped.count && "),
     "holders of lost leases go on": ("keeper/act.c", r"== ON_LOST_WARN \? FENCE_FREE : FENCE_LOST", "== ON_LOST_WARN ? FENCE_FREE : FENCE_FREE"),
-    "put back after the deadline": ("keeper/host.c", r"if \(lease->state == LEASE_UNSURE && lease->forgotten\)\n\t\t\tlease_raise\(lease, LEASE_EV_GONE\);", ";"),
+    "put back after the deadline": ("keeper/host.c", r"if \(lease->state == LEASE_UNSURE && lease->forgotten\)\n\t\t\tlease_raise\(lease, LEASE_EV_GONE\);", ";",
+                                    r"lease->lapsed \? LEASE_EV_GONE : LEASE_EV_FORGOTTEN", "LEASE_EV_FORGOTTEN"),
     "a fence is not compared": ("store/lua/confirm.lua", r" and number\(lease.fence\) == ARGV\[4\]", ""),
     "an older fence is put back over a younger one": ("store/lua/reclaim.lua", r"clash\(mine, e\) and e\.fence > mine\.fence", "clash(mine, e) and e.fence < mine.fence"),
     "shared and exclusive get along": ("store/lua/entries.lua", r"a\.mode == 'exclusive' or b\.mode", "a.mode == 'exclusive' and b.mode"),
     "who comes later may be first": ("store/lua/entries.lua", r" or \(not w\.pass and clashes\(w, waiting\)\)", ""),
-    "hand-over forgets who waits": ("store/lua/release.lua", r"granted = open and hand_over\(lock\) or \{\}", "granted = {}"),
     "an unknown token is not given back": ("keeper/host.c", r"\tstore_release\(k->store, m->name, m->token, on_unknown_released, k\);", ""),
     "whoever waits asks only once": ("keeper/requests.c", r"\tlease_start_timer\(lease, \(at - now\) / NS_PER_MS \+ 1\);", "\t(void)at;"),
     "what was under way is not sent again": ("keeper/lease.c", r"\[LEASE_EV_UP\] = STEP\(RELEASING, RELEASE\),", ""),
@@ -49,15 +49,17 @@ MUTANTS = {
 
 def build(name, folder, made):
     """The path of a simulator that is built around the mistake."""
-    path, old, new = MUTANTS[name]
+    path, *changes = MUTANTS[name]
     for entry in ("Makefile", "VERSION", "wire", "config", "store", "keeper", "shim", "tests/sim"):
         source = os.path.join(ROOT, entry)
         copy = shutil.copytree if os.path.isdir(source) else shutil.copy2
         copy(source, os.path.join(folder, entry))
     shutil.copytree(made, os.path.join(folder, "build"), ignore=shutil.ignore_patterns("unit", "bench", "pic", "agents", "interpose"))
     with open(os.path.join(folder, path)) as f:
-        text, count = re.subn(old, lambda _: new, f.read(), count=1)
-    assert count == 1, f"{path} has no {old}: change the mutant"
+        text = f.read()
+    for old, new in zip(changes[::2], changes[1::2]):
+        text, count = re.subn(old, lambda _: new, text, count=1)
+        assert count == 1, f"{path} has no {old}: change the mutant"
     with open(os.path.join(folder, path), "w") as f:
         f.write(text)
     subprocess.run(["make", "-s", "-C", folder, "BUILD=build", "build/tests/sim/sim", "WARN="], check=True, stdout=subprocess.DEVNULL)
