@@ -66,10 +66,11 @@ $(BUILD)/%.o: %.c Makefile $(BUILD)/prefix
 	$(call say,CC)
 	$(Q)$(CC) $(CPPFLAGS) $(CFLAGS) $(PKG_CFLAGS) -MMD -MP -c -o $@ $<
 $(BUILD)/store/scripts.o: $(wildcard store/lua/*.lua)
+$(BUILD)/unit/test_cli: $(BUILD)/cli/files.o $(BUILD)/cli/show.o
 $(BUILD)/unit/%: tests/unit/%.c $(CORE) Makefile
 	@mkdir -p $(@D)
 	$(call say,LD)
-	$(Q)$(CC) $(CPPFLAGS) $(CFLAGS) $(PKG_CFLAGS) $(shell pkg-config --cflags check) -MMD -MP -o $@ $< $(CORE) $(LIBS) $(shell pkg-config --libs check)
+	$(Q)$(CC) $(CPPFLAGS) $(CFLAGS) $(PKG_CFLAGS) $(shell pkg-config --cflags check) -MMD -MP -o $@ $< $(filter %.o,$^) $(CORE) $(LIBS) $(shell pkg-config --libs check)
 $(BUILD)/tests/%: tests/%.c Makefile
 	@mkdir -p $(@D)
 	$(call say,LD)
@@ -77,7 +78,7 @@ $(BUILD)/tests/%: tests/%.c Makefile
 # The simulator: the product's own objects, but for what the scheduler decides. What is defined in tests/sim/ is not taken from
 # the archive; the calls in SIM_WRAP go to it, too.
 SIM_OBJ  := $(patsubst %.c,$(BUILD)/%.o,$(wildcard tests/sim/*.c) $(addprefix shim/,acquire.c acquire_record.c call.c earlier.c intent.c))
-SIM_WRAP := clock_gettime time getrandom getppid kill nanosleep pwrite sendmsg flock holders_find host_start
+SIM_WRAP := clock_gettime time getrandom getsockopt getppid kill nanosleep pwrite sendmsg flock holders_find host_start
 $(BUILD)/tests/sim/sim: $(SIM_OBJ) $(CORE)
 	$(call say,LD)
 	$(Q)$(CC) $(CFLAGS) $(LDFLAGS) $(SIM_WRAP:%=-Wl,--wrap=%) -o $@ $^ $(LIBS)
@@ -97,9 +98,9 @@ test: all agents ## run every test (what CI runs)
 clean: ## remove what was built
 	rm -rf $(BUILD)
 
-.PHONY: sim sim-long sim-mutants memcheck check check-docs fuzz bench install uninstall format
+.PHONY: sim sim-long sim-mutants memcheck check model check-docs fuzz bench plot install uninstall format
 memcheck: $(UNIT) ## run the unit tests under valgrind
-	@for t in $(UNIT); do CK_FORK=no timeout -k 5 300 valgrind -q --error-exitcode=9 --leak-check=full --errors-for-leak-kinds=definite --show-leak-kinds=definite \
+	@for t in $(UNIT); do CK_FORK=no timeout -k 5 1800 valgrind -q --error-exitcode=9 --leak-check=full --errors-for-leak-kinds=definite --show-leak-kinds=definite \
 	  --suppressions=tests/unit/check.supp --trace-children=no $$t || exit 1; done
 sim: $(BUILD)/tests/sim/sim ## run the simulator: schedules that once failed, and new ones for SIM_SECONDS
 	$< --found tests/sim/found.txt --from $(or $(SIM_FROM),1) --count 1000000 --seconds $(or $(SIM_SECONDS),75) --minimise
@@ -109,12 +110,16 @@ sim-mutants: $(BUILD)/tests/sim/sim ## build the product with one mistake at a t
 	/usr/bin/python3 tests/sim/mutants.py $(BUILD) $(M)
 check: all agents ## run the tests with processes (pytest)
 	cd tests && PYTHONDONTWRITEBYTECODE=1 DFLOCK_BUILD=$(abspath $(BUILD)) /usr/bin/python3 -m pytest -q -p no:cacheprovider $(T)
+model: all agents ## play N (20000) random sequences of lock calls on one kernel and over hosts, instead of the 2000 of `make check`
+	DFLOCK_MODEL_SEQUENCES=$(or $(N),20000) $(MAKE) check T="-s model/test_model.py -k one_kernel"
 check-docs: all ## what the documentation and the sources must agree on
 	scripts/check-docs.sh
 fuzz: ## fuzz configuration, messages, journal and replies for FUZZ_SECONDS each
 	scripts/fuzz.sh $(or $(FUZZ_SECONDS),10)
 bench: all $(BENCH) ## measure; prints a table and writes $(BUILD)/bench.json
 	PYTHONDONTWRITEBYTECODE=1 DFLOCK_BUILD=$(abspath $(BUILD)) bench/run.py $(B)
+plot: ## draw docs/ranges.svg from what `make bench` has measured (gnuplot)
+	bench/plot.py $(BUILD)/bench.json docs/ranges.svg
 format: ## format the C sources with clang-format
 	clang-format -i $$(git ls-files '*.c' '*.h')
 install: all ## install under PREFIX (DESTDIR)

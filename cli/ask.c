@@ -142,7 +142,7 @@ static int receive(struct ask *ask, struct wire_reply *reply, int *memfd, char w
 	if (reply->version != WIRE_VERSION)
 		return fail(why, EPROTO,
 			    "the keeper (pid %d) speaks version %u of the protocol and this dflock version %u;"
-			    " end it with its own `dflock stop'",
+			    " end it with its own `dflock stop`",
 			    (int)ask->pid, reply->version, WIRE_VERSION);
 	if ((size_t)n != sizeof(*reply) || reply->size != sizeof(*reply) ||
 	    !memchr(reply->reason, '\0', sizeof(reply->reason)))

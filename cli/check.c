@@ -46,7 +46,7 @@ static bool report_file(const struct config *config, const char *file)
 	int r = files_resolve(file, path);
 
 	if (r) {
-		cli_error("%s: %s", file, strerror(-r));
+		cli_error("%s: %s", *file ? file : "\"\"", strerror(-r));
 		return false;
 	}
 	r = config_lock_name(config, path, name);

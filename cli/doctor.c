@@ -88,7 +88,7 @@ static void check_config(struct doctor *d)
 	else if (config_load(d->place.config, &d->config, why, sizeof(why)))
 		doctor_find(d, FINDING_PROBLEM, "%s; until this is mended every lock is refused", why);
 	else if (!d->config->rule_count)
-		doctor_find(d, FINDING_WARNING, "the configuration %s protects nothing; add rules to `protect'",
+		doctor_find(d, FINDING_WARNING, "the configuration %s protects nothing; add rules to `protect`",
 			    d->place.config);
 	else
 		doctor_find(d, FINDING_OK, "the configuration %s is valid and has %zu rule%s", d->place.config,

@@ -65,13 +65,13 @@ static void check_same_config(struct doctor *d, const struct ask *ask)
 	if (!head || !read_page_head(ask->dir, head))
 		doctor_find(d, FINDING_PROBLEM,
 			    "the keeper's page %s/" PAGE_NAME " cannot be read, and programs go by it; end "
-			    "the keeper with `dflock stop' and try again",
+			    "the keeper with `dflock stop` and try again",
 			    ask->dir);
 	else if (place_config_id(d->place.config, &id) || !memcmp(&id, &head->config, sizeof(id)))
 		doctor_find(d, FINDING_OK, "the keeper has read this configuration");
 	else if (!strcmp(head->config_path, d->place.config))
 		doctor_find(d, FINDING_PROBLEM,
-			    "%s has changed since the keeper read it, and locks are refused until `dflock reload'",
+			    "%s has changed since the keeper read it, and locks are refused until `dflock reload`",
 			    d->place.config);
 	else
 		doctor_find(d, FINDING_PROBLEM,
@@ -82,6 +82,41 @@ static void check_same_config(struct doctor *d, const struct ask *ask)
 	free(head);
 }
 
+/* What the store's reasons for being down leave open. Those that the server itself gives say what to do. */
+static const char *store_advice(const char *why)
+{
+	static const struct {
+		const char *why, *advice;
+	} known[] = {
+		{"connection refused", "start the server there, or correct `server` in the configuration"},
+		{"no such file or directory", "start the server there, or correct `server` in the configuration"},
+		{"cannot look up", "correct `server` in the configuration, or the name service of this machine"},
+		{"unreachable", "correct `server` in the configuration, or the way there"},
+		{"no connection within", "is the server up, and does a firewall drop packets to it?"},
+		{"no answer within", "the server hangs or has too much to do: look at its log"},
+		{"closed the connection", "look at the server's log"},
+		{"connection reset", "look at the server's log"},
+		{"permission denied", "let the keeper's user use the socket (unixsocketperm in redis.conf)"},
+		{"not Redis's protocol", "correct `server` in the configuration: something else answers there"},
+		{"it is no Redis", "correct `server` in the configuration: something else answers there"},
+	};
+
+	for (size_t i = 0; i < sizeof(known) / sizeof(known[0]); i++)
+		if (strstr(why, known[i].why))
+			return known[i].advice;
+	return NULL;
+}
+
+static void report_store_down(struct doctor *d, const json_t *store)
+{
+	const char *why = field_text(store, "error");
+	const char *advice = store_advice(why);
+
+	doctor_find(d, FINDING_PROBLEM, "the store %s is not usable, and locks are refused: %s%s%s",
+		    field_text(store, "server"), *why ? why : "it has not answered yet; try again", advice ? "; " : "",
+		    advice ? advice : "");
+}
+
 static void check_store(struct doctor *d, const json_t *status)
 {
 	const json_t *store = json_object_get(status, "store"), *cluster = json_object_get(status, "cluster");
@@ -89,18 +124,20 @@ static void check_store(struct doctor *d, const json_t *status)
 	char time[SHOW_TIME_BYTES], other[SHOW_TIME_BYTES];
 
 	if (!field_flag(store, "up")) {
-		doctor_find(d, FINDING_PROBLEM, "the store %s is not usable: %s; locks are refused until it is",
-			    field_text(store, "server"),
-			    *field_text(store, "error") ? field_text(store, "error") : "no answer yet");
+		report_store_down(d, store);
 		return;
 	}
-	doctor_find(d, FINDING_OK, "the store %s answers, version %s, can be written and evicts nothing",
-		    field_text(store, "server"), field_text(store, "version"));
+	if (*field_text(store, "refuses"))
+		doctor_find(d, FINDING_PROBLEM, "the store %s answers, version %s, but takes no new locks: %s",
+			    field_text(store, "server"), field_text(store, "version"), field_text(store, "refuses"));
+	else
+		doctor_find(d, FINDING_OK, "the store %s answers, version %s, can be written and evicts no leases",
+			    field_text(store, "server"), field_text(store, "version"));
 	if (field_flag(store, "grace"))
 		doctor_find(
 			d, FINDING_WARNING,
 			"the store is new or lost its memory: it grants nothing for another %s; if nothing uses it, "
-			"`dflock init' opens it at once",
+			"`dflock init` opens it at once",
 			show_ms(field_number(store, "grace_left_ms"), time));
 	if (cluster_ttl_ms && cluster_ttl_ms != ttl_ms)
 		doctor_find(
@@ -111,7 +148,7 @@ static void check_store(struct doctor *d, const json_t *status)
 		doctor_find(d, FINDING_OK, "a host that falls silent loses its locks after %s (ttl_ms)",
 			    show_ms(ttl_ms, time));
 	if (json_array_size(json_object_get(status, "lost")))
-		doctor_find(d, FINDING_WARNING, "leases were lost; `dflock status' shows which and why");
+		doctor_find(d, FINDING_WARNING, "leases were lost; `dflock status` shows which and why");
 }
 
 void doctor_keeper(struct doctor *d)

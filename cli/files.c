@@ -179,7 +179,7 @@ int files_examine(const char *path, enum files_locks *locks, char line[FILES_LIN
 		return -errno;
 	if (!S_ISREG(st.stx_mode) && !S_ISDIR(st.stx_mode)) {
 		snprintf(line, FILES_LINE_BYTES,
-			 "neither a regular file nor a directory: locks on it are not protected");
+			 "neither a regular file nor a directory: locks on it are not protected; choose another path");
 		*locks = FILES_UNFIT;
 		return 0;
 	}

@@ -154,11 +154,12 @@ int main(int argc, char **argv)
 		.help_filter = list_commands,
 	};
 	struct choice choice = {.command = NULL};
-	char name[64];
+	char own_name[] = "dflock", name[64];
 	int status;
 
 	setlocale(LC_CTYPE, "");
 	argp_err_exit_status = CLI_USAGE;
+	argv[0] = own_name; /* not the path that it was called by: messages begin with it */
 	argp_parse(&argp, argc, argv, ARGP_IN_ORDER, NULL, &choice);
 	snprintf(name, sizeof(name), "dflock %s", choice.command->name);
 	argv[choice.at] = name;

@@ -190,8 +190,9 @@ void program_examine(const char *name, const char *shim, struct program *out)
 
 	if (r) {
 		out->path[0] = '\0';
-		say(out, r == -ENOENT ? REACH_NOT_FOUND : REACH_CANNOT, "%s: %s", name,
-		    r == -ENOENT ? "no such program (PATH was searched if there is no / in the name)" : strerror(-r));
+		say(out, r == -ENOENT ? REACH_NOT_FOUND : REACH_CANNOT, "%s: %s%s", name,
+		    r == -ENOENT ? "no such program (PATH was searched if there is no / in the name)" : strerror(-r),
+		    r == -EACCES ? "; is it a file, and executable (chmod +x)?" : "");
 		return;
 	}
 	examine_file(out->path, shim, 0, out);

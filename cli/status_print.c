@@ -39,41 +39,73 @@ static void print_keeper(const json_t *status, FILE *f)
 	fputc('\n', f);
 }
 
-static void print_store(const json_t *store, FILE *f)
+/* How long this host may count on its leases, and what happens then. */
+static void print_deadline(const json_t *status, FILE *f)
 {
-	int64_t left = field_number(store, "deadline_left_ms");
+	const json_t *store = json_object_get(status, "store");
+	const char *on_lost = field_text(store, "on_lost");
+	int64_t left = field_number(store, "deadline_left_ms"), frozen = field_number(status, "frozen");
+	bool leases = json_array_size(json_object_get(status, "leases")), up = field_flag(store, "up");
+	char time[SHOW_TIME_BYTES], ttl[SHOW_TIME_BYTES];
+
+	show_ms(left, time);
+	if (frozen)
+		fprintf(f,
+			"        FROZEN until it answers: %" PRId64
+			" processes (who holds locks, and what they started); ",
+			frozen);
+	if (frozen && left > 0)
+		fprintf(f, "no other host can have the locks for another %s\n", time);
+	else if (frozen)
+		fprintf(f, "they are killed if another host has got the locks by then\n");
+	else if (!up && leases && left > 0)
+		fprintf(f, "        leases cannot be renewed: in %s their holders %s (on_lost)\n",
+			show_ms(strcmp(on_lost, "warn") ? field_number(store, "sure_left_ms") : left, time),
+			!strcmp(on_lost, "freeze") ? "are frozen until it answers"
+			: !strcmp(on_lost, "kill") ? "are ended"
+						   : "go on unprotected");
+	else if (up && left > 0)
+		fprintf(f, "        this host's leases are sure for another %s (ttl %s)\n", time,
+			show_ms(field_number(store, "ttl_ms"), ttl));
+}
+
+static void print_store(const json_t *status, FILE *f)
+{
+	const json_t *store = json_object_get(status, "store");
 	char time[SHOW_TIME_BYTES];
+	bool up = field_flag(store, "up");
+	const char *error = field_text(store, "error"), *refuses = field_text(store, "refuses");
 
 	fprintf(f, "store   ");
 	show_text(f, field_text(store, "server"));
-	if (field_flag(store, "up")) {
-		fprintf(f, ", up, version ");
-		show_text(f, field_text(store, "version"));
-	} else {
-		fprintf(f, ", DOWN: ");
-		show_text(f, *field_text(store, "error") ? field_text(store, "error") : "not connected yet");
-	}
+	fprintf(f, up ? ", up, version " : ", DOWN: ");
+	show_text(f, up ? field_text(store, "version") : *error ? error : "not connected yet");
 	fputc('\n', f);
-	if (field_flag(store, "grace"))
+	if (up && *refuses) {
+		fprintf(f, "        NO NEW LOCKS: ");
+		show_text(f, refuses);
+		fputc('\n', f);
+	}
+	if (up && field_flag(store, "grace"))
 		fprintf(f,
 			"        in grace: it is new or lost its memory, and nothing new is granted for another %s\n",
 			show_ms(field_number(store, "grace_left_ms"), time));
-	if (left > 0)
-		fprintf(f, "        this host's leases are sure for another %s (ttl %s)\n", show_ms(left, time),
-			show_ms(field_number(store, "ttl_ms"), (char[SHOW_TIME_BYTES]){0}));
+	print_deadline(status, f);
 }
 
 static void add_processes(struct table *table, const json_t *lease)
 {
-	char since[SHOW_TIME_BYTES];
+	bool record = !strcmp(field_text(lease, "space"), "record");
+	char since[SHOW_TIME_BYTES], range[STATUS_RANGE_BYTES];
 	/* Who holds the file's lock while the host still asks does so under another lease of the same file. */
 	const json_t *holders = strcmp(field_text(lease, "state"), "asking") ? json_object_get(lease, "holders") : NULL;
 	const json_t *p;
 	size_t i;
 
-	json_array_foreach(holders, i, p) table_line(
-		table, "    held by pid %" PRId64 ", %s, running since %s: %s", field_number(p, "pid"),
-		field_text(p, "mode"), show_when(field_number(p, "started"), since), field_text(p, "command"));
+	json_array_foreach(holders, i, p)
+		table_line(table, "    held by pid %" PRId64 ", %s%s%s, running since %s: %s", field_number(p, "pid"),
+			   field_text(p, "mode"), record ? " " : "", record ? status_range(p, range) : "",
+			   show_when(field_number(p, "started"), since), field_text(p, "command"));
 	json_array_foreach(json_object_get(lease, "waiting"), i, p)
 		table_line(table, "    pid %" PRId64 " %s for it, %s, since %s", field_number(p, "pid"),
 			   field_flag(p, "nonblock") ? "asks" : "waits", field_text(p, "mode"),
@@ -123,7 +155,10 @@ static void print_leases(const json_t *leases, FILE *f)
 		table_cell(table, "%s", field_text(list[i], "mode"));
 		table_cell(table, "%s", status_range(list[i], range));
 		table_cell(table, "%s", field_text(list[i], "state"));
-		table_cell(table, "%" PRId64, field_number(list[i], "fence"));
+		if (field_number(list[i], "fence"))
+			table_cell(table, "%" PRId64, field_number(list[i], "fence"));
+		else
+			table_cell(table, "-");
 		table_cell(table, "%s", show_when(field_number(list[i], "since"), since));
 		if (strcmp(field_text(list[i], "path"), field_text(list[i], "name")))
 			table_line(table, "    file %s", field_text(list[i], "path"));
@@ -142,7 +177,12 @@ void status_print(const json_t *status, const struct status_options *options, FI
 	const json_t *cluster = json_object_get(status, "cluster");
 
 	print_keeper(status, f);
-	print_store(json_object_get(status, "store"), f);
+	if (field_flag(status, "unsupervised"))
+		fprintf(f, "        UNSUPERVISED: its parent was killed and no other can be started; see the log. Nobody would stop "
+			   "the processes whose leases cannot be renewed\n");
+	if (field_flag(status, "ending"))
+		fprintf(f, "        told to end: waits until the locks below are not held any more\n");
+	print_store(status, f);
 	print_lost(json_object_get(status, "lost"), f);
 	print_leases(json_object_get(status, "leases"), f);
 	if (json_is_object(cluster)) {

@@ -31,6 +31,7 @@ struct config_lease {
 	int64_t pin_ms;           /* 1000 */
 	int64_t probe_ms;         /* 200: how long a non-blocking question may take */
 	int64_t store_wait_ms;    /* 30000: how long a blocking call waits for an unreachable store */
+	int64_t min_hold_ms;      /* 5: a lease that two hosts want all the time stays for so long; 0: no */
 	int64_t fair_ms;          /* 1000: shared requests pass waiting exclusive ones after this */
 	int64_t freeze_margin_ms; /* ttl_ms / 6 */
 	int64_t dead_ms;          /* 600000, at least 20 ttl_ms */

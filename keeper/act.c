@@ -12,6 +12,7 @@
 #include "keeper/host.h"
 #include "keeper/journal.h"
 #include "keeper/kernel.h"
+#include "keeper/leasepage.h"
 #include "keeper/locks.h"
 #include "keeper/log.h"
 #include "keeper/requests.h"
@@ -63,6 +64,9 @@ static bool recall_is_served(const struct lease *lease, enum lease_event event)
 
 static void open_lease(struct lease *lease, enum lease_event event)
 {
+	/* The store has granted it before the release of another was acknowledged: who is served now must not meet our own lock. To
+	 * hold it was of no need any more: who takes the kernel lock without a pin asks before he relies on it. */
+	lock_unprobe(lease->lock);
 	if (!lease->held_at)
 		lease->held_at = time(NULL);
 	lease->stands = lease->forgotten = false;
@@ -93,8 +97,16 @@ void lease_tell_in_use(struct lease *lease)
 					  &in_use);
 	}
 	lease->asker_count = kept;
-	if (lease->recall == RECALL_LINGER || lease->recall == RECALL_ASK)
-		control_in_use(lease);
+	control_in_use(lease);
+}
+
+static void journal_failed(struct lease *lease, const char *what, int error)
+{
+	if (!lease->warned)
+		log_error("%s: cannot be %s while the journal cannot be written: %s", lease->lock->file->name, what,
+			  strerror(-error));
+	lease->warned = true;
+	lease_start_timer(lease, JOURNAL_RETRY_MS); /* LEASE_EV_UP */
 }
 
 /* A lease that was released but still stands in the journal would look lost to the next keeper. */
@@ -104,12 +116,20 @@ static bool unjournal(struct lease *lease)
 
 	if (ret == 0 || lease->state != LEASE_RELEASING)
 		return true;
-	if (!lease->warned)
-		log_error("%s: cannot be given back while the journal cannot be written: %s", lease->lock->file->name,
-			  strerror(-ret));
-	lease->warned = true;
-	lease_start_timer(lease, JOURNAL_RETRY_MS); /* LEASE_EV_UP */
+	journal_failed(lease, "given back", ret);
 	return false;
+}
+
+/* A lease that was shrunk but stands in the journal as exclusive would be put back as that after the store lost its memory. */
+static bool share(struct lease *lease)
+{
+	int ret = journal_set_fence(lease_keeper(lease)->journal, lease->token, lease->fence, WIRE_SHARED);
+
+	if (ret == 0)
+		lease->range.mode = WIRE_SHARED;
+	else
+		journal_failed(lease, "made a shared one", ret);
+	return ret == 0;
 }
 
 static void act(struct lease *lease, unsigned actions, enum lease_event event)
@@ -122,10 +142,8 @@ static void act(struct lease *lease, unsigned actions, enum lease_event event)
 		lease_start_timer(lease, 1); /* there was none: it was to be tried again */
 	if (actions & LEASE_DO_UNPROBE)
 		lock_unprobe(lease->lock);
-	if (actions & LEASE_DO_SHARE) {
-		lease->range.mode = WIRE_SHARED;
-		journal_set_fence(k->journal, lease->token, lease->fence, WIRE_SHARED);
-	}
+	if (actions & LEASE_DO_SHARE && !share(lease))
+		actions &= ~(unsigned)LEASE_DO_SHRINK;
 	if (actions & LEASE_DO_UNJOURNAL && !unjournal(lease))
 		actions &= ~(unsigned)LEASE_DO_RELEASE;
 	if (actions & LEASE_DO_ACQUIRE)
@@ -139,6 +157,7 @@ static void act(struct lease *lease, unsigned actions, enum lease_event event)
 	if (actions & LEASE_DO_TELL_IN_USE)
 		lease_tell_in_use(lease);
 	if (actions & LEASE_DO_LOST) {
+		leasepage_close_lock(lease->lock); /* host_is_losing() */
 		fence_set(k->fence, lease->slot, k->config->lease.on_lost == ON_LOST_WARN ? FENCE_FREE : FENCE_LOST);
 		lease->slot = FENCE_NO_SLOT;
 		host_losing(k);
@@ -167,10 +186,14 @@ static void enter(struct lease *lease, enum lease_state next)
 		return;
 	if (lease->state == LEASE_ASKING)
 		serve_detach(lease);
+	if (lease->state == LEASE_HELD)
+		leasepage_close(lease); /* first of all */
 	lease->state = next;
 	if (next == LEASE_UNSURE || next == LEASE_HELD)
 		fence_set(k->fence, lease->slot, next == LEASE_HELD ? FENCE_HELD : FENCE_UNSURE);
 	lease->since_ns = clock_now_ns();
+	if (next == LEASE_RELEASING && lease->recall == RECALL_WAIT)
+		lease->lock->given_back_ns = lease->since_ns;
 	uv_timer_stop(&lease->timer);
 	if (next == LEASE_ENDED)
 		DL_APPEND2(lease_keeper(lease)->ended, lease, ended_prev, ended_next);
@@ -207,11 +230,25 @@ void keeper_leave(struct keeper *k)
 		reap(k);
 }
 
+static bool is_young(const struct lease *lease)
+{
+	return lease->state == LEASE_HELD && clock_now_ns() < lease->keep_until_ns;
+}
+
+/* Too young to be given back to somebody who waits: the timer obeys. */
+static bool is_kept(struct lease *lease)
+{
+	if (lease->recall != RECALL_WAIT || !is_young(lease))
+		return false;
+	lease_start_timer(lease, (lease->keep_until_ns - clock_now_ns()) / NS_PER_MS + 1);
+	return true;
+}
+
 void lease_obey_recall(struct lease *lease)
 {
 	bool ask = lease->recall == RECALL_ASK;
 
-	if (lease->state != LEASE_HELD || lease->recall < RECALL_ASK || split_is_under_way(lease))
+	if (lease->state != LEASE_HELD || lease->recall < RECALL_ASK || split_is_under_way(lease) || is_kept(lease))
 		return;
 	if (!split_on_recall(lease, &lease->recall_range, ask))
 		lease_raise(lease, ask ? LEASE_EV_ASKED : LEASE_EV_RECALLED);
@@ -282,9 +319,13 @@ static void on_timer(uv_timer_t *timer)
 		lease_acquire(lease, NULL, 0);
 		break;
 	case LEASE_HELD:
-		lingered(lease);
+		if (lease->recall == RECALL_WAIT)
+			lease_obey_recall(lease);
+		else
+			lingered(lease);
 		break;
 	case LEASE_PROBING:
+	case LEASE_WAITING:
 	case LEASE_STOPPING:
 		lease_raise(lease, LEASE_EV_STOPPED);
 		break;
@@ -297,7 +338,7 @@ static void on_timer(uv_timer_t *timer)
 void lease_used(struct lease *lease)
 {
 	lease->linger_ns = lease_keeper(lease)->config->lease.linger_ms * NS_PER_MS;
-	if (lease->state == LEASE_HELD)
+	if (lease->state == LEASE_HELD && lease->recall != RECALL_WAIT)
 		lease_start_timer(lease, lease->linger_ns / NS_PER_MS);
 }
 
@@ -330,8 +371,9 @@ void lease_recall(struct lease *lease, const struct store_message *m)
 	if (lease_is_ours(lease->state) || lease->state == LEASE_ASKING) {
 		if (m->range.mode == WIRE_SHARED && lease->range.mode == WIRE_SHARED)
 			return; /* late: it was shrunk meanwhile */
-		keep_asker(lease, m);
-		if (lease_is_ours(lease->state) && split_on_recall(lease, &m->range, m->ask))
+		if (m->ask)
+			keep_asker(lease, m);
+		if (lease_is_ours(lease->state) && !is_young(lease) && split_on_recall(lease, &m->range, m->ask))
 			return;
 		if (lease->recall < RECALL_ASK) /* that of the others comes again, for the parts */
 			lease->recall_range = m->range;
@@ -343,6 +385,8 @@ void lease_recall(struct lease *lease, const struct store_message *m)
 		if (split_is_under_way(lease))
 			return; /* split_done() obeys */
 	}
+	if (is_kept(lease))
+		return;
 	if (lease->state == LEASE_WAITING && probe_waits_for_more(lease))
 		return lease_raise(lease, LEASE_EV_NEEDED);
 	lease_raise(lease, m->ask ? LEASE_EV_ASKED : LEASE_EV_RECALLED);

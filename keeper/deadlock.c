@@ -15,6 +15,8 @@
 #include <unistd.h>
 #include <utlist.h>
 
+#include "keeper/act.h"
+#include "keeper/clock.h"
 #include "keeper/holders.h"
 #include "keeper/locks.h"
 #include "keeper/log.h"
@@ -158,14 +160,19 @@ static void done(uv_work_t *req, int status)
 static void search_start(struct keeper *k, const struct lock *lock, const struct store_range *range,
 			 const struct store_chase *chase)
 {
-	struct search *search = calloc(1, sizeof(*search));
+	struct search *search;
+	struct store_chase wanted = *chase;
 
+	wanted.range = *range;
+	if (!chases_follow(&k->chases, &wanted, lock->file->key.dev, lock->file->key.ino, clock_now_ns(),
+			   keeper_reask_ms(k) * NS_PER_MS / 2))
+		return;
+	search = calloc(1, sizeof(*search));
 	if (!search)
 		return; /* the next round may have more luck */
 	search->work.data = search;
 	search->keeper = k;
-	search->chase = *chase;
-	search->chase.range = *range;
+	search->chase = wanted;
 	search->file = (struct holders_file){.dev = lock->file->key.dev, .ino = lock->file->key.ino};
 	if (uv_queue_work(k->loop, &search->work, work, done) != 0)
 		free(search);

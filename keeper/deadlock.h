@@ -10,7 +10,8 @@
  *
  * What it sees: waits for other hosts, and waits in the local kernel by callers that the keeper has granted. A cycle that
  * was closed by a wait in a local kernel is found by the next repeated chase of another of its members, which then fails
- * instead. OFD locks and flock have no EDEADLK, in the kernel as here. At most DEADLOCK_HOPS edges are followed.
+ * instead. OFD locks and flock have no EDEADLK, in the kernel as here. At most DEADLOCK_HOPS edges are followed, and each host
+ * follows a chase once in half the time after which it is repeated (chases.h).
  *
  * Loop only.
  */

@@ -5,12 +5,13 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-static bool has(const struct family *family, pid_t pid)
+bool family_has(const struct family *family, pid_t pid)
 {
 	for (size_t i = 0; i < family->count; i++)
 		if (family->pids[i] == pid)
@@ -20,7 +21,7 @@ static bool has(const struct family *family, pid_t pid)
 
 int family_add(struct family *family, pid_t pid)
 {
-	if (has(family, pid))
+	if (family_has(family, pid))
 		return 0;
 	if (family->count == family->room) {
 		size_t room = family->room ? 2 * family->room : 32;
@@ -41,8 +42,14 @@ void family_free(struct family *family)
 	*family = (struct family){0};
 }
 
-/* Of /proc/PID/stat: the state and the parent. The command before them may have blanks and brackets. */
-static bool read_stat(pid_t pid, char *state, pid_t *parent)
+struct stat_line {
+	char state;
+	pid_t parent;
+	uint64_t started;
+};
+
+/* Of /proc/PID/stat. The command before these may have blanks and brackets. */
+static bool read_stat(pid_t pid, struct stat_line *line)
 {
 	char path[32], text[512], *end;
 	ssize_t n;
@@ -58,22 +65,22 @@ static bool read_stat(pid_t pid, char *state, pid_t *parent)
 		return false;
 	text[n] = '\0';
 	end = strrchr(text, ')');
-	return end && sscanf(end, ") %c %d", state, parent) == 2;
+	return end && sscanf(end, ") %c %d %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %" SCNu64,
+			     &line->state, &line->parent, &line->started) == 3;
 }
 
 char family_state(pid_t pid)
 {
-	pid_t parent;
-	char state;
+	struct stat_line line;
 
-	return read_stat(pid, &state, &parent) ? state : 0;
+	return read_stat(pid, &line) ? line.state : 0;
 }
 
-bool family_is_stopped(pid_t pid)
+uint64_t family_started(pid_t pid)
 {
-	char state = family_state(pid);
+	struct stat_line line;
 
-	return !state || state == 'T' || state == 't' || state == 'Z';
+	return read_stat(pid, &line) ? line.started : 0;
 }
 
 struct child {
@@ -92,10 +99,11 @@ static int read_all(struct child **children, size_t *count)
 		return -errno;
 	while ((d = readdir(proc))) {
 		struct child c = {.pid = isdigit((unsigned char)d->d_name[0]) ? atoi(d->d_name) : 0};
-		char state;
+		struct stat_line line;
 
-		if (!c.pid || !read_stat(c.pid, &state, &c.parent))
+		if (!c.pid || !read_stat(c.pid, &line))
 			continue;
+		c.parent = line.parent;
 		if (*count == room) {
 			room = room ? 2 * room : 256;
 			struct child *more = realloc(*children, room * sizeof(*more));
@@ -141,4 +149,47 @@ int family_threads(pid_t pid, int (*cb)(void *arg, pid_t pid, pid_t tid), void *
 	if (dir)
 		closedir(dir);
 	return ret;
+}
+
+struct states {
+	unsigned stopped, traced, ended, others;
+};
+
+static int count_state(void *arg, pid_t pid, pid_t tid)
+{
+	struct states *states = arg;
+
+	(void)pid;
+	switch (family_state(tid)) {
+	case 'T':
+		states->stopped++;
+		break;
+	case 't':
+		states->traced++;
+		break;
+	case 'Z':
+	case 'X':
+	case 0:
+		states->ended++;
+		break;
+	default:
+		states->others++;
+	}
+	return 0;
+}
+
+bool family_is_stopped(pid_t pid)
+{
+	struct states states = {0};
+
+	family_threads(pid, count_state, &states);
+	return !states.others;
+}
+
+bool family_has_stop(pid_t pid)
+{
+	struct states states = {0};
+
+	family_threads(pid, count_state, &states);
+	return states.stopped && !states.traced && !states.others;
 }

@@ -4,6 +4,7 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 #include <sys/types.h>
 
 struct family {
@@ -15,13 +16,18 @@ struct family {
 int family_add(struct family *family, pid_t pid);
 /* Adds all descendants of its members, but for `except` and what that started. 0 or -errno. */
 int family_add_descendants(struct family *family, pid_t except);
+bool family_has(const struct family *family, pid_t pid);
 void family_free(struct family *family);
 
 /* Calls back for every thread of a process; anything but 0 ends it. A process that is gone has none. */
 int family_threads(pid_t pid, int (*cb)(void *arg, pid_t pid, pid_t tid), void *arg);
 /* The state of a process or thread as /proc/PID/stat has it: R, S, D, T, t, Z ...; 0: it is gone. */
 char family_state(pid_t pid);
-/* Is it stopped (state T or t)? True also if it is gone. */
+/* When it was started, in the kernel's ticks: with the pid, names a process. 0: it is gone. */
+uint64_t family_started(pid_t pid);
+/* Does none of its threads run: is each stopped (T, t) or at its end? True also if it is gone. */
 bool family_is_stopped(pid_t pid);
+/* Was it stopped by a signal: all its threads (T), but for those at their end? */
+bool family_has_stop(pid_t pid);
 
 #endif

@@ -1,9 +1,77 @@
 /* See fence.h. */
 #include "keeper/fence.h"
 
+#include <errno.h>
+#include <fcntl.h>
 #include <signal.h>
 #include <stddef.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
 #include <unistd.h>
+
+/* Is it one that an earlier parent of the same version made? Then its words count. */
+static bool fence_ok(const struct fence *fence)
+{
+	bool ok = fence->magic == FENCE_MAGIC && fence->used <= FENCE_SLOTS && fence->caller_count <= FENCE_CALLERS;
+
+	for (uint32_t i = 0; ok && i < fence->used; i++)
+		ok = fence->slots[i].state <= FENCE_ENDING && fence->slots[i].space < WIRE_SPACES;
+	return ok;
+}
+
+/* Its room is taken at once: a word that is written where a full file system has none would be a SIGBUS. */
+static struct fence *map_file(int fd)
+{
+	struct stat st;
+	void *memory;
+	int err;
+
+	if (fstat(fd, &st) != 0)
+		return NULL;
+	if (!S_ISREG(st.st_mode) || st.st_uid != geteuid() || (st.st_mode & 077)) {
+		errno = EPERM;
+		return NULL;
+	}
+	if (st.st_size != (off_t)sizeof(struct fence) && ftruncate(fd, 0) != 0)
+		return NULL;
+	err = posix_fallocate(fd, 0, sizeof(struct fence));
+	memory = err ? MAP_FAILED : mmap(NULL, sizeof(struct fence), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+	if (err)
+		errno = err;
+	return memory == MAP_FAILED ? NULL : memory;
+}
+
+struct fence *fence_open(int dir_fd)
+{
+	int fd = openat(dir_fd, FENCE_NAME, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0600);
+	struct fence *fence = fd < 0 ? NULL : map_file(fd);
+	int err = errno;
+
+	if (fd >= 0)
+		close(fd);
+	errno = err;
+	if (!fence)
+		return NULL;
+	if (!fence_ok(fence))
+		memset(fence, 0, sizeof(*fence));
+	fence->magic = FENCE_MAGIC;
+	fence->parent = getpid();
+	fence->freeze_at_ns = fence->deadline_ns = 0;
+	fence->frozen_count = fence->ending = 0;
+	fence_unsure(fence);
+	for (uint32_t i = 0; i < fence->used; i++)
+		if (fence->slots[i].state == FENCE_ENDING) /* perhaps not all of them were killed */
+			fence_set(fence, i, FENCE_LOST);
+	return fence;
+}
+
+void fence_unsure(struct fence *fence)
+{
+	for (uint32_t i = 0; i < fence->used; i++)
+		if (fence->slots[i].state == FENCE_HELD)
+			fence_set(fence, i, FENCE_UNSURE);
+}
 
 void fence_set(struct fence *fence, uint32_t slot, enum fence_state state)
 {
@@ -67,6 +135,27 @@ void fence_renewed(struct fence *fence, int64_t freeze_at_ns, int64_t deadline_n
 	__atomic_store_n(&fence->freeze_at_ns, freeze_at_ns, __ATOMIC_RELEASE);
 	if (fence_frozen(fence))
 		fence_notify(fence);
+}
+
+bool fence_has_caller(const struct fence *fence, const struct fence_caller *caller)
+{
+	uint32_t count = __atomic_load_n(&fence->caller_count, __ATOMIC_ACQUIRE);
+
+	for (uint32_t i = 0; i < count; i++)
+		if (memcmp(&fence->callers[i], caller, sizeof(*caller)) == 0)
+			return true;
+	return false;
+}
+
+void fence_add_caller(struct fence *fence, const struct fence_caller *caller)
+{
+	if (fence->callers_ns != fence->freeze_at_ns)
+		__atomic_store_n(&fence->caller_count, 0, __ATOMIC_RELEASE);
+	fence->callers_ns = fence->freeze_at_ns;
+	if (fence->caller_count == FENCE_CALLERS || fence_has_caller(fence, caller))
+		return; /* more than that are taken for holders */
+	fence->callers[fence->caller_count] = *caller;
+	__atomic_store_n(&fence->caller_count, fence->caller_count + 1, __ATOMIC_RELEASE);
 }
 
 void fence_notify(const struct fence *fence)

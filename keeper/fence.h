@@ -5,7 +5,8 @@
  *
  * The keeper writes, the parent reads, each word atomically: the parent acts on what it sees at that moment, and
  * everything errs to the safe side: a slot is taken before a caller is granted, and freed only after the lease was
- * tested free. The memory belongs to the parent and outlives a keeper; the next one takes up the slots.
+ * tested free. It is a file in the runtime directory (a tmpfs, so never of another boot), which outlives both: the next keeper
+ * takes up the slots, and the next parent kills the holders of leases that were lost and lets go of whom an earlier one stopped.
  *
  * Keeper side: loop only. fence_* with a NULL fence (no parent) do nothing.
  */
@@ -19,8 +20,11 @@
 #include "config/config.h"
 #include "store/store.h"
 
-#define FENCE_SLOTS  65536
-#define FENCE_FROZEN 64 /* pids that are shown */
+#define FENCE_NAME      "fence"
+#define FENCE_MAGIC     0x3165636e65666c64ull /* another layout: another number */
+#define FENCE_SLOTS     65536
+#define FENCE_SIGNALLED 256
+#define FENCE_CALLERS   1024
 
 enum fence_state {
 	FENCE_FREE,
@@ -37,19 +41,49 @@ struct fence_slot {
 	int64_t from, to;
 };
 
+/* A process that the parent has stopped by SIGSTOP, which outlives the parent. pid 0: none. */
+struct fence_signalled {
+	int32_t pid;
+	uint64_t started; /* family_started() */
+};
+
+/*
+ * A process that is in a lock call and has no answer. One that gets the kernel lock after the leases have ceased to be sure, and
+ * not by inheritance, is such a one: it relies on nothing yet. From then on nobody is told that he may, so that an entry stays true
+ * until the leases are sure again. Those who held the lock before are not meant, though they call again.
+ */
+struct fence_caller {
+	int32_t pid;
+	uint32_t space;
+	uint64_t dev, ino;
+};
+
 struct fence {
+	uint64_t magic;
 	pid_t parent;
+	uint32_t ending;      /* the parent's: how often it was told to end (2: at once) */
 	int64_t alive;        /* counts up while the loop turns */
 	int64_t freeze_at_ns; /* CLOCK_BOOTTIME: holders must be stopped from then on; 0: no lease yet */
 	int64_t deadline_ns;
 	uint32_t on_lost; /* enum on_lost */
 	uint32_t used;    /* slots beyond this were never taken */
-	uint32_t frozen_count; /* written by the parent: how many processes it holds stopped, and some of them */
-	int32_t frozen[FENCE_FROZEN];
+	uint32_t frozen_count; /* written by the parent: how many processes it holds stopped */
+	struct fence_signalled signalled[FENCE_SIGNALLED]; /* the parent's */
+	int64_t callers_ns; /* freeze_at_ns when the first of them was added */
+	uint32_t caller_count;
+	struct fence_caller callers[FENCE_CALLERS];
 	struct fence_slot slots[FENCE_SLOTS];
 };
 
 #define FENCE_NO_SLOT UINT32_MAX
+
+/*
+ * The parent's: opens or makes RUNTIME_DIR/fence, whoever has keeper.lock. What an earlier keeper had is unsure, and nobody is
+ * stopped for it before the next one has read its journal. NULL with errno set.
+ */
+struct fence *fence_open(int dir_fd);
+/* A dead keeper's leases are for the next one to confirm. Parent. */
+void fence_unsure(struct fence *fence);
 
 /* A slot for a lease on this file. FENCE_NO_SLOT: none is left; then the lease must not be given to anybody. */
 uint32_t fence_take(struct fence *fence, uint64_t dev, uint64_t ino, const struct store_range *range,
@@ -61,6 +95,10 @@ uint32_t fence_take_up(struct fence *fence, uint64_t dev, uint64_t ino, const st
 void fence_on_lost(struct fence *fence, enum on_lost on_lost);
 /* The leases are sure until this. */
 void fence_renewed(struct fence *fence, int64_t freeze_at_ns, int64_t deadline_ns);
+/* Someone is in a lock call without an answer; only when the leases have ceased to be sure. */
+void fence_add_caller(struct fence *fence, const struct fence_caller *caller);
+/* Is he? Parent. */
+bool fence_has_caller(const struct fence *fence, const struct fence_caller *caller);
 /* Tells the parent to look now. */
 void fence_notify(const struct fence *fence);
 /* After a restart: slots of the dead keeper that no lease was taken up for are freed; `taken` has a byte per slot. */

@@ -5,6 +5,10 @@
  * it is being stopped is traced with TRACEFORK, so the child begins stopped; one that forked before is found as a descendant.
  * A descriptor that was passed to a process that we have seen and found without it is found in the next search: who passes
  * it must run, and everybody who has it is stopped by then.
+ *
+ * Who is not meant: whoever gets the kernel lock because the holder ended meanwhile, and has not been told that he may rely on it
+ * (fence_caller). He who relies on it had it when the leases ceased to be sure, and is among the first that are found then; or
+ * inherited it from one of these, and has asked nothing.
  */
 #include "keeper/freeze.h"
 
@@ -21,23 +25,32 @@
 #include "keeper/log.h"
 #include "keeper/stopped.h"
 
+#define LOOK_MS  20                /* between two looks while there is something to do */
+#define REST_MS  640               /* and at most, while all have been found and stopped */
 #define AFTER_NS (50 * NS_PER_MS)  /* in which one that is found when the deadline has passed must be stopped */
 #define LOST_NS  (100 * NS_PER_MS) /* in which the holders of lost leases are stopped; then they are killed, stopped or not */
 
 struct freezer {
 	struct fence *fence;
 	struct stopped stopped;
+	int pause_ms;    /* until the next search: grows while nobody new is found */
 	bool froze;      /* the event was logged */
 	bool blind;      /* ditto: that nobody can be searched for */
 	bool terminated; /* on_lost = kill: SIGTERM was sent */
+	struct family first; /* those who had locks when the leases ceased to be sure, with all that they had started */
+	bool first_known;
+	int64_t first_freeze_at; /* of which freeze_at */
 };
 
 struct freezer *freezer_new(struct fence *fence)
 {
 	struct freezer *f = calloc(1, sizeof(*f));
 
-	if (f)
-		f->fence = fence;
+	if (!f)
+		return NULL;
+	f->fence = fence;
+	f->pause_ms = LOOK_MS;
+	stopped_adopt(&f->stopped, fence->signalled, FENCE_SIGNALLED);
 	return f;
 }
 
@@ -48,24 +61,31 @@ void freezer_keeper(struct freezer *f, pid_t keeper)
 
 static void publish(struct freezer *f)
 {
-	uint32_t count = stopped_pids(&f->stopped, f->fence->frozen, FENCE_FROZEN);
-
-	__atomic_store_n(&f->fence->frozen_count, count, __ATOMIC_RELEASE);
+	__atomic_store_n(&f->fence->frozen_count, stopped_processes(&f->stopped), __ATOMIC_RELEASE);
 }
 
 /* What is searched for: slot[i] is a lease on file[i]. */
 struct look {
+	struct freezer *freezer;
 	struct family *family;
 	struct holders_file *files;
 	struct fence_slot *slots;
 	size_t count;
 };
 
+static bool relies_on_nothing(const struct freezer *f, const struct holder *h, const struct holders_file *file)
+{
+	return f->first_known && !family_has(&f->first, h->pid) &&
+	       fence_has_caller(f->fence, &(struct fence_caller){.pid = h->pid, .space = h->space, .dev = file->dev, .ino = file->ino});
+}
+
 static int on_holder(void *arg, const struct holder *h)
 {
 	const struct look *look = arg;
 	const struct holders_file *file = &look->files[h->file];
 
+	if (relies_on_nothing(look->freezer, h, file))
+		return 0;
 	for (size_t i = 0; i < look->count; i++) {
 		const struct fence_slot *s = &look->slots[i];
 
@@ -97,7 +117,7 @@ static int take_slots(struct freezer *f, struct look *look, unsigned states)
 /* Who holds a lock under a lease whose slot has one of these states, and all that they started. */
 static void find_family(struct freezer *f, struct family *family, unsigned states)
 {
-	struct look look = {.family = family};
+	struct look look = {.freezer = f, .family = family};
 	int ret = take_slots(f, &look, states);
 
 	if (ret == 0 && look.count)
@@ -119,6 +139,22 @@ static bool has_slot(const struct freezer *f, unsigned states)
 		if (states & 1u << __atomic_load_n(&f->fence->slots[i].state, __ATOMIC_ACQUIRE))
 			return true;
 	return false;
+}
+
+#define SLOTS_DUE  (1u << FENCE_UNSURE | 1u << FENCE_LOST | 1u << FENCE_ENDING)
+
+/* Before anything is done to anybody: due says that the time has come. */
+static void find_first(struct freezer *f, bool due, int64_t freeze_at)
+{
+	if (f->first_known && ((due && f->first_freeze_at != freeze_at) || !(due || has_slot(f, SLOTS_DUE)))) {
+		family_free(&f->first);
+		f->first_known = false;
+	}
+	if (f->first_known || !(due || has_slot(f, 1u << FENCE_LOST)))
+		return;
+	find_family(f, &f->first, 1u << FENCE_HELD | SLOTS_DUE);
+	f->first_known = !f->blind;
+	f->first_freeze_at = freeze_at;
 }
 
 static void kill_all(const struct family *family, int signal)
@@ -231,6 +267,16 @@ static void end_holders(struct freezer *f, int64_t now)
 	f->terminated = true;
 }
 
+/* An outage may last for hours, and a search looks at every process of the machine. Who gets a kernel lock past the deadline
+ * was granted nothing: one who would be found only then does no harm until the next search. */
+static int pause_ms(struct freezer *f, bool quiet)
+{
+	bool over = clock_now_ns() >= __atomic_load_n(&f->fence->deadline_ns, __ATOMIC_RELAXED);
+
+	f->pause_ms = !quiet || !over ? LOOK_MS : f->pause_ms * 2 > REST_MS ? REST_MS : f->pause_ms * 2;
+	return f->pause_ms;
+}
+
 int freezer_look(struct freezer *f, int max_ms)
 {
 	struct fence *fence = f->fence;
@@ -238,22 +284,29 @@ int freezer_look(struct freezer *f, int max_ms)
 	int64_t freeze_at = __atomic_load_n(&fence->freeze_at_ns, __ATOMIC_ACQUIRE);
 	enum on_lost on_lost = __atomic_load_n(&fence->on_lost, __ATOMIC_RELAXED);
 	bool leases = has_slot(f, 1u << FENCE_HELD | 1u << FENCE_UNSURE);
+	bool due = freeze_at && now >= freeze_at && leases;
 
+	find_first(f, due, freeze_at);
 	if (on_lost == ON_LOST_WARN)
 		set_slots(f, FENCE_LOST, FENCE_FREE);
 	else if (has_slot(f, 1u << FENCE_LOST))
 		kill_lost(f);
-	if (freeze_at && now >= freeze_at && leases) {
+	if (due) {
+		size_t before = f->stopped.count;
+		int ms;
+
 		if (on_lost == ON_LOST_FREEZE)
 			freeze(f);
 		else if (on_lost == ON_LOST_KILL)
 			end_holders(f, now);
-		return 20;
+		ms = pause_ms(f, f->stopped.count == before);
+		return ms < max_ms ? ms : max_ms;
 	}
+	f->pause_ms = LOOK_MS;
 	if (f->stopped.count && !has_slot(f, 1u << FENCE_UNSURE) && (now < freeze_at || !leases))
 		thaw(f);
 	if (f->stopped.count)
-		return 20;
+		return LOOK_MS;
 	f->terminated = false;
 	left_ms = leases && freeze_at ? (freeze_at - now) / NS_PER_MS + 1 : max_ms;
 	return left_ms < max_ms ? (int)left_ms : max_ms;

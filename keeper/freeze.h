@@ -4,7 +4,7 @@
  *
  * A process is stopped by PTRACE_SEIZE and PTRACE_INTERRUPT of all its threads: shells with job control and other parents see
  * nothing, SIGCONT does not wake it, and should we die it dies with us (EXITKILL), since nobody would watch it any more. Where
- * ptrace is refused: SIGSTOP.
+ * ptrace is refused: SIGSTOP, which the next parent takes up (fence->signalled).
  */
 #ifndef DFLOCK_KEEPER_FREEZE_H
 #define DFLOCK_KEEPER_FREEZE_H
@@ -16,8 +16,9 @@
 
 struct freezer;
 
-/* keeper: never touched, like ourselves. NULL: no memory. */
+/* Takes up whom an earlier parent has stopped by SIGSTOP. NULL: no memory. */
 struct freezer *freezer_new(struct fence *fence);
+/* keeper: never touched, like ourselves. */
 void freezer_keeper(struct freezer *freezer, pid_t keeper);
 
 /*

@@ -13,6 +13,7 @@
 #include "keeper/control.h"
 #include "keeper/deadlock.h"
 #include "keeper/journal.h"
+#include "keeper/leasepage.h"
 #include "keeper/locks.h"
 #include "keeper/log.h"
 #include "keeper/requests.h"
@@ -110,6 +111,7 @@ void host_renewed(struct keeper *k, int64_t sent_ns)
 		log_error("the journal cannot be written: %s", strerror(-ret));
 	deadline -= k->config->lease.freeze_margin_ms * NS_PER_MS;
 	fence_renewed(k->fence, deadline, k->deadline_ns);
+	leasepage_refresh(k);
 	uv_timer_start(&k->deadline, on_deadline, deadline > now ? (deadline - now) / NS_PER_MS + 1 : 1, 0);
 	if (!was_sure)
 		serve_all(k);
@@ -389,8 +391,7 @@ void host_lost(struct lease *lease, const char *why)
 	lost->name = strdup(file->name);
 	lost->path = strdup(file->path);
 	lost->key = file->key;
-	lost->space = lease->range.space;
-	lost->mode = lease->range.mode;
+	lost->range = lease->range;
 	lost->fence = lease->fence;
 	lost->when = time(NULL);
 	snprintf(lost->why, sizeof(lost->why), "%s", why);

@@ -8,10 +8,11 @@
 #include <string.h>
 #include <sys/file.h>
 #include <sys/fsuid.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 struct inspect {
-	uv_work_t work;
+	struct work work; /* the first member */
 	struct inspect_request request;
 	inspect_cb *cb;
 	void *arg;
@@ -85,20 +86,49 @@ static int open_readable_or_not(const char *link)
 	return fd < 0 ? -errno : fd;
 }
 
-/* Opens with the rights of the user who passed the descriptor: file system ids belong to the thread. */
+#ifdef SYS_setgroups32
+#define SETGROUPS SYS_setgroups32
+#else
+#define SETGROUPS SYS_setgroups
+#endif
+
+/* Of this thread alone: libc's setgroups() would change all. */
+static int set_groups(const gid_t *groups, size_t count)
+{
+	return syscall(SETGROUPS, count, groups) == 0 ? 0 : -errno;
+}
+
+static int own_groups(gid_t **groups)
+{
+	int count = getgroups(0, NULL);
+
+	*groups = count < 0 ? NULL : malloc((size_t)(count + 1) * sizeof(**groups));
+	return *groups ? getgroups(count, *groups) : -1;
+}
+
+/* Opens with the rights of the user who passed the descriptor: file system ids and groups belong to the thread. */
 static int reopen(const struct inspect_request *req, const char *link)
 {
-	int ret = -EPERM;
+	int ret = -EPERM, own_count;
+	gid_t *own;
 
-	if (!req->foreign)
+	if (!req->foreign || geteuid() != 0)
 		return open_readable_or_not(link);
+	own_count = own_groups(&own);
+	if (own_count < 0 || set_groups(req->groups, req->group_count) < 0) {
+		free(own);
+		return -EPERM;
+	}
 	setfsgid(req->peer.gid);
 	setfsuid(req->peer.uid);
 	/* -1 only asks. Root without CAP_SETUID would open it with more rights than the user has. */
-	if (geteuid() != 0 || (uid_t)setfsuid(-1) == req->peer.uid)
+	if ((uid_t)setfsuid(-1) == req->peer.uid && (gid_t)setfsgid(-1) == req->peer.gid)
 		ret = open_readable_or_not(link);
 	setfsuid(geteuid());
 	setfsgid(getegid());
+	if (set_groups(own, (size_t)own_count) < 0)
+		abort(); /* a worker with the wrong rights: a fresh keeper does better */
+	free(own);
 	return ret;
 }
 
@@ -196,41 +226,40 @@ int inspect_now(const struct inspect_request *request, struct inspect_result *re
 	*result = (struct inspect_result){.fd = -1};
 	look(request, result);
 	close(request->fd);
+	free(request->groups);
 	if (*result->refused)
 		before_free(&result->before);
 	return *result->refused ? -1 : 0;
 }
 
-static void work(uv_work_t *req)
+static void run(struct work *work)
 {
-	struct inspect *job = req->data;
+	struct inspect *job = (struct inspect *)work;
 
 	inspect_now(&job->request, &job->result);
 }
 
-static void done(uv_work_t *req, int status)
+static void done(struct work *work)
 {
-	struct inspect *job = req->data;
+	struct inspect *job = (struct inspect *)work;
 
-	(void)status; /* never cancelled */
 	job->cb(job->arg, &job->result);
 	free(job);
 }
 
-struct inspect *inspect_start(uv_loop_t *loop, const struct inspect_request *request, inspect_cb *cb, void *arg)
+struct inspect *inspect_start(struct workers *workers, uint64_t dev, const struct inspect_request *request, inspect_cb *cb,
+			      void *arg)
 {
 	struct inspect *job = calloc(1, sizeof(*job));
 
-	if (!job) {
-		close(request->fd);
-		return NULL;
+	if (job) {
+		*job = (struct inspect){.work = {.run = run, .done = done}, .request = *request, .cb = cb, .arg = arg};
+		/* Nothing may be set after this: the worker runs. */
+		if (workers_start(workers, dev, &job->work) == 0)
+			return job;
 	}
-	*job = (struct inspect){.work.data = job, .request = *request, .cb = cb, .arg = arg};
-	/* Nothing may be set after this: the worker runs. */
-	if (uv_queue_work(loop, &job->work, work, done) != 0) {
-		free(job);
-		close(request->fd);
-		return NULL;
-	}
-	return job;
+	close(request->fd);
+	free(request->groups);
+	free(job);
+	return NULL;
 }

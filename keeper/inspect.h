@@ -1,7 +1,7 @@
 /*
  * Looks at a descriptor that a program passed: which file it is, under which path, what its open file
- * description holds; and opens the file anew for the keeper. All of it may block on a hung mount, so a worker of the
- * loop's pool does it, unless the file system is known to be local (mounts.h).
+ * description holds; and opens the file anew for the keeper. All of it may block on a hung mount, so a worker
+ * (workers.h) does it, unless the file system is known to be local (mounts.h).
  *
  * The passed descriptor is closed before the answer: as long as the keeper had a copy, the program's lock would
  * live on.
@@ -13,9 +13,9 @@
 #include <stdbool.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
-#include <uv.h>
 
 #include "keeper/before.h"
+#include "keeper/workers.h"
 
 /* What an open file description holds in the flock space. */
 struct caller_holds {
@@ -38,6 +38,8 @@ typedef void inspect_cb(void *arg, struct inspect_result *result);
 struct inspect_request {
 	int fd;           /* taken over: closed when it has been looked at */
 	struct ucred peer;
+	gid_t *groups;    /* of the peer, besides peer.gid; from malloc(), taken over */
+	size_t group_count;
 	bool foreign;     /* the peer is another user: his rights count, and his path must lead the keeper to the same file */
 	bool known;       /* the keeper has a description of this file already: do not open it again */
 	bool test_shared; /* find out whether the lock is held shared, with a description that lives only for the test */
@@ -50,9 +52,10 @@ struct inspect_request {
 int inspect_now(const struct inspect_request *request, struct inspect_result *result);
 
 /*
- * The same in a worker. cb comes once from the loop, never from inside the call. NULL: no memory; the descriptor is
- * closed.
+ * The same in a worker. cb comes once from the loop, never from inside the call. dev: st_dev of the file, as the kernel has it in
+ * memory. NULL: no memory; the descriptor is closed.
  */
-struct inspect *inspect_start(uv_loop_t *loop, const struct inspect_request *request, inspect_cb *cb, void *arg);
+struct inspect *inspect_start(struct workers *workers, uint64_t dev, const struct inspect_request *request, inspect_cb *cb,
+			      void *arg);
 
 #endif

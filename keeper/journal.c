@@ -176,6 +176,10 @@ static int apply(struct journal *j, struct record *r, off_t at)
 	if (r->kind == KIND_FENCE && l) {
 		l->record->fence = r->fence;
 		l->record->mode = r->mode;
+		if (r->to) {
+			l->record->from = r->from;
+			l->record->to = r->to;
+		}
 		l->record->sum = checksum(l->record);
 	} else if (r->kind == KIND_REMOVE && l) {
 		live_drop(j, l);
@@ -439,6 +443,14 @@ const char *journal_incarnation(const struct journal *j)
 int journal_add(struct journal *j, const struct journal_entry *entry)
 {
 	return append(j, record_make(KIND_ADD, entry));
+}
+
+int journal_granted(struct journal *j, const char *token, uint64_t fence, const struct store_range *range)
+{
+	struct journal_entry e = {.fence = fence, .range = *range};
+
+	memcpy(e.token, token, sizeof(e.token));
+	return append(j, record_make(KIND_FENCE, &e));
 }
 
 int journal_set_fence(struct journal *j, const char *token, uint64_t fence, enum wire_mode mode)

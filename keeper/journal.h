@@ -2,7 +2,9 @@
  * The journal: what a restarted keeper needs to take up its leases. RUNTIME_DIR/journal, mode 0600, on a tmpfs.
  *
  * An entry is added before a request is sent that could grant, gets its fence before a caller is told, and is
- * removed before a release is sent. So an entry without a fence was never used by anybody, and a
+ * removed before a release is sent. It says shared before the lease is made a shared one (shrink): what is put back after the
+ * store lost its memory is never more than what others had to reckon with; should the shrink not have been done, the store says
+ * so when the lease is confirmed, and the entry follows before anybody is granted. So an entry without a fence was never used by anybody, and a
  * lease without an entry is one that nobody relies on: the store's recall of its token is answered with a release.
  *
  * Records are appended, each with its length and a checksum; a torn last record (the keeper died in the middle of
@@ -40,6 +42,8 @@ void journal_close(struct journal *journal);
 /* Each returns 0 or -errno; after a failure nothing that relies on the entry may be sent. -EINVAL: an empty name or
  * path, or one that is too long. */
 int journal_add(struct journal *journal, const struct journal_entry *entry);
+/* It was granted: range may be larger than that of the entry. */
+int journal_granted(struct journal *journal, const char *token, uint64_t fence, const struct store_range *range);
 int journal_set_fence(struct journal *journal, const char *token, uint64_t fence, enum wire_mode mode);
 int journal_remove(struct journal *journal, const char *token);
 int journal_set_deadline(struct journal *journal, int64_t deadline_ns);

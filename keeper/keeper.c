@@ -9,31 +9,34 @@
 #include <sys/random.h>
 #include <sys/resource.h>
 #include <unistd.h>
+#include <utlist.h>
 
 #include "keeper/act.h"
 #include "keeper/clock.h"
+#include "keeper/ending.h"
 #include "keeper/host.h"
 #include "keeper/journal.h"
+#include "keeper/leasepage.h"
 #include "keeper/locks.h"
 #include "keeper/log.h"
 #include "keeper/main.h"
 #include "keeper/mounts.h"
+#include "keeper/orphan.h"
 #include "keeper/pagefile.h"
 #include "keeper/serve.h"
 #include "keeper/sessions.h"
 #include "keeper/takeup.h"
+#include "keeper/workers.h"
 #include "wire/place.h"
 
-#define ALIVE_MS     200
-#define TERM_WAIT_MS 2000
+#define ALIVE_MS     100
 
 /* keeper.h has what the modules share; this is only for start and end. */
 struct life {
 	struct keeper k;
 	const struct keeper_options *options;
 	uv_loop_t loop;
-	uv_timer_t alive, idle, term;
-	int64_t term_ns;
+	uv_timer_t alive;
 };
 
 static struct life *life_of(struct keeper *k)
@@ -41,106 +44,9 @@ static struct life *life_of(struct keeper *k)
 	return (struct life *)k; /* its first member */
 }
 
-/* --- the end --- */
-
-static void on_left(void *arg, const struct store_reply *reply)
-{
-	struct keeper *k = arg;
-
-	(void)reply; /* whether or not: a beat that stays is swept one day */
-	uv_stop(k->loop);
-}
-
-/*
- * From now on nothing happens to a lease: it stays in the journal as it is, and the next keeper takes it up. Pins may
- * be out that this keeper will not wait for; the next one does.
- */
-static void leave_leases(struct keeper *k)
-{
-	struct lease *lease, *next;
-
-	HASH_ITER (hh, k->leases, lease, next) {
-		uv_timer_stop(&lease->timer);
-		lease->state = LEASE_ENDED;
-		if (lease->probe)
-			probe_stop(lease->probe);
-	}
-}
-
-void keeper_end(struct keeper *k, const char *why)
-{
-	bool had_leases = k->leases != NULL;
-
-	if (k->leaving)
-		return;
-	k->leaving = true;
-	log_info("ends: %s", why);
-	leave_leases(k);
-	/* Before the store is told: a question that came in between would get a lease that nobody renews. */
-	sessions_stop(k);
-	if (!had_leases && store_is_up(k->store))
-		store_leave(k->store, on_left, k);
-	else
-		uv_stop(k->loop);
-}
-
-static void on_idle_timer(uv_timer_t *timer)
-{
-	struct keeper *k = timer->data;
-	int64_t idle_ms = k->config->lease.idle_ms, ttl_ms = k->config->lease.ttl_ms;
-
-	/* What it has watched of silent hosts is of use to the next non-blocking call for a ttl and some more. */
-	if (idle_ms < 2 * ttl_ms)
-		idle_ms = 2 * ttl_ms;
-	if (!k->sessions && !k->leases && clock_now_ns() - k->idle_since_ns >= idle_ms * NS_PER_MS)
-		keeper_end(k, "nobody needs it");
-}
-
-static bool is_being_given_back(enum lease_state state)
-{
-	return state == LEASE_DRAINING || state == LEASE_PROBING || state == LEASE_STOPPING ||
-	       state == LEASE_SHRINKING || state == LEASE_RELEASING;
-}
-
-/* Told to end: what nobody uses is given back; what is in use stays in the journal for the next keeper. */
-static void on_term_timer(uv_timer_t *timer)
-{
-	struct keeper *k = timer->data;
-	struct lease *lease, *next;
-	bool busy = false;
-
-	HASH_ITER (hh, k->leases, lease, next)
-		busy = busy || is_being_given_back(lease->state);
-	if (busy && clock_now_ns() - life_of(k)->term_ns < TERM_WAIT_MS * NS_PER_MS)
-		return;
-	if (k->leases)
-		log_error("%u leases are in use; the next keeper takes them up if it starts within %lld ms",
-			  HASH_COUNT(k->leases), (long long)((k->deadline_ns - clock_now_ns()) / NS_PER_MS));
-	keeper_end(k, "terminated");
-}
-
-static void on_signal(uv_signal_t *handle, int number)
-{
-	struct keeper *k = handle->data;
-	struct lease *lease, *next;
-
-	(void)number;
-	if (life_of(k)->term_ns)
-		return;
-	life_of(k)->term_ns = clock_now_ns();
-	keeper_enter(k);
-	HASH_ITER (hh, k->leases, lease, next) {
-		if (lease->state != LEASE_HELD)
-			continue;
-		lease->recall = RECALL_LINGER;
-		lease_raise(lease, LEASE_EV_LINGERED);
-	}
-	keeper_leave(k);
-	uv_timer_start(&life_of(k)->term, on_term_timer, 1, 20);
-}
-
 void keeper_replace_config(struct keeper *k, struct config *config)
 {
+	leasepage_close_all(k); /* a path may have another name now */
 	/* The store keeps a pointer to its part, which control.c has found to be the same: that stays where it is. */
 	struct config old = *k->config;
 
@@ -205,6 +111,7 @@ static int load_config(struct keeper *k, const struct keeper_options *o)
 		cannot_start(o, "%s: %s", o->runtime_dir, why);
 		return -EINVAL;
 	}
+	leasepage_reset(k->page);
 	/* Before it is read: a change meanwhile shows as another identity, never as ours. */
 	place_config_id(o->config, &id);
 	if (config_load(o->config, &k->config, why, sizeof(why)) < 0) {
@@ -268,34 +175,28 @@ static int open_journal(struct keeper *k, const struct keeper_options *o)
 	return 0;
 }
 
+/* The leases have ceased to be sure: who is still in a lock call has been told nothing. */
+static void note_callers(struct keeper *k)
+{
+	const struct session *s;
+
+	DL_FOREACH (k->sessions, s) {
+		if (!s->lock)
+			continue;
+		fence_add_caller(k->fence, &(struct fence_caller){.pid = s->peer.pid, .space = s->lock->space,
+								  .dev = s->lock->file->key.dev, .ino = s->lock->file->key.ino});
+	}
+}
+
 static void on_alive(uv_timer_t *timer)
 {
 	struct life *life = timer->data;
-
-	__atomic_add_fetch(&life->options->fence->alive, 1, __ATOMIC_RELAXED);
-}
-
-static void start_timers(struct life *life)
-{
 	struct keeper *k = &life->k;
-	int64_t often = k->config->lease.idle_ms / 4;
 
-	uv_timer_init(k->loop, &life->alive);
-	uv_timer_init(k->loop, &life->idle);
-	uv_timer_init(k->loop, &life->term);
-	life->alive.data = life;
-	life->idle.data = life->term.data = k;
-	if (life->options->fence)
-		uv_timer_start(&life->alive, on_alive, 0, ALIVE_MS);
-	if (!life->options->foreground && often)
-		uv_timer_start(&life->idle, on_idle_timer, often, often);
-	uv_signal_t *signals[] = {&k->sigterm, &k->sigint};
-	const int numbers[] = {SIGTERM, SIGINT};
-	for (int i = 0; i < 2; i++) {
-		uv_signal_init(k->loop, signals[i]);
-		signals[i]->data = k;
-		uv_signal_start(signals[i], on_signal, numbers[i]);
-	}
+	leasepage_refresh(k);
+	__atomic_add_fetch(&k->fence->alive, 1, __ATOMIC_RELAXED);
+	if (k->leases && k->deadline_ns && clock_now_ns() >= k->fence->freeze_at_ns)
+		note_callers(k);
 }
 
 static int start(struct life *life)
@@ -310,13 +211,22 @@ static int start(struct life *life)
 	if (load_config(k, o) < 0)
 		return -EINVAL;
 	fence_on_lost(k->fence, k->config->lease.on_lost);
+	k->workers = workers_new(k->loop);
 	k->probes = probes_new(k->loop);
 	k->mounts = mounts_new();
-	if (!k->probes || make_host(k) < 0) {
+	if (!k->workers || !k->probes || make_host(k) < 0) {
 		cannot_start(o, "the keeper cannot start: %s", strerror(errno));
 		return -ENOMEM;
 	}
-	start_timers(life);
+	uv_timer_init(k->loop, &life->alive);
+	life->alive.data = life;
+	uv_timer_start(&life->alive, on_alive, 0, ALIVE_MS);
+	ending_start(k);
+	ret = orphan_watch(k);
+	if (ret < 0) {
+		cannot_start(o, "the keeper cannot watch its parent: %s", strerror(-ret));
+		return ret;
+	}
 	if (open_journal(k, o) < 0)
 		return -EIO;
 	ret = host_start(k);
@@ -342,8 +252,6 @@ static void clean_up(struct keeper *k)
 	struct file *file, *next_file;
 	struct life *life = life_of(k);
 	sigset_t signals;
-	uv_handle_t *own[] = {(uv_handle_t *)&life->alive, (uv_handle_t *)&life->idle, (uv_handle_t *)&life->term,
-			      (uv_handle_t *)&k->old_pins, (uv_handle_t *)&k->sigterm, (uv_handle_t *)&k->sigint};
 
 	/* A second SIGTERM would look to the parent as if the keeper had died. */
 	sigemptyset(&signals);
@@ -351,9 +259,11 @@ static void clean_up(struct keeper *k)
 	sigaddset(&signals, SIGINT);
 	pthread_sigmask(SIG_BLOCK, &signals, NULL);
 	keeper_enter(k);
+	orphan_close(k);
 	host_stop(k);
-	for (size_t i = 0; i < sizeof(own) / sizeof(*own); i++)
-		uv_close(own[i], NULL);
+	ending_close(k);
+	uv_close((uv_handle_t *)&life->alive, NULL);
+	uv_close((uv_handle_t *)&k->old_pins, NULL);
 	uv_run(k->loop, UV_RUN_DEFAULT); /* until probes and workers have ended: no timer or socket is left */
 	HASH_ITER (hh, k->leases, lease, next) {
 		free(lease->blockers);
@@ -362,6 +272,7 @@ static void clean_up(struct keeper *k)
 	HASH_ITER (hh, k->files, file, next_file)
 		file_put(file);
 	probes_free(k->probes);
+	workers_free(k->workers);
 	mounts_free(k->mounts);
 	journal_close(k->journal);
 	pagefile_close(k->page);
@@ -381,6 +292,7 @@ int keeper_run(const struct keeper_options *options)
 	k->loop = &life.loop;
 	k->listen_fd = k->spare_fd = -1;
 	k->dir_fd = options->dir_fd;
+	k->options = options;
 	k->fence = options->fence;
 	k->started = time(NULL);
 	k->system = geteuid() == 0 && strcmp(options->runtime_dir, "/run/dflock") == 0;

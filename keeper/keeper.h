@@ -7,7 +7,9 @@
  *   host.c      the store: beats, deadline, grace, dead hosts
  *   inspect.c   looks at a passed descriptor (worker)      probe.c  asks the kernel (threads)
  *   journal.c   what a restarted keeper takes up           takeup.c does so
- *   pagefile.c  the shared page                            status.c JSON for people
+ *   pagefile.c  the shared page's rules                    leasepage.c its leases
+ *   ending.c    nobody needs it, or it was told to end    orphan.c the parent was killed
+ *   status.c    JSON for people
  */
 #ifndef DFLOCK_KEEPER_KEEPER_H
 #define DFLOCK_KEEPER_KEEPER_H
@@ -20,6 +22,7 @@
 #include <uv.h>
 
 #include "config/config.h"
+#include "keeper/chases.h"
 #include "keeper/fence.h"
 #include "keeper/inspect.h"
 #include "keeper/lease.h"
@@ -29,9 +32,11 @@
 #include "wire/msg.h"
 
 struct keeper;
+struct keeper_options;
+struct leases_slot;
 struct lock;
 
-/* Who waits for what another host is told is in use. */
+/* Whom to tell that it is in use: those who ask and do not wait. */
 #define LEASE_MAX_ASKERS 16
 struct asker {
 	char host[STORE_HOST_BYTES];
@@ -67,11 +72,14 @@ struct lease {
 	struct asker askers[LEASE_MAX_ASKERS];
 	unsigned asker_count;
 	uint32_t slot;       /* of the fence, while it is a lease */
+	struct leases_slot *shown; /* in the page; NULL: not, or closed */
 	struct probe *probe; /* runs */
 	bool probe_waits;    /* ... and goes on after "in use" */
 	bool probe_shared;   /* ... and makes do with nobody having it exclusively */
+	int64_t probe_pause_ms; /* the last one, after the kernel refused; 0: it did not */
 	bool warned;         /* an error that repeats was logged */
 	unsigned requests;   /* store requests under way */
+	int64_t keep_until_ns; /* not recalled before: min_hold_ms */
 	int64_t linger_ns;   /* how long unused before it is given back; doubles while it is used */
 	uv_timer_t timer;    /* asking: ask again. held: linger. releasing: try again */
 	UT_hash_handle hh;   /* keeper->leases, by token */
@@ -86,6 +94,7 @@ struct lock {
 	struct lease *leases;
 	struct session *sessions; /* every caller: waiting or pinned */
 	bool probe_holds;         /* the keeper's description has the kernel lock */
+	int64_t given_back_ns;    /* when a lease went last to another host that waited */
 };
 
 struct file_key {
@@ -130,6 +139,7 @@ struct session {
 	int64_t pin_until_ns;
 	time_t started; /* unix: when the question came */
 	bool told_waiting;
+	bool needs_pin; /* waiting: may have one when the probes in its range have ended */
 	bool named_dead; /* non-blocking: the question was repeated with silent hosts named dead */
 	struct caller_holds holds; /* what the caller's description had when it asked: flock */
 	struct before before;      /* ditto: records; kept until the next question */
@@ -147,8 +157,7 @@ struct session {
 struct lost {
 	char *name, *path;
 	struct file_key key;
-	enum wire_space space;
-	enum wire_mode mode;
+	struct store_range range;
 	uint64_t fence;
 	time_t when;
 	char why[160];
@@ -157,6 +166,7 @@ struct lost {
 
 struct keeper {
 	uv_loop_t *loop;
+	const struct keeper_options *options;
 	struct config *config;
 	char runtime_dir[PATH_MAX];
 	int dir_fd;
@@ -169,7 +179,9 @@ struct keeper {
 	struct watch *watch;    /* silent for a ttl: dead */
 	struct watch *sweeping; /* silent for sweep_ms: removed */
 	struct probes *probes;
+	struct workers *workers;
 	struct mounts *mounts;
+	struct chases chases;
 	struct fence *fence;
 	unsigned char *fence_taken; /* while the journal is taken up */
 
@@ -184,7 +196,18 @@ struct keeper {
 	uv_poll_t listen;
 	int session_epoll; /* of all sessions: cheaper by far than a handle of the loop for each */
 	uv_poll_t session_events;
-	uv_signal_t sigterm, sigint, sighup;
+
+	/* ending.c */
+	uv_signal_t sigterm, sigint;
+	uv_timer_t idle, term;
+	int64_t told_ns;  /* to end; 0: it was not */
+	uint64_t look_ms; /* until it looks again whether it can */
+	bool ending;      /* it waits for what is in use */
+
+	/* orphan.c */
+	uv_poll_t parent;
+	uv_timer_t orphan_timer;
+	bool orphan; /* the parent was killed, and none can be started */
 
 	/* A keeper that died may have given pins: after a restart every lease counts as pinned until then. */
 	int64_t old_pins_until_ns;
@@ -197,7 +220,7 @@ struct keeper {
 	int64_t beat_sent_ns;
 	bool beat_under_way;
 	bool losing; /* holders of lost leases are to be killed: nobody is to be taken for one of them meanwhile */
-	uv_timer_t beat, deadline, grace, idle, sweep, losing_timer;
+	uv_timer_t beat, deadline, grace, sweep, losing_timer;
 	char journal_incarnation[STORE_INC_BYTES]; /* of the leases that were taken up; "" after that */
 	int64_t grace_since_ns;
 	int64_t idle_since_ns;

@@ -5,11 +5,16 @@
 #include <string.h>
 #include <sys/file.h>
 #include <unistd.h>
+#include <utlist.h>
 
 #include "keeper/act.h"
+#include "keeper/locks.h"
 #include "keeper/log.h"
+#include "keeper/serve.h"
+#include "keeper/split.h"
 
-#define RETRY_MS 1000 /* after the kernel refused to tell */
+#define PAUSE_MS     100 /* after the kernel refused to tell, or to let us wait; doubles */
+#define PAUSE_MAX_MS 5000
 
 void lock_unprobe(struct lock *lock)
 {
@@ -30,13 +35,23 @@ bool probe_waits_for_more(const struct lease *lease)
 	return lease->probe && !lease->probe_shared && shared_will_do(lease);
 }
 
-static void on_probe(void *arg, enum probe_answer answer, int error)
+/* What the kernel refuses once it will most likely refuse again. */
+static void ask_again_later(struct lease *lease, int error)
 {
-	struct lease *lease = arg;
-	bool last = answer != PROBE_IN_USE || !lease->probe_waits;
+	lease->probe_pause_ms = lease->probe_pause_ms ? 2 * lease->probe_pause_ms : PAUSE_MS;
+	if (lease->probe_pause_ms > PAUSE_MAX_MS)
+		lease->probe_pause_ms = PAUSE_MAX_MS;
+	log_error("%s: the kernel cannot tell whether it is in use: %s; trying again in %lld ms", lease->lock->file->path,
+		  strerror(error), (long long)lease->probe_pause_ms);
+	lease_start_timer(lease, lease->probe_pause_ms);
+}
 
+static void probe_said(struct lease *lease, enum probe_answer answer, int error, bool last)
+{
 	if (last)
 		lease->probe = NULL;
+	if (answer == PROBE_FREE || answer == PROBE_SHARED)
+		lease->probe_pause_ms = 0;
 	if ((answer == PROBE_FREE || answer == PROBE_SHARED) && lease->lock->space == WIRE_FLOCK)
 		lease->lock->probe_holds = true;
 	if (last && lease->state == LEASE_UNSURE && lease->stands) {
@@ -55,12 +70,8 @@ static void on_probe(void *arg, enum probe_answer answer, int error)
 	case PROBE_SHARED:
 		return lease_raise(lease, LEASE_EV_SHARED);
 	case PROBE_STOPPED:
-		if (error && lease->state == LEASE_PROBING) {
-			log_error("%s: the kernel cannot tell whether it is in use: %s; trying again",
-				  lease->lock->file->path, strerror(error));
-			lease_start_timer(lease, RETRY_MS);
-			return;
-		}
+		if (error && (lease->state == LEASE_PROBING || lease->state == LEASE_WAITING))
+			return ask_again_later(lease, error);
 		return lease_raise(lease, LEASE_EV_STOPPED);
 	case PROBE_IN_USE:
 		if (last && lease->state == LEASE_STOPPING)
@@ -70,8 +81,44 @@ static void on_probe(void *arg, enum probe_answer answer, int error)
 		if (lease->recall != RECALL_WAIT)
 			return lease_raise(lease, LEASE_EV_KEPT);
 		/* A recall that came after a probe for a mere question was started: start one that waits. */
-		return lease_raise(lease, last ? LEASE_EV_STOPPED : LEASE_EV_IN_USE);
+		keeper_enter(lease_keeper(lease));
+		lease_raise(lease, last ? LEASE_EV_STOPPED : LEASE_EV_IN_USE);
+		/* It did not look like that when the recall came. */
+		if (lease->state == LEASE_WAITING)
+			split_on_recall(lease, &lease->recall_range, false);
+		return keeper_leave(lease_keeper(lease));
 	}
+}
+
+static void on_probe(void *arg, enum probe_answer answer, int error)
+{
+	struct lease *lease = arg;
+	struct keeper *k = lease_keeper(lease);
+	bool last = answer != PROBE_IN_USE || !lease->probe_waits;
+
+	keeper_enter(k);
+	probe_said(lease, answer, error, last);
+	if (last)
+		serve_lock(lease->lock); /* whom lock_stop_probes() has kept waiting */
+	keeper_leave(k);
+}
+
+bool lock_stop_probes(struct lock *lock, const struct store_range *range)
+{
+	struct lease *lease;
+	bool ended = true;
+
+	keeper_enter(lock->file->keeper);
+	DL_FOREACH (lock->leases, lease) {
+		if (!lease->probe || !range_overlaps(&lease->range, range))
+			continue;
+		lease_raise(lease, LEASE_EV_NEEDED);
+		ended = false;
+	}
+	keeper_leave(lock->file->keeper);
+	if (ended)
+		lock_unprobe(lock);
+	return ended;
 }
 
 void lease_start_probe(struct lease *lease)

@@ -73,7 +73,7 @@ enum lease_event {
 enum lease_action {
 	LEASE_DO_STOP_PROBE = 1 << 0,   /* tell the probe to stop (LEASE_EV_STOPPED, _FREE or _SHARED follows) */
 	LEASE_DO_UNPROBE = 1 << 1,      /* drop the kernel lock that the probe took */
-	LEASE_DO_SHARE = 1 << 2,        /* its mode is now shared */
+	LEASE_DO_SHARE = 1 << 2,        /* its mode is shared from now on, in the journal, too */
 	LEASE_DO_UNJOURNAL = 1 << 3,    /* take it out of the journal */
 	LEASE_DO_ACQUIRE = 1 << 4,      /* send acquire with its token (again) */
 	LEASE_DO_RELEASE = 1 << 5,      /* send release */

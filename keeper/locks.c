@@ -11,24 +11,37 @@
 
 #include "keeper/clock.h"
 #include "keeper/mounts.h"
+#include "keeper/workers.h"
 
 /* close() may block on a hung mount: then it is a worker's job. */
-static void on_fd_closed(uv_fs_t *req)
+struct closing {
+	struct work work; /* the first member */
+	int fd;
+};
+
+static void run_close(struct work *work)
 {
-	uv_fs_req_cleanup(req);
-	free(req);
+	close(((struct closing *)work)->fd);
 }
 
-static void close_file(uv_loop_t *loop, int fd, bool local)
+static void on_fd_closed(struct work *work)
 {
-	uv_fs_t *req = fd < 0 || local ? NULL : malloc(sizeof(*req));
+	free(work);
+}
+
+static void close_file(struct keeper *k, uint64_t dev, int fd, bool local)
+{
+	struct closing *closing = fd < 0 || local ? NULL : calloc(1, sizeof(*closing));
 
 	if (fd < 0)
 		return;
-	if (!req || uv_fs_close(loop, req, fd, on_fd_closed) != 0) {
-		free(req);
-		close(fd);
+	if (closing) {
+		*closing = (struct closing){.work = {.run = run_close, .done = on_fd_closed}, .fd = fd};
+		if (workers_start(k->workers, dev, &closing->work) == 0)
+			return;
 	}
+	free(closing);
+	close(fd);
 }
 
 static struct file *file_new(struct keeper *k, const struct file_key *key, const char *path, const char *name, int fd)
@@ -75,14 +88,14 @@ int file_get(struct keeper *k, const struct stat *st, const char *path, const ch
 	if (!file) {
 		*out = file_new(k, &key, path, name, fd);
 		if (!*out)
-			close_file(k->loop, fd, false);
+			close_file(k, key.dev, fd, false);
 		return *out ? 0 : -ENOMEM;
 	}
 	*out = file;
 	if (file->fd < 0)
 		file->fd = fd;
 	else
-		close_file(k->loop, fd, file->local);
+		close_file(k, key.dev, fd, file->local);
 	if (strcmp(file->name, name) != 0)
 		return -EEXIST;
 	if (strcmp(file->path, path) != 0 && (copy = strdup(path))) {
@@ -98,7 +111,7 @@ void file_put(struct file *file)
 		if (file->locks[i].leases || file->locks[i].sessions)
 			return;
 	HASH_DEL(file->keeper->files, file);
-	close_file(file->keeper->loop, file->fd, file->local);
+	close_file(file->keeper, file->key.dev, file->fd, file->local);
 	free(file->path);
 	free(file->name);
 	free(file);

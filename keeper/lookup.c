@@ -4,6 +4,8 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
+#include <stdlib.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/sysmacros.h>
 #include <unistd.h>
@@ -14,6 +16,8 @@
 #include "keeper/mounts.h"
 #include "keeper/serve.h"
 #include "keeper/sessions.h"
+
+#define SLOW_MS 5000 /* a caller is told that its file's mount hangs */
 
 static void look_up(struct session *s, struct inspect_result *r)
 {
@@ -59,13 +63,14 @@ static void on_inspected(void *arg, struct inspect_result *r)
 	struct session *s = arg;
 
 	s->job = NULL;
-	if (s->state == SESSION_CLOSED) {
+	if (s->state != SESSION_INSPECTING) { /* closed, or answered meanwhile */
 		if (r->fd >= 0)
 			close(r->fd);
 		before_free(&r->before);
 		return session_unuse(s);
 	}
 	session_unuse(s);
+	uv_timer_stop(&s->timer);
 	look_up(s, r);
 }
 
@@ -74,9 +79,10 @@ static void on_shared_tested(void *arg, struct inspect_result *r)
 	struct session *s = arg;
 
 	s->job = NULL;
-	if (s->state == SESSION_CLOSED)
+	if (s->state != SESSION_INSPECTING)
 		return session_unuse(s);
 	session_unuse(s);
+	uv_timer_stop(&s->timer);
 	s->shared_tested = true;
 	s->shared_in_use = r->shared_in_use;
 	s->state = SESSION_WAITING;
@@ -85,14 +91,47 @@ static void on_shared_tested(void *arg, struct inspect_result *r)
 	keeper_leave(s->keeper);
 }
 
-static void start_inspect(struct session *s, const struct inspect_request *request, inspect_cb *cb)
+/* The groups that count are those of the peer when it connected, as is its uid. */
+static int peer_groups(int socket, struct inspect_request *request)
 {
+	socklen_t len = 0;
+
+	if (getsockopt(socket, SOL_SOCKET, SO_PEERGROUPS, NULL, &len) == 0)
+		return 0; /* none */
+	request->groups = errno == ERANGE ? malloc(len) : NULL;
+	if (!request->groups || getsockopt(socket, SOL_SOCKET, SO_PEERGROUPS, request->groups, &len) != 0)
+		return -1;
+	request->group_count = len / sizeof(gid_t);
+	return 0;
+}
+
+/* The descriptor stays where it is: even close() may wait for the file system (FUSE). */
+static void on_slow(uv_timer_t *timer)
+{
+	struct session *s = timer->data;
+
+	if (s->state != SESSION_INSPECTING)
+		return;
+	session_refuse(s, "its file system has not answered the keeper for %d s: is the server that it is mounted from away?",
+		       SLOW_MS / 1000);
+}
+
+static void start_inspect(struct session *s, uint64_t dev, struct inspect_request *request, inspect_cb *cb)
+{
+	if (request->foreign && peer_groups(s->fd, request) < 0) {
+		close(request->fd);
+		free(request->groups);
+		session_refuse(s, "the keeper cannot see the program's groups");
+		return;
+	}
 	s->state = SESSION_INSPECTING;
-	s->job = inspect_start(s->keeper->loop, request, cb, s);
-	if (s->job)
-		s->uses++;
-	else
+	s->job = inspect_start(s->keeper->workers, dev, request, cb, s);
+	if (!s->job) {
 		session_refuse(s, "the keeper has no memory left");
+		return;
+	}
+	s->uses++;
+	uv_timer_start(&s->timer, on_slow, SLOW_MS, 0);
 }
 
 void lookup_test_shared(struct session *s)
@@ -104,7 +143,7 @@ void lookup_test_shared(struct session *s)
 	if (request.fd < 0)
 		session_refuse(s, "the keeper has no descriptor left: %s", strerror(errno));
 	else
-		start_inspect(s, &request, on_shared_tested);
+		start_inspect(s, s->lock->file->key.dev, &request, on_shared_tested);
 }
 
 /* Which file it is, as the kernel has it in memory: no file server is asked. */
@@ -116,16 +155,16 @@ static void inspect(struct session *s, int fd)
 	struct inspect_result result;
 	struct statx stx;
 	bool local = false;
+	uint64_t dev = 0;
 
 	if (statx(fd, "", AT_EMPTY_PATH | AT_STATX_DONT_SYNC, STATX_INO, &stx) == 0) {
-		uint64_t dev = makedev(stx.stx_dev_major, stx.stx_dev_minor);
-
+		dev = makedev(stx.stx_dev_major, stx.stx_dev_minor);
 		local = mounts_local(k->mounts, dev);
 		/* A worker opens it anew: it might be forgotten meanwhile. */
 		request.known = local && !request.foreign && file_find(k, dev, stx.stx_ino);
 	}
 	if (!local || request.foreign) {
-		start_inspect(s, &request, on_inspected);
+		start_inspect(s, dev, &request, on_inspected);
 		return;
 	}
 	inspect_now(&request, &result);
@@ -143,6 +182,11 @@ void lookup_start(struct session *s, int fd)
 {
 	const struct wire_request *r = &s->request;
 
+	if (s->job) {
+		close(fd);
+		session_refuse(s, "the file system of the last question's file has not answered yet");
+		return;
+	}
 	if (!same_config(&r->config, &s->keeper->config->id)) {
 		close(fd);
 		session_refuse(s, "the configuration of this program is not the one that the keeper has read (%s), or it has "

@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
+#include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
@@ -27,13 +28,22 @@ const char *argp_program_version = "dflockd " DFLOCK_VERSION;
 struct arguments {
 	bool foreground;
 	const char *config, *runtime_dir;
-	int ready_fd;
+	int ready_fd, after_fd;
 };
+
+static int descriptor(struct argp_state *state, const char *option, const char *arg)
+{
+	char *end;
+	long fd = strtol(arg, &end, 10);
+
+	if (!*arg || *end || fd < 0 || fd > INT_MAX)
+		argp_error(state, "--%s takes a descriptor's number, not \"%s\"", option, arg);
+	return (int)fd;
+}
 
 static error_t parse(int key, char *arg, struct argp_state *state)
 {
 	struct arguments *a = state->input;
-	char *end;
 
 	switch (key) {
 	case 'f':
@@ -46,9 +56,10 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 		a->runtime_dir = arg;
 		return 0;
 	case 'r':
-		a->ready_fd = (int)strtol(arg, &end, 10);
-		if (!*arg || *end || a->ready_fd < 0)
-			argp_error(state, "--ready-fd takes a descriptor's number, not \"%s\"", arg);
+		a->ready_fd = descriptor(state, "ready-fd", arg);
+		return 0;
+	case 'a':
+		a->after_fd = descriptor(state, "after-fd", arg);
 		return 0;
 	default:
 		return ARGP_ERR_UNKNOWN;
@@ -61,6 +72,7 @@ static const struct argp_option options[] = {
     {"runtime-dir", 'd', "DIR", 0, "Runtime directory (default: DFLOCK_RUNTIME_DIR, /run/dflock if it has a keeper, "
 				   "/dev/shm/dflock-UID)", 0},
     {"ready-fd", 'r', "N", 0, "Close descriptor N when serving; write there first why it cannot start", 0},
+    {"after-fd", 'a', "N", 0, "Start when whatever has the other end of descriptor N has ended", 0},
     {0}};
 
 static const struct argp argp = {
@@ -135,6 +147,18 @@ static int wait_until_ready(int fd)
 	return EXIT_FAILURE;
 }
 
+/* An orphaned keeper (orphan.h) starts the next one, and ends. */
+static void wait_for_end(int fd)
+{
+	ssize_t n;
+	char c;
+
+	do
+		n = read(fd, &c, 1);
+	while (n > 0 || (n < 0 && errno == EINTR));
+	close(fd);
+}
+
 static void detach_stdio(void)
 {
 	int null = open("/dev/null", O_RDWR);
@@ -174,7 +198,7 @@ static int go_to_background(struct arguments *a)
 
 int main(int argc, char **argv)
 {
-	struct arguments a = {.ready_fd = -1};
+	struct arguments a = {.ready_fd = -1, .after_fd = -1};
 	const char *level = secure_getenv("DFLOCK_LOG");
 	bool debug = level && strcmp(level, "debug") == 0;
 	char dir[PLACE_DIR_BYTES], why[1024], config[PATH_MAX];
@@ -184,6 +208,9 @@ int main(int argc, char **argv)
 	if (argp_parse(&argp, argc, argv, 0, NULL, &a) != 0)
 		return EXIT_FAILURE;
 	umask(022);
+	prctl(PR_SET_NAME, "dflockd"); /* started as /proc/self/exe (orphan.c), it would have that name */
+	if (a.after_fd >= 0)
+		wait_for_end(a.after_fd);
 	place_init(&place);
 	if (a.config && !realpath(a.config, config)) {
 		snprintf(why, sizeof(why), "%s: %s", a.config, strerror(errno));

@@ -98,7 +98,10 @@ void lease_handed_over(struct lease *lease, uint64_t fence)
 		return;
 	}
 	lease->fence = fence;
-	ret = journal_set_fence(k->journal, lease->token, lease->fence, lease->range.mode);
+	/* Wanted again as soon as it was given to another: both use it all the time. */
+	if (lease->since_ns - lease->lock->given_back_ns < k->config->lease.min_hold_ms * NS_PER_MS)
+		lease->keep_until_ns = clock_now_ns() + k->config->lease.min_hold_ms * NS_PER_MS;
+	ret = journal_granted(k->journal, lease->token, lease->fence, &lease->range);
 	if (ret < 0) {
 		log_error("%s: the journal cannot be written (%s): the lease is given back", lease->lock->file->name,
 			  strerror(-ret));
@@ -158,6 +161,10 @@ static void on_acquire(void *arg, const struct store_reply *reply)
 		return lease_raise(lease, LEASE_EVENTS); /* too late: only to free it */
 	switch (reply->status) {
 	case STORE_OK:
+		if (reply->to) {
+			lease->range.from = reply->from;
+			lease->range.to = reply->to;
+		}
 		lease_handed_over(lease, reply->fence);
 		return;
 	case STORE_WAIT:
@@ -189,7 +196,8 @@ static void on_acquire(void *arg, const struct store_reply *reply)
 	case STORE_LIMIT:
 		if (lease->whole)
 			return split_failed(lease);
-		serve_refuse(lease, "1,000 ranges of this file are leased or waited for already");
+		serve_refuse(lease, "all hosts together hold or wait for 1,000 ranges of it, and there may be no more: lock "
+				    "fewer or larger ranges");
 		return;
 	case STORE_ERROR:
 	case STORE_GONE:
@@ -244,6 +252,7 @@ void lease_acquire(struct lease *lease, const struct store_blocker *silent, size
 	    .range = lease->range,
 	    .ask = !blocking && !lease->insist,
 	    .pass = !blocking || lease->whole || serve_may_pass(lease) || (passes && unfair),
+	    .grow = lease->range.space == WIRE_RECORD && !lease->whole,
 	    .dead = dead,
 	};
 
@@ -287,6 +296,22 @@ static void on_shrink(void *arg, const struct store_reply *reply)
 	lease_raise(lease, LEASE_EVENTS);
 }
 
+/* The store knows better: a shrink was not done, or was and its answer was lost. False: it stays unsure, and is asked for again. */
+static bool set_mode(struct lease *lease, enum wire_mode mode)
+{
+	int ret = 0;
+
+	if (mode != lease->range.mode)
+		ret = journal_set_fence(lease_keeper(lease)->journal, lease->token, lease->fence, mode);
+	if (ret == 0) {
+		lease->range.mode = mode;
+		return true;
+	}
+	log_error("%s: the journal cannot be written: %s; trying again", lease->lock->file->name, strerror(-ret));
+	lease_start_timer(lease, RETRY_MS);
+	return false;
+}
+
 static void confirmed(struct request *request, const struct store_reply *reply)
 {
 	int64_t sent_ns;
@@ -300,7 +325,8 @@ static void confirmed(struct request *request, const struct store_reply *reply)
 				lease_send_confirm(lease);
 			return;
 		}
-		lease->range.mode = reply->mode;
+		if (lease->state == LEASE_UNSURE && !set_mode(lease, reply->mode))
+			return;
 		lease->stands = lease->probe != NULL; /* see on_probe() */
 		return lease_raise(lease, lease->probe ? LEASE_EVENTS : LEASE_EV_STANDS);
 	}

@@ -84,6 +84,15 @@ void split_piece_ended(struct lease *piece)
 	recall_as_a_whole(whole);
 }
 
+/* Nobody here uses anything of it, as far as can be said at once: then all of it may go. */
+static bool is_idle(const struct lease *lease)
+{
+	struct store_range all = lease->range, in_use;
+
+	all.mode = WIRE_EXCLUSIVE;
+	return lock_in_the_way(lease, &all, &in_use) == 0;
+}
+
 bool split_on_recall(struct lease *lease, const struct store_range *wanted, bool ask)
 {
 	int64_t from = later(lease->range.from, wanted->from), to = earlier(lease->range.to, wanted->to);
@@ -99,6 +108,8 @@ bool split_on_recall(struct lease *lease, const struct store_range *wanted, bool
 		lease_tell_in_use(lease);
 		return true;
 	}
+	if (is_idle(lease))
+		return false;
 	lease->asker_count = 0; /* the store asks for the parts */
 	if (lease->splitting)
 		return true;

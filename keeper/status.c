@@ -1,6 +1,6 @@
 /*
- * See status.h. In three steps: what the keeper knows, from the loop; who holds the kernel locks, from a worker; and
- * what the store has, from its scripts. The session may be gone by then: the job finds it by its number.
+ * See status.h. In four steps: what the keeper knows, from the loop; who holds the kernel locks, from a worker; whether
+ * the store takes new locks; and what it has, from its scripts. The session may be gone by then: the job finds it by its number.
  */
 #include "keeper/status.h"
 
@@ -21,7 +21,7 @@
 
 struct row {
 	struct holders_file file;
-	enum wire_space space;
+	struct store_range range;
 	json_t *holders; /* borrowed from the document */
 };
 
@@ -57,14 +57,17 @@ static json_t *range_end(int64_t to)
 
 static json_t *store_json(struct keeper *k)
 {
-	int64_t left = (k->deadline_ns - clock_now_ns()) / NS_PER_MS;
+	static const char *const on_lost[] = {[ON_LOST_FREEZE] = "freeze", [ON_LOST_KILL] = "kill", [ON_LOST_WARN] = "warn"};
+	const struct config_lease *lease = &k->config->lease;
+	int64_t left = (k->deadline_ns - clock_now_ns()) / NS_PER_MS, sure = left - lease->freeze_margin_ms;
 	bool grace = store_in_grace(k->store);
 
-	return json_pack("{s:s,s:b,s:o,s:s,s:s,s:b,s:I,s:I,s:I}", "server", store_server(k->store), "up",
+	return json_pack("{s:s,s:b,s:o,s:s,s:s,s:b,s:I,s:I,s:I,s:s,s:I}", "server", store_server(k->store), "up",
 			 store_is_up(k->store), "error", text(store_last_error(k->store)), "version",
 			 store_version(k->store), "incarnation", store_incarnation(k->store), "grace", grace,
 			 "grace_left_ms", (json_int_t)(grace ? host_grace_left_ms(k) : 0), "deadline_left_ms",
-			 (json_int_t)(left > 0 ? left : 0), "ttl_ms", (json_int_t)k->config->lease.ttl_ms);
+			 (json_int_t)(left > 0 ? left : 0), "sure_left_ms", (json_int_t)(sure > 0 ? sure : 0), "on_lost",
+			 on_lost[lease->on_lost], "ttl_ms", (json_int_t)lease->ttl_ms);
 }
 
 static json_t *waiting_json(const struct lease *lease)
@@ -105,12 +108,12 @@ static json_t *lease_json(const struct lease *lease, json_t *holders)
 			 waiting_json(lease));
 }
 
-static json_t *add_row(struct job *job, const struct file_key *key, enum wire_space space)
+static json_t *add_row(struct job *job, const struct file_key *key, const struct store_range *range)
 {
 	struct row *row = &job->rows[job->count];
 
 	row->holders = json_array();
-	row->space = space;
+	row->range = *range;
 	job->files[job->count++] = row->file = (struct holders_file){.dev = key->dev, .ino = key->ino};
 	return row->holders;
 }
@@ -123,22 +126,23 @@ static json_t *document(struct job *job)
 	const struct lost *l;
 
 	HASH_ITER (hh, k->leases, lease, next) {
-		json_t *holders = add_row(job, &lease->lock->file->key, lease->lock->space);
+		json_t *holders = add_row(job, &lease->lock->file->key, &lease->range);
 
 		json_array_append_new(leases, lease_json(lease, holders));
 		json_decref(holders);
 	}
 	DL_FOREACH (k->lost, l) {
-		json_t *holders = add_row(job, &l->key, l->space);
+		json_t *holders = add_row(job, &l->key, &l->range);
 
 		json_array_append_new(lost, json_pack("{s:o,s:o,s:s,s:I,s:I,s:s,s:o}", "name", text(l->name), "path",
-						      text(l->path), "mode", mode_name(l->mode), "fence",
+						      text(l->path), "mode", mode_name(l->range.mode), "fence",
 						      (json_int_t)l->fence, "when", (json_int_t)l->when, "why", l->why,
 						      "holders", holders));
 	}
-	return json_pack("{s:s,s:i,s:i,s:s,s:o,s:o,s:I,s:i,s:o,s:o,s:o}", "version", DFLOCK_VERSION, "pid", (int)getpid(), "uid",
+	return json_pack("{s:s,s:i,s:i,s:s,s:o,s:o,s:I,s:i,s:b,s:b,s:o,s:o,s:o}", "version", DFLOCK_VERSION, "pid", (int)getpid(), "uid",
 			 (int)geteuid(), "host", k->host, "config", text(k->config->path), "runtime_dir",
-			 text(k->runtime_dir), "started", (json_int_t)k->started, "frozen", (int)fence_frozen(k->fence), "store", store_json(k), "leases", leases,
+			 text(k->runtime_dir), "started", (json_int_t)k->started, "frozen", (int)fence_frozen(k->fence),
+			 "unsupervised", k->orphan, "ending", k->ending, "store", store_json(k), "leases", leases,
 			 "lost", lost);
 }
 
@@ -151,7 +155,7 @@ static int on_holder(void *arg, const struct holder *h)
 		const struct row *row = &job->rows[i];
 
 		if (row->file.dev != job->files[h->file].dev || row->file.ino != job->files[h->file].ino ||
-		    row->space != h->space)
+		    row->range.space != h->space || h->from >= row->range.to || row->range.from >= h->to)
 			continue;
 		json_array_append_new(row->holders, json_pack("{s:i,s:o,s:s,s:I,s:o,s:I}", "pid", (int)h->pid, "command",
 							      text(h->command), "mode", mode_name(h->mode), "from",
@@ -224,6 +228,16 @@ static void on_dump(void *arg, const char *json, size_t len, const char *error)
 	free(job);
 }
 
+/* New leases are one thing that a store may refuse while it answers: who asks for the status wants to know. */
+static void on_tried(void *arg, const struct store_reply *reply)
+{
+	struct job *job = arg;
+	const char *refused = reply->status == STORE_ERROR && reply->error ? reply->error : "";
+
+	json_object_set_new(json_object_get(job->doc, "store"), "refuses", text(refused));
+	store_dump(job->keeper->store, on_dump, job);
+}
+
 static void done(uv_work_t *req, int status)
 {
 	struct job *job = req->data;
@@ -234,7 +248,7 @@ static void done(uv_work_t *req, int status)
 	if (job->keeper->leaving)
 		on_dump(job, NULL, 0, "the keeper ends");
 	else
-		store_dump(job->keeper->store, on_dump, job);
+		store_try_write(job->keeper->store, on_tried, job);
 }
 
 void status_start(struct session *s)

@@ -44,6 +44,32 @@ static void forget_thread(struct stopped *s, struct thread *t)
 	s->changed = true;
 }
 
+static struct fence_signalled *find_noted(const struct stopped *s, pid_t pid)
+{
+	for (size_t i = 0; i < s->noted_room; i++)
+		if (s->noted[i].pid == pid)
+			return &s->noted[i];
+	return NULL;
+}
+
+static void note(const struct stopped *s, pid_t pid)
+{
+	struct fence_signalled *free_one = find_noted(s, 0);
+
+	if (!free_one) /* more than anybody has seen; the next of us would take it for one that was stopped before */
+		return;
+	free_one->started = family_started(pid);
+	__atomic_store_n(&free_one->pid, pid, __ATOMIC_RELEASE);
+}
+
+static void unnote(const struct stopped *s, pid_t pid)
+{
+	struct fence_signalled *noted = find_noted(s, pid);
+
+	if (noted)
+		__atomic_store_n(&noted->pid, 0, __ATOMIC_RELEASE);
+}
+
 /* It begins to be traced because of this thread's fork or clone. The kernel may have told of its stop before. */
 static void add_child(struct stopped *s, const struct thread *parent, int event)
 {
@@ -95,8 +121,10 @@ static bool still_there(struct stopped *s, struct thread *t)
 			t->stopped = family_state(tid) == 'Z';
 		return got == 0 || (got == tid && WIFSTOPPED(status));
 	}
-	if (kill(t->pid, 0) != 0 && errno == ESRCH)
+	if (kill(t->pid, 0) != 0 && errno == ESRCH) {
+		unnote(s, t->pid);
 		return false;
+	}
 	if (t->how == SIGNALLED) {
 		t->stopped = family_is_stopped(t->pid);
 		if (!t->stopped)
@@ -123,13 +151,37 @@ void stopped_collect(struct stopped *s)
 			forget_thread(s, &s->threads[i]);
 }
 
+void stopped_adopt(struct stopped *s, struct fence_signalled *noted, size_t room)
+{
+	s->noted = noted;
+	s->noted_room = room;
+	for (size_t i = 0; i < room; i++) {
+		struct thread *t = NULL;
+
+		if (!noted[i].pid)
+			continue;
+		if (family_started(noted[i].pid) == noted[i].started)
+			t = add_thread(s, noted[i].pid, noted[i].pid);
+		if (t)
+			t->how = SIGNALLED;
+		else
+			noted[i].pid = 0; /* it has ended, and another has its number */
+	}
+}
+
 /* Where ptrace is refused: the whole process, by SIGSTOP. */
 static void stop_process(struct stopped *s, pid_t pid)
 {
-	bool before = family_state(pid) == 'T';
-	bool sent = kill(pid, SIGSTOP) == 0;
-	int err = errno;
+	bool before = family_has_stop(pid), sent;
 	struct thread *t;
+	int err;
+
+	if (!before)
+		note(s, pid);
+	sent = kill(pid, SIGSTOP) == 0;
+	err = errno;
+	if (!sent)
+		unnote(s, pid);
 
 	if (!sent && err == ESRCH)
 		return;
@@ -194,10 +246,12 @@ void stopped_kill_rest(struct stopped *s)
 
 /* False: the kernel has not stopped it yet, or it is about to end. Then it is ours until waitpid() has told its end, which its
  * parent is told only after us. */
-static bool let_go(struct thread *t)
+static bool let_go(const struct stopped *s, struct thread *t)
 {
-	if (t->how == SIGNALLED && !t->before)
+	if (t->how == SIGNALLED && !t->before) {
 		kill(t->pid, SIGCONT);
+		unnote(s, t->pid);
+	}
 	if (t->how != TRACED)
 		return true;
 	if (t->stopped && ptrace(PTRACE_DETACH, t->tid, 0, (long)t->signal) == 0)
@@ -214,7 +268,7 @@ unsigned stopped_let_go(struct stopped *s)
 	for (size_t i = 0; i < s->count;) {
 		struct thread *t = &s->threads[i];
 
-		if (!let_go(t)) {
+		if (!let_go(s, t)) {
 			i++;
 			continue;
 		}
@@ -224,16 +278,11 @@ unsigned stopped_let_go(struct stopped *s)
 	return count;
 }
 
-unsigned stopped_pids(const struct stopped *s, pid_t *pids, unsigned max)
+unsigned stopped_processes(const struct stopped *s)
 {
 	unsigned count = 0;
 
-	for (size_t i = 0; i < s->count; i++) {
-		if (s->threads[i].tid != s->threads[i].pid || s->threads[i].how == REFUSED)
-			continue;
-		if (count < max)
-			pids[count] = s->threads[i].pid;
-		count++;
-	}
+	for (size_t i = 0; i < s->count; i++)
+		count += s->threads[i].tid == s->threads[i].pid && s->threads[i].how != REFUSED;
 	return count;
 }

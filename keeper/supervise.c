@@ -2,7 +2,10 @@
 #include "keeper/supervise.h"
 
 #include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
 #include <signal.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -19,22 +22,35 @@
 #define BACKOFF_MAX_MS 2000
 #define STEADY_MS      10000 /* a keeper that lived as long starts the backoff anew */
 
-static pid_t start_keeper(struct keeper_options *options, const sigset_t *old)
+static pid_t start_keeper(struct keeper_options *options, int parent_end, const sigset_t *signals)
 {
 	pid_t pid = fork();
 
 	if (pid != 0)
 		return pid;
-	sigprocmask(SIG_SETMASK, old, NULL);
+	sigprocmask(SIG_SETMASK, signals, NULL);
 	prctl(PR_SET_NAME, "dflockd");
+	close(parent_end);
 	exit(keeper_run(options));
 }
 
+/* Whoever signals both of us means it once. */
+static void told_to_end(struct fence *fence)
+{
+	static int64_t first_ns;
+	int64_t now = clock_now_ns();
+
+	if (!fence->ending)
+		first_ns = now;
+	if (!fence->ending || now - first_ns > KEEPER_AGAIN_MS * NS_PER_MS)
+		__atomic_store_n(&fence->ending, fence->ending ? 2 : 1, __ATOMIC_RELAXED);
+}
+
 /*
- * Waits until the keeper ends; tells it to end when we are told (*told), kills it if it hangs, and stops the processes that it
- * cannot protect any more.
+ * Waits until the keeper ends; tells it to end when we are told, kills it if it hangs, and stops the processes that it cannot
+ * protect any more.
  */
-static int watch_keeper(pid_t pid, const sigset_t *signals, struct fence *fence, struct freezer *freezer, bool *told)
+static int watch_keeper(pid_t pid, const sigset_t *signals, struct fence *fence, struct freezer *freezer)
 {
 	int64_t seen = -1, checked_ns = clock_now_ns();
 	int same = 0, status;
@@ -46,7 +62,7 @@ static int watch_keeper(pid_t pid, const sigset_t *signals, struct fence *fence,
 		int number = sigtimedwait(signals, NULL, &wait);
 
 		if (number == SIGTERM || number == SIGINT) {
-			*told = true;
+			told_to_end(fence);
 			kill(pid, SIGTERM);
 		}
 		if (waitpid(pid, &status, WNOHANG) == pid)
@@ -77,40 +93,43 @@ static void wait_and_look(struct freezer *freezer, int64_t ms)
 	}
 }
 
-/* A dead keeper's leases are for the next one to confirm. */
-static void unsure(struct fence *fence)
+static int cannot_start(const struct keeper_options *o)
 {
-	for (uint32_t i = 0; i < fence->used; i++)
-		if (fence->slots[i].state == FENCE_HELD)
-			fence_set(fence, i, FENCE_UNSURE);
+	char line[PATH_MAX + 256];
+
+	snprintf(line, sizeof(line), "%s/" FENCE_NAME ": %s; the keeper cannot start without it", o->runtime_dir, strerror(errno));
+	log_error("%s", line);
+	if (o->ready_fd >= 0 && write(o->ready_fd, line, strlen(line)) < 0)
+		log_error("nobody reads why: %s", strerror(errno));
+	return KEEPER_EXIT_CONFIG;
 }
 
 int supervise(struct keeper_options *options)
 {
 	struct freezer *freezer;
 	struct fence *fence;
-	sigset_t signals, old;
+	sigset_t signals, begin;
 	int64_t backoff_ms = 100;
-	bool told = false;
+	int pipe_fds[2];
 
-	fence = mmap(NULL, sizeof(*fence), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-	freezer = fence == MAP_FAILED ? NULL : freezer_new(fence);
-	if (!freezer) {
-		log_error("no memory: %s", strerror(errno));
-		return KEEPER_EXIT_CONFIG;
-	}
-	fence->parent = getpid();
+	fence = fence_open(options->dir_fd);
+	freezer = fence ? freezer_new(fence) : NULL;
+	if (!freezer || pipe2(pipe_fds, O_CLOEXEC) != 0)
+		return cannot_start(options);
 	options->fence = fence;
+	options->parent_fd = pipe_fds[0];
 	prctl(PR_SET_NAME, "dflockd-parent");
 	sigemptyset(&signals);
 	sigaddset(&signals, SIGCHLD);
 	sigaddset(&signals, SIGTERM);
 	sigaddset(&signals, SIGINT);
 	sigaddset(&signals, SIGUSR1); /* fence_notify() */
-	sigprocmask(SIG_BLOCK, &signals, &old);
+	sigprocmask(SIG_BLOCK, &signals, &begin);
+	sigaddset(&begin, SIGTERM); /* the keeper's, until it can act on them */
+	sigaddset(&begin, SIGINT);
 	for (;;) {
 		int64_t started = clock_now_ns();
-		pid_t pid = start_keeper(options, &old);
+		pid_t pid = start_keeper(options, pipe_fds[1], &begin);
 
 		if (pid < 0) {
 			log_error("the keeper cannot be started: %s", strerror(errno));
@@ -121,11 +140,11 @@ int supervise(struct keeper_options *options)
 		options->ready_fd = -1;
 		if (mlockall(MCL_CURRENT) != 0)
 			log_debug("the keeper's parent is not locked into memory: %s", strerror(errno));
-		int status = watch_keeper(pid, &signals, fence, freezer, &told);
-		unsure(fence);
+		int status = watch_keeper(pid, &signals, fence, freezer);
+		fence_unsure(fence);
 		if (WIFEXITED(status) && WEXITSTATUS(status) <= KEEPER_EXIT_CONFIG)
 			return WEXITSTATUS(status);
-		if (told) /* it was still starting, or hung; what it had is in the journal */
+		if (fence->ending > 1) /* what it had is in the journal */
 			return KEEPER_EXIT_IDLE;
 		log_error("the keeper (pid %d) died (%s %d): started again", (int)pid,
 			  WIFSIGNALED(status) ? "signal" : "status",

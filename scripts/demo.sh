@@ -25,7 +25,7 @@ finish() {
 end_keeper() { # whoever has keeper.lock
 	local pid
 	pid=$(awk -v inode=":$(stat -c %i "$work/$1/keeper.lock")$" '$6 ~ inode { print $5 }' /proc/locks)
-	kill $pid && while kill -0 $pid 2>/dev/null; do :; done
+	while kill $pid 2>/dev/null; do sleep 0.2; done # told again, it does not wait for locks to end
 }
 trap finish EXIT
 say() { printf '\n\033[1m%s\033[0m\n' "$*"; }

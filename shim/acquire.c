@@ -7,6 +7,7 @@
  * 2. The keeper answered "granted" to a question that was sent with the kernel lock held, and it was not let go
  *    in between. The lease was there when the keeper answered, and the caller had the kernel lock then.
  * 3. The keeper answered that the file is not protected.
+ * 4. The page showed the lease, open and unexpired, after the kernel lock was taken (wire/leases.h).
  *
  * From that moment on the keeper does not give the lease back without asking the kernel first, which says that
  * the lock is held (promise 2), or loses it and stops the caller (promise 3). Nothing is concluded from time alone: if
@@ -18,7 +19,9 @@
  * being converted stays, as in the kernel; two that wait for each other's are found by the keeper: EDEADLK.) While a
  * caller waits in the kernel for a local holder, its pin may run out and the lease may go: then it asks again, place 2.
  *
- * A local EWOULDBLOCK is believed only within a pin: outside, it may be the keeper's own test of the lock.
+ * A local EWOULDBLOCK is believed only within a pin: outside, it may be the keeper's own test of the lock. A caller
+ * that took the kernel lock because of the page, which then said no, is in place 2: it asks, and the keeper sees in the
+ * kernel that it holds the lock, so that it is no newcomer as long as the lease is there.
  */
 #include "shim/acquire.h"
 
@@ -85,10 +88,57 @@ int acquire_answer(struct call *c, const struct wire_reply *reply)
 	return rc == 0 && taking->finish ? taking->finish(c) : rc;
 }
 
+/* What the page shows may be taken without asking; else CALL_AGAIN, perhaps with the kernel lock. */
+static int use_page(struct call *c)
+{
+	const struct call_taking *taking = c->kind->taking;
+	const struct leases_range wanted = {
+		.from = c->want->from, .to = c->want->to, .space = c->want->space, .mode = c->want->mode};
+	const struct protect_look *look = c->look;
+	const struct leases_slot *slot = look->page ? leases_find(&look->page->leases, &look->file, &wanted) : NULL;
+	int rc;
+
+	if (!slot)
+		return CALL_AGAIN;
+	rc = taking->try(c);
+	if (rc != 0)
+		return is_conflict(rc) ? CALL_AGAIN : rc;
+	if (!leases_stand(&look->page->leases, slot, &look->file, &wanted)) {
+		note_debug(c->fd, "the lease was recalled while the kernel lock was taken");
+		return CALL_AGAIN;
+	}
+	return taking->finish ? taking->finish(c) : 0; /* Place 4. */
+}
+
+static int ask_keeper(struct call *c)
+{
+	const struct call_taking *taking = c->kind->taking;
+	bool shown = c->look->page != NULL;
+	int rc;
+
+	rc = taking->check && !c->have ? taking->check(c) : 0;
+	if (rc != 0)
+		return rc;
+	switch (protect_ask(c->fd, c->look)) {
+	case PROTECT_NO:
+		if (!c->have)
+			return ACQUIRE_KERNEL;
+		return taking->finish ? taking->finish(c) : 0;
+	case PROTECT_REFUSED:
+		return -ENOLCK;
+	case PROTECT_ASK:
+		break;
+	}
+	rc = shown ? CALL_AGAIN : use_page(c);
+	return rc == CALL_AGAIN ? call_run(c) : rc;
+}
+
 int acquire(struct call *c)
 {
-	int rc = call_run(c);
+	int rc = use_page(c);
 
+	if (rc == CALL_AGAIN)
+		rc = ask_keeper(c);
 	if (rc < 0 && c->have)
 		c->kind->taking->let_go(c);
 	return rc;
@@ -101,12 +151,24 @@ struct flock_call {
 	int op;
 };
 
-static int take_flock(struct call *c)
+static int lock_flock(struct call *c, int op)
 {
-	if (real_flock(c->fd, ((struct flock_call *)c)->op) < 0)
+	if (real_flock(c->fd, op) < 0)
 		return -errno;
 	c->have = true;
 	return 0;
+}
+
+static int take_flock(struct call *c)
+{
+	return lock_flock(c, ((struct flock_call *)c)->op);
+}
+
+/* Nobody waits in the kernel unknown to the keeper: who gets the lock after the lease has run out is to be told from those who
+ * had it before, and not to be frozen or killed. The kernel, too, gives up what is being converted before it waits. */
+static int try_flock(struct call *c)
+{
+	return lock_flock(c, ((struct flock_call *)c)->op | LOCK_NB);
 }
 
 /* A conversion that waits, or fails, loses the old lock in the kernel, too. */
@@ -117,11 +179,11 @@ static int let_go_flock(struct call *c)
 	return 0;
 }
 
-int acquire_flock(int fd, int op, const struct intent *want, const struct protect_by *by)
+int acquire_flock(int fd, int op, const struct intent *want, struct protect_look *look)
 {
-	static const struct call_taking taking = {.take = take_flock, .let_go = let_go_flock};
+	static const struct call_taking taking = {.try = try_flock, .take = take_flock, .let_go = let_go_flock};
 	static const struct call_kind kind = {.op = WIRE_LOCK, .answer = acquire_answer, .taking = &taking};
-	struct flock_call f = {.call = {.kind = &kind, .fd = fd, .want = want, .by = by}, .op = op};
+	struct flock_call f = {.call = {.kind = &kind, .fd = fd, .want = want, .look = look}, .op = op};
 
 	return acquire(&f.call);
 }

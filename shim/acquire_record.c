@@ -37,6 +37,7 @@
 #include "shim/earlier.h"
 #include "shim/note.h"
 #include "shim/real.h"
+#include "shim/sys.h"
 
 struct record_call {
 	struct call call; /* first: it is what the operations get */
@@ -68,14 +69,53 @@ static short wanted_type(const struct record_call *r)
 	return r->call.want->mode == WIRE_SHARED ? F_RDLCK : F_WRLCK;
 }
 
+/* Would the kernel refuse a lock of this mode on this descriptor (EBADF)? */
+static int check(struct call *c)
+{
+	long flags = sys_fcntl(c->fd, F_GETFL, 0L);
+	int wrong = c->want->mode == WIRE_SHARED ? O_WRONLY : O_RDONLY;
+
+	/* Whatever else F_GETFL may fail with (seccomp) says nothing of the lock. */
+	return flags == -EBADF || (flags >= 0 && (flags & O_ACCMODE) == wrong) ? ACQUIRE_KERNEL : 0;
+}
+
 /* --- what was there before --- */
+
+/*
+ * As learn(), but from the kernel alone, where that can be said at once: nothing in the whole range, or one lock of the
+ * owner's that covers it. The kernel shows locks of another kind of owner only: POSIX locks to an OFD owner, and the
+ * other way round; and all of others.
+ */
+static int learn_here(struct record_call *r)
+{
+	const struct intent *want = r->call.want;
+	bool posix = want->owner == WIRE_OWNER_PROCESS;
+	struct flock64 lock = {
+		.l_type = F_WRLCK,
+		.l_whence = SEEK_SET,
+		.l_start = want->first,
+		.l_len = intent_len(want->first, want->last),
+	};
+	int64_t last;
+
+	if (real_fcntl64(r->call.fd, posix ? F_OFD_GETLK : F_GETLK64, &lock) < 0)
+		return CALL_AGAIN;
+	if (lock.l_type != F_UNLCK) {
+		last = lock.l_len ? lock.l_start + lock.l_len - 1 : INTENT_LAST;
+		if (!posix || lock.l_start > want->first || last < want->last || lock.l_pid != getpid())
+			return CALL_AGAIN;
+		earlier_add(&r->earlier, lock.l_type == F_RDLCK ? WIRE_SHARED : WIRE_EXCLUSIVE, want->from, want->to);
+	}
+	r->learnt = true;
+	return 0;
+}
 
 /* One more lock of the owner's, asked for. As earlier_add(), or -errno after a line. */
 static int learn_next(struct record_call *r)
 {
 	struct call *c = &r->call;
 	struct wire_reply reply;
-	int rc = ask_before(&c->ask, c->by, r->earlier.next_from);
+	int rc = ask_before(&c->ask, &c->look->by, r->earlier.next_from);
 
 	if (rc == 0)
 		rc = ask_receive(&c->ask, &reply);
@@ -203,6 +243,32 @@ static int take(struct call *c)
 	return 0;
 }
 
+static int try(struct call *c)
+{
+	struct record_call *r = (struct record_call *)c;
+	struct stretch all = {.first = r->earlier.first, .last = r->earlier.last};
+	int rc, undone;
+
+	/* As before a lock that waits. */
+	if (!c->want->nonblock)
+		pthread_testcancel();
+	rc = learn_here(r);
+	if (rc != 0)
+		return rc;
+	if (r->earlier.count == 1 && !r->earlier.exclusive && c->want->mode == WIRE_SHARED)
+		rc = set(r, F_RDLCK, &all, false); /* it has it already, unless its thread has descriptors of its own */
+	else
+		rc = take_missing(r, &all);
+	if (rc == 0) {
+		c->have = true;
+		return 0;
+	}
+	undone = put_back(c);
+	earlier_release(&r->earlier);
+	r->learnt = false;
+	return undone < 0 ? undone : rc;
+}
+
 static int finish(struct call *c)
 {
 	const struct record_call *r = (const struct record_call *)c;
@@ -223,11 +289,12 @@ static void abandon(void *arg)
 	earlier_release(&r->earlier);
 }
 
-int acquire_record(int fd, const struct intent *want, const struct protect_by *by)
+int acquire_record(int fd, const struct intent *want, struct protect_look *look)
 {
-	static const struct call_taking taking = {.learn = learn, .take = take, .let_go = put_back, .finish = finish};
+	static const struct call_taking taking = {
+		.try = try, .check = check, .learn = learn, .take = take, .let_go = put_back, .finish = finish};
 	static const struct call_kind kind = {.op = WIRE_LOCK, .answer = acquire_answer, .taking = &taking};
-	struct record_call r = {.call = {.kind = &kind, .fd = fd, .want = want, .by = by, .ask.sock = -1}};
+	struct record_call r = {.call = {.kind = &kind, .fd = fd, .want = want, .look = look, .ask.sock = -1}};
 	int rc;
 
 	earlier_init(&r.earlier, want->first, want->last);

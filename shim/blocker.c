@@ -38,11 +38,33 @@ static int answer(struct call *c, const struct wire_reply *reply)
 	return 0;
 }
 
-int blocker_find(int fd, const struct intent *want, const struct protect_by *by, struct flock64 *found)
+/* Then nobody else has a lock there that this one would clash with. */
+static bool is_leased(const struct intent *want, const struct protect_look *look)
+{
+	const struct leases_range wanted = {
+		.from = want->from, .to = want->to, .space = want->space, .mode = want->mode};
+	const struct leases_slot *slot = look->page ? leases_find(&look->page->leases, &look->file, &wanted) : NULL;
+
+	return slot && leases_stand(&look->page->leases, slot, &look->file, &wanted);
+}
+
+int blocker_find(int fd, const struct intent *want, struct protect_look *look, struct flock64 *found)
 {
 	static const struct call_kind kind = {.op = WIRE_TEST, .answer = answer};
-	struct test_call t = {.call = {.kind = &kind, .fd = fd, .want = want, .by = by}, .found = found};
-	int rc = call_run(&t.call);
+	struct test_call t = {.call = {.kind = &kind, .fd = fd, .want = want, .look = look}, .found = found};
+	int rc;
+
+	if (is_leased(want, look))
+		return 0;
+	switch (protect_ask(fd, look)) {
+	case PROTECT_NO:
+		return 0;
+	case PROTECT_REFUSED:
+		return -ENOLCK;
+	case PROTECT_ASK:
+		break;
+	}
+	rc = call_run(&t.call);
 
 	return rc < 0 ? rc : t.blocked;
 }

@@ -7,8 +7,8 @@
 #include "shim/intent.h"
 #include "shim/protect.h"
 
-/* 1: yes, and *found has it as F_GETLK shows it. 0: no. Else -errno, -ENOLCK after a line. want->nonblock is set: a
- * test never waits. */
-int blocker_find(int fd, const struct intent *want, const struct protect_by *by, struct flock64 *found);
+/* *look: from protect_look(), with PROTECT_ASK. 1: yes, and *found has it as F_GETLK shows it. 0: no. Else -errno,
+ * -ENOLCK after a line. want->nonblock is set: a test never waits. */
+int blocker_find(int fd, const struct intent *want, struct protect_look *look, struct flock64 *found);
 
 #endif

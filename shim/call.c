@@ -11,7 +11,7 @@
 /* Asks, and waits for the final answer. */
 static int question(struct call *c, struct wire_reply *reply)
 {
-	int rc = ask_send(&c->ask, c->by, c->kind->op, c->want, c->have);
+	int rc = ask_send(&c->ask, &c->look->by, c->kind->op, c->want, c->have);
 
 	while (rc == 0) {
 		rc = ask_receive(&c->ask, reply);
@@ -55,7 +55,7 @@ int call_run(struct call *c)
 	for (int keepers = 0, attempt = 0; rc == -ECONNRESET && keepers < MAX_KEEPERS && attempt < ASK_ATTEMPTS;
 	     keepers++) {
 		c->answered = false;
-		rc = ask_open(&c->ask, c->by, c->want, c->fd, attempt);
+		rc = ask_open(&c->ask, &c->look->by, c->want, c->fd, attempt);
 		if (rc == 0) {
 			rc = converse(c);
 			ask_close(&c->ask);

@@ -19,7 +19,7 @@ struct call {
 	const struct call_kind *kind;
 	int fd;
 	const struct intent *want;
-	const struct protect_by *by;
+	struct protect_look *look;
 	bool have;     /* the kernel lock, taken by this call */
 	bool answered; /* this keeper did answer something */
 	int late;      /* grants that came to nothing */
@@ -36,6 +36,8 @@ struct call_kind {
 };
 
 struct call_taking {
+	int (*try)(struct call *c);
+	int (*check)(struct call *c);                                   /* may be NULL */
 	int (*learn)(struct call *c, const struct wire_reply *granted); /* may be NULL */
 	int (*take)(struct call *c);
 	int (*let_go)(struct call *c);

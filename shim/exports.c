@@ -36,22 +36,25 @@ static int end(int rc, int saved)
 static int shim_flock(int fd, int op)
 {
 	struct intent want;
-	struct protect_by by;
+	struct protect_look look;
 	int saved = errno, rc = -ENOLCK;
 
 	if (!intent_flock(op, &want))
 		return real_flock(fd, op);
-	switch (protect_look(fd, &by)) {
+	switch (protect_look(fd, &look)) {
 	case PROTECT_NO:
-		errno = saved;
-		return real_flock(fd, op);
+		rc = ACQUIRE_KERNEL;
+		break;
 	case PROTECT_ASK:
-		rc = acquire_flock(fd, op, &want, &by);
+		rc = acquire_flock(fd, op, &want, &look);
 		break;
 	case PROTECT_REFUSED:
 		break;
 	}
-	return end(rc, saved);
+	if (rc != ACQUIRE_KERNEL)
+		return end(rc, saved);
+	errno = saved;
+	return real_flock(fd, op);
 }
 
 EXPORT int flock(int fd, int op)

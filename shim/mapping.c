@@ -55,7 +55,7 @@ static struct mapping *map(int fd, const struct stat *st)
 
 	if (base == MAP_FAILED)
 		return NULL;
-	/* Only its head: the rest of the file is not for us, and mlockall(MCL_FUTURE) would lock all of it. */
+	/* Only what is used: the rest of the file is not for us, and mlockall(MCL_FUTURE) would lock all of it. */
 	if (mmap(base + head, sizeof(struct page), PROT_READ, MAP_SHARED | MAP_FIXED, fd, 0) == MAP_FAILED) {
 		munmap(base, head + sizeof(struct page));
 		return NULL;

@@ -11,6 +11,7 @@
 #include "shim/settings.h"
 #include "shim/sys.h"
 #include "wire/page.h"
+#include "wire/seqcopy.h"
 #include "wire/text.h"
 
 #define DELETED " (deleted)"
@@ -53,8 +54,9 @@ static bool same_root(const struct page *page)
 }
 
 /* What the page says of fd; PAGE_SAYS_NOTHING also where there is no page to go by. With PAGE_SAYS_REFUSE,
- * the message has been written if say is set. */
-static enum page_answer consult(const struct page *page, const struct wire_config_id *id, int fd, bool say)
+ * the message has been written if say is set; with PAGE_SAYS_YES, *hash is set. */
+static enum page_answer consult(const struct page *page, const struct wire_config_id *id, int fd, bool say,
+				uint64_t *hash)
 {
 	char name[PATH_MAX], message[PAGE_MESSAGE_BYTES];
 	enum page_answer answer;
@@ -66,15 +68,44 @@ static enum page_answer consult(const struct page *page, const struct wire_confi
 	answer = page_ask(page, id, name, message);
 	if (answer == PAGE_SAYS_REFUSE && say)
 		note_refused(fd, "the configuration is invalid", message);
+	if (answer == PAGE_SAYS_YES)
+		*hash = leases_hash(name);
 	return answer;
 }
 
-/* What can be said by what is at hand: a page that was mapped before, a configuration that was looked at within a second.
- * A no is certain; a yes is one for the keeper to confirm. */
-static enum page_answer quick_answer(const struct settings *s, int fd)
+/* Looked up once a second: a program may only get other clocks by making itself, or a child, enter a time namespace. */
+static bool same_clock(const struct page *page, int64_t stamp_ns)
+{
+	static struct seen_clock {
+		int64_t stamp_ns;
+		const struct page *page;
+		size_t same;
+	} seen;
+	static uint32_t seq;
+	struct seen_clock now;
+
+	if (seqcopy_read(&seq, &now, &seen, sizeof(now)) && now.stamp_ns == stamp_ns && now.page == page)
+		return now.same;
+	now.stamp_ns = stamp_ns;
+	now.page = page;
+	now.same = leases_same_clock(&page->leases);
+	seqcopy_write(&seq, &seen, &now, sizeof(now));
+	return now.same;
+}
+
+static void set_shown(struct protect_look *look, const struct page *page, const struct seen_key *key, uint64_t hash)
+{
+	look->page = key->ino ? page : NULL;
+	look->file = (struct leases_file){.dev = key->dev, .ino = key->ino, .path_hash = hash};
+}
+
+/* What can be said by what is at hand: a page that was mapped before, a configuration that was looked at within a
+ * second. A no is certain; a yes is one for the keeper to confirm, unless it is found among the leases. */
+static enum page_answer quick_answer(const struct settings *s, int fd, struct protect_look *look)
 {
 	struct wire_config_id id;
-	struct seen key;
+	struct seen_key key;
+	struct seen seen;
 	int64_t stamp_ns;
 	enum page_answer answer;
 	bool keyed;
@@ -83,16 +114,25 @@ static enum page_answer quick_answer(const struct settings *s, int fd)
 		return PAGE_SAYS_NOTHING;
 	/* Before the name is read: a rename in between then changes the key. */
 	keyed = seen_key(fd, stamp_ns, &key);
-	if (keyed && seen_has(&key))
-		return PAGE_SAYS_NO;
-	answer = consult(mapping_find(geteuid()), &id, fd, false);
-	if (answer == PAGE_SAYS_NO && keyed)
-		seen_add(&key);
+	if (keyed && seen_find(&key, &seen)) {
+		if (seen.page)
+			set_shown(look, seen.page, &key, seen.path_hash);
+		return seen.page ? PAGE_SAYS_YES : PAGE_SAYS_NO;
+	}
+	seen = (struct seen){.page = mapping_find(geteuid())};
+	answer = consult(seen.page, &id, fd, false, &seen.path_hash);
+	if (answer == PAGE_SAYS_YES && same_clock(seen.page, stamp_ns))
+		set_shown(look, seen.page, &key, seen.path_hash);
+	else if (answer == PAGE_SAYS_NO)
+		seen.page = NULL;
+	else
+		keyed = false;
+	if (keyed)
+		seen_add(&key, &seen);
 	return answer;
 }
 
-/* Would the kernel refuse a lock on fd at once, or is it something that cannot be protected? */
-static bool is_kernels(int fd)
+bool protect_is_kernels(int fd)
 {
 	long flags = sys_fcntl(fd, F_GETFL, 0L);
 	struct stat st;
@@ -134,31 +174,39 @@ static int gather(const struct settings *s, int fd, struct protect_by *by)
 }
 
 /* A fresh look, with the page as it is now. */
-static enum protect full_look(int fd, const struct protect_by *by)
+static enum protect full_look(int fd, struct protect_look *look)
 {
+	const struct protect_by *by = &look->by;
 	const struct page *page;
+	struct seen_key key;
+	uint64_t hash;
 	char why[512];
 
 	if (mapping_refresh(by->dir, by->euid, &page, why, sizeof(why)) < 0) {
 		note_refused(fd, why, NULL);
 		return PROTECT_REFUSED;
 	}
-	switch (consult(page, &by->id, fd, true)) {
+	seen_key(fd, 0, &key);
+	switch (consult(page, &by->id, fd, true, &hash)) {
 	case PAGE_SAYS_NO:
 		return PROTECT_NO;
 	case PAGE_SAYS_REFUSE:
 		return PROTECT_REFUSED;
+	case PAGE_SAYS_YES:
+		if (leases_same_clock(&page->leases))
+			set_shown(look, page, &key, hash);
+		return PROTECT_ASK;
 	default:
 		return PROTECT_ASK;
 	}
 }
 
-enum protect protect_look(int fd, struct protect_by *by)
+enum protect protect_look(int fd, struct protect_look *look)
 {
 	static bool warned;
 	const struct settings *s = settings_get();
-	enum page_answer quick;
 
+	look->page = NULL;
 	/* Without a line: only the settings say whether descriptor 2 may be written. */
 	if (!s)
 		return PROTECT_REFUSED;
@@ -168,10 +216,14 @@ enum protect protect_look(int fd, struct protect_by *by)
 				      "nothing is protected, locks hold on this machine only");
 		return PROTECT_NO;
 	}
-	quick = quick_answer(s, fd);
-	if (quick == PAGE_SAYS_NO || is_kernels(fd))
+	return quick_answer(s, fd, look) == PAGE_SAYS_NO ? PROTECT_NO : PROTECT_ASK;
+}
+
+enum protect protect_ask(int fd, struct protect_look *look)
+{
+	if (protect_is_kernels(fd))
 		return PROTECT_NO;
-	if (gather(s, fd, by) < 0)
+	if (gather(settings_get(), fd, &look->by) < 0)
 		return PROTECT_REFUSED;
-	return quick == PAGE_SAYS_YES ? PROTECT_ASK : full_look(fd, by);
+	return look->page ? PROTECT_ASK : full_look(fd, look);
 }

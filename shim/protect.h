@@ -1,13 +1,16 @@
 /*
  * Is a descriptor's file protected by the configuration? Decided from the keeper's page without asking
- * anybody, wherever that can be done. Callable wherever flock() is.
+ * anybody, wherever that can be done, in two steps: protect_look() costs next to nothing; protect_ask() comes before
+ * the keeper is asked. Callable wherever flock() is.
  */
 #ifndef DFLOCK_SHIM_PROTECT_H
 #define DFLOCK_SHIM_PROTECT_H
 
+#include <stdbool.h>
 #include <sys/types.h>
 
 #include "wire/msg.h"
+#include "wire/page.h"
 #include "wire/place.h"
 
 enum protect {
@@ -16,7 +19,7 @@ enum protect {
 	PROTECT_REFUSED, /* the reason was written */
 };
 
-/* Whom to ask, filled with PROTECT_ASK. */
+/* Whom to ask. */
 struct protect_by {
 	const char *config; /* the configuration's path; static */
 	struct wire_config_id id;
@@ -24,6 +27,20 @@ struct protect_by {
 	char dir[PLACE_DIR_BYTES]; /* runtime directory */
 };
 
-enum protect protect_look(int fd, struct protect_by *by);
+struct protect_look {
+	/* With PROTECT_ASK: the page that says so, in which the leases of the file, a regular one or a directory, may
+	 * be looked up; NULL: there is none, or its times are not this process's. */
+	const struct page *page;
+	struct leases_file file;
+	struct protect_by by; /* filled by protect_ask() */
+};
+
+/* Would the kernel refuse a lock on fd at once, or is it something that cannot be protected? */
+bool protect_is_kernels(int fd);
+
+enum protect protect_look(int fd, struct protect_look *look);
+
+/* After PROTECT_ASK: whether it is so, as things are now. */
+enum protect protect_ask(int fd, struct protect_look *look);
 
 #endif

@@ -125,6 +125,8 @@ static int resolve(int fd, const struct flock64 *lock, struct intent *want)
 {
 	int64_t base = base_of(fd, lock->l_whence);
 
+	if (base == -EBADF)
+		return (int)base;
 	if (base < 0) {
 		note_refused_errno(fd, "where the range begins cannot be found out", (int)-base);
 		return -ENOLCK;
@@ -132,24 +134,15 @@ static int resolve(int fd, const struct flock64 *lock, struct intent *want)
 	return intent_record(lock, base, want);
 }
 
-/* Would the kernel refuse a lock of this type on this descriptor (EBADF)? */
-static bool is_wrong_mode(int fd, short type)
-{
-	long flags = sys_fcntl(fd, F_GETFL, 0L);
-
-	/* Whatever else F_GETFL may fail with (seccomp) says nothing of the lock. */
-	return flags == -EBADF || (flags >= 0 && (flags & O_ACCMODE) == (type == F_RDLCK ? O_WRONLY : O_RDONLY));
-}
-
 static int take(int fd, const struct flock64 *lock, enum wire_owner owner, bool wait)
 {
 	struct intent want = {.owner = owner, .nonblock = !wait};
-	struct protect_by by;
+	struct protect_look look;
 	int rc;
 
 	if (lock->l_type != F_RDLCK && lock->l_type != F_WRLCK)
 		return RECORD_KERNEL;
-	switch (protect_look(fd, &by)) {
+	switch (protect_look(fd, &look)) {
 	case PROTECT_NO:
 		return RECORD_KERNEL;
 	case PROTECT_REFUSED:
@@ -157,23 +150,26 @@ static int take(int fd, const struct flock64 *lock, enum wire_owner owner, bool 
 	case PROTECT_ASK:
 		break;
 	}
+	if (!look.page && protect_is_kernels(fd))
+		return RECORD_KERNEL;
 	/* Refused here and not by the kernel: the file may grow in between, and the kernel would find no fault then. */
 	rc = resolve(fd, lock, &want);
 	if (rc < 0)
-		return rc;
-	if (is_wrong_mode(fd, lock->l_type) || (owner == WIRE_OWNER_DESCRIPTION && lock->l_pid != 0))
+		return protect_is_kernels(fd) ? RECORD_KERNEL : rc;
+	if (owner == WIRE_OWNER_DESCRIPTION && lock->l_pid != 0)
 		return RECORD_KERNEL;
-	return acquire_record(fd, &want, &by);
+	rc = acquire_record(fd, &want, &look);
+	return rc == ACQUIRE_KERNEL ? RECORD_KERNEL : rc;
 }
 
 /* As blocker_find(). */
 static int find_remote(int fd, const struct flock64 *lock, enum wire_owner owner, struct flock64 *found)
 {
 	struct intent want = {.owner = owner, .nonblock = true};
-	struct protect_by by;
+	struct protect_look look;
 	int rc;
 
-	switch (protect_look(fd, &by)) {
+	switch (protect_look(fd, &look)) {
 	case PROTECT_NO:
 		return 0;
 	case PROTECT_REFUSED:
@@ -182,7 +178,7 @@ static int find_remote(int fd, const struct flock64 *lock, enum wire_owner owner
 		break;
 	}
 	rc = resolve(fd, lock, &want);
-	return rc < 0 ? rc : blocker_find(fd, &want, &by, found);
+	return rc < 0 ? rc : blocker_find(fd, &want, &look, found);
 }
 
 /* `lock` is what arg says before the call. */

@@ -2,56 +2,68 @@
 
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/sysmacros.h>
 
-#include "shim/seqcopy.h"
 #include "shim/sys.h"
+#include "wire/seqcopy.h"
 
 #define SEEN_FILES 64
 #define SEEN_MASK  (STATX_TYPE | STATX_NLINK | STATX_INO | STATX_CTIME | STATX_MNT_ID)
 
-static struct seen table[SEEN_FILES];
+struct entry {
+	struct seen_key key;
+	struct seen seen;
+};
+
+static struct entry table[SEEN_FILES];
 static uint32_t seqs[SEEN_FILES];
 
-bool seen_key(int fd, int64_t stamp_ns, struct seen *key)
+bool seen_key(int fd, int64_t stamp_ns, struct seen_key *key)
 {
 	struct statx stx;
 
+	*key = (struct seen_key){0};
 	/* DONT_SYNC: no question to a file server for what is a short cut. */
 	if (statx(fd, "", AT_EMPTY_PATH | AT_STATX_DONT_SYNC, SEEN_MASK, &stx) < 0)
 		return false;
-	if ((stx.stx_mask & SEEN_MASK) != SEEN_MASK)
+	if (!(stx.stx_mask & STATX_INO) || !(S_ISREG(stx.stx_mode) || S_ISDIR(stx.stx_mode)))
 		return false;
-	/* A directory has several links and still one name. */
-	if (stx.stx_nlink > 1 && !S_ISDIR(stx.stx_mode))
-		return false;
-	*key = (struct seen){
-		.dev = (uint64_t)stx.stx_dev_major << 32 | stx.stx_dev_minor,
+	*key = (struct seen_key){
+		.dev = makedev(stx.stx_dev_major, stx.stx_dev_minor),
 		.ino = stx.stx_ino,
 		.mount = stx.stx_mnt_id,
 		.ctime_ns = stx.stx_ctime.tv_sec * 1000000000 + stx.stx_ctime.tv_nsec,
 		.stamp_ns = stamp_ns,
 	};
-	return true;
+	/* A directory has several links and still one name. */
+	return (stx.stx_mask & SEEN_MASK) == SEEN_MASK && (stx.stx_nlink <= 1 || S_ISDIR(stx.stx_mode));
 }
 
-static unsigned int slot_of(const struct seen *key)
+static unsigned int slot_of(const struct seen_key *key)
 {
 	uint64_t mixed = (key->ino ^ key->dev << 20 ^ key->mount << 40) * 0x9e3779b97f4a7c15ull;
 
 	return (unsigned int)(mixed >> 32) % SEEN_FILES;
 }
 
-bool seen_has(const struct seen *key)
+bool seen_find(const struct seen_key *key, struct seen *seen)
 {
 	unsigned int i = slot_of(key);
-	struct seen found;
+	struct entry found;
 
-	return seqcopy_read(&seqs[i], &found, &table[i], sizeof(found)) && memcmp(&found, key, sizeof(found)) == 0;
+	if (!seqcopy_read(&seqs[i], &found, &table[i], sizeof(found)) || memcmp(&found.key, key, sizeof(*key)) != 0)
+		return false;
+	*seen = found.seen;
+	return true;
 }
 
-void seen_add(const struct seen *key)
+void seen_add(const struct seen_key *key, const struct seen *seen)
 {
 	unsigned int i = slot_of(key);
+	struct entry entry;
 
-	seqcopy_write(&seqs[i], &table[i], key, sizeof(*key));
+	memset(&entry, 0, sizeof(entry)); /* padding, too, on 32-bit systems */
+	entry.key = *key;
+	entry.seen = *seen;
+	seqcopy_write(&seqs[i], &table[i], &entry, sizeof(entry));
 }

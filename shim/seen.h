@@ -1,6 +1,6 @@
 /*
- * Files that were found not to be protected, remembered for the rest of the second: reading the path of
- * a descriptor costs three times what flock() does. The path stays the truth; this only saves looking it up.
+ * What the page says of files, remembered for the rest of the second: reading the path of a descriptor costs
+ * three times what flock() does. The path stays the truth; this only saves looking it up.
  *
  * A file is remembered with what would change if it got another path: its inode and change time (renames),
  * the mount it was opened through (bind mounts), and only while it has one link. A rename of a directory above
@@ -12,15 +12,24 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-struct seen {
-	uint64_t dev, ino, mount;
+#include "wire/page.h"
+
+struct seen_key {
+	uint64_t dev, ino; /* dev as in struct stat */
+	uint64_t mount;
 	int64_t ctime_ns, stamp_ns;
 };
 
-/* The key of fd's file under the configuration's stamp (settings.h). false: it must not be remembered. */
-bool seen_key(int fd, int64_t stamp_ns, struct seen *key);
+struct seen {
+	const struct page *page; /* says that it is protected; NULL: it is not */
+	uint64_t path_hash;      /* leases_hash() */
+};
 
-bool seen_has(const struct seen *key);
-void seen_add(const struct seen *key);
+/* The key of fd's file under the configuration's stamp (settings.h). false: it must not be remembered; dev and ino are
+ * set all the same, unless it is no regular file or directory, or cannot be examined: then they are 0. */
+bool seen_key(int fd, int64_t stamp_ns, struct seen_key *key);
+
+bool seen_find(const struct seen_key *key, struct seen *seen);
+void seen_add(const struct seen_key *key, const struct seen *seen);
 
 #endif

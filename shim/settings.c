@@ -5,7 +5,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#include "shim/seqcopy.h"
+#include "wire/seqcopy.h"
 #include "shim/sys.h"
 #include "wire/text.h"
 

@@ -15,7 +15,6 @@
 #define STORE_LOCK_KEY   STORE_KEYS "lock:"
 #define STORE_SHA_BYTES  41
 #define STORE_INFO_BYTES 64
-#define STORE_LINE_BYTES 1024 /* the server's address and an explained error */
 #define REQUEST_ARGS     (24 + 2 * STORE_MAX_BLOCKERS)
 
 struct request;
@@ -44,7 +43,7 @@ struct store {
 	uv_timer_t retry, ping, soon;
 	unsigned open_handles;
 	uint64_t retry_ms;
-	char server[300], error[STORE_LINE_BYTES], reported[STORE_LINE_BYTES];
+	char server[300], error[REPLY_LINE_BYTES], reported[REPLY_LINE_BYTES];
 	bool noted; /* a bad message was reported since the last on_up */
 
 	/* connect.c */
@@ -116,7 +115,7 @@ struct request {
 	/* refused without being sent */
 	struct request *next;
 	enum store_status status;
-	char error[STORE_LINE_BYTES];
+	char error[REPLY_LINE_BYTES];
 };
 
 /* A call of a script, with its keys and the incarnation; name: the lock, or NULL. Running out of memory ends the

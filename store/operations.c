@@ -89,6 +89,7 @@ void store_acquire(struct store *s, const struct store_acquire *a, store_reply_c
 	request_add(r, "%d", a->ask);
 	request_add(r, "%d", a->pass);
 	request_add(r, "%d", a->beat);
+	request_add(r, "%d", a->grow);
 	for (size_t i = 0; i < a->dead_count && i < STORE_MAX_BLOCKERS; i++) {
 		request_add(r, "%s", a->dead[i].host);
 		request_add(r, "%" PRIu64, a->dead[i].beat);
@@ -197,6 +198,25 @@ void store_beat(struct store *s, store_reply_cb *cb, void *arg)
 
 	request_add(r, "%s", s->host);
 	ask(r, 0, cb, arg);
+}
+
+static void on_tried(struct request *r, const redisReply *reply, enum store_status status, const char *error)
+{
+	(void)reply;
+	r->cb.reply(r->arg, &(struct store_reply){.status = status, .error = error});
+}
+
+/* Nothing put at the beginning of a key that does not exist: it stays so, but Redis takes it for a write. */
+void store_try_write(struct store *s, store_reply_cb *cb, void *arg)
+{
+	struct request *r = request_command(s, "SETRANGE");
+
+	request_add(r, STORE_KEYS "try");
+	request_add(r, "0");
+	request_add(r, "%s", "");
+	r->cb.reply = cb;
+	r->arg = arg;
+	request_send(r, on_tried);
 }
 
 void store_leave(struct store *s, store_reply_cb *cb, void *arg)

@@ -47,16 +47,14 @@ static void on_retry(uv_timer_t *timer)
 
 void store_down(struct store *s, const char *format, ...)
 {
-	char why[REPLY_LINE_BYTES];
 	va_list args;
 
 	if (s->state == STORE_DOWN || s->state == STORE_FREED)
 		return;
 	bool was_up = s->state == STORE_UP;
 	va_start(args, format);
-	vsnprintf(why, sizeof(why), format, args);
+	vsnprintf(s->error, sizeof(s->error), format, args);
 	va_end(args);
-	snprintf(s->error, sizeof(s->error), "%s: %s", s->server, why);
 	s->state = STORE_DOWN;
 	s->ttl_refused = s->rereading = false;
 	connect_cancel(s);
@@ -124,7 +122,7 @@ void store_explain_ttl(const struct store *s, int64_t ttl_ms, char line[REPLY_LI
 {
 	snprintf(line, REPLY_LINE_BYTES,
 		 "the store's leases have ttl_ms = %" PRId64 ", this keeper is configured with %" PRId64
-		 ": use the same value in every configuration, or, when no keeper holds anything, run \"dflock init\"",
+		 ": use the same value in every configuration, or, when no keeper holds anything, run `dflock init`",
 		 ttl_ms, s->ttl_ms);
 }
 
@@ -237,7 +235,7 @@ struct store *store_new(uv_loop_t *loop, const struct config_store *config, int6
 	else
 		snprintf(s->server, sizeof(s->server), strchr(config->host, ':') ? "[%s]:%d" : "%s:%d", config->host,
 			 config->port);
-	snprintf(s->error, sizeof(s->error), "%s: not connected yet", s->server);
+	strcpy(s->error, "not connected yet");
 	uv_timer_t *timers[] = {&s->retry, &s->ping, &s->soon};
 	for (size_t i = 0; i < 3; i++) {
 		uv_timer_init(loop, timers[i]);
@@ -251,7 +249,7 @@ struct store *store_new(uv_loop_t *loop, const struct config_store *config, int6
 void store_free(struct store *s)
 {
 	s->state = STORE_FREED;
-	snprintf(s->error, sizeof(s->error), "%s: the connection was given up", s->server);
+	strcpy(s->error, "the connection was given up");
 	connect_cancel(s);
 	close_links(s);
 	end_init(s, STORE_UNREACHABLE, s->error);

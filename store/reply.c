@@ -184,11 +184,19 @@ static int parse_blockers(const redisReply *reply, struct store_reply *out)
 static int parse_grant(const redisReply *reply, struct store_reply *out)
 {
 	const char *fence = text_at(reply, 1), *mode = text_at(reply, 2);
+	uint64_t from, to;
 
 	if (reply->elements == 1)
 		return 0;
 	if (!fence || !reply_number(fence, &out->fence) || !mode || !parse_mode(mode, &out->mode))
 		return -EPROTO;
+	if (reply->elements == 3)
+		return 0;
+	if (!text_at(reply, 3) || !reply_number(text_at(reply, 3), &from) || !text_at(reply, 4) ||
+	    !reply_number(text_at(reply, 4), &to) || to > INT64_MAX || from >= to)
+		return -EPROTO;
+	out->from = (int64_t)from;
+	out->to = (int64_t)to;
 	return 0;
 }
 

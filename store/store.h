@@ -64,6 +64,7 @@ struct store_reply {
 	enum store_status status;
 	uint64_t fence;       /* STORE_OK of acquire, confirm */
 	enum wire_mode mode;  /* ditto: the mode that is recorded */
+	int64_t from, to;     /* STORE_OK of acquire: what is granted, if it is more than was asked for; else to is 0 */
 	uint64_t arrival;       /* STORE_WAIT: grows with every such answer, in the whole store */
 	size_t blocker_count; /* STORE_WAIT, STORE_BUSY */
 	struct store_blocker blockers[STORE_MAX_BLOCKERS];
@@ -127,7 +128,7 @@ void store_free(struct store *store);
 bool store_is_up(const struct store *store);
 const char *store_incarnation(const struct store *store); /* "" before the first on_up */
 bool store_in_grace(const struct store *store);           /* as last seen */
-const char *store_last_error(const struct store *store);  /* why it is down; "" */
+const char *store_last_error(const struct store *store);  /* why it is down, in words; "" */
 const char *store_version(const struct store *store);
 const char *store_server(const struct store *store); /* for people: host:port or the socket */
 
@@ -136,13 +137,14 @@ const char *store_server(const struct store *store); /* for people: host:port or
  * the same token asks again or confirms. `beat`: this counts as a beat of this host, too. `ask`: the caller does not
  * wait long, and the holders are asked whether they really use it. `pass`: may pass waiters (not holders). dead: hosts
  * whose beat this keeper has watched unchanged for a whole ttl, at most STORE_MAX_BLOCKERS; what they have is dropped
- * if their beat is still that. This host itself is never dropped. A name that is empty or too long, a token that is not
+ * if their beat is still that. This host itself is never dropped. `grow`: if nobody else has or waits for anything of this
+ * name and space, the whole range is granted. A name that is empty or too long, a token that is not
  * 32 lower-case hex digits, a file with blanks, and an empty range are STORE_ERROR.
  */
 struct store_acquire {
 	const char *name, *file, *token;
 	struct store_range range;
-	bool ask, pass, beat;
+	bool ask, pass, beat, grow;
 	const struct store_blocker *dead;
 	size_t dead_count;
 };
@@ -167,6 +169,9 @@ void store_tell_in_use(struct store *s, const char *host, const char *name, cons
 		       const struct store_range *in_use);
 /* Sends a chase to a host. No reply; it may be lost. */
 void store_tell_chase(struct store *s, const char *host, const struct store_chase *chase);
+/* Would the store write something new now? It says no while it is out of memory, cannot save, or lacks replicas. Writes
+ * nothing. STORE_OK, or STORE_ERROR with what to do. */
+void store_try_write(struct store *s, store_reply_cb *cb, void *arg);
 /* This host ends: its beat is removed. Send it last. */
 void store_leave(struct store *s, store_reply_cb *cb, void *arg);
 

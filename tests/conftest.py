@@ -44,3 +44,17 @@ def make_host(redis, folder):
 @pytest.fixture
 def two(make_host):
     return make_host("a"), make_host("b")
+
+
+@pytest.fixture
+def host_of(folder):
+    """host_of(server, name, ...): a host of any server, not opened."""
+    hosts = []
+
+    def make(server, name="a", **options):
+        hosts.append(Host(server, name, folder, **options))
+        return hosts[-1]
+
+    yield make
+    for host in hosts:
+        host.stop()

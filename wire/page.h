@@ -2,9 +2,9 @@
  * The shared page, RUNTIME_DIR/page: written by the keeper, mapped read-only by programs.
  *
  * It holds the compiled rules and the identity of the configuration that they came from, so that a
- * program knows without asking anybody that a file is not protected. It stays when its keeper ends and
- * the next keeper goes on with the same file: it is never truncated (SIGBUS in programs), never
- * replaced, and always PAGE_BYTES long.
+ * program knows without asking anybody that a file is not protected, and the leases that the keeper has
+ * (leases.h). It stays when its keeper ends and the next keeper goes on with the same file: it is never
+ * truncated (SIGBUS in programs), never replaced, and always PAGE_BYTES long.
  *
  * Writing: one keeper at a time (it holds RUNTIME_DIR/keeper.lock). `seq` is odd while the rules change.
  * Reading is safe against a writer at any moment: every offset is checked against the page, strings are
@@ -19,11 +19,12 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "wire/leases.h"
 #include "wire/msg.h"
 
 #define PAGE_NAME "page"
 #define PAGE_MAGIC 0x65676170636c6664ull
-#define PAGE_VERSION 1
+#define PAGE_VERSION 2
 #define PAGE_BYTES (4u << 20)
 #define PAGE_RULES_BYTES (1u << 20)
 #define PAGE_MESSAGE_BYTES 768
@@ -55,8 +56,9 @@ struct page {
 	char config_path[4096];
 	char message[PAGE_MESSAGE_BYTES]; /* PAGE_INVALID: "FILE:LINE: what was expected" */
 	_Alignas(8) unsigned char rules[PAGE_RULES_BYTES];
+	_Alignas(64) struct leases leases;
 };
-_Static_assert(sizeof(struct page) <= PAGE_BYTES, "the page has room for its head");
+_Static_assert(sizeof(struct page) <= PAGE_BYTES, "the page has room for it all");
 
 enum page_answer {
 	PAGE_SAYS_NO,      /* not protected */

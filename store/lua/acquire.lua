@@ -1,14 +1,34 @@
 #!lua
 -- Grants a lease, or queues the request and tells the hosts in the way. Idempotent per token.
 -- ARGV 2 host  3 file  4 token  5 space  6 mode  7 from  8 to  9 ask  10 pass  11 beat (this counts as a beat of the
--- host)  12.. host, beat of each host that is named dead: what it has is dropped if its beat is still that one
--- Answers: OK fence mode | WAIT or BUSY, then a number that grows with every WAIT, then host, beat, age in ms, 'holds' or
+-- host)  12 grow (whoever is alone on the name gets the whole range)  13.. host, beat of each host that is named dead: what it has is dropped if its beat is still that one
+-- Answers: OK fence mode, and from to if it is more than was asked for | WAIT or BUSY, then a number that grows with every WAIT, then host, beat, age in ms, 'holds' or
 -- 'waits' of up to 16 hosts in the way
 -- | GRACE | LIMIT | INC.
 -- A late duplicate, executed after the token was released, grants anew with another fence: confirm says GONE for the
 -- old one, and the recall of an unknown token is answered with its release.
 local MAX_ENTRIES, MAX_BLOCKERS = 1000, 16
 local host, token, ask, pass = ARGV[2], ARGV[4], ARGV[9] == '1', ARGV[10] == '1'
+
+local function granted_answer(lease)
+	local answer = {'OK', number(lease.fence), lease.mode}
+	if lease.from ~= ARGV[7] or lease.to ~= ARGV[8] then
+		answer[4], answer[5] = lease.from, lease.to
+	end
+	return answer
+end
+
+-- Nobody else has, or waits for, anything of this name and space.
+local function is_alone(lock, mine)
+	for _, list in ipairs({lock.l, lock.q}) do
+		for _, e in ipairs(list) do
+			if e.space == mine.space and (e.host ~= mine.host or e.file ~= mine.file) then
+				return false
+			end
+		end
+	end
+	return true
+end
 
 local function blockers(verdict, arrival, holders, ahead)
 	local answer, seen, count, now = {verdict, number(arrival)}, {}, 0, now_ms()
@@ -60,14 +80,15 @@ if ARGV[11] == '1' then
 end
 local lease = find(lock.l, token)
 if lease then
-	return {'OK', number(lease.fence), lease.mode}
+	return granted_answer(lease)
 end
 
 local dead = {}
-for i = 12, #ARGV, 2 do
+for i = 13, #ARGV, 2 do
 	dead[ARGV[i]] = ARGV[i] ~= host and beat_of(ARGV[i]) == ARGV[i + 1] or nil
 end
-local changed = drop_hosts(lock, dead)
+local gone = drop_hosts(lock, dead)
+local changed = #gone > 0
 local mine = find(lock.q, token)
 local queued = mine ~= nil
 local full = not queued and #lock.l + #lock.q >= MAX_ENTRIES
@@ -76,7 +97,7 @@ if not queued and not full then
 	lock.q[#lock.q + 1] = mine
 end
 -- What the dead had may have kept others waiting too, and they come first.
-local granted = changed and hand_over(lock) or {}
+local granted = changed and hand_over(lock, gone) or {}
 if full then
 	if changed then
 		commit(lock, granted)
@@ -97,7 +118,7 @@ look()
 -- Those ahead may wait for nobody at all: an old snapshot brought them back, or they were executed after their hosts had
 -- given them up. They are granted, and their hosts give back what they do not know.
 if place and #holders == 0 and #ahead > 0 and not pass then
-	for _, e in ipairs(hand_over(lock)) do
+	for _, e in ipairs(hand_over(lock, lock.q)) do
 		granted[#granted + 1] = e
 		changed = true
 	end
@@ -105,13 +126,16 @@ if place and #holders == 0 and #ahead > 0 and not pass then
 end
 if place and #holders == 0 and (pass or #ahead == 0) then
 	table.remove(lock.q, place)
+	if ARGV[12] == '1' and is_alone(lock, mine) then
+		mine.from, mine.to = '0000000000000000000', '9223372036854775807'
+	end
 	lock.l[#lock.l + 1] = mine
 	granted[#granted + 1] = mine
 	place = nil
 end
 if not place then
 	commit(lock, granted, token)
-	return {'OK', number(mine.fence), mine.mode}
+	return granted_answer(mine)
 end
 -- A question to holders behind whom others wait is mostly answered already. Not for shared locks, which pass waiters if
 -- the holders make theirs shared; nor for records: their holders may use another part of what they have, and a test wants
@@ -119,7 +143,7 @@ end
 if ask and #holders > 0 and stays and mine.space == 'flock' and mine.mode == 'exclusive' then
 	table.remove(lock.q, place)
 	if queued then
-		for _, e in ipairs(hand_over(lock)) do -- it may have been all that others waited for
+		for _, e in ipairs(hand_over(lock, {mine})) do -- it may have been all that others waited for
 			granted[#granted + 1] = e
 		end
 	end

@@ -1,6 +1,7 @@
 """flock() between hosts: what excludes, what does not, and in which order."""
 import os
 import signal
+import subprocess
 import time
 
 import pytest
@@ -216,8 +217,7 @@ def test_dead_host_is_taken_over_after_a_ttl(make_host):
     a, b = make_host("a", lease="ttl_ms = 1000;"), make_host("b", lease="ttl_ms = 1000;")
     one, other = opened(a), opened(b)
     assert one.do("flock 0 ex") == "ok"
-    for pid in a.keeper_pids():
-        os.kill(pid, signal.SIGKILL)
+    wait_until(a.kill_keeper, "the host is dead")
     start = time.monotonic()
     assert other.do("flock 0 ex", seconds=10) == "ok"
     assert time.monotonic() - start >= 0.99  # not before it has watched the silence for one ttl
@@ -231,3 +231,31 @@ def test_fence_numbers_grow(two):
         fences.append(held(host)[0]["fence"])
         agent.kill()
     assert fences == sorted(set(fences))
+
+
+TIGHT_LOOP = """
+import fcntl, sys, time
+f = open(sys.argv[1], "w")
+print("ready", flush=True)
+sys.stdin.readline()
+end = time.monotonic() + 1.5
+while time.monotonic() < end:
+    fcntl.flock(f, fcntl.LOCK_EX)
+    fcntl.flock(f, fcntl.LOCK_UN)
+"""
+
+
+def test_a_hot_file_does_not_go_to_and_fro_all_the_time(make_host, redis):
+    """The same with and without min_hold_ms: how often the lease changes hands while two hosts lock in tight loops."""
+    grants = {}
+    for hold in (0, 50):
+        hosts = [make_host(f"{name}{hold}", lease=f"ttl_ms = 3000; min_hold_ms = {hold};") for name in "ab"]
+        loops = [h.popen("/usr/bin/python3", "-c", TIGHT_LOOP, h.path("hot"), stdin=subprocess.PIPE) for h in hosts]
+        assert all(p.stdout.readline() == "ready\n" for p in loops)
+        before = int(redis.command("HGET", "dflock:{0}:store", "fence"))
+        for p in loops:
+            p.stdin.write("\n")
+            p.stdin.flush()
+        assert all(p.wait(60) == 0 for p in loops)
+        grants[hold] = int(redis.command("HGET", "dflock:{0}:store", "fence")) - before
+    assert grants[50] * 2 < grants[0], grants

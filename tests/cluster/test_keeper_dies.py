@@ -1,7 +1,9 @@
 """Keepers that are killed or hang: their leases outlive them, and programs notice nothing."""
 import os
 import random
+import shutil
 import signal
+import subprocess
 import time
 
 import pytest
@@ -121,19 +123,132 @@ def test_parent_and_keeper_killed(pair):
     assert waiter.heard()[0] == "ok"
 
 
-def test_the_parent_killed_alone(pair):
-    """The keeper goes on; when it dies as well, the next program starts both anew."""
+def both_anew(host, old):
+    """[parent, keeper] when both are others than the old ones, and serve."""
+    def found():
+        pids = host.keeper_pids()
+        return pids if len(pids) == 2 and not set(pids) & set(old) and serving(host) == pids[1] else None
+    return wait_until(found, "another parent and keeper serve", 30)
+
+
+@pytest.mark.parametrize("foreground", [False, True])
+def test_the_parent_killed_alone(make_host, foreground):
+    """The keeper makes room for a new parent and a new keeper. Nobody asks meanwhile."""
+    b, a = make_host("b", lease=LONG), make_host("a", lease=LONG, foreground=foreground)
+    holder, waiter = opened(a), opened(b)
+    assert holder.do("flock 0 ex") == "ok"
+    waiter.say("flock 0 ex")
+    waits(b)
+    before, old = identity(a), a.keeper_pids()
+    os.kill(old[0], signal.SIGKILL)
+    new = both_anew(a, old)
+    assert identity(a) == before and is_busy(b)
+    assert not foreground or "the keeper's parent was killed" in a.log()
+    os.kill(new[0], signal.SIGKILL)  # and again
+    both_anew(a, old + new)
+    assert identity(a) == before and waiter.silent()
+    holder.do("flock 0 un")
+    assert waiter.heard()[0] == "ok"
+    assert [lost for host in (a, b) for lost in host.status()["lost"]] == []
+
+
+def test_the_parent_killed_and_a_program_asks(pair):
+    """At that very moment: it starts a keeper, too, and one of the two stays."""
     a, b = pair
     holder = opened(a)
     assert holder.do("flock 0 ex") == "ok"
-    before, (parent, keeper) = identity(a), a.keeper_pids()
-    os.kill(parent, signal.SIGKILL)
-    wait_until(lambda: a.keeper_pids() == [keeper], "the parent has ended")
-    assert flock(a, "-n", name="other") == (0, "") and is_busy(b) and serving(a) == keeper
-    os.kill(keeper, signal.SIGKILL)
-    wait_until(lambda: not a.keeper_pids(), "the keeper has ended")
-    assert flock(a, "-n", name="other") == (0, "")
-    assert identity(a) == before and is_busy(b) and len(a.keeper_pids()) == 2
+    before, old = identity(a), a.keeper_pids()
+    for _ in range(5):
+        os.kill(old[0], signal.SIGKILL)
+        asking = [a.popen("flock", "-n", a.path("other%d" % i), "true") for i in range(4)]
+        assert [p.communicate()[1] for p in asking] == [""] * 4 and [p.returncode for p in asking] == [0] * 4
+        old = both_anew(a, old)
+    assert identity(a) == before and is_busy(b)
+
+
+@pytest.mark.parametrize("first", [0, 1], ids=["parent first", "keeper first"])
+def test_one_killed_soon_after_the_other(pair, first):
+    """Soon is when the other one has noticed; before that it is both at once."""
+    a, b = pair
+    holder = opened(a)
+    assert holder.do("flock 0 ex") == "ok"
+    before, old = identity(a), a.keeper_pids()
+    os.kill(old[first], signal.SIGKILL)
+    if first == 0:  # the keeper, when it has made room; a successor of either must come
+        new = both_anew(a, old)
+        os.kill(new[1], signal.SIGKILL)
+        wait_for_another(a, new[1])
+    else:  # the parent, when it has started another keeper
+        _, next_keeper = wait_until(lambda: parent_and_keeper(a, {old[1]}), "the next keeper is started")
+        os.kill(old[0], signal.SIGKILL)
+        both_anew(a, [*old, next_keeper])
+    assert identity(a) == before and is_busy(b)
+    assert a.status()["lost"] == []
+
+
+def test_both_killed_at_once(make_host):
+    """Beyond the promise, as dflockd(8) says: nobody is left who could stop the holder, and b gets the lock after a ttl, unless
+    somebody starts a keeper before (test_parent_and_keeper_killed)."""
+    lease = "ttl_ms = 1500;"
+    b, a = make_host("b", lease=lease), make_host("a", lease=lease, foreground=False)
+    holder, other = opened(a), opened(b)
+    assert holder.do("flock 0 ex") == "ok"
+    wait_until(a.kill_keeper, "both have ended")
+    assert other.do("flock 0 ex") == "ok"
+    assert holder.do("pid") == "ok"
+    flock(a, "-n", name="other")  # the next keeper finds the holder, whose lease is gone, and kills it
+    wait_until(lambda: holder.process.poll() is not None, "the holder is killed")
+    assert [lost["name"] for lost in a.status()["lost"]] == ["t/f"]
+
+
+def test_no_new_parent_can_be_started(make_host, folder, monkeypatch):
+    """It goes on unsupervised, says so, and tries again."""
+    program = os.path.join(folder, "dflockd")
+    shutil.copy(os.path.join(BUILD, "dflockd"), program)
+    monkeypatch.setattr("harness.host.KEEPER", program)
+    a = make_host("a", lease=LONG)
+    holder = opened(a)
+    assert holder.do("flock 0 ex") == "ok"
+    before, old = identity(a), a.keeper_pids()
+    os.chmod(program, 0o600)
+    os.kill(old[0], signal.SIGKILL)
+    wait_until(lambda: a.status()["unsupervised"], "that is noticed")
+    assert "UNSUPERVISED" in a.cli("status").stdout and "no other can be started (Permission denied" in a.log()
+    assert serving(a) == old[1] and flock(a, "-n", name="other") == (0, "")
+    os.chmod(program, 0o700)
+    both_anew(a, old)
+    assert not a.status()["unsupervised"] and identity(a) == before
+
+
+def test_killed_at_any_system_call(make_host, folder):
+    """The keeper, or its parent, at the nth system call that it makes from now on."""
+    b, a = make_host("b", lease=LONG), make_host("a", lease=LONG, foreground=False)
+    holder, other = opened(a), opened(b)
+    assert holder.do("flock 0 ex") == "ok"
+    before = identity(a)
+    for n in [*range(1, 16), 20, 30, 40, 60]:
+        pids = a.keeper_pids()
+        victim = pids[0] if n % 5 == 0 else pids[1]
+        inject = f"inject=all:signal=SIGKILL:when={n if victim == pids[1] else n % 4 + 1}"
+        trace = subprocess.Popen(["strace", "-qq", "-f", "-o", "/dev/null", "-e", inject, "-p", str(victim)],
+                                 stderr=subprocess.PIPE, text=True)
+        wait_until(lambda: tracer_of(victim) in (trace.pid, None), "it is traced, or killed already")
+        while victim in a.keeper_pids():  # every call and every beat brings it nearer to its end
+            assert flock(a, "-w", "30", name="other")[0] == 0
+        trace.communicate(timeout=30)
+        both_anew(a, [victim]) if victim == pids[0] else wait_for_another(a, victim)
+        assert identity(a) == before, n
+    assert is_busy(b) and a.status()["lost"] == []
+    holder.do("flock 0 un")
+    assert other.do("flock 0 ex") == "ok"
+
+
+def tracer_of(pid):
+    try:
+        with open(f"/proc/{pid}/status") as f:
+            return int(next(line.split()[1] for line in f if line.startswith("TracerPid")))
+    except OSError:
+        return None
 
 
 def test_stopped_it_is_killed_and_restarted(two_long):

@@ -5,7 +5,7 @@ import time
 
 import pytest
 from harness import Job, wait_until
-from keepers import HOLD, LONG, flock, identity, is_busy, leases, opened, pair, socket_of, two_long, waits  # noqa: F401
+from keepers import HOLD, LONG, flock, identity, is_busy, kill_keeper, leases, opened, pair, socket_of, two_long, waits  # noqa: F401
 
 
 # --- it starts ---
@@ -123,9 +123,21 @@ def test_stop_refuses_while_a_program_waits(two_long):
     assert waiter.heard()[0] == "ok"
 
 
+def told_to_end(host, number=signal.SIGTERM):
+    host.keeper.send_signal(number)
+    wait_until(lambda: "told to end: waits until" in host.log(), "it says what it waits for")
+
+
+def told_again(host, number=signal.SIGTERM):
+    """Until it ends: a signal that comes too soon after the first means the same."""
+    wait_until(lambda: host.keeper.send_signal(number) or host.keeper.poll() is not None, "it ends at once")
+    assert host.keeper.poll() == 0
+
+
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 @pytest.mark.parametrize("recalled", [False, True], ids=["nobody waits", "b waits"])
-def test_told_to_end_it_gives_back_what_is_free(two_long, number, recalled):
+def test_told_to_end_it_waits_for_what_is_in_use(two_long, number, recalled):
+    """And gives back what is not."""
     a, b = two_long
     used, free, waiter = opened(a, "used"), opened(a, "free"), opened(b, "used")
     assert used.do("flock 0 ex") == "ok" and free.do("flock 0 ex") == "ok" and free.do("flock 0 un") == "ok"
@@ -134,13 +146,56 @@ def test_told_to_end_it_gives_back_what_is_free(two_long, number, recalled):
     if recalled:
         waiter.say("flock 0 ex")
         wait_until(lambda: leases(a, "used", note="wanted by another host"), "the lease is recalled")
-    a.keeper.send_signal(number)
+    for pid in a.keeper_pids():  # as pkill does: it counts as one
+        os.kill(pid, number)
+    told_to_end(a, number)
+    assert "among them t/used" in a.log()
+    assert a.status()["ending"] and "told to end" in a.cli("status").stdout
+    assert not is_busy(b, "free") and identity(a, "used") == before
+    assert recalled or is_busy(b, "used")
+    assert free.do("flock 0 ex nb") == "ok" and free.do("flock 0 un") == "ok"  # all are served meanwhile
+    used.do("flock 0 un")
     assert a.keeper.wait(20) == 0
     assert not os.path.exists(socket_of(a)) and not a.keeper_pids()
+    assert waiter.heard()[0] == "ok" if recalled else waiter.do("flock 0 ex") == "ok"
     assert [l["name"] for l in b.status()["cluster"]["locks"]] == ["t/used"]
-    assert not is_busy(b, "free")
+
+
+def test_told_twice_it_ends_at_once(two_long):
+    """The next keeper takes up what is in use."""
+    a, b = two_long
+    used = opened(a, "used")
+    assert used.do("flock 0 ex") == "ok"
+    before = identity(a, "used")
+    told_to_end(a)
+    told_again(a)
+    assert not os.path.exists(socket_of(a)) and not a.keeper_pids()
+    assert "1 leases are in use; the next keeper takes them up" in a.log()
     a.start()
-    wait_until(lambda: leases(a, "used", state="waiting" if recalled else "held"), "the lease was taken up")
+    wait_until(lambda: leases(a, "used", state="held"), "the lease was taken up")
+    assert identity(a, "used") == before and is_busy(b, "used")
+
+
+def test_told_to_end_and_killed(two_long):
+    """The next keeper goes on waiting, and ends."""
+    a, b = two_long
+    used = opened(a, "used")
+    assert used.do("flock 0 ex") == "ok"
+    before = identity(a, "used")
+    told_to_end(a)
+    kill_keeper(a)
+    wait_until(lambda: a.status()["ending"], "the next one waits as well")
     assert identity(a, "used") == before and is_busy(b, "used")
     used.do("flock 0 un")
-    assert waiter.heard()[0] == "ok" if recalled else waiter.do("flock 0 ex") == "ok"
+    assert a.keeper.wait(20) == 0 and not is_busy(b, "used")
+
+
+def test_told_to_end_while_the_store_is_down(make_host, redis):
+    """Nothing is in use: it does not wait for an answer. The lease is found dead by whoever wants it."""
+    a = make_host("a", lease=LONG + "linger_ms = 20000;")
+    agent = opened(a)
+    assert agent.do("flock 0 ex") == "ok" and agent.do("flock 0 un") == "ok"
+    redis.stop()
+    wait_until(lambda: not a.status()["store"]["up"], "the store is down")
+    a.keeper.send_signal(signal.SIGTERM)
+    assert a.keeper.wait(20) == 0

@@ -1,6 +1,8 @@
 """Record locks between hosts: ranges, owners, upgrades, what F_GETLK shows, deadlocks."""
 import os
+import re
 import signal
+import subprocess
 
 import pytest
 from harness import wait_until
@@ -250,10 +252,36 @@ def test_shared_while_shared_passes_a_waiting_writer(two):
 def test_status_shows_ranges(two):
     a = opened(two[0])
     assert a.do("setlk 0 ex 10 5") == "ok"
-    lease = held(two[0], state="held")[0]
-    assert (lease["from"], lease["to"]) == (10, 15)
-    assert lease["holders"][0]["pid"] == a.pid
-    assert "10" in two[0].cli("status").stdout
+    lease, = held(two[0], state="held")
+    holder, = lease["holders"]
+    assert (holder["pid"], holder["from"], holder["to"]) == (a.pid, 10, 15)
+    assert (lease["from"], lease["to"]) == (0, None)  # nobody else wants anything of the file
+    assert "10-14" in two[0].cli("status").stdout
+
+
+def ranges(host):
+    return sorted((l["from"], l["to"]) for l in held(host, state="held"))
+
+
+def test_who_is_alone_has_it_all_and_keeps_what_is_used(two):
+    a, b = opened(two[0]), opened(two[1])
+    assert a.do("setlk 0 ex 10 5") == "ok"
+    first, = held(two[0])
+    for start in range(100, 1000, 10):
+        assert a.do(f"setlk 0 sh {start} 5") == "ok"
+    assert [l["token"] for l in held(two[0])] == [first["token"]]  # the first one does for all
+    assert b.do("setlk 0 ex 15 5") == "ok"  # is between two of a's
+    wait_until(lambda: (0, None) not in ranges(two[0]), "it has been split")
+    assert b.do("setlk 0 ex 10 1") == b.do("setlk 0 ex 104 1") == "EAGAIN"
+    assert b.do("setlk 0 sh 104 1") == "ok" and b.do("getlk 0 ex 14 1") == "ex:10:5:-1"
+
+
+def test_what_nobody_uses_is_given_back_as_a_whole(two):
+    a, b = opened(two[0]), opened(two[1])
+    assert a.do("setlk 0 ex 10 5") == a.do("setlk 0 un 10 5") == "ok"
+    assert ranges(two[0]) == [(0, None)]
+    assert b.do("setlk 0 ex 100 5") == "ok"
+    wait_until(lambda: not held(two[0]), "all of it has been given back")
 
 
 def test_read_only_descriptor_waits_too(two):
@@ -267,3 +295,44 @@ def test_read_only_descriptor_waits_too(two):
     queued(two[1])
     assert a.do("setlk 0 un 0 10") == "ok"
     assert b.heard()[0] == "ok"
+
+
+MANY = r"""
+import errno, fcntl, os, sys
+fd = os.open(sys.argv[1], os.O_RDWR | os.O_CREAT)
+def lock(i):
+    fcntl.lockf(fd, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, 100 + 2 * i)
+lock(0)
+print("has one", flush=True)
+sys.stdin.readline()
+count = 1
+try:
+    while True:
+        lock(count)
+        count += 1
+except OSError as e:
+    print(errno.errorcode[e.errno], count, flush=True)
+lock(0)
+print("has the others", flush=True)
+sys.stdin.readline()
+"""
+
+
+def test_the_1001st_range_of_a_name_is_refused(make_host):
+    a, b = (make_host(n, lease="ttl_ms = 10000; linger_ms = 50; probe_ms = 10000;") for n in "ab")
+    other = opened(b)
+    # Who is alone gets one lease for all. So b has a lock, too, and has given back what it does not use.
+    assert other.do("setlk 0 ex 0 1") == "ok"
+    job = a.popen("/usr/bin/python3", "-c", MANY, a.path("f"), stdin=subprocess.PIPE)
+    assert job.stdout.readline() == "has one\n"
+    wait_until(lambda: [(l["to"] or 101) <= 100 for l in held(b)] == [True], "b has one lease, of what lies before a's")
+    job.stdin.write("\n")
+    job.stdin.flush()
+    assert job.stdout.readline() == "ENOLCK 999\n"
+    assert job.stdout.readline() == "has the others\n"
+    assert other.do("setlk 0 ex 20000 1") == "ENOLCK"  # they are counted over all hosts
+    assert other.do("setlk 0 ex 20000 1 w") == "ENOLCK"
+    assert other.do("setlk 0 ex 100 1") == "ENOLCK"    # those that wait, too
+    _, said = job.communicate("\n", timeout=60)
+    assert said.count("\n") == 1 and re.search(r"/f: all hosts .* 1,000 ranges .* lock fewer or larger ranges$", said.strip()), said
+    wait_until(lambda: other.do("setlk 0 ex 20000 1") == "ok", "the ranges were given back")

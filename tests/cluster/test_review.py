@@ -122,3 +122,112 @@ def test_one_of_the_frozen_is_killed(make_host, redis):
     redis.signal(signal.SIGCONT)
     wait_until(lambda: "go on" in a.log(), "let go", 20)
     assert agent.do("pid") == "ok"
+
+
+def test_a_lease_that_comes_before_the_old_one_is_acknowledged_as_released(make_host, redis, proxy):
+    """The message that grants the next lease may overtake the answer that the last one was given back. Until that comes the
+    keeper has the kernel lock itself, and a caller must not take it for somebody's."""
+    lease = "ttl_ms = 20000; probe_ms = 5000; linger_ms = 20000;"
+    b = make_host("b", lease=lease)
+    a = make_host("a", lease=lease, server=proxy.address).wait_up()
+    here, there = opened(a), opened(b)
+    assert here.do("flock 0 ex") == "ok" and here.do("flock 0 un") == "ok"
+    answer = proxy.fault("release", "late")
+    there.say("flock 0 ex")
+    wait_until(answer.happened.is_set, "a gives its lease back")
+    assert there.heard()[0] == "ok" and there.do("flock 0 un") == "ok"
+    assert here.do("flock 0 ex nb") == "ok"  # b gives it back at once
+    proxy.release()
+
+
+def test_a_keeper_dies_while_its_lease_becomes_shared_and_the_store_forgets(make_host, redis, proxy):
+    """Another host has it shared as well by then: no more than shared may be put back."""
+    lease = "ttl_ms = 20000; probe_ms = 5000;"
+    b = make_host("b", lease=lease)
+    a = make_host("a", lease=lease, server=proxy.address).wait_up()
+    here, there = opened(a), opened(b)
+    assert here.do("flock 0 ex") == "ok" and here.do("flock 0 sh") == "ok"
+    answer = proxy.fault("shrink", "no answer")
+    there.say("flock 0 sh")
+    wait_until(answer.happened.is_set, "a makes its lease a shared one")
+    assert there.heard()[0] == "ok"
+    keeper = a.keeper_pids()[1]
+    proxy.accepting = False
+    proxy.cut()
+    os.kill(keeper, signal.SIGKILL)
+    redis.command("FLUSHALL")
+    wait_until(lambda: "lost its memory" in b.log() and held(b, state="held"), "b has put its lease back")
+    proxy.accepting = True
+    wait_until(lambda: "lost its memory" in a.log() and not held(a, state="unsure"), "a knows about its lease")
+    assert [l["mode"] for l in held(a, state="held")] == ["shared"]
+    assert here.do("pid") == "ok" and not a.status()["lost"] + b.status()["lost"]
+
+
+def test_a_kernel_that_refuses_to_wait_is_asked_at_growing_intervals(make_host, folder):
+    """It says that a lock is held, and then will not let the keeper wait for its end."""
+    lease = "ttl_ms = 20000; probe_ms = 5000;"
+    a, b = make_host("a", lease=lease), make_host("b", lease=lease)
+    here, there = opened(a), opened(b)
+    assert here.do("flock 0 ex") == "ok"
+    keeper, said = a.keeper_pids()[1], os.path.join(folder, "calls")
+    trace = a.popen("strace", "-qq", "-f", "-o", said, "-e", "trace=flock", "-e", "inject=flock:error=ENOLCK:when=2", "-p",
+                    str(keeper))
+    wait_until(lambda: f"TracerPid:\t{trace.pid}\n" in open(f"/proc/{keeper}/status").read(), "the keeper is traced")
+    there.say("flock 0 ex")
+
+    def refused():
+        return open(said).read().count("(INJECTED)") if os.path.exists(said) else 0
+    wait_until(lambda: refused() >= 3, "it asks again")
+    assert "the kernel cannot tell whether it is in use: No locks available" in a.log()
+    before = refused()
+    assert there.silent(1)
+    assert refused() - before <= 5
+    here.do("flock 0 un")
+    trace.terminate()
+    trace.communicate(timeout=20)
+    assert there.heard()[0] == "ok"
+
+
+def test_on_lost_kill_spares_who_got_the_kernel_lock_afterwards(make_host, redis):
+    """The holder ends at SIGTERM, and the kernel gives the lock to whoever waits for it here. He was told nothing yet."""
+    a = make_host("a", lease='ttl_ms = 4000; freeze_margin_ms = 1500; pin_ms = 200; on_lost = "kill";')
+    holder, waiter = opened(a), opened(a)
+    assert holder.do("flock 0 ex") == "ok"
+    waiter.say("flock 0 ex")
+    assert waiter.silent(0.5)
+    redis.signal(signal.SIGSTOP)
+    wait_until(lambda: holder.process.poll() is not None, "the holder is ended")
+    wait_until(lambda: held(a, state="unsure"), "its time is over")
+    assert holder_pids(a) == [waiter.pid] and waiter.process.poll() is None
+    redis.signal(signal.SIGCONT)
+    assert waiter.heard()[0] == "ok"
+    assert "SIGKILL" not in a.log()
+
+
+def test_who_gets_the_kernel_lock_of_one_that_was_frozen(make_host, redis, proxy):
+    """Somebody kills the frozen holder. Who then gets the lock here is neither frozen nor killed, though the lease is gone."""
+    lease = "ttl_ms = 2000; freeze_margin_ms = 600; pin_ms = 200;"
+    b = make_host("b", lease=lease)
+    a = make_host("a", lease=lease, server=proxy.address).wait_up()
+    holder, waiter = opened(a), opened(a)
+    assert holder.do("flock 0 ex") == "ok"
+    waiter.say("flock 0 ex")
+    assert waiter.silent(0.5)
+    proxy.accepting = False
+    proxy.cut()
+    wait_until(lambda: "are frozen" in a.log(), "frozen", 10)
+    other = opened(b)
+    assert other.do("flock 0 ex") == "ok"
+    holder.kill()
+    wait_until(lambda: holder_pids(a) == [waiter.pid], "the next one has the kernel lock")
+    assert state(waiter.pid) not in "tT"
+    proxy.accepting = True
+    wait_until(lambda: a.status()["lost"], "the lease is gone")
+    wait_until(lambda: held(a, note="waits for another host"), "the next one asks for another")
+    assert waiter.process.poll() is None
+    assert other.do("flock 0 un") == "ok"
+    assert waiter.heard()[0] == "ok"
+
+
+def holder_pids(host):
+    return [h["pid"] for lease in host.status()["leases"] for h in lease["holders"]]

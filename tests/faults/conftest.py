@@ -1,20 +1,6 @@
 """Fixtures of the tests with faults."""
 import pytest
-from harness import Host, Proxy
-
-
-@pytest.fixture
-def host_of(folder):
-    """host_of(server, name, ...): a host of any server, not opened."""
-    hosts = []
-
-    def make(server, name="a", **options):
-        hosts.append(Host(server, name, folder, **options))
-        return hosts[-1]
-
-    yield make
-    for host in hosts:
-        host.stop()
+from harness import Proxy
 
 
 @pytest.fixture

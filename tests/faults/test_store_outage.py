@@ -46,7 +46,7 @@ def test_no_store(host_of, nowhere):
         quick = refused(attempt(host), "store " + address + " is not reachable")
         assert quick.seconds < 5
         slow = refused(attempt(host, wait=True), "store " + address + r" is not reachable.*\(waited 700 ms\)")
-        assert slow.seconds >= 0.7
+        assert slow.seconds >= 0.65  # the loop's clock may be some ms behind
         start()
         works(host)  # after grace: nobody said `dflock init`
 

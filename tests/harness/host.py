@@ -121,20 +121,42 @@ class Host:
         self.agents.append(agent)
         return agent
 
+    def program_pids(self):
+        """Programs that were started with env(), and what they started."""
+        mark = b"\0DFLOCK_RUNTIME_DIR=" + self.runtime.encode() + b"\0"
+        pids = []
+        for pid in filter(str.isdigit, os.listdir("/proc")):
+            try:
+                with open(f"/proc/{pid}/environ", "rb") as f:
+                    if mark in b"\0" + f.read():
+                        pids.append(int(pid))
+            except OSError:
+                continue
+        return pids
+
     def kill_keeper(self):
         """Kills parent and keeper, and what the parent may have started meanwhile; true if none is left."""
-        pids = self.keeper_pids()
-        for pid in pids:
-            try:
-                os.kill(pid, signal.SIGKILL)
-            except ProcessLookupError:
-                pass
+        return self.kill(self.keeper_pids())
+
+    def kill_all(self):
+        """The same with every program that a test has left: one that waits for a lock would start the next keeper."""
+        return self.kill(self.program_pids() + self.keeper_pids())
+
+    @staticmethod
+    def kill(pids):
+        """All at once, so that none starts another one."""
+        for number in (signal.SIGSTOP, signal.SIGKILL):
+            for pid in pids:
+                try:
+                    os.kill(pid, number)
+                except ProcessLookupError:
+                    pass
         return not pids
 
     def stop(self):
         for agent in self.agents:
             agent.kill()
-        wait_until(self.kill_keeper, "the keeper has ended")
+        wait_until(self.kill_all, "the keeper and all programs have ended")
         if self.keeper:
             self.keeper.wait()
         shutil.rmtree(self.runtime, ignore_errors=True)

@@ -19,7 +19,7 @@ ALLOWED = set("""
 """.split())
 # F_SETLKW is a cancellation point: a wait for the keeper is libc's recv() with a clean-up handler. All are libc's own.
 ALLOWED |= set("""
-    recv __pthread_register_cancel __pthread_unregister_cancel __pthread_unwind_next __sigsetjmp __libc_single_threaded
+    recv pthread_testcancel __pthread_register_cancel __pthread_unregister_cancel __pthread_unwind_next __sigsetjmp __libc_single_threaded
 """.split())
 
 

@@ -4,9 +4,11 @@
  */
 #include <errno.h>
 #include <signal.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <sys/un.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -21,6 +23,8 @@ time_t __real_time(time_t *out);
 time_t __wrap_time(time_t *out);
 ssize_t __real_getrandom(void *buffer, size_t size, unsigned flags);
 ssize_t __wrap_getrandom(void *buffer, size_t size, unsigned flags);
+int __real_getsockopt(int fd, int level, int option, void *value, socklen_t *size);
+int __wrap_getsockopt(int fd, int level, int option, void *value, socklen_t *size);
 pid_t __real_getppid(void);
 pid_t __wrap_getppid(void);
 int __real_kill(pid_t pid, int number);
@@ -110,6 +114,21 @@ ssize_t __wrap_getrandom(void *buffer, size_t size, unsigned flags)
 	for (size_t i = 0; i < size; i++)
 		to[i] = (unsigned char)rng_next(task_rng(task_now));
 	return (ssize_t)size;
+}
+
+/* All programs are one process here. */
+int __wrap_getsockopt(int fd, int level, int option, void *value, socklen_t *size)
+{
+	int ret = __real_getsockopt(fd, level, option, value, size);
+	struct sockaddr_un name = {0};
+	socklen_t len = sizeof(name);
+	int pid;
+
+	if (ret == 0 && is_keeper() && level == SOL_SOCKET && option == SO_PEERCRED &&
+	    getpeername(fd, (struct sockaddr *)&name, &len) == 0 &&
+	    sscanf(name.sun_path + 1, "dflock-sim-%*d-%d-", &pid) == 1)
+		((struct ucred *)value)->pid = pid;
+	return ret;
 }
 
 pid_t __wrap_getppid(void)

@@ -2,11 +2,13 @@
  * A host's life. The keeper is the product's keeper_run(), as a task; its parent does what keeper/supervise.c does, with the
  * product's freezer, as another.
  */
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 #include <utlist.h>
@@ -78,6 +80,23 @@ void hosts_prepare(const char *dir)
 	}
 }
 
+/* The page that the keeper shares with programs; NULL: no keeper has made one yet. */
+const struct page *host_page(struct host *host)
+{
+	int fd = host->page ? -1 : openat(host->dir_fd, PAGE_NAME, O_RDONLY | O_CLOEXEC);
+	struct stat st;
+	void *page;
+
+	if (fd < 0)
+		return host->page;
+	if (fstat(fd, &st) == 0 && st.st_size >= (off_t)PAGE_BYTES) {
+		page = mmap(NULL, PAGE_BYTES, PROT_READ, MAP_SHARED, fd, 0);
+		host->page = page == MAP_FAILED ? NULL : page;
+	}
+	close(fd);
+	return host->page;
+}
+
 /* --- time --- */
 
 int64_t host_clock(const struct host *host)
@@ -128,7 +147,8 @@ static void keeper_main(void *arg)
 {
 	struct host *host = arg;
 	struct keeper_options options = {.config = host->config, .runtime_dir = host->run, .dir_fd = host->dir_fd,
-					 .ready_fd = -1, .foreground = true, .fence = host->fence};
+					 .ready_fd = -1, .foreground = true, .fence = host->fence,
+					 .parent_fd = host->parent_pipe[0]};
 
 	host->exit_status = keeper_run(&options);
 	sim_after(0, keeper_ended, host, host->life);
@@ -171,14 +191,42 @@ void host_pause(struct host *host, int64_t ns)
 	task_yield();
 }
 
-static void close_descriptors(const struct keeper *k)
+static bool is_programs(int fd)
+{
+	for (int i = 0; i < sim_program_count; i++)
+		if (sim_programs[i].fd == fd)
+			return true;
+	return false;
+}
+
+/* Also those that its workers have. */
+static void close_files(const struct host *host)
+{
+	struct stat files[SIM_FILES], st;
+	DIR *dir = opendir("/proc/self/fd");
+	struct dirent *d;
+
+	for (int i = 0; i < SIM_FILES; i++)
+		if (stat(host->files[i], &files[i]) != 0)
+			sim_fail("%s: %s", host->files[i], strerror(errno));
+	while (dir && (d = readdir(dir))) {
+		int fd = atoi(d->d_name);
+
+		if (fd == dirfd(dir) || is_programs(fd) || fstat(fd, &st) != 0)
+			continue;
+		for (int i = 0; i < SIM_FILES; i++)
+			if (files[i].st_dev == st.st_dev && files[i].st_ino == st.st_ino) {
+				close(fd);
+				break;
+			}
+	}
+	closedir(dir);
+}
+
+static void close_sockets(const struct keeper *k)
 {
 	struct session *s;
-	struct file *file, *next;
 
-	HASH_ITER (hh, k->files, file, next)
-		if (file->fd >= 0)
-			close(file->fd);
 	DL_FOREACH (k->sessions, s)
 		close(s->fd);
 	close(k->listen_fd);
@@ -197,7 +245,8 @@ void host_kill_keeper(struct host *host, const char *why)
 	kernel_drop(host);
 	net_drop(host);
 	if (host->k)
-		close_descriptors(host->k);
+		close_sockets(host->k);
+	close_files(host);
 	host->k = NULL;
 	if (!self)
 		task_free(host->keeper);
@@ -240,14 +289,6 @@ static void parent_sleep(struct host *host, int64_t ms)
 	task_yield();
 }
 
-/* keeper/supervise.c's. */
-static void unsure(struct fence *fence)
-{
-	for (uint32_t i = 0; i < fence->used; i++)
-		if (fence->slots[i].state == FENCE_HELD)
-			fence_set(fence, i, FENCE_UNSURE);
-}
-
 static void watch_keeper(struct host *host)
 {
 	int64_t seen = -1, checked = host_clock(host);
@@ -274,7 +315,7 @@ static void parent_main(void *arg)
 		sim_after(rng_delay(&host->parent_rng, 50 * MS), start_keeper, host, host->boot);
 		freezer_keeper(host->freezer, host_parent_pid(host) + 100);
 		watch_keeper(host);
-		unsure(host->fence);
+		fence_unsure(host->fence);
 		if (host->exit_status >= 0)
 			sim_fail("h%d: the keeper has ended by itself with status %d", host->id, host->exit_status);
 		int64_t end = host_clock(host) + rng_between(&host->parent_rng, 0, 3) * 100 * MS;
@@ -288,7 +329,7 @@ static void parent_main(void *arg)
 
 static void clear_runtime_dir(const struct host *host)
 {
-	const char *names[] = {"journal", "journal.new", "journal.bad", "page", WIRE_SOCKET_NAME};
+	const char *names[] = {"journal", "journal.new", "journal.bad", PAGE_NAME, FENCE_NAME, WIRE_SOCKET_NAME};
 
 	for (size_t i = 0; i < sizeof(names) / sizeof(*names); i++)
 		unlinkat(host->dir_fd, names[i], 0);
@@ -300,10 +341,10 @@ void host_boot(struct host *host)
 	host->up = true;
 	host->boot++;
 	sim_trace("h%d: boots", host->id);
-	host->fence = calloc(1, sizeof(*host->fence));
+	host->fence = fence_open(host->dir_fd);
 	host->freezer = host->fence ? freezer_new(host->fence) : NULL;
-	if (!host->freezer)
-		abort();
+	if (!host->freezer || (!host->parent_pipe[1] && pipe2(host->parent_pipe, O_CLOEXEC) != 0))
+		sim_fail("h%d cannot boot: %s", host->id, strerror(errno));
 	host->fence->parent = host_parent_pid(host);
 	host->parent = task_new(host, &host->parent_rng, parent_main, host);
 	host->parent_sleeps = true;
@@ -324,8 +365,11 @@ void host_die(struct host *host)
 			program_kill(&sim_programs[i], "with its machine");
 	net_silence(host);
 	host_kill_keeper(host, "with its machine");
-	free(host->fence);
+	munmap(host->fence, sizeof(*host->fence));
 	host->fence = NULL;
+	if (host->page)
+		munmap((void *)host->page, PAGE_BYTES);
+	host->page = NULL;
 }
 
 void hosts_start(int count)

@@ -315,6 +315,12 @@ int uv_poll_start(uv_poll_t *handle, int events, uv_poll_cb cb)
 	return 0;
 }
 
+int uv_poll_stop(uv_poll_t *handle)
+{
+	forget_poll(loop_of(handle->loop), handle);
+	return 0;
+}
+
 static bool readable(int fd)
 {
 	struct pollfd p = {.fd = fd, .events = POLLIN};
@@ -468,9 +474,6 @@ void loop_drop(struct host *host)
 	struct loop *l = &loops[host->id];
 	struct item *item, *next;
 
-	/* A worker has descriptors, which would live on. */
-	for (struct job *job = l->jobs; job; job = job->next)
-		job->run(job->work);
 	for (item = host->inbox; item; item = next) {
 		next = item->next;
 		free(item);

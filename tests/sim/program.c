@@ -10,6 +10,7 @@
 #include <string.h>
 #include <sys/file.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/un.h>
 #include <unistd.h>
 
@@ -140,12 +141,17 @@ void programs_answered(struct host *host)
 
 static int connect_keeper(struct program *p)
 {
-	struct sockaddr_un addr = {.sun_family = AF_UNIX};
+	struct sockaddr_un addr = {.sun_family = AF_UNIX}, name = {.sun_family = AF_UNIX};
 
 	snprintf(addr.sun_path, sizeof(addr.sun_path), "%.90s/%s", p->host->run, WIRE_SOCKET_NAME);
 	p->sock = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 	if (p->sock < 0)
 		return -errno;
+	/* Its name tells the keeper's machine who asks (clocks.c). */
+	snprintf(name.sun_path + 1, sizeof(name.sun_path) - 1, "dflock-sim-%d-%d-%llu", (int)getpid(), (int)p->pid,
+		 (unsigned long long)++naps);
+	if (bind(p->sock, (struct sockaddr *)&name, sizeof(name)) != 0)
+		sim_fail("bind: %s", strerror(errno));
 	if (connect(p->sock, (struct sockaddr *)&addr, sizeof(addr)) != 0) {
 		int err = errno;
 
@@ -266,13 +272,36 @@ void ask_close(struct ask *ask)
 	loop_poll(p->host);
 }
 
+/* --- shim/protect.h --- */
+
+bool protect_is_kernels(int fd)
+{
+	(void)fd;
+	return false;
+}
+
+enum protect protect_ask(int fd, struct protect_look *look)
+{
+	struct host *host = program_of_task()->host;
+
+	(void)fd;
+	look->by = (struct protect_by){.config = host->config, .euid = geteuid()};
+	place_config_id(host->config, &look->by.id);
+	snprintf(look->by.dir, sizeof(look->by.dir), "%.90s", host->run);
+	if (!look->page && rng_chance(&program_of_task()->rng, 500))
+		look->page = host_page(host);
+	return PROTECT_ASK;
+}
+
 /* --- what a program does --- */
 
 static const struct store_range whole_file = {.from = 0, .to = WIRE_EOF};
 
 static int call(struct program *p, const struct store_range *range, bool nonblock)
 {
-	struct protect_by by = {.config = p->host->config, .euid = geteuid()};
+	/* Some of them have not looked at the page yet, or cannot. */
+	struct protect_look look = {.page = rng_chance(&p->rng, 700) ? host_page(p->host) : NULL};
+	struct stat st;
 	struct intent want = {.space = range->space,
 			      .mode = range->mode,
 			      .owner = WIRE_OWNER_DESCRIPTION,
@@ -285,15 +314,17 @@ static int call(struct program *p, const struct store_range *range, bool nonbloc
 	enum program_state before = p->state;
 	int rc;
 
-	place_config_id(p->host->config, &by.id);
-	snprintf(by.dir, sizeof(by.dir), "%.90s", p->host->run);
+	if (fstat(p->fd, &st) != 0)
+		sim_fail("fstat: %s", strerror(errno));
+	look.file = (struct leases_file){
+		.dev = st.st_dev, .ino = st.st_ino, .path_hash = leases_hash(p->host->files[p->file])};
 	p->state = PROGRAM_CALLING;
 	p->wants = *range;
 	p->interrupted = false;
 	sim_trace("p%d: h%d %s: %s %s%s [%lld, %lld)", p->id, p->host->id, program_file_name(p->file),
 		  range->space == WIRE_FLOCK ? "flock" : "record", range->mode == WIRE_SHARED ? "shared" : "exclusive",
 		  nonblock ? ", without waiting" : "", (long long)range->from, (long long)range->to);
-	rc = range->space == WIRE_FLOCK ? acquire_flock(p->fd, op, &want, &by) : acquire_record(p->fd, &want, &by);
+	rc = range->space == WIRE_FLOCK ? acquire_flock(p->fd, op, &want, &look) : acquire_record(p->fd, &want, &look);
 	sim_trace("p%d: %s", p->id, rc == 0 ? "has it" : strerror(-rc));
 	if (rc == 0) {
 		p->state = PROGRAM_HOLDING;

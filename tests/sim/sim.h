@@ -106,6 +106,8 @@ struct host {
 
 	struct task *parent;
 	struct fence *fence;
+	const struct page *page; /* as programs see it */
+	int parent_pipe[2];
 	struct freezer *freezer;
 	bool starting, notified, parent_sleeps;
 	uint64_t parent_nap;
@@ -125,6 +127,7 @@ void host_kill_keeper(struct host *host, const char *why); /* SIGKILL; its paren
 void host_notify_parent(struct host *host);
 int64_t host_dead_ms(void); /* as configured in this run */
 pid_t host_parent_pid(const struct host *host);
+const struct page *host_page(struct host *host);
 /* A host's CLOCK_BOOTTIME; and when its clock will have gone on by so much. */
 int64_t host_clock(const struct host *host);
 int64_t host_after(const struct host *host, int64_t own_ns);

@@ -75,11 +75,16 @@ unsigned stopped_let_go(struct stopped *s)
 	return count;
 }
 
-unsigned stopped_pids(const struct stopped *s, pid_t *pids, unsigned max)
+unsigned stopped_processes(const struct stopped *s)
 {
-	for (unsigned i = 0; i < s->count && i < max; i++)
-		pids[i] = s->threads[i].pid;
 	return (unsigned)s->count;
+}
+
+/* Nobody here is stopped by a signal. */
+void stopped_adopt(struct stopped *s, struct fence_signalled *noted, size_t room)
+{
+	s->noted = noted;
+	s->noted_room = room;
 }
 
 void stopping_forget(struct host *host)
@@ -105,6 +110,14 @@ int family_add_descendants(struct family *family, pid_t except)
 {
 	(void)family, (void)except;
 	return 0;
+}
+
+bool family_has(const struct family *family, pid_t pid)
+{
+	for (size_t i = 0; i < family->count; i++)
+		if (family->pids[i] == pid)
+			return true;
+	return false;
 }
 
 void family_free(struct family *family)

@@ -25,6 +25,7 @@ START_TEST(defaults)
 	ck_assert_int_eq(config->lease.pin_ms, 1000);
 	ck_assert_int_eq(config->lease.probe_ms, 200);
 	ck_assert_int_eq(config->lease.store_wait_ms, 30000);
+	ck_assert_int_eq(config->lease.min_hold_ms, 5);
 	ck_assert_int_eq(config->lease.fair_ms, 1000);
 	ck_assert_int_eq(config->lease.freeze_margin_ms, 5000);
 	ck_assert_int_eq(config->lease.dead_ms, 600000);
@@ -44,7 +45,7 @@ START_TEST(values)
 	read_ok("host = \"worker_1.example-x\";\n"
 		"store : { server = \"[::1]:7000\"; user = \"me\"; password_file = \"%s/password\"; database = 3;\n"
 		"          connect_ms = 100 }\n"
-		"lease = { ttl_ms = 100; linger_ms = 0; pin_ms = 10; probe_ms = 11; store_wait_ms = 12; fair_ms = 13;\n"
+		"lease = { ttl_ms = 100; linger_ms = 0; pin_ms = 10; probe_ms = 11; store_wait_ms = 12; fair_ms = 13; min_hold_ms = 14;\n"
 		"          freeze_margin_ms = 44; dead_ms = 2000; sweep_ms = 2592000000L; idle_ms = 0L;\n"
 		"          on_lost = \"kill\"; };\n"
 		"protect = ();\n");
@@ -63,6 +64,7 @@ START_TEST(values)
 	ck_assert_int_eq(config->lease.probe_ms, 11);
 	ck_assert_int_eq(config->lease.store_wait_ms, 12);
 	ck_assert_int_eq(config->lease.fair_ms, 13);
+	ck_assert_int_eq(config->lease.min_hold_ms, 14);
 	ck_assert_int_eq(config->lease.freeze_margin_ms, 44);
 	ck_assert_int_eq(config->lease.dead_ms, 2000);
 	ck_assert_int_eq(config->lease.sweep_ms, 2592000000);

@@ -5,6 +5,7 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <grp.h>
 #include <sched.h>
 #include <signal.h>
 #include <stdio.h>
@@ -18,6 +19,7 @@
 #include <unistd.h>
 
 #define USER 12345 /* not root, and nobody's */
+#define GROUP 23456
 #define MANY 200
 
 struct asked {
@@ -32,6 +34,8 @@ static char folder[64];
 static uv_loop_t loop;
 static struct ucred self;
 static int before;
+static struct workers *workers;
+static gid_t peer_group; /* the peer's other group; 0: none */
 static bool at_once; /* in the caller's thread, else in a worker */
 
 static int count_open(void)
@@ -79,6 +83,11 @@ static void start(struct asked *a, int fd, const struct ucred *peer, bool test_s
 					  .test_shared = test_shared};
 
 	ck_assert_int_ge(fd, 0);
+	if (peer_group) {
+		request.groups = malloc(sizeof(gid_t));
+		request.groups[0] = peer_group;
+		request.group_count = 1;
+	}
 	if (at_once) {
 		int ret = inspect_now(&request, &a->result);
 
@@ -86,7 +95,7 @@ static void start(struct asked *a, int fd, const struct ucred *peer, bool test_s
 		on_answer(a, &a->result);
 		return;
 	}
-	ck_assert_ptr_nonnull(inspect_start(&loop, &request, on_answer, a));
+	ck_assert_ptr_nonnull(inspect_start(workers, 1, &request, on_answer, a));
 	ck_assert_uint_eq(a->answers, 0); /* never from inside the call */
 }
 
@@ -98,6 +107,7 @@ static void setup_worker(void)
 	clear_folder();
 	self = (struct ucred){getpid(), geteuid(), getegid()};
 	ck_assert_int_eq(uv_loop_init(&loop), 0);
+	workers = workers_new(&loop);
 	/* The first job starts libuv's threads, which have descriptors of their own. */
 	start(&a, open("/dev/null", O_RDONLY | O_CLOEXEC), &self, false);
 	uv_run(&loop, UV_RUN_DEFAULT);
@@ -114,6 +124,7 @@ static void teardown(void)
 {
 	ck_assert_int_eq(count_open(), before);
 	ck_assert_int_eq(uv_loop_close(&loop), 0);
+	workers_free(workers);
 }
 
 /* Takes over fd, as the keeper does. */
@@ -541,6 +552,39 @@ START_TEST(users_rights)
 }
 END_TEST
 
+/* The peer's other groups count, and the keeper's own do not. */
+START_TEST(users_groups)
+{
+	struct ucred user = {getpid(), USER, USER};
+	gid_t own[] = {GROUP + 1, GROUP + 2}, now[3];
+	struct inspect_result r;
+	int fd;
+
+	if (self.uid != 0)
+		return;
+	ck_assert_int_eq(setgroups(2, own), 0);
+	for (int i = 0; i < 8; i++) {
+		peer_group = 0;
+		fd = make("grouped", O_RDWR, 0640);
+		ck_assert_int_eq(fchown(fd, 0, GROUP), 0);
+		r = look_as(fd, &user, false);
+		check_refused(&r, "Permission denied");
+		peer_group = GROUP;
+		r = look_as(open(in_folder("grouped"), O_RDWR | O_CLOEXEC), &user, false);
+		check_good(&r, in_folder("grouped"));
+		close(r.fd);
+		fd = make("keepers", O_RDWR, 0640);
+		ck_assert_int_eq(fchown(fd, 0, GROUP + 1), 0);
+		r = look_as(fd, &user, false);
+		check_refused(&r, "Permission denied");
+	}
+	peer_group = 0;
+	ck_assert_int_eq(getgroups(3, now), 2);
+	ck_assert_int_eq(memcmp(now, own, sizeof(own)), 0);
+	ck_assert_int_eq(setgroups(0, NULL), 0);
+}
+END_TEST
+
 /* In a world of one's own `folder` is another file system, or the file in it is another of the same file system. */
 enum own { OWN_TMPFS, OWN_TMPFS_DELETED, OWN_FILE };
 
@@ -669,6 +713,7 @@ static TCase *add_tests(const char *name, void (*setup)(void))
 	tcase_add_loop_test(tc, lock_stays_with_its_owner, 0, 2);
 	tcase_add_test(tc, shared_in_use);
 	tcase_add_test(tc, users_rights);
+	tcase_add_test(tc, users_groups);
 	tcase_add_test(tc, users_own_mount);
 	return tc;
 }

@@ -550,6 +550,25 @@ START_TEST(errors_of_a_request)
 }
 END_TEST
 
+START_TEST(writes_that_would_be_refused)
+{
+	start(&a, "host-a");
+	wait_until(a.ups == 1);
+	assert_ok(store_try_write(a.store, on_answer, &answer));
+	command("CONFIG SET maxmemory 1mb");
+	ck_assert_int_eq(ask(store_try_write(a.store, on_answer, &answer)), STORE_ERROR);
+	ck_assert_ptr_nonnull(strstr(answer.error, "raise its maxmemory"));
+	command("CONFIG SET maxmemory 0");
+	command("CONFIG SET min-replicas-to-write 1");
+	ck_assert_int_eq(ask(store_try_write(a.store, on_answer, &answer)), STORE_ERROR);
+	ck_assert_ptr_nonnull(strstr(answer.error, "replicas"));
+	command("CONFIG SET min-replicas-to-write 0");
+	assert_ok(store_try_write(a.store, on_answer, &answer));
+	ck_assert_uint_eq(a.downs, 0);
+	command("EVAL %s 0", "return redis.call('EXISTS', 'dflock:{0}:try') == 0 or redis.error_reply('something was left')");
+}
+END_TEST
+
 static void refused(struct host *h, const char *line)
 {
 	start(h, "host-x");
@@ -618,9 +637,12 @@ START_TEST(names_and_ports)
 	config = (struct config_store){.host = "localhost", .port = 1, .connect_ms = 2000};
 	refused(&a, "connection refused");
 	config.host = "127.0.0.1";
-	refused(&a, "127.0.0.1:1: connection refused");
+	refused(&a, "connection refused");
 	config.host = "::1";
-	refused(&a, "[::1]:1: ");
+	start(&a, "host-x");
+	ck_assert_str_eq(store_server(a.store), "[::1]:1");
+	wait_until(a.downs == 1);
+	stop(&a);
 	config.host = "no such host.invalid";
 	refused(&a, "cannot look up");
 	start(&a, "host-a");
@@ -893,6 +915,7 @@ int main(void)
 	tcase_add_test(t, scripts_forgotten);
 	tcase_add_test(t, another_ttl);
 	tcase_add_test(t, errors_of_a_request);
+	tcase_add_test(t, writes_that_would_be_refused);
 	tcase_add_test(t, servers_that_will_not_do);
 	tcase_add_test(t, passwords);
 	tcase_add_test(t, a_user_with_few_rights);

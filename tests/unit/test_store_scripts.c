@@ -113,7 +113,7 @@ struct want {
 	const char *from, *to;
 	char space; /* 'r'; else flock */
 	const char *file;
-	const char *ask, *pass;
+	const char *ask, *pass, *grow;
 	const char *dead_host, *dead_beat;
 };
 
@@ -140,7 +140,7 @@ static const char *acquire_want(const struct want *w)
 	snprintf(to, sizeof(to), REPLY_OFFSET, (int64_t)strtoll(range[1], NULL, 10));
 	return without_arrival(call(SCRIPT_ACQUIRE, w->host, w->file ? w->file : "1:1", token(w->token),
 		    w->space == 'r' ? "record" : "flock", w->mode == 's' ? "shared" : "exclusive", from, to,
-		    w->ask ? w->ask : "0", w->pass ? w->pass : "0", "1", w->dead_host, w->dead_beat, NULL));
+		    w->ask ? w->ask : "0", w->pass ? w->pass : "0", "1", w->grow ? w->grow : "0", w->dead_host, w->dead_beat, NULL));
 }
 /* acquire("A", 'a', 'x', .pass = "1"): host, token, mode, and what is not usual. */
 #define acquire(h, t, m, ...) acquire_want(&(struct want){.host = h, .token = t, .mode = m, ##__VA_ARGS__})
@@ -276,6 +276,34 @@ START_TEST(what_does_not_conflict)
 	assert_granted(acquire("A", 'f', 'x', RANGE("0", "5"), .file = "1:1")); /* the same owner */
 	assert_starts(acquire("B", '1', 'x', RECORD("19", "20")), "WAIT A ");
 	assert_starts(acquire("A", '2', 's', RECORD("0", "11")), "WAIT B ");
+}
+END_TEST
+
+#define ALL "0000000000000000000 9223372036854775807"
+
+START_TEST(who_is_alone_gets_the_whole_range)
+{
+	char answer[128];
+
+	snprintf(answer, sizeof(answer), "%s", acquire("A", 'a', 's', RECORD("10", "20"), .grow = "1"));
+	ck_assert_msg(strstr(answer, " shared " ALL), "%s", answer);
+	assert_says(acquire("A", 'a', 's', RECORD("10", "20"), .grow = "1"), answer); /* the first answer was lost */
+	ck_assert_ptr_nonnull(strstr(acquire("A", 'b', 'x', RECORD("10", "20"), .grow = "1"), " exclusive " ALL));
+	assert_starts(acquire("B", 'c', 's', RECORD("30", "40"), .grow = "1"), "WAIT A ");
+	/* Not while another one waits, nor by hand-over, nor while another one has something. */
+	ck_assert_ptr_null(strstr(acquire("A", 'd', 'x', RECORD("5", "6"), .grow = "1"), ALL));
+	release('a');
+	release('b');
+	heard();
+	ck_assert_ptr_null(strstr(acquire("B", 'c', 's', RECORD("30", "40"), .grow = "1"), ALL));
+	ck_assert_ptr_null(strstr(acquire("A", 'e', 'x', RECORD("7", "8"), .grow = "1"), ALL));
+	release('c');
+	/* The other space does not count; another file of the same host does. */
+	assert_granted(acquire("B", 'f', 'x'));
+	ck_assert_ptr_nonnull(strstr(acquire("A", '1', 'x', RECORD("1", "2"), .grow = "1"), ALL));
+	release('1');
+	assert_granted(acquire("A", '2', 'x', RECORD("1", "2"), .file = "1:2"));
+	ck_assert_ptr_null(strstr(acquire("A", '3', 'x', RECORD("2", "3"), .grow = "1"), ALL));
 }
 END_TEST
 
@@ -718,6 +746,7 @@ static void add_tests(Suite *suite, const char *name, SFun choose)
 	tcase_add_checked_fixture(t, connect_and_init, disconnect);
 	tcase_add_test(t, grant_again_and_conflict);
 	tcase_add_test(t, what_does_not_conflict);
+	tcase_add_test(t, who_is_alone_gets_the_whole_range);
 	tcase_add_test(t, two_files_of_one_host_are_two_owners);
 	tcase_add_test(t, big_offsets_are_exact);
 	tcase_add_test(t, order_of_arrival);

@@ -5,8 +5,8 @@
  * the record, which therefore may only hold what can be found out anew. If a fork copies a record that another
  * thread was writing, it is lost for the child. Records are multiples of four bytes.
  */
-#ifndef DFLOCK_SHIM_SEQCOPY_H
-#define DFLOCK_SHIM_SEQCOPY_H
+#ifndef DFLOCK_WIRE_SEQCOPY_H
+#define DFLOCK_WIRE_SEQCOPY_H
 
 #include <stdbool.h>
 #include <stddef.h>

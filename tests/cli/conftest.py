@@ -1,0 +1,26 @@
+"""Fixtures of the tests of the command line."""
+import os
+import subprocess
+import tempfile
+
+import pytest
+
+
+@pytest.fixture
+def programs():
+    """A folder for programs: /dev/shm may be mounted noexec."""
+    with tempfile.TemporaryDirectory(prefix="dflock-test-") as path:
+        yield path
+
+
+@pytest.fixture
+def compiled(programs):
+    """compiled(NAME, ...): a program that ends with 7, compiled with these options; text: more of it."""
+    def make(name, *options, text=""):
+        source, program = os.path.join(programs, name + ".c"), os.path.join(programs, name)
+        with open(source, "w") as f:
+            f.write(text + "int main(void) { return 7; }\n")
+        subprocess.run(["cc", *options, "-o", program, source], check=True)
+        return program
+
+    return make

@@ -1,0 +1,58 @@
+"""What the command line says, taken apart: a finding of `dflock doctor` is (level, text)."""
+import re
+import subprocess
+
+from harness.host import CLI
+
+
+class Doctor:
+    """`dflock doctor` on a host, to its end. Its exit status and its last line must agree with the findings."""
+
+    def __init__(self, host, *words, done=None):
+        """done: how it ended, if it has run already."""
+        self.done = done or host.cli("doctor", *words, check=False)
+        *lines, empty, last = self.done.stdout.splitlines()
+        assert empty == "" and self.done.stderr == "", self.done
+        self.found = [re.fullmatch(r"(ok|warning|problem): +(.*)", line).groups() for line in lines]
+        problems, warnings = len(self.of("problem")), len(self.of("warning"))
+        assert last == f"{problems} problem{'s' * (problems != 1)}, {warnings} warning{'s' * (warnings != 1)}"
+        assert self.done.returncode == (1 if problems else 0)
+
+    def of(self, level):
+        return [text for l, text in self.found if l == level]
+
+    def has(self, level, pattern):
+        """There is one finding in which the pattern occurs, and it has this level."""
+        hits = [(l, text) for l, text in self.found if re.search(pattern, text)]
+        assert [l for l, _ in hits] == [level], (pattern, self.done.stdout)
+        return hits[0][1]
+
+    def only(self, pattern):
+        """The one problem."""
+        assert len(self.of("problem")) == 1, self.done.stdout
+        return self.has("problem", pattern)
+
+
+def refusal(done, status=1):
+    """The one line on standard error of a command that failed."""
+    assert done.returncode == status and done.stdout == "", done
+    assert re.fullmatch(r"dflock: [^\n]+\n", done.stderr), done.stderr
+    return done.stderr[len("dflock: "):-1]
+
+
+def unconfigured(host, home, *words):
+    """dflock on a host without any configuration."""
+    env = {k: v for k, v in host.env().items() if k not in ("DFLOCK_CONFIG", "LD_PRELOAD")}
+    return subprocess.run([CLI, *words], env={**env, "HOME": home}, capture_output=True, text=True, timeout=60)
+
+
+def written(host, text):
+    with open(host.config, "w") as f:
+        f.write(text)
+
+
+def changed(host, old, new):
+    with open(host.config) as f:
+        text = f.read()
+    assert old in text
+    written(host, text.replace(old, new))

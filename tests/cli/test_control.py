@@ -1,0 +1,156 @@
+"""`dflock init`, `reload` and `stop`: what they say and when they are refused. More of each is in tests/cluster."""
+import os
+import re
+import signal
+
+import pytest
+from harness import Job, wait_until
+
+from lines import changed, refusal, unconfigured
+
+PLACES = "write ~/.config/dflock.conf or /etc/dflock.conf (see dflock.conf(5)), or set DFLOCK_CONFIG"
+
+
+def asked(host, command):
+    return host.cli(command, check=False)
+
+
+def done(host, command):
+    """What a command that succeeds says: one line."""
+    p = asked(host, command)
+    assert p.returncode == 0 and p.stderr == "" and p.stdout.count("\n") == 1, p
+    return p.stdout[:-1]
+
+
+def holder(host):
+    job = Job(host, "flock", host.path("f"), "sh", "-c", "echo held; read line; true")
+    assert job.line() == "held"
+    return job
+
+
+def waits_in_the_kernel(pid):
+    with open("/proc/locks") as f:
+        return any(words[1] == "->" and words[5] == str(pid) for words in map(str.split, f))
+
+
+def test_init_opens_a_new_store(host_of, redis):
+    """Without it nothing is granted for as long as a forgotten host could hold something."""
+    a = host_of(redis, lease="ttl_ms = 60000;", foreground=False)
+    refused = a.run("flock", "-n", a.path("f"), "true")
+    assert refused.returncode == 71 and "in grace" in refused.stderr and "`dflock init`" in refused.stderr
+    assert done(a, "init") == "the store is open: locks are granted"
+    assert a.run("flock", "-n", a.path("f"), "true").returncode == 0
+    assert done(a, "init") == "the store is open: locks are granted"  # it was already
+
+
+def test_init_without_a_server(host_of):
+    a = host_of("127.0.0.1:1", foreground=False)
+    assert refusal(asked(a, "init")) == "store 127.0.0.1:1 is not reachable: connection refused; see `dflock doctor`"
+
+
+def test_init_without_a_configuration(host_of, folder):
+    assert not os.path.exists("/etc/dflock.conf"), "this test needs a machine without a configuration"
+    a = host_of("unix:/none", foreground=False)
+    assert refusal(unconfigured(a, folder, "init")) == "there is no configuration that names a store; " + PLACES
+
+
+def test_init_with_an_invalid_configuration(host_of):
+    a = host_of("unix:/none", foreground=False)
+    changed(a, "protect", "protekt")
+    assert refusal(asked(a, "init")) == f"{a.config}:4: unknown setting protekt; did you mean protect?"
+
+
+def test_reload(make_host):
+    a = make_host("a")
+    _, keeper = a.keeper_pids()
+    assert done(a, "reload") == f"the keeper (pid {keeper}) has read its configuration again"
+    changed(a, "protect", "protekt")
+    assert refusal(asked(a, "reload")) == (f"{a.config}:4: unknown setting protekt; did you mean protect?; "
+                                           "the keeper goes on with what it had read")
+
+
+def test_reload_of_another_store(make_host):
+    a = make_host("a")
+    changed(a, "ttl_ms = 3000", "ttl_ms = 4000")
+    assert refusal(asked(a, "reload")) == (f"{a.config}: host, store, ttl_ms or sweep_ms have changed: end the keeper with "
+                                           "`dflock stop`, the next one reads them")
+
+
+def test_without_a_keeper(host_of):
+    a = host_of("unix:/none", foreground=False)
+    assert done(a, "reload") == "no keeper runs; the next one reads the configuration when it starts"
+    assert done(a, "stop") == "no keeper runs"
+    assert not a.keeper_pids()
+
+
+def test_stop(make_host):
+    """What is cached is given back."""
+    a, b = make_host("a", lease="ttl_ms = 60000; linger_ms = 60000;"), make_host("b", lease="ttl_ms = 60000;")
+    assert a.run("flock", a.path("f"), "true").returncode == 0
+    _, keeper = a.keeper_pids()
+    assert done(a, "stop") == f"the keeper (pid {keeper}) has ended"
+    wait_until(lambda: not a.keeper_pids(), "its parent has ended, too")
+    assert b.run("flock", "-n", b.path("f"), "true").returncode == 0
+
+
+def test_stop_while_a_program_holds(make_host):
+    a = make_host("a", lease="ttl_ms = 20000;")
+    job = holder(a)
+    for _ in range(2):
+        assert refusal(asked(a, "stop")) == f"t/f ({a.path('f')}) is locked by a program: see `dflock status`"
+    assert job.end() == 0
+    assert done(a, "stop").endswith("has ended")
+
+
+def test_stop_while_a_program_holds_what_another_host_wants(make_host):
+    """Also while the lease is closed already, and not found to be in use yet, since somebody here may have got it."""
+    a, b = make_host("a", lease="ttl_ms = 20000; pin_ms = 5000;"), make_host("b", lease="ttl_ms = 20000;")
+    job = holder(a)
+    waiting = [a.popen("flock", a.path("f"), "true")]
+    wait_until(lambda: waits_in_the_kernel(waiting[0].pid), "it has its pin and waits for the kernel lock")
+    waiting.append(b.popen("flock", b.path("f"), "true"))
+    wait_until(lambda: a.status()["leases"][0]["state"] == "draining", "it is recalled")
+    for _ in range(2):
+        assert refusal(asked(a, "stop")) == f"t/f ({a.path('f')}) is locked by a program: see `dflock status`"
+    assert job.end() == 0
+    for process in waiting:
+        process.communicate(timeout=20)
+        assert process.returncode == 0
+    wait_until(lambda: asked(a, "stop").returncode == 0, "nothing is held")
+
+
+def test_stop_while_a_program_waits(make_host):
+    a, b = (make_host(name, lease="ttl_ms = 20000;") for name in "ab")
+    job = holder(a)
+    waiting = b.popen("flock", b.path("f"), "true")
+    wait_until(lambda: [l for l in b.status()["leases"] if l["waiting"]], "it waits")
+    assert refusal(asked(b, "stop")) == "a program waits for t/f: see `dflock status`"
+    job.end()
+    waiting.communicate(timeout=20)
+    assert waiting.returncode == 0
+
+
+def test_stop_while_the_store_is_down(make_host, redis):
+    a = make_host("a", lease="ttl_ms = 60000;")
+    job = holder(a)
+    redis.stop()
+    wait_until(lambda: not a.status()["store"]["up"], "the keeper notices")
+    assert re.fullmatch("leases cannot be given back: store unix:.* is not reachable: .*; see `dflock doctor`",
+                        refusal(asked(a, "stop")))
+    redis.start()
+    job.end()
+    wait_until(lambda: asked(a, "stop").returncode == 0, "it ends when the store is back")
+
+
+@pytest.mark.parametrize("command", ["stop", "reload", "init"])
+def test_a_keeper_that_does_not_answer(make_host, command):
+    a = make_host("a")
+    parent, keeper = a.keeper_pids()
+    os.kill(parent, signal.SIGSTOP)
+    os.kill(keeper, signal.SIGSTOP)
+    try:
+        said = refusal(asked(a, command))
+    finally:
+        os.kill(keeper, signal.SIGCONT)
+        os.kill(parent, signal.SIGCONT)
+    assert re.fullmatch(rf"the keeper \(pid {keeper}\) has not answered for \d+ s; its log says what it is at", said)

@@ -1,0 +1,95 @@
+"""`dflock doctor` on the protected paths: is there what the rules name, and what does its file system do with locks?"""
+import os
+import re
+import subprocess
+
+import pytest
+from harness import wait_until
+from harness.host import CLI
+
+from lines import Doctor, written
+
+needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="needs a mount, and so root")
+
+
+def doctor(host, *rules):
+    """The findings about the rules, in their order."""
+    protect(host, *rules)
+    return Doctor(host).found[-len(rules):]
+
+
+def protect(host, *rules):
+    written(host, f'store = {{ server = "{host.server}"; }};\nprotect = (\n' + ",\n".join("{ %s }" % r for r in rules) + "\n);\n")
+    host.cli("stop")  # it would have read another one
+
+
+@pytest.fixture
+def host(host_of, redis):
+    a = host_of(redis, foreground=False)
+    a.server = "unix:" + redis.socket
+    return a
+
+
+def test_on_a_tmpfs(host, folder):
+    open(host.path("f"), "w").close()
+    found = doctor(host, f'path = "{host.path("f")}";', f'path = "{host.path("new")}";', f'path = "{host.files}/*.lock";',
+                   f'tree = "{folder}"; name = "t";')
+    assert found == [
+        ("ok", f"{host.path('f')}: tmpfs, locks are local"),
+        ("ok", f"{host.path('new')}: does not exist yet; on tmpfs, locks are local"),
+        ("ok", f"{host.files}/*.lock: tmpfs, locks are local"),
+        ("ok", f"tree {folder}: tmpfs, locks are local"),
+    ]
+
+
+def test_directories_that_are_not_there(host):
+    found = doctor(host, 'path = "/none/f";', 'path = "/none/*.lock";', 'tree = "/none/t";')
+    what = "does not exist; is it a typing error, or not mounted?"
+    assert found == [
+        ("warning", f"/none/f (line 3): the directory /none {what}"),
+        ("warning", f"/none/*.lock (line 4): the directory /none {what}"),
+        ("warning", f"tree /none/t (line 5): the directory /none/t {what}"),
+    ]
+
+
+def test_what_cannot_be_locked(host):
+    fifo = host.path("fifo")
+    os.mkfifo(fifo)
+    found = doctor(host, 'path = "/proc/version";', f'path = "{fifo}";', 'path = "/dev/null";')
+    assert found == [
+        ("problem", "/proc/version: proc, no place for lock files; choose another path"),
+        ("problem", f"{fifo}: neither a regular file nor a directory: locks on it are not protected; choose another path"),
+        ("problem", "/dev/null: neither a regular file nor a directory: locks on it are not protected; choose another path"),
+    ]
+
+
+def test_a_path_behind_a_file(host):
+    open(host.path("f"), "w").close()
+    found = doctor(host, f'tree = "{host.path("f")}/x"; name = "t";')
+    assert found == [("warning", f"tree {host.path('f')}/x (line 3): {host.path('f')}/x cannot be examined: Not a directory")]
+
+
+def test_on_fuse(host, folder):
+    """bindfs passes locks on or not, as it is told: from outside nobody can see that."""
+    data, view = os.path.join(folder, "data"), os.path.join(folder, "view")
+    os.mkdir(data)
+    os.mkdir(view)
+    subprocess.run(["bindfs", data, view], check=True)
+    try:
+        [(level, line)] = doctor(host, f'tree = "{view}"; name = "t";')
+    finally:
+        wait_until(lambda: subprocess.run(["fusermount3", "-u", view], stderr=subprocess.DEVNULL).returncode == 0, "unmounted")
+    assert level == "warning"
+    assert re.fullmatch(rf"tree {view}: fuse\S*: whether it keeps locks here or passes them on is up to its program; dflock "
+                        r"excludes other hosts either way, if the kernel lock works at all: try it with flock\(1\)", line)
+
+
+@needs_root
+def test_the_mount_that_is_on_top(host, folder):
+    """By the mount that a path leads to, not by its name: a file system mounted over another one."""
+    protect(host, f'tree = "{host.files}"; name = "t";')
+    env = {k: v for k, v in host.env().items() if k != "LD_PRELOAD"}
+    text = 'mount -t ramfs ramfs "$1" && "$2" doctor'
+    done = subprocess.run(["unshare", "--mount", "sh", "-c", text, "-", host.files, CLI], env=env, capture_output=True,
+                          text=True, timeout=60)
+    assert Doctor(host, done=done).found[-1] == ("ok", f"tree {host.files}: ramfs, locks are local")

@@ -1,0 +1,167 @@
+/* The pure parts of the command line: what file systems do with locks, and text for terminals. */
+#include <check.h>
+#include <locale.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cli/files.h"
+#include "cli/show.h"
+
+static char line[FILES_LINE_BYTES];
+
+START_TEST(file_systems)
+{
+	static const struct {
+		const char *type, *options;
+		enum files_locks locks;
+		const char *says;
+	} cases[] = {
+		{"ext4", "rw,relatime", FILES_LOCAL, "ext4, locks are local"},
+		{"overlay", "rw", FILES_LOCAL, "overlay, locks are local"},
+		{"nfs4", "rw,vers=4.2,local_lock=none", FILES_NETWORK, "nfs4 that asks its server for each lock"},
+		{"nfs", "rw,vers=3,local_lock=none", FILES_NETWORK, "mount it with local_lock=flock"},
+		{"nfs", "rw,vers=3,local_lock=posix", FILES_NETWORK, "nfs that asks its server for each lock"},
+		{"nfs", "rw,vers=3,local_lock=flock", FILES_NETWORK_LOCAL, "keeps flock() on this machine"},
+		{"nfs", "rw,vers=3,local_lock=all", FILES_NETWORK_LOCAL, "keeps flock() on this machine"},
+		{"nfs", "rw,vers=3,nolock", FILES_NETWORK_LOCAL, "keeps flock() on this machine"},
+		{"nfs", "rw,xnolock,nolocky", FILES_NETWORK, "asks its server"},
+		{"cifs", "rw,vers=3.1.1", FILES_NETWORK, "mount it with nobrl"},
+		{"smb3", "rw,nobrl,soft", FILES_NETWORK_LOCAL, "keeps locks on this machine"},
+		{"fuse.sshfs", "rw", FILES_FUSE, "try it with flock(1)"},
+		{"fuseblk", "rw", FILES_FUSE, "try it with flock(1)"},
+		{"ceph", "rw", FILES_NETWORK, "may take locks across hosts itself"},
+		{"proc", "rw", FILES_UNFIT, "choose another path"},
+		{"autofs", "rw", FILES_UNFIT, "or have it mounted"},
+		{"newfs", "rw", FILES_UNKNOWN, "of which dflock knows nothing"},
+	};
+
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		enum files_locks locks = files_judge(cases[i].type, cases[i].options, line);
+
+		ck_assert_msg(locks == cases[i].locks && strstr(line, cases[i].says), "%s (%s): %d: %s", cases[i].type,
+			      cases[i].options, (int)locks, line);
+	}
+}
+END_TEST
+
+START_TEST(lines_of_mountinfo)
+{
+	static const char nfs[] = "36 35 98:0 /mnt1 /mnt/with\\040blank rw,noatime master:1 shared:2 - nfs4 10.0.0.7:/x rw,nolock\n";
+	char type[64], options[256];
+
+	ck_assert_int_eq(files_parse_mount(nfs, 36, type, sizeof(type), options, sizeof(options)), 0);
+	ck_assert_str_eq(type, "nfs4");
+	ck_assert_str_eq(options, "rw,noatime,rw,nolock");
+	ck_assert_int_ne(files_parse_mount(nfs, 35, type, sizeof(type), options, sizeof(options)), 0);
+	ck_assert_int_ne(files_parse_mount("", 36, type, sizeof(type), options, sizeof(options)), 0);
+	ck_assert_int_ne(files_parse_mount("36 35 98:0 / /mnt rw", 36, type, sizeof(type), options, sizeof(options)), 0);
+	ck_assert_int_eq(files_parse_mount(nfs, 36, type, 3, options, 5), 0);
+	ck_assert_str_eq(type, "nf");
+	ck_assert_str_eq(options, "rw,n");
+}
+END_TEST
+
+START_TEST(times)
+{
+	static const struct {
+		int64_t ms;
+		const char *text;
+	} cases[] = {
+		{-5, "0 s"},
+		{0, "0 ms"},
+		{999, "999 ms"},
+		{1000, "1 s"},
+		{59999, "59 s"},
+		{200000, "3 min 20 s"},
+		{18720000, "5 h 12 min"},
+		{273600000, "3 d 4 h"},
+	};
+	char out[SHOW_TIME_BYTES];
+
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++)
+		ck_assert_str_eq(show_ms(cases[i].ms, out), cases[i].text);
+	ck_assert_str_eq(show_when(0, out), "-");
+	setenv("TZ", "UTC", 1);
+	ck_assert_str_eq(show_when(1714566896, out), "2024-05-01 12:34:56");
+}
+END_TEST
+
+START_TEST(names_that_somebody_chose)
+{
+	static const struct {
+		const char *text, *shown;
+		size_t columns;
+	} cases[] = {
+		{"plain", "plain", 5},
+		{"a\033[2Jb\n", "a\\x1b[2Jb\\x0a", 13},
+		{"gr\xc3\xbc\xc3\x9f", "gr\xc3\xbc\xc3\x9f", 4},
+		{"\xe6\xbc\xa2", "\xe6\xbc\xa2", 2},
+		{"\xff\xfe", "\\xff\\xfe", 8},
+		{"a\xe2\x80\xae" "b", "a\\xe2\\x80\\xae" "b", 14}, /* turns the direction */
+		{"back\\slash", "back\\slash", 10},
+	};
+	char out[64], *text = NULL;
+	size_t size;
+
+	ck_assert_ptr_nonnull(setlocale(LC_CTYPE, "C.UTF-8"));
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		FILE *f = open_memstream(&text, &size);
+
+		ck_assert_uint_eq(show_escape(cases[i].text, out, sizeof(out)), cases[i].columns);
+		ck_assert_str_eq(out, cases[i].shown);
+		show_text(f, cases[i].text);
+		fclose(f);
+		ck_assert_str_eq(text, cases[i].shown);
+		free(text);
+	}
+	/* Never half of an escape or of a character. */
+	ck_assert_uint_eq(show_escape("ab\033", out, 6), 2);
+	ck_assert_str_eq(out, "ab");
+	ck_assert_uint_eq(show_escape("a\xc3\xbc", out, 3), 1);
+	ck_assert_str_eq(out, "a");
+}
+END_TEST
+
+START_TEST(tables)
+{
+	struct table *table = table_new(2);
+	char *text = NULL;
+	size_t size;
+	FILE *f = open_memstream(&text, &size);
+
+	ck_assert_ptr_nonnull(setlocale(LC_CTYPE, "C.UTF-8"));
+	table_cell(table, "NAME");
+	table_cell(table, "MODE");
+	table_cell(table, "%s", "gr\xc3\xbc\xc3\x9f" "e");
+	table_cell(table, "%s", "shared");
+	table_line(table, "    a line between, of any length");
+	table_cell(table, "x");
+	table_cell(table, "%s", "");
+	table_print(table, f);
+	fclose(f);
+	ck_assert_str_eq(text, "NAME   MODE\n"
+			       "gr\xc3\xbc\xc3\x9f" "e  shared\n"
+			       "    a line between, of any length\n"
+			       "x\n");
+	free(text);
+	table_free(table);
+}
+END_TEST
+
+int main(void)
+{
+	Suite *suite = suite_create("cli");
+	TCase *t = tcase_create("text");
+
+	tcase_add_test(t, file_systems);
+	tcase_add_test(t, lines_of_mountinfo);
+	tcase_add_test(t, times);
+	tcase_add_test(t, names_that_somebody_chose);
+	tcase_add_test(t, tables);
+	suite_add_tcase(suite, t);
+	SRunner *runner = srunner_create(suite);
+	srunner_run_all(runner, CK_ENV);
+	int failed = srunner_ntests_failed(runner);
+	srunner_free(runner);
+	return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+}

@@ -1,0 +1,145 @@
+/* Sets of processes, and whether they are stopped. */
+#include "keeper/family.h"
+
+#include <check.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+static void *rest(void *arg)
+{
+	for (;;)
+		pause();
+	return arg;
+}
+
+/* A process whose first thread has ended, or not, and whose second one goes on. */
+static pid_t start(bool first_ends)
+{
+	pid_t pid = fork();
+	pthread_t thread;
+
+	ck_assert_int_ge(pid, 0);
+	if (pid == 0) {
+		pthread_create(&thread, NULL, rest, NULL);
+		if (first_ends)
+			pthread_exit(NULL);
+		rest(NULL);
+	}
+	return pid;
+}
+
+static void end(pid_t pid)
+{
+	kill(pid, SIGKILL);
+	ck_assert_int_eq(waitpid(pid, NULL, 0), pid);
+}
+
+static int count_thread(void *arg, pid_t pid, pid_t tid)
+{
+	(void)pid, (void)tid;
+	++*(int *)arg;
+	return 0;
+}
+
+static int threads(pid_t pid)
+{
+	int count = 0;
+
+	family_threads(pid, count_thread, &count);
+	return count;
+}
+
+#define wait_for(condition)                                                                       \
+	do {                                                                                      \
+		for (int i_ = 0; !(condition); i_++) {                                            \
+			ck_assert_msg(i_ < 20000, "not within 20 s: %s", #condition);             \
+			nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);                  \
+		}                                                                                 \
+	} while (0)
+
+START_TEST(all_threads_count)
+{
+	bool first_ends = _i;
+	pid_t pid = start(first_ends);
+
+	wait_for(threads(pid) == 2 && family_state(pid) == (first_ends ? 'Z' : 'S'));
+	ck_assert(!family_is_stopped(pid));
+	ck_assert(!family_has_stop(pid));
+	kill(pid, SIGSTOP);
+	wait_for(family_is_stopped(pid));
+	ck_assert(family_has_stop(pid));
+	kill(pid, SIGCONT);
+	wait_for(!family_is_stopped(pid));
+	ck_assert(!family_has_stop(pid));
+	end(pid);
+	ck_assert(family_is_stopped(pid));
+	ck_assert(!family_has_stop(pid));
+}
+END_TEST
+
+START_TEST(a_zombie_runs_no_more)
+{
+	pid_t pid = fork();
+
+	if (pid == 0)
+		_exit(0);
+	wait_for(family_state(pid) == 'Z');
+	ck_assert(family_is_stopped(pid));
+	ck_assert(!family_has_stop(pid));
+	ck_assert_uint_gt(family_started(pid), 0);
+	end(pid);
+	ck_assert_int_eq(family_state(pid), 0);
+	ck_assert_uint_eq(family_started(pid), 0);
+}
+END_TEST
+
+START_TEST(descendants)
+{
+	struct family family = {0};
+	int fds[2];
+	pid_t child, grandchild, except;
+
+	ck_assert_int_eq(pipe(fds), 0);
+	child = fork();
+	if (child == 0) {
+		grandchild = fork();
+		if (grandchild == 0)
+			rest(NULL);
+		ck_assert_int_eq(write(fds[1], &grandchild, sizeof(grandchild)), sizeof(grandchild));
+		rest(NULL);
+	}
+	except = start(false);
+	ck_assert_int_eq(read(fds[0], &grandchild, sizeof(grandchild)), sizeof(grandchild));
+	ck_assert_int_eq(family_add(&family, getpid()), 0);
+	ck_assert_int_eq(family_add_descendants(&family, except), 0);
+	ck_assert_uint_eq(family.count, 3);
+	ck_assert_int_eq(family.pids[1], child);
+	ck_assert_int_eq(family.pids[2], grandchild);
+	family_free(&family);
+	kill(grandchild, SIGKILL);
+	end(child);
+	end(except);
+}
+END_TEST
+
+int main(void)
+{
+	Suite *suite = suite_create("family");
+	TCase *tc = tcase_create("family");
+	SRunner *runner = srunner_create(suite);
+	int failed;
+
+	tcase_set_timeout(tc, 60);
+	tcase_add_loop_test(tc, all_threads_count, 0, 2);
+	tcase_add_test(tc, a_zombie_runs_no_more);
+	tcase_add_test(tc, descendants);
+	suite_add_tcase(suite, tc);
+	srunner_run_all(runner, CK_NORMAL);
+	failed = srunner_ntests_failed(runner);
+	srunner_free(runner);
+	return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+}

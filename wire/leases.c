@@ -1,0 +1,72 @@
+#include "wire/leases.h"
+
+#include <errno.h>
+#include <sys/stat.h>
+#include <time.h>
+
+#include "wire/seqcopy.h"
+
+/* FNV-1a. */
+uint64_t leases_hash(const char *path)
+{
+	uint64_t hash = 0xcbf29ce484222325ull;
+
+	for (; *path; path++)
+		hash = (hash ^ (unsigned char)*path) * 0x100000001b3ull;
+	return hash;
+}
+
+unsigned leases_bucket(uint64_t dev, uint64_t ino)
+{
+	uint64_t mixed = (ino ^ dev << 32 ^ dev >> 32) * 0x9e3779b97f4a7c15ull;
+
+	return (unsigned)(mixed >> 32) % LEASES_BUCKETS;
+}
+
+static bool covers(const struct leases_slot *slot, const struct leases_file *file, const struct leases_range *wanted)
+{
+	struct leases_entry e;
+
+	/* Most slots are of other files: the rest is read only where it matters. */
+	if (!__atomic_load_n(&slot->entry.open, __ATOMIC_RELAXED))
+		return false;
+	return seqcopy_read(&slot->seq, &e, &slot->entry, sizeof(e)) && e.open && e.file.ino == file->ino &&
+	       e.file.dev == file->dev && e.file.path_hash == file->path_hash && e.range.space == wanted->space &&
+	       e.range.mode >= wanted->mode && e.range.from <= wanted->from && e.range.to >= wanted->to;
+}
+
+const struct leases_slot *leases_find(const struct leases *leases, const struct leases_file *file,
+				      const struct leases_range *wanted)
+{
+	const struct leases_slot *slots = leases->slots[leases_bucket(file->dev, file->ino)];
+
+	for (int i = 0; i < LEASES_IN_BUCKET; i++)
+		if (covers(&slots[i], file, wanted))
+			return &slots[i];
+	return NULL;
+}
+
+bool leases_stand(const struct leases *leases, const struct leases_slot *slot, const struct leases_file *file,
+		  const struct leases_range *wanted)
+{
+	struct leases_clock clock;
+	struct timespec now;
+
+	__atomic_thread_fence(__ATOMIC_SEQ_CST);
+	if (!covers(slot, file, wanted) ||
+	    !seqcopy_read(&leases->clock_seq, &clock, &leases->clock, sizeof(clock)) ||
+	    clock_gettime(CLOCK_BOOTTIME, &now) != 0)
+		return false;
+	return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec < clock.sure_until_ns;
+}
+
+bool leases_same_clock(const struct leases *leases)
+{
+	struct leases_clock clock;
+	struct stat st = {0};
+
+	if (stat("/proc/self/ns/time", &st) != 0 && errno != ENOENT)
+		return false;
+	return seqcopy_read(&leases->clock_seq, &clock, &leases->clock, sizeof(clock)) &&
+	       clock.time_dev == st.st_dev && clock.time_ino == st.st_ino;
+}
