@@ -28,8 +28,8 @@ static void check_programs(void)
 
 			if (b->state == PROGRAM_HOLDING && !b->frozen && clash(&a->held, &b->held) &&
 			    strcmp(program_file_name(a->file), program_file_name(b->file)) == 0)
-				sim_fail("p%d (h%d) and p%d (h%d) both have %s and run", b->id, b->host->id, a->id, a->host->id,
-					 program_file_name(a->file));
+				sim_fail("p%d (h%d) and p%d (h%d) both have %s and run", b->id, b->host->id, a->id,
+					 a->host->id, program_file_name(a->file));
 		}
 	}
 }
@@ -49,11 +49,11 @@ static void check_pair(const struct host *a, const struct lease *mine, const str
 {
 	const struct lease *other, *next;
 
-	HASH_ITER (hh, b->k->leases, other, next)
-		if (mine->lock->file != other->lock->file && is_sure(b, other) && clash(&mine->range, &other->range) &&
-		    strcmp(mine->lock->file->name, other->lock->file->name) == 0)
-			sim_fail("h%d (%.8s) and h%d (%.8s) are both sure of %s", a->id, mine->token, b->id, other->token,
-				 mine->lock->file->name);
+	HASH_ITER(hh, b->k->leases, other, next)
+	if (mine->lock->file != other->lock->file && is_sure(b, other) && clash(&mine->range, &other->range) &&
+	    strcmp(mine->lock->file->name, other->lock->file->name) == 0)
+		sim_fail("h%d (%.8s) and h%d (%.8s) are both sure of %s", a->id, mine->token, b->id, other->token,
+			 mine->lock->file->name);
 }
 
 static void check_leases(void)
@@ -63,10 +63,10 @@ static void check_leases(void)
 	for (int a = 0; a < sim_host_count; a++) {
 		if (!sim_hosts[a].k)
 			continue;
-		HASH_ITER (hh, sim_hosts[a].k->leases, lease, next)
-			for (int b = 0; b <= a && is_sure(&sim_hosts[a], lease); b++)
-				if (sim_hosts[b].k)
-					check_pair(&sim_hosts[a], lease, &sim_hosts[b]);
+		HASH_ITER(hh, sim_hosts[a].k->leases, lease, next)
+		for (int b = 0; b <= a && is_sure(&sim_hosts[a], lease); b++)
+			if (sim_hosts[b].k)
+				check_pair(&sim_hosts[a], lease, &sim_hosts[b]);
 	}
 }
 
@@ -110,7 +110,7 @@ static struct waited {
 	char name[16];
 	unsigned count;
 	char tokens[MAX_WAITING][STORE_TOKEN_BYTES];
-	bool pass[MAX_WAITING]; /* it need not wait for those who came first */
+	bool pass[MAX_WAITING];       /* it need not wait for those who came first */
 } waited[SIM_NAMES], held[SIM_NAMES]; /* and who had it */
 
 void check_forget(void)
@@ -139,7 +139,8 @@ static unsigned place(const struct waited *w, const char *token)
 }
 
 /* Of two that clash and both waited, or one of which still waits, the first that came is the first that gets it. */
-static void check_order(const struct waited *before, const struct entry *granted, const redisReply *waiters, const char *pass_token)
+static void check_order(const struct waited *before, const struct entry *granted, const redisReply *waiters,
+			const char *pass_token)
 {
 	unsigned mine = place(before, granted->token);
 
@@ -150,8 +151,8 @@ static void check_order(const struct waited *before, const struct entry *granted
 		unsigned at = place(before, w.token);
 
 		if (at < before->count && at < mine && entries_clash(&w, granted))
-			sim_fail("%s: %.8s of %s was granted before %.8s of %s, which waited first", before->name, granted->token,
-				 granted->host, w.token, w.host);
+			sim_fail("%s: %.8s of %s was granted before %.8s of %s, which waited first", before->name,
+				 granted->token, granted->host, w.token, w.host);
 	}
 }
 
@@ -166,8 +167,8 @@ void check_lock(const char *name, const redisReply *leases, const redisReply *wa
 			struct entry b = entry_of(leases->element[j]);
 
 			if (entries_clash(&a, &b))
-				sim_fail("%s: the store has leases that clash: %.8s of %s and %.8s of %s", name, b.token, b.host,
-					 a.token, a.host);
+				sim_fail("%s: the store has leases that clash: %.8s of %s and %.8s of %s", name,
+					 b.token, b.host, a.token, a.host);
 		}
 		if (place(had, a.token) == had->count)
 			check_order(before, &a, waiters, pass_token);
@@ -177,7 +178,8 @@ void check_lock(const char *name, const redisReply *leases, const redisReply *wa
 		snprintf(had->tokens[had->count++], STORE_TOKEN_BYTES, "%s", leases->element[i]->element[0]->str);
 	for (size_t i = 0; i < waiters->elements && i < MAX_WAITING; i++) {
 		before->pass[before->count] = entry_of(waiters->element[i]).pass;
-		snprintf(before->tokens[before->count++], STORE_TOKEN_BYTES, "%s", waiters->element[i]->element[0]->str);
+		snprintf(before->tokens[before->count++], STORE_TOKEN_BYTES, "%s",
+			 waiters->element[i]->element[0]->str);
 	}
 }
 
@@ -190,27 +192,35 @@ void check_describe(void)
 	for (int h = 0; h < sim_host_count; h++) {
 		const struct host *host = &sim_hosts[h];
 
-		printf("  h%d: %s, clock %.6f, deadline %.6f%s\n", h, !host->up ? "down" : host->k ? "up" : "no keeper",
+		printf("  h%d: %s, clock %.6f, deadline %.6f%s\n", h,
+		       !host->up ? "down"
+		       : host->k ? "up"
+				 : "no keeper",
 		       (double)host_clock(host) / SEC, host->k ? (double)host->k->deadline_ns / SEC : 0,
 		       host->k && host->k->expired ? ", expired" : "");
 		if (!host->k)
 			continue;
-		HASH_ITER (hh, host->k->leases, lease, next)
-			printf("    %s %.8s %s %s %s [%lld, %lld) recall %d requests %u%s\n", lease->lock->file->name, lease->token,
-			       lease_state_name(lease->state), lease->range.space == WIRE_FLOCK ? "flock" : "record",
-			       lease->range.mode == WIRE_SHARED ? "shared" : "exclusive", (long long)lease->range.from,
-			       (long long)lease->range.to, lease->recall, lease->requests, lease->probe ? " probe" : "");
+		HASH_ITER(hh, host->k->leases, lease, next)
+		printf("    %s %.8s %s %s %s [%lld, %lld) recall %d requests %u%s\n", lease->lock->file->name,
+		       lease->token, lease_state_name(lease->state),
+		       lease->range.space == WIRE_FLOCK ? "flock" : "record",
+		       lease->range.mode == WIRE_SHARED ? "shared" : "exclusive", (long long)lease->range.from,
+		       (long long)lease->range.to, lease->recall, lease->requests, lease->probe ? " probe" : "");
 	}
 	for (int i = 0; i < sim_program_count; i++) {
 		const struct program *p = &sim_programs[i];
 		const struct store_range *r = p->state == PROGRAM_CALLING ? &p->wants : &p->held;
 
 		if (p->state != PROGRAM_ENDED)
-			printf("  p%d: h%d %s, %s %s %s [%lld, %lld)%s%s%s\n", i, p->host->id, program_file_name(p->file),
-			       p->state == PROGRAM_HOLDING ? "holds" : p->state == PROGRAM_CALLING ? "wants" : "idle",
-			       r->space == WIRE_FLOCK ? "flock" : "record", r->mode == WIRE_SHARED ? "shared" : "exclusive",
-			       (long long)r->from, (long long)r->to, p->frozen ? ", frozen" : "",
-			       p->waits_for_lock ? ", in the kernel" : "", p->receives ? ", waits for the keeper" : "");
+			printf("  p%d: h%d %s, %s %s %s [%lld, %lld)%s%s%s\n", i, p->host->id,
+			       program_file_name(p->file),
+			       p->state == PROGRAM_HOLDING   ? "holds"
+			       : p->state == PROGRAM_CALLING ? "wants"
+							     : "idle",
+			       r->space == WIRE_FLOCK ? "flock" : "record",
+			       r->mode == WIRE_SHARED ? "shared" : "exclusive", (long long)r->from, (long long)r->to,
+			       p->frozen ? ", frozen" : "", p->waits_for_lock ? ", in the kernel" : "",
+			       p->receives ? ", waits for the keeper" : "");
 	}
 	server_describe();
 }

@@ -1,4 +1,5 @@
-/* What breaks in this run, and when: drawn from the seed before anything happens. Each fault has random numbers of its own. */
+/* What breaks in this run, and when: drawn from the seed before anything happens. Each fault has random numbers of its
+ * own. */
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -117,7 +118,10 @@ static void cut(struct fault *f)
 {
 	int64_t which = rng_between(&f->rng, 0, 4);
 
-	sim_trace("h%d: nothing gets %s for %.3f s", f->host->id, which == 0 ? "out" : which == 1 ? "in" : "through",
+	sim_trace("h%d: nothing gets %s for %.3f s", f->host->id,
+		  which == 0   ? "out"
+		  : which == 1 ? "in"
+			       : "through",
 		  (double)f->ns / SEC);
 	if (which != 1)
 		f->host->cut_up_until = sim_now + lasts(f->ns);
@@ -166,7 +170,8 @@ static void stop_server(struct fault *f)
 
 static void step_clock(struct fault *f)
 {
-	int64_t most = host_dead_ms() / 3000; /* seconds: two steps are less than dead_ms, for which it may count (docs/design.md) */
+	int64_t most = host_dead_ms() /
+		       3000; /* seconds: two steps are less than dead_ms, for which it may count (docs/design.md) */
 	int64_t by = rng_between(&f->rng, -most, most) * SEC;
 
 	sim_trace("store: its clock is wrong by %.0f s from now on", (double)by / SEC);
@@ -214,7 +219,9 @@ static void server_back(void *arg, uint64_t memory)
 		server_restore();
 	server_new_identity();
 	server_up = true;
-	sim_trace("store: starts %s", memory == KEEPS ? "with what it had" : memory == OLD ? "from an old snapshot" : "empty");
+	sim_trace("store: starts %s", memory == KEEPS ? "with what it had"
+				      : memory == OLD ? "from an old snapshot"
+						      : "empty");
 }
 
 static void restart(struct fault *f)
@@ -235,9 +242,9 @@ static const struct {
 	unsigned weight, mild_weight;
 	int64_t most; /* how long it lasts */
 } kinds[] = {
-	{kill_keeper, 3, 1, 0},  {kill_inside, 4, 2, 0},  {stop_keeper, 3, 0, 7 * SEC}, {machine, 2, 0, 0},
-	{kill_program, 2, 2, 0}, {interrupt, 2, 2, 0},    {cut, 5, 0, 8 * SEC},         {cut_all, 2, 0, 8 * SEC},
-	{reset, 3, 1, 0},        {stop_server, 2, 0, 6 * SEC}, {step_clock, 2, 2, 0},   {flush, 3, 0, 0},
+	{kill_keeper, 3, 1, 0},   {kill_inside, 4, 2, 0},       {stop_keeper, 3, 0, 7 * SEC}, {machine, 2, 0, 0},
+	{kill_program, 2, 2, 0},  {interrupt, 2, 2, 0},         {cut, 5, 0, 8 * SEC},         {cut_all, 2, 0, 8 * SEC},
+	{reset, 3, 1, 0},         {stop_server, 2, 0, 6 * SEC}, {step_clock, 2, 2, 0},        {flush, 3, 0, 0},
 	{restart, 4, 0, 5 * SEC}, {flush_twice, 2, 0, 0},       {flap, 3, 0, 5 * SEC},
 };
 static unsigned weight_of(size_t kind)
@@ -292,8 +299,8 @@ static void no_more(void *arg, uint64_t number)
 	for (int i = 0; i < sim_host_count; i++)
 		sim_hosts[i].crashing = false;
 	sim_trace("nothing breaks any more");
-	/* Some machines are dead for good. But two must be there, so that each asks for whatever the other one has: a lease that
-	 * a keeper no longer knows of is given back when somebody else wants it. */
+	/* Some machines are dead for good. But two must be there, so that each asks for whatever the other one has: a
+	 * lease that a keeper no longer knows of is given back when somebody else wants it. */
 	for (int i = 0, down = 0; i < sim_host_count; i++) {
 		down += !sim_hosts[i].up;
 		if (!sim_hosts[i].up && down > sim_host_count - 2)

@@ -1,6 +1,6 @@
 /*
- * A host's life. The keeper is the product's keeper_run(), as a task; its parent does what keeper/supervise.c does, with the
- * product's freezer, as another.
+ * A host's life. The keeper is the product's keeper_run(), as a task; its parent does what keeper/supervise.c does,
+ * with the product's freezer, as another.
  */
 #include <dirent.h>
 #include <errno.h>
@@ -42,7 +42,8 @@ static void write_config(const struct host *host)
 		sim_fail("%s: %s", host->config, strerror(errno));
 	fprintf(f,
 		"host = \"h%d\";\nstore = { server = \"unix:/simulated\"; connect_ms = 1000; };\n"
-		"lease = { ttl_ms = 3000; linger_ms = 200; pin_ms = 600; probe_ms = 200; store_wait_ms = 3000; fair_ms = 500;\n"
+		"lease = { ttl_ms = 3000; linger_ms = 200; pin_ms = 600; probe_ms = 200; store_wait_ms = 3000; fair_ms "
+		"= 500;\n"
 		"  freeze_margin_ms = 500; dead_ms = %lld; idle_ms = 0; };\nprotect = (\n",
 		host->id, (long long)host_dead_ms());
 	for (int i = 0; i < SIM_FILES; i++)
@@ -146,8 +147,12 @@ static void keeper_ended(void *arg, uint64_t life)
 static void keeper_main(void *arg)
 {
 	struct host *host = arg;
-	struct keeper_options options = {.config = host->config, .runtime_dir = host->run, .dir_fd = host->dir_fd,
-					 .ready_fd = -1, .foreground = true, .fence = host->fence,
+	struct keeper_options options = {.config = host->config,
+					 .runtime_dir = host->run,
+					 .dir_fd = host->dir_fd,
+					 .ready_fd = -1,
+					 .foreground = true,
+					 .fence = host->fence,
 					 .parent_fd = host->parent_pipe[0]};
 
 	host->exit_status = keeper_run(&options);
@@ -227,8 +232,8 @@ static void close_sockets(const struct keeper *k)
 {
 	struct session *s;
 
-	DL_FOREACH (k->sessions, s)
-		close(s->fd);
+	DL_FOREACH(k->sessions, s)
+	close(s->fd);
 	close(k->listen_fd);
 	close(k->spare_fd);
 	close(k->session_epoll);

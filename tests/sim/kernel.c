@@ -1,7 +1,7 @@
 /*
- * keeper/probe.h without threads. The locks themselves are the kernel's own: every program and every keeper of the simulation
- * has descriptions of its own of real files. Only waiting for a lock is the scheduler's: who waits tries again when one
- * was let go on that host.
+ * keeper/probe.h without threads. The locks themselves are the kernel's own: every program and every keeper of the
+ * simulation has descriptions of its own of real files. Only waiting for a lock is the scheduler's: who waits tries
+ * again when one was let go on that host.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -143,7 +143,12 @@ struct probe *probe_start(struct probes *probes, int fd, const struct probe_want
 
 	if (!probe)
 		abort();
-	*probe = (struct probe){.host = probes->host, .life = probes->host->life, .fd = fd, .want = *want, .cb = cb, .arg = arg,
+	*probe = (struct probe){.host = probes->host,
+				.life = probes->host->life,
+				.fd = fd,
+				.want = *want,
+				.cb = cb,
+				.arg = arg,
 				.next = waiting};
 	waiting = probe;
 	/* On a network file system even the first look takes its time. */

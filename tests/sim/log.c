@@ -21,14 +21,14 @@ __attribute__((format(printf, 1, 0))) static void say(const char *format, va_lis
 	sim_trace("h%d: %s", task_host(task_now) ? task_host(task_now)->id : -1, line);
 }
 
-#define LOG_FUNCTION(name)                    \
-	void name(const char *format, ...)    \
-	{                                     \
-		va_list args;                 \
-                                              \
-		va_start(args, format);       \
-		say(format, args);            \
-		va_end(args);                 \
+#define LOG_FUNCTION(name)                                                                                             \
+	void name(const char *format, ...)                                                                             \
+	{                                                                                                              \
+		va_list args;                                                                                          \
+                                                                                                                       \
+		va_start(args, format);                                                                                \
+		say(format, args);                                                                                     \
+		va_end(args);                                                                                          \
 	}
 
 LOG_FUNCTION(log_error)

@@ -33,8 +33,8 @@ struct options {
 static bool all_given_back(void)
 {
 	for (int i = 0; i < sim_host_count; i++)
-		if (sim_hosts[i].up && (!sim_hosts[i].k || sim_hosts[i].k->leases || sim_hosts[i].k->sessions ||
-					sim_hosts[i].k->files))
+		if (sim_hosts[i].up &&
+		    (!sim_hosts[i].k || sim_hosts[i].k->leases || sim_hosts[i].k->sessions || sim_hosts[i].k->files))
 			return false;
 	return true;
 }
@@ -106,8 +106,9 @@ static int run_seed(uint64_t seed, const char *drop, const char *dir, const char
 /* Leaves out one fault or program after the other, as long as it goes on failing. */
 static void minimise(uint64_t seed, const char *dir, const char *socket)
 {
-	static const char *const words[] = {"l0", "h0", "s0", "f0", "f1", "f2", "f3", "f4", "f5", "f6", "f7", "f8", "f9", "p0", "p1",
-					    "p2", "p3", "p4", "p5", "p6", "p7", "p8", "p9", "p10", "p11", "p12"};
+	static const char *const words[] = {"l0", "h0", "s0", "f0", "f1", "f2",  "f3",  "f4", "f5",
+					    "f6", "f7", "f8", "f9", "p0", "p1",  "p2",  "p3", "p4",
+					    "p5", "p6", "p7", "p8", "p9", "p10", "p11", "p12"};
 	char drop[256] = "", longer[256];
 
 	for (size_t i = 0; i < sizeof(words) / sizeof(*words); i++) {
@@ -147,7 +148,8 @@ static int work(const struct options *o, struct worker *w, uint64_t first, uint6
 	int64_t end = o->seconds ? real_ms() + o->seconds * 1000 : INT64_MAX;
 	int failed = 0;
 
-	for (uint64_t seed = first; seed < o->from + o->count && failed < o->failures && real_ms() < end; seed += step) {
+	for (uint64_t seed = first; seed < o->from + o->count && failed < o->failures && real_ms() < end;
+	     seed += step) {
 		++*done;
 		if (run_seed(seed, o->drop, w->dir, w->redis.socket, false, false) != 0)
 			failed += failed_seed(o, w, seed, o->drop);
@@ -253,15 +255,18 @@ static const struct argp_option options[] = {
 	{"jobs", 'j', "N", 0, "Processes that run them (2)", 0},
 	{"failures", 'e', "N", 0, "End a process after so many (5)", 0},
 	{"found", 'l', "FILE", 0, "Seeds that are run first: one per line, what to leave out, # a remark", 0},
-	{"drop", 'd', "LIST", 0, "Faults, programs, ... to leave out: \"f0,f3,p1\"; l0: message loss, h0: hiccups, s0: slow packets", 0},
+	{"drop", 'd', "LIST", 0,
+	 "Faults, programs, ... to leave out: \"f0,f3,p1\"; l0: message loss, h0: hiccups, s0: slow packets", 0},
 	{"minimise", 'm', NULL, 0, "Find out for a seed that fails what can be left out", 0},
 	{0},
 };
 
 int main(int argc, char **argv)
 {
-	static const struct argp argp = {.options = options, .parser = parse,
-					 .doc = "Runs the keeper and the store's scripts under a scheduler, seed by seed."};
+	static const struct argp argp = {
+		.options = options,
+		.parser = parse,
+		.doc = "Runs the keeper and the store's scripts under a scheduler, seed by seed."};
 	struct options o = {.from = 1, .count = 1000, .jobs = 2, .failures = 5, .drop = ""};
 	char dir[] = "/dev/shm/dflock-sim-XXXXXX";
 	int failed = 0, status;

@@ -325,8 +325,13 @@ struct link *link_open(uv_loop_t *loop, const struct link_target *target, uint64
 	(void)loop, (void)target, (void)why, (void)why_size;
 	if (!link || !conn)
 		abort();
-	*link = (struct link){.host = host, .life = host->life, .limit = (int64_t)limit_ms * MS, .events = *events, .arg = arg,
-			      .started = host_clock(host), .conn = conn};
+	*link = (struct link){.host = host,
+			      .life = host->life,
+			      .limit = (int64_t)limit_ms * MS,
+			      .events = *events,
+			      .arg = arg,
+			      .started = host_clock(host),
+			      .conn = conn};
 	link->last = &link->first;
 	*conn = (struct conn){.next = conns, .host = host, .link = link, .rng = rng_of("connection", conn_count++)};
 	conn->up.last = &conn->up.first;

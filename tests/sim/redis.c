@@ -23,8 +23,8 @@ static void exec_server(const char *dir)
 	dup2(null, 1);
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
 	if (chdir(dir) == 0)
-		execlp(program, program, "--port", "0", "--unixsocket", "redis.sock", "--save", "", "--appendonly", "no",
-		       "--logfile", "redis.log", NULL);
+		execlp(program, program, "--port", "0", "--unixsocket", "redis.sock", "--save", "", "--appendonly",
+		       "no", "--logfile", "redis.log", NULL);
 	_exit(127);
 }
 

@@ -1,4 +1,5 @@
-/* A redis-server for a worker, on a Unix socket in its folder; it dies with the worker. REDIS_SERVER: another program. */
+/* A redis-server for a worker, on a Unix socket in its folder; it dies with the worker. REDIS_SERVER: another program.
+ */
 #ifndef DFLOCK_TESTS_SIM_REDIS_H
 #define DFLOCK_TESTS_SIM_REDIS_H
 

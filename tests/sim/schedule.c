@@ -78,7 +78,8 @@ static bool before(const struct event *a, const struct event *b)
 
 void sim_at(int64_t when, sim_fn *fn, void *arg, uint64_t number)
 {
-	struct event e = {.when = when < sim_now ? sim_now : when, .age = heap_age++, .fn = fn, .arg = arg, .number = number};
+	struct event e = {
+		.when = when < sim_now ? sim_now : when, .age = heap_age++, .fn = fn, .arg = arg, .number = number};
 	size_t i = heap_count++;
 
 	if (heap_count > heap_room) {
@@ -186,7 +187,8 @@ struct task *task_new(struct host *host, struct rng *rng, void (*main)(void *arg
 
 	if (!task)
 		abort();
-	task->stack = mmap(NULL, STACK_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+	task->stack =
+		mmap(NULL, STACK_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
 	if (task->stack == MAP_FAILED || getcontext(&task->context) != 0)
 		abort();
 	task->host = host;

@@ -1,7 +1,7 @@
 /*
- * The server: a real redis-server that runs the store's own scripts. In front of each stands a prelude that answers TIME and
- * INFO for the scheduler and keeps what is published, and behind it one that shows what the lock looks like afterwards; the
- * script between them is untouched.
+ * The server: a real redis-server that runs the store's own scripts. In front of each stands a prelude that answers
+ * TIME and INFO for the scheduler and keeps what is published, and behind it one that shows what the lock looks like
+ * afterwards; the script between them is untouched.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -13,7 +13,7 @@
 #include "store/internal.h"
 #include "tests/sim/sim.h"
 
-#define WALL_START INT64_C(1750000000)
+#define WALL_START  INT64_C(1750000000)
 #define MAX_SCRIPTS 64
 #define MAX_ARGS    80
 
@@ -30,21 +30,21 @@ static const char prelude[] =
 	"end}\n"
 	"local function SIM_body()\n";
 
-static const char epilogue[] =
-	"\nend\n"
-	"local answer = SIM_body()\n"
-	"local function rows(list)\n"
-	"	local out = {}\n"
-	"	for i, e in ipairs(list) do\n"
-	"		out[i] = {e.token, e.host, e.file, e.space, e.mode, e.from, e.to,\n"
-	"			e.fence and string.format('%.0f', e.fence) or '', e.pass and '1' or '0', e.ask and '1' or '0'}\n"
-	"	end\n"
-	"	return out\n"
-	"end\n"
-	"if not KEYS[3] then return {answer, SIM.said} end\n"
-	"local packed = SIM_redis.call('GET', KEYS[3])\n"
-	"local lock = packed and cmsgpack.unpack(packed) or {l = {}, q = {}}\n"
-	"return {answer, SIM.said, rows(lock.l), rows(lock.q)}\n";
+static const char epilogue[] = "\nend\n"
+			       "local answer = SIM_body()\n"
+			       "local function rows(list)\n"
+			       "	local out = {}\n"
+			       "	for i, e in ipairs(list) do\n"
+			       "		out[i] = {e.token, e.host, e.file, e.space, e.mode, e.from, e.to,\n"
+			       "			e.fence and string.format('%.0f', e.fence) or '', e.pass and "
+			       "'1' or '0', e.ask and '1' or '0'}\n"
+			       "	end\n"
+			       "	return out\n"
+			       "end\n"
+			       "if not KEYS[3] then return {answer, SIM.said} end\n"
+			       "local packed = SIM_redis.call('GET', KEYS[3])\n"
+			       "local lock = packed and cmsgpack.unpack(packed) or {l = {}, q = {}}\n"
+			       "return {answer, SIM.said, rows(lock.l), rows(lock.q)}\n";
 
 static redisContext *redis;
 static struct {
@@ -236,7 +236,8 @@ static void trace(const char *name, int argc, char **argv, const redisReply *ans
 	}
 	at += snprintf(line + at, at < (int)sizeof(line) ? sizeof(line) - (size_t)at : 0, " ->");
 	for (size_t i = 0; i < answer->elements && at < (int)sizeof(line); i++)
-		at += snprintf(line + at, sizeof(line) - (size_t)at, " %.19s", answer->element[i]->str ? answer->element[i]->str : "*");
+		at += snprintf(line + at, sizeof(line) - (size_t)at, " %.19s",
+			       answer->element[i]->str ? answer->element[i]->str : "*");
 	sim_trace("store: %s%s", name, line);
 }
 
@@ -306,8 +307,9 @@ redisReply *server_execute(int argc, char **argv, const size_t *len, redisReply 
 
 void server_describe(void)
 {
-	redisReply *lines = eval("local out = {} for _, k in ipairs(redis.call('KEYS', 'dflock:{0}:lock:*')) do "
-				 "out[#out + 1] = k .. ' ' .. cjson.encode(cmsgpack.unpack(redis.call('GET', k))) end return out");
+	redisReply *lines =
+		eval("local out = {} for _, k in ipairs(redis.call('KEYS', 'dflock:{0}:lock:*')) do "
+		     "out[#out + 1] = k .. ' ' .. cjson.encode(cmsgpack.unpack(redis.call('GET', k))) end return out");
 
 	for (size_t i = 0; i < lines->elements; i++)
 		printf("  %s\n", lines->element[i]->str);

@@ -1,19 +1,28 @@
 /*
  * The simulator: several hosts in one process, with the keeper's, its parent's and the shim's own code, the store's own
- * scripts on a real redis-server, and the real kernel's locks. What is not real is whatever decides when something happens:
+ * scripts on a real redis-server, and the real kernel's locks. What is not real is whatever decides when something
+ * happens:
  *
- *   schedule.c  time, the queue of events, random numbers, tasks       clocks.c    clocks, pids, signals, crash points
- *   loop.c      libuv's loop, timers, polls and workers               kernel.c    the probes' threads, the kernel's waiters
- *   net.c       connections (store/link.h): delays, losses            server.c    the server: runs the scripts, has its clock
- *   host.c      a host's life: keeper, parent, crash, reboot           stopping.c  who is stopped, and by whom found
- *   program.c   programs that lock, and the shim's socket (shim/ask.h) lock.c      the shim's kernel calls (shim/real.h)
- *   faults.c    what breaks, when                                     check.c     what must hold after every step
- *   main.c      runs seeds                                            redis.c     starts redis-server
+ *   schedule.c  time, the queue of events, random numbers, tasks
+ *   clocks.c    clocks, pids, signals; the points at which a process may be suspended or die
+ *   loop.c      libuv's loop, timers, polls and workers
+ *   kernel.c    the probes' threads (keeper/probe.h)
+ *   net.c       connections (store/link.h): delays, losses
+ *   server.c    the server: runs the scripts, has its own clock and identity
+ *   redis.c     starts redis-server
+ *   host.c      a host's life: keeper, parent, crash, reboot
+ *   stopping.c  who holds locks, and is stopped (keeper/holders.h, stopped.h, family.h)
+ *   program.c   programs that lock
+ *   ask.c       the shim's socket and page (shim/ask.h, protect.h)
+ *   lock.c      the shim's kernel calls (shim/real.h)
+ *   faults.c    what breaks, when
+ *   check.c     what must hold after every step, and at the end
+ *   main.c      runs seeds
  *
  * Every piece of foreign code runs as a task with a stack of its own, and gives control back to the scheduler where the
  * real one would wait, and now and then where it would not (a process may lose the processor anywhere). Two runs with
- * the same seed are the same, to the last event. Each entity draws its random numbers from a sequence of its own, so that
- * a seed goes on to mean about the same when something elsewhere changes.
+ * the same seed are the same, to the last event. Each entity draws its random numbers from a sequence of its own, so
+ * that a seed goes on to mean about the same when something elsewhere changes.
  */
 #ifndef DFLOCK_TESTS_SIM_H
 #define DFLOCK_TESTS_SIM_H
@@ -121,8 +130,8 @@ extern int sim_host_count;
 
 void hosts_prepare(const char *dir); /* once per process: folders, files, configurations */
 void hosts_start(int count);
-void host_boot(struct host *host);   /* the machine starts, with a keeper */
-void host_die(struct host *host);    /* and stops, with all that runs there */
+void host_boot(struct host *host);                         /* the machine starts, with a keeper */
+void host_die(struct host *host);                          /* and stops, with all that runs there */
 void host_kill_keeper(struct host *host, const char *why); /* SIGKILL; its parent starts another one */
 void host_notify_parent(struct host *host);
 int64_t host_dead_ms(void); /* as configured in this run */
@@ -146,15 +155,15 @@ void loop_poll(struct host *host); /* something may have become readable */
 void loop_signal(struct host *host, int number);
 
 /* --- net.c, server.c, redis.c --- */
-void net_drop(struct host *host);   /* its process is gone: the kernel closes its connections */
+void net_drop(struct host *host);    /* its process is gone: the kernel closes its connections */
 void net_silence(struct host *host); /* its machine is gone, without a word to the server */
-void net_reset_all(void);           /* the server has gone */
-void net_reset(struct host *host);  /* all of the host's connections break */
-void net_look(void);                /* a cut was made or healed */
+void net_reset_all(void);            /* the server has gone */
+void net_reset(struct host *host);   /* all of the host's connections break */
+void net_look(void);                 /* a cut was made or healed */
 void net_publish(const char *channel, size_t channel_len, const char *text, size_t len);
 #define NET_LATEST (12 * SEC) /* what was sent on a connection that has been given up since may come so much later */
-extern unsigned net_loss; /* per mille of published messages that are lost */
-extern bool net_slow;     /* packets take long, now and then */
+extern unsigned net_loss;     /* per mille of published messages that are lost */
+extern bool net_slow;         /* packets take long, now and then */
 extern bool server_up;
 extern int64_t server_stopped_until;
 
@@ -187,14 +196,14 @@ struct program {
 	enum program_state state;
 	pid_t pid;
 	int fd, sock;
-	int file;              /* of the host */
-	struct store_range held; /* PROGRAM_HOLDING */
+	int file;                 /* of the host */
+	struct store_range held;  /* PROGRAM_HOLDING */
 	struct store_range wants; /* PROGRAM_CALLING */
 	int rounds;
-	bool busy;     /* goes on until nothing breaks any more */
-	bool faithful; /* tries again until it has had its turns */
-	bool frozen, wakes; /* wakes: an event came while it was frozen */
-	bool receives;      /* waits for the keeper's answer */
+	bool busy;           /* goes on until nothing breaks any more */
+	bool faithful;       /* tries again until it has had its turns */
+	bool frozen, wakes;  /* wakes: an event came while it was frozen */
+	bool receives;       /* waits for the keeper's answer */
 	bool waits_for_lock; /* in the kernel */
 	bool converts;
 	bool final; /* looks at the end whether this one lock can be had */
@@ -214,9 +223,10 @@ void program_freeze(struct program *program, bool frozen);
 void program_wake(struct program *program, uint64_t nap);
 bool program_wait_for_lock(struct program *program); /* in the kernel; false: a signal came */
 void programs_look_again(struct host *host);         /* a lock was let go */
-void programs_answered(struct host *host); /* the keeper may have said something */
-const char *program_file_name(int file);   /* the lock name */
+void programs_answered(struct host *host);           /* the keeper may have said something */
+const char *program_file_name(int file);             /* the lock name */
 /* Suspends the running program's task for so long (or until it is woken). */
+#define PROGRAM_FOREVER INT64_MAX
 void program_sleep(struct program *program, int64_t ns);
 struct program *program_of_task(void);
 
@@ -230,7 +240,8 @@ unsigned faults_hiccups(void); /* per mille of points at which a process loses t
 
 /* --- check.c --- */
 void check_step(void); /* after every event */
-void check_lock(const char *name, const struct redisReply *leases, const struct redisReply *waiters, const char *pass_token);
+void check_lock(const char *name, const struct redisReply *leases, const struct redisReply *waiters,
+		const char *pass_token);
 void check_forget(void); /* the store was changed by a fault */
 void check_end(void);
 void check_describe(void);

@@ -1,6 +1,6 @@
 /*
- * What the freezer does to processes, done to the simulation's programs: keeper/stopped.h and keeper/family.h, and the search
- * for holders, which asks the real kernel what each program's descriptor has.
+ * What the freezer does to processes, done to the simulation's programs: keeper/stopped.h and keeper/family.h, and the
+ * search for holders, which asks the real kernel what each program's descriptor has.
  */
 #include <errno.h>
 #include <stdio.h>
