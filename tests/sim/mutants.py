@@ -12,7 +12,8 @@ import tempfile
 import time
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-SECONDS = 90
+COUNT = 6000 # schedules, and not more than so many seconds
+SECONDS = 300
 
 # name -> file, what is replaced (a pattern), by what, ...
 MUTANTS = {
@@ -77,7 +78,7 @@ def is_found_out(name, made):
     with tempfile.TemporaryDirectory(prefix="dflock-mutant-", dir="/dev/shm") as folder:
         program = build(name, folder, made)
         begin = time.monotonic()
-        run = subprocess.run([program, "--count", "100000", "--seconds", str(SECONDS), "--failures", "1"], stdout=subprocess.PIPE, text=True)
+        run = subprocess.run([program, "--count", str(COUNT), "--seconds", str(SECONDS), "--failures", "1"], stdout=subprocess.PIPE, text=True)
         said = [line for line in run.stdout.splitlines() if line.startswith("seed")]
         print(f"{'found' if run.returncode == 1 else 'NOT FOUND'} in {time.monotonic() - begin:.0f} s: {name}: {said[0] if said else ''}", flush=True)
         return run.returncode == 1
