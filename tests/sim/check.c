@@ -34,6 +34,43 @@ static void check_programs(void)
 	}
 }
 
+/* --- promise 2: what a program relies on is not given back --- */
+
+static bool is_covered(const struct host *host, const struct program *p)
+{
+	const struct lease *lease, *next;
+	int64_t at = p->held.from;
+	bool further = true;
+
+	while (at < p->held.to && further) {
+		further = false;
+		HASH_ITER(hh, host->k->leases, lease, next)
+		{
+			if (!lease_is_ours(lease->state) || lease->range.space != p->held.space ||
+			    lease->range.mode < p->held.mode || lease->range.from > at || lease->range.to <= at ||
+			    strcmp(lease->lock->file->path, host->files[p->file]) != 0)
+				continue;
+			at = lease->range.to;
+			further = true;
+		}
+	}
+	return at >= p->held.to;
+}
+
+/* A lease that was lost is another matter: its holders are about to be killed. */
+static void check_holders(void)
+{
+	for (int i = 0; i < sim_program_count; i++) {
+		const struct program *p = &sim_programs[i];
+		const struct host *host = p->host;
+
+		if (p->state != PROGRAM_HOLDING || p->frozen || !host->k || !host->idle || host->k->losing)
+			continue;
+		if (!is_covered(host, p))
+			sim_fail("p%d has %s and runs, but h%d has no lease", i, program_file_name(p->file), host->id);
+	}
+}
+
 /* --- promise 4: no two hosts are sure of leases that conflict --- */
 
 static bool is_sure(const struct host *host, const struct lease *lease)
@@ -73,6 +110,7 @@ static void check_leases(void)
 void check_step(void)
 {
 	check_programs();
+	check_holders();
 	check_leases();
 }
 

@@ -231,7 +231,8 @@ static void restart(struct fault *f)
 	sim_trace("store: dies");
 	server_up = false;
 	net_reset_all();
-	sim_after(rng_between(&f->rng, 0, f->ns), server_back, NULL, (uint64_t)rng_between(&f->rng, KEEPS, OLD + 1));
+	sim_after(rng_between(&f->rng, 0, f->ns), server_back, NULL,
+		  (uint64_t)(rng_chance(&f->rng, 500) ? OLD : rng_between(&f->rng, KEEPS, OLD)));
 }
 
 /* --- the plan --- */
@@ -245,7 +246,7 @@ static const struct {
 	{kill_keeper, 3, 1, 0},   {kill_inside, 4, 2, 0},       {stop_keeper, 3, 0, 7 * SEC}, {machine, 2, 0, 0},
 	{kill_program, 2, 2, 0},  {interrupt, 2, 2, 0},         {cut, 5, 0, 8 * SEC},         {cut_all, 2, 0, 8 * SEC},
 	{reset, 3, 1, 0},         {stop_server, 2, 0, 6 * SEC}, {step_clock, 2, 2, 0},        {flush, 3, 0, 0},
-	{restart, 4, 0, 5 * SEC}, {flush_twice, 2, 0, 0},       {flap, 3, 0, 5 * SEC},
+	{restart, 5, 0, 5 * SEC}, {flush_twice, 2, 0, 0},       {flap, 3, 0, 5 * SEC},
 };
 static unsigned weight_of(size_t kind)
 {
@@ -327,7 +328,7 @@ void faults_plan(void)
 		hiccups = 0;
 	for (int i = 0; i < count; i++)
 		plan_one(i);
-	for (int i = 0; i < 3 && count; i++)
+	for (int i = 0; i < 6 && count; i++)
 		sim_at(rng_between(&rng, BEGIN, END), save, NULL, 0);
 	sim_at(END, no_more, NULL, 0);
 }

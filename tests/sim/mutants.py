@@ -44,6 +44,7 @@ MUTANTS = {
     "a fence is not compared": ("store/lua/confirm.lua", r" and number\(lease.fence\) == ARGV\[4\]", ""),
     "what an old snapshot says of a lease is put back": ("store/lua/reclaim.lua", r"lease\.mode == 'exclusive' and ARGV\[7\] == 'shared'", "false"),
     "a lost memory under standing connections never opens": ("keeper/host.c", r"\ton_grace_timer\(&k->grace\); /\* no connection[^\n]*\n", ""),
+    "the first lease after a pause is no beat": ("keeper/host.c", r"return false; /\* the last one may be long ago", "return recent; /* the last one may be long ago"),
     "who was forgotten keeps others waiting": ("store/lua/acquire.lua", r"if #holders == 0 then\n\tlocal w", "if false then\n\tlocal w",
                                                r"if place and #holders == 0 and #ahead > 0 and not pass then", "if false then"),
     "an older fence is put back over a younger one": ("store/lua/reclaim.lua", r"clash\(mine, e\) and e\.fence > mine\.fence", "clash(mine, e) and e.fence < mine.fence"),
