@@ -261,6 +261,36 @@ static const struct argp_option options[] = {
 	{0},
 };
 
+static pid_t workers[MAX_JOBS]; /* 0: none */
+
+/* Their folders are to be removed when they have ended. */
+static void end_workers(int number)
+{
+	(void)number;
+	for (int i = 0; i < MAX_JOBS; i++)
+		if (workers[i] > 0)
+			kill(workers[i], SIGTERM);
+}
+
+/* 0, or 1 if one failed; then the others are ended, too. */
+static int wait_for_workers(void)
+{
+	int failed = 0, status;
+	pid_t pid;
+
+	while ((pid = wait(&status)) > 0 || errno == EINTR) {
+		bool good = WIFEXITED(status) && WEXITSTATUS(status) == 0;
+
+		for (int i = 0; pid > 0 && i < MAX_JOBS; i++)
+			if (workers[i] == pid)
+				workers[i] = 0;
+		if (pid > 0 && !good)
+			end_workers(0);
+		failed |= pid > 0 && !good;
+	}
+	return failed;
+}
+
 int main(int argc, char **argv)
 {
 	static const struct argp argp = {
@@ -269,8 +299,7 @@ int main(int argc, char **argv)
 		.doc = "Runs the keeper and the store's scripts under a scheduler, seed by seed."};
 	struct options o = {.from = 1, .count = 1000, .jobs = 2, .failures = 5, .drop = ""};
 	char dir[] = "/dev/shm/dflock-sim-XXXXXX";
-	int failed = 0, status;
-	pid_t workers[MAX_JOBS], pid;
+	int failed;
 
 	argp_parse(&argp, argc, argv, 0, NULL, &o);
 	if (o.one)
@@ -279,22 +308,17 @@ int main(int argc, char **argv)
 		perror(dir);
 		return 3;
 	}
+	sigaction(SIGTERM, &(struct sigaction){.sa_handler = end_workers}, NULL);
+	sigaction(SIGINT, &(struct sigaction){.sa_handler = end_workers}, NULL);
 	for (int i = 0; i < o.jobs; i++) {
 		workers[i] = fork();
-		if (workers[i] == 0)
+		if (workers[i] == 0) {
+			signal(SIGTERM, SIG_DFL);
+			signal(SIGINT, SIG_DFL);
 			exit(one_worker(&o, dir, i) ? 1 : 0);
-	}
-	while ((pid = wait(&status)) > 0) {
-		bool good = WIFEXITED(status) && WEXITSTATUS(status) == 0;
-
-		for (int i = 0; i < o.jobs; i++) {
-			if (workers[i] == pid)
-				workers[i] = 0;
-			else if (workers[i] && !good)
-				kill(workers[i], SIGTERM);
 		}
-		failed |= !good;
 	}
+	failed = wait_for_workers();
 	nftw(dir, remove_one, 16, FTW_DEPTH | FTW_PHYS);
 	return failed;
 }

@@ -9,6 +9,7 @@
 #include <sys/stat.h>
 
 #include "keeper/family.h"
+#include "keeper/hidden.h"
 #include "keeper/holders.h"
 #include "keeper/stopped.h"
 #include "tests/sim/sim.h"
@@ -124,6 +125,36 @@ void family_free(struct family *family)
 {
 	free(family->pids);
 	*family = (struct family){0};
+}
+
+/* --- keeper/hidden.h: every program here has a descriptor of what it locks --- */
+
+int hidden_begin(struct hidden *hidden, const struct holders_file *files, size_t count)
+{
+	*hidden = (struct hidden){.files = files, .file_count = count};
+	return 0;
+}
+
+void hidden_seen(struct hidden *hidden, const struct holder *holder)
+{
+	(void)hidden, (void)holder;
+}
+
+int hidden_end(struct hidden *hidden)
+{
+	(void)hidden;
+	return 0;
+}
+
+void hidden_free(struct hidden *hidden)
+{
+	(void)hidden;
+}
+
+int hidden_mappers(const struct holders_file *file, struct family *family)
+{
+	(void)file, (void)family;
+	return 0;
 }
 
 /* --- keeper/holders.h --- */
