@@ -20,6 +20,8 @@
 #define LIMIT        (400 * SEC) /* of simulated time, for a run */
 #define REAL_LIMIT_S 120         /* of real time: it goes round in circles */
 #define MAX_JOBS     16
+#define DROP_BYTES   256
+#define TRACE_LINES  120 /* that are shown of a seed that fails */
 
 struct options {
 	uint64_t from, count;
@@ -73,8 +75,9 @@ static int64_t real_ms(void)
 	return t.tv_sec * 1000 + t.tv_nsec / 1000000;
 }
 
-/* In a process of its own. 0: all that must hold did. */
-static int run_seed(uint64_t seed, const char *drop, const char *dir, const char *socket, bool trace, bool quiet)
+/* In a process of its own, which says what it has to say to the file `out` (NULL: where we say it). 0: all that must
+ * hold did. */
+static int run_seed(uint64_t seed, const char *drop, const char *dir, const char *socket, bool trace, const char *out)
 {
 	pid_t pid;
 	int status;
@@ -82,10 +85,8 @@ static int run_seed(uint64_t seed, const char *drop, const char *dir, const char
 	fflush(stdout);
 	pid = fork();
 	if (pid == 0) {
-		int null = quiet ? open("/dev/null", O_WRONLY) : -1;
-
-		if (null >= 0)
-			dup2(null, 1);
+		if (out && !freopen(out, "w", stdout))
+			_Exit(3);
 		prctl(PR_SET_PDEATHSIG, SIGKILL);
 		alarm(REAL_LIMIT_S);
 		signal(SIGPIPE, SIG_IGN);
@@ -98,25 +99,44 @@ static int run_seed(uint64_t seed, const char *drop, const char *dir, const char
 	}
 	if (pid < 0 || waitpid(pid, &status, 0) != pid)
 		return -1;
-	if (WIFSIGNALED(status) && !quiet)
+	if (WIFSIGNALED(status) && !out)
 		printf("seed %llu: %s\n", (unsigned long long)seed, strsignal(WTERMSIG(status)));
 	return status;
 }
 
 /* Leaves out one fault or program after the other, as long as it goes on failing. */
-static void minimise(uint64_t seed, const char *dir, const char *socket)
+static void minimise(uint64_t seed, char drop[DROP_BYTES], const char *dir, const char *socket)
 {
 	static const char *const words[] = {"l0", "h0", "s0", "f0", "f1", "f2",  "f3",  "f4", "f5",
 					    "f6", "f7", "f8", "f9", "p0", "p1",  "p2",  "p3", "p4",
 					    "p5", "p6", "p7", "p8", "p9", "p10", "p11", "p12"};
-	char drop[256] = "", longer[256];
+	char longer[DROP_BYTES];
 
 	for (size_t i = 0; i < sizeof(words) / sizeof(*words); i++) {
 		snprintf(longer, sizeof(longer), "%.240s%s%s", drop, *drop ? "," : "", words[i]);
-		if (run_seed(seed, longer, dir, socket, false, true) != 0)
-			memcpy(drop, longer, sizeof(drop));
+		if (run_seed(seed, longer, dir, socket, false, "/dev/null") != 0)
+			memcpy(drop, longer, sizeof(longer));
 	}
-	printf("seed %llu fails also with --drop %s\n", (unsigned long long)seed, *drop ? drop : "nothing");
+}
+
+static void show_trace(uint64_t seed, const char *drop, const char *dir, const char *socket)
+{
+	char path[128], line[1024];
+	long count = 0;
+	FILE *f;
+
+	snprintf(path, sizeof(path), "%s/trace", dir);
+	run_seed(seed, drop, dir, socket, true, path);
+	f = fopen(path, "re");
+	while (f && fgets(line, sizeof(line), f))
+		count++;
+	if (f)
+		rewind(f);
+	for (; f && fgets(line, sizeof(line), f); count--)
+		if (count <= TRACE_LINES)
+			fputs(line, stdout);
+	if (f)
+		fclose(f);
 }
 
 struct worker {
@@ -135,10 +155,15 @@ static void worker_start(struct worker *w, const char *dir, int number)
 
 static int failed_seed(const struct options *o, struct worker *w, uint64_t seed, const char *drop)
 {
-	printf("seed %llu FAILED; replay: sim --seed %llu%s%s\n", (unsigned long long)seed, (unsigned long long)seed,
-	       *drop ? " --drop " : "", drop);
-	if (o->minimise && !*drop)
-		minimise(seed, w->dir, w->redis.socket);
+	char least[DROP_BYTES];
+
+	snprintf(least, sizeof(least), "%s", drop);
+	printf("seed %llu FAILED\n", (unsigned long long)seed);
+	if (o->minimise) {
+		minimise(seed, least, w->dir, w->redis.socket);
+		show_trace(seed, least, w->dir, w->redis.socket);
+	}
+	printf("replay: sim --seed %llu%s%s\n", (unsigned long long)seed, *least ? " --drop " : "", least);
 	return 1;
 }
 
@@ -151,7 +176,7 @@ static int work(const struct options *o, struct worker *w, uint64_t first, uint6
 	for (uint64_t seed = first; seed < o->from + o->count && failed < o->failures && real_ms() < end;
 	     seed += step) {
 		++*done;
-		if (run_seed(seed, o->drop, w->dir, w->redis.socket, false, false) != 0)
+		if (run_seed(seed, o->drop, w->dir, w->redis.socket, false, NULL) != 0)
 			failed += failed_seed(o, w, seed, o->drop);
 	}
 	return failed;
@@ -175,7 +200,7 @@ static int run_found(const struct options *o, struct worker *w, uint64_t *done)
 		if (n < 1)
 			continue;
 		++*done;
-		if (run_seed(seed, n == 2 ? drop : "", w->dir, w->redis.socket, false, false) != 0)
+		if (run_seed(seed, n == 2 ? drop : "", w->dir, w->redis.socket, false, NULL) != 0)
 			failed += failed_seed(o, w, seed, n == 2 ? drop : "");
 	}
 	fclose(f);
@@ -191,7 +216,7 @@ static int one_worker(const struct options *o, const char *dir, int number)
 	prctl(PR_SET_PDEATHSIG, SIGTERM);
 	worker_start(&w, dir, number);
 	if (o->one)
-		failed = run_seed(o->from, o->drop, w.dir, w.redis.socket, true, false) != 0;
+		failed = run_seed(o->from, o->drop, w.dir, w.redis.socket, true, NULL) != 0;
 	else if (number == 0 && o->found)
 		failed = run_found(o, &w, &done);
 	if (!o->one && !failed)
@@ -257,7 +282,8 @@ static const struct argp_option options[] = {
 	{"found", 'l', "FILE", 0, "Seeds that are run first: one per line, what to leave out, # a remark", 0},
 	{"drop", 'd', "LIST", 0,
 	 "Faults, programs, ... to leave out: \"f0,f3,p1\"; l0: message loss, h0: hiccups, s0: slow packets", 0},
-	{"minimise", 'm', NULL, 0, "Find out for a seed that fails what can be left out", 0},
+	{"minimise", 'm', NULL, 0, "Find out for a seed that fails what can be left out, and show the end of its trace",
+	 0},
 	{0},
 };
 
