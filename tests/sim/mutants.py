@@ -29,7 +29,8 @@ MUTANTS = {
     "pins are not waited for": ("keeper/act.c", r"LEASE_DRAINING &&\n\t    !serve_is_pinned\(lease->lock, &lease->range\)\)", "LEASE_DRAINING)"),
     "pins of a dead keeper are forgotten": ("keeper/keeper.c", r"k->old_pins_until_ns = clock_now_ns\(\) \+", "k->old_pins_until_ns = 0 *"),
     "what the kernel says is not waited for": ("keeper/lease.c", r"\[LEASE_EV_IN_USE\] = STEP\(WAITING, LEASE_DO_TELL_IN_USE \| LEASE_DO_SERVE\)", "[LEASE_EV_IN_USE] = STEP(RELEASING, RELEASE)"),
-    "callers are granted while the kernel is asked": ("keeper/serve.c", r"if \(lease->state == LEASE_DRAINING\)", "if (lease->state != LEASE_RELEASING)"),
+    "callers are granted while the kernel is asked": ("keeper/serve.c", r"if \(lease->state == LEASE_DRAINING\)", "if (lease->state != LEASE_RELEASING)",
+                                                      r"if \(!lock_stop_probes\(s->lock, &range\)\)", "if (0)"),
     "a lease is closed after the kernel was asked": ("keeper/lease.c", r"LEASE_EV_LINGERED\] = STEP\(DRAINING, LEASE_DO_CLOSE\)", "LEASE_EV_LINGERED] = STEP(HELD, LEASE_DO_PROBE)"),
     "the page is not closed when a lease is": ("keeper/act.c", r"leasepage_close\(lease\); /\* first of all \*/", ";"),
     "the page says for a second that leases are sure": ("keeper/leasepage.c", r"sure < fresh \? sure : fresh", "fresh"),
@@ -79,7 +80,7 @@ def is_found_out(name, made):
     with tempfile.TemporaryDirectory(prefix="dflock-mutant-", dir="/dev/shm") as folder:
         program = build(name, folder, made)
         begin = time.monotonic()
-        run = subprocess.run([program, "--count", str(COUNT), "--seconds", str(SECONDS), "--failures", "1"], stdout=subprocess.PIPE, text=True)
+        run = subprocess.run(["setpriv", "--pdeathsig", "TERM", program, "--count", str(COUNT), "--seconds", str(SECONDS), "--failures", "1"], stdout=subprocess.PIPE, text=True)
         said = [line for line in run.stdout.splitlines() if line.startswith("seed")]
         print(f"{'found' if run.returncode == 1 else 'NOT FOUND'} in {time.monotonic() - begin:.0f} s: {name}: {said[0] if said else ''}", flush=True)
         return run.returncode == 1
