@@ -31,6 +31,7 @@ struct link {
 	void *arg;
 	struct pending *first, **last;
 	struct conn *conn;
+	struct packet *delivering; /* its callback runs */
 };
 
 struct packet {
@@ -154,6 +155,7 @@ static void deliver_item(void *arg, uint64_t number)
 		link->first = pending->next;
 		if (!link->first)
 			link->last = &link->first;
+		link->delivering = p;
 		pending->cb(pending->arg, p->reply);
 		free(pending);
 	}
@@ -377,6 +379,21 @@ static void linger(struct conn *conn)
 		sim_at(p->ready, pump_up, conn, 0);
 	}
 	conn->up.ready += more;
+}
+
+redisReply *link_keep_reply(struct link *link);
+
+/* An answer of a script stands in a list with what was published (server.c). */
+redisReply *link_keep_reply(struct link *link)
+{
+	struct packet *p = link->delivering;
+	redisReply *reply = p->reply;
+
+	if (p->owned == reply)
+		p->owned = NULL;
+	else
+		p->owned->element[0] = NULL;
+	return reply;
 }
 
 static void close_conn(struct conn *conn)

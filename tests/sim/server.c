@@ -22,7 +22,7 @@ static const char prelude[] =
 	"SIM.id = table.remove(ARGV)\n"
 	"SIM.usec = table.remove(ARGV)\n"
 	"SIM.sec = table.remove(ARGV)\n"
-	"local redis = {call = function(command, ...)\n"
+	"local redis = {error_reply = redis.error_reply, call = function(command, ...)\n"
 	"	if command == 'TIME' then return {SIM.sec, SIM.usec} end\n"
 	"	if command == 'INFO' then return 'role:master\\r\\nmaster_replid:' .. SIM.id .. '\\r\\n' end\n"
 	"	if command == 'PUBLISH' then SIM.said[#SIM.said + 1] = {...} return 0 end\n"
