@@ -20,6 +20,8 @@ part "the models and their mutants"
 make -s model-check
 part "fuzzing"
 make -s fuzz
+part "the simulator"
+make -s sim
 part "tests with processes"
 make -s check
 part "the demo"
