@@ -305,6 +305,8 @@ static void on_message(void *arg, const struct store_message *m)
 	case STORE_MSG_GRANTED:
 		if (!lease)
 			release_unknown(k, m);
+		else if (lease->state == LEASE_ASKING && m->provisional)
+			lease_acquire(lease, NULL, 0);
 		else if (lease->state == LEASE_ASKING)
 			lease_handed_over(lease, m->fence);
 		return;

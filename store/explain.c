@@ -23,6 +23,39 @@ bool reply_info_field(const char *info, const char *field, char *value, size_t s
 	return false;
 }
 
+/* "slave0:ip=10.0.0.1,port=6379,state=online,...": what stands before the state. 0: this line is none of these. */
+static size_t replica_length(const char *line)
+{
+	const char *state = strstr(line, ",state=");
+
+	if (strncmp(line, "slave", 5) != 0 || line[5] < '0' || line[5] > '9' || !state)
+		return 0;
+	return state < line + strcspn(line, "\n") ? (size_t)(state - line) : 0;
+}
+
+int reply_replicas(const char *info)
+{
+	struct {
+		const char *text;
+		size_t len;
+	} seen[CONFIG_MAX_REPLICAS + 1];
+	int count = 0, same;
+
+	for (const char *line = info, *end; *line && count <= CONFIG_MAX_REPLICAS; line = end + (*end == '\n')) {
+		end = line + strcspn(line, "\n");
+		size_t len = replica_length(line), number = strcspn(line, ":");
+		if (len <= number)
+			continue;
+		for (same = 0; same < count; same++)
+			if (seen[same].len == len - number && memcmp(seen[same].text, line + number, len - number) == 0)
+				break;
+		seen[same].text = line + number;
+		seen[same].len = len - number;
+		count += same == count;
+	}
+	return count;
+}
+
 /*
  * The first whose code starts the error counts. An error inside a script starts with its own code since Redis 7; before
  * that it is somewhere behind "ERR Error running script".
@@ -52,7 +85,7 @@ static const struct {
 	{"CLUSTERDOWN", REPLY_ERROR_UNREACHABLE,
 	 "it is a node of a Redis Cluster: set the address of a server of its own"},
 	{"MISCONF", REPLY_ERROR_HERE, "it cannot save its data to disk: its log says why"},
-	{"NOREPLICAS", REPLY_ERROR_HERE, "bring its replicas back, or lower its min-replicas-to-write"},
+	{"NOREPLICAS", REPLY_ERROR_UNREACHABLE, "bring its replicas back, or lower its min-replicas-to-write"},
 	{"DENIED", REPLY_ERROR_UNREACHABLE, "it is in protected mode: set a password there, and password_file here"},
 	{"ERR max number of clients", REPLY_ERROR_UNREACHABLE, "raise its maxclients"},
 	{"ERR DB index", REPLY_ERROR_UNREACHABLE, "correct database in the configuration"},
@@ -72,21 +105,20 @@ static bool speaks_of(const char *error, const char *code)
 	return at && at[len] == ' ' && (at[-1] == ' ' || at[-1] == '-');
 }
 
-/* The server's text is for people, and nothing else is known about it. */
-static void copy_printable(char *to, size_t size, const char *from)
+void reply_quote(char said[REPLY_SAID_BYTES], const char *text)
 {
 	size_t n = 0;
 
-	for (; from[n] && n + 1 < size; n++)
-		to[n] = from[n] >= ' ' && from[n] <= '~' ? from[n] : '?';
-	to[n] = '\0';
+	for (; text[n] && n + 1 < REPLY_SAID_BYTES; n++)
+		said[n] = text[n] >= ' ' && text[n] <= '~' ? text[n] : '?';
+	said[n] = '\0';
 }
 
 enum reply_error reply_explain(const char *error, char line[REPLY_LINE_BYTES])
 {
-	char said[200];
+	char said[REPLY_SAID_BYTES];
 
-	copy_printable(said, sizeof(said), error);
+	reply_quote(said, error);
 	for (size_t i = 0; i < sizeof(errors) / sizeof(*errors); i++) {
 		if (!speaks_of(error, errors[i].code))
 			continue;

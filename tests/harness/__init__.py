@@ -5,8 +5,9 @@ from .host import Host, Agent, BUILD
 from .clock import Clock
 from .job import Job
 from .network import Network
+from .nodes import Nodes
 from .proxy import Proxy
 from .views import Views
 
-__all__ = ["Agent", "BUILD", "Clock", "Deadline", "Host", "Job", "Network", "Proxy", "Redis", "Views",
+__all__ = ["Agent", "BUILD", "Clock", "Deadline", "Host", "Job", "Network", "Nodes", "Proxy", "Redis", "Views",
            "wait_until"]

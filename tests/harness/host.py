@@ -23,8 +23,9 @@ class Host:
     def __init__(self, redis, name, folder, shim=True, rules=None, lease="ttl_ms = 3000;", store="", foreground=True,
                  debug=False, inside=(), clock=None):
         """
-        rules: text for protect = (...); "%s" is the host's folder of files. Default: every file there, named by its name.
-        inside: words before those of each program of this host (Network.inside()). clock: what they take for the time (Clock).
+        redis: a Redis, an address, or settings of the store as text. rules: text for protect = (...); "%s" is the host's
+        folder of files. Default: every file there, named by its name. inside: words before those of each program of this
+        host (Network.inside()). clock: what they take for the time (Clock).
         """
         self.inside, self.clock = list(inside), clock
         self.name = name
@@ -38,10 +39,11 @@ class Host:
         self.agents = []
         os.makedirs(self.files, exist_ok=True)
         rules = rules or '{ tree = "%s"; name = "t"; }'
-        server = redis if isinstance(redis, str) else "unix:" + redis.socket
+        where = redis if isinstance(redis, str) else "unix:" + redis.socket
+        where = where if "=" in where else f'server = "{where}";'
         with open(self.config, "w") as f:
-            f.write('host = "%s";\nstore = { server = "%s"; %s };\nlease = { %s };\nprotect = ( %s );\n' %
-                    (name, server, store, lease, rules.replace("%s", self.files)))
+            f.write('host = "%s";\nstore = { %s %s };\nlease = { %s };\nprotect = ( %s );\n' %
+                    (name, where, store, lease, rules.replace("%s", self.files)))
         if foreground:
             self.start()
 

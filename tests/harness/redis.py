@@ -16,7 +16,11 @@ class Redis:
         self.port = port
         self.options = options
         self.process = None
-        self.start()
+        try:
+            self.start()
+        except BaseException:
+            self.stop()
+            raise
 
     def start(self):
         self.process = subprocess.Popen(
