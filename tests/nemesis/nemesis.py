@@ -12,10 +12,11 @@ import signal
 import time
 
 from harness import wait_until
-from stage import HOSTS, TTL_S
+from harness.nodes import MASTER
+from stage import HOSTS, Servers
 
 AT_ONCE = 3
-QUIET_S = 3 * TTL_S  # after the store has lost its memory it does not lose it again for so long: else nobody would get anywhere
+QUIET_TTLS = 3  # after the store has lost its memory it does not lose it again for so long: else nobody would get anywhere
 MOMENT_S = 0.2  # for which a keeper's parent may be stopped: less than the margin in which it has to act
 
 
@@ -26,34 +27,46 @@ class Nemesis:
         often: kinds of faults of which every other one shall be.
         """
         self.stage, self.grace, self.often = stage, grace, often
-        self.quiet_s = QUIET_S if grace else 0
+        self.quiet_s = QUIET_TTLS * stage.ttl_s if grace else 0
         self.dice = random.Random(seed)
         self.done = collections.Counter()
         self.active = []  # [(until, needs, generator)]
         self.next = time.monotonic() + 1
-        self.forgot_at = -QUIET_S
+        self.forgot_at = -self.quiet_s
         self.deck = []
 
     # --- faults ---
 
     def spell(self):
         """Some are over before anybody notices, most last longer than a lease."""
-        return self.dice.uniform(0.05, 1) if self.dice.random() < 0.4 else self.dice.uniform(1.2, 2.2) * TTL_S
+        return self.dice.uniform(0.05, 1) if self.dice.random() < 0.4 else self.dice.uniform(1.2, 2.2) * self.stage.ttl_s
 
     def cut(self, name):
         self.stage.network.cut(name)
         yield self.spell()
         self.stage.network.mend(name)
 
-    def one_way(self, to, speaker):
-        self.stage.network.deafen(to, speaker)
+    def deaf(self, name):
+        """Nothing comes from the store, but to it."""
+        for machine in self.stage.machines:
+            self.stage.network.deafen(name, machine)
         yield self.spell()
-        self.stage.network.undeafen(to, speaker)
+        for machine in self.stage.machines:
+            self.stage.network.undeafen(name, machine)
 
-    def no_route(self, to, speaker):
-        self.stage.network.unroute(to, speaker)
+    def mute(self, name):
+        for machine in self.stage.machines:
+            self.stage.network.deafen(machine, name)
         yield self.spell()
-        self.stage.network.reroute(to, speaker)
+        for machine in self.stage.machines:
+            self.stage.network.undeafen(machine, name)
+
+    def no_route(self, name):
+        for machine in self.stage.machines:
+            self.stage.network.unroute(machine, name)
+        yield self.spell()
+        for machine in self.stage.machines:
+            self.stage.network.reroute(machine, name)
 
     def keeper_pids(self, name):
         """(parent, keeper), both alive. A keeper that has just been started may still have its parent's name."""
@@ -132,6 +145,66 @@ class Nemesis:
         if not self.grace:
             wait_until(lambda: any(h.cli("init", check=False).returncode == 0 for h in self.stage.hosts), "somebody opens the store")
 
+    # --- the same with three servers, of which one at a time fails ---
+
+    def server(self):
+        """The number of one, most often of the master."""
+        servers = self.stage.store
+        master = servers.master() if self.dice.random() < 0.7 else None
+        return servers.all.index(master) if master else self.dice.randrange(3)
+
+    def server_cut(self):
+        yield from self.cut(self.stage.machines[self.server()])
+
+    def server_deaf(self):
+        """It hears nothing of the other servers, but of the hosts."""
+        name = self.stage.machines[self.server()]
+        others = [m for m in self.stage.machines if m != name]
+        for machine in others:
+            self.stage.network.deafen(name, machine)
+        yield self.spell()
+        for machine in others:
+            self.stage.network.undeafen(name, machine)
+
+    def server_stopped(self, servers):
+        one = servers[self.server()]
+        one.signal(signal.SIGSTOP)
+        yield self.spell()
+        one.signal(signal.SIGCONT)
+
+    def server_killed(self):
+        node = self.stage.store.all[self.server()]
+        self.stage.store.stop_one(node)
+        yield self.spell()
+        node.start()
+
+    def failover(self):
+        """Somebody asks for one: the old master lives."""
+        try:
+            self.dice.choice(self.stage.store.sentinels).command("SENTINEL", "FAILOVER", MASTER)
+        except RuntimeError:  # there is one just now, or no good replica
+            yield None
+        yield self.spell()
+
+    def servers_flushed(self):
+        master = self.stage.store.master()
+        if master:
+            master.command("FLUSHALL")
+            self.forget()
+        yield 0 if master else None
+
+    def servers_cards(self):
+        return 2 * [
+            ("server's machine cut", {"server"}, self.server_cut()),
+            ("server deaf for the others", {"server"}, self.server_deaf()),
+            ("server stopped", {"server"}, self.server_stopped(self.stage.store.all)),
+            ("server killed, and empty again", {"server"}, self.server_killed()),
+            ("failover on request", {"server"}, self.failover()),
+        ] + [
+            ("sentinel stopped", {"server"}, self.server_stopped(self.stage.store.sentinels)),
+            ("server flushed", {"server", "memory"}, self.servers_flushed()),
+        ]
+
     def victim(self):
         """A host, most often one that has something to lose."""
         holders = [r.worker[0] for r in self.stage.running()] if self.dice.random() < 0.7 else []
@@ -142,9 +215,9 @@ class Nemesis:
         a, b = self.victim(), self.victim()
         hosts = [card for name in (a, b) for card in (
             ("host cut", {"net " + name}, self.cut(name)),
-            ("host cut, from the store", {"net " + name}, self.one_way(name, "store")),
-            ("host cut, to the store", {"net " + name}, self.one_way("store", name)),
-            ("host without a route", {"net " + name}, self.no_route("store", name)),
+            ("host cut, from the store", {"net " + name}, self.deaf(name)),
+            ("host cut, to the store", {"net " + name}, self.mute(name)),
+            ("host without a route", {"net " + name}, self.no_route(name)),
             ("keeper killed", {"keeper " + name}, self.keeper_killed(name)),
             ("keeper stopped", {"keeper " + name}, self.keeper_stopped(name)),
             ("holder killed", set(), self.holder_killed(name)),
@@ -153,6 +226,10 @@ class Nemesis:
             ("parent stopped for a moment", {"keeper " + a}, self.parent_stopped(a)),
             ("parent killed", {"keeper " + a}, self.parent_killed(a)),
             ("parent killed, and one of the next two", {"keeper " + a}, self.parent_killed(a, both=True)),
+        ] + (self.servers_cards() if self.stage.kind is Servers else self.store_cards())
+
+    def store_cards(self):
+        return [
             ("store cut", {"net store"}, self.cut("store")),
             ("store stopped", {"store"}, self.store_stopped()),
             ("store killed, as it was", {"store", "memory", "net store"}, self.store_killed("same")),

@@ -7,7 +7,7 @@ import time
 import stamps
 from harness import BUILD
 from nemesis import Nemesis
-from stage import HOSTS, KINDS, TTL_S, Stage
+from stage import HOSTS, KINDS, Server, Stage
 
 FROZEN_NS = 300_000_000  # a holder that did not run for so long was stopped, by us or by the keeper's parent
 
@@ -15,12 +15,12 @@ FROZEN_NS = 300_000_000  # a holder that did not run for so long was stopped, by
 LOOK_S = 1.0  # how often until() is asked
 
 
-def run(folder, seed, seconds, until=None, on_lost="freeze", **options):
+def run(folder, seed, seconds, until=None, on_lost="freeze", store=Server, **options):
     """
     Breaks things for so many seconds, and until every kind of fault was there, or until until(stage) is true; options are Nemesis'. Then mends all, waits until every worker has had a lock again, and
     returns (lines that say what was wrong, report).
     """
-    with Stage(folder, seed, on_lost) as stage:
+    with Stage(folder, seed, on_lost, store) as stage:
         nemesis = Nemesis(stage, seed, **options)
         begun = time.monotonic()
         killed, looked = 0, begun
@@ -36,7 +36,7 @@ def run(folder, seed, seconds, until=None, on_lost="freeze", **options):
         healed = stamps.now_ns()
         stage.show("calm")
         if not until:
-            stage.wait_until(lambda: stage.tend() >= 0 and not waiting(stage, healed), "every worker has had a lock again", 60)
+            stage.wait_until(lambda: stage.tend() >= 0 and not waiting(stage, healed), "every worker has had a lock again", 90)
         stage.finish()
         wrong = stage.check()
         return wrong, Report(stage, nemesis, seed, time.monotonic() - begun, healed, killed)
@@ -61,6 +61,7 @@ class Report:
         records = stage.records()
         held = stamps.got(records)
         self.seed, self.seconds, self.killed_workers = seed, seconds, killed
+        self.ttl_s, self.servers = stage.ttl_s, len(stage.machines)
         self.on_lost, self.grace = stage.on_lost, nemesis.grace
         self.faults = dict(sorted(nemesis.done.items()))
         self.calls, self.acquisitions = len(records), len(held)
@@ -92,7 +93,8 @@ class Report:
         faults = "\n".join(f"    {n:6} {name}" for name, n in self.faults.items())
         said = ", ".join(f"{n} x \"{words}\"" for words, n in self.keepers_said.items())
         return f"""\
-fault run: {len(HOSTS)} hosts, {self.seconds:.0f} s, ttl {TTL_S:.0f} s, on_lost = "{self.on_lost}"{'' if self.grace else ', without grace'}, \
+fault run: {len(HOSTS)} hosts, {self.servers} {'server' if self.servers == 1 else 'servers with sentinels'}, {self.seconds:.0f} s, \
+ttl {self.ttl_s} s, on_lost = "{self.on_lost}"{'' if self.grace else ', without grace'}, \
 seed {self.seed}
   {sum(self.faults.values())} faults:
 {faults}

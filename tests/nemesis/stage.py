@@ -1,5 +1,5 @@
 """
-The machines of a fault run: five hosts and a redis-server, each in a network namespace of its own, on each host three workers, and
+The machines of a fault run: five hosts and a redis-server, or three and sentinels, each in a network namespace of its own, on each host three workers, and
 all that they leave behind to be judged.
 
 The namespaces share pids and files. So a host is a keeper with a runtime directory of its own, and lock files that are other inodes than
@@ -16,12 +16,12 @@ import subprocess
 import sys
 
 import stamps
-from harness import BUILD, Deadline, Host, Network, Redis, Views, wait_until
+from harness import BUILD, Deadline, Host, Network, Nodes, Redis, Views, wait_until
+from harness.nodes import Place
 
 HOSTS = "abcde"
 KINDS = ("flock", "fcntl", "sqlite")
-TTL_S = 3.0
-LEASE = "ttl_ms = 3000; freeze_margin_ms = 1000; linger_ms = 100; "
+LEASE = "linger_ms = 100; "
 # A network that swallows everything must be noticed before the lease runs out.
 STORE = "connect_ms = 1000;"
 COUNTERS = [("f0", 0), ("f1", 0), ("r0", 0), ("r0", 1)]
@@ -42,12 +42,15 @@ def session(leader):
 
 
 class Server(Redis):
-    """The redis-server "store": with what it wrote to disk it can be started as it was, empty, or as it was long ago."""
+    """The redis-server on machine "store": with what it wrote to disk it can be started as it was, empty, or as it was long ago."""
+
+    machines, ttl_s = ["store"], 3
 
     def __init__(self, folder, network):
         os.mkdir(folder)
-        super().__init__(folder, "--protected-mode", "no", "--bind", network.addresses["store"], "--appendonly", "yes", "--appendfsync",
-                         "always", port=6379, inside=network.inside("store"))
+        super().__init__(folder, "--appendonly", "yes", "--appendfsync", "always", address=network.addresses["store"], port=6379,
+                         inside=network.inside("store"))
+        self.settings = f'server = "{self.address}:6379";'
         self.disk, self.old = os.path.join(folder, "appendonlydir"), os.path.join(folder, "old")
         self.remember()
 
@@ -66,9 +69,27 @@ class Server(Redis):
         self.start()
 
 
+class Servers(Nodes):
+    """Three of them that replicate, and a sentinel on the machine of each. They have no memory but the others'."""
+
+    machines, ttl_s = ["s0", "s1", "s2"], 6  # a failover takes some seconds
+
+    def __init__(self, folder, network):
+        places = [Place(network.addresses[m], port, network.inside(m)) for port in (6379, 26379) for m in self.machines]
+        super().__init__(folder, 3, 3, places=places)
+
+    def stop_one(self, node):
+        """When it starts again, it is what it is now, as if it had a configuration file that sentinels have rewritten."""
+        follows = node.info("master_host")
+        node.options = [o for i, o in enumerate(node.options) if "--replicaof" not in node.options[max(i - 1, 0):i + 1]]
+        node.options += ["--replicaof", f"{follows} {node.info('master_port')}"] if follows else []
+        node.stop()
+
+
 class Stage:
-    def __init__(self, folder, seed, on_lost="freeze"):
-        self.folder, self.seed, self.on_lost = folder, seed, on_lost
+    def __init__(self, folder, seed, on_lost="freeze", store=Server):
+        self.folder, self.seed, self.on_lost, self.kind = folder, seed, on_lost, store
+        self.ttl_s, self.machines = store.ttl_s, store.machines
         self.stamps, self.counters, self.signs = (os.path.join(folder, name) for name in ("stamps", "counters", "signs"))
         self.network = self.store = self.views = None
         self.hosts, self.workers, self.writes, self.started = [], {}, {}, 0
@@ -90,16 +111,16 @@ class Stage:
         self.strike()
 
     def set(self):
-        self.network = Network(["store", *HOSTS])
-        self.store = Server(os.path.join(self.folder, "redis"), self.network)
+        self.network = Network([*self.machines, *HOSTS])
+        self.store = self.kind(os.path.join(self.folder, "redis"), self.network)
         self.views = Views(os.path.join(self.folder, "data"), [self.view(name) for name in HOSTS])
         db = sqlite3.connect(os.path.join(self.views.data, "db"))
         db.executescript("PRAGMA journal_mode=DELETE; CREATE TABLE counter (n); INSERT INTO counter VALUES (0); CREATE TABLE log (n);")
         db.close()
         for name in HOSTS:
             rules = '{ tree = "%s"; name = "t"; }, { tree = "' + self.view(name) + '"; name = "v"; }'
-            host = Host(self.network.addresses["store"] + ":6379", name, self.folder, rules=rules, store=STORE, inside=self.network.inside(name),
-                        lease=LEASE + f'on_lost = "{self.on_lost}";')
+            host = Host(self.store.settings, name, self.folder, rules=rules, store=STORE, inside=self.network.inside(name),
+                        lease=f'ttl_ms = {1000 * self.ttl_s}; freeze_margin_ms = {1000 * self.ttl_s // 3}; on_lost = "{self.on_lost}";' + LEASE)
             self.hosts.append(host)
             for lock in ("f0", "f1", "r0"):
                 open(host.path(lock), "w").close()

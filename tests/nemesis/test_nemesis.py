@@ -11,14 +11,16 @@ import random
 import pytest
 import stamps
 from run import run
+from stage import Server, Servers
 
 SECONDS = float(os.environ.get("DFLOCK_NEMESIS_SECONDS", "60"))
 SEED = int(os.environ.get("DFLOCK_NEMESIS_SEED", str(random.SystemRandom().randrange(1 << 20))))
 
 
-def test_never_two_holders_whatever_breaks(folder):
-    wrong, report = run(folder, SEED, SECONDS)
-    report.write("run", wrong)
+@pytest.mark.parametrize("store", [Server, Servers])
+def test_never_two_holders_whatever_breaks(folder, store):
+    wrong, report = run(folder, SEED, SECONDS, store=store)
+    report.write(store.__name__.lower(), wrong)
     assert wrong == []
     # It was a test at all.
     assert report.acquisitions > SECONDS and report.handovers > SECONDS / 4
