@@ -96,12 +96,14 @@ test: all agents ## run every test (what CI runs)
 clean: ## remove what was built
 	rm -rf $(BUILD)
 
-.PHONY: memcheck check nemesis check-docs fuzz bench install uninstall format
+.PHONY: memcheck check model nemesis check-docs fuzz bench plot install uninstall format
 memcheck: $(UNIT) ## run the unit tests under valgrind
 	@for t in $(UNIT); do CK_FORK=no timeout -k 5 1800 valgrind -q --error-exitcode=9 --leak-check=full --errors-for-leak-kinds=definite --show-leak-kinds=definite \
 	  --suppressions=tests/unit/check.supp --trace-children=no $$t || exit 1; done
 check: all agents ## run the tests with processes (pytest)
 	cd tests && PYTHONDONTWRITEBYTECODE=1 DFLOCK_BUILD=$(abspath $(BUILD)) /usr/bin/python3 -m pytest -q -p no:cacheprovider $(T)
+model: all agents ## play N (20000) random sequences of lock calls on one kernel and over hosts, instead of the 2000 of `make check`
+	DFLOCK_MODEL_SEQUENCES=$(or $(N),20000) $(MAKE) check T="-s model/test_model.py -k one_kernel"
 nemesis: all agents ## a fault run of NEMESIS_SECONDS (an hour); as root
 	cd tests && PYTHONDONTWRITEBYTECODE=1 DFLOCK_BUILD=$(abspath $(BUILD)) DFLOCK_NEMESIS_SECONDS=$(or $(NEMESIS_SECONDS),3600) \
 	  /usr/bin/python3 -m pytest -q -s -p no:cacheprovider nemesis/test_nemesis.py
@@ -111,6 +113,8 @@ fuzz: ## fuzz configuration, messages, journal and replies for FUZZ_SECONDS each
 	scripts/fuzz.sh $(or $(FUZZ_SECONDS),10)
 bench: all $(BENCH) ## measure; prints a table and writes $(BUILD)/bench.json
 	PYTHONDONTWRITEBYTECODE=1 DFLOCK_BUILD=$(abspath $(BUILD)) bench/run.py $(B)
+plot: ## draw docs/ranges.svg from what `make bench` has measured (gnuplot)
+	bench/plot.py $(BUILD)/bench.json docs/ranges.svg
 format: ## format the C sources with clang-format
 	clang-format -i $$(git ls-files '*.c' '*.h')
 install: all ## install under PREFIX (DESTDIR)

@@ -20,12 +20,36 @@ static void flock_pair(int fd)
 		bench_die("flock(LOCK_UN)");
 }
 
+static void set_record(int fd, short type)
+{
+	struct flock lock = {.l_type = type, .l_whence = SEEK_SET, .l_len = 1};
+
+	if (fcntl(fd, F_SETLK, &lock) != 0)
+		bench_die("fcntl(F_SETLK)");
+}
+
+static void fcntl_pair(int fd)
+{
+	set_record(fd, F_WRLCK);
+	set_record(fd, F_UNLCK);
+}
+
+static void getlk(int fd)
+{
+	struct flock lock = {.l_type = F_WRLCK, .l_whence = SEEK_SET, .l_len = 1};
+
+	if (fcntl(fd, F_GETLK, &lock) != 0)
+		bench_die("fcntl(F_GETLK)");
+}
+
 static const struct {
 	const char *name;
 	void (*make)(int fd);
 } calls[] = {
 	{"getfl", getfl},
 	{"flock-pair", flock_pair},
+	{"fcntl-pair", fcntl_pair},
+	{"getlk", getlk},
 };
 
 static double block_ns(void (*make)(int fd), int fd, long count)

@@ -10,6 +10,7 @@ import tempfile
 from tests.harness import BUILD, Host, Redis, wait_until
 from tests.harness.host import CLI, KEEPER, SHIM
 
+HERE = os.path.dirname(os.path.abspath(__file__))
 SECONDS = 30  # no single program takes longer
 
 
@@ -68,7 +69,7 @@ class Lab:
 
     @contextlib.contextmanager
     def popen(self, env, program, *words, **more):
-        path = os.path.join(BUILD, "bench", program)
+        path = os.path.join(HERE if program.endswith(".py") else os.path.join(BUILD, "bench"), program)
         if not os.path.exists(path):
             raise CannotMeasure(path + " is missing: run make bench")
         env = env.env() if isinstance(env, Host) else env

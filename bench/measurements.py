@@ -6,9 +6,10 @@ import contextlib
 import os
 import time
 
+from bench import ranges
 from bench.lab import BUILD, CannotMeasure
 from bench.monitor import Monitor
-from bench.report import Counts, Series, Times
+from bench.report import Counts, Growth, Series, Times
 
 ALL = {}
 BLOCK_US = 200
@@ -41,19 +42,65 @@ def getfl(lab):
     return [Times(Series("fcntl(F_GETFL)", preloaded), reference, ns=10, note="plain against itself: %+.1f ns" % noise)]
 
 
+def three_ways(lab, call, file):
+    """A call of `calls`: plain, on a file that is not protected, and on one whose lease the host has."""
+    host = lab.host("a")
+    path, protected = lab.open_file(file), host.path(file)
+    rounds = in_turns(10, lambda: lab.run(lab.plain(), "calls", call, path, 50, BLOCK_US),
+                      lambda: lab.run(host, "calls", call, path, 50, BLOCK_US),
+                      lambda: lab.run(host, "calls", call, protected, 50, BLOCK_US))
+    return rounds
+
+
 @measurement("flock")
 def flock_pairs(lab):
     """LOCK_EX and LOCK_UN: on a file that is not protected, and on one whose lease the host has."""
-    host = lab.host("a")
-    path, protected = lab.open_file("flock"), host.path("cached")
-    plain, unprotected, cached = in_turns(
-        10, lambda: lab.run(lab.plain(), "calls", "flock-pair", path, 50, BLOCK_US),
-        lambda: lab.run(host, "calls", "flock-pair", path, 50, BLOCK_US),
-        lambda: lab.run(host, "calls", "flock-pair", protected, 50, BLOCK_US))
+    plain, unprotected, cached = three_ways(lab, "flock-pair", "flock")
     lab.protected()
     reference = Series("plain", plain)
     return [Times(Series("flock pair, file not protected", unprotected), reference, x=3),
             Times(Series("flock pair, protected, lease cached", cached), reference)]
+
+
+@measurement("fcntl")
+def fcntl_pairs(lab):
+    """F_SETLK of one byte, exclusive and unlocked: as for flock()."""
+    plain, unprotected, cached = three_ways(lab, "fcntl-pair", "fcntl")
+    lab.protected()
+    reference = Series("plain", plain)
+    return [Times(Series("fcntl pair, file not protected", unprotected), reference, x=3),
+            Times(Series("fcntl pair, protected, lease cached", cached), reference)]
+
+
+@measurement("getlk")
+def getlk(lab):
+    """F_GETLK of one byte: a host that has no lease asks the others; where one of them has a lock, that is found out from it."""
+    a, b = lab.host("a"), lab.host("b")
+    plain, unprotected, cached = three_ways(lab, "getlk", "getlk")
+    lab.protected()
+    with holding(lab, b, b.path("seen"), 1, "record"):
+        seen = [lab.run(a, "calls", "getlk", a.path("seen0"), 20, 0) for _ in range(5)]
+    reference = Series("plain", plain)
+    return [Times(Series("F_GETLK, file not protected", unprotected), reference),
+            Times(Series("F_GETLK, protected, lease cached", cached), reference),
+            Times(Series("F_GETLK, protected, held on another host", seen), reference)]
+
+
+@measurement("sqlite")
+def sqlite(lab):
+    """Transactions with a rollback journal, one writer on one host. Each takes six record locks."""
+    host, count = lab.host("a"), 200
+    rows = in_turns(5, lambda: lab.run(lab.plain(), "transactions.py", lab.open_file("db"), count),
+                    lambda: lab.run(host, "transactions.py", lab.open_file("db"), count),
+                    lambda: lab.run(host, "transactions.py", host.path("db"), count))
+    lab.protected()
+    plain, unprotected, cached = [Series(title, rounds) for title, rounds in
+                                  zip(("plain", "SQLite transaction, not protected", "SQLite transaction, protected"), rows)]
+
+    def rates(series):
+        return "%d/s, plain %d/s" % tuple(len(s.samples) * 1e9 / sum(s.samples) for s in (series, plain))
+
+    return [Times(series, plain, note=rates(series)) for series in (unprotected, cached)]
 
 
 @measurement("relock")
@@ -94,8 +141,8 @@ def handover(lab):
 
 
 @contextlib.contextmanager
-def holding(lab, host, prefix, count):
-    with lab.popen(host, "hold", prefix, count) as p:
+def holding(lab, host, prefix, count, space="flock"):
+    with lab.popen(host, "hold", prefix, count, space) as p:
         if p.stdout.readline() != "held\n":
             raise CannotMeasure("hold: " + p.stderr.read().strip())
         yield
@@ -175,3 +222,11 @@ def idle(lab):
     note = "scaled from ttl_ms = %d to %d" % (ttl_ms, DEFAULT_TTL_MS)
     return [Counts("idle host with %d held locks" % locks, sent, inside, "second", note),
             Counts("one of its locks", sent / locks, inside / locks, "second")]
+
+
+@measurement("ranges")
+def ranges_of_a_name(lab):
+    """What each script costs the server by how many ranges the name has: in proportion to them, and no faster. A hundred times
+    the ranges may cost two hundred times as much: what is sorted takes n log n, and a square would be ten thousand."""
+    rows = ranges.measure(lab.redis("ranges"))
+    return [Growth(", ".join(filter(None, (script, when))), used, (10, 1000), x=200) for script, when, used in rows]

@@ -90,6 +90,26 @@ class Counts:
                 "note": self.note}
 
 
+class Growth:
+    """What something costs by a number: `us`, number -> microseconds. The limit is on the growth between two of them, as a factor."""
+
+    def __init__(self, title, us, between, x):
+        self.title, self.us, self.between, self.x = title, us, between, x
+        self.ratio = us[between[1]] / us[between[0]]
+
+    @property
+    def met(self):
+        return self.ratio <= self.x
+
+    def cells(self, sizes):
+        return [self.title, *("%.0f" % self.us[n] if n in self.us else "" for n in sizes), "%.0f x" % self.ratio, "%g x" % self.x,
+                "met" if self.met else "MISSED"]
+
+    def json(self):
+        return {"title": self.title, "us": self.us, "between": self.between, "ratio": round(self.ratio, 2), "limit": {"ratio": self.x},
+                "met": self.met}
+
+
 def duration(ns):
     for unit, size in (("s", 1e9), ("ms", 1e6), ("us", 1e3)):
         if ns >= size:
@@ -115,12 +135,17 @@ def table(head, rows, left):
 def text(rows):
     times = [r.cells() for r in rows if isinstance(r, Times)]
     counts = [r.cells() for r in rows if isinstance(r, Counts)]
+    growth = [r for r in rows if isinstance(r, Growth)]
     parts = []
     if times:
         head = ["time", "median", "p99", "reference", "median", "p99", "against it", "limit", "", ""]
         parts.append(table(head, times, (0, 3, 8, 9)))
     if counts:
         parts.append(table(["Redis commands", "sent", "in scripts", "per", ""], counts, (0, 3, 4)))
+    if growth:
+        sizes = sorted({n for r in growth for n in r.us})
+        head = ["us of the server, by ranges", *map(str, sizes), "%d to %d" % growth[0].between, "limit", ""]
+        parts.append(table(head, [r.cells(sizes) for r in growth], (0, len(head) - 1)))
     return "\n\n".join(parts)
 
 
@@ -131,5 +156,5 @@ def write_json(path, about, rows, failed):
                 for name, some in rows.items() for row in some if isinstance(row, kind)]
 
     with open(path, "w") as f:
-        json.dump({**about, "times": of(Times), "commands": of(Counts), "not_measured": failed}, f, indent=1)
+        json.dump({**about, "times": of(Times), "commands": of(Counts), "growth": of(Growth), "not_measured": failed}, f, indent=1)
         f.write("\n")

@@ -371,7 +371,8 @@ void lease_recall(struct lease *lease, const struct store_message *m)
 	if (lease_is_ours(lease->state) || lease->state == LEASE_ASKING) {
 		if (m->range.mode == WIRE_SHARED && lease->range.mode == WIRE_SHARED)
 			return; /* late: it was shrunk meanwhile */
-		keep_asker(lease, m);
+		if (m->ask)
+			keep_asker(lease, m);
 		if (lease_is_ours(lease->state) && !is_young(lease) && split_on_recall(lease, &m->range, m->ask))
 			return;
 		if (lease->recall < RECALL_ASK) /* that of the others comes again, for the parts */

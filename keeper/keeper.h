@@ -36,7 +36,7 @@ struct keeper_options;
 struct leases_slot;
 struct lock;
 
-/* Who waits for what another host is told is in use. */
+/* Whom to tell that it is in use: those who ask and do not wait. */
 #define LEASE_MAX_ASKERS 16
 struct asker {
 	char host[STORE_HOST_BYTES];
@@ -139,6 +139,7 @@ struct session {
 	int64_t pin_until_ns;
 	time_t started; /* unix: when the question came */
 	bool told_waiting;
+	bool needs_pin; /* waiting: may have one when the probes in its range have ended */
 	bool named_dead; /* non-blocking: the question was repeated with silent hosts named dead */
 	struct caller_holds holds; /* what the caller's description had when it asked: flock */
 	struct before before;      /* ditto: records; kept until the next question */

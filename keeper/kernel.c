@@ -5,9 +5,12 @@
 #include <string.h>
 #include <sys/file.h>
 #include <unistd.h>
+#include <utlist.h>
 
 #include "keeper/act.h"
+#include "keeper/locks.h"
 #include "keeper/log.h"
+#include "keeper/serve.h"
 #include "keeper/split.h"
 
 #define PAUSE_MS     100 /* after the kernel refused to tell, or to let us wait; doubles */
@@ -43,11 +46,8 @@ static void ask_again_later(struct lease *lease, int error)
 	lease_start_timer(lease, lease->probe_pause_ms);
 }
 
-static void on_probe(void *arg, enum probe_answer answer, int error)
+static void probe_said(struct lease *lease, enum probe_answer answer, int error, bool last)
 {
-	struct lease *lease = arg;
-	bool last = answer != PROBE_IN_USE || !lease->probe_waits;
-
 	if (last)
 		lease->probe = NULL;
 	if (answer == PROBE_FREE || answer == PROBE_SHARED)
@@ -88,6 +88,37 @@ static void on_probe(void *arg, enum probe_answer answer, int error)
 			split_on_recall(lease, &lease->recall_range, false);
 		return keeper_leave(lease_keeper(lease));
 	}
+}
+
+static void on_probe(void *arg, enum probe_answer answer, int error)
+{
+	struct lease *lease = arg;
+	struct keeper *k = lease_keeper(lease);
+	bool last = answer != PROBE_IN_USE || !lease->probe_waits;
+
+	keeper_enter(k);
+	probe_said(lease, answer, error, last);
+	if (last)
+		serve_lock(lease->lock); /* whom lock_stop_probes() has kept waiting */
+	keeper_leave(k);
+}
+
+bool lock_stop_probes(struct lock *lock, const struct store_range *range)
+{
+	struct lease *lease;
+	bool ended = true;
+
+	keeper_enter(lock->file->keeper);
+	DL_FOREACH (lock->leases, lease) {
+		if (!lease->probe || !range_overlaps(&lease->range, range))
+			continue;
+		lease_raise(lease, LEASE_EV_NEEDED);
+		ended = false;
+	}
+	keeper_leave(lock->file->keeper);
+	if (ended)
+		lock_unprobe(lock);
+	return ended;
 }
 
 void lease_start_probe(struct lease *lease)

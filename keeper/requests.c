@@ -196,7 +196,8 @@ static void on_acquire(void *arg, const struct store_reply *reply)
 	case STORE_LIMIT:
 		if (lease->whole)
 			return split_failed(lease);
-		serve_refuse(lease, "1,000 ranges of this file are leased or waited for already");
+		serve_refuse(lease, "all hosts together hold or wait for 1,000 ranges of it, and there may be no more: lock "
+				    "fewer or larger ranges");
 		return;
 	case STORE_ERROR:
 	case STORE_GONE:

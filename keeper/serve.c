@@ -2,14 +2,19 @@
  * See serve.h.
  *
  * A pin is the word that the lease is not given back before pin_until_ns, unless the caller closes its connection
- * first. Pins end in time: at most pin_ms after they were given, and before the freeze margin. While
- * a lock has a pin no probe runs on it (lease.h), so a caller whom the keeper granted and the kernel refuses
- * (LOCK_NB) was refused because of another program.
+ * first. Pins end in time: at most pin_ms after they were given, and before the freeze margin. Over
+ * a pinned range no probe runs and none has the kernel lock, so a caller whom the keeper granted and the kernel refuses
+ * (LOCK_NB) was refused because of another program. The lease's own probe waits for the pin's end (lease.h); those of
+ * other leases of the file, which are on their way back while a newer one is open, are stopped before the pin is given, and
+ * what one has taken is let go of: it has been tested, and who takes the kernel lock now does so under the newer lease. From
+ * when a caller first wants that until it has its pin, no probe starts in its range (needs_pin): two leases that both
+ * have to be given back could else test in turn for ever.
  */
 #include "keeper/requests.h"
 #include "keeper/serve.h"
 
 #include <errno.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 #include <utlist.h>
@@ -18,6 +23,7 @@
 #include "keeper/clock.h"
 #include "keeper/deadlock.h"
 #include "keeper/host.h"
+#include "keeper/kernel.h"
 #include "keeper/leasepage.h"
 #include "keeper/locks.h"
 #include "keeper/log.h"
@@ -55,7 +61,8 @@ bool serve_is_pinned(const struct lock *lock, const struct store_range *range)
 	DL_FOREACH2 (lock->sessions, s, lock_next) {
 		struct store_range wanted = session_range(s);
 
-		if (s->state == SESSION_PINNED && s->pin_until_ns > now && range_overlaps(&wanted, range))
+		if (((s->state == SESSION_PINNED && s->pin_until_ns > now) || s->needs_pin) &&
+		    range_overlaps(&wanted, range))
 			return true;
 	}
 	return false;
@@ -64,6 +71,18 @@ bool serve_is_pinned(const struct lock *lock, const struct store_range *range)
 static void would_block(struct session *s)
 {
 	session_would_block(s, s->lease && s->lease->in_use_seen ? &s->lease->in_use : NULL);
+}
+
+/* Every refusal says which file it is about. */
+__attribute__((format(printf, 2, 3))) static void refuse(struct session *s, const char *format, ...)
+{
+	char why[WIRE_REASON_BYTES];
+	va_list args;
+
+	va_start(args, format);
+	vsnprintf(why, sizeof(why), format, args);
+	va_end(args);
+	session_refuse(s, "%s: %s", s->lock->file->path, why);
 }
 
 static void tell_waiting(struct session *s)
@@ -81,9 +100,9 @@ static struct lease *ask(struct session *s, const struct store_range *range)
 	int ret = lease_begin(s->lock, range, &lease);
 
 	if (ret == -ENOMEM)
-		session_refuse(s, "the keeper has no memory left");
+		refuse(s, "the keeper has no memory left");
 	else if (ret < 0)
-		session_refuse(s, "the keeper cannot write its journal (%s): is the runtime directory's file system full?",
+		refuse(s, "the keeper cannot write its journal (%s): is the runtime directory's file system full?",
 			       strerror(-ret));
 	return ret < 0 ? NULL : lease;
 }
@@ -163,10 +182,15 @@ static void pin(struct session *s, struct lease *lease, int64_t now, int64_t sur
 {
 	struct keeper *k = s->keeper;
 	int64_t until = now + k->config->lease.pin_ms * NS_PER_MS;
+	struct store_range range = session_range(s);
 
 	if (s->request.op == WIRE_TEST) { /* nothing is in the way */
 		lease_used(lease);
 		session_reply(s, WIRE_GRANTED, NULL, -1);
+		return;
+	}
+	if (!lock_stop_probes(s->lock, &range)) {
+		s->needs_pin = true; /* the last answer of each serves again */
 		return;
 	}
 	s->pin_until_ns = until < sure_until ? until : sure_until;
@@ -195,10 +219,12 @@ static void serve_closed(struct session *s, struct lease *lease, int64_t now, in
 		wait_for_lease(s, &range);
 		return;
 	}
-	if (lease->state == LEASE_DRAINING)
+	if (lease->state == LEASE_DRAINING) {
 		pin(s, lease, now, sure_until);
-	else
-		lease_raise(lease, LEASE_EV_NEEDED); /* LEASE_EV_STOPPED serves again */
+		return;
+	}
+	s->needs_pin = true;
+	lease_raise(lease, LEASE_EV_NEEDED); /* LEASE_EV_STOPPED serves again */
 }
 
 /* The store is down, or was too long: what the caller waits for depends on that alone. */
@@ -212,14 +238,14 @@ static void serve_unsure(struct session *s)
 		if (!s->keeper->store_tried)
 			return; /* the keeper has only just started; on_up() or on_down() serves */
 		host_store_trouble(s->keeper, why, sizeof(why));
-		session_refuse(s, "%s", why);
+		refuse(s, "%s", why);
 		return;
 	}
 	if (!uv_is_active((uv_handle_t *)&s->timer))
 		start_timer(s, s->keeper->config->lease.store_wait_ms);
 }
 
-void serve_session(struct session *s)
+static void decide(struct session *s)
 {
 	struct store_range range = session_range(s);
 	struct keeper *k = s->keeper;
@@ -249,11 +275,25 @@ void serve_session(struct session *s)
 	}
 }
 
+void serve_session(struct session *s)
+{
+	struct lock *lock = s->lock;
+	struct keeper *k = s->keeper;
+	bool needed = s->needs_pin;
+
+	keeper_enter(k);
+	s->needs_pin = false;
+	decide(s);
+	if (needed && !s->needs_pin && s->state != SESSION_PINNED)
+		lock_unpinned(lock);
+	keeper_leave(k);
+}
+
 void serve_begin(struct session *s, struct lock *lock)
 {
 	s->lock = lock;
 	s->state = SESSION_WAITING;
-	s->named_dead = s->told_waiting = false;
+	s->named_dead = s->told_waiting = s->needs_pin = false;
 	s->lease = NULL;
 	DL_APPEND2(lock->sessions, s, lock_prev, lock_next);
 	serve_session(s);
@@ -297,13 +337,14 @@ void serve_end(struct session *s)
 	struct lock *lock = s->lock;
 	struct lease *lease = s->lease;
 	struct keeper *k = s->keeper;
-	bool pinned = s->state == SESSION_PINNED;
+	bool pinned = s->state == SESSION_PINNED || s->needs_pin;
 
 	if (!lock)
 		return;
 	uv_timer_stop(&s->timer);
 	s->lock = NULL;
 	s->lease = NULL;
+	s->needs_pin = false;
 	DL_DELETE2(lock->sessions, s, lock_prev, lock_next);
 	keeper_enter(k);
 	file_unused(lock->file); /* keeper_leave() may free it */
@@ -362,7 +403,7 @@ void serve_timeout(struct session *s)
 		return;
 	}
 	host_store_trouble(s->keeper, why, sizeof(why));
-	session_refuse(s, "%s (waited %lld ms)", why, (long long)s->keeper->config->lease.store_wait_ms);
+	refuse(s, "%s (waited %lld ms)", why, (long long)s->keeper->config->lease.store_wait_ms);
 }
 
 #define FOR_CALLERS(lease, s, next)                                        \
@@ -401,7 +442,7 @@ static void refuse_some(struct lease *lease, const char *why, bool blocking_too)
 	keeper_enter(k);
 	FOR_CALLERS (lease, s, next)
 		if (blocking_too || nonblocking(s))
-			session_refuse(s, "%s", why);
+			refuse(s, "%s", why);
 	keeper_leave(k);
 }
 

@@ -37,7 +37,7 @@ bool serve_has_blocking(const struct lease *lease);
 /* Has a caller record locks of the file already? The kernel would grant it more past whoever waits. */
 bool serve_may_pass(const struct lease *lease);
 
-/* Are there pins over the range? */
+/* Are there pins over the range, or callers that get one when the probes there have ended? */
 bool serve_is_pinned(const struct lock *lock, const struct store_range *range);
 
 struct store_range session_range(const struct session *s);

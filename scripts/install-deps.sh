@@ -1,5 +1,6 @@
 #!/bin/sh
-# Installs what is missing of the packages that building needs (no argument), and with `test` what the tests need too.
+# Installs what is missing of the packages that building needs (no argument), with `test` what the tests need too, and with
+# `bench` what measuring and drawing need.
 set -eu
 build="gcc make pkg-config libc6-dev libuv1-dev libhiredis-dev libconfig-dev libjansson-dev uthash-dev"
 demo="redis-server util-linux procps"
@@ -10,7 +11,8 @@ case "${1:-build}" in
 build) want=$build ;;
 demo) want="$build $demo" ;;
 test) want="$build $demo $test" ;;
-*) echo "usage: $0 [build|demo|test]" >&2; exit 2 ;;
+bench) want="$build $demo gnuplot-nox" ;;
+*) echo "usage: $0 [build|demo|test|bench]" >&2; exit 2 ;;
 esac
 missing=
 for package in $want; do

@@ -151,12 +151,24 @@ struct flock_call {
 	int op;
 };
 
-static int take_flock(struct call *c)
+static int lock_flock(struct call *c, int op)
 {
-	if (real_flock(c->fd, ((struct flock_call *)c)->op) < 0)
+	if (real_flock(c->fd, op) < 0)
 		return -errno;
 	c->have = true;
 	return 0;
+}
+
+static int take_flock(struct call *c)
+{
+	return lock_flock(c, ((struct flock_call *)c)->op);
+}
+
+/* Nobody waits in the kernel unknown to the keeper: who gets the lock after the lease has run out is to be told from those who
+ * had it before, and not to be frozen or killed. The kernel, too, gives up what is being converted before it waits. */
+static int try_flock(struct call *c)
+{
+	return lock_flock(c, ((struct flock_call *)c)->op | LOCK_NB);
 }
 
 /* A conversion that waits, or fails, loses the old lock in the kernel, too. */
@@ -169,7 +181,7 @@ static int let_go_flock(struct call *c)
 
 int acquire_flock(int fd, int op, const struct intent *want, struct protect_look *look)
 {
-	static const struct call_taking taking = {.try = take_flock, .take = take_flock, .let_go = let_go_flock};
+	static const struct call_taking taking = {.try = try_flock, .take = take_flock, .let_go = let_go_flock};
 	static const struct call_kind kind = {.op = WIRE_LOCK, .answer = acquire_answer, .taking = &taking};
 	struct flock_call f = {.call = {.kind = &kind, .fd = fd, .want = want, .look = look}, .op = op};
 

@@ -28,7 +28,8 @@ int acquire_record(int fd, const struct intent *want, struct protect_look *look)
 
 /*
  * What the two have in common, call_kind.answer and the whole. c->kind->taking says how the kernel lock is taken:
- * try     takes it, though nobody was asked, as the page shows the lease; sets c->have. 0, -errno, or CALL_AGAIN: ask
+ * try     takes it without waiting, though nobody was asked, as the page shows the lease; sets c->have. 0, -errno, or
+ *         CALL_AGAIN: ask
  * check   before the keeper is asked: 0, or ACQUIRE_KERNEL if the kernel would refuse the call at once
  * learn   before the first take: what must be known for let_go. 0, -errno, or CALL_AGAIN if the grant is over with it
  * take    takes it; sets c->have. 0 or -errno

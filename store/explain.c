@@ -85,7 +85,7 @@ static const struct {
 	{"CLUSTERDOWN", REPLY_ERROR_UNREACHABLE,
 	 "it is a node of a Redis Cluster: set the address of a server of its own"},
 	{"MISCONF", REPLY_ERROR_HERE, "it cannot save its data to disk: its log says why"},
-	{"NOREPLICAS", REPLY_ERROR_UNREACHABLE, "bring its replicas back, or lower its min-replicas-to-write"},
+	{"NOREPLICAS", REPLY_ERROR_HERE, "bring its replicas back, or lower its min-replicas-to-write"},
 	{"DENIED", REPLY_ERROR_UNREACHABLE, "it is in protected mode: set a password there, and password_file here"},
 	{"ERR max number of clients", REPLY_ERROR_UNREACHABLE, "raise its maxclients"},
 	{"ERR DB index", REPLY_ERROR_UNREACHABLE, "correct database in the configuration"},

@@ -15,6 +15,7 @@
 	extern const char script_##symbol[] __attribute__((visibility("hidden")))
 
 EMBED(common, "store/lua/common.lua");
+EMBED(clashes, "store/lua/clashes.lua");
 EMBED(entries, "store/lua/entries.lua");
 EMBED(acquire, "store/lua/acquire.lua");
 EMBED(release, "store/lua/release.lua");
@@ -50,7 +51,7 @@ char *script_text(enum script_id id, bool flags)
 {
 	const char *text = scripts[id].text;
 	size_t first = strcspn(text, "\n") + 1; /* each file starts with its flags */
-	size_t size = strlen(script_common) + strlen(script_entries) + strlen(text) + 1;
+	size_t size = strlen(script_common) + strlen(script_clashes) + strlen(script_entries) + strlen(text) + 1;
 	char *out = malloc(size);
 
 	if (!out)
@@ -60,7 +61,7 @@ char *script_text(enum script_id id, bool flags)
 		end = mempcpy(end, text, first);
 	end = stpcpy(end, script_common);
 	if (scripts[id].lock)
-		end = stpcpy(end, script_entries);
+		end = stpcpy(stpcpy(end, script_clashes), script_entries);
 	stpcpy(end, text + first);
 	return out;
 }

@@ -87,7 +87,8 @@ local dead = {}
 for i = 13, #ARGV, 2 do
 	dead[ARGV[i]] = ARGV[i] ~= host and beat_of(ARGV[i]) == ARGV[i + 1] or nil
 end
-local changed = drop_hosts(lock, dead)
+local gone = drop_hosts(lock, dead)
+local changed = #gone > 0
 local mine = find(lock.q, token)
 local queued = mine ~= nil
 local full = not queued and #lock.l + #lock.q >= MAX_ENTRIES
@@ -96,7 +97,7 @@ if not queued and not full then
 	lock.q[#lock.q + 1] = mine
 end
 -- What the dead had may have kept others waiting too, and they come first.
-local granted = changed and hand_over(lock) or {}
+local granted = changed and hand_over(lock, gone) or {}
 if full then
 	if changed then
 		commit(lock, granted)
@@ -128,7 +129,7 @@ end
 if ask and #holders > 0 and stays and mine.space == 'flock' and mine.mode == 'exclusive' then
 	table.remove(lock.q, place)
 	if queued then
-		for _, e in ipairs(hand_over(lock)) do -- it may have been all that others waited for
+		for _, e in ipairs(hand_over(lock, {mine})) do -- it may have been all that others waited for
 			granted[#granted + 1] = e
 		end
 	end

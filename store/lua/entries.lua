@@ -37,29 +37,14 @@ local function find(list, token)
 	end
 end
 
--- Two files of one host are two owners: under one name they exclude each other as two hosts do.
-local function clash(a, b)
-	return a.space == b.space and (a.host ~= b.host or a.file ~= b.file) and
-		(a.mode == 'exclusive' or b.mode == 'exclusive') and a.from < b.to and b.from < a.to
-end
-
-local function clashes(entry, list)
-	for i = 1, #list do
-		if clash(entry, list[i]) then
-			return true
-		end
-	end
-	return false
-end
-
--- Drops what these hosts have. True if there was something.
+-- Drops what these hosts have, and returns it.
 local function drop_hosts(lock, dead)
-	local dropped = false
+	local dropped = {}
 	for _, which in ipairs({'l', 'q'}) do
 		local kept = {}
 		for _, e in ipairs(lock[which]) do
 			if dead[e.host] then
-				dropped = true
+				dropped[#dropped + 1] = e
 			else
 				kept[#kept + 1] = e
 			end
@@ -69,16 +54,42 @@ local function drop_hosts(lock, dead)
 	return dropped
 end
 
--- Makes leases of all waiters that clash with no lease and, unless they may pass, with no earlier waiter that still waits;
--- returns them.
-local function hand_over(lock)
-	local waiting, granted = {}, {}
+-- Who waits for what has gone? Whoever does not is still kept waiting by what kept him waiting before.
+local function who_waits_for(gone, lock)
+	local waits, count = {}, 0
+	local what = collection(#gone, #lock.q, {gone, lock.q})
+	for _, e in ipairs(gone) do
+		what.add(e)
+	end
 	for _, w in ipairs(lock.q) do
-		if clashes(w, lock.l) or (not w.pass and clashes(w, waiting)) then
-			waiting[#waiting + 1] = w
-		else
+		if what.first(w) then
+			waits[w], count = true, count + 1
+		end
+	end
+	return waits, count
+end
+
+-- Entries have gone. Makes leases of all waiters that clash with no lease and, unless they may pass, with no earlier waiter
+-- that still waits; returns them.
+local function hand_over(lock, gone)
+	local waits, count = who_waits_for(gone, lock)
+	if count == 0 then
+		return {}
+	end
+	local held = collection(#lock.l + count, count, {lock.l, lock.q})
+	local ahead = collection(#lock.q, count, {lock.q})
+	local waiting, granted = {}, {}
+	for _, e in ipairs(lock.l) do
+		held.add(e)
+	end
+	for _, w in ipairs(lock.q) do
+		if waits[w] and not held.first(w) and (w.pass or not ahead.first(w)) then
+			held.add(w)
 			lock.l[#lock.l + 1] = w
 			granted[#granted + 1] = w
+		else
+			ahead.add(w)
+			waiting[#waiting + 1] = w
 		end
 	end
 	lock.q = waiting
@@ -91,13 +102,30 @@ local function recall(w, e)
 		{'recall', e.token, w.host, w.token, w.space, w.mode, w.from, w.to, w.ask and '1' or '0', NAME}, ' '))
 end
 
--- Those who still wait have told the hosts that were in their way, but not these. One waiter of each mode says it for all.
+-- Those who still wait have told the hosts that were in their way, but not these. The first waiter of each mode says it for
+-- all; those who only ask want an answer each (but a keeper answers no more than MAX_ASKERS).
+local MAX_ASKERS = 16
 local function recall_new(lock, granted)
+	if #granted == 0 or #lock.q == 0 then
+		return
+	end
+	local waiters, askers = collection(#lock.q, #granted, {granted, lock.q}), {}
+	for _, w in ipairs(lock.q) do
+		if not w.ask then
+			waiters.add(w)
+		elseif #askers < MAX_ASKERS then
+			askers[#askers + 1] = w
+		end
+	end
 	for _, e in ipairs(granted) do
-		local told = {}
-		for _, w in ipairs(lock.q) do
-			if clash(w, e) and (w.ask or not told[w.mode]) then
-				told[w.mode] = told[w.mode] or not w.ask
+		for _, mode in ipairs({'exclusive', 'shared'}) do
+			local w = waiters.first(e, mode)
+			if w then
+				recall(w, e)
+			end
+		end
+		for _, w in ipairs(askers) do
+			if clash(w, e) then
 				recall(w, e)
 			end
 		end

@@ -5,15 +5,14 @@ if not known(false) then
 	return {'INC'}
 end
 local lock = read_lock()
-local found = false
+local gone = {}
 for _, list in ipairs({lock.l, lock.q}) do
 	local _, place = find(list, ARGV[2])
 	if place then
-		table.remove(list, place)
-		found = true
+		gone[#gone + 1] = table.remove(list, place)
 	end
 end
-if not found then
+if #gone == 0 then
 	return {'OK'}
 end
 local granted = {}
@@ -22,7 +21,7 @@ if #lock.q > 0 then
 	if not same then
 		return {'INC'}
 	end
-	granted = open and hand_over(lock) or {}
+	granted = open and hand_over(lock, gone) or {}
 end
 commit(lock, granted)
 return {'OK'}

@@ -11,7 +11,8 @@ if not lease then
 	return {'GONE'}
 end
 if lease.mode == 'exclusive' then
+	local was = {host = lease.host, file = lease.file, space = lease.space, mode = lease.mode, from = lease.from, to = lease.to}
 	lease.mode = 'shared'
-	commit(lock, open and hand_over(lock) or {})
+	commit(lock, open and hand_over(lock, {was}) or {})
 end
 return {'OK'}

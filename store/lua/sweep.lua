@@ -9,7 +9,8 @@ if beat_of(ARGV[2]) ~= ARGV[3] then
 	return {'GONE'}
 end
 local lock = read_lock()
-if drop_hosts(lock, {[ARGV[2]] = true}) then
-	commit(lock, open and hand_over(lock) or {})
+local gone = drop_hosts(lock, {[ARGV[2]] = true})
+if #gone > 0 then
+	commit(lock, open and hand_over(lock, gone) or {})
 end
 return {'OK'}

@@ -217,8 +217,7 @@ def test_dead_host_is_taken_over_after_a_ttl(make_host):
     a, b = make_host("a", lease="ttl_ms = 1000;"), make_host("b", lease="ttl_ms = 1000;")
     one, other = opened(a), opened(b)
     assert one.do("flock 0 ex") == "ok"
-    for pid in a.keeper_pids():
-        os.kill(pid, signal.SIGKILL)
+    wait_until(a.kill_keeper, "the host is dead")
     start = time.monotonic()
     assert other.do("flock 0 ex", seconds=10) == "ok"
     assert time.monotonic() - start >= 0.99  # not before it has watched the silence for one ttl

@@ -1,6 +1,8 @@
 """Record locks between hosts: ranges, owners, upgrades, what F_GETLK shows, deadlocks."""
 import os
+import re
 import signal
+import subprocess
 
 import pytest
 from harness import wait_until
@@ -293,3 +295,44 @@ def test_read_only_descriptor_waits_too(two):
     queued(two[1])
     assert a.do("setlk 0 un 0 10") == "ok"
     assert b.heard()[0] == "ok"
+
+
+MANY = r"""
+import errno, fcntl, os, sys
+fd = os.open(sys.argv[1], os.O_RDWR | os.O_CREAT)
+def lock(i):
+    fcntl.lockf(fd, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, 100 + 2 * i)
+lock(0)
+print("has one", flush=True)
+sys.stdin.readline()
+count = 1
+try:
+    while True:
+        lock(count)
+        count += 1
+except OSError as e:
+    print(errno.errorcode[e.errno], count, flush=True)
+lock(0)
+print("has the others", flush=True)
+sys.stdin.readline()
+"""
+
+
+def test_the_1001st_range_of_a_name_is_refused(make_host):
+    a, b = (make_host(n, lease="ttl_ms = 10000; linger_ms = 50; probe_ms = 10000;") for n in "ab")
+    other = opened(b)
+    # Who is alone gets one lease for all. So b has a lock, too, and has given back what it does not use.
+    assert other.do("setlk 0 ex 0 1") == "ok"
+    job = a.popen("/usr/bin/python3", "-c", MANY, a.path("f"), stdin=subprocess.PIPE)
+    assert job.stdout.readline() == "has one\n"
+    wait_until(lambda: [(l["to"] or 101) <= 100 for l in held(b)] == [True], "b has one lease, of what lies before a's")
+    job.stdin.write("\n")
+    job.stdin.flush()
+    assert job.stdout.readline() == "ENOLCK 999\n"
+    assert job.stdout.readline() == "has the others\n"
+    assert other.do("setlk 0 ex 20000 1") == "ENOLCK"  # they are counted over all hosts
+    assert other.do("setlk 0 ex 20000 1 w") == "ENOLCK"
+    assert other.do("setlk 0 ex 100 1") == "ENOLCK"    # those that wait, too
+    _, said = job.communicate("\n", timeout=60)
+    assert said.count("\n") == 1 and re.search(r"/f: all hosts .* 1,000 ranges .* lock fewer or larger ranges$", said.strip()), said
+    wait_until(lambda: other.do("setlk 0 ex 20000 1") == "ok", "the ranges were given back")

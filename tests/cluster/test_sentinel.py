@@ -8,15 +8,15 @@ import socket
 import threading
 
 import pytest
-from harness import Host, Nodes, wait_until
+from harness import Deadline, Host, Nodes, wait_until
 from harness.crowd import Crowd
 from harness.nodes import MASTER
 
 from test_flock import held, opened
 from test_freeze import grows, is_frozen, job, size
 
-# A failover takes some three seconds here; leases last longer, or not.
-LONG = "ttl_ms = 12000; linger_ms = 0;"
+# A failover takes some four seconds here, on a busy machine more; leases last longer, or not.
+LONG = "ttl_ms = 20000; linger_ms = 0;"
 SHORT = "ttl_ms = 2500; freeze_margin_ms = 700; linger_ms = 0;"
 QUICK = "connect_ms = 1200;"
 
@@ -65,21 +65,28 @@ class Work:
         self.process.communicate(timeout=20)
 
     def is_put_back(self):
-        wait_until(lambda: held(self.host, token=self.lease["token"], fence=self.lease["fence"], state="held") or
-                   held(self.host, token=self.lease["token"], fence=self.lease["fence"], state="waiting"),
-                   "the lease is as it was", 30)
+        wait_until(self.stands, "the lease is as it was", 30)
+
+    def stands(self):
+        same = held(self.host, token=self.lease["token"], fence=self.lease["fence"])
+        return same and same[0]["state"] != "unsure"
 
 
 def reconnected(host, node):
-    wait_until(lambda: host.status()["store"]["up"] and host.status()["store"]["server"].endswith(f":{node.port}"),
-               f"{host.name} is at the new master", 30)
+    def is_there():
+        store = host.status()["store"]
+        return store["up"] and store["server"].endswith(f":{node.port}")
+    try:
+        wait_until(is_there, f"{host.name} is at the new master", 40)
+    except Deadline:
+        print(host.log())
+        raise
 
 
 # --- failovers ---
 
 
-@pytest.mark.parametrize("count", [3, 5])
-@pytest.mark.parametrize("how", ["kill", "stop", "asked for"])
+@pytest.mark.parametrize("count,how", [(3, "kill"), (5, "kill"), (3, "stop"), (5, "asked for")])
 def test_failover(make_nodes, host_at, count, how):
     """The lease is put back, the job loses nothing, and who waits gets the lock afterwards."""
     nodes = make_nodes(count)
@@ -103,7 +110,7 @@ def test_failover(make_nodes, host_at, count, how):
     wait_until(lambda: old.role() == "slave", "the old master follows the new one", 40)
     holder.goes_on()
     assert not a.status()["lost"] and "are frozen" not in a.log()
-    wait_until(lambda: not b.status()["store"]["grace"], "grace is over", 30)
+    wait_until(lambda: not b.status()["store"]["grace"], "grace is over", 60)
     assert other.silent(0.2)
     holder.end()
     assert other.heard(30)[0] == "ok"
@@ -139,7 +146,7 @@ def test_five_nodes_without_two_and_without_three(make_nodes, host_at):
     reconnected(a, new)
     holder.is_put_back()
     other.say("flock 0 ex")
-    wait_until(lambda: not b.status()["store"]["grace"], "grace is over", 30)
+    wait_until(lambda: not b.status()["store"]["grace"], "grace is over", 60)
     holder.goes_on()
     holder.end()
     assert other.heard(30)[0] == "ok"
@@ -172,7 +179,7 @@ def test_failover_to_a_replica_that_was_behind(make_nodes, host_at, count):
     reconnected(a, nodes[1])
     holder.is_put_back()
     other.say("flock 0 ex")
-    wait_until(lambda: not b.status()["store"]["grace"], "grace is over", 40)
+    wait_until(lambda: not b.status()["store"]["grace"], "grace is over", 60)
     assert other.silent(0.2)
     holder.goes_on()
     holder.end()
@@ -224,7 +231,7 @@ def test_with_too_few_acknowledgements_both_hold(make_nodes, host_at, count, rep
     a, holder, other = two_masters(make_nodes, host_at, count, replicas)
     assert other.do("flock 0 ex", seconds=30) == "ok"
     holder.goes_on()
-    assert held(a, token=holder.lease["token"], state="held")
+    assert holder.stands()
 
 
 @pytest.mark.parametrize("replicas", [2, 0])
@@ -470,7 +477,7 @@ def test_doctor(make_nodes, host_at):
     assert f"warning: sentinel 127.0.0.1:{nodes.sentinels[1].port} is of no use: Connection refused" in said
     assert "warning: 1 of 2 replicas are connected" in said and "warning: min-replicas-to-write is 2" in said
     assert opened(good).do("flock 0 ex nb") == "ENOLCK"
-    assert "its min-replicas-to-write replicas are not there" in good.log()
+    assert "bring its replicas back, or lower its min-replicas-to-write" in good.log()
     nodes[1].stop()
     wait_until(lambda: nodes[0].has_replicas(0), "both are gone")
     assert "problem: 0 of 2 replicas are connected" in doctor(good)
@@ -490,7 +497,7 @@ def test_many_workers_and_failovers(make_nodes, host_at, folder):
     """Three failovers while workers on three hosts lock and are killed: no two ever had a lock at once, and all go on."""
     nodes = make_nodes(3)
     names = {"a": 20, "b": 10, "c": 0}
-    hosts = [host_at(nodes.settings, n, lease="ttl_ms = 12000; linger_ms = 20;") for n in names]
+    hosts = [host_at(nodes.settings, n, lease="ttl_ms = 20000; linger_ms = 20;") for n in names]
     hosts[0].init()
     for host in hosts:
         host.wait_up()

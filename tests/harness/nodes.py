@@ -60,7 +60,7 @@ class Sentinel(Redis):
         self.path = os.path.join(folder, "sentinel.conf")
         lines = [f"port {place.port}", f"bind {place.address}", "protected-mode no", f"dir {folder}",
                  f"unixsocket {folder}/redis.sock", f"sentinel monitor {MASTER} {node.address} {node.port} {quorum}",
-                 f"sentinel down-after-milliseconds {MASTER} 700", f"sentinel failover-timeout {MASTER} 4000",
+                 f"sentinel down-after-milliseconds {MASTER} 1500", f"sentinel failover-timeout {MASTER} 4000",
                  f"sentinel parallel-syncs {MASTER} 5", *options]
         with open(self.path, "w") as f:
             f.write("\n".join(lines) + "\n")

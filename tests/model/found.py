@@ -114,4 +114,28 @@ FOUND = {
         p2 flock 0 ex
         p1 open 2 f r
         p1 flock 2 ex nb""",
+    "a probe of a lease that is given back is not in the way of one who was granted another": """
+        p0@a p1@a p2@b
+        f:5
+        p0 open 0 f rw
+        p1 open 0 f rw
+        p2 open 0 f rw
+        p1 flock 0 sh
+        p1 flock 0 sh nb
+        p2 set 0 ex 3 -2 ofd w
+        p2 flock 0 ex nb
+        p2 flock 0 ex nb
+        p0 flock 0 ex
+        p1 open 2 f rw
+        p2 dup 0 1
+        p2 set 1 sh 2 1 ofd
+        p2 flock 1 sh
+        p1 flock 2 ex
+        p2 get 0 sh 2 -2 ofd
+        p2 open 2 f rw
+        p2 flock 1 sh nb
+        p2 flock 1 un
+        p2 close 0
+        p2 flock 1 ex nb
+        p2 flock 2 sh nb""",
 }

@@ -9,6 +9,7 @@ import time
 
 from harness import Deadline
 from rules import LAST, Inadmissible, Lock, State
+from stage import SMALL
 
 numbers = itertools.count()
 
@@ -102,12 +103,20 @@ class Cast:
         """Until the process waits. False: it has an answer instead."""
         end = time.monotonic() + seconds
         player = self.players[name]
-        while not player.is_waiting():
+        while not player.waits_in():
             if player.ready():
                 return False
             if time.monotonic() > end:
                 raise Deadline(f"{name} neither waits nor answers")
         return not player.ready()
+
+    def settle(self, name, where, seconds):
+        """Until the process, which waits, does so there: "kernel" or "keeper". A step may have had it look again."""
+        end = time.monotonic() + seconds
+        while self.players[name].waits_in() != where:
+            if time.monotonic() > end:
+                raise Deadline(f"{name} does not wait in the {where}")
+            time.sleep(SMALL)
 
     # --- what can be seen ---
 
@@ -203,6 +212,8 @@ class Reference:
         """Raises Inadmissible before anything has happened."""
         state, cast = self.state, self.cast
         answer, locks = state.plan(step)
+        for waiting in state.waiting():
+            cast.settle(waiting, "kernel", self.seconds)
         name, call, *rest = step.split()
         e = Expected(step)
         if name == "o":
@@ -305,8 +316,20 @@ class Performance:
                 break
         return seen
 
+    def _settle(self):
+        """
+        Until all who wait for a record do so where it is held: a call may first have to wait for a lease that another host
+        still has, though nobody there uses it. Meanwhile it waits for none of those who are in its way, and a call that
+        waits for it closes no cycle yet.
+        """
+        for name, wait in self.state.waiting().items():
+            hosts = self.state.hosts_in_the_way(wait.lock)
+            if wait.lock.space == "record" and len(hosts) == 1:
+                self.cast.settle(name, "kernel" if hosts == {self.state.processes[name].host} else "keeper", self.seconds)
+
     def play(self, e):
         state, cast, step = self.state, self.cast, e.step
+        self._settle()
         name, call, *rest = step.split()
         if name == "o":
             self._observe(e)
@@ -329,6 +352,7 @@ class Performance:
         seen = self._snapshot(e.seen)
         if seen != e.seen:
             self.differs(f"{step}: more is held: {sorted(seen - e.seen)}, less is held: {sorted(e.seen - seen)}")
+        state.locks = seen
 
 
 def play_hosts(stage, sequence, expected, seconds=20.0):

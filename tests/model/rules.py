@@ -82,6 +82,10 @@ class State:
     def in_the_way(self, lock):
         return [held for held in self.locks if clash(held, lock)]
 
+    def hosts_in_the_way(self, lock):
+        return {p.host for name, p in self.processes.items() for held in self.in_the_way(lock)
+                if held.owner == ("process", name) or held.owner in {("description", d.number) for d, _ in p.slots.values()}}
+
     # --- what a call wants ---
 
     def description(self, name, slot):

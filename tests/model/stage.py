@@ -79,11 +79,14 @@ class Player:
         self.say(command)
         return self.heard(seconds)
 
-    def is_waiting(self):
-        """In the kernel for a lock, or told by the keeper to wait."""
+    def waits_in(self):
+        """"kernel": for a lock; "keeper": which told it to wait; None."""
         self.saw_wait |= WAITS_ELSEWHERE in self.errors.take()
         with open(f"/proc/{self.pid}/syscall") as f:
-            return self.saw_wait or f.read().split()[0] in LOCK_CALLS
+            if f.read().split()[0] in LOCK_CALLS:
+                self.saw_wait = False  # once it is back from there, it asks the keeper again
+                return "kernel"
+        return "keeper" if self.saw_wait else None
 
     def kill(self):
         self.connection.close()

@@ -2,7 +2,8 @@
 Random sequences of lock calls by several processes: what they do on one kernel, they must do with the shim when they are spread
 over hosts. rules.py says what a sequence is.
 
-DFLOCK_MODEL_SECONDS: how long; DFLOCK_MODEL_SEED: which sequences ("7"), or the one that a failure names ("7/123"), again and again.
+DFLOCK_MODEL_SEQUENCES: how many (`make model` plays more); DFLOCK_MODEL_SEED: which ("7"), or the one that a failure names
+("7/123"), again and again.
 """
 import itertools
 import os
@@ -16,7 +17,8 @@ from mutants import MUTANTS, build
 from play import Difference, Sequence, compare, play_hosts, shorten
 from stage import Place, Stage
 
-SECONDS = float(os.environ.get("DFLOCK_MODEL_SECONDS", 45))
+SEQUENCES = int(os.environ.get("DFLOCK_MODEL_SEQUENCES", 2000))
+LEAST_PER_SECOND = 1  # fewer: something hangs
 SEED = os.environ.get("DFLOCK_MODEL_SEED") or str(random.randrange(10**6))
 
 # Nothing here depends on times, only how long the test takes: what waits behind a waiter, or for a pin, soon goes on; and a
@@ -52,18 +54,21 @@ def report(one, hosts, seed, sequence, difference):
 def test_hosts_do_what_one_kernel_does(stages):
     one, hosts = stages()
     seeds = itertools.repeat(SEED) if "/" in SEED else (f"{SEED}/{i}" for i in itertools.count())
-    end, count, steps = time.monotonic() + SECONDS, 0, 0
-    for seed in seeds:
-        sequence, expected = Author(seed).write(one)
+    end, steps = time.monotonic() + SEQUENCES / LEAST_PER_SECOND, 0
+    print(f"seed {SEED}")
+    for count, seed in enumerate(itertools.islice(seeds, SEQUENCES)):
+        assert time.monotonic() < end, f"only {count} sequences in time"
+        author = Author(seed)
+        try:
+            sequence, expected = author.write(one)
+        except AssertionError as problem:
+            pytest.fail(f"seed {seed}, on one kernel: {problem}\n\n{author.sequence}", pytrace=False)
         try:
             play_hosts(hosts, sequence, expected)
         except Difference as difference:
             pytest.fail(report(one, hosts, seed, sequence, difference), pytrace=False)
-        count, steps = count + 1, steps + len(expected)
-        if time.monotonic() > end:
-            break
-    print(f"\nseed {SEED}: {count} sequences, {steps} steps")
-    assert count > SECONDS, "hardly anything was tried"
+        steps += len(expected)
+    print(f"{SEQUENCES} sequences, {steps} steps")
 
 
 def test_what_was_found_before(stages):
