@@ -221,4 +221,4 @@ def test_a_shown_lease_is_not_believed_in_a_time_namespace(make_host):
     os.kill(a.keeper_pids()[-1], signal.SIGSTOP)  # it closes no lease in the page, until its parent starts it again
     assert other.do("flock 0 ex") == "ok"
     asked = a.popen(*unshared(-1000), "flock", "-n", "-E", "99", a.path("f"), "true")
-    assert asked.wait(30) == 99
+    assert asked.wait(30) in (99, 71)  # busy, or ENOLCK
