@@ -9,6 +9,8 @@ import shutil
 import signal
 import subprocess
 import tempfile
+import threading
+import time
 
 from .wait import Deadline, wait_until
 
@@ -21,12 +23,14 @@ CLI = os.path.join(BUILD, "dflock")
 
 class Host:
     def __init__(self, redis, name, folder, shim=True, rules=None, lease="ttl_ms = 3000;", store="", foreground=True,
-                 debug=False, inside=(), clock=None):
+                 debug=False, inside=(), clock=None, times=False):
         """
         redis: a Redis, an address, or settings of the store as text. rules: text for protect = (...); "%s" is the host's
         folder of files. Default: every file there, named by its name. inside: words before those of each program of this
         host (Network.inside()). clock: what they take for the time (Clock).
+        times: each line of the log begins with CLOCK_BOOTTIME in ns.
         """
+        self.times = times
         self.inside, self.clock = list(inside), clock
         self.name = name
         self.shim = shim
@@ -70,16 +74,32 @@ class Host:
         if self.clock:
             env.update(self.clock.env())
         ready_read, ready_write = os.pipe()
+        log = self.open_log()
         self.keeper = subprocess.Popen([*self.inside, KEEPER, "--foreground", "--ready-fd", str(ready_write)], env=env,
-                                       pass_fds=[ready_write], stderr=open(self.log_path, "ab"),
-                                       stdout=subprocess.DEVNULL, start_new_session=True)
+                                       pass_fds=[ready_write], stderr=log, stdout=subprocess.DEVNULL, start_new_session=True)
         os.close(ready_write)
+        os.close(log)
         with os.fdopen(ready_read) as f:
             why = f.read()
         if why:
             self.keeper.wait()
             self.keeper = None
             raise RuntimeError(why)
+
+    def open_log(self):
+        log = os.open(self.log_path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        if not self.times:
+            return log
+        read, write = os.pipe()
+        threading.Thread(target=self.copy_log, args=(read, log), daemon=True).start()
+        return write
+
+    @staticmethod
+    def copy_log(read, log):
+        with os.fdopen(read, "rb") as lines:
+            for line in lines:
+                os.write(log, b"%d %s" % (time.clock_gettime_ns(time.CLOCK_BOOTTIME), line))
+        os.close(log)
 
     def log(self):
         with open(self.log_path, errors="replace") as f:

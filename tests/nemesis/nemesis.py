@@ -11,6 +11,7 @@ import random
 import signal
 import time
 
+import stamps
 from harness import wait_until
 from harness.nodes import MASTER
 from stage import HOSTS, Servers
@@ -247,7 +248,7 @@ class Nemesis:
         if not self.deck:
             self.deck = list(range(len(cards)))
             self.dice.shuffle(self.deck)
-        busy = set().union(*(needs for _, needs, _ in self.active))
+        busy = set().union(*(needs for _, needs, _, _ in self.active))
         if time.monotonic() < self.forgot_at + self.quiet_s:
             busy.add("memory")
         if self.often and self.dice.random() < 0.5:
@@ -274,16 +275,26 @@ class Nemesis:
         return {name for name, _, _ in self.cards()} - {None} <= set(self.done)
 
     def begin(self, name, needs, steps):
+        self.note("begins", name, needs)
         seconds = next(steps)
+        self.note("stands" if seconds else "is over", name, needs)
         if seconds is None:
             return
-        self.active.append((time.monotonic() + seconds, needs, steps))
+        self.active.append((time.monotonic() + seconds, needs, steps, name))
         if name:
             self.done[name] += 1
 
     def mend(self, fault):
+        _, needs, steps, name = fault
         self.active.remove(fault)
-        next(fault[2], None)
+        self.note("mends", name, needs)
+        next(steps, None)
+        self.note("has mended", name, needs)
+
+    def note(self, what, name, needs):
+        """For whoever has to find out what happened."""
+        with open(os.path.join(self.stage.logs, "faults"), "a") as f:
+            f.write(f"{stamps.now_ns()} {what}: {name} {sorted(needs)}\n")
 
     def mend_all(self):
         while self.active:

@@ -39,6 +39,8 @@ def run(folder, seed, seconds, until=None, on_lost="freeze", store=Server, **opt
             stage.wait_until(lambda: stage.tend() >= 0 and not waiting(stage, healed), "every worker has had a lock again", 90)
         stage.finish()
         wrong = stage.check()
+        if wrong and not until:
+            stage.keep_logs(os.path.join(BUILD, f"nemesis-{seed}"))
         return wrong, Report(stage, nemesis, seed, time.monotonic() - begun, healed, killed)
 
 

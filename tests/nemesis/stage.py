@@ -90,10 +90,10 @@ class Stage:
     def __init__(self, folder, seed, on_lost="freeze", store=Server):
         self.folder, self.seed, self.on_lost, self.kind = folder, seed, on_lost, store
         self.ttl_s, self.machines = store.ttl_s, store.machines
-        self.stamps, self.counters, self.signs = (os.path.join(folder, name) for name in ("stamps", "counters", "signs"))
+        self.stamps, self.counters, self.signs, self.logs = (os.path.join(folder, n) for n in ("stamps", "counters", "signs", "logs"))
         self.network = self.store = self.views = None
         self.hosts, self.workers, self.writes, self.started = [], {}, {}, 0
-        for path in (self.stamps, self.counters, self.signs):
+        for path in (self.stamps, self.counters, self.signs, self.logs):
             os.mkdir(path)
         for name, at in COUNTERS:
             with open(os.path.join(self.counters, f"{name}.{at}"), "wb") as f:
@@ -119,7 +119,7 @@ class Stage:
         db.close()
         for name in HOSTS:
             rules = '{ tree = "%s"; name = "t"; }, { tree = "' + self.view(name) + '"; name = "v"; }'
-            host = Host(self.store.settings, name, self.folder, rules=rules, store=STORE, inside=self.network.inside(name),
+            host = Host(self.store.settings, name, self.folder, rules=rules, store=STORE, debug=True, times=True, inside=self.network.inside(name),
                         lease=f'ttl_ms = {1000 * self.ttl_s}; freeze_margin_ms = {1000 * self.ttl_s // 3}; on_lost = "{self.on_lost}";' + LEASE)
             self.hosts.append(host)
             for lock in ("f0", "f1", "r0"):
@@ -256,6 +256,16 @@ class Stage:
     def check(self):
         """Lines that say what was wrong; after finish()."""
         return stamps.check(self.records(), self.finals()) + self.check_database()
+
+    def keep_logs(self, path):
+        """What keepers and the nemesis said, and what all workers did, with times."""
+        shutil.rmtree(path, ignore_errors=True)
+        shutil.copytree(self.logs, path)
+        for log in glob.glob(self.folder + "/*.log"):
+            shutil.copy(log, path)
+        with open(os.path.join(path, "records"), "w") as f:
+            for r in sorted(self.records(), key=lambda r: r.begun):
+                f.write(f"{r.begun} {stamps.describe(r)}\n")
 
     def said(self, words):
         """How many lines of the keepers' logs have these words."""
