@@ -1,12 +1,14 @@
 /*
- * What runs under a lock that somebody else took (flock(1), a shell): writes down when it really ran, and adds one to a number.
+ * What runs under a lock that somebody else took (flock(1), a shell): writes down when it really ran, and adds one to a
+ * number.
  *
  *   holder STAMPS SLOT COUNTER HOLD_US
  *
- * STAMPS is a file of records as tests/nemesis/stamps.py has them, which fills in the first half of record SLOT before it
- * starts the command; we fill in the rest. Until HOLD_US have passed, the time (CLOCK_BOOTTIME) is written into the record again and
- * again without a pause: a process that is stopped or dead writes none. At the end of an exclusive lock the number at the beginning of
- * COUNTER becomes one more than it was at the beginning; under a shared one it must not have changed.
+ * STAMPS is a file of records as tests/nemesis/stamps.py has them, which fills in the first half of record SLOT before
+ * it starts the command; we fill in the rest. Until HOLD_US have passed, the time (CLOCK_BOOTTIME) is written into the
+ * record again and again without a pause: a process that is stopped or dead writes none. At the end of an exclusive
+ * lock the number at the beginning of COUNTER becomes one more than it was at the beginning; under a shared one it must
+ * not have changed.
  */
 #include <errno.h>
 #include <fcntl.h>

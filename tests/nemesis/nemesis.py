@@ -2,8 +2,8 @@
 Who breaks things: networks, keepers, holders and the store, at random, three things at a time, within what is promised
 (docs/guarantees.md): a keeper and its parent are never killed at once, and a parent is stopped for a moment only.
 
-A fault is a generator: it breaks something, yields how many seconds it is to stay so, and mends it. `needs` says what must not be
-broken by another one at the same time.
+A fault is a generator: it breaks something, yields how many seconds it is to stay so, and mends it; None: there was
+nothing to break. What it needs must not be broken by another one at the same time.
 """
 import collections
 import os
@@ -17,7 +17,7 @@ from harness.nodes import MASTER
 from stage import HOSTS, Servers
 
 AT_ONCE = 3
-QUIET_TTLS = 3  # after the store has lost its memory it does not lose it again for so long: else nobody would get anywhere
+QUIET_TTLS = 3  # for which the store does not lose its memory once more: else nobody would get anywhere
 MOMENT_S = 0.2  # for which a keeper's parent may be stopped: less than the margin in which it has to act
 
 
@@ -69,10 +69,12 @@ class Nemesis:
         for machine in self.stage.machines:
             self.stage.network.reroute(machine, name)
 
-    def keeper_pids(self, name):
-        """(parent, keeper), both alive. A keeper that has just been started may still have its parent's name."""
-        host = self.stage.host(name)
-        return wait_until(lambda: len(host.keeper_pids()) == 2 and host.keeper_pids(), f"host {name} has a keeper and its parent", 30)
+    def keeper_pids(self, name, other=()):
+        """(parent, keeper), both alive, and not of `other`. One that was just started may have its parent's name still."""
+        def pids():
+            found = self.stage.host(name).keeper_pids()
+            return len(found) == 2 and not set(found) & set(other) and found
+        return wait_until(pids, f"host {name} has a keeper and its parent", 30)
 
     def keeper_killed(self, name):
         _, keeper = self.keeper_pids(name)
@@ -98,10 +100,7 @@ class Nemesis:
         self.stage.signal(parent, signal.SIGKILL)
         yield self.dice.uniform(0, 0.5)
         if both:
-            host = self.stage.host(name)
-            pids = wait_until(lambda: len(host.keeper_pids()) == 2 and not {parent, keeper} & set(host.keeper_pids()) and host.keeper_pids(),
-                              f"host {name} has another keeper and parent", 30)
-            self.stage.signal(self.dice.choice(pids), signal.SIGKILL)
+            self.stage.signal(self.dice.choice(self.keeper_pids(name, other=(parent, keeper))), signal.SIGKILL)
 
     def holder(self, name):
         """A holder of this host, if it has one now; None is no fault."""
@@ -144,7 +143,8 @@ class Nemesis:
     def forget(self):
         self.forgot_at = time.monotonic()
         if not self.grace:
-            wait_until(lambda: any(h.cli("init", check=False).returncode == 0 for h in self.stage.hosts), "somebody opens the store")
+            wait_until(lambda: any(h.cli("init", check=False).returncode == 0 for h in self.stage.hosts),
+                       "somebody opens the store")
 
     # --- the same with three servers, of which one at a time fails ---
 

@@ -17,8 +17,8 @@ LOOK_S = 1.0  # how often until() is asked
 
 def run(folder, seed, seconds, until=None, on_lost="freeze", store=Server, **options):
     """
-    Breaks things for so many seconds, and until every kind of fault was there, or until until(stage) is true; options are Nemesis'. Then mends all, waits until every worker has had a lock again, and
-    returns (lines that say what was wrong, report).
+    Breaks things for so many seconds, and until every kind of fault was there, or until until(stage) is true; options are
+    Nemesis'. Then mends all, waits until every worker has had a lock again, and returns (lines that say what was wrong, report).
     """
     with Stage(folder, seed, on_lost, store) as stage:
         nemesis = Nemesis(stage, seed, **options)
@@ -36,7 +36,8 @@ def run(folder, seed, seconds, until=None, on_lost="freeze", store=Server, **opt
         healed = stamps.now_ns()
         stage.show("calm")
         if not until:
-            stage.wait_until(lambda: stage.tend() >= 0 and not waiting(stage, healed), "every worker has had a lock again", 90)
+            stage.wait_until(lambda: stage.tend() >= 0 and not waiting(stage, healed),
+                             "every worker has had a lock again", 90)
         stage.finish()
         wrong = stage.check()
         if wrong and not until:
@@ -45,7 +46,7 @@ def run(folder, seed, seconds, until=None, on_lost="freeze", store=Server, **opt
 
 
 def since(stage, healed):
-    """worker (host, kind) -> when it first ran under a lock that it had asked for after that time, or before and got then."""
+    """worker (host, kind) -> when it first ran under a lock that it got after that time."""
     first = {}
     for r in stamps.got(stage.records()):
         key = tuple(r.worker.split("-")[:2])
@@ -72,7 +73,7 @@ class Report:
         self.handovers = self.count_handovers(held)
         self.stopped_and_went_on = sum(r.gap > FROZEN_NS and r.state == stamps.ENDED for r in held)
         self.never_ended = sum(r.state == stamps.RUNS for r in held)
-        self.keepers_said = {words: stage.said(words) for words in ("are frozen", "go on", "it is killed", "lost its memory")}
+        self.keepers_said = {w: stage.said(w) for w in ("are frozen", "go on", "it is killed", "lost its memory")}
         self.longest_still_ms = self.longest_gap(healed, [r.first for r in held]) / 1e6
         self.longest_without_ms = max([t - healed for t in since(stage, healed).values()], default=0) / 1e6
 
@@ -93,21 +94,22 @@ class Report:
 
     def text(self, wrong):
         faults = "\n".join(f"    {n:6} {name}" for name, n in self.faults.items())
+        servers = "1 server" if self.servers == 1 else f"{self.servers} servers with sentinels"
+        overlaps, lost = (sum(line.startswith(what) for line in wrong) for what in ("overlap", "lost update"))
         said = ", ".join(f"{n} x \"{words}\"" for words, n in self.keepers_said.items())
         return f"""\
-fault run: {len(HOSTS)} hosts, {self.servers} {'server' if self.servers == 1 else 'servers with sentinels'}, {self.seconds:.0f} s, \
-ttl {self.ttl_s} s, on_lost = "{self.on_lost}"{'' if self.grace else ', without grace'}, \
+fault run: {len(HOSTS)} hosts, {servers}, {self.seconds:.0f} s, ttl {self.ttl_s} s, on_lost = "{self.on_lost}"{'' if self.grace else ', without grace'}, \
 seed {self.seed}
   {sum(self.faults.values())} faults:
 {faults}
-  {self.acquisitions} acquisitions of {self.calls} calls ({self.by_kind}, {self.by_host}), {self.handovers} hand-overs between hosts
+  {self.acquisitions} acquisitions of {self.calls} calls ({self.by_kind}, {self.by_host}), \
+{self.handovers} hand-overs between hosts
   {self.stopped_and_went_on} holders were stopped for a while and went on, {self.never_ended} ended while they held a lock, \
 {self.killed_workers} workers were replaced
   keepers said: {said}
   after the last fault had healed: {self.longest_still_ms:.0f} ms was the longest time in which nobody got a lock, and \
 {self.longest_without_ms:.0f} ms until each worker had had one
-  overlaps: {sum(line.startswith("overlap") for line in wrong)}, lost updates: {sum(line.startswith("lost update") for line in wrong)}, \
-other: {sum(not line.startswith(("overlap", "lost update")) for line in wrong)}
+  overlaps: {overlaps}, lost updates: {lost}, other: {len(wrong) - overlaps - lost}
 """
 
     def write(self, name, wrong):

@@ -1,10 +1,10 @@
 """
-The machines of a fault run: five hosts and a redis-server, or three and sentinels, each in a network namespace of its own, on each host three workers, and
-all that they leave behind to be judged.
+The machines of a fault run: five hosts and a redis-server, or three and sentinels, each in a network namespace of its
+own, on each host three workers, and all that they leave behind to be judged.
 
-The namespaces share pids and files. So a host is a keeper with a runtime directory of its own, and lock files that are other inodes than
-those of the other hosts; SQLite's database is one, and each host sees it through a FUSE view of its own. The numbers that the
-workers count up are files that all share.
+The namespaces share pids and files. So a host is a keeper with a runtime directory of its own, and lock files that are
+other inodes than those of the other hosts; SQLite's database is one, and each host sees it through a FUSE view of its
+own. The numbers that the workers count up are files that all share.
 """
 import glob
 import os
@@ -21,7 +21,7 @@ from harness.nodes import Place
 
 HOSTS = "abcde"
 KINDS = ("flock", "fcntl", "sqlite")
-LEASE = "linger_ms = 100; "
+LEASE = 'ttl_ms = %d; freeze_margin_ms = %d; linger_ms = 100; on_lost = "%s";'
 # A network that swallows everything must be noticed before the lease runs out.
 STORE = "connect_ms = 1000;"
 COUNTERS = [("f0", 0), ("f1", 0), ("r0", 0), ("r0", 1)]
@@ -42,14 +42,14 @@ def session(leader):
 
 
 class Server(Redis):
-    """The redis-server on machine "store": with what it wrote to disk it can be started as it was, empty, or as it was long ago."""
+    """On machine "store". With what it wrote to disk it can be started as it was, empty, or as it was long ago."""
 
     machines, ttl_s = ["store"], 3
 
     def __init__(self, folder, network):
         os.mkdir(folder)
-        super().__init__(folder, "--appendonly", "yes", "--appendfsync", "always", address=network.addresses["store"], port=6379,
-                         inside=network.inside("store"))
+        super().__init__(folder, "--appendonly", "yes", "--appendfsync", "always", address=network.addresses["store"],
+                         port=6379, inside=network.inside("store"))
         self.settings = f'server = "{self.address}:6379";'
         self.disk, self.old = os.path.join(folder, "appendonlydir"), os.path.join(folder, "old")
         self.remember()
@@ -90,7 +90,8 @@ class Stage:
     def __init__(self, folder, seed, on_lost="freeze", store=Server):
         self.folder, self.seed, self.on_lost, self.kind = folder, seed, on_lost, store
         self.ttl_s, self.machines = store.ttl_s, store.machines
-        self.stamps, self.counters, self.signs, self.logs = (os.path.join(folder, n) for n in ("stamps", "counters", "signs", "logs"))
+        self.stamps, self.counters, self.signs, self.logs = (
+            os.path.join(folder, name) for name in ("stamps", "counters", "signs", "logs"))
         self.network = self.store = self.views = None
         self.hosts, self.workers, self.writes, self.started = [], {}, {}, 0
         for path in (self.stamps, self.counters, self.signs, self.logs):
@@ -115,12 +116,14 @@ class Stage:
         self.store = self.kind(os.path.join(self.folder, "redis"), self.network)
         self.views = Views(os.path.join(self.folder, "data"), [self.view(name) for name in HOSTS])
         db = sqlite3.connect(os.path.join(self.views.data, "db"))
-        db.executescript("PRAGMA journal_mode=DELETE; CREATE TABLE counter (n); INSERT INTO counter VALUES (0); CREATE TABLE log (n);")
+        db.executescript("PRAGMA journal_mode=DELETE; CREATE TABLE counter (n); INSERT INTO counter VALUES (0);"
+                         "CREATE TABLE log (n);")
         db.close()
         for name in HOSTS:
             rules = '{ tree = "%s"; name = "t"; }, { tree = "' + self.view(name) + '"; name = "v"; }'
-            host = Host(self.store.settings, name, self.folder, rules=rules, store=STORE, debug=True, times=True, inside=self.network.inside(name),
-                        lease=f'ttl_ms = {1000 * self.ttl_s}; freeze_margin_ms = {1000 * self.ttl_s // 3}; on_lost = "{self.on_lost}";' + LEASE)
+            lease = LEASE % (1000 * self.ttl_s, 1000 * self.ttl_s // 3, self.on_lost)
+            host = Host(self.store.settings, name, self.folder, rules=rules, store=STORE, lease=lease, debug=True, times=True,
+                        inside=self.network.inside(name))
             self.hosts.append(host)
             for lock in ("f0", "f1", "r0"):
                 open(host.path(lock), "w").close()
@@ -151,11 +154,14 @@ class Stage:
         self.started += 1
         path = os.path.join(self.stamps, f"{host.name}-{kind}-{self.started}")
         files = self.view(host.name) if kind == "sqlite" else host.files
-        words = [sys.executable, "-B", WORKER, kind, path, str(self.seed * 1000 + self.started), self.signs, files, self.counters, HOLDER]
+        words = [sys.executable, "-B", WORKER, kind, path, str(self.seed * 1000 + self.started), self.signs, files,
+                 self.counters, HOLDER]
         # Holders never rest; nice, so that keepers are not kept from their work, which must not depend on it.
         self.writes[host.name, kind] = path
-        self.workers[host.name, kind] = subprocess.Popen([*host.inside, "nice", "-n", "19", *words], env=host.env(), start_new_session=True,
-                                                         stdin=subprocess.DEVNULL, stderr=open(self.folder + "/workers.log", "ab"))
+        with open(self.folder + "/workers.log", "ab") as log:
+            self.workers[host.name, kind] = subprocess.Popen(
+                [*host.inside, "nice", "-n", "19", *words], env=host.env(), start_new_session=True,
+                stdin=subprocess.DEVNULL, stderr=log)
 
     def tend(self):
         """Workers that were killed are replaced. How many."""
@@ -250,7 +256,7 @@ class Stage:
             db.close()
         lines = [] if whole == "ok" else ["the database: " + whole]
         if rows != list(range(1, n + 1)):
-            lines.append(f"lost update: the database counted to {n}, but has {len(rows)} rows, {len(set(rows))} different ones")
+            lines.append(f"lost update: the database counted to {n}, but has {len(rows)} rows, {len(set(rows))} different")
         return lines
 
     def check(self):

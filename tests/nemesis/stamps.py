@@ -1,15 +1,16 @@
 """
 When holders of locks really ran, and the checker of that.
 
-Each worker has a file of records; a record is one lock call and what became of it (struct record in tests/agents/holder.c).
-While it has the lock, the holder writes the time into its record as fast as it can: `first` when it begins, `last` until it ends.
-Who is stopped or dead writes nothing, so [first, last] begins and ends with an instruction that was really run.
+Each worker has a file of records; a record is one lock call and what became of it (struct record in
+tests/agents/holder.c). While it has the lock, the holder writes the time into its record as fast as it can: `first`
+when it begins, `last` until it ends. Who is stopped or dead writes nothing, so [first, last] begins and ends with an
+instruction that was really run.
 
-Overlap: another one who is excluded ran between somebody's first and last instruction. So a holder may be frozen while another one has
-the lock, if it never runs again; one instruction more, and its interval reaches over the other one's.
+Overlap: another one who is excluded ran between somebody's first and last instruction. So a holder may be frozen while
+another one has the lock, if it never runs again; one instruction more, and its interval reaches over the other one's.
 
-Lost update: each exclusive holder reads a number at its beginning and writes one more at its end. Each number must have been
-written once. (One who was killed may have written what it intended to, or not.)
+Lost update: each exclusive holder reads a number at its beginning and writes one more at its end. Each number must have
+been written once. (One who was killed may have written what it intended to, or not.)
 """
 import collections
 import heapq
@@ -46,8 +47,8 @@ class Writer:
         self.slot += 1
         if self.slot >= SLOTS:
             raise RuntimeError("more records than a worker can have")
-        LAYOUT.pack_into(self.memory, self.slot * LAYOUT.size, ASKED, now_ns(), exclusive, from_, to, name.encode(), how.encode(),
-                         os.getpid(), 0, 0, 0, 0, 0, 0)
+        LAYOUT.pack_into(self.memory, self.slot * LAYOUT.size, ASKED, now_ns(), exclusive, from_, to, name.encode(),
+                         how.encode(), os.getpid(), 0, 0, 0, 0, 0, 0)
         return self.slot
 
     def put(self, field, value):
@@ -65,7 +66,8 @@ class Writer:
             self.put("state", RUNS)
         else:
             last = self.get("last")
-        end, longest, at, pack = now + int(seconds * 1e9), self.get("gap"), self.slot * LAYOUT.size + AT["last"], struct.pack_into
+        end, longest = now + int(seconds * 1e9), self.get("gap")
+        at, pack = self.slot * LAYOUT.size + AT["last"], struct.pack_into
         while True:
             pack("<q", self.memory, at, now)
             if now - last > longest:
@@ -152,8 +154,9 @@ def lost_updates(records, finals, limit=10):
 
 def describe(r):
     end = {RUNS: "still running or killed", ENDED: "ended"}.get(r.state, "failed")
-    return (f"{r.worker} #{r.slot} pid {r.pid} {r.how} {'exclusive' if r.exclusive else 'shared'} {r.name} [{r.from_}, {r.to}) ran from "
-            f"{r.first} to {r.last} ({(r.last - r.first) / 1e6:.1f} ms, longest gap {r.gap / 1e6:.1f} ms), {end}")
+    mode, ms = "exclusive" if r.exclusive else "shared", (r.last - r.first) / 1e6
+    return (f"{r.worker} #{r.slot} pid {r.pid} {r.how} {mode} {r.name} [{r.from_}, {r.to}) ran from {r.first} to {r.last} "
+            f"({ms:.1f} ms, longest gap {r.gap / 1e6:.1f} ms), {end}")
 
 
 def check(records, finals):

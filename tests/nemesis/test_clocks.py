@@ -1,6 +1,6 @@
 """
-Clocks that are wrong: the wall clocks of hosts and of the store by hours, stepping either way; the others fast and slow by 1 %; and time
-namespaces, in which CLOCK_BOOTTIME and CLOCK_MONOTONIC have other beginnings.
+Clocks that are wrong: the wall clocks of hosts and of the store by hours, stepping either way; the others fast and slow
+by 1 %; and time namespaces, in which CLOCK_BOOTTIME and CLOCK_MONOTONIC have other beginnings.
 """
 import os
 import signal
@@ -44,7 +44,8 @@ class Stamped:
         os.makedirs(self.folder, exist_ok=True)
         self.writer = stamps.Writer(os.path.join(self.folder, host.name))
         slot = self.writer.ask("f", "wait")
-        self.job = Job(host, *before, "flock", host.path("f"), HOLDER, self.writer.path, str(slot), counter, str(int(seconds * 1e6)))
+        self.job = Job(host, *before, "flock", host.path("f"), HOLDER, self.writer.path, str(slot), counter,
+                       str(int(seconds * 1e6)))
 
     def runs(self):
         return self.writer.get("state") >= stamps.RUNS

@@ -1,9 +1,9 @@
 """
-The fault run: 5 hosts, each in its own network namespace, and a nemesis. DFLOCK_NEMESIS_SECONDS (`make nemesis`: an hour) is how
-long; DFLOCK_NEMESIS_SEED repeats a run's choices. The report is in the build folder, too.
+The fault run: 5 hosts, each in its own network namespace, and a nemesis. DFLOCK_NEMESIS_SECONDS (`make nemesis`: an
+hour) is how long; DFLOCK_NEMESIS_SEED repeats a run's choices. The report is in the build folder, too.
 
-The two runs that must go wrong are the same with a safeguard taken away, until the checker has found it out; half of the faults are those
-that it is there for.
+The two runs that must go wrong are the same with a safeguard taken away, until the checker has found it out; half of
+the faults are those that it is there for.
 """
 import os
 import random
@@ -52,7 +52,7 @@ def test_checker_on_overlaps():
     good = [frozen, record(6, 9), record(0, 0, state=stamps.FAILED), record(1, 9, name="g"), record(1, 9, from_=1, to=2),
             record(10, 20, exclusive=0), record(12, 13, exclusive=0)]
     assert stamps.overlaps(good) == []
-    for bad in (record(5, 6), record(2, 3), record(7, 7), record(11, 12), record(3, 4, exclusive=0), record(4, 4, from_=0, to=9)):
+    for bad in (record(5, 6), record(2, 3), record(7, 7), record(11, 12), record(3, 4, exclusive=0), record(4, 4, to=9)):
         assert stamps.overlaps(good + [bad]), bad
     # One who was frozen, and runs once more after another one had it: no moment was both theirs, and it is wrong.
     assert stamps.overlaps([frozen._replace(last=10), record(6, 9)])
@@ -60,7 +60,8 @@ def test_checker_on_overlaps():
 
 def test_checker_on_lost_updates():
     key = ("f", 0)
-    good = [record(1, 2, intends=1, wrote=1), record(3, 4, intends=2), record(5, 6, intends=2, wrote=2), record(7, 8, intends=3)]
+    good = [record(1, 2, intends=1, wrote=1), record(3, 4, intends=2), record(5, 6, intends=2, wrote=2),
+            record(7, 8, intends=3)]
     assert stamps.lost_updates(good, {key: 2}) == [] == stamps.lost_updates(good, {key: 3})
     assert stamps.lost_updates(good, {key: 4})  # nobody wrote it
     assert stamps.lost_updates(good, {key: 1})  # it became less

@@ -1,11 +1,12 @@
 """
-A worker: takes and leaves locks, and writes records (stamps.py) of what it does, until there is a file "stop" in the folder SIGNS.
-From when there is one "calm", it holds no lock for long any more.
+A worker: takes and leaves locks, and writes records (stamps.py) of what it does, until there is a file "stop" in the
+folder SIGNS. From when there is one "calm", it holds no lock for long any more.
 
     worker.py flock|fcntl|sqlite STAMPS SEED SIGNS FILES COUNTERS HOLDER
 
-FILES is the host's folder of lock files (sqlite: its view of the shared database's), COUNTERS a folder of numbers that all hosts share,
-HOLDER tests/agents/holder.c. It knows nothing of dflock: the locks are flock(1)'s, Python's fcntl module's and SQLite's.
+FILES is the host's folder of lock files (sqlite: its view of the shared database's), COUNTERS a folder of numbers that
+all hosts share, HOLDER tests/agents/holder.c. It knows nothing of dflock: the locks are flock(1)'s, Python's fcntl
+module's and SQLite's.
 """
 import fcntl
 import os

@@ -1,7 +1,8 @@
 /*
- * A preload that makes a program's clocks wrong: the file that DFLOCK_TEST_CLOCK names has two numbers (int64_t), which may change
- * at any time: by how many ns the wall clock is wrong, and by how many parts per million the others run fast (slow, if negative).
- * A third one counts the questions, so that a test sees that the program asks here, and not the kernel past us.
+ * A preload that makes a program's clocks wrong: the file that DFLOCK_TEST_CLOCK names has two numbers (int64_t), which
+ * may change at any time: by how many ns the wall clock is wrong, and by how many parts per million the others run fast
+ * (slow, if negative). A third one counts the questions, so that a test sees that the program asks here, and not the
+ * kernel past us.
  *
  * What waits (poll, nanosleep) waits in true time.
  */
