@@ -113,8 +113,8 @@ fuzz: ## fuzz configuration, messages, journal and replies for FUZZ_SECONDS each
 	scripts/fuzz.sh $(or $(FUZZ_SECONDS),10)
 bench: all $(BENCH) ## measure; prints a table and writes $(BUILD)/bench.json
 	PYTHONDONTWRITEBYTECODE=1 DFLOCK_BUILD=$(abspath $(BUILD)) bench/run.py $(B)
-plot: ## draw docs/ranges.svg from what `make bench` has measured (gnuplot)
-	bench/plot.py $(BUILD)/bench.json docs/ranges.svg
+plot: ## draw the pictures of docs/performance.md from what `make bench` has measured (gnuplot)
+	bench/plot.py $(BUILD)/bench.json docs
 format: ## format the C sources with clang-format
 	clang-format -i $$(git ls-files '*.c' '*.h')
 install: all ## install under PREFIX (DESTDIR)

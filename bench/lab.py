@@ -49,6 +49,35 @@ class Lab:
             self.hosts[name] = host
         return self.hosts[name]
 
+    @contextlib.contextmanager
+    def some_hosts(self, count, socket, lease=""):
+        """So many hosts of a store behind a socket, for a while. With lock names of their own: those before them were just killed."""
+        hosts = []
+        self.fresh += 1
+        name = "t%d" % self.fresh
+        rules = '{ tree = "%%s"; name = "%s"; }' % name
+        folder = tempfile.mkdtemp(dir=self.folder)
+        try:
+            for i in range(count):
+                hosts.append(Host("unix:" + socket, "h%d" % i, folder, lease=lease, rules=rules, foreground=False))
+                hosts[i].start()
+            hosts[0].init()
+            yield hosts
+        finally:
+            for host in hosts:
+                host.stop()
+            for key in self.redis().command("KEYS", "dflock:{0}:lock:%s/*" % name):
+                self.redis().command("DEL", key)
+
+    def start_together(self, programs):
+        """Each says "ready" and waits for a line."""
+        for p in programs:
+            if p.stdout.readline() != "ready\n":
+                raise CannotMeasure(os.path.basename(p.args[0]) + ": " + p.stderr.read().strip())
+        for p in programs:
+            p.stdin.write("\n")
+            p.stdin.flush()
+
     def plain(self):
         """The environment of programs that run as if dflock were not there."""
         return {k: v for k, v in os.environ.items() if not k.startswith(("DFLOCK_", "LD_PRELOAD"))}
@@ -106,10 +135,10 @@ class Lab:
         """Waits until what was locked before has been given back, which would be measured along."""
         wait_until(lambda: not self.locks(), "the leases of what was measured before are given back")
 
-    def turns(self, count, rest_us):
+    def turns(self, count, rest_us, hosts=None):
         """Two hosts hand a lock to and fro, each `count` times: the samples of both."""
         ends = socket.socketpair()
-        hosts = (self.host("a"), self.host("b"))
+        hosts = hosts or (self.host("a"), self.host("b"))
         with contextlib.ExitStack() as stack:
             players = []
             for host, end, role in zip(hosts, ends, ("first", "second")):

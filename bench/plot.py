@@ -1,38 +1,97 @@
 #!/usr/bin/python3
-"""plot.py [JSON [SVG]]: draws what the store's scripts cost by the ranges of a name, from what run.py has measured."""
+"""plot.py [JSON [FOLDER]]: draws the pictures of docs/performance.md from what run.py has measured; what was not measured is left as it is."""
 import json
 import os
 import subprocess
 import sys
 
 HERE = os.path.dirname(os.path.abspath(__file__))
-SHOWN = ["acquire, granted", "acquire, queued behind all, who are told", "release, nobody waits", "release, one of many waits for it",
-         "release, handed over to all others", "shrink, nobody waits", "confirm", "beat"]
 SETTINGS = """
 set terminal svg size 900,430 font "sans,13" background rgb "white"
+set key outside right center reverse Left samplen 2
+set linetype 5 linecolor rgb "#b8860b"
+set grid
+"""
+RANGES = ["acquire, granted", "acquire, queued behind all, who are told", "release, nobody waits", "release, one of many waits for it",
+          "release, handed over to all others", "shrink, nobody waits", "confirm", "beat"]
+
+
+def block(i, points):
+    return "$row%d << end\n%s\nend\n" % (i, "\n".join("%s %s" % point for point in points))
+
+
+def draw(path, settings, lines, more=()):
+    """lines: (title, points, options)."""
+    if not lines:
+        return
+    blocks = [block(i, points) for i, (_, points, _) in enumerate(lines)]
+    plots = ['$row%d %s with linespoints linewidth 1.5 pointtype 7 pointsize 0.5 title "%s"' % (i, options, title)
+             for i, (title, _, options) in enumerate(lines)]
+    subprocess.run(["gnuplot"], input=SETTINGS + settings + "set output %s\n" % json.dumps(path) + "".join(blocks) +
+                   "plot " + ", ".join([*plots, *more]), text=True, check=True)
+    print(path)
+
+
+def columns(curves, title, wanted, options=""):
+    """The lines of a curve's columns whose names begin with `wanted`."""
+    points = curves.get(title, {}).get("points", {})
+    names = dict.fromkeys(c for values in points.values() for c in values if c.startswith(wanted))
+    return [(name, [(at, values[name]) for at, values in points.items() if name in values], options) for name in names]
+
+
+def main():
+    source = sys.argv[1] if len(sys.argv) > 1 else os.path.join(HERE, "../build/bench.json")
+    folder = sys.argv[2] if len(sys.argv) > 2 else os.path.join(HERE, "../docs")
+    with open(source) as f:
+        measured = json.load(f)
+    growth = {row["title"]: row["us"] for row in measured["growth"]}
+    curves = {row["title"]: row for row in measured["curves"]}
+
+    def to(name):
+        return os.path.join(folder, name + ".svg")
+
+    draw(to("ranges"), """
 set logscale xy
 set xlabel "ranges of the lock name, leased or waited for"
 set ylabel "microseconds of the server per call"
 set xrange [0.8:1300]
 set yrange [5:20000]
-set key outside right center reverse Left samplen 2
-set linetype 5 linecolor rgb "#b8860b"
-set grid
-"""
-
-
-def main():
-    source = sys.argv[1] if len(sys.argv) > 1 else os.path.join(HERE, "../build/bench.json")
-    target = sys.argv[2] if len(sys.argv) > 2 else os.path.join(HERE, "../docs/ranges.svg")
-    with open(source) as f:
-        rows = {row["title"]: row["us"] for row in json.load(f)["growth"]}
-    blocks, lines = [], []
-    for i, title in enumerate(SHOWN):
-        blocks.append("$row%d << end\n%s\nend\n" % (i, "\n".join("%s %s" % point for point in rows[title].items())))
-        lines.append('$row%d with linespoints linewidth 1.5 pointtype 7 pointsize 0.5 title "%s"' % (i, title))
-    lines.append('[10:1000] 2.2 * x with lines dashtype 2 linecolor rgb "grey40" title "in proportion"')
-    subprocess.run(["gnuplot"], input=SETTINGS + "set output %s\n" % json.dumps(target) + "".join(blocks) + "plot " + ", ".join(lines),
-                   text=True, check=True)
+""", [(title, growth[title].items(), "") for title in RANGES if title in growth],
+         ['[10:1000] 2.2 * x with lines dashtype 2 linecolor rgb "grey40" title "in proportion"'])
+    draw(to("handover"), """
+set logscale xy
+set xlabel "hosts that wait"
+set ylabel "hand-over, microseconds"
+set xtics (2, 4, 8, 16, 32, 64)
+set xrange [1.8:70]
+""", columns(curves, "hand-over, by hosts that wait", ("median", "p99")))
+    draw(to("hot"), """
+set xlabel "min\\\\_hold\\\\_ms"
+set ylabel "pairs per second of both hosts"
+set y2label "longest wait, ms"
+set logscale y
+set ytics nomirror
+set y2tics
+set y2range [0:*]
+""", columns(curves, "hot lock of two hosts, by min_hold_ms", "pairs/s") +
+         columns(curves, "hot lock of two hosts, by min_hold_ms", "longest", "axes x1y2"))
+    draw(to("hosts"), """
+set xlabel "hosts that lock the same file in tight loops"
+set ylabel "pairs per second of all hosts"
+set y2label "longest wait, ms"
+set logscale x
+set xtics (1, 2, 4, 8)
+set xrange [0.9:9]
+set ytics nomirror
+set y2tics
+set yrange [0:*]
+set y2range [0:*]
+""", columns(curves, "hot lock, by hosts", "pairs/s") + columns(curves, "hot lock, by hosts", "longest", "axes x1y2"))
+    draw(to("load"), """
+set logscale xy
+set xlabel "leases that are held"
+set ylabel "% of a core"
+""", columns(curves, "load while leases are held", ""))
 
 
 if __name__ == "__main__":

@@ -110,6 +110,28 @@ class Growth:
                 "met": self.met}
 
 
+class Curve:
+    """Some values by a number."""
+
+    def __init__(self, title, of):
+        self.title, self.of, self.points = title, of, {}
+
+    def add(self, at, values):
+        self.points.setdefault(at, {}).update(values)
+
+    def text(self):
+        columns = list(dict.fromkeys(c for values in self.points.values() for c in values))
+        rows = [[str(at), *(figure(values[c]) if c in values else "" for c in columns)] for at, values in self.points.items()]
+        return self.title + "\n" + table([self.of, *columns], rows, (0,))
+
+    def json(self):
+        return {"title": self.title, "of": self.of, "points": self.points}
+
+
+def figure(value):
+    return "%.0f" % value if value >= 100 else "%.3g" % value
+
+
 def duration(ns):
     for unit, size in (("s", 1e9), ("ms", 1e6), ("us", 1e3)):
         if ns >= size:
@@ -146,6 +168,7 @@ def text(rows):
         sizes = sorted({n for r in growth for n in r.us})
         head = ["us of the server, by ranges", *map(str, sizes), "%d to %d" % growth[0].between, "limit", ""]
         parts.append(table(head, [r.cells(sizes) for r in growth], (0, len(head) - 1)))
+    parts += [r.text() for r in rows if isinstance(r, Curve)]
     return "\n\n".join(parts)
 
 
@@ -156,5 +179,5 @@ def write_json(path, about, rows, failed):
                 for name, some in rows.items() for row in some if isinstance(row, kind)]
 
     with open(path, "w") as f:
-        json.dump({**about, "times": of(Times), "commands": of(Counts), "growth": of(Growth), "not_measured": failed}, f, indent=1)
+        json.dump({**about, "times": of(Times), "commands": of(Counts), "growth": of(Growth), "curves": of(Curve), "not_measured": failed}, f, indent=1)
         f.write("\n")

@@ -21,7 +21,7 @@
 #include "keeper/control.h"
 
 #define JOURNAL_RETRY_MS 500
-#define LINGER_MAX_TTLS  1
+#define LINGER_MAX_TTLS  4
 
 static void on_timer(uv_timer_t *timer);
 

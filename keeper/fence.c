@@ -92,6 +92,7 @@ uint32_t fence_take(struct fence *fence, uint64_t dev, uint64_t ino, const struc
 	if (i == FENCE_SLOTS)
 		return FENCE_NO_SLOT;
 	fence->slots[i].space = range->space;
+	fence->slots[i].hidden = fence->slots[i].hidden_said = 0;
 	fence->slots[i].dev = dev;
 	fence->slots[i].ino = ino;
 	fence->slots[i].from = range->from;
@@ -197,6 +198,11 @@ bool fence_has_lost_on(const struct fence *fence, uint64_t dev, uint64_t ino, en
 		found = slot_is_lost(fence, i) && fence->slots[i].dev == dev && fence->slots[i].ino == ino &&
 			fence->slots[i].space == space;
 	return found && getppid() == fence->parent;
+}
+
+bool fence_is_hidden(const struct fence *fence, uint32_t slot)
+{
+	return slot < FENCE_SLOTS && __atomic_load_n(&fence->slots[slot].hidden, __ATOMIC_RELAXED);
 }
 
 unsigned fence_frozen(const struct fence *fence)

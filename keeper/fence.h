@@ -37,6 +37,8 @@ enum fence_state {
 struct fence_slot {
 	uint32_t state; /* enum fence_state */
 	uint32_t space; /* enum wire_space */
+	uint32_t hidden; /* the parent's: it is held, but there is nobody who could be stopped ... */
+	uint32_t hidden_said; /* ... and the log says so */
 	uint64_t dev, ino;
 	int64_t from, to;
 };
@@ -109,6 +111,8 @@ bool fence_has_lost(const struct fence *fence);
 /* One on this file. */
 bool fence_has_lost_on(const struct fence *fence, uint64_t dev, uint64_t ino, enum wire_space space);
 
+/* Is the lock of this lease held by nobody who could be stopped? Known only while the leases are unsure. */
+bool fence_is_hidden(const struct fence *fence, uint32_t slot);
 /* How many processes the parent holds stopped. */
 unsigned fence_frozen(const struct fence *fence);
 

@@ -16,11 +16,13 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/sysmacros.h>
 #include <time.h>
 #include <unistd.h>
 
 #include "keeper/clock.h"
 #include "keeper/family.h"
+#include "keeper/hidden.h"
 #include "keeper/holders.h"
 #include "keeper/log.h"
 #include "keeper/stopped.h"
@@ -70,8 +72,15 @@ struct look {
 	struct family *family;
 	struct holders_file *files;
 	struct fence_slot *slots;
+	uint32_t *indices; /* of the slots in the fence */
 	size_t count;
+	struct hidden hidden;
 };
+
+static bool is_under(const struct fence_slot *s, const struct holder *h, const struct holders_file *file)
+{
+	return s->dev == file->dev && s->ino == file->ino && s->space == h->space && s->from < h->to && h->from < s->to;
+}
 
 static bool relies_on_nothing(const struct freezer *f, const struct holder *h, const struct holders_file *file)
 {
@@ -81,18 +90,60 @@ static bool relies_on_nothing(const struct freezer *f, const struct holder *h, c
 
 static int on_holder(void *arg, const struct holder *h)
 {
-	const struct look *look = arg;
+	struct look *look = arg;
 	const struct holders_file *file = &look->files[h->file];
 
+	hidden_seen(&look->hidden, h);
 	if (relies_on_nothing(look->freezer, h, file))
 		return 0;
-	for (size_t i = 0; i < look->count; i++) {
-		const struct fence_slot *s = &look->slots[i];
-
-		if (s->dev == file->dev && s->ino == file->ino && s->space == h->space && s->from < h->to && h->from < s->to)
+	for (size_t i = 0; i < look->count; i++)
+		if (is_under(&look->slots[i], h, file))
 			return family_add(look->family, h->pid);
-	}
 	return 0;
+}
+
+/* Nobody has a descriptor of it. Whoever has the file mapped may keep the lock by that, and a record lock says whose it is. */
+static int find_hidden_holder(struct look *look, const struct holder *lock, bool *found)
+{
+	struct family mappers = {0};
+	int ret;
+
+	if (lock->owner == WIRE_OWNER_PROCESS)
+		ret = family_add(&mappers, lock->locker);
+	else
+		ret = hidden_mappers(&look->files[lock->file], &mappers);
+	for (size_t i = 0; ret == 0 && i < mappers.count; i++)
+		ret = family_add(look->family, mappers.pids[i]);
+	*found = mappers.count > 0;
+	family_free(&mappers);
+	return ret;
+}
+
+static int find_hidden(struct look *look)
+{
+	struct fence *fence = look->freezer->fence;
+	int ret = hidden_end(&look->hidden);
+
+	for (size_t i = 0; i < look->count; i++) {
+		struct fence_slot *slot = &fence->slots[look->indices[i]];
+		bool hidden = false, found = true;
+
+		for (size_t j = 0; ret == 0 && j < look->hidden.count; j++) {
+			const struct holder *lock = &look->hidden.locks[j];
+
+			if (lock->locker == look->freezer->stopped.keeper || !is_under(slot, lock, &look->files[lock->file]))
+				continue;
+			ret = find_hidden_holder(look, lock, &found);
+			hidden = hidden || !found;
+		}
+		if (hidden && !slot->hidden_said)
+			log_error("a lock on inode %llu of device %u:%u is held, but there is no process that could be stopped: its "
+				  "descriptor is on its way through a socket, or whoever has it cannot be seen; `dflock status` names "
+				  "the lock", (unsigned long long)slot->ino, major(slot->dev), minor(slot->dev));
+		slot->hidden_said |= hidden;
+		__atomic_store_n(&slot->hidden, hidden, __ATOMIC_RELAXED);
+	}
+	return ret;
 }
 
 static int take_slots(struct freezer *f, struct look *look, unsigned states)
@@ -101,7 +152,8 @@ static int take_slots(struct freezer *f, struct look *look, unsigned states)
 
 	look->files = malloc((used + 1) * sizeof(*look->files));
 	look->slots = malloc((used + 1) * sizeof(*look->slots));
-	if (!look->files || !look->slots)
+	look->indices = malloc((used + 1) * sizeof(*look->indices));
+	if (!look->files || !look->slots || !look->indices)
 		return -ENOMEM;
 	for (uint32_t i = 0; i < used; i++) {
 		const struct fence_slot *slot = &f->fence->slots[i];
@@ -109,6 +161,7 @@ static int take_slots(struct freezer *f, struct look *look, unsigned states)
 		if (!(states & 1u << __atomic_load_n(&slot->state, __ATOMIC_ACQUIRE)))
 			continue;
 		look->files[look->count] = (struct holders_file){.dev = slot->dev, .ino = slot->ino};
+		look->indices[look->count] = i;
 		look->slots[look->count++] = *slot;
 	}
 	return 0;
@@ -121,14 +174,20 @@ static void find_family(struct freezer *f, struct family *family, unsigned state
 	int ret = take_slots(f, &look, states);
 
 	if (ret == 0 && look.count)
+		ret = hidden_begin(&look.hidden, look.files, look.count);
+	if (ret == 0 && look.count)
 		ret = holders_find(look.files, look.count, f->stopped.keeper, on_holder, &look, NULL);
+	if (ret == 0)
+		ret = find_hidden(&look);
 	if (ret == 0)
 		ret = family_add_descendants(family, f->stopped.keeper);
 	if (ret < 0 && !f->blind)
 		log_error("the processes that hold locks cannot be searched for: %s", strerror(-ret));
 	f->blind = ret < 0;
+	hidden_free(&look.hidden);
 	free(look.files);
 	free(look.slots);
+	free(look.indices);
 }
 
 static bool has_slot(const struct freezer *f, unsigned states)
@@ -143,18 +202,21 @@ static bool has_slot(const struct freezer *f, unsigned states)
 
 #define SLOTS_DUE  (1u << FENCE_UNSURE | 1u << FENCE_LOST | 1u << FENCE_ENDING)
 
-/* Before anything is done to anybody: due says that the time has come. */
-static void find_first(struct freezer *f, bool due, int64_t freeze_at)
+/* Before anything is done to anybody: due says that the time has come. True: they were found just now. */
+static bool find_first(struct freezer *f, bool due, int64_t freeze_at)
 {
 	if (f->first_known && ((due && f->first_freeze_at != freeze_at) || !(due || has_slot(f, SLOTS_DUE)))) {
 		family_free(&f->first);
 		f->first_known = false;
+		for (uint32_t i = 0; i < f->fence->used; i++)
+			f->fence->slots[i].hidden = f->fence->slots[i].hidden_said = 0;
 	}
 	if (f->first_known || !(due || has_slot(f, 1u << FENCE_LOST)))
-		return;
+		return false;
 	find_family(f, &f->first, 1u << FENCE_HELD | SLOTS_DUE);
 	f->first_known = !f->blind;
 	f->first_freeze_at = freeze_at;
+	return f->first_known;
 }
 
 static void kill_all(const struct family *family, int signal)
@@ -286,7 +348,10 @@ int freezer_look(struct freezer *f, int max_ms)
 	bool leases = has_slot(f, 1u << FENCE_HELD | 1u << FENCE_UNSURE);
 	bool due = freeze_at && now >= freeze_at && leases;
 
-	find_first(f, due, freeze_at);
+	/* Those need not be searched for again. */
+	if (find_first(f, due, freeze_at) && due && on_lost == ON_LOST_FREEZE)
+		for (size_t i = 0; i < f->first.count; i++)
+			stopped_stop(&f->stopped, f->first.pids[i]);
 	if (on_lost == ON_LOST_WARN)
 		set_slots(f, FENCE_LOST, FENCE_FREE);
 	else if (has_slot(f, 1u << FENCE_LOST))

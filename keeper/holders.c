@@ -28,7 +28,7 @@ bool holders_parse_line(const char *line, struct holder *out)
 {
 	char type[16], mode[16], from[24], to[24];
 
-	if (sscanf(line, "lock: %*[0-9]: %15s %*s %15s %*s %*s %23s %23s", type, mode, from, to) != 4)
+	if (sscanf(line, "lock: %*[0-9]: %15s %*s %15s %d %*s %23s %23s", type, mode, &out->locker, from, to) != 5)
 		return false;
 	if (!strcmp(type, "FLOCK"))
 		out->space = WIRE_FLOCK;
@@ -285,7 +285,9 @@ static int compare(const void *a, const void *b)
 		return x->mode < y->mode ? -1 : 1;
 	if (x->from != y->from)
 		return x->from < y->from ? -1 : 1;
-	return x->to < y->to ? -1 : x->to > y->to;
+	if (x->to != y->to)
+		return x->to < y->to ? -1 : 1;
+	return x->locker < y->locker ? -1 : x->locker > y->locker;
 }
 
 static int report(struct search *s, int procfd, pid_t pid)

@@ -6,7 +6,7 @@
  * what stat says of the descriptor: the device in the "lock:" line differs from st_dev on btrfs and overlayfs.
  *
  * What it cannot see: processes of other users unless the caller is root (they are counted), a description that has
- * no descriptor left and lives on in a mapping or in a message on its way.
+ * no descriptor left and lives on in a mapping or in a message on its way (hidden.h).
  *
  * Blocking (it reads /proc for as long as that takes, a few microseconds per descriptor), without state of its own:
  * for a worker thread. It starts nothing, opens no file outside /proc and asks no file server for anything.
@@ -38,6 +38,7 @@ struct holder {
 	enum wire_owner owner; /* WIRE_OWNER_PROCESS: a POSIX lock. flock and OFD locks belong to the description */
 	enum wire_mode mode;
 	int64_t from, to;     /* half open; flock: 0, WIRE_EOF */
+	pid_t locker;         /* who took it, and may have ended; -1: OFD locks */
 	int64_t started;      /* of the process, Unix time in seconds; 0: unknown */
 	uint64_t start_ticks; /* the same as /proc/PID/stat has it: with pid, names the process; 0: unknown */
 	const char *command;  /* command line, cut off after HOLDER_COMMAND_BYTES; UTF-8 without control characters */
@@ -60,8 +61,8 @@ int holders_find(const struct holders_file *files, size_t count, pid_t ignore_pi
 int holders_of_process(pid_t pid, const struct holders_file *file, holders_cb *cb, void *arg);
 
 /*
- * Reads one line of fdinfo ("lock:\t1: FLOCK  ADVISORY  WRITE 359 00:13:11691 0 EOF") into space, owner, mode, from
- * and to. False if it is no line about a lock (leases and delegations are none either). Pure.
+ * Reads one line of fdinfo ("lock:\t1: FLOCK  ADVISORY  WRITE 359 00:13:11691 0 EOF") into space, owner, mode, from,
+ * to and locker. False if it is no line about a lock (leases and delegations are none either). Pure.
  */
 bool holders_parse_line(const char *line, struct holder *out);
 

@@ -20,6 +20,8 @@
 #include <unistd.h>
 #include <uthash.h>
 
+#include "keeper/journal_record.h"
+
 #define JOURNAL_NAME   "journal"
 #define JOURNAL_NEW    "journal.new"
 #define JOURNAL_BAD    "journal.bad"
@@ -33,21 +35,6 @@ struct head {
 	char host[STORE_HOST_BYTES];
 	char incarnation[STORE_INC_BYTES];
 };
-
-enum kind { KIND_ADD = 1, KIND_FENCE, KIND_REMOVE };
-
-struct record {
-	uint32_t bytes; /* whole record */
-	uint32_t sum;   /* of what follows; its complement: struck out */
-	uint8_t kind;
-	uint8_t space, mode, reserved;
-	uint16_t name_bytes, path_bytes; /* KIND_ADD: NULs included; name and path follow */
-	int64_t from, to;
-	uint64_t fence, dev, ino;
-	char token[STORE_TOKEN_BYTES];
-	char text[];
-};
-#define RECORD_MAX (sizeof(struct record) + LOCK_NAME_BYTES + PATH_MAX + 8)
 
 struct live {
 	char token[STORE_TOKEN_BYTES];
@@ -63,17 +50,6 @@ struct journal {
 	off_t end, live_bytes;
 	struct live *live;
 };
-
-static uint32_t checksum(const struct record *r)
-{
-	const unsigned char *p = (const unsigned char *)&r->kind;
-	const unsigned char *end = (const unsigned char *)r + r->bytes;
-	uint32_t sum = 2166136261u;
-
-	for (; p < end; p++)
-		sum = (sum ^ *p) * 16777619u;
-	return sum;
-}
 
 static int read_boot(char boot[40])
 {
@@ -97,54 +73,6 @@ static int write_all(int fd, const void *data, size_t size, off_t at)
 	return (size_t)n == size ? 0 : -ENOSPC; /* a tmpfs writes all or has no room */
 }
 
-static struct record *record_make(uint8_t kind, const struct journal_entry *e)
-{
-	size_t name = kind == KIND_ADD ? strlen(e->name) + 1 : 0;
-	size_t path = kind == KIND_ADD ? strlen(e->path) + 1 : 0;
-	size_t bytes = (sizeof(struct record) + name + path + 7) & ~(size_t)7;
-	struct record *r = calloc(1, bytes);
-
-	if (!r)
-		return NULL;
-	r->bytes = bytes;
-	r->kind = kind;
-	r->space = e->range.space;
-	r->mode = e->range.mode;
-	r->from = e->range.from;
-	r->to = e->range.to;
-	r->fence = e->fence;
-	r->dev = e->dev;
-	r->ino = e->ino;
-	memcpy(r->token, e->token, sizeof(r->token));
-	r->name_bytes = name;
-	r->path_bytes = path;
-	if (name) {
-		memcpy(r->text, e->name, name);
-		memcpy(r->text + name, e->path, path);
-	}
-	r->sum = checksum(r);
-	return r;
-}
-
-/* A record as it is in the file: everything is checked before it counts. */
-static bool record_ok(const struct record *r, size_t room)
-{
-	uint32_t sum;
-
-	if (room < sizeof(*r) || r->bytes < sizeof(*r) || r->bytes > RECORD_MAX || r->bytes > room || r->bytes % 8)
-		return false;
-	sum = checksum(r);
-	if ((r->sum != sum && r->sum != ~sum) || r->token[STORE_TOKEN_BYTES - 1] != '\0')
-		return false;
-	if (r->space >= WIRE_SPACES || r->mode >= WIRE_MODES)
-		return false;
-	if (r->kind != KIND_ADD)
-		return r->kind == KIND_FENCE || r->kind == KIND_REMOVE;
-	return r->name_bytes > 1 && r->name_bytes <= LOCK_NAME_BYTES && r->path_bytes > 1 &&
-	       sizeof(*r) + r->name_bytes + r->path_bytes <= r->bytes && r->text[r->name_bytes - 1] == '\0' &&
-	       r->text[r->name_bytes + r->path_bytes - 1] == '\0';
-}
-
 static void live_drop(struct journal *j, struct live *l)
 {
 	HASH_DEL(j->live, l);
@@ -159,7 +87,7 @@ static int apply(struct journal *j, struct record *r, off_t at)
 	struct live *l;
 
 	HASH_FIND_STR(j->live, r->token, l);
-	if (r->kind == KIND_ADD && !l) {
+	if (r->kind == RECORD_ADD && !l) {
 		l = calloc(1, sizeof(*l));
 		if (!l) {
 			free(r);
@@ -173,15 +101,15 @@ static int apply(struct journal *j, struct record *r, off_t at)
 		j->live_bytes += r->bytes;
 		return 0;
 	}
-	if (r->kind == KIND_FENCE && l) {
+	if (r->kind == RECORD_FENCE && l) {
 		l->record->fence = r->fence;
 		l->record->mode = r->mode;
 		if (r->to) {
 			l->record->from = r->from;
 			l->record->to = r->to;
 		}
-		l->record->sum = checksum(l->record);
-	} else if (r->kind == KIND_REMOVE && l) {
+		l->record->sum = record_sum(l->record);
+	} else if (r->kind == RECORD_REMOVE && l) {
 		live_drop(j, l);
 	}
 	free(r);
@@ -255,19 +183,11 @@ static int append(struct journal *j, struct record *r)
 	return 0;
 }
 
-/* Did the keeper that wrote this record die in the middle of it? Then the file ends in it. */
-static bool record_torn(const struct record *r, size_t room)
-{
-	if (room < sizeof(*r))
-		return true;
-	return r->bytes > room && r->bytes <= RECORD_MAX && r->bytes % 8 == 0;
-}
-
 static int read_record(struct journal *j, const struct record *in, off_t at)
 {
 	struct record *r;
 
-	if (in->sum != checksum(in)) /* struck out */
+	if (in->sum != record_sum(in)) /* struck out */
 		return 0;
 	r = malloc(in->bytes);
 	if (!r)
@@ -362,13 +282,9 @@ static void tell(const struct journal *j, journal_entry_cb *cb, void *arg)
 	struct live *l, *next;
 
 	HASH_ITER (hh, j->live, l, next) {
-		const struct record *r = l->record;
-		struct journal_entry e = {.fence = r->fence, .dev = r->dev, .ino = r->ino};
+		struct journal_entry e;
 
-		e.range = (struct store_range){.space = r->space, .mode = r->mode, .from = r->from, .to = r->to};
-		memcpy(e.token, r->token, sizeof(e.token));
-		memcpy(e.name, r->text, r->name_bytes);
-		e.path = r->text + r->name_bytes;
+		record_entry(l->record, &e);
 		cb(arg, &e);
 	}
 }
@@ -442,7 +358,7 @@ const char *journal_incarnation(const struct journal *j)
 
 int journal_add(struct journal *j, const struct journal_entry *entry)
 {
-	return append(j, record_make(KIND_ADD, entry));
+	return append(j, record_make(RECORD_ADD, entry));
 }
 
 int journal_granted(struct journal *j, const char *token, uint64_t fence, const struct store_range *range)
@@ -450,7 +366,7 @@ int journal_granted(struct journal *j, const char *token, uint64_t fence, const 
 	struct journal_entry e = {.fence = fence, .range = *range};
 
 	memcpy(e.token, token, sizeof(e.token));
-	return append(j, record_make(KIND_FENCE, &e));
+	return append(j, record_make(RECORD_FENCE, &e));
 }
 
 int journal_set_fence(struct journal *j, const char *token, uint64_t fence, enum wire_mode mode)
@@ -458,7 +374,7 @@ int journal_set_fence(struct journal *j, const char *token, uint64_t fence, enum
 	struct journal_entry e = {.fence = fence, .range.mode = mode};
 
 	memcpy(e.token, token, sizeof(e.token));
-	return append(j, record_make(KIND_FENCE, &e));
+	return append(j, record_make(RECORD_FENCE, &e));
 }
 
 /* Where there is no room for one more record, the entry's own is made void in its place: a full file system must not keep
@@ -482,7 +398,7 @@ int journal_remove(struct journal *j, const char *token)
 	int ret;
 
 	memcpy(e.token, token, sizeof(e.token));
-	ret = append(j, record_make(KIND_REMOVE, &e));
+	ret = append(j, record_make(RECORD_REMOVE, &e));
 	HASH_FIND_STR(j->live, token, l);
 	return ret < 0 && l ? strike_out(j, l) : ret;
 }

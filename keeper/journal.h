@@ -2,10 +2,12 @@
  * The journal: what a restarted keeper needs to take up its leases. RUNTIME_DIR/journal, mode 0600, on a tmpfs.
  *
  * An entry is added before a request is sent that could grant, gets its fence before a caller is told, and is
- * removed before a release is sent. It says shared before the lease is made a shared one (shrink): what is put back after the
- * store lost its memory is never more than what others had to reckon with; should the shrink not have been done, the store says
- * so when the lease is confirmed, and the entry follows before anybody is granted. So an entry without a fence was never used by anybody, and a
+ * removed before a release is sent. So an entry without a fence was never used by anybody, and a
  * lease without an entry is one that nobody relies on: the store's recall of its token is answered with a release.
+ *
+ * It says shared before the lease is made a shared one (shrink): what is put back after the store lost its memory is never more
+ * than what others had to reckon with. Should the shrink not have been done, the store says so when the lease is confirmed, and
+ * the entry follows before anybody is granted.
  *
  * Records are appended, each with its length and a checksum; a torn last record (the keeper died in the middle of
  * it) counts as not written. A journal of another boot is worth nothing: CLOCK_BOOTTIME starts anew, and no

@@ -24,7 +24,8 @@ void lock_unprobe(struct lock *lock)
 	lock->probe_holds = false;
 }
 
-/* Is it enough if nobody has it exclusively? Then the lease becomes a shared one, whatever else is wanted of it later. */
+/* Is it enough if nobody has it exclusively? Then the lease becomes a shared one, whatever else is wanted of it later.
+ */
 static bool shared_will_do(const struct lease *lease)
 {
 	return lease->range.mode == WIRE_EXCLUSIVE && lease->recall >= RECALL_ASK && lease->recall_shared;
@@ -41,8 +42,8 @@ static void ask_again_later(struct lease *lease, int error)
 	lease->probe_pause_ms = lease->probe_pause_ms ? 2 * lease->probe_pause_ms : PAUSE_MS;
 	if (lease->probe_pause_ms > PAUSE_MAX_MS)
 		lease->probe_pause_ms = PAUSE_MAX_MS;
-	log_error("%s: the kernel cannot tell whether it is in use: %s; trying again in %lld ms", lease->lock->file->path,
-		  strerror(error), (long long)lease->probe_pause_ms);
+	log_error("%s: the kernel cannot tell whether it is in use: %s; trying again in %lld ms",
+		  lease->lock->file->path, strerror(error), (long long)lease->probe_pause_ms);
 	lease_start_timer(lease, lease->probe_pause_ms);
 }
 
@@ -109,7 +110,8 @@ bool lock_stop_probes(struct lock *lock, const struct store_range *range)
 	bool ended = true;
 
 	keeper_enter(lock->file->keeper);
-	DL_FOREACH (lock->leases, lease) {
+	DL_FOREACH(lock->leases, lease)
+	{
 		if (!lease->probe || !range_overlaps(&lease->range, range))
 			continue;
 		lease_raise(lease, LEASE_EV_NEEDED);

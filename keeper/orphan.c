@@ -88,6 +88,8 @@ static void on_parent(uv_poll_t *poll, int status, int events)
 
 	(void)status, (void)events;
 	uv_poll_stop(poll);
+	if (k->leaving)
+		return; /* it ends already */
 	on_retry(&k->orphan_timer);
 }
 

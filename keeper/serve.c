@@ -5,10 +5,10 @@
  * first. Pins end in time: at most pin_ms after they were given, and before the freeze margin. Over
  * a pinned range no probe runs and none has the kernel lock, so a caller whom the keeper granted and the kernel refuses
  * (LOCK_NB) was refused because of another program. The lease's own probe waits for the pin's end (lease.h); those of
- * other leases of the file, which are on their way back while a newer one is open, are stopped before the pin is given, and
- * what one has taken is let go of: it has been tested, and who takes the kernel lock now does so under the newer lease. From
- * when a caller first wants that until it has its pin, no probe starts in its range (needs_pin): two leases that both
- * have to be given back could else test in turn for ever.
+ * other leases of the file, which are on their way back while a newer one is open, are stopped before the pin is given,
+ * and what one has taken is let go of: it has been tested, and who takes the kernel lock now does so under the newer
+ * lease. From when a caller first wants that until it has its pin, no probe starts in its range (needs_pin): two leases
+ * that both have to be given back could else test in turn for ever.
  */
 #include "keeper/requests.h"
 #include "keeper/serve.h"
@@ -48,7 +48,7 @@ static bool nonblocking(const struct session *s)
 struct store_range session_range(const struct session *s)
 {
 	return (struct store_range){
-	    .space = s->request.space, .mode = s->request.mode, .from = s->request.from, .to = s->request.to};
+		.space = s->request.space, .mode = s->request.mode, .from = s->request.from, .to = s->request.to};
 }
 
 bool serve_is_pinned(const struct lock *lock, const struct store_range *range)
@@ -58,7 +58,8 @@ bool serve_is_pinned(const struct lock *lock, const struct store_range *range)
 
 	if (now < lock->file->keeper->old_pins_until_ns)
 		return true;
-	DL_FOREACH2 (lock->sessions, s, lock_next) {
+	DL_FOREACH2(lock->sessions, s, lock_next)
+	{
 		struct store_range wanted = session_range(s);
 
 		if (((s->state == SESSION_PINNED && s->pin_until_ns > now) || s->needs_pin) &&
@@ -103,7 +104,7 @@ static struct lease *ask(struct session *s, const struct store_range *range)
 		refuse(s, "the keeper has no memory left");
 	else if (ret < 0)
 		refuse(s, "the keeper cannot write its journal (%s): is the runtime directory's file system full?",
-			       strerror(-ret));
+		       strerror(-ret));
 	return ret < 0 ? NULL : lease;
 }
 
@@ -111,22 +112,22 @@ static bool has_callers(const struct lease *lease, bool of_nonblocking)
 {
 	const struct session *s;
 
-	DL_FOREACH2 (lease->lock->sessions, s, lock_next)
-		if (s->lease == lease && nonblocking(s) == of_nonblocking)
-			return true;
+	DL_FOREACH2(lease->lock->sessions, s, lock_next)
+	if (s->lease == lease && nonblocking(s) == of_nonblocking)
+		return true;
 	return false;
 }
 
-/* The asking lease for just this mode and range: a larger one may have to wait for more. And for one kind of caller: who does
- * not wait passes others who wait, and wants an answer from the holders. */
+/* The asking lease for just this mode and range: a larger one may have to wait for more. And for one kind of caller:
+ * who does not wait passes others who wait, and wants an answer from the holders. */
 static struct lease *find_asking(const struct session *s, const struct store_range *range)
 {
 	struct lease *lease;
 
-	DL_FOREACH (s->lock->leases, lease)
-		if (lease->state == LEASE_ASKING && lease->range.mode == range->mode && lease->range.from == range->from &&
-		    lease->range.to == range->to && !has_callers(lease, !nonblocking(s)))
-			return lease;
+	DL_FOREACH(s->lock->leases, lease)
+	if (lease->state == LEASE_ASKING && lease->range.mode == range->mode && lease->range.from == range->from &&
+	    lease->range.to == range->to && !has_callers(lease, !nonblocking(s)))
+		return lease;
 	return NULL;
 }
 
@@ -186,6 +187,8 @@ static void pin(struct session *s, struct lease *lease, int64_t now, int64_t sur
 
 	if (s->request.op == WIRE_TEST) { /* nothing is in the way */
 		lease_used(lease);
+		if (lease->state == LEASE_HELD)
+			leasepage_show(lease);
 		session_reply(s, WIRE_GRANTED, NULL, -1);
 		return;
 	}
@@ -304,9 +307,9 @@ void serve_lock(struct lock *lock)
 	struct session *s, *next;
 
 	keeper_enter(lock->file->keeper);
-	DL_FOREACH_SAFE2 (lock->sessions, s, next, lock_next)
-		if (s->state == SESSION_WAITING)
-			serve_session(s);
+	DL_FOREACH_SAFE2(lock->sessions, s, next, lock_next)
+	if (s->state == SESSION_WAITING)
+		serve_session(s);
 	keeper_leave(lock->file->keeper);
 }
 
@@ -315,9 +318,9 @@ void serve_all(struct keeper *k)
 	struct file *file, *next;
 
 	keeper_enter(k);
-	HASH_ITER (hh, k->files, file, next)
-		for (int i = 0; i < WIRE_SPACES; i++)
-			serve_lock(&file->locks[i]);
+	HASH_ITER(hh, k->files, file, next)
+	for (int i = 0; i < WIRE_SPACES; i++)
+		serve_lock(&file->locks[i]);
 	keeper_leave(k);
 }
 
@@ -327,9 +330,9 @@ void serve_detach(struct lease *lease)
 {
 	struct session *s;
 
-	DL_FOREACH2 (lease->lock->sessions, s, lock_next)
-		if (s->lease == lease)
-			s->lease = NULL;
+	DL_FOREACH2(lease->lock->sessions, s, lock_next)
+	if (s->lease == lease)
+		s->lease = NULL;
 }
 
 void serve_end(struct session *s)
@@ -376,8 +379,8 @@ static void question_timeout(struct session *s)
 		return;
 	}
 	s->named_dead = true;
-	log_info("%s: %s has been silent for more than dead_ms and does not answer: it counts as dead", s->lock->file->name,
-		 silent[0].host);
+	log_info("%s: %s has been silent for more than dead_ms and does not answer: it counts as dead",
+		 s->lock->file->name, silent[0].host);
 	start_timer(s, s->keeper->config->lease.probe_ms);
 	lease_acquire(lease, silent, count);
 }
@@ -406,15 +409,16 @@ void serve_timeout(struct session *s)
 	refuse(s, "%s (waited %lld ms)", why, (long long)s->keeper->config->lease.store_wait_ms);
 }
 
-#define FOR_CALLERS(lease, s, next)                                        \
-	DL_FOREACH_SAFE2 ((lease)->lock->sessions, s, next, lock_next)     \
-		if ((s)->lease == (lease))
+#define FOR_CALLERS(lease, s, next)                                                                                    \
+	DL_FOREACH_SAFE2((lease)->lock->sessions, s, next, lock_next)                                                  \
+	if ((s)->lease == (lease))
 
 void serve_queued(struct lease *lease, int64_t asked_ns, uint64_t arrival)
 {
 	struct session *s, *next;
 
-	FOR_CALLERS (lease, s, next) {
+	FOR_CALLERS(lease, s, next)
+	{
 		if (!s->arrival && s->joined_ns <= asked_ns)
 			s->arrival = arrival;
 		if (!nonblocking(s))
@@ -428,9 +432,9 @@ void serve_in_use(struct lease *lease)
 	struct keeper *k = lease->lock->file->keeper;
 
 	keeper_enter(k);
-	FOR_CALLERS (lease, s, next)
-		if (nonblocking(s))
-			would_block(s);
+	FOR_CALLERS(lease, s, next)
+	if (nonblocking(s))
+		would_block(s);
 	keeper_leave(k);
 }
 
@@ -440,9 +444,9 @@ static void refuse_some(struct lease *lease, const char *why, bool blocking_too)
 	struct keeper *k = lease->lock->file->keeper;
 
 	keeper_enter(k);
-	FOR_CALLERS (lease, s, next)
-		if (blocking_too || nonblocking(s))
-			refuse(s, "%s", why);
+	FOR_CALLERS(lease, s, next)
+	if (blocking_too || nonblocking(s))
+		refuse(s, "%s", why);
 	keeper_leave(k);
 }
 
@@ -460,9 +464,9 @@ bool serve_may_pass(const struct lease *lease)
 {
 	struct session *s;
 
-	DL_FOREACH2 (lease->lock->sessions, s, lock_next)
-		if (s->lease == lease && s->before.count)
-			return true;
+	DL_FOREACH2(lease->lock->sessions, s, lock_next)
+	if (s->lease == lease && s->before.count)
+		return true;
 	return false;
 }
 

@@ -88,6 +88,8 @@ static const char *note(const struct lease *lease)
 {
 	if (lease->state == LEASE_ASKING)
 		return lease->queued ? "waits for another host" : "being asked for";
+	if (fence_is_hidden(lease->lock->file->keeper->fence, lease->slot))
+		return "cannot be renewed; held, but no holder can be stopped";
 	if (fence_frozen(lease->lock->file->keeper->fence) && lease->state != LEASE_ASKING)
 		return "cannot be renewed: its holders are frozen until the store answers";
 	if (lease->state == LEASE_UNSURE)

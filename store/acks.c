@@ -29,10 +29,22 @@
  *
  * WAIT speaks of the connection's last write (Redis 7.2) or of everything before (older ones). Therefore each of these
  * scripts writes something wherever its answer binds, also when there is nothing to change.
+ *
+ * WAIT holds up the connection that it came on. So there is one at a time: what is sent meanwhile is executed when it
+ * is over, and one more WAIT behind all of that speaks of all of it. Else a thousand leases that are confirmed at once
+ * would take a thousand round trips to the replicas, and the last of them longer than connect_ms.
  */
 #include "store/internal.h"
 
 #include <stdio.h>
+
+static void on_acks(void *arg, const redisReply *reply);
+
+void acks_init(struct store *s)
+{
+	s->covered.last = &s->covered.first;
+	s->behind.last = &s->behind.first;
+}
 
 /* Below the limit of the link: the answer then says how many they were. */
 static int64_t limit_ms(const struct store *s)
@@ -40,19 +52,58 @@ static int64_t limit_ms(const struct store *s)
 	return s->config->connect_ms - s->config->connect_ms / 4;
 }
 
-void acks_ask(struct store *s, link_reply_cb *cb, void *arg)
+/* Asks for all that was sent and not asked for. */
+static void ask(struct store *s)
 {
 	char count[16], limit[24];
 
+	s->asking = true;
+	s->covered = s->behind;
+	s->behind.first = NULL;
+	s->behind.last = &s->behind.first;
 	snprintf(count, sizeof(count), "%d", config_acknowledgements(s->config));
 	snprintf(limit, sizeof(limit), "%lld", (long long)limit_ms(s));
-	/* The script has gone out, so that only memory can be missing, and the answer without this would wait for ever.
-	 */
-	if (link_send(s->commands, 3, (const char *const[]){"WAIT", count, limit}, cb, arg) != 0)
+	/* The scripts have gone out, so that only memory can be missing, and their answers would be waited for for
+	 * ever. */
+	if (link_send(s->commands, 3, (const char *const[]){"WAIT", count, limit}, on_acks, s) != 0)
 		store_need(NULL);
 }
 
-bool acks_are_enough(struct store *s, const redisReply *reply)
+void acks_await(struct request *r)
+{
+	struct store *s = r->store;
+
+	r->next = NULL;
+	*s->behind.last = r;
+	s->behind.last = &r->next;
+	if (!s->asking)
+		ask(s);
+}
+
+static bool forget(struct request_list *list, const struct request *r)
+{
+	struct request **at = &list->first;
+
+	while (*at && *at != r)
+		at = &(*at)->next;
+	if (!*at)
+		return false;
+	if (list->last == &r->next)
+		list->last = at;
+	*at = r->next;
+	return true;
+}
+
+void acks_forget(struct request *r)
+{
+	struct store *s = r->store;
+
+	if (!forget(&s->covered, r))
+		forget(&s->behind, r);
+}
+
+/* False: it called store_down(). */
+static bool are_enough(struct store *s, const redisReply *reply)
 {
 	int needed = config_acknowledgements(s->config);
 	char line[REPLY_LINE_BYTES];
@@ -63,13 +114,30 @@ bool acks_are_enough(struct store *s, const redisReply *reply)
 	} else if (reply->type != REDIS_REPLY_INTEGER) {
 		store_down(s, "WAIT was answered with something else: it is no Redis");
 	} else if (reply->integer < needed) {
-		store_down(
-			s,
-			"%lld of the %d replicas that must have acknowledged within %lld ms (replicas = %d): it may be "
-			"cut off from them, or they are down",
-			reply->integer, needed, (long long)limit_ms(s), s->config->replicas);
+		store_down(s,
+			   "%lld of the %d replicas that must have acknowledged within %lld ms (replicas = %d): it may "
+			   "be cut off from them, or they are down",
+			   reply->integer, needed, (long long)limit_ms(s), s->config->replicas);
 	} else {
 		return true;
 	}
 	return false;
+}
+
+/* The replies to all that it covers have come: the server answers in order. reply NULL: the link is being closed, and
+ * what had no reply was forgotten. */
+static void on_acks(void *arg, const redisReply *reply)
+{
+	struct store *s = arg;
+	struct request *r = s->covered.first, *next;
+
+	s->asking = false;
+	s->covered.first = NULL;
+	bool enough = reply && are_enough(s, reply);
+	if (enough && s->behind.first)
+		ask(s);
+	for (; r; r = next) {
+		next = r->next;
+		request_acknowledged(r, enough);
+	}
 }

@@ -353,6 +353,11 @@ static void connect_commands(struct store *s)
 	s->commands = open_link(s, command_steps, false);
 }
 
+static const char *host_of(const struct store *s)
+{
+	return s->config->sentinel_count ? s->master_host : s->config->address.host;
+}
+
 static void on_addresses(void *arg, const struct addrinfo *list, const char *why)
 {
 	struct store *s = arg;
@@ -360,7 +365,7 @@ static void on_addresses(void *arg, const struct addrinfo *list, const char *why
 
 	s->lookup = NULL;
 	if (!list) {
-		store_down(s, "cannot look up its address: %s", why);
+		store_down(s, "cannot look up the address of %s: %s", host_of(s), why);
 		return;
 	}
 	for (const struct addrinfo *a = list; a; a = a->ai_next)
@@ -376,7 +381,7 @@ static void on_limit(uv_timer_t *timer)
 {
 	struct store *s = timer->data;
 
-	store_down(s, "cannot look up its address within %" PRId64 " ms", s->config->connect_ms);
+	store_down(s, "cannot look up the address of %s within %" PRId64 " ms", host_of(s), s->config->connect_ms);
 }
 
 void connect_cancel(struct store *s)
@@ -399,7 +404,7 @@ void connect_to(struct store *s, const char *host, int port)
 	uv_timer_start(&s->retry, on_limit, (uint64_t)s->config->connect_ms, 0);
 	s->lookup = address_look_up(s->loop, host, port, on_addresses, s, &why);
 	if (!s->lookup)
-		store_down(s, "cannot look up its address: %s", why);
+		store_down(s, "cannot look up the address of %s: %s", host_of(s), why);
 }
 
 void connect_start(struct store *s)

@@ -25,6 +25,10 @@ struct request;
  * STORE_ERROR and one line. The request is freed afterwards. */
 typedef void request_done(struct request *r, const redisReply *reply, enum store_status status, const char *error);
 
+struct request_list {
+	struct request *first, **last;
+};
+
 enum store_state {
 	STORE_DOWN,       /* waits for the retry timer */
 	STORE_ASKING,     /* asks the sentinels where the master is */
@@ -68,6 +72,11 @@ struct store {
 	char version[STORE_INFO_BYTES], run_id[STORE_INFO_BYTES];
 	bool redis7;
 	char sha[SCRIPTS][STORE_SHA_BYTES];
+
+	/* acks.c */
+	bool asking;                 /* WAIT is under way ... */
+	struct request_list covered; /* ... and speaks of these */
+	struct request_list behind;  /* sent after it */
 
 	/* The record as last seen. */
 	char incarnation[STORE_INC_BYTES];
@@ -117,10 +126,11 @@ void discover_cancel(struct store *s);
 
 /* ---- acks.c ---- */
 
-/* Asks how many replicas have what was sent last; cb as for link_send(). */
-void acks_ask(struct store *s, link_reply_cb *cb, void *arg);
-/* Looks at that answer; false: it called store_down(). */
-bool acks_are_enough(struct store *s, const redisReply *reply);
+void acks_init(struct store *s);
+/* The request was just sent: request_acknowledged() comes, after its reply. Not if its reply is that the link was closed,
+ * which acks_forget() must be told. */
+void acks_await(struct request *r);
+void acks_forget(struct request *r);
 
 /* ---- request.c ---- */
 
@@ -134,7 +144,7 @@ struct request {
 	char *argv[REQUEST_ARGS];
 	int script;      /* enum script_id, or -1 */
 	bool sent_whole; /* NOSCRIPT came and it was sent with EVAL */
-	int acks;        /* how many replicas must have acknowledged it; 0: it does not matter */
+	bool binding;    /* it counts only when enough replicas have acknowledged it */
 	redisReply *reply;
 	request_done *done;
 
@@ -146,8 +156,7 @@ struct request {
 	void *arg;
 	unsigned may; /* REPLY_MAY() bits */
 
-	/* refused without being sent */
-	struct request *next;
+	struct request *next; /* acks.c; or refused without being sent: */
 	enum store_status status;
 	char error[REPLY_LINE_BYTES];
 };
@@ -166,6 +175,8 @@ void request_send_early(struct request *r, request_done *done);
 void request_refuse(struct request *r, request_done *done, enum store_status status, const char *error);
 /* The same, at once. Frees it. */
 void request_end(struct request *r, enum store_status status, const char *error);
+/* Its reply has come, and enough replicas have it, or not. Frees it, unless it is sent again. */
+void request_acknowledged(struct request *r, bool enough);
 /* For `done`: reply is nothing that a server of ours says. The store goes down; returns the line. */
 const char *request_nonsense(struct request *r);
 /* Ends all requests in s->refused. */

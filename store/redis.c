@@ -227,6 +227,7 @@ struct store *store_new(uv_loop_t *loop, const struct config_store *config, int6
 			    .retry_ms = RETRY_MIN_MS,
 			    .grace = true};
 	s->refused_last = &s->refused;
+	acks_init(s);
 	snprintf(s->host, sizeof(s->host), "%s", host);
 	if (config->socket)
 		snprintf(s->server, sizeof(s->server), "unix:%s", config->socket);

@@ -56,7 +56,7 @@ struct request *request_script(struct store *s, enum script_id script, const cha
 	struct request *r = request_new(s);
 
 	r->script = (int)script;
-	r->acks = script_is_binding(script) ? config_acknowledgements(s->config) : 0;
+	r->binding = script_is_binding(script) && config_acknowledgements(s->config) > 0;
 	request_add(r, "EVALSHA");
 	request_add(r, "%s", s->sha[script]);
 	request_add(r, "%d", script_keys(script));
@@ -118,46 +118,47 @@ static void take_error(struct request *r)
 	request_end(r, STORE_ERROR, line);
 }
 
-static void on_acks(void *arg, const redisReply *acks)
+static void take_reply(struct request *r)
 {
-	struct request *r = arg;
-	struct store *s = r->store;
-
-	if (r->reply && acks && r->reply->type == REDIS_REPLY_ERROR) {
+	if (r->reply->type == REDIS_REPLY_ERROR) {
 		take_error(r);
-	} else if (!r->reply || !acks || !acks_are_enough(s, acks)) {
-		request_end(r, STORE_UNREACHABLE, s->error);
-	} else {
-		r->done(r, r->reply, STORE_OK, NULL);
-		request_free(r);
+		return;
 	}
+	r->done(r, r->reply, STORE_OK, NULL);
+	request_free(r);
+}
+
+void request_acknowledged(struct request *r, bool enough)
+{
+	if (enough)
+		take_reply(r);
+	else
+		request_end(r, STORE_UNREACHABLE, r->store->error);
 }
 
 static void on_reply(void *arg, const redisReply *reply)
 {
 	struct request *r = arg;
 
-	freeReplyObject(r->reply);
-	r->reply = reply ? link_keep_reply(r->store->commands) : NULL;
-	if (r->acks > 0)
-		return; /* on_acks() comes */
 	if (!reply) {
+		if (r->binding)
+			acks_forget(r);
 		request_end(r, STORE_UNREACHABLE, r->store->error);
-	} else if (reply->type == REDIS_REPLY_ERROR) {
-		take_error(r);
-	} else {
-		r->done(r, reply, STORE_OK, NULL);
-		request_free(r);
+		return;
 	}
+	freeReplyObject(r->reply); /* NOSCRIPT */
+	r->reply = link_keep_reply(r->store->commands);
+	if (!r->binding)
+		take_reply(r);
 }
 
 static int send_it(struct request *r)
 {
-	struct link *link = r->store->commands;
-	int err = link_send(link, r->argc, (const char *const *)r->argv, on_reply, r);
+	struct link *link = r->store->commands; /* NULL: another reply that came with this one has broken it */
+	int err = link ? link_send(link, r->argc, (const char *const *)r->argv, on_reply, r) : -ENOTCONN;
 
-	if (err == 0 && r->acks > 0)
-		acks_ask(r->store, on_acks, r);
+	if (err == 0 && r->binding)
+		acks_await(r);
 	return err;
 }
 

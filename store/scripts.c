@@ -40,9 +40,9 @@ static const struct {
 	[SCRIPT_CONFIRM] = {"confirm", script_confirm, .lock = true, .binding = true},
 	[SCRIPT_RECLAIM] = {"reclaim", script_reclaim, .lock = true, .binding = true},
 	[SCRIPT_BEAT] = {"beat", script_beat, .binding = true},
-	[SCRIPT_LEAVE] = {"leave", script_leave},
+	[SCRIPT_LEAVE] = {.name = "leave", .text = script_leave},
 	[SCRIPT_STORE] = {"store", script_store, .binding = true},
-	[SCRIPT_HOSTS] = {"hosts", script_hosts},
+	[SCRIPT_HOSTS] = {.name = "hosts", .text = script_hosts},
 	[SCRIPT_SWEEP] = {"sweep", script_sweep, .lock = true},
 	[SCRIPT_DUMP] = {"dump", script_dump, .lock = true},
 };

@@ -1,13 +1,14 @@
 /*
- * A worker: takes and leaves flock() locks at random until its standard input ends, and writes down what it does.
+ * A worker: takes and leaves locks at random until its standard input ends, and writes down what it does.
  *
- *   worker HOST SEED NB HOLD HISTORY FILE...
+ *   worker KIND HOST SEED NB HOLD HISTORY FILE...
  *
- * NB: how many of 100 calls are LOCK_NB. HOLD: for how many µs a lock is held at the most.
+ * KIND: flock, or record: OFD locks of the whole file, which also belong to the description. NB: how many of 100 calls
+ * are LOCK_NB. HOLD: for how many µs a lock is held at the most.
  *
- * It makes all kinds of calls: shared and exclusive, waiting, interrupted and LOCK_NB, conversions, the same description
- * again or a new one, and locks that live on in a child. Locks end by LOCK_UN, by close, by the child's exit, or because
- * somebody kills the worker. HISTORY gets lines (O_APPEND, one write each; NS is CLOCK_MONOTONIC):
+ * It makes all kinds of calls: shared and exclusive, waiting, interrupted and LOCK_NB, conversions, the same
+ * description again or a new one, and locks that live on in a child. Locks end by LOCK_UN, by close, by the child's
+ * exit, or because somebody kills the worker. HISTORY gets lines (O_APPEND, one write each; NS is CLOCK_MONOTONIC):
  *
  *   call NS HOST SEED N FILE MODE FLAG    before the call; MODE: shared, exclusive. FLAG: wait, nb
  *   got NS HOST SEED N FILE MODE          after it succeeded
@@ -35,6 +36,7 @@
 #define ALARM_MAX_US 5000
 
 static const char *host;
+static bool records;
 static unsigned nonblocking, hold_us;
 static int history = -1;
 static unsigned long long seed;
@@ -63,7 +65,8 @@ __attribute__((format(printf, 2, 3))) static void note(const char *event, const 
 	int n;
 
 	clock_gettime(CLOCK_MONOTONIC, &t);
-	n = snprintf(line, sizeof(line), "%s %lld %s %llu %lu", event, t.tv_sec * 1000000000ll + t.tv_nsec, host, seed, number);
+	n = snprintf(line, sizeof(line), "%s %lld %s %llu %lu", event, t.tv_sec * 1000000000ll + t.tv_nsec, host, seed,
+		     number);
 	va_start(args, format);
 	n += vsnprintf(line + n, sizeof(line) - n, format, args);
 	va_end(args);
@@ -94,9 +97,22 @@ static void set_alarm(unsigned us)
 	setitimer(ITIMER_REAL, &timer, NULL);
 }
 
-static bool take(int fd, const char *file, bool exclusive)
+/* As flock(2). */
+static int lock(int fd, int op)
 {
-	bool nonblock = below(100) < nonblocking, interrupt = !nonblock && below(8) == 0;
+	struct flock range = {.l_whence = SEEK_SET};
+
+	if (!records)
+		return flock(fd, op);
+	range.l_type = op & LOCK_EX ? F_WRLCK : op & LOCK_SH ? F_RDLCK : F_UNLCK;
+	return fcntl(fd, op & (LOCK_NB | LOCK_UN) ? F_OFD_SETLK : F_OFD_SETLKW, &range);
+}
+
+/* convert: it has the lock in some mode. Two that wait to make a shared record lock exclusive would wait for each other
+ * for ever. */
+static bool take(int fd, const char *file, bool exclusive, bool convert)
+{
+	bool nonblock = below(100) < nonblocking || (records && convert), interrupt = !nonblock && below(8) == 0;
 	const char *mode = exclusive ? "exclusive" : "shared";
 	int ret, err;
 
@@ -104,7 +120,7 @@ static bool take(int fd, const char *file, bool exclusive)
 	note("call", " %s %s %s", file, mode, nonblock ? "nb" : "wait");
 	if (interrupt)
 		set_alarm(1 + below(ALARM_MAX_US));
-	ret = flock(fd, (exclusive ? LOCK_EX : LOCK_SH) | (nonblock ? LOCK_NB : 0));
+	ret = lock(fd, (exclusive ? LOCK_EX : LOCK_SH) | (nonblock ? LOCK_NB : 0));
 	err = errno;
 	if (ret == 0)
 		note("got", " %s %s", file, mode);
@@ -115,7 +131,7 @@ static bool take(int fd, const char *file, bool exclusive)
 	errno = err;
 	note("failed", " %s %s", file, strerrorname_np(err));
 	/* A conversion that failed may or may not have lost what it converted. */
-	flock(fd, LOCK_UN);
+	lock(fd, LOCK_UN);
 	return false;
 }
 
@@ -149,12 +165,12 @@ static int leave(int fd, const char *file)
 	case 2:
 	case 3:
 		note("end", "%s", "");
-		if (!take(fd, file, below(2)))
+		if (!take(fd, file, below(2), true))
 			return fd;
 		spend(hold_us);
 	}
 	note("end", "%s", "");
-	flock(fd, LOCK_UN);
+	lock(fd, LOCK_UN);
 	return fd;
 }
 
@@ -169,8 +185,10 @@ int main(int argc, char **argv)
 {
 	int fd = -1, file = 0;
 
-	if (argc < 7)
+	if (argc < 8)
 		return 2;
+	records = strcmp(*++argv, "record") == 0;
+	argc--;
 	host = argv[1];
 	seed = strtoull(argv[2], NULL, 10);
 	random_state = (seed + 1) * 0x9e3779b97f4a7c15ull;
@@ -194,7 +212,7 @@ int main(int argc, char **argv)
 		if (fd < 0)
 			fail(argv[file]);
 		const char *name = strrchr(argv[file], '/');
-		if (take(fd, name ? name + 1 : argv[file], below(3) > 0)) {
+		if (take(fd, name ? name + 1 : argv[file], below(3) > 0, false)) {
 			spend(hold_us);
 			fd = leave(fd, name ? name + 1 : argv[file]);
 		}

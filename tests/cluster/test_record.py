@@ -210,6 +210,32 @@ def test_a_cycle_over_three_hosts_and_files(make_host):
     assert agents[0].heard()[0] == "ok"
 
 
+def test_lockf_finds_a_cycle(two):
+    a, b = opened(two[0]), opened(two[1])
+    for agent, name in ((a, "g"), (b, "g")):
+        assert agent.do(f"open 1 {two[agent is b].path(name)} rwc") == "ok"
+    assert a.do("lockf 0 lock 10") == "ok"
+    assert b.do("lockf 1 lock 10") == "ok"
+    a.say("lockf 1 lock 10")
+    queued(two[0])
+    assert b.do("lockf 0 lock 10", seconds=10) == "EDEADLK"
+    assert b.do("lockf 1 ulock 10") == "ok"
+    assert a.heard()[0] == "ok"
+
+
+@pytest.mark.parametrize("kind", ["", " ofd"])
+def test_a_dead_hosts_range_is_free_after_a_ttl(two, kind):
+    a, b = opened(two[0]), opened(two[1])
+    assert a.do(f"setlk 0 ex 0 10{kind}") == "ok"
+    before = held(two[0])[0]["fence"]
+    b.say(f"setlk 0 ex 5 10 w{kind}")
+    queued(two[1])
+    assert b.silent(0.1)
+    two[0].kill_all()
+    assert b.heard(seconds=30)[0] == "ok"
+    assert held(two[1], state="held")[0]["fence"] > before
+
+
 def test_no_deadlock_without_a_cycle(make_host):
     """b waits for a, c waits for b: nobody waits for himself, however often they ask."""
     hosts = [make_host(n, lease="ttl_ms = 1000;") for n in "abc"]

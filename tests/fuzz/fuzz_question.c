@@ -5,7 +5,7 @@
  *   2: a file that is called journal
  *   3: changes to a good journal, two bytes for the place and one for the value; the first two say where it ends. The
  *      checksums are made right again, so that the records are looked at
- * Built by clang -fsanitize=fuzzer,address,undefined with keeper/question.c and keeper/journal.c.
+ * Built by clang -fsanitize=fuzzer,address,undefined with keeper/question.c, keeper/journal.c and keeper/journal_record.c.
  */
 #include <dirent.h>
 #include <fcntl.h>

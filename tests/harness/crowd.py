@@ -14,12 +14,14 @@ FILES = ("f", "g")
 
 
 class Crowd:
-    def __init__(self, hosts, folder, seed, nonblocking, per_host=3, hold_us=(1000, 3000, 30000)):
-        """nonblocking: host name -> how many of 100 calls are LOCK_NB. hold_us: at most, one of these for each worker."""
+    def __init__(self, hosts, folder, seed, nonblocking, per_host=3, hold_us=(1000, 3000, 30000), kind="flock"):
+        """nonblocking: host name -> how many of 100 calls are LOCK_NB. hold_us: at most, one of these for each worker.
+        kind: flock, record."""
         self.hosts = hosts
         self.nonblocking = nonblocking
         self.per_host = per_host
         self.hold_us = hold_us
+        self.kind = kind
         self.random = random.Random(seed)
         self.path = os.path.join(folder, "history")
         self.recorder = history.Recorder(self.path)
@@ -32,7 +34,7 @@ class Crowd:
     def start_worker(self, host):
         self.numbers += 1
         process = subprocess.Popen(
-            [os.path.join(BUILD, "tests/agents/worker"), host.name, str(self.numbers), str(self.nonblocking[host.name]),
+            [os.path.join(BUILD, "tests/agents/worker"), self.kind, host.name, str(self.numbers), str(self.nonblocking[host.name]),
              str(self.random.choice(self.hold_us)), self.path, *(host.path(f) for f in FILES)],
             env=host.env(), stdin=subprocess.PIPE)
         self.workers.append((host, self.numbers, process))

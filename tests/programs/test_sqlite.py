@@ -2,7 +2,7 @@
 SQLite with a rollback journal on a folder that four hosts share. Writers and readers on each; afterwards the file must be whole
 and every row must be there. The same without the shim must lose something, or the run shows nothing.
 
-DFLOCK_SQLITE_WRITES=5000 is the longer form: so many transactions on each host. WAL mode is not tried: its index is memory that
+DFLOCK_SQLITE_WRITES is how many transactions each host makes; 5000 is the longer form. WAL mode is not tried: its index is memory that
 processes share (the -shm file, mapped), which views of different hosts cannot be, whatever locks they have.
 """
 import os
@@ -11,7 +11,7 @@ import sys
 
 
 HOSTS = "abcd"
-WRITES = int(os.environ.get("DFLOCK_SQLITE_WRITES", "40"))
+WRITES = int(os.environ.get("DFLOCK_SQLITE_WRITES", "500"))
 SECONDS = 60 + WRITES / 2
 
 WRITER = r"""

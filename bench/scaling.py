@@ -1,0 +1,123 @@
+"""
+How dflock behaves as things grow: the distance to the store, the hosts that fight for a file, those that wait, the leases that
+are held. Each function returns rows (report.py), most of them curves.
+"""
+import contextlib
+import os
+import subprocess
+import time
+
+from bench.lab import BUILD, CannotMeasure
+from bench.measurements import REST_US, holding, in_turns, measurement
+from bench.report import Curve, Series, Times
+
+DISTANCES_MS = (1, 10)  # of the network: there and back
+HOLDS_MS = (0, 1, 2, 5, 10, 20, 50)
+HOT_HOSTS = (1, 2, 4, 8)
+WAITING_HOSTS = (2, 4, 8, 16, 32, 64)
+HELD = (1, 10, 100, 1000, 10000)
+
+
+@contextlib.contextmanager
+def distant(lab, ms):
+    """The address of the store as seen from ms away (0: the store itself)."""
+    socket = lab.redis().socket
+    if not ms:
+        yield socket
+        return
+    path = lab.open_file("delay-%d.sock" % ms)
+    with contextlib.suppress(FileNotFoundError):
+        os.unlink(path)
+    with lab.popen(lab.plain(), "delay", path, socket, ms * 1000 // 2) as p:
+        if p.stdout.readline() != "ready\n":
+            raise CannotMeasure("delay: " + p.stderr.read().strip())
+        yield path
+
+
+@measurement("distance")
+def distance(lab):
+    """The first lock and the hand-over over a network: what the network needs should be most of it."""
+    rows = []
+    for ms in DISTANCES_MS:
+        with distant(lab, ms) as path, lab.some_hosts(2, path) as hosts:
+            evals, firsts = in_turns(3, lambda: lab.run(lab.plain(), "roundtrip", path, "eval", 30, 0),
+                                     lambda: lab.run(hosts[0], "first", lab.new_prefix(hosts[0]), 20))
+            pings, turns = in_turns(3, lambda: lab.run(lab.plain(), "roundtrip", path, "ping", 30, 0),
+                                    lambda: lab.turns(15, REST_US + 4000 * ms, hosts))
+        far = ", store %d ms away" % ms
+        rows += [Times(Series("first lock of a file" + far, firsts), Series("EVAL, hiredis", evals), x=2.5),
+                 Times(Series("hand-over between two hosts" + far, turns), Series("PING, hiredis", pings), x=8)]
+    return rows
+
+
+def fight(lab, hosts, ms=1000):
+    """All of them lock one file in tight loops: (pairs per second of all, longest wait in ms, fewest pairs of one)."""
+    with contextlib.ExitStack() as stack:
+        loops = [stack.enter_context(lab.popen(h, "hot", h.path("hot"), ms)) for h in hosts]
+        lab.start_together(loops)
+        results = [lab.samples(p) for p in loops]
+    return sum(r[0] for r in results) * 1000 / ms, max(r[1] for r in results) / 1e6, min(r[0] for r in results)
+
+
+@measurement("hot")
+def hot(lab):
+    """A file for which hosts fight: throughput of all, and the longest wait of one, by hosts, by distance, and by min_hold_ms."""
+    hosts = Curve("hot lock, by hosts", "hosts")
+    holds = Curve("hot lock of two hosts, by min_hold_ms", "min_hold_ms")
+    for ms in (0, *DISTANCES_MS):
+        far = " at %d ms" % ms if ms else ""
+        with distant(lab, ms) as path:
+            for n in HOT_HOSTS:
+                with lab.some_hosts(n, path) as some:
+                    rate, longest, _ = fight(lab, some)
+                hosts.add(n, {"pairs/s" + far: rate, "longest wait, ms" + far: longest})
+            for hold in HOLDS_MS:
+                with lab.some_hosts(2, path, "min_hold_ms = %d;" % hold) as some:
+                    rate, longest, _ = fight(lab, some)
+                holds.add(hold, {"pairs/s" + far: rate, "longest wait, ms" + far: longest})
+    return [hosts, holds]
+
+
+@measurement("queue")
+def queue(lab):
+    """Hand-over by how many hosts wait, each of which keeps the lock for a millisecond."""
+    curve = Curve("hand-over, by hosts that wait", "hosts")
+    for ms in (0, *DISTANCES_MS):
+        with distant(lab, ms) as path:
+            for n in WAITING_HOSTS:
+                with lab.some_hosts(n, path) as hosts:
+                    shared = lab.open_file("queue")
+                    with open(shared, "wb") as f:
+                        f.write(bytes(64))
+                    with contextlib.ExitStack() as stack:
+                        players = [stack.enter_context(lab.popen(h, "queue", h.path("queue"), shared, 4, 1000)) for h in hosts]
+                        lab.start_together(players)
+                        samples = Series("", [lab.samples(p) for p in players])
+                far = " at %d ms" % ms if ms else ""
+                curve.add(n, {"median, us" + far: samples.median / 1e3, "p99, us" + far: samples.p99 / 1e3})
+    return [curve]
+
+
+def processor_seconds(pids):
+    total = 0.0
+    for pid in pids:
+        for task in os.listdir("/proc/%d/task" % pid):
+            with open("/proc/%d/task/%s/schedstat" % (pid, task)) as f:
+                total += int(f.read().split()[0]) / 1e9
+    return total
+
+
+@measurement("held")
+def held(lab):
+    """What leases cost that are just held, with default settings: of a processor, on either side."""
+    curve = Curve("load while leases are held", "leases")
+    seconds = 10
+    for count in HELD:
+        with lab.some_hosts(1, lab.redis().socket) as (host,), holding(lab, host, host.path("held"), count, "flock"):
+            sides = {"keeper": host.keeper_pids(), "Redis": [lab.redis().process.pid]}
+            time.sleep(2)  # what locking sets off
+            before = {side: processor_seconds(pids) for side, pids in sides.items()}
+            time.sleep(seconds)
+            curve.add(count, {side + ", % of a core": (processor_seconds(pids) - before[side]) * 100 / seconds
+                              for side, pids in sides.items()})
+    return [curve]
