@@ -7,6 +7,7 @@ import os
 import selectors
 import shutil
 import signal
+import socket
 import subprocess
 import tempfile
 import threading
@@ -118,6 +119,11 @@ class Host:
     def wait_up(self):
         wait_until(lambda: self.status()["store"]["up"], "the store is up for " + self.name)
         return self
+
+    def serves(self):
+        """Is there a keeper that has read its journal?"""
+        with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as s:
+            return s.connect_ex(os.path.join(self.runtime, "keeper.sock")) == 0
 
     def init(self):
         self.wait_up()

@@ -95,12 +95,14 @@ class Nemesis:
         self.stage.signal(parent, signal.SIGCONT)
 
     def parent_killed(self, name, both=False):
-        """The keeper starts another pair. both: of that, the keeper or the parent is killed as soon as it is there."""
+        """The keeper starts another pair. both: of that, the keeper or the parent is killed as soon as it serves."""
         parent, keeper = self.keeper_pids(name)
         self.stage.signal(parent, signal.SIGKILL)
         yield self.dice.uniform(0, 0.5)
         if both:
-            self.stage.signal(self.dice.choice(self.keeper_pids(name, other=(parent, keeper))), signal.SIGKILL)
+            pids = self.keeper_pids(name, other=(parent, keeper))
+            wait_until(self.stage.host(name).serves, f"host {name} serves again", 30)
+            self.stage.signal(self.dice.choice(pids), signal.SIGKILL)
 
     def holder(self, name):
         """A holder of this host, if it has one now; None is no fault."""

@@ -73,7 +73,7 @@ class Report:
         self.handovers = self.count_handovers(held)
         self.stopped_and_went_on = sum(r.gap > FROZEN_NS and r.state == stamps.ENDED for r in held)
         self.never_ended = sum(r.state == stamps.RUNS for r in held)
-        self.keepers_said = {w: stage.said(w) for w in ("are frozen", "go on", "it is killed", "lost its memory")}
+        self.keepers_said = {w: stage.said(w) for w in ("are frozen", "go on", "it is killed", "lost its memory (")}
         self.longest_still_ms = self.longest_gap(healed, [r.first for r in held]) / 1e6
         self.longest_without_ms = max([t - healed for t in since(stage, healed).values()], default=0) / 1e6
 
