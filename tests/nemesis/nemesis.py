@@ -105,8 +105,10 @@ class Nemesis:
             self.stage.signal(self.dice.choice(pids), signal.SIGKILL)
 
     def holder(self, name):
-        """A holder of this host, if it has one now; None is no fault."""
-        return self.dice.choice([r.pid for r in self.stage.running() if r.worker.startswith(name)] or [None])
+        """A holder of this host, or else of another one; None: nobody holds anything."""
+        running = self.stage.running()
+        here = [r.pid for r in running if r.worker.startswith(name)]
+        return self.dice.choice(here or [r.pid for r in running] or [None])
 
     def holder_killed(self, name):
         pid = self.holder(name)
