@@ -163,9 +163,10 @@ static int open_journal(struct keeper *k, const struct keeper_options *o)
 	fence_sweep(k->fence, k->fence_taken);
 	free(k->fence_taken);
 	k->fence_taken = NULL;
+	if (k->deadline_ns)
+		host_set_deadline(k, k->deadline_ns);
 	if (!k->leases)
 		return 0;
-	fence_renewed(k->fence, k->deadline_ns - k->config->lease.freeze_margin_ms * NS_PER_MS, k->deadline_ns);
 	snprintf(k->journal_incarnation, sizeof(k->journal_incarnation), "%s", journal_incarnation(k->journal));
 	HASH_ITER (hh, k->leases, lease, next)
 		if (lease->state == LEASE_RELEASING)

@@ -216,6 +216,7 @@ struct keeper {
 	/* host.c */
 	bool store_tried;    /* a connection stood or failed since the start */
 	int64_t deadline_ns; /* leases are sure until then; 0: never renewed */
+	int64_t freeze_at_ns; /* freeze_margin_ms before it: as the parent was told, whatever the configuration says now */
 	bool expired;        /* the deadline's passing was noticed */
 	int64_t beat_sent_ns;
 	bool beat_under_way;

@@ -18,6 +18,8 @@ part "what the documentation and the sources must agree on"
 make -s check-docs
 part "fuzzing"
 make -s fuzz
+part "the simulator"
+make -s sim
 part "tests with processes"
 make -s check
 part "the demo"
