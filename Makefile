@@ -103,7 +103,7 @@ test: all agents ## run every test (what CI runs)
 clean: ## remove what was built
 	rm -rf $(BUILD)
 
-.PHONY: memcheck check model stress check-docs fuzz bench plot install uninstall format nemesis sim sim-long sim-mutants
+.PHONY: memcheck check model stress check-docs fuzz bench plot install uninstall format nemesis sim sim-long sim-mutants model-check model-check-long
 memcheck: $(UNIT) ## run the unit tests under valgrind
 	@for t in $(UNIT); do CK_FORK=no timeout -k 5 1800 valgrind -q --error-exitcode=9 --leak-check=full --errors-for-leak-kinds=definite --show-leak-kinds=definite \
 	  --suppressions=tests/unit/check.supp --trace-children=no $$t || exit 1; done
@@ -124,6 +124,10 @@ nemesis: all agents ## a fault run of NEMESIS_SECONDS (an hour); as root
 	  /usr/bin/python3 -m pytest -q -s -p no:cacheprovider nemesis/test_nemesis.py
 check-docs: all ## what the documentation and the sources must agree on
 	scripts/check-docs.sh
+model-check: ## check the models in docs/model with spin, and that their mutants are caught
+	docs/model/check.sh
+model-check-long: ## the same with larger bounds: hours, and 20 GB
+	docs/model/check.sh long
 fuzz: ## fuzz configuration, messages, journal and replies for FUZZ_SECONDS each
 	scripts/fuzz.sh $(or $(FUZZ_SECONDS),10)
 bench: all $(BENCH) ## measure; prints a table and writes $(BUILD)/bench.json

@@ -254,7 +254,7 @@ static void forget(struct keeper *k, const char *old, const char *now)
 	keeper_enter(k);
 	HASH_ITER (hh, k->leases, lease, next) {
 		lease->forgotten = lease_is_ours(lease->state);
-		lease_raise(lease, lease->lapsed ? LEASE_EV_GONE : LEASE_EV_FORGOTTEN);
+		lease_raise(lease, lease->forgotten && lease->lapsed ? LEASE_EV_GONE : LEASE_EV_FORGOTTEN);
 	}
 	if (k->expired)
 		lose_forgotten(k);
@@ -313,7 +313,8 @@ static void on_message(void *arg, const struct store_message *m)
 	case STORE_MSG_GRANTED:
 		if (!lease)
 			release_unknown(k, m);
-		else if (lease->state == LEASE_ASKING && m->provisional)
+		else if (lease->state == LEASE_ASKING && (m->provisional || lease->lapsed))
+			/* Lapsed: it may be from before the silence, and others have it since. */
 			lease_acquire(lease, NULL, 0);
 		else if (lease->state == LEASE_ASKING)
 			lease_handed_over(lease, m->fence);
