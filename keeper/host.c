@@ -60,7 +60,14 @@ static void check_deadline(struct keeper *k)
 int64_t host_sure_until(struct keeper *k)
 {
 	check_deadline(k);
-	return k->expired ? 0 : k->deadline_ns - k->config->lease.freeze_margin_ms * NS_PER_MS;
+	return k->expired ? 0 : k->freeze_at_ns;
+}
+
+void host_set_deadline(struct keeper *k, int64_t deadline_ns)
+{
+	k->deadline_ns = deadline_ns;
+	k->freeze_at_ns = deadline_ns - k->config->lease.freeze_margin_ms * NS_PER_MS;
+	fence_renewed(k->fence, k->freeze_at_ns, deadline_ns);
 }
 
 static bool holds_something(const struct keeper *k)
@@ -77,8 +84,7 @@ static void on_deadline(uv_timer_t *timer)
 {
 	struct keeper *k = timer->data;
 	int64_t now = clock_now_ns();
-	int64_t margin = k->deadline_ns - k->config->lease.freeze_margin_ms * NS_PER_MS;
-	int64_t next = now < margin ? margin : k->deadline_ns;
+	int64_t next = now < k->freeze_at_ns ? k->freeze_at_ns : k->deadline_ns;
 	char why[512];
 
 	if (now >= k->deadline_ns) {
@@ -86,7 +92,7 @@ static void on_deadline(uv_timer_t *timer)
 		serve_all(k);
 		return;
 	}
-	if (now >= margin && holds_something(k)) {
+	if (now >= k->freeze_at_ns && holds_something(k)) {
 		host_store_trouble(k, why, sizeof(why));
 		log_error("leases cannot be renewed and run out in %lld ms: %s",
 			  (long long)((k->deadline_ns - now) / NS_PER_MS), why);
@@ -104,15 +110,13 @@ void host_renewed(struct keeper *k, int64_t sent_ns)
 
 	if (deadline <= k->deadline_ns || deadline <= now)
 		return;
-	k->deadline_ns = deadline;
-	k->expired = false;
 	ret = journal_set_deadline(k->journal, deadline);
 	if (ret < 0)
 		log_error("the journal cannot be written: %s", strerror(-ret));
-	deadline -= k->config->lease.freeze_margin_ms * NS_PER_MS;
-	fence_renewed(k->fence, deadline, k->deadline_ns);
+	host_set_deadline(k, deadline);
+	k->expired = false;
 	leasepage_refresh(k);
-	uv_timer_start(&k->deadline, on_deadline, deadline > now ? (deadline - now) / NS_PER_MS + 1 : 1, 0);
+	uv_timer_start(&k->deadline, on_deadline, k->freeze_at_ns > now ? (k->freeze_at_ns - now) / NS_PER_MS + 1 : 1, 0);
 	if (!was_sure)
 		serve_all(k);
 }
@@ -157,12 +161,15 @@ bool host_beats(struct keeper *k)
 	int64_t third = k->config->lease.ttl_ms / 3;
 	bool recent = k->deadline_ns - clock_now_ns() > ttl_ns(k) / 2;
 
-	if (!uv_is_active((uv_handle_t *)&k->beat))
-		uv_timer_start(&k->beat, on_beat_timer, third, third);
-	return recent;
+	if (uv_is_active((uv_handle_t *)&k->beat))
+		return recent;
+	uv_timer_start(&k->beat, on_beat_timer, third, third);
+	return false; /* the last one may be long ago, and the next comes only in a third of ttl_ms */
 }
 
 /* --- grace --- */
+
+static void on_grace_timer(uv_timer_t *timer);
 
 static void on_open(void *arg, const struct store_reply *reply)
 {
@@ -171,7 +178,7 @@ static void on_open(void *arg, const struct store_reply *reply)
 	if (reply->status != STORE_OK) {
 		if (reply->status == STORE_ERROR)
 			log_error("grace cannot be ended: %s", reply->error);
-		uv_timer_start(&k->grace, k->grace.timer_cb, keeper_reask_ms(k), 0);
+		uv_timer_start(&k->grace, on_grace_timer, keeper_reask_ms(k), 0);
 		return;
 	}
 	log_info("grace is over: the store grants leases");
@@ -184,7 +191,7 @@ static void on_grace_timer(uv_timer_t *timer)
 	int64_t left = host_grace_left_ms(k);
 
 	if (!store_is_up(k->store) || !store_in_grace(k->store))
-		return; /* on_up() starts it again */
+		return; /* on_up() or on_incarnation() starts it again */
 	if (left > 0) {
 		uv_timer_start(timer, on_grace_timer, left + 1, 0);
 		return;
@@ -247,7 +254,7 @@ static void forget(struct keeper *k, const char *old, const char *now)
 	keeper_enter(k);
 	HASH_ITER (hh, k->leases, lease, next) {
 		lease->forgotten = lease_is_ours(lease->state);
-		lease_raise(lease, lease->lapsed ? LEASE_EV_GONE : LEASE_EV_FORGOTTEN);
+		lease_raise(lease, lease->forgotten && lease->lapsed ? LEASE_EV_GONE : LEASE_EV_FORGOTTEN);
 	}
 	if (k->expired)
 		lose_forgotten(k);
@@ -260,12 +267,15 @@ static void on_incarnation(void *arg, const char *old, const char *now)
 	int ret;
 
 	k->grace_since_ns = clock_now_ns();
+	/* Connections may have survived it: then on_up() does not follow. */
+	uv_timer_start(&k->grace, on_grace_timer, ttl_ns(k) / NS_PER_MS + 1, 0);
 	watch_clear(k->watch);
 	watch_clear(k->sweeping);
 	if (!*old)
 		old = k->journal_incarnation;
 	if (*old && strcmp(old, now) != 0)
 		forget(k, old, now);
+	on_grace_timer(&k->grace); /* no connection need have broken: then on_up() does not come */
 	k->journal_incarnation[0] = '\0';
 	ret = journal_set_incarnation(k->journal, now);
 	if (ret < 0)
@@ -303,7 +313,8 @@ static void on_message(void *arg, const struct store_message *m)
 	case STORE_MSG_GRANTED:
 		if (!lease)
 			release_unknown(k, m);
-		else if (lease->state == LEASE_ASKING && m->provisional)
+		else if (lease->state == LEASE_ASKING && (m->provisional || lease->lapsed))
+			/* Lapsed: it may be from before the silence, and others have it since. */
 			lease_acquire(lease, NULL, 0);
 		else if (lease->state == LEASE_ASKING)
 			lease_handed_over(lease, m->fence);

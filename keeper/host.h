@@ -18,6 +18,9 @@ void host_stop(struct keeper *k);
 /* Until when leases are sure, CLOCK_BOOTTIME ns; in the past: not now. Notices that the deadline has passed. */
 int64_t host_sure_until(struct keeper *k);
 
+/* Tells the parent before anybody is granted by it. A freeze_margin_ms that is read again counts from the next call on. */
+void host_set_deadline(struct keeper *k, int64_t deadline_ns);
+
 /* An answer to a beat, acquire or confirm that was sent at sent_ns has come. */
 void host_renewed(struct keeper *k, int64_t sent_ns);
 

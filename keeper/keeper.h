@@ -62,7 +62,7 @@ struct lease {
 	bool in_use_seen; /* asking: a holder said that it uses it ... */
 	struct store_range in_use; /* ... and what it said is in the way */
 	bool forgotten;   /* unsure: the store has lost it; to be put back */
-	bool lapsed;      /* unsure: the deadline has passed since it was known to stand */
+	bool lapsed;      /* asking, unsure: the deadline has passed since it was asked for, or known to stand */
 	bool stands;      /* unsure: the store confirmed it, but the probe has not stopped yet */
 	struct store_blocker *blockers; /* asking: who was in the way when last asked; NULL or blocker_count of them */
 	size_t blocker_count;
@@ -216,6 +216,7 @@ struct keeper {
 	/* host.c */
 	bool store_tried;    /* a connection stood or failed since the start */
 	int64_t deadline_ns; /* leases are sure until then; 0: never renewed */
+	int64_t freeze_at_ns; /* freeze_margin_ms before it: as the parent was told, whatever the configuration says now */
 	bool expired;        /* the deadline's passing was noticed */
 	int64_t beat_sent_ns;
 	bool beat_under_way;

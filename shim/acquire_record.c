@@ -84,25 +84,28 @@ static int check(struct call *c)
 /*
  * As learn(), but from the kernel alone, where that can be said at once: nothing in the whole range, or one lock of the
  * owner's that covers it. The kernel shows locks of another kind of owner only: POSIX locks to an OFD owner, and the
- * other way round; and all of others.
+ * other way round; and all of others. So what is shown to an OFD owner and not to a POSIX one is the caller's own; the pid
+ * says less, since threads that unshared their descriptors are other owners with the same pid.
  */
 static int learn_here(struct record_call *r)
 {
 	const struct intent *want = r->call.want;
 	bool posix = want->owner == WIRE_OWNER_PROCESS;
-	struct flock64 lock = {
+	const struct flock64 whole = {
 		.l_type = F_WRLCK,
 		.l_whence = SEEK_SET,
 		.l_start = want->first,
 		.l_len = intent_len(want->first, want->last),
 	};
+	struct flock64 lock = whole, other = whole;
 	int64_t last;
 
 	if (real_fcntl64(r->call.fd, posix ? F_OFD_GETLK : F_GETLK64, &lock) < 0)
 		return CALL_AGAIN;
 	if (lock.l_type != F_UNLCK) {
 		last = lock.l_len ? lock.l_start + lock.l_len - 1 : INTENT_LAST;
-		if (!posix || lock.l_start > want->first || last < want->last || lock.l_pid != getpid())
+		if (!posix || lock.l_start > want->first || last < want->last || lock.l_pid != getpid() ||
+		    real_fcntl64(r->call.fd, F_GETLK64, &other) < 0 || other.l_type != F_UNLCK)
 			return CALL_AGAIN;
 		earlier_add(&r->earlier, lock.l_type == F_RDLCK ? WIRE_SHARED : WIRE_EXCLUSIVE, want->from, want->to);
 	}
@@ -246,7 +249,7 @@ static int take(struct call *c)
 static int try(struct call *c)
 {
 	struct record_call *r = (struct record_call *)c;
-	struct stretch all = {.first = r->earlier.first, .last = r->earlier.last};
+	struct stretch busy;
 	int rc, undone;
 
 	/* As before a lock that waits. */
@@ -255,10 +258,10 @@ static int try(struct call *c)
 	rc = learn_here(r);
 	if (rc != 0)
 		return rc;
-	if (r->earlier.count == 1 && !r->earlier.exclusive && c->want->mode == WIRE_SHARED)
-		rc = set(r, F_RDLCK, &all, false); /* it has it already, unless its thread has descriptors of its own */
-	else
-		rc = take_missing(r, &all);
+	rc = take_missing(r, &busy);
+	/* Of what was looked at, one thing may have changed: that lock may be gone, or another thread's. */
+	if (rc == 0 && c->want->mode == WIRE_SHARED && r->earlier.count && !r->earlier.exclusive)
+		rc = set(r, F_RDLCK, &busy, false);
 	if (rc == 0) {
 		c->have = true;
 		return 0;

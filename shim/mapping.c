@@ -25,7 +25,7 @@ static struct mapping *mapping_at(int i)
 	return __atomic_load_n(&mappings[i], __ATOMIC_ACQUIRE);
 }
 
-const struct page *mapping_find(uid_t euid)
+const struct page *mapping_find(uid_t euid, uid_t *owner)
 {
 	const struct page *page = NULL;
 
@@ -35,8 +35,10 @@ const struct page *mapping_find(uid_t euid)
 		if (!m)
 			break;
 		/* A page of root's is good for every user: it says of which configuration it speaks. */
-		if (m->owner == 0 || m->owner == euid)
+		if (m->owner == 0 || m->owner == euid) {
 			page = m->page;
+			*owner = m->owner;
+		}
 	}
 	return page;
 }

@@ -16,8 +16,8 @@
 
 #define MAPPINGS_MAX 8
 
-/* The newest page that belongs to root or euid, or NULL. No system call. */
-const struct page *mapping_find(uid_t euid);
+/* The newest page that belongs to root or euid, with *owner; or NULL. No system call. */
+const struct page *mapping_find(uid_t euid, uid_t *owner);
 
 /*
  * Looks for the page in the runtime directory `dir`, and maps it if that has not been done. 0 with *page,

@@ -114,12 +114,14 @@ static enum page_answer quick_answer(const struct settings *s, int fd, struct pr
 		return PAGE_SAYS_NOTHING;
 	/* Before the name is read: a rename in between then changes the key. */
 	keyed = seen_key(fd, stamp_ns, &key);
-	if (keyed && seen_find(&key, &seen)) {
+	/* The process may have been another user's when it asked. */
+	if (keyed && seen_find(&key, &seen) && (seen.owner == 0 || seen.owner == geteuid())) {
 		if (seen.page)
 			set_shown(look, seen.page, &key, seen.path_hash);
 		return seen.page ? PAGE_SAYS_YES : PAGE_SAYS_NO;
 	}
-	seen = (struct seen){.page = mapping_find(geteuid())};
+	seen = (struct seen){0};
+	seen.page = mapping_find(geteuid(), &seen.owner);
 	answer = consult(seen.page, &id, fd, false, &seen.path_hash);
 	if (answer == PAGE_SAYS_YES && same_clock(seen.page, stamp_ns))
 		set_shown(look, seen.page, &key, seen.path_hash);

@@ -7,6 +7,10 @@
 #include "shim/sys.h"
 #include "wire/seqcopy.h"
 
+/* How old a change must be before the next one is sure to have another time: by two ticks, or vfat's two seconds. */
+#define YOUNG_NS       20000000
+#define YOUNG_WHOLE_NS 2000000000
+
 #define SEEN_FILES 64
 #define SEEN_MASK  (STATX_TYPE | STATX_NLINK | STATX_INO | STATX_CTIME | STATX_MNT_ID)
 
@@ -17,6 +21,13 @@ struct entry {
 
 static struct entry table[SEEN_FILES];
 static uint32_t seqs[SEEN_FILES];
+
+static bool is_young(const struct statx_timestamp *ctime)
+{
+	int64_t age_ns = sys_clock_ns(CLOCK_REALTIME_COARSE) - (ctime->tv_sec * 1000000000 + ctime->tv_nsec);
+
+	return age_ns < (ctime->tv_nsec ? YOUNG_NS : YOUNG_WHOLE_NS);
+}
 
 bool seen_key(int fd, int64_t stamp_ns, struct seen_key *key)
 {
@@ -36,7 +47,8 @@ bool seen_key(int fd, int64_t stamp_ns, struct seen_key *key)
 		.stamp_ns = stamp_ns,
 	};
 	/* A directory has several links and still one name. */
-	return (stx.stx_mask & SEEN_MASK) == SEEN_MASK && (stx.stx_nlink <= 1 || S_ISDIR(stx.stx_mode));
+	return (stx.stx_mask & SEEN_MASK) == SEEN_MASK && (stx.stx_nlink <= 1 || S_ISDIR(stx.stx_mode)) &&
+	       !is_young(&stx.stx_ctime);
 }
 
 static unsigned int slot_of(const struct seen_key *key)

@@ -4,13 +4,15 @@
  *
  * A file is remembered with what would change if it got another path: its inode and change time (renames),
  * the mount it was opened through (bind mounts), and only while it has one link. A rename of a directory above
- * it shows in none of these: hence the second. Callable in signal handlers, from every thread.
+ * it shows in none of these: hence the second. What has changed just now is not remembered either: the change time
+ * ticks (up to 10 ms before Linux 6.13, whole seconds on some file systems), and the next rename may not show. Callable in signal handlers, from every thread.
  */
 #ifndef DFLOCK_SHIM_SEEN_H
 #define DFLOCK_SHIM_SEEN_H
 
 #include <stdbool.h>
 #include <stdint.h>
+#include <sys/types.h>
 
 #include "wire/page.h"
 
@@ -23,6 +25,7 @@ struct seen_key {
 struct seen {
 	const struct page *page; /* says that it is protected; NULL: it is not */
 	uint64_t path_hash;      /* leases_hash() */
+	uid_t owner;             /* of the page that said so: root, or the one user who may go by it */
 };
 
 /* The key of fd's file under the configuration's stamp (settings.h). false: it must not be remembered; dev and ino are

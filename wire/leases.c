@@ -53,8 +53,8 @@ bool leases_stand(const struct leases *leases, const struct leases_slot *slot, c
 	struct timespec now;
 
 	__atomic_thread_fence(__ATOMIC_SEQ_CST);
-	if (!covers(slot, file, wanted) ||
-	    !seqcopy_read(&leases->clock_seq, &clock, &leases->clock, sizeof(clock)) ||
+	/* In this order: what was closed before sure_until was raised is then seen as closed. */
+	if (!seqcopy_read(&leases->clock_seq, &clock, &leases->clock, sizeof(clock)) || !covers(slot, file, wanted) ||
 	    clock_gettime(CLOCK_BOOTTIME, &now) != 0)
 		return false;
 	return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec < clock.sure_until_ns;

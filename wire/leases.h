@@ -17,7 +17,9 @@
  * Why none succeeds under a lease that ran out: sure_until is before the host's deadline by freeze_margin_ms. The
  * clock is read after the kernel lock was taken. The keeper's parent begins to look for holders to freeze when the clock has
  * reached the value that it was told before it was written here, so it finds this one (promise 3). What is unsure after
- * that (LEASE_UNSURE) is closed before sure_until is raised again.
+ * that (LEASE_UNSURE) is closed before sure_until is raised again, and the program reads sure_until before it reads "open":
+ * if it met the new time, it sees that the slot is closed. (The other way round, one that was stopped between the two, in a
+ * machine that was suspended, say, would take "open" from before and the time from after.)
  *
  * Why an old page does no harm: there is one file for all keepers of a runtime directory, never truncated or replaced. While
  * a keeper is dead nobody gives its leases back, so what is open stays true until sure_until. The next keeper closes every slot

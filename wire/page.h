@@ -52,13 +52,17 @@ struct page {
 	uint32_t rules_bytes;
 	struct wire_config_id config;
 	uint64_t root_dev, root_ino; /* the keeper's "/": a program with another one must ask the keeper */
-	uint64_t spare[16];
+	uint32_t keeper; /* its pid: a waiting probe of its has a record lock for a moment, which is nobody's (keeper/probe.h) */
+	uint32_t reserved;
+	uint64_t spare[15];
 	char config_path[4096];
 	char message[PAGE_MESSAGE_BYTES]; /* PAGE_INVALID: "FILE:LINE: what was expected" */
 	_Alignas(8) unsigned char rules[PAGE_RULES_BYTES];
 	_Alignas(64) struct leases leases;
 };
 _Static_assert(sizeof(struct page) <= PAGE_BYTES, "the page has room for it all");
+_Static_assert(offsetof(struct page, leases) == 1053696 && sizeof(struct leases) == 128 + LEASES_BUCKETS * LEASES_IN_BUCKET * 64,
+	       "32-bit programs see the same");
 
 enum page_answer {
 	PAGE_SAYS_NO,      /* not protected */

@@ -179,6 +179,19 @@ def test_nothing_new_in_grace(make_host, redis):
     assert other.do("flock 0 ex nb") == "ENOLCK"
 
 
+def test_grace_ends_each_time(make_host, redis):
+    """Also when nobody connects anew: FLUSHALL breaks no connection. The second time, since the keeper's start counts as one, too."""
+    a = make_host("a", lease="ttl_ms = 500;")
+    one = opened(a)
+    for _ in range(2):
+        assert one.do("flock 0 ex") == "ok"
+        before = a.status()["store"]["incarnation"]
+        redis.command("FLUSHALL")
+        wait_until(lambda: a.status()["store"]["incarnation"] != before, "the loss is noticed", 10)
+        wait_until(lambda: not a.status()["store"]["grace"], "grace is over", 20)
+        assert one.do("flock 0 un") == "ok"
+
+
 def test_keeper_and_store_restart_together(make_host, redis):
     """The journal remembers of which incarnation the leases were."""
     a, b = (make_host(n, lease="ttl_ms = 4000;") for n in "ab")

@@ -6,6 +6,7 @@ a JSON file, says, and writes what it was started with to DIR/started-PID.json.
 """
 import array
 import json
+import mmap
 import os
 import socket
 import struct
@@ -25,6 +26,11 @@ PAGE_MAGIC, PAGE_VERSION, PAGE_BYTES = 0x65676170636C6664, 2, 4 << 20
 PAGE_HEAD = struct.Struct("<Q4I3Q2q2Q128s4096s768s")
 EMPTY, RULES, INVALID = range(3)
 PATH, GLOB, TREE = range(3)
+
+LEASES_AT, BUCKETS, IN_BUCKET = 1053696, 1024, 8  # struct leases
+CLOCK, SLOT = struct.Struct("<qQQ"), struct.Struct("<2I3Q2q4I")
+FLOCK, RECORD = 0, 1
+EOF = 2**63 - 1
 
 SECOND = 10**9
 
@@ -55,6 +61,42 @@ def write_page(directory, *args, **kwargs):
     fd = os.open(f"{directory}/page", os.O_RDWR | os.O_CREAT, 0o644)
     os.write(fd, page(*args, **kwargs))
     os.close(fd)
+
+
+def path_hash(path):
+    value = 0xCBF29CE484222325
+    for byte in os.fsencode(path):
+        value = (value ^ byte) * 0x100000001B3 % 2**64
+    return value
+
+
+class Leases:
+    """The leases in the page of a runtime directory; this is their only writer. The clock has not run out unless clock() says so."""
+
+    def __init__(self, directory):
+        with open(f"{directory}/page", "r+b") as file:
+            self.page = mmap.mmap(file.fileno(), PAGE_BYTES)
+        self.used = {}
+        self.clock()
+
+    def clock(self, sure_until_ns=EOF, namespace=None):
+        space = namespace or os.stat("/proc/self/ns/time")
+        CLOCK.pack_into(self.page, LEASES_AT + 64, sure_until_ns, space.st_dev, space.st_ino)
+
+    def show(self, path, space=FLOCK, mode=EXCLUSIVE, start=0, to=EOF, called=None, ino=None, seq=2, note=0):
+        """called: the path that stands there; note: for a program's second preload, in the word that is reserved."""
+        st = os.stat(path)
+        dev, ino = st.st_dev, ino or st.st_ino
+        mixed = (ino ^ dev << 32 ^ dev >> 32) % 2**64 * 0x9E3779B97F4A7C15 % 2**64
+        bucket = (mixed >> 32) % BUCKETS
+        number = self.used[bucket] = self.used.get(bucket, -1) + 1
+        at = LEASES_AT + 128 + (bucket * IN_BUCKET + number) * SLOT.size
+        SLOT.pack_into(self.page, at, seq, note, dev, ino, path_hash(called or path), start, to, space, mode, 1, 0)
+        return at
+
+    def close(self, at):
+        seq, = struct.unpack_from("<I", self.page, at)
+        SLOT.pack_into(self.page, at, seq + 2, *[0] * 10)
 
 
 class Request:

@@ -8,6 +8,7 @@ from harness import Agent, wait_until
 from record_keeper import PROCESS
 
 FCNTL = {"x86_64": "72", "aarch64": "25"}[os.uname().machine]
+FLOCK_CALL = {"x86_64": "73", "aarch64": "32"}[os.uname().machine]
 FUTEX = {"x86_64": "202", "aarch64": "98"}[os.uname().machine]
 
 

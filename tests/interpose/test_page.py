@@ -1,9 +1,12 @@
 """What the shim concludes from the page and the configuration, and when it asks instead."""
 import os
+import subprocess
+import time
 
 import pytest
 
 import fake_keeper as fk
+from harness import wait_until
 
 
 def lock(world, *args):
@@ -58,6 +61,26 @@ def test_what_is_not_to_be_trusted_is_refused(world, spoil, line):
         spoil(world)
         result, said = lock(world)
         assert (result, keeper.requests) == ("-1 ENOLCK", 0) and line in said and said.count("\n") == 1
+
+
+def test_another_users_page_is_forgotten_with_that_user(world):
+    """A process that is another user for a while, and then root again: that user may have made the page, too."""
+    user = 12345
+    for path in (world.folder, world.lock.parent):
+        os.chmod(path, 0o755)
+    world.lock.touch()
+    # Old enough to be remembered.
+    wait_until(lambda: time.time_ns() > world.lock.stat().st_ctime_ns + 30_000_000, "the file is old enough")
+    program = ("import ctypes, fcntl, sys\nlibc = ctypes.CDLL(None)\nwith open(sys.argv[1]) as file:\n"
+               "    for user in (12345, 12345, 0):\n        libc.seteuid(user)\n"
+               "        try:\n            print(fcntl.flock(file, fcntl.LOCK_EX))\n"
+               "        except OSError as e:\n            print(e.errno == 37)\n")
+    with world.keeper(rules=[]) as keeper:
+        os.chown(world.runtime, user, -1)
+        os.chown(world.runtime / "page", user, -1)
+        done = subprocess.run(["/usr/bin/python3", "-c", program, world.lock], env=world.environment(), capture_output=True, text=True)
+        os.chown(world.runtime, 0, -1)
+    assert done.stdout == "None\nNone\nTrue\n" and "belongs to uid 12345" in done.stderr and keeper.requests == 0
 
 
 @pytest.mark.parametrize("how", ["rename", "link", "linked"])

@@ -1,0 +1,243 @@
+"""
+Workers on two hosts lock and unlock as fast as they can, most of it from the page, while the other host recalls what they
+have, keepers are killed, the store stops for longer than leases last, and configurations are read again. Nobody may be at work
+where somebody else is: tests/agents/stress.c says how that is seen.
+
+The choices come from a seed, which is printed: DFLOCK_STRESS_SEED=N makes them again (when they meet is up to the machine).
+DFLOCK_STRESS_SECONDS=N and DFLOCK_STRESS_CALLS=N: the test ends after so long, or so many calls. `make stress` is the long form.
+"""
+import mmap
+import os
+import random
+import shutil
+import signal
+import struct
+import subprocess
+import tempfile
+import time
+
+import harness.host
+import pytest
+from harness import Deadline, wait_until
+from harness.host import ROOT
+from keepers import kill_keeper
+
+SECONDS = float(os.environ.get("DFLOCK_STRESS_SECONDS", "30"))
+CALLS = int(os.environ.get("DFLOCK_STRESS_CALLS", "5000000"))
+SEED = int(os.environ.get("DFLOCK_STRESS_SEED", str(random.SystemRandom().randrange(1 << 32))))
+LEASE = "ttl_ms = 3000; freeze_margin_ms = 600; linger_ms = 20; store_wait_ms = 20000;"
+
+WORKERS, WORKER, ARENA_BYTES = 16, 64, 8192
+PER_HOST = 3
+
+
+class Arena:
+    """struct arena of stress.c, and the workers in it."""
+
+    def __init__(self, folder, hosts, seed):
+        self.path = os.path.join(folder, "arena")
+        with open(self.path, "wb") as f:
+            f.truncate(ARENA_BYTES)
+        with open(self.path, "r+b") as f:
+            self.map = mmap.mmap(f.fileno(), ARENA_BYTES)
+        self.hosts, self.dice, self.log = hosts, random.Random(seed), os.path.join(folder, "stress.log")
+        self.killed = 0
+        self.workers = {}
+        for number in range(PER_HOST * len(hosts)):
+            self.start(number)
+
+    def start(self, number):
+        host = self.hosts[number % len(self.hosts)]
+        with open(self.log, "ab") as log:
+            self.workers[number] = subprocess.Popen(
+                [os.path.join(harness.host.BUILD, "tests/agents/stress"), host.path("f"), self.path, str(number),
+                 str(self.dice.randrange(1 << 31))], env=host.env(), stdout=log, stderr=log)
+
+    def word(self, at):
+        return struct.unpack_from("<Q", self.map, at)[0]
+
+    def counts(self):
+        """Calls, locks had, refusals."""
+        return [sum(self.word(64 + WORKER * w + 8 * i) for w in self.workers) for i in range(3)]
+
+    def look(self):
+        """Starts anew who was killed for a lost lease; whoever ended otherwise has found something."""
+        for number, process in self.workers.items():
+            status = process.poll()
+            if status is None:
+                continue
+            if status != -signal.SIGKILL:
+                return False
+            self.killed += 1
+            self.start(number)
+        return self.word(8) == 0
+
+    def said(self):
+        with open(self.log, errors="replace") as f:
+            return [line.strip() for line in f if line.startswith("worker ")]
+
+    def found(self):
+        """How those ended who ended otherwise than they should."""
+        return [p.returncode for p in self.workers.values() if p.poll() not in (None, 0, -signal.SIGKILL)]
+
+    def frozen(self):
+        """Is a worker stopped by a keeper's parent?"""
+        for process in self.workers.values():
+            try:
+                with open(f"/proc/{process.pid}/stat") as f:
+                    if f.read().rpartition(")")[2].split()[0] in "tT":
+                        return True
+            except FileNotFoundError:
+                pass
+        return False
+
+    def more(self, calls=1000):
+        """Until so many more calls were made, or something was found."""
+        goal = self.counts()[0] + calls
+        wait_until(lambda: not self.look() or self.counts()[0] > goal, "the workers go on", 60)
+
+    def end(self):
+        struct.pack_into("<Q", self.map, 0, 1)
+
+        def ended():
+            return all(process.poll() is not None for process in self.workers.values())
+        try:
+            wait_until(ended, "the workers have ended", 60)
+        finally:
+            for process in self.workers.values():
+                if process.poll() is None:
+                    process.kill()
+                process.wait()
+
+
+@pytest.fixture
+def make_arena(folder):
+    arenas = []
+
+    def make(hosts, seed):
+        print(f"DFLOCK_STRESS_SEED={seed} repeats this")
+        arenas.append(Arena(folder, hosts, seed))
+        return arenas[-1]
+
+    yield make
+    for arena in arenas:
+        if any(process.poll() is None for process in arena.workers.values()):
+            arena.end()
+
+
+# --- what is done to them ---
+
+LEASES_AT, SLOT, OPEN = 1053696 + 128, 64, 56  # in struct page
+
+
+def shows_a_lease(host):
+    with open(os.path.join(host.runtime, "page"), "rb") as f:
+        f.seek(LEASES_AT)
+        return any(f.read(1024 * 8 * SLOT)[OPEN::SLOT])
+
+
+def kill(arena, redis):
+    """While it shows a lease, if possible."""
+    host = arena.dice.choice(arena.hosts)
+    try:
+        wait_until(lambda: shows_a_lease(host), "a lease is shown", 2)
+    except Deadline:
+        pass
+    kill_keeper(host)
+
+
+def reload(arena, redis):
+    host = arena.dice.choice(arena.hosts)
+    with open(host.config, "a") as f:
+        f.write("// again\n")
+    host.cli("reload")
+
+
+def outage(arena, redis):
+    """Until holders are stopped; then the store answers again."""
+    redis.signal(signal.SIGSTOP)
+    try:
+        wait_until(arena.frozen, "somebody is stopped", 6)
+    except Deadline:
+        pass  # nobody had a lock just then
+    finally:
+        redis.signal(signal.SIGCONT)
+
+
+def nothing(arena, redis):
+    arena.more(arena.dice.choice([500, 2000, 8000]))
+
+
+def play(arena, redis, seconds, calls, disturbances):
+    """Until something is found, or it was enough."""
+    end = time.monotonic() + seconds
+    done = dict.fromkeys(disturbances, 0)
+    while arena.look() and time.monotonic() < end and arena.counts()[0] < calls:
+        disturb = arena.dice.choice(disturbances)
+        disturb(arena, redis)
+        done[disturb] += 1
+        if disturb is not nothing:
+            arena.more()
+    return {disturb.__name__: n for disturb, n in done.items()}
+
+
+def test_nobody_meets_anybody(make_host, make_arena, redis):
+    hosts = [make_host(name, lease=LEASE) for name in "ab"]
+    arena = make_arena(hosts, SEED)
+    done = play(arena, redis, SECONDS, CALLS, [nothing, nothing, nothing, kill, reload, outage])
+    arena.end()
+    calls, locks, refused = arena.counts()
+    asked = redis.commands_processed()
+    print(f"{calls} calls, {locks} locks, {refused} refused or busy; {done}, {arena.killed} killed; {asked} commands to the store")
+    assert arena.said() == [] and arena.found() == []
+    # It was a test at all: leases changed hands, and most calls did not ask for one.
+    assert locks > 20000 and asked > 200 and locks > 5 * asked
+
+
+# --- it finds what it is for ---
+
+MUTANTS = {
+    "the page is closed after the kernel was asked":
+        ("keeper/act.c", "\tif (lease->state == LEASE_HELD)\n\t\tleasepage_close(lease);",
+         "\tif (next == LEASE_ENDED || next == LEASE_SHRINKING || next == LEASE_UNSURE)\n\t\tleasepage_close(lease);", []),
+    "the page is read before the kernel lock is taken":
+        ("shim/acquire.c", "\trc = taking->try(c);\n\tif (rc != 0)\n\t\treturn is_conflict(rc) ? CALL_AGAIN : rc;\n"
+         "\tif (!leases_stand(&look->page->leases, slot, &look->file, &wanted)) {",
+         "\tbool stands = leases_stand(&look->page->leases, slot, &look->file, &wanted);\n\tusleep(20);\n\trc = taking->try(c);\n"
+         "\tif (rc != 0)\n\t\treturn is_conflict(rc) ? CALL_AGAIN : rc;\n\tif (!stands) {", []),
+    "the next keeper goes on with an old page":
+        ("keeper/leasepage.c", "write_slot(&page->leases.slots[b][i], &closed);", "(void)closed;", [kill]),
+}
+
+
+@pytest.mark.parametrize("mutant", MUTANTS)
+def test_mutants(mutant, make_host, make_arena, redis, monkeypatch):
+    """A keeper or shim with a fault put into it on purpose, built from a copy of the sources and of what was built of them."""
+    source, good, bad, disturbances = MUTANTS[mutant]
+    folder = tempfile.mkdtemp(prefix="dflock-mutants-")  # not /dev/shm, which may be mounted noexec
+    try:
+        for part in ("Makefile", "VERSION", "wire", "config", "store", "keeper", "shim"):
+            subprocess.run(["cp", "-a", os.path.join(ROOT, part), folder], check=True)
+        subprocess.run(["cp", "-a", harness.host.BUILD, os.path.join(folder, "build")], check=True)
+        path = os.path.join(folder, source)
+        with open(path) as f:
+            text = f.read()
+        assert text.count(good) == 1, f"{source} has changed: put the fault into its new text"
+        with open(path, "w") as f:
+            f.write(text.replace(good, bad))
+        build(folder)
+        monkeypatch.setattr(harness.host, "SHIM", os.path.join(folder, "build/libdflock.so"))
+        monkeypatch.setattr(harness.host, "KEEPER", os.path.join(folder, "build/dflockd"))
+        hosts = [make_host(name, lease=LEASE) for name in "ab"]
+        arena = make_arena(hosts, SEED)
+        done = play(arena, redis, 60, 1 << 60, [nothing, *disturbances])
+        assert [line for line in arena.said() if "at work" in line], f"not found in {arena.counts()[0]} calls, {done}: {arena.said()}, {arena.found()}"
+    finally:
+        shutil.rmtree(folder)
+
+
+def build(folder):
+    env = {k: v for k, v in os.environ.items() if not k.startswith(("MAKE", "MFLAGS", "CFLAGS"))}
+    made = subprocess.run(["make", "-s", "-C", folder, "BUILD=build", "build/dflockd", "build/libdflock.so"], env=env,
+                          stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    assert made.returncode == 0, made.stdout

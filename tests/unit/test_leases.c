@@ -1,0 +1,339 @@
+/* wire/leases.c: which slot counts, and that no reader takes for a lease what a writer has half written, or from two times. */
+#include "wire/leases.h"
+
+#include <check.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "wire/seqcopy.h"
+
+#define LONG_AGO 1
+#define FOR_EVER INT64_MAX
+
+static struct leases *leases;
+static const struct leases_file file = {.dev = 7, .ino = 1234, .path_hash = 0xabcdef};
+static const struct leases_range all = {.from = 0, .to = WIRE_EOF, .space = WIRE_FLOCK, .mode = WIRE_EXCLUSIVE};
+
+/* As keeper/leasepage.c does it. */
+static void write_record(uint32_t *seq, void *record, const void *in, size_t bytes)
+{
+	uint32_t odd = __atomic_load_n(seq, __ATOMIC_RELAXED) | 1;
+
+	__atomic_store_n(seq, odd, __ATOMIC_RELAXED);
+	__atomic_thread_fence(__ATOMIC_SEQ_CST);
+	seqcopy_words(record, in, bytes);
+	__atomic_store_n(seq, odd + 1, __ATOMIC_RELEASE);
+	__atomic_thread_fence(__ATOMIC_SEQ_CST);
+}
+
+static void write_slot(struct leases_slot *slot, const struct leases_entry *entry)
+{
+	write_record(&slot->seq, &slot->entry, entry, sizeof(*entry));
+}
+
+static void set_sure_until(int64_t ns)
+{
+	struct leases_clock clock = leases->clock;
+
+	clock.sure_until_ns = ns;
+	write_record(&leases->clock_seq, &leases->clock, &clock, sizeof(clock));
+}
+
+static struct leases_entry entry_of(const struct leases_file *f, const struct leases_range *r, bool open)
+{
+	return (struct leases_entry){.file = *f, .range = *r, .open = open};
+}
+
+static struct leases_slot *slot_at(int i)
+{
+	return &leases->slots[leases_bucket(file.dev, file.ino)][i];
+}
+
+static void show(int i, const struct leases_range *range)
+{
+	struct leases_entry entry = entry_of(&file, range, true);
+
+	write_slot(slot_at(i), &entry);
+}
+
+static void setup(void)
+{
+	leases = mmap(NULL, sizeof(*leases), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	ck_assert_ptr_ne(leases, MAP_FAILED);
+	set_sure_until(FOR_EVER);
+}
+
+static void teardown(void)
+{
+	munmap(leases, sizeof(*leases));
+}
+
+START_TEST(empty_page)
+{
+	const struct leases_file nobody = {0};
+
+	ck_assert_ptr_null(leases_find(leases, &file, &all));
+	ck_assert_ptr_null(leases_find(leases, &nobody, &all));
+}
+END_TEST
+
+static const struct {
+	struct leases_range shown, wanted;
+	bool found;
+} cases[] = {
+	{{0, WIRE_EOF, WIRE_FLOCK, WIRE_EXCLUSIVE}, {0, WIRE_EOF, WIRE_FLOCK, WIRE_EXCLUSIVE}, true},
+	{{0, WIRE_EOF, WIRE_FLOCK, WIRE_EXCLUSIVE}, {0, WIRE_EOF, WIRE_FLOCK, WIRE_SHARED}, true},
+	{{0, WIRE_EOF, WIRE_FLOCK, WIRE_SHARED}, {0, WIRE_EOF, WIRE_FLOCK, WIRE_SHARED}, true},
+	{{0, WIRE_EOF, WIRE_FLOCK, WIRE_SHARED}, {0, WIRE_EOF, WIRE_FLOCK, WIRE_EXCLUSIVE}, false},
+	{{0, WIRE_EOF, WIRE_FLOCK, WIRE_EXCLUSIVE}, {0, WIRE_EOF, WIRE_RECORD, WIRE_SHARED}, false},
+	{{0, WIRE_EOF, WIRE_RECORD, WIRE_EXCLUSIVE}, {0, WIRE_EOF, WIRE_FLOCK, WIRE_SHARED}, false},
+	{{10, 20, WIRE_RECORD, WIRE_EXCLUSIVE}, {10, 20, WIRE_RECORD, WIRE_EXCLUSIVE}, true},
+	{{10, 20, WIRE_RECORD, WIRE_EXCLUSIVE}, {12, 13, WIRE_RECORD, WIRE_SHARED}, true},
+	{{10, 20, WIRE_RECORD, WIRE_EXCLUSIVE}, {9, 20, WIRE_RECORD, WIRE_EXCLUSIVE}, false},
+	{{10, 20, WIRE_RECORD, WIRE_EXCLUSIVE}, {10, 21, WIRE_RECORD, WIRE_EXCLUSIVE}, false},
+	{{10, 20, WIRE_RECORD, WIRE_EXCLUSIVE}, {30, 40, WIRE_RECORD, WIRE_EXCLUSIVE}, false},
+	{{10, WIRE_EOF, WIRE_RECORD, WIRE_EXCLUSIVE}, {WIRE_EOF - 1, WIRE_EOF, WIRE_RECORD, WIRE_EXCLUSIVE}, true},
+	{{10, WIRE_EOF - 1, WIRE_RECORD, WIRE_EXCLUSIVE}, {10, WIRE_EOF, WIRE_RECORD, WIRE_EXCLUSIVE}, false},
+};
+
+/* In any place of the bucket. */
+START_TEST(covers)
+{
+	for (int i = 0; i < LEASES_IN_BUCKET; i++) {
+		struct leases_entry closed = {0};
+
+		show(i, &cases[_i].shown);
+		if (cases[_i].found) {
+			ck_assert_ptr_eq(leases_find(leases, &file, &cases[_i].wanted), slot_at(i));
+			ck_assert(leases_stand(leases, slot_at(i), &file, &cases[_i].wanted));
+		} else {
+			ck_assert_ptr_null(leases_find(leases, &file, &cases[_i].wanted));
+			ck_assert(!leases_stand(leases, slot_at(i), &file, &cases[_i].wanted));
+		}
+		write_slot(slot_at(i), &closed);
+		ck_assert_ptr_null(leases_find(leases, &file, &cases[_i].wanted));
+	}
+}
+END_TEST
+
+/* Another device, inode or path, though it stands in the bucket that is looked at. */
+START_TEST(other_files)
+{
+	const struct leases_file others[] = {{8, 1234, 0xabcdef}, {7, 1235, 0xabcdef}, {7, 1234, 0xabcdee}};
+
+	for (int i = 0; i < 3; i++) {
+		struct leases_entry entry = entry_of(&others[i], &all, true);
+
+		write_slot(slot_at(i), &entry);
+	}
+	ck_assert_ptr_null(leases_find(leases, &file, &all));
+	for (int i = 0; i < 3; i++)
+		ck_assert(!leases_stand(leases, slot_at(i), &file, &all));
+	show(3, &all);
+	ck_assert_ptr_eq(leases_find(leases, &file, &all), slot_at(3));
+}
+END_TEST
+
+START_TEST(closed_reused_or_being_written)
+{
+	const struct leases_file another = {9, 9, 9};
+	struct leases_entry entry = entry_of(&file, &all, false);
+	const struct leases_slot *slot;
+
+	show(0, &all);
+	slot = leases_find(leases, &file, &all);
+	ck_assert_ptr_nonnull(slot);
+	write_slot(slot_at(0), &entry);
+	ck_assert(!leases_stand(leases, slot, &file, &all));
+	entry = entry_of(&another, &all, true);
+	write_slot(slot_at(0), &entry);
+	ck_assert(!leases_stand(leases, slot, &file, &all));
+	show(0, &all);
+	ck_assert(leases_stand(leases, slot, &file, &all));
+	slot_at(0)->seq |= 1;
+	ck_assert(!leases_stand(leases, slot, &file, &all));
+	ck_assert_ptr_null(leases_find(leases, &file, &all));
+}
+END_TEST
+
+START_TEST(clock_decides)
+{
+	show(0, &all);
+	ck_assert(leases_stand(leases, slot_at(0), &file, &all));
+	set_sure_until(LONG_AGO);
+	ck_assert(!leases_stand(leases, slot_at(0), &file, &all));
+	set_sure_until(0);
+	ck_assert(!leases_stand(leases, slot_at(0), &file, &all));
+	set_sure_until(INT64_MIN);
+	ck_assert(!leases_stand(leases, slot_at(0), &file, &all));
+	set_sure_until(FOR_EVER);
+	leases->clock_seq |= 1;
+	ck_assert(!leases_stand(leases, slot_at(0), &file, &all));
+	ck_assert(!leases_same_clock(leases));
+}
+END_TEST
+
+START_TEST(whose_clock)
+{
+	struct leases_clock clock = {.sure_until_ns = FOR_EVER};
+	struct stat st = {0};
+	bool namespaces = stat("/proc/self/ns/time", &st) == 0;
+
+	ck_assert_int_eq(leases_same_clock(leases), !namespaces);
+	clock.time_dev = st.st_dev;
+	clock.time_ino = st.st_ino;
+	write_record(&leases->clock_seq, &leases->clock, &clock, sizeof(clock));
+	ck_assert(leases_same_clock(leases));
+	clock.time_ino++;
+	write_record(&leases->clock_seq, &leases->clock, &clock, sizeof(clock));
+	ck_assert(!leases_same_clock(leases));
+}
+END_TEST
+
+/* Whatever stands there: nothing outside is read (the page behind is forbidden), and nothing found but what was asked for. */
+START_TEST(hostile_contents)
+{
+	size_t size = (sizeof(*leases) + 4095) / 4096 * 4096;
+	unsigned char *at = mmap(NULL, size + 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	struct leases *spoilt = (struct leases *)(at + size - sizeof(*leases));
+
+	ck_assert_ptr_ne(at, MAP_FAILED);
+	ck_assert_int_eq(mprotect(at + size, 4096, PROT_NONE), 0);
+	srandom(1);
+	for (int round = 0; round < 4; round++) {
+		for (unsigned char *byte = at; byte < at + size; byte++)
+			*byte = round == 0 ? 0xff : (unsigned char)random();
+		for (uint64_t ino = 0; ino < 4 * LEASES_BUCKETS; ino++) {
+			struct leases_file f = {.dev = (uint64_t)random(), .ino = ino, .path_hash = (uint64_t)random()};
+
+			ck_assert_uint_lt(leases_bucket(f.dev, f.ino), LEASES_BUCKETS);
+			ck_assert_ptr_null(leases_find(spoilt, &f, &all));
+		}
+		leases_same_clock(spoilt);
+	}
+	munmap(at, size + 4096);
+}
+END_TEST
+
+START_TEST(buckets_are_used_evenly)
+{
+	static unsigned count[LEASES_BUCKETS];
+
+	for (uint64_t ino = 0; ino < 8 * LEASES_BUCKETS; ino++)
+		count[leases_bucket(0x801, ino * 3)]++;
+	for (int i = 0; i < LEASES_BUCKETS; i++)
+		ck_assert_uint_lt(count[i], 64);
+	ck_assert_uint_ne(leases_hash("/a/b"), leases_hash("/b/a"));
+	ck_assert_uint_eq(leases_hash(""), 0xcbf29ce484222325ull);
+}
+END_TEST
+
+/* --- a writer at work in the middle of a look --- */
+
+#define SYSTEM_PAGE 4096
+
+static char *trap; /* the page whose first reading lets the keeper run */
+
+/* What a keeper does when its leases have run out and the store answers again. */
+static void renew_after_an_outage(int sig)
+{
+	const struct leases_entry closed = {0};
+
+	(void)sig;
+	mprotect(trap, SYSTEM_PAGE, PROT_READ | PROT_WRITE);
+	write_slot(slot_at(0), &closed);
+	set_sure_until(FOR_EVER);
+}
+
+/* The program is stopped before it reads the clock, or the slot: neither way may it take one from before and one from after. */
+START_TEST(no_slot_from_before_with_a_time_from_after)
+{
+	struct sigaction action = {.sa_handler = renew_after_an_outage}, old;
+
+	trap = _i ? (char *)leases : (char *)((uintptr_t)slot_at(0) / SYSTEM_PAGE * SYSTEM_PAGE);
+	ck_assert_ptr_ne((char *)((uintptr_t)slot_at(0) / SYSTEM_PAGE * SYSTEM_PAGE), leases);
+	show(0, &all);
+	set_sure_until(LONG_AGO);
+	sigaction(SIGSEGV, &action, &old);
+	ck_assert_int_eq(mprotect(trap, SYSTEM_PAGE, PROT_NONE), 0);
+	ck_assert(!leases_stand(leases, slot_at(0), &file, &all));
+	sigaction(SIGSEGV, &old, NULL);
+	ck_assert_int_eq(leases->clock.sure_until_ns, FOR_EVER);
+}
+END_TEST
+
+static bool end;
+static uint64_t looks;
+static const struct leases_range middle = {.from = 0, .to = 1000, .space = WIRE_RECORD, .mode = WIRE_EXCLUSIVE};
+
+/* Neither leases_find() nor leases_stand() may say yes. */
+static void *reader(void *arg)
+{
+	uint64_t *wrong = arg;
+
+	while (!__atomic_load_n(&end, __ATOMIC_RELAXED)) {
+		*wrong += leases_find(leases, &file, &middle) != NULL;
+		*wrong += leases_stand(leases, slot_at(0), &file, &middle);
+		__atomic_add_fetch(&looks, 1, __ATOMIC_RELAXED);
+	}
+	return NULL;
+}
+
+/* Ours, but a small range; a large one, but another's; ours and large, but closed. A mixture would count. */
+START_TEST(no_torn_read_counts)
+{
+	const struct leases_file another = {.dev = 7, .ino = 1234, .path_hash = 1};
+	const struct leases_range small = {.from = 500, .to = 510, .space = WIRE_RECORD, .mode = WIRE_EXCLUSIVE};
+	const struct leases_range large = {.from = 0, .to = 2000, .space = WIRE_RECORD, .mode = WIRE_EXCLUSIVE};
+	const struct leases_entry entries[] = {entry_of(&file, &small, true), entry_of(&another, &large, true),
+					       entry_of(&file, &large, false)};
+	uint64_t wrong[2] = {0};
+	pthread_t threads[2];
+	time_t until = time(NULL) + 10;
+
+	end = false;
+	looks = 0;
+	for (int i = 0; i < 2; i++)
+		ck_assert_int_eq(pthread_create(&threads[i], NULL, reader, &wrong[i]), 0);
+	for (unsigned i = 0; __atomic_load_n(&looks, __ATOMIC_RELAXED) < 2000000 && (i % 1024 || time(NULL) < until); i++)
+		write_slot(slot_at(0), &entries[i % 3]);
+	__atomic_store_n(&end, true, __ATOMIC_RELAXED);
+	for (int i = 0; i < 2; i++)
+		pthread_join(threads[i], NULL);
+	ck_assert_uint_eq(wrong[0] + wrong[1], 0);
+	ck_assert_uint_gt(looks, 1000);
+}
+END_TEST
+
+int main(void)
+{
+	Suite *suite = suite_create("leases");
+	TCase *tc = tcase_create("leases");
+	SRunner *runner;
+	int failed;
+
+	tcase_add_checked_fixture(tc, setup, teardown);
+	tcase_set_timeout(tc, 60);
+	tcase_add_test(tc, empty_page);
+	tcase_add_loop_test(tc, covers, 0, sizeof(cases) / sizeof(*cases));
+	tcase_add_test(tc, other_files);
+	tcase_add_test(tc, closed_reused_or_being_written);
+	tcase_add_test(tc, clock_decides);
+	tcase_add_test(tc, whose_clock);
+	tcase_add_test(tc, hostile_contents);
+	tcase_add_test(tc, buckets_are_used_evenly);
+	tcase_add_test(tc, no_torn_read_counts);
+	tcase_add_loop_test(tc, no_slot_from_before_with_a_time_from_after, 0, 2);
+	suite_add_tcase(suite, tc);
+	runner = srunner_create(suite);
+	srunner_run_all(runner, CK_NORMAL);
+	failed = srunner_ntests_failed(runner);
+	srunner_free(runner);
+	return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+}
