@@ -34,6 +34,7 @@ fails recall progress -DLOSSES=1 -DNO_RECALL
 fails recall progress -DLOSSES=0 -DDIES -DSTAYS
 holds cluster safety -DLOSSES=1
 holds cluster safety -DFLUSHES=1
+holds cluster safety -DROLLS=1
 holds cluster safety -DCRASHES=1
 holds cluster safety -DSERVER_CLOCK
 fails cluster safety -DSERVER_CLOCK -DSTEPS
@@ -49,6 +50,7 @@ fails cluster safety -DFLUSHES=1 -DFENCE_RESUMES
 fails cluster safety -DFLUSHES=1 -DRECLAIM_LATE
 fails cluster safety -DFLUSHES=1 -DFORGOTTEN_RENEWED
 fails cluster safety -DROLLS=1 -DOLDER_WINS
+fails cluster safety -DROLLS=1 -DCONFIRM_ANY
 fails cluster safety -DCRASHES=1 -DJOURNAL_LATE
 fails cluster safety -DCRASHES=1 -DTAKEN_UP_OPEN
 holds failover safety -DN=3
@@ -69,8 +71,6 @@ holds page safety -DPROGRAMS=1 -DCRASHES=2
 holds page progress -DLIVE
 holds recall progress -DLOSSES=2
 holds recall progress -DLOSSES=1 -DDIES
-holds cluster safety -DROLLS=1
-fails cluster safety -DROLLS=1 -DCONFIRM_ANY
 holds failover safety -DN=2
 fails failover safety -DN=3 -DW=0
 fails failover safety -DN=2 -DEARLY_GRACE
