@@ -25,7 +25,8 @@ SHIM_OBJ := $(SHIM_SRC:%.c=$(BUILD)/pic/%.o)
 CLI_OBJ  := $(patsubst %.c,$(BUILD)/%.o,$(wildcard cli/*.c))
 UNIT     := $(patsubst tests/unit/%.c,$(BUILD)/unit/%,$(wildcard tests/unit/test_*.c))
 BENCH    := $(patsubst %.c,$(BUILD)/%,$(wildcard bench/*.c))
-AGENTS   := $(patsubst tests/%.c,$(BUILD)/tests/%,$(wildcard tests/agents/*.c tests/interpose/*.c))
+AGENTS   := $(patsubst tests/%.c,$(BUILD)/tests/%,$(wildcard tests/agents/*.c tests/interpose/*.c)) \
+            $(patsubst tests/%.c,$(BUILD)/tests/%.so,$(wildcard tests/preload/*.c))
 
 # Quiet by default; V=1 shows the commands.
 Q    := $(if $(V),,@)
@@ -71,6 +72,10 @@ $(BUILD)/unit/%: tests/unit/%.c $(CORE) Makefile
 	@mkdir -p $(@D)
 	$(call say,LD)
 	$(Q)$(CC) $(CPPFLAGS) $(CFLAGS) $(PKG_CFLAGS) $(shell pkg-config --cflags check) -MMD -MP -o $@ $< $(filter %.o,$^) $(CORE) $(LIBS) $(shell pkg-config --libs check)
+$(BUILD)/tests/%.so: tests/%.c Makefile
+	@mkdir -p $(@D)
+	$(call say,LD)
+	$(Q)$(CC) $(CPPFLAGS) $(filter-out -fsanitize% -fno-sanitize%,$(CFLAGS)) -fPIC -shared -MMD -MP -o $@ $< -ldl
 $(BUILD)/tests/%: tests/%.c Makefile
 	@mkdir -p $(@D)
 	$(call say,LD)
@@ -91,7 +96,7 @@ test: all agents ## run every test (what CI runs)
 clean: ## remove what was built
 	rm -rf $(BUILD)
 
-.PHONY: memcheck check model stress check-docs fuzz bench plot install uninstall format
+.PHONY: memcheck check model stress check-docs fuzz bench plot install uninstall format nemesis
 memcheck: $(UNIT) ## run the unit tests under valgrind
 	@for t in $(UNIT); do CK_FORK=no timeout -k 5 1800 valgrind -q --error-exitcode=9 --leak-check=full --errors-for-leak-kinds=definite --show-leak-kinds=definite \
 	  --suppressions=tests/unit/check.supp --trace-children=no $$t || exit 1; done
@@ -101,6 +106,9 @@ stress: all agents ## lock and unlock at full speed on two hosts for STRESS_SECO
 	DFLOCK_STRESS_SECONDS=$(or $(STRESS_SECONDS),900) DFLOCK_STRESS_CALLS=100000000000 $(MAKE) check T="-s cluster/test_page_stress.py"
 model: all agents ## play N (20000) random sequences of lock calls on one kernel and over hosts, instead of the 2000 of `make check`
 	DFLOCK_MODEL_SEQUENCES=$(or $(N),20000) $(MAKE) check T="-s model/test_model.py -k one_kernel"
+nemesis: all agents ## a fault run of NEMESIS_SECONDS (an hour); as root
+	cd tests && PYTHONDONTWRITEBYTECODE=1 DFLOCK_BUILD=$(abspath $(BUILD)) DFLOCK_NEMESIS_SECONDS=$(or $(NEMESIS_SECONDS),3600) \
+	  /usr/bin/python3 -m pytest -q -s -p no:cacheprovider nemesis/test_nemesis.py
 check-docs: all ## what the documentation and the sources must agree on
 	scripts/check-docs.sh
 fuzz: ## fuzz configuration, messages, journal and replies for FUZZ_SECONDS each
@@ -124,3 +132,4 @@ uninstall: ## remove what install put there
 	cd $(DESTDIR)$(PREFIX) && rm -f lib/libdflock.so sbin/dflockd bin/dflock lib/systemd/system/dflock.service \
 	  share/bash-completion/completions/dflock share/doc/dflock/dflock.conf.example
 	for m in man/*.[1-8]; do rm -f $(DESTDIR)$(PREFIX)/share/man/man$${m##*.}/$${m##*/}; done
+	rmdir $(DESTDIR)$(PREFIX)/share/doc/dflock

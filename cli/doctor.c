@@ -124,6 +124,7 @@ int cmd_doctor(int argc, char **argv)
 	check_installation(&d);
 	check_config(&d);
 	doctor_keeper(&d);
+	doctor_replicas(&d);
 	doctor_files(&d);
 	if (options.program)
 		check_program(&d, options.program);

@@ -19,6 +19,8 @@ void doctor_find(struct doctor *d, enum finding level, const char *format, ...) 
 
 /* doctor_keeper.c: runtime directory, keeper, which configuration it has, store. May start a keeper. */
 void doctor_keeper(struct doctor *d);
+/* doctor_replicas.c: sentinels, the master's replicas. Waits for their answers. */
+void doctor_replicas(struct doctor *d);
 /* doctor_files.c: every path and tree of the configuration. */
 void doctor_files(struct doctor *d);
 

@@ -170,7 +170,7 @@ void doctor_keeper(struct doctor *d)
 		    started ? "was started" : "runs", (int)ask.pid, (unsigned)ask.uid);
 	if (d->place.config[0])
 		check_same_config(d, &ask);
-	status = store_await(&ask, &d->place, started, why);
+	status = store_await(&ask, &d->place, why);
 	if (status)
 		check_store(d, status);
 	else

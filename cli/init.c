@@ -35,10 +35,10 @@ int cmd_init(int argc, char **argv)
 		return CLI_FAILED;
 	}
 	r = ask_connect_or_start(&place, &ask, &started, why);
-	if (!r && started)
-		json_decref(store_await(&ask, &place, started, why)); /* if it does not come up, the answer says so */
-	if (!r)
+	if (!r) {
+		json_decref(store_await(&ask, &place, why)); /* if it does not come up, the answer says so */
 		r = ask_question(&ask, WIRE_INIT, &place, NULL, why);
+	}
 	ask_close(&ask);
 	if (r) {
 		cli_error("%s", why);

@@ -26,12 +26,12 @@ static json_t *read_status(struct ask *ask, const struct place *place, char why[
 	return NULL;
 }
 
-json_t *store_await(struct ask *ask, const struct place *place, bool started, char why[CLI_LINE_BYTES])
+json_t *store_await(struct ask *ask, const struct place *place, char why[CLI_LINE_BYTES])
 {
 	const struct timespec pause = {.tv_nsec = PAUSE_MS * 1000000};
 	json_t *status = read_status(ask, place, why);
 
-	for (int waited = 0; status && started && waited < STORE_PATIENCE_MS; waited += PAUSE_MS) {
+	for (int waited = 0; status && waited < STORE_PATIENCE_MS; waited += PAUSE_MS) {
 		if (field_flag(json_object_get(status, "store"), "up"))
 			break;
 		json_decref(status);

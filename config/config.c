@@ -258,12 +258,7 @@ void config_free(struct config *config)
 		free(config->rules[i].name);
 	}
 	free(config->rules);
-	free(config->store.socket);
-	free(config->store.host);
-	free(config->store.user);
-	if (config->store.password)
-		explicit_bzero(config->store.password, strlen(config->store.password));
-	free(config->store.password);
+	server_free(&config->store);
 	free(config->host);
 	free(config->path);
 	free(config);

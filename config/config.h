@@ -15,15 +15,39 @@
 
 enum on_lost { ON_LOST_FREEZE, ON_LOST_KILL, ON_LOST_WARN };
 
-struct config_store {
-	char *socket;   /* "unix:/path" gives /path here; else NULL */
-	char *host;     /* else host and port of "host:port" / "[v6]:port" */
-	int port;       /* 6379 if not given */
-	char *user;     /* NULL: none */
-	char *password; /* the first line of password_file; NULL: none */
-	int database;   /* 0 */
-	int64_t connect_ms; /* 5000: a connection or an answer that takes longer makes the store unreachable */
+/* "host:port" or "[v6]:port". */
+struct config_address {
+	char *host;
+	int port;
 };
+
+#define CONFIG_MAX_SENTINELS 16
+#define CONFIG_MAX_REPLICAS  64
+
+/* Either a server (socket, or address.host), or sentinels that know it. */
+struct config_store {
+	char *socket;                                          /* "unix:/path" gives /path here; else NULL */
+	struct config_address address;                         /* port 6379 if not given */
+	struct config_address sentinels[CONFIG_MAX_SENTINELS]; /* port 26379 if not given; no two are the same */
+	size_t sentinel_count;
+	char *master;            /* what the sentinels call it; NULL without sentinels */
+	char *sentinel_user;     /* NULL: none */
+	char *sentinel_password; /* the first line of sentinel_password_file; NULL: none */
+	int replicas;            /* 0: how many replicas the master has; 1 or more with sentinels */
+	char *user;              /* NULL: none */
+	char *password;          /* the first line of password_file; NULL: none */
+	int database;            /* 0 */
+	int64_t connect_ms;      /* 5000: a connection or an answer that takes longer makes the store unreachable */
+};
+
+/*
+ * How many of the replicas must have acknowledged an answer before it counts: half of all nodes, the master included,
+ * rounded down, so that with the master they are a majority.
+ */
+static inline int config_acknowledgements(const struct config_store *store)
+{
+	return (store->replicas + 1) / 2;
+}
 
 struct config_lease {
 	int64_t ttl_ms;           /* 30000 */
@@ -44,7 +68,7 @@ struct config_lease {
 struct rule {
 	enum page_rule_kind kind;
 	char *pattern; /* with its fixed part resolved: what the kernel calls the file */
-	char *name; /* what stands for the first fixed_len bytes of the path in the lock name */
+	char *name;    /* what stands for the first fixed_len bytes of the path in the lock name */
 	/* PATH: the whole path. GLOB: the directories before the first wildcard. TREE: the directory. */
 	size_t fixed_len;
 	int line;

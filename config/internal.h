@@ -51,6 +51,7 @@ enum setting_type {
 	SETTING_STRING, /* const char *, not empty, no control characters; lives as long as the config_setting_t */
 	SETTING_GROUP,  /* config_setting_t * */
 	SETTING_LIST,   /* config_setting_t * */
+	SETTING_TEXTS,  /* config_setting_t *: a list or an array of strings as above, at least one */
 };
 
 struct setting_row {
@@ -78,6 +79,8 @@ int reading_out_of_memory(const struct reading *r);
 
 /* Fills config->store from the group (NULL: all defaults). */
 int server_read(const struct reading *r, config_setting_t *group, struct config_store *store);
+/* Frees what server_read() allocated, also if it failed. */
+void server_free(struct config_store *store);
 
 /*
  * Two hosts may write one path in different ways: takes out slashes too many. 0, or -EINVAL: not absolute, or with

@@ -9,17 +9,27 @@
 
 #define DEFAULT_SERVER "127.0.0.1:6379"
 #define DEFAULT_PORT   6379
+#define SENTINEL_PORT  26379
 #define PASSWORD_BYTES 4096
 #define HOST_CHARS     "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-._"
 #define V6_CHARS       "0123456789abcdefABCDEF:.%"
 
+#define MASTER_BYTES 253
+
 struct store_values {
 	const char *server, *user, *password_file;
-	int64_t database, connect_ms;
+	config_setting_t *sentinels;
+	const char *master, *sentinel_user, *sentinel_password_file;
+	int64_t replicas, database, connect_ms;
 };
 
 const struct setting_row config_store_rows[] = {
 	{"server", SETTING_STRING, offsetof(struct store_values, server), 0, 0},
+	{"sentinels", SETTING_TEXTS, offsetof(struct store_values, sentinels), 0, 0},
+	{"master", SETTING_STRING, offsetof(struct store_values, master), 0, 0},
+	{"sentinel_user", SETTING_STRING, offsetof(struct store_values, sentinel_user), 0, 0},
+	{"sentinel_password_file", SETTING_STRING, offsetof(struct store_values, sentinel_password_file), 0, 0},
+	{"replicas", SETTING_NUMBER, offsetof(struct store_values, replicas), 0, CONFIG_MAX_REPLICAS},
 	{"user", SETTING_STRING, offsetof(struct store_values, user), 0, 0},
 	{"password_file", SETTING_STRING, offsetof(struct store_values, password_file), 0, 0},
 	{"database", SETTING_NUMBER, offsetof(struct store_values, database), 0, 16383},
@@ -27,39 +37,28 @@ const struct setting_row config_store_rows[] = {
 	{NULL, 0, 0, 0, 0},
 };
 
-/* ":6379" or "" to a port; -1: neither. */
-static int port_of(const char *s)
+/* ":6379" to a port, "" to the default; -1: neither. */
+static int port_of(const char *s, int default_port)
 {
 	long port;
 
 	if (!*s)
-		return DEFAULT_PORT;
+		return default_port;
 	if (*s++ != ':' || !*s || strlen(s) > 5 || s[strspn(s, "0123456789")])
 		return -1;
 	port = strtol(s, NULL, 10);
 	return port >= 1 && port <= 65535 ? (int)port : -1;
 }
 
-/* What is wrong with the text, or NULL with the store's fields set. */
-static const char *parse_server(const char *server, struct config_store *store)
+/* What is wrong with the text, or NULL with the address set; its host is NULL then if there is no memory. */
+static const char *parse_address(const char *text, int default_port, struct config_address *address)
 {
-	bool v6 = server[0] == '[';
-	const char *host = server + v6, *rest;
-	size_t len;
+	bool v6 = text[0] == '[';
+	const char *host = text + v6, *rest;
+	size_t len = strspn(host, v6 ? V6_CHARS : HOST_CHARS);
 
-	if (strncmp(server, "unix:", 5) == 0) {
-		if (server[5] != '/')
-			return "the socket's path is not absolute";
-		if (strlen(server + 5) >= sizeof(((struct sockaddr_un *)NULL)->sun_path))
-			return "the socket's path is longer than 107 bytes";
-		store->socket = strdup(server + 5);
-		return NULL;
-	}
-	if (strstr(server, "://"))
+	if (strstr(text, "://"))
 		return "it is not a URL";
-	if (server[0] == '/')
-		return "a socket's path needs unix: before it";
-	len = strspn(host, v6 ? V6_CHARS : HOST_CHARS);
 	rest = host + len;
 	if (len == 0 || len > 253)
 		return "there is no host name of 1 to 253 letters, digits, '-', '.' and '_'";
@@ -67,10 +66,24 @@ static const char *parse_server(const char *server, struct config_store *store)
 		return "there is no ']' after the address";
 	if (!v6 && *rest == ':' && strchr(rest + 1, ':'))
 		return "an IPv6 address needs brackets";
-	store->port = port_of(rest);
-	if (store->port < 0)
+	address->port = port_of(rest, default_port);
+	if (address->port < 0)
 		return "the port is not a number from 1 to 65535";
-	store->host = strndup(host, len);
+	address->host = strndup(host, len);
+	return NULL;
+}
+
+/* The same for a server, which may be a socket. */
+static const char *parse_server(const char *server, struct config_store *store)
+{
+	if (strncmp(server, "unix:", 5) != 0)
+		return server[0] == '/' ? "a socket's path needs unix: before it"
+					: parse_address(server, DEFAULT_PORT, &store->address);
+	if (server[5] != '/')
+		return "the socket's path is not absolute";
+	if (strlen(server + 5) >= sizeof(((struct sockaddr_un *)NULL)->sun_path))
+		return "the socket's path is longer than 107 bytes";
+	store->socket = strdup(server + 5);
 	return NULL;
 }
 
@@ -81,7 +94,7 @@ static int keep(const struct reading *r, char **out, const char *s, size_t len)
 }
 
 /* The first line of the file, which others must not be able to read. */
-static int read_password(const struct reading *r, int line, const char *file, char **password)
+static int read_password(const struct reading *r, int line, const char *setting, const char *file, char **password)
 {
 	const char *wrong = NULL;
 	char *bytes = NULL;
@@ -90,14 +103,14 @@ static int read_password(const struct reading *r, int line, const char *file, ch
 	int rc;
 
 	if (file[0] != '/')
-		return reading_fail(r, line, "store.password_file is \"%.100s\"; expected an absolute path", file);
+		return reading_fail(r, line, "store.%s is \"%.100s\"; expected an absolute path", setting, file);
 	rc = load_file(file, PASSWORD_BYTES, &bytes, &len, &mode);
 	if (rc == -EFBIG)
 		wrong = "is larger than 4096 bytes; expected the password in its first line";
 	else if (rc == -EINVAL)
 		wrong = "is not a regular file; expected one with the password in its first line";
 	else if (rc < 0)
-		return reading_fail(r, line, "store.password_file %.200s cannot be read: %s", file, strerror(-rc));
+		return reading_fail(r, line, "store.%s %.200s cannot be read: %s", setting, file, strerror(-rc));
 	else if (mode & (S_IROTH | S_IWOTH))
 		wrong = "can be read or written by everybody; run chmod o-rw on it";
 	else if (memchr(bytes, '\0', len))
@@ -105,7 +118,7 @@ static int read_password(const struct reading *r, int line, const char *file, ch
 	else if (strcspn(bytes, "\n") == 0)
 		wrong = "has an empty first line; expected the password there";
 	if (wrong)
-		rc = reading_fail(r, line, "store.password_file %.200s %s", file, wrong);
+		rc = reading_fail(r, line, "store.%s %.200s %s", setting, file, wrong);
 	else
 		rc = keep(r, password, bytes, strcspn(bytes, "\n"));
 	if (bytes)
@@ -114,30 +127,151 @@ static int read_password(const struct reading *r, int line, const char *file, ch
 	return rc;
 }
 
-int server_read(const struct reading *r, config_setting_t *group, struct config_store *store)
+/* A user and its password, each with its setting's name. */
+static int read_login(const struct reading *r, config_setting_t *group, const char *user_name, const char *user,
+		      const char *file_name, const char *file, char **out_user, char **out_password)
 {
-	struct store_values values = {.server = DEFAULT_SERVER, .connect_ms = 5000};
-	const char *wrong;
 	int rc;
 
-	if (group) {
-		rc = settings_read(r, group, "store.", config_store_rows, &values);
+	if (user && !file)
+		return reading_fail(r, settings_line(group, user_name),
+				    "store.%s is there without store.%s; expected both", user_name, file_name);
+	rc = user ? keep(r, out_user, user, strlen(user)) : 0;
+	if (rc < 0 || !file)
+		return rc;
+	return read_password(r, settings_line(group, file_name), file_name, file, out_password);
+}
+
+static int read_server(const struct reading *r, config_setting_t *group, const char *server, struct config_store *store)
+{
+	const char *wrong = parse_server(server, store);
+
+	if (wrong)
+		return reading_fail(r, settings_line(group, "server"), "store.server is \"%.100s\": %s; expected %s",
+				    server, wrong, "host:port, [IPv6 address]:port or unix:/path");
+	return store->address.host || store->socket ? 0 : reading_out_of_memory(r);
+}
+
+/* One that is there twice would have two votes. */
+static bool is_known(const struct config_store *store, const struct config_address *address)
+{
+	for (size_t i = 0; i < store->sentinel_count; i++)
+		if (strcmp(store->sentinels[i].host, address->host) == 0 && store->sentinels[i].port == address->port)
+			return true;
+	return false;
+}
+
+static int read_sentinel(const struct reading *r, config_setting_t *setting, struct config_store *store)
+{
+	int line = config_setting_source_line(setting);
+	const char *text = config_setting_get_string(setting), *wrong;
+	struct config_address *address = &store->sentinels[store->sentinel_count];
+
+	wrong = parse_address(text, SENTINEL_PORT, address);
+	if (wrong)
+		return reading_fail(r, line, "store.sentinels contains \"%.100s\": %s; expected %s", text, wrong,
+				    "host:port or [IPv6 address]:port");
+	if (!address->host)
+		return reading_out_of_memory(r);
+	if (is_known(store, address)) {
+		free(address->host);
+		return reading_fail(r, line, "store.sentinels contains \"%.100s\" twice; expected each sentinel once",
+				    text);
+	}
+	store->sentinel_count++;
+	return 0;
+}
+
+static int read_sentinels(const struct reading *r, config_setting_t *group, const struct store_values *values,
+			  struct config_store *store)
+{
+	int count = config_setting_length(values->sentinels);
+
+	if (values->server)
+		return reading_fail(
+			r, settings_line(group, "server"),
+			"store.server is there beside store.sentinels, which know the server; expected one of them");
+	if (count > CONFIG_MAX_SENTINELS)
+		return reading_fail(r, settings_line(group, "sentinels"), "store.sentinels has %d; expected 1 to %d",
+				    count, CONFIG_MAX_SENTINELS);
+	for (int i = 0; i < count; i++) {
+		int rc = read_sentinel(r, config_setting_get_elem(values->sentinels, (unsigned)i), store);
+
 		if (rc < 0)
 			return rc;
 	}
+	if (!values->master)
+		return reading_fail(
+			r, settings_line(group, "sentinels"),
+			"store.master is missing; expected the name by which the sentinels know the master");
+	if (strlen(values->master) > MASTER_BYTES || values->master[strspn(values->master, HOST_CHARS)])
+		return reading_fail(r, settings_line(group, "master"),
+				    "store.master is \"%.100s\"; expected 1 to %d letters, digits, '-', '.' and '_'",
+				    values->master, MASTER_BYTES);
+	if (values->replicas < 1)
+		return reading_fail(
+			r, settings_line(group, "replicas"),
+			"store.replicas is %s; expected how many replicas the master has (1 to %d), so that a lock "
+			"counts only once enough of them know of it",
+			values->replicas < 0 ? "missing" : "0", CONFIG_MAX_REPLICAS);
+	return keep(r, &store->master, values->master, strlen(values->master));
+}
+
+/* What makes sense only with sentinels. */
+static int refuse_lonely(const struct reading *r, config_setting_t *group, const struct store_values *values)
+{
+	const char *lonely = values->master                   ? "master"
+			     : values->sentinel_user          ? "sentinel_user"
+			     : values->sentinel_password_file ? "sentinel_password_file"
+							      : NULL;
+
+	if (!lonely)
+		return 0;
+	return reading_fail(r, settings_line(group, lonely),
+			    "store.%s is there without store.sentinels; expected a list of their addresses", lonely);
+}
+
+int server_read(const struct reading *r, config_setting_t *group, struct config_store *store)
+{
+	struct store_values values = {.connect_ms = 5000, .replicas = -1};
+	int rc = group ? settings_read(r, group, "store.", config_store_rows, &values) : 0;
+
+	if (rc < 0)
+		return rc;
 	store->database = (int)values.database;
 	store->connect_ms = values.connect_ms;
-	wrong = parse_server(values.server, store);
-	if (wrong)
-		return reading_fail(r, settings_line(group, "server"), "store.server is \"%.100s\": %s; expected %s",
-				    values.server, wrong, "host:port, [IPv6 address]:port or unix:/path");
-	if (!store->host && !store->socket)
-		return reading_out_of_memory(r);
-	if (values.user && !values.password_file)
-		return reading_fail(r, settings_line(group, "user"),
-				    "store.user is there without store.password_file; expected both");
-	rc = values.user ? keep(r, &store->user, values.user, strlen(values.user)) : 0;
-	if (rc < 0 || !values.password_file)
-		return rc;
-	return read_password(r, settings_line(group, "password_file"), values.password_file, &store->password);
+	store->replicas = values.replicas < 0 ? 0 : (int)values.replicas;
+	if (values.sentinels)
+		rc = read_sentinels(r, group, &values, store);
+	else
+		rc = refuse_lonely(r, group, &values);
+	if (rc == 0 && !values.sentinels)
+		rc = read_server(r, group, values.server ? values.server : DEFAULT_SERVER, store);
+	if (rc == 0)
+		rc = read_login(r, group, "user", values.user, "password_file", values.password_file, &store->user,
+				&store->password);
+	if (rc == 0)
+		rc = read_login(r, group, "sentinel_user", values.sentinel_user, "sentinel_password_file",
+				values.sentinel_password_file, &store->sentinel_user, &store->sentinel_password);
+	return rc;
+}
+
+static void free_secret(char *text)
+{
+	if (text)
+		explicit_bzero(text, strlen(text));
+	free(text);
+}
+
+void server_free(struct config_store *store)
+{
+	free(store->socket);
+	free(store->address.host);
+	for (size_t i = 0; i < store->sentinel_count; i++)
+		free(store->sentinels[i].host);
+	free(store->master);
+	free(store->sentinel_user);
+	free_secret(store->sentinel_password);
+	free(store->user);
+	free_secret(store->password);
 }

@@ -137,26 +137,52 @@ static int read_number(const struct reading *r, config_setting_t *setting, const
 	return 0;
 }
 
+static int check_text(const struct reading *r, int line, const char *prefix, const char *name, const char *text)
+{
+	if (!*text)
+		return reading_fail(r, line, "%s%s is empty; expected text, or leave the setting out", prefix, name);
+	for (const char *c = text; *c; c++)
+		if ((unsigned char)*c < ' ' || *c == 0x7f)
+			return reading_fail(r, line, "%s%s contains a control character (byte %zu is 0x%02x)", prefix,
+					    name, (size_t)(c - text) + 1, (unsigned char)*c);
+	return 0;
+}
+
 static int read_string(const struct reading *r, config_setting_t *setting, const char *prefix, const char **value)
 {
-	const char *name = config_setting_name(setting);
-	int line = config_setting_source_line(setting);
-
 	if (config_setting_type(setting) != CONFIG_TYPE_STRING)
 		return wrong_type(r, setting, prefix, "a string");
 	*value = config_setting_get_string(setting);
-	if (!**value)
-		return reading_fail(r, line, "%s%s is empty; expected text, or leave the setting out", prefix, name);
-	for (const char *c = *value; *c; c++)
-		if ((unsigned char)*c < ' ' || *c == 0x7f)
-			return reading_fail(r, line, "%s%s contains a control character (byte %zu is 0x%02x)", prefix,
-					    name, (size_t)(c - *value) + 1, (unsigned char)*c);
+	return check_text(r, config_setting_source_line(setting), prefix, config_setting_name(setting), *value);
+}
+
+static int check_texts(const struct reading *r, config_setting_t *setting, const char *prefix)
+{
+	const char *name = config_setting_name(setting);
+
+	if ((!config_setting_is_list(setting) && !config_setting_is_array(setting)) ||
+	    config_setting_length(setting) == 0)
+		return wrong_type(r, setting, prefix, "a list ( \"...\", \"...\" ) of strings, at least one");
+	for (int i = 0; i < config_setting_length(setting); i++) {
+		config_setting_t *text = config_setting_get_elem(setting, (unsigned)i);
+		int line = config_setting_source_line(text);
+		int rc;
+
+		if (config_setting_type(text) != CONFIG_TYPE_STRING)
+			return reading_fail(r, line, "%s%s contains %s; expected strings only", prefix, name,
+					    type_name(text));
+		rc = check_text(r, line, prefix, name, config_setting_get_string(text));
+		if (rc < 0)
+			return rc;
+	}
 	return 0;
 }
 
 static int read_setting(const struct reading *r, config_setting_t *setting, const char *prefix,
 			const struct setting_row *row, void *value)
 {
+	int rc;
+
 	switch (row->type) {
 	case SETTING_NUMBER:
 		return read_number(r, setting, prefix, row, value);
@@ -169,6 +195,11 @@ static int read_setting(const struct reading *r, config_setting_t *setting, cons
 	case SETTING_LIST:
 		if (!config_setting_is_list(setting))
 			return wrong_type(r, setting, prefix, "a list ( { path = \"/...\"; }, ... )");
+		break;
+	case SETTING_TEXTS:
+		rc = check_texts(r, setting, prefix);
+		if (rc < 0)
+			return rc;
 		break;
 	}
 	*(config_setting_t **)value = setting;

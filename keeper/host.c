@@ -264,6 +264,8 @@ static void on_incarnation(void *arg, const char *old, const char *now)
 	int ret;
 
 	k->grace_since_ns = clock_now_ns();
+	/* Connections may have survived it: then on_up() does not follow. */
+	uv_timer_start(&k->grace, on_grace_timer, ttl_ns(k) / NS_PER_MS + 1, 0);
 	watch_clear(k->watch);
 	watch_clear(k->sweeping);
 	if (!*old)
@@ -307,6 +309,8 @@ static void on_message(void *arg, const struct store_message *m)
 	case STORE_MSG_GRANTED:
 		if (!lease)
 			release_unknown(k, m);
+		else if (lease->state == LEASE_ASKING && m->provisional)
+			lease_acquire(lease, NULL, 0);
 		else if (lease->state == LEASE_ASKING)
 			lease_handed_over(lease, m->fence);
 		return;

@@ -57,6 +57,7 @@ static void end(struct page *page, const char *path, const struct wire_config_id
 	page->version = PAGE_VERSION;
 	page->config = *id;
 	page->state = state;
+	page->keeper = (uint32_t)getpid();
 	if (stat("/", &root) == 0) {
 		page->root_dev = root.st_dev;
 		page->root_ino = root.st_ino;

@@ -85,6 +85,14 @@ for page in $documents; do
 		grep -q "^$name:" Makefile || wrong "$page: there is no target $name"
 	done
 done
+# Tests that are named as what shows a promise are there; each promise has one.
+for name in $(grep -ohE '`tests/[^` ]+::[a-z0-9_]+`' $documents | tr -d '`' | sort -u); do
+	file=${name%%::*}
+	grep -qsE "^(def ${name##*::}\(|START_TEST\(${name##*::}\))" "$file" || wrong "there is no test $name"
+done
+while IFS= read -r line; do
+	wrong "docs/guarantees.md: no test shows that: $line"
+done < <(sed -n '/^## With/,/^## What must/{/^| promise/d; /^|--/d; /^|/p}' docs/guarantees.md | grep -v '::' || true)
 for page in $documents man/*.[1-8]; do
 	for name in $(grep -oE '\b[a-z]+_ms\b' "$page" | sort -u); do
 		grep -qx "$name" <<<"$settings" || wrong "$page: there is no setting $name"

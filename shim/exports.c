@@ -108,7 +108,7 @@ EXPORT_FCNTL(__fcntl_time64, false)
 			return end(rc, saved);                                                                         \
 		errno = saved;                                                                                         \
 		rc = real_##name(fd, cmd, len);                                                                        \
-		return rc == 0 && cmd == F_TEST ? end(record_lockf_test(fd, len), saved) : rc;                         \
+		return cmd == F_TEST && (rc == 0 || errno == EACCES) ? end(record_lockf_test(fd, len), saved) : rc;    \
 	}
 
 EXPORT_LOCKF(lockf, off_t)

@@ -1,6 +1,7 @@
 #include "shim/record.h"
 
 #include <errno.h>
+#include <sched.h>
 #include <signal.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -14,6 +15,7 @@
 #include "shim/sys.h"
 
 #define OLDEST_PAGE  4096 /* no page is smaller */
+#define PROBE_TRIES  1000
 #define SIGSET_BYTES (_NSIG / 8)
 
 struct command {
@@ -181,20 +183,39 @@ static int find_remote(int fd, const struct flock64 *lock, enum wire_owner owner
 	return rc < 0 ? rc : blocker_find(fd, &want, &look, found);
 }
 
+/* A probe of the keeper's that waited has the lock for a moment (keeper/probe.h): nobody's, and no pid for a program to see. */
+static bool is_probe(int fd, const struct flock64 *found, int tries)
+{
+	struct protect_look look;
+
+	if (found->l_pid <= 0 || tries == PROBE_TRIES || protect_look(fd, &look) != PROTECT_ASK || !look.page ||
+	    __atomic_load_n(&look.page->keeper, __ATOMIC_RELAXED) != (uint32_t)found->l_pid)
+		return false;
+	sched_yield();
+	return true;
+}
+
 /* `lock` is what arg says before the call. */
 static int test(real_fcntl_fn *real, int fd, int cmd, void *arg, const struct flock64 *lock, struct command command)
 {
 	struct flock64 found;
 	int rc;
 
-	if (real(fd, cmd, arg) < 0)
-		return -errno;
-	/* F_UNLCK asks F_OFD_GETLK for the description's own locks. */
-	if (lock->l_type == F_UNLCK)
-		return 0;
-	rc = read_lock(&found, arg, command.small);
-	if (rc < 0 || found.l_type != F_UNLCK)
-		return rc;
+	for (int tries = 0;; tries++) {
+		if (real(fd, cmd, arg) < 0)
+			return -errno;
+		/* F_UNLCK asks F_OFD_GETLK for the description's own locks. */
+		if (lock->l_type == F_UNLCK)
+			return 0;
+		rc = read_lock(&found, arg, command.small);
+		if (rc < 0)
+			return rc;
+		if (found.l_type == F_UNLCK)
+			break;
+		if (!is_probe(fd, &found, tries))
+			return 0;
+		write_lock(arg, lock, command.small);
+	}
 	rc = find_remote(fd, lock, command.owner, &found);
 	if (rc == 0)
 		return 0;
@@ -233,7 +254,15 @@ int record_lockf_test(int fd, int64_t len)
 	/* libc, too, asks who keeps out a reader. */
 	const struct flock64 lock = {.l_type = F_RDLCK, .l_whence = SEEK_CUR, .l_len = len};
 	struct flock64 found;
-	int rc = find_remote(fd, &lock, WIRE_OWNER_PROCESS, &found);
+	int rc, tries = 0;
 
+	do {
+		found = lock;
+		if (real_fcntl64(fd, F_GETLK64, &found) < 0)
+			return -errno;
+	} while (found.l_type != F_UNLCK && is_probe(fd, &found, tries++));
+	if (found.l_type != F_UNLCK && found.l_pid != getpid())
+		return -EACCES;
+	rc = find_remote(fd, &lock, WIRE_OWNER_PROCESS, &found);
 	return rc > 0 ? -EACCES : rc;
 }

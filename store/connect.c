@@ -135,16 +135,43 @@ static bool accept_memory(struct store *s, const redisReply *reply)
 	return false;
 }
 
+/* Fewer than must acknowledge: it would only be waited for in vain. More than there should be: too few of them would.
+ */
+static bool accept_replicas(struct store *s, const redisReply *reply)
+{
+	int acks = config_acknowledgements(s->config), replicas = s->config->replicas;
+	int connected = reply_replicas(reply->str);
+
+	if (replicas == 0 || (connected >= acks && connected <= replicas))
+		return true;
+	if (connected < acks)
+		store_down(s,
+			   "%d replicas are connected to it, and %d must acknowledge (replicas = %d): it may be cut "
+			   "off from "
+			   "them, or they are down",
+			   connected, acks, replicas);
+	else
+		store_down(s,
+			   "%d replicas are connected to it, and the configuration says replicas = %d: set that to how "
+			   "many "
+			   "there are, on every host",
+			   connected, replicas);
+	return false;
+}
+
 static bool accept_role(struct store *s, const redisReply *reply)
 {
 	char role[STORE_INFO_BYTES];
 
 	if (!field(s, reply, "role", role))
 		return false;
-	if (strcmp(role, "master") == 0)
-		return true;
-	store_down(s, "it is a replica (role:%s): set the address of the master", role);
-	return false;
+	if (strcmp(role, "master") != 0) {
+		store_down(s, "it is a replica (role:%s): %s", role,
+			   s->config->sentinel_count ? "the sentinels have not noticed yet"
+						     : "set the address of the master");
+		return false;
+	}
+	return accept_replicas(s, reply);
 }
 
 /* Behind one address may be several servers: messages of another one would never come. */
@@ -236,6 +263,26 @@ static void next_step(struct store *s)
 		store_down(s, "cannot send: %s", uv_strerror(err));
 }
 
+static void on_role(void *arg, const redisReply *reply)
+{
+	struct store *s = arg;
+
+	if (usable(s, reply))
+		accept_role(s, reply);
+}
+
+void connect_check(struct store *s)
+{
+	char text[STEP_TEXT_BYTES];
+	const char *argv[STEP_ARGS];
+
+	if (s->config->replicas == 0)
+		return;
+	int err = link_send(s->commands, ask_role(s, argv, text), argv, on_role, s);
+	if (err)
+		store_down(s, "cannot send: %s", uv_strerror(err));
+}
+
 static void on_connected(void *arg)
 {
 	next_step(arg);
@@ -299,11 +346,6 @@ static void load_scripts(struct store *s)
 
 /* ---- the address ---- */
 
-struct resolve {
-	uv_getaddrinfo_t request;
-	struct store *store; /* NULL: nobody wants to know any more */
-};
-
 static void connect_commands(struct store *s)
 {
 	s->state = STORE_CONNECTING;
@@ -311,70 +353,68 @@ static void connect_commands(struct store *s)
 	s->commands = open_link(s, command_steps, false);
 }
 
-static void on_resolved(uv_getaddrinfo_t *request, int status, struct addrinfo *list)
+static const char *host_of(const struct store *s)
 {
-	struct resolve *resolve = (struct resolve *)request;
-	struct store *s = resolve->store;
-	unsigned count = 0;
-
-	free(resolve);
-	if (!s)
-		goto out;
-	s->resolve = NULL;
-	if (status != 0) {
-		store_down(s, "cannot look up the address of %s: %s", s->config->host, uv_strerror(status));
-		goto out;
-	}
-	for (struct addrinfo *a = list; a; a = a->ai_next)
-		count++;
-	/* One after the other: both connections must go to the same one. */
-	struct addrinfo *chosen = list;
-	for (unsigned i = s->attempt++ % count; i > 0; i--)
-		chosen = chosen->ai_next;
-	memcpy(&s->target.address, chosen->ai_addr, chosen->ai_addrlen);
-	connect_commands(s);
-out:
-	uv_freeaddrinfo(list);
+	return s->config->sentinel_count ? s->master_host : s->config->address.host;
 }
 
-static void resolve_start(struct store *s)
+static void on_addresses(void *arg, const struct addrinfo *list, const char *why)
 {
-	const struct addrinfo hints = {.ai_socktype = SOCK_STREAM};
-	char port[16];
+	struct store *s = arg;
+	unsigned count = 0;
 
-	snprintf(port, sizeof(port), "%d", s->config->port);
-	s->state = STORE_RESOLVING;
-	s->resolve = calloc(1, sizeof(*s->resolve));
-	int err = -ENOMEM;
-	if (s->resolve) {
-		s->resolve->store = s;
-		err = uv_getaddrinfo(s->loop, &s->resolve->request, on_resolved, s->config->host, port, &hints);
+	s->lookup = NULL;
+	if (!list) {
+		store_down(s, "cannot look up the address of %s: %s", host_of(s), why);
+		return;
 	}
-	if (err) {
-		free(s->resolve);
-		s->resolve = NULL;
-		store_down(s, "cannot look up the address of %s: %s", s->config->host, uv_strerror(err));
-	}
+	for (const struct addrinfo *a = list; a; a = a->ai_next)
+		count++;
+	/* One after the other: both connections must go to the same one. */
+	for (unsigned i = s->attempt++ % count; i > 0; i--)
+		list = list->ai_next;
+	memcpy(&s->target.address, list->ai_addr, list->ai_addrlen);
+	connect_commands(s);
+}
+
+static void on_limit(uv_timer_t *timer)
+{
+	struct store *s = timer->data;
+
+	store_down(s, "cannot look up the address of %s within %" PRId64 " ms", host_of(s), s->config->connect_ms);
 }
 
 void connect_cancel(struct store *s)
 {
-	if (!s->resolve)
+	if (s->lookup)
+		address_cancel(s->lookup);
+	s->lookup = NULL;
+}
+
+void connect_to(struct store *s, const char *host, int port)
+{
+	const char *why;
+
+	s->target.path = NULL;
+	if (address_of_number(host, port, &s->target.address)) {
+		connect_commands(s);
 		return;
-	s->resolve->store = NULL;
-	uv_cancel((uv_req_t *)&s->resolve->request);
-	s->resolve = NULL;
+	}
+	s->state = STORE_RESOLVING;
+	uv_timer_start(&s->retry, on_limit, (uint64_t)s->config->connect_ms, 0);
+	s->lookup = address_look_up(s->loop, host, port, on_addresses, s, &why);
+	if (!s->lookup)
+		store_down(s, "cannot look up the address of %s: %s", host_of(s), why);
 }
 
 void connect_start(struct store *s)
 {
-	struct sockaddr_storage *address = &s->target.address;
-
-	s->target.path = s->config->socket;
-	/* Numbers need no look-up, which would wait for a free thread. */
-	if (s->config->socket || uv_ip4_addr(s->config->host, s->config->port, (struct sockaddr_in *)address) == 0 ||
-	    uv_ip6_addr(s->config->host, s->config->port, (struct sockaddr_in6 *)address) == 0)
+	if (s->config->sentinel_count > 0) {
+		discover_start(s);
+	} else if (s->config->socket) {
+		s->target.path = s->config->socket;
 		connect_commands(s);
-	else
-		resolve_start(s);
+	} else {
+		connect_to(s, s->config->address.host, s->config->address.port);
+	}
 }

@@ -23,6 +23,39 @@ bool reply_info_field(const char *info, const char *field, char *value, size_t s
 	return false;
 }
 
+/* "slave0:ip=10.0.0.1,port=6379,state=online,...": what stands before the state. 0: this line is none of these. */
+static size_t replica_length(const char *line)
+{
+	const char *state = strstr(line, ",state=");
+
+	if (strncmp(line, "slave", 5) != 0 || line[5] < '0' || line[5] > '9' || !state)
+		return 0;
+	return state < line + strcspn(line, "\n") ? (size_t)(state - line) : 0;
+}
+
+int reply_replicas(const char *info)
+{
+	struct {
+		const char *text;
+		size_t len;
+	} seen[CONFIG_MAX_REPLICAS + 1];
+	int count = 0, same;
+
+	for (const char *line = info, *end; *line && count <= CONFIG_MAX_REPLICAS; line = end + (*end == '\n')) {
+		end = line + strcspn(line, "\n");
+		size_t len = replica_length(line), number = strcspn(line, ":");
+		if (len <= number)
+			continue;
+		for (same = 0; same < count; same++)
+			if (seen[same].len == len - number && memcmp(seen[same].text, line + number, len - number) == 0)
+				break;
+		seen[same].text = line + number;
+		seen[same].len = len - number;
+		count += same == count;
+	}
+	return count;
+}
+
 /*
  * The first whose code starts the error counts. An error inside a script starts with its own code since Redis 7; before
  * that it is somewhere behind "ERR Error running script".
@@ -43,7 +76,9 @@ static const struct {
 	{"OOM", REPLY_ERROR_HERE, "the store is out of memory: raise its maxmemory or remove other data"},
 	{"WRONGTYPE", REPLY_ERROR_HERE,
 	 "something else uses keys that start with \"dflock:\": remove it, or give dflock a database of its own"},
-	{"READONLY", REPLY_ERROR_UNREACHABLE, "it is a replica now: set the address of the master"},
+	{"READONLY", REPLY_ERROR_UNREACHABLE, "it is a replica now; without sentinels, set the address of the master"},
+	{"ERR WAIT cannot be used", REPLY_ERROR_UNREACHABLE, "it is a replica now; without sentinels, set the address of the master"},
+	{"UNBLOCKED", REPLY_ERROR_UNREACHABLE, "it is a replica now; without sentinels, set the address of the master"},
 	{"LOADING", REPLY_ERROR_UNREACHABLE, "it is reading its data from disk: wait"},
 	{"BUSY", REPLY_ERROR_UNREACHABLE, "another script runs there for long: stop it with SCRIPT KILL"},
 	{"UNKILLABLE", REPLY_ERROR_UNREACHABLE, "another script runs there for long"},
@@ -72,21 +107,20 @@ static bool speaks_of(const char *error, const char *code)
 	return at && at[len] == ' ' && (at[-1] == ' ' || at[-1] == '-');
 }
 
-/* The server's text is for people, and nothing else is known about it. */
-static void copy_printable(char *to, size_t size, const char *from)
+void reply_quote(char said[REPLY_SAID_BYTES], const char *text)
 {
 	size_t n = 0;
 
-	for (; from[n] && n + 1 < size; n++)
-		to[n] = from[n] >= ' ' && from[n] <= '~' ? from[n] : '?';
-	to[n] = '\0';
+	for (; text[n] && n + 1 < REPLY_SAID_BYTES; n++)
+		said[n] = text[n] >= ' ' && text[n] <= '~' ? text[n] : '?';
+	said[n] = '\0';
 }
 
 enum reply_error reply_explain(const char *error, char line[REPLY_LINE_BYTES])
 {
-	char said[200];
+	char said[REPLY_SAID_BYTES];
 
-	copy_printable(said, sizeof(said), error);
+	reply_quote(said, error);
 	for (size_t i = 0; i < sizeof(errors) / sizeof(*errors); i++) {
 		if (!speaks_of(error, errors[i].code))
 			continue;

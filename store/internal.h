@@ -1,19 +1,22 @@
 /*
- * What the files of the store share: redis.c (life, up and down, the incarnation), connect.c (the steps from an address
- * to a checked pair of connections), request.c (one question and its answer), operations.c and walk.c
- * (the calls of store.h).
+ * What the files of the store share: redis.c (life, up and down, the incarnation), discover.c (the sentinels: where the
+ * server is), connect.c (the steps from an address to a checked pair of connections), request.c (one question and its
+ * answer), acks.c (the replicas' part in it), operations.c and walk.c (the calls of store.h).
  */
 #ifndef DFLOCK_STORE_INTERNAL_H
 #define DFLOCK_STORE_INTERNAL_H
 
+#include "store/address.h"
 #include "store/link.h"
 #include "store/reply.h"
 #include "store/scripts.h"
+#include "store/sentinel.h"
 #include "store/store.h"
 
 #define STORE_KEYS       "dflock:{0}:" /* one shard */
 #define STORE_LOCK_KEY   STORE_KEYS "lock:"
 #define STORE_SHA_BYTES  41
+#define SERVER_BYTES     640 /* for people: the master's name, and its address */
 #define STORE_INFO_BYTES 64
 #define REQUEST_ARGS     (24 + 2 * STORE_MAX_BLOCKERS)
 
@@ -22,8 +25,13 @@ struct request;
  * STORE_ERROR and one line. The request is freed afterwards. */
 typedef void request_done(struct request *r, const redisReply *reply, enum store_status status, const char *error);
 
+struct request_list {
+	struct request *first, **last;
+};
+
 enum store_state {
 	STORE_DOWN,       /* waits for the retry timer */
+	STORE_ASKING,     /* asks the sentinels where the master is */
 	STORE_RESOLVING,  /* looks up the server's name; the retry timer limits it */
 	STORE_CONNECTING, /* runs the steps of connect.c */
 	STORE_UP,
@@ -43,11 +51,20 @@ struct store {
 	uv_timer_t retry, ping, soon;
 	unsigned open_handles;
 	uint64_t retry_ms;
-	char server[300], error[REPLY_LINE_BYTES], reported[REPLY_LINE_BYTES];
+	char server[SERVER_BYTES], error[REPLY_LINE_BYTES], reported[REPLY_LINE_BYTES];
 	bool noted; /* a bad message was reported since the last on_up */
 
+	/* discover.c */
+	struct sentinel_question *question;
+	size_t sentinel;                  /* whom to ask next */
+	size_t asked;                     /* in this round */
+	size_t elsewhere;                 /* up: how many of these named another master */
+	char first_why[REPLY_LINE_BYTES]; /* what was wrong with the first sentinel of the list */
+	char master_host[SENTINEL_HOST_BYTES];
+	int master_port;
+
 	/* connect.c */
-	struct resolve *resolve;
+	struct address_lookup *lookup;
 	unsigned attempt;
 	struct link_target target;
 	const struct step *step;
@@ -55,6 +72,11 @@ struct store {
 	char version[STORE_INFO_BYTES], run_id[STORE_INFO_BYTES];
 	bool redis7;
 	char sha[SCRIPTS][STORE_SHA_BYTES];
+
+	/* acks.c */
+	bool asking;                 /* WAIT is under way ... */
+	struct request_list covered; /* ... and speaks of these */
+	struct request_list behind;  /* sent after it */
 
 	/* The record as last seen. */
 	char incarnation[STORE_INC_BYTES];
@@ -87,8 +109,28 @@ void store_take_message(struct store *s, const char *text, size_t len);
 /* ---- connect.c ---- */
 
 void connect_start(struct store *s);
+/* To a server by its name or number. */
+void connect_to(struct store *s, const char *host, int port);
+/* Up: is it still a master, with as many replicas as it should have? Goes on with store_down() if not. */
+void connect_check(struct store *s);
 /* Forgets a lookup that is under way. */
 void connect_cancel(struct store *s);
+
+/* ---- discover.c ---- */
+
+/* Asks the sentinels in turn, and goes on with connect_to() or store_down(). */
+void discover_start(struct store *s);
+/* Up: is the master still where it was? Goes on with store_down() if most sentinels say otherwise. */
+void discover_check(struct store *s);
+void discover_cancel(struct store *s);
+
+/* ---- acks.c ---- */
+
+void acks_init(struct store *s);
+/* The request was just sent: request_acknowledged() comes, after its reply. Not if its reply is that the link was closed,
+ * which acks_forget() must be told. */
+void acks_await(struct request *r);
+void acks_forget(struct request *r);
 
 /* ---- request.c ---- */
 
@@ -102,6 +144,8 @@ struct request {
 	char *argv[REQUEST_ARGS];
 	int script;      /* enum script_id, or -1 */
 	bool sent_whole; /* NOSCRIPT came and it was sent with EVAL */
+	bool binding;    /* it counts only when enough replicas have acknowledged it */
+	redisReply *reply;
 	request_done *done;
 
 	/* for `done` */
@@ -112,8 +156,7 @@ struct request {
 	void *arg;
 	unsigned may; /* REPLY_MAY() bits */
 
-	/* refused without being sent */
-	struct request *next;
+	struct request *next; /* acks.c; or refused without being sent: */
 	enum store_status status;
 	char error[REPLY_LINE_BYTES];
 };
@@ -132,6 +175,8 @@ void request_send_early(struct request *r, request_done *done);
 void request_refuse(struct request *r, request_done *done, enum store_status status, const char *error);
 /* The same, at once. Frees it. */
 void request_end(struct request *r, enum store_status status, const char *error);
+/* Its reply has come, and enough replicas have it, or not. Frees it, unless it is sent again. */
+void request_acknowledged(struct request *r, bool enough);
 /* For `done`: reply is nothing that a server of ours says. The store goes down; returns the line. */
 const char *request_nonsense(struct request *r);
 /* Ends all requests in s->refused. */

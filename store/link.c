@@ -33,6 +33,7 @@ struct link {
 	enum link_state state;
 	uint64_t limit_ms, started_ms;
 	bool last_look;
+	redisReply *told; /* the reply that its callback is being told of */
 	struct link_events events;
 	void *arg;
 	redisReader *reader;
@@ -118,8 +119,9 @@ static void on_read(uv_stream_t *stream, ssize_t n, const uv_buf_t *buf)
 		failed = redisReaderGetReply(link->reader, &reply);
 		if (failed || !reply)
 			break;
+		link->told = reply;
 		take_reply(link, reply);
-		freeReplyObject(reply);
+		freeReplyObject(link->told);
 	}
 	if (failed)
 		link_break(link, "what the server sends is not Redis's protocol (%s)", link->reader->errstr);
@@ -286,6 +288,14 @@ failed:
 	free(write);
 	free(pending);
 	return err;
+}
+
+redisReply *link_keep_reply(struct link *link)
+{
+	redisReply *reply = link->told;
+
+	link->told = NULL;
+	return reply;
 }
 
 void link_close(struct link *link)

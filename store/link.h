@@ -44,6 +44,9 @@ struct link *link_open(uv_loop_t *loop, const struct link_target *target, uint64
 /* Sends a command, once `connected` came. 0, or -errno and cb will not be called. */
 int link_send(struct link *link, int argc, const char *const *argv, link_reply_cb *cb, void *arg);
 
+/* Inside a link_reply_cb that got a reply: it is the caller's now, to be freed with freeReplyObject(). Once. */
+redisReply *link_keep_reply(struct link *link);
+
 /* Calls the callbacks that are still pending, with NULL, and gives the link up; no event comes after this. May be
  * called from any callback of the link. */
 void link_close(struct link *link);

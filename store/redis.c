@@ -34,15 +34,7 @@ static void end_init(struct store *s, enum store_status status, const char *erro
 
 static void on_retry(uv_timer_t *timer)
 {
-	struct store *s = timer->data;
-
-	if (s->state == STORE_RESOLVING)
-		store_down(s, "cannot look up the address of %s within %" PRId64 " ms", s->config->host,
-			   s->config->connect_ms);
-	else
-		connect_start(s);
-	if (s->state == STORE_RESOLVING)
-		uv_timer_start(timer, on_retry, (uint64_t)s->config->connect_ms, 0);
+	connect_start(timer->data);
 }
 
 void store_down(struct store *s, const char *format, ...)
@@ -58,6 +50,7 @@ void store_down(struct store *s, const char *format, ...)
 	s->state = STORE_DOWN;
 	s->ttl_refused = s->rereading = false;
 	connect_cancel(s);
+	discover_cancel(s);
 	uv_timer_stop(&s->ping);
 	uv_timer_start(&s->retry, on_retry, s->retry_ms, 0);
 	s->retry_ms = s->retry_ms * 2 > RETRY_MAX_MS ? RETRY_MAX_MS : s->retry_ms * 2;
@@ -90,6 +83,10 @@ static void on_ping(uv_timer_t *timer)
 
 	if (err)
 		store_down(s, "cannot send: %s", uv_strerror(err));
+	if (s->state == STORE_UP)
+		connect_check(s);
+	if (s->state == STORE_UP)
+		discover_check(s);
 }
 
 static void store_up(struct store *s)
@@ -192,6 +189,7 @@ void store_take_message(struct store *s, const char *text, size_t len)
 		return;
 	switch (reply_parse_message(text, len, s->incarnation, &message)) {
 	case 0:
+		message.provisional = s->config->replicas > 0;
 		s->callbacks.on_message(s->arg, &message);
 		break;
 	case -ESTALE: /* a grant of before the store lost its memory: it is worth nothing */
@@ -229,12 +227,14 @@ struct store *store_new(uv_loop_t *loop, const struct config_store *config, int6
 			    .retry_ms = RETRY_MIN_MS,
 			    .grace = true};
 	s->refused_last = &s->refused;
+	acks_init(s);
 	snprintf(s->host, sizeof(s->host), "%s", host);
 	if (config->socket)
 		snprintf(s->server, sizeof(s->server), "unix:%s", config->socket);
+	else if (config->sentinel_count)
+		snprintf(s->server, sizeof(s->server), "%s", config->master);
 	else
-		snprintf(s->server, sizeof(s->server), strchr(config->host, ':') ? "[%s]:%d" : "%s:%d", config->host,
-			 config->port);
+		address_show(config->address.host, config->address.port, s->server, sizeof(s->server));
 	strcpy(s->error, "not connected yet");
 	uv_timer_t *timers[] = {&s->retry, &s->ping, &s->soon};
 	for (size_t i = 0; i < 3; i++) {
@@ -251,6 +251,7 @@ void store_free(struct store *s)
 	s->state = STORE_FREED;
 	strcpy(s->error, "the connection was given up");
 	connect_cancel(s);
+	discover_cancel(s);
 	close_links(s);
 	end_init(s, STORE_UNREACHABLE, s->error);
 	while (s->refused) /* a callback may have asked once more */

@@ -67,6 +67,13 @@ bool reply_number(const char *text, uint64_t *out);
 /* One field of INFO ("redis_version"), copied; false: not there or too long. */
 bool reply_info_field(const char *info, const char *field, char *value, size_t size);
 
+/* How many replicas INFO shows; one that has connected anew counts once. At most CONFIG_MAX_REPLICAS + 1. */
+int reply_replicas(const char *info);
+
+/* What the server said, for people: printable, and cut where it is too long. */
+#define REPLY_SAID_BYTES 200
+void reply_quote(char said[REPLY_SAID_BYTES], const char *text);
+
 enum reply_error {
 	REPLY_ERROR_HERE,        /* this request failed */
 	REPLY_ERROR_UNREACHABLE, /* this server is of no use now: as if it did not answer */

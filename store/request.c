@@ -56,6 +56,7 @@ struct request *request_script(struct store *s, enum script_id script, const cha
 	struct request *r = request_new(s);
 
 	r->script = (int)script;
+	r->binding = script_is_binding(script) && config_acknowledgements(s->config) > 0;
 	request_add(r, "EVALSHA");
 	request_add(r, "%s", s->sha[script]);
 	request_add(r, "%d", script_keys(script));
@@ -71,6 +72,7 @@ static void request_free(struct request *r)
 {
 	for (int i = 0; i < r->argc; i++)
 		free(r->argv[i]);
+	freeReplyObject(r->reply);
 	free(r);
 }
 
@@ -82,7 +84,7 @@ void request_end(struct request *r, enum store_status status, const char *error)
 
 /* ---- the answer ---- */
 
-static void on_reply(void *arg, const redisReply *reply);
+static int send_it(struct request *r);
 
 /* The server has forgotten the script (SCRIPT FLUSH, a new server behind a proxy): EVAL brings it back. */
 static bool send_whole(struct request *r)
@@ -92,25 +94,16 @@ static bool send_whole(struct request *r)
 	r->sent_whole = true;
 	set_arg(r, 0, strdup("EVAL"));
 	set_arg(r, 1, script_text((enum script_id)r->script, r->store->redis7));
-	return link_send(r->store->commands, r->argc, (const char *const *)r->argv, on_reply, r) == 0;
+	return send_it(r) == 0;
 }
 
-static void on_reply(void *arg, const redisReply *reply)
+/* An error reply. */
+static void take_error(struct request *r)
 {
-	struct request *r = arg;
 	struct store *s = r->store;
 	char line[REPLY_LINE_BYTES];
 
-	if (!reply) {
-		request_end(r, STORE_UNREACHABLE, s->error);
-		return;
-	}
-	if (reply->type != REDIS_REPLY_ERROR) {
-		r->done(r, reply, STORE_OK, NULL);
-		request_free(r);
-		return;
-	}
-	switch (reply_explain(reply->str, line)) {
+	switch (reply_explain(r->reply->str, line)) {
 	case REPLY_ERROR_NOSCRIPT:
 		if (send_whole(r))
 			return;
@@ -123,6 +116,50 @@ static void on_reply(void *arg, const redisReply *reply)
 		break;
 	}
 	request_end(r, STORE_ERROR, line);
+}
+
+static void take_reply(struct request *r)
+{
+	if (r->reply->type == REDIS_REPLY_ERROR) {
+		take_error(r);
+		return;
+	}
+	r->done(r, r->reply, STORE_OK, NULL);
+	request_free(r);
+}
+
+void request_acknowledged(struct request *r, bool enough)
+{
+	if (enough)
+		take_reply(r);
+	else
+		request_end(r, STORE_UNREACHABLE, r->store->error);
+}
+
+static void on_reply(void *arg, const redisReply *reply)
+{
+	struct request *r = arg;
+
+	if (!reply) {
+		if (r->binding)
+			acks_forget(r);
+		request_end(r, STORE_UNREACHABLE, r->store->error);
+		return;
+	}
+	freeReplyObject(r->reply); /* NOSCRIPT */
+	r->reply = link_keep_reply(r->store->commands);
+	if (!r->binding)
+		take_reply(r);
+}
+
+static int send_it(struct request *r)
+{
+	struct link *link = r->store->commands; /* NULL: another reply that came with this one has broken it */
+	int err = link ? link_send(link, r->argc, (const char *const *)r->argv, on_reply, r) : -ENOTCONN;
+
+	if (err == 0 && r->binding)
+		acks_await(r);
+	return err;
 }
 
 const char *request_nonsense(struct request *r)
@@ -169,10 +206,8 @@ void request_refuse(struct request *r, request_done *done, enum store_status sta
 
 void request_send_early(struct request *r, request_done *done)
 {
-	struct store *s = r->store;
-
 	r->done = done;
-	int err = link_send(s->commands, r->argc, (const char *const *)r->argv, on_reply, r);
+	int err = send_it(r);
 	if (err)
 		request_refuse(r, done, STORE_UNREACHABLE, uv_strerror(err));
 }

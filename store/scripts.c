@@ -31,13 +31,20 @@ EMBED(dump, "store/lua/dump.lua");
 
 static const struct {
 	const char *name, *text;
-	bool lock; /* KEYS[3] is a lock */
+	bool lock;    /* KEYS[3] is a lock */
+	bool binding; /* store/acks.c */
 } scripts[SCRIPTS] = {
-	[SCRIPT_ACQUIRE] = {"acquire", script_acquire, true}, [SCRIPT_RELEASE] = {"release", script_release, true},
-	[SCRIPT_SHRINK] = {"shrink", script_shrink, true},    [SCRIPT_CONFIRM] = {"confirm", script_confirm, true},
-	[SCRIPT_RECLAIM] = {"reclaim", script_reclaim, true}, [SCRIPT_BEAT] = {"beat", script_beat, false},         [SCRIPT_LEAVE] = {"leave", script_leave, false},
-	[SCRIPT_STORE] = {"store", script_store, false},      [SCRIPT_HOSTS] = {"hosts", script_hosts, false},
-	[SCRIPT_SWEEP] = {"sweep", script_sweep, true},       [SCRIPT_DUMP] = {"dump", script_dump, true},
+	[SCRIPT_ACQUIRE] = {"acquire", script_acquire, .lock = true, .binding = true},
+	[SCRIPT_RELEASE] = {"release", script_release, .lock = true},
+	[SCRIPT_SHRINK] = {"shrink", script_shrink, .lock = true},
+	[SCRIPT_CONFIRM] = {"confirm", script_confirm, .lock = true, .binding = true},
+	[SCRIPT_RECLAIM] = {"reclaim", script_reclaim, .lock = true, .binding = true},
+	[SCRIPT_BEAT] = {"beat", script_beat, .binding = true},
+	[SCRIPT_LEAVE] = {.name = "leave", .text = script_leave},
+	[SCRIPT_STORE] = {"store", script_store, .binding = true},
+	[SCRIPT_HOSTS] = {.name = "hosts", .text = script_hosts},
+	[SCRIPT_SWEEP] = {"sweep", script_sweep, .lock = true},
+	[SCRIPT_DUMP] = {"dump", script_dump, .lock = true},
 };
 
 char *script_text(enum script_id id, bool flags)
@@ -62,6 +69,11 @@ char *script_text(enum script_id id, bool flags)
 int script_keys(enum script_id id)
 {
 	return scripts[id].lock ? 3 : 2;
+}
+
+bool script_is_binding(enum script_id id)
+{
+	return scripts[id].binding;
 }
 
 const char *script_name(enum script_id id)

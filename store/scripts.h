@@ -28,6 +28,8 @@ enum script_id {
 char *script_text(enum script_id id, bool flags);
 /* How many keys it takes: 2 (store, hosts) or 3 (and the lock). */
 int script_keys(enum script_id id);
+/* What it says counts only once enough replicas have it: store/acks.c tells why. */
+bool script_is_binding(enum script_id id);
 /* "acquire", ... for messages. */
 const char *script_name(enum script_id id);
 

@@ -10,6 +10,10 @@
  * A connection or an answer that takes longer than connect_ms counts as broken: on_down. The process must ignore
  * SIGPIPE. A request for which there is no memory ends the process with a line.
  *
+ * With sentinels in the configuration they are asked where the server is, at each connection and now and then. With
+ * replicas, acquire, confirm, reclaim, beat and the incarnation record are answered only when enough of them have
+ * acknowledged; if they have not, the store counts as unreachable (acks.c says why).
+ *
  * on_up comes when both connections (commands, messages) stand, the version (6.2 or newer) and the
  * maxmemory-policy were checked, the scripts are loaded, the subscription stands and the incarnation record was read or
  * begun.
@@ -100,6 +104,7 @@ struct store_message {
 	struct store_range range;            /* RECALL: what the asker wants. IN_USE: what is in its way */
 	bool ask;                            /* RECALL */
 	uint64_t fence;                      /* GRANTED */
+	bool provisional;                    /* GRANTED: replicas may not have it; acquire asks for it with the same token */
 	struct store_chase chase;            /* CHASE */
 };
 
@@ -130,7 +135,7 @@ const char *store_incarnation(const struct store *store); /* "" before the first
 bool store_in_grace(const struct store *store);           /* as last seen */
 const char *store_last_error(const struct store *store);  /* why it is down, in words; "" */
 const char *store_version(const struct store *store);
-const char *store_server(const struct store *store); /* for people: host:port or the socket */
+const char *store_server(const struct store *store); /* for people: host:port, the socket, or "master at host:port" */
 
 /*
  * acquire: grants, or queues and tells the hosts in the way. Idempotent per token: asking again with

@@ -52,7 +52,9 @@ struct page {
 	uint32_t rules_bytes;
 	struct wire_config_id config;
 	uint64_t root_dev, root_ino; /* the keeper's "/": a program with another one must ask the keeper */
-	uint64_t spare[16];
+	uint32_t keeper; /* its pid: a waiting probe of its has a record lock for a moment, which is nobody's (keeper/probe.h) */
+	uint32_t reserved;
+	uint64_t spare[15];
 	char config_path[4096];
 	char message[PAGE_MESSAGE_BYTES]; /* PAGE_INVALID: "FILE:LINE: what was expected" */
 	_Alignas(8) unsigned char rules[PAGE_RULES_BYTES];

@@ -39,7 +39,7 @@ local function blockers(verdict, arrival, holders, ahead)
 				local beat = beat_of(e.host)
 				answer[#answer + 1] = e.host
 				answer[#answer + 1] = beat
-				answer[#answer + 1] = number(now - beat)
+				answer[#answer + 1] = beat == '0' and '0' or number(now - beat) -- none: nobody knows
 				answer[#answer + 1] = what
 			end
 		end
@@ -75,10 +75,10 @@ if not open then
 	return {'GRACE'}
 end
 local lock = read_lock()
-if ARGV[11] == '1' then
-	raise_beat(host)
-end
 local lease = find(lock.l, token)
+if lease or ARGV[11] == '1' then
+	raise_beat(host) -- a lease: so that there is a write that replicas can acknowledge
+end
 if lease then
 	return granted_answer(lease)
 end

@@ -1,7 +1,7 @@
 #!lua flags=allow-oom
 -- Renews all leases of a host: whoever waits for one of them sees its beat move. ARGV 2 host
 -- Answers: OK | INC
-if not known(false) then
+if not known(true) then
 	return {'INC'}
 end
 raise_beat(ARGV[2])

@@ -1,5 +1,6 @@
 -- In front of every script.
--- KEYS[1] the store's record (hash: inc, open, ttl_ms, fence)   KEYS[2] the hosts (hash: host -> beat)
+-- KEYS[1] the store's record (hash: inc, open, ttl_ms, fence; and the key of each lock that there is -> the incarnation
+-- in which it was written)   KEYS[2] the hosts (hash: host -> beat)
 -- KEYS[3] the lock, where there is one
 -- ARGV[1] the incarnation that the caller knows
 -- Numbers that matter stay below 2^53 and are written with %.0f: a Lua number is a double, and tostring() rounds it.
@@ -26,13 +27,18 @@ end
 -- each host must be told, also when another one has begun anew before it asks.
 local function is_of_this_server(incarnation)
 	local id = identity() .. '-'
-	return string.sub(incarnation, 1, #id) == id
+	return id ~= 'replica-' and string.sub(incarnation, 1, #id) == id
 end
 
 -- Says whether the store is the one the caller knows, and whether it grants (open). Whoever grants or vouches for a
 -- lease looks at the server itself (deep); for the others the record is enough.
+-- If a lock is missing that was written, somebody removed or evicted it: then the store has lost its memory.
 local function known(deep)
-	local record = redis.call('HMGET', STORE, 'inc', 'open')
+	local record = redis.call('HMGET', STORE, 'inc', 'open', KEYS[3] or '')
+	if record[1] == ARGV[1] and record[3] == ARGV[1] and redis.call('EXISTS', KEYS[3]) == 0 then
+		redis.call('HDEL', STORE, 'inc')
+		return false
+	end
 	return record[1] == ARGV[1] and (not deep or is_of_this_server(ARGV[1])), record[2] == '1'
 end
 

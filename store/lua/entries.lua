@@ -22,8 +22,10 @@ end
 local function write_lock(lock)
 	if #lock.l + #lock.q == 0 then
 		redis.call('DEL', KEYS[3])
+		redis.call('HDEL', STORE, KEYS[3])
 	else
 		redis.call('SET', KEYS[3], cmsgpack.pack(lock))
+		redis.call('HSET', STORE, KEYS[3], ARGV[1])
 	end
 end
 

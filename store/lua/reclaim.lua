@@ -11,6 +11,11 @@ end
 local lock = read_lock()
 local lease = find(lock.l, ARGV[3])
 if lease and number(lease.fence) == ARGV[4] then
+	-- An old snapshot may have it exclusive; it was shrunk since, and others have it shared as well.
+	if ARGV[7] == 'shared' then
+		lease.mode = 'shared'
+	end
+	write_lock(lock)
 	raise_beat(ARGV[2])
 	return {'OK', ARGV[4], lease.mode}
 end

@@ -1,13 +1,34 @@
 #!lua flags=allow-oom
--- The incarnation record. ARGV 2 what  3 ttl_ms
---   begin: if the record is missing or of another incarnation, records this one; nothing is granted until it is opened
+-- The incarnation record. ARGV 2 what  3 ttl_ms; ARGV 1 may be empty: the caller knows none
+--   begin: if the record is missing, of another server, or does not continue what the caller knows, records a new
+--          incarnation; nothing is granted until it is opened
 --   open:  ends the grace of ARGV[1]: the caller has watched it for one ttl
 --   init:  opens at once and sets ttl_ms: somebody's word that nothing uses the store
 -- Answers: OK incarnation open | TTL ttl_ms (all hosts must use the same: deadlines are counted with it) | INC
-local record = redis.call('HMGET', STORE, 'inc', 'open', 'ttl_ms', 'fence')
-local what, ttl_ms = ARGV[2], ARGV[3]
+local MAX_EARLIER = 16
+local record = redis.call('HMGET', STORE, 'inc', 'open', 'ttl_ms', 'fence', 'earlier')
+local caller, what, ttl_ms = ARGV[1], ARGV[2], ARGV[3]
 local inc, open, fence = record[1], record[2], record[4] or '0'
-local same = inc and is_of_this_server(inc)
+
+-- The incarnations before this one, newest first. A server that does not know the caller's has another past: the address
+-- leads to it only since a moment ago, and hosts have leases that it has never heard of, or has kept since an earlier time.
+local earlier = {}
+for word in string.gmatch(record[5] or '', '%S+') do
+	earlier[#earlier + 1] = word
+end
+local function knows(incarnation)
+	for _, word in ipairs(earlier) do
+		if word == incarnation then
+			return true
+		end
+	end
+	return incarnation == '' or incarnation == inc
+end
+
+local same = inc and is_of_this_server(inc) and (what ~= 'begin' or knows(caller))
+if identity() == 'replica' then -- one that can be written
+	return redis.error_reply('READONLY this server is a replica')
+end
 if what == 'open' and not (same and inc == ARGV[1]) then
 	return {'INC'}
 end
@@ -16,14 +37,21 @@ if what ~= 'init' and record[3] and record[3] ~= ttl_ms then
 end
 if not same then
 	local t = redis.call('TIME')
+	if not knows(caller) then
+		table.insert(earlier, 1, caller)
+	end
+	if inc then
+		table.insert(earlier, 1, inc)
+	end
 	inc, open = identity() .. '-' .. t[1] .. '-' .. t[2], '0'
-	-- Room for 1,024 grants per ms until the year 2248; a clock that went back must not bring old fences again.
-	fence = number(math.max(tonumber(fence), now_ms() * 1024))
+	-- Room for 1,024 grants per ms until the year 2248. A clock that went back must not bring old fences again, nor a replica
+	-- with another clock that was some grants behind when it was promoted.
+	fence = number(math.max(inc and tonumber(fence) + 2 ^ 32 or 0, now_ms() * 1024))
 end
 if what ~= 'begin' then
 	open = '1'
 end
-if not same or record[2] ~= open or record[3] ~= ttl_ms then
-	redis.call('HSET', STORE, 'inc', inc, 'open', open, 'ttl_ms', ttl_ms, 'fence', fence)
-end
+-- Always, so that there is a write that replicas can acknowledge.
+redis.call('HSET', STORE, 'inc', inc, 'open', open, 'ttl_ms', ttl_ms, 'fence', fence, 'earlier',
+	table.concat(earlier, ' ', 1, math.min(#earlier, MAX_EARLIER)))
 return {'OK', inc, open}

@@ -4,7 +4,7 @@ import re
 import signal
 
 import pytest
-from harness import Job, wait_until
+from harness import Job, Proxy, wait_until
 
 from lines import changed, refusal, unconfigured
 
@@ -154,3 +154,17 @@ def test_a_keeper_that_does_not_answer(make_host, command):
         os.kill(keeper, signal.SIGCONT)
         os.kill(parent, signal.SIGCONT)
     assert re.fullmatch(rf"the keeper \(pid {keeper}\) has not answered for \d+ s; its log says what it is at", said)
+
+
+def test_a_store_that_has_just_come_back(make_host, redis, folder):
+    """Whoever has mended it asks at once, and the keeper tries every two seconds."""
+    proxy = Proxy(redis, folder)
+    try:
+        a = make_host("a", server=proxy.address)
+        proxy.accepting = False
+        proxy.cut()
+        wait_until(lambda: proxy.turned_away >= 6, "the keeper has tried for a while")
+        proxy.accepting = True
+        assert done(a, "init") == "the store is open: locks are granted"
+    finally:
+        proxy.stop()

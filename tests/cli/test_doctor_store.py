@@ -44,7 +44,7 @@ def test_all_is_well(make_host, redis):
 
 
 def test_it_starts_a_keeper(make_host):
-    a = make_host("a", foreground=False)
+    a = make_host("a", lease="ttl_ms = 60000;", foreground=False)
     found = Doctor(a)
     found.has("ok", r"no keeper ran; a keeper was started \(pid \d+, uid \d+\)")
     found.has("ok", r"the store unix:\S+ answers")
@@ -64,9 +64,10 @@ def test_no_server(host_of, folder):
 
 
 def test_no_such_name(host_of):
-    found = Doctor(host_of("redis.invalid:6379", foreground=False))
+    """One that nobody needs to ask a name server for."""
+    found = Doctor(host_of("redis..invalid:6379", foreground=False))
     assert found.only("the store").startswith(
-        f"the store redis.invalid:6379 {REFUSED}cannot look up the address of redis.invalid: ")
+        f"the store redis..invalid:6379 {REFUSED}cannot look up the address of redis..invalid: ")
     found.only("; correct `server` in the configuration, or the name service of this machine$")
 
 

@@ -99,27 +99,35 @@ def test_holders_and_waiters_on_two_hosts(make_host):
     assert b.status()["leases"][0]["fence"] > fence
 
 
-def test_shared_record_and_unused(make_host):
-    a, b = (make_host(name, lease="ttl_ms = 20000; linger_ms = 20000;") for name in "ab")
+def test_shared_and_unused(make_host):
+    a = make_host("a", lease="ttl_ms = 20000; linger_ms = 20000;")
     jobs = [holder(a, "-s"), holder(a, "-s")]
-    agent, other = a.agent(), b.agent()
-    assert other.do(f"open 0 {b.path('r')} rwc") == "ok" and other.do("setlk 0 ex 5 1") == "ok"  # alone, a would get all
-    assert agent.do(f"open 0 {a.path('r')} rwc") == "ok"
-    assert agent.do("setlk 0 ex 10 5") == "ok" and agent.do("setlk 0 sh 100 0") == "ok"
     assert a.run("flock", a.path("idle"), "true").returncode == 0
     lines = paragraph(status(a), "NAME")
     assert re.fullmatch(rf"t/f +flock +shared +whole file +held +\d+ +{WHEN}", lines[1])
     assert sorted(int(re.match(r"    held by pid (\d+), shared, ", line)[1]) for line in lines[3:7]) == \
         sorted([*(j.pid for j in jobs), *(shell_of(j) for j in jobs)])
     assert re.fullmatch(rf"t/idle +flock +exclusive +whole file +held +\d+ +{WHEN}", lines[7])
-    assert lines[8] == f"    file {a.path('idle')}"  # nobody: it lingers
-    assert re.fullmatch(rf"t/r +record +exclusive +10-14 +held +\d+ +{WHEN}", lines[9])
-    assert re.fullmatch(rf"    held by pid {agent.pid}, exclusive 10-14, running since {WHEN}: .*/agent", lines[11])
-    assert re.fullmatch(rf"t/r +record +shared +100-end +held +\d+ +{WHEN}", lines[12])
-    assert re.fullmatch(rf"    held by pid {agent.pid}, shared 100-end, running since {WHEN}: .*/agent", lines[14])
-    assert len(lines) == 15
-    assert [line for line in paragraph(status(a), "cluster:")
-            if re.fullmatch(r"    held +a-[0-9a-f]+ \(this host\) +record exclusive, 10-14 +fence \d+", line)]
+    assert lines[8:] == [f"    file {a.path('idle')}"]  # held by nobody: it lingers
+
+
+def test_record_locks(make_host):
+    """Each is shown under the lease of its range, and with its own."""
+    a, b = (make_host(name, lease="ttl_ms = 20000; linger_ms = 20000;") for name in "ab")
+    agents = [host.agent() for host in (a, b)]
+    for host, agent in zip((a, b), agents):
+        assert agent.do(f"open 0 {host.path('r')} rwc") == "ok"
+    assert agents[0].do("setlk 0 ex 10 5") == "ok" and agents[0].do("setlk 0 sh 100 0") == "ok"
+    assert agents[1].do("setlk 0 ex 50 10") == "ok"  # whoever is alone on a file has all of it until then
+    lines = paragraph(status(a), "NAME")
+    assert re.fullmatch(rf"t/r +record +exclusive +0-49 +held +\d+ +{WHEN}", lines[1])
+    assert re.fullmatch(rf"    held by pid {agents[0].pid}, exclusive 10-14, running since {WHEN}: .*/agent", lines[3])
+    assert re.fullmatch(rf"t/r +record +exclusive +60-end +held +\d+ +{WHEN}", lines[4])
+    assert re.fullmatch(rf"    held by pid {agents[0].pid}, shared 100-end, running since {WHEN}: .*/agent", lines[6])
+    assert len(lines) == 7
+    held = [re.fullmatch(r"    held +([ab])-[0-9a-f]+( \(this host\))? +record exclusive, (\S+) +fence \d+", line).groups()
+            for line in paragraph(status(b), "cluster:")[2:]]
+    assert held == [("a", None, "0-49"), ("a", None, "60-end"), ("b", " (this host)", "50-59")]
 
 
 def test_in_grace(host_of, redis):

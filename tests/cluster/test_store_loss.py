@@ -3,9 +3,10 @@ import os
 import signal
 
 import pytest
-from harness import wait_until
+from harness import Proxy, Redis, wait_until
 
 from test_flock import held, opened
+from test_freeze import grows, is_frozen, job, size
 
 
 def lose(redis, how):
@@ -37,6 +38,138 @@ def test_a_held_lease_is_put_back(make_host, redis, how, take, mode):
     assert held(b)[0]["fence"] > before["fence"]
 
 
+@pytest.fixture
+def another(folder):
+    """another(options...): one more server, in a folder of its own."""
+    started = []
+
+    def start(*options):
+        place = os.path.join(folder, f"server{len(started)}")
+        os.mkdir(place)
+        started.append(Redis(place, *options))
+        return started[-1]
+
+    yield start
+    for server in started:
+        server.stop()
+
+
+def put_back(host, before, other, waiting_host):
+    """The holder's lease stands as it was, and who asks is not granted before it was left."""
+    wait_until(lambda: "lost its memory" in host.log(), "the loss is noticed", 20)
+    wait_until(lambda: held(host, token=before["token"], fence=before["fence"], state="held"), "the lease is put back")
+    other.say("flock 0 ex")
+    wait_until(lambda: not waiting_host.status()["store"]["grace"], "grace is over", 20)
+    wait_until(lambda: held(waiting_host, note="waits for another host"), "it waits")
+    assert other.silent(0.2)
+    assert not host.status()["lost"]
+
+
+@pytest.mark.parametrize("when", ["before all", "it was another's", "it was the same"])
+def test_an_old_snapshot(make_host, another, when):
+    """kill -9, and it starts with an RDB file from before: what that says of the lock is out of date."""
+    redis = another("--dbfilename", "old.rdb")
+    a, b = (make_host(n, server=redis, lease="ttl_ms = 3000; linger_ms = 0;") for n in "ab")
+    one, other = opened(a), opened(b)
+    if when == "it was another's":
+        assert other.do("flock 0 ex") == "ok"
+    if when == "it was the same":
+        assert one.do("flock 0 ex") == "ok"
+    redis.command("SAVE")
+    other.do("flock 0 un")
+    assert one.do("flock 0 ex") == "ok"
+    before = held(a)[0]
+    redis.restart()
+    put_back(a, before, other, b)
+    assert one.do("flock 0 un") == "ok"
+    assert other.heard()[0] == "ok"
+    assert held(b)[0]["fence"] > before["fence"]
+
+
+def test_an_append_only_file(make_host, another):
+    """Nothing is lost, but the server cannot tell: it is a new incarnation, with the same lease in it."""
+    redis = another("--appendonly", "yes", "--appendfsync", "always")
+    a, b = (make_host(n, server=redis, lease="ttl_ms = 3000; linger_ms = 0;") for n in "ab")
+    one, other = opened(a), opened(b)
+    assert one.do("flock 0 ex") == "ok"
+    before = held(a)[0]
+    redis.restart()
+    assert redis.command("EXISTS", "dflock:{0}:lock:t/f") == 1
+    put_back(a, before, other, b)
+    assert one.do("flock 0 un") == "ok"
+    assert other.heard()[0] == "ok"
+
+
+@pytest.mark.parametrize("used", [False, True])
+def test_another_server_behind_the_address(make_host, redis, another, used):
+    """It is empty, or grants already to others. And back again to the first, which has kept its memory of before."""
+    proxy, new = Proxy(redis), another()
+    try:
+        if used:
+            stranger = make_host("c", server=new, lease="ttl_ms = 3000;")
+            assert opened(stranger, "g").do("flock 0 ex") == "ok"
+        a, b = (make_host(n, server=proxy.address, lease="ttl_ms = 3000; linger_ms = 0;") for n in "ab")
+        a.init()
+        b.wait_up()
+        one, other = opened(a), opened(b)
+        assert one.do("flock 0 ex") == "ok"
+        before = held(a)[0]
+        proxy.redis = new
+        proxy.cut()
+        put_back(a, before, other, b)
+        assert one.do("flock 0 un") == "ok"
+        assert other.heard()[0] == "ok"
+        before = held(b)[0]
+        proxy.redis = redis
+        proxy.cut()
+        put_back(b, before, one, a)
+        assert other.do("flock 0 un") == "ok"
+        assert one.heard()[0] == "ok"
+    finally:
+        proxy.stop()
+
+
+@pytest.mark.parametrize("key", ["store", "hosts", "lock:t/f"])
+def test_a_key_is_evicted(make_host, redis, key):
+    """As if by a maxmemory-policy that was set after the keepers had looked at it, or by hand."""
+    a, b = (make_host(n, lease="ttl_ms = 2500; probe_ms = 100; linger_ms = 0;") for n in "ab")
+    process, path = job(a)
+    before, other = held(a)[0], opened(b)
+    assert redis.command("DEL", "dflock:{0}:" + key) == 1
+    assert other.do("flock 0 ex nb") in ("EAGAIN", "ENOLCK")
+    other.say("flock 0 ex")
+    beat = redis.command("TIME")[0]
+    wait_until(lambda: int(redis.command("TIME")[0]) > int(beat) + 5, "two ttls pass", 20)
+    assert other.silent(0.1)
+    assert held(a, token=before["token"], fence=before["fence"]) and not a.status()["lost"]
+    grows(path)
+    os.kill(int(open(path + ".pid").read()), signal.SIGKILL)
+    process.communicate(timeout=20)
+    assert other.heard()[0] == "ok"
+
+
+def test_the_store_stops_for_longer_than_a_ttl(make_host, redis):
+    """Nobody else gets the lock, neither meanwhile nor when it goes on; the holder loses nothing but time."""
+    a, b = (make_host(n, lease="ttl_ms = 2000; linger_ms = 0;", store="connect_ms = 700;") for n in "ab")
+    process, path = job(a)
+    other = opened(b).say("flock 0 ex")
+    wait_until(lambda: held(b, note="waits for another host"), "b waits")
+    redis.signal(signal.SIGSTOP)
+    wait_until(lambda: "are frozen" in a.log(), "the job is frozen", 20)
+    wait_until(lambda: held(a, state="unsure"), "its lease has run out", 20)
+    assert is_frozen(path) and other.silent(0.1)
+    redis.signal(signal.SIGCONT)
+    wait_until(lambda: "go on" in a.log() or process.poll() is not None, "the job goes on, or b was there first", 20)
+    if process.poll() is None:
+        grows(path)
+        assert other.silent(0.1)
+        os.kill(int(open(path + ".pid").read()), signal.SIGKILL)
+    last = size(path)
+    process.communicate(timeout=20)
+    assert other.heard()[0] == "ok"
+    assert size(path) == last
+
+
 def test_nothing_new_in_grace(make_host, redis):
     a, b = (make_host(n, lease="ttl_ms = 2000;") for n in "ab")
     one, other = opened(a), opened(b)
@@ -44,6 +177,19 @@ def test_nothing_new_in_grace(make_host, redis):
     redis.command("FLUSHALL")
     wait_until(lambda: "lost its memory" in b.log() or other.do("flock 0 ex nb") == "ENOLCK", "b notices", 10)
     assert other.do("flock 0 ex nb") == "ENOLCK"
+
+
+def test_grace_ends_each_time(make_host, redis):
+    """Also when nobody connects anew: FLUSHALL breaks no connection. The second time, since the keeper's start counts as one, too."""
+    a = make_host("a", lease="ttl_ms = 500;")
+    one = opened(a)
+    for _ in range(2):
+        assert one.do("flock 0 ex") == "ok"
+        before = a.status()["store"]["incarnation"]
+        redis.command("FLUSHALL")
+        wait_until(lambda: a.status()["store"]["incarnation"] != before, "the loss is noticed", 10)
+        wait_until(lambda: not a.status()["store"]["grace"], "grace is over", 20)
+        assert one.do("flock 0 un") == "ok"
 
 
 def test_keeper_and_store_restart_together(make_host, redis):

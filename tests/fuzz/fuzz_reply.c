@@ -130,6 +130,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		check(*line && strlen(line) < sizeof(line) && !strpbrk(line, "\r\n"), "not one line");
 		break;
 	case 3:
+		check(reply_replicas(text) <= CONFIG_MAX_REPLICAS + 1, "more replicas than there may be");
 		if (reply_info_field(text, "role", value, sizeof(value)))
 			check(*value && !strpbrk(value, "\r\n"), "not one value");
 	}

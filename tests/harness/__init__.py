@@ -2,7 +2,12 @@
 from .wait import wait_until, Deadline
 from .redis import Redis
 from .host import Host, Agent, BUILD
+from .clock import Clock
 from .job import Job
+from .network import Network
+from .nodes import Nodes
 from .proxy import Proxy
+from .views import Views
 
-__all__ = ["Agent", "BUILD", "Deadline", "Host", "Job", "Proxy", "Redis", "wait_until"]
+__all__ = ["Agent", "BUILD", "Clock", "Deadline", "Host", "Job", "Network", "Nodes", "Proxy", "Redis", "Views",
+           "wait_until"]

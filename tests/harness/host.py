@@ -7,8 +7,11 @@ import os
 import selectors
 import shutil
 import signal
+import socket
 import subprocess
 import tempfile
+import threading
+import time
 
 from .wait import Deadline, wait_until
 
@@ -21,8 +24,15 @@ CLI = os.path.join(BUILD, "dflock")
 
 class Host:
     def __init__(self, redis, name, folder, shim=True, rules=None, lease="ttl_ms = 3000;", store="", foreground=True,
-                 debug=False):
-        """rules: text for protect = (...); "%s" is the host's folder of files. Default: every file there, named by its name."""
+                 debug=False, inside=(), clock=None, times=False):
+        """
+        redis: a Redis, an address, or settings of the store as text. rules: text for protect = (...); "%s" is the host's
+        folder of files. Default: every file there, named by its name. inside: words before those of each program of this
+        host (Network.inside()). clock: what they take for the time (Clock).
+        times: each line of the log begins with CLOCK_BOOTTIME in ns.
+        """
+        self.times = times
+        self.inside, self.clock = list(inside), clock
         self.name = name
         self.shim = shim
         self.files = os.path.join(folder, "files-" + name)
@@ -34,10 +44,11 @@ class Host:
         self.agents = []
         os.makedirs(self.files, exist_ok=True)
         rules = rules or '{ tree = "%s"; name = "t"; }'
-        server = redis if isinstance(redis, str) else "unix:" + redis.socket
+        where = redis if isinstance(redis, str) else "unix:" + redis.socket
+        where = where if "=" in where else f'server = "{where}";'
         with open(self.config, "w") as f:
-            f.write('host = "%s";\nstore = { server = "%s"; %s };\nlease = { %s };\nprotect = ( %s );\n' %
-                    (name, server, store, lease, rules.replace("%s", self.files)))
+            f.write('host = "%s";\nstore = { %s %s };\nlease = { %s };\nprotect = ( %s );\n' %
+                    (name, where, store, lease, rules.replace("%s", self.files)))
         if foreground:
             self.start()
 
@@ -47,8 +58,12 @@ class Host:
     def env(self):
         env = {k: v for k, v in os.environ.items() if not k.startswith(("DFLOCK_", "LD_PRELOAD"))}
         env.update(DFLOCK_CONFIG=self.config, DFLOCK_RUNTIME_DIR=self.runtime)
-        if self.shim:
-            env["LD_PRELOAD"] = SHIM
+        preloads = [SHIM] if self.shim else []
+        if self.clock:
+            env.update(self.clock.env())
+            preloads.insert(0, env["LD_PRELOAD"])
+        if preloads:
+            env["LD_PRELOAD"] = ":".join(preloads)
         return env
 
     def start(self):
@@ -57,17 +72,35 @@ class Host:
         env.pop("LD_PRELOAD", None)
         if self.debug:
             env["DFLOCK_LOG"] = "debug"
+        if self.clock:
+            env.update(self.clock.env())
         ready_read, ready_write = os.pipe()
-        self.keeper = subprocess.Popen([KEEPER, "--foreground", "--ready-fd", str(ready_write)], env=env,
-                                       pass_fds=[ready_write], stderr=open(self.log_path, "ab"),
-                                       stdout=subprocess.DEVNULL, start_new_session=True)
+        log = self.open_log()
+        self.keeper = subprocess.Popen([*self.inside, KEEPER, "--foreground", "--ready-fd", str(ready_write)], env=env,
+                                       pass_fds=[ready_write], stderr=log, stdout=subprocess.DEVNULL, start_new_session=True)
         os.close(ready_write)
+        os.close(log)
         with os.fdopen(ready_read) as f:
             why = f.read()
         if why:
             self.keeper.wait()
             self.keeper = None
             raise RuntimeError(why)
+
+    def open_log(self):
+        log = os.open(self.log_path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        if not self.times:
+            return log
+        read, write = os.pipe()
+        threading.Thread(target=self.copy_log, args=(read, log), daemon=True).start()
+        return write
+
+    @staticmethod
+    def copy_log(read, log):
+        with os.fdopen(read, "rb") as lines:
+            for line in lines:
+                os.write(log, b"%d %s" % (time.clock_gettime_ns(time.CLOCK_BOOTTIME), line))
+        os.close(log)
 
     def log(self):
         with open(self.log_path, errors="replace") as f:
@@ -77,7 +110,7 @@ class Host:
         """Runs dflock; returns the finished process with its output as text."""
         env = self.env()
         env.pop("LD_PRELOAD", None)
-        return subprocess.run([CLI, *words], env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, check=check,
+        return subprocess.run([*self.inside, CLI, *words], env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, check=check,
                               timeout=60)
 
     def status(self):
@@ -86,6 +119,11 @@ class Host:
     def wait_up(self):
         wait_until(lambda: self.status()["store"]["up"], "the store is up for " + self.name)
         return self
+
+    def serves(self):
+        """Is there a keeper that has read its journal?"""
+        with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as s:
+            return s.connect_ex(os.path.join(self.runtime, "keeper.sock")) == 0
 
     def init(self):
         self.wait_up()
@@ -109,12 +147,12 @@ class Host:
     def run(self, *words, **more):
         """A program under the shim (or not), to its end."""
         more.setdefault("timeout", 60)
-        return subprocess.run(words, env=self.env(), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, **more)
+        return subprocess.run([*self.inside, *words], env=self.env(), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, **more)
 
     def popen(self, *words, **more):
         more.setdefault("stdout", subprocess.PIPE)
         more.setdefault("stderr", subprocess.PIPE)
-        return subprocess.Popen(words, env=self.env(), text=True, **more)
+        return subprocess.Popen([*self.inside, *words], env=self.env(), text=True, **more)
 
     def agent(self):
         agent = Agent(self)
@@ -166,7 +204,7 @@ class Agent:
     """tests/agents/agent.c under a host's shim. say() then heard(); do() is both."""
 
     def __init__(self, host):
-        self.process = subprocess.Popen([os.path.join(BUILD, "tests/agents/agent")], env=host.env(), stdin=subprocess.PIPE,
+        self.process = subprocess.Popen([*host.inside, os.path.join(BUILD, "tests/agents/agent")], env=host.env(), stdin=subprocess.PIPE,
                                         stdout=subprocess.PIPE, bufsize=0)
         self.pid = self.process.pid
 

@@ -12,7 +12,7 @@ class Job:
     """A program under a host's shim. When the host stops, it is killed with all that it started."""
 
     def __init__(self, host, *words, **more):
-        self.process = subprocess.Popen(words, env=host.env(), stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+        self.process = subprocess.Popen([*host.inside, *words], env=host.env(), stdin=subprocess.PIPE, stdout=subprocess.PIPE,
                                         stderr=subprocess.STDOUT, text=True, start_new_session=True, **more)
         self.pid = self.process.pid
         self.mark = host.runtime

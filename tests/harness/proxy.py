@@ -15,7 +15,8 @@ After a swallowed answer a connection is deaf: whatever the server says on it is
 answers that have no questions any more would be a fault of the server.
 
 Besides: cut() all connections, accepting (False: new ones are closed at once), drop_messages (what is published to
-subscribers vanishes; the subscriptions stand), and dropped, which counts those.
+subscribers vanishes; the subscriptions stand), and dropped, which counts those; turned_away counts the connections that were
+not accepted.
 """
 import glob
 import hashlib
@@ -126,7 +127,8 @@ class Proxy:
         self.mutex = threading.Lock()
         self.faults, self.connections = [], []
         self.late = threading.Event()
-        self.accepting, self.drop_messages, self.dropped = True, False, 0
+        self.accepting, self.turned_away = True, 0
+        self.drop_messages, self.dropped = False, 0
         self.listener = socket.socket(socket.AF_UNIX if folder else socket.AF_INET)
         self.listener.bind(os.path.join(folder, name + ".sock") if folder else ("127.0.0.1", 0))
         self.listener.listen(64)
@@ -143,6 +145,7 @@ class Proxy:
             server = socket.socket(socket.AF_UNIX)
             try:
                 if not self.accepting:
+                    self.turned_away += 1
                     raise ConnectionRefusedError
                 server.connect(self.redis.socket)
             except OSError:

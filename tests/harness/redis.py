@@ -8,18 +8,25 @@ from .wait import wait_until
 
 
 class Redis:
-    def __init__(self, folder, *options, port=0):
-        self.folder = folder
+    def __init__(self, folder, *options, address="127.0.0.1", port=0, inside=(), env=None):
+        """inside: words before the server's own (Network.inside()); env: more environment for it."""
+        self.folder, self.address = folder, address
+        self.inside, self.env = inside, env or {}
         self.socket = os.path.join(folder, "redis.sock")
         self.port = port
         self.options = options
         self.process = None
-        self.start()
+        try:
+            self.start()
+        except BaseException:
+            self.stop()
+            raise
 
     def start(self):
         self.process = subprocess.Popen(
-            ["redis-server", "--port", str(self.port), "--bind", "127.0.0.1", "--unixsocket", self.socket, "--save", "",
-             "--dir", self.folder, "--daemonize", "no", "--loglevel", "warning", *self.options],
+            [*self.inside, "redis-server", "--port", str(self.port), "--bind", self.address, "--protected-mode", "no",
+             "--unixsocket", self.socket, "--save", "", "--dir", self.folder, "--daemonize", "no", "--loglevel", "warning", *self.options],
+            env={**os.environ, **self.env},
             stdout=open(os.path.join(self.folder, "redis.log"), "ab"), stderr=subprocess.STDOUT)
         wait_until(self.answers, "redis-server answers")
 

@@ -4,10 +4,9 @@ a folder that every host sees through a FUSE view of its own, as on a mount whos
 kernel locks.
 """
 import os
-import subprocess
 
 import pytest
-from harness import Job, wait_until
+from harness import Job, Views, wait_until
 
 BUSY = 99
 VIEWERS = "abcd"
@@ -73,15 +72,6 @@ def pair(request, make_host):
 @pytest.fixture
 def views(folder):
     """The folder; hosts named a to d see it as theirs. To be asked for before make_host, since hosts have files open there."""
-    data = os.path.join(folder, "data")
-    os.mkdir(data)
-    mounts = []
-    for name in VIEWERS:
-        view = os.path.join(folder, "files-" + name)
-        os.mkdir(view)
-        subprocess.run(["bindfs", "-o", "direct_io,attr_timeout=0,entry_timeout=0,negative_timeout=0", data, view], check=True)
-        mounts.append(view)
-    yield data
-    for view in mounts:
-        wait_until(lambda: subprocess.run(["fusermount3", "-u", view], stderr=subprocess.DEVNULL).returncode == 0 or
-                   not os.path.ismount(view), "the view is unmounted")
+    views = Views(os.path.join(folder, "data"), [os.path.join(folder, "files-" + name) for name in VIEWERS])
+    yield views.data
+    views.unmount()

@@ -46,7 +46,8 @@ END_TEST
 
 START_TEST(lines_of_mountinfo)
 {
-	static const char nfs[] = "36 35 98:0 /mnt1 /mnt/with\\040blank rw,noatime master:1 shared:2 - nfs4 10.0.0.7:/x rw,nolock\n";
+	static const char nfs[] =
+		"36 35 98:0 /mnt1 /mnt/with\\040blank rw,noatime master:1 shared:2 - nfs4 10.0.0.7:/x rw,nolock\n";
 	char type[64], options[256];
 
 	ck_assert_int_eq(files_parse_mount(nfs, 36, type, sizeof(type), options, sizeof(options)), 0);
@@ -54,7 +55,8 @@ START_TEST(lines_of_mountinfo)
 	ck_assert_str_eq(options, "rw,noatime,rw,nolock");
 	ck_assert_int_ne(files_parse_mount(nfs, 35, type, sizeof(type), options, sizeof(options)), 0);
 	ck_assert_int_ne(files_parse_mount("", 36, type, sizeof(type), options, sizeof(options)), 0);
-	ck_assert_int_ne(files_parse_mount("36 35 98:0 / /mnt rw", 36, type, sizeof(type), options, sizeof(options)), 0);
+	ck_assert_int_ne(files_parse_mount("36 35 98:0 / /mnt rw", 36, type, sizeof(type), options, sizeof(options)),
+			 0);
 	ck_assert_int_eq(files_parse_mount(nfs, 36, type, 3, options, 5), 0);
 	ck_assert_str_eq(type, "nf");
 	ck_assert_str_eq(options, "rw,n");
@@ -97,7 +99,11 @@ START_TEST(names_that_somebody_chose)
 		{"gr\xc3\xbc\xc3\x9f", "gr\xc3\xbc\xc3\x9f", 4},
 		{"\xe6\xbc\xa2", "\xe6\xbc\xa2", 2},
 		{"\xff\xfe", "\\xff\\xfe", 8},
-		{"a\xe2\x80\xae" "b", "a\\xe2\\x80\\xae" "b", 14}, /* turns the direction */
+		{"a\xe2\x80\xae"
+		 "b",
+		 "a\\xe2\\x80\\xae"
+		 "b",
+		 14}, /* turns the direction */
 		{"back\\slash", "back\\slash", 10},
 	};
 	char out[64], *text = NULL;
@@ -132,7 +138,9 @@ START_TEST(tables)
 	ck_assert_ptr_nonnull(setlocale(LC_CTYPE, "C.UTF-8"));
 	table_cell(table, "NAME");
 	table_cell(table, "MODE");
-	table_cell(table, "%s", "gr\xc3\xbc\xc3\x9f" "e");
+	table_cell(table, "%s",
+		   "gr\xc3\xbc\xc3\x9f"
+		   "e");
 	table_cell(table, "%s", "shared");
 	table_line(table, "    a line between, of any length");
 	table_cell(table, "x");
@@ -140,7 +148,8 @@ START_TEST(tables)
 	table_print(table, f);
 	fclose(f);
 	ck_assert_str_eq(text, "NAME   MODE\n"
-			       "gr\xc3\xbc\xc3\x9f" "e  shared\n"
+			       "gr\xc3\xbc\xc3\x9f"
+			       "e  shared\n"
 			       "    a line between, of any length\n"
 			       "x\n");
 	free(text);

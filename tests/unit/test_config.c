@@ -14,12 +14,15 @@ START_TEST(defaults)
 	ck_assert_int_eq(gethostname(own, sizeof(own)), 0);
 	ck_assert_str_eq(config->host, own);
 	ck_assert_ptr_null(config->store.socket);
-	ck_assert_str_eq(config->store.host, "127.0.0.1");
-	ck_assert_int_eq(config->store.port, 6379);
+	ck_assert_str_eq(config->store.address.host, "127.0.0.1");
+	ck_assert_int_eq(config->store.address.port, 6379);
 	ck_assert_ptr_null(config->store.user);
 	ck_assert_ptr_null(config->store.password);
 	ck_assert_int_eq(config->store.database, 0);
 	ck_assert_int_eq(config->store.connect_ms, 5000);
+	ck_assert_uint_eq(config->store.sentinel_count, 0);
+	ck_assert_ptr_null(config->store.master);
+	ck_assert_int_eq(config->store.replicas, 0);
 	ck_assert_int_eq(config->lease.ttl_ms, 30000);
 	ck_assert_int_eq(config->lease.linger_ms, 1000);
 	ck_assert_int_eq(config->lease.pin_ms, 1000);
@@ -52,8 +55,8 @@ START_TEST(values)
 	ck_assert_int_eq(place_config_id(file, &id), 0);
 	ck_assert_mem_eq(&config->id, &id, sizeof(id));
 	ck_assert_str_eq(config->host, "worker_1.example-x");
-	ck_assert_str_eq(config->store.host, "::1");
-	ck_assert_int_eq(config->store.port, 7000);
+	ck_assert_str_eq(config->store.address.host, "::1");
+	ck_assert_int_eq(config->store.address.port, 7000);
 	ck_assert_str_eq(config->store.user, "me");
 	ck_assert_str_eq(config->store.password, "open sesame");
 	ck_assert_int_eq(config->store.database, 3);
@@ -81,6 +84,36 @@ START_TEST(values)
 }
 END_TEST
 
+START_TEST(sentinels)
+{
+	static const int acks[] = {0, 1, 1, 2, 2, 3};
+
+	write_bytes(in_base("password"), "open sesame\n", 12);
+	ck_assert_int_eq(chmod(in_base("password"), 0640), 0);
+	read_ok("store = { sentinels = ( \"10.0.0.1\", \"s2:7\", \"[::1]:8\" ); master = \"my.master-1\"; replicas = 4;\n"
+		"  sentinel_user = \"me\"; sentinel_password_file = \"%s/password\"; };");
+	ck_assert_ptr_null(config->store.socket);
+	ck_assert_ptr_null(config->store.address.host);
+	ck_assert_uint_eq(config->store.sentinel_count, 3);
+	ck_assert_str_eq(config->store.sentinels[0].host, "10.0.0.1");
+	ck_assert_int_eq(config->store.sentinels[0].port, 26379);
+	ck_assert_str_eq(config->store.sentinels[1].host, "s2");
+	ck_assert_int_eq(config->store.sentinels[1].port, 7);
+	ck_assert_str_eq(config->store.sentinels[2].host, "::1");
+	ck_assert_int_eq(config->store.sentinels[2].port, 8);
+	ck_assert_str_eq(config->store.master, "my.master-1");
+	ck_assert_str_eq(config->store.sentinel_user, "me");
+	ck_assert_str_eq(config->store.sentinel_password, "open sesame");
+	ck_assert_int_eq(config->store.replicas, 4);
+	read_ok("store = { sentinels = [ \"a\" ]; master = \"m\"; replicas = 1; };"); /* an array will do */
+	ck_assert_uint_eq(config->store.sentinel_count, 1);
+	read_ok("store = { server = \"a\"; replicas = 64; };");
+	ck_assert_int_eq(config->store.replicas, 64);
+	for (config->store.replicas = 0; config->store.replicas < 6; config->store.replicas++)
+		ck_assert_int_eq(config_acknowledgements(&config->store), acks[config->store.replicas]);
+}
+END_TEST
+
 static const struct server {
 	const char *text, *socket, *host;
 	int port;
@@ -101,8 +134,8 @@ START_TEST(server_syntax)
 	snprintf(text, sizeof(text), "store = { server = \"%s\"; };", s->text);
 	read_ok(text);
 	ck_assert_pstr_eq(config->store.socket, s->socket);
-	ck_assert_pstr_eq(config->store.host, s->host);
-	ck_assert_int_eq(config->store.port, s->port);
+	ck_assert_pstr_eq(config->store.address.host, s->host);
+	ck_assert_int_eq(config->store.address.port, s->port);
 }
 END_TEST
 
@@ -200,6 +233,33 @@ static const struct refusal {
 	{"store = {\nuser = \"me\"; };", 2, "store.user is there without store.password_file; expected both"},
 	{"store = {\npassword_file = \"p\"; };", 2, "store.password_file is \"p\"; expected an absolute path"},
 	{"store = {\npassword_file = \"/dev/null\"; };", 2, "store.password_file /dev/null is not a regular file"},
+	/* Sentinels. */
+	{"store = {\nsentinels = \"a\"; };", 2, "store.sentinels is a string; expected a list ( \"...\", \"...\" )"},
+	{"store = {\nsentinels = ( ); };", 2, "store.sentinels is a list ( ); expected a list"},
+	{"store = { sentinels = (\n\"a\",\n1 ); };", 3, "store.sentinels contains a number; expected strings only"},
+	{"store = { sentinels = ( \"a\",\n\"\" ); };", 2, "store.sentinels is empty; expected text"},
+	{"store = { sentinels = (\n\"a:b\" ); };", 2,
+	 "store.sentinels contains \"a:b\": the port is not a number from 1 to 65535; expected host:port or [IPv6"},
+	{"store = { sentinels = (\n\"unix:/a\" ); };", 2, "store.sentinels contains \"unix:/a\": the port is not"},
+	{"store = { sentinels = ( \"a\",\n\"a:26379\" ); };", 2,
+	 "store.sentinels contains \"a:26379\" twice; expected each sentinel once"},
+	{"store = { sentinels = ( \"a\", \"b\", \"c\", \"d\", \"e\", \"f\", \"g\", \"h\", \"i\", \"j\", \"k\", "
+	 "\"l\", \"m\", \"n\", \"o\", \"p\", \"q\" ); };",
+	 1, "store.sentinels has 17; expected 1 to 16"},
+	{"store = { sentinels = ( \"a\" );\nserver = \"b\"; };", 2,
+	 "store.server is there beside store.sentinels, which know the server; expected one of them"},
+	{"store = {\nsentinels = ( \"a\" ); };", 2, "store.master is missing; expected the name by which"},
+	{"store = { sentinels = ( \"a\" );\nmaster = \"b c\"; replicas = 1; };", 2, "store.master is \"b c\"; expected 1"},
+	{"store = { sentinels = ( \"a\" ); master = \"b\"; };", 1, "store.replicas is missing; expected how many"},
+	{"store = { sentinels = ( \"a\" ); master = \"b\";\nreplicas = 0; };", 2, "store.replicas is 0; expected how"},
+	{"store = { replicas = 65; };", 1, "store.replicas is 65; expected 0 to 64"},
+	{"store = {\nmaster = \"b\"; };", 2, "store.master is there without store.sentinels; expected a list of their"},
+	{"store = {\nsentinel_user = \"b\"; };", 2, "store.sentinel_user is there without store.sentinels"},
+	{"store = {\nsentinel_password_file = \"/b\"; };", 2, "store.sentinel_password_file is there without store.sent"},
+	{"store = { sentinels = ( \"a\" ); master = \"b\"; replicas = 1;\nsentinel_user = \"me\"; };", 2,
+	 "store.sentinel_user is there without store.sentinel_password_file; expected both"},
+	{"store = { sentinels = ( \"a\" ); master = \"b\"; replicas = 1;\nsentinel_password_file = \"p\"; };", 2,
+	 "store.sentinel_password_file is \"p\"; expected an absolute path"},
 	/* Rules. */
 	{"protect = ( { path = \"/a\"; },\n { } );", 2, "this rule has neither path nor tree; expected one of the two"},
 	{"protect = (\n{ path = \"/a\"; tree = \"/b\"; } );", 2,
@@ -348,18 +408,19 @@ START_TEST(example_is_complete)
 	read_ok("");
 	lease = config->lease;
 	store = config->store;
-	store.host = strdup(store.host);
+	store.address.host = strdup(store.address.host);
 	write_bytes(file, example, strlen(example));
 	config_free(config);
 	config = NULL;
 	ck_assert_msg(config_load(file, &config, why, sizeof(why)) == 0, "%s", why);
 	ck_assert_mem_eq(&lease, &config->lease, sizeof(lease));
-	ck_assert_str_eq(store.host, config->store.host);
-	ck_assert_int_eq(store.port, config->store.port);
+	ck_assert_str_eq(store.address.host, config->store.address.host);
+	ck_assert_int_eq(store.address.port, config->store.address.port);
 	ck_assert_int_eq(store.database, config->store.database);
+	ck_assert_int_eq(store.replicas, config->store.replicas);
 	ck_assert_int_eq(store.connect_ms, config->store.connect_ms);
 	ck_assert_uint_eq(config->rule_count, 0);
-	free(store.host);
+	free(store.address.host);
 }
 END_TEST
 
@@ -374,6 +435,7 @@ int main(void)
 	tcase_add_checked_fixture(tests, setup, teardown);
 	tcase_add_test(tests, defaults);
 	tcase_add_test(tests, values);
+	tcase_add_test(tests, sentinels);
 	tcase_add_loop_test(tests, server_syntax, 0, sizeof(servers) / sizeof(servers[0]));
 	tcase_add_loop_test(tests, refused, 0, sizeof(refusals) / sizeof(refusals[0]));
 	tcase_add_test(tests, not_refused);

@@ -634,16 +634,16 @@ END_TEST
 
 START_TEST(names_and_ports)
 {
-	config = (struct config_store){.host = "localhost", .port = 1, .connect_ms = 2000};
+	config = (struct config_store){.address = {.host = "localhost", .port = 1}, .connect_ms = 60000};
 	refused(&a, "connection refused");
-	config.host = "127.0.0.1";
+	config.address.host = "127.0.0.1";
 	refused(&a, "connection refused");
-	config.host = "::1";
+	config.address.host = "::1";
 	start(&a, "host-x");
 	ck_assert_str_eq(store_server(a.store), "[::1]:1");
 	wait_until(a.downs == 1);
 	stop(&a);
-	config.host = "no such host.invalid";
+	config.address.host = "no such host.invalid";
 	refused(&a, "cannot look up");
 	start(&a, "host-a");
 	uv_run(&loop, UV_RUN_NOWAIT); /* it is freed while the lookup is under way */

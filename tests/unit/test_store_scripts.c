@@ -6,7 +6,8 @@
 #include "store/scripts.h"
 #include "tests/unit/redis_server.h"
 
-#define NAME "/var/lock/a b.lock"
+#define NAME             "/var/lock/a b.lock"
+#define NAME_OF_ONE_WORD "word" /* for command() */
 
 static struct redis_server server;
 static redisContext *redis, *listener;
@@ -96,6 +97,16 @@ static const char *call(enum script_id id, const char *first, ...)
 	return answer;
 }
 
+static const char *call_name(enum script_id id, const char *name, const char *first, ...)
+{
+	va_list more;
+
+	va_start(more, first);
+	const char *answer = call_on(id, name, first, more);
+	va_end(more);
+	return answer;
+}
+
 static const char *token(char letter)
 {
 	static char tokens[8][33];
@@ -115,6 +126,7 @@ struct want {
 	const char *file;
 	const char *ask, *pass, *grow;
 	const char *dead_host, *dead_beat;
+	const char *name; /* NULL: NAME */
 };
 
 /* "WAIT 17 A ..." as "WAIT A ...": who waits is numbered; the number is a test's of its own. */
@@ -138,7 +150,7 @@ static const char *acquire_want(const struct want *w)
 
 	snprintf(from, sizeof(from), REPLY_OFFSET, (int64_t)strtoll(range[0], NULL, 10));
 	snprintf(to, sizeof(to), REPLY_OFFSET, (int64_t)strtoll(range[1], NULL, 10));
-	return without_arrival(call(SCRIPT_ACQUIRE, w->host, w->file ? w->file : "1:1", token(w->token),
+	return without_arrival(call_name(SCRIPT_ACQUIRE, w->name ? w->name : NAME, w->host, w->file ? w->file : "1:1", token(w->token),
 		    w->space == 'r' ? "record" : "flock", w->mode == 's' ? "shared" : "exclusive", from, to,
 		    w->ask ? w->ask : "0", w->pass ? w->pass : "0", "1", w->grow ? w->grow : "0", w->dead_host, w->dead_beat, NULL));
 }
@@ -147,6 +159,13 @@ static const char *acquire_want(const struct want *w)
 #define RANGE(a, b)           .from = a, .to = b
 #define RECORD(a, b)          .space = 'r', .from = a, .to = b
 #define release(letter)       call(SCRIPT_RELEASE, token(letter), NULL)
+
+/* Of the whole of NAME. */
+static const char *reclaim(const char *host, char letter, const char *fence, const char *mode)
+{
+	return call(SCRIPT_RECLAIM, host, token(letter), fence, "1:1", "flock", mode, "0000000000000000000",
+		    "9223372036854775807", NULL);
+}
 
 /* "OK FENCE MODE": the fence, 0 if it is no such answer. */
 static uint64_t fence_of(const char *answer)
@@ -211,7 +230,7 @@ static void begin(const char *what)
 {
 	char answer[512];
 
-	strcpy(incarnation, "-");
+	strcpy(incarnation, "");
 	snprintf(answer, sizeof(answer), "%s", call(SCRIPT_STORE, what, "3000", NULL));
 	ck_assert_int_eq(sscanf(answer, "OK %127s", incarnation), 1);
 }
@@ -241,6 +260,12 @@ static void disconnect(void)
 	do {                                                                                                           \
 		const char *a = answer;                                                                                \
 		ck_assert_msg(fence_of(a) > 0, "not granted: %s", a);                                                  \
+	} while (0)
+
+#define assert_ends_with_grace(answer)                                                                                 \
+	do {                                                                                                           \
+		const char *a = answer;                                                                                \
+		ck_assert_msg(strncmp(a, "OK ", 3) == 0 && strcmp(a + strlen(a) - 2, " 0") == 0, "%s", a);             \
 	} while (0)
 
 /* ---- grants and conflicts ---- */
@@ -597,19 +622,98 @@ START_TEST(a_record_of_another_server)
 	strcpy(incarnation, "0123-4567");
 	assert_says(acquire("A", 'a', 'x'), "INC");
 	assert_says(release('a'), "INC"); /* it would have handed over */
+	assert_says(call(SCRIPT_BEAT, "A", NULL), "INC");
 	assert_says(call(SCRIPT_SHRINK, token('a'), NULL), "INC");
 	char text[24];
 	snprintf(text, sizeof(text), "%" PRIu64, fence);
 	assert_says(call(SCRIPT_CONFIRM, "A", token('a'), text, NULL), "INC");
 	begin("begin");
-	assert_says(command("HGET dflock:{0}:store fence"), "9000000000000000"); /* never below the old */
+	/* Above the old, and above what a replica may not have heard of. */
+	assert_says(command("HGET dflock:{0}:store fence"), "9000004294967296");
 	assert_says(acquire("C", 'c', 'x'), "GRACE");
 	while (*heard())
 		;
 	assert_says(release('a'), "OK");
 	assert_says(heard(), ""); /* in grace nothing is handed over */
 	assert_starts(call(SCRIPT_STORE, "open", "3000", NULL), "OK ");
-	ck_assert_uint_eq(fence_of(acquire("B", 'b', 'x')), 9000000000000001);
+	ck_assert_uint_eq(fence_of(acquire("B", 'b', 'x')), 9000004294967297);
+}
+END_TEST
+
+/* The address leads to another server, which is open, and then back to the first, which still has its memory. */
+START_TEST(another_past)
+{
+	char here[STORE_INC_BYTES], there[STORE_INC_BYTES];
+
+	strcpy(here, incarnation);
+	assert_says(command("HGET dflock:{0}:store open"), "1");
+	strcpy(incarnation, "elsewhere-1-2");
+	assert_ends_with_grace(call(SCRIPT_STORE, "begin", "3000", NULL));
+	assert_says(acquire("B", 'b', 'x'), "INC");
+	snprintf(there, sizeof(there), "%s", command("HGET dflock:{0}:store inc"));
+	ck_assert_str_ne(there, here);
+	/* Whoever was here all the time, or comes from there as well, has nothing new to tell. */
+	strcpy(incarnation, here);
+	ck_assert_ptr_nonnull(strstr(call(SCRIPT_STORE, "begin", "3000", NULL), there));
+	strcpy(incarnation, "elsewhere-1-2");
+	ck_assert_ptr_nonnull(strstr(call(SCRIPT_STORE, "begin", "3000", NULL), there));
+	strcpy(incarnation, "");
+	ck_assert_ptr_nonnull(strstr(call(SCRIPT_STORE, "begin", "3000", NULL), there));
+	for (int i = 0; i < 40; i++) {
+		snprintf(incarnation, sizeof(incarnation), "elsewhere-3-%d", i);
+		assert_ends_with_grace(call(SCRIPT_STORE, "begin", "3000", NULL));
+	}
+	ck_assert_int_lt(atoi(command("HSTRLEN dflock:{0}:store earlier")), 16 * 70);
+}
+END_TEST
+
+/* Evicted, or deleted by hand: then nothing that the store says can be relied on. */
+START_TEST(a_lock_that_vanished)
+{
+	char fence[24];
+
+	assert_granted(acquire("A", 'a', 'x'));
+	assert_says(release('a'), "OK"); /* gone, and nothing lost */
+	snprintf(fence, sizeof(fence), "%" PRIu64, fence_of(acquire("A", 'b', 'x')));
+	command("DEL dflock:{0}:lock:" NAME_OF_ONE_WORD);
+	assert_granted(acquire("C", 'd', 's', .name = NAME_OF_ONE_WORD));
+	command("DEL dflock:{0}:lock:" NAME_OF_ONE_WORD);
+	assert_says(acquire("B", 'c', 'x', .name = NAME_OF_ONE_WORD), "INC");
+	assert_says(acquire("B", 'c', 'x'), "INC"); /* whoever asks hears of it */
+	assert_says(call(SCRIPT_BEAT, "B", NULL), "INC");
+	begin("begin");
+	assert_says(acquire("B", 'c', 'x', .name = NAME_OF_ONE_WORD), "GRACE");
+	assert_starts(reclaim("A", 'b', fence, "exclusive"), "OK ");
+	assert_starts(call(SCRIPT_STORE, "open", "3000", NULL), "OK ");
+	assert_granted(acquire("B", 'c', 'x', .name = NAME_OF_ONE_WORD));
+	assert_starts(acquire("B", 'e', 'x'), "WAIT A ");
+}
+END_TEST
+
+START_TEST(hosts_that_vanished)
+{
+	assert_granted(acquire("A", 'a', 'x'));
+	command("DEL dflock:{0}:hosts");
+	assert_says(acquire("B", 'b', 'x'), "WAIT A 0 0 holds"); /* not: silent since 1970 */
+	assert_says(call(SCRIPT_BEAT, "A", NULL), "OK");
+	assert_starts(acquire("B", 'b', 'x', .dead_host = "A", .dead_beat = "0"), "WAIT A ");
+}
+END_TEST
+
+/* An old snapshot has A's exclusive lease, which A has shrunk since, so that B has a shared one. */
+START_TEST(what_was_shrunk_is_put_back_as_shared)
+{
+	char of_a[24], of_b[24];
+
+	snprintf(of_a, sizeof(of_a), "%" PRIu64, fence_of(acquire("A", 'a', 'x')));
+	snprintf(of_b, sizeof(of_b), "%" PRIu64, (uint64_t)strtoull(of_a, NULL, 10) + 1);
+	command("HDEL dflock:{0}:store inc");
+	begin("begin");
+	ck_assert_ptr_nonnull(strstr(reclaim("A", 'a', of_a, "shared"), " shared"));
+	ck_assert_ptr_nonnull(strstr(reclaim("B", 'b', of_b, "shared"), " shared"));
+	assert_starts(call(SCRIPT_STORE, "open", "3000", NULL), "OK ");
+	ck_assert_ptr_nonnull(strstr(call(SCRIPT_CONFIRM, "A", token('a'), of_a, NULL), " shared"));
+	ck_assert_ptr_nonnull(strstr(call(SCRIPT_CONFIRM, "B", token('b'), of_b, NULL), " shared"));
 }
 END_TEST
 
@@ -724,6 +828,10 @@ static void add_tests(Suite *suite, const char *name, SFun choose)
 	tcase_add_test(t, a_thousand_entries);
 	tcase_add_test(t, another_incarnation);
 	tcase_add_test(t, a_record_of_another_server);
+	tcase_add_test(t, another_past);
+	tcase_add_test(t, a_lock_that_vanished);
+	tcase_add_test(t, hosts_that_vanished);
+	tcase_add_test(t, what_was_shrunk_is_put_back_as_shared);
 	tcase_add_test(t, ttl_must_be_the_same);
 	tcase_add_test(t, sweeping);
 	tcase_add_test(t, wrong_types_change_nothing);

@@ -1,0 +1,259 @@
+/* The part of `dflock doctor` that looks at sentinels and replicas: it asks them itself, each for connect_ms at the
+ * most. */
+#include "cli/doctor.h"
+
+#include <hiredis.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define AT_BYTES  320
+#define WHY_BYTES 256
+
+static void show_address(char at[AT_BYTES], const char *host, int port)
+{
+	snprintf(at, AT_BYTES, strchr(host, ':') ? "[%.255s]:%d" : "%.255s:%d", host, port);
+}
+
+/* One question; NULL: why says what was wrong. An error reply is such, too. */
+__attribute__((format(printf, 3, 4))) static redisReply *question(redisContext *c, char why[WHY_BYTES],
+								  const char *format, ...)
+{
+	redisReply *reply;
+	va_list args;
+
+	va_start(args, format);
+	reply = redisvCommand(c, format, args);
+	va_end(args);
+	if (reply && reply->type != REDIS_REPLY_ERROR)
+		return reply;
+	snprintf(why, WHY_BYTES, "%.200s", reply ? reply->str : c->errstr);
+	freeReplyObject(reply);
+	return NULL;
+}
+
+static redisReply *log_in(redisContext *c, char why[WHY_BYTES], const char *user, const char *password)
+{
+	return user ? question(c, why, "AUTH %s %s", user, password) : question(c, why, "AUTH %s", password);
+}
+
+/* host NULL: the configuration's socket. NULL: why says what was wrong. */
+static redisContext *dial(const struct config_store *store, const char *host, int port, const char *user,
+			  const char *password, char why[WHY_BYTES])
+{
+	struct timeval limit = {.tv_sec = store->connect_ms / 1000, .tv_usec = store->connect_ms % 1000 * 1000};
+	redisContext *c =
+		host ? redisConnectWithTimeout(host, port, limit) : redisConnectUnixWithTimeout(store->socket, limit);
+	redisReply *reply;
+
+	snprintf(why, WHY_BYTES, "%s", c ? c->errstr : "out of memory");
+	if (!c || c->err)
+		goto failed;
+	redisSetTimeout(c, limit);
+	if (!password)
+		return c;
+	reply = log_in(c, why, user, password);
+	freeReplyObject(reply);
+	if (reply)
+		return c;
+failed:
+	if (c)
+		redisFree(c);
+	return NULL;
+}
+
+/* ---- sentinels ---- */
+
+struct master {
+	char host[256];
+	int port;
+	bool known;
+};
+
+static const char *field(const redisReply *fields, const char *name)
+{
+	for (size_t i = 0; fields->type == REDIS_REPLY_ARRAY && i + 1 < fields->elements; i += 2)
+		if (fields->element[i]->type == REDIS_REPLY_STRING && strcmp(fields->element[i]->str, name) == 0 &&
+		    fields->element[i + 1]->type == REDIS_REPLY_STRING)
+			return fields->element[i + 1]->str;
+	return "";
+}
+
+static void check_counts(struct doctor *d, const char *at, const redisReply *fields)
+{
+	const struct config_store *store = &d->config->store;
+	int replicas = atoi(field(fields, "num-slaves"));
+	size_t sentinels = (size_t)atoi(field(fields, "num-other-sentinels")) + 1;
+
+	if (replicas != store->replicas)
+		doctor_find(
+			d, FINDING_PROBLEM,
+			"sentinel %s knows %d replicas, and the configuration says replicas = %d; if it has counted "
+			"right (SENTINEL RESET makes it count anew), set that on every host",
+			at, replicas, store->replicas);
+	if (sentinels > store->sentinel_count)
+		doctor_find(
+			d, FINDING_WARNING,
+			"sentinel %s says that there are %zu sentinels, and the configuration has %zu; add the others",
+			at, sentinels, store->sentinel_count);
+	if (sentinels < 3)
+		doctor_find(
+			d, FINDING_WARNING,
+			"sentinel %s says that there are %zu sentinels; with fewer than three, one that fails may keep "
+			"the others from promoting a replica",
+			at, sentinels);
+}
+
+/* What this one says; the first that is asked decides, the others must say the same. False: it is of no use. */
+static bool check_sentinel(struct doctor *d, const struct config_address *address, struct master *master)
+{
+	const struct config_store *store = &d->config->store;
+	char at[AT_BYTES], there[AT_BYTES], why[WHY_BYTES];
+	redisReply *fields = NULL;
+
+	show_address(at, address->host, address->port);
+	redisContext *c =
+		dial(store, address->host, address->port, store->sentinel_user, store->sentinel_password, why);
+	if (c)
+		fields = question(c, why, "SENTINEL MASTER %s", store->master);
+	if (c)
+		redisFree(c);
+	if (!fields) {
+		doctor_find(d, FINDING_WARNING, "sentinel %s is of no use: %s", at, why);
+		return false;
+	}
+	const char *host = field(fields, "ip");
+	int port = atoi(field(fields, "port"));
+	show_address(there, host, port);
+	if (master->known && (strcmp(master->host, host) != 0 || master->port != port))
+		doctor_find(d, FINDING_WARNING, "sentinel %s says that %s is %s; is it cut off from the others?", at,
+			    store->master, there);
+	else
+		doctor_find(d, FINDING_OK, "sentinel %s says that %s is %s", at, store->master, there);
+	if (!master->known) {
+		snprintf(master->host, sizeof(master->host), "%s", host);
+		master->port = port;
+		master->known = true;
+		check_counts(d, at, fields);
+	}
+	freeReplyObject(fields);
+	return true;
+}
+
+static void check_sentinels(struct doctor *d, struct master *master)
+{
+	const struct config_store *store = &d->config->store;
+	size_t good = 0;
+
+	for (size_t i = 0; i < store->sentinel_count; i++)
+		good += check_sentinel(d, &store->sentinels[i], master);
+	if (good == 0)
+		doctor_find(d, FINDING_PROBLEM,
+			    "no sentinel answers for %s; locks are refused once the connection to the store is lost",
+			    store->master);
+}
+
+/* ---- the master ---- */
+
+static void check_connected(struct doctor *d, const char *at, int connected)
+{
+	const struct config_store *store = &d->config->store;
+	int acks = config_acknowledgements(store);
+
+	if (store->replicas == 0 && connected > 0)
+		doctor_find(
+			d, FINDING_WARNING,
+			"%s has %d replicas, and the configuration says replicas = 0; if one is promoted while this "
+			"server lives on, both may give the same lock away: set replicas if that can happen",
+			at, connected);
+	if (store->replicas == 0)
+		return;
+	if (connected > store->replicas)
+		doctor_find(
+			d, FINDING_PROBLEM,
+			"%d replicas are connected to %s, and the configuration says replicas = %d; locks are refused "
+			"until that is how many there are, on every host",
+			connected, at, store->replicas);
+	else if (connected < acks)
+		doctor_find(d, FINDING_PROBLEM,
+			    "%d of %d replicas are connected to %s, and locks need %d of them; locks are refused until "
+			    "they "
+			    "are back",
+			    connected, store->replicas, at, acks);
+	else
+		doctor_find(d, connected < store->replicas ? FINDING_WARNING : FINDING_OK,
+			    "%d of %d replicas are connected to %s, and locks need %d of them", connected,
+			    store->replicas, at, acks);
+	if (store->replicas == 1)
+		doctor_find(d, FINDING_WARNING,
+			    "with replicas = 1 locks are refused as soon as either of the two servers fails; a second "
+			    "replica mends that");
+}
+
+/* Of one that is allowed to ask; INFO shows whether there is such a setting, not what it is. */
+static void check_min_replicas(struct doctor *d, redisContext *c, const char *at, const char *info)
+{
+	int acks = config_acknowledgements(&d->config->store), set;
+	char why[WHY_BYTES];
+
+	if (!strstr(info, "\nmin_slaves_good_slaves:")) {
+		doctor_find(
+			d, FINDING_OK,
+			"min-replicas-to-write is not set at %s: other programs can write there while it is cut off, "
+			"dflock does without",
+			at);
+		return;
+	}
+	redisReply *reply = question(c, why, "CONFIG GET min-replicas-to-write");
+	set = reply ? atoi(field(reply, "min-replicas-to-write")) : 0;
+	freeReplyObject(reply);
+	if (set > acks)
+		doctor_find(
+			d, FINDING_WARNING,
+			"min-replicas-to-write is %d at %s, and dflock needs %d; with fewer replicas than that it is "
+			"refused, too",
+			set, at, acks);
+	else
+		doctor_find(d, FINDING_OK, "min-replicas-to-write is set at %s", at);
+}
+
+static void check_master(struct doctor *d, const struct master *master)
+{
+	const struct config_store *store = &d->config->store;
+	char at[AT_BYTES] = "the server", why[WHY_BYTES];
+	const char *host = master->known ? master->host : store->address.host;
+	int port = master->known ? master->port : store->address.port;
+	redisReply *reply = NULL;
+
+	if (host)
+		show_address(at, host, port);
+	redisContext *c = dial(store, host, port, store->user, store->password, why);
+	if (c)
+		reply = question(c, why, "INFO replication");
+	if (!reply || reply->type != REDIS_REPLY_STRING) {
+		if (store->replicas > 0)
+			doctor_find(d, FINDING_PROBLEM, "%s cannot be asked for its replicas: %s", at, why);
+		goto out; /* else it is said of the store already */
+	}
+	const char *connected = strstr(reply->str, "\nconnected_slaves:");
+	check_connected(d, at, connected ? atoi(connected + strlen("\nconnected_slaves:")) : 0);
+	if (store->replicas > 0)
+		check_min_replicas(d, c, at, reply->str);
+out:
+	freeReplyObject(reply);
+	if (c)
+		redisFree(c);
+}
+
+void doctor_replicas(struct doctor *d)
+{
+	struct master master = {.known = false};
+
+	if (!d->config)
+		return;
+	if (d->config->store.sentinel_count > 0)
+		check_sentinels(d, &master);
+	if (d->config->store.sentinel_count == 0 || master.known)
+		check_master(d, &master);
+}

@@ -1,0 +1,60 @@
+#include "store/address.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct address_lookup {
+	uv_getaddrinfo_t request;
+	address_cb *cb; /* NULL: nobody wants to know any more */
+	void *arg;
+};
+
+bool address_of_number(const char *host, int port, struct sockaddr_storage *out)
+{
+	return uv_ip4_addr(host, port, (struct sockaddr_in *)out) == 0 ||
+	       uv_ip6_addr(host, port, (struct sockaddr_in6 *)out) == 0;
+}
+
+void address_show(const char *host, int port, char *out, size_t size)
+{
+	snprintf(out, size, strchr(host, ':') ? "[%s]:%d" : "%s:%d", host, port);
+}
+
+static void on_resolved(uv_getaddrinfo_t *request, int status, struct addrinfo *list)
+{
+	struct address_lookup *lookup = (struct address_lookup *)request;
+
+	if (lookup->cb)
+		lookup->cb(lookup->arg, status == 0 ? list : NULL, status == 0 ? NULL : uv_strerror(status));
+	free(lookup);
+	uv_freeaddrinfo(list);
+}
+
+struct address_lookup *address_look_up(uv_loop_t *loop, const char *host, int port, address_cb *cb, void *arg,
+				       const char **why)
+{
+	const struct addrinfo hints = {.ai_socktype = SOCK_STREAM};
+	struct address_lookup *lookup = calloc(1, sizeof(*lookup));
+	int err = UV_ENOMEM;
+	char service[16];
+
+	if (!lookup)
+		goto failed;
+	snprintf(service, sizeof(service), "%d", port);
+	lookup->cb = cb;
+	lookup->arg = arg;
+	err = uv_getaddrinfo(loop, &lookup->request, on_resolved, host, service, &hints);
+	if (err == 0)
+		return lookup;
+failed:
+	free(lookup);
+	*why = uv_strerror(err);
+	return NULL;
+}
+
+void address_cancel(struct address_lookup *lookup)
+{
+	lookup->cb = NULL;
+	uv_cancel((uv_req_t *)&lookup->request);
+}

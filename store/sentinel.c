@@ -1,0 +1,227 @@
+/* See sentinel.h. A question ends exactly once, in end(); its timer limits the look-up and the connection together. */
+#include "store/sentinel.h"
+
+#include <inttypes.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "store/address.h"
+#include "store/link.h"
+#include "store/reply.h"
+
+#define LIMIT_MIN_MS 100
+#define WHY_BYTES    512
+#define HOST_CHARS   "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-._:%"
+
+struct sentinel_question {
+	uv_loop_t *loop;
+	const struct config_store *config;
+	const struct config_address *at;
+	sentinel_cb *cb;
+	void *arg;
+	uv_timer_t timer;
+	struct address_lookup *lookup;
+	struct link *link;
+	bool ended;
+};
+
+static void on_closed(uv_handle_t *handle)
+{
+	free(handle->data);
+}
+
+void sentinel_cancel(struct sentinel_question *q)
+{
+	struct link *link = q->link;
+
+	if (q->ended)
+		return;
+	q->ended = true;
+	if (q->lookup)
+		address_cancel(q->lookup);
+	q->link = NULL;
+	if (link)
+		link_close(link);
+	uv_close((uv_handle_t *)&q->timer, on_closed);
+}
+
+static void end(struct sentinel_question *q, const char *host, int port, const char *why)
+{
+	sentinel_cb *cb = q->cb;
+	void *arg = q->arg;
+
+	sentinel_cancel(q);
+	cb(arg, host, port, why);
+}
+
+__attribute__((format(printf, 2, 3))) static void fail(struct sentinel_question *q, const char *format, ...)
+{
+	char at[SENTINEL_HOST_BYTES + 16], what[WHY_BYTES], why[sizeof(at) + sizeof(what) + 16];
+	va_list args;
+
+	if (q->ended)
+		return;
+	va_start(args, format);
+	vsnprintf(what, sizeof(what), format, args);
+	va_end(args);
+	address_show(q->at->host, q->at->port, at, sizeof(at));
+	snprintf(why, sizeof(why), "sentinel %s: %s", at, what);
+	end(q, NULL, 0, why);
+}
+
+/* All of them together may take connect_ms: the next one may well answer at once. */
+static int64_t limit_ms(const struct sentinel_question *q)
+{
+	int64_t ms = q->config->connect_ms / (int64_t)q->config->sentinel_count;
+
+	return ms < LIMIT_MIN_MS ? LIMIT_MIN_MS : ms;
+}
+
+/* ---- the answers ---- */
+
+/* False: the answer is of no use, and the question has ended. */
+static bool usable(struct sentinel_question *q, const redisReply *reply)
+{
+	static const char *const logins[] = {"NOAUTH", "WRONGPASS", "NOPERM", "ERR AUTH"};
+	const char *advice = "is it a Redis Sentinel?";
+	char said[REPLY_SAID_BYTES];
+
+	if (!reply || q->ended)
+		return false;
+	if (reply->type != REDIS_REPLY_ERROR)
+		return true;
+	for (size_t i = 0; i < sizeof(logins) / sizeof(*logins); i++)
+		if (strncmp(reply->str, logins[i], strlen(logins[i])) == 0)
+			advice = "see sentinel_user and sentinel_password_file in the configuration";
+	reply_quote(said, reply->str);
+	fail(q, "it says \"%s\": %s", said, advice);
+	return false;
+}
+
+static void on_login(void *arg, const redisReply *reply)
+{
+	usable(arg, reply);
+}
+
+static bool is_text(const redisReply *reply, size_t max)
+{
+	return reply->type == REDIS_REPLY_STRING && reply->len > 0 && reply->len < max &&
+	       strlen(reply->str) == (size_t)reply->len;
+}
+
+static void on_master(void *arg, const redisReply *reply)
+{
+	struct sentinel_question *q = arg;
+	char host[SENTINEL_HOST_BYTES];
+	uint64_t port;
+
+	if (!usable(q, reply))
+		return;
+	if (reply->type == REDIS_REPLY_NIL) {
+		fail(q, "it knows no master \"%.100s\": set master to the name in its configuration",
+		     q->config->master);
+		return;
+	}
+	if (reply->type != REDIS_REPLY_ARRAY || reply->elements != 2 || !is_text(reply->element[0], sizeof(host)) ||
+	    !is_text(reply->element[1], 6) || !reply_number(reply->element[1]->str, &port) || port < 1 ||
+	    port > 65535 || reply->element[0]->str[strspn(reply->element[0]->str, HOST_CHARS)]) {
+		fail(q, "its answer makes no sense: it is no Redis Sentinel");
+		return;
+	}
+	strcpy(host, reply->element[0]->str);
+	end(q, host, (int)port, NULL);
+}
+
+/* ---- asking ---- */
+
+static void send_login(struct sentinel_question *q)
+{
+	const char *with_user[] = {"AUTH", q->config->sentinel_user, q->config->sentinel_password};
+	const char *without[] = {"AUTH", q->config->sentinel_password};
+
+	if (q->config->sentinel_user)
+		link_send(q->link, 3, with_user, on_login, q);
+	else if (q->config->sentinel_password)
+		link_send(q->link, 2, without, on_login, q);
+}
+
+static void on_connected(void *arg)
+{
+	struct sentinel_question *q = arg;
+	const char *question[] = {"SENTINEL", "GET-MASTER-ADDR-BY-NAME", q->config->master};
+
+	send_login(q); /* if that cannot be sent, nor can this */
+	int err = link_send(q->link, 3, question, on_master, q);
+	if (err)
+		fail(q, "cannot send: %s", uv_strerror(err));
+}
+
+static void on_broken(void *arg, const char *why)
+{
+	fail(arg, "%s", why);
+}
+
+static void connect_to(struct sentinel_question *q, const struct link_target *target)
+{
+	const struct link_events events = {.connected = on_connected, .broken = on_broken};
+	char why[128];
+
+	q->link = link_open(q->loop, target, (uint64_t)limit_ms(q), &events, q, why, sizeof(why));
+	if (!q->link)
+		fail(q, "cannot connect: %s", why);
+}
+
+static void on_addresses(void *arg, const struct addrinfo *list, const char *why)
+{
+	struct sentinel_question *q = arg;
+	struct link_target target = {.path = NULL};
+
+	q->lookup = NULL;
+	if (!list) {
+		fail(q, "cannot look up its address: %s", why);
+		return;
+	}
+	memcpy(&target.address, list->ai_addr, list->ai_addrlen);
+	connect_to(q, &target);
+}
+
+static void on_limit(uv_timer_t *timer)
+{
+	struct sentinel_question *q = timer->data;
+
+	fail(q, "no answer within %" PRId64 " ms", limit_ms(q));
+}
+
+static void on_start(uv_timer_t *timer)
+{
+	struct sentinel_question *q = timer->data;
+	struct link_target target = {.path = NULL};
+	const char *why;
+
+	uv_timer_start(timer, on_limit, (uint64_t)limit_ms(q), 0);
+	if (address_of_number(q->at->host, q->at->port, &target.address)) {
+		connect_to(q, &target);
+		return;
+	}
+	q->lookup = address_look_up(q->loop, q->at->host, q->at->port, on_addresses, q, &why);
+	if (!q->lookup)
+		fail(q, "cannot look up its address: %s", why);
+}
+
+struct sentinel_question *sentinel_ask(uv_loop_t *loop, const struct config_store *config, size_t index,
+				       sentinel_cb *cb, void *arg)
+{
+	struct sentinel_question *q = calloc(1, sizeof(*q));
+
+	if (!q)
+		return NULL;
+	*q = (struct sentinel_question){
+		.loop = loop, .config = config, .at = &config->sentinels[index], .cb = cb, .arg = arg};
+	uv_timer_init(loop, &q->timer);
+	q->timer.data = q;
+	uv_timer_start(&q->timer, on_start, 0, 0); /* whatever fails is told from the loop */
+	return q;
+}

@@ -1,0 +1,568 @@
+"""
+Redis with replicas and sentinels: a failover, to a replica that was behind as well, loses no lock and gives no lock to
+two, also while the old master lives on.
+"""
+import os
+import signal
+import socket
+import threading
+
+import pytest
+from harness import Deadline, Host, Nodes, wait_until
+from harness.crowd import Crowd
+from harness.nodes import MASTER
+
+from test_flock import held, opened
+from test_freeze import grows, is_frozen, job, size
+
+# A failover takes some four seconds here, on a busy machine more; leases last longer, or not.
+LONG = "ttl_ms = 20000; linger_ms = 0;"
+SHORT = "ttl_ms = 2500; freeze_margin_ms = 700; linger_ms = 0;"
+QUICK = "connect_ms = 1200;"
+
+
+@pytest.fixture
+def make_nodes(folder):
+    made = []
+
+    def make(count, sentinels=3, **options):
+        made.append(Nodes(os.path.join(folder, f"nodes{len(made)}"), count, sentinels, **options))
+        return made[-1]
+
+    yield make
+    for nodes in made:
+        nodes.stop()
+
+
+@pytest.fixture
+def host_at(folder):
+    """host_at(settings, "a"): a host whose configuration has these settings of the store."""
+    hosts = []
+
+    def make(settings, name, lease=LONG, store=QUICK, **options):
+        hosts.append(Host(settings, name, folder, lease=lease, store=store, **options))
+        return hosts[-1]
+
+    yield make
+    for host in hosts:
+        host.stop()
+
+
+class Work:
+    """A job under flock(1) that holds the lock and writes all the time."""
+
+    def __init__(self, host):
+        self.host = host
+        self.process, self.path = job(host)
+        self.lease = held(host)[0]
+
+    def goes_on(self):
+        grows(self.path)
+        assert self.process.poll() is None
+
+    def end(self):
+        os.kill(int(open(self.path + ".pid").read()), signal.SIGKILL)
+        self.process.communicate(timeout=20)
+
+    def is_put_back(self):
+        wait_until(self.stands, "the lease is as it was", 30)
+
+    def stands(self):
+        same = held(self.host, token=self.lease["token"], fence=self.lease["fence"])
+        return same and same[0]["state"] != "unsure"
+
+
+def reconnected(host, node):
+    def is_there():
+        store = host.status()["store"]
+        return store["up"] and store["server"].endswith(f":{node.port}")
+    try:
+        wait_until(is_there, f"{host.name} is at the new master", 40)
+    except Deadline:
+        print(host.log())
+        raise
+
+
+# --- failovers ---
+
+
+@pytest.mark.parametrize("count,how", [(3, "kill"), (5, "kill"), (3, "stop"), (5, "asked for")])
+def test_failover(make_nodes, host_at, count, how):
+    """The lease is put back, the job loses nothing, and who waits gets the lock afterwards."""
+    nodes = make_nodes(count)
+    a, b = host_at(nodes.settings, "a").init(), host_at(nodes.settings, "b").wait_up()
+    holder, other = Work(a), opened(b)
+    other.say("flock 0 ex")
+    wait_until(lambda: held(b, note="waits for another host"), "b is queued")
+    old = nodes[0]
+    if how == "asked for":
+        nodes.sentinels[0].command("SENTINEL", "FAILOVER", MASTER)
+    else:
+        old.signal(signal.SIGKILL if how == "kill" else signal.SIGSTOP)
+    new = nodes.failed_over(old)
+    for host in a, b:
+        reconnected(host, new)
+    holder.is_put_back()
+    holder.goes_on()
+    if how == "kill":
+        old.restart()
+    old.signal(signal.SIGCONT)
+    wait_until(lambda: old.role() == "slave", "the old master follows the new one", 40)
+    holder.goes_on()
+    assert not a.status()["lost"] and "are frozen" not in a.log()
+    wait_until(lambda: not b.status()["store"]["grace"], "grace is over", 60)
+    assert other.silent(0.2)
+    holder.end()
+    assert other.heard(30)[0] == "ok"
+    assert held(b)[0]["fence"] > holder.lease["fence"]
+
+
+def test_two_nodes_grant_only_together(make_nodes, host_at):
+    """A majority of two is two: safe, but one alone is no store."""
+    nodes = make_nodes(2)
+    a, b = host_at(nodes.settings, "a", lease=SHORT).init(), host_at(nodes.settings, "b", lease=SHORT).wait_up()
+    holder, other = Work(a), opened(b)
+    nodes[0].stop()
+    nodes.failed_over(nodes[0])
+    wait_until(lambda: "are frozen" in a.log(), "the job is frozen", 20)
+    wait_until(lambda: "0 replicas are connected to it, and 1 must acknowledge" in b.log(), "b says why", 20)
+    assert other.do("flock 0 ex nb") == "ENOLCK"
+    assert is_frozen(holder.path)
+    last = size(holder.path)
+    other.say("flock 0 ex")
+    nodes[0].start()
+    assert other.heard(60)[0] == "ok"
+    # It had run out, and the new master cannot tell who had it meanwhile.
+    assert holder.process.wait(20) and size(holder.path) == last and a.status()["lost"]
+
+
+def test_five_nodes_without_two_and_without_three(make_nodes, host_at):
+    nodes = make_nodes(5)
+    a, b = host_at(nodes.settings, "a").init(), host_at(nodes.settings, "b").wait_up()
+    holder, other = Work(a), opened(b)
+    nodes[0].stop()
+    nodes[4].stop()
+    new = nodes.failed_over(nodes[0])
+    reconnected(a, new)
+    holder.is_put_back()
+    other.say("flock 0 ex")
+    wait_until(lambda: not b.status()["store"]["grace"], "grace is over", 60)
+    holder.goes_on()
+    holder.end()
+    assert other.heard(30)[0] == "ok"
+    assert other.do("flock 0 un") == "ok"
+    third = next(n for n in nodes.all if n is not new and n.process)
+    third.stop()
+    wait_until(lambda: "1 replicas are connected to it, and 2 must acknowledge" in a.log(), "a says so", 30)
+    assert opened(a).do("flock 0 ex nb") == "ENOLCK"
+    nodes[4].start()
+    nodes[4].follow(new)
+    assert attempt(a)
+
+
+def behind_is_first(i):
+    """The master, one that will be promoted before any other, and the rest."""
+    return ("--replica-priority", "1" if i == 1 else "100")
+
+
+@pytest.mark.parametrize("count", [3, 5])
+def test_failover_to_a_replica_that_was_behind(make_nodes, host_at, count):
+    """It has never heard of the lease. Its host puts it back, and until then nobody is granted anything."""
+    nodes = make_nodes(count, options=behind_is_first)
+    a, b = host_at(nodes.settings, "a").init(), host_at(nodes.settings, "b").wait_up()
+    nodes[1].command("REPLICAOF", "127.0.0.1", "1")  # nobody is there
+    holder, other = Work(a), opened(b)
+    assert nodes[1].command("EXISTS", "dflock:{0}:lock:t/f") == 0
+    nodes[0].stop()
+    assert nodes.failed_over(nodes[0]) is nodes[1]
+    assert other.do("flock 0 ex nb") in ("ENOLCK", "EAGAIN")
+    reconnected(a, nodes[1])
+    holder.is_put_back()
+    other.say("flock 0 ex")
+    wait_until(lambda: not b.status()["store"]["grace"], "grace is over", 60)
+    assert other.silent(0.2)
+    holder.goes_on()
+    holder.end()
+    assert other.heard(30)[0] == "ok"
+
+
+# --- an old master that lives on, cut off from all but some replicas and hosts ---
+
+
+def two_masters(make_nodes, host_at, count, replicas):
+    """
+    Host a's master still feeds one replica of five, none of three. The others, among them b's master, have left it. All
+    by hand: no sentinel brings the two together. The holder of the lock at a, and a caller for it at b.
+    """
+    nodes = make_nodes(count, sentinels=0)
+    old, new, *rest = nodes.all
+    loyal = rest[:count // 4]
+    leaving = rest[count // 4:]
+    absent = leaving if loyal else []  # as many replicas as the wrong configuration says
+    for node in absent:
+        node.command("REPLICAOF", "127.0.0.1", "1")
+    wait_until(lambda: old.has_replicas(count - len(absent) - 1), "some have left before")
+    a = host_at(nodes.at(0, replicas), "a", lease=SHORT).init()
+    holder = Work(a)
+    new.promote()
+    for node in leaving:
+        node.follow(new)
+    wait_until(lambda: new.has_replicas(len(leaving)), "the rest follows the new master")
+    assert old.role() == new.role() == "master" and old.has_replicas(len(loyal))
+    b = host_at(nodes.at(1, replicas), "b", lease=SHORT)
+    return a, holder, opened(b)
+
+
+@pytest.mark.parametrize("count", [3, 5])
+def test_a_master_that_is_cut_off_grants_and_renews_nothing(make_nodes, host_at, count):
+    a, holder, other = two_masters(make_nodes, host_at, count, count - 1)
+    another = a.agent()
+    another.do(f"open 0 {a.path('g')} rwc")
+    wait_until(lambda: "are frozen" in a.log(), "the job is frozen", 20)
+    assert another.do("flock 0 ex nb") == "ENOLCK"
+    assert other.do("flock 0 ex", seconds=30) == "ok"
+    last = size(holder.path)
+    assert is_frozen(holder.path) and size(holder.path) == last
+
+
+@pytest.mark.parametrize("count,replicas", [(3, 0), (5, 2)])
+def test_with_too_few_acknowledgements_both_hold(make_nodes, host_at, count, replicas):
+    """The test before this one can fail: what the configuration must not say."""
+    a, holder, other = two_masters(make_nodes, host_at, count, replicas)
+    assert other.do("flock 0 ex", seconds=30) == "ok"
+    holder.goes_on()
+    assert holder.stands()
+
+
+@pytest.mark.parametrize("replicas", [2, 0])
+def test_grace_counts_from_the_acknowledgement(make_nodes, host_at, replicas):
+    """
+    The replica that was promoted has no replica yet: the old master still has one, and goes on. Only when that one
+    follows the new master does grace begin there. Without acknowledgements (replicas = 0) both hold.
+    """
+    nodes = make_nodes(3, sentinels=0)
+    old, new, third = nodes.all
+    a = host_at(nodes.at(0, 2), "a", lease=SHORT).init()
+    holder = Work(a)
+    new.promote()
+    wait_until(lambda: old.has_replicas(1), "one replica is left")
+    b = host_at(nodes.at(1, replicas), "b", lease=SHORT)
+    other = opened(b).say("flock 0 ex")
+    if replicas == 0:
+        assert other.heard(30)[0] == "ok"
+        holder.goes_on()
+        return
+    wait_until(lambda: "0 replicas are connected" in b.log(), "b says what is missing")
+    beat = nodes[0].command("HGET", "dflock:{0}:hosts", a.status()["host"])
+    wait_until(lambda: int(nodes[0].command("HGET", "dflock:{0}:hosts", a.status()["host"])) > int(beat) + 4000,
+               "more than a ttl passes")
+    holder.goes_on()
+    assert other.silent(0.1) and "are frozen" not in a.log()
+    third.follow(new)
+    assert other.heard(30)[0] == "ok"
+    assert "are frozen" in a.log() and is_frozen(holder.path)
+
+
+def test_hand_over_counts_when_it_is_acknowledged(make_nodes, host_at):
+    """The script that released has granted it to b, but no replica has that: b must not use it yet."""
+    nodes = make_nodes(3, sentinels=0)
+    a, b = host_at(nodes.at(0, 2), "a").init(), host_at(nodes.at(0, 2), "b").wait_up()
+    one, other = opened(a), opened(b)
+    assert one.do("flock 0 ex") == "ok"
+    other.say("flock 0 ex")
+    wait_until(lambda: held(b, note="waits for another host"), "b is queued")
+    for node in nodes[1], nodes[2]:
+        node.signal(signal.SIGSTOP)
+    assert one.do("flock 0 un") == "ok"
+    count = "return #cmsgpack.unpack(redis.call('GET', KEYS[1])).q"
+    wait_until(lambda: nodes[0].command("EVAL", count, 1, "dflock:{0}:lock:t/f") == 0, "the master has granted it", 30)
+    assert other.silent(0.5)
+    wait_until(lambda: "0 of the 1 replicas that must have acknowledged" in b.log(), "b says why", 20)
+    assert other.silent(0.5)
+    for node in nodes[1], nodes[2]:
+        node.signal(signal.SIGCONT)
+    assert other.heard(30)[0] == "ok"
+
+
+def test_replicas_that_are_slow_for_a_moment(make_nodes, host_at):
+    """Nothing is granted meanwhile; the lease outlasts it."""
+    nodes = make_nodes(3)
+    a, b = host_at(nodes.settings, "a").init(), host_at(nodes.settings, "b").wait_up()
+    holder, other = Work(a), opened(b)
+    assert other.do(f"open 1 {b.path('g')} rwc") == "ok"
+    for node in nodes[1], nodes[2]:
+        node.signal(signal.SIGSTOP)
+    assert other.do("flock 1 ex nb", seconds=30) == "ENOLCK"
+    for node in nodes[1], nodes[2]:
+        node.signal(signal.SIGCONT)
+    wait_until(lambda: other.do("flock 1 ex nb") == "ok", "locks can be had again", 30)
+    holder.goes_on()
+    assert not a.status()["lost"] and "are frozen" not in a.log()
+
+
+def test_more_replicas_than_configured(make_nodes, host_at):
+    """Half of fewer would not be a majority."""
+    nodes = make_nodes(3, sentinels=0)
+    host = host_at(nodes.at(0, 1), "a")
+    wait_until(lambda: "2 replicas are connected to it, and the configuration says replicas = 1" in host.log(), "it says so")
+    nodes[2].promote()
+    agent = opened(host.init())
+    assert agent.do("flock 0 ex nb") == "ok"
+    nodes[2].follow(nodes[0])
+    wait_until(lambda: nodes[0].has_replicas(2), "it is back")
+    wait_until(lambda: host.log().count("2 replicas are connected to it") == 2, "it is noticed")
+
+
+def test_many_at_once_wait_together(make_nodes, host_at):
+    """While the replicas are asked about one lease, the others gather, and are asked about in one go."""
+    nodes = make_nodes(3, sentinels=0)
+    host = host_at(nodes.at(0, 2), "a", store="connect_ms = 30000;").init()
+    agents = [opened(host, f"f{i}") for i in range(21)]
+
+    def unread():
+        """Bytes that have come from keepers whose connections are held up."""
+        return max(int(c.split(" qbuf=")[1].split()[0]) for c in nodes[0].command("CLIENT", "LIST").splitlines())
+
+    def waits():
+        stats = nodes[0].command("INFO", "commandstats")
+        return int(next(l for l in stats.splitlines() if l.startswith("cmdstat_wait:")).split("calls=")[1].split(",")[0])
+
+    for node in nodes[1], nodes[2]:
+        node.signal(signal.SIGSTOP)
+    agents[0].say("flock 0 ex")
+    wait_until(lambda: "blocked_clients:1" in nodes[0].command("INFO", "clients"), "one waits for the replicas")
+    before = waits()
+    for agent in agents[1:]:
+        agent.say("flock 0 ex")
+    wait_until(lambda: unread() > 300 * (len(agents) - 1), "the others are sent")
+    for node in nodes[1], nodes[2]:
+        node.signal(signal.SIGCONT)
+    assert [agent.heard(30)[0] for agent in agents] == ["ok"] * len(agents)
+    assert waits() - before < len(agents) / 2
+
+
+def test_beats_count_only_when_acknowledged(make_nodes, host_at):
+    """Replicas that are connected but do not answer: the job is frozen in time, and goes on, for nobody else got the lock."""
+    nodes = make_nodes(3, sentinels=0)
+    a, b = (host_at(nodes.at(0, 2), n, lease=SHORT) for n in "ab")
+    a.init()
+    holder, other = Work(a), opened(b).say("flock 0 ex")
+    wait_until(lambda: held(b, note="waits for another host"), "b is queued")
+    for node in nodes[1], nodes[2]:
+        node.signal(signal.SIGSTOP)
+    wait_until(lambda: held(a, state="unsure"), "the lease has run out", 20)
+    assert is_frozen(holder.path) and other.silent(0.1)
+    nodes[2].signal(signal.SIGCONT)
+    wait_until(lambda: "go on" in a.log(), "the job is let go", 20)
+    holder.goes_on()
+    holder.end()
+    assert other.heard(30)[0] == "ok"
+
+
+# --- finding the master ---
+
+
+def test_an_idle_keeper_notices(make_nodes, host_at):
+    """It has nothing to renew, and its connection stands: it asks the sentinels now and then."""
+    nodes = make_nodes(3)
+    host = host_at(nodes.settings, "a", lease="ttl_ms = 3000;", store="connect_ms = 60000;").init()
+    nodes[0].signal(signal.SIGSTOP)
+    new = nodes.failed_over(nodes[0])
+    reconnected(host, new)
+    assert f"the sentinels say that the master is 127.0.0.1:{new.port} now" in host.log()
+
+
+def test_sentinels_that_do_not_answer(make_nodes, host_at):
+    nodes = make_nodes(3)
+    nodes.sentinels[0].stop()
+    nodes.sentinels[1].signal(signal.SIGSTOP)
+    host = host_at(nodes.settings, "a").init()
+    nodes.sentinels[2].stop()
+    agent = opened(host)
+    assert agent.do("flock 0 ex nb") == "ok"  # they are not needed once the master is known
+    nodes[0].restart()
+    wait_until(lambda: "no sentinel says where it is. sentinel 127.0.0.1:%d: connection refused" % nodes.sentinels[0].port
+               in host.log(), "it says so", 30)
+    nodes.sentinels[1].signal(signal.SIGCONT)
+    wait_until(lambda: host.status()["store"]["up"], "the one that is back is asked", 40)
+
+
+def test_a_sentinel_that_knows_another_master(make_nodes, host_at, folder):
+    """Cut off, it names a server that is none: the others are asked."""
+    nodes, foreign = make_nodes(2), make_nodes(2, sentinels=1)
+    foreign[0].stop()
+    settings = nodes.settings.replace("( ", f'( "127.0.0.1:{foreign.sentinels[0].port}", ', 1)
+    for name in "abcd":
+        assert host_at(settings, name).wait_up().status()["store"]["server"] == f"{MASTER} at 127.0.0.1:{nodes[0].port}"
+
+
+NONSENSE = {
+    "an empty array": b"*0\r\n",
+    "three words": b"*3\r\n$1\r\na\r\n$1\r\n1\r\n$1\r\nb\r\n",
+    "no name": b"*2\r\n$0\r\n\r\n$1\r\n1\r\n",
+    "blanks": b"*2\r\n$3\r\na b\r\n$1\r\n1\r\n",
+    "a NUL": b"*2\r\n$3\r\na\0b\r\n$1\r\n1\r\n",
+    "a long name": b"*2\r\n$300\r\n" + b"a" * 300 + b"\r\n$1\r\n1\r\n",
+    "port 0": b"*2\r\n$1\r\na\r\n$1\r\n0\r\n",
+    "a large port": b"*2\r\n$1\r\na\r\n$5\r\n65536\r\n",
+    "a negative port": b"*2\r\n$1\r\na\r\n$2\r\n-1\r\n",
+    "a number": b":1\r\n",
+    "no Redis": b"HTTP/1.1 400 Bad Request\r\n\r\n",
+    "an error": b"-ERR no\r\n",
+    "two answers": b"*2\r\n$1\r\na\r\n$1\r\n1\r\n" * 2,
+    "its end": b"",
+}
+
+
+class Impostor(threading.Thread):
+    """Answers whatever comes on its port."""
+
+    def __init__(self, answer):
+        super().__init__(daemon=True)
+        self.answer, self.asked = answer, 0
+        self.listener = socket.create_server(("127.0.0.1", 0))
+        self.address = "127.0.0.1:%d" % self.listener.getsockname()[1]
+        self.start()
+
+    def run(self):
+        while True:
+            try:
+                with self.listener.accept()[0] as c:
+                    c.recv(1000)
+                    c.sendall(self.answer)
+                    self.asked += 1
+                    if self.answer:
+                        c.recv(1000)
+            except OSError:
+                if self.listener.fileno() < 0:
+                    return
+
+    def stop(self):
+        self.listener.shutdown(socket.SHUT_RDWR)
+        self.listener.close()
+
+
+@pytest.mark.parametrize("what", NONSENSE)
+def test_a_sentinel_that_talks_nonsense(make_nodes, host_at, what):
+    """The next one is asked, and the keeper lives."""
+    nodes, impostor = make_nodes(2, sentinels=1), Impostor(NONSENSE[what])
+    try:
+        settings = nodes.settings.replace("( ", f'( "{impostor.address}", ', 1)
+        host = host_at(settings, "a", lease="ttl_ms = 600;")
+        pids = host.keeper_pids()
+        host.wait_up()
+        assert attempt(host)
+        asked = impostor.asked
+        wait_until(lambda: impostor.asked > asked, "it is asked again while the store is up")
+        assert host.keeper_pids() == pids
+    finally:
+        impostor.stop()
+
+
+def attempt(host):
+    return wait_until(lambda: host.run("flock", "-n", host.path("f"), "true").returncode == 0, "a lock can be had")
+
+
+def test_wrong_name_and_password(make_nodes, host_at, folder):
+    nodes = make_nodes(2, sentinels=1)
+    sentinel = nodes.sentinels[0]
+    wrong = host_at(nodes.settings.replace(MASTER, "nobody"), "a")
+    wait_until(lambda: 'it knows no master "nobody"' in wrong.log(), "it says so")
+    path = os.path.join(folder, "password")
+    with open(path, "w") as f:
+        f.write("secret\n")
+    os.chmod(path, 0o600)
+    sentinel.command("ACL", "SETUSER", "me", "on", ">secret", "+@all")
+    sentinel.command("ACL", "SETUSER", "default", "resetpass", ">secret")
+    without = host_at(nodes.settings, "b")
+    wait_until(lambda: "see sentinel_user and sentinel_password_file" in without.log(), "it says so")
+    for name, user in ("c", ""), ("d", 'sentinel_user = "me";'):
+        host_at(nodes.settings, name, store=QUICK + f'{user} sentinel_password_file = "{path}";').wait_up()
+
+
+def test_a_keeper_ends(make_nodes, host_at):
+    """Whether the store is up, or a sentinel is being asked."""
+    nodes = make_nodes(2, sentinels=1)
+    up = host_at(nodes.settings, "a").init()
+    nodes.sentinels[0].signal(signal.SIGSTOP)
+    asking = host_at(nodes.settings, "b")
+    for host in up, asking:
+        host.cli("stop")
+        assert host.keeper.wait(20) == 0, host.log()
+
+
+def doctor(host):
+    return host.cli("doctor", check=False).stdout
+
+
+def test_doctor(make_nodes, host_at):
+    nodes = make_nodes(3)
+    good = host_at(nodes.settings, "a").init()
+    said = doctor(good)
+    for sentinel in nodes.sentinels:
+        assert f"ok:      sentinel 127.0.0.1:{sentinel.port} says that {MASTER} is 127.0.0.1:{nodes[0].port}" in said
+    assert f"ok:      2 of 2 replicas are connected to 127.0.0.1:{nodes[0].port}, and locks need 1 of them" in said
+    assert "ok:      min-replicas-to-write is not set" in said and "\n0 problems" in said
+    wrong = doctor(host_at(nodes.by_sentinels(1), "b"))
+    assert "knows 2 replicas, and the configuration says replicas = 1" in wrong
+    assert "problem: 2 replicas are connected" in wrong and "with replicas = 1 locks are refused" in wrong
+    single = doctor(host_at(nodes.at(0, 0), "c"))
+    assert "warning: 127.0.0.1:%d has 2 replicas, and the configuration says replicas = 0" % nodes[0].port in single
+    nodes[0].command("CONFIG", "SET", "min-replicas-to-write", 2)
+    nodes.sentinels[1].stop()
+    nodes[2].stop()
+    wait_until(lambda: nodes[0].has_replicas(1), "one is gone")
+    said = doctor(good)
+    assert f"warning: sentinel 127.0.0.1:{nodes.sentinels[1].port} is of no use: Connection refused" in said
+    assert "warning: 1 of 2 replicas are connected" in said and "warning: min-replicas-to-write is 2" in said
+    assert opened(good).do("flock 0 ex nb") == "ENOLCK"
+    assert "bring its replicas back, or lower its min-replicas-to-write" in good.log()
+    nodes[1].stop()
+    wait_until(lambda: nodes[0].has_replicas(0), "both are gone")
+    assert "problem: 0 of 2 replicas are connected" in doctor(good)
+
+
+# --- everything at once ---
+
+
+class Unwatched:
+    """No samples of the store: it moves."""
+
+    def command(self, *words):
+        return []
+
+
+def test_many_workers_and_failovers(make_nodes, host_at, folder):
+    """Three failovers while workers on three hosts lock and are killed: no two ever had a lock at once, and all go on."""
+    nodes = make_nodes(3)
+    names = {"a": 20, "b": 10, "c": 0}
+    hosts = [host_at(nodes.settings, n, lease="ttl_ms = 20000; linger_ms = 20;") for n in names]
+    hosts[0].init()
+    for host in hosts:
+        host.wait_up()
+    crowd = Crowd(hosts, folder, 7, names).start()
+    try:
+        got = 0
+        for how in signal.SIGKILL, signal.SIGSTOP, signal.SIGKILL:
+            old = nodes.master()
+            crowd.run(1, Unwatched(), crowd.kill_a_worker)
+            old.signal(how)
+            new = nodes.failed_over(old)
+            if how == signal.SIGKILL:
+                old.restart()
+            old.signal(signal.SIGCONT)
+            for host in hosts:
+                reconnected(host, new)
+            wait_until(lambda: old.role() == "slave" and new.has_replicas(2), "the old master follows", 40)
+            before = len(crowd.history().calls)
+            wait_until(lambda: len(crowd.history().calls) > before + 20, "locks are granted again", 40)
+            got += 1
+        crowd.stop()
+        h = crowd.history()
+        print(h.summary())
+        assert crowd.wrong() == []
+        assert not set(h.failures) - {"EAGAIN", "EINTR", "ENOLCK"}, h.failures
+        assert got == 3 and not any(host.status()["lost"] for host in hosts)
+    finally:
+        crowd.abandon()
+        crowd.recorder.close()

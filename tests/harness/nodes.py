@@ -1,0 +1,125 @@
+"""Redis servers that replicate, and sentinels that watch them, on free ports of 127.0.0.1."""
+import os
+import socket
+import subprocess
+
+from .redis import Redis
+from .wait import wait_until
+
+MASTER = "themaster"
+
+
+def free_ports(count):
+    """All at once, so that they differ."""
+    sockets = [socket.socket() for _ in range(count)]
+    try:
+        for s in sockets:
+            s.bind(("127.0.0.1", 0))
+        return [s.getsockname()[1] for s in sockets]
+    finally:
+        for s in sockets:
+            s.close()
+
+
+class Node(Redis):
+    def __init__(self, folder, port, master=None, options=()):
+        os.makedirs(folder, exist_ok=True)
+        follow = ["--replicaof", f"127.0.0.1 {master}"] if master else []
+        super().__init__(folder, "--repl-diskless-sync-delay", "0", "--repl-ping-replica-period", "1", *follow, *options,
+                         port=port)
+
+    def info(self, field):
+        lines = self.command("INFO", "replication").splitlines()
+        return next((l.split(":", 1)[1] for l in lines if l.startswith(field + ":")), None)
+
+    def role(self):
+        """None: it does not answer."""
+        try:
+            return self.info("role")
+        except OSError:
+            return None
+
+    def follow(self, node):
+        self.command("REPLICAOF", "127.0.0.1", node.port)
+
+    def promote(self):
+        self.command("REPLICAOF", "NO", "ONE")
+
+    def has_replicas(self, count):
+        """So many are connected and up to date."""
+        lines = self.command("INFO", "replication").splitlines()
+        return sum("state=online" in l for l in lines if l.startswith("slave")) == count
+
+
+class Sentinel(Redis):
+    def __init__(self, folder, port, node, quorum, options=()):
+        os.makedirs(folder)
+        self.path = os.path.join(folder, "sentinel.conf")
+        lines = [f"port {port}", "bind 127.0.0.1", "protected-mode no", f"dir {folder}",
+                 f"unixsocket {folder}/redis.sock", f"sentinel monitor {MASTER} 127.0.0.1 {node.port} {quorum}",
+                 f"sentinel down-after-milliseconds {MASTER} 1500", f"sentinel failover-timeout {MASTER} 4000",
+                 f"sentinel parallel-syncs {MASTER} 5", *options]
+        with open(self.path, "w") as f:
+            f.write("\n".join(lines) + "\n")
+        super().__init__(folder, port=port)
+
+    def start(self):
+        self.process = subprocess.Popen(["redis-server", self.path, "--sentinel"], stderr=subprocess.STDOUT,
+                                        stdout=open(os.path.join(self.folder, "sentinel.log"), "ab"))
+        wait_until(self.answers, "a sentinel answers")
+
+    def knows(self, replicas, sentinels):
+        said = self.command("SENTINEL", "MASTER", MASTER)
+        fields = dict(zip(said[::2], said[1::2]))
+        return int(fields["num-slaves"]) == replicas and int(fields["num-other-sentinels"]) == sentinels - 1
+
+    def master_port(self):
+        return int(self.command("SENTINEL", "GET-MASTER-ADDR-BY-NAME", MASTER)[1])
+
+
+class Nodes:
+    """nodes[0] is the master at first, the others its replicas; sentinels know that."""
+
+    def __init__(self, folder, count, sentinels=0, options=lambda i: ()):
+        ports = free_ports(count + sentinels)
+        self.all, self.sentinels = [], []
+        try:
+            for i, port in enumerate(ports[:count]):
+                master = ports[0] if i else None
+                self.all.append(Node(os.path.join(folder, f"node{i}"), port, master, options(i)))
+            wait_until(lambda: self.all[0].has_replicas(count - 1), "all replicas are connected")
+            for i, port in enumerate(ports[count:]):
+                self.sentinels.append(Sentinel(os.path.join(folder, f"sentinel{i}"), port, self.all[0], sentinels // 2 + 1))
+            wait_until(lambda: all(s.knows(count - 1, sentinels) for s in self.sentinels), "the sentinels know all", 30)
+        except BaseException:
+            self.stop()
+            raise
+        self.settings = self.by_sentinels(count - 1) if sentinels else self.at(0, count - 1)
+
+    def by_sentinels(self, replicas):
+        """For the configuration's group `store`."""
+        return 'sentinels = ( %s ); master = "%s"; replicas = %d;' % (
+            ", ".join(f'"127.0.0.1:{s.port}"' for s in self.sentinels), MASTER, replicas)
+
+    def at(self, index, replicas):
+        """The same for one node, whatever the sentinels say."""
+        return 'server = "127.0.0.1:%d"; replicas = %d;' % (self.all[index].port, replicas)
+
+    def __getitem__(self, index):
+        return self.all[index]
+
+    def master(self):
+        """The one that most sentinels name, if it is one."""
+        port = max(ports := [s.master_port() for s in self.sentinels], key=ports.count)
+        return next((n for n in self.all if n.port == port and n.role() == "master"), None)
+
+    def failed_over(self, old):
+        """Waits until another one is the master, and gives it."""
+        def another():
+            ports = [s.master_port() for s in self.sentinels]
+            return ports.count(old.port) <= len(ports) // 2 and self.master()
+        return wait_until(another, "another node is the master", 40)
+
+    def stop(self):
+        for server in self.sentinels + self.all:
+            server.stop()

@@ -1,0 +1,242 @@
+"""
+Who breaks things: networks, keepers, holders and the store, at random, three things at a time, within what is promised
+(docs/guarantees.md): a keeper and its parent are never killed at once, and a parent is stopped for a moment only.
+
+A fault is a generator: it breaks something, yields how many seconds it is to stay so, and mends it; None: there was
+nothing to break. What it needs must not be broken by another one at the same time.
+"""
+import collections
+import os
+import random
+import signal
+import time
+
+import stamps
+from harness import wait_until
+from stage import HOSTS
+
+AT_ONCE = 3
+QUIET_TTLS = 3  # for which the store does not lose its memory once more: else nobody would get anywhere
+MOMENT_S = 0.2  # for which a keeper's parent may be stopped: less than the margin in which it has to act
+
+
+class Nemesis:
+    def __init__(self, stage, seed, grace=True, often=()):
+        """
+        grace=False: somebody says `dflock init` whenever the store has lost its memory, which is what one must not do.
+        often: kinds of faults of which every other one shall be.
+        """
+        self.stage, self.grace, self.often = stage, grace, often
+        self.quiet_s = QUIET_TTLS * stage.ttl_s if grace else 0
+        self.dice = random.Random(seed)
+        self.done = collections.Counter()
+        self.active = []  # [(until, needs, generator)]
+        self.next = time.monotonic() + 1
+        self.forgot_at = -self.quiet_s
+        self.deck = []
+
+    # --- faults ---
+
+    def spell(self):
+        """Some are over before anybody notices, most last longer than a lease."""
+        return self.dice.uniform(0.05, 1) if self.dice.random() < 0.4 else self.dice.uniform(1.2, 2.2) * self.stage.ttl_s
+
+    def cut(self, name):
+        self.stage.network.cut(name)
+        yield self.spell()
+        self.stage.network.mend(name)
+
+    def deaf(self, name):
+        """Nothing comes from the store, but to it."""
+        for machine in self.stage.machines:
+            self.stage.network.deafen(name, machine)
+        yield self.spell()
+        for machine in self.stage.machines:
+            self.stage.network.undeafen(name, machine)
+
+    def mute(self, name):
+        for machine in self.stage.machines:
+            self.stage.network.deafen(machine, name)
+        yield self.spell()
+        for machine in self.stage.machines:
+            self.stage.network.undeafen(machine, name)
+
+    def no_route(self, name):
+        for machine in self.stage.machines:
+            self.stage.network.unroute(machine, name)
+        yield self.spell()
+        for machine in self.stage.machines:
+            self.stage.network.reroute(machine, name)
+
+    def keeper_pids(self, name, other=()):
+        """(parent, keeper), both alive, and not of `other`. One that was just started may have its parent's name still."""
+        def pids():
+            found = self.stage.host(name).keeper_pids()
+            return len(found) == 2 and not set(found) & set(other) and found
+        return wait_until(pids, f"host {name} has a keeper and its parent", 30)
+
+    def keeper_killed(self, name):
+        _, keeper = self.keeper_pids(name)
+        self.stage.signal(keeper, signal.SIGKILL)
+        yield self.dice.uniform(0, 0.5)
+
+    def keeper_stopped(self, name):
+        """For longer than its parent tolerates, or not."""
+        _, keeper = self.keeper_pids(name)
+        self.stage.signal(keeper, signal.SIGSTOP)
+        yield self.spell()
+        self.stage.signal(keeper, signal.SIGCONT)
+
+    def parent_stopped(self, name):
+        parent, _ = self.keeper_pids(name)
+        self.stage.signal(parent, signal.SIGSTOP)
+        yield self.dice.uniform(0, MOMENT_S)
+        self.stage.signal(parent, signal.SIGCONT)
+
+    def parent_killed(self, name, both=False):
+        """The keeper starts another pair. both: of that, the keeper or the parent is killed as soon as it serves."""
+        parent, keeper = self.keeper_pids(name)
+        self.stage.signal(parent, signal.SIGKILL)
+        yield self.dice.uniform(0, 0.5)
+        if both:
+            pids = self.keeper_pids(name, other=(parent, keeper))
+            wait_until(self.stage.host(name).serves, f"host {name} serves again", 30)
+            self.stage.signal(self.dice.choice(pids), signal.SIGKILL)
+
+    def holder(self, name):
+        """A holder of this host, if it has one now; None is no fault."""
+        return self.dice.choice([r.pid for r in self.stage.running() if r.worker.startswith(name)] or [None])
+
+    def holder_killed(self, name):
+        pid = self.holder(name)
+        if pid:
+            self.stage.signal(pid, signal.SIGKILL)
+        yield 0 if pid else None
+
+    def holder_stopped(self, name):
+        pid = self.holder(name)
+        if pid:
+            self.stage.signal(pid, signal.SIGSTOP)
+        yield self.spell() if pid else None
+        if self.stage.is_holder(pid):
+            self.stage.signal(pid, signal.SIGCONT)
+
+    def store_stopped(self):
+        self.stage.store.signal(signal.SIGSTOP)
+        yield self.spell()
+        self.stage.store.signal(signal.SIGCONT)
+
+    def store_killed(self, what):
+        self.stage.store.stop()
+        yield self.spell()
+        self.stage.store.start_as(what)
+        self.forget()
+
+    def flushed(self):
+        self.stage.store.command("FLUSHALL")
+        self.forget()
+        yield 0
+
+    def remembered(self):
+        self.stage.store.remember()
+        yield 0
+
+    def forget(self):
+        self.forgot_at = time.monotonic()
+        if not self.grace:
+            wait_until(lambda: any(h.cli("init", check=False).returncode == 0 for h in self.stage.hosts),
+                       "somebody opens the store")
+
+    def victim(self):
+        """A host, most often one that has something to lose."""
+        holders = [r.worker[0] for r in self.stage.running()] if self.dice.random() < 0.7 else []
+        return self.dice.choice(holders or HOSTS)
+
+    def cards(self):
+        """The deck: each kind of fault, what it needs, and how to begin it; those against one host twice."""
+        a, b = self.victim(), self.victim()
+        hosts = [card for name in (a, b) for card in (
+            ("host cut", {"net " + name}, self.cut(name)),
+            ("host cut, from the store", {"net " + name}, self.deaf(name)),
+            ("host cut, to the store", {"net " + name}, self.mute(name)),
+            ("host without a route", {"net " + name}, self.no_route(name)),
+            ("keeper killed", {"keeper " + name}, self.keeper_killed(name)),
+            ("keeper stopped", {"keeper " + name}, self.keeper_stopped(name)),
+            ("holder killed", set(), self.holder_killed(name)),
+            ("holder stopped", {"holder"}, self.holder_stopped(name)))]
+        return hosts + [
+            ("parent stopped for a moment", {"keeper " + a}, self.parent_stopped(a)),
+            ("parent killed", {"keeper " + a}, self.parent_killed(a)),
+            ("parent killed, and one of the next two", {"keeper " + a}, self.parent_killed(a, both=True)),
+        ] + self.store_cards()
+
+    def store_cards(self):
+        return [
+            ("store cut", {"net store"}, self.cut("store")),
+            ("store stopped", {"store"}, self.store_stopped()),
+            ("store killed, as it was", {"store", "memory", "net store"}, self.store_killed("same")),
+            ("store killed, empty", {"store", "memory", "net store"}, self.store_killed("empty")),
+            ("store killed, as it was before", {"store", "memory", "net store"}, self.store_killed("old")),
+            ("store flushed", {"store", "memory", "net store"}, self.flushed()),
+            (None, {"store"}, self.remembered()),
+        ]
+
+    # --- when ---
+
+    def draw(self):
+        """As from a deck of cards: each kind comes before one comes again."""
+        cards = self.cards()
+        if not self.deck:
+            self.deck = list(range(len(cards)))
+            self.dice.shuffle(self.deck)
+        busy = set().union(*(needs for _, needs, _, _ in self.active))
+        if time.monotonic() < self.forgot_at + self.quiet_s:
+            busy.add("memory")
+        if self.often and self.dice.random() < 0.5:
+            return next((card for card in cards if card[0] in self.often and not card[1] & busy), None)
+        for i, card in enumerate(self.deck):
+            if not cards[card][1] & busy:
+                del self.deck[i]
+                return cards[card]
+        return None
+
+    def step(self):
+        """Mends what is due, and breaks something new when its time has come."""
+        now = time.monotonic()
+        for fault in [f for f in self.active if f[0] <= now]:
+            self.mend(fault)
+        if now < self.next or len(self.active) >= AT_ONCE:
+            return
+        fault = self.draw()
+        if fault:
+            self.begin(*fault)
+        self.next = time.monotonic() + self.dice.uniform(0.1, 1.5)
+
+    def all_kinds_were_there(self):
+        return {name for name, _, _ in self.cards()} - {None} <= set(self.done)
+
+    def begin(self, name, needs, steps):
+        self.note("begins", name, needs)
+        seconds = next(steps)
+        self.note("stands" if seconds else "is over", name, needs)
+        if seconds is None:
+            return
+        self.active.append((time.monotonic() + seconds, needs, steps, name))
+        if name:
+            self.done[name] += 1
+
+    def mend(self, fault):
+        _, needs, steps, name = fault
+        self.active.remove(fault)
+        self.note("mends", name, needs)
+        next(steps, None)
+        self.note("has mended", name, needs)
+
+    def note(self, what, name, needs):
+        """For whoever has to find out what happened."""
+        with open(os.path.join(self.stage.logs, "faults"), "a") as f:
+            f.write(f"{stamps.now_ns()} {what}: {name} {sorted(needs)}\n")
+
+    def mend_all(self):
+        while self.active:
+            self.mend(self.active[0])
