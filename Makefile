@@ -80,6 +80,13 @@ $(BUILD)/tests/%: tests/%.c Makefile
 	@mkdir -p $(@D)
 	$(call say,LD)
 	$(Q)$(CC) $(CPPFLAGS) $(CFLAGS) -MMD -MP -pthread -o $@ $< -ldl
+# The simulator: the product's own objects, but for what the scheduler decides. What is defined in tests/sim/ is not taken from
+# the archive; the calls in SIM_WRAP go to it, too.
+SIM_OBJ  := $(patsubst %.c,$(BUILD)/%.o,$(wildcard tests/sim/*.c) $(addprefix shim/,acquire.c acquire_record.c call.c earlier.c intent.c))
+SIM_WRAP := clock_gettime time getrandom getsockopt getppid kill nanosleep pwrite sendmsg flock holders_find host_start
+$(BUILD)/tests/sim/sim: $(SIM_OBJ) $(CORE)
+	$(call say,LD)
+	$(Q)$(CC) $(CFLAGS) $(LDFLAGS) $(SIM_WRAP:%=-Wl,--wrap=%) -o $@ $^ $(LIBS)
 $(BUILD)/bench/%: bench/%.c Makefile
 	@mkdir -p $(@D)
 	$(call say,LD)
@@ -96,10 +103,16 @@ test: all agents ## run every test (what CI runs)
 clean: ## remove what was built
 	rm -rf $(BUILD)
 
-.PHONY: memcheck check model stress check-docs fuzz bench plot install uninstall format nemesis
+.PHONY: memcheck check model stress check-docs fuzz bench plot install uninstall format nemesis sim sim-long sim-mutants model-check model-check-long
 memcheck: $(UNIT) ## run the unit tests under valgrind
 	@for t in $(UNIT); do CK_FORK=no timeout -k 5 1800 valgrind -q --error-exitcode=9 --leak-check=full --errors-for-leak-kinds=definite --show-leak-kinds=definite \
 	  --suppressions=tests/unit/check.supp --trace-children=no $$t || exit 1; done
+sim: $(BUILD)/tests/sim/sim ## run the simulator: schedules that once failed, and new ones for SIM_SECONDS
+	$< --found tests/sim/found.txt --from $(or $(SIM_FROM),1) --count 1000000 --seconds $(or $(SIM_SECONDS),75) --minimise
+sim-long: ## the same for an hour, with schedules that differ every day
+	$(MAKE) sim SIM_SECONDS=$(or $(SIM_SECONDS),3600) SIM_FROM=$$(date +%Y%m%d000000)
+sim-mutants: $(BUILD)/tests/sim/sim ## build the product with one mistake at a time; the simulator must find each (M="NAME" ...)
+	/usr/bin/python3 tests/sim/mutants.py $(BUILD) $(M)
 check: all agents ## run the tests with processes (pytest)
 	cd tests && PYTHONDONTWRITEBYTECODE=1 DFLOCK_BUILD=$(abspath $(BUILD)) /usr/bin/python3 -m pytest -q -p no:cacheprovider $(T)
 stress: all agents ## lock and unlock at full speed on two hosts for STRESS_SECONDS, keepers and the store in trouble
@@ -111,6 +124,10 @@ nemesis: all agents ## a fault run of NEMESIS_SECONDS (an hour); as root
 	  /usr/bin/python3 -m pytest -q -s -p no:cacheprovider nemesis/test_nemesis.py
 check-docs: all ## what the documentation and the sources must agree on
 	scripts/check-docs.sh
+model-check: ## check the models in docs/model with spin, and that their mutants are caught
+	docs/model/check.sh
+model-check-long: ## the same with larger bounds: hours, and 20 GB
+	docs/model/check.sh long
 fuzz: ## fuzz configuration, messages, journal and replies for FUZZ_SECONDS each
 	scripts/fuzz.sh $(or $(FUZZ_SECONDS),10)
 bench: all $(BENCH) ## measure; prints a table and writes $(BUILD)/bench.json

@@ -271,7 +271,8 @@ void lease_raise(struct lease *lease, enum lease_event event)
 		/* What an earlier answer said of it is worth nothing any more. */
 		if (event == LEASE_EV_EXPIRED || event == LEASE_EV_FORGOTTEN)
 			lease->stands = false;
-		lease->lapsed = lease->state == LEASE_UNSURE && (lease->lapsed || event == LEASE_EV_EXPIRED);
+		lease->lapsed = (lease->state == LEASE_UNSURE || lease->state == LEASE_ASKING) &&
+				(lease->lapsed || event == LEASE_EV_EXPIRED);
 		act(lease, step.actions, event);
 		/* What was lost has no slot any more: the parent frees that one. */
 		if (!lease_is_ours(lease->state)) {

@@ -165,13 +165,13 @@ void fence_notify(const struct fence *fence)
 		kill(fence->parent, SIGUSR1);
 }
 
-void fence_sweep(struct fence *fence, const unsigned char taken[FENCE_SLOTS])
+void fence_sweep(struct fence *fence, const unsigned char taken[FENCE_SLOTS], enum fence_state to)
 {
 	if (!fence)
 		return;
 	for (uint32_t i = 0; i < fence->used; i++)
 		if (!taken[i] && (fence->slots[i].state == FENCE_HELD || fence->slots[i].state == FENCE_UNSURE))
-			fence_set(fence, i, FENCE_FREE);
+			fence_set(fence, i, to);
 }
 
 static bool slot_is_lost(const struct fence *fence, uint32_t slot)

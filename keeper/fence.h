@@ -103,8 +103,11 @@ void fence_add_caller(struct fence *fence, const struct fence_caller *caller);
 bool fence_has_caller(const struct fence *fence, const struct fence_caller *caller);
 /* Tells the parent to look now. */
 void fence_notify(const struct fence *fence);
-/* After a restart: slots of the dead keeper that no lease was taken up for are freed; `taken` has a byte per slot. */
-void fence_sweep(struct fence *fence, const unsigned char taken[FENCE_SLOTS]);
+/*
+ * After a restart: what becomes of slots of the dead keeper that no lease was taken up for; `taken` has a byte per slot.
+ * FENCE_FREE: it had given them back. FENCE_LOST: what it had is not known, and nobody renews it.
+ */
+void fence_sweep(struct fence *fence, const unsigned char taken[FENCE_SLOTS], enum fence_state to);
 
 /* Has a lease been lost whose holders the parent has yet to kill? False if the parent has died: nobody will. */
 bool fence_has_lost(const struct fence *fence);

@@ -161,12 +161,15 @@ bool host_beats(struct keeper *k)
 	int64_t third = k->config->lease.ttl_ms / 3;
 	bool recent = k->deadline_ns - clock_now_ns() > ttl_ns(k) / 2;
 
-	if (!uv_is_active((uv_handle_t *)&k->beat))
-		uv_timer_start(&k->beat, on_beat_timer, third, third);
-	return recent;
+	if (uv_is_active((uv_handle_t *)&k->beat))
+		return recent;
+	uv_timer_start(&k->beat, on_beat_timer, third, third);
+	return false; /* the last one may be long ago, and the next comes only in a third of ttl_ms */
 }
 
 /* --- grace --- */
+
+static void on_grace_timer(uv_timer_t *timer);
 
 static void on_open(void *arg, const struct store_reply *reply)
 {
@@ -175,7 +178,7 @@ static void on_open(void *arg, const struct store_reply *reply)
 	if (reply->status != STORE_OK) {
 		if (reply->status == STORE_ERROR)
 			log_error("grace cannot be ended: %s", reply->error);
-		uv_timer_start(&k->grace, k->grace.timer_cb, keeper_reask_ms(k), 0);
+		uv_timer_start(&k->grace, on_grace_timer, keeper_reask_ms(k), 0);
 		return;
 	}
 	log_info("grace is over: the store grants leases");
@@ -188,7 +191,7 @@ static void on_grace_timer(uv_timer_t *timer)
 	int64_t left = host_grace_left_ms(k);
 
 	if (!store_is_up(k->store) || !store_in_grace(k->store))
-		return; /* on_up() starts it again */
+		return; /* on_up() or on_incarnation() starts it again */
 	if (left > 0) {
 		uv_timer_start(timer, on_grace_timer, left + 1, 0);
 		return;
@@ -251,7 +254,7 @@ static void forget(struct keeper *k, const char *old, const char *now)
 	keeper_enter(k);
 	HASH_ITER (hh, k->leases, lease, next) {
 		lease->forgotten = lease_is_ours(lease->state);
-		lease_raise(lease, lease->lapsed ? LEASE_EV_GONE : LEASE_EV_FORGOTTEN);
+		lease_raise(lease, lease->forgotten && lease->lapsed ? LEASE_EV_GONE : LEASE_EV_FORGOTTEN);
 	}
 	if (k->expired)
 		lose_forgotten(k);
@@ -272,6 +275,7 @@ static void on_incarnation(void *arg, const char *old, const char *now)
 		old = k->journal_incarnation;
 	if (*old && strcmp(old, now) != 0)
 		forget(k, old, now);
+	on_grace_timer(&k->grace); /* no connection need have broken: then on_up() does not come */
 	k->journal_incarnation[0] = '\0';
 	ret = journal_set_incarnation(k->journal, now);
 	if (ret < 0)
@@ -309,7 +313,8 @@ static void on_message(void *arg, const struct store_message *m)
 	case STORE_MSG_GRANTED:
 		if (!lease)
 			release_unknown(k, m);
-		else if (lease->state == LEASE_ASKING && m->provisional)
+		else if (lease->state == LEASE_ASKING && (m->provisional || lease->lapsed))
+			/* Lapsed: it may be from before the silence, and others have it since. */
 			lease_acquire(lease, NULL, 0);
 		else if (lease->state == LEASE_ASKING)
 			lease_handed_over(lease, m->fence);

@@ -273,7 +273,7 @@ static int put_aside(struct journal *j, char *why, size_t why_size)
 		live_drop(j, l);
 	if (renameat(j->dir_fd, JOURNAL_NAME, j->dir_fd, JOURNAL_BAD) != 0)
 		return -errno;
-	snprintf(why, why_size, "the journal is damaged or not one of ours: kept as %s, its leases run out", JOURNAL_BAD);
+	snprintf(why, why_size, "the journal is damaged or not one of ours: kept as %s; its leases run out, and processes that hold locks under them are ended", JOURNAL_BAD);
 	return 0;
 }
 

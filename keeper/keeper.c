@@ -145,6 +145,21 @@ static void on_old_pins_over(uv_timer_t *timer)
 	keeper_leave(k);
 }
 
+/*
+ * The journal is of no use. What the keeper before us granted may still be used until it runs out; then whoever has a lock
+ * under a lease of that keeper is ended, since it is not renewed.
+ */
+static void let_grants_end(struct keeper *k)
+{
+	const struct timespec pause = {.tv_nsec = 10 * NS_PER_MS};
+	int64_t end = clock_now_ns() + k->config->lease.pin_ms * NS_PER_MS;
+
+	while (k->fence && clock_now_ns() < end) {
+		nanosleep(&pause, NULL);
+		__atomic_add_fetch(&k->fence->alive, 1, __ATOMIC_RELAXED); /* it does not hang */
+	}
+}
+
 static int open_journal(struct keeper *k, const struct keeper_options *o)
 {
 	struct lease *lease, *next;
@@ -158,9 +173,11 @@ static int open_journal(struct keeper *k, const struct keeper_options *o)
 		cannot_start(o, "%s: the journal cannot be opened: %s", o->runtime_dir, strerror(errno));
 		return -EIO;
 	}
-	if (*why)
+	if (*why) {
 		log_error("%s: %s", o->runtime_dir, why);
-	fence_sweep(k->fence, k->fence_taken);
+		let_grants_end(k);
+	}
+	fence_sweep(k->fence, k->fence_taken, *why ? FENCE_LOST : FENCE_FREE);
 	free(k->fence_taken);
 	k->fence_taken = NULL;
 	if (k->deadline_ns)

@@ -62,7 +62,7 @@ struct lease {
 	bool in_use_seen; /* asking: a holder said that it uses it ... */
 	struct store_range in_use; /* ... and what it said is in the way */
 	bool forgotten;   /* unsure: the store has lost it; to be put back */
-	bool lapsed;      /* unsure: the deadline has passed since it was known to stand */
+	bool lapsed;      /* asking, unsure: the deadline has passed since it was asked for, or known to stand */
 	bool stands;      /* unsure: the store confirmed it, but the probe has not stopped yet */
 	struct store_blocker *blockers; /* asking: who was in the way when last asked; NULL or blocker_count of them */
 	size_t blocker_count;

@@ -159,6 +159,7 @@ static void on_acquire(void *arg, const struct store_reply *reply)
 		host_renewed(k, sent_ns);
 	if (lease->state != LEASE_ASKING)
 		return lease_raise(lease, LEASE_EVENTS); /* too late: only to free it */
+	lease->lapsed = lease->lapsed || k->expired; /* the answer was too late to renew anything, or there was none */
 	switch (reply->status) {
 	case STORE_OK:
 		if (reply->to) {

@@ -6,7 +6,7 @@ build="gcc make pkg-config libc6-dev libuv1-dev libhiredis-dev libconfig-dev lib
 demo="redis-server util-linux procps"
 test="clang check libsubunit-dev python3 python3-pytest perl php-cli ruby dash bash valgrind strace bindfs fuse3 mandoc
       mount iproute2 psmisc gdb sqlite3 gdbmtool tdb-tools python3-tdb libfile-fcntllock-perl python3-fasteners python3-filelock
-      python3-portalocker logrotate"
+      python3-portalocker logrotate spin"
 case "${1:-build}" in
 build) want=$build ;;
 demo) want="$build $demo" ;;

@@ -16,8 +16,12 @@ part "unit tests under valgrind"
 make -s memcheck
 part "what the documentation and the sources must agree on"
 make -s check-docs
+part "the models and their mutants"
+make -s model-check
 part "fuzzing"
 make -s fuzz
+part "the simulator"
+make -s sim
 part "tests with processes"
 make -s check
 part "the demo"

@@ -105,19 +105,33 @@ if full then
 	return {'LIMIT'}
 end
 
-local _, place = find(lock.q, token)
-local holders, ahead, stays = {}, {}, false
-if place then
-	holders, ahead, stays = in_the_way(lock, mine, place)
-	if #holders == 0 and (pass or #ahead == 0) then
-		table.remove(lock.q, place)
-		if ARGV[12] == '1' and is_alone(lock, mine) then
-			mine.from, mine.to = '0000000000000000000', '9223372036854775807'
-		end
-		lock.l[#lock.l + 1] = mine
-		granted[#granted + 1] = mine
-		place = nil
+local place, holders, ahead, stays
+local function look()
+	local _
+	_, place = find(lock.q, token)
+	holders, ahead, stays = {}, {}, false
+	if place then
+		holders, ahead, stays = in_the_way(lock, mine, place)
 	end
+end
+look()
+-- Those ahead may wait for nobody at all: an old snapshot brought them back, or they were executed after their hosts had
+-- given them up. They are granted, and their hosts give back what they do not know.
+if place and #holders == 0 and #ahead > 0 and not pass then
+	for _, e in ipairs(hand_over(lock, lock.q)) do
+		granted[#granted + 1] = e
+		changed = true
+	end
+	look()
+end
+if place and #holders == 0 and (pass or #ahead == 0) then
+	table.remove(lock.q, place)
+	if ARGV[12] == '1' and is_alone(lock, mine) then
+		mine.from, mine.to = '0000000000000000000', '9223372036854775807'
+	end
+	lock.l[#lock.l + 1] = mine
+	granted[#granted + 1] = mine
+	place = nil
 end
 if not place then
 	commit(lock, granted, token)
@@ -142,7 +156,17 @@ if changed or not queued or mine.ask ~= (ask or nil) or mine.pass ~= (pass or ni
 	mine.ask, mine.pass = ask or nil, pass or nil
 	commit(lock, granted)
 end
+local arrival = redis.call('HINCRBY', STORE, 'arrivals', 1)
 for _, e in ipairs(holders) do
 	recall(mine, e)
 end
-return blockers('WAIT', redis.call('HINCRBY', STORE, 'arrivals', 1), holders, ahead)
+-- One in front may have been forgotten, and then nobody but us asks for what it waits for: one at a time, each in its turn.
+if #holders == 0 then
+	local w = lock.q[1 + arrival % (place - 1)]
+	for _, e in ipairs(lock.l) do
+		if clash(w, e) then
+			recall(w, e)
+		end
+	end
+end
+return blockers('WAIT', arrival, holders, ahead)

@@ -17,6 +17,11 @@ if lease and number(lease.fence) == ARGV[4] then
 	end
 	write_lock(lock)
 	raise_beat(ARGV[2])
+	-- A snapshot of before it was shrunk: others may have it shared since.
+	if lease.mode == 'exclusive' and ARGV[7] == 'shared' then
+		lease.mode = 'shared'
+		write_lock(lock)
+	end
 	return {'OK', ARGV[4], lease.mode}
 end
 if open then

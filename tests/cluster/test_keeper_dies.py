@@ -28,6 +28,18 @@ def test_killed_it_is_restarted_and_takes_up_what_is_in_use(pair):
     assert [lost for host in pair for lost in host.status()["lost"]] == []
 
 
+def test_killed_with_a_damaged_journal(pair):
+    """The next keeper does not know what the one before it had, and does not renew it: nobody may go on under that."""
+    a, b = pair
+    holder = opened(a)
+    assert holder.do("flock 0 ex") == "ok"
+    with open(os.path.join(a.runtime, "journal"), "r+b") as f:
+        f.write(b"\xff" * 64)
+    kill_keeper(a)
+    holder.process.wait(20)
+    assert opened(b).do("flock 0 ex", 30) == "ok"
+
+
 def test_killed_it_takes_up_a_shared_lease(pair):
     a, b = pair
     readers, writer = [opened(a), opened(b)], opened(b)

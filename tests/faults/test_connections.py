@@ -47,6 +47,40 @@ def test_acquire(pair, redis, kind):
         ends_well(redis, agent, b)
 
 
+def test_granted_before_a_silence(make_host, make_proxy, redis):
+    """The message says that a has it; but it comes late, a was silent meanwhile, and c has it since."""
+    proxy = make_proxy()
+    patient = "connect_ms = 60000;"
+    a = make_host("a", server=proxy.address, lease="ttl_ms = 1000; linger_ms = 0;", store=patient)
+    b, c = (make_host(name, lease="ttl_ms = 1000; linger_ms = 0;", store=patient) for name in "bc")
+
+    with Alive(a, b, c):
+        name = a.status()["host"]
+
+        def beat():
+            return int(redis.command("HGET", "dflock:{0}:hosts", name))
+
+        holder = agent_with(b)
+        first, second = opened(a).say("flock 0 ex"), opened(c)
+        wait_until(lambda: leases(b, state="waiting"), "b was told that a waits")
+        proxy.hold_messages()
+        proxy.pause()
+        assert holder.do("flock 0 un") == "ok"
+        assert second.do("flock 0 ex", 30) == "ok"
+        assert proxy.held
+        before = beat()
+        proxy.resume()
+        wait_until(lambda: beat() > before, "a is heard again")
+        again = beat()
+        wait_until(lambda: beat() > again, "a has heard of that, and beats")
+        a.status()
+        proxy.pass_messages()
+        a.status()
+        assert first.silent()
+        assert second.do("flock 0 un") == "ok"
+        assert first.heard()[0] == "ok"
+
+
 @pytest.mark.parametrize("kind", KINDS)
 def test_acquire_without_waiting(pair, redis, kind):
     """It may fail, but then what the store may have granted must not stay."""

@@ -15,8 +15,9 @@ After a swallowed answer a connection is deaf: whatever the server says on it is
 answers that have no questions any more would be a fault of the server.
 
 Besides: cut() all connections, accepting (False: new ones are closed at once), drop_messages (what is published to
-subscribers vanishes; the subscriptions stand), and dropped, which counts those; turned_away counts the connections that were
-not accepted.
+subscribers vanishes; the subscriptions stand), and dropped, which counts those; hold_messages() and pass_messages(): what is
+published meanwhile arrives then; pause() and resume(): what the keepers send meanwhile reaches the server then; turned_away
+counts the connections that were not accepted.
 """
 import glob
 import hashlib
@@ -84,6 +85,7 @@ class _Connection:
                 if kind == "lost":
                     self.deaf = True
                     continue
+                self.proxy.running.wait(60)
                 with self.proxy.mutex:
                     self.waiting.append(fault)
                 self.server.sendall(raw)
@@ -96,6 +98,9 @@ class _Connection:
                     if self.proxy.drop_messages:
                         self.proxy.dropped += 1
                         continue
+                    if not self.proxy.messages_pass.is_set():
+                        self.proxy.held += 1
+                        self.proxy.messages_pass.wait(60)
                 else:
                     with self.proxy.mutex:
                         fault = self.waiting.pop(0)
@@ -128,7 +133,10 @@ class Proxy:
         self.faults, self.connections = [], []
         self.late = threading.Event()
         self.accepting, self.turned_away = True, 0
-        self.drop_messages, self.dropped = False, 0
+        self.drop_messages, self.dropped, self.held = False, 0, 0
+        self.running, self.messages_pass = threading.Event(), threading.Event()
+        self.resume()
+        self.pass_messages()
         self.listener = socket.socket(socket.AF_UNIX if folder else socket.AF_INET)
         self.listener.bind(os.path.join(folder, name + ".sock") if folder else ("127.0.0.1", 0))
         self.listener.listen(64)
@@ -183,6 +191,18 @@ class Proxy:
         """What was late arrives."""
         self.late.set()
 
+    def pause(self):
+        self.running.clear()
+
+    def resume(self):
+        self.running.set()
+
+    def hold_messages(self):
+        self.messages_pass.clear()
+
+    def pass_messages(self):
+        self.messages_pass.set()
+
     def cut(self):
         with self.mutex:
             connections, self.connections = self.connections, []
@@ -192,6 +212,8 @@ class Proxy:
     def stop(self):
         self.accepting = False
         self.late.set()
+        self.resume()
+        self.pass_messages()
         try:
             self.listener.shutdown(socket.SHUT_RDWR)
         except OSError:

@@ -562,6 +562,45 @@ START_TEST(shrink_lets_readers_in)
 }
 END_TEST
 
+START_TEST(no_more_is_put_back_than_the_host_has)
+{
+	char fence[24];
+
+	snprintf(fence, sizeof(fence), "%" PRIu64, fence_of(acquire("A", 'a', 'x')));
+	/* A snapshot of before it was shrunk is all that the store has. */
+	assert_starts(call(SCRIPT_RECLAIM, "A", token('a'), fence, "1:1", "flock", "shared", "0000000000000000000",
+			   "9223372036854775807", NULL), "OK ");
+	ck_assert_ptr_nonnull(strstr(acquire("A", 'a', 'x'), " shared"));
+	assert_granted(acquire("B", 'b', 's'));
+}
+END_TEST
+
+START_TEST(a_waiter_that_waits_for_nobody_is_granted)
+{
+	assert_granted(acquire("A", 'a', 'x'));
+	acquire("B", 'b', 'x');
+	command("HSET dflock:{0}:store open 0"); /* in grace nothing is handed over */
+	release('a');
+	command("HSET dflock:{0}:store open 1");
+	while (*heard())
+		;
+	assert_starts(acquire("C", 'c', 'x'), "WAIT B ");
+	assert_starts(heard(), "B: granted bbbb");
+}
+END_TEST
+
+START_TEST(who_waits_asks_also_for_those_in_front)
+{
+	assert_granted(acquire("A", 'a', 'x'));
+	acquire("A", 'b', 'x', .file = "1:2");
+	while (*heard())
+		;
+	/* It is in nobody's way but that waiter's, whom its host may have forgotten, like the lease. */
+	assert_starts(acquire("A", 'c', 'x'), "WAIT A ");
+	assert_starts(heard(), "A: recall aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa A bbbb");
+}
+END_TEST
+
 START_TEST(a_thousand_entries)
 {
 	char tokens[33], from[24], to[24];
@@ -825,6 +864,9 @@ static void add_tests(Suite *suite, const char *name, SFun choose)
 	tcase_add_test(t, beats_only_grow);
 	tcase_add_test(t, a_late_duplicate_revives_nothing);
 	tcase_add_test(t, shrink_lets_readers_in);
+	tcase_add_test(t, no_more_is_put_back_than_the_host_has);
+	tcase_add_test(t, a_waiter_that_waits_for_nobody_is_granted);
+	tcase_add_test(t, who_waits_asks_also_for_those_in_front);
 	tcase_add_test(t, a_thousand_entries);
 	tcase_add_test(t, another_incarnation);
 	tcase_add_test(t, a_record_of_another_server);

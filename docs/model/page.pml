@@ -1,0 +1,496 @@
+/*
+ * One host and one exclusive lock: programs, the kernel lock, the lease page, pins, the keeper, its probe, and a keeper
+ * that dies and is followed by another. The rest of the cluster is one other host, which wants the lock again and again.
+ *
+ * What is shown: whoever runs after his lock call succeeded has the kernel lock and his host has the lease, at that moment and until
+ * he unlocks (promises 1 and 2); within a pin the keeper's own probe is in nobody's way; the other host gets it in the end.
+ *
+ * RECORD        the probe looks and takes nothing, and need not see what a processor has yet to write (F_OFD_GETLK)
+ * CRASHES=n     so many keepers die; their journal and their words in the page stay
+ * BAD_JOURNAL   ... or the journal is damaged
+ * LIVE          one program that locks for ever; progress of the other host
+ *
+ * Mutants, each of which must be caught: PROBE_FIRST NO_KEEPER_FENCE NO_SHIM_FENCE PAGE_FIRST NO_PINS PIN_PROBED
+ * OLD_PINS OLD_WORDS LOCK_FIRST (the last with LIVE).
+ */
+#ifndef PROGRAMS
+#define PROGRAMS 2
+#endif
+#ifndef CRASHES
+#define CRASHES 0
+#endif
+#define LEASES 2 /* of this host at once: one that is being given back, one that newcomers wait for */
+#define KEEPER 9 /* has the kernel lock: its probe */
+
+mtype:lease = { NONE, ASKING, HELD, DRAINING, PROBING, STOPPING, RELEASING, UNSURE };   /* keeper/lease.h */
+mtype:store = { ABSENT, QUEUED, LEASE };
+mtype:op = { NOTHING, ACQUIRE, RELEASE, CONFIRM, ANSWERED, GONE };
+mtype:answer = { SILENT, FREE, STOPPED };
+mtype:session = { CLOSED, QUESTION, WAITS, GRANTED, RESET };
+
+byte kernel;                    /* who has the kernel lock: 0 nobody, program + 1, KEEPER */
+bool written = true;            /* ... and a probe that takes no lock of its own can see it */
+bool word[LEASES];              /* the page: open */
+bool closing[LEASES];           /* the word's closing is still in the keeper's store buffer */
+
+bool alive = true;              /* the keeper */
+mtype:lease state[LEASES];
+bool recalled[LEASES];
+byte journal[LEASES];           /* 0 no entry, 1 without a fence, 2 with it */
+bool probing[LEASES], stopping[LEASES];
+mtype:answer answer[LEASES];
+mtype:session session[PROGRAMS];
+bool have[PROGRAMS];            /* the question was sent with the kernel lock held */
+bool sure[PROGRAMS];            /* the time is before the end of the grant that the program was told */
+bool pinned[PROGRAMS];          /* the keeper counts with it */
+bool needs[PROGRAMS];           /* a pin, as soon as the probes have stopped; no other begins */
+bool killed[PROGRAMS];
+bool runs[PROGRAMS];            /* the call succeeded, and the lock is not unlocked yet */
+
+mtype:store mine[LEASES];       /* the store's record of this host's leases */
+mtype:op op[LEASES];            /* the request under way, and its answer */
+bool message[LEASES];           /* a recall is on its way */
+mtype:store theirs;             /* the other host */
+bool first;                     /* it waits, and came before our waiters */
+byte crashes = CRASHES;
+
+#define OTHER(l)        (1 - l)
+#define IS_HELD         (state[0] == HELD || state[1] == HELD)
+#define IS_OURS(l)      (state[l] == HELD || state[l] == DRAINING || state[l] == PROBING || state[l] == STOPPING || state[l] == UNSURE)
+#define OPEN(l)         word[l] = true; closing[l] = false
+#ifdef PROBE_FIRST
+#define CLOSE(l)        skip
+#define CLOSE_LATE(l)   word[l] = false
+#else
+#define CLOSE(l)        if :: word[l] -> closing[l] = true :: else fi
+#define CLOSE_LATE(l)   skip
+#endif
+#ifdef NO_KEEPER_FENCE
+#define FENCED(l)       true
+#else
+#define FENCED(l)       (!closing[0] && !closing[1])
+#endif
+#ifdef NO_PINS
+#define IS_PINNED       false
+#elif PROGRAMS == 1
+#define IS_PINNED       (pinned[0] || needs[0])
+#else
+#define IS_PINNED       (pinned[0] || pinned[1] || needs[0] || needs[1])
+#endif
+#ifdef RECORD
+#define LOOKS_FREE      (kernel == 0 || !written)
+#else
+#define LOOKS_FREE      (kernel == 0 || kernel == KEEPER)       /* both probes have the same description */
+#endif
+
+inline may_give() {     /* the other host has it from now on */
+	assert(!runs[0]);
+#if PROGRAMS > 1
+	assert(!runs[1]);
+#endif
+}
+
+/* --- the store: acquire.lua, release.lua, hand_over() --- */
+
+inline hand_over() {
+	if
+	:: theirs == QUEUED && mine[0] != LEASE && mine[1] != LEASE && (first || (mine[0] != QUEUED && mine[1] != QUEUED)) ->
+		theirs = LEASE; first = false; may_give()
+	:: else
+	fi;
+	if
+	:: theirs != LEASE && !(theirs == QUEUED && first) ->
+		if :: mine[0] == QUEUED -> mine[0] = LEASE :: else fi;
+		if :: mine[1] == QUEUED -> mine[1] = LEASE :: else fi
+	:: else
+	fi;
+	if :: theirs == QUEUED -> message[0] = mine[0] == LEASE; message[1] = mine[1] == LEASE :: else fi
+}
+
+inline execute(l) {
+	if
+	:: op[l] == ACQUIRE ->
+		if :: mine[l] == ABSENT -> mine[l] = QUEUED; first = first || theirs == QUEUED :: else fi;
+		hand_over()
+	:: op[l] == RELEASE -> mine[l] = ABSENT; hand_over()
+	:: op[l] == CONFIRM
+	fi;
+	if
+	:: op[l] == CONFIRM && mine[l] != LEASE -> op[l] = GONE
+	:: op[l] == ACQUIRE && mine[l] != LEASE -> op[l] = NOTHING      /* "granted" comes as a message */
+	:: else -> op[l] = ANSWERED
+	fi
+}
+
+proctype Store() {
+end:	do
+	:: d_step { op[0] == ACQUIRE || op[0] == RELEASE || op[0] == CONFIRM -> execute(0) }
+	:: d_step { op[1] == ACQUIRE || op[1] == RELEASE || op[1] == CONFIRM -> execute(1) }
+	od
+}
+
+proctype OtherHost() {
+end:	do
+	:: d_step { theirs == ABSENT -> theirs = QUEUED; first = mine[0] != QUEUED && mine[1] != QUEUED; hand_over() }
+	:: d_step { theirs == LEASE -> theirs = ABSENT; hand_over() };
+#ifdef LIVE
+progress:	skip
+#else
+	:: d_step { theirs == QUEUED -> theirs = ABSENT; first = false; hand_over() }   /* gives up */
+	:: d_step { theirs == QUEUED && mine[0] == LEASE -> message[0] = true }         /* asks again */
+	:: d_step { theirs == QUEUED && mine[1] == LEASE -> message[1] = true }
+#endif
+	od
+}
+
+/* --- the keeper: lease.c's table, act.c, serve.c --- */
+
+inline supersede(l) {   /* l is open: what else there is of ours is of no use any more */
+	if
+	:: state[OTHER(l)] == HELD || state[OTHER(l)] == DRAINING -> CLOSE(OTHER(l)); to_release(OTHER(l))
+	:: state[OTHER(l)] == PROBING -> state[OTHER(l)] = STOPPING; stopping[OTHER(l)] = true
+	:: else
+	fi
+}
+
+inline to_release(l) {  /* the journal's entry first */
+	CLOSE_LATE(l);
+	state[l] = RELEASING; journal[l] = 0; op[l] = RELEASE
+}
+
+inline ended(l) {
+	state[l] = NONE; recalled[l] = false;
+	if :: kernel == KEEPER -> kernel = 0 :: else fi
+}
+
+inline drain(l) {       /* lease_obey_recall(), or nobody used it for linger_ms */
+	state[l] = DRAINING; CLOSE(l);
+	if :: state[OTHER(l)] == HELD -> to_release(l) :: else fi
+}
+
+inline granted(l) {
+	journal[l] = 2; state[l] = HELD;
+	supersede(l)
+}
+
+inline stop_probe(l) {  /* LEASE_EV_NEEDED */
+	if :: state[l] == PROBING -> state[l] = STOPPING :: else fi;
+	stopping[l] = probing[l]
+}
+
+/* lock_stop_probes(): a caller within a pin must not meet the probe of another lease. */
+inline pin(i) {
+#ifndef PIN_PROBED
+	if
+	:: probing[0] || probing[1] -> stop_probe(0); stop_probe(1); needs[i] = true
+	:: else -> kernel = (kernel == KEEPER -> 0 : kernel); give_pin(i)
+	fi
+#else
+	give_pin(i)
+#endif
+}
+
+inline give_pin(i) {
+	session[i] = GRANTED; needs[i] = false;
+	sure[i] = true; pinned[i] = true;
+	if :: state[0] == HELD -> OPEN(0) :: else fi;
+	if :: state[1] == HELD -> OPEN(1) :: else fi;
+	if :: have[i] -> runs[i] = true; assert(mine[0] == LEASE || mine[1] == LEASE) :: else fi
+}
+
+inline begin(l) {
+	state[l] = ASKING; recalled[l] = false; journal[l] = 1; op[l] = ACQUIRE
+}
+
+inline ask_for_lease(i) {
+	if
+	:: state[0] == ASKING || state[1] == ASKING
+	:: else ->
+		if
+		:: state[0] == NONE && op[0] == NOTHING -> begin(0)
+		:: else -> if :: state[1] == NONE && op[1] == NOTHING -> begin(1) :: else fi
+		fi
+	fi;
+	session[i] = WAITS
+}
+
+/* Whoever has the kernel lock, though only for this call, is none. */
+#define NEWCOMER(i, l)  (recalled[l] && !have[i])
+
+inline serve_closed(i, l) {
+	if
+	:: state[l] == UNSURE
+	:: NEWCOMER(i, l) -> ask_for_lease(i)
+	:: !NEWCOMER(i, l) && state[l] == DRAINING -> pin(i)
+	:: !NEWCOMER(i, l) && state[l] == PROBING -> needs[i] = true; stop_probe(l)
+	:: else
+	fi
+}
+
+inline serve(i) {
+	needs[i] = false;
+	if
+	:: IS_HELD -> pin(i)
+	:: else ->
+		if
+		:: IS_OURS(0) -> serve_closed(i, 0)
+		:: else -> if :: IS_OURS(1) -> serve_closed(i, 1) :: else -> ask_for_lease(i) fi
+		fi
+	fi
+}
+
+/* There is something to do for a caller: else serving it again would change nothing. */
+#define CAN_BEGIN       (state[0] != ASKING && state[1] != ASKING && ((state[0] == NONE && op[0] == NOTHING) || (state[1] == NONE && op[1] == NOTHING)))
+#define CLOSED_SERVES(i, l) (NEWCOMER(i, l) -> session[i] == QUESTION || CAN_BEGIN : CAN_PIN(i) && (state[l] == DRAINING || state[l] == PROBING))
+#define CAN_PIN(i)      (!needs[i] || (!probing[0] && !probing[1]))
+#define CAN_SERVE(i)    (alive && (session[i] == QUESTION || session[i] == WAITS) && \
+			 (IS_HELD -> CAN_PIN(i) : (IS_OURS(0) -> state[0] != UNSURE && CLOSED_SERVES(i, 0) : \
+			  (IS_OURS(1) -> state[1] != UNSURE && CLOSED_SERVES(i, 1) : session[i] == QUESTION || CAN_BEGIN))))
+
+inline take_answer(l) {
+	if
+	:: op[l] == GONE -> state[l] = NONE; journal[l] = 0
+	:: op[l] == ANSWERED && state[l] == RELEASING -> ended(l)
+	:: op[l] == ANSWERED && state[l] == UNSURE -> state[l] = HELD; supersede(l)
+	:: op[l] == ANSWERED && state[l] == ASKING -> granted(l)
+	:: else
+	fi;
+	op[l] = NOTHING
+}
+
+inline take_message(l) {
+	message[l] = false;
+	if
+	:: state[l] == NONE && op[l] == NOTHING -> op[l] = RELEASE     /* release_unknown() */
+	:: state[l] == NONE && op[l] != NOTHING
+	:: else -> recalled[l] = true
+	fi
+}
+
+inline take_probe(l) {
+	if
+	:: answer[l] == FREE && (state[l] == PROBING || (state[l] == STOPPING && recalled[l])) -> to_release(l)
+	:: answer[l] == FREE && !(state[l] == PROBING || (state[l] == STOPPING && recalled[l])) ->
+		kernel = (kernel == KEEPER -> 0 : kernel);
+		if :: state[l] == STOPPING -> state[l] = DRAINING :: else fi
+	:: answer[l] == STOPPED && state[l] == STOPPING -> state[l] = DRAINING
+	:: answer[l] == STOPPED && state[l] == PROBING && !recalled[l] -> state[l] = HELD; supersede(l)       /* in use, kept */
+	:: else -> if :: state[l] == PROBING -> state[l] = DRAINING :: else fi
+	fi;
+	if :: state[l] == DRAINING && state[OTHER(l)] == HELD -> to_release(l) :: else fi;
+	probing[l] = false; stopping[l] = false; answer[l] = SILENT
+}
+
+#define KEEPER_STEPS(l) \
+	:: d_step { alive && (op[l] == ANSWERED || op[l] == GONE) -> take_answer(l) } \
+	:: d_step { alive && state[l] == ASKING && op[l] == NOTHING && mine[l] == LEASE -> granted(l) } \
+	:: d_step { alive && message[l] -> take_message(l) } \
+	:: d_step { alive && state[l] == HELD && recalled[l] -> drain(l) } \
+	:: d_step { alive && state[l] == DRAINING && !probing[l] && !IS_PINNED && FENCED(l) -> state[l] = PROBING; probing[l] = true } \
+	:: d_step { alive && answer[l] != SILENT -> take_probe(l) } \
+	:: d_step { closing[l] -> closing[l] = false; word[l] = false }
+
+proctype Keeper() {
+end:	do
+	KEEPER_STEPS(0)
+#ifdef LIVE
+	od
+}
+proctype Keeper1() {
+end:	do
+#endif
+	KEEPER_STEPS(1)
+#ifdef LIVE
+	od
+}
+proctype Serve() {
+end:	do
+#else
+	:: d_step { alive && state[0] == HELD && !recalled[0] && !IS_PINNED -> drain(0) }       /* lingered */
+	:: d_step { alive && state[1] == HELD && !recalled[1] && !IS_PINNED -> drain(1) }
+#endif
+	:: d_step { CAN_SERVE(0) -> serve(0) }
+#if PROGRAMS > 1
+	:: d_step { CAN_SERVE(1) -> serve(1) }
+#endif
+	/* Nobody waits for it any more. */
+	:: d_step { alive && state[0] == ASKING && op[0] == NOTHING && session[0] != WAITS && session[PROGRAMS - 1] != WAITS -> to_release(0) }
+	:: d_step { alive && state[1] == ASKING && op[1] == NOTHING && session[0] != WAITS && session[PROGRAMS - 1] != WAITS -> to_release(1) }
+	od
+}
+
+/* --- the probe's threads: probe.c --- */
+
+proctype Probe(byte l) {
+end:	do
+	:: d_step { probing[l] && answer[l] == SILENT && LOOKS_FREE ->
+#ifndef RECORD
+		kernel = KEEPER;
+#endif
+		answer[l] = FREE }
+	:: d_step { probing[l] && answer[l] == SILENT && (stopping[l] || (!LOOKS_FREE && !recalled[l])) -> answer[l] = STOPPED }
+	od
+}
+
+/* --- a keeper that dies, and the next one: supervise.c, takeup.c --- */
+
+#if CRASHES > 0
+inline request_ends(l) {        /* it arrived, or it did not */
+	if
+	:: op[l] == ACQUIRE || op[l] == RELEASE || op[l] == CONFIRM -> if :: execute(l) :: skip fi
+	:: else
+	fi;
+	op[l] = NOTHING; message[l] = false
+}
+
+inline dies(l) {
+	request_ends(l);
+	if :: closing[l] -> word[l] = false; closing[l] = false :: else fi;     /* the processor does write it */
+	probing[l] = false; stopping[l] = false; answer[l] = SILENT; recalled[l] = false; state[l] = NONE
+}
+
+inline take_up(l) {
+	if
+	:: journal[l] == 2 -> state[l] = UNSURE; op[l] = CONFIRM
+	:: journal[l] == 1 -> journal[l] = 0; state[l] = RELEASING; op[l] = RELEASE
+	:: else
+	fi
+}
+
+inline reset(i) {
+	session[i] = (session[i] == CLOSED || session[i] == GRANTED -> session[i] : RESET); needs[i] = false;
+#ifdef OLD_PINS
+	pinned[i] = false
+#else
+	pinned[i] = sure[i]
+#endif
+}
+
+inline end_holder(i) {
+	if :: kernel == i + 1 -> kernel = 0; killed[i] = true; runs[i] = false; session[i] = CLOSED; needs[i] = false; have[i] = false :: else fi
+}
+
+proctype Crash() {
+	do
+	:: atomic { crashes > 0 -> crashes--; alive = false;
+		if :: kernel == KEEPER -> kernel = 0 :: else fi;
+		dies(0); dies(1);
+#ifdef BAD_JOURNAL
+		journal[0] = 0; journal[1] = 0;
+#endif
+		reset(0);
+#if PROGRAMS > 1
+		reset(1)
+#endif
+	   }
+#ifndef OLD_WORDS
+	   d_step { word[0] = false; word[1] = false }
+#endif
+#ifdef BAD_JOURNAL
+	   /* What the predecessor gave is not known: once its grants are over, whoever has the kernel lock is ended. */
+	   d_step { !pinned[0] && !pinned[PROGRAMS - 1] -> end_holder(0);
+#if PROGRAMS > 1
+		end_holder(1);
+#endif
+		written = true }
+#endif
+	   d_step { take_up(0); take_up(1); alive = true }
+	:: crashes == 0 -> break
+	od
+}
+#endif
+
+/* --- the programs: shim/acquire.c --- */
+
+#define WORD            (word[0] || word[1])
+
+inline hang_up(i) {
+	d_step { session[i] = CLOSED; sure[i] = false; pinned[i] = false; needs[i] = false; have[i] = false }
+}
+
+proctype Program(byte i) {
+	byte held;      /* by this call */
+again:	{
+	held = 0;
+	if
+	:: WORD ->      /* use_page(): if the page says open, the lock, then a fence, then another look */
+#ifdef PAGE_FIRST
+		if :: d_step { kernel == 0 -> kernel = i + 1; written = true } :: kernel != 0 -> goto ask fi;
+		d_step { runs[i] = true; assert(mine[0] == LEASE || mine[1] == LEASE) };
+		goto runs_on;
+#else
+		if :: d_step { kernel == 0 -> kernel = i + 1; written = false } :: kernel != 0 -> goto ask fi;
+#ifndef NO_SHIM_FENCE
+		written = true;
+#endif
+		if
+		:: d_step { WORD -> runs[i] = true; assert(mine[0] == LEASE || mine[1] == LEASE) };
+			goto runs_on
+		:: d_step { !WORD -> written = true }
+		fi;
+#endif
+		held = 1
+#ifdef LOCK_FIRST
+	:: d_step { !WORD && kernel == 0 -> kernel = i + 1; held = 1 }
+#else
+	:: !WORD
+#endif
+	fi;
+ask:
+	have[i] = held;
+	session[i] = QUESTION;
+wait:
+	do
+	:: d_step { session[i] == WAITS && held -> held = 0; have[i] = false; kernel = 0 }
+	:: session[i] == GRANTED -> break
+	:: session[i] == RESET -> goto ask
+#ifndef LIVE
+	:: d_step { session[i] == WAITS && !held -> session[i] = CLOSED; needs[i] = false }; goto again   /* a signal */
+#endif
+	od;
+	if :: held -> goto runs_on :: else fi;
+	if
+	:: d_step { kernel == 0 -> kernel = i + 1; written = true }
+	:: d_step { kernel == KEEPER && sure[i] -> assert(false) }      /* a call that does not wait would fail */
+	fi;
+	held = 1;
+	if
+	:: d_step { sure[i] -> runs[i] = true; assert(mine[0] == LEASE || mine[1] == LEASE) }
+	:: d_step { !sure[i] }; goto ask
+	fi;
+runs_on:
+	written = true;
+	hang_up(i);
+	d_step { runs[i] = false; kernel = 0 };
+	goto again
+	} unless { d_step { killed[i] -> killed[i] = false; sure[i] = false; pinned[i] = false }; goto again }
+}
+
+/* Grants run out. */
+proctype Time() {
+end:	do
+	:: d_step { sure[0] -> sure[0] = false; pinned[0] = false }
+#if PROGRAMS > 1
+	:: d_step { sure[1] -> sure[1] = false; pinned[1] = false }
+#endif
+	od
+}
+
+init {
+	atomic {
+		state[0] = NONE; state[1] = NONE; answer[0] = SILENT; answer[1] = SILENT;
+		mine[0] = ABSENT; mine[1] = ABSENT; theirs = ABSENT; op[0] = NOTHING; op[1] = NOTHING;
+		session[0] = CLOSED; session[PROGRAMS - 1] = CLOSED;
+		run Store(); run OtherHost(); run Keeper(); run Probe(0); run Probe(1); run Time();
+#ifdef LIVE
+		run Keeper1(); run Serve();
+#endif
+#if CRASHES > 0
+		run Crash();
+#endif
+		run Program(0);
+#if PROGRAMS > 1
+		run Program(1)
+#endif
+	}
+}

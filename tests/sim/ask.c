@@ -1,0 +1,171 @@
+/*
+ * What the shim does beyond its locks: it asks the keeper (shim/ask.h), over a real socket, and looks at the page
+ * (shim/protect.h). Only waiting for an answer is the scheduler's.
+ */
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include "shim/acquire.h"
+#include "shim/sys.h"
+#include "tests/sim/sim.h"
+#include "wire/place.h"
+
+static unsigned made; /* sockets */
+
+static int connect_keeper(struct program *p)
+{
+	struct sockaddr_un addr = {.sun_family = AF_UNIX}, name = {.sun_family = AF_UNIX};
+
+	snprintf(addr.sun_path, sizeof(addr.sun_path), "%.90s/%s", p->host->run, WIRE_SOCKET_NAME);
+	p->sock = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+	if (p->sock < 0)
+		return -errno;
+	/* Its name tells the keeper's machine who asks (clocks.c). */
+	snprintf(name.sun_path + 1, sizeof(name.sun_path) - 1, "dflock-sim-%d-%d-%u", (int)getpid(), (int)p->pid,
+		 ++made);
+	if (bind(p->sock, (struct sockaddr *)&name, sizeof(name)) != 0)
+		sim_fail("bind: %s", strerror(errno));
+	if (connect(p->sock, (struct sockaddr *)&addr, sizeof(addr)) != 0) {
+		int err = errno;
+
+		close(p->sock);
+		p->sock = -1;
+		return -err;
+	}
+	loop_poll(p->host);
+	return 0;
+}
+
+int ask_open(struct ask *ask, const struct protect_by *by, const struct intent *want, int fd, int attempt)
+{
+	struct program *p = program_of_task();
+	int rc;
+
+	(void)by;
+	program_sleep(p, rng_delay(&p->rng, 20 * MS));
+	*ask = (struct ask){.sock = -1, .fd = fd, .nonblock = want->nonblock};
+	ask->deadline_ns = want->nonblock ? sys_clock_ns(CLOCK_MONOTONIC) + ASK_PATIENCE_NS : 0;
+	rc = connect_keeper(p);
+	if (rc < 0) { /* its parent starts another one */
+		program_sleep(p, 50 * MS << (attempt < 3 ? attempt : 3));
+		rc = connect_keeper(p);
+	}
+	ask->sock = p->sock;
+	return rc < 0 ? -ECONNRESET : 0;
+}
+
+static int send_question(struct ask *ask, struct wire_request *request, const struct protect_by *by, int fd)
+{
+	struct program *p = program_of_task();
+	union {
+		struct cmsghdr align;
+		char bytes[CMSG_SPACE(sizeof(int))];
+	} control = {.bytes = {0}};
+	struct iovec iov = {.iov_base = request, .iov_len = sizeof(*request)};
+	struct msghdr msg = {.msg_iov = &iov, .msg_iovlen = 1};
+
+	request->magic = WIRE_MAGIC;
+	request->version = WIRE_VERSION;
+	request->size = sizeof(*request);
+	request->config = by->id;
+	if (fd >= 0) {
+		msg.msg_control = control.bytes;
+		msg.msg_controllen = sizeof(control.bytes);
+		control.align = (struct cmsghdr){
+			.cmsg_level = SOL_SOCKET, .cmsg_type = SCM_RIGHTS, .cmsg_len = CMSG_LEN(sizeof(int))};
+		memcpy(CMSG_DATA(&control.align), &fd, sizeof(int));
+	}
+	request->sent_ns = sys_clock_ns(CLOCK_BOOTTIME);
+	program_sleep(p, rng_delay(&p->rng, 20 * MS));
+	if (sendmsg(ask->sock, &msg, MSG_NOSIGNAL) < 0 && errno != EPIPE && errno != ECONNRESET)
+		sim_fail("p%d cannot send: %s", p->id, strerror(errno));
+	loop_poll(p->host);
+	return 0;
+}
+
+int ask_send(struct ask *ask, const struct protect_by *by, enum wire_op op, const struct intent *want, bool have)
+{
+	struct wire_request request = {
+		.op = (uint8_t)op,
+		.space = (uint8_t)want->space,
+		.mode = (uint8_t)want->mode,
+		.flags = (uint8_t)((want->nonblock ? WIRE_F_NONBLOCK : 0) | (have ? WIRE_F_HAVE : 0)),
+		.owner = (uint8_t)want->owner,
+		.from = want->from,
+		.to = want->to,
+	};
+
+	return send_question(ask, &request, by, ask->fd);
+}
+
+int ask_before(struct ask *ask, const struct protect_by *by, int64_t from)
+{
+	struct wire_request request = {.op = WIRE_BEFORE, .space = WIRE_RECORD, .from = from, .to = WIRE_EOF};
+
+	return send_question(ask, &request, by, -1);
+}
+
+int ask_receive(struct ask *ask, struct wire_reply *reply)
+{
+	struct program *p = program_of_task();
+
+	for (;;) {
+		ssize_t n = recv(ask->sock, reply, sizeof(*reply), MSG_TRUNC | MSG_DONTWAIT);
+
+		if (n == sizeof(*reply))
+			return 0;
+		if (n == 0 || (n < 0 && errno == ECONNRESET))
+			return -ECONNRESET;
+		if (n > 0 || errno != EAGAIN)
+			sim_fail("p%d got an answer of %zd bytes: %s", p->id, n, strerror(errno));
+		if (p->interrupted && !ask->nonblock) {
+			p->interrupted = false;
+			return -EINTR;
+		}
+		p->receives = true;
+		if (ask->nonblock)
+			program_sleep(p, 31 * SEC);
+		else
+			program_sleep(p, PROGRAM_FOREVER);
+		p->receives = false;
+		if (ask->nonblock && sys_clock_ns(CLOCK_MONOTONIC) > ask->deadline_ns)
+			return -ENOLCK;
+	}
+}
+
+void ask_close(struct ask *ask)
+{
+	struct program *p = program_of_task();
+
+	if (ask->sock < 0)
+		return;
+	program_sleep(p, rng_delay(&p->rng, 20 * MS));
+	close(ask->sock);
+	ask->sock = p->sock = -1;
+	loop_poll(p->host);
+}
+
+/* --- shim/protect.h --- */
+
+bool protect_is_kernels(int fd)
+{
+	(void)fd;
+	return false;
+}
+
+enum protect protect_ask(int fd, struct protect_look *look)
+{
+	struct host *host = program_of_task()->host;
+
+	(void)fd;
+	look->by = (struct protect_by){.config = host->config, .euid = geteuid()};
+	place_config_id(host->config, &look->by.id);
+	snprintf(look->by.dir, sizeof(look->by.dir), "%.90s", host->run);
+	if (!look->page && rng_chance(&program_of_task()->rng, 500))
+		look->page = host_page(host);
+	return PROTECT_ASK;
+}

@@ -1,0 +1,295 @@
+/* What must hold after every step, whatever breaks; and at the end, when nothing breaks any more. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <hiredis.h>
+#include <utlist.h>
+
+#include "tests/sim/sim.h"
+
+static bool clash(const struct store_range *a, const struct store_range *b)
+{
+	return a->space == b->space && (a->mode == WIRE_EXCLUSIVE || b->mode == WIRE_EXCLUSIVE) && a->from < b->to &&
+	       b->from < a->to;
+}
+
+/* --- promise 1 and 3: nobody runs who relies on what another one has --- */
+
+static void check_programs(void)
+{
+	for (int i = 0; i < sim_program_count; i++) {
+		const struct program *a = &sim_programs[i];
+
+		if (a->state != PROGRAM_HOLDING || a->frozen)
+			continue;
+		for (int j = 0; j < i; j++) {
+			const struct program *b = &sim_programs[j];
+
+			if (b->state == PROGRAM_HOLDING && !b->frozen && clash(&a->held, &b->held) &&
+			    strcmp(program_file_name(a->file), program_file_name(b->file)) == 0)
+				sim_fail("p%d (h%d) and p%d (h%d) both have %s and run", b->id, b->host->id, a->id,
+					 a->host->id, program_file_name(a->file));
+		}
+	}
+}
+
+/* --- promise 2: what a program relies on is not given back --- */
+
+static bool is_covered(const struct host *host, const struct program *p)
+{
+	const struct lease *lease, *next;
+	int64_t at = p->held.from;
+	bool further = true;
+
+	while (at < p->held.to && further) {
+		further = false;
+		HASH_ITER(hh, host->k->leases, lease, next)
+		{
+			if (!lease_is_ours(lease->state) || lease->range.space != p->held.space ||
+			    lease->range.mode < p->held.mode || lease->range.from > at || lease->range.to <= at ||
+			    strcmp(lease->lock->file->path, host->files[p->file]) != 0)
+				continue;
+			at = lease->range.to;
+			further = true;
+		}
+	}
+	return at >= p->held.to;
+}
+
+/* A lease that was lost is another matter: its holders are about to be killed. */
+static void check_holders(void)
+{
+	for (int i = 0; i < sim_program_count; i++) {
+		const struct program *p = &sim_programs[i];
+		const struct host *host = p->host;
+
+		if (p->state != PROGRAM_HOLDING || p->frozen || !host->k || !host->idle || host->k->losing)
+			continue;
+		if (!is_covered(host, p))
+			sim_fail("p%d has %s and runs, but h%d has no lease", i, program_file_name(p->file), host->id);
+	}
+}
+
+/* --- promise 4: no two hosts are sure of leases that conflict --- */
+
+static bool is_sure(const struct host *host, const struct lease *lease)
+{
+	/* One that is suspended in the middle of a change is neither here nor there. */
+	return host->idle &&
+	       (lease->state == LEASE_HELD || lease->state == LEASE_DRAINING || lease->state == LEASE_PROBING ||
+		lease->state == LEASE_WAITING || lease->state == LEASE_STOPPING) &&
+	       !host->k->expired && host_clock(host) < host->k->deadline_ns;
+}
+
+static void check_pair(const struct host *a, const struct lease *mine, const struct host *b)
+{
+	const struct lease *other, *next;
+
+	HASH_ITER(hh, b->k->leases, other, next)
+	if (mine->lock->file != other->lock->file && is_sure(b, other) && clash(&mine->range, &other->range) &&
+	    strcmp(mine->lock->file->name, other->lock->file->name) == 0)
+		sim_fail("h%d (%.8s) and h%d (%.8s) are both sure of %s", a->id, mine->token, b->id, other->token,
+			 mine->lock->file->name);
+}
+
+static void check_leases(void)
+{
+	const struct lease *lease, *next;
+
+	for (int a = 0; a < sim_host_count; a++) {
+		if (!sim_hosts[a].k)
+			continue;
+		HASH_ITER(hh, sim_hosts[a].k->leases, lease, next)
+		for (int b = 0; b <= a && is_sure(&sim_hosts[a], lease); b++)
+			if (sim_hosts[b].k)
+				check_pair(&sim_hosts[a], lease, &sim_hosts[b]);
+	}
+}
+
+void check_step(void)
+{
+	check_programs();
+	check_holders();
+	check_leases();
+}
+
+/* --- the store's own: conflicting leases, and the order of arrival --- */
+
+struct entry {
+	const char *token, *host, *file;
+	struct store_range range;
+	bool pass;
+};
+
+/* As server.c's epilogue shows an entry. */
+static struct entry entry_of(const redisReply *row)
+{
+	return (struct entry){
+		.token = row->element[0]->str,
+		.host = row->element[1]->str,
+		.file = row->element[2]->str,
+		.range = {.space = strcmp(row->element[3]->str, "record") == 0,
+			  .mode = strcmp(row->element[4]->str, "exclusive") == 0,
+			  .from = strtoll(row->element[5]->str, NULL, 10),
+			  .to = strtoll(row->element[6]->str, NULL, 10)},
+		.pass = row->element[8]->str[0] == '1',
+	};
+}
+
+static bool entries_clash(const struct entry *a, const struct entry *b)
+{
+	return (strcmp(a->host, b->host) != 0 || strcmp(a->file, b->file) != 0) && clash(&a->range, &b->range);
+}
+
+/* Who waited for each name, after the script before this one: the tokens, in order. */
+#define MAX_WAITING 64
+static struct waited {
+	char name[16];
+	unsigned count;
+	char tokens[MAX_WAITING][STORE_TOKEN_BYTES];
+	bool pass[MAX_WAITING];       /* it need not wait for those who came first */
+} waited[SIM_NAMES], held[SIM_NAMES]; /* and who had it */
+
+void check_forget(void)
+{
+	memset(waited, 0, sizeof(waited));
+	memset(held, 0, sizeof(held));
+}
+
+static struct waited *waited_for(const char *name)
+{
+	for (int i = 0; i < SIM_NAMES; i++)
+		if (!*waited[i].name || strcmp(waited[i].name, name) == 0) {
+			snprintf(waited[i].name, sizeof(waited[i].name), "%s", name);
+			return &waited[i];
+		}
+	sim_fail("a lock name that nobody uses: %s", name);
+}
+
+static unsigned place(const struct waited *w, const char *token)
+{
+	unsigned i = 0;
+
+	while (i < w->count && strcmp(w->tokens[i], token) != 0)
+		i++;
+	return i;
+}
+
+/* Of two that clash and both waited, or one of which still waits, the first that came is the first that gets it. */
+static void check_order(const struct waited *before, const struct entry *granted, const redisReply *waiters,
+			const char *pass_token)
+{
+	unsigned mine = place(before, granted->token);
+
+	if ((mine < before->count && before->pass[mine]) || strcmp(granted->token, pass_token) == 0)
+		return;
+	for (size_t i = 0; i < waiters->elements; i++) {
+		struct entry w = entry_of(waiters->element[i]);
+		unsigned at = place(before, w.token);
+
+		if (at < before->count && at < mine && entries_clash(&w, granted))
+			sim_fail("%s: %.8s of %s was granted before %.8s of %s, which waited first", before->name,
+				 granted->token, granted->host, w.token, w.host);
+	}
+}
+
+void check_lock(const char *name, const redisReply *leases, const redisReply *waiters, const char *pass_token)
+{
+	struct waited *before = waited_for(name), *had = &held[before - waited];
+
+	for (size_t i = 0; i < leases->elements; i++) {
+		struct entry a = entry_of(leases->element[i]);
+
+		for (size_t j = 0; j < i; j++) {
+			struct entry b = entry_of(leases->element[j]);
+
+			if (entries_clash(&a, &b))
+				sim_fail("%s: the store has leases that clash: %.8s of %s and %.8s of %s", name,
+					 b.token, b.host, a.token, a.host);
+		}
+		if (place(had, a.token) == had->count)
+			check_order(before, &a, waiters, pass_token);
+	}
+	had->count = before->count = 0;
+	for (size_t i = 0; i < leases->elements && i < MAX_WAITING; i++)
+		snprintf(had->tokens[had->count++], STORE_TOKEN_BYTES, "%s", leases->element[i]->element[0]->str);
+	for (size_t i = 0; i < waiters->elements && i < MAX_WAITING; i++) {
+		before->pass[before->count] = entry_of(waiters->element[i]).pass;
+		snprintf(before->tokens[before->count++], STORE_TOKEN_BYTES, "%s",
+			 waiters->element[i]->element[0]->str);
+	}
+}
+
+/* --- at the end --- */
+
+void check_describe(void)
+{
+	const struct lease *lease, *next;
+
+	for (int h = 0; h < sim_host_count; h++) {
+		const struct host *host = &sim_hosts[h];
+
+		printf("  h%d: %s, clock %.6f, deadline %.6f%s\n", h,
+		       !host->up ? "down"
+		       : host->k ? "up"
+				 : "no keeper",
+		       (double)host_clock(host) / SEC, host->k ? (double)host->k->deadline_ns / SEC : 0,
+		       host->k && host->k->expired ? ", expired" : "");
+		if (!host->k)
+			continue;
+		HASH_ITER(hh, host->k->leases, lease, next)
+		printf("    %s %.8s %s %s %s [%lld, %lld) recall %d requests %u%s\n", lease->lock->file->name,
+		       lease->token, lease_state_name(lease->state),
+		       lease->range.space == WIRE_FLOCK ? "flock" : "record",
+		       lease->range.mode == WIRE_SHARED ? "shared" : "exclusive", (long long)lease->range.from,
+		       (long long)lease->range.to, lease->recall, lease->requests, lease->probe ? " probe" : "");
+	}
+	for (int i = 0; i < sim_program_count; i++) {
+		const struct program *p = &sim_programs[i];
+		const struct store_range *r = p->state == PROGRAM_CALLING ? &p->wants : &p->held;
+
+		if (p->state != PROGRAM_ENDED)
+			printf("  p%d: h%d %s, %s %s %s [%lld, %lld)%s%s%s\n", i, p->host->id,
+			       program_file_name(p->file),
+			       p->state == PROGRAM_HOLDING   ? "holds"
+			       : p->state == PROGRAM_CALLING ? "wants"
+							     : "idle",
+			       r->space == WIRE_FLOCK ? "flock" : "record",
+			       r->mode == WIRE_SHARED ? "shared" : "exclusive", (long long)r->from, (long long)r->to,
+			       p->frozen ? ", frozen" : "", p->waits_for_lock ? ", in the kernel" : "",
+			       p->receives ? ", waits for the keeper" : "");
+	}
+	server_describe();
+}
+
+static void check_undisturbed(void)
+{
+	for (int i = 0; i < sim_host_count; i++)
+		if (sim_hosts[i].frozen || sim_hosts[i].killed)
+			sim_fail("h%d: it could renew its leases, but programs were frozen or killed", i);
+}
+
+void check_end(void)
+{
+	for (int i = 0; i < sim_host_count; i++) {
+		const struct host *host = &sim_hosts[i];
+
+		if (!host->up)
+			continue;
+		if (!host->k)
+			sim_fail("h%d has no keeper", i);
+		if (host->k->leases)
+			sim_fail("h%d has leases that nobody uses", i);
+		if (host->k->sessions)
+			sim_fail("h%d has sessions of programs that have ended", i);
+		if (host->k->files)
+			sim_fail("h%d has files that nobody uses", i);
+		for (uint32_t s = 0; s < host->fence->used; s++)
+			if (host->fence->slots[s].state != FENCE_FREE)
+				sim_fail("h%d: slot %u of the fence is taken by nobody", i, s);
+	}
+	server_expect_empty();
+	if (faults_mild)
+		check_undisturbed();
+}

@@ -1,0 +1,241 @@
+/*
+ * What the code of a host asks of its machine: the time, its parent, randomness; and the points at which a process may
+ * lose the processor, or its life, in the middle of what it does. Linked with --wrap.
+ */
+#include <errno.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "tests/sim/sim.h"
+
+/* The server's clock, and everybody's wall clock, at the beginning. */
+#define WALL_START INT64_C(1750000000)
+
+int __real_clock_gettime(clockid_t clock, struct timespec *t);
+int __wrap_clock_gettime(clockid_t clock, struct timespec *t);
+time_t __real_time(time_t *out);
+time_t __wrap_time(time_t *out);
+ssize_t __real_getrandom(void *buffer, size_t size, unsigned flags);
+ssize_t __wrap_getrandom(void *buffer, size_t size, unsigned flags);
+int __real_getsockopt(int fd, int level, int option, void *value, socklen_t *size);
+int __wrap_getsockopt(int fd, int level, int option, void *value, socklen_t *size);
+pid_t __real_getppid(void);
+pid_t __wrap_getppid(void);
+int __real_kill(pid_t pid, int number);
+int __wrap_kill(pid_t pid, int number);
+int __real_nanosleep(const struct timespec *wanted, struct timespec *left);
+int __wrap_nanosleep(const struct timespec *wanted, struct timespec *left);
+ssize_t __real_pwrite(int fd, const void *data, size_t size, off_t at);
+ssize_t __wrap_pwrite(int fd, const void *data, size_t size, off_t at);
+ssize_t __real_sendmsg(int fd, const struct msghdr *msg, int flags);
+ssize_t __wrap_sendmsg(int fd, const struct msghdr *msg, int flags);
+int __real_flock(int fd, int op);
+int __wrap_flock(int fd, int op);
+
+static bool is_keeper(void)
+{
+	return task_now && task_host(task_now) && task_host(task_now)->keeper == task_now;
+}
+
+/* Now and then a process does not run for a while, wherever it is. */
+static void hiccup(void)
+{
+	struct host *host = task_host(task_now);
+	struct program *program = program_of_task();
+	struct rng *rng = task_rng(task_now);
+
+	if (!rng_chance(rng, faults_hiccups()))
+		return;
+	int64_t ns = rng_chance(rng, 50) ? rng_between(rng, 0, 4 * SEC) : rng_delay(rng, 300 * MS);
+
+	if (is_keeper())
+		host_pause(host, ns);
+	else if (program)
+		program_sleep(program, ns);
+}
+
+/* The keeper may die here. True: after it has done half of what it was about to do. */
+static bool crash_point(void)
+{
+	struct host *host = task_host(task_now);
+
+	if (!is_keeper() || !host->crashing || host->crash_countdown-- > 0)
+		return false;
+	host->crashing = false;
+	return true;
+}
+
+static void crash(void)
+{
+	host_kill_keeper(task_host(task_now), "in the middle of something");
+	task_yield(); /* and never comes back */
+	abort();
+}
+
+int __wrap_clock_gettime(clockid_t clock, struct timespec *t)
+{
+	struct host *host = task_host(task_now);
+	int64_t ns;
+
+	if (!host)
+		return __real_clock_gettime(clock, t);
+	ns = host_clock(host);
+	if (clock == CLOCK_REALTIME)
+		ns = WALL_START * SEC + sim_now;
+	t->tv_sec = ns / SEC;
+	t->tv_nsec = ns % SEC;
+	hiccup();
+	return 0;
+}
+
+time_t __wrap_time(time_t *out)
+{
+	time_t now = WALL_START + sim_now / SEC;
+
+	if (!task_now)
+		return __real_time(out);
+	if (out)
+		*out = now;
+	return now;
+}
+
+ssize_t __wrap_getrandom(void *buffer, size_t size, unsigned flags)
+{
+	unsigned char *to = buffer;
+
+	if (!task_now)
+		return __real_getrandom(buffer, size, flags);
+	for (size_t i = 0; i < size; i++)
+		to[i] = (unsigned char)rng_next(task_rng(task_now));
+	return (ssize_t)size;
+}
+
+/* All programs are one process here. */
+int __wrap_getsockopt(int fd, int level, int option, void *value, socklen_t *size)
+{
+	int ret = __real_getsockopt(fd, level, option, value, size);
+	struct sockaddr_un name = {0};
+	socklen_t len = sizeof(name);
+	int pid;
+
+	if (ret == 0 && is_keeper() && level == SOL_SOCKET && option == SO_PEERCRED &&
+	    getpeername(fd, (struct sockaddr *)&name, &len) == 0 &&
+	    sscanf(name.sun_path + 1, "dflock-sim-%*d-%d-", &pid) == 1)
+		((struct ucred *)value)->pid = pid;
+	return ret;
+}
+
+pid_t __wrap_getppid(void)
+{
+	struct host *host = task_host(task_now);
+
+	return host ? host_parent_pid(host) : __real_getppid();
+}
+
+int __wrap_kill(pid_t pid, int number)
+{
+	struct host *host = task_host(task_now);
+
+	if (!host)
+		return __real_kill(pid, number);
+	if (pid == host_parent_pid(host)) {
+		if (number == SIGUSR1)
+			host_notify_parent(host);
+		return 0;
+	}
+	for (int i = 0; i < sim_program_count; i++) {
+		struct program *p = &sim_programs[i];
+
+		if (p->pid != pid || p->state == PROGRAM_ENDED)
+			continue;
+		if (number == SIGKILL) {
+			host->killed++;
+			program_kill(p, "killed by the keeper's parent");
+		}
+		return 0;
+	}
+	errno = ESRCH;
+	return -1;
+}
+
+static void parent_awake(void *arg, uint64_t boot)
+{
+	struct host *host = arg;
+
+	if (host->parent && host->boot == boot && !task_ended(host->parent))
+		task_resume(host->parent);
+}
+
+/* Only the parent sleeps in the product's code. */
+int __wrap_nanosleep(const struct timespec *wanted, struct timespec *left)
+{
+	struct host *host = task_host(task_now);
+
+	if (!host)
+		return __real_nanosleep(wanted, left);
+	if (left)
+		*left = (struct timespec){0};
+	sim_after(wanted->tv_sec * SEC + wanted->tv_nsec, parent_awake, host, host->boot);
+	task_yield();
+	return 0;
+}
+
+ssize_t __wrap_pwrite(int fd, const void *data, size_t size, off_t at)
+{
+	if (!is_keeper())
+		return __real_pwrite(fd, data, size, at);
+	hiccup();
+	if (crash_point()) {
+		/* Eight aligned bytes are written at once. */
+		if (size > 8 && rng_chance(task_rng(task_now), 500))
+			(void)!__real_pwrite(fd, data, (size_t)rng_between(task_rng(task_now), 0, (int64_t)size), at);
+		else if (rng_chance(task_rng(task_now), 500))
+			(void)!__real_pwrite(fd, data, size, at);
+		crash();
+	}
+	return __real_pwrite(fd, data, size, at);
+}
+
+void host_write_point(const struct host *host)
+{
+	if (!is_keeper() || task_host(task_now) != host)
+		return;
+	hiccup();
+	if (crash_point())
+		crash();
+}
+
+ssize_t __wrap_sendmsg(int fd, const struct msghdr *msg, int flags)
+{
+	ssize_t n;
+
+	if (!is_keeper())
+		return __real_sendmsg(fd, msg, flags);
+	hiccup();
+	if (crash_point())
+		crash();
+	n = __real_sendmsg(fd, msg, flags);
+	hiccup();
+	if (crash_point())
+		crash();
+	return n;
+}
+
+int __wrap_flock(int fd, int op)
+{
+	struct host *host = task_host(task_now);
+	int ret;
+
+	if (is_keeper() && crash_point())
+		crash();
+	ret = __real_flock(fd, op);
+	if (host && ret == 0)
+		kernel_changed(host);
+	return ret;
+}

@@ -1,0 +1,397 @@
+/*
+ * A host's life. The keeper is the product's keeper_run(), as a task; its parent does what keeper/supervise.c does,
+ * with the product's freezer, as another.
+ */
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+#include <utlist.h>
+
+#include "keeper/freeze.h"
+#include "keeper/host.h"
+#include "keeper/main.h"
+#include "tests/sim/sim.h"
+
+#define FIRST_PARENT 1000
+#define CHECK_MS     1000 /* these are as in keeper/supervise.c */
+#define HUNG_CHECKS  5
+
+struct host sim_hosts[SIM_HOSTS];
+int sim_host_count;
+
+/* --- once per process --- */
+
+int64_t host_dead_ms(void)
+{
+	struct rng rng = rng_of("dead", 0);
+
+	return rng_chance(&rng, 500) ? 60000 : 86400000;
+}
+
+static void write_config(const struct host *host)
+{
+	FILE *f = fopen(host->config, "w");
+
+	if (!f)
+		sim_fail("%s: %s", host->config, strerror(errno));
+	fprintf(f,
+		"host = \"h%d\";\nstore = { server = \"unix:/simulated\"; connect_ms = 1000; };\n"
+		"lease = { ttl_ms = 3000; linger_ms = 200; pin_ms = 600; probe_ms = 200; store_wait_ms = 3000; fair_ms "
+		"= 500;\n"
+		"  freeze_margin_ms = 500; dead_ms = %lld; idle_ms = 0; };\nprotect = (\n",
+		host->id, (long long)host_dead_ms());
+	for (int i = 0; i < SIM_FILES; i++)
+		fprintf(f, "  { path = \"%s\"; name = \"%s\"; }%s\n", host->files[i], program_file_name(i),
+			i + 1 < SIM_FILES ? "," : ");");
+	fclose(f);
+}
+
+const char *program_file_name(int file)
+{
+	static const char *const names[SIM_FILES] = {"a", "b", "a"};
+
+	return names[file];
+}
+
+void hosts_prepare(const char *dir)
+{
+	for (int i = 0; i < SIM_HOSTS; i++) {
+		struct host *host = &sim_hosts[i];
+
+		host->id = i;
+		snprintf(host->dir, sizeof(host->dir), "%.80s/h%d", dir, i);
+		snprintf(host->run, sizeof(host->run), "%s/run", host->dir);
+		snprintf(host->config, sizeof(host->config), "%s/conf", host->dir);
+		mkdir(host->dir, 0700);
+		mkdir(host->run, 0700);
+		for (int f = 0; f < SIM_FILES; f++) {
+			snprintf(host->files[f], sizeof(host->files[f]), "%s/f%d", host->dir, f);
+			close(open(host->files[f], O_RDWR | O_CREAT | O_CLOEXEC, 0600));
+		}
+		write_config(host);
+		host->dir_fd = open(host->run, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+		if (host->dir_fd < 0)
+			sim_fail("%s: %s", host->run, strerror(errno));
+	}
+}
+
+/* The page that the keeper shares with programs; NULL: no keeper has made one yet. */
+const struct page *host_page(struct host *host)
+{
+	int fd = host->page ? -1 : openat(host->dir_fd, PAGE_NAME, O_RDONLY | O_CLOEXEC);
+	struct stat st;
+	void *page;
+
+	if (fd < 0)
+		return host->page;
+	if (fstat(fd, &st) == 0 && st.st_size >= (off_t)PAGE_BYTES) {
+		page = mmap(NULL, PAGE_BYTES, PROT_READ, MAP_SHARED, fd, 0);
+		host->page = page == MAP_FAILED ? NULL : page;
+	}
+	close(fd);
+	return host->page;
+}
+
+/* --- time --- */
+
+int64_t host_clock(const struct host *host)
+{
+	return host->clock_base + (int64_t)((double)sim_now * host->rate);
+}
+
+int64_t host_after(const struct host *host, int64_t own_ns)
+{
+	return sim_now + (int64_t)((double)own_ns / host->rate) + 1;
+}
+
+pid_t host_parent_pid(const struct host *host)
+{
+	return FIRST_PARENT + host->id;
+}
+
+/* --- the keeper --- */
+
+int __real_host_start(struct keeper *k);
+int __wrap_host_start(struct keeper *k);
+
+/* The way by which the simulation gets to the keeper's state. */
+int __wrap_host_start(struct keeper *k)
+{
+	int ret = __real_host_start(k);
+
+	task_host(task_now)->k = k;
+	return ret;
+}
+
+static void keeper_ended(void *arg, uint64_t life)
+{
+	struct host *host = arg;
+
+	if (host->life != life)
+		return;
+	sim_trace("h%d: the keeper has ended (%d)", host->id, host->exit_status);
+	task_free(host->keeper);
+	host->keeper = NULL;
+	host->k = NULL;
+	host->life++;
+	programs_answered(host);
+	host_notify_parent(host);
+}
+
+static void keeper_main(void *arg)
+{
+	struct host *host = arg;
+	struct keeper_options options = {.config = host->config,
+					 .runtime_dir = host->run,
+					 .dir_fd = host->dir_fd,
+					 .ready_fd = -1,
+					 .foreground = true,
+					 .fence = host->fence,
+					 .parent_fd = host->parent_pipe[0]};
+
+	host->exit_status = keeper_run(&options);
+	sim_after(0, keeper_ended, host, host->life);
+}
+
+static void start_keeper(void *arg, uint64_t boot)
+{
+	struct host *host = arg;
+
+	if (!host->up || host->boot != boot)
+		return;
+	sim_trace("h%d: a keeper starts", host->id);
+	host->starting = host->idle = host->paused = host->ending = host->crashing = host->kicked = false;
+	host->stopped_until = 0;
+	host->exit_status = -1;
+	host->inbox = NULL;
+	host->inbox_last = &host->inbox;
+	host->keeper = task_new(host, &host->rng, keeper_main, host);
+	task_resume(host->keeper);
+}
+
+static void unpause(void *arg, uint64_t life)
+{
+	struct host *host = arg;
+
+	if (!host->keeper || host->life != life)
+		return;
+	if (sim_now < host->stopped_until) {
+		sim_at(host->stopped_until, unpause, host, life);
+		return;
+	}
+	host->paused = false;
+	task_resume(host->keeper);
+}
+
+void host_pause(struct host *host, int64_t ns)
+{
+	host->paused = true;
+	sim_after(ns, unpause, host, host->life);
+	task_yield();
+}
+
+static bool is_programs(int fd)
+{
+	for (int i = 0; i < sim_program_count; i++)
+		if (sim_programs[i].fd == fd)
+			return true;
+	return false;
+}
+
+/* Also those that its workers have. */
+static void close_files(const struct host *host)
+{
+	struct stat files[SIM_FILES], st;
+	DIR *dir = opendir("/proc/self/fd");
+	struct dirent *d;
+
+	for (int i = 0; i < SIM_FILES; i++)
+		if (stat(host->files[i], &files[i]) != 0)
+			sim_fail("%s: %s", host->files[i], strerror(errno));
+	while (dir && (d = readdir(dir))) {
+		int fd = atoi(d->d_name);
+
+		if (fd == dirfd(dir) || is_programs(fd) || fstat(fd, &st) != 0)
+			continue;
+		for (int i = 0; i < SIM_FILES; i++)
+			if (files[i].st_dev == st.st_dev && files[i].st_ino == st.st_ino) {
+				close(fd);
+				break;
+			}
+	}
+	closedir(dir);
+}
+
+static void close_sockets(const struct keeper *k)
+{
+	struct session *s;
+
+	DL_FOREACH(k->sessions, s)
+	close(s->fd);
+	close(k->listen_fd);
+	close(k->spare_fd);
+	close(k->session_epoll);
+}
+
+void host_kill_keeper(struct host *host, const char *why)
+{
+	bool self = host->keeper == task_now;
+
+	if (!host->keeper)
+		return;
+	sim_trace("h%d: the keeper dies %s", host->id, why);
+	loop_drop(host);
+	kernel_drop(host);
+	net_drop(host);
+	if (host->k)
+		close_sockets(host->k);
+	close_files(host);
+	host->k = NULL;
+	if (!self)
+		task_free(host->keeper);
+	host->keeper = NULL;
+	host->life++;
+	kernel_changed(host);
+	programs_answered(host);
+	host_notify_parent(host);
+}
+
+/* --- the parent --- */
+
+static void parent_wake(void *arg, uint64_t nap)
+{
+	struct host *host = arg;
+
+	if (!host->parent || !host->parent_sleeps || host->parent_nap != nap)
+		return;
+	host->parent_sleeps = false;
+	task_resume(host->parent);
+}
+
+void host_notify_parent(struct host *host)
+{
+	host->notified = true;
+	if (host->parent_sleeps)
+		sim_after(rng_delay(&host->parent_rng, 30 * MS), parent_wake, host, host->parent_nap);
+}
+
+static void parent_sleep(struct host *host, int64_t ms)
+{
+	static uint64_t naps;
+
+	if (host->notified) /* the signal has come already */
+		ms = 0;
+	host->notified = false;
+	host->parent_sleeps = true;
+	host->parent_nap = ++naps;
+	sim_at(host_after(host, ms * MS) + rng_delay(&host->parent_rng, 30 * MS), parent_wake, host, host->parent_nap);
+	task_yield();
+}
+
+static void watch_keeper(struct host *host)
+{
+	int64_t seen = -1, checked = host_clock(host);
+	int same = 0;
+
+	while (host->starting || host->keeper) {
+		parent_sleep(host, freezer_look(host->freezer, CHECK_MS));
+		if (host_clock(host) - checked < CHECK_MS * MS)
+			continue;
+		same = host->fence->alive == seen ? same + 1 : 0;
+		seen = host->fence->alive;
+		checked = host_clock(host);
+		if (same == HUNG_CHECKS)
+			host_kill_keeper(host, "since it hangs");
+	}
+}
+
+static void parent_main(void *arg)
+{
+	struct host *host = arg;
+
+	for (;;) {
+		host->starting = true;
+		sim_after(rng_delay(&host->parent_rng, 50 * MS), start_keeper, host, host->boot);
+		freezer_keeper(host->freezer, host_parent_pid(host) + 100);
+		watch_keeper(host);
+		fence_unsure(host->fence);
+		if (host->exit_status >= 0)
+			sim_fail("h%d: the keeper has ended by itself with status %d", host->id, host->exit_status);
+		int64_t end = host_clock(host) + rng_between(&host->parent_rng, 0, 3) * 100 * MS;
+
+		while (host_clock(host) < end)
+			parent_sleep(host, freezer_look(host->freezer, (int)((end - host_clock(host)) / MS) + 1));
+	}
+}
+
+/* --- the machine --- */
+
+static void clear_runtime_dir(const struct host *host)
+{
+	const char *names[] = {"journal", "journal.new", "journal.bad", PAGE_NAME, FENCE_NAME, WIRE_SOCKET_NAME};
+
+	for (size_t i = 0; i < sizeof(names) / sizeof(*names); i++)
+		unlinkat(host->dir_fd, names[i], 0);
+}
+
+void host_boot(struct host *host)
+{
+	clear_runtime_dir(host);
+	host->up = true;
+	host->boot++;
+	sim_trace("h%d: boots", host->id);
+	host->fence = fence_open(host->dir_fd);
+	host->freezer = host->fence ? freezer_new(host->fence) : NULL;
+	if (!host->freezer || (!host->parent_pipe[1] && pipe2(host->parent_pipe, O_CLOEXEC) != 0))
+		sim_fail("h%d cannot boot: %s", host->id, strerror(errno));
+	host->fence->parent = host_parent_pid(host);
+	host->parent = task_new(host, &host->parent_rng, parent_main, host);
+	host->parent_sleeps = true;
+	host->parent_nap = 0;
+	sim_after(0, parent_wake, host, 0);
+}
+
+void host_die(struct host *host)
+{
+	sim_trace("h%d: the machine is gone", host->id);
+	host->up = false;
+	host->parent_sleeps = false;
+	task_free(host->parent);
+	host->parent = NULL;
+	stopping_forget(host);
+	for (int i = 0; i < sim_program_count; i++)
+		if (sim_programs[i].host == host)
+			program_kill(&sim_programs[i], "with its machine");
+	net_silence(host);
+	host_kill_keeper(host, "with its machine");
+	munmap(host->fence, sizeof(*host->fence));
+	host->fence = NULL;
+	if (host->page)
+		munmap((void *)host->page, PAGE_BYTES);
+	host->page = NULL;
+}
+
+void hosts_start(int count)
+{
+	struct rng world = rng_of("clocks", 0);
+
+	sim_host_count = count;
+	for (int i = 0; i < SIM_HOSTS; i++) {
+		struct host *host = &sim_hosts[i];
+
+		host->rng = rng_of("host", (uint64_t)i);
+		host->parent_rng = rng_of("parent", (uint64_t)i);
+		host->rate = 1 + (double)rng_between(&world, -50, 51) / 10000;
+		host->clock_base = rng_between(&world, 1000, 1000000) * SEC;
+		host->inbox_last = &host->inbox;
+		clear_runtime_dir(host);
+		if (i < count)
+			host_boot(host);
+	}
+}

@@ -1,0 +1,485 @@
+/*
+ * What the keeper uses of libuv, on the scheduler's time. A keeper's task waits in uv_run(); what is due comes as an
+ * item of its host's inbox, one at a time, and after each the scheduler has its turn. Timers may be early by a
+ * millisecond, since libuv's clock is read once per turn and in whole milliseconds.
+ *
+ * libuv itself is linked, too, for what has no clock and no loop (uv_strerror() and the like).
+ */
+#include <poll.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "tests/sim/sim.h"
+
+struct armed {
+	uv_timer_t *timer;
+	uint64_t id;
+	struct armed *next;
+};
+struct watched {
+	uv_poll_t *handle;
+	int fd;
+	uv_poll_cb cb;
+	struct watched *next;
+};
+struct closing {
+	uv_handle_t *handle;
+	uv_close_cb cb;
+	struct closing *next;
+};
+struct job {
+	uv_work_t *work;
+	uv_work_cb run;
+	uv_after_work_cb done;
+	bool ran;
+	struct job *next;
+};
+struct loop {
+	uv_loop_t *uv;
+	struct armed *armed;
+	struct watched *watched;
+	struct closing *closing;
+	struct job *jobs;
+	uv_signal_t *signal;
+	uv_signal_cb signal_cb;
+	bool poll_posted;
+};
+static struct loop loops[SIM_HOSTS];
+static uint64_t ids;
+
+static struct host *host_of(const uv_loop_t *loop)
+{
+	return loop->data;
+}
+
+static struct loop *loop_of(const uv_loop_t *loop)
+{
+	return &loops[host_of(loop)->id];
+}
+
+/* --- the inbox --- */
+
+static void wake(void *arg, uint64_t life)
+{
+	struct host *host = arg;
+
+	if (!host->keeper || host->life != life)
+		return;
+	host->kicked = false;
+	if (!host->idle)
+		return; /* suspended in the middle of something: whoever did that resumes it */
+	if (sim_now < host->stopped_until) {
+		host->kicked = true;
+		sim_at(host->stopped_until, wake, host, life);
+		return;
+	}
+	task_resume(host->keeper);
+}
+
+static void kick(struct host *host)
+{
+	if (host->kicked || !host->keeper)
+		return;
+	host->kicked = true;
+	sim_after(rng_between(&host->rng, 5000, 50000), wake, host, host->life);
+}
+
+void host_post(struct host *host, sim_fn *fn, void *arg, uint64_t number)
+{
+	struct item *item = calloc(1, sizeof(*item));
+
+	if (!item)
+		abort();
+	*item = (struct item){.fn = fn, .arg = arg, .number = number};
+	*host->inbox_last = item;
+	host->inbox_last = &item->next;
+	kick(host);
+}
+
+static bool run_item(struct host *host)
+{
+	struct item *item = host->inbox;
+
+	if (!item)
+		return false;
+	host->inbox = item->next;
+	if (!host->inbox)
+		host->inbox_last = &host->inbox;
+	item->fn(item->arg, item->number);
+	free(item);
+	return true;
+}
+
+/* --- handles --- */
+
+int uv_loop_init(uv_loop_t *loop)
+{
+	struct host *host = task_host(task_now);
+
+	memset(loop, 0, sizeof(*loop));
+	loop->data = host;
+	loops[host->id] = (struct loop){.uv = loop};
+	return 0;
+}
+
+int uv_loop_close(uv_loop_t *loop)
+{
+	(void)loop;
+	return 0;
+}
+
+void uv_walk(uv_loop_t *loop, uv_walk_cb cb, void *arg)
+{
+	(void)loop, (void)cb, (void)arg; /* what is not closed is dropped with the process */
+}
+
+static void forget_timer(struct loop *l, const uv_timer_t *timer)
+{
+	struct armed **at = &l->armed, *armed;
+
+	while ((armed = *at))
+		if (armed->timer == timer) {
+			*at = armed->next;
+			free(armed);
+		} else {
+			at = &armed->next;
+		}
+}
+
+static const struct armed *find_timer(const struct loop *l, const uv_timer_t *timer)
+{
+	for (const struct armed *a = l->armed; a; a = a->next)
+		if (a->timer == timer)
+			return a;
+	return NULL;
+}
+
+static void forget_poll(struct loop *l, const uv_poll_t *handle)
+{
+	struct watched **at = &l->watched, *watched;
+
+	while ((watched = *at))
+		if (watched->handle == handle) {
+			*at = watched->next;
+			free(watched);
+		} else {
+			at = &watched->next;
+		}
+}
+
+void uv_close(uv_handle_t *handle, uv_close_cb cb)
+{
+	struct loop *l = loop_of(handle->loop);
+	struct closing *closing = calloc(1, sizeof(*closing));
+
+	if (!closing)
+		abort();
+	if (handle->type == UV_TIMER)
+		forget_timer(l, (uv_timer_t *)handle);
+	if (handle->type == UV_POLL)
+		forget_poll(l, (uv_poll_t *)handle);
+	*closing = (struct closing){.handle = handle, .cb = cb, .next = l->closing};
+	l->closing = closing;
+}
+
+int uv_is_closing(const uv_handle_t *handle)
+{
+	(void)handle;
+	return 0; /* only asked in uv_walk() */
+}
+
+int uv_is_active(const uv_handle_t *handle)
+{
+	return handle->type == UV_TIMER && find_timer(loop_of(handle->loop), (const uv_timer_t *)handle) != NULL;
+}
+
+void uv_ref(uv_handle_t *handle)
+{
+	(void)handle;
+}
+
+void uv_unref(uv_handle_t *handle)
+{
+	(void)handle;
+}
+
+static void run_closing(struct loop *l)
+{
+	while (l->closing) {
+		struct closing *c = l->closing;
+
+		l->closing = c->next;
+		if (c->cb)
+			c->cb(c->handle);
+		free(c);
+	}
+}
+
+/* --- timers --- */
+
+static void fire_item(void *arg, uint64_t id)
+{
+	uv_timer_t *timer = arg;
+	struct loop *l = &loops[task_host(task_now)->id];
+	const struct armed *armed = find_timer(l, timer);
+
+	if (!armed || armed->id != id)
+		return; /* stopped meanwhile; it may not even be there any more */
+	forget_timer(l, timer);
+	if (timer->repeat)
+		uv_timer_start(timer, timer->timer_cb, timer->repeat, timer->repeat);
+	timer->timer_cb(timer);
+}
+
+struct due {
+	struct host *host;
+	unsigned life;
+	uv_timer_t *timer;
+};
+
+static void fire(void *arg, uint64_t id)
+{
+	struct due *due = arg;
+
+	if (due->host->keeper && due->host->life == due->life) {
+		const struct armed *armed = find_timer(&loops[due->host->id], due->timer);
+
+		if (armed && armed->id == id)
+			host_post(due->host, fire_item, due->timer, id);
+	}
+	free(due);
+}
+
+int uv_timer_init(uv_loop_t *loop, uv_timer_t *timer)
+{
+	memset(timer, 0, sizeof(*timer));
+	timer->loop = loop;
+	timer->type = UV_TIMER;
+	return 0;
+}
+
+int uv_timer_start(uv_timer_t *timer, uv_timer_cb cb, uint64_t timeout, uint64_t repeat)
+{
+	struct host *host = host_of(timer->loop);
+	struct loop *l = loop_of(timer->loop);
+	struct armed *armed;
+	struct due *due;
+	int64_t ns = (int64_t)timeout * MS;
+
+	if (!cb)
+		return UV_EINVAL;
+	armed = calloc(1, sizeof(*armed));
+	due = calloc(1, sizeof(*due));
+	if (!armed || !due)
+		abort();
+	forget_timer(l, timer);
+	timer->timer_cb = cb;
+	timer->repeat = repeat;
+	if (timeout)
+		ns -= rng_between(&host->rng, 0, MS);
+	*armed = (struct armed){.timer = timer, .id = ++ids, .next = l->armed};
+	l->armed = armed;
+	*due = (struct due){.host = host, .life = host->life, .timer = timer};
+	sim_at(host_after(host, ns), fire, due, armed->id);
+	return 0;
+}
+
+int uv_timer_stop(uv_timer_t *timer)
+{
+	forget_timer(loop_of(timer->loop), timer);
+	return 0;
+}
+
+/* --- polls --- */
+
+int uv_poll_init(uv_loop_t *loop, uv_poll_t *handle, int fd)
+{
+	memset(handle, 0, sizeof(*handle));
+	handle->loop = loop;
+	handle->type = UV_POLL;
+	handle->u.fd = fd;
+	return 0;
+}
+
+int uv_poll_start(uv_poll_t *handle, int events, uv_poll_cb cb)
+{
+	struct loop *l = loop_of(handle->loop);
+	struct watched *watched = calloc(1, sizeof(*watched));
+
+	(void)events; /* readable, always */
+	if (!watched)
+		abort();
+	forget_poll(l, handle);
+	*watched = (struct watched){.handle = handle, .fd = handle->u.fd, .cb = cb, .next = l->watched};
+	l->watched = watched;
+	return 0;
+}
+
+int uv_poll_stop(uv_poll_t *handle)
+{
+	forget_poll(loop_of(handle->loop), handle);
+	return 0;
+}
+
+static bool readable(int fd)
+{
+	struct pollfd p = {.fd = fd, .events = POLLIN};
+
+	return poll(&p, 1, 0) > 0;
+}
+
+static void poll_item(void *arg, uint64_t number)
+{
+	struct host *host = arg;
+	struct loop *l = &loops[host->id];
+	struct watched *due[8], *w;
+	int count = 0;
+
+	(void)number;
+	l->poll_posted = false;
+	for (w = l->watched; w && count < 8; w = w->next)
+		if (readable(w->fd))
+			due[count++] = w;
+	for (int i = 0; i < count; i++)
+		due[i]->cb(due[i]->handle, 0, UV_READABLE);
+	if (count) /* there may be more, and there will be an item until there is not */
+		loop_poll(host);
+}
+
+void loop_poll(struct host *host)
+{
+	struct loop *l = &loops[host->id];
+
+	if (!host->keeper || l->poll_posted || !l->watched)
+		return;
+	l->poll_posted = true;
+	host_post(host, poll_item, host, 0);
+}
+
+/* --- workers --- */
+
+static void work_done(void *arg, uint64_t number)
+{
+	struct job *job = arg;
+	struct host *host = task_host(task_now);
+
+	(void)number;
+	host->works--;
+	job->done(job->work, 0);
+	free(job);
+}
+
+static void work_run(void *arg, uint64_t life)
+{
+	struct host *host = arg;
+	struct loop *l = &loops[host->id];
+	struct job **at = &l->jobs, *job;
+
+	if (!host->keeper || host->life != life)
+		return;
+	while ((*at)->next) /* the oldest */
+		at = &(*at)->next;
+	job = *at;
+	*at = NULL;
+	job->run(job->work);
+	host_post(host, work_done, job, 0);
+}
+
+int uv_queue_work(uv_loop_t *loop, uv_work_t *work, uv_work_cb run, uv_after_work_cb done)
+{
+	struct host *host = host_of(loop);
+	struct loop *l = loop_of(loop);
+	struct job *job = calloc(1, sizeof(*job));
+
+	if (!job)
+		return UV_ENOMEM;
+	work->loop = loop;
+	*job = (struct job){.work = work, .run = run, .done = done, .next = l->jobs};
+	l->jobs = job;
+	host->works++;
+	sim_after(rng_delay(&host->rng, 50 * MS), work_run, host, host->life);
+	return 0;
+}
+
+/* --- signals --- */
+
+int uv_signal_init(uv_loop_t *loop, uv_signal_t *handle)
+{
+	memset(handle, 0, sizeof(*handle));
+	handle->loop = loop;
+	handle->type = UV_SIGNAL;
+	return 0;
+}
+
+int uv_signal_start(uv_signal_t *handle, uv_signal_cb cb, int number)
+{
+	struct loop *l = loop_of(handle->loop);
+
+	if (number != SIGTERM)
+		return 0;
+	l->signal = handle;
+	l->signal_cb = cb;
+	return 0;
+}
+
+static void signal_item(void *arg, uint64_t number)
+{
+	struct loop *l = arg;
+
+	l->signal_cb(l->signal, (int)number);
+}
+
+void loop_signal(struct host *host, int number)
+{
+	if (host->keeper && loops[host->id].signal)
+		host_post(host, signal_item, &loops[host->id], (uint64_t)number);
+}
+
+/* --- the loop --- */
+
+void uv_stop(uv_loop_t *loop)
+{
+	loop->stop_flag = 1;
+}
+
+int uv_run(uv_loop_t *loop, uv_run_mode mode)
+{
+	struct host *host = host_of(loop);
+	struct loop *l = loop_of(loop);
+
+	(void)mode;
+	for (;;) {
+		run_closing(l);
+		if (loop->stop_flag)
+			break;
+		/* The second time is for what is left to end. */
+		if (host->ending && !host->works && !host->inbox)
+			return 0;
+		host->idle = true;
+		if (host->inbox)
+			kick(host);
+		task_yield();
+		host->idle = false;
+		run_item(host);
+		run_closing(l);
+		programs_answered(host);
+	}
+	loop->stop_flag = 0;
+	host->ending = true;
+	return 0;
+}
+
+void loop_drop(struct host *host)
+{
+	struct loop *l = &loops[host->id];
+	struct item *item, *next;
+
+	for (item = host->inbox; item; item = next) {
+		next = item->next;
+		free(item);
+	}
+	host->inbox = NULL;
+	host->inbox_last = &host->inbox;
+	host->works = 0;
+	*l = (struct loop){0};
+}

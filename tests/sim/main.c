@@ -1,0 +1,350 @@
+/*
+ * Runs seeds, each in a process of its own. See `sim --help`.
+ */
+#include <argp.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <ftw.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "tests/sim/redis.h"
+#include "tests/sim/sim.h"
+
+#define LIMIT        (400 * SEC) /* of simulated time, for a run */
+#define REAL_LIMIT_S 120         /* of real time: it goes round in circles */
+#define MAX_JOBS     16
+#define DROP_BYTES   256
+#define TRACE_LINES  120 /* that are shown of a seed that fails */
+
+struct options {
+	uint64_t from, count;
+	int jobs, seconds, failures;
+	bool one, minimise;
+	const char *found, *drop;
+};
+
+/* --- one run --- */
+
+static bool all_given_back(void)
+{
+	for (int i = 0; i < sim_host_count; i++)
+		if (sim_hosts[i].up &&
+		    (!sim_hosts[i].k || sim_hosts[i].k->leases || sim_hosts[i].k->sessions || sim_hosts[i].k->files))
+			return false;
+	return true;
+}
+
+static bool never(void)
+{
+	return false;
+}
+
+static void run(const char *dir, const char *socket)
+{
+	struct rng world = rng_of("world", 0);
+
+	hosts_prepare(dir);
+	server_start(socket);
+	hosts_start((int)rng_between(&world, 2, SIM_HOSTS + 1));
+	programs_start((int)rng_between(&world, 2, 10));
+	faults_plan();
+	sim_run(never, faults_end + NET_LATEST);
+	if (!sim_run(programs_ended, LIMIT))
+		sim_fail("no progress: programs still wait for locks");
+	programs_finish();
+	if (!sim_run(programs_ended, 2 * LIMIT))
+		sim_fail("no progress: a lock that nobody uses is not to be had");
+	sim_run(all_given_back, sim_now + 60 * SEC);
+	check_end();
+}
+
+/* --- many --- */
+
+static int64_t real_ms(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return t.tv_sec * 1000 + t.tv_nsec / 1000000;
+}
+
+/* In a process of its own, which says what it has to say to the file `out` (NULL: where we say it). 0: all that must
+ * hold did. */
+static int run_seed(uint64_t seed, const char *drop, const char *dir, const char *socket, bool trace, const char *out)
+{
+	pid_t pid;
+	int status;
+
+	fflush(stdout);
+	pid = fork();
+	if (pid == 0) {
+		if (out && !freopen(out, "w", stdout))
+			_Exit(3);
+		prctl(PR_SET_PDEATHSIG, SIGKILL);
+		alarm(REAL_LIMIT_S);
+		signal(SIGPIPE, SIG_IGN);
+		sim_seed = seed;
+		faults_drop = drop;
+		sim_tracing = trace;
+		run(dir, socket);
+		fflush(stdout);
+		_Exit(0);
+	}
+	if (pid < 0 || waitpid(pid, &status, 0) != pid)
+		return -1;
+	if (WIFSIGNALED(status) && !out)
+		printf("seed %llu: %s\n", (unsigned long long)seed, strsignal(WTERMSIG(status)));
+	return status;
+}
+
+/* Leaves out one fault or program after the other, as long as it goes on failing. */
+static void minimise(uint64_t seed, char drop[DROP_BYTES], const char *dir, const char *socket)
+{
+	static const char *const words[] = {"l0", "h0", "s0", "f0", "f1", "f2",  "f3",  "f4", "f5",
+					    "f6", "f7", "f8", "f9", "p0", "p1",  "p2",  "p3", "p4",
+					    "p5", "p6", "p7", "p8", "p9", "p10", "p11", "p12"};
+	char longer[DROP_BYTES];
+
+	for (size_t i = 0; i < sizeof(words) / sizeof(*words); i++) {
+		snprintf(longer, sizeof(longer), "%.240s%s%s", drop, *drop ? "," : "", words[i]);
+		if (run_seed(seed, longer, dir, socket, false, "/dev/null") != 0)
+			memcpy(drop, longer, sizeof(longer));
+	}
+}
+
+static void show_trace(uint64_t seed, const char *drop, const char *dir, const char *socket)
+{
+	char path[128], line[1024];
+	long count = 0;
+	FILE *f;
+
+	snprintf(path, sizeof(path), "%s/trace", dir);
+	run_seed(seed, drop, dir, socket, true, path);
+	f = fopen(path, "re");
+	while (f && fgets(line, sizeof(line), f))
+		count++;
+	if (f)
+		rewind(f);
+	for (; f && fgets(line, sizeof(line), f); count--)
+		if (count <= TRACE_LINES)
+			fputs(line, stdout);
+	if (f)
+		fclose(f);
+}
+
+struct worker {
+	char dir[64];
+	struct sim_redis redis;
+};
+
+static void worker_start(struct worker *w, const char *dir, int number)
+{
+	snprintf(w->dir, sizeof(w->dir), "%.40s/%d", dir, number);
+	if (mkdir(w->dir, 0700) != 0 || sim_redis_start(&w->redis, w->dir) != 0) {
+		fprintf(stderr, "%s: redis-server did not start\n", w->dir);
+		exit(3);
+	}
+}
+
+static int failed_seed(const struct options *o, struct worker *w, uint64_t seed, const char *drop)
+{
+	char least[DROP_BYTES];
+
+	snprintf(least, sizeof(least), "%s", drop);
+	printf("seed %llu FAILED\n", (unsigned long long)seed);
+	if (o->minimise) {
+		minimise(seed, least, w->dir, w->redis.socket);
+		show_trace(seed, least, w->dir, w->redis.socket);
+	}
+	printf("replay: sim --seed %llu%s%s\n", (unsigned long long)seed, *least ? " --drop " : "", least);
+	return 1;
+}
+
+/* Every `step`th seed, until the time is over. Returns how many failed. */
+static int work(const struct options *o, struct worker *w, uint64_t first, uint64_t step, uint64_t *done)
+{
+	int64_t end = o->seconds ? real_ms() + o->seconds * 1000 : INT64_MAX;
+	int failed = 0;
+
+	for (uint64_t seed = first; seed < o->from + o->count && failed < o->failures && real_ms() < end;
+	     seed += step) {
+		++*done;
+		if (run_seed(seed, o->drop, w->dir, w->redis.socket, false, NULL) != 0)
+			failed += failed_seed(o, w, seed, o->drop);
+	}
+	return failed;
+}
+
+/* The seeds that once failed: "SEED [DROP] # what it was". */
+static int run_found(const struct options *o, struct worker *w, uint64_t *done)
+{
+	FILE *f = fopen(o->found, "re");
+	char line[512], drop[200];
+	unsigned long long seed;
+	int failed = 0, n;
+
+	if (!f) {
+		fprintf(stderr, "%s: %s\n", o->found, strerror(errno));
+		exit(3);
+	}
+	while (fgets(line, sizeof(line), f)) {
+		line[strcspn(line, "#\n")] = '\0';
+		n = sscanf(line, "%llu %199s", &seed, drop);
+		if (n < 1)
+			continue;
+		++*done;
+		if (run_seed(seed, n == 2 ? drop : "", w->dir, w->redis.socket, false, NULL) != 0)
+			failed += failed_seed(o, w, seed, n == 2 ? drop : "");
+	}
+	fclose(f);
+	return failed;
+}
+
+static int one_worker(const struct options *o, const char *dir, int number)
+{
+	struct worker w;
+	uint64_t done = 0;
+	int failed = 0;
+
+	prctl(PR_SET_PDEATHSIG, SIGTERM);
+	worker_start(&w, dir, number);
+	if (o->one)
+		failed = run_seed(o->from, o->drop, w.dir, w.redis.socket, true, NULL) != 0;
+	else if (number == 0 && o->found)
+		failed = run_found(o, &w, &done);
+	if (!o->one && !failed)
+		failed = work(o, &w, o->from + (uint64_t)number, (uint64_t)o->jobs, &done);
+	if (!o->one)
+		printf("%llu schedules, %d failed\n", (unsigned long long)done, failed);
+	fflush(stdout);
+	sim_redis_stop(&w.redis);
+	return failed;
+}
+
+static int remove_one(const char *path, const struct stat *st, int flag, struct FTW *ftw)
+{
+	(void)st, (void)flag, (void)ftw;
+	return remove(path);
+}
+
+static error_t parse(int key, char *arg, struct argp_state *state)
+{
+	struct options *o = state->input;
+
+	switch (key) {
+	case 's':
+		o->one = true;
+		o->from = strtoull(arg, NULL, 10);
+		return 0;
+	case 'f':
+		o->from = strtoull(arg, NULL, 10);
+		return 0;
+	case 'n':
+		o->count = strtoull(arg, NULL, 10);
+		return 0;
+	case 't':
+		o->seconds = atoi(arg);
+		return 0;
+	case 'j':
+		o->jobs = atoi(arg) > MAX_JOBS ? MAX_JOBS : atoi(arg);
+		return 0;
+	case 'l':
+		o->found = arg;
+		return 0;
+	case 'd':
+		o->drop = arg;
+		return 0;
+	case 'e':
+		o->failures = atoi(arg);
+		return 0;
+	case 'm':
+		o->minimise = true;
+		return 0;
+	default:
+		return ARGP_ERR_UNKNOWN;
+	}
+}
+
+static const struct argp_option options[] = {
+	{"seed", 's', "SEED", 0, "Run this one, with its trace", 0},
+	{"from", 'f', "SEED", 0, "The first one (1)", 0},
+	{"count", 'n', "N", 0, "How many (1000)", 0},
+	{"seconds", 't', "N", 0, "Begin none after N seconds", 0},
+	{"jobs", 'j', "N", 0, "Processes that run them (2)", 0},
+	{"failures", 'e', "N", 0, "End a process after so many (5)", 0},
+	{"found", 'l', "FILE", 0, "Seeds that are run first: one per line, what to leave out, # a remark", 0},
+	{"drop", 'd', "LIST", 0,
+	 "Faults, programs, ... to leave out: \"f0,f3,p1\"; l0: message loss, h0: hiccups, s0: slow packets", 0},
+	{"minimise", 'm', NULL, 0, "Find out for a seed that fails what can be left out, and show the end of its trace",
+	 0},
+	{0},
+};
+
+static pid_t workers[MAX_JOBS]; /* 0: none */
+
+/* Their folders are to be removed when they have ended. */
+static void end_workers(int number)
+{
+	(void)number;
+	for (int i = 0; i < MAX_JOBS; i++)
+		if (workers[i] > 0)
+			kill(workers[i], SIGTERM);
+}
+
+/* 0, or 1 if one failed; then the others are ended, too. */
+static int wait_for_workers(void)
+{
+	int failed = 0, status;
+	pid_t pid;
+
+	while ((pid = wait(&status)) > 0 || errno == EINTR) {
+		bool good = WIFEXITED(status) && WEXITSTATUS(status) == 0;
+
+		for (int i = 0; pid > 0 && i < MAX_JOBS; i++)
+			if (workers[i] == pid)
+				workers[i] = 0;
+		if (pid > 0 && !good)
+			end_workers(0);
+		failed |= pid > 0 && !good;
+	}
+	return failed;
+}
+
+int main(int argc, char **argv)
+{
+	static const struct argp argp = {
+		.options = options,
+		.parser = parse,
+		.doc = "Runs the keeper and the store's scripts under a scheduler, seed by seed."};
+	struct options o = {.from = 1, .count = 1000, .jobs = 2, .failures = 5, .drop = ""};
+	char dir[] = "/dev/shm/dflock-sim-XXXXXX";
+	int failed;
+
+	argp_parse(&argp, argc, argv, 0, NULL, &o);
+	if (o.one)
+		o.jobs = 1;
+	if (!mkdtemp(dir)) {
+		perror(dir);
+		return 3;
+	}
+	sigaction(SIGTERM, &(struct sigaction){.sa_handler = end_workers}, NULL);
+	sigaction(SIGINT, &(struct sigaction){.sa_handler = end_workers}, NULL);
+	for (int i = 0; i < o.jobs; i++) {
+		workers[i] = fork();
+		if (workers[i] == 0) {
+			signal(SIGTERM, SIG_DFL);
+			signal(SIGINT, SIG_DFL);
+			exit(one_worker(&o, dir, i) ? 1 : 0);
+		}
+	}
+	failed = wait_for_workers();
+	nftw(dir, remove_one, 16, FTW_DEPTH | FTW_PHYS);
+	return failed;
+}

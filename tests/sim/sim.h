@@ -1,0 +1,252 @@
+/*
+ * The simulator: several hosts in one process, with the keeper's, its parent's and the shim's own code, the store's own
+ * scripts on a real redis-server, and the real kernel's locks. What is not real is whatever decides when something
+ * happens:
+ *
+ *   schedule.c  time, the queue of events, random numbers, tasks
+ *   clocks.c    clocks, pids, signals; the points at which a process may be suspended or die
+ *   loop.c      libuv's loop, timers, polls and workers
+ *   kernel.c    the probes' threads (keeper/probe.h)
+ *   net.c       connections (store/link.h): delays, losses
+ *   server.c    the server: runs the scripts, has its own clock and identity
+ *   redis.c     starts redis-server
+ *   host.c      a host's life: keeper, parent, crash, reboot
+ *   stopping.c  who holds locks, and is stopped (keeper/holders.h, stopped.h, family.h)
+ *   program.c   programs that lock
+ *   ask.c       the shim's socket and page (shim/ask.h, protect.h)
+ *   lock.c      the shim's kernel calls (shim/real.h)
+ *   faults.c    what breaks, when
+ *   check.c     what must hold after every step, and at the end
+ *   main.c      runs seeds
+ *
+ * Every piece of foreign code runs as a task with a stack of its own, and gives control back to the scheduler where the
+ * real one would wait, and now and then where it would not (a process may lose the processor anywhere). Two runs with
+ * the same seed are the same, to the last event. Each entity draws its random numbers from a sequence of its own, so
+ * that a seed goes on to mean about the same when something elsewhere changes.
+ */
+#ifndef DFLOCK_TESTS_SIM_H
+#define DFLOCK_TESTS_SIM_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#include "keeper/keeper.h"
+
+#define MS  INT64_C(1000000)
+#define SEC (1000 * MS)
+
+/* --- schedule.c --- */
+
+struct rng {
+	uint64_t state;
+};
+uint64_t rng_next(struct rng *rng);
+int64_t rng_between(struct rng *rng, int64_t from, int64_t to); /* from <= result < to */
+bool rng_chance(struct rng *rng, unsigned per_mille);
+/* The sequence of one entity in this run. */
+struct rng rng_of(const char *kind, uint64_t number);
+/* How long a short thing takes: mostly next to nothing, now and then much more, at most `most`. */
+int64_t rng_delay(struct rng *rng, int64_t most);
+
+extern int64_t sim_now; /* ns; what no host can see */
+extern uint64_t sim_seed;
+typedef void sim_fn(void *arg, uint64_t number);
+void sim_at(int64_t when, sim_fn *fn, void *arg, uint64_t number);
+void sim_after(int64_t ns, sim_fn *fn, void *arg, uint64_t number);
+/* Runs events until done() or until the time; false: the time came first. */
+bool sim_run(bool (*done)(void), int64_t until);
+
+void sim_trace(const char *format, ...) __attribute__((format(printf, 1, 2)));
+/* What must hold does not: the run ends. */
+void sim_fail(const char *format, ...) __attribute__((format(printf, 1, 2), noreturn));
+extern bool sim_tracing;
+
+struct host;
+struct task;
+/* Runs main(arg) on a stack of its own when it is resumed. host: whose clock it sees. Never freed by itself. */
+struct task *task_new(struct host *host, struct rng *rng, void (*main)(void *arg), void *arg);
+void task_free(struct task *task); /* not the one that runs; it never runs again */
+void task_resume(struct task *task);
+void task_yield(void); /* back to the scheduler, until somebody resumes it */
+bool task_ended(const struct task *task);
+extern struct task *task_now; /* NULL: the scheduler */
+struct host *task_host(const struct task *task);
+struct rng *task_rng(const struct task *task);
+
+/* --- host.c --- */
+
+#define SIM_HOSTS 4
+#define SIM_FILES 3 /* of each host; the last one is a second inode under the first one's name */
+#define SIM_NAMES 2
+
+struct item {
+	void (*fn)(void *arg, uint64_t number);
+	void *arg;
+	uint64_t number;
+	struct item *next;
+};
+
+struct host {
+	int id;
+	struct rng rng, parent_rng;
+	char dir[96], run[128], config[128];
+	char files[SIM_FILES][128];
+	int dir_fd;
+
+	bool up;       /* the machine runs */
+	unsigned boot; /* counts up */
+	double rate;   /* of its clock */
+	int64_t clock_base;
+
+	struct task *keeper; /* NULL: none runs */
+	unsigned life;       /* of the keeper; counts up */
+	bool idle;           /* it waits in uv_run() */
+	bool paused;         /* it was suspended in the middle of something */
+	bool ending;         /* its loop has ended once: it cleans up */
+	bool crashing;       /* at the next crash point */
+	int crash_countdown;
+	int64_t stopped_until; /* SIGSTOP */
+	int exit_status;
+	bool kicked;
+	struct item *inbox, **inbox_last;
+	struct keeper *k;
+
+	struct task *parent;
+	struct fence *fence;
+	const struct page *page; /* as programs see it */
+	int parent_pipe[2];
+	struct freezer *freezer;
+	bool starting, notified, parent_sleeps;
+	uint64_t parent_nap;
+
+	int64_t cut_up_until, cut_down_until; /* nothing gets through to the server, from it */
+	unsigned works;                       /* of the loop's pool, under way */
+	unsigned frozen, killed;              /* programs, by the parent, ever */
+};
+extern struct host sim_hosts[SIM_HOSTS];
+extern int sim_host_count;
+
+void hosts_prepare(const char *dir); /* once per process: folders, files, configurations */
+void hosts_start(int count);
+void host_boot(struct host *host);                         /* the machine starts, with a keeper */
+void host_die(struct host *host);                          /* and stops, with all that runs there */
+void host_kill_keeper(struct host *host, const char *why); /* SIGKILL; its parent starts another one */
+void host_notify_parent(struct host *host);
+int64_t host_dead_ms(void); /* as configured in this run */
+pid_t host_parent_pid(const struct host *host);
+const struct page *host_page(struct host *host);
+/* A host's CLOCK_BOOTTIME; and when its clock will have gone on by so much. */
+int64_t host_clock(const struct host *host);
+int64_t host_after(const struct host *host, int64_t own_ns);
+/* Something for the keeper's loop. Dropped with the keeper. */
+void host_post(struct host *host, sim_fn *fn, void *arg, uint64_t number);
+/* The keeper's task is suspended for so long, in the middle of what it does. */
+void host_pause(struct host *host, int64_t ns);
+
+/* --- clocks.c --- */
+/* The keeper is about to send something: it may be suspended here, or die. */
+void host_write_point(const struct host *host);
+
+/* --- loop.c --- */
+void loop_drop(struct host *host); /* the keeper has crashed */
+void loop_poll(struct host *host); /* something may have become readable */
+void loop_signal(struct host *host, int number);
+
+/* --- net.c, server.c, redis.c --- */
+void net_drop(struct host *host);    /* its process is gone: the kernel closes its connections */
+void net_silence(struct host *host); /* its machine is gone, without a word to the server */
+void net_reset_all(void);            /* the server has gone */
+void net_reset(struct host *host);   /* all of the host's connections break */
+void net_look(void);                 /* a cut was made or healed */
+void net_publish(const char *channel, size_t channel_len, const char *text, size_t len);
+#define NET_LATEST (12 * SEC) /* what was sent on a connection that has been given up since may come so much later */
+extern unsigned net_loss;     /* per mille of published messages that are lost */
+extern bool net_slow;         /* packets take long, now and then */
+extern bool server_up;
+extern int64_t server_stopped_until;
+
+struct redisReply;
+/* Runs one command. *owned is to be freed after the reply, or NULL. NULL: the server does not answer (it is down). */
+struct redisReply *server_execute(int argc, char **argv, const size_t *len, struct redisReply **owned);
+void server_start(const char *socket);
+void server_new_identity(void);
+void server_flush(void);
+void server_save(void);    /* a snapshot is taken */
+void server_restore(void); /* what the snapshot had is all there is */
+void server_set_clock(int64_t wrong_by_ns);
+void server_expect_empty(void);
+void server_describe(void);
+
+/* --- kernel.c --- */
+void kernel_changed(struct host *host); /* a kernel lock was let go of: who waits looks again */
+void kernel_drop(struct host *host);    /* the keeper has crashed, with its probes */
+
+/* --- program.c --- */
+
+enum program_state { PROGRAM_IDLE, PROGRAM_CALLING, PROGRAM_HOLDING, PROGRAM_ENDED };
+
+struct program {
+	int id;
+	struct host *host;
+	unsigned boot;
+	struct rng rng;
+	struct task *task;
+	enum program_state state;
+	pid_t pid;
+	int fd, sock;
+	int file;                 /* of the host */
+	struct store_range held;  /* PROGRAM_HOLDING */
+	struct store_range wants; /* PROGRAM_CALLING */
+	int rounds;
+	bool busy;           /* goes on until nothing breaks any more */
+	bool faithful;       /* tries again until it has had its turns */
+	bool frozen, wakes;  /* wakes: an event came while it was frozen */
+	bool receives;       /* waits for the keeper's answer */
+	bool waits_for_lock; /* in the kernel */
+	bool converts;
+	bool final; /* looks at the end whether this one lock can be had */
+	bool interrupted;
+	uint64_t nap; /* the wake-up that it waits for */
+	unsigned grants, refusals;
+};
+#define SIM_PROGRAMS 48
+extern struct program sim_programs[SIM_PROGRAMS];
+extern int sim_program_count;
+
+void programs_start(int count);
+void programs_finish(void); /* those that look at the end whether every lock can be had */
+bool programs_ended(void);
+void program_kill(struct program *program, const char *why);
+void program_freeze(struct program *program, bool frozen);
+void program_wake(struct program *program, uint64_t nap);
+bool program_wait_for_lock(struct program *program); /* in the kernel; false: a signal came */
+void programs_look_again(struct host *host);         /* a lock was let go */
+void programs_answered(struct host *host);           /* the keeper may have said something */
+const char *program_file_name(int file);             /* the lock name */
+/* Suspends the running program's task for so long (or until it is woken). */
+#define PROGRAM_FOREVER INT64_MAX
+void program_sleep(struct program *program, int64_t ns);
+struct program *program_of_task(void);
+
+/* --- faults.c --- */
+void faults_plan(void);
+extern bool faults_mild;   /* nothing keeps a host from renewing its leases: nobody may be frozen or killed for that */
+extern int64_t faults_end; /* from then on nothing breaks any more */
+extern const char *faults_drop; /* "f0,f3,p1": faults and programs that are left out */
+bool faults_dropped(char kind, int number);
+unsigned faults_hiccups(void); /* per mille of points at which a process loses the processor */
+
+/* --- check.c --- */
+void check_step(void); /* after every event */
+void check_lock(const char *name, const struct redisReply *leases, const struct redisReply *waiters,
+		const char *pass_token);
+void check_forget(void); /* the store was changed by a fault */
+void check_end(void);
+void check_describe(void);
+
+/* --- stopping.c --- */
+void stopping_forget(struct host *host); /* its parent is gone */
+
+#endif
