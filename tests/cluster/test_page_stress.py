@@ -22,7 +22,7 @@ from harness import Deadline, wait_until
 from harness.host import ROOT
 from keepers import kill_keeper
 
-SECONDS = float(os.environ.get("DFLOCK_STRESS_SECONDS", "30"))
+SECONDS = float(os.environ.get("DFLOCK_STRESS_SECONDS", "45"))
 CALLS = int(os.environ.get("DFLOCK_STRESS_CALLS", "5000000"))
 SEED = int(os.environ.get("DFLOCK_STRESS_SEED", str(random.SystemRandom().randrange(1 << 32))))
 LEASE = "ttl_ms = 3000; freeze_margin_ms = 600; linger_ms = 20; store_wait_ms = 20000;"
@@ -94,7 +94,7 @@ class Arena:
     def more(self, calls=1000):
         """Until so many more calls were made, or something was found."""
         goal = self.counts()[0] + calls
-        wait_until(lambda: not self.look() or self.counts()[0] > goal, "the workers go on", 60)
+        wait_until(lambda: not self.look() or self.counts()[0] > goal, "the workers go on", 120)
 
     def end(self):
         struct.pack_into("<Q", self.map, 0, 1)
@@ -165,7 +165,7 @@ def outage(arena, redis):
 
 
 def nothing(arena, redis):
-    arena.more(arena.dice.choice([500, 2000, 8000]))
+    arena.more(arena.dice.choice([1000, 10000, 50000]))
 
 
 def play(arena, redis, seconds, calls, disturbances):
@@ -184,7 +184,7 @@ def play(arena, redis, seconds, calls, disturbances):
 def test_nobody_meets_anybody(make_host, make_arena, redis):
     hosts = [make_host(name, lease=LEASE) for name in "ab"]
     arena = make_arena(hosts, SEED)
-    done = play(arena, redis, SECONDS, CALLS, [nothing, nothing, nothing, kill, reload, outage])
+    done = play(arena, redis, SECONDS, CALLS, 6 * [nothing] + [kill, reload, outage])
     arena.end()
     calls, locks, refused = arena.counts()
     asked = redis.commands_processed()

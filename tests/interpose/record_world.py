@@ -16,7 +16,7 @@ class Locker(Agent):
     """An agent that has the world's file open."""
 
     def __init__(self, world, flags="rwc", preload=True, path=None):
-        self.env = lambda: world.environment(preload=preload)
+        self.env, self.inside = lambda: world.environment(preload=preload), []
         super().__init__(self)
         self.path = str(path or world.lock)
         assert self.do(f"open 0 {self.path} {flags}") == "ok"
