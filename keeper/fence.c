@@ -73,6 +73,14 @@ void fence_unsure(struct fence *fence)
 			fence_set(fence, i, FENCE_UNSURE);
 }
 
+bool fence_in_use(const struct fence *fence)
+{
+	for (uint32_t i = 0; i < fence->used; i++)
+		if (__atomic_load_n(&fence->slots[i].state, __ATOMIC_ACQUIRE) != FENCE_FREE)
+			return true;
+	return false;
+}
+
 void fence_set(struct fence *fence, uint32_t slot, enum fence_state state)
 {
 	if (fence && slot < FENCE_SLOTS)

@@ -86,6 +86,8 @@ struct fence {
 struct fence *fence_open(int dir_fd);
 /* A dead keeper's leases are for the next one to confirm. Parent. */
 void fence_unsure(struct fence *fence);
+/* Is there a lease, or one whose holders are to be killed? */
+bool fence_in_use(const struct fence *fence);
 
 /* A slot for a lease on this file. FENCE_NO_SLOT: none is left; then the lease must not be given to anybody. */
 uint32_t fence_take(struct fence *fence, uint64_t dev, uint64_t ino, const struct store_range *range,

@@ -101,6 +101,18 @@ static void on_deadline(uv_timer_t *timer)
 	uv_timer_start(timer, on_deadline, (next - now) / NS_PER_MS + 1, 0);
 }
 
+/* What the store has forgotten it does not keep for us, whatever it says of the host: until all of that is put back or
+ * lost, nothing gets more time. */
+static bool has_forgotten(const struct keeper *k)
+{
+	const struct lease *lease, *next;
+
+	HASH_ITER (hh, k->leases, lease, next)
+		if (lease->state == LEASE_UNSURE && lease->forgotten)
+			return true;
+	return false;
+}
+
 void host_renewed(struct keeper *k, int64_t sent_ns)
 {
 	int64_t deadline = sent_ns + ttl_ns(k) * 9 / 10;
@@ -108,7 +120,7 @@ void host_renewed(struct keeper *k, int64_t sent_ns)
 	bool was_sure = host_sure_until(k) - now > SERVE_LEAST_NS; /* first the old deadline, then the new */
 	int ret;
 
-	if (deadline <= k->deadline_ns || deadline <= now)
+	if (deadline <= k->deadline_ns || deadline <= now || has_forgotten(k))
 		return;
 	ret = journal_set_deadline(k->journal, deadline);
 	if (ret < 0)

@@ -142,7 +142,9 @@ int supervise(struct keeper_options *options)
 			log_debug("the keeper's parent is not locked into memory: %s", strerror(errno));
 		int status = watch_keeper(pid, &signals, fence, freezer);
 		fence_unsure(fence);
-		if (WIFEXITED(status) && WEXITSTATUS(status) <= KEEPER_EXIT_CONFIG)
+		/* One that cannot start leaves its predecessor's leases behind: their holders must be stopped in time. */
+		if (WIFEXITED(status) && (WEXITSTATUS(status) == KEEPER_EXIT_IDLE ||
+					  (WEXITSTATUS(status) == KEEPER_EXIT_CONFIG && !fence_in_use(fence))))
 			return WEXITSTATUS(status);
 		if (fence->ending > 1) /* what it had is in the journal */
 			return KEEPER_EXIT_IDLE;

@@ -40,6 +40,24 @@ def test_killed_with_a_damaged_journal(pair):
     assert opened(b).do("flock 0 ex", 30) == "ok"
 
 
+def test_killed_and_the_next_one_cannot_start(make_host):
+    """Its configuration is invalid by then. The parent stays, for those who hold locks, and tries again."""
+    a = make_host("a", lease="ttl_ms = 4000;", foreground=False)
+    holder = opened(a)
+    assert holder.do("flock 0 ex") == "ok"
+    parent, keeper = a.keeper_pids()
+    with open(a.config) as f:
+        good = f.read()
+    with open(a.config, "a") as f:
+        f.write("nonsense")
+    os.kill(keeper, signal.SIGKILL)
+    wait_until(lambda: state(holder.pid) in "tT", "the holder is frozen", 20)
+    with open(a.config, "w") as f:
+        f.write(good)
+    wait_until(lambda: state(holder.pid) not in "tT", "a keeper has started, and the lease stands", 20)
+    assert holder.do("flock 0 un") == "ok"
+
+
 def test_killed_it_takes_up_a_shared_lease(pair):
     a, b = pair
     readers, writer = [opened(a), opened(b)], opened(b)
@@ -359,6 +377,11 @@ def test_it_survives_that_all_who_wait_for_the_store_go(make_host, redis):
             agent.kill()
         wait_until(lambda: a.path(name) not in files_of(keeper), "the keeper has closed the file")
     assert a.keeper_pids()[1:] == [keeper] and "died" not in a.log()
+
+
+def state(pid):
+    with open(f"/proc/{pid}/stat") as f:
+        return f.read().rpartition(")")[2].split()[0]
 
 
 def files_of(pid):

@@ -220,3 +220,16 @@ def test_a_lease_whose_time_is_over_is_lost(make_host, redis):
     redis.start()
     wait_until(lambda: a.status()["lost"], "the lease is lost")
     assert "LOST" in a.log()
+
+
+def test_what_cannot_be_put_back_is_not_renewed(make_host, redis):
+    """The store has forgotten a lease and refuses to have it back, but goes on answering beats: its holder has no more time."""
+    a = make_host("a", lease="ttl_ms = 3000;")
+    one = opened(a)
+    assert one.do("flock 0 ex") == "ok"
+    key = "dflock:{0}:lock:t/f"
+    redis.command("EVAL", "redis.call('FLUSHALL') redis.call('SET', KEYS[1], 'of somebody else')", 1, key)
+    one.process.wait(20)
+    assert "of somebody else" == redis.command("GET", key)
+    redis.command("DEL", key)
+    wait_until(lambda: opened(a).do("flock 0 ex nb") == "ok", "all goes on", 20)
