@@ -1,7 +1,7 @@
 #!/usr/bin/python3
 """Shows that the simulator can fail: builds the product with one mistake at a time, and each must be found out.
 
-usage: mutants.py BUILD [NAME...]   (without names: all; "list" shows them)
+usage: mutants.py BUILD [NAME...]   (without names: all but the rare ones; "list" shows all)
 """
 import os
 import re
@@ -56,6 +56,10 @@ MUTANTS = {
     "what was under way is not sent again": ("keeper/lease.c", r"\[LEASE_EV_UP\] = STEP\(RELEASING, RELEASE\),", ""),
 }
 
+# Each needs so many things at once, or is made good by something else so often, that it takes hours to find them.
+RARE = {"the page says for a second that leases are sure", "a fence is not compared", "what an old snapshot says of a lease is put back",
+        "granted by hand-over after the deadline"}
+
 
 def build(name, folder, made):
     """The path of a simulator that is built around the mistake."""
@@ -87,7 +91,7 @@ def is_found_out(name, made):
 
 
 def main():
-    made, names = os.path.abspath(sys.argv[1]), sys.argv[2:] or list(MUTANTS)
+    made, names = os.path.abspath(sys.argv[1]), sys.argv[2:] or [name for name in MUTANTS if name not in RARE]
     if names == ["list"]:
         print("\n".join(MUTANTS))
         return 0
