@@ -58,7 +58,7 @@ MUTANTS = {
 
 # Each needs so many things at once, or is made good by something else so often, that it takes hours to find them.
 RARE = {"the page says for a second that leases are sure", "a fence is not compared", "what an old snapshot says of a lease is put back",
-        "granted by hand-over after the deadline"}
+        "granted by hand-over after the deadline", "deadline counted from the answer"}
 
 
 def build(name, folder, made):
