@@ -1,4 +1,5 @@
-"""Redis servers that replicate, and sentinels that watch them, on free ports of 127.0.0.1."""
+"""Redis servers that replicate, and sentinels that watch them, on free ports of 127.0.0.1 or on machines of a Network."""
+import collections
 import os
 import socket
 import subprocess
@@ -7,26 +8,28 @@ from .redis import Redis
 from .wait import wait_until
 
 MASTER = "themaster"
+# Where a server listens, and what stands before its words.
+Place = collections.namedtuple("Place", "address port inside")
 
 
-def free_ports(count):
-    """All at once, so that they differ."""
+def here(count):
+    """On free ports of this machine, found all at once, so that they differ."""
     sockets = [socket.socket() for _ in range(count)]
     try:
         for s in sockets:
             s.bind(("127.0.0.1", 0))
-        return [s.getsockname()[1] for s in sockets]
+        return [Place("127.0.0.1", s.getsockname()[1], ()) for s in sockets]
     finally:
         for s in sockets:
             s.close()
 
 
 class Node(Redis):
-    def __init__(self, folder, port, master=None, options=()):
+    def __init__(self, folder, place, master=None, options=()):
         os.makedirs(folder, exist_ok=True)
-        follow = ["--replicaof", f"127.0.0.1 {master}"] if master else []
+        follow = ["--replicaof", f"{master.address} {master.port}"] if master else []
         super().__init__(folder, "--repl-diskless-sync-delay", "0", "--repl-ping-replica-period", "1", *follow, *options,
-                         port=port)
+                         **place._asdict())
 
     def info(self, field):
         lines = self.command("INFO", "replication").splitlines()
@@ -40,7 +43,7 @@ class Node(Redis):
             return None
 
     def follow(self, node):
-        self.command("REPLICAOF", "127.0.0.1", node.port)
+        self.command("REPLICAOF", node.address, node.port)
 
     def promote(self):
         self.command("REPLICAOF", "NO", "ONE")
@@ -52,19 +55,19 @@ class Node(Redis):
 
 
 class Sentinel(Redis):
-    def __init__(self, folder, port, node, quorum, options=()):
+    def __init__(self, folder, place, node, quorum, options=()):
         os.makedirs(folder)
         self.path = os.path.join(folder, "sentinel.conf")
-        lines = [f"port {port}", "bind 127.0.0.1", "protected-mode no", f"dir {folder}",
-                 f"unixsocket {folder}/redis.sock", f"sentinel monitor {MASTER} 127.0.0.1 {node.port} {quorum}",
+        lines = [f"port {place.port}", f"bind {place.address}", "protected-mode no", f"dir {folder}",
+                 f"unixsocket {folder}/redis.sock", f"sentinel monitor {MASTER} {node.address} {node.port} {quorum}",
                  f"sentinel down-after-milliseconds {MASTER} 1500", f"sentinel failover-timeout {MASTER} 4000",
                  f"sentinel parallel-syncs {MASTER} 5", *options]
         with open(self.path, "w") as f:
             f.write("\n".join(lines) + "\n")
-        super().__init__(folder, port=port)
+        super().__init__(folder, **place._asdict())
 
     def start(self):
-        self.process = subprocess.Popen(["redis-server", self.path, "--sentinel"], stderr=subprocess.STDOUT,
+        self.process = subprocess.Popen([*self.inside, "redis-server", self.path, "--sentinel"], stderr=subprocess.STDOUT,
                                         stdout=open(os.path.join(self.folder, "sentinel.log"), "ab"))
         wait_until(self.answers, "a sentinel answers")
 
@@ -73,23 +76,25 @@ class Sentinel(Redis):
         fields = dict(zip(said[::2], said[1::2]))
         return int(fields["num-slaves"]) == replicas and int(fields["num-other-sentinels"]) == sentinels - 1
 
-    def master_port(self):
-        return int(self.command("SENTINEL", "GET-MASTER-ADDR-BY-NAME", MASTER)[1])
+    def master(self):
+        """The address and the port of what it takes for the master."""
+        address, port = self.command("SENTINEL", "GET-MASTER-ADDR-BY-NAME", MASTER)
+        return address, int(port)
 
 
 class Nodes:
-    """nodes[0] is the master at first, the others its replicas; sentinels know that."""
+    """nodes[0] is the master at first, the others its replicas; sentinels know that. places: of the nodes, then of the sentinels."""
 
-    def __init__(self, folder, count, sentinels=0, options=lambda i: ()):
-        ports = free_ports(count + sentinels)
+    def __init__(self, folder, count, sentinels=0, options=lambda i: (), places=None):
+        places = places or here(count + sentinels)
         self.all, self.sentinels = [], []
         try:
-            for i, port in enumerate(ports[:count]):
-                master = ports[0] if i else None
-                self.all.append(Node(os.path.join(folder, f"node{i}"), port, master, options(i)))
+            for i, place in enumerate(places[:count]):
+                master = places[0] if i else None
+                self.all.append(Node(os.path.join(folder, f"node{i}"), place, master, options(i)))
             wait_until(lambda: self.all[0].has_replicas(count - 1), "all replicas are connected")
-            for i, port in enumerate(ports[count:]):
-                self.sentinels.append(Sentinel(os.path.join(folder, f"sentinel{i}"), port, self.all[0], sentinels // 2 + 1))
+            for i, place in enumerate(places[count:]):
+                self.sentinels.append(Sentinel(os.path.join(folder, f"sentinel{i}"), place, self.all[0], sentinels // 2 + 1))
             wait_until(lambda: all(s.knows(count - 1, sentinels) for s in self.sentinels), "the sentinels know all", 30)
         except BaseException:
             self.stop()
@@ -99,25 +104,25 @@ class Nodes:
     def by_sentinels(self, replicas):
         """For the configuration's group `store`."""
         return 'sentinels = ( %s ); master = "%s"; replicas = %d;' % (
-            ", ".join(f'"127.0.0.1:{s.port}"' for s in self.sentinels), MASTER, replicas)
+            ", ".join(f'"{s.address}:{s.port}"' for s in self.sentinels), MASTER, replicas)
 
     def at(self, index, replicas):
         """The same for one node, whatever the sentinels say."""
-        return 'server = "127.0.0.1:%d"; replicas = %d;' % (self.all[index].port, replicas)
+        return 'server = "%s:%d"; replicas = %d;' % (self.all[index].address, self.all[index].port, replicas)
 
     def __getitem__(self, index):
         return self.all[index]
 
     def master(self):
         """The one that most sentinels name, if it is one."""
-        port = max(ports := [s.master_port() for s in self.sentinels], key=ports.count)
-        return next((n for n in self.all if n.port == port and n.role() == "master"), None)
+        where = max(said := [s.master() for s in self.sentinels], key=said.count)
+        return next((n for n in self.all if (n.address, n.port) == where and n.role() == "master"), None)
 
     def failed_over(self, old):
         """Waits until another one is the master, and gives it."""
         def another():
-            ports = [s.master_port() for s in self.sentinels]
-            return ports.count(old.port) <= len(ports) // 2 and self.master()
+            said = [s.master() for s in self.sentinels]
+            return said.count((old.address, old.port)) <= len(said) // 2 and self.master()
         return wait_until(another, "another node is the master", 40)
 
     def stop(self):

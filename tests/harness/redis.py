@@ -34,8 +34,8 @@ class Redis:
         try:
             self.command("PING")
             return True
-        except RuntimeError:  # it wants a password: it is there
-            return True
+        except RuntimeError as e:  # it wants a password: it is there
+            return not str(e).startswith("LOADING")
         except OSError:
             return False
 

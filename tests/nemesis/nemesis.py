@@ -13,7 +13,8 @@ import time
 
 import stamps
 from harness import wait_until
-from stage import HOSTS
+from harness.nodes import MASTER
+from stage import HOSTS, Servers
 
 AT_ONCE = 3
 QUIET_TTLS = 3  # for which the store does not lose its memory once more: else nobody would get anywhere
@@ -104,8 +105,10 @@ class Nemesis:
             self.stage.signal(self.dice.choice(pids), signal.SIGKILL)
 
     def holder(self, name):
-        """A holder of this host, if it has one now; None is no fault."""
-        return self.dice.choice([r.pid for r in self.stage.running() if r.worker.startswith(name)] or [None])
+        """A holder of this host, or else of another one; None: nobody holds anything."""
+        running = self.stage.running()
+        here = [r.pid for r in running if r.worker.startswith(name)]
+        return self.dice.choice(here or [r.pid for r in running] or [None])
 
     def holder_killed(self, name):
         pid = self.holder(name)
@@ -147,6 +150,66 @@ class Nemesis:
             wait_until(lambda: any(h.cli("init", check=False).returncode == 0 for h in self.stage.hosts),
                        "somebody opens the store")
 
+    # --- the same with three servers, of which one at a time fails ---
+
+    def server(self):
+        """The number of one, most often of the master."""
+        servers = self.stage.store
+        master = servers.master() if self.dice.random() < 0.7 else None
+        return servers.all.index(master) if master else self.dice.randrange(3)
+
+    def server_cut(self):
+        yield from self.cut(self.stage.machines[self.server()])
+
+    def server_deaf(self):
+        """It hears nothing of the other servers, but of the hosts."""
+        name = self.stage.machines[self.server()]
+        others = [m for m in self.stage.machines if m != name]
+        for machine in others:
+            self.stage.network.deafen(name, machine)
+        yield self.spell()
+        for machine in others:
+            self.stage.network.undeafen(name, machine)
+
+    def server_stopped(self, servers):
+        one = servers[self.server()]
+        one.signal(signal.SIGSTOP)
+        yield self.spell()
+        one.signal(signal.SIGCONT)
+
+    def server_killed(self):
+        node = self.stage.store.all[self.server()]
+        self.stage.store.stop_one(node)
+        yield self.spell()
+        node.start()
+
+    def failover(self):
+        """Somebody asks for one: the old master lives."""
+        try:
+            self.dice.choice(self.stage.store.sentinels).command("SENTINEL", "FAILOVER", MASTER)
+        except RuntimeError:  # there is one just now, or no good replica
+            yield None
+        yield self.spell()
+
+    def servers_flushed(self):
+        master = self.stage.store.master()
+        if master:
+            master.command("FLUSHALL")
+            self.forget()
+        yield 0 if master else None
+
+    def servers_cards(self):
+        return 2 * [
+            ("server's machine cut", {"server"}, self.server_cut()),
+            ("server deaf for the others", {"server"}, self.server_deaf()),
+            ("server stopped", {"server"}, self.server_stopped(self.stage.store.all)),
+            ("server killed, and empty again", {"server"}, self.server_killed()),
+            ("failover on request", {"server"}, self.failover()),
+        ] + [
+            ("sentinel stopped", {"server"}, self.server_stopped(self.stage.store.sentinels)),
+            ("server flushed", {"server", "memory"}, self.servers_flushed()),
+        ]
+
     def victim(self):
         """A host, most often one that has something to lose."""
         holders = [r.worker[0] for r in self.stage.running()] if self.dice.random() < 0.7 else []
@@ -168,7 +231,7 @@ class Nemesis:
             ("parent stopped for a moment", {"keeper " + a}, self.parent_stopped(a)),
             ("parent killed", {"keeper " + a}, self.parent_killed(a)),
             ("parent killed, and one of the next two", {"keeper " + a}, self.parent_killed(a, both=True)),
-        ] + self.store_cards()
+        ] + (self.servers_cards() if self.stage.kind is Servers else self.store_cards())
 
     def store_cards(self):
         return [

@@ -1,5 +1,6 @@
 """
-The machines of a fault run: five hosts and a redis-server, each in a network namespace of its own, on each host three workers, and all that they leave behind to be judged.
+The machines of a fault run: five hosts and a redis-server, or three and sentinels, each in a network namespace of its
+own, on each host three workers, and all that they leave behind to be judged.
 
 The namespaces share pids and files. So a host is a keeper with a runtime directory of its own, and lock files that are
 other inodes than those of the other hosts; SQLite's database is one, and each host sees it through a FUSE view of its
@@ -15,7 +16,8 @@ import subprocess
 import sys
 
 import stamps
-from harness import BUILD, Deadline, Host, Network, Redis, Views, wait_until
+from harness import BUILD, Deadline, Host, Network, Nodes, Redis, Views, wait_until
+from harness.nodes import Place
 
 HOSTS = "abcde"
 KINDS = ("flock", "fcntl", "sqlite")
@@ -65,6 +67,23 @@ class Server(Redis):
         if what == "old":
             shutil.copytree(self.old, self.disk)
         self.start()
+
+
+class Servers(Nodes):
+    """Three of them that replicate, and a sentinel on the machine of each. They have no memory but the others'."""
+
+    machines, ttl_s = ["s0", "s1", "s2"], 6  # a failover takes some seconds
+
+    def __init__(self, folder, network):
+        places = [Place(network.addresses[m], port, network.inside(m)) for port in (6379, 26379) for m in self.machines]
+        super().__init__(folder, 3, 3, places=places)
+
+    def stop_one(self, node):
+        """When it starts again, it is what it is now, as if it had a configuration file that sentinels have rewritten."""
+        follows = node.info("master_host")
+        node.options = [o for i, o in enumerate(node.options) if "--replicaof" not in node.options[max(i - 1, 0):i + 1]]
+        node.options += ["--replicaof", f"{follows} {node.info('master_port')}"] if follows else []
+        node.stop()
 
 
 class Stage:
