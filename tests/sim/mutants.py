@@ -1,7 +1,7 @@
 #!/usr/bin/python3
 """Shows that the simulator can fail: builds the product with one mistake at a time, and each must be found out.
 
-usage: mutants.py BUILD [NAME...]   (without names: all; "list" shows them)
+usage: mutants.py BUILD [NAME...]   (without names: all but the rare ones; "list" shows all)
 """
 import os
 import re
@@ -37,7 +37,7 @@ MUTANTS = {
     "what the page said before the kernel lock was taken is enough": ("shim/acquire.c", r"if \(!leases_stand\(&look->page->leases, slot, &look->file, &wanted\)\)", "if (0)"),
     "granted by hand-over after the deadline": ("keeper/requests.c", r"if \(k->expired\) \{ /\* granted", "if (0) { /* granted"),
     "the deadline passes unseen": ("keeper/host.c", r"if \(k->expired \|\| now < k->deadline_ns\)", "if (k->deadline_ns)"),
-    "nobody is frozen": ("keeper/freeze.c", r"\t\t\tfreeze\(f\);", "\t\t\t;"),
+    "nobody is frozen": ("keeper/freeze.c", r"bool due = freeze_at && now >= freeze_at && leases;", "bool due = false;"),
     "who is frozen goes on before the leases are confirmed": ("keeper/freeze.c", r"f->stopped\.count && !has_slot\(f, 1u << FENCE_UNSURE\) && ", "f->stopped.count && "),
     "holders of lost leases go on": ("keeper/act.c", r"== ON_LOST_WARN \? FENCE_FREE : FENCE_LOST", "== ON_LOST_WARN ? FENCE_FREE : FENCE_FREE"),
     "put back after the deadline": ("keeper/host.c", r"if \(lease->state == LEASE_UNSURE && lease->forgotten\)\n\t\t\tlease_raise\(lease, LEASE_EV_GONE\);", ";",
@@ -55,6 +55,10 @@ MUTANTS = {
     "whoever waits asks only once": ("keeper/requests.c", r"\tlease_start_timer\(lease, \(at - now\) / NS_PER_MS \+ 1\);", "\t(void)at;"),
     "what was under way is not sent again": ("keeper/lease.c", r"\[LEASE_EV_UP\] = STEP\(RELEASING, RELEASE\),", ""),
 }
+
+# Each needs so many things at once, or is made good by something else so often, that it takes hours to find them.
+RARE = {"the page says for a second that leases are sure", "a fence is not compared", "what an old snapshot says of a lease is put back",
+        "granted by hand-over after the deadline", "deadline counted from the answer"}
 
 
 def build(name, folder, made):
@@ -87,7 +91,7 @@ def is_found_out(name, made):
 
 
 def main():
-    made, names = os.path.abspath(sys.argv[1]), sys.argv[2:] or list(MUTANTS)
+    made, names = os.path.abspath(sys.argv[1]), sys.argv[2:] or [name for name in MUTANTS if name not in RARE]
     if names == ["list"]:
         print("\n".join(MUTANTS))
         return 0
