@@ -1,7 +1,7 @@
 /*
- * delay LISTEN SERVER US: between clients of the Unix socket LISTEN and the server behind the socket SERVER, as a network would be that
- * needs US microseconds each way. Says "ready"; ends with its standard input. What is sent stays in order and whole; how much may be
- * under way at once is not limited.
+ * delay LISTEN SERVER US: between clients of the Unix socket LISTEN and the server behind the socket SERVER, as a
+ * network would be that needs US microseconds each way. Says "ready"; ends with its standard input. What is sent stays
+ * in order and whole; how much may be under way at once is not limited.
  */
 #include <pthread.h>
 #include <stdbool.h>
@@ -17,7 +17,8 @@ struct chunk {
 	char bytes[];
 };
 
-/* One direction of one connection. The reader appends, the writer takes from the front; each frees nothing of the other's. */
+/* One direction of one connection. The reader appends, the writer takes from the front; each frees nothing of the
+ * other's. */
 struct way {
 	int from, to;
 	pthread_mutex_t mutex;
@@ -109,7 +110,8 @@ static void start_way(int from, int to)
 
 	if (!way)
 		bench_die("memory");
-	*way = (struct way){.from = from, .to = to, .mutex = PTHREAD_MUTEX_INITIALIZER, .more = PTHREAD_COND_INITIALIZER};
+	*way = (struct way){
+		.from = from, .to = to, .mutex = PTHREAD_MUTEX_INITIALIZER, .more = PTHREAD_COND_INITIALIZER};
 	way->last = &way->first;
 	if (pthread_create(&thread, NULL, reader, way) != 0 || pthread_create(&thread, NULL, writer, way) != 0)
 		bench_die("thread");

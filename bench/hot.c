@@ -1,6 +1,6 @@
 /*
- * hot FILE MS: locks and unlocks FILE in a tight loop for so long. Says "ready" and begins with the first line of its standard
- * input. Prints two numbers: how many pairs there were, and the longest time that one flock() took, in ns.
+ * hot FILE MS: locks and unlocks FILE in a tight loop for so long. Says "ready" and begins with the first line of its
+ * standard input. Prints two numbers: how many pairs there were, and the longest time that one flock() took, in ns.
  */
 #include <sys/file.h>
 

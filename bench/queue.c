@@ -1,7 +1,8 @@
 /*
- * queue FILE SHARED COUNT HOLD_US: waits for the lock, keeps it for HOLD_US, gives it to the next one in the queue, COUNT times, with
- * others that do the same on other hosts. A sample is the time from the unlock of whoever had it before to the return of
- * flock(). SHARED is a file where the time of the last unlock stands. Says "ready"; begins with the first line of its standard input.
+ * queue FILE SHARED COUNT HOLD_US: waits for the lock, keeps it for HOLD_US, gives it to the next one in the queue,
+ * COUNT times, with others that do the same on other hosts. A sample is the time from the unlock of whoever had it
+ * before to the return of flock(). SHARED is a file where the time of the last unlock stands. Says "ready"; begins with
+ * the first line of its standard input.
  */
 #include <sys/file.h>
 #include <sys/mman.h>

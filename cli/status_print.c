@@ -178,7 +178,8 @@ void status_print(const json_t *status, const struct status_options *options, FI
 
 	print_keeper(status, f);
 	if (field_flag(status, "unsupervised"))
-		fprintf(f, "        UNSUPERVISED: its parent was killed and no other can be started; see the log. Nobody would stop "
+		fprintf(f, "        UNSUPERVISED: its parent was killed and no other can be started; see the log. "
+			   "Nobody would stop "
 			   "the processes whose leases cannot be renewed\n");
 	if (field_flag(status, "ending"))
 		fprintf(f, "        told to end: waits until the locks below are not held any more\n");

@@ -39,7 +39,8 @@ void lease_start_timer(struct lease *lease, int64_t ms)
 
 /* --- the table's actions --- */
 
-/* What other open leases of ours cover is of no use any more. Not parts of one that stands yet, which must all be open. */
+/* What other open leases of ours cover is of no use any more. Not parts of one that stands yet, which must all be open.
+ */
 static bool is_superseded(const struct lease *lease)
 {
 	return !split_is_under_way(lease) && lock_covered_without(lease);
@@ -64,8 +65,9 @@ static bool recall_is_served(const struct lease *lease, enum lease_event event)
 
 static void open_lease(struct lease *lease, enum lease_event event)
 {
-	/* The store has granted it before the release of another was acknowledged: who is served now must not meet our own lock. To
-	 * hold it was of no need any more: who takes the kernel lock without a pin asks before he relies on it. */
+	/* The store has granted it before the release of another was acknowledged: who is served now must not meet our
+	 * own lock. To hold it was of no need any more: who takes the kernel lock without a pin asks before he relies
+	 * on it. */
 	lock_unprobe(lease->lock);
 	if (!lease->held_at)
 		lease->held_at = time(NULL);
@@ -76,7 +78,8 @@ static void open_lease(struct lease *lease, enum lease_event event)
 	}
 	lease_start_timer(lease, lease->linger_ns / NS_PER_MS);
 	supersede(lease);
-	/* It was unsure when the others were opened. Not one that is new: a caller needs a single one that covers all he wants. */
+	/* It was unsure when the others were opened. Not one that is new: a caller needs a single one that covers all
+	 * he wants. */
 	if (event == LEASE_EV_STANDS && is_superseded(lease))
 		lease_raise(lease, LEASE_EV_SUPERSEDED);
 }
@@ -93,8 +96,8 @@ void lease_tell_in_use(struct lease *lease)
 		if (lock_in_the_way(lease, &asker->range, &in_use) == 0)
 			lease->askers[kept++] = *asker;
 		else
-			store_tell_in_use(lease_keeper(lease)->store, asker->host, lease->lock->file->name, asker->token,
-					  &in_use);
+			store_tell_in_use(lease_keeper(lease)->store, asker->host, lease->lock->file->name,
+					  asker->token, &in_use);
 	}
 	lease->asker_count = kept;
 	control_in_use(lease);
@@ -120,7 +123,8 @@ static bool unjournal(struct lease *lease)
 	return false;
 }
 
-/* A lease that was shrunk but stands in the journal as exclusive would be put back as that after the store lost its memory. */
+/* A lease that was shrunk but stands in the journal as exclusive would be put back as that after the store lost its
+ * memory. */
 static bool share(struct lease *lease)
 {
 	int ret = journal_set_fence(lease_keeper(lease)->journal, lease->token, lease->fence, WIRE_SHARED);
@@ -164,15 +168,14 @@ static void act(struct lease *lease, unsigned actions, enum lease_event event)
 	}
 	if (actions & LEASE_DO_LOST)
 		host_lost(lease, lease->forgotten ? "the store lost its memory, and it could not be put back in time"
-						   : "it was not renewed in time, and the store gave it up");
+						  : "it was not renewed in time, and the store gave it up");
 	if (actions & LEASE_DO_OPEN)
 		open_lease(lease, event);
 	if (actions & LEASE_DO_SERVE)
 		serve_lock(lease->lock);
 	if (actions & LEASE_DO_CLOSE && lease->state == LEASE_DRAINING && is_superseded(lease))
 		lease_raise(lease, LEASE_EV_SUPERSEDED);
-	if (actions & LEASE_DO_CLOSE && lease->state == LEASE_DRAINING &&
-	    !serve_is_pinned(lease->lock, &lease->range))
+	if (actions & LEASE_DO_CLOSE && lease->state == LEASE_DRAINING && !serve_is_pinned(lease->lock, &lease->range))
 		lease_raise(lease, LEASE_EV_DRAINED);
 	if (actions & LEASE_DO_PROBE)
 		lease_start_probe(lease);

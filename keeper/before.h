@@ -2,8 +2,8 @@
  * What a caller holds of a file in the record space: needed to know whether he is a newcomer, and to undo a call that
  * took a kernel lock which then did not count.
  *
- * POSIX locks belong to the process: every descriptor of it that is this file is looked at (the kernel shows a lock only
- * with the descriptor by which it was taken). OFD locks belong to the description that was passed.
+ * POSIX locks belong to the process: every descriptor of it that is this file is looked at (the kernel shows a lock
+ * only with the descriptor by which it was taken). OFD locks belong to the description that was passed.
  *
  * Reads /proc only; no file server is asked. Any thread.
  */
@@ -30,8 +30,8 @@ struct before {
 };
 
 /*
- * Fills *before, to be freed with before_free() whatever comes back. fd: the passed descriptor; pid: who passed it. 0, -EACCES:
- * the process may not be looked into; -E2BIG: it holds more than BEFORE_MAX ranges; -errno.
+ * Fills *before, to be freed with before_free() whatever comes back. fd: the passed descriptor; pid: who passed it. 0,
+ * -EACCES: the process may not be looked into; -E2BIG: it holds more than BEFORE_MAX ranges; -errno.
  */
 int before_read(struct before *before, int fd, pid_t pid, enum wire_owner owner, const struct stat *st);
 void before_free(struct before *before);

@@ -16,7 +16,7 @@ static uint64_t mix(uint64_t id, const void *data, size_t size)
 /* Two with the same one by chance: one of them is late. */
 static uint64_t chase_id(const struct store_chase *c, uint64_t dev, uint64_t ino)
 {
-	const uint64_t numbers[] = {(uint64_t)c->pid,        c->youngest, dev, ino, (uint64_t)c->range.mode,
+	const uint64_t numbers[] = {(uint64_t)c->pid,        c->youngest,          dev, ino, (uint64_t)c->range.mode,
 				    (uint64_t)c->range.from, (uint64_t)c->range.to};
 	uint64_t id = mix(14695981039346656037u, c->host, strlen(c->host) + 1);
 

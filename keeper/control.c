@@ -63,8 +63,11 @@ static void reload(struct session *s)
 	}
 	if (!same_store(k->config, fresh)) {
 		config_free(fresh);
-		session_refuse(s, "%s: host, store, ttl_ms or sweep_ms have changed: end the keeper with `dflock stop`, the next "
-				  "one reads them", k->config->path);
+		session_refuse(
+			s,
+			"%s: host, store, ttl_ms or sweep_ms have changed: end the keeper with `dflock stop`, the next "
+			"one reads them",
+			k->config->path);
 		return;
 	}
 	if (pagefile_publish(k->page, fresh) < 0) {
@@ -160,7 +163,8 @@ static void on_init(void *arg, const struct store_reply *reply)
 		if (reply->status == STORE_OK)
 			session_reply(s, WIRE_OK, NULL, -1);
 		else
-			session_refuse(s, "the store was not opened: %s", reply->error ? reply->error : "it changed meanwhile");
+			session_refuse(s, "the store was not opened: %s",
+				       reply->error ? reply->error : "it changed meanwhile");
 	}
 	if (reply->status == STORE_OK)
 		keeper_raise_all(k, LEASE_EV_UP);

@@ -1,11 +1,12 @@
 /*
  * See deadlock.h.
  *
- * Why no call fails that is in no cycle: every edge that a chase follows was true when it was followed (the kernel said that
- * the process holds a conflicting lock; the keeper saw it waiting), an edge of a process that waits stays
- * true until its wait ends, and the process that sent the chase still waits with the same token when it comes back. Only
- * a wait that ended meanwhile could make it false: by EDEADLK, a signal, or the end of a process, at the very moment. Then
- * a call fails with EDEADLK that was in a cycle a round trip ago; the kernel's own answer is no better to its reader.
+ * Why no call fails that is in no cycle: every edge that a chase follows was true when it was followed (the kernel said
+ * that the process holds a conflicting lock; the keeper saw it waiting), an edge of a process that waits stays true
+ * until its wait ends, and the process that sent the chase still waits with the same token when it comes back. Only a
+ * wait that ended meanwhile could make it false: by EDEADLK, a signal, or the end of a process, at the very moment.
+ * Then a call fails with EDEADLK that was in a cycle a round trip ago; the kernel's own answer is no better to its
+ * reader.
  */
 #include "keeper/deadlock.h"
 
@@ -35,8 +36,8 @@ struct search {
 
 bool deadlock_possible(const struct session *s)
 {
-	return s->request.op == WIRE_LOCK && s->request.space == WIRE_RECORD && s->request.owner == WIRE_OWNER_PROCESS &&
-	       !(s->request.flags & WIRE_F_NONBLOCK);
+	return s->request.op == WIRE_LOCK && s->request.space == WIRE_RECORD &&
+	       s->request.owner == WIRE_OWNER_PROCESS && !(s->request.flags & WIRE_F_NONBLOCK);
 }
 
 static void send_on(const struct lease *asking, struct store_chase *chase)
@@ -78,9 +79,11 @@ static void came_around(struct keeper *k, const struct store_chase *chase)
 		return;
 	DL_FOREACH2 (lease->lock->sessions, s, lock_next) {
 		/* The one that came last closed the cycle. */
-		if (s->lease != lease || s->peer.pid != chase->pid || s->arrival != chase->youngest || !deadlock_possible(s))
+		if (s->lease != lease || s->peer.pid != chase->pid || s->arrival != chase->youngest ||
+		    !deadlock_possible(s))
 			continue;
-		log_info("%s: pid %d waits for itself over other hosts: EDEADLK", lease->lock->file->name, (int)s->peer.pid);
+		log_info("%s: pid %d waits for itself over other hosts: EDEADLK", lease->lock->file->name,
+			 (int)s->peer.pid);
 		session_reply(s, WIRE_DEADLOCK, NULL, -1);
 		return;
 	}
@@ -106,7 +109,8 @@ static void follow(struct keeper *k, pid_t pid, const struct store_chase *chase)
 		next.hops++;
 		if (s->peer.pid != pid || !s->lock || !deadlock_possible(s))
 			continue;
-		if (s->state == SESSION_WAITING && s->lease && s->arrival) { /* else its own chase is about to be sent */
+		if (s->state == SESSION_WAITING && s->lease &&
+		    s->arrival) { /* else its own chase is about to be sent */
 			if (s->arrival > next.youngest)
 				next.youngest = s->arrival;
 			send_on(s->lease, &next);
@@ -124,8 +128,8 @@ static int on_holder(void *arg, const struct holder *h)
 	const struct store_range *wanted = &search->chase.range;
 	pid_t *pids;
 
-	if (h->space != WIRE_RECORD || h->owner != WIRE_OWNER_PROCESS || h->from >= wanted->to || wanted->from >= h->to ||
-	    (h->mode == WIRE_SHARED && wanted->mode == WIRE_SHARED))
+	if (h->space != WIRE_RECORD || h->owner != WIRE_OWNER_PROCESS || h->from >= wanted->to ||
+	    wanted->from >= h->to || (h->mode == WIRE_SHARED && wanted->mode == WIRE_SHARED))
 		return 0;
 	if (search->count == search->room) {
 		search->room = search->room ? 2 * search->room : 16;

@@ -69,8 +69,9 @@ static void on_idle_timer(uv_timer_t *timer)
 }
 
 /*
- * Told to end: what nobody uses is given back, and what is in use is waited for, as is what the store has yet to confirm: without
- * a keeper its holders would be unprotected after a ttl, and those that are frozen would die. Meanwhile all are served as ever.
+ * Told to end: what nobody uses is given back, and what is in use is waited for, as is what the store has yet to
+ * confirm: without a keeper its holders would be unprotected after a ttl, and those that are frozen would die.
+ * Meanwhile all are served as ever.
  */
 static void give_back(struct keeper *k)
 {
@@ -119,8 +120,10 @@ static void say_what_it_waits_for(struct keeper *k, unsigned count, const struct
 		return;
 	k->ending = true;
 	lock_describe(one->lock, name, sizeof(name));
-	log_error("told to end: waits until %u leases are not in use any more, among them %s; see `dflock status`. A second signal "
-		  "ends it at once", count, name);
+	log_error("told to end: waits until %u leases are not in use any more, among them %s; see `dflock status`. A "
+		  "second signal "
+		  "ends it at once",
+		  count, name);
 }
 
 static void end_at_once(struct keeper *k)

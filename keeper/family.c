@@ -65,8 +65,9 @@ static bool read_stat(pid_t pid, struct stat_line *line)
 		return false;
 	text[n] = '\0';
 	end = strrchr(text, ')');
-	return end && sscanf(end, ") %c %d %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %" SCNu64,
-			     &line->state, &line->parent, &line->started) == 3;
+	return end &&
+	       sscanf(end, ") %c %d %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %" SCNu64,
+		      &line->state, &line->parent, &line->started) == 3;
 }
 
 char family_state(pid_t pid)

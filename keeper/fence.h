@@ -5,8 +5,9 @@
  *
  * The keeper writes, the parent reads, each word atomically: the parent acts on what it sees at that moment, and
  * everything errs to the safe side: a slot is taken before a caller is granted, and freed only after the lease was
- * tested free. It is a file in the runtime directory (a tmpfs, so never of another boot), which outlives both: the next keeper
- * takes up the slots, and the next parent kills the holders of leases that were lost and lets go of whom an earlier one stopped.
+ * tested free. It is a file in the runtime directory (a tmpfs, so never of another boot), which outlives both: the next
+ * keeper takes up the slots, and the next parent kills the holders of leases that were lost and lets go of whom an
+ * earlier one stopped.
  *
  * Keeper side: loop only. fence_* with a NULL fence (no parent) do nothing.
  */
@@ -35,9 +36,9 @@ enum fence_state {
 };
 
 struct fence_slot {
-	uint32_t state; /* enum fence_state */
-	uint32_t space; /* enum wire_space */
-	uint32_t hidden; /* the parent's: it is held, but there is nobody who could be stopped ... */
+	uint32_t state;       /* enum fence_state */
+	uint32_t space;       /* enum wire_space */
+	uint32_t hidden;      /* the parent's: it is held, but there is nobody who could be stopped ... */
 	uint32_t hidden_said; /* ... and the log says so */
 	uint64_t dev, ino;
 	int64_t from, to;
@@ -50,9 +51,10 @@ struct fence_signalled {
 };
 
 /*
- * A process that is in a lock call and has no answer. One that gets the kernel lock after the leases have ceased to be sure, and
- * not by inheritance, is such a one: it relies on nothing yet. From then on nobody is told that he may, so that an entry stays true
- * until the leases are sure again. Those who held the lock before are not meant, though they call again.
+ * A process that is in a lock call and has no answer. One that gets the kernel lock after the leases have ceased to be
+ * sure, and not by inheritance, is such a one: it relies on nothing yet. From then on nobody is told that he may, so
+ * that an entry stays true until the leases are sure again. Those who held the lock before are not meant, though they
+ * call again.
  */
 struct fence_caller {
 	int32_t pid;
@@ -67,11 +69,11 @@ struct fence {
 	int64_t alive;        /* counts up while the loop turns */
 	int64_t freeze_at_ns; /* CLOCK_BOOTTIME: holders must be stopped from then on; 0: no lease yet */
 	int64_t deadline_ns;
-	uint32_t on_lost; /* enum on_lost */
-	uint32_t used;    /* slots beyond this were never taken */
+	uint32_t on_lost;      /* enum on_lost */
+	uint32_t used;         /* slots beyond this were never taken */
 	uint32_t frozen_count; /* written by the parent: how many processes it holds stopped */
 	struct fence_signalled signalled[FENCE_SIGNALLED]; /* the parent's */
-	int64_t callers_ns; /* freeze_at_ns when the first of them was added */
+	int64_t callers_ns;                                /* freeze_at_ns when the first of them was added */
 	uint32_t caller_count;
 	struct fence_caller callers[FENCE_CALLERS];
 	struct fence_slot slots[FENCE_SLOTS];
@@ -80,8 +82,8 @@ struct fence {
 #define FENCE_NO_SLOT UINT32_MAX
 
 /*
- * The parent's: opens or makes RUNTIME_DIR/fence, whoever has keeper.lock. What an earlier keeper had is unsure, and nobody is
- * stopped for it before the next one has read its journal. NULL with errno set.
+ * The parent's: opens or makes RUNTIME_DIR/fence, whoever has keeper.lock. What an earlier keeper had is unsure, and
+ * nobody is stopped for it before the next one has read its journal. NULL with errno set.
  */
 struct fence *fence_open(int dir_fd);
 /* A dead keeper's leases are for the next one to confirm. Parent. */
@@ -106,8 +108,8 @@ bool fence_has_caller(const struct fence *fence, const struct fence_caller *call
 /* Tells the parent to look now. */
 void fence_notify(const struct fence *fence);
 /*
- * After a restart: what becomes of slots of the dead keeper that no lease was taken up for; `taken` has a byte per slot.
- * FENCE_FREE: it had given them back. FENCE_LOST: what it had is not known, and nobody renews it.
+ * After a restart: what becomes of slots of the dead keeper that no lease was taken up for; `taken` has a byte per
+ * slot. FENCE_FREE: it had given them back. FENCE_LOST: what it had is not known, and nobody renews it.
  */
 void fence_sweep(struct fence *fence, const unsigned char taken[FENCE_SLOTS], enum fence_state to);
 

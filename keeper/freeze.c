@@ -1,14 +1,14 @@
 /*
  * See freeze.h.
  *
- * Why nobody slips through: the search is repeated until it finds nothing that is not stopped yet. A process that forks while
- * it is being stopped is traced with TRACEFORK, so the child begins stopped; one that forked before is found as a descendant.
- * A descriptor that was passed to a process that we have seen and found without it is found in the next search: who passes
- * it must run, and everybody who has it is stopped by then.
+ * Why nobody slips through: the search is repeated until it finds nothing that is not stopped yet. A process that forks
+ * while it is being stopped is traced with TRACEFORK, so the child begins stopped; one that forked before is found as a
+ * descendant. A descriptor that was passed to a process that we have seen and found without it is found in the next
+ * search: who passes it must run, and everybody who has it is stopped by then.
  *
- * Who is not meant: whoever gets the kernel lock because the holder ended meanwhile, and has not been told that he may rely on it
- * (fence_caller). He who relies on it had it when the leases ceased to be sure, and is among the first that are found then; or
- * inherited it from one of these, and has asked nothing.
+ * Who is not meant: whoever gets the kernel lock because the holder ended meanwhile, and has not been told that he may
+ * rely on it (fence_caller). He who relies on it had it when the leases ceased to be sure, and is among the first that
+ * are found then; or inherited it from one of these, and has asked nothing.
  */
 #include "keeper/freeze.h"
 
@@ -27,18 +27,19 @@
 #include "keeper/log.h"
 #include "keeper/stopped.h"
 
-#define LOOK_MS  20                /* between two looks while there is something to do */
-#define REST_MS  640               /* and at most, while all have been found and stopped */
-#define AFTER_NS (50 * NS_PER_MS)  /* in which one that is found when the deadline has passed must be stopped */
-#define LOST_NS  (100 * NS_PER_MS) /* in which the holders of lost leases are stopped; then they are killed, stopped or not */
+#define LOOK_MS  20               /* between two looks while there is something to do */
+#define REST_MS  640              /* and at most, while all have been found and stopped */
+#define AFTER_NS (50 * NS_PER_MS) /* in which one that is found when the deadline has passed must be stopped */
+#define LOST_NS                                                                                                        \
+	(100 * NS_PER_MS) /* in which the holders of lost leases are stopped; then they are killed, stopped or not */
 
 struct freezer {
 	struct fence *fence;
 	struct stopped stopped;
-	int pause_ms;    /* until the next search: grows while nobody new is found */
-	bool froze;      /* the event was logged */
-	bool blind;      /* ditto: that nobody can be searched for */
-	bool terminated; /* on_lost = kill: SIGTERM was sent */
+	int pause_ms;        /* until the next search: grows while nobody new is found */
+	bool froze;          /* the event was logged */
+	bool blind;          /* ditto: that nobody can be searched for */
+	bool terminated;     /* on_lost = kill: SIGTERM was sent */
 	struct family first; /* those who had locks when the leases ceased to be sure, with all that they had started */
 	bool first_known;
 	int64_t first_freeze_at; /* of which freeze_at */
@@ -85,7 +86,9 @@ static bool is_under(const struct fence_slot *s, const struct holder *h, const s
 static bool relies_on_nothing(const struct freezer *f, const struct holder *h, const struct holders_file *file)
 {
 	return f->first_known && !family_has(&f->first, h->pid) &&
-	       fence_has_caller(f->fence, &(struct fence_caller){.pid = h->pid, .space = h->space, .dev = file->dev, .ino = file->ino});
+	       fence_has_caller(
+		       f->fence,
+		       &(struct fence_caller){.pid = h->pid, .space = h->space, .dev = file->dev, .ino = file->ino});
 }
 
 static int on_holder(void *arg, const struct holder *h)
@@ -102,7 +105,8 @@ static int on_holder(void *arg, const struct holder *h)
 	return 0;
 }
 
-/* Nobody has a descriptor of it. Whoever has the file mapped may keep the lock by that, and a record lock says whose it is. */
+/* Nobody has a descriptor of it. Whoever has the file mapped may keep the lock by that, and a record lock says whose it
+ * is. */
 static int find_hidden_holder(struct look *look, const struct holder *lock, bool *found)
 {
 	struct family mappers = {0};
@@ -131,15 +135,19 @@ static int find_hidden(struct look *look)
 		for (size_t j = 0; ret == 0 && j < look->hidden.count; j++) {
 			const struct holder *lock = &look->hidden.locks[j];
 
-			if (lock->locker == look->freezer->stopped.keeper || !is_under(slot, lock, &look->files[lock->file]))
+			if (lock->locker == look->freezer->stopped.keeper ||
+			    !is_under(slot, lock, &look->files[lock->file]))
 				continue;
 			ret = find_hidden_holder(look, lock, &found);
 			hidden = hidden || !found;
 		}
 		if (hidden && !slot->hidden_said)
-			log_error("a lock on inode %llu of device %u:%u is held, but there is no process that could be stopped: its "
-				  "descriptor is on its way through a socket, or whoever has it cannot be seen; `dflock status` names "
-				  "the lock", (unsigned long long)slot->ino, major(slot->dev), minor(slot->dev));
+			log_error("a lock on inode %llu of device %u:%u is held, but there is no process that could be "
+				  "stopped: its "
+				  "descriptor is on its way through a socket, or whoever has it cannot be seen; "
+				  "`dflock status` names "
+				  "the lock",
+				  (unsigned long long)slot->ino, major(slot->dev), minor(slot->dev));
 		slot->hidden_said |= hidden;
 		__atomic_store_n(&slot->hidden, hidden, __ATOMIC_RELAXED);
 	}
@@ -200,7 +208,7 @@ static bool has_slot(const struct freezer *f, unsigned states)
 	return false;
 }
 
-#define SLOTS_DUE  (1u << FENCE_UNSURE | 1u << FENCE_LOST | 1u << FENCE_ENDING)
+#define SLOTS_DUE (1u << FENCE_UNSURE | 1u << FENCE_LOST | 1u << FENCE_ENDING)
 
 /* Before anything is done to anybody: due says that the time has come. True: they were found just now. */
 static bool find_first(struct freezer *f, bool due, int64_t freeze_at)
@@ -227,8 +235,8 @@ static void kill_all(const struct family *family, int signal)
 }
 
 /*
- * One round: stops everybody who is to be stopped because of slots in these states, and gives them. False: somebody came or
- * went, or is not confirmed yet.
+ * One round: stops everybody who is to be stopped because of slots in these states, and gives them. False: somebody
+ * came or went, or is not confirmed yet.
  */
 static bool freeze_round(struct freezer *f, struct family *family, unsigned states)
 {
@@ -254,8 +262,8 @@ static bool freeze_until(struct freezer *f, struct family *family, unsigned stat
 	return true;
 }
 
-/* Those who are not stopped in half of the time that is left are killed. Who does not end even then is waited for in the next
- * looks: one who hangs in the kernel must not keep us from the others. */
+/* Those who are not stopped in half of the time that is left are killed. Who does not end even then is waited for in
+ * the next looks: one who hangs in the kernel must not keep us from the others. */
 static void freeze(struct freezer *f)
 {
 	int64_t now = clock_now_ns(), left = __atomic_load_n(&f->fence->deadline_ns, __ATOMIC_RELAXED) - now;
@@ -266,8 +274,10 @@ static void freeze(struct freezer *f)
 	family_free(&family);
 	publish(f);
 	if (f->fence->frozen_count && !f->froze) {
-		log_error("the store has not answered: %u processes that hold locks, or were started by one that does, are frozen "
-			  "until it does", f->fence->frozen_count);
+		log_error("the store has not answered: %u processes that hold locks, or were started by one that does, "
+			  "are frozen "
+			  "until it does",
+			  f->fence->frozen_count);
 		f->froze = true;
 	}
 }
@@ -322,15 +332,16 @@ static void end_holders(struct freezer *f, int64_t now)
 		return;
 	find_family(f, &family, 1u << FENCE_HELD | 1u << FENCE_UNSURE);
 	if (family.count)
-		log_error("the store has not answered: %zu processes that hold locks, or were started by one that does, get %s",
+		log_error("the store has not answered: %zu processes that hold locks, or were started by one that "
+			  "does, get %s",
 			  family.count, now < half ? "SIGTERM" : "SIGKILL");
 	kill_all(&family, now < half ? SIGTERM : SIGKILL);
 	family_free(&family);
 	f->terminated = true;
 }
 
-/* An outage may last for hours, and a search looks at every process of the machine. Who gets a kernel lock past the deadline
- * was granted nothing: one who would be found only then does no harm until the next search. */
+/* An outage may last for hours, and a search looks at every process of the machine. Who gets a kernel lock past the
+ * deadline was granted nothing: one who would be found only then does no harm until the next search. */
 static int pause_ms(struct freezer *f, bool quiet)
 {
 	bool over = clock_now_ns() >= __atomic_load_n(&f->fence->deadline_ns, __ATOMIC_RELAXED);

@@ -1,10 +1,10 @@
 /*
- * The parent's side of the fence: stops, lets go and kills processes. Everything is done from the parent's one thread, since
- * ptrace belongs to a thread.
+ * The parent's side of the fence: stops, lets go and kills processes. Everything is done from the parent's one thread,
+ * since ptrace belongs to a thread.
  *
- * A process is stopped by PTRACE_SEIZE and PTRACE_INTERRUPT of all its threads: shells with job control and other parents see
- * nothing, SIGCONT does not wake it, and should we die it dies with us (EXITKILL), since nobody would watch it any more. Where
- * ptrace is refused: SIGSTOP, which the next parent takes up (fence->signalled).
+ * A process is stopped by PTRACE_SEIZE and PTRACE_INTERRUPT of all its threads: shells with job control and other
+ * parents see nothing, SIGCONT does not wake it, and should we die it dies with us (EXITKILL), since nobody would watch
+ * it any more. Where ptrace is refused: SIGSTOP, which the next parent takes up (fence->signalled).
  */
 #ifndef DFLOCK_KEEPER_FREEZE_H
 #define DFLOCK_KEEPER_FREEZE_H

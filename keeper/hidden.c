@@ -12,8 +12,8 @@
 
 static bool same_lock(const struct holder *a, const struct holder *b)
 {
-	return a->file == b->file && a->space == b->space && a->owner == b->owner && a->mode == b->mode && a->from == b->from &&
-	       a->to == b->to && a->locker == b->locker;
+	return a->file == b->file && a->space == b->space && a->owner == b->owner && a->mode == b->mode &&
+	       a->from == b->from && a->to == b->to && a->locker == b->locker;
 }
 
 static int add(struct hidden *hidden, const struct holder *lock)

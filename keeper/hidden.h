@@ -1,13 +1,14 @@
 /*
- * Locks that no descriptor shows: an open file description outlives its descriptors in a mapping, or in a message on its way
- * through a socket, and its lock with it. The kernel lists all locks in /proc/locks; those that holders_find() has not shown are
- * such ones, unless they came or went meanwhile.
+ * Locks that no descriptor shows: an open file description outlives its descriptors in a mapping, or in a message on
+ * its way through a socket, and its lock with it. The kernel lists all locks in /proc/locks; those that holders_find()
+ * has not shown are such ones, unless they came or went meanwhile.
  *
  *   hidden_begin()  before holders_find(): what the kernel lists
  *   hidden_seen()   for each holder that is found
  *   hidden_end()    what is left, and is still listed
  *
- * A process that has the file mapped may be the one that has the description; which one it is, the kernel does not tell.
+ * A process that has the file mapped may be the one that has the description; which one it is, the kernel does not
+ * tell.
  *
  * What it cannot see: locks on file systems whose st_dev is not the kernel's own number (btrfs, overlayfs), and, in a
  * pid namespace, those that a process outside of it took, or one that has ended since.

@@ -128,7 +128,8 @@ void host_renewed(struct keeper *k, int64_t sent_ns)
 	host_set_deadline(k, deadline);
 	k->expired = false;
 	leasepage_refresh(k);
-	uv_timer_start(&k->deadline, on_deadline, k->freeze_at_ns > now ? (k->freeze_at_ns - now) / NS_PER_MS + 1 : 1, 0);
+	uv_timer_start(&k->deadline, on_deadline, k->freeze_at_ns > now ? (k->freeze_at_ns - now) / NS_PER_MS + 1 : 1,
+		       0);
 	if (!was_sure)
 		serve_all(k);
 }
@@ -261,8 +262,10 @@ static void forget(struct keeper *k, const char *old, const char *now)
 	struct lease *lease, *next;
 
 	check_deadline(k);
-	log_error("the store lost its memory (incarnation %s was %s): %s; nothing new is granted until all old leases have run out",
-		  now, old, k->expired ? "the leases of this host had run out" : "the leases of this host are put back");
+	log_error("the store lost its memory (incarnation %s was %s): %s; nothing new is granted until all old leases "
+		  "have run out",
+		  now, old,
+		  k->expired ? "the leases of this host had run out" : "the leases of this host are put back");
 	keeper_enter(k);
 	HASH_ITER (hh, k->leases, lease, next) {
 		lease->forgotten = lease_is_ours(lease->state);
@@ -358,7 +361,9 @@ void host_store_trouble(const struct keeper *k, char *out, size_t size)
 	const char *why = store_last_error(k->store);
 
 	snprintf(out, size, "store %s is not reachable: %s; see `dflock doctor`", store_server(k->store),
-		 store_is_up(k->store) ? "no beat was answered in time" : *why ? why : "connecting");
+		 store_is_up(k->store) ? "no beat was answered in time"
+		 : *why                ? why
+				       : "connecting");
 }
 
 /* --- lost leases --- */
@@ -404,7 +409,8 @@ void host_lost(struct lease *lease, const char *why)
 	struct keeper *k = file->keeper;
 	struct lost *lost = calloc(1, sizeof(*lost));
 
-	log_error("LOST: the %s lease on %s (%s, fence %llu): %s; processes that hold the lock are no longer alone, see `dflock status`",
+	log_error("LOST: the %s lease on %s (%s, fence %llu): %s; processes that hold the lock are no longer alone, "
+		  "see `dflock status`",
 		  lease->range.mode == WIRE_SHARED ? "shared" : "exclusive", file->name, file->path,
 		  (unsigned long long)lease->fence, why);
 	if (!lost)
@@ -463,7 +469,7 @@ static void on_sweep_timer(uv_timer_t *timer)
 int host_start(struct keeper *k)
 {
 	static const struct store_callbacks callbacks = {
-	    .on_up = on_up, .on_down = on_down, .on_incarnation = on_incarnation, .on_message = on_message};
+		.on_up = on_up, .on_down = on_down, .on_incarnation = on_incarnation, .on_message = on_message};
 	uint64_t often = k->config->lease.sweep_ms / SWEEPS_PER_PERIOD;
 
 	k->watch = watch_new(ttl_ns(k));

@@ -18,7 +18,8 @@ void host_stop(struct keeper *k);
 /* Until when leases are sure, CLOCK_BOOTTIME ns; in the past: not now. Notices that the deadline has passed. */
 int64_t host_sure_until(struct keeper *k);
 
-/* Tells the parent before anybody is granted by it. A freeze_margin_ms that is read again counts from the next call on. */
+/* Tells the parent before anybody is granted by it. A freeze_margin_ms that is read again counts from the next call on.
+ */
 void host_set_deadline(struct keeper *k, int64_t deadline_ns);
 
 /* An answer to a beat, acquire or confirm that was sent at sent_ns has come. */
@@ -34,8 +35,8 @@ bool host_beats(struct keeper *k);
 void host_see(struct keeper *k, const struct store_reply *reply);
 
 /*
- * There may be lost leases whose holders the parent has to kill. Until it has, nobody else gets these locks: it tells holders
- * by the kernel lock that they have.
+ * There may be lost leases whose holders the parent has to kill. Until it has, nobody else gets these locks: it tells
+ * holders by the kernel lock that they have.
  */
 void host_losing(struct keeper *k);
 bool host_is_losing(const struct lock *lock);

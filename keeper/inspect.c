@@ -70,8 +70,7 @@ static int read_path(int fd, const char *link, struct stat *st, char path[PATH_M
 	path[len] = '\0';
 	if (path[0] != '/')
 		return -EINVAL;
-	if (st->st_nlink == 0 && (size_t)len > strlen(deleted) &&
-	    strcmp(path + len - strlen(deleted), deleted) == 0)
+	if (st->st_nlink == 0 && (size_t)len > strlen(deleted) && strcmp(path + len - strlen(deleted), deleted) == 0)
 		path[len - (ssize_t)strlen(deleted)] = '\0';
 	return 0;
 }
@@ -162,13 +161,14 @@ static bool path_leads_there(const struct inspect_result *r, int mount_id)
 /* Would this lock be refused because of somebody's? */
 static bool record_in_the_way(int fd, short type, int64_t from, int64_t to)
 {
-	struct flock lock = {.l_type = type, .l_whence = SEEK_SET, .l_start = from, .l_len = to == WIRE_EOF ? 0 : to - from};
+	struct flock lock = {
+		.l_type = type, .l_whence = SEEK_SET, .l_start = from, .l_len = to == WIRE_EOF ? 0 : to - from};
 
 	return fcntl(fd, F_OFD_GETLK, &lock) == 0 && lock.l_type != F_UNLCK;
 }
 
-/* flock: taken and dropped at once on a description of its own: shared works while others have it shared, exclusive does
- * not. Records: the kernel can be asked without taking anything. */
+/* flock: taken and dropped at once on a description of its own: shared works while others have it shared, exclusive
+ * does not. Records: the kernel can be asked without taking anything. */
 static bool test_shared(const struct inspect_request *req, const char *link)
 {
 	int fd = reopen(req, link);
@@ -209,7 +209,8 @@ static void look(const struct inspect_request *req, struct inspect_result *r)
 	if (req->space == WIRE_RECORD && !req->test_shared) {
 		ret = before_read(&r->before, req->fd, req->peer.pid, req->owner, &r->st);
 		if (ret < 0)
-			return refuse(r, "the keeper cannot see which locks the program has, so that it could undo", -ret);
+			return refuse(r, "the keeper cannot see which locks the program has, so that it could undo",
+				      -ret);
 	}
 	if (req->test_shared)
 		r->shared_in_use = test_shared(req, link);
@@ -247,8 +248,8 @@ static void done(struct work *work)
 	free(job);
 }
 
-struct inspect *inspect_start(struct workers *workers, uint64_t dev, const struct inspect_request *request, inspect_cb *cb,
-			      void *arg)
+struct inspect *inspect_start(struct workers *workers, uint64_t dev, const struct inspect_request *request,
+			      inspect_cb *cb, void *arg)
 {
 	struct inspect *job = calloc(1, sizeof(*job));
 

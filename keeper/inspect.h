@@ -28,21 +28,23 @@ struct inspect_result {
 	char path[PATH_MAX]; /* absolute, " (deleted)" cut off if the link count is 0 */
 	struct caller_holds holds;
 	struct before before; /* what the caller holds in the record space; the receiver frees it */
-	bool shared_in_use;  /* with test_shared: somebody has it shared, and nobody exclusively */
-	char refused[256];   /* not empty: why this descriptor cannot be served; fd is -1 */
+	bool shared_in_use;   /* with test_shared: somebody has it shared, and nobody exclusively */
+	char refused[256];    /* not empty: why this descriptor cannot be served; fd is -1 */
 };
 
 struct inspect;
 typedef void inspect_cb(void *arg, struct inspect_result *result);
 
 struct inspect_request {
-	int fd;           /* taken over: closed when it has been looked at */
+	int fd; /* taken over: closed when it has been looked at */
 	struct ucred peer;
-	gid_t *groups;    /* of the peer, besides peer.gid; from malloc(), taken over */
+	gid_t *groups; /* of the peer, besides peer.gid; from malloc(), taken over */
 	size_t group_count;
-	bool foreign;     /* the peer is another user: his rights count, and his path must lead the keeper to the same file */
-	bool known;       /* the keeper has a description of this file already: do not open it again */
-	bool test_shared; /* find out whether the lock is held shared, with a description that lives only for the test */
+	bool foreign; /* the peer is another user: his rights count, and his path must lead the keeper to the same file
+		       */
+	bool known;   /* the keeper has a description of this file already: do not open it again */
+	bool test_shared; /* find out whether the lock is held shared, with a description that lives only for the test
+			   */
 	enum wire_space space;
 	enum wire_owner owner; /* record space */
 	int64_t from, to;      /* ditto */
@@ -52,10 +54,10 @@ struct inspect_request {
 int inspect_now(const struct inspect_request *request, struct inspect_result *result);
 
 /*
- * The same in a worker. cb comes once from the loop, never from inside the call. dev: st_dev of the file, as the kernel has it in
- * memory. NULL: no memory; the descriptor is closed.
+ * The same in a worker. cb comes once from the loop, never from inside the call. dev: st_dev of the file, as the kernel
+ * has it in memory. NULL: no memory; the descriptor is closed.
  */
-struct inspect *inspect_start(struct workers *workers, uint64_t dev, const struct inspect_request *request, inspect_cb *cb,
-			      void *arg);
+struct inspect *inspect_start(struct workers *workers, uint64_t dev, const struct inspect_request *request,
+			      inspect_cb *cb, void *arg);
 
 #endif

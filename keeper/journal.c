@@ -22,10 +22,10 @@
 
 #include "keeper/journal_record.h"
 
-#define JOURNAL_NAME   "journal"
-#define JOURNAL_NEW    "journal.new"
-#define JOURNAL_BAD    "journal.bad"
-#define JOURNAL_MAGIC  0x326c6e726a6c6664ull
+#define JOURNAL_NAME    "journal"
+#define JOURNAL_NEW     "journal.new"
+#define JOURNAL_BAD     "journal.bad"
+#define JOURNAL_MAGIC   0x326c6e726a6c6664ull
 #define JOURNAL_HISTORY (1 << 20) /* rewritten when it has this many bytes and most are history */
 
 struct head {
@@ -224,8 +224,8 @@ static int read_records(struct journal *j, int fd, off_t size)
 static bool head_ok(const struct head *h)
 {
 	return h->magic == JOURNAL_MAGIC && h->boot[sizeof(h->boot) - 1] == '\0' && h->host[0] &&
-	       h->host[sizeof(h->host) - 1] == '\0' &&
-	       h->incarnation[sizeof(h->incarnation) - 1] == '\0' && h->deadline_ns >= 0;
+	       h->host[sizeof(h->host) - 1] == '\0' && h->incarnation[sizeof(h->incarnation) - 1] == '\0' &&
+	       h->deadline_ns >= 0;
 }
 
 /* 1: taken up. 0: there is none, or of another boot. -EUCLEAN: damaged, or none of ours. Else -errno. */
@@ -238,7 +238,8 @@ static int take_up(struct journal *j)
 	int ret = -EUCLEAN;
 
 	if (fd < 0) {
-		bool foreign = errno == ELOOP || errno == EISDIR || errno == EACCES || errno == ENXIO; /* ENXIO: a socket */
+		bool foreign =
+			errno == ELOOP || errno == EISDIR || errno == EACCES || errno == ENXIO; /* ENXIO: a socket */
 
 		return foreign ? -EUCLEAN : errno == ENOENT ? 0 : -errno;
 	}
@@ -273,7 +274,10 @@ static int put_aside(struct journal *j, char *why, size_t why_size)
 		live_drop(j, l);
 	if (renameat(j->dir_fd, JOURNAL_NAME, j->dir_fd, JOURNAL_BAD) != 0)
 		return -errno;
-	snprintf(why, why_size, "the journal is damaged or not one of ours: kept as %s; its leases run out, and processes that hold locks under them are ended", JOURNAL_BAD);
+	snprintf(why, why_size,
+		 "the journal is damaged or not one of ours: kept as %s; its leases run out, and processes that hold "
+		 "locks under them are ended",
+		 JOURNAL_BAD);
 	return 0;
 }
 
@@ -289,8 +293,8 @@ static void tell(const struct journal *j, journal_entry_cb *cb, void *arg)
 	}
 }
 
-struct journal *journal_open(int dir_fd, char host[STORE_HOST_BYTES], int64_t *deadline_ns, journal_entry_cb *cb, void *arg,
-			     char *why, size_t why_size)
+struct journal *journal_open(int dir_fd, char host[STORE_HOST_BYTES], int64_t *deadline_ns, journal_entry_cb *cb,
+			     void *arg, char *why, size_t why_size)
 {
 	struct journal *j = calloc(1, sizeof(*j));
 	int ret;
@@ -377,8 +381,8 @@ int journal_set_fence(struct journal *j, const char *token, uint64_t fence, enum
 	return append(j, record_make(RECORD_FENCE, &e));
 }
 
-/* Where there is no room for one more record, the entry's own is made void in its place: a full file system must not keep
- * leases from being given back. */
+/* Where there is no room for one more record, the entry's own is made void in its place: a full file system must not
+ * keep leases from being given back. */
 static int strike_out(struct journal *j, struct live *l)
 {
 	uint32_t sum = ~l->sum;

@@ -5,9 +5,9 @@
  * removed before a release is sent. So an entry without a fence was never used by anybody, and a
  * lease without an entry is one that nobody relies on: the store's recall of its token is answered with a release.
  *
- * It says shared before the lease is made a shared one (shrink): what is put back after the store lost its memory is never more
- * than what others had to reckon with. Should the shrink not have been done, the store says so when the lease is confirmed, and
- * the entry follows before anybody is granted.
+ * It says shared before the lease is made a shared one (shrink): what is put back after the store lost its memory is
+ * never more than what others had to reckon with. Should the shrink not have been done, the store says so when the
+ * lease is confirmed, and the entry follows before anybody is granted.
  *
  * Records are appended, each with its length and a checksum; a torn last record (the keeper died in the middle of
  * it) counts as not written. A journal of another boot is worth nothing: CLOCK_BOOTTIME starts anew, and no
@@ -37,8 +37,8 @@ typedef void journal_entry_cb(void *arg, const struct journal_entry *entry);
  * id that wrote it, *deadline_ns its last deadline, and cb is called for each live entry. A damaged or foreign one
  * is kept aside as journal.bad and said so in `why` (one line; else ""). NULL with errno set on failure.
  */
-struct journal *journal_open(int dir_fd, char host[STORE_HOST_BYTES], int64_t *deadline_ns, journal_entry_cb *cb, void *arg,
-			     char *why, size_t why_size);
+struct journal *journal_open(int dir_fd, char host[STORE_HOST_BYTES], int64_t *deadline_ns, journal_entry_cb *cb,
+			     void *arg, char *why, size_t why_size);
 void journal_close(struct journal *journal);
 
 /* Each returns 0 or -errno; after a failure nothing that relies on the entry may be sent. -EINVAL: an empty name or

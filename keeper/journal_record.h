@@ -1,6 +1,6 @@
 /*
- * One record of the journal, as it stands in the file: an entry, a change of one, or its end. Pure, but for record_make()'s
- * memory. What is read from a file is hostile until record_ok() has looked at it.
+ * One record of the journal, as it stands in the file: an entry, a change of one, or its end. Pure, but for
+ * record_make()'s memory. What is read from a file is hostile until record_ok() has looked at it.
  */
 #ifndef DFLOCK_KEEPER_JOURNAL_RECORD_H
 #define DFLOCK_KEEPER_JOURNAL_RECORD_H

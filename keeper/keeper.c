@@ -29,7 +29,7 @@
 #include "keeper/workers.h"
 #include "wire/place.h"
 
-#define ALIVE_MS     100
+#define ALIVE_MS 100
 
 /* keeper.h has what the modules share; this is only for start and end. */
 struct life {
@@ -146,8 +146,8 @@ static void on_old_pins_over(uv_timer_t *timer)
 }
 
 /*
- * The journal is of no use. What the keeper before us granted may still be used until it runs out; then whoever has a lock
- * under a lease of that keeper is ended, since it is not renewed.
+ * The journal is of no use. What the keeper before us granted may still be used until it runs out; then whoever has a
+ * lock under a lease of that keeper is ended, since it is not renewed.
  */
 static void let_grants_end(struct keeper *k)
 {
@@ -201,8 +201,10 @@ static void note_callers(struct keeper *k)
 	DL_FOREACH (k->sessions, s) {
 		if (!s->lock)
 			continue;
-		fence_add_caller(k->fence, &(struct fence_caller){.pid = s->peer.pid, .space = s->lock->space,
-								  .dev = s->lock->file->key.dev, .ino = s->lock->file->key.ino});
+		fence_add_caller(k->fence, &(struct fence_caller){.pid = s->peer.pid,
+								  .space = s->lock->space,
+								  .dev = s->lock->file->key.dev,
+								  .ino = s->lock->file->key.ino});
 	}
 }
 
@@ -317,8 +319,8 @@ int keeper_run(const struct keeper_options *options)
 	snprintf(k->runtime_dir, sizeof(k->runtime_dir), "%s", options->runtime_dir);
 	if (start(&life) < 0)
 		return KEEPER_EXIT_CONFIG; /* the process ends: no need to take it apart */
-	log_info("version " DFLOCK_VERSION " serves %s as host %s (%s, %zu rules)", k->runtime_dir, k->host, k->config->path,
-		 k->config->rule_count);
+	log_info("version " DFLOCK_VERSION " serves %s as host %s (%s, %zu rules)", k->runtime_dir, k->host,
+		 k->config->path, k->config->rule_count);
 	if (options->ready_fd >= 0)
 		close(options->ready_fd);
 	uv_run(k->loop, UV_RUN_DEFAULT);

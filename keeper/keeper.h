@@ -53,37 +53,37 @@ struct lease {
 	struct store_range range;
 	char token[STORE_TOKEN_BYTES];
 	uint64_t fence;
-	int64_t since_ns; /* when the state was last entered */
-	int64_t held_at;  /* unix seconds; 0: never granted */
-	bool queued;      /* asking: the store has it in its queue */
-	bool splitting;   /* pieces of it are asked for, to take its place (split.c) */
-	struct lease *whole; /* is to take the place of a part of this one, which is splitting; else NULL */
-	bool insist;      /* asking: queues, though its callers do not wait long */
-	bool in_use_seen; /* asking: a holder said that it uses it ... */
+	int64_t since_ns;          /* when the state was last entered */
+	int64_t held_at;           /* unix seconds; 0: never granted */
+	bool queued;               /* asking: the store has it in its queue */
+	bool splitting;            /* pieces of it are asked for, to take its place (split.c) */
+	struct lease *whole;       /* is to take the place of a part of this one, which is splitting; else NULL */
+	bool insist;               /* asking: queues, though its callers do not wait long */
+	bool in_use_seen;          /* asking: a holder said that it uses it ... */
 	struct store_range in_use; /* ... and what it said is in the way */
-	bool forgotten;   /* unsure: the store has lost it; to be put back */
-	bool lapsed;      /* asking, unsure: the deadline has passed since it was asked for, or known to stand */
-	bool stands;      /* unsure: the store confirmed it, but the probe has not stopped yet */
+	bool forgotten;            /* unsure: the store has lost it; to be put back */
+	bool lapsed; /* asking, unsure: the deadline has passed since it was asked for, or known to stand */
+	bool stands; /* unsure: the store confirmed it, but the probe has not stopped yet */
 	struct store_blocker *blockers; /* asking: who was in the way when last asked; NULL or blocker_count of them */
 	size_t blocker_count;
 	enum recall_level recall;
 	bool recall_shared, recall_exclusive; /* what is wanted: either, or both */
-	struct store_range recall_range; /* what is wanted: by the first */
+	struct store_range recall_range;      /* what is wanted: by the first */
 	struct asker askers[LEASE_MAX_ASKERS];
 	unsigned asker_count;
-	uint32_t slot;       /* of the fence, while it is a lease */
-	struct leases_slot *shown; /* in the page; NULL: not, or closed */
-	struct probe *probe; /* runs */
-	bool probe_waits;    /* ... and goes on after "in use" */
-	bool probe_shared;   /* ... and makes do with nobody having it exclusively */
-	int64_t probe_pause_ms; /* the last one, after the kernel refused; 0: it did not */
-	bool warned;         /* an error that repeats was logged */
-	unsigned requests;   /* store requests under way */
-	int64_t keep_until_ns; /* not recalled before: min_hold_ms */
-	int64_t linger_ns;   /* how long unused before it is given back; doubles while it is used */
-	uv_timer_t timer;    /* asking: ask again. held: linger. releasing: try again */
-	UT_hash_handle hh;   /* keeper->leases, by token */
-	struct lease *prev, *next; /* lock->leases */
+	uint32_t slot;                         /* of the fence, while it is a lease */
+	struct leases_slot *shown;             /* in the page; NULL: not, or closed */
+	struct probe *probe;                   /* runs */
+	bool probe_waits;                      /* ... and goes on after "in use" */
+	bool probe_shared;                     /* ... and makes do with nobody having it exclusively */
+	int64_t probe_pause_ms;                /* the last one, after the kernel refused; 0: it did not */
+	bool warned;                           /* an error that repeats was logged */
+	unsigned requests;                     /* store requests under way */
+	int64_t keep_until_ns;                 /* not recalled before: min_hold_ms */
+	int64_t linger_ns;                     /* how long unused before it is given back; doubles while it is used */
+	uv_timer_t timer;                      /* asking: ask again. held: linger. releasing: try again */
+	UT_hash_handle hh;                     /* keeper->leases, by token */
+	struct lease *prev, *next;             /* lock->leases */
 	struct lease *ended_prev, *ended_next; /* keeper->ended */
 };
 
@@ -132,17 +132,17 @@ struct session {
 	int fd;
 	struct ucred peer;
 	uv_timer_t timer; /* non-blocking: probe_ms. blocking: store_wait_ms. pinned: the pin's end */
-	unsigned uses; /* by the timer, by a worker; the last frees */
+	unsigned uses;    /* by the timer, by a worker; the last frees */
 	struct inspect *job;
 	struct wire_request request;
 	int64_t received_ns;
 	int64_t pin_until_ns;
 	time_t started; /* unix: when the question came */
 	bool told_waiting;
-	bool needs_pin; /* waiting: may have one when the probes in its range have ended */
-	bool named_dead; /* non-blocking: the question was repeated with silent hosts named dead */
-	struct caller_holds holds; /* what the caller's description had when it asked: flock */
-	struct before before;      /* ditto: records; kept until the next question */
+	bool needs_pin;                    /* waiting: may have one when the probes in its range have ended */
+	bool named_dead;                   /* non-blocking: the question was repeated with silent hosts named dead */
+	struct caller_holds holds;         /* what the caller's description had when it asked: flock */
+	struct before before;              /* ditto: records; kept until the next question */
 	bool shared_tested, shared_in_use; /* somebody had the flock shared when it asked */
 	struct lock *lock;
 	struct lease *lease; /* the asking one that it waits for */
@@ -214,10 +214,11 @@ struct keeper {
 	uv_timer_t old_pins;
 
 	/* host.c */
-	bool store_tried;    /* a connection stood or failed since the start */
-	int64_t deadline_ns; /* leases are sure until then; 0: never renewed */
-	int64_t freeze_at_ns; /* freeze_margin_ms before it: as the parent was told, whatever the configuration says now */
-	bool expired;        /* the deadline's passing was noticed */
+	bool store_tried;     /* a connection stood or failed since the start */
+	int64_t deadline_ns;  /* leases are sure until then; 0: never renewed */
+	int64_t freeze_at_ns; /* freeze_margin_ms before it: as the parent was told, whatever the configuration says now
+			       */
+	bool expired;         /* the deadline's passing was noticed */
 	int64_t beat_sent_ns;
 	bool beat_under_way;
 	bool losing; /* holders of lost leases are to be killed: nobody is to be taken for one of them meanwhile */
@@ -226,10 +227,10 @@ struct keeper {
 	int64_t grace_since_ns;
 	int64_t idle_since_ns;
 
-	unsigned depth; /* of lease_raise() */
+	unsigned depth;      /* of lease_raise() */
 	struct file *unused; /* files that may be so */
 	struct lease *ended; /* leases that are freed when nothing refers to them any more */
-	bool leaving; /* the store was told that this host ends */
+	bool leaving;        /* the store was told that this host ends */
 };
 
 #endif

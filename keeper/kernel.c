@@ -110,8 +110,7 @@ bool lock_stop_probes(struct lock *lock, const struct store_range *range)
 	bool ended = true;
 
 	keeper_enter(lock->file->keeper);
-	DL_FOREACH(lock->leases, lease)
-	{
+	DL_FOREACH (lock->leases, lease) {
 		if (!lease->probe || !range_overlaps(&lease->range, range))
 			continue;
 		lease_raise(lease, LEASE_EV_NEEDED);

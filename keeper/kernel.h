@@ -7,14 +7,15 @@
 /* Asks the kernel whether the lease is in use; waits for the end of it if another host waits. LEASE_EV_* follow. */
 void lease_start_probe(struct lease *lease);
 /*
- * Which lock of this host is in the way of what another one wants? 1: *in_use, as the kernel says. 0: none. -1: the kernel
- * cannot be asked without waiting (never for flock), and *in_use is what the lease covers.
+ * Which lock of this host is in the way of what another one wants? 1: *in_use, as the kernel says. 0: none. -1: the
+ * kernel cannot be asked without waiting (never for flock), and *in_use is what the lease covers.
  */
 int lock_in_the_way(const struct lease *lease, const struct store_range *wanted, struct store_range *in_use);
-/* Does the probe that runs wait until nobody has the lock, though shared is wanted, too? Then it must be started anew. */
+/* Does the probe that runs wait until nobody has the lock, though shared is wanted, too? Then it must be started anew.
+ */
 bool probe_waits_for_more(const struct lease *lease);
-/* Ends what probes do in this range, so that a pin can be given: tells them to stop, and drops the kernel lock that one has
- * taken. false: some have not ended yet; the lock's callers are served again when they have. */
+/* Ends what probes do in this range, so that a pin can be given: tells them to stop, and drops the kernel lock that one
+ * has taken. false: some have not ended yet; the lock's callers are served again when they have. */
 bool lock_stop_probes(struct lock *lock, const struct store_range *range);
 /* Drops the kernel lock that a probe took, if it did. */
 void lock_unprobe(struct lock *lock);

@@ -71,20 +71,20 @@ enum lease_event {
 
 /* What to do, in this order. */
 enum lease_action {
-	LEASE_DO_STOP_PROBE = 1 << 0,   /* tell the probe to stop (LEASE_EV_STOPPED, _FREE or _SHARED follows) */
-	LEASE_DO_UNPROBE = 1 << 1,      /* drop the kernel lock that the probe took */
-	LEASE_DO_SHARE = 1 << 2,        /* its mode is shared from now on, in the journal, too */
-	LEASE_DO_UNJOURNAL = 1 << 3,    /* take it out of the journal */
-	LEASE_DO_ACQUIRE = 1 << 4,      /* send acquire with its token (again) */
-	LEASE_DO_RELEASE = 1 << 5,      /* send release */
-	LEASE_DO_SHRINK = 1 << 6,       /* send shrink */
-	LEASE_DO_CONFIRM = 1 << 7,      /* ask whether token and fence stand, or put it back if the store has forgotten it */
-	LEASE_DO_TELL_IN_USE = 1 << 8,  /* answer those who asked */
-	LEASE_DO_LOST = 1 << 9,         /* report: it was lost */
-	LEASE_DO_OPEN = 1 << 10,        /* it is open: a recall that is not served yet closes it again */
-	LEASE_DO_SERVE = 1 << 11,       /* look at the callers of this lock again */
-	LEASE_DO_CLOSE = 1 << 12,       /* LEASE_EV_DRAINED when there are no pins */
-	LEASE_DO_PROBE = 1 << 13,       /* start a probe */
+	LEASE_DO_STOP_PROBE = 1 << 0, /* tell the probe to stop (LEASE_EV_STOPPED, _FREE or _SHARED follows) */
+	LEASE_DO_UNPROBE = 1 << 1,    /* drop the kernel lock that the probe took */
+	LEASE_DO_SHARE = 1 << 2,      /* its mode is shared from now on, in the journal, too */
+	LEASE_DO_UNJOURNAL = 1 << 3,  /* take it out of the journal */
+	LEASE_DO_ACQUIRE = 1 << 4,    /* send acquire with its token (again) */
+	LEASE_DO_RELEASE = 1 << 5,    /* send release */
+	LEASE_DO_SHRINK = 1 << 6,     /* send shrink */
+	LEASE_DO_CONFIRM = 1 << 7, /* ask whether token and fence stand, or put it back if the store has forgotten it */
+	LEASE_DO_TELL_IN_USE = 1 << 8, /* answer those who asked */
+	LEASE_DO_LOST = 1 << 9,        /* report: it was lost */
+	LEASE_DO_OPEN = 1 << 10,       /* it is open: a recall that is not served yet closes it again */
+	LEASE_DO_SERVE = 1 << 11,      /* look at the callers of this lock again */
+	LEASE_DO_CLOSE = 1 << 12,      /* LEASE_EV_DRAINED when there are no pins */
+	LEASE_DO_PROBE = 1 << 13,      /* start a probe */
 };
 
 struct lease_step {

@@ -1,4 +1,5 @@
-/* See leasepage.h. There is one writer, so it never gives up on a slot that another one left odd, as seqcopy_write() would. */
+/* See leasepage.h. There is one writer, so it never gives up on a slot that another one left odd, as seqcopy_write()
+ * would. */
 #include "keeper/leasepage.h"
 
 #include <string.h>
@@ -62,12 +63,12 @@ void leasepage_show(struct lease *lease)
 {
 	const struct file *file = lease->lock->file;
 	const struct leases_entry entry = {
-	    .file = {.dev = file->key.dev, .ino = file->key.ino, .path_hash = leases_hash(file->path)},
-	    .range = {.from = lease->range.from,
-		      .to = lease->range.to,
-		      .space = lease->range.space,
-		      .mode = lease->range.mode},
-	    .open = 1};
+		.file = {.dev = file->key.dev, .ino = file->key.ino, .path_hash = leases_hash(file->path)},
+		.range = {.from = lease->range.from,
+			  .to = lease->range.to,
+			  .space = lease->range.space,
+			  .mode = lease->range.mode},
+		.open = 1};
 	char name[LOCK_NAME_BYTES];
 
 	if (lease->shown && lease->shown->entry.file.path_hash == entry.file.path_hash)

@@ -1,8 +1,9 @@
 /*
  * The keeper's side of the leases in the shared page (wire/leases.h has the argument why they are safe). Loop only.
  *
- * A lease is shown when a caller is granted from it: then its path is known to lead to its lock name. It is closed before
- * anything else is done with it; what has been closed is seen as closed by whoever takes a kernel lock after that.
+ * A lease is shown when a caller is granted from it: then its path is known to lead to its lock name. It is closed
+ * before anything else is done with it; what has been closed is seen as closed by whoever takes a kernel lock after
+ * that.
  */
 #ifndef DFLOCK_KEEPER_LEASEPAGE_H
 #define DFLOCK_KEEPER_LEASEPAGE_H
@@ -23,9 +24,9 @@ void leasepage_close_lock(struct lock *lock);
 void leasepage_close_all(struct keeper *k);
 
 /*
- * Says until when leases are sure, but not for longer than LEASEPAGE_FRESH_MS from now: when keeper and parent are gone, the
- * next call has to ask, and so starts a keeper, which freezes the holders in time. To be called more often than that, and
- * when the deadline has moved, after the parent was told.
+ * Says until when leases are sure, but not for longer than LEASEPAGE_FRESH_MS from now: when keeper and parent are
+ * gone, the next call has to ask, and so starts a keeper, which freezes the holders in time. To be called more often
+ * than that, and when the deadline has moved, after the parent was told.
  */
 #define LEASEPAGE_FRESH_MS 1000
 void leasepage_refresh(struct keeper *k);

@@ -30,14 +30,14 @@ __attribute__((format(printf, 2, 0))) static void log_line(int level, const char
 		syslog(level, "%s", line);
 }
 
-#define LOG_FUNCTION(name, level)                 \
-	void name(const char *format, ...)        \
-	{                                         \
-		va_list args;                     \
-                                                  \
-		va_start(args, format);           \
-		log_line(level, format, args);    \
-		va_end(args);                     \
+#define LOG_FUNCTION(name, level)                                                                                      \
+	void name(const char *format, ...)                                                                             \
+	{                                                                                                              \
+		va_list args;                                                                                          \
+                                                                                                                       \
+		va_start(args, format);                                                                                \
+		log_line(level, format, args);                                                                         \
+		va_end(args);                                                                                          \
 	}
 
 LOG_FUNCTION(log_error, LOG_ERR)

@@ -1,6 +1,6 @@
 /*
- * The keeper's log: syslog (daemon facility, "dflockd"), or standard error in the foreground. One line a message, no newline.
- * Event loop and start-up only.
+ * The keeper's log: syslog (daemon facility, "dflockd"), or standard error in the foreground. One line a message, no
+ * newline. Event loop and start-up only.
  */
 #ifndef DFLOCK_KEEPER_LOG_H
 #define DFLOCK_KEEPER_LOG_H

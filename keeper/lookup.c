@@ -46,8 +46,10 @@ static void look_up(struct session *s, struct inspect_result *r)
 	keeper_enter(k);
 	ret = file_get(k, &r->st, r->path, name, r->fd, &file);
 	if (ret == -EEXIST)
-		session_refuse(s, "%s: this file is in use as lock \"%s\" already and cannot be lock \"%s\" too: "
-				  "give both paths the same name in %s", r->path, file->name, name, k->config->path);
+		session_refuse(s,
+			       "%s: this file is in use as lock \"%s\" already and cannot be lock \"%s\" too: "
+			       "give both paths the same name in %s",
+			       r->path, file->name, name, k->config->path);
 	else if (ret < 0)
 		session_refuse(s, "the keeper has no memory left");
 	else {
@@ -112,8 +114,9 @@ static void on_slow(uv_timer_t *timer)
 
 	if (s->state != SESSION_INSPECTING)
 		return;
-	session_refuse(s, "its file system has not answered the keeper for %d s: is the server that it is mounted from away?",
-		       SLOW_MS / 1000);
+	session_refuse(
+		s, "its file system has not answered the keeper for %d s: is the server that it is mounted from away?",
+		SLOW_MS / 1000);
 }
 
 static void start_inspect(struct session *s, uint64_t dev, struct inspect_request *request, inspect_cb *cb)
@@ -136,8 +139,12 @@ static void start_inspect(struct session *s, uint64_t dev, struct inspect_reques
 
 void lookup_test_shared(struct session *s)
 {
-	struct inspect_request request = {.peer = s->peer, .known = true, .test_shared = true,
-					  .space = s->request.space, .from = s->request.from, .to = s->request.to};
+	struct inspect_request request = {.peer = s->peer,
+					  .known = true,
+					  .test_shared = true,
+					  .space = s->request.space,
+					  .from = s->request.from,
+					  .to = s->request.to};
 
 	request.fd = fcntl(s->lock->file->fd, F_DUPFD_CLOEXEC, 3);
 	if (request.fd < 0)
@@ -150,8 +157,11 @@ void lookup_test_shared(struct session *s)
 static void inspect(struct session *s, int fd)
 {
 	struct keeper *k = s->keeper;
-	struct inspect_request request = {.fd = fd, .peer = s->peer, .foreign = s->peer.uid != geteuid(),
-					  .space = s->request.space, .owner = s->request.owner};
+	struct inspect_request request = {.fd = fd,
+					  .peer = s->peer,
+					  .foreign = s->peer.uid != geteuid(),
+					  .space = s->request.space,
+					  .owner = s->request.owner};
 	struct inspect_result result;
 	struct statx stx;
 	bool local = false;
@@ -189,8 +199,11 @@ void lookup_start(struct session *s, int fd)
 	}
 	if (!same_config(&r->config, &s->keeper->config->id)) {
 		close(fd);
-		session_refuse(s, "the configuration of this program is not the one that the keeper has read (%s), or it has "
-				  "changed since: run `dflock reload`", s->keeper->config->path);
+		session_refuse(
+			s,
+			"the configuration of this program is not the one that the keeper has read (%s), or it has "
+			"changed since: run `dflock reload`",
+			s->keeper->config->path);
 		return;
 	}
 	inspect(s, fd);

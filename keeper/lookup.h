@@ -1,4 +1,5 @@
-/* A passed descriptor's way to its lock: which file it is, which lock name that has, whether it may be served. Loop only. */
+/* A passed descriptor's way to its lock: which file it is, which lock name that has, whether it may be served. Loop
+ * only. */
 #ifndef DFLOCK_KEEPER_LOOKUP_H
 #define DFLOCK_KEEPER_LOOKUP_H
 

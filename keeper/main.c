@@ -67,19 +67,22 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 }
 
 static const struct argp_option options[] = {
-    {"foreground", 'f', NULL, 0, "Stay in the foreground, log to standard error, do not end when idle", 0},
-    {"config", 'c', "FILE", 0, "Configuration (default: DFLOCK_CONFIG, ~/.config/dflock.conf, /etc/dflock.conf)", 0},
-    {"runtime-dir", 'd', "DIR", 0, "Runtime directory (default: DFLOCK_RUNTIME_DIR, /run/dflock if it has a keeper, "
-				   "/dev/shm/dflock-UID)", 0},
-    {"ready-fd", 'r', "N", 0, "Close descriptor N when serving; write there first why it cannot start", 0},
-    {"after-fd", 'a', "N", 0, "Start when whatever has the other end of descriptor N has ended", 0},
-    {0}};
+	{"foreground", 'f', NULL, 0, "Stay in the foreground, log to standard error, do not end when idle", 0},
+	{"config", 'c', "FILE", 0, "Configuration (default: DFLOCK_CONFIG, ~/.config/dflock.conf, /etc/dflock.conf)",
+	 0},
+	{"runtime-dir", 'd', "DIR", 0,
+	 "Runtime directory (default: DFLOCK_RUNTIME_DIR, /run/dflock if it has a keeper, "
+	 "/dev/shm/dflock-UID)",
+	 0},
+	{"ready-fd", 'r', "N", 0, "Close descriptor N when serving; write there first why it cannot start", 0},
+	{"after-fd", 'a', "N", 0, "Start when whatever has the other end of descriptor N has ended", 0},
+	{0}};
 
 static const struct argp argp = {
-    .options = options,
-    .parser = parse,
-    .doc = "Holds the leases of this host's programs that run under libdflock.so.\v"
-	   "Programs start it by themselves; a service manager uses --foreground. See dflockd(8)."};
+	.options = options,
+	.parser = parse,
+	.doc = "Holds the leases of this host's programs that run under libdflock.so.\v"
+	       "Programs start it by themselves; a service manager uses --foreground. See dflockd(8)."};
 
 /* Why it cannot start: to whoever waits for it, and to the terminal. */
 static int fail(const struct arguments *a, const char *line)
@@ -219,11 +222,13 @@ int main(int argc, char **argv)
 	if (!a.config)
 		snprintf(config, sizeof(config), "%s", place.config);
 	if (!*config)
-		return fail(&a, "no configuration: write /etc/dflock.conf, ~/.config/dflock.conf, or set DFLOCK_CONFIG");
+		return fail(&a,
+			    "no configuration: write /etc/dflock.conf, ~/.config/dflock.conf, or set DFLOCK_CONFIG");
 	if (a.runtime_dir && strlen(a.runtime_dir) < sizeof(dir) && *a.runtime_dir == '/')
 		snprintf(dir, sizeof(dir), "%s", a.runtime_dir);
 	else if (a.runtime_dir || place_runtime_dir(&place, geteuid(), dir) < 0)
-		return fail(&a, "the runtime directory (DFLOCK_RUNTIME_DIR) must be an absolute path of at most 91 bytes");
+		return fail(&a,
+			    "the runtime directory (DFLOCK_RUNTIME_DIR) must be an absolute path of at most 91 bytes");
 	dir_fd = place_open_runtime_dir(dir, geteuid(), true, why, sizeof(why));
 	if (dir_fd < 0)
 		return fail(&a, why);
@@ -233,12 +238,18 @@ int main(int argc, char **argv)
 		ret = be_the_one(dir_fd, dir);
 	if (ret < 0) {
 		snprintf(why, sizeof(why), "%s: no keeper can start: %s", dir,
-			 ret == -EWOULDBLOCK ? "another one has keeper.lock, but does not answer: kill it" : strerror(-ret));
+			 ret == -EWOULDBLOCK ? "another one has keeper.lock, but does not answer: kill it"
+					     : strerror(-ret));
 		return fail(&a, why);
 	}
 	if (ret == 1)
-		return a.foreground ? fail(&a, "another keeper serves this runtime directory already: `dflock stop` ends it")
-				    : EXIT_SUCCESS;
-	return supervise(&(struct keeper_options){.config = config, .runtime_dir = dir, .dir_fd = dir_fd,
-						  .ready_fd = a.ready_fd, .foreground = a.foreground, .debug = debug});
+		return a.foreground
+			       ? fail(&a, "another keeper serves this runtime directory already: `dflock stop` ends it")
+			       : EXIT_SUCCESS;
+	return supervise(&(struct keeper_options){.config = config,
+						  .runtime_dir = dir,
+						  .dir_fd = dir_fd,
+						  .ready_fd = a.ready_fd,
+						  .foreground = a.foreground,
+						  .debug = debug});
 }

@@ -17,7 +17,8 @@ struct mounts {
 
 static bool is_local_type(const char *type)
 {
-	static const char *const types[] = {"ext2", "ext3", "ext4", "xfs", "tmpfs", "ramfs", "f2fs", "jfs", "reiserfs", "vfat"};
+	static const char *const types[] = {"ext2",  "ext3", "ext4", "xfs",      "tmpfs",
+					    "ramfs", "f2fs", "jfs",  "reiserfs", "vfat"};
 
 	for (size_t i = 0; i < sizeof(types) / sizeof(*types); i++)
 		if (strcmp(type, types[i]) == 0)

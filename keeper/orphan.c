@@ -1,10 +1,11 @@
 /*
  * See orphan.h.
  *
- * Why nothing is lost: a keeper may die at any moment, and the next one takes up what is in the journal; so this one just
- * ends, in the middle of whatever it does. The next one is started before that, so that it is known that it can be. It waits
- * until this one is no more (--after-fd ends), for it must find no socket on which somebody serves, and no lock on keeper.lock. A
- * program that asks in between may start one itself: whichever comes first stays. Until then this keeper goes on renewing.
+ * Why nothing is lost: a keeper may die at any moment, and the next one takes up what is in the journal; so this one
+ * just ends, in the middle of whatever it does. The next one is started before that, so that it is known that it can
+ * be. It waits until this one is no more (--after-fd ends), for it must find no socket on which somebody serves, and no
+ * lock on keeper.lock. A program that asks in between may start one itself: whichever comes first stays. Until then
+ * this keeper goes on renewing.
  */
 #include "keeper/orphan.h"
 
@@ -21,14 +22,22 @@
 #define RETRY_MS 1000
 #define AFTER_FD 3 /* in the new one */
 
-/* Where the keeper's program is, though its file be replaced by a newer one: leases are best taken up by what left them. */
+/* Where the keeper's program is, though its file be replaced by a newer one: leases are best taken up by what left
+ * them. */
 #define SELF "/proc/self/exe"
 
 static int spawn(const struct keeper_options *o, int after_fd)
 {
 	char fd[12];
-	char *const argv[] = {"dflockd", "--config", (char *)o->config, "--runtime-dir", (char *)o->runtime_dir, "--after-fd", fd,
-			      o->foreground ? "--foreground" : NULL, NULL};
+	char *const argv[] = {"dflockd",
+			      "--config",
+			      (char *)o->config,
+			      "--runtime-dir",
+			      (char *)o->runtime_dir,
+			      "--after-fd",
+			      fd,
+			      o->foreground ? "--foreground" : NULL,
+			      NULL};
 	posix_spawn_file_actions_t actions;
 	posix_spawnattr_t attr;
 	sigset_t none, all;
@@ -76,8 +85,10 @@ static void on_retry(uv_timer_t *timer)
 	int ret = make_room(k);
 
 	if (!k->orphan)
-		log_error("the keeper's parent was killed, and no other can be started (%s; tried again): nobody would stop the "
-			  "processes whose leases cannot be renewed", strerror(-ret));
+		log_error("the keeper's parent was killed, and no other can be started (%s; tried again): nobody would "
+			  "stop the "
+			  "processes whose leases cannot be renewed",
+			  strerror(-ret));
 	k->orphan = true;
 	uv_timer_start(timer, on_retry, RETRY_MS, 0);
 }

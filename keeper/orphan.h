@@ -1,8 +1,9 @@
 /*
- * A keeper whose parent was killed: nobody would stop the holders of leases that it cannot renew. It therefore makes room for
- * a new parent and a new keeper, which take up its leases as after any other death. Loop only.
+ * A keeper whose parent was killed: nobody would stop the holders of leases that it cannot renew. It therefore makes
+ * room for a new parent and a new keeper, which take up its leases as after any other death. Loop only.
  *
- * Whom the old parent had stopped by ptrace has died with it (EXITKILL); whom it had stopped by SIGSTOP, the new one takes up.
+ * Whom the old parent had stopped by ptrace has died with it (EXITKILL); whom it had stopped by SIGSTOP, the new one
+ * takes up.
  */
 #ifndef DFLOCK_KEEPER_ORPHAN_H
 #define DFLOCK_KEEPER_ORPHAN_H

@@ -20,7 +20,8 @@ struct page *pagefile_open(int dir_fd, char *why, size_t why_size)
 		return NULL;
 	}
 	if (fstat(fd, &st) != 0 || !S_ISREG(st.st_mode) || st.st_uid != geteuid()) {
-		snprintf(why, why_size, "the page in the runtime directory is not a file of this keeper's user: remove it");
+		snprintf(why, why_size,
+			 "the page in the runtime directory is not a file of this keeper's user: remove it");
 		goto out;
 	}
 	/* Programs check the mode; a umask must not matter. Only ever made longer: programs have it mapped. */

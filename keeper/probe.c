@@ -107,7 +107,9 @@ static struct flock record(const struct probe *probe, short type)
 {
 	const struct probe_want *w = &probe->want;
 
-	return (struct flock){.l_type = type, .l_whence = SEEK_SET, .l_start = w->from,
+	return (struct flock){.l_type = type,
+			      .l_whence = SEEK_SET,
+			      .l_start = w->from,
 			      .l_len = w->to == WIRE_EOF ? 0 : w->to - w->from};
 }
 
@@ -144,9 +146,10 @@ static int poll_record(const struct probe *probe, int fd, enum probe_answer *ans
 }
 
 /*
- * A thread that waits does so with a POSIX lock, and has a table of descriptors of its own, since that is whose POSIX locks
- * they are. An OFD lock will not do: where one waits, Linux (6.18) looks for no deadlock among those who wait behind it, and two
- * programs here that wait for each other's locks would both wait for ever. What is left in the table is what post() needs.
+ * A thread that waits does so with a POSIX lock, and has a table of descriptors of its own, since that is whose POSIX
+ * locks they are. An OFD lock will not do: where one waits, Linux (6.18) looks for no deadlock among those who wait
+ * behind it, and two programs here that wait for each other's locks would both wait for ever. What is left in the table
+ * is what post() needs.
  */
 static int leave_table(const struct probe *probe)
 {

@@ -5,10 +5,10 @@
  * The probe takes the kernel lock on the keeper's own open file description. Once it has it (PROBE_FREE,
  * PROBE_SHARED), the lock stays with the description until flock(fd, LOCK_UN): tested and held.
  *
- * In the record space nothing stays: the kernel tells without a lock being taken (F_OFD_GETLK, which works on a read-only
- * description), and to wait for the end of one the probe takes it for a moment, as a POSIX lock: others, the keeper
- * included, may see it then with this process's pid. That is enough: who takes a kernel lock without a pin of the keeper's has
- * to ask before he may rely on it.
+ * In the record space nothing stays: the kernel tells without a lock being taken (F_OFD_GETLK, which works on a
+ * read-only description), and to wait for the end of one the probe takes it for a moment, as a POSIX lock: others, the
+ * keeper included, may see it then with this process's pid. That is enough: who takes a kernel lock without a pin of
+ * the keeper's has to ask before he may rely on it.
  *
  * probe_start() and probe_stop() are called in the event loop, and so come the answers. A probe keeps the loop alive.
  */
@@ -32,7 +32,8 @@ typedef void probe_cb(void *arg, enum probe_answer answer, int error);
 struct probes;
 struct probe;
 
-/* One for the loop. It installs an empty handler for SIGUSR2, with which waiting threads are woken. NULL with errno set on failure. */
+/* One for the loop. It installs an empty handler for SIGUSR2, with which waiting threads are woken. NULL with errno set
+ * on failure. */
 struct probes *probes_new(uv_loop_t *loop);
 /* No probe may be left. */
 void probes_free(struct probes *probes);
@@ -45,8 +46,8 @@ struct probe_want {
 };
 
 /*
- * Starts a probe on fd, which stays open until the last answer. NULL with errno set if no thread could be had. The probe
- * frees itself: it is no more when its last answer comes.
+ * Starts a probe on fd, which stays open until the last answer. NULL with errno set if no thread could be had. The
+ * probe frees itself: it is no more when its last answer comes.
  */
 struct probe *probe_start(struct probes *probes, int fd, const struct probe_want *want, probe_cb *cb, void *arg);
 

@@ -35,7 +35,7 @@ ssize_t question_receive(int socket, struct wire_request *request, int *fd)
 		char room[CMSG_SPACE(sizeof(int) * FDS_RECEIVED)];
 	} control;
 	struct msghdr msg = {
-	    .msg_iov = &iov, .msg_iovlen = 1, .msg_control = &control, .msg_controllen = sizeof(control)};
+		.msg_iov = &iov, .msg_iovlen = 1, .msg_control = &control, .msg_controllen = sizeof(control)};
 	/* MSG_TRUNC: the real length, so that a longer message can be told from another version. */
 	ssize_t n = recvmsg(socket, &msg, MSG_DONTWAIT | MSG_CMSG_CLOEXEC | MSG_TRUNC);
 	unsigned count;

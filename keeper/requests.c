@@ -33,7 +33,8 @@ static struct request *request_new(struct lease *lease)
 	struct request *request = malloc(sizeof(*request));
 
 	if (!request)
-		abort(); /* a lease that cannot be renewed or released for want of 16 bytes: a fresh keeper does better */
+		abort(); /* a lease that cannot be renewed or released for want of 16 bytes: a fresh keeper does better
+			  */
 	request->lease = lease;
 	request->sent_ns = clock_now_ns();
 	request->beat = false;
@@ -105,12 +106,13 @@ void lease_handed_over(struct lease *lease, uint64_t fence)
 	if (ret < 0) {
 		log_error("%s: the journal cannot be written (%s): the lease is given back", lease->lock->file->name,
 			  strerror(-ret));
-		serve_refuse(lease, "the keeper cannot write its journal; is the runtime directory's file system full?");
+		serve_refuse(lease,
+			     "the keeper cannot write its journal; is the runtime directory's file system full?");
 		lease_raise(lease, LEASE_EV_REFUSED);
 		return;
 	}
-	lease->slot = fence_take(k->fence, lease->lock->file->key.dev, lease->lock->file->key.ino, &lease->range,
-				 FENCE_HELD);
+	lease->slot =
+		fence_take(k->fence, lease->lock->file->key.dev, lease->lock->file->key.ino, &lease->range, FENCE_HELD);
 	if (lease->slot == FENCE_NO_SLOT) {
 		serve_refuse(lease, "the keeper holds as many leases as it can");
 		lease_raise(lease, LEASE_EV_REFUSED);
@@ -123,8 +125,7 @@ int lease_begin(struct lock *lock, const struct store_range *range, struct lease
 {
 	struct lease *lease = lease_new(lock, range);
 	struct file *file = lock->file;
-	struct journal_entry entry = {
-	    .range = *range, .dev = file->key.dev, .ino = file->key.ino, .path = file->path};
+	struct journal_entry entry = {.range = *range, .dev = file->key.dev, .ino = file->key.ino, .path = file->path};
 	int ret;
 
 	if (!lease)
@@ -197,8 +198,9 @@ static void on_acquire(void *arg, const struct store_reply *reply)
 	case STORE_LIMIT:
 		if (lease->whole)
 			return split_failed(lease);
-		serve_refuse(lease, "all hosts together hold or wait for 1,000 ranges of it, and there may be no more: lock "
-				    "fewer or larger ranges");
+		serve_refuse(lease,
+			     "all hosts together hold or wait for 1,000 ranges of it, and there may be no more: lock "
+			     "fewer or larger ranges");
 		return;
 	case STORE_ERROR:
 	case STORE_GONE:
@@ -217,8 +219,8 @@ static void on_acquire(void *arg, const struct store_reply *reply)
 }
 
 /*
- * Whom to name dead: those in `silent`, those that are known to be in the way, and then any others, who may turn out to be. There
- * is room for some only, and more may be dead.
+ * Whom to name dead: those in `silent`, those that are known to be in the way, and then any others, who may turn out to
+ * be. There is room for some only, and more may be dead.
  */
 static size_t find_dead(const struct lease *lease, const struct store_blocker *silent, size_t silent_count, int64_t now,
 			struct store_blocker dead[STORE_MAX_BLOCKERS])
@@ -247,14 +249,14 @@ void lease_acquire(struct lease *lease, const struct store_blocker *silent, size
 	bool passes = lease->range.mode == WIRE_SHARED || lease->range.space == WIRE_RECORD;
 	bool unfair = now - lease->since_ns >= k->config->lease.fair_ms * NS_PER_MS;
 	struct store_acquire a = {
-	    .name = lease->lock->file->name,
-	    .file = lease->lock->file->inode,
-	    .token = lease->token,
-	    .range = lease->range,
-	    .ask = !blocking && !lease->insist,
-	    .pass = !blocking || lease->whole || serve_may_pass(lease) || (passes && unfair),
-	    .grow = lease->range.space == WIRE_RECORD && !lease->whole,
-	    .dead = dead,
+		.name = lease->lock->file->name,
+		.file = lease->lock->file->inode,
+		.token = lease->token,
+		.range = lease->range,
+		.ask = !blocking && !lease->insist,
+		.pass = !blocking || lease->whole || serve_may_pass(lease) || (passes && unfair),
+		.grow = lease->range.space == WIRE_RECORD && !lease->whole,
+		.dead = dead,
 	};
 
 	a.dead_count = find_dead(lease, silent, silent_count, now, dead);
@@ -297,7 +299,8 @@ static void on_shrink(void *arg, const struct store_reply *reply)
 	lease_raise(lease, LEASE_EVENTS);
 }
 
-/* The store knows better: a shrink was not done, or was and its answer was lost. False: it stays unsure, and is asked for again. */
+/* The store knows better: a shrink was not done, or was and its answer was lost. False: it stays unsure, and is asked
+ * for again. */
 static bool set_mode(struct lease *lease, enum wire_mode mode)
 {
 	int ret = 0;
@@ -354,7 +357,8 @@ static void on_confirm(void *arg, const struct store_reply *reply)
 
 void lease_send_release(struct lease *lease)
 {
-	store_release(lease_keeper(lease)->store, lease->lock->file->name, lease->token, on_release, request_new(lease));
+	store_release(lease_keeper(lease)->store, lease->lock->file->name, lease->token, on_release,
+		      request_new(lease));
 }
 
 void lease_send_shrink(struct lease *lease)

@@ -58,8 +58,7 @@ bool serve_is_pinned(const struct lock *lock, const struct store_range *range)
 
 	if (now < lock->file->keeper->old_pins_until_ns)
 		return true;
-	DL_FOREACH2(lock->sessions, s, lock_next)
-	{
+	DL_FOREACH2 (lock->sessions, s, lock_next) {
 		struct store_range wanted = session_range(s);
 
 		if (((s->state == SESSION_PINNED && s->pin_until_ns > now) || s->needs_pin) &&
@@ -112,9 +111,9 @@ static bool has_callers(const struct lease *lease, bool of_nonblocking)
 {
 	const struct session *s;
 
-	DL_FOREACH2(lease->lock->sessions, s, lock_next)
-	if (s->lease == lease && nonblocking(s) == of_nonblocking)
-		return true;
+	DL_FOREACH2 (lease->lock->sessions, s, lock_next)
+		if (s->lease == lease && nonblocking(s) == of_nonblocking)
+			return true;
 	return false;
 }
 
@@ -124,10 +123,11 @@ static struct lease *find_asking(const struct session *s, const struct store_ran
 {
 	struct lease *lease;
 
-	DL_FOREACH(s->lock->leases, lease)
-	if (lease->state == LEASE_ASKING && lease->range.mode == range->mode && lease->range.from == range->from &&
-	    lease->range.to == range->to && !has_callers(lease, !nonblocking(s)))
-		return lease;
+	DL_FOREACH (s->lock->leases, lease)
+		if (lease->state == LEASE_ASKING && lease->range.mode == range->mode &&
+		    lease->range.from == range->from && lease->range.to == range->to &&
+		    !has_callers(lease, !nonblocking(s)))
+			return lease;
 	return NULL;
 }
 
@@ -307,9 +307,9 @@ void serve_lock(struct lock *lock)
 	struct session *s, *next;
 
 	keeper_enter(lock->file->keeper);
-	DL_FOREACH_SAFE2(lock->sessions, s, next, lock_next)
-	if (s->state == SESSION_WAITING)
-		serve_session(s);
+	DL_FOREACH_SAFE2 (lock->sessions, s, next, lock_next)
+		if (s->state == SESSION_WAITING)
+			serve_session(s);
 	keeper_leave(lock->file->keeper);
 }
 
@@ -318,9 +318,9 @@ void serve_all(struct keeper *k)
 	struct file *file, *next;
 
 	keeper_enter(k);
-	HASH_ITER(hh, k->files, file, next)
-	for (int i = 0; i < WIRE_SPACES; i++)
-		serve_lock(&file->locks[i]);
+	HASH_ITER (hh, k->files, file, next)
+		for (int i = 0; i < WIRE_SPACES; i++)
+			serve_lock(&file->locks[i]);
 	keeper_leave(k);
 }
 
@@ -330,9 +330,9 @@ void serve_detach(struct lease *lease)
 {
 	struct session *s;
 
-	DL_FOREACH2(lease->lock->sessions, s, lock_next)
-	if (s->lease == lease)
-		s->lease = NULL;
+	DL_FOREACH2 (lease->lock->sessions, s, lock_next)
+		if (s->lease == lease)
+			s->lease = NULL;
 }
 
 void serve_end(struct session *s)
@@ -410,15 +410,14 @@ void serve_timeout(struct session *s)
 }
 
 #define FOR_CALLERS(lease, s, next)                                                                                    \
-	DL_FOREACH_SAFE2((lease)->lock->sessions, s, next, lock_next)                                                  \
-	if ((s)->lease == (lease))
+	DL_FOREACH_SAFE2 ((lease)->lock->sessions, s, next, lock_next)                                                 \
+		if ((s)->lease == (lease))
 
 void serve_queued(struct lease *lease, int64_t asked_ns, uint64_t arrival)
 {
 	struct session *s, *next;
 
-	FOR_CALLERS(lease, s, next)
-	{
+	FOR_CALLERS (lease, s, next) {
 		if (!s->arrival && s->joined_ns <= asked_ns)
 			s->arrival = arrival;
 		if (!nonblocking(s))
@@ -432,9 +431,9 @@ void serve_in_use(struct lease *lease)
 	struct keeper *k = lease->lock->file->keeper;
 
 	keeper_enter(k);
-	FOR_CALLERS(lease, s, next)
-	if (nonblocking(s))
-		would_block(s);
+	FOR_CALLERS (lease, s, next)
+		if (nonblocking(s))
+			would_block(s);
 	keeper_leave(k);
 }
 
@@ -444,9 +443,9 @@ static void refuse_some(struct lease *lease, const char *why, bool blocking_too)
 	struct keeper *k = lease->lock->file->keeper;
 
 	keeper_enter(k);
-	FOR_CALLERS(lease, s, next)
-	if (blocking_too || nonblocking(s))
-		refuse(s, "%s", why);
+	FOR_CALLERS (lease, s, next)
+		if (blocking_too || nonblocking(s))
+			refuse(s, "%s", why);
 	keeper_leave(k);
 }
 
@@ -464,9 +463,9 @@ bool serve_may_pass(const struct lease *lease)
 {
 	struct session *s;
 
-	DL_FOREACH2(lease->lock->sessions, s, lock_next)
-	if (s->lease == lease && s->before.count)
-		return true;
+	DL_FOREACH2 (lease->lock->sessions, s, lock_next)
+		if (s->lease == lease && s->before.count)
+			return true;
 	return false;
 }
 

@@ -8,7 +8,8 @@
 #include "keeper/clock.h"
 #include "keeper/keeper.h"
 
-/* A caller is told only of a lease that is sure for longer than this: else it would be over before the answer arrives. */
+/* A caller is told only of a lease that is sure for longer than this: else it would be over before the answer arrives.
+ */
 #define SERVE_LEAST_NS (5 * NS_PER_MS)
 
 /* The caller's file is known and it wants request's range of the lock: into the lock's list, and serve. */
@@ -27,10 +28,11 @@ void serve_end(struct session *s);
 void serve_detach(struct lease *lease);
 
 /* Answers from act.c for all callers that wait for this asking lease. */
-/* The store has it in its queue: tells the blocking ones, and numbers those who waited for it already when it was asked. */
+/* The store has it in its queue: tells the blocking ones, and numbers those who waited for it already when it was
+ * asked. */
 void serve_queued(struct lease *lease, int64_t asked_ns, uint64_t arrival);
-void serve_in_use(struct lease *lease);                       /* a holder uses it: the non-blocking ones fail */
-void serve_refuse(struct lease *lease, const char *why);      /* all fail with ENOLCK */
+void serve_in_use(struct lease *lease);                  /* a holder uses it: the non-blocking ones fail */
+void serve_refuse(struct lease *lease, const char *why); /* all fail with ENOLCK */
 void serve_refuse_nonblocking(struct lease *lease, const char *why);
 bool serve_has_callers(const struct lease *lease);
 bool serve_has_blocking(const struct lease *lease);

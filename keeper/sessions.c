@@ -63,7 +63,7 @@ static void session_close(struct session *s)
 static void fill_reply(struct wire_reply *reply, enum wire_verdict verdict, const char *reason)
 {
 	*reply = (struct wire_reply){
-	    .magic = WIRE_MAGIC, .version = WIRE_VERSION, .size = sizeof(*reply), .verdict = verdict};
+		.magic = WIRE_MAGIC, .version = WIRE_VERSION, .size = sizeof(*reply), .verdict = verdict};
 	if (reason)
 		snprintf(reply->reason, sizeof(reply->reason), "%s", reason);
 }
@@ -82,7 +82,7 @@ static void send_reply(int to, const struct wire_reply *reply, int fd)
 		msg.msg_control = &control;
 		msg.msg_controllen = sizeof(control);
 		control.head = (struct cmsghdr){
-		    .cmsg_level = SOL_SOCKET, .cmsg_type = SCM_RIGHTS, .cmsg_len = CMSG_LEN(sizeof(int))};
+			.cmsg_level = SOL_SOCKET, .cmsg_type = SCM_RIGHTS, .cmsg_len = CMSG_LEN(sizeof(int))};
 		memcpy(CMSG_DATA(&control.head), &fd, sizeof(fd));
 	}
 	if (sendmsg(to, &msg, MSG_NOSIGNAL | MSG_DONTWAIT) < 0)
@@ -107,8 +107,8 @@ void session_reply(struct session *s, enum wire_verdict verdict, const char *rea
 		finish(s, &reply, fd);
 }
 
-/* No process here has this pid, and none can be signalled by mistake: kill(-1) is what F_GETLK's readers expect least, so
- * the manual says what it means. The kernel itself shows -1 for locks that belong to no process. */
+/* No process here has this pid, and none can be signalled by mistake: kill(-1) is what F_GETLK's readers expect least,
+ * so the manual says what it means. The kernel itself shows -1 for locks that belong to no process. */
 #define PID_ELSEWHERE (-1)
 
 void session_would_block(struct session *s, const struct store_range *in_use)
@@ -200,8 +200,11 @@ static void on_question(struct session *s, const struct wire_request *r, ssize_t
 		s->request = *r;
 		return control_question(s);
 	case QUESTION_OTHER_VERSION:
-		session_refuse(s, "the keeper (dflockd " DFLOCK_VERSION ", protocol %d) and libdflock.so (protocol %d) are of "
-				  "different versions: end the keeper with `dflock stop`", WIRE_VERSION, r->version);
+		session_refuse(s,
+			       "the keeper (dflockd " DFLOCK_VERSION
+			       ", protocol %d) and libdflock.so (protocol %d) are of "
+			       "different versions: end the keeper with `dflock stop`",
+			       WIRE_VERSION, r->version);
 		return;
 	default:
 		log_info("pid %d sent a malformed question: disconnected", (int)s->peer.pid);

@@ -101,7 +101,8 @@ bool split_on_recall(struct lease *lease, const struct store_range *wanted, bool
 
 	if (lease->range.space != WIRE_RECORD || from >= to || (from == lease->range.from && to == lease->range.to))
 		return false;
-	/* Parts are leases like this one, and it may be shared in a moment, or gone: when it is open again, if it is. */
+	/* Parts are leases like this one, and it may be shared in a moment, or gone: when it is open again, if it is.
+	 */
 	if (lease->state == LEASE_SHRINKING || lease->state == LEASE_UNSURE)
 		return false;
 	if (ask && lock_in_the_way(lease, wanted, &in_use) > 0) {

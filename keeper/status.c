@@ -1,6 +1,7 @@
 /*
  * See status.h. In four steps: what the keeper knows, from the loop; who holds the kernel locks, from a worker; whether
- * the store takes new locks; and what it has, from its scripts. The session may be gone by then: the job finds it by its number.
+ * the store takes new locks; and what it has, from its scripts. The session may be gone by then: the job finds it by
+ * its number.
  */
 #include "keeper/status.h"
 
@@ -57,7 +58,8 @@ static json_t *range_end(int64_t to)
 
 static json_t *store_json(struct keeper *k)
 {
-	static const char *const on_lost[] = {[ON_LOST_FREEZE] = "freeze", [ON_LOST_KILL] = "kill", [ON_LOST_WARN] = "warn"};
+	static const char *const on_lost[] = {
+		[ON_LOST_FREEZE] = "freeze", [ON_LOST_KILL] = "kill", [ON_LOST_WARN] = "warn"};
 	const struct config_lease *lease = &k->config->lease;
 	int64_t left = (k->deadline_ns - clock_now_ns()) / NS_PER_MS, sure = left - lease->freeze_margin_ms;
 	bool grace = store_in_grace(k->store);
@@ -66,8 +68,8 @@ static json_t *store_json(struct keeper *k)
 			 store_is_up(k->store), "error", text(store_last_error(k->store)), "version",
 			 store_version(k->store), "incarnation", store_incarnation(k->store), "grace", grace,
 			 "grace_left_ms", (json_int_t)(grace ? host_grace_left_ms(k) : 0), "deadline_left_ms",
-			 (json_int_t)(left > 0 ? left : 0), "sure_left_ms", (json_int_t)(sure > 0 ? sure : 0), "on_lost",
-			 on_lost[lease->on_lost], "ttl_ms", (json_int_t)lease->ttl_ms);
+			 (json_int_t)(left > 0 ? left : 0), "sure_left_ms", (json_int_t)(sure > 0 ? sure : 0),
+			 "on_lost", on_lost[lease->on_lost], "ttl_ms", (json_int_t)lease->ttl_ms);
 }
 
 static json_t *waiting_json(const struct lease *lease)
@@ -141,11 +143,11 @@ static json_t *document(struct job *job)
 						      (json_int_t)l->fence, "when", (json_int_t)l->when, "why", l->why,
 						      "holders", holders));
 	}
-	return json_pack("{s:s,s:i,s:i,s:s,s:o,s:o,s:I,s:i,s:b,s:b,s:o,s:o,s:o}", "version", DFLOCK_VERSION, "pid", (int)getpid(), "uid",
-			 (int)geteuid(), "host", k->host, "config", text(k->config->path), "runtime_dir",
-			 text(k->runtime_dir), "started", (json_int_t)k->started, "frozen", (int)fence_frozen(k->fence),
-			 "unsupervised", k->orphan, "ending", k->ending, "store", store_json(k), "leases", leases,
-			 "lost", lost);
+	return json_pack("{s:s,s:i,s:i,s:s,s:o,s:o,s:I,s:i,s:b,s:b,s:o,s:o,s:o}", "version", DFLOCK_VERSION, "pid",
+			 (int)getpid(), "uid", (int)geteuid(), "host", k->host, "config", text(k->config->path),
+			 "runtime_dir", text(k->runtime_dir), "started", (json_int_t)k->started, "frozen",
+			 (int)fence_frozen(k->fence), "unsupervised", k->orphan, "ending", k->ending, "store",
+			 store_json(k), "leases", leases, "lost", lost);
 }
 
 /* In a worker: only the job is touched. */
@@ -159,10 +161,10 @@ static int on_holder(void *arg, const struct holder *h)
 		if (row->file.dev != job->files[h->file].dev || row->file.ino != job->files[h->file].ino ||
 		    row->range.space != h->space || h->from >= row->range.to || row->range.from >= h->to)
 			continue;
-		json_array_append_new(row->holders, json_pack("{s:i,s:o,s:s,s:I,s:o,s:I}", "pid", (int)h->pid, "command",
-							      text(h->command), "mode", mode_name(h->mode), "from",
-							      (json_int_t)h->from, "to", range_end(h->to), "started",
-							      (json_int_t)h->started));
+		json_array_append_new(row->holders, json_pack("{s:i,s:o,s:s,s:I,s:o,s:I}", "pid", (int)h->pid,
+							      "command", text(h->command), "mode", mode_name(h->mode),
+							      "from", (json_int_t)h->from, "to", range_end(h->to),
+							      "started", (json_int_t)h->started));
 	}
 	return 0;
 }
@@ -176,7 +178,8 @@ static void work(uv_work_t *req)
 	for (size_t i = 0; i < job->count; i++) {
 		size_t j = 0;
 
-		while (j < distinct && (job->files[j].dev != job->rows[i].file.dev || job->files[j].ino != job->rows[i].file.ino))
+		while (j < distinct &&
+		       (job->files[j].dev != job->rows[i].file.dev || job->files[j].ino != job->rows[i].file.ino))
 			j++;
 		if (j == distinct)
 			job->files[distinct++] = job->rows[i].file;

@@ -4,7 +4,8 @@
 
 #include "keeper/keeper.h"
 
-/* Answers the session with WIRE_OK and a memfd, or a refusal. Takes a search of /proc (a worker) and some store commands. */
+/* Answers the session with WIRE_OK and a memfd, or a refusal. Takes a search of /proc (a worker) and some store
+ * commands. */
 void status_start(struct session *s);
 
 #endif

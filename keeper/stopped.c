@@ -87,7 +87,8 @@ static void add_child(struct stopped *s, const struct thread *parent, int event)
 		t->pid = pid;
 }
 
-/* One that is not known was born traced, of one that was killed before it could tell. status: the signal and the event. */
+/* One that is not known was born traced, of one that was killed before it could tell. status: the signal and the event.
+ */
 static void take_stop(struct stopped *s, pid_t tid, int status)
 {
 	struct thread *t = find_thread(s, tid);
@@ -117,7 +118,8 @@ static bool still_there(struct stopped *s, struct thread *t)
 
 		if (got == tid && WIFSTOPPED(status))
 			take_stop(s, tid, status >> 8);
-		else if (got == 0 && !t->stopped) /* the first of several threads: its end is told when all have ended */
+		else if (got == 0 &&
+			 !t->stopped) /* the first of several threads: its end is told when all have ended */
 			t->stopped = family_state(tid) == 'Z';
 		return got == 0 || (got == tid && WIFSTOPPED(status));
 	}
@@ -186,7 +188,8 @@ static void stop_process(struct stopped *s, pid_t pid)
 	if (!sent && err == ESRCH)
 		return;
 	if (!sent)
-		log_error("pid %d holds a lock whose lease runs out, or was started by one that does, and cannot be stopped: %s",
+		log_error("pid %d holds a lock whose lease runs out, or was started by one that does, and cannot be "
+			  "stopped: %s",
 			  (int)pid, strerror(err));
 	t = add_thread(s, pid, pid);
 	if (!t)
@@ -244,8 +247,8 @@ void stopped_kill_rest(struct stopped *s)
 	}
 }
 
-/* False: the kernel has not stopped it yet, or it is about to end. Then it is ours until waitpid() has told its end, which its
- * parent is told only after us. */
+/* False: the kernel has not stopped it yet, or it is about to end. Then it is ours until waitpid() has told its end,
+ * which its parent is told only after us. */
 static bool let_go(const struct stopped *s, struct thread *t)
 {
 	if (t->how == SIGNALLED && !t->before) {

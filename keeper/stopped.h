@@ -1,11 +1,11 @@
 /*
  * The threads that the keeper's parent has stopped, or is about to.
  *
- * By PTRACE_SEIZE and PTRACE_INTERRUPT, with EXITKILL: should we die, they die with us. What they fork is traced from its first
- * moment. Where ptrace is refused: SIGSTOP. From one thread alone, since ptrace belongs to a thread.
+ * By PTRACE_SEIZE and PTRACE_INTERRUPT, with EXITKILL: should we die, they die with us. What they fork is traced from
+ * its first moment. Where ptrace is refused: SIGSTOP. From one thread alone, since ptrace belongs to a thread.
  *
- * A process that was stopped by SIGSTOP stays so when we die. Each is therefore noted in memory that outlives us before it gets
- * the signal, so that the next of us lets it go: else it would look as if somebody else had stopped it before.
+ * A process that was stopped by SIGSTOP stays so when we die. Each is therefore noted in memory that outlives us before
+ * it gets the signal, so that the next of us lets it go: else it would look as if somebody else had stopped it before.
  */
 #ifndef DFLOCK_KEEPER_STOPPED_H
 #define DFLOCK_KEEPER_STOPPED_H

@@ -18,7 +18,7 @@
 #include "keeper/log.h"
 
 #define CHECK_MS       1000
-#define HUNG_CHECKS    5    /* of CHECK_MS each, in which the loop did not turn once */
+#define HUNG_CHECKS    5 /* of CHECK_MS each, in which the loop did not turn once */
 #define BACKOFF_MAX_MS 2000
 #define STEADY_MS      10000 /* a keeper that lived as long starts the backoff anew */
 
@@ -47,8 +47,8 @@ static void told_to_end(struct fence *fence)
 }
 
 /*
- * Waits until the keeper ends; tells it to end when we are told, kills it if it hangs, and stops the processes that it cannot
- * protect any more.
+ * Waits until the keeper ends; tells it to end when we are told, kills it if it hangs, and stops the processes that it
+ * cannot protect any more.
  */
 static int watch_keeper(pid_t pid, const sigset_t *signals, struct fence *fence, struct freezer *freezer)
 {
@@ -97,7 +97,8 @@ static int cannot_start(const struct keeper_options *o)
 {
 	char line[PATH_MAX + 256];
 
-	snprintf(line, sizeof(line), "%s/" FENCE_NAME ": %s; the keeper cannot start without it", o->runtime_dir, strerror(errno));
+	snprintf(line, sizeof(line), "%s/" FENCE_NAME ": %s; the keeper cannot start without it", o->runtime_dir,
+		 strerror(errno));
 	log_error("%s", line);
 	if (o->ready_fd >= 0 && write(o->ready_fd, line, strlen(line)) < 0)
 		log_error("nobody reads why: %s", strerror(errno));
@@ -142,7 +143,8 @@ int supervise(struct keeper_options *options)
 			log_debug("the keeper's parent is not locked into memory: %s", strerror(errno));
 		int status = watch_keeper(pid, &signals, fence, freezer);
 		fence_unsure(fence);
-		/* One that cannot start leaves its predecessor's leases behind: their holders must be stopped in time. */
+		/* One that cannot start leaves its predecessor's leases behind: their holders must be stopped in time.
+		 */
 		if (WIFEXITED(status) && (WEXITSTATUS(status) == KEEPER_EXIT_IDLE ||
 					  (WEXITSTATUS(status) == KEEPER_EXIT_CONFIG && !fence_in_use(fence))))
 			return WEXITSTATUS(status);

@@ -8,8 +8,9 @@
 #include "keeper/main.h"
 
 /*
- * Runs keepers until one ends by itself; returns its enum keeper_exit. SIGTERM and SIGINT are passed on; a keeper that dies
- * after the first is started again, since it may have been waiting for locks to end, and one after the second is not.
+ * Runs keepers until one ends by itself; returns its enum keeper_exit. SIGTERM and SIGINT are passed on; a keeper that
+ * dies after the first is started again, since it may have been waiting for locks to end, and one after the second is
+ * not.
  */
 int supervise(struct keeper_options *options);
 

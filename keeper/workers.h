@@ -1,6 +1,7 @@
 /*
- * Work that may block on a file system: done by the loop's pool of threads, at most WORKERS_PER_DEVICE at a time for one
- * device. So a mount that hangs keeps some threads, and not those that the files of other mounts need. Loop only, but for run().
+ * Work that may block on a file system: done by the loop's pool of threads, at most WORKERS_PER_DEVICE at a time for
+ * one device. So a mount that hangs keeps some threads, and not those that the files of other mounts need. Loop only,
+ * but for run().
  */
 #ifndef DFLOCK_KEEPER_WORKERS_H
 #define DFLOCK_KEEPER_WORKERS_H

@@ -164,8 +164,9 @@ static int take_flock(struct call *c)
 	return lock_flock(c, ((struct flock_call *)c)->op);
 }
 
-/* Nobody waits in the kernel unknown to the keeper: who gets the lock after the lease has run out is to be told from those who
- * had it before, and not to be frozen or killed. The kernel, too, gives up what is being converted before it waits. */
+/* Nobody waits in the kernel unknown to the keeper: who gets the lock after the lease has run out is to be told from
+ * those who had it before, and not to be frozen or killed. The kernel, too, gives up what is being converted before it
+ * waits. */
 static int try_flock(struct call *c)
 {
 	return lock_flock(c, ((struct flock_call *)c)->op | LOCK_NB);

@@ -84,8 +84,8 @@ static int check(struct call *c)
 /*
  * As learn(), but from the kernel alone, where that can be said at once: nothing in the whole range, or one lock of the
  * owner's that covers it. The kernel shows locks of another kind of owner only: POSIX locks to an OFD owner, and the
- * other way round; and all of others. So what is shown to an OFD owner and not to a POSIX one is the caller's own; the pid
- * says less, since threads that unshared their descriptors are other owners with the same pid.
+ * other way round; and all of others. So what is shown to an OFD owner and not to a POSIX one is the caller's own; the
+ * pid says less, since threads that unshared their descriptors are other owners with the same pid.
  */
 static int learn_here(struct record_call *r)
 {

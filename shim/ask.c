@@ -253,7 +253,8 @@ int ask_receive(struct ask *ask, struct wire_reply *reply)
 		if (rc == 0)
 			rc = receive(ask, reply);
 	} while (rc == -EINTR && ask->nonblock);
-	/* The keeper closed without having read the question: the kernel tells of that first, and then what it had said. */
+	/* The keeper closed without having read the question: the kernel tells of that first, and then what it had
+	 * said. */
 	if (rc == -ECONNRESET)
 		rc = receive(ask, reply);
 	if (rc < 0)

@@ -37,7 +37,8 @@ int record_fcntl(real_fcntl_fn *real, int fd, int cmd, void *arg, bool ofd_small
 /* lockf(fd, cmd, len): as above. F_LOCK is a cancellation point; what takes no lock is RECORD_KERNEL. */
 int record_lockf(int fd, int cmd, int64_t len);
 
-/* lockf(fd, F_TEST, len), after the real one has found nothing in the way, or said EACCES: 0, or -errno (-EACCES: something is). */
+/* lockf(fd, F_TEST, len), after the real one has found nothing in the way, or said EACCES: 0, or -errno (-EACCES:
+ * something is). */
 int record_lockf_test(int fd, int64_t len);
 
 #endif

@@ -5,7 +5,8 @@
  * A file is remembered with what would change if it got another path: its inode and change time (renames),
  * the mount it was opened through (bind mounts), and only while it has one link. A rename of a directory above
  * it shows in none of these: hence the second. What has changed just now is not remembered either: the change time
- * ticks (up to 10 ms before Linux 6.13, whole seconds on some file systems), and the next rename may not show. Callable in signal handlers, from every thread.
+ * ticks (up to 10 ms before Linux 6.13, whole seconds on some file systems), and the next rename may not show. Callable
+ * in signal handlers, from every thread.
  */
 #ifndef DFLOCK_SHIM_SEEN_H
 #define DFLOCK_SHIM_SEEN_H

@@ -127,8 +127,8 @@ void discover_cancel(struct store *s);
 /* ---- acks.c ---- */
 
 void acks_init(struct store *s);
-/* The request was just sent: request_acknowledged() comes, after its reply. Not if its reply is that the link was closed,
- * which acks_forget() must be told. */
+/* The request was just sent: request_acknowledged() comes, after its reply. Not if its reply is that the link was
+ * closed, which acks_forget() must be told. */
 void acks_await(struct request *r);
 void acks_forget(struct request *r);
 

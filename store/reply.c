@@ -407,8 +407,8 @@ int reply_format_in_use(char message[REPLY_MESSAGE_BYTES], const char *name, con
 int reply_format_chase(char message[REPLY_MESSAGE_BYTES], const struct store_chase *chase)
 {
 	int n = snprintf(message, REPLY_MESSAGE_BYTES,
-			 "chase %s %s %d %" PRIu64 " %u %s %s " REPLY_OFFSET " " REPLY_OFFSET " %s", chase->host, chase->token,
-			 chase->pid, chase->youngest, chase->hops, reply_space_word[chase->range.space],
+			 "chase %s %s %d %" PRIu64 " %u %s %s " REPLY_OFFSET " " REPLY_OFFSET " %s", chase->host,
+			 chase->token, chase->pid, chase->youngest, chase->hops, reply_space_word[chase->range.space],
 			 reply_mode_word[chase->range.mode], chase->range.from, chase->range.to, chase->name);
 
 	return n < REPLY_MESSAGE_BYTES ? 0 : -ENAMETOOLONG;

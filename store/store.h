@@ -69,7 +69,7 @@ struct store_reply {
 	uint64_t fence;       /* STORE_OK of acquire, confirm */
 	enum wire_mode mode;  /* ditto: the mode that is recorded */
 	int64_t from, to;     /* STORE_OK of acquire: what is granted, if it is more than was asked for; else to is 0 */
-	uint64_t arrival;       /* STORE_WAIT: grows with every such answer, in the whole store */
+	uint64_t arrival;     /* STORE_WAIT: grows with every such answer, in the whole store */
 	size_t blocker_count; /* STORE_WAIT, STORE_BUSY */
 	struct store_blocker blockers[STORE_MAX_BLOCKERS];
 	const char *error; /* STORE_UNREACHABLE, STORE_ERROR: one line, valid during the callback */
@@ -104,8 +104,8 @@ struct store_message {
 	struct store_range range;            /* RECALL: what the asker wants. IN_USE: what is in its way */
 	bool ask;                            /* RECALL */
 	uint64_t fence;                      /* GRANTED */
-	bool provisional;                    /* GRANTED: replicas may not have it; acquire asks for it with the same token */
-	struct store_chase chase;            /* CHASE */
+	bool provisional;         /* GRANTED: replicas may not have it; acquire asks for it with the same token */
+	struct store_chase chase; /* CHASE */
 };
 
 struct store_callbacks {
@@ -142,9 +142,9 @@ const char *store_server(const struct store *store); /* for people: host:port, t
  * the same token asks again or confirms. `beat`: this counts as a beat of this host, too. `ask`: the caller does not
  * wait long, and the holders are asked whether they really use it. `pass`: may pass waiters (not holders). dead: hosts
  * whose beat this keeper has watched unchanged for a whole ttl, at most STORE_MAX_BLOCKERS; what they have is dropped
- * if their beat is still that. This host itself is never dropped. `grow`: if nobody else has or waits for anything of this
- * name and space, the whole range is granted. A name that is empty or too long, a token that is not
- * 32 lower-case hex digits, a file with blanks, and an empty range are STORE_ERROR.
+ * if their beat is still that. This host itself is never dropped. `grow`: if nobody else has or waits for anything of
+ * this name and space, the whole range is granted. A name that is empty or too long, a token that is not 32 lower-case
+ * hex digits, a file with blanks, and an empty range are STORE_ERROR.
  */
 struct store_acquire {
 	const char *name, *file, *token;
@@ -161,7 +161,8 @@ void store_release(struct store *s, const char *name, const char *token, store_r
 void store_shrink(struct store *s, const char *name, const char *token, store_reply_cb *cb, void *arg);
 /* Does the lease (token and fence) still stand? Raises the beat. */
 void store_confirm(struct store *s, const char *name, const char *token, uint64_t fence, store_reply_cb *cb, void *arg);
-/* In grace: puts a lease back that the store has forgotten; the host's deadline must not have passed. STORE_GONE: too late. */
+/* In grace: puts a lease back that the store has forgotten; the host's deadline must not have passed. STORE_GONE: too
+ * late. */
 void store_reclaim(struct store *s, const char *name, const char *file, const char *token, uint64_t fence,
 		   const struct store_range *range, store_reply_cb *cb, void *arg);
 /* Renews all leases of this host. */

@@ -67,6 +67,6 @@ bool leases_same_clock(const struct leases *leases)
 
 	if (stat("/proc/self/ns/time", &st) != 0 && errno != ENOENT)
 		return false;
-	return seqcopy_read(&leases->clock_seq, &clock, &leases->clock, sizeof(clock)) &&
-	       clock.time_dev == st.st_dev && clock.time_ino == st.st_ino;
+	return seqcopy_read(&leases->clock_seq, &clock, &leases->clock, sizeof(clock)) && clock.time_dev == st.st_dev &&
+	       clock.time_ino == st.st_ino;
 }

@@ -9,28 +9,30 @@
  *   page says open and now < sure_until: success   probes the kernel: in use?
  *   else: keeps the kernel lock, asks the keeper   free -> gives the lease back
  *
- * Why no program succeeds under a lease that was given back (promise 1): it succeeds if it read "open" after it took the
- * kernel lock. Of two threads that each write, fence and then read what the other one writes, at least one sees the other's
- * write. The program read "open", so it did not see the close: then the keeper's probe sees the kernel lock, and does not
- * give the lease back (promise 2). Both fences are needed: the kernel's test for record locks has a path that takes no lock.
+ * Why no program succeeds under a lease that was given back (promise 1): it succeeds if it read "open" after it took
+ * the kernel lock. Of two threads that each write, fence and then read what the other one writes, at least one sees the
+ * other's write. The program read "open", so it did not see the close: then the keeper's probe sees the kernel lock,
+ * and does not give the lease back (promise 2). Both fences are needed: the kernel's test for record locks has a path
+ * that takes no lock.
  *
  * Why none succeeds under a lease that ran out: sure_until is before the host's deadline by freeze_margin_ms. The
- * clock is read after the kernel lock was taken. The keeper's parent begins to look for holders to freeze when the clock has
- * reached the value that it was told before it was written here, so it finds this one (promise 3). What is unsure after
- * that (LEASE_UNSURE) is closed before sure_until is raised again, and the program reads sure_until before it reads "open":
- * if it met the new time, it sees that the slot is closed. (The other way round, one that was stopped between the two, in a
- * machine that was suspended, say, would take "open" from before and the time from after.)
+ * clock is read after the kernel lock was taken. The keeper's parent begins to look for holders to freeze when the
+ * clock has reached the value that it was told before it was written here, so it finds this one (promise 3). What is
+ * unsure after that (LEASE_UNSURE) is closed before sure_until is raised again, and the program reads sure_until before
+ * it reads "open": if it met the new time, it sees that the slot is closed. (The other way round, one that was stopped
+ * between the two, in a machine that was suspended, say, would take "open" from before and the time from after.)
  *
- * Why an old page does no harm: there is one file for all keepers of a runtime directory, never truncated or replaced. While
- * a keeper is dead nobody gives its leases back, so what is open stays true until sure_until. The next keeper closes every slot
- * before it does anything else. A slot may be used for another lease meanwhile: whose it is stands in it, and is read
- * together with "open" (a sequence number, odd while the slot is being written).
+ * Why an old page does no harm: there is one file for all keepers of a runtime directory, never truncated or replaced.
+ * While a keeper is dead nobody gives its leases back, so what is open stays true until sure_until. The next keeper
+ * closes every slot before it does anything else. A slot may be used for another lease meanwhile: whose it is stands in
+ * it, and is read together with "open" (a sequence number, odd while the slot is being written).
  *
  * Why the right file: a slot names the inode and the path by which the keeper found the lock name. A program compares
- * both; that a descriptor has this path may be remembered for at most a second (shim/protect.h). When the configuration is
- * read again, every slot is closed.
+ * both; that a descriptor has this path may be remembered for at most a second (shim/protect.h). When the configuration
+ * is read again, every slot is closed.
  *
- * All numbers are the keeper's: the reader's clock must not have another offset (time_dev, time_ino: its time namespace).
+ * All numbers are the keeper's: the reader's clock must not have another offset (time_dev, time_ino: its time
+ * namespace).
  *
  * libc only, no allocation, callable anywhere.
  */
@@ -42,7 +44,7 @@
 
 #include "wire/msg.h"
 
-#define LEASES_BUCKETS 1024
+#define LEASES_BUCKETS   1024
 #define LEASES_IN_BUCKET 8
 
 /* What a lock call wants of the page, and what a slot says. */
@@ -68,8 +70,8 @@ struct leases_slot {
 _Static_assert(sizeof(struct leases_slot) == 64, "the layout is the protocol; a slot is a cache line");
 
 /*
- * Until when leases are sure, CLOCK_BOOTTIME, but not for longer than a second from when the keeper was last alive: if keeper
- * and parent are gone, somebody must ask, to start a keeper that will freeze in time. And which clock that is.
+ * Until when leases are sure, CLOCK_BOOTTIME, but not for longer than a second from when the keeper was last alive: if
+ * keeper and parent are gone, somebody must ask, to start a keeper that will freeze in time. And which clock that is.
  */
 struct leases_clock {
 	int64_t sure_until_ns;
@@ -92,7 +94,8 @@ unsigned leases_bucket(uint64_t dev, uint64_t ino);
 const struct leases_slot *leases_find(const struct leases *leases, const struct leases_file *file,
 				      const struct leases_range *wanted);
 
-/* Does it (still) say so, and has the clock not reached sure_until? Call it after the kernel lock was taken; has the fence. */
+/* Does it (still) say so, and has the clock not reached sure_until? Call it after the kernel lock was taken; has the
+ * fence. */
 bool leases_stand(const struct leases *leases, const struct leases_slot *slot, const struct leases_file *file,
 		  const struct leases_range *wanted);
 

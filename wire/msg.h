@@ -18,25 +18,26 @@
 
 #include <stdint.h>
 
-#define WIRE_MAGIC 0x6b6c6664u /* "dflk" */
-#define WIRE_VERSION 1
+#define WIRE_MAGIC        0x6b6c6664u /* "dflk" */
+#define WIRE_VERSION      1
 #define WIRE_REASON_BYTES 1024
-#define WIRE_SOCKET_NAME "keeper.sock"
+#define WIRE_SOCKET_NAME  "keeper.sock"
 
 /* Ranges are half open, [from, to); WIRE_EOF as `to` means "to the largest offset". */
 #define WIRE_EOF INT64_MAX
 
 enum wire_op {
 	WIRE_LOCK = 1, /* may I take this lock? */
-	WIRE_TEST,     /* is a lock of another host in the way? (F_GETLK, F_OFD_GETLK, F_TEST): WIRE_GRANTED (no), WIRE_WOULD_BLOCK
-			* (mode, from, to, pid: the first one), WIRE_REFUSED, WIRE_NOT_PROTECTED */
+	WIRE_TEST,     /* is a lock of another host in the way? (F_GETLK, F_OFD_GETLK, F_TEST): WIRE_GRANTED (no),
+			* WIRE_WOULD_BLOCK     (mode, from, to, pid: the first one), WIRE_REFUSED, WIRE_NOT_PROTECTED */
 	WIRE_STATUS,   /* answer WIRE_OK with a memfd that holds JSON (SCM_RIGHTS) */
 	WIRE_RELOAD,   /* read the configuration again; WIRE_OK or WIRE_REFUSED */
 	WIRE_STOP,     /* give all leases back and end; WIRE_OK or WIRE_REFUSED (something is held) */
 	WIRE_INIT,     /* open the store's shards at once (the operator's word that nobody holds anything) */
 	WIRE_PING,     /* WIRE_OK */
-	WIRE_BEFORE,   /* record space: which locks had the caller before the question that was asked last on this connection?
-			* WIRE_OK: the first that ends after `from` (mode, from, to); from == to: no more. Only for undoing that call */
+	WIRE_BEFORE,   /* record space: which locks had the caller before the question that was asked last on this
+			* connection?   WIRE_OK: the first that ends after `from` (mode, from, to); from == to: no more.
+			* Only for undoing that call */
 	WIRE_OPS
 };
 
@@ -45,8 +46,8 @@ enum wire_mode { WIRE_SHARED = 0, WIRE_EXCLUSIVE = 1, WIRE_MODES };
 enum wire_owner { WIRE_OWNER_DESCRIPTION = 0, WIRE_OWNER_PROCESS = 1, WIRE_OWNERS };
 
 #define WIRE_F_NONBLOCK 0x01u /* the caller will not wait (LOCK_NB, F_SETLK) */
-#define WIRE_F_HAVE 0x02u     /* the caller holds the kernel lock it asks about */
-#define WIRE_F_ALL 0x03u
+#define WIRE_F_HAVE     0x02u /* the caller holds the kernel lock it asks about */
+#define WIRE_F_ALL      0x03u
 
 enum wire_verdict {
 	WIRE_GRANTED = 1,   /* the lease is sure until until_ns of the caller's clock */
@@ -70,7 +71,7 @@ struct wire_request {
 	uint16_t version;
 	uint16_t size; /* sizeof(struct wire_request) */
 	uint8_t op, space, mode, flags;
-	uint8_t owner; /* enum wire_owner: whose locks conflict (record space) */
+	uint8_t owner;       /* enum wire_owner: whose locks conflict (record space) */
 	uint8_t reserved[3]; /* zero */
 	int64_t from, to;    /* record space: bytes; flock space: 0, WIRE_EOF */
 	int64_t sent_ns;     /* the caller's CLOCK_BOOTTIME before it sent this */
@@ -84,14 +85,15 @@ struct wire_reply {
 	uint8_t verdict;
 	uint8_t mode; /* of the lock that from and to speak of */
 	uint8_t reserved[2];
-	int32_t pid; /* WIRE_TEST: what F_GETLK shows as l_pid */
+	int32_t pid;                    /* WIRE_TEST: what F_GETLK shows as l_pid */
 	char reason[WIRE_REASON_BYTES]; /* WIRE_REFUSED: one line, NUL-terminated, no newline */
 	int64_t until_ns; /* WIRE_GRANTED: on the caller's clock: sent_ns + what was sure when the question came */
 	uint64_t fence;
 	/*
 	 * WIRE_TEST: of the lock in the way. WIRE_BEFORE: of the caller's own. WIRE_GRANTED in the record space: what
-	 * WIRE_BEFORE would say first (with mode), so that hardly any call has to ask; none: both the `to` of the question;
-	 * both 0: not said, the caller asks WIRE_BEFORE and then, as every question ends the pin, WIRE_LOCK again.
+	 * WIRE_BEFORE would say first (with mode), so that hardly any call has to ask; none: both the `to` of the
+	 * question; both 0: not said, the caller asks WIRE_BEFORE and then, as every question ends the pin, WIRE_LOCK
+	 * again.
 	 */
 	int64_t from, to;
 };

@@ -22,11 +22,11 @@
 #include "wire/leases.h"
 #include "wire/msg.h"
 
-#define PAGE_NAME "page"
-#define PAGE_MAGIC 0x65676170636c6664ull
-#define PAGE_VERSION 2
-#define PAGE_BYTES (4u << 20)
-#define PAGE_RULES_BYTES (1u << 20)
+#define PAGE_NAME          "page"
+#define PAGE_MAGIC         0x65676170636c6664ull
+#define PAGE_VERSION       2
+#define PAGE_BYTES         (4u << 20)
+#define PAGE_RULES_BYTES   (1u << 20)
 #define PAGE_MESSAGE_BYTES 768
 
 enum page_state {
@@ -52,7 +52,8 @@ struct page {
 	uint32_t rules_bytes;
 	struct wire_config_id config;
 	uint64_t root_dev, root_ino; /* the keeper's "/": a program with another one must ask the keeper */
-	uint32_t keeper; /* its pid: a waiting probe of its has a record lock for a moment, which is nobody's (keeper/probe.h) */
+	uint32_t keeper; /* its pid: a waiting probe of its has a record lock for a moment, which is nobody's
+			    (keeper/probe.h) */
 	uint32_t reserved;
 	uint64_t spare[15];
 	char config_path[4096];
@@ -61,14 +62,16 @@ struct page {
 	_Alignas(64) struct leases leases;
 };
 _Static_assert(sizeof(struct page) <= PAGE_BYTES, "the page has room for it all");
-_Static_assert(offsetof(struct page, leases) == 1053696 && sizeof(struct leases) == 128 + LEASES_BUCKETS * LEASES_IN_BUCKET * 64,
+_Static_assert(offsetof(struct page, leases) == 1053696 &&
+		       sizeof(struct leases) == 128 + LEASES_BUCKETS * LEASES_IN_BUCKET * 64,
 	       "32-bit programs see the same");
 
 enum page_answer {
 	PAGE_SAYS_NO,      /* not protected */
 	PAGE_SAYS_YES,     /* protected */
 	PAGE_SAYS_REFUSE,  /* PAGE_INVALID for this configuration: refuse, with `message` */
-	PAGE_SAYS_NOTHING, /* empty, of another configuration or version, or being written for too long: ask the keeper */
+	PAGE_SAYS_NOTHING, /* empty, of another configuration or version, or being written for too long: ask the keeper
+			    */
 };
 
 /* Says whether `path` (resolved, absolute) is protected under the configuration `id`.

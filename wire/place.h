@@ -19,9 +19,9 @@
 #define PLACE_DIR_BYTES 92
 
 struct place {
-	char config[PATH_MAX];                /* "" if there is none */
-	char runtime_env[PLACE_DIR_BYTES];    /* DFLOCK_RUNTIME_DIR, or "" */
-	bool runtime_env_bad;                 /* DFLOCK_RUNTIME_DIR is relative or too long */
+	char config[PATH_MAX];             /* "" if there is none */
+	char runtime_env[PLACE_DIR_BYTES]; /* DFLOCK_RUNTIME_DIR, or "" */
+	bool runtime_env_bad;              /* DFLOCK_RUNTIME_DIR is relative or too long */
 };
 
 /* Reads the environment: DFLOCK_CONFIG, else $HOME/.config/dflock.conf if it is there, else /etc/dflock.conf if it is

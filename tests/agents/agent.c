@@ -3,13 +3,12 @@
  * on standard output:
  *
  *   open SLOT PATH FLAGS   FLAGS of r, w, rw, dir; c: create         flock SLOT OP...  sh ex un nb in any mix
- *   close SLOT             dup SLOT NEW                              fork              a child that only keeps the descriptors
- *   pid                    unlink PATH                               alarm MS          SIGALRM (no SA_RESTART) after MS; 0: none
- *   restart MS             the same with SA_RESTART                  children          waitpid(-1): ECHILD if there are none
- *   seek SLOT OFFSET       size SLOT BYTES   (ftruncate)
- *   setlk SLOT sh|ex|un FROM LEN [w] [ofd] [cur|end]     fcntl(F_SETLK); w: F_SETLKW; ofd: F_OFD_SETLK[W]; FROM counts from
- *   getlk SLOT sh|ex FROM LEN [ofd] [cur|end]            the start, the offset or the end of the file
- *   lockf SLOT lock|tlock|test|ulock LEN
+ *   close SLOT             dup SLOT NEW                              fork              a child that only keeps the
+ * descriptors pid                    unlink PATH                               alarm MS          SIGALRM (no
+ * SA_RESTART) after MS; 0: none restart MS             the same with SA_RESTART                  children waitpid(-1):
+ * ECHILD if there are none seek SLOT OFFSET       size SLOT BYTES   (ftruncate) setlk SLOT sh|ex|un FROM LEN [w] [ofd]
+ * [cur|end]     fcntl(F_SETLK); w: F_SETLKW; ofd: F_OFD_SETLK[W]; FROM counts from getlk SLOT sh|ex FROM LEN [ofd]
+ * [cur|end]            the start, the offset or the end of the file lockf SLOT lock|tlock|test|ulock LEN
  *
  * An answer is "ok NS" or "ERRNO-NAME NS", NS being CLOCK_MONOTONIC when the call returned; "pid" answers "ok PID";
  * "getlk" answers "un NS" or, if a lock is in the way, "sh:FROM:LEN:PID NS" or "ex:FROM:LEN:PID NS".

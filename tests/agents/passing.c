@@ -40,7 +40,7 @@ static int pass(int sock, ssize_t (*how)(int, struct msghdr *, int))
 		char room[CMSG_SPACE(sizeof(int))];
 	} control = {.head = {.cmsg_level = SOL_SOCKET, .cmsg_type = SCM_RIGHTS, .cmsg_len = CMSG_LEN(sizeof(int))}};
 	struct msghdr msg = {
-	    .msg_iov = &iov, .msg_iovlen = 1, .msg_control = &control, .msg_controllen = sizeof(control)};
+		.msg_iov = &iov, .msg_iovlen = 1, .msg_control = &control, .msg_controllen = sizeof(control)};
 
 	memcpy(CMSG_DATA(&control.head), &held, sizeof(held));
 	if (sock < 0 || how(sock, &msg, 0) != 1)

@@ -1,7 +1,7 @@
 /*
  * A player: one process of the model test (tests/model), which drives many. It connects to the socket (SOCK_SEQPACKET)
- * that its argument names, and says "hello PID"; a child that it forks does the same. Each packet is a command, and has one
- * packet as its answer:
+ * that its argument names, and says "hello PID"; a child that it forks does the same. Each packet is a command, and has
+ * one packet as its answer:
  *
  *   open SLOT PATH FLAGS   FLAGS of r, w, rw; e: O_CLOEXEC; "ok FD"      close SLOT    dup SLOT NEW ("ok FD")
  *   fork ("ok PID")        exec: runs itself anew; the slots stay        reset: closes all slots
@@ -184,7 +184,9 @@ static void call_flock(void)
 	int fd = *slot();
 	const char *op = next();
 
-	answer(flock(fd, (strcmp(op, "sh") == 0 ? LOCK_SH : strcmp(op, "ex") == 0 ? LOCK_EX : LOCK_UN) |
+	answer(flock(fd, (strcmp(op, "sh") == 0   ? LOCK_SH
+			  : strcmp(op, "ex") == 0 ? LOCK_EX
+						  : LOCK_UN) |
 				 (*next() ? LOCK_NB : 0)));
 }
 
@@ -238,7 +240,10 @@ static void call_get(void)
 	if (ret < 0)
 		answer(ret);
 	else
-		say("%s %lld %lld %d", lock.l_type == F_RDLCK ? "sh" : lock.l_type == F_WRLCK ? "ex" : "un",
+		say("%s %lld %lld %d",
+		    lock.l_type == F_RDLCK   ? "sh"
+		    : lock.l_type == F_WRLCK ? "ex"
+					     : "un",
 		    (long long)lock.l_start, (long long)lock.l_len, lock.l_whence);
 }
 
@@ -285,9 +290,9 @@ static void play(char *command)
 	static const struct {
 		const char *name;
 		void (*call)(void);
-	} calls[] = {{"open", call_open}, {"close", call_close}, {"dup", call_dup},	{"seek", call_seek}, {"reset", call_reset},
-		     {"fork", call_fork}, {"exec", call_exec},	 {"flock", call_flock}, {"lockf", call_lockf}, {"set", call_set},
-		     {"get", call_get},	  {"look", call_look}};
+	} calls[] = {{"open", call_open},   {"close", call_close}, {"dup", call_dup},   {"seek", call_seek},
+		     {"reset", call_reset}, {"fork", call_fork},   {"exec", call_exec}, {"flock", call_flock},
+		     {"lockf", call_lockf}, {"set", call_set},     {"get", call_get},   {"look", call_look}};
 	const char *word = strtok(command, " ");
 
 	for (size_t i = 0; i < sizeof(calls) / sizeof(calls[0]); i++) {

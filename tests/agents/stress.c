@@ -1,11 +1,12 @@
 /*
- * stress FILE ARENA NUMBER SEED: takes and drops locks on FILE as fast as it can, in bursts, until the test ends it: flock()
- * shared and exclusive, POSIX and OFD locks on some of the file's first bytes. ARENA is mapped by the workers of all hosts:
- * who has a lock is inside its zones there, and no two workers may be at work in one zone unless both share it.
+ * stress FILE ARENA NUMBER SEED: takes and drops locks on FILE as fast as it can, in bursts, until the test ends it:
+ * flock() shared and exclusive, POSIX and OFD locks on some of the file's first bytes. ARENA is mapped by the workers
+ * of all hosts: who has a lock is inside its zones there, and no two workers may be at work in one zone unless both
+ * share it.
  *
- * A worker that enters where somebody is inside whom it does not share with says so in the zone's `met`. Whoever was inside finds that when it
- * leaves; and the newcomer sees whether the other one still runs. So a holder whose lease ran out may be inside, as long
- * as it is stopped, and never goes on from there; a killed one does not matter either.
+ * A worker that enters where somebody is inside whom it does not share with says so in the zone's `met`. Whoever was
+ * inside finds that when it leaves; and the newcomer sees whether the other one still runs. So a holder whose lease ran
+ * out may be inside, as long as it is stopped, and never goes on from there; a killed one does not matter either.
  *
  * ARENA is tests/cluster/test_page_stress.py's to make and to read: all 64-bit words, struct arena.
  */
@@ -46,7 +47,7 @@ static bool slow, blinking; /* in this burst */
 struct visit {
 	int zone;
 	bool exclusive, met_somebody;
-	uint64_t met; /* by those whom this one does not share with */
+	uint64_t met;            /* by those whom this one does not share with */
 	uint64_t ticks[WORKERS]; /* of whom it met; 0: nobody */
 };
 
@@ -109,7 +110,8 @@ static void leave(struct visit *v)
 		wrong("was at work, and somebody else came in", v->zone);
 	if (!v->exclusive)
 		__atomic_store_n(&zone->shared[number], 0, __ATOMIC_SEQ_CST);
-	else if (!__atomic_compare_exchange_n(&zone->exclusive, &expected, 0, false, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST))
+	else if (!__atomic_compare_exchange_n(&zone->exclusive, &expected, 0, false, __ATOMIC_SEQ_CST,
+					      __ATOMIC_SEQ_CST))
 		wrong("was at work, and somebody else took its place", v->zone);
 }
 
@@ -216,13 +218,14 @@ int main(int argc, char **argv)
 		uint64_t mine = number + 1;
 
 		__atomic_store_n(&arena->zones[i].shared[number], 0, __ATOMIC_SEQ_CST);
-		__atomic_compare_exchange_n(&arena->zones[i].exclusive, &mine, 0, false, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST);
+		__atomic_compare_exchange_n(&arena->zones[i].exclusive, &mine, 0, false, __ATOMIC_SEQ_CST,
+					    __ATOMIC_SEQ_CST);
 	}
 	while (!__atomic_load_n(&arena->end, __ATOMIC_SEQ_CST)) {
 		int64_t until = now_us() + 500 + dice(30000);
 		unsigned what = dice(3), bytes = dice(2), style = dice(8);
 
-		slow = style == 0;     /* nearly always locked */
+		slow = style == 0;             /* nearly always locked */
 		blinking = style < 3 && !slow; /* free for as long as the keeper needs to see it */
 		do {
 			bool exclusive = dice(4);

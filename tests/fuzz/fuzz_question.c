@@ -5,7 +5,8 @@
  *   2: a file that is called journal
  *   3: changes to a good journal, two bytes for the place and one for the value; the first two say where it ends. The
  *      checksums are made right again, so that the records are looked at
- * Built by clang -fsanitize=fuzzer,address,undefined with keeper/question.c, keeper/journal.c and keeper/journal_record.c.
+ * Built by clang -fsanitize=fuzzer,address,undefined with keeper/question.c, keeper/journal.c and
+ * keeper/journal_record.c.
  */
 #include <dirent.h>
 #include <fcntl.h>
@@ -21,10 +22,10 @@
 #include "keeper/journal.h"
 #include "keeper/question.h"
 
-#define FDS_MAX	     8
-#define HOST	     "box-0123456789abcdef"
-#define RECORD_SUM   4 /* places in a record: its length comes first, what the sum covers after it */
-#define RECORD_BODY  8
+#define FDS_MAX     8
+#define HOST        "box-0123456789abcdef"
+#define RECORD_SUM  4 /* places in a record: its length comes first, what the sum covers after it */
+#define RECORD_BODY 8
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 int LLVMFuzzerInitialize(int *argc, char ***argv);
@@ -76,7 +77,8 @@ static void check_question(const struct wire_request *r, ssize_t n, int fd)
 {
 	switch (question_check(r, n, fd >= 0)) {
 	case QUESTION_LOCK:
-		check(fd >= 0 && n == sizeof(*r) && (r->op == WIRE_LOCK || r->op == WIRE_TEST), "no question for a lock");
+		check(fd >= 0 && n == sizeof(*r) && (r->op == WIRE_LOCK || r->op == WIRE_TEST),
+		      "no question for a lock");
 		check(r->space < WIRE_SPACES && r->mode < WIRE_MODES && r->owner < WIRE_OWNERS, "a field out of range");
 		check(0 <= r->from && r->from < r->to && !(r->flags & ~WIRE_F_ALL), "a range out of range");
 		check(r->sent_ns >= 0 && r->sent_ns <= INT64_MAX / 2, "a clock that nobody has");
@@ -85,7 +87,8 @@ static void check_question(const struct wire_request *r, ssize_t n, int fd)
 		check(r->from >= 0, "a place out of range");
 		/* fall through */
 	case QUESTION_CONTROL:
-		check(r->magic == WIRE_MAGIC && r->version == WIRE_VERSION && r->op > 0 && r->op < WIRE_OPS, "not ours");
+		check(r->magic == WIRE_MAGIC && r->version == WIRE_VERSION && r->op > 0 && r->op < WIRE_OPS,
+		      "not ours");
 		break;
 	case QUESTION_OTHER_VERSION:
 		check(n >= 8 && r->magic == WIRE_MAGIC && r->version != WIRE_VERSION, "no other version");
@@ -216,7 +219,7 @@ static void check_journal(void)
 	check(second.count >= first.count && second.count <= first.count + 1 && second.count, "lost");
 	check(strcmp(first.host, second.host) == 0 && first.deadline_ns == second.deadline_ns, "another head");
 	check(journal_set_fence(j, second.token, 77, WIRE_SHARED) == 0 && journal_remove(j, second.token) == 0 &&
-		  journal_set_deadline(j, 1) == 0,
+		      journal_set_deadline(j, 1) == 0,
 	      "cannot be written");
 	journal_close(j);
 	j = open_journal(&third, 0);
@@ -263,7 +266,8 @@ static void make_good(void)
 {
 	struct told told;
 	struct journal *j = open_journal(&told, 0);
-	struct journal_entry e = {.range = {WIRE_FLOCK, WIRE_EXCLUSIVE, 0, WIRE_EOF}, .dev = 1, .path = "/srv/jobs/x.lock"};
+	struct journal_entry e = {
+		.range = {WIRE_FLOCK, WIRE_EXCLUSIVE, 0, WIRE_EOF}, .dev = 1, .path = "/srv/jobs/x.lock"};
 
 	head_bytes = read_file(good, sizeof(good));
 	for (int i = 0; i < 6; i++) {

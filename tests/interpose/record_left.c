@@ -1,6 +1,6 @@
 /*
- * record_left CALL FILE: a shared lock on [5, 8), then an exclusive one on [0, 10) by CALL (setlk, setlkw, ofd, lockf), and
- * which locks there are in the end.
+ * record_left CALL FILE: a shared lock on [5, 8), then an exclusive one on [0, 10) by CALL (setlk, setlkw, ofd, lockf),
+ * and which locks there are in the end.
  */
 #include "tests/interpose/calls.h"
 

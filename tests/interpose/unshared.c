@@ -1,6 +1,7 @@
 /*
- * unshared FILE: a thread with a descriptor table of its own has FILE locked, shared, or for any argument more exclusively;
- * then the first thread asks for a shared lock, without waiting. Both have the same pid, and are two owners of POSIX locks.
+ * unshared FILE: a thread with a descriptor table of its own has FILE locked, shared, or for any argument more
+ * exclusively; then the first thread asks for a shared lock, without waiting. Both have the same pid, and are two
+ * owners of POSIX locks.
  */
 #include <pthread.h>
 #include <sched.h>

@@ -44,8 +44,7 @@ static bool is_covered(const struct host *host, const struct program *p)
 
 	while (at < p->held.to && further) {
 		further = false;
-		HASH_ITER(hh, host->k->leases, lease, next)
-		{
+		HASH_ITER (hh, host->k->leases, lease, next) {
 			if (!lease_is_ours(lease->state) || lease->range.space != p->held.space ||
 			    lease->range.mode < p->held.mode || lease->range.from > at || lease->range.to <= at ||
 			    strcmp(lease->lock->file->path, host->files[p->file]) != 0)
@@ -86,11 +85,11 @@ static void check_pair(const struct host *a, const struct lease *mine, const str
 {
 	const struct lease *other, *next;
 
-	HASH_ITER(hh, b->k->leases, other, next)
-	if (mine->lock->file != other->lock->file && is_sure(b, other) && clash(&mine->range, &other->range) &&
-	    strcmp(mine->lock->file->name, other->lock->file->name) == 0)
-		sim_fail("h%d (%.8s) and h%d (%.8s) are both sure of %s", a->id, mine->token, b->id, other->token,
-			 mine->lock->file->name);
+	HASH_ITER (hh, b->k->leases, other, next)
+		if (mine->lock->file != other->lock->file && is_sure(b, other) && clash(&mine->range, &other->range) &&
+		    strcmp(mine->lock->file->name, other->lock->file->name) == 0)
+			sim_fail("h%d (%.8s) and h%d (%.8s) are both sure of %s", a->id, mine->token, b->id,
+				 other->token, mine->lock->file->name);
 }
 
 static void check_leases(void)
@@ -100,10 +99,10 @@ static void check_leases(void)
 	for (int a = 0; a < sim_host_count; a++) {
 		if (!sim_hosts[a].k)
 			continue;
-		HASH_ITER(hh, sim_hosts[a].k->leases, lease, next)
-		for (int b = 0; b <= a && is_sure(&sim_hosts[a], lease); b++)
-			if (sim_hosts[b].k)
-				check_pair(&sim_hosts[a], lease, &sim_hosts[b]);
+		HASH_ITER (hh, sim_hosts[a].k->leases, lease, next)
+			for (int b = 0; b <= a && is_sure(&sim_hosts[a], lease); b++)
+				if (sim_hosts[b].k)
+					check_pair(&sim_hosts[a], lease, &sim_hosts[b]);
 	}
 }
 
@@ -238,12 +237,13 @@ void check_describe(void)
 		       host->k && host->k->expired ? ", expired" : "");
 		if (!host->k)
 			continue;
-		HASH_ITER(hh, host->k->leases, lease, next)
-		printf("    %s %.8s %s %s %s [%lld, %lld) recall %d requests %u%s\n", lease->lock->file->name,
-		       lease->token, lease_state_name(lease->state),
-		       lease->range.space == WIRE_FLOCK ? "flock" : "record",
-		       lease->range.mode == WIRE_SHARED ? "shared" : "exclusive", (long long)lease->range.from,
-		       (long long)lease->range.to, lease->recall, lease->requests, lease->probe ? " probe" : "");
+		HASH_ITER (hh, host->k->leases, lease, next)
+			printf("    %s %.8s %s %s %s [%lld, %lld) recall %d requests %u%s\n", lease->lock->file->name,
+			       lease->token, lease_state_name(lease->state),
+			       lease->range.space == WIRE_FLOCK ? "flock" : "record",
+			       lease->range.mode == WIRE_SHARED ? "shared" : "exclusive", (long long)lease->range.from,
+			       (long long)lease->range.to, lease->recall, lease->requests,
+			       lease->probe ? " probe" : "");
 	}
 	for (int i = 0; i < sim_program_count; i++) {
 		const struct program *p = &sim_programs[i];

@@ -232,8 +232,8 @@ static void close_sockets(const struct keeper *k)
 {
 	struct session *s;
 
-	DL_FOREACH(k->sessions, s)
-	close(s->fd);
+	DL_FOREACH (k->sessions, s)
+		close(s->fd);
 	close(k->listen_fd);
 	close(k->spare_fd);
 	close(k->session_epoll);

@@ -26,7 +26,7 @@ MUTANTS = {
     "FLUSHALL is not another incarnation": ("store/lua/store.lua", r" \.\. '-' \.\. t\[1\] \.\. '-' \.\. t\[2\]", " .. '-'"),
     "a lease stays in the journal when it is released": ("keeper/lease.c", r"RELEASE \(LEASE_DO_UNJOURNAL \| LEASE_DO_RELEASE\)", "RELEASE (LEASE_DO_RELEASE)"),
     "a fence comes into the journal too late": ("keeper/requests.c", r"ret = journal_granted\(k->journal, lease->token, lease->fence, &lease->range\);", "ret = 0;"),
-    "pins are not waited for": ("keeper/act.c", r"LEASE_DRAINING &&\n\t    !serve_is_pinned\(lease->lock, &lease->range\)\)", "LEASE_DRAINING)"),
+    "pins are not waited for": ("keeper/act.c", r"LEASE_DRAINING &&\s+!serve_is_pinned\(lease->lock, &lease->range\)\)", "LEASE_DRAINING)"),
     "pins of a dead keeper are forgotten": ("keeper/keeper.c", r"k->old_pins_until_ns = clock_now_ns\(\) \+", "k->old_pins_until_ns = 0 *"),
     "what the kernel says is not waited for": ("keeper/lease.c", r"\[LEASE_EV_IN_USE\] = STEP\(WAITING, LEASE_DO_TELL_IN_USE \| LEASE_DO_SERVE\)", "[LEASE_EV_IN_USE] = STEP(RELEASING, RELEASE)"),
     "callers are granted while the kernel is asked": ("keeper/serve.c", r"if \(lease->state == LEASE_DRAINING\)", "if (lease->state != LEASE_RELEASING)",

@@ -6,8 +6,11 @@
 
 #define FOR 1000
 
-static const struct store_chase one = {
-    .host = "a-1", .token = "0123", .pid = 7, .youngest = 5, .range = {.mode = WIRE_EXCLUSIVE, .from = 10, .to = 20}};
+static const struct store_chase one = {.host = "a-1",
+				       .token = "0123",
+				       .pid = 7,
+				       .youngest = 5,
+				       .range = {.mode = WIRE_EXCLUSIVE, .from = 10, .to = 20}};
 static struct chases chases;
 
 static void setup(void)

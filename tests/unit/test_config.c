@@ -48,7 +48,8 @@ START_TEST(values)
 	read_ok("host = \"worker_1.example-x\";\n"
 		"store : { server = \"[::1]:7000\"; user = \"me\"; password_file = \"%s/password\"; database = 3;\n"
 		"          connect_ms = 100 }\n"
-		"lease = { ttl_ms = 100; linger_ms = 0; pin_ms = 10; probe_ms = 11; store_wait_ms = 12; fair_ms = 13; min_hold_ms = 14;\n"
+		"lease = { ttl_ms = 100; linger_ms = 0; pin_ms = 10; probe_ms = 11; store_wait_ms = 12; fair_ms = 13; "
+		"min_hold_ms = 14;\n"
 		"          freeze_margin_ms = 44; dead_ms = 2000; sweep_ms = 2592000000L; idle_ms = 0L;\n"
 		"          on_lost = \"kill\"; };\n"
 		"protect = ();\n");
@@ -90,7 +91,8 @@ START_TEST(sentinels)
 
 	write_bytes(in_base("password"), "open sesame\n", 12);
 	ck_assert_int_eq(chmod(in_base("password"), 0640), 0);
-	read_ok("store = { sentinels = ( \"10.0.0.1\", \"s2:7\", \"[::1]:8\" ); master = \"my.master-1\"; replicas = 4;\n"
+	read_ok("store = { sentinels = ( \"10.0.0.1\", \"s2:7\", \"[::1]:8\" ); master = \"my.master-1\"; replicas = "
+		"4;\n"
 		"  sentinel_user = \"me\"; sentinel_password_file = \"%s/password\"; };");
 	ck_assert_ptr_null(config->store.socket);
 	ck_assert_ptr_null(config->store.address.host);
@@ -249,13 +251,15 @@ static const struct refusal {
 	{"store = { sentinels = ( \"a\" );\nserver = \"b\"; };", 2,
 	 "store.server is there beside store.sentinels, which know the server; expected one of them"},
 	{"store = {\nsentinels = ( \"a\" ); };", 2, "store.master is missing; expected the name by which"},
-	{"store = { sentinels = ( \"a\" );\nmaster = \"b c\"; replicas = 1; };", 2, "store.master is \"b c\"; expected 1"},
+	{"store = { sentinels = ( \"a\" );\nmaster = \"b c\"; replicas = 1; };", 2,
+	 "store.master is \"b c\"; expected 1"},
 	{"store = { sentinels = ( \"a\" ); master = \"b\"; };", 1, "store.replicas is missing; expected how many"},
 	{"store = { sentinels = ( \"a\" ); master = \"b\";\nreplicas = 0; };", 2, "store.replicas is 0; expected how"},
 	{"store = { replicas = 65; };", 1, "store.replicas is 65; expected 0 to 64"},
 	{"store = {\nmaster = \"b\"; };", 2, "store.master is there without store.sentinels; expected a list of their"},
 	{"store = {\nsentinel_user = \"b\"; };", 2, "store.sentinel_user is there without store.sentinels"},
-	{"store = {\nsentinel_password_file = \"/b\"; };", 2, "store.sentinel_password_file is there without store.sent"},
+	{"store = {\nsentinel_password_file = \"/b\"; };", 2,
+	 "store.sentinel_password_file is there without store.sent"},
 	{"store = { sentinels = ( \"a\" ); master = \"b\"; replicas = 1;\nsentinel_user = \"me\"; };", 2,
 	 "store.sentinel_user is there without store.sentinel_password_file; expected both"},
 	{"store = { sentinels = ( \"a\" ); master = \"b\"; replicas = 1;\nsentinel_password_file = \"p\"; };", 2,

@@ -53,12 +53,12 @@ static int threads(pid_t pid)
 	return count;
 }
 
-#define wait_for(condition)                                                                       \
-	do {                                                                                      \
-		for (int i_ = 0; !(condition); i_++) {                                            \
-			ck_assert_msg(i_ < 20000, "not within 20 s: %s", #condition);             \
-			nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);                  \
-		}                                                                                 \
+#define wait_for(condition)                                                                                            \
+	do {                                                                                                           \
+		for (int i_ = 0; !(condition); i_++) {                                                                 \
+			ck_assert_msg(i_ < 20000, "not within 20 s: %s", #condition);                                  \
+			nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);                                       \
+		}                                                                                                      \
 	} while (0)
 
 START_TEST(all_threads_count)

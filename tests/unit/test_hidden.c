@@ -104,7 +104,7 @@ START_TEST(a_message)
 	} control = {.head = {.cmsg_level = SOL_SOCKET, .cmsg_type = SCM_RIGHTS, .cmsg_len = CMSG_LEN(sizeof(int))}};
 	struct iovec iov = {.iov_base = "x", .iov_len = 1};
 	struct msghdr msg = {
-	    .msg_iov = &iov, .msg_iovlen = 1, .msg_control = &control, .msg_controllen = sizeof(control)};
+		.msg_iov = &iov, .msg_iovlen = 1, .msg_control = &control, .msg_controllen = sizeof(control)};
 	struct holder lock;
 	int pair[2];
 

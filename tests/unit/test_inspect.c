@@ -18,9 +18,9 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#define USER 12345 /* not root, and nobody's */
+#define USER  12345 /* not root, and nobody's */
 #define GROUP 23456
-#define MANY 200
+#define MANY  200
 
 struct asked {
 	struct inspect_result result;
@@ -36,7 +36,7 @@ static struct ucred self;
 static int before;
 static struct workers *workers;
 static gid_t peer_group; /* the peer's other group; 0: none */
-static bool at_once; /* in the caller's thread, else in a worker */
+static bool at_once;     /* in the caller's thread, else in a worker */
 
 static int count_open(void)
 {
@@ -614,7 +614,8 @@ static int from_own_mount(enum own own)
 	} control = {0};
 	char c = 0;
 	struct iovec iov = {&c, 1};
-	struct msghdr msg = {.msg_iov = &iov, .msg_iovlen = 1, .msg_control = &control, .msg_controllen = sizeof(control)};
+	struct msghdr msg = {
+		.msg_iov = &iov, .msg_iovlen = 1, .msg_control = &control, .msg_controllen = sizeof(control)};
 	int pair[2], fd, status;
 	pid_t pid;
 

@@ -1,4 +1,5 @@
-/* keeper/journal.c: what a keeper that died anywhere leaves behind, and what it does with files that are not its own. */
+/* keeper/journal.c: what a keeper that died anywhere leaves behind, and what it does with files that are not its own.
+ */
 #include "keeper/journal.h"
 
 #include <check.h>
@@ -66,7 +67,8 @@ static struct journal *reopen(void)
 	strcpy(told->host, HOST);
 	strcpy(told->why, "unset");
 	told->deadline_ns = -5;
-	told->journal = journal_open(dir_fd, told->host, &told->deadline_ns, on_entry, told, told->why, sizeof(told->why));
+	told->journal =
+		journal_open(dir_fd, told->host, &told->deadline_ns, on_entry, told, told->why, sizeof(told->why));
 	told->err = told->journal ? 0 : errno;
 	return told->journal;
 }
@@ -222,14 +224,16 @@ START_TEST(host_stays)
 
 	add(must_open(), 1);
 	close_all();
-	other.journal = journal_open(dir_fd, other.host, &other.deadline_ns, on_entry, &other, other.why, sizeof(other.why));
+	other.journal =
+		journal_open(dir_fd, other.host, &other.deadline_ns, on_entry, &other, other.why, sizeof(other.why));
 	ck_assert_ptr_nonnull(other.journal);
 	ck_assert_str_eq(other.host, HOST);
 	ck_assert_uint_eq(other.count, 1);
 	journal_close(other.journal);
 	other.count = 0;
 	strcpy(other.host, OTHER);
-	other.journal = journal_open(dir_fd, other.host, &other.deadline_ns, on_entry, &other, other.why, sizeof(other.why));
+	other.journal =
+		journal_open(dir_fd, other.host, &other.deadline_ns, on_entry, &other, other.why, sizeof(other.why));
 	ck_assert_str_eq(other.host, HOST);
 	ck_assert_uint_eq(other.count, 1);
 	journal_close(other.journal);
@@ -329,7 +333,8 @@ struct after {
 	uint64_t fence[8];
 };
 
-/* Some history, never empty in between (an empty one is cut short); `after` gets what each step left. Returns the steps. */
+/* Some history, never empty in between (an empty one is cut short); `after` gets what each step left. Returns the
+ * steps. */
 static size_t history(struct journal *j, struct after *after)
 {
 	/* add +n, fence n*10, remove -n */

@@ -25,14 +25,15 @@ static void make_page(void)
 	ck_assert_ptr_ne(k.page, MAP_FAILED);
 	leasepage_reset(k.page);
 	k.deadline_ns = k.freeze_at_ns = clock_now_ns() + 3600 * 1000 * NS_PER_MS;
-	the_file = (struct file){.keeper = &k, .key = {.dev = 5, .ino = 77}, .path = strdup("/data/a"), .name = strdup("n")};
+	the_file = (struct file){
+		.keeper = &k, .key = {.dev = 5, .ino = 77}, .path = strdup("/data/a"), .name = strdup("n")};
 	lock = &the_file.locks[WIRE_RECORD];
 	*lock = (struct lock){.file = &the_file, .space = WIRE_RECORD};
 	for (int i = 0; i < LEASES_IN_BUCKET + 2; i++) {
 		leases[i] = (struct lease){
-		    .lock = lock,
-		    .state = LEASE_HELD,
-		    .range = {.space = WIRE_RECORD, .mode = WIRE_EXCLUSIVE, .from = 10 * i, .to = 10 * i + 10}};
+			.lock = lock,
+			.state = LEASE_HELD,
+			.range = {.space = WIRE_RECORD, .mode = WIRE_EXCLUSIVE, .from = 10 * i, .to = 10 * i + 10}};
 		snprintf(leases[i].token, sizeof(leases[i].token), "%d", i);
 		DL_APPEND(lock->leases, &leases[i]);
 		HASH_ADD_STR(k.leases, token, &leases[i]);
@@ -54,7 +55,7 @@ static bool is_shown(const char *path, int i)
 {
 	const struct leases_file f = {.dev = 5, .ino = 77, .path_hash = leases_hash(path)};
 	const struct leases_range r = {
-	    .from = leases[i].range.from, .to = leases[i].range.to, .space = WIRE_RECORD, .mode = WIRE_EXCLUSIVE};
+		.from = leases[i].range.from, .to = leases[i].range.to, .space = WIRE_RECORD, .mode = WIRE_EXCLUSIVE};
 	const struct leases_slot *slot = leases_find(&k.page->leases, &f, &r);
 
 	return slot && leases_stand(&k.page->leases, slot, &f, &r);

@@ -1,4 +1,5 @@
-/* wire/leases.c: which slot counts, and that no reader takes for a lease what a writer has half written, or from two times. */
+/* wire/leases.c: which slot counts, and that no reader takes for a lease what a writer has half written, or from two
+ * times. */
 #include "wire/leases.h"
 
 #include <check.h>
@@ -196,7 +197,8 @@ START_TEST(whose_clock)
 }
 END_TEST
 
-/* Whatever stands there: nothing outside is read (the page behind is forbidden), and nothing found but what was asked for. */
+/* Whatever stands there: nothing outside is read (the page behind is forbidden), and nothing found but what was asked
+ * for. */
 START_TEST(hostile_contents)
 {
 	size_t size = (sizeof(*leases) + 4095) / 4096 * 4096;
@@ -251,7 +253,8 @@ static void renew_after_an_outage(int sig)
 	set_sure_until(FOR_EVER);
 }
 
-/* The program is stopped before it reads the clock, or the slot: neither way may it take one from before and one from after. */
+/* The program is stopped before it reads the clock, or the slot: neither way may it take one from before and one from
+ * after. */
 START_TEST(no_slot_from_before_with_a_time_from_after)
 {
 	struct sigaction action = {.sa_handler = renew_after_an_outage}, old;
@@ -301,7 +304,8 @@ START_TEST(no_torn_read_counts)
 	looks = 0;
 	for (int i = 0; i < 2; i++)
 		ck_assert_int_eq(pthread_create(&threads[i], NULL, reader, &wrong[i]), 0);
-	for (unsigned i = 0; __atomic_load_n(&looks, __ATOMIC_RELAXED) < 2000000 && (i % 1024 || time(NULL) < until); i++)
+	for (unsigned i = 0; __atomic_load_n(&looks, __ATOMIC_RELAXED) < 2000000 && (i % 1024 || time(NULL) < until);
+	     i++)
 		write_slot(slot_at(0), &entries[i % 3]);
 	__atomic_store_n(&end, true, __ATOMIC_RELAXED);
 	for (int i = 0; i < 2; i++)

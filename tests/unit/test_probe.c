@@ -17,8 +17,8 @@
 #include <unistd.h>
 
 #define DEADLINE_MS 20000
-#define MANY	    100
-#define RACES	    1000
+#define MANY        100
+#define RACES       1000
 
 /* One probe and what it said. */
 struct asked {
@@ -428,7 +428,9 @@ START_TEST(races)
 		flock(fd, LOCK_UN);
 		ck_assert_uint_le(a.in_use, 1);
 		ck_assert_int_eq(a.error, 0);
-		ck_assert_int_eq(possible(), a.answer == PROBE_FREE ? LOCK_UN : a.answer == PROBE_SHARED ? LOCK_SH : LOCK_EX);
+		ck_assert_int_eq(possible(), a.answer == PROBE_FREE     ? LOCK_UN
+					     : a.answer == PROBE_SHARED ? LOCK_SH
+									: LOCK_EX);
 		ck_assert(a.answer != PROBE_SHARED || shared_will_do);
 		ck_assert(op != LOCK_EX || lets_go || a.answer == PROBE_STOPPED || a.answer == PROBE_IN_USE);
 		flock(a.fd, LOCK_UN);

@@ -227,9 +227,9 @@ START_TEST(descriptor_and_operation)
 		struct wire_request r = good(op);
 		bool lock = op == WIRE_LOCK || op == WIRE_TEST;
 		bool control = op > 0 && op < WIRE_OPS && !lock && op != WIRE_BEFORE;
-		enum question_kind without = control		   ? QUESTION_CONTROL
+		enum question_kind without = control             ? QUESTION_CONTROL
 					     : op == WIRE_BEFORE ? QUESTION_BEFORE
-								   : QUESTION_MALFORMED;
+								 : QUESTION_MALFORMED;
 
 		ck_assert_int_eq(question_check(&r, sizeof(r), true), lock ? QUESTION_LOCK : QUESTION_MALFORMED);
 		ck_assert_int_eq(question_check(&r, sizeof(r), false), without);
@@ -300,7 +300,10 @@ static const struct {
 	size_t bytes;
 	bool ok;
 } fields[] = {
-#define FIELD(name, v, good) {#name " = " #v, offsetof(struct wire_request, name), v, sizeof(((struct wire_request *)0)->name), good}
+#define FIELD(name, v, good)                                                                                           \
+	{                                                                                                              \
+#name " = " #v, offsetof(struct wire_request, name), v, sizeof(((struct wire_request *)0)->name), good \
+	}
 	FIELD(magic, 0, false),
 	FIELD(magic, 0x646c666b, false), /* the other byte order */
 	FIELD(space, WIRE_SPACES, false),
@@ -353,10 +356,18 @@ START_TEST(ranges)
 	static const struct {
 		int64_t from, to;
 		bool ok;
-	} rows[] = {{0, 1, true},           {0, WIRE_EOF, true},         {5, 6, true},
-		    {WIRE_EOF - 1, WIRE_EOF, true}, {WIRE_EOF, WIRE_EOF, false}, {5, 5, false},
-		    {6, 5, false},          {-1, 5, false},              {INT64_MIN, INT64_MAX, false},
-		    {0, 0, false},          {0, -1, false},              {INT64_MIN, INT64_MIN, false}};
+	} rows[] = {{0, 1, true},
+		    {0, WIRE_EOF, true},
+		    {5, 6, true},
+		    {WIRE_EOF - 1, WIRE_EOF, true},
+		    {WIRE_EOF, WIRE_EOF, false},
+		    {5, 5, false},
+		    {6, 5, false},
+		    {-1, 5, false},
+		    {INT64_MIN, INT64_MAX, false},
+		    {0, 0, false},
+		    {0, -1, false},
+		    {INT64_MIN, INT64_MIN, false}};
 
 	for (size_t i = 0; i < sizeof(rows) / sizeof(*rows); i++) {
 		struct wire_request r = good(WIRE_LOCK);

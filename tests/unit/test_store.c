@@ -565,7 +565,8 @@ START_TEST(writes_that_would_be_refused)
 	command("CONFIG SET min-replicas-to-write 0");
 	assert_ok(store_try_write(a.store, on_answer, &answer));
 	ck_assert_uint_eq(a.downs, 0);
-	command("EVAL %s 0", "return redis.call('EXISTS', 'dflock:{0}:try') == 0 or redis.error_reply('something was left')");
+	command("EVAL %s 0",
+		"return redis.call('EXISTS', 'dflock:{0}:try') == 0 or redis.error_reply('something was left')");
 }
 END_TEST
 

@@ -150,9 +150,11 @@ static const char *acquire_want(const struct want *w)
 
 	snprintf(from, sizeof(from), REPLY_OFFSET, (int64_t)strtoll(range[0], NULL, 10));
 	snprintf(to, sizeof(to), REPLY_OFFSET, (int64_t)strtoll(range[1], NULL, 10));
-	return without_arrival(call_name(SCRIPT_ACQUIRE, w->name ? w->name : NAME, w->host, w->file ? w->file : "1:1", token(w->token),
-		    w->space == 'r' ? "record" : "flock", w->mode == 's' ? "shared" : "exclusive", from, to,
-		    w->ask ? w->ask : "0", w->pass ? w->pass : "0", "1", w->grow ? w->grow : "0", w->dead_host, w->dead_beat, NULL));
+	return without_arrival(call_name(SCRIPT_ACQUIRE, w->name ? w->name : NAME, w->host, w->file ? w->file : "1:1",
+					 token(w->token), w->space == 'r' ? "record" : "flock",
+					 w->mode == 's' ? "shared" : "exclusive", from, to, w->ask ? w->ask : "0",
+					 w->pass ? w->pass : "0", "1", w->grow ? w->grow : "0", w->dead_host,
+					 w->dead_beat, NULL));
 }
 /* acquire("A", 'a', 'x', .pass = "1"): host, token, mode, and what is not usual. */
 #define acquire(h, t, m, ...) acquire_want(&(struct want){.host = h, .token = t, .mode = m, ##__VA_ARGS__})
@@ -569,7 +571,8 @@ START_TEST(no_more_is_put_back_than_the_host_has)
 	snprintf(fence, sizeof(fence), "%" PRIu64, fence_of(acquire("A", 'a', 'x')));
 	/* A snapshot of before it was shrunk is all that the store has. */
 	assert_starts(call(SCRIPT_RECLAIM, "A", token('a'), fence, "1:1", "flock", "shared", "0000000000000000000",
-			   "9223372036854775807", NULL), "OK ");
+			   "9223372036854775807", NULL),
+		      "OK ");
 	ck_assert_ptr_nonnull(strstr(acquire("A", 'a', 'x'), " shared"));
 	assert_granted(acquire("B", 'b', 's'));
 }
