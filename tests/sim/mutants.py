@@ -37,7 +37,7 @@ MUTANTS = {
     "what the page said before the kernel lock was taken is enough": ("shim/acquire.c", r"if \(!leases_stand\(&look->page->leases, slot, &look->file, &wanted\)\)", "if (0)"),
     "granted by hand-over after the deadline": ("keeper/requests.c", r"if \(k->expired\) \{ /\* granted", "if (0) { /* granted"),
     "the deadline passes unseen": ("keeper/host.c", r"if \(k->expired \|\| now < k->deadline_ns\)", "if (k->deadline_ns)"),
-    "nobody is frozen": ("keeper/freeze.c", r"bool due = freeze_at && now >= freeze_at && leases;", "bool due = false;"),
+    "nobody is frozen": ("keeper/freeze.c", r"\t\t\tfreeze\(f\);", "\t\t\t;", r"\tstopped_stop\(&f->stopped, f->first.pids\[i\]\);", "\t;"),
     "who is frozen goes on before the leases are confirmed": ("keeper/freeze.c", r"f->stopped\.count && !has_slot\(f, 1u << FENCE_UNSURE\) && ", "f->stopped.count && "),
     "holders of lost leases go on": ("keeper/act.c", r"== ON_LOST_WARN \? FENCE_FREE : FENCE_LOST", "== ON_LOST_WARN ? FENCE_FREE : FENCE_FREE"),
     "put back after the deadline": ("keeper/host.c", r"if \(lease->state == LEASE_UNSURE && lease->forgotten\)\n\t\t\tlease_raise\(lease, LEASE_EV_GONE\);", ";",
