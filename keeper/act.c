@@ -310,6 +310,11 @@ static void lingered(struct lease *lease)
 		return;
 	}
 	lease->linger_ns = lease->linger_ns * 2 > max ? max : lease->linger_ns * 2;
+	/* Mostly it is: no thread for that, and no need to close it. */
+	if (lease_is_in_use(lease)) {
+		lease_start_timer(lease, lease->linger_ns / NS_PER_MS);
+		return;
+	}
 	lease->recall = RECALL_LINGER;
 	lease_raise(lease, LEASE_EV_LINGERED);
 }

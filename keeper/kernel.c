@@ -1,6 +1,7 @@
 /* See kernel.h. */
 #include "keeper/kernel.h"
 
+#include <errno.h>
 #include <fcntl.h>
 #include <string.h>
 #include <sys/file.h>
@@ -160,4 +161,32 @@ int lock_in_the_way(const struct lease *lease, const struct store_range *wanted,
 	in_use->from = lock.l_start;
 	in_use->to = lock.l_len ? lock.l_start + lock.l_len : WIRE_EOF;
 	return 1;
+}
+
+/* Our own description must have no lock and get none meanwhile: it would be dropped here. */
+static bool is_free_of_probes(const struct lock *lock)
+{
+	const struct lease *lease;
+
+	DL_FOREACH (lock->leases, lease)
+		if (lease->probe)
+			return false;
+	return !lock->probe_holds;
+}
+
+bool lease_is_in_use(const struct lease *lease)
+{
+	const struct file *file = lease->lock->file;
+	struct store_range all = lease->range, in_use;
+
+	all.mode = WIRE_EXCLUSIVE;
+	if (lease->range.space == WIRE_RECORD)
+		return lock_in_the_way(lease, &all, &in_use) > 0;
+	if (!file->local || file->fd < 0 || !is_free_of_probes(lease->lock))
+		return false;
+	/* Who is refused because of this asks the keeper, and comes to know better. */
+	if (flock(file->fd, LOCK_EX | LOCK_NB) != 0)
+		return errno == EWOULDBLOCK;
+	flock(file->fd, LOCK_UN);
+	return false;
 }
