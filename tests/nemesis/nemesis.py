@@ -14,7 +14,7 @@ import time
 import stamps
 from harness import wait_until
 from harness.nodes import MASTER
-from stage import HOSTS, Servers
+from setting import HOSTS, Servers
 
 AT_ONCE = 3
 QUIET_TTLS = 3  # for which the store does not lose its memory once more: else nobody would get anywhere

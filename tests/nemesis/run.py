@@ -7,7 +7,7 @@ import time
 import stamps
 from harness import BUILD
 from nemesis import Nemesis
-from stage import HOSTS, KINDS, Server, Stage
+from setting import HOSTS, KINDS, Server, Stage
 
 FROZEN_NS = 300_000_000  # a holder that did not run for so long was stopped, by us or by the keeper's parent
 

@@ -9,7 +9,7 @@ import struct
 import pytest
 import stamps
 from harness import Clock, Job, Proxy, Redis, wait_until
-from stage import HOLDER
+from setting import HOLDER
 
 LEASE = "ttl_ms = 2000; freeze_margin_ms = 600;"
 STEPS = (5, -5, 0, -1000, 1000, 0)  # hours

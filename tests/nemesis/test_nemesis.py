@@ -11,7 +11,7 @@ import random
 import pytest
 import stamps
 from run import run
-from stage import Server, Servers
+from setting import Server, Servers
 
 SECONDS = float(os.environ.get("DFLOCK_NEMESIS_SECONDS", "60"))
 SEED = int(os.environ.get("DFLOCK_NEMESIS_SEED", str(random.SystemRandom().randrange(1 << 20))))
