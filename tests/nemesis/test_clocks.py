@@ -17,9 +17,11 @@ STEPS = (5, -5, 0, -1000, 1000, 0)  # hours
 
 @pytest.fixture
 def store(folder):
-    """A redis-server with a wall clock of its own."""
+    """A redis-server with a wall clock of its own, beside the one that make_host() would take."""
     clock = Clock(os.path.join(folder, "store.clock"))
-    server = Redis(folder, env=clock.env())
+    place = os.path.join(folder, "store")
+    os.mkdir(place)
+    server = Redis(place, env=clock.env())
     server.clock = clock
     yield server
     server.stop()
