@@ -1,10 +1,10 @@
 #!lua
 -- Grants a lease, or queues the request and tells the hosts in the way. Idempotent per token.
 -- ARGV 2 host  3 file  4 token  5 space  6 mode  7 from  8 to  9 ask  10 pass  11 beat (this counts as a beat of the
--- host)  12 grow (whoever is alone on the name gets the whole range)  13.. host, beat of each host that is named dead: what it has is dropped if its beat is still that one
--- Answers: OK fence mode, and from to if it is more than was asked for | WAIT or BUSY, then a number that grows with every WAIT, then host, beat, age in ms, 'holds' or
--- 'waits' of up to 16 hosts in the way
--- | GRACE | LIMIT | INC.
+-- host)  12 grow (whoever is alone on the name gets the whole range)  13.. host, beat of each host that is named dead:
+-- what it has is dropped if its beat is still that one
+-- Answers: OK fence mode, and from to if it is more than was asked for | WAIT or BUSY, then a number that grows with
+-- every WAIT, then host, beat, age in ms, 'holds' or 'waits' of up to 16 hosts in the way | GRACE | LIMIT | INC.
 -- A late duplicate, executed after the token was released, grants anew with another fence: confirm says GONE for the
 -- old one, and the recall of an unknown token is answered with its release.
 local MAX_ENTRIES, MAX_BLOCKERS = 1000, 16
