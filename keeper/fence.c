@@ -83,8 +83,25 @@ bool fence_in_use(const struct fence *fence)
 
 void fence_set(struct fence *fence, uint32_t slot, enum fence_state state)
 {
-	if (fence && slot < FENCE_SLOTS)
-		__atomic_store_n(&fence->slots[slot].state, state, __ATOMIC_RELEASE);
+	if (!fence || slot >= FENCE_SLOTS)
+		return;
+	__atomic_store_n(&fence->slots[slot].state, state, __ATOMIC_RELEASE);
+	if (state == FENCE_FREE && slot < __atomic_load_n(&fence->first, __ATOMIC_RELAXED))
+		__atomic_store_n(&fence->first, slot, __ATOMIC_RELAXED);
+}
+
+/* The parent frees slots at the same time, so `first` is no more than a good guess. */
+static uint32_t free_slot(const struct fence *fence)
+{
+	uint32_t first = __atomic_load_n(&fence->first, __ATOMIC_RELAXED) % FENCE_SLOTS;
+
+	for (uint32_t n = 0; n < FENCE_SLOTS; n++) {
+		uint32_t i = (first + n) % FENCE_SLOTS;
+
+		if (__atomic_load_n(&fence->slots[i].state, __ATOMIC_ACQUIRE) == FENCE_FREE)
+			return i;
+	}
+	return FENCE_NO_SLOT;
 }
 
 uint32_t fence_take(struct fence *fence, uint64_t dev, uint64_t ino, const struct store_range *range,
@@ -94,11 +111,10 @@ uint32_t fence_take(struct fence *fence, uint64_t dev, uint64_t ino, const struc
 
 	if (!fence)
 		return 0;
-	for (i = 0; i < FENCE_SLOTS; i++)
-		if (__atomic_load_n(&fence->slots[i].state, __ATOMIC_ACQUIRE) == FENCE_FREE)
-			break;
-	if (i == FENCE_SLOTS)
-		return FENCE_NO_SLOT;
+	i = free_slot(fence);
+	if (i == FENCE_NO_SLOT)
+		return i;
+	__atomic_store_n(&fence->first, i + 1, __ATOMIC_RELAXED);
 	fence->slots[i].space = range->space;
 	fence->slots[i].hidden = fence->slots[i].hidden_said = 0;
 	fence->slots[i].dev = dev;

@@ -22,7 +22,7 @@
 #include "store/store.h"
 
 #define FENCE_NAME      "fence"
-#define FENCE_MAGIC     0x3165636e65666c64ull /* another layout: another number */
+#define FENCE_MAGIC     0x3265636e65666c64ull /* another layout: another number */
 #define FENCE_SLOTS     65536
 #define FENCE_SIGNALLED 256
 #define FENCE_CALLERS   1024
@@ -71,6 +71,7 @@ struct fence {
 	int64_t deadline_ns;
 	uint32_t on_lost;      /* enum on_lost */
 	uint32_t used;         /* slots beyond this were never taken */
+	uint32_t first;        /* where to begin looking for a free one: most often there is none before it */
 	uint32_t frozen_count; /* written by the parent: how many processes it holds stopped */
 	struct fence_signalled signalled[FENCE_SIGNALLED]; /* the parent's */
 	int64_t callers_ns;                                /* freeze_at_ns when the first of them was added */

@@ -11,7 +11,8 @@ void lease_start_probe(struct lease *lease);
  * kernel cannot be asked without waiting (never for flock), and *in_use is what the lease covers.
  */
 int lock_in_the_way(const struct lease *lease, const struct store_range *wanted, struct store_range *in_use);
-/* Is the lease in use, as far as can be said at once and without closing it? False: perhaps not. Not over a pinned range. */
+/* Is the lease in use, as far as can be said at once and without closing it? False: perhaps not. Not over a pinned
+ * range. */
 bool lease_is_in_use(const struct lease *lease);
 /* Does the probe that runs wait until nobody has the lock, though shared is wanted, too? Then it must be started anew.
  */

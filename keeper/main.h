@@ -21,8 +21,9 @@ enum keeper_exit {
 	KEEPER_EXIT_CONFIG = 1, /* it cannot start, and would not the next time either */
 };
 
-#define KEEPER_AGAIN_MS 500 /* a second signal to end means another thing than the first if it comes later than this   \
-			     */
+#define KEEPER_AGAIN_MS                                                                                                \
+	500 /* a second signal to end means another thing than the first if it comes later than this                   \
+	     */
 
 /* Runs a keeper until it ends; returns an enum keeper_exit. SIGTERM and SIGINT are blocked when it is called. */
 int keeper_run(const struct keeper_options *options);

@@ -162,10 +162,11 @@ struct request {
 };
 
 /* A call of a script, with its keys and the incarnation; name: the lock, or NULL. Running out of memory ends the
- * process, here and in request_add(). */
+ * process, here and when words are added. */
 struct request *request_script(struct store *s, enum script_id script, const char *name);
 /* A plain command. */
 struct request *request_command(struct store *s, const char *command);
+void request_word(struct request *r, const char *word);
 void request_add(struct request *r, const char *format, ...) __attribute__((format(printf, 2, 3)));
 /* Sends it if the store is up; otherwise `done` hears so from the loop. */
 void request_send(struct request *r, request_done *done);

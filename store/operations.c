@@ -79,19 +79,19 @@ void store_acquire(struct store *s, const struct store_acquire *a, store_reply_c
 		refuse(r, bad, cb, arg);
 		return;
 	}
-	request_add(r, "%s", s->host);
-	request_add(r, "%s", a->file);
-	request_add(r, "%s", a->token);
-	request_add(r, "%s", reply_space_word[a->range.space]);
-	request_add(r, "%s", reply_mode_word[a->range.mode]);
+	request_word(r, s->host);
+	request_word(r, a->file);
+	request_word(r, a->token);
+	request_word(r, reply_space_word[a->range.space]);
+	request_word(r, reply_mode_word[a->range.mode]);
 	request_add(r, REPLY_OFFSET, a->range.from);
 	request_add(r, REPLY_OFFSET, a->range.to);
-	request_add(r, "%d", a->ask);
-	request_add(r, "%d", a->pass);
-	request_add(r, "%d", a->beat);
-	request_add(r, "%d", a->grow);
+	request_word(r, a->ask ? "1" : "0");
+	request_word(r, a->pass ? "1" : "0");
+	request_word(r, a->beat ? "1" : "0");
+	request_word(r, a->grow ? "1" : "0");
 	for (size_t i = 0; i < a->dead_count && i < STORE_MAX_BLOCKERS; i++) {
-		request_add(r, "%s", a->dead[i].host);
+		request_word(r, a->dead[i].host);
 		request_add(r, "%" PRIu64, a->dead[i].beat);
 	}
 	ask(r, REPLY_MAY(STORE_WAIT) | REPLY_MAY(STORE_BUSY) | REPLY_MAY(STORE_GRACE) | REPLY_MAY(STORE_LIMIT), cb,
@@ -110,8 +110,8 @@ static void ask_about(struct store *s, enum script_id script, const char *name, 
 		return;
 	}
 	if (fence)
-		request_add(r, "%s", s->host);
-	request_add(r, "%s", token);
+		request_word(r, s->host);
+	request_word(r, token);
 	if (fence)
 		request_add(r, "%" PRIu64, *fence);
 	ask(r, script == SCRIPT_RELEASE ? 0 : REPLY_MAY(STORE_GONE), cb, arg);
@@ -142,12 +142,12 @@ void store_reclaim(struct store *s, const char *name, const char *file, const ch
 		refuse(r, bad, cb, arg);
 		return;
 	}
-	request_add(r, "%s", s->host);
-	request_add(r, "%s", token);
+	request_word(r, s->host);
+	request_word(r, token);
 	request_add(r, "%" PRIu64, fence);
-	request_add(r, "%s", file);
-	request_add(r, "%s", reply_space_word[range->space]);
-	request_add(r, "%s", reply_mode_word[range->mode]);
+	request_word(r, file);
+	request_word(r, reply_space_word[range->space]);
+	request_word(r, reply_mode_word[range->mode]);
 	request_add(r, REPLY_OFFSET, range->from);
 	request_add(r, REPLY_OFFSET, range->to);
 	ask(r, REPLY_MAY(STORE_GONE), cb, arg);
@@ -167,7 +167,7 @@ static void publish(struct store *s, const char *host, const char *message)
 	struct request *r = request_command(s, "PUBLISH");
 
 	request_add(r, STORE_KEYS "host:%s", host);
-	request_add(r, "%s", message);
+	request_word(r, message);
 	request_send(r, on_told);
 }
 
@@ -196,7 +196,7 @@ void store_beat(struct store *s, store_reply_cb *cb, void *arg)
 {
 	struct request *r = request_script(s, SCRIPT_BEAT, NULL);
 
-	request_add(r, "%s", s->host);
+	request_word(r, s->host);
 	ask(r, 0, cb, arg);
 }
 
@@ -211,9 +211,9 @@ void store_try_write(struct store *s, store_reply_cb *cb, void *arg)
 {
 	struct request *r = request_command(s, "SETRANGE");
 
-	request_add(r, STORE_KEYS "try");
-	request_add(r, "0");
-	request_add(r, "%s", "");
+	request_word(r, STORE_KEYS "try");
+	request_word(r, "0");
+	request_word(r, "");
 	r->cb.reply = cb;
 	r->arg = arg;
 	request_send(r, on_tried);
@@ -223,8 +223,8 @@ void store_leave(struct store *s, store_reply_cb *cb, void *arg)
 {
 	struct request *r = request_script(s, SCRIPT_LEAVE, NULL);
 
-	request_add(r, "%s", s->host);
-	request_add(r, "%s", ""); /* whatever its beat is */
+	request_word(r, s->host);
+	request_word(r, ""); /* whatever its beat is */
 	ask(r, 0, cb, arg);
 }
 
@@ -280,7 +280,7 @@ void store_open(struct store *s, bool now, store_reply_cb *cb, void *arg)
 {
 	struct request *r = request_script(s, SCRIPT_STORE, NULL);
 
-	request_add(r, "%s", now ? "init" : "open");
+	request_word(r, now ? "init" : "open");
 	request_add(r, "%" PRId64, s->ttl_ms);
 	r->may = REPLY_MAY(STORE_INCARNATION);
 	r->cb.reply = cb;

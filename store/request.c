@@ -20,18 +20,28 @@ static void set_arg(struct request *r, int i, char *text)
 	r->argv[i] = store_need(text);
 }
 
+static void add(struct request *r, char *text)
+{
+	if (r->argc == REQUEST_ARGS)
+		abort();
+	set_arg(r, r->argc++, text);
+}
+
+void request_word(struct request *r, const char *word)
+{
+	add(r, strdup(word));
+}
+
 void request_add(struct request *r, const char *format, ...)
 {
 	va_list args;
 	char *text;
 
-	if (r->argc == REQUEST_ARGS)
-		abort();
 	va_start(args, format);
 	if (vasprintf(&text, format, args) < 0)
 		text = NULL;
 	va_end(args);
-	set_arg(r, r->argc++, text);
+	add(r, text);
 }
 
 static struct request *request_new(struct store *s)
@@ -47,7 +57,7 @@ struct request *request_command(struct store *s, const char *command)
 {
 	struct request *r = request_new(s);
 
-	request_add(r, "%s", command);
+	request_word(r, command);
 	return r;
 }
 
@@ -57,14 +67,14 @@ struct request *request_script(struct store *s, enum script_id script, const cha
 
 	r->script = (int)script;
 	r->binding = script_is_binding(script) && config_acknowledgements(s->config) > 0;
-	request_add(r, "EVALSHA");
-	request_add(r, "%s", s->sha[script]);
+	request_word(r, "EVALSHA");
+	request_word(r, s->sha[script]);
 	request_add(r, "%d", script_keys(script));
-	request_add(r, STORE_KEYS "store");
-	request_add(r, STORE_KEYS "hosts");
+	request_word(r, STORE_KEYS "store");
+	request_word(r, STORE_KEYS "hosts");
 	if (name)
 		request_add(r, STORE_LOCK_KEY "%s", name);
-	request_add(r, "%s", s->incarnation);
+	request_word(r, s->incarnation);
 	return r;
 }
 

@@ -17,6 +17,7 @@
 EMBED(common, "store/lua/common.lua");
 EMBED(clashes, "store/lua/clashes.lua");
 EMBED(entries, "store/lua/entries.lua");
+EMBED(take, "store/lua/take.lua");
 EMBED(acquire, "store/lua/acquire.lua");
 EMBED(release, "store/lua/release.lua");
 EMBED(shrink, "store/lua/shrink.lua");
@@ -31,10 +32,11 @@ EMBED(dump, "store/lua/dump.lua");
 
 static const struct {
 	const char *name, *text;
-	bool lock;    /* KEYS[3] is a lock */
-	bool binding; /* store/acks.c */
+	const char *simple; /* the simple cases: in front of what takes long to define; NULL: there are none */
+	bool lock;          /* KEYS[3] is a lock */
+	bool binding;       /* store/acks.c */
 } scripts[SCRIPTS] = {
-	[SCRIPT_ACQUIRE] = {"acquire", script_acquire, .lock = true, .binding = true},
+	[SCRIPT_ACQUIRE] = {"acquire", script_acquire, .simple = script_take, .lock = true, .binding = true},
 	[SCRIPT_RELEASE] = {"release", script_release, .lock = true},
 	[SCRIPT_SHRINK] = {"shrink", script_shrink, .lock = true},
 	[SCRIPT_CONFIRM] = {"confirm", script_confirm, .lock = true, .binding = true},
@@ -51,7 +53,9 @@ char *script_text(enum script_id id, bool flags)
 {
 	const char *text = scripts[id].text;
 	size_t first = strcspn(text, "\n") + 1; /* each file starts with its flags */
-	size_t size = strlen(script_common) + strlen(script_clashes) + strlen(script_entries) + strlen(text) + 1;
+	const char *simple = scripts[id].simple ? scripts[id].simple : "";
+	size_t size = strlen(script_common) + strlen(simple) + strlen(script_clashes) + strlen(script_entries) +
+		      strlen(text) + 1;
 	char *out = malloc(size);
 
 	if (!out)
@@ -59,7 +63,7 @@ char *script_text(enum script_id id, bool flags)
 	char *end = out;
 	if (flags)
 		end = mempcpy(end, text, first);
-	end = stpcpy(end, script_common);
+	end = stpcpy(stpcpy(end, script_common), simple);
 	if (scripts[id].lock)
 		end = stpcpy(stpcpy(end, script_clashes), script_entries);
 	stpcpy(end, text + first);

@@ -1,9 +1,9 @@
 /*
  * The store's Lua scripts (lua/), embedded in the program. Each file's first lines are its contract.
  *
- * What is sent to the server is: the script's "#!lua flags=..." line, lua/common.lua, lua/clashes.lua and
- * lua/entries.lua if the script works on a lock, and the script. Servers before Redis 7 do not know the flags and get
- * the text without that line.
+ * What is sent to the server is: the script's "#!lua flags=..." line, lua/common.lua, its simple cases (lua/take.lua),
+ * and lua/clashes.lua and lua/entries.lua if the script works on a lock, and the script. Servers before Redis 7 do not
+ * know the flags and get the text without that line.
  */
 #ifndef DFLOCK_STORE_SCRIPTS_H
 #define DFLOCK_STORE_SCRIPTS_H

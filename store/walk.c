@@ -92,11 +92,11 @@ static void read_page(struct walk *walk)
 {
 	struct request *r = request_command(walk->store, "SCAN");
 
-	request_add(r, "%s", walk->cursor);
-	request_add(r, "MATCH");
-	request_add(r, STORE_LOCK_KEY "*");
-	request_add(r, "COUNT");
-	request_add(r, PAGE_KEYS);
+	request_word(r, walk->cursor);
+	request_word(r, "MATCH");
+	request_word(r, STORE_LOCK_KEY "*");
+	request_word(r, "COUNT");
+	request_word(r, PAGE_KEYS);
 	r->arg = walk;
 	request_send(r, on_page);
 }
@@ -140,7 +140,7 @@ static void ask_sweep(struct walk *walk, enum script_id script, const char *name
 {
 	struct request *r = request_script(walk->store, script, name);
 
-	request_add(r, "%s", walk->host.host);
+	request_word(r, walk->host.host);
 	request_add(r, "%" PRIu64, walk->host.beat);
 	r->may = REPLY_MAY(STORE_OK) | REPLY_MAY(STORE_GONE) | REPLY_MAY(STORE_INCARNATION);
 	r->arg = walk;
@@ -330,11 +330,11 @@ void store_dump(struct store *s, store_dump_cb *cb, void *arg)
 	walk->dumped = cb;
 	walk->visit = dump_lock;
 	walk->end = end_dump;
-	request_add(r, STORE_KEYS "store");
-	request_add(r, "inc");
-	request_add(r, "open");
-	request_add(r, "ttl_ms");
-	request_add(r, "fence");
+	request_word(r, STORE_KEYS "store");
+	request_word(r, "inc");
+	request_word(r, "open");
+	request_word(r, "ttl_ms");
+	request_word(r, "fence");
 	r->arg = walk;
 	request_send(r, on_dump_record);
 }

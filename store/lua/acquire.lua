@@ -67,13 +67,6 @@ local function in_the_way(lock, mine, place)
 	return holders, ahead, stays
 end
 
-local same, open = known(true)
-if not same then
-	return {'INC'}
-end
-if not open then
-	return {'GRACE'}
-end
 local lock = read_lock()
 local lease = find(lock.l, token)
 if lease or ARGV[11] == '1' then

@@ -30,8 +30,8 @@ local function is_of_this_server(incarnation)
 	return id ~= 'replica-' and string.sub(incarnation, 1, #id) == id
 end
 
--- Says whether the store is the one the caller knows, and whether it grants (open). Whoever grants or vouches for a
--- lease looks at the server itself (deep); for the others the record is enough.
+-- Says whether the store is the one the caller knows, and whether it grants (open), and whether there is anything of the lock
+-- (written). Whoever grants or vouches for a lease looks at the server itself (deep); for the others the record is enough.
 -- If a lock is missing that was written, somebody removed or evicted it: then the store has lost its memory.
 local function known(deep)
 	local record = redis.call('HMGET', STORE, 'inc', 'open', KEYS[3] or '')
@@ -39,7 +39,7 @@ local function known(deep)
 		redis.call('HDEL', STORE, 'inc')
 		return false
 	end
-	return record[1] == ARGV[1] and (not deep or is_of_this_server(ARGV[1])), record[2] == '1'
+	return record[1] == ARGV[1] and (not deep or is_of_this_server(ARGV[1])), record[2] == '1', record[3]
 end
 
 local function beat_of(host)

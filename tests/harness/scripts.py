@@ -8,6 +8,8 @@ STORE, HOSTS, LOCK = "dflock:{0}:store", "dflock:{0}:hosts", "dflock:{0}:lock:%s
 END = "9223372036854775807"
 OF_ALL = ("beat", "leave", "hosts", "store")  # they take no lock
 
+SIMPLE = {"acquire": ("take",)}  # in front of what takes long to define
+
 
 def text_of(name):
     """As store/scripts.c puts it together for Redis 7."""
@@ -17,7 +19,7 @@ def text_of(name):
 
     first, rest = read(name).split("\n", 1)
     more = () if name in OF_ALL else ("clashes", "entries")
-    return "\n".join([first, *map(read, ("common", *more)), rest])
+    return "\n".join([first, *map(read, ("common", *SIMPLE.get(name, ()), *more)), rest])
 
 
 def offset(n):

@@ -1,0 +1,28 @@
+-- In front of acquire.lua, before clashes.lua and entries.lua: a lock that nobody has or waits for, as most are. To define the
+-- functions below, which are not needed for it, would take the server longer than all of this.
+local same, open, written = known(true)
+if not same then
+	return {'INC'}
+end
+if not open then
+	return {'GRACE'}
+end
+if not written then
+	local from, to = ARGV[7], ARGV[8]
+	if ARGV[12] == '1' then
+		from, to = '0000000000000000000', '9223372036854775807'
+	end
+	local fence = redis.call('HINCRBY', STORE, 'fence', 1)
+	local lock = cmsgpack.pack({q = {}, l = {{token = ARGV[4], host = ARGV[2], file = ARGV[3], space = ARGV[5],
+		mode = ARGV[6], from = from, to = to, fence = fence}}})
+	if redis.call('SET', KEYS[3], lock, 'NX') then -- else something else wrote there
+		redis.call('HSET', STORE, KEYS[3], ARGV[1])
+		if ARGV[11] == '1' then
+			raise_beat(ARGV[2])
+		end
+		if from ~= ARGV[7] or to ~= ARGV[8] then
+			return {'OK', number(fence), ARGV[6], from, to}
+		end
+		return {'OK', number(fence), ARGV[6]}
+	end
+end
