@@ -117,30 +117,6 @@ def relock(lab):
                   note="%d pairs/s" % (count / seconds))]
 
 
-@measurement("first")
-def first(lab):
-    """The first lock of a file on a host: the lease must come from the store."""
-    host, server = lab.host("a"), lab.redis().socket
-    evals, firsts = in_turns(5, lambda: lab.run(lab.plain(), "roundtrip", server, "eval", 300, 0),
-                             lambda: lab.run(host, "first", lab.new_prefix(host), 60))
-    lab.protected()
-    return [Times(Series("first lock of a file", firsts), Series("EVAL, hiredis", evals), x=2.5)]
-
-
-@measurement("handover")
-def handover(lab):
-    """From one host's LOCK_UN to the return of flock() on another host that waits for it."""
-    server = lab.redis().socket
-    pings, rested, turns = in_turns(
-        5, lambda: lab.run(lab.plain(), "roundtrip", server, "ping", 300, 0),
-        lambda: lab.run(lab.plain(), "roundtrip", server, "ping", 20, REST_US),
-        lambda: lab.turns(30, REST_US))
-    turns = Series("hand-over between two hosts", turns)
-    return [Times(turns, Series("PING, hiredis", pings), x=8),
-            Times(turns, Series("PING after %g ms of rest" % (REST_US / 1000), rested),
-                  note="a hand-over comes after such a rest")]
-
-
 @contextlib.contextmanager
 def holding(lab, host, prefix, count, space="flock"):
     with lab.popen(host, "hold", prefix, count, space) as p:

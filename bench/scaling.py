@@ -1,53 +1,21 @@
 """
-How dflock behaves as things grow: the distance to the store, the hosts that fight for a file, those that wait, the leases that
-are held. Each function returns rows (report.py), most of them curves.
+How dflock behaves as things grow: the hosts that fight for a file, those that wait, the leases that are held. Each function
+returns rows (report.py), most of them curves.
 """
 import contextlib
 import os
 import subprocess
 import time
 
-from bench.lab import BUILD, CannotMeasure
-from bench.measurements import REST_US, holding, in_turns, measurement
-from bench.report import Curve, Series, Times
+from bench.lab import BUILD
+from bench.latency import DISTANCES_MS, distant
+from bench.measurements import holding, measurement
+from bench.report import Curve, Series
 
-DISTANCES_MS = (1, 10)  # of the network: there and back
 HOLDS_MS = (0, 1, 2, 5, 10, 20, 50)
 HOT_HOSTS = (1, 2, 4, 8)
 WAITING_HOSTS = (2, 4, 8, 16, 32, 64)
 HELD = (1, 10, 100, 1000, 10000)
-
-
-@contextlib.contextmanager
-def distant(lab, ms):
-    """The address of the store as seen from ms away (0: the store itself)."""
-    socket = lab.redis().socket
-    if not ms:
-        yield socket
-        return
-    path = lab.open_file("delay-%d.sock" % ms)
-    with contextlib.suppress(FileNotFoundError):
-        os.unlink(path)
-    with lab.popen(lab.plain(), "delay", path, socket, ms * 1000 // 2) as p:
-        if p.stdout.readline() != "ready\n":
-            raise CannotMeasure("delay: " + p.stderr.read().strip())
-        yield path
-
-
-@measurement("distance")
-def distance(lab):
-    """The first lock and the hand-over over a network: what the network needs should be most of it."""
-    rows = []
-    for ms in DISTANCES_MS:
-        with distant(lab, ms) as path, lab.some_hosts(2, path) as hosts:
-            evals, firsts = in_turns(3, lambda: lab.run(lab.plain(), "roundtrip", path, "eval", 30, 0),
-                                     lambda: lab.run(hosts[0], "first", lab.new_prefix(hosts[0]), 20))
-            pings, turns = in_turns(3, lambda: lab.run(lab.plain(), "roundtrip", path, "ping", 30, 0),
-                                    lambda: lab.turns(15, REST_US + 4000 * ms, hosts))
-        far = ", store %d ms away" % ms
-        rows += [Times(Series("first lock of a file" + far, firsts), Series("EVAL, hiredis", evals), x=2.5),
-                 Times(Series("hand-over between two hosts" + far, turns), Series("PING, hiredis", pings), x=8)]
-    return rows
 
 
 def fight(lab, hosts, ms=1000):
