@@ -15,6 +15,7 @@
 #include "keeper/leasepage.h"
 #include "keeper/locks.h"
 #include "keeper/log.h"
+#include "keeper/lost.h"
 #include "keeper/requests.h"
 #include "keeper/serve.h"
 #include "keeper/split.h"
@@ -161,14 +162,14 @@ static void act(struct lease *lease, unsigned actions, enum lease_event event)
 	if (actions & LEASE_DO_TELL_IN_USE)
 		lease_tell_in_use(lease);
 	if (actions & LEASE_DO_LOST) {
-		leasepage_close_lock(lease->lock); /* host_is_losing() */
+		leasepage_close_lock(lease->lock); /* lost_has_holders() */
 		fence_set(k->fence, lease->slot, k->config->lease.on_lost == ON_LOST_WARN ? FENCE_FREE : FENCE_LOST);
 		lease->slot = FENCE_NO_SLOT;
-		host_losing(k);
+		lost_end_holders(k);
 	}
 	if (actions & LEASE_DO_LOST)
-		host_lost(lease, lease->forgotten ? "the store lost its memory, and it could not be put back in time"
-						  : "it was not renewed in time, and the store gave it up");
+		lost_report(lease, lease->forgotten ? "the store lost its memory, and it could not be put back in time"
+						    : "it was not renewed in time, and the store gave it up");
 	if (actions & LEASE_DO_OPEN)
 		open_lease(lease, event);
 	if (actions & LEASE_DO_SERVE)

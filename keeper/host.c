@@ -9,19 +9,21 @@
 #include <utlist.h>
 
 #include "keeper/act.h"
+#include "keeper/callers.h"
 #include "keeper/clock.h"
 #include "keeper/control.h"
 #include "keeper/deadlock.h"
+#include "keeper/grace.h"
 #include "keeper/journal.h"
 #include "keeper/leasepage.h"
 #include "keeper/locks.h"
 #include "keeper/log.h"
+#include "keeper/lost.h"
 #include "keeper/requests.h"
 #include "keeper/serve.h"
 #include "keeper/sessions.h"
 
 #define SWEEPS_PER_PERIOD 24
-#define LOSING_MS         5
 
 static int64_t ttl_ns(const struct keeper *k)
 {
@@ -29,18 +31,6 @@ static int64_t ttl_ns(const struct keeper *k)
 }
 
 /* --- the deadline --- */
-
-/* Nobody can tell who had them since the store lost its memory. */
-static void lose_forgotten(struct keeper *k)
-{
-	struct lease *lease, *next;
-
-	keeper_enter(k);
-	HASH_ITER (hh, k->leases, lease, next)
-		if (lease->state == LEASE_UNSURE && lease->forgotten)
-			lease_raise(lease, LEASE_EV_GONE);
-	keeper_leave(k);
-}
 
 /* Past it nothing is sure, whatever the store says next: everything must be confirmed. */
 static void check_deadline(struct keeper *k)
@@ -54,7 +44,7 @@ static void check_deadline(struct keeper *k)
 		log_info("no beat was answered for %lld ms: leases are unsure until the store confirms them",
 			 (long long)((now - k->deadline_ns + ttl_ns(k) * 9 / 10) / NS_PER_MS));
 	keeper_raise_all(k, LEASE_EV_EXPIRED);
-	lose_forgotten(k);
+	grace_lose_forgotten(k);
 }
 
 int64_t host_sure_until(struct keeper *k)
@@ -101,18 +91,6 @@ static void on_deadline(uv_timer_t *timer)
 	uv_timer_start(timer, on_deadline, (next - now) / NS_PER_MS + 1, 0);
 }
 
-/* What the store has forgotten it does not keep for us, whatever it says of the host: until all of that is put back or
- * lost, nothing gets more time. */
-static bool has_forgotten(const struct keeper *k)
-{
-	const struct lease *lease, *next;
-
-	HASH_ITER (hh, k->leases, lease, next)
-		if (lease->state == LEASE_UNSURE && lease->forgotten)
-			return true;
-	return false;
-}
-
 void host_renewed(struct keeper *k, int64_t sent_ns)
 {
 	int64_t deadline = sent_ns + ttl_ns(k) * 9 / 10;
@@ -120,7 +98,7 @@ void host_renewed(struct keeper *k, int64_t sent_ns)
 	bool was_sure = host_sure_until(k) - now > SERVE_LEAST_NS; /* first the old deadline, then the new */
 	int ret;
 
-	if (deadline <= k->deadline_ns || deadline <= now || has_forgotten(k))
+	if (deadline <= k->deadline_ns || deadline <= now || grace_has_forgotten(k))
 		return;
 	ret = journal_set_deadline(k->journal, deadline);
 	if (ret < 0)
@@ -180,45 +158,6 @@ bool host_beats(struct keeper *k)
 	return false; /* the last one may be long ago, and the next comes only in a third of ttl_ms */
 }
 
-/* --- grace --- */
-
-static void on_grace_timer(uv_timer_t *timer);
-
-static void on_open(void *arg, const struct store_reply *reply)
-{
-	struct keeper *k = arg;
-
-	if (reply->status != STORE_OK) {
-		if (reply->status == STORE_ERROR)
-			log_error("grace cannot be ended: %s", reply->error);
-		uv_timer_start(&k->grace, on_grace_timer, keeper_reask_ms(k), 0);
-		return;
-	}
-	log_info("grace is over: the store grants leases");
-	keeper_raise_all(k, LEASE_EV_UP);
-}
-
-static void on_grace_timer(uv_timer_t *timer)
-{
-	struct keeper *k = timer->data;
-	int64_t left = host_grace_left_ms(k);
-
-	if (!store_is_up(k->store) || !store_in_grace(k->store))
-		return; /* on_up() or on_incarnation() starts it again */
-	if (left > 0) {
-		uv_timer_start(timer, on_grace_timer, left + 1, 0);
-		return;
-	}
-	store_open(k->store, false, on_open, k);
-}
-
-int64_t host_grace_left_ms(const struct keeper *k)
-{
-	int64_t left = k->grace_since_ns + ttl_ns(k) - clock_now_ns();
-
-	return left < 0 ? 0 : left / NS_PER_MS;
-}
-
 /* --- what the store says --- */
 
 static void store_tried(struct keeper *k)
@@ -236,8 +175,7 @@ static void on_up(void *arg)
 	store_tried(k);
 	log_info("store %s is reachable (version %s)%s", store_server(k->store), store_version(k->store),
 		 store_in_grace(k->store) ? ", in grace" : "");
-	if (store_in_grace(k->store))
-		on_grace_timer(&k->grace);
+	grace_store_is_up(k);
 	if (k->leases) {
 		send_beat(k);
 		host_beats(k);
@@ -256,45 +194,9 @@ static void on_down(void *arg, const char *why)
 	serve_all(k);
 }
 
-/* The old leases are not there any more: those whose time has not run out are put back. */
-static void forget(struct keeper *k, const char *old, const char *now)
-{
-	struct lease *lease, *next;
-
-	check_deadline(k);
-	log_error("the store lost its memory (incarnation %s was %s): %s; nothing new is granted until all old leases "
-		  "have run out",
-		  now, old,
-		  k->expired ? "the leases of this host had run out" : "the leases of this host are put back");
-	keeper_enter(k);
-	HASH_ITER (hh, k->leases, lease, next) {
-		lease->forgotten = lease_is_ours(lease->state);
-		lease_raise(lease, lease->forgotten && lease->lapsed ? LEASE_EV_GONE : LEASE_EV_FORGOTTEN);
-	}
-	if (k->expired)
-		lose_forgotten(k);
-	keeper_leave(k);
-}
-
 static void on_incarnation(void *arg, const char *old, const char *now)
 {
-	struct keeper *k = arg;
-	int ret;
-
-	k->grace_since_ns = clock_now_ns();
-	/* Connections may have survived it: then on_up() does not follow. */
-	uv_timer_start(&k->grace, on_grace_timer, ttl_ns(k) / NS_PER_MS + 1, 0);
-	watch_clear(k->watch);
-	watch_clear(k->sweeping);
-	if (!*old)
-		old = k->journal_incarnation;
-	if (*old && strcmp(old, now) != 0)
-		forget(k, old, now);
-	on_grace_timer(&k->grace); /* no connection need have broken: then on_up() does not come */
-	k->journal_incarnation[0] = '\0';
-	ret = journal_set_incarnation(k->journal, now);
-	if (ret < 0)
-		log_error("the journal cannot be written: %s", strerror(-ret));
+	grace_begin(arg, old, now);
 }
 
 static void on_unknown_released(void *arg, const struct store_reply *reply)
@@ -342,7 +244,7 @@ static void on_message(void *arg, const struct store_message *m)
 			return;
 		lease->in_use_seen = true;
 		lease->in_use = m->range;
-		serve_in_use(lease);
+		callers_in_use(lease);
 		return;
 	}
 }
@@ -364,67 +266,6 @@ void host_store_trouble(const struct keeper *k, char *out, size_t size)
 		 store_is_up(k->store) ? "no beat was answered in time"
 		 : *why                ? why
 				       : "connecting");
-}
-
-/* --- lost leases --- */
-
-static void on_losing(uv_timer_t *timer)
-{
-	struct keeper *k = timer->data;
-
-	k->losing = fence_has_lost(k->fence);
-	if (k->losing)
-		uv_timer_start(timer, on_losing, LOSING_MS, 0);
-	else
-		serve_all(k);
-}
-
-void host_losing(struct keeper *k)
-{
-	k->losing = true;
-	fence_notify(k->fence);
-	uv_timer_start(&k->losing_timer, on_losing, LOSING_MS, 0);
-}
-
-bool host_is_losing(const struct lock *lock)
-{
-	const struct file *file = lock->file;
-
-	return file->keeper->losing &&
-	       fence_has_lost_on(file->keeper->fence, file->key.dev, file->key.ino, lock->space);
-}
-
-static void lost_free(struct keeper *k, struct lost *lost)
-{
-	DL_DELETE(k->lost, lost);
-	k->lost_count--;
-	free(lost->name);
-	free(lost->path);
-	free(lost);
-}
-
-void host_lost(struct lease *lease, const char *why)
-{
-	struct file *file = lease->lock->file;
-	struct keeper *k = file->keeper;
-	struct lost *lost = calloc(1, sizeof(*lost));
-
-	log_error("LOST: the %s lease on %s (%s, fence %llu): %s; processes that hold the lock are no longer alone, "
-		  "see `dflock status`",
-		  lease->range.mode == WIRE_SHARED ? "shared" : "exclusive", file->name, file->path,
-		  (unsigned long long)lease->fence, why);
-	if (!lost)
-		return;
-	lost->name = strdup(file->name);
-	lost->path = strdup(file->path);
-	lost->key = file->key;
-	lost->range = lease->range;
-	lost->fence = lease->fence;
-	lost->when = time(NULL);
-	snprintf(lost->why, sizeof(lost->why), "%s", why);
-	DL_APPEND(k->lost, lost);
-	if (++k->lost_count > KEEPER_MAX_LOST)
-		lost_free(k, k->lost);
 }
 
 /* --- what hosts long gone left behind --- */
@@ -477,17 +318,16 @@ int host_start(struct keeper *k)
 	k->store = store_new(k->loop, &k->config->store, k->config->lease.ttl_ms, k->host, &callbacks, k);
 	if (!k->watch || !k->sweeping || !k->store)
 		return -ENOMEM;
-	uv_timer_t *timers[] = {&k->beat, &k->deadline, &k->grace, &k->sweep, &k->losing_timer};
+	uv_timer_t *timers[] = {&k->beat, &k->deadline, &k->grace, &k->sweep};
 	for (size_t i = 0; i < sizeof(timers) / sizeof(*timers); i++) {
 		uv_timer_init(k->loop, timers[i]);
 		timers[i]->data = k;
 	}
+	lost_start(k);
 	uv_timer_start(&k->sweep, on_sweep_timer, often, often);
 	k->expired = k->deadline_ns <= clock_now_ns();
 	if (k->expired)
 		keeper_raise_all(k, LEASE_EV_EXPIRED);
-	if (fence_has_lost(k->fence))
-		host_losing(k);
 	return 0;
 }
 
@@ -497,10 +337,8 @@ void host_stop(struct keeper *k)
 	uv_close((uv_handle_t *)&k->deadline, NULL);
 	uv_close((uv_handle_t *)&k->grace, NULL);
 	uv_close((uv_handle_t *)&k->sweep, NULL);
-	uv_close((uv_handle_t *)&k->losing_timer, NULL);
 	store_free(k->store);
 	watch_free(k->watch);
 	watch_free(k->sweeping);
-	while (k->lost)
-		lost_free(k, k->lost);
+	lost_stop(k);
 }

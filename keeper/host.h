@@ -1,5 +1,5 @@
 /*
- * This host in the store: its beats and its deadline, grace, silent hosts, messages. Loop only.
+ * This host in the store: its beats and its deadline, silent hosts, messages. Loop only.
  *
  * One deadline for all leases: CLOCK_BOOTTIME before the last answered beat was sent + ttl - ttl/10. A waiter may
  * name this host dead only after it has seen the same beat for a whole ttl, counted from when its own answer arrived,
@@ -34,19 +34,7 @@ bool host_beats(struct keeper *k);
 /* Notes what an answer showed of other hosts. */
 void host_see(struct keeper *k, const struct store_reply *reply);
 
-/*
- * There may be lost leases whose holders the parent has to kill. Until it has, nobody else gets these locks: it tells
- * holders by the kernel lock that they have.
- */
-void host_losing(struct keeper *k);
-bool host_is_losing(const struct lock *lock);
-
-/* Reports a lease as lost: log and status. */
-void host_lost(struct lease *lease, const char *why);
-
 /* For refusals: "store SERVER: why it is not reachable; what to do". */
 void host_store_trouble(const struct keeper *k, char *out, size_t size);
-
-int64_t host_grace_left_ms(const struct keeper *k);
 
 #endif

@@ -4,7 +4,9 @@
  *   sessions.c  sockets: questions in, answers out         lookup.c from a descriptor to its lock
  *   question.c  checks questions                           serve.c  what a caller may have now
  *   locks.c     files, locks, leases: finding and freeing  act.c    does what lease.c's table says
- *   host.c      the store: beats, deadline, grace, dead hosts
+ *   host.c      the store: beats, deadline, messages, dead hosts
+ *   grace.c     a store that lost its memory
+ *   lost.c      leases that were lost                  callers.c who waits for a lease
  *   inspect.c   looks at a passed descriptor (worker)      probe.c  asks the kernel (threads)
  *   journal.c   what a restarted keeper takes up           takeup.c does so
  *   pagefile.c  the shared page's rules                    leasepage.c its leases

@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "keeper/act.h"
+#include "keeper/callers.h"
 #include "keeper/clock.h"
 #include "keeper/deadlock.h"
 #include "keeper/host.h"
@@ -106,15 +107,15 @@ void lease_handed_over(struct lease *lease, uint64_t fence)
 	if (ret < 0) {
 		log_error("%s: the journal cannot be written (%s): the lease is given back", lease->lock->file->name,
 			  strerror(-ret));
-		serve_refuse(lease,
-			     "the keeper cannot write its journal; is the runtime directory's file system full?");
+		callers_refuse(lease,
+			       "the keeper cannot write its journal; is the runtime directory's file system full?");
 		lease_raise(lease, LEASE_EV_REFUSED);
 		return;
 	}
 	lease->slot =
 		fence_take(k->fence, lease->lock->file->key.dev, lease->lock->file->key.ino, &lease->range, FENCE_HELD);
 	if (lease->slot == FENCE_NO_SLOT) {
-		serve_refuse(lease, "the keeper holds as many leases as it can");
+		callers_refuse(lease, "the keeper holds as many leases as it can");
 		lease_raise(lease, LEASE_EV_REFUSED);
 		return;
 	}
@@ -173,11 +174,11 @@ static void on_acquire(void *arg, const struct store_reply *reply)
 		lease->queued = true;
 		keep_blockers(lease, reply);
 		plan_reask(lease);
-		serve_queued(lease, sent_ns, reply->arrival);
+		callers_queued(lease, sent_ns, reply->arrival);
 		deadlock_chase(lease);
 		return;
 	case STORE_BUSY:
-		if (serve_has_blocking(lease)) { /* one came while the question was under way */
+		if (callers_wait(lease)) { /* one came while the question was under way */
 			lease_acquire(lease, NULL, 0);
 			return;
 		}
@@ -187,31 +188,32 @@ static void on_acquire(void *arg, const struct store_reply *reply)
 			lease_acquire(lease, NULL, 0);
 			return;
 		}
-		serve_in_use(lease); /* those were its last callers: the lease is unwanted */
+		callers_in_use(lease); /* those were its last callers: the lease is unwanted */
 		return;
 	case STORE_GRACE:
-		serve_refuse_nonblocking(lease, "the store is in grace: it lost its memory or is new, and waits until "
-						"every old lease has run out; see `dflock status` and `dflock init`");
+		callers_refuse_nonblocking(lease,
+					   "the store is in grace: it lost its memory or is new, and waits until "
+					   "every old lease has run out; see `dflock status` and `dflock init`");
 		if (lease->state == LEASE_ASKING)
 			lease_start_timer(lease, keeper_reask_ms(k));
 		return;
 	case STORE_LIMIT:
 		if (lease->whole)
 			return split_failed(lease);
-		serve_refuse(lease,
-			     "all hosts together hold or wait for 1,000 ranges of it, and there may be no more: lock "
-			     "fewer or larger ranges");
+		callers_refuse(lease,
+			       "all hosts together hold or wait for 1,000 ranges of it, and there may be no more: lock "
+			       "fewer or larger ranges");
 		return;
 	case STORE_ERROR:
 	case STORE_GONE:
 		log_error("%s: the store refused: %s", lease->lock->file->name, reply->error ? reply->error : "");
 		if (lease->whole)
 			return split_failed(lease);
-		serve_refuse(lease, reply->error ? reply->error : "the store refused");
+		callers_refuse(lease, reply->error ? reply->error : "the store refused");
 		return;
 	case STORE_UNREACHABLE: /* LEASE_EV_UP comes later */
 		host_store_trouble(k, why, sizeof(why));
-		serve_refuse_nonblocking(lease, why);
+		callers_refuse_nonblocking(lease, why);
 		return;
 	case STORE_INCARNATION: /* LEASE_EV_FORGOTTEN comes at once */
 		return;
@@ -244,7 +246,7 @@ void lease_acquire(struct lease *lease, const struct store_blocker *silent, size
 	struct request *request;
 	struct store_blocker dead[STORE_MAX_BLOCKERS];
 	int64_t now = clock_now_ns();
-	bool blocking = serve_has_blocking(lease);
+	bool blocking = callers_wait(lease);
 	/* A kernel lets a request pass that conflicts with waiters only: shared flocks, and any record lock. */
 	bool passes = lease->range.mode == WIRE_SHARED || lease->range.space == WIRE_RECORD;
 	bool unfair = now - lease->since_ns >= k->config->lease.fair_ms * NS_PER_MS;
@@ -254,7 +256,7 @@ void lease_acquire(struct lease *lease, const struct store_blocker *silent, size
 		.token = lease->token,
 		.range = lease->range,
 		.ask = !blocking && !lease->insist,
-		.pass = !blocking || lease->whole || serve_may_pass(lease) || (passes && unfair),
+		.pass = !blocking || lease->whole || callers_may_pass(lease) || (passes && unfair),
 		.grow = lease->range.space == WIRE_RECORD && !lease->whole,
 		.dead = dead,
 	};

@@ -14,12 +14,11 @@
 #include "keeper/serve.h"
 
 #include <errno.h>
-#include <stdarg.h>
-#include <stdio.h>
 #include <string.h>
 #include <utlist.h>
 
 #include "keeper/act.h"
+#include "keeper/callers.h"
 #include "keeper/clock.h"
 #include "keeper/deadlock.h"
 #include "keeper/host.h"
@@ -27,6 +26,7 @@
 #include "keeper/leasepage.h"
 #include "keeper/locks.h"
 #include "keeper/log.h"
+#include "keeper/lost.h"
 #include "keeper/lookup.h"
 #include "keeper/sessions.h"
 
@@ -38,11 +38,6 @@ static void on_timer(uv_timer_t *timer)
 static void start_timer(struct session *s, int64_t ms)
 {
 	uv_timer_start(&s->timer, on_timer, ms < 1 ? 1 : ms, 0);
-}
-
-static bool nonblocking(const struct session *s)
-{
-	return s->request.flags & WIRE_F_NONBLOCK;
 }
 
 struct store_range session_range(const struct session *s)
@@ -68,30 +63,6 @@ bool serve_is_pinned(const struct lock *lock, const struct store_range *range)
 	return false;
 }
 
-static void would_block(struct session *s)
-{
-	session_would_block(s, s->lease && s->lease->in_use_seen ? &s->lease->in_use : NULL);
-}
-
-/* Every refusal says which file it is about. */
-__attribute__((format(printf, 2, 3))) static void refuse(struct session *s, const char *format, ...)
-{
-	char why[WIRE_REASON_BYTES];
-	va_list args;
-
-	va_start(args, format);
-	vsnprintf(why, sizeof(why), format, args);
-	va_end(args);
-	session_refuse(s, "%s: %s", s->lock->file->path, why);
-}
-
-static void tell_waiting(struct session *s)
-{
-	if (!s->told_waiting)
-		session_reply(s, WIRE_WAITING, NULL, -1);
-	s->told_waiting = true;
-}
-
 /* --- asking for a lease --- */
 
 static struct lease *ask(struct session *s, const struct store_range *range)
@@ -100,21 +71,12 @@ static struct lease *ask(struct session *s, const struct store_range *range)
 	int ret = lease_begin(s->lock, range, &lease);
 
 	if (ret == -ENOMEM)
-		refuse(s, "the keeper has no memory left");
+		caller_refuse(s, "the keeper has no memory left");
 	else if (ret < 0)
-		refuse(s, "the keeper cannot write its journal (%s): is the runtime directory's file system full?",
-		       strerror(-ret));
+		caller_refuse(s,
+			      "the keeper cannot write its journal (%s): is the runtime directory's file system full?",
+			      strerror(-ret));
 	return ret < 0 ? NULL : lease;
-}
-
-static bool has_callers(const struct lease *lease, bool of_nonblocking)
-{
-	const struct session *s;
-
-	DL_FOREACH2 (lease->lock->sessions, s, lock_next)
-		if (s->lease == lease && nonblocking(s) == of_nonblocking)
-			return true;
-	return false;
 }
 
 /* The asking lease for just this mode and range: a larger one may have to wait for more. And for one kind of caller:
@@ -126,7 +88,7 @@ static struct lease *find_asking(const struct session *s, const struct store_ran
 	DL_FOREACH (s->lock->leases, lease)
 		if (lease->state == LEASE_ASKING && lease->range.mode == range->mode &&
 		    lease->range.from == range->from && lease->range.to == range->to &&
-		    !has_callers(lease, !nonblocking(s)))
+		    !(caller_is_nonblocking(s) ? callers_wait(lease) : callers_ask(lease)))
 			return lease;
 	return NULL;
 }
@@ -143,15 +105,15 @@ static void wait_for_lease(struct session *s, const struct store_range *range)
 	s->lease = lease;
 	s->joined_ns = clock_now_ns();
 	s->arrival = 0;
-	if (nonblocking(s)) {
+	if (caller_is_nonblocking(s)) {
 		start_timer(s, s->keeper->config->lease.probe_ms);
 	} else {
 		uv_timer_stop(&s->timer); /* the store is there */
 		if (lease->queued && !deadlock_possible(s))
-			tell_waiting(s);
+			caller_tell_waiting(s);
 	}
 	/* Again: so that the holders answer, or that it is known who waited first. */
-	if (fresh || deadlock_possible(s) || (nonblocking(s) && lease->queued))
+	if (fresh || deadlock_possible(s) || (caller_is_nonblocking(s) && lease->queued))
 		lease_acquire(lease, NULL, 0);
 }
 
@@ -175,7 +137,7 @@ static void leave_lease(struct session *s)
 	struct lease *lease = s->lease;
 
 	s->lease = NULL;
-	if (lease && !serve_has_callers(lease))
+	if (lease && !callers_exist(lease))
 		lease_raise(lease, LEASE_EV_UNWANTED);
 }
 
@@ -237,11 +199,11 @@ static void serve_unsure(struct session *s)
 
 	if (store_is_up(s->keeper->store) && !s->keeper->expired)
 		return; /* a beat is under way; host_renewed() serves */
-	if (nonblocking(s)) {
+	if (caller_is_nonblocking(s)) {
 		if (!s->keeper->store_tried)
 			return; /* the keeper has only just started; on_up() or on_down() serves */
 		host_store_trouble(s->keeper, why, sizeof(why));
-		refuse(s, "%s", why);
+		caller_refuse(s, "%s", why);
 		return;
 	}
 	if (!uv_is_active((uv_handle_t *)&s->timer))
@@ -258,10 +220,10 @@ static void decide(struct session *s)
 	struct lease *lease = lock_covering(s->lock, &range);
 
 	/* The store is back: store_wait_ms count from its next end. */
-	if (store_is_up(k->store) && !k->expired && !nonblocking(s))
+	if (store_is_up(k->store) && !k->expired && !caller_is_nonblocking(s))
 		uv_timer_stop(&s->timer);
-	if (host_is_losing(s->lock))
-		return; /* host.c serves again */
+	if (lost_has_holders(s->lock))
+		return; /* lost.c serves again */
 	if (!store_is_up(k->store) && !(lease && sure)) {
 		serve_unsure(s);
 		return;
@@ -351,7 +313,7 @@ void serve_end(struct session *s)
 	DL_DELETE2(lock->sessions, s, lock_prev, lock_next);
 	keeper_enter(k);
 	file_unused(lock->file); /* keeper_leave() may free it */
-	if (lease && !serve_has_callers(lease))
+	if (lease && !callers_exist(lease))
 		lease_raise(lease, LEASE_EV_UNWANTED);
 	if (pinned)
 		lock_unpinned(lock);
@@ -375,7 +337,7 @@ static void question_timeout(struct session *s)
 		if (lease->blockers[i].age_ms >= s->keeper->config->lease.dead_ms)
 			silent[count++] = lease->blockers[i];
 	if (count < lease->blocker_count || !count || s->named_dead) {
-		would_block(s);
+		caller_would_block(s);
 		return;
 	}
 	s->named_dead = true;
@@ -401,80 +363,10 @@ void serve_timeout(struct session *s)
 	}
 	if (s->state != SESSION_WAITING)
 		return;
-	if (nonblocking(s)) {
+	if (caller_is_nonblocking(s)) {
 		question_timeout(s);
 		return;
 	}
 	host_store_trouble(s->keeper, why, sizeof(why));
-	refuse(s, "%s (waited %lld ms)", why, (long long)s->keeper->config->lease.store_wait_ms);
-}
-
-#define FOR_CALLERS(lease, s, next)                                                                                    \
-	DL_FOREACH_SAFE2 ((lease)->lock->sessions, s, next, lock_next)                                                 \
-		if ((s)->lease == (lease))
-
-void serve_queued(struct lease *lease, int64_t asked_ns, uint64_t arrival)
-{
-	struct session *s, *next;
-
-	FOR_CALLERS (lease, s, next) {
-		if (!s->arrival && s->joined_ns <= asked_ns)
-			s->arrival = arrival;
-		if (!nonblocking(s))
-			tell_waiting(s);
-	}
-}
-
-void serve_in_use(struct lease *lease)
-{
-	struct session *s, *next;
-	struct keeper *k = lease->lock->file->keeper;
-
-	keeper_enter(k);
-	FOR_CALLERS (lease, s, next)
-		if (nonblocking(s))
-			would_block(s);
-	keeper_leave(k);
-}
-
-static void refuse_some(struct lease *lease, const char *why, bool blocking_too)
-{
-	struct session *s, *next;
-	struct keeper *k = lease->lock->file->keeper;
-
-	keeper_enter(k);
-	FOR_CALLERS (lease, s, next)
-		if (blocking_too || nonblocking(s))
-			refuse(s, "%s", why);
-	keeper_leave(k);
-}
-
-void serve_refuse(struct lease *lease, const char *why)
-{
-	refuse_some(lease, why, true);
-}
-
-void serve_refuse_nonblocking(struct lease *lease, const char *why)
-{
-	refuse_some(lease, why, false);
-}
-
-bool serve_may_pass(const struct lease *lease)
-{
-	struct session *s;
-
-	DL_FOREACH2 (lease->lock->sessions, s, lock_next)
-		if (s->lease == lease && s->before.count)
-			return true;
-	return false;
-}
-
-bool serve_has_callers(const struct lease *lease)
-{
-	return has_callers(lease, true) || has_callers(lease, false);
-}
-
-bool serve_has_blocking(const struct lease *lease)
-{
-	return has_callers(lease, false);
+	caller_refuse(s, "%s (waited %lld ms)", why, (long long)s->keeper->config->lease.store_wait_ms);
 }

@@ -27,18 +27,6 @@ void serve_end(struct session *s);
 /* The lease is not asking any more: nobody waits for it. */
 void serve_detach(struct lease *lease);
 
-/* Answers from act.c for all callers that wait for this asking lease. */
-/* The store has it in its queue: tells the blocking ones, and numbers those who waited for it already when it was
- * asked. */
-void serve_queued(struct lease *lease, int64_t asked_ns, uint64_t arrival);
-void serve_in_use(struct lease *lease);                  /* a holder uses it: the non-blocking ones fail */
-void serve_refuse(struct lease *lease, const char *why); /* all fail with ENOLCK */
-void serve_refuse_nonblocking(struct lease *lease, const char *why);
-bool serve_has_callers(const struct lease *lease);
-bool serve_has_blocking(const struct lease *lease);
-/* Has a caller record locks of the file already? The kernel would grant it more past whoever waits. */
-bool serve_may_pass(const struct lease *lease);
-
 /* Are there pins over the range, or callers that get one when the probes there have ended? */
 bool serve_is_pinned(const struct lock *lock, const struct store_range *range);
 

@@ -4,6 +4,7 @@
 #include <utlist.h>
 
 #include "keeper/act.h"
+#include "keeper/callers.h"
 #include "keeper/kernel.h"
 #include "keeper/locks.h"
 #include "keeper/log.h"
@@ -59,7 +60,7 @@ void split_done(struct lease *whole)
 		if (piece->whole != whole)
 			continue;
 		piece->whole = NULL;
-		if (piece->state == LEASE_ASKING && !serve_has_callers(piece))
+		if (piece->state == LEASE_ASKING && !callers_exist(piece))
 			lease_raise(piece, LEASE_EV_UNWANTED);
 		else if (lock_covered_without(piece))
 			lease_raise(piece, LEASE_EV_SUPERSEDED);

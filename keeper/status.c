@@ -15,6 +15,7 @@
 
 #include "keeper/clock.h"
 #include "keeper/holders.h"
+#include "keeper/grace.h"
 #include "keeper/host.h"
 #include "keeper/log.h"
 #include "keeper/serve.h"
@@ -67,7 +68,7 @@ static json_t *store_json(struct keeper *k)
 	return json_pack("{s:s,s:b,s:o,s:s,s:s,s:b,s:I,s:I,s:I,s:s,s:I}", "server", store_server(k->store), "up",
 			 store_is_up(k->store), "error", text(store_last_error(k->store)), "version",
 			 store_version(k->store), "incarnation", store_incarnation(k->store), "grace", grace,
-			 "grace_left_ms", (json_int_t)(grace ? host_grace_left_ms(k) : 0), "deadline_left_ms",
+			 "grace_left_ms", (json_int_t)(grace ? grace_left_ms(k) : 0), "deadline_left_ms",
 			 (json_int_t)(left > 0 ? left : 0), "sure_left_ms", (json_int_t)(sure > 0 ? sure : 0),
 			 "on_lost", on_lost[lease->on_lost], "ttl_ms", (json_int_t)lease->ttl_ms);
 }

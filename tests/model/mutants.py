@@ -16,7 +16,7 @@ MUTANTS = {
     "knows no deadlock": ("keeper/deadlock.c", r"if \(lease->range.space != WIRE_RECORD\)\n", "if (true)\n"),
     "does not see that only a part is wanted": ("keeper/split.c", r"if \(lease->range.space != WIRE_RECORD", "if (true"),
     "gives EDEADLK to any call of a cycle": ("keeper/deadlock.c", r"s->arrival != chase->youngest \|\|", "false ||"),
-    "does not show locks of other hosts": ("keeper/serve.c", r"would_block\(struct session \*s\)\n{",
+    "does not show locks of other hosts": ("keeper/callers.c", r"would_block\(struct session \*s\)\n{",
                                            "would_block(struct session *s)\n{\n\tif (s->request.op == WIRE_TEST)\n"
                                            "\t\treturn session_reply(s, WIRE_GRANTED, NULL, -1);"),
     "lets nobody pass who waits": ("keeper/requests.c", r"\.pass = !blocking .*,", ".pass = false && (passes || unfair),"),

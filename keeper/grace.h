@@ -1,0 +1,29 @@
+/*
+ * A store that lost its memory: what this host had is put back or lost, and nothing new is granted until all old leases
+ * have run out. Loop only.
+ *
+ * A host that was cut off meanwhile has its old leases still, until its deadline; so a store that begins anew grants
+ * nothing for one ttl. Each host counts that ttl by its own clock, from when it saw the new incarnation, and whoever
+ * has counted to its end opens the store for all.
+ */
+#ifndef DFLOCK_KEEPER_GRACE_H
+#define DFLOCK_KEEPER_GRACE_H
+
+#include "keeper/keeper.h"
+
+/* The store has another incarnation than it had. Leases whose time has not run out are put back. */
+void grace_begin(struct keeper *k, const char *old, const char *now);
+/* A connection stands: goes on with ending the grace, if there is one. */
+void grace_store_is_up(struct keeper *k);
+/* For how long the store grants nothing yet, as this host counts. */
+int64_t grace_left_ms(const struct keeper *k);
+
+/*
+ * What the store has forgotten it does not keep for us, whatever it says of the host: until all of that is put back or
+ * lost, nothing gets more time.
+ */
+bool grace_has_forgotten(const struct keeper *k);
+/* The deadline has passed: nobody can tell who had them since the store lost its memory. */
+void grace_lose_forgotten(struct keeper *k);
+
+#endif
