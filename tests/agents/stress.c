@@ -1,8 +1,8 @@
 /*
- * stress FILE ARENA NUMBER SEED: takes and drops locks on FILE as fast as it can, in bursts, until the test ends it:
- * flock() shared and exclusive, POSIX and OFD locks on some of the file's first bytes. ARENA is mapped by the workers
- * of all hosts: who has a lock is inside its zones there, and no two workers may be at work in one zone unless both
- * share it.
+ * stress FILE ARENA NUMBER SEED PAUSE_US: takes and drops locks on FILE as fast as it can, in bursts, until the test
+ * ends it: flock() shared and exclusive, POSIX and OFD locks on some of the file's first bytes. Between the bursts are
+ * pauses of up to PAUSE_US; 0: no burst is of the slow kinds, either. ARENA is mapped by the workers of all hosts: who
+ * has a lock is inside its zones there, and no two workers may be at work in one zone unless both share it.
  *
  * A worker that enters where somebody is inside whom it does not share with says so in the zone's `met`. Whoever was
  * inside finds that when it leaves; and the newcomer sees whether the other one still runs. So a holder whose lease ran
@@ -202,14 +202,16 @@ static void use_record(int fd, bool exclusive, bool ofd, bool all)
 
 int main(int argc, char **argv)
 {
-	int fd = argc == 5 ? open(argv[1], O_RDWR | O_CREAT, 0644) : -1;
-	int map = argc == 5 ? open(argv[2], O_RDWR) : -1;
+	unsigned longest;
+	int fd = argc == 6 ? open(argv[1], O_RDWR | O_CREAT, 0644) : -1;
+	int map = argc == 6 ? open(argv[2], O_RDWR) : -1;
 
 	if (fd < 0 || map < 0)
 		return 99;
 	arena = mmap(NULL, sizeof(*arena), PROT_READ | PROT_WRITE, MAP_SHARED, map, 0);
 	number = (unsigned)atoi(argv[3]);
 	seed = (unsigned)atoi(argv[4]);
+	longest = (unsigned)atoi(argv[5]);
 	if (arena == MAP_FAILED || number >= WORKERS)
 		return 99;
 	self = &arena->workers[number];
@@ -225,8 +227,8 @@ int main(int argc, char **argv)
 		int64_t until = now_us() + 500 + dice(30000);
 		unsigned what = dice(3), bytes = dice(2), style = dice(8);
 
-		slow = style == 0;             /* nearly always locked */
-		blinking = style < 3 && !slow; /* free for as long as the keeper needs to see it */
+		slow = longest && style == 0;             /* nearly always locked */
+		blinking = longest && style < 3 && !slow; /* free for as long as the keeper needs to see it */
 		do {
 			bool exclusive = dice(4);
 
@@ -237,7 +239,8 @@ int main(int argc, char **argv)
 			if (blinking)
 				pause_us(dice(200));
 		} while (now_us() < until);
-		pause_us(dice(300000));
+		if (longest)
+			pause_us(dice(longest));
 	}
 	return 0;
 }
