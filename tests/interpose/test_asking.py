@@ -340,7 +340,7 @@ CUT_OFF = fk.REPLY.pack(fk.MAGIC, fk.VERSION, fk.REPLY.size, fk.GRANTED, 0, 0, b
     (lambda c: c.receive() and c.send(fk.DEADLOCK), "no sense"),
     (lambda c: c.receive() and c.send(77), "no sense"),
     (lambda c: c.receive() and c.send(fk.WOULD_BLOCK), "no sense"),
-], ids=str)
+])
 def test_answers_that_no_keeper_gives(world, handler, line):
     with world.keeper(handler):
         done = world.run("waits", "restart", "x", world.lock)
