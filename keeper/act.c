@@ -66,10 +66,6 @@ static bool recall_is_served(const struct lease *lease, enum lease_event event)
 
 static void open_lease(struct lease *lease, enum lease_event event)
 {
-	/* The store has granted it before the release of another was acknowledged: who is served now must not meet our
-	 * own lock. To hold it was of no need any more: who takes the kernel lock without a pin asks before he relies
-	 * on it. */
-	lock_unprobe(lease->lock);
 	if (!lease->held_at)
 		lease->held_at = time(NULL);
 	lease->stands = lease->forgotten = false;
@@ -79,10 +75,12 @@ static void open_lease(struct lease *lease, enum lease_event event)
 	}
 	lease_start_timer(lease, lease->linger_ns / NS_PER_MS);
 	supersede(lease);
-	/* It was unsure when the others were opened. Not one that is new: a caller needs a single one that covers all
-	 * he wants. */
-	if (event == LEASE_EV_STANDS && is_superseded(lease))
+	/* It could not be closed when the others were opened. Not one that is new: a caller needs a single one that covers
+	 * all he wants. */
+	if ((event == LEASE_EV_STANDS || event == LEASE_EV_SHRUNK) && is_superseded(lease))
 		lease_raise(lease, LEASE_EV_SUPERSEDED);
+	else if (event == LEASE_EV_SHRUNK && lease->splitting)
+		split_done(lease); /* its parts were to be exclusive */
 }
 
 void lease_tell_in_use(struct lease *lease)

@@ -118,6 +118,8 @@ bool lock_stop_probes(struct lock *lock, const struct store_range *range)
 		ended = false;
 	}
 	keeper_leave(lock->file->keeper);
+	/* What one of a lease that is on its way back has taken must not be in the caller's way. To hold it is of no
+	 * need any more: who takes the kernel lock without a pin asks before he relies on it. */
 	if (ended)
 		lock_unprobe(lock);
 	return ended;

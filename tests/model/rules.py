@@ -209,6 +209,9 @@ class State:
             return False
         refuse_if(any(len(ways[owner]) > 1 for owner in waiting), "a cycle with several ways")
         refuse_if(any(kind == "description" for kind, _ in waiting), "a cycle over OFD locks: keepers look for none, the kernel may")
+        behind = [lock for owner, lock in waits.items() if owner in waiting and owner != caller]
+        refuse_if(any(clash(lock, other) for lock in behind for owner, other in waits.items() if owner[0] == "description"),
+                  "one of a cycle waits behind one who waits for an OFD lock: Linux looks for no deadlock there")
         hosts = [self.processes[n].host for _, n in waiting]
         refuse_if(hosts[0] == hosts[1] and len(set(hosts)) > 1,
                   "closed in a local kernel: the keepers give EDEADLK to another one of the cycle")
