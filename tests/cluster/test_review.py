@@ -231,3 +231,22 @@ def test_who_gets_the_kernel_lock_of_one_that_was_frozen(make_host, redis, proxy
 
 def holder_pids(host):
     return [h["pid"] for lease in host.status()["leases"] for h in lease["holders"]]
+
+
+def test_a_lease_becomes_shared_while_it_is_split(make_host, redis, proxy):
+    """The parts were asked for as exclusive ones, and are open when it has become shared: then it goes, and they answer."""
+    lease = "ttl_ms = 60000; probe_ms = 5000; linger_ms = 60000;"
+    b = make_host("b", lease=lease)
+    a = make_host("a", lease=lease, server=proxy.address, debug=True).wait_up()
+    here, waiter, test = opened(a), opened(b), opened(b)
+    assert here.do("setlk 0 ex 0 1") == "ok"
+    parts = proxy.fault("acquire", "late")
+    waiter.say("setlk 0 ex 0 2 w")
+    wait_until(parts.happened.is_set, "a asks for the parts of its lease")
+    assert here.do("setlk 0 sh 0 1") == "ok"
+    test.say("getlk 0 sh 0 0")
+    wait_until(lambda: "in probing -> shrinking" in a.log(), "a makes the whole a shared one")
+    proxy.release()
+    assert test.heard()[0] == "un"
+    assert waiter.silent(0.1) and here.do("setlk 0 un 0 1") == "ok"
+    assert waiter.heard()[0] == "ok"
