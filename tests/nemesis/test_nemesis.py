@@ -1,6 +1,6 @@
 """
-The fault run: 5 hosts, each in its own network namespace, and a nemesis. DFLOCK_NEMESIS_SECONDS (`make nemesis`: an
-hour) is how long; DFLOCK_NEMESIS_SEED repeats a run's choices. The report is in the build folder, too.
+The fault run: 5 hosts, each in its own network namespace, and a nemesis. DFLOCK_NEMESIS_SECONDS (`make nemesis`: half an
+hour for each kind of store) is how long; DFLOCK_NEMESIS_SEED repeats a run's choices. The report is in the build folder, too.
 
 The two runs that must go wrong are the same with a safeguard taken away, until the checker has found it out; half of
 the faults are those that it is there for.
