@@ -75,8 +75,8 @@ static void open_lease(struct lease *lease, enum lease_event event)
 	}
 	lease_start_timer(lease, lease->linger_ns / NS_PER_MS);
 	supersede(lease);
-	/* It could not be closed when the others were opened. Not one that is new: a caller needs a single one that covers
-	 * all he wants. */
+	/* It could not be closed when the others were opened. Not one that is new: a caller needs a single one that
+	 * covers all he wants. */
 	if ((event == LEASE_EV_STANDS || event == LEASE_EV_SHRUNK) && is_superseded(lease))
 		lease_raise(lease, LEASE_EV_SUPERSEDED);
 	else if (event == LEASE_EV_SHRUNK && lease->splitting)

@@ -255,9 +255,10 @@ static void on_wake(uv_poll_t *wake, int status, int events)
 		probe_cb *cb = posted.probe->cb;
 		void *arg = posted.probe->arg;
 
+		/* First what the answer is for: the thread takes as long to end as a hand-over takes. */
+		cb(arg, posted.answer, posted.error);
 		if (posted.last)
 			forget(probes, posted.probe);
-		cb(arg, posted.answer, posted.error);
 	}
 }
 

@@ -47,7 +47,7 @@ struct probe_want {
 
 /*
  * Starts a probe on fd, which stays open until the last answer. NULL with errno set if no thread could be had. The
- * probe frees itself: it is no more when its last answer comes.
+ * probe frees itself when its last answer has been given.
  */
 struct probe *probe_start(struct probes *probes, int fd, const struct probe_want *want, probe_cb *cb, void *arg);
 

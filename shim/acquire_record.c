@@ -209,11 +209,34 @@ static void add_taken(struct record_call *r, const struct stretch *s)
 	r->taken.any = true;
 }
 
-/* Without waiting. If that fails, *busy is where. */
+/* Is there somebody else's lock in the way, just now? */
+static bool is_busy(const struct record_call *r, const struct stretch *s)
+{
+	struct flock64 lock = {
+		.l_type = wanted_type(r),
+		.l_whence = SEEK_SET,
+		.l_start = s->first,
+		.l_len = intent_len(s->first, s->last),
+	};
+
+	return real_fcntl64(r->call.fd, r->call.want->owner == WIRE_OWNER_PROCESS ? F_GETLK64 : F_OFD_GETLK, &lock) ==
+		       0 &&
+	       lock.l_type != F_UNLCK;
+}
+
+/*
+ * Without waiting. If that fails, *busy is where. Where there are several gaps, it looks before it takes the first one:
+ * to take it and let it go again wakes those who wait for the owner's locks beside it, and one of these could then
+ * find that he closes a cycle, which is this call's to find.
+ */
 static int take_missing(struct record_call *r, struct stretch *busy)
 {
 	int rc;
 
+	*busy = (struct stretch){0};
+	while (r->call.want->mode == WIRE_SHARED && r->earlier.count && next_missing(r, busy))
+		if (is_busy(r, busy))
+			return -EAGAIN;
 	for (*busy = (struct stretch){0}; next_missing(r, busy); add_taken(r, busy)) {
 		rc = set(r, wanted_type(r), busy, false);
 		if (rc < 0)

@@ -138,4 +138,15 @@ FOUND = {
         p2 close 0
         p2 flock 1 ex nb
         p2 flock 2 sh nb""",
+    "a call for several gaps does not give EDEADLK to one who waits for a lock beside the first": """
+        p0@a p1@a p2@b p3@c
+        f:0
+        p0 open 0 f rw
+        p1 open 0 f rw
+        p2 open 0 f rw
+        p1 set 0 sh 4 3
+        p0 set 0 ex 8 1
+        p2 set 0 sh 9 1
+        p0 set 0 ex 7 -2 w
+        p1 set 0 sh 3 6 end w""",
 }

@@ -12,8 +12,9 @@ import time
 
 from harness import BUILD, Deadline
 
-# The numbers of fcntl and flock, as /proc/PID/syscall shows them.
-LOCK_CALLS = {"x86_64": ("72", "73"), "aarch64": ("25", "32")}[os.uname().machine]
+# The numbers of fcntl and flock, and fcntl's commands that wait, as /proc/PID/syscall shows them: "72 0x4 0x7 ...".
+FCNTL, FLOCK = {"x86_64": ("72", "73"), "aarch64": ("25", "32")}[os.uname().machine]
+WAIT_COMMANDS = ("0x7", "0x26")  # F_SETLKW, F_OFD_SETLKW
 WAITS_ELSEWHERE = b"waiting for another host"  # DFLOCK_LOG=debug
 SMALL = 0.0002
 
@@ -83,7 +84,8 @@ class Player:
         """"kernel": for a lock; "keeper": which told it to wait; None."""
         self.saw_wait |= WAITS_ELSEWHERE in self.errors.take()
         with open(f"/proc/{self.pid}/syscall") as f:
-            if f.read().split()[0] in LOCK_CALLS:
+            call, *words = f.read().split()
+            if call == FLOCK or call == FCNTL and words[1] in WAIT_COMMANDS:
                 self.saw_wait = False  # once it is back from there, it asks the keeper again
                 return "kernel"
         return "keeper" if self.saw_wait else None
