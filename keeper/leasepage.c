@@ -12,25 +12,14 @@
 #include "wire/page.h"
 #include "wire/seqcopy.h"
 
-static void write_record(uint32_t *seq, void *record, const void *in, size_t bytes)
-{
-	uint32_t odd = __atomic_load_n(seq, __ATOMIC_RELAXED) | 1;
-
-	__atomic_store_n(seq, odd, __ATOMIC_RELAXED);
-	__atomic_thread_fence(__ATOMIC_SEQ_CST);
-	seqcopy_words(record, in, bytes);
-	__atomic_store_n(seq, odd + 1, __ATOMIC_RELEASE);
-	__atomic_thread_fence(__ATOMIC_SEQ_CST);
-}
-
 static void write_slot(struct leases_slot *slot, const struct leases_entry *entry)
 {
-	write_record(&slot->seq, &slot->entry, entry, sizeof(*entry));
+	seqcopy_publish(&slot->seq, &slot->entry, entry, sizeof(*entry));
 }
 
 static void write_clock(struct page *page, const struct leases_clock *clock)
 {
-	write_record(&page->leases.clock_seq, &page->leases.clock, clock, sizeof(*clock));
+	seqcopy_publish(&page->leases.clock_seq, &page->leases.clock, clock, sizeof(*clock));
 }
 
 void leasepage_reset(struct page *page)

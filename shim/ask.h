@@ -35,6 +35,25 @@ struct ask {
 #define ASK_DOUBTS   2
 int ask_open(struct ask *ask, const struct protect_by *by, const struct intent *want, int fd, int attempt);
 
+/* What ask_send() and ask_before() say; whoever sends it fills in the rest. */
+static inline struct wire_request ask_request(enum wire_op op, const struct intent *want, bool have)
+{
+	return (struct wire_request){
+		.op = (uint8_t)op,
+		.space = (uint8_t)want->space,
+		.mode = (uint8_t)want->mode,
+		.flags = (uint8_t)((want->nonblock ? WIRE_F_NONBLOCK : 0) | (have ? WIRE_F_HAVE : 0)),
+		.owner = (uint8_t)want->owner,
+		.from = want->from,
+		.to = want->to,
+	};
+}
+
+static inline struct wire_request ask_before_request(int64_t from)
+{
+	return (struct wire_request){.op = WIRE_BEFORE, .space = WIRE_RECORD, .from = from, .to = WIRE_EOF};
+}
+
 /* Sends a question, WIRE_LOCK or WIRE_TEST, with the descriptor. `have`: the caller holds the kernel lock it asks
  * about. */
 int ask_send(struct ask *ask, const struct protect_by *by, enum wire_op op, const struct intent *want, bool have);

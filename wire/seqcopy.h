@@ -45,4 +45,17 @@ static inline void seqcopy_write(uint32_t *seq, void *record, const void *in, si
 	__atomic_store_n(seq, before + 2, __ATOMIC_RELEASE);
 }
 
+/* For a record with one writer: it always writes, also where one before it died half-way, and what the writer does next
+ * is after it for everybody. */
+static inline void seqcopy_publish(uint32_t *seq, void *record, const void *in, size_t bytes)
+{
+	uint32_t odd = __atomic_load_n(seq, __ATOMIC_RELAXED) | 1;
+
+	__atomic_store_n(seq, odd, __ATOMIC_RELAXED);
+	__atomic_thread_fence(__ATOMIC_SEQ_CST);
+	seqcopy_words(record, in, bytes);
+	__atomic_store_n(seq, odd + 1, __ATOMIC_RELEASE);
+	__atomic_thread_fence(__ATOMIC_SEQ_CST);
+}
+
 #endif

@@ -89,22 +89,14 @@ static int send_question(struct ask *ask, struct wire_request *request, const st
 
 int ask_send(struct ask *ask, const struct protect_by *by, enum wire_op op, const struct intent *want, bool have)
 {
-	struct wire_request request = {
-		.op = (uint8_t)op,
-		.space = (uint8_t)want->space,
-		.mode = (uint8_t)want->mode,
-		.flags = (uint8_t)((want->nonblock ? WIRE_F_NONBLOCK : 0) | (have ? WIRE_F_HAVE : 0)),
-		.owner = (uint8_t)want->owner,
-		.from = want->from,
-		.to = want->to,
-	};
+	struct wire_request request = ask_request(op, want, have);
 
 	return send_question(ask, &request, by, ask->fd);
 }
 
 int ask_before(struct ask *ask, const struct protect_by *by, int64_t from)
 {
-	struct wire_request request = {.op = WIRE_BEFORE, .space = WIRE_RECORD, .from = from, .to = WIRE_EOF};
+	struct wire_request request = ask_before_request(from);
 
 	return send_question(ask, &request, by, -1);
 }

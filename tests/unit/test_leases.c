@@ -22,20 +22,9 @@ static const struct leases_file file = {.dev = 7, .ino = 1234, .path_hash = 0xab
 static const struct leases_range all = {.from = 0, .to = WIRE_EOF, .space = WIRE_FLOCK, .mode = WIRE_EXCLUSIVE};
 
 /* As keeper/leasepage.c does it. */
-static void write_record(uint32_t *seq, void *record, const void *in, size_t bytes)
-{
-	uint32_t odd = __atomic_load_n(seq, __ATOMIC_RELAXED) | 1;
-
-	__atomic_store_n(seq, odd, __ATOMIC_RELAXED);
-	__atomic_thread_fence(__ATOMIC_SEQ_CST);
-	seqcopy_words(record, in, bytes);
-	__atomic_store_n(seq, odd + 1, __ATOMIC_RELEASE);
-	__atomic_thread_fence(__ATOMIC_SEQ_CST);
-}
-
 static void write_slot(struct leases_slot *slot, const struct leases_entry *entry)
 {
-	write_record(&slot->seq, &slot->entry, entry, sizeof(*entry));
+	seqcopy_publish(&slot->seq, &slot->entry, entry, sizeof(*entry));
 }
 
 static void set_sure_until(int64_t ns)
@@ -43,7 +32,7 @@ static void set_sure_until(int64_t ns)
 	struct leases_clock clock = leases->clock;
 
 	clock.sure_until_ns = ns;
-	write_record(&leases->clock_seq, &leases->clock, &clock, sizeof(clock));
+	seqcopy_publish(&leases->clock_seq, &leases->clock, &clock, sizeof(clock));
 }
 
 static struct leases_entry entry_of(const struct leases_file *f, const struct leases_range *r, bool open)
@@ -189,10 +178,10 @@ START_TEST(whose_clock)
 	ck_assert_int_eq(leases_same_clock(leases), !namespaces);
 	clock.time_dev = st.st_dev;
 	clock.time_ino = st.st_ino;
-	write_record(&leases->clock_seq, &leases->clock, &clock, sizeof(clock));
+	seqcopy_publish(&leases->clock_seq, &leases->clock, &clock, sizeof(clock));
 	ck_assert(leases_same_clock(leases));
 	clock.time_ino++;
-	write_record(&leases->clock_seq, &leases->clock, &clock, sizeof(clock));
+	seqcopy_publish(&leases->clock_seq, &leases->clock, &clock, sizeof(clock));
 	ck_assert(!leases_same_clock(leases));
 }
 END_TEST
