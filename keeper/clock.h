@@ -2,8 +2,11 @@
 #ifndef DFLOCK_KEEPER_CLOCK_H
 #define DFLOCK_KEEPER_CLOCK_H
 
+#include <errno.h>
+#include <fcntl.h>
 #include <stdint.h>
 #include <time.h>
+#include <unistd.h>
 
 #define NS_PER_MS 1000000ll
 
@@ -13,6 +16,21 @@ static inline int64_t clock_now_ns(void)
 
 	clock_gettime(CLOCK_BOOTTIME, &t);
 	return t.tv_sec * 1000000000ll + t.tv_nsec;
+}
+
+/* Which boot the clock counts from: its times mean nothing in another one. 0 or -errno. */
+#define CLOCK_BOOT_BYTES 40
+static inline int clock_boot(char boot[CLOCK_BOOT_BYTES])
+{
+	int fd = open("/proc/sys/kernel/random/boot_id", O_RDONLY | O_CLOEXEC);
+	ssize_t n;
+
+	if (fd < 0)
+		return -errno;
+	n = read(fd, boot, 36);
+	close(fd);
+	boot[n == 36 ? 36 : 0] = '\0';
+	return n == 36 ? 0 : -EIO;
 }
 
 #endif

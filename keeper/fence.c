@@ -10,10 +10,11 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* Is it one that an earlier parent of the same version made? Then its words count. */
-static bool fence_ok(const struct fence *fence)
+/* Is it one that an earlier parent of the same version made in this boot? Then its words count. */
+static bool fence_ok(const struct fence *fence, const char *boot)
 {
-	bool ok = fence->magic == FENCE_MAGIC && fence->used <= FENCE_SLOTS && fence->caller_count <= FENCE_CALLERS;
+	bool ok = fence->magic == FENCE_MAGIC && memcmp(fence->boot, boot, sizeof(fence->boot)) == 0 &&
+		  fence->used <= FENCE_SLOTS && fence->caller_count <= FENCE_CALLERS;
 
 	for (uint32_t i = 0; ok && i < fence->used; i++)
 		ok = fence->slots[i].state <= FENCE_ENDING && fence->slots[i].space < WIRE_SPACES;
@@ -46,18 +47,25 @@ struct fence *fence_open(int dir_fd)
 {
 	int fd = openat(dir_fd, FENCE_NAME, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0600);
 	struct fence *fence = fd < 0 ? NULL : map_file(fd);
-	int err = errno;
+	char boot[CLOCK_BOOT_BYTES] = "";
+	int err = errno, ret;
 
 	if (fd >= 0)
 		close(fd);
 	errno = err;
 	if (!fence)
 		return NULL;
-	if (!fence_ok(fence))
+	ret = clock_boot(boot);
+	if (ret < 0) {
+		munmap(fence, sizeof(*fence));
+		errno = -ret;
+		return NULL;
+	}
+	if (!fence_ok(fence, boot))
 		memset(fence, 0, sizeof(*fence));
 	fence->magic = FENCE_MAGIC;
+	memcpy(fence->boot, boot, sizeof(boot));
 	fence->parent = getpid();
-	fence->freeze_at_ns = fence->deadline_ns = 0;
 	fence->frozen_count = fence->ending = 0;
 	fence_unsure(fence);
 	for (uint32_t i = 0; i < fence->used; i++)

@@ -5,9 +5,9 @@
  *
  * The keeper writes, the parent reads, each word atomically: the parent acts on what it sees at that moment, and
  * everything errs to the safe side: a slot is taken before a caller is granted, and freed only after the lease was
- * tested free. It is a file in the runtime directory (a tmpfs, so never of another boot), which outlives both: the next
- * keeper takes up the slots, and the next parent kills the holders of leases that were lost and lets go of whom an
- * earlier one stopped.
+ * tested free. It is a file in the runtime directory, which outlives both: the next keeper takes up the slots, and the
+ * next parent goes on watching the deadline, kills the holders of leases that were lost and lets go of whom an earlier
+ * one stopped. One of another boot is worth nothing.
  *
  * Keeper side: loop only. fence_* with a NULL fence (no parent) do nothing.
  */
@@ -19,10 +19,11 @@
 #include <sys/types.h>
 
 #include "config/config.h"
+#include "keeper/clock.h"
 #include "store/store.h"
 
 #define FENCE_NAME      "fence"
-#define FENCE_MAGIC     0x3265636e65666c64ull /* another layout: another number */
+#define FENCE_MAGIC     0x3365636e65666c64ull /* another layout: another number */
 #define FENCE_SLOTS     65536
 #define FENCE_SIGNALLED 256
 #define FENCE_CALLERS   1024
@@ -64,6 +65,7 @@ struct fence_caller {
 
 struct fence {
 	uint64_t magic;
+	char boot[CLOCK_BOOT_BYTES];
 	pid_t parent;
 	uint32_t ending;      /* the parent's: how often it was told to end (2: at once) */
 	int64_t alive;        /* counts up while the loop turns */
@@ -84,7 +86,7 @@ struct fence {
 
 /*
  * The parent's: opens or makes RUNTIME_DIR/fence, whoever has keeper.lock. What an earlier keeper had is unsure, and
- * nobody is stopped for it before the next one has read its journal. NULL with errno set.
+ * its holders are stopped at the old deadline if the next one does not come to renew it. NULL with errno set.
  */
 struct fence *fence_open(int dir_fd);
 /* A dead keeper's leases are for the next one to confirm. Parent. */

@@ -20,6 +20,7 @@
 #include <unistd.h>
 #include <uthash.h>
 
+#include "keeper/clock.h"
 #include "keeper/journal_record.h"
 
 #define JOURNAL_NAME    "journal"
@@ -31,7 +32,7 @@
 struct head {
 	uint64_t magic;
 	int64_t deadline_ns;
-	char boot[40];
+	char boot[CLOCK_BOOT_BYTES];
 	char host[STORE_HOST_BYTES];
 	char incarnation[STORE_INC_BYTES];
 };
@@ -50,19 +51,6 @@ struct journal {
 	off_t end, live_bytes;
 	struct live *live;
 };
-
-static int read_boot(char boot[40])
-{
-	int fd = open("/proc/sys/kernel/random/boot_id", O_RDONLY | O_CLOEXEC);
-	ssize_t n;
-
-	if (fd < 0)
-		return -errno;
-	n = read(fd, boot, 36);
-	close(fd);
-	boot[36] = '\0';
-	return n == 36 ? 0 : -EIO;
-}
 
 static int write_all(int fd, const void *data, size_t size, off_t at)
 {
@@ -306,7 +294,7 @@ struct journal *journal_open(int dir_fd, char host[STORE_HOST_BYTES], int64_t *d
 	j->fd = -1;
 	j->head.magic = JOURNAL_MAGIC;
 	snprintf(j->head.host, sizeof(j->head.host), "%s", host);
-	ret = read_boot(j->head.boot);
+	ret = clock_boot(j->head.boot);
 	if (ret < 0)
 		goto fail;
 	ret = take_up(j);

@@ -215,7 +215,9 @@ int main(int argc, char **argv)
 	if (a.after_fd >= 0)
 		wait_for_end(a.after_fd);
 	place_init(&place);
-	if (a.config && !realpath(a.config, config)) {
+	if (a.config && a.after_fd >= 0) { /* it was there; if it has gone, there may be leases to watch over yet */
+		snprintf(config, sizeof(config), "%s", a.config);
+	} else if (a.config && !realpath(a.config, config)) {
 		snprintf(why, sizeof(why), "%s: %s", a.config, strerror(errno));
 		return fail(&a, why);
 	}

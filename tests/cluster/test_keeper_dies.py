@@ -40,17 +40,21 @@ def test_killed_with_a_damaged_journal(pair):
     assert opened(b).do("flock 0 ex", 30) == "ok"
 
 
-def test_killed_and_the_next_one_cannot_start(make_host):
-    """Its configuration is invalid by then. The parent stays, for those who hold locks, and tries again."""
+@pytest.mark.parametrize("config", ["nonsense", ""], ids=["invalid", "gone"])
+@pytest.mark.parametrize("which", [1, 0], ids=["keeper", "parent"])
+def test_killed_and_the_next_one_cannot_start(make_host, which, config):
+    """For want of a configuration. The parent, or the next one, stays for those who hold locks, stops them when their leases
+    run out, and tries again."""
     a = make_host("a", lease="ttl_ms = 4000;", foreground=False)
     holder = opened(a)
     assert holder.do("flock 0 ex") == "ok"
-    parent, keeper = a.keeper_pids()
     with open(a.config) as f:
         good = f.read()
-    with open(a.config, "a") as f:
-        f.write("nonsense")
-    os.kill(keeper, signal.SIGKILL)
+    os.remove(a.config)
+    if config:
+        with open(a.config, "w") as f:
+            f.write(good + config)
+    os.kill(a.keeper_pids()[which], signal.SIGKILL)
     wait_until(lambda: state(holder.pid) in "tT", "the holder is frozen", 20)
     with open(a.config, "w") as f:
         f.write(good)
