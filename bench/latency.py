@@ -28,7 +28,8 @@ def places():
 
 def move(pid, processors):
     for task in os.listdir("/proc/%d/task" % pid):
-        os.sched_setaffinity(int(task), processors)
+        with contextlib.suppress(ProcessLookupError):  # a probe's thread
+            os.sched_setaffinity(int(task), processors)
 
 
 @contextlib.contextmanager

@@ -77,10 +77,12 @@ static void open_lease(struct lease *lease, enum lease_event event)
 	supersede(lease);
 	/* It could not be closed when the others were opened. Not one that is new: a caller needs a single one that
 	 * covers all he wants. */
-	if ((event == LEASE_EV_STANDS || event == LEASE_EV_SHRUNK) && is_superseded(lease))
+	if (event != LEASE_EV_STANDS && event != LEASE_EV_SHRUNK)
+		return;
+	if (is_superseded(lease))
 		lease_raise(lease, LEASE_EV_SUPERSEDED);
-	else if (event == LEASE_EV_SHRUNK && lease->splitting)
-		split_done(lease); /* its parts were to be exclusive */
+	else if (lease->splitting && lease->range.mode == WIRE_SHARED)
+		split_done(lease); /* its parts were to be exclusive, and wait for those who share it */
 }
 
 void lease_tell_in_use(struct lease *lease)

@@ -8,7 +8,7 @@
 
 /* Does it want an answer now (LOCK_NB, a test), or to wait? */
 bool caller_is_nonblocking(const struct session *s);
-/* It waits for somebody: once it is told, it tells the keeper when it gives up. */
+/* It waits for another host: then it lets go of the kernel lock that it converts. Once is enough. */
 void caller_tell_waiting(struct session *s);
 /* EWOULDBLOCK; with what is in the way, if that is known. */
 void caller_would_block(struct session *s);

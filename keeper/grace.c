@@ -59,7 +59,7 @@ static void on_grace_timer(uv_timer_t *timer)
 	int64_t left = grace_left_ms(k);
 
 	if (!store_is_up(k->store) || !store_in_grace(k->store))
-		return; /* on_up() or on_incarnation() starts it again */
+		return; /* grace_store_is_up() or grace_begin() starts it again */
 	if (left > 0) {
 		uv_timer_start(timer, on_grace_timer, left + 1, 0);
 		return;
@@ -104,7 +104,7 @@ void grace_begin(struct keeper *k, const char *old, const char *now)
 	int ret;
 
 	k->grace_since_ns = clock_now_ns();
-	/* Connections may have survived it: then on_up() does not follow. */
+	/* Connections may have survived it: then grace_store_is_up() does not follow. */
 	uv_timer_start(&k->grace, on_grace_timer, ttl_ns(k) / NS_PER_MS + 1, 0);
 	watch_clear(k->watch);
 	watch_clear(k->sweeping);
@@ -112,7 +112,7 @@ void grace_begin(struct keeper *k, const char *old, const char *now)
 		old = k->journal_incarnation;
 	if (*old && strcmp(old, now) != 0)
 		forget(k, old, now);
-	on_grace_timer(&k->grace); /* no connection need have broken: then on_up() does not come */
+	on_grace_timer(&k->grace); /* no connection need have broken: then grace_store_is_up() does not come */
 	k->journal_incarnation[0] = '\0';
 	ret = journal_set_incarnation(k->journal, now);
 	if (ret < 0)

@@ -2,11 +2,8 @@
 #include "keeper/host.h"
 
 #include <errno.h>
-#include <stdarg.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
-#include <utlist.h>
 
 #include "keeper/act.h"
 #include "keeper/callers.h"
@@ -21,7 +18,6 @@
 #include "keeper/lost.h"
 #include "keeper/requests.h"
 #include "keeper/serve.h"
-#include "keeper/sessions.h"
 
 #define SWEEPS_PER_PERIOD 24
 

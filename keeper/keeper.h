@@ -223,11 +223,17 @@ struct keeper {
 	bool expired;         /* the deadline's passing was noticed */
 	int64_t beat_sent_ns;
 	bool beat_under_way;
-	bool losing; /* holders of lost leases are to be killed: nobody is to be taken for one of them meanwhile */
-	uv_timer_t beat, deadline, grace, sweep, losing_timer;
+	uv_timer_t beat, deadline, sweep;
+	int64_t idle_since_ns;
+
+	/* grace.c */
 	char journal_incarnation[STORE_INC_BYTES]; /* of the leases that were taken up; "" after that */
 	int64_t grace_since_ns;
-	int64_t idle_since_ns;
+	uv_timer_t grace;
+
+	/* lost.c */
+	bool losing; /* holders of lost leases are to be killed: nobody is to be taken for one of them meanwhile */
+	uv_timer_t losing_timer;
 
 	unsigned depth;      /* of lease_raise() */
 	struct file *unused; /* files that may be so */

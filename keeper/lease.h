@@ -17,7 +17,8 @@
  * Closed to newcomers from DRAINING on. DRAINING: pins are still out. PROBING: a probe asks the kernel
  * whether anybody has the lock. WAITING: somebody has, and the probe waits for the end of it. STOPPING: the probe
  * was told to stop since a caller who already has something under the lease must be let in. From the
- * moment when the probe has the kernel lock (free, shared) until the store acknowledged, the keeper holds it.
+ * moment when the probe has the kernel lock (free, shared) until the store acknowledged, the keeper holds it, if no
+ * caller is granted a newer lease before.
  *
  * Why a lease is never given back while a local process relies on it (promise 2): a process relies on it
  * after it was granted a pin and took the kernel lock before the pin's end. Pins are given in HELD and

@@ -17,7 +17,6 @@
 #include "keeper/journal.h"
 #include "keeper/locks.h"
 #include "keeper/log.h"
-#include "keeper/serve.h"
 #include "keeper/split.h"
 
 #define RETRY_MS 1000 /* after an error answer */

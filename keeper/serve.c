@@ -26,8 +26,8 @@
 #include "keeper/leasepage.h"
 #include "keeper/locks.h"
 #include "keeper/log.h"
-#include "keeper/lost.h"
 #include "keeper/lookup.h"
+#include "keeper/lost.h"
 #include "keeper/sessions.h"
 
 static void on_timer(uv_timer_t *timer)

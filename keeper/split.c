@@ -9,7 +9,6 @@
 #include "keeper/locks.h"
 #include "keeper/log.h"
 #include "keeper/requests.h"
-#include "keeper/serve.h"
 
 static int64_t later(int64_t a, int64_t b)
 {

@@ -14,8 +14,8 @@
 #include <utlist.h>
 
 #include "keeper/clock.h"
-#include "keeper/holders.h"
 #include "keeper/grace.h"
+#include "keeper/holders.h"
 #include "keeper/host.h"
 #include "keeper/log.h"
 #include "keeper/serve.h"

@@ -225,16 +225,16 @@ static bool is_busy(const struct record_call *r, const struct stretch *s)
 }
 
 /*
- * Without waiting. If that fails, *busy is where. Where there are several gaps, it looks before it takes the first one:
- * to take it and let it go again wakes those who wait for the owner's locks beside it, and one of these could then
- * find that he closes a cycle, which is this call's to find.
+ * Without waiting. If that fails, *busy is where. look: first of all, where a shared lock is to fill gaps; for to take
+ * one and let it go again wakes those who wait for the owner's locks beside it, and one of these could then find that
+ * he closes a cycle, which is this call's to find.
  */
-static int take_missing(struct record_call *r, struct stretch *busy)
+static int take_missing(struct record_call *r, bool look, struct stretch *busy)
 {
 	int rc;
 
 	*busy = (struct stretch){0};
-	while (r->call.want->mode == WIRE_SHARED && r->earlier.count && next_missing(r, busy))
+	while (look && r->call.want->mode == WIRE_SHARED && r->earlier.count && next_missing(r, busy))
 		if (is_busy(r, busy))
 			return -EAGAIN;
 	for (*busy = (struct stretch){0}; next_missing(r, busy); add_taken(r, busy)) {
@@ -249,9 +249,10 @@ static int take(struct call *c)
 {
 	struct record_call *r = (struct record_call *)c;
 	struct stretch busy;
+	bool waited = false;
 	int rc, undone;
 
-	while ((rc = take_missing(r, &busy)) < 0) {
+	while ((rc = take_missing(r, !waited, &busy)) < 0) {
 		undone = put_back(c);
 		if (undone < 0)
 			return undone;
@@ -260,6 +261,7 @@ static int take(struct call *c)
 		/* Noted before: this thread may be cancelled in the call. */
 		add_taken(r, &busy);
 		rc = set(r, wanted_type(r), &busy, true);
+		waited = true;
 		if (rc < 0) {
 			r->taken.any = false;
 			return rc;
@@ -281,7 +283,7 @@ static int try(struct call *c)
 	rc = learn_here(r);
 	if (rc != 0)
 		return rc;
-	rc = take_missing(r, &busy);
+	rc = take_missing(r, true, &busy);
 	/* Of what was looked at, one thing may have changed: that lock may be gone, or another thread's. */
 	if (rc == 0 && c->want->mode == WIRE_SHARED && r->earlier.count && !r->earlier.exclusive)
 		rc = set(r, F_RDLCK, &busy, false);

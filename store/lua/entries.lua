@@ -3,7 +3,7 @@
 -- An entry: token, host, file (which inode of the host), space ('flock', 'record'), mode ('shared', 'exclusive'),
 -- from, to (half open; 19 decimal digits each, so that comparing the strings compares the numbers: a double has
 -- only 53 bits), a lease has fence, a waiter may have ask (it only asks and does not wait long) and pass
--- (it passes waiters).
+-- (it passes waiters). take.lua writes such a value, too.
 local BASE = string.sub(STORE, 1, -6) -- "dflock:{0}:store" without "store"
 local NAME = string.sub(KEYS[3], #BASE + #'lock:' + 1)
 

@@ -11,17 +11,12 @@ end
 local lock = read_lock()
 local lease = find(lock.l, ARGV[3])
 if lease and number(lease.fence) == ARGV[4] then
-	-- An old snapshot may have it exclusive; it was shrunk since, and others have it shared as well.
+	-- A snapshot of before it was shrunk: others may have it shared since.
 	if ARGV[7] == 'shared' then
 		lease.mode = 'shared'
 	end
 	write_lock(lock)
 	raise_beat(ARGV[2])
-	-- A snapshot of before it was shrunk: others may have it shared since.
-	if lease.mode == 'exclusive' and ARGV[7] == 'shared' then
-		lease.mode = 'shared'
-		write_lock(lock)
-	end
 	return {'OK', ARGV[4], lease.mode}
 end
 if open then

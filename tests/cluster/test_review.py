@@ -10,7 +10,7 @@ from harness.proxy import Proxy
 from test_flock import held, opened
 from test_freeze import state
 
-# A lease of a host that is no more, as acquire.lua writes it.
+# A lease of a host that is no more, as the scripts write it; but the store's record does not know of it.
 GHOST = """
 redis.call('SET', KEYS[1], cmsgpack.pack({q = {}, l = {{token = ARGV[1], host = ARGV[2], file = '1:1', space = 'flock',
     mode = 'exclusive', from = string.rep('0', 19), to = '9223372036854775807', fence = 1}}}))
