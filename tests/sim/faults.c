@@ -49,19 +49,28 @@ unsigned faults_hiccups(void)
 
 static void kill_keeper(struct fault *f)
 {
-	host_kill_keeper(f->host, "by kill -9");
+	if (!f->host->orphaned)
+		host_kill_keeper(f->host, "by kill -9");
+}
+
+static void kill_parent(void *arg, uint64_t number)
+{
+	(void)arg;
+	host_kill_parent(&sim_hosts[number]);
 }
 
 /* In the middle of something: at one of the next writes to its journal, the store, or a program. */
 static void kill_inside(struct fault *f)
 {
-	f->host->crashing = f->host->keeper != NULL;
+	f->host->crashing = f->host->keeper != NULL && !f->host->orphaned;
 	f->host->crash_countdown = (int)rng_between(&f->rng, 0, 12);
 	sim_trace("h%d: the keeper is to die soon", f->host->id);
 }
 
 static void stop_keeper(struct fault *f)
 {
+	if (f->host->orphaned)
+		return;
 	sim_trace("h%d: the keeper stops for %.3f s", f->host->id, (double)f->ns / SEC);
 	f->host->stopped_until = sim_now + f->ns;
 }
@@ -292,6 +301,17 @@ static void plan_one(int id)
 		sim_at(when, strike, f, kind);
 }
 
+/* Of random numbers of their own, so that seeds which found something without them still mean the same (drop k0). */
+static void plan_parents(int others)
+{
+	struct rng rng = rng_of("parents", 0);
+	int count = others && rng_chance(&rng, 400) ? (int)rng_between(&rng, 1, 4) : 0;
+
+	for (int i = 0; i < count && !faults_dropped('k', 0); i++)
+		sim_at(rng_between(&rng, BEGIN, END), kill_parent, NULL,
+		       (uint64_t)rng_between(&rng, 0, sim_host_count));
+}
+
 static void no_more(void *arg, uint64_t number)
 {
 	(void)arg, (void)number;
@@ -330,5 +350,6 @@ void faults_plan(void)
 		plan_one(i);
 	for (int i = 0; i < 6 && count; i++)
 		sim_at(rng_between(&rng, BEGIN, END), save, NULL, 0);
+	plan_parents(count);
 	sim_at(END, no_more, NULL, 0);
 }

@@ -330,6 +330,62 @@ static void parent_main(void *arg)
 	}
 }
 
+static void start_parent(struct host *host)
+{
+	host->fence = fence_open(host->dir_fd);
+	host->freezer = host->fence ? freezer_new(host->fence) : NULL;
+	if (!host->freezer || (!host->parent_pipe[1] && pipe2(host->parent_pipe, O_CLOEXEC) != 0))
+		sim_fail("h%d has no parent: %s", host->id, strerror(errno));
+	host->fence->parent = host_parent_pid(host);
+	host->parent = task_new(host, &host->parent_rng, parent_main, host);
+	host->parent_sleeps = true;
+	host->parent_nap = 0;
+	host->orphaned = false;
+	sim_after(0, parent_wake, host, 0);
+}
+
+static void next_parent(void *arg, uint64_t boot)
+{
+	struct host *host = arg;
+
+	if (!host->up || host->boot != boot)
+		return;
+	sim_trace("h%d: another parent starts", host->id);
+	munmap(host->fence, sizeof(*host->fence));
+	start_parent(host);
+}
+
+static void make_room(void *arg, uint64_t boot)
+{
+	struct host *host = arg;
+
+	if (!host->up || host->boot != boot)
+		return;
+	if (host->keeper && host->keeper == task_now)
+		sim_fail("h%d: the keeper ends inside itself", host->id);
+	host_kill_keeper(host, "to make room for another parent");
+	sim_after(rng_delay(&host->parent_rng, 50 * MS), next_parent, host, boot);
+}
+
+/* What was traced dies with the tracer. Until the next one watches, nothing else may happen to the keeper: that would
+ * be both at once. */
+void host_kill_parent(struct host *host)
+{
+	if (!host->up || !host->parent || !host->keeper || sim_now < host->stopped_until || host->parent == task_now)
+		return;
+	sim_trace("h%d: the parent dies by kill -9", host->id);
+	host->orphaned = true;
+	host->crashing = false;
+	host->parent_sleeps = false;
+	task_free(host->parent);
+	host->parent = NULL;
+	stopping_forget(host);
+	for (int i = 0; i < sim_program_count; i++)
+		if (sim_programs[i].host == host && sim_programs[i].frozen)
+			program_kill(&sim_programs[i], "with the parent that had it frozen");
+	sim_after(rng_delay(&host->parent_rng, 100 * MS), make_room, host, host->boot);
+}
+
 /* --- the machine --- */
 
 static void clear_runtime_dir(const struct host *host)
@@ -346,15 +402,7 @@ void host_boot(struct host *host)
 	host->up = true;
 	host->boot++;
 	sim_trace("h%d: boots", host->id);
-	host->fence = fence_open(host->dir_fd);
-	host->freezer = host->fence ? freezer_new(host->fence) : NULL;
-	if (!host->freezer || (!host->parent_pipe[1] && pipe2(host->parent_pipe, O_CLOEXEC) != 0))
-		sim_fail("h%d cannot boot: %s", host->id, strerror(errno));
-	host->fence->parent = host_parent_pid(host);
-	host->parent = task_new(host, &host->parent_rng, parent_main, host);
-	host->parent_sleeps = true;
-	host->parent_nap = 0;
-	sim_after(0, parent_wake, host, 0);
+	start_parent(host);
 }
 
 void host_die(struct host *host)
@@ -362,7 +410,8 @@ void host_die(struct host *host)
 	sim_trace("h%d: the machine is gone", host->id);
 	host->up = false;
 	host->parent_sleeps = false;
-	task_free(host->parent);
+	if (host->parent)
+		task_free(host->parent);
 	host->parent = NULL;
 	stopping_forget(host);
 	for (int i = 0; i < sim_program_count; i++)

@@ -119,6 +119,7 @@ struct host {
 	int parent_pipe[2];
 	struct freezer *freezer;
 	bool starting, notified, parent_sleeps;
+	bool orphaned; /* the parent was killed, and the next one does not watch yet */
 	uint64_t parent_nap;
 
 	int64_t cut_up_until, cut_down_until; /* nothing gets through to the server, from it */
@@ -134,6 +135,8 @@ void host_boot(struct host *host);                         /* the machine starts
 void host_die(struct host *host);                          /* and stops, with all that runs there */
 void host_kill_keeper(struct host *host, const char *why); /* SIGKILL; its parent starts another one */
 void host_notify_parent(struct host *host);
+/* SIGKILL to the parent: the keeper notices, makes room, and another pair starts. */
+void host_kill_parent(struct host *host);
 int64_t host_dead_ms(void); /* as configured in this run */
 pid_t host_parent_pid(const struct host *host);
 const struct page *host_page(struct host *host);
