@@ -189,7 +189,7 @@ static void look(const struct inspect_request *req, struct inspect_result *r)
 {
 	int flags = fcntl(req->fd, F_GETFL);
 	char link[64];
-	int mount_id, ret;
+	int mount_id = -1, ret;
 
 	if (flags < 0 || (flags & O_PATH))
 		return refuse(r, "the descriptor is open for its path only (O_PATH)", 0);
@@ -201,9 +201,11 @@ static void look(const struct inspect_request *req, struct inspect_result *r)
 	ret = read_path(req->fd, link, &r->st, r->path);
 	if (ret < 0)
 		return refuse(r, "its path cannot be read", -ret);
-	ret = read_fdinfo(req->fd, &r->holds, &mount_id);
-	if (ret < 0)
-		return refuse(r, "its fdinfo cannot be read", -ret);
+	if (req->foreign || (req->space == WIRE_FLOCK && !req->unused)) {
+		ret = read_fdinfo(req->fd, &r->holds, &mount_id);
+		if (ret < 0)
+			return refuse(r, "its fdinfo cannot be read", -ret);
+	}
 	if (req->foreign && !path_leads_there(r, mount_id))
 		return refuse(r, "its path leads the keeper to another file (a mount of the program's own?)", 0);
 	if (req->space == WIRE_RECORD && !req->test_shared) {

@@ -26,10 +26,10 @@ struct inspect_result {
 	struct stat st;
 	int fd;              /* the keeper's own, new description; the receiver closes it; -1 on failure, or if known */
 	char path[PATH_MAX]; /* absolute, " (deleted)" cut off if the link count is 0 */
-	struct caller_holds holds;
-	struct before before; /* what the caller holds in the record space; the receiver frees it */
-	bool shared_in_use;   /* with test_shared: somebody has it shared, and nobody exclusively */
-	char refused[256];    /* not empty: why this descriptor cannot be served; fd is -1 */
+	struct caller_holds holds; /* flock space, and not unused */
+	struct before before;      /* what the caller holds in the record space; the receiver frees it */
+	bool shared_in_use;        /* with test_shared: somebody has it shared, and nobody exclusively */
+	char refused[256];         /* not empty: why this descriptor cannot be served; fd is -1 */
 };
 
 struct inspect;
@@ -43,6 +43,7 @@ struct inspect_request {
 	bool foreign; /* the peer is another user: his rights count, and his path must lead the keeper to the same file
 		       */
 	bool known;   /* the keeper has a description of this file already: do not open it again */
+	bool unused;  /* it has no lease on this file, so nobody holds anything under one: holds is not looked for */
 	bool test_shared; /* find out whether the lock is held shared, with a description that lives only for the test
 			   */
 	enum wire_space space;

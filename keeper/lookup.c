@@ -170,8 +170,9 @@ static void inspect(struct session *s, int fd)
 	if (statx(fd, "", AT_EMPTY_PATH | AT_STATX_DONT_SYNC, STATX_INO, &stx) == 0) {
 		dev = makedev(stx.stx_dev_major, stx.stx_dev_minor);
 		local = mounts_local(k->mounts, dev);
+		request.unused = local && !file_find(k, dev, stx.stx_ino);
 		/* A worker opens it anew: it might be forgotten meanwhile. */
-		request.known = local && !request.foreign && file_find(k, dev, stx.stx_ino);
+		request.known = local && !request.foreign && !request.unused;
 	}
 	if (!local || request.foreign) {
 		start_inspect(s, dev, &request, on_inspected);

@@ -26,8 +26,10 @@ end
 -- An incarnation is this and when it was begun: FLUSHALL changes nothing of the server, but all leases are gone, and
 -- each host must be told, also when another one has begun anew before it asks.
 local function is_of_this_server(incarnation)
-	local id = identity() .. '-'
-	return id ~= 'replica-' and string.sub(incarnation, 1, #id) == id
+	local id = string.sub(incarnation, 1, (string.find(incarnation, '-', 1, true) or 1) - 1)
+	local info = redis.call('INFO', 'replication')
+	return string.find(info, 'role:master', 1, true) ~= nil and
+		string.find(info, 'master_replid:' .. id .. '\r', 1, true) ~= nil
 end
 
 -- Says whether the store is the one the caller knows, and whether it grants (open), and whether there is anything of the lock

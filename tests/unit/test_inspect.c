@@ -25,7 +25,7 @@
 struct asked {
 	struct inspect_result result;
 	unsigned answers;
-	bool known;
+	bool known, unused;
 	int other; /* a descriptor to try for a lock in the callback, or 0 */
 	bool lockable;
 };
@@ -80,6 +80,7 @@ static void start(struct asked *a, int fd, const struct ucred *peer, bool test_s
 					  .peer = *peer,
 					  .foreign = peer->uid != self.uid,
 					  .known = a->known,
+					  .unused = a->unused,
 					  .test_shared = test_shared};
 
 	ck_assert_int_ge(fd, 0);
@@ -208,6 +209,24 @@ START_TEST(known)
 	ck_assert_int_eq(a.result.fd, -1);
 	ck_assert(a.result.holds.shared && a.result.shared_in_use);
 	close(other);
+}
+END_TEST
+
+/* There is no lease under which somebody could hold something. */
+START_TEST(unused)
+{
+	for (int i = 0; i < 2; i++) {
+		struct asked a = {.unused = i};
+		int fd = make("x", O_RDWR, 0600);
+
+		ck_assert_int_eq(flock(fd, LOCK_EX), 0);
+		start(&a, fd, &self, false);
+		uv_run(&loop, UV_RUN_DEFAULT);
+		ck_assert_str_eq(a.result.refused, "");
+		ck_assert_str_eq(a.result.path, in_folder("x"));
+		ck_assert_int_eq(a.result.holds.exclusive, !i);
+		close(a.result.fd);
+	}
 }
 END_TEST
 
@@ -699,6 +718,7 @@ static TCase *add_tests(const char *name, void (*setup)(void))
 	tcase_set_timeout(tc, 60);
 	tcase_add_loop_test(tc, plain_file, 0, 4);
 	tcase_add_test(tc, known);
+	tcase_add_test(tc, unused);
 	tcase_add_test(tc, directory);
 	tcase_add_test(tc, path_only);
 	tcase_add_test(tc, other_kinds);
