@@ -11,11 +11,6 @@
 #include "keeper/log.h"
 #include "keeper/requests.h"
 
-static int64_t ttl_ns(const struct keeper *k)
-{
-	return k->config->lease.ttl_ms * NS_PER_MS;
-}
-
 void grace_lose_forgotten(struct keeper *k)
 {
 	struct lease *lease, *next;
@@ -69,7 +64,7 @@ static void on_grace_timer(uv_timer_t *timer)
 
 int64_t grace_left_ms(const struct keeper *k)
 {
-	int64_t left = k->grace_since_ns + ttl_ns(k) - clock_now_ns();
+	int64_t left = k->grace_since_ns + host_ttl_ns(k) - clock_now_ns();
 
 	return left < 0 ? 0 : left / NS_PER_MS;
 }
@@ -105,7 +100,7 @@ void grace_begin(struct keeper *k, const char *old, const char *now)
 
 	k->grace_since_ns = clock_now_ns();
 	/* Connections may have survived it: then grace_store_is_up() does not follow. */
-	uv_timer_start(&k->grace, on_grace_timer, ttl_ns(k) / NS_PER_MS + 1, 0);
+	uv_timer_start(&k->grace, on_grace_timer, host_ttl_ns(k) / NS_PER_MS + 1, 0);
 	watch_clear(k->watch);
 	watch_clear(k->sweeping);
 	if (!*old)

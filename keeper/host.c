@@ -21,11 +21,6 @@
 
 #define SWEEPS_PER_PERIOD 24
 
-static int64_t ttl_ns(const struct keeper *k)
-{
-	return k->config->lease.ttl_ms * NS_PER_MS;
-}
-
 /* --- the deadline --- */
 
 /* Past it nothing is sure, whatever the store says next: everything must be confirmed. */
@@ -38,7 +33,7 @@ static void check_deadline(struct keeper *k)
 	k->expired = true;
 	if (HASH_COUNT(k->leases))
 		log_info("no beat was answered for %lld ms: leases are unsure until the store confirms them",
-			 (long long)((now - k->deadline_ns + ttl_ns(k) * 9 / 10) / NS_PER_MS));
+			 (long long)((now - k->deadline_ns + host_ttl_ns(k) * 9 / 10) / NS_PER_MS));
 	keeper_raise_all(k, LEASE_EV_EXPIRED);
 	grace_lose_forgotten(k);
 }
@@ -89,7 +84,7 @@ static void on_deadline(uv_timer_t *timer)
 
 void host_renewed(struct keeper *k, int64_t sent_ns)
 {
-	int64_t deadline = sent_ns + ttl_ns(k) * 9 / 10;
+	int64_t deadline = sent_ns + host_ttl_ns(k) * 9 / 10;
 	int64_t now = clock_now_ns();
 	bool was_sure = host_sure_until(k) - now > SERVE_LEAST_NS; /* first the old deadline, then the new */
 	int ret;
@@ -146,7 +141,7 @@ static void on_beat_timer(uv_timer_t *timer)
 bool host_beats(struct keeper *k)
 {
 	int64_t third = k->config->lease.ttl_ms / 3;
-	bool recent = k->deadline_ns - clock_now_ns() > ttl_ns(k) / 2;
+	bool recent = k->deadline_ns - clock_now_ns() > host_ttl_ns(k) / 2;
 
 	if (uv_is_active((uv_handle_t *)&k->beat))
 		return recent;
@@ -290,7 +285,7 @@ static void on_hosts(void *arg, enum store_status status, const struct store_blo
 		log_info("host %s has been silent for sweep_ms: what it left in the store is removed", silent[i].host);
 		store_sweep(k->store, &silent[i], on_swept, k);
 	}
-	watch_forget(k->watch, now - 10 * ttl_ns(k));
+	watch_forget(k->watch, now - 10 * host_ttl_ns(k));
 }
 
 static void on_sweep_timer(uv_timer_t *timer)
@@ -309,7 +304,7 @@ int host_start(struct keeper *k)
 		.on_up = on_up, .on_down = on_down, .on_incarnation = on_incarnation, .on_message = on_message};
 	uint64_t often = k->config->lease.sweep_ms / SWEEPS_PER_PERIOD;
 
-	k->watch = watch_new(ttl_ns(k));
+	k->watch = watch_new(host_ttl_ns(k));
 	k->sweeping = watch_new(k->config->lease.sweep_ms * NS_PER_MS);
 	k->store = store_new(k->loop, &k->config->store, k->config->lease.ttl_ms, k->host, &callbacks, k);
 	if (!k->watch || !k->sweeping || !k->store)

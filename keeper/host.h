@@ -10,7 +10,13 @@
 #ifndef DFLOCK_KEEPER_HOST_H
 #define DFLOCK_KEEPER_HOST_H
 
+#include "keeper/clock.h"
 #include "keeper/keeper.h"
+
+static inline int64_t host_ttl_ns(const struct keeper *k)
+{
+	return k->config->lease.ttl_ms * NS_PER_MS;
+}
 
 int host_start(struct keeper *k); /* 0 or -errno */
 void host_stop(struct keeper *k);

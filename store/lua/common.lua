@@ -24,7 +24,8 @@ local function identity()
 end
 
 -- An incarnation is this and when it was begun: FLUSHALL changes nothing of the server, but all leases are gone, and
--- each host must be told, also when another one has begun anew before it asks.
+-- each host must be told, also when another one has begun anew before it asks. Every grant looks here: so what is known is looked
+-- for in the text, and nothing cut out of it.
 local function is_of_this_server(incarnation)
 	local id = string.sub(incarnation, 1, (string.find(incarnation, '-', 1, true) or 1) - 1)
 	local info = redis.call('INFO', 'replication')

@@ -18,7 +18,7 @@ SECONDS = 300
 # name -> file, what is replaced (a pattern), by what, ...
 MUTANTS = {
     "deadline counted from the answer": ("keeper/host.c", r"int64_t deadline = sent_ns \+", "int64_t deadline = clock_now_ns() +"),
-    "deadline twice as long": ("keeper/host.c", r"int64_t deadline = sent_ns \+ ttl_ns\(k\) \* 9 / 10", "int64_t deadline = sent_ns + ttl_ns(k) * 2"),
+    "deadline twice as long": ("keeper/host.c", r"int64_t deadline = sent_ns \+ host_ttl_ns\(k\) \* 9 / 10", "int64_t deadline = sent_ns + host_ttl_ns(k) * 2"),
     "silent for half a ttl counts as dead": ("keeper/watch.c", r"w->first_ns \+ watch->ttl_ns", "w->first_ns + watch->ttl_ns / 2"),
     "whoever is named dead is": ("store/lua/acquire.lua", r"beat_of\(ARGV\[i\]\) == ARGV\[i \+ 1\] or nil", "true or nil"),
     "a lost memory begins without grace": ("store/lua/store.lua", r"t\[2\], '0'", "t[2], '1'"),
