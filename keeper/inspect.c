@@ -51,28 +51,33 @@ static int read_fdinfo(int fd, struct caller_holds *holds, int *mount_id)
 	return 0;
 }
 
-/* The path as the kernel has it. " (deleted)" may also be part of a real name: the link count tells, if it did not
- * become 0 while we looked (lock files are deleted all the time). */
-static int read_path(int fd, const char *link, struct stat *st, char path[PATH_MAX])
+/* What the file is, and its name as the kernel has it: cut short is none. */
+static int read_name(int fd, const char *link, struct stat *st, char name[PATH_MAX])
 {
-	static const char deleted[] = " (deleted)";
+	bool was_gone, gone = false;
 	ssize_t len;
-	bool was_there;
 
-	do {
-		was_there = st->st_nlink > 0;
-		len = readlink(link, path, PATH_MAX - 1);
+	do { /* lock files are deleted all the time: the name of one that is has to be read after it was */
+		was_gone = gone;
+		len = readlink(link, name, PATH_MAX - 1);
 		if (len < 0 || fstat(fd, st) != 0)
 			return -errno;
-	} while (was_there && st->st_nlink == 0);
+		gone = st->st_nlink == 0;
+	} while (gone && !was_gone);
 	if (len >= PATH_MAX - 1)
 		return -ENAMETOOLONG;
-	path[len] = '\0';
-	if (path[0] != '/')
-		return -EINVAL;
-	if (st->st_nlink == 0 && (size_t)len > strlen(deleted) && strcmp(path + len - strlen(deleted), deleted) == 0)
-		path[len - (ssize_t)strlen(deleted)] = '\0';
+	name[len] = '\0';
 	return 0;
+}
+
+/* " (deleted)" may also be part of a real name: the link count tells. */
+static void cut_deleted(const struct stat *st, char *name)
+{
+	static const char deleted[] = " (deleted)";
+	size_t len = strlen(name), cut = strlen(deleted);
+
+	if (st->st_nlink == 0 && len > cut && strcmp(name + len - cut, deleted) == 0)
+		name[len - cut] = '\0';
 }
 
 static int open_readable_or_not(const char *link)
@@ -193,14 +198,15 @@ static void look(const struct inspect_request *req, struct inspect_result *r)
 
 	if (flags < 0 || (flags & O_PATH))
 		return refuse(r, "the descriptor is open for its path only (O_PATH)", 0);
-	if (fstat(req->fd, &r->st) != 0)
-		return refuse(r, "fstat", errno);
-	if (!S_ISREG(r->st.st_mode) && !S_ISDIR(r->st.st_mode))
-		return refuse(r, "neither a regular file nor a directory", 0);
 	snprintf(link, sizeof(link), "/proc/self/fd/%d", req->fd);
-	ret = read_path(req->fd, link, &r->st, r->path);
+	ret = read_name(req->fd, link, &r->st, r->path);
 	if (ret < 0)
 		return refuse(r, "its path cannot be read", -ret);
+	if (!S_ISREG(r->st.st_mode) && !S_ISDIR(r->st.st_mode))
+		return refuse(r, "neither a regular file nor a directory", 0);
+	if (r->path[0] != '/')
+		return refuse(r, "its path cannot be read", EINVAL);
+	cut_deleted(&r->st, r->path);
 	if (req->foreign || (req->space == WIRE_FLOCK && !req->unused)) {
 		ret = read_fdinfo(req->fd, &r->holds, &mount_id);
 		if (ret < 0)

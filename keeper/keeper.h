@@ -137,6 +137,7 @@ struct session {
 	unsigned uses;    /* by the timer, by a worker; the last frees */
 	struct inspect *job;
 	struct wire_request request;
+	bool local; /* the file that it is about: mounts.h */
 	int64_t received_ns;
 	int64_t pin_until_ns;
 	time_t started; /* unix: when the question came */

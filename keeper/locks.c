@@ -10,7 +10,6 @@
 #include <utlist.h>
 
 #include "keeper/clock.h"
-#include "keeper/mounts.h"
 #include "keeper/workers.h"
 
 /* close() may block on a hung mount: then it is a worker's job. */
@@ -44,7 +43,8 @@ static void close_file(struct keeper *k, uint64_t dev, int fd, bool local)
 	close(fd);
 }
 
-static struct file *file_new(struct keeper *k, const struct file_key *key, const char *path, const char *name, int fd)
+static struct file *file_new(struct keeper *k, const struct file_key *key, bool local, const char *path,
+			     const char *name, int fd)
 {
 	struct file *file = calloc(1, sizeof(*file));
 
@@ -61,7 +61,7 @@ static struct file *file_new(struct keeper *k, const struct file_key *key, const
 	file->keeper = k;
 	file->key = *key;
 	file->fd = fd;
-	file->local = mounts_local(k->mounts, key->dev);
+	file->local = local;
 	snprintf(file->inode, sizeof(file->inode), "%llx:%llu", (unsigned long long)key->dev,
 		 (unsigned long long)key->ino);
 	for (int i = 0; i < WIRE_SPACES; i++)
@@ -79,16 +79,17 @@ struct file *file_find(struct keeper *k, uint64_t dev, uint64_t ino)
 	return file;
 }
 
-int file_get(struct keeper *k, const struct stat *st, const char *path, const char *name, int fd, struct file **out)
+int file_get(struct keeper *k, const struct stat *st, bool local, const char *path, const char *name, int fd,
+	     struct file **out)
 {
 	struct file_key key = {.dev = st->st_dev, .ino = st->st_ino};
 	struct file *file = file_find(k, key.dev, key.ino);
 	char *copy;
 
 	if (!file) {
-		*out = file_new(k, &key, path, name, fd);
+		*out = file_new(k, &key, local, path, name, fd);
 		if (!*out)
-			close_file(k, key.dev, fd, false);
+			close_file(k, key.dev, fd, local);
 		return *out ? 0 : -ENOMEM;
 	}
 	*out = file;
@@ -128,12 +129,16 @@ void file_unused(struct file *file)
 /* 128 random bits: no two requests of any two hosts ever have the same token. */
 static int make_token(char token[STORE_TOKEN_BYTES])
 {
+	static const char digits[] = "0123456789abcdef";
 	unsigned char bytes[(STORE_TOKEN_BYTES - 1) / 2];
 
 	if (getrandom(bytes, sizeof(bytes), 0) != sizeof(bytes))
 		return -EIO;
-	for (size_t i = 0; i < sizeof(bytes); i++)
-		snprintf(token + 2 * i, 3, "%02x", bytes[i]);
+	for (size_t i = 0; i < sizeof(bytes); i++) {
+		*token++ = digits[bytes[i] >> 4];
+		*token++ = digits[bytes[i] & 15];
+	}
+	*token = '\0';
 	return 0;
 }
 

@@ -8,9 +8,11 @@
 struct file *file_find(struct keeper *k, uint64_t dev, uint64_t ino);
 /*
  * The file of this inode under this lock name. Takes over fd (closes it if the file is known already); -1 is allowed.
- * 0 and *out; -EEXIST: the inode is in use under another name (*out is that file); -ENOMEM.
+ * local: as mounts_local() says. 0 and *out; -EEXIST: the inode is in use under another name (*out is that file);
+ * -ENOMEM.
  */
-int file_get(struct keeper *k, const struct stat *st, const char *path, const char *name, int fd, struct file **out);
+int file_get(struct keeper *k, const struct stat *st, bool local, const char *path, const char *name, int fd,
+	     struct file **out);
 /* Frees the file if no lease and no session is left of it. */
 void file_put(struct file *file);
 /* It may be so: file_put() at the outermost keeper_leave(). */

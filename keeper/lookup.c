@@ -44,7 +44,7 @@ static void look_up(struct session *s, struct inspect_result *r)
 	before_free(&s->before);
 	s->before = r->before;
 	keeper_enter(k);
-	ret = file_get(k, &r->st, r->path, name, r->fd, &file);
+	ret = file_get(k, &r->st, s->local, r->path, name, r->fd, &file);
 	if (ret == -EEXIST)
 		session_refuse(s,
 			       "%s: this file is in use as lock \"%s\" already and cannot be lock \"%s\" too: "
@@ -163,18 +163,20 @@ static void inspect(struct session *s, int fd)
 					  .space = s->request.space,
 					  .owner = s->request.owner};
 	struct inspect_result result;
+	const struct file *file;
 	struct statx stx;
-	bool local = false;
 	uint64_t dev = 0;
 
+	s->local = false;
 	if (statx(fd, "", AT_EMPTY_PATH | AT_STATX_DONT_SYNC, STATX_INO, &stx) == 0) {
 		dev = makedev(stx.stx_dev_major, stx.stx_dev_minor);
-		local = mounts_local(k->mounts, dev);
-		request.unused = local && !file_find(k, dev, stx.stx_ino);
+		s->local = mounts_local(k->mounts, dev);
+		file = file_find(k, dev, stx.stx_ino);
+		request.unused = s->local && !file;
 		/* A worker opens it anew: it might be forgotten meanwhile. */
-		request.known = local && !request.foreign && !request.unused;
+		request.known = s->local && !request.foreign && file && file->fd >= 0;
 	}
-	if (!local || request.foreign) {
+	if (!s->local || request.foreign) {
 		start_inspect(s, dev, &request, on_inspected);
 		return;
 	}

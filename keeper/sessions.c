@@ -29,7 +29,6 @@
 #include "keeper/serve.h"
 
 #define LISTEN_BACKLOG 4096
-#define ACCEPT_AT_ONCE 64
 
 void session_unuse(struct session *s)
 {
@@ -316,13 +315,15 @@ static void on_session_events(uv_poll_t *poll, int status, int events)
 	for (int i = 0; i < count; i++) {
 		struct session *s = ready[i].data.ptr;
 
-		if (s->state != SESSION_CLOSED)
+		if (ready[i].events & EPOLLHUP) /* whatever it has asked, nobody reads the answer */
+			session_close(s);
+		else if (s->state != SESSION_CLOSED)
 			session_readable(s);
 	}
 }
 
 /* No descriptor left: the spare one is given up for a moment, so that the peer is told instead of waiting. */
-static bool turn_away_next(struct keeper *k)
+static void turn_away_next(struct keeper *k)
 {
 	int fd;
 
@@ -331,24 +332,22 @@ static bool turn_away_next(struct keeper *k)
 	if (fd >= 0)
 		turn_away(fd, "the keeper has no descriptor left: raise its RLIMIT_NOFILE");
 	k->spare_fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
-	return fd >= 0;
 }
 
 static void on_connection(uv_poll_t *poll, int status, int events)
 {
 	struct keeper *k = poll->data;
+	int fd;
 
 	(void)events;
 	if (status < 0)
 		return;
-	for (int i = 0; i < ACCEPT_AT_ONCE; i++) {
-		int fd = accept4(k->listen_fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
-
-		if (fd >= 0)
-			session_new(k, fd);
-		else if ((errno != EMFILE && errno != ENFILE) || !turn_away_next(k))
-			return;
-	}
+	/* One: the loop tells of the next one again, and mostly there is none. */
+	fd = accept4(k->listen_fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+	if (fd >= 0)
+		session_new(k, fd);
+	else if (errno == EMFILE || errno == ENFILE)
+		turn_away_next(k);
 }
 
 int sessions_start(struct keeper *k)

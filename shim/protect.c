@@ -134,18 +134,27 @@ static enum page_answer quick_answer(const struct settings *s, int fd, struct pr
 	return answer;
 }
 
-bool protect_is_kernels(int fd)
+static bool kernel_refuses(int fd)
 {
 	long flags = sys_fcntl(fd, F_GETFL, 0L);
-	struct stat st;
 
 	/* Opened for neither reading nor writing (O_ACCMODE, a Linux extension): EBADF as well. */
-	if (flags == -EBADF || (flags >= 0 && ((flags & O_PATH) || (flags & O_ACCMODE) == O_ACCMODE)))
-		return true;
+	return flags == -EBADF || (flags >= 0 && ((flags & O_PATH) || (flags & O_ACCMODE) == O_ACCMODE));
+}
+
+static bool is_something_else(int fd)
+{
+	struct stat st;
+
 	/* A file server may fail to say what it is: that does not make it unprotected. */
 	if (fstat(fd, &st) < 0)
 		return errno == EBADF;
 	return !S_ISREG(st.st_mode) && !S_ISDIR(st.st_mode);
+}
+
+bool protect_is_kernels(int fd)
+{
+	return kernel_refuses(fd) || is_something_else(fd);
 }
 
 /* Fills *by. 0, or -errno after the reason was written. */
@@ -223,7 +232,7 @@ enum protect protect_look(int fd, struct protect_look *look)
 
 enum protect protect_ask(int fd, struct protect_look *look)
 {
-	if (protect_is_kernels(fd))
+	if (kernel_refuses(fd) || (!look->page && is_something_else(fd)))
 		return PROTECT_NO;
 	if (gather(settings_get(), fd, &look->by) < 0)
 		return PROTECT_REFUSED;

@@ -34,15 +34,16 @@ local function is_of_this_server(incarnation)
 end
 
 -- Says whether the store is the one the caller knows, and whether it grants (open), and whether there is anything of the lock
--- (written). Whoever grants or vouches for a lease looks at the server itself (deep); for the others the record is enough.
+-- (written), and the last fence. Whoever grants or vouches for a lease looks at the server itself (deep); for the others the
+-- record is enough.
 -- If a lock is missing that was written, somebody removed or evicted it: then the store has lost its memory.
 local function known(deep)
-	local record = redis.call('HMGET', STORE, 'inc', 'open', KEYS[3] or '')
+	local record = redis.call('HMGET', STORE, 'inc', 'open', KEYS[3] or '', 'fence')
 	if record[1] == ARGV[1] and record[3] == ARGV[1] and redis.call('EXISTS', KEYS[3]) == 0 then
 		redis.call('HDEL', STORE, 'inc')
 		return false
 	end
-	return record[1] == ARGV[1] and (not deep or is_of_this_server(ARGV[1])), record[2] == '1', record[3]
+	return record[1] == ARGV[1] and (not deep or is_of_this_server(ARGV[1])), record[2] == '1', record[3], record[4]
 end
 
 local function beat_of(host)

@@ -1,6 +1,6 @@
 -- In front of acquire.lua, before clashes.lua and entries.lua: a lock that nobody has or waits for, as most are. To define the
 -- functions below, which are not needed for it, would take the server longer than all of this.
-local same, open, written = known(true)
+local same, open, written, fence = known(true)
 if not same then
 	return {'INC'}
 end
@@ -12,11 +12,11 @@ if not written then
 	if ARGV[12] == '1' then
 		from, to = '0000000000000000000', '9223372036854775807'
 	end
-	local fence = redis.call('HINCRBY', STORE, 'fence', 1)
+	fence = (fence or 0) + 1
 	local lock = cmsgpack.pack({q = {}, l = {{token = ARGV[4], host = ARGV[2], file = ARGV[3], space = ARGV[5],
 		mode = ARGV[6], from = from, to = to, fence = fence}}})
 	if redis.call('SET', KEYS[3], lock, 'NX') then -- else something else wrote there
-		redis.call('HSET', STORE, KEYS[3], ARGV[1])
+		redis.call('HSET', STORE, 'fence', number(fence), KEYS[3], ARGV[1])
 		if ARGV[11] == '1' then
 			raise_beat(ARGV[2])
 		end

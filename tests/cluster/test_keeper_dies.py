@@ -127,6 +127,30 @@ def test_killed_it_gives_back_what_is_gone(make_host):
     assert not is_busy(b)
 
 
+def test_killed_while_its_file_is_elsewhere(make_host, redis):
+    """The next one finds no way to the file, which nobody has open, and cannot give its lease back yet either. Then the file
+    is back, and is locked again."""
+    lease = "ttl_ms = 4000; linger_ms = 20000;"
+    b, a = make_host("b", lease=lease), make_host("a", lease=lease, foreground=False)
+    holder = opened(a)
+    assert holder.do("flock 0 ex") == "ok"
+    holder.kill()
+    redis.signal(signal.SIGSTOP)
+    os.rename(a.path("f"), a.path("elsewhere"))
+    kill_keeper(a)
+    assert leases(a, state="releasing")
+    os.rename(a.path("elsewhere"), a.path("f"))
+    holder, waiter = opened(a), opened(b)
+    holder.say("flock 0 ex")
+    wait_until(lambda: connected(holder.pid), "it asks")
+    redis.signal(signal.SIGCONT)
+    assert holder.heard(20)[0] == "ok"
+    waiter.say("flock 0 ex")
+    wait_until(lambda: leases(a, state="waiting"), "the kernel says that it is in use")
+    assert holder.do("flock 0 un") == "ok"
+    assert waiter.heard()[0] == "ok"
+
+
 def test_killed_while_its_program_waits(pair):
     """The program asks the next keeper, and notices nothing."""
     b, a = pair
