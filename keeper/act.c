@@ -193,8 +193,8 @@ static void enter(struct lease *lease, enum lease_state next)
 	if (lease->state == LEASE_HELD)
 		leasepage_close(lease); /* first of all */
 	lease->state = next;
-	if (next == LEASE_UNSURE || next == LEASE_HELD)
-		fence_set(k->fence, lease->slot, next == LEASE_HELD ? FENCE_HELD : FENCE_UNSURE);
+	if (next == LEASE_UNSURE || next == LEASE_HELD || next == LEASE_SHRINKING)
+		fence_set(k->fence, lease->slot, next == LEASE_UNSURE ? FENCE_UNSURE : FENCE_HELD);
 	lease->since_ns = clock_now_ns();
 	if (next == LEASE_RELEASING && lease->recall == RECALL_WAIT)
 		lease->lock->given_back_ns = lease->since_ns;

@@ -105,6 +105,7 @@ static const struct cell table[LEASE_STATES][LEASE_EVENTS] = {
 	[LEASE_UNSURE] =
 		{
 			[LEASE_EV_STANDS] = STEP(HELD, REOPEN),
+			[LEASE_EV_UNSHRUNK] = STEP(SHRINKING, SHRINK),
 			[LEASE_EV_GONE] = STEP(ENDED, LOSE),
 			/* Not superseded: if it has gone, its holders must be stopped, whatever this host has got
 			   since. */
@@ -164,6 +165,7 @@ const char *lease_event_name(enum lease_event event)
 		[LEASE_EV_UP] = "up",
 		[LEASE_EV_EXPIRED] = "expired",
 		[LEASE_EV_STANDS] = "stands",
+		[LEASE_EV_UNSHRUNK] = "unshrunk",
 		[LEASE_EV_GONE] = "gone",
 		[LEASE_EV_FORGOTTEN] = "forgotten",
 	};

@@ -24,6 +24,10 @@
  * after it was granted a pin and took the kernel lock before the pin's end. Pins are given in HELD and
  * DRAINING only, PROBING is entered only when there are none, and the probe's kernel lock excludes whoever
  * took his before. Who takes the kernel lock later finds his pin over and asks again.
+ *
+ * What was sent once may be executed at any later time: a server that hung goes on with what it got over connections
+ * that were given up long ago. So a lease that was to be released never opens again, and one that was to be shrunk
+ * never becomes an exclusive one again, whatever the store says of it now: it is shrunk once more.
  */
 #ifndef DFLOCK_KEEPER_LEASE_H
 #define DFLOCK_KEEPER_LEASE_H
@@ -65,6 +69,7 @@ enum lease_event {
 	LEASE_EV_UP,         /* the store is reachable again: what was under way may be lost */
 	LEASE_EV_EXPIRED,    /* the host's deadline has passed */
 	LEASE_EV_STANDS,     /* the store says that token and fence stand */
+	LEASE_EV_UNSHRUNK,   /* ... in another mode: exclusive, though it was to be shrunk */
 	LEASE_EV_GONE,       /* the store says that they do not */
 	LEASE_EV_FORGOTTEN,  /* the store lost its memory; the host's deadline has not passed */
 	LEASE_EVENTS

@@ -300,23 +300,6 @@ static void on_shrink(void *arg, const struct store_reply *reply)
 	lease_raise(lease, LEASE_EVENTS);
 }
 
-/* The store knows better: a shrink was not done, or was and its answer was lost. False: it stays unsure, and is asked
- * for again. */
-static bool set_mode(struct lease *lease, enum wire_mode mode)
-{
-	int ret = 0;
-
-	if (mode != lease->range.mode)
-		ret = journal_set_fence(lease_keeper(lease)->journal, lease->token, lease->fence, mode);
-	if (ret == 0) {
-		lease->range.mode = mode;
-		return true;
-	}
-	log_error("%s: the journal cannot be written: %s; trying again", lease->lock->file->name, strerror(-ret));
-	lease_start_timer(lease, RETRY_MS);
-	return false;
-}
-
 static void confirmed(struct request *request, const struct store_reply *reply)
 {
 	int64_t sent_ns;
@@ -331,8 +314,8 @@ static void confirmed(struct request *request, const struct store_reply *reply)
 				lease_send_confirm(lease);
 			return;
 		}
-		if (lease->state == LEASE_UNSURE && !set_mode(lease, reply->mode))
-			return;
+		if (reply->mode != lease->range.mode)
+			return lease_raise(lease, LEASE_EV_UNSHRUNK);
 		lease->stands = lease->probe != NULL; /* see on_probe() */
 		return lease_raise(lease, lease->probe ? LEASE_EVENTS : LEASE_EV_STANDS);
 	}

@@ -7,6 +7,7 @@ import pytest
 from harness import wait_until
 from harness.proxy import Proxy
 
+from keepers import kill_keeper
 from test_flock import held, opened
 from test_freeze import state
 
@@ -161,6 +162,25 @@ def test_a_keeper_dies_while_its_lease_becomes_shared_and_the_store_forgets(make
     wait_until(lambda: "lost its memory" in a.log() and not held(a, state="unsure"), "a knows about its lease")
     assert [l["mode"] for l in held(a, state="held")] == ["shared"]
     assert here.do("pid") == "ok" and not a.status()["lost"] + b.status()["lost"]
+
+
+def test_a_keeper_dies_and_what_it_sent_arrives_after_that(make_host, proxy):
+    """It had promised to share its lease. The next one, which the store tells that the lease is exclusive, may not take that
+    back: the promise may be on its way still."""
+    lease = "ttl_ms = 20000; probe_ms = 5000;"
+    b = make_host("b", lease=lease)
+    a = make_host("a", lease=lease, server=proxy.address).wait_up()
+    here, there = opened(a), opened(b)
+    assert here.do("flock 0 ex") == "ok" and here.do("flock 0 sh") == "ok"
+    promise = proxy.fault("shrink", "lost")
+    there.say("flock 0 sh")
+    wait_until(promise.happened.is_set, "a makes its lease a shared one")
+    kill_keeper(a)
+    wait_until(lambda: held(a, state="held"), "the next keeper has taken it up")
+    assert proxy.arrives(promise) == [b"OK"]
+    assert there.heard()[0] == "ok"
+    assert here.do("flock 0 un") == "ok"
+    assert here.do("flock 0 ex nb") == "EAGAIN"
 
 
 def test_a_kernel_that_refuses_to_wait_is_asked_at_growing_intervals(make_host, folder):

@@ -4,7 +4,7 @@ A proxy between keepers and a redis-server, on a Unix socket or TCP, that does t
 It understands RESP, so that a fault can be tied to a command or a script: fault("release", "no answer") lets the next
 release reach the server and swallows its answer. What can be done to a command (Fault.KINDS):
 
-  "lost"        neither the server gets it nor is there ever an answer
+  "lost"        neither the server gets it nor is there ever an answer; arrives() sends it later
   "no answer"   the server executes it; its answer is swallowed
   "cut before"  the connections of this keeper's side are cut before the server gets it
   "cut after"   the server executes it; instead of the answer the connection is cut
@@ -83,6 +83,7 @@ class _Connection:
                 if kind == "cut before":
                     return self.close()
                 if kind == "lost":
+                    fault.raw = raw
                     self.deaf = True
                     continue
                 self.proxy.running.wait(60)
@@ -190,6 +191,14 @@ class Proxy:
     def release(self):
         """What was late arrives."""
         self.late.set()
+
+    def arrives(self, fault):
+        """What was lost was only on its way for long: the server goes on with what it got before a connection ended."""
+        with socket.socket(socket.AF_UNIX) as server:
+            server.connect(self.redis.socket)
+            server.sendall(fault.raw)
+            with server.makefile("rb") as f:
+                return _read(f)[1]
 
     def pause(self):
         self.running.clear()
