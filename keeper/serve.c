@@ -46,20 +46,33 @@ struct store_range session_range(const struct session *s)
 		.space = s->request.space, .mode = s->request.mode, .from = s->request.from, .to = s->request.to};
 }
 
+static bool overlaps(const struct session *s, const struct store_range *range)
+{
+	struct store_range wanted = session_range(s);
+
+	return range_overlaps(&wanted, range);
+}
+
+bool serve_needs_pin(const struct lock *lock, const struct store_range *range)
+{
+	const struct session *s;
+
+	DL_FOREACH2 (lock->sessions, s, lock_next)
+		if (s->needs_pin && overlaps(s, range))
+			return true;
+	return false;
+}
+
 bool serve_is_pinned(const struct lock *lock, const struct store_range *range)
 {
 	const struct session *s;
 	int64_t now = clock_now_ns();
 
-	if (now < lock->file->keeper->old_pins_until_ns)
+	if (now < lock->file->keeper->old_pins_until_ns || serve_needs_pin(lock, range))
 		return true;
-	DL_FOREACH2 (lock->sessions, s, lock_next) {
-		struct store_range wanted = session_range(s);
-
-		if (((s->state == SESSION_PINNED && s->pin_until_ns > now) || s->needs_pin) &&
-		    range_overlaps(&wanted, range))
+	DL_FOREACH2 (lock->sessions, s, lock_next)
+		if (s->state == SESSION_PINNED && s->pin_until_ns > now && overlaps(s, range))
 			return true;
-	}
 	return false;
 }
 
@@ -121,12 +134,13 @@ static void wait_for_lease(struct session *s, const struct store_range *range)
 
 /*
  * Whoever already holds something under a closed lease is no newcomer: the kernel would grant it past a
- * waiter, and a parent that holds a shared lock and waits for a child that wants one would never end. Nor is
- * anybody one if nobody waits elsewhere.
+ * waiter, and a parent that holds a shared lock and waits for a child that wants one would never end. Who does not
+ * wait passes those who do, too. Nor is anybody one if nobody waits elsewhere, or if he was to have his pin before the
+ * recall came (needed): the lease may be just the one that was asked for because of him, and recalled at once.
  */
-static bool is_newcomer(const struct session *s, const struct lease *lease)
+static bool is_newcomer(const struct session *s, const struct lease *lease, bool needed)
 {
-	if (lease->recall < RECALL_WAIT || s->holds.exclusive || s->before.count)
+	if (lease->recall < RECALL_WAIT || s->holds.exclusive || s->before.count || needed || caller_is_nonblocking(s))
 		return false;
 	return s->request.mode == WIRE_EXCLUSIVE || !(s->holds.shared || s->shared_in_use);
 }
@@ -168,7 +182,7 @@ static void pin(struct session *s, struct lease *lease, int64_t now, int64_t sur
 	session_grant(s, s->pin_until_ns, lease->fence);
 }
 
-static void serve_closed(struct session *s, struct lease *lease, int64_t now, int64_t sure_until)
+static void serve_closed(struct session *s, struct lease *lease, bool needed, int64_t now, int64_t sure_until)
 {
 	struct store_range range = session_range(s);
 
@@ -176,11 +190,12 @@ static void serve_closed(struct session *s, struct lease *lease, int64_t now, in
 		return; /* LEASE_EV_STANDS or _GONE serves again */
 	if (lease->state == LEASE_SHRINKING && range.mode == WIRE_SHARED)
 		return; /* LEASE_EV_SHRUNK does */
-	if (lease->recall == RECALL_WAIT && range.mode == WIRE_SHARED && !s->shared_tested) {
+	if (lease->recall == RECALL_WAIT && range.mode == WIRE_SHARED && !s->shared_tested &&
+	    !caller_is_nonblocking(s)) {
 		lookup_test_shared(s);
 		return;
 	}
-	if (is_newcomer(s, lease) || lease->state == LEASE_SHRINKING) {
+	if (is_newcomer(s, lease, needed) || lease->state == LEASE_SHRINKING) {
 		wait_for_lease(s, &range);
 		return;
 	}
@@ -210,7 +225,8 @@ static void serve_unsure(struct session *s)
 		start_timer(s, s->keeper->config->lease.store_wait_ms);
 }
 
-static void decide(struct session *s)
+/* needed: it was to have its pin as soon as the probes in its range had ended. */
+static void decide(struct session *s, bool needed)
 {
 	struct store_range range = session_range(s);
 	struct keeper *k = s->keeper;
@@ -236,7 +252,7 @@ static void decide(struct session *s)
 	} else if (lease->state == LEASE_HELD) {
 		pin(s, lease, now, sure_until);
 	} else if (!s->lease) {
-		serve_closed(s, lease, now, sure_until);
+		serve_closed(s, lease, needed, now, sure_until);
 	}
 }
 
@@ -248,7 +264,7 @@ void serve_session(struct session *s)
 
 	keeper_enter(k);
 	s->needs_pin = false;
-	decide(s);
+	decide(s, needed);
 	if (needed && !s->needs_pin && s->state != SESSION_PINNED)
 		lock_unpinned(lock);
 	keeper_leave(k);

@@ -27,7 +27,9 @@ void serve_end(struct session *s);
 /* The lease is not asking any more: nobody waits for it. */
 void serve_detach(struct lease *lease);
 
-/* Are there pins over the range, or callers that get one when the probes there have ended? */
+/* Is there a caller, of this range or a part, that gets a pin when the probes there have ended? */
+bool serve_needs_pin(const struct lock *lock, const struct store_range *range);
+/* ... or one that has it? */
 bool serve_is_pinned(const struct lock *lock, const struct store_range *range);
 
 struct store_range session_range(const struct session *s);

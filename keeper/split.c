@@ -9,6 +9,7 @@
 #include "keeper/locks.h"
 #include "keeper/log.h"
 #include "keeper/requests.h"
+#include "keeper/serve.h"
 
 static int64_t later(int64_t a, int64_t b)
 {
@@ -104,6 +105,9 @@ bool split_on_recall(struct lease *lease, const struct store_range *wanted, bool
 	/* Parts are leases like this one, and it may be shared in a moment, or gone: when it is open again, if it is.
 	 */
 	if (lease->state == LEASE_SHRINKING || lease->state == LEASE_UNSURE)
+		return false;
+	/* A caller is to have his pin under it, and may want more than one of the parts. */
+	if (serve_needs_pin(lease->lock, &lease->range))
 		return false;
 	if (ask && lock_in_the_way(lease, wanted, &in_use) > 0) {
 		lease_tell_in_use(lease);

@@ -215,24 +215,29 @@ inline ask_for_lease(i) {
 		:: else -> if :: state[1] == NONE && op[1] == NOTHING -> begin(1) :: else fi
 		fi
 	fi;
-	session[i] = WAITS
+	session[i] = WAITS; needs[i] = false
 }
 
-/* Whoever has the kernel lock, though only for this call, is none. */
-#define NEWCOMER(i, l)  (recalled[l] && !have[i])
+/* Whoever has the kernel lock, though only for this call, is none, nor who was to have his pin before the recall came.
+ * A call that does not wait is none either, which is no help to whoever waits elsewhere. */
+#define NEWCOMER(i, l)  (recalled[l] && !have[i] && !needs[i])
+#ifdef LIVE
+#define PASSES(i, l)    !NEWCOMER(i, l)
+#else
+#define PASSES(i, l)    true
+#endif
 
 inline serve_closed(i, l) {
 	if
-	:: state[l] == UNSURE
-	:: NEWCOMER(i, l) -> ask_for_lease(i)
-	:: !NEWCOMER(i, l) && state[l] == DRAINING -> pin(i)
-	:: !NEWCOMER(i, l) && state[l] == PROBING -> needs[i] = true; stop_probe(l)
-	:: else
+	:: state[l] == UNSURE -> needs[i] = false
+	:: state[l] != UNSURE && NEWCOMER(i, l) -> ask_for_lease(i)
+	:: PASSES(i, l) && state[l] == DRAINING -> pin(i)
+	:: PASSES(i, l) && state[l] == PROBING -> needs[i] = true; stop_probe(l)
+	:: else -> needs[i] = false
 	fi
 }
 
 inline serve(i) {
-	needs[i] = false;
 	if
 	:: IS_HELD -> pin(i)
 	:: else ->
@@ -246,8 +251,8 @@ inline serve(i) {
 /* There is something to do for a caller: else serving it again would change nothing. */
 #define CAN_BEGIN       (state[0] != ASKING && state[1] != ASKING && ((state[0] == NONE && op[0] == NOTHING) || \
 			(state[1] == NONE && op[1] == NOTHING)))
-#define CLOSED_SERVES(i, l) (NEWCOMER(i, l) -> session[i] == QUESTION || CAN_BEGIN : CAN_PIN(i) && \
-			(state[l] == DRAINING || state[l] == PROBING))
+#define CLOSED_SERVES(i, l) ((NEWCOMER(i, l) && (session[i] == QUESTION || CAN_BEGIN)) || (PASSES(i, l) && CAN_PIN(i) && \
+			(state[l] == DRAINING || state[l] == PROBING)))
 #define CAN_PIN(i)      (!needs[i] || (!probing[0] && !probing[1]))
 #define CAN_SERVE(i)    (alive && (session[i] == QUESTION || session[i] == WAITS) && \
 			 (IS_HELD -> CAN_PIN(i) : (IS_OURS(0) -> state[0] != UNSURE && CLOSED_SERVES(i, 0) : \

@@ -183,6 +183,28 @@ def test_a_keeper_dies_and_what_it_sent_arrives_after_that(make_host, proxy):
     assert here.do("flock 0 ex nb") == "EAGAIN"
 
 
+@pytest.mark.parametrize("held_already, wanted", [("flock 0 ex", "flock 0 ex nb"), ("setlk 0 ex 10 20", "setlk 0 ex 10 20"),
+                                                  ("setlk 0 ex 10 20", "setlk 0 ex 20 30")], ids=["flock", "record", "part"])
+def test_who_does_not_wait_is_answered_at_once_while_another_host_waits(make_host, redis, held_already, wanted):
+    """For what a program of his own host has. The lease that was asked for because of him was recalled before the probes of the
+    one that is in use had ended; so another one was asked for, thousands of times."""
+    lease = "ttl_ms = 20000; probe_ms = 5000;"
+    b, a = make_host("b", lease=lease), make_host("a", lease=lease)
+    elsewhere, holder, waiter = opened(b), opened(a), opened(b)
+    assert elsewhere.do("setlk 0 ex 100 1") == "ok"  # so that a gets no more than what it asks for
+    assert holder.do(held_already) == "ok"
+    waiter.say(held_already + (" w" if held_already.startswith("setlk") else ""))
+    wait_until(lambda: held(a, state="waiting"), "the lease is recalled, and in use")
+    for _ in range(5):
+        other = opened(a)
+        before = redis.commands_processed()
+        assert other.do(wanted) == "EAGAIN"
+        assert redis.commands_processed() - before < 100
+    assert waiter.silent(0.1)
+    holder.kill()
+    assert waiter.heard()[0] == "ok"
+
+
 def test_a_kernel_that_refuses_to_wait_is_asked_at_growing_intervals(make_host, folder):
     """It says that a lock is held, and then will not let the keeper wait for its end."""
     lease = "ttl_ms = 20000; probe_ms = 5000;"
