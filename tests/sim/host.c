@@ -42,10 +42,10 @@ static void write_config(const struct host *host)
 		sim_fail("%s: %s", host->config, strerror(errno));
 	fprintf(f,
 		"host = \"h%d\";\nstore = { server = \"unix:/simulated\"; connect_ms = 1000; };\n"
-		"lease = { ttl_ms = 3000; linger_ms = 200; pin_ms = 600; probe_ms = 200; store_wait_ms = 3000; fair_ms "
+		"lease = { ttl_ms = %d; linger_ms = 200; pin_ms = 600; probe_ms = 200; store_wait_ms = 3000; fair_ms "
 		"= 500;\n"
 		"  freeze_margin_ms = 500; dead_ms = %lld; idle_ms = 0; };\nprotect = (\n",
-		host->id, (long long)host_dead_ms());
+		host->id, SIM_TTL_MS, (long long)host_dead_ms());
 	for (int i = 0; i < SIM_FILES; i++)
 		fprintf(f, "  { path = \"%s\"; name = \"%s\"; }%s\n", host->files[i], program_file_name(i),
 			i + 1 < SIM_FILES ? "," : ");");
@@ -239,12 +239,24 @@ static void close_sockets(const struct keeper *k)
 	close(k->session_epoll);
 }
 
+void host_disturb(struct host *host)
+{
+	host->disturbed[0] = host->disturbed[1];
+	host->disturbed[1] = sim_now;
+}
+
+bool host_is_disturbed(const struct host *host)
+{
+	return host->disturbed[0] && sim_now - host->disturbed[0] < SIM_TTL_MS * MS;
+}
+
 void host_kill_keeper(struct host *host, const char *why)
 {
 	bool self = host->keeper == task_now;
 
 	if (!host->keeper)
 		return;
+	host_disturb(host);
 	sim_trace("h%d: the keeper dies %s", host->id, why);
 	loop_drop(host);
 	kernel_drop(host);

@@ -452,6 +452,7 @@ static void reset(struct conn *conn)
 
 void net_reset(struct host *host)
 {
+	host_disturb(host);
 	for (struct conn *conn = conns; conn; conn = conn->next)
 		if (conn->host == host)
 			reset(conn);

@@ -64,7 +64,7 @@ void program_freeze(struct program *p, bool frozen)
 		return;
 	p->frozen = frozen;
 	sim_trace("p%d: %s", p->id, frozen ? "frozen" : "goes on");
-	if (frozen)
+	if (frozen && !host_is_disturbed(p->host))
 		p->host->frozen++;
 	else if (p->wakes)
 		sim_after(0, wake_event, p, p->nap);

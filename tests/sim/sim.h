@@ -124,15 +124,21 @@ struct host {
 
 	int64_t cut_up_until, cut_down_until; /* nothing gets through to the server, from it */
 	unsigned works;                       /* of the loop's pool, under way */
-	unsigned frozen, killed;              /* programs, by the parent, ever */
+	int64_t disturbed[2];    /* when its keeper died, or its connections broke, last: first the older */
+	unsigned frozen, killed; /* programs, by the parent, ever; but see host_disturb() */
 };
 extern struct host sim_hosts[SIM_HOSTS];
 extern int sim_host_count;
 
 void hosts_prepare(const char *dir); /* once per process: folders, files, configurations */
 void hosts_start(int count);
-void host_boot(struct host *host);                         /* the machine starts, with a keeper */
-void host_die(struct host *host);                          /* and stops, with all that runs there */
+void host_boot(struct host *host); /* the machine starts, with a keeper */
+void host_die(struct host *host);  /* and stops, with all that runs there */
+#define SIM_TTL_MS 3000
+/* Something keeps it from renewing its leases for a while. Twice within a ttl may be too much, and programs that are
+ * frozen then are not counted. */
+void host_disturb(struct host *host);
+bool host_is_disturbed(const struct host *host);
 void host_kill_keeper(struct host *host, const char *why); /* SIGKILL; its parent starts another one */
 void host_notify_parent(struct host *host);
 /* SIGKILL to the parent: the keeper notices, makes room, and another pair starts. */
