@@ -90,8 +90,9 @@ def getlk(lab):
 def sqlite(lab):
     """Transactions with a rollback journal, one writer on one host. Each takes six record locks."""
     host, count = lab.host("a"), 200
-    rows = in_turns(5, lambda: lab.run(lab.plain(), "transactions.py", lab.open_file("db"), count),
-                    lambda: lab.run(host, "transactions.py", lab.open_file("db"), count),
+    os.makedirs(lab.open_file("files-o"))  # as deep as the protected one: every path that SQLite names is looked up
+    rows = in_turns(5, lambda: lab.run(lab.plain(), "transactions.py", lab.open_file("files-o/db"), count),
+                    lambda: lab.run(host, "transactions.py", lab.open_file("files-o/db"), count),
                     lambda: lab.run(host, "transactions.py", host.path("db"), count))
     lab.protected()
     plain, unprotected, cached = [Series(title, rounds) for title, rounds in

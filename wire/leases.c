@@ -1,19 +1,30 @@
 #include "wire/leases.h"
 
 #include <errno.h>
+#include <string.h>
 #include <sys/stat.h>
 #include <time.h>
 
 #include "wire/seqcopy.h"
 
-/* FNV-1a. */
+static uint64_t mix(uint64_t hash, const char *bytes, size_t count)
+{
+	uint64_t word = 0;
+
+	memcpy(&word, bytes, count);
+	hash = (hash ^ word) * 0x9e3779b97f4a7c15ull;
+	return hash ^ hash >> 32;
+}
+
+/* A word at a time: files that change all the time are looked up at every lock. */
 uint64_t leases_hash(const char *path)
 {
-	uint64_t hash = 0xcbf29ce484222325ull;
+	size_t left = strlen(path);
+	uint64_t hash = left;
 
-	for (; *path; path++)
-		hash = (hash ^ (unsigned char)*path) * 0x100000001b3ull;
-	return hash;
+	for (; left >= sizeof(hash); left -= sizeof(hash), path += sizeof(hash))
+		hash = mix(hash, path, sizeof(hash));
+	return mix(hash, path, left);
 }
 
 unsigned leases_bucket(uint64_t dev, uint64_t ino)

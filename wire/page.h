@@ -24,7 +24,7 @@
 
 #define PAGE_NAME          "page"
 #define PAGE_MAGIC         0x65676170636c6664ull
-#define PAGE_VERSION       2
+#define PAGE_VERSION       3
 #define PAGE_BYTES         (4u << 20)
 #define PAGE_RULES_BYTES   (1u << 20)
 #define PAGE_MESSAGE_BYTES 768

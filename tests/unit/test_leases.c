@@ -221,7 +221,12 @@ START_TEST(buckets_are_used_evenly)
 	for (int i = 0; i < LEASES_BUCKETS; i++)
 		ck_assert_uint_lt(count[i], 64);
 	ck_assert_uint_ne(leases_hash("/a/b"), leases_hash("/b/a"));
-	ck_assert_uint_eq(leases_hash(""), 0xcbf29ce484222325ull);
+	ck_assert_uint_eq(leases_hash("/srv/data/f"), leases_hash(strdupa("/srv/data/f")));
+	/* Words, and what is left of one. */
+	ck_assert_uint_ne(leases_hash("/1234567/abcdefg"), leases_hash("/abcdefg/1234567"));
+	ck_assert_uint_ne(leases_hash("/1234567"), leases_hash("/1234567/"));
+	ck_assert_uint_ne(leases_hash("/123456"), leases_hash("/1234567"));
+	ck_assert_uint_ne(leases_hash("/1234567/a"), leases_hash("/1234567/b"));
 }
 END_TEST
 
