@@ -64,9 +64,12 @@ def write_page(directory, *args, **kwargs):
 
 
 def path_hash(path):
-    value = 0xCBF29CE484222325
-    for byte in os.fsencode(path):
-        value = (value ^ byte) * 0x100000001B3 % 2**64
+    """leases_hash()"""
+    path = os.fsencode(path)
+    value, whole = len(path), len(path) // 8 * 8
+    for at in range(0, whole + 1, 8):
+        value = (value ^ int.from_bytes(path[at:at + 8], sys.byteorder)) * 0x9E3779B97F4A7C15 % 2**64
+        value ^= value >> 32
     return value
 
 
