@@ -63,7 +63,7 @@ def first(lab):
     for where, processors in places().items():
         lab.settle()
         with placed(lab, [host], processors):
-            evals, firsts = first_locks(lab, host, lab.redis().socket, 5, 300, 60)
+            evals, firsts = first_locks(lab, host, lab.redis().socket, 12, 150, 30)
             lab.protected()
         rows.append(Times(Series("first lock of a file", firsts), Series("EVAL, hiredis", evals), x=FIRST_X, note=where))
     return rows
