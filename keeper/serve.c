@@ -29,6 +29,7 @@
 #include "keeper/lookup.h"
 #include "keeper/lost.h"
 #include "keeper/sessions.h"
+#include "keeper/split.h"
 
 static void on_timer(uv_timer_t *timer)
 {
@@ -190,7 +191,12 @@ static void serve_closed(struct session *s, struct lease *lease, bool needed, in
 		return; /* LEASE_EV_STANDS or _GONE serves again */
 	if (lease->state == LEASE_SHRINKING && range.mode == WIRE_SHARED)
 		return; /* LEASE_EV_SHRUNK does */
-	if (lease->recall == RECALL_WAIT && range.mode == WIRE_SHARED && !s->shared_tested &&
+	/* No other host has anything in the way, and a test needs no pin. */
+	if (s->request.op == WIRE_TEST) {
+		pin(s, lease, now, sure_until);
+		return;
+	}
+	if (lease->recall == RECALL_WAIT && range.mode == WIRE_SHARED && !s->shared_tested && !needed &&
 	    !caller_is_nonblocking(s)) {
 		lookup_test_shared(s);
 		return;
@@ -201,6 +207,8 @@ static void serve_closed(struct session *s, struct lease *lease, bool needed, in
 	}
 	if (lease->state == LEASE_DRAINING) {
 		pin(s, lease, now, sure_until);
+		if (needed && s->state == SESSION_PINNED && lease->recall >= RECALL_ASK)
+			split_on_recall(lease, &lease->recall_range, lease->recall == RECALL_ASK);
 		return;
 	}
 	s->needs_pin = true;

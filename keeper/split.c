@@ -106,13 +106,13 @@ bool split_on_recall(struct lease *lease, const struct store_range *wanted, bool
 	 */
 	if (lease->state == LEASE_SHRINKING || lease->state == LEASE_UNSURE)
 		return false;
-	/* A caller is to have his pin under it, and may want more than one of the parts. */
-	if (serve_needs_pin(lease->lock, &lease->range))
-		return false;
 	if (ask && lock_in_the_way(lease, wanted, &in_use) > 0) {
 		lease_tell_in_use(lease);
 		return true;
 	}
+	/* A caller is to have his pin under it, and may want more than one of the parts. Then it is tried again. */
+	if (serve_needs_pin(lease->lock, &lease->range))
+		return false;
 	if (is_idle(lease))
 		return false;
 	lease->asker_count = 0; /* the store asks for the parts */
