@@ -54,6 +54,7 @@ MUTANTS = {
     "an unknown token is not given back": ("keeper/host.c", r"\tstore_release\(k->store, m->name, m->token, on_unknown_released, k\);", ""),
     "whoever waits asks only once": ("keeper/requests.c", r"\tlease_start_timer\(lease, \(at - now\) / NS_PER_MS \+ 1\);", "\t(void)at;"),
     "what was to be shrunk is exclusive again": ("keeper/requests.c", r"return lease_raise\(lease, LEASE_EV_UNSHRUNK\);", "lease->range.mode = reply->mode;"),
+    "who was to have his pin is a newcomer": ("keeper/serve.c", r" \|\| needed \|\| caller_is_nonblocking\(s\)\)", ")"),
     "what was under way is not sent again": ("keeper/lease.c", r"\[LEASE_EV_UP\] = STEP\(RELEASING, RELEASE\),", ""),
 }
 
