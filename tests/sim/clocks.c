@@ -37,6 +37,8 @@ ssize_t __real_sendmsg(int fd, const struct msghdr *msg, int flags);
 ssize_t __wrap_sendmsg(int fd, const struct msghdr *msg, int flags);
 int __real_flock(int fd, int op);
 int __wrap_flock(int fd, int op);
+int __real_close(int fd);
+int __wrap_close(int fd);
 
 static bool is_keeper(void)
 {
@@ -237,5 +239,15 @@ int __wrap_flock(int fd, int op)
 	ret = __real_flock(fd, op);
 	if (host && ret == 0)
 		kernel_changed(host);
+	return ret;
+}
+
+/* A copy of a description, also one in a socket that nobody has read, may have been the last that kept a lock alive. */
+int __wrap_close(int fd)
+{
+	int ret = __real_close(fd);
+
+	if (is_keeper())
+		kernel_changed(task_host(task_now));
 	return ret;
 }
