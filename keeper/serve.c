@@ -207,6 +207,7 @@ static void serve_closed(struct session *s, struct lease *lease, bool needed, in
 	}
 	if (lease->state == LEASE_DRAINING) {
 		pin(s, lease, now, sure_until);
+		/* It was not, for his sake, when the recall came. */
 		if (needed && s->state == SESSION_PINNED && lease->recall >= RECALL_ASK)
 			split_on_recall(lease, &lease->recall_range, lease->recall == RECALL_ASK);
 		return;

@@ -64,8 +64,8 @@ void program_freeze(struct program *p, bool frozen)
 		return;
 	p->frozen = frozen;
 	sim_trace("p%d: %s", p->id, frozen ? "frozen" : "goes on");
-	if (frozen && !host_is_disturbed(p->host))
-		p->host->frozen++;
+	if (frozen)
+		p->host->frozen += !host_is_disturbed(p->host);
 	else if (p->wakes)
 		sim_after(0, wake_event, p, p->nap);
 }

@@ -37,6 +37,8 @@
 #define MS  INT64_C(1000000)
 #define SEC (1000 * MS)
 
+#define SIM_TTL_MS 3000 /* of every host's configuration */
+
 /* --- schedule.c --- */
 
 struct rng {
@@ -134,7 +136,6 @@ void hosts_prepare(const char *dir); /* once per process: folders, files, config
 void hosts_start(int count);
 void host_boot(struct host *host); /* the machine starts, with a keeper */
 void host_die(struct host *host);  /* and stops, with all that runs there */
-#define SIM_TTL_MS 3000
 /* Something keeps it from renewing its leases for a while. Twice within a ttl may be too much, and programs that are
  * frozen then are not counted. */
 void host_disturb(struct host *host);
