@@ -36,7 +36,7 @@ static void look_up(struct session *s, struct inspect_result *r)
 			close(r->fd);
 		before_free(&r->before);
 		if (ret == -ENOENT)
-			session_reply(s, WIRE_NOT_PROTECTED, NULL, -1);
+			session_reply(s, WIRE_NOT_PROTECTED, r->path, -1);
 		else
 			session_refuse(s, "%s: its lock name is longer than %d bytes", r->path, LOCK_NAME_BYTES - 1);
 		return;

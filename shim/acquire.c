@@ -6,7 +6,8 @@
  *    lets it expire. So the lease was there at a moment when the caller had the kernel lock.
  * 2. The keeper answered "granted" to a question that was sent with the kernel lock held, and it was not let go
  *    in between. The lease was there when the keeper answered, and the caller had the kernel lock then.
- * 3. The keeper answered that the file is not protected.
+ * 3. The keeper answered that the file is not protected, and the page does not say the opposite of the path that the
+ *    file had after that answer (shim/call.c, unprotected()).
  * 4. The page showed the lease, open and unexpired, after the kernel lock was taken (wire/leases.h).
  *
  * From that moment on the keeper does not give the lease back without asking the kernel first, which says that

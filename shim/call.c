@@ -8,6 +8,9 @@
  * must come to an end. */
 #define MAX_KEEPERS 100
 
+/* How often the keeper is asked again when it calls a file not protected that the page calls protected. */
+#define MAX_DISPUTES 5
+
 /* Asks, and waits for the final answer. */
 static int question(struct call *c, struct wire_reply *reply)
 {
@@ -30,6 +33,31 @@ static int question(struct call *c, struct wire_reply *reply)
 	return rc;
 }
 
+/*
+ * The keeper says that the file is not protected. That counts only if the page does not say the opposite of the path that
+ * the file has now: the keeper may see the file under another path (a chroot or mount namespace), and the kernel lock
+ * alone would exclude nobody on other hosts. A file that was renamed after the page was looked at is no dispute: the path
+ * is read again after the keeper's answer. If it is renamed back meanwhile, the keeper is asked again.
+ */
+static int unprotected(struct call *c, const struct wire_reply *reply)
+{
+	switch (protect_again(c->fd, c->look)) {
+	case PROTECT_NO:
+		return c->kind->answer(c, reply);
+	case PROTECT_REFUSED:
+		return -ENOLCK;
+	case PROTECT_ASK:
+		break;
+	}
+	if (c->disputed++ < MAX_DISPUTES)
+		return CALL_AGAIN;
+	note_refused(c->fd,
+		     "this path is protected, but the keeper has no rule for the path under which it sees the file (another "
+		     "root directory or mount namespace): give that path a rule with the same name, or run a keeper there",
+		     *reply->reason ? reply->reason : NULL);
+	return -ENOLCK;
+}
+
 static int converse(struct call *c)
 {
 	struct wire_reply reply;
@@ -43,7 +71,7 @@ static int converse(struct call *c)
 			note_line(c->fd, reply.reason);
 			return -ENOLCK;
 		}
-		rc = c->kind->answer(c, &reply);
+		rc = reply.verdict == WIRE_NOT_PROTECTED ? unprotected(c, &reply) : c->kind->answer(c, &reply);
 	} while (rc == CALL_AGAIN);
 	return rc;
 }

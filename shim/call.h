@@ -23,6 +23,7 @@ struct call {
 	bool have;     /* the kernel lock, taken by this call */
 	bool answered; /* this keeper did answer something */
 	int late;      /* grants that came to nothing */
+	int disputed;  /* how often the keeper said that the file is not protected, and the page that it is */
 	struct ask ask;
 };
 

@@ -238,3 +238,24 @@ enum protect protect_ask(int fd, struct protect_look *look)
 		return PROTECT_REFUSED;
 	return look->page ? PROTECT_ASK : full_look(fd, look);
 }
+
+enum protect protect_again(int fd, const struct protect_look *look)
+{
+	const struct protect_by *by = &look->by;
+	const struct page *page;
+	uint64_t hash;
+	char why[512];
+
+	if (mapping_refresh(by->dir, by->euid, &page, why, sizeof(why)) < 0) {
+		note_refused(fd, why, NULL);
+		return PROTECT_REFUSED;
+	}
+	switch (consult(page, &by->id, fd, true, &hash)) {
+	case PAGE_SAYS_YES:
+		return PROTECT_ASK;
+	case PAGE_SAYS_REFUSE:
+		return PROTECT_REFUSED;
+	default:
+		return PROTECT_NO;
+	}
+}

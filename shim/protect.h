@@ -43,4 +43,8 @@ enum protect protect_look(int fd, struct protect_look *look);
 /* After PROTECT_ASK: whether it is so, as things are now. */
 enum protect protect_ask(int fd, struct protect_look *look);
 
+/* The keeper has said that the file is not protected. What does the page say now, of the path that the file has now?
+ * PROTECT_NO: the same, or nothing. PROTECT_ASK: it is protected. PROTECT_REFUSED as above. */
+enum protect protect_again(int fd, const struct protect_look *look);
+
 #endif

@@ -55,7 +55,7 @@ enum wire_verdict {
 	WIRE_WOULD_BLOCK,   /* another holds it, and the caller does not wait */
 	WIRE_REFUSED,       /* ENOLCK; reason is the line to show */
 	WIRE_DEADLOCK,      /* EDEADLK */
-	WIRE_NOT_PROTECTED, /* the configuration does not name this file */
+	WIRE_NOT_PROTECTED, /* the configuration does not name this file; reason: its path as the keeper sees it */
 	WIRE_OK,            /* the answer to everything but WIRE_LOCK */
 	WIRE_VERDICTS
 };
@@ -86,7 +86,7 @@ struct wire_reply {
 	uint8_t mode; /* of the lock that from and to speak of */
 	uint8_t reserved[2];
 	int32_t pid;                    /* WIRE_TEST: what F_GETLK shows as l_pid */
-	char reason[WIRE_REASON_BYTES]; /* WIRE_REFUSED: one line, NUL-terminated, no newline */
+	char reason[WIRE_REASON_BYTES]; /* NUL-terminated; WIRE_REFUSED: one line, no newline */
 	int64_t until_ns; /* WIRE_GRANTED: on the caller's clock: sent_ns + what was sure after the question was received */
 	uint64_t fence;
 	/*

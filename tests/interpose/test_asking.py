@@ -102,7 +102,37 @@ def test_what_is_asked(world, script):
     process = world.start("waits", "restart", "xn", world.lock)
     connection, request = script.next()
     assert (request.mode, request.flags) == (fk.EXCLUSIVE, fk.NONBLOCK)
+    os.rename(world.lock, world.lock.parent / "renamed")  # the page calls the new path not protected, too
     connection.send(fk.NOT_PROTECTED)
+    assert result(process) == "flock: 0 -"
+    finish(process)
+
+
+def test_the_keeper_sees_another_path(world):
+    """The page says yes, the keeper no, and nothing was renamed: the kernel lock alone would exclude no other host."""
+    asked = []
+
+    def handler(connection):
+        while request := connection.receive():
+            asked.append(request)
+            connection.send(fk.NOT_PROTECTED, reason="/elsewhere/f")
+
+    for program, words in (("waits", ["restart", "x"]), ("waits", ["restart", "xn"])):
+        with world.keeper(handler):
+            done = world.run(program, *words, world.lock)
+        assert "flock: -1 ENOLCK" in done.stdout
+        line, = done.stderr.splitlines()
+        assert str(world.lock) in line and "/elsewhere/f" in line and "root directory" in line
+    assert 2 <= len(asked) <= 20
+
+
+def test_a_file_that_is_renamed_to_and_fro(world, script):
+    """It was elsewhere when the keeper looked, and is back when the shim looks again: the keeper is asked again."""
+    process = world.start("waits", "restart", "x", world.lock)
+    connection, request = script.next()
+    connection.send(fk.NOT_PROTECTED, reason="/elsewhere/f")
+    connection, request = script.next()
+    connection.grant(request)
     assert result(process) == "flock: 0 -"
     finish(process)
 

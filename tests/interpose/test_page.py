@@ -100,8 +100,9 @@ def test_a_file_that_is_called_deleted(world):
 
 def test_debug_lines(world):
     def handler(connection):
-        connection.receive() and connection.send(fk.WAITING)
-        connection.send(fk.NOT_PROTECTED)
+        request = connection.receive()
+        connection.send(fk.WAITING)
+        connection.grant(request)
 
     with world.keeper(handler):
         done = world.run("waits", "restart", "x", world.lock, env=world.environment(DFLOCK_LOG="debug"))

@@ -241,10 +241,15 @@ def closing(world, leases, closer):
 ENDS = [(fk.GRANTED, "ok"), (fk.REFUSED, "ENOLCK"), (fk.WOULD_BLOCK, "EAGAIN"), (fk.NOT_PROTECTED, "ok")]
 
 
+def rename(world):
+    """Out of what the page calls protected: then the keeper may say that it is not."""
+    os.rename(world.lock, world.lock.parent / "renamed")
+
+
 @pytest.mark.parametrize("verdict, error", ENDS)
 @pytest.mark.parametrize("before", ["un", "sh"])
 @pytest.mark.parametrize("mode", ["sh", "ex"])
-def test_flock_closed_meanwhile(script, closing, one, before, mode, verdict, error):
+def test_flock_closed_meanwhile(world, script, closing, one, before, mode, verdict, error):
     """As the kernel does: a failed conversion has lost what was there."""
     if before != "un":
         one.say(f"flock 0 {before}")
@@ -255,6 +260,8 @@ def test_flock_closed_meanwhile(script, closing, one, before, mode, verdict, err
     question = script.next()
     assert question.request.have and question.request.mode == (EX if mode == "ex" else SH)
     assert len(list(locks_of(one))) == 1
+    if verdict == fk.NOT_PROTECTED:
+        rename(world)
     question.send(verdict, until_ns=question.request.sent_ns, reason="no")
     assert one.heard()[0] == error
     assert len(list(locks_of(one))) == (error == "ok")
@@ -309,7 +316,7 @@ DOWNGRADES = [("the same, exclusive", "sh", PROCESS), ("more, exclusive", "sh", 
 @pytest.mark.parametrize("shape, mode, owner", [
     (shape, mode, owner) for shape in SHAPES for mode in ("sh", "ex") for owner in (PROCESS, DESCRIPTION)
     if (shape, mode, owner) not in DOWNGRADES])
-def test_records_closed_meanwhile(script, closing, one, shape, mode, owner):
+def test_records_closed_meanwhile(world, script, closing, one, shape, mode, owner):
     """Refused, would block, deadlock; then a wait that ends in a grant. Exactly what was there is there."""
     ofd = " ofd" if owner == DESCRIPTION else ""
     have(script, one, *(f"setlk 0 {lock}{ofd}" for lock in SHAPES[shape]))
@@ -328,8 +335,10 @@ def test_records_closed_meanwhile(script, closing, one, shape, mode, owner):
     question = script.next()
     question.send(fk.WAITING)
     wait_until(lambda: one.locks(owner) == before, "who waits has what he had")
+    rename(world)
     question.send(fk.NOT_PROTECTED)
     assert one.heard()[0] == "ok"
+    os.rename(world.lock.parent / "renamed", world.lock)
     had = one.locks(owner)
     assert sum(min(to, 20) - max(start, 10) for m, start, to in had if m == (mode == "ex") and start < 20 and to > 10) == 10
     # Beside the range nothing has changed.

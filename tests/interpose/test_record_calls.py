@@ -140,7 +140,7 @@ def test_a_local_lock_in_the_way_is_the_answer(one, script, lockers):
                                             ("getlk 0 ex -5 20 cur", PROCESS)])
 def test_remote_locks(one, script, command, owner):
     assert one.do("seek 0 10") == "ok"
-    answers = [((fk.GRANTED,), {}, "un"), ((fk.NOT_PROTECTED,), {}, "un"), ((fk.REFUSED,), {}, "ENOLCK"),
+    answers = [((fk.GRANTED,), {}, "un"), ((fk.REFUSED,), {}, "ENOLCK"),
                ((fk.WOULD_BLOCK,), {"mode": SH, "start": 3, "to": 9, "pid": -1}, "sh:3:6:-1"),
                ((fk.WOULD_BLOCK,), {"mode": EX, "start": 20, "to": EOF, "pid": -1}, "ex:20:0:-1"),
                ((fk.WOULD_BLOCK,), {"mode": EX, "start": 20, "to": 20, "pid": -1}, "ENOLCK"),
@@ -160,7 +160,8 @@ def test_remote_locks(one, script, command, owner):
 def test_a_test_that_fails_changes_nothing(world):
     def handler(connection):
         while request := connection.receive():
-            rk.answer(connection, fk.REFUSED if request.op == rk.TEST else fk.NOT_PROTECTED, reason="no")
+            rk.answer(connection, fk.REFUSED if request.op == rk.TEST else fk.GRANTED,
+                      request.sent_ns + 10 * fk.SECOND, reason="no")
 
     with world.keeper(handler):
         result = world.run("record_calls", world.lock)
