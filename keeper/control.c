@@ -8,6 +8,7 @@
 
 #include "keeper/act.h"
 #include "keeper/host.h"
+#include "keeper/leasepage.h"
 #include "keeper/locks.h"
 #include "keeper/log.h"
 #include "keeper/main.h"
@@ -70,6 +71,9 @@ static void reload(struct session *s)
 			k->config->path);
 		return;
 	}
+	/* Before the new rules are shown: a file may have another name by them, and a program that sees them must not find
+	 * the lease of the old one open. What is still granted is shown again. */
+	leasepage_close_all(k);
 	if (pagefile_publish(k->page, fresh) < 0) {
 		pagefile_publish(k->page, k->config);
 		config_free(fresh);

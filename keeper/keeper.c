@@ -46,7 +46,6 @@ static struct life *life_of(struct keeper *k)
 
 void keeper_replace_config(struct keeper *k, struct config *config)
 {
-	leasepage_close_all(k); /* a path may have another name now */
 	/* The store keeps a pointer to its part, which control.c has found to be the same: that stays where it is. */
 	struct config old = *k->config;
 

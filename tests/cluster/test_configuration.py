@@ -1,10 +1,15 @@
 """The configuration while keepers and programs run: changed, invalid, deleted, mended, not there at all."""
 import os
 import re
+import sys
 
 import pytest
-from harness import Job, wait_until
+from harness import BUILD, Job, wait_until
 
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../interpose"))
+import fake_keeper as fk  # noqa: E402
+
+CLI = os.path.join(BUILD, "dflock")
 LEASE = "ttl_ms = 20000; probe_ms = 5000;"
 STALE = r"^dflock: .*configuration.*not the one that the keeper has read.*`dflock reload`$"
 
@@ -99,6 +104,34 @@ def test_reload_of_changed_rules(pair):
     for job in held:
         job.end()
     assert running.do("flock 0 ex nb") == "ok" and works(b, "f")
+
+
+def open_slots(host):
+    """How many leases the page shows."""
+    with open(os.path.join(host.runtime, "page"), "rb") as f:
+        page = f.read()
+    slots = page[fk.LEASES_AT + 128:fk.LEASES_AT + 128 + fk.BUCKETS * fk.IN_BUCKET * fk.SLOT.size]
+    return sum(slot[9] for slot in fk.SLOT.iter_unpack(slots))  # entry.open
+
+
+def test_the_leases_of_old_names_are_closed_before_new_rules_are_shown(make_host, folder):
+    """The keeper stands still while it writes them: no program may find the new rules, and a lease by the old ones."""
+    a = make_host("a", lease=LEASE + "linger_ms = 60000;", rules='{ path = "%s/f"; name = "f"; }')
+    a.cli("stop")
+    sign = os.path.join(folder, "sign")
+    a.inside = ["env", "LD_PRELOAD=" + os.path.join(BUILD, "tests/preload/late.so"), "DFLOCK_TEST_ROOT=" + sign]
+    a.start()
+    a.inside = []
+    assert works(a.wait_up()) and open_slots(a) == 1
+    write(a, read(a).replace('name = "f"', 'name = "another"'))
+    open(sign, "w").close()
+    reload = a.popen("env", "-u", "LD_PRELOAD", CLI, "reload")
+    wait_until(lambda: not os.path.exists(sign), "the keeper writes the rules")
+    shown = open_slots(a)
+    open(sign, "w").close()
+    out, err = reload.communicate(timeout=20)
+    assert reload.returncode == 0, err
+    assert shown == 0
 
 
 def test_reload_of_fewer_rules(pair):

@@ -2,12 +2,17 @@
  * A preload for the keeper that puts time between a look at the clock and the message that is received next: while the
  * file that DFLOCK_TEST_LATE names exists, recvmsg() on a SOCK_SEQPACKET socket removes that file, waits until there is
  * something to receive (at most WAIT_MS), and only then receives.
+ *
+ * And one that stops it in the middle of writing new rules into the page, where it looks at "/": while the file that
+ * DFLOCK_TEST_ROOT names exists, stat("/") removes that file, and waits until it is there again (at most WAIT_MS).
  */
 #include <dlfcn.h>
 #include <poll.h>
 #include <stddef.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #define WAIT_MS 20000
@@ -25,4 +30,17 @@ ssize_t recvmsg(int fd, struct msghdr *msg, int flags)
 	if (getsockopt(fd, SOL_SOCKET, SO_TYPE, &type, &len) == 0 && type == SOCK_SEQPACKET && path && unlink(path) == 0)
 		poll(&question, 1, WAIT_MS);
 	return real_recvmsg(fd, msg, flags);
+}
+
+int stat64(const char *restrict path, struct stat64 *restrict st)
+{
+	static int (*real_stat)(const char *, struct stat64 *);
+	const char *sign = getenv("DFLOCK_TEST_ROOT");
+
+	if (!real_stat)
+		*(void **)&real_stat = dlsym(RTLD_NEXT, "stat64");
+	if (sign && strcmp(path, "/") == 0 && unlink(sign) == 0)
+		for (int ms = 0; ms < WAIT_MS && access(sign, F_OK) != 0; ms++)
+			poll(NULL, 0, 1);
+	return real_stat(path, st);
 }
