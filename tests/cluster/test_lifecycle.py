@@ -1,10 +1,12 @@
 """A keeper's life: started by programs, ended when nobody needs it or when it is told to."""
 import os
 import signal
+import subprocess
 import time
 
 import pytest
 from harness import Job, wait_until
+from harness.host import KEEPER
 from keepers import HOLD, LONG, flock, identity, is_busy, kill_keeper, leases, opened, pair, socket_of, two_long, waits  # noqa: F401
 
 
@@ -123,6 +125,11 @@ def test_stop_refuses_while_a_program_waits(two_long):
     assert waiter.heard()[0] == "ok"
 
 
+def state(pid):
+    with open(f"/proc/{pid}/stat") as f:
+        return f.read().rpartition(")")[2].split()[0]
+
+
 def told_to_end(host, number=signal.SIGTERM):
     host.keeper.send_signal(number)
     wait_until(lambda: "told to end: waits until" in host.log(), "it says what it waits for")
@@ -174,6 +181,26 @@ def test_told_twice_it_ends_at_once(two_long):
     a.start()
     wait_until(lambda: leases(a, "used", state="held"), "the lease was taken up")
     assert identity(a, "used") == before and is_busy(b, "used")
+
+
+def test_told_twice_while_another_host_waits_and_no_keeper_can_start(make_host):
+    """A probe waits for the end of the lock when the keeper ends. Its last answer must not free the slot in the fence: the
+    next parent, whose keepers cannot start, stops the holder at the deadline."""
+    a, b = (make_host(name, lease="ttl_ms = 5000;") for name in "ab")
+    used, waiter = opened(a), opened(b)
+    assert used.do("flock 0 ex") == "ok"
+    waiter.say("flock 0 ex")
+    wait_until(lambda: leases(a, state="waiting"), "the lease is recalled, and in use")
+    told_to_end(a)
+    told_again(a)
+    assert not a.keeper_pids() and waiter.silent(0.1) and state(used.pid) not in "tT"
+    with open(a.config, "a") as f:
+        f.write("nonsense")
+    env = a.env()
+    env.pop("LD_PRELOAD")
+    a.keeper = subprocess.Popen([KEEPER, "--foreground"], env=env, stderr=subprocess.DEVNULL, start_new_session=True)
+    wait_until(lambda: state(used.pid) in "tT", "the holder is stopped")
+    assert waiter.silent(0)
 
 
 def test_told_to_end_and_killed(two_long):
