@@ -290,6 +290,7 @@ static void clean_up(struct keeper *k)
 	}
 	HASH_ITER (hh, k->files, file, next_file)
 		file_put(file);
+	uv_run(k->loop, UV_RUN_DEFAULT); /* workers have closed what is not on local file systems */
 	probes_free(k->probes);
 	workers_free(k->workers);
 	mounts_free(k->mounts);

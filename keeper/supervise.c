@@ -148,8 +148,12 @@ int supervise(struct keeper_options *options)
 		if (WIFEXITED(status) && (WEXITSTATUS(status) == KEEPER_EXIT_IDLE ||
 					  (WEXITSTATUS(status) == KEEPER_EXIT_CONFIG && !fence_in_use(fence))))
 			return WEXITSTATUS(status);
-		if (fence->ending > 1) /* what it had is in the journal */
+		if (fence->ending > 1) { /* what it had is in the journal */
+			log_error("the keeper (pid %d) died while it ended (%s %d)", (int)pid,
+				  WIFSIGNALED(status) ? "signal" : "status",
+				  WIFSIGNALED(status) ? WTERMSIG(status) : WEXITSTATUS(status));
 			return KEEPER_EXIT_IDLE;
+		}
 		log_error("the keeper (pid %d) died (%s %d): started again", (int)pid,
 			  WIFSIGNALED(status) ? "signal" : "status",
 			  WIFSIGNALED(status) ? WTERMSIG(status) : WEXITSTATUS(status));

@@ -87,3 +87,24 @@ def test_who_is_killed_while_it_waits_leaves_nothing(views):
     dead.go()
     wait_until(lambda: queued() == 0, "nothing is left")
     assert host.keeper_pids()[1] == keeper
+
+
+def test_a_second_signal_while_files_are_open_there(make_host):
+    """Closing them is a worker's job; it is done before what workers need is freed."""
+    host = make_host("a", lease="ttl_ms = 20000; linger_ms = 20000;", foreground=False)
+    host.inside = ["env", "MALLOC_PERTURB_=165", "ASAN_OPTIONS=detect_leaks=0"]  # what was freed is nonsense
+    host.start()
+    host.inside = []
+    host.init()
+    view = View(host, "well")
+    try:
+        agents = [opened(host, view, "f%d" % i) for i in range(8)]
+        assert [agent.do("flock 0 ex nb") for agent in agents] == ["ok"] * 8
+        wait_until(lambda: host.keeper.send_signal(signal.SIGTERM) or host.keeper.poll() is not None, "it ends at once")
+        assert host.keeper.poll() == 0
+        log = host.log()
+        assert "ends: terminated" in log and "died" not in log and "Sanitizer" not in log, log
+    finally:
+        for agent in host.agents:
+            agent.kill()
+        view.end()
