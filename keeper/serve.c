@@ -18,6 +18,7 @@
 #include <utlist.h>
 
 #include "keeper/act.h"
+#include "keeper/answers.h"
 #include "keeper/callers.h"
 #include "keeper/clock.h"
 #include "keeper/deadlock.h"
@@ -94,7 +95,8 @@ static struct lease *ask(struct session *s, const struct store_range *range)
 }
 
 /* The asking lease for just this mode and range: a larger one may have to wait for more. And for one kind of caller:
- * who does not wait passes others who wait, and wants an answer from the holders. */
+ * who does not wait passes others who wait, and wants an answer from the holders, and not one from before it
+ * asked. */
 static struct lease *find_asking(const struct session *s, const struct store_range *range)
 {
 	struct lease *lease;
@@ -102,7 +104,7 @@ static struct lease *find_asking(const struct session *s, const struct store_ran
 	DL_FOREACH (s->lock->leases, lease)
 		if (lease->state == LEASE_ASKING && lease->range.mode == range->mode &&
 		    lease->range.from == range->from && lease->range.to == range->to &&
-		    !(caller_is_nonblocking(s) ? callers_wait(lease) : callers_ask(lease)))
+		    !(caller_is_nonblocking(s) ? callers_wait(lease) : callers_ask(lease)) && !answers_first(lease))
 			return lease;
 	return NULL;
 }
