@@ -142,6 +142,8 @@ struct session {
 	int64_t pin_until_ns;
 	time_t started; /* unix: when the question came */
 	bool told_waiting;
+	bool told_away;                    /* it was told that it waits for the store */
+	int64_t away_ns;                   /* blocking: since when it waits for the store to come back; 0: it does not */
 	bool needs_pin;                    /* waiting: may have one when the probes in its range have ended */
 	bool named_dead;                   /* non-blocking: the question was repeated with silent hosts named dead */
 	struct caller_holds holds;         /* what the caller's description had when it asked: flock */
