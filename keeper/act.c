@@ -8,8 +8,10 @@
 #include <string.h>
 #include <utlist.h>
 
+#include "keeper/answers.h"
 #include "keeper/clock.h"
 #include "keeper/host.h"
+#include "keeper/inquiry.h"
 #include "keeper/journal.h"
 #include "keeper/kernel.h"
 #include "keeper/leasepage.h"
@@ -87,18 +89,20 @@ static void open_lease(struct lease *lease, enum lease_event event)
 
 void lease_tell_in_use(struct lease *lease)
 {
+	struct keeper *k = lease_keeper(lease);
 	unsigned kept = 0;
 
 	for (unsigned i = 0; i < lease->asker_count; i++) {
 		const struct asker *asker = &lease->askers[i];
 		struct store_range in_use;
 
+		if (inquiry_needed(lease) && inquiry_start(lease, asker))
+			continue;
 		/* None: it has just become free, and the probe has not said so yet. */
 		if (lock_in_the_way(lease, &asker->range, &in_use) == 0)
 			lease->askers[kept++] = *asker;
 		else
-			store_tell_in_use(lease_keeper(lease)->store, asker->host, lease->lock->file->name,
-					  asker->token, &in_use);
+			store_tell_in_use(k->store, asker->host, lease->lock->file->name, asker->token, &in_use);
 	}
 	lease->asker_count = kept;
 	control_in_use(lease);
@@ -213,6 +217,7 @@ static void reap(struct keeper *k)
 			continue;
 		DL_DELETE2(k->ended, lease, ended_prev, ended_next);
 		free(lease->blockers);
+		answers_forget(lease);
 		lease_free(lease);
 	}
 	DL_FOREACH_SAFE2 (k->unused, file, next_file, unused_next) {
@@ -361,35 +366,30 @@ void lock_unpinned(struct lock *lock)
 			lease_raise(lease, LEASE_EV_DRAINED);
 }
 
-static void keep_asker(struct lease *lease, const struct store_message *m)
+static void keep_asker(struct lease *lease, const struct asker *asker)
 {
-	struct asker *asker = &lease->askers[lease->asker_count];
-
-	if (lease->asker_count == LEASE_MAX_ASKERS)
-		return; /* its own limit ends its question */
-	lease->asker_count++;
-	memcpy(asker->host, m->asker, sizeof(asker->host));
-	memcpy(asker->token, m->asker_token, sizeof(asker->token));
-	asker->range = m->range;
+	if (lease->asker_count < LEASE_MAX_ASKERS) /* else its own limit ends its question */
+		lease->askers[lease->asker_count++] = *asker;
 }
 
-void lease_recall(struct lease *lease, const struct store_message *m)
+/* asker: only asks; NULL: another host waits for the range. */
+static void recalled(struct lease *lease, const struct store_range *range, const struct asker *asker)
 {
-	enum recall_level level = m->ask ? RECALL_ASK : RECALL_WAIT;
+	enum recall_level level = asker ? RECALL_ASK : RECALL_WAIT;
 
 	/* Asking: the store has granted it, but the answer comes through the other connection. */
 	if (lease_is_ours(lease->state) || lease->state == LEASE_ASKING) {
-		if (m->range.mode == WIRE_SHARED && lease->range.mode == WIRE_SHARED)
+		if (range->mode == WIRE_SHARED && lease->range.mode == WIRE_SHARED)
 			return; /* late: it was shrunk meanwhile */
-		if (m->ask)
-			keep_asker(lease, m);
-		if (lease_is_ours(lease->state) && !is_young(lease) && split_on_recall(lease, &m->range, m->ask))
+		if (asker)
+			keep_asker(lease, asker);
+		if (lease_is_ours(lease->state) && !is_young(lease) && split_on_recall(lease, range, asker != NULL))
 			return;
 		if (lease->recall < RECALL_ASK) /* that of the others comes again, for the parts */
-			lease->recall_range = m->range;
+			lease->recall_range = *range;
 		if (lease->recall < RECALL_ASK)
 			lease->recall_shared = lease->recall_exclusive = false;
-		*(m->range.mode == WIRE_SHARED ? &lease->recall_shared : &lease->recall_exclusive) = true;
+		*(range->mode == WIRE_SHARED ? &lease->recall_shared : &lease->recall_exclusive) = true;
 		if (level > lease->recall)
 			lease->recall = level;
 		if (split_is_under_way(lease))
@@ -399,5 +399,22 @@ void lease_recall(struct lease *lease, const struct store_message *m)
 		return;
 	if (lease->state == LEASE_WAITING && probe_waits_for_more(lease))
 		return lease_raise(lease, LEASE_EV_NEEDED);
-	lease_raise(lease, m->ask ? LEASE_EV_ASKED : LEASE_EV_RECALLED);
+	lease_raise(lease, asker ? LEASE_EV_ASKED : LEASE_EV_RECALLED);
+}
+
+void lease_recalled(struct lease *lease, const struct asker *asker)
+{
+	recalled(lease, &asker->range, asker);
+}
+
+void lease_recall(struct lease *lease, const struct store_message *m)
+{
+	struct asker asker = {.range = m->range};
+
+	memcpy(asker.host, m->asker, sizeof(asker.host));
+	memcpy(asker.token, m->asker_token, sizeof(asker.token));
+	/* Where nothing is in the way, lease_recalled() follows. */
+	if (m->ask && lease_is_ours(lease->state) && inquiry_needed(lease) && inquiry_start(lease, &asker))
+		return;
+	recalled(lease, &m->range, m->ask ? &asker : NULL);
 }

@@ -33,6 +33,8 @@ void lease_obey_recall(struct lease *lease);
 
 /* Another host wants the lease (store message). */
 void lease_recall(struct lease *lease, const struct store_message *message);
+/* ... and only asks; the kernel has been asked for a lock in the way, and had none (inquiry.h). */
+void lease_recalled(struct lease *lease, const struct asker *asker);
 
 static inline struct keeper *lease_keeper(const struct lease *lease)
 {

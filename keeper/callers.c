@@ -6,6 +6,7 @@
 #include <utlist.h>
 
 #include "keeper/act.h"
+#include "keeper/answers.h"
 #include "keeper/locks.h"
 #include "keeper/sessions.h"
 
@@ -16,7 +17,7 @@ bool caller_is_nonblocking(const struct session *s)
 
 void caller_would_block(struct session *s)
 {
-	session_would_block(s, s->lease && s->lease->in_use_seen ? &s->lease->in_use : NULL);
+	session_would_block(s, s->lease ? answers_first(s->lease) : NULL);
 }
 
 void caller_refuse(struct session *s, const char *format, ...)
@@ -67,10 +68,11 @@ void callers_in_use(struct lease *lease)
 {
 	struct session *s, *next;
 	struct keeper *k = lease->lock->file->keeper;
+	bool complete = answers_complete(lease) || lease->range.space != WIRE_RECORD;
 
 	keeper_enter(k);
 	FOR_CALLERS (lease, s, next)
-		if (caller_is_nonblocking(s))
+		if (caller_is_nonblocking(s) && (s->request.op != WIRE_TEST || complete))
 			caller_would_block(s);
 	keeper_leave(k);
 }

@@ -26,7 +26,9 @@ bool callers_may_pass(const struct lease *lease);
 /* The store has it in its queue: tells the blocking ones, and numbers those who waited for it already when it was
  * asked. */
 void callers_queued(struct lease *lease, int64_t asked_ns, uint64_t arrival);
-void callers_in_use(struct lease *lease);                  /* a holder uses it: the non-blocking ones fail */
+/* A holder uses it: those who want the lock and do not wait fail; those who only test do when all holders have said
+ * what is in the way. */
+void callers_in_use(struct lease *lease);
 void callers_refuse(struct lease *lease, const char *why); /* all fail with ENOLCK */
 void callers_refuse_nonblocking(struct lease *lease, const char *why);
 

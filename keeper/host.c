@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "keeper/act.h"
+#include "keeper/answers.h"
 #include "keeper/callers.h"
 #include "keeper/clock.h"
 #include "keeper/control.h"
@@ -233,9 +234,7 @@ static void on_message(void *arg, const struct store_message *m)
 	case STORE_MSG_IN_USE:
 		if (!lease || lease->state != LEASE_ASKING)
 			return;
-		lease->in_use_seen = true;
-		lease->in_use = m->range;
-		callers_in_use(lease);
+		answers_add(lease, m->holder, &m->range);
 		return;
 	}
 }

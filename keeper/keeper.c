@@ -12,6 +12,7 @@
 #include <utlist.h>
 
 #include "keeper/act.h"
+#include "keeper/answers.h"
 #include "keeper/clock.h"
 #include "keeper/ending.h"
 #include "keeper/host.h"
@@ -286,6 +287,7 @@ static void clean_up(struct keeper *k)
 	uv_run(k->loop, UV_RUN_DEFAULT); /* until probes and workers have ended: no timer or socket is left */
 	HASH_ITER (hh, k->leases, lease, next) {
 		free(lease->blockers);
+		answers_forget(lease);
 		lease_free(lease);
 	}
 	HASH_ITER (hh, k->files, file, next_file)

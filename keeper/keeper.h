@@ -8,6 +8,7 @@
  *   grace.c     a store that lost its memory
  *   lost.c      leases that were lost                  callers.c who waits for a lease
  *   inspect.c   looks at a passed descriptor (worker)      probe.c  asks the kernel (threads)
+ *   inquiry.c   what of ours is in another's way (worker)  answers.c  what others say is in ours
  *   journal.c   what a restarted keeper takes up           takeup.c does so
  *   pagefile.c  the shared page's rules                    leasepage.c its leases
  *   ending.c    nobody needs it, or it was told to end    orphan.c the parent was killed
@@ -61,8 +62,7 @@ struct lease {
 	bool splitting;            /* pieces of it are asked for, to take its place (split.c) */
 	struct lease *whole;       /* is to take the place of a part of this one, which is splitting; else NULL */
 	bool insist;               /* asking: queues, though its callers do not wait long */
-	bool in_use_seen;          /* asking: a holder said that it uses it ... */
-	struct store_range in_use; /* ... and what it said is in the way */
+	struct answers *answers;   /* asking: what holders said is in the way; NULL: none has said anything yet */
 	bool forgotten;            /* unsure: the store has lost it; to be put back */
 	bool lapsed; /* asking, unsure: the deadline has passed since it was asked for, or known to stand */
 	bool stands; /* unsure: the store confirmed it, but the probe has not stopped yet */
@@ -142,6 +142,8 @@ struct session {
 	int64_t pin_until_ns;
 	time_t started; /* unix: when the question came */
 	bool told_waiting;
+	bool told_away;                    /* it was told that it waits for the store */
+	int64_t away_ns;                   /* blocking: since when it waits for the store to come back; 0: it does not */
 	bool needs_pin;                    /* waiting: may have one when the probes in its range have ended */
 	bool named_dead;                   /* non-blocking: the question was repeated with silent hosts named dead */
 	struct caller_holds holds;         /* what the caller's description had when it asked: flock */
@@ -183,6 +185,8 @@ struct keeper {
 	struct watch *sweeping; /* silent for sweep_ms: removed */
 	struct probes *probes;
 	struct workers *workers;
+	struct inquiry *inquiries; /* under way: inquiry.c */
+	unsigned inquiry_count;
 	struct mounts *mounts;
 	struct chases chases;
 	struct fence *fence;

@@ -148,21 +148,34 @@ static struct flock as_flock(const struct store_range *wanted)
 			      .l_len = wanted->to == WIRE_EOF ? 0 : wanted->to - wanted->from};
 }
 
-int lock_in_the_way(const struct lease *lease, const struct store_range *wanted, struct store_range *in_use)
+int kernel_lock_in_the_way(int fd, const struct store_range *wanted, struct store_range *in_use)
 {
-	const struct file *file = lease->lock->file;
 	struct flock lock = as_flock(wanted);
 
-	*in_use = lease->range;
-	if (lease->range.space != WIRE_RECORD || !file->local || fcntl(file->fd, F_OFD_GETLK, &lock) != 0)
-		return -1;
-	/* Our own: a probe that waited takes it for a moment, and is about to say so. */
-	if (lock.l_type == F_UNLCK || lock.l_pid == getpid())
+	if (fcntl(fd, F_OFD_GETLK, &lock) != 0)
+		return errno == EAGAIN ? -EIO : -errno;
+	if (lock.l_type == F_UNLCK)
 		return 0;
+	/* Our own: a probe that waited takes it for a moment, and is about to say so. */
+	if (lock.l_pid == getpid())
+		return -EAGAIN;
+	in_use->space = WIRE_RECORD;
 	in_use->mode = lock.l_type == F_RDLCK ? WIRE_SHARED : WIRE_EXCLUSIVE;
 	in_use->from = lock.l_start;
 	in_use->to = lock.l_len ? lock.l_start + lock.l_len : WIRE_EOF;
 	return 1;
+}
+
+int lock_in_the_way(const struct lease *lease, const struct store_range *wanted, struct store_range *in_use)
+{
+	const struct file *file = lease->lock->file;
+	int found;
+
+	*in_use = lease->range;
+	if (lease->range.space != WIRE_RECORD || !file->local)
+		return -1;
+	found = kernel_lock_in_the_way(file->fd, wanted, in_use);
+	return found == -EAGAIN ? 0 : found < 0 ? -1 : found;
 }
 
 /* Our own description must have no lock and get none meanwhile: it would be dropped here. */

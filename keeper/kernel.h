@@ -7,6 +7,12 @@
 /* Asks the kernel whether the lease is in use; waits for the end of it if another host waits. LEASE_EV_* follow. */
 void lease_start_probe(struct lease *lease);
 /*
+ * Which record lock is in the way of what is wanted, as the kernel says by this description? 1: *in_use is the first
+ * one in the kernel's list. 0: none. -EAGAIN: one of our own probes, for a moment. Else -errno. May wait for a file
+ * server: in the loop only on local file systems; in a worker on any.
+ */
+int kernel_lock_in_the_way(int fd, const struct store_range *wanted, struct store_range *in_use);
+/*
  * Which lock of this host is in the way of what another one wants? 1: *in_use, as the kernel says. 0: none. -1: the
  * kernel cannot be asked without waiting (never for flock), and *in_use is what the lease covers.
  */

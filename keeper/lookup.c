@@ -153,7 +153,8 @@ void lookup_test_shared(struct session *s)
 		start_inspect(s, s->lock->file->key.dev, &request, on_shared_tested);
 }
 
-/* Which file it is, as the kernel has it in memory: no file server is asked. */
+/* On a file system that is not known to be local not even statx() is called here: some ask their server, or a cluster's
+ * lock, whatever the flags say (9p, gfs2). */
 static void inspect(struct session *s, int fd)
 {
 	struct keeper *k = s->keeper;
@@ -165,16 +166,16 @@ static void inspect(struct session *s, int fd)
 	struct inspect_result result;
 	const struct file *file;
 	struct statx stx;
-	uint64_t dev = 0;
+	uint64_t dev;
 
-	s->local = false;
-	if (statx(fd, "", AT_EMPTY_PATH | AT_STATX_DONT_SYNC, STATX_INO, &stx) == 0) {
+	s->local = mounts_local(k->mounts, fd, &dev) &&
+		   statx(fd, "", AT_EMPTY_PATH | AT_STATX_DONT_SYNC, STATX_INO, &stx) == 0;
+	if (s->local) {
 		dev = makedev(stx.stx_dev_major, stx.stx_dev_minor);
-		s->local = mounts_local(k->mounts, dev);
 		file = file_find(k, dev, stx.stx_ino);
-		request.unused = s->local && !file;
+		request.unused = !file;
 		/* A worker opens it anew: it might be forgotten meanwhile. */
-		request.known = s->local && !request.foreign && file && file->fd >= 0;
+		request.known = !request.foreign && file && file->fd >= 0;
 	}
 	if (!s->local || request.foreign) {
 		start_inspect(s, dev, &request, on_inspected);

@@ -1,6 +1,16 @@
 /*
- * Which devices are file systems of this machine's own, on which no call waits for anybody else: only what is
+ * Which files are on file systems of this machine's own, on which no call waits for anybody else: only what is
  * on these is looked at in the event loop; everything else is a worker's job. Loop only.
+ *
+ * Known to be local: the usual disk file systems and those in memory, by their type; btrfs, ZFS; and an overlay all of
+ * whose layers are. A file is found by the id of its mount, as st_dev of btrfs subvolumes and of overlays is in no
+ * table. A mount of another mount namespace (a container's) is in no table of ours, and an overlay may have been made
+ * from folders that only another namespace has: neither is known to be local. That costs a worker's turn, and nothing
+ * else.
+ *
+ * A block device counts as this machine's own, whatever is behind it: a disk image on a file server, or a network block
+ * device, that hangs delays what reads from it; but the calls that the loop makes (stat, locks, reopening what is open)
+ * are answered from memory.
  */
 #ifndef DFLOCK_KEEPER_MOUNTS_H
 #define DFLOCK_KEEPER_MOUNTS_H
@@ -15,9 +25,10 @@ struct mounts *mounts_new(void);
 void mounts_free(struct mounts *mounts);
 
 /*
- * Is the file system of this st_dev known to be local? Reads the mount table again after it has changed, which takes no
- * look at any file system. What is not in the table under this number (btrfs, overlayfs) is not known.
+ * Is the file system of this open file known to be local? No file system is asked that is not. Reads the mount table
+ * again after it has changed. *device, unless NULL: what the file's workers are counted by (workers.h): st_dev where
+ * the table has it, else a number of the mount's own.
  */
-bool mounts_local(struct mounts *mounts, uint64_t dev);
+bool mounts_local(struct mounts *mounts, int fd, uint64_t *device);
 
 #endif

@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "keeper/act.h"
+#include "keeper/answers.h"
 #include "keeper/callers.h"
 #include "keeper/clock.h"
 #include "keeper/deadlock.h"
@@ -175,6 +176,7 @@ static void on_acquire(void *arg, const struct store_reply *reply)
 		plan_reask(lease);
 		callers_queued(lease, sent_ns, reply->arrival);
 		deadlock_chase(lease);
+		answers_look(lease);
 		return;
 	case STORE_BUSY:
 		if (callers_wait(lease)) { /* one came while the question was under way */

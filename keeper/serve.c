@@ -14,10 +14,12 @@
 #include "keeper/serve.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <string.h>
 #include <utlist.h>
 
 #include "keeper/act.h"
+#include "keeper/answers.h"
 #include "keeper/callers.h"
 #include "keeper/clock.h"
 #include "keeper/deadlock.h"
@@ -30,6 +32,8 @@
 #include "keeper/lost.h"
 #include "keeper/sessions.h"
 #include "keeper/split.h"
+
+#define AWAY_MS 1000 /* a caller that waits for the store this long is told so */
 
 static void on_timer(uv_timer_t *timer)
 {
@@ -94,7 +98,8 @@ static struct lease *ask(struct session *s, const struct store_range *range)
 }
 
 /* The asking lease for just this mode and range: a larger one may have to wait for more. And for one kind of caller:
- * who does not wait passes others who wait, and wants an answer from the holders. */
+ * who does not wait passes others who wait, and wants an answer from the holders, and not one from before it
+ * asked. */
 static struct lease *find_asking(const struct session *s, const struct store_range *range)
 {
 	struct lease *lease;
@@ -102,7 +107,7 @@ static struct lease *find_asking(const struct session *s, const struct store_ran
 	DL_FOREACH (s->lock->leases, lease)
 		if (lease->state == LEASE_ASKING && lease->range.mode == range->mode &&
 		    lease->range.from == range->from && lease->range.to == range->to &&
-		    !(caller_is_nonblocking(s) ? callers_wait(lease) : callers_ask(lease)))
+		    !(caller_is_nonblocking(s) ? callers_wait(lease) : callers_ask(lease)) && !answers_first(lease))
 			return lease;
 	return NULL;
 }
@@ -122,7 +127,7 @@ static void wait_for_lease(struct session *s, const struct store_range *range)
 	if (caller_is_nonblocking(s)) {
 		start_timer(s, s->keeper->config->lease.probe_ms);
 	} else {
-		uv_timer_stop(&s->timer); /* the store is there */
+		start_timer(s, AWAY_MS); /* the store seems to be there, but it may not answer */
 		if (lease->queued && !deadlock_possible(s))
 			caller_tell_waiting(s);
 	}
@@ -216,6 +221,21 @@ static void serve_closed(struct session *s, struct lease *lease, bool needed, in
 	lease_raise(lease, LEASE_EV_NEEDED); /* LEASE_EV_STOPPED serves again */
 }
 
+static int64_t since_ms(int64_t then_ns)
+{
+	return (clock_now_ns() - then_ns) / NS_PER_MS;
+}
+
+/* Until the caller has waited long enough to be told why, or to be refused. A caller that waited for another host
+ * before need not hear of a store that is away for a moment. */
+static void start_away_timer(struct session *s)
+{
+	int64_t left = s->keeper->config->lease.store_wait_ms - since_ms(s->away_ns);
+	int64_t silent = AWAY_MS - since_ms(s->told_waiting ? s->away_ns : s->received_ns);
+
+	start_timer(s, s->told_away || left < silent ? left : silent);
+}
+
 /* The store is down, or was too long: what the caller waits for depends on that alone. */
 static void serve_unsure(struct session *s)
 {
@@ -230,8 +250,10 @@ static void serve_unsure(struct session *s)
 		caller_refuse(s, "%s", why);
 		return;
 	}
-	if (!uv_is_active((uv_handle_t *)&s->timer))
-		start_timer(s, s->keeper->config->lease.store_wait_ms);
+	if (s->away_ns)
+		return;
+	s->away_ns = clock_now_ns();
+	start_away_timer(s);
 }
 
 /* needed: it was to have its pin as soon as the probes in its range had ended. */
@@ -245,8 +267,10 @@ static void decide(struct session *s, bool needed)
 	struct lease *lease = lock_covering(s->lock, &range);
 
 	/* The store is back: store_wait_ms count from its next end. */
-	if (store_is_up(k->store) && !k->expired && !caller_is_nonblocking(s))
+	if (store_is_up(k->store) && !k->expired && s->away_ns) {
 		uv_timer_stop(&s->timer);
+		s->away_ns = 0;
+	}
 	if (lost_has_holders(s->lock))
 		return; /* lost.c serves again */
 	if (!store_is_up(k->store) && !(lease && sure)) {
@@ -283,7 +307,8 @@ void serve_begin(struct session *s, struct lock *lock)
 {
 	s->lock = lock;
 	s->state = SESSION_WAITING;
-	s->named_dead = s->told_waiting = s->needs_pin = false;
+	s->named_dead = s->told_waiting = s->told_away = s->needs_pin = false;
+	s->away_ns = 0;
 	s->lease = NULL;
 	DL_APPEND2(lock->sessions, s, lock_prev, lock_next);
 	serve_session(s);
@@ -372,10 +397,45 @@ static void question_timeout(struct session *s)
 	lease_acquire(lease, silent, count);
 }
 
+/* So that a caller that waits for the store looks different from one that waits for another host. */
+static void tell_away(struct session *s)
+{
+	const struct keeper *k = s->keeper;
+	char why[WIRE_REASON_BYTES], line[WIRE_REASON_BYTES];
+
+	if (s->away_ns)
+		host_store_trouble(k, why, sizeof(why));
+	else if (store_in_grace(k->store))
+		snprintf(why, sizeof(why), "the store is in grace: see `dflock status`");
+	else
+		snprintf(why, sizeof(why), "store %s is not reachable: no answer for %d ms; see `dflock doctor`",
+			 store_server(k->store), AWAY_MS);
+	snprintf(line, sizeof(line), "%.512s: waiting: %.480s", s->lock->file->path, why);
+	s->told_away = true;
+	session_reply(s, WIRE_WAITING, line, -1);
+}
+
+/* A blocking caller has waited for AWAY_MS, or for store_wait_ms, and the store is why. */
+static void wait_timeout(struct session *s)
+{
+	int64_t wait_ms = s->keeper->config->lease.store_wait_ms;
+	bool unanswered = s->lease && s->lease->state == LEASE_ASKING && !s->lease->queued;
+	char why[WIRE_REASON_BYTES];
+
+	if (s->away_ns && since_ms(s->away_ns) >= wait_ms) {
+		host_store_trouble(s->keeper, why, sizeof(why));
+		caller_refuse(s, "%s (waited %lld ms)", why, (long long)wait_ms);
+		return;
+	}
+	if (!s->told_away && (s->away_ns || unanswered))
+		tell_away(s);
+	if (s->away_ns)
+		start_away_timer(s);
+}
+
 void serve_timeout(struct session *s)
 {
 	struct lock *lock = s->lock;
-	char why[WIRE_REASON_BYTES];
 
 	if (s->state == SESSION_PINNED) {
 		int64_t left = s->pin_until_ns - clock_now_ns();
@@ -388,10 +448,8 @@ void serve_timeout(struct session *s)
 	}
 	if (s->state != SESSION_WAITING)
 		return;
-	if (caller_is_nonblocking(s)) {
+	if (caller_is_nonblocking(s))
 		question_timeout(s);
-		return;
-	}
-	host_store_trouble(s->keeper, why, sizeof(why));
-	caller_refuse(s, "%s (waited %lld ms)", why, (long long)s->keeper->config->lease.store_wait_ms);
+	else
+		wait_timeout(s);
 }

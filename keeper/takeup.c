@@ -79,7 +79,7 @@ void takeup_entry(void *arg, const struct journal_entry *entry)
 		fd = search(entry, &st);
 	if (fd < 0)
 		st = (struct stat){.st_dev = entry->dev, .st_ino = entry->ino};
-	ret = file_get(k, &st, mounts_local(k->mounts, st.st_dev), entry->path, entry->name, fd, &file);
+	ret = file_get(k, &st, fd >= 0 && mounts_local(k->mounts, fd, NULL), entry->path, entry->name, fd, &file);
 	lease = ret == 0 ? lease_take_up(&file->locks[entry->range.space], &entry->range, entry->token) : NULL;
 	if (!lease) {
 		log_error("%s: its lease could not be taken up and runs out", entry->name);

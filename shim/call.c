@@ -21,7 +21,9 @@ static int question(struct call *c, struct wire_reply *reply)
 		c->answered |= rc == 0;
 		if (rc < 0 || reply->verdict != WIRE_WAITING)
 			break;
-		if (c->want->nonblock) {
+		if (!c->want->nonblock && reply->reason[0]) {
+			note_line(c->fd, reply->reason); /* it waits for the store, and stands in no queue */
+		} else if (c->want->nonblock) {
 			note_refused(c->fd, "the keeper waits for a call that does not; end it with `dflock stop`",
 				     NULL);
 			rc = -ENOLCK;

@@ -177,7 +177,7 @@ void store_tell_in_use(struct store *s, const char *host, const char *name, cons
 	char message[REPLY_MESSAGE_BYTES];
 
 	if (s->state != STORE_UP || bad_lock(name, asker_token) || !reply_is_host(host) ||
-	    reply_format_in_use(message, name, asker_token, in_use) != 0)
+	    reply_format_in_use(message, s->host, name, asker_token, in_use) != 0)
 		return; /* the asker's own limit ends its question */
 	publish(s, host, message);
 }

@@ -285,7 +285,7 @@ int reply_parse_scan(const redisReply *reply, char cursor[REPLY_CURSOR_BYTES], c
 /*
  * recall ASKED_TOKEN ASKER_HOST ASKER_TOKEN SPACE MODE FROM TO ASK NAME
  * granted TOKEN FENCE INCARNATION NAME
- * inuse TOKEN SPACE MODE FROM TO NAME
+ * inuse TOKEN SPACE MODE FROM TO HOLDER_HOST NAME
  * chase HOST TOKEN PID YOUNGEST HOPS SPACE MODE FROM TO NAME
  * One blank between words; the name is the rest, since it may have blanks.
  */
@@ -329,9 +329,10 @@ static bool parse_granted(char *const word[], struct store_message *out)
 static bool parse_in_use(char *const word[], struct store_message *out)
 {
 	out->kind = STORE_MSG_IN_USE;
-	if (!reply_is_token(word[1]) || !parse_range(word + 2, &out->range))
+	if (!reply_is_token(word[1]) || !parse_range(word + 2, &out->range) || !reply_is_host(word[6]))
 		return false;
 	strcpy(out->token, word[1]);
+	strcpy(out->holder, word[6]);
 	return true;
 }
 
@@ -373,7 +374,7 @@ int reply_parse_message(const char *text, size_t len, const char *incarnation, s
 		bool (*parse)(char *const word[], struct store_message *out);
 	} kinds[] = {{"recall ", 9, parse_recall},
 		     {"granted ", 4, parse_granted},
-		     {"inuse ", 6, parse_in_use},
+		     {"inuse ", 7, parse_in_use},
 		     {"chase ", 10, parse_chase}};
 	char copy[REPLY_MESSAGE_BYTES], *word[MAX_WORDS];
 
@@ -394,12 +395,12 @@ int reply_parse_message(const char *text, size_t len, const char *incarnation, s
 	return -EINVAL;
 }
 
-int reply_format_in_use(char message[REPLY_MESSAGE_BYTES], const char *name, const char *asker_token,
+int reply_format_in_use(char message[REPLY_MESSAGE_BYTES], const char *host, const char *name, const char *asker_token,
 			const struct store_range *in_use)
 {
-	int n = snprintf(message, REPLY_MESSAGE_BYTES, "inuse %s %s %s " REPLY_OFFSET " " REPLY_OFFSET " %s",
+	int n = snprintf(message, REPLY_MESSAGE_BYTES, "inuse %s %s %s " REPLY_OFFSET " " REPLY_OFFSET " %s %s",
 			 asker_token, reply_space_word[in_use->space], reply_mode_word[in_use->mode], in_use->from,
-			 in_use->to, name);
+			 in_use->to, host, name);
 
 	return n < REPLY_MESSAGE_BYTES ? 0 : -ENAMETOOLONG;
 }

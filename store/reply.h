@@ -45,7 +45,7 @@ int reply_parse_message(const char *text, size_t len, const char *incarnation, s
 /* The formats of the three messages are in reply.c; two come from the scripts, this one from here.
  * 0, or -ENAMETOOLONG. */
 #define REPLY_MESSAGE_BYTES (LOCK_NAME_BYTES + 512)
-int reply_format_in_use(char message[REPLY_MESSAGE_BYTES], const char *name, const char *asker_token,
+int reply_format_in_use(char message[REPLY_MESSAGE_BYTES], const char *host, const char *name, const char *asker_token,
 			const struct store_range *in_use);
 
 int reply_format_chase(char message[REPLY_MESSAGE_BYTES], const struct store_chase *chase);

@@ -100,6 +100,7 @@ struct store_message {
 	char name[LOCK_NAME_BYTES];
 	char token[STORE_TOKEN_BYTES];       /* RECALL: of the lease in the way; else of this host's own request */
 	char asker[STORE_HOST_BYTES];        /* RECALL */
+	char holder[STORE_HOST_BYTES];       /* IN_USE: who says so */
 	char asker_token[STORE_TOKEN_BYTES]; /* RECALL */
 	struct store_range range;            /* RECALL: what the asker wants. IN_USE: what is in its way */
 	bool ask;                            /* RECALL */

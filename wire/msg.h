@@ -50,11 +50,12 @@ enum wire_owner { WIRE_OWNER_DESCRIPTION = 0, WIRE_OWNER_PROCESS = 1, WIRE_OWNER
 #define WIRE_F_ALL      0x03u
 
 enum wire_verdict {
-	WIRE_GRANTED = 1,   /* the lease is sure until until_ns of the caller's clock */
-	WIRE_WAITING,       /* not final: the caller waits for another host */
-	WIRE_WOULD_BLOCK,   /* another holds it, and the caller does not wait */
-	WIRE_REFUSED,       /* ENOLCK; reason is the line to show */
-	WIRE_DEADLOCK,      /* EDEADLK */
+	WIRE_GRANTED = 1, /* the lease is sure until until_ns of the caller's clock */
+	WIRE_WAITING,     /* not final: the caller waits for another host; with a reason: for the store, and the reason
+			   * is a line to show */
+	WIRE_WOULD_BLOCK, /* another holds it, and the caller does not wait */
+	WIRE_REFUSED,     /* ENOLCK; reason is the line to show */
+	WIRE_DEADLOCK,    /* EDEADLK */
 	WIRE_NOT_PROTECTED, /* the configuration does not name this file; reason: its path as the keeper sees it */
 	WIRE_OK,            /* the answer to everything but WIRE_LOCK */
 	WIRE_VERDICTS
@@ -86,7 +87,7 @@ struct wire_reply {
 	uint8_t mode; /* of the lock that from and to speak of */
 	uint8_t reserved[2];
 	int32_t pid;                    /* WIRE_TEST: what F_GETLK shows as l_pid */
-	char reason[WIRE_REASON_BYTES]; /* NUL-terminated; WIRE_REFUSED: one line, no newline */
+	char reason[WIRE_REASON_BYTES]; /* NUL-terminated; WIRE_REFUSED, WIRE_WAITING: one line, no newline */
 	int64_t until_ns; /* WIRE_GRANTED: on the caller's clock: sent_ns + what was sure after the question was received */
 	uint64_t fence;
 	/*

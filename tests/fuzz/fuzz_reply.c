@@ -101,9 +101,9 @@ static void read_message(const char *text, size_t size)
 	if (m.kind == STORE_MSG_CHASE)
 		check(reply_is_host(m.chase.host) && m.chase.pid > 0 && is_range(&m.chase.range), "not who waits");
 	if (m.kind == STORE_MSG_IN_USE)
-		check(reply_format_in_use(again, m.name, m.token, &m.range) == 0 &&
+		check(reply_format_in_use(again, m.holder, m.name, m.token, &m.range) == 0 &&
 			      reply_parse_message(again, strlen(again), INCARNATION, &twice) == 0 &&
-			      strcmp(m.name, twice.name) == 0 && strcmp(m.token, twice.token) == 0 &&
+			      strcmp(m.name, twice.name) == 0 && strcmp(m.token, twice.token) == 0 && strcmp(m.holder, twice.holder) == 0 &&
 			      same_range(&m.range, &twice.range),
 		      "written differently than read");
 }

@@ -303,6 +303,7 @@ START_TEST(a_question)
 	ck_assert_int_eq(b.message.kind, STORE_MSG_IN_USE);
 	ck_assert_str_eq(b.message.token, token(4));
 	ck_assert_str_eq(b.message.name, NAME);
+	ck_assert_str_eq(b.message.holder, "host-a");
 }
 END_TEST
 
@@ -694,10 +695,10 @@ START_TEST(nonsense_in_messages)
 	start_both();
 	command("PUBLISH dflock:{0}:host:host-a hello");
 	command("PUBLISH dflock:{0}:host:host-a %s", "recall 1 2 3");
-	command("PUBLISH dflock:{0}:host:host-a %b", "inuse 00000000000000000000000000000001 flock shared 0 1 x\0y",
+	command("PUBLISH dflock:{0}:host:host-a %b", "inuse 00000000000000000000000000000001 flock shared 0 1 host-b x\0y",
 		(size_t)59);
 	command("PUBLISH dflock:{0}:host:host-a %s", "granted 00000000000000000000000000000001 5 0-0 name");
-	command("PUBLISH dflock:{0}:host:host-a %s", "inuse 00000000000000000000000000000001 flock shared 0 1 name");
+	command("PUBLISH dflock:{0}:host:host-a %s", "inuse 00000000000000000000000000000001 flock shared 0 1 host-b name");
 	wait_until(a.messages == 1);
 	ck_assert_int_eq(a.message.kind, STORE_MSG_IN_USE);
 	ck_assert_str_eq(a.message.name, "name");

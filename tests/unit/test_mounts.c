@@ -1,0 +1,257 @@
+/* Which file systems are known to be local: real mounts, in a mount namespace of each test's own. */
+#include <check.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mount.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "keeper/mounts.h"
+
+static struct mounts *mounts;
+static char *folder; /* a tmpfs */
+
+static void run(const char *program, const char *a, const char *b)
+{
+	pid_t pid = fork();
+	int status;
+
+	if (pid == 0) {
+		execlp(program, program, a, b, NULL);
+		_exit(127);
+	}
+	ck_assert_int_eq(waitpid(pid, &status, 0), pid);
+	ck_assert_msg(status == 0, "%s: status %x", program, status);
+}
+
+static const char *path(const char *name)
+{
+	static char paths[8][256];
+	static unsigned next;
+	char *p = paths[next++ % 8];
+
+	snprintf(p, sizeof(paths[0]), "%s/%s", folder, name);
+	return p;
+}
+
+static void make_dir(const char *name)
+{
+	ck_assert_msg(mkdir(path(name), 0755) == 0, "%s: %s", name, strerror(errno));
+}
+
+static void setup(void)
+{
+	uid_t uid = getuid();
+	char line[64];
+	int fd;
+
+	if (uid == 0) {
+		ck_assert_int_eq(unshare(CLONE_NEWNS), 0);
+	} else {
+		ck_assert_int_eq(unshare(CLONE_NEWUSER | CLONE_NEWNS), 0);
+		fd = open("/proc/self/uid_map", O_WRONLY);
+		snprintf(line, sizeof(line), "0 %d 1", (int)uid);
+		ck_assert_int_gt(write(fd, line, strlen(line)), 0);
+		close(fd);
+	}
+	ck_assert_int_eq(mount("none", "/", NULL, MS_REC | MS_PRIVATE, NULL), 0);
+	folder = strdup("/tmp/dflock-unit-XXXXXX");
+	ck_assert_ptr_nonnull(mkdtemp(folder));
+	ck_assert_int_eq(mount("none", folder, "tmpfs", 0, NULL), 0);
+	make_dir("upper");
+	make_dir("work");
+	make_dir("lower");
+	make_dir("over");
+	mounts = mounts_new();
+	ck_assert_ptr_nonnull(mounts);
+}
+
+static void teardown(void)
+{
+	mounts_free(mounts);
+	umount2(path("over"), MNT_DETACH);
+	umount2(path("fuse"), MNT_DETACH); /* ends its server */
+	umount2(folder, MNT_DETACH);
+	rmdir(folder);
+	free(folder);
+}
+
+static void mount_fuse(void)
+{
+	make_dir("fuse");
+	make_dir("below");
+	run("bindfs", path("below"), path("fuse"));
+	ck_assert_int_eq(mkdir(path("fuse/lower"), 0755), 0);
+}
+
+static void overlay(const char *lower)
+{
+	char options[1024];
+
+	snprintf(options, sizeof(options), "lowerdir=%s,upperdir=%s,workdir=%s", lower, path("upper"), path("work"));
+	ck_assert_msg(mount("none", path("over"), "overlay", 0, options) == 0, "%s: %s", options, strerror(errno));
+}
+
+static bool is_local_at(const char *at, int flags, uint64_t *device)
+{
+	int fd = open(at, flags | O_CLOEXEC, 0644);
+	bool local;
+
+	ck_assert_msg(fd >= 0, "%s: %s", at, strerror(errno));
+	local = mounts_local(mounts, fd, device);
+	close(fd);
+	return local;
+}
+
+static bool is_local(const char *name)
+{
+	return is_local_at(path(name), O_RDWR | O_CREAT, NULL);
+}
+
+START_TEST(by_type)
+{
+	struct stat st;
+	uint64_t device;
+
+	ck_assert(is_local("f"));
+	ck_assert(!is_local_at("/proc/self/status", O_RDONLY, NULL));
+	ck_assert(!mounts_local(NULL, 0, NULL));
+	ck_assert(!mounts_local(mounts, -1, NULL));
+	mount_fuse();
+	ck_assert(!is_local("fuse/f"));
+	ck_assert_int_eq(stat(path("fuse/f"), &st), 0);
+	is_local_at(path("fuse/f"), O_RDWR, &device);
+	ck_assert_uint_eq(device, st.st_dev);
+}
+END_TEST
+
+START_TEST(overlay_on_local)
+{
+	overlay(path("lower"));
+	ck_assert(is_local("over/f"));
+	ck_assert(is_local_at(path("over"), O_RDONLY | O_DIRECTORY, NULL));
+}
+END_TEST
+
+START_TEST(overlay_over_fuse)
+{
+	mount_fuse();
+	overlay(path("fuse/lower"));
+	ck_assert(!is_local("over/f"));
+}
+END_TEST
+
+START_TEST(one_layer_of_two_on_fuse)
+{
+	char both[600];
+
+	mount_fuse();
+	snprintf(both, sizeof(both), "%s:%s", path("lower"), path("fuse/lower"));
+	overlay(both);
+	ck_assert(!is_local("over/f"));
+}
+END_TEST
+
+/* The option names the link, and only following it tells. */
+START_TEST(overlay_by_a_link)
+{
+	mount_fuse();
+	ck_assert_int_eq(symlink("fuse", path("link")), 0);
+	ck_assert_int_eq(symlink(path("lower"), path("good")), 0);
+	overlay(path("link/lower"));
+	ck_assert(!is_local("over/f"));
+	ck_assert_int_eq(umount2(path("over"), MNT_DETACH), 0);
+	overlay(path("good"));
+	ck_assert(is_local("over/f"));
+}
+END_TEST
+
+START_TEST(overlay_whose_layer_is_hidden)
+{
+	overlay(path("lower"));
+	ck_assert(is_local("over/f"));
+	mount_fuse();
+	/* Nobody can tell any more what the path in the options meant. */
+	ck_assert_int_eq(mount(path("fuse"), path("lower"), NULL, MS_BIND, NULL), 0);
+	ck_assert(!is_local("over/f"));
+	ck_assert_int_eq(umount2(path("lower"), MNT_DETACH), 0);
+	ck_assert(is_local("over/f"));
+}
+END_TEST
+
+START_TEST(overlay_on_overlay)
+{
+	make_dir("over2");
+	make_dir("upper2");
+	make_dir("work2");
+	overlay(path("lower"));
+	ck_assert_int_eq(mkdir(path("over/lower"), 0755), 0);
+	char options[1024];
+
+	snprintf(options, sizeof(options), "lowerdir=%s,upperdir=%s,workdir=%s", path("over/lower"), path("upper2"),
+		 path("work2"));
+	ck_assert_int_eq(mount("none", path("over2"), "overlay", 0, options), 0);
+	ck_assert(is_local("over2/f"));
+	umount2(path("over2"), MNT_DETACH);
+}
+END_TEST
+
+/* A container's: our table does not have it, whatever is in it. */
+START_TEST(mount_of_another_namespace)
+{
+	int to_us[2], end[2], fd;
+	char byte, link[64];
+	pid_t pid;
+
+	make_dir("theirs");
+	ck_assert_int_eq(pipe(to_us), 0);
+	ck_assert_int_eq(pipe(end), 0);
+	pid = fork();
+	if (pid == 0) {
+		close(end[1]);
+		if (unshare(CLONE_NEWNS) != 0 || mount("none", path("theirs"), "tmpfs", 0, NULL) != 0 ||
+		    dup2(open(path("theirs/f"), O_RDWR | O_CREAT, 0644), 100) != 100 || write(to_us[1], "x", 1) != 1)
+			_exit(1);
+		_exit(read(end[0], &byte, 1) != 0);
+	}
+	close(to_us[1]);
+	close(end[0]);
+	ck_assert_int_eq(read(to_us[0], &byte, 1), 1);
+	snprintf(link, sizeof(link), "/proc/%d/fd/100", (int)pid);
+	fd = open(link, O_RDWR);
+	ck_assert_int_ge(fd, 0);
+	ck_assert(!mounts_local(mounts, fd, NULL));
+	close(fd);
+	close(end[1]);
+	waitpid(pid, NULL, 0);
+}
+END_TEST
+
+int main(void)
+{
+	Suite *suite = suite_create("mounts");
+	TCase *tc = tcase_create("mounts");
+	SRunner *runner = srunner_create(suite);
+	int failed;
+
+	tcase_add_checked_fixture(tc, setup, teardown);
+	tcase_add_test(tc, by_type);
+	tcase_add_test(tc, overlay_on_local);
+	tcase_add_test(tc, overlay_over_fuse);
+	tcase_add_test(tc, one_layer_of_two_on_fuse);
+	tcase_add_test(tc, overlay_by_a_link);
+	tcase_add_test(tc, overlay_whose_layer_is_hidden);
+	tcase_add_test(tc, overlay_on_overlay);
+	tcase_add_test(tc, mount_of_another_namespace);
+	suite_add_tcase(suite, tc);
+	srunner_run_all(runner, CK_NORMAL);
+	failed = srunner_ntests_failed(runner);
+	srunner_free(runner);
+	return failed ? 1 : 0;
+}
