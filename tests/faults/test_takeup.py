@@ -36,7 +36,10 @@ def kill_keeper(host):
     """kill -9 of the keeper, not of its parent. When the next one serves, this is over."""
     keeper = host.keeper_pids()[1]
     os.kill(keeper, signal.SIGKILL)
+    wait_for_another(host, keeper)
 
+
+def wait_for_another(host, keeper):
     def another():
         done = host.cli("status", "--json", check=False)  # fails if it dies meanwhile
         return done.returncode == 0 and json.loads(done.stdout).get("pid", keeper) != keeper
@@ -229,3 +232,26 @@ def test_killed_while_one_of_its_threads_hangs(ground):
     assert waiting.heard()[0] == "ok"
     view.do("let")
     wait_until(lambda: not os.path.exists(f"/proc/{keeper}"), "it has ended, and was reaped")
+
+
+@needs_root
+def test_the_parent_is_killed_while_a_thread_of_its_keeper_hangs(ground):
+    """The keeper makes room for another pair, which does not wait for its end either."""
+    b, a, view = ground
+    local, waiting, other = agent_with(a), opened(a, "w"), agent_with(b, name="w")
+    asking = opened(a, "dead/g")
+    waiting.say("flock 0 ex")
+    wait_until(lambda: leases(a, name="t/w", note="waits for another host"), "it is queued")
+    view.do("hold")
+    asking.say("flock 0 ex")
+    parent, keeper = a.keeper_pids()
+    view.hangs(keeper)
+    os.kill(parent, signal.SIGKILL)
+    wait_for_another(a, keeper)
+    assert attempt(a, "new").word == "ok" and state(local.pid) == "S"
+    is_busy(b)
+    wait_until(lambda: leases(a, name="t/w", note="waits for another host"), "the next keeper was asked")
+    assert other.do("flock 0 un") == "ok"
+    assert waiting.heard()[0] == "ok"
+    view.do("let")
+    wait_until(lambda: not os.path.exists(f"/proc/{keeper}"), "it has ended")
