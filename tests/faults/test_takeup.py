@@ -3,6 +3,7 @@ A keeper is killed, and the next one cannot open a file that it has a lease on: 
 file system does not answer. Its lease stays as long as it is not known that no process holds the lock, and nothing else has to wait.
 """
 import errno
+import fcntl
 import json
 import os
 import queue
@@ -255,3 +256,33 @@ def test_the_parent_is_killed_while_a_thread_of_its_keeper_hangs(ground):
     assert waiting.heard()[0] == "ok"
     view.do("let")
     wait_until(lambda: not os.path.exists(f"/proc/{keeper}"), "it has ended")
+
+
+@needs_root
+def test_the_kernel_locks_of_a_keeper_that_cannot_end(ground, redis):
+    """One that tested a lock has it until the store has acknowledged the release. That must not outlive its usefulness."""
+    b, a, view = ground
+    holder, waiter, asking = agent_with(a), opened(b), opened(a, "dead/g")
+    waiter.say("flock 0 ex")
+    wait_until(lambda: leases(a, state="waiting"), "it is recalled")
+    redis.signal(signal.SIGSTOP)
+    assert holder.do("flock 0 un") == "ok"
+    wait_until(lambda: leases(a, state="releasing"), "the keeper has it")
+
+    def is_free():
+        with open(a.path("f")) as f:  # without the shim
+            try:
+                fcntl.flock(f, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                return True
+            except BlockingIOError:
+                return False
+    assert not is_free()
+    view.do("hold")
+    asking.say("flock 0 ex")
+    keeper = a.keeper_pids()[1]
+    view.hangs(keeper)
+    kill_keeper(a)
+    assert os.path.exists(f"/proc/{keeper}")
+    wait_until(is_free, "it was let go of")
+    redis.signal(signal.SIGCONT)
+    assert waiter.heard()[0] == "ok"
