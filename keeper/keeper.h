@@ -10,6 +10,7 @@
  *   inspect.c   looks at a passed descriptor (worker)      probe.c  asks the kernel (threads)
  *   inquiry.c   what of ours is in another's way (worker)  answers.c  what others say is in ours
  *   journal.c   what a restarted keeper takes up           takeup.c does so
+ *   reopen.c    opens its files again                      listed.c reads /proc/locks
  *   pagefile.c  the shared page's rules                    leasepage.c its leases
  *   ending.c    nobody needs it, or it was told to end    orphan.c the parent was killed
  *   status.c    JSON for people
@@ -38,6 +39,7 @@ struct keeper;
 struct keeper_options;
 struct leases_slot;
 struct lock;
+struct reopen;
 
 /* Whom to tell that it is in use: those who ask and do not wait. */
 #define LEASE_MAX_ASKERS 16
@@ -108,7 +110,8 @@ struct file {
 	struct file_key key;
 	char inode[STORE_FILE_BYTES]; /* "DEV:INO" */
 	bool local;                   /* no call on it waits for another machine (mounts.h) */
-	int fd;                       /* the keeper's own description; pins the inode; -1: could not be opened again */
+	int fd;                       /* the keeper's own description; pins the inode; -1: was not opened again yet */
+	struct reopen *reopen;        /* reopen.c: while fd is -1 */
 	char *path;                   /* as last seen */
 	char *name;                   /* lock name */
 	struct lock locks[WIRE_SPACES];
@@ -210,6 +213,10 @@ struct keeper {
 	int64_t told_ns;  /* to end; 0: it was not */
 	uint64_t look_ms; /* until it looks again whether it can */
 	bool ending;      /* it waits for what is in use */
+
+	/* reopen.c */
+	struct reopen *searched; /* files that wait for a search of all processes */
+	bool searching;
 
 	/* orphan.c */
 	uv_poll_t parent;

@@ -11,6 +11,7 @@
 #include "keeper/act.h"
 #include "keeper/locks.h"
 #include "keeper/log.h"
+#include "keeper/reopen.h"
 #include "keeper/serve.h"
 #include "keeper/split.h"
 
@@ -131,6 +132,10 @@ void lease_start_probe(struct lease *lease)
 
 	if (lease->probe) /* an earlier one is stopping: its last answer starts this one */
 		return;
+	if (lease->lock->file->fd < 0) {
+		reopen_to_probe(lease);
+		return;
+	}
 	lease->probe_waits = lease->recall == RECALL_WAIT;
 	lease->probe_shared = shared_will_do(lease);
 	want.shared_will_do = lease->probe_shared;

@@ -10,6 +10,7 @@
 #include <utlist.h>
 
 #include "keeper/clock.h"
+#include "keeper/reopen.h"
 #include "keeper/workers.h"
 
 /* close() may block on a hung mount: then it is a worker's job. */
@@ -28,7 +29,7 @@ static void on_fd_closed(struct work *work)
 	free(work);
 }
 
-static void close_file(struct keeper *k, uint64_t dev, int fd, bool local)
+void close_file(struct keeper *k, uint64_t dev, int fd, bool local)
 {
 	struct closing *closing = fd < 0 || local ? NULL : calloc(1, sizeof(*closing));
 
@@ -93,10 +94,12 @@ int file_get(struct keeper *k, const struct stat *st, bool local, const char *pa
 		return *out ? 0 : -ENOMEM;
 	}
 	*out = file;
-	if (file->fd < 0)
-		file->fd = fd;
-	else
+	if (file->fd >= 0)
 		close_file(k, key.dev, fd, file->local);
+	else if (fd >= 0) {
+		file->fd = fd;
+		reopen_done(file);
+	}
 	if (strcmp(file->name, name) != 0)
 		return -EEXIST;
 	if (strcmp(file->path, path) != 0 && (copy = strdup(path))) {
@@ -112,6 +115,7 @@ void file_put(struct file *file)
 		if (file->locks[i].leases || file->locks[i].sessions)
 			return;
 	HASH_DEL(file->keeper->files, file);
+	reopen_forget(file);
 	close_file(file->keeper, file->key.dev, file->fd, file->local);
 	free(file->path);
 	free(file->name);

@@ -109,9 +109,9 @@ static bool serves(const char *dir)
 
 /*
  * One keeper per runtime directory: whoever has keeper.lock. The descriptor stays open, in the keeper too. 1: another
- * keeper serves. 0: we have it. -errno.
+ * keeper serves. 0: we have it, by *lock_fd. -errno.
  */
-static int be_the_one(int dir_fd, const char *dir)
+static int be_the_one(int dir_fd, const char *dir, int *lock_fd)
 {
 	int fd = openat(dir_fd, LOCK_NAME, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
 	int64_t deadline = clock_now_ns() + OTHER_WAIT_MS * NS_PER_MS;
@@ -132,6 +132,7 @@ static int be_the_one(int dir_fd, const char *dir)
 		}
 		nanosleep(&pause, NULL); /* it starts, or ends */
 	}
+	*lock_fd = fd;
 	return 0;
 }
 
@@ -206,7 +207,7 @@ int main(int argc, char **argv)
 	bool debug = level && strcmp(level, "debug") == 0;
 	char dir[PLACE_DIR_BYTES], why[1024], config[PATH_MAX];
 	struct place place;
-	int dir_fd, ret;
+	int dir_fd, lock_fd = -1, ret;
 
 	if (argp_parse(&argp, argc, argv, 0, NULL, &a) != 0)
 		return EXIT_FAILURE;
@@ -237,7 +238,7 @@ int main(int argc, char **argv)
 	ret = a.foreground ? 0 : go_to_background(&a);
 	log_init(a.foreground, debug);
 	if (ret == 0)
-		ret = be_the_one(dir_fd, dir);
+		ret = be_the_one(dir_fd, dir, &lock_fd);
 	if (ret < 0) {
 		snprintf(why, sizeof(why), "%s: no keeper can start: %s", dir,
 			 ret == -EWOULDBLOCK ? "another one has keeper.lock, but does not answer: kill it"
@@ -248,10 +249,13 @@ int main(int argc, char **argv)
 		return a.foreground
 			       ? fail(&a, "another keeper serves this runtime directory already: `dflock stop` ends it")
 			       : EXIT_SUCCESS;
-	return supervise(&(struct keeper_options){.config = config,
-						  .runtime_dir = dir,
-						  .dir_fd = dir_fd,
-						  .ready_fd = a.ready_fd,
-						  .foreground = a.foreground,
-						  .debug = debug});
+	ret = supervise(&(struct keeper_options){.config = config,
+						 .runtime_dir = dir,
+						 .dir_fd = dir_fd,
+						 .lock_fd = lock_fd,
+						 .ready_fd = a.ready_fd,
+						 .foreground = a.foreground,
+						 .debug = debug});
+	flock(lock_fd, LOCK_UN); /* a keeper that was left behind (leftover.h) has it open for as long as it stays */
+	return ret;
 }

@@ -10,6 +10,7 @@ struct keeper_options {
 	const char *config;      /* absolute path */
 	const char *runtime_dir; /* absolute path */
 	int dir_fd;              /* the same, open; keeper.lock is held */
+	int lock_fd;             /* keeper.lock; parent and keeper have the same description of it */
 	int ready_fd;            /* closed when it serves; an error goes there first; -1: none */
 	bool foreground, debug;
 	struct fence *fence; /* shared with the parent */

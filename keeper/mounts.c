@@ -322,18 +322,23 @@ static int mount_of(int fd)
 	return id;
 }
 
+static void refresh(struct mounts *m)
+{
+	struct pollfd changed = {.fd = fileno(m->table), .events = POLLPRI};
+
+	if (poll(&changed, 1, 0) > 0)
+		read_table(m);
+}
+
 bool mounts_local(struct mounts *m, int fd, uint64_t *device)
 {
-	struct pollfd changed = {.events = POLLPRI};
 	int id = mount_of(fd);
 
 	if (device)
 		*device = UNKNOWN_DEVICE | (unsigned)id;
 	if (!m)
 		return false;
-	changed.fd = fileno(m->table);
-	if (poll(&changed, 1, 0) > 0)
-		read_table(m);
+	refresh(m);
 	for (size_t i = 0; i < m->count; i++) {
 		if (m->all[i].id != id)
 			continue;
@@ -341,5 +346,24 @@ bool mounts_local(struct mounts *m, int fd, uint64_t *device)
 			*device = m->all[i].dev;
 		return is_local(m, &m->all[i], 0);
 	}
+	return false;
+}
+
+bool mounts_local_path(struct mounts *m, const char *path)
+{
+	if (!m)
+		return false;
+	refresh(m);
+	return path_is_local(m, path, 0);
+}
+
+bool mounts_local_device(struct mounts *m, uint64_t device)
+{
+	if (!m)
+		return false;
+	refresh(m);
+	for (size_t i = 0; i < m->count; i++)
+		if (m->all[i].dev == device)
+			return is_local(m, &m->all[i], 0);
 	return false;
 }

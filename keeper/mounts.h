@@ -31,4 +31,10 @@ void mounts_free(struct mounts *mounts);
  */
 bool mounts_local(struct mounts *mounts, int fd, uint64_t *device);
 
+/* The same for what an absolute path leads to, over all that it leads over; false also if it leads nowhere. */
+bool mounts_local_path(struct mounts *mounts, const char *path);
+
+/* The same for the number that the kernel's lists of locks have for a file system. */
+bool mounts_local_device(struct mounts *mounts, uint64_t device);
+
 #endif

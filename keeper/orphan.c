@@ -4,7 +4,8 @@
  * Why nothing is lost: a keeper may die at any moment, and the next one takes up what is in the journal; so this one
  * just ends, in the middle of whatever it does. The next one is started before that, so that it is known that it can
  * be. It waits until this one is no more (--after-fd ends), for it must find no socket on which somebody serves, and no
- * lock on keeper.lock. A program that asks in between may start one itself: whichever comes first stays. Until then
+ * lock on keeper.lock. A thread of this one that waits for a file system that does not answer may keep the process for as
+ * long: so connections, keeper.lock and that pipe are ended by hand, as the last thing that is done. A program that asks in between may start one itself: whichever comes first stays. Until then
  * this keeper goes on renewing.
  */
 #include "keeper/orphan.h"
@@ -15,9 +16,11 @@
 #include <spawn.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/file.h>
 #include <unistd.h>
 
 #include "keeper/log.h"
+#include "keeper/sessions.h"
 
 #define RETRY_MS 1000
 #define AFTER_FD 3 /* in the new one */
@@ -75,7 +78,9 @@ static int make_room(struct keeper *k)
 	}
 	log_error("the keeper's parent was killed: a new parent and keeper take up the leases%s",
 		  frozen ? "; the processes that it held frozen died with it" : "");
-	unlinkat(k->dir_fd, WIRE_SOCKET_NAME, 0);
+	sessions_abandon(k);
+	flock(k->options->lock_fd, LOCK_UN);
+	close(fds[1]); /* nothing is done from here on */
 	_exit(KEEPER_EXIT_IDLE);
 }
 

@@ -400,3 +400,17 @@ void sessions_stop(struct keeper *k)
 	keeper_leave(k);
 	close(k->session_epoll);
 }
+
+void sessions_abandon(struct keeper *k)
+{
+	struct session *s;
+	int fd;
+
+	unlinkat(k->dir_fd, WIRE_SOCKET_NAME, 0);
+	shutdown(k->listen_fd, SHUT_RDWR); /* who connects is refused from now on */
+	while ((fd = accept4(k->listen_fd, NULL, NULL, SOCK_CLOEXEC)) >= 0)
+		close(fd);
+	DL_FOREACH (k->sessions, s)
+		if (s->state != SESSION_CLOSED)
+			shutdown(s->fd, SHUT_RDWR);
+}

@@ -20,4 +20,8 @@ void session_would_block(struct session *s, const struct store_range *in_use);
 /* WIRE_GRANTED, sure until until_ns of the keeper's clock. */
 void session_grant(struct session *s, int64_t until_ns, uint64_t fence);
 
+/* The process ends at once: ends all connections and the listening socket now, since a thread that waits for a file system that
+ * does not answer would keep them open. */
+void sessions_abandon(struct keeper *k);
+
 #endif

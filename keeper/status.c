@@ -18,6 +18,7 @@
 #include "keeper/holders.h"
 #include "keeper/host.h"
 #include "keeper/log.h"
+#include "keeper/reopen.h"
 #include "keeper/serve.h"
 #include "keeper/sessions.h"
 
@@ -95,6 +96,8 @@ static const char *note(const struct lease *lease)
 		return "cannot be renewed; held, but no holder can be stopped";
 	if (fence_frozen(lease->lock->file->keeper->fence) && lease->state != LEASE_ASKING)
 		return "cannot be renewed: its holders are frozen until the store answers";
+	if (lease->state != LEASE_RELEASING && reopen_trouble(lease->lock->file))
+		return reopen_trouble(lease->lock->file);
 	if (lease->state == LEASE_UNSURE)
 		return "was not renewed in time; closed until the store confirms it";
 	return lease->recall >= RECALL_ASK ? "wanted by another host" : "";

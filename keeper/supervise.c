@@ -14,11 +14,16 @@
 #include <unistd.h>
 
 #include "keeper/clock.h"
+#include "keeper/family.h"
 #include "keeper/freeze.h"
+#include "keeper/leftover.h"
 #include "keeper/log.h"
 
 #define CHECK_MS       1000
 #define HUNG_CHECKS    5 /* of CHECK_MS each, in which the loop did not turn once */
+#define END_MS         200 /* in which a keeper that was killed ends, unless one of its threads cannot */
+#define END_LOOK_MS    50
+#define LEFT_MAX       64
 #define BACKOFF_MAX_MS 2000
 #define STEADY_MS      10000 /* a keeper that lived as long starts the backoff anew */
 
@@ -46,6 +51,38 @@ static void told_to_end(struct fence *fence)
 		__atomic_store_n(&fence->ending, fence->ending ? 2 : 1, __ATOMIC_RELAXED);
 }
 
+/* Keepers that were killed and have not ended yet; beyond these they are not reaped before we end. */
+static pid_t left[LEFT_MAX];
+
+static void reap_left(void)
+{
+	for (int i = 0; i < LEFT_MAX; i++)
+		if (left[i] && waitpid(left[i], NULL, WNOHANG) != 0)
+			left[i] = 0;
+}
+
+/*
+ * Gives up on the end of a keeper that was killed. Nothing of it runs any more, so the next one may start: it cannot write to
+ * the fence, nor to the journal, and what it sent to the store may arrive late, as from every keeper that died.
+ */
+static int leave_behind(pid_t pid)
+{
+	int ret = leftover_cut_off(pid), i = 0;
+
+	log_error("the keeper (pid %d) was killed, but a thread of it waits for a file system that does not answer: it "
+		  "is not waited for",
+		  (int)pid);
+	if (ret < 0)
+		log_error("programs that wait for an answer of that keeper (pid %d) wait until it has ended: its "
+			  "connections cannot be ended (%s)",
+			  (int)pid, strerror(-ret));
+	while (i < LEFT_MAX && left[i])
+		i++;
+	if (i < LEFT_MAX)
+		left[i] = pid;
+	return SIGKILL; /* as waitpid() would say it */
+}
+
 /*
  * Waits until the keeper ends; tells it to end when we are told, kills it if it hangs, and stops the processes that it
  * cannot protect any more.
@@ -53,11 +90,12 @@ static void told_to_end(struct fence *fence)
 static int watch_keeper(pid_t pid, const sigset_t *signals, struct fence *fence, struct freezer *freezer)
 {
 	int64_t seen = -1, checked_ns = clock_now_ns();
+	int64_t killed_ns = 0; /* since when it is known that it runs no more; 0: it does */
 	int same = 0, status;
 
 	freezer_keeper(freezer, pid);
 	for (;;) {
-		int wait_ms = freezer_look(freezer, CHECK_MS);
+		int wait_ms = freezer_look(freezer, killed_ns ? END_LOOK_MS : CHECK_MS);
 		struct timespec wait = {.tv_sec = wait_ms / 1000, .tv_nsec = wait_ms % 1000 * NS_PER_MS};
 		int number = sigtimedwait(signals, NULL, &wait);
 
@@ -67,6 +105,12 @@ static int watch_keeper(pid_t pid, const sigset_t *signals, struct fence *fence,
 		}
 		if (waitpid(pid, &status, WNOHANG) == pid)
 			return status;
+		reap_left();
+		/* The first thread ends with the process, or all are about to: one that cannot has kept it. */
+		if (!killed_ns && family_state(pid) == 'Z')
+			killed_ns = clock_now_ns();
+		if (killed_ns && clock_now_ns() - killed_ns > END_MS * NS_PER_MS)
+			return leave_behind(pid);
 		if (clock_now_ns() - checked_ns < CHECK_MS * NS_PER_MS)
 			continue;
 		int64_t now = __atomic_load_n(&fence->alive, __ATOMIC_RELAXED);
@@ -76,6 +120,7 @@ static int watch_keeper(pid_t pid, const sigset_t *signals, struct fence *fence,
 		if (same == HUNG_CHECKS) {
 			log_error("the keeper (pid %d) hangs: it is killed and started again", (int)pid);
 			kill(pid, SIGKILL);
+			killed_ns = checked_ns;
 		}
 	}
 }

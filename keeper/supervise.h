@@ -1,6 +1,7 @@
 /*
- * The keeper's parent: restarts a keeper that died, kills one that hangs. It is locked into memory and does no I/O
- * of its own while the keeper lives. Should it be killed, the keeper sees to a new one (orphan.h).
+ * The keeper's parent: restarts a keeper that died, kills one that hangs, and does not wait for the end of one that was
+ * killed and cannot end (leftover.h). It is locked into memory and does no I/O of its own while the keeper lives, but for
+ * a look at /proc/PID/stat once a second. Should it be killed, the keeper sees to a new one (orphan.h).
  */
 #ifndef DFLOCK_KEEPER_SUPERVISE_H
 #define DFLOCK_KEEPER_SUPERVISE_H

@@ -1,96 +1,46 @@
 /*
- * See takeup.h. The file is opened again by its path; if that is another file by now (deleted, renamed), through a
- * descriptor of any process that has it open. If no process has, nobody can hold a lock on it, and the
- * lease is given back.
+ * See takeup.h. That a file cannot be opened says nothing about who uses it: a lease whose fence number stands in the
+ * journal is kept, with or without a description (promise 2: it goes back when it is known that no process relies on it).
  */
 #include "keeper/takeup.h"
 
-#include <dirent.h>
-#include <errno.h>
-#include <fcntl.h>
-#include <stdio.h>
-#include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
-
-#include "keeper/act.h"
 #include "keeper/locks.h"
 #include "keeper/log.h"
 #include "keeper/mounts.h"
+#include "keeper/reopen.h"
 
-static int open_if(const char *path, const struct journal_entry *entry, struct stat *st)
+static struct file *take_up_file(struct keeper *k, const struct journal_entry *entry)
 {
-	int fd;
-
-	if (stat(path, st) != 0 || st->st_dev != entry->dev || st->st_ino != entry->ino)
-		return -1;
-	fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
-	if (fd < 0 && errno == EACCES)
-		fd = open(path, O_WRONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
-	if (fd >= 0 && (fstat(fd, st) != 0 || st->st_dev != entry->dev || st->st_ino != entry->ino)) {
-		close(fd);
-		fd = -1;
-	}
-	return fd;
-}
-
-static int search_process(const char *pid, const struct journal_entry *entry, struct stat *st)
-{
-	char path[320];
-	struct dirent *d;
-	DIR *dir;
+	const struct stat st = {.st_dev = entry->dev, .st_ino = entry->ino};
+	bool local = mounts_local_path(k->mounts, entry->path);
+	struct file *file = file_find(k, entry->dev, entry->ino);
 	int fd = -1;
 
-	snprintf(path, sizeof(path), "/proc/%.16s/fd", pid);
-	dir = opendir(path);
-	while (dir && fd < 0 && (d = readdir(dir))) {
-		snprintf(path, sizeof(path), "/proc/%.16s/fd/%.256s", pid, d->d_name);
-		fd = open_if(path, entry, st);
-	}
-	if (dir)
-		closedir(dir);
-	return fd;
-}
-
-static int search(const struct journal_entry *entry, struct stat *st)
-{
-	DIR *proc = opendir("/proc");
-	struct dirent *d;
-	int fd = -1;
-
-	while (proc && fd < 0 && (d = readdir(proc)))
-		if (d->d_name[0] >= '1' && d->d_name[0] <= '9')
-			fd = search_process(d->d_name, entry, st);
-	if (proc)
-		closedir(proc);
-	return fd;
+	/* Without a fence number nobody was told of it: it is given back without a look at the file. */
+	if (entry->fence && (!file || file->fd < 0))
+		fd = reopen_at_once(&(struct file_key){.dev = entry->dev, .ino = entry->ino}, local, entry->path);
+	return file_get(k, &st, local, entry->path, entry->name, fd, &file) == 0 ? file : NULL;
 }
 
 void takeup_entry(void *arg, const struct journal_entry *entry)
 {
 	struct keeper *k = arg;
-	struct stat st;
-	struct file *file;
-	struct lease *lease;
-	int fd = open_if(entry->path, entry, &st);
-	int ret;
+	struct file *file = take_up_file(k, entry);
+	struct lease *lease =
+		file ? lease_take_up(&file->locks[entry->range.space], &entry->range, entry->token) : NULL;
 
-	if (fd < 0)
-		fd = search(entry, &st);
-	if (fd < 0)
-		st = (struct stat){.st_dev = entry->dev, .st_ino = entry->ino};
-	ret = file_get(k, &st, fd >= 0 && mounts_local(k->mounts, fd, NULL), entry->path, entry->name, fd, &file);
-	lease = ret == 0 ? lease_take_up(&file->locks[entry->range.space], &entry->range, entry->token) : NULL;
+	__atomic_add_fetch(&k->fence->alive, 1, __ATOMIC_RELAXED); /* there may be many: it does not hang */
 	if (!lease) {
 		log_error("%s: its lease could not be taken up and runs out", entry->name);
 		return;
 	}
 	lease->fence = entry->fence;
 	lease->slot = FENCE_NO_SLOT;
-	/* Without a fence nobody was told of it; without a descriptor anywhere nobody can use it. */
-	lease->state = entry->fence && fd >= 0 ? LEASE_UNSURE : LEASE_RELEASING;
-	if (lease->state == LEASE_UNSURE)
+	lease->state = entry->fence ? LEASE_UNSURE : LEASE_RELEASING;
+	if (lease->state == LEASE_UNSURE) {
 		lease->slot = fence_take_up(k->fence, entry->dev, entry->ino, &entry->range, k->fence_taken);
+		reopen_file(file);
+	}
 	log_info("%s: lease %s from the journal", entry->name,
-		 lease->state == LEASE_UNSURE ? "taken up" : "given back, since nobody uses it,");
+		 lease->state == LEASE_UNSURE ? "taken up" : "given back, since it was never used,");
 }

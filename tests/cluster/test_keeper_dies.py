@@ -128,7 +128,7 @@ def test_killed_it_gives_back_what_is_gone(make_host):
 
 
 def test_killed_while_its_file_is_elsewhere(make_host, redis):
-    """The next one finds no way to the file, which nobody has open, and cannot give its lease back yet either. Then the file
+    """The next one finds no way to the file, which nobody has open, and keeps its lease until the store has confirmed it. Then the file
     is back, and is locked again."""
     lease = "ttl_ms = 4000; linger_ms = 20000;"
     b, a = make_host("b", lease=lease), make_host("a", lease=lease, foreground=False)
@@ -138,7 +138,7 @@ def test_killed_while_its_file_is_elsewhere(make_host, redis):
     redis.signal(signal.SIGSTOP)
     os.rename(a.path("f"), a.path("elsewhere"))
     kill_keeper(a)
-    assert leases(a, state="releasing")
+    assert leases(a, state="unsure")
     os.rename(a.path("elsewhere"), a.path("f"))
     holder, waiter = opened(a), opened(b)
     holder.say("flock 0 ex")

@@ -1,0 +1,25 @@
+/*
+ * A keeper that was killed and does not end: one of its threads waits in the kernel (state D) for a file system that does not
+ * answer, and SIGKILL takes effect only when that wait is over. It never runs another instruction of its own, so the next
+ * keeper need not wait for it. But all that it had open stays open until then:
+ *
+ *   its connections to programs   a program that waits for an answer would wait for as long
+ *   its listening socket          so would one that has connected, and was not accepted
+ *   kernel locks of its probes    no program of this host would get such a lock
+ *
+ * The parent ends these from outside, with copies of the descriptors (pidfd_getfd). What stays: descriptors that programs had
+ * passed, whose locks live on as long, and locks of probes on file systems that are not local. Connections to the store are
+ * shut down as well; what was sent before may arrive at any time, as ever.
+ */
+#ifndef DFLOCK_KEEPER_LEFTOVER_H
+#define DFLOCK_KEEPER_LEFTOVER_H
+
+#include <sys/types.h>
+
+/*
+ * pid: such a process, a child of the caller. Does not block: it touches no file that is not on a local file system. 0, or
+ * -errno: nothing could be done (-EINVAL: the kernel is older than Linux 6.9).
+ */
+int leftover_cut_off(pid_t pid);
+
+#endif

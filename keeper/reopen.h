@@ -1,0 +1,40 @@
+/*
+ * Files whose leases were taken up from the journal, and which the keeper has no description of: opening them again,
+ * and finding out without one that nobody uses them.
+ *
+ * A lease without a description is one like others: it is confirmed, renewed and held. It cannot be probed: it goes back
+ * only when the kernel's list of locks has none on the file (listed.h), which is read when the lease is closed and its
+ * pins have ended. Where that cannot be known either, the lease stays, and status and log say what it waits for. A caller
+ * that locks the file brings a description.
+ *
+ * What may block (resolving a path, opening a file that is not on a local file system) is a worker's job, with the bound of
+ * workers.h for the file's device. Loop only.
+ */
+#ifndef DFLOCK_KEEPER_REOPEN_H
+#define DFLOCK_KEEPER_REOPEN_H
+
+#include "keeper/keeper.h"
+
+/*
+ * Opens what can be opened without waiting: the file is on a local file system, and the kernel has all of its path in memory. A
+ * descriptor, or -1: try reopen_file().
+ */
+int reopen_at_once(const struct file_key *key, bool local, const char *path);
+
+/* Tries in the background, unless that is under way: by its path, then through any process that has it open. */
+void reopen_file(struct file *file);
+
+/* The lease is closed, its pins have ended, and its file has no description to probe it with: LEASE_EV_FREE, _IN_USE,
+ * _KEPT or _STOPPED follows. */
+void reopen_to_probe(struct lease *lease);
+
+/* The file has got a description: leases that waited for one are probed. */
+void reopen_done(struct file *file);
+
+/* What keeps the file from being opened, for people; NULL: nothing, or it is not known yet. */
+const char *reopen_trouble(const struct file *file);
+
+/* The file is freed. */
+void reopen_forget(struct file *file);
+
+#endif

@@ -1,0 +1,288 @@
+"""
+A keeper is killed, and the next one cannot open a file that it has a lease on: the file is forbidden, or no path leads to it, or its
+file system does not answer. Its lease stays as long as it is not known that no process holds the lock, and nothing else has to wait.
+"""
+import errno
+import fcntl
+import json
+import os
+import queue
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+
+import harness.host as host_module
+import pytest
+from common import agent_with, attempt, is_busy, leases, opened
+from harness import Job, wait_until
+
+LONG = "ttl_ms = 20000; probe_ms = 2000; linger_ms = 300;"
+USER = 54321
+needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="needs root")
+# Locks its first argument, cannot be looked into by others of its user, and ends with its input.
+NOT_DUMPABLE = """
+import ctypes, fcntl, sys
+ctypes.CDLL(None).prctl(4, 0, 0, 0, 0)
+f = open(sys.argv[1], "a")
+fcntl.flock(f, fcntl.LOCK_EX)
+print("held", flush=True)
+sys.stdin.readline()
+"""
+
+
+def kill_keeper(host):
+    """kill -9 of the keeper, not of its parent. When the next one serves, this is over."""
+    keeper = host.keeper_pids()[1]
+    os.kill(keeper, signal.SIGKILL)
+    wait_for_another(host, keeper)
+
+
+def wait_for_another(host, keeper):
+    def another():
+        done = host.cli("status", "--json", check=False)  # fails if it dies meanwhile
+        return done.returncode == 0 and json.loads(done.stdout).get("pid", keeper) != keeper
+    wait_until(another, "another keeper serves", 30)
+
+
+def is_kept(host, name, note):
+    """Its lease is confirmed, and status says why it will not be given back."""
+    wait_until(lambda: [l for l in leases(host, name="t/" + name, state="held") if note in l["note"]],
+               lambda: f"the lease is kept: {leases(host)}", 20)
+
+
+def state(pid):
+    with open(f"/proc/{pid}/stat") as f:
+        return f.read().rsplit(")", 1)[1].split()[0]
+
+
+@pytest.fixture
+def ordinary(make_host, folder, redis, monkeypatch):
+    """(b, a): the keeper and all programs of host a are an ordinary user's."""
+    b = make_host("b", lease=LONG)
+    with tempfile.TemporaryDirectory(prefix="dflock-test-") as shown:
+        for path in (folder, shown):
+            os.chmod(path, 0o755)
+        os.chmod(os.path.join(folder, "redis.sock"), 0o777)
+        for program in ("SHIM", "KEEPER", "CLI"):
+            monkeypatch.setattr(host_module, program, shutil.copy(getattr(host_module, program), shown))
+        a = make_host("a", lease=LONG, foreground=False,
+                      inside=["setpriv", f"--reuid={USER}", f"--regid={USER}", "--clear-groups"])
+        for path in (a.files, a.runtime):
+            os.chown(path, USER, USER)
+        os.chmod(a.config, 0o644)
+        yield b, a
+
+
+@needs_root
+def test_a_file_that_may_not_be_opened(ordinary):
+    """The kernel's list of locks tells when nobody has the lock any more."""
+    b, a = ordinary
+    holder = agent_with(a)
+    os.chmod(a.path("f"), 0)
+    kill_keeper(a)
+    is_kept(a, "f", "its file cannot be opened (Permission denied)")
+    is_busy(b)
+    assert holder.do("flock 0 un") == "ok"
+    wait_until(lambda: attempt(b).word == "ok", "it is given back")
+
+
+@needs_root
+def test_a_file_that_may_not_be_opened_is_waited_for(ordinary):
+    b, a = ordinary
+    holder, waiter = agent_with(a), opened(b)
+    os.chmod(a.path("f"), 0)
+    kill_keeper(a)
+    waiter.say("flock 0 ex")
+    wait_until(lambda: leases(a, state="waiting"), "it is recalled, and known to be in use")
+    assert waiter.silent() and holder.do("flock 0 un") == "ok"
+    assert waiter.heard()[0] == "ok"
+
+
+@needs_root
+def test_record_locks_on_a_file_that_may_not_be_opened(ordinary):
+    b, a = ordinary
+    holder = agent_with(a, "setlk 0 ex 0 10")
+    os.chmod(a.path("f"), 0)
+    kill_keeper(a)
+    is_kept(a, "f", "its file cannot be opened (Permission denied)")
+    other = opened(b)
+    assert other.do("setlk 0 ex 5 1") == "EAGAIN"
+    assert holder.do("setlk 0 un 0 10") == "ok"
+    wait_until(lambda: other.do("setlk 0 ex 5 1") == "ok", "it is given back")
+
+
+@needs_root
+def test_a_deleted_file_whose_holder_cannot_be_looked_into(ordinary):
+    b, a = ordinary
+    holder = Job(a, "/usr/bin/python3", "-c", NOT_DUMPABLE, a.path("f"))
+    assert holder.line() == "held"
+    os.unlink(a.path("f"))
+    kill_keeper(a)
+    is_kept(a, "f", "no path leads to its file, nor does a process that the keeper may look into; a process holds a lock")
+    is_busy(b)
+    holder.end()
+    wait_until(lambda: attempt(b).word == "ok", "it is given back")
+
+
+class View:
+    """A FUSE file system whose server holds back its answers to chosen requests (harness/hanging.py)."""
+    OPEN = 14
+
+    def __init__(self, host, name="dead"):
+        self.path = host.path(name)
+        os.mkdir(self.path)
+        program = os.path.join(os.path.dirname(host_module.__file__), "hanging.py")
+        self.server = subprocess.Popen([sys.executable, program, self.path], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        self.lines = queue.Queue()
+        threading.Thread(target=lambda: [self.lines.put(line.strip()) for line in self.server.stdout], daemon=True).start()
+        self.hears("ok")
+
+    def hears(self, begin):
+        while not (line := self.lines.get(timeout=20)).startswith(begin):
+            pass
+        return line
+
+    def do(self, command):
+        self.server.stdin.write(f"{command} {self.OPEN}\n")
+        self.server.stdin.flush()
+        self.hears("ok")
+
+    def hangs(self, pid):
+        """A thread of this process waits for an answer, and nothing can end that."""
+        while True:
+            tid = int(self.hears("held").split()[2])
+            if os.path.exists(f"/proc/{pid}/task/{tid}"):
+                return
+
+    def end(self):
+        self.server.stdin.close()
+        self.server.wait(20)
+        subprocess.run(["umount", "-l", self.path], stderr=subprocess.DEVNULL, check=False)
+
+
+@pytest.fixture
+def ground(make_host):
+    """(b, a, view): a file system of host a that can be made to hang."""
+    b, a = make_host("b", lease=LONG), make_host("a", lease=LONG)
+    view = View(a)
+    yield b, a, view
+    view.end()
+    for agent in a.agents:
+        agent.kill()
+
+
+@needs_root
+def test_a_mount_that_is_gone(ground):
+    """Every call on it fails with ENOTCONN; the lock is still there."""
+    b, a, view = ground
+    os.mkdir(b.path("dead"))
+    agent_with(a, name="dead/f")
+    view.server.kill()
+    view.server.wait()
+    with pytest.raises(OSError) as failed:
+        open(a.path("dead/f")).close()
+    assert failed.value.errno == errno.ENOTCONN
+    kill_keeper(a)
+    is_kept(a, "dead/f", "whether a process holds a lock on it cannot be known")
+    assert a.log().count("its lease is kept") == 1
+    is_busy(b, "dead/f")
+
+
+@needs_root
+def test_a_mount_that_hangs_when_its_leases_are_taken_up(ground):
+    """The others go on; when it answers again, so does what is on it."""
+    b, a, view = ground
+    os.mkdir(b.path("dead"))
+    local, remote = agent_with(a), agent_with(a, name="dead/g")
+    view.do("hold")
+    kill_keeper(a)
+    is_kept(a, "dead/g", "its file system has not answered the keeper")
+    is_kept(a, "f", "")
+    assert attempt(a, "new").word == "ok" and state(local.pid) == "S"
+    is_busy(b)
+    is_busy(b, "dead/g")
+    view.do("let")
+    waiters = opened(b), opened(b, "dead/g")
+    for waiter, holder in zip(waiters, (local, remote)):
+        waiter.say("flock 0 ex")
+        assert waiter.silent() and holder.do("flock 0 un") == "ok"
+        assert waiter.heard()[0] == "ok"
+
+
+@needs_root
+def test_killed_while_one_of_its_threads_hangs(ground):
+    """Such a keeper never ends. The next one does not wait for that, and whoever waits for an answer asks it."""
+    b, a, view = ground
+    local, waiting, other = agent_with(a), opened(a, "w"), agent_with(b, name="w")
+    asking = opened(a, "dead/g")
+    waiting.say("flock 0 ex")
+    wait_until(lambda: leases(a, name="t/w", note="waits for another host"), "it is queued")
+    view.do("hold")
+    asking.say("flock 0 ex")
+    keeper = a.keeper_pids()[1]
+    view.hangs(keeper)
+    kill_keeper(a)
+    assert state(keeper) == "Z" and "is not waited for" in a.log()
+    assert attempt(a, "new").word == "ok" and state(local.pid) == "S"
+    is_busy(b)
+    wait_until(lambda: leases(a, name="t/w", note="waits for another host"), "the next keeper was asked")
+    assert other.do("flock 0 un") == "ok"
+    assert waiting.heard()[0] == "ok"
+    view.do("let")
+    wait_until(lambda: not os.path.exists(f"/proc/{keeper}"), "it has ended, and was reaped")
+
+
+@needs_root
+def test_the_parent_is_killed_while_a_thread_of_its_keeper_hangs(ground):
+    """The keeper makes room for another pair, which does not wait for its end either."""
+    b, a, view = ground
+    local, waiting, other = agent_with(a), opened(a, "w"), agent_with(b, name="w")
+    asking = opened(a, "dead/g")
+    waiting.say("flock 0 ex")
+    wait_until(lambda: leases(a, name="t/w", note="waits for another host"), "it is queued")
+    view.do("hold")
+    asking.say("flock 0 ex")
+    parent, keeper = a.keeper_pids()
+    view.hangs(keeper)
+    os.kill(parent, signal.SIGKILL)
+    wait_for_another(a, keeper)
+    assert attempt(a, "new").word == "ok" and state(local.pid) == "S"
+    is_busy(b)
+    wait_until(lambda: leases(a, name="t/w", note="waits for another host"), "the next keeper was asked")
+    assert other.do("flock 0 un") == "ok"
+    assert waiting.heard()[0] == "ok"
+    view.do("let")
+    wait_until(lambda: not os.path.exists(f"/proc/{keeper}"), "it has ended")
+
+
+@needs_root
+def test_the_kernel_locks_of_a_keeper_that_cannot_end(ground, redis):
+    """One that tested a lock has it until the store has acknowledged the release. That must not outlive its usefulness."""
+    b, a, view = ground
+    holder, waiter, asking = agent_with(a), opened(b), opened(a, "dead/g")
+    waiter.say("flock 0 ex")
+    wait_until(lambda: leases(a, state="waiting"), "it is recalled")
+    redis.signal(signal.SIGSTOP)
+    assert holder.do("flock 0 un") == "ok"
+    wait_until(lambda: leases(a, state="releasing"), "the keeper has it")
+
+    def is_free():
+        with open(a.path("f")) as f:  # without the shim
+            try:
+                fcntl.flock(f, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                return True
+            except BlockingIOError:
+                return False
+    assert not is_free()
+    view.do("hold")
+    asking.say("flock 0 ex")
+    keeper = a.keeper_pids()[1]
+    view.hangs(keeper)
+    kill_keeper(a)
+    assert os.path.exists(f"/proc/{keeper}")
+    wait_until(is_free, "it was let go of")
+    redis.signal(signal.SIGCONT)
+    assert waiter.heard()[0] == "ok"

@@ -1,0 +1,130 @@
+/* What /proc/locks says of a file, and where it says nothing. */
+#include "keeper/listed.h"
+
+#include <check.h>
+#include <fcntl.h>
+#include <sched.h>
+#include <stdlib.h>
+#include <sys/file.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+static struct stat st;
+static int fd;
+
+static void setup(void)
+{
+	char path[] = "/dev/shm/dflock-test-XXXXXX";
+
+	fd = mkostemp(path, O_CLOEXEC);
+	ck_assert_int_ge(fd, 0);
+	unlink(path);
+	ck_assert_int_eq(ftruncate(fd, 4096), 0);
+	ck_assert_int_eq(fstat(fd, &st), 0);
+}
+
+static void teardown(void)
+{
+	close(fd);
+}
+
+static enum listed_answer ask(enum wire_space space)
+{
+	struct listed *listed = listed_read();
+	enum listed_answer answer = listed_ask(listed, st.st_dev, st.st_ino, space);
+
+	listed_free(listed);
+	return answer;
+}
+
+START_TEST(spaces)
+{
+	struct flock lock = {.l_type = F_RDLCK, .l_whence = SEEK_SET, .l_start = 10, .l_len = 5};
+
+	ck_assert_int_eq(ask(WIRE_FLOCK), LISTED_NONE);
+	ck_assert_int_eq(flock(fd, LOCK_SH), 0);
+	ck_assert_int_eq(ask(WIRE_FLOCK), LISTED_SOME);
+	ck_assert_int_eq(ask(WIRE_RECORD), LISTED_NONE);
+	ck_assert_int_eq(flock(fd, LOCK_UN), 0);
+	ck_assert_int_eq(fcntl(fd, F_OFD_SETLK, &lock), 0);
+	ck_assert_int_eq(ask(WIRE_FLOCK), LISTED_NONE);
+	ck_assert_int_eq(ask(WIRE_RECORD), LISTED_SOME);
+	lock.l_type = F_UNLCK;
+	ck_assert_int_eq(fcntl(fd, F_OFD_SETLK, &lock), 0);
+	lock.l_type = F_WRLCK;
+	ck_assert_int_eq(fcntl(fd, F_SETLK, &lock), 0);
+	ck_assert_int_eq(ask(WIRE_RECORD), LISTED_SOME);
+}
+END_TEST
+
+START_TEST(no_descriptor)
+{
+	void *memory = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+
+	ck_assert_ptr_ne(memory, MAP_FAILED);
+	ck_assert_int_eq(flock(fd, LOCK_EX), 0);
+	close(fd);
+	ck_assert_int_eq(ask(WIRE_FLOCK), LISTED_SOME);
+	munmap(memory, 4096);
+	ck_assert_int_eq(ask(WIRE_FLOCK), LISTED_NONE);
+	fd = -1;
+}
+END_TEST
+
+START_TEST(other_file_systems)
+{
+	int proc = open("/proc/self/status", O_RDONLY | O_CLOEXEC);
+
+	ck_assert_int_eq(fstat(proc, &st), 0);
+	ck_assert_int_eq(ask(WIRE_FLOCK), LISTED_UNKNOWN);
+	close(proc);
+	st.st_dev = 0x7777;
+	ck_assert_int_eq(ask(WIRE_FLOCK), LISTED_UNKNOWN);
+	ck_assert_int_eq(listed_ask(NULL, st.st_dev, st.st_ino, WIRE_FLOCK), LISTED_UNKNOWN);
+}
+END_TEST
+
+/* A child in a pid namespace of its own sees a lock neither of its parent nor of one that has ended: it must not conclude anything. */
+START_TEST(other_namespace)
+{
+	int status, pid;
+
+	ck_assert_int_eq(flock(fd, LOCK_EX), 0);
+	pid = fork();
+	if (pid == 0) {
+		pid_t inside;
+
+		if (unshare(CLONE_NEWPID) != 0)
+			_exit(9);
+		inside = fork();
+		if (inside == 0)
+			_exit(ask(WIRE_FLOCK)); /* with the outer /proc */
+		waitpid(inside, &status, 0);
+		_exit(WEXITSTATUS(status));
+	}
+	ck_assert_int_eq(waitpid(pid, &status, 0), pid);
+	ck_assert_int_eq(WEXITSTATUS(status), LISTED_UNKNOWN);
+}
+END_TEST
+
+int main(void)
+{
+	Suite *suite = suite_create("listed");
+	TCase *tcase = tcase_create("listed");
+	SRunner *runner;
+	int failed;
+
+	tcase_add_checked_fixture(tcase, setup, teardown);
+	tcase_add_test(tcase, spaces);
+	tcase_add_test(tcase, no_descriptor);
+	tcase_add_test(tcase, other_file_systems);
+	tcase_add_test(tcase, other_namespace);
+	suite_add_tcase(suite, tcase);
+	runner = srunner_create(suite);
+	srunner_run_all(runner, CK_NORMAL);
+	failed = srunner_ntests_failed(runner);
+	srunner_free(runner);
+	return failed != 0;
+}
