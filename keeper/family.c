@@ -5,7 +5,6 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -42,16 +41,19 @@ void family_free(struct family *family)
 	*family = (struct family){0};
 }
 
-struct stat_line {
-	char state;
-	pid_t parent;
-	uint64_t started;
-};
+/* The fields of /proc/PID/stat, as proc(5) counts them. */
+#define STATE       3
+#define PARENT      4
+#define GROUP       5
+#define STARTED     22
+#define STOP_SIGNAL 52 /* exit_code: while the process is stopped, what stopped it */
 
-/* Of /proc/PID/stat. The command before these may have blanks and brackets. */
-static bool read_stat(pid_t pid, struct stat_line *line)
+/* The command before the state may have blanks and brackets. Nothing here waits for the process: stat takes no lock
+ * that it may hold for long. */
+bool family_stat(pid_t pid, struct family_stat *stat)
 {
-	char path[32], text[512], *end;
+	char path[32], text[1024], *at;
+	long long fields[STOP_SIGNAL + 1] = {0};
 	ssize_t n;
 	int fd;
 
@@ -64,57 +66,60 @@ static bool read_stat(pid_t pid, struct stat_line *line)
 	if (n <= 0)
 		return false;
 	text[n] = '\0';
-	end = strrchr(text, ')');
-	return end &&
-	       sscanf(end, ") %c %d %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %" SCNu64,
-		      &line->state, &line->parent, &line->started) == 3;
+	at = strrchr(text, ')');
+	if (!at || at[1] != ' ' || !at[2] || at[3] != ' ')
+		return false;
+	*stat = (struct family_stat){.pid = pid, .state = at[2]};
+	at += 3;
+	for (int i = STATE + 1; i <= STOP_SIGNAL; i++)
+		fields[i] = strtoll(at, &at, 10);
+	stat->parent = (pid_t)fields[PARENT];
+	stat->group = (pid_t)fields[GROUP];
+	stat->started = (uint64_t)fields[STARTED];
+	stat->stop_signal = stat->state == 'T' ? (int)fields[STOP_SIGNAL] : 0;
+	return true;
 }
 
 char family_state(pid_t pid)
 {
-	struct stat_line line;
+	struct family_stat stat;
 
-	return read_stat(pid, &line) ? line.state : 0;
+	return family_stat(pid, &stat) ? stat.state : 0;
 }
 
 uint64_t family_started(pid_t pid)
 {
-	struct stat_line line;
+	struct family_stat stat;
 
-	return read_stat(pid, &line) ? line.started : 0;
+	return family_stat(pid, &stat) ? stat.started : 0;
 }
 
-struct child {
-	pid_t pid, parent;
-};
-
-static int read_all(struct child **children, size_t *count)
+int family_all(struct family_stat **all, size_t *count)
 {
 	DIR *proc = opendir("/proc");
 	size_t room = 0;
 	struct dirent *d;
 
-	*children = NULL;
+	*all = NULL;
 	*count = 0;
 	if (!proc)
 		return -errno;
 	while ((d = readdir(proc))) {
-		struct child c = {.pid = isdigit((unsigned char)d->d_name[0]) ? atoi(d->d_name) : 0};
-		struct stat_line line;
+		pid_t pid = isdigit((unsigned char)d->d_name[0]) ? atoi(d->d_name) : 0;
+		struct family_stat stat;
 
-		if (!c.pid || !read_stat(c.pid, &line))
+		if (!pid || !family_stat(pid, &stat))
 			continue;
-		c.parent = line.parent;
 		if (*count == room) {
 			room = room ? 2 * room : 256;
-			struct child *more = realloc(*children, room * sizeof(*more));
+			struct family_stat *more = realloc(*all, room * sizeof(*more));
 			if (!more) {
 				closedir(proc);
 				return -ENOMEM;
 			}
-			*children = more;
+			*all = more;
 		}
-		(*children)[(*count)++] = c;
+		(*all)[(*count)++] = stat;
 	}
 	closedir(proc);
 	return 0;
@@ -122,9 +127,9 @@ static int read_all(struct child **children, size_t *count)
 
 int family_add_descendants(struct family *family, pid_t except)
 {
-	struct child *children;
+	struct family_stat *children;
 	size_t count;
-	int ret = read_all(&children, &count);
+	int ret = family_all(&children, &count);
 
 	/* Members that are added on the way have children, too. */
 	for (size_t i = 0; ret == 0 && i < family->count; i++)
@@ -153,7 +158,7 @@ int family_threads(pid_t pid, int (*cb)(void *arg, pid_t pid, pid_t tid), void *
 }
 
 struct states {
-	unsigned stopped, traced, ended, others;
+	unsigned stopped, traced, ended, waiting, others;
 };
 
 static int count_state(void *arg, pid_t pid, pid_t tid)
@@ -173,6 +178,9 @@ static int count_state(void *arg, pid_t pid, pid_t tid)
 	case 0:
 		states->ended++;
 		break;
+	case 'D':
+		states->waiting++;
+		break;
 	default:
 		states->others++;
 	}
@@ -180,6 +188,14 @@ static int count_state(void *arg, pid_t pid, pid_t tid)
 }
 
 bool family_is_stopped(pid_t pid)
+{
+	struct states states = {0};
+
+	family_threads(pid, count_state, &states);
+	return !states.others && !states.waiting;
+}
+
+bool family_is_held(pid_t pid)
 {
 	struct states states = {0};
 
@@ -192,5 +208,5 @@ bool family_has_stop(pid_t pid)
 	struct states states = {0};
 
 	family_threads(pid, count_state, &states);
-	return states.stopped && !states.traced && !states.others;
+	return states.stopped && !states.traced && !states.waiting && !states.others;
 }

@@ -21,12 +21,26 @@ void family_free(struct family *family);
 
 /* Calls back for every thread of a process; anything but 0 ends it. A process that is gone has none. */
 int family_threads(pid_t pid, int (*cb)(void *arg, pid_t pid, pid_t tid), void *arg);
-/* The state of a process or thread as /proc/PID/stat has it: R, S, D, T, t, Z ...; 0: it is gone. */
+/* What /proc/PID/stat says of a process or thread. */
+struct family_stat {
+	pid_t pid, parent, group;
+	char state;       /* R, S, D, T, t, Z ... */
+	int stop_signal;  /* T: the signal that stopped it; 0: this kernel does not say, or not to us */
+	uint64_t started; /* in the kernel's ticks: with the pid, names a process */
+};
+
+/* False: it is gone. */
+bool family_stat(pid_t pid, struct family_stat *stat);
+/* All processes that are visible, for the caller to free. 0 or -errno. */
+int family_all(struct family_stat **all, size_t *count);
+/* Its state; 0: it is gone. */
 char family_state(pid_t pid);
-/* When it was started, in the kernel's ticks: with the pid, names a process. 0: it is gone. */
+/* When it was started; 0: it is gone. */
 uint64_t family_started(pid_t pid);
 /* Does none of its threads run: is each stopped (T, t) or at its end? True also if it is gone. */
 bool family_is_stopped(pid_t pid);
+/* The same, or does it wait in the kernel where no signal wakes it (D)? */
+bool family_is_held(pid_t pid);
 /* Was it stopped by a signal: all its threads (T), but for those at their end? */
 bool family_has_stop(pid_t pid);
 

@@ -23,9 +23,9 @@
 #include "store/store.h"
 
 #define FENCE_NAME      "fence"
-#define FENCE_MAGIC     0x3365636e65666c64ull /* another layout: another number */
+#define FENCE_MAGIC     0x3465636e65666c64ull /* another layout: another number */
 #define FENCE_SLOTS     65536
-#define FENCE_SIGNALLED 256
+#define FENCE_SIGNALLED 4096
 #define FENCE_CALLERS   1024
 
 enum fence_state {
@@ -45,9 +45,16 @@ struct fence_slot {
 	int64_t from, to;
 };
 
-/* A process that the parent has stopped by SIGSTOP, which outlives the parent. pid 0: none. */
+enum fence_noted {
+	FENCE_OURS,   /* the parent has stopped it by SIGSTOP, which outlives the parent */
+	FENCE_KIN,    /* an ancestor of such a process, which may stop itself because of that (keeper/signalled.h) */
+	FENCE_BEFORE, /* in a process group with a FENCE_KIN, and was stopped before */
+};
+
+/* pid 0: none. */
 struct fence_signalled {
 	int32_t pid;
+	uint32_t noted;   /* enum fence_noted */
 	uint64_t started; /* family_started() */
 };
 
@@ -123,6 +130,11 @@ bool fence_has_lost_on(const struct fence *fence, uint64_t dev, uint64_t ino, en
 
 /* Is the lock of this lease held by nobody who could be stopped? Known only while the leases are unsure. */
 bool fence_is_hidden(const struct fence *fence, uint32_t slot);
+/*
+ * For how long the keeper's loop may stand still until it counts as hanging: shorter where the leases run out soon. since_ns:
+ * when it turned last. Pure but for the fence's words. Parent.
+ */
+int64_t fence_patience_ns(const struct fence *fence, int64_t since_ns);
 /* How many processes the parent holds stopped. */
 unsigned fence_frozen(const struct fence *fence);
 

@@ -29,6 +29,7 @@
 
 #define LOOK_MS  20               /* between two looks while there is something to do */
 #define REST_MS  640              /* and at most, while all have been found and stopped */
+#define LATE_NS  (10 * NS_PER_MS) /* past the deadline: for PTRACE_SEIZE to come back */
 #define AFTER_NS (50 * NS_PER_MS) /* in which one that is found when the deadline has passed must be stopped */
 #define LOST_NS                                                                                                        \
 	(100 * NS_PER_MS) /* in which the holders of lost leases are stopped; then they are killed, stopped or not */
@@ -43,6 +44,8 @@ struct freezer {
 	struct family first; /* those who had locks when the leases ceased to be sure, with all that they had started */
 	bool first_known;
 	int64_t first_freeze_at; /* of which freeze_at */
+	int64_t limited_for;     /* ditto: for which PTRACE_SEIZE got its limit */
+	int64_t patient_until;   /* ditto: until then those who are held are waited for */
 };
 
 struct freezer *freezer_new(struct fence *fence)
@@ -54,6 +57,7 @@ struct freezer *freezer_new(struct fence *fence)
 	f->fence = fence;
 	f->pause_ms = LOOK_MS;
 	stopped_adopt(&f->stopped, fence->signalled, FENCE_SIGNALLED);
+	holders_without_commands();
 	return f;
 }
 
@@ -248,13 +252,21 @@ static bool freeze_round(struct freezer *f, struct family *family, unsigned stat
 	return stopped_all(&f->stopped) && !f->stopped.changed;
 }
 
-/* Rounds until all are stopped or the time is over. family: those who are meant. */
-static bool freeze_until(struct freezer *f, struct family *family, unsigned states, int64_t until_ns)
+/*
+ * Rounds until all are stopped or the time is over. family: those who are meant. Who is held (stopped.h) may be so for
+ * as long as a mount does not answer: that must do when it is past patient_ns.
+ */
+static bool freeze_until(struct freezer *f, struct family *family, unsigned states, int64_t patient_ns,
+			 int64_t until_ns)
 {
 	const struct timespec pause = {.tv_nsec = NS_PER_MS};
 
 	while (!freeze_round(f, family, states)) {
-		if (clock_now_ns() > until_ns)
+		int64_t now = clock_now_ns();
+
+		if (now > patient_ns && !f->stopped.changed && stopped_all_held(&f->stopped))
+			return true;
+		if (now > until_ns)
 			return false;
 		family_free(family);
 		nanosleep(&pause, NULL);
@@ -262,14 +274,30 @@ static bool freeze_until(struct freezer *f, struct family *family, unsigned stat
 	return true;
 }
 
-/* Those who are not stopped in half of the time that is left are killed. Who does not end even then is waited for in
- * the next looks: one who hangs in the kernel must not keep us from the others. */
+/* Of each freeze: a tenth of the margin for PTRACE_SEIZE, and another one for those who are held. */
+static void set_limit(struct freezer *f, int64_t now)
+{
+	int64_t freeze_at = __atomic_load_n(&f->fence->freeze_at_ns, __ATOMIC_ACQUIRE);
+	int64_t deadline = __atomic_load_n(&f->fence->deadline_ns, __ATOMIC_RELAXED);
+	int64_t tenth = now < deadline && deadline - freeze_at > 10 * LATE_NS ? (deadline - freeze_at) / 10 : LATE_NS;
+
+	if (f->limited_for == freeze_at && now < deadline)
+		return;
+	if (f->limited_for != freeze_at)
+		f->patient_until = now + 2 * tenth;
+	f->limited_for = freeze_at;
+	stopped_limit(&f->stopped, tenth);
+}
+
+/* Those who are neither stopped nor held in half of the time that is left are killed. Who does not end even then is
+ * waited for in the next looks: one who hangs in the kernel must not keep us from the others. */
 static void freeze(struct freezer *f)
 {
 	int64_t now = clock_now_ns(), left = __atomic_load_n(&f->fence->deadline_ns, __ATOMIC_RELAXED) - now;
 	struct family family = {0};
 
-	if (!freeze_until(f, &family, 1u << FENCE_HELD | 1u << FENCE_UNSURE, now + (left > 0 ? left / 2 : AFTER_NS)))
+	if (!freeze_until(f, &family, 1u << FENCE_HELD | 1u << FENCE_UNSURE, f->patient_until,
+			  now + (left > 0 ? left / 2 : AFTER_NS)))
 		stopped_kill_rest(&f->stopped);
 	family_free(&family);
 	publish(f);
@@ -311,7 +339,8 @@ static void kill_lost(struct freezer *f)
 	struct family family = {0};
 
 	set_slots(f, FENCE_LOST, FENCE_ENDING);
-	freeze_until(f, &family, 1u << FENCE_ENDING, clock_now_ns() + LOST_NS);
+	stopped_limit(&f->stopped, LATE_NS);
+	freeze_until(f, &family, 1u << FENCE_ENDING, clock_now_ns(), clock_now_ns() + LOST_NS);
 	for (size_t i = 0; i < family.count; i++)
 		log_error("pid %d held a lock whose lease was lost, or was started by one that did: it is killed",
 			  (int)family.pids[i]);
@@ -342,11 +371,14 @@ static void end_holders(struct freezer *f, int64_t now)
 
 /* An outage may last for hours, and a search looks at every process of the machine. Who gets a kernel lock past the
  * deadline was granted nothing: one who would be found only then does no harm until the next search. */
+static bool is_over(const struct freezer *f)
+{
+	return clock_now_ns() >= __atomic_load_n(&f->fence->deadline_ns, __ATOMIC_RELAXED);
+}
+
 static int pause_ms(struct freezer *f, bool quiet)
 {
-	bool over = clock_now_ns() >= __atomic_load_n(&f->fence->deadline_ns, __ATOMIC_RELAXED);
-
-	f->pause_ms = !quiet || !over ? LOOK_MS : f->pause_ms * 2 > REST_MS ? REST_MS : f->pause_ms * 2;
+	f->pause_ms = !quiet ? LOOK_MS : f->pause_ms * 2 > REST_MS ? REST_MS : f->pause_ms * 2;
 	return f->pause_ms;
 }
 
@@ -359,6 +391,8 @@ int freezer_look(struct freezer *f, int max_ms)
 	bool leases = has_slot(f, 1u << FENCE_HELD | 1u << FENCE_UNSURE);
 	bool due = freeze_at && now >= freeze_at && leases;
 
+	if (due)
+		set_limit(f, now);
 	/* Those need not be searched for again. */
 	if (find_first(f, due, freeze_at) && due && on_lost == ON_LOST_FREEZE)
 		for (size_t i = 0; i < f->first.count; i++)
@@ -375,14 +409,18 @@ int freezer_look(struct freezer *f, int max_ms)
 			freeze(f);
 		else if (on_lost == ON_LOST_KILL)
 			end_holders(f, now);
-		ms = pause_ms(f, f->stopped.count == before);
+		ms = pause_ms(f, f->stopped.count == before && is_over(f));
+		return ms < max_ms ? ms : max_ms;
+	}
+	if (f->stopped.count && !has_slot(f, 1u << FENCE_UNSURE) && (now < freeze_at || !leases))
+		thaw(f);
+	/* What is left is held, and waits for its file system: SIGCHLD tells when it has stopped. */
+	if (f->stopped.count || signalled_continue_kin(&f->stopped.signalled)) {
+		int ms = pause_ms(f, f->stopped.count && !stopped_processes(&f->stopped));
+
 		return ms < max_ms ? ms : max_ms;
 	}
 	f->pause_ms = LOOK_MS;
-	if (f->stopped.count && !has_slot(f, 1u << FENCE_UNSURE) && (now < freeze_at || !leases))
-		thaw(f);
-	if (f->stopped.count)
-		return LOOK_MS;
 	f->terminated = false;
 	left_ms = leases && freeze_at ? (freeze_at - now) / NS_PER_MS + 1 : max_ms;
 	return left_ms < max_ms ? (int)left_ms : max_ms;

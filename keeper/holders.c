@@ -96,9 +96,21 @@ static ssize_t read_small(int dirfd, const char *name, char *buffer, size_t size
 	return n;
 }
 
+static bool without_commands;
+
+void holders_without_commands(void)
+{
+	without_commands = true;
+}
+
 static void read_command(int procfd, char command[HOLDER_COMMAND_BYTES])
 {
-	ssize_t n = read_small(procfd, "cmdline", command, HOLDER_COMMAND_BYTES);
+	ssize_t n;
+
+	command[0] = '\0';
+	if (without_commands)
+		return;
+	n = read_small(procfd, "cmdline", command, HOLDER_COMMAND_BYTES);
 
 	if (n <= 0) {
 		/* It is about to end, or it wiped its arguments: the short name is always there. */

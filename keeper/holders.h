@@ -57,6 +57,12 @@ typedef int holders_cb(void *arg, const struct holder *holder);
 int holders_find(const struct holders_file *files, size_t count, pid_t ignore_pid, holders_cb *cb, void *arg,
 		 size_t *unseen);
 
+/*
+ * From now on no command lines are read in this process; they are "". Reading one waits for the memory of the process that
+ * it belongs to, which may be on a file system that does not answer.
+ */
+void holders_without_commands(void);
+
 /* The same for one file and one process. -EACCES: it may not be looked into; 0 if it has ended. */
 int holders_of_process(pid_t pid, const struct holders_file *file, holders_cb *cb, void *arg);
 

@@ -61,6 +61,23 @@ bool stopped_all(const struct stopped *s)
 	return true;
 }
 
+bool stopped_all_held(const struct stopped *s)
+{
+	(void)s;
+	return true;
+}
+
+void stopped_limit(struct stopped *s, int64_t limit_ns)
+{
+	(void)s, (void)limit_ns;
+}
+
+bool signalled_continue_kin(struct signalled *signalled)
+{
+	(void)signalled;
+	return false;
+}
+
 void stopped_kill_rest(struct stopped *s)
 {
 	(void)s;
@@ -84,8 +101,7 @@ unsigned stopped_processes(const struct stopped *s)
 /* Nobody here is stopped by a signal. */
 void stopped_adopt(struct stopped *s, struct fence_signalled *noted, size_t room)
 {
-	s->noted = noted;
-	s->noted_room = room;
+	(void)s, (void)noted, (void)room;
 }
 
 void stopping_forget(struct host *host)

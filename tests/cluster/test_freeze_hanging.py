@@ -1,0 +1,215 @@
+"""A holder that hangs in the kernel when its lease runs out keeps nobody from being stopped, and is not killed for it."""
+import os
+import shutil
+import signal
+import stat
+import subprocess
+
+import pytest
+from harness import Job, wait_until
+from harness.proxy import Proxy
+
+from test_freeze import grows, is_frozen, size, state
+
+LEASE = "ttl_ms = 6000; freeze_margin_ms = 2500;"
+# Writes the time to a file again and again, as long as it runs: CLOCK_MONOTONIC is the same for all hosts here.
+CLOCK_JOB = """
+import sys, time
+out = open(sys.argv[1], "a", buffering=1)
+while True:
+    out.write("%d\\n" % time.monotonic_ns())
+    time.sleep(0.002)
+"""
+# Holds the lock; N children of it go to exec a program when they read a line.
+HANGING = """
+import fcntl, os, sys
+file, program, count = sys.argv[1], sys.argv[2], int(sys.argv[3])
+fd = os.open(file, os.O_RDWR | os.O_CREAT, 0o644)
+fcntl.flock(fd, fcntl.LOCK_EX)
+os.set_inheritable(fd, True)
+go, said = os.pipe()
+for i in range(count):
+    if os.fork() == 0:
+        os.close(said)
+        os.read(go, 1)
+        os.execv(program, [program, "0.01"])
+os.close(go)
+print("held", flush=True)
+sys.stdin.readline()
+os.close(said)
+print("gone", flush=True)
+for i in range(count):
+    os.wait()
+    print("ended", flush=True)
+sys.stdin.read()
+"""
+
+
+class View:
+    """A FUSE file system that has a program, and does not answer from stop() to go(). What the kernel knows of it, it knows for ever."""
+
+    def __init__(self, host):
+        self.path, self.data = host.path("view"), host.path("data-view")
+        os.mkdir(self.path)
+        os.mkdir(self.data)
+        self.server = None
+
+    def begin(self, *programs):
+        for name in programs:
+            shutil.copy("/bin/sleep", os.path.join(self.data, name))
+        self.server = subprocess.Popen(["bindfs", "-f", "-o", "attr_timeout=3600,entry_timeout=3600", self.data, self.path])
+        wait_until(lambda: os.path.ismount(self.path), "it is mounted")
+        for name in programs:  # its directory entry is known, its pages are not
+            assert os.stat(os.path.join(self.path, name)).st_mode & stat.S_IXUSR
+        return self
+
+    def stop(self):
+        self.server.send_signal(signal.SIGSTOP)
+
+    def go(self):
+        self.server.send_signal(signal.SIGCONT)
+
+    def end(self):
+        if self.server:
+            self.go()
+            subprocess.run(["umount", "-l", self.path], check=False)
+            self.server.terminate()
+            self.server.wait(20)
+
+
+@pytest.fixture
+def proxy(redis, folder):
+    p = Proxy(redis, folder)
+    yield p
+    p.stop()
+
+
+@pytest.fixture
+def ground(make_host, redis, proxy):
+    """Host a is behind the proxy, b is not; a has a view."""
+    b = make_host("b", lease=LEASE)
+    a = make_host("a", lease=LEASE, server=proxy.address).wait_up()
+    view = View(a)
+    yield a, b, view
+    if view.server:
+        view.go()
+    for agent in a.agents:
+        agent.kill()
+    view.end()
+
+
+def times(path):
+    with open(path) as f:
+        return [int(line) for line in f.read().split("\n")[:-1]]
+
+
+def clock_job(host, name):
+    path = host.path(name + ".out")
+    process = host.popen("flock", host.path(name), "/usr/bin/python3", "-c", CLOCK_JOB, path)
+    wait_until(lambda: size(path), "the job runs")
+    return process, path
+
+
+def hanging(host, view, count, name="hanging"):
+    """A holder whose children hang in execve() when the view has stopped."""
+    holder = Job(host, "/usr/bin/python3", "-c", HANGING, host.path(name), os.path.join(view.path, "program"), str(count))
+    assert holder.line() == "held"
+    view.stop()
+    holder.say("")
+    assert holder.line() == "gone"
+    pids = wait_until(lambda: hanging_children(holder.pid, count), "they hang in execve()")
+    return holder, pids
+
+
+def hanging_children(pid, count):
+    with open(f"/proc/{pid}/task/{pid}/children") as f:
+        pids = [int(p) for p in f.read().split()]
+
+    def hangs(p):
+        try:
+            return "fuse" in open(f"/proc/{p}/wchan").read() or "fuse" in open(f"/proc/{p}/stack").read()
+        except OSError:
+            return False
+    return pids if len(pids) == count and all(hangs(p) for p in pids) else None
+
+
+def cut(proxy):
+    proxy.accepting = False
+    proxy.cut()
+
+
+@pytest.mark.parametrize("count", [1, 40])
+def test_nobody_is_kept_from_being_stopped(ground, proxy, count):
+    """The job of host a, and then that of b, have the same lock: never both at a time, though others hang in execve()."""
+    a, b, view = ground
+    view.begin("program")
+    holder, pids = hanging(a, view, count)
+    process, path = clock_job(a, "f")
+    cut(proxy)
+    other, other_path = clock_job(b, "f")  # after a ttl
+    wait_until(lambda: size(other_path) > 1000, "the other job runs")
+    first = times(other_path)[0]
+    late = [t for t in times(path) if t >= first]
+    assert not late, f"{len(late)} lines of the first job after the second one began"
+    assert f"{2 + 1 + count} processes that hold locks" in a.log()
+    assert "could not be stopped in time" not in a.log()
+    assert all(state(p) == "D" for p in pids)
+    other.kill()
+    process.kill()
+
+
+@pytest.mark.parametrize("count", [1, 40])
+def test_those_that_hang_go_on(ground, proxy, count):
+    """An outage shorter than a ttl of the others: nobody was killed, and the programs that hung run to their end."""
+    a, b, view = ground
+    view.begin("program")
+    holder, pids = hanging(a, view, count)
+    process, path = clock_job(a, "f")
+    cut(proxy)
+    wait_until(lambda: "are frozen" in a.log(), "they are frozen", 20)
+    assert is_frozen(path)
+    proxy.accepting = True
+    wait_until(lambda: "go on" in a.log(), "the leases stand", 20)
+    grows(path)
+    view.go()
+    assert [holder.line() for _ in range(count)] == ["ended"] * count
+    assert "killed" not in a.log()
+    process.kill()
+
+
+def test_the_mount_answers_while_they_are_frozen(ground, redis):
+    """Not one instruction of the new program runs before the leases stand."""
+    a, b, view = ground
+    program = os.path.join(view.data, "program")
+    view.begin("program")
+    holder, (pid,) = hanging(a, view, 1)
+    redis.signal(signal.SIGSTOP)
+    wait_until(lambda: "are frozen" in a.log(), "they are frozen", 20)
+    assert state(pid) == "D"
+    view.go()
+    wait_until(lambda: state(pid) in "tT", "it is stopped as soon as execve() has ended")
+    assert os.path.realpath(f"/proc/{pid}/exe").endswith("/program")
+    redis.signal(signal.SIGCONT)
+    assert holder.line() == "ended"
+    assert os.path.exists(program)
+
+
+def test_one_that_sleeps_on_a_dead_mount_need_not_die(ground, redis):
+    """It waits in D for a file, and cannot run: it is traced all the same, and goes on when the file can be read."""
+    a, b, view = ground
+    view.begin("program")
+    script = "import fcntl, os, sys\nfd = os.open(sys.argv[1], os.O_RDWR | os.O_CREAT)\nfcntl.flock(fd, fcntl.LOCK_EX)\n" \
+             "print('held', flush=True)\nsys.stdin.readline()\nprint(len(open(sys.argv[2], 'rb').read(100000)), flush=True)\nsys.stdin.read()"
+    holder = Job(a, "/usr/bin/python3", "-c", script, a.path("f"), os.path.join(view.path, "program"))
+    assert holder.line() == "held"
+    view.stop()
+    holder.say("")
+    wait_until(lambda: "fuse" in open(f"/proc/{holder.pid}/stack").read(), "it waits for the file")
+    redis.signal(signal.SIGSTOP)
+    wait_until(lambda: "are frozen" in a.log(), "it is frozen", 20)
+    assert state(holder.pid) == "D"
+    redis.signal(signal.SIGCONT)
+    wait_until(lambda: "go on" in a.log(), "the leases stand", 20)
+    view.go()
+    assert int(holder.line()) > 1000
+    assert "killed" not in a.log()
