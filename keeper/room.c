@@ -20,10 +20,13 @@
 #include "keeper/serve.h"
 #include "keeper/split.h"
 
-#define OWN_DESCRIPTORS 128 /* the loop's, the store's, one for each thread that looks at a file */
-#define LOOKS           64
-#define PAUSE_MS        10
-#define FRUITLESS_MS    1000
+#define OWN_DESCRIPTORS     128 /* the loop's, the store's, one for each thread that looks at a file */
+#define LEAST_FOR_QUESTIONS 64
+#define MOST_FOR_QUESTIONS  2048
+#define LEAST_LEASES        64
+#define LOOKS               64
+#define PAUSE_MS            10
+#define FRUITLESS_MS        1000
 
 struct room_user {
 	uid_t uid;
@@ -234,12 +237,17 @@ void room_remove(struct lease *lease)
 		uv_timer_start(&k->room.serve, on_serve, 0, 0);
 }
 
-/* A file has one descriptor here, and mostly one lease; a question has two while it lasts. */
+static unsigned limited(unsigned n, unsigned least, unsigned most)
+{
+	return n < least ? least : n > most ? most : n;
+}
+
+/* A file has one descriptor here, and mostly one lease; questions have up to two while they last. */
 void room_start(struct keeper *k, unsigned descriptors)
 {
-	unsigned files = descriptors > 2 * OWN_DESCRIPTORS ? (descriptors - OWN_DESCRIPTORS) / 4 * 3 : OWN_DESCRIPTORS;
+	unsigned reserved = OWN_DESCRIPTORS + limited(descriptors / 8, LEAST_FOR_QUESTIONS, MOST_FOR_QUESTIONS);
 
-	k->room.limit = files < FENCE_SLOTS ? files : FENCE_SLOTS;
+	k->room.limit = limited(descriptors > reserved ? descriptors - reserved : 0, LEAST_LEASES, FENCE_SLOTS);
 	uv_timer_init(k->loop, &k->room.timer);
 	uv_timer_init(k->loop, &k->room.serve);
 	k->room.timer.data = k->room.serve.data = k;
