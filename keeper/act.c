@@ -19,6 +19,7 @@
 #include "keeper/log.h"
 #include "keeper/lost.h"
 #include "keeper/requests.h"
+#include "keeper/room.h"
 #include "keeper/serve.h"
 #include "keeper/split.h"
 #include "keeper/control.h"
@@ -353,6 +354,7 @@ static void on_timer(uv_timer_t *timer)
 void lease_used(struct lease *lease)
 {
 	lease->linger_ns = lease_keeper(lease)->config->lease.linger_ms * NS_PER_MS;
+	room_used(lease);
 	if (lease->state == LEASE_HELD && lease->recall != RECALL_WAIT)
 		lease_start_timer(lease, lease->linger_ns / NS_PER_MS);
 }

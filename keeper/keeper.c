@@ -24,6 +24,7 @@
 #include "keeper/mounts.h"
 #include "keeper/orphan.h"
 #include "keeper/pagefile.h"
+#include "keeper/room.h"
 #include "keeper/serve.h"
 #include "keeper/sessions.h"
 #include "keeper/takeup.h"
@@ -90,15 +91,15 @@ static int make_host(struct keeper *k)
 /* Two descriptors per question at the most, and some for ourselves. */
 static void raise_limits(struct keeper *k)
 {
-	struct rlimit limit;
+	struct rlimit limit = {.rlim_cur = 1024, .rlim_max = 1024};
 
-	if (getrlimit(RLIMIT_NOFILE, &limit) != 0)
-		return;
+	getrlimit(RLIMIT_NOFILE, &limit);
 	limit.rlim_cur = limit.rlim_max;
 	setrlimit(RLIMIT_NOFILE, &limit);
 	if (limit.rlim_cur == RLIM_INFINITY || limit.rlim_cur > 1 << 20)
 		limit.rlim_cur = 1 << 20;
 	k->session_limit = limit.rlim_cur > 256 ? (limit.rlim_cur - 128) / 2 : 64;
+	room_start(k, (unsigned)limit.rlim_cur);
 }
 
 static int load_config(struct keeper *k, const struct keeper_options *o)
@@ -281,6 +282,7 @@ static void clean_up(struct keeper *k)
 	keeper_enter(k);
 	orphan_close(k);
 	host_stop(k);
+	room_stop(k);
 	ending_close(k);
 	uv_close((uv_handle_t *)&life->alive, NULL);
 	uv_close((uv_handle_t *)&k->old_pins, NULL);

@@ -12,6 +12,7 @@
  *   journal.c   what a restarted keeper takes up           takeup.c does so
  *   reopen.c    opens its files again                      listed.c reads /proc/locks
  *   pagefile.c  the shared page's rules                    leasepage.c its leases
+ *   room.c      room for leases: what is unused makes some
  *   ending.c    nobody needs it, or it was told to end    orphan.c the parent was killed
  *   status.c    JSON for people
  */
@@ -31,6 +32,7 @@
 #include "keeper/inspect.h"
 #include "keeper/lease.h"
 #include "keeper/probe.h"
+#include "keeper/room.h"
 #include "keeper/watch.h"
 #include "store/store.h"
 #include "wire/msg.h"
@@ -75,20 +77,22 @@ struct lease {
 	struct store_range recall_range;      /* what is wanted: by the first */
 	struct asker askers[LEASE_MAX_ASKERS];
 	unsigned asker_count;
-	uint32_t slot;                         /* of the fence, while it is a lease */
-	struct leases_slot *shown;             /* in the page; NULL: not, or closed */
-	struct probe *probe;                   /* runs */
-	bool probe_waits;                      /* ... and goes on after "in use" */
-	bool probe_shared;                     /* ... and makes do with nobody having it exclusively */
-	int64_t probe_pause_ms;                /* the last one, after the kernel refused; 0: it did not */
-	bool warned;                           /* an error that repeats was logged */
-	unsigned requests;                     /* store requests under way */
-	int64_t keep_until_ns;                 /* not recalled before: min_hold_ms */
-	int64_t linger_ns;                     /* how long unused before it is given back; doubles while it is used */
-	uv_timer_t timer;                      /* asking: ask again. held: linger. releasing: try again */
-	UT_hash_handle hh;                     /* keeper->leases, by token */
-	struct lease *prev, *next;             /* lock->leases */
-	struct lease *ended_prev, *ended_next; /* keeper->ended */
+	uint32_t slot;                           /* of the fence, while it is a lease */
+	struct leases_slot *shown;               /* in the page; NULL: not, or closed */
+	struct probe *probe;                     /* runs */
+	bool probe_waits;                        /* ... and goes on after "in use" */
+	bool probe_shared;                       /* ... and makes do with nobody having it exclusively */
+	int64_t probe_pause_ms;                  /* the last one, after the kernel refused; 0: it did not */
+	bool warned;                             /* an error that repeats was logged */
+	unsigned requests;                       /* store requests under way */
+	int64_t keep_until_ns;                   /* not recalled before: min_hold_ms */
+	int64_t linger_ns;                       /* how long unused before it is given back; doubles while it is used */
+	uv_timer_t timer;                        /* asking: ask again. held: linger. releasing: try again */
+	UT_hash_handle hh;                       /* keeper->leases, by token */
+	uid_t uid;                               /* whose call asked for it: room.h */
+	struct lease *prev, *next;               /* lock->leases */
+	struct lease *ended_prev, *ended_next;   /* keeper->ended */
+	struct lease *unused_prev, *unused_next; /* room.unused */
 };
 
 /* One space of one file. */
@@ -148,6 +152,7 @@ struct session {
 	bool told_away;                    /* it was told that it waits for the store */
 	int64_t away_ns;                   /* blocking: since when it waits for the store to come back; 0: it does not */
 	bool needs_pin;                    /* waiting: may have one when the probes in its range have ended */
+	bool roomless;                     /* waiting: for room for another lease */
 	bool named_dead;                   /* non-blocking: the question was repeated with silent hosts named dead */
 	struct caller_holds holds;         /* what the caller's description had when it asked: flock */
 	struct before before;              /* ditto: records; kept until the next question */
@@ -192,6 +197,7 @@ struct keeper {
 	unsigned inquiry_count;
 	struct mounts *mounts;
 	struct chases chases;
+	struct room room;
 	struct fence *fence;
 	unsigned char *fence_taken; /* while the journal is taken up */
 

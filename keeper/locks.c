@@ -11,6 +11,7 @@
 
 #include "keeper/clock.h"
 #include "keeper/reopen.h"
+#include "keeper/room.h"
 #include "keeper/workers.h"
 
 /* close() may block on a hung mount: then it is a worker's job. */
@@ -146,7 +147,7 @@ static int make_token(char token[STORE_TOKEN_BYTES])
 	return 0;
 }
 
-struct lease *lease_take_up(struct lock *lock, const struct store_range *range, const char *token)
+static struct lease *lease_make(struct lock *lock, const struct store_range *range, const char *token, uid_t uid)
 {
 	struct keeper *k = lock->file->keeper;
 	struct lease *lease = calloc(1, sizeof(*lease));
@@ -164,14 +165,20 @@ struct lease *lease_take_up(struct lock *lock, const struct store_range *range, 
 	lease->timer.data = lease;
 	DL_APPEND(lock->leases, lease);
 	HASH_ADD_STR(k->leases, token, lease);
+	room_add(lease, uid);
 	return lease;
 }
 
-struct lease *lease_new(struct lock *lock, const struct store_range *range)
+struct lease *lease_take_up(struct lock *lock, const struct store_range *range, const char *token)
+{
+	return lease_make(lock, range, token, ROOM_NOBODY);
+}
+
+struct lease *lease_new(struct lock *lock, const struct store_range *range, uid_t uid)
 {
 	char token[STORE_TOKEN_BYTES];
 
-	return make_token(token) == 0 ? lease_take_up(lock, range, token) : NULL;
+	return make_token(token) == 0 ? lease_make(lock, range, token, uid) : NULL;
 }
 
 static void on_timer_closed(uv_handle_t *handle)
@@ -183,6 +190,7 @@ void lease_free(struct lease *lease)
 {
 	struct lock *lock = lease->lock;
 
+	room_remove(lease);
 	HASH_DEL(lock->file->keeper->leases, lease);
 	DL_DELETE(lock->leases, lease);
 	uv_close((uv_handle_t *)&lease->timer, on_timer_closed);

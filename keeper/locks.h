@@ -20,8 +20,9 @@ void file_put(struct file *file);
 /* It may be so: file_put() at the outermost keeper_leave(). */
 void file_unused(struct file *file);
 
-/* A new lease of the lock, asking, with a token of its own; in both tables. NULL: no memory or no randomness. */
-struct lease *lease_new(struct lock *lock, const struct store_range *range);
+/* A new lease of the lock, asking, with a token of its own; in both tables. uid: whose call asks for it. NULL: no
+ * memory or no randomness. */
+struct lease *lease_new(struct lock *lock, const struct store_range *range, uid_t uid);
 /* A lease that has a token already, from the journal; the caller sets its state. */
 struct lease *lease_take_up(struct lock *lock, const struct store_range *range, const char *token);
 /* Frees it. Nothing may refer to it. */

@@ -18,9 +18,11 @@
 #include "keeper/journal.h"
 #include "keeper/locks.h"
 #include "keeper/log.h"
+#include "keeper/room.h"
 #include "keeper/split.h"
 
-#define RETRY_MS 1000 /* after an error answer */
+#define RETRY_MS       1000 /* after an error answer */
+#define LIMIT_RETRY_MS 25   /* while ranges go back that nobody uses */
 
 /* The request's argument: the lease, and when it was sent. */
 struct request {
@@ -122,9 +124,9 @@ void lease_handed_over(struct lease *lease, uint64_t fence)
 	lease_raise(lease, LEASE_EV_GRANTED);
 }
 
-int lease_begin(struct lock *lock, const struct store_range *range, struct lease **out)
+int lease_begin(struct lock *lock, const struct store_range *range, uid_t uid, struct lease **out)
 {
-	struct lease *lease = lease_new(lock, range);
+	struct lease *lease = lease_new(lock, range, uid);
 	struct file *file = lock->file;
 	struct journal_entry entry = {.range = *range, .dev = file->key.dev, .ino = file->key.ino, .path = file->path};
 	int ret;
@@ -146,6 +148,23 @@ static bool all_silent(const struct lease *lease, const struct store_reply *repl
 		if (reply->blockers[i].age_ms < lease_keeper(lease)->config->lease.dead_ms)
 			return false;
 	return true;
+}
+
+/* Ranges that nobody uses any more go back soon: ours at once, those of other hosts when they have lingered. */
+static void on_limit(struct lease *lease)
+{
+	const struct config_lease *config = &lease_keeper(lease)->config->lease;
+	int64_t patience_ms = callers_wait(lease) ? config->store_wait_ms : config->probe_ms;
+
+	if (lease->whole)
+		return split_failed(lease);
+	if (clock_now_ns() - lease->since_ns < patience_ms * NS_PER_MS) {
+		room_make_in(lease->lock);
+		lease_start_timer(lease, LIMIT_RETRY_MS);
+		return;
+	}
+	callers_refuse(lease, "all hosts together hold or wait for 1,000 ranges of it, and there may be no more: lock "
+			      "fewer or larger ranges");
 }
 
 static void on_acquire(void *arg, const struct store_reply *reply)
@@ -199,11 +218,7 @@ static void on_acquire(void *arg, const struct store_reply *reply)
 			lease_start_timer(lease, keeper_reask_ms(k));
 		return;
 	case STORE_LIMIT:
-		if (lease->whole)
-			return split_failed(lease);
-		callers_refuse(lease,
-			       "all hosts together hold or wait for 1,000 ranges of it, and there may be no more: lock "
-			       "fewer or larger ranges");
+		on_limit(lease);
 		return;
 	case STORE_ERROR:
 	case STORE_GONE:

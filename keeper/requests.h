@@ -5,9 +5,10 @@
 #include "keeper/keeper.h"
 
 /*
- * A new lease of the lock, asking and in the journal, but not asked for yet. 0; -ENOMEM; -errno of the journal.
+ * A new lease of the lock for a call of this user, asking and in the journal, but not asked for yet. 0; -ENOMEM; -errno
+ * of the journal.
  */
-int lease_begin(struct lock *lock, const struct store_range *range, struct lease **out);
+int lease_begin(struct lock *lock, const struct store_range *range, uid_t uid, struct lease **out);
 
 /*
  * Asks the store for an asking lease (again), naming the hosts dead that have been watched for a ttl, and those in

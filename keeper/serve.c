@@ -30,6 +30,7 @@
 #include "keeper/log.h"
 #include "keeper/lookup.h"
 #include "keeper/lost.h"
+#include "keeper/room.h"
 #include "keeper/sessions.h"
 #include "keeper/split.h"
 
@@ -83,11 +84,26 @@ bool serve_is_pinned(const struct lock *lock, const struct store_range *range)
 
 /* --- asking for a lease --- */
 
+/* Its timer counts from when it first had none. */
+static void wait_for_room(struct session *s)
+{
+	const struct config_lease *config = &s->keeper->config->lease;
+
+	if (!s->roomless || !uv_is_active((uv_handle_t *)&s->timer))
+		start_timer(s, caller_is_nonblocking(s) ? config->probe_ms : config->store_wait_ms);
+	room_wait(s);
+}
+
 static struct lease *ask(struct session *s, const struct store_range *range)
 {
 	struct lease *lease;
-	int ret = lease_begin(s->lock, range, &lease);
+	int ret;
 
+	if (room_check(s->keeper, s->peer.uid) < 0) {
+		wait_for_room(s);
+		return NULL;
+	}
+	ret = lease_begin(s->lock, range, s->peer.uid, &lease);
 	if (ret == -ENOMEM)
 		caller_refuse(s, "the keeper has no memory left");
 	else if (ret < 0)
@@ -121,6 +137,7 @@ static void wait_for_lease(struct session *s, const struct store_range *range)
 		lease = ask(s, range);
 	if (!lease)
 		return;
+	room_leave(s);
 	s->lease = lease;
 	s->joined_ns = clock_now_ns();
 	s->arrival = 0;
@@ -180,6 +197,7 @@ static void pin(struct session *s, struct lease *lease, int64_t now, int64_t sur
 	}
 	s->pin_until_ns = until < sure_until ? until : sure_until;
 	s->state = SESSION_PINNED;
+	room_leave(s);
 	leave_lease(s);
 	start_timer(s, (s->pin_until_ns - now) / NS_PER_MS);
 	lease_used(lease);
@@ -357,6 +375,7 @@ void serve_end(struct session *s)
 	if (!lock)
 		return;
 	uv_timer_stop(&s->timer);
+	room_leave(s);
 	s->lock = NULL;
 	s->lease = NULL;
 	s->needs_pin = false;
@@ -436,6 +455,7 @@ static void wait_timeout(struct session *s)
 void serve_timeout(struct session *s)
 {
 	struct lock *lock = s->lock;
+	char why[WIRE_REASON_BYTES];
 
 	if (s->state == SESSION_PINNED) {
 		int64_t left = s->pin_until_ns - clock_now_ns();
@@ -448,6 +468,11 @@ void serve_timeout(struct session *s)
 	}
 	if (s->state != SESSION_WAITING)
 		return;
+	if (s->roomless && !s->away_ns) {
+		room_why(s, why, sizeof(why));
+		caller_refuse(s, "%s", why);
+		return;
+	}
 	if (caller_is_nonblocking(s))
 		question_timeout(s);
 	else

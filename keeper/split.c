@@ -30,7 +30,7 @@ static bool ask_for_piece(struct lease *whole, int64_t from, int64_t to)
 		return true;
 	range.from = from;
 	range.to = to;
-	if (lease_begin(whole->lock, &range, &piece) < 0)
+	if (lease_begin(whole->lock, &range, whole->uid, &piece) < 0)
 		return false;
 	piece->whole = whole;
 	lease_acquire(piece, NULL, 0);

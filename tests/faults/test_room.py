@@ -1,0 +1,87 @@
+"""A keeper has room for so many leases: what nobody uses goes back for what somebody asks for."""
+import pytest
+from harness import wait_until
+
+from common import leases, opened
+
+# A keeper with 400 descriptors has room for so many leases.
+FEW = ["prlimit", "--nofile=400"]
+ROOM = 208
+# Nothing goes back by itself while a test runs.
+LEASE = "ttl_ms = 20000; linger_ms = 20000; store_wait_ms = 15000;"
+
+MANY = """
+import errno, fcntl, os, sys
+folder, first, count, keep = sys.argv[1], int(sys.argv[2]), int(sys.argv[3]), sys.argv[4] == "keep"
+files, refused = [], 0
+for i in range(first, first + count):
+    f = open(os.path.join(folder, "f%d" % i), "w")
+    try:
+        fcntl.flock(f, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        files.append(f)
+    except OSError as e:
+        assert e.errno == errno.ENOLCK, e
+        refused += 1
+    if not keep:
+        files.clear()
+print(len(files) if keep else count - refused, refused, flush=True)
+sys.stdin.read()
+"""
+
+
+def many(host, first, count, keep):
+    """Locks so many files, one after the other; keep: and goes on holding them. The process, how many it got, and were refused."""
+    p = host.popen("python3", "-c", MANY, host.files, str(first), str(count), "keep" if keep else "drop", stdin=-1)
+    got, refused = map(int, p.stdout.readline().split())
+    return p, got, refused
+
+
+def end(p):
+    _, err = p.communicate(timeout=60)
+    assert p.returncode == 0, err
+    return [l for l in err.splitlines() if l.startswith("dflock:")]
+
+
+def test_unused_leases_give_way(make_host):
+    """More files than there is room for are locked one after the other, and none is in use when the next one is asked for."""
+    a = make_host("a", lease=LEASE, inside=FEW)
+    p, got, refused = many(a, 0, 1000, keep=False)
+    assert (got, refused) == (1000, 0), end(p)
+    assert end(p) == []
+
+
+def test_what_is_in_use_stays(make_host):
+    """The room is taken by locks that are held: the next is refused with a line that says so, and those that are held stay."""
+    a = make_host("a", lease=LEASE, inside=FEW)
+    holder, got, refused = many(a, 0, ROOM + 3, keep=True)
+    assert (got, refused) == (ROOM, 3)
+    other = opened(a, "g")
+    assert other.do("flock 0 ex nb") == "ENOLCK"
+    waits = opened(a, "h").say("flock 0 ex")
+    assert waits.silent()
+    lines = end(holder)  # its locks are gone, and the one that waits gets some of the room
+    assert len(lines) == 3 and all(f"has room for {ROOM} files or ranges, and all are in use" in l for l in lines), lines
+    assert waits.heard()[0] == "ok"
+    assert other.do("flock 0 ex nb") == "ok"
+
+
+def test_the_oldest_goes_first(make_host):
+    """Of unused leases those that were asked for last stay."""
+    a = make_host("a", lease=LEASE, inside=FEW)
+    end(many(a, 0, 300, keep=False)[0])
+    kept = sorted(int(l["name"][len("t/f"):]) for l in leases(a, state="held"))
+    assert kept == list(range(300 - len(kept), 300))
+    assert ROOM / 2 < len(kept) <= ROOM
+
+
+def test_ranges_of_one_name(make_host):
+    """The store has room for 1,000 ranges of a name: those that one host does not use any more make room."""
+    a, b = make_host("a", lease=LEASE), make_host("b", lease=LEASE)
+    other = opened(b, "f")
+    assert other.do("setlk 0 ex 5000000 1") == "ok"  # b has a range, so that a gets what it asks for and no more
+    agent = opened(a, "f")
+    assert agent.do("setlk 0 ex 4000000 1") == "ok"
+    for i in range(1200):
+        assert agent.do(f"setlk 0 ex {10 * i} 1") == "ok", i
+        assert agent.do(f"setlk 0 un {10 * i} 1") == "ok"
+    assert other.do("setlk 0 ex 4000000 1") == "EAGAIN"
