@@ -15,6 +15,9 @@ PKG_CFLAGS := $(subst -I,-isystem ,$(shell pkg-config --cflags $(PKGS) 2>/dev/nu
 LIBS    := $(shell pkg-config --libs $(PKGS) 2>/dev/null) -pthread
 ifdef SAN
 CFLAGS  += -fsanitize=address,undefined -fno-sanitize-recover=all -fno-omit-frame-pointer
+SAN_OBJ := $(BUILD)/tests/san/options.o
+$(shell mkdir -p -m 1777 $(BUILD)/reports)
+$(SAN_OBJ): CPPFLAGS += -DSAN_REPORTS='"$(abspath $(BUILD))/reports"'
 endif
 
 CORE_SRC := $(wildcard wire/*.c config/*.c store/*.c) $(filter-out keeper/main.c,$(wildcard keeper/*.c))
@@ -41,10 +44,10 @@ $(CORE): $(CORE_OBJ)
 	@rm -f $@
 	$(call say,AR)
 	$(Q)ar rcs $@ $^
-$(BUILD)/dflockd: $(BUILD)/keeper/main.o $(CORE)
+$(BUILD)/dflockd: $(BUILD)/keeper/main.o $(SAN_OBJ) $(CORE)
 	$(call say,LD)
 	$(Q)$(CC) $(CFLAGS) $(LDFLAGS) -o $@ $^ $(LIBS)
-$(BUILD)/dflock: $(CLI_OBJ) $(CORE)
+$(BUILD)/dflock: $(CLI_OBJ) $(SAN_OBJ) $(CORE)
 	$(call say,LD)
 	$(Q)$(CC) $(CFLAGS) $(LDFLAGS) -o $@ $^ $(LIBS)
 # The shim: libc only, never sanitized, its names hidden but for the list in exports.map.
@@ -76,10 +79,11 @@ $(BUILD)/tests/%.so: tests/%.c Makefile
 	@mkdir -p $(@D)
 	$(call say,LD)
 	$(Q)$(CC) $(CPPFLAGS) $(filter-out -fsanitize% -fno-sanitize%,$(CFLAGS)) -fPIC -shared -MMD -MP -o $@ $< -ldl
+# Never sanitized: these programs run under the shim, and a preload and the address sanitizer's runtime collide.
 $(BUILD)/tests/%: tests/%.c Makefile
 	@mkdir -p $(@D)
 	$(call say,LD)
-	$(Q)$(CC) $(CPPFLAGS) $(CFLAGS) -MMD -MP -pthread -o $@ $< -ldl
+	$(Q)$(CC) $(CPPFLAGS) $(filter-out -fsanitize% -fno-sanitize%,$(CFLAGS)) -MMD -MP -pthread -o $@ $< -ldl
 # The simulator: the product's own objects, but for what the scheduler decides. What is defined in tests/sim/ is not taken from
 # the archive; the calls in SIM_WRAP go to it, too.
 SIM_OBJ  := $(patsubst %.c,$(BUILD)/%.o,$(wildcard tests/sim/*.c) $(addprefix shim/,acquire.c acquire_record.c call.c earlier.c intent.c))

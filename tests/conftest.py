@@ -7,7 +7,25 @@ import tempfile
 import pytest
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
-from harness import Host, Redis  # noqa: E402
+from harness import BUILD, Host, Redis  # noqa: E402
+
+REPORTS = os.path.join(BUILD, "reports")  # tests/san/options.c: of programs that were built with SAN=1
+
+
+def sanitizer_reports():
+    try:
+        return {os.path.join(REPORTS, name) for name in os.listdir(REPORTS)}
+    except FileNotFoundError:
+        return set()
+
+
+@pytest.fixture(autouse=True)
+def no_sanitizer_report():
+    """The report of a keeper that a test has started fails that test; with several tests at a time perhaps another one."""
+    before = sanitizer_reports()
+    yield
+    reports = sanitizer_reports() - before
+    assert not reports, "\n".join(open(r, errors="replace").read() for r in reports)
 
 
 @pytest.fixture

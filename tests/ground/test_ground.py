@@ -1,0 +1,95 @@
+"""What everything else rests on, on each kind of file system, for root, for an ordinary user, and for two users of a system keeper."""
+import os
+import signal
+import subprocess
+
+import pytest
+from harness import wait_until
+from harness.ground import MANY_LOCKS
+from harness import host as host_module
+
+
+
+def state(pid):
+    with open(f"/proc/{pid}/stat") as f:
+        return f.read().rsplit(")", 1)[1].split()[0]
+
+
+def wanted(side):
+    return any(l["note"] == "wanted by another host" for l in side.host.status()["leases"])
+
+
+def test_exclusion_and_hand_over(sides):
+    """Of two hosts one has it; another user here is refused by the kernel; the end of the holder hands over."""
+    a, b = sides
+    holder, neighbour, other = a.agent("f"), a.agent("f", 1), b.agent("f", 1)
+    assert holder.do("flock 0 ex nb") == "ok"
+    assert neighbour.do("flock 0 ex nb") == "EAGAIN"
+    assert other.do("flock 0 sh nb") == "EAGAIN"
+    other.say("flock 0 ex")
+    wait_until(lambda: wanted(a), "it is recalled")
+    assert other.silent(0.1)
+    holder.process.kill()
+    assert other.heard()[0] == "ok"
+    assert neighbour.do("flock 0 ex nb") == "EAGAIN"
+
+
+def test_ranges(sides):
+    """Record locks exclude range by range."""
+    a, b = sides
+    holder, other = a.agent("f"), b.agent("f", 1)
+    assert holder.do("setlk 0 ex 10 10") == "ok"
+    assert other.do("setlk 0 ex 0 10") == "ok"
+    assert other.do("setlk 0 ex 15 1") == "EAGAIN"
+    for _ in range(3):
+        assert other.do("getlk 0 ex 0 100") == "ex:10:10:-1"
+    holder.process.kill()
+    wait_until(lambda: other.do("setlk 0 ex 15 1") == "ok", "the range is free")
+
+
+def test_the_keeper_is_killed(sides):
+    """The next one takes the lease up, and does not give it back while the lock is held."""
+    a, b = sides
+    holder, other = a.agent("f", 1), b.agent("f")
+    assert holder.do("flock 0 ex nb") == "ok"
+    os.kill(a.host.keeper_pids()[1], signal.SIGKILL)
+    wait_until(a.host.serves, "the next one serves")
+    assert other.say("flock 0 ex").silent(1)  # only time can show that it is not given back
+    assert holder.do("flock 0 un") == "ok"
+    assert other.heard()[0] == "ok"
+
+
+def test_frozen_in_time(sides, redis):
+    """The store does not answer: the holder is stopped before its lease has run out, and goes on when the lease stands."""
+    a, _ = sides
+    holder = a.agent("f", 1)
+    assert holder.do("flock 0 ex nb") == "ok"
+    redis.signal(signal.SIGSTOP)
+    wait_until(lambda: state(holder.pid) in "tT", "the holder is stopped", 20)
+    assert a.host.status()["store"]["deadline_left_ms"] > 0
+    redis.signal(signal.SIGCONT)
+    wait_until(lambda: state(holder.pid) not in "tT", "the holder goes on", 20)
+    assert holder.do("flock 0 un") == "ok"
+
+
+def test_many(sides, redis, request):
+    """As many locks as there is room for, 20,000 at the most: all are held, taken up by the next keeper, frozen in time, and given back."""
+    if "tmpfs" not in request.node.name:
+        pytest.skip("the number does not depend on the file system")
+    a, b = sides
+    many = a.host.popen(os.path.join(host_module.BUILD, "tests/agents/many"), a.host.files, str(MANY_LOCKS), stdin=subprocess.PIPE)
+    assert many.stdout.readline() == f"ok {MANY_LOCKS}\n"
+    os.kill(a.host.keeper_pids()[1], signal.SIGKILL)
+    wait_until(a.host.serves, "the next one serves")
+    other = b.agent(f"many-{MANY_LOCKS - 1}")
+    assert other.do("flock 0 ex nb") == "EAGAIN"
+    redis.signal(signal.SIGSTOP)
+    wait_until(lambda: state(many.pid) in "tT", "the holder is stopped", 20)
+    assert a.host.status()["store"]["deadline_left_ms"] > 0
+    redis.signal(signal.SIGCONT)
+    wait_until(lambda: state(many.pid) not in "tT", "the holder goes on", 20)
+    many.stdin.write("un\n")
+    many.stdin.flush()
+    assert many.stdout.readline() == "ok\n"
+    wait_until(lambda: other.do("flock 0 ex nb") == "ok", "the other host has it")
+    many.communicate(timeout=20)

@@ -1,0 +1,161 @@
+/* Unit tests of keeper/lastwords.c: processes that are stopped, and what is written to their standard error. */
+#include <check.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "keeper/clock.h"
+#include "keeper/lastwords.h"
+
+/* A process that does nothing but to have this standard error. */
+static pid_t process_with(int fd)
+{
+	pid_t pid = fork();
+
+	if (pid == 0) {
+		dup2(fd, 2);
+		for (;;)
+			pause();
+	}
+	ck_assert_int_gt(pid, 0);
+	return pid;
+}
+
+static void end(pid_t pid)
+{
+	kill(pid, SIGKILL);
+	waitpid(pid, NULL, 0);
+}
+
+static void new_pipe(int ends[2])
+{
+	ck_assert_int_eq(pipe2(ends, O_CLOEXEC), 0);
+	ck_assert_int_eq(fcntl(ends[0], F_SETFL, O_NONBLOCK), 0);
+}
+
+/* The child has forked, and not made descriptor 2 its own: until it has. */
+static void wait_until_it_has(pid_t pid, int fd)
+{
+	char path[64];
+	struct stat mine, its;
+
+	snprintf(path, sizeof(path), "/proc/%d/fd/2", (int)pid);
+	ck_assert_int_eq(fstat(fd, &mine), 0);
+	for (int i = 0; i < 10000; i++) {
+		if (stat(path, &its) == 0 && its.st_dev == mine.st_dev && its.st_ino == mine.st_ino)
+			return;
+		usleep(1000);
+	}
+	ck_abort_msg("the process does not have the descriptor");
+}
+
+START_TEST(once_where_it_is_shared)
+{
+	int ends[2];
+	char text[256] = "";
+	pid_t pids[2];
+
+	new_pipe(ends);
+	for (int i = 0; i < 2; i++) {
+		pids[i] = process_with(ends[1]);
+		wait_until_it_has(pids[i], ends[1]);
+	}
+	lastwords(pids, 2, "the lock was lost");
+	ck_assert_int_eq(read(ends[0], text, sizeof(text) - 1), 26);
+	ck_assert_str_eq(text, "dflock: the lock was lost\n");
+	ck_assert_int_eq(read(ends[0], text, sizeof(text)), -1);
+	ck_assert_int_eq(errno, EAGAIN);
+	end(pids[0]);
+	end(pids[1]);
+}
+END_TEST
+
+START_TEST(one_that_is_full_holds_up_nobody)
+{
+	int full[2], ends[2];
+	char text[256] = "";
+	pid_t pids[2];
+	int64_t begun;
+
+	new_pipe(full);
+	new_pipe(ends);
+	ck_assert_int_eq(fcntl(full[1], F_SETFL, O_NONBLOCK), 0);
+	while (write(full[1], "x", 1) == 1)
+		;
+	ck_assert_int_eq(fcntl(full[1], F_SETFL, 0), 0);
+	pids[0] = process_with(full[1]);
+	pids[1] = process_with(ends[1]);
+	wait_until_it_has(pids[0], full[1]);
+	wait_until_it_has(pids[1], ends[1]);
+	begun = clock_now_ns();
+	lastwords(pids, 2, "x");
+	ck_assert_int_lt(clock_now_ns() - begun, 5000 * NS_PER_MS);
+	ck_assert_int_eq(read(ends[0], text, sizeof(text)), 10);
+	end(pids[0]);
+	end(pids[1]);
+}
+END_TEST
+
+/* What the process may only read, the keeper's parent, which may be root, must not write. */
+START_TEST(with_the_rights_of_the_process)
+{
+	char name[] = "/dev/shm/lastwords-XXXXXX";
+	int fd = mkstemp(name), read_only = open(name, O_RDONLY | O_CLOEXEC);
+	struct stat st;
+	pid_t pid = process_with(read_only);
+
+	wait_until_it_has(pid, read_only);
+	lastwords(&pid, 1, "x");
+	ck_assert_int_eq(fstat(fd, &st), 0);
+	ck_assert_int_eq(st.st_size, 0);
+	end(pid);
+	close(fd);
+	close(read_only);
+	unlink(name);
+}
+END_TEST
+
+START_TEST(one_that_has_gone)
+{
+	pid_t pid = process_with(1);
+
+	pid_t reader[1] = {getpid()};
+	int ends[2], saved = dup(2);
+	char text[16];
+
+	end(pid);
+	lastwords(&pid, 1, "x");
+	lastwords(NULL, 0, "x");
+	/* Nobody else was written to. */
+	new_pipe(ends);
+	dup2(ends[1], 2);
+	lastwords(&pid, 1, "x");
+	ck_assert_int_eq(read(ends[0], text, sizeof(text)), -1);
+	lastwords(reader, 1, "");
+	ck_assert_int_eq(read(ends[0], text, sizeof(text)), 9);
+	dup2(saved, 2);
+}
+END_TEST
+
+int main(void)
+{
+	Suite *suite = suite_create("lastwords");
+	TCase *tcase = tcase_create("lastwords");
+	SRunner *runner = srunner_create(suite);
+	int failed;
+
+	tcase_add_test(tcase, once_where_it_is_shared);
+	tcase_add_test(tcase, one_that_is_full_holds_up_nobody);
+	tcase_add_test(tcase, with_the_rights_of_the_process);
+	tcase_add_test(tcase, one_that_has_gone);
+	suite_add_tcase(suite, tcase);
+	srunner_run_all(runner, CK_NORMAL);
+	failed = srunner_ntests_failed(runner);
+	srunner_free(runner);
+	return failed != 0;
+}
