@@ -107,7 +107,7 @@ test: all agents ## run every test (what CI runs)
 clean: ## remove what was built
 	rm -rf $(BUILD)
 
-.PHONY: memcheck check model stress check-docs fuzz bench plot install uninstall format nemesis sim sim-long sim-mutants model-check model-check-long
+.PHONY: memcheck check check-san model stress check-docs fuzz bench plot install uninstall format nemesis sim sim-long sim-mutants model-check model-check-long
 memcheck: $(UNIT) ## run the unit tests under valgrind
 	@for t in $(UNIT); do CK_FORK=no timeout -k 5 1800 valgrind -q --error-exitcode=9 --leak-check=full --errors-for-leak-kinds=definite --show-leak-kinds=definite \
 	  --suppressions=tests/unit/check.supp --trace-children=no $$t || exit 1; done
@@ -121,6 +121,11 @@ PYTEST := PYTHONDONTWRITEBYTECODE=1 DFLOCK_BUILD=$(abspath $(BUILD)) /usr/bin/py
 # Most of the time they wait for something. The fault run does not, and would be in the way of the others.
 check: all agents ## run the tests with processes (pytest), JOBS at a time; T="..." runs these, one after the other
 	cd tests && $(if $(T),$(PYTEST) $(T),$(PYTEST) -n $(or $(JOBS),$(shell expr $$(nproc) + 1)) --ignore=nemesis && $(PYTEST) nemesis)
+# Without what builds mutants, or preloads into a sanitized dflock.
+check-san: ## run tests with processes with a sanitized keeper and dflock (T="...")
+	$(MAKE) -s SAN=1 BUILD=build-san all agents
+	cd tests && DFLOCK_BUILD=$(abspath build-san) PYTHONDONTWRITEBYTECODE=1 /usr/bin/python3 -m pytest -q -p no:cacheprovider -n $(or $(JOBS),$(shell expr $$(nproc) + 1)) \
+	  -k "not mutants and not puts_the_library" $(or $(T),cluster cli faults ground)
 stress: all agents ## lock and unlock at full speed on two hosts for STRESS_SECONDS, keepers and the store in trouble
 	DFLOCK_STRESS_SECONDS=$(or $(STRESS_SECONDS),900) DFLOCK_STRESS_CALLS=100000000000 $(MAKE) check T="-s cluster/test_page_stress.py"
 model: all agents ## play N (20000) random sequences of lock calls on one kernel and over hosts, instead of the 2000 of `make check`

@@ -109,7 +109,8 @@ def test_stop(make_host, foreground):
     assert done.returncode == 0, done.stderr
     assert "has ended" in done.stdout
     wait_until(lambda: a.keeper is None or a.keeper.poll() is not None, "the process has ended")
-    assert not a.keeper_pids() and not os.path.exists(socket_of(a))
+    wait_until(lambda: not a.keeper_pids(), "no process of it is left")
+    assert not os.path.exists(socket_of(a))
     assert a.cli("stop").stdout == "no keeper runs\n"
 
 

@@ -50,6 +50,9 @@ class Side:
 
     def agent(self, name, user=0):
         inside = self.host.inside
+        if not os.path.exists(self.host.path(name)):
+            with open(self.host.path(name), "w"):
+                os.chmod(self.host.path(name), 0o666)  # for each of the users
         self.host.inside = [*inside, *self.by(user)]
         agent = self.host.agent()
         self.host.inside = inside
