@@ -11,6 +11,7 @@
 #include "shim/settings.h"
 #include "shim/sys.h"
 #include "wire/page.h"
+#include "wire/rundir.h"
 #include "wire/seqcopy.h"
 #include "wire/text.h"
 
@@ -176,12 +177,12 @@ static int gather(const struct settings *s, int fd, struct protect_by *by)
 	}
 	by->config = s->place.config;
 	by->euid = geteuid();
-	rc = place_runtime_dir(&s->place, by->euid, by->dir);
-	if (rc < 0) {
-		note_refused(fd, "DFLOCK_RUNTIME_DIR is not absolute, or too long for a socket in it",
-			     s->place.runtime_env);
+	rc = rundir_find(&s->place, by->euid, by->dir, why, sizeof(why));
+	if (rc < 0 && rc != -ENOENT) {
+		note_refused(fd, why, NULL);
+		return rc;
 	}
-	return rc;
+	return 0;
 }
 
 /* A fresh look, with the page as it is now. */

@@ -24,7 +24,7 @@ struct protect_by {
 	const char *config; /* the configuration's path; static */
 	struct wire_config_id id;
 	uid_t euid;
-	char dir[PLACE_DIR_BYTES]; /* runtime directory */
+	char dir[PLACE_DIR_BYTES]; /* runtime directory; "": there is none yet */
 };
 
 struct protect_look {
