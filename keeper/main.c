@@ -18,6 +18,7 @@
 #include "keeper/clock.h"
 #include "keeper/log.h"
 #include "keeper/supervise.h"
+#include "wire/procfs.h"
 #include "wire/rundir.h"
 
 #define LOCK_NAME     "keeper.lock"
@@ -248,6 +249,8 @@ int main(int argc, char **argv)
 	if (!*config)
 		return fail(&a,
 			    "no configuration: write /etc/dflock.conf, ~/.config/dflock.conf, or set DFLOCK_CONFIG");
+	if (procfs_check(why, sizeof(why)) < 0)
+		return fail(&a, why);
 	if (choose_dir(&a, &place, dir, why, sizeof(why)) < 0)
 		return fail(&a, why);
 	dir_fd = rundir_open(dir, geteuid(), true, why, sizeof(why));

@@ -29,7 +29,7 @@ struct protect_by {
 
 struct protect_look {
 	/* With PROTECT_ASK: the page that says so, in which the leases of the file, a regular one or a directory, may
-	 * be looked up; NULL: there is none, or its times are not this process's. */
+	 * be looked up; NULL: there is none, or its namespaces are not this process's. */
 	const struct page *page;
 	struct leases_file file;
 	struct protect_by by; /* filled by protect_ask() */
