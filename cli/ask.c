@@ -11,6 +11,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "wire/rundir.h"
+
 /* A status longer than this is no status. */
 #define STATUS_MAX_BYTES (256u << 20)
 
@@ -74,11 +76,12 @@ int ask_connect(const struct place *place, struct ask *ask, char why[CLI_LINE_BY
 	int dir, r;
 
 	ask->fd = -1;
-	r = place_runtime_dir(place, geteuid(), ask->dir);
+	r = rundir_find(place, geteuid(), ask->dir, why, CLI_LINE_BYTES);
+	if (r == -ENOENT)
+		return fail(why, ENOENT, "no keeper runs, and none has run yet for this user");
 	if (r)
-		return fail(why, -r, "DFLOCK_RUNTIME_DIR must be an absolute path of at most %d characters",
-			    PLACE_DIR_BYTES - 1);
-	dir = place_open_runtime_dir(ask->dir, geteuid(), false, why, CLI_LINE_BYTES);
+		return r;
+	dir = rundir_open(ask->dir, geteuid(), false, why, CLI_LINE_BYTES);
 	if (dir < 0)
 		return dir;
 	r = open_socket(ask, why);

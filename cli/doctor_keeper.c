@@ -14,26 +14,28 @@
 #include "cli/show.h"
 #include "cli/store.h"
 #include "wire/page.h"
+#include "wire/rundir.h"
 
 static void check_runtime_dir(struct doctor *d)
 {
 	char dir[PLACE_DIR_BYTES], why[CLI_LINE_BYTES];
 	int fd;
 
-	if (place_runtime_dir(&d->place, geteuid(), dir)) {
-		doctor_find(d, FINDING_PROBLEM, "DFLOCK_RUNTIME_DIR must be an absolute path of at most %d characters",
-			    PLACE_DIR_BYTES - 1);
-		return;
-	}
-	fd = place_open_runtime_dir(dir, geteuid(), false, why, sizeof(why));
+	fd = rundir_find(&d->place, geteuid(), dir, why, sizeof(why));
+	if (!fd)
+		fd = rundir_open(dir, geteuid(), false, why, sizeof(why));
 	if (fd >= 0) {
 		doctor_find(d, FINDING_OK, "the runtime directory is %s", dir);
 		close(fd);
 	} else if (fd == -ENOENT) {
-		doctor_find(d, FINDING_OK, "the runtime directory %s will be made by the first keeper", dir);
+		doctor_find(d, FINDING_OK, "the runtime directory%s%s will be made by the first keeper",
+			    *dir ? " " : "", dir);
 	} else {
 		doctor_find(d, FINDING_PROBLEM, "%s", why);
 	}
+	if (!d->place.runtime_env[0] && strcmp(dir, RUNDIR_SYSTEM) != 0 &&
+	    rundir_is_taken(geteuid(), why, sizeof(why)))
+		doctor_find(d, FINDING_WARNING, "%s: another name is used instead", why);
 }
 
 /* What the page's head says; programs go by it. False while there is none. */

@@ -17,10 +17,11 @@ static int64_t now_ms(void)
 	return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
 }
 
-static void __attribute__((noreturn)) become_keeper(int ready, const char *dir, const char *config)
+/* DFLOCK_RUNTIME_DIR is in the keeper's environment, and without it the keeper finds the directory as we do. */
+static void __attribute__((noreturn)) become_keeper(int ready, const char *config)
 {
 	char program[PATH_MAX], number[16];
-	const char *argv[] = {program, "--runtime-dir", dir, "--ready-fd", number, NULL, NULL, NULL};
+	const char *argv[] = {program, "--ready-fd", number, NULL, NULL, NULL};
 	int null = open("/dev/null", O_RDWR);
 
 	/* It outlives us: who reads our output through a pipe must not wait for it. What it has to say comes by
@@ -33,8 +34,8 @@ static void __attribute__((noreturn)) become_keeper(int ready, const char *dir, 
 	cli_find("dflockd", "sbin", DFLOCKD_INSTALLED, program);
 	snprintf(number, sizeof(number), "%d", ready);
 	if (config[0]) {
-		argv[5] = "--config";
-		argv[6] = config;
+		argv[3] = "--config";
+		argv[4] = config;
 	}
 	/* "/" so that it keeps no mount busy. */
 	if (fcntl(ready, F_SETFD, 0) || chdir("/"))
@@ -72,7 +73,7 @@ static int read_ready(int fd, char line[CLI_LINE_BYTES])
 	return 0;
 }
 
-static int start(const char *dir, const char *config, char why[CLI_LINE_BYTES])
+static int start(const char *config, char why[CLI_LINE_BYTES])
 {
 	int ends[2], r;
 	pid_t pid;
@@ -85,7 +86,7 @@ static int start(const char *dir, const char *config, char why[CLI_LINE_BYTES])
 	fflush(NULL);
 	pid = fork();
 	if (!pid)
-		become_keeper(ends[1], dir, config);
+		become_keeper(ends[1], config);
 	r = pid < 0 ? -errno : 0;
 	close(ends[1]);
 	if (r)
@@ -113,7 +114,7 @@ int ask_connect_or_start(const struct place *place, struct ask *ask, bool *start
 	*started = r == -ENOENT;
 	if (r != -ENOENT)
 		return r;
-	r = start(ask->dir, place->config, why);
+	r = start(place->config, why);
 	if (r)
 		return r;
 	r = ask_connect(place, ask, why);

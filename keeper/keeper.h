@@ -36,6 +36,7 @@
 #include "keeper/watch.h"
 #include "store/store.h"
 #include "wire/msg.h"
+#include "wire/place.h"
 
 struct keeper;
 struct keeper_options;
@@ -181,7 +182,7 @@ struct keeper {
 	uv_loop_t *loop;
 	const struct keeper_options *options;
 	struct config *config;
-	char runtime_dir[PATH_MAX];
+	char runtime_dir[PLACE_DIR_BYTES];
 	int dir_fd;
 	char host[STORE_HOST_BYTES];
 	bool system; /* serves several users */

@@ -3,7 +3,6 @@
 #include "keeper/leasepage.h"
 
 #include <string.h>
-#include <sys/stat.h>
 #include <utlist.h>
 
 #include "keeper/act.h"
@@ -26,15 +25,11 @@ void leasepage_reset(struct page *page)
 {
 	const struct leases_entry closed = {0};
 	struct leases_clock clock = {0};
-	struct stat st;
 
 	for (unsigned b = 0; b < LEASES_BUCKETS; b++)
 		for (unsigned i = 0; i < LEASES_IN_BUCKET; i++)
 			write_slot(&page->leases.slots[b][i], &closed);
-	if (stat("/proc/self/ns/time", &st) == 0) {
-		clock.time_dev = st.st_dev;
-		clock.time_ino = st.st_ino;
-	}
+	leases_set_namespaces(&clock);
 	write_clock(page, &clock);
 }
 

@@ -18,7 +18,8 @@
 #include "keeper/clock.h"
 #include "keeper/log.h"
 #include "keeper/supervise.h"
-#include "wire/place.h"
+#include "wire/procfs.h"
+#include "wire/rundir.h"
 
 #define LOCK_NAME     "keeper.lock"
 #define OTHER_WAIT_MS 8000
@@ -72,7 +73,7 @@ static const struct argp_option options[] = {
 	 0},
 	{"runtime-dir", 'd', "DIR", 0,
 	 "Runtime directory (default: DFLOCK_RUNTIME_DIR, /run/dflock if it has a keeper, "
-	 "/dev/shm/dflock-UID)",
+	 "/run/dflock/UID if it is there, /dev/shm/dflock-UID)",
 	 0},
 	{"ready-fd", 'r', "N", 0, "Close descriptor N when serving; write there first why it cannot start", 0},
 	{"after-fd", 'a', "N", 0, "Start when whatever has the other end of descriptor N has ended", 0},
@@ -100,7 +101,8 @@ static bool serves(const char *dir)
 	int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 	bool ok;
 
-	snprintf(address.sun_path, sizeof(address.sun_path), "%.90s/" WIRE_SOCKET_NAME, dir);
+	snprintf(address.sun_path, sizeof(address.sun_path), "%.*s/" WIRE_SOCKET_NAME, PLACE_DIR_BYTES - 1,
+		 dir);
 	ok = fd >= 0 && (connect(fd, (struct sockaddr *)&address, sizeof(address)) == 0 || errno == EAGAIN);
 	if (fd >= 0)
 		close(fd);
@@ -200,6 +202,27 @@ static int go_to_background(struct arguments *a)
 	return 0;
 }
 
+/* Without a slash at its end: the system keeper is known by the name. */
+static int choose_dir(const struct arguments *a, const struct place *place, char dir[PLACE_DIR_BYTES], char *why,
+		      size_t why_size)
+{
+	size_t len;
+	int rc = 0;
+
+	if (a->runtime_dir && (*a->runtime_dir != '/' || strlen(a->runtime_dir) >= PLACE_DIR_BYTES)) {
+		snprintf(why, why_size, "--runtime-dir must be an absolute path of at most %d characters, not %s",
+			 PLACE_DIR_BYTES - 1, a->runtime_dir);
+		return -EINVAL;
+	}
+	if (a->runtime_dir)
+		snprintf(dir, PLACE_DIR_BYTES, "%s", a->runtime_dir);
+	else
+		rc = rundir_make(place, geteuid(), dir, why, why_size);
+	for (len = strlen(dir); len > 1 && dir[len - 1] == '/'; len--)
+		dir[len - 1] = '\0';
+	return rc;
+}
+
 int main(int argc, char **argv)
 {
 	struct arguments a = {.ready_fd = -1, .after_fd = -1};
@@ -227,12 +250,11 @@ int main(int argc, char **argv)
 	if (!*config)
 		return fail(&a,
 			    "no configuration: write /etc/dflock.conf, ~/.config/dflock.conf, or set DFLOCK_CONFIG");
-	if (a.runtime_dir && strlen(a.runtime_dir) < sizeof(dir) && *a.runtime_dir == '/')
-		snprintf(dir, sizeof(dir), "%s", a.runtime_dir);
-	else if (a.runtime_dir || place_runtime_dir(&place, geteuid(), dir) < 0)
-		return fail(&a,
-			    "the runtime directory (DFLOCK_RUNTIME_DIR) must be an absolute path of at most 91 bytes");
-	dir_fd = place_open_runtime_dir(dir, geteuid(), true, why, sizeof(why));
+	if (procfs_check(why, sizeof(why)) < 0)
+		return fail(&a, why);
+	if (choose_dir(&a, &place, dir, why, sizeof(why)) < 0)
+		return fail(&a, why);
+	dir_fd = rundir_open(dir, geteuid(), true, why, sizeof(why));
 	if (dir_fd < 0)
 		return fail(&a, why);
 	ret = a.foreground ? 0 : go_to_background(&a);

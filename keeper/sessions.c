@@ -361,7 +361,7 @@ int sessions_start(struct keeper *k)
 	struct sockaddr_un address = {.sun_family = AF_UNIX};
 	int ret;
 
-	snprintf(address.sun_path, sizeof(address.sun_path), "%.90s/" WIRE_SOCKET_NAME, k->runtime_dir);
+	snprintf(address.sun_path, sizeof(address.sun_path), "%s/" WIRE_SOCKET_NAME, k->runtime_dir);
 	k->spare_fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
 	k->listen_fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 	if (k->listen_fd < 0 || k->spare_fd < 0)

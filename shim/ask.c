@@ -6,8 +6,10 @@
 #include <sys/un.h>
 
 #include "shim/note.h"
+#include "shim/settings.h"
 #include "shim/start.h"
 #include "shim/sys.h"
+#include "wire/rundir.h"
 #include "wire/text.h"
 
 /* Magic, version and size of a message of any version. */
@@ -79,14 +81,16 @@ static int check_peer(const struct ask *ask, uid_t euid)
 }
 
 /* One connection. -ENOENT, -ECONNREFUSED: no keeper there. */
-static int connect_keeper(struct ask *ask, const struct protect_by *by)
+static int connect_keeper(struct ask *ask, const char *dir, uid_t euid)
 {
 	struct sockaddr_un addr = {.sun_family = AF_UNIX};
 	struct text path;
 	long rc;
 
+	if (!dir[0])
+		return -ENOENT;
 	text_init(&path, addr.sun_path, sizeof(addr.sun_path));
-	text_add(&path, by->dir);
+	text_add(&path, dir);
 	text_add(&path, "/" WIRE_SOCKET_NAME);
 	ask->sock = sys_above_stdio((int)sys(socket, AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0));
 	if (ask->sock < 0)
@@ -99,7 +103,7 @@ static int connect_keeper(struct ask *ask, const struct protect_by *by)
 	if (rc < 0 && rc != -ENOENT && rc != -ECONNREFUSED)
 		rc = failed(ask, "the keeper cannot be reached", (int)rc);
 	if (rc == 0)
-		rc = check_peer(ask, by->euid);
+		rc = check_peer(ask, euid);
 	if (rc < 0)
 		ask_close(ask);
 	return (int)rc;
@@ -123,7 +127,7 @@ static bool is_absent(int rc)
 /* Starts a keeper and connects to it, or to one that somebody else started. `rc`: what connecting gave before. */
 static int start_and_connect(struct ask *ask, const struct protect_by *by, int attempt, int rc)
 {
-	char why[WIRE_REASON_BYTES];
+	char why[WIRE_REASON_BYTES], unfound[WIRE_REASON_BYTES], dir[PLACE_DIR_BYTES];
 	int started = start_keeper(by, ask->nonblock, why, sizeof(why));
 
 	if (started == -EINTR)
@@ -133,7 +137,11 @@ static int start_and_connect(struct ask *ask, const struct protect_by *by, int a
 		pause_before(attempt);
 		started = 0;
 	}
-	rc = connect_keeper(ask, by);
+	/* It may have made the directory. */
+	rc = rundir_find(&settings_get()->place, by->euid, dir, unfound, sizeof(unfound));
+	if (rc < 0 && rc != -ENOENT)
+		return refuse(ask, unfound, 0);
+	rc = connect_keeper(ask, dir, by->euid);
 	if (is_absent(rc) && started < 0)
 		return refuse(ask, why, 0);
 	return is_absent(rc) ? -ECONNRESET : rc;
@@ -151,7 +159,7 @@ int ask_open(struct ask *ask, const struct protect_by *by, const struct intent *
 		.deadline_ns = want->nonblock ? sys_clock_ns(CLOCK_MONOTONIC) + ASK_PATIENCE_NS : 0,
 	};
 	if (attempt < ASK_DOUBTS)
-		rc = connect_keeper(ask, by);
+		rc = connect_keeper(ask, by->dir, by->euid);
 	if (is_absent(rc) || rc == -ECONNRESET)
 		rc = start_and_connect(ask, by, attempt, rc);
 	return rc;

@@ -4,6 +4,7 @@
 #include <sys/stat.h>
 
 #include "shim/sys.h"
+#include "wire/rundir.h"
 #include "wire/text.h"
 
 /* In front of the page, in the same mapping, so that one pointer publishes it all. */
@@ -125,7 +126,7 @@ static int check(int fd, uid_t euid, struct stat *st, struct text *why)
 
 int mapping_refresh(const char dir[PLACE_DIR_BYTES], uid_t euid, const struct page **page, char *why, size_t why_size)
 {
-	int dirfd = place_open_runtime_dir(dir, euid, false, why, why_size);
+	int dirfd = dir[0] ? rundir_open(dir, euid, false, why, why_size) : -ENOENT;
 	struct stat st;
 	struct text text;
 	long fd;

@@ -20,7 +20,7 @@
 const struct page *mapping_find(uid_t euid, uid_t *owner);
 
 /*
- * Looks for the page in the runtime directory `dir`, and maps it if that has not been done. 0 with *page,
+ * Looks for the page in the runtime directory `dir` ("": there is none), and maps it if that has not been done. 0 with *page,
  * which is NULL if there is none yet or it cannot be mapped: the keeper must be asked. -errno with a line in
  * `why`: directory or page are not to be trusted.
  */

@@ -11,6 +11,7 @@
 #include "shim/settings.h"
 #include "shim/sys.h"
 #include "wire/page.h"
+#include "wire/rundir.h"
 #include "wire/seqcopy.h"
 #include "wire/text.h"
 
@@ -73,22 +74,23 @@ static enum page_answer consult(const struct page *page, const struct wire_confi
 	return answer;
 }
 
-/* Looked up once a second: a program may only get other clocks by making itself, or a child, enter a time namespace. */
-static bool same_clock(const struct page *page, int64_t stamp_ns)
+/* Looked up once a second: a program may only get other clocks by making itself, or a child, enter a time namespace, and
+ * with its pid namespace the keeper sees what it starts, too. */
+static bool same_namespaces(const struct page *page, int64_t stamp_ns)
 {
-	static struct seen_clock {
+	static struct seen_namespaces {
 		int64_t stamp_ns;
 		const struct page *page;
 		size_t same;
 	} seen;
 	static uint32_t seq;
-	struct seen_clock now;
+	struct seen_namespaces now;
 
 	if (seqcopy_read(&seq, &now, &seen, sizeof(now)) && now.stamp_ns == stamp_ns && now.page == page)
 		return now.same;
 	now.stamp_ns = stamp_ns;
 	now.page = page;
-	now.same = leases_same_clock(&page->leases);
+	now.same = leases_same_namespaces(&page->leases);
 	seqcopy_write(&seq, &seen, &now, sizeof(now));
 	return now.same;
 }
@@ -123,7 +125,7 @@ static enum page_answer quick_answer(const struct settings *s, int fd, struct pr
 	seen = (struct seen){0};
 	seen.page = mapping_find(geteuid(), &seen.owner);
 	answer = consult(seen.page, &id, fd, false, &seen.path_hash);
-	if (answer == PAGE_SAYS_YES && same_clock(seen.page, stamp_ns))
+	if (answer == PAGE_SAYS_YES && same_namespaces(seen.page, stamp_ns))
 		set_shown(look, seen.page, &key, seen.path_hash);
 	else if (answer == PAGE_SAYS_NO)
 		seen.page = NULL;
@@ -176,12 +178,12 @@ static int gather(const struct settings *s, int fd, struct protect_by *by)
 	}
 	by->config = s->place.config;
 	by->euid = geteuid();
-	rc = place_runtime_dir(&s->place, by->euid, by->dir);
-	if (rc < 0) {
-		note_refused(fd, "DFLOCK_RUNTIME_DIR is not absolute, or too long for a socket in it",
-			     s->place.runtime_env);
+	rc = rundir_find(&s->place, by->euid, by->dir, why, sizeof(why));
+	if (rc < 0 && rc != -ENOENT) {
+		note_refused(fd, why, NULL);
+		return rc;
 	}
-	return rc;
+	return 0;
 }
 
 /* A fresh look, with the page as it is now. */
@@ -204,7 +206,7 @@ static enum protect full_look(int fd, struct protect_look *look)
 	case PAGE_SAYS_REFUSE:
 		return PROTECT_REFUSED;
 	case PAGE_SAYS_YES:
-		if (leases_same_clock(&page->leases))
+		if (leases_same_namespaces(&page->leases))
 			set_shown(look, page, &key, hash);
 		return PROTECT_ASK;
 	default:

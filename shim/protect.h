@@ -24,12 +24,12 @@ struct protect_by {
 	const char *config; /* the configuration's path; static */
 	struct wire_config_id id;
 	uid_t euid;
-	char dir[PLACE_DIR_BYTES]; /* runtime directory */
+	char dir[PLACE_DIR_BYTES]; /* runtime directory; "": there is none yet */
 };
 
 struct protect_look {
 	/* With PROTECT_ASK: the page that says so, in which the leases of the file, a regular one or a directory, may
-	 * be looked up; NULL: there is none, or its times are not this process's. */
+	 * be looked up; NULL: there is none, or its namespaces are not this process's. */
 	const struct page *page;
 	struct leases_file file;
 	struct protect_by by; /* filled by protect_ask() */

@@ -42,7 +42,8 @@
 
 /* What the new processes need, fixed before the clone. */
 struct plan {
-	const char *config, *dir, *library;
+	const char *config, *library;
+	const char *dir; /* DFLOCK_RUNTIME_DIR; NULL: the keeper finds or makes one by the same rule */
 	bool debug;
 	uid_t uid;
 	gid_t gid;
@@ -139,8 +140,14 @@ static void settle_descriptors(int report)
 static long exec_keeper(const struct plan *plan, const char *path)
 {
 	char *const argv[] = {
-		(char *)"dflockd", (char *)"--config",   (char *)plan->config, (char *)"--runtime-dir",
-		(char *)plan->dir, (char *)"--ready-fd", (char *)"3",          NULL,
+		(char *)"dflockd",
+		(char *)"--config",
+		(char *)plan->config,
+		(char *)"--ready-fd",
+		(char *)"3",
+		plan->dir ? (char *)"--runtime-dir" : NULL,
+		(char *)plan->dir,
+		NULL,
 	};
 	char *const envp[] = {
 		(char *)"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
@@ -288,12 +295,14 @@ static const char *obstacle(void)
 	return NULL;
 }
 
-static void add_command(struct text *text, const struct protect_by *by)
+static void add_command(struct text *text, const struct protect_by *by, const char *dir)
 {
 	text_add(text, "dflockd --config ");
 	text_add(text, by->config);
-	text_add(text, " --runtime-dir ");
-	text_add(text, by->dir);
+	if (dir) {
+		text_add(text, " --runtime-dir ");
+		text_add(text, dir);
+	}
 }
 
 /* Reads what the starter has to say. Its length, or -EINTR. */
@@ -373,7 +382,7 @@ int start_keeper(const struct protect_by *by, bool nonblock, char *why, size_t w
 	const char *hindrance = obstacle();
 	const struct plan plan = {
 		.config = by->config,
-		.dir = by->dir,
+		.dir = s && s->place.runtime_env[0] ? s->place.runtime_env : NULL,
 		.library = s ? s->library : "",
 		.debug = s && s->debug,
 		.uid = by->euid,
@@ -393,6 +402,6 @@ int start_keeper(const struct protect_by *by, bool nonblock, char *why, size_t w
 			return rc;
 		text_add(&text, "; to see more: ");
 	}
-	add_command(&text, by);
+	add_command(&text, by, plan.dir);
 	return rc;
 }

@@ -71,13 +71,27 @@ bool leases_stand(const struct leases *leases, const struct leases_slot *slot, c
 	return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec < clock.sure_until_ns;
 }
 
-bool leases_same_clock(const struct leases *leases)
+void leases_set_namespaces(struct leases_clock *clock)
+{
+	struct stat st;
+
+	if (stat("/proc/self/ns/time", &st) == 0) {
+		clock->time_dev = st.st_dev;
+		clock->time_ino = st.st_ino;
+	}
+	if (stat("/proc/self/ns/pid", &st) == 0) {
+		clock->pid_dev = st.st_dev;
+		clock->pid_ino = st.st_ino;
+	}
+}
+
+bool leases_same_namespaces(const struct leases *leases)
 {
 	struct leases_clock clock;
-	struct stat st = {0};
+	struct stat st = {0}, pid;
 
-	if (stat("/proc/self/ns/time", &st) != 0 && errno != ENOENT)
+	if ((stat("/proc/self/ns/time", &st) != 0 && errno != ENOENT) || stat("/proc/self/ns/pid", &pid) != 0)
 		return false;
 	return seqcopy_read(&leases->clock_seq, &clock, &leases->clock, sizeof(clock)) && clock.time_dev == st.st_dev &&
-	       clock.time_ino == st.st_ino;
+	       clock.time_ino == st.st_ino && clock.pid_dev == pid.st_dev && clock.pid_ino == pid.st_ino;
 }

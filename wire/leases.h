@@ -31,7 +31,11 @@
  * both; that a descriptor has this path may be remembered for at most a second (shim/protect.h). When the configuration
  * is read again, every slot is closed.
  *
- * All numbers are the keeper's: the reader's clock must not have another offset (time_dev, time_ino: its time
+ * Why the keeper can stop it: it finds holders by their numbers in /proc, so a reader must be in the keeper's pid
+ * namespace (pid_dev, pid_ino). One further in could be found, too, but cannot tell: it asks. A process never leaves its
+ * pid namespace, and what it starts can only be further in.
+ *
+ * All times are the keeper's: the reader's clock must not have another offset (time_dev, time_ino: its time
  * namespace).
  *
  * libc only, no allocation, callable anywhere.
@@ -71,11 +75,13 @@ _Static_assert(sizeof(struct leases_slot) == 64, "the layout is the protocol; a 
 
 /*
  * Until when leases are sure, CLOCK_BOOTTIME, but not for longer than a second from when the keeper was last alive: if
- * keeper and parent are gone, somebody must ask, to start a keeper that will freeze in time. And which clock that is.
+ * keeper and parent are gone, somebody must ask, to start a keeper that will freeze in time. And which clock that is,
+ * and where the keeper can see processes.
  */
 struct leases_clock {
 	int64_t sure_until_ns;
 	uint64_t time_dev, time_ino; /* of the time namespace; 0: there are none */
+	uint64_t pid_dev, pid_ino;   /* of the pid namespace */
 };
 
 struct leases {
@@ -99,7 +105,10 @@ const struct leases_slot *leases_find(const struct leases *leases, const struct 
 bool leases_stand(const struct leases *leases, const struct leases_slot *slot, const struct leases_file *file,
 		  const struct leases_range *wanted);
 
-/* Do the leases' times mean the same to this process? Asks /proc. */
-bool leases_same_clock(const struct leases *leases);
+/* Fills in the writer's own namespaces. */
+void leases_set_namespaces(struct leases_clock *clock);
+
+/* Do the leases' times mean the same to this process, and can the keeper see it? Asks /proc. */
+bool leases_same_namespaces(const struct leases *leases);
 
 #endif

@@ -1,21 +1,16 @@
 #include "wire/place.h"
 
 #include <errno.h>
-#include <fcntl.h>
-#include <linux/magic.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
-#include <sys/vfs.h>
 #include <unistd.h>
 
 #include "wire/text.h"
 
 #define SYSTEM_CONFIG "/etc/dflock.conf"
 #define USER_CONFIG   "/.config/dflock.conf"
-#define SYSTEM_DIR    "/run/dflock"
-#define USER_DIR      "/dev/shm/dflock-"
 
 /* A path below no directory: opening it fails, so that a DFLOCK_CONFIG that cannot be used refuses lock calls
  * and never means "no configuration". */
@@ -108,118 +103,4 @@ int place_config_id(const char *path, struct wire_config_id *id)
 		.ctime_ns = (int64_t)st.st_ctim.tv_sec * 1000000000 + st.st_ctim.tv_nsec,
 	};
 	return 0;
-}
-
-int place_runtime_dir(const struct place *place, uid_t uid, char dir[PLACE_DIR_BYTES])
-{
-	struct stat st;
-	struct text text;
-
-	if (place->runtime_env_bad)
-		return -EINVAL;
-	text_init(&text, dir, PLACE_DIR_BYTES);
-	if (place->runtime_env[0]) {
-		text_add(&text, place->runtime_env);
-	} else if (stat(SYSTEM_DIR "/" WIRE_SOCKET_NAME, &st) == 0) {
-		text_add(&text, SYSTEM_DIR);
-	} else {
-		text_add(&text, USER_DIR);
-		text_add_number(&text, uid);
-	}
-	return 0;
-}
-
-/* A finding about dir: what is wrong, and what to do. */
-static int finding(struct text *why, const char *dir, int err, const char *what, const char *advice)
-{
-	text_add(why, "runtime directory ");
-	text_add(why, dir);
-	text_add(why, " ");
-	text_add(why, what);
-	if (!advice) {
-		text_add(why, ": ");
-		text_add_errno(why, err);
-		advice = "; make it usable or set DFLOCK_RUNTIME_DIR";
-	}
-	text_add(why, advice);
-	return -err;
-}
-
-/* Only in memory do the page and the journal end with the boot that their times belong to. */
-static bool is_in_memory(const struct statfs *fs)
-{
-	return (uint32_t)fs->f_type == TMPFS_MAGIC || (uint32_t)fs->f_type == RAMFS_MAGIC;
-}
-
-static int check_dir(int fd, const char *dir, uid_t uid, struct text *why)
-{
-	char owner[32];
-	struct text text;
-	struct stat st;
-	struct statfs fs;
-
-	if (fstat(fd, &st) < 0 || fstatfs(fd, &fs) < 0)
-		return finding(why, dir, errno, "cannot be examined", NULL);
-	if (S_ISLNK(st.st_mode))
-		return finding(why, dir, ELOOP, "is a symbolic link",
-			       "; name the directory itself in DFLOCK_RUNTIME_DIR, or remove the link");
-	if (!S_ISDIR(st.st_mode))
-		return finding(why, dir, ENOTDIR, "is not a directory", "; remove it or set DFLOCK_RUNTIME_DIR");
-	if (st.st_uid != 0 && st.st_uid != uid) {
-		text_init(&text, owner, sizeof(owner));
-		text_add(&text, "belongs to uid ");
-		text_add_number(&text, st.st_uid);
-		return finding(why, dir, EPERM, owner,
-			       ", not to you or root; have it removed, or set DFLOCK_RUNTIME_DIR");
-	}
-	if (st.st_mode & (S_IWGRP | S_IWOTH))
-		return finding(why, dir, EPERM, "can be written by others", "; take that away with chmod go-w");
-	if (!is_in_memory(&fs))
-		return finding(why, dir, EINVAL, "is not on a tmpfs",
-			       "; set DFLOCK_RUNTIME_DIR to a directory below /dev/shm or /run");
-	return 0;
-}
-
-/* Without O_DIRECTORY, so that the check can tell a link from a file. Raw calls here and below, because open()
- * and close() are cancellation points and flock() is none. */
-static int open_dir(const char *dir)
-{
-	return (int)syscall(SYS_openat, AT_FDCWD, dir, O_PATH | O_NOFOLLOW | O_CLOEXEC);
-}
-
-int place_open_runtime_dir(const char *dir, uid_t uid, bool create, char *why, size_t why_size)
-{
-	char name[PLACE_DIR_BYTES];
-	struct text path, text;
-	int fd, rc;
-
-	text_init(&text, why, why_size);
-	text_init(&path, name, sizeof(name));
-	text_add(&path, dir);
-	if (name[0] != '/')
-		return finding(&text, dir, EINVAL, "is not absolute", "; give it with a leading /");
-	if (path.cut)
-		return finding(&text, dir, ENAMETOOLONG, "has too long a name",
-			       " for a socket in it; choose a shorter one");
-	/* A slash at the end would make the kernel follow a link. */
-	while (path.len > 1 && name[path.len - 1] == '/')
-		name[--path.len] = '\0';
-
-	fd = open_dir(name);
-	if (fd < 0 && errno == ENOENT && create) {
-		if (mkdir(name, 0700) < 0 && errno != EEXIST)
-			return finding(&text, name, errno, "cannot be made", NULL);
-		fd = open_dir(name);
-	}
-	if (fd < 0 && errno == ENOENT)
-		return finding(&text, name, ENOENT, "is not there",
-			       ": no keeper has run yet; start dflockd, or set DFLOCK_RUNTIME_DIR");
-	if (fd < 0)
-		return finding(&text, name, errno, "cannot be opened", NULL);
-	rc = check_dir(fd, name, uid, &text);
-	if (rc < 0) {
-		syscall(SYS_close, fd);
-		return rc;
-	}
-	return fd;
 }

@@ -1,9 +1,10 @@
 /*
- * Where things are: the configuration file and the runtime directory (docs/design.md, "Names").
+ * Where things are, as the environment said it when the program started: the configuration file, and
+ * DFLOCK_RUNTIME_DIR (what becomes of that, and what is done without it: wire/rundir.h).
  *
- * Both are decided from the environment as it was when the program started, with secure_getenv, so a
- * setuid program goes by the system's files alone. libc only, no allocation; place_init() may be called
- * from several threads and before constructors have run; the others are usable in signal handlers.
+ * Read with secure_getenv, so a setuid program goes by the system's files alone. libc only, no allocation;
+ * place_init() may be called from several threads and before constructors have run; the other is usable in
+ * signal handlers.
  */
 #ifndef DFLOCK_WIRE_PLACE_H
 #define DFLOCK_WIRE_PLACE_H
@@ -30,17 +31,5 @@ void place_init(struct place *place);
 
 /* Fills id from the file `path`. 0, or -errno of stat. Not a regular file: -EINVAL. */
 int place_config_id(const char *path, struct wire_config_id *id);
-
-/* The runtime directory of `uid`: DFLOCK_RUNTIME_DIR, else /run/dflock if its keeper.sock exists, else
- * /dev/shm/dflock-UID. Does not touch it. 0, or -EINVAL (runtime_env_bad). */
-int place_runtime_dir(const struct place *place, uid_t uid, char dir[PLACE_DIR_BYTES]);
-
-/*
- * Opens the runtime directory (O_PATH | O_DIRECTORY | O_CLOEXEC, links not followed) and checks it: owned
- * by root or `uid`, not writable by others, on a tmpfs. With `create`, makes it (mode 0700) if missing.
- * Returns the descriptor, which the caller closes, or -errno with `why` saying in one line what is wrong and
- * what to do. -ENOENT: it is not there (no keeper has run yet).
- */
-int place_open_runtime_dir(const char *dir, uid_t uid, bool create, char *why, size_t why_size);
 
 #endif

@@ -1,6 +1,9 @@
 """Fixtures of the tests with faults."""
+import tempfile
+
 import pytest
 from harness import Proxy
+from machine import Machine
 
 
 @pytest.fixture
@@ -15,3 +18,11 @@ def make_proxy(redis, folder):
     yield make
     for proxy in proxies:
         proxy.stop()
+
+
+@pytest.fixture
+def machine(redis, folder):
+    with tempfile.TemporaryDirectory(prefix="dflock-test-") as shown:
+        machine = Machine(redis, folder, shown)
+        yield machine
+        machine.delete()

@@ -66,11 +66,22 @@ def test_not_there_and_cannot_be_made(host, folder):
 
 
 def test_relative(host):
-    both_ways(host, "run/dflock", "DFLOCK_RUNTIME_DIR is not absolute")
+    both_ways(host, "run/dflock", "DFLOCK_RUNTIME_DIR must be an absolute path of at most 91 characters, not run/dflock")
 
 
 def test_too_long(host):
-    both_ways(host, "/dev/shm/" + "x" * 90, "DFLOCK_RUNTIME_DIR is not absolute, or too long")
+    both_ways(host, "/dev/shm/" + "x" * 90, "DFLOCK_RUNTIME_DIR must be an absolute path of at most 91 characters")
+
+
+def test_the_longest_name(redis, folder, host_of):
+    """91 bytes: the keeper there serves there, and not in the directory whose name is shorter by one."""
+    neighbour, longest = host_of(redis, "n", foreground=False), host_of(redis, "l", foreground=False)
+    for host, length in ((neighbour, 90), (longest, 91)):
+        os.rmdir(host.runtime)
+        host.runtime = os.path.join(folder, "").ljust(length, "x")
+        host.start()
+    for host in (neighbour, longest):
+        assert host.serves() and host.status()["runtime_dir"] == host.runtime
 
 
 @needs_root

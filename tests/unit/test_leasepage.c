@@ -74,7 +74,7 @@ START_TEST(shown_and_closed)
 	leasepage_show(&leases[1]);
 	ck_assert(is_shown("/data/a", 1));
 	ck_assert(!is_shown("/data/a", 0));
-	ck_assert(leases_same_clock(&k.page->leases));
+	ck_assert(leases_same_namespaces(&k.page->leases));
 	leasepage_close(&leases[1]);
 	ck_assert(!is_shown("/data/a", 1));
 	leasepage_close(&leases[1]);

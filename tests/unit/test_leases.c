@@ -165,24 +165,32 @@ START_TEST(clock_decides)
 	set_sure_until(FOR_EVER);
 	leases->clock_seq |= 1;
 	ck_assert(!leases_stand(leases, slot_at(0), &file, &all));
-	ck_assert(!leases_same_clock(leases));
+	ck_assert(!leases_same_namespaces(leases));
 }
 END_TEST
 
-START_TEST(whose_clock)
+static bool same_as(struct leases_clock clock)
 {
-	struct leases_clock clock = {.sure_until_ns = FOR_EVER};
-	struct stat st = {0};
-	bool namespaces = stat("/proc/self/ns/time", &st) == 0;
+	seqcopy_publish(&leases->clock_seq, &leases->clock, &clock, sizeof(clock));
+	return leases_same_namespaces(leases);
+}
 
-	ck_assert_int_eq(leases_same_clock(leases), !namespaces);
-	clock.time_dev = st.st_dev;
-	clock.time_ino = st.st_ino;
-	seqcopy_publish(&leases->clock_seq, &leases->clock, &clock, sizeof(clock));
-	ck_assert(leases_same_clock(leases));
-	clock.time_ino++;
-	seqcopy_publish(&leases->clock_seq, &leases->clock, &clock, sizeof(clock));
-	ck_assert(!leases_same_clock(leases));
+START_TEST(whose_namespaces)
+{
+	struct leases_clock clock = {.sure_until_ns = FOR_EVER}, other;
+
+	ck_assert(!leases_same_namespaces(leases));
+	leases_set_namespaces(&clock);
+	ck_assert_uint_ne(clock.pid_ino, 0);
+	ck_assert(same_as(clock));
+	for (int i = 0; i < 4; i++) {
+		uint64_t *fields[] = {&other.time_dev, &other.time_ino, &other.pid_dev, &other.pid_ino};
+
+		other = clock;
+		++*fields[i];
+		ck_assert(!same_as(other));
+	}
+	ck_assert(same_as(clock));
 }
 END_TEST
 
@@ -206,7 +214,7 @@ START_TEST(hostile_contents)
 			ck_assert_uint_lt(leases_bucket(f.dev, f.ino), LEASES_BUCKETS);
 			ck_assert_ptr_null(leases_find(spoilt, &f, &all));
 		}
-		leases_same_clock(spoilt);
+		leases_same_namespaces(spoilt);
 	}
 	munmap(at, size + 4096);
 }
@@ -323,7 +331,7 @@ int main(void)
 	tcase_add_test(tc, other_files);
 	tcase_add_test(tc, closed_reused_or_being_written);
 	tcase_add_test(tc, clock_decides);
-	tcase_add_test(tc, whose_clock);
+	tcase_add_test(tc, whose_namespaces);
 	tcase_add_test(tc, hostile_contents);
 	tcase_add_test(tc, buckets_are_used_evenly);
 	tcase_add_test(tc, no_torn_read_counts);

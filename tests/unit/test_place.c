@@ -1,4 +1,4 @@
-/* The configuration file, the runtime directory, and the bounded text that their names are made of. */
+/* The configuration file, and the bounded text that names and messages are made of. */
 #include <check.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -205,134 +205,6 @@ START_TEST(config_id)
 }
 END_TEST
 
-START_TEST(runtime_dir)
-{
-	char dir[PLACE_DIR_BYTES], value[PLACE_DIR_BYTES + 1];
-	struct stat st;
-
-	place_init(&place);
-	ck_assert(!place.runtime_env_bad);
-	ck_assert_int_eq(place_runtime_dir(&place, 4294967294u, dir), 0);
-	if (stat("/run/dflock/keeper.sock", &st) == 0)
-		ck_assert_str_eq(dir, "/run/dflock");
-	else
-		ck_assert_str_eq(dir, "/dev/shm/dflock-4294967294");
-
-	setenv("DFLOCK_RUNTIME_DIR", "/dev/shm/x", 1);
-	place_init(&place);
-	ck_assert_int_eq(place_runtime_dir(&place, 0, dir), 0);
-	ck_assert_str_eq(dir, "/dev/shm/x");
-
-	setenv("DFLOCK_RUNTIME_DIR", "x", 1);
-	place_init(&place);
-	ck_assert(place.runtime_env_bad);
-	ck_assert_int_eq(place_runtime_dir(&place, 0, dir), -EINVAL);
-
-	memset(value, 'x', sizeof(value));
-	value[0] = '/';
-	value[PLACE_DIR_BYTES] = '\0';
-	setenv("DFLOCK_RUNTIME_DIR", value, 1);
-	place_init(&place);
-	ck_assert_int_eq(place_runtime_dir(&place, 0, dir), -EINVAL);
-	value[PLACE_DIR_BYTES - 1] = '\0';
-	setenv("DFLOCK_RUNTIME_DIR", value, 1);
-	place_init(&place);
-	ck_assert_int_eq(place_runtime_dir(&place, 0, dir), 0);
-	ck_assert_str_eq(dir, value);
-}
-END_TEST
-
-static char why[512];
-
-/* Opens name below base as the present user. */
-static int open_dir(const char *name, bool create)
-{
-	return place_open_runtime_dir(in_base(name), geteuid(), create, why, sizeof(why));
-}
-
-static void expect_refusal(const char *dir, int err, const char *wrong)
-{
-	ck_assert_int_eq(place_open_runtime_dir(dir, geteuid(), false, why, sizeof(why)), -err);
-	ck_assert_msg(strstr(why, wrong) != NULL, "expected \"%s\" in: %s", wrong, why);
-	ck_assert_ptr_null(strchr(why, '\n'));
-}
-
-START_TEST(runtime_dir_is_made)
-{
-	struct stat made, opened;
-	int fd;
-
-	expect_refusal(in_base("run"), ENOENT, "start dflockd");
-	fd = open_dir("run", true);
-	ck_assert_msg(fd >= 0, "%s", why);
-	ck_assert_int_eq(lstat(in_base("run"), &made), 0);
-	ck_assert_int_eq(fstat(fd, &opened), 0);
-	ck_assert_uint_eq(made.st_ino, opened.st_ino);
-	ck_assert_uint_eq(made.st_mode & 07777, 0700);
-	ck_assert_int_eq(fcntl(fd, F_GETFD), FD_CLOEXEC);
-	ck_assert_int_eq(fcntl(fd, F_GETFL) & O_PATH, O_PATH);
-	close(fd);
-	fd = open_dir("run//", false);
-	ck_assert_int_ge(fd, 0);
-	close(fd);
-	ck_assert_int_eq(chmod(in_base("run"), 0755), 0);
-	fd = open_dir("run", true);
-	ck_assert_int_ge(fd, 0);
-	close(fd);
-
-	ck_assert_int_eq(open_dir("none/run", true), -ENOENT);
-	ck_assert_ptr_nonnull(strstr(why, "cannot be made: No such file or directory"));
-}
-END_TEST
-
-START_TEST(runtime_dir_is_refused)
-{
-	ck_assert_int_eq(mkdir(in_base("run"), 0700), 0);
-	ck_assert_int_eq(symlink("run", in_base("link")), 0);
-	expect_refusal(in_base("link"), ELOOP, "is a symbolic link");
-	expect_refusal(in_base("link/"), ELOOP, "is a symbolic link");
-	make_file(in_base("file"));
-	expect_refusal(in_base("file"), ENOTDIR, "is not a directory");
-	ck_assert_int_eq(chmod(in_base("run"), 0720), 0);
-	expect_refusal(in_base("run"), EPERM, "chmod go-w");
-	ck_assert_int_eq(chmod(in_base("run"), 0702), 0);
-	expect_refusal(in_base("run"), EPERM, "chmod go-w");
-	ck_assert_int_eq(chmod(in_base("run"), 0700), 0);
-	expect_refusal("run", EINVAL, "is not absolute");
-	expect_refusal("", EINVAL, "is not absolute");
-	expect_refusal(
-		"/dev/shm/this-is-longer-than-any-socket-address-could-take-with-the-name-of-the-socket-behind-it",
-		ENAMETOOLONG, "too long a name");
-	/* Of root, and no tmpfs. */
-	expect_refusal("/proc", EINVAL, "set DFLOCK_RUNTIME_DIR to a directory below /dev/shm");
-}
-END_TEST
-
-START_TEST(runtime_dir_of_another)
-{
-	uid_t other = geteuid() + 12345;
-	char expected[64];
-
-	ck_assert_int_eq(mkdir(in_base("run"), 0700), 0);
-	if (geteuid() == 0) {
-		/* Root's is everybody's; another's is refused also to root. */
-		int fd = place_open_runtime_dir(in_base("run"), other, false, why, sizeof(why));
-
-		ck_assert_msg(fd >= 0, "%s", why);
-		close(fd);
-		ck_assert_int_eq(chown(in_base("run"), other, (gid_t)-1), 0);
-		ck_assert_int_eq(open_dir("run", false), -EPERM);
-		snprintf(expected, sizeof(expected), "belongs to uid %u", other);
-	} else {
-		ck_assert_int_eq(place_open_runtime_dir(in_base("run"), other, false, why, sizeof(why)), -EPERM);
-		snprintf(expected, sizeof(expected), "belongs to uid %u", geteuid());
-	}
-	ck_assert_msg(strstr(why, expected) != NULL, "%s", why);
-	ck_assert_int_eq(place_open_runtime_dir(in_base("none"), other, false, why, 8), -ENOENT);
-	ck_assert_str_eq(why, "runtime");
-}
-END_TEST
-
 int main(void)
 {
 	Suite *suite = suite_create("place");
@@ -349,10 +221,6 @@ int main(void)
 	tcase_add_test(places, config_that_cannot_be_named);
 	tcase_add_test(places, config_from_home);
 	tcase_add_test(places, config_id);
-	tcase_add_test(places, runtime_dir);
-	tcase_add_test(places, runtime_dir_is_made);
-	tcase_add_test(places, runtime_dir_is_refused);
-	tcase_add_test(places, runtime_dir_of_another);
 	suite_add_tcase(suite, places);
 
 	srunner_run_all(runner, CK_NORMAL);

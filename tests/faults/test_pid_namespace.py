@@ -1,0 +1,124 @@
+"""A keeper goes by the numbers in /proc: it serves only where these are its own, and programs only whose number it knows."""
+import os
+import signal
+import subprocess
+
+import pytest
+from common import attempt, refused, works
+from harness import Apart, wait_until
+from harness.host import CLI, KEEPER
+from machine import USER
+
+pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="needs namespaces, and so root")
+
+# The first process of a pid namespace starts no keeper, and what it starts ends with it.
+OUTER_PROC = ["unshare", "-p", "--fork", "--kill-child", "sh", "-c", '"$@"; exit $?', "sh"]
+OWN_PROC = ["unshare", "-p", "--fork", "--kill-child", "--mount-proc", "sh", "-c", '"$@"; exit $?', "sh"]
+REFUSED = "/proc is that of another pid namespace.*unshare --mount-proc"
+
+
+@pytest.fixture
+def host(redis, host_of):
+    host = host_of(redis, foreground=False, lease="ttl_ms = 500; idle_ms = 0;")
+    with open(host.path("f"), "w"):
+        pass
+    return host
+
+
+def keeper(host, *before, words=("--foreground",)):
+    env = {**host.env(), "LD_PRELOAD": ""}
+    return subprocess.run([*before, KEEPER, *words], env=env, capture_output=True, text=True, timeout=20)
+
+
+def test_the_outer_proc(host):
+    done = keeper(host, *OUTER_PROC)
+    assert done.returncode == 1
+    assert "/proc is that of another pid namespace" in done.stderr
+    refused(attempt(host, before=OUTER_PROC), "no keeper runs, and none can be started: " + REFUSED)
+    done = subprocess.run([*OUTER_PROC, CLI, "doctor"], env={**host.env(), "LD_PRELOAD": ""}, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 1
+    assert "problem: /proc is that of another pid namespace" in done.stdout
+
+
+# Inside and outside the next process is to be number 950. Only builtins of the shell in between: they make no process.
+BY_CHANCE = """
+mkfifo "$2/ready" "$2/go"
+unshare -p --fork --kill-child sh -c 'echo 949 >/proc/sys/kernel/ns_last_pid; echo >"$2/ready"; read x <"$2/go"; "$1" --foreground; exit $?' sh "$@" &
+read x <"$2/ready"
+echo 949 >/proc/sys/kernel/ns_last_pid
+echo >"$2/go"
+wait $!
+"""
+
+
+def test_a_number_that_is_the_same_by_chance(host, folder):
+    done = subprocess.run([*OWN_PROC, "sh", "-c", BY_CHANCE, "sh", KEEPER, folder], env={**host.env(), "LD_PRELOAD": ""},
+                          stderr=subprocess.PIPE, text=True, timeout=20)
+    assert done.returncode == 1
+    assert "/proc is that of another pid namespace" in done.stderr
+
+
+def test_its_own_proc(host):
+    """The control: inside it is served by a keeper inside, whom a program outside cannot use."""
+    inside = subprocess.Popen([*OWN_PROC, "sh", "-c", f'until flock -n {host.path("f")} true; do sleep 0.1; done; echo got; sleep 100'],
+                              env=host.env(), stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+    try:
+        assert inside.stdout.readline() == "got\n"
+        # Also if the page shows the lease.
+        for _ in range(2):
+            refused(attempt(host), "the program runs in a pid namespace that the keeper cannot see: run a keeper in its container")
+    finally:
+        inside.kill()
+        inside.communicate()
+
+
+def test_a_program_inside(host):
+    """A keeper outside knows the numbers of those inside: it serves, and stops, them."""
+    works(host)
+    inside = subprocess.Popen([*OUTER_PROC, "flock", "-n", host.path("f"), "sh", "-c", "echo got; exec sleep 100"],
+                              env=host.env(), stdout=subprocess.PIPE, text=True)
+    try:
+        assert inside.stdout.readline() == "got\n"
+        assert attempt(host).word == "busy"
+        holders = host.status()["leases"][0]["holders"]
+        assert {os.stat(f"/proc/{h['pid']}/ns/pid").st_ino for h in holders} != {os.stat("/proc/self/ns/pid").st_ino}
+    finally:
+        inside.kill()
+        inside.communicate()
+
+
+@pytest.fixture
+def apart(folder):
+    apart = Apart(folder)
+    yield apart
+    apart.delete()
+
+
+@pytest.mark.parametrize("options, line", [("subset=pid", "/proc/locks cannot be read.*mount /proc without subset=pid"), (None, "/proc does not show this process")])
+def test_a_proc_that_shows_too_little(host, apart, options, line):
+    apart.sh(f"mount -n -t proc -o {options} proc /proc" if options else "mount -n -t tmpfs tmpfs /proc")
+    made = f"mkdir -m 0700 {host.runtime}"
+    apart.sh(made)
+    refused(attempt(host, before=apart.inside), line)
+
+
+def is_stopped(pid):
+    with open(f"/proc/{pid}/stat") as f:
+        return f.read().rsplit(")", 1)[1].split()[0] in "tT"
+
+
+@pytest.mark.parametrize("uid", [0, USER])
+def test_hidepid(machine, uid):
+    """Who sees only what is his own sees all that he could stop: the holder, and what it started, are frozen."""
+    machine.apart.sh("mount -n -t proc -o hidepid=2 proc /proc")
+    machine.works(uid)
+    held = machine.start("sh", "-c", f"exec 9>{machine.host.path('f')}; flock 9 && sleep 100 9>&- & echo $!; wait", uid=uid)
+    pids = [held.pid, int(held.stdout.readline())]
+    wait_until(lambda: machine.lock(uid).word == "busy", "it has the lock")
+    machine.redis.signal(signal.SIGSTOP)
+    try:
+        wait_until(lambda: all(map(is_stopped, pids)), "the holder and its child are frozen")
+    finally:
+        machine.redis.signal(signal.SIGCONT)
+        held.kill()
+        held.communicate()

@@ -1,0 +1,66 @@
+"""
+A mount namespace of the test's own: with a /dev/shm and a /run in which nothing is, since runtime directories without
+DFLOCK_RUNTIME_DIR are there. Needs root. delete() ends everything that runs in it, and with that it is gone.
+"""
+import os
+import signal
+import subprocess
+
+from .wait import wait_until
+
+# The folder is below /dev/shm, and stays where it is.
+MOUNTS = """
+mount --make-rprivate /
+mount -n --bind "$0" /mnt
+mount -n -t tmpfs -o mode=1777 tmpfs /dev/shm
+mkdir -p "$0"
+mount -n --move /mnt "$0"
+mount -n -t tmpfs -o mode=0755 tmpfs /run
+echo ready
+exec sleep infinity
+"""
+
+
+class Apart:
+    def __init__(self, folder):
+        self.process = subprocess.Popen(["unshare", "-m", "sh", "-ec", MOUNTS, folder], stdout=subprocess.PIPE, text=True)
+        if self.process.stdout.readline() != "ready\n":
+            self.process.wait()
+            raise RuntimeError("a mount namespace of the test's own cannot be made")
+        self.space = os.readlink(f"/proc/{self.process.pid}/ns/mnt")
+        self.inside = ["nsenter", f"--mount=/proc/{self.process.pid}/ns/mnt"]
+
+    def run(self, *words, **more):
+        return subprocess.run([*self.inside, *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, timeout=60, **more)
+
+    def sh(self, script, *words):
+        done = self.run("sh", "-ec", script, "sh", *words)
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    def pids(self):
+        """Of mount namespaces that were made from this one nobody is asked: none of the tests makes them."""
+        pids = []
+        for pid in filter(str.isdigit, os.listdir("/proc")):
+            try:
+                if os.readlink(f"/proc/{pid}/ns/mnt") == self.space:
+                    pids.append(int(pid))
+            except OSError:
+                continue
+        return pids
+
+    def delete(self):
+        def killed():
+            pids = [pid for pid in self.pids() if pid != self.process.pid]
+            for number in (signal.SIGSTOP, signal.SIGKILL):
+                for pid in pids:
+                    try:
+                        os.kill(pid, number)
+                    except ProcessLookupError:
+                        pass
+            return not pids
+        try:
+            wait_until(killed, "all in the mount namespace have ended")
+        finally:
+            self.process.kill()
+            self.process.communicate()

@@ -1,0 +1,214 @@
+/* The runtime directory: which one, and what it must be like. What other users make of it: tests/faults. */
+#include <check.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "wire/rundir.h"
+
+static char base[64]; /* on a tmpfs */
+static char why[512];
+static struct place place;
+
+static const char *in_base(const char *name)
+{
+	static char path[160];
+
+	snprintf(path, sizeof(path), "%s/%s", base, name);
+	return path;
+}
+
+static void setup(void)
+{
+	strcpy(base, "/dev/shm/dflock-test-XXXXXX");
+	ck_assert_ptr_nonnull(mkdtemp(base));
+	unsetenv("DFLOCK_RUNTIME_DIR");
+	umask(022);
+}
+
+static void teardown(void)
+{
+	char command[128];
+
+	snprintf(command, sizeof(command), "rm -rf '%s'", base);
+	ck_assert_int_eq(system(command), 0);
+}
+
+static void make_file(const char *path)
+{
+	int fd = open(path, O_CREAT | O_WRONLY | O_CLOEXEC, 0600);
+
+	ck_assert_int_ge(fd, 0);
+	close(fd);
+}
+
+/* What DFLOCK_RUNTIME_DIR leads to, for finding and for making. */
+static int by_environment(const char *value, char dir[PLACE_DIR_BYTES])
+{
+	char made[PLACE_DIR_BYTES];
+	int rc;
+
+	setenv("DFLOCK_RUNTIME_DIR", value, 1);
+	place_init(&place);
+	rc = rundir_find(&place, geteuid(), dir, why, sizeof(why));
+	ck_assert_int_eq(rundir_make(&place, geteuid(), made, why, sizeof(why)), rc);
+	if (!rc)
+		ck_assert_str_eq(made, dir);
+	return rc;
+}
+
+START_TEST(environment)
+{
+	char dir[PLACE_DIR_BYTES], value[PLACE_DIR_BYTES + 1];
+	struct stat st;
+
+	ck_assert_int_eq(by_environment("/dev/shm/dflock-unit-nothing", dir), 0);
+	ck_assert_str_eq(dir, "/dev/shm/dflock-unit-nothing");
+	ck_assert_int_eq(stat(dir, &st), -1);
+
+	ck_assert_int_eq(by_environment("x", dir), -EINVAL);
+	ck_assert_str_eq(why, "DFLOCK_RUNTIME_DIR must be an absolute path of at most 91 characters, not x");
+
+	memset(value, 'x', sizeof(value));
+	value[0] = '/';
+	value[PLACE_DIR_BYTES] = '\0';
+	ck_assert_int_eq(by_environment(value, dir), -EINVAL);
+	value[PLACE_DIR_BYTES - 1] = '\0';
+	ck_assert_int_eq(by_environment(value, dir), 0);
+	ck_assert_str_eq(dir, value);
+}
+END_TEST
+
+/* A user that has none: as many digits as there are. */
+START_TEST(none_yet)
+{
+	char dir[PLACE_DIR_BYTES];
+	struct stat st;
+
+	place_init(&place);
+	if (stat(RUNDIR_SYSTEM "/" WIRE_SOCKET_NAME, &st) == 0) {
+		ck_assert_int_eq(rundir_find(&place, 4294967293u, dir, why, sizeof(why)), 0);
+		ck_assert_str_eq(dir, RUNDIR_SYSTEM);
+		return;
+	}
+	ck_assert_int_eq(rundir_find(&place, 4294967293u, dir, why, sizeof(why)), -ENOENT);
+	ck_assert_str_eq(dir, "");
+	ck_assert(!rundir_is_taken(4294967293u, why, sizeof(why)));
+}
+END_TEST
+
+/* Opens name below base as the present user. */
+static int open_dir(const char *name, bool create)
+{
+	return rundir_open(in_base(name), geteuid(), create, why, sizeof(why));
+}
+
+static void expect_refusal(const char *dir, int err, const char *wrong)
+{
+	ck_assert_int_eq(rundir_open(dir, geteuid(), false, why, sizeof(why)), -err);
+	ck_assert_msg(strstr(why, wrong) != NULL, "expected \"%s\" in: %s", wrong, why);
+	ck_assert_ptr_null(strchr(why, '\n'));
+}
+
+START_TEST(runtime_dir_is_made)
+{
+	struct stat made, opened;
+	int fd;
+
+	expect_refusal(in_base("run"), ENOENT, "start dflockd");
+	fd = open_dir("run", true);
+	ck_assert_msg(fd >= 0, "%s", why);
+	ck_assert_int_eq(lstat(in_base("run"), &made), 0);
+	ck_assert_int_eq(fstat(fd, &opened), 0);
+	ck_assert_uint_eq(made.st_ino, opened.st_ino);
+	ck_assert_uint_eq(made.st_mode & 07777, 0700);
+	ck_assert_int_eq(fcntl(fd, F_GETFD), FD_CLOEXEC);
+	ck_assert_int_eq(fcntl(fd, F_GETFL) & O_PATH, O_PATH);
+	close(fd);
+	fd = open_dir("run//", false);
+	ck_assert_int_ge(fd, 0);
+	close(fd);
+	ck_assert_int_eq(chmod(in_base("run"), 0755), 0);
+	fd = open_dir("run", true);
+	ck_assert_int_ge(fd, 0);
+	close(fd);
+
+	ck_assert_int_eq(open_dir("none/run", true), -ENOENT);
+	ck_assert_ptr_nonnull(strstr(why, "cannot be made: No such file or directory"));
+}
+END_TEST
+
+START_TEST(runtime_dir_is_refused)
+{
+	ck_assert_int_eq(mkdir(in_base("run"), 0700), 0);
+	ck_assert_int_eq(symlink("run", in_base("link")), 0);
+	expect_refusal(in_base("link"), ELOOP, "is a symbolic link");
+	expect_refusal(in_base("link/"), ELOOP, "is a symbolic link");
+	make_file(in_base("file"));
+	expect_refusal(in_base("file"), ENOTDIR, "is not a directory");
+	ck_assert_int_eq(chmod(in_base("run"), 0720), 0);
+	expect_refusal(in_base("run"), EPERM, "chmod go-w");
+	ck_assert_int_eq(chmod(in_base("run"), 0702), 0);
+	expect_refusal(in_base("run"), EPERM, "chmod go-w");
+	ck_assert_int_eq(chmod(in_base("run"), 0700), 0);
+	expect_refusal("run", EINVAL, "is not absolute");
+	expect_refusal("", EINVAL, "is not absolute");
+	expect_refusal(
+		"/dev/shm/this-is-longer-than-any-socket-address-could-take-with-the-name-of-the-socket-behind-it",
+		ENAMETOOLONG, "too long a name");
+	/* Of root, and no tmpfs. */
+	expect_refusal("/proc", EINVAL, "set DFLOCK_RUNTIME_DIR to a directory below /dev/shm");
+}
+END_TEST
+
+START_TEST(runtime_dir_of_another)
+{
+	uid_t other = geteuid() + 12345;
+	char expected[64];
+
+	ck_assert_int_eq(mkdir(in_base("run"), 0700), 0);
+	if (geteuid() == 0) {
+		/* Root's is everybody's; another's is refused also to root. */
+		int fd = rundir_open(in_base("run"), other, false, why, sizeof(why));
+
+		ck_assert_msg(fd >= 0, "%s", why);
+		close(fd);
+		ck_assert_int_eq(chown(in_base("run"), other, (gid_t)-1), 0);
+		ck_assert_int_eq(open_dir("run", false), -EPERM);
+		snprintf(expected, sizeof(expected), "belongs to uid %u", other);
+	} else {
+		ck_assert_int_eq(rundir_open(in_base("run"), other, false, why, sizeof(why)), -EPERM);
+		snprintf(expected, sizeof(expected), "belongs to uid %u", geteuid());
+	}
+	ck_assert_msg(strstr(why, expected) != NULL, "%s", why);
+	ck_assert_int_eq(rundir_open(in_base("none"), other, false, why, 8), -ENOENT);
+	ck_assert_str_eq(why, "runtime");
+}
+END_TEST
+
+int main(void)
+{
+	Suite *suite = suite_create("rundir");
+	TCase *which = tcase_create("which"), *opening = tcase_create("opening");
+	SRunner *runner = srunner_create(suite);
+	int failed;
+
+	tcase_add_checked_fixture(which, setup, teardown);
+	tcase_add_test(which, environment);
+	tcase_add_test(which, none_yet);
+	suite_add_tcase(suite, which);
+	tcase_add_checked_fixture(opening, setup, teardown);
+	tcase_add_test(opening, runtime_dir_is_made);
+	tcase_add_test(opening, runtime_dir_is_refused);
+	tcase_add_test(opening, runtime_dir_of_another);
+	suite_add_tcase(suite, opening);
+
+	srunner_run_all(runner, CK_NORMAL);
+	failed = srunner_ntests_failed(runner);
+	srunner_free(runner);
+	return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+}
