@@ -174,7 +174,8 @@ struct keeper {
 	char runtime_dir[PATH_MAX];
 	int dir_fd;
 	char host[STORE_HOST_BYTES];
-	bool system; /* serves several users */
+	bool system;       /* serves several users */
+	uid_t unknown_uid; /* overflowuid_get() */
 	time_t started;
 	struct page *page;
 	struct journal *journal;
@@ -226,6 +227,7 @@ struct keeper {
 	bool beat_under_way;
 	uv_timer_t beat, deadline, sweep;
 	int64_t idle_since_ns;
+	int64_t noted_ns; /* when the log last had a line about a message of the store */
 
 	/* grace.c */
 	char journal_incarnation[STORE_INC_BYTES]; /* of the leases that were taken up; "" after that */
