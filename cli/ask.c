@@ -76,6 +76,8 @@ int ask_connect(const struct place *place, struct ask *ask, char why[CLI_LINE_BY
 	int dir, r;
 
 	ask->fd = -1;
+	ask->flags = 0;
+	ask->deadline_s = ASK_DEADLINE_S;
 	r = rundir_find(place, geteuid(), ask->dir, why, CLI_LINE_BYTES);
 	if (r == -ENOENT)
 		return fail(why, ENOENT, "no keeper runs, and none has run yet for this user");
@@ -91,6 +93,14 @@ int ask_connect(const struct place *place, struct ask *ask, char why[CLI_LINE_BY
 		ask_close(ask);
 	close(dir);
 	return r;
+}
+
+void ask_patience(struct ask *ask, int seconds)
+{
+	struct timeval deadline = {.tv_sec = seconds};
+
+	if (setsockopt(ask->fd, SOL_SOCKET, SO_RCVTIMEO, &deadline, sizeof(deadline)) == 0)
+		ask->deadline_s = seconds;
 }
 
 void ask_close(struct ask *ask)
@@ -132,7 +142,7 @@ static int receive(struct ask *ask, struct wire_reply *reply, int *memfd, char w
 
 	if (n < 0 && errno == EAGAIN)
 		return fail(why, ETIMEDOUT, "the keeper (pid %d) has not answered for %d s; its log says what it is at",
-			    (int)ask->pid, ASK_DEADLINE_S);
+			    (int)ask->pid, ask->deadline_s);
 	if (n < 0)
 		return fail(why, errno, "cannot receive the keeper's answer: %s", strerror(errno));
 	*memfd = take_descriptor(&message);
@@ -159,6 +169,7 @@ int ask_question(struct ask *ask, enum wire_op op, const struct place *place, in
 				       .version = WIRE_VERSION,
 				       .size = sizeof(request),
 				       .op = (uint8_t)op,
+				       .flags = ask->flags,
 				       .to = WIRE_EOF};
 	struct wire_reply reply;
 	struct timespec now;

@@ -1,5 +1,6 @@
 /*
- * A connection to the keeper, and questions over it. Everything blocks, no longer than ASK_DEADLINE_S for each step.
+ * A connection to the keeper, and questions over it. Everything blocks, no longer than ASK_DEADLINE_S for each step, or
+ * what ask_patience() said.
  */
 #ifndef DFLOCK_CLI_ASK_H
 #define DFLOCK_CLI_ASK_H
@@ -19,6 +20,8 @@ struct ask {
 	int fd;
 	pid_t pid; /* of the keeper; 0 if it is in a pid namespace that cannot be seen from here */
 	uid_t uid;
+	int deadline_s;
+	uint8_t flags; /* of the questions that follow; 0 at first */
 };
 
 /*
@@ -27,6 +30,8 @@ struct ask {
  */
 int ask_connect(const struct place *place, struct ask *ask, char why[CLI_LINE_BYTES]);
 void ask_close(struct ask *ask);
+/* The next answers may take this long. */
+void ask_patience(struct ask *ask, int seconds);
 
 /*
  * One question and its answer. 0: the keeper said WIRE_OK; memfd (may be NULL) is the descriptor that came with it, -1

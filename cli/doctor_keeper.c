@@ -138,8 +138,7 @@ static void check_store(struct doctor *d, const json_t *status)
 	if (field_flag(store, "grace"))
 		doctor_find(
 			d, FINDING_WARNING,
-			"the store is new or lost its memory: it grants nothing for another %s; if nothing uses it, "
-			"`dflock init` opens it at once",
+			"the store is new or lost its memory: it grants nothing for another %s, and then opens by itself",
 			show_ms(field_number(store, "grace_left_ms"), time));
 	if (cluster_ttl_ms && cluster_ttl_ms != ttl_ms)
 		doctor_find(

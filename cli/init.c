@@ -1,32 +1,66 @@
-/* dflock init: the operator's word that a new store may grant at once. */
+/* dflock init: opens a store that is new before its grace is over. */
 #include "cli/cli.h"
 
 #include <errno.h>
+#include <stdbool.h>
 #include <stdio.h>
 
 #include "cli/ask.h"
+#include "cli/field.h"
 #include "cli/store.h"
 
-static const char doc[] = "Opens a new store at once. A store that is new, or that lost its memory, grants no locks "
-			  "until a keeper has watched "
-			  "it for one ttl (30 s unless configured otherwise), because hosts that it has forgotten may "
-			  "still hold locks. This "
-			  "command skips that wait.\v"
-			  "Use it only when nothing uses the store: at the first start of a cluster, in a test. When "
-			  "in doubt wait one ttl: it "
-			  "then opens by itself, and nothing is lost but this time. Starts a keeper if none runs. The "
-			  "exit status is 0 if the "
-			  "store grants locks now, and else 1.";
+static const char doc[] =
+	"Opens a new store. A store that is new, or that lost its memory, grants no locks until a keeper has watched it "
+	"for one ttl (30 s unless configured otherwise), because hosts that it has forgotten may still hold locks. This "
+	"command waits for a third of that and two seconds, in which hosts that run come back, and opens the store if "
+	"nothing is known of an earlier memory. Else it refuses, and lists what is known.\v"
+	"When in doubt wait one ttl: the store then opens by itself. Starts a keeper if none runs. The exit status is 0 "
+	"if the store grants locks now, and else 1.";
+
+static error_t parse(int key, char *arg, struct argp_state *state)
+{
+	bool *force = state->input;
+
+	switch (key) {
+	case 'f':
+		*force = true;
+		return 0;
+	case ARGP_KEY_ARG:
+		argp_error(state, "it takes no arguments, but got %s", arg);
+		return 0;
+	default:
+		return ARGP_ERR_UNKNOWN;
+	}
+}
+
+static int init(struct ask *ask, const struct place *place, bool force, char why[CLI_LINE_BYTES])
+{
+	json_t *status = store_await(ask, place, why); /* if it does not come up, the answer says so */
+	int64_t ttl_ms = field_number(json_object_get(status, "store"), "ttl_ms");
+
+	json_decref(status);
+	if (ttl_ms > 0 && ttl_ms < INT32_MAX)
+		ask_patience(ask, ASK_DEADLINE_S + (int)(ttl_ms / 1000));
+	ask->flags = force ? WIRE_F_FORCE : 0;
+	return ask_question(ask, WIRE_INIT, place, NULL, why);
+}
 
 int cmd_init(int argc, char **argv)
 {
+	static const struct argp_option known[] = {
+		{"force", 'f', NULL, 0,
+		 "open it at once, whatever is known: a host that still holds a lock of the earlier memory, and the next one that "
+		 "gets this lock, then run at the same time",
+		 0},
+		{0}};
+	static const struct argp argp = {.options = known, .parser = parse, .doc = doc};
 	char why[CLI_LINE_BYTES];
-	bool started = false;
+	bool started = false, force = false;
 	struct place place;
 	struct ask ask;
 	int r;
 
-	cli_no_arguments(argc, argv, doc);
+	argp_parse(&argp, argc, argv, 0, NULL, &force);
 	cli_place(&place, NULL);
 	if (!place.config[0]) {
 		cli_error(
@@ -35,10 +69,8 @@ int cmd_init(int argc, char **argv)
 		return CLI_FAILED;
 	}
 	r = ask_connect_or_start(&place, &ask, &started, why);
-	if (!r) {
-		json_decref(store_await(&ask, &place, why)); /* if it does not come up, the answer says so */
-		r = ask_question(&ask, WIRE_INIT, &place, NULL, why);
-	}
+	if (!r)
+		r = init(&ask, &place, force, why);
 	ask_close(&ask);
 	if (r) {
 		cli_error("%s", why);

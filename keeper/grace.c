@@ -1,6 +1,7 @@
 /* See grace.h. */
 #include "keeper/grace.h"
 
+#include <stdio.h>
 #include <string.h>
 
 #include "keeper/act.h"
@@ -10,6 +11,8 @@
 #include "keeper/locks.h"
 #include "keeper/log.h"
 #include "keeper/requests.h"
+
+#define RECONNECT_MS 2000 /* the store tries again as often */
 
 void grace_lose_forgotten(struct keeper *k)
 {
@@ -59,7 +62,15 @@ static void on_grace_timer(uv_timer_t *timer)
 		uv_timer_start(timer, on_grace_timer, left + 1, 0);
 		return;
 	}
-	store_open(k->store, false, on_open, k);
+	store_open(k->store, STORE_OPEN_WATCHED, "", on_open, k);
+}
+
+int64_t grace_beat_left_ms(const struct keeper *k)
+{
+	int64_t ttl_ms = k->config->lease.ttl_ms, beat_ms = ttl_ms / 3 + RECONNECT_MS;
+	int64_t left = k->grace_since_ns + (beat_ms < ttl_ms ? beat_ms : ttl_ms) * NS_PER_MS - clock_now_ns();
+
+	return left < 0 ? 0 : left / NS_PER_MS + 1;
 }
 
 int64_t grace_left_ms(const struct keeper *k)
@@ -105,8 +116,10 @@ void grace_begin(struct keeper *k, const char *old, const char *now)
 	watch_clear(k->sweeping);
 	if (!*old)
 		old = k->journal_incarnation;
-	if (*old && strcmp(old, now) != 0)
+	if (*old && strcmp(old, now) != 0) {
+		snprintf(k->earlier_incarnation, sizeof(k->earlier_incarnation), "%s", old);
 		forget(k, old, now);
+	}
 	on_grace_timer(&k->grace); /* no connection need have broken: then grace_store_is_up() does not come */
 	k->journal_incarnation[0] = '\0';
 	ret = journal_set_incarnation(k->journal, now);

@@ -17,6 +17,8 @@ void grace_begin(struct keeper *k, const char *old, const char *now);
 void grace_store_is_up(struct keeper *k);
 /* For how long the store grants nothing yet, as this host counts. */
 int64_t grace_left_ms(const struct keeper *k);
+/* Until every other host that can reach the store has sent a beat since this host saw the incarnation begin. */
+int64_t grace_beat_left_ms(const struct keeper *k);
 
 /*
  * What the store has forgotten it does not keep for us, whatever it says of the host: until all of that is put back or

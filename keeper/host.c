@@ -21,6 +21,7 @@
 #include "keeper/serve.h"
 
 #define SWEEPS_PER_PERIOD 24
+#define NOTE_MS           10000
 
 /* --- the deadline --- */
 
@@ -297,10 +298,23 @@ static void on_sweep_timer(uv_timer_t *timer)
 
 /* --- start and end --- */
 
+/* What came through the store and means nothing: at most a line in a while, since anybody who may publish can send it. */
+static void on_note(void *arg, const char *line)
+{
+	struct keeper *k = arg;
+	int64_t now = clock_now_ns();
+
+	if (k->noted_ns && now - k->noted_ns < NOTE_MS * NS_PER_MS)
+		return;
+	k->noted_ns = now;
+	log_error("store %s: %s", store_server(k->store), line);
+}
+
 int host_start(struct keeper *k)
 {
 	static const struct store_callbacks callbacks = {
-		.on_up = on_up, .on_down = on_down, .on_incarnation = on_incarnation, .on_message = on_message};
+		.on_up = on_up, .on_down = on_down, .on_incarnation = on_incarnation, .on_message = on_message,
+		.on_note = on_note};
 	uint64_t often = k->config->lease.sweep_ms / SWEEPS_PER_PERIOD;
 
 	k->watch = watch_new(host_ttl_ns(k));

@@ -185,7 +185,8 @@ struct keeper {
 	char runtime_dir[PLACE_DIR_BYTES];
 	int dir_fd;
 	char host[STORE_HOST_BYTES];
-	bool system; /* serves several users */
+	bool system;       /* serves several users */
+	uid_t unknown_uid; /* overflowuid_get() */
 	time_t started;
 	struct page *page;
 	struct journal *journal;
@@ -244,9 +245,11 @@ struct keeper {
 	bool beat_under_way;
 	uv_timer_t beat, deadline, sweep;
 	int64_t idle_since_ns;
+	int64_t noted_ns; /* when the log last had a line about a message of the store */
 
 	/* grace.c */
 	char journal_incarnation[STORE_INC_BYTES]; /* of the leases that were taken up; "" after that */
+	char earlier_incarnation[STORE_INC_BYTES];  /* that this keeper has known before the store's own; "": none */
 	int64_t grace_since_ns;
 	uv_timer_t grace;
 

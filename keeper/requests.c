@@ -213,7 +213,7 @@ static void on_acquire(void *arg, const struct store_reply *reply)
 	case STORE_GRACE:
 		callers_refuse_nonblocking(lease,
 					   "the store is in grace: it lost its memory or is new, and waits until "
-					   "every old lease has run out; see `dflock status` and `dflock init`");
+					   "every old lease has run out; see `dflock status`");
 		if (lease->state == LEASE_ASKING)
 			lease_start_timer(lease, keeper_reask_ms(k));
 		return;

@@ -25,6 +25,7 @@
 #include "keeper/control.h"
 #include "keeper/log.h"
 #include "keeper/lookup.h"
+#include "keeper/overflowuid.h"
 #include "keeper/question.h"
 #include "keeper/serve.h"
 
@@ -258,7 +259,7 @@ static const char *peer_refused(const struct keeper *k, const struct ucred *peer
 		return "the keeper serves too many programs at once: raise its RLIMIT_NOFILE";
 	if (!k->system)
 		return NULL;
-	if (peer->uid == 65534)
+	if (peer->uid == k->unknown_uid)
 		return "the program's user is not known to the keeper's user namespace";
 	if (peer->uid != 0) {
 		unsigned count = 0;
@@ -362,6 +363,7 @@ int sessions_start(struct keeper *k)
 	int ret;
 
 	snprintf(address.sun_path, sizeof(address.sun_path), "%s/" WIRE_SOCKET_NAME, k->runtime_dir);
+	k->unknown_uid = overflowuid_get();
 	k->spare_fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
 	k->listen_fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 	if (k->listen_fd < 0 || k->spare_fd < 0)

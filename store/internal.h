@@ -84,7 +84,7 @@ struct store {
 	bool rereading;
 
 	bool ttl_refused;        /* down because the record has another ttl_ms */
-	struct request *init;    /* store_open(now) called meanwhile: overrides that at the next connection */
+	struct request *init;    /* store_open(FORCED) called meanwhile: overrides that at the next connection */
 	struct request *refused; /* their callbacks are due at the next turn of the loop */
 	struct request **refused_last;
 };
@@ -101,7 +101,7 @@ void store_reread_record(struct store *s);
 void store_set_record(struct store *s, const struct reply_record *record);
 /* The line for a record with another ttl_ms. */
 void store_explain_ttl(const struct store *s, int64_t ttl_ms, char line[REPLY_LINE_BYTES]);
-/* store_open(now) while ttl_refused: its request waits for the next connection, as s->init. */
+/* store_open(FORCED) while ttl_refused: its request waits for the next connection, as s->init. */
 void store_init_later(struct store *s, struct request *r, request_done *done);
 /* A message came. */
 void store_take_message(struct store *s, const char *text, size_t len);

@@ -255,6 +255,16 @@ void store_hosts(struct store *s, store_hosts_cb *cb, void *arg)
 
 /* ---- grace ---- */
 
+/* The answer KNOWN: what the store knows of an earlier memory. NULL: it is another answer. */
+static const char *known_text(const redisReply *reply)
+{
+	if (!reply || reply->type != REDIS_REPLY_ARRAY || reply->elements != 2 ||
+	    reply->element[0]->type != REDIS_REPLY_STRING || reply->element[1]->type != REDIS_REPLY_STRING ||
+	    strcmp(reply->element[0]->str, "KNOWN") != 0)
+		return NULL;
+	return reply->element[1]->str;
+}
+
 static void on_opened(struct request *r, const redisReply *reply, enum store_status status, const char *error)
 {
 	struct store *s = r->store;
@@ -262,6 +272,12 @@ static void on_opened(struct request *r, const redisReply *reply, enum store_sta
 	struct reply_record record;
 	char line[REPLY_LINE_BYTES];
 
+	if (known_text(reply)) {
+		answer.status = STORE_ERROR;
+		answer.error = known_text(reply);
+		r->cb.reply(r->arg, &answer);
+		return;
+	}
 	if (reply && reply_parse_record(reply, &record) != 0) {
 		on_verdict(r, reply, status, error); /* INC, or nonsense */
 		return;
@@ -276,17 +292,20 @@ static void on_opened(struct request *r, const redisReply *reply, enum store_sta
 	r->cb.reply(r->arg, &answer);
 }
 
-void store_open(struct store *s, bool now, store_reply_cb *cb, void *arg)
+void store_open(struct store *s, enum store_open how, const char *earlier, store_reply_cb *cb, void *arg)
 {
+	static const char *const words[] = {
+		[STORE_OPEN_WATCHED] = "open", [STORE_OPEN_NEW] = "new", [STORE_OPEN_FORCED] = "init"};
 	struct request *r = request_script(s, SCRIPT_STORE, NULL);
 
-	request_word(r, now ? "init" : "open");
+	request_word(r, words[how]);
 	request_add(r, "%" PRId64, s->ttl_ms);
+	request_word(r, earlier);
 	r->may = REPLY_MAY(STORE_INCARNATION);
 	r->cb.reply = cb;
 	r->arg = arg;
 	/* A store that is down because its record has another ttl_ms: this is how it gets another one. */
-	if (now && s->ttl_refused && !s->init)
+	if (how == STORE_OPEN_FORCED && s->ttl_refused && !s->init)
 		store_init_later(s, r, on_opened);
 	else
 		request_send(r, on_opened);

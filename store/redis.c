@@ -119,7 +119,7 @@ void store_explain_ttl(const struct store *s, int64_t ttl_ms, char line[REPLY_LI
 {
 	snprintf(line, REPLY_LINE_BYTES,
 		 "the store's leases have ttl_ms = %" PRId64 ", this keeper is configured with %" PRId64
-		 ": use the same value in every configuration, or, when no keeper holds anything, run `dflock init`",
+		 ": use the same value in every configuration; dflock(1), init, says how to change it everywhere",
 		 ttl_ms, s->ttl_ms);
 }
 

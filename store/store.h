@@ -168,9 +168,15 @@ void store_reclaim(struct store *s, const char *name, const char *file, const ch
 		   const struct store_range *range, store_reply_cb *cb, void *arg);
 /* Renews all leases of this host. */
 void store_beat(struct store *s, store_reply_cb *cb, void *arg);
-/* Ends grace: the caller has watched this incarnation for a whole ttl. now: without that (dflock init), and the store
- * gets this ttl_ms; this works also while the store is down because its record has another ttl_ms. */
-void store_open(struct store *s, bool now, store_reply_cb *cb, void *arg);
+enum store_open {
+	STORE_OPEN_WATCHED, /* the caller has watched this incarnation for a whole ttl */
+	STORE_OPEN_NEW,     /* it has not, but for as long as hosts with leases take to come back; STORE_ERROR with what
+			       is known of an earlier memory, if anything is */
+	STORE_OPEN_FORCED,  /* whatever is known, and the store gets this ttl_ms; this works also while the store is
+			       down because its record has another ttl_ms */
+};
+/* Ends grace. earlier: with STORE_OPEN_NEW another incarnation that the caller has known, "" if none. */
+void store_open(struct store *s, enum store_open how, const char *earlier, store_reply_cb *cb, void *arg);
 /* Tells an asker that its question is answered with no, and which lock is in its way. No reply. */
 void store_tell_in_use(struct store *s, const char *host, const char *name, const char *asker_token,
 		       const struct store_range *in_use);

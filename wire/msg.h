@@ -33,7 +33,9 @@ enum wire_op {
 	WIRE_STATUS,   /* answer WIRE_OK with a memfd that holds JSON (SCM_RIGHTS) */
 	WIRE_RELOAD,   /* read the configuration again; WIRE_OK or WIRE_REFUSED */
 	WIRE_STOP,     /* give all leases back and end; WIRE_OK or WIRE_REFUSED (something is held) */
-	WIRE_INIT,     /* open the store's shards at once (the operator's word that nobody holds anything) */
+	WIRE_INIT,     /* open a new store before its grace is over; WIRE_OK, or WIRE_REFUSED with what is known of an
+			* earlier memory of it. The answer may take a third of ttl_ms and some. With WIRE_F_FORCE: at once,
+			* whatever is known */
 	WIRE_PING,     /* WIRE_OK */
 	WIRE_BEFORE,   /* record space: which locks had the caller before the question that was asked last on this
 			* connection?   WIRE_OK: the first that ends after `from` (mode, from, to); from == to: no more.
@@ -47,7 +49,8 @@ enum wire_owner { WIRE_OWNER_DESCRIPTION = 0, WIRE_OWNER_PROCESS = 1, WIRE_OWNER
 
 #define WIRE_F_NONBLOCK 0x01u /* the caller will not wait (LOCK_NB, F_SETLK) */
 #define WIRE_F_HAVE     0x02u /* the caller holds the kernel lock it asks about */
-#define WIRE_F_ALL      0x03u
+#define WIRE_F_ALL      0x03u /* those of lock calls */
+#define WIRE_F_FORCE    0x04u /* WIRE_INIT */
 
 enum wire_verdict {
 	WIRE_GRANTED = 1, /* the lease is sure until until_ns of the caller's clock */

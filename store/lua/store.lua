@@ -3,9 +3,13 @@
 --   begin: if the record is missing, of another server, or does not continue what the caller knows, records a new
 --          incarnation; nothing is granted until it is opened
 --   open:  ends the grace of ARGV[1]: the caller has watched it for one ttl
---   init:  opens at once and sets ttl_ms: somebody's word that nothing uses the store
--- Answers: OK incarnation open | TTL ttl_ms (all hosts must use the same: deadlines are counted with it) | INC
-local MAX_EARLIER = 16
+--   new:   opens the store of ARGV[1] before that, if nothing is known of an earlier memory of it: no host came from another
+--          incarnation (ARGV 4: one that the caller has known, or ''), and none has put a lease back. Decided here, since hosts put back what they have at the same time: what
+--          comes after this is told GONE, and what came before it is seen here
+--   init:  opens at once and sets ttl_ms, whatever is known
+-- Answers: OK incarnation open | TTL ttl_ms (all hosts must use the same: deadlines are counted with it) | INC |
+-- KNOWN text (new: what is known)
+local MAX_EARLIER, MAX_NAMED = 16, 3
 local record = redis.call('HMGET', STORE, 'inc', 'open', 'ttl_ms', 'fence', 'earlier')
 local caller, what, ttl_ms = ARGV[1], ARGV[2], ARGV[3]
 local inc, open, fence = record[1], record[2], record[4] or '0'
@@ -29,11 +33,43 @@ local same = inc and is_of_this_server(inc) and (what ~= 'begin' or knows(caller
 if identity() == 'replica' then -- one that can be written
 	return redis.error_reply('READONLY this server is a replica')
 end
-if what == 'open' and not (same and inc == ARGV[1]) then
+if (what == 'open' or what == 'new') and not (same and inc == ARGV[1]) then
 	return {'INC'}
 end
 if what ~= 'init' and record[3] and record[3] ~= ttl_ms then
 	return {'TTL', record[3]}
+end
+
+-- The leases that hosts have put back: how many locks, and of some the name and the hosts.
+local function put_back()
+	local count, named, key = 0, {}, string.sub(STORE, 1, -6) .. 'lock:'
+	for _, field in ipairs(redis.call('HKEYS', STORE)) do
+		if string.sub(field, 1, #key) == key then
+			count = count + 1
+			local packed = count <= MAX_NAMED and redis.call('GET', field)
+			local good, lock = pcall(cmsgpack.unpack, packed or '')
+			local hosts = {}
+			for _, e in ipairs(good and type(lock) == 'table' and lock.l or {}) do
+				hosts[#hosts + 1] = #hosts < MAX_NAMED and e.host or nil
+			end
+			if packed then
+				named[#named + 1] = string.sub(field, #key + 1) .. ' of ' .. table.concat(hosts, ', ')
+			end
+		end
+	end
+	return count, table.concat(named, '; ') .. (count > MAX_NAMED and '; ...' or '')
+end
+if what == 'new' and open ~= '1' then
+	local before = ARGV[4] ~= '' and ARGV[4] or earlier[1]
+	local count, named = put_back()
+	local text = 'there was an earlier memory of it' .. (before and ' (' .. before .. ')' or '')
+	if count > 0 then
+		text = text .. ', and hosts have put back leases of ' .. number(count) .. (count == 1 and ' lock (' or ' locks (') ..
+			named .. ')'
+	end
+	if before or count > 0 then
+		return {'KNOWN', text}
+	end
 end
 if not same then
 	local t = redis.call('TIME')

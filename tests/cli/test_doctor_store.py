@@ -49,8 +49,8 @@ def test_it_starts_a_keeper(make_host):
     found.has("ok", r"no keeper ran; a keeper was started \(pid \d+, uid \d+\)")
     found.has("ok", r"the store unix:\S+ answers")
     assert found.has("warning", "the store is new or lost its memory: it grants nothing for another .*"
-                                "if nothing uses it, `dflock init` opens it at once")
-    a.cli("init")
+                                "and then opens by itself")
+    a.init()
     assert not Doctor(a).of("warning")
 
 
@@ -146,7 +146,7 @@ def test_a_store_that_answers_but_takes_no_locks(make_host, redis, setting, valu
 def test_another_ttl_than_the_store(make_host, host_of, redis):
     make_host("a")
     Doctor(host_of(redis, "b", lease="ttl_ms = 4000;", foreground=False)).only(
-        "the store's leases have ttl_ms = 3000, this keeper is configured with 4000: use the same value in every .*dflock init")
+        "the store's leases have ttl_ms = 3000, this keeper is configured with 4000: use the same value in every configuration; dflock")
 
 
 def test_a_database_that_is_not_there(host_of, redis):

@@ -135,7 +135,7 @@ def test_in_grace(host_of, redis):
     a.wait_up()
     says(a, r"        in grace: it is new or lost its memory, and nothing new is granted for another \d+ s")
     says(a, "cluster: [01] active hosts?, in grace, 0 lock names")
-    a.cli("init")
+    a.init()
     assert "grace" not in status(a)
 
 

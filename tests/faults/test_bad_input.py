@@ -334,3 +334,26 @@ def test_no_descriptor_left(make_host):
         assert outcome.word == "ok" or "RLIMIT_NOFILE" in outcome.line or "descriptor" in outcome.line, outcome
         resource.prlimit(keeper, resource.RLIMIT_NOFILE, old)
         works(host)
+
+
+def test_a_malformed_message_is_in_the_log(host, redis):
+    """Somebody else publishes on the keeper's channel."""
+    for text in ("nonsense", "recall x", "granted"):
+        redis.command("PUBLISH", "dflock:{0}:host:" + host.status()["host"], text)
+    wait_until(lambda: "a malformed message came through the store and was ignored" in host.log(), "the log has it")
+    assert host.log().count("malformed message") == 1
+
+
+def test_a_store_socket_whose_path_is_no_utf8(host_of, redis, folder):
+    """Status and doctor say what is to be said, and not that there is no memory."""
+    path = os.fsencode(folder) + b"/\xe9.sock"
+    os.symlink(redis.socket, path)
+    host = host_of(redis, foreground=False)
+    with open(host.config, "rb") as f:
+        text = f.read().replace(os.fsencode(redis.socket), path)
+    with open(host.config, "wb") as f:
+        f.write(text)
+    host.start()
+    host.init()
+    assert host.status()["store"]["server"] == "(not UTF-8)" and host.status()["store"]["up"]
+    works(host)

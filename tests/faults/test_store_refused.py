@@ -3,7 +3,7 @@ import os
 import threading
 
 import pytest
-from common import Alive, agent_with, attempt, gone, leases, lock_key, refused, works
+from common import Alive, agent_with, attempt, gone, leases, lock_key, opened, refused, works
 from harness import Redis, wait_until
 
 
@@ -46,6 +46,40 @@ def test_wrong_password(locked_redis, host_of, folder, setting, pattern):
     files = {n: written(folder, n, n + "\n") for n in ("wrong", "pw")}
     host = host_of(locked_redis, store=setting.format(**files), lease=SHORT)
     both_ways(host, pattern)
+
+
+@pytest.mark.parametrize("setting", ["", 'user = "poor"; password_file = "{pw}";'])
+def test_stop_while_the_store_refuses(locked_redis, host_of, folder, setting):
+    """A question that was given up has nothing that must be given back."""
+    host = host_of(locked_redis, lease=SHORT, store=setting.format(pw=written(folder, "pw", "pw\n")))
+    refused(attempt(host), "WRONGPASS|NOAUTH|NOPERM")
+    refused(attempt(host, wait=True), "WRONGPASS|NOAUTH|NOPERM")
+    done = host.cli("stop", check=False)
+    assert done.returncode == 0, done.stderr
+    assert host.keeper.wait(20) == 0
+
+
+@pytest.mark.parametrize("how", ["wrong password", "no scripts"])
+@pytest.mark.parametrize("expired", [False, True], ids=["sure", "run out"])
+def test_stop_when_a_store_refuses_that_did_not(redis, host_of, folder, how, expired):
+    """What nobody uses is no reason to go on, whether its lease stands or ran out meanwhile; what a program has is."""
+    redis.command("ACL", "SETUSER", "dflock", "on", ">pw", "~dflock:*", "&dflock:*", "+@all")
+    pw = written(folder, "pw", "pw\n")
+    lease = "linger_ms = 60000; store_wait_ms = 300; ttl_ms = " + ("1500;" if expired else "60000;")
+    host = host_of(redis, lease=lease, store=f'user = "dflock"; password_file = "{pw}";').init()
+    agent = opened(host)
+    assert agent.do("flock 0 ex nb") == "ok"
+    rule = (">other", "<pw") if how == "wrong password" else ("-evalsha", "-eval", "-script")
+    redis.command("ACL", "SETUSER", "dflock", *rule)
+    redis.command("CLIENT", "KILL", "USER", "dflock")
+    wait_until(lambda: not host.status()["store"]["up"], "the store refuses")
+    if expired:
+        wait_until(lambda: leases(host, state="unsure"), "the lease has run out")
+    done = host.cli("stop", check=False)
+    assert done.returncode == 1 and "leases cannot be given back" in done.stderr, done
+    agent.kill()
+    wait_until(lambda: host.cli("stop", check=False).returncode == 0, "it stops")
+    assert host.keeper.wait(20) == 0
 
 
 @pytest.mark.parametrize("setting", ['password_file = "{secret}";', 'user = "dflock"; password_file = "{pw}";'])

@@ -126,8 +126,9 @@ class Host:
             return s.connect_ex(os.path.join(self.runtime, "keeper.sock")) == 0
 
     def init(self):
+        """Opens the store at once: nobody else uses it."""
         self.wait_up()
-        self.cli("init")
+        self.cli("init", "--force")
         return self
 
     def keeper_pids(self):

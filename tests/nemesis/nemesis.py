@@ -24,7 +24,7 @@ MOMENT_S = 0.2  # for which a keeper's parent may be stopped: less than the marg
 class Nemesis:
     def __init__(self, stage, seed, grace=True, often=()):
         """
-        grace=False: somebody says `dflock init` whenever the store has lost its memory, which is what one must not do.
+        grace=False: somebody says `dflock init --force` whenever the store has lost its memory, which is what one must not do.
         often: kinds of faults of which every other one shall be.
         """
         self.stage, self.grace, self.often = stage, grace, often
@@ -147,7 +147,7 @@ class Nemesis:
     def forget(self):
         self.forgot_at = time.monotonic()
         if not self.grace:
-            wait_until(lambda: any(h.cli("init", check=False).returncode == 0 for h in self.stage.hosts),
+            wait_until(lambda: any(h.cli("init", "--force", check=False).returncode == 0 for h in self.stage.hosts),
                        "somebody opens the store")
 
     # --- the same with three servers, of which one at a time fails ---

@@ -55,7 +55,7 @@ PROGRAMS = {"python": ["/usr/bin/python3", "-c", PYTHON], "perl": ["perl", "-e",
 def host(make_host):
     """A host without a keeper whose store is open."""
     host = make_host("a", foreground=False)
-    host.cli("init")
+    host.cli("init", "--force")
     host.cli("stop")
     wait_until(lambda: not host.keeper_pids(), "the keeper has ended")
     return host
@@ -65,7 +65,7 @@ def host(make_host):
 @pytest.mark.parametrize("keeper", ["none yet", "one runs"])
 def test_a_program_sees_nothing(host, program, keeper):
     if keeper == "one runs":
-        host.cli("init")
+        host.cli("init", "--force")
     job = Job(host, *PROGRAMS[program], host.path("f"))
     before, locked, again = job.line(), job.line(), job.line()
     assert job.line() == "held", (before, locked, again)

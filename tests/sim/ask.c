@@ -161,3 +161,9 @@ enum protect protect_ask(int fd, struct protect_look *look)
 		look->page = host_page(host);
 	return PROTECT_ASK;
 }
+
+enum protect protect_again(int fd, const struct protect_look *look)
+{
+	(void)fd, (void)look;
+	return PROTECT_ASK;
+}

@@ -218,7 +218,7 @@ static void start_both(void)
 	start(&a, "host-a");
 	start(&b, "host-b");
 	wait_until(a.ups == 1 && b.ups == 1);
-	assert_ok(store_open(a.store, true, on_answer, &answer));
+	assert_ok(store_open(a.store, STORE_OPEN_FORCED, "", on_answer, &answer));
 }
 
 /* ---- the ordinary course ---- */
@@ -240,7 +240,7 @@ START_TEST(coming_up)
 	ck_assert_int_ge(atoi(store_version(a.store)), 6);
 	ck_assert_ptr_nonnull(strstr(store_server(a.store), server.socket));
 	ck_assert_int_eq(acquire(&a, 1, WIRE_EXCLUSIVE), STORE_GRACE);
-	assert_ok(store_open(a.store, false, on_answer, &answer));
+	assert_ok(store_open(a.store, STORE_OPEN_WATCHED, "", on_answer, &answer));
 	ck_assert(!store_in_grace(a.store));
 	ck_assert_int_eq(acquire(&a, 1, WIRE_EXCLUSIVE), STORE_OK);
 	start(&b, "host-b"); /* a second one finds it open */
@@ -459,7 +459,7 @@ START_TEST(flushall)
 	wait_until(b.changes == 2);
 	ck_assert_int_eq(beat(&b), STORE_OK);
 	ck_assert_str_eq(a.now, b.now);
-	assert_ok(store_open(b.store, false, on_answer, &answer));
+	assert_ok(store_open(b.store, STORE_OPEN_WATCHED, "", on_answer, &answer));
 	ck_assert_int_eq(acquire(&b, 1, WIRE_EXCLUSIVE), STORE_OK);
 }
 END_TEST
@@ -479,7 +479,7 @@ START_TEST(restart)
 	ck_assert_str_ne(a.old, a.now);
 	ck_assert_int_eq(ask(store_confirm(a.store, NAME, token(1), fence, on_answer, &answer)), STORE_GONE);
 	ck_assert_int_eq(acquire(&b, 2, WIRE_EXCLUSIVE), STORE_GRACE);
-	assert_ok(store_open(b.store, false, on_answer, &answer));
+	assert_ok(store_open(b.store, STORE_OPEN_WATCHED, "", on_answer, &answer));
 	ck_assert_int_eq(acquire(&b, 2, WIRE_EXCLUSIVE), STORE_OK);
 	ck_assert_uint_gt(answer.reply.fence, fence);
 }
@@ -520,12 +520,12 @@ START_TEST(another_ttl)
 	wait_until(b.downs == 1);
 	ck_assert_ptr_nonnull(strstr(b.why, "ttl_ms = 3000, this keeper is configured with 4000"));
 	ck_assert_int_eq(beat(&b), STORE_UNREACHABLE);
-	ck_assert_int_eq(ask(store_open(b.store, false, on_answer, &answer)), STORE_UNREACHABLE);
+	ck_assert_int_eq(ask(store_open(b.store, STORE_OPEN_WATCHED, "", on_answer, &answer)), STORE_UNREACHABLE);
 	ck_assert_uint_eq(b.ups, 0);
-	assert_ok(store_open(b.store, true, on_answer, &answer)); /* the operator says so */
+	assert_ok(store_open(b.store, STORE_OPEN_FORCED, "", on_answer, &answer)); /* the operator says so */
 	ck_assert_uint_eq(b.ups, 1);
 	ck_assert(!store_in_grace(b.store));
-	ck_assert_int_eq(ask(store_open(a.store, false, on_answer, &answer)), STORE_ERROR);
+	ck_assert_int_eq(ask(store_open(a.store, STORE_OPEN_WATCHED, "", on_answer, &answer)), STORE_ERROR);
 	ck_assert_ptr_nonnull(strstr(answer.error, "ttl_ms = 4000"));
 }
 END_TEST
@@ -867,7 +867,7 @@ START_TEST(freed_while_it_would_open)
 	wait_until(a.ups == 1);
 	start_ttl(&b, "host-b", TTL_MS + 1000);
 	wait_until(b.downs == 1);
-	store_open(b.store, true, on_answer, &lost);
+	store_open(b.store, STORE_OPEN_FORCED, "", on_answer, &lost);
 	stop(&b);
 	ck_assert_uint_eq(lost.answers, 1);
 	ck_assert_int_eq(lost.reply.status, STORE_UNREACHABLE);

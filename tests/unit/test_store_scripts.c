@@ -760,6 +760,37 @@ START_TEST(what_was_shrunk_is_put_back_as_shared)
 }
 END_TEST
 
+/* Opening a store as a new one, and putting a lease back: whichever comes first decides. */
+START_TEST(new_or_put_back)
+{
+	command("FLUSHALL");
+	begin("begin");
+	assert_starts(reclaim("A", 'a', "7", "exclusive"), "OK 7");
+	assert_says(call(SCRIPT_STORE, "new", "3000", "", NULL),
+		    "KNOWN there was an earlier memory of it, and hosts have put back leases of 1 lock (" NAME " of A)");
+	assert_says(acquire("B", 'b', 'x'), "GRACE");
+
+	command("FLUSHALL");
+	begin("begin");
+	assert_says(call(SCRIPT_STORE, "new", "3000", "another", NULL),
+		    "KNOWN there was an earlier memory of it (another)");
+	assert_says(call(SCRIPT_STORE, "new", "4000", "", NULL), "TTL 3000");
+	assert_starts(call(SCRIPT_STORE, "new", "3000", "", NULL), "OK ");
+	assert_says(reclaim("A", 'a', "7", "exclusive"), "GONE");
+	assert_granted(acquire("B", 'b', 'x'));
+	assert_starts(call(SCRIPT_STORE, "new", "3000", "another", NULL), "OK "); /* it is open */
+
+	/* A host comes from another incarnation: this one began after it. */
+	command("FLUSHALL");
+	begin("begin");
+	strcpy(incarnation, "0123-1-1");
+	assert_starts(call(SCRIPT_STORE, "begin", "3000", NULL), "OK ");
+	assert_says(call(SCRIPT_STORE, "new", "3000", "", NULL), "INC");
+	begin("begin");
+	assert_starts(call(SCRIPT_STORE, "new", "3000", "", NULL), "KNOWN there was an earlier memory of it (");
+}
+END_TEST
+
 START_TEST(ttl_must_be_the_same)
 {
 	assert_says(call(SCRIPT_STORE, "begin", "4000", NULL), "TTL 3000");
@@ -878,6 +909,7 @@ static void add_tests(Suite *suite, const char *name, SFun choose)
 	tcase_add_test(t, a_lock_that_vanished);
 	tcase_add_test(t, hosts_that_vanished);
 	tcase_add_test(t, what_was_shrunk_is_put_back_as_shared);
+	tcase_add_test(t, new_or_put_back);
 	tcase_add_test(t, ttl_must_be_the_same);
 	tcase_add_test(t, sweeping);
 	tcase_add_test(t, wrong_types_change_nothing);
