@@ -152,11 +152,12 @@ install: all ## install under PREFIX (DESTDIR)
 	install -D -m 755 $(BUILD)/dflock $(DESTDIR)$(PREFIX)/bin/dflock
 	install -D -m 644 packaging/dflock.service $(DESTDIR)$(PREFIX)/lib/systemd/system/dflock.service
 	sed -i 's|=/usr/\(s\?bin\)/|=$(PREFIX)/\1/|' $(DESTDIR)$(PREFIX)/lib/systemd/system/dflock.service
+	install -D -m 644 packaging/tmpfiles.d/dflock.conf $(DESTDIR)$(PREFIX)/lib/tmpfiles.d/dflock.conf
 	install -D -m 644 packaging/bash-completion/dflock $(DESTDIR)$(PREFIX)/share/bash-completion/completions/dflock
 	install -D -m 644 config/dflock.conf $(DESTDIR)$(PREFIX)/share/doc/dflock/dflock.conf.example
 	for m in man/*.[1-8]; do install -D -m 644 $$m $(DESTDIR)$(PREFIX)/share/man/man$${m##*.}/$${m##*/} || exit 1; done
 uninstall: ## remove what install put there
 	cd $(DESTDIR)$(PREFIX) && rm -f lib/libdflock.so sbin/dflockd bin/dflock lib/systemd/system/dflock.service \
-	  share/bash-completion/completions/dflock share/doc/dflock/dflock.conf.example
+	  lib/tmpfiles.d/dflock.conf share/bash-completion/completions/dflock share/doc/dflock/dflock.conf.example
 	for m in man/*.[1-8]; do rm -f $(DESTDIR)$(PREFIX)/share/man/man$${m##*.}/$${m##*/}; done
 	rmdir $(DESTDIR)$(PREFIX)/share/doc/dflock

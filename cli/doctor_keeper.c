@@ -3,10 +3,12 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
+#include <sched.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include "cli/ask.h"
@@ -152,6 +154,18 @@ static void check_store(struct doctor *d, const json_t *status)
 		doctor_find(d, FINDING_WARNING, "leases were lost; `dflock status` shows which and why");
 }
 
+/* It got that from the program that started it, and may not take it back. */
+static void check_priority(struct doctor *d, pid_t pid)
+{
+	int nice_value = getpriority(PRIO_PROCESS, (id_t)pid), policy = sched_getscheduler(pid);
+
+	if (nice_value > 0 || policy == SCHED_IDLE)
+		doctor_find(d, FINDING_WARNING,
+			    "the keeper runs with nice %d%s: on a busy machine its leases may run out and their holders be "
+			    "frozen; end it with `dflock stop` and start dflockd without that",
+			    nice_value, policy == SCHED_IDLE ? " and SCHED_IDLE" : "");
+}
+
 void doctor_keeper(struct doctor *d)
 {
 	char why[CLI_LINE_BYTES];
@@ -169,6 +183,7 @@ void doctor_keeper(struct doctor *d)
 	}
 	doctor_find(d, FINDING_OK, "%s keeper %s (pid %d, uid %u)", started ? "no keeper ran; a" : "the",
 		    started ? "was started" : "runs", (int)ask.pid, (unsigned)ask.uid);
+	check_priority(d, ask.pid);
 	if (d->place.config[0])
 		check_same_config(d, &ask);
 	status = store_await(&ask, &d->place, why);

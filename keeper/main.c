@@ -16,6 +16,7 @@
 #include <unistd.h>
 
 #include "keeper/clock.h"
+#include "keeper/inherit.h"
 #include "keeper/log.h"
 #include "keeper/supervise.h"
 #include "wire/procfs.h"
@@ -234,6 +235,8 @@ int main(int argc, char **argv)
 
 	if (argp_parse(&argp, argc, argv, 0, NULL, &a) != 0)
 		return EXIT_FAILURE;
+	if (a.ready_fd >= 0 && !a.foreground) /* a program started it, and not a person or a service manager */
+		inherit_take_back();
 	umask(022);
 	prctl(PR_SET_NAME, "dflockd"); /* started as /proc/self/exe (orphan.c), it would have that name */
 	if (a.after_fd >= 0)
@@ -259,6 +262,8 @@ int main(int argc, char **argv)
 		return fail(&a, why);
 	ret = a.foreground ? 0 : go_to_background(&a);
 	log_init(a.foreground, debug);
+	if (!a.foreground)
+		inherit_tell();
 	if (ret == 0)
 		ret = be_the_one(dir_fd, dir, &lock_fd);
 	if (ret < 0) {

@@ -120,5 +120,6 @@ def test_hidepid(machine, uid):
         wait_until(lambda: all(map(is_stopped, pids)), "the holder and its child are frozen")
     finally:
         machine.redis.signal(signal.SIGCONT)
-        held.kill()
+        for pid in pids:
+            os.kill(pid, signal.SIGKILL)
         held.communicate()

@@ -1,0 +1,24 @@
+/*
+ * What a keeper got from the program that started it, and should not have: it serves others, and goes on when that
+ * program has ended.
+ *
+ *   taken back    nice and scheduling class, CPUs and memory nodes, I/O priority, timer slack, a positive
+ *                 oom_score_adj, blocked and ignored signals, limits of resources (the soft ones; the hard ones of
+ *                 CPU time, file size and memory, too, where it may)
+ *   kept          capabilities (without the program's own the kernel would not let it stop that program), no_new_privs,
+ *                 securebits and keyrings (nothing here goes by them), a negative oom_score_adj
+ *   cannot be     the cgroup, and with it limits and the end of a service; namespaces; seccomp (shim/start.c
+ *                 refuses to start one under it)
+ *
+ * A keeper that somebody starts by hand, or a service manager, is as they want it.
+ */
+#ifndef DFLOCK_KEEPER_INHERIT_H
+#define DFLOCK_KEEPER_INHERIT_H
+
+/* First thing in main(), before there are threads. Changes errno. */
+void inherit_take_back(void);
+
+/* Logs what could not be taken back and may cost leases. After log_init(). */
+void inherit_tell(void);
+
+#endif

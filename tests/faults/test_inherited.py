@@ -1,0 +1,74 @@
+"""A keeper has nothing of the program that happened to start it: neither its priority nor its limits."""
+import os
+import shutil
+import subprocess
+
+import pytest
+from common import attempt, works
+from machine import USER
+
+pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="starts programs with other priorities, and as others")
+
+
+@pytest.fixture
+def host(redis, host_of):
+    host = host_of(redis, foreground=False, lease="ttl_ms = 500; idle_ms = 0;")
+    with open(host.path("f"), "w"):
+        pass
+    return host
+
+
+LIMITS = ["prlimit", "--cpu=60", "--fsize=100000000", "--as=2000000000", "--data=1000000000"]
+MAY_RAISE = subprocess.run(["prlimit", "--cpu=60", "sh", "-c", "ulimit -t unlimited"], stderr=subprocess.DEVNULL).returncode == 0
+HAMPERED = {
+    "nice": ["nice", "-n", "19"],
+    "idle": ["chrt", "--idle", "0"],
+    "batch": ["chrt", "--batch", "0"],
+    "real time": ["chrt", "--rr", "5"],
+    "one CPU": ["taskset", "-c", "0"],
+    "I/O": ["ionice", "-c", "3"],
+    "out of memory": ["choom", "-n", "500", "--"],
+    "soft limits": ["prlimit", "--cpu=60:", "--fsize=100000000:", "--as=2000000000:", "--nofile=400:"],
+    "signals": ["sh", "-c", 'trap "" TERM INT PIPE USR1 USR2 CHLD; exec "$@"', "sh"],
+    "personality": ["setarch", "-R"],
+    **({"limits": LIMITS} if MAY_RAISE else {}),
+    "umask": ["sh", "-c", 'umask 0777; exec "$@"', "sh"],
+}
+
+
+def facts(pid):
+    """What a process has of all that."""
+    def read(name):
+        with open(f"/proc/{pid}/{name}") as f:
+            return f.read()
+    status = dict(l.split(":\t", 1) for l in read("status").splitlines() if ":\t" in l)
+    keys = ("Cpus_allowed", "Mems_allowed", "SigBlk", "SigIgn", "Umask")
+    limits = {l[:25].strip(): l[25:].split()[:2] for l in read("limits").splitlines()[1:]}
+    return dict(nice=os.getpriority(os.PRIO_PROCESS, pid), policy=os.sched_getscheduler(pid), oom=read("oom_score_adj"),
+                slack=read("timerslack_ns") if os.path.exists(f"/proc/{pid}/timerslack_ns") else None, personality=read("personality"),
+                **{k: status[k] for k in keys}, **limits)
+
+
+def test_nothing_is_inherited(host):
+    """Whatever the first program had: the keeper and its parent are as if a plain one had started them."""
+    works(host)
+    plain = [facts(pid) for pid in host.keeper_pids()]
+    assert len(plain) == 2
+    for what, before in HAMPERED.items():
+        assert host.kill_keeper() is False
+        while not host.kill_keeper():
+            pass
+        shutil.rmtree(host.runtime)
+        os.mkdir(host.runtime, 0o700)
+        attempt(host, before=before)  # the store may be in grace
+        assert [facts(pid) for pid in host.keeper_pids()] == plain, what
+
+
+def test_what_cannot_be_taken_back(machine):
+    """A user's keeper may not become less nice: doctor says so. The next one, of a plain program, is not."""
+    machine.begin(USER, before=["nice", "-n", "19"]).communicate()
+    done = machine.cli("doctor", uid=USER)
+    assert "warning: the keeper runs with nice 19: on a busy machine its leases may run out" in done.stdout
+    assert machine.cli("stop", uid=USER).returncode == 0
+    machine.works(USER)
+    assert "nice" not in machine.cli("doctor", uid=USER).stdout
