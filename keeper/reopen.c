@@ -2,9 +2,9 @@
  * See reopen.h. Three steps, each in a worker, and after each the loop decides about the next:
  *
  *   PATH    opens the path without asking for rights (O_PATH), compares the inode, and opens that for reading
- *   SEARCH  no path leads to the file: looks at the descriptors of all processes, for all such files in one search. It
- *           takes no more than an O_PATH descriptor: opening a file may block, and one that does must not keep the
- *           others from being found
+ *   SEARCH  for all files that could not be opened: reads the list of locks, and looks at the descriptors of all processes
+ *           for those that no path leads to. It takes no more than an O_PATH descriptor: opening a file may block, and
+ *           one that does must not keep the others from being found
  *   OPEN    opens what SEARCH has found for reading
  *
  * Never by a copy of a process's own descriptor: that is its description, and a probe would drop its lock.
@@ -71,7 +71,7 @@ struct search {
 	struct work work; /* the first member */
 	struct keeper *keeper;
 	struct reopen *wanted; /* a list; belongs to the worker until it is done */
-	struct reopen **sorted;
+	struct reopen **sorted; /* those that no path leads to */
 	size_t count;
 };
 
@@ -129,18 +129,12 @@ static void ask_list(struct reopen *r, const struct listed *listed)
 /* With path_fd, which is closed. */
 static void open_found(struct reopen *r)
 {
-	struct listed *listed;
+	int ret = open_description(r->path_fd);
 
-	r->fd = open_description(r->path_fd);
 	close(r->path_fd);
 	r->path_fd = -1;
-	if (r->fd >= 0)
-		return;
-	r->error = -r->fd;
-	r->fd = -1;
-	listed = listed_read();
-	ask_list(r, listed);
-	listed_free(listed);
+	r->fd = ret < 0 ? -1 : ret;
+	r->error = ret < 0 ? -ret : 0;
 }
 
 static void run_path(struct work *work)
@@ -224,8 +218,9 @@ static void run_search(struct work *work)
 	struct reopen *r;
 	struct dirent *d;
 
-	qsort(search->sorted, search->count, sizeof(*search->sorted), by_key);
-	while (proc && (d = readdir(proc)))
+	if (search->count)
+		qsort(search->sorted, search->count, sizeof(*search->sorted), by_key);
+	while (search->count && proc && (d = readdir(proc)))
 		if (d->d_name[0] >= '1' && d->d_name[0] <= '9')
 			look_at_process(search, d->d_name);
 	if (proc)
@@ -333,7 +328,7 @@ static void finish(struct reopen *r)
 	r->step = STEP_NONE;
 	if (!file || r->keeper->leaving || (fd >= 0 && file->fd >= 0)) {
 		if (fd >= 0)
-			close_file(r->keeper, r->key.dev, fd, r->local);
+			file_close(r->keeper, r->key.dev, fd, r->local);
 		r->fd = -1;
 		if (!file)
 			free_reopen(r);
@@ -358,7 +353,7 @@ static void on_done(struct work *work)
 {
 	struct reopen *r = (struct reopen *)work;
 
-	if (!r->file || r->fd >= 0 || r->error || r->step != STEP_PATH) {
+	if (!r->file || r->fd >= 0 || r->step != STEP_PATH) {
 		finish(r);
 		return;
 	}
@@ -417,7 +412,8 @@ static void start_search(struct keeper *k)
 	search->count = 0;
 	DL_FOREACH (k->searched, r) {
 		r->step = STEP_SEARCH;
-		search->sorted[search->count++] = r;
+		if (!r->error) /* else it was found, and only the list is of use */
+			search->sorted[search->count++] = r;
 	}
 	search->wanted = k->searched;
 	k->searched = NULL;
