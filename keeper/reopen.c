@@ -41,6 +41,7 @@
 #define UNUSED_MS    100             /* in which a lease is looked at again that nobody seems to use */
 #define PAUSE_MS     100             /* before a lease that another host waits for is looked at again; doubles */
 #define PAUSE_MAX_MS 5000
+#define PAUSE_TIMES  10              /* as long as looking took, at least */
 #define SLOW_NS      (1000 * NS_PER_MS) /* after which a file system counts as one that does not answer */
 
 /* "Devices" for workers_start(): a path to a local file may lead through a mount that hangs; and the search. */
@@ -60,6 +61,7 @@ struct reopen {
 	char *path; /* STEP_PATH */
 	int path_fd; /* found: O_PATH; -1 */
 	int fd;
+	bool forbidden; /* it was found once, and could not be opened: the list is of use though it may be found again */
 	int error; /* why it could not be opened, though it was found; 0: it was not found */
 	enum listed_answer listed[WIRE_SPACES];
 	bool said;
@@ -118,10 +120,28 @@ int reopen_at_once(const struct file_key *key, bool local, const char *path)
 	return fd < 0 ? -1 : fd;
 }
 
-static void ask_list(struct reopen *r, const struct listed *listed)
+/* Is there one of the files of which no lock has been seen? */
+static bool has_unlisted(struct reopen *wanted, const struct listed *listed)
 {
-	for (int i = 0; i < WIRE_SPACES; i++)
-		r->listed[i] = listed_ask(listed, r->key.dev, r->key.ino, i);
+	struct reopen *r;
+	bool none = false;
+
+	DL_FOREACH (wanted, r)
+		for (int i = 0; i < WIRE_SPACES; i++) {
+			r->listed[i] = listed_ask(listed, r->key.dev, r->key.ino, i);
+			none |= r->listed[i] == LISTED_NONE;
+		}
+	return none;
+}
+
+static void ask_list(struct reopen *wanted)
+{
+	struct listed *listed = listed_read();
+
+	for (int i = 1; has_unlisted(wanted, listed) && i < LISTED_READS; i++)
+		listed_read_again(listed);
+	has_unlisted(wanted, listed);
+	listed_free(listed);
 }
 
 /* --- workers --- */
@@ -135,6 +155,7 @@ static void open_found(struct reopen *r)
 	r->path_fd = -1;
 	r->fd = ret < 0 ? -1 : ret;
 	r->error = ret < 0 ? -ret : 0;
+	r->forbidden |= ret < 0;
 }
 
 static void run_path(struct work *work)
@@ -214,7 +235,7 @@ static void run_search(struct work *work)
 {
 	struct search *search = (struct search *)work;
 	DIR *proc = opendir("/proc");
-	struct listed *listed;
+	bool read_list = false;
 	struct reopen *r;
 	struct dirent *d;
 
@@ -225,10 +246,10 @@ static void run_search(struct work *work)
 			look_at_process(search, d->d_name);
 	if (proc)
 		closedir(proc);
-	listed = listed_read();
 	DL_FOREACH (search->wanted, r)
-		ask_list(r, listed);
-	listed_free(listed);
+		read_list |= r->path_fd < 0 || r->forbidden;
+	if (read_list)
+		ask_list(search->wanted);
 }
 
 /* --- the loop --- */
@@ -276,6 +297,8 @@ static void say_trouble(struct reopen *r)
 /* The lease is being asked about, and there is nothing to ask with. */
 static void answer(struct reopen *r, struct lease *lease)
 {
+	int64_t took_ms = (clock_now_ns() - r->started_ns) / NS_PER_MS;
+
 	if (r->started_ns <= lease->since_ns) { /* what was found is from before it was closed: again */
 		lease_start_timer(lease, 1);
 	} else if (is_free(r, lease->lock->space)) {
@@ -285,6 +308,8 @@ static void answer(struct reopen *r, struct lease *lease)
 		lease->probe_pause_ms = lease->probe_pause_ms ? 2 * lease->probe_pause_ms : PAUSE_MS;
 		if (lease->probe_pause_ms > PAUSE_MAX_MS)
 			lease->probe_pause_ms = PAUSE_MAX_MS;
+		if (lease->probe_pause_ms < took_ms * PAUSE_TIMES)
+			lease->probe_pause_ms = took_ms * PAUSE_TIMES;
 		lease_raise(lease, lease->recall == RECALL_WAIT ? LEASE_EV_IN_USE : LEASE_EV_KEPT);
 		if (lease->state == LEASE_WAITING)
 			lease_start_timer(lease, lease->probe_pause_ms);
