@@ -214,7 +214,7 @@ static void look(const struct inspect_request *req, struct inspect_result *r)
 	}
 	if (req->foreign && !path_leads_there(r, mount_id))
 		return refuse(r, "its path leads the keeper to another file (a mount of the program's own?)", 0);
-	if (req->space == WIRE_RECORD && !req->test_shared) {
+	if (req->space == WIRE_RECORD && req->owner == WIRE_OWNER_DESCRIPTION && !req->test_shared) {
 		ret = before_read(&r->before, req->fd, req->peer.pid, req->owner, &r->st);
 		if (ret < 0)
 			return refuse(r, "the keeper cannot see which locks the program has, so that it could undo",

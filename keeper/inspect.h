@@ -27,7 +27,7 @@ struct inspect_result {
 	int fd;              /* the keeper's own, new description; the receiver closes it; -1 on failure, or if known */
 	char path[PATH_MAX]; /* absolute, " (deleted)" cut off if the link count is 0 */
 	struct caller_holds holds; /* flock space, and not unused */
-	struct before before;      /* what the caller holds in the record space; the receiver frees it */
+	struct before before;      /* OFD locks: what the description holds; the receiver frees it (POSIX: before_job.h) */
 	bool shared_in_use;        /* with test_shared: somebody has it shared, and nobody exclusively */
 	char refused[256];         /* not empty: why this descriptor cannot be served; fd is -1 */
 };

@@ -144,6 +144,7 @@ struct session {
 	uv_timer_t timer; /* non-blocking: probe_ms. blocking: store_wait_ms. pinned: the pin's end */
 	unsigned uses;    /* by the timer, by a worker; the last frees */
 	struct inspect *job;
+	struct inspect_result *inspected; /* while a worker reads what its process holds (before_job.h); else NULL */
 	struct wire_request request;
 	bool local; /* the file that it is about: mounts.h */
 	int64_t received_ns;

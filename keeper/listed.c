@@ -130,6 +130,13 @@ static bool is_first_namespace(void)
 	return stat("/proc/self/ns/pid", &st) == 0 && st.st_ino == FIRST_PID_NAMESPACE;
 }
 
+void listed_read_again(struct listed *l)
+{
+	l->known = l->known && read_locks(l);
+	if (l->locks.count)
+		qsort(l->locks.at, l->locks.count, sizeof(*l->locks.at), compare);
+}
+
 struct listed *listed_read(void)
 {
 	struct listed *l = calloc(1, sizeof(*l));
@@ -137,12 +144,9 @@ struct listed *listed_read(void)
 	if (!l)
 		return NULL;
 	l->known = is_first_namespace() && read_mounts(l);
-	for (int i = 0; i < LISTED_READS && l->known; i++)
-		l->known = read_locks(l);
-	if (l->locks.count)
-		qsort(l->locks.at, l->locks.count, sizeof(*l->locks.at), compare);
 	if (l->devices.count)
 		qsort(l->devices.at, l->devices.count, sizeof(*l->devices.at), compare);
+	listed_read_again(l);
 	return l;
 }
 

@@ -10,8 +10,9 @@
  *     its server alone.)
  *
  * The kernel gives the list in pages of 4 kB and lets locks come and go between two of them: when an entry before the
- * next page goes, the first lock of that page is skipped. So the list is read LISTED_READS times, and a lock counts as
- * listed if it was in any of them.
+ * next page goes, the first lock of that page is skipped. So "none" is worth something only after LISTED_READS readings; a
+ * lock counts as listed if it was in any of them. The kernel's time for one grows with the square of the locks (60,000: a
+ * second), and no lock can be taken or dropped on the machine during each page: read it only if nothing else tells.
  *
  * Reads /proc only: no file server is asked. Any thread.
  */
@@ -23,7 +24,7 @@
 
 #include "wire/msg.h"
 
-#define LISTED_READS 5
+#define LISTED_READS 3
 
 enum listed_answer {
 	LISTED_UNKNOWN, /* the list cannot be trusted for this file */
@@ -33,8 +34,10 @@ enum listed_answer {
 
 struct listed;
 
-/* Reads the list now. NULL: no memory; listed_ask(NULL) is LISTED_UNKNOWN. */
+/* Reads the list now, once. NULL: no memory; listed_ask(NULL) is LISTED_UNKNOWN. */
 struct listed *listed_read(void);
+/* Once more; what was there before stays. */
+void listed_read_again(struct listed *listed);
 void listed_free(struct listed *listed);
 
 /* dev, ino: as stat has them. */

@@ -30,7 +30,7 @@ static void on_fd_closed(struct work *work)
 	free(work);
 }
 
-void close_file(struct keeper *k, uint64_t dev, int fd, bool local)
+void file_close(struct keeper *k, uint64_t dev, int fd, bool local)
 {
 	struct closing *closing = fd < 0 || local ? NULL : calloc(1, sizeof(*closing));
 
@@ -91,12 +91,12 @@ int file_get(struct keeper *k, const struct stat *st, bool local, const char *pa
 	if (!file) {
 		*out = file_new(k, &key, local, path, name, fd);
 		if (!*out)
-			close_file(k, key.dev, fd, local);
+			file_close(k, key.dev, fd, local);
 		return *out ? 0 : -ENOMEM;
 	}
 	*out = file;
 	if (file->fd >= 0)
-		close_file(k, key.dev, fd, file->local);
+		file_close(k, key.dev, fd, file->local);
 	else if (fd >= 0) {
 		file->fd = fd;
 		reopen_done(file);
@@ -117,7 +117,7 @@ void file_put(struct file *file)
 			return;
 	HASH_DEL(file->keeper->files, file);
 	reopen_forget(file);
-	close_file(file->keeper, file->key.dev, file->fd, file->local);
+	file_close(file->keeper, file->key.dev, file->fd, file->local);
 	free(file->path);
 	free(file->name);
 	free(file);

@@ -14,7 +14,7 @@ struct file *file_find(struct keeper *k, uint64_t dev, uint64_t ino);
 int file_get(struct keeper *k, const struct stat *st, bool local, const char *path, const char *name, int fd,
 	     struct file **out);
 /* Closes a description of the keeper's own; in a worker unless the file is local. -1: nothing. */
-void close_file(struct keeper *k, uint64_t dev, int fd, bool local);
+void file_close(struct keeper *k, uint64_t dev, int fd, bool local);
 /* Frees the file if no lease and no session is left of it. */
 void file_put(struct file *file);
 /* It may be so: file_put() at the outermost keeper_leave(). */

@@ -5,12 +5,14 @@
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/sysmacros.h>
 #include <unistd.h>
 
 #include "keeper/act.h"
+#include "keeper/before_job.h"
 #include "keeper/inspect.h"
 #include "keeper/locks.h"
 #include "keeper/mounts.h"
@@ -60,6 +62,66 @@ static void look_up(struct session *s, struct inspect_result *r)
 	keeper_leave(k);
 }
 
+static void drop_inspected(struct session *s, struct inspect_result *r)
+{
+	file_close(s->keeper, r->st.st_dev, r->fd, s->local);
+	before_free(&r->before);
+}
+
+/* ret: before_read()'s, of r->before. */
+static void look_up_with(struct session *s, struct inspect_result *r, int ret)
+{
+	if (ret == 0)
+		return look_up(s, r);
+	drop_inspected(s, r);
+	session_refuse(s, "%s: the keeper cannot see which locks the program has, so that it could undo: %s", r->path,
+		       strerror(-ret));
+}
+
+static void on_before_read(void *arg, int ret, struct before *before)
+{
+	struct session *s = arg;
+	struct inspect_result *r = s->inspected;
+
+	s->inspected = NULL;
+	r->before = *before;
+	if (s->state == SESSION_INSPECTING)
+		look_up_with(s, r, ret);
+	else
+		drop_inspected(s, r);
+	free(r);
+	session_unuse(s);
+}
+
+/* POSIX locks belong to the process, which may have any number of descriptors. */
+static void read_before(struct session *s, struct inspect_result *r)
+{
+	if (before_are_few(s->peer.pid)) {
+		look_up_with(s, r, before_read(&r->before, -1, s->peer.pid, WIRE_OWNER_PROCESS, &r->st));
+		return;
+	}
+	s->inspected = malloc(sizeof(*r));
+	if (s->inspected)
+		*s->inspected = *r;
+	if (!s->inspected || before_start(s->keeper->workers, &s->peer, &r->st, on_before_read, s) < 0) {
+		free(s->inspected);
+		s->inspected = NULL;
+		drop_inspected(s, r);
+		session_refuse(s, "the keeper has no memory left");
+		return;
+	}
+	s->state = SESSION_INSPECTING;
+	s->uses++;
+}
+
+static void looked_at(struct session *s, struct inspect_result *r)
+{
+	if (!*r->refused && s->request.space == WIRE_RECORD && s->request.owner == WIRE_OWNER_PROCESS)
+		read_before(s, r);
+	else
+		look_up(s, r);
+}
+
 static void on_inspected(void *arg, struct inspect_result *r)
 {
 	struct session *s = arg;
@@ -71,9 +133,9 @@ static void on_inspected(void *arg, struct inspect_result *r)
 		before_free(&r->before);
 		return session_unuse(s);
 	}
-	session_unuse(s);
 	uv_timer_stop(&s->timer);
-	look_up(s, r);
+	looked_at(s, r);
+	session_unuse(s);
 }
 
 static void on_shared_tested(void *arg, struct inspect_result *r)
@@ -182,7 +244,7 @@ static void inspect(struct session *s, int fd)
 		return;
 	}
 	inspect_now(&request, &result);
-	look_up(s, &result);
+	looked_at(s, &result);
 }
 
 static bool same_config(const struct wire_config_id *a, const struct wire_config_id *b)
@@ -196,9 +258,10 @@ void lookup_start(struct session *s, int fd)
 {
 	const struct wire_request *r = &s->request;
 
-	if (s->job) {
+	if (s->job || s->inspected) {
 		close(fd);
-		session_refuse(s, "the file system of the last question's file has not answered yet");
+		session_refuse(s, s->job ? "the file system of the last question's file has not answered yet"
+					: "what the last question needs is still being looked for");
 		return;
 	}
 	if (!same_config(&r->config, &s->keeper->config->id)) {

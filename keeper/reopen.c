@@ -2,9 +2,9 @@
  * See reopen.h. Three steps, each in a worker, and after each the loop decides about the next:
  *
  *   PATH    opens the path without asking for rights (O_PATH), compares the inode, and opens that for reading
- *   SEARCH  no path leads to the file: looks at the descriptors of all processes, for all such files in one search. It
- *           takes no more than an O_PATH descriptor: opening a file may block, and one that does must not keep the
- *           others from being found
+ *   SEARCH  for all files that could not be opened: reads the list of locks, and looks at the descriptors of all processes
+ *           for those that no path leads to. It takes no more than an O_PATH descriptor: opening a file may block, and
+ *           one that does must not keep the others from being found
  *   OPEN    opens what SEARCH has found for reading
  *
  * Never by a copy of a process's own descriptor: that is its description, and a probe would drop its lock.
@@ -41,6 +41,7 @@
 #define UNUSED_MS    100             /* in which a lease is looked at again that nobody seems to use */
 #define PAUSE_MS     100             /* before a lease that another host waits for is looked at again; doubles */
 #define PAUSE_MAX_MS 5000
+#define PAUSE_TIMES  10              /* as long as looking took, at least */
 #define SLOW_NS      (1000 * NS_PER_MS) /* after which a file system counts as one that does not answer */
 
 /* "Devices" for workers_start(): a path to a local file may lead through a mount that hangs; and the search. */
@@ -60,6 +61,7 @@ struct reopen {
 	char *path; /* STEP_PATH */
 	int path_fd; /* found: O_PATH; -1 */
 	int fd;
+	bool forbidden; /* it was found once, and could not be opened: the list is of use though it may be found again */
 	int error; /* why it could not be opened, though it was found; 0: it was not found */
 	enum listed_answer listed[WIRE_SPACES];
 	bool said;
@@ -71,7 +73,7 @@ struct search {
 	struct work work; /* the first member */
 	struct keeper *keeper;
 	struct reopen *wanted; /* a list; belongs to the worker until it is done */
-	struct reopen **sorted;
+	struct reopen **sorted; /* those that no path leads to */
 	size_t count;
 };
 
@@ -118,10 +120,28 @@ int reopen_at_once(const struct file_key *key, bool local, const char *path)
 	return fd < 0 ? -1 : fd;
 }
 
-static void ask_list(struct reopen *r, const struct listed *listed)
+/* Is there one of the files of which no lock has been seen? */
+static bool has_unlisted(struct reopen *wanted, const struct listed *listed)
 {
-	for (int i = 0; i < WIRE_SPACES; i++)
-		r->listed[i] = listed_ask(listed, r->key.dev, r->key.ino, i);
+	struct reopen *r;
+	bool none = false;
+
+	DL_FOREACH (wanted, r)
+		for (int i = 0; i < WIRE_SPACES; i++) {
+			r->listed[i] = listed_ask(listed, r->key.dev, r->key.ino, i);
+			none |= r->listed[i] == LISTED_NONE;
+		}
+	return none;
+}
+
+static void ask_list(struct reopen *wanted)
+{
+	struct listed *listed = listed_read();
+
+	for (int i = 1; has_unlisted(wanted, listed) && i < LISTED_READS; i++)
+		listed_read_again(listed);
+	has_unlisted(wanted, listed);
+	listed_free(listed);
 }
 
 /* --- workers --- */
@@ -129,18 +149,13 @@ static void ask_list(struct reopen *r, const struct listed *listed)
 /* With path_fd, which is closed. */
 static void open_found(struct reopen *r)
 {
-	struct listed *listed;
+	int ret = open_description(r->path_fd);
 
-	r->fd = open_description(r->path_fd);
 	close(r->path_fd);
 	r->path_fd = -1;
-	if (r->fd >= 0)
-		return;
-	r->error = -r->fd;
-	r->fd = -1;
-	listed = listed_read();
-	ask_list(r, listed);
-	listed_free(listed);
+	r->fd = ret < 0 ? -1 : ret;
+	r->error = ret < 0 ? -ret : 0;
+	r->forbidden |= ret < 0;
 }
 
 static void run_path(struct work *work)
@@ -220,20 +235,21 @@ static void run_search(struct work *work)
 {
 	struct search *search = (struct search *)work;
 	DIR *proc = opendir("/proc");
-	struct listed *listed;
+	bool read_list = false;
 	struct reopen *r;
 	struct dirent *d;
 
-	qsort(search->sorted, search->count, sizeof(*search->sorted), by_key);
-	while (proc && (d = readdir(proc)))
+	if (search->count)
+		qsort(search->sorted, search->count, sizeof(*search->sorted), by_key);
+	while (search->count && proc && (d = readdir(proc)))
 		if (d->d_name[0] >= '1' && d->d_name[0] <= '9')
 			look_at_process(search, d->d_name);
 	if (proc)
 		closedir(proc);
-	listed = listed_read();
 	DL_FOREACH (search->wanted, r)
-		ask_list(r, listed);
-	listed_free(listed);
+		read_list |= r->path_fd < 0 || r->forbidden;
+	if (read_list)
+		ask_list(search->wanted);
 }
 
 /* --- the loop --- */
@@ -281,6 +297,8 @@ static void say_trouble(struct reopen *r)
 /* The lease is being asked about, and there is nothing to ask with. */
 static void answer(struct reopen *r, struct lease *lease)
 {
+	int64_t took_ms = (clock_now_ns() - r->started_ns) / NS_PER_MS;
+
 	if (r->started_ns <= lease->since_ns) { /* what was found is from before it was closed: again */
 		lease_start_timer(lease, 1);
 	} else if (is_free(r, lease->lock->space)) {
@@ -290,6 +308,8 @@ static void answer(struct reopen *r, struct lease *lease)
 		lease->probe_pause_ms = lease->probe_pause_ms ? 2 * lease->probe_pause_ms : PAUSE_MS;
 		if (lease->probe_pause_ms > PAUSE_MAX_MS)
 			lease->probe_pause_ms = PAUSE_MAX_MS;
+		if (lease->probe_pause_ms < took_ms * PAUSE_TIMES)
+			lease->probe_pause_ms = took_ms * PAUSE_TIMES;
 		lease_raise(lease, lease->recall == RECALL_WAIT ? LEASE_EV_IN_USE : LEASE_EV_KEPT);
 		if (lease->state == LEASE_WAITING)
 			lease_start_timer(lease, lease->probe_pause_ms);
@@ -333,7 +353,7 @@ static void finish(struct reopen *r)
 	r->step = STEP_NONE;
 	if (!file || r->keeper->leaving || (fd >= 0 && file->fd >= 0)) {
 		if (fd >= 0)
-			close_file(r->keeper, r->key.dev, fd, r->local);
+			file_close(r->keeper, r->key.dev, fd, r->local);
 		r->fd = -1;
 		if (!file)
 			free_reopen(r);
@@ -358,7 +378,7 @@ static void on_done(struct work *work)
 {
 	struct reopen *r = (struct reopen *)work;
 
-	if (!r->file || r->fd >= 0 || r->error || r->step != STEP_PATH) {
+	if (!r->file || r->fd >= 0 || r->step != STEP_PATH) {
 		finish(r);
 		return;
 	}
@@ -417,7 +437,8 @@ static void start_search(struct keeper *k)
 	search->count = 0;
 	DL_FOREACH (k->searched, r) {
 		r->step = STEP_SEARCH;
-		search->sorted[search->count++] = r;
+		if (!r->error) /* else it was found, and only the list is of use */
+			search->sorted[search->count++] = r;
 	}
 	search->wanted = k->searched;
 	k->searched = NULL;
