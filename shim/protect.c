@@ -153,13 +153,13 @@ static enum page_answer quick_answer(const struct settings *s, int fd, struct pr
 	/* Before the name is read: a rename in between then changes the key. */
 	keyed = seen_key(fd, stamp_ns, &key);
 	/* The process may have been another user's when it asked. */
-	if (keyed && seen_find(&key, &seen) && (seen.owner == 0 || seen.owner == geteuid())) {
+	if (keyed && seen_find(&key, &seen) && (seen.owner == 0 || seen.owner == sys_geteuid())) {
 		if (seen.page)
 			set_shown(look, seen.page, &key, seen.path_hash);
 		return seen.page ? PAGE_SAYS_YES : PAGE_SAYS_NO;
 	}
 	seen = (struct seen){0};
-	seen.page = mapping_find(geteuid(), &seen.owner);
+	seen.page = mapping_find(sys_geteuid(), &seen.owner);
 	answer = consult(seen.page, &id, fd, false, &seen.path_hash);
 	if (answer == PAGE_SAYS_YES && same_clock(seen.page, stamp_ns))
 		set_shown(look, seen.page, &key, seen.path_hash);
@@ -242,7 +242,7 @@ static int gather(const struct settings *s, int fd, bool known, struct protect_b
 		return rc;
 	}
 	by->config = s->place.config;
-	by->euid = geteuid();
+	by->euid = sys_geteuid();
 	rc = place_runtime_dir(&s->place, by->euid, by->dir);
 	if (rc < 0) {
 		note_refused(fd, "DFLOCK_RUNTIME_DIR is not absolute, or too long for a socket in it",

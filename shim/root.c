@@ -196,9 +196,9 @@ static const struct page *find_page(const struct settings *s)
 	const struct page *page = NULL;
 	uid_t owner;
 
-	if (place_runtime_dir(&s->place, geteuid(), dir) < 0 ||
-	    mapping_refresh(dir, geteuid(), &page, why, sizeof(why)) < 0 || !page)
-		page = mapping_find(geteuid(), &owner);
+	if (place_runtime_dir(&s->place, sys_geteuid(), dir) < 0 ||
+	    mapping_refresh(dir, sys_geteuid(), &page, why, sizeof(why)) < 0 || !page)
+		page = mapping_find(sys_geteuid(), &owner);
 	return page;
 }
 
