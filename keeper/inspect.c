@@ -80,6 +80,19 @@ static void cut_deleted(const struct stat *st, char *name)
 		name[len - cut] = '\0';
 }
 
+/* Made by O_TMPFILE, or the description opened anew from /proc: the kernel calls such a file "#INODE" and deleted. */
+static bool is_temporary(const struct inspect_result *r, int flags)
+{
+	const char *name = strrchr(r->path, '/');
+	unsigned long long inode;
+	int end = 0;
+
+	if ((flags & O_TMPFILE) == O_TMPFILE)
+		return true;
+	return name && sscanf(name, "/#%llu (deleted)%n", &inode, &end) == 1 && end && !name[end] &&
+	       inode == r->st.st_ino;
+}
+
 static int open_readable_or_not(const char *link)
 {
 	int flags = O_CLOEXEC | O_NONBLOCK | O_NOCTTY;
@@ -200,12 +213,23 @@ static void look(const struct inspect_request *req, struct inspect_result *r)
 		return refuse(r, "the descriptor is open for its path only (O_PATH)", 0);
 	snprintf(link, sizeof(link), "/proc/self/fd/%d", req->fd);
 	ret = read_name(req->fd, link, &r->st, r->path);
+	if (ret == -ENAMETOOLONG) {
+		r->path[0] = '\0';
+		r->nameless = true;
+		return;
+	}
 	if (ret < 0)
 		return refuse(r, "its path cannot be read", -ret);
 	if (!S_ISREG(r->st.st_mode) && !S_ISDIR(r->st.st_mode))
 		return refuse(r, "neither a regular file nor a directory", 0);
 	if (r->path[0] != '/')
 		return refuse(r, "its path cannot be read", EINVAL);
+	if (is_temporary(r, flags)) {
+		r->named_late = r->st.st_nlink > 0;
+		r->nameless = !r->named_late;
+		if (r->nameless)
+			return;
+	}
 	cut_deleted(&r->st, r->path);
 	if (req->foreign || (req->space == WIRE_FLOCK && !req->unused)) {
 		ret = read_fdinfo(req->fd, &r->holds, &mount_id);

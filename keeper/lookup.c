@@ -32,7 +32,17 @@ static void look_up(struct session *s, struct inspect_result *r)
 		session_refuse(s, "%s%s%s", r->path, *r->path ? ": " : "", r->refused);
 		return;
 	}
-	ret = config_lock_name(k->config, r->path, name);
+	ret = r->nameless ? -ENOENT : config_lock_name(k->config, r->path, name);
+	if (ret == 0 && r->named_late) {
+		if (r->fd >= 0)
+			close(r->fd);
+		before_free(&r->before);
+		session_refuse(s,
+			       "%s: it was made without a name (O_TMPFILE), and the keeper cannot see the one that it "
+			       "has now: open it by that to lock it",
+			       r->path);
+		return;
+	}
 	if (ret < 0) {
 		if (r->fd >= 0)
 			close(r->fd);

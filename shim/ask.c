@@ -5,6 +5,7 @@
 #include <sys/time.h>
 #include <sys/un.h>
 
+#include "shim/abandoned.h"
 #include "shim/note.h"
 #include "shim/settings.h"
 #include "shim/start.h"
@@ -95,6 +96,7 @@ static int connect_keeper(struct ask *ask, const char *dir, uid_t euid)
 	ask->sock = sys_above_stdio((int)sys(socket, AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0));
 	if (ask->sock < 0)
 		return refuse(ask, "no connection to the keeper can be made", -ask->sock);
+	abandoned_note(ask);
 	do {
 		rc = limit(ask, SO_SNDTIMEO);
 		if (rc == 0)
@@ -269,6 +271,7 @@ void ask_close(struct ask *ask)
 	if (ask->sock < 0)
 		return;
 	/* A fork in another thread may have a copy of it; the keeper must see the end now. */
+	abandoned_forget(ask);
 	sys(shutdown, ask->sock, SHUT_RDWR);
 	sys(close, ask->sock);
 	ask->sock = -1;

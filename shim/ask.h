@@ -5,8 +5,8 @@
  * -EINTR       a signal handler without SA_RESTART ran; only where the caller waits (nonblock false)
  * -ECONNRESET  the keeper ended; ask the next one
  * -ENOLCK      refused, and the reason was written
- * Callable wherever flock() is; errno changes. No cancellation points, but for ask_receive() if `cancellable`. Leaving
- * a handler with longjmp() out of a conversation leaves its socket open in the process.
+ * Callable wherever flock() is; errno changes. No cancellation points, but for ask_receive() if `cancellable`. A
+ * conversation that a handler leaves by longjmp() is ended by abandoned.h.
  */
 #ifndef DFLOCK_SHIM_ASK_H
 #define DFLOCK_SHIM_ASK_H
@@ -27,6 +27,7 @@ struct ask {
 	bool nonblock;
 	bool cancellable;    /* waiting for an answer is a cancellation point: record space, if the caller waits */
 	int64_t deadline_ns; /* CLOCK_MONOTONIC; nonblock only */
+	uint64_t cookie;     /* abandoned.h; 0: not noted there */
 };
 
 /* Connects to the keeper; starts one if there is none. `attempt` counts from 0, up to ASK_ATTEMPTS, how often

@@ -8,11 +8,13 @@
 #include <sys/file.h>
 #include <unistd.h>
 
+#include "shim/abandoned.h"
 #include "shim/acquire.h"
 #include "shim/intent.h"
 #include "shim/protect.h"
 #include "shim/real.h"
 #include "shim/record.h"
+#include "shim/root.h"
 #include "shim/settings.h"
 
 #define EXPORT __attribute__((visibility("default")))
@@ -39,6 +41,7 @@ static int shim_flock(int fd, int op)
 	struct protect_look look;
 	int saved = errno, rc = -ENOLCK;
 
+	abandoned_end();
 	if (!intent_flock(op, &want))
 		return real_flock(fd, op);
 	switch (protect_look(fd, &look)) {
@@ -62,11 +65,18 @@ EXPORT int flock(int fd, int op)
 	return shim_flock(fd, op);
 }
 
+EXPORT int chroot(const char *path)
+{
+	return root_change(path);
+}
+
 /* Out of the way of all the other commands. */
 static __attribute__((noinline, cold)) int shim_fcntl(real_fcntl_fn *real, int fd, int cmd, void *arg, bool ofd_small)
 {
-	int saved = errno, rc = record_fcntl(real, fd, cmd, arg, ofd_small);
+	int saved = errno, rc;
 
+	abandoned_end();
+	rc = record_fcntl(real, fd, cmd, arg, ofd_small);
 	if (rc != RECORD_KERNEL)
 		return end(rc, saved);
 	errno = saved;
@@ -102,7 +112,10 @@ EXPORT_FCNTL(__fcntl_time64, false)
 #define EXPORT_LOCKF(name, type)                                                                                       \
 	EXPORT int name(int fd, int cmd, type len)                                                                     \
 	{                                                                                                              \
-		int saved = errno, rc = record_lockf(fd, cmd, len);                                                    \
+		int saved = errno, rc;                                                                                 \
+                                                                                                                       \
+		abandoned_end();                                                                                       \
+		rc = record_lockf(fd, cmd, len);                                                                       \
                                                                                                                        \
 		if (rc != RECORD_KERNEL)                                                                               \
 			return end(rc, saved);                                                                         \

@@ -7,6 +7,7 @@
 
 #include "shim/mapping.h"
 #include "shim/note.h"
+#include "shim/root.h"
 #include "shim/seen.h"
 #include "shim/settings.h"
 #include "shim/sys.h"
@@ -17,8 +18,30 @@
 
 #define DELETED " (deleted)"
 
+/*
+ * No rule of any host can name it: its path is too long for the kernel to say (libdflock(7)), or it was made without
+ * one (O_TMPFILE) and is nobody else's. Then the call is the kernel's alone. Not an errno.
+ */
+#define NAMELESS 1
+
+/* Its description, or one that was opened anew from /proc: the kernel calls such a file "#INODE". */
+static bool is_temporary(int fd, const char *name, ino_t inode)
+{
+	const char *base = strrchr(name, '/');
+	char made[32];
+	struct text text;
+	long flags = sys_fcntl(fd, F_GETFL, 0L);
+
+	if (flags >= 0 && (flags & O_TMPFILE) == O_TMPFILE)
+		return true;
+	text_init(&text, made, sizeof(made));
+	text_add(&text, "/#");
+	text_add_number(&text, (long)inode);
+	return base && strcmp(base, made) == 0;
+}
+
 /* The name of what fd refers to. It is not always a path: "pipe:[123]", "socket:[123]", "anon_inode:[eventfd]".
- * thread-self: a thread may have a descriptor table of its own. 0, or -errno: no /proc, or too long. */
+ * thread-self: a thread may have a descriptor table of its own. 0, NAMELESS, or -errno: no /proc. */
 static int read_name(int fd, char name[PATH_MAX])
 {
 	char link[32];
@@ -31,19 +54,27 @@ static int read_name(int fd, char name[PATH_MAX])
 	text_add(&text, "/proc/thread-self/fd/");
 	text_add_number(&text, fd);
 	n = sys(readlinkat, AT_FDCWD, link, name, (long)PATH_MAX);
+	if (n == -ENAMETOOLONG || n == PATH_MAX)
+		return NAMELESS;
 	if (n < 0)
 		return (int)n;
-	if (n == PATH_MAX)
-		return -ENAMETOOLONG;
 	name[n] = '\0';
 	if ((size_t)n <= cut || memcmp(name + n - cut, DELETED, cut) != 0)
 		return 0;
 	/* A file may also be called that. */
 	if (fstat(fd, &st) < 0)
 		return -errno;
-	if (st.st_nlink == 0)
-		name[(size_t)n - cut] = '\0';
-	return 0;
+	if (st.st_nlink > 0)
+		return 0;
+	name[(size_t)n - cut] = '\0';
+	return is_temporary(fd, name, st.st_ino) ? NAMELESS : 0;
+}
+
+static bool is_nameless(int fd)
+{
+	char name[PATH_MAX];
+
+	return read_name(fd, name) == NAMELESS;
 }
 
 /* In a chroot or a container the same path names another file than it does for the keeper. */
@@ -62,7 +93,14 @@ static enum page_answer consult(const struct page *page, const struct wire_confi
 	char name[PATH_MAX], message[PAGE_MESSAGE_BYTES];
 	enum page_answer answer;
 
-	if (!page || !same_root(page) || read_name(fd, name) < 0)
+	int named;
+
+	if (!page)
+		return PAGE_SAYS_NOTHING;
+	named = read_name(fd, name);
+	if (named == NAMELESS)
+		return PAGE_SAYS_NO;
+	if (named < 0 || !same_root(page))
 		return PAGE_SAYS_NOTHING;
 	if (name[0] != '/')
 		return PAGE_SAYS_NO;
@@ -117,13 +155,13 @@ static enum page_answer quick_answer(const struct settings *s, int fd, struct pr
 	/* Before the name is read: a rename in between then changes the key. */
 	keyed = seen_key(fd, stamp_ns, &key);
 	/* The process may have been another user's when it asked. */
-	if (keyed && seen_find(&key, &seen) && (seen.owner == 0 || seen.owner == geteuid())) {
+	if (keyed && seen_find(&key, &seen) && (seen.owner == 0 || seen.owner == sys_geteuid())) {
 		if (seen.page)
 			set_shown(look, seen.page, &key, seen.path_hash);
 		return seen.page ? PAGE_SAYS_YES : PAGE_SAYS_NO;
 	}
 	seen = (struct seen){0};
-	seen.page = mapping_find(geteuid(), &seen.owner);
+	seen.page = mapping_find(sys_geteuid(), &seen.owner);
 	answer = consult(seen.page, &id, fd, false, &seen.path_hash);
 	if (answer == PAGE_SAYS_YES && same_namespaces(seen.page, stamp_ns))
 		set_shown(look, seen.page, &key, seen.path_hash);
@@ -159,13 +197,42 @@ bool protect_is_kernels(int fd)
 	return kernel_refuses(fd) || is_something_else(fd);
 }
 
-/* Fills *by. 0, or -errno after the reason was written. */
-static int gather(const struct settings *s, int fd, struct protect_by *by)
+/* After chroot(), and the configuration is not there. 0: the file is not protected; or -ENOLCK after a line. */
+static int ask_root(int fd)
+{
+	char name[PATH_MAX];
+
+	switch (root_ask(fd, read_name(fd, name) < 0 ? NULL : name)) {
+	case ROOT_SAYS_NO:
+		return 0;
+	case ROOT_SAYS_YES:
+		note_refused(
+			fd,
+			"it is protected, and after chroot() the configuration cannot be read; put it and the runtime "
+			"directory into the new root directory",
+			NULL);
+		return -ENOLCK;
+	default:
+		note_refused(fd,
+			     "after chroot() the configuration cannot be read, and nobody can say whether this file is "
+			     "protected; mount /proc in the new root directory, and start dflockd before the program",
+			     NULL);
+		return -ENOLCK;
+	}
+}
+
+/* Not an errno. */
+#define GATHER_KERNEL 1
+
+/* Fills *by. 0; GATHER_KERNEL: nothing is protected; or -errno after the reason was written. */
+static int gather(const struct settings *s, int fd, bool known, struct protect_by *by)
 {
 	char why[512];
 	int64_t stamp_ns;
 	int rc = settings_config_now(s, &by->id, &stamp_ns);
 
+	if ((rc == -ENOENT || rc == -ENOTDIR) && !known && root_was_left(s))
+		return ask_root(fd) == 0 ? GATHER_KERNEL : -ENOLCK;
 	if (rc < 0) {
 		struct text text;
 
@@ -177,7 +244,7 @@ static int gather(const struct settings *s, int fd, struct protect_by *by)
 		return rc;
 	}
 	by->config = s->place.config;
-	by->euid = geteuid();
+	by->euid = sys_geteuid();
 	rc = rundir_find(&s->place, by->euid, by->dir, why, sizeof(why));
 	if (rc < 0 && rc != -ENOENT) {
 		note_refused(fd, why, NULL);
@@ -234,9 +301,14 @@ enum protect protect_look(int fd, struct protect_look *look)
 
 enum protect protect_ask(int fd, struct protect_look *look)
 {
-	if (kernel_refuses(fd) || (!look->page && is_something_else(fd)))
+	int rc;
+
+	if (kernel_refuses(fd) || (!look->page && (is_something_else(fd) || is_nameless(fd))))
 		return PROTECT_NO;
-	if (gather(settings_get(), fd, &look->by) < 0)
+	rc = gather(settings_get(), fd, look->page != NULL, &look->by);
+	if (rc == GATHER_KERNEL)
+		return PROTECT_NO;
+	if (rc < 0)
 		return PROTECT_REFUSED;
 	return look->page ? PROTECT_ASK : full_look(fd, look);
 }

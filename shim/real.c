@@ -56,11 +56,17 @@ static int raw_lockf64(int fd, int cmd, off64_t len)
 	}
 }
 
+static int raw_chroot(const char *path)
+{
+	return (int)syscall(SYS_chroot, path);
+}
+
 static int raw_lockf(int fd, int cmd, off_t len)
 {
 	return raw_lockf64(fd, cmd, len);
 }
 
+int (*real_chroot)(const char *path) = raw_chroot;
 int (*real_flock)(int fd, int op) = raw_flock;
 int (*real_lockf)(int fd, int cmd, off_t len) = raw_lockf;
 int (*real_lockf64)(int fd, int cmd, off64_t len) = raw_lockf64;
@@ -81,6 +87,7 @@ real_fcntl_fn *real___fcntl_time64 = raw_fcntl;
 
 void real_init(void)
 {
+	RESOLVE(chroot);
 	RESOLVE(flock);
 	RESOLVE(lockf);
 	RESOLVE(lockf64);

@@ -13,6 +13,7 @@
 
 typedef int real_fcntl_fn(int fd, int cmd, ...);
 
+extern int (*real_chroot)(const char *path);
 extern int (*real_flock)(int fd, int op);
 extern int (*real_lockf)(int fd, int cmd, off_t len);
 extern int (*real_lockf64)(int fd, int cmd, off64_t len);

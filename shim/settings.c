@@ -57,6 +57,11 @@ static void capture(struct settings *s)
 		s->stderr_dev = st.st_dev;
 		s->stderr_ino = st.st_ino;
 	}
+	if (stat("/", &st) == 0) {
+		s->has_root = true;
+		s->root_dev = st.st_dev;
+		s->root_ino = st.st_ino;
+	}
 	text_init(&library, s->library, sizeof(s->library));
 	find_library(&library);
 }

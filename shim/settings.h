@@ -22,6 +22,9 @@ struct settings {
 	bool has_stderr; /* descriptor 2 was open, and was this file: */
 	dev_t stderr_dev;
 	ino_t stderr_ino;
+	bool has_root; /* the root directory was this one: */
+	dev_t root_dev;
+	ino_t root_ino;
 	char library[PATH_MAX]; /* this library, absolute; "" if that cannot be said */
 };
 

@@ -388,7 +388,7 @@ int start_keeper(const struct protect_by *by, bool nonblock, char *why, size_t w
 		.library = s ? s->library : "",
 		.debug = s && s->debug,
 		.uid = by->euid,
-		.gid = getegid(),
+		.gid = sys_getegid(),
 	};
 	struct text text;
 	int rc = -EPERM;

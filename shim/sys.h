@@ -28,6 +28,25 @@ static inline long sys_result(long rc)
 #define sys_fcntl(fd, cmd, arg) sys(fcntl, fd, cmd, arg)
 #endif
 
+/* Not libc's: under fakeroot(1) every user is told to be root there, and the kernel and the keeper know better. */
+static inline uid_t sys_geteuid(void)
+{
+#ifdef SYS_geteuid32
+	return (uid_t)syscall(SYS_geteuid32);
+#else
+	return (uid_t)syscall(SYS_geteuid);
+#endif
+}
+
+static inline gid_t sys_getegid(void)
+{
+#ifdef SYS_getegid32
+	return (gid_t)syscall(SYS_getegid32);
+#else
+	return (gid_t)syscall(SYS_getegid);
+#endif
+}
+
 /* Moves a new descriptor that came out as 0, 1 or 2 to a higher number: a thread that writes to a closed
  * standard output must not write into our socket. Returns the descriptor, or -errno with fd closed. */
 static inline int sys_above_stdio(int fd)

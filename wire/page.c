@@ -147,6 +147,24 @@ static bool matches(uint32_t kind, const struct pattern *p, const char *path)
 	}
 }
 
+/* May it match the directory `path` or something below? What follows a wildcard is not looked at. */
+static bool may_match_below(uint32_t kind, const struct pattern *p, const char *path)
+{
+	unsigned char c;
+
+	for (size_t i = 0;; i++) {
+		c = at(p, i);
+		if (kind == PAGE_RULE_GLOB && (c == '*' || c == '?' || c == '[' || c == '\\'))
+			return true;
+		if (!path[i]) /* the pattern goes on below it, or ends there */
+			return !c || c == '/' || (i > 0 && path[i - 1] == '/');
+		if (!c)
+			return kind == PAGE_RULE_TREE && (path[i] == '/' || (i > 0 && path[i - 1] == '/'));
+		if (c != (unsigned char)path[i])
+			return false;
+	}
+}
+
 bool page_rule_matches(enum page_rule_kind kind, const char *pattern, const char *path)
 {
 	struct pattern p = {pattern, strlen(pattern)};
@@ -198,7 +216,9 @@ static void copy_message(const struct page *page, char message[PAGE_MESSAGE_BYTE
 	message[i] = '\0';
 }
 
-static enum page_answer ask_rules(const struct page *page, const char *path)
+typedef bool match_fn(uint32_t kind, const struct pattern *p, const char *path);
+
+static enum page_answer ask_rules(const struct page *page, const char *path, match_fn *match)
 {
 	size_t end = load(&page->rules_bytes);
 
@@ -214,7 +234,7 @@ static enum page_answer ask_rules(const struct page *page, const char *path)
 		kind = load(&rule->kind);
 		if (bytes <= sizeof(*rule) || bytes % 8 || bytes > end - from || kind >= PAGE_RULE_KINDS)
 			return PAGE_SAYS_NOTHING;
-		if (matches(kind, &(struct pattern){rule->pattern, bytes - sizeof(*rule)}, path))
+		if (match(kind, &(struct pattern){rule->pattern, bytes - sizeof(*rule)}, path))
 			return PAGE_SAYS_YES;
 		from += bytes;
 	}
@@ -222,13 +242,13 @@ static enum page_answer ask_rules(const struct page *page, const char *path)
 }
 
 static enum page_answer ask_once(const struct page *page, const struct wire_config_id *id, const char *path,
-				 char message[PAGE_MESSAGE_BYTES])
+				 match_fn *match, char message[PAGE_MESSAGE_BYTES])
 {
 	if (!same_words(&page->config, id, sizeof(*id)))
 		return PAGE_SAYS_NOTHING;
 	switch (load(&page->state)) {
 	case PAGE_RULES:
-		return ask_rules(page, path);
+		return ask_rules(page, path, match);
 	case PAGE_INVALID:
 		if (message)
 			copy_message(page, message);
@@ -238,8 +258,8 @@ static enum page_answer ask_once(const struct page *page, const struct wire_conf
 	}
 }
 
-enum page_answer page_ask(const struct page *page, const struct wire_config_id *id, const char *path,
-			  char message[PAGE_MESSAGE_BYTES])
+static enum page_answer ask(const struct page *page, const struct wire_config_id *id, const char *path, match_fn *match,
+			    char message[PAGE_MESSAGE_BYTES])
 {
 	static const uint64_t magic = PAGE_MAGIC;
 
@@ -252,10 +272,31 @@ enum page_answer page_ask(const struct page *page, const struct wire_config_id *
 			continue;
 		}
 		if (same_words(&page->magic, &magic, sizeof(magic)) && load(&page->version) == PAGE_VERSION)
-			answer = ask_once(page, id, path, message);
+			answer = ask_once(page, id, path, match, message);
 		__atomic_thread_fence(__ATOMIC_ACQUIRE);
 		if (load(&page->seq) == seq)
 			return answer;
 	}
 	return PAGE_SAYS_NOTHING;
+}
+
+enum page_answer page_ask(const struct page *page, const struct wire_config_id *id, const char *path,
+			  char message[PAGE_MESSAGE_BYTES])
+{
+	return ask(page, id, path, matches, message);
+}
+
+enum page_answer page_ask_below(const struct page *page, const struct wire_config_id *id, const char *path)
+{
+	return ask(page, id, path, may_match_below, NULL);
+}
+
+void page_config(const struct page *page, struct wire_config_id *id)
+{
+	const uint32_t *from = (const uint32_t *)&page->config;
+	uint32_t words[sizeof(*id) / sizeof(uint32_t)];
+
+	for (size_t i = 0; i < sizeof(words) / sizeof(*words); i++)
+		words[i] = load(&from[i]);
+	memcpy(id, words, sizeof(*id));
 }

@@ -79,6 +79,13 @@ enum page_answer {
 enum page_answer page_ask(const struct page *page, const struct wire_config_id *id, const char *path,
 			  char message[PAGE_MESSAGE_BYTES]);
 
+/* The same of all that is below the directory `path` ("": the root), and of itself: PAGE_SAYS_NO if no rule can match
+ * any of it; PAGE_SAYS_YES: one may. */
+enum page_answer page_ask_below(const struct page *page, const struct wire_config_id *id, const char *path);
+
+/* Which configuration the page speaks of; all or nothing of it matters to page_ask(), which compares it again. */
+void page_config(const struct page *page, struct wire_config_id *id);
+
 /* One rule against one path: pure. `pattern` is resolved and absolute.
  * PATH: equal. GLOB: `*`, `?`, `[a-z]`, `[!x]`, `\x`; none of them matches '/', and none but a
  * literal dot matches a leading dot of a name. TREE: everything below the directory, at any depth. */

@@ -12,7 +12,7 @@ from world import ROOT, SHIM
 
 # What the shim may use of libc: no heap, no stdio, no threads, nothing that could be another library's.
 ALLOWED = set("""
-    __errno_location _exit clock_gettime dladdr dlsym fstat fstatfs getegid geteuid getpid getrlimit getsockopt
+    __errno_location _exit clock_gettime dladdr dlsym fstat fstatfs getpid getrlimit getsockopt
     bcmp memchr memcmp memcpy memmove memset mkdir mmap munmap prctl sched_yield secure_getenv setrlimit setsockopt
     sigaction stat statx strcmp strcspn strerrordesc_np strlen strrchr strstr syscall sysconf umask
     environ __environ

@@ -136,7 +136,7 @@ static struct inspect_result look_as(int fd, const struct ucred *peer, bool test
 	start(&a, fd, peer, test_shared);
 	uv_run(&loop, UV_RUN_DEFAULT);
 	ck_assert_uint_eq(a.answers, 1);
-	ck_assert((a.result.fd < 0) == (a.result.refused[0] != '\0'));
+	ck_assert((a.result.fd < 0) == (a.result.nameless || a.result.refused[0] != '\0'));
 	return a.result;
 }
 
@@ -279,12 +279,26 @@ END_TEST
 START_TEST(nameless)
 {
 	struct inspect_result r = look(memfd_create("x", MFD_CLOEXEC));
+	char link[64], named[PATH_MAX];
+	int fd;
 
 	check_good(&r, "/memfd:x");
 	close(r.fd);
-	r = look(open(folder, O_TMPFILE | O_RDWR | O_CLOEXEC, 0600));
-	ck_assert_str_eq(r.refused, "");
+	fd = open(folder, O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
+	r = look(fcntl(fd, F_DUPFD_CLOEXEC, 0));
+	ck_assert(r.nameless && !*r.refused && r.fd < 0);
+	snprintf(link, sizeof(link), "/proc/self/fd/%d", fd);
+	r = look(open(link, O_RDWR | O_CLOEXEC)); /* without the flag */
+	ck_assert(r.nameless && !*r.refused && r.fd < 0);
+	snprintf(named, sizeof(named), "%s/named", folder);
+	ck_assert_int_eq(linkat(AT_FDCWD, link, AT_FDCWD, named, AT_SYMLINK_FOLLOW), 0);
+	r = look(fd);
+	ck_assert(!r.nameless && r.named_late);
 	close(r.fd);
+	r = look(open(named, O_RDWR | O_CLOEXEC));
+	ck_assert(!r.nameless && !r.named_late);
+	close(r.fd);
+	unlink(named);
 }
 END_TEST
 
@@ -428,7 +442,7 @@ START_TEST(longest_path)
 	}
 	file = openat(fd, "x", O_RDWR | O_CREAT | O_CLOEXEC, 0600);
 	r = look(file);
-	check_refused(&r, "path");
+	ck_assert(r.nameless && !*r.refused && r.fd < 0);
 	unlinkat(fd, "x", 0);
 	for (; depth; depth--) {
 		up = openat(fd, "..", O_RDONLY | O_DIRECTORY | O_CLOEXEC);

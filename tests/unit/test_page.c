@@ -184,6 +184,49 @@ START_TEST(page_answers)
 }
 END_TEST
 
+/* Every file that a rule matches is below each directory of its path, and no other is claimed without need. */
+START_TEST(below_a_directory)
+{
+	static const struct {
+		enum page_rule_kind kind;
+		const char *pattern, *directory;
+		enum page_answer answer;
+	} cases[] = {
+		{PAGE_RULE_PATH, "/srv/jail/x", "/srv/jail", PAGE_SAYS_YES},
+		{PAGE_RULE_PATH, "/srv/jail/x", "/srv", PAGE_SAYS_YES},
+		{PAGE_RULE_PATH, "/srv/jail/x", "", PAGE_SAYS_YES},
+		{PAGE_RULE_PATH, "/srv/jail/x", "/", PAGE_SAYS_YES},
+		{PAGE_RULE_PATH, "/srv/jail", "/srv/jail", PAGE_SAYS_YES},
+		{PAGE_RULE_PATH, "/srv/jail2/x", "/srv/jail", PAGE_SAYS_NO},
+		{PAGE_RULE_PATH, "/srv/jai", "/srv/jail", PAGE_SAYS_NO},
+		{PAGE_RULE_PATH, "/srv", "/srv/jail", PAGE_SAYS_NO},
+		{PAGE_RULE_GLOB, "/srv/jail/*", "/srv/jail", PAGE_SAYS_YES},
+		{PAGE_RULE_GLOB, "/srv/*/x", "/srv/jail", PAGE_SAYS_YES},
+		{PAGE_RULE_GLOB, "/srv/[j]ail/x", "/srv/jail", PAGE_SAYS_YES},
+		{PAGE_RULE_GLOB, "/srv/\\jail/x", "/srv/jail", PAGE_SAYS_YES},
+		{PAGE_RULE_GLOB, "/srw/*", "/srv/jail", PAGE_SAYS_NO},
+		{PAGE_RULE_GLOB, "/srv/jail-*", "/srv/jail", PAGE_SAYS_NO},
+		{PAGE_RULE_PATH, "/srv/*/x", "/srv/jail", PAGE_SAYS_NO},
+		{PAGE_RULE_TREE, "/srv", "/srv/jail", PAGE_SAYS_YES},
+		{PAGE_RULE_TREE, "/srv/", "/srv/jail", PAGE_SAYS_YES},
+		{PAGE_RULE_TREE, "/", "/srv/jail", PAGE_SAYS_YES},
+		{PAGE_RULE_TREE, "/srv/jail/a", "/srv/jail", PAGE_SAYS_YES},
+		{PAGE_RULE_TREE, "/srv/ja", "/srv/jail", PAGE_SAYS_NO},
+		{PAGE_RULE_TREE, "/srv/jail2", "/srv/jail", PAGE_SAYS_NO},
+	};
+
+	for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
+		size_t used = 0;
+
+		ck_assert_int_eq(
+			page_rule_append(page->rules, sizeof(page->rules), &used, cases[i].kind, cases[i].pattern), 0);
+		page->rules_bytes = (uint32_t)used;
+		ck_assert_msg(page_ask_below(page, &id, cases[i].directory) == cases[i].answer, "%s in %s",
+			      cases[i].pattern, cases[i].directory);
+	}
+}
+END_TEST
+
 START_TEST(page_says_nothing)
 {
 	static const size_t words[] = {
@@ -419,6 +462,7 @@ int main(void)
 	tcase_add_checked_fixture(pages, setup, teardown);
 	tcase_set_timeout(pages, 60);
 	tcase_add_test(pages, page_answers);
+	tcase_add_test(pages, below_a_directory);
 	tcase_add_test(pages, page_says_nothing);
 	tcase_add_test(pages, page_refuses);
 	tcase_add_test(pages, page_distrusts_its_rules);

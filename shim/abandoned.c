@@ -1,0 +1,150 @@
+/*
+ * How a thread knows that it has left a conversation. The stack grows downwards, and a conversation is a variable of a
+ * function that is still running, or was left by a jump. A call that is made while it goes on, from a signal handler
+ * that interrupted it, has its frames below that variable. So:
+ *
+ * 1. A frame of ours at or above it: it was left.
+ * 2. Below it, and its cookie is not where it was: frames that were called since have overwritten it; it was left.
+ * 3. Below it, and the cookie is there: it goes on, or has left the cookie in a gap of the frames above us. It stays;
+ *    the next call from another depth finds out.
+ *
+ * This holds on one stack. From an alternate signal stack nothing can be said of conversations on another one: they
+ * stay. But one that was begun on an alternate stack was left if the thread is not on that stack now.
+ *
+ * Who is the same thread is told by its number, which a child has another one of; a number that is used again, and a
+ * descriptor that the program closed and that is something else now, are found by the socket's inode. The socket is
+ * shut down first: a copy that a child has does not keep the keeper waiting.
+ *
+ * A slot's `cookie` is FREE, BUSY while somebody writes the slot or ends what it notes, or else never used a second
+ * time. Who reads a slot reads the cookie first; if compare and exchange then still finds it there, what was read
+ * belongs to it, and nobody else ends it.
+ */
+#include "shim/abandoned.h"
+
+#include <signal.h>
+#include <stdbool.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+
+#include "shim/sys.h"
+
+#ifndef SS_AUTODISARM
+#define SS_AUTODISARM (1u << 31)
+#endif
+
+enum { FREE, BUSY };
+
+static struct slot {
+	uint64_t cookie;
+	const struct ask *ask;
+	ino_t ino; /* of the socket */
+	int sock;
+	pid_t thread;
+	bool alternate; /* it is on an alternate signal stack */
+	bool disarms;   /* whose handlers do not see that they run on one */
+} slots[ABANDONED_NOTED];
+
+uint32_t abandoned_noted;
+static uint32_t count;
+
+static unsigned int alternate_stack(void)
+{
+	stack_t now = {.ss_flags = 0};
+
+	sys(sigaltstack, NULL, &now);
+	return (unsigned int)now.ss_flags;
+}
+
+static bool exchange(struct slot *slot, uint64_t from, uint64_t to)
+{
+	return __atomic_compare_exchange_n(&slot->cookie, &from, to, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE);
+}
+
+/* Not what happens to be on a stack; the low bits say which slot. */
+static uint64_t new_cookie(unsigned int slot)
+{
+	uint64_t cookie = (__atomic_add_fetch(&count, 1, __ATOMIC_RELAXED) | UINT64_C(1) << 32) * 0x9e3779b97f4a7c15ull;
+
+	return (cookie | 1) * ABANDONED_NOTED + slot;
+}
+
+void abandoned_note(struct ask *ask)
+{
+	unsigned int flags = alternate_stack();
+	struct stat st;
+
+	if (fstat(ask->sock, &st) < 0)
+		return;
+	for (unsigned int i = 0; i < ABANDONED_NOTED; i++) {
+		if (!exchange(&slots[i], FREE, BUSY))
+			continue;
+		ask->cookie = new_cookie(i);
+		slots[i].ask = ask;
+		slots[i].ino = st.st_ino;
+		slots[i].sock = ask->sock;
+		slots[i].thread = (pid_t)syscall(SYS_gettid);
+		slots[i].alternate = flags & SS_ONSTACK;
+		slots[i].disarms = flags & SS_AUTODISARM;
+		__atomic_add_fetch(&abandoned_noted, 1, __ATOMIC_RELAXED);
+		__atomic_store_n(&slots[i].cookie, ask->cookie, __ATOMIC_RELEASE);
+		return;
+	}
+}
+
+static void release(struct slot *slot)
+{
+	__atomic_sub_fetch(&abandoned_noted, 1, __ATOMIC_RELAXED);
+	__atomic_store_n(&slot->cookie, FREE, __ATOMIC_RELEASE);
+}
+
+void abandoned_forget(struct ask *ask)
+{
+	struct slot *slot = &slots[ask->cookie % ABANDONED_NOTED];
+
+	if (ask->cookie && exchange(slot, ask->cookie, BUSY))
+		release(slot);
+	ask->cookie = 0;
+}
+
+/* `frame`: one of ours, on the stack with these flags. */
+static bool was_left(const struct slot *slot, uint64_t cookie, const void *frame, unsigned int flags)
+{
+	if (slot->disarms && (flags & SS_DISABLE))
+		return false;
+	if (flags & SS_ONSTACK && !slot->alternate)
+		return false;
+	if (slot->alternate && !(flags & SS_ONSTACK))
+		return true;
+	return (uintptr_t)frame >= (uintptr_t)slot->ask ||
+	       __atomic_load_n(&slot->ask->cookie, __ATOMIC_RELAXED) != cookie;
+}
+
+static void end(int sock, ino_t ino)
+{
+	struct stat st;
+
+	if (fstat(sock, &st) < 0 || !S_ISSOCK(st.st_mode) || st.st_ino != ino)
+		return;
+	sys(shutdown, sock, SHUT_RDWR);
+	sys(close, sock);
+}
+
+void abandoned_end_slow(void)
+{
+	const int saved = errno;
+	const pid_t me = (pid_t)syscall(SYS_gettid);
+	const unsigned int flags = alternate_stack();
+
+	for (unsigned int i = 0; i < ABANDONED_NOTED; i++) {
+		uint64_t cookie = __atomic_load_n(&slots[i].cookie, __ATOMIC_ACQUIRE);
+		struct slot seen = slots[i];
+
+		if (cookie == FREE || cookie == BUSY || seen.thread != me)
+			continue;
+		if (!was_left(&seen, cookie, __builtin_frame_address(0), flags) || !exchange(&slots[i], cookie, BUSY))
+			continue;
+		end(seen.sock, seen.ino);
+		release(&slots[i]);
+	}
+	errno = saved;
+}

@@ -1,0 +1,238 @@
+/*
+ * See root.h. Noted at chroot(): the path of the new root, as the keeper sees it; the page, which stays mapped; and
+ * which files, of those that are open, are protected. Afterwards:
+ *
+ * - with a /proc, a file's name is its name here behind that path;
+ * - without one, a file is one of those that were open, or it is somewhere below that path (or came through a socket:
+ *   then it is taken for one of the new root). If no rule can match anything there, it is not protected.
+ *
+ * What was noted is found by the identity of the root directory: a vfork child that calls chroot() writes into the
+ * memory of its parent, whose root is another one.
+ */
+#include "shim/root.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "shim/mapping.h"
+#include "shim/protect.h"
+#include "shim/real.h"
+#include "shim/sys.h"
+#include "wire/text.h"
+
+#define ROOTS     4
+#define FILES_MAX 32
+
+struct root {
+	dev_t dev;
+	ino_t ino;
+	const struct page *page;
+	char path[PATH_MAX]; /* without a slash at its end: "" is the keeper's own */
+	bool more;           /* more protected files were open than could be noted, or they could not be listed */
+	unsigned int count;
+	struct {
+		dev_t dev;
+		ino_t ino;
+	} files[FILES_MAX];
+};
+
+static struct root roots[ROOTS];
+static unsigned int claimed;
+static const struct root *published[ROOTS];
+
+static bool is_root(const struct root *root, const struct stat *st)
+{
+	return root->dev == st->st_dev && root->ino == st->st_ino;
+}
+
+static const struct root *find(const struct stat *st)
+{
+	for (int i = ROOTS - 1; i >= 0; i--) {
+		const struct root *root = __atomic_load_n(&published[i], __ATOMIC_ACQUIRE);
+
+		if (root && is_root(root, st))
+			return root;
+	}
+	return NULL;
+}
+
+bool root_was_left(const struct settings *s)
+{
+	struct stat st;
+
+	return s->has_root && stat("/", &st) == 0 && (st.st_dev != s->root_dev || st.st_ino != s->root_ino);
+}
+
+static enum root_says by_page(const struct root *root, const char *name, bool below)
+{
+	struct wire_config_id id;
+	char path[PATH_MAX];
+	struct text text;
+	enum page_answer answer;
+
+	if (!root->page)
+		return ROOT_SAYS_NOTHING;
+	text_init(&text, path, sizeof(path));
+	text_add(&text, root->path);
+	text_add(&text, name);
+	if (text.cut)
+		return ROOT_SAYS_NO; /* longer than any rule */
+	page_config(root->page, &id);
+	answer = below ? page_ask_below(root->page, &id, path) : page_ask(root->page, &id, path, NULL);
+	return answer == PAGE_SAYS_NO ? ROOT_SAYS_NO : answer == PAGE_SAYS_YES ? ROOT_SAYS_YES : ROOT_SAYS_NOTHING;
+}
+
+enum root_says root_ask(int fd, const char *name)
+{
+	const struct root *root;
+	struct stat st;
+
+	if (stat("/", &st) < 0 || !(root = find(&st)))
+		return ROOT_SAYS_NOTHING;
+	if (name && name[0] == '/')
+		return by_page(root, name, false);
+	if (root->more || fstat(fd, &st) < 0)
+		return ROOT_SAYS_NOTHING;
+	for (unsigned int i = 0; i < root->count; i++)
+		if (root->files[i].dev == st.st_dev && root->files[i].ino == st.st_ino)
+			return ROOT_SAYS_YES;
+	return by_page(root, "", true) == ROOT_SAYS_NO ? ROOT_SAYS_NO : ROOT_SAYS_NOTHING;
+}
+
+/* --- before the call --- */
+
+static void note_file(struct root *root, int fd)
+{
+	struct protect_look look;
+	struct stat st;
+
+	if (protect_is_kernels(fd) || protect_look(fd, &look) == PROTECT_NO || fstat(fd, &st) < 0)
+		return;
+	if (root->count == FILES_MAX) {
+		root->more = true;
+		return;
+	}
+	root->files[root->count].dev = st.st_dev;
+	root->files[root->count++].ino = st.st_ino;
+}
+
+struct entry {
+	uint64_t ino, off;
+	uint16_t size;
+	uint8_t type;
+	char name[];
+};
+
+static int number(const char *name)
+{
+	int n = 0;
+
+	for (; *name >= '0' && *name <= '9' && n < INT_MAX / 10; name++)
+		n = 10 * n + (*name - '0');
+	return *name ? -1 : n;
+}
+
+static void note_files(struct root *root)
+{
+	_Alignas(struct entry) char buf[2048];
+	long dir = sys(openat, AT_FDCWD, "/proc/thread-self/fd", O_RDONLY | O_DIRECTORY | O_CLOEXEC), n = dir;
+
+	while (dir >= 0 && (n = sys(getdents64, dir, buf, sizeof(buf))) > 0) {
+		for (long at = 0; at < n;) {
+			const struct entry *e = (const struct entry *)(buf + at);
+			int fd = number(e->name);
+
+			if (fd >= 0 && fd != dir)
+				note_file(root, fd);
+			at += e->size;
+		}
+	}
+	root->more |= n < 0;
+	if (dir >= 0)
+		sys(close, dir);
+}
+
+/* From one root to the next, what was open before counts; what was opened there and lies outside of the next does not.
+ */
+static void note_files_of(struct root *root, const struct root *now)
+{
+	root->more = now->more;
+	root->count = now->count;
+	memcpy(root->files, now->files, sizeof(root->files));
+}
+
+/* The path of the new root; false: it cannot be known. */
+static bool note_path(struct root *root, const char *path, const struct root *now)
+{
+	long fd = sys(openat, AT_FDCWD, path, O_PATH | O_DIRECTORY | O_CLOEXEC), n = -1;
+	char link[32], name[PATH_MAX];
+	struct text text;
+	struct stat st;
+
+	if (fd < 0)
+		return false;
+	text_init(&text, link, sizeof(link));
+	text_add(&text, "/proc/thread-self/fd/");
+	text_add_number(&text, fd);
+	if (fstat((int)fd, &st) == 0)
+		n = sys(readlinkat, AT_FDCWD, link, name, sizeof(name) - 1);
+	sys(close, fd);
+	if (n <= 0 || n == sizeof(name) - 1 || name[0] != '/')
+		return false;
+	name[n] = '\0';
+	text_init(&text, root->path, sizeof(root->path));
+	text_add(&text, now ? now->path : "");
+	text_add(&text, n > 1 ? name : "");
+	root->dev = st.st_dev;
+	root->ino = st.st_ino;
+	return !text.cut;
+}
+
+static const struct page *find_page(const struct settings *s)
+{
+	char dir[PLACE_DIR_BYTES], why[256];
+	const struct page *page = NULL;
+	uid_t owner;
+
+	if (place_runtime_dir(&s->place, sys_geteuid(), dir) < 0 ||
+	    mapping_refresh(dir, sys_geteuid(), &page, why, sizeof(why)) < 0 || !page)
+		page = mapping_find(sys_geteuid(), &owner);
+	return page;
+}
+
+int root_change(const char *path)
+{
+	const struct settings *s = settings_get();
+	const struct root *now = NULL;
+	struct root *root = NULL;
+	unsigned int mine = ROOTS;
+	const int saved = errno;
+	struct stat st;
+	bool left;
+	int rc;
+
+	if (!s || !s->place.config[0])
+		return real_chroot(path);
+	left = root_was_left(s);
+	if (left && stat("/", &st) == 0)
+		now = find(&st);
+	if (!left || now)
+		mine = __atomic_fetch_add(&claimed, 1, __ATOMIC_RELAXED);
+	if (mine < ROOTS) {
+		root = &roots[mine];
+		root->page = now ? now->page : find_page(s);
+		if (!note_path(root, path, now))
+			root = NULL;
+		else if (now)
+			note_files_of(root, now);
+		else
+			note_files(root);
+	}
+	errno = saved;
+	rc = real_chroot(path);
+	if (rc == 0 && root)
+		__atomic_store_n(&published[mine], root, __ATOMIC_RELEASE);
+	return rc;
+}

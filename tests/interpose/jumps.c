@@ -1,0 +1,93 @@
+/*
+ * jumps HOW LOCK OTHER: waits for LOCK until SIGALRM, whose handler jumps out of the call, and then:
+ *   same       locks OTHER, from the same depth
+ *   deeper     from further down the stack
+ *   unlock     unlocks OTHER
+ *   record     waited with fcntl(); unlocks a range of OTHER
+ *   alternate  the handler ran on an alternate stack; locks OTHER
+ * Or the handler does not jump:
+ *   nested     it locks OTHER, and returns: the wait goes on
+ *   nested-alternate   the same, on an alternate stack
+ * Prints which descriptors are open, before and after; ends with its standard input.
+ */
+#include <setjmp.h>
+#include <signal.h>
+#include <stdbool.h>
+
+#include "tests/interpose/calls.h"
+
+static sigjmp_buf out;
+static const char *how;
+static int lock, other;
+
+static __attribute__((noinline)) void lock_deeper(int depth)
+{
+	volatile char room[4096];
+
+	memset((void *)room, depth, sizeof(room));
+	if (depth)
+		lock_deeper(depth - 1);
+	else
+		CALL("other", flock(other, LOCK_EX));
+	room[0] = room[1];
+}
+
+static void on_alarm(int number)
+{
+	(void)number;
+	if (strncmp(how, "nested", 6) != 0)
+		siglongjmp(out, 1);
+	CALL("other", flock(other, LOCK_EX));
+	print_descriptors();
+}
+
+static void wait_for_lock(void)
+{
+	struct flock range = {.l_type = F_WRLCK, .l_whence = SEEK_SET, .l_len = 10};
+
+	if (strcmp(how, "record") == 0)
+		CALL("lock", fcntl(lock, F_SETLKW, &range));
+	else
+		CALL("lock", flock(lock, LOCK_EX));
+}
+
+static void call_again(void)
+{
+	struct flock range = {.l_type = F_UNLCK, .l_whence = SEEK_SET, .l_len = 10};
+
+	if (strcmp(how, "deeper") == 0)
+		lock_deeper(4);
+	else if (strcmp(how, "unlock") == 0)
+		CALL("other", flock(other, LOCK_UN));
+	else if (strcmp(how, "record") == 0)
+		CALL("other", fcntl(other, F_SETLK, &range));
+	else
+		CALL("other", flock(other, LOCK_EX));
+}
+
+int main(int argc, char **argv)
+{
+	static char stack[1 << 16];
+	struct sigaction action = {.sa_handler = on_alarm, .sa_flags = SA_RESTART};
+
+	if (argc != 4)
+		return 2;
+	how = argv[1];
+	if (strstr(how, "alternate")) {
+		action.sa_flags |= SA_ONSTACK;
+		sigaltstack(&(stack_t){.ss_sp = stack, .ss_size = sizeof(stack)}, NULL);
+	}
+	sigaction(SIGALRM, &action, NULL);
+	lock = must_open(argv[2], O_RDWR | O_CREAT);
+	other = must_open(argv[3], O_RDWR | O_CREAT);
+	if (sigsetjmp(out, 1) == 0) {
+		wait_for_lock();
+	} else {
+		print_descriptors();
+		call_again();
+	}
+	print_descriptors();
+	while (getchar() != EOF)
+		;
+	return 0;
+}

@@ -1,0 +1,118 @@
+"""Programs that come with something of their own between them and the kernel: fakeroot's preload, AddressSanitizer, seccomp."""
+import os
+import signal
+import subprocess
+
+import pytest
+from harness import Redis
+from harness.host import SHIM
+
+NOBODY = 65534
+SECCOMP = r"""
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <sys/file.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+int main(int argc, char **argv)
+{
+	struct sock_filter steps[] = {
+		BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
+		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_socket, 0, 1),
+		BPF_STMT(BPF_RET | BPF_K, argv[1][0] == 'k' ? SECCOMP_RET_KILL_PROCESS : SECCOMP_RET_ERRNO | 1),
+		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+	};
+	struct sock_fprog filter = {4, steps};
+	int fd = open(argv[argc - 1], O_RDWR | O_CREAT, 0600);
+
+	prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
+	prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &filter);
+	printf("%d\n", flock(fd, LOCK_EX | LOCK_NB));
+	return 0;
+}
+"""
+PROGRAM = r"""
+#include <fcntl.h>
+#include <stdio.h>
+#include <sys/file.h>
+int main(int argc, char **argv)
+{
+	int fd = open(argv[argc - 1], O_RDWR | O_CREAT, 0600);
+
+	printf("%d\n", flock(fd, LOCK_EX | LOCK_NB));
+	return 0;
+}
+"""
+
+
+@pytest.fixture
+def open_host(folder, host_of):
+    """A host whose keeper is started by its first program, whoever that is."""
+    server = Redis(folder, "--unixsocketperm", "777")
+    os.chmod(folder, 0o755)
+    host = host_of(server, foreground=False, lease="ttl_ms = 1000;")
+    for path in (host.runtime, host.files):
+        os.chown(path, NOBODY, NOBODY)
+    yield host
+    host.stop()
+    server.stop()
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="runs programs as another user, and so needs root")
+@pytest.mark.parametrize("order", ["dflock outside", "dflock inside"])
+def test_fakeroot(open_host, order):
+    """It tells programs that they are root; the library must not believe that."""
+    host, path = open_host, open_host.path("f")
+    user = ["setpriv", f"--reuid={NOBODY}", f"--regid={NOBODY}", "--clear-groups"]
+    held = f"flock {path} sh -c 'id -u; env -u LD_PRELOAD {os.path.dirname(SHIM)}/dflock status'"
+    if order == "dflock outside":
+        done = host.run(*user, "fakeroot", "sh", "-c", held)
+    else:
+        env = {k: v for k, v in host.env().items() if k != "LD_PRELOAD"}
+        done = subprocess.run([*user, "fakeroot", "sh", "-c", f'LD_PRELOAD="$LD_PRELOAD {SHIM}" {held}'], env=env, text=True,
+                              capture_output=True, timeout=60)
+    assert (done.returncode, done.stderr) == (0, ""), done
+    assert done.stdout.startswith("0\n") and path in done.stdout, done.stdout
+
+
+@pytest.fixture
+def built(folder):
+    """Compiles a program."""
+    def build(*words, source=PROGRAM):
+        program = os.path.join(folder, "program")
+        subprocess.run([*words, "-x", "c", "-o", program, "-"], input=source, text=True, check=True)
+        return program
+
+    return build
+
+
+def test_address_sanitizer(make_host, built):
+    """As libdflock(7) says: a runtime that is linked in goes along with a preload; gcc's shared one wants to come first."""
+    host = make_host("a")
+    assert host.run(built("clang", "-fsanitize=address"), host.path("f")).stdout == "0\n"
+    gcc = built("gcc", "-fsanitize=address")
+    plain = host.run(gcc, host.path("f"))
+    assert plain.returncode != 0 and "does not come first" in plain.stderr
+    runtime = subprocess.run(["gcc", "-print-file-name=libasan.so"], capture_output=True, text=True, check=True).stdout.strip()
+    for more in ({"LD_PRELOAD": f"{runtime} {SHIM}"}, {"ASAN_OPTIONS": "verify_asan_link_order=0"}):
+        done = subprocess.run([gcc, host.path("g")], env={**host.env(), **more}, capture_output=True, text=True, timeout=60)
+        assert done.stdout == "0\n", done
+    assert {l["name"] for l in host.status()["leases"]} == {"t/f", "t/g"}
+
+
+def test_a_seccomp_filter_on_socket(make_host, built, folder):
+    """Unprotected locks need none, nor do locks that the page has a lease for; the others do what the filter says."""
+    host = make_host("a", lease="ttl_ms = 20000;")
+    program = built("gcc", source=SECCOMP)
+    outside = os.path.join(folder, "unprotected")
+    for action in ("kill", "refuse"):
+        assert host.run(program, action, outside).stdout == "0\n"
+    assert host.run(program, "kill", host.path("f")).returncode == -signal.SIGSYS
+    refused = host.run(program, "refuse", host.path("f"))
+    assert refused.stdout == "-1\n" and "no connection to the keeper can be made" in refused.stderr, refused
+    assert host.run("flock", host.path("f"), "true").returncode == 0
+    assert host.run(program, "kill", host.path("f")).stdout == "0\n"
