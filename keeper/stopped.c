@@ -35,9 +35,9 @@
 #include "keeper/family.h"
 #include "keeper/log.h"
 
-#define SLICE_NS      200000ll /* for PTRACE_SEIZE to come back */
+#define SLICE_NS      200000ll /* for PTRACE_SEIZE to come back; twice as long each time */
 #define AGAIN_NS      (2 * NS_PER_MS)
-#define AGAIN_DOUBLES 6        /* then it stays at that: 128 ms */
+#define DOUBLES       5        /* then both stay at that: 6.4 and 64 ms */
 #define LIMIT_NS      (100 * NS_PER_MS)
 
 #define STOP_OPTION (PTRACE_O_EXITKILL | PTRACE_O_TRACECLONE | PTRACE_O_TRACEFORK | PTRACE_O_TRACEVFORK)
@@ -84,13 +84,13 @@ static void set_timer(int64_t ns)
 }
 
 /* Seizes it and tells it to stop. 0, -errno, or -ETIMEDOUT: it did not come back. */
-static int seize(pid_t tid)
+static int seize(pid_t tid, int64_t slice_ns)
 {
 	volatile int ret = -ETIMEDOUT;
 
 	if (sigsetjmp(out, 0) == 0) {
 		armed = 1;
-		set_timer(SLICE_NS);
+		set_timer(slice_ns);
 		ret = syscall(SYS_ptrace, (long)PTRACE_SEIZE, (long)tid, 0l, (long)STOP_OPTION) == 0 ? 0 : -errno;
 		armed = 0;
 	}
@@ -221,13 +221,14 @@ static void stop_process(struct stopped *s, pid_t pid)
 /* Tries to seize one that is ASKED. False: there is nothing to try, or nothing any more. May add an entry. */
 static bool try_thread(struct stopped *s, struct thread *t)
 {
+	unsigned doubles = t->tries < DOUBLES ? t->tries : DOUBLES;
 	int64_t now = clock_now_ns();
 	int ret = -ETIMEDOUT;
 
 	if (t->tries == 0 ? s->lost_ns <= s->limit_ns : now >= t->again_ns) {
-		ret = seize(t->tid);
+		ret = seize(t->tid, SLICE_NS << doubles);
 		s->lost_ns += ret == -ETIMEDOUT ? clock_now_ns() - now : 0;
-		t->again_ns = now + (AGAIN_NS << (t->tries < AGAIN_DOUBLES ? t->tries : AGAIN_DOUBLES));
+		t->again_ns = now + (AGAIN_NS << doubles);
 		t->tries++;
 	}
 	if (ret == 0)

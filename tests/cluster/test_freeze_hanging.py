@@ -32,7 +32,7 @@ for i in range(count):
     if os.fork() == 0:
         os.close(said)
         os.read(go, 1)
-        os.execv(program, [program, "0.01"])
+        os.execv(program, [program])
 os.close(go)
 print("held", flush=True)
 sys.stdin.readline()
@@ -56,7 +56,7 @@ class View:
 
     def begin(self, *programs):
         for name in programs:
-            shutil.copy("/bin/sleep", os.path.join(self.data, name))
+            shutil.copy("/bin/true", os.path.join(self.data, name))
         self.server = subprocess.Popen(["bindfs", "-f", "-o", "attr_timeout=3600,entry_timeout=3600", self.data, self.path])
         wait_until(lambda: os.path.ismount(self.path), "it is mounted")
         for name in programs:  # its directory entry is known, its pages are not
@@ -111,8 +111,15 @@ def clock_job(host, name):
 
 
 def hanging(host, view, count, name="hanging"):
-    """A holder whose children hang in execve() when the view has stopped."""
-    holder = Job(host, "/usr/bin/python3", "-c", HANGING, host.path(name), os.path.join(view.path, "program"), str(count))
+    """
+    A holder whose children hang in execve() when the view has stopped. The program is a script, whose interpreter is what
+    hangs: only then (since Linux 6.8) the kernel has cred_guard_mutex, which PTRACE_SEIZE waits for.
+    """
+    script = host.path("script")
+    with open(script, "w") as f:
+        f.write("#!%s\n" % os.path.join(view.path, "program"))
+    os.chmod(script, 0o755)
+    holder = Job(host, "/usr/bin/python3", "-c", HANGING, host.path(name), script, str(count))
     assert holder.line() == "held"
     view.stop()
     holder.say("")
