@@ -20,6 +20,7 @@
 #include "shim/protect.h"
 #include "shim/real.h"
 #include "shim/sys.h"
+#include "wire/rundir.h"
 #include "wire/text.h"
 
 #define ROOTS     4
@@ -196,7 +197,7 @@ static const struct page *find_page(const struct settings *s)
 	const struct page *page = NULL;
 	uid_t owner;
 
-	if (place_runtime_dir(&s->place, sys_geteuid(), dir) < 0 ||
+	if (rundir_find(&s->place, sys_geteuid(), dir, why, sizeof(why)) < 0 ||
 	    mapping_refresh(dir, sys_geteuid(), &page, why, sizeof(why)) < 0 || !page)
 		page = mapping_find(sys_geteuid(), &owner);
 	return page;
