@@ -48,9 +48,9 @@ def wait_for_another(host, keeper):
 
 
 def is_kept(host, name, note):
-    """Its lease is confirmed, and status says why it will not be given back."""
-    wait_until(lambda: [l for l in leases(host, name="t/" + name, state="held") if note in l["note"]],
-               "the lease is kept, and status says why")
+    """Its lease is there, and status says why it is not given back. (Its state changes each time that is tried.)"""
+    wait_until(lambda: [l for l in leases(host, name="t/" + name) if l["state"] != "releasing" and note in l["note"]],
+               "the lease is kept, and status says why", 30)
 
 
 def state(pid):
