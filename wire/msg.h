@@ -90,7 +90,8 @@ struct wire_reply {
 	uint8_t reserved[2];
 	int32_t pid;                    /* WIRE_TEST: what F_GETLK shows as l_pid */
 	char reason[WIRE_REASON_BYTES]; /* NUL-terminated; WIRE_REFUSED: one line, no newline */
-	int64_t until_ns; /* WIRE_GRANTED: on the caller's clock: sent_ns + what was sure after the question was received */
+	int64_t until_ns; /* WIRE_GRANTED: on the caller's clock: sent_ns + what was sure after the question was
+			     received */
 	uint64_t fence;
 	/*
 	 * WIRE_TEST: of the lock in the way. WIRE_BEFORE: of the caller's own. WIRE_GRANTED in the record space: what
