@@ -138,10 +138,10 @@ static void check_store(struct doctor *d, const json_t *status)
 		doctor_find(d, FINDING_OK, "the store %s answers, version %s, can be written and evicts no leases",
 			    field_text(store, "server"), field_text(store, "version"));
 	if (field_flag(store, "grace"))
-		doctor_find(
-			d, FINDING_WARNING,
-			"the store is new or lost its memory: it grants nothing for another %s, and then opens by itself",
-			show_ms(field_number(store, "grace_left_ms"), time));
+		doctor_find(d, FINDING_WARNING,
+			    "the store is new or lost its memory: it grants nothing for another %s, and then opens by "
+			    "itself",
+			    show_ms(field_number(store, "grace_left_ms"), time));
 	if (cluster_ttl_ms && cluster_ttl_ms != ttl_ms)
 		doctor_find(
 			d, FINDING_PROBLEM,

@@ -10,11 +10,14 @@
 #include "cli/store.h"
 
 static const char doc[] =
-	"Opens a new store. A store that is new, or that lost its memory, grants no locks until a keeper has watched it "
-	"for one ttl (30 s unless configured otherwise), because hosts that it has forgotten may still hold locks. This "
+	"Opens a new store. A store that is new, or that lost its memory, grants no locks until a keeper has watched "
+	"it "
+	"for one ttl (30 s unless configured otherwise), because hosts that it has forgotten may still hold locks. "
+	"This "
 	"command waits for a third of that and two seconds, in which hosts that run come back, and opens the store if "
 	"nothing is known of an earlier memory. Else it refuses, and lists what is known.\v"
-	"When in doubt wait one ttl: the store then opens by itself. Starts a keeper if none runs. The exit status is 0 "
+	"When in doubt wait one ttl: the store then opens by itself. Starts a keeper if none runs. The exit status is "
+	"0 "
 	"if the store grants locks now, and else 1.";
 
 static error_t parse(int key, char *arg, struct argp_state *state)
@@ -47,12 +50,12 @@ static int init(struct ask *ask, const struct place *place, bool force, char why
 
 int cmd_init(int argc, char **argv)
 {
-	static const struct argp_option known[] = {
-		{"force", 'f', NULL, 0,
-		 "open it at once, whatever is known: a host that still holds a lock of the earlier memory, and the next one that "
-		 "gets this lock, then run at the same time",
-		 0},
-		{0}};
+	static const struct argp_option known[] = {{"force", 'f', NULL, 0,
+						    "open it at once, whatever is known: a host that still holds a "
+						    "lock of the earlier memory, and the next one that "
+						    "gets this lock, then run at the same time",
+						    0},
+						   {0}};
 	static const struct argp argp = {.options = known, .parser = parse, .doc = doc};
 	char why[CLI_LINE_BYTES];
 	bool started = false, force = false;

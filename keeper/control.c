@@ -81,8 +81,8 @@ static void reload(struct session *s)
 			k->config->path);
 		return;
 	}
-	/* Before the new rules are shown: a file may have another name by them, and a program that sees them must not find
-	 * the lease of the old one open. What is still granted is shown again. */
+	/* Before the new rules are shown: a file may have another name by them, and a program that sees them must not
+	 * find the lease of the old one open. What is still granted is shown again. */
 	leasepage_close_all(k);
 	if (pagefile_publish(k->page, fresh) < 0) {
 		pagefile_publish(k->page, k->config);
@@ -117,8 +117,8 @@ static void refuse_stop_unreachable(struct keeper *k)
 	char why[WIRE_REASON_BYTES];
 
 	host_store_trouble(k, why, sizeof(why));
-	FOR_STOPPERS (k, s, next)
-		session_refuse(s, "leases cannot be given back: %s", why);
+	FOR_STOPPERS(k, s, next)
+	session_refuse(s, "leases cannot be given back: %s", why);
 }
 
 void control_in_use(const struct lease *lease)
@@ -127,17 +127,17 @@ void control_in_use(const struct lease *lease)
 
 	if (!store_is_up(lease->lock->file->keeper->store))
 		return refuse_stop_unreachable(lease->lock->file->keeper);
-	FOR_STOPPERS (lease->lock->file->keeper, s, next)
-		session_refuse(s, "%s (%s) is locked by a program: see `dflock status`", lease->lock->file->name,
-			       lease->lock->file->path);
+	FOR_STOPPERS(lease->lock->file->keeper, s, next)
+	session_refuse(s, "%s (%s) is locked by a program: see `dflock status`", lease->lock->file->name,
+		       lease->lock->file->path);
 }
 
 static void stopped(struct keeper *k)
 {
 	struct session *s, *next;
 
-	FOR_STOPPERS (k, s, next)
-		session_reply(s, WIRE_OK, NULL, -1);
+	FOR_STOPPERS(k, s, next)
+	session_reply(s, WIRE_OK, NULL, -1);
 	keeper_end(k, "stopped on request");
 }
 
@@ -148,9 +148,9 @@ void control_leases_ended(struct keeper *k)
 }
 
 /*
- * May a program here rely on it, or be about to? Not on one that is on its way back: should that not arrive, it is found
- * to be a silent host's. Nor on an unsure one that the kernel says nobody holds: its pins are over, it stays in the
- * journal, and the next keeper sees to it.
+ * May a program here rely on it, or be about to? Not on one that is on its way back: should that not arrive, it is
+ * found to be a silent host's. Nor on an unsure one that the kernel says nobody holds: its pins are over, it stays in
+ * the journal, and the next keeper sees to it.
  */
 static bool may_be_in_use(const struct lease *lease)
 {
@@ -199,8 +199,8 @@ static void refuse_stop_late(struct session *s, const struct lease *lease)
 		what = "the store has not confirmed that it is a shared one";
 	else if (lease->probe)
 		what = "its file system has not answered whether a program has it";
-	session_refuse(s, "%s (%s) could not be given back within %d s: %s; see `dflock status`", lease->lock->file->name,
-		       lease->lock->file->path, STOP_WAIT_MS / 1000, what);
+	session_refuse(s, "%s (%s) could not be given back within %d s: %s; see `dflock status`",
+		       lease->lock->file->name, lease->lock->file->path, STOP_WAIT_MS / 1000, what);
 }
 
 static void on_stop_timer(uv_timer_t *timer);
@@ -277,11 +277,12 @@ static bool is_forced(const struct session *s)
 
 static void refuse_init(struct session *s, const char *known)
 {
-	session_refuse(s,
-		       "the store was not opened: %s. Hosts may hold locks of that memory; it opens by itself in %lld s. "
-		       "`dflock init --force` opens it now: a host that holds such a lock and the next one that gets it "
-		       "then run at the same time",
-		       known, (long long)grace_left_ms(s->keeper) / 1000 + 1);
+	session_refuse(
+		s,
+		"the store was not opened: %s. Hosts may hold locks of that memory; it opens by itself in %lld s. "
+		"`dflock init --force` opens it now: a host that holds such a lock and the next one that gets it "
+		"then run at the same time",
+		known, (long long)grace_left_ms(s->keeper) / 1000 + 1);
 }
 
 static void init(struct session *s);
@@ -347,7 +348,7 @@ static void init(struct session *s)
 
 	s->state = SESSION_INIT;
 	if (!k->store_tried)
-		return; /* the keeper has only just started; control_store_tried() goes on */
+		return;     /* the keeper has only just started; control_store_tried() goes on */
 	if (is_forced(s)) { /* a store that is down for its record's ttl_ms is opened by this, too */
 		log_info("the store is opened on request, whatever is known of an earlier memory of it");
 		store_open(k->store, STORE_OPEN_FORCED, "", on_forced_init, k);

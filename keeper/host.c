@@ -298,7 +298,8 @@ static void on_sweep_timer(uv_timer_t *timer)
 
 /* --- start and end --- */
 
-/* What came through the store and means nothing: at most a line in a while, since anybody who may publish can send it. */
+/* What came through the store and means nothing: at most a line in a while, since anybody who may publish can send it.
+ */
 static void on_note(void *arg, const char *line)
 {
 	struct keeper *k = arg;
@@ -312,9 +313,11 @@ static void on_note(void *arg, const char *line)
 
 int host_start(struct keeper *k)
 {
-	static const struct store_callbacks callbacks = {
-		.on_up = on_up, .on_down = on_down, .on_incarnation = on_incarnation, .on_message = on_message,
-		.on_note = on_note};
+	static const struct store_callbacks callbacks = {.on_up = on_up,
+							 .on_down = on_down,
+							 .on_incarnation = on_incarnation,
+							 .on_message = on_message,
+							 .on_note = on_note};
 	uint64_t often = k->config->lease.sweep_ms / SWEEPS_PER_PERIOD;
 
 	k->watch = watch_new(host_ttl_ns(k));

@@ -250,7 +250,7 @@ struct keeper {
 
 	/* grace.c */
 	char journal_incarnation[STORE_INC_BYTES]; /* of the leases that were taken up; "" after that */
-	char earlier_incarnation[STORE_INC_BYTES];  /* that this keeper has known before the store's own; "": none */
+	char earlier_incarnation[STORE_INC_BYTES]; /* that this keeper has known before the store's own; "": none */
 	int64_t grace_since_ns;
 	uv_timer_t grace;
 

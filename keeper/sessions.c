@@ -155,9 +155,10 @@ static void add_before(struct wire_reply *reply, const struct session *s)
 /*
  * The caller's clock is not ours (time namespaces): what it may rely on counts from when it sent the question.
  *
- * Why it never ends after until_ns: sent_ns was read before the question was sent, received_ns after it was received, so
- * sent_ns is the earlier moment; adding the time between received_ns and until_ns to it gives a moment before until_ns.
- * A clock that was read before recvmsg() would not do: a question that arrives in between was sent after that.
+ * Why it never ends after until_ns: sent_ns was read before the question was sent, received_ns after it was received,
+ * so sent_ns is the earlier moment; adding the time between received_ns and until_ns to it gives a moment before
+ * until_ns. A clock that was read before recvmsg() would not do: a question that arrives in between was sent after
+ * that.
  */
 void session_grant(struct session *s, int64_t until_ns, uint64_t fence)
 {

@@ -36,10 +36,10 @@ static int question(struct call *c, struct wire_reply *reply)
 }
 
 /*
- * The keeper says that the file is not protected. That counts only if the page does not say the opposite of the path that
- * the file has now: the keeper may see the file under another path (a chroot or mount namespace), and the kernel lock
- * alone would exclude nobody on other hosts. A file that was renamed after the page was looked at is no dispute: the path
- * is read again after the keeper's answer. If it is renamed back meanwhile, the keeper is asked again.
+ * The keeper says that the file is not protected. That counts only if the page does not say the opposite of the path
+ * that the file has now: the keeper may see the file under another path (a chroot or mount namespace), and the kernel
+ * lock alone would exclude nobody on other hosts. A file that was renamed after the page was looked at is no dispute:
+ * the path is read again after the keeper's answer. If it is renamed back meanwhile, the keeper is asked again.
  */
 static int unprotected(struct call *c, const struct wire_reply *reply)
 {
@@ -53,10 +53,11 @@ static int unprotected(struct call *c, const struct wire_reply *reply)
 	}
 	if (c->disputed++ < MAX_DISPUTES)
 		return CALL_AGAIN;
-	note_refused(c->fd,
-		     "this path is protected, but the keeper has no rule for the path under which it sees the file (another "
-		     "root directory or mount namespace): give that path a rule with the same name, or run a keeper there",
-		     *reply->reason ? reply->reason : NULL);
+	note_refused(
+		c->fd,
+		"this path is protected, but the keeper has no rule for the path under which it sees the file (another "
+		"root directory or mount namespace): give that path a rule with the same name, or run a keeper there",
+		*reply->reason ? reply->reason : NULL);
 	return -ENOLCK;
 }
 

@@ -150,6 +150,12 @@ def test_another_ttl(make_host, host_of, redis):
     b = host_of(redis, "b", lease="ttl_ms = 4000; store_wait_ms = 300;")
     both_ways(b, "ttl_ms = 3000, this keeper is configured with 4000.*same value")
     works(a)
+    refusal = b.cli("init", check=False)
+    assert refusal.returncode == 1 and "same value" in refusal.stderr
+    # Everywhere, once all keepers have ended: the store gets the value of whoever says so.
+    a.cli("stop")
+    b.cli("init", "--force")
+    works(b)
 
 
 # --- what is in the store ---

@@ -27,7 +27,8 @@ ssize_t recvmsg(int fd, struct msghdr *msg, int flags)
 
 	if (!real_recvmsg)
 		*(void **)&real_recvmsg = dlsym(RTLD_NEXT, "recvmsg");
-	if (getsockopt(fd, SOL_SOCKET, SO_TYPE, &type, &len) == 0 && type == SOCK_SEQPACKET && path && unlink(path) == 0)
+	if (getsockopt(fd, SOL_SOCKET, SO_TYPE, &type, &len) == 0 && type == SOCK_SEQPACKET && path &&
+	    unlink(path) == 0)
 		poll(&question, 1, WAIT_MS);
 	return real_recvmsg(fd, msg, flags);
 }

@@ -767,7 +767,8 @@ START_TEST(new_or_put_back)
 	begin("begin");
 	assert_starts(reclaim("A", 'a', "7", "exclusive"), "OK 7");
 	assert_says(call(SCRIPT_STORE, "new", "3000", "", NULL),
-		    "KNOWN there was an earlier memory of it, and hosts have put back leases of 1 lock (" NAME " of A)");
+		    "KNOWN there was an earlier memory of it, and hosts have put back leases of 1 lock (" NAME
+		    " of A)");
 	assert_says(acquire("B", 'b', 'x'), "GRACE");
 
 	command("FLUSHALL");
