@@ -28,7 +28,7 @@ EMPTY, RULES, INVALID = range(3)
 PATH, GLOB, TREE = range(3)
 
 LEASES_AT, BUCKETS, IN_BUCKET = 1053696, 1024, 8  # struct leases
-CLOCK, SLOT = struct.Struct("<qQQ"), struct.Struct("<2I3Q2q4I")
+CLOCK, SLOT = struct.Struct("<q4Q"), struct.Struct("<2I3Q2q4I")
 FLOCK, RECORD = 0, 1
 EOF = 2**63 - 1
 
@@ -84,7 +84,8 @@ class Leases:
 
     def clock(self, sure_until_ns=EOF, namespace=None):
         space = namespace or os.stat("/proc/self/ns/time")
-        CLOCK.pack_into(self.page, LEASES_AT + 64, sure_until_ns, space.st_dev, space.st_ino)
+        pids = os.stat("/proc/self/ns/pid")
+        CLOCK.pack_into(self.page, LEASES_AT + 64, sure_until_ns, space.st_dev, space.st_ino, pids.st_dev, pids.st_ino)
 
     def show(self, path, space=FLOCK, mode=EXCLUSIVE, start=0, to=EOF, called=None, ino=None, seq=2, note=0):
         """called: the path that stands there; note: for a program's second preload, in the word that is reserved."""

@@ -22,7 +22,7 @@ def test_what_the_keeper_is_given(world):
                      env={**world.environment(), "DFLOCK_LOG": "debug"})
     assert "flock: 0 -\n" in done.stdout and "signal" not in done.stdout and done.stderr == ""
     about, = world.started()
-    assert about["argv"] == ["--config", str(world.config), "--runtime-dir", str(world.runtime), "--ready-fd", "3"]
+    assert about["argv"] == ["--config", str(world.config), "--ready-fd", "3", "--runtime-dir", str(world.runtime)]
     # Python adds LC_CTYPE by itself.
     assert set(about["environ"]) - {"LC_CTYPE"} == {"PATH", "DFLOCK_LOG"} and about["environ"]["DFLOCK_LOG"] == "debug"
     assert about["cwd"] == "/" and about["umask"] == 0o22
