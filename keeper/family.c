@@ -94,6 +94,22 @@ uint64_t family_started(pid_t pid)
 	return family_stat(pid, &stat) ? stat.started : 0;
 }
 
+int64_t family_ran_ns(pid_t tid)
+{
+	char path[32], text[64];
+	ssize_t n;
+	int fd;
+
+	snprintf(path, sizeof(path), "/proc/%d/schedstat", (int)tid);
+	fd = open(path, O_RDONLY | O_CLOEXEC);
+	if (fd < 0)
+		return -1;
+	n = read(fd, text, sizeof(text) - 1);
+	close(fd);
+	text[n > 0 ? n : 0] = '\0';
+	return n > 0 && isdigit((unsigned char)*text) ? strtoll(text, NULL, 10) : -1;
+}
+
 int family_all(struct family_stat **all, size_t *count)
 {
 	DIR *proc = opendir("/proc");

@@ -41,6 +41,8 @@ uint64_t family_started(pid_t pid);
 bool family_is_stopped(pid_t pid);
 /* The same, or does it wait in the kernel where no signal wakes it (D)? */
 bool family_is_held(pid_t pid);
+/* For how long a thread has been on a processor; -1: not known, or gone. */
+int64_t family_ran_ns(pid_t tid);
 /* Was it stopped by a signal: all its threads (T), but for those at their end? */
 bool family_has_stop(pid_t pid);
 

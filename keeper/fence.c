@@ -237,6 +237,20 @@ bool fence_is_hidden(const struct fence *fence, uint32_t slot)
 	return slot < FENCE_SLOTS && __atomic_load_n(&fence->slots[slot].hidden, __ATOMIC_RELAXED);
 }
 
+#define PATIENCE_NS (5000 * NS_PER_MS)
+#define LEAST_NS    (200 * NS_PER_MS) /* twice the period of `alive` */
+#define RESTART_NS  (500 * NS_PER_MS) /* for the next keeper to start, read the journal and renew */
+
+int64_t fence_patience_ns(const struct fence *fence, int64_t since_ns)
+{
+	int64_t left = __atomic_load_n(&fence->freeze_at_ns, __ATOMIC_RELAXED) - since_ns;
+
+	if (left <= 0 || !fence_in_use(fence)) /* nothing to save */
+		return PATIENCE_NS;
+	left -= left < 2 * RESTART_NS ? left / 2 : RESTART_NS;
+	return left < LEAST_NS ? LEAST_NS : left > PATIENCE_NS ? PATIENCE_NS : left;
+}
+
 unsigned fence_frozen(const struct fence *fence)
 {
 	return fence ? __atomic_load_n(&fence->frozen_count, __ATOMIC_ACQUIRE) : 0;

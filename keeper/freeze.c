@@ -289,16 +289,22 @@ static void set_limit(struct freezer *f, int64_t now)
 	stopped_limit(&f->stopped, tenth);
 }
 
-/* Those who are neither stopped nor held in half of the time that is left are killed. Who does not end even then is
- * waited for in the next looks: one who hangs in the kernel must not keep us from the others. */
+/* Those who are neither stopped nor held in half of the time that is left are looked at; if they run on for another
+ * fourth, they are killed. Who does not end even then is waited for in the next looks: one who hangs in the kernel must
+ * not keep us from the others. */
 static void freeze(struct freezer *f)
 {
+	const unsigned states = 1u << FENCE_HELD | 1u << FENCE_UNSURE;
 	int64_t now = clock_now_ns(), left = __atomic_load_n(&f->fence->deadline_ns, __ATOMIC_RELAXED) - now;
+	int64_t fourth = left > 0 ? left / 4 : AFTER_NS / 3;
 	struct family family = {0};
 
-	if (!freeze_until(f, &family, 1u << FENCE_HELD | 1u << FENCE_UNSURE, f->patient_until,
-			  now + (left > 0 ? left / 2 : AFTER_NS)))
-		stopped_kill_rest(&f->stopped);
+	if (!freeze_until(f, &family, states, f->patient_until, now + 2 * fourth)) {
+		stopped_warn(&f->stopped);
+		family_free(&family);
+		if (!freeze_until(f, &family, states, f->patient_until, now + 3 * fourth))
+			stopped_kill_rest(&f->stopped);
+	}
 	family_free(&family);
 	publish(f);
 	if (f->fence->frozen_count && !f->froze) {

@@ -19,15 +19,21 @@
 #include <sys/socket.h>
 #include <sys/syscall.h>
 #include <sys/sysmacros.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "keeper/holders.h"
+#include "keeper/log.h"
 #include "keeper/mounts.h"
 
 #ifndef PIDFD_THREAD
 #define PIDFD_THREAD O_EXCL
 #endif
 #define BACKLOG_MAX 65536
+#define LEFT_MAX    64
+
+/* Those that have not ended yet; beyond these they are not reaped before the parent ends. */
+static pid_t left[LEFT_MAX];
 
 struct thread {
 	pid_t pid;
@@ -147,7 +153,7 @@ static int cut_off(pid_t pid, pid_t tid, struct mounts *mounts)
 	return ret;
 }
 
-int leftover_cut_off(pid_t pid)
+static int cut_off_process(pid_t pid)
 {
 	struct mounts *mounts = mounts_new();
 	struct dirent *d;
@@ -171,4 +177,28 @@ int leftover_cut_off(pid_t pid)
 		closedir(tasks);
 	mounts_free(mounts);
 	return ret;
+}
+
+void leftover_leave(pid_t pid)
+{
+	int ret = cut_off_process(pid), i = 0;
+
+	log_error("the keeper (pid %d) was killed, but a thread of it waits for a file system that does not answer: it "
+		  "is not waited for",
+		  (int)pid);
+	if (ret < 0)
+		log_error("programs that wait for an answer of that keeper (pid %d) wait until it has ended: its "
+			  "connections cannot be ended (%s)",
+			  (int)pid, strerror(-ret));
+	while (i < LEFT_MAX && left[i])
+		i++;
+	if (i < LEFT_MAX)
+		left[i] = pid;
+}
+
+void leftover_reap(void)
+{
+	for (int i = 0; i < LEFT_MAX; i++)
+		if (left[i] && waitpid(left[i], NULL, WNOHANG) != 0)
+			left[i] = 0;
 }

@@ -16,7 +16,9 @@
  * on every way back to the program: the stop comes before the program's next instruction, also if that is the first of
  * a new program after execve(), which drops neither. A thread in state D was in the kernel when it was looked at, after
  * the mark was left. SIGCONT of somebody else takes the mark of SIGSTOP away; it is left anew in each collection.
- * A thread in state R may be in its program, or in a call that writes on and on: it is not held.
+ * A thread in state R may be in a call that writes on and on: it is not held. But where it got no processor since it was
+ * looked at last, it only waits for one, on a machine that has much to do, and the stop is the first thing that it will
+ * find: it is not killed either.
  */
 #include "keeper/stopped.h"
 
@@ -38,6 +40,7 @@
 #define SLICE_NS      200000ll /* for PTRACE_SEIZE to come back; twice as long each time */
 #define AGAIN_NS      (2 * NS_PER_MS)
 #define DOUBLES       5        /* then both stay at that: 6.4 and 64 ms */
+#define RAN_NS        NS_PER_MS /* one that has had a processor for so long would have stopped, were it not busy in the kernel */
 #define LIMIT_NS      (100 * NS_PER_MS)
 
 #define STOP_OPTION (PTRACE_O_EXITKILL | PTRACE_O_TRACECLONE | PTRACE_O_TRACEFORK | PTRACE_O_TRACEVFORK)
@@ -376,12 +379,47 @@ bool stopped_all_held(const struct stopped *s)
 	return true;
 }
 
+static int add_ran(void *arg, pid_t pid, pid_t tid)
+{
+	int64_t *sum = arg, ran = family_ran_ns(tid);
+
+	(void)pid;
+	*sum = ran < 0 || *sum < 0 ? -1 : *sum + ran;
+	return 0;
+}
+
+static int64_t ran_ns(const struct thread *t)
+{
+	int64_t sum = 0;
+
+	if (!is_whole(t))
+		return family_ran_ns(t->tid);
+	family_threads(t->pid, add_ran, &sum);
+	return sum;
+}
+
+void stopped_warn(struct stopped *s)
+{
+	for (size_t i = 0; i < s->count; i++)
+		s->threads[i].ran_ns = is_held(s, &s->threads[i]) ? 0 : ran_ns(&s->threads[i]);
+}
+
+/* It has a stop pending, and has not come to take it. */
+static bool waits_for_processor(const struct stopped *s, const struct thread *t)
+{
+	int64_t now = ran_ns(t);
+
+	if (t->how == ASKED && !find_process(s, t->pid))
+		return false;
+	return t->ran_ns <= 0 ? t->ran_ns == 0 : now >= 0 && now - t->ran_ns < RAN_NS;
+}
+
 void stopped_kill_rest(struct stopped *s)
 {
 	for (size_t i = 0; i < s->count; i++) {
 		struct thread *t = &s->threads[i];
 
-		if (t->killed || is_held(s, t))
+		if (t->killed || is_held(s, t) || waits_for_processor(s, t))
 			continue;
 		log_error("pid %d could not be stopped in time: it is killed", (int)t->pid);
 		kill(t->pid, SIGKILL);

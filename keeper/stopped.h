@@ -42,6 +42,7 @@ struct thread {
 	int64_t asked_ns; /* ASKED: first */
 	int64_t again_ns; /* ASKED: not before this */
 	uint64_t started; /* ASKED: which one was meant */
+	int64_t ran_ns;   /* on a processor, at stopped_warn(); 0: it was held then */
 };
 
 struct stopped {
@@ -66,7 +67,11 @@ void stopped_collect(struct stopped *stopped);
 bool stopped_all(const struct stopped *stopped);
 /* Confirmed, or held? */
 bool stopped_all_held(const struct stopped *stopped);
-/* Kills those who are neither, each once. */
+/*
+ * Those who are neither, and have run between stopped_warn() and stopped_kill_rest(), are killed, each once. Those whose stop
+ * is pending, and that only wait for a processor, are not.
+ */
+void stopped_warn(struct stopped *stopped);
 void stopped_kill_rest(struct stopped *stopped);
 /* Lets go of all; returns how many processes. Those that cannot be let go of yet remain: to be called again. */
 unsigned stopped_let_go(struct stopped *stopped);

@@ -4,12 +4,13 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -18,12 +19,12 @@
 #include "keeper/freeze.h"
 #include "keeper/leftover.h"
 #include "keeper/log.h"
+#include "keeper/resident.h"
 
 #define CHECK_MS       1000
-#define HUNG_CHECKS    5 /* of CHECK_MS each, in which the loop did not turn once */
+#define HUNG_NS        (5000 * NS_PER_MS) /* in which the loop did not turn once, though it may only want for a processor */
 #define END_MS         200 /* in which a keeper that was killed ends, unless one of its threads cannot */
 #define END_LOOK_MS    50
-#define LEFT_MAX       64
 #define BACKOFF_MAX_MS 2000
 #define STEADY_MS      10000 /* a keeper that lived as long starts the backoff anew */
 
@@ -51,36 +52,40 @@ static void told_to_end(struct fence *fence)
 		__atomic_store_n(&fence->ending, fence->ending ? 2 : 1, __ATOMIC_RELAXED);
 }
 
-/* Keepers that were killed and have not ended yet; beyond these they are not reaped before we end. */
-static pid_t left[LEFT_MAX];
+/* What the parent knows of the keeper's loop. */
+struct pulse {
+	int64_t alive, looked_ns;
+	int64_t since_ns; /* it was seen to turn last */
+	int64_t still_ns; /* since then, but for the time in which we did not run either (a suspended machine) */
+};
 
-static void reap_left(void)
+/* How often to look, so that a loop that stands still is noticed in time. */
+static int pulse_period_ms(const struct pulse *p, const struct fence *fence)
 {
-	for (int i = 0; i < LEFT_MAX; i++)
-		if (left[i] && waitpid(left[i], NULL, WNOHANG) != 0)
-			left[i] = 0;
+	int64_t ms = fence_patience_ns(fence, p->since_ns) / 4 / NS_PER_MS;
+
+	return ms > CHECK_MS ? CHECK_MS : (int)ms;
 }
 
 /*
- * Gives up on the end of a keeper that was killed. Nothing of it runs any more, so the next one may start: it cannot write to
- * the fence, nor to the journal, and what it sent to the store may arrive late, as from every keeper that died.
+ * Does it hang? One that wants for a processor is given more time than there may be: to kill it helps nobody, since the
+ * next one would have none either.
  */
-static int leave_behind(pid_t pid)
+static bool pulse_hangs(struct pulse *p, pid_t pid, const struct fence *fence)
 {
-	int ret = leftover_cut_off(pid), i = 0;
+	int64_t alive = __atomic_load_n(&fence->alive, __ATOMIC_RELAXED), now = clock_now_ns();
+	int64_t passed = now - p->looked_ns, most = 2 * pulse_period_ms(p, fence) * NS_PER_MS;
 
-	log_error("the keeper (pid %d) was killed, but a thread of it waits for a file system that does not answer: it "
-		  "is not waited for",
-		  (int)pid);
-	if (ret < 0)
-		log_error("programs that wait for an answer of that keeper (pid %d) wait until it has ended: its "
-			  "connections cannot be ended (%s)",
-			  (int)pid, strerror(-ret));
-	while (i < LEFT_MAX && left[i])
-		i++;
-	if (i < LEFT_MAX)
-		left[i] = pid;
-	return SIGKILL; /* as waitpid() would say it */
+	p->looked_ns = now;
+	if (alive != p->alive) {
+		p->alive = alive;
+		p->since_ns = now;
+		p->still_ns = 0;
+		return false;
+	}
+	p->still_ns += passed < most ? passed : most;
+	return p->still_ns >= fence_patience_ns(fence, p->since_ns) &&
+	       (p->still_ns >= HUNG_NS || family_state(pid) != 'R');
 }
 
 /*
@@ -89,13 +94,14 @@ static int leave_behind(pid_t pid)
  */
 static int watch_keeper(pid_t pid, const sigset_t *signals, struct fence *fence, struct freezer *freezer)
 {
-	int64_t seen = -1, checked_ns = clock_now_ns();
+	struct pulse pulse = {.alive = -1, .since_ns = clock_now_ns()};
 	int64_t killed_ns = 0; /* since when it is known that it runs no more; 0: it does */
-	int same = 0, status;
+	int status;
 
+	pulse.looked_ns = pulse.since_ns;
 	freezer_keeper(freezer, pid);
 	for (;;) {
-		int wait_ms = freezer_look(freezer, killed_ns ? END_LOOK_MS : CHECK_MS);
+		int wait_ms = freezer_look(freezer, killed_ns ? END_LOOK_MS : pulse_period_ms(&pulse, fence));
 		struct timespec wait = {.tv_sec = wait_ms / 1000, .tv_nsec = wait_ms % 1000 * NS_PER_MS};
 		int number = sigtimedwait(signals, NULL, &wait);
 
@@ -105,24 +111,35 @@ static int watch_keeper(pid_t pid, const sigset_t *signals, struct fence *fence,
 		}
 		if (waitpid(pid, &status, WNOHANG) == pid)
 			return status;
-		reap_left();
+		leftover_reap();
 		/* The first thread ends with the process, or all are about to: one that cannot has kept it. */
 		if (!killed_ns && family_state(pid) == 'Z')
 			killed_ns = clock_now_ns();
-		if (killed_ns && clock_now_ns() - killed_ns > END_MS * NS_PER_MS)
-			return leave_behind(pid);
-		if (clock_now_ns() - checked_ns < CHECK_MS * NS_PER_MS)
-			continue;
-		int64_t now = __atomic_load_n(&fence->alive, __ATOMIC_RELAXED);
-		same = now == seen ? same + 1 : 0;
-		seen = now;
-		checked_ns = clock_now_ns();
-		if (same == HUNG_CHECKS) {
+		if (killed_ns && clock_now_ns() - killed_ns > END_MS * NS_PER_MS) {
+			leftover_leave(pid);
+			return SIGKILL; /* as waitpid() would say it */
+		}
+		if (!killed_ns && pulse_hangs(&pulse, pid, fence)) {
 			log_error("the keeper (pid %d) hangs: it is killed and started again", (int)pid);
 			kill(pid, SIGKILL);
-			killed_ns = checked_ns;
+			killed_ns = clock_now_ns();
 		}
 	}
+}
+
+/*
+ * Ahead of whatever makes this machine slow: the parent sleeps unless leases run out, and then each process that it finds
+ * late may be one too many. Only root may; the keepers, which are forked, are not concerned.
+ */
+static void go_first(void)
+{
+	const struct sched_param first = {.sched_priority = 1}, normal = {.sched_priority = 0};
+
+	if (sched_setscheduler(0, SCHED_RR | SCHED_RESET_ON_FORK, &first) == 0)
+		return;
+	log_debug("the keeper's parent has no priority over other programs: %s", strerror(errno));
+	if (sched_setscheduler(0, SCHED_OTHER | SCHED_RESET_ON_FORK, &normal) == 0)
+		setpriority(PRIO_PROCESS, 0, -20);
 }
 
 /* Between two keepers. */
@@ -165,6 +182,7 @@ int supervise(struct keeper_options *options)
 	options->fence = fence;
 	options->parent_fd = pipe_fds[0];
 	prctl(PR_SET_NAME, "dflockd-parent");
+	go_first();
 	sigemptyset(&signals);
 	sigaddset(&signals, SIGCHLD);
 	sigaddset(&signals, SIGTERM);
@@ -184,8 +202,7 @@ int supervise(struct keeper_options *options)
 		if (options->ready_fd >= 0)
 			close(options->ready_fd);
 		options->ready_fd = -1;
-		if (mlockall(MCL_CURRENT) != 0)
-			log_debug("the keeper's parent is not locked into memory: %s", strerror(errno));
+		resident_stay(fence, sizeof(*fence));
 		int status = watch_keeper(pid, &signals, fence, freezer);
 		fence_unsure(fence);
 		/* One that cannot start leaves its predecessor's leases behind: their holders must be stopped in time.

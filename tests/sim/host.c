@@ -19,8 +19,7 @@
 #include "tests/sim/sim.h"
 
 #define FIRST_PARENT 1000
-#define CHECK_MS     1000 /* these are as in keeper/supervise.c */
-#define HUNG_CHECKS  5
+#define CHECK_MS     1000 /* as in keeper/supervise.c */
 
 struct host sim_hosts[SIM_HOSTS];
 int sim_host_count;
@@ -308,18 +307,25 @@ static void parent_sleep(struct host *host, int64_t ms)
 
 static void watch_keeper(struct host *host)
 {
-	int64_t seen = -1, checked = host_clock(host);
-	int same = 0;
+	int64_t seen = -1, since = host_clock(host), looked = since, still = 0;
 
 	while (host->starting || host->keeper) {
-		parent_sleep(host, freezer_look(host->freezer, CHECK_MS));
-		if (host_clock(host) - checked < CHECK_MS * MS)
-			continue;
-		same = host->fence->alive == seen ? same + 1 : 0;
+		int64_t period = fence_patience_ns(host->fence, since) / 4, now;
+
+		period = period > CHECK_MS * MS ? CHECK_MS * MS : period;
+		parent_sleep(host, freezer_look(host->freezer, (int)(period / MS)));
+		now = host_clock(host);
+		still += now - looked < 2 * period ? now - looked : 2 * period;
+		looked = now;
+		if (host->fence->alive != seen) {
+			since = now;
+			still = 0;
+		}
 		seen = host->fence->alive;
-		checked = host_clock(host);
-		if (same == HUNG_CHECKS)
+		if (still >= fence_patience_ns(host->fence, since)) {
 			host_kill_keeper(host, "since it hangs");
+			still = 0;
+		}
 	}
 }
 

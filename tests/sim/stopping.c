@@ -78,6 +78,11 @@ bool signalled_continue_kin(struct signalled *signalled)
 	return false;
 }
 
+void stopped_warn(struct stopped *s)
+{
+	(void)s;
+}
+
 void stopped_kill_rest(struct stopped *s)
 {
 	(void)s;

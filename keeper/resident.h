@@ -1,0 +1,20 @@
+/* Keeps what the keeper's parent needs in memory, so that a machine that swaps does not keep it from stopping holders in time. */
+#ifndef DFLOCK_KEEPER_RESIDENT_H
+#define DFLOCK_KEEPER_RESIDENT_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+/*
+ * Locks all of the process, as it is now, into memory; where the limit (RLIMIT_MEMLOCK, 8 MB for ordinary users) does not
+ * allow that, what is needed to stop processes: `shared`, the program, libc, the heap and the stack. Where even that is too
+ * much, says so in the log, once. True: locked. Not inherited by fork().
+ */
+bool resident_stay(const void *shared, size_t size);
+
+/*
+ * Is this line of /proc/self/maps needed? program: the path of the program's file. *from and *to are its ends. Pure.
+ */
+bool resident_is_needed(const char *line, const char *program, unsigned long *from, unsigned long *to);
+
+#endif
