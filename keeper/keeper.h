@@ -106,6 +106,7 @@ struct file_key {
 struct file {
 	struct keeper *keeper;
 	struct file_key key;
+	struct identity id; /* the kernel's number: what lock lines in /proc show */
 	char inode[STORE_FILE_BYTES]; /* "DEV:INO" */
 	bool local;                   /* no call on it waits for another machine (mounts.h) */
 	int fd;                       /* the keeper's own description; pins the inode; -1: could not be opened again */
@@ -159,7 +160,7 @@ struct session {
 #define KEEPER_MAX_LOST 32
 struct lost {
 	char *name, *path;
-	struct file_key key;
+	struct holders_file file;
 	struct store_range range;
 	uint64_t fence;
 	time_t when;
@@ -186,7 +187,7 @@ struct keeper {
 	struct mounts *mounts;
 	struct chases chases;
 	struct fence *fence;
-	unsigned char *fence_taken; /* while the journal is taken up */
+	struct fence_old *fence_taken; /* while the journal is taken up */
 
 	struct file *files;
 	struct lease *leases;

@@ -2,6 +2,7 @@
 #ifndef DFLOCK_KEEPER_LOCKS_H
 #define DFLOCK_KEEPER_LOCKS_H
 
+#include "keeper/claims.h"
 #include "keeper/keeper.h"
 
 /* The file of this inode, or NULL. */
@@ -17,6 +18,11 @@ int file_get(struct keeper *k, const struct stat *st, bool local, const char *pa
 void file_put(struct file *file);
 /* It may be so: file_put() at the outermost keeper_leave(). */
 void file_unused(struct file *file);
+
+/* What a search of /proc is to look for (holders.h). */
+struct holders_file file_searched(const struct file *file);
+/* What an inspection, or the fence of an earlier keeper, knows of the kernel's number; ino 0: nothing. */
+void file_learnt(struct file *file, const struct identity *id);
 
 /* A new lease of the lock, asking, with a token of its own; in both tables. NULL: no memory or no randomness. */
 struct lease *lease_new(struct lock *lock, const struct store_range *range);

@@ -17,23 +17,18 @@
 #include "keeper/grace.h"
 #include "keeper/holders.h"
 #include "keeper/host.h"
+#include "keeper/locks.h"
 #include "keeper/log.h"
 #include "keeper/serve.h"
 #include "keeper/sessions.h"
-
-struct row {
-	struct holders_file file;
-	struct store_range range;
-	json_t *holders; /* borrowed from the document */
-};
 
 struct job {
 	uv_work_t work;
 	struct keeper *keeper;
 	const struct session *session; /* compared, never followed */
 	json_t *doc;
-	struct row *rows;
-	struct holders_file *files;
+	struct claims claims; /* tag: the row */
+	json_t **rows;        /* the holders of each, borrowed from the document */
 	size_t count;
 	int error;
 	size_t unseen;
@@ -113,14 +108,14 @@ static json_t *lease_json(const struct lease *lease, json_t *holders)
 			 waiting_json(lease));
 }
 
-static json_t *add_row(struct job *job, const struct file_key *key, const struct store_range *range)
+static json_t *add_row(struct job *job, const struct holders_file *file, const struct store_range *range)
 {
-	struct row *row = &job->rows[job->count];
+	json_t *holders = json_array();
 
-	row->holders = json_array();
-	row->range = *range;
-	job->files[job->count++] = row->file = (struct holders_file){.dev = key->dev, .ino = key->ino};
-	return row->holders;
+	if (claims_add(&job->claims, file, range->space, range->from, range->to, job->count) < 0)
+		job->error = -ENOMEM;
+	job->rows[job->count++] = holders;
+	return holders;
 }
 
 static json_t *document(struct job *job)
@@ -131,13 +126,14 @@ static json_t *document(struct job *job)
 	const struct lost *l;
 
 	HASH_ITER (hh, k->leases, lease, next) {
-		json_t *holders = add_row(job, &lease->lock->file->key, &lease->range);
+		struct holders_file file = file_searched(lease->lock->file);
+		json_t *holders = add_row(job, &file, &lease->range);
 
 		json_array_append_new(leases, lease_json(lease, holders));
 		json_decref(holders);
 	}
 	DL_FOREACH (k->lost, l) {
-		json_t *holders = add_row(job, &l->key, &l->range);
+		json_t *holders = add_row(job, &l->file, &l->range);
 
 		json_array_append_new(lost, json_pack("{s:o,s:o,s:s,s:I,s:I,s:s,s:o}", "name", text(l->name), "path",
 						      text(l->path), "mode", mode_name(l->range.mode), "fence",
@@ -155,38 +151,37 @@ static json_t *document(struct job *job)
 static int on_holder(void *arg, const struct holder *h)
 {
 	struct job *job = arg;
+	const struct claim *claim;
+	size_t next = SIZE_MAX;
 
-	for (size_t i = 0; i < job->count; i++) {
-		const struct row *row = &job->rows[i];
-
-		if (row->file.dev != job->files[h->file].dev || row->file.ino != job->files[h->file].ino ||
-		    row->range.space != h->space || h->from >= row->range.to || row->range.from >= h->to)
-			continue;
-		json_array_append_new(row->holders, json_pack("{s:i,s:o,s:s,s:I,s:o,s:I}", "pid", (int)h->pid,
-							      "command", text(h->command), "mode", mode_name(h->mode),
-							      "from", (json_int_t)h->from, "to", range_end(h->to),
-							      "started", (json_int_t)h->started));
-	}
+	while ((claim = claims_next(&job->claims, h->file, h->space, h->from, h->to, &next)))
+		json_array_append_new(job->rows[claim->tag],
+				      json_pack("{s:i,s:o,s:s,s:I,s:o,s:I}", "pid", (int)h->pid, "command",
+						text(h->command), "mode", mode_name(h->mode), "from",
+						(json_int_t)h->from, "to", range_end(h->to), "started",
+						(json_int_t)h->started));
 	return 0;
 }
 
-/* One file may have several rows (two leases): each file is searched once. */
 static void work(uv_work_t *req)
 {
 	struct job *job = req->data;
-	size_t distinct = 0;
 
-	for (size_t i = 0; i < job->count; i++) {
-		size_t j = 0;
+	if (!job->error)
+		job->error = claims_build(&job->claims);
+	if (!job->error && job->claims.count)
+		job->error = holders_find(job->claims.files, job->claims.file_count, getpid(), on_holder, job,
+					  &job->unseen);
+}
 
-		while (j < distinct &&
-		       (job->files[j].dev != job->rows[i].file.dev || job->files[j].ino != job->rows[i].file.ino))
-			j++;
-		if (j == distinct)
-			job->files[distinct++] = job->rows[i].file;
-	}
-	if (distinct)
-		job->error = holders_find(job->files, distinct, getpid(), on_holder, job, &job->unseen);
+static void job_free(struct job *job)
+{
+	if (!job)
+		return;
+	json_decref(job->doc);
+	claims_free(&job->claims);
+	free(job->rows);
+	free(job);
 }
 
 static struct session *find(const struct job *job)
@@ -228,10 +223,7 @@ static void on_dump(void *arg, const char *json, size_t len, const char *error)
 		session_refuse(s, "the status could not be written: %s", strerror(errno));
 	if (fd >= 0)
 		close(fd);
-	json_decref(job->doc);
-	free(job->rows);
-	free(job->files);
-	free(job);
+	job_free(job);
 }
 
 /* New leases are one thing that a store may refuse while it answers: who asks for the status wants to know. */
@@ -267,18 +259,12 @@ void status_start(struct session *s)
 		job->keeper = k;
 		job->session = s;
 		job->rows = calloc(rows, sizeof(*job->rows));
-		job->files = calloc(rows, sizeof(*job->files));
-		if (job->rows && job->files)
+		if (job->rows)
 			job->doc = document(job);
 		job->work.data = job;
 	}
 	if (!job || !job->doc || uv_queue_work(k->loop, &job->work, work, done) != 0) {
-		if (job) {
-			json_decref(job->doc);
-			free(job->rows);
-			free(job->files);
-		}
-		free(job);
+		job_free(job);
 		session_refuse(s, "the keeper has no memory left");
 		return;
 	}
