@@ -6,7 +6,9 @@
 #include "keeper/status.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <jansson.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -32,6 +34,9 @@ struct job {
 	size_t count;
 	int error;
 	size_t unseen;
+	char *cluster, *cluster_error; /* what the store has */
+	size_t cluster_len;
+	int fd; /* the answer */
 };
 
 static const char *mode_name(enum wire_mode mode)
@@ -181,6 +186,8 @@ static void job_free(struct job *job)
 	json_decref(job->doc);
 	claims_free(&job->claims);
 	free(job->rows);
+	free(job->cluster);
+	free(job->cluster_error);
 	free(job);
 }
 
@@ -194,36 +201,67 @@ static struct session *find(const struct job *job)
 	return NULL;
 }
 
+/* Written in large pieces: json_dumpfd() makes a system call of every comma. */
 static int to_memfd(const json_t *doc)
 {
-	int fd = memfd_create("dflock-status", MFD_CLOEXEC);
+	int fd = memfd_create("dflock-status", MFD_CLOEXEC), err;
+	FILE *f = fd < 0 ? NULL : fdopen(fcntl(fd, F_DUPFD_CLOEXEC, 3), "w");
+	bool written = f && json_dumpf(doc, f, JSON_INDENT(1)) == 0;
 
-	if (fd >= 0 && json_dumpfd(doc, fd, JSON_INDENT(1)) == 0)
+	if (f && fclose(f) != 0)
+		written = false;
+	if (written && lseek(fd, 0, SEEK_SET) == 0)
 		return fd;
+	err = errno;
 	if (fd >= 0)
 		close(fd);
+	errno = err;
 	return -1;
 }
 
-static void on_dump(void *arg, const char *json, size_t len, const char *error)
+/* In a worker: with tens of thousands of leases it takes a second. */
+static void write_down(uv_work_t *req)
 {
-	struct job *job = arg;
-	struct session *s = find(job);
-	json_t *cluster = json ? json_loadb(json, len, 0, NULL) : NULL;
-	int fd;
+	struct job *job = req->data;
+	json_t *cluster = job->cluster ? json_loadb(job->cluster, job->cluster_len, 0, NULL) : NULL;
+	const char *error = job->cluster_error;
 
 	if (!cluster && !error)
 		error = "the store's answer is not JSON";
 	json_object_set_new(job->doc, "cluster", cluster ? cluster : json_null());
 	json_object_set_new(job->doc, "cluster_error", text(cluster ? "" : error));
-	fd = s ? to_memfd(job->doc) : -1;
-	if (s && fd >= 0)
-		session_reply(s, WIRE_OK, NULL, fd);
+	job->fd = to_memfd(job->doc);
+	job->error = job->fd < 0 ? -errno : 0;
+}
+
+static void written(uv_work_t *req, int status)
+{
+	struct job *job = req->data;
+	struct session *s = find(job);
+
+	(void)status;
+	if (s && job->fd >= 0)
+		session_reply(s, WIRE_OK, NULL, job->fd);
 	else if (s)
-		session_refuse(s, "the status could not be written: %s", strerror(errno));
-	if (fd >= 0)
-		close(fd);
+		session_refuse(s, "the status could not be written: %s", strerror(-job->error));
+	if (job->fd >= 0)
+		close(job->fd);
 	job_free(job);
+}
+
+static void on_dump(void *arg, const char *json, size_t len, const char *error)
+{
+	struct job *job = arg;
+
+	job->cluster = json ? malloc(len + 1) : NULL;
+	if (job->cluster)
+		memcpy(job->cluster, json, len);
+	job->cluster_len = len;
+	if (json && !job->cluster)
+		error = "no memory left";
+	job->cluster_error = error ? strdup(error) : NULL;
+	if (uv_queue_work(job->keeper->loop, &job->work, write_down, written) != 0)
+		job_free(job);
 }
 
 /* New leases are one thing that a store may refuse while it answers: who asks for the status wants to know. */
