@@ -91,6 +91,8 @@ $(BUILD)/bench/%: bench/%.c Makefile
 	@mkdir -p $(@D)
 	$(call say,LD)
 	$(Q)$(CC) $(CPPFLAGS) $(CFLAGS) $(PKG_CFLAGS) -MMD -MP -o $@ $< $(BENCH_LIBS)
+$(BUILD)/bench/freeze: BENCH_LIBS := $(CORE) $(LIBS)
+$(BUILD)/bench/freeze: $(CORE)
 $(BUILD)/bench/roundtrip: BENCH_LIBS := $(shell pkg-config --libs hiredis)
 -include $(shell find $(BUILD) -name '*.d' 2>/dev/null)
 

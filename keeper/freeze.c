@@ -142,14 +142,15 @@ static int on_seen(void *arg, const struct procfs_lock *lock)
 	return hidden_seen(&look->unseen, lock);
 }
 
-static int search(struct look *look)
+/* seen: on_seen, or NULL if only the processes are wanted: then one lock of each is enough. */
+static int search(struct look *look, holders_seen_cb *seen)
 {
 	return holders_search(&(struct holders_search){.files = look->claims.files,
 						       .count = look->claims.file_count,
 						       .ignore_pid = look->freezer->stopped.keeper,
 						       .how = HOLDERS_AT_ONCE,
 						       .cb = on_holder,
-						       .seen = on_seen,
+						       .seen = seen,
 						       .arg = look});
 }
 
@@ -255,15 +256,17 @@ static void publish_hidden(struct look *look)
 	}
 }
 
-/* When all that descriptors show has been found, and stopped. /proc/locks is not asked without need (hidden.h). */
-static int find_hidden(struct look *look)
+/* /proc/locks is not asked without need (hidden.h). */
+static int search_hidden(struct look *look)
 {
-	int ret = 0;
+	int ret = hidden_begin(&look->unseen, look->claims.files, look->claims.file_count);
 
-	if (look->shown_count < look->claims.count) {
+	if (ret == 0)
+		ret = search(look, on_seen);
+	if (ret == 0 && look->shown_count < look->claims.count) {
 		ret = hidden_end(&look->unseen);
 		if (ret == 0 && look->unseen.count)
-			ret = search(look);
+			ret = search(look, on_seen);
 		if (ret == 0 && look->unseen.count)
 			ret = hidden_end(&look->unseen);
 		if (ret == 0 && look->unseen.count)
@@ -298,28 +301,43 @@ static int take_slots(struct freezer *f, struct look *look, unsigned states)
 	return ret == 0 && look->shown && look->hidden ? 0 : -ENOMEM;
 }
 
-/* Who holds a lock under a lease whose slot has one of these states, and all that they started. stop: each is stopped as
- * soon as it is found, but for what it started. */
+static void look_end(struct look *look, int ret)
+{
+	struct freezer *f = look->freezer;
+
+	if (ret == 0)
+		ret = family_add_descendants(look->family, f->stopped.keeper);
+	if (ret < 0 && !f->blind)
+		log_error("the processes that hold locks cannot be searched for: %s", strerror(-ret));
+	f->blind = ret < 0;
+	hidden_free(&look->unseen);
+	claims_free(&look->claims);
+	free(look->shown);
+	free(look->hidden);
+}
+
+/* Who holds a lock under a lease whose slot has one of these states and has a descriptor of it, and all that they
+ * started. stop: each is stopped as soon as it is found, but for what it started. */
 static void find_family(struct freezer *f, struct family *family, unsigned states, bool stop)
 {
 	struct look look = {.freezer = f, .family = family, .stop = stop};
 	int ret = take_slots(f, &look, states);
 
 	if (ret == 0 && look.claims.count)
-		ret = hidden_begin(&look.unseen, look.claims.files, look.claims.file_count);
+		ret = search(&look, NULL);
+	look_end(&look, ret);
+}
+
+/* And those who have no descriptor of it. It takes longer, since every descriptor has to be looked at: for when all the
+ * others are stopped. */
+static void find_hidden_family(struct freezer *f, struct family *family, unsigned states, bool stop)
+{
+	struct look look = {.freezer = f, .family = family, .stop = stop};
+	int ret = take_slots(f, &look, states);
+
 	if (ret == 0 && look.claims.count)
-		ret = search(&look);
-	if (ret == 0 && look.claims.count)
-		ret = find_hidden(&look);
-	if (ret == 0)
-		ret = family_add_descendants(family, f->stopped.keeper);
-	if (ret < 0 && !f->blind)
-		log_error("the processes that hold locks cannot be searched for: %s", strerror(-ret));
-	f->blind = ret < 0;
-	hidden_free(&look.unseen);
-	claims_free(&look.claims);
-	free(look.shown);
-	free(look.hidden);
+		ret = search_hidden(&look);
+	look_end(&look, ret);
 }
 
 static bool has_slot(const struct freezer *f, unsigned states)
@@ -358,6 +376,13 @@ static void kill_all(const struct family *family, int signal)
 			kill(family->pids[i], signal);
 }
 
+static void stop_family(struct freezer *f, const struct family *family)
+{
+	for (size_t i = 0; i < family->count; i++)
+		stopped_stop(&f->stopped, family->pids[i]);
+	stopped_collect(&f->stopped);
+}
+
 /*
  * One round: stops everybody who is to be stopped because of slots in these states, and gives them. False: somebody
  * came or went, or is not confirmed yet.
@@ -366,9 +391,11 @@ static bool freeze_round(struct freezer *f, struct family *family, unsigned stat
 {
 	f->stopped.changed = false;
 	find_family(f, family, states, true);
-	for (size_t i = 0; i < family->count; i++)
-		stopped_stop(&f->stopped, family->pids[i]);
-	stopped_collect(&f->stopped);
+	stop_family(f, family);
+	if (!stopped_all(&f->stopped) || f->stopped.changed)
+		return false;
+	find_hidden_family(f, family, states, true);
+	stop_family(f, family);
 	return stopped_all(&f->stopped) && !f->stopped.changed;
 }
 
@@ -454,7 +481,7 @@ static void end_holders(struct freezer *f, int64_t now)
 
 	if (f->terminated && now < half)
 		return;
-	find_family(f, &family, 1u << FENCE_HELD | 1u << FENCE_UNSURE, false);
+	find_hidden_family(f, &family, 1u << FENCE_HELD | 1u << FENCE_UNSURE, false);
 	if (family.count)
 		log_error("the store has not answered: %zu processes that hold locks, or were started by one that "
 			  "does, get %s",

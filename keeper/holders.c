@@ -25,7 +25,7 @@
 #include "keeper/clock.h"
 #include "keeper/errand.h"
 
-#define TURN_NS    (2 * NS_PER_MS) /* HOLDERS_AT_ONCE: how long one descriptor table is looked at in one go */
+#define TURN_NS    (5 * NS_PER_MS) /* HOLDERS_AT_ONCE: how long one descriptor table is looked at in one go */
 #define CONFIRM_MS 20
 
 /* A descriptor table that is not done with: of the process, or of a thread that has its own. */
@@ -245,7 +245,9 @@ static int go_through(struct search *s, DIR *list, int fdinfos, const struct res
 			continue;
 		ret = look_at_fd(&look, fdinfos);
 		known = known || look.enough;
-		if (!ret && at_once && ((look.enough && !rest->known) || clock_now_ns() > end))
+		if (look.enough && !s->ask->seen)
+			return 0;
+		if (!ret && at_once && (known ? !rest->known : clock_now_ns() > end))
 			return keep_rest(s, &(struct rest){.pid = rest->pid,
 							   .tid = rest->tid,
 							   .at = telldir(list),

@@ -46,7 +46,8 @@ struct holder {
  * HOLDERS_LATER.
  */
 typedef int holders_cb(void *arg, const struct holder *holder);
-#define HOLDERS_LATER 4711 /* with HOLDERS_AT_ONCE: what else this process has can wait until all others are known */
+/* With HOLDERS_AT_ONCE: what else this process has is not wanted; or, if there is a `seen`, when all others are known. */
+#define HOLDERS_LATER 4711
 
 /* For each lock line with the kernel's number of one of the files, also where that is another file's. 0, or it ends. */
 typedef int holders_seen_cb(void *arg, const struct procfs_lock *lock);

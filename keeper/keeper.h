@@ -231,6 +231,7 @@ struct keeper {
 	/* grace.c */
 	char journal_incarnation[STORE_INC_BYTES]; /* of the leases that were taken up; "" after that */
 	int64_t grace_since_ns;
+	size_t forgotten_count; /* leases that are unsure and forgotten */
 	uv_timer_t grace;
 
 	/* lost.c */

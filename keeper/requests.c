@@ -307,7 +307,7 @@ static void confirmed(struct request *request, const struct store_reply *reply)
 	struct lease *lease = request_end(request, &sent_ns);
 
 	if (reply->status == STORE_OK) {
-		lease->forgotten = false;
+		lease_set_forgotten(lease, false);
 		host_renewed(lease_keeper(lease), sent_ns);
 		/* It stood when that was said, but the answer took longer than the host's time. */
 		if (lease_keeper(lease)->expired) {
