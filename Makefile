@@ -87,7 +87,7 @@ $(BUILD)/tests/%: tests/%.c Makefile
 # The simulator: the product's own objects, but for what the scheduler decides. What is defined in tests/sim/ is not taken from
 # the archive; the calls in SIM_WRAP go to it, too.
 SIM_OBJ  := $(patsubst %.c,$(BUILD)/%.o,$(wildcard tests/sim/*.c) $(addprefix shim/,acquire.c acquire_record.c call.c earlier.c intent.c))
-SIM_WRAP := clock_gettime time getrandom getsockopt getppid kill nanosleep pwrite sendmsg flock close holders_find host_start
+SIM_WRAP := clock_gettime time getrandom getsockopt getppid kill nanosleep pwrite sendmsg flock close holders_search host_start
 $(BUILD)/tests/sim/sim: $(SIM_OBJ) $(CORE)
 	$(call say,LD)
 	$(Q)$(CC) $(CFLAGS) $(LDFLAGS) $(SIM_WRAP:%=-Wl,--wrap=%) -o $@ $^ $(LIBS)
@@ -95,6 +95,8 @@ $(BUILD)/bench/%: bench/%.c Makefile
 	@mkdir -p $(@D)
 	$(call say,LD)
 	$(Q)$(CC) $(CPPFLAGS) $(CFLAGS) $(PKG_CFLAGS) -MMD -MP -o $@ $< $(BENCH_LIBS)
+$(BUILD)/bench/freeze: BENCH_LIBS := $(CORE) $(LIBS)
+$(BUILD)/bench/freeze: $(CORE)
 $(BUILD)/bench/roundtrip: BENCH_LIBS := $(shell pkg-config --libs hiredis)
 -include $(shell find $(BUILD) -name '*.d' 2>/dev/null)
 

@@ -71,7 +71,8 @@ static void open_lease(struct lease *lease, enum lease_event event)
 {
 	if (!lease->held_at)
 		lease->held_at = time(NULL);
-	lease->stands = lease->forgotten = false;
+	lease->stands = false;
+	lease_set_forgotten(lease, false);
 	if (recall_is_served(lease, event)) {
 		lease->recall = RECALL_NONE;
 		lease->asker_count = 0;
@@ -187,6 +188,23 @@ static void act(struct lease *lease, unsigned actions, enum lease_event event)
 		lease_start_probe(lease);
 }
 
+/* Those to be put back are counted: each answer of the store asks whether there are any, and there may be as many answers
+ * as leases. */
+static void set_state(struct lease *lease, enum lease_state state, bool forgotten)
+{
+	struct keeper *k = lease_keeper(lease);
+
+	k->forgotten_count -= lease->state == LEASE_UNSURE && lease->forgotten;
+	k->forgotten_count += state == LEASE_UNSURE && forgotten;
+	lease->state = state;
+	lease->forgotten = forgotten;
+}
+
+void lease_set_forgotten(struct lease *lease, bool forgotten)
+{
+	set_state(lease, lease->state, forgotten);
+}
+
 static void enter(struct lease *lease, enum lease_state next)
 {
 	struct keeper *k = lease_keeper(lease);
@@ -197,7 +215,7 @@ static void enter(struct lease *lease, enum lease_state next)
 		serve_detach(lease);
 	if (lease->state == LEASE_HELD)
 		leasepage_close(lease); /* first of all */
-	lease->state = next;
+	set_state(lease, next, lease->forgotten);
 	if (next == LEASE_UNSURE || next == LEASE_HELD || next == LEASE_SHRINKING)
 		fence_set(k->fence, lease->slot, next == LEASE_UNSURE ? FENCE_UNSURE : FENCE_HELD);
 	lease->since_ns = clock_now_ns();

@@ -19,6 +19,9 @@ void lease_raise(struct lease *lease, enum lease_event event);
 /* The same for every lease of the keeper. */
 void keeper_raise_all(struct keeper *k, enum lease_event event);
 
+/* The store has lost it, and it is to be put back; or it was. */
+void lease_set_forgotten(struct lease *lease, bool forgotten);
+
 /* A caller was granted under it: it is given back linger_ms after the last of them at the earliest. */
 void lease_used(struct lease *lease);
 

@@ -2,10 +2,12 @@
 #include "keeper/before.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 
 #include "keeper/holders.h"
+#include "keeper/identity.h"
 
 struct reading {
 	struct before *before;
@@ -38,25 +40,26 @@ static int on_holder(void *arg, const struct holder *h)
 	return add(reading->before, h);
 }
 
+static int on_own_lock(void *arg, const struct procfs_lock *lock)
+{
+	const struct holder h = {.from = lock->from, .to = lock->to, .mode = lock->mode};
+
+	if (lock->space != WIRE_RECORD || lock->owner != WIRE_OWNER_DESCRIPTION)
+		return 0;
+	return add(arg, &h);
+}
+
 static int read_description(struct before *before, int fd)
 {
-	char path[64], *line = NULL;
-	size_t size = 0;
-	FILE *info;
-	int ret = 0;
+	struct procfs_text text = {0};
+	char path[64];
+	int ret;
 
 	snprintf(path, sizeof(path), "/proc/self/fdinfo/%d", fd);
-	info = fopen(path, "re");
-	if (!info)
-		return -errno;
-	while (ret == 0 && getline(&line, &size, info) > 0) {
-		struct holder h = {0};
-
-		if (holders_parse_line(line, &h) && h.space == WIRE_RECORD && h.owner == WIRE_OWNER_DESCRIPTION)
-			ret = add(before, &h);
-	}
-	free(line);
-	fclose(info);
+	ret = procfs_read(AT_FDCWD, path, &text);
+	if (ret == 0)
+		ret = procfs_fdinfo(text.text, NULL, on_own_lock, before);
+	free(text.text);
 	return ret;
 }
 
@@ -69,15 +72,19 @@ static int by_start(const void *a, const void *b)
 
 int before_read(struct before *before, int fd, pid_t pid, enum wire_owner owner, const struct stat *st)
 {
-	struct holders_file file = {.dev = st->st_dev, .ino = st->st_ino};
 	struct reading reading = {.before = before, .owner = owner};
 	int ret;
 
 	*before = (struct before){0};
-	if (owner == WIRE_OWNER_DESCRIPTION)
+	if (owner == WIRE_OWNER_DESCRIPTION) {
 		ret = read_description(before, fd);
-	else
+	} else {
+		struct identity id = identity_of(fd, pid, st);
+		struct holders_file file = {
+			.dev = st->st_dev, .ino = st->st_ino, .kernel_dev = id.dev, .kernel_ino = id.ino};
+
 		ret = holders_of_process(pid, &file, on_holder, &reading);
+	}
 	if (before->count)
 		qsort(before->locks, before->count, sizeof(*before->locks), by_start);
 	return ret;

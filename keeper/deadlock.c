@@ -146,7 +146,8 @@ static void work(uv_work_t *req)
 {
 	struct search *search = req->data;
 
-	holders_find(&search->file, 1, getpid(), on_holder, search, NULL);
+	holders_search(&(struct holders_search){
+		.files = &search->file, .count = 1, .ignore_pid = getpid(), .cb = on_holder, .arg = search});
 }
 
 static void done(uv_work_t *req, int status)
@@ -177,7 +178,7 @@ static void search_start(struct keeper *k, const struct lock *lock, const struct
 	search->work.data = search;
 	search->keeper = k;
 	search->chase = wanted;
-	search->file = (struct holders_file){.dev = lock->file->key.dev, .ino = lock->file->key.ino};
+	search->file = file_searched(lock->file);
 	if (uv_queue_work(k->loop, &search->work, work, done) != 0)
 		free(search);
 }

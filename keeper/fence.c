@@ -5,6 +5,7 @@
 #include <fcntl.h>
 #include <signal.h>
 #include <stddef.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
@@ -43,6 +44,20 @@ static struct fence *map_file(int fd)
 	return memory == MAP_FAILED ? NULL : memory;
 }
 
+/* A keeper, or a parent, may have been killed between a slot and its bit. */
+static void find_busy(struct fence *fence)
+{
+	for (uint32_t i = 0; i < FENCE_SLOTS; i++) {
+		uint64_t bit = 1ull << i % 64;
+
+		if (i < fence->used && fence->slots[i].state != FENCE_FREE)
+			fence->busy[i / 64] |= bit;
+		else
+			fence->busy[i / 64] &= ~bit;
+	}
+	fence->first = 0;
+}
+
 struct fence *fence_open(int dir_fd)
 {
 	int fd = openat(dir_fd, FENCE_NAME, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0600);
@@ -76,6 +91,7 @@ struct fence *fence_open(int dir_fd)
 
 void fence_unsure(struct fence *fence)
 {
+	find_busy(fence);
 	for (uint32_t i = 0; i < fence->used; i++)
 		if (fence->slots[i].state == FENCE_HELD)
 			fence_set(fence, i, FENCE_UNSURE);
@@ -94,25 +110,34 @@ void fence_set(struct fence *fence, uint32_t slot, enum fence_state state)
 	if (!fence || slot >= FENCE_SLOTS)
 		return;
 	__atomic_store_n(&fence->slots[slot].state, state, __ATOMIC_RELEASE);
-	if (state == FENCE_FREE && slot < __atomic_load_n(&fence->first, __ATOMIC_RELAXED))
+	if (state != FENCE_FREE)
+		return;
+	__atomic_and_fetch(&fence->busy[slot / 64], ~(1ull << slot % 64), __ATOMIC_RELEASE);
+	if (slot < __atomic_load_n(&fence->first, __ATOMIC_RELAXED))
 		__atomic_store_n(&fence->first, slot, __ATOMIC_RELAXED);
 }
 
-/* The parent frees slots at the same time, so `first` is no more than a good guess. */
+/* The parent frees slots at the same time, so `first` is no more than a good guess. A slot whose bit is set is not
+ * looked at: 1,024 words at the most. */
 static uint32_t free_slot(const struct fence *fence)
 {
-	uint32_t first = __atomic_load_n(&fence->first, __ATOMIC_RELAXED) % FENCE_SLOTS;
+	uint32_t words = FENCE_SLOTS / 64, first = __atomic_load_n(&fence->first, __ATOMIC_RELAXED) / 64 % words;
 
-	for (uint32_t n = 0; n < FENCE_SLOTS; n++) {
-		uint32_t i = (first + n) % FENCE_SLOTS;
+	for (uint32_t n = 0; n < words; n++) {
+		uint32_t w = (first + n) % words;
+		uint64_t free_bits = ~__atomic_load_n(&fence->busy[w], __ATOMIC_ACQUIRE);
 
-		if (__atomic_load_n(&fence->slots[i].state, __ATOMIC_ACQUIRE) == FENCE_FREE)
-			return i;
+		for (; free_bits; free_bits &= free_bits - 1) {
+			uint32_t i = w * 64 + (uint32_t)__builtin_ctzll(free_bits);
+
+			if (__atomic_load_n(&fence->slots[i].state, __ATOMIC_ACQUIRE) == FENCE_FREE)
+				return i;
+		}
 	}
 	return FENCE_NO_SLOT;
 }
 
-uint32_t fence_take(struct fence *fence, uint64_t dev, uint64_t ino, const struct store_range *range,
+uint32_t fence_take(struct fence *fence, const struct holders_file *file, const struct store_range *range,
 		    enum fence_state state)
 {
 	uint32_t i;
@@ -122,11 +147,14 @@ uint32_t fence_take(struct fence *fence, uint64_t dev, uint64_t ino, const struc
 	i = free_slot(fence);
 	if (i == FENCE_NO_SLOT)
 		return i;
+	__atomic_or_fetch(&fence->busy[i / 64], 1ull << i % 64, __ATOMIC_RELAXED);
 	__atomic_store_n(&fence->first, i + 1, __ATOMIC_RELAXED);
 	fence->slots[i].space = range->space;
 	fence->slots[i].hidden = fence->slots[i].hidden_said = 0;
-	fence->slots[i].dev = dev;
-	fence->slots[i].ino = ino;
+	fence->slots[i].dev = file->dev;
+	fence->slots[i].ino = file->ino;
+	fence->slots[i].kernel_dev = file->kernel_dev;
+	fence->slots[i].kernel_ino = file->kernel_ino;
 	fence->slots[i].from = range->from;
 	fence->slots[i].to = range->to;
 	fence_set(fence, i, state);
@@ -135,22 +163,84 @@ uint32_t fence_take(struct fence *fence, uint64_t dev, uint64_t ino, const struc
 	return i;
 }
 
-uint32_t fence_take_up(struct fence *fence, uint64_t dev, uint64_t ino, const struct store_range *range,
-		       unsigned char taken[FENCE_SLOTS])
+void fence_learn(struct fence *fence, uint32_t slot, uint64_t kernel_dev, uint64_t kernel_ino)
 {
-	uint32_t slot = FENCE_NO_SLOT;
+	if (!fence || slot >= FENCE_SLOTS)
+		return;
+	__atomic_store_n(&fence->slots[slot].kernel_dev, kernel_dev, __ATOMIC_RELAXED);
+	__atomic_store_n(&fence->slots[slot].kernel_ino, kernel_ino, __ATOMIC_RELEASE);
+}
 
-	for (uint32_t i = 0; fence && i < fence->used && slot == FENCE_NO_SLOT; i++) {
+bool fence_learnt(const struct fence *fence, uint32_t slot, uint64_t *kernel_dev, uint64_t *kernel_ino)
+{
+	bool known = fence && slot < FENCE_SLOTS && fence->slots[slot].kernel_ino;
+
+	*kernel_dev = known ? fence->slots[slot].kernel_dev : 0;
+	*kernel_ino = known ? fence->slots[slot].kernel_ino : 0;
+	return known;
+}
+
+/* --- what a dead keeper had --- */
+
+/* Chains of slots, by hash; index + 1, 0: none. */
+struct fence_old {
+	uint32_t heads[FENCE_SLOTS], nexts[FENCE_SLOTS];
+	bool taken[FENCE_SLOTS];
+};
+
+static uint32_t *chain(struct fence_old *old, uint64_t dev, uint64_t ino, int64_t from)
+{
+	uint64_t h = (ino + dev * 0x9e3779b97f4a7c15ull + (uint64_t)from) * 0xff51afd7ed558ccdull;
+
+	return &old->heads[(h >> 32) % FENCE_SLOTS];
+}
+
+struct fence_old *fence_old_new(const struct fence *fence)
+{
+	struct fence_old *old = calloc(1, sizeof(*old));
+
+	for (uint32_t i = 0; old && fence && i < fence->used; i++) {
+		const struct fence_slot *s = &fence->slots[i];
+		uint32_t *head = chain(old, s->dev, s->ino, s->from);
+
+		if (s->state != FENCE_UNSURE)
+			continue;
+		old->nexts[i] = *head;
+		*head = i + 1;
+	}
+	return old;
+}
+
+void fence_old_free(struct fence_old *old)
+{
+	free(old);
+}
+
+static uint32_t find_old(const struct fence *fence, uint64_t dev, uint64_t ino, const struct store_range *range,
+			 struct fence_old *old)
+{
+	for (uint32_t *at = chain(old, dev, ino, range->from); *at; at = &old->nexts[*at - 1]) {
+		uint32_t i = *at - 1;
 		const struct fence_slot *s = &fence->slots[i];
 
-		if (!taken[i] && s->state == FENCE_UNSURE && s->dev == dev && s->ino == ino &&
-		    s->space == range->space && s->from == range->from && s->to == range->to)
-			slot = i;
+		if (s->dev != dev || s->ino != ino || s->space != range->space || s->from != range->from ||
+		    s->to != range->to)
+			continue;
+		*at = old->nexts[i];
+		return i;
 	}
+	return FENCE_NO_SLOT;
+}
+
+uint32_t fence_take_up(struct fence *fence, uint64_t dev, uint64_t ino, const struct store_range *range,
+		       struct fence_old *old)
+{
+	uint32_t slot = fence ? find_old(fence, dev, ino, range, old) : FENCE_NO_SLOT;
+
 	if (slot == FENCE_NO_SLOT)
-		slot = fence_take(fence, dev, ino, range, FENCE_UNSURE);
+		slot = fence_take(fence, &(struct holders_file){.dev = dev, .ino = ino}, range, FENCE_UNSURE);
 	if (slot != FENCE_NO_SLOT)
-		taken[slot] = 1;
+		old->taken[slot] = true;
 	return slot;
 }
 
@@ -197,12 +287,12 @@ void fence_notify(const struct fence *fence)
 		kill(fence->parent, SIGUSR1);
 }
 
-void fence_sweep(struct fence *fence, const unsigned char taken[FENCE_SLOTS], enum fence_state to)
+void fence_sweep(struct fence *fence, const struct fence_old *old, enum fence_state to)
 {
 	if (!fence)
 		return;
 	for (uint32_t i = 0; i < fence->used; i++)
-		if (!taken[i] && (fence->slots[i].state == FENCE_HELD || fence->slots[i].state == FENCE_UNSURE))
+		if (!old->taken[i] && (fence->slots[i].state == FENCE_HELD || fence->slots[i].state == FENCE_UNSURE))
 			fence_set(fence, i, to);
 }
 

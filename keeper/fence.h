@@ -19,6 +19,7 @@
 #include <sys/types.h>
 
 #include "config/config.h"
+#include "keeper/claims.h"
 #include "keeper/clock.h"
 #include "store/store.h"
 
@@ -42,6 +43,7 @@ struct fence_slot {
 	uint32_t hidden;      /* the parent's: it is held, but there is nobody who could be stopped ... */
 	uint32_t hidden_said; /* ... and the log says so */
 	uint64_t dev, ino;
+	uint64_t kernel_dev, kernel_ino; /* what lock lines show (procfs.h); kernel_ino 0: the same */
 	int64_t from, to;
 };
 
@@ -81,6 +83,7 @@ struct fence {
 	uint32_t on_lost;      /* enum on_lost */
 	uint32_t used;         /* slots beyond this were never taken */
 	uint32_t first;        /* where to begin looking for a free one: most often there is none before it */
+	uint64_t busy[FENCE_SLOTS / 64]; /* a bit for each slot that is not free, or was not a moment ago */
 	uint32_t frozen_count; /* written by the parent: how many processes it holds stopped */
 	struct fence_signalled signalled[FENCE_SIGNALLED]; /* the parent's */
 	int64_t callers_ns;                                /* freeze_at_ns when the first of them was added */
@@ -102,12 +105,22 @@ void fence_unsure(struct fence *fence);
 bool fence_in_use(const struct fence *fence);
 
 /* A slot for a lease on this file. FENCE_NO_SLOT: none is left; then the lease must not be given to anybody. */
-uint32_t fence_take(struct fence *fence, uint64_t dev, uint64_t ino, const struct store_range *range,
+uint32_t fence_take(struct fence *fence, const struct holders_file *file, const struct store_range *range,
 		    enum fence_state state);
+/* The kernel's number of a slot's file. False, with 0: it is not known. */
+bool fence_learnt(const struct fence *fence, uint32_t slot, uint64_t *kernel_dev, uint64_t *kernel_ino);
+void fence_learn(struct fence *fence, uint32_t slot, uint64_t kernel_dev, uint64_t kernel_ino);
 void fence_set(struct fence *fence, uint32_t slot, enum fence_state state);
-/* The slot that a dead keeper had for such a lease, or a new one. taken: those that were found so. */
+/*
+ * For the time in which a keeper takes up what a dead one had: the slots that no lease was found for yet, by what they
+ * are for. NULL: no memory.
+ */
+struct fence_old;
+struct fence_old *fence_old_new(const struct fence *fence);
+void fence_old_free(struct fence_old *old);
+/* The slot that a dead keeper had for such a lease, or a new one; it is in `old` no more. */
 uint32_t fence_take_up(struct fence *fence, uint64_t dev, uint64_t ino, const struct store_range *range,
-		       unsigned char taken[FENCE_SLOTS]);
+		       struct fence_old *old);
 void fence_on_lost(struct fence *fence, enum on_lost on_lost);
 /* The leases are sure until this. */
 void fence_renewed(struct fence *fence, int64_t freeze_at_ns, int64_t deadline_ns);
@@ -118,10 +131,10 @@ bool fence_has_caller(const struct fence *fence, const struct fence_caller *call
 /* Tells the parent to look now. */
 void fence_notify(const struct fence *fence);
 /*
- * After a restart: what becomes of slots of the dead keeper that no lease was taken up for; `taken` has a byte per
- * slot. FENCE_FREE: it had given them back. FENCE_LOST: what it had is not known, and nobody renews it.
+ * After a restart: what becomes of slots of the dead keeper that no lease was taken up for. FENCE_FREE: it had given
+ * them back. FENCE_LOST: what it had is not known, and nobody renews it.
  */
-void fence_sweep(struct fence *fence, const unsigned char taken[FENCE_SLOTS], enum fence_state to);
+void fence_sweep(struct fence *fence, const struct fence_old *old, enum fence_state to);
 
 /* Has a lease been lost whose holders the parent has yet to kill? False if the parent has died: nobody will. */
 bool fence_has_lost(const struct fence *fence);

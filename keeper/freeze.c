@@ -57,7 +57,6 @@ struct freezer *freezer_new(struct fence *fence)
 	f->fence = fence;
 	f->pause_ms = LOOK_MS;
 	stopped_adopt(&f->stopped, fence->signalled, FENCE_SIGNALLED);
-	holders_without_commands();
 	return f;
 }
 
@@ -71,21 +70,18 @@ static void publish(struct freezer *f)
 	__atomic_store_n(&f->fence->frozen_count, stopped_processes(&f->stopped), __ATOMIC_RELEASE);
 }
 
-/* What is searched for: slot[i] is a lease on file[i]. */
+/* A search: the tag of a claim is its slot in the fence. */
 struct look {
 	struct freezer *freezer;
 	struct family *family;
-	struct holders_file *files;
-	struct fence_slot *slots;
-	uint32_t *indices; /* of the slots in the fence */
-	size_t count;
-	struct hidden hidden;
+	bool stop; /* at once, each that is found */
+	struct claims claims;
+	bool *shown; /* of each claim: a lock on all of it was seen, and nobody else can have one */
+	size_t shown_count;
+	bool *hidden; /* of each claim: a lock on it is held by nobody that can be found */
+	struct hidden unseen;
+	pid_t known; /* the last that was found */
 };
-
-static bool is_under(const struct fence_slot *s, const struct holder *h, const struct holders_file *file)
-{
-	return s->dev == file->dev && s->ino == file->ino && s->space == h->space && s->from < h->to && h->from < s->to;
-}
 
 static bool relies_on_nothing(const struct freezer *f, const struct holder *h, const struct holders_file *file)
 {
@@ -95,111 +91,256 @@ static bool relies_on_nothing(const struct freezer *f, const struct holder *h, c
 		       &(struct fence_caller){.pid = h->pid, .space = h->space, .dev = file->dev, .ino = file->ino});
 }
 
+static int found(struct look *look, pid_t pid)
+{
+	size_t before = look->family->count;
+	int ret = family_add(look->family, pid);
+
+	if (ret == 0 && look->stop && look->family->count > before)
+		stopped_stop(&look->freezer->stopped, pid);
+	look->known = pid;
+	return ret;
+}
+
 static int on_holder(void *arg, const struct holder *h)
 {
 	struct look *look = arg;
-	const struct holders_file *file = &look->files[h->file];
+	size_t next = SIZE_MAX;
+	int ret = 0;
 
-	hidden_seen(&look->hidden, h);
-	if (relies_on_nothing(look->freezer, h, file))
+	if (!claims_next(&look->claims, h->file, h->space, h->from, h->to, &next))
 		return 0;
-	for (size_t i = 0; i < look->count; i++)
-		if (is_under(&look->slots[i], h, file))
-			return family_add(look->family, h->pid);
-	return 0;
+	if (h->pid != look->known && relies_on_nothing(look->freezer, h, &look->claims.files[h->file]))
+		return 0;
+	if (h->pid != look->known)
+		ret = found(look, h->pid);
+	return ret ? ret : HOLDERS_LATER;
+}
+
+/* What this lock shows need not be looked for in /proc/locks. */
+static void note_shown(struct look *look, size_t file, const struct procfs_lock *lock)
+{
+	const struct claim *claim;
+	size_t next = SIZE_MAX;
+
+	if (lock->mode != WIRE_EXCLUSIVE || !file_is_plain(&look->claims.files[file]))
+		return;
+	while ((claim = claims_next(&look->claims, file, lock->space, lock->from, lock->to, &next))) {
+		bool *shown = &look->shown[claim - look->claims.all];
+
+		if (*shown || claim->from < lock->from || claim->to > lock->to)
+			continue;
+		*shown = true;
+		look->shown_count++;
+	}
+}
+
+static int on_seen(void *arg, const struct procfs_lock *lock)
+{
+	struct look *look = arg;
+	size_t file = FILE_NONE;
+
+	while ((file = file_index_find(&look->unseen.index, lock->dev, lock->ino, file)) != FILE_NONE)
+		note_shown(look, file, lock);
+	return hidden_seen(&look->unseen, lock);
+}
+
+/* seen: on_seen, or NULL if only the processes are wanted: then one lock of each is enough. */
+static int search(struct look *look, holders_seen_cb *seen)
+{
+	return holders_search(&(struct holders_search){.files = look->claims.files,
+						       .count = look->claims.file_count,
+						       .ignore_pid = look->freezer->stopped.keeper,
+						       .how = HOLDERS_AT_ONCE,
+						       .cb = on_holder,
+						       .seen = seen,
+						       .arg = look});
+}
+
+static bool is_ours(const struct look *look, const struct procfs_lock *lock)
+{
+	size_t file = FILE_NONE, next;
+	bool ours = false;
+
+	if (lock->locker == look->freezer->stopped.keeper)
+		return false;
+	while (!ours && (file = file_index_find(&look->unseen.index, lock->dev, lock->ino, file)) != FILE_NONE) {
+		next = SIZE_MAX;
+		ours = claims_next(&look->claims, file, lock->space, lock->from, lock->to, &next) != NULL;
+	}
+	return ours;
+}
+
+struct mapping {
+	struct look *look;
+	struct holders_file *files;
+	bool *found;
+	size_t count;
+};
+
+static int on_mapper(void *arg, size_t file, pid_t pid)
+{
+	struct mapping *m = arg;
+
+	m->found[file] = true;
+	return pid == getpid() || pid == m->look->freezer->stopped.keeper ? 0 : found(m->look, pid);
 }
 
 /* Nobody has a descriptor of it. Whoever has the file mapped may keep the lock by that, and a record lock says whose it
  * is. */
-static int find_hidden_holder(struct look *look, const struct holder *lock, bool *found)
+static int find_mappers(struct look *look, struct mapping *m)
 {
-	struct family mappers = {0};
+	size_t passed_over;
+	int ret = 0;
+
+	for (size_t i = 0; ret == 0 && i < look->unseen.count; i++) {
+		const struct procfs_lock *lock = &look->unseen.locks[i];
+
+		if (!is_ours(look, lock))
+			continue;
+		if (lock->owner == WIRE_OWNER_PROCESS)
+			ret = found(look, lock->locker);
+		else
+			m->files[m->count++] = (struct holders_file){.dev = lock->dev, .ino = lock->ino};
+	}
+	if (ret == 0 && m->count)
+		ret = hidden_mappers(m->files, m->count, on_mapper, m, &passed_over);
+	return ret == -EAGAIN ? 0 : ret;
+}
+
+/* A lock that no process was found for: says so on the claims that it is under. */
+static void mark_hidden(struct look *look, const struct procfs_lock *lock)
+{
+	size_t file = FILE_NONE;
+
+	while ((file = file_index_find(&look->unseen.index, lock->dev, lock->ino, file)) != FILE_NONE) {
+		const struct claim *claim;
+		size_t next = SIZE_MAX;
+
+		while ((claim = claims_next(&look->claims, file, lock->space, lock->from, lock->to, &next)))
+			look->hidden[claim - look->claims.all] = true;
+	}
+}
+
+static int find_hidden_holders(struct look *look)
+{
+	struct mapping m = {.look = look};
+	size_t nth = 0;
 	int ret;
 
-	if (lock->owner == WIRE_OWNER_PROCESS)
-		ret = family_add(&mappers, lock->locker);
-	else
-		ret = hidden_mappers(&look->files[lock->file], &mappers);
-	for (size_t i = 0; ret == 0 && i < mappers.count; i++)
-		ret = family_add(look->family, mappers.pids[i]);
-	*found = mappers.count > 0;
-	family_free(&mappers);
+	m.files = malloc((look->unseen.count + 1) * sizeof(*m.files));
+	m.found = calloc(look->unseen.count + 1, sizeof(*m.found));
+	ret = m.files && m.found ? find_mappers(look, &m) : -ENOMEM;
+	for (size_t i = 0; ret == 0 && i < look->unseen.count; i++) {
+		const struct procfs_lock *lock = &look->unseen.locks[i];
+
+		if (is_ours(look, lock) && lock->owner != WIRE_OWNER_PROCESS && !m.found[nth++])
+			mark_hidden(look, lock);
+	}
+	free(m.files);
+	free(m.found);
 	return ret;
 }
 
-static int find_hidden(struct look *look)
+static void publish_hidden(struct look *look)
 {
-	struct fence *fence = look->freezer->fence;
-	int ret = hidden_end(&look->hidden);
+	for (size_t i = 0; i < look->claims.count; i++) {
+		struct fence_slot *slot = &look->freezer->fence->slots[look->claims.all[i].tag];
 
-	for (size_t i = 0; i < look->count; i++) {
-		struct fence_slot *slot = &fence->slots[look->indices[i]];
-		bool hidden = false, found = true;
-
-		for (size_t j = 0; ret == 0 && j < look->hidden.count; j++) {
-			const struct holder *lock = &look->hidden.locks[j];
-
-			if (lock->locker == look->freezer->stopped.keeper ||
-			    !is_under(slot, lock, &look->files[lock->file]))
-				continue;
-			ret = find_hidden_holder(look, lock, &found);
-			hidden = hidden || !found;
-		}
-		if (hidden && !slot->hidden_said)
+		if (look->hidden[i] && !slot->hidden_said)
 			log_error("a lock on inode %llu of device %u:%u is held, but there is no process that could be "
 				  "stopped: its "
 				  "descriptor is on its way through a socket, or whoever has it cannot be seen; "
 				  "`dflock status` names "
 				  "the lock",
 				  (unsigned long long)slot->ino, major(slot->dev), minor(slot->dev));
-		slot->hidden_said |= hidden;
-		__atomic_store_n(&slot->hidden, hidden, __ATOMIC_RELAXED);
+		slot->hidden_said |= look->hidden[i];
+		__atomic_store_n(&slot->hidden, look->hidden[i], __ATOMIC_RELAXED);
 	}
+}
+
+/* /proc/locks is not asked without need (hidden.h). */
+static int search_hidden(struct look *look)
+{
+	int ret = hidden_begin(&look->unseen, look->claims.files, look->claims.file_count);
+
+	if (ret == 0)
+		ret = search(look, on_seen);
+	if (ret == 0 && look->shown_count < look->claims.count) {
+		ret = hidden_end(&look->unseen);
+		if (ret == 0 && look->unseen.count)
+			ret = search(look, on_seen);
+		if (ret == 0 && look->unseen.count)
+			ret = hidden_end(&look->unseen);
+		if (ret == 0 && look->unseen.count)
+			ret = find_hidden_holders(look);
+	}
+	if (ret == 0)
+		publish_hidden(look);
 	return ret;
 }
 
 static int take_slots(struct freezer *f, struct look *look, unsigned states)
 {
 	uint32_t used = __atomic_load_n(&f->fence->used, __ATOMIC_ACQUIRE);
+	int ret = 0;
 
-	look->files = malloc((used + 1) * sizeof(*look->files));
-	look->slots = malloc((used + 1) * sizeof(*look->slots));
-	look->indices = malloc((used + 1) * sizeof(*look->indices));
-	if (!look->files || !look->slots || !look->indices)
-		return -ENOMEM;
-	for (uint32_t i = 0; i < used; i++) {
+	for (uint32_t i = 0; ret == 0 && i < used; i++) {
 		const struct fence_slot *slot = &f->fence->slots[i];
+		struct holders_file file;
 
 		if (!(states & 1u << __atomic_load_n(&slot->state, __ATOMIC_ACQUIRE)))
 			continue;
-		look->files[look->count] = (struct holders_file){.dev = slot->dev, .ino = slot->ino};
-		look->indices[look->count] = i;
-		look->slots[look->count++] = *slot;
+		file.kernel_ino = __atomic_load_n(&slot->kernel_ino, __ATOMIC_ACQUIRE);
+		file.kernel_dev = slot->kernel_dev;
+		file.dev = slot->dev;
+		file.ino = slot->ino;
+		ret = claims_add(&look->claims, &file, slot->space, slot->from, slot->to, i);
 	}
-	return 0;
+	if (ret == 0)
+		ret = claims_build(&look->claims);
+	look->shown = calloc(look->claims.count + 1, sizeof(*look->shown));
+	look->hidden = calloc(look->claims.count + 1, sizeof(*look->hidden));
+	return ret == 0 && look->shown && look->hidden ? 0 : -ENOMEM;
 }
 
-/* Who holds a lock under a lease whose slot has one of these states, and all that they started. */
-static void find_family(struct freezer *f, struct family *family, unsigned states)
+static void look_end(struct look *look, int ret)
 {
-	struct look look = {.freezer = f, .family = family};
-	int ret = take_slots(f, &look, states);
+	struct freezer *f = look->freezer;
 
-	if (ret == 0 && look.count)
-		ret = hidden_begin(&look.hidden, look.files, look.count);
-	if (ret == 0 && look.count)
-		ret = holders_find(look.files, look.count, f->stopped.keeper, on_holder, &look, NULL);
 	if (ret == 0)
-		ret = find_hidden(&look);
-	if (ret == 0)
-		ret = family_add_descendants(family, f->stopped.keeper);
+		ret = family_add_descendants(look->family, f->stopped.keeper);
 	if (ret < 0 && !f->blind)
 		log_error("the processes that hold locks cannot be searched for: %s", strerror(-ret));
 	f->blind = ret < 0;
-	hidden_free(&look.hidden);
-	free(look.files);
-	free(look.slots);
-	free(look.indices);
+	hidden_free(&look->unseen);
+	claims_free(&look->claims);
+	free(look->shown);
+	free(look->hidden);
+}
+
+/* Who holds a lock under a lease whose slot has one of these states and has a descriptor of it, and all that they
+ * started. stop: each is stopped as soon as it is found, but for what it started. */
+static void find_family(struct freezer *f, struct family *family, unsigned states, bool stop)
+{
+	struct look look = {.freezer = f, .family = family, .stop = stop};
+	int ret = take_slots(f, &look, states);
+
+	if (ret == 0 && look.claims.count)
+		ret = search(&look, NULL);
+	look_end(&look, ret);
+}
+
+/* And those who have no descriptor of it. It takes longer, since every descriptor has to be looked at: for when all the
+ * others are stopped. */
+static void find_hidden_family(struct freezer *f, struct family *family, unsigned states, bool stop)
+{
+	struct look look = {.freezer = f, .family = family, .stop = stop};
+	int ret = take_slots(f, &look, states);
+
+	if (ret == 0 && look.claims.count)
+		ret = search_hidden(&look);
+	look_end(&look, ret);
 }
 
 static bool has_slot(const struct freezer *f, unsigned states)
@@ -214,8 +355,8 @@ static bool has_slot(const struct freezer *f, unsigned states)
 
 #define SLOTS_DUE (1u << FENCE_UNSURE | 1u << FENCE_LOST | 1u << FENCE_ENDING)
 
-/* Before anything is done to anybody: due says that the time has come. True: they were found just now. */
-static bool find_first(struct freezer *f, bool due, int64_t freeze_at)
+/* Before anything is done to anybody else: due says that the time has come. True: they were found just now. */
+static bool find_first(struct freezer *f, bool due, int64_t freeze_at, bool stop)
 {
 	if (f->first_known && ((due && f->first_freeze_at != freeze_at) || !(due || has_slot(f, SLOTS_DUE)))) {
 		family_free(&f->first);
@@ -225,7 +366,7 @@ static bool find_first(struct freezer *f, bool due, int64_t freeze_at)
 	}
 	if (f->first_known || !(due || has_slot(f, 1u << FENCE_LOST)))
 		return false;
-	find_family(f, &f->first, 1u << FENCE_HELD | SLOTS_DUE);
+	find_family(f, &f->first, 1u << FENCE_HELD | SLOTS_DUE, stop);
 	f->first_known = !f->blind;
 	f->first_freeze_at = freeze_at;
 	return f->first_known;
@@ -238,6 +379,13 @@ static void kill_all(const struct family *family, int signal)
 			kill(family->pids[i], signal);
 }
 
+static void stop_family(struct freezer *f, const struct family *family)
+{
+	for (size_t i = 0; i < family->count; i++)
+		stopped_stop(&f->stopped, family->pids[i]);
+	stopped_collect(&f->stopped);
+}
+
 /*
  * One round: stops everybody who is to be stopped because of slots in these states, and gives them. False: somebody
  * came or went, or is not confirmed yet.
@@ -245,10 +393,12 @@ static void kill_all(const struct family *family, int signal)
 static bool freeze_round(struct freezer *f, struct family *family, unsigned states)
 {
 	f->stopped.changed = false;
-	find_family(f, family, states);
-	for (size_t i = 0; i < family->count; i++)
-		stopped_stop(&f->stopped, family->pids[i]);
-	stopped_collect(&f->stopped);
+	find_family(f, family, states, true);
+	stop_family(f, family);
+	if (!stopped_all(&f->stopped) || f->stopped.changed)
+		return false;
+	find_hidden_family(f, family, states, true);
+	stop_family(f, family);
 	return stopped_all(&f->stopped) && !f->stopped.changed;
 }
 
@@ -365,7 +515,7 @@ static void end_holders(struct freezer *f, int64_t now)
 
 	if (f->terminated && now < half)
 		return;
-	find_family(f, &family, 1u << FENCE_HELD | 1u << FENCE_UNSURE);
+	find_hidden_family(f, &family, 1u << FENCE_HELD | 1u << FENCE_UNSURE, false);
 	if (family.count)
 		log_error("the store has not answered: %zu processes that hold locks, or were started by one that "
 			  "does, get %s",
@@ -396,11 +546,12 @@ int freezer_look(struct freezer *f, int max_ms)
 	enum on_lost on_lost = __atomic_load_n(&fence->on_lost, __ATOMIC_RELAXED);
 	bool leases = has_slot(f, 1u << FENCE_HELD | 1u << FENCE_UNSURE);
 	bool due = freeze_at && now >= freeze_at && leases;
+	bool stop = due && on_lost == ON_LOST_FREEZE;
 
 	if (due)
 		set_limit(f, now);
 	/* Those need not be searched for again. */
-	if (find_first(f, due, freeze_at) && due && on_lost == ON_LOST_FREEZE)
+	if (find_first(f, due, freeze_at, stop) && stop)
 		for (size_t i = 0; i < f->first.count; i++)
 			stopped_stop(&f->stopped, f->first.pids[i]);
 	if (on_lost == ON_LOST_WARN)

@@ -27,12 +27,7 @@ void grace_lose_forgotten(struct keeper *k)
 
 bool grace_has_forgotten(const struct keeper *k)
 {
-	const struct lease *lease, *next;
-
-	HASH_ITER (hh, k->leases, lease, next)
-		if (lease->state == LEASE_UNSURE && lease->forgotten)
-			return true;
-	return false;
+	return k->forgotten_count > 0;
 }
 
 static void on_grace_timer(uv_timer_t *timer);
@@ -97,7 +92,7 @@ static void forget(struct keeper *k, const char *old, const char *now)
 		  k->expired ? "the leases of this host had run out" : "the leases of this host are put back");
 	keeper_enter(k);
 	HASH_ITER (hh, k->leases, lease, next) {
-		lease->forgotten = lease_is_ours(lease->state);
+		lease_set_forgotten(lease, lease_is_ours(lease->state));
 		lease_raise(lease, lease->forgotten && lease->lapsed ? LEASE_EV_GONE : LEASE_EV_FORGOTTEN);
 	}
 	if (k->expired)

@@ -1,10 +1,17 @@
+/*
+ * See holders.h.
+ *
+ * Nothing here waits for a process that hangs: directories and files below /proc/PID that are opened here take the lock
+ * of its descriptor table at the most, never that of its memory, nor the one that exec() holds while it reads a program
+ * from a mount. kcmp() takes the latter's successor, which exec() holds only when a process has a single thread left: it
+ * is asked about other threads alone.
+ */
 #include "keeper/holders.h"
 
 #include <ctype.h>
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <inttypes.h>
 #include <linux/kcmp.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -15,145 +22,122 @@
 #include <time.h>
 #include <unistd.h>
 
-struct search {
-	const struct holders_file *files;
-	size_t count;
-	holders_cb *cb;
-	void *arg;
-	struct holder *found; /* of the process that is being looked at */
-	size_t found_count, found_room;
+#include "keeper/clock.h"
+#include "keeper/errand.h"
+
+#define TURN_NS    (5 * NS_PER_MS) /* HOLDERS_AT_ONCE: how long one descriptor table is looked at in one go */
+#define CONFIRM_MS 20
+
+/* A descriptor table that is not done with: of the process, or of a thread that has its own. */
+struct rest {
+	pid_t pid, tid; /* tid 0: the process */
+	long at;        /* of the directory */
+	bool known;     /* HOLDERS_LATER */
 };
 
-bool holders_parse_line(const char *line, struct holder *out)
+struct search {
+	struct holders_search *ask;
+	struct file_index index;
+	struct procfs_text text;
+	struct holder *found; /* of the process that is being looked at, unless HOLDERS_AT_ONCE */
+	size_t found_count, found_room;
+	struct rest *rests;
+	size_t rest_count, rest_room;
+	size_t unseen;
+	int error;
+};
+
+/* One descriptor. */
+struct look {
+	struct search *search;
+	pid_t pid;
+	int fds;
+	const char *fd;
+	bool known;     /* the process was found before: it need not be confirmed again */
+	bool compared;  /* ... which file it is */
+	size_t file;    /* then: or FILE_NONE */
+	bool enough;    /* HOLDERS_LATER was returned */
+};
+
+/* Something of a process cannot be read. 0: it has ended; -EACCES: it may not be, or the process has made it too much for
+ * the kernel. It is an error, at the end of the search, only where it is we who lack something. */
+static int failed(struct search *s, int err)
 {
-	char type[16], mode[16], from[24], to[24];
-
-	if (sscanf(line, "lock: %*[0-9]: %15s %*s %15s %d %*s %23s %23s", type, mode, &out->locker, from, to) != 5)
-		return false;
-	if (!strcmp(type, "FLOCK"))
-		out->space = WIRE_FLOCK;
-	else if (!strcmp(type, "POSIX") || !strcmp(type, "OFDLCK"))
-		out->space = WIRE_RECORD;
-	else
-		return false;
-	out->owner = !strcmp(type, "POSIX") ? WIRE_OWNER_PROCESS : WIRE_OWNER_DESCRIPTION;
-	if (!strcmp(mode, "READ"))
-		out->mode = WIRE_SHARED;
-	else if (!strcmp(mode, "WRITE"))
-		out->mode = WIRE_EXCLUSIVE;
-	else
-		return false;
-	out->from = strtoll(from, NULL, 10);
-	/* The kernel shows the last byte; a lock up to the largest offset is shown as EOF. */
-	out->to = strcmp(to, "EOF") ? strtoll(to, NULL, 10) + 1 : WIRE_EOF;
-	return true;
-}
-
-/* Length of the UTF-8 sequence at s (n bytes left) if it is valid and printable, else 0. */
-static size_t printable(const unsigned char *s, size_t n)
-{
-	size_t len = s[0] < 0x80 ? 1 : s[0] < 0xc2 ? 0 : s[0] < 0xe0 ? 2 : s[0] < 0xf0 ? 3 : s[0] < 0xf5 ? 4 : 0;
-
-	if (len == 1)
-		return s[0] >= 0x20 && s[0] != 0x7f;
-	if (!len || len > n)
+	if (err == ENOENT || err == ESRCH)
 		return 0;
-	for (size_t i = 1; i < len; i++)
-		if ((s[i] & 0xc0) != 0x80)
-			return 0;
-	/* C1 controls, overlong forms, surrogates, beyond U+10FFFF */
-	if ((s[0] == 0xc2 && s[1] < 0xa0) || (s[0] == 0xe0 && s[1] < 0xa0) || (s[0] == 0xed && s[1] > 0x9f) ||
-	    (s[0] == 0xf0 && s[1] < 0x90) || (s[0] == 0xf4 && s[1] > 0x8f))
-		return 0;
-	return len;
+	if (err == EMFILE || err == ENFILE)
+		s->error = -err;
+	return -EACCES;
 }
 
-/* Anyone may choose any bytes as his command line: what goes into logs, JSON and terminals is made harmless here. */
-static void make_printable(char *text, size_t n)
+/* --- which file a descriptor is of --- */
+
+struct confirm {
+	int fds;
+	char fd[16];
+	bool ok;
+	uint64_t dev, ino;
+};
+
+static void run_confirm(void *memory)
 {
-	for (size_t i = 0, len; i < n; i += len) {
-		len = printable((unsigned char *)text + i, n - i);
-		if (!len) {
-			text[i] = text[i] == '\0' || isspace((unsigned char)text[i]) ? ' ' : '?';
-			len = 1;
-		}
-	}
-}
-
-/* Reads at most size - 1 bytes of `name` below dirfd and a NUL. Their number, or -errno. */
-static ssize_t read_small(int dirfd, const char *name, char *buffer, size_t size)
-{
-	int fd = openat(dirfd, name, O_RDONLY | O_CLOEXEC);
-	ssize_t n;
-
-	if (fd < 0)
-		return -errno;
-	n = read(fd, buffer, size - 1);
-	if (n < 0)
-		n = -errno;
-	buffer[n > 0 ? n : 0] = '\0';
-	close(fd);
-	return n;
-}
-
-static bool without_commands;
-
-void holders_without_commands(void)
-{
-	without_commands = true;
-}
-
-static void read_command(int procfd, char command[HOLDER_COMMAND_BYTES])
-{
-	ssize_t n;
-
-	command[0] = '\0';
-	if (without_commands)
-		return;
-	n = read_small(procfd, "cmdline", command, HOLDER_COMMAND_BYTES);
-
-	if (n <= 0) {
-		/* It is about to end, or it wiped its arguments: the short name is always there. */
-		n = read_small(procfd, "comm", command, HOLDER_COMMAND_BYTES);
-		n = n < 0 ? 0 : n;
-	}
-	make_printable(command, (size_t)n);
-	while (n > 0 && command[n - 1] == ' ')
-		n--;
-	command[n] = '\0';
-}
-
-static void read_start(int procfd, struct holder *h)
-{
-	char stat[1024], *after;
-	struct timespec real, boot;
-
-	if (read_small(procfd, "stat", stat, sizeof(stat)) <= 0)
-		return;
-	/* The second field is the name in parentheses, which may itself have spaces and parentheses. */
-	after = strrchr(stat, ')');
-	if (!after ||
-	    sscanf(after + 1, " %*c %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %" SCNu64,
-		   &h->start_ticks) != 1)
-		return;
-	if (clock_gettime(CLOCK_REALTIME, &real) || clock_gettime(CLOCK_BOOTTIME, &boot))
-		return;
-	h->started = real.tv_sec - boot.tv_sec + (int64_t)(h->start_ticks / (uint64_t)sysconf(_SC_CLK_TCK));
-}
-
-/* Which of the files the descriptor is of; count if none. AT_STATX_DONT_SYNC: a hung file server must not hang us. */
-static size_t which_file(const struct search *s, int fds, const char *fd)
-{
+	struct confirm *c = memory;
 	struct statx st;
-	size_t i;
 
-	if (statx(fds, fd, AT_STATX_DONT_SYNC, STATX_INO, &st))
-		return s->count;
-	for (i = 0; i < s->count; i++)
-		if (s->files[i].ino == st.stx_ino && s->files[i].dev == makedev(st.stx_dev_major, st.stx_dev_minor))
-			break;
-	return i;
+	c->ok = statx(c->fds, c->fd, AT_STATX_DONT_SYNC, STATX_INO, &st) == 0;
+	c->dev = makedev(st.stx_dev_major, st.stx_dev_minor);
+	c->ino = st.stx_ino;
 }
+
+static void free_confirm(void *memory)
+{
+	struct confirm *c = memory;
+
+	close(c->fds);
+	free(c);
+}
+
+/* What stat says of the descriptor. False: that cannot be learnt, or not now. */
+static bool stat_descriptor(const struct look *look, uint64_t *dev, uint64_t *ino)
+{
+	struct confirm *c = calloc(1, sizeof(*c));
+	struct errand *errand;
+	bool ok = false;
+
+	if (!c)
+		return false;
+	snprintf(c->fd, sizeof(c->fd), "%.15s", look->fd);
+	c->fds = fcntl(look->fds, F_DUPFD_CLOEXEC, 3);
+	errand = c->fds < 0 ? NULL : errand_start(run_confirm, free_confirm, c);
+	if (c->fds < 0)
+		free(c);
+	if (!errand)
+		return false;
+	if (errand_wait(errand, CONFIRM_MS) && c->ok) {
+		*dev = c->dev;
+		*ino = c->ino;
+		ok = true;
+	}
+	errand_leave(errand);
+	return ok;
+}
+
+/* `first` has the number that the lock line shows. Where that may be another file's as well, stat decides; and where
+ * stat does not answer, it is taken for the file: better one process too many. */
+static size_t which_file(const struct look *look, size_t first, const struct procfs_lock *lock)
+{
+	const struct search *s = look->search;
+	uint64_t dev, ino;
+
+	if (look->known || file_is_plain(&s->ask->files[first]) || !stat_descriptor(look, &dev, &ino))
+		return first;
+	for (size_t f = first; f != FILE_NONE; f = file_index_find(&s->index, lock->dev, lock->ino, f))
+		if (s->ask->files[f].dev == dev && s->ask->files[f].ino == ino)
+			return f;
+	return FILE_NONE;
+}
+
+/* --- what it has locked --- */
 
 static int remember(struct search *s, const struct holder *h)
 {
@@ -170,80 +154,125 @@ static int remember(struct search *s, const struct holder *h)
 	return 0;
 }
 
-/* Goes through the lock lines of one descriptor's fdinfo. */
-static int read_locks(struct search *s, FILE *info, int fds, const char *fd)
+#define OTHER_FILE (-4711) /* ends the reading of one fdinfo */
+
+static int on_lock(void *arg, const struct procfs_lock *lock)
 {
-	struct holder h = {.fd = atoi(fd)};
-	bool compared = false;
-	char line[256];
+	struct look *look = arg;
+	struct search *s = look->search;
+	struct holder h = {.pid = look->pid,
+			   .fd = atoi(look->fd),
+			   .space = lock->space,
+			   .owner = lock->owner,
+			   .mode = lock->mode,
+			   .from = lock->from,
+			   .to = lock->to,
+			   .locker = lock->locker,
+			   .command = ""};
+	size_t first = file_index_find(&s->index, lock->dev, lock->ino, FILE_NONE);
+	int ret;
 
-	while (fgets(line, sizeof(line), info)) {
-		int r;
+	if (first == FILE_NONE)
+		return OTHER_FILE;
+	ret = s->ask->seen ? s->ask->seen(s->ask->arg, lock) : 0;
+	if (ret)
+		return ret;
+	if (!look->compared)
+		look->file = which_file(look, first, lock);
+	look->compared = true;
+	if (look->file == FILE_NONE)
+		return 0;
+	h.file = look->file;
+	if (!(s->ask->how & HOLDERS_AT_ONCE))
+		return remember(s, &h);
+	ret = s->ask->cb(s->ask->arg, &h);
+	look->enough = look->enough || ret == HOLDERS_LATER;
+	return ret == HOLDERS_LATER ? 0 : ret;
+}
 
-		if (strncmp(line, "lock:", 5) || !holders_parse_line(line, &h))
-			continue;
-		if (!compared) {
-			h.file = which_file(s, fds, fd);
-			if (h.file == s->count)
-				return 0;
-			compared = true;
-		}
-		r = remember(s, &h);
-		if (r)
-			return r;
+static int look_at_fd(struct look *look, int fdinfos)
+{
+	char link[12] = "";
+	int ret;
+
+	/* Most descriptors are none of a file, and readlink tells at a third of the price; and what drivers have to say
+	 * in fdinfo may take long. Where it fails (a path longer than PATH_MAX), fdinfo decides. */
+	if (readlinkat(look->fds, look->fd, link, sizeof(link) - 1) > 0 &&
+	    (!strncmp(link, "socket:", 7) || !strncmp(link, "pipe:", 5) || !strncmp(link, "anon_inode:", 11)))
+		return 0;
+	ret = procfs_read(fdinfos, look->fd, &look->search->text);
+	if (ret < 0)
+		return failed(look->search, -ret);
+	if (!strstr(look->search->text.text, "\nlock:"))
+		return 0;
+	ret = procfs_fdinfo(look->search->text.text, NULL, on_lock, look);
+	return ret == OTHER_FILE ? 0 : ret;
+}
+
+/* --- descriptor tables --- */
+
+static int keep_rest(struct search *s, const struct rest *rest)
+{
+	if (s->rest_count == s->rest_room) {
+		size_t room = s->rest_room ? 2 * s->rest_room : 16;
+		struct rest *more = realloc(s->rests, room * sizeof(*more));
+
+		if (!more)
+			return -ENOMEM;
+		s->rests = more;
+		s->rest_room = room;
 	}
+	s->rests[s->rest_count++] = *rest;
 	return 0;
 }
 
-static int look_at_fd(struct search *s, int fds, int fdinfos, const char *fd)
+/* From rest->at on. What remains when its turn is over is kept for later. */
+static int go_through(struct search *s, DIR *list, int fdinfos, const struct rest *rest)
 {
-	char link[12] = "";
-	FILE *info;
-	int infofd, r;
+	bool at_once = s->ask->how & HOLDERS_AT_ONCE;
+	int64_t end = at_once ? clock_now_ns() + TURN_NS : 0;
+	bool known = rest->known;
+	struct dirent *e;
+	int ret = 0;
 
-	/* Most descriptors are none of a file, and readlink tells at a third of the price. Where it fails (a path
-	 * longer than PATH_MAX), fdinfo decides. */
-	if (readlinkat(fds, fd, link, sizeof(link) - 1) > 0 &&
-	    (!strncmp(link, "socket:", 7) || !strncmp(link, "pipe:", 5) || !strncmp(link, "anon_inode:", 11)))
-		return 0;
-	infofd = openat(fdinfos, fd, O_RDONLY | O_CLOEXEC);
-	if (infofd < 0)
-		return errno == ENOENT || errno == ESRCH ? 0 : -errno;
-	info = fdopen(infofd, "r");
-	if (!info) {
-		close(infofd);
-		return -ENOMEM;
+	if (rest->at)
+		seekdir(list, rest->at);
+	while (!ret && (e = readdir(list))) {
+		struct look look = {
+			.search = s, .pid = rest->pid, .fds = dirfd(list), .fd = e->d_name, .known = known};
+
+		if (!isdigit((unsigned char)e->d_name[0]))
+			continue;
+		ret = look_at_fd(&look, fdinfos);
+		known = known || look.enough;
+		if (look.enough && !s->ask->seen)
+			return 0;
+		if (!ret && at_once && (known ? !rest->known : clock_now_ns() > end))
+			return keep_rest(s, &(struct rest){.pid = rest->pid,
+							   .tid = rest->tid,
+							   .at = telldir(list),
+							   .known = known});
 	}
-	r = read_locks(s, info, fds, fd);
-	fclose(info);
-	return r;
+	return ret;
 }
 
-/* Looks at all descriptors of a process or thread: `dir`/fd and `dir`/fdinfo below procfd. -EACCES: may not. */
-static int look_at_fds(struct search *s, int procfd, const char *dir)
+/* -EACCES: it may not be looked into. */
+static int look_at_table(struct search *s, int procfd, const struct rest *rest)
 {
-	char fd_name[64], info_name[64];
+	char fd_name[64] = "fd", info_name[64] = "fdinfo";
 	int r = 0, fds = -1, fdinfos = -1;
 	DIR *list = NULL;
-	struct dirent *e;
 
-	snprintf(fd_name, sizeof(fd_name), "%sfd", dir);
-	snprintf(info_name, sizeof(info_name), "%sfdinfo", dir);
+	if (rest->tid) {
+		snprintf(fd_name, sizeof(fd_name), "task/%d/fd", (int)rest->tid);
+		snprintf(info_name, sizeof(info_name), "task/%d/fdinfo", (int)rest->tid);
+	}
 	fds = openat(procfd, fd_name, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	fdinfos = openat(procfd, info_name, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	if (fds < 0 || fdinfos < 0) {
-		r = errno == EACCES || errno == EPERM ? -EACCES : errno == ENOENT || errno == ESRCH ? 0 : -errno;
-		goto out;
-	}
-	list = fdopendir(fds);
-	if (!list) {
-		r = -errno;
-		goto out;
-	}
-	while (!r && (e = readdir(list)))
-		if (isdigit((unsigned char)e->d_name[0]))
-			r = look_at_fd(s, dirfd(list), fdinfos, e->d_name);
-out:
+	fdinfos = fds < 0 ? -1 : openat(procfd, info_name, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	if (fds < 0 || fdinfos < 0 || !(list = fdopendir(fds)))
+		r = failed(s, errno);
+	else
+		r = go_through(s, list, fdinfos, rest);
 	if (list)
 		closedir(list);
 	else if (fds >= 0)
@@ -272,16 +301,16 @@ static int look_at_threads(struct search *s, int procfd, pid_t pid)
 	}
 	while (!r && (e = readdir(list))) {
 		pid_t tid = (pid_t)strtol(e->d_name, NULL, 10);
-		char dir[32];
 
 		if (tid <= 0 || tid == pid || syscall(SYS_kcmp, pid, tid, KCMP_FILES, 0, 0) == 0)
 			continue;
-		snprintf(dir, sizeof(dir), "task/%d/", (int)tid);
-		r = look_at_fds(s, procfd, dir);
+		r = look_at_table(s, procfd, &(struct rest){.pid = pid, .tid = tid});
 	}
 	closedir(list);
 	return r;
 }
+
+/* --- processes --- */
 
 static int compare(const void *a, const void *b)
 {
@@ -302,86 +331,164 @@ static int compare(const void *a, const void *b)
 	return x->locker < y->locker ? -1 : x->locker > y->locker;
 }
 
-static int report(struct search *s, int procfd, pid_t pid)
+static void read_start(struct search *s, int procfd, struct holder *h)
 {
-	struct holder about = {.pid = pid};
-	char command[HOLDER_COMMAND_BYTES];
+	struct timespec real, boot;
+	struct procfs_stat stat;
+
+	if (procfs_read(procfd, "stat", &s->text) < 0 || !procfs_stat(s->text.text, &stat))
+		return;
+	h->start_ticks = stat.started;
+	if (clock_gettime(CLOCK_REALTIME, &real) || clock_gettime(CLOCK_BOOTTIME, &boot))
+		return;
+	h->started = real.tv_sec - boot.tv_sec + (int64_t)(h->start_ticks / (uint64_t)sysconf(_SC_CLK_TCK));
+}
+
+static int report(struct search *s, int procfd)
+{
+	struct holder about = {0};
+	char command[COMMAND_BYTES] = "";
 	int r = 0;
 
 	if (!s->found_count)
 		return 0;
 	qsort(s->found, s->found_count, sizeof(*s->found), compare);
-	read_command(procfd, command);
-	read_start(procfd, &about);
+	if (s->ask->how & HOLDERS_COMMANDS)
+		command_read(procfd, command);
+	read_start(s, procfd, &about);
 	for (size_t i = 0; i < s->found_count && !r; i++) {
 		struct holder *h = &s->found[i];
 
 		if (i && !compare(h - 1, h))
 			continue;
-		h->pid = pid;
 		h->started = about.started;
 		h->start_ticks = about.start_ticks;
 		h->command = command;
-		r = s->cb(s->arg, h);
+		r = s->ask->cb(s->ask->arg, h);
 	}
 	return r;
 }
 
-static int look_at_process(struct search *s, int proc, const char *name, pid_t pid, size_t *unseen)
+static int look_at_process(struct search *s, int proc, const char *name, const struct rest *rest)
 {
 	/* Kept open: should the pid be reused, what is read through it fails instead of mixing two processes. */
 	int procfd = openat(proc, name, O_RDONLY | O_DIRECTORY | O_CLOEXEC), r;
 
-	if (procfd < 0)
-		return errno == ENOENT || errno == ESRCH ? 0 : errno == EACCES ? (++*unseen, 0) : -errno;
 	s->found_count = 0;
-	r = look_at_fds(s, procfd, "");
-	if (!r)
-		r = look_at_threads(s, procfd, pid);
+	r = procfd < 0 ? failed(s, errno) : look_at_table(s, procfd, rest);
+	if (procfd < 0 && !r)
+		return 0;
+	if (!r && !rest->at)
+		r = look_at_threads(s, procfd, rest->pid);
 	if (r == -EACCES) {
-		++*unseen;
+		s->unseen++;
 		r = 0;
 	}
 	if (!r)
-		r = report(s, procfd, pid);
-	close(procfd);
+		r = report(s, procfd);
+	if (procfd >= 0)
+		close(procfd);
 	return r;
 }
 
-int holders_find(const struct holders_file *files, size_t count, pid_t ignore_pid, holders_cb *cb, void *arg,
-		 size_t *unseen)
+/* One turn for each of those that are known, or are not. False: there were none. */
+static bool take_turns(struct search *s, int proc, bool known, int *ret)
 {
-	struct search s = {.files = files, .count = count, .cb = cb, .arg = arg};
+	size_t count = s->rest_count, kept = 0;
+	bool any = false;
+
+	for (size_t i = 0; i < count && *ret == 0; i++) {
+		struct rest rest = s->rests[i];
+		char name[16];
+
+		if (rest.known != known) {
+			s->rests[kept++] = rest;
+			continue;
+		}
+		any = true;
+		snprintf(name, sizeof(name), "%d", (int)rest.pid);
+		*ret = look_at_process(s, proc, name, &rest);
+	}
+	/* Those that were kept anew stand behind. */
+	memmove(s->rests + kept, s->rests + count, (s->rest_count - count) * sizeof(*s->rests));
+	s->rest_count -= count - kept;
+	return any;
+}
+
+static int search_all(struct search *s)
+{
 	DIR *list = opendir("/proc");
-	size_t not_seen = 0;
 	struct dirent *e;
 	int r = 0;
 
 	if (!list)
 		return -errno;
-	errno = 0;
 	while (!r && (e = readdir(list))) {
-		pid_t pid = isdigit((unsigned char)e->d_name[0]) ? (pid_t)strtol(e->d_name, NULL, 10) : 0;
+		struct rest rest = {
+			.pid = isdigit((unsigned char)e->d_name[0]) ? (pid_t)strtol(e->d_name, NULL, 10) : 0};
 
-		if (pid > 0 && (!ignore_pid || pid != ignore_pid))
-			r = look_at_process(&s, dirfd(list), e->d_name, pid, &not_seen);
+		if (rest.pid > 0 && (!s->ask->ignore_pid || rest.pid != s->ask->ignore_pid))
+			r = look_at_process(s, dirfd(list), e->d_name, &rest);
 	}
+	while (!r && (take_turns(s, dirfd(list), false, &r) || take_turns(s, dirfd(list), true, &r)))
+		;
 	closedir(list);
-	free(s.found);
+	return r;
+}
+
+static int begin(struct search *s, struct holders_search *ask)
+{
+	*s = (struct search){.ask = ask};
+	ask->unseen = 0;
+	return file_index_build(&s->index, ask->files, ask->count);
+}
+
+static int end(struct search *s, int r)
+{
+	s->ask->unseen = s->unseen;
+	file_index_free(&s->index);
+	free(s->text.text);
+	free(s->found);
+	free(s->rests);
+	return r ? r : s->error;
+}
+
+int holders_search(struct holders_search *ask)
+{
+	struct search s;
+	int r = begin(&s, ask);
+
+	if (!r)
+		r = search_all(&s);
+	return end(&s, r);
+}
+
+int holders_find(const struct holders_file *files, size_t count, pid_t ignore_pid, holders_cb *cb, void *arg,
+		 size_t *unseen)
+{
+	struct holders_search ask = {.files = files,
+				     .count = count,
+				     .ignore_pid = ignore_pid,
+				     .how = HOLDERS_COMMANDS,
+				     .cb = cb,
+				     .arg = arg};
+	int r = holders_search(&ask);
+
 	if (unseen)
-		*unseen = not_seen;
+		*unseen = ask.unseen;
 	return r;
 }
 
 int holders_of_process(pid_t pid, const struct holders_file *file, holders_cb *cb, void *arg)
 {
-	struct search s = {.files = file, .count = 1, .cb = cb, .arg = arg};
-	size_t not_seen = 0;
+	struct holders_search ask = {.files = file, .count = 1, .cb = cb, .arg = arg};
+	struct search s;
 	char name[32];
-	int r;
+	int r = begin(&s, &ask);
 
 	snprintf(name, sizeof(name), "/proc/%d", (int)pid);
-	r = look_at_process(&s, AT_FDCWD, name, pid, &not_seen);
-	free(s.found);
-	return r ? r : not_seen ? -EACCES : 0;
+	if (!r)
+		r = look_at_process(&s, AT_FDCWD, name, &(struct rest){.pid = pid});
+	r = end(&s, r);
+	return r ? r : ask.unseen ? -EACCES : 0;
 }

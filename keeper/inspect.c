@@ -24,31 +24,30 @@ static void refuse(struct inspect_result *r, const char *what, int err)
 	snprintf(r->refused, sizeof(r->refused), "%s%s%s", what, err ? ": " : "", err ? strerror(err) : "");
 }
 
-/* The lines "lock:\t1: FLOCK  ADVISORY  WRITE ..." of a descriptor's fdinfo are its own description's. */
-static int read_fdinfo(int fd, struct caller_holds *holds, int *mount_id)
+static int on_lock(void *arg, const struct procfs_lock *lock)
 {
-	char path[64], text[4096];
-	ssize_t n;
-	int info;
+	struct caller_holds *holds = arg;
+
+	if (lock->space == WIRE_FLOCK && lock->mode == WIRE_EXCLUSIVE)
+		holds->exclusive = true;
+	else if (lock->space == WIRE_FLOCK)
+		holds->shared = true;
+	return 0;
+}
+
+/* Which mount it is on, and the flocks of its description. */
+static int read_fdinfo(int fd, struct caller_holds *holds, struct procfs_fdinfo *info)
+{
+	struct procfs_text text = {0};
+	char path[64];
+	int ret;
 
 	snprintf(path, sizeof(path), "/proc/self/fdinfo/%d", fd);
-	info = open(path, O_RDONLY | O_CLOEXEC);
-	if (info < 0)
-		return -errno;
-	n = read(info, text, sizeof(text) - 1); /* the flock lines come first, and there is one at the most */
-	close(info);
-	if (n < 0)
-		return -errno;
-	text[n] = '\0';
-	*mount_id = -1;
-	for (char *save, *line = strtok_r(text, "\n", &save); line; line = strtok_r(NULL, "\n", &save)) {
-		sscanf(line, "mnt_id: %d", mount_id);
-		if (strncmp(line, "lock:", 5) != 0 || !strstr(line, " FLOCK "))
-			continue;
-		holds->exclusive |= strstr(line, " WRITE ") != NULL;
-		holds->shared |= strstr(line, " READ ") != NULL;
-	}
-	return 0;
+	ret = procfs_read(AT_FDCWD, path, &text);
+	if (ret == 0)
+		procfs_fdinfo(text.text, info, on_lock, holds);
+	free(text.text);
+	return ret;
 }
 
 /* What the file is, and its name as the kernel has it: cut short is none. */
@@ -149,22 +148,6 @@ static int reopen(const struct inspect_request *req, const char *link)
 	return ret;
 }
 
-/* Is this mount one of the keeper's own? */
-static bool mount_is_ours(int mount_id)
-{
-	FILE *f = fopen("/proc/self/mountinfo", "re");
-	char *line = NULL;
-	size_t room = 0;
-	bool found = false;
-
-	while (f && !found && getline(&line, &room, f) > 0)
-		found = atoi(line) == mount_id;
-	free(line);
-	if (f)
-		fclose(f);
-	return found;
-}
-
 /* A user could pass /var/lock/x from a mount of a namespace of his own: then our path leads elsewhere. Where no path
  * leads any more, only the mount tells. */
 static bool path_leads_there(const struct inspect_result *r, int mount_id)
@@ -172,7 +155,7 @@ static bool path_leads_there(const struct inspect_result *r, int mount_id)
 	struct stat st;
 
 	if (r->st.st_nlink == 0)
-		return mount_is_ours(mount_id);
+		return identity_mount_is_ours(mount_id);
 	return stat(r->path, &st) == 0 && st.st_dev == r->st.st_dev && st.st_ino == r->st.st_ino;
 }
 
@@ -207,7 +190,8 @@ static void look(const struct inspect_request *req, struct inspect_result *r)
 {
 	int flags = fcntl(req->fd, F_GETFL);
 	char link[64];
-	int mount_id = -1, ret;
+	struct procfs_fdinfo info = {.mount_id = -1};
+	int ret;
 
 	if (flags < 0 || (flags & O_PATH))
 		return refuse(r, "the descriptor is open for its path only (O_PATH)", 0);
@@ -231,12 +215,15 @@ static void look(const struct inspect_request *req, struct inspect_result *r)
 			return;
 	}
 	cut_deleted(&r->st, r->path);
-	if (req->foreign || (req->space == WIRE_FLOCK && !req->unused)) {
-		ret = read_fdinfo(req->fd, &r->holds, &mount_id);
+	if (req->foreign || !req->known || req->space == WIRE_FLOCK) {
+		ret = read_fdinfo(req->fd, &r->holds, &info);
 		if (ret < 0)
 			return refuse(r, "its fdinfo cannot be read", -ret);
+		r->id = identity_from(&info, req->peer.pid, &r->st);
+		if (req->unused)
+			r->holds = (struct caller_holds){0};
 	}
-	if (req->foreign && !path_leads_there(r, mount_id))
+	if (req->foreign && !path_leads_there(r, info.mount_id))
 		return refuse(r, "its path leads the keeper to another file (a mount of the program's own?)", 0);
 	if (req->space == WIRE_RECORD && req->owner == WIRE_OWNER_DESCRIPTION && !req->test_shared) {
 		ret = before_read(&r->before, req->fd, req->peer.pid, req->owner, &r->st);

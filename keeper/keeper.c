@@ -161,12 +161,29 @@ static void let_grants_end(struct keeper *k)
 	}
 }
 
+/* What was taken up: the fence knows what the dead keeper had learnt, else the file that was opened again does. */
+static void learn_numbers(struct keeper *k)
+{
+	struct lease *lease, *next;
+
+	HASH_ITER (hh, k->leases, lease, next) {
+		struct file *file = lease->lock->file;
+		const struct stat st = {.st_dev = file->key.dev, .st_ino = file->key.ino};
+		struct identity id;
+
+		if (!fence_learnt(k->fence, lease->slot, &id.dev, &id.ino) && file->fd >= 0)
+			id = identity_of(file->fd, 0, &st);
+		file_learnt(file, &id);
+		fence_learn(k->fence, lease->slot, file->id.dev, file->id.ino);
+	}
+}
+
 static int open_journal(struct keeper *k, const struct keeper_options *o)
 {
 	struct lease *lease, *next;
 	char why[256];
 
-	k->fence_taken = calloc(FENCE_SLOTS, 1);
+	k->fence_taken = fence_old_new(k->fence);
 	if (!k->fence_taken)
 		return -ENOMEM;
 	k->journal = journal_open(o->dir_fd, k->host, &k->deadline_ns, takeup_entry, k, why, sizeof(why));
@@ -179,8 +196,9 @@ static int open_journal(struct keeper *k, const struct keeper_options *o)
 		let_grants_end(k);
 	}
 	fence_sweep(k->fence, k->fence_taken, *why ? FENCE_LOST : FENCE_FREE);
-	free(k->fence_taken);
+	fence_old_free(k->fence_taken);
 	k->fence_taken = NULL;
+	learn_numbers(k);
 	if (k->deadline_ns)
 		host_set_deadline(k, k->deadline_ns);
 	if (!k->leases)

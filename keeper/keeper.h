@@ -113,6 +113,7 @@ struct file_key {
 struct file {
 	struct keeper *keeper;
 	struct file_key key;
+	struct identity id; /* the kernel's number: what lock lines in /proc show */
 	char inode[STORE_FILE_BYTES]; /* "DEV:INO" */
 	bool local;                   /* no call on it waits for another machine (mounts.h) */
 	int fd;                       /* the keeper's own description; pins the inode; -1: was not opened again yet */
@@ -171,7 +172,7 @@ struct session {
 #define KEEPER_MAX_LOST 32
 struct lost {
 	char *name, *path;
-	struct file_key key;
+	struct holders_file file;
 	struct store_range range;
 	uint64_t fence;
 	time_t when;
@@ -202,7 +203,7 @@ struct keeper {
 	struct chases chases;
 	struct room room;
 	struct fence *fence;
-	unsigned char *fence_taken; /* while the journal is taken up */
+	struct fence_old *fence_taken; /* while the journal is taken up */
 
 	struct file *files;
 	struct lease *leases;
@@ -252,6 +253,7 @@ struct keeper {
 	char journal_incarnation[STORE_INC_BYTES]; /* of the leases that were taken up; "" after that */
 	char earlier_incarnation[STORE_INC_BYTES]; /* that this keeper has known before the store's own; "": none */
 	int64_t grace_since_ns;
+	size_t forgotten_count; /* leases that are unsure and forgotten */
 	uv_timer_t grace;
 
 	/* lost.c */

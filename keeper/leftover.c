@@ -22,9 +22,9 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "keeper/holders.h"
 #include "keeper/log.h"
 #include "keeper/mounts.h"
+#include "keeper/procfs.h"
 
 #ifndef PIDFD_THREAD
 #define PIDFD_THREAD O_EXCL
@@ -69,12 +69,10 @@ static void end_socket(const struct thread *t, int number)
 /* A flock that this process took, on a local file system. */
 static bool is_own_lock(const struct thread *t, const char *line)
 {
-	unsigned major, minor;
-	struct holder lock;
+	struct procfs_lock lock;
 
-	return holders_parse_line(line, &lock) && lock.space == WIRE_FLOCK && lock.locker == t->pid &&
-	       sscanf(line, "lock: %*[0-9]: %*s %*s %*s %*s %x:%x:", &major, &minor) == 2 &&
-	       mounts_local_device(t->mounts, makedev(major, minor));
+	return procfs_lock_line(line, &lock) && lock.space == WIRE_FLOCK && lock.locker == t->pid &&
+	       mounts_local_device(t->mounts, lock.dev);
 }
 
 static bool has_own_lock(const struct thread *t, const char *number)

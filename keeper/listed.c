@@ -8,7 +8,7 @@
 #include <sys/stat.h>
 #include <sys/sysmacros.h>
 
-#include "keeper/holders.h"
+#include "keeper/procfs.h"
 
 #define FIRST_PID_NAMESPACE 0xeffffffcu /* its inode number in nsfs: the same on every machine */
 
@@ -59,21 +59,15 @@ static bool has(const struct entries *e, const struct entry *entry)
 	return e->count && bsearch(entry, e->at, e->count, sizeof(*entry), compare);
 }
 
-/* "1: FLOCK  ADVISORY  WRITE 359 00:13:11691 0 EOF". What waits ("->") has no lock. A line that is not understood is
- * one about a lease. */
-static bool add_lock(struct listed *l, const char *text)
+/* A line that is not understood is one about a lease, or a call that waits. */
+static bool add_lock(struct listed *l, const char *line)
 {
-	struct holder lock = {0};
-	unsigned major, minor;
+	struct procfs_lock lock;
 	struct entry entry;
-	char line[256];
 
-	snprintf(line, sizeof(line), "lock: %s", text);
-	if (!holders_parse_line(line, &lock) ||
-	    sscanf(text, "%*[0-9]: %*s %*s %*s %*s %x:%x:%" SCNu64, &major, &minor, &entry.ino) != 3)
+	if (!procfs_lock_line(line, &lock))
 		return true;
-	entry.dev = makedev(major, minor);
-	entry.space = lock.space;
+	entry = (struct entry){.dev = lock.dev, .ino = lock.ino, .space = lock.space};
 	return add(&l->locks, &entry);
 }
 

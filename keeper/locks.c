@@ -62,6 +62,7 @@ static struct file *file_new(struct keeper *k, const struct file_key *key, bool 
 	}
 	file->keeper = k;
 	file->key = *key;
+	file->id = (struct identity){.dev = key->dev, .ino = key->ino};
 	file->fd = fd;
 	file->local = local;
 	snprintf(file->inode, sizeof(file->inode), "%llx:%llu", (unsigned long long)key->dev,
@@ -121,6 +122,20 @@ void file_put(struct file *file)
 	free(file->path);
 	free(file->name);
 	free(file);
+}
+
+struct holders_file file_searched(const struct file *file)
+{
+	return (struct holders_file){.dev = file->key.dev,
+				     .ino = file->key.ino,
+				     .kernel_dev = file->id.dev,
+				     .kernel_ino = file->id.ino};
+}
+
+void file_learnt(struct file *file, const struct identity *id)
+{
+	if (id->ino && file->id.dev == file->key.dev && file->id.ino == file->key.ino)
+		file->id = *id;
 }
 
 void file_unused(struct file *file)

@@ -2,6 +2,7 @@
 #ifndef DFLOCK_KEEPER_LOCKS_H
 #define DFLOCK_KEEPER_LOCKS_H
 
+#include "keeper/claims.h"
 #include "keeper/keeper.h"
 
 /* The file of this inode, or NULL. */
@@ -19,6 +20,11 @@ void file_close(struct keeper *k, uint64_t dev, int fd, bool local);
 void file_put(struct file *file);
 /* It may be so: file_put() at the outermost keeper_leave(). */
 void file_unused(struct file *file);
+
+/* What a search of /proc is to look for (holders.h). */
+struct holders_file file_searched(const struct file *file);
+/* What an inspection, or the fence of an earlier keeper, knows of the kernel's number; ino 0: nothing. */
+void file_learnt(struct file *file, const struct identity *id);
 
 /* A new lease of the lock, asking, with a token of its own; in both tables. uid: whose call asks for it. NULL: no
  * memory or no randomness. */

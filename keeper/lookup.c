@@ -65,6 +65,7 @@ static void look_up(struct session *s, struct inspect_result *r)
 	else if (ret < 0)
 		session_refuse(s, "the keeper has no memory left");
 	else {
+		file_learnt(file, &r->id);
 		s->holds = r->holds;
 		s->shared_tested = s->shared_in_use = false;
 		serve_begin(s, &file->locks[s->request.space]);

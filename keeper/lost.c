@@ -7,6 +7,7 @@
 #include <time.h>
 #include <utlist.h>
 
+#include "keeper/locks.h"
 #include "keeper/log.h"
 #include "keeper/serve.h"
 
@@ -61,7 +62,7 @@ void lost_report(struct lease *lease, const char *why)
 		return;
 	lost->name = strdup(file->name);
 	lost->path = strdup(file->path);
-	lost->key = file->key;
+	lost->file = file_searched(file);
 	lost->range = lease->range;
 	lost->fence = lease->fence;
 	lost->when = time(NULL);

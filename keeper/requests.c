@@ -93,6 +93,7 @@ static void plan_reask(struct lease *lease)
 void lease_handed_over(struct lease *lease, uint64_t fence)
 {
 	struct keeper *k = lease_keeper(lease);
+	struct holders_file file;
 	int ret;
 
 	/* The deadline may have passed since it was looked at last. */
@@ -114,8 +115,8 @@ void lease_handed_over(struct lease *lease, uint64_t fence)
 		lease_raise(lease, LEASE_EV_REFUSED);
 		return;
 	}
-	lease->slot =
-		fence_take(k->fence, lease->lock->file->key.dev, lease->lock->file->key.ino, &lease->range, FENCE_HELD);
+	file = file_searched(lease->lock->file);
+	lease->slot = fence_take(k->fence, &file, &lease->range, FENCE_HELD);
 	if (lease->slot == FENCE_NO_SLOT) {
 		callers_refuse(lease, "the keeper holds as many leases as it can");
 		lease_raise(lease, LEASE_EV_REFUSED);
@@ -323,7 +324,7 @@ static void confirmed(struct request *request, const struct store_reply *reply)
 	struct lease *lease = request_end(request, &sent_ns);
 
 	if (reply->status == STORE_OK) {
-		lease->forgotten = false;
+		lease_set_forgotten(lease, false);
 		host_renewed(lease_keeper(lease), sent_ns);
 		/* It stood when that was said, but the answer took longer than the host's time. */
 		if (lease_keeper(lease)->expired) {

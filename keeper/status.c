@@ -6,7 +6,9 @@
 #include "keeper/status.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <jansson.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -17,27 +19,25 @@
 #include "keeper/grace.h"
 #include "keeper/holders.h"
 #include "keeper/host.h"
+#include "keeper/locks.h"
 #include "keeper/log.h"
 #include "keeper/reopen.h"
 #include "keeper/serve.h"
 #include "keeper/sessions.h"
-
-struct row {
-	struct holders_file file;
-	struct store_range range;
-	json_t *holders; /* borrowed from the document */
-};
 
 struct job {
 	uv_work_t work;
 	struct keeper *keeper;
 	const struct session *session; /* compared, never followed */
 	json_t *doc;
-	struct row *rows;
-	struct holders_file *files;
+	struct claims claims; /* tag: the row */
+	json_t **rows;        /* the holders of each, borrowed from the document */
 	size_t count;
 	int error;
 	size_t unseen;
+	char *cluster, *cluster_error; /* what the store has */
+	size_t cluster_len;
+	int fd; /* the answer */
 };
 
 static const char *mode_name(enum wire_mode mode)
@@ -116,14 +116,14 @@ static json_t *lease_json(const struct lease *lease, json_t *holders)
 			 waiting_json(lease));
 }
 
-static json_t *add_row(struct job *job, const struct file_key *key, const struct store_range *range)
+static json_t *add_row(struct job *job, const struct holders_file *file, const struct store_range *range)
 {
-	struct row *row = &job->rows[job->count];
+	json_t *holders = json_array();
 
-	row->holders = json_array();
-	row->range = *range;
-	job->files[job->count++] = row->file = (struct holders_file){.dev = key->dev, .ino = key->ino};
-	return row->holders;
+	if (claims_add(&job->claims, file, range->space, range->from, range->to, job->count) < 0)
+		job->error = -ENOMEM;
+	job->rows[job->count++] = holders;
+	return holders;
 }
 
 static json_t *document(struct job *job)
@@ -134,13 +134,14 @@ static json_t *document(struct job *job)
 	const struct lost *l;
 
 	HASH_ITER (hh, k->leases, lease, next) {
-		json_t *holders = add_row(job, &lease->lock->file->key, &lease->range);
+		struct holders_file file = file_searched(lease->lock->file);
+		json_t *holders = add_row(job, &file, &lease->range);
 
 		json_array_append_new(leases, lease_json(lease, holders));
 		json_decref(holders);
 	}
 	DL_FOREACH (k->lost, l) {
-		json_t *holders = add_row(job, &l->key, &l->range);
+		json_t *holders = add_row(job, &l->file, &l->range);
 
 		json_array_append_new(lost, json_pack("{s:o,s:o,s:s,s:I,s:I,s:s,s:o}", "name", text(l->name), "path",
 						      text(l->path), "mode", mode_name(l->range.mode), "fence",
@@ -158,38 +159,39 @@ static json_t *document(struct job *job)
 static int on_holder(void *arg, const struct holder *h)
 {
 	struct job *job = arg;
+	const struct claim *claim;
+	size_t next = SIZE_MAX;
 
-	for (size_t i = 0; i < job->count; i++) {
-		const struct row *row = &job->rows[i];
-
-		if (row->file.dev != job->files[h->file].dev || row->file.ino != job->files[h->file].ino ||
-		    row->range.space != h->space || h->from >= row->range.to || row->range.from >= h->to)
-			continue;
-		json_array_append_new(row->holders, json_pack("{s:i,s:o,s:s,s:I,s:o,s:I}", "pid", (int)h->pid,
-							      "command", text(h->command), "mode", mode_name(h->mode),
-							      "from", (json_int_t)h->from, "to", range_end(h->to),
-							      "started", (json_int_t)h->started));
-	}
+	while ((claim = claims_next(&job->claims, h->file, h->space, h->from, h->to, &next)))
+		json_array_append_new(job->rows[claim->tag],
+				      json_pack("{s:i,s:o,s:s,s:I,s:o,s:I}", "pid", (int)h->pid, "command",
+						text(h->command), "mode", mode_name(h->mode), "from",
+						(json_int_t)h->from, "to", range_end(h->to), "started",
+						(json_int_t)h->started));
 	return 0;
 }
 
-/* One file may have several rows (two leases): each file is searched once. */
 static void work(uv_work_t *req)
 {
 	struct job *job = req->data;
-	size_t distinct = 0;
 
-	for (size_t i = 0; i < job->count; i++) {
-		size_t j = 0;
+	if (!job->error)
+		job->error = claims_build(&job->claims);
+	if (!job->error && job->claims.count)
+		job->error = holders_find(job->claims.files, job->claims.file_count, getpid(), on_holder, job,
+					  &job->unseen);
+}
 
-		while (j < distinct &&
-		       (job->files[j].dev != job->rows[i].file.dev || job->files[j].ino != job->rows[i].file.ino))
-			j++;
-		if (j == distinct)
-			job->files[distinct++] = job->rows[i].file;
-	}
-	if (distinct)
-		job->error = holders_find(job->files, distinct, getpid(), on_holder, job, &job->unseen);
+static void job_free(struct job *job)
+{
+	if (!job)
+		return;
+	json_decref(job->doc);
+	claims_free(&job->claims);
+	free(job->rows);
+	free(job->cluster);
+	free(job->cluster_error);
+	free(job);
 }
 
 static struct session *find(const struct job *job)
@@ -202,39 +204,67 @@ static struct session *find(const struct job *job)
 	return NULL;
 }
 
+/* Written in large pieces: json_dumpfd() makes a system call of every comma. */
 static int to_memfd(const json_t *doc)
 {
-	int fd = memfd_create("dflock-status", MFD_CLOEXEC);
+	int fd = memfd_create("dflock-status", MFD_CLOEXEC), err;
+	FILE *f = fd < 0 ? NULL : fdopen(fcntl(fd, F_DUPFD_CLOEXEC, 3), "w");
+	bool written = f && json_dumpf(doc, f, JSON_INDENT(1)) == 0;
 
-	if (fd >= 0 && json_dumpfd(doc, fd, JSON_INDENT(1)) == 0)
+	if (f && fclose(f) != 0)
+		written = false;
+	if (written && lseek(fd, 0, SEEK_SET) == 0)
 		return fd;
+	err = errno;
 	if (fd >= 0)
 		close(fd);
+	errno = err;
 	return -1;
 }
 
-static void on_dump(void *arg, const char *json, size_t len, const char *error)
+/* In a worker: with tens of thousands of leases it takes a second. */
+static void write_down(uv_work_t *req)
 {
-	struct job *job = arg;
-	struct session *s = find(job);
-	json_t *cluster = json ? json_loadb(json, len, 0, NULL) : NULL;
-	int fd;
+	struct job *job = req->data;
+	json_t *cluster = job->cluster ? json_loadb(job->cluster, job->cluster_len, 0, NULL) : NULL;
+	const char *error = job->cluster_error;
 
 	if (!cluster && !error)
 		error = "the store's answer is not JSON";
 	json_object_set_new(job->doc, "cluster", cluster ? cluster : json_null());
 	json_object_set_new(job->doc, "cluster_error", text(cluster ? "" : error));
-	fd = s ? to_memfd(job->doc) : -1;
-	if (s && fd >= 0)
-		session_reply(s, WIRE_OK, NULL, fd);
+	job->fd = to_memfd(job->doc);
+	job->error = job->fd < 0 ? -errno : 0;
+}
+
+static void written(uv_work_t *req, int status)
+{
+	struct job *job = req->data;
+	struct session *s = find(job);
+
+	(void)status;
+	if (s && job->fd >= 0)
+		session_reply(s, WIRE_OK, NULL, job->fd);
 	else if (s)
-		session_refuse(s, "the status could not be written: %s", strerror(errno));
-	if (fd >= 0)
-		close(fd);
-	json_decref(job->doc);
-	free(job->rows);
-	free(job->files);
-	free(job);
+		session_refuse(s, "the status could not be written: %s", strerror(-job->error));
+	if (job->fd >= 0)
+		close(job->fd);
+	job_free(job);
+}
+
+static void on_dump(void *arg, const char *json, size_t len, const char *error)
+{
+	struct job *job = arg;
+
+	job->cluster = json ? malloc(len + 1) : NULL;
+	if (job->cluster)
+		memcpy(job->cluster, json, len);
+	job->cluster_len = len;
+	if (json && !job->cluster)
+		error = "no memory left";
+	job->cluster_error = error ? strdup(error) : NULL;
+	if (uv_queue_work(job->keeper->loop, &job->work, write_down, written) != 0)
+		job_free(job);
 }
 
 /* New leases are one thing that a store may refuse while it answers: who asks for the status wants to know. */
@@ -270,18 +300,12 @@ void status_start(struct session *s)
 		job->keeper = k;
 		job->session = s;
 		job->rows = calloc(rows, sizeof(*job->rows));
-		job->files = calloc(rows, sizeof(*job->files));
-		if (job->rows && job->files)
+		if (job->rows)
 			job->doc = document(job);
 		job->work.data = job;
 	}
 	if (!job || !job->doc || uv_queue_work(k->loop, &job->work, work, done) != 0) {
-		if (job) {
-			json_decref(job->doc);
-			free(job->rows);
-			free(job->files);
-		}
-		free(job);
+		job_free(job);
 		session_refuse(s, "the keeper has no memory left");
 		return;
 	}

@@ -5,7 +5,7 @@ import tempfile
 
 import pytest
 from harness import Host, host as host_module
-from harness.ground import KINDS, Ground
+from harness.filesystems import KINDS, Ground
 from harness.system import Place, SystemHost
 
 USERS = (65534, 12345)  # nobody, and one that no file knows
@@ -33,7 +33,7 @@ def shown(folder, monkeypatch):
             monkeypatch.setattr(host_module, program, shutil.copy(getattr(host_module, program), shown))
         agents = os.path.join(shown, "tests/agents")
         os.makedirs(agents)
-        for name in ("agent", "many"):
+        for name in ("agent", "holding"):
             shutil.copy(os.path.join(host_module.BUILD, "tests/agents", name), agents)
         monkeypatch.setattr(host_module, "BUILD", shown)
         yield shown

@@ -5,7 +5,7 @@ import subprocess
 
 import pytest
 from harness import wait_until
-from harness.ground import MANY_LOCKS
+from harness.filesystems import MANY_LOCKS
 from harness import host as host_module
 
 
@@ -77,7 +77,7 @@ def test_many(sides, redis, request):
         pytest.skip("the number does not depend on the file system")
     a, b = sides
     count = MANY_LOCKS * 3 // 4 if a.users else MANY_LOCKS  # root's share of a system keeper's room
-    many = a.host.popen(os.path.join(host_module.BUILD, "tests/agents/many"), a.host.files, str(count), stdin=subprocess.PIPE)
+    many = a.host.popen(os.path.join(host_module.BUILD, "tests/agents/holding"), a.host.files, str(count), stdin=subprocess.PIPE)
     assert many.stdout.readline() == f"ok {count}\n"
     os.kill(a.host.keeper_pids()[1], signal.SIGKILL)
     wait_until(a.host.serves, "the next one serves")

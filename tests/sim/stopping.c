@@ -3,6 +3,7 @@
  * search for holders, which asks the real kernel what each program's descriptor has.
  */
 #include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,8 +15,7 @@
 #include "keeper/stopped.h"
 #include "tests/sim/sim.h"
 
-int __wrap_holders_find(const struct holders_file *files, size_t count, pid_t ignore_pid, holders_cb *cb, void *arg,
-			size_t *unseen);
+int __wrap_holders_search(struct holders_search *ask);
 
 static struct program *find(pid_t pid)
 {
@@ -156,9 +156,10 @@ int hidden_begin(struct hidden *hidden, const struct holders_file *files, size_t
 	return 0;
 }
 
-void hidden_seen(struct hidden *hidden, const struct holder *holder)
+int hidden_seen(struct hidden *hidden, const struct procfs_lock *lock)
 {
-	(void)hidden, (void)holder;
+	(void)hidden, (void)lock;
+	return 0;
 }
 
 int hidden_end(struct hidden *hidden)
@@ -172,56 +173,69 @@ void hidden_free(struct hidden *hidden)
 	(void)hidden;
 }
 
-int hidden_mappers(const struct holders_file *file, struct family *family)
+int hidden_mappers(const struct holders_file *files, size_t count, hidden_mapper_cb *cb, void *arg, size_t *passed_over)
 {
-	(void)file, (void)family;
+	(void)files, (void)count, (void)cb, (void)arg;
+	*passed_over = 0;
 	return 0;
 }
 
 /* --- keeper/holders.h --- */
 
-static int read_locks(const struct program *p, size_t file, holders_cb *cb, void *arg)
-{
-	char path[64], line[256];
-	struct holder h;
-	FILE *f;
-	int ret = 0;
+struct reading {
+	const struct holders_search *ask;
+	const struct program *program;
+	size_t file;
+};
 
-	snprintf(path, sizeof(path), "/proc/self/fdinfo/%d", p->fd);
-	f = fopen(path, "re");
-	while (f && ret == 0 && fgets(line, sizeof(line), f)) {
-		line[strcspn(line, "\n")] = '\0';
-		if (!holders_parse_line(line, &h))
-			continue;
-		h.file = file;
-		h.pid = p->pid;
-		h.fd = p->fd;
-		h.command = "";
-		ret = cb(arg, &h);
-	}
-	if (f)
-		fclose(f);
+static int on_lock(void *arg, const struct procfs_lock *lock)
+{
+	const struct reading *r = arg;
+	struct holder h = {.file = r->file,
+			   .pid = r->program->pid,
+			   .fd = r->program->fd,
+			   .space = lock->space,
+			   .owner = lock->owner,
+			   .mode = lock->mode,
+			   .from = lock->from,
+			   .to = lock->to,
+			   .locker = lock->locker,
+			   .command = ""};
+	int ret = r->ask->seen ? r->ask->seen(r->ask->arg, lock) : 0;
+
+	if (ret == 0)
+		ret = r->ask->cb(r->ask->arg, &h);
+	return ret == HOLDERS_LATER ? 0 : ret;
+}
+
+static int read_locks(struct reading *r)
+{
+	struct procfs_text text = {0};
+	char path[64];
+	int ret;
+
+	snprintf(path, sizeof(path), "/proc/self/fdinfo/%d", r->program->fd);
+	ret = procfs_read(AT_FDCWD, path, &text);
+	ret = ret == 0 ? procfs_fdinfo(text.text, NULL, on_lock, r) : 0;
+	free(text.text);
 	return ret;
 }
 
-int __wrap_holders_find(const struct holders_file *files, size_t count, pid_t ignore_pid, holders_cb *cb, void *arg,
-			size_t *unseen)
+int __wrap_holders_search(struct holders_search *ask)
 {
 	const struct host *host = task_host(task_now);
 	int ret = 0;
 
-	(void)ignore_pid;
-	if (unseen)
-		*unseen = 0;
+	ask->unseen = 0;
 	for (int i = 0; i < sim_program_count && ret == 0; i++) {
 		const struct program *p = &sim_programs[i];
 		struct stat st;
 
 		if (p->host != host || p->fd < 0 || fstat(p->fd, &st) != 0)
 			continue;
-		for (size_t f = 0; f < count && ret == 0; f++)
-			if (files[f].dev == st.st_dev && files[f].ino == st.st_ino) {
-				ret = read_locks(p, f, cb, arg);
+		for (size_t f = 0; f < ask->count && ret == 0; f++)
+			if (ask->files[f].dev == st.st_dev && ask->files[f].ino == st.st_ino) {
+				ret = read_locks(&(struct reading){.ask = ask, .program = p, .file = f});
 				break;
 			}
 	}

@@ -1,5 +1,6 @@
 /* Locks that no descriptor shows. */
 #include "keeper/hidden.h"
+#include "keeper/holders.h"
 
 #include <check.h>
 #include <fcntl.h>
@@ -29,19 +30,32 @@ static void setup(void)
 
 static int on_holder(void *arg, const struct holder *holder)
 {
-	hidden_seen(arg, holder);
+	(void)arg, (void)holder;
 	return 0;
 }
 
+static int on_seen(void *arg, const struct procfs_lock *lock)
+{
+	return hidden_seen(arg, lock);
+}
+
 /* How many locks are hidden; *lock is one of them. */
-static size_t look(struct holder *lock)
+static size_t look(struct procfs_lock *lock)
 {
 	struct hidden hidden;
+	struct holders_search search = {.files = &file,
+					.count = 1,
+					.how = HOLDERS_AT_ONCE,
+					.cb = on_holder,
+					.seen = on_seen,
+					.arg = &hidden};
 	size_t count;
 
 	ck_assert_int_eq(hidden_begin(&hidden, &file, 1), 0);
-	ck_assert_int_eq(holders_find(&file, 1, 0, on_holder, &hidden, NULL), 0);
-	ck_assert_int_eq(hidden_end(&hidden), 0);
+	for (int i = 0; i < 2; i++) {
+		ck_assert_int_eq(holders_search(&search), 0);
+		ck_assert_int_eq(hidden_end(&hidden), 0);
+	}
 	count = hidden.count;
 	if (count && lock)
 		*lock = hidden.locks[0];
@@ -49,15 +63,21 @@ static size_t look(struct holder *lock)
 	return count;
 }
 
+static int on_mapper(void *arg, size_t index, pid_t pid)
+{
+	ck_assert_uint_eq(index, 0);
+	ck_assert_int_eq(pid, getpid());
+	*(bool *)arg = true;
+	return 0;
+}
+
 static bool maps_it(void)
 {
-	struct family family = {0};
-	bool found;
+	size_t passed_over;
+	bool found = false;
 
-	ck_assert_int_eq(hidden_mappers(&file, &family), 0);
-	found = family_has(&family, getpid());
-	ck_assert_uint_eq(family.count, found);
-	family_free(&family);
+	ck_assert_int_eq(hidden_mappers(&file, 1, on_mapper, &found, &passed_over), 0);
+	ck_assert_uint_eq(passed_over, 0);
 	return found;
 }
 
@@ -76,7 +96,7 @@ END_TEST
 
 START_TEST(a_mapping)
 {
-	struct holder lock;
+	struct procfs_lock lock;
 	void *at;
 
 	ck_assert_int_eq(flock(fd, LOCK_EX), 0);
@@ -105,7 +125,7 @@ START_TEST(a_message)
 	struct iovec iov = {.iov_base = "x", .iov_len = 1};
 	struct msghdr msg = {
 		.msg_iov = &iov, .msg_iovlen = 1, .msg_control = &control, .msg_controllen = sizeof(control)};
-	struct holder lock;
+	struct procfs_lock lock;
 	int pair[2];
 
 	ck_assert_int_eq(fcntl(fd, F_OFD_SETLK, &range), 0);

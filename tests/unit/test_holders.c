@@ -30,7 +30,7 @@ struct child {
 
 struct seen {
 	struct holder all[32];
-	char command[32][HOLDER_COMMAND_BYTES];
+	char command[32][COMMAND_BYTES];
 	size_t count, stop_after;
 };
 
@@ -44,7 +44,7 @@ static int see(void *arg, const struct holder *h)
 
 	ck_assert_uint_lt(seen->count, 32);
 	seen->all[seen->count] = *h;
-	snprintf(seen->command[seen->count++], HOLDER_COMMAND_BYTES, "%s", h->command);
+	snprintf(seen->command[seen->count++], COMMAND_BYTES, "%s", h->command);
 	return seen->count == seen->stop_after ? 7 : 0;
 }
 
@@ -392,9 +392,9 @@ static const struct {
 
 START_TEST(reads_fdinfo_lines)
 {
-	struct holder h = {.pid = 1};
+	struct procfs_lock h;
 
-	ck_assert_int_eq(holders_parse_line(lines[_i].line, &h), lines[_i].lock);
+	ck_assert_int_eq(procfs_lock_line(lines[_i].line, &h), lines[_i].lock);
 	if (!lines[_i].lock)
 		return;
 	ck_assert_int_eq(h.space, lines[_i].space);

@@ -109,7 +109,8 @@ static void setup_worker(void)
 	self = (struct ucred){getpid(), geteuid(), getegid()};
 	ck_assert_int_eq(uv_loop_init(&loop), 0);
 	workers = workers_new(&loop);
-	/* The first job starts libuv's threads, which have descriptors of their own. */
+	/* The first job starts libuv's threads, which have descriptors of their own; so has the table of mounts. */
+	identity_mount_is_ours(0);
 	start(&a, open("/dev/null", O_RDONLY | O_CLOEXEC), &self, false);
 	uv_run(&loop, UV_RUN_DEFAULT);
 	before = count_open();

@@ -1,0 +1,14 @@
+/*
+ * The command line of a process, for people. The kernel reads it from the memory of the process, which may wait for a
+ * file server; so it is read in an errand, and the short name takes its place if that does not come in time.
+ */
+#ifndef DFLOCK_KEEPER_COMMAND_H
+#define DFLOCK_KEEPER_COMMAND_H
+
+#define COMMAND_BYTES   256
+#define COMMAND_WAIT_MS 100
+
+/* procfd: /proc/PID. out: cut off after COMMAND_BYTES; UTF-8 without control characters; "" if there is nothing. */
+void command_read(int procfd, char out[COMMAND_BYTES]);
+
+#endif
