@@ -244,6 +244,12 @@ static int64_t since_ms(int64_t then_ns)
 	return (clock_now_ns() - then_ns) / NS_PER_MS;
 }
 
+/* With less patience than AWAY_MS the refusal says it soon enough. */
+static bool is_to_be_told(const struct session *s)
+{
+	return !s->told_away && s->keeper->config->lease.store_wait_ms >= AWAY_MS;
+}
+
 /* Until the caller has waited long enough to be told why, or to be refused. A caller that waited for another host
  * before need not hear of a store that is away for a moment. */
 static void start_away_timer(struct session *s)
@@ -251,7 +257,7 @@ static void start_away_timer(struct session *s)
 	int64_t left = s->keeper->config->lease.store_wait_ms - since_ms(s->away_ns);
 	int64_t silent = AWAY_MS - since_ms(s->told_waiting ? s->away_ns : s->received_ns);
 
-	start_timer(s, s->told_away || left < silent ? left : silent);
+	start_timer(s, !is_to_be_told(s) || left < silent ? left : silent);
 }
 
 /* The store is down, or was too long: what the caller waits for depends on that alone. */
@@ -446,7 +452,7 @@ static void wait_timeout(struct session *s)
 		caller_refuse(s, "%s (waited %lld ms)", why, (long long)wait_ms);
 		return;
 	}
-	if (!s->told_away && (s->away_ns || unanswered))
+	if (is_to_be_told(s) && (s->away_ns || unanswered))
 		tell_away(s);
 	if (s->away_ns)
 		start_away_timer(s);
