@@ -16,41 +16,6 @@
 #include "keeper/sessions.h"
 #include "keeper/status.h"
 
-static bool same_text(const char *a, const char *b)
-{
-	return a == b || (a && b && strcmp(a, b) == 0);
-}
-
-static bool same_address(const struct config_address *a, const struct config_address *b)
-{
-	return same_text(a->host, b->host) && a->port == b->port;
-}
-
-static bool same_sentinels(const struct config_store *a, const struct config_store *b)
-{
-	if (a->sentinel_count != b->sentinel_count)
-		return false;
-	for (size_t i = 0; i < a->sentinel_count; i++)
-		if (!same_address(&a->sentinels[i], &b->sentinels[i]))
-			return false;
-	return same_text(a->master, b->master) && same_text(a->sentinel_user, b->sentinel_user) &&
-	       same_text(a->sentinel_password, b->sentinel_password);
-}
-
-static bool same_server(const struct config_store *a, const struct config_store *b)
-{
-	return same_text(a->socket, b->socket) && same_address(&a->address, &b->address) && same_sentinels(a, b) &&
-	       a->replicas == b->replicas && same_text(a->user, b->user) && same_text(a->password, b->password) &&
-	       a->database == b->database && a->connect_ms == b->connect_ms;
-}
-
-/* What cannot be changed under leases that are held: where they are recorded, and for how long. */
-static bool same_store(const struct config *a, const struct config *b)
-{
-	return same_server(&a->store, &b->store) && a->lease.ttl_ms == b->lease.ttl_ms &&
-	       a->lease.sweep_ms == b->lease.sweep_ms && same_text(a->host, b->host);
-}
-
 static void reload(struct session *s)
 {
 	struct keeper *k = s->keeper;
@@ -61,7 +26,7 @@ static void reload(struct session *s)
 		session_refuse(s, "%s; the keeper goes on with what it had read", why);
 		return;
 	}
-	if (!same_store(k->config, fresh)) {
+	if (!config_same_store(k->config, fresh)) {
 		config_free(fresh);
 		session_refuse(
 			s,
