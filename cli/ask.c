@@ -11,6 +11,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "wire/leases.h"
+
 /* A status longer than this is no status. */
 #define STATUS_MAX_BYTES (256u << 20)
 
@@ -150,12 +152,14 @@ static int receive(struct ask *ask, struct wire_reply *reply, int *memfd, char w
 	return 0;
 }
 
-int ask_question(struct ask *ask, enum wire_op op, const struct place *place, int *memfd, char why[CLI_LINE_BYTES])
+static int question(struct ask *ask, enum wire_op op, uint8_t flags, const struct place *place, int *memfd,
+		    char why[CLI_LINE_BYTES])
 {
 	struct wire_request request = {.magic = WIRE_MAGIC,
 				       .version = WIRE_VERSION,
 				       .size = sizeof(request),
 				       .op = (uint8_t)op,
+				       .flags = flags,
 				       .to = WIRE_EOF};
 	struct wire_reply reply;
 	struct timespec now;
@@ -164,8 +168,10 @@ int ask_question(struct ask *ask, enum wire_op op, const struct place *place, in
 	clock_gettime(CLOCK_BOOTTIME, &now);
 	request.sent_ns = (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
 	/* No configuration, or one that cannot be examined: the keeper sees zeros, as from a program. */
-	if (place->config[0])
+	if (place->config[0]) {
 		(void)place_config_id(place->config, &request.config);
+		request.config_path = leases_hash(place->config);
+	}
 	if (send(ask->fd, &request, sizeof(request), MSG_NOSIGNAL) != sizeof(request))
 		return fail(why, errno, "cannot ask the keeper (pid %d): %s", (int)ask->pid, strerror(errno));
 	r = receive(ask, &reply, &fd, why);
@@ -179,6 +185,16 @@ int ask_question(struct ask *ask, enum wire_op op, const struct place *place, in
 	else if (fd >= 0)
 		close(fd);
 	return r;
+}
+
+int ask_question(struct ask *ask, enum wire_op op, const struct place *place, int *memfd, char why[CLI_LINE_BYTES])
+{
+	return question(ask, op, 0, place, memfd, why);
+}
+
+int ask_reload(struct ask *ask, const struct place *place, bool force, char why[CLI_LINE_BYTES])
+{
+	return question(ask, WIRE_RELOAD, force ? WIRE_F_FORCE : 0, place, NULL, why);
 }
 
 static int read_status(int fd, char **json, size_t *len, char why[CLI_LINE_BYTES])

@@ -33,6 +33,8 @@ void ask_close(struct ask *ask);
  * if none did, which the caller closes. -ENOLCK: it refused, why has its reason. Else -errno with why.
  */
 int ask_question(struct ask *ask, enum wire_op op, const struct place *place, int *memfd, char why[CLI_LINE_BYTES]);
+/* WIRE_RELOAD. `force`: also if a lock is held that then has another name or none. As ask_question(). */
+int ask_reload(struct ask *ask, const struct place *place, bool force, char why[CLI_LINE_BYTES]);
 
 /*
  * ask_connect(), or if no keeper runs starts one with place's configuration and connects to that. 0, or -errno with

@@ -7,44 +7,14 @@
 #include <utlist.h>
 
 #include "keeper/act.h"
+#include "keeper/configwatch.h"
 #include "keeper/host.h"
 #include "keeper/locks.h"
 #include "keeper/log.h"
 #include "keeper/main.h"
-#include "keeper/pagefile.h"
 #include "keeper/serve.h"
 #include "keeper/sessions.h"
 #include "keeper/status.h"
-
-static void reload(struct session *s)
-{
-	struct keeper *k = s->keeper;
-	struct config *fresh = NULL;
-	char why[WIRE_REASON_BYTES];
-
-	if (config_load(k->config->path, &fresh, why, sizeof(why)) < 0) {
-		session_refuse(s, "%s; the keeper goes on with what it had read", why);
-		return;
-	}
-	if (!config_same_store(k->config, fresh)) {
-		config_free(fresh);
-		session_refuse(
-			s,
-			"%s: host, store, ttl_ms or sweep_ms have changed: end the keeper with `dflock stop`, the next "
-			"one reads them",
-			k->config->path);
-		return;
-	}
-	if (pagefile_publish(k->page, fresh) < 0) {
-		pagefile_publish(k->page, k->config);
-		config_free(fresh);
-		session_refuse(s, "%s: too many rules for the shared page", k->config->path);
-		return;
-	}
-	keeper_replace_config(k, fresh);
-	log_info("%s was read again: %zu rules", k->config->path, k->config->rule_count);
-	session_reply(s, WIRE_OK, NULL, -1);
-}
 
 static struct session *stopper(const struct keeper *k)
 {
@@ -71,6 +41,7 @@ void control_leases_ended(struct keeper *k)
 
 	if (!s)
 		return;
+	configfile_forget(k);
 	session_reply(s, WIRE_OK, NULL, -1);
 	keeper_end(k, "stopped on request");
 }
@@ -174,7 +145,7 @@ void control_question(struct session *s)
 		status_start(s);
 		return;
 	case WIRE_RELOAD:
-		reload(s);
+		configwatch_reload(s);
 		return;
 	case WIRE_STOP:
 		stop(s);
