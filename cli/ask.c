@@ -11,6 +11,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "wire/leases.h"
 #include "wire/rundir.h"
 
 /* A status longer than this is no status. */
@@ -178,8 +179,10 @@ int ask_question(struct ask *ask, enum wire_op op, const struct place *place, in
 	clock_gettime(CLOCK_BOOTTIME, &now);
 	request.sent_ns = (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
 	/* No configuration, or one that cannot be examined: the keeper sees zeros, as from a program. */
-	if (place->config[0])
+	if (place->config[0]) {
 		(void)place_config_id(place->config, &request.config);
+		request.config_path = leases_hash(place->config);
+	}
 	if (send(ask->fd, &request, sizeof(request), MSG_NOSIGNAL) != sizeof(request))
 		return fail(why, errno, "cannot ask the keeper (pid %d): %s", (int)ask->pid, strerror(errno));
 	r = receive(ask, &reply, &fd, why);

@@ -1,7 +1,6 @@
 #include "cli/doctor.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <inttypes.h>
 #include <sched.h>
 #include <stddef.h>
@@ -40,50 +39,28 @@ static void check_runtime_dir(struct doctor *d)
 		doctor_find(d, FINDING_WARNING, "%s: another name is used instead", why);
 }
 
-/* What the page's head says; programs go by it. False while there is none. */
-static bool read_page_head(const char *dir, struct page *head)
+static void check_same_config(struct doctor *d, const json_t *status)
 {
-	char path[PLACE_DIR_BYTES + sizeof(PAGE_NAME) + 1];
-	size_t bytes = offsetof(struct page, rules);
-	bool done = false;
-	int fd;
+	const json_t *rules = json_object_get(status, "rules");
+	const char *keepers = field_text(status, "config");
+	struct wire_config_id mine, theirs;
+	bool same = !strcmp(keepers, d->place.config) ||
+		    (!place_config_id(keepers, &theirs) && !place_config_id(d->place.config, &mine) &&
+		     mine.dev == theirs.dev && mine.ino == theirs.ino);
 
-	snprintf(path, sizeof(path), "%s/" PAGE_NAME, dir);
-	fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
-	if (fd < 0)
-		return false;
-	/* While seq is odd the keeper writes, which takes it microseconds. */
-	for (int i = 0; i < 1000 && !done; i++)
-		done = pread(fd, head, bytes, 0) == (ssize_t)bytes && head->magic == PAGE_MAGIC &&
-		       head->version == PAGE_VERSION && !(head->seq & 1);
-	close(fd);
-	head->config_path[sizeof(head->config_path) - 1] = '\0';
-	return done && head->state != PAGE_EMPTY;
-}
-
-static void check_same_config(struct doctor *d, const struct ask *ask)
-{
-	struct page *head = calloc(1, sizeof(*head));
-	struct wire_config_id id = {0};
-
-	if (!head || !read_page_head(ask->dir, head))
-		doctor_find(d, FINDING_PROBLEM,
-			    "the keeper's page %s/" PAGE_NAME " cannot be read, and programs go by it; end "
-			    "the keeper with `dflock stop` and try again",
-			    ask->dir);
-	else if (place_config_id(d->place.config, &id) || !memcmp(&id, &head->config, sizeof(id)))
-		doctor_find(d, FINDING_OK, "the keeper has read this configuration");
-	else if (!strcmp(head->config_path, d->place.config))
-		doctor_find(d, FINDING_PROBLEM,
-			    "%s has changed since the keeper read it, and locks are refused until `dflock reload`",
-			    d->place.config);
-	else
+	if (!same)
 		doctor_find(d, FINDING_PROBLEM,
 			    "the keeper goes by the configuration %s and programs by %s, so that their locks are "
 			    "refused; set "
 			    "DFLOCK_CONFIG to the former, or DFLOCK_RUNTIME_DIR to have a keeper of their own",
-			    head->config_path, d->place.config);
-	free(head);
+			    keepers, d->place.config);
+	else if (!*field_text(rules, "why"))
+		doctor_find(d, FINDING_OK, "the keeper goes by this configuration");
+	else if (!strcmp(field_text(rules, "file"), "changed"))
+		doctor_find(d, FINDING_OK, "%s has just changed, and the keeper looks at it", d->place.config);
+	else
+		doctor_find(d, FINDING_PROBLEM, "%s; until then the rules in force are older ones",
+			    field_text(rules, "why"));
 }
 
 /* What the store's reasons for being down leave open. Those that the server itself gives say what to do. */
@@ -184,9 +161,9 @@ void doctor_keeper(struct doctor *d)
 	doctor_find(d, FINDING_OK, "%s keeper %s (pid %d, uid %u)", started ? "no keeper ran; a" : "the",
 		    started ? "was started" : "runs", (int)ask.pid, (unsigned)ask.uid);
 	check_priority(d, ask.pid);
-	if (d->place.config[0])
-		check_same_config(d, &ask);
 	status = store_await(&ask, &d->place, why);
+	if (status && d->place.config[0])
+		check_same_config(d, status);
 	if (status)
 		check_store(d, status);
 	else

@@ -1,36 +1,69 @@
-/* dflock reload: the keeper reads the configuration again. */
+/* dflock reload: the keeper takes its configuration over as it is now. */
 #include "cli/cli.h"
 
 #include <errno.h>
 #include <stdio.h>
+#include <unistd.h>
 
 #include "cli/ask.h"
 
-static const char doc[] = "Has the keeper read its configuration again. What is held stays held. If the new one is "
-			  "invalid, the keeper says "
-			  "so and changes nothing. Programs whose configuration is not the one that their keeper has "
-			  "read are refused locks "
-			  "until this was done.\v"
-			  "The exit status is 0, also if no keeper runs (the next one reads the configuration when it "
-			  "starts), and 1 if the "
-			  "keeper refuses.";
+static const char doc[] =
+	"Has the keeper read its configuration again, and go by it whatever it protects. A changed "
+	"configuration that still "
+	"protects every file under the same name is taken over without that. What is held stays held. If "
+	"the new one is invalid, the keeper says so and changes nothing.\v"
+	"The exit status is 0, also if no keeper runs and none left rules behind (the next one reads the "
+	"configuration when it starts), and 1 if the keeper refuses.";
+
+static error_t parse(int key, char *arg, struct argp_state *state)
+{
+	switch (key) {
+	case 'f':
+		*(bool *)state->input = true;
+		return 0;
+	case ARGP_KEY_ARG:
+		argp_error(state, "it takes no arguments, but got %s", arg);
+		return 0;
+	default:
+		return ARGP_ERR_UNKNOWN;
+	}
+}
+
+/* Are there rules that the next keeper would go by before it reads the configuration? */
+static bool is_kept(const struct ask *ask)
+{
+	char path[PLACE_DIR_BYTES + sizeof(PLACE_KEPT_NAME) + 1];
+
+	snprintf(path, sizeof(path), "%s/" PLACE_KEPT_NAME, ask->dir);
+	return access(path, F_OK) == 0;
+}
 
 int cmd_reload(int argc, char **argv)
 {
+	static const struct argp_option known[] = {
+		{"force", 'f', NULL, 0,
+		 "also while a lock is held that would have another name, or not be protected any more", 0},
+		{0}};
+	static const struct argp argp = {.options = known, .parser = parse, .doc = doc};
+	bool force = false, started;
 	char why[CLI_LINE_BYTES];
 	struct place place;
 	struct ask ask;
 	int r;
 
-	cli_no_arguments(argc, argv, doc);
+	argp_parse(&argp, argc, argv, 0, NULL, &force);
 	cli_place(&place, NULL);
 	r = ask_connect(&place, &ask, why);
-	if (r == -ENOENT) {
+	if (r == -ENOENT && !is_kept(&ask)) {
 		puts("no keeper runs; the next one reads the configuration when it starts");
 		return CLI_OK;
 	}
-	if (!r)
+	if (r == -ENOENT)
+		r = ask_connect_or_start(&place, &ask, &started, why);
+	if (!r) {
+		ask.flags = force ? WIRE_F_FORCE : 0;
 		r = ask_question(&ask, WIRE_RELOAD, &place, NULL, why);
+	}
 	ask_close(&ask);
 	if (r) {
 		cli_error("%s", why);

@@ -20,6 +20,23 @@ const char *status_range(const json_t *lease, char out[STATUS_RANGE_BYTES])
 	return out;
 }
 
+/* Which rules are in force, if they are not those of the file when the keeper started. */
+static void print_rules(const json_t *status, FILE *f)
+{
+	const json_t *rules = json_object_get(status, "rules");
+	int64_t in_force = field_number(rules, "in_force_since"), count = field_number(rules, "count");
+	char since[SHOW_TIME_BYTES];
+
+	if (in_force > field_number(status, "started") + 1)
+		fprintf(f, "        its configuration was taken over %s: %" PRId64 " rule%s\n",
+			show_when(in_force, since), count, count == 1 ? "" : "s");
+	if (!*field_text(rules, "why"))
+		return;
+	fprintf(f, "        OLDER RULES ARE IN FORCE, since %s: ", show_when(field_number(rules, "since"), since));
+	show_text(f, field_text(rules, "why"));
+	fputc('\n', f);
+}
+
 static void print_keeper(const json_t *status, FILE *f)
 {
 	char since[SHOW_TIME_BYTES];
@@ -177,6 +194,7 @@ void status_print(const json_t *status, const struct status_options *options, FI
 	const json_t *cluster = json_object_get(status, "cluster");
 
 	print_keeper(status, f);
+	print_rules(status, f);
 	if (field_flag(status, "unsupervised"))
 		fprintf(f, "        UNSUPERVISED: its parent was killed and no other can be started; see the log. "
 			   "Nobody would stop "

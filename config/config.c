@@ -140,6 +140,8 @@ static int read_settings(const struct reading *r, config_setting_t *root, struct
 	struct top_values values = {NULL, NULL, NULL, NULL};
 	int rc = settings_read(r, root, "", config_top_rows, &values);
 
+	config->has_store = values.store != NULL;
+	config->has_protect = values.protect != NULL;
 	if (rc == 0)
 		rc = read_host(r, settings_line(root, "host"), values.host, &config->host);
 	if (rc == 0)
@@ -174,25 +176,25 @@ static int parse(const struct reading *r, const char *text, size_t len, struct c
 }
 
 /* A file that changes while it is read gets the name of what is in it now, or none. */
-static int load(const struct reading *r, struct config *config, char **text, size_t *len)
+static int load(const struct reading *r, struct config_source *source)
 {
 	int rc = 0;
 
 	for (int tries = 0; tries < LOAD_TRIES; tries++) {
 		struct wire_config_id after;
 
-		rc = place_config_id(r->path, &config->id);
+		rc = place_config_id(r->path, &source->id);
 		if (rc == 0)
-			rc = load_file(r->path, CONFIG_FILE_BYTES, text, len, NULL);
+			rc = load_file(r->path, CONFIG_FILE_BYTES, &source->text, &source->len, NULL);
 		if (rc < 0)
 			break;
 		rc = place_config_id(r->path, &after);
 		if (rc < 0)
 			break;
-		if (memcmp(&config->id, &after, sizeof(after)) == 0)
+		if (memcmp(&source->id, &after, sizeof(after)) == 0)
 			return 0;
-		free(*text);
-		*text = NULL;
+		free(source->text);
+		source->text = NULL;
 		rc = -EAGAIN;
 	}
 	if (rc == -EAGAIN)
@@ -219,34 +221,68 @@ static char *absolute(const char *path)
 	return out;
 }
 
-int config_load(const char *path, struct config **out, char *why, size_t why_size)
+int config_fetch(const char *path, struct config_source *source, char *why, size_t why_size)
 {
 	struct reading r = {.path = path, .why = why, .why_size = why_size};
+	int rc;
+
+	*source = (struct config_source){.path = absolute(path)};
+	if (!source->path) {
+		rc = -errno;
+		reading_fail(&r, 0, "its absolute path cannot be had: %s", strerror(-rc));
+		return rc;
+	}
+	r.path = source->path;
+	rc = load(&r, source);
+	if (rc < 0)
+		config_source_free(source);
+	return rc;
+}
+
+void config_source_free(struct config_source *source)
+{
+	free(source->path);
+	free(source->text);
+	*source = (struct config_source){.path = NULL};
+}
+
+int config_parse(const struct config_source *source, struct config **out, char *why, size_t why_size)
+{
+	struct reading r = {.path = source->path, .why = why, .why_size = why_size};
 	struct config *config = calloc(1, sizeof(*config));
-	char *text = NULL;
-	size_t len = 0;
 	int rc;
 
 	if (!config)
 		return reading_out_of_memory(&r);
-	config->path = absolute(path);
-	if (!config->path) {
-		rc = -errno;
-		reading_fail(&r, 0, "its absolute path cannot be had: %s", strerror(-rc));
-		goto out;
+	config->id = source->id;
+	config->path = strdup(source->path);
+	config->text = malloc(source->len + 1);
+	if (config->path && config->text) {
+		memcpy(config->text, source->text, source->len);
+		config->text[source->len] = '\0';
+		config->text_len = source->len;
+		rc = parse(&r, config->text, config->text_len, config);
+	} else {
+		rc = reading_out_of_memory(&r);
 	}
-	r.path = config->path;
-	rc = load(&r, config, &text, &len);
-	if (rc == 0)
-		rc = parse(&r, text, len, config);
-out:
-	free(text);
 	if (rc < 0) {
 		config_free(config);
 		return rc;
 	}
 	*out = config;
 	return 0;
+}
+
+int config_load(const char *path, struct config **out, char *why, size_t why_size)
+{
+	struct config_source source;
+	int rc = config_fetch(path, &source, why, why_size);
+
+	if (rc < 0)
+		return rc;
+	rc = config_parse(&source, out, why, why_size);
+	config_source_free(&source);
+	return rc;
 }
 
 void config_free(struct config *config)
@@ -261,5 +297,6 @@ void config_free(struct config *config)
 	server_free(&config->store);
 	free(config->host);
 	free(config->path);
+	free(config->text);
 	free(config);
 }

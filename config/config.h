@@ -1,12 +1,13 @@
 /*
  * The configuration file, read with libconfig.
  *
- * config_load() either gives a complete, checked configuration or says what is wrong with file, line and
+ * config_load(), or config_fetch() and then config_parse(), either gives a complete, checked configuration or says what is wrong with file, line and
  * what was expected. An unknown setting is an error. Names of time settings end in _ms.
  */
 #ifndef DFLOCK_CONFIG_CONFIG_H
 #define DFLOCK_CONFIG_CONFIG_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -82,12 +83,30 @@ struct config {
 	struct config_lease lease;
 	struct rule *rules;
 	size_t rule_count;
+	bool has_store, has_protect; /* whether the file has these settings at all */
+	char *text;                  /* what was read, text_len bytes; a NUL follows */
+	size_t text_len;
 };
 
+/* The bytes of a configuration file, not looked at. */
+struct config_source {
+	char *path; /* absolute */
+	struct wire_config_id id;
+	char *text;
+	size_t len;
+};
+
+/* Reads the bytes of `path`. On success 0; config_source_free() frees what is in it. Else as config_load(). */
+int config_fetch(const char *path, struct config_source *source, char *why, size_t why_size);
+void config_source_free(struct config_source *source);
+
+/* Checks what was read; resolves paths and reads the password files. As config_load(); the text is copied. */
+int config_parse(const struct config_source *source, struct config **out, char *why, size_t why_size);
+
 /*
- * Reads and checks `path`. On success 0 and *out, which the caller frees with config_free(). On failure
+ * Reads and checks `path`: config_fetch() and config_parse(). On success 0 and *out, which the caller frees with config_free(). On failure
  * -EINVAL (contents) or -errno (reading) and one line in `why`: "FILE:LINE: what was found, what was expected".
- * Blocks on the file system: the keeper calls it at start and on reload only.
+ * All three block on the file system: the keeper calls them at start, and else in a worker.
  */
 int config_load(const char *path, struct config **out, char *why, size_t why_size);
 void config_free(struct config *config);
@@ -98,5 +117,15 @@ void config_free(struct config *config);
  */
 #define LOCK_NAME_BYTES 1024
 int config_lock_name(const struct config *config, const char *path, char name[LOCK_NAME_BYTES]);
+
+/*
+ * May `fresh` take the place of `old` without a word from an operator (config/follow.c)? True if it protects
+ * every file that old protected, under the same name, and does not do less for a lost lease. Else false with the reason
+ * in `why`, which follows "FILE: ". Pure.
+ */
+bool config_follows(const struct config *old, const struct config *fresh, char *why, size_t why_size);
+
+/* Have both the host, the store and the times that cannot change under leases that are held? Pure. */
+bool config_same_store(const struct config *a, const struct config *b);
 
 #endif

@@ -9,6 +9,7 @@
  *   protect.c  the list of rules
  *   resolve.c  what the kernel calls a path
  *   rules.c    path to lock name (pure)
+ *   follow.c   may a configuration take another's place? (pure)
  *
  * Functions return 0 or -errno; -EINVAL with `why` filled.
  */

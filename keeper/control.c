@@ -10,13 +10,13 @@
 #include "keeper/act.h"
 #include "keeper/clock.h"
 #include "keeper/grace.h"
+#include "keeper/configwatch.h"
 #include "keeper/host.h"
 #include "keeper/kernel.h"
 #include "keeper/leasepage.h"
 #include "keeper/locks.h"
 #include "keeper/log.h"
 #include "keeper/main.h"
-#include "keeper/pagefile.h"
 #include "keeper/serve.h"
 #include "keeper/sessions.h"
 #include "keeper/split.h"
@@ -26,74 +26,6 @@
 #define STOP_LOOK_MS    200
 #define STOP_WAIT_MS    5000 /* less than the command line waits for an answer */
 #define STOP_RELEASE_MS 2000 /* for the store's answers alone */
-
-static bool same_text(const char *a, const char *b)
-{
-	return a == b || (a && b && strcmp(a, b) == 0);
-}
-
-static bool same_address(const struct config_address *a, const struct config_address *b)
-{
-	return same_text(a->host, b->host) && a->port == b->port;
-}
-
-static bool same_sentinels(const struct config_store *a, const struct config_store *b)
-{
-	if (a->sentinel_count != b->sentinel_count)
-		return false;
-	for (size_t i = 0; i < a->sentinel_count; i++)
-		if (!same_address(&a->sentinels[i], &b->sentinels[i]))
-			return false;
-	return same_text(a->master, b->master) && same_text(a->sentinel_user, b->sentinel_user) &&
-	       same_text(a->sentinel_password, b->sentinel_password);
-}
-
-static bool same_server(const struct config_store *a, const struct config_store *b)
-{
-	return same_text(a->socket, b->socket) && same_address(&a->address, &b->address) && same_sentinels(a, b) &&
-	       a->replicas == b->replicas && same_text(a->user, b->user) && same_text(a->password, b->password) &&
-	       a->database == b->database && a->connect_ms == b->connect_ms;
-}
-
-/* What cannot be changed under leases that are held: where they are recorded, and for how long. */
-static bool same_store(const struct config *a, const struct config *b)
-{
-	return same_server(&a->store, &b->store) && a->lease.ttl_ms == b->lease.ttl_ms &&
-	       a->lease.sweep_ms == b->lease.sweep_ms && same_text(a->host, b->host);
-}
-
-static void reload(struct session *s)
-{
-	struct keeper *k = s->keeper;
-	struct config *fresh = NULL;
-	char why[WIRE_REASON_BYTES];
-
-	if (config_load(k->config->path, &fresh, why, sizeof(why)) < 0) {
-		session_refuse(s, "%s; the keeper goes on with what it had read", why);
-		return;
-	}
-	if (!same_store(k->config, fresh)) {
-		config_free(fresh);
-		session_refuse(
-			s,
-			"%s: host, store, ttl_ms or sweep_ms have changed: end the keeper with `dflock stop`, the next "
-			"one reads them",
-			k->config->path);
-		return;
-	}
-	/* Before the new rules are shown: a file may have another name by them, and a program that sees them must not
-	 * find the lease of the old one open. What is still granted is shown again. */
-	leasepage_close_all(k);
-	if (pagefile_publish(k->page, fresh) < 0) {
-		pagefile_publish(k->page, k->config);
-		config_free(fresh);
-		session_refuse(s, "%s: too many rules for the shared page", k->config->path);
-		return;
-	}
-	keeper_replace_config(k, fresh);
-	log_info("%s was read again: %zu rules", k->config->path, k->config->rule_count);
-	session_reply(s, WIRE_OK, NULL, -1);
-}
 
 /* --- stop --- */
 
@@ -136,6 +68,7 @@ static void stopped(struct keeper *k)
 {
 	struct session *s, *next;
 
+	configfile_forget(k);
 	FOR_STOPPERS(k, s, next)
 	session_reply(s, WIRE_OK, NULL, -1);
 	keeper_end(k, "stopped on request");
@@ -382,7 +315,7 @@ void control_question(struct session *s)
 		status_start(s);
 		return;
 	case WIRE_RELOAD:
-		reload(s);
+		configwatch_reload(s);
 		return;
 	case WIRE_STOP:
 		stop(s);

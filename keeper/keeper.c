@@ -14,6 +14,7 @@
 #include "keeper/act.h"
 #include "keeper/answers.h"
 #include "keeper/clock.h"
+#include "keeper/configwatch.h"
 #include "keeper/ending.h"
 #include "keeper/host.h"
 #include "keeper/journal.h"
@@ -29,7 +30,6 @@
 #include "keeper/sessions.h"
 #include "keeper/takeup.h"
 #include "keeper/workers.h"
-#include "wire/place.h"
 
 #define ALIVE_MS 100
 
@@ -104,7 +104,6 @@ static void raise_limits(struct keeper *k)
 
 static int load_config(struct keeper *k, const struct keeper_options *o)
 {
-	struct wire_config_id id = {0};
 	char why[WIRE_REASON_BYTES];
 
 	k->page = pagefile_open(o->dir_fd, why, sizeof(why));
@@ -113,16 +112,7 @@ static int load_config(struct keeper *k, const struct keeper_options *o)
 		return -EINVAL;
 	}
 	leasepage_reset(k->page);
-	/* Before it is read: a change meanwhile shows as another identity, never as ours. */
-	place_config_id(o->config, &id);
-	if (config_load(o->config, &k->config, why, sizeof(why)) < 0) {
-		pagefile_invalid(k->page, o->config, &id, why);
-		cannot_start(o, "%s", why);
-		return -EINVAL;
-	}
-	if (pagefile_publish(k->page, k->config) < 0) {
-		snprintf(why, sizeof(why), "%s: too many rules for the shared page", o->config);
-		pagefile_invalid(k->page, o->config, &id, why);
+	if (configfile_load(k, o->config, why, sizeof(why)) < 0) {
 		cannot_start(o, "%s", why);
 		return -EINVAL;
 	}
@@ -266,6 +256,11 @@ static int start(struct life *life)
 		cannot_start(o, "the keeper cannot watch its parent: %s", strerror(-ret));
 		return ret;
 	}
+	ret = configwatch_start(k);
+	if (ret < 0) {
+		cannot_start(o, "the keeper cannot start: %s", strerror(-ret));
+		return ret;
+	}
 	if (open_journal(k, o) < 0)
 		return -EIO;
 	ret = host_start(k);
@@ -302,6 +297,7 @@ static void clean_up(struct keeper *k)
 	host_stop(k);
 	room_stop(k);
 	ending_close(k);
+	configwatch_close(k);
 	uv_close((uv_handle_t *)&life->alive, NULL);
 	uv_close((uv_handle_t *)&k->old_pins, NULL);
 	uv_run(k->loop, UV_RUN_DEFAULT); /* until probes and workers have ended: no timer or socket is left */
@@ -322,6 +318,7 @@ static void clean_up(struct keeper *k)
 	uv_run(k->loop, UV_RUN_DEFAULT);
 	uv_loop_close(k->loop);
 	config_free(k->config);
+	free(k->configfile.text);
 }
 
 int keeper_run(const struct keeper_options *options)

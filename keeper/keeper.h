@@ -13,6 +13,7 @@
  *   reopen.c    opens its files again                      listed.c reads /proc/locks
  *   pagefile.c  the shared page's rules                    leasepage.c its leases
  *   room.c      room for leases: what is unused makes some
+ *   configfile.c which rules are in force                  configwatch.c looks at the file   kept.c a copy of it
  *   ending.c    nobody needs it, or it was told to end    orphan.c the parent was killed
  *   status.c    JSON for people
  */
@@ -28,6 +29,7 @@
 
 #include "config/config.h"
 #include "keeper/chases.h"
+#include "keeper/configfile.h"
 #include "keeper/fence.h"
 #include "keeper/inspect.h"
 #include "keeper/lease.h"
@@ -38,6 +40,7 @@
 #include "wire/msg.h"
 #include "wire/place.h"
 
+struct configwatch;
 struct keeper;
 struct keeper_options;
 struct leases_slot;
@@ -134,6 +137,8 @@ enum session_state {
 	SESSION_STATUS,     /* the answer is being made */
 	SESSION_INIT,       /* WIRE_INIT: waits for the store */
 	SESSION_STOPPING,   /* WIRE_STOP: waits until all is given back */
+	SESSION_RELOADING,  /* WIRE_RELOAD: waits for a look at the file (configwatch.c) */
+	SESSION_LOOKING,    /* a question that waits for one */
 	SESSION_CLOSED,
 };
 
@@ -164,6 +169,9 @@ struct session {
 	struct lease *lease; /* the asking one that it waits for */
 	int64_t joined_ns;   /* since when */
 	uint64_t arrival;    /* ditto: its place among all that wait; 0: not known yet */
+	uint64_t look;       /* configwatch.c: of that number; 0: none */
+	int held_fd;         /* ditto, looking: the question's; -1 */
+	void (*then)(struct session *s, int fd);
 	struct session *lock_prev, *lock_next;
 	struct session *prev, *next; /* keeper->sessions */
 };
@@ -183,7 +191,9 @@ struct lost {
 struct keeper {
 	uv_loop_t *loop;
 	const struct keeper_options *options;
-	struct config *config;
+	struct config *config; /* in force */
+	struct configfile configfile;
+	struct configwatch *configwatch;
 	char runtime_dir[PLACE_DIR_BYTES];
 	int dir_fd;
 	char host[STORE_HOST_BYTES];

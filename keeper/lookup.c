@@ -13,6 +13,7 @@
 
 #include "keeper/act.h"
 #include "keeper/before_job.h"
+#include "keeper/configwatch.h"
 #include "keeper/inspect.h"
 #include "keeper/locks.h"
 #include "keeper/mounts.h"
@@ -258,12 +259,6 @@ static void inspect(struct session *s, int fd)
 	looked_at(s, &result);
 }
 
-static bool same_config(const struct wire_config_id *a, const struct wire_config_id *b)
-{
-	return a->dev == b->dev && a->ino == b->ino && a->size == b->size && a->mtime_ns == b->mtime_ns &&
-	       a->ctime_ns == b->ctime_ns;
-}
-
 /* Takes over fd. */
 void lookup_start(struct session *s, int fd)
 {
@@ -275,13 +270,8 @@ void lookup_start(struct session *s, int fd)
 					: "what the last question needs is still being looked for");
 		return;
 	}
-	if (!same_config(&r->config, &s->keeper->config->id)) {
-		close(fd);
-		session_refuse(
-			s,
-			"the configuration of this program is not the one that the keeper has read (%s), or it has "
-			"changed since: run `dflock reload`",
-			s->keeper->config->path);
+	if (!configfile_is_ours(s->keeper, &r->config, r->config_path)) {
+		configwatch_question(s, fd, inspect);
 		return;
 	}
 	inspect(s, fd);

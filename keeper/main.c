@@ -242,10 +242,10 @@ int main(int argc, char **argv)
 	if (a.after_fd >= 0)
 		wait_for_end(a.after_fd);
 	place_init(&place);
-	if (a.config && a.after_fd >= 0) { /* it was there; if it has gone, there may be leases to watch over yet */
-		snprintf(config, sizeof(config), "%s", a.config);
-	} else if (a.config && !realpath(a.config, config)) {
-		snprintf(why, sizeof(why), "%s: %s", a.config, strerror(errno));
+	/* As it is written, and not where its links lead now: programs name it like this, and it may be replaced. It need not
+	 * be there: there may be a copy of it (configfile.h). */
+	if (a.config && place_absolute(a.config, config) < 0) {
+		snprintf(why, sizeof(why), "%.900s: no usable path", a.config);
 		return fail(&a, why);
 	}
 	if (!a.config)

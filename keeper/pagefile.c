@@ -50,13 +50,21 @@ static void begin(struct page *page)
 	__atomic_thread_fence(__ATOMIC_SEQ_CST);
 }
 
-static void end(struct page *page, const char *path, const struct wire_config_id *id, enum page_state state)
+static void end(struct page *page)
+{
+	__atomic_thread_fence(__ATOMIC_SEQ_CST);
+	__atomic_store_n(&page->seq, page->seq + 1, __ATOMIC_RELEASE);
+}
+
+static void fill_head(struct page *page, const char *path, const struct wire_config_id *id,
+		      const struct wire_config_id *seen, enum page_state state)
 {
 	struct stat root;
 
 	page->magic = PAGE_MAGIC;
 	page->version = PAGE_VERSION;
 	page->config = *id;
+	page->seen = *seen;
 	page->state = state;
 	page->keeper = (uint32_t)getpid();
 	if (stat("/", &root) == 0) {
@@ -64,11 +72,10 @@ static void end(struct page *page, const char *path, const struct wire_config_id
 		page->root_ino = root.st_ino;
 	}
 	snprintf(page->config_path, sizeof(page->config_path), "%s", path);
-	__atomic_thread_fence(__ATOMIC_SEQ_CST);
-	__atomic_store_n(&page->seq, page->seq + 1, __ATOMIC_RELEASE);
+	page->config_hash = leases_hash(path);
 }
 
-int pagefile_publish(struct page *page, const struct config *config)
+int pagefile_publish(struct page *page, const struct config *config, const struct wire_config_id *seen)
 {
 	size_t used = 0;
 	int ret = 0;
@@ -79,8 +86,24 @@ int pagefile_publish(struct page *page, const struct config *config)
 				       config->rules[i].pattern);
 	page->rules_bytes = used;
 	page->message[0] = '\0';
-	end(page, config->path, &config->id, ret == 0 ? PAGE_RULES : PAGE_EMPTY);
+	fill_head(page, config->path, &config->id, seen, ret == 0 ? PAGE_RULES : PAGE_EMPTY);
+	end(page);
 	return ret;
+}
+
+void pagefile_seen(struct page *page, const struct config *config, const struct wire_config_id *seen)
+{
+	begin(page);
+	page->config = config->id;
+	page->seen = *seen;
+	end(page);
+}
+
+void pagefile_forget(struct page *page)
+{
+	begin(page);
+	page->state = PAGE_EMPTY;
+	end(page);
 }
 
 void pagefile_invalid(struct page *page, const char *path, const struct wire_config_id *id, const char *why)
@@ -88,5 +111,6 @@ void pagefile_invalid(struct page *page, const char *path, const struct wire_con
 	begin(page);
 	page->rules_bytes = 0;
 	snprintf(page->message, sizeof(page->message), "%s", why);
-	end(page, path, id, PAGE_INVALID);
+	fill_head(page, path, id, id, PAGE_INVALID);
+	end(page);
 }

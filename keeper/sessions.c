@@ -50,6 +50,10 @@ static void session_close(struct session *s)
 		return;
 	serve_end(s);
 	before_free(&s->before);
+	if (s->held_fd >= 0)
+		close(s->held_fd);
+	s->held_fd = -1;
+	s->look = 0;
 	s->state = SESSION_CLOSED;
 	DL_DELETE(k->sessions, s);
 	if (!--k->session_count)
@@ -304,6 +308,7 @@ static void session_new(struct keeper *k, int fd)
 	}
 	s->keeper = k;
 	s->fd = fd;
+	s->held_fd = -1;
 	s->peer = peer;
 	s->uses = 1;
 	uv_timer_init(k->loop, &s->timer);

@@ -126,6 +126,15 @@ static json_t *add_row(struct job *job, const struct holders_file *file, const s
 	return holders;
 }
 
+static json_t *rules_json(const struct keeper *k)
+{
+	const struct configfile *c = &k->configfile;
+
+	return json_pack("{s:I,s:I,s:s,s:o,s:I,s:[I,I]}", "count", (json_int_t)k->config->rule_count, "in_force_since",
+			 (json_int_t)c->in_force_since, "file", configfile_state_name(c->state), "why", text(c->why),
+			 "since", (json_int_t)c->since, "seen", (json_int_t)c->seen.ino, (json_int_t)c->seen.dev);
+}
+
 static json_t *document(struct job *job)
 {
 	struct keeper *k = job->keeper;
@@ -148,10 +157,10 @@ static json_t *document(struct job *job)
 						      (json_int_t)l->fence, "when", (json_int_t)l->when, "why", l->why,
 						      "holders", holders));
 	}
-	return json_pack("{s:s,s:i,s:i,s:s,s:o,s:o,s:I,s:i,s:b,s:b,s:o,s:o,s:o}", "version", DFLOCK_VERSION, "pid",
+	return json_pack("{s:s,s:i,s:i,s:s,s:o,s:o,s:o,s:I,s:i,s:b,s:b,s:o,s:o,s:o}", "version", DFLOCK_VERSION, "pid",
 			 (int)getpid(), "uid", (int)geteuid(), "host", k->host, "config", text(k->config->path),
-			 "runtime_dir", text(k->runtime_dir), "started", (json_int_t)k->started, "frozen",
-			 (int)fence_frozen(k->fence), "unsupervised", k->orphan, "ending", k->ending, "store",
+			 "rules", rules_json(k), "runtime_dir", text(k->runtime_dir), "started", (json_int_t)k->started,
+			 "frozen", (int)fence_frozen(k->fence), "unsupervised", k->orphan, "ending", k->ending, "store",
 			 store_json(k), "leases", leases, "lost", lost);
 }
 

@@ -182,7 +182,8 @@ static int send_question(struct ask *ask, const struct protect_by *by, struct wi
 	request->magic = WIRE_MAGIC;
 	request->version = WIRE_VERSION;
 	request->size = sizeof(*request);
-	request->config = by->id;
+	request->config = by->mine.id;
+	request->config_path = by->mine.path_hash;
 	if (fd >= 0) {
 		msg.msg_control = control.bytes;
 		msg.msg_controllen = sizeof(control.bytes);

@@ -85,14 +85,79 @@ static bool same_root(const struct page *page)
 	return stat("/", &st) == 0 && st.st_dev == page->root_dev && st.st_ino == page->root_ino;
 }
 
+/* Examines the directory of `path`, which is cut off there; *name is what follows. */
+static bool examine_directory(char *path, char **name, struct stat *st)
+{
+	char *slash = strrchr(path, '/');
+
+	if (!slash || stat(slash == path ? "/" : (*slash = '\0', path), st) < 0)
+		return false;
+	*name = slash + 1;
+	return true;
+}
+
+/* Is the page's path another way of writing the program's? Both lead to one file now, or to one name in one directory:
+ * this is true also while the file is missing or is replaced. Not inlined: a signal stack may be small. */
+static __attribute__((noinline)) bool same_file(const struct page *page, uint64_t page_hash, const char *mine)
+{
+	char path[PATH_MAX], *name;
+	struct stat st[2];
+
+	_Static_assert(sizeof(path) == sizeof(page->config_path), "any path fits");
+	seqcopy_words(path, page->config_path, sizeof(path));
+	path[sizeof(path) - 1] = '\0';
+	/* The keeper may be writing it: the answer is about what has this hash. */
+	if (leases_hash(path) != page_hash)
+		return false;
+	if (stat(path, &st[0]) == 0 && stat(mine, &st[1]) == 0 && st[0].st_dev == st[1].st_dev &&
+	    st[0].st_ino == st[1].st_ino)
+		return true;
+	if (!examine_directory(path, &name, &st[0]) || strcmp(name, strrchr(mine, '/') + 1) != 0)
+		return false;
+	strcpy(path, mine);
+	return examine_directory(path, &name, &st[1]) && st[0].st_dev == st[1].st_dev && st[0].st_ino == st[1].st_ino;
+}
+
+/* The hash by which the page knows this program's configuration, if the page has it under another path: looked up once
+ * a second. Else that of the program's own path. */
+static uint64_t known_by(const struct settings *s, const struct page *page, int64_t stamp_ns)
+{
+	static struct seen_path {
+		int64_t stamp_ns;
+		uint64_t theirs, same;
+	} seen;
+	static uint32_t seq;
+	struct seen_path now;
+	uint64_t theirs;
+
+	seqcopy_words(&theirs, &page->config_hash, sizeof(theirs));
+	if (theirs == s->config_hash)
+		return theirs;
+	if (!seqcopy_read(&seq, &now, &seen, sizeof(now)) || now.stamp_ns != stamp_ns || now.theirs != theirs) {
+		now = (struct seen_path){.stamp_ns = stamp_ns, .theirs = theirs};
+		now.same = same_file(page, theirs, s->place.config);
+		seqcopy_write(&seq, &seen, &now, sizeof(now));
+	}
+	return now.same ? theirs : s->config_hash;
+}
+
+/* Where there is no page, the keeper that is started reads this file. */
+static struct page_config which(const struct settings *s, const struct settings_config *config, const struct page *page)
+{
+	struct page_config mine = {.id = config->id, .young = config->young, .path_hash = s->config_hash};
+
+	if (page)
+		mine.path_hash = same_root(page) ? known_by(s, page, config->stamp_ns) : 0;
+	return mine;
+}
+
 /* What the page says of fd; PAGE_SAYS_NOTHING also where there is no page to go by. With PAGE_SAYS_REFUSE,
  * the message has been written if say is set; with PAGE_SAYS_YES, *hash is set. */
-static enum page_answer consult(const struct page *page, const struct wire_config_id *id, int fd, bool say,
+static enum page_answer consult(const struct page *page, const struct page_config *mine, int fd, bool say,
 				uint64_t *hash)
 {
 	char name[PATH_MAX], message[PAGE_MESSAGE_BYTES];
 	enum page_answer answer;
-
 	int named;
 
 	if (!page)
@@ -104,7 +169,7 @@ static enum page_answer consult(const struct page *page, const struct wire_confi
 		return PAGE_SAYS_NOTHING;
 	if (name[0] != '/')
 		return PAGE_SAYS_NO;
-	answer = page_ask(page, id, name, message);
+	answer = page_ask(page, mine, name, message);
 	if (answer == PAGE_SAYS_REFUSE && say)
 		note_refused(fd, "the configuration is invalid", message);
 	if (answer == PAGE_SAYS_YES)
@@ -143,17 +208,16 @@ static void set_shown(struct protect_look *look, const struct page *page, const 
  * second. A no is certain; a yes is one for the keeper to confirm, unless it is found among the leases. */
 static enum page_answer quick_answer(const struct settings *s, int fd, struct protect_look *look)
 {
-	struct wire_config_id id;
+	struct settings_config config;
+	struct page_config mine;
 	struct seen_key key;
 	struct seen seen;
-	int64_t stamp_ns;
 	enum page_answer answer;
 	bool keyed;
 
-	if (settings_config(s, &id, &stamp_ns) < 0)
-		return PAGE_SAYS_NOTHING;
+	settings_config(s, &config);
 	/* Before the name is read: a rename in between then changes the key. */
-	keyed = seen_key(fd, stamp_ns, &key);
+	keyed = seen_key(fd, config.stamp_ns, &key);
 	/* The process may have been another user's when it asked. */
 	if (keyed && seen_find(&key, &seen) && (seen.owner == 0 || seen.owner == sys_geteuid())) {
 		if (seen.page)
@@ -162,8 +226,9 @@ static enum page_answer quick_answer(const struct settings *s, int fd, struct pr
 	}
 	seen = (struct seen){0};
 	seen.page = mapping_find(sys_geteuid(), &seen.owner);
-	answer = consult(seen.page, &id, fd, false, &seen.path_hash);
-	if (answer == PAGE_SAYS_YES && same_namespaces(seen.page, stamp_ns))
+	mine = which(s, &config, seen.page);
+	answer = consult(seen.page, &mine, fd, false, &seen.path_hash);
+	if (answer == PAGE_SAYS_YES && same_namespaces(seen.page, config.stamp_ns))
 		set_shown(look, seen.page, &key, seen.path_hash);
 	else if (answer == PAGE_SAYS_NO)
 		seen.page = NULL;
@@ -197,52 +262,48 @@ bool protect_is_kernels(int fd)
 	return kernel_refuses(fd) || is_something_else(fd);
 }
 
-/* After chroot(), and the configuration is not there. 0: the file is not protected; or -ENOLCK after a line. */
-static int ask_root(int fd)
+/* After chroot(), and the configuration is not there. */
+static enum protect ask_root(int fd)
 {
 	char name[PATH_MAX];
 
 	switch (root_ask(fd, read_name(fd, name) < 0 ? NULL : name)) {
 	case ROOT_SAYS_NO:
-		return 0;
+		return PROTECT_NO;
 	case ROOT_SAYS_YES:
 		note_refused(
 			fd,
 			"it is protected, and after chroot() the configuration cannot be read; put it and the runtime "
 			"directory into the new root directory",
 			NULL);
-		return -ENOLCK;
+		return PROTECT_REFUSED;
 	default:
 		note_refused(fd,
 			     "after chroot() the configuration cannot be read, and nobody can say whether this file is "
 			     "protected; mount /proc in the new root directory, and start dflockd before the program",
 			     NULL);
-		return -ENOLCK;
+		return PROTECT_REFUSED;
 	}
 }
 
-/* Not an errno. */
-#define GATHER_KERNEL 1
-
-/* Fills *by. 0; GATHER_KERNEL: nothing is protected; or -errno after the reason was written. */
-static int gather(const struct settings *s, int fd, bool known, struct protect_by *by)
+static void refuse_missing(const struct settings *s, int fd, int error)
 {
 	char why[512];
-	int64_t stamp_ns;
-	int rc = settings_config_now(s, &by->id, &stamp_ns);
+	struct text text;
 
-	if ((rc == -ENOENT || rc == -ENOTDIR) && !known && root_was_left(s))
-		return ask_root(fd) == 0 ? GATHER_KERNEL : -ENOLCK;
-	if (rc < 0) {
-		struct text text;
+	text_init(&text, why, sizeof(why));
+	text_add(&text, s->place.config);
+	text_add(&text, ": ");
+	text_add_errno(&text, error);
+	note_refused(fd, "the configuration cannot be read; put it back, or start the program without it", why);
+}
 
-		text_init(&text, why, sizeof(why));
-		text_add(&text, s->place.config);
-		text_add(&text, ": ");
-		text_add_errno(&text, -rc);
-		note_refused(fd, "the configuration cannot be read; put it back, or start the program without it", why);
-		return rc;
-	}
+/* Fills *by but for by->mine. 0, or -errno after the reason was written. */
+static int gather(const struct settings *s, int fd, struct protect_by *by)
+{
+	char why[512];
+	int rc;
+
 	by->config = s->place.config;
 	by->euid = sys_geteuid();
 	rc = rundir_find(&s->place, by->euid, by->dir, why, sizeof(why));
@@ -254,9 +315,10 @@ static int gather(const struct settings *s, int fd, bool known, struct protect_b
 }
 
 /* A fresh look, with the page as it is now. */
-static enum protect full_look(int fd, struct protect_look *look)
+static enum protect full_look(const struct settings *s, const struct settings_config *config, int fd,
+			      struct protect_look *look)
 {
-	const struct protect_by *by = &look->by;
+	struct protect_by *by = &look->by;
 	const struct page *page;
 	struct seen_key key;
 	uint64_t hash;
@@ -267,7 +329,8 @@ static enum protect full_look(int fd, struct protect_look *look)
 		return PROTECT_REFUSED;
 	}
 	seen_key(fd, 0, &key);
-	switch (consult(page, &by->id, fd, true, &hash)) {
+	by->mine = which(s, config, page);
+	switch (consult(page, &by->mine, fd, true, &hash)) {
 	case PAGE_SAYS_NO:
 		return PROTECT_NO;
 	case PAGE_SAYS_REFUSE:
@@ -277,6 +340,11 @@ static enum protect full_look(int fd, struct protect_look *look)
 			set_shown(look, page, &key, hash);
 		return PROTECT_ASK;
 	default:
+		/* Missing, and no rules are known. */
+		if (config->error) {
+			refuse_missing(s, fd, config->error);
+			return PROTECT_REFUSED;
+		}
 		return PROTECT_ASK;
 	}
 }
@@ -301,16 +369,20 @@ enum protect protect_look(int fd, struct protect_look *look)
 
 enum protect protect_ask(int fd, struct protect_look *look)
 {
-	int rc;
+	const struct settings *s = settings_get();
+	struct settings_config config;
 
 	if (kernel_refuses(fd) || (!look->page && (is_something_else(fd) || is_nameless(fd))))
 		return PROTECT_NO;
-	rc = gather(settings_get(), fd, look->page != NULL, &look->by);
-	if (rc == GATHER_KERNEL)
-		return PROTECT_NO;
-	if (rc < 0)
+	settings_config_now(s, &config);
+	if (!look->page && (config.error == ENOENT || config.error == ENOTDIR) && root_was_left(s))
+		return ask_root(fd);
+	if (gather(s, fd, &look->by) < 0)
 		return PROTECT_REFUSED;
-	return look->page ? PROTECT_ASK : full_look(fd, look);
+	if (!look->page)
+		return full_look(s, &config, fd, look);
+	look->by.mine = which(s, &config, look->page);
+	return PROTECT_ASK;
 }
 
 enum protect protect_again(int fd, const struct protect_look *look)
@@ -324,7 +396,7 @@ enum protect protect_again(int fd, const struct protect_look *look)
 		note_refused(fd, why, NULL);
 		return PROTECT_REFUSED;
 	}
-	switch (consult(page, &by->id, fd, true, &hash)) {
+	switch (consult(page, &by->mine, fd, true, &hash)) {
 	case PAGE_SAYS_YES:
 		return PROTECT_ASK;
 	case PAGE_SAYS_REFUSE:

@@ -22,7 +22,7 @@ enum protect {
 /* Whom to ask. */
 struct protect_by {
 	const char *config; /* the configuration's path; static */
-	struct wire_config_id id;
+	struct page_config mine; /* its state, and what the keeper may know it by */
 	uid_t euid;
 	char dir[PLACE_DIR_BYTES]; /* runtime directory; "": there is none yet */
 };

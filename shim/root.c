@@ -68,7 +68,7 @@ bool root_was_left(const struct settings *s)
 
 static enum root_says by_page(const struct root *root, const char *name, bool below)
 {
-	struct wire_config_id id;
+	struct page_config theirs = {0};
 	char path[PATH_MAX];
 	struct text text;
 	enum page_answer answer;
@@ -80,8 +80,8 @@ static enum root_says by_page(const struct root *root, const char *name, bool be
 	text_add(&text, name);
 	if (text.cut)
 		return ROOT_SAYS_NO; /* longer than any rule */
-	page_config(root->page, &id);
-	answer = below ? page_ask_below(root->page, &id, path) : page_ask(root->page, &id, path, NULL);
+	page_config(root->page, &theirs.id);
+	answer = below ? page_ask_below(root->page, &theirs, path) : page_ask(root->page, &theirs, path, NULL);
 	return answer == PAGE_SAYS_NO ? ROOT_SAYS_NO : answer == PAGE_SAYS_YES ? ROOT_SAYS_YES : ROOT_SAYS_NOTHING;
 }
 

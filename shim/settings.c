@@ -5,8 +5,9 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#include "wire/seqcopy.h"
 #include "shim/sys.h"
+#include "wire/leases.h"
+#include "wire/seqcopy.h"
 #include "wire/text.h"
 
 /* Each of the first callers fills a slot of its own, and the first to finish publishes it. Waiting for the
@@ -16,10 +17,7 @@ static struct settings slots[SLOTS];
 static unsigned int claimed;
 static const struct settings *published;
 
-static struct {
-	int64_t stamp_ns;
-	struct wire_config_id id;
-} config_seen;
+static struct settings_config config_seen;
 static uint32_t config_seq;
 
 static void find_library(struct text *path)
@@ -51,6 +49,7 @@ static void capture(struct settings *s)
 	struct text library;
 
 	place_init(&s->place);
+	s->config_hash = leases_hash(s->place.config);
 	s->debug = log && strcmp(log, "debug") == 0;
 	if (fstat(2, &st) == 0) {
 		s->has_stderr = true;
@@ -92,31 +91,23 @@ const struct settings *settings_get(void)
 	return s || !environ ? s : publish_mine();
 }
 
-int settings_config_now(const struct settings *s, struct wire_config_id *id, int64_t *stamp_ns)
+void settings_config_now(const struct settings *s, struct settings_config *config)
 {
-	__typeof__(config_seen) now = {.stamp_ns = sys_clock_ns(CLOCK_MONOTONIC_COARSE)};
-	int rc = place_config_id(s->place.config, &now.id);
-
-	if (rc < 0)
-		return rc;
-	seqcopy_write(&config_seq, &config_seen, &now, sizeof(now));
-	*id = now.id;
-	*stamp_ns = now.stamp_ns;
-	return 0;
+	*config = (struct settings_config){.stamp_ns = sys_clock_ns(CLOCK_MONOTONIC_COARSE)};
+	config->error = -place_config_id(s->place.config, &config->id);
+	if (!config->error)
+		config->young = wire_config_is_young(&config->id, sys_clock_ns(CLOCK_REALTIME_COARSE));
+	seqcopy_write(&config_seq, &config_seen, config, sizeof(*config));
 }
 
-int settings_config(const struct settings *s, struct wire_config_id *id, int64_t *stamp_ns)
+void settings_config(const struct settings *s, struct settings_config *config)
 {
-	__typeof__(config_seen) seen;
 	int64_t age_ns;
 
-	if (seqcopy_read(&config_seq, &seen, &config_seen, sizeof(seen)) && seen.stamp_ns) {
-		age_ns = sys_clock_ns(CLOCK_MONOTONIC_COARSE) - seen.stamp_ns;
-		if (age_ns >= 0 && age_ns < SETTINGS_FRESH_NS) {
-			*id = seen.id;
-			*stamp_ns = seen.stamp_ns;
-			return 0;
-		}
+	if (seqcopy_read(&config_seq, config, &config_seen, sizeof(*config)) && config->stamp_ns) {
+		age_ns = sys_clock_ns(CLOCK_MONOTONIC_COARSE) - config->stamp_ns;
+		if (age_ns >= 0 && age_ns < SETTINGS_FRESH_NS)
+			return;
 	}
-	return settings_config_now(s, id, stamp_ns);
+	settings_config_now(s, config);
 }

@@ -18,6 +18,7 @@
 
 struct settings {
 	struct place place;
+	uint64_t config_hash; /* leases_hash() of place.config */
 	bool debug;      /* DFLOCK_LOG=debug */
 	bool has_stderr; /* descriptor 2 was open, and was this file: */
 	dev_t stderr_dev;
@@ -36,14 +37,21 @@ void settings_init(void);
  * other's way and this one lost. */
 const struct settings *settings_get(void);
 
+/* The configuration file as it is now, and when this was looked up; never more than a second ago by settings_config(). */
+struct settings_config {
+	int64_t stamp_ns;
+	struct wire_config_id id; /* none: `error` says why */
+	int32_t error;            /* of stat, positive; 0 */
+	uint32_t young;           /* wire_config_is_young() */
+};
+
 /*
- * The identity of the configuration file, looked up at most once a second. *stamp_ns names that look: what
- * was concluded under one stamp holds as long as the same stamp is returned. 0, or -errno of stat.
- * Not for a place without a configuration.
+ * The state of the configuration file, looked up at most once a second. stamp_ns names that look: what
+ * was concluded under one stamp holds as long as the same stamp is returned. Not for a place without a configuration.
  */
-int settings_config(const struct settings *s, struct wire_config_id *id, int64_t *stamp_ns);
+void settings_config(const struct settings *s, struct settings_config *config);
 
 /* The same, looked up now. */
-int settings_config_now(const struct settings *s, struct wire_config_id *id, int64_t *stamp_ns);
+void settings_config_now(const struct settings *s, struct settings_config *config);
 
 #endif

@@ -16,10 +16,11 @@
 #ifndef DFLOCK_WIRE_MSG_H
 #define DFLOCK_WIRE_MSG_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #define WIRE_MAGIC        0x6b6c6664u /* "dflk" */
-#define WIRE_VERSION      1
+#define WIRE_VERSION      2
 #define WIRE_REASON_BYTES 1024
 #define WIRE_SOCKET_NAME  "keeper.sock"
 
@@ -50,7 +51,7 @@ enum wire_owner { WIRE_OWNER_DESCRIPTION = 0, WIRE_OWNER_PROCESS = 1, WIRE_OWNER
 #define WIRE_F_NONBLOCK 0x01u /* the caller will not wait (LOCK_NB, F_SETLK) */
 #define WIRE_F_HAVE     0x02u /* the caller holds the kernel lock it asks about */
 #define WIRE_F_ALL      0x03u /* those of lock calls */
-#define WIRE_F_FORCE    0x04u /* WIRE_INIT */
+#define WIRE_F_FORCE    0x80u /* WIRE_INIT: whatever is known. WIRE_RELOAD: also if something is held under a name that goes */
 
 enum wire_verdict {
 	WIRE_GRANTED = 1, /* the lease is sure until until_ns of the caller's clock */
@@ -64,11 +65,28 @@ enum wire_verdict {
 	WIRE_VERDICTS
 };
 
-/* Which configuration a side has read; all zero: none. Two are the same if all words are. */
+/* One state of a configuration file; all zero: there is none. Two are the same if all words are. */
 struct wire_config_id {
 	uint64_t dev, ino, size;
 	int64_t mtime_ns, ctime_ns;
 };
+
+static inline bool wire_config_is_none(const struct wire_config_id *id)
+{
+	return !(id->dev | id->ino | id->size | (uint64_t)id->mtime_ns | (uint64_t)id->ctime_ns);
+}
+
+/*
+ * For so long after a change of the file, a side that does not know its new state goes by its path alone: the
+ * keeper may not have looked yet. After that it must have, and a state that it does not know is another file
+ * (of another mount namespace) under the same path. now_ns is CLOCK_REALTIME; a clock that was set back makes files
+ * young.
+ */
+#define WIRE_CONFIG_YOUNG_NS INT64_C(10000000000)
+static inline bool wire_config_is_young(const struct wire_config_id *id, int64_t now_ns)
+{
+	return now_ns - id->ctime_ns < WIRE_CONFIG_YOUNG_NS;
+}
 
 struct wire_request {
 	uint32_t magic;
@@ -80,6 +98,7 @@ struct wire_request {
 	int64_t from, to;    /* record space: bytes; flock space: 0, WIRE_EOF */
 	int64_t sent_ns;     /* the caller's CLOCK_BOOTTIME before it sent this */
 	struct wire_config_id config;
+	uint64_t config_path; /* leases_hash() of its path; 0: the path may lead the keeper to another file */
 };
 
 struct wire_reply {
@@ -102,7 +121,7 @@ struct wire_reply {
 	int64_t from, to;
 };
 
-_Static_assert(sizeof(struct wire_request) == 80, "the layout is the protocol");
+_Static_assert(sizeof(struct wire_request) == 88, "the layout is the protocol");
 _Static_assert(sizeof(struct wire_reply) == 16 + WIRE_REASON_BYTES + 32, "the layout is the protocol");
 
 #endif

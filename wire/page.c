@@ -241,10 +241,24 @@ static enum page_answer ask_rules(const struct page *page, const char *path, mat
 	return PAGE_SAYS_NO;
 }
 
-static enum page_answer ask_once(const struct page *page, const struct wire_config_id *id, const char *path,
+static bool speaks_of(const struct page *page, const struct page_config *mine)
+{
+	bool none = wire_config_is_none(&mine->id);
+
+	if (!none && same_words(&page->config, &mine->id, sizeof(mine->id)))
+		return true;
+	if (load(&page->state) == PAGE_INVALID)
+		return false;
+	if (!none && same_words(&page->seen, &mine->id, sizeof(mine->id)))
+		return true;
+	return (none || mine->young) && mine->path_hash &&
+	       same_words(&page->config_hash, &mine->path_hash, sizeof(mine->path_hash));
+}
+
+static enum page_answer ask_once(const struct page *page, const struct page_config *mine, const char *path,
 				 match_fn *match, char message[PAGE_MESSAGE_BYTES])
 {
-	if (!same_words(&page->config, id, sizeof(*id)))
+	if (!speaks_of(page, mine))
 		return PAGE_SAYS_NOTHING;
 	switch (load(&page->state)) {
 	case PAGE_RULES:
@@ -258,7 +272,7 @@ static enum page_answer ask_once(const struct page *page, const struct wire_conf
 	}
 }
 
-static enum page_answer ask(const struct page *page, const struct wire_config_id *id, const char *path, match_fn *match,
+static enum page_answer ask(const struct page *page, const struct page_config *mine, const char *path, match_fn *match,
 			    char message[PAGE_MESSAGE_BYTES])
 {
 	static const uint64_t magic = PAGE_MAGIC;
@@ -272,7 +286,7 @@ static enum page_answer ask(const struct page *page, const struct wire_config_id
 			continue;
 		}
 		if (same_words(&page->magic, &magic, sizeof(magic)) && load(&page->version) == PAGE_VERSION)
-			answer = ask_once(page, id, path, match, message);
+			answer = ask_once(page, mine, path, match, message);
 		__atomic_thread_fence(__ATOMIC_ACQUIRE);
 		if (load(&page->seq) == seq)
 			return answer;
@@ -280,15 +294,15 @@ static enum page_answer ask(const struct page *page, const struct wire_config_id
 	return PAGE_SAYS_NOTHING;
 }
 
-enum page_answer page_ask(const struct page *page, const struct wire_config_id *id, const char *path,
+enum page_answer page_ask(const struct page *page, const struct page_config *mine, const char *path,
 			  char message[PAGE_MESSAGE_BYTES])
 {
-	return ask(page, id, path, matches, message);
+	return ask(page, mine, path, matches, message);
 }
 
-enum page_answer page_ask_below(const struct page *page, const struct wire_config_id *id, const char *path)
+enum page_answer page_ask_below(const struct page *page, const struct page_config *mine, const char *path)
 {
-	return ask(page, id, path, may_match_below, NULL);
+	return ask(page, mine, path, may_match_below, NULL);
 }
 
 void page_config(const struct page *page, struct wire_config_id *id)

@@ -1,9 +1,17 @@
 /*
  * The shared page, RUNTIME_DIR/page: written by the keeper, mapped read-only by programs.
  *
- * It holds the compiled rules and the identity of the configuration that they came from, so that a
- * program knows without asking anybody that a file is not protected, and the leases that the keeper has
- * (leases.h). It stays when its keeper ends and the next keeper goes on with the same file: it is never
+ * It holds the compiled rules and which configuration they came from, so that a program knows without asking
+ * anybody that a file is not protected, and the leases that the keeper has (leases.h).
+ *
+ * Whose rules they are: those of the file config_path, whatever its state. The rules of a file that was changed, is
+ * invalid or missing stay in force until the keeper publishes others (keeper/configfile.h), so a program that was told
+ * to use config_path goes by them. A program finds out that it was in one of these ways: the file that it was told to
+ * use is in a state that the keeper has seen (`config` or `seen`; then both have the same file, by whatever path); or
+ * it has the same path, and the file is missing or has changed within WIRE_CONFIG_YOUNG_NS. Else it asks: no keeper has
+ * looked at the file since it was changed, or the path leads this program to another file.
+ *
+ * It stays when its keeper ends and the next keeper goes on with the same file: it is never
  * truncated (SIGBUS in programs), never replaced, and always PAGE_BYTES long.
  *
  * Writing: one keeper at a time (it holds RUNTIME_DIR/keeper.lock). `seq` is odd while the rules change.
@@ -24,15 +32,16 @@
 
 #define PAGE_NAME          "page"
 #define PAGE_MAGIC         0x65676170636c6664ull
-#define PAGE_VERSION       3
+#define PAGE_VERSION       4
 #define PAGE_BYTES         (4u << 20)
 #define PAGE_RULES_BYTES   (1u << 20)
 #define PAGE_MESSAGE_BYTES 768
 
 enum page_state {
 	PAGE_EMPTY = 0, /* no keeper has written it yet */
-	PAGE_RULES,     /* the rules are those of `config` */
-	PAGE_INVALID,   /* `config` could not be read: every lock call is refused, `message` says where */
+	PAGE_RULES,     /* the rules are in force */
+	PAGE_INVALID, /* `config` is invalid and no rules were known before: every lock call is refused, `message` says
+			 where. Only for programs whose file is just in this state */
 };
 
 /* Rules stand one after the other from `rules` on: a struct page_rule, its pattern (resolved, absolute,
@@ -50,12 +59,14 @@ struct page {
 	uint32_t seq;
 	uint32_t state; /* enum page_state */
 	uint32_t rules_bytes;
-	struct wire_config_id config;
-	uint64_t root_dev, root_ino; /* the keeper's "/": a program with another one must ask the keeper */
+	struct wire_config_id config; /* the file when the rules were read from it; none: they are the keeper's copy */
+	uint64_t root_dev, root_ino;  /* the keeper's "/": a program with another one must ask the keeper */
 	uint32_t keeper; /* its pid: a waiting probe of its has a record lock for a moment, which is nobody's
 			    (keeper/probe.h) */
 	uint32_t reserved;
-	uint64_t spare[15];
+	struct wire_config_id seen; /* the file when the keeper last looked */
+	uint64_t config_hash;       /* leases_hash(config_path) */
+	uint64_t spare[9];
 	char config_path[4096];
 	char message[PAGE_MESSAGE_BYTES]; /* PAGE_INVALID: "FILE:LINE: what was expected" */
 	_Alignas(8) unsigned char rules[PAGE_RULES_BYTES];
@@ -74,14 +85,21 @@ enum page_answer {
 			    */
 };
 
-/* Says whether `path` (resolved, absolute) is protected under the configuration `id`.
+/* Which configuration a program was told to use. */
+struct page_config {
+	struct wire_config_id id; /* the file now; none: it is missing or cannot be examined */
+	uint64_t path_hash;       /* leases_hash() of its path; 0: it may lead the keeper to another file */
+	bool young;               /* wire_config_is_young() */
+};
+
+/* Says whether `path` (resolved, absolute) is protected under the configuration `mine`.
  * With PAGE_SAYS_REFUSE, message (PAGE_MESSAGE_BYTES, may be NULL) gets the text. */
-enum page_answer page_ask(const struct page *page, const struct wire_config_id *id, const char *path,
+enum page_answer page_ask(const struct page *page, const struct page_config *mine, const char *path,
 			  char message[PAGE_MESSAGE_BYTES]);
 
 /* The same of all that is below the directory `path` ("": the root), and of itself: PAGE_SAYS_NO if no rule can match
  * any of it; PAGE_SAYS_YES: one may. */
-enum page_answer page_ask_below(const struct page *page, const struct wire_config_id *id, const char *path);
+enum page_answer page_ask_below(const struct page *page, const struct page_config *mine, const char *path);
 
 /* Which configuration the page speaks of; all or nothing of it matters to page_ask(), which compares it again. */
 void page_config(const struct page *page, struct wire_config_id *id);

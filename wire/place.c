@@ -1,12 +1,15 @@
 #include "wire/place.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "wire/page.h"
+#include "wire/rundir.h"
 #include "wire/text.h"
 
 #define SYSTEM_CONFIG "/etc/dflock.conf"
@@ -30,6 +33,41 @@ static bool is_there(const char *path)
 	struct stat st;
 
 	return stat(path, &st) == 0 || (errno != ENOENT && errno != ENOTDIR && errno != EACCES);
+}
+
+/* Are the rules that programs of this user go by those of the configuration `path`? */
+static bool is_in_force(const struct place *place, const char *path)
+{
+	uid_t euid = geteuid();
+	char dir[PLACE_DIR_BYTES], why[256];
+	/* The page as far as its path. */
+	char head[offsetof(struct page, config_path) + PATH_MAX];
+	uint64_t magic;
+	uint32_t version, state;
+	struct stat st;
+	long n = -1;
+	int dirfd, fd;
+
+	if (rundir_find(place, euid, dir, why, sizeof(why)) < 0)
+		return false;
+	dirfd = rundir_open(dir, euid, false, why, sizeof(why));
+	if (dirfd < 0)
+		return false;
+	fd = (int)syscall(SYS_openat, dirfd, PAGE_NAME, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
+	syscall(SYS_close, dirfd);
+	if (fd < 0)
+		return false;
+	if (fstat(fd, &st) == 0 && (st.st_uid == 0 || st.st_uid == euid) && !(st.st_mode & (S_IWGRP | S_IWOTH)))
+		n = syscall(SYS_read, fd, head, sizeof(head));
+	syscall(SYS_close, fd);
+	if (n != (long)sizeof(head))
+		return false;
+	head[sizeof(head) - 1] = '\0';
+	memcpy(&magic, head + offsetof(struct page, magic), sizeof(magic));
+	memcpy(&version, head + offsetof(struct page, version), sizeof(version));
+	memcpy(&state, head + offsetof(struct page, state), sizeof(state));
+	return magic == PAGE_MAGIC && version == PAGE_VERSION && state == PAGE_RULES &&
+	       strcmp(head + offsetof(struct page, config_path), path) == 0;
 }
 
 static void make_absolute(struct text *text, const char *path)
@@ -67,11 +105,11 @@ static void find_config(struct place *place)
 	if (home && home[0] == '/') {
 		text_add(&text, home);
 		text_add(&text, USER_CONFIG);
-		if (!text.cut && is_there(place->config))
+		if (!text.cut && (is_there(place->config) || is_in_force(place, place->config)))
 			return;
 	}
 	text_init(&text, place->config, sizeof(place->config));
-	if (is_there(SYSTEM_CONFIG))
+	if (is_there(SYSTEM_CONFIG) || is_in_force(place, SYSTEM_CONFIG))
 		text_add(&text, SYSTEM_CONFIG);
 }
 
@@ -85,6 +123,15 @@ void place_init(struct place *place)
 		text_add(&text, dir);
 	place->runtime_env_bad = dir && (dir[0] != '/' || text.cut);
 	find_config(place);
+}
+
+int place_absolute(const char *path, char out[PATH_MAX])
+{
+	struct text text;
+
+	text_init(&text, out, PATH_MAX);
+	make_absolute(&text, path);
+	return text.cut ? -ENAMETOOLONG : 0;
 }
 
 int place_config_id(const char *path, struct wire_config_id *id)

@@ -19,6 +19,9 @@
 /* A socket address has 108 bytes, "/keeper.sock" included. */
 #define PLACE_DIR_BYTES 92
 
+/* In the runtime directory: the keeper's copy of the configuration in force. */
+#define PLACE_KEPT_NAME "config.kept"
+
 struct place {
 	char config[PATH_MAX];             /* "" if there is none */
 	char runtime_env[PLACE_DIR_BYTES]; /* DFLOCK_RUNTIME_DIR, or "" */
@@ -26,8 +29,13 @@ struct place {
 };
 
 /* Reads the environment: DFLOCK_CONFIG, else $HOME/.config/dflock.conf if it is there, else /etc/dflock.conf if it is
- * there. A DFLOCK_CONFIG is taken as it is, there or not (relative ones are made absolute). */
+ * there. A DFLOCK_CONFIG is taken as it is, there or not (relative ones are made absolute). The other two also
+ * count as there while the rules in the user's page (page.h) are theirs: a file that is being replaced must not mean that
+ * nothing is protected. */
 void place_init(struct place *place);
+
+/* `path` with the current directory before it if it is relative. 0, or -ENAMETOOLONG if that cannot be had. */
+int place_absolute(const char *path, char out[PATH_MAX]);
 
 /* Fills id from the file `path`. 0, or -errno of stat. Not a regular file: -EINVAL. */
 int place_config_id(const char *path, struct wire_config_id *id);

@@ -36,7 +36,7 @@ def test_all_is_well(make_host, redis):
         ("ok", f"the configuration {a.config} is valid and has 1 rule"),
         ("ok", f"the runtime directory is {a.runtime}"),
         ("ok", f"the keeper runs (pid {a.keeper_pids()[1]}, uid {os.geteuid()})"),
-        ("ok", "the keeper has read this configuration"),
+        ("ok", "the keeper goes by this configuration"),
         ("ok", f"the store unix:{redis.socket} answers, version {version}, can be written and evicts no leases"),
         ("ok", "a host that falls silent loses its locks after 3 s (ttl_ms)"),
         ("ok", f"tree {a.files}: tmpfs, locks are local"),
@@ -156,9 +156,14 @@ def test_a_database_that_is_not_there(host_of, redis):
 def test_the_configuration_has_changed(make_host):
     a = make_host("a")
     changed(a, "ttl_ms = 3000", "linger_ms = 5; ttl_ms = 3000")
-    Doctor(a).only(f"^{a.config} has changed since the keeper read it, and locks are refused until `dflock reload`$")
+    wait_until(lambda: a.status()["rules"]["file"] == "same" and "was changed and taken over" in a.log(), "it is taken over")
+    Doctor(a).has("ok", "the keeper goes by this configuration")
+    changed(a, "protect = (", "protect = ( ); //")
+    wait_until(lambda: a.status()["rules"]["file"] == "waits", "the keeper has looked at it")
+    Doctor(a).only(f"^{a.config} was changed, and tree \"{a.files}\" is not protected as \"t\" any more; `dflock reload` takes it "
+                   "over; until then the rules in force are older ones$")
     a.cli("reload")
-    Doctor(a).has("ok", "the keeper has read this configuration")
+    Doctor(a).has("ok", "the keeper goes by this configuration")
 
 
 def test_another_configuration_than_the_keepers(make_host, folder):

@@ -43,8 +43,8 @@ def test_killed_with_a_damaged_journal(pair):
 @pytest.mark.parametrize("config", ["nonsense", ""], ids=["invalid", "gone"])
 @pytest.mark.parametrize("which", [1, 0], ids=["keeper", "parent"])
 def test_killed_and_the_next_one_cannot_start(make_host, which, config):
-    """For want of a configuration. The parent, or the next one, stays for those who hold locks, stops them when their leases
-    run out, and tries again."""
+    """For want of a configuration and of the copy. The parent, or the next one, stays for those who hold locks, stops them when
+    their leases run out, and tries again."""
     a = make_host("a", lease="ttl_ms = 4000;", foreground=False)
     holder = opened(a)
     assert holder.do("flock 0 ex") == "ok"
@@ -54,12 +54,37 @@ def test_killed_and_the_next_one_cannot_start(make_host, which, config):
     if config:
         with open(a.config, "w") as f:
             f.write(good + config)
+    os.remove(os.path.join(a.runtime, "config.kept"))
     os.kill(a.keeper_pids()[which], signal.SIGKILL)
     wait_until(lambda: state(holder.pid) in "tT", "the holder is frozen", 20)
     with open(a.config, "w") as f:
         f.write(good)
     wait_until(lambda: state(holder.pid) not in "tT", "a keeper has started, and the lease stands", 20)
     assert holder.do("flock 0 un") == "ok"
+
+
+@pytest.mark.parametrize("config", ["nonsense", ""], ids=["invalid", "gone"])
+@pytest.mark.parametrize("which", [1, 0], ids=["keeper", "parent"])
+def test_killed_and_the_next_one_goes_by_the_copy(make_host, which, config):
+    """The configuration is invalid or gone just then: its leases stand, and what they are for stays protected."""
+    b, a = make_host("b", lease="ttl_ms = 4000;"), make_host("a", lease="ttl_ms = 4000;", foreground=False)
+    holder, other = opened(a), opened(b)
+    assert holder.do("flock 0 ex") == "ok"
+    before = identity(a)
+    with open(a.config) as f:
+        good = f.read()
+    os.remove(a.config)
+    if config:
+        with open(a.config, "w") as f:
+            f.write(good + config)
+    pid = a.keeper_pids()[which]
+    os.kill(pid, signal.SIGKILL)
+    wait_until(lambda: a.keeper_pids() and pid not in a.keeper_pids() and a.serves(), "another keeper serves")
+    wait_until(lambda: leases(a, state="held"), "the lease was taken up")
+    assert identity(a) == before and other.do("flock 0 ex nb") == "EAGAIN"
+    wait_until(lambda: a.status()["rules"]["file"] == ("invalid" if config else "missing"), "status says so")
+    assert holder.do("flock 0 un") == "ok"
+    assert other.do("flock 0 ex") == "ok"
 
 
 def test_killed_it_takes_up_a_shared_lease(pair):

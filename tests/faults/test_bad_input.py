@@ -25,7 +25,7 @@ TEST, STATUS, RELOAD, STOP, INIT, PING, BEFORE = range(2, 9)
 def question(host, op=fk.LOCK, magic=fk.MAGIC, version=fk.VERSION, size=fk.REQUEST.size, space=0, mode=fk.EXCLUSIVE, flags=0,
              owner=0, start=0, to=EOF, sent_ns=None):
     sent_ns = fk.boottime() if sent_ns is None else sent_ns
-    return fk.REQUEST.pack(magic, version, size, op, space, mode, flags, owner, start, to, sent_ns, *fk.config_id(host.config))
+    return fk.REQUEST.pack(magic, version, size, op, space, mode, flags, owner, start, to, sent_ns, *fk.config_id(host.config), fk.path_hash(host.config))
 
 
 class Client:
@@ -129,7 +129,7 @@ def test_right_after_all(host):
         assert client.send(question(host, op=PING)).answer() == (fk.OK, "")
 
 
-@pytest.mark.parametrize("version", [0, 2, 65535])
+@pytest.mark.parametrize("version", [0, fk.VERSION - 1, fk.VERSION + 1, 65535])
 def test_library_of_another_version(host, version):
     """It can read the head of the answer, and that is the line to show."""
     for data in (question(host, version=version), question(host, version=version)[:12], question(host, version=version) + b"x" * 500):
@@ -139,7 +139,7 @@ def test_library_of_another_version(host, version):
 
 
 @pytest.mark.parametrize("answer,pattern", [
-    ({"version": 2}, "the keeper is of another version than this library; end it with `dflock stop`"),
+    ({"version": fk.VERSION + 1}, "the keeper is of another version than this library; end it with `dflock stop`"),
     ({"magic": 7}, "what listens on the keeper's socket is no keeper; end it"),
     ({"size": 5}, "the keeper's answer is malformed"),
 ])
@@ -155,11 +155,29 @@ def test_keeper_of_another_version(host_of, redis, answer, pattern):
         refused(attempt(host, wait=True), pattern)
 
 
-def test_configuration_of_another_time(host):
-    other = fk.REQUEST.pack(fk.MAGIC, fk.VERSION, fk.REQUEST.size, fk.LOCK, 0, 1, 0, 0, 0, EOF, 1, 1, 2, 3, 4, 5)
+def of_configuration(state, path):
+    return fk.REQUEST.pack(fk.MAGIC, fk.VERSION, fk.REQUEST.size, fk.LOCK, 0, 1, 0, 0, 0, EOF, 1, *state, fk.path_hash(path) if path else 0)
+
+
+def test_another_configuration(host):
+    """A state that was never seen, of another path, or of this one long ago: also while the file is missing."""
     with open(host.path("f")) as f, Client(host) as client:
-        verdict, reason = client.send(other, f.fileno()).answer()
-        assert verdict == fk.REFUSED and "run `dflock reload`" in reason
+        for state, path in [((1, 2, 3, 4, 5), "/etc/other.conf"), ((1, 2, 3, 4, 5), host.config), (fk.NONE, "/etc/other.conf"),
+                            (fk.NONE, None), ((1, 2, 3, 4, 5), None)]:
+            verdict, reason = client.send(of_configuration(state, path), f.fileno()).answer()
+            assert verdict == fk.REFUSED and "the keeper goes by another configuration" in reason and host.config in reason
+            assert ("sees another file than the keeper" in reason) == (path == host.config)
+        young = (1, 2, 3, 4, time.time_ns())
+        for state, path in [(young, host.config), (fk.NONE, host.config), (fk.config_id(host.config), None)]:
+            assert client.send(of_configuration(state, path), f.fileno()).answer() == (fk.GRANTED, ""), (state, path)
+
+
+def test_goes_away_while_the_configuration_is_looked_at(host):
+    for _ in range(50):
+        with open(host.path("f")) as f, Client(host) as client:
+            client.send(of_configuration((1, 2, 3, 4, 5), host.config), f.fileno())
+    with open(host.path("f")) as f, Client(host) as client:
+        assert client.send(question(host), f.fileno()).answer() == (fk.GRANTED, "")
 
 
 def test_descriptors_of_no_use(host):

@@ -14,16 +14,16 @@ import sys
 import threading
 import time
 
-MAGIC, VERSION = 0x6B6C6664, 1
-REQUEST = struct.Struct("<IHH4BB3xqqq3Q2q")
+MAGIC, VERSION = 0x6B6C6664, 2
+REQUEST = struct.Struct("<IHH4BB3xqqq3Q2qQ")
 REPLY = struct.Struct("<IHHBB2xi1024sqQqq")
 LOCK = 1
 GRANTED, WAITING, WOULD_BLOCK, REFUSED, DEADLOCK, NOT_PROTECTED, OK = range(1, 8)
 SHARED, EXCLUSIVE = 0, 1
 NONBLOCK, HAVE = 1, 2
 
-PAGE_MAGIC, PAGE_VERSION, PAGE_BYTES = 0x65676170636C6664, 3, 4 << 20
-PAGE_HEAD = struct.Struct("<Q4I3Q2q2Q128s4096s768s")
+PAGE_MAGIC, PAGE_VERSION, PAGE_BYTES = 0x65676170636C6664, 4, 4 << 20
+PAGE_HEAD = struct.Struct("<Q4I3Q2q2Q8s3Q2qQ72s4096s768s")
 EMPTY, RULES, INVALID = range(3)
 PATH, GLOB, TREE = range(3)
 
@@ -44,15 +44,20 @@ def config_id(path):
     return st.st_dev, st.st_ino, st.st_size, st.st_mtime_ns, st.st_ctime_ns
 
 
-def page(config, rules=(), state=RULES, message="", root=None, seq=2):
+NONE = (0,) * 5  # no file
+
+
+def page(config, rules=(), state=RULES, message="", root=None, seq=2, ids=None, path=None):
+    """ids: those of the file that the rules came from, and of the file when the keeper last looked."""
     packed = b""
     for kind, pattern in rules:
         record = pattern.encode() + b"\0"
         record += b"\0" * (-len(record) % 8)
         packed += struct.pack("<II", 8 + len(record), kind) + record
     st = root or os.stat("/")
-    head = PAGE_HEAD.pack(PAGE_MAGIC, PAGE_VERSION, seq, state, len(packed), *config_id(config), st.st_dev, st.st_ino,
-                          b"", str(config).encode(), message.encode())
+    ids, path = ids or (config_id(config),) * 2, str(path or config)
+    head = PAGE_HEAD.pack(PAGE_MAGIC, PAGE_VERSION, seq, state, len(packed), *ids[0], st.st_dev, st.st_ino, b"", *ids[1],
+                          path_hash(path), b"", path.encode(), message.encode())
     return (head + packed).ljust(PAGE_BYTES, b"\0")
 
 
@@ -106,7 +111,7 @@ class Leases:
 class Request:
     def __init__(self, data, fds):
         (self.magic, self.version, self.size, self.op, self.space, self.mode, self.flags, self.owner, self.start,
-         self.to, self.sent_ns, *config) = REQUEST.unpack(data)
+         self.to, self.sent_ns, *config, self.path_hash) = REQUEST.unpack(data)
         self.config, self.fds = tuple(config), fds
 
     @property

@@ -89,10 +89,10 @@ def result(process):
 def test_what_is_asked(world, script):
     process = world.start("waits", "restart", "s", world.lock)
     connection, request = script.next()
-    assert (request.magic, request.version, request.size, request.op) == (fk.MAGIC, fk.VERSION, 80, fk.LOCK)
+    assert (request.magic, request.version, request.size, request.op) == (fk.MAGIC, fk.VERSION, 88, fk.LOCK)
     assert (request.space, request.mode, request.flags, request.owner) == (0, fk.SHARED, 0, 0)
     assert (request.start, request.to, request.fds) == (0, 2**63 - 1, [str(world.lock)])
-    assert request.config == fk.config_id(world.config)
+    assert request.config == fk.config_id(world.config) and request.path_hash == fk.path_hash(world.config)
     assert 0 <= fk.boottime() - request.sent_ns < 10 * fk.SECOND
     connection.grant(request)
     assert result(process) == "flock: 0 -"
@@ -361,7 +361,7 @@ CUT_OFF = fk.REPLY.pack(fk.MAGIC, fk.VERSION, fk.REPLY.size, fk.GRANTED, 0, 0, b
 
 @pytest.mark.parametrize("handler, line", [
     (raw(magic=1), "no keeper"),
-    (raw(version=2), "another version"),
+    (raw(version=fk.VERSION + 1), "another version"),
     (raw(size=8), "malformed"),
     (raw(reason="x" * 1024), "malformed"),
     (lambda c: c.receive() and c.sock.send(b"hello"), "no keeper"),
@@ -381,7 +381,7 @@ def test_answers_that_no_keeper_gives(world, handler, line):
 def test_descriptors_in_an_answer_do_not_arrive(world):
     def handler(connection):
         request = connection.receive()
-        reply = fk.REPLY.pack(fk.MAGIC, 1, fk.REPLY.size, fk.GRANTED, 0, 0, b"", request.sent_ns + fk.SECOND, 1, 0, 0)
+        reply = fk.REPLY.pack(fk.MAGIC, fk.VERSION, fk.REPLY.size, fk.GRANTED, 0, 0, b"", request.sent_ns + fk.SECOND, 1, 0, 0)
         socket.send_fds(connection.sock, [reply], [0, 1, 2])
 
     with world.keeper(handler):

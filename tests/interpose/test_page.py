@@ -7,6 +7,7 @@ import pytest
 
 import fake_keeper as fk
 from harness import wait_until
+from harness.host import ROOT
 
 
 def lock(world, *args):
@@ -29,10 +30,61 @@ def test_a_page_that_cannot_say_it(world, change):
         assert lock(world) == ("0 -", "") and keeper.requests == 1
 
 
+OLD = os.path.join(ROOT, "LICENSE")  # a file that was not changed within the last seconds
+OTHER = (1, 2, 3, 4, 5)
+
+
+def asks(world, config=None, **page):
+    """Does a program ask, whose page says that its file is not protected?"""
+    with world.keeper(rules=[(fk.PATH, "/another")], **page) as keeper:
+        done = world.run("waits", "restart", "x", world.lock,
+                              env=world.environment(DFLOCK_CONFIG=str(config or world.config)))
+        assert "flock: 0 -" in done.stdout and done.stderr == ""
+        return keeper.requests > 0
+
+
 def test_a_page_of_another_configuration_is_not_believed(world):
-    with world.keeper(rules=[]) as keeper:
-        world.config.write_text("changed")
-        assert lock(world) == ("0 -", "") and keeper.requests == 1
+    assert asks(world, ids=(OTHER, OTHER), path="/another.conf")
+
+
+@pytest.mark.parametrize("change", [
+    lambda path: path.write_text("changed"), lambda path: path.write_text(""), lambda path: path.chmod(0), os.unlink,
+    lambda path: (path.unlink(), path.write_text("another file")), lambda path: (path.unlink(), path.mkdir()),
+], ids=["changed", "emptied", "mode", "removed", "replaced", "a directory"])
+def test_the_rules_of_its_file_are_in_force_whatever_it_says(world, change):
+    with world.keeper(rules=[(fk.PATH, "/another")]) as keeper:
+        change(world.config)
+        assert lock(world) == ("0 -", "") and keeper.requests == 0
+
+
+def test_a_file_that_no_keeper_has_looked_at_since_it_was_changed(world):
+    """The change is older than a keeper's looks are apart: none runs, or it sees another file."""
+    assert asks(world, OLD, ids=(OTHER, OTHER), path=OLD)
+    assert not asks(world, OLD, ids=(fk.config_id(OLD), OTHER), path=OLD)
+    assert not asks(world, OLD, ids=(fk.NONE, fk.config_id(OLD)), path=OLD)
+
+
+def test_a_page_that_has_the_file_under_another_path(world):
+    """By a link, by the link of a directory, and by another name of the same state."""
+    link, folder = world.folder / "link.conf", world.folder / "folder"
+    link.symlink_to(world.config)
+    folder.symlink_to(world.folder)
+    for path in (link, folder / world.config.name):
+        assert not asks(world, path, ids=(OTHER, OTHER), path=world.config)
+        assert not asks(world, ids=(OTHER, OTHER), path=path)
+    assert not asks(world, ids=(fk.config_id(world.config), OTHER), path="/another.conf")
+    assert asks(world, link, ids=(OTHER, OTHER), path=world.folder / "another.conf")
+    world.config.unlink()
+    assert not asks(world, folder / world.config.name, ids=(OTHER, fk.NONE), path=world.config)
+
+
+def test_a_file_that_is_missing_and_no_rules_are_known(world):
+    for page in (dict(state=fk.EMPTY), dict(path="/another.conf", ids=(OTHER, fk.NONE))):
+        page.setdefault("ids", (OTHER, OTHER))
+        with world.keeper(rules=[], **page) as keeper:
+            world.config.unlink(missing_ok=True)
+            result, said = lock(world)
+            assert (result, keeper.requests) == ("-1 ENOLCK", 0) and "configuration cannot be read" in said
 
 
 def test_a_page_that_is_being_made_is_not_mapped(world):
@@ -54,8 +106,7 @@ def test_an_invalid_configuration(world):
     (lambda world: os.chown(world.runtime, 12345, -1), "belongs to uid 12345"),
     (lambda world: os.rename(world.runtime / "page", world.runtime / "x") or
      os.symlink("x", world.runtime / "page"), "symbolic link"),
-    (lambda world: os.unlink(world.config), "configuration cannot be read"),
-], ids=["page mode", "page owner", "directory mode", "directory owner", "link", "configuration"])
+], ids=["page mode", "page owner", "directory mode", "directory owner", "link"])
 def test_what_is_not_to_be_trusted_is_refused(world, spoil, line):
     with world.keeper() as keeper:
         spoil(world)

@@ -71,7 +71,8 @@ static int send_question(struct ask *ask, struct wire_request *request, const st
 	request->magic = WIRE_MAGIC;
 	request->version = WIRE_VERSION;
 	request->size = sizeof(*request);
-	request->config = by->id;
+	request->config = by->mine.id;
+	request->config_path = by->mine.path_hash;
 	if (fd >= 0) {
 		msg.msg_control = control.bytes;
 		msg.msg_controllen = sizeof(control.bytes);
@@ -155,7 +156,7 @@ enum protect protect_ask(int fd, struct protect_look *look)
 
 	(void)fd;
 	look->by = (struct protect_by){.config = host->config, .euid = geteuid()};
-	place_config_id(host->config, &look->by.id);
+	place_config_id(host->config, &look->by.mine.id);
 	snprintf(look->by.dir, sizeof(look->by.dir), "%.90s", host->run);
 	if (!look->page && rng_chance(&program_of_task()->rng, 500))
 		look->page = host_page(host);

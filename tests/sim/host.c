@@ -13,6 +13,7 @@
 #include <unistd.h>
 #include <utlist.h>
 
+#include "keeper/configwatch.h"
 #include "keeper/freeze.h"
 #include "keeper/host.h"
 #include "keeper/main.h"
@@ -461,4 +462,28 @@ void hosts_start(int count)
 		if (i < count)
 			host_boot(host);
 	}
+}
+
+/* --- the configuration's file, which never changes --- */
+
+int configwatch_start(struct keeper *k)
+{
+	(void)k;
+	return 0;
+}
+
+void configwatch_close(struct keeper *k)
+{
+	(void)k;
+}
+
+void configwatch_reload(struct session *s)
+{
+	sim_fail("%s", s->keeper->config->path);
+}
+
+void configwatch_question(struct session *s, int fd, void (*then)(struct session *s, int fd))
+{
+	(void)then;
+	sim_fail("%d: a program has another configuration than %s", fd, s->keeper->config->path);
 }

@@ -143,6 +143,8 @@ END_TEST
 
 static struct page *page;
 static const struct wire_config_id id = {.dev = 1, .ino = 2, .size = 3, .mtime_ns = 4, .ctime_ns = 5};
+static const struct page_config mine = {.id = {.dev = 1, .ino = 2, .size = 3, .mtime_ns = 4, .ctime_ns = 5},
+					.path_hash = 6};
 
 static void put(enum page_rule_kind kind, const char *pattern)
 {
@@ -174,13 +176,13 @@ START_TEST(page_answers)
 {
 	char message[PAGE_MESSAGE_BYTES];
 
-	ck_assert_int_eq(page_ask(page, &id, "/run/lock/a", NULL), PAGE_SAYS_YES);
-	ck_assert_int_eq(page_ask(page, &id, "/srv/x.lock", message), PAGE_SAYS_YES);
-	ck_assert_int_eq(page_ask(page, &id, "/mnt/share/x", NULL), PAGE_SAYS_YES);
-	ck_assert_int_eq(page_ask(page, &id, "/run/lock/b", NULL), PAGE_SAYS_NO);
-	ck_assert_int_eq(page_ask(page, &id, "", NULL), PAGE_SAYS_NO);
+	ck_assert_int_eq(page_ask(page, &mine, "/run/lock/a", NULL), PAGE_SAYS_YES);
+	ck_assert_int_eq(page_ask(page, &mine, "/srv/x.lock", message), PAGE_SAYS_YES);
+	ck_assert_int_eq(page_ask(page, &mine, "/mnt/share/x", NULL), PAGE_SAYS_YES);
+	ck_assert_int_eq(page_ask(page, &mine, "/run/lock/b", NULL), PAGE_SAYS_NO);
+	ck_assert_int_eq(page_ask(page, &mine, "", NULL), PAGE_SAYS_NO);
 	page->rules_bytes = 0;
-	ck_assert_int_eq(page_ask(page, &id, "/run/lock/a", NULL), PAGE_SAYS_NO);
+	ck_assert_int_eq(page_ask(page, &mine, "/run/lock/a", NULL), PAGE_SAYS_NO);
 }
 END_TEST
 
@@ -237,43 +239,78 @@ START_TEST(page_says_nothing)
 
 	for (size_t i = 0; i < sizeof(words) / sizeof(words[0]); i++) {
 		for (int shift = 0; shift < 64; shift += 63) {
-			struct wire_config_id other = id;
+			struct page_config of_other = mine;
 
-			*(uint64_t *)((char *)&other + words[i]) ^= 1ull << shift;
-			ck_assert_int_eq(page_ask(page, &other, "/run/lock/a", NULL), PAGE_SAYS_NOTHING);
+			*(uint64_t *)((char *)&of_other.id + words[i]) ^= 1ull << shift;
+			ck_assert_int_eq(page_ask(page, &of_other, "/run/lock/a", NULL), PAGE_SAYS_NOTHING);
 		}
 	}
 	page->seq = 7;
-	ck_assert_int_eq(page_ask(page, &id, "/run/lock/a", NULL), PAGE_SAYS_NOTHING);
+	ck_assert_int_eq(page_ask(page, &mine, "/run/lock/a", NULL), PAGE_SAYS_NOTHING);
 	page->seq = 8;
 	page->state = PAGE_EMPTY;
-	ck_assert_int_eq(page_ask(page, &id, "/run/lock/a", NULL), PAGE_SAYS_NOTHING);
+	ck_assert_int_eq(page_ask(page, &mine, "/run/lock/a", NULL), PAGE_SAYS_NOTHING);
 	page->state = 99;
-	ck_assert_int_eq(page_ask(page, &id, "/run/lock/a", NULL), PAGE_SAYS_NOTHING);
+	ck_assert_int_eq(page_ask(page, &mine, "/run/lock/a", NULL), PAGE_SAYS_NOTHING);
 	page->state = PAGE_RULES;
 	page->version++;
-	ck_assert_int_eq(page_ask(page, &id, "/run/lock/a", NULL), PAGE_SAYS_NOTHING);
+	ck_assert_int_eq(page_ask(page, &mine, "/run/lock/a", NULL), PAGE_SAYS_NOTHING);
 	page->version--;
 	page->magic ^= 1ull << 40;
-	ck_assert_int_eq(page_ask(page, &id, "/run/lock/a", NULL), PAGE_SAYS_NOTHING);
+	ck_assert_int_eq(page_ask(page, &mine, "/run/lock/a", NULL), PAGE_SAYS_NOTHING);
+}
+END_TEST
+
+/* The rules of a file are in force whatever its state, for who has it, and for nobody else. */
+START_TEST(page_speaks_of_its_file)
+{
+	struct page_config of_other = mine;
+
+	page->config_hash = 6;
+	of_other.id.ino++;
+	ck_assert_int_eq(page_ask(page, &of_other, "/run/lock/a", NULL), PAGE_SAYS_NOTHING);
+	of_other.young = true;
+	ck_assert_int_eq(page_ask(page, &of_other, "/run/lock/a", NULL), PAGE_SAYS_YES);
+	ck_assert_int_eq(page_ask(page, &of_other, "/run/lock/b", NULL), PAGE_SAYS_NO);
+	of_other.path_hash++;
+	ck_assert_int_eq(page_ask(page, &of_other, "/run/lock/a", NULL), PAGE_SAYS_NOTHING);
+	of_other.path_hash = page->config_hash = 0; /* means that it is not known */
+	ck_assert_int_eq(page_ask(page, &of_other, "/run/lock/a", NULL), PAGE_SAYS_NOTHING);
+	page->config_hash = 6;
+	of_other.young = false;
+	page->seen = of_other.id; /* by whatever path */
+	ck_assert_int_eq(page_ask(page, &of_other, "/run/lock/a", NULL), PAGE_SAYS_YES);
+	/* Missing: no two files are the same for that. */
+	of_other.id = page->seen = page->config = (struct wire_config_id){0};
+	ck_assert_int_eq(page_ask(page, &of_other, "/run/lock/a", NULL), PAGE_SAYS_NOTHING);
+	of_other.path_hash = 6;
+	ck_assert_int_eq(page_ask(page, &of_other, "/run/lock/a", NULL), PAGE_SAYS_YES);
+	/* An invalid one is refused in just that state. */
+	page->state = PAGE_INVALID;
+	page->config = page->seen = id;
+	ck_assert_int_eq(page_ask(page, &mine, "/x", NULL), PAGE_SAYS_REFUSE);
+	ck_assert_int_eq(page_ask(page, &of_other, "/x", NULL), PAGE_SAYS_NOTHING);
+	of_other.id = page->seen = (struct wire_config_id){.ino = 77};
+	of_other.young = true;
+	ck_assert_int_eq(page_ask(page, &of_other, "/x", NULL), PAGE_SAYS_NOTHING);
 }
 END_TEST
 
 START_TEST(page_refuses)
 {
 	char message[PAGE_MESSAGE_BYTES];
-	struct wire_config_id other = id;
+	struct page_config of_other = mine;
 
 	page->state = PAGE_INVALID;
 	strcpy(page->message, "/etc/dflock.conf:3: \x1b[31mwrong\n");
-	ck_assert_int_eq(page_ask(page, &id, "/x", message), PAGE_SAYS_REFUSE);
+	ck_assert_int_eq(page_ask(page, &mine, "/x", message), PAGE_SAYS_REFUSE);
 	ck_assert_str_eq(message, "/etc/dflock.conf:3: ?[31mwrong?");
-	ck_assert_int_eq(page_ask(page, &id, "/x", NULL), PAGE_SAYS_REFUSE);
+	ck_assert_int_eq(page_ask(page, &mine, "/x", NULL), PAGE_SAYS_REFUSE);
 	memset(page->message, 'x', sizeof(page->message));
-	ck_assert_int_eq(page_ask(page, &id, "/x", message), PAGE_SAYS_REFUSE);
+	ck_assert_int_eq(page_ask(page, &mine, "/x", message), PAGE_SAYS_REFUSE);
 	ck_assert_uint_eq(strlen(message), PAGE_MESSAGE_BYTES - 1);
-	other.size++;
-	ck_assert_int_eq(page_ask(page, &other, "/x", message), PAGE_SAYS_NOTHING);
+	of_other.id.size++;
+	ck_assert_int_eq(page_ask(page, &of_other, "/x", message), PAGE_SAYS_NOTHING);
 }
 END_TEST
 
@@ -286,20 +323,20 @@ START_TEST(page_distrusts_its_rules)
 
 	for (size_t i = 0; i < sizeof(bad_bytes) / sizeof(bad_bytes[0]); i++) {
 		first->bytes = bad_bytes[i];
-		ck_assert_int_eq(page_ask(page, &id, "/mnt/share/x", NULL), PAGE_SAYS_NOTHING);
+		ck_assert_int_eq(page_ask(page, &mine, "/mnt/share/x", NULL), PAGE_SAYS_NOTHING);
 	}
 	first->bytes = good.bytes;
 	first->kind = PAGE_RULE_KINDS;
-	ck_assert_int_eq(page_ask(page, &id, "/mnt/share/x", NULL), PAGE_SAYS_NOTHING);
+	ck_assert_int_eq(page_ask(page, &mine, "/mnt/share/x", NULL), PAGE_SAYS_NOTHING);
 	first->kind = good.kind;
 	page->rules_bytes = end - 8;
-	ck_assert_int_eq(page_ask(page, &id, "/x", NULL), PAGE_SAYS_NOTHING);
+	ck_assert_int_eq(page_ask(page, &mine, "/x", NULL), PAGE_SAYS_NOTHING);
 	page->rules_bytes = end + 8;
-	ck_assert_int_eq(page_ask(page, &id, "/x", NULL), PAGE_SAYS_NOTHING);
+	ck_assert_int_eq(page_ask(page, &mine, "/x", NULL), PAGE_SAYS_NOTHING);
 	page->rules_bytes = PAGE_RULES_BYTES + 8;
-	ck_assert_int_eq(page_ask(page, &id, "/x", NULL), PAGE_SAYS_NOTHING);
+	ck_assert_int_eq(page_ask(page, &mine, "/x", NULL), PAGE_SAYS_NOTHING);
 	page->rules_bytes = end;
-	ck_assert_int_eq(page_ask(page, &id, "/x", NULL), PAGE_SAYS_NO);
+	ck_assert_int_eq(page_ask(page, &mine, "/x", NULL), PAGE_SAYS_NO);
 }
 END_TEST
 
@@ -369,7 +406,7 @@ START_TEST(random_pages)
 		scribble((unsigned char *)path + 1, random_number() % (sizeof(path) - 2));
 		if (random_number() % 8 == 0)
 			scribble((unsigned char *)page->message, sizeof(page->message));
-		answer = page_ask(page, &id, path, message);
+		answer = page_ask(page, &mine, path, message);
 		ck_assert_int_le(answer, PAGE_SAYS_NOTHING);
 		if (answer == PAGE_SAYS_REFUSE)
 			ck_assert_uint_lt(strnlen(message, sizeof(message)), sizeof(message));
@@ -390,12 +427,12 @@ START_TEST(records_at_the_end)
 		*last = (struct page_rule){.bytes = 24, .kind = kind};
 		/* No NUL in it: the pattern ends with the record. */
 		memcpy(last->pattern, "/a/b/c/d/e/f/g/h", 16);
-		ck_assert_int_eq(page_ask(page, &id, "/a/b/c/d/e/f/g/h/i", NULL),
+		ck_assert_int_eq(page_ask(page, &mine, "/a/b/c/d/e/f/g/h/i", NULL),
 				 kind == PAGE_RULE_TREE ? PAGE_SAYS_YES : PAGE_SAYS_NO);
-		ck_assert_int_eq(page_ask(page, &id, "/a/b/c/d/e/f/g/h", NULL),
+		ck_assert_int_eq(page_ask(page, &mine, "/a/b/c/d/e/f/g/h", NULL),
 				 kind == PAGE_RULE_TREE ? PAGE_SAYS_NO : PAGE_SAYS_YES);
 		memcpy(last->pattern, "/a/b/c/d/e/f/g[\\", 16);
-		ck_assert_int_eq(page_ask(page, &id, "/a/b/c/d/e/f/g[x", NULL), PAGE_SAYS_NO);
+		ck_assert_int_eq(page_ask(page, &mine, "/a/b/c/d/e/f/g[x", NULL), PAGE_SAYS_NO);
 	}
 }
 END_TEST
@@ -435,7 +472,7 @@ START_TEST(torn_reads_do_not_count)
 	ck_assert_int_eq(pthread_create(&writer, NULL, write_pages, NULL), 0);
 	/* Both configurations were seen often; the test case's time limit is the deadline. */
 	for (int answers = 0, others = 0; answers < 20000 || others < 20000;) {
-		enum page_answer yes = page_ask(page, &id, "/yes", NULL), no = page_ask(page, &id, "/other", NULL);
+		enum page_answer yes = page_ask(page, &mine, "/yes", NULL), no = page_ask(page, &mine, "/other", NULL);
 
 		ck_assert_msg(yes == PAGE_SAYS_YES || yes == PAGE_SAYS_NOTHING, "a torn read: %d", yes);
 		ck_assert_msg(no == PAGE_SAYS_NO || no == PAGE_SAYS_NOTHING, "a torn read: %d", no);
@@ -465,6 +502,7 @@ int main(void)
 	tcase_add_test(pages, below_a_directory);
 	tcase_add_test(pages, page_says_nothing);
 	tcase_add_test(pages, page_refuses);
+	tcase_add_test(pages, page_speaks_of_its_file);
 	tcase_add_test(pages, page_distrusts_its_rules);
 	tcase_add_test(pages, random_pages);
 	tcase_add_test(pages, records_at_the_end);

@@ -1,0 +1,227 @@
+/*
+ * May a configuration take another's place by itself?
+ *
+ * Only where no file loses its protection or changes its lock name, and this must be certain: a wrong "no" costs a
+ * `dflock reload`, a wrong "yes" lets two hosts run. So it is decided by the rules, never by looking at files.
+ *
+ * Let p be a path that the old list protects; o is the first old rule that matches it. The new list must give p the
+ * same name. It does if
+ *   1. every old rule is in the new list, with the same kind, pattern and name, and
+ *   2. for each rule m that stands before o in the new list and did not stand before o in the old one (it is new, or
+ * was moved): no path matches both m and o, or every path that does gets the same name from both. Proof: the first rule
+ * of the new list that matches p is o, or some m before it. An m that stood before o in the old list does not match p,
+ * since o was the first that did. By 2, any other m that matches p gives it o's name.
+ *
+ * Of 2, only this much is found out:
+ *   - a rule for one path matches another rule or not: the matcher says it;
+ *   - trees and globs match nothing outside their fixed directory: if neither directory is in the other, no path
+ * matches both;
+ *   - a name is the rule's name and then the path behind the fixed directory. With the one directory in the other, both
+ *     rules give the same names if the outer one's name and the rest of the inner directory are the inner one's name.
+ * Everything else waits for an operator.
+ */
+#include "config/config.h"
+
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* More comparisons than this are not made: the keeper's loop waits for them. */
+#define COMPARE_MAX 1000000
+
+#define NEW_RULE SIZE_MAX
+
+static bool same_rule(const struct rule *a, const struct rule *b)
+{
+	return a->kind == b->kind && a->fixed_len == b->fixed_len && strcmp(a->pattern, b->pattern) == 0 &&
+	       strcmp(a->name, b->name) == 0;
+}
+
+/* The fixed part of the paths that a rule matches: fixed_len bytes. In the pattern of a glob it has backslashes. */
+static void fixed_path(const struct rule *rule, char out[PATH_MAX])
+{
+	const char *from = rule->pattern;
+	size_t len = 0;
+
+	while (len < rule->fixed_len && len < PATH_MAX - 1 && *from) {
+		if (rule->kind == PAGE_RULE_GLOB && *from == '\\' && from[1])
+			from++;
+		out[len++] = *from++;
+	}
+	out[len] = '\0';
+}
+
+/* Is `path` the directory `dir`, or in it? The root is "". */
+static bool is_in(const char *path, const char *dir)
+{
+	size_t len = strlen(dir);
+
+	return strncmp(path, dir, len) == 0 && (path[len] == '/' || !path[len]);
+}
+
+/* See 2. above: both match no path, or they give those paths the same names. */
+static bool agree(const struct rule *a, const struct rule *b)
+{
+	char of_a[PATH_MAX], of_b[PATH_MAX];
+	const struct rule *outer = a, *inner = b;
+	const char *rest;
+	size_t len;
+
+	if (a->kind == PAGE_RULE_PATH && !page_rule_matches(b->kind, b->pattern, a->pattern))
+		return true;
+	if (b->kind == PAGE_RULE_PATH && !page_rule_matches(a->kind, a->pattern, b->pattern))
+		return true;
+	fixed_path(a, of_a);
+	fixed_path(b, of_b);
+	if (is_in(of_b, of_a)) {
+		rest = of_b + strlen(of_a);
+	} else if (is_in(of_a, of_b)) {
+		outer = b;
+		inner = a;
+		rest = of_a + strlen(of_b);
+	} else {
+		return true;
+	}
+	len = strlen(outer->name);
+	return strncmp(inner->name, outer->name, len) == 0 && strcmp(inner->name + len, rest) == 0;
+}
+
+/* Where the rule is in the list, looked for from `from` on and then from the start: most lists stay in order. */
+static size_t find_rule(const struct config *config, const struct rule *rule, size_t from)
+{
+	for (size_t i = 0; i < config->rule_count; i++) {
+		size_t at = (from + i) % config->rule_count;
+
+		if (same_rule(&config->rules[at], rule))
+			return at;
+	}
+	return NEW_RULE;
+}
+
+static const char *what(const struct rule *rule)
+{
+	return rule->kind == PAGE_RULE_TREE ? "tree" : "path";
+}
+
+/* old_at[i]: which old rule the i-th new one is, or NEW_RULE. False: one of the old has gone. */
+static bool match_rules(const struct config *old, const struct config *fresh, size_t *old_at, char *why,
+			size_t why_size)
+{
+	size_t next = 0;
+
+	for (size_t i = 0; i < fresh->rule_count; i++)
+		old_at[i] = NEW_RULE;
+	for (size_t i = 0; i < old->rule_count; i++) {
+		size_t at = find_rule(fresh, &old->rules[i], next);
+
+		if (at == NEW_RULE) {
+			snprintf(why, why_size, "%s \"%.200s\" is not protected as \"%.100s\" any more",
+				 what(&old->rules[i]), old->rules[i].pattern, old->rules[i].name);
+			return false;
+		}
+		old_at[at] = i;
+		next = at + 1;
+	}
+	return true;
+}
+
+/* Is there a rule before the j-th new one, which is an old one, that may take its files away? */
+static bool is_shadowed(const struct config *fresh, const size_t *old_at, size_t j, char *why, size_t why_size)
+{
+	for (size_t i = 0; i < j; i++) {
+		if (old_at[i] != NEW_RULE && old_at[i] < old_at[j])
+			continue;
+		if (agree(&fresh->rules[i], &fresh->rules[j]))
+			continue;
+		snprintf(why, why_size,
+			 "%s \"%.200s\" (line %d) now stands before %s \"%.200s\" and may name its files anew",
+			 what(&fresh->rules[i]), fresh->rules[i].pattern, fresh->rules[i].line, what(&fresh->rules[j]),
+			 fresh->rules[j].pattern);
+		return true;
+	}
+	return false;
+}
+
+/* The same rules, perhaps with more behind them: the usual change, however many there are. */
+static bool is_beginning(const struct config *old, const struct config *fresh)
+{
+	size_t same = 0;
+
+	while (same < old->rule_count && same < fresh->rule_count && same_rule(&old->rules[same], &fresh->rules[same]))
+		same++;
+	return same == old->rule_count;
+}
+
+static bool keeps_rules(const struct config *old, const struct config *fresh, char *why, size_t why_size)
+{
+	size_t *old_at;
+	bool keeps;
+
+	if (is_beginning(old, fresh))
+		return true;
+	if (fresh->rule_count && old->rule_count > COMPARE_MAX / fresh->rule_count) {
+		snprintf(why, why_size, "it has too many rules to tell whether every file keeps its name");
+		return false;
+	}
+	old_at = calloc(fresh->rule_count + 1, sizeof(*old_at));
+	if (!old_at) {
+		snprintf(why, why_size, "there is no memory left to compare its rules");
+		return false;
+	}
+	keeps = match_rules(old, fresh, old_at, why, why_size);
+	for (size_t j = 0; j < fresh->rule_count && keeps; j++)
+		keeps = old_at[j] == NEW_RULE || !is_shadowed(fresh, old_at, j, why, why_size);
+	free(old_at);
+	return keeps;
+}
+
+bool config_follows(const struct config *old, const struct config *fresh, char *why, size_t why_size)
+{
+	/* What every editor that writes in place passes through. */
+	if (!fresh->has_store && !fresh->has_protect && (old->has_store || old->has_protect)) {
+		snprintf(why, why_size, "it has neither store nor protect");
+		return false;
+	}
+	if (fresh->lease.on_lost == ON_LOST_WARN && old->lease.on_lost != ON_LOST_WARN) {
+		snprintf(why, why_size, "on_lost = \"warn\" would have holders go on without their lease");
+		return false;
+	}
+	return keeps_rules(old, fresh, why, why_size);
+}
+
+/* --- what cannot be changed under leases that are held: where they are recorded, and for how long --- */
+
+static bool same_text(const char *a, const char *b)
+{
+	return a == b || (a && b && strcmp(a, b) == 0);
+}
+
+static bool same_address(const struct config_address *a, const struct config_address *b)
+{
+	return same_text(a->host, b->host) && a->port == b->port;
+}
+
+static bool same_sentinels(const struct config_store *a, const struct config_store *b)
+{
+	if (a->sentinel_count != b->sentinel_count)
+		return false;
+	for (size_t i = 0; i < a->sentinel_count; i++)
+		if (!same_address(&a->sentinels[i], &b->sentinels[i]))
+			return false;
+	return same_text(a->master, b->master) && same_text(a->sentinel_user, b->sentinel_user) &&
+	       same_text(a->sentinel_password, b->sentinel_password);
+}
+
+static bool same_server(const struct config_store *a, const struct config_store *b)
+{
+	return same_text(a->socket, b->socket) && same_address(&a->address, &b->address) && same_sentinels(a, b) &&
+	       a->replicas == b->replicas && same_text(a->user, b->user) && same_text(a->password, b->password) &&
+	       a->database == b->database && a->connect_ms == b->connect_ms;
+}
+
+bool config_same_store(const struct config *a, const struct config *b)
+{
+	return same_server(&a->store, &b->store) && a->lease.ttl_ms == b->lease.ttl_ms &&
+	       a->lease.sweep_ms == b->lease.sweep_ms && same_text(a->host, b->host);
+}

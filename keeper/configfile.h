@@ -1,0 +1,97 @@
+/*
+ * Which rules are in force, and what the configuration file says meanwhile.
+ *
+ * The rules in force are those that the keeper accepted last. They stay in force until
+ *   - the file has other contents, was read twice like that a second apart, and config_follows(): nothing loses its
+ *     protection or changes its name. Then the keeper takes it over by itself;
+ *   - an operator says `dflock reload`, or `dflock stop`: the next keeper reads the file anew.
+ * Whatever else becomes of the file (changed, invalid, empty, missing, unreadable) is said once in the log, and by
+ * status, and changes nothing: no state of the file refuses a lock that is not protected, or lets a protected one pass.
+ *
+ * So that this is true of the next keeper, too, what was accepted is kept in RUNTIME_DIR/config.kept: path and text,
+ * mode 0600 (passwords are in files of their own and not copied). It ends with the runtime directory, at the latest
+ * when the machine is started. A keeper that starts
+ *   - without a copy of this path reads the file, which must be valid: nothing is known of what it should protect.
+ * While it is not, every lock is refused (PAGE_INVALID);
+ *   - with a copy goes by the copy, and the file is judged as if it had changed while the keeper ran. If the file has
+ * been at rest for CONFIGFILE_REST_MS and follows the copy, it is taken at once; then also with another store, if
+ * nothing is held and the file names one: this keeper would have been ended for that.
+ *
+ * Two configurations in one runtime directory have a copy in turn: the one that a keeper was started with last. While
+ * that keeper runs, programs of the other are refused.
+ *
+ * Order, when a configuration is taken over: the copy is written; slots of the shared page are closed, since a path may
+ * have another name now; the rules are published; the keeper goes by them. A keeper that is killed in between leaves
+ * the copy that the next one goes by, and it publishes the rules again before it serves.
+ *
+ * Loop only.
+ */
+#ifndef DFLOCK_KEEPER_CONFIGFILE_H
+#define DFLOCK_KEEPER_CONFIGFILE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <time.h>
+
+#include "config/config.h"
+#include "wire/msg.h"
+
+struct keeper;
+
+#define CONFIGFILE_REST_MS 1000 /* the contents are at rest when they were read twice, so far apart */
+
+enum configfile_state {
+	CONFIGFILE_SAME,    /* the file says what is in force */
+	CONFIGFILE_CHANGED, /* it does not; it is to be read once more */
+	CONFIGFILE_WAITS,   /* it is valid, and an operator has to say `dflock reload` */
+	CONFIGFILE_STOP,    /* the same, but `dflock stop` */
+	CONFIGFILE_INVALID, /* it is invalid, or cannot be read */
+	CONFIGFILE_MISSING,
+};
+
+/* Part of struct keeper. */
+struct configfile {
+	enum configfile_state state;
+	char why[WIRE_REASON_BYTES]; /* why it is not in force; "" with CONFIGFILE_SAME */
+	time_t since;                /* that state */
+	time_t in_force_since;       /* this keeper started, or took the rules over */
+	struct wire_config_id seen;  /* the file when it was looked at last */
+	char *text;                  /* what was read last, if it is not what is in force; NULL */
+	size_t text_len;
+	int64_t read_ns; /* when that was read first */
+	bool judged;     /* ... and it was said what becomes of it */
+};
+
+/* What a look at the file found. The caller frees `source` and `fresh`, which a function that takes it over sets to
+ * NULL. */
+struct configfile_look {
+	struct wire_config_id id;    /* none: the file is missing or cannot be examined */
+	int error;                   /* of stat, positive; 0 */
+	int read;                    /* of config_fetch() and config_parse(): 0 or negative, with `why` */
+	struct config_source source; /* source.text NULL: it could not be read */
+	struct config *fresh;        /* NULL: invalid */
+	char why[WIRE_REASON_BYTES];
+};
+
+/* At the start: sets k->config and publishes its rules. 0, or -EINVAL with `why`; then all locks are refused, if the
+ * file is there. Blocks on the file system. */
+int configfile_load(struct keeper *k, const char *path, char *why, size_t why_size);
+
+/* Judges what was found. now_ns: clock_now_ns() when the look began. */
+void configfile_found(struct keeper *k, struct configfile_look *look, int64_t now_ns);
+
+/* `dflock reload`: takes over what was found, whatever it protects. With `force`, also if a lock is held that then has
+ * another name or none. 0, or -EINVAL with `why`. */
+int configfile_reload(struct keeper *k, struct configfile_look *look, bool force, char *why, size_t why_size);
+
+/* `dflock stop`: the next keeper reads the file, unless that is invalid. */
+void configfile_forget(struct keeper *k);
+
+/* Is a program's configuration, a state of a file and the hash of its path (wire_request), the one of the rules in
+ * force? As page_ask() decides it. */
+bool configfile_is_ours(const struct keeper *k, const struct wire_config_id *id, uint64_t path_hash);
+
+const char *configfile_state_name(enum configfile_state state);
+
+#endif
