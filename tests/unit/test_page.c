@@ -223,7 +223,7 @@ START_TEST(below_a_directory)
 		ck_assert_int_eq(
 			page_rule_append(page->rules, sizeof(page->rules), &used, cases[i].kind, cases[i].pattern), 0);
 		page->rules_bytes = (uint32_t)used;
-		ck_assert_msg(page_ask_below(page, &id, cases[i].directory) == cases[i].answer, "%s in %s",
+		ck_assert_msg(page_ask_below(page, &mine, cases[i].directory) == cases[i].answer, "%s in %s",
 			      cases[i].pattern, cases[i].directory);
 	}
 }
