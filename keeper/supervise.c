@@ -21,6 +21,7 @@
 #include "keeper/resident.h"
 
 #define CHECK_MS       1000
+#define QUICK_MS       100 /* where leases run out soon */
 #define HUNG_NS        (5000 * NS_PER_MS) /* in which the loop did not turn once, though it may only want for a processor */
 #define BACKOFF_MAX_MS 2000
 #define STEADY_MS      10000 /* a keeper that lived as long starts the backoff anew */
@@ -57,12 +58,10 @@ struct pulse {
 	bool killed;
 };
 
-/* How often to look, so that a loop that stands still is noticed in time. */
+/* How often to look: a loop that stands still is noticed two periods later than it might be. */
 static int pulse_period_ms(const struct pulse *p, const struct fence *fence)
 {
-	int64_t ms = fence_patience_ns(fence, p->since_ns) / 4 / NS_PER_MS;
-
-	return ms > CHECK_MS ? CHECK_MS : (int)ms;
+	return fence_patience_ns(fence, p->since_ns) < HUNG_NS ? QUICK_MS : CHECK_MS;
 }
 
 /*
