@@ -117,17 +117,16 @@ static int watch_keeper(pid_t pid, const sigset_t *signals, struct fence *fence,
 
 /*
  * Ahead of whatever makes this machine slow: the parent sleeps unless leases run out, and then each process that it finds
- * late may be one too many. Only root may; the keepers, which are forked, are not concerned.
+ * late may be one too many. Only root may. Not a real-time class: several parents that search /proc at a time would leave
+ * nothing to the keepers, which are to renew. These, being forked, have the usual priority.
  */
 static void go_first(void)
 {
-	const struct sched_param first = {.sched_priority = 1}, normal = {.sched_priority = 0};
+	const struct sched_param param = {.sched_priority = 0};
 
-	if (sched_setscheduler(0, SCHED_RR | SCHED_RESET_ON_FORK, &first) == 0)
-		return;
-	log_debug("the keeper's parent has no priority over other programs: %s", strerror(errno));
-	if (sched_setscheduler(0, SCHED_OTHER | SCHED_RESET_ON_FORK, &normal) == 0)
-		setpriority(PRIO_PROCESS, 0, -20);
+	if (sched_setscheduler(0, SCHED_OTHER | SCHED_RESET_ON_FORK, &param) != 0 ||
+	    setpriority(PRIO_PROCESS, 0, -20) != 0)
+		log_debug("the keeper's parent has no priority over other programs: %s", strerror(errno));
 }
 
 /* Between two keepers. */
