@@ -22,6 +22,7 @@
 #include "keeper/resident.h"
 
 #define CHECK_MS       1000
+#define QUICK_MS       100 /* where leases run out soon */
 #define HUNG_NS        (5000 * NS_PER_MS) /* in which the loop did not turn once, though it may only want for a processor */
 #define END_MS         200 /* in which a keeper that was killed ends, unless one of its threads cannot */
 #define END_LOOK_MS    50
@@ -59,12 +60,10 @@ struct pulse {
 	int64_t still_ns; /* since then, but for the time in which we did not run either (a suspended machine) */
 };
 
-/* How often to look, so that a loop that stands still is noticed in time. */
+/* How often to look: a loop that stands still is noticed two periods later than it might be. */
 static int pulse_period_ms(const struct pulse *p, const struct fence *fence)
 {
-	int64_t ms = fence_patience_ns(fence, p->since_ns) / 4 / NS_PER_MS;
-
-	return ms > CHECK_MS ? CHECK_MS : (int)ms;
+	return fence_patience_ns(fence, p->since_ns) < HUNG_NS ? QUICK_MS : CHECK_MS;
 }
 
 /*
@@ -129,17 +128,16 @@ static int watch_keeper(pid_t pid, const sigset_t *signals, struct fence *fence,
 
 /*
  * Ahead of whatever makes this machine slow: the parent sleeps unless leases run out, and then each process that it finds
- * late may be one too many. Only root may; the keepers, which are forked, are not concerned.
+ * late may be one too many. Only root may. Not a real-time class: several parents that search /proc at a time would leave
+ * nothing to the keepers, which are to renew. These, being forked, have the usual priority.
  */
 static void go_first(void)
 {
-	const struct sched_param first = {.sched_priority = 1}, normal = {.sched_priority = 0};
+	const struct sched_param param = {.sched_priority = 0};
 
-	if (sched_setscheduler(0, SCHED_RR | SCHED_RESET_ON_FORK, &first) == 0)
-		return;
-	log_debug("the keeper's parent has no priority over other programs: %s", strerror(errno));
-	if (sched_setscheduler(0, SCHED_OTHER | SCHED_RESET_ON_FORK, &normal) == 0)
-		setpriority(PRIO_PROCESS, 0, -20);
+	if (sched_setscheduler(0, SCHED_OTHER | SCHED_RESET_ON_FORK, &param) != 0 ||
+	    setpriority(PRIO_PROCESS, 0, -20) != 0)
+		log_debug("the keeper's parent has no priority over other programs: %s", strerror(errno));
 }
 
 /* Between two keepers. */

@@ -20,7 +20,9 @@
 #include "tests/sim/sim.h"
 
 #define FIRST_PARENT 1000
-#define CHECK_MS     1000 /* as in keeper/supervise.c */
+#define CHECK_MS     1000 /* these are as in keeper/supervise.c */
+#define QUICK_MS     100
+#define HUNG_MS      5000
 
 struct host sim_hosts[SIM_HOSTS];
 int sim_host_count;
@@ -311,9 +313,8 @@ static void watch_keeper(struct host *host)
 	int64_t seen = -1, since = host_clock(host), looked = since, still = 0;
 
 	while (host->starting || host->keeper) {
-		int64_t period = fence_patience_ns(host->fence, since) / 4, now;
+		int64_t period = (fence_patience_ns(host->fence, since) < HUNG_MS * MS ? QUICK_MS : CHECK_MS) * MS, now;
 
-		period = period > CHECK_MS * MS ? CHECK_MS * MS : period;
 		parent_sleep(host, freezer_look(host->freezer, (int)(period / MS)));
 		now = host_clock(host);
 		still += now - looked < 2 * period ? now - looked : 2 * period;

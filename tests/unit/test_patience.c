@@ -1,0 +1,68 @@
+/* How long a keeper's loop may stand still, and what of its parent is kept in memory. */
+#include "keeper/fence.h"
+#include "keeper/resident.h"
+
+#include <check.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+
+#define MS NS_PER_MS
+
+static const struct {
+	int64_t freeze_at_ms, since_ms, patience_ms;
+	bool in_use;
+} rows[] = {
+	{0, 1000, 5000, false},	    /* no lease yet */
+	{22000, 1000, 5000, false}, /* nothing is held */
+	{22000, 1000, 5000, true},  /* ttl_ms 30,000 */
+	{3000, 1000, 1500, true},   /* half a second is for the next one */
+	{1800, 1000, 400, true},    /* half of what is left */
+	{1200, 1000, 200, true},    /* not less than two turns of its clock */
+	{1000, 1000, 5000, true},   /* too late */
+	{500, 1000, 5000, true},
+};
+
+START_TEST(patience)
+{
+	struct fence *fence = mmap(NULL, sizeof(*fence), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+	ck_assert(fence != MAP_FAILED);
+	fence->freeze_at_ns = rows[_i].freeze_at_ms * MS;
+	if (rows[_i].in_use)
+		ck_assert_uint_eq(fence_take(fence, 1, 2, &(struct store_range){.to = WIRE_EOF}, FENCE_HELD), 0);
+	ck_assert_int_eq(fence_patience_ns(fence, rows[_i].since_ms * MS) / MS, rows[_i].patience_ms);
+}
+END_TEST
+
+START_TEST(what_is_needed)
+{
+	unsigned long from, to;
+
+	ck_assert(resident_is_needed("1000-3000 r-xp 00000000 00:1b 487   /usr/bin/dflockd\n", "/usr/bin/dflockd", &from, &to));
+	ck_assert_uint_eq(from, 0x1000);
+	ck_assert_uint_eq(to, 0x3000);
+	ck_assert(resident_is_needed("1000-3000 rw-p 00000000 00:00 0      [heap]\n", "/x", &from, &to));
+	ck_assert(resident_is_needed("1000-3000 rw-p 00000000 00:00 0      [stack]\n", "/x", &from, &to));
+	ck_assert(resident_is_needed("1000-3000 r-xp 00000000 00:1b 1   /lib/libc.so.6\n", "/x", &from, &to));
+	ck_assert(!resident_is_needed("1000-3000 ---p 00000000 00:1b 1   /lib/libc.so.6\n", "/x", &from, &to));
+	ck_assert(!resident_is_needed("1000-3000 r-xp 00000000 00:1b 1   /lib/libuv.so.1\n", "/x", &from, &to));
+	ck_assert(!resident_is_needed("1000-3000 rw-p 00000000 00:00 0 \n", "/x", &from, &to));
+	ck_assert(!resident_is_needed("", "/x", &from, &to));
+}
+END_TEST
+
+int main(void)
+{
+	Suite *suite = suite_create("patience");
+	TCase *tc = tcase_create("patience");
+	SRunner *runner = srunner_create(suite);
+	int failed;
+
+	tcase_add_loop_test(tc, patience, 0, sizeof(rows) / sizeof(*rows));
+	tcase_add_test(tc, what_is_needed);
+	suite_add_tcase(suite, tc);
+	srunner_run_all(runner, CK_NORMAL);
+	failed = srunner_ntests_failed(runner);
+	srunner_free(runner);
+	return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+}
