@@ -4,7 +4,7 @@
 set -eu
 build="gcc make pkg-config libc6-dev libuv1-dev libhiredis-dev libconfig-dev libjansson-dev uthash-dev"
 demo="redis-server util-linux procps"
-test="clang check libsubunit-dev python3 python3-pytest python3-pytest-xdist perl php-cli ruby dash bash valgrind strace bindfs fuse3 mandoc
+test="clang check libsubunit-dev python3 python3-pytest python3-pytest-xdist perl php-cli ruby dash bash valgrind strace bindfs btrfs-progs fuse3 mandoc
       mount iproute2 psmisc gdb sqlite3 gdbmtool tdb-tools python3-tdb libfile-fcntllock-perl python3-fasteners python3-filelock
       python3-portalocker logrotate spin"
 case "${1:-build}" in
