@@ -73,8 +73,10 @@ static double processor_ns(void)
 static struct fence *make_fence(void)
 {
 	int fd = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	struct fence *fence = fd < 0 ? NULL : fence_open(fd);
+	struct fence *fence;
 
+	unlinkat(fd, FENCE_NAME, 0); /* of the last run */
+	fence = fd < 0 ? NULL : fence_open(fd);
 	if (!fence)
 		bench_die(dir);
 	return fence;

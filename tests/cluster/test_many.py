@@ -26,7 +26,7 @@ def test_many_are_stopped_before_another_host_has_one(make_host, folder):
     a = make_host("a", lease=LEASE).wait_up()
     path = os.path.join(folder, "stamps")
     many = Job(a, os.path.join(BUILD, "tests/agents/many"), a.path("f"), str(COUNT), "4", path)
-    assert many.line(60) == "held"
+    assert many.line(120) == "held"
     wait_until(lambda: all(stamps(path)), "all run")
     agent = opened(b, "f%d" % (COUNT - 1)).say("flock 0 ex")  # b knows a's beats from now on, and so when they end
     assert agent.silent(1)
