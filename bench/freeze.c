@@ -1,10 +1,10 @@
 /*
  * freeze DIR HELD IDLE PROCESSES SECONDS: how long the keeper's parent takes to stop the holders of HELD leases.
  *
- * The fence that keeper and parent share is made by hand: a slot for each of HELD files in DIR, which PROCESSES processes have
- * locked, and for each of IDLE files that nobody has locked. (One keeper could not have so many leases where a process
- * may have 20,000 descriptors.) Then the moment to freeze comes, with SECONDS until the deadline. Each holder writes down the
- * time, without a pause, until it is stopped.
+ * The fence that keeper and parent share is made by hand: a slot for each of HELD files in DIR, which PROCESSES
+ * processes have locked, and for each of IDLE files that nobody has locked. (One keeper could not have so many leases
+ * where a process may have 20,000 descriptors.) Then the moment to freeze comes, with SECONDS until the deadline. Each
+ * holder writes down the time, without a pause, until it is stopped.
  *
  * Prints three samples: from that moment until the last holder ran; until all are known to be stopped, and who else may
  * hold a lock has been looked for; and the processor's time that this took.
@@ -73,8 +73,10 @@ static double processor_ns(void)
 static struct fence *make_fence(void)
 {
 	int fd = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	struct fence *fence = fd < 0 ? NULL : fence_open(fd);
+	struct fence *fence;
 
+	unlinkat(fd, FENCE_NAME, 0); /* of the last run */
+	fence = fd < 0 ? NULL : fence_open(fd);
 	if (!fence)
 		bench_die(dir);
 	return fence;

@@ -4,18 +4,21 @@ returns rows (report.py), most of them curves.
 """
 import contextlib
 import os
+import shutil
 import subprocess
+import tempfile
 import time
 
-from bench.lab import BUILD
+from bench.lab import BUILD, CannotMeasure
 from bench.latency import DISTANCES_MS, distant
-from bench.measurements import holding, measurement
+from bench.measurements import DEFAULT_TTL_MS, holding, measurement
 from bench.report import Curve, Series
 
 HOLDS_MS = (0, 1, 2, 5, 10, 20, 50)
 HOT_HOSTS = (1, 2, 4, 8)
 WAITING_HOSTS = (2, 4, 8, 16, 32, 64)
 HELD = (1, 10, 100, 1000, 10000)
+FROZEN = (1000, 20000, 60000)
 
 
 def fight(lab, hosts, ms=1000):
@@ -88,4 +91,34 @@ def held(lab):
             time.sleep(seconds)
             curve.add(count, {side + ", % of a core": (processor_seconds(pids) - before[side]) * 100 / seconds
                               for side, pids in sides.items()})
+    return [curve]
+
+
+def system_calls(lab, words):
+    """How many the program makes, less what its children do; 0 if there is no strace."""
+    if not shutil.which("strace"):
+        return 0
+    counts = os.path.join(tempfile.mkdtemp(dir=lab.folder), "counts")
+    subprocess.run(["strace", "-c", "-U", "calls,name", "-o", counts, os.path.join(BUILD, "bench/freeze"), *map(str, words)], check=True,
+                   env=lab.plain(), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    with open(counts) as f:
+        return sum(int(line.split()[0]) for line in f if line.split()[0].isdigit() and not line.rstrip().endswith("total"))
+
+
+@measurement("freeze")
+def freeze(lab):
+    """How long the holders of many leases run on when these cannot be renewed any more: as a share of the default margin."""
+    margin_ns = DEFAULT_TTL_MS / 6 * 1e6
+    curve = Curve("stopping the holders of leases that cannot be renewed, in 4 processes", "leases")
+    for count in FROZEN:
+        words = [tempfile.mkdtemp(dir=lab.folder), count, 0, 4, int(margin_ns / 1e9)]
+        program = subprocess.run([os.path.join(BUILD, "bench/freeze"), *map(str, words)], env=lab.plain(), stdout=subprocess.PIPE,
+                                 stderr=subprocess.PIPE, text=True)
+        if program.returncode:
+            raise CannotMeasure("freeze: " + program.stderr.strip())
+        stopped, done, spent = map(float, program.stdout.split())
+        curve.add(count, {"last holder stopped, ms": stopped / 1e6, "% of the margin (limit 10)": stopped * 100 / margin_ns,
+                          "all looked for, ms": done / 1e6, "processor, ms": spent / 1e6,
+                          "system calls per lease": system_calls(lab, words[:-1] + [600]) / count})
+        shutil.rmtree(words[0])
     return [curve]

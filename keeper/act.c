@@ -188,8 +188,8 @@ static void act(struct lease *lease, unsigned actions, enum lease_event event)
 		lease_start_probe(lease);
 }
 
-/* Those to be put back are counted: each answer of the store asks whether there are any, and there may be as many answers
- * as leases. */
+/* Those to be put back are counted: each answer of the store asks whether there are any, and there may be as many
+ * answers as leases. */
 static void set_state(struct lease *lease, enum lease_state state, bool forgotten)
 {
 	struct keeper *k = lease_keeper(lease);

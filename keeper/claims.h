@@ -1,7 +1,7 @@
 /*
  * What is searched for: ranges of files, each with whatever its owner wants to find again (a lease's slot, a row of the
- * status). Built once for a search; then every lock that is found leads to the claims on its range without a look at the
- * others: by hash to the file, by binary search to the range.
+ * status). Built once for a search; then every lock that is found leads to the claims on its range without a look at
+ * the others: by hash to the file, by binary search to the range.
  *
  * Pure: memory alone. Built by one thread, then read by any.
  */
@@ -16,8 +16,8 @@
 #include "wire/msg.h"
 
 /*
- * A file: as fstat names it, and the kernel's number of it, which lock lines show (procfs.h). kernel_ino 0: both are the
- * same.
+ * A file: as fstat names it, and the kernel's number of it, which lock lines show (procfs.h). kernel_ino 0: both are
+ * the same.
  */
 struct holders_file {
 	dev_t dev;

@@ -80,11 +80,11 @@ struct fence {
 	int64_t alive;        /* counts up while the loop turns */
 	int64_t freeze_at_ns; /* CLOCK_BOOTTIME: holders must be stopped from then on; 0: no lease yet */
 	int64_t deadline_ns;
-	uint32_t on_lost;      /* enum on_lost */
-	uint32_t used;         /* slots beyond this were never taken */
-	uint32_t first;        /* where to begin looking for a free one: most often there is none before it */
+	uint32_t on_lost;                /* enum on_lost */
+	uint32_t used;                   /* slots beyond this were never taken */
+	uint32_t first;                  /* where to begin looking for a free one: most often there is none before it */
 	uint64_t busy[FENCE_SLOTS / 64]; /* a bit for each slot that is not free, or was not a moment ago */
-	uint32_t frozen_count; /* written by the parent: how many processes it holds stopped */
+	uint32_t frozen_count;           /* written by the parent: how many processes it holds stopped */
 	struct fence_signalled signalled[FENCE_SIGNALLED]; /* the parent's */
 	int64_t callers_ns;                                /* freeze_at_ns when the first of them was added */
 	uint32_t caller_count;

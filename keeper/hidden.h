@@ -1,7 +1,7 @@
 /*
  * Locks that no descriptor shows: an open file description outlives its descriptors in a mapping, or in a message on
- * its way through a socket, and its lock with it. The kernel lists all locks in /proc/locks; those that holders_search()
- * has not shown are such ones, unless they came or went meanwhile.
+ * its way through a socket, and its lock with it. The kernel lists all locks in /proc/locks; those that
+ * holders_search() has not shown are such ones, unless they came or went meanwhile.
  *
  *   hidden_begin()
  *   holders_search(), with hidden_seen() as its `seen`
@@ -44,11 +44,12 @@ int hidden_end(struct hidden *hidden);
 void hidden_free(struct hidden *hidden);
 
 /*
- * Calls back for each process that has one of the files mapped, and that file's index, of those that may be looked into.
- * A process whose memory is locked by a thread that hangs is passed over after a moment; *passed_over counts them. 0;
- * what cb returned; -errno; -EAGAIN if too many threads hang in that already (errand.h).
+ * Calls back for each process that has one of the files mapped, and that file's index, of those that may be looked
+ * into. A process whose memory is locked by a thread that hangs is passed over after a moment; *passed_over counts
+ * them. 0; what cb returned; -errno; -EAGAIN if too many threads hang in that already (errand.h).
  */
 typedef int hidden_mapper_cb(void *arg, size_t file, pid_t pid);
-int hidden_mappers(const struct holders_file *files, size_t count, hidden_mapper_cb *cb, void *arg, size_t *passed_over);
+int hidden_mappers(const struct holders_file *files, size_t count, hidden_mapper_cb *cb, void *arg,
+		   size_t *passed_over);
 
 #endif

@@ -3,8 +3,8 @@
  *
  * Nothing here waits for a process that hangs: directories and files below /proc/PID that are opened here take the lock
  * of its descriptor table at the most, never that of its memory, nor the one that exec() holds while it reads a program
- * from a mount. kcmp() takes the latter's successor, which exec() holds only when a process has a single thread left: it
- * is asked about other threads alone.
+ * from a mount. kcmp() takes the latter's successor, which exec() holds only when a process has a single thread left:
+ * it is asked about other threads alone.
  */
 #include "keeper/holders.h"
 
@@ -53,14 +53,14 @@ struct look {
 	pid_t pid;
 	int fds;
 	const char *fd;
-	bool known;     /* the process was found before: it need not be confirmed again */
-	bool compared;  /* ... which file it is */
-	size_t file;    /* then: or FILE_NONE */
-	bool enough;    /* HOLDERS_LATER was returned */
+	bool known;    /* the process was found before: it need not be confirmed again */
+	bool compared; /* ... which file it is */
+	size_t file;   /* then: or FILE_NONE */
+	bool enough;   /* HOLDERS_LATER was returned */
 };
 
-/* Something of a process cannot be read. 0: it has ended; -EACCES: it may not be, or the process has made it too much for
- * the kernel. It is an error, at the end of the search, only where it is we who lack something. */
+/* Something of a process cannot be read. 0: it has ended; -EACCES: it may not be, or the process has made it too much
+ * for the kernel. It is an error, at the end of the search, only where it is we who lack something. */
 static int failed(struct search *s, int err)
 {
 	if (err == ENOENT || err == ESRCH)
@@ -238,8 +238,7 @@ static int go_through(struct search *s, DIR *list, int fdinfos, const struct res
 	if (rest->at)
 		seekdir(list, rest->at);
 	while (!ret && (e = readdir(list))) {
-		struct look look = {
-			.search = s, .pid = rest->pid, .fds = dirfd(list), .fd = e->d_name, .known = known};
+		struct look look = {.search = s, .pid = rest->pid, .fds = dirfd(list), .fd = e->d_name, .known = known};
 
 		if (!isdigit((unsigned char)e->d_name[0]))
 			continue;
@@ -248,10 +247,9 @@ static int go_through(struct search *s, DIR *list, int fdinfos, const struct res
 		if (look.enough && !s->ask->seen)
 			return 0;
 		if (!ret && at_once && (known ? !rest->known : clock_now_ns() > end))
-			return keep_rest(s, &(struct rest){.pid = rest->pid,
-							   .tid = rest->tid,
-							   .at = telldir(list),
-							   .known = known});
+			return keep_rest(
+				s, &(struct rest){
+					   .pid = rest->pid, .tid = rest->tid, .at = telldir(list), .known = known});
 	}
 	return ret;
 }
@@ -424,8 +422,8 @@ static int search_all(struct search *s)
 	if (!list)
 		return -errno;
 	while (!r && (e = readdir(list))) {
-		struct rest rest = {
-			.pid = isdigit((unsigned char)e->d_name[0]) ? (pid_t)strtol(e->d_name, NULL, 10) : 0};
+		struct rest rest = {.pid = isdigit((unsigned char)e->d_name[0]) ? (pid_t)strtol(e->d_name, NULL, 10)
+										: 0};
 
 		if (rest.pid > 0 && (!s->ask->ignore_pid || rest.pid != s->ask->ignore_pid))
 			r = look_at_process(s, dirfd(list), e->d_name, &rest);

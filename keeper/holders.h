@@ -1,17 +1,17 @@
 /*
  * Who holds a kernel lock: a search of /proc for the processes that have locked one of several files.
  *
- * Every descriptor of every process is looked at once, however many files there are: /proc/PID/fdinfo has a "lock:" line
- * for each lock that the description or the process has, with the kernel's number of the file (procfs.h), which leads by
- * hash to the files that are asked about.
+ * Every descriptor of every process is looked at once, however many files there are: /proc/PID/fdinfo has a "lock:"
+ * line for each lock that the description or the process has, with the kernel's number of the file (procfs.h), which
+ * leads by hash to the files that are asked about.
  *
  * What it cannot see: processes of other users unless the caller is root (they are counted), a description that has
  * no descriptor left and lives on in a mapping or in a message on its way (hidden.h).
  *
  * Blocking (it reads /proc for as long as that takes, a few microseconds per descriptor): for a worker thread, or the
  * keeper's parent. No single process or mount can hold it up: it opens no file outside /proc, walks no path, and takes
- * no lock of a process's memory. Where the kernel's number does not tell files apart (btrfs, overlayfs), and for command
- * lines, it has to ask more: in errands (errand.h), which it waits for a moment at the most.
+ * no lock of a process's memory. Where the kernel's number does not tell files apart (btrfs, overlayfs), and for
+ * command lines, it has to ask more: in errands (errand.h), which it waits for a moment at the most.
  */
 #ifndef DFLOCK_KEEPER_HOLDERS_H
 #define DFLOCK_KEEPER_HOLDERS_H
@@ -46,7 +46,8 @@ struct holder {
  * HOLDERS_LATER.
  */
 typedef int holders_cb(void *arg, const struct holder *holder);
-/* With HOLDERS_AT_ONCE: what else this process has is not wanted; or, if there is a `seen`, when all others are known. */
+/* With HOLDERS_AT_ONCE: what else this process has is not wanted; or, if there is a `seen`, when all others are known.
+ */
 #define HOLDERS_LATER 4711
 
 /* For each lock line with the kernel's number of one of the files, also where that is another file's. 0, or it ends. */

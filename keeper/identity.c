@@ -1,7 +1,7 @@
 /*
  * See identity.h. A mount's number is unique among all namespaces for as long as the mount exists, and it exists while
- * a file on it is open. The table may be older than the last change for a moment, never after poll() has been asked: the
- * kernel flags a change as POLLPRI on the open mountinfo, once for each open file.
+ * a file on it is open. The table may be older than the last change for a moment, never after poll() has been asked:
+ * the kernel flags a change as POLLPRI on the open mountinfo, once for each open file.
  */
 #include "keeper/identity.h"
 
@@ -70,8 +70,8 @@ static bool find_ours(int id, uint64_t *dev)
 		if (fresh || poll(&changed, 1, 0) > 0)
 			read_ours();
 		if (ours.count)
-			found = bsearch(&(struct procfs_mount){.id = id}, ours.mounts, ours.count,
-					sizeof(*ours.mounts), by_id);
+			found = bsearch(&(struct procfs_mount){.id = id}, ours.mounts, ours.count, sizeof(*ours.mounts),
+					by_id);
 		if (found)
 			*dev = found->dev;
 	}

@@ -25,7 +25,7 @@ struct caller_holds {
 
 struct inspect_result {
 	struct stat st;
-	struct identity id; /* the kernel's number of the file; 0, 0: not looked for, since it is known */
+	struct identity id;  /* the kernel's number of the file; 0, 0: not looked for, since it is known */
 	int fd;              /* the keeper's own, new description; the receiver closes it; -1 on failure, or if known */
 	char path[PATH_MAX]; /* absolute, " (deleted)" cut off if the link count is 0 */
 	struct caller_holds holds; /* flock space, and not unused */

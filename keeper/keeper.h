@@ -15,7 +15,10 @@
  *   room.c      room for leases: what is unused makes some
  *   configfile.c which rules are in force                  configwatch.c looks at the file   kept.c a copy of it
  *   ending.c    nobody needs it, or it was told to end    orphan.c the parent was killed
- *   status.c    JSON for people
+ *   status.c    JSON for people                        claims.c what a search of /proc is for
+ *   holders.c   who holds a lock: the search           identity.c the number that the kernel shows a file under
+ *   hidden.c, mappers.c  locks that no descriptor shows
+ *   procfs.c    reads what /proc says                  errand.c what may never return
  */
 #ifndef DFLOCK_KEEPER_KEEPER_H
 #define DFLOCK_KEEPER_KEEPER_H
@@ -116,7 +119,7 @@ struct file_key {
 struct file {
 	struct keeper *keeper;
 	struct file_key key;
-	struct identity id; /* the kernel's number: what lock lines in /proc show */
+	struct identity id;           /* the kernel's number: what lock lines in /proc show */
 	char inode[STORE_FILE_BYTES]; /* "DEV:INO" */
 	bool local;                   /* no call on it waits for another machine (mounts.h) */
 	int fd;                       /* the keeper's own description; pins the inode; -1: was not opened again yet */

@@ -126,10 +126,8 @@ void file_put(struct file *file)
 
 struct holders_file file_searched(const struct file *file)
 {
-	return (struct holders_file){.dev = file->key.dev,
-				     .ino = file->key.ino,
-				     .kernel_dev = file->id.dev,
-				     .kernel_ino = file->id.ino};
+	return (struct holders_file){
+		.dev = file->key.dev, .ino = file->key.ino, .kernel_dev = file->id.dev, .kernel_ino = file->id.ino};
 }
 
 void file_learnt(struct file *file, const struct identity *id)

@@ -2,9 +2,9 @@
  * Who has a file mapped: hidden_mappers() of hidden.h.
  *
  * The kernel locks the memory of a process to show its maps, and waits for that lock as long as it takes: a thread that
- * maps or unmaps something on a mount that does not answer has it. So the maps are read in errands. One goes through the
- * processes until it is done; if it does not get on for a moment, it is left behind, and another one goes on with the
- * next process.
+ * maps or unmaps something on a mount that does not answer has it. So the maps are read in errands. One goes through
+ * the processes until it is done; if it does not get on for a moment, it is left behind, and another one goes on with
+ * the next process.
  */
 #include "keeper/hidden.h"
 

@@ -69,8 +69,8 @@ struct procfs_text {
 };
 
 /*
- * Reads the whole of `name` below dirfd, with as few calls as can be: the kernel writes a file of /proc/PID in one piece
- * into a buffer that is large enough. 0, -ENOMEM, or -errno.
+ * Reads the whole of `name` below dirfd, with as few calls as can be: the kernel writes a file of /proc/PID in one
+ * piece into a buffer that is large enough. 0, -ENOMEM, or -errno.
  */
 int procfs_read(int dirfd, const char *name, struct procfs_text *into);
 

@@ -187,8 +187,8 @@ static void work(uv_work_t *req)
 	if (!job->error)
 		job->error = claims_build(&job->claims);
 	if (!job->error && job->claims.count)
-		job->error = holders_find(job->claims.files, job->claims.file_count, getpid(), on_holder, job,
-					  &job->unseen);
+		job->error =
+			holders_find(job->claims.files, job->claims.file_count, getpid(), on_holder, job, &job->unseen);
 }
 
 static void job_free(struct job *job)

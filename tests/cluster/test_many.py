@@ -26,7 +26,7 @@ def test_many_are_stopped_before_another_host_has_one(make_host, folder):
     a = make_host("a", lease=LEASE).wait_up()
     path = os.path.join(folder, "stamps")
     many = Job(a, os.path.join(BUILD, "tests/agents/many"), a.path("f"), str(COUNT), "4", path)
-    assert many.line(60) == "held"
+    assert many.line(120) == "held"
     wait_until(lambda: all(stamps(path)), "all run")
     agent = opened(b, "f%d" % (COUNT - 1)).say("flock 0 ex")  # b knows a's beats from now on, and so when they end
     assert agent.silent(1)
@@ -36,3 +36,28 @@ def test_many_are_stopped_before_another_host_has_one(make_host, folder):
     wait_until(lambda: "are frozen" in a.log() or "it is killed" in a.log(), "they are stopped")
     late = [(at - got) / 1e6 for at in stamps(path) if at > got]
     assert not late, f"ran for so many ms after another host had the lock: {late}"
+
+
+def test_the_search_waits_for_no_process_and_no_mount(make_host, redis, folder):
+    """What it asks of a holder that has a descriptor. A command line and maps are read under the lock of the process's memory; stat of
+    /proc/PID/fd/N may ask a file server, whatever its flags say."""
+    a = make_host("a", lease="ttl_ms = 12000; freeze_margin_ms = 5000;")
+    agent = opened(a)
+    assert agent.do("flock 0 ex") == "ok"
+    calls = os.path.join(folder, "calls")
+    parent = a.keeper_pids()[0]
+    trace = a.popen("strace", "-qq", "-f", "-o", calls, "-p", str(parent))
+    wait_until(lambda: int(open(f"/proc/{parent}/status").read().split("TracerPid:")[1].split()[0]), "it is traced")
+    redis.signal(signal.SIGSTOP)
+    wait_until(lambda: "are frozen" in a.log(), "the holder is stopped", 30)
+    trace.send_signal(signal.SIGINT)
+    trace.communicate(timeout=20)
+    redis.signal(signal.SIGCONT)
+    with open(calls) as f:
+        lines = f.read().splitlines()
+    opened_files = [line for line in lines if " openat(" in line]
+    assert any('"fdinfo"' in line for line in opened_files)
+    # /proc/locks: each lease has its holder
+    assert not [line for line in opened_files if '"cmdline"' in line or '/maps"' in line or '"/proc/locks"' in line]
+    assert not [line for line in lines if " statx(" in line or " newfstatat(" in line and '""' not in line]
+    assert agent.do("pid") == "ok"

@@ -43,12 +43,8 @@ static int on_seen(void *arg, const struct procfs_lock *lock)
 static size_t look(struct procfs_lock *lock)
 {
 	struct hidden hidden;
-	struct holders_search search = {.files = &file,
-					.count = 1,
-					.how = HOLDERS_AT_ONCE,
-					.cb = on_holder,
-					.seen = on_seen,
-					.arg = &hidden};
+	struct holders_search search = {
+		.files = &file, .count = 1, .how = HOLDERS_AT_ONCE, .cb = on_holder, .seen = on_seen, .arg = &hidden};
 	size_t count;
 
 	ck_assert_int_eq(hidden_begin(&hidden, &file, 1), 0);

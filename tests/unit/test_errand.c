@@ -1,0 +1,108 @@
+/* keeper/errand.c: what never returns is left behind, and its memory is freed once, by the last who has it. */
+#include "keeper/errand.h"
+
+#include <check.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "keeper/clock.h"
+
+#define DEADLINE_MS 10000
+
+static int freed; /* atomic */
+
+struct work {
+	int pipe;
+	bool ran;
+};
+
+static void run(void *memory)
+{
+	struct work *w = memory;
+	char c;
+
+	w->ran = w->pipe < 0 || read(w->pipe, &c, 1) == 0;
+}
+
+static void done(void *memory)
+{
+	free(memory);
+	__atomic_add_fetch(&freed, 1, __ATOMIC_ACQ_REL);
+}
+
+static struct work *work_new(int pipe)
+{
+	struct work *w = calloc(1, sizeof(*w));
+
+	ck_assert_ptr_nonnull(w);
+	w->pipe = pipe;
+	return w;
+}
+
+static void wait_freed(int count)
+{
+	for (int i = 0; i < DEADLINE_MS && __atomic_load_n(&freed, __ATOMIC_ACQUIRE) != count; i++)
+		usleep(1000);
+	ck_assert_int_eq(__atomic_load_n(&freed, __ATOMIC_ACQUIRE), count);
+}
+
+START_TEST(one_that_ends)
+{
+	struct work *w = work_new(-1);
+	struct errand *e = errand_start(run, done, w);
+
+	ck_assert_ptr_nonnull(e);
+	ck_assert(errand_wait(e, DEADLINE_MS));
+	ck_assert(w->ran);
+	ck_assert_int_eq(freed, 0);
+	errand_leave(e);
+	wait_freed(1);
+}
+END_TEST
+
+START_TEST(those_that_hang)
+{
+	struct errand *all[ERRANDS_MAX], *more = NULL;
+	int fds[2];
+
+	ck_assert_int_eq(pipe(fds), 0);
+	for (int i = 0; i < ERRANDS_MAX; i++) {
+		all[i] = errand_start(run, done, work_new(fds[0]));
+		ck_assert_ptr_nonnull(all[i]);
+	}
+	ck_assert(!errand_wait(all[0], 10));
+	for (int i = 0; i < ERRANDS_MAX; i++)
+		errand_leave(all[i]);
+	ck_assert_int_eq(freed, 0);
+	ck_assert_ptr_null(errand_start(run, done, work_new(-1))); /* as many as may hang */
+	ck_assert_int_eq(freed, 1);
+	close(fds[1]);
+	wait_freed(ERRANDS_MAX + 1);
+	for (int i = 0; i < DEADLINE_MS && !more; i++) { /* the threads end a moment later */
+		more = errand_start(run, done, work_new(-1));
+		if (!more)
+			usleep(1000);
+	}
+	ck_assert_ptr_nonnull(more);
+	ck_assert(errand_wait(more, DEADLINE_MS));
+	errand_leave(more);
+	close(fds[0]);
+}
+END_TEST
+
+int main(void)
+{
+	Suite *suite = suite_create("errand");
+	TCase *tc = tcase_create("errand");
+	SRunner *runner = srunner_create(suite);
+	int failed;
+
+	tcase_set_timeout(tc, 60);
+	tcase_add_test(tc, one_that_ends);
+	tcase_add_test(tc, those_that_hang);
+	suite_add_tcase(suite, tc);
+	srunner_run_all(runner, CK_NORMAL);
+	failed = srunner_ntests_failed(runner);
+	srunner_free(runner);
+	return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+}
