@@ -155,7 +155,8 @@ static bool all_silent(const struct lease *lease, const struct store_reply *repl
 static void on_limit(struct lease *lease)
 {
 	const struct config_lease *config = &lease_keeper(lease)->config->lease;
-	int64_t patience_ms = callers_wait(lease) ? config->store_wait_ms : config->probe_ms;
+	int64_t soon_ms = config->linger_ms < config->probe_ms ? config->linger_ms : config->probe_ms;
+	int64_t patience_ms = callers_wait(lease) ? config->store_wait_ms : soon_ms;
 
 	if (lease->whole)
 		return split_failed(lease);

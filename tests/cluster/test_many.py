@@ -9,8 +9,8 @@ from harness.host import BUILD
 
 from test_flock import opened
 
-# The keeper has one descriptor for each, and needs some for itself.
-COUNT = min(19500, resource.getrlimit(resource.RLIMIT_NOFILE)[1] - 500)
+# As many as the keeper has room for (dflockd(8), LIMITS).
+COUNT = min(19500, resource.getrlimit(resource.RLIMIT_NOFILE)[1] - 2048 - 128)
 LEASE = "ttl_ms = 2000;"  # freeze_margin_ms is a sixth of it: 333
 
 
