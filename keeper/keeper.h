@@ -76,15 +76,18 @@ struct lease {
 	struct store_range recall_range;      /* what is wanted: by the first */
 	struct asker askers[LEASE_MAX_ASKERS];
 	unsigned asker_count;
-	uint32_t slot;                         /* of the fence, while it is a lease */
-	struct leases_slot *shown;             /* in the page; NULL: not, or closed */
-	struct probe *probe;                   /* runs */
-	bool probe_waits;                      /* ... and goes on after "in use" */
-	bool probe_shared;                     /* ... and makes do with nobody having it exclusively */
-	int64_t probe_pause_ms;                /* the last one, after the kernel refused; 0: it did not */
-	bool warned;                           /* an error that repeats was logged */
-	unsigned requests;                     /* store requests under way */
-	int64_t keep_until_ns;                 /* not recalled before: min_hold_ms */
+	uint32_t slot;                             /* of the fence, while it is a lease */
+	struct leases_slot *shown;                 /* in the page; NULL: not, or closed */
+	struct probe *probe;                       /* runs */
+	bool probe_waits;                          /* ... and goes on after "in use" */
+	bool probe_shared;                         /* ... and makes do with nobody having it exclusively */
+	int64_t probe_pause_ms;                    /* the last one, after the kernel refused; 0: it did not */
+	bool warned;                               /* an error that repeats was logged */
+	unsigned requests;                         /* store requests under way, or waiting to be sent */
+	bool confirm_waits, confirm_sent;          /* requests.c: the question whether it stands */
+	bool confirm_again;                        /* ... the answer under way is too old, whatever it will be */
+	struct lease *confirm_prev, *confirm_next; /* keeper->confirms */
+	int64_t keep_until_ns;                     /* not recalled before: min_hold_ms */
 	int64_t linger_ns;                     /* how long unused before it is given back; doubles while it is used */
 	uv_timer_t timer;                      /* asking: ask again. held: linger. releasing: try again */
 	UT_hash_handle hh;                     /* keeper->leases, by token */
@@ -241,7 +244,10 @@ struct keeper {
 	bool losing; /* holders of lost leases are to be killed: nobody is to be taken for one of them meanwhile */
 	uv_timer_t losing_timer;
 
-	unsigned depth;      /* of lease_raise() */
+	unsigned depth;         /* of lease_raise() */
+	struct lease *confirms; /* questions whether leases stand, to be sent */
+	unsigned confirms_sent;
+	bool confirms_going; /* they are being sent */
 	struct file *unused; /* files that may be so */
 	struct lease *ended; /* leases that are freed when nothing refers to them any more */
 	bool leaving;        /* the store was told that this host ends */
