@@ -3,6 +3,7 @@ import os
 import resource
 import signal
 import struct
+import time
 
 from harness import Job, wait_until
 from harness.host import BUILD
@@ -36,6 +37,26 @@ def test_many_are_stopped_before_another_host_has_one(make_host, folder):
     wait_until(lambda: "are frozen" in a.log() or "it is killed" in a.log(), "they are stopped")
     late = [(at - got) / 1e6 for at in stamps(path) if at > got]
     assert not late, f"ran for so many ms after another host had the lock: {late}"
+
+
+def test_many_go_on_after_an_outage(make_host, folder):
+    """All leases have to be confirmed before the processes go on. The beats, without which the leases run out again, must not wait until
+    the last of them is."""
+    a = make_host("a", lease=LEASE).wait_up()
+    path = os.path.join(folder, "stamps")
+    many = Job(a, os.path.join(BUILD, "tests/agents/many"), a.path("f"), str(COUNT), "4", path)
+    assert many.line(120) == "held"
+    keeper = a.keeper_pids()[1]
+    deadline = a.log().count("no beat was answered")
+    os.kill(keeper, signal.SIGSTOP)
+    wait_until(lambda: "are frozen" in a.log(), "they are frozen")
+    time.sleep(1)  # past the deadline
+    os.kill(keeper, signal.SIGCONT)
+    wait_until(lambda: a.log().count("no beat was answered") > deadline, "the deadline has passed")
+    wait_until(lambda: "go on" in a.log(), "they go on", 40)
+    before = stamps(path)
+    wait_until(lambda: all(now > then for now, then in zip(stamps(path), before)), "all run")
+    assert "LOST" not in a.log()
 
 
 def test_the_search_waits_for_no_process_and_no_mount(make_host, redis, folder):
