@@ -3,12 +3,14 @@ import os
 import resource
 import signal
 import struct
-import time
 
+import pytest
 from harness import Job, wait_until
 from harness.host import BUILD
 
 from test_flock import opened
+
+pytestmark = pytest.mark.alone
 
 # As many as the keeper has room for (dflockd(8), LIMITS).
 COUNT = min(19500, resource.getrlimit(resource.RLIMIT_NOFILE)[1] - 2048 - 128)
