@@ -267,8 +267,6 @@ struct inspect *inspect_start(struct workers *workers, uint64_t dev, const struc
 		if (workers_start(workers, dev, &job->work) == 0)
 			return job;
 	}
-	close(request->fd);
-	free(request->groups);
 	free(job);
 	return NULL;
 }

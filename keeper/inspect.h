@@ -56,7 +56,7 @@ int inspect_now(const struct inspect_request *request, struct inspect_result *re
 
 /*
  * The same in a worker. cb comes once from the loop, never from inside the call. dev: st_dev of the file, as the kernel
- * has it in memory. NULL: no memory; the descriptor is closed.
+ * has it in memory. NULL: no memory; then the descriptor and the groups stay with the caller.
  */
 struct inspect *inspect_start(struct workers *workers, uint64_t dev, const struct inspect_request *request,
 			      inspect_cb *cb, void *arg);

@@ -28,7 +28,7 @@ static void on_fd_closed(struct work *work)
 	free(work);
 }
 
-static void close_file(struct keeper *k, uint64_t dev, int fd, bool local)
+void file_close(struct keeper *k, uint64_t dev, int fd, bool local)
 {
 	struct closing *closing = fd < 0 || local ? NULL : calloc(1, sizeof(*closing));
 
@@ -89,14 +89,14 @@ int file_get(struct keeper *k, const struct stat *st, bool local, const char *pa
 	if (!file) {
 		*out = file_new(k, &key, local, path, name, fd);
 		if (!*out)
-			close_file(k, key.dev, fd, local);
+			file_close(k, key.dev, fd, local);
 		return *out ? 0 : -ENOMEM;
 	}
 	*out = file;
 	if (file->fd < 0)
 		file->fd = fd;
 	else
-		close_file(k, key.dev, fd, file->local);
+		file_close(k, key.dev, fd, file->local);
 	if (strcmp(file->name, name) != 0)
 		return -EEXIST;
 	if (strcmp(file->path, path) != 0 && (copy = strdup(path))) {
@@ -112,7 +112,7 @@ void file_put(struct file *file)
 		if (file->locks[i].leases || file->locks[i].sessions)
 			return;
 	HASH_DEL(file->keeper->files, file);
-	close_file(file->keeper, file->key.dev, file->fd, file->local);
+	file_close(file->keeper, file->key.dev, file->fd, file->local);
 	free(file->path);
 	free(file->name);
 	free(file);

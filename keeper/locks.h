@@ -15,6 +15,8 @@ int file_get(struct keeper *k, const struct stat *st, bool local, const char *pa
 	     struct file **out);
 /* Frees the file if no lease and no session is left of it. */
 void file_put(struct file *file);
+/* Closes a descriptor (-1: none) of a file on this device: in a worker, which may wait for it, unless it is local. */
+void file_close(struct keeper *k, uint64_t dev, int fd, bool local);
 /* It may be so: file_put() at the outermost keeper_leave(). */
 void file_unused(struct file *file);
 

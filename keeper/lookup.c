@@ -19,6 +19,30 @@
 
 #define SLOW_MS 5000 /* a caller is told that its file's mount hangs */
 
+/*
+ * Which file it is, as the kernel has it in memory: no file server is asked. True if nothing that is done with it waits:
+ * a file or directory of a local file system. The last close of a terminal or a socket may, wherever its node is.
+ */
+static bool is_local(struct keeper *k, int fd, uint64_t *dev, uint64_t *ino)
+{
+	struct statx stx;
+
+	*dev = *ino = 0;
+	if (statx(fd, "", AT_EMPTY_PATH | AT_STATX_DONT_SYNC, STATX_INO | STATX_TYPE, &stx) != 0)
+		return false;
+	*dev = makedev(stx.stx_dev_major, stx.stx_dev_minor);
+	*ino = stx.stx_ino;
+	return (S_ISREG(stx.stx_mode) || S_ISDIR(stx.stx_mode)) && mounts_local(k->mounts, *dev);
+}
+
+void lookup_close(struct keeper *k, int fd)
+{
+	uint64_t dev, ino;
+	bool local = is_local(k, fd, &dev, &ino);
+
+	file_close(k, dev, fd, local);
+}
+
 static void look_up(struct session *s, struct inspect_result *r)
 {
 	struct keeper *k = s->keeper;
@@ -32,8 +56,7 @@ static void look_up(struct session *s, struct inspect_result *r)
 	}
 	ret = config_lock_name(k->config, r->path, name);
 	if (ret < 0) {
-		if (r->fd >= 0)
-			close(r->fd);
+		file_close(k, r->st.st_dev, r->fd, s->local);
 		before_free(&r->before);
 		if (ret == -ENOENT)
 			session_reply(s, WIRE_NOT_PROTECTED, NULL, -1);
@@ -66,8 +89,7 @@ static void on_inspected(void *arg, struct inspect_result *r)
 
 	s->job = NULL;
 	if (s->state != SESSION_INSPECTING) { /* closed, or answered meanwhile */
-		if (r->fd >= 0)
-			close(r->fd);
+		file_close(s->keeper, r->st.st_dev, r->fd, s->local);
 		before_free(&r->before);
 		return session_unuse(s);
 	}
@@ -122,7 +144,7 @@ static void on_slow(uv_timer_t *timer)
 static void start_inspect(struct session *s, uint64_t dev, struct inspect_request *request, inspect_cb *cb)
 {
 	if (request->foreign && peer_groups(s->fd, request) < 0) {
-		close(request->fd);
+		lookup_close(s->keeper, request->fd);
 		free(request->groups);
 		session_refuse(s, "the keeper cannot see the program's groups");
 		return;
@@ -130,6 +152,8 @@ static void start_inspect(struct session *s, uint64_t dev, struct inspect_reques
 	s->state = SESSION_INSPECTING;
 	s->job = inspect_start(s->keeper->workers, dev, request, cb, s);
 	if (!s->job) {
+		lookup_close(s->keeper, request->fd);
+		free(request->groups);
 		session_refuse(s, "the keeper has no memory left");
 		return;
 	}
@@ -153,7 +177,6 @@ void lookup_test_shared(struct session *s)
 		start_inspect(s, s->lock->file->key.dev, &request, on_shared_tested);
 }
 
-/* Which file it is, as the kernel has it in memory: no file server is asked. */
 static void inspect(struct session *s, int fd)
 {
 	struct keeper *k = s->keeper;
@@ -164,17 +187,14 @@ static void inspect(struct session *s, int fd)
 					  .owner = s->request.owner};
 	struct inspect_result result;
 	const struct file *file;
-	struct statx stx;
-	uint64_t dev = 0;
+	uint64_t dev, ino;
 
-	s->local = false;
-	if (statx(fd, "", AT_EMPTY_PATH | AT_STATX_DONT_SYNC, STATX_INO, &stx) == 0) {
-		dev = makedev(stx.stx_dev_major, stx.stx_dev_minor);
-		s->local = mounts_local(k->mounts, dev);
-		file = file_find(k, dev, stx.stx_ino);
-		request.unused = s->local && !file;
+	s->local = is_local(k, fd, &dev, &ino);
+	if (s->local) {
+		file = file_find(k, dev, ino);
+		request.unused = !file;
 		/* A worker opens it anew: it might be forgotten meanwhile. */
-		request.known = s->local && !request.foreign && file && file->fd >= 0;
+		request.known = !request.foreign && file && file->fd >= 0;
 	}
 	if (!s->local || request.foreign) {
 		start_inspect(s, dev, &request, on_inspected);
@@ -196,12 +216,12 @@ void lookup_start(struct session *s, int fd)
 	const struct wire_request *r = &s->request;
 
 	if (s->job) {
-		close(fd);
+		lookup_close(s->keeper, fd);
 		session_refuse(s, "the file system of the last question's file has not answered yet");
 		return;
 	}
 	if (!same_config(&r->config, &s->keeper->config->id)) {
-		close(fd);
+		lookup_close(s->keeper, fd);
 		session_refuse(
 			s,
 			"the configuration of this program is not the one that the keeper has read (%s), or it has "

@@ -8,6 +8,9 @@
 /* s->request is a checked question for a lock. Takes over fd. Ends in serve_begin() or in an answer, now or later. */
 void lookup_start(struct session *s, int fd);
 
+/* Closes a descriptor that a program passed: here if that cannot wait for anything, else in a worker. */
+void lookup_close(struct keeper *k, int fd);
+
 /* Has somebody the lock shared? The answer comes as serve_session(), with shared_tested set. */
 void lookup_test_shared(struct session *s);
 

@@ -191,7 +191,7 @@ static void on_question(struct session *s, const struct wire_request *r, ssize_t
 		return lookup_start(s, fd);
 	}
 	if (fd >= 0)
-		close(fd);
+		lookup_close(s->keeper, fd);
 	switch (kind) {
 	case QUESTION_BEFORE:
 		return tell_before(s, r->from);
@@ -211,14 +211,20 @@ static void on_question(struct session *s, const struct wire_request *r, ssize_t
 	}
 }
 
+static void close_all(struct keeper *k, const struct question_fds *came)
+{
+	for (unsigned i = 0; i < came->count; i++)
+		lookup_close(k, came->fds[i]);
+}
+
 static void session_readable(struct session *s)
 {
 	struct wire_request request = {0};
+	struct question_fds came;
 	ssize_t n;
-	int fd;
 
 	s->received_ns = clock_now_ns();
-	n = question_receive(s->fd, &request, &fd);
+	n = question_receive(s->fd, &request, &came);
 	if (n == -EAGAIN || n == -EINTR)
 		return;
 	if (n == -EMFILE) {
@@ -227,19 +233,20 @@ static void session_readable(struct session *s)
 	}
 	if (n == -EBADMSG)
 		log_info("pid %d sent more than one descriptor: disconnected", (int)s->peer.pid);
-	if (n <= 0)
+	if (n <= 0) {
+		close_all(s->keeper, &came);
 		return session_close(s);
+	}
 	if (s->state == SESSION_PINNED) { /* the next question ends the pin; an early answer is re-asked for */
 		serve_end(s);
 		s->state = SESSION_READING;
 	}
 	if (s->state != SESSION_READING) {
-		if (fd >= 0)
-			close(fd);
+		close_all(s->keeper, &came);
 		log_info("pid %d asked again before it had its answer: disconnected", (int)s->peer.pid);
 		return session_close(s);
 	}
-	on_question(s, &request, n, fd);
+	on_question(s, &request, n, came.count ? came.fds[0] : -1);
 }
 
 /* --- connections --- */

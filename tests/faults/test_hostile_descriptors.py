@@ -148,11 +148,12 @@ def test_a_close_that_never_ends(ground):
     served(host, HOSTILE)
 
 
-def test_a_malformed_question_with_it(ground):
-    """What is not looked at has to be closed, too."""
+@pytest.mark.parametrize("uid", [HOSTILE, 0])
+def test_a_malformed_question_with_it(ground, uid):
+    """What is not looked at has to be closed, too: also for the keeper's own user, whom it trusts to mean well."""
     host, mount, puppet = ground
     served(host), served(host, OTHER)
-    dead, hostile = mount(), puppet()
+    dead, hostile = mount(), puppet(uid)
     fd = hostile.open(f"{dead.path}/f")
     dead.say(f"hold {FLUSH}")
     before = host.keeper_pids()
