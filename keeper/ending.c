@@ -5,6 +5,7 @@
 
 #include "keeper/act.h"
 #include "keeper/clock.h"
+#include "keeper/kernel.h"
 #include "keeper/leasepage.h"
 #include "keeper/locks.h"
 #include "keeper/log.h"
@@ -33,8 +34,7 @@ static void leave_leases(struct keeper *k)
 	HASH_ITER (hh, k->leases, lease, next) {
 		uv_timer_stop(&lease->timer);
 		lease->state = LEASE_ENDED;
-		if (lease->probe)
-			probe_stop(lease->probe);
+		lease_stop_probe(lease);
 	}
 }
 

@@ -9,7 +9,10 @@
 #include <sys/file.h>
 #include <sys/fsuid.h>
 #include <sys/syscall.h>
+#include <sys/sysmacros.h>
 #include <unistd.h>
+
+#include "keeper/mounts.h"
 
 struct inspect {
 	struct work work; /* the first member */
@@ -228,6 +231,34 @@ static void look(const struct inspect_request *req, struct inspect_result *r)
 	if (ret < 0)
 		return refuse(r, "the keeper cannot open it again", -ret);
 	r->fd = ret;
+}
+
+enum inspect_ground inspect_ground(struct mounts *mounts, int fd, uint64_t *dev, uint64_t *ino)
+{
+	struct statx stx;
+
+	*dev = *ino = 0;
+	if (statx(fd, "", AT_EMPTY_PATH | AT_STATX_DONT_SYNC, STATX_INO | STATX_TYPE, &stx) != 0)
+		return INSPECT_AWAY;
+	*dev = makedev(stx.stx_dev_major, stx.stx_dev_minor);
+	*ino = stx.stx_ino;
+	if (!S_ISREG(stx.stx_mode) && !S_ISDIR(stx.stx_mode))
+		return INSPECT_NO_FILE;
+	return mounts_local(mounts, *dev) ? INSPECT_LOCAL : INSPECT_AWAY;
+}
+
+/* The groups that count are those of the peer when it connected, as is its uid. */
+int inspect_peer_groups(int socket, struct inspect_request *request)
+{
+	socklen_t len = 0;
+
+	if (getsockopt(socket, SOL_SOCKET, SO_PEERGROUPS, NULL, &len) == 0)
+		return 0; /* none */
+	request->groups = errno == ERANGE ? malloc(len) : NULL;
+	if (!request->groups || getsockopt(socket, SOL_SOCKET, SO_PEERGROUPS, request->groups, &len) != 0)
+		return -1;
+	request->group_count = len / sizeof(gid_t);
+	return 0;
 }
 
 int inspect_now(const struct inspect_request *request, struct inspect_result *result)

@@ -51,6 +51,18 @@ struct inspect_request {
 	int64_t from, to;      /* ditto */
 };
 
+/* What a descriptor leads to, as the kernel has it in memory: no file server is asked. */
+enum inspect_ground {
+	INSPECT_LOCAL,   /* a file or directory of a local file system (mounts.h): nothing that is done with it waits */
+	INSPECT_AWAY,    /* one of another file system */
+	INSPECT_NO_FILE, /* a socket, a terminal, ...: the last close may wait, wherever its node is */
+};
+struct mounts;
+enum inspect_ground inspect_ground(struct mounts *mounts, int fd, uint64_t *dev, uint64_t *ino);
+
+/* request->groups: those of the peer when it connected, as is its uid. 0, or -1: they cannot be had. */
+int inspect_peer_groups(int socket, struct inspect_request *request);
+
 /* Looks at once, in the caller's thread. 0, or -1 with result->refused set. */
 int inspect_now(const struct inspect_request *request, struct inspect_result *result);
 

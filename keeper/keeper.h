@@ -8,6 +8,7 @@
  *   grace.c     a store that lost its memory
  *   lost.c      leases that were lost                  callers.c who waits for a lease
  *   inspect.c   looks at a passed descriptor (worker)      probe.c  asks the kernel (threads)
+ *   fronts.c    other users' descriptors                  front.c  the processes that have them
  *   journal.c   what a restarted keeper takes up           takeup.c does so
  *   pagefile.c  the shared page's rules                    leasepage.c its leases
  *   ending.c    nobody needs it, or it was told to end    orphan.c the parent was killed
@@ -34,7 +35,9 @@
 #include "wire/msg.h"
 
 struct keeper;
+struct fronts;
 struct keeper_options;
+struct kept;
 struct leases_slot;
 struct lock;
 
@@ -76,6 +79,7 @@ struct lease {
 	uint32_t slot;                         /* of the fence, while it is a lease */
 	struct leases_slot *shown;             /* in the page; NULL: not, or closed */
 	struct probe *probe;                   /* runs */
+	struct kept_probe *kept_probe;         /* runs, in a front, instead of that one */
 	bool probe_waits;                      /* ... and goes on after "in use" */
 	bool probe_shared;                     /* ... and makes do with nobody having it exclusively */
 	int64_t probe_pause_ms;                /* the last one, after the kernel refused; 0: it did not */
@@ -108,7 +112,8 @@ struct file {
 	struct file_key key;
 	char inode[STORE_FILE_BYTES]; /* "DEV:INO" */
 	bool local;                   /* no call on it waits for another machine (mounts.h) */
-	int fd;                       /* the keeper's own description; pins the inode; -1: could not be opened again */
+	int fd;            /* the keeper's own description; pins the inode; -1: could not be opened again, or kept */
+	struct kept *kept; /* a front has one in its place (fronts.h); NULL: none */
 	char *path;                   /* as last seen */
 	char *name;                   /* lock name */
 	struct lock locks[WIRE_SPACES];
@@ -138,6 +143,13 @@ struct session {
 	struct inspect *job;
 	struct wire_request request;
 	bool local; /* the file that it is about: mounts.h */
+	/* fronts.h: the peer is a user whose descriptors do not come to the keeper */
+	bool foreign;
+	bool front_queued, front_again, front_tests;
+	struct front *front; /* has its question */
+	int64_t front_since_ns;
+	struct inspect_result *away; /* lookup.c: what that found, while it passes the description on */
+	struct session *front_prev, *front_next;
 	int64_t received_ns;
 	int64_t pin_until_ns;
 	time_t started; /* unix: when the question came */
@@ -183,6 +195,7 @@ struct keeper {
 	struct watch *sweeping; /* silent for sweep_ms: removed */
 	struct probes *probes;
 	struct workers *workers;
+	struct fronts *fronts; /* NULL: only our own user asks */
 	struct mounts *mounts;
 	struct chases chases;
 	struct fence *fence;

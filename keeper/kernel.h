@@ -6,6 +6,12 @@
 
 /* Asks the kernel whether the lease is in use; waits for the end of it if another host waits. LEASE_EV_* follow. */
 void lease_start_probe(struct lease *lease);
+/* Tells it to end, if one runs. */
+void lease_stop_probe(struct lease *lease);
+static inline bool lease_is_probed(const struct lease *lease)
+{
+	return lease->probe || lease->kept_probe;
+}
 /*
  * Which lock of this host is in the way of what another one wants? 1: *in_use, as the kernel says. 0: none. -1: the
  * kernel cannot be asked without waiting (never for flock), and *in_use is what the lease covers.

@@ -10,6 +10,7 @@
 #include <utlist.h>
 
 #include "keeper/clock.h"
+#include "keeper/fronts.h"
 #include "keeper/workers.h"
 
 /* close() may block on a hung mount: then it is a worker's job. */
@@ -113,6 +114,8 @@ void file_put(struct file *file)
 			return;
 	HASH_DEL(file->keeper->files, file);
 	file_close(file->keeper, file->key.dev, file->fd, file->local);
+	if (file->kept)
+		kept_forget(file->kept);
 	free(file->path);
 	free(file->name);
 	free(file);

@@ -8,6 +8,12 @@
 /* s->request is a checked question for a lock. Takes over fd. Ends in serve_begin() or in an answer, now or later. */
 void lookup_start(struct session *s, int fd);
 
+/* The same, for what a front has looked at; fd: a file of a local file system, opened anew, or -1. */
+struct front_answer;
+void lookup_received(struct session *s, const struct front_answer *answer, const struct held *before, int fd);
+/* The session ends, or was refused: forgets what lookup_received() has begun. */
+void lookup_leave(struct session *s);
+
 /* Closes a descriptor that a program passed: here if that cannot wait for anything, else in a worker. */
 void lookup_close(struct keeper *k, int fd);
 

@@ -1,0 +1,488 @@
+/*
+ * See front.h. The processes' side, and what both sides use.
+ *
+ * Order: what a program passed is closed before its question is answered, as in the keeper: as long as a copy is open
+ * the program's lock lives on. What does not count (malformed, refused) is answered first: the caller need not wait for
+ * a close.
+ *
+ * SIGALRM, which kills, ends whatever a signal can end: a mount that hangs (killable), a socket that lingers.
+ */
+#include "keeper/front.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <unistd.h>
+#include <uthash.h>
+#include <uv.h>
+
+#include "keeper/clock.h"
+#include "keeper/mounts.h"
+#include "keeper/question.h"
+
+#define CONTROL 3 /* the front's end */
+
+/* --- messages --- */
+
+int front_send(int socket, const struct iovec *parts, size_t count, int fd, int flags)
+{
+	union {
+		struct cmsghdr head;
+		char room[CMSG_SPACE(sizeof(int))];
+	} control = {.room = {0}};
+	struct msghdr msg = {.msg_iov = (struct iovec *)parts, .msg_iovlen = count};
+
+	if (fd >= 0) {
+		msg.msg_control = &control;
+		msg.msg_controllen = sizeof(control);
+		control.head = (struct cmsghdr){
+			.cmsg_level = SOL_SOCKET, .cmsg_type = SCM_RIGHTS, .cmsg_len = CMSG_LEN(sizeof(int))};
+		memcpy(CMSG_DATA(&control.head), &fd, sizeof(fd));
+	}
+	while (sendmsg(socket, &msg, flags | MSG_NOSIGNAL) < 0)
+		if (errno != EINTR)
+			return -errno;
+	return 0;
+}
+
+ssize_t front_recv(int socket, void *message, size_t size, int *fd, int flags)
+{
+	struct iovec iov = {.iov_base = message, .iov_len = size};
+	union {
+		struct cmsghdr head;
+		char room[CMSG_SPACE(sizeof(int))];
+	} control;
+	struct msghdr msg = {
+		.msg_iov = &iov, .msg_iovlen = 1, .msg_control = &control, .msg_controllen = sizeof(control)};
+	ssize_t n;
+
+	*fd = -1;
+	while ((n = recvmsg(socket, &msg, flags | MSG_CMSG_CLOEXEC)) < 0)
+		if (errno != EINTR)
+			return -errno;
+	if (CMSG_FIRSTHDR(&msg) && CMSG_FIRSTHDR(&msg)->cmsg_type == SCM_RIGHTS)
+		memcpy(fd, CMSG_DATA(CMSG_FIRSTHDR(&msg)), sizeof(*fd));
+	return n;
+}
+
+/* The keeper reads what it is sent; if it has ended, so does the front. */
+static void say(const struct front_answer *answer, const struct held *before, int fd)
+{
+	struct iovec parts[] = {{.iov_base = (void *)answer, .iov_len = sizeof(*answer)},
+				{.iov_base = (void *)before, .iov_len = answer->before_count * sizeof(*before)}};
+
+	if (front_send(CONTROL, parts, answer->before_count ? 2 : 1, fd, 0) < 0)
+		_exit(0);
+}
+
+static void say_done(enum front_said said, int error)
+{
+	struct front_answer answer = {.said = said, .error = error};
+
+	say(&answer, NULL, -1);
+}
+
+static void listen_to_keeper(struct front_ask *ask, int *fd)
+{
+	if (front_recv(CONTROL, ask, sizeof(*ask), fd, 0) != sizeof(*ask))
+		_exit(0);
+}
+
+/* --- questions --- */
+
+static void close_and_say(const int *fds, unsigned count)
+{
+	for (unsigned i = 0; i < count; i++)
+		close(fds[i]);
+	say_done(FRONT_READY, 0);
+}
+
+static void refuse(struct front_answer *a, const char *why, int fd)
+{
+	snprintf(a->refused, sizeof(a->refused), "%s", why);
+	say(a, NULL, -1);
+	close_and_say(&fd, 1);
+}
+
+static bool is_hung(const struct front_ask *ask, uint64_t dev)
+{
+	for (unsigned i = 0; i < ask->hung_count; i++)
+		if (ask->hung[i] == dev)
+			return true;
+	return false;
+}
+
+/* A description of a file that is not local: to the front that keeps those of its device, or away with it. */
+static void pass_on(int fd)
+{
+	struct front_ask ask, keep = {.op = FRONT_KEEP};
+	struct iovec part = {.iov_base = &keep, .iov_len = sizeof(keep)};
+	int to, ret;
+
+	listen_to_keeper(&ask, &to);
+	if (ask.op == FRONT_GIVE) {
+		keep.id = ask.id;
+		ret = to < 0 ? -EBADF : front_send(to, &part, 1, fd, MSG_DONTWAIT);
+		if (to >= 0)
+			close(to); /* of the keeper: not the last one */
+		say_done(FRONT_GIVEN, -ret);
+	}
+	alarm(FRONT_LIMIT_S);
+	close_and_say(&fd, 1);
+}
+
+static void look_at(struct front_answer *a, struct inspect_request *request)
+{
+	struct inspect_result result;
+
+	inspect_now(request, &result);
+	a->st = result.st;
+	a->holds = result.holds;
+	a->before_count = (uint32_t)result.before.count;
+	memcpy(a->refused, result.refused, sizeof(a->refused));
+	memcpy(a->path, result.path, sizeof(a->path));
+	if (*a->refused) {
+		a->before_count = 0;
+		a->ready = true;
+		return say(a, NULL, -1);
+	}
+	a->ready = a->local;
+	a->away = !a->local;
+	alarm(0);
+	say(a, result.before.locks, a->local ? result.fd : -1);
+	before_free(&result.before);
+	if (a->local)
+		close(result.fd);
+	else
+		pass_on(result.fd);
+}
+
+static void about_lock(const struct front_ask *ask, struct front_answer *a, struct inspect_request *request)
+{
+	static struct mounts *mounts;
+	enum inspect_ground ground;
+	uint64_t ino;
+
+	if (!mounts)
+		mounts = mounts_new();
+	ground = inspect_ground(mounts, request->fd, &a->dev, &ino);
+	a->looked = true;
+	a->local = ground == INSPECT_LOCAL;
+	if (ground == INSPECT_NO_FILE || (!a->local && is_hung(ask, a->dev)))
+		free(request->groups);
+	if (ground == INSPECT_NO_FILE)
+		return refuse(a, "neither a regular file nor a directory", request->fd);
+	if (!a->local && is_hung(ask, a->dev))
+		return refuse(a, "its file system does not answer the keeper: is the server that it is mounted from away?",
+			      request->fd);
+	look_at(a, request);
+}
+
+static void receive(const struct front_ask *ask, int socket)
+{
+	struct front_answer a = {.said = FRONT_QUESTION};
+	struct inspect_request request = {.foreign = true};
+	struct question_fds came;
+	socklen_t len = sizeof(request.peer);
+	int ret;
+
+	a.n = question_receive(socket, &a.request, &came);
+	a.received_ns = clock_now_ns();
+	a.has_fd = came.count > 0;
+	ret = getsockopt(socket, SOL_SOCKET, SO_PEERCRED, &request.peer, &len);
+	if (ret == 0)
+		ret = inspect_peer_groups(socket, &request);
+	close(socket);
+	if (ret == 0 && a.n > 0 && question_check(&a.request, a.n, a.has_fd) == QUESTION_LOCK) {
+		request.fd = came.fds[0];
+		request.space = a.request.space;
+		request.owner = a.request.owner;
+		about_lock(ask, &a, &request); /* takes over descriptor and groups */
+		return;
+	}
+	free(request.groups);
+	a.ready = !came.count;
+	if (ret != 0)
+		a.n = -EIO;
+	say(&a, NULL, -1);
+	if (came.count)
+		close_and_say(came.fds, came.count);
+}
+
+/* --- a front that keeps descriptions --- */
+
+struct kept_fd {
+	uint64_t id;
+	int fd;
+	UT_hash_handle hh;
+};
+
+struct kept_probe {
+	uint64_t id;
+	struct kept_fd *kept;
+	struct probe_want want;
+	struct probe *probe;
+	UT_hash_handle hh;
+};
+
+static struct kept_fd *kept_fds;
+static struct kept_probe *kept_probes;
+static struct probes *probes;
+
+static void say_probed(uint64_t probe, enum probe_answer answer, int error)
+{
+	struct front_answer a = {.said = FRONT_PROBED, .probe = probe, .answer = answer, .error = error};
+
+	say(&a, NULL, -1);
+}
+
+/* Tested, not held (probe.h): a caller that takes the lock now has no pin, and asks before it relies on it. */
+static void on_probe(void *arg, enum probe_answer answer, int error)
+{
+	struct kept_probe *p = arg;
+
+	if (p->want.space == WIRE_FLOCK && (answer == PROBE_FREE || answer == PROBE_SHARED))
+		flock(p->kept->fd, LOCK_UN);
+	say_probed(p->id, answer, error);
+	if (answer == PROBE_IN_USE && p->want.wait)
+		return;
+	HASH_DEL(kept_probes, p);
+	free(p);
+}
+
+static void start_probe(const struct front_ask *ask, struct kept_fd *kept)
+{
+	struct kept_probe *p = kept ? calloc(1, sizeof(*p)) : NULL;
+
+	if (p) {
+		*p = (struct kept_probe){.id = ask->probe, .kept = kept, .want = ask->want};
+		p->probe = probe_start(probes, kept->fd, &p->want, on_probe, p);
+	}
+	if (p && p->probe) {
+		HASH_ADD(hh, kept_probes, id, sizeof(p->id), p);
+		return;
+	}
+	free(p);
+	say_probed(ask->probe, PROBE_STOPPED, kept ? EAGAIN : EBADF);
+}
+
+static void stop_probe(const struct front_ask *ask)
+{
+	struct kept_probe *p;
+
+	HASH_FIND(hh, kept_probes, &ask->probe, sizeof(ask->probe), p);
+	if (p)
+		probe_stop(p->probe);
+}
+
+static void test_shared(const struct front_ask *ask, const struct kept_fd *kept)
+{
+	struct front_answer a = {.said = FRONT_TESTED, .probe = ask->probe};
+	struct inspect_request request = {.known = true,
+					  .test_shared = true,
+					  .space = ask->want.space,
+					  .from = ask->want.from,
+					  .to = ask->want.to};
+	struct inspect_result result;
+
+	request.fd = kept ? fcntl(kept->fd, F_DUPFD_CLOEXEC, CONTROL) : -1;
+	if (request.fd >= 0) {
+		inspect_now(&request, &result);
+		a.shared = result.shared_in_use;
+	}
+	say(&a, NULL, -1);
+}
+
+static void keep(uint64_t id, int fd)
+{
+	struct kept_fd *kept = fd >= 0 ? calloc(1, sizeof(*kept)) : NULL;
+
+	if (!kept) {
+		if (fd >= 0)
+			close(fd);
+		return;
+	}
+	kept->id = id;
+	kept->fd = fd;
+	HASH_ADD(hh, kept_fds, id, sizeof(kept->id), kept);
+}
+
+static void forget(struct kept_fd *kept)
+{
+	if (kept) {
+		close(kept->fd);
+		HASH_DEL(kept_fds, kept);
+		free(kept);
+	}
+	say_done(FRONT_FORGOT, 0);
+}
+
+static void obey(const struct front_ask *ask, int fd)
+{
+	struct kept_fd *kept;
+
+	HASH_FIND(hh, kept_fds, &ask->id, sizeof(ask->id), kept);
+	switch (ask->op) {
+	case FRONT_KEEP:
+		return keep(ask->id, fd);
+	case FRONT_FORGET:
+		return forget(kept);
+	case FRONT_PROBE:
+		return start_probe(ask, kept);
+	case FRONT_STOP:
+		return stop_probe(ask);
+	case FRONT_SHARED:
+		return test_shared(ask, kept);
+	default:
+		return;
+	}
+}
+
+static void on_ask(uv_poll_t *poll, int status, int events)
+{
+	struct front_ask ask;
+	int fd;
+	ssize_t n = front_recv(CONTROL, &ask, sizeof(ask), &fd, MSG_DONTWAIT);
+
+	(void)poll, (void)status, (void)events;
+	if (n == -EAGAIN)
+		return;
+	if (n != sizeof(ask))
+		_exit(0);
+	obey(&ask, fd);
+}
+
+static void settle(void)
+{
+	static uv_loop_t loop;
+	static uv_poll_t poll;
+
+	uv_loop_init(&loop);
+	probes = probes_new(&loop);
+	if (!probes || uv_poll_init(&loop, &poll, CONTROL) != 0)
+		_exit(1);
+	fcntl(CONTROL, F_SETFL, 0); /* libuv has made it non-blocking; what is said here waits */
+	uv_poll_start(&poll, UV_READABLE, on_ask);
+	uv_run(&loop, UV_RUN_DEFAULT);
+	_exit(0);
+}
+
+/* --- processes --- */
+
+/* Nothing of the keeper's stays open: a front may outlive it. Only `fd`, which becomes CONTROL. */
+static void leave_all(int fd, const char *name)
+{
+	int null = open("/dev/null", O_RDWR);
+
+	for (int i = 0; i <= 2 && null >= 0; i++)
+		dup2(null, i);
+	if (fd != CONTROL)
+		dup2(fd, CONTROL);
+	close_range(CONTROL + 1, ~0u, 0);
+	fcntl(CONTROL, F_SETFD, FD_CLOEXEC);
+	prctl(PR_SET_NAME, name);
+	if (chdir("/") != 0)
+		_exit(1);
+}
+
+__attribute__((noreturn)) static void front_main(int fd)
+{
+	sigset_t only;
+
+	leave_all(fd, "dflock-front");
+	signal(SIGALRM, SIG_DFL);
+	sigemptyset(&only);
+	sigaddset(&only, SIGALRM);
+	sigprocmask(SIG_UNBLOCK, &only, NULL);
+	for (;;) {
+		struct front_ask ask;
+		int came;
+
+		listen_to_keeper(&ask, &came);
+		alarm(FRONT_LIMIT_S);
+		if (ask.op == FRONT_RECEIVE && came >= 0) {
+			receive(&ask, came);
+		} else if (ask.op == FRONT_BURY) {
+			close_and_say(&came, came >= 0);
+		} else if (ask.op == FRONT_SETTLE) {
+			alarm(0);
+			settle();
+		}
+		alarm(0);
+	}
+}
+
+/* 'F': a front with the socket that came along. 'K': keep it. */
+__attribute__((noreturn)) static void door_main(int fd)
+{
+	char what;
+	int came;
+
+	leave_all(fd, "dflock-door");
+	signal(SIGCHLD, SIG_IGN);
+	while (front_recv(CONTROL, &what, 1, &came, 0) > 0) {
+		if (what != 'F' || came < 0)
+			continue;
+		if (fork() == 0) {
+			signal(SIGCHLD, SIG_DFL);
+			front_main(came);
+		}
+		close(came); /* a front's socket: nothing of a user's is in it */
+	}
+	_exit(0);
+}
+
+static int door_say(int door, char what, int fd)
+{
+	struct iovec part = {.iov_base = &what, .iov_len = 1};
+
+	return front_send(door, &part, 1, fd, MSG_DONTWAIT);
+}
+
+static int make_pair(int ends[2])
+{
+	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) != 0)
+		return -errno;
+	fcntl(ends[0], F_SETFL, O_NONBLOCK);
+	return 0;
+}
+
+int front_start_door(void)
+{
+	int ends[2], ret = make_pair(ends);
+	pid_t pid;
+
+	if (ret < 0)
+		return ret;
+	pid = fork();
+	if (pid == 0)
+		door_main(ends[1]);
+	ret = pid < 0 ? -errno : ends[0];
+	close(ends[1]);
+	if (pid < 0)
+		close(ends[0]);
+	return ret;
+}
+
+int front_start(int door)
+{
+	int ends[2], ret = make_pair(ends);
+
+	if (ret < 0)
+		return ret;
+	ret = door_say(door, 'F', ends[1]);
+	close(ends[1]);
+	if (ret < 0)
+		close(ends[0]);
+	return ret < 0 ? ret : ends[0];
+}
+
+int front_leave_with_door(int door, int fd)
+{
+	return door_say(door, 'K', fd);
+}
