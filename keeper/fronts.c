@@ -29,7 +29,7 @@
 #define SLOW_MS  5000  /* a caller is told that its file's mount hangs */
 #define BUSY_MS  20    /* a front that takes longer is not waited for if another can be started */
 #define LOOK_MS  500   /* between two looks at those that are busy */
-#define IDLE_MS  10000 /* a front that nobody needs is ended */
+#define IDLE_MS  5000  /* a front that nobody needs is ended */
 
 struct unsent {
 	struct front_ask ask;

@@ -4,34 +4,43 @@ else meanwhile, can be stopped, killed and restarted, and what was left behind i
 """
 import ast
 import os
+import select
+import shutil
+import signal
 import subprocess
 import sys
+import tempfile
 import time
+import types
 
 import pytest
 from common import attempt
-from harness import wait_until
-from harness.hanging import FLUSH, OPEN
+from harness import Agent, Deadline, wait_until
+from harness import host as host_module
+from harness.hanging import FLUSH, RELEASE
 from harness.system import SYSTEM_DIR, Hanging, Place, SystemHost
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="needs root, for users and mounts")
 
 HOSTILE, OTHER = 12345, 12346
-GRANTED, REFUSED = 1, 4
+GRANTED, REFUSED, NOT_PROTECTED = 1, 4, 6
 FRONTS_PER_USER = 4
+SOON = 4.5  # a keeper that hangs is killed, and a caller whose file system hangs is refused, after 5 s
 PUPPET = os.path.join(os.path.dirname(os.path.abspath(__file__)), "puppet.py")
 
 
 class Puppet:
-    def __init__(self, host, uid=HOSTILE, before=()):
+    def __init__(self, host, uid=HOSTILE, inside=()):
         self.host = host
-        self.process = subprocess.Popen([*host.inside, *before, *host.as_user(uid, sys.executable, "-B", PUPPET)], stdin=subprocess.PIPE,
+        self.process = subprocess.Popen([*host.inside, *host.as_user(uid, *inside, sys.executable, "-B", PUPPET)], stdin=subprocess.PIPE,
                                         stdout=subprocess.PIPE, text=True, env={**host.env(), "LD_PRELOAD": ""}, start_new_session=True)
         self.question = f"question({host.config!r})"
 
     def do(self, expression):
         self.process.stdin.write(expression + "\n")
         self.process.stdin.flush()
+        if not select.select([self.process.stdout], [], [], 40)[0]:
+            raise Deadline(f"{expression} has not ended")
         said = self.process.stdout.readline()
         assert "Error" not in said, said
         return ast.literal_eval(said)
@@ -63,8 +72,20 @@ def place():
 
 
 @pytest.fixture
-def ground(redis, folder, place):
-    """(host, mount, puppet(uid)): a system keeper, a file system that can be made to hang, and clients of it."""
+def shown(monkeypatch):
+    """What users without rights run."""
+    with tempfile.TemporaryDirectory(prefix="dflock-test-") as path:
+        os.chmod(path, 0o755)
+        monkeypatch.setattr(host_module, "SHIM", shutil.copy(host_module.SHIM, path))
+        os.makedirs(os.path.join(path, "tests/agents"))
+        shutil.copy(os.path.join(host_module.BUILD, "tests/agents/agent"), os.path.join(path, "tests/agents"))
+        monkeypatch.setattr(host_module, "BUILD", path)
+        yield path
+
+
+@pytest.fixture
+def ground(redis, folder, place, shown):
+    """(host, mount(), puppet(uid)): a system keeper, file systems that can be made to hang, and clients of it."""
     host = SystemHost(redis, folder, place, rules='{ tree = "%s"; name = "t"; }, { tree = "/run/fuse"; name = "fuse"; }')
     puppets, mounts = [], []
 
@@ -90,7 +111,7 @@ def ground(redis, folder, place):
         host.stop()
 
 
-def served(host, uid=0, seconds=2.0, name=None):
+def served(host, uid=0, seconds=SOON, name=None):
     """A new lock of this user, soon."""
     name = name or "u%d-%d" % (uid, time.monotonic_ns())
     begun = time.monotonic()
@@ -108,12 +129,18 @@ def turns(host):
     """The loop answers, and nobody is frozen."""
     begun = time.monotonic()
     status = host.status()
-    assert time.monotonic() - begun < 2
+    assert time.monotonic() - begun < SOON, status
     return status
 
 
 def fronts(host):
     return host.inhabitants("dflock-front")
+
+
+def agent_of(host, uid):
+    agent = Agent(types.SimpleNamespace(inside=[*host.inside, *host.as_user(uid)], env=host.env))
+    host.agents.append(agent)
+    return agent
 
 
 def in_state_d(pids):
@@ -205,3 +232,123 @@ def test_the_keeper_can_be_stopped_killed_and_restarted(ground):
     host.start()
     served(host, seconds=20), served(host, OTHER), turns(host)
     assert unread is not None
+
+
+KINDS = {
+    "O_PATH": "keep(os.open('/etc/passwd', os.O_PATH))",
+    "FIFO": "(os.path.exists('/tmp/{mark}') or os.mkfifo('/tmp/{mark}')) and 0 or keep(os.open('/tmp/{mark}', os.O_RDWR))",
+    "device": "keep(os.open('/dev/null', os.O_RDWR))",
+    "terminal": "[keep(fd) for fd in os.openpty()][1]",
+    "lingering socket": "lingering()",
+    "memfd": "keep(os.memfd_create('x'))",
+    "epoll": "keep(__import__('select').epoll())",
+    "pidfd": "keep(os.pidfd_open(os.getpid()))",
+    "connection to the keeper": "keep(connections[connect('/run/dflock')])",
+    "deleted file": "(lambda path: (keep(os.open(path, os.O_RDWR | os.O_CREAT)), os.unlink(path))[0])('/tmp/{mark}')",
+}
+
+
+@pytest.mark.parametrize("uid", [HOSTILE, 0])
+def test_other_kinds(ground, folder, uid):
+    """Each is refused, or is no lock's file; a socket that lingers after the program's last close takes nothing with it."""
+    host, _, puppet = ground
+    served(host), served(host, OTHER)
+    client = puppet(uid)
+    before = host.keeper_pids()
+    for kind, expression in KINDS.items():
+        mark = os.path.basename(folder) + "-" + kind.replace(" ", "")
+        fd = client.do(expression.format(mark=mark))
+        os.kill(before[1], signal.SIGSTOP)  # so that the keeper's is the last, where it is not in use here
+        number = client.send(client.question, fd)
+        client.do(f"os.close({fd})")
+        os.kill(before[1], signal.SIGCONT)
+        turns(host)
+        said = client.answer(number)
+        assert said and said[0] in (REFUSED, NOT_PROTECTED), (kind, said)
+        if os.path.exists("/tmp/" + mark):
+            os.unlink("/tmp/" + mark)
+    served(host), served(host, OTHER)
+    assert host.keeper_pids() == before
+
+
+def test_left_unread(ground):
+    """Connections that are closed by their peers with descriptors in their queues, while all of the user's fronts hang."""
+    host, mount, puppet = ground
+    served(host), served(host, OTHER)
+    dead, hostile = mount(), puppet()
+    before = host.keeper_pids()
+    fds = [hostile.open(f"{dead.path}/f{i}") for i in range(8)]
+    dead.say(f"hold {FLUSH} {RELEASE}")
+    for i in range(40):
+        number = hostile.send(hostile.question, fds[i % 8])
+        for _ in range(3):
+            hostile.do(f"send({number}, b'', {fds[i % 8]})")
+        if i % 2:
+            hostile.do(f"hang_up({number})")
+    served(host), served(host, OTHER), turns(host)
+    assert len(fronts(host)) <= FRONTS_PER_USER + 1 + 2
+    assert host.keeper_pids() == before
+    hostile.kill()
+    dead.say(f"let {FLUSH} {RELEASE}")
+    hostile.process.wait(20)
+    wait_until(lambda: len(fronts(host)) <= 2, "what was left behind has ended", 30)
+    wait_until(lambda: open_in(before[1], "socket:") <= 16, "all connections are closed", 30)
+    served(host, HOSTILE)
+
+
+def open_in(pid, what):
+    links = (os.path.join(f"/proc/{pid}/fd", fd) for fd in os.listdir(f"/proc/{pid}/fd"))
+    return sum(os.path.lexists(link) and os.readlink(link).startswith(what) for link in links)
+
+
+def test_a_path_of_ones_own(ground, folder):
+    """In a user and mount namespace /run/fuse/m leads to a file of the user's own: that is not the lock's file."""
+    host, mount, puppet = ground
+    mount()
+    hostile = puppet(inside=["unshare", "--user", "--map-root-user", "--mount"])
+    shadow = f"/tmp/{os.path.basename(folder)}-shadow"
+    assert hostile.do(f"__import__('subprocess').call('mkdir -p {shadow} && mount -t tmpfs x {shadow} && touch {shadow}/f && mount --bind {shadow} /run/fuse/m', shell=True)") == 0
+    said = hostile.answer(hostile.send(hostile.question, hostile.open("/run/fuse/m/f")))
+    assert said[0] == REFUSED and "another file" in said[1], said
+    os.rmdir(shadow)
+
+
+def test_files_that_are_not_local_are_served(ground, make_host):
+    """The keeper has none of them open; locks go to and fro between hosts all the same."""
+    host, mount, _ = ground
+    mount()
+    elsewhere = make_host("b", rules='{ tree = "%s"; name = "fuse/m"; }')
+    keeper = host.keeper_pids()[1]
+    one, two, other = agent_of(host, OTHER), agent_of(host, OTHER), elsewhere.agent()
+    for agent, path in ((one, "/run/fuse/m/f"), (two, "/run/fuse/m/f"), (other, elsewhere.path("f"))):
+        assert agent.do(f"open 0 {path} rwc") == "ok"
+    for lock, nb, unlock in (("flock 0 ex", "flock 0 ex nb", "flock 0 un"), ("setlk 0 ex 0 10 w", "setlk 0 ex 0 10", "setlk 0 un 0 10")):
+        for _ in range(3):
+            assert one.do(lock) == "ok"
+            assert open_in(keeper, "/run/fuse") == 0
+            assert other.do(nb) in ("EWOULDBLOCK", "EAGAIN")
+            other.say(lock)
+            assert other.silent()
+            assert one.do(unlock) == "ok" and other.heard()[0] == "ok"
+            one.say(lock)
+            assert one.silent()
+            assert other.do(unlock) == "ok" and one.heard()[0] == "ok"
+            assert one.do(unlock) == "ok"
+    assert one.do("flock 0 sh") == "ok"
+    other.say("flock 0 ex")
+    assert other.silent()
+    assert two.do("flock 0 sh") == "ok"  # shared while shared is held, past who waits
+    for agent in (one, two):
+        assert agent.do("flock 0 un") == "ok"
+    assert other.heard()[0] == "ok"
+
+
+def test_what_was_left_behind_ends(ground):
+    """Also the processes that keep files, once nobody needs them."""
+    host, mount, _ = ground
+    mount()
+    for i in range(3):
+        assert attempt(host, f"/run/fuse/m/f{i}", before=[*host.inside, *host.as_user(OTHER)]).word == "ok"
+    assert fronts(host)
+    wait_until(lambda: not fronts(host), "no front is left", 40)
+    assert len(host.inhabitants("dflock-door")) == 1
