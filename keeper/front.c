@@ -16,6 +16,7 @@
 #include <string.h>
 #include <sys/file.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <unistd.h>
 #include <uthash.h>
@@ -178,7 +179,8 @@ static void about_lock(const struct front_ask *ask, struct front_answer *a, stru
 	if (ground == INSPECT_NO_FILE)
 		return refuse(a, "neither a regular file nor a directory", request->fd);
 	if (!a->local && is_hung(ask, a->dev))
-		return refuse(a, "its file system does not answer the keeper: is the server that it is mounted from away?",
+		return refuse(a,
+			      "its file system does not answer the keeper: is the server that it is mounted from away?",
 			      request->fd);
 	look_at(a, request);
 }
@@ -378,6 +380,7 @@ static void settle(void)
 static void leave_all(int fd, const char *name)
 {
 	int null = open("/dev/null", O_RDWR);
+	struct rlimit limit;
 
 	for (int i = 0; i <= 2 && null >= 0; i++)
 		dup2(null, i);
@@ -385,6 +388,10 @@ static void leave_all(int fd, const char *name)
 		dup2(fd, CONTROL);
 	close_range(CONTROL + 1, ~0u, 0);
 	fcntl(CONTROL, F_SETFD, FD_CLOEXEC);
+	if (getrlimit(RLIMIT_NOFILE, &limit) == 0) {
+		limit.rlim_cur = limit.rlim_max;
+		setrlimit(RLIMIT_NOFILE, &limit);
+	}
 	prctl(PR_SET_NAME, name);
 	if (chdir("/") != 0)
 		_exit(1);

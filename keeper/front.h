@@ -8,14 +8,15 @@
  *          <-- FRONT_QUESTION, the file opened anew --           closes that, and answers
  *
  * A file on a file system that is not local never comes to the keeper: a front of its user that keeps the files of this
- * device (FRONT_SETTLE) has the keeper's description of it, and asks the kernel about locks (probe.h) when it is told to.
+ * device (FRONT_SETTLE) has the keeper's description of it, and asks the kernel about locks (probe.h) when it is told
+ * to.
  *
  *   keeper -- FRONT_GIVE, the keeping front's socket ----> front  passes the description on (FRONT_KEEP)
  *   keeper -- FRONT_PROBE, FRONT_STOP, FRONT_FORGET, ... -------> keeping front
  *
  * The door starts fronts: a process that the keeper forks while it has one thread. It also has a copy of the listening
- * socket, so that the keeper's is never the last one: what closes that last closes what waits in connections that nobody
- * has accepted. Door and fronts end when the keeper does.
+ * socket, so that the keeper's is never the last one: what closes that last closes what waits in connections that
+ * nobody has accepted. Door and fronts end when the keeper does.
  */
 #ifndef DFLOCK_KEEPER_FRONT_H
 #define DFLOCK_KEEPER_FRONT_H
@@ -33,14 +34,14 @@
 enum front_op {
 	FRONT_RECEIVE, /* a connection comes with it */
 	FRONT_BURY,    /* ditto: close it */
-	FRONT_GIVE,    /* after FRONT_QUESTION with `away`: a keeping front's socket; `id`: the description's name there */
-	FRONT_DROP,    /* ditto: close it */
-	FRONT_SETTLE,  /* from now on this front keeps descriptions */
-	FRONT_KEEP,    /* from another front: a description, as `id` */
-	FRONT_FORGET,  /* close `id` */
-	FRONT_PROBE,   /* a probe of `id`, called `probe` */
-	FRONT_STOP,    /* `probe` */
-	FRONT_SHARED,  /* inspect.h, test_shared, of `id`; `probe` names the question */
+	FRONT_GIVE, /* after FRONT_QUESTION with `away`: a keeping front's socket; `id`: the description's name there */
+	FRONT_DROP, /* ditto: close it */
+	FRONT_SETTLE, /* from now on this front keeps descriptions */
+	FRONT_KEEP,   /* from another front: a description, as `id` */
+	FRONT_FORGET, /* close `id` */
+	FRONT_PROBE,  /* a probe of `id`, called `probe` */
+	FRONT_STOP,   /* `probe` */
+	FRONT_SHARED, /* inspect.h, test_shared, of `id`; `probe` names the question */
 };
 
 struct front_ask {

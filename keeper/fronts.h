@@ -1,5 +1,6 @@
 /*
- * The keeper's side of its fronts (front.h): which front reads which connection, and the files that fronts keep. Loop only.
+ * The keeper's side of its fronts (front.h): which front reads which connection, and the files that fronts keep. Loop
+ * only.
  *
  * Each user has fronts of its own, a bounded number; one that hangs counts until it has ended. So a user whose file
  * systems hang waits, and is refused after some seconds, or at once if all of its fronts hang, and no other user
@@ -11,9 +12,9 @@
 
 #include "keeper/keeper.h"
 
-#define FRONTS_PER_USER 4   /* that read questions; one more may be started to close connections */
-#define KEEPERS_PER_USER 4  /* that keep files: one for each device */
-#define FRONTS_ALL      256 /* of all users together */
+#define FRONTS_PER_USER  4   /* that read questions; one more may be started to close connections */
+#define KEEPERS_PER_USER 4   /* that keep files: one for each device */
+#define FRONTS_ALL       256 /* of all users together */
 
 struct front_answer;
 struct fronts;
@@ -41,7 +42,8 @@ void fronts_bury(struct fronts *fronts, uid_t uid, int fd);
 typedef void fronts_kept_cb(struct session *s, struct kept *kept, const char *why);
 void fronts_keep(struct session *s, uint64_t dev, fronts_kept_cb *cb);
 
-/* What lock_test_shared asks, of a kept file: cb comes later, unless the session is left first. False: it cannot be asked. */
+/* What lock_test_shared asks, of a kept file: cb comes later, unless the session is left first. False: it cannot be
+ * asked. */
 typedef void fronts_shared_cb(struct session *s, bool shared);
 bool fronts_test_shared(struct session *s, struct kept *kept, fronts_shared_cb *cb);
 

@@ -114,8 +114,8 @@ struct file {
 	bool local;                   /* no call on it waits for another machine (mounts.h) */
 	int fd;            /* the keeper's own description; pins the inode; -1: could not be opened again, or kept */
 	struct kept *kept; /* a front has one in its place (fronts.h); NULL: none */
-	char *path;                   /* as last seen */
-	char *name;                   /* lock name */
+	char *path;        /* as last seen */
+	char *name;        /* lock name */
 	struct lock locks[WIRE_SPACES];
 	bool listed; /* keeper->unused */
 	struct file *unused_prev, *unused_next;

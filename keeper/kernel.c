@@ -151,8 +151,7 @@ void lease_start_probe(struct lease *lease)
 	if (lease->lock->file->kept)
 		lease->kept_probe = kept_probe_start(lease->lock->file->kept, &want, on_probe, lease);
 	else
-		lease->probe =
-			probe_start(lease_keeper(lease)->probes, lease->lock->file->fd, &want, on_probe, lease);
+		lease->probe = probe_start(lease_keeper(lease)->probes, lease->lock->file->fd, &want, on_probe, lease);
 	if (!lease_is_probed(lease)) /* no thread to be had: again in a while */
 		lease_start_timer(lease, 100);
 }

@@ -7,7 +7,8 @@
 
 #include "wire/msg.h"
 
-/* Room for more descriptors than the one that is allowed, so that two can be told from one. The kernel drops the rest. */
+/* Room for more descriptors than the one that is allowed, so that two can be told from one. The kernel drops the rest.
+ */
 #define QUESTION_FDS 4
 
 /* What came with a message. The caller closes all of fds, whatever else came back: closing one may wait for its file
