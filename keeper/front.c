@@ -14,19 +14,14 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/file.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <unistd.h>
-#include <uthash.h>
-#include <uv.h>
 
 #include "keeper/clock.h"
 #include "keeper/mounts.h"
 #include "keeper/question.h"
-
-#define CONTROL 3 /* the front's end */
 
 /* --- messages --- */
 
@@ -72,12 +67,12 @@ ssize_t front_recv(int socket, void *message, size_t size, int *fd, int flags)
 }
 
 /* The keeper reads what it is sent; if it has ended, so does the front. */
-static void say(const struct front_answer *answer, const struct held *before, int fd)
+void front_say(const struct front_answer *answer, const struct held *before, int fd)
 {
 	struct iovec parts[] = {{.iov_base = (void *)answer, .iov_len = sizeof(*answer)},
 				{.iov_base = (void *)before, .iov_len = answer->before_count * sizeof(*before)}};
 
-	if (front_send(CONTROL, parts, answer->before_count ? 2 : 1, fd, 0) < 0)
+	if (front_send(FRONT_CONTROL, parts, answer->before_count ? 2 : 1, fd, 0) < 0)
 		_exit(0);
 }
 
@@ -85,12 +80,12 @@ static void say_done(enum front_said said, int error)
 {
 	struct front_answer answer = {.said = said, .error = error};
 
-	say(&answer, NULL, -1);
+	front_say(&answer, NULL, -1);
 }
 
 static void listen_to_keeper(struct front_ask *ask, int *fd)
 {
-	if (front_recv(CONTROL, ask, sizeof(*ask), fd, 0) != sizeof(*ask))
+	if (front_recv(FRONT_CONTROL, ask, sizeof(*ask), fd, 0) != sizeof(*ask))
 		_exit(0);
 }
 
@@ -106,7 +101,7 @@ static void close_and_say(const int *fds, unsigned count)
 static void refuse(struct front_answer *a, const char *why, int fd)
 {
 	snprintf(a->refused, sizeof(a->refused), "%s", why);
-	say(a, NULL, -1);
+	front_say(a, NULL, -1);
 	close_and_say(&fd, 1);
 }
 
@@ -150,12 +145,12 @@ static void look_at(struct front_answer *a, struct inspect_request *request)
 	if (*a->refused) {
 		a->before_count = 0;
 		a->ready = true;
-		return say(a, NULL, -1);
+		return front_say(a, NULL, -1);
 	}
 	a->ready = a->local;
 	a->away = !a->local;
 	alarm(0);
-	say(a, result.before.locks, a->local ? result.fd : -1);
+	front_say(a, result.before.locks, a->local ? result.fd : -1);
 	before_free(&result.before);
 	if (a->local)
 		close(result.fd);
@@ -211,172 +206,14 @@ static void receive(const struct front_ask *ask, int socket)
 	a.ready = !came.count;
 	if (ret != 0)
 		a.n = -EIO;
-	say(&a, NULL, -1);
+	front_say(&a, NULL, -1);
 	if (came.count)
 		close_and_say(came.fds, came.count);
 }
 
-/* --- a front that keeps descriptions --- */
-
-struct kept_fd {
-	uint64_t id;
-	int fd;
-	UT_hash_handle hh;
-};
-
-struct kept_probe {
-	uint64_t id;
-	struct kept_fd *kept;
-	struct probe_want want;
-	struct probe *probe;
-	UT_hash_handle hh;
-};
-
-static struct kept_fd *kept_fds;
-static struct kept_probe *kept_probes;
-static struct probes *probes;
-
-static void say_probed(uint64_t probe, enum probe_answer answer, int error)
-{
-	struct front_answer a = {.said = FRONT_PROBED, .probe = probe, .answer = answer, .error = error};
-
-	say(&a, NULL, -1);
-}
-
-/* Tested, not held (probe.h): a caller that takes the lock now has no pin, and asks before it relies on it. */
-static void on_probe(void *arg, enum probe_answer answer, int error)
-{
-	struct kept_probe *p = arg;
-
-	if (p->want.space == WIRE_FLOCK && (answer == PROBE_FREE || answer == PROBE_SHARED))
-		flock(p->kept->fd, LOCK_UN);
-	say_probed(p->id, answer, error);
-	if (answer == PROBE_IN_USE && p->want.wait)
-		return;
-	HASH_DEL(kept_probes, p);
-	free(p);
-}
-
-static void start_probe(const struct front_ask *ask, struct kept_fd *kept)
-{
-	struct kept_probe *p = kept ? calloc(1, sizeof(*p)) : NULL;
-
-	if (p) {
-		*p = (struct kept_probe){.id = ask->probe, .kept = kept, .want = ask->want};
-		p->probe = probe_start(probes, kept->fd, &p->want, on_probe, p);
-	}
-	if (p && p->probe) {
-		HASH_ADD(hh, kept_probes, id, sizeof(p->id), p);
-		return;
-	}
-	free(p);
-	say_probed(ask->probe, PROBE_STOPPED, kept ? EAGAIN : EBADF);
-}
-
-static void stop_probe(const struct front_ask *ask)
-{
-	struct kept_probe *p;
-
-	HASH_FIND(hh, kept_probes, &ask->probe, sizeof(ask->probe), p);
-	if (p)
-		probe_stop(p->probe);
-}
-
-static void test_shared(const struct front_ask *ask, const struct kept_fd *kept)
-{
-	struct front_answer a = {.said = FRONT_TESTED, .probe = ask->probe};
-	struct inspect_request request = {.known = true,
-					  .test_shared = true,
-					  .space = ask->want.space,
-					  .from = ask->want.from,
-					  .to = ask->want.to};
-	struct inspect_result result;
-
-	request.fd = kept ? fcntl(kept->fd, F_DUPFD_CLOEXEC, CONTROL) : -1;
-	if (request.fd >= 0) {
-		inspect_now(&request, &result);
-		a.shared = result.shared_in_use;
-	}
-	say(&a, NULL, -1);
-}
-
-static void keep(uint64_t id, int fd)
-{
-	struct kept_fd *kept = fd >= 0 ? calloc(1, sizeof(*kept)) : NULL;
-
-	if (!kept) {
-		if (fd >= 0)
-			close(fd);
-		return;
-	}
-	kept->id = id;
-	kept->fd = fd;
-	HASH_ADD(hh, kept_fds, id, sizeof(kept->id), kept);
-}
-
-static void forget(struct kept_fd *kept)
-{
-	if (kept) {
-		close(kept->fd);
-		HASH_DEL(kept_fds, kept);
-		free(kept);
-	}
-	say_done(FRONT_FORGOT, 0);
-}
-
-static void obey(const struct front_ask *ask, int fd)
-{
-	struct kept_fd *kept;
-
-	HASH_FIND(hh, kept_fds, &ask->id, sizeof(ask->id), kept);
-	switch (ask->op) {
-	case FRONT_KEEP:
-		return keep(ask->id, fd);
-	case FRONT_FORGET:
-		return forget(kept);
-	case FRONT_PROBE:
-		return start_probe(ask, kept);
-	case FRONT_STOP:
-		return stop_probe(ask);
-	case FRONT_SHARED:
-		return test_shared(ask, kept);
-	default:
-		return;
-	}
-}
-
-static void on_ask(uv_poll_t *poll, int status, int events)
-{
-	struct front_ask ask;
-	int fd;
-	ssize_t n = front_recv(CONTROL, &ask, sizeof(ask), &fd, MSG_DONTWAIT);
-
-	(void)poll, (void)status, (void)events;
-	if (n == -EAGAIN)
-		return;
-	if (n != sizeof(ask))
-		_exit(0);
-	obey(&ask, fd);
-}
-
-static void settle(void)
-{
-	static uv_loop_t loop;
-	static uv_poll_t poll;
-
-	uv_loop_init(&loop);
-	probes = probes_new(&loop);
-	if (!probes || uv_poll_init(&loop, &poll, CONTROL) != 0)
-		_exit(1);
-	fcntl(CONTROL, F_SETFL, 0); /* libuv has made it non-blocking; what is said here waits */
-	uv_poll_start(&poll, UV_READABLE, on_ask);
-	uv_run(&loop, UV_RUN_DEFAULT);
-	_exit(0);
-}
-
 /* --- processes --- */
 
-/* Nothing of the keeper's stays open: a front may outlive it. Only `fd`, which becomes CONTROL. */
+/* Nothing of the keeper's stays open: a front may outlive it. Only `fd`, which becomes FRONT_CONTROL. */
 static void leave_all(int fd, const char *name)
 {
 	int null = open("/dev/null", O_RDWR);
@@ -384,10 +221,10 @@ static void leave_all(int fd, const char *name)
 
 	for (int i = 0; i <= 2 && null >= 0; i++)
 		dup2(null, i);
-	if (fd != CONTROL)
-		dup2(fd, CONTROL);
-	close_range(CONTROL + 1, ~0u, 0);
-	fcntl(CONTROL, F_SETFD, FD_CLOEXEC);
+	if (fd != FRONT_CONTROL)
+		dup2(fd, FRONT_CONTROL);
+	close_range(FRONT_CONTROL + 1, ~0u, 0);
+	fcntl(FRONT_CONTROL, F_SETFD, FD_CLOEXEC);
 	if (getrlimit(RLIMIT_NOFILE, &limit) == 0) {
 		limit.rlim_cur = limit.rlim_max;
 		setrlimit(RLIMIT_NOFILE, &limit);
@@ -418,7 +255,7 @@ __attribute__((noreturn)) static void front_main(int fd)
 			close_and_say(&came, came >= 0);
 		} else if (ask.op == FRONT_SETTLE) {
 			alarm(0);
-			settle();
+			front_settle();
 		}
 		alarm(0);
 	}
@@ -432,7 +269,7 @@ __attribute__((noreturn)) static void door_main(int fd)
 
 	leave_all(fd, "dflock-door");
 	signal(SIGCHLD, SIG_IGN);
-	while (front_recv(CONTROL, &what, 1, &came, 0) > 0) {
+	while (front_recv(FRONT_CONTROL, &what, 1, &came, 0) > 0) {
 		if (what != 'F' || came < 0)
 			continue;
 		if (fork() == 0) {

@@ -99,4 +99,13 @@ int front_start(int door);
 /* The door keeps a copy until it ends. 0 or -errno. */
 int front_leave_with_door(int door, int fd);
 
+/* --- inside a front --- */
+
+#define FRONT_CONTROL 3 /* its end of the socket */
+
+/* The keeper reads what it is sent; if it has ended, so does the front. before: answer->before_count of them. */
+void front_say(const struct front_answer *answer, const struct held *before, int fd);
+/* Keeps descriptions until the keeper has ended, or does not need it any more. */
+__attribute__((noreturn)) void front_settle(void);
+
 #endif

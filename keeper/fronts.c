@@ -62,6 +62,10 @@ struct front *front_new(struct front_user *user, bool settled)
 	if (!front)
 		return NULL;
 	front->fd = front_start(fronts->door);
+	if (front->fd == -EPIPE || front->fd == -ECONNRESET) {
+		log_error("the process that starts fronts has ended: the keeper ends, and the next one has another");
+		abort();
+	}
 	if (front->fd < 0 || uv_poll_init(fronts->k->loop, &front->poll, front->fd) != 0) {
 		log_error("a front cannot be started: %s", strerror(front->fd < 0 ? -front->fd : ENOMEM));
 		if (front->fd >= 0)
@@ -128,7 +132,7 @@ static void front_gone(struct front *front)
 		s->front = NULL;
 		session_slow(s, FRONTS_SLOW_MS);
 	}
-	fronts_serve(user);
+	fronts_look_in(fronts, FRONTS_BUSY_MS); /* not at once: the next one may end as soon */
 }
 
 /* --- what they say --- */

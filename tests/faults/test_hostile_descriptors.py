@@ -111,13 +111,18 @@ def ground(redis, folder, place, shown):
         host.stop()
 
 
+def prepare(host, name, uid):
+    path = host.path(name)
+    with open(path, "a"):
+        os.chown(path, uid, uid)
+    return path
+
+
 def served(host, uid=0, seconds=SOON, name=None):
     """A new lock of this user, soon."""
     name = name or "u%d-%d" % (uid, time.monotonic_ns())
     begun = time.monotonic()
-    path = host.path(name)
-    with open(path, "a"):
-        os.chown(path, uid, uid)
+    prepare(host, name, uid)
     words = host.as_user(uid) if uid else ()
     got = attempt(host, name, before=[*host.inside, *words])
     assert got.word == "ok", got
@@ -279,7 +284,7 @@ def test_left_unread(ground):
     before = host.keeper_pids()
     fds = [hostile.open(f"{dead.path}/f{i}") for i in range(8)]
     dead.say(f"hold {FLUSH} {RELEASE}")
-    for i in range(40):
+    for i in range(100):
         number = hostile.send(hostile.question, fds[i % 8])
         for _ in range(3):
             hostile.do(f"send({number}, b'', {fds[i % 8]})")
@@ -287,6 +292,7 @@ def test_left_unread(ground):
             hostile.do(f"hang_up({number})")
     served(host), served(host, OTHER), turns(host)
     assert len(fronts(host)) <= FRONTS_PER_USER + 1 + 2
+    assert open_in(before[1], "socket:") <= 50 + 50, "those that nobody can close share pits"
     assert host.keeper_pids() == before
     hostile.kill()
     dead.say(f"let {FLUSH} {RELEASE}")
@@ -352,3 +358,33 @@ def test_what_was_left_behind_ends(ground):
     assert fronts(host)
     wait_until(lambda: not fronts(host), "no front is left", 40)
     assert len(host.inhabitants("dflock-door")) == 1
+
+
+def test_the_door_is_killed(ground):
+    host, _, _ = ground
+    served(host, OTHER)
+    prepare(host, "again", OTHER)
+    for comm in ("dflock-front", "dflock-door"):
+        before = host.inhabitants(comm)
+        assert before
+        for pid in before:
+            os.kill(pid, 9)
+        wait_until(lambda: attempt(host, "again", before=[*host.inside, *host.as_user(OTHER)]).word == "ok",
+                   "it is served again", 10)
+        assert not set(before) & set(host.inhabitants(comm))
+
+
+def test_held_through_an_outage(ground, redis):
+    """Holders of files that fronts keep are found, frozen and let go as any."""
+    host, mount, _ = ground
+    mount()
+    agent = agent_of(host, OTHER)
+    prepare(host, "f", OTHER)
+    for slot, path in enumerate(("/run/fuse/m/f", host.path("f"))):
+        assert agent.do(f"open {slot} {path} rwc") == "ok" and agent.do(f"flock {slot} ex") == "ok"
+    redis.signal(signal.SIGSTOP)
+    wait_until(lambda: host.status()["frozen"] > 0, "it is frozen", 20)
+    redis.signal(signal.SIGCONT)
+    wait_until(lambda: host.status()["frozen"] == 0, "it goes on", 20)
+    assert [agent.do(f"flock {slot} un") for slot in range(2)] == ["ok", "ok"]
+    assert attempt(host, "/run/fuse/m/f", before=[*host.inside, *host.as_user(OTHER)]).word == "ok"
