@@ -177,6 +177,8 @@ static void about_lock(const struct front_ask *ask, struct front_answer *a, stru
 		return refuse(a,
 			      "its file system does not answer the keeper: is the server that it is mounted from away?",
 			      request->fd);
+	if (!a->local)
+		front_say(&(struct front_answer){.said = FRONT_LOOKING, .dev = a->dev}, NULL, -1);
 	look_at(a, request);
 }
 

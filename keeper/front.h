@@ -47,17 +47,18 @@ enum front_op {
 struct front_ask {
 	enum front_op op;
 	unsigned hung_count;
-	uint64_t hung[FRONT_MAX_HUNG]; /* devices that enough fronts of this user hang on: refuse, and only close */
+	uint64_t hung[FRONT_MAX_HUNG]; /* devices that fronts of this user hang on: refuse, and only close */
 	uint64_t id, probe;
 	struct probe_want want;
 };
 
 enum front_said {
 	FRONT_QUESTION,
-	FRONT_READY,  /* it can be asked again */
-	FRONT_GIVEN,  /* `error`: 0, or why not */
-	FRONT_PROBED, /* `probe`, `answer`, `error` */
-	FRONT_TESTED, /* `probe`, `shared` */
+	FRONT_LOOKING, /* `dev`, which is not local: the question follows, or never comes */
+	FRONT_READY,   /* it can be asked again */
+	FRONT_GIVEN,   /* `error`: 0, or why not */
+	FRONT_PROBED,  /* `probe`, `answer`, `error` */
+	FRONT_TESTED,  /* `probe`, `shared` */
 	FRONT_FORGOT,
 };
 

@@ -186,6 +186,9 @@ static void on_answer(struct front *front, const struct front_answer *a, const s
 	case FRONT_QUESTION:
 		on_question(front, a, before, fd);
 		break;
+	case FRONT_LOOKING:
+		front->dev = a->dev;
+		break;
 	case FRONT_READY:
 		front->busy = false;
 		front->since_ns = clock_now_ns();
@@ -231,6 +234,7 @@ static void look_at_front(struct front *front, int64_t now, bool *surplus)
 		return;
 	}
 	if (front->busy) {
+		front_note_hung(front);
 		if (front->session && now - front->session->front_since_ns > FRONTS_SLOW_MS * NS_PER_MS)
 			session_slow(front->session, FRONTS_SLOW_MS);
 		return;
@@ -245,7 +249,6 @@ static void look_at_front(struct front *front, int64_t now, bool *surplus)
 static uint64_t look_at_user(struct front_user *user, int64_t now)
 {
 	struct front *front, *next;
-	struct session *s, *next_s;
 	bool idle = false;
 	uint64_t ms = FRONTS_IDLE_MS;
 
@@ -254,9 +257,7 @@ static uint64_t look_at_user(struct front_user *user, int64_t now)
 		if (front->busy || front->unsent)
 			ms = FRONTS_LOOK_MS;
 	}
-	DL_FOREACH_SAFE2 (user->queue, s, next_s, front_next)
-		if (now - s->front_since_ns > FRONTS_SLOW_MS * NS_PER_MS)
-			session_slow(s, FRONTS_SLOW_MS);
+	fronts_refuse_old(user);
 	fronts_serve(user);
 	return user->queue || user->graves ? FRONTS_BUSY_MS : ms;
 }

@@ -4,8 +4,8 @@
  *
  * Each user has fronts of its own, a bounded number; one that hangs counts until it has ended. So a user whose file
  * systems hang waits, and is refused after some seconds, or at once if all of its fronts hang, and no other user
- * notices. Of the fronts that read questions at most half hang on one device (the rest refuse its files): a mount that
- * does not answer leaves the user's other files alone, unless even closing its descriptors hangs.
+ * notices. A front that reads questions refuses files of devices that others of this user hang on: a mount that does
+ * not answer delays the user's other files by some seconds, once, unless even closing its descriptors hangs.
  */
 #ifndef DFLOCK_KEEPER_FRONTS_H
 #define DFLOCK_KEEPER_FRONTS_H

@@ -5,10 +5,12 @@
 #include "keeper/front.h"
 #include "keeper/fronts.h"
 
-#define FRONTS_SLOW_MS 5000 /* a caller is told that its file's mount hangs */
-#define FRONTS_BUSY_MS 20   /* a front that takes longer is not waited for if another can be started */
-#define FRONTS_LOOK_MS 500  /* between two looks at those that are busy */
-#define FRONTS_IDLE_MS 5000 /* a front that nobody needs is ended */
+#define FRONTS_SLOW_MS  5000  /* a caller is told that its file's mount hangs */
+#define FRONTS_BUSY_MS  20    /* a front that takes longer is not waited for if another can be started */
+#define FRONTS_LOOK_MS  500   /* between two looks at those that are busy */
+#define FRONTS_QUEUE_MS 9000  /* nobody reads it: longer than it takes to know which devices hang */
+#define FRONTS_HUNG_MS  10000 /* after that long a device that hung is tried again */
+#define FRONTS_IDLE_MS  5000  /* a front that nobody needs is ended */
 
 struct unsent {
 	struct front_ask ask;
@@ -49,6 +51,10 @@ struct front_user {
 	struct session *queue;
 	struct grave *graves;
 	unsigned grave_count;
+	struct {
+		uint64_t dev;
+		int64_t seen_ns;
+	} hung[FRONT_MAX_HUNG]; /* when a front was last seen to hang on it */
 	UT_hash_handle hh;
 };
 
@@ -97,6 +103,10 @@ void fronts_receive_again(struct session *s);
 
 /* --- readers.c --- */
 
+/* If it hangs, the device is noted. */
+void front_note_hung(struct front *front);
+/* Refuses the questions that no front has read for FRONTS_QUEUE_MS. */
+void fronts_refuse_old(struct front_user *user);
 /* Gives the user's idle fronts what there is to do. */
 void fronts_serve(struct front_user *user);
 

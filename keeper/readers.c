@@ -37,35 +37,51 @@ static struct front *find_idle(const struct front_user *user)
 	return NULL;
 }
 
-/* Is none of its fronts likely to be free soon? One that has just begun is. */
+/*
+ * Is another front to be started? The second one when the first does not answer at once; more only when it is known
+ * that all hang, and so on which devices: what is on these they refuse. So a mount that hangs takes two fronts, and not
+ * all, unless even a close of its files hangs.
+ */
 static bool needs_another(const struct front_user *user, unsigned limit)
 {
-	int64_t now = clock_now_ns();
+	int64_t patience = (user->readers < 2 ? FRONTS_BUSY_MS : FRONTS_SLOW_MS) * NS_PER_MS, now = clock_now_ns();
 	const struct front *front;
 
 	if (user->readers >= limit)
 		return false;
 	DL_FOREACH (user->fronts, front)
-		if (!front->settled && !front->ending && now - front->since_ns < FRONTS_BUSY_MS * NS_PER_MS)
+		if (!front->settled && !front->ending && now - front->since_ns < patience)
 			return false;
 	return true;
 }
 
-static void note_hung(const struct front_user *user, struct front_ask *ask)
+void front_note_hung(struct front *front)
+{
+	struct front_user *user = front->user;
+	int64_t now = clock_now_ns();
+	unsigned oldest = 0;
+
+	if (!front->dev || !is_slow(front, now))
+		return;
+	for (unsigned i = 0; i < FRONT_MAX_HUNG; i++) {
+		if (user->hung[i].dev == front->dev) {
+			oldest = i;
+			break;
+		}
+		if (user->hung[i].seen_ns < user->hung[oldest].seen_ns)
+			oldest = i;
+	}
+	user->hung[oldest].dev = front->dev;
+	user->hung[oldest].seen_ns = now;
+}
+
+static void tell_hung(const struct front_user *user, struct front_ask *ask)
 {
 	int64_t now = clock_now_ns();
-	const struct front *a, *b;
 
-	DL_FOREACH (user->fronts, a) {
-		unsigned count = 0;
-
-		if (a->settled || !a->dev || !is_slow(a, now))
-			continue;
-		DL_FOREACH (user->fronts, b)
-			count += !b->settled && b->dev == a->dev && is_slow(b, now);
-		if (count >= FRONTS_PER_USER / 2 && ask->hung_count < FRONT_MAX_HUNG)
-			ask->hung[ask->hung_count++] = a->dev;
-	}
+	for (unsigned i = 0; i < FRONT_MAX_HUNG; i++)
+		if (user->hung[i].dev && now - user->hung[i].seen_ns < FRONTS_HUNG_MS * NS_PER_MS)
+			ask->hung[ask->hung_count++] = user->hung[i].dev;
 }
 
 static bool give_work(struct front *front, enum front_op op, int fd)
@@ -73,7 +89,7 @@ static bool give_work(struct front *front, enum front_op op, int fd)
 	struct front_ask ask = {.op = op};
 
 	if (op == FRONT_RECEIVE)
-		note_hung(front->user, &ask);
+		tell_hung(front->user, &ask);
 	if (front_tell(front, &ask, fd) < 0)
 		return false;
 	front->busy = true;
@@ -142,6 +158,28 @@ static bool all_hang(const struct front_user *user)
 	return true;
 }
 
+static void refuse_unread(struct session *s)
+{
+	session_refuse(
+		s,
+		"the file systems of other files of uid %u do not answer the keeper: is a server away that they are "
+		"mounted from?",
+		s->peer.uid);
+}
+
+void fronts_refuse_old(struct front_user *user)
+{
+	struct session *s, *next;
+	int64_t now = clock_now_ns();
+
+	DL_FOREACH_SAFE2 (user->queue, s, next, front_next) {
+		if (now - s->front_since_ns < FRONTS_QUEUE_MS * NS_PER_MS)
+			return;
+		fronts_leave(s);
+		refuse_unread(s);
+	}
+}
+
 void fronts_receive(struct session *s)
 {
 	struct fronts *fronts = s->keeper->fronts;
@@ -156,11 +194,7 @@ void fronts_receive(struct session *s)
 		return;
 	}
 	if (all_hang(user) || (!user->readers && fronts->count >= FRONTS_ALL)) {
-		session_refuse(s,
-			       "the file systems of other files of uid %u do not answer the keeper: is a server away "
-			       "that they "
-			       "are mounted from?",
-			       s->peer.uid);
+		refuse_unread(s);
 		return;
 	}
 	s->front_queued = true;

@@ -17,7 +17,7 @@ import pytest
 from common import attempt
 from harness import Agent, Deadline, wait_until
 from harness import host as host_module
-from harness.hanging import FLUSH, RELEASE
+from harness.hanging import FLUSH, OPEN, RELEASE
 from harness.system import SYSTEM_DIR, Hanging, Place, SystemHost
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="needs root, for users and mounts")
@@ -388,3 +388,22 @@ def test_held_through_an_outage(ground, redis):
     wait_until(lambda: host.status()["frozen"] == 0, "it goes on", 20)
     assert [agent.do(f"flock {slot} un") for slot in range(2)] == ["ok", "ok"]
     assert attempt(host, "/run/fuse/m/f", before=[*host.inside, *host.as_user(OTHER)]).word == "ok"
+
+
+def test_ones_other_files(ground):
+    """A mount on which files cannot be opened, and many who try: their user's other files are served once that is known."""
+    host, mount, puppet = ground
+    served(host, OTHER)
+    dead, client = mount(), puppet(OTHER)
+    fds = [client.open(f"{dead.path}/f{i}") for i in range(10)]
+    dead.say(f"hold {OPEN}")
+    numbers = [client.send(client.question, fd) for fd in fds]
+    prepare(host, "again", OTHER)
+    served(host, OTHER, 20)
+    for _ in range(5):
+        served(host, OTHER), served(host)
+    assert [client.answer(number)[0] for number in numbers] == [REFUSED] * len(numbers)
+    said = client.answer(client.send(client.question, fds[0]))
+    assert said[0] == REFUSED and "does not answer" in said[1], said
+    dead.say(f"let {OPEN}")
+    wait_until(lambda: client.answer(client.send(client.question, fds[0]))[0] == GRANTED, "the mount is tried again", 30)
