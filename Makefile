@@ -120,9 +120,10 @@ sim-long: ## the same for an hour, with schedules that differ every day
 sim-mutants: $(BUILD)/tests/sim/sim ## build the product with one mistake at a time; the simulator must find each (M="NAME" ...)
 	/usr/bin/python3 tests/sim/mutants.py $(BUILD) $(M)
 PYTEST := PYTHONDONTWRITEBYTECODE=1 DFLOCK_BUILD=$(abspath $(BUILD)) /usr/bin/python3 -m pytest -q -p no:cacheprovider
-# Most of the time they wait for something. The fault run does not, and would be in the way of the others.
+# Most of the time they wait for something. Those that do not (marked "alone", and the fault run) would be in the way of the others.
 check: all agents ## run the tests with processes (pytest), JOBS at a time; T="..." runs these, one after the other
-	cd tests && $(if $(T),$(PYTEST) $(T),$(PYTEST) -n $(or $(JOBS),$(shell expr $$(nproc) + 1)) --ignore=nemesis && $(PYTEST) nemesis)
+	cd tests && $(if $(T),$(PYTEST) $(T),$(PYTEST) -n $(or $(JOBS),$(shell expr $$(nproc) + 1)) -m "not alone" --ignore=nemesis && \
+	  $(PYTEST) -m alone --ignore=nemesis && $(PYTEST) nemesis)
 # Without what builds mutants, or preloads into a sanitized dflock.
 check-san: ## run tests with processes with a sanitized keeper and dflock (T="...")
 	$(MAKE) -s SAN=1 BUILD=build-san all agents

@@ -70,16 +70,16 @@ struct lease {
 	struct store_range range;
 	char token[STORE_TOKEN_BYTES];
 	uint64_t fence;
-	int64_t since_ns;          /* when the state was last entered */
-	int64_t held_at;           /* unix seconds; 0: never granted */
-	bool queued;               /* asking: the store has it in its queue */
-	bool splitting;            /* pieces of it are asked for, to take its place (split.c) */
-	struct lease *whole;       /* is to take the place of a part of this one, which is splitting; else NULL */
-	bool insist;               /* asking: queues, though its callers do not wait long */
-	struct answers *answers;   /* asking: what holders said is in the way; NULL: none has said anything yet */
-	bool forgotten;            /* unsure: the store has lost it; to be put back */
-	bool lapsed; /* asking, unsure: the deadline has passed since it was asked for, or known to stand */
-	bool stands; /* unsure: the store confirmed it, but the probe has not stopped yet */
+	int64_t since_ns;        /* when the state was last entered */
+	int64_t held_at;         /* unix seconds; 0: never granted */
+	bool queued;             /* asking: the store has it in its queue */
+	bool splitting;          /* pieces of it are asked for, to take its place (split.c) */
+	struct lease *whole;     /* is to take the place of a part of this one, which is splitting; else NULL */
+	bool insist;             /* asking: queues, though its callers do not wait long */
+	struct answers *answers; /* asking: what holders said is in the way; NULL: none has said anything yet */
+	bool forgotten;          /* unsure: the store has lost it; to be put back */
+	bool lapsed;             /* asking, unsure: the deadline has passed since it was asked for, or known to stand */
+	bool stands;             /* unsure: the store confirmed it, but the probe has not stopped yet */
 	struct store_blocker *blockers; /* asking: who was in the way when last asked; NULL or blocker_count of them */
 	size_t blocker_count;
 	enum recall_level recall;
@@ -87,22 +87,25 @@ struct lease {
 	struct store_range recall_range;      /* what is wanted: by the first */
 	struct asker askers[LEASE_MAX_ASKERS];
 	unsigned asker_count;
-	uint32_t slot;                           /* of the fence, while it is a lease */
-	struct leases_slot *shown;               /* in the page; NULL: not, or closed */
-	struct probe *probe;                     /* runs */
-	struct away_probe *away_probe;           /* runs, in a front, instead of that one */
-	bool probe_waits;                        /* ... and goes on after "in use" */
-	bool probe_shared;                       /* ... and makes do with nobody having it exclusively */
-	int64_t probe_pause_ms;                  /* the last one, after the kernel refused; 0: it did not */
-	bool warned;                             /* an error that repeats was logged */
-	unsigned requests;                       /* store requests under way */
-	int64_t keep_until_ns;                   /* not recalled before: min_hold_ms */
+	uint32_t slot;                             /* of the fence, while it is a lease */
+	struct leases_slot *shown;                 /* in the page; NULL: not, or closed */
+	struct probe *probe;                       /* runs */
+	struct away_probe *away_probe;             /* runs, in a front, instead of that one */
+	bool probe_waits;                          /* ... and goes on after "in use" */
+	bool probe_shared;                         /* ... and makes do with nobody having it exclusively */
+	int64_t probe_pause_ms;                    /* the last one, after the kernel refused; 0: it did not */
+	bool warned;                               /* an error that repeats was logged */
+	unsigned requests;                         /* store requests under way, or waiting to be sent */
+	bool confirm_waits, confirm_sent;          /* requests.c: the question whether it stands */
+	bool confirm_again;                        /* ... the answer under way is too old, whatever it will be */
+	struct lease *confirm_prev, *confirm_next; /* keeper->confirms */
+	int64_t keep_until_ns;                     /* not recalled before: min_hold_ms */
 	int64_t linger_ns;                       /* how long unused before it is given back; doubles while it is used */
 	uv_timer_t timer;                        /* asking: ask again. held: linger. releasing: try again */
 	UT_hash_handle hh;                       /* keeper->leases, by token */
-	uid_t uid;                               /* whose call asked for it: room.h */
 	struct lease *prev, *next;               /* lock->leases */
 	struct lease *ended_prev, *ended_next;   /* keeper->ended */
+	uid_t uid;                               /* whose call asked for it: room.h */
 	struct lease *unused_prev, *unused_next; /* room.unused */
 };
 
@@ -172,13 +175,13 @@ struct session {
 	int64_t pin_until_ns;
 	time_t started; /* unix: when the question came */
 	bool told_waiting;
-	bool told_away;                    /* it was told that it waits for the store */
-	int64_t away_ns;                   /* blocking: since when it waits for the store to come back; 0: it does not */
-	bool needs_pin;                    /* waiting: may have one when the probes in its range have ended */
-	bool roomless;                     /* waiting: for room for another lease */
-	bool named_dead;                   /* non-blocking: the question was repeated with silent hosts named dead */
-	struct caller_holds holds;         /* what the caller's description had when it asked: flock */
-	struct before before;              /* ditto: records; kept until the next question */
+	bool told_away;            /* it was told that it waits for the store */
+	int64_t away_ns;           /* blocking: since when it waits for the store to come back; 0: it does not */
+	bool needs_pin;            /* waiting: may have one when the probes in its range have ended */
+	bool roomless;             /* waiting: for room for another lease */
+	bool named_dead;           /* non-blocking: the question was repeated with silent hosts named dead */
+	struct caller_holds holds; /* what the caller's description had when it asked: flock */
+	struct before before;      /* ditto: records; kept until the next question */
 	bool shared_tested, shared_in_use; /* somebody had the flock shared when it asked */
 	struct lock *lock;
 	struct lease *lease; /* the asking one that it waits for */
@@ -286,7 +289,10 @@ struct keeper {
 	bool losing; /* holders of lost leases are to be killed: nobody is to be taken for one of them meanwhile */
 	uv_timer_t losing_timer;
 
-	unsigned depth;      /* of lease_raise() */
+	unsigned depth;         /* of lease_raise() */
+	struct lease *confirms; /* questions whether leases stand, to be sent */
+	unsigned confirms_sent;
+	bool confirms_going; /* they are being sent */
 	struct file *unused; /* files that may be so */
 	struct lease *ended; /* leases that are freed when nothing refers to them any more */
 	bool leaving;        /* the store was told that this host ends */

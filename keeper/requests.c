@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <utlist.h>
 
 #include "keeper/act.h"
 #include "keeper/answers.h"
@@ -156,7 +157,8 @@ static bool all_silent(const struct lease *lease, const struct store_reply *repl
 static void on_limit(struct lease *lease)
 {
 	const struct config_lease *config = &lease_keeper(lease)->config->lease;
-	int64_t patience_ms = callers_wait(lease) ? config->store_wait_ms : config->probe_ms;
+	int64_t soon_ms = config->linger_ms < config->probe_ms ? config->linger_ms : config->probe_ms;
+	int64_t patience_ms = callers_wait(lease) ? config->store_wait_ms : soon_ms;
 
 	if (lease->whole)
 		return split_failed(lease);
@@ -348,13 +350,72 @@ static void confirmed(struct request *request, const struct store_reply *reply)
 	lease_raise(lease, LEASE_EVENTS);
 }
 
+/*
+ * Questions whether leases stand are sent a few at a time. After an outage there is one for each lease, and the beats
+ * come behind those that were sent before: sent all at once, tens of thousands take longer than the leases last, each
+ * end of the deadline asks for all of them again, and none is ever confirmed.
+ */
+#define CONFIRMS_AT_ONCE 64
+
+static void on_confirm(void *arg, const struct store_reply *reply);
+
+static void send_confirm(struct lease *lease)
+{
+	struct keeper *k = lease_keeper(lease);
+	const struct file *file = lease->lock->file;
+
+	k->confirms_sent++;
+	lease->confirm_sent = true;
+	if (lease->forgotten)
+		store_reclaim(k->store, file->name, file->inode, lease->token, lease->fence, &lease->range, on_confirm,
+			      request_new(lease));
+	else
+		store_confirm(k->store, file->name, lease->token, lease->fence, on_confirm, request_new(lease));
+}
+
+/* Answers may come at once, while this goes on: those do not begin it again. */
+static void send_confirms(struct keeper *k)
+{
+	if (k->confirms_going)
+		return;
+	k->confirms_going = true;
+	while (k->confirms && k->confirms_sent < CONFIRMS_AT_ONCE) {
+		struct lease *lease = k->confirms;
+
+		DL_DELETE2(k->confirms, lease, confirm_prev, confirm_next);
+		lease->confirm_waits = false;
+		lease->requests--;
+		if (lease->state == LEASE_UNSURE)
+			send_confirm(lease);
+		else
+			lease_raise(lease, LEASE_EVENTS);
+	}
+	k->confirms_going = false;
+}
+
 static void on_confirm(void *arg, const struct store_reply *reply)
 {
 	struct request *request = arg;
-	struct keeper *k = lease_keeper(request->lease);
+	struct lease *lease = request->lease;
+	struct keeper *k = lease_keeper(lease);
+	bool again = lease->confirm_again && lease->state == LEASE_UNSURE;
+	int64_t sent_ns;
 
 	keeper_enter(k); /* the lease may end as soon as the host's time is looked at */
-	confirmed(request, reply);
+	k->confirms_sent--;
+	lease->confirm_sent = lease->confirm_again = false;
+	if (again) {
+		request_end(request, &sent_ns);
+		if (reply->status == STORE_OK)
+			host_renewed(k, sent_ns);
+		if (lease->state == LEASE_UNSURE)
+			lease_send_confirm(lease);
+		else
+			lease_raise(lease, LEASE_EVENTS);
+	} else {
+		confirmed(request, reply);
+	}
+	send_confirms(k);
 	keeper_leave(k);
 }
 
@@ -371,12 +432,16 @@ void lease_send_shrink(struct lease *lease)
 
 void lease_send_confirm(struct lease *lease)
 {
-	struct store *store = lease_keeper(lease)->store;
-	const struct file *file = lease->lock->file;
+	struct keeper *k = lease_keeper(lease);
 
-	if (lease->forgotten)
-		store_reclaim(store, file->name, file->inode, lease->token, lease->fence, &lease->range, on_confirm,
-			      request_new(lease));
-	else
-		store_confirm(store, file->name, lease->token, lease->fence, on_confirm, request_new(lease));
+	if (lease->confirm_sent) {
+		lease->confirm_again = true;
+		return;
+	}
+	if (lease->confirm_waits)
+		return;
+	lease->confirm_waits = true;
+	lease->requests++;
+	DL_APPEND2(k->confirms, lease, confirm_prev, confirm_next);
+	send_confirms(k);
 }

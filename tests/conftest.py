@@ -9,6 +9,10 @@ import pytest
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 from harness import BUILD, Host, Redis  # noqa: E402
 
+def pytest_configure(config):
+    config.addinivalue_line("markers", "alone: needs the machine for itself")
+
+
 REPORTS = os.path.join(BUILD, "reports")  # tests/san/options.c: of programs that were built with SAN=1
 
 

@@ -112,6 +112,7 @@ def test_killed_it_takes_up_record_locks(pair, kind):
     assert [holder.do(f"setlk 0 ex {at} 10{kind}") for at in (0, 100)] == ["ok"] * 2
     other.say(f"setlk 0 ex 100 10 w{kind}")
     waits(b)
+    wait_until(lambda: len(leases(a)) == 2, "the lease of both, and more, has given way to one for each")
     before = sorted((l["token"], l["fence"]) for l in leases(a))
     kill_keeper(a)
     wait_until(lambda: not leases(a, state="unsure"), "they were taken up")

@@ -144,9 +144,9 @@ def told_again(host, number=signal.SIGTERM):
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 @pytest.mark.parametrize("recalled", [False, True], ids=["nobody waits", "b waits"])
-def test_told_to_end_it_waits_for_what_is_in_use(two_long, number, recalled):
+def test_told_to_end_it_waits_for_what_is_in_use(make_host, number, recalled):
     """And gives back what is not."""
-    a, b = two_long
+    a, b = make_host("a", lease=LONG + "linger_ms = 20000;"), make_host("b", lease=LONG)
     used, free, waiter = opened(a, "used"), opened(a, "free"), opened(b, "used")
     assert used.do("flock 0 ex") == "ok" and free.do("flock 0 ex") == "ok" and free.do("flock 0 un") == "ok"
     before = identity(a, "used")
@@ -197,6 +197,7 @@ def test_told_twice_while_another_host_waits_and_no_keeper_can_start(make_host):
     assert not a.keeper_pids() and waiter.silent(0.1) and state(used.pid) not in "tT"
     with open(a.config, "a") as f:
         f.write("nonsense")
+    os.remove(os.path.join(a.runtime, "config.kept"))
     env = a.env()
     env.pop("LD_PRELOAD")
     a.keeper = subprocess.Popen([KEEPER, "--foreground"], env=env, stderr=subprocess.DEVNULL, start_new_session=True)

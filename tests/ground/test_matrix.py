@@ -71,6 +71,7 @@ def test_frozen(sides, redis):
     assert holder.do("flock 0 un") == "ok"
 
 
+@pytest.mark.alone
 def test_many(sides, redis, request):
     """As many locks as there is room for, 20,000 at the most: all are held, taken up by the next keeper, frozen, and given back."""
     if "tmpfs" not in request.node.name:
