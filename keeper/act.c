@@ -147,8 +147,8 @@ static void act(struct lease *lease, unsigned actions, enum lease_event event)
 {
 	struct keeper *k = lease_keeper(lease);
 
-	if (actions & LEASE_DO_STOP_PROBE && lease->probe)
-		probe_stop(lease->probe);
+	if (actions & LEASE_DO_STOP_PROBE)
+		lease_stop_probe(lease);
 	else if (actions & LEASE_DO_STOP_PROBE && lease->state == LEASE_STOPPING)
 		lease_start_timer(lease, 1); /* there was none: it was to be tried again */
 	if (actions & LEASE_DO_UNPROBE)
@@ -232,7 +232,7 @@ static void reap(struct keeper *k)
 	struct file *file, *next_file;
 
 	DL_FOREACH_SAFE2 (k->ended, lease, next, ended_next) {
-		if (lease->requests || lease->probe)
+		if (lease->requests || lease_is_probed(lease))
 			continue;
 		DL_DELETE2(k->ended, lease, ended_prev, ended_next);
 		free(lease->blockers);

@@ -10,6 +10,7 @@
 
 #include "keeper/clock.h"
 #include "keeper/configfile.h"
+#include "keeper/lookup.h"
 #include "keeper/sessions.h"
 #include "keeper/workers.h"
 #include "wire/place.h"
@@ -81,17 +82,14 @@ static void refuse_stranger(struct session *s)
 
 static void go_on(struct session *s)
 {
-	int fd = s->held_fd;
-
-	s->held_fd = -1;
 	s->look = 0;
 	uv_timer_stop(&s->timer);
 	s->state = SESSION_READING;
 	if (configfile_is_ours(s->keeper, &s->request.config, s->request.config_path)) {
-		s->then(s, fd);
+		s->then(s);
 		return;
 	}
-	close(fd);
+	lookup_leave(s);
 	refuse_stranger(s);
 }
 
@@ -194,10 +192,7 @@ static void on_slow(uv_timer_t *timer)
 
 	if (!s->look)
 		return;
-	s->look = 0;
-	if (s->held_fd >= 0)
-		close(s->held_fd);
-	s->held_fd = -1;
+	lookup_leave(s);
 	session_refuse(s, "%s: its file system has not answered the keeper for %d s", s->keeper->config->path,
 		       SLOW_MS / 1000);
 }
@@ -218,9 +213,8 @@ void configwatch_reload(struct session *s)
 	wait_for_look(s, SESSION_RELOADING);
 }
 
-void configwatch_question(struct session *s, int fd, void (*then)(struct session *s, int fd))
+void configwatch_question(struct session *s, void (*then)(struct session *s))
 {
-	s->held_fd = fd;
 	s->then = then;
 	wait_for_look(s, SESSION_LOOKING);
 }

@@ -130,7 +130,7 @@ static void refuse_stop_late(struct session *s, const struct lease *lease)
 		what = "it was not renewed in time, and the store has not confirmed it";
 	else if (lease->state == LEASE_SHRINKING)
 		what = "the store has not confirmed that it is a shared one";
-	else if (lease->probe)
+	else if (lease_is_probed(lease))
 		what = "its file system has not answered whether a program has it";
 	session_refuse(s, "%s (%s) could not be given back within %d s: %s; see `dflock status`",
 		       lease->lock->file->name, lease->lock->file->path, STOP_WAIT_MS / 1000, what);

@@ -5,6 +5,7 @@
 
 #include "keeper/act.h"
 #include "keeper/clock.h"
+#include "keeper/kernel.h"
 #include "keeper/leasepage.h"
 #include "keeper/locks.h"
 #include "keeper/log.h"
@@ -36,8 +37,7 @@ static void leave_leases(struct keeper *k)
 		uv_timer_stop(&lease->timer);
 		lease->state = LEASE_ENDED;
 		lease->slot = FENCE_NO_SLOT;
-		if (lease->probe)
-			probe_stop(lease->probe);
+		lease_stop_probe(lease);
 	}
 }
 

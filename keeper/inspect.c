@@ -9,7 +9,10 @@
 #include <sys/file.h>
 #include <sys/fsuid.h>
 #include <sys/syscall.h>
+#include <sys/sysmacros.h>
 #include <unistd.h>
+
+#include "keeper/mounts.h"
 
 struct inspect {
 	struct work work; /* the first member */
@@ -241,6 +244,49 @@ static void look(const struct inspect_request *req, struct inspect_result *r)
 	r->fd = ret;
 }
 
+static bool read_status(int fd, struct statx *stx)
+{
+	return statx(fd, "", AT_EMPTY_PATH | AT_STATX_DONT_SYNC, STATX_INO | STATX_TYPE, stx) == 0;
+}
+
+static bool is_file(const struct statx *stx)
+{
+	return S_ISREG(stx->stx_mode) || S_ISDIR(stx->stx_mode);
+}
+
+enum inspect_ground inspect_ground(struct mounts *mounts, int fd, uint64_t *dev, uint64_t *ino)
+{
+	struct statx stx;
+
+	*ino = 0;
+	if (!mounts_local(mounts, fd, dev) || !read_status(fd, &stx))
+		return INSPECT_AWAY;
+	*dev = makedev(stx.stx_dev_major, stx.stx_dev_minor);
+	*ino = stx.stx_ino;
+	return is_file(&stx) ? INSPECT_LOCAL : INSPECT_NO_FILE;
+}
+
+bool inspect_is_no_file(int fd)
+{
+	struct statx stx;
+
+	return read_status(fd, &stx) && !is_file(&stx);
+}
+
+/* The groups that count are those of the peer when it connected, as is its uid. */
+int inspect_peer_groups(int socket, struct inspect_request *request)
+{
+	socklen_t len = 0;
+
+	if (getsockopt(socket, SOL_SOCKET, SO_PEERGROUPS, NULL, &len) == 0)
+		return 0; /* none */
+	request->groups = errno == ERANGE ? malloc(len) : NULL;
+	if (!request->groups || getsockopt(socket, SOL_SOCKET, SO_PEERGROUPS, request->groups, &len) != 0)
+		return -1;
+	request->group_count = len / sizeof(gid_t);
+	return 0;
+}
+
 int inspect_now(const struct inspect_request *request, struct inspect_result *result)
 {
 	*result = (struct inspect_result){.fd = -1};
@@ -278,8 +324,6 @@ struct inspect *inspect_start(struct workers *workers, uint64_t dev, const struc
 		if (workers_start(workers, dev, &job->work) == 0)
 			return job;
 	}
-	close(request->fd);
-	free(request->groups);
 	free(job);
 	return NULL;
 }

@@ -55,12 +55,30 @@ struct inspect_request {
 	int64_t from, to;      /* ditto */
 };
 
+/*
+ * What a descriptor leads to. Where that is not known to be local not even statx() is called: some file systems ask their
+ * server, or a cluster's lock, whatever the flags say (9p, gfs2). *dev: what workers are counted by (mounts_local()); of
+ * a local file st_dev. *ino: of a local file; else 0.
+ */
+enum inspect_ground {
+	INSPECT_LOCAL,   /* a file or directory of a local file system (mounts.h): nothing that is done with it waits */
+	INSPECT_AWAY,    /* of another file system, or a socket, ... */
+	INSPECT_NO_FILE, /* a pipe's node, a device's, ...: the last close may wait, wherever that is */
+};
+struct mounts;
+enum inspect_ground inspect_ground(struct mounts *mounts, int fd, uint64_t *dev, uint64_t *ino);
+/* Is it neither a regular file nor a directory? May wait for its file system. */
+bool inspect_is_no_file(int fd);
+
+/* request->groups: those of the peer when it connected, as is its uid. 0, or -1: they cannot be had. */
+int inspect_peer_groups(int socket, struct inspect_request *request);
+
 /* Looks at once, in the caller's thread. 0, or -1 with result->refused set. */
 int inspect_now(const struct inspect_request *request, struct inspect_result *result);
 
 /*
  * The same in a worker. cb comes once from the loop, never from inside the call. dev: st_dev of the file, as the kernel
- * has it in memory. NULL: no memory; the descriptor is closed.
+ * has it in memory. NULL: no memory; then the descriptor and the groups stay with the caller.
  */
 struct inspect *inspect_start(struct workers *workers, uint64_t dev, const struct inspect_request *request,
 			      inspect_cb *cb, void *arg);

@@ -16,6 +16,8 @@
 #include "keeper/clock.h"
 #include "keeper/configwatch.h"
 #include "keeper/ending.h"
+#include "keeper/front.h"
+#include "keeper/fronts.h"
 #include "keeper/host.h"
 #include "keeper/journal.h"
 #include "keeper/leasepage.h"
@@ -37,6 +39,7 @@
 struct life {
 	struct keeper k;
 	const struct keeper_options *options;
+	int door; /* front.h; -1: only our own user asks */
 	uv_loop_t loop;
 	uv_timer_t alive;
 };
@@ -243,7 +246,8 @@ static int start(struct life *life)
 	k->workers = workers_new(k->loop);
 	k->probes = probes_new(k->loop);
 	k->mounts = mounts_new();
-	if (!k->workers || !k->probes || make_host(k) < 0) {
+	k->fronts = life->door >= 0 ? fronts_new(k, life->door) : NULL;
+	if (!k->workers || !k->probes || (k->system && !k->fronts) || make_host(k) < 0) {
 		cannot_start(o, "the keeper cannot start: %s", strerror(errno));
 		return -ENOMEM;
 	}
@@ -308,6 +312,7 @@ static void clean_up(struct keeper *k)
 	}
 	HASH_ITER (hh, k->files, file, next_file)
 		file_put(file);
+	fronts_free(k->fronts); /* before the loop runs again: nothing may come of what is freed */
 	uv_run(k->loop, UV_RUN_DEFAULT); /* workers have closed what is not on local file systems */
 	probes_free(k->probes);
 	workers_free(k->workers);
@@ -327,6 +332,8 @@ int keeper_run(const struct keeper_options *options)
 	struct keeper *k = &life.k;
 
 	signal(SIGPIPE, SIG_IGN);
+	k->system = geteuid() == 0 && strcmp(options->runtime_dir, "/run/dflock") == 0;
+	life.door = k->system ? front_start_door() : -1; /* while there are no threads, and nothing to inherit */
 	uv_loop_init(&life.loop);
 	k->loop = &life.loop;
 	k->listen_fd = k->spare_fd = -1;
@@ -334,7 +341,6 @@ int keeper_run(const struct keeper_options *options)
 	k->options = options;
 	k->fence = options->fence;
 	k->started = time(NULL);
-	k->system = geteuid() == 0 && strcmp(options->runtime_dir, "/run/dflock") == 0;
 	snprintf(k->runtime_dir, sizeof(k->runtime_dir), "%s", options->runtime_dir);
 	if (start(&life) < 0)
 		return KEEPER_EXIT_CONFIG; /* the process ends: no need to take it apart */

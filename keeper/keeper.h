@@ -9,6 +9,7 @@
  *   lost.c      leases that were lost                  callers.c who waits for a lease
  *   inspect.c   looks at a passed descriptor (worker)      probe.c  asks the kernel (threads)
  *   inquiry.c   what of ours is in another's way (worker)  answers.c  what others say is in ours
+ *   fronts.c    other users' descriptors: readers.c, away.c   front.c  the processes that have them: front_keep.c
  *   journal.c   what a restarted keeper takes up           takeup.c does so
  *   reopen.c    opens its files again                      listed.c reads /proc/locks
  *   pagefile.c  the shared page's rules                    leasepage.c its leases
@@ -43,7 +44,9 @@
 #include "wire/msg.h"
 #include "wire/place.h"
 
+struct away;
 struct configwatch;
+struct fronts;
 struct keeper;
 struct keeper_options;
 struct leases_slot;
@@ -87,6 +90,7 @@ struct lease {
 	uint32_t slot;                             /* of the fence, while it is a lease */
 	struct leases_slot *shown;                 /* in the page; NULL: not, or closed */
 	struct probe *probe;                       /* runs */
+	struct away_probe *away_probe;             /* runs, in a front, instead of that one */
 	bool probe_waits;                          /* ... and goes on after "in use" */
 	bool probe_shared;                         /* ... and makes do with nobody having it exclusively */
 	int64_t probe_pause_ms;                    /* the last one, after the kernel refused; 0: it did not */
@@ -125,8 +129,9 @@ struct file {
 	struct identity id;           /* the kernel's number: what lock lines in /proc show */
 	char inode[STORE_FILE_BYTES]; /* "DEV:INO" */
 	bool local;                   /* no call on it waits for another machine (mounts.h) */
-	int fd;                       /* the keeper's own description; pins the inode; -1: was not opened again yet */
-	struct reopen *reopen;        /* reopen.c: while fd is -1 */
+	int fd;                       /* the keeper's own description; pins the inode; -1: was not opened again yet, or away */
+	struct away *away;            /* a front has one in its place (fronts.h); NULL: none */
+	struct reopen *reopen;        /* reopen.c: while there is neither */
 	char *path;                   /* as last seen */
 	char *name;                   /* lock name */
 	struct lock locks[WIRE_SPACES];
@@ -159,6 +164,13 @@ struct session {
 	struct inspect_result *inspected; /* while a worker reads what its process holds (before_job.h); else NULL */
 	struct wire_request request;
 	bool local; /* the file that it is about: mounts.h */
+	/* fronts.h: the peer is a user whose descriptors do not come to the keeper */
+	bool foreign;
+	bool front_queued, front_again, front_tests;
+	struct front *front; /* has its question */
+	int64_t front_since_ns;
+	struct inspect_result *found; /* received.c: by that; NULL: it has been looked up, or there is none */
+	struct session *front_prev, *front_next;
 	int64_t received_ns;
 	int64_t pin_until_ns;
 	time_t started; /* unix: when the question came */
@@ -176,8 +188,8 @@ struct session {
 	int64_t joined_ns;   /* since when */
 	uint64_t arrival;    /* ditto: its place among all that wait; 0: not known yet */
 	uint64_t look;       /* configwatch.c: of that number; 0: none */
-	int held_fd;         /* ditto, looking: the question's; -1 */
-	void (*then)(struct session *s, int fd);
+	void (*then)(struct session *s);
+	int held_fd; /* lookup.c: looking: the question's; -1 */
 	struct session *lock_prev, *lock_next;
 	struct session *prev, *next; /* keeper->sessions */
 };
@@ -215,6 +227,7 @@ struct keeper {
 	struct workers *workers;
 	struct inquiry *inquiries; /* under way: inquiry.c */
 	unsigned inquiry_count;
+	struct fronts *fronts; /* NULL: only our own user asks */
 	struct mounts *mounts;
 	struct chases chases;
 	struct room room;

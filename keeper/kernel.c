@@ -9,6 +9,7 @@
 #include <utlist.h>
 
 #include "keeper/act.h"
+#include "keeper/fronts.h"
 #include "keeper/locks.h"
 #include "keeper/log.h"
 #include "keeper/reopen.h"
@@ -35,7 +36,7 @@ static bool shared_will_do(const struct lease *lease)
 
 bool probe_waits_for_more(const struct lease *lease)
 {
-	return lease->probe && !lease->probe_shared && shared_will_do(lease);
+	return lease_is_probed(lease) && !lease->probe_shared && shared_will_do(lease);
 }
 
 /* What the kernel refuses once it will most likely refuse again. */
@@ -51,11 +52,15 @@ static void ask_again_later(struct lease *lease, int error)
 
 static void probe_said(struct lease *lease, enum probe_answer answer, int error, bool last)
 {
-	if (last)
+	bool away = lease->away_probe != NULL; /* tested only: fronts.h */
+
+	if (last) {
 		lease->probe = NULL;
+		lease->away_probe = NULL;
+	}
 	if (answer == PROBE_FREE || answer == PROBE_SHARED)
 		lease->probe_pause_ms = 0;
-	if ((answer == PROBE_FREE || answer == PROBE_SHARED) && lease->lock->space == WIRE_FLOCK)
+	if ((answer == PROBE_FREE || answer == PROBE_SHARED) && lease->lock->space == WIRE_FLOCK && !away)
 		lease->lock->probe_holds = true;
 	if (last && lease->state == LEASE_UNSURE && lease->stands) {
 		if (lease->lock->probe_holds)
@@ -106,6 +111,14 @@ static void on_probe(void *arg, enum probe_answer answer, int error)
 	keeper_leave(k);
 }
 
+void lease_stop_probe(struct lease *lease)
+{
+	if (lease->probe)
+		probe_stop(lease->probe);
+	if (lease->away_probe)
+		away_probe_stop(lease->away_probe);
+}
+
 bool lock_stop_probes(struct lock *lock, const struct store_range *range)
 {
 	struct lease *lease;
@@ -113,7 +126,7 @@ bool lock_stop_probes(struct lock *lock, const struct store_range *range)
 
 	keeper_enter(lock->file->keeper);
 	DL_FOREACH (lock->leases, lease) {
-		if (!lease->probe || !range_overlaps(&lease->range, range))
+		if (!lease_is_probed(lease) || !range_overlaps(&lease->range, range))
 			continue;
 		lease_raise(lease, LEASE_EV_NEEDED);
 		ended = false;
@@ -130,9 +143,9 @@ void lease_start_probe(struct lease *lease)
 {
 	struct probe_want want = {.space = lease->range.space, .from = lease->range.from, .to = lease->range.to};
 
-	if (lease->probe) /* an earlier one is stopping: its last answer starts this one */
+	if (lease_is_probed(lease)) /* an earlier one is stopping: its last answer starts this one */
 		return;
-	if (lease->lock->file->fd < 0) {
+	if (!file_is_open(lease->lock->file)) {
 		reopen_to_probe(lease);
 		return;
 	}
@@ -140,8 +153,11 @@ void lease_start_probe(struct lease *lease)
 	lease->probe_shared = shared_will_do(lease);
 	want.shared_will_do = lease->probe_shared;
 	want.wait = lease->probe_waits;
-	lease->probe = probe_start(lease_keeper(lease)->probes, lease->lock->file->fd, &want, on_probe, lease);
-	if (!lease->probe) /* no thread to be had: again in a while */
+	if (lease->lock->file->away)
+		lease->away_probe = away_probe_start(lease->lock->file->away, &want, on_probe, lease);
+	else
+		lease->probe = probe_start(lease_keeper(lease)->probes, lease->lock->file->fd, &want, on_probe, lease);
+	if (!lease_is_probed(lease)) /* no thread to be had: again in a while */
 		lease_start_timer(lease, 100);
 }
 
@@ -189,7 +205,7 @@ static bool is_free_of_probes(const struct lock *lock)
 	const struct lease *lease;
 
 	DL_FOREACH (lock->leases, lease)
-		if (lease->probe)
+		if (lease_is_probed(lease))
 			return false;
 	return !lock->probe_holds;
 }

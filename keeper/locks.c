@@ -10,6 +10,7 @@
 #include <utlist.h>
 
 #include "keeper/clock.h"
+#include "keeper/fronts.h"
 #include "keeper/reopen.h"
 #include "keeper/room.h"
 #include "keeper/workers.h"
@@ -111,6 +112,17 @@ int file_get(struct keeper *k, const struct stat *st, bool local, const char *pa
 	return 0;
 }
 
+void file_is_away(struct file *file, struct away *away)
+{
+	if (file_is_open(file)) {
+		away_forget(away);
+		return;
+	}
+	file->away = away;
+	away_owned(away, &file->away);
+	reopen_done(file);
+}
+
 void file_put(struct file *file)
 {
 	for (int i = 0; i < WIRE_SPACES; i++)
@@ -119,6 +131,8 @@ void file_put(struct file *file)
 	HASH_DEL(file->keeper->files, file);
 	reopen_forget(file);
 	file_close(file->keeper, file->key.dev, file->fd, file->local);
+	if (file->away)
+		away_forget(file->away);
 	free(file->path);
 	free(file->name);
 	free(file);

@@ -14,10 +14,17 @@ struct file *file_find(struct keeper *k, uint64_t dev, uint64_t ino);
  */
 int file_get(struct keeper *k, const struct stat *st, bool local, const char *path, const char *name, int fd,
 	     struct file **out);
-/* Closes a description of the keeper's own; in a worker unless the file is local. -1: nothing. */
-void file_close(struct keeper *k, uint64_t dev, int fd, bool local);
+/* A front has a description of it (fronts.h), which is forgotten if it has one already. */
+void file_is_away(struct file *file, struct away *away);
+/* Is there a description that its leases can be probed with? */
+static inline bool file_is_open(const struct file *file)
+{
+	return file->fd >= 0 || file->away;
+}
 /* Frees the file if no lease and no session is left of it. */
 void file_put(struct file *file);
+/* Closes a descriptor (-1: none) of a file on this device: in a worker, which may wait for it, unless it is local. */
+void file_close(struct keeper *k, uint64_t dev, int fd, bool local);
 /* It may be so: file_put() at the outermost keeper_leave(). */
 void file_unused(struct file *file);
 

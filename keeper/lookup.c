@@ -6,14 +6,13 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/socket.h>
 #include <sys/stat.h>
-#include <sys/sysmacros.h>
 #include <unistd.h>
 
 #include "keeper/act.h"
 #include "keeper/before_job.h"
 #include "keeper/configwatch.h"
+#include "keeper/fronts.h"
 #include "keeper/inspect.h"
 #include "keeper/locks.h"
 #include "keeper/mounts.h"
@@ -22,7 +21,43 @@
 
 #define SLOW_MS 5000 /* a caller is told that its file's mount hangs */
 
-static void look_up(struct session *s, struct inspect_result *r)
+void lookup_close(struct keeper *k, int fd)
+{
+	uint64_t dev, ino;
+	bool local = inspect_ground(k->mounts, fd, &dev, &ino) == INSPECT_LOCAL;
+
+	file_close(k, dev, fd, local);
+}
+
+static void drop_inspected(struct session *s, struct inspect_result *r, struct away *away)
+{
+	file_close(s->keeper, r->st.st_dev, r->fd, s->local);
+	if (away)
+		away_forget(away);
+	before_free(&r->before);
+}
+
+/* The lock's name. If it has none, the caller has its answer. */
+static bool find_name(struct session *s, struct inspect_result *r, struct away *away, char name[LOCK_NAME_BYTES])
+{
+	int ret = r->nameless ? -ENOENT : config_lock_name(s->keeper->config, r->path, name);
+
+	if (ret == 0 && !r->named_late)
+		return true;
+	drop_inspected(s, r, away);
+	if (ret == 0)
+		session_refuse(s,
+			       "%s: it was made without a name (O_TMPFILE), and the keeper cannot see the one that it "
+			       "has now: open it by that to lock it",
+			       r->path);
+	else if (ret == -ENOENT)
+		session_reply(s, WIRE_NOT_PROTECTED, r->path, -1);
+	else
+		session_refuse(s, "%s: its lock name is longer than %d bytes", r->path, LOCK_NAME_BYTES - 1);
+	return false;
+}
+
+void lookup_found(struct session *s, struct inspect_result *r, struct away *away)
 {
 	struct keeper *k = s->keeper;
 	char name[LOCK_NAME_BYTES];
@@ -33,31 +68,16 @@ static void look_up(struct session *s, struct inspect_result *r)
 		session_refuse(s, "%s%s%s", r->path, *r->path ? ": " : "", r->refused);
 		return;
 	}
-	ret = r->nameless ? -ENOENT : config_lock_name(k->config, r->path, name);
-	if (ret == 0 && r->named_late) {
-		if (r->fd >= 0)
-			close(r->fd);
-		before_free(&r->before);
-		session_refuse(s,
-			       "%s: it was made without a name (O_TMPFILE), and the keeper cannot see the one that it "
-			       "has now: open it by that to lock it",
-			       r->path);
+	if (!find_name(s, r, away, name))
 		return;
-	}
-	if (ret < 0) {
-		if (r->fd >= 0)
-			close(r->fd);
-		before_free(&r->before);
-		if (ret == -ENOENT)
-			session_reply(s, WIRE_NOT_PROTECTED, r->path, -1);
-		else
-			session_refuse(s, "%s: its lock name is longer than %d bytes", r->path, LOCK_NAME_BYTES - 1);
-		return;
-	}
 	before_free(&s->before);
 	s->before = r->before;
 	keeper_enter(k);
 	ret = file_get(k, &r->st, s->local, r->path, name, r->fd, &file);
+	if (away && ret < 0)
+		away_forget(away);
+	else if (away)
+		file_is_away(file, away);
 	if (ret == -EEXIST)
 		session_refuse(s,
 			       "%s: this file is in use as lock \"%s\" already and cannot be lock \"%s\" too: "
@@ -74,18 +94,12 @@ static void look_up(struct session *s, struct inspect_result *r)
 	keeper_leave(k);
 }
 
-static void drop_inspected(struct session *s, struct inspect_result *r)
-{
-	file_close(s->keeper, r->st.st_dev, r->fd, s->local);
-	before_free(&r->before);
-}
-
 /* ret: before_read()'s, of r->before. */
 static void look_up_with(struct session *s, struct inspect_result *r, int ret)
 {
 	if (ret == 0)
-		return look_up(s, r);
-	drop_inspected(s, r);
+		return lookup_found(s, r, NULL);
+	drop_inspected(s, r, NULL);
 	session_refuse(s, "%s: the keeper cannot see which locks the program has, so that it could undo: %s", r->path,
 		       strerror(-ret));
 }
@@ -100,7 +114,7 @@ static void on_before_read(void *arg, int ret, struct before *before)
 	if (s->state == SESSION_INSPECTING)
 		look_up_with(s, r, ret);
 	else
-		drop_inspected(s, r);
+		drop_inspected(s, r, NULL);
 	free(r);
 	session_unuse(s);
 }
@@ -118,7 +132,7 @@ static void read_before(struct session *s, struct inspect_result *r)
 	if (!s->inspected || before_start(s->keeper->workers, &s->peer, &r->st, on_before_read, s) < 0) {
 		free(s->inspected);
 		s->inspected = NULL;
-		drop_inspected(s, r);
+		drop_inspected(s, r, NULL);
 		session_refuse(s, "the keeper has no memory left");
 		return;
 	}
@@ -131,7 +145,7 @@ static void looked_at(struct session *s, struct inspect_result *r)
 	if (!*r->refused && s->request.space == WIRE_RECORD && s->request.owner == WIRE_OWNER_PROCESS)
 		read_before(s, r);
 	else
-		look_up(s, r);
+		lookup_found(s, r, NULL);
 }
 
 static void on_inspected(void *arg, struct inspect_result *r)
@@ -140,9 +154,7 @@ static void on_inspected(void *arg, struct inspect_result *r)
 
 	s->job = NULL;
 	if (s->state != SESSION_INSPECTING) { /* closed, or answered meanwhile */
-		if (r->fd >= 0)
-			close(r->fd);
-		before_free(&r->before);
+		drop_inspected(s, r, NULL);
 		return session_unuse(s);
 	}
 	uv_timer_stop(&s->timer);
@@ -150,35 +162,25 @@ static void on_inspected(void *arg, struct inspect_result *r)
 	session_unuse(s);
 }
 
-static void on_shared_tested(void *arg, struct inspect_result *r)
+static void shared_tested(struct session *s, bool shared)
 {
-	struct session *s = arg;
-
-	s->job = NULL;
-	if (s->state != SESSION_INSPECTING)
-		return session_unuse(s);
-	session_unuse(s);
 	uv_timer_stop(&s->timer);
 	s->shared_tested = true;
-	s->shared_in_use = r->shared_in_use;
+	s->shared_in_use = shared;
 	s->state = SESSION_WAITING;
 	keeper_enter(s->keeper);
 	serve_session(s);
 	keeper_leave(s->keeper);
 }
 
-/* The groups that count are those of the peer when it connected, as is its uid. */
-static int peer_groups(int socket, struct inspect_request *request)
+static void on_shared_tested(void *arg, struct inspect_result *r)
 {
-	socklen_t len = 0;
+	struct session *s = arg;
 
-	if (getsockopt(socket, SOL_SOCKET, SO_PEERGROUPS, NULL, &len) == 0)
-		return 0; /* none */
-	request->groups = errno == ERANGE ? malloc(len) : NULL;
-	if (!request->groups || getsockopt(socket, SOL_SOCKET, SO_PEERGROUPS, request->groups, &len) != 0)
-		return -1;
-	request->group_count = len / sizeof(gid_t);
-	return 0;
+	s->job = NULL;
+	if (s->state == SESSION_INSPECTING)
+		shared_tested(s, r->shared_in_use);
+	session_unuse(s);
 }
 
 /* The descriptor stays where it is: even close() may wait for the file system (FUSE). */
@@ -186,17 +188,14 @@ static void on_slow(uv_timer_t *timer)
 {
 	struct session *s = timer->data;
 
-	if (s->state != SESSION_INSPECTING)
-		return;
-	session_refuse(
-		s, "its file system has not answered the keeper for %d s: is the server that it is mounted from away?",
-		SLOW_MS / 1000);
+	if (s->state == SESSION_INSPECTING)
+		session_slow(s, SLOW_MS);
 }
 
 static void start_inspect(struct session *s, uint64_t dev, struct inspect_request *request, inspect_cb *cb)
 {
-	if (request->foreign && peer_groups(s->fd, request) < 0) {
-		close(request->fd);
+	if (request->foreign && inspect_peer_groups(s->fd, request) < 0) {
+		lookup_close(s->keeper, request->fd);
 		free(request->groups);
 		session_refuse(s, "the keeper cannot see the program's groups");
 		return;
@@ -204,6 +203,8 @@ static void start_inspect(struct session *s, uint64_t dev, struct inspect_reques
 	s->state = SESSION_INSPECTING;
 	s->job = inspect_start(s->keeper->workers, dev, request, cb, s);
 	if (!s->job) {
+		lookup_close(s->keeper, request->fd);
+		free(request->groups);
 		session_refuse(s, "the keeper has no memory left");
 		return;
 	}
@@ -220,6 +221,11 @@ void lookup_test_shared(struct session *s)
 					  .from = s->request.from,
 					  .to = s->request.to};
 
+	if (s->lock->file->away && fronts_test_shared(s, s->lock->file->away, shared_tested)) {
+		s->state = SESSION_INSPECTING;
+		uv_timer_start(&s->timer, on_slow, SLOW_MS, 0);
+		return;
+	}
 	request.fd = fcntl(s->lock->file->fd, F_DUPFD_CLOEXEC, 3);
 	if (request.fd < 0)
 		session_refuse(s, "the keeper has no descriptor left: %s", strerror(errno));
@@ -227,8 +233,6 @@ void lookup_test_shared(struct session *s)
 		start_inspect(s, s->lock->file->key.dev, &request, on_shared_tested);
 }
 
-/* On a file system that is not known to be local not even statx() is called here: some ask their server, or a cluster's
- * lock, whatever the flags say (9p, gfs2). */
 static void inspect(struct session *s, int fd)
 {
 	struct keeper *k = s->keeper;
@@ -239,14 +243,11 @@ static void inspect(struct session *s, int fd)
 					  .owner = s->request.owner};
 	struct inspect_result result;
 	const struct file *file;
-	struct statx stx;
-	uint64_t dev;
+	uint64_t dev, ino;
 
-	s->local = mounts_local(k->mounts, fd, &dev) &&
-		   statx(fd, "", AT_EMPTY_PATH | AT_STATX_DONT_SYNC, STATX_INO, &stx) == 0;
+	s->local = inspect_ground(k->mounts, fd, &dev, &ino) == INSPECT_LOCAL;
 	if (s->local) {
-		dev = makedev(stx.stx_dev_major, stx.stx_dev_minor);
-		file = file_find(k, dev, stx.stx_ino);
+		file = file_find(k, dev, ino);
 		request.unused = !file;
 		/* A worker opens it anew: it might be forgotten meanwhile. */
 		request.known = !request.foreign && file && file->fd >= 0;
@@ -259,20 +260,51 @@ static void inspect(struct session *s, int fd)
 	looked_at(s, &result);
 }
 
-/* Takes over fd. */
+/* --- questions --- */
+
+static void inspect_held(struct session *s)
+{
+	int fd = s->held_fd;
+
+	s->held_fd = -1;
+	inspect(s, fd);
+}
+
+bool lookup_is_behind(struct session *s)
+{
+	if (!s->job && !s->inspected)
+		return false;
+	session_refuse(s, s->job ? "the file system of the last question's file has not answered yet"
+				: "what the last question needs is still being looked for");
+	return true;
+}
+
 void lookup_start(struct session *s, int fd)
 {
-	const struct wire_request *r = &s->request;
+	if (lookup_is_behind(s)) {
+		lookup_close(s->keeper, fd);
+		return;
+	}
+	if (configfile_is_ours(s->keeper, &s->request.config, s->request.config_path)) {
+		inspect(s, fd);
+		return;
+	}
+	s->held_fd = fd;
+	configwatch_question(s, inspect_held);
+}
 
-	if (s->job || s->inspected) {
-		close(fd);
-		session_refuse(s, s->job ? "the file system of the last question's file has not answered yet"
-					: "what the last question needs is still being looked for");
+void lookup_leave(struct session *s)
+{
+	struct inspect_result *r = s->found;
+
+	s->look = 0;
+	if (s->held_fd >= 0)
+		lookup_close(s->keeper, s->held_fd);
+	s->held_fd = -1;
+	s->found = NULL;
+	if (!r)
 		return;
-	}
-	if (!configfile_is_ours(s->keeper, &r->config, r->config_path)) {
-		configwatch_question(s, fd, inspect);
-		return;
-	}
-	inspect(s, fd);
+	drop_inspected(s, r, NULL);
+	free(r);
+	fronts_release(s);
 }

@@ -5,54 +5,38 @@
 #include <stddef.h>
 #include <string.h>
 #include <sys/socket.h>
-#include <unistd.h>
 
-#define FDS_RECEIVED 4 /* room for more than the one that is allowed, so that they can be closed */
-
-/* Keeps the last of the descriptors, closes the others; returns how many came. */
-static unsigned take_descriptors(struct msghdr *msg, int *fd)
+static void take_descriptors(struct msghdr *msg, struct question_fds *came)
 {
-	unsigned count = 0;
-
 	for (struct cmsghdr *c = CMSG_FIRSTHDR(msg); c; c = CMSG_NXTHDR(msg, c)) {
 		if (c->cmsg_level != SOL_SOCKET || c->cmsg_type != SCM_RIGHTS)
 			continue;
-		for (size_t at = CMSG_LEN(0); at + sizeof(int) <= c->cmsg_len; at += sizeof(int)) {
-			if (*fd >= 0)
-				close(*fd);
-			memcpy(fd, (char *)c + at, sizeof(int));
-			count++;
-		}
+		for (size_t at = CMSG_LEN(0); at + sizeof(int) <= c->cmsg_len && came->count < QUESTION_FDS;
+		     at += sizeof(int))
+			memcpy(&came->fds[came->count++], (char *)c + at, sizeof(int));
 	}
-	return count;
 }
 
-ssize_t question_receive(int socket, struct wire_request *request, int *fd)
+ssize_t question_receive(int socket, struct wire_request *request, struct question_fds *came)
 {
 	struct iovec iov = {.iov_base = request, .iov_len = sizeof(*request)};
 	union {
 		struct cmsghdr head;
-		char room[CMSG_SPACE(sizeof(int) * FDS_RECEIVED)];
+		char room[CMSG_SPACE(sizeof(int) * QUESTION_FDS)];
 	} control;
 	struct msghdr msg = {
 		.msg_iov = &iov, .msg_iovlen = 1, .msg_control = &control, .msg_controllen = sizeof(control)};
 	/* MSG_TRUNC: the real length, so that a longer message can be told from another version. */
 	ssize_t n = recvmsg(socket, &msg, MSG_DONTWAIT | MSG_CMSG_CLOEXEC | MSG_TRUNC);
-	unsigned count;
 
-	*fd = -1;
+	came->count = 0;
 	if (n < 0)
 		return -errno;
-	count = take_descriptors(&msg, fd);
-	if (n > 0 && count <= 1 && !(msg.msg_flags & MSG_CTRUNC))
-		return n;
-	if (*fd >= 0)
-		close(*fd);
-	*fd = -1;
-	if (count <= 1 && !(msg.msg_flags & MSG_CTRUNC))
-		return 0; /* an empty message may carry a descriptor, too */
+	take_descriptors(&msg, came);
 	/* Without room in our own table the kernel drops the descriptor. Everything else is the peer's doing. */
-	return count == 0 ? -EMFILE : -EBADMSG;
+	if (msg.msg_flags & MSG_CTRUNC)
+		return came->count == 0 ? -EMFILE : -EBADMSG;
+	return came->count > 1 ? -EBADMSG : n; /* an empty message may carry a descriptor, too */
 }
 
 static bool lock_ok(const struct wire_request *r)

@@ -7,13 +7,23 @@
 
 #include "wire/msg.h"
 
-/*
- * Receives one message without blocking. Its length, also if that is more than fits into *request (a later version
- * may be longer); 0 if the peer has gone or sent an empty one. *fd is the one descriptor that came with it (the caller
- * closes it), or -1. On failure, and with 0, what came is closed: -EAGAIN, -EINTR: nothing yet; -EBADMSG: more than one
- * descriptor; -EMFILE: our own table is full.
+/* Room for more descriptors than the one that is allowed, so that two can be told from one. The kernel drops the rest.
  */
-ssize_t question_receive(int socket, struct wire_request *request, int *fd);
+#define QUESTION_FDS 4
+
+/* What came with a message. The caller closes all of fds, whatever else came back: closing one may wait for its file
+ * system for ever, so this is not done in passing (lookup_close(), or a process that may be left behind). */
+struct question_fds {
+	int fds[QUESTION_FDS];
+	unsigned count;
+};
+
+/*
+ * Receives one message without blocking and closes nothing. Its length, also if that is more than fits into *request (a
+ * later version may be longer), with one descriptor or none; 0 if the peer has gone or sent an empty one; -EAGAIN,
+ * -EINTR: nothing yet; -EBADMSG: more than one descriptor; -EMFILE: our own table is full.
+ */
+ssize_t question_receive(int socket, struct wire_request *request, struct question_fds *came);
 
 enum question_kind {
 	QUESTION_MALFORMED,     /* disconnect */

@@ -32,6 +32,7 @@
 
 #include "keeper/act.h"
 #include "keeper/clock.h"
+#include "keeper/kernel.h"
 #include "keeper/listed.h"
 #include "keeper/locks.h"
 #include "keeper/log.h"
@@ -318,7 +319,7 @@ static void answer(struct reopen *r, struct lease *lease)
 
 static void tell_lease(struct reopen *r, struct lease *lease)
 {
-	if (lease->probe || !lease_is_ours(lease->state))
+	if (lease_is_probed(lease) || !lease_is_ours(lease->state))
 		return;
 	if (lease->state == LEASE_PROBING) {
 		answer(r, lease);
@@ -351,7 +352,7 @@ static void finish(struct reopen *r)
 	int fd = r->fd;
 
 	r->step = STEP_NONE;
-	if (!file || r->keeper->leaving || (fd >= 0 && file->fd >= 0)) {
+	if (!file || r->keeper->leaving || file_is_open(file)) { /* a caller has brought one meanwhile */
 		if (fd >= 0)
 			file_close(r->keeper, r->key.dev, fd, r->local);
 		r->fd = -1;
@@ -359,17 +360,15 @@ static void finish(struct reopen *r)
 			free_reopen(r);
 		return;
 	}
-	if (fd < 0 && file->fd < 0) {
+	if (fd < 0) {
 		note_trouble(r);
 		tell_leases(r);
 		return;
 	}
-	if (fd >= 0) {
-		file->fd = fd;
-		if (r->said)
-			log_info("%s: can be opened again", file->path);
-		reopen_done(file);
-	}
+	file->fd = fd;
+	if (r->said)
+		log_info("%s: can be opened again", file->path);
+	reopen_done(file);
 }
 
 static void start_search(struct keeper *k);
@@ -467,7 +466,7 @@ static struct reopen *get_reopen(struct file *file)
 
 void reopen_file(struct file *file)
 {
-	struct reopen *r = file->fd < 0 ? get_reopen(file) : NULL;
+	struct reopen *r = !file_is_open(file) ? get_reopen(file) : NULL;
 	char *path;
 
 	if (!r || r->step != STEP_NONE)
@@ -502,7 +501,7 @@ void reopen_done(struct file *file)
 
 	for (int i = 0; i < WIRE_SPACES; i++)
 		DL_FOREACH (file->locks[i].leases, lease)
-			if (!lease->probe && (lease->state == LEASE_PROBING || lease->state == LEASE_WAITING))
+			if (!lease_is_probed(lease) && (lease->state == LEASE_PROBING || lease->state == LEASE_WAITING))
 				lease_start_timer(lease, 1);
 }
 
@@ -510,7 +509,7 @@ const char *reopen_trouble(const struct file *file)
 {
 	const struct reopen *r = file->reopen;
 
-	if (file->fd >= 0 || !r)
+	if (file_is_open(file) || !r)
 		return NULL;
 	if (r->step != STEP_NONE && clock_now_ns() - r->started_ns > SLOW_NS)
 		return "its file system has not answered the keeper";

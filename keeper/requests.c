@@ -17,6 +17,7 @@
 #include "keeper/deadlock.h"
 #include "keeper/host.h"
 #include "keeper/journal.h"
+#include "keeper/kernel.h"
 #include "keeper/locks.h"
 #include "keeper/log.h"
 #include "keeper/room.h"
@@ -336,8 +337,8 @@ static void confirmed(struct request *request, const struct store_reply *reply)
 		}
 		if (reply->mode != lease->range.mode)
 			return lease_raise(lease, LEASE_EV_UNSHRUNK);
-		lease->stands = lease->probe != NULL; /* see on_probe() */
-		return lease_raise(lease, lease->probe ? LEASE_EVENTS : LEASE_EV_STANDS);
+		lease->stands = lease_is_probed(lease); /* see on_probe() */
+		return lease_raise(lease, lease->stands ? LEASE_EVENTS : LEASE_EV_STANDS);
 	}
 	if (reply->status == STORE_GONE)
 		return lease_raise(lease, LEASE_EV_GONE);

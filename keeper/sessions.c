@@ -23,6 +23,9 @@
 #include "keeper/act.h"
 #include "keeper/clock.h"
 #include "keeper/control.h"
+#include "keeper/front.h"
+#include "keeper/fronts.h"
+#include "keeper/locks.h"
 #include "keeper/log.h"
 #include "keeper/lookup.h"
 #include "keeper/overflowuid.h"
@@ -50,16 +53,30 @@ static void session_close(struct session *s)
 		return;
 	serve_end(s);
 	before_free(&s->before);
-	if (s->held_fd >= 0)
-		close(s->held_fd);
-	s->held_fd = -1;
-	s->look = 0;
+	if (s->foreign)
+		fronts_leave(s);
+	lookup_leave(s);
 	s->state = SESSION_CLOSED;
 	DL_DELETE(k->sessions, s);
 	if (!--k->session_count)
 		k->idle_since_ns = clock_now_ns();
 	uv_close((uv_handle_t *)&s->timer, on_timer_closed);
-	close(s->fd); /* leaves session_epoll by that */
+	if (!s->foreign) {
+		close(s->fd); /* leaves session_epoll by that */
+		return;
+	}
+	epoll_ctl(k->session_epoll, EPOLL_CTL_DEL, s->fd, NULL); /* a front may have a copy */
+	fronts_bury(k->fronts, s->peer.uid, s->fd);
+}
+
+void session_slow(struct session *s, int ms)
+{
+	if (s->foreign)
+		fronts_leave(s);
+	lookup_leave(s);
+	session_refuse(
+		s, "its file system has not answered the keeper for %d s: is the server that it is mounted from away?",
+		ms / 1000);
 }
 
 /* --- answers --- */
@@ -193,17 +210,9 @@ static void tell_before(struct session *s, int64_t from)
 	finish(s, &reply, -1);
 }
 
-static void on_question(struct session *s, const struct wire_request *r, ssize_t n, int fd)
+/* Not about a lock. */
+static void on_question(struct session *s, const struct wire_request *r, enum question_kind kind)
 {
-	enum question_kind kind = question_check(r, n, fd >= 0);
-
-	s->started = time(NULL);
-	if (kind == QUESTION_LOCK) {
-		s->request = *r;
-		return lookup_start(s, fd);
-	}
-	if (fd >= 0)
-		close(fd);
 	switch (kind) {
 	case QUESTION_BEFORE:
 		return tell_before(s, r->from);
@@ -223,35 +232,72 @@ static void on_question(struct session *s, const struct wire_request *r, ssize_t
 	}
 }
 
-static void session_readable(struct session *s)
+static void close_all(struct keeper *k, const struct question_fds *came)
 {
-	struct wire_request request = {0};
-	ssize_t n;
-	int fd;
+	for (unsigned i = 0; i < came->count; i++)
+		lookup_close(k, came->fds[i]);
+}
 
-	n = question_receive(s->fd, &request, &fd);
-	if (n == -EAGAIN || n == -EINTR)
-		return;
-	s->received_ns = clock_now_ns(); /* only now: see session_grant() */
+/* n as of question_receive(). May the question be looked at? If not, the peer has been told, or disconnected. */
+static bool is_in_turn(struct session *s, ssize_t n)
+{
 	if (n == -EMFILE) {
 		session_refuse(s, "the keeper has no descriptor left: raise its RLIMIT_NOFILE");
-		return;
+		return false;
 	}
 	if (n == -EBADMSG)
 		log_info("pid %d sent more than one descriptor: disconnected", (int)s->peer.pid);
-	if (n <= 0)
-		return session_close(s);
-	if (s->state == SESSION_PINNED) { /* the next question ends the pin; an early answer is re-asked for */
+	if (n > 0 && s->state == SESSION_PINNED) { /* ends the pin; an early answer is re-asked for */
 		serve_end(s);
 		s->state = SESSION_READING;
 	}
-	if (s->state != SESSION_READING) {
-		if (fd >= 0)
-			close(fd);
+	if (n > 0 && s->state != SESSION_READING)
 		log_info("pid %d asked again before it had its answer: disconnected", (int)s->peer.pid);
-		return session_close(s);
+	if (n <= 0 || s->state != SESSION_READING) {
+		session_close(s);
+		return false;
 	}
-	on_question(s, &request, n, fd);
+	s->started = time(NULL);
+	return true;
+}
+
+static void session_readable(struct session *s)
+{
+	struct wire_request request = {0};
+	struct question_fds came;
+	enum question_kind kind;
+	ssize_t n;
+
+	n = question_receive(s->fd, &request, &came);
+	if (n == -EAGAIN || n == -EINTR)
+		return;
+	s->received_ns = clock_now_ns(); /* only now: see session_grant() */
+	if (!is_in_turn(s, n)) {
+		close_all(s->keeper, &came);
+		return;
+	}
+	kind = question_check(&request, n, came.count > 0);
+	if (kind == QUESTION_LOCK) {
+		s->request = request;
+		return lookup_start(s, came.fds[0]);
+	}
+	close_all(s->keeper, &came);
+	on_question(s, &request, kind);
+}
+
+void session_received(struct session *s, const struct front_answer *a, const struct held *before, int fd)
+{
+	if (a->n == -EAGAIN || a->n == -EINTR)
+		return;
+	s->received_ns = a->received_ns;
+	if (is_in_turn(s, a->n)) {
+		if (!a->looked)
+			return on_question(s, &a->request, question_check(&a->request, a->n, a->has_fd));
+		s->request = a->request;
+		return lookup_received(s, a, before, fd);
+	}
+	file_close(s->keeper, a->dev, fd, true);
+	/* A session that was closed has left the front, which is told by fronts.c; one that was refused has not. */
 }
 
 /* --- connections --- */
@@ -278,13 +324,24 @@ static const char *peer_refused(const struct keeper *k, const struct ucred *peer
 	return NULL;
 }
 
-static void turn_away(int fd, const char *why)
+/* Is this a user whose descriptors must not come to the keeper? Root is not, nor is the keeper's own user. */
+static bool is_foreign(const struct keeper *k, const struct ucred *peer)
 {
+	return k->fronts && peer->uid != 0 && peer->uid != geteuid();
+}
+
+static void turn_away(struct keeper *k, int fd, const char *why)
+{
+	struct ucred peer = {0};
+	socklen_t len = sizeof(peer);
 	struct wire_reply reply;
 
 	fill_reply(&reply, WIRE_REFUSED, why);
 	send_reply(fd, &reply, -1);
-	close(fd);
+	if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &len) == 0 && is_foreign(k, &peer))
+		fronts_bury(k->fronts, peer.uid, fd);
+	else
+		close(fd);
 }
 
 static void session_new(struct keeper *k, int fd)
@@ -296,15 +353,17 @@ static void session_new(struct keeper *k, int fd)
 	const char *why;
 
 	if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &len) != 0)
-		return turn_away(fd, "the keeper cannot see who asks");
+		return turn_away(k, fd, "the keeper cannot see who asks");
 	why = peer_refused(k, &peer);
 	if (why)
-		return turn_away(fd, why);
+		return turn_away(k, fd, why);
 	s = calloc(1, sizeof(*s));
 	event.data.ptr = s;
+	if (is_foreign(k, &peer))
+		event.events |= EPOLLET; /* a front reads it, later */
 	if (!s || epoll_ctl(k->session_epoll, EPOLL_CTL_ADD, fd, &event) != 0) {
 		free(s);
-		return turn_away(fd, "the keeper has no memory left");
+		return turn_away(k, fd, "the keeper has no memory left");
 	}
 	s->keeper = k;
 	s->fd = fd;
@@ -315,7 +374,9 @@ static void session_new(struct keeper *k, int fd)
 	s->timer.data = s;
 	DL_APPEND(k->sessions, s);
 	k->session_count++;
-	session_readable(s); /* the question mostly is there already */
+	s->foreign = is_foreign(k, &peer);
+	if (!s->foreign)
+		session_readable(s); /* the question mostly is there already */
 }
 
 static void on_session_events(uv_poll_t *poll, int status, int events)
@@ -330,6 +391,8 @@ static void on_session_events(uv_poll_t *poll, int status, int events)
 
 		if (ready[i].events & EPOLLHUP) /* whatever it has asked, nobody reads the answer */
 			session_close(s);
+		else if (s->state != SESSION_CLOSED && s->foreign)
+			fronts_receive(s);
 		else if (s->state != SESSION_CLOSED)
 			session_readable(s);
 	}
@@ -343,7 +406,7 @@ static void turn_away_next(struct keeper *k)
 	close(k->spare_fd);
 	fd = accept4(k->listen_fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
 	if (fd >= 0)
-		turn_away(fd, "the keeper has no descriptor left: raise its RLIMIT_NOFILE");
+		turn_away(k, fd, "the keeper has no descriptor left: raise its RLIMIT_NOFILE");
 	k->spare_fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
 }
 
@@ -381,6 +444,8 @@ int sessions_start(struct keeper *k)
 	k->session_epoll = epoll_create1(EPOLL_CLOEXEC);
 	if (k->session_epoll < 0)
 		return -errno;
+	if (k->fronts && (ret = fronts_listen(k->fronts, k->listen_fd)) < 0)
+		return ret;
 	ret = uv_poll_init(k->loop, &k->session_events, k->session_epoll);
 	if (ret == 0)
 		ret = uv_poll_init(k->loop, &k->listen, k->listen_fd);
@@ -416,8 +481,11 @@ void sessions_abandon(struct keeper *k)
 
 	unlinkat(k->dir_fd, WIRE_SOCKET_NAME, 0);
 	shutdown(k->listen_fd, SHUT_RDWR); /* who connects is refused from now on */
-	while ((fd = accept4(k->listen_fd, NULL, NULL, SOCK_CLOEXEC)) >= 0)
-		close(fd);
+	while ((fd = accept4(k->listen_fd, NULL, NULL, SOCK_CLOEXEC)) >= 0) {
+		shutdown(fd, SHUT_RDWR);
+		if (!k->fronts || fronts_abandon(k->fronts, fd) == 0)
+			close(fd);
+	}
 	DL_FOREACH (k->sessions, s)
 		if (s->state != SESSION_CLOSED)
 			shutdown(s->fd, SHUT_RDWR);

@@ -29,7 +29,9 @@ START_TEST(patience)
 	ck_assert(fence != MAP_FAILED);
 	fence->freeze_at_ns = rows[_i].freeze_at_ms * MS;
 	if (rows[_i].in_use)
-		ck_assert_uint_eq(fence_take(fence, 1, 2, &(struct store_range){.to = WIRE_EOF}, FENCE_HELD), 0);
+		ck_assert_uint_eq(fence_take(fence, &(struct holders_file){.dev = 1, .ino = 2},
+					     &(struct store_range){.to = WIRE_EOF}, FENCE_HELD),
+				  0);
 	ck_assert_int_eq(fence_patience_ns(fence, rows[_i].since_ms * MS) / MS, rows[_i].patience_ms);
 }
 END_TEST

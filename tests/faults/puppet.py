@@ -1,0 +1,86 @@
+"""
+A client of the keeper that may run as another user: each line of standard input is a Python expression, the answer is its repr().
+For tests of what comes to the keeper's socket from users that it must not trust; connections and descriptors stay open until it ends.
+"""
+import array
+import os
+import socket
+import struct
+import sys
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../interpose"))
+import fake_keeper as fk  # noqa: E402
+
+EOF = (1 << 63) - 1
+connections, fds = [], []
+
+
+def question(config, op=fk.LOCK, space=0, mode=fk.EXCLUSIVE, flags=fk.NONBLOCK, magic=fk.MAGIC):
+    return fk.REQUEST.pack(magic, fk.VERSION, fk.REQUEST.size, op, space, mode, flags, 0, 0, EOF, fk.boottime(), *fk.config_id(config), fk.path_hash(config))
+
+
+def connect(runtime):
+    s = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    s.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, struct.pack("ll", 20, 0))
+    s.connect(os.path.join(runtime, "keeper.sock"))
+    s.settimeout(30)
+    connections.append(s)
+    return len(connections) - 1
+
+
+def send(number, data, *passed):
+    ancillary = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", passed))] if passed else []
+    return connections[number].sendmsg([data], ancillary)
+
+
+def answer(number):
+    """(verdict, reason); None: disconnected; "nothing": within the connection's time."""
+    try:
+        data = connections[number].recv(4096)
+    except ConnectionResetError:
+        return None
+    except TimeoutError:
+        return "nothing"
+    if not data:
+        return None
+    fields = fk.REPLY.unpack(data)
+    return fields[3], fields[6].rstrip(b"\0").decode()
+
+
+def hang_up(number):
+    connections[number].close()
+    return number
+
+
+def keep(thing):
+    """What must not be closed, since closing it would hang this process."""
+    fds.append(thing)
+    return thing.fileno() if hasattr(thing, "fileno") else thing
+
+
+def lingering():
+    """A TCP connection with unsent data whose close waits for its peer."""
+    listener = socket.socket()
+    listener.bind(("127.0.0.1", 0))
+    listener.listen()
+    s = socket.create_connection(listener.getsockname())
+    accepted = listener.accept()[0]
+    accepted.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+    s.setblocking(False)
+    s.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 3600))
+    try:
+        while True:
+            s.send(b"x" * 65536)
+    except BlockingIOError:
+        pass
+    fds.extend([listener, accepted])
+    return keep(s.detach())
+
+
+if __name__ == "__main__":
+    for line in sys.stdin:
+        try:
+            print(repr(eval(line)), flush=True)
+        except Exception as e:  # the test sees it
+            print(repr(e), flush=True)
+    os._exit(0)

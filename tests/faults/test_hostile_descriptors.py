@@ -1,0 +1,409 @@
+"""
+Descriptors whose close never ends, and others that no program should send, from users of a system keeper: the keeper serves everybody
+else meanwhile, can be stopped, killed and restarted, and what was left behind is bounded and ends when the mount answers.
+"""
+import ast
+import os
+import select
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import types
+
+import pytest
+from common import attempt
+from harness import Agent, Deadline, wait_until
+from harness import host as host_module
+from harness.hanging import FLUSH, OPEN, RELEASE
+from harness.system import SYSTEM_DIR, Hanging, Place, SystemHost
+
+pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="needs root, for users and mounts")
+
+HOSTILE, OTHER = 12345, 12346
+GRANTED, REFUSED, NOT_PROTECTED = 1, 4, 6
+FRONTS_PER_USER = 4
+SOON = 4.5  # a keeper that hangs is killed, and a caller whose file system hangs is refused, after 5 s
+PUPPET = os.path.join(os.path.dirname(os.path.abspath(__file__)), "puppet.py")
+
+
+class Puppet:
+    def __init__(self, host, uid=HOSTILE, inside=()):
+        self.host = host
+        self.process = subprocess.Popen([*host.inside, *host.as_user(uid, *inside, sys.executable, "-B", PUPPET)], stdin=subprocess.PIPE,
+                                        stdout=subprocess.PIPE, text=True, env={**host.env(), "LD_PRELOAD": ""}, start_new_session=True)
+        self.question = f"question({host.config!r})"
+
+    def do(self, expression):
+        self.process.stdin.write(expression + "\n")
+        self.process.stdin.flush()
+        if not select.select([self.process.stdout], [], [], 40)[0]:
+            raise Deadline(f"{expression} has not ended")
+        said = self.process.stdout.readline()
+        assert "Error" not in said, said
+        return ast.literal_eval(said)
+
+    def open(self, path):
+        return self.do(f"keep(os.open({path!r}, os.O_RDWR | os.O_CREAT))")
+
+    def connect(self):
+        return self.do(f"connect({SYSTEM_DIR!r})")
+
+    def send(self, question, *fds):
+        """On a connection of its own, whose number it gives."""
+        number = self.connect()
+        self.do(f"send({number}, {question}, *{list(fds)!r})")
+        return number
+
+    def answer(self, number):
+        return self.do(f"answer({number})")
+
+    def kill(self):
+        self.process.kill()  # may stay in D until the mounts are gone
+
+
+@pytest.fixture
+def place():
+    place = Place()
+    yield place
+    place.end()
+
+
+@pytest.fixture
+def shown(monkeypatch):
+    """What users without rights run."""
+    with tempfile.TemporaryDirectory(prefix="dflock-test-") as path:
+        os.chmod(path, 0o755)
+        monkeypatch.setattr(host_module, "SHIM", shutil.copy(host_module.SHIM, path))
+        os.makedirs(os.path.join(path, "tests/agents"))
+        shutil.copy(os.path.join(host_module.BUILD, "tests/agents/agent"), os.path.join(path, "tests/agents"))
+        monkeypatch.setattr(host_module, "BUILD", path)
+        yield path
+
+
+@pytest.fixture
+def ground(redis, folder, place, shown):
+    """(host, mount(), puppet(uid)): a system keeper, file systems that can be made to hang, and clients of it."""
+    host = SystemHost(redis, folder, place, rules='{ tree = "%s"; name = "t"; }, { tree = "/run/fuse"; name = "fuse"; }')
+    puppets, mounts = [], []
+
+    def mount(name="m"):
+        mounts.append(Hanging(place, name))
+        return mounts[-1]
+
+    def puppet(*args, **more):
+        puppets.append(Puppet(host, *args, **more))
+        return puppets[-1]
+    try:
+        host.init()
+        yield host, mount, puppet
+    finally:
+        for each in puppets:
+            each.kill()
+        for each in mounts:
+            each.end()
+        for each in puppets:
+            each.process.wait(20)
+            each.process.stdin.close()
+            each.process.stdout.close()
+        host.stop()
+
+
+def prepare(host, name, uid):
+    path = host.path(name)
+    with open(path, "a"):
+        os.chown(path, uid, uid)
+    return path
+
+
+def served(host, uid=0, seconds=SOON, name=None):
+    """A new lock of this user, soon."""
+    name = name or "u%d-%d" % (uid, time.monotonic_ns())
+    begun = time.monotonic()
+    prepare(host, name, uid)
+    words = host.as_user(uid) if uid else ()
+    got = attempt(host, name, before=[*host.inside, *words])
+    assert got.word == "ok", got
+    assert time.monotonic() - begun < seconds
+    return got
+
+
+def turns(host):
+    """The loop answers, and nobody is frozen."""
+    begun = time.monotonic()
+    status = host.status()
+    assert time.monotonic() - begun < SOON, status
+    return status
+
+
+def fronts(host):
+    return host.inhabitants("dflock-front")
+
+
+def agent_of(host, uid):
+    agent = Agent(types.SimpleNamespace(inside=[*host.inside, *host.as_user(uid)], env=host.env))
+    host.agents.append(agent)
+    return agent
+
+
+def in_state_d(pids):
+    found = []
+    for pid in pids:
+        try:
+            with open(f"/proc/{pid}/stat") as f:
+                if f.read().rpartition(")")[2].split()[0] == "D":
+                    found.append(pid)
+        except OSError:
+            pass
+    return found
+
+
+def test_a_close_that_never_ends(ground):
+    """FLUSH is not answered, and fifty connections bring such a descriptor: root and another user are served, each in no time."""
+    host, mount, puppet = ground
+    served(host), served(host, OTHER)
+    dead, hostile = mount(), puppet()
+    fds = [hostile.open(f"{dead.path}/f{i}") for i in range(5)]
+    dead.say(f"hold {FLUSH}")
+    before = host.keeper_pids()
+    numbers = [hostile.send(hostile.question, fds[i % 5]) for i in range(50)]
+    for _ in range(5):
+        served(host), served(host, OTHER), turns(host)
+    assert hostile.answer(numbers[-1])[0] == REFUSED
+    served(host), served(host, OTHER), turns(host)
+    assert len(fronts(host)) <= FRONTS_PER_USER + 4
+    assert host.keeper_pids() == before
+    dead.say(f"let {FLUSH}")
+    wait_until(lambda: not in_state_d(fronts(host)), "what was left behind has ended")
+    served(host, HOSTILE)
+
+
+@pytest.mark.parametrize("uid", [HOSTILE, 0])
+def test_a_malformed_question_with_it(ground, uid):
+    """What is not looked at has to be closed, too: also for the keeper's own user, whom it trusts to mean well."""
+    host, mount, puppet = ground
+    served(host), served(host, OTHER)
+    dead, hostile = mount(), puppet(uid)
+    fd = hostile.open(f"{dead.path}/f")
+    dead.say(f"hold {FLUSH}")
+    before = host.keeper_pids()
+    for question in ("b''", "b'x'", f"question({host.config!r}, magic=1)", f"question({host.config!r}, op=7)", f"question({host.config!r}, mode=9)"):
+        hostile.send(question, fd)
+        served(host), served(host, OTHER), turns(host)
+    for count in (2, 250):
+        hostile.send(hostile.question, *[fd] * count)
+        served(host), served(host, OTHER), turns(host)
+    assert host.keeper_pids() == before
+
+
+def test_more_mounts_than_threads(ground):
+    host, mount, puppet = ground
+    served(host), served(host, OTHER)
+    hostile = puppet()
+    for i in range(18):
+        dead = mount(f"m{i}")
+        fds = [hostile.open(f"{dead.path}/{name}") for name in "ab"]
+        dead.say(f"hold {FLUSH}")
+        for fd in fds:
+            hostile.send(hostile.question, fd)
+    other = mount("other")
+    for _ in range(3):
+        served(host), served(host, OTHER), turns(host)
+        theirs = puppet(OTHER)
+        assert theirs.answer(theirs.send(theirs.question, theirs.open(f"{other.path}/f")))[0] == GRANTED
+
+
+def test_the_keeper_can_be_stopped_killed_and_restarted(ground):
+    host, mount, puppet = ground
+    served(host), served(host, OTHER)
+    dead, hostile = mount(), puppet()
+    fds = [hostile.open(f"{dead.path}/f{i}") for i in range(4)]
+    dead.say(f"hold {FLUSH}")
+    for question in (hostile.question, "b'x'"):
+        hostile.send(question, fds[0])
+    unread = hostile.send(hostile.question, fds[1])
+    parent, keeper = host.keeper_pids()
+    os.kill(keeper, 9)
+    wait_until(lambda: host.keeper_pids()[1:] not in ([], [keeper]) and host.serves(), "the next keeper serves", 3)
+    assert host.keeper_pids()[0] == parent
+    wait_until(lambda: attempt(host, "again", before=host.inside).word == "ok", "it grants")
+    served(host), served(host, OTHER), turns(host)
+    hostile.send(hostile.question, fds[2])
+    os.kill(parent, 15)
+    host.keeper.wait(10)
+    assert not host.keeper_pids()
+    host.start()
+    served(host, seconds=20), served(host, OTHER), turns(host)
+    assert unread is not None
+
+
+KINDS = {
+    "O_PATH": "keep(os.open('/etc/passwd', os.O_PATH))",
+    "FIFO": "(os.path.exists('/tmp/{mark}') or os.mkfifo('/tmp/{mark}')) and 0 or keep(os.open('/tmp/{mark}', os.O_RDWR))",
+    "device": "keep(os.open('/dev/null', os.O_RDWR))",
+    "terminal": "[keep(fd) for fd in os.openpty()][1]",
+    "lingering socket": "lingering()",
+    "memfd": "keep(os.memfd_create('x'))",
+    "epoll": "keep(__import__('select').epoll())",
+    "pidfd": "keep(os.pidfd_open(os.getpid()))",
+    "connection to the keeper": "keep(connections[connect('/run/dflock')])",
+    "deleted file": "(lambda path: (keep(os.open(path, os.O_RDWR | os.O_CREAT)), os.unlink(path))[0])('/tmp/{mark}')",
+}
+
+
+@pytest.mark.parametrize("uid", [HOSTILE, 0])
+def test_other_kinds(ground, folder, uid):
+    """Each is refused, or is no lock's file; a socket that lingers after the program's last close takes nothing with it."""
+    host, _, puppet = ground
+    served(host), served(host, OTHER)
+    client = puppet(uid)
+    before = host.keeper_pids()
+    for kind, expression in KINDS.items():
+        mark = os.path.basename(folder) + "-" + kind.replace(" ", "")
+        fd = client.do(expression.format(mark=mark))
+        os.kill(before[1], signal.SIGSTOP)  # so that the keeper's is the last, where it is not in use here
+        number = client.send(client.question, fd)
+        client.do(f"os.close({fd})")
+        os.kill(before[1], signal.SIGCONT)
+        turns(host)
+        said = client.answer(number)
+        assert said and said[0] in (REFUSED, NOT_PROTECTED), (kind, said)
+        if os.path.exists("/tmp/" + mark):
+            os.unlink("/tmp/" + mark)
+    served(host), served(host, OTHER)
+    assert host.keeper_pids() == before
+
+
+def test_left_unread(ground):
+    """Connections that are closed by their peers with descriptors in their queues, while all of the user's fronts hang."""
+    host, mount, puppet = ground
+    served(host), served(host, OTHER)
+    dead, hostile = mount(), puppet()
+    before = host.keeper_pids()
+    fds = [hostile.open(f"{dead.path}/f{i}") for i in range(8)]
+    dead.say(f"hold {FLUSH} {RELEASE}")
+    for i in range(100):
+        number = hostile.send(hostile.question, fds[i % 8])
+        for _ in range(3):
+            hostile.do(f"send({number}, b'', {fds[i % 8]})")
+        if i % 2:
+            hostile.do(f"hang_up({number})")
+    served(host), served(host, OTHER), turns(host)
+    assert len(fronts(host)) <= FRONTS_PER_USER + 1 + 2
+    assert open_in(before[1], "socket:") <= 50 + 50, "those that nobody can close share pits"
+    assert host.keeper_pids() == before
+    hostile.kill()
+    dead.say(f"let {FLUSH} {RELEASE}")
+    hostile.process.wait(20)
+    wait_until(lambda: len(fronts(host)) <= 2, "what was left behind has ended", 30)
+    wait_until(lambda: open_in(before[1], "socket:") <= 16, "all connections are closed", 30)
+    served(host, HOSTILE)
+
+
+def open_in(pid, what):
+    links = (os.path.join(f"/proc/{pid}/fd", fd) for fd in os.listdir(f"/proc/{pid}/fd"))
+    return sum(os.path.lexists(link) and os.readlink(link).startswith(what) for link in links)
+
+
+def test_a_path_of_ones_own(ground, folder):
+    """In a user and mount namespace /run/fuse/m leads to a file of the user's own: that is not the lock's file."""
+    host, mount, puppet = ground
+    mount()
+    hostile = puppet(inside=["unshare", "--user", "--map-root-user", "--mount"])
+    shadow = f"/tmp/{os.path.basename(folder)}-shadow"
+    assert hostile.do(f"__import__('subprocess').call('mkdir -p {shadow} && mount -t tmpfs x {shadow} && touch {shadow}/f && mount --bind {shadow} /run/fuse/m', shell=True)") == 0
+    said = hostile.answer(hostile.send(hostile.question, hostile.open("/run/fuse/m/f")))
+    assert said[0] == REFUSED and "another file" in said[1], said
+    os.rmdir(shadow)
+
+
+def test_files_that_are_not_local_are_served(ground, make_host):
+    """The keeper has none of them open; locks go to and fro between hosts all the same."""
+    host, mount, _ = ground
+    mount()
+    elsewhere = make_host("b", rules='{ tree = "%s"; name = "fuse/m"; }')
+    keeper = host.keeper_pids()[1]
+    one, two, other = agent_of(host, OTHER), agent_of(host, OTHER), elsewhere.agent()
+    for agent, path in ((one, "/run/fuse/m/f"), (two, "/run/fuse/m/f"), (other, elsewhere.path("f"))):
+        assert agent.do(f"open 0 {path} rwc") == "ok"
+    for lock, nb, unlock in (("flock 0 ex", "flock 0 ex nb", "flock 0 un"), ("setlk 0 ex 0 10 w", "setlk 0 ex 0 10", "setlk 0 un 0 10")):
+        for _ in range(3):
+            assert one.do(lock) == "ok"
+            assert open_in(keeper, "/run/fuse") == 0
+            assert other.do(nb) in ("EWOULDBLOCK", "EAGAIN")
+            other.say(lock)
+            assert other.silent()
+            assert one.do(unlock) == "ok" and other.heard()[0] == "ok"
+            one.say(lock)
+            assert one.silent()
+            assert other.do(unlock) == "ok" and one.heard()[0] == "ok"
+            assert one.do(unlock) == "ok"
+    assert one.do("flock 0 sh") == "ok"
+    other.say("flock 0 ex")
+    assert other.silent()
+    assert two.do("flock 0 sh") == "ok"  # shared while shared is held, past who waits
+    for agent in (one, two):
+        assert agent.do("flock 0 un") == "ok"
+    assert other.heard()[0] == "ok"
+
+
+def test_what_was_left_behind_ends(ground):
+    """Also the processes that keep files, once nobody needs them."""
+    host, mount, _ = ground
+    mount()
+    for i in range(3):
+        assert attempt(host, f"/run/fuse/m/f{i}", before=[*host.inside, *host.as_user(OTHER)]).word == "ok"
+    assert fronts(host)
+    wait_until(lambda: not fronts(host), "no front is left", 40)
+    assert len(host.inhabitants("dflock-door")) == 1
+
+
+def test_the_door_is_killed(ground):
+    host, _, _ = ground
+    served(host, OTHER)
+    prepare(host, "again", OTHER)
+    for comm in ("dflock-front", "dflock-door"):
+        before = host.inhabitants(comm)
+        assert before
+        for pid in before:
+            os.kill(pid, 9)
+        wait_until(lambda: attempt(host, "again", before=[*host.inside, *host.as_user(OTHER)]).word == "ok",
+                   "it is served again", 10)
+        assert not set(before) & set(host.inhabitants(comm))
+
+
+def test_held_through_an_outage(ground, redis):
+    """Holders of files that fronts keep are found, frozen and let go as any."""
+    host, mount, _ = ground
+    mount()
+    agent = agent_of(host, OTHER)
+    prepare(host, "f", OTHER)
+    for slot, path in enumerate(("/run/fuse/m/f", host.path("f"))):
+        assert agent.do(f"open {slot} {path} rwc") == "ok" and agent.do(f"flock {slot} ex") == "ok"
+    redis.signal(signal.SIGSTOP)
+    wait_until(lambda: host.status()["frozen"] > 0, "it is frozen", 20)
+    redis.signal(signal.SIGCONT)
+    wait_until(lambda: host.status()["frozen"] == 0, "it goes on", 20)
+    assert [agent.do(f"flock {slot} un") for slot in range(2)] == ["ok", "ok"]
+    assert attempt(host, "/run/fuse/m/f", before=[*host.inside, *host.as_user(OTHER)]).word == "ok"
+
+
+def test_ones_other_files(ground):
+    """A mount on which files cannot be opened, and many who try: their user's other files are served once that is known."""
+    host, mount, puppet = ground
+    served(host, OTHER)
+    dead, client = mount(), puppet(OTHER)
+    fds = [client.open(f"{dead.path}/f{i}") for i in range(10)]
+    dead.say(f"hold {OPEN}")
+    numbers = [client.send(client.question, fd) for fd in fds]
+    prepare(host, "again", OTHER)
+    served(host, OTHER, 20)
+    for _ in range(5):
+        served(host, OTHER), served(host)
+    assert [client.answer(number)[0] for number in numbers] == [REFUSED] * len(numbers)
+    said = client.answer(client.send(client.question, fds[0]))
+    assert said[0] == REFUSED and "does not answer" in said[1], said
+    dead.say(f"let {OPEN}")
+    wait_until(lambda: client.answer(client.send(client.question, fds[0]))[0] == GRANTED, "the mount is tried again", 30)
