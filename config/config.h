@@ -7,6 +7,7 @@
 #ifndef DFLOCK_CONFIG_CONFIG_H
 #define DFLOCK_CONFIG_CONFIG_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -61,7 +62,7 @@ struct config_lease {
 	int64_t dead_ms;          /* 600000, at least 20 ttl_ms */
 	int64_t sweep_ms;         /* 86400000: silence after which a host's leftovers are removed */
 	int64_t idle_ms;          /* 60000: a keeper that nobody needs ends after this; 0: never */
-	enum on_lost on_lost;
+	enum on_lost on_lost; /* of rules that do not say their own */
 };
 
 /* A rule: which paths are protected, under which lock name. */
@@ -71,6 +72,8 @@ struct rule {
 	char *name;    /* what stands for the first fixed_len bytes of the path in the lock name */
 	/* PATH: the whole path. GLOB: the directories before the first wildcard. TREE: the directory. */
 	size_t fixed_len;
+	enum on_lost on_lost;
+	bool refuse_unstoppable; /* unstoppable = "refuse": no lock for a program that the keeper could not stop */
 	int line;
 };
 
@@ -98,5 +101,10 @@ void config_free(struct config *config);
  */
 #define LOCK_NAME_BYTES 1024
 int config_lock_name(const struct config *config, const char *path, char name[LOCK_NAME_BYTES]);
+
+/* The first rule that matches a resolved path. NULL: none. Pure. */
+const struct rule *config_rule(const struct config *config, const char *path);
+/* What it says of on_lost; where none matches, what the lease group says. Pure. */
+enum on_lost config_on_lost(const struct config *config, const char *path);
 
 #endif

@@ -169,7 +169,7 @@ static void act(struct lease *lease, unsigned actions, enum lease_event event)
 		lease_tell_in_use(lease);
 	if (actions & LEASE_DO_LOST) {
 		leasepage_close_lock(lease->lock); /* lost_has_holders() */
-		fence_set(k->fence, lease->slot, k->config->lease.on_lost == ON_LOST_WARN ? FENCE_FREE : FENCE_LOST);
+		fence_lose(k->fence, lease->slot, lease->forgotten ? FENCE_WHY_FORGOTTEN : FENCE_WHY_TAKEN);
 		lease->slot = FENCE_NO_SLOT;
 		lost_end_holders(k);
 	}

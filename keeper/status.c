@@ -58,10 +58,13 @@ static json_t *range_end(int64_t to)
 	return to == WIRE_EOF ? json_null() : json_integer(to);
 }
 
+static const char *on_lost_name(enum on_lost on_lost)
+{
+	return on_lost == ON_LOST_FREEZE ? "freeze" : on_lost == ON_LOST_KILL ? "kill" : "warn";
+}
+
 static json_t *store_json(struct keeper *k)
 {
-	static const char *const on_lost[] = {
-		[ON_LOST_FREEZE] = "freeze", [ON_LOST_KILL] = "kill", [ON_LOST_WARN] = "warn"};
 	const struct config_lease *lease = &k->config->lease;
 	int64_t left = (k->deadline_ns - clock_now_ns()) / NS_PER_MS, sure = left - lease->freeze_margin_ms;
 	bool grace = store_in_grace(k->store);
@@ -71,7 +74,7 @@ static json_t *store_json(struct keeper *k)
 			 store_version(k->store), "incarnation", store_incarnation(k->store), "grace", grace,
 			 "grace_left_ms", (json_int_t)(grace ? grace_left_ms(k) : 0), "deadline_left_ms",
 			 (json_int_t)(left > 0 ? left : 0), "sure_left_ms", (json_int_t)(sure > 0 ? sure : 0),
-			 "on_lost", on_lost[lease->on_lost], "ttl_ms", (json_int_t)lease->ttl_ms);
+			 "on_lost", on_lost_name(lease->on_lost), "ttl_ms", (json_int_t)lease->ttl_ms);
 }
 
 static json_t *waiting_json(const struct lease *lease)
@@ -88,13 +91,18 @@ static json_t *waiting_json(const struct lease *lease)
 	return list;
 }
 
+static enum on_lost on_lost_of(const struct lease *lease)
+{
+	return config_on_lost(lease->lock->file->keeper->config, lease->lock->file->path);
+}
+
 static const char *note(const struct lease *lease)
 {
 	if (lease->state == LEASE_ASKING)
 		return lease->queued ? "waits for another host" : "being asked for";
 	if (fence_is_hidden(lease->lock->file->keeper->fence, lease->slot))
 		return "cannot be renewed; held, but no holder can be stopped";
-	if (fence_frozen(lease->lock->file->keeper->fence) && lease->state != LEASE_ASKING)
+	if (fence_frozen(lease->lock->file->keeper->fence) && on_lost_of(lease) == ON_LOST_FREEZE)
 		return "cannot be renewed: its holders are frozen until the store answers";
 	if (lease->state != LEASE_RELEASING && reopen_trouble(lease->lock->file))
 		return reopen_trouble(lease->lock->file);
@@ -107,12 +115,12 @@ static json_t *lease_json(const struct lease *lease, json_t *holders)
 {
 	const struct file *file = lease->lock->file;
 
-	return json_pack("{s:o,s:o,s:s,s:s,s:s,s:I,s:o,s:s,s:I,s:s,s:I,s:s,s:O,s:o}", "name", text(file->name), "path",
+	return json_pack("{s:o,s:o,s:s,s:s,s:s,s:I,s:o,s:s,s:I,s:s,s:I,s:s,s:s,s:O,s:o}", "name", text(file->name), "path",
 			 text(file->path), "inode", file->inode, "space",
 			 lease->range.space == WIRE_FLOCK ? "flock" : "record", "mode", mode_name(lease->range.mode),
 			 "from", (json_int_t)lease->range.from, "to", range_end(lease->range.to), "token", lease->token,
 			 "fence", (json_int_t)lease->fence, "state", lease_state_name(lease->state), "since",
-			 (json_int_t)lease->held_at, "note", note(lease), "holders", holders, "waiting",
+			 (json_int_t)lease->held_at, "note", note(lease), "on_lost", on_lost_name(on_lost_of(lease)), "holders", holders, "waiting",
 			 waiting_json(lease));
 }
 

@@ -11,6 +11,7 @@
 
 #include "keeper/family.h"
 #include "keeper/hidden.h"
+#include "keeper/farewell.h"
 #include "keeper/holders.h"
 #include "keeper/stopped.h"
 #include "tests/sim/sim.h"
@@ -178,6 +179,20 @@ int hidden_mappers(const struct holders_file *files, size_t count, hidden_mapper
 	(void)files, (void)count, (void)cb, (void)arg;
 	*passed_over = 0;
 	return 0;
+}
+
+/* --- keeper/farewell.h --- */
+
+/* The programs of the simulation have no standard error, and their numbers may be those of real processes. */
+void farewell(const struct fence *fence, struct claims *claims, const struct family *family, enum farewell_end how,
+	      pid_t keeper, int ms)
+{
+	(void)fence;
+	(void)claims;
+	(void)family;
+	(void)how;
+	(void)keeper;
+	(void)ms;
 }
 
 /* --- keeper/holders.h --- */
