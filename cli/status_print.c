@@ -57,7 +57,9 @@ static void print_deadline(const json_t *status, FILE *f)
 	if (frozen && left > 0)
 		fprintf(f, "no other host can have the locks for another %s\n", time);
 	else if (frozen)
-		fprintf(f, "they are killed if another host has got the locks by then\n");
+		fprintf(f,
+			"they are killed if another host has had the locks, or if it comes back without its memory (a "
+			"restart, a failover): then nobody can tell\n");
 	else if (!up && leases && left > 0)
 		fprintf(f, "        leases cannot be renewed: in %s their holders %s (on_lost)\n",
 			show_ms(strcmp(on_lost, "warn") ? field_number(store, "sure_left_ms") : left, time),

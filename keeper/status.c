@@ -103,7 +103,10 @@ static const char *note(const struct lease *lease)
 	if (fence_is_hidden(lease->lock->file->keeper->fence, lease->slot))
 		return "cannot be renewed; held, but no holder can be stopped";
 	if (fence_frozen(lease->lock->file->keeper->fence) && on_lost_of(lease) == ON_LOST_FREEZE)
-		return "cannot be renewed: its holders are frozen until the store answers";
+		return clock_now_ns() < lease->lock->file->keeper->deadline_ns
+			       ? "cannot be renewed: its holders are frozen until the store answers"
+			       : "ran out: its holders are frozen; they go on if the store still has it, and are killed if "
+				 "another host has had it or the store comes back without its memory";
 	if (lease->state != LEASE_RELEASING && reopen_trouble(lease->lock->file))
 		return reopen_trouble(lease->lock->file);
 	if (lease->state == LEASE_UNSURE)
