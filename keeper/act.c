@@ -22,6 +22,7 @@
 #include "keeper/room.h"
 #include "keeper/serve.h"
 #include "keeper/split.h"
+#include "keeper/unseen.h"
 #include "keeper/control.h"
 
 #define JOURNAL_RETRY_MS 500
@@ -337,6 +338,7 @@ static void lingered(struct lease *lease)
 	lease->linger_ns = lease->linger_ns * 2 > max ? max : lease->linger_ns * 2;
 	/* Mostly it is: no thread for that, and no need to close it. */
 	if (lease_is_in_use(lease)) {
+		unseen_due(lease);
 		lease_start_timer(lease, lease->linger_ns / NS_PER_MS);
 		return;
 	}

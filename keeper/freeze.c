@@ -32,6 +32,7 @@
 #include "keeper/lastwords.h"
 #include "keeper/log.h"
 #include "keeper/stopped.h"
+#include "keeper/unseen.h"
 
 #define LOOK_MS  20               /* between two looks while there is something to do */
 #define REST_MS  640              /* and at most, while all have been found and stopped */
@@ -188,6 +189,7 @@ static bool is_ours(const struct look *look, const struct procfs_lock *lock)
 struct mapping {
 	struct look *look;
 	struct holders_file *files;
+	size_t *locks; /* of which lock each is the file */
 	bool *found;
 	size_t count;
 };
@@ -198,28 +200,6 @@ static int on_mapper(void *arg, size_t file, pid_t pid)
 
 	m->found[file] = true;
 	return pid == getpid() || pid == m->look->freezer->stopped.keeper ? 0 : found(m->look, pid);
-}
-
-/* Nobody has a descriptor of it. Whoever has the file mapped may keep the lock by that, and a record lock says whose it
- * is. */
-static int find_mappers(struct look *look, struct mapping *m)
-{
-	size_t passed_over;
-	int ret = 0;
-
-	for (size_t i = 0; ret == 0 && i < look->unseen.count; i++) {
-		const struct procfs_lock *lock = &look->unseen.locks[i];
-
-		if (!is_ours(look, lock))
-			continue;
-		if (lock->owner == WIRE_OWNER_PROCESS)
-			ret = found(look, lock->locker);
-		else
-			m->files[m->count++] = (struct holders_file){.dev = lock->dev, .ino = lock->ino};
-	}
-	if (ret == 0 && m->count)
-		ret = hidden_mappers(m->files, m->count, on_mapper, m, &passed_over);
-	return ret == -EAGAIN ? 0 : ret;
 }
 
 /* A lock that no process was found for: says so on the claims that it is under. */
@@ -236,22 +216,48 @@ static void mark_hidden(struct look *look, const struct procfs_lock *lock)
 	}
 }
 
-static int find_hidden_holders(struct look *look)
+/* Nobody who may be looked into has a descriptor of it. Whoever has the file mapped may keep the lock by that, a record
+ * lock says whose it is, and who took a flock and may not be looked into is taken for its holder (unseen.h). */
+static int find_mappers(struct look *look, struct mapping *m)
 {
-	struct mapping m = {.look = look};
-	size_t nth = 0;
-	int ret;
+	enum unseen_state state;
+	size_t passed_over;
+	int ret = 0;
 
-	m.files = malloc((look->unseen.count + 1) * sizeof(*m.files));
-	m.found = calloc(look->unseen.count + 1, sizeof(*m.found));
-	ret = m.files && m.found ? find_mappers(look, &m) : -ENOMEM;
 	for (size_t i = 0; ret == 0 && i < look->unseen.count; i++) {
 		const struct procfs_lock *lock = &look->unseen.locks[i];
 
-		if (is_ours(look, lock) && lock->owner != WIRE_OWNER_PROCESS && !m.found[nth++])
+		if (!is_ours(look, lock))
+			continue;
+		state = unseen_state(lock->locker);
+		if (state == UNSEEN_BEYOND)
 			mark_hidden(look, lock);
+		if (lock->owner == WIRE_OWNER_PROCESS || state == UNSEEN_SIGNAL || state == UNSEEN_BEYOND) {
+			ret = found(look, lock->locker);
+			continue;
+		}
+		m->locks[m->count] = i;
+		m->files[m->count++] = (struct holders_file){.dev = lock->dev, .ino = lock->ino};
 	}
+	if (ret == 0 && m->count)
+		ret = hidden_mappers(m->files, m->count, on_mapper, m, &passed_over);
+	return ret == -EAGAIN ? 0 : ret;
+}
+
+static int find_hidden_holders(struct look *look)
+{
+	struct mapping m = {.look = look};
+	int ret;
+
+	m.files = malloc((look->unseen.count + 1) * sizeof(*m.files));
+	m.locks = malloc((look->unseen.count + 1) * sizeof(*m.locks));
+	m.found = calloc(look->unseen.count + 1, sizeof(*m.found));
+	ret = m.files && m.locks && m.found ? find_mappers(look, &m) : -ENOMEM;
+	for (size_t i = 0; ret == 0 && i < m.count; i++)
+		if (!m.found[i])
+			mark_hidden(look, &look->unseen.locks[m.locks[i]]);
 	free(m.files);
+	free(m.locks);
 	free(m.found);
 	return ret;
 }

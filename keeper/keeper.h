@@ -7,6 +7,7 @@
  *   host.c      the store: beats, deadline, messages, dead hosts
  *   grace.c     a store that lost its memory
  *   lost.c      leases that were lost                  callers.c who waits for a lease
+ *   unseen.c    holders that may not be looked into (worker)
  *   inspect.c   looks at a passed descriptor (worker)      probe.c  asks the kernel (threads)
  *   inquiry.c   what of ours is in another's way (worker)  answers.c  what others say is in ours
  *   journal.c   what a restarted keeper takes up           takeup.c does so
@@ -85,6 +86,7 @@ struct lease {
 	bool probe_shared;                       /* ... and makes do with nobody having it exclusively */
 	int64_t probe_pause_ms;                  /* the last one, after the kernel refused; 0: it did not */
 	bool warned;                             /* an error that repeats was logged */
+	bool unseen_due, unseen_said;            /* unseen.c: to be looked at; the log says who cannot be stopped */
 	unsigned requests;                       /* store requests under way */
 	int64_t keep_until_ns;                   /* not recalled before: min_hold_ms */
 	int64_t linger_ns;                       /* how long unused before it is given back; doubles while it is used */
@@ -259,6 +261,12 @@ struct keeper {
 	/* lost.c */
 	bool losing; /* holders of lost leases are to be killed: nobody is to be taken for one of them meanwhile */
 	uv_timer_t losing_timer;
+
+	/* unseen.c */
+	uv_timer_t unseen;
+	bool unseen_looking;          /* a worker does */
+	size_t unseen_due_count;
+	int64_t unseen_not_before_ns; /* the next look */
 
 	unsigned depth;      /* of lease_raise() */
 	struct file *unused; /* files that may be so */

@@ -18,8 +18,21 @@
 #include "keeper/mounts.h"
 #include "keeper/serve.h"
 #include "keeper/sessions.h"
+#include "keeper/unseen.h"
 
 #define SLOW_MS 5000 /* a caller is told that its file's mount hangs */
+
+/* Does the file's rule forbid a lock to a process that may not be looked into? Opens directories of /proc alone, which
+ * waits for nobody (holders.c). */
+static bool is_refused(const struct session *s, const char *path)
+{
+	enum unseen_state state;
+
+	if (s->request.op != WIRE_LOCK || !config_rule(s->keeper->config, path)->refuse_unstoppable)
+		return false;
+	state = unseen_state(s->peer.pid);
+	return state == UNSEEN_SIGNAL || state == UNSEEN_BEYOND;
+}
 
 static void look_up(struct session *s, struct inspect_result *r)
 {
@@ -51,6 +64,15 @@ static void look_up(struct session *s, struct inspect_result *r)
 			session_reply(s, WIRE_NOT_PROTECTED, r->path, -1);
 		else
 			session_refuse(s, "%s: its lock name is longer than %d bytes", r->path, LOCK_NAME_BYTES - 1);
+		return;
+	}
+	if (is_refused(s, r->path)) {
+		file_close(k, r->st.st_dev, r->fd, s->local);
+		before_free(&r->before);
+		session_refuse(s,
+			       "%s: the keeper may not look into this process (pid %d), and so could not stop it if the "
+			       "lease ran out: unstoppable = \"refuse\" in %s",
+			       r->path, (int)s->peer.pid, k->config->path);
 		return;
 	}
 	before_free(&s->before);

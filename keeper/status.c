@@ -24,6 +24,7 @@
 #include "keeper/reopen.h"
 #include "keeper/serve.h"
 #include "keeper/sessions.h"
+#include "keeper/unseen.h"
 
 struct job {
 	uv_work_t work;
@@ -182,6 +183,18 @@ static int on_holder(void *arg, const struct holder *h)
 	return 0;
 }
 
+/* The process is not named where it is not known: 0. */
+static int on_unseen(void *arg, const struct claim *claim, const struct procfs_lock *lock, pid_t pid, bool beyond)
+{
+	struct job *job = arg;
+
+	json_array_append_new(job->rows[claim->tag],
+			      json_pack("{s:i,s:s,s:s,s:I,s:o,s:i,s:b,s:b}", "pid", (int)pid, "command", "", "mode",
+					mode_name(lock->mode), "from", (json_int_t)lock->from, "to", range_end(lock->to),
+					"started", 0, "unseen", true, "unstoppable", beyond));
+	return 0;
+}
+
 static void work(uv_work_t *req)
 {
 	struct job *job = req->data;
@@ -191,6 +204,8 @@ static void work(uv_work_t *req)
 	if (!job->error && job->claims.count)
 		job->error = holders_find(job->claims.files, job->claims.file_count, getpid(), on_holder, job,
 					  &job->unseen);
+	if (!job->error && job->claims.count)
+		job->error = unseen_find(&job->claims, getpid(), on_unseen, job);
 }
 
 static void job_free(struct job *job)
