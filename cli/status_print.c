@@ -74,7 +74,9 @@ static void print_deadline(const json_t *status, FILE *f)
 	if (frozen && left > 0)
 		fprintf(f, "no other host can have the locks for another %s\n", time);
 	else if (frozen)
-		fprintf(f, "they are killed if another host has got the locks by then\n");
+		fprintf(f,
+			"they are killed if another host has had the locks, or if it comes back without its memory (a "
+			"restart, a failover): then nobody can tell\n");
 	else if (!up && leases && left > 0)
 		fprintf(f, "        leases cannot be renewed: in %s their holders %s (on_lost)\n",
 			show_ms(strcmp(on_lost, "warn") ? field_number(store, "sure_left_ms") : left, time),
@@ -110,6 +112,18 @@ static void print_store(const json_t *status, FILE *f)
 	print_deadline(status, f);
 }
 
+/* One that the keeper may not look into, or does not find. */
+static void add_unseen(struct table *table, const json_t *p)
+{
+	char who[64] = "a process that the keeper cannot find or may not look into";
+
+	if (field_number(p, "pid"))
+		snprintf(who, sizeof(who), "pid %" PRId64 ", which the keeper may not look into", field_number(p, "pid"));
+	table_line(table, "    held by %s, %s: %s", who, field_text(p, "mode"),
+		   field_flag(p, "unstoppable") ? "it CANNOT BE STOPPED if the lease runs out (unstoppable in dflock.conf(5))"
+						: "it is stopped by SIGSTOP if the lease runs out");
+}
+
 static void add_processes(struct table *table, const json_t *lease)
 {
 	bool record = !strcmp(field_text(lease, "space"), "record");
@@ -119,10 +133,15 @@ static void add_processes(struct table *table, const json_t *lease)
 	const json_t *p;
 	size_t i;
 
-	json_array_foreach(holders, i, p)
+	json_array_foreach(holders, i, p) {
+		if (field_flag(p, "unseen")) {
+			add_unseen(table, p);
+			continue;
+		}
 		table_line(table, "    held by pid %" PRId64 ", %s%s%s, running since %s: %s", field_number(p, "pid"),
 			   field_text(p, "mode"), record ? " " : "", record ? status_range(p, range) : "",
 			   show_when(field_number(p, "started"), since), field_text(p, "command"));
+	}
 	json_array_foreach(json_object_get(lease, "waiting"), i, p)
 		table_line(table, "    pid %" PRId64 " %s for it, %s, since %s", field_number(p, "pid"),
 			   field_flag(p, "nonblock") ? "asks" : "waits", field_text(p, "mode"),

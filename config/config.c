@@ -49,7 +49,7 @@ const struct setting_row config_lease_rows[] = {
 	{NULL, 0, 0, 0, 0},
 };
 
-static int read_on_lost(const struct reading *r, int line, const char *text, enum on_lost *on_lost)
+int on_lost_read(const struct reading *r, int line, const char *prefix, const char *text, enum on_lost *on_lost)
 {
 	static const char *const names[] = {
 		[ON_LOST_FREEZE] = "freeze",
@@ -63,7 +63,7 @@ static int read_on_lost(const struct reading *r, int line, const char *text, enu
 			return 0;
 		}
 	}
-	return reading_fail(r, line, "lease.on_lost is \"%.80s\"; expected \"freeze\", \"kill\" or \"warn\"", text);
+	return reading_fail(r, line, "%son_lost is \"%.80s\"; expected \"freeze\", \"kill\" or \"warn\"", prefix, text);
 }
 
 /* What no table can say: each of these settings makes sense only beside ttl_ms. */
@@ -114,7 +114,9 @@ static int read_lease(const struct reading *r, config_setting_t *group, struct c
 	if (lease->dead_ms < 0)
 		lease->dead_ms = lease->ttl_ms > 30000 ? 20 * lease->ttl_ms : 600000;
 	rc = check_lease(r, group, lease);
-	return rc < 0 ? rc : read_on_lost(r, settings_line(group, "on_lost"), values.on_lost, &lease->on_lost);
+	if (rc < 0)
+		return rc;
+	return on_lost_read(r, settings_line(group, "on_lost"), "lease.", values.on_lost, &lease->on_lost);
 }
 
 static int read_host(const struct reading *r, int line, const char *host, char **out)

@@ -1,8 +1,8 @@
 /*
  * The configuration file, read with libconfig.
  *
- * config_load(), or config_fetch() and then config_parse(), either gives a complete, checked configuration or says what is wrong with file, line and
- * what was expected. An unknown setting is an error. Names of time settings end in _ms.
+ * config_load(), or config_fetch() and then config_parse(), either gives a complete, checked configuration or says what
+ * is wrong with file, line and what was expected. An unknown setting is an error. Names of time settings end in _ms.
  */
 #ifndef DFLOCK_CONFIG_CONFIG_H
 #define DFLOCK_CONFIG_CONFIG_H
@@ -62,7 +62,7 @@ struct config_lease {
 	int64_t dead_ms;          /* 600000, at least 20 ttl_ms */
 	int64_t sweep_ms;         /* 86400000: silence after which a host's leftovers are removed */
 	int64_t idle_ms;          /* 60000: a keeper that nobody needs ends after this; 0: never */
-	enum on_lost on_lost;
+	enum on_lost on_lost;     /* of rules that do not say their own */
 };
 
 /* A rule: which paths are protected, under which lock name. */
@@ -72,6 +72,8 @@ struct rule {
 	char *name;    /* what stands for the first fixed_len bytes of the path in the lock name */
 	/* PATH: the whole path. GLOB: the directories before the first wildcard. TREE: the directory. */
 	size_t fixed_len;
+	enum on_lost on_lost;
+	bool refuse_unstoppable; /* unstoppable = "refuse": no lock for a program that the keeper could not stop */
 	int line;
 };
 
@@ -104,9 +106,9 @@ void config_source_free(struct config_source *source);
 int config_parse(const struct config_source *source, struct config **out, char *why, size_t why_size);
 
 /*
- * Reads and checks `path`: config_fetch() and config_parse(). On success 0 and *out, which the caller frees with config_free(). On failure
- * -EINVAL (contents) or -errno (reading) and one line in `why`: "FILE:LINE: what was found, what was expected".
- * All three block on the file system: the keeper calls them at start, and else in a worker.
+ * Reads and checks `path`: config_fetch() and config_parse(). On success 0 and *out, which the caller frees with
+ * config_free(). On failure -EINVAL (contents) or -errno (reading) and one line in `why`: "FILE:LINE: what was found,
+ * what was expected". All three block on the file system: the keeper calls them at start, and else in a worker.
  */
 int config_load(const char *path, struct config **out, char *why, size_t why_size);
 void config_free(struct config *config);
@@ -118,6 +120,10 @@ void config_free(struct config *config);
 #define LOCK_NAME_BYTES 1024
 int config_lock_name(const struct config *config, const char *path, char name[LOCK_NAME_BYTES]);
 
+/* The first rule that matches a resolved path. NULL: none. Pure. */
+const struct rule *config_rule(const struct config *config, const char *path);
+/* What it says of on_lost; where none matches, what the lease group says. Pure. */
+enum on_lost config_on_lost(const struct config *config, const char *path);
 /*
  * May `fresh` take the place of `old` without a word from an operator (config/follow.c)? True if it protects
  * every file that old protected, under the same name, and does not do less for a lost lease. Else false with the reason

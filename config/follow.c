@@ -12,6 +12,9 @@
  * of the new list that matches p is o, or some m before it. An m that stood before o in the old list does not match p,
  * since o was the first that did. By 2, any other m that matches p gives it o's name.
  *
+ * What a rule does for a lost lease (on_lost), and against holders that cannot be stopped (unstoppable), counts with
+ * the name: none of it may become less.
+ *
  * Of 2, only this much is found out:
  *   - a rule for one path matches another rule or not: the matcher says it;
  *   - trees and globs match nothing outside their fixed directory: if neither directory is in the other, no path
@@ -60,31 +63,37 @@ static bool is_in(const char *path, const char *dir)
 	return strncmp(path, dir, len) == 0 && (path[len] == '/' || !path[len]);
 }
 
-/* See 2. above: both match no path, or they give those paths the same names. */
-static bool agree(const struct rule *a, const struct rule *b)
+/* Does it do less than the other one for a lease that is lost, or against a holder that cannot be stopped? */
+static bool is_weaker(const struct rule *rule, const struct rule *than)
 {
-	char of_a[PATH_MAX], of_b[PATH_MAX];
-	const struct rule *outer = a, *inner = b;
-	const char *rest;
-	size_t len;
+	return (rule->on_lost == ON_LOST_WARN && than->on_lost != ON_LOST_WARN) ||
+	       (than->refuse_unstoppable && !rule->refuse_unstoppable);
+}
 
-	if (a->kind == PAGE_RULE_PATH && !page_rule_matches(b->kind, b->pattern, a->pattern))
+/* The directory of `in`, as it goes on behind that of `out`, names its files as `out` does. */
+static bool names_alike(const struct rule *out, const struct rule *in, const char *rest)
+{
+	size_t len = strlen(out->name);
+
+	return strncmp(in->name, out->name, len) == 0 && strcmp(in->name + len, rest) == 0;
+}
+
+/* See 2. above: both match no path, or `before` gives those paths the same names, and does no less for them. */
+static bool agree(const struct rule *before, const struct rule *rule)
+{
+	char first[PATH_MAX], second[PATH_MAX];
+
+	if (before->kind == PAGE_RULE_PATH && !page_rule_matches(rule->kind, rule->pattern, before->pattern))
 		return true;
-	if (b->kind == PAGE_RULE_PATH && !page_rule_matches(a->kind, a->pattern, b->pattern))
+	if (rule->kind == PAGE_RULE_PATH && !page_rule_matches(before->kind, before->pattern, rule->pattern))
 		return true;
-	fixed_path(a, of_a);
-	fixed_path(b, of_b);
-	if (is_in(of_b, of_a)) {
-		rest = of_b + strlen(of_a);
-	} else if (is_in(of_a, of_b)) {
-		outer = b;
-		inner = a;
-		rest = of_a + strlen(of_b);
-	} else {
-		return true;
-	}
-	len = strlen(outer->name);
-	return strncmp(inner->name, outer->name, len) == 0 && strcmp(inner->name + len, rest) == 0;
+	fixed_path(before, first);
+	fixed_path(rule, second);
+	if (is_in(second, first))
+		return names_alike(before, rule, second + strlen(first)) && !is_weaker(before, rule);
+	if (is_in(first, second))
+		return names_alike(rule, before, first + strlen(second)) && !is_weaker(before, rule);
+	return true;
 }
 
 /* Where the rule is in the list, looked for from `from` on and then from the start: most lists stay in order. */
@@ -120,6 +129,12 @@ static bool match_rules(const struct config *old, const struct config *fresh, si
 				 what(&old->rules[i]), old->rules[i].pattern, old->rules[i].name);
 			return false;
 		}
+		if (is_weaker(&fresh->rules[at], &old->rules[i])) {
+			snprintf(why, why_size,
+				 "%s \"%.200s\" (line %d) would have on_lost = \"warn\", or unstoppable = \"warn\"",
+				 what(&old->rules[i]), old->rules[i].pattern, fresh->rules[at].line);
+			return false;
+		}
 		old_at[at] = i;
 		next = at + 1;
 	}
@@ -148,7 +163,8 @@ static bool is_beginning(const struct config *old, const struct config *fresh)
 {
 	size_t same = 0;
 
-	while (same < old->rule_count && same < fresh->rule_count && same_rule(&old->rules[same], &fresh->rules[same]))
+	while (same < old->rule_count && same < fresh->rule_count &&
+	       same_rule(&old->rules[same], &fresh->rules[same]) && !is_weaker(&fresh->rules[same], &old->rules[same]))
 		same++;
 	return same == old->rule_count;
 }

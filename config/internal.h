@@ -95,7 +95,10 @@ int normalise_path(const char *path, char out[PATH_MAX]);
  */
 int resolve_path(const char *path, char out[PATH_MAX]);
 
-/* Fills config->rules from the list (NULL: none). */
+/* The value of on_lost, in the group that the prefix names in messages. */
+int on_lost_read(const struct reading *r, int line, const char *prefix, const char *text, enum on_lost *on_lost);
+
+/* Fills config->rules from the list (NULL: none). config->lease is complete. */
 int protect_read(const struct reading *r, config_setting_t *list, struct config *config);
 
 #endif

@@ -8,13 +8,15 @@
 #include <sys/stat.h>
 
 struct rule_values {
-	const char *path, *tree, *name;
+	const char *path, *tree, *name, *on_lost, *unstoppable;
 };
 
 const struct setting_row config_rule_rows[] = {
 	{"path", SETTING_STRING, offsetof(struct rule_values, path), 0, 0},
 	{"tree", SETTING_STRING, offsetof(struct rule_values, tree), 0, 0},
 	{"name", SETTING_STRING, offsetof(struct rule_values, name), 0, 0},
+	{"on_lost", SETTING_STRING, offsetof(struct rule_values, on_lost), 0, 0},
+	{"unstoppable", SETTING_STRING, offsetof(struct rule_values, unstoppable), 0, 0},
 	{NULL, 0, 0, 0, 0},
 };
 
@@ -123,9 +125,17 @@ static int check_name(const struct reading *r, int line, const char *name, bool 
 	return 0;
 }
 
+static int read_unstoppable(const struct reading *r, int line, const char *text, struct rule *rule)
+{
+	rule->refuse_unstoppable = strcmp(text, "refuse") == 0;
+	if (rule->refuse_unstoppable || strcmp(text, "warn") == 0)
+		return 0;
+	return reading_fail(r, line, "unstoppable is \"%.80s\"; expected \"warn\" or \"refuse\"", text);
+}
+
 static int read_rule(const struct reading *r, config_setting_t *group, struct rule *rule)
 {
-	struct rule_values values = {NULL, NULL, NULL};
+	struct rule_values values = {NULL, NULL, NULL, NULL, NULL};
 	char as_written[PATH_MAX];
 	const char *what, *text, *wrong = NULL;
 	int line = config_setting_source_line(group);
@@ -134,6 +144,12 @@ static int read_rule(const struct reading *r, config_setting_t *group, struct ru
 	if (!config_setting_is_group(group))
 		return reading_fail(r, line, "expected groups such as { path = \"/...\"; } in protect");
 	rc = settings_read(r, group, "", config_rule_rows, &values);
+	if (rc < 0)
+		return rc;
+	if (values.on_lost)
+		rc = on_lost_read(r, settings_line(group, "on_lost"), "", values.on_lost, &rule->on_lost);
+	if (rc == 0 && values.unstoppable)
+		rc = read_unstoppable(r, settings_line(group, "unstoppable"), values.unstoppable, rule);
 	if (rc < 0)
 		return rc;
 	if (!values.path == !values.tree)
@@ -220,6 +236,7 @@ int protect_read(const struct reading *r, config_setting_t *list, struct config 
 	if (!config->rules)
 		return reading_out_of_memory(r);
 	for (; config->rule_count < count; config->rule_count++) {
+		config->rules[config->rule_count].on_lost = config->lease.on_lost;
 		rc = read_rule(r, config_setting_get_elem(list, (unsigned)config->rule_count),
 			       &config->rules[config->rule_count]);
 		if (rc < 0) {

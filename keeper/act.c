@@ -22,6 +22,7 @@
 #include "keeper/room.h"
 #include "keeper/serve.h"
 #include "keeper/split.h"
+#include "keeper/unseen.h"
 #include "keeper/control.h"
 
 #define JOURNAL_RETRY_MS 500
@@ -169,7 +170,7 @@ static void act(struct lease *lease, unsigned actions, enum lease_event event)
 		lease_tell_in_use(lease);
 	if (actions & LEASE_DO_LOST) {
 		leasepage_close_lock(lease->lock); /* lost_has_holders() */
-		fence_set(k->fence, lease->slot, k->config->lease.on_lost == ON_LOST_WARN ? FENCE_FREE : FENCE_LOST);
+		fence_lose(k->fence, lease->slot, lease->forgotten ? FENCE_WHY_FORGOTTEN : FENCE_WHY_TAKEN);
 		lease->slot = FENCE_NO_SLOT;
 		lost_end_holders(k);
 	}
@@ -337,6 +338,7 @@ static void lingered(struct lease *lease)
 	lease->linger_ns = lease->linger_ns * 2 > max ? max : lease->linger_ns * 2;
 	/* Mostly it is: no thread for that, and no need to close it. */
 	if (lease_is_in_use(lease)) {
+		unseen_due(lease);
 		lease_start_timer(lease, lease->linger_ns / NS_PER_MS);
 		return;
 	}

@@ -18,7 +18,8 @@ static bool fence_ok(const struct fence *fence, const char *boot)
 		  fence->used <= FENCE_SLOTS && fence->caller_count <= FENCE_CALLERS;
 
 	for (uint32_t i = 0; ok && i < fence->used; i++)
-		ok = fence->slots[i].state <= FENCE_ENDING && fence->slots[i].space < WIRE_SPACES;
+		ok = fence->slots[i].state <= FENCE_ENDING && fence->slots[i].space < WIRE_SPACES &&
+		     fence->slots[i].on_lost <= ON_LOST_WARN && fence->slots[i].why <= FENCE_WHY_FORGOTTEN;
 	return ok;
 }
 
@@ -138,7 +139,7 @@ static uint32_t free_slot(const struct fence *fence)
 }
 
 uint32_t fence_take(struct fence *fence, const struct holders_file *file, const struct store_range *range,
-		    enum fence_state state)
+		    enum fence_state state, enum on_lost on_lost)
 {
 	uint32_t i;
 
@@ -157,6 +158,8 @@ uint32_t fence_take(struct fence *fence, const struct holders_file *file, const 
 	fence->slots[i].kernel_ino = file->kernel_ino;
 	fence->slots[i].from = range->from;
 	fence->slots[i].to = range->to;
+	fence->slots[i].on_lost = on_lost;
+	fence->slots[i].why = FENCE_WHY_UNKNOWN;
 	fence_set(fence, i, state);
 	if (i >= fence->used)
 		__atomic_store_n(&fence->used, i + 1, __ATOMIC_RELEASE);
@@ -238,16 +241,25 @@ uint32_t fence_take_up(struct fence *fence, uint64_t dev, uint64_t ino, const st
 	uint32_t slot = fence ? find_old(fence, dev, ino, range, old) : FENCE_NO_SLOT;
 
 	if (slot == FENCE_NO_SLOT)
-		slot = fence_take(fence, &(struct holders_file){.dev = dev, .ino = ino}, range, FENCE_UNSURE);
+		slot = fence_take(fence, &(struct holders_file){.dev = dev, .ino = ino}, range, FENCE_UNSURE,
+				  ON_LOST_FREEZE);
 	if (slot != FENCE_NO_SLOT)
 		old->taken[slot] = true;
 	return slot;
 }
 
-void fence_on_lost(struct fence *fence, enum on_lost on_lost)
+void fence_on_lost(struct fence *fence, uint32_t slot, enum on_lost on_lost)
 {
-	if (fence)
-		__atomic_store_n(&fence->on_lost, on_lost, __ATOMIC_RELAXED);
+	if (fence && slot < FENCE_SLOTS)
+		__atomic_store_n(&fence->slots[slot].on_lost, on_lost, __ATOMIC_RELAXED);
+}
+
+void fence_lose(struct fence *fence, uint32_t slot, enum fence_why why)
+{
+	if (!fence || slot >= FENCE_SLOTS)
+		return;
+	__atomic_store_n(&fence->slots[slot].why, why, __ATOMIC_RELAXED);
+	fence_set(fence, slot, fence->slots[slot].on_lost == ON_LOST_WARN ? FENCE_FREE : FENCE_LOST);
 }
 
 void fence_renewed(struct fence *fence, int64_t freeze_at_ns, int64_t deadline_ns)

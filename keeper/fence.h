@@ -24,7 +24,7 @@
 #include "store/store.h"
 
 #define FENCE_NAME      "fence"
-#define FENCE_MAGIC     0x3465636e65666c64ull /* another layout: another number */
+#define FENCE_MAGIC     0x3565636e65666c64ull /* another layout: another number */
 #define FENCE_SLOTS     65536
 #define FENCE_SIGNALLED 4096
 #define FENCE_CALLERS   1024
@@ -45,6 +45,14 @@ struct fence_slot {
 	uint64_t dev, ino;
 	uint64_t kernel_dev, kernel_ino; /* what lock lines show (procfs.h); kernel_ino 0: the same */
 	int64_t from, to;
+	uint32_t on_lost; /* enum on_lost: what the rule of its file says */
+	uint32_t why;     /* enum fence_why, of a lost one */
+};
+
+enum fence_why {
+	FENCE_WHY_UNKNOWN, /* what a dead keeper had is not known */
+	FENCE_WHY_TAKEN,   /* it was not renewed, and the store gave it up */
+	FENCE_WHY_FORGOTTEN,
 };
 
 enum fence_noted {
@@ -80,7 +88,6 @@ struct fence {
 	int64_t alive;        /* counts up while the loop turns */
 	int64_t freeze_at_ns; /* CLOCK_BOOTTIME: holders must be stopped from then on; 0: no lease yet */
 	int64_t deadline_ns;
-	uint32_t on_lost;                /* enum on_lost */
 	uint32_t used;                   /* slots beyond this were never taken */
 	uint32_t first;                  /* where to begin looking for a free one: most often there is none before it */
 	uint64_t busy[FENCE_SLOTS / 64]; /* a bit for each slot that is not free, or was not a moment ago */
@@ -106,7 +113,10 @@ bool fence_in_use(const struct fence *fence);
 
 /* A slot for a lease on this file. FENCE_NO_SLOT: none is left; then the lease must not be given to anybody. */
 uint32_t fence_take(struct fence *fence, const struct holders_file *file, const struct store_range *range,
-		    enum fence_state state);
+		    enum fence_state state, enum on_lost on_lost);
+void fence_on_lost(struct fence *fence, uint32_t slot, enum on_lost on_lost);
+/* Lost: FENCE_LOST, or free where nobody is to be killed for it (ON_LOST_WARN). */
+void fence_lose(struct fence *fence, uint32_t slot, enum fence_why why);
 /* The kernel's number of a slot's file. False, with 0: it is not known. */
 bool fence_learnt(const struct fence *fence, uint32_t slot, uint64_t *kernel_dev, uint64_t *kernel_ino);
 void fence_learn(struct fence *fence, uint32_t slot, uint64_t kernel_dev, uint64_t kernel_ino);
@@ -121,7 +131,6 @@ void fence_old_free(struct fence_old *old);
 /* The slot that a dead keeper had for such a lease, or a new one; it is in `old` no more. */
 uint32_t fence_take_up(struct fence *fence, uint64_t dev, uint64_t ino, const struct store_range *range,
 		       struct fence_old *old);
-void fence_on_lost(struct fence *fence, enum on_lost on_lost);
 /* The leases are sure until this. */
 void fence_renewed(struct fence *fence, int64_t freeze_at_ns, int64_t deadline_ns);
 /* Someone is in a lock call without an answer; only when the leases have ceased to be sure. */
@@ -144,8 +153,8 @@ bool fence_has_lost_on(const struct fence *fence, uint64_t dev, uint64_t ino, en
 /* Is the lock of this lease held by nobody who could be stopped? Known only while the leases are unsure. */
 bool fence_is_hidden(const struct fence *fence, uint32_t slot);
 /*
- * For how long the keeper's loop may stand still until it counts as hanging: shorter where the leases run out soon. since_ns:
- * when it turned last. Pure but for the fence's words. Parent.
+ * For how long the keeper's loop may stand still until it counts as hanging: shorter where the leases run out soon.
+ * since_ns: when it turned last. Pure but for the fence's words. Parent.
  */
 int64_t fence_patience_ns(const struct fence *fence, int64_t since_ns);
 /* How many processes the parent holds stopped. */

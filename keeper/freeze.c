@@ -9,6 +9,10 @@
  * Who is not meant: whoever gets the kernel lock because the holder ended meanwhile, and has not been told that he may
  * rely on it (fence_caller). He who relies on it had it when the leases ceased to be sure, and is among the first that
  * are found then; or inherited it from one of these, and has asked nothing.
+ *
+ * Each lock has its on_lost (fence_slot). A process with several: "kill" before "freeze" before "warn". One that is to
+ * end is not stopped, since it could not obey SIGTERM, and gets SIGKILL when half of the margin is over, that is before
+ * the leases end; one that has a lock under "freeze" is stopped whatever else it has.
  */
 #include "keeper/freeze.h"
 
@@ -22,10 +26,13 @@
 
 #include "keeper/clock.h"
 #include "keeper/family.h"
+#include "keeper/farewell.h"
 #include "keeper/hidden.h"
 #include "keeper/holders.h"
+#include "keeper/lastwords.h"
 #include "keeper/log.h"
 #include "keeper/stopped.h"
+#include "keeper/unseen.h"
 
 #define LOOK_MS  20               /* between two looks while there is something to do */
 #define REST_MS  640              /* and at most, while all have been found and stopped */
@@ -40,7 +47,9 @@ struct freezer {
 	int pause_ms;        /* until the next search: grows while nobody new is found */
 	bool froze;          /* the event was logged */
 	bool blind;          /* ditto: that nobody can be searched for */
-	bool terminated;     /* on_lost = kill: SIGTERM was sent */
+	bool terminated;     /* on_lost = kill: SIGTERM was sent ... */
+	bool ended;          /* ... and SIGKILL */
+	struct family ending; /* to these */
 	struct family first; /* those who had locks when the leases ceased to be sure, with all that they had started */
 	bool first_known;
 	int64_t first_freeze_at; /* of which freeze_at */
@@ -91,13 +100,19 @@ static bool relies_on_nothing(const struct freezer *f, const struct holder *h, c
 		       &(struct fence_caller){.pid = h->pid, .space = h->space, .dev = file->dev, .ino = file->ino});
 }
 
+static void stop_process(struct freezer *f, pid_t pid)
+{
+	if (!family_has(&f->ending, pid))
+		stopped_stop(&f->stopped, pid);
+}
+
 static int found(struct look *look, pid_t pid)
 {
 	size_t before = look->family->count;
 	int ret = family_add(look->family, pid);
 
 	if (ret == 0 && look->stop && look->family->count > before)
-		stopped_stop(&look->freezer->stopped, pid);
+		stop_process(look->freezer, pid);
 	look->known = pid;
 	return ret;
 }
@@ -174,6 +189,7 @@ static bool is_ours(const struct look *look, const struct procfs_lock *lock)
 struct mapping {
 	struct look *look;
 	struct holders_file *files;
+	size_t *locks; /* of which lock each is the file */
 	bool *found;
 	size_t count;
 };
@@ -184,28 +200,6 @@ static int on_mapper(void *arg, size_t file, pid_t pid)
 
 	m->found[file] = true;
 	return pid == getpid() || pid == m->look->freezer->stopped.keeper ? 0 : found(m->look, pid);
-}
-
-/* Nobody has a descriptor of it. Whoever has the file mapped may keep the lock by that, and a record lock says whose it
- * is. */
-static int find_mappers(struct look *look, struct mapping *m)
-{
-	size_t passed_over;
-	int ret = 0;
-
-	for (size_t i = 0; ret == 0 && i < look->unseen.count; i++) {
-		const struct procfs_lock *lock = &look->unseen.locks[i];
-
-		if (!is_ours(look, lock))
-			continue;
-		if (lock->owner == WIRE_OWNER_PROCESS)
-			ret = found(look, lock->locker);
-		else
-			m->files[m->count++] = (struct holders_file){.dev = lock->dev, .ino = lock->ino};
-	}
-	if (ret == 0 && m->count)
-		ret = hidden_mappers(m->files, m->count, on_mapper, m, &passed_over);
-	return ret == -EAGAIN ? 0 : ret;
 }
 
 /* A lock that no process was found for: says so on the claims that it is under. */
@@ -222,22 +216,48 @@ static void mark_hidden(struct look *look, const struct procfs_lock *lock)
 	}
 }
 
-static int find_hidden_holders(struct look *look)
+/* Nobody who may be looked into has a descriptor of it. Whoever has the file mapped may keep the lock by that, a record
+ * lock says whose it is, and who took a flock and may not be looked into is taken for its holder (unseen.h). */
+static int find_mappers(struct look *look, struct mapping *m)
 {
-	struct mapping m = {.look = look};
-	size_t nth = 0;
-	int ret;
+	enum unseen_state state;
+	size_t passed_over;
+	int ret = 0;
 
-	m.files = malloc((look->unseen.count + 1) * sizeof(*m.files));
-	m.found = calloc(look->unseen.count + 1, sizeof(*m.found));
-	ret = m.files && m.found ? find_mappers(look, &m) : -ENOMEM;
 	for (size_t i = 0; ret == 0 && i < look->unseen.count; i++) {
 		const struct procfs_lock *lock = &look->unseen.locks[i];
 
-		if (is_ours(look, lock) && lock->owner != WIRE_OWNER_PROCESS && !m.found[nth++])
+		if (!is_ours(look, lock))
+			continue;
+		state = unseen_state(lock->locker);
+		if (state == UNSEEN_BEYOND)
 			mark_hidden(look, lock);
+		if (lock->owner == WIRE_OWNER_PROCESS || state == UNSEEN_SIGNAL || state == UNSEEN_BEYOND) {
+			ret = found(look, lock->locker);
+			continue;
+		}
+		m->locks[m->count] = i;
+		m->files[m->count++] = (struct holders_file){.dev = lock->dev, .ino = lock->ino};
 	}
+	if (ret == 0 && m->count)
+		ret = hidden_mappers(m->files, m->count, on_mapper, m, &passed_over);
+	return ret == -EAGAIN ? 0 : ret;
+}
+
+static int find_hidden_holders(struct look *look)
+{
+	struct mapping m = {.look = look};
+	int ret;
+
+	m.files = malloc((look->unseen.count + 1) * sizeof(*m.files));
+	m.locks = malloc((look->unseen.count + 1) * sizeof(*m.locks));
+	m.found = calloc(look->unseen.count + 1, sizeof(*m.found));
+	ret = m.files && m.locks && m.found ? find_mappers(look, &m) : -ENOMEM;
+	for (size_t i = 0; ret == 0 && i < m.count; i++)
+		if (!m.found[i])
+			mark_hidden(look, &look->unseen.locks[m.locks[i]]);
 	free(m.files);
+	free(m.locks);
 	free(m.found);
 	return ret;
 }
@@ -280,7 +300,21 @@ static int search_hidden(struct look *look)
 	return ret;
 }
 
-static int take_slots(struct freezer *f, struct look *look, unsigned states)
+/*
+ * Which slots are meant: 1u << STATE for some states, and AS(ON_LOST) for some of what their rules say; without one of
+ * these all.
+ */
+#define AS(on_lost) (1u << (8 + (on_lost)))
+#define AS_SOME     (AS(ON_LOST_FREEZE) | AS(ON_LOST_KILL) | AS(ON_LOST_WARN))
+
+static bool is_meant(const struct fence_slot *slot, unsigned which)
+{
+	if (!(which & 1u << __atomic_load_n(&slot->state, __ATOMIC_ACQUIRE)))
+		return false;
+	return !(which & AS_SOME) || which & AS(__atomic_load_n(&slot->on_lost, __ATOMIC_RELAXED));
+}
+
+static int take_slots(struct freezer *f, struct look *look, unsigned which)
 {
 	uint32_t used = __atomic_load_n(&f->fence->used, __ATOMIC_ACQUIRE);
 	int ret = 0;
@@ -289,7 +323,7 @@ static int take_slots(struct freezer *f, struct look *look, unsigned states)
 		const struct fence_slot *slot = &f->fence->slots[i];
 		struct holders_file file;
 
-		if (!(states & 1u << __atomic_load_n(&slot->state, __ATOMIC_ACQUIRE)))
+		if (!is_meant(slot, which))
 			continue;
 		file.kernel_ino = __atomic_load_n(&slot->kernel_ino, __ATOMIC_ACQUIRE);
 		file.kernel_dev = slot->kernel_dev;
@@ -319,7 +353,7 @@ static void look_end(struct look *look, int ret)
 	free(look->hidden);
 }
 
-/* Who holds a lock under a lease whose slot has one of these states and has a descriptor of it, and all that they
+/* Who holds a lock under a lease whose slot is meant (is_meant()) and has a descriptor of it, and all that they
  * started. stop: each is stopped as soon as it is found, but for what it started. */
 static void find_family(struct freezer *f, struct family *family, unsigned states, bool stop)
 {
@@ -343,16 +377,17 @@ static void find_hidden_family(struct freezer *f, struct family *family, unsigne
 	look_end(&look, ret);
 }
 
-static bool has_slot(const struct freezer *f, unsigned states)
+static bool has_slot(const struct freezer *f, unsigned which)
 {
 	uint32_t used = __atomic_load_n(&f->fence->used, __ATOMIC_ACQUIRE);
 
 	for (uint32_t i = 0; i < used; i++)
-		if (states & 1u << __atomic_load_n(&f->fence->slots[i].state, __ATOMIC_ACQUIRE))
+		if (is_meant(&f->fence->slots[i], which))
 			return true;
 	return false;
 }
 
+#define SLOTS_SURE_UNTIL (1u << FENCE_HELD | 1u << FENCE_UNSURE) /* those that end at the deadline */
 #define SLOTS_DUE (1u << FENCE_UNSURE | 1u << FENCE_LOST | 1u << FENCE_ENDING)
 
 /* Before anything is done to anybody else: due says that the time has come. True: they were found just now. */
@@ -379,10 +414,56 @@ static void kill_all(const struct family *family, int signal)
 			kill(family->pids[i], signal);
 }
 
+/* In how many ms lines may be written while leases run out. */
+static int words_ms(const struct freezer *f)
+{
+	int64_t left = (__atomic_load_n(&f->fence->deadline_ns, __ATOMIC_RELAXED) - clock_now_ns()) / NS_PER_MS / 10;
+
+	return left < 0 || left > LASTWORDS_MS ? LASTWORDS_MS : (int)left;
+}
+
+static void say_farewell(struct freezer *f, const struct family *family, unsigned which, enum farewell_end how)
+{
+	struct look look = {.freezer = f};
+
+	if (family->count && take_slots(f, &look, which) == 0)
+		farewell(f->fence, &look.claims, family, how, f->stopped.keeper, words_ms(f));
+	claims_free(&look.claims);
+	free(look.shown);
+	free(look.hidden);
+}
+
+static void forget_ended(struct freezer *f)
+{
+	f->terminated = f->ended = false;
+	family_free(&f->ending);
+}
+
+/* on_lost = "kill": asked to end when the margin begins, made to when half of it is over. */
+static void end_holders(struct freezer *f, int64_t now)
+{
+	const unsigned which = SLOTS_SURE_UNTIL | AS(ON_LOST_KILL);
+	int64_t freeze_at = f->fence->freeze_at_ns, half = freeze_at + (f->fence->deadline_ns - freeze_at) / 2;
+	bool ask = now < half;
+
+	if (f->terminated && ask)
+		return;
+	family_free(&f->ending);
+	find_hidden_family(f, &f->ending, which, false);
+	if (f->ending.count)
+		log_error("the store has not answered: %zu processes that hold locks, or were started by one that "
+			  "does, get %s",
+			  f->ending.count, ask ? "SIGTERM" : "SIGKILL");
+	say_farewell(f, &f->ending, which, ask ? FAREWELL_ASK : FAREWELL_KILL);
+	kill_all(&f->ending, ask ? SIGTERM : SIGKILL);
+	f->terminated = true;
+	f->ended = f->ended || !ask;
+}
+
 static void stop_family(struct freezer *f, const struct family *family)
 {
 	for (size_t i = 0; i < family->count; i++)
-		stopped_stop(&f->stopped, family->pids[i]);
+		stop_process(f, family->pids[i]);
 	stopped_collect(&f->stopped);
 }
 
@@ -419,6 +500,8 @@ static bool freeze_until(struct freezer *f, struct family *family, unsigned stat
 		if (now > until_ns)
 			return false;
 		family_free(family);
+		if (f->terminated && !f->ended)
+			end_holders(f, now);
 		nanosleep(&pause, NULL);
 	}
 	return true;
@@ -444,7 +527,7 @@ static void set_limit(struct freezer *f, int64_t now)
  * not keep us from the others. */
 static void freeze(struct freezer *f)
 {
-	const unsigned states = 1u << FENCE_HELD | 1u << FENCE_UNSURE;
+	const unsigned states = SLOTS_SURE_UNTIL | AS(ON_LOST_FREEZE);
 	int64_t now = clock_now_ns(), left = __atomic_load_n(&f->fence->deadline_ns, __ATOMIC_RELAXED) - now;
 	int64_t fourth = left > 0 ? left / 4 : AFTER_NS / 3;
 	struct family family = {0};
@@ -473,15 +556,16 @@ static void thaw(struct freezer *f)
 	publish(f);
 	if (count && f->froze)
 		log_error("the leases stand: %u frozen processes go on", count);
-	f->froze = f->terminated = false;
+	f->froze = false;
+	forget_ended(f);
 }
 
-static void set_slots(struct freezer *f, enum fence_state from, enum fence_state to)
+static void set_slots(struct freezer *f, unsigned which, enum fence_state to)
 {
 	uint32_t used = __atomic_load_n(&f->fence->used, __ATOMIC_ACQUIRE);
 
 	for (uint32_t i = 0; i < used; i++)
-		if (__atomic_load_n(&f->fence->slots[i].state, __ATOMIC_ACQUIRE) == from)
+		if (is_meant(&f->fence->slots[i], which))
 			fence_set(f->fence, i, to);
 }
 
@@ -493,36 +577,22 @@ static void set_slots(struct freezer *f, enum fence_state from, enum fence_state
 static void kill_lost(struct freezer *f)
 {
 	struct family family = {0};
+	bool stopped;
 
-	set_slots(f, FENCE_LOST, FENCE_ENDING);
+	family_free(&f->ending);
+	set_slots(f, 1u << FENCE_LOST, FENCE_ENDING);
 	stopped_limit(&f->stopped, LATE_NS);
-	freeze_until(f, &family, 1u << FENCE_ENDING, clock_now_ns(), clock_now_ns() + LOST_NS);
+	stopped = freeze_until(f, &family, 1u << FENCE_ENDING, clock_now_ns(), clock_now_ns() + LOST_NS);
 	for (size_t i = 0; i < family.count; i++)
 		log_error("pid %d held a lock whose lease was lost, or was started by one that did: it is killed",
 			  (int)family.pids[i]);
+	if (stopped) /* else no time is to be lost */
+		say_farewell(f, &family, 1u << FENCE_ENDING, FAREWELL_LOST);
 	kill_all(&family, SIGKILL);
-	set_slots(f, FENCE_ENDING, FENCE_FREE);
+	set_slots(f, 1u << FENCE_ENDING, FENCE_FREE);
 	family_free(&family);
 	stopped_collect(&f->stopped);
 	publish(f);
-}
-
-/* on_lost = "kill": asked to end when the margin begins, made to when half of it is over. */
-static void end_holders(struct freezer *f, int64_t now)
-{
-	int64_t freeze_at = f->fence->freeze_at_ns, half = freeze_at + (f->fence->deadline_ns - freeze_at) / 2;
-	struct family family = {0};
-
-	if (f->terminated && now < half)
-		return;
-	find_hidden_family(f, &family, 1u << FENCE_HELD | 1u << FENCE_UNSURE, false);
-	if (family.count)
-		log_error("the store has not answered: %zu processes that hold locks, or were started by one that "
-			  "does, get %s",
-			  family.count, now < half ? "SIGTERM" : "SIGKILL");
-	kill_all(&family, now < half ? SIGTERM : SIGKILL);
-	family_free(&family);
-	f->terminated = true;
 }
 
 /* An outage may last for hours, and a search looks at every process of the machine. Who gets a kernel lock past the
@@ -543,10 +613,10 @@ int freezer_look(struct freezer *f, int max_ms)
 	struct fence *fence = f->fence;
 	int64_t now = clock_now_ns(), left_ms;
 	int64_t freeze_at = __atomic_load_n(&fence->freeze_at_ns, __ATOMIC_ACQUIRE);
-	enum on_lost on_lost = __atomic_load_n(&fence->on_lost, __ATOMIC_RELAXED);
-	bool leases = has_slot(f, 1u << FENCE_HELD | 1u << FENCE_UNSURE);
+	bool leases = has_slot(f, SLOTS_SURE_UNTIL);
 	bool due = freeze_at && now >= freeze_at && leases;
-	bool stop = due && on_lost == ON_LOST_FREEZE;
+	/* Who is to end must not be stopped, and of those who are found first it is not known yet. */
+	bool stop = due && !has_slot(f, SLOTS_SURE_UNTIL | AS(ON_LOST_KILL) | AS(ON_LOST_WARN));
 
 	if (due)
 		set_limit(f, now);
@@ -554,18 +624,17 @@ int freezer_look(struct freezer *f, int max_ms)
 	if (find_first(f, due, freeze_at, stop) && stop)
 		for (size_t i = 0; i < f->first.count; i++)
 			stopped_stop(&f->stopped, f->first.pids[i]);
-	if (on_lost == ON_LOST_WARN)
-		set_slots(f, FENCE_LOST, FENCE_FREE);
-	else if (has_slot(f, 1u << FENCE_LOST))
+	set_slots(f, 1u << FENCE_LOST | AS(ON_LOST_WARN), FENCE_FREE);
+	if (has_slot(f, 1u << FENCE_LOST))
 		kill_lost(f);
 	if (due) {
 		size_t before = f->stopped.count;
 		int ms;
 
-		if (on_lost == ON_LOST_FREEZE)
-			freeze(f);
-		else if (on_lost == ON_LOST_KILL)
+		if (has_slot(f, SLOTS_SURE_UNTIL | AS(ON_LOST_KILL)))
 			end_holders(f, now);
+		if (has_slot(f, SLOTS_SURE_UNTIL | AS(ON_LOST_FREEZE)))
+			freeze(f);
 		ms = pause_ms(f, f->stopped.count == before && is_over(f));
 		return ms < max_ms ? ms : max_ms;
 	}
@@ -578,7 +647,7 @@ int freezer_look(struct freezer *f, int max_ms)
 		return ms < max_ms ? ms : max_ms;
 	}
 	f->pause_ms = LOOK_MS;
-	f->terminated = false;
+	forget_ended(f);
 	left_ms = leases && freeze_at ? (freeze_at - now) / NS_PER_MS + 1 : max_ms;
 	return left_ms < max_ms ? (int)left_ms : max_ms;
 }

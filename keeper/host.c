@@ -17,6 +17,7 @@
 #include "keeper/locks.h"
 #include "keeper/log.h"
 #include "keeper/lost.h"
+#include "keeper/unseen.h"
 #include "keeper/requests.h"
 #include "keeper/serve.h"
 
@@ -331,6 +332,7 @@ int host_start(struct keeper *k)
 		timers[i]->data = k;
 	}
 	lost_start(k);
+	unseen_start(k);
 	uv_timer_start(&k->sweep, on_sweep_timer, often, often);
 	k->expired = k->deadline_ns <= clock_now_ns();
 	if (k->expired)
@@ -348,4 +350,5 @@ void host_stop(struct keeper *k)
 	watch_free(k->watch);
 	watch_free(k->sweeping);
 	lost_stop(k);
+	unseen_stop(k);
 }

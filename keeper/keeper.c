@@ -53,13 +53,15 @@ void keeper_replace_config(struct keeper *k, struct config *config)
 {
 	/* The store keeps a pointer to its part, which control.c has found to be the same: that stays where it is. */
 	struct config old = *k->config;
+	struct lease *lease, *next;
 
 	*k->config = *config;
 	k->config->store = old.store;
 	old.store = config->store;
 	*config = old;
 	config_free(config);
-	fence_on_lost(k->fence, k->config->lease.on_lost);
+	HASH_ITER (hh, k->leases, lease, next)
+		fence_on_lost(k->fence, lease->slot, config_on_lost(k->config, lease->lock->file->path));
 }
 
 /* --- the start --- */
@@ -242,7 +244,6 @@ static int start(struct life *life)
 	k->old_pins.data = k;
 	if (load_config(k, o) < 0)
 		return -EINVAL;
-	fence_on_lost(k->fence, k->config->lease.on_lost);
 	k->workers = workers_new(k->loop);
 	k->probes = probes_new(k->loop);
 	k->mounts = mounts_new();

@@ -7,6 +7,7 @@
  *   host.c      the store: beats, deadline, messages, dead hosts
  *   grace.c     a store that lost its memory
  *   lost.c      leases that were lost                  callers.c who waits for a lease
+ *   unseen.c    holders that may not be looked into (worker)
  *   inspect.c   looks at a passed descriptor (worker)      probe.c  asks the kernel (threads)
  *   inquiry.c   what of ours is in another's way (worker)  answers.c  what others say is in ours
  *   fronts.c    other users' descriptors: readers.c, away.c   front.c  the processes that have them: front_keep.c
@@ -95,6 +96,7 @@ struct lease {
 	bool probe_shared;                         /* ... and makes do with nobody having it exclusively */
 	int64_t probe_pause_ms;                    /* the last one, after the kernel refused; 0: it did not */
 	bool warned;                               /* an error that repeats was logged */
+	bool unseen_due, unseen_said;              /* unseen.c: to be looked at; the log says who cannot be stopped */
 	unsigned requests;                         /* store requests under way, or waiting to be sent */
 	bool confirm_waits, confirm_sent;          /* requests.c: the question whether it stands */
 	bool confirm_again;                        /* ... the answer under way is too old, whatever it will be */
@@ -129,11 +131,11 @@ struct file {
 	struct identity id;           /* the kernel's number: what lock lines in /proc show */
 	char inode[STORE_FILE_BYTES]; /* "DEV:INO" */
 	bool local;                   /* no call on it waits for another machine (mounts.h) */
-	int fd;                       /* the keeper's own description; pins the inode; -1: was not opened again yet, or away */
-	struct away *away;            /* a front has one in its place (fronts.h); NULL: none */
-	struct reopen *reopen;        /* reopen.c: while there is neither */
-	char *path;                   /* as last seen */
-	char *name;                   /* lock name */
+	int fd;                /* the keeper's own description; pins the inode; -1: was not opened again yet, or away */
+	struct away *away;     /* a front has one in its place (fronts.h); NULL: none */
+	struct reopen *reopen; /* reopen.c: while there is neither */
+	char *path;            /* as last seen */
+	char *name;            /* lock name */
 	struct lock locks[WIRE_SPACES];
 	bool listed; /* keeper->unused */
 	struct file *unused_prev, *unused_next;
@@ -288,6 +290,12 @@ struct keeper {
 	/* lost.c */
 	bool losing; /* holders of lost leases are to be killed: nobody is to be taken for one of them meanwhile */
 	uv_timer_t losing_timer;
+
+	/* unseen.c */
+	uv_timer_t unseen;
+	bool unseen_looking; /* a worker does */
+	size_t unseen_due_count;
+	int64_t unseen_not_before_ns; /* the next look */
 
 	unsigned depth;         /* of lease_raise() */
 	struct lease *confirms; /* questions whether leases stand, to be sent */

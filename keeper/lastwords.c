@@ -8,12 +8,13 @@
  *
  * Why nobody can use this to write where that process may not: the writer gets the process's own open file description
  * (pidfd_getfd), with the access mode that it has, and opens nothing. Opening /proc/PID/fd/2 instead would be opening
- * that file with root's rights.
+ * that file with root's rights. An ordinary user's keeper may do that, with the rights of the process's own user: where
+ * only a parent may trace its children (Yama), pidfd_getfd() is refused. It opens for writing what the process has open
+ * for that.
  */
 #include "keeper/lastwords.h"
 
 #include <fcntl.h>
-#include <linux/kcmp.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdbool.h>
@@ -27,18 +28,16 @@
 #include <unistd.h>
 
 #define LINE_BYTES 1024
-#define MAX_SEEN   64 /* different ones; more get no line */
 
 struct seen {
-	pid_t pid;
+	const char *line;
 	uint64_t device, inode;
 };
 
-/* Where the kernel does not say whether they are one description, the same inode is taken for the same. */
+/* The same file is taken for the same description. */
 static bool is_same(const struct seen *a, const struct seen *b)
 {
-	return syscall(SYS_kcmp, a->pid, b->pid, KCMP_FILE, 2, 2) == 0 ||
-	       (a->device == b->device && a->inode == b->inode);
+	return a->device == b->device && a->inode == b->inode && !strcmp(a->line, b->line);
 }
 
 /* A copy of its descriptor 2; -1. */
@@ -52,19 +51,36 @@ static int standard_error_of(pid_t pid)
 	return fd;
 }
 
-/* In a pipe that has no room, or on a terminal that is stopped, the line would wait. */
-static _Noreturn void write_line(int fd, const char *line, size_t bytes)
+/* In a pipe that has no room, or on a terminal that is stopped, the line would wait. path: to be opened; fd -1. */
+static _Noreturn void write_line(int fd, const char *path, const char *line)
 {
+	char text[LINE_BYTES];
+	int bytes = snprintf(text, sizeof(text), "dflock: %s\n", line);
 	struct pollfd out = {.fd = fd, .events = POLLOUT};
 
 	alarm(1);
-	_exit(poll(&out, 1, 0) == 1 && out.revents == POLLOUT && write(fd, line, bytes) > 0 ? 0 : 1);
+	if ((size_t)bytes >= sizeof(text)) {
+		bytes = sizeof(text) - 1;
+		text[bytes - 1] = '\n';
+	}
+	if (fd < 0)
+		out.fd = open(path, O_WRONLY | O_APPEND | O_NOCTTY | O_NONBLOCK | O_CLOEXEC);
+	_exit(out.fd >= 0 && poll(&out, 1, 0) == 1 && out.revents == POLLOUT &&
+	      write(out.fd, text, (size_t)bytes) > 0 ? 0 : 1);
+}
+
+/* Is its standard error open for writing, and may it be opened with the rights of its own user? */
+static bool may_open(const char *path)
+{
+	struct stat st;
+
+	return geteuid() != 0 && lstat(path, &st) == 0 && st.st_mode & S_IWUSR;
 }
 
 /* Of a process that is there for this alone: the copies end with it. */
-static _Noreturn void speak(const pid_t *pids, size_t count, const char *line, size_t bytes)
+static _Noreturn void speak(const struct lastword *words, size_t count)
 {
-	struct seen seen[MAX_SEEN];
+	struct seen seen[LASTWORDS_MAX];
 	size_t seen_count = 0;
 
 	signal(SIGALRM, SIG_DFL); /* the parent catches it (stopped.c) */
@@ -72,30 +88,35 @@ static _Noreturn void speak(const pid_t *pids, size_t count, const char *line, s
 	signal(SIGPIPE, SIG_IGN);
 	signal(SIGTTOU, SIG_IGN);
 	signal(SIGXFSZ, SIG_IGN);
-	for (size_t i = 0; i < count && seen_count < MAX_SEEN; i++) {
-		int fd = standard_error_of(pids[i]);
+	for (size_t i = 0; i < count && seen_count < LASTWORDS_MAX; i++) {
+		int fd = standard_error_of(words[i].pid);
+		char path[32];
 		struct statx stx;
 		bool again = false;
 
-		if (fd < 0 || statx(fd, "", AT_EMPTY_PATH | AT_STATX_DONT_SYNC, STATX_INO, &stx) != 0)
+		snprintf(path, sizeof(path), "/proc/%d/fd/2", (int)words[i].pid);
+		if (fd < 0 && !may_open(path))
 			continue;
-		seen[seen_count] = (struct seen){
-			.pid = pids[i], .device = makedev(stx.stx_dev_major, stx.stx_dev_minor), .inode = stx.stx_ino};
-		for (size_t j = 0; j < seen_count && !again; j++)
-			again = is_same(&seen[j], &seen[seen_count]);
-		if (again)
-			continue;
-		seen_count++;
-		if (fork() == 0)
-			write_line(fd, line, bytes);
+		if (statx(fd < 0 ? AT_FDCWD : fd, fd < 0 ? path : "", AT_EMPTY_PATH | AT_STATX_DONT_SYNC, STATX_INO,
+			  &stx) == 0) {
+			seen[seen_count] = (struct seen){.line = words[i].line,
+							 .device = makedev(stx.stx_dev_major, stx.stx_dev_minor),
+							 .inode = stx.stx_ino};
+			for (size_t j = 0; j < seen_count && !again; j++)
+				again = is_same(&seen[j], &seen[seen_count]);
+			if (!again && fork() == 0)
+				write_line(fd, path, words[i].line);
+			seen_count += !again;
+		}
+		if (fd >= 0)
+			close(fd);
 	}
 	_exit(0);
 }
 
-void lastwords(const pid_t *pids, size_t count, const char *line)
+void lastwords(const struct lastword *words, size_t count, int ms)
 {
-	char text[LINE_BYTES];
-	int bytes = snprintf(text, sizeof(text), "dflock: %s\n", line), ends[2];
+	int ends[2];
 	struct pollfd done = {.events = POLLIN};
 	pid_t child;
 
@@ -104,13 +125,13 @@ void lastwords(const pid_t *pids, size_t count, const char *line)
 	child = fork();
 	if (child == 0) { /* what it starts belongs to init, which reaps it however long it takes */
 		if (fork() == 0)
-			speak(pids, count, text, (size_t)bytes < sizeof(text) ? (size_t)bytes : sizeof(text) - 1);
+			speak(words, count);
 		_exit(0);
 	}
 	close(ends[1]);
 	if (child > 0)
 		waitpid(child, NULL, 0);
 	done.fd = ends[0];
-	poll(&done, 1, LASTWORDS_MS); /* it ends when the last of them does */
+	poll(&done, 1, ms); /* it ends when the last of them does */
 	close(ends[0]);
 }

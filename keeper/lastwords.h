@@ -8,12 +8,19 @@
 #include <stddef.h>
 #include <sys/types.h>
 
+#define LASTWORDS_MS   100
+#define LASTWORDS_MAX  256 /* different ones; more get no line */
+
+struct lastword {
+	pid_t pid;
+	const char *line; /* no newline in it */
+};
+
 /*
- * Writes "dflock: LINE" (no newline in it) to the standard error of each of the processes, once where several share it.
- * The processes should be stopped. Takes LASTWORDS_MS at the most, whatever their standard errors are; what could not be
+ * Writes "dflock: LINE" to the standard error of each of the processes, once where several share it and have the same
+ * line. The processes should be stopped. Takes `ms` at the most, whatever their standard errors are; what could not be
  * written in that time, or may not be, is left out.
  */
-#define LASTWORDS_MS 100
-void lastwords(const pid_t *pids, size_t count, const char *line);
+void lastwords(const struct lastword *words, size_t count, int ms);
 
 #endif

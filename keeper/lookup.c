@@ -18,6 +18,7 @@
 #include "keeper/mounts.h"
 #include "keeper/serve.h"
 #include "keeper/sessions.h"
+#include "keeper/unseen.h"
 
 #define SLOW_MS 5000 /* a caller is told that its file's mount hangs */
 
@@ -57,6 +58,18 @@ static bool find_name(struct session *s, struct inspect_result *r, struct away *
 	return false;
 }
 
+/* Does the file's rule forbid a lock to a process that may not be looked into? Opens directories of /proc alone, which
+ * waits for nobody (holders.c). */
+static bool is_refused(const struct session *s, const char *path)
+{
+	enum unseen_state state;
+
+	if (s->request.op != WIRE_LOCK || !config_rule(s->keeper->config, path)->refuse_unstoppable)
+		return false;
+	state = unseen_state(s->peer.pid);
+	return state == UNSEEN_SIGNAL || state == UNSEEN_BEYOND;
+}
+
 void lookup_found(struct session *s, struct inspect_result *r, struct away *away)
 {
 	struct keeper *k = s->keeper;
@@ -70,6 +83,15 @@ void lookup_found(struct session *s, struct inspect_result *r, struct away *away
 	}
 	if (!find_name(s, r, away, name))
 		return;
+	if (is_refused(s, r->path)) {
+		drop_inspected(s, r, away);
+		session_refuse(
+			s,
+			"%s: the keeper may not look into this process (pid %d), and so could not stop it if the "
+			"lease ran out: unstoppable = \"refuse\" in %s",
+			r->path, (int)s->peer.pid, k->config->path);
+		return;
+	}
 	before_free(&s->before);
 	s->before = r->before;
 	keeper_enter(k);
@@ -275,7 +297,7 @@ bool lookup_is_behind(struct session *s)
 	if (!s->job && !s->inspected)
 		return false;
 	session_refuse(s, s->job ? "the file system of the last question's file has not answered yet"
-				: "what the last question needs is still being looked for");
+				 : "what the last question needs is still being looked for");
 	return true;
 }
 

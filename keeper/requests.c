@@ -118,7 +118,8 @@ void lease_handed_over(struct lease *lease, uint64_t fence)
 		return;
 	}
 	file = file_searched(lease->lock->file);
-	lease->slot = fence_take(k->fence, &file, &lease->range, FENCE_HELD);
+	lease->slot = fence_take(k->fence, &file, &lease->range, FENCE_HELD,
+				 config_on_lost(k->config, lease->lock->file->path));
 	if (lease->slot == FENCE_NO_SLOT) {
 		callers_refuse(lease, "the keeper holds as many leases as it can");
 		lease_raise(lease, LEASE_EV_REFUSED);

@@ -24,6 +24,7 @@
 #include "keeper/reopen.h"
 #include "keeper/serve.h"
 #include "keeper/sessions.h"
+#include "keeper/unseen.h"
 
 struct job {
 	uv_work_t work;
@@ -58,10 +59,13 @@ static json_t *range_end(int64_t to)
 	return to == WIRE_EOF ? json_null() : json_integer(to);
 }
 
+static const char *on_lost_name(enum on_lost on_lost)
+{
+	return on_lost == ON_LOST_FREEZE ? "freeze" : on_lost == ON_LOST_KILL ? "kill" : "warn";
+}
+
 static json_t *store_json(struct keeper *k)
 {
-	static const char *const on_lost[] = {
-		[ON_LOST_FREEZE] = "freeze", [ON_LOST_KILL] = "kill", [ON_LOST_WARN] = "warn"};
 	const struct config_lease *lease = &k->config->lease;
 	int64_t left = (k->deadline_ns - clock_now_ns()) / NS_PER_MS, sure = left - lease->freeze_margin_ms;
 	bool grace = store_in_grace(k->store);
@@ -71,7 +75,7 @@ static json_t *store_json(struct keeper *k)
 			 store_version(k->store), "incarnation", store_incarnation(k->store), "grace", grace,
 			 "grace_left_ms", (json_int_t)(grace ? grace_left_ms(k) : 0), "deadline_left_ms",
 			 (json_int_t)(left > 0 ? left : 0), "sure_left_ms", (json_int_t)(sure > 0 ? sure : 0),
-			 "on_lost", on_lost[lease->on_lost], "ttl_ms", (json_int_t)lease->ttl_ms);
+			 "on_lost", on_lost_name(lease->on_lost), "ttl_ms", (json_int_t)lease->ttl_ms);
 }
 
 static json_t *waiting_json(const struct lease *lease)
@@ -88,14 +92,22 @@ static json_t *waiting_json(const struct lease *lease)
 	return list;
 }
 
+static enum on_lost on_lost_of(const struct lease *lease)
+{
+	return config_on_lost(lease->lock->file->keeper->config, lease->lock->file->path);
+}
+
 static const char *note(const struct lease *lease)
 {
 	if (lease->state == LEASE_ASKING)
 		return lease->queued ? "waits for another host" : "being asked for";
 	if (fence_is_hidden(lease->lock->file->keeper->fence, lease->slot))
 		return "cannot be renewed; held, but no holder can be stopped";
-	if (fence_frozen(lease->lock->file->keeper->fence) && lease->state != LEASE_ASKING)
-		return "cannot be renewed: its holders are frozen until the store answers";
+	if (fence_frozen(lease->lock->file->keeper->fence) && on_lost_of(lease) == ON_LOST_FREEZE)
+		return clock_now_ns() < lease->lock->file->keeper->deadline_ns
+			       ? "cannot be renewed: its holders are frozen until the store answers"
+			       : "ran out: its holders are frozen; they go on if the store still has it, and are killed if "
+				 "another host has had it or the store comes back without its memory";
 	if (lease->state != LEASE_RELEASING && reopen_trouble(lease->lock->file))
 		return reopen_trouble(lease->lock->file);
 	if (lease->state == LEASE_UNSURE)
@@ -107,12 +119,12 @@ static json_t *lease_json(const struct lease *lease, json_t *holders)
 {
 	const struct file *file = lease->lock->file;
 
-	return json_pack("{s:o,s:o,s:s,s:s,s:s,s:I,s:o,s:s,s:I,s:s,s:I,s:s,s:O,s:o}", "name", text(file->name), "path",
+	return json_pack("{s:o,s:o,s:s,s:s,s:s,s:I,s:o,s:s,s:I,s:s,s:I,s:s,s:s,s:O,s:o}", "name", text(file->name), "path",
 			 text(file->path), "inode", file->inode, "space",
 			 lease->range.space == WIRE_FLOCK ? "flock" : "record", "mode", mode_name(lease->range.mode),
 			 "from", (json_int_t)lease->range.from, "to", range_end(lease->range.to), "token", lease->token,
 			 "fence", (json_int_t)lease->fence, "state", lease_state_name(lease->state), "since",
-			 (json_int_t)lease->held_at, "note", note(lease), "holders", holders, "waiting",
+			 (json_int_t)lease->held_at, "note", note(lease), "on_lost", on_lost_name(on_lost_of(lease)), "holders", holders, "waiting",
 			 waiting_json(lease));
 }
 
@@ -180,6 +192,18 @@ static int on_holder(void *arg, const struct holder *h)
 	return 0;
 }
 
+/* The process is not named where it is not known: 0. */
+static int on_unseen(void *arg, const struct claim *claim, const struct procfs_lock *lock, pid_t pid, bool beyond)
+{
+	struct job *job = arg;
+
+	json_array_append_new(job->rows[claim->tag],
+			      json_pack("{s:i,s:s,s:s,s:I,s:o,s:i,s:b,s:b}", "pid", (int)pid, "command", "", "mode",
+					mode_name(lock->mode), "from", (json_int_t)lock->from, "to", range_end(lock->to),
+					"started", 0, "unseen", true, "unstoppable", beyond));
+	return 0;
+}
+
 static void work(uv_work_t *req)
 {
 	struct job *job = req->data;
@@ -187,8 +211,10 @@ static void work(uv_work_t *req)
 	if (!job->error)
 		job->error = claims_build(&job->claims);
 	if (!job->error && job->claims.count)
-		job->error =
-			holders_find(job->claims.files, job->claims.file_count, getpid(), on_holder, job, &job->unseen);
+		job->error = holders_find(job->claims.files, job->claims.file_count, getpid(), on_holder, job,
+					  &job->unseen);
+	if (!job->error && job->claims.count)
+		job->error = unseen_find(&job->claims, getpid(), on_unseen, job);
 }
 
 static void job_free(struct job *job)

@@ -39,6 +39,7 @@ void takeup_entry(void *arg, const struct journal_entry *entry)
 	lease->state = entry->fence ? LEASE_UNSURE : LEASE_RELEASING;
 	if (lease->state == LEASE_UNSURE) {
 		lease->slot = fence_take_up(k->fence, entry->dev, entry->ino, &entry->range, k->fence_taken);
+		fence_on_lost(k->fence, lease->slot, config_on_lost(k->config, file->path));
 		reopen_file(file);
 	}
 	log_info("%s: lease %s from the journal", entry->name,

@@ -175,8 +175,9 @@ def test_frozen(make_host, redis):
     said = "        FROZEN until it answers: 2 processes (who holds locks, and what they started); "
     wait_until(lambda: "are frozen" in a.log(), "they are frozen")
     says(a, re.escape(said) + r"(no other host can have the locks for another \d+ m?s|they are killed if .*)")
-    says(a, re.escape(said) + "they are killed if another host has got the locks by then")
-    says(a, "    cannot be renewed: its holders are frozen until the store answers")
+    says(a, re.escape(said) + r"they are killed if another host has had the locks, or if it comes back without its memory \(a restart, "
+            r"a failover\): then nobody can tell")
+    says(a, "    ran out: its holders are frozen; they go on if the store still has it, and are killed if .*")
     for pid in (job.pid, shell):
         says(a, rf"    held by pid {pid}, exclusive, .*")
     redis.signal(signal.SIGCONT)

@@ -40,7 +40,7 @@ MUTANTS = {
     "nobody is frozen": ("keeper/freeze.c", r"\t\t\tfreeze\(f\);", "\t\t\t;", r"\tstopped_stop\(&f->stopped, f->first.pids\[i\]\);", "\t;",
                          r"\.stop = stop\}", ".stop = false}"),
     "who is frozen goes on before the leases are confirmed": ("keeper/freeze.c", r"f->stopped\.count && !has_slot\(f, 1u << FENCE_UNSURE\) && ", "f->stopped.count && "),
-    "holders of lost leases go on": ("keeper/act.c", r"== ON_LOST_WARN \? FENCE_FREE : FENCE_LOST", "== ON_LOST_WARN ? FENCE_FREE : FENCE_FREE"),
+    "holders of lost leases go on": ("keeper/fence.c", r"== ON_LOST_WARN \? FENCE_FREE : FENCE_LOST", "== ON_LOST_WARN ? FENCE_FREE : FENCE_FREE"),
     "put back after the deadline": ("keeper/grace.c", r"if \(lease->state == LEASE_UNSURE && lease->forgotten\)\n\t\t\tlease_raise\(lease, LEASE_EV_GONE\);", ";",
                                     r"lease->lapsed \? LEASE_EV_GONE : LEASE_EV_FORGOTTEN", "LEASE_EV_FORGOTTEN"),
     "a fence is not compared": ("store/lua/confirm.lua", r" and number\(lease.fence\) == ARGV\[4\]", ""),

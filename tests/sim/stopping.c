@@ -11,8 +11,10 @@
 
 #include "keeper/family.h"
 #include "keeper/hidden.h"
+#include "keeper/farewell.h"
 #include "keeper/holders.h"
 #include "keeper/stopped.h"
+#include "keeper/unseen.h"
 #include "tests/sim/sim.h"
 
 int __wrap_holders_search(struct holders_search *ask);
@@ -178,6 +180,51 @@ int hidden_mappers(const struct holders_file *files, size_t count, hidden_mapper
 	(void)files, (void)count, (void)cb, (void)arg;
 	*passed_over = 0;
 	return 0;
+}
+
+/* --- keeper/farewell.h --- */
+
+/* The programs of the simulation have no standard error, and their numbers may be those of real processes. */
+void farewell(const struct fence *fence, struct claims *claims, const struct family *family, enum farewell_end how,
+	      pid_t keeper, int ms)
+{
+	(void)fence;
+	(void)claims;
+	(void)family;
+	(void)how;
+	(void)keeper;
+	(void)ms;
+}
+
+/* --- keeper/unseen.h: everybody may be looked into --- */
+
+enum unseen_state unseen_state(pid_t pid)
+{
+	return find(pid) ? UNSEEN_VISIBLE : UNSEEN_GONE;
+}
+
+int unseen_find(struct claims *claims, pid_t keeper, unseen_cb *cb, void *arg)
+{
+	(void)claims;
+	(void)keeper;
+	(void)cb;
+	(void)arg;
+	return 0;
+}
+
+void unseen_due(struct lease *lease)
+{
+	(void)lease;
+}
+
+void unseen_start(struct keeper *k)
+{
+	(void)k;
+}
+
+void unseen_stop(struct keeper *k)
+{
+	(void)k;
 }
 
 /* --- keeper/holders.h --- */

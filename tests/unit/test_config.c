@@ -265,6 +265,10 @@ static const struct refusal {
 	{"store = { sentinels = ( \"a\" ); master = \"b\"; replicas = 1;\nsentinel_password_file = \"p\"; };", 2,
 	 "store.sentinel_password_file is \"p\"; expected an absolute path"},
 	/* Rules. */
+	{"protect = ( { path = \"/a\";\non_lost = \"stop\"; } );", 2,
+	 "on_lost is \"stop\"; expected \"freeze\", \"kill\" or \"warn\""},
+	{"protect = ( { path = \"/a\";\nunstoppable = \"kill\"; } );", 2,
+	 "unstoppable is \"kill\"; expected \"warn\" or \"refuse\""},
 	{"protect = ( { path = \"/a\"; },\n { } );", 2, "this rule has neither path nor tree; expected one of the two"},
 	{"protect = (\n{ path = \"/a\"; tree = \"/b\"; } );", 2,
 	 "this rule has both path and tree; expected one of the two"},
@@ -399,6 +403,23 @@ static void expect_in_example(const struct setting_row *rows)
 	}
 }
 
+/* Each rule has its own, or the lease group's. The first that matches a path counts. */
+START_TEST(what_rules_say_of_loss)
+{
+	read_ok("protect = ( { path = \"/d/a\"; on_lost = \"kill\"; unstoppable = \"refuse\"; }, { path = \"/d/b\"; "
+		"unstoppable = \"warn\"; }, { tree = \"/d\"; on_lost = \"freeze\"; } );\n"
+		"lease = { on_lost = \"warn\"; };");
+	ck_assert_int_eq(config_on_lost(config, "/d/a"), ON_LOST_KILL);
+	ck_assert_int_eq(config_on_lost(config, "/d/b"), ON_LOST_WARN);
+	ck_assert_int_eq(config_on_lost(config, "/d/c"), ON_LOST_FREEZE);
+	ck_assert_int_eq(config_on_lost(config, "/e"), ON_LOST_WARN);
+	ck_assert(config_rule(config, "/d/a")->refuse_unstoppable);
+	ck_assert(!config_rule(config, "/d/b")->refuse_unstoppable);
+	ck_assert(!config_rule(config, "/d/c")->refuse_unstoppable);
+	ck_assert_ptr_null(config_rule(config, "/e"));
+}
+END_TEST
+
 START_TEST(example_is_complete)
 {
 	struct config_store store;
@@ -446,6 +467,7 @@ int main(void)
 	tcase_add_test(tests, bytes_refused);
 	tcase_add_test(tests, files_refused);
 	tcase_add_test(tests, passwords_refused);
+	tcase_add_test(tests, what_rules_say_of_loss);
 	tcase_add_test(tests, example_is_complete);
 	suite_add_tcase(suite, tests);
 

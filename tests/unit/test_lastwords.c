@@ -5,12 +5,23 @@
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include "keeper/clock.h"
 #include "keeper/lastwords.h"
+
+/* The same line for all. */
+static void say(const pid_t *pids, size_t count, const char *line)
+{
+	struct lastword words[2];
+
+	for (size_t i = 0; i < count; i++)
+		words[i] = (struct lastword){.pid = pids[i], .line = line};
+	lastwords(words, count, LASTWORDS_MS);
+}
 
 /* A process that does nothing but to have this standard error. */
 static pid_t process_with(int fd)
@@ -65,13 +76,54 @@ START_TEST(once_where_it_is_shared)
 		pids[i] = process_with(ends[1]);
 		wait_until_it_has(pids[i], ends[1]);
 	}
-	lastwords(pids, 2, "the lock was lost");
+	say(pids, 2, "the lock was lost");
 	ck_assert_int_eq(read(ends[0], text, sizeof(text) - 1), 26);
 	ck_assert_str_eq(text, "dflock: the lock was lost\n");
 	ck_assert_int_eq(read(ends[0], text, sizeof(text)), -1);
 	ck_assert_int_eq(errno, EAGAIN);
 	end(pids[0]);
 	end(pids[1]);
+}
+END_TEST
+
+/* Two programs that log to the same place, each with a lock of its own. */
+START_TEST(each_its_own_line)
+{
+	int ends[2];
+	char text[256] = "";
+	struct lastword words[2];
+
+	new_pipe(ends);
+	for (int i = 0; i < 2; i++) {
+		words[i] = (struct lastword){.pid = process_with(ends[1]), .line = i ? "two" : "one"};
+		wait_until_it_has(words[i].pid, ends[1]);
+	}
+	lastwords(words, 2, LASTWORDS_MS);
+	ck_assert_int_eq(read(ends[0], text, sizeof(text) - 1), 24);
+	ck_assert_ptr_nonnull(strstr(text, "dflock: one\n"));
+	ck_assert_ptr_nonnull(strstr(text, "dflock: two\n"));
+	end(words[0].pid);
+	end(words[1].pid);
+}
+END_TEST
+
+START_TEST(a_long_line)
+{
+	int ends[2];
+	char text[4096] = "", line[3000];
+	ssize_t bytes;
+	pid_t pid;
+
+	memset(line, 'x', sizeof(line));
+	line[sizeof(line) - 1] = '\0';
+	new_pipe(ends);
+	pid = process_with(ends[1]);
+	wait_until_it_has(pid, ends[1]);
+	say(&pid, 1, line);
+	bytes = read(ends[0], text, sizeof(text));
+	ck_assert_int_eq(bytes, 1023);
+	ck_assert_int_eq(text[bytes - 1], '\n');
+	end(pid);
 }
 END_TEST
 
@@ -93,7 +145,7 @@ START_TEST(one_that_is_full_holds_up_nobody)
 	wait_until_it_has(pids[0], full[1]);
 	wait_until_it_has(pids[1], ends[1]);
 	begun = clock_now_ns();
-	lastwords(pids, 2, "x");
+	say(pids, 2, "x");
 	ck_assert_int_lt(clock_now_ns() - begun, 5000 * NS_PER_MS);
 	ck_assert_int_eq(read(ends[0], text, sizeof(text)), 10);
 	end(pids[0]);
@@ -110,7 +162,7 @@ START_TEST(with_the_rights_of_the_process)
 	pid_t pid = process_with(read_only);
 
 	wait_until_it_has(pid, read_only);
-	lastwords(&pid, 1, "x");
+	say(&pid, 1, "x");
 	ck_assert_int_eq(fstat(fd, &st), 0);
 	ck_assert_int_eq(st.st_size, 0);
 	end(pid);
@@ -129,14 +181,14 @@ START_TEST(one_that_has_gone)
 	char text[16];
 
 	end(pid);
-	lastwords(&pid, 1, "x");
-	lastwords(NULL, 0, "x");
+	say(&pid, 1, "x");
+	say(NULL, 0, "x");
 	/* Nobody else was written to. */
 	new_pipe(ends);
 	dup2(ends[1], 2);
-	lastwords(&pid, 1, "x");
+	say(&pid, 1, "x");
 	ck_assert_int_eq(read(ends[0], text, sizeof(text)), -1);
-	lastwords(reader, 1, "");
+	say(reader, 1, "");
 	ck_assert_int_eq(read(ends[0], text, sizeof(text)), 9);
 	dup2(saved, 2);
 }
@@ -150,6 +202,8 @@ int main(void)
 	int failed;
 
 	tcase_add_test(tcase, once_where_it_is_shared);
+	tcase_add_test(tcase, each_its_own_line);
+	tcase_add_test(tcase, a_long_line);
 	tcase_add_test(tcase, one_that_is_full_holds_up_nobody);
 	tcase_add_test(tcase, with_the_rights_of_the_process);
 	tcase_add_test(tcase, one_that_has_gone);
