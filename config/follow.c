@@ -150,7 +150,7 @@ static bool is_shadowed(const struct config *fresh, const size_t *old_at, size_t
 		if (agree(&fresh->rules[i], &fresh->rules[j]))
 			continue;
 		snprintf(why, why_size,
-			 "%s \"%.200s\" (line %d) now stands before %s \"%.200s\" and may name its files anew",
+			 "%s \"%.200s\" (line %d) now stands before %s \"%.200s\" and may name its files anew, or do less for them",
 			 what(&fresh->rules[i]), fresh->rules[i].pattern, fresh->rules[i].line, what(&fresh->rules[j]),
 			 fresh->rules[j].pattern);
 		return true;

@@ -60,6 +60,14 @@ static const struct change {
 	{"{ path = \"/a/\\\\[b/f*\"; }", "{ tree = \"/a/c\"; name = \"x\"; }, { path = \"/a/\\\\[b/f*\"; }",
 	 "may name"},
 	{"{ path = \"/a/\\\\[b/f*\"; }", "{ tree = \"/b\"; name = \"x\"; }, { path = \"/a/\\\\[b/f*\"; }", NULL},
+	/* Less is done for a lost lease, or against a holder that cannot be stopped. */
+	{"{ path = \"/a/f\"; }", "{ path = \"/a/f\"; on_lost = \"warn\"; }", "on_lost = \"warn\""},
+	{"{ path = \"/a/f\"; }", "{ path = \"/a/f\"; on_lost = \"kill\"; }", NULL},
+	{"{ path = \"/a/f\"; on_lost = \"warn\"; }", "{ path = \"/a/f\"; }", NULL},
+	{"{ path = \"/a/f\"; unstoppable = \"refuse\"; }", "{ path = \"/a/f\"; }", "unstoppable = \"warn\""},
+	{"{ path = \"/a/f\"; }", "{ path = \"/a/f\"; unstoppable = \"refuse\"; }", NULL},
+	{"{ path = \"/a/f\"; }", "{ tree = \"/a\"; on_lost = \"warn\"; }, { path = \"/a/f\"; }", "do less"},
+	{"{ path = \"/a/f\"; }", "{ tree = \"/b\"; on_lost = \"warn\"; }, { path = \"/a/f\"; }", NULL},
 	/* Moved. */
 	{"{ path = \"/a/f\"; }, { tree = \"/b\"; }", "{ tree = \"/b\"; }, { path = \"/a/f\"; }", NULL},
 	{"{ path = \"/a/f\"; name = \"x\"; }, { tree = \"/a\"; }",
