@@ -30,7 +30,7 @@ START_TEST(patience)
 	fence->freeze_at_ns = rows[_i].freeze_at_ms * MS;
 	if (rows[_i].in_use)
 		ck_assert_uint_eq(fence_take(fence, &(struct holders_file){.dev = 1, .ino = 2},
-					     &(struct store_range){.to = WIRE_EOF}, FENCE_HELD),
+					     &(struct store_range){.to = WIRE_EOF}, FENCE_HELD, ON_LOST_FREEZE),
 				  0);
 	ck_assert_int_eq(fence_patience_ns(fence, rows[_i].since_ms * MS) / MS, rows[_i].patience_ms);
 }
