@@ -146,26 +146,28 @@ void away_given(struct front *front, const struct front_answer *a)
 
 /* --- probes --- */
 
-static struct away_probe *probe_new(struct away *away, enum front_op op, const struct probe_want *want)
+/* With the front's answer `ask` comes back as the probe. */
+static struct away_probe *probe_new(struct away *away, struct front_ask *ask)
 {
 	struct away_probe *probe = calloc(1, sizeof(*probe));
-	struct front_ask ask = {.op = op, .id = away->id, .want = *want};
 
 	if (!probe)
 		return NULL;
-	ask.probe = probe->id = ++away->front->fronts->last_id;
+	ask->id = away->id;
+	ask->probe = probe->id = ++away->front->fronts->last_id;
 	probe->front = away->front;
-	probe->wait = want->wait;
 	HASH_ADD(hh, away->front->probes, id, sizeof(probe->id), probe);
-	front_tell_in_order(away->front, &ask);
+	front_tell_in_order(away->front, ask);
 	return probe;
 }
 
 struct away_probe *away_probe_start(struct away *away, const struct probe_want *want, probe_cb *cb, void *arg)
 {
-	struct away_probe *probe = probe_new(away, FRONT_PROBE, want);
+	struct front_ask ask = {.op = FRONT_PROBE, .want = *want};
+	struct away_probe *probe = probe_new(away, &ask);
 
 	if (probe) {
+		probe->wait = want->wait;
 		probe->cb = cb;
 		probe->arg = arg;
 	}
@@ -183,8 +185,11 @@ void away_probe_stop(struct away_probe *probe)
 
 bool fronts_test_shared(struct session *s, struct away *away, fronts_shared_cb *cb)
 {
-	const struct probe_want want = {.space = s->request.space, .from = s->request.from, .to = s->request.to};
-	struct away_probe *probe = probe_new(away, FRONT_SHARED, &want);
+	struct front_ask ask = {
+		.op = FRONT_SHARED,
+		.want = {.space = s->request.space, .from = s->request.from, .to = s->request.to},
+	};
+	struct away_probe *probe = probe_new(away, &ask);
 
 	if (!probe)
 		return false;
@@ -194,17 +199,33 @@ bool fronts_test_shared(struct session *s, struct away *away, fronts_shared_cb *
 	return true;
 }
 
-static void answer_probe(struct away_probe *probe, enum probe_answer answer, int error, bool shared)
+bool away_look(struct away *away, const struct store_range *wanted, away_look_cb *cb, void *arg)
 {
-	if (answer == PROBE_IN_USE && probe->wait) {
-		probe->cb(probe->arg, answer, error);
+	struct front_ask ask = {.op = FRONT_WAY, .range = *wanted};
+	struct away_probe *probe = away->front->looks < AWAY_LOOKS_MAX ? probe_new(away, &ask) : NULL;
+
+	if (!probe)
+		return false;
+	away->front->looks++;
+	probe->way = cb;
+	probe->arg = arg;
+	return true;
+}
+
+static void answer_probe(struct away_probe *probe, const struct front_answer *a)
+{
+	if (probe->cb && a->answer == PROBE_IN_USE && probe->wait) {
+		probe->cb(probe->arg, a->answer, a->error);
 		return;
 	}
 	HASH_DEL(probe->front->probes, probe);
+	probe->front->looks -= probe->way != NULL;
 	if (probe->cb)
-		probe->cb(probe->arg, answer, error);
+		probe->cb(probe->arg, a->answer, a->error);
+	else if (probe->way)
+		probe->way(probe->arg, a->found, &a->range);
 	else if (probe->session)
-		probe->shared(probe->session, shared);
+		probe->shared(probe->session, a->shared);
 	free(probe);
 }
 
@@ -214,12 +235,25 @@ void away_probed(struct front *front, const struct front_answer *a)
 
 	HASH_FIND(hh, front->probes, &a->probe, sizeof(a->probe), probe);
 	if (probe)
-		answer_probe(probe, a->answer, a->error, a->shared);
+		answer_probe(probe, a);
+}
+
+void away_free_probes(struct front *front)
+{
+	struct away_probe *probe, *next;
+
+	HASH_ITER (hh, front->probes, probe, next) {
+		HASH_DEL(front->probes, probe);
+		if (probe->way)
+			probe->way(probe->arg, -EIO, NULL);
+		free(probe);
+	}
 }
 
 /* What it kept can be had again from who asks next, as after a restart without a descriptor (locks.c). */
 void away_lose(struct front *front)
 {
+	static const struct front_answer lost = {.answer = PROBE_STOPPED, .error = EIO, .found = -EIO};
 	struct away *away, *next;
 
 	DL_FOREACH_SAFE (front->away, away, next) {
@@ -229,5 +263,5 @@ void away_lose(struct front *front)
 		free(away);
 	}
 	while (front->probes)
-		answer_probe(front->probes, PROBE_STOPPED, EIO, false);
+		answer_probe(front->probes, &lost);
 }

@@ -26,6 +26,7 @@
 
 #include "keeper/inspect.h"
 #include "keeper/probe.h"
+#include "store/store.h"
 #include "wire/msg.h"
 
 #define FRONT_MAX_HUNG 4
@@ -42,6 +43,7 @@ enum front_op {
 	FRONT_PROBE,  /* a probe of `id`, called `probe` */
 	FRONT_STOP,   /* `probe` */
 	FRONT_SHARED, /* inspect.h, test_shared, of `id`; `probe` names the question */
+	FRONT_WAY,    /* inquiry_look() of `id` and `range`; ditto */
 };
 
 struct front_ask {
@@ -50,6 +52,7 @@ struct front_ask {
 	uint64_t hung[FRONT_MAX_HUNG]; /* devices that fronts of this user hang on: refuse, and only close */
 	uint64_t id, probe;
 	struct probe_want want;
+	struct store_range range;
 };
 
 enum front_said {
@@ -60,6 +63,7 @@ enum front_said {
 	FRONT_GIVEN,   /* `error`: 0, or why not */
 	FRONT_PROBED,  /* `probe`, `answer`, `error` */
 	FRONT_TESTED,  /* `probe`, `shared` */
+	FRONT_LOOKED,  /* `probe`, `found`, `range` */
 	FRONT_FORGOT,
 };
 
@@ -70,6 +74,8 @@ struct front_answer {
 	enum probe_answer answer;
 	int error;
 	bool shared;
+	int found;
+	struct store_range range;
 	/* FRONT_QUESTION */
 	bool ready;          /* FRONT_READY does not come */
 	bool has_fd;         /* a descriptor came with the question */

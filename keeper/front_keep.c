@@ -9,6 +9,7 @@
 #include <uv.h>
 
 #include "keeper/front.h"
+#include "keeper/inquiry.h"
 
 struct front_fd {
 	uint64_t id;
@@ -92,6 +93,15 @@ static void test_shared(const struct front_ask *ask, const struct front_fd *kept
 	front_say(&a, NULL, -1);
 }
 
+static void look_for_lock(const struct front_ask *ask, const struct front_fd *kept)
+{
+	struct front_answer a = {.said = FRONT_LOOKED, .probe = ask->probe, .found = -EBADF};
+
+	if (kept)
+		a.found = inquiry_look(kept->fd, &ask->range, &a.range);
+	front_say(&a, NULL, -1);
+}
+
 static void keep(uint64_t id, int fd)
 {
 	struct front_fd *kept = fd >= 0 ? calloc(1, sizeof(*kept)) : NULL;
@@ -132,6 +142,8 @@ static void obey(const struct front_ask *ask, int fd)
 		return stop_probe(ask);
 	case FRONT_SHARED:
 		return test_shared(ask, kept);
+	case FRONT_WAY:
+		return look_for_lock(ask, kept);
 	default:
 		return;
 	}

@@ -222,6 +222,7 @@ static void on_answer(struct front *front, const struct front_answer *a, const s
 		break;
 	case FRONT_PROBED:
 	case FRONT_TESTED:
+	case FRONT_LOOKED:
 		away_probed(front, a);
 		break;
 	case FRONT_FORGOT:
@@ -342,15 +343,11 @@ int fronts_abandon(struct fronts *fronts, int fd)
 static void free_front(struct front *front)
 {
 	struct unsent *u, *next;
-	struct away_probe *probe, *next_probe;
 	struct away *away, *next_away;
 
 	DL_FOREACH_SAFE (front->unsent, u, next)
 		free(u);
-	HASH_ITER (hh, front->probes, probe, next_probe) {
-		HASH_DEL(front->probes, probe);
-		free(probe);
-	}
+	away_free_probes(front);
 	DL_FOREACH_SAFE (front->away, away, next_away) {
 		if (away->owner)
 			*away->owner = NULL;

@@ -14,6 +14,7 @@
 
 #define FRONTS_PER_USER  4   /* that read questions; one more may be started to close connections */
 #define KEEPERS_PER_USER 4   /* that keep files: one for each device */
+#define AWAY_LOOKS_MAX   16  /* that a front has not answered: it may hang */
 #define FRONTS_ALL       256 /* of all users together */
 
 struct front_answer;
@@ -60,6 +61,11 @@ bool fronts_test_shared(struct session *s, struct away *away, fronts_shared_cb *
 void away_owned(struct away *away, struct away **owner);
 /* The description is closed. */
 void away_forget(struct away *away);
+
+/* inquiry_look() on it. cb comes once, never from inside the call; found is -EIO if the front has ended. False: as many as may be
+ * wait for this front, or no memory. */
+typedef void away_look_cb(void *arg, int found, const struct store_range *in_use);
+bool away_look(struct away *away, const struct store_range *wanted, away_look_cb *cb, void *arg);
 
 /* As probe_start() and probe_stop() in probe.h; but what was taken does not stay: PROBE_FREE means tested, not held. */
 struct away_probe;

@@ -41,6 +41,7 @@ struct front {
 	fronts_kept_cb *given;
 	struct away *away; /* settled: what it has */
 	struct away_probe *probes;
+	unsigned looks; /* of these: away_look() */
 	struct unsent *unsent;
 	struct front *prev, *next;
 };
@@ -81,9 +82,10 @@ struct away_probe {
 	struct front *front;
 	uint64_t id;
 	bool wait, told;
-	probe_cb *cb; /* NULL: one of fronts_test_shared() */
-	void *arg;
-	struct session *session;
+	probe_cb *cb;      /* a probe; else NULL */
+	away_look_cb *way; /* away_look() */
+	void *arg;         /* of cb, or way */
+	struct session *session; /* fronts_test_shared(): for whom; NULL: nobody any more */
 	fronts_shared_cb *shared;
 	UT_hash_handle hh; /* front->probes */
 };
@@ -120,6 +122,8 @@ void fronts_serve(struct front_user *user);
 void front_tell_in_order(struct front *front, const struct front_ask *ask);
 /* Again what it did not take. True: nothing is left. */
 bool front_send_unsent(struct front *front);
+/* The keeper ends. */
+void away_free_probes(struct front *front);
 /* The front has ended, with what it kept. */
 void away_lose(struct front *front);
 void away_given(struct front *front, const struct front_answer *a);

@@ -14,6 +14,7 @@
 #include <utlist.h>
 
 #include "keeper/act.h"
+#include "keeper/fronts.h"
 #include "keeper/kernel.h"
 #include "keeper/locks.h"
 #include "keeper/workers.h"
@@ -31,17 +32,24 @@ struct inquiry {
 	struct inquiry *prev, *next; /* keeper->inquiries */
 };
 
-static void run(struct work *work)
+int inquiry_look(int fd, const struct store_range *wanted, struct store_range *in_use)
 {
 	static const struct timespec pause = {.tv_nsec = 1000000};
+	int found = -EAGAIN;
+
+	for (int tries = 0; tries < PROBE_TRIES && found == -EAGAIN; tries++) {
+		if (tries)
+			nanosleep(&pause, NULL);
+		found = kernel_lock_in_the_way(fd, wanted, in_use);
+	}
+	return found;
+}
+
+static void run(struct work *work)
+{
 	struct inquiry *inquiry = (struct inquiry *)work;
 
-	for (int tries = 0; tries < PROBE_TRIES; tries++) {
-		inquiry->found = kernel_lock_in_the_way(inquiry->fd, &inquiry->asker.range, &inquiry->in_use);
-		if (inquiry->found != -EAGAIN)
-			break;
-		nanosleep(&pause, NULL);
-	}
+	inquiry->found = inquiry_look(inquiry->fd, &inquiry->asker.range, &inquiry->in_use);
 	close(inquiry->fd);
 }
 
@@ -56,16 +64,14 @@ static void answer(struct lease *lease, const struct inquiry *inquiry)
 				  inquiry->found > 0 ? &inquiry->in_use : &lease->range);
 }
 
-static void done(struct work *work)
+static void finish(struct inquiry *inquiry)
 {
-	struct inquiry *inquiry = (struct inquiry *)work;
 	struct keeper *k = inquiry->keeper;
-	struct lease *lease = lease_find(k, inquiry->token);
+	struct lease *lease = k->leaving ? NULL : lease_find(k, inquiry->token);
 
 	DL_DELETE(k->inquiries, inquiry);
-	k->inquiry_count--;
 	/* Given back meanwhile: then the store grants the asker what it wants. Leaving: there is no store any more. */
-	if (!k->leaving && lease && lease_is_ours(lease->state)) {
+	if (lease && lease_is_ours(lease->state)) {
 		keeper_enter(k);
 		answer(lease, inquiry);
 		keeper_leave(k);
@@ -73,11 +79,29 @@ static void done(struct work *work)
 	free(inquiry);
 }
 
+static void done(struct work *work)
+{
+	struct inquiry *inquiry = (struct inquiry *)work;
+
+	inquiry->keeper->inquiry_count--;
+	finish(inquiry);
+}
+
+static void on_looked(void *arg, int found, const struct store_range *in_use)
+{
+	struct inquiry *inquiry = arg;
+
+	inquiry->found = found;
+	if (found > 0)
+		inquiry->in_use = *in_use;
+	finish(inquiry);
+}
+
 bool inquiry_needed(const struct lease *lease)
 {
 	const struct file *file = lease->lock->file;
 
-	return lease->range.space == WIRE_RECORD && !file->local && file->fd >= 0;
+	return lease->range.space == WIRE_RECORD && !file->local && file_is_open(file);
 }
 
 /* One that asks again, since it has had no answer yet. */
@@ -91,30 +115,38 @@ static bool is_running(const struct keeper *k, const struct lease *lease, const 
 	return false;
 }
 
+static bool start_worker(struct inquiry *inquiry, const struct file *file)
+{
+	struct keeper *k = inquiry->keeper;
+
+	inquiry->fd = k->inquiry_count < INQUIRIES_MAX ? fcntl(file->fd, F_DUPFD_CLOEXEC, 3) : -1;
+	if (inquiry->fd < 0)
+		return false;
+	if (workers_start(k->workers, file->key.dev, &inquiry->work) < 0) {
+		close(inquiry->fd);
+		return false;
+	}
+	k->inquiry_count++;
+	return true;
+}
+
 bool inquiry_start(struct lease *lease, const struct asker *asker)
 {
 	struct keeper *k = lease_keeper(lease);
+	const struct file *file = lease->lock->file;
 	struct inquiry *inquiry;
 
 	if (is_running(k, lease, asker))
 		return true;
-	inquiry = k->inquiry_count < INQUIRIES_MAX ? calloc(1, sizeof(*inquiry)) : NULL;
+	inquiry = calloc(1, sizeof(*inquiry));
 	if (!inquiry)
 		return false;
 	*inquiry = (struct inquiry){.work = {.run = run, .done = done}, .keeper = k, .asker = *asker};
 	memcpy(inquiry->token, lease->token, sizeof(inquiry->token));
-	inquiry->fd = fcntl(lease->lock->file->fd, F_DUPFD_CLOEXEC, 3);
-	if (inquiry->fd < 0) {
+	if (file->away ? !away_look(file->away, &asker->range, on_looked, inquiry) : !start_worker(inquiry, file)) {
 		free(inquiry);
 		return false;
 	}
 	DL_APPEND(k->inquiries, inquiry);
-	k->inquiry_count++;
-	if (workers_start(k->workers, lease->lock->file->key.dev, &inquiry->work) == 0)
-		return true;
-	DL_DELETE(k->inquiries, inquiry);
-	k->inquiry_count--;
-	close(inquiry->fd);
-	free(inquiry);
-	return false;
+	return true;
 }

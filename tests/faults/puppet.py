@@ -15,8 +15,8 @@ EOF = (1 << 63) - 1
 connections, fds = [], []
 
 
-def question(config, op=fk.LOCK, space=0, mode=fk.EXCLUSIVE, flags=fk.NONBLOCK, magic=fk.MAGIC):
-    return fk.REQUEST.pack(magic, fk.VERSION, fk.REQUEST.size, op, space, mode, flags, 0, 0, EOF, fk.boottime(), *fk.config_id(config), fk.path_hash(config))
+def question(config, op=fk.LOCK, space=0, mode=fk.EXCLUSIVE, flags=fk.NONBLOCK, magic=fk.MAGIC, owner=0):
+    return fk.REQUEST.pack(magic, fk.VERSION, fk.REQUEST.size, op, space, mode, flags, owner, 0, EOF, fk.boottime(), *fk.config_id(config), fk.path_hash(config))
 
 
 def connect(runtime):
@@ -45,6 +45,12 @@ def answer(number):
         return None
     fields = fk.REPLY.unpack(data)
     return fields[3], fields[6].rstrip(b"\0").decode()
+
+
+def granted(number):
+    """(verdict, the first record lock that the process has had before: mode, from, to)"""
+    fields = fk.REPLY.unpack(connections[number].recv(4096))
+    return fields[3], (fields[4], fields[9], fields[10])
 
 
 def hang_up(number):

@@ -2,150 +2,19 @@
 Descriptors whose close never ends, and others that no program should send, from users of a system keeper: the keeper serves everybody
 else meanwhile, can be stopped, killed and restarted, and what was left behind is bounded and ends when the mount answers.
 """
-import ast
 import os
-import select
-import shutil
 import signal
-import subprocess
-import sys
-import tempfile
-import time
-import types
 
 import pytest
 from common import attempt
-from harness import Agent, Deadline, wait_until
-from harness import host as host_module
+from fronted import (GRANTED, HOSTILE, NOT_PROTECTED, OTHER, REFUSED, agent_of, fronts, ground, open_in,  # noqa: F401
+                     place, prepare, served, shown, turns)
+from harness import wait_until
 from harness.hanging import FLUSH, OPEN, RELEASE
-from harness.system import SYSTEM_DIR, Hanging, Place, SystemHost
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="needs root, for users and mounts")
 
-HOSTILE, OTHER = 12345, 12346
-GRANTED, REFUSED, NOT_PROTECTED = 1, 4, 6
 FRONTS_PER_USER = 4
-SOON = 4.5  # a keeper that hangs is killed, and a caller whose file system hangs is refused, after 5 s
-PUPPET = os.path.join(os.path.dirname(os.path.abspath(__file__)), "puppet.py")
-
-
-class Puppet:
-    def __init__(self, host, uid=HOSTILE, inside=()):
-        self.host = host
-        self.process = subprocess.Popen([*host.inside, *host.as_user(uid, *inside, sys.executable, "-B", PUPPET)], stdin=subprocess.PIPE,
-                                        stdout=subprocess.PIPE, text=True, env={**host.env(), "LD_PRELOAD": ""}, start_new_session=True)
-        self.question = f"question({host.config!r})"
-
-    def do(self, expression):
-        self.process.stdin.write(expression + "\n")
-        self.process.stdin.flush()
-        if not select.select([self.process.stdout], [], [], 40)[0]:
-            raise Deadline(f"{expression} has not ended")
-        said = self.process.stdout.readline()
-        assert "Error" not in said, said
-        return ast.literal_eval(said)
-
-    def open(self, path):
-        return self.do(f"keep(os.open({path!r}, os.O_RDWR | os.O_CREAT))")
-
-    def connect(self):
-        return self.do(f"connect({SYSTEM_DIR!r})")
-
-    def send(self, question, *fds):
-        """On a connection of its own, whose number it gives."""
-        number = self.connect()
-        self.do(f"send({number}, {question}, *{list(fds)!r})")
-        return number
-
-    def answer(self, number):
-        return self.do(f"answer({number})")
-
-    def kill(self):
-        self.process.kill()  # may stay in D until the mounts are gone
-
-
-@pytest.fixture
-def place():
-    place = Place()
-    yield place
-    place.end()
-
-
-@pytest.fixture
-def shown(monkeypatch):
-    """What users without rights run."""
-    with tempfile.TemporaryDirectory(prefix="dflock-test-") as path:
-        os.chmod(path, 0o755)
-        monkeypatch.setattr(host_module, "SHIM", shutil.copy(host_module.SHIM, path))
-        os.makedirs(os.path.join(path, "tests/agents"))
-        shutil.copy(os.path.join(host_module.BUILD, "tests/agents/agent"), os.path.join(path, "tests/agents"))
-        monkeypatch.setattr(host_module, "BUILD", path)
-        yield path
-
-
-@pytest.fixture
-def ground(redis, folder, place, shown):
-    """(host, mount(), puppet(uid)): a system keeper, file systems that can be made to hang, and clients of it."""
-    host = SystemHost(redis, folder, place, rules='{ tree = "%s"; name = "t"; }, { tree = "/run/fuse"; name = "fuse"; }')
-    puppets, mounts = [], []
-
-    def mount(name="m"):
-        mounts.append(Hanging(place, name))
-        return mounts[-1]
-
-    def puppet(*args, **more):
-        puppets.append(Puppet(host, *args, **more))
-        return puppets[-1]
-    try:
-        host.init()
-        yield host, mount, puppet
-    finally:
-        for each in puppets:
-            each.kill()
-        for each in mounts:
-            each.end()
-        for each in puppets:
-            each.process.wait(20)
-            each.process.stdin.close()
-            each.process.stdout.close()
-        host.stop()
-
-
-def prepare(host, name, uid):
-    path = host.path(name)
-    with open(path, "a"):
-        os.chown(path, uid, uid)
-    return path
-
-
-def served(host, uid=0, seconds=SOON, name=None):
-    """A new lock of this user, soon."""
-    name = name or "u%d-%d" % (uid, time.monotonic_ns())
-    begun = time.monotonic()
-    prepare(host, name, uid)
-    words = host.as_user(uid) if uid else ()
-    got = attempt(host, name, before=[*host.inside, *words])
-    assert got.word == "ok", got
-    assert time.monotonic() - begun < seconds
-    return got
-
-
-def turns(host):
-    """The loop answers, and nobody is frozen."""
-    begun = time.monotonic()
-    status = host.status()
-    assert time.monotonic() - begun < SOON, status
-    return status
-
-
-def fronts(host):
-    return host.inhabitants("dflock-front")
-
-
-def agent_of(host, uid):
-    agent = Agent(types.SimpleNamespace(inside=[*host.inside, *host.as_user(uid)], env=host.env))
-    host.agents.append(agent)
-    return agent
 
 
 def in_state_d(pids):
@@ -300,11 +169,6 @@ def test_left_unread(ground):
     wait_until(lambda: len(fronts(host)) <= 2, "what was left behind has ended", 30)
     wait_until(lambda: open_in(before[1], "socket:") <= 16, "all connections are closed", 30)
     served(host, HOSTILE)
-
-
-def open_in(pid, what):
-    links = (os.path.join(f"/proc/{pid}/fd", fd) for fd in os.listdir(f"/proc/{pid}/fd"))
-    return sum(os.path.lexists(link) and os.readlink(link).startswith(what) for link in links)
 
 
 def test_a_path_of_ones_own(ground, folder):

@@ -1,0 +1,132 @@
+"""
+What the keeper of a whole system has to know about other users' files though a front looks at them: which configuration the program goes
+by, what its process holds, and what becomes of a file whose front has ended.
+"""
+import os
+import signal
+
+import pytest
+from common import attempt
+from fronted import (GRANTED, HOSTILE, OTHER, REFUSED, agent_of, fronts, ground, open_in, place, prepare,  # noqa: F401
+                     served, shown)
+from harness import wait_until
+
+pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="needs root, for users and mounts")
+
+
+@pytest.mark.parametrize("away", [False, True])
+def test_a_state_of_the_configuration_that_nobody_has_looked_at(ground, away):
+    """The question waits for a look; the next ones of the same user do not suffer from it."""
+    host, mount, puppet = ground
+    mount()
+    served(host, OTHER)
+    client = puppet(OTHER)
+    fds = [client.open(f"/run/fuse/m/f{i}" if away else prepare(host, f"f{i}", OTHER)) for i in range(8)]
+    for i, fd in enumerate(fds):
+        os.utime(host.config, ns=(i, i))
+        number = client.send(client.question, fd)
+        assert client.answer(number)[0] == GRANTED
+        client.do(f"hang_up({number})")
+    assert open_in(host.keeper_pids()[1], "/run/fuse") == 0
+
+
+@pytest.mark.parametrize("away", [False, True])
+def test_another_configuration(ground, folder, away):
+    """It is refused as from anybody, and the fronts that looked at its files are free again."""
+    host, mount, puppet = ground
+    mount()
+    served(host, HOSTILE)
+    own = os.path.join(folder, "own.conf")
+    with open(own, "w") as f, open(host.config) as theirs:
+        f.write(theirs.read())
+    client = puppet()
+    fd = client.open("/run/fuse/m/f" if away else prepare(host, "f", HOSTILE))
+    numbers = [client.send(f"question({own!r})", fd) for _ in range(10)]
+    for number in numbers[::2]:
+        client.do(f"hang_up({number})")
+    for number in numbers[1::2]:
+        verdict, reason = client.answer(number)
+        assert verdict == REFUSED and "goes by another configuration" in reason, reason
+    served(host, HOSTILE)
+    assert client.answer(client.send(client.question, fd))[0] == GRANTED
+    client.do(f"hang_up({numbers[1]})")
+    wait_until(lambda: len(fronts(host)) <= 2, "fronts that nobody needs have ended", 30)
+
+
+@pytest.mark.parametrize("descriptors", [0, 5000])
+@pytest.mark.parametrize("away", [False, True])
+def test_what_a_process_holds(ground, away, descriptors):
+    """Its POSIX locks, so that the program undoes nothing that it had before."""
+    host, mount, puppet = ground
+    mount()
+    served(host, OTHER)
+    client = puppet(OTHER)
+    path = "/run/fuse/m/f" if away else prepare(host, "f", OTHER)
+    fd = client.open(path)
+    client.do(f"[keep(os.dup({fd})) for _ in range({descriptors})] and 0")
+    client.do(f"__import__('fcntl').lockf({fd}, 2, 10, 100)")
+    number = client.send(f"question({host.config!r}, space=1, owner=1)", fd)
+    assert client.do(f"granted({number})") == (GRANTED, (1, 100, 110))
+
+
+def test_made_without_a_name(ground):
+    """The front's answer says so: no rule names such a file; one that was given a name later is refused, as its path is not that."""
+    host, mount, puppet = ground
+    served(host, OTHER)
+    client = puppet(OTHER)
+    place_of_it = os.path.join(host.files, "theirs")
+    os.mkdir(place_of_it)
+    os.chown(place_of_it, OTHER, OTHER)
+    fd = client.do(f"keep(os.open({place_of_it!r}, os.O_TMPFILE | os.O_RDWR))")
+    verdict, _ = client.answer(client.send(client.question, fd))
+    assert verdict not in (GRANTED, REFUSED)
+    link = f"linkat(-100, b'/proc/self/fd/{fd}', -100, {os.fsencode(place_of_it + '/named')!r}, 0x400)"
+    assert client.do(f"__import__('ctypes').CDLL(None).{link}") == 0
+    verdict, reason = client.answer(client.send(client.question, fd))
+    assert verdict == REFUSED and "made without a name" in reason, reason
+    served(host, OTHER)
+
+
+def test_the_fronts_that_keep_files_are_killed(ground, make_host):
+    """Their files have no description then, and are opened anew as after a restart: the lock goes on to the host that waits."""
+    host, mount, _ = ground
+    mount()
+    elsewhere = make_host("b", rules='{ tree = "%s"; name = "fuse/m"; }')
+    one, other = agent_of(host, OTHER), elsewhere.agent()
+    assert one.do("open 0 /run/fuse/m/f rwc") == "ok" and other.do(f"open 0 {elsewhere.path('f')} rwc") == "ok"
+    for waits_already in (False, True):
+        assert one.do("flock 0 ex") == "ok"
+        if waits_already:
+            other.say("flock 0 ex")
+            assert other.silent()
+        before = fronts(host)
+        for pid in before:
+            os.kill(pid, signal.SIGKILL)
+        wait_until(lambda: not set(before) & set(fronts(host)), "they have ended")
+        if not waits_already:
+            other.say("flock 0 ex")
+            assert other.silent()
+        assert one.do("flock 0 un") == "ok" and other.heard()[0] == "ok"
+        assert other.do("flock 0 un") == "ok"
+
+
+def test_taken_up_from_the_journal(ground, make_host):
+    """The next keeper has no description, and gets one of a front, or opens the path: the lock goes to and fro as before."""
+    host, mount, _ = ground
+    mount()
+    elsewhere = make_host("b", rules='{ tree = "%s"; name = "fuse/m"; }')
+    one, two, other = agent_of(host, OTHER), agent_of(host, OTHER), elsewhere.agent()
+    for agent in (one, two):
+        assert agent.do("open 0 /run/fuse/m/f rwc") == "ok"
+    assert other.do(f"open 0 {elsewhere.path('f')} rwc") == "ok"
+    assert one.do("flock 0 sh") == "ok"
+    keeper = host.keeper_pids()[1]
+    os.kill(keeper, signal.SIGKILL)
+    wait_until(lambda: host.keeper_pids()[1:] not in ([], [keeper]) and host.serves(), "the next keeper serves", 10)
+    assert two.do("flock 0 sh") == "ok"
+    other.say("flock 0 ex")
+    assert other.silent()
+    for agent in (one, two):
+        assert agent.do("flock 0 un") == "ok"
+    assert other.heard()[0] == "ok" and other.do("flock 0 un") == "ok"
+    assert attempt(host, "/run/fuse/m/f", before=[*host.inside, *host.as_user(OTHER)]).word == "ok"
