@@ -38,6 +38,7 @@
 #define REST_MS  640              /* and at most, while all have been found and stopped */
 #define LATE_NS  (10 * NS_PER_MS) /* past the deadline: for PTRACE_SEIZE to come back */
 #define AFTER_NS (50 * NS_PER_MS) /* in which one that is found when the deadline has passed must be stopped */
+#define MAX_PARENTS 64
 #define LOST_NS                                                                                                        \
 	(100 * NS_PER_MS) /* in which the holders of lost leases are stopped; then they are killed, stopped or not */
 
@@ -100,9 +101,24 @@ static bool relies_on_nothing(const struct freezer *f, const struct holder *h, c
 		       &(struct fence_caller){.pid = h->pid, .space = h->space, .dev = file->dev, .ino = file->ino});
 }
 
+/* Was it asked to end, or started by one that was, perhaps since? */
+static bool is_ending(const struct freezer *f, pid_t pid)
+{
+	struct family_stat stat;
+
+	if (!f->ending.count || f->ended)
+		return false;
+	for (int i = 0; i < MAX_PARENTS && pid > 1; i++, pid = stat.parent)
+		if (family_has(&f->ending, pid))
+			return true;
+		else if (!family_stat(pid, &stat))
+			return false;
+	return false;
+}
+
 static void stop_process(struct freezer *f, pid_t pid)
 {
-	if (!family_has(&f->ending, pid))
+	if (!is_ending(f, pid))
 		stopped_stop(&f->stopped, pid);
 }
 
