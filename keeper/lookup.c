@@ -275,7 +275,7 @@ bool lookup_is_behind(struct session *s)
 	if (!s->job && !s->inspected)
 		return false;
 	session_refuse(s, s->job ? "the file system of the last question's file has not answered yet"
-				: "what the last question needs is still being looked for");
+				 : "what the last question needs is still being looked for");
 	return true;
 }
 
