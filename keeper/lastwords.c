@@ -67,6 +67,7 @@ static _Noreturn void speak(const pid_t *pids, size_t count, const char *line, s
 	struct seen seen[MAX_SEEN];
 	size_t seen_count = 0;
 
+	signal(SIGALRM, SIG_DFL); /* the parent catches it (stopped.c) */
 	alarm(1);
 	signal(SIGPIPE, SIG_IGN);
 	signal(SIGTTOU, SIG_IGN);
