@@ -15,8 +15,8 @@ void configwatch_close(struct keeper *k);
 
 /* `dflock reload`: answers when the look has ended. */
 void configwatch_reload(struct session *s);
-/* A question from a program that the keeper does not know to be its own: goes on with `then` if the next look shows that
- * it is, and refuses it else. What the session keeps for it meanwhile is lookup_leave()'s. */
+/* A question from a program that the keeper does not know to be its own: goes on with `then` if the next look shows
+ * that it is, and refuses it else. What the session keeps for it meanwhile is lookup_leave()'s. */
 void configwatch_question(struct session *s, void (*then)(struct session *s));
 
 #endif

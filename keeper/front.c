@@ -133,7 +133,8 @@ static void pass_on(int fd)
 	close_and_say(&fd, 1);
 }
 
-/* POSIX locks belong to the process, which may have any number of descriptors: nothing of that waits for a file system. */
+/* POSIX locks belong to the process, which may have any number of descriptors: nothing of that waits for a file system.
+ */
 static void read_before(pid_t pid, struct inspect_result *result)
 {
 	int ret;
@@ -144,7 +145,8 @@ static void read_before(pid_t pid, struct inspect_result *result)
 	ret = before_read(&result->before, -1, pid, WIRE_OWNER_PROCESS, &result->st);
 	if (ret < 0)
 		snprintf(result->refused, sizeof(result->refused),
-			 "the keeper cannot see which locks the program has, so that it could undo: %s", strerror(-ret));
+			 "the keeper cannot see which locks the program has, so that it could undo: %s",
+			 strerror(-ret));
 	alarm(FRONT_LIMIT_S);
 }
 

@@ -58,7 +58,8 @@ struct front_ask {
 enum front_said {
 	FRONT_QUESTION,
 	FRONT_LOOKING, /* `dev`, which is not local: the question follows, or never comes */
-	FRONT_READING, /* what the caller's process holds, of many descriptors: the question follows, maybe much later */
+	FRONT_READING, /* what the caller's process holds, of many descriptors: the question follows, maybe much later
+			*/
 	FRONT_READY,   /* it can be asked again */
 	FRONT_GIVEN,   /* `error`: 0, or why not */
 	FRONT_PROBED,  /* `probe`, `answer`, `error` */

@@ -260,7 +260,8 @@ static void look_at_front(struct front *front, int64_t now, bool *surplus)
 	}
 	if (front->busy) {
 		front_note_hung(front);
-		if (front->session && !front->held && !front->reading && now - front->session->front_since_ns > FRONTS_SLOW_MS * NS_PER_MS)
+		if (front->session && !front->held && !front->reading &&
+		    now - front->session->front_since_ns > FRONTS_SLOW_MS * NS_PER_MS)
 			session_slow(front->session, FRONTS_SLOW_MS);
 		return;
 	}

@@ -28,8 +28,8 @@ void fronts_free(struct fronts *fronts);
 /* The door is to have a copy of the listening socket. 0 or -errno. */
 int fronts_listen(struct fronts *fronts, int listen_fd);
 
-/* The process ends at once, and fd is a connection that may have unread descriptors in it: its last close is not done here. 0
- * (the caller may close its own) or -errno. */
+/* The process ends at once, and fd is a connection that may have unread descriptors in it: its last close is not done
+ * here. 0 (the caller may close its own) or -errno. */
 int fronts_abandon(struct fronts *fronts, int fd);
 
 /* Something may be there to be read: session_received() comes, never from inside the call, or a refusal. */
@@ -52,8 +52,8 @@ void fronts_hold(struct session *s);
 /* What a front holds for s is not to be kept: it closes that. Nothing if fronts_keep() has come, or it holds none. */
 void fronts_release(struct session *s);
 
-/* What lock_test_shared asks, of a file that is away: cb comes later, unless the session is left first. False: it cannot be
- * asked. */
+/* What lock_test_shared asks, of a file that is away: cb comes later, unless the session is left first. False: it
+ * cannot be asked. */
 typedef void fronts_shared_cb(struct session *s, bool shared);
 bool fronts_test_shared(struct session *s, struct away *away, fronts_shared_cb *cb);
 
@@ -62,8 +62,8 @@ void away_owned(struct away *away, struct away **owner);
 /* The description is closed. */
 void away_forget(struct away *away);
 
-/* inquiry_look() on it. cb comes once, never from inside the call; found is -EIO if the front has ended. False: as many as may be
- * wait for this front, or no memory. */
+/* inquiry_look() on it. cb comes once, never from inside the call; found is -EIO if the front has ended. False: as many
+ * as may be wait for this front, or no memory. */
 typedef void away_look_cb(void *arg, int found, const struct store_range *in_use);
 bool away_look(struct away *away, const struct store_range *wanted, away_look_cb *cb, void *arg);
 

@@ -82,9 +82,9 @@ struct away_probe {
 	struct front *front;
 	uint64_t id;
 	bool wait, told;
-	probe_cb *cb;      /* a probe; else NULL */
-	away_look_cb *way; /* away_look() */
-	void *arg;         /* of cb, or way */
+	probe_cb *cb;            /* a probe; else NULL */
+	away_look_cb *way;       /* away_look() */
+	void *arg;               /* of cb, or way */
 	struct session *session; /* fronts_test_shared(): for whom; NULL: nobody any more */
 	fronts_shared_cb *shared;
 	UT_hash_handle hh; /* front->probes */

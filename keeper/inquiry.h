@@ -1,9 +1,9 @@
 /*
  * A question of another host (F_GETLK, a call that does not wait) about record locks on a file system that is not known
- * to be local: which lock of this host is in the way? Only a worker asks the kernel there, or the front that keeps the file
- * (fronts.h), since the kernel may ask a
- * file server. The answer is sent, or the recall goes on, when the worker has come back. A mount that hangs leaves the
- * question without an answer: the asker's own limit (probe_ms) ends it. Loop only.
+ * to be local: which lock of this host is in the way? Only a worker asks the kernel there, or the front that keeps the
+ * file (fronts.h), since the kernel may ask a file server. The answer is sent, or the recall goes on, when the worker
+ * has come back. A mount that hangs leaves the question without an answer: the asker's own limit (probe_ms) ends it.
+ * Loop only.
  */
 #ifndef DFLOCK_KEEPER_INQUIRY_H
 #define DFLOCK_KEEPER_INQUIRY_H
@@ -13,7 +13,8 @@
 /* In workers, of all leases together: each has a descriptor. What fronts keep: AWAY_LOOKS_MAX. */
 #define INQUIRIES_MAX 256
 
-/* kernel_lock_in_the_way(), again while a probe has the lock for a moment. May wait for the file system: workers and fronts. */
+/* kernel_lock_in_the_way(), again while a probe has the lock for a moment. May wait for the file system: workers and
+ * fronts. */
 int inquiry_look(int fd, const struct store_range *wanted, struct store_range *in_use);
 
 /* Must the kernel be asked in a worker before this lease can say what is in the way? */

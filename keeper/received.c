@@ -45,7 +45,8 @@ static bool is_to_be_kept(const struct session *s, const struct inspect_result *
 	       !(file && file_is_open(file));
 }
 
-/* By the number of the file system and not by that of the mount: one user's services may each have mounts of their own. */
+/* By the number of the file system and not by that of the mount: one user's services may each have mounts of their own.
+ */
 static void look_up(struct session *s)
 {
 	struct inspect_result r;

@@ -483,8 +483,8 @@ void configwatch_reload(struct session *s)
 	sim_fail("%s", s->keeper->config->path);
 }
 
-void configwatch_question(struct session *s, int fd, void (*then)(struct session *s, int fd))
+void configwatch_question(struct session *s, void (*then)(struct session *s))
 {
 	(void)then;
-	sim_fail("%d: a program has another configuration than %s", fd, s->keeper->config->path);
+	sim_fail("%d: a program has another configuration than %s", s->held_fd, s->keeper->config->path);
 }
