@@ -62,7 +62,7 @@ struct config_lease {
 	int64_t dead_ms;          /* 600000, at least 20 ttl_ms */
 	int64_t sweep_ms;         /* 86400000: silence after which a host's leftovers are removed */
 	int64_t idle_ms;          /* 60000: a keeper that nobody needs ends after this; 0: never */
-	enum on_lost on_lost; /* of rules that do not say their own */
+	enum on_lost on_lost;     /* of rules that do not say their own */
 };
 
 /* A rule: which paths are protected, under which lock name. */

@@ -264,7 +264,7 @@ struct keeper {
 
 	/* unseen.c */
 	uv_timer_t unseen;
-	bool unseen_looking;          /* a worker does */
+	bool unseen_looking; /* a worker does */
 	size_t unseen_due_count;
 	int64_t unseen_not_before_ns; /* the next look */
 

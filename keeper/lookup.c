@@ -69,10 +69,11 @@ static void look_up(struct session *s, struct inspect_result *r)
 	if (is_refused(s, r->path)) {
 		file_close(k, r->st.st_dev, r->fd, s->local);
 		before_free(&r->before);
-		session_refuse(s,
-			       "%s: the keeper may not look into this process (pid %d), and so could not stop it if the "
-			       "lease ran out: unstoppable = \"refuse\" in %s",
-			       r->path, (int)s->peer.pid, k->config->path);
+		session_refuse(
+			s,
+			"%s: the keeper may not look into this process (pid %d), and so could not stop it if the "
+			"lease ran out: unstoppable = \"refuse\" in %s",
+			r->path, (int)s->peer.pid, k->config->path);
 		return;
 	}
 	before_free(&s->before);
