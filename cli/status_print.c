@@ -118,10 +118,12 @@ static void add_unseen(struct table *table, const json_t *p)
 	char who[64] = "a process that the keeper cannot find or may not look into";
 
 	if (field_number(p, "pid"))
-		snprintf(who, sizeof(who), "pid %" PRId64 ", which the keeper may not look into", field_number(p, "pid"));
+		snprintf(who, sizeof(who), "pid %" PRId64 ", which the keeper may not look into",
+			 field_number(p, "pid"));
 	table_line(table, "    held by %s, %s: %s", who, field_text(p, "mode"),
-		   field_flag(p, "unstoppable") ? "it CANNOT BE STOPPED if the lease runs out (unstoppable in dflock.conf(5))"
-						: "it is stopped by SIGSTOP if the lease runs out");
+		   field_flag(p, "unstoppable")
+			   ? "it CANNOT BE STOPPED if the lease runs out (unstoppable in dflock.conf(5))"
+			   : "it is stopped by SIGSTOP if the lease runs out");
 }
 
 static void add_processes(struct table *table, const json_t *lease)
@@ -133,7 +135,8 @@ static void add_processes(struct table *table, const json_t *lease)
 	const json_t *p;
 	size_t i;
 
-	json_array_foreach(holders, i, p) {
+	json_array_foreach(holders, i, p)
+	{
 		if (field_flag(p, "unseen")) {
 			add_unseen(table, p);
 			continue;

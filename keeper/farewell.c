@@ -15,9 +15,9 @@
 #include "keeper/holders.h"
 #include "keeper/lastwords.h"
 
-#define PATH_SHOWN   400
-#define LINE_BYTES   900
-#define MAX_PARENTS  64
+#define PATH_SHOWN  400
+#define LINE_BYTES  900
+#define MAX_PARENTS 64
 
 struct farewell {
 	const struct fence *fence;
@@ -64,7 +64,8 @@ static const char *why(const struct fence_slot *slot)
 {
 	switch (__atomic_load_n(&slot->why, __ATOMIC_RELAXED)) {
 	case FENCE_WHY_TAKEN:
-		return "its lease was not renewed in time, and the store gave it up: another host may have had the lock";
+		return "its lease was not renewed in time, and the store gave it up: another host may have had the "
+		       "lock";
 	case FENCE_WHY_FORGOTTEN:
 		return "the store lost its memory, and the lease had run out or could not be put back: nobody can tell "
 		       "whether another host has had the lock";
@@ -76,11 +77,12 @@ static const char *why(const struct fence_slot *slot)
 static void write_line(enum farewell_end how, const char *file, const struct fence_slot *slot, char out[LINE_BYTES])
 {
 	if (how == FAREWELL_LOST)
-		snprintf(out, LINE_BYTES, "%s: the lock was lost: %s; this process is killed (on_lost, see dflockd(8))", file,
-			 why(slot));
+		snprintf(out, LINE_BYTES, "%s: the lock was lost: %s; this process is killed (on_lost, see dflockd(8))",
+			 file, why(slot));
 	else
 		snprintf(out, LINE_BYTES,
-			 "%s: the lock is about to be lost: the store has not answered, and the lease runs out; this process "
+			 "%s: the lock is about to be lost: the store has not answered, and the lease runs out; this "
+			 "process "
 			 "is %s (on_lost = \"kill\", see dflockd(8))",
 			 file, how == FAREWELL_ASK ? "asked to end by SIGTERM" : "killed");
 }

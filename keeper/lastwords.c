@@ -65,8 +65,9 @@ static _Noreturn void write_line(int fd, const char *path, const char *line)
 	}
 	if (fd < 0)
 		out.fd = open(path, O_WRONLY | O_APPEND | O_NOCTTY | O_NONBLOCK | O_CLOEXEC);
-	_exit(out.fd >= 0 && poll(&out, 1, 0) == 1 && out.revents == POLLOUT &&
-	      write(out.fd, text, (size_t)bytes) > 0 ? 0 : 1);
+	_exit(out.fd >= 0 && poll(&out, 1, 0) == 1 && out.revents == POLLOUT && write(out.fd, text, (size_t)bytes) > 0
+		      ? 0
+		      : 1);
 }
 
 /* Is its standard error open for writing, and may it be opened with the rights of its own user? */

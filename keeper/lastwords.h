@@ -8,8 +8,8 @@
 #include <stddef.h>
 #include <sys/types.h>
 
-#define LASTWORDS_MS   100
-#define LASTWORDS_MAX  256 /* different ones; more get no line */
+#define LASTWORDS_MS  100
+#define LASTWORDS_MAX 256 /* different ones; more get no line */
 
 struct lastword {
 	pid_t pid;

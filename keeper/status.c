@@ -106,7 +106,8 @@ static const char *note(const struct lease *lease)
 	if (fence_frozen(lease->lock->file->keeper->fence) && on_lost_of(lease) == ON_LOST_FREEZE)
 		return clock_now_ns() < lease->lock->file->keeper->deadline_ns
 			       ? "cannot be renewed: its holders are frozen until the store answers"
-			       : "ran out: its holders are frozen; they go on if the store still has it, and are killed if "
+			       : "ran out: its holders are frozen; they go on if the store still has it, and are "
+				 "killed if "
 				 "another host has had it or the store comes back without its memory";
 	if (lease->state != LEASE_RELEASING && reopen_trouble(lease->lock->file))
 		return reopen_trouble(lease->lock->file);
@@ -119,13 +120,13 @@ static json_t *lease_json(const struct lease *lease, json_t *holders)
 {
 	const struct file *file = lease->lock->file;
 
-	return json_pack("{s:o,s:o,s:s,s:s,s:s,s:I,s:o,s:s,s:I,s:s,s:I,s:s,s:s,s:O,s:o}", "name", text(file->name), "path",
-			 text(file->path), "inode", file->inode, "space",
+	return json_pack("{s:o,s:o,s:s,s:s,s:s,s:I,s:o,s:s,s:I,s:s,s:I,s:s,s:s,s:O,s:o}", "name", text(file->name),
+			 "path", text(file->path), "inode", file->inode, "space",
 			 lease->range.space == WIRE_FLOCK ? "flock" : "record", "mode", mode_name(lease->range.mode),
 			 "from", (json_int_t)lease->range.from, "to", range_end(lease->range.to), "token", lease->token,
 			 "fence", (json_int_t)lease->fence, "state", lease_state_name(lease->state), "since",
-			 (json_int_t)lease->held_at, "note", note(lease), "on_lost", on_lost_name(on_lost_of(lease)), "holders", holders, "waiting",
-			 waiting_json(lease));
+			 (json_int_t)lease->held_at, "note", note(lease), "on_lost", on_lost_name(on_lost_of(lease)),
+			 "holders", holders, "waiting", waiting_json(lease));
 }
 
 static json_t *add_row(struct job *job, const struct holders_file *file, const struct store_range *range)
@@ -199,8 +200,8 @@ static int on_unseen(void *arg, const struct claim *claim, const struct procfs_l
 
 	json_array_append_new(job->rows[claim->tag],
 			      json_pack("{s:i,s:s,s:s,s:I,s:o,s:i,s:b,s:b}", "pid", (int)pid, "command", "", "mode",
-					mode_name(lock->mode), "from", (json_int_t)lock->from, "to", range_end(lock->to),
-					"started", 0, "unseen", true, "unstoppable", beyond));
+					mode_name(lock->mode), "from", (json_int_t)lock->from, "to",
+					range_end(lock->to), "started", 0, "unseen", true, "unstoppable", beyond));
 	return 0;
 }
 

@@ -16,10 +16,10 @@
 #include "keeper/locks.h"
 #include "keeper/log.h"
 
-#define SOON_MS    100
-#define LEAST_MS   1000 /* between two looks */
-#define SHARE      20   /* a look that took so long is followed by a pause of so many times that */
-#define MOST       4096 /* leases in one look */
+#define SOON_MS  100
+#define LEAST_MS 1000 /* between two looks */
+#define SHARE    20   /* a look that took so long is followed by a pause of so many times that */
+#define MOST     4096 /* leases in one look */
 
 enum unseen_state unseen_state(pid_t pid)
 {
@@ -231,7 +231,8 @@ static void say(struct lease *lease, pid_t pid)
 	lease->unseen_said = true;
 	if (pid)
 		snprintf(who, sizeof(who), "pid %d, which the keeper may not look into", (int)pid);
-	log_error("%s (%s): its lock is held by %s: it cannot be stopped if the store does not answer, and another host may "
+	log_error("%s (%s): its lock is held by %s: it cannot be stopped if the store does not answer, and another "
+		  "host may "
 		  "then get the lock; see \"unstoppable\" in dflock.conf(5)",
 		  file->name, file->path, who);
 }

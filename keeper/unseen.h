@@ -3,14 +3,15 @@
  * may be run but not read (mode 0111) or that asked for it (PR_SET_DUMPABLE), and for an ordinary user's keeper another
  * user's process that has inherited the descriptor (sudo, su).
  *
- * What is known of them: /proc/locks has the lock, and who took it, unless it is an OFD lock. If that process still runs
- * and may not be looked into, it is taken for the holder. It may have passed the lock on and ended, and its number may be another process's by now:
- * the kernel does not say when a lock was taken, so that a process of that number which may not be looked into either is
- * stopped, and killed, in its place.
- * What remains: a process that has inherited the lock from one that has ended, or that looks into nobody's descriptors and
- * took an OFD lock, is not found. Nor is what a process of another user does stopped: it gets no signal from us.
+ * What is known of them: /proc/locks has the lock, and who took it, unless it is an OFD lock. If that process still
+ * runs and may not be looked into, it is taken for the holder. It may have passed the lock on and ended, and its number
+ * may be another process's by now: the kernel does not say when a lock was taken, so that a process of that number
+ * which may not be looked into either is stopped, and killed, in its place. What remains: a process that has inherited
+ * the lock from one that has ended, or that looks into nobody's descriptors and took an OFD lock, is not found. Nor is
+ * what a process of another user does stopped: it gets no signal from us.
  *
- * unseen_find() is blocking, like holders.h and hidden.h; for a worker. unseen_due(), unseen_start(), unseen_stop(): loop.
+ * unseen_find() is blocking, like holders.h and hidden.h; for a worker. unseen_due(), unseen_start(), unseen_stop():
+ * loop.
  */
 #ifndef DFLOCK_KEEPER_UNSEEN_H
 #define DFLOCK_KEEPER_UNSEEN_H
@@ -42,7 +43,8 @@ struct keeper;
 struct lease;
 
 /* A lease was found in use: it is to be looked at soon who holds its lock. If that is somebody who cannot be stopped,
- * the log says so, once for each lease. One worker looks at all that are due, for a twentieth of the time at the most. */
+ * the log says so, once for each lease. One worker looks at all that are due, for a twentieth of the time at the most.
+ */
 void unseen_due(struct lease *lease);
 void unseen_start(struct keeper *k);
 void unseen_stop(struct keeper *k);
