@@ -19,7 +19,7 @@
 #include "keeper/inherit.h"
 #include "keeper/log.h"
 #include "keeper/supervise.h"
-#include "wire/procfs.h"
+#include "wire/ownproc.h"
 #include "wire/rundir.h"
 
 #define LOCK_NAME     "keeper.lock"
@@ -253,7 +253,7 @@ int main(int argc, char **argv)
 	if (!*config)
 		return fail(&a,
 			    "no configuration: write /etc/dflock.conf, ~/.config/dflock.conf, or set DFLOCK_CONFIG");
-	if (procfs_check(why, sizeof(why)) < 0)
+	if (ownproc_check(why, sizeof(why)) < 0)
 		return fail(&a, why);
 	if (choose_dir(&a, &place, dir, why, sizeof(why)) < 0)
 		return fail(&a, why);

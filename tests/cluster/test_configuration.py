@@ -147,7 +147,7 @@ def test_the_leases_of_old_names_are_closed_before_new_rules_are_shown(make_host
     assert works(a.wait_up()) and open_slots(a) == 1
     write(a, read(a).replace('name = "f"', 'name = "another"'))
     open(sign, "w").close()
-    reload = a.popen("env", "-u", "LD_PRELOAD", CLI, "reload")
+    reload = a.popen("env", "-u", "LD_PRELOAD", CLI, "reload", "--force")
     wait_until(lambda: not os.path.exists(sign), "the keeper writes the rules")
     shown = open_slots(a)
     open(sign, "w").close()

@@ -14,7 +14,7 @@ from world import ROOT, SHIM
 ALLOWED = set("""
     __errno_location _exit clock_gettime dladdr dlsym fstat fstatfs getpid getrlimit getsockopt
     bcmp memchr memcmp memcpy memmove memset mkdir mmap munmap prctl sched_yield secure_getenv setrlimit setsockopt
-    sigaction stat statx strcmp strcspn strerrordesc_np strlen strrchr strstr syscall sysconf umask
+    sigaction stat statfs statx strcmp strcspn strerrordesc_np strlen strrchr strstr syscall sysconf umask
     environ __environ
     __cxa_finalize __gmon_start__ _ITM_deregisterTMCloneTable _ITM_registerTMCloneTable
     __stack_chk_fail __memcpy_chk __memset_chk

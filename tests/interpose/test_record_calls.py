@@ -29,7 +29,7 @@ def test_what_is_asked(one, script, command, mode, flags, owner, start, to, lock
     assert one.do("size 0 100") == one.do("seek 0 7") == "ok"
     question = one.say(command) and script.next()
     request = question.request
-    assert (request.magic, request.version, request.size, request.op) == (fk.MAGIC, fk.VERSION, 80, fk.LOCK)
+    assert (request.magic, request.version, request.size, request.op) == (fk.MAGIC, fk.VERSION, fk.REQUEST.size, fk.LOCK)
     assert (request.space, request.mode, request.flags, request.owner) == (1, mode, flags, owner)
     assert (request.start, request.to, request.fds) == (start, to, [one.path])
     assert 0 <= fk.boottime() - request.sent_ns < 10 * fk.SECOND
@@ -193,7 +193,7 @@ def test_descriptors_in_an_answer_do_not_arrive(world, lockers):
     """Neither through libc's recv()."""
     def handler(connection):
         request = connection.receive()
-        reply = fk.REPLY.pack(fk.MAGIC, 1, fk.REPLY.size, fk.GRANTED, 0, 0, b"", request.sent_ns + fk.SECOND, 1, EOF, EOF)
+        reply = fk.REPLY.pack(fk.MAGIC, fk.VERSION, fk.REPLY.size, fk.GRANTED, 0, 0, b"", request.sent_ns + fk.SECOND, 1, EOF, EOF)
         socket.send_fds(connection.sock, [reply], [0, 1, 2])
 
     with world.keeper(handler):

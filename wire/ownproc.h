@@ -1,9 +1,9 @@
 /*
  * Is /proc what a keeper needs? It finds the holders of locks, and what these started, there, and stops them by the
- * numbers that it reads: so these must be those of its own pid namespace. libc only, no allocation.
+ * numbers that it reads: so these must be those of its own pid namespace. Not part of the shim.
  */
-#ifndef DFLOCK_WIRE_PROCFS_H
-#define DFLOCK_WIRE_PROCFS_H
+#ifndef DFLOCK_WIRE_OWNPROC_H
+#define DFLOCK_WIRE_OWNPROC_H
 
 #include <stddef.h>
 
@@ -13,6 +13,6 @@
  *
  * hidepid is no fault: root sees everything all the same, and another user all that it could look into or stop.
  */
-int procfs_check(char *why, size_t why_size);
+int ownproc_check(char *why, size_t why_size);
 
 #endif

@@ -1,5 +1,5 @@
-/* See procfs.h. */
-#include "wire/procfs.h"
+/* See ownproc.h. */
+#include "wire/ownproc.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -57,7 +57,7 @@ static int is_ours(const char *self)
 	return (size_t)(end - at) == strlen(number) && strncmp(at, number, strlen(number)) == 0;
 }
 
-int procfs_check(char *why, size_t why_size)
+int ownproc_check(char *why, size_t why_size)
 {
 	char self[32], some[64];
 	ssize_t n = readlink("/proc/self", self, sizeof(self) - 1);
