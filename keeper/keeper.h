@@ -1,7 +1,7 @@
 /*
  * The keeper's state, shared by its modules. Everything here belongs to the event loop's thread.
  *
- *   sessions.c  sockets: questions in, answers out         lookup.c from a descriptor to its lock
+ *   sessions.c  sockets: questions in, answers out: replies.c   lookup.c, received.c from a descriptor to its lock
  *   question.c  checks questions                           serve.c  what a caller may have now
  *   locks.c     files, locks, leases: finding and freeing  act.c    does what lease.c's table says
  *   host.c      the store: beats, deadline, messages, dead hosts

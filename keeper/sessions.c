@@ -1,6 +1,6 @@
 /*
  * See sessions.h. A session is one connection: it reads a question, passes the descriptor to a worker, and
- * then waits in serve.c until there is an answer. What a peer sends is checked in question.c.
+ * then waits in serve.c until there is an answer (replies.c). What a peer sends is checked in question.c.
  *
  * Freeing: the timer of a session closes in the loop, after the events of this turn; a worker that looks at its
  * descriptor keeps it alive, too. The last of them frees it (uses). So an event of this turn may name a session that
@@ -10,7 +10,6 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -79,143 +78,14 @@ void session_slow(struct session *s, int ms)
 		ms / 1000);
 }
 
-/* --- answers --- */
-
-static void fill_reply(struct wire_reply *reply, enum wire_verdict verdict, const char *reason)
-{
-	*reply = (struct wire_reply){
-		.magic = WIRE_MAGIC, .version = WIRE_VERSION, .size = sizeof(*reply), .verdict = verdict};
-	if (reason)
-		snprintf(reply->reason, sizeof(reply->reason), "%s", reason);
-}
-
-/* A peer that is gone or does not read is noticed by its hang-up; it must not disturb whoever is being served. */
-static void send_reply(int to, const struct wire_reply *reply, int fd)
-{
-	struct iovec iov = {.iov_base = (void *)reply, .iov_len = sizeof(*reply)};
-	union {
-		struct cmsghdr head;
-		char room[CMSG_SPACE(sizeof(int))];
-	} control = {.room = {0}};
-	struct msghdr msg = {.msg_iov = &iov, .msg_iovlen = 1};
-
-	if (fd >= 0) {
-		msg.msg_control = &control;
-		msg.msg_controllen = sizeof(control);
-		control.head = (struct cmsghdr){
-			.cmsg_level = SOL_SOCKET, .cmsg_type = SCM_RIGHTS, .cmsg_len = CMSG_LEN(sizeof(int))};
-		memcpy(CMSG_DATA(&control.head), &fd, sizeof(fd));
-	}
-	if (sendmsg(to, &msg, MSG_NOSIGNAL | MSG_DONTWAIT) < 0)
-		log_debug("an answer could not be sent: %s", strerror(errno));
-}
-
-static void finish(struct session *s, const struct wire_reply *reply, int fd)
-{
-	serve_end(s);
-	s->state = SESSION_READING;
-	send_reply(s->fd, reply, fd);
-}
-
-void session_reply(struct session *s, enum wire_verdict verdict, const char *reason, int fd)
-{
-	struct wire_reply reply;
-
-	fill_reply(&reply, verdict, reason);
-	if (verdict == WIRE_WAITING)
-		send_reply(s->fd, &reply, -1);
-	else
-		finish(s, &reply, fd);
-}
-
-/* No process here has this pid, and none can be signalled by mistake: kill(-1) is what F_GETLK's readers expect least,
- * so the manual says what it means. The kernel itself shows -1 for locks that belong to no process. */
-#define PID_ELSEWHERE (-1)
-
-void session_would_block(struct session *s, const struct store_range *in_use)
-{
-	struct wire_reply reply;
-
-	fill_reply(&reply, WIRE_WOULD_BLOCK, NULL);
-	reply.mode = in_use ? in_use->mode : WIRE_EXCLUSIVE;
-	reply.from = in_use ? in_use->from : s->request.from;
-	reply.to = in_use ? in_use->to : s->request.to;
-	reply.pid = PID_ELSEWHERE;
-	finish(s, &reply, -1);
-}
-
-void session_refuse(struct session *s, const char *format, ...)
-{
-	struct wire_reply reply;
-	va_list args;
-
-	fill_reply(&reply, WIRE_REFUSED, NULL);
-	va_start(args, format);
-	vsnprintf(reply.reason, sizeof(reply.reason), format, args);
-	va_end(args);
-	for (char *p = reply.reason; *p; p++)
-		if ((unsigned char)*p < ' ' || *p == 0x7f)
-			*p = '?';
-	log_debug("pid %d: refused: %s", (int)s->peer.pid, reply.reason);
-	finish(s, &reply, -1);
-}
-
-/* What the caller would ask WIRE_BEFORE next. */
-static void add_before(struct wire_reply *reply, const struct session *s)
-{
-	const struct held *held = before_after(&s->before, s->request.from);
-
-	reply->from = reply->to = s->request.to;
-	if (!held)
-		return;
-	reply->mode = held->mode;
-	reply->from = held->from;
-	reply->to = held->to;
-}
-
-/*
- * The caller's clock is not ours (time namespaces): what it may rely on counts from when it sent the question.
- *
- * Why it never ends after until_ns: sent_ns was read before the question was sent, received_ns after it was received,
- * so sent_ns is the earlier moment; adding the time between received_ns and until_ns to it gives a moment before
- * until_ns. A clock that was read before recvmsg() would not do: a question that arrives in between was sent after
- * that.
- */
-void session_grant(struct session *s, int64_t until_ns, uint64_t fence)
-{
-	struct wire_reply reply;
-
-	fill_reply(&reply, WIRE_GRANTED, NULL);
-	reply.until_ns = s->request.sent_ns + (until_ns - s->received_ns);
-	reply.fence = fence;
-	if (s->request.space == WIRE_RECORD)
-		add_before(&reply, s);
-	send_reply(s->fd, &reply, -1); /* stays in the lock's list: the pin */
-}
-
 /* --- questions --- */
-
-/* One lock at a time: there may be more than a message has room for. */
-static void tell_before(struct session *s, int64_t from)
-{
-	const struct held *held = before_after(&s->before, from);
-	struct wire_reply reply;
-
-	fill_reply(&reply, WIRE_OK, NULL);
-	if (held) {
-		reply.mode = held->mode;
-		reply.from = held->from;
-		reply.to = held->to;
-	}
-	finish(s, &reply, -1);
-}
 
 /* Not about a lock. */
 static void on_question(struct session *s, const struct wire_request *r, enum question_kind kind)
 {
 	switch (kind) {
 	case QUESTION_BEFORE:
-		return tell_before(s, r->from);
+		return session_tell_before(s, r->from);
 	case QUESTION_CONTROL:
 		s->request = *r;
 		return control_question(s);
@@ -334,10 +204,8 @@ static void turn_away(struct keeper *k, int fd, const char *why)
 {
 	struct ucred peer = {0};
 	socklen_t len = sizeof(peer);
-	struct wire_reply reply;
 
-	fill_reply(&reply, WIRE_REFUSED, why);
-	send_reply(fd, &reply, -1);
+	reply_refused(fd, why);
 	if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &len) == 0 && is_foreign(k, &peer))
 		fronts_bury(k->fronts, peer.uid, fd);
 	else

@@ -25,6 +25,11 @@ void session_would_block(struct session *s, const struct store_range *in_use);
 /* WIRE_GRANTED, sure until until_ns of the keeper's clock. */
 void session_grant(struct session *s, int64_t until_ns, uint64_t fence);
 
+/* What the program has locked from this byte on: one lock at a time, since there may be more than a message has room for. */
+void session_tell_before(struct session *s, int64_t from);
+/* Tells a peer that gets no session. */
+void reply_refused(int to, const char *why);
+
 /* The process ends at once: ends all connections and the listening socket now, since a thread that waits for a file system that
  * does not answer would keep them open. */
 void sessions_abandon(struct keeper *k);
