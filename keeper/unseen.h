@@ -5,10 +5,11 @@
  *
  * What is known of them: /proc/locks has the lock, and who took it, unless it is an OFD lock. If that process still
  * runs and may not be looked into, it is taken for the holder. It may have passed the lock on and ended, and its number
- * may be another process's by now: the kernel does not say when a lock was taken, so that a process of that number
- * which may not be looked into either is stopped, and killed, in its place. What remains: a process that has inherited
- * the lock from one that has ended, or that looks into nobody's descriptors and took an OFD lock, is not found. Nor is
- * what a process of another user does stopped: it gets no signal from us.
+ * may be another process's by now: the kernel does not say when a lock was taken, so a process of that number that may
+ * not be looked into either is stopped, and killed, in its place.
+ *
+ * What remains: one that has inherited a flock from a process that has ended, or took an OFD lock, is not found; and
+ * another user's process gets no signal from us. The log and status say so while the lease is held.
  *
  * unseen_find() is blocking, like holders.h and hidden.h; for a worker. unseen_due(), unseen_start(), unseen_stop():
  * loop.
