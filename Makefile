@@ -23,7 +23,7 @@ endif
 CORE_SRC := $(wildcard wire/*.c config/*.c store/*.c) $(filter-out keeper/main.c,$(wildcard keeper/*.c))
 CORE_OBJ := $(CORE_SRC:%.c=$(BUILD)/%.o)
 CORE     := $(BUILD)/libcore.a
-SHIM_SRC := $(wildcard shim/*.c wire/*.c)
+SHIM_SRC := $(wildcard shim/*.c) $(filter-out wire/procfs.c,$(wildcard wire/*.c))
 SHIM_OBJ := $(SHIM_SRC:%.c=$(BUILD)/pic/%.o)
 CLI_OBJ  := $(patsubst %.c,$(BUILD)/%.o,$(wildcard cli/*.c))
 UNIT     := $(patsubst tests/unit/%.c,$(BUILD)/unit/%,$(wildcard tests/unit/test_*.c))

@@ -62,7 +62,7 @@ static int read_name(int fd, char name[PATH_MAX])
 	if ((size_t)n <= cut || memcmp(name + n - cut, DELETED, cut) != 0)
 		return 0;
 	/* A file may also be called that. */
-	if (fstat(fd, &st) < 0)
+	if (sys_fstat(fd, &st) < 0)
 		return -errno;
 	if (st.st_nlink > 0)
 		return 0;
@@ -82,7 +82,7 @@ static bool same_root(const struct page *page)
 {
 	struct stat st;
 
-	return stat("/", &st) == 0 && st.st_dev == page->root_dev && st.st_ino == page->root_ino;
+	return sys_stat("/", &st) == 0 && st.st_dev == page->root_dev && st.st_ino == page->root_ino;
 }
 
 /* What the page says of fd; PAGE_SAYS_NOTHING also where there is no page to go by. With PAGE_SAYS_REFUSE,
@@ -187,7 +187,7 @@ static bool is_something_else(int fd)
 	struct stat st;
 
 	/* A file server may fail to say what it is: that does not make it unprotected. */
-	if (fstat(fd, &st) < 0)
+	if (sys_fstat(fd, &st) < 0)
 		return errno == EBADF;
 	return !S_ISREG(st.st_mode) && !S_ISDIR(st.st_mode);
 }

@@ -7,6 +7,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "wire/sys.h"
 #include "wire/text.h"
 
 #define SYSTEM_CONFIG "/etc/dflock.conf"
@@ -29,7 +30,7 @@ static bool is_there(const char *path)
 {
 	struct stat st;
 
-	return stat(path, &st) == 0 || (errno != ENOENT && errno != ENOTDIR && errno != EACCES);
+	return sys_stat(path, &st) == 0 || (errno != ENOENT && errno != ENOTDIR && errno != EACCES);
 }
 
 static void make_absolute(struct text *text, const char *path)
@@ -37,7 +38,7 @@ static void make_absolute(struct text *text, const char *path)
 	if (path[0] != '/') {
 		/* The raw call: libc's getcwd() allocates where the kernel's fails, and turns away what is
 		 * "(unreachable)" by doing so. */
-		long n = syscall(SYS_getcwd, text->buf, text->size);
+		long n = sys_raw(SYS_getcwd, text->buf, text->size);
 
 		if (n < 2 || text->buf[0] != '/') {
 			text->cut = true;
@@ -91,7 +92,7 @@ int place_config_id(const char *path, struct wire_config_id *id)
 {
 	struct stat st;
 
-	if (stat(path, &st) < 0)
+	if (sys_stat(path, &st) < 0)
 		return -errno;
 	if (!S_ISREG(st.st_mode))
 		return -EINVAL;
