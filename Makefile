@@ -49,7 +49,7 @@ $(BUILD)/dflockd: $(BUILD)/keeper/main.o $(SAN_OBJ) $(CORE)
 	$(Q)$(CC) $(CFLAGS) $(LDFLAGS) -o $@ $^ $(LIBS)
 $(BUILD)/dflock: $(CLI_OBJ) $(SAN_OBJ) $(CORE)
 	$(call say,LD)
-	$(Q)$(CC) $(CFLAGS) $(LDFLAGS) -o $@ $^ $(LIBS)
+	$(Q)$(CC) $(CFLAGS) $(LDFLAGS) -o $@ $^ $(LIBS) -lZydis
 # The shim: libc only, never sanitized, its names hidden but for the list in exports.map.
 SHIM_CFLAGS := $(filter-out -fsanitize% -fno-sanitize%,$(CFLAGS)) -fPIC -fvisibility=hidden -ftls-model=initial-exec
 $(BUILD)/libdflock.so: $(SHIM_OBJ) shim/exports.map
