@@ -70,7 +70,7 @@ static int start(const char *program, const char *interpreter, int out, pid_t *p
 	if (!r)
 		r = posix_spawn_file_actions_adddup2(&actions, out, 1);
 	if (!r)
-		r = posix_spawn_file_actions_addopen(&actions, 2, "/dev/null", O_WRONLY, 0);
+		r = posix_spawn_file_actions_adddup2(&actions, out, 2);
 	if (!r)
 		r = posix_spawn(pid, interpreter, &actions, NULL, argv, env);
 	posix_spawn_file_actions_destroy(&actions);
@@ -136,22 +136,27 @@ static int add(struct libraries *out, const char *path)
 	return 0;
 }
 
-/* "\tNAME => PATH (0x...)", "\tPATH (0x...)", "\tNAME => not found", "\tlinux-vdso.so.1 (0x...)". */
+/* "\tstatically linked" (it has no libraries), "\tNAME => PATH (0x...)", "\tPATH (0x...)", "\tlinux-vdso.so.1 (0x...)",
+ * and "PROGRAM: error while loading shared libraries: NAME: why". */
 static int take_line(struct libraries *out, char *line)
 {
-	char *path, *end;
+	static const char refused[] = "error while loading shared libraries: ";
+	char *path = strstr(line, refused), *end;
 
+	if (line[0] != '\t' && path) {
+		path += sizeof(refused) - 1;
+		path[strcspn(path, ":")] = '\0';
+		free(out->missing);
+		out->missing = strdup(path);
+		return out->missing ? 0 : -ENOMEM;
+	}
 	if (line[0] != '\t')
 		return -EIO;
 	line++;
 	path = strstr(line, " => ");
-	if (path && strcmp(path, " => not found") == 0) {
-		*path = '\0';
-		free(out->missing);
-		out->missing = strdup(line);
-		return out->missing ? 0 : -ENOMEM;
-	}
 	path = path ? path + 4 : line;
+	if (strcmp(path, "statically linked") == 0)
+		return 0;
 	end = strstr(path, " (0x");
 	if (!end)
 		return -EIO;
@@ -186,7 +191,6 @@ int libraries_list(const char *program, const char *interpreter, struct librarie
 	rest = text;
 	while (!r && (line = strsep(&rest, "\n")) && (rest || *line))
 		r = take_line(out, line);
-	/* It may say 127, or nothing, if a library is missing. */
 	if (!r && !out->missing && (!WIFEXITED(status) || WEXITSTATUS(status)))
 		r = -EIO;
 	free(text);

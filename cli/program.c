@@ -193,7 +193,7 @@ static void examine_libraries(const char *path, const struct elf_facts *elf, str
 	if (r)
 		goto out;
 	if (libraries.missing)
-		say(out, REACH_DOUBTFUL, "%s will not start: its library %s is not found; install that", path,
+		say(out, REACH_DOUBTFUL, "%s will not start: its library %s cannot be loaded (is it installed?)", path,
 		    libraries.missing);
 	else if (!libraries.libc)
 		say(out, REACH_DOUBTFUL,
