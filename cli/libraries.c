@@ -35,7 +35,7 @@ static bool is_own_interpreter(const char *interpreter)
 }
 
 /* The environment without what makes the dynamic linker load or say more. LD_LIBRARY_PATH stays. */
-static char **plain_environment(void)
+static char **plain_environment(char *preload)
 {
 	static const char *const gone[] = {
 		"LD_PRELOAD=", "LD_AUDIT=", "LD_DEBUG=", "LD_DEBUG_OUTPUT=", "LD_VERBOSE=", "LD_WARN=", "LD_BIND_NOW="};
@@ -44,7 +44,7 @@ static char **plain_environment(void)
 
 	while (environ[count])
 		count++;
-	plain = calloc(count + 1, sizeof(*plain));
+	plain = calloc(count + 2, sizeof(*plain));
 	for (size_t i = 0; plain && i < count; i++) {
 		bool keep = true;
 
@@ -53,13 +53,16 @@ static char **plain_environment(void)
 		if (keep)
 			plain[used++] = environ[i];
 	}
+	if (plain && preload)
+		plain[used] = preload;
 	return plain;
 }
 
-static int start(const char *program, const char *interpreter, int out, pid_t *pid)
+/* preload: "LD_PRELOAD=..." or NULL. */
+static int start(const char *program, const char *interpreter, char *preload, int out, pid_t *pid)
 {
 	char *const argv[] = {(char *)interpreter, (char *)"--list", (char *)program, NULL};
-	char **env = plain_environment();
+	char **env = plain_environment(preload);
 	posix_spawn_file_actions_t actions;
 	int r;
 
@@ -164,35 +167,71 @@ static int take_line(struct libraries *out, char *line)
 	return path[0] == '/' ? add(out, path) : 0;
 }
 
-int libraries_list(const char *program, const char *interpreter, struct libraries *out)
+/* What `INTERPRETER --list PROGRAM` writes, in *text, which is the caller's also after an error, and how it ended. */
+static int ask(const char *program, const char *interpreter, char *preload, char **text, int *status)
 {
-	char path[PATH_MAX], *text = NULL, *rest, *line;
-	int ends[2], status = -1, r;
+	char path[PATH_MAX];
+	int ends[2], r;
 	pid_t pid;
 
-	*out = (struct libraries){.paths = NULL};
-	if (!is_own_interpreter(interpreter))
-		return -EXDEV;
+	*text = NULL;
 	/* A name without a slash would be searched for as a library. */
 	if (!realpath(program, path))
 		return -errno;
 	if (pipe2(ends, O_CLOEXEC))
 		return -errno;
-	r = start(path, interpreter, ends[1], &pid);
+	r = start(path, interpreter, preload, ends[1], &pid);
 	close(ends[1]);
 	if (!r) {
-		r = receive(ends[0], &text);
+		r = receive(ends[0], text);
 		if (r)
 			kill(pid, SIGKILL);
-		while (waitpid(pid, &status, 0) < 0 && errno == EINTR)
+		while (waitpid(pid, status, 0) < 0 && errno == EINTR)
 			;
 	}
 	close(ends[0]);
+	return r;
+}
+
+int libraries_list(const char *program, const char *interpreter, struct libraries *out)
+{
+	char *text, *rest, *line;
+	int status = -1, r;
+
+	*out = (struct libraries){.paths = NULL};
+	if (!is_own_interpreter(interpreter))
+		return -EXDEV;
+	r = ask(program, interpreter, NULL, &text, &status);
 	rest = text;
 	while (!r && (line = strsep(&rest, "\n")) && (rest || *line))
 		r = take_line(out, line);
 	if (!r && !out->missing && (!WIFEXITED(status) || WEXITSTATUS(status)))
 		r = -EIO;
+	free(text);
+	return r;
+}
+
+int libraries_can_preload(const char *name)
+{
+	static const char own[] = "/proc/self/exe";
+	char *text = NULL, *preload;
+	int fd = open(own, O_RDONLY | O_CLOEXEC), status = -1, r;
+	struct elf_facts elf;
+
+	if (fd < 0)
+		return -errno;
+	r = elf_read(fd, &elf);
+	close(fd);
+	if (r)
+		return r;
+	if (asprintf(&preload, "LD_PRELOAD=%s", name) < 0)
+		return -ENOMEM;
+	r = ask(own, elf.interpreter, preload, &text, &status);
+	if (!r && (!WIFEXITED(status) || WEXITSTATUS(status)))
+		r = -EIO;
+	if (!r)
+		r = !strstr(text, "cannot be preloaded");
+	free(preload);
 	free(text);
 	return r;
 }

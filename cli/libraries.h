@@ -24,6 +24,10 @@ struct libraries {
 int libraries_list(const char *program, const char *interpreter, struct libraries *out);
 void libraries_free(struct libraries *libraries);
 
+/* Can the dynamic linker of this program preload a library by this name or path? 1: yes, 0: no; or -errno as above.
+ * Runs it as above. The name has no space and no colon. */
+int libraries_can_preload(const char *name);
+
 /* Is this one of libc's own files: what the preload replaces, and the dynamic linker? */
 bool libraries_is_libc(const struct libraries *libraries, const char *path);
 
