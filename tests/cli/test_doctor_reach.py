@@ -143,6 +143,12 @@ def test_in_a_library(host, built, programs):
     check(host, path, "warning", f"without libc, by its library {library} (", False, programs)
 
 
+def test_in_a_library_with_a_name_of_libcs(host, built, programs):
+    library = built("libutil.so.1", INLINE + "long take(void) { return lock(); }\n", "-shared", "-fPIC", "-Wl,-soname,libutil.so.1")
+    path = built("user", "long take(void);\nint main(void) { return (int)take(); }\n", library, f"-Wl,-rpath,{programs}")
+    check(host, path, "warning", f"without libc, by its library {library} (", False, programs)
+
+
 def test_another_system_call(host, built, programs):
     """getppid: what is no lock does not matter."""
     text = INLINE.replace("73L", "110L").replace("= 32", "= 173")
