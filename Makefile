@@ -50,7 +50,7 @@ $(BUILD)/dflockd: $(BUILD)/keeper/main.o $(SAN_OBJ) $(CORE)
 	$(Q)$(CC) $(CFLAGS) $(LDFLAGS) -o $@ $^ $(LIBS)
 $(BUILD)/dflock: $(CLI_OBJ) $(SAN_OBJ) $(CORE)
 	$(call say,LD)
-	$(Q)$(CC) $(CFLAGS) $(LDFLAGS) -o $@ $^ $(LIBS)
+	$(Q)$(CC) $(CFLAGS) $(LDFLAGS) -o $@ $^ $(LIBS) -lZydis
 # The shim: libc only, never sanitized, its names hidden but for the list in exports.map.
 SHIM_CFLAGS := $(filter-out -fsanitize% -fno-sanitize%,$(CFLAGS)) -fPIC -fvisibility=hidden -ftls-model=initial-exec
 $(BUILD)/libdflock.so: $(SHIM_OBJ) shim/exports.map
@@ -160,6 +160,8 @@ install: all ## install under PREFIX (DESTDIR)
 	install -D -m 644 packaging/bash-completion/dflock $(DESTDIR)$(PREFIX)/share/bash-completion/completions/dflock
 	install -D -m 644 config/dflock.conf $(DESTDIR)$(PREFIX)/share/doc/dflock/dflock.conf.example
 	for m in man/*.[1-8]; do install -D -m 644 $$m $(DESTDIR)$(PREFIX)/share/man/man$${m##*.}/$${m##*/} || exit 1; done
+# So that LD_PRELOAD=libdflock.so finds it, where PREFIX/lib is one of the dynamic linker's folders.
+	[ -n "$(DESTDIR)" ] || ldconfig || echo 'ldconfig failed: LD_PRELOAD needs the whole path $(PREFIX)/lib/libdflock.so'
 uninstall: ## remove what install put there
 	cd $(DESTDIR)$(PREFIX) && rm -f lib/libdflock.so sbin/dflockd bin/dflock lib/systemd/system/dflock.service \
 	  lib/tmpfiles.d/dflock.conf share/bash-completion/completions/dflock share/doc/dflock/dflock.conf.example

@@ -126,6 +126,7 @@ int cmd_doctor(int argc, char **argv)
 	doctor_keeper(&d);
 	doctor_replicas(&d);
 	doctor_files(&d);
+	doctor_preloads(&d);
 	if (options.program)
 		check_program(&d, options.program);
 	config_free(d.config);

@@ -23,5 +23,7 @@ void doctor_keeper(struct doctor *d);
 void doctor_replicas(struct doctor *d);
 /* doctor_files.c: every path and tree of the configuration. */
 void doctor_files(struct doctor *d);
+/* doctor_preloads.c: crontabs, units and the like that preload a libdflock.so which is not there. */
+void doctor_preloads(struct doctor *d);
 
 #endif

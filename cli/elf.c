@@ -11,8 +11,8 @@
 
 /* A program header, of either class. */
 struct segment {
-	uint32_t type;
-	uint64_t offset, bytes;
+	uint32_t type, flags;
+	uint64_t offset, bytes, address;
 };
 
 static int read_at(int fd, void *to, size_t size, uint64_t offset)
@@ -29,13 +29,13 @@ static int read_segment(int fd, const struct elf_facts *facts, uint64_t offset, 
 
 		if (read_at(fd, &p, sizeof(p), offset))
 			return -ENOEXEC;
-		*out = (struct segment){p.p_type, p.p_offset, p.p_filesz};
+		*out = (struct segment){p.p_type, p.p_flags, p.p_offset, p.p_filesz, p.p_vaddr};
 	} else {
 		Elf32_Phdr p;
 
 		if (read_at(fd, &p, sizeof(p), offset))
 			return -ENOEXEC;
-		*out = (struct segment){p.p_type, p.p_offset, p.p_filesz};
+		*out = (struct segment){p.p_type, p.p_flags, p.p_offset, p.p_filesz, p.p_vaddr};
 	}
 	return 0;
 }
@@ -67,6 +67,20 @@ static bool is_go_note(int fd, const struct segment *s)
 		at += sizeof(note) + (((uint64_t)note.n_namesz + 3) & ~3ull) + (((uint64_t)note.n_descsz + 3) & ~3ull);
 	}
 	return false;
+}
+
+static void note_code(const struct segment *s, struct elf_facts *out)
+{
+	const struct elf_part part = {s->offset, s->bytes, s->address};
+
+	if (s->type == PT_GNU_EH_FRAME)
+		out->frames = part;
+	if (s->type != PT_LOAD || !(s->flags & PF_X) || !s->bytes)
+		return;
+	if (out->code_count < ELF_MAX_CODE)
+		out->code[out->code_count++] = part;
+	else
+		out->more_code = true;
 }
 
 int elf_read(int fd, struct elf_facts *out)
@@ -102,6 +116,7 @@ int elf_read(int fd, struct elf_facts *out)
 
 		if (read_segment(fd, out, headers + (uint64_t)i * size, &s))
 			return -ENOEXEC;
+		note_code(&s, out);
 		if (s.type == PT_INTERP && read_interpreter(fd, &s, out))
 			return -ENOEXEC;
 		if (s.type == PT_NOTE && is_go_note(fd, &s))

@@ -2,6 +2,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <inttypes.h>
 #include <stdarg.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -15,8 +16,13 @@
 
 #include "cli/cli.h"
 #include "cli/elf.h"
+#include "cli/instructions.h"
+#include "cli/libraries.h"
+#include "cli/script.h"
+#include "cli/wrappers.h"
 
-#define MAX_INTERPRETERS 5 /* the kernel follows no more scripts than this */
+#define MAX_INTERPRETERS 5    /* the kernel follows no more scripts than this */
+#define OLDEST_GLIBC     2028 /* as libraries_glibc() */
 
 static void __attribute__((format(printf, 3, 4))) say(struct program *out, enum reach reach, const char *format, ...)
 {
@@ -100,7 +106,118 @@ static bool is_secure(int fd, const char **what)
 	return true;
 }
 
-static void examine_elf(const char *path, int fd, const struct elf_facts *elf, const char *shim, struct program *out)
+/* --- what its own instructions are --- */
+
+/*
+ * Libraries of the distributions in which places look like system calls, or are such, and take no lock. Only what
+ * cannot be told is passed over for them: a number that is flock's or fcntl's is reported all the same.
+ */
+static const struct {
+	const char *name;
+	const char *reason;
+} harmless[] = {
+	{"libcrypto.so", "tables of constants stand among its hand-written code"},
+	{"libgcrypt.so", "tables of constants stand among its hand-written code"},
+	{"libLLVM", "tables of constants stand among its code, which makes no system calls"},
+	{"libclang", "tables of constants stand among its code, which makes no system calls"},
+	{"libgomp.so", "makes futex calls alone (config/linux/x86/futex.h of gcc)"},
+	{"libitm.so", "makes futex calls alone (config/linux/x86/futex_bits.h of gcc)"},
+	{"liburing.so", "makes the calls of io_uring, which has no locks, and mmap, munmap, close and the like"},
+};
+
+static bool is_harmless(const char *path)
+{
+	const char *name = strrchr(path, '/');
+	bool system = strncmp(path, "/lib", 4) == 0 || strncmp(path, "/usr/lib", 8) == 0;
+
+	for (size_t i = 0; name && system && i < sizeof(harmless) / sizeof(harmless[0]); i++)
+		if (strncmp(name + 1, harmless[i].name, strlen(harmless[i].name)) == 0)
+			return true;
+	return false;
+}
+
+#define AROUND "take the lock with flock(1) around it, and see what it does with `strace -f -e flock,fcntl`"
+
+/* false: nothing was found in this file, and *out is as it was. */
+static bool examine_code(const char *path, const char *program, struct program *out)
+{
+	struct instructions found;
+	struct elf_facts elf;
+	int fd = open(path, O_RDONLY | O_CLOEXEC), r;
+	const bool own = strcmp(path, program) == 0;
+	const char *whose = own ? "" : ", by its library ", *where = own ? "" : path;
+
+	r = fd < 0 ? -errno : elf_read(fd, &elf);
+	if (!r)
+		r = instructions_find(fd, &elf, &found);
+	if (fd >= 0)
+		close(fd);
+	if (r)
+		say(out, REACH_DOUBTFUL,
+		    "%s: it cannot be told whether it makes system calls without libc%s%s: %s; " AROUND, program, whose,
+		    where,
+		    r == -EFBIG     ? "the file is too large"
+		    : r == -ENOTSUP ? "the instructions of this architecture are not known here"
+		    : r == -ENOEXEC ? "the file makes no sense"
+				    : strerror(-r));
+	else if (found.locks)
+		say(out, REACH_DOUBTFUL,
+		    "%s makes the system calls flock or fcntl without libc%s%s (%u times, first at 0x%" PRIx64
+		    "), which no preload sees: its locks may not be protected; " AROUND,
+		    program, whose, where, found.locks, found.first);
+	else if ((found.unknown || found.unclear) && !is_harmless(path))
+		say(out, REACH_DOUBTFUL,
+		    "%s may make system calls without libc%s%s (%u places, first at 0x%" PRIx64
+		    "), which no preload sees: it cannot be told whether its locks are protected; " AROUND,
+		    program, whose, where, found.unknown + found.unclear, found.first);
+	else
+		return false;
+	return true;
+}
+
+static void examine_libraries(const char *path, const struct elf_facts *elf, struct program *out)
+{
+	struct libraries libraries;
+	int r = libraries_list(path, elf->interpreter, &libraries), version;
+	bool found;
+
+	if (r == -EXDEV)
+		say(out, REACH_DOUBTFUL,
+		    "%s has a dynamic linker of its own (%s): it cannot be told which libc it has, and the library "
+		    "needs "
+		    "glibc 2.28 or newer; see with `dflock run --`, and DFLOCK_LOG=debug, whether it says something",
+		    path, elf->interpreter);
+	else if (r)
+		say(out, REACH_DOUBTFUL, "%s: it cannot be told which libraries it has (%s --list: %s)", path,
+		    elf->interpreter, strerror(-r));
+	if (r)
+		goto out;
+	if (libraries.missing)
+		say(out, REACH_DOUBTFUL, "%s will not start: its library %s cannot be loaded (is it installed?)", path,
+		    libraries.missing);
+	else if (!libraries.libc)
+		say(out, REACH_DOUBTFUL,
+		    "%s is not linked with libc: it makes its system calls itself, and no preload sees its "
+		    "locks; " AROUND,
+		    path);
+	else if ((version = libraries_glibc(libraries.libc)) < OLDEST_GLIBC)
+		say(out, REACH_NO,
+		    "%s runs with a glibc (%s, %d.%d) that is older than 2.28: the preload cannot be loaded", path,
+		    libraries.libc, version / 1000, version % 1000);
+	else {
+		found = examine_code(path, path, out);
+		for (size_t i = 0; i < libraries.count && !found; i++)
+			if (!libraries_is_libc(&libraries, libraries.paths[i]))
+				found = examine_code(libraries.paths[i], path, out);
+	}
+out:
+	libraries_free(&libraries);
+}
+
+/* --- the program's file --- */
+
+static void examine_elf(const char *path, int fd, const struct elf_facts *elf, const char *shim, bool deep,
+			struct program *out)
 {
 	struct elf_facts own;
 	const char *what;
@@ -135,33 +252,109 @@ static void examine_elf(const char *path, int fd, const struct elf_facts *elf, c
 		    "%s is made with Go, whose programs make system calls without libc: the locks that it takes itself"
 		    " are not protected; take the lock with flock(1) around it",
 		    path);
-	else
+	else {
 		say(out, REACH_YES, "%s is dynamically linked (%s): the preload reaches it", path, elf->interpreter);
+		if (deep)
+			examine_libraries(path, elf, out);
+	}
 out:
 	if (shim_fd >= 0)
 		close(shim_fd);
 }
 
-/* "#!INTERPRETER ARGS": true with the interpreter. */
-static bool script_interpreter(int fd, char interpreter[256])
+/* Of programs by whose names one knows what happens to the environment. option: what it is started with, NULL:
+ * anything. */
+static bool examine_wrapper(const char *path, const char *option, struct program *out)
 {
-	ssize_t n = pread(fd, interpreter, 255, 0);
-	size_t start;
+	const struct wrapper *w = wrapper_find(path);
 
-	if (n < 3 || memcmp(interpreter, "#!", 2))
+	if (!w || (option && !w->always && !wrapper_cleans_with(w, option)))
 		return false;
-	interpreter[n] = '\0';
-	interpreter[strcspn(interpreter, "\n")] = '\0';
-	start = 2 + strspn(interpreter + 2, " \t");
-	memmove(interpreter, interpreter + start, strlen(interpreter + start) + 1);
-	interpreter[strcspn(interpreter, " \t\r")] = '\0';
-	return interpreter[0] != '\0';
+	say(out, w->always ? REACH_NO : REACH_DOUBTFUL, "%s: %s, so that the locks of what it starts %s protected; %s",
+	    path, w->reason, w->always || option ? "are not" : "may not be", w->instead);
+	return true;
 }
 
-static void examine_file(const char *path, const char *shim, int depth, struct program *out)
+static void examine_file(const char *path, const char *shim, int depth, bool deep, struct program *out);
+
+/* What the text of a shell script says about what it starts. *out is what its interpreter is, and worse after this if
+ * something is not reached. */
+static void examine_commands(const char *path, int fd, const char *shim, struct program *out)
 {
+	struct script_command *commands = calloc(SCRIPT_MAX_COMMANDS, sizeof(*commands));
+	size_t count = commands ? script_commands(fd, commands, SCRIPT_MAX_COMMANDS) : 0;
+	struct program *inner = malloc(sizeof(*inner));
+	char found[PATH_MAX];
+
+	for (size_t i = 0; i < count && inner && out->reach == REACH_YES; i++) {
+		const struct script_command *c = &commands[i];
+
+		if (c->cleans) {
+			say(out, REACH_DOUBTFUL,
+			    "%s takes LD_PRELOAD away in line %d: the locks of what it starts there are not protected; "
+			    "put "
+			    "`dflock run` behind that",
+			    path, c->line);
+		} else if (!c->program[0] && c->exec) {
+			say(out, REACH_DOUBTFUL,
+			    "%s: it cannot be told what it starts in line %d; ask for that program", path, c->line);
+		} else if (c->program[0] && program_find(c->program, found) == 0) {
+			*inner = (struct program){.reach = REACH_YES};
+			if (!examine_wrapper(found, c->option, inner))
+				examine_file(found, shim, 1, c->exec, inner);
+			if (inner->reach != REACH_YES && inner->reach != REACH_NOT_FOUND) {
+				say(out, c->exec ? inner->reach : REACH_DOUBTFUL, "%.1024s starts, in line %d: %.4096s",
+				    path, c->line, inner->line);
+			}
+		}
+	}
+	free(inner);
+	free(commands);
+}
+
+static void examine_script(const char *path, int fd, const struct script_first *first, const char *shim, int depth,
+			   bool deep, struct program *out)
+{
+	const char *slash = strrchr(first->interpreter, '/');
+	char program[SCRIPT_WORD_BYTES], found[PATH_MAX], inner[PROGRAM_LINE_BYTES];
+	const char *by = first->interpreter;
+	bool cleans = false;
+
+	if (slash && strcmp(slash, "/env") == 0) {
+		if (!script_env(first->argument, program, &cleans)) {
+			say(out, REACH_DOUBTFUL, "%s: it cannot be told what %s %s starts", path, by, first->argument);
+			return;
+		}
+		if (cleans) {
+			say(out, REACH_NO,
+			    "%s takes LD_PRELOAD away in its first line (%s %s): its locks are not protected; put "
+			    "`dflock "
+			    "run` there",
+			    path, by, first->argument);
+			return;
+		}
+		if (program_find(program, found)) {
+			say(out, REACH_CANNOT, "%s runs by its interpreter: %s: no such program in PATH", path,
+			    program);
+			return;
+		}
+		by = found;
+	}
+	if (!examine_wrapper(by, "", out))
+		examine_file(by, shim, depth + 1, deep, out);
+	if (out->reach == REACH_YES && script_is_shell(by) && depth == 0)
+		examine_commands(path, fd, shim, out);
+	if (strncmp(out->line, path, strlen(path)) != 0) {
+		memcpy(inner, out->line, sizeof(inner));
+		snprintf(out->line, sizeof(out->line), "%.1024s runs by its interpreter: %.4096s", path, inner);
+	}
+}
+
+static void examine_file(const char *path, const char *shim, int depth, bool deep, struct program *out)
+{
+	/* execvp() and shells give a file that the kernel does not know to the shell. */
+	struct script_first first = {.interpreter = "/bin/sh"};
 	int fd = open(path, O_RDONLY | O_CLOEXEC), r;
-	char interpreter[256];
 	struct elf_facts elf;
 
 	if (fd < 0) {
@@ -172,20 +365,28 @@ static void examine_file(const char *path, const char *shim, int depth, struct p
 	}
 	r = elf_read(fd, &elf);
 	if (!r)
-		examine_elf(path, fd, &elf, shim, out);
-	else if (script_interpreter(fd, interpreter) && depth < MAX_INTERPRETERS)
-		examine_file(interpreter, shim, depth + 1, out);
-	else if (depth < MAX_INTERPRETERS)
-		/* execvp() and shells give a file that the kernel does not know to the shell. */
-		examine_file("/bin/sh", shim, MAX_INTERPRETERS, out);
-	else
+		examine_elf(path, fd, &elf, shim, deep, out);
+	else if (depth < MAX_INTERPRETERS) {
+		script_first_line(fd, &first);
+		examine_script(path, fd, &first, shim, depth, deep, out);
+	} else
 		say(out, REACH_CANNOT, "%s is neither an ELF file nor a script", path);
 	close(fd);
 }
 
-void program_examine(const char *name, const char *shim, struct program *out)
+/* The option of the wrapper's own arguments that makes it clean the environment, or else "". */
+static const char *cleaning_option(const char *path, char *const arguments[])
 {
-	char inner[PROGRAM_LINE_BYTES];
+	const struct wrapper *w = wrapper_find(path);
+
+	for (int i = 1; w && arguments[0] && arguments[i] && arguments[i][0] == '-'; i++)
+		if (wrapper_cleans_with(w, arguments[i]))
+			return arguments[i];
+	return "";
+}
+
+void program_examine_job(const char *name, char *const arguments[], const char *shim, struct program *out)
+{
 	int r = program_find(name, out->path);
 
 	if (r) {
@@ -195,10 +396,11 @@ void program_examine(const char *name, const char *shim, struct program *out)
 		    r == -EACCES ? "; is it a file, and executable (chmod +x)?" : "");
 		return;
 	}
-	examine_file(out->path, shim, 0, out);
-	if (strncmp(out->line, out->path, strlen(out->path)) == 0)
-		return;
-	/* It was its interpreter that was looked at. */
-	memcpy(inner, out->line, sizeof(inner));
-	snprintf(out->line, sizeof(out->line), "%.1024s runs by its interpreter: %.4096s", out->path, inner);
+	if (!examine_wrapper(out->path, arguments ? cleaning_option(out->path, arguments) : NULL, out))
+		examine_file(out->path, shim, 0, true, out);
+}
+
+void program_examine(const char *name, const char *shim, struct program *out)
+{
+	program_examine_job(name, NULL, shim, out);
 }

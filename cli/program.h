@@ -9,7 +9,7 @@
 
 enum reach {
 	REACH_YES,       /* as far as the file tells */
-	REACH_DOUBTFUL,  /* loaded, but it may make its system calls by itself */
+	REACH_DOUBTFUL,  /* loaded, but locks may be taken past it, or it cannot be told */
 	REACH_NO,        /* it runs, unprotected, or fails to start with the preload */
 	REACH_NOT_FOUND, /* no such program: execvp() would fail with ENOENT */
 	REACH_CANNOT,    /* it is there and cannot be executed or examined */
@@ -25,9 +25,15 @@ struct program {
 
 /*
  * name is searched in PATH if it has no slash. shim: path of libdflock.so, whose class and machine the program's must
- * be. Follows "#!" to the interpreter. Reads files only. Says nothing of programs that this one starts.
+ * be. Follows "#!" to the interpreter, and looks at what a shell script starts first. Reads the program's file and those
+ * of the libraries that it is linked with (by the dynamic linker, libraries.h), looks for system calls of their own
+ * (instructions.h), and for programs that clean the environment (wrappers.h). Never REACH_YES where something of this
+ * speaks against it. Says nothing of libraries and programs that come later.
  */
 void program_examine(const char *name, const char *shim, struct program *out);
+
+/* The same with its arguments, from argv[0] on: of env(1), su(1) and their like it then counts what they are told. */
+void program_examine_job(const char *name, char *const arguments[], const char *shim, struct program *out);
 
 /* The search alone. 0 and the path; -ENOENT, -EACCES, -ENAMETOOLONG. */
 int program_find(const char *name, char path[PATH_MAX]);

@@ -85,7 +85,7 @@ int cmd_run(int argc, char **argv)
 		cli_error("%s: a path with a space or a colon cannot be preloaded; install dflock elsewhere", shim);
 		return CLI_RUN_FAILED;
 	}
-	program_examine(job[0], shim, &program);
+	program_examine_job(job[0], job, shim, &program);
 	if (program.reach == REACH_NO || program.reach == REACH_DOUBTFUL)
 		cli_error("warning: %s", program.line);
 	r = set_preload(shim);

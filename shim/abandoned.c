@@ -73,7 +73,7 @@ void abandoned_note(struct ask *ask)
 	unsigned int flags = alternate_stack();
 	struct stat st;
 
-	if (fstat(ask->sock, &st) < 0)
+	if (sys_fstat(ask->sock, &st) < 0)
 		return;
 	for (unsigned int i = 0; i < ABANDONED_NOTED; i++) {
 		if (!exchange(&slots[i], FREE, BUSY))
@@ -82,7 +82,7 @@ void abandoned_note(struct ask *ask)
 		slots[i].ask = ask;
 		slots[i].ino = st.st_ino;
 		slots[i].sock = ask->sock;
-		slots[i].thread = (pid_t)syscall(SYS_gettid);
+		slots[i].thread = (pid_t)sys_raw(SYS_gettid);
 		slots[i].alternate = flags & SS_ONSTACK;
 		slots[i].disarms = flags & SS_AUTODISARM;
 		__atomic_add_fetch(&abandoned_noted, 1, __ATOMIC_RELAXED);
@@ -123,7 +123,7 @@ static void end(int sock, ino_t ino)
 {
 	struct stat st;
 
-	if (fstat(sock, &st) < 0 || !S_ISSOCK(st.st_mode) || st.st_ino != ino)
+	if (sys_fstat(sock, &st) < 0 || !S_ISSOCK(st.st_mode) || st.st_ino != ino)
 		return;
 	sys(shutdown, sock, SHUT_RDWR);
 	sys(close, sock);
@@ -132,7 +132,7 @@ static void end(int sock, ino_t ino)
 void abandoned_end_slow(void)
 {
 	const int saved = errno;
-	const pid_t me = (pid_t)syscall(SYS_gettid);
+	const pid_t me = (pid_t)sys_raw(SYS_gettid);
 	const unsigned int flags = alternate_stack();
 
 	for (unsigned int i = 0; i < ABANDONED_NOTED; i++) {

@@ -29,15 +29,19 @@
  * but one thread, which is where programs do that. There the end of the thread is that of the process.
  */
 #include <errno.h>
-#include <pthread.h>
-#include <sys/single_threaded.h>
 #include <unistd.h>
 
 #include "shim/acquire.h"
 #include "shim/earlier.h"
 #include "shim/note.h"
+#include "shim/oldlibc.h"
 #include "shim/real.h"
 #include "shim/sys.h"
+
+OLDLIBC(pthread_testcancel, OLDLIBC_FIRST);
+OLDLIBC(__pthread_register_cancel, OLDLIBC_NPTL);
+OLDLIBC(__pthread_unregister_cancel, OLDLIBC_NPTL);
+OLDLIBC(__pthread_unwind_next, OLDLIBC_NPTL);
 
 struct record_call {
 	struct call call; /* first: it is what the operations get */
@@ -61,7 +65,7 @@ static int set(const struct record_call *r, short type, const struct stretch *s,
 	int cmd = want->owner == WIRE_OWNER_PROCESS ? (wait ? F_SETLKW64 : F_SETLK64)
 						    : (wait ? F_OFD_SETLKW : F_OFD_SETLK);
 
-	return real_fcntl64(r->call.fd, cmd, &lock) < 0 ? -errno : 0;
+	return (want->raw ? real_syscall_fcntl : real_fcntl64)(r->call.fd, cmd, &lock) < 0 ? -errno : 0;
 }
 
 static short wanted_type(const struct record_call *r)
@@ -278,7 +282,7 @@ static int try(struct call *c)
 	int rc, undone;
 
 	/* As before a lock that waits. */
-	if (!c->want->nonblock)
+	if (!c->want->nonblock && !c->want->raw && pthread_testcancel)
 		pthread_testcancel();
 	rc = learn_here(r);
 	if (rc != 0)
@@ -326,7 +330,7 @@ int acquire_record(int fd, const struct intent *want, struct protect_look *look)
 	int rc;
 
 	earlier_init(&r.earlier, want->first, want->last);
-	if (want->nonblock || __libc_single_threaded) {
+	if (want->nonblock || want->raw || !__pthread_register_cancel || real_single_threaded()) {
 		rc = acquire(&r.call);
 	} else {
 		pthread_cleanup_push(abandon, &r);

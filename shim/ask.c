@@ -157,7 +157,7 @@ int ask_open(struct ask *ask, const struct protect_by *by, const struct intent *
 		.sock = -1,
 		.fd = fd,
 		.nonblock = want->nonblock,
-		.cancellable = want->space == WIRE_RECORD && !want->nonblock,
+		.cancellable = want->space == WIRE_RECORD && !want->nonblock && !want->raw,
 		.deadline_ns = want->nonblock ? sys_clock_ns(CLOCK_MONOTONIC) + ASK_PATIENCE_NS : 0,
 	};
 	if (attempt < ASK_DOUBTS)

@@ -16,6 +16,7 @@
 #include "shim/record.h"
 #include "shim/root.h"
 #include "shim/settings.h"
+#include "wire/sys.h"
 
 #define EXPORT __attribute__((visibility("default")))
 
@@ -35,7 +36,7 @@ static int end(int rc, int saved)
 	return rc < 0 ? -1 : 0;
 }
 
-static int shim_flock(int fd, int op)
+static int shim_flock(int (*real)(int fd, int op), int fd, int op)
 {
 	struct intent want;
 	struct protect_look look;
@@ -43,7 +44,7 @@ static int shim_flock(int fd, int op)
 
 	abandoned_end();
 	if (!intent_flock(op, &want))
-		return real_flock(fd, op);
+		return real(fd, op);
 	switch (protect_look(fd, &look)) {
 	case PROTECT_NO:
 		rc = ACQUIRE_KERNEL;
@@ -57,12 +58,12 @@ static int shim_flock(int fd, int op)
 	if (rc != ACQUIRE_KERNEL)
 		return end(rc, saved);
 	errno = saved;
-	return real_flock(fd, op);
+	return real(fd, op);
 }
 
 EXPORT int flock(int fd, int op)
 {
-	return shim_flock(fd, op);
+	return shim_flock(real_flock, fd, op);
 }
 
 EXPORT int chroot(const char *path)
@@ -107,6 +108,77 @@ EXPORT_FCNTL(__fcntl, true)
 #if __SIZEOF_POINTER__ == 4
 int __fcntl_time64(int fd, int cmd, ...);
 EXPORT_FCNTL(__fcntl_time64, false)
+#endif
+
+#ifdef SYS_INLINE
+/*
+ * syscall(SYS_flock, ...) and syscall(SYS_fcntl, ...). All other numbers must be a comparison and a jump that leaves
+ * everything where it was, also on the stack: a program may make calls by it that leave no frame behind (clone, vfork),
+ * and with fewer than six arguments there is other data of the caller where libc reads the sixth. gcc wrote that place
+ * anew before a jump from C, which would undo what another thread has changed there: hence by hand where the sixth is
+ * on the stack.
+ */
+long shim_syscall_flock(int fd, int op);
+long shim_syscall_fcntl(int fd, int cmd, void *arg);
+
+__attribute__((used)) long shim_syscall_flock(int fd, int op)
+{
+	return shim_flock(real_syscall_flock, fd, op);
+}
+
+__attribute__((used)) long shim_syscall_fcntl(int fd, int cmd, void *arg)
+{
+	return shim_fcntl(real_syscall_fcntl, fd, cmd, arg, false);
+}
+
+#ifdef __x86_64__
+_Static_assert(SYS_fcntl == 72 && SYS_flock == 73, "the numbers below");
+_Static_assert(F_GETLK == 5 && F_SETLKW == 7 && F_GETLK64 == 5 && F_OFD_GETLK == 36 && F_OFD_SETLKW == 38,
+	       "the commands below are those of record_is()");
+
+/* The kernel, too, reads 32 bits of the number. */
+__asm__(".pushsection .text\n"
+	".globl syscall\n"
+	".type syscall, @function\n"
+	".p2align 4\n"
+	"syscall:\n"
+	".cfi_startproc\n"
+	"	endbr64\n"
+	"	cmpl $72, %edi\n"
+	"	je 2f\n"
+	"	cmpl $73, %edi\n"
+	"	je 4f\n"
+	"1:	jmp *real_syscall(%rip)\n"
+	"2:	leal -5(%rdx), %eax\n"
+	"	cmpl $2, %eax\n"
+	"	jbe 3f\n"
+	"	leal -36(%rdx), %eax\n"
+	"	cmpl $2, %eax\n"
+	"	ja 1b\n"
+	"3:	movl %esi, %edi\n"
+	"	movl %edx, %esi\n"
+	"	movq %rcx, %rdx\n"
+	"	jmp shim_syscall_fcntl\n"
+	"4:	movl %esi, %edi\n"
+	"	movl %edx, %esi\n"
+	"	jmp shim_syscall_flock\n"
+	".cfi_endproc\n"
+	".size syscall, . - syscall\n"
+	".popsection\n");
+#else
+/* By its right name it would have to be variadic, which is the same to callers on this architecture: seven registers.
+ */
+EXPORT long shim_syscall(long number, long a, long b, long c, long d, long e, long f) __asm__("syscall");
+
+long shim_syscall(long number, long a, long b, long c, long d, long e, long f)
+{
+	if (__builtin_expect((int)number == SYS_flock, 0))
+		return shim_syscall_flock((int)a, (int)b);
+	if (__builtin_expect((int)number == SYS_fcntl && record_is((int)b), 0))
+		return shim_syscall_fcntl((int)a, (int)b, (void *)c);
+	return real_syscall(number, a, b, c, d, e, f);
+}
+#endif
 #endif
 
 #define EXPORT_LOCKF(name, type)                                                                                       \

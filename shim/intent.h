@@ -18,6 +18,7 @@ struct intent {
 	enum wire_mode mode;
 	enum wire_owner owner;
 	bool nonblock;       /* the caller does not wait */
+	bool raw;            /* it came by syscall(): waiting is no cancellation point */
 	int64_t from, to;    /* [from, to) as in struct wire_request */
 	int64_t first, last; /* record space: the same for the kernel, the last byte included */
 };

@@ -105,7 +105,7 @@ static const struct page *mapped(int fd, const struct stat *st)
 
 static int check(int fd, uid_t euid, struct stat *st, struct text *why)
 {
-	if (fstat(fd, st) < 0) {
+	if (sys_fstat(fd, st) < 0) {
 		int err = errno;
 
 		text_add(why, "it cannot be examined: ");

@@ -71,11 +71,11 @@ static bool may_write(const struct settings *s, int fd)
 {
 	struct stat out, locked;
 
-	if (!s->has_stderr || fstat(2, &out) < 0)
+	if (!s->has_stderr || sys_fstat(2, &out) < 0)
 		return false;
 	if (out.st_dev != s->stderr_dev || out.st_ino != s->stderr_ino)
 		return false;
-	return fstat(fd, &locked) < 0 || locked.st_dev != out.st_dev || locked.st_ino != out.st_ino;
+	return sys_fstat(fd, &locked) < 0 || locked.st_dev != out.st_dev || locked.st_ino != out.st_ino;
 }
 
 /*

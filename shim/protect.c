@@ -62,7 +62,7 @@ static int read_name(int fd, char name[PATH_MAX])
 	if ((size_t)n <= cut || memcmp(name + n - cut, DELETED, cut) != 0)
 		return 0;
 	/* A file may also be called that. */
-	if (fstat(fd, &st) < 0)
+	if (sys_fstat(fd, &st) < 0)
 		return -errno;
 	if (st.st_nlink > 0)
 		return 0;
@@ -82,7 +82,7 @@ static bool same_root(const struct page *page)
 {
 	struct stat st;
 
-	return stat("/", &st) == 0 && st.st_dev == page->root_dev && st.st_ino == page->root_ino;
+	return sys_stat("/", &st) == 0 && st.st_dev == page->root_dev && st.st_ino == page->root_ino;
 }
 
 /* Examines the directory of `path`, which is cut off there; *name is what follows. */
@@ -90,7 +90,7 @@ static bool examine_directory(char *path, char **name, struct stat *st)
 {
 	char *slash = strrchr(path, '/');
 
-	if (!slash || stat(slash == path ? "/" : (*slash = '\0', path), st) < 0)
+	if (!slash || sys_stat(slash == path ? "/" : (*slash = '\0', path), st) < 0)
 		return false;
 	*name = slash + 1;
 	return true;
@@ -109,7 +109,7 @@ static __attribute__((noinline)) bool same_file(const struct page *page, uint64_
 	/* The keeper may be writing it: the answer is about what has this hash. */
 	if (leases_hash(path) != page_hash)
 		return false;
-	if (stat(path, &st[0]) == 0 && stat(mine, &st[1]) == 0 && st[0].st_dev == st[1].st_dev &&
+	if (sys_stat(path, &st[0]) == 0 && sys_stat(mine, &st[1]) == 0 && st[0].st_dev == st[1].st_dev &&
 	    st[0].st_ino == st[1].st_ino)
 		return true;
 	if (!examine_directory(path, &name, &st[0]) || strcmp(name, strrchr(mine, '/') + 1) != 0)
@@ -177,8 +177,8 @@ static enum page_answer consult(const struct page *page, const struct page_confi
 	return answer;
 }
 
-/* Looked up once a second: a program may only get other clocks by making itself, or a child, enter a time namespace, and
- * with its pid namespace the keeper sees what it starts, too. */
+/* Looked up once a second: a program may only get other clocks by making itself, or a child, enter a time namespace,
+ * and with its pid namespace the keeper sees what it starts, too. */
 static bool same_namespaces(const struct page *page, int64_t stamp_ns)
 {
 	static struct seen_namespaces {
@@ -252,7 +252,7 @@ static bool is_something_else(int fd)
 	struct stat st;
 
 	/* A file server may fail to say what it is: that does not make it unprotected. */
-	if (fstat(fd, &st) < 0)
+	if (sys_fstat(fd, &st) < 0)
 		return errno == EBADF;
 	return !S_ISREG(st.st_mode) && !S_ISDIR(st.st_mode);
 }

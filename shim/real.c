@@ -1,11 +1,15 @@
 #include "shim/real.h"
 
-#include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <signal.h>
 #include <stdarg.h>
-#include <sys/syscall.h>
 #include <unistd.h>
+
+#include "shim/oldlibc.h"
+#include "shim/sys.h"
+
+OLDLIBC(dlsym, OLDLIBC_FIRST);
 
 #ifdef SYS_fcntl64
 #define SYS_FCNTL SYS_fcntl64
@@ -15,7 +19,7 @@
 
 static int raw_flock(int fd, int op)
 {
-	return (int)syscall(SYS_flock, fd, op);
+	return (int)sys_libc(sys(flock, fd, op));
 }
 
 static int raw_fcntl(int fd, int cmd, ...)
@@ -26,7 +30,14 @@ static int raw_fcntl(int fd, int cmd, ...)
 	va_start(ap, cmd);
 	arg = va_arg(ap, void *);
 	va_end(ap);
-	return (int)syscall(SYS_FCNTL, fd, cmd, arg);
+	/* As in libc: the number of a group would look like an error. */
+	if (cmd == F_GETOWN) {
+		struct f_owner_ex owner;
+		long rc = sys_raw(SYS_FCNTL, fd, F_GETOWN_EX, &owner);
+
+		return rc < 0 ? (int)sys_libc(rc) : owner.type == F_OWNER_GID ? -owner.pid : owner.pid;
+	}
+	return (int)sys_libc(sys_raw(SYS_FCNTL, fd, cmd, arg));
 }
 
 /* As in libc: a lock of the process, from the current offset on. */
@@ -58,7 +69,7 @@ static int raw_lockf64(int fd, int cmd, off64_t len)
 
 static int raw_chroot(const char *path)
 {
-	return (int)syscall(SYS_chroot, path);
+	return (int)sys_libc(sys(chroot, path));
 }
 
 static int raw_lockf(int fd, int cmd, off_t len)
@@ -66,16 +77,50 @@ static int raw_lockf(int fd, int cmd, off_t len)
 	return raw_lockf64(fd, cmd, len);
 }
 
+static long raw_syscall(long number, long a, long b, long c, long d, long e, long f)
+{
+	return sys_libc(sys_call(number, a, b, c, d, e, f));
+}
+
 int (*real_chroot)(const char *path) = raw_chroot;
 int (*real_flock)(int fd, int op) = raw_flock;
 int (*real_lockf)(int fd, int cmd, off_t len) = raw_lockf;
 int (*real_lockf64)(int fd, int cmd, off64_t len) = raw_lockf64;
+real_syscall_fn *real_syscall = raw_syscall;
 real_fcntl_fn *real_fcntl = raw_fcntl;
 real_fcntl_fn *real_fcntl64 = raw_fcntl;
 real_fcntl_fn *real___fcntl = raw_fcntl;
 #if __SIZEOF_POINTER__ == 4
 real_fcntl_fn *real___fcntl_time64 = raw_fcntl;
 #endif
+
+int real_syscall_flock(int fd, int op)
+{
+	return (int)real_syscall(SYS_flock, fd, op, 0, 0, 0, 0);
+}
+
+int real_syscall_fcntl(int fd, int cmd, ...)
+{
+	va_list ap;
+	void *arg;
+
+	va_start(ap, cmd);
+	arg = va_arg(ap, void *);
+	va_end(ap);
+	return (int)real_syscall(SYS_FCNTL, fd, cmd, (long)arg, 0, 0, 0);
+}
+
+static const char *single_threaded;
+
+bool real_single_threaded(void)
+{
+	struct stat st;
+
+	if (single_threaded)
+		return *single_threaded;
+	/* Each thread is a folder there, and `.` and `..` count. */
+	return sys_stat("/proc/self/task", &st) == 0 && st.st_nlink == 3;
+}
 
 /* A constructor before ours may have started threads: each pointer changes in one step. */
 #define RESOLVE(name)                                                                                                  \
@@ -87,6 +132,10 @@ real_fcntl_fn *real___fcntl_time64 = raw_fcntl;
 
 void real_init(void)
 {
+	if (!dlsym)
+		return;
+	single_threaded = dlsym(RTLD_DEFAULT, "__libc_single_threaded"); /* glibc 2.32 */
+	RESOLVE(syscall);
 	RESOLVE(chroot);
 	RESOLVE(flock);
 	RESOLVE(lockf);

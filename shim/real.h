@@ -1,7 +1,7 @@
 /*
  * The functions that the program would have called without us: the next ones in the search order of the
- * dynamic linker, so that other preloads still work; until real_init() the raw system calls. Callable
- * anywhere, also before constructors. They set errno as usual.
+ * dynamic linker, so that other preloads still work; until real_init(), or without dlsym() (oldlibc.h), the raw system
+ * calls. Callable anywhere, also before constructors. They set errno as usual.
  *
  * real_fcntl and its sisters are called with exactly three arguments, the third a pointer-sized value: that
  * is how libc itself reads it, whatever the command.
@@ -9,20 +9,33 @@
 #ifndef DFLOCK_SHIM_REAL_H
 #define DFLOCK_SHIM_REAL_H
 
+#include <stdbool.h>
 #include <sys/types.h>
 
 typedef int real_fcntl_fn(int fd, int cmd, ...);
+
+/* syscall(), which is given all that a system call may have, as libc reads it. */
+typedef long real_syscall_fn(long number, long a, long b, long c, long d, long e, long f);
 
 extern int (*real_chroot)(const char *path);
 extern int (*real_flock)(int fd, int op);
 extern int (*real_lockf)(int fd, int cmd, off_t len);
 extern int (*real_lockf64)(int fd, int cmd, off64_t len);
+extern real_syscall_fn *real_syscall;
 extern real_fcntl_fn *real_fcntl;
 extern real_fcntl_fn *real_fcntl64;
 extern real_fcntl_fn *real___fcntl;
 #if __SIZEOF_POINTER__ == 4
 extern real_fcntl_fn *real___fcntl_time64;
 #endif
+
+int real_syscall_flock(int fd, int op);
+/* syscall(SYS_fcntl, fd, cmd, arg), or SYS_fcntl64 where there is one: no cancellation point. */
+int real_syscall_fcntl(int fd, int cmd, ...);
+
+/* Has this process but one thread? Before real_init(), and with a glibc before 2.32, /proc says it; false if it does
+ * not. */
+bool real_single_threaded(void);
 
 /* Once, from the constructor. */
 void real_init(void);

@@ -136,9 +136,9 @@ static int resolve(int fd, const struct flock64 *lock, struct intent *want)
 	return intent_record(lock, base, want);
 }
 
-static int take(int fd, const struct flock64 *lock, enum wire_owner owner, bool wait)
+static int take(int fd, const struct flock64 *lock, enum wire_owner owner, bool wait, bool raw)
 {
-	struct intent want = {.owner = owner, .nonblock = !wait};
+	struct intent want = {.owner = owner, .nonblock = !wait, .raw = raw};
 	struct protect_look look;
 	int rc;
 
@@ -238,7 +238,7 @@ int record_fcntl(real_fcntl_fn *real, int fd, int cmd, void *arg, bool ofd_small
 		return RECORD_KERNEL;
 	if (command.test)
 		return test(real, fd, cmd, arg, &lock, command);
-	return take(fd, &lock, command.owner, command.wait);
+	return take(fd, &lock, command.owner, command.wait, real == real_syscall_fcntl);
 }
 
 int record_lockf(int fd, int cmd, int64_t len)
@@ -247,7 +247,7 @@ int record_lockf(int fd, int cmd, int64_t len)
 
 	if (cmd != F_LOCK && cmd != F_TLOCK)
 		return RECORD_KERNEL;
-	return take(fd, &lock, WIRE_OWNER_PROCESS, cmd == F_LOCK);
+	return take(fd, &lock, WIRE_OWNER_PROCESS, cmd == F_LOCK, false);
 }
 
 int record_lockf_test(int fd, int64_t len)

@@ -30,7 +30,7 @@ static inline bool record_is(int cmd)
  * real(fd, cmd, arg), a command of record_is(). ofd_small: under the name that was called, F_OFD_* take a struct flock
  * and not a struct flock64 (they differ on 32-bit systems alone). 0, -errno as fcntl(2) gives it, RECORD_KERNEL, or
  * -ENOLCK after a line that says why. arg may be any pointer: what the kernel cannot read is left to the kernel.
- * F_SETLKW is a cancellation point.
+ * F_SETLKW is a cancellation point, unless real is real_syscall_fcntl.
  */
 int record_fcntl(real_fcntl_fn *real, int fd, int cmd, void *arg, bool ofd_small);
 

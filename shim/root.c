@@ -63,7 +63,7 @@ bool root_was_left(const struct settings *s)
 {
 	struct stat st;
 
-	return s->has_root && stat("/", &st) == 0 && (st.st_dev != s->root_dev || st.st_ino != s->root_ino);
+	return s->has_root && sys_stat("/", &st) == 0 && (st.st_dev != s->root_dev || st.st_ino != s->root_ino);
 }
 
 static enum root_says by_page(const struct root *root, const char *name, bool below)
@@ -90,11 +90,11 @@ enum root_says root_ask(int fd, const char *name)
 	const struct root *root;
 	struct stat st;
 
-	if (stat("/", &st) < 0 || !(root = find(&st)))
+	if (sys_stat("/", &st) < 0 || !(root = find(&st)))
 		return ROOT_SAYS_NOTHING;
 	if (name && name[0] == '/')
 		return by_page(root, name, false);
-	if (root->more || fstat(fd, &st) < 0)
+	if (root->more || sys_fstat(fd, &st) < 0)
 		return ROOT_SAYS_NOTHING;
 	for (unsigned int i = 0; i < root->count; i++)
 		if (root->files[i].dev == st.st_dev && root->files[i].ino == st.st_ino)
@@ -109,7 +109,7 @@ static void note_file(struct root *root, int fd)
 	struct protect_look look;
 	struct stat st;
 
-	if (protect_is_kernels(fd) || protect_look(fd, &look) == PROTECT_NO || fstat(fd, &st) < 0)
+	if (protect_is_kernels(fd) || protect_look(fd, &look) == PROTECT_NO || sys_fstat(fd, &st) < 0)
 		return;
 	if (root->count == FILES_MAX) {
 		root->more = true;
@@ -177,7 +177,7 @@ static bool note_path(struct root *root, const char *path, const struct root *no
 	text_init(&text, link, sizeof(link));
 	text_add(&text, "/proc/thread-self/fd/");
 	text_add_number(&text, fd);
-	if (fstat((int)fd, &st) == 0)
+	if (sys_fstat((int)fd, &st) == 0)
 		n = sys(readlinkat, AT_FDCWD, link, name, sizeof(name) - 1);
 	sys(close, fd);
 	if (n <= 0 || n == sizeof(name) - 1 || name[0] != '/')
@@ -217,7 +217,7 @@ int root_change(const char *path)
 	if (!s || !s->place.config[0])
 		return real_chroot(path);
 	left = root_was_left(s);
-	if (left && stat("/", &st) == 0)
+	if (left && sys_stat("/", &st) == 0)
 		now = find(&st);
 	if (!left || now)
 		mine = __atomic_fetch_add(&claimed, 1, __ATOMIC_RELAXED);

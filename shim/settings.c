@@ -1,14 +1,16 @@
 #include "shim/settings.h"
 
-#include <dlfcn.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 
+#include "shim/oldlibc.h"
 #include "shim/sys.h"
 #include "wire/leases.h"
 #include "wire/seqcopy.h"
 #include "wire/text.h"
+
+OLDLIBC(dladdr, OLDLIBC_FIRST);
 
 /* Each of the first callers fills a slot of its own, and the first to finish publishes it. Waiting for the
  * other would hang a signal handler that interrupted it; more than one happens only before the constructor. */
@@ -25,7 +27,8 @@ static void find_library(struct text *path)
 	Dl_info info;
 	long n;
 
-	if (!dladdr(&published, &info) || !info.dli_fname)
+	/* Without its own path, keepers are started from where they are installed. */
+	if (!dladdr || !dladdr(&published, &info) || !info.dli_fname)
 		return;
 	/* LD_PRELOAD=./libdflock.so: the program may change its directory before the name is needed. */
 	if (info.dli_fname[0] != '/') {
@@ -51,12 +54,12 @@ static void capture(struct settings *s)
 	place_init(&s->place);
 	s->config_hash = leases_hash(s->place.config);
 	s->debug = log && strcmp(log, "debug") == 0;
-	if (fstat(2, &st) == 0) {
+	if (sys_fstat(2, &st) == 0) {
 		s->has_stderr = true;
 		s->stderr_dev = st.st_dev;
 		s->stderr_ino = st.st_ino;
 	}
-	if (stat("/", &st) == 0) {
+	if (sys_stat("/", &st) == 0) {
 		s->has_root = true;
 		s->root_dev = st.st_dev;
 		s->root_ino = st.st_ino;

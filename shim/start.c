@@ -190,7 +190,7 @@ static _Noreturn void become_keeper(const struct plan *plan, int ready)
 
 	sys(dup3, ready, REPORT_FD, 0);
 	close_from(REPORT_FD + 1);
-	syscall(SYS_setsid);
+	sys_raw(SYS_setsid);
 	sys(chdir, "/");
 	umask(022);
 	/* A setuid program: the real user must not have power over the keeper. */

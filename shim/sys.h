@@ -8,19 +8,13 @@
 #ifndef DFLOCK_SHIM_SYS_H
 #define DFLOCK_SHIM_SYS_H
 
-#include <errno.h>
 #include <fcntl.h>
 #include <stdint.h>
-#include <sys/syscall.h>
 #include <time.h>
-#include <unistd.h>
 
-#define sys(name, ...) sys_result(syscall(SYS_##name, __VA_ARGS__))
+#include "wire/sys.h"
 
-static inline long sys_result(long rc)
-{
-	return rc < 0 ? -errno : rc;
-}
+#define sys(name, ...) sys_raw(SYS_##name, __VA_ARGS__)
 
 #ifdef SYS_fcntl64
 #define sys_fcntl(fd, cmd, arg) sys(fcntl64, fd, cmd, arg)
@@ -28,22 +22,12 @@ static inline long sys_result(long rc)
 #define sys_fcntl(fd, cmd, arg) sys(fcntl, fd, cmd, arg)
 #endif
 
-/* Not libc's: under fakeroot(1) every user is told to be root there, and the kernel and the keeper know better. */
-static inline uid_t sys_geteuid(void)
-{
-#ifdef SYS_geteuid32
-	return (uid_t)syscall(SYS_geteuid32);
-#else
-	return (uid_t)syscall(SYS_geteuid);
-#endif
-}
-
 static inline gid_t sys_getegid(void)
 {
 #ifdef SYS_getegid32
-	return (gid_t)syscall(SYS_getegid32);
+	return (gid_t)sys_raw(SYS_getegid32);
 #else
-	return (gid_t)syscall(SYS_getegid);
+	return (gid_t)sys_raw(SYS_getegid);
 #endif
 }
 

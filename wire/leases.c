@@ -6,6 +6,7 @@
 #include <time.h>
 
 #include "wire/seqcopy.h"
+#include "wire/sys.h"
 
 static uint64_t mix(uint64_t hash, const char *bytes, size_t count)
 {
@@ -75,11 +76,11 @@ void leases_set_namespaces(struct leases_clock *clock)
 {
 	struct stat st;
 
-	if (stat("/proc/self/ns/time", &st) == 0) {
+	if (sys_stat("/proc/self/ns/time", &st) == 0) {
 		clock->time_dev = st.st_dev;
 		clock->time_ino = st.st_ino;
 	}
-	if (stat("/proc/self/ns/pid", &st) == 0) {
+	if (sys_stat("/proc/self/ns/pid", &st) == 0) {
 		clock->pid_dev = st.st_dev;
 		clock->pid_ino = st.st_ino;
 	}
@@ -90,7 +91,7 @@ bool leases_same_namespaces(const struct leases *leases)
 	struct leases_clock clock;
 	struct stat st = {0}, pid;
 
-	if ((stat("/proc/self/ns/time", &st) != 0 && errno != ENOENT) || stat("/proc/self/ns/pid", &pid) != 0)
+	if ((sys_stat("/proc/self/ns/time", &st) != 0 && errno != ENOENT) || sys_stat("/proc/self/ns/pid", &pid) != 0)
 		return false;
 	return seqcopy_read(&leases->clock_seq, &clock, &leases->clock, sizeof(clock)) && clock.time_dev == st.st_dev &&
 	       clock.time_ino == st.st_ino && clock.pid_dev == pid.st_dev && clock.pid_ino == pid.st_ino;

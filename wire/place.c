@@ -10,6 +10,7 @@
 
 #include "wire/page.h"
 #include "wire/rundir.h"
+#include "wire/sys.h"
 #include "wire/text.h"
 
 #define SYSTEM_CONFIG "/etc/dflock.conf"
@@ -32,13 +33,13 @@ static bool is_there(const char *path)
 {
 	struct stat st;
 
-	return stat(path, &st) == 0 || (errno != ENOENT && errno != ENOTDIR && errno != EACCES);
+	return sys_stat(path, &st) == 0 || (errno != ENOENT && errno != ENOTDIR && errno != EACCES);
 }
 
 /* Are the rules that programs of this user go by those of the configuration `path`? */
 static bool is_in_force(const struct place *place, const char *path)
 {
-	uid_t euid = geteuid();
+	uid_t euid = sys_geteuid();
 	char dir[PLACE_DIR_BYTES], why[256];
 	/* The page as far as its path. */
 	char head[offsetof(struct page, config_path) + PATH_MAX];
@@ -53,13 +54,13 @@ static bool is_in_force(const struct place *place, const char *path)
 	dirfd = rundir_open(dir, euid, false, why, sizeof(why));
 	if (dirfd < 0)
 		return false;
-	fd = (int)syscall(SYS_openat, dirfd, PAGE_NAME, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
-	syscall(SYS_close, dirfd);
+	fd = (int)sys_raw(SYS_openat, dirfd, PAGE_NAME, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
+	sys_raw(SYS_close, dirfd);
 	if (fd < 0)
 		return false;
-	if (fstat(fd, &st) == 0 && (st.st_uid == 0 || st.st_uid == euid) && !(st.st_mode & (S_IWGRP | S_IWOTH)))
-		n = syscall(SYS_read, fd, head, sizeof(head));
-	syscall(SYS_close, fd);
+	if (sys_fstat(fd, &st) == 0 && (st.st_uid == 0 || st.st_uid == euid) && !(st.st_mode & (S_IWGRP | S_IWOTH)))
+		n = sys_raw(SYS_read, fd, head, sizeof(head));
+	sys_raw(SYS_close, fd);
 	if (n != (long)sizeof(head))
 		return false;
 	head[sizeof(head) - 1] = '\0';
@@ -75,7 +76,7 @@ static void make_absolute(struct text *text, const char *path)
 	if (path[0] != '/') {
 		/* The raw call: libc's getcwd() allocates where the kernel's fails, and turns away what is
 		 * "(unreachable)" by doing so. */
-		long n = syscall(SYS_getcwd, text->buf, text->size);
+		long n = sys_raw(SYS_getcwd, text->buf, text->size);
 
 		if (n < 2 || text->buf[0] != '/') {
 			text->cut = true;
@@ -138,7 +139,7 @@ int place_config_id(const char *path, struct wire_config_id *id)
 {
 	struct stat st;
 
-	if (stat(path, &st) < 0)
+	if (sys_stat(path, &st) < 0)
 		return -errno;
 	if (!S_ISREG(st.st_mode))
 		return -EINVAL;

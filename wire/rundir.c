@@ -46,6 +46,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "wire/sys.h"
 #include "wire/text.h"
 
 #define SHM_DIR      "/dev/shm"
@@ -66,12 +67,12 @@ struct base {
 /* Raw calls here and below, because open() and close() are cancellation points and flock() is none. */
 static int open_at(int dir, const char *name, int flags)
 {
-	return (int)syscall(SYS_openat, dir, name, flags | O_CLOEXEC);
+	return (int)sys_libc(sys_raw(SYS_openat, dir, name, flags | O_CLOEXEC));
 }
 
 static void close_raw(int fd)
 {
-	syscall(SYS_close, fd);
+	sys_raw(SYS_close, fd);
 }
 
 /* --- findings --- */
@@ -136,7 +137,7 @@ static int outer_uid(uid_t uid, uid_t *outer)
 
 	if (fd < 0)
 		return -errno;
-	n = syscall(SYS_read, fd, map, sizeof(map) - 1);
+	n = sys_raw(SYS_read, fd, map, sizeof(map) - 1);
 	close_raw(fd);
 	if (n < 0)
 		return -EIO;
@@ -207,7 +208,7 @@ static int find_sibling(int dir, const char *prefix, const struct base *base, ui
 	long n;
 
 	lowest[0] = '\0';
-	while ((n = syscall(SYS_getdents64, dir, buf, sizeof(buf))) > 0) {
+	while ((n = sys_libc(sys_raw(SYS_getdents64, dir, buf, sizeof(buf)))) > 0) {
 		for (long at = 0; at < n; at += d->length) {
 			d = (const struct kernel_dirent *)(buf + at);
 			if (strncmp(d->name, prefix, len) != 0 || strlen(d->name) >= room ||
@@ -376,7 +377,7 @@ static bool is_system(char dir[PLACE_DIR_BYTES])
 	struct stat st;
 
 	text_init(&text, dir, PLACE_DIR_BYTES);
-	if (stat(RUNDIR_SYSTEM "/" WIRE_SOCKET_NAME, &st) != 0)
+	if (sys_stat(RUNDIR_SYSTEM "/" WIRE_SOCKET_NAME, &st) != 0)
 		return false;
 	text_add(&text, RUNDIR_SYSTEM);
 	return true;
@@ -466,7 +467,7 @@ static int check_dir(int fd, const char *dir, uid_t uid, struct text *why)
 	struct stat st;
 	struct statfs fs;
 
-	if (fstat(fd, &st) < 0 || fstatfs(fd, &fs) < 0)
+	if (sys_fstat(fd, &st) < 0 || fstatfs(fd, &fs) < 0)
 		return finding(why, dir, errno, "cannot be examined", NULL);
 	if (S_ISLNK(st.st_mode))
 		return finding(why, dir, ELOOP, "is a symbolic link",

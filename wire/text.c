@@ -1,6 +1,96 @@
 #include "wire/text.h"
 
+#include <errno.h>
 #include <string.h>
+
+/* strerror() translates and may allocate, and strerrordesc_np() is not in every glibc. */
+static const char *const descriptions[] = {
+	[EPERM] = "Operation not permitted",
+	[ENOENT] = "No such file or directory",
+	[ESRCH] = "No such process",
+	[EINTR] = "Interrupted system call",
+	[EIO] = "Input/output error",
+	[ENXIO] = "No such device or address",
+	[E2BIG] = "Argument list too long",
+	[ENOEXEC] = "Exec format error",
+	[EBADF] = "Bad file descriptor",
+	[ECHILD] = "No child processes",
+	[EAGAIN] = "Resource temporarily unavailable",
+	[ENOMEM] = "Cannot allocate memory",
+	[EACCES] = "Permission denied",
+	[EFAULT] = "Bad address",
+	[ENOTBLK] = "Block device required",
+	[EBUSY] = "Device or resource busy",
+	[EEXIST] = "File exists",
+	[EXDEV] = "Invalid cross-device link",
+	[ENODEV] = "No such device",
+	[ENOTDIR] = "Not a directory",
+	[EISDIR] = "Is a directory",
+	[EINVAL] = "Invalid argument",
+	[ENFILE] = "Too many open files in system",
+	[EMFILE] = "Too many open files",
+	[ENOTTY] = "Inappropriate ioctl for device",
+	[ETXTBSY] = "Text file busy",
+	[EFBIG] = "File too large",
+	[ENOSPC] = "No space left on device",
+	[ESPIPE] = "Illegal seek",
+	[EROFS] = "Read-only file system",
+	[EMLINK] = "Too many links",
+	[EPIPE] = "Broken pipe",
+	[EDOM] = "Numerical argument out of domain",
+	[ERANGE] = "Numerical result out of range",
+	[ENAMETOOLONG] = "File name too long",
+	[ENOLCK] = "No locks available",
+	[ENOSYS] = "Function not implemented",
+	[ENOTEMPTY] = "Directory not empty",
+	[ELOOP] = "Too many levels of symbolic links",
+	[ENODATA] = "No data available",
+	[ETIME] = "Timer expired",
+	[EPROTO] = "Protocol error",
+	[EMULTIHOP] = "Multihop attempted",
+	[EBADMSG] = "Bad message",
+	[EOVERFLOW] = "Value too large for defined data type",
+	[EILSEQ] = "Invalid or incomplete multibyte or wide character",
+	[EUSERS] = "Too many users",
+	[ENOTSOCK] = "Socket operation on non-socket",
+	[EDESTADDRREQ] = "Destination address required",
+	[EMSGSIZE] = "Message too long",
+	[EPROTOTYPE] = "Protocol wrong type for socket",
+	[ENOPROTOOPT] = "Protocol not available",
+	[EPROTONOSUPPORT] = "Protocol not supported",
+	[ESOCKTNOSUPPORT] = "Socket type not supported",
+	[ENOTSUP] = "Operation not supported",
+	[EPFNOSUPPORT] = "Protocol family not supported",
+	[EAFNOSUPPORT] = "Address family not supported by protocol",
+	[EADDRINUSE] = "Address already in use",
+	[EADDRNOTAVAIL] = "Cannot assign requested address",
+	[ENETDOWN] = "Network is down",
+	[ENETUNREACH] = "Network is unreachable",
+	[ENETRESET] = "Network dropped connection on reset",
+	[ECONNABORTED] = "Software caused connection abort",
+	[ECONNRESET] = "Connection reset by peer",
+	[ENOBUFS] = "No buffer space available",
+	[EISCONN] = "Transport endpoint is already connected",
+	[ENOTCONN] = "Transport endpoint is not connected",
+	[ESHUTDOWN] = "Cannot send after transport endpoint shutdown",
+	[ETOOMANYREFS] = "Too many references: cannot splice",
+	[ETIMEDOUT] = "Connection timed out",
+	[ECONNREFUSED] = "Connection refused",
+	[EHOSTDOWN] = "Host is down",
+	[EHOSTUNREACH] = "No route to host",
+	[EALREADY] = "Operation already in progress",
+	[EINPROGRESS] = "Operation now in progress",
+	[ESTALE] = "Stale file handle",
+	[EUCLEAN] = "Structure needs cleaning",
+	[ENOTNAM] = "Not a XENIX named type file",
+	[ENAVAIL] = "No XENIX semaphores available",
+	[EISNAM] = "Is a named type file",
+	[EREMOTEIO] = "Remote I/O error",
+	[EDQUOT] = "Disk quota exceeded",
+	[ENOMEDIUM] = "No medium found",
+	[EMEDIUMTYPE] = "Wrong medium type",
+	[ECANCELED] = "Operation canceled",
+};
 
 void text_init(struct text *text, char *buf, size_t size)
 {
@@ -44,8 +134,8 @@ void text_add_number(struct text *text, int64_t n)
 
 void text_add_errno(struct text *text, int err)
 {
-	/* strerror() translates and may allocate; this one (glibc 2.32) does neither. */
-	const char *description = strerrordesc_np(err);
+	const size_t known = sizeof(descriptions) / sizeof(descriptions[0]);
+	const char *description = err >= 0 && (size_t)err < known ? descriptions[err] : NULL;
 
 	if (description) {
 		text_add(text, description);

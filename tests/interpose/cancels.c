@@ -1,11 +1,13 @@
 /*
  * cancels CALL WHEN FILE: a thread that is cancelled in a lock call.
- * CALL: setlkw, ofd, lockf, setlk, tlock, getlk, flock. WHEN: before (it is pending when the call begins), or order:
- * when a line comes on standard input. The process has a shared lock on [5, 8) of the file, and asks for [0, 10). Then
- * it prints whether the call came to its end, and lives until standard input ends.
+ * CALL: setlkw, ofd, lockf, setlk, tlock, getlk, flock, and syssetlkw, sysflock by syscall(). WHEN: before (it is
+ * pending when the call begins), or order: when a line comes on standard input. The process has a shared lock on [5, 8)
+ * of the file, and asks for [0, 10). Then it prints whether the call came to its end, and lives until standard input
+ * ends.
  */
 #include <pthread.h>
 #include <stdbool.h>
+#include <sys/syscall.h>
 
 #include "tests/interpose/calls.h"
 
@@ -34,6 +36,10 @@ static void *caller(void *arg)
 		result = lockf(fd, F_TLOCK, 10);
 	if (strcmp(name, "flock") == 0)
 		result = flock(fd, LOCK_EX);
+	if (strcmp(name, "syssetlkw") == 0)
+		result = (int)syscall(SYS_fcntl, fd, F_SETLKW, &lock);
+	if (strcmp(name, "sysflock") == 0)
+		result = (int)syscall(SYS_flock, fd, LOCK_EX);
 	/* No printing here: that is a cancellation point. */
 	error = errno;
 	returned = true;

@@ -1,4 +1,5 @@
 /* cost FILE [COUNT]: what calls cost, in nanoseconds. Run plain and preloaded, and compare. */
+#include <sys/syscall.h>
 #include <time.h>
 
 #include "tests/interpose/calls.h"
@@ -35,6 +36,7 @@ int main(int argc, char **argv)
 	count = argc > 2 ? atoi(argv[2]) : 100000;
 	fd = must_open(argv[1], O_RDWR | O_CREAT);
 	COST("fcntl(F_GETFL)", fcntl(fd, F_GETFL));
+	COST("syscall(-1)", syscall(-1));
 	COST("lockf pair", (void)!lockf(fd, F_LOCK, 0); (void)!lockf(fd, F_ULOCK, 0));
 	COST("flock pair", flock(fd, LOCK_EX); flock(fd, LOCK_UN));
 	return 0;

@@ -100,7 +100,7 @@ def test_refused_without_a_question(one, script, command, error):
 
 CASES = [("fcntl_calls", "{lock}"), ("record_calls", "{lock}"),
          *[("record_places", where, "{lock}") for where in ("constructor", "handler", "fork", "vfork", "threads")],
-         *[("cancels", call, "before", "{lock}") for call in ("setlkw", "ofd", "lockf", "setlk", "tlock", "getlk", "flock")]]
+         *[("cancels", call, "before", "{lock}") for call in ("setlkw", "ofd", "lockf", "setlk", "tlock", "getlk", "flock", "syssetlkw", "sysflock")]]
 
 
 def run(world, case, **kwargs):

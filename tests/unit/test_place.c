@@ -54,6 +54,24 @@ static void make_file(const char *path)
 	close(fd);
 }
 
+START_TEST(errors_are_described_as_libc_does)
+{
+	char line[80];
+	struct text text;
+	int known = 0;
+
+	for (int err = 0; err < 140; err++) {
+		text_init(&text, line, sizeof(line));
+		text_add_errno(&text, err);
+		if (strncmp(line, "error ", 6) == 0)
+			continue;
+		known++;
+		ck_assert_str_eq(line, strerrordesc_np(err));
+	}
+	ck_assert_int_gt(known, 70);
+}
+END_TEST
+
 START_TEST(text_is_bounded)
 {
 	char buf[8] = "1234567";
@@ -212,6 +230,7 @@ int main(void)
 	SRunner *runner = srunner_create(suite);
 	int failed;
 
+	tcase_add_test(texts, errors_are_described_as_libc_does);
 	tcase_add_test(texts, text_is_bounded);
 	tcase_add_test(texts, text_numbers);
 	suite_add_tcase(suite, texts);

@@ -1,0 +1,121 @@
+"""`dflock doctor` about programs that start others, and about scripts: compared with whether LD_PRELOAD is still there."""
+import os
+import pwd
+import shutil
+import subprocess
+
+import pytest
+from harness.host import SHIM
+
+from test_doctor_program import about, host, needs_root, script  # noqa: F401 (fixture)
+
+
+def keeps(*command):
+    """Is the preload still in the environment of what this command starts? It must print that."""
+    done = subprocess.run(command, env={"PATH": os.environ["PATH"], "HOME": "/nonexistent", "LD_PRELOAD": SHIM},
+                          stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=60)
+    assert "PATH=" in done.stdout, done
+    return f"LD_PRELOAD={SHIM}" in done.stdout
+
+
+@needs_root
+@pytest.mark.parametrize("command, level", [
+    (["sudo", "-n", "env"], "problem"),
+    (["su", "-", pwd.getpwuid(0).pw_name, "-c", "env"], "warning"),
+    (["runuser", "-l", pwd.getpwuid(0).pw_name, "-c", "env"], "warning"),
+    (["env", "-i", "PATH=/usr/bin:/bin", "env"], "warning"),
+    (["setpriv", "--reset-env", "env"], "warning"),
+], ids=lambda v: v[0] if isinstance(v, list) else "")
+def test_wrappers(host, command, level):
+    if not shutil.which(command[0]):
+        pytest.skip(f"there is no {command[0]}")
+    found = about(host, command[0])
+    assert found[0] == level and "so that the locks of what it starts" in found[1]
+    assert not keeps(*command)
+
+
+@pytest.mark.parametrize("command", [["nice", "env"], ["nohup", "env"], ["timeout", "9", "env"], ["setsid", "-w", "env"],
+                                     ["stdbuf", "-o0", "env"], ["sh", "-c", "env"]], ids=" ".join)
+def test_what_keeps_the_environment(host, command):
+    assert about(host, command[0])[0] == "ok" and keeps(*command)
+
+
+@pytest.mark.parametrize("name", ["doveadm", "snap", "flatpak", "systemd-run", "at", "doas", "ssh", "docker"])
+def test_others_are_known_by_name(host, programs, name):
+    """Also through a link, as of /snap/bin."""
+    path = script(programs, "#!/bin/sh", name)
+    os.symlink(path, os.path.join(programs, "link"))
+    for program in (path, os.path.join(programs, "link")):
+        level, line = about(host, program)
+        assert level == "problem" and "so that the locks of what it starts are not protected; " in line
+
+
+def test_dflock_run_goes_by_the_arguments(host):
+    quiet, warned = host.cli("run", "env", "true"), host.cli("run", "env", "-i", "/bin/true")
+    assert quiet.stderr == ""
+    assert warned.stderr.startswith("dflock: warning: ") and "it cleans the environment with -i" in warned.stderr
+
+
+# --- scripts ---
+
+@pytest.mark.parametrize("first, level, what, kept", [
+    ("#!/usr/bin/env sh", "ok", "/sh is dynamically linked", True),
+    ("#!/usr/bin/env -S sh -e", "ok", "/sh is dynamically linked", True),
+    ("#!/usr/bin/env -S -u BAR FOO=1 sh", "ok", "/sh is dynamically linked", True),
+    ("#!/usr/bin/env -S -i PATH=/usr/bin sh", "problem", "takes LD_PRELOAD away in its first line", False),
+    ("#!/usr/bin/env -S -u LD_PRELOAD sh", "problem", "takes LD_PRELOAD away in its first line", False),
+    ("#!/usr/bin/env -S LD_PRELOAD= sh", "problem", "takes LD_PRELOAD away in its first line", False),
+])
+def test_env_in_the_first_line(host, programs, first, level, what, kept):
+    path = script(programs, first + "\nenv")
+    found = about(host, path)
+    assert found[0] == level and what in found[1], found
+    assert keeps(path) == kept
+
+
+def test_env_of_nothing(host, programs):
+    assert about(host, script(programs, "#!/usr/bin/env no-such-program"))[0] == "problem"
+    assert about(host, script(programs, "#!/usr/bin/env -S ${SHELL}"))[0] == "warning"
+
+
+CLEAN = "takes LD_PRELOAD away in line"
+
+
+@pytest.mark.parametrize("lines, level, what", [
+    ("set -e\nFOO=1\nexport BAR=2\nenv", "ok", "the preload reaches it"),
+    ("exec env -i PATH=\"$PATH\" env", "warning", CLEAN + " 2:"),
+    ("if true; then\n  env - PATH=/usr/bin:/bin env\nfi", "warning", CLEAN + " 3:"),
+    ("unset LD_PRELOAD\nenv", "warning", CLEAN + " 2:"),
+    ("export LD_PRELOAD=\nenv", "warning", CLEAN + " 2:"),
+    ("true; LD_PRELOAD= env", "warning", CLEAN + " 2:"),
+    ("nice -n 5 env -u LD_PRELOAD env", "warning", CLEAN + " 2:"),
+    ("# env -i\necho 'env -i; unset LD_PRELOAD'\ncat <<END >/dev/null\nenv -i\nEND\nenv", "ok", "the preload reaches it"),
+    ("export LD_PRELOAD=\"/none/x.so:$LD_PRELOAD\"\n:\nenv 2>/dev/null", "ok", "the preload reaches it"),
+], ids=lambda v: v.split("\n")[0] if isinstance(v, str) else "")
+def test_what_a_shell_script_does(host, programs, lines, level, what):
+    path = script(programs, "#!/bin/sh\n" + lines)
+    found = about(host, path)
+    assert found[0] == level and what in found[1], found
+    if level != "ok":
+        assert not keeps(path)
+    elif "none" not in lines:
+        assert keeps(path)
+
+
+def test_what_a_shell_script_starts(host, programs, compiled):
+    static = compiled("static", "-static")
+    path = script(programs, f"#!/bin/sh\ncd /\nexec {static} \"$@\"")
+    level, line = about(host, path)
+    assert level == "problem" and f"{path} starts, in line 3: {static} is statically linked" in line
+    path = script(programs, f"#!/bin/sh\n{static} || exit 1", "second")
+    level, line = about(host, path)
+    assert level == "warning" and f"{path} starts, in line 2: {static} is statically linked" in line
+    path = script(programs, "#!/bin/bash\nexec \"$JAVA\" -jar x", "third")
+    assert about(host, path) == ("warning", f"{path}: it cannot be told what it starts in line 2; ask for that program")
+
+
+@needs_root
+def test_sudo_in_a_script(host, programs):
+    path = script(programs, "#!/bin/sh\nsudo -n true\nsu root -c true", "sudoer")
+    level, line = about(host, path)
+    assert level == "warning" and "starts, in line 2: " in line and "it cleans the environment" in line

@@ -1,0 +1,95 @@
+/*
+ * System calls without libc's syscall() and stat(): the shim exports a syscall() of its own, which must not see the
+ * shim's own calls, and stat@GLIBC_2.33 would keep the shim from loading with an older glibc. Callable anywhere, also
+ * in signal handlers, after fork and before constructors. None is a cancellation point.
+ */
+#ifndef DFLOCK_WIRE_SYS_H
+#define DFLOCK_WIRE_SYS_H
+
+#include <errno.h>
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#if (defined(__x86_64__) && !defined(__ILP32__)) || defined(__aarch64__)
+/* Here the calls are made inline, and the shim exports syscall(). Elsewhere they are libc's, and it does not. */
+#define SYS_INLINE 1
+#endif
+
+/* The values are passed on as they are: pointers and longs for what the kernel reads as such. 0 or more, or -errno. */
+static inline long sys_call(long number, long a, long b, long c, long d, long e, long f)
+{
+#if defined(SYS_INLINE) && defined(__x86_64__)
+	register long r10 __asm__("r10") = d;
+	register long r8 __asm__("r8") = e;
+	register long r9 __asm__("r9") = f;
+
+	__asm__ volatile("syscall"
+			 : "+a"(number)
+			 : "D"(a), "S"(b), "d"(c), "r"(r10), "r"(r8), "r"(r9)
+			 : "rcx", "r11", "memory");
+	return number;
+#elif defined(SYS_INLINE)
+	register long x8 __asm__("x8") = number;
+	register long x0 __asm__("x0") = a;
+	register long x1 __asm__("x1") = b;
+	register long x2 __asm__("x2") = c;
+	register long x3 __asm__("x3") = d;
+	register long x4 __asm__("x4") = e;
+	register long x5 __asm__("x5") = f;
+
+	__asm__ volatile("svc #0" : "+r"(x0) : "r"(x8), "r"(x1), "r"(x2), "r"(x3), "r"(x4), "r"(x5) : "memory");
+	return x0;
+#else
+	long rc = syscall(number, a, b, c, d, e, f);
+
+	return rc < 0 ? -errno : rc;
+#endif
+}
+
+#define SYS_CALL_(number, a, b, c, d, e, f, ...)                                                                       \
+	sys_call(number, (long)(a), (long)(b), (long)(c), (long)(d), (long)(e), (long)(f))
+/* sys_raw(SYS_read, fd, buf, size): up to six arguments. 0 or more, or -errno; errno stays. */
+#define sys_raw(...) SYS_CALL_(__VA_ARGS__, 0, 0, 0, 0, 0, 0, 0)
+
+/* The result of sys_raw() as libc would give it. */
+static inline long sys_libc(long rc)
+{
+	if (rc < 0 && rc >= -4095) {
+		errno = (int)-rc;
+		return -1;
+	}
+	return rc;
+}
+
+/* As stat(2) and fstat(2), with errno. There, the kernel's struct stat is libc's. */
+static inline int sys_stat(const char *path, struct stat *st)
+{
+#ifdef SYS_INLINE
+	return (int)sys_libc(sys_raw(SYS_newfstatat, AT_FDCWD, path, st, 0));
+#else
+	return stat(path, st);
+#endif
+}
+
+static inline int sys_fstat(int fd, struct stat *st)
+{
+#ifdef SYS_INLINE
+	return (int)sys_libc(sys_raw(SYS_fstat, fd, st));
+#else
+	return fstat(fd, st);
+#endif
+}
+
+/* Not libc's: under fakeroot(1) every user is told to be root there, and the kernel and the keeper know better. */
+static inline uid_t sys_geteuid(void)
+{
+#ifdef SYS_geteuid32
+	return (uid_t)sys_raw(SYS_geteuid32);
+#else
+	return (uid_t)sys_raw(SYS_geteuid);
+#endif
+}
+
+#endif
