@@ -428,10 +428,10 @@ static void tell_away(struct session *s)
 	const struct keeper *k = s->keeper;
 	char why[WIRE_REASON_BYTES], line[WIRE_REASON_BYTES];
 
-	if (s->away_ns)
-		host_store_trouble(k, why, sizeof(why));
-	else if (store_in_grace(k->store))
+	if (store_is_up(k->store) && store_in_grace(k->store))
 		snprintf(why, sizeof(why), "the store is in grace: see `dflock status`");
+	else if (s->away_ns)
+		host_store_trouble(k, why, sizeof(why));
 	else
 		snprintf(why, sizeof(why), "store %s is not reachable: no answer for %d ms; see `dflock doctor`",
 			 store_server(k->store), AWAY_MS);

@@ -262,8 +262,8 @@ def test_another_file(pair, folder):
 
 def test_two_configurations_take_turns(make_host, folder):
     """With one runtime directory: the keeper goes by the one that it was started with, also after it was killed."""
-    a = make_host("a", lease=LEASE, rules='{ path = "%s/f"; name = "f"; }', foreground=False)
     b = make_host("b", lease=LEASE, rules='{ path = "%s/f"; name = "f"; }')
+    a = make_host("a", lease=LEASE, rules='{ path = "%s/f"; name = "f"; }', foreground=False)
     own = os.path.join(folder, "own.conf")
     with open(own, "w") as f:
         f.write(read(a).replace('/f"; name = "f"', '/g"; name = "f"'))
