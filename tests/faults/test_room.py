@@ -1,6 +1,8 @@
 """A keeper has room for so many leases: what nobody uses goes back for what somebody asks for."""
+import os
+
 import pytest
-from harness import wait_until
+from harness.system import Place, SystemHost
 
 from common import leases, opened
 
@@ -31,7 +33,7 @@ sys.stdin.read()
 
 def many(host, first, count, keep):
     """Locks so many files, one after the other; keep: and goes on holding them. The process, how many it got, and were refused."""
-    p = host.popen("python3", "-c", MANY, host.files, str(first), str(count), "keep" if keep else "drop", stdin=-1)
+    p = host.popen("/usr/bin/python3", "-c", MANY, host.files, str(first), str(count), "keep" if keep else "drop", stdin=-1)
     got, refused = map(int, p.stdout.readline().split())
     return p, got, refused
 
@@ -85,3 +87,41 @@ def test_ranges_of_one_name(make_host):
         assert agent.do(f"setlk 0 ex {10 * i} 1") == "ok", i
         assert agent.do(f"setlk 0 un {10 * i} 1") == "ok"
     assert other.do("setlk 0 ex 4000000 1") == "EAGAIN"
+
+
+@pytest.fixture
+def system(redis, folder):
+    """A keeper of the system with few descriptors, and agents of its users."""
+    os.chmod(redis.socket, 0o777)
+    place = Place()
+    place.inside += FEW
+    host = SystemHost(redis, folder, place, lease=LEASE)
+    host.init()
+    yield host
+    host.stop()
+    place.end()
+
+
+def as_user(host, uid, first, count):
+    """many(), of another user. The files are there, and everybody's."""
+    for i in range(first, first + count):
+        path = host.path("f%d" % i)
+        with open(path, "w"):
+            os.chmod(path, 0o666)
+    p = host.popen(*host.as_user(uid, "/usr/bin/python3", "-c", MANY, host.files, str(first), str(count), "keep"), stdin=-1)
+    got, refused = map(int, p.stdout.readline().split())
+    return p, got, refused
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="runs programs as other users, and so needs root")
+def test_a_user_has_a_share(system):
+    """A user who takes all the locks that there are gets a quarter of the room, and others go on."""
+    greedy, got, refused = as_user(system, 12345, 0, ROOM // 4 + 2)
+    assert (got, refused) == (ROOM // 4, 2)
+    other, got, refused = as_user(system, 23456, 1000, 10)
+    assert (got, refused) == (10, 0)
+    root, got, refused = many(system, 2000, 10, keep=True)
+    assert (got, refused) == (10, 0)
+    lines = end(greedy)
+    assert len(lines) == 2 and all("which is a quarter of what the keeper has room for" in l for l in lines), lines
+    assert end(other) == end(root) == []
