@@ -120,22 +120,28 @@ sim-long: ## the same for an hour, with schedules that differ every day
 	$(MAKE) sim SIM_SECONDS=$(or $(SIM_SECONDS),3600) SIM_FROM=$$(date +%Y%m%d000000)
 sim-mutants: $(BUILD)/tests/sim/sim ## build the product with one mistake at a time; the simulator must find each (M="NAME" ...)
 	/usr/bin/python3 tests/sim/mutants.py $(BUILD) $(M)
-PYTEST := PYTHONDONTWRITEBYTECODE=1 DFLOCK_BUILD=$(abspath $(BUILD)) /usr/bin/python3 -m pytest -q -p no:cacheprovider
-# Most of the time they wait for something. Those that do not (marked "alone", and the fault run) would be in the way of the others.
+PYTEST := PYTHONDONTWRITEBYTECODE=1 DFLOCK_BUILD=$(abspath $(BUILD)) /usr/bin/python3 -m pytest -q
+# Most of the time they wait for something, so some run at a time. A test that fails then, on a machine that has too much to do, is run
+# once more, alone, and must pass; the output names it. Those that cannot share the machine are marked "alone"; so is the fault run.
+PARALLEL = { $(PYTEST) -o cache_dir=$(abspath $(BUILD))/pytest -n $(or $(JOBS),$(shell expr $$(nproc) + 1)) $(1) || \
+	  { echo '== what failed beside others, once more and alone'; \
+	  $(PYTEST) -o cache_dir=$(abspath $(BUILD))/pytest --last-failed --last-failed-no-failures none $(1); }; }
 check: all agents ## run the tests with processes (pytest), JOBS at a time; T="..." runs these, one after the other
-	cd tests && $(if $(T),$(PYTEST) $(T),$(PYTEST) -n $(or $(JOBS),$(shell expr $$(nproc) + 1)) -m "not alone" --ignore=nemesis && \
-	  $(PYTEST) -m alone --ignore=nemesis && $(PYTEST) nemesis)
+	cd tests && $(if $(T),$(PYTEST) -p no:cacheprovider $(T),$(call PARALLEL,-m "not alone" --ignore=nemesis) && \
+	  $(PYTEST) -p no:cacheprovider -m alone --ignore=nemesis && $(PYTEST) -p no:cacheprovider nemesis)
 # Without what builds mutants, or preloads into a sanitized dflock.
 check-san: ## run tests with processes with a sanitized keeper and dflock (T="...")
 	$(MAKE) -s SAN=1 BUILD=build-san all agents
-	cd tests && DFLOCK_BUILD=$(abspath build-san) PYTHONDONTWRITEBYTECODE=1 /usr/bin/python3 -m pytest -q -p no:cacheprovider -n $(or $(JOBS),$(shell expr $$(nproc) + 1)) \
-	  -k "not mutants and not puts_the_library" $(or $(T),cluster cli faults ground)
+	$(MAKE) -s SAN=1 BUILD=build-san check-with-processes T="$(or $(T),cluster cli faults ground)"
+.PHONY: check-with-processes
+check-with-processes:
+	cd tests && $(call PARALLEL,-m "not alone" -k "not mutants and not puts_the_library" $(T))
 stress: all agents ## lock and unlock at full speed on two hosts for STRESS_SECONDS, keepers and the store in trouble
 	DFLOCK_STRESS_SECONDS=$(or $(STRESS_SECONDS),900) DFLOCK_STRESS_CALLS=100000000000 $(MAKE) check T="-s cluster/test_page_stress.py"
 model: all agents ## play N (20000) random sequences of lock calls on one kernel and over hosts, instead of the 2000 of `make check`
 	DFLOCK_MODEL_SEQUENCES=$(or $(N),20000) $(MAKE) check T="-s model/test_model.py -k one_kernel"
 nemesis: all agents ## a fault run of NEMESIS_SECONDS (1800) with one server, and as long with three: an hour; as root
-	cd tests && DFLOCK_NEMESIS_SECONDS=$(or $(NEMESIS_SECONDS),1800) $(PYTEST) -s nemesis/test_nemesis.py
+	cd tests && DFLOCK_NEMESIS_SECONDS=$(or $(NEMESIS_SECONDS),1800) $(PYTEST) -p no:cacheprovider -s nemesis/test_nemesis.py
 check-docs: all ## what the documentation and the sources must agree on
 	scripts/check-docs.sh
 model-check: ## check the models in docs/model with spin, and that their mutants are caught

@@ -98,7 +98,10 @@ def file_state(host):
 def settled(host, state):
     """The keeper has looked at the file as it is now, and says this of it."""
     def so():
-        rules = host.status()["rules"]
+        status = host.cli("status", "--json", check=False)
+        if status.returncode != 0:
+            return False  # a keeper that was killed is being replaced
+        rules = json.loads(status.stdout)["rules"]
         seen = list(os.stat(host.config)[1:3]) if os.path.isfile(host.config) else [0, 0]
         return rules["file"] == state and rules["seen"] == seen
     wait_until(so, f"the keeper of {host.name} says that the configuration is {state}")

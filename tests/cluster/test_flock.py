@@ -245,6 +245,7 @@ while time.monotonic() < end:
 """
 
 
+@pytest.mark.alone
 def test_a_hot_file_does_not_go_to_and_fro_all_the_time(make_host, redis):
     """The same with and without min_hold_ms: how often the lease changes hands while two hosts lock in tight loops."""
     grants = {}

@@ -8,6 +8,8 @@ from harness import wait_until
 
 from test_freeze import job, grows
 
+pytestmark = pytest.mark.alone  # it is about being in time
+
 
 def holds(host):
     """Also asked while there is no keeper."""

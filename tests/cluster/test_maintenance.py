@@ -3,10 +3,13 @@ import os
 import signal
 import time
 
+import pytest
 from harness import wait_until
 
 from test_flock import held
 from test_freeze import grows, job, size
+
+pytestmark = pytest.mark.alone  # it is about being in time
 
 TTL = 18.0      # freeze_margin_ms is the default: a sixth of it
 RECONNECT = 2.0  # a keeper tries again every two seconds at the latest

@@ -10,7 +10,7 @@ from common import leases, opened
 FEW = ["prlimit", "--nofile=400"]
 ROOM = 208
 # Nothing goes back by itself while a test runs.
-LEASE = "ttl_ms = 20000; linger_ms = 20000; store_wait_ms = 15000;"
+LEASE = "ttl_ms = 20000; linger_ms = 20000; probe_ms = 3000; store_wait_ms = 15000;"
 
 MANY = """
 import errno, fcntl, os, sys

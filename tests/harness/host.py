@@ -128,7 +128,7 @@ class Host:
     def init(self):
         """Opens the store at once: nobody else uses it."""
         self.wait_up()
-        self.cli("init", "--force")
+        wait_until(lambda: self.cli("init", "--force", check=False).returncode == 0, "the store was opened")
         return self
 
     def keeper_pids(self):
