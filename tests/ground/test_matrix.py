@@ -87,7 +87,7 @@ def test_many(sides, redis, request):
     redis.signal(signal.SIGSTOP)
     wait_until(lambda: state(many.pid) in "tT", "the holder is stopped", 20)
     redis.signal(signal.SIGCONT)
-    wait_until(lambda: state(many.pid) not in "tT", "the holder goes on", 20)
+    wait_until(lambda: state(many.pid) not in "tT", "the holder goes on", 60)
     many.stdin.write("un\n")
     many.stdin.flush()
     assert many.stdout.readline() == "ok\n"
