@@ -103,7 +103,7 @@ $(BUILD)/bench/roundtrip: BENCH_LIBS := $(shell pkg-config --libs hiredis)
 
 .PHONY: unit agents test clean
 unit: $(UNIT) ## run the unit tests
-	@for t in $(UNIT); do CK_FORK=$${CK_FORK:-yes} $$t || exit 1; done
+	@for t in $(UNIT); do CK_DEFAULT_TIMEOUT=60 CK_FORK=$${CK_FORK:-yes} $$t || exit 1; done
 agents: $(AGENTS) ## build the small programs that the tests drive
 test: all agents ## run every test (what CI runs)
 	scripts/test.sh

@@ -49,7 +49,10 @@ static void wait_freed(int count)
 START_TEST(one_that_ends)
 {
 	struct work *w = work_new(-1);
-	struct errand *e = errand_start(run, done, w);
+	struct errand *e;
+
+	freed = 0;
+	e = errand_start(run, done, w);
 
 	ck_assert_ptr_nonnull(e);
 	ck_assert(errand_wait(e, DEADLINE_MS));
@@ -65,6 +68,7 @@ START_TEST(those_that_hang)
 	struct errand *all[ERRANDS_MAX], *more = NULL;
 	int fds[2];
 
+	freed = 0;
 	ck_assert_int_eq(pipe(fds), 0);
 	for (int i = 0; i < ERRANDS_MAX; i++) {
 		all[i] = errand_start(run, done, work_new(fds[0]));
