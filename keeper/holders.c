@@ -408,7 +408,8 @@ static bool take_turns(struct search *s, int proc, bool known, int *ret)
 		*ret = look_at_process(s, proc, name, &rest);
 	}
 	/* Those that were kept anew stand behind. */
-	memmove(s->rests + kept, s->rests + count, (s->rest_count - count) * sizeof(*s->rests));
+	if (s->rest_count > count)
+		memmove(s->rests + kept, s->rests + count, (s->rest_count - count) * sizeof(*s->rests));
 	s->rest_count -= count - kept;
 	return any;
 }
