@@ -208,6 +208,7 @@ START_TEST(kin_that_is_late_and_notes_of_another)
 	kill(child, SIGKILL);
 	kill(su, SIGKILL);
 	waitpid(su, NULL, 0);
+	free(s.before);
 }
 END_TEST
 
