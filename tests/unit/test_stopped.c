@@ -192,6 +192,7 @@ START_TEST(kin_that_is_late_and_notes_of_another)
 
 	signalled_init(&s, noted, 8);
 	signalled_note(&s, child);
+	free(s.before); /* that parent has ended */
 	signalled_init(&s, noted, 8);
 	signalled_continue(&s, child);
 	ck_assert(signalled_continue_kin(&s));
@@ -208,7 +209,6 @@ START_TEST(kin_that_is_late_and_notes_of_another)
 	kill(child, SIGKILL);
 	kill(su, SIGKILL);
 	waitpid(su, NULL, 0);
-	free(s.before);
 }
 END_TEST
 
