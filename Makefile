@@ -20,7 +20,7 @@ $(shell mkdir -p -m 1777 $(BUILD)/reports)
 $(SAN_OBJ): CPPFLAGS += -DSAN_REPORTS='"$(abspath $(BUILD))/reports"'
 endif
 
-CORE_SRC := $(wildcard wire/*.c config/*.c store/*.c) $(filter-out keeper/main.c,$(wildcard keeper/*.c))
+CORE_SRC := $(wildcard wire/*.c config/*.c store/*.c) $(filter-out keeper/main.c,$(wildcard keeper/*.c keeper/*/*.c))
 CORE_OBJ := $(CORE_SRC:%.c=$(BUILD)/%.o)
 CORE     := $(BUILD)/libcore.a
 # ownproc.c is for keepers and the command line, and uses more of libc than the shim may.

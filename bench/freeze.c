@@ -19,8 +19,8 @@
 
 #include "bench/bench.h"
 #include "keeper/clock.h"
-#include "keeper/fence.h"
-#include "keeper/freeze.h"
+#include "keeper/guard/fence.h"
+#include "keeper/guard/freeze.h"
 
 static const char *dir;
 

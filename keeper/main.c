@@ -16,9 +16,9 @@
 #include <unistd.h>
 
 #include "keeper/clock.h"
-#include "keeper/inherit.h"
+#include "keeper/guard/inherit.h"
 #include "keeper/log.h"
-#include "keeper/supervise.h"
+#include "keeper/guard/supervise.h"
 #include "wire/ownproc.h"
 #include "wire/rundir.h"
 

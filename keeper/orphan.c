@@ -20,7 +20,7 @@
 #include <unistd.h>
 
 #include "keeper/log.h"
-#include "keeper/sessions.h"
+#include "keeper/callers/sessions.h"
 
 #define RETRY_MS 1000
 #define AFTER_FD 3 /* in the new one */

@@ -183,7 +183,7 @@ static int find_remote(int fd, const struct flock64 *lock, enum wire_owner owner
 	return rc < 0 ? rc : blocker_find(fd, &want, &look, found);
 }
 
-/* A probe of the keeper's that waited has the lock for a moment (keeper/probe.h): nobody's, and no pid for a program to
+/* A probe of the keeper's that waited has the lock for a moment (keeper/kernel/probe.h): nobody's, and no pid for a program to
  * see. */
 static bool is_probe(int fd, const struct flock64 *found, int tries)
 {

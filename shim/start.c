@@ -203,7 +203,7 @@ static _Noreturn void become_keeper(const struct plan *plan, int ready)
 	for (int sig = 1; sig < _NSIG; sig++)
 		sigaction(sig, &plain, NULL);
 	restore_signals(none);
-	/* setarch's: the rest of what the program had is for the keeper to take back (keeper/inherit.h). */
+	/* setarch's: the rest of what the program had is for the keeper to take back (keeper/guard/inherit.h). */
 	sys(personality, 0UL);
 
 	find_beside(plan->library, path);

@@ -10,7 +10,7 @@
  *
  *  - An answer of M that counted was acknowledged by a majority of the nodes, and so was R's record: they have a
  *    node in common, which followed M first and R afterwards. So M executed whatever counted before t, and it was sent
- *    before t: a deadline that comes from M ends before t + ttl (keeper/host.h: nine tenths of a ttl from sending).
+ *    before t: a deadline that comes from M ends before t + ttl (keeper/leases/host.h: nine tenths of a ttl from sending).
  *  - R grants new leases from t + ttl on. Before, it only takes back leases whose deadline has not passed. Those fit
  * each other, and what M still grants, too: if M gave a lease to somebody else, then because its holder had been silent
  *    for a ttl, before t (it counted), and then its holder's deadline had passed before R could be asked.

@@ -82,7 +82,7 @@ enum store_message_kind {
 	STORE_MSG_RECALL,  /* `asker` waits for what `token` covers, in `range`; ask: it only asks and waits no longer
 			      than its probe_ms */
 	STORE_MSG_GRANTED, /* by hand-over: `token` is now a lease, with `fence` */
-	STORE_MSG_CHASE,   /* between keepers: who waits for himself? (keeper/deadlock.h) */
+	STORE_MSG_CHASE,   /* between keepers: who waits for himself? (keeper/callers/deadlock.h) */
 	STORE_MSG_IN_USE,  /* the answer to an asked recall: `token` (the asker's) will not be granted now */
 };
 /* A chase: process `pid` of `host`, which waits with `token`, waits over `hops` others for `range` of `name`. */

@@ -5,7 +5,7 @@
  * anybody that a file is not protected, and the leases that the keeper has (leases.h).
  *
  * Whose rules they are: those of the file config_path, whatever its state. The rules of a file that was changed, is
- * invalid or missing stay in force until the keeper publishes others (keeper/configfile.h), so a program that was told
+ * invalid or missing stay in force until the keeper publishes others (keeper/leases/configfile.h), so a program that was told
  * to use config_path goes by them. A program finds out that it was in one of these ways: the file that it was told to
  * use is in a state that the keeper has seen (`config` or `seen`; then both have the same file, by whatever path); or
  * it has the same path, and the file is missing or has changed within WIRE_CONFIG_YOUNG_NS. Else it asks: no keeper has
@@ -62,7 +62,7 @@ struct page {
 	struct wire_config_id config; /* the file when the rules were read from it; none: they are the keeper's copy */
 	uint64_t root_dev, root_ino;  /* the keeper's "/": a program with another one must ask the keeper */
 	uint32_t keeper; /* its pid: a waiting probe of its has a record lock for a moment, which is nobody's
-			    (keeper/probe.h) */
+			    (keeper/kernel/probe.h) */
 	uint32_t reserved;
 	struct wire_config_id seen; /* the file when the keeper last looked */
 	uint64_t config_hash;       /* leases_hash(config_path) */

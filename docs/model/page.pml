@@ -24,7 +24,7 @@
 #define LEASES 2 /* of this host at once: one that is being given back, one that newcomers wait for */
 #define KEEPER 9 /* has the kernel lock: its probe */
 
-mtype:lease = { NONE, ASKING, HELD, DRAINING, PROBING, STOPPING, RELEASING, UNSURE };   /* keeper/lease.h */
+mtype:lease = { NONE, ASKING, HELD, DRAINING, PROBING, STOPPING, RELEASING, UNSURE };   /* keeper/rules/lease.h */
 mtype:store = { ABSENT, QUEUED, LEASE };
 mtype:op = { NOTHING, ACQUIRE, RELEASE, CONFIRM, ANSWERED, GONE };
 mtype:answer = { SILENT, FREE, STOPPED };

@@ -133,11 +133,11 @@ def build(path):
 
 MUTANTS = {
     "a recalled lease is given back without asking the kernel":
-        ("keeper/lease.c", "STEP(PROBING, LEASE_DO_PROBE)", "STEP(RELEASING, RELEASE)", "overlap"),
+        ("keeper/rules/lease.c", "STEP(PROBING, LEASE_DO_PROBE)", "STEP(RELEASING, RELEASE)", "overlap"),
     "no pins":
-        ("keeper/serve.c", "s->state == SESSION_PINNED && s->pin_until_ns > now", "false", "overlap"),
+        ("keeper/callers/serve.c", "s->state == SESSION_PINNED && s->pin_until_ns > now", "false", "overlap"),
     "a restarted keeper gives back what is in its journal":
-        ("keeper/takeup.c", "entry->fence ? LEASE_UNSURE", "false ? LEASE_UNSURE", "overlap after kill"),
+        ("keeper/leases/takeup.c", "entry->fence ? LEASE_UNSURE", "false ? LEASE_UNSURE", "overlap after kill"),
     "nothing clashes in the store":
         ("store/lua/clashes.lua", "return a.space == b.space and", "return false and", "overlap"),
     "the last comes first":

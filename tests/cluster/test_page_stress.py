@@ -218,7 +218,7 @@ def test_nobody_meets_anybody(manner, make_host, make_arena, redis):
 
 MUTANTS = {
     "the page is closed after the kernel was asked":
-        ("keeper/act.c", "\tif (lease->state == LEASE_HELD)\n\t\tleasepage_close(lease);",
+        ("keeper/leases/act.c", "\tif (lease->state == LEASE_HELD)\n\t\tleasepage_close(lease);",
          "\tif (next == LEASE_ENDED || next == LEASE_SHRINKING || next == LEASE_UNSURE)\n\t\tleasepage_close(lease);", []),
     "the page is read before the kernel lock is taken":
         ("shim/acquire.c", "\trc = taking->try(c);\n\tif (rc != 0)\n\t\treturn is_conflict(rc) ? CALL_AGAIN : rc;\n"
@@ -226,7 +226,7 @@ MUTANTS = {
          "\tbool stands = leases_stand(&look->page->leases, slot, &look->file, &wanted);\n\tusleep(20);\n\trc = taking->try(c);\n"
          "\tif (rc != 0)\n\t\treturn is_conflict(rc) ? CALL_AGAIN : rc;\n\tif (!stands) {", []),
     "the next keeper goes on with an old page":
-        ("keeper/leasepage.c", "write_slot(&page->leases.slots[b][i], &closed);", "(void)closed;", [kill]),
+        ("keeper/leases/leasepage.c", "write_slot(&page->leases.slots[b][i], &closed);", "(void)closed;", [kill]),
 }
 
 

@@ -5,8 +5,8 @@
  *   2: a file that is called journal
  *   3: changes to a good journal, two bytes for the place and one for the value; the first two say where it ends. The
  *      checksums are made right again, so that the records are looked at
- * Built by clang -fsanitize=fuzzer,address,undefined with keeper/question.c, keeper/journal.c and
- * keeper/journal_record.c.
+ * Built by clang -fsanitize=fuzzer,address,undefined with keeper/callers/question.c, keeper/guard/journal.c and
+ * keeper/guard/journal_record.c.
  */
 #include <dirent.h>
 #include <fcntl.h>
@@ -19,8 +19,8 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "keeper/journal.h"
-#include "keeper/question.h"
+#include "keeper/guard/journal.h"
+#include "keeper/callers/question.h"
 
 #define FDS_MAX     8
 #define HOST        "box-0123456789abcdef"

@@ -1,5 +1,5 @@
 /*
- * A host's life. The keeper is the product's keeper_run(), as a task; its parent does what keeper/supervise.c does,
+ * A host's life. The keeper is the product's keeper_run(), as a task; its parent does what keeper/guard/supervise.c does,
  * with the product's freezer, as another.
  */
 #include <dirent.h>
@@ -13,14 +13,14 @@
 #include <unistd.h>
 #include <utlist.h>
 
-#include "keeper/configwatch.h"
-#include "keeper/freeze.h"
-#include "keeper/host.h"
+#include "keeper/callers/configwatch.h"
+#include "keeper/guard/freeze.h"
+#include "keeper/leases/host.h"
 #include "keeper/main.h"
 #include "tests/sim/sim.h"
 
 #define FIRST_PARENT 1000
-#define CHECK_MS     1000 /* these are as in keeper/supervise.c */
+#define CHECK_MS     1000 /* these are as in keeper/guard/supervise.c */
 #define QUICK_MS     100
 #define HUNG_MS      5000
 

@@ -1,5 +1,5 @@
 /*
- * keeper/probe.h without threads. The locks themselves are the kernel's own: every program and every keeper of the
+ * keeper/kernel/probe.h without threads. The locks themselves are the kernel's own: every program and every keeper of the
  * simulation has descriptions of its own of real files. Only waiting for a lock is the scheduler's: who waits tries
  * again when one was let go on that host.
  */

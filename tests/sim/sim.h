@@ -6,12 +6,12 @@
  *   schedule.c  time, the queue of events, random numbers, tasks
  *   clocks.c    clocks, pids, signals; the points at which a process may be suspended or die
  *   loop.c      libuv's loop, timers, polls and workers
- *   kernel.c    the probes' threads (keeper/probe.h)
+ *   kernel.c    the probes' threads (keeper/kernel/probe.h)
  *   net.c       connections (store/link.h): delays, losses
  *   server.c    the server: runs the scripts, has its own clock and identity
  *   redis.c     starts redis-server
  *   host.c      a host's life: keeper, parent, crash, reboot
- *   stopping.c  who holds locks, and is stopped (keeper/holders.h, stopped.h, family.h)
+ *   stopping.c  who holds locks, and is stopped (keeper/kernel/holders.h, stopped.h, family.h)
  *   program.c   programs that lock
  *   ask.c       the shim's socket and page (shim/ask.h, protect.h)
  *   lock.c      the shim's kernel calls (shim/real.h)

@@ -1,5 +1,5 @@
 /*
- * What the freezer does to processes, done to the simulation's programs: keeper/stopped.h and keeper/family.h, and the
+ * What the freezer does to processes, done to the simulation's programs: keeper/guard/stopped.h and keeper/kernel/family.h, and the
  * search for holders, which asks the real kernel what each program's descriptor has.
  */
 #include <errno.h>
@@ -9,12 +9,12 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#include "keeper/family.h"
-#include "keeper/hidden.h"
-#include "keeper/farewell.h"
-#include "keeper/holders.h"
-#include "keeper/stopped.h"
-#include "keeper/unseen.h"
+#include "keeper/kernel/family.h"
+#include "keeper/kernel/hidden.h"
+#include "keeper/guard/farewell.h"
+#include "keeper/kernel/holders.h"
+#include "keeper/guard/stopped.h"
+#include "keeper/leases/unseen.h"
 #include "tests/sim/sim.h"
 
 int __wrap_holders_search(struct holders_search *ask);
@@ -27,7 +27,7 @@ static struct program *find(pid_t pid)
 	return NULL;
 }
 
-/* --- keeper/stopped.h --- */
+/* --- keeper/guard/stopped.h --- */
 
 void stopped_stop(struct stopped *s, pid_t pid)
 {
@@ -116,7 +116,7 @@ void stopping_forget(struct host *host)
 	host->freezer = NULL; /* it goes with the process */
 }
 
-/* --- keeper/family.h: no program here has children --- */
+/* --- keeper/kernel/family.h: no program here has children --- */
 
 bool family_stat(pid_t pid, struct family_stat *stat)
 {
@@ -157,7 +157,7 @@ void family_free(struct family *family)
 	*family = (struct family){0};
 }
 
-/* --- keeper/hidden.h: every program here has a descriptor of what it locks --- */
+/* --- keeper/kernel/hidden.h: every program here has a descriptor of what it locks --- */
 
 int hidden_begin(struct hidden *hidden, const struct holders_file *files, size_t count)
 {
@@ -189,7 +189,7 @@ int hidden_mappers(const struct holders_file *files, size_t count, hidden_mapper
 	return 0;
 }
 
-/* --- keeper/farewell.h --- */
+/* --- keeper/guard/farewell.h --- */
 
 /* The programs of the simulation have no standard error, and their numbers may be those of real processes. */
 void farewell(const struct fence *fence, struct claims *claims, const struct family *family, enum farewell_end how,
@@ -203,7 +203,7 @@ void farewell(const struct fence *fence, struct claims *claims, const struct fam
 	(void)ms;
 }
 
-/* --- keeper/unseen.h: everybody may be looked into --- */
+/* --- keeper/leases/unseen.h: everybody may be looked into --- */
 
 enum unseen_state unseen_state(pid_t pid)
 {
@@ -234,7 +234,7 @@ void unseen_stop(struct keeper *k)
 	(void)k;
 }
 
-/* --- keeper/holders.h --- */
+/* --- keeper/kernel/holders.h --- */
 
 struct reading {
 	const struct holders_search *ask;

@@ -1,5 +1,5 @@
 /* Each chase is followed once in a while, and not too many of them. */
-#include "keeper/chases.h"
+#include "keeper/rules/chases.h"
 
 #include <check.h>
 #include <stdlib.h>

@@ -1,5 +1,5 @@
-/* keeper/claims.c: every lock leads to exactly the claims that it is under; compared with a search one by one. */
-#include "keeper/claims.h"
+/* keeper/kernel/claims.c: every lock leads to exactly the claims that it is under; compared with a search one by one. */
+#include "keeper/kernel/claims.h"
 
 #include <check.h>
 #include <stdlib.h>

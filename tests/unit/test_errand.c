@@ -1,5 +1,5 @@
-/* keeper/errand.c: what never returns is left behind, and its memory is freed once, by the last who has it. */
-#include "keeper/errand.h"
+/* keeper/kernel/errand.c: what never returns is left behind, and its memory is freed once, by the last who has it. */
+#include "keeper/kernel/errand.h"
 
 #include <check.h>
 #include <stdlib.h>

@@ -1,5 +1,5 @@
 /* Sets of processes, and whether they are stopped. */
-#include "keeper/family.h"
+#include "keeper/kernel/family.h"
 
 #include <check.h>
 #include <pthread.h>

@@ -1,6 +1,6 @@
 /* Locks that no descriptor shows. */
-#include "keeper/hidden.h"
-#include "keeper/holders.h"
+#include "keeper/kernel/hidden.h"
+#include "keeper/kernel/holders.h"
 
 #include <check.h>
 #include <fcntl.h>

@@ -1,5 +1,5 @@
-/* keeper/holders.c: children take locks, and the search has to find exactly those. */
-#include "keeper/holders.h"
+/* keeper/kernel/holders.c: children take locks, and the search has to find exactly those. */
+#include "keeper/kernel/holders.h"
 
 #include <check.h>
 #include <errno.h>

@@ -1,5 +1,5 @@
-/* keeper/inspect.c: descriptors of every kind, what they hold, and what a hostile program might pass. */
-#include "keeper/inspect.h"
+/* keeper/kernel/inspect.c: descriptors of every kind, what they hold, and what a hostile program might pass. */
+#include "keeper/kernel/inspect.h"
 
 #include <check.h>
 #include <dirent.h>

@@ -1,6 +1,6 @@
-/* keeper/journal.c: what a keeper that died anywhere leaves behind, and what it does with files that are not its own.
+/* keeper/guard/journal.c: what a keeper that died anywhere leaves behind, and what it does with files that are not its own.
  */
-#include "keeper/journal.h"
+#include "keeper/guard/journal.h"
 
 #include <check.h>
 #include <errno.h>

@@ -1,4 +1,4 @@
-/* Unit tests of keeper/lastwords.c: processes that are stopped, and what is written to their standard error. */
+/* Unit tests of keeper/guard/lastwords.c: processes that are stopped, and what is written to their standard error. */
 #include <check.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -11,7 +11,7 @@
 #include <unistd.h>
 
 #include "keeper/clock.h"
-#include "keeper/lastwords.h"
+#include "keeper/guard/lastwords.h"
 
 /* The same line for all. */
 static void say(const pid_t *pids, size_t count, const char *line)

@@ -2,7 +2,7 @@
 #include <check.h>
 #include <stdlib.h>
 
-#include "keeper/lease.h"
+#include "keeper/rules/lease.h"
 
 #define REL  (LEASE_DO_UNJOURNAL | LEASE_DO_RELEASE)
 #define LOSE (LEASE_DO_UNJOURNAL | LEASE_DO_LOST | LEASE_DO_SERVE)

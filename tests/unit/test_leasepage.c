@@ -1,5 +1,5 @@
-/* keeper/leasepage.c: what is shown of a lease, when it is closed, and what a dead keeper's page becomes. */
-#include "keeper/leasepage.h"
+/* keeper/leases/leasepage.c: what is shown of a lease, when it is closed, and what a dead keeper's page becomes. */
+#include "keeper/leases/leasepage.h"
 
 #include <sys/mman.h>
 #include <sys/stat.h>

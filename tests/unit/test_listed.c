@@ -1,5 +1,5 @@
 /* What /proc/locks says of a file, and where it says nothing. */
-#include "keeper/listed.h"
+#include "keeper/kernel/listed.h"
 
 #include <check.h>
 #include <fcntl.h>

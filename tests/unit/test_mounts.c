@@ -12,7 +12,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "keeper/mounts.h"
+#include "keeper/kernel/mounts.h"
 
 static struct mounts *mounts;
 static char *folder; /* a tmpfs */

@@ -1,7 +1,7 @@
 #include <check.h>
 #include <stdlib.h>
 
-#include "keeper/overflowuid.h"
+#include "keeper/kernel/overflowuid.h"
 
 START_TEST(which_maps_are_whole)
 {

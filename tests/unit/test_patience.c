@@ -1,6 +1,6 @@
 /* How long a keeper's loop may stand still, and what of its parent is kept in memory. */
-#include "keeper/fence.h"
-#include "keeper/resident.h"
+#include "keeper/guard/fence.h"
+#include "keeper/guard/resident.h"
 
 #include <check.h>
 #include <stdlib.h>

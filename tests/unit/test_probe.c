@@ -1,5 +1,5 @@
-/* keeper/probe.c against the kernel: every answer is compared with what another description can lock. */
-#include "keeper/probe.h"
+/* keeper/kernel/probe.c against the kernel: every answer is compared with what another description can lock. */
+#include "keeper/kernel/probe.h"
 
 #include <check.h>
 #include <errno.h>

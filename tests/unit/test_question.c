@@ -1,5 +1,5 @@
-/* keeper/question.c: what a hostile program may send, and that no descriptor stays behind. */
-#include "keeper/question.h"
+/* keeper/callers/question.c: what a hostile program may send, and that no descriptor stays behind. */
+#include "keeper/callers/question.h"
 
 #include <check.h>
 #include <dirent.h>

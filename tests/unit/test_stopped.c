@@ -1,5 +1,5 @@
 /* The table of those that are stopped: processes that are odd to stop. */
-#include "keeper/stopped.h"
+#include "keeper/guard/stopped.h"
 
 #include <check.h>
 #include <signal.h>
@@ -8,7 +8,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "keeper/family.h"
+#include "keeper/kernel/family.h"
 
 #define wait_for(condition)                                                                                            \
 	do {                                                                                                           \

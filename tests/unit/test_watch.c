@@ -1,5 +1,5 @@
-/* keeper/watch.c: who may be named dead, and not a nanosecond too early. */
-#include "keeper/watch.h"
+/* keeper/rules/watch.c: who may be named dead, and not a nanosecond too early. */
+#include "keeper/rules/watch.h"
 
 #include <check.h>
 #include <stdio.h>

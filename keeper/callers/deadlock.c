@@ -1,0 +1,195 @@
+/*
+ * See deadlock.h.
+ *
+ * Why no call fails that is in no cycle: every edge that a chase follows was true when it was followed (the kernel said
+ * that the process holds a conflicting lock; the keeper saw it waiting), an edge of a process that waits stays true
+ * until its wait ends, and the process that sent the chase still waits with the same token when it comes back. Only a
+ * wait that ended meanwhile could make it false: by EDEADLK, a signal, or the end of a process, at the very moment.
+ * Then a call fails with EDEADLK that was in a cycle a round trip ago; the kernel's own answer is no better to its
+ * reader.
+ */
+#include "keeper/callers/deadlock.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+#include <utlist.h>
+
+#include "keeper/leases/act.h"
+#include "keeper/clock.h"
+#include "keeper/kernel/holders.h"
+#include "keeper/leases/locks.h"
+#include "keeper/log.h"
+#include "keeper/callers/serve.h"
+#include "keeper/callers/sessions.h"
+
+/* One chase that has come: a worker finds out who holds what it is after. */
+struct search {
+	uv_work_t work;
+	struct keeper *keeper;
+	struct store_chase chase;
+	struct holders_file file;
+	pid_t *pids;
+	size_t count, room;
+};
+
+bool deadlock_possible(const struct session *s)
+{
+	return s->request.op == WIRE_LOCK && s->request.space == WIRE_RECORD &&
+	       s->request.owner == WIRE_OWNER_PROCESS && !(s->request.flags & WIRE_F_NONBLOCK);
+}
+
+static void send_on(const struct lease *asking, struct store_chase *chase)
+{
+	struct keeper *k = asking->lock->file->keeper;
+
+	snprintf(chase->name, sizeof(chase->name), "%s", asking->lock->file->name);
+	chase->range = asking->range;
+	for (size_t i = 0; i < asking->blocker_count; i++)
+		if (!asking->blockers[i].waiter && strcmp(asking->blockers[i].host, k->host) != 0)
+			store_tell_chase(k->store, asking->blockers[i].host, chase);
+}
+
+void deadlock_chase(struct lease *lease)
+{
+	struct keeper *k = lease->lock->file->keeper;
+	struct session *s;
+
+	if (lease->range.space != WIRE_RECORD)
+		return;
+	DL_FOREACH2 (lease->lock->sessions, s, lock_next) {
+		struct store_chase chase = {.pid = s->peer.pid, .youngest = s->arrival};
+
+		if (s->lease != lease || !s->arrival || !deadlock_possible(s))
+			continue;
+		snprintf(chase.host, sizeof(chase.host), "%s", k->host);
+		snprintf(chase.token, sizeof(chase.token), "%s", lease->token);
+		send_on(lease, &chase);
+	}
+}
+
+/* It has come around: does the call that sent it still wait? */
+static void came_around(struct keeper *k, const struct store_chase *chase)
+{
+	struct lease *lease = lease_find(k, chase->token);
+	struct session *s;
+
+	if (!lease || lease->state != LEASE_ASKING)
+		return;
+	DL_FOREACH2 (lease->lock->sessions, s, lock_next) {
+		/* The one that came last closed the cycle. */
+		if (s->lease != lease || s->peer.pid != chase->pid || s->arrival != chase->youngest ||
+		    !deadlock_possible(s))
+			continue;
+		log_info("%s: pid %d waits for itself over other hosts: EDEADLK", lease->lock->file->name,
+			 (int)s->peer.pid);
+		session_reply(s, WIRE_DEADLOCK, NULL, -1);
+		return;
+	}
+}
+
+static void search_start(struct keeper *k, const struct lock *lock, const struct store_range *range,
+			 const struct store_chase *chase);
+
+/* The process holds what the chase is after: on to what it waits for itself. */
+static void follow(struct keeper *k, pid_t pid, const struct store_chase *chase)
+{
+	struct session *s;
+
+	if (pid == chase->pid && strcmp(chase->host, k->host) == 0) {
+		came_around(k, chase);
+		return;
+	}
+	if (chase->hops + 1 >= DEADLOCK_HOPS)
+		return;
+	DL_FOREACH (k->sessions, s) {
+		struct store_chase next = *chase;
+
+		next.hops++;
+		if (s->peer.pid != pid || !s->lock || !deadlock_possible(s))
+			continue;
+		if (s->state == SESSION_WAITING && s->lease &&
+		    s->arrival) { /* else its own chase is about to be sent */
+			if (s->arrival > next.youngest)
+				next.youngest = s->arrival;
+			send_on(s->lease, &next);
+		} else if (s->state == SESSION_PINNED) { /* it may wait in the kernel, for another program here */
+			struct store_range range = session_range(s);
+
+			search_start(k, s->lock, &range, &next);
+		}
+	}
+}
+
+static int on_holder(void *arg, const struct holder *h)
+{
+	struct search *search = arg;
+	const struct store_range *wanted = &search->chase.range;
+	pid_t *pids;
+
+	if (h->space != WIRE_RECORD || h->owner != WIRE_OWNER_PROCESS || h->from >= wanted->to ||
+	    wanted->from >= h->to || (h->mode == WIRE_SHARED && wanted->mode == WIRE_SHARED))
+		return 0;
+	if (search->count == search->room) {
+		search->room = search->room ? 2 * search->room : 16;
+		pids = realloc(search->pids, search->room * sizeof(*pids));
+		if (!pids)
+			return -1;
+		search->pids = pids;
+	}
+	search->pids[search->count++] = h->pid;
+	return 0;
+}
+
+static void work(uv_work_t *req)
+{
+	struct search *search = req->data;
+
+	holders_search(&(struct holders_search){
+		.files = &search->file, .count = 1, .ignore_pid = getpid(), .cb = on_holder, .arg = search});
+}
+
+static void done(uv_work_t *req, int status)
+{
+	struct search *search = req->data;
+
+	(void)status;
+	for (size_t i = 0; i < search->count; i++)
+		if (i == 0 || search->pids[i] != search->pids[i - 1]) /* of one process they come together */
+			follow(search->keeper, search->pids[i], &search->chase);
+	free(search->pids);
+	free(search);
+}
+
+static void search_start(struct keeper *k, const struct lock *lock, const struct store_range *range,
+			 const struct store_chase *chase)
+{
+	struct search *search;
+	struct store_chase wanted = *chase;
+
+	wanted.range = *range;
+	if (!chases_follow(&k->chases, &wanted, lock->file->key.dev, lock->file->key.ino, clock_now_ns(),
+			   keeper_reask_ms(k) * NS_PER_MS / 2))
+		return;
+	search = calloc(1, sizeof(*search));
+	if (!search)
+		return; /* the next round may have more luck */
+	search->work.data = search;
+	search->keeper = k;
+	search->chase = wanted;
+	search->file = file_searched(lock->file);
+	if (uv_queue_work(k->loop, &search->work, work, done) != 0)
+		free(search);
+}
+
+void deadlock_message(struct keeper *k, const struct store_message *m)
+{
+	struct file *file, *next;
+
+	if (m->chase.range.space != WIRE_RECORD || m->chase.hops >= DEADLOCK_HOPS)
+		return;
+	HASH_ITER (hh, k->files, file, next)
+		if (strcmp(file->name, m->name) == 0)
+			search_start(k, &file->locks[WIRE_RECORD], &m->chase.range, &m->chase);
+}

@@ -1,0 +1,332 @@
+/* See lookup.h. */
+#include "keeper/callers/lookup.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "keeper/leases/act.h"
+#include "keeper/callers/before_job.h"
+#include "keeper/callers/configwatch.h"
+#include "keeper/fronts/fronts.h"
+#include "keeper/kernel/inspect.h"
+#include "keeper/leases/locks.h"
+#include "keeper/kernel/mounts.h"
+#include "keeper/callers/serve.h"
+#include "keeper/callers/sessions.h"
+#include "keeper/leases/unseen.h"
+
+#define SLOW_MS 5000 /* a caller is told that its file's mount hangs */
+
+void lookup_close(struct keeper *k, int fd)
+{
+	uint64_t dev, ino;
+	bool local = inspect_ground(k->mounts, fd, &dev, &ino) == INSPECT_LOCAL;
+
+	file_close(k, dev, fd, local);
+}
+
+static void drop_inspected(struct session *s, struct inspect_result *r, struct away *away)
+{
+	file_close(s->keeper, r->st.st_dev, r->fd, s->local);
+	if (away)
+		away_forget(away);
+	before_free(&r->before);
+}
+
+/* The lock's name. If it has none, the caller has its answer. */
+static bool find_name(struct session *s, struct inspect_result *r, struct away *away, char name[LOCK_NAME_BYTES])
+{
+	int ret = r->nameless ? -ENOENT : config_lock_name(s->keeper->config, r->path, name);
+
+	if (ret == 0 && !r->named_late)
+		return true;
+	drop_inspected(s, r, away);
+	if (ret == 0)
+		session_refuse(s,
+			       "%s: it was made without a name (O_TMPFILE), and the keeper cannot see the one that it "
+			       "has now: open it by that to lock it",
+			       r->path);
+	else if (ret == -ENOENT)
+		session_reply(s, WIRE_NOT_PROTECTED, r->path, -1);
+	else
+		session_refuse(s, "%s: its lock name is longer than %d bytes", r->path, LOCK_NAME_BYTES - 1);
+	return false;
+}
+
+/* Does the file's rule forbid a lock to a process that may not be looked into? Opens directories of /proc alone, which
+ * waits for nobody (holders.c). */
+static bool is_refused(const struct session *s, const char *path)
+{
+	enum unseen_state state;
+
+	if (s->request.op != WIRE_LOCK || !config_rule(s->keeper->config, path)->refuse_unstoppable)
+		return false;
+	state = unseen_state(s->peer.pid);
+	return state == UNSEEN_SIGNAL || state == UNSEEN_BEYOND;
+}
+
+void lookup_found(struct session *s, struct inspect_result *r, struct away *away)
+{
+	struct keeper *k = s->keeper;
+	char name[LOCK_NAME_BYTES];
+	struct file *file;
+	int ret;
+
+	if (*r->refused) {
+		session_refuse(s, "%s%s%s", r->path, *r->path ? ": " : "", r->refused);
+		return;
+	}
+	if (!find_name(s, r, away, name))
+		return;
+	if (is_refused(s, r->path)) {
+		drop_inspected(s, r, away);
+		session_refuse(
+			s,
+			"%s: the keeper may not look into this process (pid %d), and so could not stop it if the "
+			"lease ran out: unstoppable = \"refuse\" in %s",
+			r->path, (int)s->peer.pid, k->config->path);
+		return;
+	}
+	before_free(&s->before);
+	s->before = r->before;
+	keeper_enter(k);
+	ret = file_get(k, &r->st, s->local, r->path, name, r->fd, &file);
+	if (away && ret < 0)
+		away_forget(away);
+	else if (away)
+		file_is_away(file, away);
+	if (ret == -EEXIST)
+		session_refuse(s,
+			       "%s: this file is in use as lock \"%s\" already and cannot be lock \"%s\" too: "
+			       "give both paths the same name in %s",
+			       r->path, file->name, name, k->config->path);
+	else if (ret < 0)
+		session_refuse(s, "the keeper has no memory left");
+	else {
+		file_learnt(file, &r->id);
+		s->holds = r->holds;
+		s->shared_tested = s->shared_in_use = false;
+		serve_begin(s, &file->locks[s->request.space]);
+	}
+	keeper_leave(k);
+}
+
+/* ret: before_read()'s, of r->before. */
+static void look_up_with(struct session *s, struct inspect_result *r, int ret)
+{
+	if (ret == 0)
+		return lookup_found(s, r, NULL);
+	drop_inspected(s, r, NULL);
+	session_refuse(s, "%s: the keeper cannot see which locks the program has, so that it could undo: %s", r->path,
+		       strerror(-ret));
+}
+
+static void on_before_read(void *arg, int ret, struct before *before)
+{
+	struct session *s = arg;
+	struct inspect_result *r = s->inspected;
+
+	s->inspected = NULL;
+	r->before = *before;
+	if (s->state == SESSION_INSPECTING)
+		look_up_with(s, r, ret);
+	else
+		drop_inspected(s, r, NULL);
+	free(r);
+	session_unuse(s);
+}
+
+/* POSIX locks belong to the process, which may have any number of descriptors. */
+static void read_before(struct session *s, struct inspect_result *r)
+{
+	if (before_are_few(s->peer.pid)) {
+		look_up_with(s, r, before_read(&r->before, -1, s->peer.pid, WIRE_OWNER_PROCESS, &r->st));
+		return;
+	}
+	s->inspected = malloc(sizeof(*r));
+	if (s->inspected)
+		*s->inspected = *r;
+	if (!s->inspected || before_start(s->keeper->workers, &s->peer, &r->st, on_before_read, s) < 0) {
+		free(s->inspected);
+		s->inspected = NULL;
+		drop_inspected(s, r, NULL);
+		session_refuse(s, "the keeper has no memory left");
+		return;
+	}
+	s->state = SESSION_INSPECTING;
+	s->uses++;
+}
+
+static void looked_at(struct session *s, struct inspect_result *r)
+{
+	if (!*r->refused && s->request.space == WIRE_RECORD && s->request.owner == WIRE_OWNER_PROCESS)
+		read_before(s, r);
+	else
+		lookup_found(s, r, NULL);
+}
+
+static void on_inspected(void *arg, struct inspect_result *r)
+{
+	struct session *s = arg;
+
+	s->job = NULL;
+	if (s->state != SESSION_INSPECTING) { /* closed, or answered meanwhile */
+		drop_inspected(s, r, NULL);
+		return session_unuse(s);
+	}
+	uv_timer_stop(&s->timer);
+	looked_at(s, r);
+	session_unuse(s);
+}
+
+static void shared_tested(struct session *s, bool shared)
+{
+	uv_timer_stop(&s->timer);
+	s->shared_tested = true;
+	s->shared_in_use = shared;
+	s->state = SESSION_WAITING;
+	keeper_enter(s->keeper);
+	serve_session(s);
+	keeper_leave(s->keeper);
+}
+
+static void on_shared_tested(void *arg, struct inspect_result *r)
+{
+	struct session *s = arg;
+
+	s->job = NULL;
+	if (s->state == SESSION_INSPECTING)
+		shared_tested(s, r->shared_in_use);
+	session_unuse(s);
+}
+
+/* The descriptor stays where it is: even close() may wait for the file system (FUSE). */
+static void on_slow(uv_timer_t *timer)
+{
+	struct session *s = timer->data;
+
+	if (s->state == SESSION_INSPECTING)
+		session_slow(s, SLOW_MS);
+}
+
+static void start_inspect(struct session *s, uint64_t dev, struct inspect_request *request, inspect_cb *cb)
+{
+	if (request->foreign && inspect_peer_groups(s->fd, request) < 0) {
+		lookup_close(s->keeper, request->fd);
+		free(request->groups);
+		session_refuse(s, "the keeper cannot see the program's groups");
+		return;
+	}
+	s->state = SESSION_INSPECTING;
+	s->job = inspect_start(s->keeper->workers, dev, request, cb, s);
+	if (!s->job) {
+		lookup_close(s->keeper, request->fd);
+		free(request->groups);
+		session_refuse(s, "the keeper has no memory left");
+		return;
+	}
+	s->uses++;
+	uv_timer_start(&s->timer, on_slow, SLOW_MS, 0);
+}
+
+void lookup_test_shared(struct session *s)
+{
+	struct inspect_request request = {.peer = s->peer,
+					  .known = true,
+					  .test_shared = true,
+					  .space = s->request.space,
+					  .from = s->request.from,
+					  .to = s->request.to};
+
+	if (s->lock->file->away && fronts_test_shared(s, s->lock->file->away, shared_tested)) {
+		s->state = SESSION_INSPECTING;
+		uv_timer_start(&s->timer, on_slow, SLOW_MS, 0);
+		return;
+	}
+	request.fd = fcntl(s->lock->file->fd, F_DUPFD_CLOEXEC, 3);
+	if (request.fd < 0)
+		session_refuse(s, "the keeper has no descriptor left: %s", strerror(errno));
+	else
+		start_inspect(s, s->lock->file->key.dev, &request, on_shared_tested);
+}
+
+static void inspect(struct session *s, int fd)
+{
+	struct keeper *k = s->keeper;
+	struct inspect_request request = {.fd = fd,
+					  .peer = s->peer,
+					  .foreign = s->peer.uid != geteuid(),
+					  .space = s->request.space,
+					  .owner = s->request.owner};
+	struct inspect_result result;
+	const struct file *file;
+	uint64_t dev, ino;
+
+	s->local = inspect_ground(k->mounts, fd, &dev, &ino) == INSPECT_LOCAL;
+	if (s->local) {
+		file = file_find(k, dev, ino);
+		request.unused = !file;
+		/* A worker opens it anew: it might be forgotten meanwhile. */
+		request.known = !request.foreign && file && file->fd >= 0;
+	}
+	if (!s->local || request.foreign) {
+		start_inspect(s, dev, &request, on_inspected);
+		return;
+	}
+	inspect_now(&request, &result);
+	looked_at(s, &result);
+}
+
+/* --- questions --- */
+
+static void inspect_held(struct session *s)
+{
+	int fd = s->held_fd;
+
+	s->held_fd = -1;
+	inspect(s, fd);
+}
+
+bool lookup_is_behind(struct session *s)
+{
+	if (!s->job && !s->inspected)
+		return false;
+	session_refuse(s, s->job ? "the file system of the last question's file has not answered yet"
+				 : "what the last question needs is still being looked for");
+	return true;
+}
+
+void lookup_start(struct session *s, int fd)
+{
+	if (lookup_is_behind(s)) {
+		lookup_close(s->keeper, fd);
+		return;
+	}
+	if (configfile_is_ours(s->keeper, &s->request.config, s->request.config_path)) {
+		inspect(s, fd);
+		return;
+	}
+	s->held_fd = fd;
+	configwatch_question(s, inspect_held);
+}
+
+void lookup_leave(struct session *s)
+{
+	struct inspect_result *r = s->found;
+
+	s->look = 0;
+	if (s->held_fd >= 0)
+		lookup_close(s->keeper, s->held_fd);
+	s->held_fd = -1;
+	s->found = NULL;
+	if (!r)
+		return;
+	drop_inspected(s, r, NULL);
+	free(r);
+	fronts_release(s);
+}

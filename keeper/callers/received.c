@@ -1,0 +1,104 @@
+/*
+ * What a front has looked at, until its lock is known: see lookup.h. The result waits in s->found
+ *   - while the configuration file is looked at, if the question goes by another than the keeper;
+ *   - while the front that has the description passes it on.
+ * During both the front has no other work: it is one of the few of its user.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "keeper/callers/configwatch.h"
+#include "keeper/fronts/front.h"
+#include "keeper/fronts/fronts.h"
+#include "keeper/leases/locks.h"
+#include "keeper/callers/lookup.h"
+#include "keeper/callers/sessions.h"
+
+/* s->found is NULL then. */
+static void take_found(struct session *s, struct inspect_result *r)
+{
+	*r = *s->found;
+	free(s->found);
+	s->found = NULL;
+}
+
+static void on_kept(struct session *s, struct away *away, const char *why)
+{
+	struct inspect_result r;
+
+	take_found(s, &r);
+	if (away) {
+		lookup_found(s, &r, away);
+		return;
+	}
+	before_free(&r.before);
+	session_refuse(s, "%s: %s", r.path, why);
+}
+
+/* Its front has the description. Should one of the user's fronts keep it? */
+static bool is_to_be_kept(const struct session *s, const struct inspect_result *r)
+{
+	const struct file *file = file_find(s->keeper, r->st.st_dev, r->st.st_ino);
+	char name[LOCK_NAME_BYTES];
+
+	return !r->named_late && config_lock_name(s->keeper->config, r->path, name) == 0 &&
+	       !(file && file_is_open(file));
+}
+
+/* By the number of the file system and not by that of the mount: one user's services may each have mounts of their own.
+ */
+static void look_up(struct session *s)
+{
+	struct inspect_result r;
+
+	if (s->front && is_to_be_kept(s, s->found)) {
+		fronts_keep(s, s->found->st.st_dev, on_kept);
+	} else {
+		take_found(s, &r);
+		lookup_found(s, &r, NULL);
+	}
+	fronts_release(s); /* it closes what is not to be kept */
+}
+
+static bool copy_answer(struct inspect_result *r, const struct front_answer *a, const struct held *before, int fd)
+{
+	struct held *locks = a->before_count ? malloc(a->before_count * sizeof(*before)) : NULL;
+
+	if (a->before_count && !locks)
+		return false;
+	*r = (struct inspect_result){.st = a->st,
+				     .id = a->id,
+				     .fd = fd,
+				     .holds = a->holds,
+				     .nameless = a->nameless,
+				     .named_late = a->named_late};
+	memcpy(r->refused, a->refused, sizeof(r->refused));
+	memcpy(r->path, a->path, sizeof(r->path));
+	if (a->before_count)
+		memcpy(locks, before, a->before_count * sizeof(*before));
+	r->before = (struct before){.locks = locks, .count = a->before_count, .room = a->before_count};
+	return true;
+}
+
+void lookup_received(struct session *s, const struct front_answer *a, const struct held *before, int fd)
+{
+	if (lookup_is_behind(s)) {
+		file_close(s->keeper, a->dev, fd, true);
+		return;
+	}
+	s->local = a->local;
+	s->found = malloc(sizeof(*s->found));
+	if (!s->found || !copy_answer(s->found, a, before, fd)) {
+		free(s->found);
+		s->found = NULL;
+		file_close(s->keeper, a->dev, fd, true);
+		session_refuse(s, "the keeper has no memory left");
+		return;
+	}
+	if (s->front)
+		fronts_hold(s);
+	if (configfile_is_ours(s->keeper, &s->request.config, s->request.config_path))
+		look_up(s);
+	else
+		configwatch_question(s, look_up);
+}

@@ -1,0 +1,146 @@
+/* Answers to sessions: see sessions.h. No peer keeps the keeper waiting: what it does not take at once it does not get.
+ */
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/socket.h>
+
+#include "keeper/kernel/before.h"
+#include "keeper/log.h"
+#include "keeper/callers/serve.h"
+#include "keeper/callers/sessions.h"
+
+static void fill_reply(struct wire_reply *reply, enum wire_verdict verdict, const char *reason)
+{
+	*reply = (struct wire_reply){
+		.magic = WIRE_MAGIC, .version = WIRE_VERSION, .size = sizeof(*reply), .verdict = verdict};
+	if (reason)
+		snprintf(reply->reason, sizeof(reply->reason), "%s", reason);
+}
+
+/* A peer that is gone or does not read is noticed by its hang-up; it must not disturb whoever is being served. */
+static void send_reply(int to, const struct wire_reply *reply, int fd)
+{
+	struct iovec iov = {.iov_base = (void *)reply, .iov_len = sizeof(*reply)};
+	union {
+		struct cmsghdr head;
+		char room[CMSG_SPACE(sizeof(int))];
+	} control = {.room = {0}};
+	struct msghdr msg = {.msg_iov = &iov, .msg_iovlen = 1};
+
+	if (fd >= 0) {
+		msg.msg_control = &control;
+		msg.msg_controllen = sizeof(control);
+		control.head = (struct cmsghdr){
+			.cmsg_level = SOL_SOCKET, .cmsg_type = SCM_RIGHTS, .cmsg_len = CMSG_LEN(sizeof(int))};
+		memcpy(CMSG_DATA(&control.head), &fd, sizeof(fd));
+	}
+	if (sendmsg(to, &msg, MSG_NOSIGNAL | MSG_DONTWAIT) < 0)
+		log_debug("an answer could not be sent: %s", strerror(errno));
+}
+
+static void finish(struct session *s, const struct wire_reply *reply, int fd)
+{
+	serve_end(s);
+	s->state = SESSION_READING;
+	send_reply(s->fd, reply, fd);
+}
+
+void reply_refused(int to, const char *why)
+{
+	struct wire_reply reply;
+
+	fill_reply(&reply, WIRE_REFUSED, why);
+	send_reply(to, &reply, -1);
+}
+
+void session_reply(struct session *s, enum wire_verdict verdict, const char *reason, int fd)
+{
+	struct wire_reply reply;
+
+	fill_reply(&reply, verdict, reason);
+	if (verdict == WIRE_WAITING)
+		send_reply(s->fd, &reply, -1);
+	else
+		finish(s, &reply, fd);
+}
+
+/* No process here has this pid, and none can be signalled by mistake: kill(-1) is what F_GETLK's readers expect least,
+ * so the manual says what it means. The kernel itself shows -1 for locks that belong to no process. */
+#define PID_ELSEWHERE (-1)
+
+void session_would_block(struct session *s, const struct store_range *in_use)
+{
+	struct wire_reply reply;
+
+	fill_reply(&reply, WIRE_WOULD_BLOCK, NULL);
+	reply.mode = in_use ? in_use->mode : WIRE_EXCLUSIVE;
+	reply.from = in_use ? in_use->from : s->request.from;
+	reply.to = in_use ? in_use->to : s->request.to;
+	reply.pid = PID_ELSEWHERE;
+	finish(s, &reply, -1);
+}
+
+void session_refuse(struct session *s, const char *format, ...)
+{
+	struct wire_reply reply;
+	va_list args;
+
+	fill_reply(&reply, WIRE_REFUSED, NULL);
+	va_start(args, format);
+	vsnprintf(reply.reason, sizeof(reply.reason), format, args);
+	va_end(args);
+	for (char *p = reply.reason; *p; p++)
+		if ((unsigned char)*p < ' ' || *p == 0x7f)
+			*p = '?';
+	log_debug("pid %d: refused: %s", (int)s->peer.pid, reply.reason);
+	finish(s, &reply, -1);
+}
+
+/* What the caller would ask WIRE_BEFORE next. */
+static void add_before(struct wire_reply *reply, const struct session *s)
+{
+	const struct held *held = before_after(&s->before, s->request.from);
+
+	reply->from = reply->to = s->request.to;
+	if (!held)
+		return;
+	reply->mode = held->mode;
+	reply->from = held->from;
+	reply->to = held->to;
+}
+
+/*
+ * The caller's clock is not ours (time namespaces): what it may rely on counts from when it sent the question.
+ *
+ * Why it never ends after until_ns: sent_ns was read before the question was sent, received_ns after it was received,
+ * so sent_ns is the earlier moment; adding the time between received_ns and until_ns to it gives a moment before
+ * until_ns. A clock that was read before recvmsg() would not do: a question that arrives in between was sent after
+ * that.
+ */
+void session_grant(struct session *s, int64_t until_ns, uint64_t fence)
+{
+	struct wire_reply reply;
+
+	fill_reply(&reply, WIRE_GRANTED, NULL);
+	reply.until_ns = s->request.sent_ns + (until_ns - s->received_ns);
+	reply.fence = fence;
+	if (s->request.space == WIRE_RECORD)
+		add_before(&reply, s);
+	send_reply(s->fd, &reply, -1); /* stays in the lock's list: the pin */
+}
+
+void session_tell_before(struct session *s, int64_t from)
+{
+	const struct held *held = before_after(&s->before, from);
+	struct wire_reply reply;
+
+	fill_reply(&reply, WIRE_OK, NULL);
+	if (held) {
+		reply.mode = held->mode;
+		reply.from = held->from;
+		reply.to = held->to;
+	}
+	finish(s, &reply, -1);
+}

@@ -1,0 +1,486 @@
+/*
+ * See serve.h.
+ *
+ * A pin is the word that the lease is not given back before pin_until_ns, unless the caller closes its connection
+ * first. Pins end in time: at most pin_ms after they were given, and before the freeze margin. Over
+ * a pinned range no probe runs and none has the kernel lock, so a caller whom the keeper granted and the kernel refuses
+ * (LOCK_NB) was refused because of another program. The lease's own probe waits for the pin's end (lease.h); those of
+ * other leases of the file, which are on their way back while a newer one is open, are stopped before the pin is given,
+ * and what one has taken is let go of: it has been tested, and who takes the kernel lock now does so under the newer
+ * lease. From when a caller first wants that until it has its pin, no probe starts in its range (needs_pin): two leases
+ * that both have to be given back could else test in turn for ever.
+ */
+#include "keeper/leases/requests.h"
+#include "keeper/callers/serve.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <utlist.h>
+
+#include "keeper/leases/act.h"
+#include "keeper/leases/answers.h"
+#include "keeper/callers/callers.h"
+#include "keeper/clock.h"
+#include "keeper/callers/deadlock.h"
+#include "keeper/leases/host.h"
+#include "keeper/leases/kernel.h"
+#include "keeper/leases/leasepage.h"
+#include "keeper/leases/locks.h"
+#include "keeper/log.h"
+#include "keeper/callers/lookup.h"
+#include "keeper/leases/lost.h"
+#include "keeper/leases/room.h"
+#include "keeper/callers/sessions.h"
+#include "keeper/leases/split.h"
+
+#define AWAY_MS 1000 /* a caller that waits for the store this long is told so */
+
+static void on_timer(uv_timer_t *timer)
+{
+	serve_timeout(timer->data);
+}
+
+static void start_timer(struct session *s, int64_t ms)
+{
+	uv_timer_start(&s->timer, on_timer, ms < 1 ? 1 : ms, 0);
+}
+
+struct store_range session_range(const struct session *s)
+{
+	return (struct store_range){
+		.space = s->request.space, .mode = s->request.mode, .from = s->request.from, .to = s->request.to};
+}
+
+static bool overlaps(const struct session *s, const struct store_range *range)
+{
+	struct store_range wanted = session_range(s);
+
+	return range_overlaps(&wanted, range);
+}
+
+bool serve_needs_pin(const struct lock *lock, const struct store_range *range)
+{
+	const struct session *s;
+
+	DL_FOREACH2 (lock->sessions, s, lock_next)
+		if (s->needs_pin && overlaps(s, range))
+			return true;
+	return false;
+}
+
+bool serve_is_pinned(const struct lock *lock, const struct store_range *range)
+{
+	const struct session *s;
+	int64_t now = clock_now_ns();
+
+	if (now < lock->file->keeper->old_pins_until_ns || serve_needs_pin(lock, range))
+		return true;
+	DL_FOREACH2 (lock->sessions, s, lock_next)
+		if (s->state == SESSION_PINNED && s->pin_until_ns > now && overlaps(s, range))
+			return true;
+	return false;
+}
+
+/* --- asking for a lease --- */
+
+/* Its timer counts from when it first had none. */
+static void wait_for_room(struct session *s)
+{
+	const struct config_lease *config = &s->keeper->config->lease;
+
+	if (!s->roomless || !uv_is_active((uv_handle_t *)&s->timer))
+		start_timer(s, caller_is_nonblocking(s) ? config->probe_ms : config->store_wait_ms);
+	room_wait(s);
+}
+
+static struct lease *ask(struct session *s, const struct store_range *range)
+{
+	struct lease *lease;
+	int ret;
+
+	if (room_check(s->keeper, s->peer.uid) < 0) {
+		wait_for_room(s);
+		return NULL;
+	}
+	ret = lease_begin(s->lock, range, s->peer.uid, &lease);
+	if (ret == -ENOMEM)
+		caller_refuse(s, "the keeper has no memory left");
+	else if (ret < 0)
+		caller_refuse(s,
+			      "the keeper cannot write its journal (%s): is the runtime directory's file system full?",
+			      strerror(-ret));
+	return ret < 0 ? NULL : lease;
+}
+
+/* The asking lease for just this mode and range: a larger one may have to wait for more. And for one kind of caller:
+ * who does not wait passes others who wait, and wants an answer from the holders, and not one from before it
+ * asked. */
+static struct lease *find_asking(const struct session *s, const struct store_range *range)
+{
+	struct lease *lease;
+
+	DL_FOREACH (s->lock->leases, lease)
+		if (lease->state == LEASE_ASKING && lease->range.mode == range->mode &&
+		    lease->range.from == range->from && lease->range.to == range->to &&
+		    !(caller_is_nonblocking(s) ? callers_wait(lease) : callers_ask(lease)) && !answers_first(lease))
+			return lease;
+	return NULL;
+}
+
+static void wait_for_lease(struct session *s, const struct store_range *range)
+{
+	struct lease *lease = find_asking(s, range);
+	bool fresh = !lease;
+
+	if (!lease)
+		lease = ask(s, range);
+	if (!lease)
+		return;
+	room_leave(s);
+	s->lease = lease;
+	s->joined_ns = clock_now_ns();
+	s->arrival = 0;
+	if (caller_is_nonblocking(s)) {
+		start_timer(s, s->keeper->config->lease.probe_ms);
+	} else {
+		start_timer(s, AWAY_MS); /* the store seems to be there, but it may not answer */
+		if (lease->queued && !deadlock_possible(s))
+			caller_tell_waiting(s);
+	}
+	/* Again: so that the holders answer, or that it is known who waited first. */
+	if (fresh || deadlock_possible(s) || (caller_is_nonblocking(s) && lease->queued))
+		lease_acquire(lease, NULL, 0);
+}
+
+/* --- the decision --- */
+
+/*
+ * Whoever already holds something under a closed lease is no newcomer: the kernel would grant it past a
+ * waiter, and a parent that holds a shared lock and waits for a child that wants one would never end. Who does not
+ * wait passes those who do, too. Nor is anybody one if nobody waits elsewhere, or if he was to have his pin before the
+ * recall came (needed): the lease may be just the one that was asked for because of him, and recalled at once.
+ */
+static bool is_newcomer(const struct session *s, const struct lease *lease, bool needed)
+{
+	if (lease->recall < RECALL_WAIT || s->holds.exclusive || s->before.count || needed || caller_is_nonblocking(s))
+		return false;
+	return s->request.mode == WIRE_EXCLUSIVE || !(s->holds.shared || s->shared_in_use);
+}
+
+/* It does not wait for a lease of its own any more; if nobody else does, that is not wanted. */
+static void leave_lease(struct session *s)
+{
+	struct lease *lease = s->lease;
+
+	s->lease = NULL;
+	if (lease && !callers_exist(lease))
+		lease_raise(lease, LEASE_EV_UNWANTED);
+}
+
+static void pin(struct session *s, struct lease *lease, int64_t now, int64_t sure_until)
+{
+	struct keeper *k = s->keeper;
+	int64_t until = now + k->config->lease.pin_ms * NS_PER_MS;
+	struct store_range range = session_range(s);
+
+	if (s->request.op == WIRE_TEST) { /* nothing is in the way */
+		lease_used(lease);
+		if (lease->state == LEASE_HELD)
+			leasepage_show(lease);
+		session_reply(s, WIRE_GRANTED, NULL, -1);
+		return;
+	}
+	if (!lock_stop_probes(s->lock, &range)) {
+		s->needs_pin = true; /* the last answer of each serves again */
+		return;
+	}
+	s->pin_until_ns = until < sure_until ? until : sure_until;
+	s->state = SESSION_PINNED;
+	room_leave(s);
+	leave_lease(s);
+	start_timer(s, (s->pin_until_ns - now) / NS_PER_MS);
+	lease_used(lease);
+	if (lease->state == LEASE_HELD)
+		leasepage_show(lease);
+	session_grant(s, s->pin_until_ns, lease->fence);
+}
+
+static void serve_closed(struct session *s, struct lease *lease, bool needed, int64_t now, int64_t sure_until)
+{
+	struct store_range range = session_range(s);
+
+	if (lease->state == LEASE_UNSURE)
+		return; /* LEASE_EV_STANDS or _GONE serves again */
+	if (lease->state == LEASE_SHRINKING && range.mode == WIRE_SHARED)
+		return; /* LEASE_EV_SHRUNK does */
+	/* No other host has anything in the way, and a test needs no pin. */
+	if (s->request.op == WIRE_TEST) {
+		pin(s, lease, now, sure_until);
+		return;
+	}
+	if (lease->recall == RECALL_WAIT && range.mode == WIRE_SHARED && !s->shared_tested && !needed &&
+	    !caller_is_nonblocking(s)) {
+		lookup_test_shared(s);
+		return;
+	}
+	if (is_newcomer(s, lease, needed) || lease->state == LEASE_SHRINKING) {
+		wait_for_lease(s, &range);
+		return;
+	}
+	if (lease->state == LEASE_DRAINING) {
+		pin(s, lease, now, sure_until);
+		/* It was not, for his sake, when the recall came. */
+		if (needed && s->state == SESSION_PINNED && lease->recall >= RECALL_ASK)
+			split_on_recall(lease, &lease->recall_range, lease->recall == RECALL_ASK);
+		return;
+	}
+	s->needs_pin = true;
+	lease_raise(lease, LEASE_EV_NEEDED); /* LEASE_EV_STOPPED serves again */
+}
+
+static int64_t since_ms(int64_t then_ns)
+{
+	return (clock_now_ns() - then_ns) / NS_PER_MS;
+}
+
+/* With less patience than AWAY_MS the refusal says it soon enough. */
+static bool is_to_be_told(const struct session *s)
+{
+	return !s->told_away && s->keeper->config->lease.store_wait_ms >= AWAY_MS;
+}
+
+/* Until the caller has waited long enough to be told why, or to be refused. A caller that waited for another host
+ * before need not hear of a store that is away for a moment. */
+static void start_away_timer(struct session *s)
+{
+	int64_t left = s->keeper->config->lease.store_wait_ms - since_ms(s->away_ns);
+	int64_t silent = AWAY_MS - since_ms(s->told_waiting ? s->away_ns : s->received_ns);
+
+	start_timer(s, !is_to_be_told(s) || left < silent ? left : silent);
+}
+
+/* The store is down, or was too long: what the caller waits for depends on that alone. */
+static void serve_unsure(struct session *s)
+{
+	char why[WIRE_REASON_BYTES];
+
+	if (store_is_up(s->keeper->store) && !s->keeper->expired)
+		return; /* a beat is under way; host_renewed() serves */
+	if (caller_is_nonblocking(s)) {
+		if (!s->keeper->store_tried)
+			return; /* the keeper has only just started; on_up() or on_down() serves */
+		host_store_trouble(s->keeper, why, sizeof(why));
+		caller_refuse(s, "%s", why);
+		return;
+	}
+	if (s->away_ns)
+		return;
+	s->away_ns = clock_now_ns();
+	start_away_timer(s);
+}
+
+/* needed: it was to have its pin as soon as the probes in its range had ended. */
+static void decide(struct session *s, bool needed)
+{
+	struct store_range range = session_range(s);
+	struct keeper *k = s->keeper;
+	int64_t sure_until = host_sure_until(k);
+	int64_t now = clock_now_ns();
+	bool sure = sure_until - now > SERVE_LEAST_NS;
+	struct lease *lease = lock_covering(s->lock, &range);
+
+	/* The store is back: store_wait_ms count from its next end. */
+	if (store_is_up(k->store) && !k->expired && s->away_ns) {
+		uv_timer_stop(&s->timer);
+		s->away_ns = 0;
+	}
+	if (lost_has_holders(s->lock))
+		return; /* lost.c serves again */
+	if (!store_is_up(k->store) && !(lease && sure)) {
+		serve_unsure(s);
+		return;
+	}
+	if (!lease) {
+		if (!s->lease)
+			wait_for_lease(s, &range);
+	} else if (!sure) {
+		serve_unsure(s);
+	} else if (lease->state == LEASE_HELD) {
+		pin(s, lease, now, sure_until);
+	} else if (!s->lease) {
+		serve_closed(s, lease, needed, now, sure_until);
+	}
+}
+
+void serve_session(struct session *s)
+{
+	struct lock *lock = s->lock;
+	struct keeper *k = s->keeper;
+	bool needed = s->needs_pin;
+
+	keeper_enter(k);
+	s->needs_pin = false;
+	decide(s, needed);
+	if (needed && !s->needs_pin && s->state != SESSION_PINNED)
+		lock_unpinned(lock);
+	keeper_leave(k);
+}
+
+void serve_begin(struct session *s, struct lock *lock)
+{
+	s->lock = lock;
+	s->state = SESSION_WAITING;
+	s->named_dead = s->told_waiting = s->told_away = s->needs_pin = false;
+	s->away_ns = 0;
+	s->lease = NULL;
+	DL_APPEND2(lock->sessions, s, lock_prev, lock_next);
+	serve_session(s);
+}
+
+void serve_lock(struct lock *lock)
+{
+	struct session *s, *next;
+
+	keeper_enter(lock->file->keeper);
+	DL_FOREACH_SAFE2 (lock->sessions, s, next, lock_next)
+		if (s->state == SESSION_WAITING)
+			serve_session(s);
+	keeper_leave(lock->file->keeper);
+}
+
+void serve_all(struct keeper *k)
+{
+	struct file *file, *next;
+
+	keeper_enter(k);
+	HASH_ITER (hh, k->files, file, next)
+		for (int i = 0; i < WIRE_SPACES; i++)
+			serve_lock(&file->locks[i]);
+	keeper_leave(k);
+}
+
+/* --- ends --- */
+
+void serve_detach(struct lease *lease)
+{
+	struct session *s;
+
+	DL_FOREACH2 (lease->lock->sessions, s, lock_next)
+		if (s->lease == lease)
+			s->lease = NULL;
+}
+
+void serve_end(struct session *s)
+{
+	struct lock *lock = s->lock;
+	struct lease *lease = s->lease;
+	struct keeper *k = s->keeper;
+	bool pinned = s->state == SESSION_PINNED || s->needs_pin;
+
+	if (!lock)
+		return;
+	uv_timer_stop(&s->timer);
+	room_leave(s);
+	s->lock = NULL;
+	s->lease = NULL;
+	s->needs_pin = false;
+	DL_DELETE2(lock->sessions, s, lock_prev, lock_next);
+	keeper_enter(k);
+	file_unused(lock->file); /* keeper_leave() may free it */
+	if (lease && !callers_exist(lease))
+		lease_raise(lease, LEASE_EV_UNWANTED);
+	if (pinned)
+		lock_unpinned(lock);
+	keeper_leave(k);
+}
+
+/* probe_ms are over, and none of the holders has answered that it uses the lock, or given it back. */
+static void question_timeout(struct session *s)
+{
+	struct lease *lease = s->lease;
+	struct store_blocker silent[STORE_MAX_BLOCKERS];
+	size_t count = 0;
+
+	if (!lease)
+		return;
+	if (!lease->queued) { /* the store itself has not answered: connect_ms bounds that */
+		start_timer(s, s->keeper->config->lease.probe_ms);
+		return;
+	}
+	for (size_t i = 0; i < lease->blocker_count && count < STORE_MAX_BLOCKERS; i++)
+		if (lease->blockers[i].age_ms >= s->keeper->config->lease.dead_ms)
+			silent[count++] = lease->blockers[i];
+	if (count < lease->blocker_count || !count || s->named_dead) {
+		caller_would_block(s);
+		return;
+	}
+	s->named_dead = true;
+	log_info("%s: %s has been silent for more than dead_ms and does not answer: it counts as dead",
+		 s->lock->file->name, silent[0].host);
+	start_timer(s, s->keeper->config->lease.probe_ms);
+	lease_acquire(lease, silent, count);
+}
+
+/* So that a caller that waits for the store looks different from one that waits for another host. */
+static void tell_away(struct session *s)
+{
+	const struct keeper *k = s->keeper;
+	char why[WIRE_REASON_BYTES], line[WIRE_REASON_BYTES];
+
+	if (store_is_up(k->store) && store_in_grace(k->store))
+		snprintf(why, sizeof(why), "the store is in grace: see `dflock status`");
+	else if (s->away_ns)
+		host_store_trouble(k, why, sizeof(why));
+	else
+		snprintf(why, sizeof(why), "store %s is not reachable: no answer for %d ms; see `dflock doctor`",
+			 store_server(k->store), AWAY_MS);
+	snprintf(line, sizeof(line), "%.512s: waiting: %.480s", s->lock->file->path, why);
+	s->told_away = true;
+	session_reply(s, WIRE_WAITING, line, -1);
+}
+
+/* A blocking caller has waited for AWAY_MS, or for store_wait_ms, and the store is why. */
+static void wait_timeout(struct session *s)
+{
+	int64_t wait_ms = s->keeper->config->lease.store_wait_ms;
+	bool unanswered = s->lease && s->lease->state == LEASE_ASKING && !s->lease->queued;
+	char why[WIRE_REASON_BYTES];
+
+	if (s->away_ns && since_ms(s->away_ns) >= wait_ms) {
+		host_store_trouble(s->keeper, why, sizeof(why));
+		caller_refuse(s, "%s (waited %lld ms)", why, (long long)wait_ms);
+		return;
+	}
+	if (is_to_be_told(s) && (s->away_ns || unanswered))
+		tell_away(s);
+	if (s->away_ns)
+		start_away_timer(s);
+}
+
+void serve_timeout(struct session *s)
+{
+	struct lock *lock = s->lock;
+	char why[WIRE_REASON_BYTES];
+
+	if (s->state == SESSION_PINNED) {
+		int64_t left = s->pin_until_ns - clock_now_ns();
+
+		if (left > 0) /* the loop counts from when it last looked at the clock */
+			start_timer(s, left / NS_PER_MS + 1);
+		else if (lock)
+			lock_unpinned(lock);
+		return;
+	}
+	if (s->state != SESSION_WAITING)
+		return;
+	if (s->roomless && !s->away_ns) {
+		room_why(s, why, sizeof(why));
+		caller_refuse(s, "%s", why);
+		return;
+	}
+	if (caller_is_nonblocking(s))
+		question_timeout(s);
+	else
+		wait_timeout(s);
+}

@@ -1,0 +1,349 @@
+/*
+ * See status.h. In four steps: what the keeper knows, from the loop; who holds the kernel locks, from a worker; whether
+ * the store takes new locks; and what it has, from its scripts. The session may be gone by then: the job finds it by
+ * its number.
+ */
+#include "keeper/callers/status.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <jansson.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+#include <utlist.h>
+
+#include "keeper/clock.h"
+#include "keeper/leases/grace.h"
+#include "keeper/kernel/holders.h"
+#include "keeper/leases/host.h"
+#include "keeper/leases/locks.h"
+#include "keeper/log.h"
+#include "keeper/leases/reopen.h"
+#include "keeper/callers/serve.h"
+#include "keeper/callers/sessions.h"
+#include "keeper/leases/unseen.h"
+
+struct job {
+	uv_work_t work;
+	struct keeper *keeper;
+	const struct session *session; /* compared, never followed */
+	json_t *doc;
+	struct claims claims; /* tag: the row */
+	json_t **rows;        /* the holders of each, borrowed from the document */
+	size_t count;
+	int error;
+	size_t unseen;
+	char *cluster, *cluster_error; /* what the store has */
+	size_t cluster_len;
+	int fd; /* the answer */
+};
+
+static const char *mode_name(enum wire_mode mode)
+{
+	return mode == WIRE_SHARED ? "shared" : "exclusive";
+}
+
+static json_t *text(const char *s)
+{
+	json_t *value = json_string(s);
+
+	return value ? value : json_string("(not UTF-8)"); /* names may be any bytes */
+}
+
+/* WIRE_EOF is null: no number for "no end". */
+static json_t *range_end(int64_t to)
+{
+	return to == WIRE_EOF ? json_null() : json_integer(to);
+}
+
+static const char *on_lost_name(enum on_lost on_lost)
+{
+	return on_lost == ON_LOST_FREEZE ? "freeze" : on_lost == ON_LOST_KILL ? "kill" : "warn";
+}
+
+static json_t *store_json(struct keeper *k)
+{
+	const struct config_lease *lease = &k->config->lease;
+	int64_t left = (k->deadline_ns - clock_now_ns()) / NS_PER_MS, sure = left - lease->freeze_margin_ms;
+	bool grace = store_in_grace(k->store);
+
+	return json_pack("{s:o,s:b,s:o,s:s,s:s,s:b,s:I,s:I,s:I,s:s,s:I}", "server", text(store_server(k->store)), "up",
+			 store_is_up(k->store), "error", text(store_last_error(k->store)), "version",
+			 store_version(k->store), "incarnation", store_incarnation(k->store), "grace", grace,
+			 "grace_left_ms", (json_int_t)(grace ? grace_left_ms(k) : 0), "deadline_left_ms",
+			 (json_int_t)(left > 0 ? left : 0), "sure_left_ms", (json_int_t)(sure > 0 ? sure : 0),
+			 "on_lost", on_lost_name(lease->on_lost), "ttl_ms", (json_int_t)lease->ttl_ms);
+}
+
+static json_t *waiting_json(const struct lease *lease)
+{
+	json_t *list = json_array();
+	const struct session *s;
+
+	DL_FOREACH2 (lease->lock->sessions, s, lock_next)
+		if (s->lease == lease)
+			json_array_append_new(list, json_pack("{s:i,s:s,s:b,s:I}", "pid", (int)s->peer.pid, "mode",
+							      mode_name(s->request.mode), "nonblock",
+							      !!(s->request.flags & WIRE_F_NONBLOCK), "since",
+							      (json_int_t)s->started));
+	return list;
+}
+
+static enum on_lost on_lost_of(const struct lease *lease)
+{
+	return config_on_lost(lease->lock->file->keeper->config, lease->lock->file->path);
+}
+
+static const char *note(const struct lease *lease)
+{
+	if (lease->state == LEASE_ASKING)
+		return lease->queued ? "waits for another host" : "being asked for";
+	if (fence_is_hidden(lease->lock->file->keeper->fence, lease->slot))
+		return "cannot be renewed; held, but no holder can be stopped";
+	if (fence_frozen(lease->lock->file->keeper->fence) && on_lost_of(lease) == ON_LOST_FREEZE)
+		return clock_now_ns() < lease->lock->file->keeper->deadline_ns
+			       ? "cannot be renewed: its holders are frozen until the store answers"
+			       : "ran out: its holders are frozen; they go on if the store still has it, and are "
+				 "killed if "
+				 "another host has had it or the store comes back without its memory";
+	if (lease->state != LEASE_RELEASING && reopen_trouble(lease->lock->file))
+		return reopen_trouble(lease->lock->file);
+	if (lease->state == LEASE_UNSURE)
+		return "was not renewed in time; closed until the store confirms it";
+	return lease->recall >= RECALL_ASK ? "wanted by another host" : "";
+}
+
+static json_t *lease_json(const struct lease *lease, json_t *holders)
+{
+	const struct file *file = lease->lock->file;
+
+	return json_pack("{s:o,s:o,s:s,s:s,s:s,s:I,s:o,s:s,s:I,s:s,s:I,s:s,s:s,s:O,s:o}", "name", text(file->name),
+			 "path", text(file->path), "inode", file->inode, "space",
+			 lease->range.space == WIRE_FLOCK ? "flock" : "record", "mode", mode_name(lease->range.mode),
+			 "from", (json_int_t)lease->range.from, "to", range_end(lease->range.to), "token", lease->token,
+			 "fence", (json_int_t)lease->fence, "state", lease_state_name(lease->state), "since",
+			 (json_int_t)lease->held_at, "note", note(lease), "on_lost", on_lost_name(on_lost_of(lease)),
+			 "holders", holders, "waiting", waiting_json(lease));
+}
+
+static json_t *add_row(struct job *job, const struct holders_file *file, const struct store_range *range)
+{
+	json_t *holders = json_array();
+
+	if (claims_add(&job->claims, file, range->space, range->from, range->to, job->count) < 0)
+		job->error = -ENOMEM;
+	job->rows[job->count++] = holders;
+	return holders;
+}
+
+static json_t *rules_json(const struct keeper *k)
+{
+	const struct configfile *c = &k->configfile;
+
+	return json_pack("{s:I,s:I,s:s,s:o,s:I,s:[I,I]}", "count", (json_int_t)k->config->rule_count, "in_force_since",
+			 (json_int_t)c->in_force_since, "file", configfile_state_name(c->state), "why", text(c->why),
+			 "since", (json_int_t)c->since, "seen", (json_int_t)c->seen.ino, (json_int_t)c->seen.dev);
+}
+
+static json_t *document(struct job *job)
+{
+	struct keeper *k = job->keeper;
+	json_t *leases = json_array(), *lost = json_array();
+	const struct lease *lease, *next;
+	const struct lost *l;
+
+	HASH_ITER (hh, k->leases, lease, next) {
+		struct holders_file file = file_searched(lease->lock->file);
+		json_t *holders = add_row(job, &file, &lease->range);
+
+		json_array_append_new(leases, lease_json(lease, holders));
+		json_decref(holders);
+	}
+	DL_FOREACH (k->lost, l) {
+		json_t *holders = add_row(job, &l->file, &l->range);
+
+		json_array_append_new(lost, json_pack("{s:o,s:o,s:s,s:I,s:I,s:s,s:o}", "name", text(l->name), "path",
+						      text(l->path), "mode", mode_name(l->range.mode), "fence",
+						      (json_int_t)l->fence, "when", (json_int_t)l->when, "why", l->why,
+						      "holders", holders));
+	}
+	return json_pack("{s:s,s:i,s:i,s:s,s:o,s:o,s:o,s:I,s:i,s:b,s:b,s:o,s:o,s:o}", "version", DFLOCK_VERSION, "pid",
+			 (int)getpid(), "uid", (int)geteuid(), "host", k->host, "config", text(k->config->path),
+			 "rules", rules_json(k), "runtime_dir", text(k->runtime_dir), "started", (json_int_t)k->started,
+			 "frozen", (int)fence_frozen(k->fence), "unsupervised", k->orphan, "ending", k->ending, "store",
+			 store_json(k), "leases", leases, "lost", lost);
+}
+
+/* In a worker: only the job is touched. */
+static int on_holder(void *arg, const struct holder *h)
+{
+	struct job *job = arg;
+	const struct claim *claim;
+	size_t next = SIZE_MAX;
+
+	while ((claim = claims_next(&job->claims, h->file, h->space, h->from, h->to, &next)))
+		json_array_append_new(job->rows[claim->tag],
+				      json_pack("{s:i,s:o,s:s,s:I,s:o,s:I}", "pid", (int)h->pid, "command",
+						text(h->command), "mode", mode_name(h->mode), "from",
+						(json_int_t)h->from, "to", range_end(h->to), "started",
+						(json_int_t)h->started));
+	return 0;
+}
+
+/* The process is not named where it is not known: 0. */
+static int on_unseen(void *arg, const struct claim *claim, const struct procfs_lock *lock, pid_t pid, bool beyond)
+{
+	struct job *job = arg;
+
+	json_array_append_new(job->rows[claim->tag],
+			      json_pack("{s:i,s:s,s:s,s:I,s:o,s:i,s:b,s:b}", "pid", (int)pid, "command", "", "mode",
+					mode_name(lock->mode), "from", (json_int_t)lock->from, "to",
+					range_end(lock->to), "started", 0, "unseen", true, "unstoppable", beyond));
+	return 0;
+}
+
+static void work(uv_work_t *req)
+{
+	struct job *job = req->data;
+
+	if (!job->error)
+		job->error = claims_build(&job->claims);
+	if (!job->error && job->claims.count)
+		job->error = holders_find(job->claims.files, job->claims.file_count, getpid(), on_holder, job,
+					  &job->unseen);
+	if (!job->error && job->claims.count)
+		job->error = unseen_find(&job->claims, getpid(), on_unseen, job);
+}
+
+static void job_free(struct job *job)
+{
+	if (!job)
+		return;
+	json_decref(job->doc);
+	claims_free(&job->claims);
+	free(job->rows);
+	free(job->cluster);
+	free(job->cluster_error);
+	free(job);
+}
+
+static struct session *find(const struct job *job)
+{
+	struct session *s;
+
+	DL_FOREACH (job->keeper->sessions, s)
+		if (s == job->session && s->state == SESSION_STATUS)
+			return s;
+	return NULL;
+}
+
+/* Written in large pieces: json_dumpfd() makes a system call of every comma. */
+static int to_memfd(const json_t *doc)
+{
+	int fd = memfd_create("dflock-status", MFD_CLOEXEC), err;
+	FILE *f = fd < 0 ? NULL : fdopen(fcntl(fd, F_DUPFD_CLOEXEC, 3), "w");
+	bool written = f && json_dumpf(doc, f, JSON_INDENT(1)) == 0;
+
+	if (f && fclose(f) != 0)
+		written = false;
+	if (written && lseek(fd, 0, SEEK_SET) == 0)
+		return fd;
+	err = errno;
+	if (fd >= 0)
+		close(fd);
+	errno = err;
+	return -1;
+}
+
+/* In a worker: with tens of thousands of leases it takes a second. */
+static void write_down(uv_work_t *req)
+{
+	struct job *job = req->data;
+	json_t *cluster = job->cluster ? json_loadb(job->cluster, job->cluster_len, 0, NULL) : NULL;
+	const char *error = job->cluster_error;
+
+	if (!cluster && !error)
+		error = "the store's answer is not JSON";
+	json_object_set_new(job->doc, "cluster", cluster ? cluster : json_null());
+	json_object_set_new(job->doc, "cluster_error", text(cluster ? "" : error));
+	job->fd = to_memfd(job->doc);
+	job->error = job->fd < 0 ? -errno : 0;
+}
+
+static void written(uv_work_t *req, int status)
+{
+	struct job *job = req->data;
+	struct session *s = find(job);
+
+	(void)status;
+	if (s && job->fd >= 0)
+		session_reply(s, WIRE_OK, NULL, job->fd);
+	else if (s)
+		session_refuse(s, "the status could not be written: %s", strerror(-job->error));
+	if (job->fd >= 0)
+		close(job->fd);
+	job_free(job);
+}
+
+static void on_dump(void *arg, const char *json, size_t len, const char *error)
+{
+	struct job *job = arg;
+
+	job->cluster = json ? malloc(len + 1) : NULL;
+	if (job->cluster)
+		memcpy(job->cluster, json, len);
+	job->cluster_len = len;
+	if (json && !job->cluster)
+		error = "no memory left";
+	job->cluster_error = error ? strdup(error) : NULL;
+	if (uv_queue_work(job->keeper->loop, &job->work, write_down, written) != 0)
+		job_free(job);
+}
+
+/* New leases are one thing that a store may refuse while it answers: who asks for the status wants to know. */
+static void on_tried(void *arg, const struct store_reply *reply)
+{
+	struct job *job = arg;
+	const char *refused = reply->status == STORE_ERROR && reply->error ? reply->error : "";
+
+	json_object_set_new(json_object_get(job->doc, "store"), "refuses", text(refused));
+	store_dump(job->keeper->store, on_dump, job);
+}
+
+static void done(uv_work_t *req, int status)
+{
+	struct job *job = req->data;
+
+	(void)status;
+	if (job->error < 0)
+		log_error("who holds the locks could not be found out: %s", strerror(-job->error));
+	if (job->keeper->leaving)
+		on_dump(job, NULL, 0, "the keeper ends");
+	else
+		store_try_write(job->keeper->store, on_tried, job);
+}
+
+void status_start(struct session *s)
+{
+	struct keeper *k = s->keeper;
+	size_t rows = HASH_COUNT(k->leases) + k->lost_count + 1;
+	struct job *job = calloc(1, sizeof(*job));
+
+	if (job) {
+		job->keeper = k;
+		job->session = s;
+		job->rows = calloc(rows, sizeof(*job->rows));
+		if (job->rows)
+			job->doc = document(job);
+		job->work.data = job;
+	}
+	if (!job || !job->doc || uv_queue_work(k->loop, &job->work, work, done) != 0) {
+		job_free(job);
+		session_refuse(s, "the keeper has no memory left");
+		return;
+	}
+	s->state = SESSION_STATUS;
+}

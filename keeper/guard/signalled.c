@@ -1,0 +1,151 @@
+/* See signalled.h. */
+#include "keeper/guard/signalled.h"
+
+#include <signal.h>
+#include <stdlib.h>
+
+#include "keeper/clock.h"
+
+#define ANCESTORS 64                    /* of one process */
+#define KIN_NS    (5000 * NS_PER_MS)    /* for so long after SIGCONT somebody may stop because of the SIGSTOP */
+#define AGAIN_NS  (50 * NS_PER_MS)      /* between two looks for them */
+
+static struct fence_signalled *find(const struct signalled *s, pid_t pid, enum fence_noted noted)
+{
+	for (size_t i = 0; i < s->room; i++)
+		if (s->noted[i].pid == pid && (!pid || s->noted[i].noted == noted))
+			return &s->noted[i];
+	return NULL;
+}
+
+static bool has(const struct signalled *s, const struct family_stat *stat, enum fence_noted noted)
+{
+	const struct fence_signalled *found = find(s, stat->pid, noted);
+
+	return found && found->started == stat->started;
+}
+
+/* More than there is room for: the next parent would take such a process for one that was stopped before. */
+static void add(struct signalled *s, const struct family_stat *stat, enum fence_noted noted)
+{
+	struct fence_signalled *entry = find(s, stat->pid, noted);
+
+	if (!entry)
+		entry = find(s, 0, noted);
+	if (!entry || (noted != FENCE_OURS && entry >= s->noted + s->room / 2))
+		return;
+	entry->started = stat->started;
+	entry->noted = noted;
+	__atomic_store_n(&entry->pid, stat->pid, __ATOMIC_RELEASE);
+}
+
+static bool has_any(const struct signalled *s, enum fence_noted noted)
+{
+	for (size_t i = 0; i < s->room; i++)
+		if (s->noted[i].pid && s->noted[i].noted == noted)
+			return true;
+	return false;
+}
+
+static void drop(struct fence_signalled *entry)
+{
+	__atomic_store_n(&entry->pid, 0, __ATOMIC_RELEASE);
+}
+
+void signalled_init(struct signalled *s, struct fence_signalled *noted, size_t room)
+{
+	*s = (struct signalled){.noted = noted, .room = room};
+	for (size_t i = 0; i < room; i++)
+		if (noted[i].pid && family_started(noted[i].pid) != noted[i].started)
+			drop(&noted[i]); /* it has ended, and perhaps another has its number */
+	if (!has_any(s, FENCE_OURS) && has_any(s, FENCE_KIN)) /* the earlier parent died while it looked after them */
+		s->kin_until_ns = clock_now_ns() + KIN_NS;
+}
+
+static void note_kin(struct signalled *s, const struct family_stat *kin)
+{
+	if (has(s, kin, FENCE_KIN))
+		return;
+	add(s, kin, FENCE_KIN);
+	for (size_t i = 0; i < s->before_count; i++)
+		if (s->before[i].state == 'T' && (s->before[i].group == kin->group || s->before[i].pid == kin->pid))
+			add(s, &s->before[i], FENCE_BEFORE);
+}
+
+void signalled_note(struct signalled *s, pid_t pid)
+{
+	struct family_stat stat;
+
+	if (!s->before && family_all(&s->before, &s->before_count) < 0)
+		s->before_count = 0;
+	if (!family_stat(pid, &stat))
+		return;
+	add(s, &stat, FENCE_OURS);
+	for (int i = 0; i < ANCESTORS && stat.parent > 1 && family_stat(stat.parent, &stat); i++)
+		note_kin(s, &stat);
+}
+
+void signalled_forget(struct signalled *s, pid_t pid)
+{
+	struct fence_signalled *entry = find(s, pid, FENCE_OURS);
+
+	if (entry)
+		drop(entry);
+}
+
+void signalled_continue(struct signalled *s, pid_t pid)
+{
+	kill(pid, SIGCONT);
+	signalled_forget(s, pid);
+	s->kin_until_ns = clock_now_ns() + KIN_NS;
+	s->kin_looked_ns = 0;
+	free(s->before);
+	s->before = NULL;
+	s->before_count = 0;
+}
+
+/* Whose process groups are concerned: those of the kin as they are now. */
+static bool is_kin(const struct signalled *s, const struct family_stat *p, const struct family_stat *all, size_t count)
+{
+	if (has(s, p, FENCE_KIN))
+		return true;
+	for (size_t i = 0; i < count; i++)
+		if (all[i].group == p->group && has(s, &all[i], FENCE_KIN))
+			return true;
+	return false;
+}
+
+static void forget_kin(struct signalled *s)
+{
+	for (size_t i = 0; i < s->room; i++)
+		if (s->noted[i].pid && s->noted[i].noted != FENCE_OURS)
+			drop(&s->noted[i]);
+	s->kin_until_ns = 0;
+}
+
+bool signalled_continue_kin(struct signalled *s)
+{
+	int64_t now = clock_now_ns();
+	struct family_stat *all;
+	size_t count;
+
+	/* su(1) that is continued continues its child. */
+	if (!s->kin_until_ns || has_any(s, FENCE_OURS))
+		return false;
+	if (now - s->kin_looked_ns < AGAIN_NS)
+		return true;
+	s->kin_looked_ns = now;
+	if (family_all(&all, &count) < 0)
+		count = 0;
+	for (size_t i = 0; i < count; i++) {
+		const struct family_stat *p = &all[i];
+
+		if (p->state == 'T' && (!p->stop_signal || p->stop_signal == SIGSTOP) && !has(s, p, FENCE_OURS) &&
+		    !has(s, p, FENCE_BEFORE) && is_kin(s, p, all, count))
+			kill(p->pid, SIGCONT);
+	}
+	free(all);
+	if (now > s->kin_until_ns)
+		forget_kin(s);
+	return s->kin_until_ns != 0;
+}

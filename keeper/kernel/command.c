@@ -1,0 +1,115 @@
+/* See command.h. */
+#include "keeper/kernel/command.h"
+
+#include <ctype.h>
+#include <fcntl.h>
+#include <stdbool.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/types.h>
+#include <unistd.h>
+
+#include "keeper/kernel/errand.h"
+
+/* Length of the UTF-8 sequence at s (n bytes left) if it is valid and printable, else 0. */
+static size_t printable(const unsigned char *s, size_t n)
+{
+	size_t len = s[0] < 0x80 ? 1 : s[0] < 0xc2 ? 0 : s[0] < 0xe0 ? 2 : s[0] < 0xf0 ? 3 : s[0] < 0xf5 ? 4 : 0;
+
+	if (len == 1)
+		return s[0] >= 0x20 && s[0] != 0x7f;
+	if (!len || len > n)
+		return 0;
+	for (size_t i = 1; i < len; i++)
+		if ((s[i] & 0xc0) != 0x80)
+			return 0;
+	/* C1 controls, overlong forms, surrogates, beyond U+10FFFF */
+	if ((s[0] == 0xc2 && s[1] < 0xa0) || (s[0] == 0xe0 && s[1] < 0xa0) || (s[0] == 0xed && s[1] > 0x9f) ||
+	    (s[0] == 0xf0 && s[1] < 0x90) || (s[0] == 0xf4 && s[1] > 0x8f))
+		return 0;
+	return len;
+}
+
+/* Anyone may choose any bytes as his command line: what goes into logs, JSON and terminals is made harmless here. */
+static void make_printable(char *text, size_t n)
+{
+	for (size_t i = 0, len; i < n; i += len) {
+		len = printable((unsigned char *)text + i, n - i);
+		if (!len) {
+			text[i] = text[i] == '\0' || isspace((unsigned char)text[i]) ? ' ' : '?';
+			len = 1;
+		}
+	}
+}
+
+/* Bytes that were read into text, which has room for COMMAND_BYTES; 0: none. */
+static size_t read_some(int dirfd, const char *name, char *text)
+{
+	int fd = openat(dirfd, name, O_RDONLY | O_CLOEXEC);
+	ssize_t n;
+
+	if (fd < 0)
+		return 0;
+	n = read(fd, text, COMMAND_BYTES - 1);
+	close(fd);
+	return n > 0 ? (size_t)n : 0;
+}
+
+struct reading {
+	int procfd;
+	char text[COMMAND_BYTES];
+	size_t len;
+};
+
+static void run(void *memory)
+{
+	struct reading *r = memory;
+
+	r->len = read_some(r->procfd, "cmdline", r->text);
+}
+
+static void done(void *memory)
+{
+	struct reading *r = memory;
+
+	close(r->procfd);
+	free(r);
+}
+
+static size_t read_line(int procfd, char out[COMMAND_BYTES])
+{
+	struct reading *r = calloc(1, sizeof(*r));
+	struct errand *errand;
+	size_t len = 0;
+
+	if (!r)
+		return 0;
+	r->procfd = fcntl(procfd, F_DUPFD_CLOEXEC, 3);
+	if (r->procfd < 0) {
+		free(r);
+		return 0;
+	}
+	errand = errand_start(run, done, r);
+	if (!errand)
+		return 0;
+	if (errand_wait(errand, COMMAND_WAIT_MS)) {
+		len = r->len;
+		memcpy(out, r->text, len);
+	}
+	errand_leave(errand);
+	return len;
+}
+
+void command_read(int procfd, char out[COMMAND_BYTES])
+{
+	size_t n = read_line(procfd, out);
+
+	/* It is about to end, or it wiped its arguments, or its memory cannot be read now: the short name is always
+	 * there. */
+	if (!n)
+		n = read_some(procfd, "comm", out);
+	make_printable(out, n);
+	while (n > 0 && out[n - 1] == ' ')
+		n--;
+	out[n] = '\0';
+}

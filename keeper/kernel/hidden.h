@@ -1,0 +1,55 @@
+/*
+ * Locks that no descriptor shows: an open file description outlives its descriptors in a mapping, or in a message on
+ * its way through a socket, and its lock with it. The kernel lists all locks in /proc/locks; those that
+ * holders_search() has not shown are such ones, unless they came or went meanwhile.
+ *
+ *   hidden_begin()
+ *   holders_search(), with hidden_seen() as its `seen`
+ *   hidden_end()   what is listed and was not seen. If that is none: done
+ *   holders_search() again, hidden_end() again: what was listed before this search, was not seen by it, and is still
+ *                  listed. The rest came and went
+ *
+ * /proc/locks is read after the search, never before it: the kernel takes time that grows with the square of the number
+ * of locks (0.7 s for 60,000), and holds up all lock calls of the machine meanwhile. Whom the search finds is stopped
+ * before.
+ *
+ * A process that has the file mapped may be the one that has the description; which one it is, the kernel does not
+ * tell.
+ *
+ * What it cannot see: in a pid namespace, locks that a process outside of it took, or one that has ended since.
+ *
+ * Blocking, like holders.h. All -errno of /proc, or -ENOMEM.
+ */
+#ifndef DFLOCK_KEEPER_HIDDEN_H
+#define DFLOCK_KEEPER_HIDDEN_H
+
+#include "keeper/kernel/claims.h"
+#include "keeper/kernel/procfs.h"
+
+struct lock_set; /* of locks, by hash */
+
+struct hidden {
+	const struct holders_file *files;
+	size_t file_count;
+	struct file_index index;
+	struct lock_set *seen, *before;
+	struct procfs_lock *locks; /* the result */
+	size_t count, room;
+};
+
+/* files stay as long as this. hidden_free() also after an error. */
+int hidden_begin(struct hidden *hidden, const struct holders_file *files, size_t count);
+int hidden_seen(struct hidden *hidden, const struct procfs_lock *lock);
+int hidden_end(struct hidden *hidden);
+void hidden_free(struct hidden *hidden);
+
+/*
+ * Calls back for each process that has one of the files mapped, and that file's index, of those that may be looked
+ * into. A process whose memory is locked by a thread that hangs is passed over after a moment; *passed_over counts
+ * them. 0; what cb returned; -errno; -EAGAIN if too many threads hang in that already (errand.h).
+ */
+typedef int hidden_mapper_cb(void *arg, size_t file, pid_t pid);
+int hidden_mappers(const struct holders_file *files, size_t count, hidden_mapper_cb *cb, void *arg,
+		   size_t *passed_over);
+
+#endif

@@ -1,0 +1,86 @@
+/*
+ * Looks at a descriptor that a program passed: which file it is, under which path, what its open file
+ * description holds; and opens the file anew for the keeper. All of it may block on a hung mount, so a worker
+ * (workers.h) does it, unless the file system is known to be local (mounts.h).
+ *
+ * The passed descriptor is closed before the answer: as long as the keeper had a copy, the program's lock would
+ * live on.
+ */
+#ifndef DFLOCK_KEEPER_INSPECT_H
+#define DFLOCK_KEEPER_INSPECT_H
+
+#include <limits.h>
+#include <stdbool.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+
+#include "keeper/kernel/before.h"
+#include "keeper/kernel/identity.h"
+#include "keeper/kernel/workers.h"
+
+/* What an open file description holds in the flock space. */
+struct caller_holds {
+	bool shared, exclusive;
+};
+
+struct inspect_result {
+	struct stat st;
+	struct identity id;  /* the kernel's number of the file; 0, 0: not looked for, since it is known */
+	int fd;              /* the keeper's own, new description; the receiver closes it; -1 on failure, or if known */
+	char path[PATH_MAX]; /* absolute, " (deleted)" cut off if the link count is 0 */
+	struct caller_holds holds; /* flock space, and not unused */
+	struct before before;      /* OFD locks: what the description holds; the receiver frees it (POSIX: before_job.h) */
+	bool nameless;             /* no rule can name it, on any host: see libdflock(7). Nothing else was looked at */
+	bool named_late;           /* it was made without a name (O_TMPFILE) and has one now, which path is not */
+	bool shared_in_use;        /* with test_shared: somebody has it shared, and nobody exclusively */
+	char refused[256];         /* not empty: why this descriptor cannot be served; fd is -1 */
+};
+
+struct inspect;
+typedef void inspect_cb(void *arg, struct inspect_result *result);
+
+struct inspect_request {
+	int fd; /* taken over: closed when it has been looked at */
+	struct ucred peer;
+	gid_t *groups; /* of the peer, besides peer.gid; from malloc(), taken over */
+	size_t group_count;
+	bool foreign; /* the peer is another user: his rights count, and his path must lead the keeper to the same file
+		       */
+	bool known;   /* the keeper has a description of this file already: do not open it again */
+	bool unused;  /* it has no lease on this file, so nobody holds anything under one: holds is not looked for */
+	bool test_shared; /* find out whether the lock is held shared, with a description that lives only for the test
+			   */
+	enum wire_space space;
+	enum wire_owner owner; /* record space */
+	int64_t from, to;      /* ditto */
+};
+
+/*
+ * What a descriptor leads to. Where that is not known to be local not even statx() is called: some file systems ask their
+ * server, or a cluster's lock, whatever the flags say (9p, gfs2). *dev: what workers are counted by (mounts_local()); of
+ * a local file st_dev. *ino: of a local file; else 0.
+ */
+enum inspect_ground {
+	INSPECT_LOCAL,   /* a file or directory of a local file system (mounts.h): nothing that is done with it waits */
+	INSPECT_AWAY,    /* of another file system, or a socket, ... */
+	INSPECT_NO_FILE, /* a pipe's node, a device's, ...: the last close may wait, wherever that is */
+};
+struct mounts;
+enum inspect_ground inspect_ground(struct mounts *mounts, int fd, uint64_t *dev, uint64_t *ino);
+/* Is it neither a regular file nor a directory? May wait for its file system. */
+bool inspect_is_no_file(int fd);
+
+/* request->groups: those of the peer when it connected, as is its uid. 0, or -1: they cannot be had. */
+int inspect_peer_groups(int socket, struct inspect_request *request);
+
+/* Looks at once, in the caller's thread. 0, or -1 with result->refused set. */
+int inspect_now(const struct inspect_request *request, struct inspect_result *result);
+
+/*
+ * The same in a worker. cb comes once from the loop, never from inside the call. dev: st_dev of the file, as the kernel
+ * has it in memory. NULL: no memory; then the descriptor and the groups stay with the caller.
+ */
+struct inspect *inspect_start(struct workers *workers, uint64_t dev, const struct inspect_request *request,
+			      inspect_cb *cb, void *arg);
+
+#endif

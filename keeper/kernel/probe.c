@@ -1,0 +1,362 @@
+/*
+ * See probe.h. The thread posts its answers to a list under a mutex and wakes the loop.
+ *
+ * Stopping: the loop sets `stop` and sends SIGUSR2, whose empty handler has no SA_RESTART, so that a
+ * waiting flock() returns EINTR and the thread sees `stop`. A signal that arrives after the thread has
+ * looked at `stop` and before it is inside flock() would be lost: so a timer sends it again until the
+ * thread has posted its last answer.
+ */
+#include "keeper/kernel/probe.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <sys/file.h>
+#include <time.h>
+#include <unistd.h>
+#include <utlist.h>
+
+#define RESIGNAL_MS  5
+#define THREAD_STACK (128u << 10)
+
+struct posted {
+	struct probe *probe;
+	enum probe_answer answer;
+	int error;
+	bool last;
+	struct posted *prev, *next;
+};
+
+struct probes {
+	int wake_fd; /* eventfd: there is something in `posted` */
+	uv_poll_t wake;
+	uv_timer_t resignal;
+	pthread_mutex_t mutex;
+	struct posted *posted;
+	struct probe *stopping; /* told to stop, last answer not taken */
+	unsigned running;
+	unsigned handles; /* not closed yet */
+};
+
+struct probe {
+	struct probes *probes;
+	pthread_t thread;
+	int fd;
+	struct probe_want want;
+	bool stop; /* atomic */
+	bool told; /* in probes->stopping */
+	probe_cb *cb;
+	void *arg;
+	struct posted answers[2]; /* in use, and the last one */
+	struct probe *prev, *next;
+};
+
+static void post(struct probe *probe, enum probe_answer answer, int error, bool last)
+{
+	struct posted *p = &probe->answers[last];
+
+	*p = (struct posted){.probe = probe, .answer = answer, .error = error, .last = last};
+	pthread_mutex_lock(&probe->probes->mutex);
+	DL_APPEND(probe->probes->posted, p);
+	/* Under the mutex: after it the loop may free the probe, and after the last one `probes`. */
+	eventfd_write(probe->probes->wake_fd, 1);
+	pthread_mutex_unlock(&probe->probes->mutex);
+}
+
+static bool told_to_stop(const struct probe *probe)
+{
+	return __atomic_load_n(&probe->stop, __ATOMIC_ACQUIRE);
+}
+
+/* --- flock: the lock itself is the test, and stays --- */
+
+/* 1: taken. 0: somebody has it. -errno. */
+static int try_flock(int fd, int op)
+{
+	if (flock(fd, op | LOCK_NB) == 0)
+		return 1;
+	return errno == EWOULDBLOCK ? 0 : -errno;
+}
+
+static int test_flock(const struct probe *probe, enum probe_answer *answer)
+{
+	int ret = try_flock(probe->fd, LOCK_EX);
+
+	*answer = PROBE_FREE;
+	if (ret == 0 && probe->want.shared_will_do) {
+		ret = try_flock(probe->fd, LOCK_SH);
+		*answer = PROBE_SHARED;
+	}
+	return ret;
+}
+
+static int wait_flock(const struct probe *probe, enum probe_answer *answer)
+{
+	*answer = probe->want.shared_will_do ? PROBE_SHARED : PROBE_FREE;
+	return flock(probe->fd, probe->want.shared_will_do ? LOCK_SH : LOCK_EX) == 0 ? 1 : -errno;
+}
+
+/* --- records --- */
+
+static struct flock record(const struct probe *probe, short type)
+{
+	const struct probe_want *w = &probe->want;
+
+	return (struct flock){.l_type = type,
+			      .l_whence = SEEK_SET,
+			      .l_start = w->from,
+			      .l_len = w->to == WIRE_EOF ? 0 : w->to - w->from};
+}
+
+static int test_record(const struct probe *probe, int fd, enum probe_answer *answer)
+{
+	struct flock lock = record(probe, F_WRLCK);
+
+	*answer = PROBE_FREE;
+	if (fcntl(fd, F_OFD_GETLK, &lock) != 0)
+		return -errno;
+	if (lock.l_type == F_UNLCK)
+		return 1;
+	if (!probe->want.shared_will_do)
+		return 0;
+	*answer = PROBE_SHARED;
+	lock = record(probe, F_RDLCK);
+	if (fcntl(fd, F_OFD_GETLK, &lock) != 0)
+		return -errno;
+	return lock.l_type == F_UNLCK;
+}
+
+/* Where no description can be had that may take the lock: asks at growing intervals. A signal ends a pause early. */
+static int poll_record(const struct probe *probe, int fd, enum probe_answer *answer)
+{
+	struct timespec pause = {.tv_nsec = 1000000};
+	int ret;
+
+	while ((ret = test_record(probe, fd, answer)) == 0 && !told_to_stop(probe)) {
+		nanosleep(&pause, NULL);
+		if (pause.tv_nsec < 64000000)
+			pause.tv_nsec *= 2;
+	}
+	return ret ? ret : -EINTR;
+}
+
+/*
+ * A thread that waits does so with a POSIX lock, and has a table of descriptors of its own, since that is whose POSIX
+ * locks they are. An OFD lock will not do: where one waits, Linux (6.18) looks for no deadlock among those who wait
+ * behind it, and two programs here that wait for each other's locks would both wait for ever. What is left in the table
+ * is what post() needs.
+ */
+static int leave_table(const struct probe *probe)
+{
+	unsigned wake_fd = (unsigned)probe->probes->wake_fd;
+
+	if (close_range(wake_fd + 1, ~0u, CLOSE_RANGE_UNSHARE) != 0)
+		return -errno;
+	close_range(3, wake_fd - 1, 0);
+	return 0;
+}
+
+/* Opens the file by the first thread's descriptor of it. */
+static int open_anew(const struct probe *probe, int mode)
+{
+	char link[64];
+
+	snprintf(link, sizeof(link), "/proc/%d/task/%d/fd/%d", (int)getpid(), (int)getpid(), probe->fd);
+	return open(link, mode | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+}
+
+static int wait_record(const struct probe *probe, enum probe_answer *answer)
+{
+	struct flock lock = record(probe, F_UNLCK);
+	short type = probe->want.shared_will_do ? F_RDLCK : F_WRLCK;
+	int fd, ret;
+
+	if (leave_table(probe) < 0)
+		return poll_record(probe, probe->fd, answer);
+	fd = open_anew(probe, type == F_WRLCK ? O_RDWR : O_RDONLY);
+	if (fd < 0) {
+		fd = open_anew(probe, O_RDONLY);
+		ret = fd < 0 ? -errno : poll_record(probe, fd, answer);
+		goto out;
+	}
+	do {
+		lock.l_type = type;
+		ret = fcntl(fd, F_SETLKW, &lock) == 0 ? 1 : -errno;
+		lock.l_type = F_UNLCK;
+		fcntl(fd, F_SETLK, &lock);
+		/* Taken, and let go: what another program took in between shows in a last look. */
+		if (ret == 1)
+			ret = test_record(probe, fd, answer);
+	} while ((ret == 0 || ret == -EINTR) && !told_to_stop(probe));
+out:
+	if (fd >= 0)
+		close(fd);
+	return ret;
+}
+
+/* --- both --- */
+
+static void *probe_main(void *arg)
+{
+	struct probe *probe = arg;
+	bool flocks = probe->want.space == WIRE_FLOCK;
+	enum probe_answer answer;
+	int ret = flocks ? test_flock(probe, &answer) : test_record(probe, probe->fd, &answer);
+
+	if (ret == 0)
+		post(probe, PROBE_IN_USE, 0, !probe->want.wait);
+	if (ret == 0 && !probe->want.wait)
+		return NULL;
+	while (ret == 0 && !told_to_stop(probe)) {
+		ret = flocks ? wait_flock(probe, &answer) : wait_record(probe, &answer);
+		if (ret == -EINTR)
+			ret = 0;
+	}
+	/* On a network even the test may wait: only probe_stop() sends signals. */
+	if (ret == -EINTR)
+		ret = 0;
+	post(probe, ret > 0 ? answer : PROBE_STOPPED, -(ret < 0 ? ret : 0), true);
+	return NULL;
+}
+
+static void forget(struct probes *probes, struct probe *probe)
+{
+	pthread_join(probe->thread, NULL); /* it has posted its last answer: no wait worth speaking of */
+	if (probe->told)
+		DL_DELETE(probes->stopping, probe);
+	if (!probes->stopping)
+		uv_timer_stop(&probes->resignal);
+	if (--probes->running == 0)
+		uv_unref((uv_handle_t *)&probes->wake);
+	free(probe);
+}
+
+static void on_wake(uv_poll_t *wake, int status, int events)
+{
+	struct probes *probes = wake->data;
+	eventfd_t count;
+
+	(void)status, (void)events;
+	eventfd_read(probes->wake_fd, &count);
+	for (;;) {
+		pthread_mutex_lock(&probes->mutex);
+		struct posted *p = probes->posted;
+		if (p)
+			DL_DELETE(probes->posted, p);
+		pthread_mutex_unlock(&probes->mutex);
+		if (!p)
+			return;
+		struct posted posted = *p;
+		probe_cb *cb = posted.probe->cb;
+		void *arg = posted.probe->arg;
+
+		/* First what the answer is for: the thread takes as long to end as a hand-over takes. */
+		cb(arg, posted.answer, posted.error);
+		if (posted.last)
+			forget(probes, posted.probe);
+	}
+}
+
+static void on_resignal(uv_timer_t *timer)
+{
+	struct probes *probes = timer->data;
+	struct probe *probe;
+
+	DL_FOREACH (probes->stopping, probe)
+		pthread_kill(probe->thread, SIGUSR2);
+}
+
+static void on_signal(int sig)
+{
+	(void)sig;
+}
+
+struct probes *probes_new(uv_loop_t *loop)
+{
+	struct sigaction action = {.sa_handler = on_signal}; /* no SA_RESTART: flock() must come back */
+	struct probes *probes = calloc(1, sizeof(*probes));
+
+	if (!probes)
+		return NULL;
+	probes->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+	if (probes->wake_fd < 0 || uv_poll_init(loop, &probes->wake, probes->wake_fd) != 0) {
+		if (probes->wake_fd >= 0)
+			close(probes->wake_fd);
+		free(probes);
+		return NULL;
+	}
+	sigaction(SIGUSR2, &action, NULL);
+	pthread_mutex_init(&probes->mutex, NULL);
+	uv_timer_init(loop, &probes->resignal);
+	probes->wake.data = probes->resignal.data = probes;
+	uv_poll_start(&probes->wake, UV_READABLE, on_wake);
+	uv_unref((uv_handle_t *)&probes->wake);
+	uv_unref((uv_handle_t *)&probes->resignal);
+	probes->handles = 2;
+	return probes;
+}
+
+static void on_closed(uv_handle_t *handle)
+{
+	struct probes *probes = handle->data;
+
+	if (--probes->handles)
+		return; /* libuv still looks at the other one */
+	pthread_mutex_destroy(&probes->mutex);
+	close(probes->wake_fd);
+	free(probes);
+}
+
+void probes_free(struct probes *probes)
+{
+	if (!probes)
+		return;
+	uv_close((uv_handle_t *)&probes->resignal, on_closed);
+	uv_close((uv_handle_t *)&probes->wake, on_closed);
+}
+
+struct probe *probe_start(struct probes *probes, int fd, const struct probe_want *want, probe_cb *cb, void *arg)
+{
+	struct probe *probe = calloc(1, sizeof(*probe));
+	pthread_attr_t attr;
+	sigset_t all, old;
+	int err;
+
+	if (!probe)
+		return NULL;
+	*probe = (struct probe){.probes = probes, .fd = fd, .want = *want, .cb = cb, .arg = arg};
+	pthread_attr_init(&attr);
+	pthread_attr_setstacksize(&attr, THREAD_STACK);
+	sigfillset(&all);
+	sigdelset(&all, SIGUSR2);
+	pthread_sigmask(SIG_SETMASK, &all, &old);
+	err = pthread_create(&probe->thread, &attr, probe_main, probe);
+	pthread_sigmask(SIG_SETMASK, &old, NULL);
+	pthread_attr_destroy(&attr);
+	if (err) {
+		free(probe);
+		errno = err;
+		return NULL;
+	}
+	if (probes->running++ == 0)
+		uv_ref((uv_handle_t *)&probes->wake);
+	return probe;
+}
+
+void probe_stop(struct probe *probe)
+{
+	struct probes *probes = probe->probes;
+
+	if (probe->told)
+		return;
+	probe->told = true;
+	__atomic_store_n(&probe->stop, true, __ATOMIC_RELEASE);
+	DL_APPEND(probes->stopping, probe);
+	pthread_kill(probe->thread, SIGUSR2);
+	uv_timer_start(&probes->resignal, on_resignal, RESIGNAL_MS, RESIGNAL_MS);
+}

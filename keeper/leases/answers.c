@@ -1,0 +1,92 @@
+/* See answers.h. One host's leases all give the same answer: what its kernel says is in the way of the whole question.
+ */
+#include "keeper/leases/answers.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "keeper/leases/act.h"
+#include "keeper/callers/callers.h"
+#include "keeper/clock.h"
+
+#define REASK_MS 10
+
+struct answers {
+	struct store_range first;
+	size_t count;
+	char hosts[STORE_MAX_BLOCKERS][STORE_HOST_BYTES];
+};
+
+static bool has_answered(const struct answers *answers, const char *host)
+{
+	for (size_t i = 0; i < answers->count; i++)
+		if (strcmp(answers->hosts[i], host) == 0)
+			return true;
+	return false;
+}
+
+/* Where two begin at the same byte, any order will do that does not depend on who answers first. */
+static bool is_before(const struct store_range *a, const struct store_range *b)
+{
+	if (a->from != b->from)
+		return a->from < b->from;
+	if (a->mode != b->mode)
+		return a->mode == WIRE_EXCLUSIVE;
+	return a->to < b->to;
+}
+
+bool answers_complete(const struct lease *lease)
+{
+	if (!lease->answers || !lease->blocker_count)
+		return false;
+	for (size_t i = 0; i < lease->blocker_count; i++)
+		if (!lease->blockers[i].waiter && !has_answered(lease->answers, lease->blockers[i].host))
+			return false;
+	return true;
+}
+
+const struct store_range *answers_first(const struct lease *lease)
+{
+	return lease->answers ? &lease->answers->first : NULL;
+}
+
+int64_t answers_reask_ms(const struct lease *lease)
+{
+	return REASK_MS + (clock_now_ns() - lease->since_ns) / NS_PER_MS / 2;
+}
+
+void answers_look(struct lease *lease)
+{
+	struct keeper *k = lease_keeper(lease);
+
+	if (!lease->answers)
+		return;
+	keeper_enter(k);
+	callers_in_use(lease);
+	if (lease->state == LEASE_ASKING && callers_ask(lease))
+		lease_start_timer(lease, answers_reask_ms(lease));
+	keeper_leave(k);
+}
+
+void answers_add(struct lease *lease, const char *host, const struct store_range *in_use)
+{
+	struct answers *answers = lease->answers;
+
+	if (!answers) {
+		answers = lease->answers = calloc(1, sizeof(*answers));
+		if (!answers)
+			return; /* probe_ms end the question */
+		answers->first = *in_use;
+	}
+	if (is_before(in_use, &answers->first))
+		answers->first = *in_use;
+	if (answers->count < STORE_MAX_BLOCKERS && !has_answered(answers, host))
+		strcpy(answers->hosts[answers->count++], host);
+	answers_look(lease);
+}
+
+void answers_forget(struct lease *lease)
+{
+	free(lease->answers);
+	lease->answers = NULL;
+}

@@ -1,0 +1,123 @@
+/* See grace.h. */
+#include "keeper/leases/grace.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "keeper/leases/act.h"
+#include "keeper/clock.h"
+#include "keeper/leases/host.h"
+#include "keeper/guard/journal.h"
+#include "keeper/leases/locks.h"
+#include "keeper/log.h"
+#include "keeper/leases/requests.h"
+
+#define RECONNECT_MS 2000 /* the store tries again as often */
+
+void grace_lose_forgotten(struct keeper *k)
+{
+	struct lease *lease, *next;
+
+	keeper_enter(k);
+	HASH_ITER (hh, k->leases, lease, next)
+		if (lease->state == LEASE_UNSURE && lease->forgotten)
+			lease_raise(lease, LEASE_EV_GONE);
+	keeper_leave(k);
+}
+
+bool grace_has_forgotten(const struct keeper *k)
+{
+	return k->forgotten_count > 0;
+}
+
+static void on_grace_timer(uv_timer_t *timer);
+
+static void on_open(void *arg, const struct store_reply *reply)
+{
+	struct keeper *k = arg;
+
+	if (reply->status != STORE_OK) {
+		if (reply->status == STORE_ERROR)
+			log_error("grace cannot be ended: %s", reply->error);
+		uv_timer_start(&k->grace, on_grace_timer, keeper_reask_ms(k), 0);
+		return;
+	}
+	log_info("grace is over: the store grants leases");
+	keeper_raise_all(k, LEASE_EV_UP);
+}
+
+static void on_grace_timer(uv_timer_t *timer)
+{
+	struct keeper *k = timer->data;
+	int64_t left = grace_left_ms(k);
+
+	if (!store_is_up(k->store) || !store_in_grace(k->store))
+		return; /* grace_store_is_up() or grace_begin() starts it again */
+	if (left > 0) {
+		uv_timer_start(timer, on_grace_timer, left + 1, 0);
+		return;
+	}
+	store_open(k->store, STORE_OPEN_WATCHED, "", on_open, k);
+}
+
+int64_t grace_beat_left_ms(const struct keeper *k)
+{
+	int64_t ttl_ms = k->config->lease.ttl_ms, beat_ms = ttl_ms / 3 + RECONNECT_MS;
+	int64_t left = k->grace_since_ns + (beat_ms < ttl_ms ? beat_ms : ttl_ms) * NS_PER_MS - clock_now_ns();
+
+	return left < 0 ? 0 : left / NS_PER_MS + 1;
+}
+
+int64_t grace_left_ms(const struct keeper *k)
+{
+	int64_t left = k->grace_since_ns + host_ttl_ns(k) - clock_now_ns();
+
+	return left < 0 ? 0 : left / NS_PER_MS;
+}
+
+void grace_store_is_up(struct keeper *k)
+{
+	if (store_in_grace(k->store))
+		on_grace_timer(&k->grace);
+}
+
+static void forget(struct keeper *k, const char *old, const char *now)
+{
+	struct lease *lease, *next;
+
+	host_sure_until(k); /* notices that the deadline has passed */
+	log_error("the store lost its memory (incarnation %s was %s): %s; nothing new is granted until all old leases "
+		  "have run out",
+		  now, old,
+		  k->expired ? "the leases of this host had run out" : "the leases of this host are put back");
+	keeper_enter(k);
+	HASH_ITER (hh, k->leases, lease, next) {
+		lease_set_forgotten(lease, lease_is_ours(lease->state));
+		lease_raise(lease, lease->forgotten && lease->lapsed ? LEASE_EV_GONE : LEASE_EV_FORGOTTEN);
+	}
+	if (k->expired)
+		grace_lose_forgotten(k);
+	keeper_leave(k);
+}
+
+void grace_begin(struct keeper *k, const char *old, const char *now)
+{
+	int ret;
+
+	k->grace_since_ns = clock_now_ns();
+	/* Connections may have survived it: then grace_store_is_up() does not follow. */
+	uv_timer_start(&k->grace, on_grace_timer, host_ttl_ns(k) / NS_PER_MS + 1, 0);
+	watch_clear(k->watch);
+	watch_clear(k->sweeping);
+	if (!*old)
+		old = k->journal_incarnation;
+	if (*old && strcmp(old, now) != 0) {
+		snprintf(k->earlier_incarnation, sizeof(k->earlier_incarnation), "%s", old);
+		forget(k, old, now);
+	}
+	on_grace_timer(&k->grace); /* no connection need have broken: then grace_store_is_up() does not come */
+	k->journal_incarnation[0] = '\0';
+	ret = journal_set_incarnation(k->journal, now);
+	if (ret < 0)
+		log_error("the journal cannot be written: %s", strerror(-ret));
+}

@@ -1,0 +1,152 @@
+/*
+ * See inquiry.h. The lease may end while a worker asks the kernel: it is looked up again by its token. What the worker
+ * says is no more than a hint for who does not wait: a lock that it saw has been there during the question, and where
+ * it saw none, the recall takes its ordinary way, with a probe. So nothing of this decides who has a lock.
+ */
+#include "keeper/leases/inquiry.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+#include <utlist.h>
+
+#include "keeper/leases/act.h"
+#include "keeper/fronts/fronts.h"
+#include "keeper/leases/kernel.h"
+#include "keeper/leases/locks.h"
+#include "keeper/kernel/workers.h"
+
+#define PROBE_TRIES 20 /* a probe that waited has the lock for a moment (probe.c) */
+
+struct inquiry {
+	struct work work; /* the first member */
+	struct keeper *keeper;
+	char token[STORE_TOKEN_BYTES];
+	struct asker asker;
+	int fd;
+	int found; /* as kernel_lock_in_the_way() */
+	struct store_range in_use;
+	struct inquiry *prev, *next; /* keeper->inquiries */
+};
+
+int inquiry_look(int fd, const struct store_range *wanted, struct store_range *in_use)
+{
+	static const struct timespec pause = {.tv_nsec = 1000000};
+	int found = -EAGAIN;
+
+	for (int tries = 0; tries < PROBE_TRIES && found == -EAGAIN; tries++) {
+		if (tries)
+			nanosleep(&pause, NULL);
+		found = kernel_lock_in_the_way(fd, wanted, in_use);
+	}
+	return found;
+}
+
+static void run(struct work *work)
+{
+	struct inquiry *inquiry = (struct inquiry *)work;
+
+	inquiry->found = inquiry_look(inquiry->fd, &inquiry->asker.range, &inquiry->in_use);
+	close(inquiry->fd);
+}
+
+static void answer(struct lease *lease, const struct inquiry *inquiry)
+{
+	const struct asker *asker = &inquiry->asker;
+
+	if (inquiry->found == 0 || inquiry->found == -EAGAIN)
+		lease_recalled(lease, asker);
+	else
+		store_tell_in_use(inquiry->keeper->store, asker->host, lease->lock->file->name, asker->token,
+				  inquiry->found > 0 ? &inquiry->in_use : &lease->range);
+}
+
+static void finish(struct inquiry *inquiry)
+{
+	struct keeper *k = inquiry->keeper;
+	struct lease *lease = k->leaving ? NULL : lease_find(k, inquiry->token);
+
+	DL_DELETE(k->inquiries, inquiry);
+	/* Given back meanwhile: then the store grants the asker what it wants. Leaving: there is no store any more. */
+	if (lease && lease_is_ours(lease->state)) {
+		keeper_enter(k);
+		answer(lease, inquiry);
+		keeper_leave(k);
+	}
+	free(inquiry);
+}
+
+static void done(struct work *work)
+{
+	struct inquiry *inquiry = (struct inquiry *)work;
+
+	inquiry->keeper->inquiry_count--;
+	finish(inquiry);
+}
+
+static void on_looked(void *arg, int found, const struct store_range *in_use)
+{
+	struct inquiry *inquiry = arg;
+
+	inquiry->found = found;
+	if (found > 0)
+		inquiry->in_use = *in_use;
+	finish(inquiry);
+}
+
+bool inquiry_needed(const struct lease *lease)
+{
+	const struct file *file = lease->lock->file;
+
+	return lease->range.space == WIRE_RECORD && !file->local && file_is_open(file);
+}
+
+/* One that asks again, since it has had no answer yet. */
+static bool is_running(const struct keeper *k, const struct lease *lease, const struct asker *asker)
+{
+	const struct inquiry *inquiry;
+
+	DL_FOREACH (k->inquiries, inquiry)
+		if (strcmp(inquiry->token, lease->token) == 0 && strcmp(inquiry->asker.token, asker->token) == 0)
+			return true;
+	return false;
+}
+
+static bool start_worker(struct inquiry *inquiry, const struct file *file)
+{
+	struct keeper *k = inquiry->keeper;
+
+	inquiry->fd = k->inquiry_count < INQUIRIES_MAX ? fcntl(file->fd, F_DUPFD_CLOEXEC, 3) : -1;
+	if (inquiry->fd < 0)
+		return false;
+	if (workers_start(k->workers, file->key.dev, &inquiry->work) < 0) {
+		close(inquiry->fd);
+		return false;
+	}
+	k->inquiry_count++;
+	return true;
+}
+
+bool inquiry_start(struct lease *lease, const struct asker *asker)
+{
+	struct keeper *k = lease_keeper(lease);
+	const struct file *file = lease->lock->file;
+	struct inquiry *inquiry;
+
+	if (is_running(k, lease, asker))
+		return true;
+	inquiry = calloc(1, sizeof(*inquiry));
+	if (!inquiry)
+		return false;
+	*inquiry = (struct inquiry){.work = {.run = run, .done = done}, .keeper = k, .asker = *asker};
+	memcpy(inquiry->token, lease->token, sizeof(inquiry->token));
+	if (file->away ? !away_look(file->away, &asker->range, on_looked, inquiry) : !start_worker(inquiry, file)) {
+		free(inquiry);
+		return false;
+	}
+	DL_APPEND(k->inquiries, inquiry);
+	return true;
+}

@@ -1,0 +1,228 @@
+/* See kernel.h. */
+#include "keeper/leases/kernel.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+#include <sys/file.h>
+#include <unistd.h>
+#include <utlist.h>
+
+#include "keeper/leases/act.h"
+#include "keeper/fronts/fronts.h"
+#include "keeper/leases/locks.h"
+#include "keeper/log.h"
+#include "keeper/leases/reopen.h"
+#include "keeper/callers/serve.h"
+#include "keeper/leases/split.h"
+
+#define PAUSE_MS     100 /* after the kernel refused to tell, or to let us wait; doubles */
+#define PAUSE_MAX_MS 5000
+
+void lock_unprobe(struct lock *lock)
+{
+	if (!lock->probe_holds)
+		return;
+	flock(lock->file->fd, LOCK_UN);
+	lock->probe_holds = false;
+}
+
+/* Is it enough if nobody has it exclusively? Then the lease becomes a shared one, whatever else is wanted of it later.
+ */
+static bool shared_will_do(const struct lease *lease)
+{
+	return lease->range.mode == WIRE_EXCLUSIVE && lease->recall >= RECALL_ASK && lease->recall_shared;
+}
+
+bool probe_waits_for_more(const struct lease *lease)
+{
+	return lease_is_probed(lease) && !lease->probe_shared && shared_will_do(lease);
+}
+
+/* What the kernel refuses once it will most likely refuse again. */
+static void ask_again_later(struct lease *lease, int error)
+{
+	lease->probe_pause_ms = lease->probe_pause_ms ? 2 * lease->probe_pause_ms : PAUSE_MS;
+	if (lease->probe_pause_ms > PAUSE_MAX_MS)
+		lease->probe_pause_ms = PAUSE_MAX_MS;
+	log_error("%s: the kernel cannot tell whether it is in use: %s; trying again in %lld ms",
+		  lease->lock->file->path, strerror(error), (long long)lease->probe_pause_ms);
+	lease_start_timer(lease, lease->probe_pause_ms);
+}
+
+static void probe_said(struct lease *lease, enum probe_answer answer, int error, bool last)
+{
+	bool away = lease->away_probe != NULL; /* tested only: fronts.h */
+
+	if (last) {
+		lease->probe = NULL;
+		lease->away_probe = NULL;
+	}
+	if (answer == PROBE_FREE || answer == PROBE_SHARED)
+		lease->probe_pause_ms = 0;
+	if ((answer == PROBE_FREE || answer == PROBE_SHARED) && lease->lock->space == WIRE_FLOCK && !away)
+		lease->lock->probe_holds = true;
+	if (last && lease->state == LEASE_UNSURE && lease->stands) {
+		if (lease->lock->probe_holds)
+			lease_raise(lease, LEASE_EV_FREE);
+		return lease_raise(lease, LEASE_EV_STANDS);
+	}
+	switch (answer) {
+	case PROBE_FREE:
+		if (lease->state == LEASE_STOPPING && lease->recall < RECALL_WAIT) {
+			/* Free, but a caller here needs it and nobody elsewhere does. */
+			lock_unprobe(lease->lock);
+			return lease_raise(lease, LEASE_EV_STOPPED);
+		}
+		return lease_raise(lease, LEASE_EV_FREE);
+	case PROBE_SHARED:
+		return lease_raise(lease, LEASE_EV_SHARED);
+	case PROBE_STOPPED:
+		if (error && (lease->state == LEASE_PROBING || lease->state == LEASE_WAITING))
+			return ask_again_later(lease, error);
+		return lease_raise(lease, LEASE_EV_STOPPED);
+	case PROBE_IN_USE:
+		if (last && lease->state == LEASE_STOPPING)
+			return lease_raise(lease, LEASE_EV_STOPPED);
+		if (shared_will_do(lease) && !lease->probe_shared) /* the recall came after the probe was started */
+			return lease_raise(lease, last ? LEASE_EV_STOPPED : LEASE_EV_NEEDED);
+		if (lease->recall != RECALL_WAIT)
+			return lease_raise(lease, LEASE_EV_KEPT);
+		/* A recall that came after a probe for a mere question was started: start one that waits. */
+		keeper_enter(lease_keeper(lease));
+		lease_raise(lease, last ? LEASE_EV_STOPPED : LEASE_EV_IN_USE);
+		/* It did not look like that when the recall came. */
+		if (lease->state == LEASE_WAITING)
+			split_on_recall(lease, &lease->recall_range, false);
+		return keeper_leave(lease_keeper(lease));
+	}
+}
+
+static void on_probe(void *arg, enum probe_answer answer, int error)
+{
+	struct lease *lease = arg;
+	struct keeper *k = lease_keeper(lease);
+	bool last = answer != PROBE_IN_USE || !lease->probe_waits;
+
+	keeper_enter(k);
+	probe_said(lease, answer, error, last);
+	if (last)
+		serve_lock(lease->lock); /* whom lock_stop_probes() has kept waiting */
+	keeper_leave(k);
+}
+
+void lease_stop_probe(struct lease *lease)
+{
+	if (lease->probe)
+		probe_stop(lease->probe);
+	if (lease->away_probe)
+		away_probe_stop(lease->away_probe);
+}
+
+bool lock_stop_probes(struct lock *lock, const struct store_range *range)
+{
+	struct lease *lease;
+	bool ended = true;
+
+	keeper_enter(lock->file->keeper);
+	DL_FOREACH (lock->leases, lease) {
+		if (!lease_is_probed(lease) || !range_overlaps(&lease->range, range))
+			continue;
+		lease_raise(lease, LEASE_EV_NEEDED);
+		ended = false;
+	}
+	keeper_leave(lock->file->keeper);
+	/* What one of a lease that is on its way back has taken must not be in the caller's way. To hold it is of no
+	 * need any more: who takes the kernel lock without a pin asks before he relies on it. */
+	if (ended)
+		lock_unprobe(lock);
+	return ended;
+}
+
+void lease_start_probe(struct lease *lease)
+{
+	struct probe_want want = {.space = lease->range.space, .from = lease->range.from, .to = lease->range.to};
+
+	if (lease_is_probed(lease)) /* an earlier one is stopping: its last answer starts this one */
+		return;
+	if (!file_is_open(lease->lock->file)) {
+		reopen_to_probe(lease);
+		return;
+	}
+	lease->probe_waits = lease->recall == RECALL_WAIT;
+	lease->probe_shared = shared_will_do(lease);
+	want.shared_will_do = lease->probe_shared;
+	want.wait = lease->probe_waits;
+	if (lease->lock->file->away)
+		lease->away_probe = away_probe_start(lease->lock->file->away, &want, on_probe, lease);
+	else
+		lease->probe = probe_start(lease_keeper(lease)->probes, lease->lock->file->fd, &want, on_probe, lease);
+	if (!lease_is_probed(lease)) /* no thread to be had: again in a while */
+		lease_start_timer(lease, 100);
+}
+
+static struct flock as_flock(const struct store_range *wanted)
+{
+	return (struct flock){.l_type = wanted->mode == WIRE_SHARED ? F_RDLCK : F_WRLCK,
+			      .l_whence = SEEK_SET,
+			      .l_start = wanted->from,
+			      .l_len = wanted->to == WIRE_EOF ? 0 : wanted->to - wanted->from};
+}
+
+int kernel_lock_in_the_way(int fd, const struct store_range *wanted, struct store_range *in_use)
+{
+	struct flock lock = as_flock(wanted);
+
+	if (fcntl(fd, F_OFD_GETLK, &lock) != 0)
+		return errno == EAGAIN ? -EIO : -errno;
+	if (lock.l_type == F_UNLCK)
+		return 0;
+	/* Our own: a probe that waited takes it for a moment, and is about to say so. */
+	if (lock.l_pid == getpid())
+		return -EAGAIN;
+	in_use->space = WIRE_RECORD;
+	in_use->mode = lock.l_type == F_RDLCK ? WIRE_SHARED : WIRE_EXCLUSIVE;
+	in_use->from = lock.l_start;
+	in_use->to = lock.l_len ? lock.l_start + lock.l_len : WIRE_EOF;
+	return 1;
+}
+
+int lock_in_the_way(const struct lease *lease, const struct store_range *wanted, struct store_range *in_use)
+{
+	const struct file *file = lease->lock->file;
+	int found;
+
+	*in_use = lease->range;
+	if (lease->range.space != WIRE_RECORD || !file->local)
+		return -1;
+	found = kernel_lock_in_the_way(file->fd, wanted, in_use);
+	return found == -EAGAIN ? 0 : found < 0 ? -1 : found;
+}
+
+/* Our own description must have no lock and get none meanwhile: it would be dropped here. */
+static bool is_free_of_probes(const struct lock *lock)
+{
+	const struct lease *lease;
+
+	DL_FOREACH (lock->leases, lease)
+		if (lease_is_probed(lease))
+			return false;
+	return !lock->probe_holds;
+}
+
+bool lease_is_in_use(const struct lease *lease)
+{
+	const struct file *file = lease->lock->file;
+	struct store_range all = lease->range, in_use;
+
+	all.mode = WIRE_EXCLUSIVE;
+	if (lease->range.space == WIRE_RECORD)
+		return lock_in_the_way(lease, &all, &in_use) > 0;
+	if (!file->local || file->fd < 0 || !is_free_of_probes(lease->lock))
+		return false;
+	/* Who is refused because of this asks the keeper, and comes to know better. */
+	if (flock(file->fd, LOCK_EX | LOCK_NB) != 0)
+		return errno == EWOULDBLOCK;
+	flock(file->fd, LOCK_UN);
+	return false;
+}

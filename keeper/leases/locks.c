@@ -1,0 +1,286 @@
+/* See locks.h. */
+#include "keeper/leases/locks.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+#include <unistd.h>
+#include <utlist.h>
+
+#include "keeper/clock.h"
+#include "keeper/fronts/fronts.h"
+#include "keeper/leases/reopen.h"
+#include "keeper/leases/room.h"
+#include "keeper/kernel/workers.h"
+
+/* close() may block on a hung mount: then it is a worker's job. */
+struct closing {
+	struct work work; /* the first member */
+	int fd;
+};
+
+static void run_close(struct work *work)
+{
+	close(((struct closing *)work)->fd);
+}
+
+static void on_fd_closed(struct work *work)
+{
+	free(work);
+}
+
+void file_close(struct keeper *k, uint64_t dev, int fd, bool local)
+{
+	struct closing *closing = fd < 0 || local ? NULL : calloc(1, sizeof(*closing));
+
+	if (fd < 0)
+		return;
+	if (closing) {
+		*closing = (struct closing){.work = {.run = run_close, .done = on_fd_closed}, .fd = fd};
+		if (workers_start(k->workers, dev, &closing->work) == 0)
+			return;
+	}
+	free(closing);
+	close(fd);
+}
+
+static struct file *file_new(struct keeper *k, const struct file_key *key, bool local, const char *path,
+			     const char *name, int fd)
+{
+	struct file *file = calloc(1, sizeof(*file));
+
+	if (!file)
+		return NULL;
+	file->path = strdup(path);
+	file->name = strdup(name);
+	if (!file->path || !file->name) {
+		free(file->path);
+		free(file->name);
+		free(file);
+		return NULL;
+	}
+	file->keeper = k;
+	file->key = *key;
+	file->id = (struct identity){.dev = key->dev, .ino = key->ino};
+	file->fd = fd;
+	file->local = local;
+	snprintf(file->inode, sizeof(file->inode), "%llx:%llu", (unsigned long long)key->dev,
+		 (unsigned long long)key->ino);
+	for (int i = 0; i < WIRE_SPACES; i++)
+		file->locks[i] = (struct lock){.file = file, .space = i};
+	HASH_ADD(hh, k->files, key, sizeof(file->key), file);
+	return file;
+}
+
+struct file *file_find(struct keeper *k, uint64_t dev, uint64_t ino)
+{
+	struct file_key key = {.dev = dev, .ino = ino};
+	struct file *file;
+
+	HASH_FIND(hh, k->files, &key, sizeof(key), file);
+	return file;
+}
+
+int file_get(struct keeper *k, const struct stat *st, bool local, const char *path, const char *name, int fd,
+	     struct file **out)
+{
+	struct file_key key = {.dev = st->st_dev, .ino = st->st_ino};
+	struct file *file = file_find(k, key.dev, key.ino);
+	char *copy;
+
+	if (!file) {
+		*out = file_new(k, &key, local, path, name, fd);
+		if (!*out)
+			file_close(k, key.dev, fd, local);
+		return *out ? 0 : -ENOMEM;
+	}
+	*out = file;
+	if (file->fd >= 0)
+		file_close(k, key.dev, fd, file->local);
+	else if (fd >= 0) {
+		file->fd = fd;
+		reopen_done(file);
+	}
+	if (strcmp(file->name, name) != 0)
+		return -EEXIST;
+	if (strcmp(file->path, path) != 0 && (copy = strdup(path))) {
+		free(file->path);
+		file->path = copy;
+	}
+	return 0;
+}
+
+void file_is_away(struct file *file, struct away *away)
+{
+	if (file_is_open(file)) {
+		away_forget(away);
+		return;
+	}
+	file->away = away;
+	away_owned(away, &file->away);
+	reopen_done(file);
+}
+
+void file_put(struct file *file)
+{
+	for (int i = 0; i < WIRE_SPACES; i++)
+		if (file->locks[i].leases || file->locks[i].sessions)
+			return;
+	HASH_DEL(file->keeper->files, file);
+	reopen_forget(file);
+	file_close(file->keeper, file->key.dev, file->fd, file->local);
+	if (file->away)
+		away_forget(file->away);
+	free(file->path);
+	free(file->name);
+	free(file);
+}
+
+struct holders_file file_searched(const struct file *file)
+{
+	return (struct holders_file){
+		.dev = file->key.dev, .ino = file->key.ino, .kernel_dev = file->id.dev, .kernel_ino = file->id.ino};
+}
+
+void file_learnt(struct file *file, const struct identity *id)
+{
+	if (id->ino && file->id.dev == file->key.dev && file->id.ino == file->key.ino)
+		file->id = *id;
+}
+
+void file_unused(struct file *file)
+{
+	if (file->listed)
+		return;
+	file->listed = true;
+	DL_APPEND2(file->keeper->unused, file, unused_prev, unused_next);
+}
+
+/* 128 random bits: no two requests of any two hosts ever have the same token. */
+static int make_token(char token[STORE_TOKEN_BYTES])
+{
+	static const char digits[] = "0123456789abcdef";
+	unsigned char bytes[(STORE_TOKEN_BYTES - 1) / 2];
+
+	if (getrandom(bytes, sizeof(bytes), 0) != sizeof(bytes))
+		return -EIO;
+	for (size_t i = 0; i < sizeof(bytes); i++) {
+		*token++ = digits[bytes[i] >> 4];
+		*token++ = digits[bytes[i] & 15];
+	}
+	*token = '\0';
+	return 0;
+}
+
+static struct lease *lease_make(struct lock *lock, const struct store_range *range, const char *token, uid_t uid)
+{
+	struct keeper *k = lock->file->keeper;
+	struct lease *lease = calloc(1, sizeof(*lease));
+
+	if (!lease)
+		return NULL;
+	memcpy(lease->token, token, sizeof(lease->token));
+	lease->lock = lock;
+	lease->state = LEASE_ASKING;
+	lease->slot = FENCE_NO_SLOT;
+	lease->range = *range;
+	lease->since_ns = clock_now_ns();
+	lease->linger_ns = k->config->lease.linger_ms * NS_PER_MS;
+	uv_timer_init(k->loop, &lease->timer);
+	lease->timer.data = lease;
+	DL_APPEND(lock->leases, lease);
+	HASH_ADD_STR(k->leases, token, lease);
+	room_add(lease, uid);
+	return lease;
+}
+
+struct lease *lease_take_up(struct lock *lock, const struct store_range *range, const char *token)
+{
+	return lease_make(lock, range, token, ROOM_NOBODY);
+}
+
+struct lease *lease_new(struct lock *lock, const struct store_range *range, uid_t uid)
+{
+	char token[STORE_TOKEN_BYTES];
+
+	return make_token(token) == 0 ? lease_make(lock, range, token, uid) : NULL;
+}
+
+static void on_timer_closed(uv_handle_t *handle)
+{
+	free(handle->data);
+}
+
+void lease_free(struct lease *lease)
+{
+	struct lock *lock = lease->lock;
+
+	room_remove(lease);
+	HASH_DEL(lock->file->keeper->leases, lease);
+	DL_DELETE(lock->leases, lease);
+	uv_close((uv_handle_t *)&lease->timer, on_timer_closed);
+	file_unused(lock->file);
+}
+
+struct lease *lease_find(struct keeper *k, const char *token)
+{
+	struct lease *lease;
+
+	HASH_FIND_STR(k->leases, token, lease);
+	return lease;
+}
+
+bool range_covers(const struct store_range *a, const struct store_range *b)
+{
+	return a->space == b->space && a->mode >= b->mode && a->from <= b->from && a->to >= b->to;
+}
+
+bool range_overlaps(const struct store_range *a, const struct store_range *b)
+{
+	return a->space == b->space && a->from < b->to && b->from < a->to;
+}
+
+struct lease *lock_covering(const struct lock *lock, const struct store_range *range)
+{
+	struct lease *lease, *closed = NULL;
+
+	DL_FOREACH (lock->leases, lease) {
+		if (!lease_is_ours(lease->state) || !range_covers(&lease->range, range))
+			continue;
+		if (lease->state == LEASE_HELD)
+			return lease;
+		closed = lease;
+	}
+	return closed;
+}
+
+bool lock_covered_without(const struct lease *lease)
+{
+	int64_t at = lease->range.from;
+	const struct lease *other;
+	bool further = true;
+
+	while (at < lease->range.to && further) {
+		further = false;
+		DL_FOREACH (lease->lock->leases, other) {
+			if (other == lease || other->state != LEASE_HELD || other->splitting ||
+			    other->range.mode < lease->range.mode || other->range.from > at || other->range.to <= at)
+				continue;
+			at = other->range.to;
+			further = true;
+		}
+	}
+	return at >= lease->range.to;
+}
+
+void lock_describe(const struct lock *lock, char *out, size_t size)
+{
+	const struct file *file = lock->file;
+
+	if (strcmp(file->name, file->path) == 0)
+		snprintf(out, size, "%s", file->path);
+	else
+		snprintf(out, size, "%s (%s)", file->name, file->path);
+}

@@ -1,0 +1,88 @@
+/* See lost.h. */
+#include "keeper/leases/lost.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <utlist.h>
+
+#include "keeper/leases/locks.h"
+#include "keeper/log.h"
+#include "keeper/callers/serve.h"
+
+#define LOSING_MS 5
+
+static void on_losing(uv_timer_t *timer)
+{
+	struct keeper *k = timer->data;
+
+	k->losing = fence_has_lost(k->fence);
+	if (k->losing)
+		uv_timer_start(timer, on_losing, LOSING_MS, 0);
+	else
+		serve_all(k);
+}
+
+void lost_end_holders(struct keeper *k)
+{
+	k->losing = true;
+	fence_notify(k->fence);
+	uv_timer_start(&k->losing_timer, on_losing, LOSING_MS, 0);
+}
+
+bool lost_has_holders(const struct lock *lock)
+{
+	const struct file *file = lock->file;
+
+	return file->keeper->losing &&
+	       fence_has_lost_on(file->keeper->fence, file->key.dev, file->key.ino, lock->space);
+}
+
+static void lost_free(struct keeper *k, struct lost *lost)
+{
+	DL_DELETE(k->lost, lost);
+	k->lost_count--;
+	free(lost->name);
+	free(lost->path);
+	free(lost);
+}
+
+void lost_report(struct lease *lease, const char *why)
+{
+	struct file *file = lease->lock->file;
+	struct keeper *k = file->keeper;
+	struct lost *lost = calloc(1, sizeof(*lost));
+
+	log_error("LOST: the %s lease on %s (%s, fence %llu): %s; processes that hold the lock are no longer alone, "
+		  "see `dflock status`",
+		  lease->range.mode == WIRE_SHARED ? "shared" : "exclusive", file->name, file->path,
+		  (unsigned long long)lease->fence, why);
+	if (!lost)
+		return;
+	lost->name = strdup(file->name);
+	lost->path = strdup(file->path);
+	lost->file = file_searched(file);
+	lost->range = lease->range;
+	lost->fence = lease->fence;
+	lost->when = time(NULL);
+	snprintf(lost->why, sizeof(lost->why), "%s", why);
+	DL_APPEND(k->lost, lost);
+	if (++k->lost_count > KEEPER_MAX_LOST)
+		lost_free(k, k->lost);
+}
+
+void lost_start(struct keeper *k)
+{
+	uv_timer_init(k->loop, &k->losing_timer);
+	k->losing_timer.data = k;
+	if (fence_has_lost(k->fence))
+		lost_end_holders(k);
+}
+
+void lost_stop(struct keeper *k)
+{
+	uv_close((uv_handle_t *)&k->losing_timer, NULL);
+	while (k->lost)
+		lost_free(k, k->lost);
+}

@@ -1,0 +1,116 @@
+/* See pagefile.h. Writers are serialised by keeper.lock; readers by the sequence number. */
+#include "keeper/leases/pagefile.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+struct page *pagefile_open(int dir_fd, char *why, size_t why_size)
+{
+	int fd = openat(dir_fd, PAGE_NAME, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0644);
+	struct page *page = MAP_FAILED;
+	struct stat st;
+
+	if (fd < 0) {
+		snprintf(why, why_size, "the page cannot be opened: %s", strerror(errno));
+		return NULL;
+	}
+	if (fstat(fd, &st) != 0 || !S_ISREG(st.st_mode) || st.st_uid != geteuid()) {
+		snprintf(why, why_size,
+			 "the page in the runtime directory is not a file of this keeper's user: remove it");
+		goto out;
+	}
+	/* Programs check the mode; a umask must not matter. Only ever made longer: programs have it mapped. */
+	if (fchmod(fd, 0644) != 0 || (st.st_size < (off_t)PAGE_BYTES && ftruncate(fd, PAGE_BYTES) != 0)) {
+		snprintf(why, why_size, "the page cannot be prepared: %s", strerror(errno));
+		goto out;
+	}
+	page = mmap(NULL, PAGE_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+	if (page == MAP_FAILED)
+		snprintf(why, why_size, "the page cannot be mapped: %s", strerror(errno));
+out:
+	close(fd);
+	return page == MAP_FAILED ? NULL : page;
+}
+
+void pagefile_close(struct page *page)
+{
+	if (page)
+		munmap(page, PAGE_BYTES);
+}
+
+/* A keeper may have died between the two: so begin makes it odd and end even, whatever it was. */
+static void begin(struct page *page)
+{
+	__atomic_store_n(&page->seq, page->seq | 1, __ATOMIC_RELAXED);
+	__atomic_thread_fence(__ATOMIC_SEQ_CST);
+}
+
+static void end(struct page *page)
+{
+	__atomic_thread_fence(__ATOMIC_SEQ_CST);
+	__atomic_store_n(&page->seq, page->seq + 1, __ATOMIC_RELEASE);
+}
+
+static void fill_head(struct page *page, const char *path, const struct wire_config_id *id,
+		      const struct wire_config_id *seen, enum page_state state)
+{
+	struct stat root;
+
+	page->magic = PAGE_MAGIC;
+	page->version = PAGE_VERSION;
+	page->config = *id;
+	page->seen = *seen;
+	page->state = state;
+	page->keeper = (uint32_t)getpid();
+	if (stat("/", &root) == 0) {
+		page->root_dev = root.st_dev;
+		page->root_ino = root.st_ino;
+	}
+	snprintf(page->config_path, sizeof(page->config_path), "%s", path);
+	page->config_hash = leases_hash(path);
+}
+
+int pagefile_publish(struct page *page, const struct config *config, const struct wire_config_id *seen)
+{
+	size_t used = 0;
+	int ret = 0;
+
+	begin(page);
+	for (size_t i = 0; i < config->rule_count && ret == 0; i++)
+		ret = page_rule_append(page->rules, sizeof(page->rules), &used, config->rules[i].kind,
+				       config->rules[i].pattern);
+	page->rules_bytes = used;
+	page->message[0] = '\0';
+	fill_head(page, config->path, &config->id, seen, ret == 0 ? PAGE_RULES : PAGE_EMPTY);
+	end(page);
+	return ret;
+}
+
+void pagefile_seen(struct page *page, const struct config *config, const struct wire_config_id *seen)
+{
+	begin(page);
+	page->config = config->id;
+	page->seen = *seen;
+	end(page);
+}
+
+void pagefile_forget(struct page *page)
+{
+	begin(page);
+	page->state = PAGE_EMPTY;
+	end(page);
+}
+
+void pagefile_invalid(struct page *page, const char *path, const struct wire_config_id *id, const char *why)
+{
+	begin(page);
+	page->rules_bytes = 0;
+	snprintf(page->message, sizeof(page->message), "%s", why);
+	fill_head(page, path, id, id, PAGE_INVALID);
+	end(page);
+}

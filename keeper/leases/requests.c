@@ -1,0 +1,448 @@
+/*
+ * See requests.h. Answers come with the lease as their argument, which therefore stays until the last of them has
+ * come (lease->requests). An answer may come late: the lease's state says what it still means.
+ */
+#include "keeper/leases/requests.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <utlist.h>
+
+#include "keeper/leases/act.h"
+#include "keeper/leases/answers.h"
+#include "keeper/callers/callers.h"
+#include "keeper/clock.h"
+#include "keeper/callers/deadlock.h"
+#include "keeper/leases/host.h"
+#include "keeper/guard/journal.h"
+#include "keeper/leases/kernel.h"
+#include "keeper/leases/locks.h"
+#include "keeper/log.h"
+#include "keeper/leases/room.h"
+#include "keeper/leases/split.h"
+
+#define RETRY_MS       1000 /* after an error answer */
+#define LIMIT_RETRY_MS 25   /* while ranges go back that nobody uses */
+
+/* The request's argument: the lease, and when it was sent. */
+struct request {
+	struct lease *lease;
+	int64_t sent_ns;
+	bool beat; /* it counts as one */
+};
+
+static struct request *request_new(struct lease *lease)
+{
+	struct request *request = malloc(sizeof(*request));
+
+	if (!request)
+		abort(); /* a lease that cannot be renewed or released for want of 16 bytes: a fresh keeper does better
+			  */
+	request->lease = lease;
+	request->sent_ns = clock_now_ns();
+	request->beat = false;
+	lease->requests++;
+	return request;
+}
+
+/* Gives the lease and the time of sending; the lease must not be used after lease_raise(). */
+static struct lease *request_end(void *arg, int64_t *sent_ns)
+{
+	struct request *request = arg;
+	struct lease *lease = request->lease;
+
+	*sent_ns = request->sent_ns;
+	free(request);
+	lease->requests--;
+	return lease;
+}
+
+static void keep_blockers(struct lease *lease, const struct store_reply *reply)
+{
+	free(lease->blockers);
+	lease->blocker_count = 0;
+	lease->blockers = malloc(reply->blocker_count * sizeof(*lease->blockers));
+	if (!lease->blockers)
+		return;
+	memcpy(lease->blockers, reply->blockers, reply->blocker_count * sizeof(*lease->blockers));
+	lease->blocker_count = reply->blocker_count;
+}
+
+/* When to ask again: at a bounded interval, and as soon as a silent host in the way may be named dead. */
+static void plan_reask(struct lease *lease)
+{
+	struct keeper *k = lease_keeper(lease);
+	int64_t now = clock_now_ns();
+	int64_t at = now + keeper_reask_ms(k) * NS_PER_MS;
+
+	for (size_t i = 0; i < lease->blocker_count; i++) {
+		int64_t dead = watch_dead_at(k->watch, lease->blockers[i].host, lease->blockers[i].beat);
+
+		if (dead < at)
+			at = dead;
+	}
+	if (lease->range.mode == WIRE_SHARED || lease->range.space == WIRE_RECORD) {
+		int64_t fair = lease->since_ns + k->config->lease.fair_ms * NS_PER_MS;
+
+		if (fair > now && fair < at)
+			at = fair;
+	}
+	lease_start_timer(lease, (at - now) / NS_PER_MS + 1);
+}
+
+void lease_handed_over(struct lease *lease, uint64_t fence)
+{
+	struct keeper *k = lease_keeper(lease);
+	struct holders_file file;
+	int ret;
+
+	/* The deadline may have passed since it was looked at last. */
+	host_sure_until(k);
+	if (k->expired) { /* granted to a host that was silent: somebody may have taken it since */
+		lease_acquire(lease, NULL, 0);
+		return;
+	}
+	lease->fence = fence;
+	/* Wanted again as soon as it was given to another: both use it all the time. */
+	if (lease->since_ns - lease->lock->given_back_ns < k->config->lease.min_hold_ms * NS_PER_MS)
+		lease->keep_until_ns = clock_now_ns() + k->config->lease.min_hold_ms * NS_PER_MS;
+	ret = journal_granted(k->journal, lease->token, lease->fence, &lease->range);
+	if (ret < 0) {
+		log_error("%s: the journal cannot be written (%s): the lease is given back", lease->lock->file->name,
+			  strerror(-ret));
+		callers_refuse(lease,
+			       "the keeper cannot write its journal; is the runtime directory's file system full?");
+		lease_raise(lease, LEASE_EV_REFUSED);
+		return;
+	}
+	file = file_searched(lease->lock->file);
+	lease->slot = fence_take(k->fence, &file, &lease->range, FENCE_HELD,
+				 config_on_lost(k->config, lease->lock->file->path));
+	if (lease->slot == FENCE_NO_SLOT) {
+		callers_refuse(lease, "the keeper holds as many leases as it can");
+		lease_raise(lease, LEASE_EV_REFUSED);
+		return;
+	}
+	lease_raise(lease, LEASE_EV_GRANTED);
+}
+
+int lease_begin(struct lock *lock, const struct store_range *range, uid_t uid, struct lease **out)
+{
+	struct lease *lease = lease_new(lock, range, uid);
+	struct file *file = lock->file;
+	struct journal_entry entry = {.range = *range, .dev = file->key.dev, .ino = file->key.ino, .path = file->path};
+	int ret;
+
+	if (!lease)
+		return -ENOMEM;
+	memcpy(entry.token, lease->token, sizeof(entry.token));
+	snprintf(entry.name, sizeof(entry.name), "%s", file->name);
+	ret = journal_add(file->keeper->journal, &entry);
+	if (ret < 0)
+		lease_raise(lease, LEASE_EV_UNSENT);
+	*out = ret < 0 ? NULL : lease;
+	return ret;
+}
+
+static bool all_silent(const struct lease *lease, const struct store_reply *reply)
+{
+	for (size_t i = 0; i < reply->blocker_count; i++)
+		if (reply->blockers[i].age_ms < lease_keeper(lease)->config->lease.dead_ms)
+			return false;
+	return true;
+}
+
+/* Ranges that nobody uses any more go back soon: ours at once, those of other hosts when they have lingered. */
+static void on_limit(struct lease *lease)
+{
+	const struct config_lease *config = &lease_keeper(lease)->config->lease;
+	int64_t soon_ms = config->linger_ms < config->probe_ms ? config->linger_ms : config->probe_ms;
+	int64_t patience_ms = callers_wait(lease) ? config->store_wait_ms : soon_ms;
+
+	if (lease->whole)
+		return split_failed(lease);
+	if (clock_now_ns() - lease->since_ns < patience_ms * NS_PER_MS) {
+		room_make_in(lease->lock);
+		lease_start_timer(lease, LIMIT_RETRY_MS);
+		return;
+	}
+	callers_refuse(lease, "all hosts together hold or wait for 1,000 ranges of it, and there may be no more: lock "
+			      "fewer or larger ranges");
+}
+
+static void on_acquire(void *arg, const struct store_reply *reply)
+{
+	int64_t sent_ns;
+	bool beat = ((struct request *)arg)->beat;
+	struct lease *lease = request_end(arg, &sent_ns);
+	struct keeper *k = lease_keeper(lease);
+	char why[WIRE_REASON_BYTES];
+
+	host_see(k, reply);
+	if (beat && (reply->status == STORE_OK || reply->status == STORE_WAIT || reply->status == STORE_BUSY))
+		host_renewed(k, sent_ns);
+	if (lease->state != LEASE_ASKING)
+		return lease_raise(lease, LEASE_EVENTS); /* too late: only to free it */
+	lease->lapsed = lease->lapsed || k->expired; /* the answer was too late to renew anything, or there was none */
+	switch (reply->status) {
+	case STORE_OK:
+		if (reply->to) {
+			lease->range.from = reply->from;
+			lease->range.to = reply->to;
+		}
+		lease_handed_over(lease, reply->fence);
+		return;
+	case STORE_WAIT:
+		lease->queued = true;
+		keep_blockers(lease, reply);
+		plan_reask(lease);
+		callers_queued(lease, sent_ns, reply->arrival);
+		deadlock_chase(lease);
+		answers_look(lease);
+		return;
+	case STORE_BUSY:
+		if (callers_wait(lease)) { /* one came while the question was under way */
+			lease_acquire(lease, NULL, 0);
+			return;
+		}
+		/* Hosts that have been silent for long may be dead: then the question must be put to them first. */
+		if (!lease->insist && all_silent(lease, reply)) {
+			lease->insist = true;
+			lease_acquire(lease, NULL, 0);
+			return;
+		}
+		callers_in_use(lease); /* those were its last callers: the lease is unwanted */
+		return;
+	case STORE_GRACE:
+		callers_refuse_nonblocking(lease,
+					   "the store is in grace: it lost its memory or is new, and waits until "
+					   "every old lease has run out; see `dflock status`");
+		if (lease->state == LEASE_ASKING)
+			lease_start_timer(lease, keeper_reask_ms(k));
+		return;
+	case STORE_LIMIT:
+		on_limit(lease);
+		return;
+	case STORE_ERROR:
+	case STORE_GONE:
+		log_error("%s: the store refused: %s", lease->lock->file->name, reply->error ? reply->error : "");
+		if (lease->whole)
+			return split_failed(lease);
+		callers_refuse(lease, reply->error ? reply->error : "the store refused");
+		return;
+	case STORE_UNREACHABLE: /* LEASE_EV_UP comes later */
+		host_store_trouble(k, why, sizeof(why));
+		callers_refuse_nonblocking(lease, why);
+		return;
+	case STORE_INCARNATION: /* LEASE_EV_FORGOTTEN comes at once */
+		return;
+	}
+}
+
+/*
+ * Whom to name dead: those in `silent`, those that are known to be in the way, and then any others, who may turn out to
+ * be. There is room for some only, and more may be dead.
+ */
+static size_t find_dead(const struct lease *lease, const struct store_blocker *silent, size_t silent_count, int64_t now,
+			struct store_blocker dead[STORE_MAX_BLOCKERS])
+{
+	const struct watch *watch = lease_keeper(lease)->watch;
+	size_t count = 0;
+
+	while (count < silent_count && count < STORE_MAX_BLOCKERS) {
+		dead[count] = silent[count];
+		count++;
+	}
+	for (size_t i = 0; i < lease->blocker_count && count < STORE_MAX_BLOCKERS; i++)
+		if (watch_is_dead(watch, lease->blockers[i].host, lease->blockers[i].beat, now))
+			dead[count++] = lease->blockers[i];
+	return count + watch_dead(watch, now, dead + count, STORE_MAX_BLOCKERS - count);
+}
+
+void lease_acquire(struct lease *lease, const struct store_blocker *silent, size_t silent_count)
+{
+	struct keeper *k = lease_keeper(lease);
+	struct request *request;
+	struct store_blocker dead[STORE_MAX_BLOCKERS];
+	int64_t now = clock_now_ns();
+	bool blocking = callers_wait(lease);
+	/* A kernel lets a request pass that conflicts with waiters only: shared flocks, and any record lock. */
+	bool passes = lease->range.mode == WIRE_SHARED || lease->range.space == WIRE_RECORD;
+	bool unfair = now - lease->since_ns >= k->config->lease.fair_ms * NS_PER_MS;
+	struct store_acquire a = {
+		.name = lease->lock->file->name,
+		.file = lease->lock->file->inode,
+		.token = lease->token,
+		.range = lease->range,
+		.ask = !blocking && !lease->insist,
+		.pass = !blocking || lease->whole || callers_may_pass(lease) || (passes && unfair),
+		.grow = lease->range.space == WIRE_RECORD && !lease->whole,
+		.dead = dead,
+	};
+
+	a.dead_count = find_dead(lease, silent, silent_count, now, dead);
+	request = request_new(lease);
+	request->beat = a.beat = !host_beats(k);
+	store_acquire(k->store, &a, on_acquire, request);
+}
+
+static void on_release(void *arg, const struct store_reply *reply)
+{
+	int64_t sent_ns;
+	struct lease *lease = request_end(arg, &sent_ns);
+
+	if (reply->status == STORE_OK || reply->status == STORE_GONE)
+		return lease_raise(lease, LEASE_EV_RELEASED);
+	if (reply->status != STORE_ERROR)
+		return lease_raise(lease, LEASE_EVENTS);
+	if (!lease->fence) /* what nobody was ever told of is cleared by the recall of an unknown token */
+		return lease_raise(lease, LEASE_EV_RELEASED);
+	if (!lease->warned)
+		log_error("%s: cannot be given back: %s; trying again", lease->lock->file->name, reply->error);
+	lease->warned = true;
+	lease_start_timer(lease, RETRY_MS);
+}
+
+static void on_shrink(void *arg, const struct store_reply *reply)
+{
+	int64_t sent_ns;
+	struct lease *lease = request_end(arg, &sent_ns);
+
+	if (reply->status == STORE_OK)
+		return lease_raise(lease, LEASE_EV_SHRUNK);
+	if (reply->status == STORE_GONE)
+		return lease_raise(lease, LEASE_EV_GONE);
+	if (reply->status == STORE_ERROR) {
+		log_error("%s: cannot be shrunk to shared: %s; trying again", lease->lock->file->name, reply->error);
+		lease_start_timer(lease, RETRY_MS);
+		return;
+	}
+	lease_raise(lease, LEASE_EVENTS);
+}
+
+static void confirmed(struct request *request, const struct store_reply *reply)
+{
+	int64_t sent_ns;
+	struct lease *lease = request_end(request, &sent_ns);
+
+	if (reply->status == STORE_OK) {
+		lease_set_forgotten(lease, false);
+		host_renewed(lease_keeper(lease), sent_ns);
+		/* It stood when that was said, but the answer took longer than the host's time. */
+		if (lease_keeper(lease)->expired) {
+			if (lease->state == LEASE_UNSURE)
+				lease_send_confirm(lease);
+			return;
+		}
+		if (reply->mode != lease->range.mode)
+			return lease_raise(lease, LEASE_EV_UNSHRUNK);
+		lease->stands = lease_is_probed(lease); /* see on_probe() */
+		return lease_raise(lease, lease->stands ? LEASE_EVENTS : LEASE_EV_STANDS);
+	}
+	if (reply->status == STORE_GONE)
+		return lease_raise(lease, LEASE_EV_GONE);
+	if (reply->status == STORE_ERROR) {
+		log_error("%s: cannot be confirmed: %s; trying again", lease->lock->file->name, reply->error);
+		lease_start_timer(lease, RETRY_MS);
+		return;
+	}
+	lease_raise(lease, LEASE_EVENTS);
+}
+
+/*
+ * Questions whether leases stand are sent a few at a time. After an outage there is one for each lease, and the beats
+ * come behind those that were sent before: sent all at once, tens of thousands take longer than the leases last, each
+ * end of the deadline asks for all of them again, and none is ever confirmed.
+ */
+#define CONFIRMS_AT_ONCE 64
+
+static void on_confirm(void *arg, const struct store_reply *reply);
+
+static void send_confirm(struct lease *lease)
+{
+	struct keeper *k = lease_keeper(lease);
+	const struct file *file = lease->lock->file;
+
+	k->confirms_sent++;
+	lease->confirm_sent = true;
+	if (lease->forgotten)
+		store_reclaim(k->store, file->name, file->inode, lease->token, lease->fence, &lease->range, on_confirm,
+			      request_new(lease));
+	else
+		store_confirm(k->store, file->name, lease->token, lease->fence, on_confirm, request_new(lease));
+}
+
+/* Answers may come at once, while this goes on: those do not begin it again. */
+static void send_confirms(struct keeper *k)
+{
+	if (k->confirms_going)
+		return;
+	k->confirms_going = true;
+	while (k->confirms && k->confirms_sent < CONFIRMS_AT_ONCE) {
+		struct lease *lease = k->confirms;
+
+		DL_DELETE2(k->confirms, lease, confirm_prev, confirm_next);
+		lease->confirm_waits = false;
+		lease->requests--;
+		if (lease->state == LEASE_UNSURE)
+			send_confirm(lease);
+		else
+			lease_raise(lease, LEASE_EVENTS);
+	}
+	k->confirms_going = false;
+}
+
+static void on_confirm(void *arg, const struct store_reply *reply)
+{
+	struct request *request = arg;
+	struct lease *lease = request->lease;
+	struct keeper *k = lease_keeper(lease);
+	bool again = lease->confirm_again && lease->state == LEASE_UNSURE;
+	int64_t sent_ns;
+
+	keeper_enter(k); /* the lease may end as soon as the host's time is looked at */
+	k->confirms_sent--;
+	lease->confirm_sent = lease->confirm_again = false;
+	if (again) {
+		request_end(request, &sent_ns);
+		if (reply->status == STORE_OK)
+			host_renewed(k, sent_ns);
+		if (lease->state == LEASE_UNSURE)
+			lease_send_confirm(lease);
+		else
+			lease_raise(lease, LEASE_EVENTS);
+	} else {
+		confirmed(request, reply);
+	}
+	send_confirms(k);
+	keeper_leave(k);
+}
+
+void lease_send_release(struct lease *lease)
+{
+	store_release(lease_keeper(lease)->store, lease->lock->file->name, lease->token, on_release,
+		      request_new(lease));
+}
+
+void lease_send_shrink(struct lease *lease)
+{
+	store_shrink(lease_keeper(lease)->store, lease->lock->file->name, lease->token, on_shrink, request_new(lease));
+}
+
+void lease_send_confirm(struct lease *lease)
+{
+	struct keeper *k = lease_keeper(lease);
+
+	if (lease->confirm_sent) {
+		lease->confirm_again = true;
+		return;
+	}
+	if (lease->confirm_waits)
+		return;
+	lease->confirm_waits = true;
+	lease->requests++;
+	DL_APPEND2(k->confirms, lease, confirm_prev, confirm_next);
+	send_confirms(k);
+}

@@ -1,0 +1,260 @@
+/*
+ * See room.h.
+ *
+ * How long a lease was unused is known by when a caller was last granted one: locks from the page are not seen. So a
+ * lease is never given up because of its place in the list: it is given back like one that lingered, which asks the
+ * kernel first, and one that turns out to be in use goes to the end of the list.
+ *
+ * Bounded: LOOKS leases are looked at per PAUSE_MS, which costs two system calls each; and once all have been looked at
+ * without any that could go, the next look is FRUITLESS_MS later.
+ */
+#include "keeper/leases/room.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <utlist.h>
+
+#include "keeper/leases/act.h"
+#include "keeper/leases/kernel.h"
+#include "keeper/callers/serve.h"
+#include "keeper/leases/split.h"
+
+#define OWN_DESCRIPTORS     128 /* the loop's, the store's, one for each thread that looks at a file */
+#define LEAST_FOR_QUESTIONS 64
+#define MOST_FOR_QUESTIONS  2048
+#define LEAST_LEASES        64
+#define LOOKS               64
+#define PAUSE_MS            10
+#define FRUITLESS_MS        1000
+
+struct room_user {
+	uid_t uid;
+	unsigned count;
+	UT_hash_handle hh;
+};
+
+/* From here on unused leases are given back before anybody has to wait for it. */
+static bool is_crowded(const struct room *room)
+{
+	return room->count > room->limit - room->limit / 8;
+}
+
+static bool has_room(const struct room *room)
+{
+	return room->count < room->limit;
+}
+
+/* Root has more programs than others have, and must leave them something all the same. */
+static unsigned share(const struct keeper *k, uid_t uid)
+{
+	if (!k->system || uid == ROOM_NOBODY)
+		return k->room.limit;
+	return uid == 0 ? k->room.limit - k->room.limit / 4 : k->room.limit / 4;
+}
+
+static struct room_user *find_user(const struct keeper *k, uid_t uid)
+{
+	struct room_user *user;
+
+	HASH_FIND(hh, k->room.users, &uid, sizeof(uid), user);
+	return user;
+}
+
+int room_check(const struct keeper *k, uid_t uid)
+{
+	const struct room_user *user = find_user(k, uid);
+
+	if (!has_room(&k->room))
+		return -ENFILE;
+	return user && user->count >= share(k, uid) ? -EDQUOT : 0;
+}
+
+/* --- giving back what nobody uses --- */
+
+/* Those of one user, if it is that user's share that is used up. */
+static bool may_help(const struct keeper *k, const struct lease *lease)
+{
+	const struct session *s;
+
+	if (is_crowded(&k->room))
+		return true;
+	DL_FOREACH (k->sessions, s)
+		if (s->roomless && s->peer.uid == lease->uid)
+			return true;
+	return false;
+}
+
+/* True: it goes back, if the kernel agrees. */
+static bool give_back(struct lease *lease)
+{
+	if (lease->state != LEASE_HELD || lease->recall > RECALL_LINGER || split_is_under_way(lease) ||
+	    lease->splitting || serve_is_pinned(lease->lock, &lease->range) || lease_is_in_use(lease))
+		return false;
+	lease->recall = RECALL_LINGER;
+	lease_raise(lease, LEASE_EV_LINGERED);
+	return true;
+}
+
+static void look(struct keeper *k)
+{
+	struct room *room = &k->room;
+	struct lease *lease;
+
+	keeper_enter(k); /* none is freed here */
+	for (unsigned looks = 0; looks < LOOKS && room->unused && room->fruitless <= room->count; looks++) {
+		lease = room->unused;
+		room_used(lease);
+		if (may_help(k, lease) && give_back(lease))
+			room->fruitless = 0;
+		else
+			room->fruitless++;
+	}
+	keeper_leave(k);
+}
+
+static void on_timer(uv_timer_t *timer)
+{
+	struct keeper *k = timer->data;
+	struct room *room = &k->room;
+	bool all;
+
+	if (!room->waiting && !is_crowded(room))
+		return;
+	look(k);
+	all = room->fruitless > room->count;
+	if (all)
+		room->fruitless = 0;
+	uv_timer_start(timer, on_timer, all ? FRUITLESS_MS : PAUSE_MS, 0);
+}
+
+static void begin(struct keeper *k)
+{
+	if (!uv_is_active((uv_handle_t *)&k->room.timer))
+		uv_timer_start(&k->room.timer, on_timer, 0, 0);
+}
+
+void room_make_in(struct lock *lock)
+{
+	struct keeper *k = lock->file->keeper;
+	struct lease *lease, *next;
+	unsigned begun = 0;
+
+	keeper_enter(k);
+	DL_FOREACH_SAFE (lock->leases, lease, next)
+		if (begun < LOOKS && give_back(lease))
+			begun++;
+	keeper_leave(k);
+}
+
+/* --- callers --- */
+
+static void on_serve(uv_timer_t *timer)
+{
+	struct keeper *k = timer->data;
+	struct session *s, *next;
+
+	keeper_enter(k);
+	DL_FOREACH_SAFE (k->sessions, s, next)
+		if (s->roomless && has_room(&k->room))
+			serve_session(s);
+	keeper_leave(k);
+}
+
+void room_wait(struct session *s)
+{
+	if (!s->roomless)
+		s->keeper->room.waiting++;
+	s->roomless = true;
+	begin(s->keeper);
+}
+
+void room_leave(struct session *s)
+{
+	if (s->roomless)
+		s->keeper->room.waiting--;
+	s->roomless = false;
+}
+
+void room_why(const struct session *s, char *why, size_t size)
+{
+	const struct keeper *k = s->keeper;
+
+	if (room_check(k, s->peer.uid) == -EDQUOT)
+		snprintf(why, size,
+			 "this user has %u files or ranges in use, which is %s of what the keeper has room for: unlock "
+			 "some, or raise the keeper's RLIMIT_NOFILE",
+			 share(k, s->peer.uid), s->peer.uid == 0 ? "three quarters" : "a quarter");
+	else
+		snprintf(why, size,
+			 "the keeper has room for %u files or ranges, and all are in use: unlock some, or raise its "
+			 "RLIMIT_NOFILE",
+			 k->room.limit);
+}
+
+/* --- the leases --- */
+
+void room_add(struct lease *lease, uid_t uid)
+{
+	struct keeper *k = lease_keeper(lease);
+	struct room_user *user = find_user(k, uid);
+
+	lease->uid = uid;
+	k->room.count++;
+	DL_APPEND2(k->room.unused, lease, unused_prev, unused_next);
+	if (!user && (user = calloc(1, sizeof(*user)))) { /* without memory its leases are nobody's */
+		user->uid = uid;
+		HASH_ADD(hh, k->room.users, uid, sizeof(user->uid), user);
+	}
+	if (user)
+		user->count++;
+	else
+		lease->uid = ROOM_NOBODY;
+	if (is_crowded(&k->room))
+		begin(k);
+}
+
+void room_used(struct lease *lease)
+{
+	struct room *room = &lease_keeper(lease)->room;
+
+	DL_DELETE2(room->unused, lease, unused_prev, unused_next);
+	DL_APPEND2(room->unused, lease, unused_prev, unused_next);
+}
+
+void room_remove(struct lease *lease)
+{
+	struct keeper *k = lease_keeper(lease);
+	struct room_user *user = find_user(k, lease->uid);
+
+	k->room.count--;
+	DL_DELETE2(k->room.unused, lease, unused_prev, unused_next);
+	if (user && --user->count == 0) {
+		HASH_DEL(k->room.users, user);
+		free(user);
+	}
+	if (k->room.waiting && !uv_is_active((uv_handle_t *)&k->room.serve))
+		uv_timer_start(&k->room.serve, on_serve, 0, 0);
+}
+
+static unsigned limited(unsigned n, unsigned least, unsigned most)
+{
+	return n < least ? least : n > most ? most : n;
+}
+
+/* A file has one descriptor here, and mostly one lease; questions have up to two while they last. */
+void room_start(struct keeper *k, unsigned descriptors)
+{
+	unsigned reserved = OWN_DESCRIPTORS + limited(descriptors / 8, LEAST_FOR_QUESTIONS, MOST_FOR_QUESTIONS);
+
+	k->room.limit = limited(descriptors > reserved ? descriptors - reserved : 0, LEAST_LEASES, FENCE_SLOTS);
+	uv_timer_init(k->loop, &k->room.timer);
+	uv_timer_init(k->loop, &k->room.serve);
+	k->room.timer.data = k->room.serve.data = k;
+}
+
+void room_stop(struct keeper *k)
+{
+	uv_close((uv_handle_t *)&k->room.timer, NULL);
+	uv_close((uv_handle_t *)&k->room.serve, NULL);
+}

@@ -1,0 +1,333 @@
+/* See unseen.h. */
+#include "keeper/leases/unseen.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "keeper/clock.h"
+#include "keeper/kernel/hidden.h"
+#include "keeper/kernel/holders.h"
+#include "keeper/keeper.h"
+#include "keeper/leases/locks.h"
+#include "keeper/log.h"
+
+#define SOON_MS  100
+#define LEAST_MS 1000 /* between two looks */
+#define SHARE    20   /* a look that took so long is followed by a pause of so many times that */
+#define MOST     4096 /* leases in one look */
+
+enum unseen_state unseen_state(pid_t pid)
+{
+	static const char *const names[] = {"fd", "fdinfo"};
+	char path[40];
+
+	if (pid <= 0)
+		return UNSEEN_GONE;
+	for (int i = 0; i < 2; i++) {
+		int fd;
+
+		snprintf(path, sizeof(path), "/proc/%d/%s", (int)pid, names[i]);
+		fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+		if (fd < 0 && (errno == EACCES || errno == EPERM))
+			return kill(pid, 0) == 0 ? UNSEEN_SIGNAL : UNSEEN_BEYOND;
+		if (fd < 0)
+			return UNSEEN_GONE;
+		close(fd);
+	}
+	return UNSEEN_VISIBLE;
+}
+
+/* --- the search --- */
+
+struct look {
+	struct claims *claims;
+	pid_t keeper;
+	bool *shown; /* of each claim: nobody else can have a lock on it */
+	size_t shown_count;
+	struct hidden hidden;
+	struct holders_file *files; /* of locks whose holder is not known */
+	size_t *locks;              /* ditto: which */
+	bool *mapped;               /* ditto: somebody who may be looked into has the file mapped */
+	size_t count;
+};
+
+static int on_holder(void *arg, const struct holder *h)
+{
+	(void)arg;
+	(void)h;
+	return 0;
+}
+
+static int on_seen(void *arg, const struct procfs_lock *lock)
+{
+	struct look *l = arg;
+	size_t file = FILE_NONE;
+
+	while (lock->mode == WIRE_EXCLUSIVE &&
+	       (file = file_index_find(&l->hidden.index, lock->dev, lock->ino, file)) != FILE_NONE) {
+		const struct claim *claim;
+		size_t next = SIZE_MAX;
+
+		while (file_is_plain(&l->claims->files[file]) &&
+		       (claim = claims_next(l->claims, file, lock->space, lock->from, lock->to, &next))) {
+			bool *shown = &l->shown[claim - l->claims->all];
+
+			if (*shown || claim->from < lock->from || claim->to > lock->to)
+				continue;
+			*shown = true;
+			l->shown_count++;
+		}
+	}
+	return hidden_seen(&l->hidden, lock);
+}
+
+static int search(struct look *l)
+{
+	return holders_search(&(struct holders_search){.files = l->claims->files,
+						       .count = l->claims->file_count,
+						       .ignore_pid = l->keeper,
+						       .how = HOLDERS_AT_ONCE,
+						       .cb = on_holder,
+						       .seen = on_seen,
+						       .arg = l});
+}
+
+static int on_mapper(void *arg, size_t file, pid_t pid)
+{
+	struct look *l = arg;
+
+	l->mapped[file] = l->mapped[file] || pid != l->keeper;
+	return 0;
+}
+
+/* One lock, of each claim that it is under. */
+static int tell(struct look *l, const struct procfs_lock *lock, pid_t pid, bool beyond, unseen_cb *cb, void *arg)
+{
+	size_t file = FILE_NONE;
+	int ret = 0;
+
+	while (!ret && (file = file_index_find(&l->hidden.index, lock->dev, lock->ino, file)) != FILE_NONE) {
+		const struct claim *claim;
+		size_t next = SIZE_MAX;
+
+		while (!ret && (claim = claims_next(l->claims, file, lock->space, lock->from, lock->to, &next)))
+			ret = cb(arg, claim, lock, pid, beyond);
+	}
+	return ret;
+}
+
+static int tell_all(struct look *l, unseen_cb *cb, void *arg)
+{
+	size_t passed_over;
+	int ret = 0;
+
+	for (size_t i = 0; !ret && i < l->hidden.count; i++) {
+		const struct procfs_lock *lock = &l->hidden.locks[i];
+		enum unseen_state state = unseen_state(lock->locker);
+
+		if (lock->locker == l->keeper)
+			continue;
+		if (state == UNSEEN_SIGNAL || state == UNSEEN_BEYOND) {
+			ret = tell(l, lock, lock->locker, state == UNSEEN_BEYOND, cb, arg);
+			continue;
+		}
+		l->files[l->count] = (struct holders_file){.dev = lock->dev, .ino = lock->ino};
+		l->locks[l->count++] = i;
+	}
+	if (!ret && l->count)
+		ret = hidden_mappers(l->files, l->count, on_mapper, l, &passed_over);
+	if (ret == -EAGAIN)
+		ret = 0;
+	for (size_t i = 0; !ret && i < l->count; i++)
+		if (!l->mapped[i])
+			ret = tell(l, &l->hidden.locks[l->locks[i]], 0, true, cb, arg);
+	return ret;
+}
+
+int unseen_find(struct claims *claims, pid_t keeper, unseen_cb *cb, void *arg)
+{
+	struct look l = {.claims = claims, .keeper = keeper};
+	int ret = hidden_begin(&l.hidden, claims->files, claims->file_count);
+
+	l.shown = calloc(claims->count + 1, sizeof(*l.shown));
+	if (!l.shown)
+		ret = -ENOMEM;
+	if (!ret)
+		ret = search(&l);
+	/* /proc/locks is not asked without need (hidden.h). */
+	if (!ret && l.shown_count < claims->count) {
+		ret = hidden_end(&l.hidden);
+		if (!ret && l.hidden.count)
+			ret = search(&l);
+		if (!ret && l.hidden.count)
+			ret = hidden_end(&l.hidden);
+		l.files = calloc(l.hidden.count + 1, sizeof(*l.files));
+		l.locks = calloc(l.hidden.count + 1, sizeof(*l.locks));
+		l.mapped = calloc(l.hidden.count + 1, sizeof(*l.mapped));
+		if (!ret)
+			ret = l.files && l.locks && l.mapped ? tell_all(&l, cb, arg) : -ENOMEM;
+	}
+	hidden_free(&l.hidden);
+	free(l.shown);
+	free(l.files);
+	free(l.locks);
+	free(l.mapped);
+	return ret;
+}
+
+/* --- the log --- */
+
+struct row {
+	char token[STORE_TOKEN_BYTES];
+	bool found;
+	pid_t pid;
+};
+
+struct job {
+	uv_work_t work;
+	struct keeper *keeper;
+	struct claims claims; /* tag: the row */
+	struct row *rows;
+	size_t count;
+	pid_t self;
+	int64_t begun_ns;
+	int error;
+};
+
+static int on_unseen(void *arg, const struct claim *claim, const struct procfs_lock *lock, pid_t pid, bool beyond)
+{
+	struct job *job = arg;
+	struct row *row = &job->rows[claim->tag];
+
+	(void)lock;
+	if (!beyond || row->found)
+		return 0;
+	row->found = true;
+	row->pid = pid;
+	return 0;
+}
+
+static void work(uv_work_t *req)
+{
+	struct job *job = req->data;
+
+	job->error = claims_build(&job->claims);
+	if (!job->error)
+		job->error = unseen_find(&job->claims, job->self, on_unseen, job);
+}
+
+static void say(struct lease *lease, pid_t pid)
+{
+	const struct file *file = lease->lock->file;
+	char who[64] = "a process that the keeper cannot find or may not look into";
+
+	if (lease->unseen_said)
+		return;
+	lease->unseen_said = true;
+	if (pid)
+		snprintf(who, sizeof(who), "pid %d, which the keeper may not look into", (int)pid);
+	log_error("%s (%s): its lock is held by %s: it cannot be stopped if the store does not answer, and another "
+		  "host may "
+		  "then get the lock; see \"unstoppable\" in dflock.conf(5)",
+		  file->name, file->path, who);
+}
+
+static void start_timer(struct keeper *k, int64_t ms);
+
+static void done(uv_work_t *req, int status)
+{
+	struct job *job = req->data;
+	struct keeper *k = job->keeper;
+	int64_t took = clock_now_ns() - job->begun_ns, pause = SHARE * took / NS_PER_MS;
+
+	(void)status;
+	for (size_t i = 0; !job->error && i < job->count; i++) {
+		struct lease *lease = job->rows[i].found ? lease_find(k, job->rows[i].token) : NULL;
+
+		if (lease)
+			say(lease, job->rows[i].pid);
+	}
+	k->unseen_looking = false;
+	k->unseen_not_before_ns = clock_now_ns() + (pause > LEAST_MS ? pause : LEAST_MS) * NS_PER_MS;
+	if (k->unseen_due_count && !k->leaving)
+		start_timer(k, SOON_MS);
+	claims_free(&job->claims);
+	free(job->rows);
+	free(job);
+}
+
+static void add(struct job *job, struct lease *lease)
+{
+	struct holders_file file = file_searched(lease->lock->file);
+
+	if (claims_add(&job->claims, &file, lease->range.space, lease->range.from, lease->range.to, job->count) < 0)
+		return;
+	memcpy(job->rows[job->count++].token, lease->token, sizeof(lease->token));
+}
+
+static void look(uv_timer_t *timer)
+{
+	struct keeper *k = timer->data;
+	struct job *job = calloc(1, sizeof(*job));
+	struct lease *lease, *next;
+
+	if (!job || !(job->rows = calloc(MOST, sizeof(*job->rows)))) {
+		free(job);
+		return;
+	}
+	*job = (struct job){.keeper = k, .rows = job->rows, .self = getpid(), .begun_ns = clock_now_ns()};
+	job->work.data = job;
+	k->unseen_due_count = 0;
+	HASH_ITER (hh, k->leases, lease, next) {
+		if (!lease->unseen_due)
+			continue;
+		if (job->count == MOST) {
+			k->unseen_due_count++;
+			continue;
+		}
+		lease->unseen_due = false;
+		add(job, lease);
+	}
+	if (job->count && uv_queue_work(k->loop, &job->work, work, done) == 0) {
+		k->unseen_looking = true;
+		return;
+	}
+	claims_free(&job->claims);
+	free(job->rows);
+	free(job);
+}
+
+static void start_timer(struct keeper *k, int64_t ms)
+{
+	int64_t left = (k->unseen_not_before_ns - clock_now_ns()) / NS_PER_MS + 1;
+
+	uv_timer_start(&k->unseen, look, (uint64_t)(left > ms ? left : ms), 0);
+}
+
+void unseen_due(struct lease *lease)
+{
+	struct keeper *k = lease->lock->file->keeper;
+
+	if (lease->unseen_due || lease->unseen_said || k->leaving)
+		return;
+	lease->unseen_due = true;
+	k->unseen_due_count++;
+	if (!k->unseen_looking && !uv_is_active((uv_handle_t *)&k->unseen))
+		start_timer(k, SOON_MS);
+}
+
+void unseen_start(struct keeper *k)
+{
+	uv_timer_init(k->loop, &k->unseen);
+	k->unseen.data = k;
+}
+
+void unseen_stop(struct keeper *k)
+{
+	uv_close((uv_handle_t *)&k->unseen, NULL);
+}

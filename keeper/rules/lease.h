@@ -1,0 +1,111 @@
+/*
+ * The life of one lease, as a table: (state, event) gives the next state and what is to be done. Pure: no
+ * I/O, no clock, no memory; keeper/leases/act.c does what it says.
+ *
+ *   ASKING ----granted----> HELD <----stands---- UNSURE (after a gap, or from the journal)
+ *     |                      |  ^                   ^
+ *  unwanted       recalled / |  | in use, and       | expired: from every state that is a lease
+ *     |           asked /    v  | nobody waits      |
+ *     |           lingered DRAINING --drained--> PROBING --in use, recalled--> WAITING
+ *     |                      ^                      |  \                         |
+ *     |                      |     stopped          |   `--needed--> STOPPING <--+ needed
+ *     |                      `----------------------+-------------------'        |
+ *     v                                    free     v     shared                 v
+ *  RELEASING <--------------------------------------+-----------> SHRINKING --shrunk--> HELD
+ *     `--released--> ENDED
+ *
+ * Closed to newcomers from DRAINING on. DRAINING: pins are still out. PROBING: a probe asks the kernel
+ * whether anybody has the lock. WAITING: somebody has, and the probe waits for the end of it. STOPPING: the probe
+ * was told to stop since a caller who already has something under the lease must be let in. From the
+ * moment when the probe has the kernel lock (free, shared) until the store acknowledged, the keeper holds it, if no
+ * caller is granted a newer lease before.
+ *
+ * Why a lease is never given back while a local process relies on it (promise 2): a process relies on it
+ * after it was granted a pin and took the kernel lock before the pin's end. Pins are given in HELD and
+ * DRAINING only, PROBING is entered only when there are none, and the probe's kernel lock excludes whoever
+ * took his before. Who takes the kernel lock later finds his pin over and asks again.
+ *
+ * What was sent once may be executed at any later time: a server that hung goes on with what it got over connections
+ * that were given up long ago. So a lease that was to be released never opens again, and one that was to be shrunk
+ * never becomes an exclusive one again, whatever the store says of it now: it is shrunk once more.
+ */
+#ifndef DFLOCK_KEEPER_LEASE_H
+#define DFLOCK_KEEPER_LEASE_H
+
+#include <stdbool.h>
+
+enum lease_state {
+	LEASE_ASKING,    /* acquire sent, or queued in the store */
+	LEASE_HELD,      /* open: callers are granted */
+	LEASE_DRAINING,  /* closed; pins are out */
+	LEASE_PROBING,   /* closed; the kernel is being asked */
+	LEASE_WAITING,   /* closed and recalled; in use; the probe waits */
+	LEASE_STOPPING,  /* closed; the probe was told to stop */
+	LEASE_SHRINKING, /* shrink sent; the probe holds the shared kernel lock */
+	LEASE_RELEASING, /* release sent */
+	LEASE_UNSURE,    /* closed until the store says that the token stands */
+	LEASE_ENDED,
+	LEASE_STATES
+};
+
+enum lease_event {
+	LEASE_EV_GRANTED,    /* the store granted it */
+	LEASE_EV_REFUSED,    /* the store answered with an error: nobody knows what it has */
+	LEASE_EV_UNSENT,     /* it could not even be asked for */
+	LEASE_EV_UNWANTED,   /* no caller waits for it any more */
+	LEASE_EV_RECALLED,   /* another host waits for it */
+	LEASE_EV_ASKED,      /* another host asks whether it is in use */
+	LEASE_EV_LINGERED,   /* nobody asked for it for linger_ms */
+	LEASE_EV_DRAINED,    /* the last pin has ended */
+	LEASE_EV_FREE,       /* the probe took the kernel lock: nobody has one */
+	LEASE_EV_SHARED,     /* the probe took it shared: nobody has it exclusively */
+	LEASE_EV_IN_USE,     /* somebody has it, and another host waits for the lease */
+	LEASE_EV_KEPT,       /* somebody has it, and nobody waits */
+	LEASE_EV_NEEDED,     /* a caller who already has something under it wants more */
+	LEASE_EV_STOPPED,    /* the probe stopped without the kernel lock */
+	LEASE_EV_SUPERSEDED, /* another lease of this host covers it */
+	LEASE_EV_RELEASED,   /* the store acknowledged the release */
+	LEASE_EV_SHRUNK,     /* the store acknowledged the shrink */
+	LEASE_EV_UP,         /* the store is reachable again: what was under way may be lost */
+	LEASE_EV_EXPIRED,    /* the host's deadline has passed */
+	LEASE_EV_STANDS,     /* the store says that token and fence stand */
+	LEASE_EV_UNSHRUNK,   /* ... in another mode: exclusive, though it was to be shrunk */
+	LEASE_EV_GONE,       /* the store says that they do not */
+	LEASE_EV_FORGOTTEN,  /* the store lost its memory; the host's deadline has not passed */
+	LEASE_EVENTS
+};
+
+/* What to do, in this order. */
+enum lease_action {
+	LEASE_DO_STOP_PROBE = 1 << 0, /* tell the probe to stop (LEASE_EV_STOPPED, _FREE or _SHARED follows) */
+	LEASE_DO_UNPROBE = 1 << 1,    /* drop the kernel lock that the probe took */
+	LEASE_DO_SHARE = 1 << 2,      /* its mode is shared from now on, in the journal, too */
+	LEASE_DO_UNJOURNAL = 1 << 3,  /* take it out of the journal */
+	LEASE_DO_ACQUIRE = 1 << 4,    /* send acquire with its token (again) */
+	LEASE_DO_RELEASE = 1 << 5,    /* send release */
+	LEASE_DO_SHRINK = 1 << 6,     /* send shrink */
+	LEASE_DO_CONFIRM = 1 << 7, /* ask whether token and fence stand, or put it back if the store has forgotten it */
+	LEASE_DO_TELL_IN_USE = 1 << 8, /* answer those who asked */
+	LEASE_DO_LOST = 1 << 9,        /* report: it was lost */
+	LEASE_DO_OPEN = 1 << 10,       /* it is open: a recall that is not served yet closes it again */
+	LEASE_DO_SERVE = 1 << 11,      /* look at the callers of this lock again */
+	LEASE_DO_CLOSE = 1 << 12,      /* LEASE_EV_DRAINED when there are no pins */
+	LEASE_DO_PROBE = 1 << 13,      /* start a probe */
+};
+
+struct lease_step {
+	enum lease_state next;
+	unsigned actions; /* of enum lease_action */
+};
+
+/* Total: every pair has an answer; an event that means nothing in a state leaves it as it is, with no action. */
+struct lease_step lease_step(enum lease_state state, enum lease_event event);
+
+/* For people and JSON. */
+const char *lease_state_name(enum lease_state state);
+const char *lease_event_name(enum lease_event event);
+
+/* Does the store take this for a lease of ours (as far as we know)? */
+bool lease_is_ours(enum lease_state state);
+
+#endif
