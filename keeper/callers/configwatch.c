@@ -10,6 +10,7 @@
 
 #include "keeper/clock.h"
 #include "keeper/leases/configfile.h"
+#include "keeper/leases/queue.h"
 #include "keeper/callers/lookup.h"
 #include "keeper/callers/sessions.h"
 #include "keeper/kernel/workers.h"
@@ -108,6 +109,7 @@ static void serve_waiting(struct configwatch *w)
 			go_on(s);
 		}
 	}
+	queue_settle(w->k);
 }
 
 /* --- the looks --- */

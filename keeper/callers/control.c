@@ -7,19 +7,18 @@
 #include <unistd.h>
 #include <utlist.h>
 
-#include "keeper/leases/act.h"
 #include "keeper/clock.h"
 #include "keeper/leases/grace.h"
 #include "keeper/callers/configwatch.h"
-#include "keeper/leases/host.h"
-#include "keeper/leases/kernel.h"
+#include "keeper/leases/deadline.h"
+#include "keeper/leases/probing.h"
 #include "keeper/leases/leasepage.h"
 #include "keeper/leases/locks.h"
 #include "keeper/log.h"
 #include "keeper/main.h"
 #include "keeper/callers/serve.h"
 #include "keeper/callers/sessions.h"
-#include "keeper/leases/split.h"
+#include "keeper/leases/queue.h"
 #include "keeper/callers/status.h"
 
 #define INIT_AGAIN_MS   50
@@ -48,12 +47,12 @@ static void refuse_stop_unreachable(struct keeper *k)
 	struct session *s, *next;
 	char why[WIRE_REASON_BYTES];
 
-	host_store_trouble(k, why, sizeof(why));
+	deadline_trouble(k, why, sizeof(why));
 	FOR_STOPPERS(k, s, next)
 	session_refuse(s, "leases cannot be given back: %s", why);
 }
 
-void control_in_use(const struct lease *lease)
+void control_in_use(struct lease *lease)
 {
 	struct session *s, *next;
 
@@ -145,18 +144,16 @@ static void go_on_stopping(struct session *s)
 	struct keeper *k = s->keeper;
 	struct lease *lease, *next;
 
-	keeper_enter(k);
 	HASH_ITER (hh, k->leases, lease, next) {
 		if (lease->state == LEASE_ASKING && s->state == SESSION_STOPPING)
 			session_refuse(s, "a program waits for %s: see `dflock status`", lease->lock->file->name);
-		if (lease->state == LEASE_HELD && s->state == SESSION_STOPPING && !split_is_under_way(lease)) {
+		if (lease->state == LEASE_HELD && s->state == SESSION_STOPPING && !lease_is_part(lease)) {
 			lease->recall = RECALL_LINGER;
-			lease_raise(lease, LEASE_EV_LINGERED);
+			queue_raise(lease, LEASE_EV_LINGERED);
 		} else if (lease->state == LEASE_WAITING && s->state == SESSION_STOPPING) {
 			control_in_use(lease);
 		}
 	}
-	keeper_leave(k);
 	control_leases_ended(k);
 	if (s->state == SESSION_STOPPING)
 		uv_timer_start(&s->timer, on_stop_timer, STOP_LOOK_MS, 0);
@@ -165,7 +162,8 @@ static void go_on_stopping(struct session *s)
 static void on_stop_timer(uv_timer_t *timer)
 {
 	struct session *s = timer->data;
-	const struct lease *used = find_in_use(s->keeper);
+	struct keeper *k = s->keeper;
+	const struct lease *used = find_in_use(k);
 
 	if (s->state != SESSION_STOPPING)
 		return;
@@ -174,7 +172,8 @@ static void on_stop_timer(uv_timer_t *timer)
 	else if (used)
 		refuse_stop_late(s, used);
 	else
-		stopped(s->keeper);
+		stopped(k);
+	queue_settle(k);
 }
 
 static void stop(struct session *s)
@@ -223,9 +222,11 @@ static void init(struct session *s);
 static void on_init_timer(uv_timer_t *timer)
 {
 	struct session *s = timer->data;
+	struct keeper *k = s->keeper;
 
 	if (s->state == SESSION_INIT)
 		init(s);
+	queue_settle(k);
 }
 
 static void init_answered(struct keeper *k, const struct store_reply *reply, bool forced)
@@ -233,7 +234,7 @@ static void init_answered(struct keeper *k, const struct store_reply *reply, boo
 	struct session *s, *next;
 	char why[WIRE_REASON_BYTES];
 
-	host_store_trouble(k, why, sizeof(why));
+	deadline_trouble(k, why, sizeof(why));
 	DL_FOREACH_SAFE (k->sessions, s, next) {
 		if (s->state != SESSION_INIT || is_forced(s) != forced)
 			continue;
@@ -250,7 +251,8 @@ static void init_answered(struct keeper *k, const struct store_reply *reply, boo
 			refuse_init(s, reply->error);
 	}
 	if (reply->status == STORE_OK)
-		keeper_raise_all(k, LEASE_EV_UP);
+		queue_raise_all(k, LEASE_EV_UP);
+	queue_settle(k);
 }
 
 static void on_init(void *arg, const struct store_reply *reply)
@@ -286,7 +288,7 @@ static void init(struct session *s)
 		log_info("the store is opened on request, whatever is known of an earlier memory of it");
 		store_open(k->store, STORE_OPEN_FORCED, "", on_forced_init, k);
 	} else if (!store_is_up(k->store)) {
-		host_store_trouble(k, why, sizeof(why));
+		deadline_trouble(k, why, sizeof(why));
 		session_refuse(s, "%s", why);
 	} else {
 		init_new(s);

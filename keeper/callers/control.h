@@ -14,7 +14,7 @@ void control_store_tried(struct keeper *k);
 void control_store_down(struct keeper *k);
 
 /* For a session that waits until everything is given back (WIRE_STOP). */
-void control_in_use(const struct lease *lease); /* this one cannot be given back */
+void control_in_use(struct lease *lease); /* this one cannot be given back */
 void control_leases_ended(struct keeper *k);    /* some have ended */
 
 #endif

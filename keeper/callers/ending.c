@@ -3,14 +3,13 @@
 
 #include <signal.h>
 
-#include "keeper/leases/act.h"
 #include "keeper/clock.h"
-#include "keeper/leases/kernel.h"
+#include "keeper/leases/probing.h"
 #include "keeper/leases/leasepage.h"
 #include "keeper/leases/locks.h"
 #include "keeper/log.h"
 #include "keeper/callers/sessions.h"
-#include "keeper/leases/split.h"
+#include "keeper/leases/queue.h"
 
 #define TERM_WAIT_MS 2000 /* for the store's answers */
 #define TERM_LOOK_MS 1000 /* the longest pause between two looks whether leases are still in use */
@@ -80,14 +79,13 @@ static void give_back(struct keeper *k)
 {
 	struct lease *lease, *next;
 
-	keeper_enter(k);
 	HASH_ITER (hh, k->leases, lease, next) {
-		if (lease->state != LEASE_HELD || split_is_under_way(lease))
+		if (lease->state != LEASE_HELD || lease_is_part(lease))
 			continue;
 		lease->recall = RECALL_LINGER;
-		lease_raise(lease, LEASE_EV_LINGERED);
+		queue_raise(lease, LEASE_EV_LINGERED);
 	}
-	keeper_leave(k);
+	queue_settle(k);
 }
 
 /* How many leases are in use, or may be, and one of them. */

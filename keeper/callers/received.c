@@ -11,6 +11,7 @@
 #include "keeper/fronts/front.h"
 #include "keeper/fronts/fronts.h"
 #include "keeper/leases/locks.h"
+#include "keeper/leases/queue.h"
 #include "keeper/callers/lookup.h"
 #include "keeper/callers/sessions.h"
 
@@ -29,10 +30,11 @@ static void on_kept(struct session *s, struct away *away, const char *why)
 	take_found(s, &r);
 	if (away) {
 		lookup_found(s, &r, away);
-		return;
+	} else {
+		before_free(&r.before);
+		session_refuse(s, "%s: %s", r.path, why);
 	}
-	before_free(&r.before);
-	session_refuse(s, "%s: %s", r.path, why);
+	queue_settle(s->keeper);
 }
 
 /* Its front has the description. Should one of the user's fronts keep it? */

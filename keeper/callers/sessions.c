@@ -19,12 +19,12 @@
 #include <unistd.h>
 #include <utlist.h>
 
-#include "keeper/leases/act.h"
 #include "keeper/clock.h"
 #include "keeper/callers/control.h"
 #include "keeper/fronts/front.h"
 #include "keeper/fronts/fronts.h"
 #include "keeper/leases/locks.h"
+#include "keeper/leases/queue.h"
 #include "keeper/log.h"
 #include "keeper/callers/lookup.h"
 #include "keeper/kernel/overflowuid.h"
@@ -76,6 +76,7 @@ void session_slow(struct session *s, int ms)
 	session_refuse(
 		s, "its file system has not answered the keeper for %d s: is the server that it is mounted from away?",
 		ms / 1000);
+	queue_settle(s->keeper);
 }
 
 /* --- questions --- */
@@ -155,10 +156,8 @@ static void session_readable(struct session *s)
 	on_question(s, &request, kind);
 }
 
-void session_received(struct session *s, const struct front_answer *a, const struct held *before, int fd)
+static void received(struct session *s, const struct front_answer *a, const struct held *before, int fd)
 {
-	if (a->n == -EAGAIN || a->n == -EINTR)
-		return;
 	s->received_ns = a->received_ns;
 	if (is_in_turn(s, a->n)) {
 		if (!a->looked)
@@ -168,6 +167,14 @@ void session_received(struct session *s, const struct front_answer *a, const str
 	}
 	file_close(s->keeper, a->dev, fd, true);
 	/* A session that was closed has left the front, which is told by fronts.c; one that was refused has not. */
+}
+
+void session_received(struct session *s, const struct front_answer *a, const struct held *before, int fd)
+{
+	if (a->n == -EAGAIN || a->n == -EINTR)
+		return;
+	received(s, a, before, fd);
+	queue_settle(s->keeper);
 }
 
 /* --- connections --- */
@@ -263,6 +270,7 @@ static void on_session_events(uv_poll_t *poll, int status, int events)
 			fronts_receive(s);
 		else if (s->state != SESSION_CLOSED)
 			session_readable(s);
+		queue_settle(k); /* before the next session's question is looked at */
 	}
 }
 
@@ -292,6 +300,7 @@ static void on_connection(uv_poll_t *poll, int status, int events)
 		session_new(k, fd);
 	else if (errno == EMFILE || errno == ENFILE)
 		turn_away_next(k);
+	queue_settle(k);
 }
 
 int sessions_start(struct keeper *k)
@@ -335,10 +344,9 @@ void sessions_stop(struct keeper *k)
 	uv_close((uv_handle_t *)&k->session_events, NULL);
 	close(k->listen_fd);
 	close(k->spare_fd);
-	keeper_enter(k);
 	DL_FOREACH_SAFE (k->sessions, s, next)
 		session_close(s);
-	keeper_leave(k);
+	queue_settle(k);
 	close(k->session_epoll);
 }
 

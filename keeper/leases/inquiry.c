@@ -13,10 +13,10 @@
 #include <unistd.h>
 #include <utlist.h>
 
-#include "keeper/leases/act.h"
 #include "keeper/fronts/fronts.h"
-#include "keeper/leases/kernel.h"
+#include "keeper/leases/probing.h"
 #include "keeper/leases/locks.h"
+#include "keeper/leases/queue.h"
 #include "keeper/kernel/workers.h"
 
 #define PROBE_TRIES 20 /* a probe that waited has the lock for a moment (probe.c) */
@@ -58,7 +58,7 @@ static void answer(struct lease *lease, const struct inquiry *inquiry)
 	const struct asker *asker = &inquiry->asker;
 
 	if (inquiry->found == 0 || inquiry->found == -EAGAIN)
-		lease_recalled(lease, asker);
+		inquiry->keeper->queue.work->asked(lease, asker);
 	else
 		store_tell_in_use(inquiry->keeper->store, asker->host, lease->lock->file->name, asker->token,
 				  inquiry->found > 0 ? &inquiry->in_use : &lease->range);
@@ -71,12 +71,10 @@ static void finish(struct inquiry *inquiry)
 
 	DL_DELETE(k->inquiries, inquiry);
 	/* Given back meanwhile: then the store grants the asker what it wants. Leaving: there is no store any more. */
-	if (lease && lease_is_ours(lease->state)) {
-		keeper_enter(k);
+	if (lease && lease_is_ours(lease->state))
 		answer(lease, inquiry);
-		keeper_leave(k);
-	}
 	free(inquiry);
+	queue_settle(k);
 }
 
 static void done(struct work *work)
