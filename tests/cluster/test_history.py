@@ -135,7 +135,7 @@ MUTANTS = {
     "a recalled lease is given back without asking the kernel":
         ("keeper/rules/lease.c", "STEP(PROBING, LEASE_DO_PROBE)", "STEP(RELEASING, RELEASE)", "overlap"),
     "no pins":
-        ("keeper/callers/serve.c", "s->state == SESSION_PINNED && s->pin_until_ns > now", "false", "overlap"),
+        ("keeper/leases/waiters.c", "w->pin_until_ns > now", "false", "overlap"),
     "a restarted keeper gives back what is in its journal":
         ("keeper/leases/takeup.c", "entry->fence ? LEASE_UNSURE", "false ? LEASE_UNSURE", "overlap after kill"),
     "nothing clashes in the store":
