@@ -373,7 +373,7 @@ static void look_end(struct look *look, int ret)
  * started. stop: each is stopped as soon as it is found, but for what it started. */
 static void find_family(struct freezer *f, struct family *family, unsigned states, bool stop)
 {
-	struct look look = {.freezer = f, .family = family, .stop = stop};
+	struct look look = {.freezer = f, .family = family, .stop = stop}; /* mutant: freeze-family */
 	int ret = take_slots(f, &look, states);
 
 	if (ret == 0 && look.claims.count)
@@ -639,7 +639,7 @@ int freezer_look(struct freezer *f, int max_ms)
 	/* Those need not be searched for again. */
 	if (find_first(f, due, freeze_at, stop) && stop)
 		for (size_t i = 0; i < f->first.count; i++)
-			stopped_stop(&f->stopped, f->first.pids[i]);
+			stopped_stop(&f->stopped, f->first.pids[i]); /* mutant: freeze-first */
 	set_slots(f, 1u << FENCE_LOST | AS(ON_LOST_WARN), FENCE_FREE);
 	if (has_slot(f, 1u << FENCE_LOST))
 		kill_lost(f);
@@ -650,11 +650,11 @@ int freezer_look(struct freezer *f, int max_ms)
 		if (has_slot(f, SLOTS_SURE_UNTIL | AS(ON_LOST_KILL)))
 			end_holders(f, now);
 		if (has_slot(f, SLOTS_SURE_UNTIL | AS(ON_LOST_FREEZE)))
-			freeze(f);
+			freeze(f); /* mutant: freeze */
 		ms = pause_ms(f, f->stopped.count == before && is_over(f));
 		return ms < max_ms ? ms : max_ms;
 	}
-	if (f->stopped.count && !has_slot(f, 1u << FENCE_UNSURE) && (now < freeze_at || !leases))
+	if (f->stopped.count && !has_slot(f, 1u << FENCE_UNSURE) && (now < freeze_at || !leases)) /* mutant: thaw */
 		thaw(f);
 	/* What is left is held, and waits for its file system: SIGCHLD tells when it has stopped. */
 	if (f->stopped.count || signalled_continue_kin(&f->stopped.signalled)) {

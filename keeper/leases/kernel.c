@@ -31,6 +31,7 @@ void lock_unprobe(struct lock *lock)
  */
 static bool shared_will_do(const struct lease *lease)
 {
+	/* mutant: shared-will-do */
 	return lease->range.mode == WIRE_EXCLUSIVE && lease->recall >= RECALL_ASK && lease->recall_shared;
 }
 
