@@ -101,10 +101,10 @@ static int use_page(struct call *c)
 
 	if (!slot)
 		return CALL_AGAIN;
-	rc = taking->try(c);
+	rc = taking->try(c); /* mutant: page-lock */
 	if (rc != 0)
 		return is_conflict(rc) ? CALL_AGAIN : rc;
-	if (!leases_stand(&look->page->leases, slot, &look->file, &wanted)) {
+	if (!leases_stand(&look->page->leases, slot, &look->file, &wanted)) { /* mutant: page-again */
 		note_debug(c->fd, "the lease was recalled while the kernel lock was taken");
 		return CALL_AGAIN;
 	}

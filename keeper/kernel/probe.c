@@ -125,7 +125,7 @@ static int test_record(const struct probe *probe, int fd, enum probe_answer *ans
 	*answer = PROBE_FREE;
 	if (fcntl(fd, F_OFD_GETLK, &lock) != 0)
 		return -errno;
-	if (lock.l_type == F_UNLCK)
+	if (lock.l_type == F_UNLCK) /* mutant: record-free */
 		return 1;
 	if (!probe->want.shared_will_do)
 		return 0;

@@ -212,7 +212,7 @@ static void enter(struct lease *lease, enum lease_state next)
 		return;
 	if (lease->state == LEASE_ASKING)
 		serve_detach(lease);
-	if (lease->state == LEASE_HELD)
+	if (lease->state == LEASE_HELD) /* mutant: page-closed */
 		leasepage_close(lease); /* first of all */
 	set_state(lease, next, lease->forgotten);
 	if (next == LEASE_UNSURE || next == LEASE_HELD || next == LEASE_SHRINKING)

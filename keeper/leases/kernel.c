@@ -23,6 +23,7 @@
  */
 static bool shared_will_do(const struct lease *lease)
 {
+	/* mutant: shared-will-do */
 	return lease->range.mode == WIRE_EXCLUSIVE && lease->recall >= RECALL_ASK && lease->recall_shared;
 }
 

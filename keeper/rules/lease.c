@@ -107,7 +107,7 @@ static const struct cell table[LEASE_STATES][LEASE_EVENTS] = {
 
 struct lease_step lease_step(enum lease_state state, enum lease_event event)
 {
-	const struct cell *cell = &table[state][event];
+	const struct cell *cell = &table[state][event]; /* mutant: lease-step */
 
 	if (!cell->set)
 		return (struct lease_step){.next = state, .actions = NOTHING};

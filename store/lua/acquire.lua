@@ -78,7 +78,7 @@ end
 
 local dead = {}
 for i = 13, #ARGV, 2 do
-	dead[ARGV[i]] = ARGV[i] ~= host and beat_of(ARGV[i]) == ARGV[i + 1] or nil
+	dead[ARGV[i]] = ARGV[i] ~= host and beat_of(ARGV[i]) == ARGV[i + 1] or nil -- mutant: named-dead
 end
 local gone = drop_hosts(lock, dead)
 local changed = #gone > 0
@@ -110,7 +110,7 @@ end
 look()
 -- Those ahead may wait for nobody at all: an old snapshot brought them back, or they were executed after their hosts had
 -- given them up. They are granted, and their hosts give back what they do not know.
-if place and #holders == 0 and #ahead > 0 and not pass then
+if place and #holders == 0 and #ahead > 0 and not pass then -- mutant: forgotten-ahead
 	for _, e in ipairs(hand_over(lock, lock.q)) do
 		granted[#granted + 1] = e
 		changed = true
@@ -154,7 +154,7 @@ for _, e in ipairs(holders) do
 	recall(mine, e)
 end
 -- One in front may have been forgotten, and then nobody but us asks for what it waits for: one at a time, each in its turn.
-if #holders == 0 then
+if #holders == 0 then -- mutant: forgotten-waiter
 	local w = lock.q[1 + arrival % (place - 1)]
 	for _, e in ipairs(lock.l) do
 		if clash(w, e) then
