@@ -221,10 +221,10 @@ MUTANTS = {
         ("keeper/leases/act.c", "\tif (lease->state == LEASE_HELD)\n\t\tleasepage_close(lease);",
          "\tif (next == LEASE_ENDED || next == LEASE_SHRINKING || next == LEASE_UNSURE)\n\t\tleasepage_close(lease);", []),
     "the page is read before the kernel lock is taken":
-        ("shim/acquire.c", "\trc = taking->try(c);\n\tif (rc != 0)\n\t\treturn is_conflict(rc) ? CALL_AGAIN : rc;\n"
+        ("shim/acquire.c", "\tret = taking->try(c);\n\tif (ret != 0)\n\t\treturn is_conflict(ret) ? CALL_AGAIN : ret;\n"
          "\tif (!leases_stand(&look->page->leases, slot, &look->file, &wanted)) {",
-         "\tbool stands = leases_stand(&look->page->leases, slot, &look->file, &wanted);\n\tusleep(20);\n\trc = taking->try(c);\n"
-         "\tif (rc != 0)\n\t\treturn is_conflict(rc) ? CALL_AGAIN : rc;\n\tif (!stands) {", []),
+         "\tbool stands = leases_stand(&look->page->leases, slot, &look->file, &wanted);\n\tusleep(20);\n\tret = taking->try(c);\n"
+         "\tif (ret != 0)\n\t\treturn is_conflict(ret) ? CALL_AGAIN : ret;\n\tif (!stands) {", []),
     "the next keeper goes on with an old page":
         ("keeper/leases/leasepage.c", "write_slot(&page->leases.slots[b][i], &closed);", "(void)closed;", [kill]),
 }
