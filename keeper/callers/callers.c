@@ -15,7 +15,7 @@ bool caller_is_nonblocking(const struct session *s)
 
 void caller_would_block(struct session *s)
 {
-	session_would_block(s, s->waiter.lease ? answers_first(s->waiter.lease) : NULL);
+	session_would_block(s, s->waiter.lease ? answers_first(s->waiter.lease) : NULL); /* mutant: would-block */
 }
 
 void caller_refuse(struct session *s, const char *format, ...)

@@ -55,7 +55,7 @@ void deadlock_chase(struct session *s)
 {
 	struct store_chase chase = {.pid = s->peer.pid, .youngest = s->waiter.arrival};
 
-	if (!s->waiter.lease || !s->waiter.arrival || !deadlock_possible(s))
+	if (!s->waiter.lease || !s->waiter.arrival || !deadlock_possible(s)) /* mutant: chase */
 		return;
 	snprintf(chase.host, sizeof(chase.host), "%s", s->keeper->host);
 	snprintf(chase.token, sizeof(chase.token), "%s", s->waiter.lease->token);
@@ -75,7 +75,7 @@ static void came_around(struct keeper *k, const struct store_chase *chase)
 
 		/* The one that came last closed the cycle. */
 		if (w->lease != lease || s->peer.pid != chase->pid || w->arrival != chase->youngest ||
-		    !deadlock_possible(s))
+		    !deadlock_possible(s)) /* mutant: chase-youngest */
 			continue;
 		log_info("%s: pid %d waits for itself over other hosts: EDEADLK", lease->lock->file->name,
 			 (int)s->peer.pid);

@@ -137,6 +137,7 @@ static void wait_for_lease(struct session *s, const struct store_range *range)
  */
 static bool is_newcomer(const struct session *s, const struct lease *lease, bool needed)
 {
+	/* mutant: newcomer */
 	if (lease->recall < RECALL_WAIT || s->holds.exclusive || s->before.count || needed || caller_is_nonblocking(s))
 		return false;
 	return s->request.mode == WIRE_EXCLUSIVE || !(s->holds.shared || s->shared_in_use);
@@ -155,7 +156,7 @@ static void pin(struct session *s, struct lease *lease, int64_t now, int64_t sur
 		session_reply(s, WIRE_GRANTED, NULL, -1);
 		return;
 	}
-	if (!lock_stop_probes(s->waiter.lock, &range)) {
+	if (!lock_stop_probes(s->waiter.lock, &range)) { /* mutant: serve-probed */
 		s->waiter.needs_pin = true; /* the last answer of each serves again */
 		return;
 	}
@@ -192,7 +193,7 @@ static void serve_closed(struct session *s, struct lease *lease, bool needed, in
 		wait_for_lease(s, &range);
 		return;
 	}
-	if (lease->state == LEASE_DRAINING) {
+	if (lease->state == LEASE_DRAINING) { /* mutant: serve-draining */
 		pin(s, lease, now, sure_until);
 		/* The split was postponed for this caller: now. */
 		if (needed && s->state == SESSION_PINNED && lease->recall >= RECALL_ASK)
@@ -329,7 +330,7 @@ void serve_begin(struct session *s, struct lock *lock)
 	w->nonblocking = caller_is_nonblocking(s);
 	w->may_pass = s->before.count > 0;
 	waiters_add(w, lock);
-	queue_tell(w, WAITER_SERVE);
+	queue_tell(w, WAITER_SERVE); /* mutant: serve-new */
 }
 
 void serve_again(struct session *s)

@@ -116,8 +116,6 @@ static void act(struct lease *lease, unsigned actions, enum lease_event event)
 		lease_stop_probe(lease);
 	else if (actions & LEASE_DO_STOP_PROBE && lease->state == LEASE_STOPPING)
 		lease_start_timer(lease, 1); /* there was none: it was to be tried again */
-	if (actions & LEASE_DO_UNPROBE)
-		lock_unprobe(lease->lock);
 	if (actions & LEASE_DO_SHARE && !share(lease))
 		actions &= ~(unsigned)LEASE_DO_SHRINK;
 	if (actions & LEASE_DO_UNJOURNAL && !unjournal(lease))
@@ -161,7 +159,7 @@ static void enter(struct lease *lease, enum lease_state next)
 		return;
 	if (lease->state == LEASE_ASKING)
 		waiters_detach(lease);
-	if (lease->state == LEASE_HELD)
+	if (lease->state == LEASE_HELD) /* mutant: page-closed */
 		leasepage_close(lease); /* first of all */
 	lease_set_state(lease, next, lease->forgotten);
 	if (next == LEASE_UNSURE || next == LEASE_HELD || next == LEASE_SHRINKING)

@@ -20,7 +20,7 @@ static void check_deadline(struct keeper *k)
 	struct lease *lease, *next;
 	int64_t now = clock_now_ns();
 
-	if (k->expired || now < k->deadline_ns)
+	if (k->expired || now < k->deadline_ns) /* mutant: deadline-passed */
 		return;
 	k->expired = true;
 	if (HASH_COUNT(k->leases))
@@ -29,7 +29,7 @@ static void check_deadline(struct keeper *k)
 	queue_raise_all(k, LEASE_EV_EXPIRED);
 	/* Nobody can tell who had these since the store lost its memory. */
 	HASH_ITER (hh, k->leases, lease, next)
-		if (lease_is_ours(lease->state) && lease->forgotten)
+		if (lease_is_ours(lease->state) && lease->forgotten) /* mutant: grace-too-late */
 			queue_raise(lease, LEASE_EV_GONE);
 }
 
@@ -86,7 +86,7 @@ static void on_deadline(uv_timer_t *timer)
 
 void deadline_renewed(struct keeper *k, int64_t sent_ns)
 {
-	int64_t deadline = sent_ns + deadline_ttl_ns(k) * 9 / 10;
+	int64_t deadline = sent_ns + deadline_ttl_ns(k) * 9 / 10; /* mutant: deadline */
 	int64_t now = clock_now_ns();
 	bool was_sure = deadline_sure_until(k) - now > DEADLINE_LEAST_NS; /* first the old deadline, then the new */
 	int ret;
@@ -148,6 +148,7 @@ bool deadline_beats(struct keeper *k)
 	if (uv_is_active((uv_handle_t *)&k->beat))
 		return recent;
 	uv_timer_start(&k->beat, on_beat_timer, third, third);
+	/* mutant: beat-after-pause */
 	return false; /* the last one may be long ago, and the next comes only in a third of ttl_ms */
 }
 

@@ -77,7 +77,7 @@ static void on_unknown_released(void *arg, const struct store_reply *reply)
 static void release_unknown(struct keeper *k, const struct store_message *m)
 {
 	log_debug("%s %.8s: unknown, given back", m->name, m->token);
-	store_release(k->store, m->name, m->token, on_unknown_released, k);
+	store_release(k->store, m->name, m->token, on_unknown_released, k); /* mutant: unknown-token */
 }
 
 static void on_granted(struct keeper *k, struct lease *lease, const struct store_message *m)

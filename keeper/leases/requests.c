@@ -86,7 +86,7 @@ static void plan_reask(struct lease *lease)
 		if (fair > now && fair < at)
 			at = fair;
 	}
-	lease_start_timer(lease, (at - now) / NS_PER_MS + 1);
+	lease_start_timer(lease, (at - now) / NS_PER_MS + 1); /* mutant: ask-again */
 }
 
 void lease_granted(struct lease *lease, uint64_t fence)
@@ -102,7 +102,7 @@ static bool enter_tables(struct lease *lease)
 	struct holders_file file;
 	int ret;
 
-	ret = journal_granted(k->journal, lease->token, lease->fence, &lease->range);
+	ret = journal_granted(k->journal, lease->token, lease->fence, &lease->range); /* mutant: fence-recorded */
 	if (ret < 0) {
 		log_error("%s: the journal cannot be written (%s): the lease is given back", lease->lock->file->name,
 			  strerror(-ret));
@@ -124,6 +124,7 @@ bool lease_take(struct lease *lease)
 
 	/* The deadline may have passed since it was looked at last. */
 	deadline_sure_until(k);
+	/* mutant: granted-late */
 	if (k->expired) { /* granted to a host that was silent: somebody may have taken it since */
 		lease_acquire(lease, NULL, 0);
 		return false;
@@ -312,7 +313,7 @@ void lease_acquire(struct lease *lease, const struct store_blocker *silent, size
 		.token = lease->token,
 		.range = lease->range,
 		.ask = !blocking && !lease->insist,
-		.pass = !blocking || lease_is_part(lease) || waiters_may_pass(lease) || (passes && unfair),
+		.pass = !blocking || lease_is_part(lease) || waiters_may_pass(lease) || (passes && unfair), /* mutant: pass */
 		.grow = lease->range.space == WIRE_RECORD && !lease_is_part(lease),
 		.dead = dead,
 	};
@@ -372,7 +373,7 @@ static void stands(struct lease *lease, const struct store_reply *reply, int64_t
 		return;
 	}
 	if (reply->mode != lease->range.mode)
-		return queue_raise(lease, LEASE_EV_UNSHRUNK);
+		return queue_raise(lease, LEASE_EV_UNSHRUNK); /* mutant: unshrunk */
 	lease->stands = lease_is_probed(lease); /* see on_probe() */
 	if (!lease->stands)
 		queue_raise(lease, LEASE_EV_STANDS);
