@@ -6,8 +6,9 @@ import pytest
 from harness import Job, wait_until
 from harness.ground import ALL, ground
 
-from test_flock import held
-from test_freeze import HIDDEN, LEASE, state
+from keepers import held
+from jobs import LEASE, state
+from test_freeze_programs import HIDDEN
 
 HOLDER = """
 import fcntl, os, sys
