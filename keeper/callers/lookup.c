@@ -9,9 +9,10 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "keeper/callers/before_job.h"
+#include "keeper/kernel/before_job.h"
 #include "keeper/callers/configwatch.h"
-#include "keeper/fronts/fronts.h"
+#include "keeper/fronts/away.h"
+#include "keeper/fronts/reading.h"
 #include "keeper/kernel/inspect.h"
 #include "keeper/leases/locks.h"
 #include "keeper/leases/queue.h"
@@ -196,6 +197,11 @@ static void shared_tested(struct session *s, bool shared)
 	queue_settle(s->keeper);
 }
 
+static void on_away_tested(struct front_connection *reading, bool shared)
+{
+	shared_tested(reading->owner, shared);
+}
+
 static void on_shared_tested(void *arg, struct inspect_result *r)
 {
 	struct session *s = arg;
@@ -244,7 +250,9 @@ void lookup_test_shared(struct session *s)
 					  .from = s->request.from,
 					  .to = s->request.to};
 
-	if (s->waiter.lock->file->away && fronts_test_shared(s, s->waiter.lock->file->away, shared_tested)) {
+	if (s->waiter.lock->file->away &&
+	    away_test_shared(&s->reading, s->waiter.lock->file->away, s->request.space, s->request.from, s->request.to,
+			     on_away_tested)) {
 		s->state = SESSION_INSPECTING;
 		uv_timer_start(&s->timer, on_slow, SLOW_MS, 0);
 		return;
@@ -329,5 +337,5 @@ void lookup_leave(struct session *s)
 		return;
 	drop_inspected(s, r, NULL);
 	free(r);
-	fronts_release(s);
+	reading_release(&s->reading);
 }

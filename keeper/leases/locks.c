@@ -10,7 +10,7 @@
 #include <utlist.h>
 
 #include "keeper/clock.h"
-#include "keeper/fronts/fronts.h"
+#include "keeper/fronts/away.h"
 #include "keeper/kernel/workers.h"
 #include "keeper/keeper.h"
 
