@@ -14,6 +14,7 @@
 #include "keeper/leases/act.h"
 #include "keeper/leases/answers.h"
 #include "keeper/clock.h"
+#include "keeper/callers/configfile.h"
 #include "keeper/callers/configwatch.h"
 #include "keeper/callers/ending.h"
 #include "keeper/fronts/front.h"
@@ -47,21 +48,6 @@ struct life {
 static struct life *life_of(struct keeper *k)
 {
 	return (struct life *)k; /* its first member */
-}
-
-void keeper_replace_config(struct keeper *k, struct config *config)
-{
-	/* The store keeps a pointer to its part, which control.c has found to be the same: that stays where it is. */
-	struct config old = *k->config;
-	struct lease *lease, *next;
-
-	*k->config = *config;
-	k->config->store = old.store;
-	old.store = config->store;
-	*config = old;
-	config_free(config);
-	HASH_ITER (hh, k->leases, lease, next)
-		fence_on_lost(k->fence, lease->slot, config_on_lost(k->config, lease->lock->file->path));
 }
 
 /* --- the start --- */
@@ -323,8 +309,7 @@ static void clean_up(struct keeper *k)
 	uv_walk(k->loop, close_handle, NULL);
 	uv_run(k->loop, UV_RUN_DEFAULT);
 	uv_loop_close(k->loop);
-	config_free(k->config);
-	free(k->configfile.text);
+	configfile_free(k);
 }
 
 int keeper_run(const struct keeper_options *options)

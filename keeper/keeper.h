@@ -34,7 +34,6 @@
 
 #include "config/config.h"
 #include "keeper/rules/chases.h"
-#include "keeper/leases/configfile.h"
 #include "keeper/guard/fence.h"
 #include "keeper/kernel/inspect.h"
 #include "keeper/rules/lease.h"
@@ -46,6 +45,7 @@
 #include "wire/place.h"
 
 struct away;
+struct configfile;
 struct configwatch;
 struct fronts;
 struct keeper;
@@ -212,7 +212,7 @@ struct keeper {
 	uv_loop_t *loop;
 	const struct keeper_options *options;
 	struct config *config; /* in force */
-	struct configfile configfile;
+	struct configfile *configfile;
 	struct configwatch *configwatch;
 	char runtime_dir[PLACE_DIR_BYTES];
 	int dir_fd;

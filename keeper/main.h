@@ -31,7 +31,5 @@ int keeper_run(const struct keeper_options *options);
 
 /* Ends the loop; leases that are in use stay in the journal. */
 void keeper_end(struct keeper *k, const char *why);
-/* Takes over the configuration and frees the old one. */
-void keeper_replace_config(struct keeper *k, struct config *config);
 
 #endif

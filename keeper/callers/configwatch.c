@@ -9,7 +9,7 @@
 #include <utlist.h>
 
 #include "keeper/clock.h"
-#include "keeper/leases/configfile.h"
+#include "keeper/callers/configfile.h"
 #include "keeper/callers/lookup.h"
 #include "keeper/callers/sessions.h"
 #include "keeper/kernel/workers.h"
@@ -147,7 +147,7 @@ static void done(struct work *work)
 		if (!w->unchanged)
 			configfile_found(k, &w->look, w->begun_ns);
 		serve_waiting(w);
-		start_timer(w, is_wanted(w, &full) ? 0 : k->configfile.state == CONFIGFILE_CHANGED ? SOON_MS : LOOK_MS);
+		start_timer(w, is_wanted(w, &full) ? 0 : k->configfile->state == CONFIGFILE_CHANGED ? SOON_MS : LOOK_MS);
 	}
 	config_free(w->look.fresh);
 	config_source_free(&w->look.source);
@@ -166,7 +166,7 @@ static bool is_known(const struct configfile *c)
 static void on_timer(uv_timer_t *timer)
 {
 	struct configwatch *w = timer->data;
-	const struct configfile *c = &w->k->configfile;
+	const struct configfile *c = w->k->configfile;
 	bool full;
 
 	if (w->busy)
@@ -235,7 +235,7 @@ int configwatch_start(struct keeper *k)
 	k->configwatch = w;
 	uv_timer_init(k->loop, &w->timer);
 	w->timer.data = w;
-	start_timer(w, k->configfile.state == CONFIGFILE_SAME ? LOOK_MS : SOON_MS);
+	start_timer(w, k->configfile->state == CONFIGFILE_SAME ? LOOK_MS : SOON_MS);
 	return 0;
 }
 

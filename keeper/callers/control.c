@@ -10,6 +10,7 @@
 #include "keeper/leases/act.h"
 #include "keeper/clock.h"
 #include "keeper/leases/grace.h"
+#include "keeper/callers/configfile.h"
 #include "keeper/callers/configwatch.h"
 #include "keeper/leases/host.h"
 #include "keeper/leases/kernel.h"

@@ -11,6 +11,7 @@
 
 #include "keeper/leases/act.h"
 #include "keeper/callers/before_job.h"
+#include "keeper/callers/configfile.h"
 #include "keeper/callers/configwatch.h"
 #include "keeper/fronts/fronts.h"
 #include "keeper/kernel/inspect.h"

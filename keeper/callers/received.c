@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "keeper/callers/configfile.h"
 #include "keeper/callers/configwatch.h"
 #include "keeper/fronts/front.h"
 #include "keeper/fronts/fronts.h"

@@ -15,6 +15,7 @@
 #include <unistd.h>
 #include <utlist.h>
 
+#include "keeper/callers/configfile.h"
 #include "keeper/clock.h"
 #include "keeper/leases/grace.h"
 #include "keeper/kernel/holders.h"
@@ -141,7 +142,7 @@ static json_t *add_row(struct job *job, const struct holders_file *file, const s
 
 static json_t *rules_json(const struct keeper *k)
 {
-	const struct configfile *c = &k->configfile;
+	const struct configfile *c = k->configfile;
 
 	return json_pack("{s:I,s:I,s:s,s:o,s:I,s:[I,I]}", "count", (json_int_t)k->config->rule_count, "in_force_since",
 			 (json_int_t)c->in_force_since, "file", configfile_state_name(c->state), "why", text(c->why),
