@@ -24,13 +24,16 @@
 #include "keeper/leases/leasepage.h"
 #include "keeper/leases/locks.h"
 #include "keeper/log.h"
+#include "keeper/keeper.h"
 #include "keeper/main.h"
 #include "keeper/kernel/mounts.h"
 #include "keeper/orphan.h"
 #include "keeper/leases/pagefile.h"
 #include "keeper/leases/room.h"
-#include "keeper/callers/serve.h"
-#include "keeper/callers/sessions.h"
+#include "keeper/leases/kernel.h"
+#include "keeper/callers/listener.h"
+#include "keeper/callers/session.h"
+#include "keeper/callers/deadlock.h"
 #include "keeper/leases/takeup.h"
 #include "keeper/kernel/workers.h"
 
@@ -43,6 +46,7 @@ struct life {
 	int door; /* front.h; -1: only our own user asks */
 	uv_loop_t loop;
 	uv_timer_t alive;
+	unsigned session_limit;
 };
 
 static struct life *life_of(struct keeper *k)
@@ -80,7 +84,7 @@ static int make_host(struct keeper *k)
 }
 
 /* Two descriptors per question at the most, and some for ourselves. */
-static void raise_limits(struct keeper *k)
+static void raise_limits(struct life *life)
 {
 	struct rlimit limit = {.rlim_cur = 1024, .rlim_max = 1024};
 
@@ -89,8 +93,8 @@ static void raise_limits(struct keeper *k)
 	setrlimit(RLIMIT_NOFILE, &limit);
 	if (limit.rlim_cur == RLIM_INFINITY || limit.rlim_cur > 1 << 20)
 		limit.rlim_cur = 1 << 20;
-	k->session_limit = limit.rlim_cur > 256 ? (limit.rlim_cur - 128) / 2 : 64;
-	room_start(k, (unsigned)limit.rlim_cur);
+	life->session_limit = limit.rlim_cur > 256 ? (limit.rlim_cur - 128) / 2 : 64;
+	room_start(&life->k, (unsigned)limit.rlim_cur);
 }
 
 static int load_config(struct keeper *k, const struct keeper_options *o)
@@ -198,7 +202,7 @@ static void note_callers(struct keeper *k)
 {
 	const struct session *s;
 
-	DL_FOREACH (k->sessions, s) {
+	DL_FOREACH (k->sessions->all, s) {
 		if (!s->lock)
 			continue;
 		fence_add_caller(k->fence, &(struct fence_caller){.pid = s->peer.pid,
@@ -219,17 +223,69 @@ static void on_alive(uv_timer_t *timer)
 		note_callers(k);
 }
 
+static void on_left(void *arg, const struct store_reply *reply)
+{
+	struct keeper *k = arg;
+
+	(void)reply; /* whether or not: a beat that stays is swept one day */
+	uv_stop(k->loop);
+}
+
+/*
+ * From now on nothing happens to a lease: it stays in the journal as it is, and the next keeper takes it up. Pins may
+ * be out that this keeper will not wait for; the next one does. Nor does anything happen to its slot in the fence: the
+ * answers of requests and probes that are still to come find a lease without one. A parent goes by the slots alone, and
+ * must stop the holders at the deadline if no keeper comes.
+ */
+static void leave_leases(struct keeper *k)
+{
+	struct lease *lease, *next;
+
+	HASH_ITER (hh, k->leases, lease, next) {
+		uv_timer_stop(&lease->timer);
+		lease->state = LEASE_ENDED;
+		lease->slot = FENCE_NO_SLOT;
+		lease_stop_probe(lease);
+	}
+}
+
+/* See ending.h. */
+static void keeper_end(struct keeper *k, const char *why)
+{
+	bool had_leases = k->leases != NULL;
+
+	if (k->leaving)
+		return;
+	k->leaving = true;
+	log_info("ends: %s", why);
+	leasepage_reset(k->page);
+	leave_leases(k);
+	/* Before the store is told: a question that came in between would get a lease that nobody renews. */
+	listener_stop(k);
+	if (!had_leases && store_is_up(k->store))
+		store_leave(k->store, on_left, k);
+	else
+		uv_stop(k->loop);
+}
+
 static int start(struct life *life)
 {
 	const struct keeper_options *o = life->options;
 	struct keeper *k = &life->k;
 	int ret;
 
-	raise_limits(k);
+	raise_limits(life);
 	uv_timer_init(k->loop, &k->old_pins);
 	k->old_pins.data = k;
 	if (load_config(k, o) < 0)
 		return -EINVAL;
+	ret = sessions_init(k);
+	if (ret == 0)
+		ret = deadlock_init(k);
+	if (ret < 0) {
+		cannot_start(o, "the keeper cannot start: %s", strerror(-ret));
+		return ret;
+	}
 	k->workers = workers_new(k->loop);
 	k->probes = probes_new(k->loop);
 	k->mounts = mounts_new();
@@ -241,7 +297,11 @@ static int start(struct life *life)
 	uv_timer_init(k->loop, &life->alive);
 	life->alive.data = life;
 	uv_timer_start(&life->alive, on_alive, 0, ALIVE_MS);
-	ending_start(k);
+	ret = ending_start(k, keeper_end);
+	if (ret < 0) {
+		cannot_start(o, "the keeper cannot start: %s", strerror(-ret));
+		return ret;
+	}
 	ret = orphan_watch(k);
 	if (ret < 0) {
 		cannot_start(o, "the keeper cannot watch its parent: %s", strerror(-ret));
@@ -256,13 +316,13 @@ static int start(struct life *life)
 		return -EIO;
 	ret = host_start(k);
 	if (ret == 0)
-		ret = sessions_start(k);
+		ret = listener_start(k, life->session_limit);
 	if (ret < 0)
 		cannot_start(o, "%s: the keeper cannot serve: %s", o->runtime_dir, strerror(-ret));
 	return ret;
 }
 
-/* --- one run --- */
+/* --- the end --- */
 
 static void close_handle(uv_handle_t *handle, void *arg)
 {
@@ -310,6 +370,11 @@ static void clean_up(struct keeper *k)
 	uv_run(k->loop, UV_RUN_DEFAULT);
 	uv_loop_close(k->loop);
 	configfile_free(k);
+	listener_free(k);
+	sessions_free(k);
+	deadlock_free(k);
+	ending_free(k);
+	orphan_free(k);
 }
 
 int keeper_run(const struct keeper_options *options)
@@ -322,7 +387,6 @@ int keeper_run(const struct keeper_options *options)
 	life.door = k->system ? front_start_door() : -1; /* while there are no threads, and nothing to inherit */
 	uv_loop_init(&life.loop);
 	k->loop = &life.loop;
-	k->listen_fd = k->spare_fd = -1;
 	k->dir_fd = options->dir_fd;
 	k->options = options;
 	k->fence = options->fence;

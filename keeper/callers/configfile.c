@@ -74,8 +74,7 @@ static bool is_same_text(const char *a, size_t a_len, const char *b, size_t b_le
 	return a_len == b_len && memcmp(a, b, a_len) == 0;
 }
 
-/* Reads the file in the loop's thread: before it runs. */
-static void configfile_read_now(const char *path, struct configfile_look *look)
+void configfile_look_now(const char *path, struct configfile_look *look)
 {
 	*look = (struct configfile_look){.read = -ENOENT};
 	look->read = config_fetch(path, &look->source, look->why, sizeof(look->why));
@@ -239,13 +238,13 @@ static void configfile_read_at_start(const char *path, struct configfile_look *l
 	const struct timespec pause = {.tv_nsec = 50 * NS_PER_MS};
 	int64_t end = clock_now_ns() + CONFIGFILE_REST_MS * NS_PER_MS;
 
-	configfile_read_now(path, look);
+	configfile_look_now(path, look);
 	while ((!look->fresh || !look->fresh->rule_count) && !wire_config_is_none(&look->id) &&
 	       !configfile_is_at_rest(&look->id) && clock_now_ns() < end) {
 		nanosleep(&pause, NULL);
 		config_free(look->fresh);
 		config_source_free(&look->source);
-		configfile_read_now(path, look);
+		configfile_look_now(path, look);
 	}
 }
 
@@ -268,7 +267,7 @@ int configfile_load(struct keeper *k, const char *path, char *why, size_t why_si
 		log_error("%s/" KEPT_NAME " is of no use: %s", k->runtime_dir, strerror(-ret));
 	config_source_free(&kept);
 	if (old)
-		configfile_read_now(path, &look);
+		configfile_look_now(path, &look);
 	else
 		configfile_read_at_start(path, &look);
 	if (old && !configfile_may_replace(k, old, &look)) {

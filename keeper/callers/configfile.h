@@ -80,6 +80,9 @@ int configfile_load(struct keeper *k, const char *path, char *why, size_t why_si
 /* At the end, after configfile_load() has returned 0. Frees k->config, too. */
 void configfile_free(struct keeper *k);
 
+/* Reads the file into *look. Any thread; blocks on the file system. */
+void configfile_look_now(const char *path, struct configfile_look *look);
+
 /* Judges what was found. now_ns: clock_now_ns() when the look began. */
 void configfile_found(struct keeper *k, struct configfile_look *look, int64_t now_ns);
 

@@ -24,7 +24,9 @@
 #include "keeper/log.h"
 #include "keeper/leases/reopen.h"
 #include "keeper/callers/serve.h"
-#include "keeper/callers/sessions.h"
+#include "keeper/callers/ending.h"
+#include "keeper/callers/session.h"
+#include "keeper/keeper.h"
 #include "keeper/leases/unseen.h"
 
 struct job {
@@ -174,7 +176,7 @@ static json_t *document(struct job *job)
 	return json_pack("{s:s,s:i,s:i,s:s,s:o,s:o,s:o,s:I,s:i,s:b,s:b,s:o,s:o,s:o}", "version", DFLOCK_VERSION, "pid",
 			 (int)getpid(), "uid", (int)geteuid(), "host", k->host, "config", text(k->config->path),
 			 "rules", rules_json(k), "runtime_dir", text(k->runtime_dir), "started", (json_int_t)k->started,
-			 "frozen", (int)fence_frozen(k->fence), "unsupervised", k->orphan, "ending", k->ending, "store",
+			 "frozen", (int)fence_frozen(k->fence), "unsupervised", k->unsupervised, "ending", ending_waits(k), "store",
 			 store_json(k), "leases", leases, "lost", lost);
 }
 
@@ -235,7 +237,7 @@ static struct session *find(const struct job *job)
 {
 	struct session *s;
 
-	DL_FOREACH (job->keeper->sessions, s)
+	DL_FOREACH (job->keeper->sessions->all, s)
 		if (s == job->session && s->state == SESSION_STATUS)
 			return s;
 	return NULL;

@@ -21,6 +21,7 @@
 #include <utlist.h>
 
 #include "keeper/clock.h"
+#include "keeper/callers/session.h"
 #include "keeper/log.h"
 
 /* --- messages --- */

@@ -24,7 +24,8 @@
 #include "keeper/clock.h"
 #include "keeper/leases/locks.h"
 #include "keeper/log.h"
-#include "keeper/callers/sessions.h"
+#include "keeper/callers/dispatch.h"
+#include "keeper/callers/lookup.h"
 
 /* --- fronts: start, ask, end --- */
 
@@ -130,7 +131,7 @@ static void front_gone(struct front *front)
 	uv_close((uv_handle_t *)&front->poll, on_closed);
 	if (s) {
 		s->front = NULL;
-		session_slow(s, FRONTS_SLOW_MS);
+		lookup_slow(s, FRONTS_SLOW_MS);
 	}
 	fronts_look_in(fronts, FRONTS_BUSY_MS); /* not at once: the next one may end as soon */
 }
@@ -192,7 +193,7 @@ static void on_question(struct front *front, const struct front_answer *a, const
 		front->session = NULL;
 		s->front = NULL;
 	}
-	session_received(s, a, before, fd);
+	dispatch_received(s, a, before, fd);
 	if (!front->held)
 		front_drop(front); /* unless it was told what to do with it */
 	fronts_receive_again(s);
@@ -262,7 +263,7 @@ static void look_at_front(struct front *front, int64_t now, bool *surplus)
 		front_note_hung(front);
 		if (front->session && !front->held && !front->reading &&
 		    now - front->session->front_since_ns > FRONTS_SLOW_MS * NS_PER_MS)
-			session_slow(front->session, FRONTS_SLOW_MS);
+			lookup_slow(front->session, FRONTS_SLOW_MS);
 		return;
 	}
 	/* Where nearly as many as there may be hang, a user keeps the one that it has. */

@@ -32,7 +32,7 @@ int fronts_listen(struct fronts *fronts, int listen_fd);
  * here. 0 (the caller may close its own) or -errno. */
 int fronts_abandon(struct fronts *fronts, int fd);
 
-/* Something may be there to be read: session_received() comes, never from inside the call, or a refusal. */
+/* Something may be there to be read: dispatch_received() comes, never from inside the call, or a refusal. */
 void fronts_receive(struct session *s);
 /* The session ends, or has been refused: what its front has yet to say about it is nobody's. */
 void fronts_leave(struct session *s);
@@ -41,13 +41,13 @@ void fronts_bury(struct fronts *fronts, uid_t uid, int fd);
 
 /*
  * Has the front that looked at s's file pass its description to one that keeps it: cb comes with that, or with NULL and
- * the reason; neither if the session is left first. To be called in session_received(); if it is not, the front closes
+ * the reason; neither if the session is left first. To be called in dispatch_received(); if it is not, the front closes
  * the description.
  */
 typedef void fronts_kept_cb(struct session *s, struct away *away, const char *why);
 void fronts_keep(struct session *s, uint64_t dev, fronts_kept_cb *cb);
 
-/* The front that looked at s's file waits until fronts_keep() or fronts_release(), also after session_received(). */
+/* The front that looked at s's file waits until fronts_keep() or fronts_release(), also after dispatch_received(). */
 void fronts_hold(struct session *s);
 /* What a front holds for s is not to be kept: it closes that. Nothing if fronts_keep() has come, or it holds none. */
 void fronts_release(struct session *s);

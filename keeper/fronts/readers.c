@@ -18,7 +18,7 @@
 #include <utlist.h>
 
 #include "keeper/clock.h"
-#include "keeper/callers/sessions.h"
+#include "keeper/callers/session.h"
 
 #define GRAVES_APART 16 /* of one user; more share pits */
 

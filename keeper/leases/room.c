@@ -18,6 +18,7 @@
 #include "keeper/leases/act.h"
 #include "keeper/leases/kernel.h"
 #include "keeper/callers/serve.h"
+#include "keeper/callers/session.h"
 #include "keeper/leases/split.h"
 
 #define OWN_DESCRIPTORS     128 /* the loop's, the store's, one for each thread that looks at a file */
@@ -79,7 +80,7 @@ static bool may_help(const struct keeper *k, const struct lease *lease)
 
 	if (is_crowded(&k->room))
 		return true;
-	DL_FOREACH (k->sessions, s)
+	DL_FOREACH (k->sessions->all, s)
 		if (s->roomless && s->peer.uid == lease->uid)
 			return true;
 	return false;
@@ -155,7 +156,7 @@ static void on_serve(uv_timer_t *timer)
 	struct session *s, *next;
 
 	keeper_enter(k);
-	DL_FOREACH_SAFE (k->sessions, s, next)
+	DL_FOREACH_SAFE (k->sessions->all, s, next)
 		if (s->roomless && has_room(&k->room))
 			serve_session(s);
 	keeper_leave(k);
