@@ -16,7 +16,7 @@
 #include "keeper/callers/configwatch.h"
 #include "keeper/callers/listener.h"
 #include "keeper/callers/session.h"
-#include "keeper/guard/freeze.h"
+#include "keeper/guard/freezer.h"
 #include "keeper/leases/host.h"
 #include "keeper/main.h"
 #include "tests/sim/sim.h"
