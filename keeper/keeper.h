@@ -10,7 +10,7 @@
  *   unseen.c    holders that may not be looked into (worker)
  *   inspect.c   looks at a passed descriptor (worker)      probe.c  asks the kernel (threads)
  *   inquiry.c   what of ours is in another's way (worker)  answers.c  what others say is in ours
- *   fronts.c    other users' descriptors: readers.c, away.c   front.c  the processes that have them: front_keep.c
+ *   fronts/     other users' descriptors, and the processes that have them: fronts.h
  *   journal.c   what a restarted keeper takes up           takeup.c does so
  *   reopen.c    opens its files again                      listed.c reads /proc/locks
  *   pagefile.c  the shared page's rules                    leasepage.c its leases

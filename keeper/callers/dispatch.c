@@ -7,11 +7,12 @@
 #include "keeper/callers/configwatch.h"
 #include "keeper/callers/control.h"
 #include "keeper/callers/lookup.h"
-#include "keeper/callers/question.h"
 #include "keeper/callers/serve.h"
 #include "keeper/clock.h"
-#include "keeper/fronts/front.h"
+#include "keeper/fronts/frontmsg.h"
 #include "keeper/fronts/fronts.h"
+#include "keeper/fronts/question.h"
+#include "keeper/fronts/reading.h"
 #include "keeper/keeper.h"
 #include "keeper/leases/locks.h"
 #include "keeper/log.h"
@@ -23,7 +24,7 @@ void dispatch_close(struct session *s)
 	serve_end(s);
 	before_free(&s->before);
 	if (s->foreign)
-		fronts_leave(s);
+		reading_leave(&s->reading);
 	lookup_leave(s);
 	configwatch_leave(&s->look);
 	session_end(s);
@@ -108,8 +109,11 @@ void dispatch_readable(struct session *s)
 	dispatch_other(s, &request, kind);
 }
 
-void dispatch_received(struct session *s, const struct front_answer *a, const struct held *before, int fd)
+static void dispatch_received(struct front_connection *reading, const struct front_answer *a,
+			      const struct held *before, int fd)
 {
+	struct session *s = reading->owner;
+
 	if (a->n == -EAGAIN || a->n == -EINTR)
 		return;
 	s->received_ns = a->received_ns;
@@ -120,5 +124,18 @@ void dispatch_received(struct session *s, const struct front_answer *a, const st
 		return lookup_received(s, a, before, fd);
 	}
 	file_close(s->keeper, a->dev, fd, true);
-	/* A session that was closed has left the front, which is told by fronts.c; one that was refused has not. */
+	/* A session that was closed has left the front, which is told by reading.c; one that was refused has not. */
 }
+
+static void dispatch_slow(struct front_connection *reading, int ms)
+{
+	lookup_slow(reading->owner, ms);
+}
+
+static void dispatch_refused(struct front_connection *reading, const char *why)
+{
+	session_refuse(reading->owner, "%s", why);
+}
+
+const struct fronts_news dispatch_fronts_news = {
+	.received = dispatch_received, .slow = dispatch_slow, .refused = dispatch_refused};

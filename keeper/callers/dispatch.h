@@ -7,12 +7,12 @@
 
 #include "keeper/callers/session.h"
 
-struct front_answer;
+struct fronts_news;
 
 /* Something may be there to be read on the connection of a session that is not foreign. */
 void dispatch_readable(struct session *s);
-/* What a front has read on a foreign one (fronts.h); fd: a file of a local file system, or -1. */
-void dispatch_received(struct session *s, const struct front_answer *answer, const struct held *before, int fd);
+/* What fronts tell of foreign ones. */
+extern const struct fronts_news dispatch_fronts_news;
 
 /* Disconnects, whatever the session waits for. Nothing if it is closed already. */
 void dispatch_close(struct session *s);

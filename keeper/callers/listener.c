@@ -15,6 +15,7 @@
 #include "keeper/callers/dispatch.h"
 #include "keeper/clock.h"
 #include "keeper/fronts/fronts.h"
+#include "keeper/fronts/reading.h"
 #include "keeper/kernel/overflowuid.h"
 #include "keeper/keeper.h"
 #include "keeper/leases/act.h"
@@ -93,7 +94,7 @@ static void on_readable(uv_poll_t *poll, int status, int events)
 		if (ready[i].events & EPOLLHUP) /* whatever it has asked, nobody reads the answer */
 			dispatch_close(s);
 		else if (s->state != SESSION_CLOSED && s->foreign)
-			fronts_receive(s);
+			reading_receive(&s->reading);
 		else if (s->state != SESSION_CLOSED)
 			dispatch_readable(s);
 	}

@@ -47,6 +47,7 @@ struct session *session_new(struct keeper *k, int fd, const struct ucred *peer, 
 	s->fd = fd;
 	s->peer = *peer;
 	s->foreign = foreign;
+	s->reading = (struct front_connection){.fronts = k->fronts, .owner = s, .uid = peer->uid, .fd = fd};
 	s->lookup = (struct lookup)LOOKUP_NONE;
 	s->uses = 1; /* the timer's */
 	uv_timer_init(k->loop, &s->timer);

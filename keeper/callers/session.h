@@ -20,10 +20,10 @@
 
 #include "keeper/callers/configwatch.h"
 #include "keeper/callers/lookup.h"
+#include "keeper/fronts/connection.h"
 #include "keeper/kernel/inspect.h"
 #include "wire/msg.h"
 
-struct front;
 struct keeper;
 struct lease;
 struct lock;
@@ -69,11 +69,8 @@ struct session {
 	/* control.c and lookup.c: waits for a look at the configuration file */
 	struct configwatch_wait look;
 
-	/* fronts.h */
-	bool front_queued, front_again, front_tests;
-	struct front *front; /* has its question */
-	int64_t front_since_ns;
-	struct session *front_prev, *front_next;
+	/* fronts/; of a foreign session */
+	struct front_connection reading;
 
 	/* serve.c */
 	struct lock *lock;
