@@ -13,7 +13,9 @@
 
 #include "keeper/leases/act.h"
 #include "keeper/clock.h"
+#include "keeper/callers/configfile.h"
 #include "keeper/callers/configwatch.h"
+#include "keeper/callers/dispatch.h"
 #include "keeper/callers/ending.h"
 #include "keeper/fronts/door.h"
 #include "keeper/fronts/fronts.h"
@@ -23,6 +25,7 @@
 #include "keeper/leases/leasepage.h"
 #include "keeper/leases/locks.h"
 #include "keeper/log.h"
+#include "keeper/keeper.h"
 #include "keeper/main.h"
 #include "keeper/kernel/mounts.h"
 #include "keeper/orphan.h"
@@ -31,7 +34,10 @@
 #include "keeper/callers/news.h"
 #include "keeper/leases/queue.h"
 #include "keeper/leases/waiters.h"
-#include "keeper/callers/sessions.h"
+#include "keeper/leases/probing.h"
+#include "keeper/callers/listener.h"
+#include "keeper/callers/session.h"
+#include "keeper/callers/deadlock.h"
 #include "keeper/leases/takeup.h"
 #include "keeper/kernel/workers.h"
 
@@ -44,26 +50,12 @@ struct life {
 	int door; /* front.h; -1: only our own user asks */
 	uv_loop_t loop;
 	uv_timer_t alive;
+	unsigned session_limit;
 };
 
 static struct life *life_of(struct keeper *k)
 {
 	return (struct life *)k; /* its first member */
-}
-
-void keeper_replace_config(struct keeper *k, struct config *config)
-{
-	/* The store keeps a pointer to its part, which control.c has found to be the same: that stays where it is. */
-	struct config old = *k->config;
-	struct lease *lease, *next;
-
-	*k->config = *config;
-	k->config->store = old.store;
-	old.store = config->store;
-	*config = old;
-	config_free(config);
-	HASH_ITER (hh, k->leases, lease, next)
-		fence_on_lost(k->fence, lease->slot, config_on_lost(k->config, lease->lock->file->path));
 }
 
 /* --- the start --- */
@@ -96,7 +88,7 @@ static int make_host(struct keeper *k)
 }
 
 /* Two descriptors per question at the most, and some for ourselves. */
-static void raise_limits(struct keeper *k)
+static void raise_limits(struct life *life)
 {
 	struct rlimit limit = {.rlim_cur = 1024, .rlim_max = 1024};
 
@@ -105,8 +97,8 @@ static void raise_limits(struct keeper *k)
 	setrlimit(RLIMIT_NOFILE, &limit);
 	if (limit.rlim_cur == RLIM_INFINITY || limit.rlim_cur > 1 << 20)
 		limit.rlim_cur = 1 << 20;
-	k->session_limit = limit.rlim_cur > 256 ? (limit.rlim_cur - 128) / 2 : 64;
-	room_start(k, (unsigned)limit.rlim_cur);
+	life->session_limit = limit.rlim_cur > 256 ? (limit.rlim_cur - 128) / 2 : 64;
+	room_start(&life->k, (unsigned)limit.rlim_cur);
 }
 
 static int load_config(struct keeper *k, const struct keeper_options *o)
@@ -213,7 +205,7 @@ static void note_callers(struct keeper *k)
 {
 	const struct session *s;
 
-	DL_FOREACH (k->sessions, s) {
+	DL_FOREACH (k->sessions->all, s) {
 		const struct lock *lock = s->waiter.lock;
 
 		if (!lock)
@@ -237,6 +229,51 @@ static void on_alive(uv_timer_t *timer)
 	queue_settle(k);
 }
 
+static void on_left(void *arg, const struct store_reply *reply)
+{
+	struct keeper *k = arg;
+
+	(void)reply; /* whether or not: a beat that stays is swept one day */
+	uv_stop(k->loop);
+}
+
+/*
+ * From now on nothing happens to a lease: it stays in the journal as it is, and the next keeper takes it up. Pins may
+ * be out that this keeper will not wait for; the next one does. Nor does anything happen to its slot in the fence: the
+ * answers of requests and probes that are still to come find a lease without one. A parent goes by the slots alone, and
+ * must stop the holders at the deadline if no keeper comes.
+ */
+static void leave_leases(struct keeper *k)
+{
+	struct lease *lease, *next;
+
+	HASH_ITER (hh, k->leases, lease, next) {
+		uv_timer_stop(&lease->timer);
+		lease->state = LEASE_ENDED;
+		lease->slot = FENCE_NO_SLOT;
+		lease_stop_probe(lease);
+	}
+}
+
+/* See ending.h. */
+static void keeper_end(struct keeper *k, const char *why)
+{
+	bool had_leases = k->leases != NULL;
+
+	if (k->leaving)
+		return;
+	k->leaving = true;
+	log_info("ends: %s", why);
+	leasepage_reset(k->page);
+	leave_leases(k);
+	/* Before the store is told: a question that came in between would get a lease that nobody renews. */
+	listener_stop(k);
+	if (!had_leases && store_is_up(k->store))
+		store_leave(k->store, on_left, k);
+	else
+		uv_stop(k->loop);
+}
+
 static int start(struct life *life)
 {
 	const struct keeper_options *o = life->options;
@@ -245,15 +282,22 @@ static int start(struct life *life)
 
 	act_start(k);
 	news_start(k);
-	raise_limits(k);
+	raise_limits(life);
 	uv_timer_init(k->loop, &k->old_pins);
 	k->old_pins.data = k;
 	if (load_config(k, o) < 0)
 		return -EINVAL;
+	ret = sessions_init(k);
+	if (ret == 0)
+		ret = deadlock_init(k);
+	if (ret < 0) {
+		cannot_start(o, "the keeper cannot start: %s", strerror(-ret));
+		return ret;
+	}
 	k->workers = workers_new(k->loop);
 	k->probes = probes_new(k->loop);
 	k->mounts = mounts_new();
-	k->fronts = life->door >= 0 ? fronts_new(k->loop, life->door, &session_fronts_news) : NULL;
+	k->fronts = life->door >= 0 ? fronts_new(k->loop, life->door, &dispatch_fronts_news) : NULL;
 	if (!k->workers || !k->probes || (k->system && !k->fronts) || make_host(k) < 0) {
 		cannot_start(o, "the keeper cannot start: %s", strerror(errno));
 		return -ENOMEM;
@@ -261,7 +305,11 @@ static int start(struct life *life)
 	uv_timer_init(k->loop, &life->alive);
 	life->alive.data = life;
 	uv_timer_start(&life->alive, on_alive, 0, ALIVE_MS);
-	ending_start(k);
+	ret = ending_start(k, keeper_end);
+	if (ret < 0) {
+		cannot_start(o, "the keeper cannot start: %s", strerror(-ret));
+		return ret;
+	}
 	ret = orphan_watch(k);
 	if (ret < 0) {
 		cannot_start(o, "the keeper cannot watch its parent: %s", strerror(-ret));
@@ -276,13 +324,13 @@ static int start(struct life *life)
 		return -EIO;
 	ret = host_start(k);
 	if (ret == 0)
-		ret = sessions_start(k);
+		ret = listener_start(k, life->session_limit);
 	if (ret < 0)
 		cannot_start(o, "%s: the keeper cannot serve: %s", o->runtime_dir, strerror(-ret));
 	return ret;
 }
 
-/* --- one run --- */
+/* --- the end --- */
 
 static void close_handle(uv_handle_t *handle, void *arg)
 {
@@ -321,8 +369,12 @@ static void clean_up(struct keeper *k)
 	uv_walk(k->loop, close_handle, NULL);
 	uv_run(k->loop, UV_RUN_DEFAULT);
 	uv_loop_close(k->loop);
-	config_free(k->config);
-	free(k->configfile.text);
+	configfile_free(k);
+	listener_free(k);
+	sessions_free(k);
+	deadlock_free(k);
+	ending_free(k);
+	orphan_free(k);
 }
 
 int keeper_run(const struct keeper_options *options)
@@ -335,7 +387,6 @@ int keeper_run(const struct keeper_options *options)
 	life.door = k->system ? door_start() : -1; /* while there are no threads, and nothing to inherit */
 	uv_loop_init(&life.loop);
 	k->loop = &life.loop;
-	k->listen_fd = k->spare_fd = -1;
 	k->dir_fd = options->dir_fd;
 	k->options = options;
 	k->fence = options->fence;

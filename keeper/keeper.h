@@ -33,15 +33,12 @@
 #include <uv.h>
 
 #include "config/config.h"
-#include "keeper/rules/chases.h"
-#include "keeper/leases/configfile.h"
-#include "keeper/fronts/connection.h"
 #include "keeper/guard/fence.h"
-#include "keeper/kernel/inspect.h"
 #include "keeper/rules/lease.h"
 #include "keeper/kernel/probe.h"
 #include "keeper/leases/locks.h"
 #include "keeper/leases/queue.h"
+#include "keeper/kernel/identity.h"
 #include "keeper/leases/room.h"
 #include "keeper/leases/waiters.h"
 #include "keeper/rules/watch.h"
@@ -50,57 +47,20 @@
 #include "wire/place.h"
 
 struct away;
+struct configfile;
 struct configwatch;
+struct deadlock;
+struct ending;
 struct fronts;
 struct keeper;
 struct keeper_options;
 struct leases_slot;
+struct listener;
 struct lock;
+struct orphan;
 struct reopen;
-
-enum session_state {
-	SESSION_READING,    /* no question yet, or the next one */
-	SESSION_INSPECTING, /* a worker looks at the descriptor */
-	SESSION_WAITING,    /* its waiter is the lock's */
-	SESSION_PINNED,     /* ditto: granted */
-	SESSION_STATUS,     /* the answer is being made */
-	SESSION_INIT,       /* WIRE_INIT: waits for the store */
-	SESSION_STOPPING,   /* WIRE_STOP: waits until all is given back */
-	SESSION_RELOADING,  /* WIRE_RELOAD: waits for a look at the file (configwatch.c) */
-	SESSION_LOOKING,    /* a question that waits for one */
-	SESSION_CLOSED,
-};
-
-struct session {
-	struct keeper *keeper;
-	enum session_state state;
-	int fd;
-	struct ucred peer;
-	uv_timer_t timer; /* non-blocking: probe_ms. blocking: store_wait_ms. pinned: the pin's end */
-	unsigned uses;    /* by the timer, by a worker; the last frees */
-	struct inspect *job;
-	struct inspect_result *inspected; /* while a worker reads what its process holds (before_job.h); else NULL */
-	struct wire_request request;
-	bool local; /* the file that it is about: mounts.h */
-	/* fronts.h: the peer is a user whose descriptors do not come to the keeper */
-	bool foreign;
-	struct front_connection reading;
-	struct inspect_result *found; /* received.c: by that; NULL: it has been looked up, or there is none */
-	int64_t received_ns;
-	time_t started; /* unix: when the question came */
-	bool told_waiting;
-	bool told_away;            /* it was told that it waits for the store */
-	int64_t away_ns;           /* blocking: since when it waits for the store to come back; 0: it does not */
-	bool named_dead;           /* non-blocking: the question was repeated with silent hosts named dead */
-	struct caller_holds holds; /* what the caller's description had when it asked: flock */
-	struct before before;      /* ditto: records; kept until the next question */
-	bool shared_tested, shared_in_use; /* somebody had the flock shared when it asked */
-	struct waiter waiter; /* waiting, pinned: what leases know of it (waiters.h) */
-	uint64_t look;       /* configwatch.c: of that number; 0: none */
-	void (*then)(struct session *s);
-	int held_fd; /* lookup.c: looking: the question's; -1 */
-	struct session *prev, *next; /* keeper->sessions */
-};
+struct session;
+struct sessions;
 
 /* A lease that was lost, for status; the newest KEEPER_MAX_LOST are kept. */
 #define KEEPER_MAX_LOST 32
@@ -118,13 +78,18 @@ struct keeper {
 	uv_loop_t *loop;
 	const struct keeper_options *options;
 	struct config *config; /* in force */
-	struct configfile configfile;
+	struct configfile *configfile;
 	struct configwatch *configwatch;
+	struct sessions *sessions;
+	struct listener *listener;
+	struct deadlock *deadlock;
+	struct ending *ending;
+	struct orphan *orphan;
+	bool unsupervised; /* the parent was killed, and none can be started */
 	char runtime_dir[PLACE_DIR_BYTES];
 	int dir_fd;
 	char host[STORE_HOST_BYTES];
-	bool system;       /* serves several users */
-	uid_t unknown_uid; /* overflowuid_get() */
+	bool system; /* serves several users */
 	time_t started;
 	struct page *page;
 	struct journal *journal;
@@ -137,38 +102,18 @@ struct keeper {
 	unsigned inquiry_count;
 	struct fronts *fronts; /* NULL: only our own user asks */
 	struct mounts *mounts;
-	struct chases chases;
 	struct room room;
 	struct fence *fence;
 	struct fence_old *fence_taken; /* while the journal is taken up */
 
 	struct file *files;
 	struct lease *leases;
-	struct session *sessions;
-	unsigned session_count, session_limit;
 	struct lost *lost;
 	unsigned lost_count;
-
-	int listen_fd, spare_fd;
-	uv_poll_t listen;
-	int session_epoll; /* of all sessions: cheaper by far than a handle of the loop for each */
-	uv_poll_t session_events;
-
-	/* ending.c */
-	uv_signal_t sigterm, sigint;
-	uv_timer_t idle, term;
-	int64_t told_ns;  /* to end; 0: it was not */
-	uint64_t look_ms; /* until it looks again whether it can */
-	bool ending;      /* it waits for what is in use */
 
 	/* reopen.c */
 	struct reopen *searched; /* files that wait for a search of all processes */
 	bool searching;
-
-	/* orphan.c */
-	uv_poll_t parent;
-	uv_timer_t orphan_timer;
-	bool orphan; /* the parent was killed, and none can be started */
 
 	/* A keeper that died may have given pins: after a restart every lease counts as pinned until then. */
 	int64_t old_pins_until_ns;
@@ -183,7 +128,6 @@ struct keeper {
 	int64_t beat_sent_ns;
 	bool beat_under_way;
 	uv_timer_t beat, deadline, sweep;
-	int64_t idle_since_ns;
 	int64_t noted_ns; /* when the log last had a line about a message of the store */
 
 	/* grace.c */
@@ -208,7 +152,7 @@ struct keeper {
 	unsigned confirms_sent;
 	struct file *unused; /* files that may be so */
 	struct lease *ended; /* leases that are freed when nothing refers to them any more */
-	bool leaving;        /* the store was told that this host ends */
+	bool leaving; /* keeper_end(): nothing happens to leases and callers any more */
 };
 
 #endif

@@ -6,7 +6,7 @@
 
 #include "keeper/leases/answers.h"
 #include "keeper/leases/locks.h"
-#include "keeper/callers/sessions.h"
+#include "keeper/callers/session.h"
 
 bool caller_is_nonblocking(const struct session *s)
 {

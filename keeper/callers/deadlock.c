@@ -10,6 +10,7 @@
  */
 #include "keeper/callers/deadlock.h"
 
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -22,7 +23,25 @@
 #include "keeper/leases/locks.h"
 #include "keeper/log.h"
 #include "keeper/callers/serve.h"
-#include "keeper/callers/sessions.h"
+#include "keeper/callers/session.h"
+#include "keeper/keeper.h"
+#include "keeper/rules/chases.h"
+
+struct deadlock {
+	struct chases chases;
+};
+
+int deadlock_init(struct keeper *k)
+{
+	k->deadlock = calloc(1, sizeof(*k->deadlock));
+	return k->deadlock ? 0 : -ENOMEM;
+}
+
+void deadlock_free(struct keeper *k)
+{
+	free(k->deadlock);
+	k->deadlock = NULL;
+}
 
 /* One chase that has come: a worker finds out who holds what it is after. */
 struct search {
@@ -98,7 +117,7 @@ static void follow(struct keeper *k, pid_t pid, const struct store_chase *chase)
 	}
 	if (chase->hops + 1 >= DEADLOCK_HOPS)
 		return;
-	DL_FOREACH (k->sessions, s) {
+	DL_FOREACH (k->sessions->all, s) {
 		struct store_chase next = *chase;
 
 		next.hops++;
@@ -165,7 +184,7 @@ static void search_start(struct keeper *k, const struct lock *lock, const struct
 	struct store_chase wanted = *chase;
 
 	wanted.range = *range;
-	if (!chases_follow(&k->chases, &wanted, lock->file->key.dev, lock->file->key.ino, clock_now_ns(),
+	if (!chases_follow(&k->deadlock->chases, &wanted, lock->file->key.dev, lock->file->key.ino, clock_now_ns(),
 			   deadline_reask_ms(k) * NS_PER_MS / 2))
 		return;
 	search = calloc(1, sizeof(*search));

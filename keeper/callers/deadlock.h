@@ -18,9 +18,18 @@
 #ifndef DFLOCK_KEEPER_DEADLOCK_H
 #define DFLOCK_KEEPER_DEADLOCK_H
 
-#include "keeper/keeper.h"
+#include <stdbool.h>
+
+struct keeper;
+struct lease;
+struct session;
+struct store_message;
 
 #define DEADLOCK_HOPS 64
+
+/* Sets k->deadlock. 0 or -ENOMEM. */
+int deadlock_init(struct keeper *k);
+void deadlock_free(struct keeper *k);
 
 /* Is it a call that waits and that may fail with EDEADLK? */
 bool deadlock_possible(const struct session *s);

@@ -1,5 +1,5 @@
 /* See lookup.h. */
-#include "keeper/callers/lookup.h"
+#include "keeper/callers/session.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -9,6 +9,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "keeper/callers/configfile.h"
 #include "keeper/kernel/before_job.h"
 #include "keeper/callers/configwatch.h"
 #include "keeper/fronts/away.h"
@@ -18,7 +19,7 @@
 #include "keeper/leases/queue.h"
 #include "keeper/kernel/mounts.h"
 #include "keeper/callers/serve.h"
-#include "keeper/callers/sessions.h"
+#include "keeper/keeper.h"
 #include "keeper/kernel/sight.h"
 
 #define SLOW_MS 5000 /* a caller is told that its file's mount hangs */
@@ -33,7 +34,7 @@ void lookup_close(struct keeper *k, int fd)
 
 static void drop_inspected(struct session *s, struct inspect_result *r, struct away *away)
 {
-	file_close(s->keeper, r->st.st_dev, r->fd, s->local);
+	file_close(s->keeper, r->st.st_dev, r->fd, s->lookup.local);
 	if (away)
 		away_forget(away);
 	before_free(&r->before);
@@ -95,7 +96,7 @@ void lookup_found(struct session *s, struct inspect_result *r, struct away *away
 	}
 	before_free(&s->before);
 	s->before = r->before;
-	ret = file_get(k, &r->st, s->local, r->path, name, r->fd, &file);
+	ret = file_get(k, &r->st, s->lookup.local, r->path, name, r->fd, &file);
 	if (away && ret < 0)
 		away_forget(away);
 	else if (away)
@@ -129,9 +130,9 @@ static void on_before_read(void *arg, int ret, struct before *before)
 {
 	struct session *s = arg;
 	struct keeper *k = s->keeper;
-	struct inspect_result *r = s->inspected;
+	struct inspect_result *r = s->lookup.inspected;
 
-	s->inspected = NULL;
+	s->lookup.inspected = NULL;
 	r->before = *before;
 	if (s->state == SESSION_INSPECTING)
 		look_up_with(s, r, ret);
@@ -149,18 +150,18 @@ static void read_before(struct session *s, struct inspect_result *r)
 		look_up_with(s, r, before_read(&r->before, -1, s->peer.pid, WIRE_OWNER_PROCESS, &r->st));
 		return;
 	}
-	s->inspected = malloc(sizeof(*r));
-	if (s->inspected)
-		*s->inspected = *r;
-	if (!s->inspected || before_start(s->keeper->workers, &s->peer, &r->st, on_before_read, s) < 0) {
-		free(s->inspected);
-		s->inspected = NULL;
+	s->lookup.inspected = malloc(sizeof(*r));
+	if (s->lookup.inspected)
+		*s->lookup.inspected = *r;
+	if (!s->lookup.inspected || before_start(s->keeper->workers, &s->peer, &r->st, on_before_read, s) < 0) {
+		free(s->lookup.inspected);
+		s->lookup.inspected = NULL;
 		drop_inspected(s, r, NULL);
 		session_refuse(s, "the keeper has no memory left");
 		return;
 	}
 	s->state = SESSION_INSPECTING;
-	s->uses++;
+	session_use(s);
 }
 
 static void looked_at(struct session *s, struct inspect_result *r)
@@ -176,7 +177,7 @@ static void on_inspected(void *arg, struct inspect_result *r)
 	struct session *s = arg;
 	struct keeper *k = s->keeper;
 
-	s->job = NULL;
+	s->lookup.job = NULL;
 	if (s->state != SESSION_INSPECTING) { /* closed, or answered meanwhile */
 		drop_inspected(s, r, NULL);
 		return session_unuse(s);
@@ -206,19 +207,20 @@ static void on_shared_tested(void *arg, struct inspect_result *r)
 {
 	struct session *s = arg;
 
-	s->job = NULL;
+	s->lookup.job = NULL;
 	if (s->state == SESSION_INSPECTING)
 		shared_tested(s, r->shared_in_use);
 	session_unuse(s);
 }
 
 /* The descriptor stays where it is: even close() may wait for the file system (FUSE). */
-static void on_slow(uv_timer_t *timer)
+static void on_lookup_slow(uv_timer_t *timer)
 {
 	struct session *s = timer->data;
 
 	if (s->state == SESSION_INSPECTING)
-		session_slow(s, SLOW_MS);
+		lookup_slow(s, SLOW_MS);
+	queue_settle(s->keeper);
 }
 
 static void start_inspect(struct session *s, uint64_t dev, struct inspect_request *request, inspect_cb *cb)
@@ -230,15 +232,15 @@ static void start_inspect(struct session *s, uint64_t dev, struct inspect_reques
 		return;
 	}
 	s->state = SESSION_INSPECTING;
-	s->job = inspect_start(s->keeper->workers, dev, request, cb, s);
-	if (!s->job) {
+	s->lookup.job = inspect_start(s->keeper->workers, dev, request, cb, s);
+	if (!s->lookup.job) {
 		lookup_close(s->keeper, request->fd);
 		free(request->groups);
 		session_refuse(s, "the keeper has no memory left");
 		return;
 	}
-	s->uses++;
-	uv_timer_start(&s->timer, on_slow, SLOW_MS, 0);
+	session_use(s);
+	uv_timer_start(&s->timer, on_lookup_slow, SLOW_MS, 0);
 }
 
 void lookup_test_shared(struct session *s)
@@ -254,7 +256,7 @@ void lookup_test_shared(struct session *s)
 	    away_test_shared(&s->reading, s->waiter.lock->file->away, s->request.space, s->request.from, s->request.to,
 			     on_away_tested)) {
 		s->state = SESSION_INSPECTING;
-		uv_timer_start(&s->timer, on_slow, SLOW_MS, 0);
+		uv_timer_start(&s->timer, on_lookup_slow, SLOW_MS, 0);
 		return;
 	}
 	request.fd = fcntl(s->waiter.lock->file->fd, F_DUPFD_CLOEXEC, 3);
@@ -276,14 +278,14 @@ static void inspect(struct session *s, int fd)
 	const struct file *file;
 	uint64_t dev, ino;
 
-	s->local = inspect_ground(k->mounts, fd, &dev, &ino) == INSPECT_LOCAL;
-	if (s->local) {
+	s->lookup.local = inspect_ground(k->mounts, fd, &dev, &ino) == INSPECT_LOCAL;
+	if (s->lookup.local) {
 		file = file_find(k, dev, ino);
 		request.unused = !file;
 		/* A worker opens it anew: it might be forgotten meanwhile. */
 		request.known = !request.foreign && file && file->fd >= 0;
 	}
-	if (!s->local || request.foreign) {
+	if (!s->lookup.local || request.foreign) {
 		start_inspect(s, dev, &request, on_inspected);
 		return;
 	}
@@ -291,21 +293,67 @@ static void inspect(struct session *s, int fd)
 	looked_at(s, &result);
 }
 
+void lookup_slow(struct session *s, int ms)
+{
+	if (s->foreign)
+		reading_leave(&s->reading);
+	lookup_leave(s);
+	session_refuse(
+		s, "its file system has not answered the keeper for %d s: is the server that it is mounted from away?",
+		ms / 1000);
+}
+
 /* --- questions --- */
 
 static void inspect_held(struct session *s)
 {
-	int fd = s->held_fd;
+	int fd = s->lookup.held_fd;
 
-	s->held_fd = -1;
+	s->lookup.held_fd = -1;
 	inspect(s, fd);
+}
+
+static void refuse_stranger(struct session *s)
+{
+	session_refuse(
+		s,
+		"the keeper goes by another configuration than this program: by %s. Set DFLOCK_CONFIG to that, or "
+		"DFLOCK_RUNTIME_DIR to a directory of its own for a keeper of its own%s",
+		s->keeper->config->path,
+		s->request.config_path == leases_hash(s->keeper->config->path)
+			? " (under this path the program sees another file than the keeper: is it in a container?)"
+			: "");
+}
+
+static void on_config_looked_at(struct configwatch_wait *wait, struct configfile_look *look)
+{
+	struct session *s = (struct session *)((char *)wait - offsetof(struct session, look));
+
+	s->state = SESSION_READING;
+	if (look && configfile_is_ours(s->keeper, &s->request.config, s->request.config_path)) {
+		s->lookup.then(s);
+		return;
+	}
+	lookup_leave(s);
+	if (look)
+		refuse_stranger(s);
+	else
+		session_refuse(s, "%s: its file system has not answered the keeper for %d s", s->keeper->config->path,
+			       CONFIGWATCH_SLOW_MS / 1000);
+}
+
+void lookup_await_config(struct session *s, void (*then)(struct session *s))
+{
+	s->state = SESSION_LOOKING;
+	s->lookup.then = then;
+	configwatch_wait(s->keeper, &s->look, false, on_config_looked_at);
 }
 
 bool lookup_is_behind(struct session *s)
 {
-	if (!s->job && !s->inspected)
+	if (!s->lookup.job && !s->lookup.inspected)
 		return false;
-	session_refuse(s, s->job ? "the file system of the last question's file has not answered yet"
+	session_refuse(s, s->lookup.job ? "the file system of the last question's file has not answered yet"
 				 : "what the last question needs is still being looked for");
 	return true;
 }
@@ -320,19 +368,19 @@ void lookup_start(struct session *s, int fd)
 		inspect(s, fd);
 		return;
 	}
-	s->held_fd = fd;
-	configwatch_question(s, inspect_held);
+	s->lookup.held_fd = fd;
+	lookup_await_config(s, inspect_held);
 }
 
 void lookup_leave(struct session *s)
 {
-	struct inspect_result *r = s->found;
+	struct inspect_result *r = s->lookup.found;
 
-	s->look = 0;
-	if (s->held_fd >= 0)
-		lookup_close(s->keeper, s->held_fd);
-	s->held_fd = -1;
-	s->found = NULL;
+	configwatch_leave(&s->look);
+	if (s->lookup.held_fd >= 0)
+		lookup_close(s->keeper, s->lookup.held_fd);
+	s->lookup.held_fd = -1;
+	s->lookup.found = NULL;
 	if (!r)
 		return;
 	drop_inspected(s, r, NULL);

@@ -33,7 +33,7 @@
 #include "keeper/callers/lookup.h"
 #include "keeper/leases/lost.h"
 #include "keeper/leases/room.h"
-#include "keeper/callers/sessions.h"
+#include "keeper/callers/session.h"
 #include "keeper/leases/split.h"
 
 #define AWAY_MS 1000 /* a caller that waits for the store this long is told so */

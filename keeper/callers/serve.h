@@ -7,7 +7,7 @@
 
 #include <stddef.h>
 
-#include "keeper/keeper.h"
+#include "keeper/callers/session.h"
 
 /* The caller's file is known and it wants request's range of the lock: it waits, and is looked at by serve_told(). */
 void serve_begin(struct session *s, struct lock *lock);

@@ -15,6 +15,7 @@
 #include <unistd.h>
 #include <utlist.h>
 
+#include "keeper/callers/configfile.h"
 #include "keeper/clock.h"
 #include "keeper/leases/grace.h"
 #include "keeper/kernel/holders.h"
@@ -23,7 +24,9 @@
 #include "keeper/log.h"
 #include "keeper/leases/reopen.h"
 #include "keeper/callers/serve.h"
-#include "keeper/callers/sessions.h"
+#include "keeper/callers/ending.h"
+#include "keeper/callers/session.h"
+#include "keeper/keeper.h"
 #include "keeper/leases/unseen.h"
 
 struct job {
@@ -143,7 +146,7 @@ static json_t *add_row(struct job *job, const struct holders_file *file, const s
 
 static json_t *rules_json(const struct keeper *k)
 {
-	const struct configfile *c = &k->configfile;
+	const struct configfile *c = k->configfile;
 
 	return json_pack("{s:I,s:I,s:s,s:o,s:I,s:[I,I]}", "count", (json_int_t)k->config->rule_count, "in_force_since",
 			 (json_int_t)c->in_force_since, "file", configfile_state_name(c->state), "why", text(c->why),
@@ -175,7 +178,7 @@ static json_t *document(struct job *job)
 	return json_pack("{s:s,s:i,s:i,s:s,s:o,s:o,s:o,s:I,s:i,s:b,s:b,s:o,s:o,s:o}", "version", DFLOCK_VERSION, "pid",
 			 (int)getpid(), "uid", (int)geteuid(), "host", k->host, "config", text(k->config->path),
 			 "rules", rules_json(k), "runtime_dir", text(k->runtime_dir), "started", (json_int_t)k->started,
-			 "frozen", (int)fence_frozen(k->fence), "unsupervised", k->orphan, "ending", k->ending, "store",
+			 "frozen", (int)fence_frozen(k->fence), "unsupervised", k->unsupervised, "ending", ending_waits(k), "store",
 			 store_json(k), "leases", leases, "lost", lost);
 }
 
@@ -236,7 +239,7 @@ static struct session *find(const struct job *job)
 {
 	struct session *s;
 
-	DL_FOREACH (job->keeper->sessions, s)
+	DL_FOREACH (job->keeper->sessions->all, s)
 		if (s == job->session && s->state == SESSION_STATUS)
 			return s;
 	return NULL;
