@@ -271,8 +271,8 @@ void table_set_on_lost(struct table *t, uint32_t slot, enum on_lost on_lost)
 
 bool table_learnt(const struct table *t, uint32_t slot, uint64_t *kernel_dev, uint64_t *kernel_ino)
 {
-	const struct table_slot *s = &t->slots[slot];
-	bool known = slot != TABLE_NO_SLOT && s->kernel_ino;
+	const struct table_slot *s = slot == TABLE_NO_SLOT ? NULL : &t->slots[slot];
+	bool known = s && s->kernel_ino;
 
 	*kernel_dev = known ? s->kernel_dev : 0;
 	*kernel_ino = known ? s->kernel_ino : 0;
