@@ -25,9 +25,9 @@ static void on_left(void *arg, const struct store_reply *reply)
 
 /*
  * From now on nothing happens to a lease: it stays in the table as it is, and the next keeper takes it up. Pins may
- * be out that this keeper will not wait for; the next one does. Nor does anything happen to its slot in the fence: the
- * answers of requests and probes that are still to come find a lease without one. A parent goes by the slots alone, and
- * must stop the holders at the deadline if no keeper comes.
+ * be out that this keeper will not wait for; the next one does. The answers of requests and probes that are still to come
+ * find a lease without a slot. A parent goes by the slots alone, and must stop the holders at the deadline if no keeper
+ * comes.
  */
 static void leave_leases(struct keeper *k)
 {
@@ -36,7 +36,7 @@ static void leave_leases(struct keeper *k)
 	HASH_ITER (hh, k->leases, lease, next) {
 		uv_timer_stop(&lease->timer);
 		lease->state = LEASE_ENDED;
-		lease->slot = FENCE_NO_SLOT;
+		lease->slot = TABLE_NO_SLOT;
 		lease_stop_probe(lease);
 	}
 }

@@ -10,6 +10,7 @@
  * lease. From when a caller first wants that until it has its pin, no probe starts in its range (needs_pin): two leases
  * that both have to be given back could else test in turn for ever.
  */
+#include "keeper/guard/table_notes.h"
 #include "keeper/leases/requests.h"
 #include "keeper/callers/serve.h"
 
