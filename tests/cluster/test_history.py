@@ -136,8 +136,8 @@ MUTANTS = {
         ("keeper/rules/lease.c", "STEP(PROBING, LEASE_DO_PROBE)", "STEP(RELEASING, RELEASE)", "overlap"),
     "no pins":
         ("keeper/callers/serve.c", "s->state == SESSION_PINNED && s->pin_until_ns > now", "false", "overlap"),
-    "a restarted keeper gives back what is in its journal":
-        ("keeper/leases/takeup.c", "entry->fence ? LEASE_UNSURE", "false ? LEASE_UNSURE", "overlap after kill"),
+    "a restarted keeper gives back what is in the table":
+        ("keeper/leases/takeup.c", "entry->unsure ? LEASE_UNSURE", "false ? LEASE_UNSURE", "overlap after kill"),
     "nothing clashes in the store":
         ("store/lua/clashes.lua", "return a.space == b.space and", "return false and", "overlap"),
     "the last comes first":
