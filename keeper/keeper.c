@@ -188,7 +188,7 @@ static int take_up(struct keeper *k, const struct keeper_options *o)
 
 	table_host(k->table, k->host);
 	k->deadline_ns = k->table->head->deadline_ns;
-	k->old_pins_until_ns = table_pins_until(k->table, now + PIN_MAX_MS * NS_PER_MS);
+	k->old_pins_until_ns = table_pins_until(k->table, now + PIN_MAX_MS * NS_PER_MS); /* mutant: old-pins */
 	snprintf(k->taken_incarnation, sizeof(k->taken_incarnation), "%s", table_incarnation(k->table));
 	ret = table_take_up(k->table, takeup_entry, k, &damaged);
 	if (ret < 0) {

@@ -56,7 +56,7 @@ void freeze_begin(struct freeze *f, int64_t now_ns)
 
 void freeze_process(struct freeze *f, pid_t pid)
 {
-	if (!evict_has_asked(&f->evict, pid))
+	if (!evict_has_asked(&f->evict, pid)) /* mutant: freeze */
 		stopped_stop(&f->stopped, pid);
 }
 

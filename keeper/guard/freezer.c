@@ -87,7 +87,7 @@ static int freezer_rest(struct freezer *f, int64_t now_ns, int64_t freeze_at_ns,
 	struct threads *threads = &freeze->stopped.threads;
 	int64_t left_ms;
 
-	if (threads->count && !slots_any(freeze->table, SLOTS_IN(TABLE_UNSURE)) && (now_ns < freeze_at_ns || !leases))
+	if (threads->count && !slots_any(freeze->table, SLOTS_IN(TABLE_UNSURE)) && (now_ns < freeze_at_ns || !leases)) /* mutant: thaw */
 		freeze_thaw(freeze);
 	/* What is left now is held, and waits for its file system: SIGCHLD tells when it has stopped. */
 	if (threads->count || signalled_continue_kin(&freeze->stopped.signalled))

@@ -166,12 +166,12 @@ int table_ask(struct table *t, const struct table_lease *lease, uint32_t *slot)
 	if (ret < 0)
 		return ret;
 	s = &t->slots[i];
-	generation = table_word_generation(s->word) + 1;
+	generation = table_word_generation(s->word) + 1; /* mutant: table-generation */
 	ret = table_text_put(t, i, generation, lease->token, lease->name, lease->path);
 	if (ret < 0)
 		return ret;
 	__atomic_thread_fence(__ATOMIC_RELEASE); /* table_view(): behind the word(FREE) of the earlier lease */
-	table_set_bits(&t->head->busy[i / 64], 1ull << i % 64);
+	table_set_bits(&t->head->busy[i / 64], 1ull << i % 64); /* mutant: table-busy */
 	table_put32(&t->head->first, i + 1);
 	if (i >= t->head->used)
 		table_put32(&t->head->used, i + 1);
@@ -216,11 +216,11 @@ void table_grant(struct table *t, uint32_t slot, uint64_t fence, const struct st
 	struct table_slot *s = &t->slots[slot];
 	uint64_t generation = table_word_generation(s->word);
 
-	put_range(s, range);
+	put_range(s, range); /* mutant: table-granted */
 	put_file(s, file);
 	table_put64(&s->fence, fence);
 	table_put64(&s->incarnation, t->head->incarnation);
-	table_put64(&s->sum, table_slot_sum(s, generation));
+	table_put64(&s->sum, table_slot_sum(s, generation)); /* mutant: table-sum */
 	table_put64(&s->word, table_word(TABLE_HELD, range->mode, generation));
 }
 
@@ -245,17 +245,17 @@ void table_share(struct table *t, uint32_t slot)
 	uint64_t word = word_of(t, slot);
 
 	table_put64(&t->slots[slot].word,
-		    table_word(table_word_state(word), WIRE_SHARED, table_word_generation(word)));
+		    table_word(table_word_state(word), WIRE_SHARED, table_word_generation(word))); /* mutant: table-shared */
 }
 
 void table_return(struct table *t, uint32_t slot)
 {
-	put_state(t, slot, TABLE_RETURNED);
+	put_state(t, slot, TABLE_RETURNED); /* mutant: table-returned */
 }
 
 void table_lose(struct table *t, uint32_t slot, enum table_why why)
 {
-	if (table_on_lost(t, slot) == ON_LOST_WARN) {
+	if (table_on_lost(t, slot) == ON_LOST_WARN) { /* mutant: lost */
 		table_free(t, slot);
 		return;
 	}
@@ -321,7 +321,7 @@ void table_view(const struct table *t, uint32_t slot, struct table_view *out)
 		out->on_lost = table_on_lost(t, slot);
 		__atomic_thread_fence(__ATOMIC_ACQUIRE);
 		again = table_get64(&s->word);
-		if (again == word)
+		if (again == word) /* mutant: table-again */
 			break;
 		word = again;
 	}
@@ -351,7 +351,8 @@ void table_unsure(struct table *t)
 	table_file_find_busy(t);
 	for (uint32_t i = 0; i < used; i++) {
 		table_move(t, i, TABLE_HELD, TABLE_UNSURE);
-		table_move(t, i, TABLE_ENDING, TABLE_LOST); /* perhaps not all of its holders were killed */
+		/* Perhaps not all of its holders were killed. */
+		table_move(t, i, TABLE_ENDING, TABLE_LOST); /* mutant: table-ending */
 	}
 }
 

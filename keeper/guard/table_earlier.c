@@ -24,7 +24,7 @@ static bool is_range(const struct table_slot *s)
 
 static bool is_asked(enum table_state state)
 {
-	return state == TABLE_ASKED || state == TABLE_RETURNED;
+	return state == TABLE_ASKED || state == TABLE_RETURNED; /* mutant: table-asked */
 }
 
 /* A lease that can be read. */
@@ -35,7 +35,7 @@ static bool is_whole(const struct table *t, uint32_t slot, struct table_text *te
 	unsigned mode = s->word >> 8 & 0xff;
 
 	return (s->word & 0xff) < TABLE_STATES && mode < WIRE_MODES && s->fence && is_range(s) &&
-	       s->sum == table_slot_sum(s, generation) && table_text_get(t, slot, generation, text);
+	       s->sum == table_slot_sum(s, generation) && table_text_get(t, slot, generation, text); /* mutant: table-whole */
 }
 
 /* What was asked for: its range may be half written. */
@@ -153,7 +153,7 @@ void table_host(struct table *t, char host[STORE_HOST_BYTES])
 		memcpy(host, t->head->host, STORE_HOST_BYTES);
 		return;
 	}
-	table_put_bytes(t->head->host + 1, host + 1, strlen(host));
+	table_put_bytes(t->head->host + 1, host + 1, strlen(host)); /* mutant: table-host */
 	table_put_bytes(t->head->host, host, 1);
 }
 
@@ -170,6 +170,6 @@ void table_set_incarnation(struct table *t, const char *incarnation)
 	if (strcmp(incarnation, table_incarnation(t)) == 0)
 		return;
 	snprintf(text, sizeof(text), "%s", incarnation);
-	table_put_bytes(t->head->incarnations[next % 2], text, sizeof(text));
+	table_put_bytes(t->head->incarnations[next % 2], text, sizeof(text)); /* mutant: table-incarnation */
 	table_put64(&t->head->incarnation, next);
 }

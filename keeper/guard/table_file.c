@@ -65,7 +65,7 @@ uint32_t table_used(struct table *t)
 
 	if (used > t->room)
 		t->room = room_of_file(t->fd);
-	return used < t->room ? used : t->room;
+	return used < t->room ? used : t->room; /* mutant: table-room */
 }
 
 void table_file_find_busy(struct table *t)
@@ -158,7 +158,7 @@ static int open_old(struct table *t, const char *boot)
 		return 0;
 	if (n != offsetof(struct table_head, used) || head.magic != TABLE_MAGIC)
 		return -EUCLEAN;
-	if (memcmp(head.boot, boot, sizeof(head.boot)) != 0)
+	if (memcmp(head.boot, boot, sizeof(head.boot)) != 0) /* mutant: table-boot */
 		return 0;
 	t->room = room_of_file(t->fd);
 	if (head.version != TABLE_VERSION || head.slot_bytes != sizeof(struct table_slot) || t->room == 0)
@@ -194,7 +194,7 @@ static void check_clock(struct table *t)
 	uint64_t dev, ino;
 
 	own_clock(&dev, &ino);
-	if (t->head->time_dev == dev && t->head->time_ino == ino)
+	if (t->head->time_dev == dev && t->head->time_ino == ino) /* mutant: table-clock */
 		return;
 	if (t->head->freeze_at_ns)
 		table_put_ns(&t->head->freeze_at_ns, clock_now_ns());

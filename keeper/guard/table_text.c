@@ -217,7 +217,7 @@ int table_text_open(struct table *t)
 	end = text_head(t)->end;
 	if (end < TEXT_BEGIN / TEXT_UNIT || end > t->text.bytes / TEXT_UNIT)
 		table_put64(&text_head(t)->end, t->text.bytes / TEXT_UNIT);
-	ret = drop_doubtful(t);
+	ret = drop_doubtful(t); /* mutant: table-pieces */
 	if (ret == 0)
 		return 0;
 fail:
@@ -275,7 +275,7 @@ int table_text_put(struct table *t, uint32_t slot, uint64_t generation, const ch
 	if (ret < 0)
 		return ret;
 	memset(p, 0, sizeof(*p));
-	p->generation = generation;
+	p->generation = generation; /* mutant: table-text-of */
 	p->slot = slot;
 	p->name_bytes = (uint16_t)name_bytes;
 	p->path_bytes = (uint16_t)path_bytes;

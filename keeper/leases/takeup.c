@@ -38,7 +38,7 @@ bool takeup_entry(void *arg, const struct table_entry *entry)
 	}
 	lease->fence = entry->fence;
 	lease->slot = entry->slot;
-	lease->state = entry->unsure ? LEASE_UNSURE : LEASE_RELEASING;
+	lease->state = entry->unsure ? LEASE_UNSURE : LEASE_RELEASING; /* mutant: taken-up */
 	lease_set_forgotten(lease, entry->forgotten);
 	if (entry->unsure) {
 		table_set_on_lost(k->table, lease->slot, config_on_lost(k->config, file->path));

@@ -388,8 +388,15 @@ static void check_going_on(void)
 	static struct told before;
 	uint32_t slot;
 
+	char host[STORE_HOST_BYTES] = OTHER;
+
 	before = *take_up();
 	check_next(&before);
+	table_host(&keeper, host);
+	ck_assert_msg(strcmp(host, HOST) == 0 || strcmp(host, OTHER) == 0, "the host is %s", host);
+	ck_assert_msg(!*table_incarnation(&keeper) || strcmp(table_incarnation(&keeper), "inc-1") == 0 ||
+			      strcmp(table_incarnation(&keeper), "inc-2") == 0,
+		      "the incarnation is %s", table_incarnation(&keeper));
 	slot = held(&keeper, 9);
 	new_keeper();
 	check_parent();
