@@ -16,7 +16,7 @@
 #include "keeper/clock.h"
 #include "keeper/callers/configwatch.h"
 #include "keeper/callers/ending.h"
-#include "keeper/fronts/front.h"
+#include "keeper/fronts/door.h"
 #include "keeper/fronts/fronts.h"
 #include "keeper/leases/host.h"
 #include "keeper/guard/table_earlier.h"
@@ -248,7 +248,7 @@ static int start(struct life *life)
 	k->workers = workers_new(k->loop);
 	k->probes = probes_new(k->loop);
 	k->mounts = mounts_new();
-	k->fronts = life->door >= 0 ? fronts_new(k, life->door) : NULL;
+	k->fronts = life->door >= 0 ? fronts_new(k->loop, life->door, &session_fronts_news) : NULL;
 	if (!k->workers || !k->probes || (k->system && !k->fronts) || make_host(k) < 0) {
 		cannot_start(o, "the keeper cannot start: %s", strerror(errno));
 		return -ENOMEM;
@@ -335,7 +335,7 @@ int keeper_run(const struct keeper_options *options)
 
 	signal(SIGPIPE, SIG_IGN);
 	k->system = geteuid() == 0 && strcmp(options->runtime_dir, "/run/dflock") == 0;
-	life.door = k->system ? front_start_door() : -1; /* while there are no threads, and nothing to inherit */
+	life.door = k->system ? door_start() : -1; /* while there are no threads, and nothing to inherit */
 	uv_loop_init(&life.loop);
 	k->loop = &life.loop;
 	k->listen_fd = k->spare_fd = -1;

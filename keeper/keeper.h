@@ -10,7 +10,7 @@
  *   unseen.c    holders that may not be looked into (worker)
  *   inspect.c   looks at a passed descriptor (worker)      probe.c  asks the kernel (threads)
  *   inquiry.c   what of ours is in another's way (worker)  answers.c  what others say is in ours
- *   fronts.c    other users' descriptors: readers.c, away.c   front.c  the processes that have them: front_keep.c
+ *   fronts/     other users' descriptors, and the processes that have them: fronts.h
  *   table.c     the table of leases                        takeup.c takes up what an earlier keeper had
  *   reopen.c    opens its files again                      listed.c reads /proc/locks
  *   pagefile.c  the shared page's rules                    leasepage.c its leases
@@ -35,6 +35,7 @@
 #include "config/config.h"
 #include "keeper/rules/chases.h"
 #include "keeper/leases/configfile.h"
+#include "keeper/fronts/connection.h"
 #include "keeper/guard/table.h"
 #include "keeper/kernel/inspect.h"
 #include "keeper/rules/lease.h"
@@ -167,11 +168,8 @@ struct session {
 	bool local; /* the file that it is about: mounts.h */
 	/* fronts.h: the peer is a user whose descriptors do not come to the keeper */
 	bool foreign;
-	bool front_queued, front_again, front_tests;
-	struct front *front; /* has its question */
-	int64_t front_since_ns;
+	struct front_connection reading;
 	struct inspect_result *found; /* received.c: by that; NULL: it has been looked up, or there is none */
-	struct session *front_prev, *front_next;
 	int64_t received_ns;
 	int64_t pin_until_ns;
 	time_t started; /* unix: when the question came */

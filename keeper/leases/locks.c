@@ -10,7 +10,7 @@
 #include <utlist.h>
 
 #include "keeper/clock.h"
-#include "keeper/fronts/fronts.h"
+#include "keeper/fronts/away.h"
 #include "keeper/leases/reopen.h"
 #include "keeper/leases/room.h"
 #include "keeper/kernel/workers.h"
