@@ -12,7 +12,7 @@
 
 #include "keeper/fronts/crew.h"
 
-/* Takes over fd: closes it (NULL), or digs a grave for it: the user, who now has work for a front. */
+/* Takes over fd. NULL: it is closed. Else it waits in a grave of this user, which now has work for a front. */
 struct front_user *graves_add(struct fronts *fronts, uid_t uid, int fd);
 /* Gives the oldest one to an idle front. 0, or -errno: the front ends, and the grave stays. */
 int graves_give(struct front *front);

@@ -23,7 +23,7 @@ struct held;
 /* Something may be there to be read: fronts_news.received() comes, never from inside the call; or refused() or slow(),
  * refused() also from inside. */
 void reading_receive(struct front_connection *connection);
-/* The owner ends, or has refused: what a front has yet to say about this connection is dropped. */
+/* The owner ends, or has refused: what a front says later about this connection is dropped. */
 void reading_leave(struct front_connection *connection);
 
 /*

@@ -32,7 +32,7 @@ void slots_set(struct fence *fence, unsigned which, enum fence_state to);
  */
 int slots_claims(const struct fence *fence, unsigned which, struct claims *claims);
 
-/* From when on holders have to be stopped (0: there was no lease yet), and until when the leases are sure. In
+/* The moment at which holders have to be stopped (0: there was no lease so far), and until when the leases are sure. Both in
  * CLOCK_BOOTTIME. */
 int64_t slots_freeze_at_ns(const struct fence *fence);
 int64_t slots_deadline_ns(const struct fence *fence);
