@@ -45,4 +45,14 @@ void signalled_continue(struct signalled *signalled, pid_t pid);
  * any more. True: to be called again soon. */
 bool signalled_continue_kin(struct signalled *signalled);
 
+/* --- pure: for the functions above, and tests --- */
+
+/* Notes a process, unless there is no room. */
+void signalled_add(struct signalled *signalled, const struct family_stat *process, enum table_noted noted);
+/* Notes an ancestor, and the processes of its group that were stopped before (signalled->before). */
+void signalled_note_kin(struct signalled *signalled, const struct family_stat *kin);
+/* Is this process to be continued by the rules above? all: the processes that there are now. */
+bool signalled_is_to_go_on(const struct signalled *signalled, const struct family_stat *process,
+			   const struct family_stat *all, size_t count);
+
 #endif
