@@ -39,8 +39,8 @@ void away_forget(struct away *away);
 struct away_probe *away_probe_start(struct away *away, const struct probe_want *want, probe_cb *cb, void *arg);
 void away_probe_stop(struct away_probe *probe);
 
-/* getlk_ask_again() on it. cb comes once, never from inside the call; found is -EIO if the front has ended. False: as many
- * as may be wait for this front, or no memory. */
+/* getlk_ask_again() on it. cb comes once, never from inside the call; found is -EIO if the front has ended. False: as
+ * many as may be wait for this front, or no memory. */
 typedef void away_look_cb(void *arg, int found, const struct getlk *in_the_way);
 bool away_look(struct away *away, const struct getlk *wanted, away_look_cb *cb, void *arg);
 

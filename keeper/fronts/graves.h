@@ -1,11 +1,11 @@
 /*
  * Connections that wait to be closed by a front. Internal to this room; loop only.
  *
- * The last close of a connection closes what is in its queue. So a connection that has something unread when nothing can
- * be added to it any more (shutdown) is closed by a front, and waits in a grave until one is free. The keeper closes the
- * others, which are nearly all. Many graves of a user whose fronts all hang share a pit: a socket in whose queue they
- * wait, so that they take few descriptors of the keeper's. What is in pits is in flight, of which the kernel allows each
- * user as much as its RLIMIT_NOFILE.
+ * The last close of a connection closes what is in its queue. So a connection that has something unread when nothing
+ * can be added to it any more (shutdown) is closed by a front, and waits in a grave until one is free. The keeper
+ * closes the others, which are nearly all. Many graves of a user whose fronts all hang share a pit: a socket in whose
+ * queue they wait, so that they take few descriptors of the keeper's. What is in pits is in flight, of which the kernel
+ * allows each user as much as its RLIMIT_NOFILE.
  */
 #ifndef DFLOCK_KEEPER_GRAVES_H
 #define DFLOCK_KEEPER_GRAVES_H

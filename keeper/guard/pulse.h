@@ -16,7 +16,8 @@ struct pulse {
 	int64_t alive;     /* the keeper's counter, when it was looked at last; -1: not yet */
 	int64_t looked_ns; /* and when that was */
 	int64_t since_ns;  /* the loop was seen to turn last */
-	int64_t still_ns;  /* since then, but for the time in which the parent did not run either (a suspended machine) */
+	int64_t still_ns;  /* since then, but for the time in which the parent did not run either (a suspended machine)
+			    */
 };
 
 /* A keeper was started. */
@@ -25,9 +26,9 @@ void pulse_start(struct pulse *pulse, int64_t now_ns);
  * table_patience_ns() since pulse->since_ns. */
 int pulse_period_ms(int64_t patience_ns);
 /*
- * Looks: does the loop hang? alive: the counter now. patience_ns: as it was before this look. waits: it only waits for a
- * processor: then it is given more time than there may be, since to kill it helps nobody: the next keeper would have no
- * processor either.
+ * Looks: does the loop hang? alive: the counter now. patience_ns: as it was before this look. waits: it only waits for
+ * a processor: then it is given more time than there may be, since to kill it helps nobody: the next keeper would have
+ * no processor either.
  */
 bool pulse_hangs(struct pulse *pulse, int64_t alive, int64_t now_ns, int64_t patience_ns, bool waits);
 

@@ -25,11 +25,11 @@
 #include "keeper/kernel/family.h"
 #include "keeper/log.h"
 
-#define SUPERVISE_END_MS     200 /* in which a keeper that was killed ends, unless one of its threads cannot */
-#define SUPERVISE_LOOK_MS    50  /* meanwhile */
-#define SUPERVISE_FIRST_MS   100 /* between two starts; twice as long each time */
-#define SUPERVISE_MOST_MS    2000
-#define SUPERVISE_STEADY_MS  10000 /* a keeper that lived so long begins anew with the first */
+#define SUPERVISE_END_MS    200 /* in which a keeper that was killed ends, unless one of its threads cannot */
+#define SUPERVISE_LOOK_MS   50  /* meanwhile */
+#define SUPERVISE_FIRST_MS  100 /* between two starts; twice as long each time */
+#define SUPERVISE_MOST_MS   2000
+#define SUPERVISE_STEADY_MS 10000 /* a keeper that lived so long begins anew with the first */
 
 struct supervisor {
 	const struct supervise *options;
@@ -37,7 +37,7 @@ struct supervisor {
 	struct freezer *freezer;
 	int parent_fd, keeper_fd; /* two ends of a pipe */
 	int ready_fd;
-	sigset_t waited; /* the signals that the parent waits for */
+	sigset_t waited;  /* the signals that the parent waits for */
 	sigset_t keepers; /* blocked when a keeper begins */
 	int64_t pause_ms; /* until the next keeper is started */
 };
@@ -91,8 +91,8 @@ static void supervise_stay_resident(struct supervisor *s, uint32_t *room)
 }
 
 /*
- * Waits until the keeper ends; tells it to end when the parent is told to, kills it if it hangs, and stops the processes
- * that it cannot protect any more. Returns its status as waitpid() has it.
+ * Waits until the keeper ends; tells it to end when the parent is told to, kills it if it hangs, and stops the
+ * processes that it cannot protect any more. Returns its status as waitpid() has it.
  */
 static int supervise_watch(struct supervisor *s, pid_t pid)
 {
@@ -109,7 +109,8 @@ static int supervise_watch(struct supervisor *s, pid_t pid)
 		char state;
 
 		supervise_stay_resident(s, &resident_room);
-		supervise_wait(s, pid, freezer_look(s->freezer, killed_ns ? SUPERVISE_LOOK_MS : pulse_period_ms(patience_ns)));
+		supervise_wait(s, pid,
+			       freezer_look(s->freezer, killed_ns ? SUPERVISE_LOOK_MS : pulse_period_ms(patience_ns)));
 		if (waitpid(pid, &status, WNOHANG) == pid)
 			return status;
 		leftover_reap();
@@ -123,8 +124,8 @@ static int supervise_watch(struct supervisor *s, pid_t pid)
 			return SIGKILL; /* as waitpid() would say it */
 		}
 		patience_ns = table_patience_ns(table, pulse.since_ns);
-		if (!killed_ns && pulse_hangs(&pulse, table_get_ns(&table->head->alive), now, patience_ns,
-					      state == 'R')) {
+		if (!killed_ns &&
+		    pulse_hangs(&pulse, table_get_ns(&table->head->alive), now, patience_ns, state == 'R')) {
 			log_error("the keeper (pid %d) hangs: it is killed and started again", (int)pid);
 			kill(pid, SIGKILL);
 			killed_ns = now;
@@ -135,9 +136,9 @@ static int supervise_watch(struct supervisor *s, pid_t pid)
 /* --- the parent --- */
 
 /*
- * Before all other programs of a busy machine: the parent sleeps unless leases run out, and then each process that it finds
- * late may be one too many. Only root may do that. Not a real-time class: several parents that search /proc at a time would leave
- * nothing to the keepers, which are to renew. These, being forked, have the usual priority.
+ * Before all other programs of a busy machine: the parent sleeps unless leases run out, and then each process that it
+ * finds late may be one too many. Only root may do that. Not a real-time class: several parents that search /proc at a
+ * time would leave nothing to the keepers, which are to renew. These, being forked, have the usual priority.
  */
 static void supervise_go_first(void)
 {

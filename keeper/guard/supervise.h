@@ -1,9 +1,10 @@
 /*
- * The keeper's parent: restarts a keeper that died, kills one that hangs (pulse.h), and does not wait for the end of one
- * that was killed and cannot end (leftover.h). It is locked into memory and does no I/O of its own while the keeper lives,
- * but for a look at /proc/PID/stat once a second. If it is killed, the keeper sees to a new one (orphan.h).
+ * The keeper's parent: restarts a keeper that died, kills one that hangs (pulse.h), and does not wait for the end of
+ * one that was killed and cannot end (leftover.h). It is locked into memory and does no I/O of its own while the keeper
+ * lives, but for a look at /proc/PID/stat once a second. If it is killed, the keeper sees to a new one (orphan.h).
  *
- * The parent looks at the table of leases (freezer.h) at least once a second, and at once when table_notify() tells it to.
+ * The parent looks at the table of leases (freezer.h) at least once a second, and at once when table_notify() tells it
+ * to.
  */
 #ifndef DFLOCK_KEEPER_SUPERVISE_H
 #define DFLOCK_KEEPER_SUPERVISE_H

@@ -10,15 +10,19 @@
 #define MS  NS_PER_MS
 #define NOW (1000000 * MS)
 
-/* One letter for each front: i idle, b busy for a moment, w busy for longer than FRONTS_BUSY_MS, h hangs, e told to end,
- * k keeps files and hangs. */
+/* One letter for each front: i idle, b busy for a moment, w busy for longer than FRONTS_BUSY_MS, h hangs, e told to
+ * end, k keeps files and hangs. */
 static struct front fronts[16];
 static struct front_user user;
 
 static void make(const char *letters)
 {
-	static const int64_t since[128] = {
-		['i'] = 1, ['b'] = 1, ['w'] = FRONTS_BUSY_MS + 1, ['h'] = FRONTS_SLOW_MS + 1, ['e'] = 1, ['k'] = FRONTS_SLOW_MS + 1};
+	static const int64_t since[128] = {['i'] = 1,
+					   ['b'] = 1,
+					   ['w'] = FRONTS_BUSY_MS + 1,
+					   ['h'] = FRONTS_SLOW_MS + 1,
+					   ['e'] = 1,
+					   ['k'] = FRONTS_SLOW_MS + 1};
 
 	user = (struct front_user){0};
 	for (int i = 0; letters[i]; i++) {
@@ -40,24 +44,16 @@ static const struct {
 	bool another; /* up to FRONTS_PER_USER */
 	bool all_hang;
 } rows[] = {
-	{"", -1, true, false},
-	{"i", 0, false, false},
-	{"bi", 1, false, false},
-	{"b", -1, false, false},     /* it may answer at once */
-	{"w", -1, true, false},      /* the second one does not wait for long */
-	{"wb", -1, false, false},
-	{"ww", -1, false, false},    /* the third one only if both hang */
-	{"hw", -1, false, false},
-	{"hh", -1, true, false},
-	{"hhw", -1, false, false},
-	{"hhh", -1, true, false},
-	{"hhhw", -1, false, false},
-	{"hhhh", -1, false, true},
-	{"e", -1, true, false},      /* it counts, but nobody waits for it */
-	{"heee", -1, false, false},  /* those that end make room soon */
-	{"k", -1, true, false},      /* what keeps files is not asked, and does not count */
-	{"kkkki", 4, false, false},
-	{"khhhh", -1, false, true},
+	{"", -1, true, false},      {"i", 0, false, false},     {"bi", 1, false, false},
+	{"b", -1, false, false},                              /* it may answer at once */
+	{"w", -1, true, false},                               /* the second one does not wait for long */
+	{"wb", -1, false, false},   {"ww", -1, false, false}, /* the third one only if both hang */
+	{"hw", -1, false, false},   {"hh", -1, true, false},    {"hhw", -1, false, false},
+	{"hhh", -1, true, false},   {"hhhw", -1, false, false}, {"hhhh", -1, false, true},
+	{"e", -1, true, false},     /* it counts, but nobody waits for it */
+	{"heee", -1, false, false}, /* those that end make room soon */
+	{"k", -1, true, false},     /* what keeps files is not asked, and does not count */
+	{"kkkki", 4, false, false}, {"khhhh", -1, false, true},
 };
 
 START_TEST(limits)

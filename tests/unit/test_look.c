@@ -42,7 +42,8 @@ static void teardown(void)
 
 static int holds(pid_t pid, int64_t from, int64_t to)
 {
-	return look_holder(&look, &(struct holder){.file = 0, .pid = pid, .space = WIRE_RECORD, .from = from, .to = to});
+	return look_holder(&look,
+			   &(struct holder){.file = 0, .pid = pid, .space = WIRE_RECORD, .from = from, .to = to});
 }
 
 static void calls(pid_t pid)

@@ -6,9 +6,9 @@
 
 #include "keeper/clock.h"
 
-#define MS     NS_PER_MS
-#define SOON   (400 * MS) /* patience where leases run out soon */
-#define LATER  (PULSE_HUNG_MS * MS)
+#define MS    NS_PER_MS
+#define SOON  (400 * MS) /* patience where leases run out soon */
+#define LATER (PULSE_HUNG_MS * MS)
 
 static struct pulse pulse;
 static int64_t now;

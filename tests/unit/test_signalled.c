@@ -1,5 +1,5 @@
-/* keeper/guard/signalled.c: which processes go on after an outage because a process of theirs was stopped by SIGSTOP. Made-up
- * processes; test_stopped.c has real ones. */
+/* keeper/guard/signalled.c: which processes go on after an outage because a process of theirs was stopped by SIGSTOP.
+ * Made-up processes; test_stopped.c has real ones. */
 #include "keeper/guard/signalled.h"
 
 #include <check.h>
@@ -17,7 +17,8 @@ static struct signalled s;
 static void setup(void)
 {
 	for (int i = 0; i < COUNT; i++)
-		all[i] = (struct family_stat){.pid = 10 * (i + 1), .parent = 1, .group = 2, .state = 'S', .started = 100 + i};
+		all[i] = (struct family_stat){
+			.pid = 10 * (i + 1), .parent = 1, .group = 2, .state = 'S', .started = 100 + i};
 	all[JOB].group = 1;
 	all[JOB].parent = 20;
 	all[OTHER].group = 4;
