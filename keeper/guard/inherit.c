@@ -1,4 +1,4 @@
-/* See inherit.h. What fails is not looked at here: inherit_tell() reads what is. */
+/* See inherit.h. inherit_take_back() does not look at what fails: inherit_tell() reads what is left. */
 #include "keeper/guard/inherit.h"
 
 #include <fcntl.h>
