@@ -13,7 +13,7 @@ make -s -j2 SAN=1 BUILD=build-san all agents
 part "unit tests under the address and undefined-behaviour sanitizers"
 make -s -j2 SAN=1 BUILD=build-san unit
 part "unit tests under valgrind"
-make -s memcheck
+make -s -j2 memcheck
 part "what the documentation and the sources must agree on"
 make -s check-docs
 part "the models and their mutants"

@@ -102,7 +102,7 @@ static int attention(void)
 	cpu_set_t set;
 	int fd;
 
-	prctl(PR_SET_TIMERSLACK, 1000000000L);
+	prctl(PR_SET_TIMERSLACK, 1000000000L, 0, 0, 0);
 	sched_setscheduler(0, SCHED_BATCH, &plain);
 	CPU_ZERO(&set);
 	CPU_SET(0, &set);
@@ -112,7 +112,7 @@ static int attention(void)
 		return 1;
 	close(fd);
 	inherit_take_back();
-	if (prctl(PR_GET_TIMERSLACK) != 50000 || sched_getscheduler(0) != SCHED_OTHER)
+	if (prctl(PR_GET_TIMERSLACK, 0, 0, 0, 0) != 50000 || sched_getscheduler(0) != SCHED_OTHER)
 		return 2;
 	if (sched_getaffinity(0, sizeof(set), &set) != 0 || CPU_COUNT(&set) != sysconf(_SC_NPROCESSORS_ONLN))
 		return 3;
