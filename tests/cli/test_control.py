@@ -160,6 +160,7 @@ def test_stop_while_a_lease_is_unsure(make_host, redis):
     job.end()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("command", ["stop", "reload", "init"])
 def test_a_keeper_that_does_not_answer(make_host, command):
     a = make_host("a")

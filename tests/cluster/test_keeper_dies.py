@@ -304,6 +304,7 @@ def test_no_new_parent_can_be_started(make_host, folder, monkeypatch):
     assert not a.status()["unsupervised"] and identity(a) == before
 
 
+@pytest.mark.long
 def test_killed_at_any_system_call(make_host, folder):
     """The keeper, or its parent, at the nth system call that it makes from now on."""
     b, a = make_host("b", lease=LONG), make_host("a", lease=LONG, foreground=False)

@@ -199,6 +199,7 @@ def play(arena, redis, seconds, calls, disturbances):
     return {disturb.__name__: n for disturb, n in done.items()}
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("manner", MANNERS)
 def test_nobody_meets_anybody(manner, make_host, make_arena, redis):
     hosts = [make_host(name, lease=LEASE) for name in "ab"]
