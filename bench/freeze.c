@@ -20,7 +20,7 @@
 #include "bench/bench.h"
 #include "keeper/clock.h"
 #include "keeper/guard/fence.h"
-#include "keeper/guard/freeze.h"
+#include "keeper/guard/freezer.h"
 
 static const char *dir;
 
@@ -43,7 +43,7 @@ static void take_slot(struct fence *fence, long n)
 		bench_die("fstat");
 	file.dev = st.st_dev;
 	file.ino = st.st_ino;
-	if (fence_take(fence, &file, &all, FENCE_HELD) == FENCE_NO_SLOT)
+	if (fence_take(fence, &file, &all, FENCE_HELD, ON_LOST_FREEZE) == FENCE_NO_SLOT)
 		bench_die("more leases than slots");
 	close(fd);
 }

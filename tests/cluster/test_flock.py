@@ -6,6 +6,7 @@ import time
 
 import pytest
 from harness import wait_until
+from harness.host import BUILD, SHIM
 
 from keepers import held, opened
 
@@ -273,3 +274,26 @@ def test_a_hot_file_does_not_go_to_and_fro_all_the_time(make_host, redis):
         assert all(p.wait(60) == 0 for p in loops)
         grants[hold] = int(redis.command("HGET", "dflock:{0}:store", "fence")) - before
     assert grants[50] * 2 < grants[0], grants
+
+
+@pytest.mark.parametrize("path", ["granted", "from the page"])
+def test_a_kernel_lock_that_is_taken_late_counts_for_nothing(make_host, tmp_path, path):
+    """
+    A program is stopped between its pin, or its look at the page, and its kernel lock, until the lease is another host's. The
+    probe has found nobody, and holds nothing: the program gets the kernel lock at once, and must ask again.
+    """
+    a, b = make_host("a"), make_host("b")
+    held = str(tmp_path / "held")
+    a.inside = ["env", f"LD_PRELOAD={SHIM}:{os.path.join(BUILD, 'tests/preload/held.so')}", f"DFLOCK_TEST_HELD={held}"]
+    late, other = opened(a), opened(b)
+    if path == "from the page":
+        assert late.do("flock 0 ex") == "ok" and late.do("flock 0 un") == "ok"
+    open(held, "w").close()
+    late.say("flock 0 ex")
+    wait_until(lambda: os.path.exists(held + ".reached"), "the program is about to take the kernel lock")
+    assert other.do("flock 0 ex") == "ok"
+    os.unlink(held)
+    assert late.silent()
+    unlocked = other.say("flock 0 un").heard()[1]
+    word, got = late.heard()
+    assert word == "ok" and got > unlocked - 2_000_000

@@ -54,9 +54,9 @@ def test_a_lock_on_its_way_through_a_socket(make_host, redis):
     a = make_host("a", lease=LEASE)
     job = hidden(a, "message")
     redis.signal(signal.SIGSTOP)
-    wait_until(lambda: "there is no process that could be stopped" in a.log(), "it is said", 10)
+    wait_until(lambda: "no process can be stopped for it" in a.log(), "it is said", 10)
     wait_until(lambda: held(a, note="cannot be renewed; held, but no holder can be stopped"), "status says so, too")
-    assert a.log().count("there is no process that could be stopped") == 1
+    assert a.log().count("no process can be stopped for it") == 1
     redis.signal(signal.SIGCONT)
     wait_until(lambda: held(a, state="held", note=""), "the lease stands")
     job.say("")

@@ -91,7 +91,7 @@ def test_on_its_way_through_a_socket(on, redis, kind):
     holder = job(made, host, HIDDEN, "message", os.path.join(made.path, "f"))
     assert locked_by(holder.pid)
     redis.signal(signal.SIGSTOP)
-    wait_until(lambda: "there is no process that could be stopped" in host.log(), "it is said", 10)
+    wait_until(lambda: "no process can be stopped for it" in host.log(), "it is said", 10)
     redis.signal(signal.SIGCONT)
     wait_until(lambda: held(host, state="held", note=""), "the lease stands")
     holder.say("")

@@ -62,13 +62,9 @@ static bool is_probed(enum lease_state state)
 static void law_deadline(enum lease_state s)
 {
 	static const char law[] = "past the deadline the store must confirm, and no probe goes on";
-	unsigned end_probe = s == LEASE_PROBING || s == LEASE_WAITING ? LEASE_DO_STOP_PROBE
-			     : s == LEASE_SHRINKING                   ? LEASE_DO_UNPROBE
-								      : 0;
+	unsigned end_probe = s == LEASE_PROBING || s == LEASE_WAITING ? LEASE_DO_STOP_PROBE : 0;
 
-	if (s == LEASE_RELEASING)
-		expect_step(law, s, LEASE_EV_EXPIRED, s, LEASE_DO_UNPROBE);
-	else if (!lease_is_ours(s) || s == LEASE_UNSURE)
+	if (!lease_is_ours(s) || s == LEASE_UNSURE)
 		expect_nothing(law, s, LEASE_EV_EXPIRED);
 	else
 		expect_step(law, s, LEASE_EV_EXPIRED, LEASE_UNSURE, end_probe | LEASE_DO_CONFIRM);
@@ -82,7 +78,7 @@ static void law_lost_memory(enum lease_state s)
 	if (s == LEASE_ASKING)
 		expect_step(law, s, LEASE_EV_FORGOTTEN, s, LEASE_DO_ACQUIRE);
 	else if (s == LEASE_RELEASING)
-		expect_step(law, s, LEASE_EV_FORGOTTEN, LEASE_ENDED, LEASE_DO_UNPROBE | LEASE_DO_SERVE);
+		expect_step(law, s, LEASE_EV_FORGOTTEN, LEASE_ENDED, LEASE_DO_SERVE);
 	else if (lease_is_ours(s))
 		expect_step(law, s, LEASE_EV_FORGOTTEN, LEASE_UNSURE, expired.actions | LEASE_DO_CONFIRM);
 	else
@@ -109,17 +105,14 @@ static void law_sent_again(enum lease_state s)
 
 static void law_probe_result(enum lease_state s)
 {
-	static const char law[] = "what the probe took leads to a release or a shrink, or is let go of";
+	static const char law[] = "what a probe of the lease found leads to a release or a shrink";
 
 	if (is_probed(s)) {
 		expect_step(law, s, LEASE_EV_FREE, LEASE_RELEASING, entering[LEASE_RELEASING]);
 		expect_step(law, s, LEASE_EV_SHARED, LEASE_SHRINKING, entering[LEASE_SHRINKING]);
-	} else if (s == LEASE_ASKING || s == LEASE_SHRINKING) { /* there is no probe that could say it */
+	} else {
 		expect_nothing(law, s, LEASE_EV_FREE);
 		expect_nothing(law, s, LEASE_EV_SHARED);
-	} else {
-		expect_step(law, s, LEASE_EV_FREE, s, LEASE_DO_UNPROBE);
-		expect_step(law, s, LEASE_EV_SHARED, s, LEASE_DO_UNPROBE);
 	}
 }
 
@@ -141,7 +134,7 @@ static void law_gone(enum lease_state s)
 	if (s == LEASE_UNSURE)
 		expect_step(law, s, LEASE_EV_GONE, LEASE_ENDED, LOSE);
 	else if (s == LEASE_SHRINKING)
-		expect_step(law, s, LEASE_EV_GONE, LEASE_ENDED, LEASE_DO_UNPROBE | LOSE);
+		expect_step(law, s, LEASE_EV_GONE, LEASE_ENDED, LOSE);
 	else
 		expect_nothing(law, s, LEASE_EV_GONE);
 }
@@ -178,8 +171,8 @@ static const struct {
 	{LEASE_WAITING, LEASE_EV_RECALLED, LEASE_WAITING, LEASE_DO_TELL_IN_USE},
 	{LEASE_WAITING, LEASE_EV_NEEDED, LEASE_STOPPING, 0},
 	{LEASE_WAITING, LEASE_EV_SUPERSEDED, LEASE_STOPPING, 0},
-	{LEASE_SHRINKING, LEASE_EV_SHRUNK, LEASE_HELD, LEASE_DO_UNPROBE},
-	{LEASE_RELEASING, LEASE_EV_RELEASED, LEASE_ENDED, LEASE_DO_UNPROBE | LEASE_DO_SERVE},
+	{LEASE_SHRINKING, LEASE_EV_SHRUNK, LEASE_HELD, 0},
+	{LEASE_RELEASING, LEASE_EV_RELEASED, LEASE_ENDED, LEASE_DO_SERVE},
 	{LEASE_UNSURE, LEASE_EV_STANDS, LEASE_HELD, 0},
 	{LEASE_UNSURE, LEASE_EV_UNSHRUNK, LEASE_SHRINKING, 0},
 };
