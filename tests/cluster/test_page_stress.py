@@ -74,7 +74,7 @@ class Arena:
         return [sum(self.word(64 + WORKER * w + 8 * i) for w in self.workers) for i in range(3)]
 
     def look(self):
-        """Starts anew who was killed for a lost lease; whoever ended otherwise has found something."""
+        """Starts the workers anew that were killed for a lost lease; one that ended otherwise has found something."""
         for number, process in self.workers.items():
             status = process.poll()
             if status is None:
@@ -90,7 +90,7 @@ class Arena:
             return [line.strip() for line in f if line.startswith("worker ")]
 
     def found(self):
-        """How those ended who ended otherwise than they should."""
+        """The workers that ended otherwise than they should, and how."""
         return [p.returncode for p in self.workers.values() if p.poll() not in (None, 0, -signal.SIGKILL)]
 
     def frozen(self):

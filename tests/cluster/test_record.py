@@ -347,7 +347,7 @@ sys.stdin.readline()
 def test_the_1001st_range_of_a_name_is_refused(make_host):
     a, b = (make_host(n, lease="ttl_ms = 10000; linger_ms = 50; probe_ms = 10000; store_wait_ms = 2000;") for n in "ab")
     other = opened(b)
-    # Who is alone gets one lease for all. So b has a lock, too, and has given back what it does not use.
+    # A host that is alone gets one lease for all. So b has a lock, too, and has given back what it does not use.
     assert other.do("setlk 0 ex 0 1") == "ok"
     job = a.popen("/usr/bin/python3", "-c", MANY, a.path("f"), stdin=subprocess.PIPE)
     assert job.stdout.readline() == "has one\n"

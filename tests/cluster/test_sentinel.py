@@ -42,7 +42,7 @@ class Work:
 @pytest.mark.long
 @pytest.mark.parametrize("count,how", [(3, "kill"), (5, "kill"), (3, "stop"), (5, "asked for")])
 def test_failover(make_nodes, host_at, count, how):
-    """The lease is put back, the job loses nothing, and who waits gets the lock afterwards."""
+    """The lease is put back, the job loses nothing, and the waiter gets the lock afterwards."""
     nodes = make_nodes(count)
     a, b = host_at(nodes.settings, "a").init(), host_at(nodes.settings, "b").wait_up()
     holder, other = Work(a), opened(b)
@@ -87,7 +87,7 @@ def test_two_nodes_grant_only_together(make_nodes, host_at):
     other.say("flock 0 ex")
     nodes[0].start()
     assert other.heard(60)[0] == "ok"
-    # It had run out, and the new master cannot tell who had it meanwhile.
+    # It had run out, and the new master cannot tell which host had it meanwhile.
     assert holder.process.wait(20) and size(holder.path) == last and a.status()["lost"]
 
 

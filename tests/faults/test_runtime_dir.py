@@ -92,7 +92,7 @@ def test_of_another_user(host):
 
 @pytest.fixture
 def as_nobody(host, folder, monkeypatch):
-    """What a user without rights needs to run under the shim: programs and a configuration that he can read."""
+    """What a user without rights needs to run under the shim: programs and a configuration that it can read."""
     with tempfile.TemporaryDirectory(prefix="dflock-test-") as shown:
         for path in (folder, host.files, shown, host.path("f")):
             os.chmod(path, 0o755)
