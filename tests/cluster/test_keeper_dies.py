@@ -127,7 +127,7 @@ def test_killed_it_takes_up_record_locks(pair, kind):
     assert third.do(f"setlk 0 ex 0 5{kind}") == "ok"
 
 
-def test_killed_it_takes_up_what_nobody_uses(make_host):
+def test_killed_it_takes_up_unused_leases(make_host):
     lease = LONG + "linger_ms = 20000;"
     b, a = make_host("b", lease=lease), make_host("a", lease=lease, foreground=False)
     agent = opened(a)
@@ -415,7 +415,7 @@ def test_the_pins_of_a_killed_keeper_count(make_host):
     assert waiter.heard()[0] == "ok"
 
 
-def test_it_survives_that_all_who_wait_for_the_store_go(make_host, redis):
+def test_it_survives_that_all_waiting_callers_go(make_host, redis):
     """Two callers of a file without a lease, which end one after the other: with the second one the file goes, too."""
     a = make_host("a", lease=LONG)
     keeper, = a.keeper_pids()[1:]

@@ -201,7 +201,7 @@ def play(arena, redis, seconds, calls, disturbances):
 
 @pytest.mark.long
 @pytest.mark.parametrize("manner", MANNERS)
-def test_nobody_meets_anybody(manner, make_host, make_arena, redis):
+def test_no_two_holders_meet(manner, make_host, make_arena, redis):
     hosts = [make_host(name, lease=LEASE) for name in "ab"]
     arena = make_arena(hosts, SEED, manner)
     done = play(arena, redis, SECONDS, CALLS, 6 * [nothing] + [kill, kill, reload, outage])

@@ -289,7 +289,7 @@ def ranges(host):
     return sorted((l["from"], l["to"]) for l in held(host, state="held"))
 
 
-def test_who_is_alone_has_it_all_and_keeps_what_is_used(two):
+def test_a_lone_host_has_it_all_and_keeps_what_is_used(two):
     a, b = opened(two[0]), opened(two[1])
     assert a.do("setlk 0 ex 10 5") == "ok"
     first, = held(two[0])
@@ -302,7 +302,7 @@ def test_who_is_alone_has_it_all_and_keeps_what_is_used(two):
     assert b.do("setlk 0 sh 104 1") == "ok" and b.do("getlk 0 ex 14 1") == "ex:10:5:-1"
 
 
-def test_what_nobody_uses_is_given_back_as_a_whole(two):
+def test_unused_ranges_are_given_back_as_a_whole(two):
     a, b = opened(two[0]), opened(two[1])
     assert a.do("setlk 0 ex 10 5") == a.do("setlk 0 un 10 5") == "ok"
     assert ranges(two[0]) == [(0, None)]

@@ -105,7 +105,7 @@ def as_nobody(host, folder, monkeypatch):
 
 
 @needs_root
-def test_nobody_with_a_directory_of_his_own(host, as_nobody):
+def test_nobody_with_a_directory_of_its_own(host, as_nobody):
     """The control for the next tests."""
     os.chown(host.runtime, NOBODY, NOBODY)
     wait_until(lambda: attempt(host, **as_nobody).word == "ok", "a keeper is started and grace is over")

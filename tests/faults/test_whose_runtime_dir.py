@@ -13,7 +13,7 @@ from machine import NOBODY, USER
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="needs other users and mounts, and so root")
 
 
-def test_nobody_is_in_the_way(machine):
+def test_no_other_user_is_in_the_way(machine):
     """The control, and what an earlier version left is used."""
     machine.apart.sh(f"mkdir -m 0700 /dev/shm/dflock-{USER}; chown {USER} /dev/shm/dflock-{USER}")
     for uid in (0, USER):
@@ -23,7 +23,7 @@ def test_nobody_is_in_the_way(machine):
 
 
 @pytest.mark.parametrize("uid", [0, USER])
-def test_somebody_took_the_name(machine, uid):
+def test_another_user_took_the_name(machine, uid):
     """The lock works, and when the name is free again, or others are taken, everybody still finds the same keeper."""
     machine.take(f"/dev/shm/dflock-{uid}")
     machine.works(uid)
