@@ -52,7 +52,7 @@ static int scan_string(struct scan *s)
 		}
 		if (*s->at != '\\')
 			continue;
-		/* libconfig's string would end here for whoever reads it. */
+		/* libconfig would give a string that ends here. */
 		if ((s->at[1] == 'x' || s->at[1] == 'X') && s->at[2] == '0' && s->at[3] == '0')
 			return reading_fail(s->r, s->line, "\\x00 in a string; a string cannot contain a NUL byte");
 		if (s->at[1] == '\\' || s->at[1] == '"')

@@ -1,16 +1,16 @@
 /*
  * Three processes:
  *
- *   program   clone without exit signal (nothing tells the program when it ends, and wait() without __WCLONE
- *      |      does not see it), without CLONE_FILES (its closing drops none of the program's POSIX locks),
- *      |      CLONE_UNTRACED; all signals blocked, so that no handler of the program runs in it
- *   starter   shares no memory, never execs (exec would give it SIGCHLD as its exit signal); lives until the
- *      |      keeper serves or START_PATIENCE_MS have passed, passes on the reason, ends, is reaped with __WCLONE
- *   keeper    a session of its own, a clean environment; belongs to init once the starter has ended
+ *   program   clones without an exit signal (no signal comes when the starter ends, and wait() without __WCLONE does
+ * not see |      it), without CLONE_FILES (what the starter closes drops none of the program's POSIX locks), with |
+ * CLONE_UNTRACED, and with all signals blocked, so that no handler of the program runs in the starter starter   shares
+ * no memory; never execs (exec would give it SIGCHLD as its exit signal); lives until the keeper serves |      or
+ * START_PATIENCE_MS have passed, passes on the keeper's line, ends, is reaped with __WCLONE keeper    has a session of
+ * its own and a clean environment; becomes a child of init when the starter ends
  *
- * The starter keeps the time, and not the program: with a time limit, a wait of the program's could not tell
- * handlers with SA_RESTART from those without. The program and the starter are joined by a socket pair and not
- * by a pipe, since another thread may fork meanwhile: shutdown() reaches every copy.
+ * The starter has the time limit, and not the program: if a wait of the program's had one, the kernel would give EINTR
+ * also after handlers with SA_RESTART. The program and the starter are connected by a socket pair and not by a pipe,
+ * since another thread may fork meanwhile: shutdown() reaches every copy.
  */
 #include "shim/start.h"
 
@@ -33,23 +33,23 @@
 #define SET_BYTES  (_NSIG / 8)
 #define STACK_SANE ((rlim_t)8 << 20)
 
-/* libc's would tell all threads, of which there are none here. */
+/* Not libc's, which signals all threads that it knows of: here, there are none. */
 #ifdef SYS_setresuid32
 #define sys_setres(what, r, e, s) sys(setres##what##32, r, e, s)
 #else
 #define sys_setres(what, r, e, s) sys(setres##what, r, e, s)
 #endif
 
-/* What the new processes need, fixed before the clone. */
+/* What the new processes need; filled before the clone. */
 struct plan {
 	const char *config, *library;
-	const char *dir; /* DFLOCK_RUNTIME_DIR; NULL: the keeper finds or makes one by the same rule */
+	const char *dir; /* DFLOCK_RUNTIME_DIR; NULL: the keeper finds or makes one by the rule of rundir.h */
 	bool debug;
 	uid_t uid;
 	gid_t gid;
 };
 
-/* A fork, as libc's would be, but for the flags; no handler of pthread_atfork() runs. */
+/* A fork with these flags; no handler of pthread_atfork() runs. */
 static long fork_with(unsigned long flags)
 {
 #if defined(__s390__) || defined(__CRIS__)
@@ -101,7 +101,7 @@ static void close_from(unsigned int first)
 		sys(close, fd);
 }
 
-/* The program may have limited itself; the keeper serves others, too. */
+/* The program may have limited itself; the keeper serves other programs, too. */
 static void raise_limits(void)
 {
 	struct rlimit limit;
@@ -110,14 +110,14 @@ static void raise_limits(void)
 		if (which == RLIMIT_CORE || getrlimit(which, &limit) < 0)
 			continue;
 		limit.rlim_cur = limit.rlim_max;
-		/* Without a limit the kernel lays out memory in another way. */
+		/* Without a limit for the stack the kernel lays out memory in another way. */
 		if (which == RLIMIT_STACK && limit.rlim_cur > STACK_SANE)
 			limit.rlim_cur = STACK_SANE;
 		setrlimit(which, &limit);
 	}
 }
 
-/* Leaves REPORT_FD, and /dev/null as 0, 1 and 2. */
+/* Closes all descriptors, but makes `report` REPORT_FD, and opens /dev/null as 0, 1 and 2. */
 static void settle_descriptors(int report)
 {
 	long null, ret;
@@ -136,18 +136,14 @@ static void settle_descriptors(int report)
 		sys(close, null);
 }
 
-/* Returns only if it failed: -errno. */
+/* Returns only on failure: -errno. */
 static long exec_keeper(const struct plan *plan, const char *path)
 {
 	char *const argv[] = {
-		(char *)"dflockd",
-		(char *)"--config",
-		(char *)plan->config,
-		(char *)"--ready-fd",
-		(char *)"3",
-		plan->dir ? (char *)"--runtime-dir" : NULL,
-		(char *)plan->dir,
-		NULL,
+		(char *)"dflockd",    (char *)"--config",
+		(char *)plan->config, (char *)"--ready-fd",
+		(char *)"3",          plan->dir ? (char *)"--runtime-dir" : NULL,
+		(char *)plan->dir,    NULL,
 	};
 	char *const envp[] = {
 		(char *)"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
@@ -158,7 +154,8 @@ static long exec_keeper(const struct plan *plan, const char *path)
 	return sys(execve, path, argv, envp);
 }
 
-/* dflockd in the folder of the library itself, whatever link the library was loaded through; "" if that is unknown. */
+/* The path of dflockd in the folder of the library's own file, also if the library was loaded through a link; "" if
+ * that is unknown. */
 static void find_beside(const char *library, char path[PATH_MAX])
 {
 	char link[32];
@@ -193,17 +190,17 @@ static _Noreturn void become_keeper(const struct plan *plan, int ready)
 	sys_raw(SYS_setsid);
 	sys(chdir, "/");
 	umask(022);
-	/* A setuid program: the real user must not have power over the keeper. */
+	/* In a setuid program, the real user must not get power over the keeper. */
 	ret = sys_setres(gid, plan->gid, plan->gid, plan->gid);
 	if (ret == 0)
 		ret = sys_setres(uid, plan->uid, plan->uid, plan->uid);
 	if (ret < 0)
 		give_up("the keeper cannot run as the user ", "of this program", ret);
-	/* Handlers are reset by exec, ignored signals are not. */
+	/* exec resets handlers, but not ignored signals. */
 	for (int sig = 1; sig < _NSIG; sig++)
 		sigaction(sig, &plain, NULL);
 	restore_signals(none);
-	/* setarch's: the rest of what the program had is for the keeper to take back (keeper/guard/inherit.h). */
+	/* That of setarch(8). The keeper itself undoes the rest of what it has inherited (keeper/guard/inherit.h). */
 	sys(personality, 0UL);
 
 	find_beside(plan->library, path);
@@ -214,7 +211,8 @@ static _Noreturn void become_keeper(const struct plan *plan, int ready)
 	give_up("cannot run ", path[0] && ret == -ENOENT ? path : DFLOCKD_INSTALLED, ret);
 }
 
-/* Passes on what the keeper says; ends when it serves, when its time is up, or when the program gave up. */
+/* Passes on the keeper's line. Returns when the keeper serves or has ended, or when the program has given up; ends the
+ * process when the time is over. */
 static void watch(int ready)
 {
 	struct pollfd on[2] = {{.fd = ready, .events = POLLIN}, {.fd = REPORT_FD}};
@@ -263,7 +261,7 @@ static _Noreturn void be_starter(const struct plan *plan, int report)
 
 /* --- In the program again. --- */
 
-/* Under seccomp, and which mode: a filter may kill whoever makes an unexpected call, so ask /proc first. */
+/* Is this process under seccomp? Asks /proc first, since a filter may kill a process that makes an unexpected call. */
 static bool has_seccomp(void)
 {
 	static const char key[] = "\nSeccomp:\t";
@@ -277,7 +275,7 @@ static bool has_seccomp(void)
 	sys(close, fd);
 	status[n > 0 ? n : 0] = '\0';
 	at = strstr(status, key);
-	/* Far behind a long list of groups. */
+	/* The line stands behind a list of groups that is too long for the buffer. */
 	if (!at)
 		return prctl(PR_GET_SECCOMP) != 0;
 	return at[sizeof(key) - 1] != '0';
@@ -307,7 +305,7 @@ static void add_command(struct text *text, const struct protect_by *by, const ch
 	}
 }
 
-/* Reads what the starter has to say. Its length, or -EINTR. */
+/* Reads the starter's line. Its length (0: a keeper serves), or -EINTR. */
 static long read_report(int sock, bool nonblock, char *line, size_t size)
 {
 	size_t len = 0;
@@ -327,7 +325,7 @@ static long read_report(int sock, bool nonblock, char *line, size_t size)
 	return (long)len;
 }
 
-/* Makes the starter; *report is our end. Its pid, or -errno. */
+/* Makes the starter; *report is our end of the connection. Its pid, or -errno. */
 static long make_starter(const struct plan *plan, int *report)
 {
 	unsigned long old[SET_BYTES / sizeof(long)];

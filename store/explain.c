@@ -23,8 +23,8 @@ bool reply_info_field(const char *info, const char *field, char *value, size_t s
 	return false;
 }
 
-/* The length of a replica's line up to its state ("slave0:ip=10.0.0.1,port=6379,state=online,..."). 0: the line is not one
- * of a replica. */
+/* The length of a replica's line up to its state ("slave0:ip=10.0.0.1,port=6379,state=online,..."). 0: the line is not
+ * one of a replica. */
 static size_t replica_length(const char *line)
 {
 	const char *state = strstr(line, ",state=");
