@@ -26,8 +26,8 @@ struct config_address {
 #define CONFIG_MAX_SENTINELS 16
 #define CONFIG_MAX_REPLICAS  64
 
-/* Either a server (socket, or address.host), or sentinels that know it. The numbers in these comments are the defaults.
- */
+/* Either a server (socket, or address.host), or sentinels that know it. The numbers in these comments are the
+ * defaults. */
 struct config_store {
 	char *socket;                                          /* "unix:/path" gives /path here; else NULL */
 	struct config_address address;                         /* port 6379 */
@@ -135,8 +135,8 @@ enum on_lost config_on_lost(const struct config *config, const char *path);
  */
 bool config_follows(const struct config *old, const struct config *fresh, char *why, size_t why_size);
 
-/* Are those settings the same that cannot change while leases are held: the host, the store, ttl_ms and sweep_ms? Pure.
- */
+/* Are those settings the same that cannot change while leases are held: the host, the store, ttl_ms and sweep_ms?
+ * Pure. */
 bool config_same_store(const struct config *a, const struct config *b);
 
 #endif

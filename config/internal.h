@@ -87,8 +87,7 @@ void server_free(struct config_store *store);
 
 /*
  * Removes superfluous slashes, since two hosts may write one path in different ways. 0; -EINVAL: not absolute, or with
- * . or
- * .. in it; -ENAMETOOLONG. `out` must not be `path`.
+ * . or .. in it; -ENAMETOOLONG. `out` must not be `path`.
  */
 int resolve_normalise(const char *path, char out[PATH_MAX]);
 

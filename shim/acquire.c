@@ -174,8 +174,8 @@ static int flock_try(struct call *c)
 	return flock_lock(c, ((struct flock_call *)c)->op | LOCK_NB);
 }
 
-/* This also loses the lock that is being converted, as in the kernel, where a conversion that waits or fails loses it.
- */
+/* This also loses the lock that is being converted, as in the kernel, where a conversion that waits or fails loses
+ * it. */
 static int flock_let_go(struct call *c)
 {
 	real_flock(c->fd, LOCK_UN);

@@ -128,8 +128,8 @@ static bool ask_is_absent(int ret)
 	return ret == -ENOENT || ret == -ECONNREFUSED;
 }
 
-/* Starts a keeper and connects to it, or to one that another process started. `ret`: the error of the first connection.
- */
+/* Starts a keeper and connects to it, or to one that another process started. `ret`: the error of the first
+ * connection. */
 static int ask_start_and_connect(struct ask *ask, const struct protect_by *by, int attempt, int ret)
 {
 	char why[WIRE_REASON_BYTES], unfound[WIRE_REASON_BYTES], dir[PLACE_DIR_BYTES];

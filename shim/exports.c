@@ -167,8 +167,7 @@ __asm__(".pushsection .text\n"
 	".popsection\n");
 #else
 /* Under its own name it would have to be variadic. For callers there is no difference on this architecture: seven
- * registers.
- */
+ * registers. */
 EXPORT long shim_syscall(long number, long a, long b, long c, long d, long e, long f) __asm__("syscall");
 
 long shim_syscall(long number, long a, long b, long c, long d, long e, long f)

@@ -25,8 +25,7 @@
 #define NAMELESS 1
 
 /* Was the file made by O_TMPFILE? The flags of its description say so, or, if it was opened again through /proc, the
- * name
- * "#INODE" that the kernel gives such a file. */
+ * name "#INODE" that the kernel gives such a file. */
 static bool is_temporary(int fd, const char *name, ino_t inode)
 {
 	const char *base = strrchr(name, '/');
@@ -43,8 +42,8 @@ static bool is_temporary(int fd, const char *name, ino_t inode)
 }
 
 /* The name of what `fd` refers to. It is not always a path: "pipe:[123]", "socket:[123]", "anon_inode:[eventfd]". Read
- * from thread-self, since a thread may have a descriptor table of its own. 0, NAMELESS, or -errno: there is no /proc.
- */
+ * from thread-self, since a thread may have a descriptor table of its own. 0, NAMELESS, or -errno: there is no
+ * /proc. */
 static int protect_read_name(int fd, char name[PATH_MAX])
 {
 	char link[32];
@@ -250,8 +249,8 @@ static bool kernel_refuses(int fd)
 {
 	long flags = sys_fcntl(fd, F_GETFL, 0L);
 
-	/* A descriptor that was opened for neither reading nor writing (O_ACCMODE, a Linux extension) gives EBADF, too.
-	 */
+	/* A descriptor that was opened for neither reading nor writing (O_ACCMODE, a Linux extension) gives EBADF,
+	 * too. */
 	return flags == -EBADF || (flags >= 0 && ((flags & O_PATH) || (flags & O_ACCMODE) == O_ACCMODE));
 }
 

@@ -39,8 +39,8 @@ static struct command record_command_of(int cmd, bool ofd_small)
 
 /* --- the program's memory --- */
 
-/* rt_sigprocmask() with an invalid `how`: the kernel reads the set, unless it is NULL, before it finds that and fails.
- */
+/* rt_sigprocmask() with an invalid `how`: the kernel reads the set, unless it is NULL, before it finds that and
+ * fails. */
 static bool record_is_readable(const char *at)
 {
 	return at && sys(rt_sigprocmask, -1L, at, NULL, (long)SIGSET_BYTES) != -EFAULT;

@@ -33,8 +33,8 @@ static inline gid_t sys_getegid(void)
 }
 
 /* Moves a new descriptor that is 0, 1 or 2 to a higher number: a thread that writes to its closed standard output must
- * not write into our socket. Returns the descriptor, or -errno with `fd` closed; a negative `fd` is returned as it is.
- */
+ * not write into our socket. Returns the descriptor, or -errno with `fd` closed; a negative `fd` is returned as it
+ * is. */
 static inline int sys_above_stdio(int fd)
 {
 	long moved;

@@ -306,8 +306,8 @@ void link_close(struct link *link)
 	if (link->state == LINK_CLOSED)
 		return;
 	link->state = LINK_CLOSED;
-	/* The handles first: the callbacks below must not find the link half closed. It lives until the loop has run.
-	 */
+	/* The handles first: the callbacks below must not find the link half closed. It lives until the loop has
+	 * run. */
 	uv_close((uv_handle_t *)&link->timer, link_on_closed);
 	if (link->open_handles > 1)
 		uv_close(&link->io.handle, link_on_closed);

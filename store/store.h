@@ -86,8 +86,8 @@ enum store_message_kind {
 	STORE_MSG_CHASE,   /* between keepers: a search for a cycle of waiters (keeper/callers/deadlock.h) */
 	STORE_MSG_IN_USE,  /* the answer to a recall with `ask`: `token` (the asker's) will not be granted now */
 };
-/* A chase: process `pid` of `host`, which waits with `token`, waits through `hops` other waiters for `range` of `name`.
- */
+/* A chase: process `pid` of `host`, which waits with `token`, waits through `hops` other waiters for `range` of
+ * `name`. */
 struct store_chase {
 	char host[STORE_HOST_BYTES];
 	char token[STORE_TOKEN_BYTES];
@@ -163,8 +163,8 @@ struct store_acquire {
 };
 void store_acquire(struct store *s, const struct store_acquire *a, store_reply_cb *cb, void *arg);
 
-/* Gives a lease back, or cancels a waiting request, and hands over to the waiters. STORE_OK also for an unknown token.
- */
+/* Gives a lease back, or cancels a waiting request, and hands over to the waiters. STORE_OK also for an unknown
+ * token. */
 void store_release(struct store *s, const char *name, const char *token, store_reply_cb *cb, void *arg);
 /* Makes an exclusive lease a shared one, and hands over. STORE_GONE if it stands no more. */
 void store_shrink(struct store *s, const char *name, const char *token, store_reply_cb *cb, void *arg);
@@ -185,8 +185,8 @@ enum store_open {
 };
 /* Ends grace. `earlier`: with STORE_OPEN_NEW another incarnation that the caller has known, "" if none. */
 void store_open(struct store *s, enum store_open how, const char *earlier, store_reply_cb *cb, void *arg);
-/* Tells a host that the answer to its recall with `ask` is no, and which lock is in its way. No reply; it may be lost.
- */
+/* Tells a host that the answer to its recall with `ask` is no, and which lock is in its way. No reply; it may be
+ * lost. */
 void store_tell_in_use(struct store *s, const char *host, const char *name, const char *asker_token,
 		       const struct store_range *in_use);
 /* Sends a chase to a host. No reply; it may be lost. */
@@ -209,8 +209,8 @@ void store_sweep(struct store *s, const struct store_blocker *host, store_reply_
  * {"incarnation":..,"open":..,"ttl_ms":..,"fence":..,"hosts":{HOST:{"beat","age_ms"}},
  * "locks":[{"name":..,"leases":[{"host","file","token","space","mode","from","to","fence"}],"waiters":[..same, no
  * fence..]}]}. space: "flock", "record"; mode: "shared", "exclusive"; numbers are exact; bytes that are no UTF-8 are
- * \xNN. json is valid during the callback; NULL with `error` set if it could not be had. Not atomic over several locks.
- */
+ * \xNN. `json` is valid during the callback; NULL: `error` says why there is none. Not atomic over several
+ * locks. */
 typedef void store_dump_cb(void *arg, const char *json, size_t len, const char *error);
 void store_dump(struct store *s, store_dump_cb *cb, void *arg);
 

@@ -112,8 +112,8 @@ bool leases_stand(const struct leases *leases, const struct leases_slot *slot, c
 /* Fills in the namespaces of the calling process: the writer's side. What /proc does not show stays as it was. */
 void leases_set_namespaces(struct leases_clock *clock);
 
-/* Do the times of the leases mean the same to this process, and can the keeper see it? Looks into /proc; errno changes.
- */
+/* Do the times of the leases mean the same to this process, and can the keeper see it? Looks into /proc; errno
+ * changes. */
 bool leases_same_namespaces(const struct leases *leases);
 
 #endif

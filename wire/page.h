@@ -16,9 +16,9 @@
  * The file stays when its keeper ends, and the next keeper goes on with it. It is never replaced, never truncated (that
  * would be SIGBUS in programs), and, but for the moment in which the first keeper makes it, PAGE_BYTES long.
  *
- * Writing: one keeper at a time (it holds RUNTIME_DIR/keeper.lock). `seq` is odd while the rules change.
- * Reading is safe at any moment of a writer's work: every offset is checked against the page, and a result counts only
- * if `seq` was even, and the same before and after.
+ * Writing: one keeper at a time (it holds RUNTIME_DIR/keeper.lock). `seq` is odd while the rules change. Reading is
+ * safe at any moment of a writer's work: every offset is checked against the page, and a result counts only if `seq`
+ * was even, and the same before and after.
  *
  * libc only, no allocation, usable in signal handlers.
  */

@@ -128,8 +128,8 @@ struct kernel_dirent {
 	char name[];
 };
 
-/* Goes through the entries whose names begin with `prefix`: the lowest name of ours in `lowest`, "" if there is none.
- */
+/* Goes through the entries whose names begin with `prefix`: the lowest name of ours in `lowest`, "" if there is
+ * none. */
 static int rundir_find_sibling(int dir, const char *prefix, const struct rundir_base *base, uid_t uid,
 			       char lowest[PLACE_DIR_BYTES])
 {

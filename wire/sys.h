@@ -13,8 +13,8 @@
 #include <unistd.h>
 
 #if (defined(__x86_64__) && !defined(__ILP32__)) || defined(__aarch64__)
-/* On these machines the calls are inline, and the shim exports syscall(). On others they are libc's, and it does not.
- */
+/* On these machines the calls are inline, and the shim exports syscall(). On others they are libc's, and it does
+ * not. */
 #define SYS_INLINE 1
 #endif
 
