@@ -9,7 +9,7 @@
  *
  *   1. every old rule is in the new list, with the same kind, pattern and name, and
  *   2. for each rule m that stands before o in the new list and did not stand before o in the old list (m is new, or
- * was moved): no path matches both m and o, or every path that matches both gets the same name from both.
+ *      was moved): no path matches both m and o, or every path that matches both gets the same name from both.
  *
  * Proof: the first rule of the new list that matches p is o, or some m before it. An m that stood before o in the old
  * list does not match p, since o was the first rule that did. By 2, any other m that matches p gives it o's name.
@@ -20,10 +20,11 @@
  * This code finds 2 out only in these cases:
  *   - one of the rules is for a single path: the matcher says whether the other one matches it;
  *   - neither fixed directory is in the other: trees and globs match nothing outside of theirs, so no path matches
- * both;
+ *     both;
  *   - one fixed directory is in the other: a lock name is the rule's name and then the path behind the fixed directory.
- * So both rules give the same names if the outer rule's name, followed by the rest of the inner directory, is the inner
- *     rule's name.
+ *     So both rules give the same names if the outer rule's name, followed by the rest of the inner directory, is the
+ *     inner rule's name.
+ *
  * In every other case an operator must decide.
  */
 #include "config/config.h"

@@ -111,7 +111,7 @@ static int scan_token(struct scan *s)
 		return reading_fail(s->r, s->line,
 				    "@include is not supported, since programs could not see that the other file has "
 				    "changed; expected its settings here");
-	/* The digits of a name are no number. */
+	/* Skips a name as a whole: digits in it are no number. */
 	if (scan_is_word(*at) && *at != '-') {
 		while (scan_is_word(*s->at))
 			s->at++;

@@ -154,7 +154,7 @@ static int read_server(const struct config_reading *r, config_setting_t *group, 
 	return store->address.host || store->socket ? 0 : reading_out_of_memory(r);
 }
 
-/* One that is there twice would have two votes. */
+/* A sentinel that is in the list twice would have two votes. */
 static bool is_known_sentinel(const struct config_store *store, const struct config_address *address)
 {
 	for (size_t i = 0; i < store->sentinel_count; i++)

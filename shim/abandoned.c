@@ -6,7 +6,7 @@
  *
  * 1. It is at or above the variable: the conversation was left.
  * 2. It is below, and the variable does not have its cookie: frames of later calls have overwritten it, so the
- * conversation was left.
+ *    conversation was left.
  * 3. It is below, and the cookie is there: the conversation goes on, or was left with its cookie in a gap between later
  *    frames. It stays; the next call from another depth decides.
  *

@@ -3,9 +3,9 @@
  *
  * 1. After a grant, the caller took the kernel lock, and then the clock was still before the grant's end. The keeper
  *    promises that its host's lease does not end before that: it neither gives the lease back (the pin) nor lets it
- * expire. So the lease was there at a moment when the caller had the kernel lock.
+ *    expire. So the lease was there at a moment when the caller had the kernel lock.
  * 2. The keeper answered "granted" to a question that was sent with the kernel lock held, and the caller did not let go
- * of that lock in between. The lease was there when the keeper answered, and the caller had the kernel lock then.
+ *    of that lock in between. The lease was there when the keeper answered, and the caller had the kernel lock then.
  * 3. The keeper answered that the file is not protected, and the page does not say the opposite of the path that the
  *    file had after that answer (shim/call.c, call_unprotected()).
  * 4. The page showed the lease, open and unexpired, after the kernel lock was taken (wire/leases.h).

@@ -34,8 +34,8 @@ int acquire_record(int fd, const struct intent *want, struct protect_look *look)
  * learn   before the first take: finds out what let_go must know. 0, -errno, or CALL_AGAIN: this ended the grant
  * take    takes the lock, waiting if the caller waits, and sets c->have. 0 or -errno
  * let_go  back to the locks that the kernel would leave. Called before the caller waits for another host; when a call
- * that does not wait would have to; and when the call fails with the lock taken. 0, or -errno after a line finish  the
- * call succeeds: does what must not be done before that. 0, or -errno: then the call fails
+ *         that does not wait would have to; and when the call fails with the lock taken. 0, or -errno after a line
+ * finish  the call succeeds: does what must not be done before that. 0, or -errno: then the call fails
  */
 int acquire_answer(struct call *c, const struct wire_reply *reply);
 int acquire(struct call *c);

@@ -6,14 +6,14 @@
  * refused. For that:
  *
  * 1. Before the call takes its first lock, it knows what the owner had in the range (learn): the keeper read that from
- * the kernel when the question came, before this call had taken anything. The list is kept in this process, since the
- * keeper may end. This is always what is put back, however often the call tries.
+ *    the kernel when the question came, before this call had taken anything. The list is kept in this process, since
+ *    the keeper may end. This is always what is put back, however often the call tries.
  * 2. No lock that was held becomes weaker before the call has succeeded. To take an exclusive lock makes the locks
- * there stronger. A shared lock is taken only where nothing was held. Where the owner has an exclusive lock, that stays
- * at first: it keeps out the same callers and more. It becomes shared in the last step (finish), which no other process
- * can prevent, since the whole range is held.
+ *    there stronger. A shared lock is taken only where nothing was held. Where the owner has an exclusive lock, that
+ *    stays at first: it keeps out the same callers and more. It becomes shared in the last step (finish), which no
+ *    other process can prevent, since the whole range is held.
  * 3. So to put back means to unlock, and to turn exclusive into shared. Neither waits, and neither can meet another
- * owner's lock, as the earlier locks were never given up. Both may need memory; if there is none, a line says so.
+ *    owner's lock, as the earlier locks were never given up. Both may need memory; if there is none, a line says so.
  *
  * A shared lock over several gaps is not taken in one step, but no caller waits with a part of it: if another owner has
  * one gap, this call first lets go of the others, and after the wait it tries all of them anew.

@@ -6,6 +6,7 @@
 #include <sys/stat.h>
 
 #include "shim/mapping.h"
+#include "shim/name.h"
 #include "shim/note.h"
 #include "shim/root.h"
 #include "shim/seen.h"
@@ -15,69 +16,6 @@
 #include "wire/rundir.h"
 #include "wire/seqcopy.h"
 #include "wire/text.h"
-
-#define DELETED " (deleted)"
-
-/*
- * No rule of any host can name the file: its path is too long for the kernel to show (libdflock(7)), or it was made
- * without a path (O_TMPFILE) and no other process knows it. Then dflock has no part in the call. Not an errno.
- */
-#define NAMELESS 1
-
-/* Was the file made by O_TMPFILE? The flags of its description say so, or, if it was opened again through /proc, the
- * name "#INODE" that the kernel gives such a file. */
-static bool is_temporary(int fd, const char *name, ino_t inode)
-{
-	const char *base = strrchr(name, '/');
-	char made[32];
-	struct text text;
-	long flags = sys_fcntl(fd, F_GETFL, 0L);
-
-	if (flags >= 0 && (flags & O_TMPFILE) == O_TMPFILE)
-		return true;
-	text_init(&text, made, sizeof(made));
-	text_add(&text, "/#");
-	text_add_number(&text, (long)inode);
-	return base && strcmp(base, made) == 0;
-}
-
-/* The name of what `fd` refers to. It is not always a path: "pipe:[123]", "socket:[123]", "anon_inode:[eventfd]". Read
- * from thread-self, since a thread may have a descriptor table of its own. 0, NAMELESS, or -errno: there is no
- * /proc. */
-static int protect_read_name(int fd, char name[PATH_MAX])
-{
-	char link[32];
-	struct text text;
-	struct stat st;
-	long n;
-	size_t cut = sizeof(DELETED) - 1;
-
-	text_init(&text, link, sizeof(link));
-	text_add(&text, "/proc/thread-self/fd/");
-	text_add_number(&text, fd);
-	n = sys(readlinkat, AT_FDCWD, link, name, (long)PATH_MAX);
-	if (n == -ENAMETOOLONG || n == PATH_MAX)
-		return NAMELESS;
-	if (n < 0)
-		return (int)n;
-	name[n] = '\0';
-	if ((size_t)n <= cut || memcmp(name + n - cut, DELETED, cut) != 0)
-		return 0;
-	/* The file's own name may end like that. */
-	if (sys_fstat(fd, &st) < 0)
-		return -errno;
-	if (st.st_nlink > 0)
-		return 0;
-	name[(size_t)n - cut] = '\0';
-	return is_temporary(fd, name, st.st_ino) ? NAMELESS : 0;
-}
-
-static bool is_nameless(int fd)
-{
-	char name[PATH_MAX];
-
-	return protect_read_name(fd, name) == NAMELESS;
-}
 
 /* False in a chroot or a container, where a path leads to another file than the same path does for the keeper. */
 static bool protect_same_root(const struct page *page)
@@ -167,8 +105,8 @@ static enum page_answer protect_consult(const struct page *page, const struct pa
 
 	if (!page)
 		return PAGE_SAYS_NOTHING;
-	named = protect_read_name(fd, name);
-	if (named == NAMELESS)
+	named = name_read(fd, name);
+	if (named == NAME_NONE)
 		return PAGE_SAYS_NO;
 	if (named < 0 || !protect_same_root(page))
 		return PAGE_SAYS_NOTHING;
@@ -274,7 +212,7 @@ static enum protect protect_ask_root(int fd)
 {
 	char name[PATH_MAX];
 
-	switch (root_ask(fd, protect_read_name(fd, name) < 0 ? NULL : name)) {
+	switch (root_ask(fd, name_read(fd, name) < 0 ? NULL : name)) {
 	case ROOT_SAYS_NO:
 		return PROTECT_NO;
 	case ROOT_SAYS_YES:
@@ -380,7 +318,7 @@ enum protect protect_ask(int fd, struct protect_look *look)
 	const struct settings *s = settings_get();
 	struct settings_config config;
 
-	if (kernel_refuses(fd) || (!look->page && (is_something_else(fd) || is_nameless(fd))))
+	if (kernel_refuses(fd) || (!look->page && (is_something_else(fd) || name_is_none(fd))))
 		return PROTECT_NO;
 	settings_config_now(s, &config);
 	if (!look->page && (config.error == ENOENT || config.error == ENOTDIR) && root_was_left(s))

@@ -31,7 +31,7 @@ struct root {
 	ino_t ino;
 	const struct page *page;
 	char path[PATH_MAX]; /* without a slash at its end: "" is the keeper's own root */
-	bool more;           /* more protected files were open than could be noted, or they could not be listed */
+	bool more; /* not all protected files that were open are noted: they were too many, or could not be listed */
 	unsigned int count;
 	struct {
 		dev_t dev;

@@ -21,10 +21,10 @@
  *    leases to others after a ttl of silence, while the deadlines of these leases may still be good. So grants must be
  *    acknowledged as well.
  *
- * A lease that came by hand-over was granted inside another host's script, whose answer that host did not wait for. So
- * the new holder asks for the lease once more with its token before it uses it, and that answer counts like any other.
- * release and shrink only give something up, which needs no acknowledgement. What sweep and open change matters only
- * through later grants, which are acknowledged themselves.
+ * A lease that came by hand-over was granted inside another host's script, behind which there was no WAIT. So the new
+ * holder asks for the lease once more with its token before it uses it, and that answer counts like any other. release
+ * and shrink only give something up, which needs no acknowledgement. What sweep and open change matters only through
+ * later grants, which are acknowledged themselves.
  *
  * The argument rests on N being true: a master with more replicas than configured is refused, at the connection and
  * whenever the additional replica shows later (connect_check()). It does not cover a replica that an operator turns

@@ -150,9 +150,10 @@ const char *store_server(const struct store *store); /* for people: host:port, t
  * `beat`   this counts as a beat of this host, too
  * `grow`   if no other owner has or waits for anything of this name and space, the whole range is granted
  * `dead`   hosts whose beat this keeper has watched unchanged for a whole ttl, at most STORE_MAX_BLOCKERS; what they
- * have is dropped if their beat is still that one. This host itself is never dropped A name that is empty or too long,
- * a token that is not 32 lower-case hex digits, a file that is empty, too long or has blanks, and an empty range are
- * answered STORE_ERROR.
+ *          have is dropped if their beat is still that one. This host itself is never dropped
+ *
+ * A name that is empty or too long, a token that is not 32 lower-case hex digits, a file that is empty, too long or has
+ * blanks, and an empty range are answered STORE_ERROR.
  */
 struct store_acquire {
 	const char *name, *file, *token;
@@ -209,8 +210,7 @@ void store_sweep(struct store *s, const struct store_blocker *host, store_reply_
  * {"incarnation":..,"open":..,"ttl_ms":..,"fence":..,"hosts":{HOST:{"beat","age_ms"}},
  * "locks":[{"name":..,"leases":[{"host","file","token","space","mode","from","to","fence"}],"waiters":[..same, no
  * fence..]}]}. space: "flock", "record"; mode: "shared", "exclusive"; numbers are exact; bytes that are no UTF-8 are
- * \xNN. `json` is valid during the callback; NULL: `error` says why there is none. Not atomic over several
- * locks. */
+ * \xNN. `json` is valid during the callback; NULL: `error` says why there is none. Not atomic over several locks. */
 typedef void store_dump_cb(void *arg, const char *json, size_t len, const char *error);
 void store_dump(struct store *s, store_dump_cb *cb, void *arg);
 

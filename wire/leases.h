@@ -84,7 +84,7 @@ _Static_assert(sizeof(struct leases_slot) == 64, "the layout is the protocol; a 
  */
 struct leases_clock {
 	int64_t sure_until_ns;
-	uint64_t time_dev, time_ino; /* of the time namespace; 0: there are none */
+	uint64_t time_dev, time_ino; /* of the time namespace; 0: the kernel has none */
 	uint64_t pid_dev, pid_ino;   /* of the pid namespace */
 };
 
