@@ -11,8 +11,9 @@ WARN    := -Wall -Wextra -Werror -Wshadow -Wstrict-prototypes -Wmissing-prototyp
 CFLAGS  ?= -O2 -g
 CFLAGS  += -std=gnu11 $(WARN) -fno-strict-aliasing
 # Debian's headers are not ours to warn about.
-PKG_CFLAGS := $(subst -I,-isystem ,$(shell pkg-config --cflags $(PKGS) 2>/dev/null))
+PKG_CFLAGS := $(subst -I,-isystem ,$(shell pkg-config --cflags $(PKGS) smartcols 2>/dev/null))
 LIBS    := $(shell pkg-config --libs $(PKGS) 2>/dev/null) -pthread
+CLI_LIBS := $(shell pkg-config --libs smartcols 2>/dev/null) -lZydis
 ifdef SAN
 CFLAGS  += -fsanitize=address,undefined -fno-sanitize-recover=all -fno-omit-frame-pointer
 SAN_OBJ := $(BUILD)/tests/san/options.o
@@ -50,7 +51,7 @@ $(BUILD)/dflockd: $(BUILD)/keeper/main.o $(SAN_OBJ) $(CORE)
 	$(Q)$(CC) $(CFLAGS) $(LDFLAGS) -o $@ $^ $(LIBS)
 $(BUILD)/dflock: $(CLI_OBJ) $(SAN_OBJ) $(CORE)
 	$(call say,LD)
-	$(Q)$(CC) $(CFLAGS) $(LDFLAGS) -o $@ $^ $(LIBS) -lZydis
+	$(Q)$(CC) $(CFLAGS) $(LDFLAGS) -o $@ $^ $(LIBS) $(CLI_LIBS)
 # The shim: libc only, never sanitized, its names hidden but for the list in exports.map.
 SHIM_CFLAGS := $(filter-out -fsanitize% -fno-sanitize%,$(CFLAGS)) -fPIC -fvisibility=hidden -ftls-model=initial-exec
 $(BUILD)/libdflock.so: $(SHIM_OBJ) shim/exports.map
@@ -71,7 +72,8 @@ $(BUILD)/%.o: %.c Makefile $(BUILD)/prefix
 	$(call say,CC)
 	$(Q)$(CC) $(CPPFLAGS) $(CFLAGS) $(PKG_CFLAGS) -MMD -MP -c -o $@ $<
 $(BUILD)/store/scripts.o: $(wildcard store/lua/*.lua)
-$(BUILD)/unit/test_cli: $(BUILD)/cli/files.o $(BUILD)/cli/show.o
+$(BUILD)/unit/test_cli: $(BUILD)/cli/files.o $(BUILD)/cli/show.o $(BUILD)/cli/table.o
+$(BUILD)/unit/test_cli: LIBS += $(CLI_LIBS)
 $(BUILD)/unit/%: tests/unit/%.c $(CORE) Makefile
 	@mkdir -p $(@D)
 	$(call say,LD)
@@ -88,7 +90,8 @@ $(BUILD)/tests/%: tests/%.c Makefile
 # The simulator: the product's own objects, but for what the scheduler decides. What is defined in tests/sim/ is not taken from
 # the archive; the calls in SIM_WRAP go to it, too.
 SIM_OBJ  := $(patsubst %.c,$(BUILD)/%.o,$(wildcard tests/sim/*.c) $(addprefix shim/,acquire.c acquire_record.c call.c earlier.c intent.c))
-SIM_WRAP := clock_gettime time getrandom getsockopt getppid kill nanosleep pwrite sendmsg flock close holders_search host_start
+SIM_WRAP := clock_gettime time getrandom getsockopt getppid kill nanosleep sendmsg flock close holders_search host_start \
+            table_put64 table_put32 table_put_bytes
 $(BUILD)/tests/sim/sim: $(SIM_OBJ) $(CORE)
 	$(call say,LD)
 	$(Q)$(CC) $(CFLAGS) $(LDFLAGS) $(SIM_WRAP:%=-Wl,--wrap=%) -o $@ $^ $(LIBS)
@@ -150,7 +153,7 @@ model-check: ## check the models in docs/model with spin, and that their mutants
 	docs/model/check.sh
 model-check-long: ## the same with larger bounds: hours, and 20 GB
 	docs/model/check.sh long
-fuzz: ## fuzz configuration, messages, journal and replies for FUZZ_SECONDS each
+fuzz: ## fuzz configuration, messages, table of leases and replies for FUZZ_SECONDS each
 	scripts/fuzz.sh $(or $(FUZZ_SECONDS),10)
 bench: all $(BENCH) ## measure; prints a table and writes $(BUILD)/bench.json
 	PYTHONDONTWRITEBYTECODE=1 DFLOCK_BUILD=$(abspath $(BUILD)) bench/run.py $(B)

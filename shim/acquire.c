@@ -101,10 +101,10 @@ static int acquire_by_page(struct call *c)
 
 	if (!slot)
 		return CALL_AGAIN;
-	ret = taking->try(c);
+	ret = taking->try(c); /* mutant: page-lock */
 	if (ret != 0)
 		return is_conflict(ret) ? CALL_AGAIN : ret;
-	if (!leases_stand(&look->page->leases, slot, &look->file, &wanted)) {
+	if (!leases_stand(&look->page->leases, slot, &look->file, &wanted)) { /* mutant: page-again */
 		note_debug(c->fd, "the lease was recalled while the kernel lock was taken");
 		return CALL_AGAIN;
 	}

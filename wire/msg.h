@@ -52,7 +52,7 @@ enum wire_owner { WIRE_OWNER_DESCRIPTION = 0, WIRE_OWNER_PROCESS = 1, WIRE_OWNER
 #define WIRE_F_HAVE     0x02u /* the caller holds the kernel lock it asks about */
 #define WIRE_F_ALL      0x03u /* the flags of lock calls */
 /* WIRE_INIT: whatever is known. WIRE_RELOAD: also if a lock is held under a name that goes. */
-#define WIRE_F_FORCE    0x80u
+#define WIRE_F_FORCE 0x80u
 
 enum wire_verdict {
 	WIRE_GRANTED = 1, /* the lease stands at least until until_ns of the caller's clock */

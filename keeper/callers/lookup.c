@@ -10,15 +10,16 @@
 #include <unistd.h>
 
 #include "keeper/leases/act.h"
-#include "keeper/callers/before_job.h"
+#include "keeper/kernel/before_job.h"
 #include "keeper/callers/configwatch.h"
-#include "keeper/fronts/fronts.h"
+#include "keeper/fronts/away.h"
+#include "keeper/fronts/reading.h"
 #include "keeper/kernel/inspect.h"
 #include "keeper/leases/locks.h"
 #include "keeper/kernel/mounts.h"
 #include "keeper/callers/serve.h"
 #include "keeper/callers/sessions.h"
-#include "keeper/leases/unseen.h"
+#include "keeper/kernel/sight.h"
 
 #define SLOW_MS 5000 /* a caller is told that its file's mount hangs */
 
@@ -62,12 +63,12 @@ static bool find_name(struct session *s, struct inspect_result *r, struct away *
  * waits for nobody (holders.c). */
 static bool is_refused(const struct session *s, const char *path)
 {
-	enum unseen_state state;
+	enum sight sight;
 
 	if (s->request.op != WIRE_LOCK || !config_rule(s->keeper->config, path)->refuse_unstoppable)
 		return false;
-	state = unseen_state(s->peer.pid);
-	return state == UNSEEN_SIGNAL || state == UNSEEN_BEYOND;
+	sight = sight_of(s->peer.pid);
+	return sight == SIGHT_SIGNAL || sight == SIGHT_BEYOND;
 }
 
 void lookup_found(struct session *s, struct inspect_result *r, struct away *away)
@@ -195,6 +196,11 @@ static void shared_tested(struct session *s, bool shared)
 	keeper_leave(s->keeper);
 }
 
+static void on_away_tested(struct front_connection *reading, bool shared)
+{
+	shared_tested(reading->owner, shared);
+}
+
 static void on_shared_tested(void *arg, struct inspect_result *r)
 {
 	struct session *s = arg;
@@ -243,7 +249,7 @@ void lookup_test_shared(struct session *s)
 					  .from = s->request.from,
 					  .to = s->request.to};
 
-	if (s->lock->file->away && fronts_test_shared(s, s->lock->file->away, shared_tested)) {
+	if (s->lock->file->away && away_test_shared(&s->reading, s->lock->file->away, s->request.space, s->request.from, s->request.to, on_away_tested)) {
 		s->state = SESSION_INSPECTING;
 		uv_timer_start(&s->timer, on_slow, SLOW_MS, 0);
 		return;
@@ -328,5 +334,5 @@ void lookup_leave(struct session *s)
 		return;
 	drop_inspected(s, r, NULL);
 	free(r);
-	fronts_release(s);
+	reading_release(&s->reading);
 }

@@ -10,6 +10,7 @@
  * lease. From when a caller first wants that until it has its pin, no probe starts in its range (needs_pin): two leases
  * that both have to be given back could else test in turn for ever.
  */
+#include "keeper/guard/table_notes.h"
 #include "keeper/leases/requests.h"
 #include "keeper/callers/serve.h"
 
@@ -74,10 +75,11 @@ bool serve_is_pinned(const struct lock *lock, const struct store_range *range)
 	const struct session *s;
 	int64_t now = clock_now_ns();
 
+	/* mutant: is-pinned */
 	if (now < lock->file->keeper->old_pins_until_ns || serve_needs_pin(lock, range))
 		return true;
 	DL_FOREACH2 (lock->sessions, s, lock_next)
-		if (s->state == SESSION_PINNED && s->pin_until_ns > now && overlaps(s, range))
+		if (s->state == SESSION_PINNED && s->pin_until_ns > now && overlaps(s, range)) /* mutant: pinned */
 			return true;
 	return false;
 }
@@ -106,9 +108,11 @@ static struct lease *ask(struct session *s, const struct store_range *range)
 	ret = lease_begin(s->lock, range, s->peer.uid, &lease);
 	if (ret == -ENOMEM)
 		caller_refuse(s, "the keeper has no memory left");
+	else if (ret == -ENFILE)
+		caller_refuse(s, "the keeper holds as many leases as it can");
 	else if (ret < 0)
 		caller_refuse(s,
-			      "the keeper cannot write its journal (%s): is the runtime directory's file system full?",
+			      "the keeper's table of leases cannot grow (%s): is the runtime directory's file system full?",
 			      strerror(-ret));
 	return ret < 0 ? NULL : lease;
 }
@@ -163,6 +167,7 @@ static void wait_for_lease(struct session *s, const struct store_range *range)
  */
 static bool is_newcomer(const struct session *s, const struct lease *lease, bool needed)
 {
+	/* mutant: newcomer */
 	if (lease->recall < RECALL_WAIT || s->holds.exclusive || s->before.count || needed || caller_is_nonblocking(s))
 		return false;
 	return s->request.mode == WIRE_EXCLUSIVE || !(s->holds.shared || s->shared_in_use);
@@ -191,7 +196,7 @@ static void pin(struct session *s, struct lease *lease, int64_t now, int64_t sur
 		session_reply(s, WIRE_GRANTED, NULL, -1);
 		return;
 	}
-	if (!lock_stop_probes(s->lock, &range)) {
+	if (!lock_stop_probes(s->lock, &range)) { /* mutant: serve-probed */
 		s->needs_pin = true; /* the last answer of each serves again */
 		return;
 	}
@@ -203,6 +208,7 @@ static void pin(struct session *s, struct lease *lease, int64_t now, int64_t sur
 	lease_used(lease);
 	if (lease->state == LEASE_HELD)
 		leasepage_show(lease);
+	table_pinned(k->table, s->pin_until_ns);
 	session_grant(s, s->pin_until_ns, lease->fence);
 }
 
@@ -228,7 +234,7 @@ static void serve_closed(struct session *s, struct lease *lease, bool needed, in
 		wait_for_lease(s, &range);
 		return;
 	}
-	if (lease->state == LEASE_DRAINING) {
+	if (lease->state == LEASE_DRAINING) { /* mutant: serve-draining */
 		pin(s, lease, now, sure_until);
 		/* It was not, for his sake, when the recall came. */
 		if (needed && s->state == SESSION_PINNED && lease->recall >= RECALL_ASK)
@@ -335,7 +341,7 @@ void serve_begin(struct session *s, struct lock *lock)
 	s->away_ns = 0;
 	s->lease = NULL;
 	DL_APPEND2(lock->sessions, s, lock_prev, lock_next);
-	serve_session(s);
+	serve_session(s); /* mutant: serve-new */
 }
 
 void serve_lock(struct lock *lock)

@@ -35,19 +35,19 @@
 /* Those that have not ended yet; beyond these they are not reaped before the parent ends. */
 static pid_t left[LEFT_MAX];
 
-struct thread {
+struct leftover {
 	pid_t pid;
 	int pidfd;
 	int dir; /* /proc/PID/task/TID */
 	struct mounts *mounts;
 };
 
-static int copy(const struct thread *t, int number)
+static int copy(const struct leftover *t, int number)
 {
 	return (int)syscall(SYS_pidfd_getfd, t->pidfd, number, 0);
 }
 
-static void end_socket(const struct thread *t, int number)
+static void end_socket(const struct leftover *t, int number)
 {
 	int fd = copy(t, number), listens = 0;
 	socklen_t size = sizeof(listens);
@@ -67,7 +67,7 @@ static void end_socket(const struct thread *t, int number)
 }
 
 /* A flock that this process took, on a local file system. */
-static bool is_own_lock(const struct thread *t, const char *line)
+static bool is_own_lock(const struct leftover *t, const char *line)
 {
 	struct procfs_lock lock;
 
@@ -75,7 +75,7 @@ static bool is_own_lock(const struct thread *t, const char *line)
 	       mounts_local_device(t->mounts, lock.dev);
 }
 
-static bool has_own_lock(const struct thread *t, const char *number)
+static bool has_own_lock(const struct leftover *t, const char *number)
 {
 	char name[32], line[256];
 	bool found = false;
@@ -96,7 +96,7 @@ static bool has_own_lock(const struct thread *t, const char *number)
 	return found;
 }
 
-static void drop_lock(const struct thread *t, int number)
+static void drop_lock(const struct leftover *t, int number)
 {
 	int fd = copy(t, number);
 
@@ -107,7 +107,7 @@ static void drop_lock(const struct thread *t, int number)
 }
 
 /* 0, or -errno: it cannot be looked into. */
-static int cut_off_thread(struct thread *t)
+static int cut_off_thread(struct leftover *t)
 {
 	int fds = openat(t->dir, "fd", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	DIR *list = fds < 0 ? NULL : fdopendir(fds);
@@ -135,7 +135,7 @@ static int cut_off_thread(struct thread *t)
 
 static int cut_off(pid_t pid, pid_t tid, struct mounts *mounts)
 {
-	struct thread t = {.pid = pid, .mounts = mounts};
+	struct leftover t = {.pid = pid, .mounts = mounts};
 	char path[48];
 	int ret;
 

@@ -79,7 +79,7 @@ end
 
 local dead = {}
 for i = 13, #ARGV, 2 do
-	dead[ARGV[i]] = ARGV[i] ~= host and beat_of(ARGV[i]) == ARGV[i + 1] or nil
+	dead[ARGV[i]] = ARGV[i] ~= host and beat_of(ARGV[i]) == ARGV[i + 1] or nil -- mutant: named-dead
 end
 local gone = drop_hosts(lock, dead)
 local changed = #gone > 0
@@ -111,7 +111,7 @@ end
 look()
 -- The waiters ahead may wait for no lease at all: an old snapshot brought them back, or their requests were executed
 -- after their hosts had given them up. They are granted, and their hosts give back what they do not know.
-if place and #holders == 0 and #ahead > 0 and not pass then
+if place and #holders == 0 and #ahead > 0 and not pass then -- mutant: forgotten-ahead
 	for _, e in ipairs(hand_over(lock, lock.q)) do
 		granted[#granted + 1] = e
 		changed = true
@@ -156,7 +156,7 @@ for _, e in ipairs(holders) do
 end
 -- The hosts of the waiters ahead may have ended, and then only this request asks the holders that those wait for: for
 -- one waiter at each call, in turn.
-if #holders == 0 then
+if #holders == 0 then -- mutant: forgotten-waiter
 	local w = lock.q[1 + arrival % (place - 1)]
 	for _, e in ipairs(lock.l) do
 		if clash(w, e) then

@@ -10,6 +10,7 @@ local function is_same_owner(a, b)
 end
 
 local function clash(a, b)
+	-- mutant: clash
 	return a.space == b.space and (a.mode == 'exclusive' or b.mode == 'exclusive') and a.from < b.to and b.from < a.to and
 		not is_same_owner(a, b)
 end

@@ -7,7 +7,7 @@ if not known(true) then
 end
 local lease = find(read_lock().l, ARGV[3])
 raise_beat(ARGV[2])
-if lease and lease.host == ARGV[2] and number(lease.fence) == ARGV[4] then
+if lease and lease.host == ARGV[2] and number(lease.fence) == ARGV[4] then -- mutant: confirm
 	return {'OK', ARGV[4], lease.mode}
 end
 return {'GONE'}

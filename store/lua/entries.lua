@@ -82,8 +82,8 @@ local function hand_over(lock, gone)
 	for _, e in ipairs(lock.l) do
 		held.add(e)
 	end
-	for _, w in ipairs(lock.q) do
-		if waits[w] and not held.first(w) and (w.pass or not ahead.first(w)) then
+	for _, w in ipairs(lock.q) do -- mutant: hand-over-order
+		if waits[w] and not held.first(w) and (w.pass or not ahead.first(w)) then -- mutant: hand-over
 			held.add(w)
 			lock.l[#lock.l + 1] = w
 			granted[#granted + 1] = w

@@ -13,7 +13,7 @@ local lock = read_lock()
 local lease = find(lock.l, ARGV[3])
 if lease and number(lease.fence) == ARGV[4] then
 	-- The snapshot may be older than the shrinking of this lease: other hosts may have got shared leases since.
-	if ARGV[7] == 'shared' then
+	if ARGV[7] == 'shared' then -- mutant: reclaim-shared
 		lease.mode = 'shared'
 	end
 	write_lock(lock)
@@ -27,7 +27,7 @@ local mine = {token = ARGV[3], host = ARGV[2], fence = tonumber(ARGV[4]), file =
 	from = ARGV[8], to = ARGV[9]}
 local kept = {}
 for _, e in ipairs(lock.l) do
-	if clash(mine, e) and e.fence > mine.fence then
+	if clash(mine, e) and e.fence > mine.fence then -- mutant: reclaim-older
 		return {'GONE'}
 	elseif not clash(mine, e) and e.token ~= mine.token then
 		kept[#kept + 1] = e

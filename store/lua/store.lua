@@ -81,7 +81,7 @@ if not same then
 	if inc then
 		table.insert(earlier, 1, inc)
 	end
-	inc, open = identity() .. '-' .. t[1] .. '-' .. t[2], '0'
+	inc, open = identity() .. '-' .. t[1] .. '-' .. t[2], '0' -- mutant: new-memory
 	-- Room for 1,024 grants per ms until the year 2248. Old fences must not come again, neither after the clock
 	-- went back, nor from a replica with another clock that was some grants behind when it was promoted.
 	fence = number(math.max(inc and tonumber(fence) + 2 ^ 32 or 0, now_ms() * 1024))

@@ -1,0 +1,67 @@
+/* See question.h. */
+#include "keeper/fronts/question.h"
+
+#include <errno.h>
+#include <stddef.h>
+#include <string.h>
+#include <sys/socket.h>
+
+static void take_descriptors(struct msghdr *msg, struct question_fds *came)
+{
+	for (struct cmsghdr *c = CMSG_FIRSTHDR(msg); c; c = CMSG_NXTHDR(msg, c)) {
+		if (c->cmsg_level != SOL_SOCKET || c->cmsg_type != SCM_RIGHTS)
+			continue;
+		for (size_t at = CMSG_LEN(0); at + sizeof(int) <= c->cmsg_len && came->count < QUESTION_FDS;
+		     at += sizeof(int))
+			memcpy(&came->fds[came->count++], (char *)c + at, sizeof(int));
+	}
+}
+
+ssize_t question_receive(int socket, struct wire_request *request, struct question_fds *came)
+{
+	struct iovec iov = {.iov_base = request, .iov_len = sizeof(*request)};
+	union {
+		struct cmsghdr head;
+		char room[CMSG_SPACE(sizeof(int) * QUESTION_FDS)];
+	} control;
+	struct msghdr msg = {
+		.msg_iov = &iov, .msg_iovlen = 1, .msg_control = &control, .msg_controllen = sizeof(control)};
+	/* MSG_TRUNC: the real length, so that a longer message can be told from another version. */
+	ssize_t n = recvmsg(socket, &msg, MSG_DONTWAIT | MSG_CMSG_CLOEXEC | MSG_TRUNC);
+
+	came->count = 0;
+	if (n < 0)
+		return -errno;
+	take_descriptors(&msg, came);
+	/* Without room in our own table the kernel drops the descriptor. Everything else is the peer's doing. */
+	if (msg.msg_flags & MSG_CTRUNC)
+		return came->count == 0 ? -EMFILE : -EBADMSG;
+	return came->count > 1 ? -EBADMSG : n; /* an empty message may carry a descriptor, too */
+}
+
+static bool lock_ok(const struct wire_request *r)
+{
+	if (r->reserved[0] || r->reserved[1] || r->reserved[2])
+		return false;
+	if (r->space >= WIRE_SPACES || r->mode >= WIRE_MODES || r->owner >= WIRE_OWNERS || (r->flags & ~WIRE_F_ALL))
+		return false;
+	/* No clock of a time namespace is beyond half the range: the answer adds a lease's time to it. */
+	if (r->from < 0 || r->to <= r->from || r->sent_ns < 0 || r->sent_ns > INT64_MAX / 2)
+		return false;
+	return r->space == WIRE_RECORD || (r->from == 0 && r->to == WIRE_EOF);
+}
+
+enum question_kind question_check(const struct wire_request *r, ssize_t n, bool has_fd)
+{
+	if (n < (ssize_t)offsetof(struct wire_request, op) || r->magic != WIRE_MAGIC)
+		return QUESTION_MALFORMED;
+	if (r->version != WIRE_VERSION)
+		return QUESTION_OTHER_VERSION;
+	if (n != sizeof(*r) || r->size != sizeof(*r))
+		return QUESTION_MALFORMED;
+	if (r->op == WIRE_LOCK || r->op == WIRE_TEST)
+		return has_fd && lock_ok(r) ? QUESTION_LOCK : QUESTION_MALFORMED;
+	if (r->op == WIRE_BEFORE)
+		return !has_fd && r->from >= 0 ? QUESTION_BEFORE : QUESTION_MALFORMED;
+	return r->op > 0 && r->op < WIRE_OPS && !has_fd ? QUESTION_CONTROL : QUESTION_MALFORMED;
+}

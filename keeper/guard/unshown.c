@@ -1,0 +1,227 @@
+/*
+ * See unshown.h. What is written down for each claim while descriptors are looked at (`shown`) makes the question for
+ * /proc/locks unnecessary in most looks: a lock on all of the claim, exclusive, leaves room for no other.
+ */
+#include "keeper/guard/unshown.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <sys/sysmacros.h>
+#include <unistd.h>
+
+#include "keeper/guard/slots.h"
+#include "keeper/guard/table_words.h"
+#include "keeper/kernel/hidden.h"
+#include "keeper/kernel/sight.h"
+#include "keeper/log.h"
+
+struct unshown {
+	struct look *look;
+	struct hidden hidden;
+	bool *shown; /* of each claim: an exclusive lock on all of it was seen */
+	size_t shown_count;
+	bool *beyond; /* of each claim: a lock on it is held, and nobody can stop the holder */
+	/* Locks of which only a mapping may show the holder: */
+	struct holders_file *files;
+	size_t *locks; /* of each file: the lock's index in hidden.locks */
+	bool *mapped;  /* of each file: a process has it mapped */
+	size_t count;
+};
+
+static int unshown_on_holder(void *arg, const struct holder *h)
+{
+	struct unshown *u = arg;
+
+	return look_holder(u->look, h);
+}
+
+static void unshown_note_shown(struct unshown *u, size_t file, const struct procfs_lock *lock)
+{
+	struct claims *claims = &u->look->claims;
+	const struct claim *claim;
+	size_t next = SIZE_MAX;
+
+	if (lock->mode != WIRE_EXCLUSIVE || !file_is_plain(&claims->files[file]))
+		return;
+	while ((claim = claims_next(claims, file, lock->space, lock->from, lock->to, &next))) {
+		bool *shown = &u->shown[claim - claims->all];
+
+		if (*shown || claim->from < lock->from || claim->to > lock->to)
+			continue;
+		*shown = true;
+		u->shown_count++;
+	}
+}
+
+static int unshown_on_seen(void *arg, const struct procfs_lock *lock)
+{
+	struct unshown *u = arg;
+	size_t file = FILE_NONE;
+
+	while ((file = file_index_find(&u->hidden.index, lock->dev, lock->ino, file)) != FILE_NONE)
+		unshown_note_shown(u, file, lock);
+	return hidden_seen(&u->hidden, lock);
+}
+
+static int unshown_look(struct unshown *u)
+{
+	const struct look *look = u->look;
+
+	return holders_search(&(struct holders_search){.files = look->claims.files,
+						       .count = look->claims.file_count,
+						       .ignore_pid = look->keeper,
+						       .how = HOLDERS_AT_ONCE,
+						       .cb = unshown_on_holder,
+						       .seen = unshown_on_seen,
+						       .arg = u});
+}
+
+/* Is this lock under one of the claims? The keeper's own probes do not count. */
+static bool unshown_is_claimed(const struct unshown *u, const struct procfs_lock *lock)
+{
+	size_t file = FILE_NONE, next;
+	bool claimed = false;
+
+	if (lock->locker == u->look->keeper)
+		return false;
+	while (!claimed && (file = file_index_find(&u->hidden.index, lock->dev, lock->ino, file)) != FILE_NONE) {
+		next = SIZE_MAX;
+		claimed = claims_next(&u->look->claims, file, lock->space, lock->from, lock->to, &next) != NULL;
+	}
+	return claimed;
+}
+
+/* Nobody can stop the holder of this lock: says so on the claims that it is under. */
+static void unshown_mark(struct unshown *u, const struct procfs_lock *lock)
+{
+	const struct claims *claims = &u->look->claims;
+	size_t file = FILE_NONE;
+
+	while ((file = file_index_find(&u->hidden.index, lock->dev, lock->ino, file)) != FILE_NONE) {
+		const struct claim *claim;
+		size_t next = SIZE_MAX;
+
+		while ((claim = claims_next(claims, file, lock->space, lock->from, lock->to, &next)))
+			u->beyond[claim - claims->all] = true;
+	}
+}
+
+static int unshown_on_mapper(void *arg, size_t file, pid_t pid)
+{
+	struct unshown *u = arg;
+
+	u->mapped[file] = true;
+	return pid == getpid() || pid == u->look->keeper ? 0 : look_add(u->look, pid);
+}
+
+/* Adds the process that the kernel names, or notes the lock as one that only a mapping may show. */
+static int unshown_judge(struct unshown *u, size_t index)
+{
+	const struct procfs_lock *lock = &u->hidden.locks[index];
+	enum sight sight;
+
+	if (!unshown_is_claimed(u, lock))
+		return 0;
+	sight = sight_of(lock->locker);
+	if (sight == SIGHT_BEYOND)
+		unshown_mark(u, lock);
+	if (lock->owner == WIRE_OWNER_PROCESS || sight == SIGHT_SIGNAL || sight == SIGHT_BEYOND)
+		return look_add(u->look, lock->locker);
+	u->locks[u->count] = index;
+	u->files[u->count++] = (struct holders_file){.dev = lock->dev, .ino = lock->ino};
+	return 0;
+}
+
+static int unshown_find(struct unshown *u)
+{
+	size_t passed_over, room = u->hidden.count + 1;
+	int ret = 0;
+
+	u->files = malloc(room * sizeof(*u->files));
+	u->locks = malloc(room * sizeof(*u->locks));
+	u->mapped = calloc(room, sizeof(*u->mapped));
+	if (!u->files || !u->locks || !u->mapped)
+		return -ENOMEM;
+	for (size_t i = 0; ret == 0 && i < u->hidden.count; i++)
+		ret = unshown_judge(u, i);
+	if (ret == 0 && u->count)
+		ret = hidden_mappers(u->files, u->count, unshown_on_mapper, u, &passed_over);
+	if (ret == -EAGAIN) /* too many errands hang: then those without a mapper that is known are marked */
+		ret = 0;
+	for (size_t i = 0; ret == 0 && i < u->count; i++)
+		if (!u->mapped[i])
+			unshown_mark(u, &u->hidden.locks[u->locks[i]]);
+	return ret;
+}
+
+static void unshown_publish(const struct unshown *u)
+{
+	for (size_t i = 0; i < u->look->claims.count; i++) {
+		uint64_t tag = u->look->claims.all[i].tag, generation = slots_tag_generation(tag);
+		uint32_t number = slots_tag_slot(tag);
+		struct table_slot *slot = &u->look->table->slots[number];
+
+		if (u->beyond[i] && slot->hidden_said != generation)
+			log_error("a lock on inode %llu of device %u:%u is held, but no process can be stopped for it: "
+				  "its descriptor is on its way through a socket, or the keeper may not look into the "
+				  "process that has it; `dflock status` names the lock",
+				  (unsigned long long)slot->ino, major(slot->dev), minor(slot->dev));
+		if (u->beyond[i])
+			table_put64(&slot->hidden_said, generation);
+		table_set_hidden(u->look->table, number, generation, u->beyond[i]);
+	}
+}
+
+/* The order of steps is hidden.h's. */
+static int unshown_run(struct unshown *u)
+{
+	const struct claims *claims = &u->look->claims;
+	int ret = hidden_begin(&u->hidden, claims->files, claims->file_count);
+
+	u->shown = calloc(claims->count + 1, sizeof(*u->shown));
+	u->beyond = calloc(claims->count + 1, sizeof(*u->beyond));
+	if (!u->shown || !u->beyond)
+		ret = -ENOMEM;
+	if (ret == 0)
+		ret = unshown_look(u);
+	if (ret == 0 && u->shown_count < claims->count) {
+		ret = hidden_end(&u->hidden);
+		if (ret == 0 && u->hidden.count)
+			ret = unshown_look(u);
+		if (ret == 0 && u->hidden.count)
+			ret = hidden_end(&u->hidden);
+		if (ret == 0 && u->hidden.count)
+			ret = unshown_find(u);
+	}
+	if (ret == 0)
+		unshown_publish(u);
+	return ret;
+}
+
+int unshown_search(struct look *look)
+{
+	struct unshown u = {.look = look};
+	int ret = 0;
+
+	if (look->claims.count)
+		ret = unshown_run(&u);
+	hidden_free(&u.hidden);
+	free(u.shown);
+	free(u.beyond);
+	free(u.files);
+	free(u.locks);
+	free(u.mapped);
+	return ret;
+}
+
+void unshown_forget(struct table *table)
+{
+	uint32_t used = table_used(table);
+
+	for (uint32_t i = 0; i < used; i++) {
+		if (table->slots[i].hidden_said)
+			table_put64(&table->slots[i].hidden_said, 0);
+		if (table->slots[i].hidden)
+			table_set_hidden(table, i, 0, false);
+	}
+}
