@@ -111,7 +111,7 @@ static int config_read_host(const struct config_reading *r, int line, const char
 		host = own;
 		/* gethostname() may leave out the NUL when it cuts a name; such a name is too long in any case. */
 		if (gethostname(own, sizeof(own) - 1) < 0 && errno != ENAMETOOLONG)
-			return reading_fail(r, 0, "the machine's name cannot be had: %s; set host", strerror(errno));
+			return reading_fail(r, 0, "the machine's name cannot be read: %s; set host", strerror(errno));
 	}
 	if (!*host || strlen(host) > HOST_BYTES || host[strspn(host, HOST_CHARS)])
 		return reading_fail(r, line, "%s is \"%.80s\"; expected 1 to %d letters, digits, '-', '.' and '_'%s",
@@ -214,7 +214,7 @@ int config_fetch(const char *path, struct config_source *source, char *why, size
 	*source = (struct config_source){.path = config_absolute(path)};
 	if (!source->path) {
 		ret = -errno;
-		reading_fail(&r, 0, "its absolute path cannot be had: %s", strerror(-ret));
+		reading_fail(&r, 0, "its absolute path cannot be found: %s", strerror(-ret));
 		return ret;
 	}
 	r.path = source->path;

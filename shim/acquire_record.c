@@ -184,7 +184,8 @@ static int reclock_put_back(struct call *c)
 			failed = ret;
 	}
 	if (failed) {
-		note_refused_errno(c->fd, "and what was locked before cannot be put back; close the file", -failed);
+		note_refused_errno(c->fd, "the locks that were there before cannot be put back; close the file",
+				   -failed);
 		return -ENOLCK;
 	}
 	r->taken.any = c->have = false;

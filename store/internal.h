@@ -14,8 +14,7 @@
  *   operations.c, walk.c           the calls of store.h
  *
  * News goes up through struct store_news, which redis.c sets. A callback of hiredis or of a link runs exactly once,
- * also with reply NULL when the link is closed: each one handles that, and a NULL reply means that the store is already
- * down.
+ * also with reply NULL when the link is closed: each one handles that; the store is down or freed then.
  */
 #ifndef DFLOCK_STORE_INTERNAL_H
 #define DFLOCK_STORE_INTERNAL_H

@@ -133,14 +133,14 @@ struct store *store_new(uv_loop_t *loop, const struct config_store *config, int6
 			const struct store_callbacks *callbacks, void *arg);
 /* Calls every pending callback with STORE_UNREACHABLE and frees the store; its handles are closed in the loop, which
  * must run once more. Not to be called from a callback of the store. */
-void store_free(struct store *store);
+void store_free(struct store *s);
 
-bool store_is_up(const struct store *store);
-const char *store_incarnation(const struct store *store); /* "" before the first on_up */
-bool store_in_grace(const struct store *store);           /* as last seen */
-const char *store_last_error(const struct store *store);  /* why it is down, one line; "" */
-const char *store_version(const struct store *store);     /* of the server, as last seen; "" */
-const char *store_server(const struct store *store); /* for people: host:port, the socket, or "master at host:port" */
+bool store_is_up(const struct store *s);
+const char *store_incarnation(const struct store *s); /* "" before the first on_up */
+bool store_in_grace(const struct store *s);           /* as last seen */
+const char *store_last_error(const struct store *s);  /* why it is down, one line; "" */
+const char *store_version(const struct store *s);     /* of the server, as last seen; "" */
+const char *store_server(const struct store *s);      /* for people: host:port, the socket, or "master at host:port" */
 
 /*
  * acquire grants the range, or queues the request and tells the hosts in the way. Idempotent per token: the same token

@@ -360,29 +360,29 @@ int rundir_make(const struct place *place, uid_t uid, char dir[PLACE_DIR_BYTES],
 	return rundir_search(place, uid, true, dir, why, why_size);
 }
 
-bool rundir_is_taken(uid_t uid, char *line, size_t size)
+bool rundir_is_taken(uid_t uid, char *why, size_t why_size)
 {
 	char path[PLACE_DIR_BYTES], name[PLACE_DIR_BYTES];
 	struct rundir_base shm, b;
-	struct text why;
+	struct text text;
 	uid_t number;
 
-	text_init(&why, line, size);
-	if (rundir_examine(AT_FDCWD, SHM_DIR, &shm) < 0 || rundir_number(&shm, uid, &number, &why) < 0)
+	text_init(&text, why, why_size);
+	if (rundir_examine(AT_FDCWD, SHM_DIR, &shm) < 0 || rundir_number(&shm, uid, &number, &text) < 0)
 		return false;
 	rundir_name(name, number, NULL);
 	rundir_set(path, SHM_DIR, name);
 	if (rundir_entry(AT_FDCWD, path, &shm, uid) != ENTRY_FOREIGN || rundir_examine(AT_FDCWD, path, &b) < 0)
 		return false;
-	text_init(&why, line, size);
-	text_add(&why, path);
+	text_init(&text, why, why_size);
+	text_add(&text, path);
 	if (b.owner != uid) {
-		text_add(&why, " belongs to uid ");
-		text_add_number(&why, b.owner);
+		text_add(&text, " belongs to uid ");
+		text_add_number(&text, b.owner);
 	} else if (S_ISDIR(b.mode) && b.dev == shm.dev) {
-		text_add(&why, " can be written by others");
+		text_add(&text, " can be written by others");
 	} else {
-		text_add(&why, " is a mount point, or no directory");
+		text_add(&text, " is a mount point, or no directory");
 	}
 	return true;
 }

@@ -104,7 +104,7 @@ static int rundir_check(int fd, const char *dir, uid_t uid, struct text *why)
 	if (!S_ISDIR(st.st_mode))
 		return rundir_finding(why, dir, ENOTDIR, "is not a directory", "; remove it or set DFLOCK_RUNTIME_DIR");
 	if (st.st_uid == RUNDIR_OVERFLOW_UID && rundir_is_unknown(uid))
-		return rundir_finding(why, dir, EPERM, "cannot be said to be anybody's",
+		return rundir_finding(why, dir, EPERM, "belongs to a user that cannot be identified",
 				      ", since this process's user has no number in its user namespace; map it there "
 				      "(unshare --map-user)");
 	if (st.st_uid != 0 && st.st_uid != uid) {
