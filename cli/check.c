@@ -38,7 +38,7 @@ static error_t check_parse(int key, char *arg, struct argp_state *state)
 	}
 }
 
-/* False if it cannot be told. */
+/* False: the path could not be resolved. */
 static bool report_file(const struct config *config, const char *file)
 {
 	char path[PATH_MAX], name[LOCK_NAME_BYTES];

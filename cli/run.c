@@ -24,7 +24,7 @@ static error_t run_parse(int key, char *arg, struct argp_state *state)
 	(void)arg;
 	switch (key) {
 	case ARGP_KEY_ARG:
-		/* The first one: the rest is the job's, options and all. */
+		/* The first argument is the job. All others are the job's, options too. */
 		*job = &state->argv[state->next - 1];
 		state->next = state->argc;
 		return 0;

@@ -14,7 +14,7 @@ struct cluster {
 	int64_t ttl_ms;
 };
 
-/* Silent for longer than a lease lasts: whoever wants what it has gets it after one ttl of watching. */
+/* Silent for longer than a lease lasts: a host that wants its leases gets them after one ttl of watching. */
 static bool is_silent(const struct cluster *c, const char *host)
 {
 	const json_t *about = json_object_get(c->hosts, host);
@@ -112,7 +112,7 @@ void status_cluster_print(const json_t *cluster, const char *own, bool all, FILE
 	}
 	table_print(table, f);
 	if (left_out)
-		fprintf(f, "(--all shows %zu more, which only silent hosts have: until somebody wants them)\n",
+		fprintf(f, "(--all shows %zu more, which only silent hosts have: until another host wants them)\n",
 			left_out);
 	if (all)
 		print_hosts(&c, f);

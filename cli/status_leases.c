@@ -21,7 +21,7 @@ const char *status_leases_range(const json_t *lease, char out[STATUS_RANGE_BYTES
 	return out;
 }
 
-/* One that the keeper may not look into, or does not find. */
+/* A holder that the keeper may not look into, or does not find. */
 static void add_unseen(struct table *table, const json_t *p)
 {
 	char who[64] = "a process that the keeper cannot find or may not look into";
@@ -39,7 +39,8 @@ static void add_processes(struct table *table, const json_t *lease)
 {
 	bool record = !strcmp(field_text(lease, "space"), "record");
 	char since[SHOW_TIME_BYTES], range[STATUS_RANGE_BYTES];
-	/* Who holds the file's lock while the host still asks does so under another lease of the same file. */
+	/* While the host asks for this lease, processes that hold the file's lock do so under another lease of the
+	 * file. */
 	const json_t *holders = strcmp(field_text(lease, "state"), "asking") ? json_object_get(lease, "holders") : NULL;
 	const json_t *p;
 	size_t i;
