@@ -17,7 +17,8 @@ import sys
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 BUILD = os.environ.get("DFLOCK_BUILD", "build")
-# Rooms outside of the keeper; the keeper's say it themselves: "May call: `rules`, `store`." in keeper/ROOM/README.md.
+# Rooms outside of the keeper; the keeper's say it themselves: "May call: `rules`, `store`." in keeper/ROOM/README.md, and
+# "Uses the types of: `store`." where a header is included for its types alone.
 MAY_CALL = {
     "wire": [], "config": ["wire"], "store": ["config", "wire"], "shim": ["wire"],
     "cli": ["config", "wire"],
@@ -31,7 +32,7 @@ PROGRAMS = {
     "dflock": ["cli", "config", "wire"],
     "libdflock.so": ["shim", "wire"],
 }
-DEFINED = re.compile(r"^(?!static const|typedef|extern|return|else)[a-z][\w \t*]*?[ *](\w+)\([^;{}]*\)\n\{", re.M)
+DEFINED = re.compile(r"^(?!static const|typedef|extern|return|else)[a-z][\w \t*]*?[ *](?!__attribute__)(\w+)\([^;{}]*\)\n\{", re.M)
 TYPES = re.compile(r"^(struct|enum|union) (\w+) \{", re.M)
 
 wrongs = []
@@ -60,20 +61,24 @@ def sources():
                   for path in glob.glob(folder + "/*.[ch]"))
 
 
+def named(line):
+    return [name if name in MAY_CALL else "keeper/" + name for name in re.findall(r"`([\w/]+)`", line[1])] if line else []
+
+
 def directions():
-    """Room -> the rooms that it may use."""
-    may = {room: list(others) for room, others in MAY_CALL.items()}
+    """Room -> the rooms that it may call; and those whose headers it may include."""
+    call = {room: list(others) for room, others in MAY_CALL.items()}
+    include = {room: list(others) for room, others in MAY_CALL.items()}
     for folder in sorted(glob.glob("keeper/*/")):
         room = folder.rstrip("/")
         readme = os.path.join(room, "README.md")
-        line = re.search(r"^May call: (.*)\.$", read(readme), re.M) if os.path.exists(readme) else None
-        may[room] = []
+        text = read(readme) if os.path.exists(readme) else ""
+        line = re.search(r"^May call: (.*)\.$", text, re.M)
         if not line:
             wrong(f"{readme}: must say what the room may call, in a line like: May call: `rules`, `store`.")
-            continue
-        names = re.findall(r"`([\w/]+)`", line[1])
-        may[room] = [name if name in MAY_CALL else "keeper/" + name for name in names]
-    return may
+        call[room] = named(line)
+        include[room] = call[room] + named(re.search(r"^Uses the types of: (.*)\.$", text, re.M))
+    return call, include
 
 
 def allowed(may, room, path):
@@ -182,10 +187,10 @@ def check_names(paths):
 def main():
     os.chdir(ROOT)
     paths = sources()
-    may = directions()
+    call, include = directions()
     graph = calls(sorted({module_of(path) for path in paths if path.endswith(".c") and room_of(path) != "shim"}))
-    check_includes(may, paths)
-    check_calls(may, graph)
+    check_includes(include, paths)
+    check_calls(call, graph)
     check_circles(graph)
     check_names(paths)
     for line in wrongs:
