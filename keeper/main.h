@@ -4,7 +4,7 @@
 
 #include <stdbool.h>
 
-#include "keeper/keeper.h"
+struct fence;
 
 struct keeper_options {
 	const char *config;      /* absolute path */
@@ -28,10 +28,5 @@ enum keeper_exit {
 
 /* Runs a keeper until it ends; returns an enum keeper_exit. SIGTERM and SIGINT are blocked when it is called. */
 int keeper_run(const struct keeper_options *options);
-
-/* Ends the loop; leases that are in use stay in the table. */
-void keeper_end(struct keeper *k, const char *why);
-/* Takes over the configuration and frees the old one. */
-void keeper_replace_config(struct keeper *k, struct config *config);
 
 #endif
