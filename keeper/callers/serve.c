@@ -53,7 +53,7 @@ static void start_timer(struct session *s, int64_t ms)
 	uv_timer_start(&s->timer, on_timer, ms < 1 ? 1 : ms, 0);
 }
 
-struct store_range session_range(const struct session *s)
+static struct store_range serve_range(const struct session *s)
 {
 	return (struct store_range){
 		.space = s->request.space, .mode = s->request.mode, .from = s->request.from, .to = s->request.to};
@@ -150,7 +150,7 @@ static void pin(struct session *s, struct lease *lease, int64_t now, int64_t sur
 {
 	struct keeper *k = s->keeper;
 	int64_t until = now + k->config->lease.pin_ms * NS_PER_MS;
-	struct store_range range = session_range(s);
+	struct store_range range = serve_range(s);
 
 	if (s->request.op == WIRE_TEST) { /* nothing is in the way */
 		lease_used(lease);
@@ -177,7 +177,7 @@ static void pin(struct session *s, struct lease *lease, int64_t now, int64_t sur
 
 static void serve_closed(struct session *s, struct lease *lease, bool needed, int64_t now, int64_t sure_until)
 {
-	struct store_range range = session_range(s);
+	struct store_range range = serve_range(s);
 
 	if (lease->state == LEASE_UNSURE)
 		return; /* LEASE_EV_STANDS or _GONE serves again */
@@ -252,7 +252,7 @@ static void serve_unsure(struct session *s)
 /* needed: it was to have its pin as soon as the probes in its range had ended. */
 static void decide(struct session *s, bool needed)
 {
-	struct store_range range = session_range(s);
+	struct store_range range = serve_range(s);
 	struct keeper *k = s->keeper;
 	int64_t sure_until = deadline_sure_until(k);
 	int64_t now = clock_now_ns();
@@ -329,7 +329,7 @@ void serve_begin(struct session *s, struct lock *lock)
 	s->state = SESSION_WAITING;
 	s->named_dead = s->told_waiting = s->told_away = false;
 	s->away_ns = 0;
-	w->range = session_range(s);
+	w->range = serve_range(s);
 	w->uid = s->peer.uid;
 	w->nonblocking = caller_is_nonblocking(s);
 	w->may_pass = s->before.count > 0;
@@ -337,21 +337,7 @@ void serve_begin(struct session *s, struct lock *lock)
 	queue_tell(w, WAITER_SERVE); /* mutant: serve-new */
 }
 
-void serve_again(struct session *s)
-{
-	queue_tell(&s->waiter, WAITER_SERVE);
-}
-
-/* --- ends --- */
-
-void serve_end(struct session *s)
-{
-	if (!s->waiter.lock)
-		return;
-	uv_timer_stop(&s->timer);
-	room_leave(&s->waiter);
-	waiters_remove(&s->waiter);
-}
+/* --- its timer --- */
 
 /* probe_ms are over, and none of the holders has answered that it uses the lock, or given it back. */
 static void question_timeout(struct session *s)
