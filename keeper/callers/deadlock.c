@@ -129,9 +129,8 @@ static void follow(struct keeper *k, pid_t pid, const struct store_chase *chase)
 				next.youngest = s->waiter.arrival;
 			send_on(s->waiter.lease, &next);
 		} else if (s->state == SESSION_PINNED) { /* it may wait in the kernel, for another program here */
-			struct store_range range = session_range(s);
 
-			search_start(k, s->waiter.lock, &range, &next);
+			search_start(k, s->waiter.lock, &s->waiter.range, &next);
 		}
 	}
 }
