@@ -12,7 +12,6 @@
 #include <utlist.h>
 
 #include "keeper/leases/act.h"
-#include "keeper/leases/answers.h"
 #include "keeper/clock.h"
 #include "keeper/callers/configfile.h"
 #include "keeper/callers/configwatch.h"
@@ -20,6 +19,7 @@
 #include "keeper/callers/ending.h"
 #include "keeper/fronts/door.h"
 #include "keeper/fronts/fronts.h"
+#include "keeper/leases/deadline.h"
 #include "keeper/leases/host.h"
 #include "keeper/guard/journal.h"
 #include "keeper/leases/leasepage.h"
@@ -31,10 +31,13 @@
 #include "keeper/orphan.h"
 #include "keeper/leases/pagefile.h"
 #include "keeper/leases/room.h"
-#include "keeper/leases/kernel.h"
+#include "keeper/leases/probing.h"
 #include "keeper/callers/listener.h"
 #include "keeper/callers/session.h"
 #include "keeper/callers/deadlock.h"
+#include "keeper/callers/news.h"
+#include "keeper/leases/queue.h"
+#include "keeper/leases/waiters.h"
 #include "keeper/leases/takeup.h"
 #include "keeper/kernel/workers.h"
 
@@ -125,11 +128,10 @@ static void on_old_pins_over(uv_timer_t *timer)
 		uv_timer_start(timer, on_old_pins_over, left / NS_PER_MS + 1, 0);
 		return;
 	}
-	keeper_enter(k);
 	HASH_ITER (hh, k->files, file, next)
 		for (int i = 0; i < WIRE_SPACES; i++)
-			lock_unpinned(&file->locks[i]);
-	keeper_leave(k);
+			waiters_unpinned(&file->locks[i]);
+	queue_settle(k);
 }
 
 /*
@@ -186,7 +188,7 @@ static int open_journal(struct keeper *k, const struct keeper_options *o)
 	k->fence_taken = NULL;
 	learn_numbers(k);
 	if (k->deadline_ns)
-		host_set_deadline(k, k->deadline_ns);
+		deadline_set(k, k->deadline_ns);
 	if (!k->leases)
 		return 0;
 	snprintf(k->journal_incarnation, sizeof(k->journal_incarnation), "%s", journal_incarnation(k->journal));
@@ -204,12 +206,14 @@ static void note_callers(struct keeper *k)
 	const struct session *s;
 
 	DL_FOREACH (k->sessions->all, s) {
-		if (!s->lock)
+		const struct lock *lock = s->waiter.lock;
+
+		if (!lock)
 			continue;
 		fence_add_caller(k->fence, &(struct fence_caller){.pid = s->peer.pid,
-								  .space = s->lock->space,
-								  .dev = s->lock->file->key.dev,
-								  .ino = s->lock->file->key.ino});
+								  .space = lock->space,
+								  .dev = lock->file->key.dev,
+								  .ino = lock->file->key.ino});
 	}
 }
 
@@ -218,10 +222,11 @@ static void on_alive(uv_timer_t *timer)
 	struct life *life = timer->data;
 	struct keeper *k = &life->k;
 
-	leasepage_refresh(k);
+	leasepage_refresh(k, deadline_sure_until(k));
 	__atomic_add_fetch(&k->fence->alive, 1, __ATOMIC_RELAXED);
 	if (k->leases && k->deadline_ns && clock_now_ns() >= k->fence->freeze_at_ns)
 		note_callers(k);
+	queue_settle(k);
 }
 
 static void on_left(void *arg, const struct store_reply *reply)
@@ -275,6 +280,8 @@ static int start(struct life *life)
 	struct keeper *k = &life->k;
 	int ret;
 
+	act_start(k);
+	news_start(k);
 	raise_limits(life);
 	uv_timer_init(k->loop, &k->old_pins);
 	k->old_pins.data = k;
@@ -334,8 +341,6 @@ static void close_handle(uv_handle_t *handle, void *arg)
 
 static void clean_up(struct keeper *k)
 {
-	struct lease *lease, *next;
-	struct file *file, *next_file;
 	struct life *life = life_of(k);
 	sigset_t signals;
 
@@ -344,7 +349,7 @@ static void clean_up(struct keeper *k)
 	sigaddset(&signals, SIGTERM);
 	sigaddset(&signals, SIGINT);
 	pthread_sigmask(SIG_BLOCK, &signals, NULL);
-	keeper_enter(k);
+	queue_stop(k);
 	orphan_close(k);
 	host_stop(k);
 	room_stop(k);
@@ -353,13 +358,7 @@ static void clean_up(struct keeper *k)
 	uv_close((uv_handle_t *)&life->alive, NULL);
 	uv_close((uv_handle_t *)&k->old_pins, NULL);
 	uv_run(k->loop, UV_RUN_DEFAULT); /* until probes and workers have ended: no timer or socket is left */
-	HASH_ITER (hh, k->leases, lease, next) {
-		free(lease->blockers);
-		answers_forget(lease);
-		lease_free(lease);
-	}
-	HASH_ITER (hh, k->files, file, next_file)
-		file_put(file);
+	act_free_all(k);
 	fronts_free(k->fronts); /* before the loop runs again: nothing may come of what is freed */
 	uv_run(k->loop, UV_RUN_DEFAULT); /* workers have closed what is not on local file systems */
 	probes_free(k->probes);

@@ -36,8 +36,10 @@
 #include "keeper/guard/fence.h"
 #include "keeper/rules/lease.h"
 #include "keeper/kernel/probe.h"
-#include "keeper/kernel/identity.h"
+#include "keeper/leases/locks.h"
+#include "keeper/leases/queue.h"
 #include "keeper/leases/room.h"
+#include "keeper/leases/waiters.h"
 #include "keeper/rules/watch.h"
 #include "store/store.h"
 #include "wire/msg.h"
@@ -59,92 +61,6 @@ struct reopen;
 struct session;
 struct sessions;
 
-/* Whom to tell that it is in use: those who ask and do not wait. */
-#define LEASE_MAX_ASKERS 16
-struct asker {
-	char host[STORE_HOST_BYTES];
-	char token[STORE_TOKEN_BYTES];
-	struct store_range range;
-};
-
-/* How badly another host wants a lease: the larger counts. */
-enum recall_level { RECALL_NONE, RECALL_LINGER, RECALL_ASK, RECALL_WAIT };
-
-struct lease {
-	struct lock *lock;
-	enum lease_state state;
-	struct store_range range;
-	char token[STORE_TOKEN_BYTES];
-	uint64_t fence;
-	int64_t since_ns;        /* when the state was last entered */
-	int64_t held_at;         /* unix seconds; 0: never granted */
-	bool queued;             /* asking: the store has it in its queue */
-	bool splitting;          /* pieces of it are asked for, to take its place (split.c) */
-	struct lease *whole;     /* is to take the place of a part of this one, which is splitting; else NULL */
-	bool insist;             /* asking: queues, though its callers do not wait long */
-	struct answers *answers; /* asking: what holders said is in the way; NULL: none has said anything yet */
-	bool forgotten;          /* unsure: the store has lost it; to be put back */
-	bool lapsed;             /* asking, unsure: the deadline has passed since it was asked for, or known to stand */
-	bool stands;             /* unsure: the store confirmed it, but the probe has not stopped yet */
-	struct store_blocker *blockers; /* asking: who was in the way when last asked; NULL or blocker_count of them */
-	size_t blocker_count;
-	enum recall_level recall;
-	bool recall_shared, recall_exclusive; /* what is wanted: either, or both */
-	struct store_range recall_range;      /* what is wanted: by the first */
-	struct asker askers[LEASE_MAX_ASKERS];
-	unsigned asker_count;
-	uint32_t slot;                             /* of the fence, while it is a lease */
-	struct leases_slot *shown;                 /* in the page; NULL: not, or closed */
-	struct probe *probe;                       /* runs */
-	struct away_probe *away_probe;             /* runs, in a front, instead of that one */
-	bool probe_waits;                          /* ... and goes on after "in use" */
-	bool probe_shared;                         /* ... and makes do with nobody having it exclusively */
-	int64_t probe_pause_ms;                    /* the last one, after the kernel refused; 0: it did not */
-	bool warned;                               /* an error that repeats was logged */
-	bool unseen_due, unseen_said;              /* unseen.c: to be looked at; the log says who cannot be stopped */
-	unsigned requests;                         /* store requests under way, or waiting to be sent */
-	bool confirm_waits, confirm_sent;          /* requests.c: the question whether it stands */
-	bool confirm_again;                        /* ... the answer under way is too old, whatever it will be */
-	struct lease *confirm_prev, *confirm_next; /* keeper->confirms */
-	int64_t keep_until_ns;                     /* not recalled before: min_hold_ms */
-	int64_t linger_ns;                       /* how long unused before it is given back; doubles while it is used */
-	uv_timer_t timer;                        /* asking: ask again. held: linger. releasing: try again */
-	UT_hash_handle hh;                       /* keeper->leases, by token */
-	struct lease *prev, *next;               /* lock->leases */
-	struct lease *ended_prev, *ended_next;   /* keeper->ended */
-	uid_t uid;                               /* whose call asked for it: room.h */
-	struct lease *unused_prev, *unused_next; /* room.unused */
-};
-
-/* One space of one file. */
-struct lock {
-	struct file *file;
-	enum wire_space space;
-	struct lease *leases;
-	struct session *sessions; /* every caller: waiting or pinned */
-	int64_t given_back_ns;    /* when a lease went last to another host that waited */
-};
-
-struct file_key {
-	uint64_t dev, ino;
-};
-
-struct file {
-	struct keeper *keeper;
-	struct file_key key;
-	struct identity id;           /* the kernel's number: what lock lines in /proc show */
-	char inode[STORE_FILE_BYTES]; /* "DEV:INO" */
-	bool local;                   /* no call on it waits for another machine (mounts.h) */
-	int fd;                /* the keeper's own description; pins the inode; -1: was not opened again yet, or away */
-	struct away *away;     /* a front has one in its place (fronts.h); NULL: none */
-	struct reopen *reopen; /* reopen.c: while there is neither */
-	char *path;            /* as last seen */
-	char *name;            /* lock name */
-	struct lock locks[WIRE_SPACES];
-	bool listed; /* keeper->unused */
-	struct file *unused_prev, *unused_next;
-	UT_hash_handle hh;
-};
 
 /* A lease that was lost, for status; the newest KEEPER_MAX_LOST are kept. */
 #define KEEPER_MAX_LOST 32
@@ -231,10 +147,9 @@ struct keeper {
 	size_t unseen_due_count;
 	int64_t unseen_not_before_ns; /* the next look */
 
-	unsigned depth;         /* of lease_raise() */
+	struct queue queue;
 	struct lease *confirms; /* questions whether leases stand, to be sent */
 	unsigned confirms_sent;
-	bool confirms_going; /* they are being sent */
 	struct file *unused; /* files that may be so */
 	struct lease *ended; /* leases that are freed when nothing refers to them any more */
 	bool leaving; /* keeper_end(): nothing happens to leases and callers any more */

@@ -11,6 +11,7 @@
 #include "keeper/callers/configfile.h"
 #include "keeper/clock.h"
 #include "keeper/keeper.h"
+#include "keeper/leases/queue.h"
 #include "keeper/kernel/workers.h"
 #include "wire/place.h"
 
@@ -80,6 +81,7 @@ static void on_look_is_slow(uv_timer_t *timer)
 		}
 		configwatch_answer(w, NULL);
 	}
+	queue_settle(w->k);
 }
 
 /* Is somebody waiting for a look that has not begun? *contents: the file is to be read. */
@@ -128,6 +130,7 @@ static void configwatch_looked(struct work *work)
 			configfile_found(k, &w->look, w->begun_ns);
 		while (w->waiting && w->waiting->look <= w->begun)
 			configwatch_answer(w, &w->look);
+		queue_settle(k);
 		configwatch_look_in(w, configwatch_is_wanted(w, &contents)		    ? 0
 				       : k->configfile->state == CONFIGFILE_CHANGED ? SOON_MS
 										    : LOOK_MS);

@@ -48,7 +48,7 @@ void control_store_down(struct keeper *k)
 	control_stop_store_down(k);
 }
 
-void control_in_use(const struct lease *lease)
+void control_in_use(struct lease *lease)
 {
 	control_stop_in_use(lease);
 }

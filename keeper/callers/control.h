@@ -18,7 +18,7 @@ void control_store_tried(struct keeper *k);
 /* It is not reachable any more. */
 void control_store_down(struct keeper *k);
 /* For a session that waits until everything is given back: this lease cannot be; some have ended. */
-void control_in_use(const struct lease *lease);
+void control_in_use(struct lease *lease);
 void control_leases_ended(struct keeper *k);
 
 #endif

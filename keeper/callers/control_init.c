@@ -19,9 +19,9 @@
 
 #include "keeper/callers/session.h"
 #include "keeper/keeper.h"
-#include "keeper/leases/act.h"
+#include "keeper/leases/deadline.h"
 #include "keeper/leases/grace.h"
-#include "keeper/leases/host.h"
+#include "keeper/leases/queue.h"
 #include "keeper/log.h"
 
 #define INIT_AGAIN_MS 50
@@ -44,9 +44,11 @@ static void refuse_init(struct session *s, const char *known)
 static void on_init_timer(uv_timer_t *timer)
 {
 	struct session *s = timer->data;
+	struct keeper *k = s->keeper;
 
 	if (s->state == SESSION_INIT)
 		control_init(s);
+	queue_settle(k);
 }
 
 static void init_answered(struct keeper *k, const struct store_reply *reply, bool forced)
@@ -54,7 +56,7 @@ static void init_answered(struct keeper *k, const struct store_reply *reply, boo
 	struct session *s, *next;
 	char why[WIRE_REASON_BYTES];
 
-	host_store_trouble(k, why, sizeof(why));
+	deadline_trouble(k, why, sizeof(why));
 	DL_FOREACH_SAFE (k->sessions->all, s, next) {
 		if (s->state != SESSION_INIT || is_forced(s) != forced)
 			continue;
@@ -71,7 +73,8 @@ static void init_answered(struct keeper *k, const struct store_reply *reply, boo
 			refuse_init(s, reply->error);
 	}
 	if (reply->status == STORE_OK)
-		keeper_raise_all(k, LEASE_EV_UP);
+		queue_raise_all(k, LEASE_EV_UP);
+	queue_settle(k);
 }
 
 static void on_init(void *arg, const struct store_reply *reply)
@@ -107,7 +110,7 @@ void control_init(struct session *s)
 		log_info("the store is opened on request, whatever is known of an earlier memory of it");
 		store_open(k->store, STORE_OPEN_FORCED, "", on_forced_init, k);
 	} else if (!store_is_up(k->store)) {
-		host_store_trouble(k, why, sizeof(why));
+		deadline_trouble(k, why, sizeof(why));
 		session_refuse(s, "%s", why);
 	} else {
 		init_new(s);

@@ -8,9 +8,10 @@
 #include "keeper/callers/session.h"
 #include "keeper/clock.h"
 #include "keeper/keeper.h"
-#include "keeper/leases/act.h"
-#include "keeper/leases/host.h"
-#include "keeper/leases/kernel.h"
+#include "keeper/leases/deadline.h"
+#include "keeper/leases/locks.h"
+#include "keeper/leases/probing.h"
+#include "keeper/leases/queue.h"
 
 #define LOOK_MS 200
 
@@ -33,7 +34,7 @@ static void refuse_stop_unreachable(struct keeper *k)
 	struct session *s, *next;
 	char why[WIRE_REASON_BYTES];
 
-	host_store_trouble(k, why, sizeof(why));
+	deadline_trouble(k, why, sizeof(why));
 	FOR_STOPPERS (k, s, next)
 		session_refuse(s, "leases cannot be given back: %s", why);
 }
@@ -163,7 +164,8 @@ enum control_stop_step control_stop_decide(int64_t waited_ms, bool in_use)
 static void on_stop_timer(uv_timer_t *timer)
 {
 	struct session *s = timer->data;
-	const struct lease *used = find_in_use(s->keeper);
+	struct keeper *k = s->keeper;
+	const struct lease *used = find_in_use(k);
 
 	if (s->state != SESSION_STOPPING)
 		return;
@@ -175,9 +177,10 @@ static void on_stop_timer(uv_timer_t *timer)
 		refuse_stop_late(s, used);
 		break;
 	case CONTROL_STOP_ENDS:
-		stop_keeper(s->keeper);
+		stop_keeper(k);
 		break;
 	}
+	queue_settle(k);
 }
 
 void control_stop(struct session *s)

@@ -15,6 +15,7 @@
 #include "keeper/fronts/reading.h"
 #include "keeper/keeper.h"
 #include "keeper/leases/locks.h"
+#include "keeper/leases/queue.h"
 #include "keeper/log.h"
 
 void dispatch_close(struct session *s)
@@ -109,13 +110,8 @@ void dispatch_readable(struct session *s)
 	dispatch_other(s, &request, kind);
 }
 
-static void dispatch_received(struct front_connection *reading, const struct front_answer *a,
-			      const struct held *before, int fd)
+static void dispatch_answer(struct session *s, const struct front_answer *a, const struct held *before, int fd)
 {
-	struct session *s = reading->owner;
-
-	if (a->n == -EAGAIN || a->n == -EINTR)
-		return;
 	s->received_ns = a->received_ns;
 	if (dispatch_is_in_turn(s, a->n)) {
 		if (!a->looked)
@@ -127,14 +123,31 @@ static void dispatch_received(struct front_connection *reading, const struct fro
 	/* A session that was closed has left the front, which is told by reading.c; one that was refused has not. */
 }
 
+static void dispatch_received(struct front_connection *reading, const struct front_answer *a,
+			      const struct held *before, int fd)
+{
+	struct session *s = reading->owner;
+
+	if (a->n == -EAGAIN || a->n == -EINTR)
+		return;
+	dispatch_answer(s, a, before, fd);
+	queue_settle(s->keeper);
+}
+
 static void dispatch_slow(struct front_connection *reading, int ms)
 {
-	lookup_slow(reading->owner, ms);
+	struct session *s = reading->owner;
+
+	lookup_slow(s, ms);
+	queue_settle(s->keeper);
 }
 
 static void dispatch_refused(struct front_connection *reading, const char *why)
 {
-	session_refuse(reading->owner, "%s", why);
+	struct session *s = reading->owner;
+
+	session_refuse(s, "%s", why);
+	queue_settle(s->keeper);
 }
 
 const struct fronts_news dispatch_fronts_news = {

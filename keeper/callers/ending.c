@@ -5,14 +5,13 @@
 #include <signal.h>
 #include <stdlib.h>
 
-#include "keeper/leases/act.h"
 #include "keeper/clock.h"
 #include "keeper/leases/locks.h"
+#include "keeper/leases/queue.h"
 #include "keeper/log.h"
 #include "keeper/keeper.h"
 #include "keeper/main.h"
 #include "keeper/callers/session.h"
-#include "keeper/leases/split.h"
 
 #define TERM_WAIT_MS 2000 /* for the store's answers */
 #define TERM_LOOK_MS 1000 /* the longest pause between two looks whether leases are still in use */
@@ -66,14 +65,12 @@ void ending_give_back(struct keeper *k)
 {
 	struct lease *lease, *next;
 
-	keeper_enter(k);
 	HASH_ITER (hh, k->leases, lease, next) {
-		if (lease->state != LEASE_HELD || split_is_under_way(lease))
+		if (lease->state != LEASE_HELD || lease_is_part(lease))
 			continue;
 		lease->recall = RECALL_LINGER;
-		lease_raise(lease, LEASE_EV_LINGERED);
+		queue_raise(lease, LEASE_EV_LINGERED);
 	}
-	keeper_leave(k);
 }
 
 /* How many leases are in use, or may be, and one of them. */
@@ -158,6 +155,7 @@ static void on_term_timer(uv_timer_t *timer)
 	ending_give_back(k);
 	e->look_ms = e->look_ms * 2 > TERM_LOOK_MS ? TERM_LOOK_MS : e->look_ms * 2;
 	uv_timer_start(timer, on_term_timer, e->look_ms, 0);
+	queue_settle(k);
 }
 
 static void begin_to_end(struct keeper *k)
@@ -169,6 +167,7 @@ static void begin_to_end(struct keeper *k)
 	e->look_ms = 10;
 	ending_give_back(k);
 	uv_timer_start(&e->term, on_term_timer, 1, 0);
+	queue_settle(k);
 }
 
 static void on_told_to_end(uv_signal_t *handle, int number)

@@ -18,7 +18,7 @@
 #include "keeper/fronts/reading.h"
 #include "keeper/kernel/overflowuid.h"
 #include "keeper/keeper.h"
-#include "keeper/leases/act.h"
+#include "keeper/leases/queue.h"
 
 #define LISTEN_BACKLOG 4096
 
@@ -97,6 +97,7 @@ static void on_readable(uv_poll_t *poll, int status, int events)
 			reading_receive(&s->reading);
 		else if (s->state != SESSION_CLOSED)
 			dispatch_readable(s);
+		queue_settle(k); /* before the next session's question is looked at */
 	}
 }
 
@@ -127,6 +128,7 @@ static void on_connection(uv_poll_t *poll, int status, int events)
 		listener_admit(k, fd);
 	else if (errno == EMFILE || errno == ENFILE)
 		turn_next_away(k);
+	queue_settle(k);
 }
 
 /* Makes the socket. 0 or -errno. */
@@ -185,10 +187,9 @@ void listener_stop(struct keeper *k)
 	uv_close((uv_handle_t *)&l->readable, NULL);
 	close(l->fd);
 	close(l->spare_fd);
-	keeper_enter(k);
 	DL_FOREACH_SAFE (k->sessions->all, s, next)
 		dispatch_close(s);
-	keeper_leave(k);
+	queue_settle(k);
 }
 
 void listener_abandon(struct keeper *k)

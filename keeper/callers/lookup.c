@@ -9,7 +9,6 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "keeper/leases/act.h"
 #include "keeper/callers/configfile.h"
 #include "keeper/kernel/before_job.h"
 #include "keeper/callers/configwatch.h"
@@ -17,6 +16,7 @@
 #include "keeper/fronts/reading.h"
 #include "keeper/kernel/inspect.h"
 #include "keeper/leases/locks.h"
+#include "keeper/leases/queue.h"
 #include "keeper/kernel/mounts.h"
 #include "keeper/callers/serve.h"
 #include "keeper/keeper.h"
@@ -96,7 +96,6 @@ void lookup_found(struct session *s, struct inspect_result *r, struct away *away
 	}
 	before_free(&s->before);
 	s->before = r->before;
-	keeper_enter(k);
 	ret = file_get(k, &r->st, s->lookup.local, r->path, name, r->fd, &file);
 	if (away && ret < 0)
 		away_forget(away);
@@ -115,7 +114,6 @@ void lookup_found(struct session *s, struct inspect_result *r, struct away *away
 		s->shared_tested = s->shared_in_use = false;
 		serve_begin(s, &file->locks[s->request.space]);
 	}
-	keeper_leave(k);
 }
 
 /* ret: before_read()'s, of r->before. */
@@ -131,6 +129,7 @@ static void look_up_with(struct session *s, struct inspect_result *r, int ret)
 static void on_before_read(void *arg, int ret, struct before *before)
 {
 	struct session *s = arg;
+	struct keeper *k = s->keeper;
 	struct inspect_result *r = s->lookup.inspected;
 
 	s->lookup.inspected = NULL;
@@ -141,6 +140,7 @@ static void on_before_read(void *arg, int ret, struct before *before)
 		drop_inspected(s, r, NULL);
 	free(r);
 	session_unuse(s);
+	queue_settle(k);
 }
 
 /* POSIX locks belong to the process, which may have any number of descriptors. */
@@ -175,6 +175,7 @@ static void looked_at(struct session *s, struct inspect_result *r)
 static void on_inspected(void *arg, struct inspect_result *r)
 {
 	struct session *s = arg;
+	struct keeper *k = s->keeper;
 
 	s->lookup.job = NULL;
 	if (s->state != SESSION_INSPECTING) { /* closed, or answered meanwhile */
@@ -184,6 +185,7 @@ static void on_inspected(void *arg, struct inspect_result *r)
 	uv_timer_stop(&s->timer);
 	looked_at(s, r);
 	session_unuse(s);
+	queue_settle(k);
 }
 
 static void shared_tested(struct session *s, bool shared)
@@ -192,9 +194,8 @@ static void shared_tested(struct session *s, bool shared)
 	s->shared_tested = true;
 	s->shared_in_use = shared;
 	s->state = SESSION_WAITING;
-	keeper_enter(s->keeper);
-	serve_session(s);
-	keeper_leave(s->keeper);
+	serve_again(s);
+	queue_settle(s->keeper);
 }
 
 static void on_away_tested(struct front_connection *reading, bool shared)
@@ -219,6 +220,7 @@ static void on_lookup_slow(uv_timer_t *timer)
 
 	if (s->state == SESSION_INSPECTING)
 		lookup_slow(s, SLOW_MS);
+	queue_settle(s->keeper);
 }
 
 static void start_inspect(struct session *s, uint64_t dev, struct inspect_request *request, inspect_cb *cb)
@@ -250,17 +252,18 @@ void lookup_test_shared(struct session *s)
 					  .from = s->request.from,
 					  .to = s->request.to};
 
-	if (s->lock->file->away && away_test_shared(&s->reading, s->lock->file->away, s->request.space, s->request.from,
-						    s->request.to, on_away_tested)) {
+	if (s->waiter.lock->file->away &&
+	    away_test_shared(&s->reading, s->waiter.lock->file->away, s->request.space, s->request.from, s->request.to,
+			     on_away_tested)) {
 		s->state = SESSION_INSPECTING;
 		uv_timer_start(&s->timer, on_lookup_slow, SLOW_MS, 0);
 		return;
 	}
-	request.fd = fcntl(s->lock->file->fd, F_DUPFD_CLOEXEC, 3);
+	request.fd = fcntl(s->waiter.lock->file->fd, F_DUPFD_CLOEXEC, 3);
 	if (request.fd < 0)
 		session_refuse(s, "the keeper has no descriptor left: %s", strerror(errno));
 	else
-		start_inspect(s, s->lock->file->key.dev, &request, on_shared_tested);
+		start_inspect(s, s->waiter.lock->file->key.dev, &request, on_shared_tested);
 }
 
 static void inspect(struct session *s, int fd)

@@ -38,7 +38,7 @@ void lookup_slow(struct session *s, int ms);
 /* Closes a descriptor that a program passed: here if that cannot wait for anything, else in a worker. */
 void lookup_close(struct keeper *k, int fd);
 
-/* Has somebody the lock shared? The answer comes as serve_session(), with shared_tested set. */
+/* Has somebody the lock shared? The answer comes as serve_again(), with shared_tested set. */
 void lookup_test_shared(struct session *s);
 
 /* --- what lookup.c and lookup_received.c share --- */

@@ -12,6 +12,7 @@
 #include "keeper/fronts/frontmsg.h"
 #include "keeper/fronts/reading.h"
 #include "keeper/leases/locks.h"
+#include "keeper/leases/queue.h"
 #include "keeper/callers/lookup.h"
 #include "keeper/callers/session.h"
 #include "keeper/keeper.h"
@@ -32,10 +33,11 @@ static void on_kept(struct front_connection *reading, struct away *away, const c
 	take_found(s, &r);
 	if (away) {
 		lookup_found(s, &r, away);
-		return;
+	} else {
+		before_free(&r.before);
+		session_refuse(s, "%s: %s", r.path, why);
 	}
-	before_free(&r.before);
-	session_refuse(s, "%s: %s", r.path, why);
+	queue_settle(s->keeper);
 }
 
 /* Its front has the description. Should one of the user's fronts keep it? */

@@ -22,17 +22,16 @@
 #include "keeper/callers/lookup.h"
 #include "keeper/fronts/connection.h"
 #include "keeper/kernel/inspect.h"
+#include "keeper/leases/waiters.h"
 #include "wire/msg.h"
 
 struct keeper;
-struct lease;
-struct lock;
 struct store_range;
 
 enum session_state {
 	SESSION_READING,    /* no question yet, or the next one */
 	SESSION_INSPECTING, /* a worker or a front looks at the descriptor */
-	SESSION_WAITING,    /* in lock->sessions */
+	SESSION_WAITING,    /* its waiter is the lock's */
 	SESSION_PINNED,     /* ditto: granted */
 	SESSION_STATUS,     /* the answer is being made */
 	SESSION_INIT,       /* WIRE_INIT: waits for the store */
@@ -73,18 +72,11 @@ struct session {
 	struct front_connection reading;
 
 	/* serve.c */
-	struct lock *lock;
-	struct lease *lease; /* the asking one that it waits for */
-	int64_t pin_until_ns;
+	struct waiter waiter; /* waiting, pinned: what leases know of it */
 	bool told_waiting;
-	bool told_away;    /* it was told that it waits for the store */
-	int64_t away_ns;   /* blocking: since when it waits for the store to come back; 0: it does not */
-	bool needs_pin;    /* waiting: may have one when the probes in its range have ended */
-	bool roomless;     /* waiting: for room for another lease */
-	bool named_dead;   /* non-blocking: the question was repeated with silent hosts named dead */
-	int64_t joined_ns; /* since when it waits for `lease` */
-	uint64_t arrival;  /* ditto: its place among all that wait; 0: not known yet */
-	struct session *lock_prev, *lock_next;
+	bool told_away;  /* it was told that it waits for the store */
+	bool named_dead; /* non-blocking: the question was repeated with silent hosts named dead */
+	int64_t away_ns; /* blocking: since when it waits for the store to come back; 0: it does not */
 };
 
 /* All sessions: k->sessions. */

@@ -19,7 +19,7 @@
 #include "keeper/clock.h"
 #include "keeper/leases/grace.h"
 #include "keeper/kernel/holders.h"
-#include "keeper/leases/host.h"
+#include "keeper/leases/deadline.h"
 #include "keeper/leases/locks.h"
 #include "keeper/log.h"
 #include "keeper/leases/reopen.h"
@@ -84,14 +84,16 @@ static json_t *store_json(struct keeper *k)
 static json_t *waiting_json(const struct lease *lease)
 {
 	json_t *list = json_array();
-	const struct session *s;
+	struct waiter *w;
 
-	DL_FOREACH2 (lease->lock->sessions, s, lock_next)
-		if (s->lease == lease)
+	DL_FOREACH (lease->lock->waiters, w) {
+		const struct session *s = session_of_waiter(w);
+
+		if (w->lease == lease)
 			json_array_append_new(list, json_pack("{s:i,s:s,s:b,s:I}", "pid", (int)s->peer.pid, "mode",
-							      mode_name(s->request.mode), "nonblock",
-							      !!(s->request.flags & WIRE_F_NONBLOCK), "since",
-							      (json_int_t)s->started));
+							      mode_name(s->request.mode), "nonblock", w->nonblocking,
+							      "since", (json_int_t)s->started));
+	}
 	return list;
 }
 

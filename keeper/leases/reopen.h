@@ -28,9 +28,6 @@ void reopen_file(struct file *file);
  * _KEPT or _STOPPED follows. */
 void reopen_to_probe(struct lease *lease);
 
-/* The file has got a description: leases that waited for one are probed. */
-void reopen_done(struct file *file);
-
 /* What keeps the file from being opened, for people; NULL: nothing, or it is not known yet. */
 const char *reopen_trouble(const struct file *file);
 

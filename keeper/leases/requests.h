@@ -3,6 +3,7 @@
 #define DFLOCK_KEEPER_REQUESTS_H
 
 #include "keeper/keeper.h"
+#include "keeper/leases/locks.h"
 
 /*
  * A new lease of the lock for a call of this user, asking and in the journal, but not asked for yet. 0; -ENOMEM; -errno
@@ -17,9 +18,15 @@ int lease_begin(struct lock *lock, const struct store_range *range, uid_t uid, s
 void lease_acquire(struct lease *lease, const struct store_blocker *silent, size_t silent_count);
 void lease_send_release(struct lease *lease);
 void lease_send_shrink(struct lease *lease);
+/* Asks when no event waits (requests_send_confirms()). */
 void lease_send_confirm(struct lease *lease);
+/* Sends the questions that wait, a few at a time: queue_work.send(). */
+void requests_send_confirms(struct keeper *k);
 
-/* The store granted an asking lease by hand-over (store message). */
-void lease_handed_over(struct lease *lease, uint64_t fence);
+/* The store has granted an asking lease: LEASE_EV_GRANTED follows. */
+void lease_granted(struct lease *lease, uint64_t fence);
+/* The lease's step for that: is it still sure? Then it goes into journal and fence. False: it is asked for again, or
+ * LEASE_EV_REFUSED follows. */
+bool lease_take(struct lease *lease);
 
 #endif

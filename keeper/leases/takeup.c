@@ -8,6 +8,7 @@
 #include "keeper/log.h"
 #include "keeper/kernel/mounts.h"
 #include "keeper/leases/reopen.h"
+#include "keeper/leases/room.h"
 
 static struct file *take_up_file(struct keeper *k, const struct journal_entry *entry)
 {
@@ -34,6 +35,7 @@ void takeup_entry(void *arg, const struct journal_entry *entry)
 		log_error("%s: its lease could not be taken up and runs out", entry->name);
 		return;
 	}
+	room_add(lease);
 	lease->fence = entry->fence;
 	lease->slot = FENCE_NO_SLOT;
 	lease->state = entry->fence ? LEASE_UNSURE : LEASE_RELEASING; /* mutant: taken-up */
