@@ -1,5 +1,5 @@
 /* See lookup.h. */
-#include "keeper/callers/session.h"
+#include "keeper/callers/lookup.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -12,6 +12,8 @@
 #include "keeper/callers/configfile.h"
 #include "keeper/kernel/before_job.h"
 #include "keeper/callers/configwatch.h"
+#include "keeper/callers/inspection.h"
+#include "keeper/callers/session.h"
 #include "keeper/fronts/away.h"
 #include "keeper/fronts/reading.h"
 #include "keeper/kernel/inspect.h"
@@ -22,24 +24,6 @@
 #include "keeper/keeper.h"
 #include "keeper/kernel/sight.h"
 
-#define SLOW_MS 5000 /* a caller is told that its file's mount hangs */
-
-void lookup_close(struct keeper *k, int fd)
-{
-	uint64_t dev, ino;
-	bool local = inspect_ground(k->mounts, fd, &dev, &ino) == INSPECT_LOCAL;
-
-	file_close(k, dev, fd, local);
-}
-
-static void drop_inspected(struct session *s, struct inspect_result *r, struct away *away)
-{
-	file_close(s->keeper, r->st.st_dev, r->fd, s->lookup.local);
-	if (away)
-		away_forget(away);
-	before_free(&r->before);
-}
-
 /* The lock's name. If it has none, the caller has its answer. */
 static bool find_name(struct session *s, struct inspect_result *r, struct away *away, char name[LOCK_NAME_BYTES])
 {
@@ -47,7 +31,7 @@ static bool find_name(struct session *s, struct inspect_result *r, struct away *
 
 	if (ret == 0 && !r->named_late)
 		return true;
-	drop_inspected(s, r, away);
+	inspection_drop(s, r, away);
 	if (ret == 0)
 		session_refuse(s,
 			       "%s: it was made without a name (O_TMPFILE), and the keeper cannot see the one that it "
@@ -86,7 +70,7 @@ void lookup_found(struct session *s, struct inspect_result *r, struct away *away
 	if (!find_name(s, r, away, name))
 		return;
 	if (is_refused(s, r->path)) {
-		drop_inspected(s, r, away);
+		inspection_drop(s, r, away);
 		session_refuse(
 			s,
 			"%s: the keeper may not look into this process (pid %d), and so could not stop it if the "
@@ -96,7 +80,7 @@ void lookup_found(struct session *s, struct inspect_result *r, struct away *away
 	}
 	before_free(&s->before);
 	s->before = r->before;
-	ret = file_get(k, &r->st, s->lookup.local, r->path, name, r->fd, &file);
+	ret = file_get(k, &r->st, s->inspection.local, r->path, name, r->fd, &file);
 	if (away && ret < 0)
 		away_forget(away);
 	else if (away)
@@ -121,7 +105,7 @@ static void look_up_with(struct session *s, struct inspect_result *r, int ret)
 {
 	if (ret == 0)
 		return lookup_found(s, r, NULL);
-	drop_inspected(s, r, NULL);
+	inspection_drop(s, r, NULL);
 	session_refuse(s, "%s: the keeper cannot see which locks the program has, so that it could undo: %s", r->path,
 		       strerror(-ret));
 }
@@ -130,14 +114,14 @@ static void on_before_read(void *arg, int ret, struct before *before)
 {
 	struct session *s = arg;
 	struct keeper *k = s->keeper;
-	struct inspect_result *r = s->lookup.inspected;
+	struct inspect_result *r = s->inspection.inspected;
 
-	s->lookup.inspected = NULL;
+	s->inspection.inspected = NULL;
 	r->before = *before;
 	if (s->state == SESSION_INSPECTING)
 		look_up_with(s, r, ret);
 	else
-		drop_inspected(s, r, NULL);
+		inspection_drop(s, r, NULL);
 	free(r);
 	session_unuse(s);
 	queue_settle(k);
@@ -150,13 +134,13 @@ static void read_before(struct session *s, struct inspect_result *r)
 		look_up_with(s, r, before_read(&r->before, -1, s->peer.pid, WIRE_OWNER_PROCESS, &r->st));
 		return;
 	}
-	s->lookup.inspected = malloc(sizeof(*r));
-	if (s->lookup.inspected)
-		*s->lookup.inspected = *r;
-	if (!s->lookup.inspected || before_start(s->keeper->workers, &s->peer, &r->st, on_before_read, s) < 0) {
-		free(s->lookup.inspected);
-		s->lookup.inspected = NULL;
-		drop_inspected(s, r, NULL);
+	s->inspection.inspected = malloc(sizeof(*r));
+	if (s->inspection.inspected)
+		*s->inspection.inspected = *r;
+	if (!s->inspection.inspected || before_start(s->keeper->workers, &s->peer, &r->st, on_before_read, s) < 0) {
+		free(s->inspection.inspected);
+		s->inspection.inspected = NULL;
+		inspection_drop(s, r, NULL);
 		session_refuse(s, "the keeper has no memory left");
 		return;
 	}
@@ -177,93 +161,15 @@ static void on_inspected(void *arg, struct inspect_result *r)
 	struct session *s = arg;
 	struct keeper *k = s->keeper;
 
-	s->lookup.job = NULL;
+	s->inspection.job = NULL;
 	if (s->state != SESSION_INSPECTING) { /* closed, or answered meanwhile */
-		drop_inspected(s, r, NULL);
+		inspection_drop(s, r, NULL);
 		return session_unuse(s);
 	}
 	uv_timer_stop(&s->timer);
 	looked_at(s, r);
 	session_unuse(s);
 	queue_settle(k);
-}
-
-static void shared_tested(struct session *s, bool shared)
-{
-	uv_timer_stop(&s->timer);
-	s->shared_tested = true;
-	s->shared_in_use = shared;
-	s->state = SESSION_WAITING;
-	serve_again(s);
-	queue_settle(s->keeper);
-}
-
-static void on_away_tested(struct front_connection *reading, bool shared)
-{
-	shared_tested(reading->owner, shared);
-}
-
-static void on_shared_tested(void *arg, struct inspect_result *r)
-{
-	struct session *s = arg;
-
-	s->lookup.job = NULL;
-	if (s->state == SESSION_INSPECTING)
-		shared_tested(s, r->shared_in_use);
-	session_unuse(s);
-}
-
-/* The descriptor stays where it is: even close() may wait for the file system (FUSE). */
-static void on_lookup_slow(uv_timer_t *timer)
-{
-	struct session *s = timer->data;
-
-	if (s->state == SESSION_INSPECTING)
-		lookup_slow(s, SLOW_MS);
-	queue_settle(s->keeper);
-}
-
-static void start_inspect(struct session *s, uint64_t dev, struct inspect_request *request, inspect_cb *cb)
-{
-	if (request->foreign && inspect_peer_groups(s->fd, request) < 0) {
-		lookup_close(s->keeper, request->fd);
-		free(request->groups);
-		session_refuse(s, "the keeper cannot see the program's groups");
-		return;
-	}
-	s->state = SESSION_INSPECTING;
-	s->lookup.job = inspect_start(s->keeper->workers, dev, request, cb, s);
-	if (!s->lookup.job) {
-		lookup_close(s->keeper, request->fd);
-		free(request->groups);
-		session_refuse(s, "the keeper has no memory left");
-		return;
-	}
-	session_use(s);
-	uv_timer_start(&s->timer, on_lookup_slow, SLOW_MS, 0);
-}
-
-void lookup_test_shared(struct session *s)
-{
-	struct inspect_request request = {.peer = s->peer,
-					  .known = true,
-					  .test_shared = true,
-					  .space = s->request.space,
-					  .from = s->request.from,
-					  .to = s->request.to};
-
-	if (s->waiter.lock->file->away &&
-	    away_test_shared(&s->reading, s->waiter.lock->file->away, s->request.space, s->request.from, s->request.to,
-			     on_away_tested)) {
-		s->state = SESSION_INSPECTING;
-		uv_timer_start(&s->timer, on_lookup_slow, SLOW_MS, 0);
-		return;
-	}
-	request.fd = fcntl(s->waiter.lock->file->fd, F_DUPFD_CLOEXEC, 3);
-	if (request.fd < 0)
-		session_refuse(s, "the keeper has no descriptor left: %s", strerror(errno));
-	else
-		start_inspect(s, s->waiter.lock->file->key.dev, &request, on_shared_tested);
 }
 
 static void inspect(struct session *s, int fd)
@@ -278,38 +184,28 @@ static void inspect(struct session *s, int fd)
 	const struct file *file;
 	uint64_t dev, ino;
 
-	s->lookup.local = inspect_ground(k->mounts, fd, &dev, &ino) == INSPECT_LOCAL;
-	if (s->lookup.local) {
+	s->inspection.local = inspect_ground(k->mounts, fd, &dev, &ino) == INSPECT_LOCAL;
+	if (s->inspection.local) {
 		file = file_find(k, dev, ino);
 		request.unused = !file;
 		/* A worker opens it anew: it might be forgotten meanwhile. */
 		request.known = !request.foreign && file && file->fd >= 0;
 	}
-	if (!s->lookup.local || request.foreign) {
-		start_inspect(s, dev, &request, on_inspected);
+	if (!s->inspection.local || request.foreign) {
+		inspection_start(s, dev, &request, on_inspected);
 		return;
 	}
 	inspect_now(&request, &result);
 	looked_at(s, &result);
 }
 
-void lookup_slow(struct session *s, int ms)
-{
-	if (s->foreign)
-		reading_leave(&s->reading);
-	lookup_leave(s);
-	session_refuse(
-		s, "its file system has not answered the keeper for %d s: is the server that it is mounted from away?",
-		ms / 1000);
-}
-
 /* --- questions --- */
 
 static void inspect_held(struct session *s)
 {
-	int fd = s->lookup.held_fd;
+	int fd = s->inspection.held_fd;
 
-	s->lookup.held_fd = -1;
+	s->inspection.held_fd = -1;
 	inspect(s, fd);
 }
 
@@ -331,10 +227,10 @@ static void on_config_looked_at(struct configwatch_wait *wait, struct configfile
 
 	s->state = SESSION_READING;
 	if (look && configfile_is_ours(s->keeper, &s->request.config, s->request.config_path)) {
-		s->lookup.then(s);
+		s->inspection.then(s);
 		return;
 	}
-	lookup_leave(s);
+	inspection_leave(s);
 	if (look)
 		refuse_stranger(s);
 	else
@@ -345,15 +241,15 @@ static void on_config_looked_at(struct configwatch_wait *wait, struct configfile
 void lookup_await_config(struct session *s, void (*then)(struct session *s))
 {
 	s->state = SESSION_LOOKING;
-	s->lookup.then = then;
+	s->inspection.then = then;
 	configwatch_wait(s->keeper, &s->look, false, on_config_looked_at);
 }
 
 bool lookup_is_behind(struct session *s)
 {
-	if (!s->lookup.job && !s->lookup.inspected)
+	if (!s->inspection.job && !s->inspection.inspected)
 		return false;
-	session_refuse(s, s->lookup.job ? "the file system of the last question's file has not answered yet"
+	session_refuse(s, s->inspection.job ? "the file system of the last question's file has not answered yet"
 				 : "what the last question needs is still being looked for");
 	return true;
 }
@@ -361,29 +257,14 @@ bool lookup_is_behind(struct session *s)
 void lookup_start(struct session *s, int fd)
 {
 	if (lookup_is_behind(s)) {
-		lookup_close(s->keeper, fd);
+		inspection_close(s->keeper, fd);
 		return;
 	}
 	if (configfile_is_ours(s->keeper, &s->request.config, s->request.config_path)) {
 		inspect(s, fd);
 		return;
 	}
-	s->lookup.held_fd = fd;
+	s->inspection.held_fd = fd;
 	lookup_await_config(s, inspect_held);
 }
 
-void lookup_leave(struct session *s)
-{
-	struct inspect_result *r = s->lookup.found;
-
-	configwatch_leave(&s->look);
-	if (s->lookup.held_fd >= 0)
-		lookup_close(s->keeper, s->lookup.held_fd);
-	s->lookup.held_fd = -1;
-	s->lookup.found = NULL;
-	if (!r)
-		return;
-	drop_inspected(s, r, NULL);
-	free(r);
-	reading_release(&s->reading);
-}

@@ -30,7 +30,7 @@
 #include "keeper/leases/leasepage.h"
 #include "keeper/leases/locks.h"
 #include "keeper/log.h"
-#include "keeper/callers/lookup.h"
+#include "keeper/callers/inspection.h"
 #include "keeper/leases/lost.h"
 #include "keeper/leases/room.h"
 #include "keeper/callers/session.h"
@@ -50,12 +50,6 @@ static void on_timer(uv_timer_t *timer)
 static void start_timer(struct session *s, int64_t ms)
 {
 	uv_timer_start(&s->timer, on_timer, ms < 1 ? 1 : ms, 0);
-}
-
-struct store_range session_range(const struct session *s)
-{
-	return (struct store_range){
-		.space = s->request.space, .mode = s->request.mode, .from = s->request.from, .to = s->request.to};
 }
 
 /* --- asking for a lease --- */
@@ -186,7 +180,7 @@ static void serve_closed(struct session *s, struct lease *lease, bool needed, in
 	}
 	if (lease->recall == RECALL_WAIT && range.mode == WIRE_SHARED && !s->shared_tested && !needed &&
 	    !caller_is_nonblocking(s)) {
-		lookup_test_shared(s);
+		inspection_test_shared(s, serve_again);
 		return;
 	}
 	if (is_newcomer(s, lease, needed) || lease->state == LEASE_SHRINKING) {
@@ -339,15 +333,6 @@ void serve_again(struct session *s)
 }
 
 /* --- ends --- */
-
-void serve_end(struct session *s)
-{
-	if (!s->waiter.lock)
-		return;
-	uv_timer_stop(&s->timer);
-	room_leave(&s->waiter);
-	waiters_remove(&s->waiter);
-}
 
 /* probe_ms are over, and none of the holders has answered that it uses the lock, or given it back. */
 static void question_timeout(struct session *s)

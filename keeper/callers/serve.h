@@ -19,14 +19,5 @@ void serve_told(struct waiter *waiter, unsigned news, const char *why);
 
 /* The caller's timer ran out: a pin, a non-blocking question, the wait for the store. An input. */
 void serve_timeout(struct session *s);
-/* Answered, or gone: what it alone waited for is not wanted any more; its pin has ended. */
-void serve_end(struct session *s);
-
-static inline struct session *session_of_waiter(struct waiter *waiter)
-{
-	return (struct session *)((char *)waiter - offsetof(struct session, waiter));
-}
-
-struct store_range session_range(const struct session *s);
 
 #endif

@@ -13,13 +13,14 @@
 #define DFLOCK_KEEPER_SESSION_H
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 #include <sys/socket.h>
 #include <time.h>
 #include <uv.h>
 
 #include "keeper/callers/configwatch.h"
-#include "keeper/callers/lookup.h"
+#include "keeper/callers/inspection.h"
 #include "keeper/fronts/connection.h"
 #include "keeper/kernel/inspect.h"
 #include "keeper/leases/waiters.h"
@@ -59,8 +60,8 @@ struct session {
 	int64_t received_ns; /* read after the question was received: session_grant() */
 	time_t started;      /* the same moment, unix */
 
-	/* lookup.c */
-	struct lookup lookup;
+	/* inspection.c */
+	struct inspection inspection;
 	struct caller_holds holds;         /* what the caller's description had when it asked: flock */
 	struct before before;              /* ditto: records; kept until the next question */
 	bool shared_tested, shared_in_use; /* somebody had the flock shared when it asked */
@@ -91,6 +92,18 @@ struct sessions {
 
 /* Sets k->sessions. 0 or -ENOMEM. */
 int sessions_init(struct keeper *k);
+static inline struct session *session_of_waiter(struct waiter *waiter)
+{
+	return (struct session *)((char *)waiter - offsetof(struct session, waiter));
+}
+
+/* What its question is about. */
+static inline struct store_range session_range(const struct session *s)
+{
+	return (struct store_range){
+		.space = s->request.space, .mode = s->request.mode, .from = s->request.from, .to = s->request.to};
+}
+
 /* No session may be left. */
 void sessions_free(struct keeper *k);
 
@@ -99,6 +112,9 @@ void sessions_free(struct keeper *k);
 struct session *session_new(struct keeper *k, int fd, const struct ucred *peer, bool foreign);
 /* Takes it out of the list; its memory goes with its last use. It must not wait for anything any more: dispatch_close(). */
 void session_end(struct session *s);
+
+/* Answered, or gone: what it alone waited for is not wanted any more; its pin has ended. */
+void session_end_wait(struct session *s);
 
 /* A worker looks for this session: it is not freed before session_unuse(). */
 void session_use(struct session *s);
