@@ -38,7 +38,7 @@
 
 #define AWAY_MS 1000 /* a caller that waits for the store this long is told so */
 
-static void on_timer(uv_timer_t *timer)
+static void on_caller_timer(uv_timer_t *timer)
 {
 	struct session *s = timer->data;
 	struct keeper *k = s->keeper;
@@ -47,9 +47,9 @@ static void on_timer(uv_timer_t *timer)
 	queue_settle(k);
 }
 
-static void start_timer(struct session *s, int64_t ms)
+static void caller_start_timer(struct session *s, int64_t ms)
 {
-	uv_timer_start(&s->timer, on_timer, ms < 1 ? 1 : ms, 0);
+	uv_timer_start(&s->timer, on_caller_timer, ms < 1 ? 1 : ms, 0);
 }
 
 /* --- asking for a lease --- */
@@ -60,11 +60,11 @@ static void wait_for_room(struct session *s)
 	const struct config_lease *config = &s->keeper->config->lease;
 
 	if (!s->waiter.roomless || !uv_is_active((uv_handle_t *)&s->timer))
-		start_timer(s, caller_is_nonblocking(s) ? config->probe_ms : config->store_wait_ms);
+		caller_start_timer(s, caller_is_nonblocking(s) ? config->probe_ms : config->store_wait_ms);
 	room_wait(&s->waiter);
 }
 
-static struct lease *ask(struct session *s, const struct store_range *range)
+static struct lease *caller_ask(struct session *s, const struct store_range *range)
 {
 	struct lease *lease;
 	int ret;
@@ -104,15 +104,15 @@ static void wait_for_lease(struct session *s, const struct store_range *range)
 	bool fresh = !lease;
 
 	if (!lease)
-		lease = ask(s, range);
+		lease = caller_ask(s, range);
 	if (!lease)
 		return;
 	room_leave(&s->waiter);
 	waiters_join(&s->waiter, lease);
 	if (caller_is_nonblocking(s)) {
-		start_timer(s, s->keeper->config->lease.probe_ms);
+		caller_start_timer(s, s->keeper->config->lease.probe_ms);
 	} else {
-		start_timer(s, AWAY_MS); /* the store seems to be there, but it may not answer */
+		caller_start_timer(s, AWAY_MS); /* the store seems to be there, but it may not answer */
 		if (lease->queued && !deadlock_possible(s))
 			caller_tell_waiting(s);
 	}
@@ -158,7 +158,7 @@ static void pin(struct session *s, struct lease *lease, int64_t now, int64_t sur
 	s->state = SESSION_PINNED;
 	room_leave(&s->waiter);
 	waiters_leave(&s->waiter);
-	start_timer(s, (s->waiter.pin_until_ns - now) / NS_PER_MS);
+	caller_start_timer(s, (s->waiter.pin_until_ns - now) / NS_PER_MS);
 	lease_used(lease);
 	if (lease->state == LEASE_HELD)
 		leasepage_show(lease);
@@ -216,7 +216,7 @@ static void start_away_timer(struct session *s)
 	int64_t left = s->keeper->config->lease.store_wait_ms - since_ms(s->away_ns);
 	int64_t silent = AWAY_MS - since_ms(s->told_waiting ? s->away_ns : s->received_ns);
 
-	start_timer(s, !is_to_be_told(s) || left < silent ? left : silent);
+	caller_start_timer(s, !is_to_be_told(s) || left < silent ? left : silent);
 }
 
 /* The store is down, or was too long: what the caller waits for depends on that alone. */
@@ -344,7 +344,7 @@ static void question_timeout(struct session *s)
 	if (!lease)
 		return;
 	if (!lease->queued) { /* the store itself has not answered: connect_ms bounds that */
-		start_timer(s, s->keeper->config->lease.probe_ms);
+		caller_start_timer(s, s->keeper->config->lease.probe_ms);
 		return;
 	}
 	for (size_t i = 0; i < lease->blocker_count && count < STORE_MAX_BLOCKERS; i++)
@@ -357,7 +357,7 @@ static void question_timeout(struct session *s)
 	s->named_dead = true;
 	log_info("%s: %s has been silent for more than dead_ms and does not answer: it counts as dead",
 		 s->waiter.lock->file->name, silent[0].host);
-	start_timer(s, s->keeper->config->lease.probe_ms);
+	caller_start_timer(s, s->keeper->config->lease.probe_ms);
 	lease_acquire(lease, silent, count);
 }
 
@@ -406,7 +406,7 @@ void serve_timeout(struct session *s)
 		int64_t left = w->pin_until_ns - clock_now_ns();
 
 		if (left > 0) /* the loop counts from when it last looked at the clock */
-			start_timer(s, left / NS_PER_MS + 1);
+			caller_start_timer(s, left / NS_PER_MS + 1);
 		else if (w->lock)
 			waiters_unpinned(w->lock);
 		return;
