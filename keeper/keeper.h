@@ -11,7 +11,7 @@
  *   inspect.c   looks at a passed descriptor (worker)      probe.c  asks the kernel (threads)
  *   inquiry.c   what of ours is in another's way (worker)  answers.c  what others say is in ours
  *   fronts/     other users' descriptors, and the processes that have them: fronts.h
- *   journal.c   what a restarted keeper takes up           takeup.c does so
+ *   table.c     the table of leases                        takeup.c takes up what an earlier keeper had
  *   reopen.c    opens its files again                      listed.c reads /proc/locks
  *   pagefile.c  the shared page's rules                    leasepage.c its leases
  *   room.c      room for leases: what is unused makes some
@@ -33,11 +33,12 @@
 #include <uv.h>
 
 #include "config/config.h"
-#include "keeper/guard/fence.h"
+#include "keeper/guard/table.h"
 #include "keeper/rules/lease.h"
 #include "keeper/kernel/probe.h"
 #include "keeper/leases/locks.h"
 #include "keeper/leases/queue.h"
+#include "keeper/kernel/identity.h"
 #include "keeper/leases/room.h"
 #include "keeper/leases/waiters.h"
 #include "keeper/rules/watch.h"
@@ -60,7 +61,6 @@ struct orphan;
 struct reopen;
 struct session;
 struct sessions;
-
 
 /* A lease that was lost, for status; the newest KEEPER_MAX_LOST are kept. */
 #define KEEPER_MAX_LOST 32
@@ -92,7 +92,6 @@ struct keeper {
 	bool system; /* serves several users */
 	time_t started;
 	struct page *page;
-	struct journal *journal;
 	struct store *store;
 	struct watch *watch;    /* silent for a ttl: dead */
 	struct watch *sweeping; /* silent for sweep_ms: removed */
@@ -103,8 +102,7 @@ struct keeper {
 	struct fronts *fronts; /* NULL: only our own user asks */
 	struct mounts *mounts;
 	struct room room;
-	struct fence *fence;
-	struct fence_old *fence_taken; /* while the journal is taken up */
+	struct table *table; /* of leases; shared with the parent */
 
 	struct file *files;
 	struct lease *leases;
@@ -131,7 +129,7 @@ struct keeper {
 	int64_t noted_ns; /* when the log last had a line about a message of the store */
 
 	/* grace.c */
-	char journal_incarnation[STORE_INC_BYTES]; /* of the leases that were taken up; "" after that */
+	char taken_incarnation[STORE_INC_BYTES]; /* of the leases that were taken up; "" after that */
 	char earlier_incarnation[STORE_INC_BYTES]; /* that this keeper has known before the store's own; "": none */
 	int64_t grace_since_ns;
 	size_t forgotten_count; /* leases that are unsure and forgotten */

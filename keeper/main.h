@@ -13,7 +13,7 @@ struct keeper_options {
 	int lock_fd;             /* keeper.lock; parent and keeper have the same description of it */
 	int ready_fd;            /* closed when it serves; an error goes there first; -1: none */
 	bool foreground, debug;
-	struct fence *fence; /* shared with the parent */
+	struct table *table; /* of leases; shared with the parent */
 	int parent_fd;       /* ends when the parent has died */
 };
 

@@ -9,7 +9,6 @@
 #include <utlist.h>
 
 #include "keeper/clock.h"
-#include "keeper/guard/fence.h"
 #include "keeper/callers/kept.h"
 #include "keeper/leases/leasepage.h"
 #include "keeper/log.h"
@@ -111,7 +110,7 @@ static void configfile_replace(struct keeper *k, struct config *fresh)
 	*fresh = old;
 	config_free(fresh);
 	HASH_ITER (hh, k->leases, lease, next)
-		fence_on_lost(k->fence, lease->slot, config_on_lost(k->config, lease->lock->file->path));
+		table_set_on_lost(k->table, lease->slot, config_on_lost(k->config, lease->lock->file->path));
 }
 
 static void configfile_take_over(struct keeper *k, struct config *fresh)
@@ -209,7 +208,7 @@ static bool configfile_may_replace(const struct keeper *k, const struct config *
 		return true;
 	if (!configfile_is_at_rest(&look->id) || !config_follows(old, look->fresh, why, sizeof(why)))
 		return false;
-	return config_same_store(old, look->fresh) || (look->fresh->has_store && k->fence && !fence_in_use(k->fence));
+	return config_same_store(old, look->fresh) || (look->fresh->has_store && !table_in_use(k->table));
 }
 
 static int configfile_start_with(struct keeper *k, struct config *config, const struct wire_config_id *seen)

@@ -71,16 +71,12 @@ static void configwatch_answer(struct configwatch *w, struct configfile_look *lo
 static void on_look_is_slow(uv_timer_t *timer)
 {
 	struct configwatch *w = timer->data;
-	int64_t left;
+	int64_t now = clock_now_ns();
 
-	while (w->waiting) {
-		left = w->waiting->until_ns - clock_now_ns();
-		if (left > 0) {
-			uv_timer_start(timer, on_look_is_slow, left / NS_PER_MS + 1, 0);
-			return;
-		}
+	while (w->waiting && w->waiting->until_ns <= now)
 		configwatch_answer(w, NULL);
-	}
+	if (w->waiting)
+		uv_timer_start(timer, on_look_is_slow, (w->waiting->until_ns - now) / NS_PER_MS + 1, 0);
 	queue_settle(w->k);
 }
 
@@ -138,6 +134,7 @@ static void configwatch_looked(struct work *work)
 	config_free(w->look.fresh);
 	config_source_free(&w->look.source);
 	configwatch_free_if_closed(w);
+	queue_settle(k);
 }
 
 /* What was judged, or says what is in force, need not be read again until it changes. */

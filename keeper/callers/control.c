@@ -36,27 +36,7 @@ static void control_reload(struct session *s)
 	configwatch_wait(s->keeper, &s->look, true, on_reload_looked_at);
 }
 
-/* --- news --- */
-
-void control_store_tried(struct keeper *k)
-{
-	control_init_store_tried(k);
-}
-
-void control_store_down(struct keeper *k)
-{
-	control_stop_store_down(k);
-}
-
-void control_in_use(struct lease *lease)
-{
-	control_stop_in_use(lease);
-}
-
-void control_leases_ended(struct keeper *k)
-{
-	control_stop_leases_ended(k);
-}
+/* --- questions --- */
 
 void control_question(struct session *s)
 {

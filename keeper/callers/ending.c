@@ -115,7 +115,7 @@ static void say_what_it_waits_for(struct keeper *k, unsigned count, const struct
 static void end_at_once(struct keeper *k)
 {
 	const struct lease *one;
-	unsigned count = count_in_use(k, &one), frozen = fence_frozen(k->fence);
+	unsigned count = count_in_use(k, &one), frozen = table_frozen(k->table);
 
 	if (count)
 		log_error("%u leases are in use; the next keeper takes them up if it starts within %lld ms", count,
@@ -140,7 +140,7 @@ static void on_term_timer(uv_timer_t *timer)
 	const struct lease *one = NULL;
 	unsigned count = count_in_use(k, &one);
 
-	switch (ending_decide(k->fence->ending > 1, count, is_releasing(k), waited)) {
+	switch (ending_decide(k->table->head->ending > 1, count, is_releasing(k), waited)) {
 	case ENDING_AT_ONCE:
 		end_at_once(k);
 		return;
@@ -214,7 +214,7 @@ int ending_start(struct keeper *k, ending_cb *end)
 	handle_signals(k, e);
 	if (!k->options->foreground && often)
 		uv_timer_start(&e->idle, on_idle_timer, often, often);
-	if (k->fence->ending) /* the keeper before was told */
+	if (k->table->head->ending) /* the keeper before was told */
 		begin_to_end(k);
 	return 0;
 }

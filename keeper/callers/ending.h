@@ -17,7 +17,7 @@ struct keeper;
 /* Ends the loop; leases that are in use are left to the next keeper. Nothing if it ends already. */
 typedef void ending_cb(struct keeper *k, const char *why);
 
-/* Sets k->ending; k->config, k->options, k->sessions and k->fence are there. Unblocks the signals. 0 or -ENOMEM. */
+/* Sets k->ending; k->config, k->options, k->sessions and k->table are there. Unblocks the signals. 0 or -ENOMEM. */
 int ending_start(struct keeper *k, ending_cb *end);
 /* Closes its handles; ending_free() when the loop has run. */
 void ending_close(struct keeper *k);

@@ -17,6 +17,7 @@
 #include <string.h>
 #include <utlist.h>
 
+#include "keeper/guard/table_notes.h"
 #include "keeper/leases/act.h"
 #include "keeper/leases/answers.h"
 #include "keeper/callers/callers.h"
@@ -76,9 +77,11 @@ static struct lease *caller_ask(struct session *s, const struct store_range *ran
 	ret = lease_begin(s->waiter.lock, range, s->peer.uid, &lease);
 	if (ret == -ENOMEM)
 		caller_refuse(s, "the keeper has no memory left");
+	else if (ret == -ENFILE)
+		caller_refuse(s, "the keeper holds as many leases as it can");
 	else if (ret < 0)
 		caller_refuse(s,
-			      "the keeper cannot write its journal (%s): is the runtime directory's file system full?",
+			      "the keeper's table of leases cannot grow (%s): is the runtime directory's file system full?",
 			      strerror(-ret));
 	return ret < 0 ? NULL : lease;
 }
@@ -162,6 +165,7 @@ static void pin(struct session *s, struct lease *lease, int64_t now, int64_t sur
 	lease_used(lease);
 	if (lease->state == LEASE_HELD)
 		leasepage_show(lease);
+	table_pinned(k->table, s->waiter.pin_until_ns);
 	session_grant(s, s->waiter.pin_until_ns, lease->fence);
 }
 

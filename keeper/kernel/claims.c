@@ -22,7 +22,7 @@ bool file_is_plain(const struct holders_file *f)
 /* --- claims --- */
 
 int claims_add(struct claims *c, const struct holders_file *file, enum wire_space space, int64_t from, int64_t to,
-	       size_t tag)
+	       uint64_t tag)
 {
 	if (c->count == c->room) {
 		size_t room = c->room ? 2 * c->room : 64;

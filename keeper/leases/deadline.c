@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "keeper/clock.h"
-#include "keeper/guard/journal.h"
+#include "keeper/guard/table_notes.h"
 #include "keeper/leases/leasepage.h"
 #include "keeper/leases/locks.h"
 #include "keeper/leases/queue.h"
@@ -49,7 +49,7 @@ void deadline_set(struct keeper *k, int64_t deadline_ns)
 {
 	k->deadline_ns = deadline_ns;
 	k->freeze_at_ns = deadline_ns - k->config->lease.freeze_margin_ms * NS_PER_MS;
-	fence_renewed(k->fence, k->freeze_at_ns, deadline_ns);
+	table_renewed(k->table, k->freeze_at_ns, deadline_ns);
 }
 
 static bool holds_something(const struct keeper *k)
@@ -89,13 +89,9 @@ void deadline_renewed(struct keeper *k, int64_t sent_ns)
 	int64_t deadline = sent_ns + deadline_ttl_ns(k) * 9 / 10; /* mutant: deadline */
 	int64_t now = clock_now_ns();
 	bool was_sure = deadline_sure_until(k) - now > DEADLINE_LEAST_NS; /* first the old deadline, then the new */
-	int ret;
 
 	if (deadline <= k->deadline_ns || deadline <= now || k->forgotten_count)
 		return;
-	ret = journal_set_deadline(k->journal, deadline);
-	if (ret < 0)
-		log_error("the journal cannot be written: %s", strerror(-ret));
 	deadline_set(k, deadline);
 	k->expired = false;
 	leasepage_refresh(k, deadline_sure_until(k));

@@ -76,6 +76,9 @@ static void on_unknown_released(void *arg, const struct store_reply *reply)
 /* Somebody waits for, or was granted, a token that is not ours any more: it must not stay in the store. */
 static void release_unknown(struct keeper *k, const struct store_message *m)
 {
+	/* It may be one that could not be read from the table (table_take_up()): its holders end first. Another recall comes. */
+	if (k->losing)
+		return;
 	log_debug("%s %.8s: unknown, given back", m->name, m->token);
 	store_release(k->store, m->name, m->token, on_unknown_released, k); /* mutant: unknown-token */
 }
@@ -122,7 +125,7 @@ static void on_message(void *arg, const struct store_message *m)
 	struct keeper *k = arg;
 
 	if (k->leaving)
-		return; /* what is in the journal is the next keeper's */
+		return; /* what is in the table is the next keeper's */
 	deadline_notice(k);
 	take_message(k, m);
 	queue_settle(k);

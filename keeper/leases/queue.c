@@ -18,7 +18,7 @@
  *   - drained: pins are given by news alone, and no news is told meanwhile;
  *   - unwanted: callers join a lease in news alone;
  *   - superseded: two leases may each be covered by the other one: act.c looks again, when the other may have gone;
- *   - granted: act.c looks at the deadline again, and only then takes the lease into journal and fence;
+ *   - granted: act.c looks at the deadline again, and only then takes the lease into the table;
  *   - what kernel and store said: that it was true once is all that they ever say.
  * Questions whether a lease stands, or to put it back, are sent when no event waits (send()): an event may say that it is
  * too late for that.

@@ -52,7 +52,7 @@ struct queue_work {
 /* What callers/ does with news. Each is called when no event waits, and may raise events. */
 struct queue_news {
 	void (*told)(struct waiter *waiter, unsigned news, const char *why); /* waiters.h */
-	void (*in_use)(struct lease *lease);                                 /* by a program of this host */
+	void (*in_use)(const struct lease *lease);                           /* by a program of this host */
 	void (*store)(struct keeper *k, enum queue_store what);
 	void (*leases_freed)(struct keeper *k);
 	/* A chase has come (store message). Called at once; answers nobody. */

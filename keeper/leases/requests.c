@@ -12,7 +12,6 @@
 
 #include "keeper/leases/answers.h"
 #include "keeper/clock.h"
-#include "keeper/guard/journal.h"
 #include "keeper/leases/deadline.h"
 #include "keeper/leases/locks.h"
 #include "keeper/leases/queue.h"
@@ -95,32 +94,10 @@ void lease_granted(struct lease *lease, uint64_t fence)
 	queue_raise(lease, LEASE_EV_GRANTED);
 }
 
-/* Into journal and fence, before any caller is told. False: it cannot be; its waiters have been refused. */
-static bool enter_tables(struct lease *lease)
-{
-	struct keeper *k = lease_keeper(lease);
-	struct holders_file file;
-	int ret;
-
-	ret = journal_granted(k->journal, lease->token, lease->fence, &lease->range); /* mutant: fence-recorded */
-	if (ret < 0) {
-		log_error("%s: the journal cannot be written (%s): the lease is given back", lease->lock->file->name,
-			  strerror(-ret));
-		waiters_refuse(lease,
-			       "the keeper cannot write its journal; is the runtime directory's file system full?");
-		return false;
-	}
-	file = file_searched(lease->lock->file);
-	lease->slot = fence_take(k->fence, &file, &lease->range, FENCE_HELD,
-				 config_on_lost(k->config, lease->lock->file->path));
-	if (lease->slot == FENCE_NO_SLOT)
-		waiters_refuse(lease, "the keeper holds as many leases as it can");
-	return lease->slot != FENCE_NO_SLOT;
-}
-
 bool lease_take(struct lease *lease)
 {
 	struct keeper *k = lease_keeper(lease);
+	const struct holders_file file = file_searched(lease->lock->file);
 
 	/* The deadline may have passed since it was looked at last. */
 	deadline_sure_until(k);
@@ -133,25 +110,27 @@ bool lease_take(struct lease *lease)
 	/* Wanted again as soon as it was given to another: both use it all the time. */
 	if (lease->since_ns - lease->lock->given_back_ns < k->config->lease.min_hold_ms * NS_PER_MS)
 		lease->keep_until_ns = clock_now_ns() + k->config->lease.min_hold_ms * NS_PER_MS;
-	if (enter_tables(lease))
-		return true;
-	queue_raise(lease, LEASE_EV_REFUSED);
-	return false;
+	table_grant(k->table, lease->slot, lease->fence, &lease->range, &file); /* mutant: fence-recorded */
+	return true;
 }
 
 int lease_begin(struct lock *lock, const struct store_range *range, uid_t uid, struct lease **out)
 {
 	struct lease *lease = lease_new(lock, range, uid);
 	struct file *file = lock->file;
-	struct journal_entry entry = {.range = *range, .dev = file->key.dev, .ino = file->key.ino, .path = file->path};
+	const struct table_lease entry = {.token = lease ? lease->token : NULL,
+					  .name = file->name,
+					  .path = file->path,
+					  .file = file_searched(file),
+					  .range = *range,
+					  .uid = uid,
+					  .on_lost = config_on_lost(file->keeper->config, file->path)};
 	int ret;
 
 	if (!lease)
 		return -ENOMEM;
 	room_add(lease);
-	memcpy(entry.token, lease->token, sizeof(entry.token));
-	snprintf(entry.name, sizeof(entry.name), "%s", file->name);
-	ret = journal_add(file->keeper->journal, &entry);
+	ret = table_ask(file->keeper->table, &entry, &lease->slot);
 	if (ret < 0)
 		queue_raise(lease, LEASE_EV_UNSENT);
 	*out = ret < 0 ? NULL : lease;
@@ -366,6 +345,8 @@ static void stands(struct lease *lease, const struct store_reply *reply, int64_t
 	struct keeper *k = lease_keeper(lease);
 
 	lease_set_forgotten(lease, false);
+	if (lease_is_ours(lease->state))
+		table_confirm(k->table, lease->slot);
 	deadline_renewed(k, sent_ns);
 	if (k->expired) { /* it stood when that was said, but the answer took longer than the host's time */
 		if (lease->state == LEASE_UNSURE)

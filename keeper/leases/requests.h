@@ -6,8 +6,8 @@
 #include "keeper/leases/locks.h"
 
 /*
- * A new lease of the lock for a call of this user, asking and in the journal, but not asked for yet. 0; -ENOMEM; -errno
- * of the journal.
+ * A new lease of the lock for a call of this user, asking and in the table, but not asked for yet. 0; -ENOMEM; -errno
+ * of the table.
  */
 int lease_begin(struct lock *lock, const struct store_range *range, uid_t uid, struct lease **out);
 
@@ -25,8 +25,8 @@ void requests_send_confirms(struct keeper *k);
 
 /* The store has granted an asking lease: LEASE_EV_GRANTED follows. */
 void lease_granted(struct lease *lease, uint64_t fence);
-/* The lease's step for that: is it still sure? Then it goes into journal and fence. False: it is asked for again, or
- * LEASE_EV_REFUSED follows. */
+/* The lease's step for that: is it still sure? Then the table has its fence number, before any caller is
+ * told. False: it is asked for again. */
 bool lease_take(struct lease *lease);
 
 #endif
