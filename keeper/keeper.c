@@ -201,7 +201,7 @@ static int take_up(struct keeper *k, const struct keeper_options *o)
 	return 0;
 }
 
-/* The leases have ceased to be sure: who is still in a lock call has been told nothing. */
+/* The leases have ceased to be sure: a process that is still in a lock call has been told nothing. */
 static void note_callers(struct keeper *k)
 {
 	const struct session *s;

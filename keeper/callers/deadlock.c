@@ -43,7 +43,7 @@ void deadlock_free(struct keeper *k)
 	k->deadlock = NULL;
 }
 
-/* One chase that has come: a worker finds out who holds what it is after. */
+/* One chase that has come: a worker finds the processes that hold what it is after. */
 struct deadlock_search {
 	uv_work_t work;
 	struct keeper *keeper;

@@ -70,7 +70,7 @@ static void listener_admit(struct keeper *k, int fd)
 	const char *why;
 
 	if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &len) != 0)
-		return listener_turn_away(k, fd, "the keeper cannot see who asks");
+		return listener_turn_away(k, fd, "the keeper cannot see which process asks");
 	why = peer_refused(k, &peer);
 	if (why)
 		return listener_turn_away(k, fd, why);

@@ -1,5 +1,5 @@
 /*
- * See status.h. In four steps: what the keeper knows, from the loop; who holds the kernel locks, from a worker; whether
+ * See status.h. In four steps: what the keeper knows, from the loop; which processes hold the kernel locks, from a worker; whether
  * the store takes new locks; and what it has, from its scripts. The session may be gone by then: the job finds it by
  * its number.
  */
@@ -248,7 +248,7 @@ static struct session *status_session(const struct status_job *job)
 /* Written in large pieces: json_dumpfd() makes a system call of every comma. */
 static int json_to_memfd(const json_t *doc)
 {
-	int fd = memfd_create("dflock-status", MFD_CLOEXEC), err;
+	int fd = memfd_create("dflock-status", MFD_CLOEXEC), ret;
 	FILE *f = fd < 0 ? NULL : fdopen(fcntl(fd, F_DUPFD_CLOEXEC, 3), "w");
 	bool written = f && json_dumpf(doc, f, JSON_INDENT(1)) == 0;
 
@@ -256,10 +256,10 @@ static int json_to_memfd(const json_t *doc)
 		written = false;
 	if (written && lseek(fd, 0, SEEK_SET) == 0)
 		return fd;
-	err = errno;
+	ret = errno;
 	if (fd >= 0)
 		close(fd);
-	errno = err;
+	errno = ret;
 	return -1;
 }
 
@@ -308,7 +308,7 @@ static void status_on_dump(void *arg, const char *json, size_t len, const char *
 		status_job_free(job);
 }
 
-/* New leases are one thing that a store may refuse while it answers: who asks for the status wants to know. */
+/* A store may refuse new leases while it answers: an operator wants to know. */
 static void status_on_tried(void *arg, const struct store_reply *reply)
 {
 	struct status_job *job = arg;
@@ -324,7 +324,7 @@ static void status_searched(uv_work_t *req, int status)
 
 	(void)status;
 	if (job->error < 0)
-		log_error("who holds the locks could not be found out: %s", strerror(-job->error));
+		log_error("status: the holders of the locks could not be found: %s", strerror(-job->error));
 	if (job->keeper->leaving)
 		status_on_dump(job, NULL, 0, "the keeper ends");
 	else
