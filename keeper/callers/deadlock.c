@@ -129,9 +129,7 @@ static void deadlock_follow(struct keeper *k, pid_t pid, const struct store_chas
 				next.youngest = s->waiter.arrival;
 			deadlock_send_on(s->waiter.lease, &next);
 		} else if (s->state == SESSION_PINNED) { /* it may wait in the kernel, for another program here */
-			struct store_range range = session_range(s);
-
-			deadlock_search_start(k, s->waiter.lock, &range, &next);
+			deadlock_search_start(k, s->waiter.lock, &s->waiter.range, &next);
 		}
 	}
 }

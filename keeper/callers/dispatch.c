@@ -6,7 +6,6 @@
 
 #include "keeper/callers/configwatch.h"
 #include "keeper/callers/control.h"
-#include "keeper/callers/inspection.h"
 #include "keeper/callers/lookup.h"
 #include "keeper/clock.h"
 #include "keeper/fronts/frontmsg.h"
@@ -22,11 +21,11 @@ void dispatch_close(struct session *s)
 {
 	if (s->state == SESSION_CLOSED)
 		return;
-	session_end_wait(s);
+	session_stop_waiting(s);
 	before_free(&s->before);
 	if (s->foreign)
 		reading_leave(&s->reading);
-	inspection_leave(s);
+	lookup_leave(s);
 	configwatch_leave(&s->look);
 	session_end(s);
 	if (s->foreign)
@@ -60,7 +59,7 @@ static void dispatch_other(struct session *s, const struct wire_request *r, enum
 static void close_passed(struct keeper *k, const struct question_fds *came)
 {
 	for (unsigned i = 0; i < came->count; i++)
-		inspection_close(k, came->fds[i]);
+		lookup_close(k, came->fds[i]);
 }
 
 /* n as of question_receive(). May the question be looked at? If not, the peer has been told, or disconnected. */
@@ -73,7 +72,7 @@ static bool dispatch_is_in_turn(struct session *s, ssize_t n)
 	if (n == -EBADMSG)
 		log_info("pid %d sent more than one descriptor: disconnected", (int)s->peer.pid);
 	if (n > 0 && s->state == SESSION_PINNED) { /* ends the pin; an early answer is re-asked for */
-		session_end_wait(s);
+		session_stop_waiting(s);
 		s->state = SESSION_READING;
 	}
 	if (n > 0 && s->state != SESSION_READING)
@@ -138,7 +137,7 @@ static void dispatch_slow(struct front_connection *reading, int ms)
 {
 	struct session *s = reading->owner;
 
-	inspection_slow(s, ms);
+	lookup_slow(s, ms);
 	queue_settle(s->keeper);
 }
 

@@ -1,5 +1,5 @@
 /* See lookup.h. */
-#include "keeper/callers/lookup.h"
+#include "keeper/callers/session.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -12,8 +12,6 @@
 #include "keeper/callers/configfile.h"
 #include "keeper/kernel/before_job.h"
 #include "keeper/callers/configwatch.h"
-#include "keeper/callers/inspection.h"
-#include "keeper/callers/session.h"
 #include "keeper/fronts/away.h"
 #include "keeper/fronts/reading.h"
 #include "keeper/kernel/inspect.h"
@@ -31,7 +29,7 @@ static bool find_name(struct session *s, struct inspect_result *r, struct away *
 
 	if (ret == 0 && !r->named_late)
 		return true;
-	inspection_drop(s, r, away);
+	lookup_drop(s, r, away);
 	if (ret == 0)
 		session_refuse(s,
 			       "%s: it was made without a name (O_TMPFILE), and the keeper cannot see the one that it "
@@ -70,7 +68,7 @@ void lookup_found(struct session *s, struct inspect_result *r, struct away *away
 	if (!find_name(s, r, away, name))
 		return;
 	if (is_refused(s, r->path)) {
-		inspection_drop(s, r, away);
+		lookup_drop(s, r, away);
 		session_refuse(
 			s,
 			"%s: the keeper may not look into this process (pid %d), and so could not stop it if the "
@@ -80,7 +78,7 @@ void lookup_found(struct session *s, struct inspect_result *r, struct away *away
 	}
 	before_free(&s->before);
 	s->before = r->before;
-	ret = file_get(k, &r->st, s->inspection.local, r->path, name, r->fd, &file);
+	ret = file_get(k, &r->st, s->lookup.local, r->path, name, r->fd, &file);
 	if (away && ret < 0)
 		away_forget(away);
 	else if (away)
@@ -105,7 +103,7 @@ static void look_up_with(struct session *s, struct inspect_result *r, int ret)
 {
 	if (ret == 0)
 		return lookup_found(s, r, NULL);
-	inspection_drop(s, r, NULL);
+	lookup_drop(s, r, NULL);
 	session_refuse(s, "%s: the keeper cannot see which locks the program has, so that it could undo: %s", r->path,
 		       strerror(-ret));
 }
@@ -114,14 +112,14 @@ static void on_before_read(void *arg, int ret, struct before *before)
 {
 	struct session *s = arg;
 	struct keeper *k = s->keeper;
-	struct inspect_result *r = s->inspection.inspected;
+	struct inspect_result *r = s->lookup.inspected;
 
-	s->inspection.inspected = NULL;
+	s->lookup.inspected = NULL;
 	r->before = *before;
 	if (s->state == SESSION_INSPECTING)
 		look_up_with(s, r, ret);
 	else
-		inspection_drop(s, r, NULL);
+		lookup_drop(s, r, NULL);
 	free(r);
 	session_unuse(s);
 	queue_settle(k);
@@ -134,13 +132,13 @@ static void read_before(struct session *s, struct inspect_result *r)
 		look_up_with(s, r, before_read(&r->before, -1, s->peer.pid, WIRE_OWNER_PROCESS, &r->st));
 		return;
 	}
-	s->inspection.inspected = malloc(sizeof(*r));
-	if (s->inspection.inspected)
-		*s->inspection.inspected = *r;
-	if (!s->inspection.inspected || before_start(s->keeper->workers, &s->peer, &r->st, on_before_read, s) < 0) {
-		free(s->inspection.inspected);
-		s->inspection.inspected = NULL;
-		inspection_drop(s, r, NULL);
+	s->lookup.inspected = malloc(sizeof(*r));
+	if (s->lookup.inspected)
+		*s->lookup.inspected = *r;
+	if (!s->lookup.inspected || before_start(s->keeper->workers, &s->peer, &r->st, on_before_read, s) < 0) {
+		free(s->lookup.inspected);
+		s->lookup.inspected = NULL;
+		lookup_drop(s, r, NULL);
 		session_refuse(s, "the keeper has no memory left");
 		return;
 	}
@@ -161,9 +159,9 @@ static void on_inspected(void *arg, struct inspect_result *r)
 	struct session *s = arg;
 	struct keeper *k = s->keeper;
 
-	s->inspection.job = NULL;
+	s->lookup.job = NULL;
 	if (s->state != SESSION_INSPECTING) { /* closed, or answered meanwhile */
-		inspection_drop(s, r, NULL);
+		lookup_drop(s, r, NULL);
 		return session_unuse(s);
 	}
 	uv_timer_stop(&s->timer);
@@ -184,15 +182,15 @@ static void inspect(struct session *s, int fd)
 	const struct file *file;
 	uint64_t dev, ino;
 
-	s->inspection.local = inspect_ground(k->mounts, fd, &dev, &ino) == INSPECT_LOCAL;
-	if (s->inspection.local) {
+	s->lookup.local = inspect_ground(k->mounts, fd, &dev, &ino) == INSPECT_LOCAL;
+	if (s->lookup.local) {
 		file = file_find(k, dev, ino);
 		request.unused = !file;
 		/* A worker opens it anew: it might be forgotten meanwhile. */
 		request.known = !request.foreign && file && file->fd >= 0;
 	}
-	if (!s->inspection.local || request.foreign) {
-		inspection_start(s, dev, &request, on_inspected);
+	if (!s->lookup.local || request.foreign) {
+		lookup_inspect(s, dev, &request, on_inspected);
 		return;
 	}
 	inspect_now(&request, &result);
@@ -203,9 +201,9 @@ static void inspect(struct session *s, int fd)
 
 static void inspect_held(struct session *s)
 {
-	int fd = s->inspection.held_fd;
+	int fd = s->lookup.held_fd;
 
-	s->inspection.held_fd = -1;
+	s->lookup.held_fd = -1;
 	inspect(s, fd);
 }
 
@@ -227,10 +225,10 @@ static void on_config_looked_at(struct configwatch_wait *wait, struct configfile
 
 	s->state = SESSION_READING;
 	if (look && configfile_is_ours(s->keeper, &s->request.config, s->request.config_path)) {
-		s->inspection.then(s);
+		s->lookup.then(s);
 		return;
 	}
-	inspection_leave(s);
+	lookup_leave(s);
 	if (look)
 		refuse_stranger(s);
 	else
@@ -241,15 +239,15 @@ static void on_config_looked_at(struct configwatch_wait *wait, struct configfile
 void lookup_await_config(struct session *s, void (*then)(struct session *s))
 {
 	s->state = SESSION_LOOKING;
-	s->inspection.then = then;
+	s->lookup.then = then;
 	configwatch_wait(s->keeper, &s->look, false, on_config_looked_at);
 }
 
 bool lookup_is_behind(struct session *s)
 {
-	if (!s->inspection.job && !s->inspection.inspected)
+	if (!s->lookup.job && !s->lookup.inspected)
 		return false;
-	session_refuse(s, s->inspection.job ? "the file system of the last question's file has not answered yet"
+	session_refuse(s, s->lookup.job ? "the file system of the last question's file has not answered yet"
 				 : "what the last question needs is still being looked for");
 	return true;
 }
@@ -257,14 +255,13 @@ bool lookup_is_behind(struct session *s)
 void lookup_start(struct session *s, int fd)
 {
 	if (lookup_is_behind(s)) {
-		inspection_close(s->keeper, fd);
+		lookup_close(s->keeper, fd);
 		return;
 	}
 	if (configfile_is_ours(s->keeper, &s->request.config, s->request.config_path)) {
 		inspect(s, fd);
 		return;
 	}
-	s->inspection.held_fd = fd;
+	s->lookup.held_fd = fd;
 	lookup_await_config(s, inspect_held);
 }
-

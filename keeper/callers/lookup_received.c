@@ -1,5 +1,5 @@
 /*
- * What a front has looked at, until its lock is known: see lookup.h. The result waits in s->inspection.found
+ * What a front has looked at, until its lock is known: see lookup.h. The result waits in s->lookup.found
  *   - while the configuration file is looked at, if the question goes by another than the keeper;
  *   - while the front that has the description passes it on.
  * During both the front has no other work: it is one of the few of its user.
@@ -13,17 +13,16 @@
 #include "keeper/fronts/reading.h"
 #include "keeper/leases/locks.h"
 #include "keeper/leases/queue.h"
-#include "keeper/callers/inspection.h"
 #include "keeper/callers/lookup.h"
 #include "keeper/callers/session.h"
 #include "keeper/keeper.h"
 
-/* s->inspection.found is NULL then. */
+/* s->lookup.found is NULL then. */
 static void take_found(struct session *s, struct inspect_result *r)
 {
-	*r = *s->inspection.found;
-	free(s->inspection.found);
-	s->inspection.found = NULL;
+	*r = *s->lookup.found;
+	free(s->lookup.found);
+	s->lookup.found = NULL;
 }
 
 static void on_kept(struct front_connection *reading, struct away *away, const char *why)
@@ -57,8 +56,8 @@ static void look_up(struct session *s)
 {
 	struct inspect_result r;
 
-	if (s->reading.front && is_to_be_kept(s, s->inspection.found)) {
-		away_keep(&s->reading, s->inspection.found->st.st_dev, on_kept);
+	if (s->reading.front && is_to_be_kept(s, s->lookup.found)) {
+		away_keep(&s->reading, s->lookup.found->st.st_dev, on_kept);
 	} else {
 		take_found(s, &r);
 		lookup_found(s, &r, NULL);
@@ -92,11 +91,11 @@ void lookup_received(struct session *s, const struct front_answer *a, const stru
 		file_close(s->keeper, a->dev, fd, true);
 		return;
 	}
-	s->inspection.local = a->local;
-	s->inspection.found = malloc(sizeof(*s->inspection.found));
-	if (!s->inspection.found || !copy_answer(s->inspection.found, a, before, fd)) {
-		free(s->inspection.found);
-		s->inspection.found = NULL;
+	s->lookup.local = a->local;
+	s->lookup.found = malloc(sizeof(*s->lookup.found));
+	if (!s->lookup.found || !copy_answer(s->lookup.found, a, before, fd)) {
+		free(s->lookup.found);
+		s->lookup.found = NULL;
 		file_close(s->keeper, a->dev, fd, true);
 		session_refuse(s, "the keeper has no memory left");
 		return;

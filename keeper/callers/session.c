@@ -48,22 +48,13 @@ struct session *session_new(struct keeper *k, int fd, const struct ucred *peer, 
 	s->peer = *peer;
 	s->foreign = foreign;
 	s->reading = (struct front_connection){.fronts = k->fronts, .owner = s, .uid = peer->uid, .fd = fd};
-	s->inspection = (struct inspection)INSPECTION_NONE;
+	s->lookup = (struct lookup)LOOKUP_NONE;
 	s->uses = 1; /* the timer's */
 	uv_timer_init(k->loop, &s->timer);
 	s->timer.data = s;
 	DL_APPEND(k->sessions->all, s);
 	k->sessions->count++;
 	return s;
-}
-
-void session_end_wait(struct session *s)
-{
-	if (!s->waiter.lock)
-		return;
-	uv_timer_stop(&s->timer);
-	room_leave(&s->waiter);
-	waiters_remove(&s->waiter);
 }
 
 void session_use(struct session *s)
@@ -80,6 +71,15 @@ void session_unuse(struct session *s)
 static void on_session_timer_closed(uv_handle_t *handle)
 {
 	session_unuse(handle->data);
+}
+
+void session_stop_waiting(struct session *s)
+{
+	if (!s->waiter.lock)
+		return;
+	uv_timer_stop(&s->timer);
+	room_leave(&s->waiter);
+	waiters_remove(&s->waiter);
 }
 
 void session_end(struct session *s)

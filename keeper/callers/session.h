@@ -13,14 +13,13 @@
 #define DFLOCK_KEEPER_SESSION_H
 
 #include <stdbool.h>
-#include <stddef.h>
 #include <stdint.h>
 #include <sys/socket.h>
 #include <time.h>
 #include <uv.h>
 
 #include "keeper/callers/configwatch.h"
-#include "keeper/callers/inspection.h"
+#include "keeper/callers/lookup.h"
 #include "keeper/fronts/connection.h"
 #include "keeper/kernel/inspect.h"
 #include "keeper/leases/waiters.h"
@@ -60,8 +59,8 @@ struct session {
 	int64_t received_ns; /* read after the question was received: session_grant() */
 	time_t started;      /* the same moment, unix */
 
-	/* inspection.c */
-	struct inspection inspection;
+	/* lookup.c */
+	struct lookup lookup;
 	struct caller_holds holds;         /* what the caller's description had when it asked: flock */
 	struct before before;              /* ditto: records; kept until the next question */
 	bool shared_tested, shared_in_use; /* somebody had the flock shared when it asked */
@@ -72,12 +71,12 @@ struct session {
 	/* fronts/; of a foreign session */
 	struct front_connection reading;
 
-	/* serve.c */
-	struct waiter waiter; /* waiting, pinned: what leases know of it */
+	/* serve.c; waiting, pinned */
+	struct waiter waiter; /* what leases/ know of it */
 	bool told_waiting;
 	bool told_away;  /* it was told that it waits for the store */
-	bool named_dead; /* non-blocking: the question was repeated with silent hosts named dead */
 	int64_t away_ns; /* blocking: since when it waits for the store to come back; 0: it does not */
+	bool named_dead; /* non-blocking: the question was repeated with silent hosts named dead */
 };
 
 /* All sessions: k->sessions. */
@@ -92,18 +91,6 @@ struct sessions {
 
 /* Sets k->sessions. 0 or -ENOMEM. */
 int sessions_init(struct keeper *k);
-static inline struct session *session_of_waiter(struct waiter *waiter)
-{
-	return (struct session *)((char *)waiter - offsetof(struct session, waiter));
-}
-
-/* What its question is about. */
-static inline struct store_range session_range(const struct session *s)
-{
-	return (struct store_range){
-		.space = s->request.space, .mode = s->request.mode, .from = s->request.from, .to = s->request.to};
-}
-
 /* No session may be left. */
 void sessions_free(struct keeper *k);
 
@@ -113,12 +100,12 @@ struct session *session_new(struct keeper *k, int fd, const struct ucred *peer, 
 /* Takes it out of the list; its memory goes with its last use. It must not wait for anything any more: dispatch_close(). */
 void session_end(struct session *s);
 
-/* Answered, or gone: what it alone waited for is not wanted any more; its pin has ended. */
-void session_end_wait(struct session *s);
-
 /* A worker looks for this session: it is not freed before session_unuse(). */
 void session_use(struct session *s);
 void session_unuse(struct session *s);
+
+/* Answered, or gone: what it alone waited for is not wanted any more, its pin has ended. */
+void session_stop_waiting(struct session *s);
 
 /* --- session_reply.c: answers. None waits for the peer --- */
 

@@ -41,7 +41,7 @@ static void reply_send(int to, const struct wire_reply *reply, int fd)
 
 static void session_finish(struct session *s, const struct wire_reply *reply, int fd)
 {
-	session_end_wait(s);
+	session_stop_waiting(s);
 	s->state = SESSION_READING;
 	reply_send(s->fd, reply, fd);
 }

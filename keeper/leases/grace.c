@@ -65,7 +65,7 @@ void grace_store_is_up(struct keeper *k)
 		on_grace_timer(&k->grace);
 }
 
-static void forget(struct keeper *k, const char *old, const char *now)
+static void grace_forget(struct keeper *k, const char *old, const char *now)
 {
 	struct lease *lease, *next;
 
@@ -91,7 +91,7 @@ void grace_begin(struct keeper *k, const char *old, const char *now)
 		old = k->taken_incarnation;
 	if (*old && strcmp(old, now) != 0) {
 		snprintf(k->earlier_incarnation, sizeof(k->earlier_incarnation), "%s", old);
-		forget(k, old, now);
+		grace_forget(k, old, now);
 	}
 	/* mutant: grace-timer */
 	on_grace_timer(&k->grace); /* no connection need have broken: then grace_store_is_up() does not come */

@@ -40,7 +40,7 @@ static struct getlk as_getlk(const struct store_range *range)
 	return (struct getlk){.mode = range->mode, .from = range->from, .to = range->to};
 }
 
-static int look(int fd, const struct store_range *wanted, struct store_range *in_use)
+static int inquiry_look(int fd, const struct store_range *wanted, struct store_range *in_use)
 {
 	const struct getlk ask = as_getlk(wanted);
 	struct getlk found;
@@ -51,15 +51,15 @@ static int look(int fd, const struct store_range *wanted, struct store_range *in
 	return ret;
 }
 
-static void run(struct work *work)
+static void inquiry_run(struct work *work)
 {
 	struct inquiry *inquiry = (struct inquiry *)work;
 
-	inquiry->found = look(inquiry->fd, &inquiry->asker.range, &inquiry->in_use);
+	inquiry->found = inquiry_look(inquiry->fd, &inquiry->asker.range, &inquiry->in_use);
 	close(inquiry->fd);
 }
 
-static void answer(struct lease *lease, const struct inquiry *inquiry)
+static void inquiry_answer(struct lease *lease, const struct inquiry *inquiry)
 {
 	const struct asker *asker = &inquiry->asker;
 
@@ -70,7 +70,7 @@ static void answer(struct lease *lease, const struct inquiry *inquiry)
 				  inquiry->found > 0 ? &inquiry->in_use : &lease->range);
 }
 
-static void finish(struct inquiry *inquiry)
+static void inquiry_finish(struct inquiry *inquiry)
 {
 	struct keeper *k = inquiry->keeper;
 	struct lease *lease = k->leaving ? NULL : lease_find(k, inquiry->token);
@@ -78,17 +78,17 @@ static void finish(struct inquiry *inquiry)
 	DL_DELETE(k->inquiries, inquiry);
 	/* Given back meanwhile: then the store grants the asker what it wants. Leaving: there is no store any more. */
 	if (lease && lease_is_ours(lease->state))
-		answer(lease, inquiry);
+		inquiry_answer(lease, inquiry);
 	free(inquiry);
 	queue_settle(k);
 }
 
-static void done(struct work *work)
+static void inquiry_done(struct work *work)
 {
 	struct inquiry *inquiry = (struct inquiry *)work;
 
 	inquiry->keeper->inquiry_count--;
-	finish(inquiry);
+	inquiry_finish(inquiry);
 }
 
 static void on_looked(void *arg, int found, const struct getlk *in_the_way)
@@ -98,7 +98,7 @@ static void on_looked(void *arg, int found, const struct getlk *in_the_way)
 	inquiry->found = found;
 	if (found > 0)
 		inquiry->in_use = as_range(in_the_way);
-	finish(inquiry);
+	inquiry_finish(inquiry);
 }
 
 bool inquiry_needed(const struct lease *lease)
@@ -146,7 +146,7 @@ bool inquiry_start(struct lease *lease, const struct asker *asker)
 	inquiry = calloc(1, sizeof(*inquiry));
 	if (!inquiry)
 		return false;
-	*inquiry = (struct inquiry){.work = {.run = run, .done = done}, .keeper = k, .asker = *asker};
+	*inquiry = (struct inquiry){.work = {.run = inquiry_run, .done = inquiry_done}, .keeper = k, .asker = *asker};
 	memcpy(inquiry->token, lease->token, sizeof(inquiry->token));
 	wanted = as_getlk(&asker->range);
 	if (file->away ? !away_look(file->away, &wanted, on_looked, inquiry) : !start_worker(inquiry, file)) {

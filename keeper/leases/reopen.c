@@ -69,7 +69,7 @@ struct reopen {
 	struct reopen *prev, *next; /* keeper->searched: STEP_WAIT, or of one search */
 };
 
-struct search {
+struct reopen_search {
 	struct work work; /* the first member */
 	struct keeper *keeper;
 	struct reopen *wanted; /* a list; belongs to the worker until it is done */
@@ -80,7 +80,7 @@ struct search {
 /* --- what may be done anywhere --- */
 
 /* From the kernel's memory: no file server is asked. */
-static bool is_file(int fd, const struct file_key *key)
+static bool reopen_is_file(int fd, const struct file_key *key)
 {
 	struct statx st;
 
@@ -114,7 +114,7 @@ int reopen_at_once(const struct file_key *key, bool local, const char *path)
 	}
 	if (path_fd < 0)
 		return -1;
-	if (is_file(path_fd, key))
+	if (reopen_is_file(path_fd, key))
 		fd = open_description(path_fd);
 	close(path_fd);
 	return fd < 0 ? -1 : fd;
@@ -165,7 +165,7 @@ static void run_path(struct work *work)
 	r->path_fd = open(r->path, O_PATH | O_CLOEXEC);
 	if (r->path_fd < 0)
 		return;
-	if (is_file(r->path_fd, &r->key)) {
+	if (reopen_is_file(r->path_fd, &r->key)) {
 		open_found(r);
 		return;
 	}
@@ -187,7 +187,7 @@ static int by_key(const void *a, const void *b)
 	return x->key.dev < y->key.dev ? -1 : x->key.dev > y->key.dev;
 }
 
-static struct reopen *find_wanted(const struct search *search, const struct statx *st)
+static struct reopen *find_wanted(const struct reopen_search *search, const struct statx *st)
 {
 	struct reopen key = {.key = {.dev = makedev(st->stx_dev_major, st->stx_dev_minor), .ino = st->stx_ino}};
 	struct reopen *wanted = &key, **found;
@@ -196,7 +196,7 @@ static struct reopen *find_wanted(const struct search *search, const struct stat
 	return found ? *found : NULL;
 }
 
-static void look_at_descriptor(const struct search *search, int dir, const char *name)
+static void look_at_descriptor(const struct reopen_search *search, int dir, const char *name)
 {
 	struct reopen *r;
 	struct statx st;
@@ -207,13 +207,13 @@ static void look_at_descriptor(const struct search *search, int dir, const char 
 	if (!r || r->path_fd >= 0)
 		return;
 	r->path_fd = openat(dir, name, O_PATH | O_CLOEXEC);
-	if (r->path_fd >= 0 && !is_file(r->path_fd, &r->key)) { /* another one has the number by now */
+	if (r->path_fd >= 0 && !reopen_is_file(r->path_fd, &r->key)) { /* another one has the number by now */
 		close(r->path_fd);
 		r->path_fd = -1;
 	}
 }
 
-static void look_at_process(const struct search *search, const char *pid)
+static void reopen_look_at_process(const struct reopen_search *search, const char *pid)
 {
 	char path[32], link[12];
 	struct dirent *d;
@@ -233,7 +233,7 @@ static void look_at_process(const struct search *search, const char *pid)
 
 static void run_search(struct work *work)
 {
-	struct search *search = (struct search *)work;
+	struct reopen_search *search = (struct reopen_search *)work;
 	DIR *proc = opendir("/proc");
 	bool read_list = false;
 	struct reopen *r;
@@ -243,7 +243,7 @@ static void run_search(struct work *work)
 		qsort(search->sorted, search->count, sizeof(*search->sorted), by_key);
 	while (search->count && proc && (d = readdir(proc)))
 		if (d->d_name[0] >= '1' && d->d_name[0] <= '9')
-			look_at_process(search, d->d_name);
+			reopen_look_at_process(search, d->d_name);
 	if (proc)
 		closedir(proc);
 	DL_FOREACH (search->wanted, r)
@@ -295,7 +295,7 @@ static void say_trouble(struct reopen *r)
 }
 
 /* The lease is being asked about, and there is nothing to ask with. */
-static void answer(struct reopen *r, struct lease *lease)
+static void reopen_answer(struct reopen *r, struct lease *lease)
 {
 	int64_t took_ms = (clock_now_ns() - r->started_ns) / NS_PER_MS;
 
@@ -319,7 +319,7 @@ static void tell_lease(struct reopen *r, struct lease *lease)
 	if (lease_is_probed(lease) || !lease_is_ours(lease->state))
 		return;
 	if (lease->state == LEASE_PROBING) {
-		answer(r, lease);
+		reopen_answer(r, lease);
 	} else if (is_free(r, lease->lock->space)) {
 		/* It was not closed when that was found out, but will not be used for long. */
 		lease->linger_ns = UNUSED_MS * NS_PER_MS;
@@ -340,7 +340,7 @@ static void tell_leases(struct reopen *r)
 			tell_lease(r, lease);
 }
 
-static void finish(struct reopen *r)
+static void reopen_finish(struct reopen *r)
 {
 	struct file *file = r->file;
 	int fd = r->fd;
@@ -373,7 +373,7 @@ static void on_done(struct work *work)
 	struct keeper *k = r->keeper;
 
 	if (!r->file || r->fd >= 0 || r->step != STEP_PATH) {
-		finish(r);
+		reopen_finish(r);
 	} else {
 		r->step = STEP_WAIT;
 		DL_APPEND(k->searched, r);
@@ -391,7 +391,7 @@ static bool start_step(struct reopen *r, enum step step)
 
 static void on_searched(struct work *work)
 {
-	struct search *search = (struct search *)work;
+	struct reopen_search *search = (struct reopen_search *)work;
 	struct keeper *k = search->keeper;
 	struct reopen *r, *next;
 
@@ -399,12 +399,12 @@ static void on_searched(struct work *work)
 	DL_FOREACH_SAFE (search->wanted, r, next) {
 		DL_DELETE(search->wanted, r);
 		if (!r->file || r->path_fd < 0)
-			finish(r);
+			reopen_finish(r);
 		else if (r->local) { /* does not block */
 			open_found(r);
-			finish(r);
+			reopen_finish(r);
 		} else if (!start_step(r, STEP_OPEN))
-			finish(r);
+			reopen_finish(r);
 	}
 	free(search->sorted);
 	free(search);
@@ -415,14 +415,14 @@ static void on_searched(struct work *work)
 /* One at a time, for all that wait for one. */
 static void start_search(struct keeper *k)
 {
-	struct search *search;
+	struct reopen_search *search;
 	struct reopen *r;
 
 	if (k->searching || !k->searched)
 		return;
 	search = calloc(1, sizeof(*search));
 	if (search) {
-		*search = (struct search){.work = {.run = run_search, .done = on_searched}, .keeper = k};
+		*search = (struct reopen_search){.work = {.run = run_search, .done = on_searched}, .keeper = k};
 		DL_COUNT(k->searched, r, search->count);
 		search->sorted = calloc(search->count, sizeof(struct reopen *));
 	}

@@ -22,7 +22,7 @@
 
 /* --- the search --- */
 
-struct look {
+struct unseen_search {
 	struct claims *claims;
 	pid_t keeper;
 	bool *shown; /* of each claim: nobody else can have a lock on it */
@@ -34,7 +34,7 @@ struct look {
 	size_t count;
 };
 
-static int on_holder(void *arg, const struct holder *h)
+static int on_holder_seen(void *arg, const struct holder *h)
 {
 	(void)arg;
 	(void)h;
@@ -43,7 +43,7 @@ static int on_holder(void *arg, const struct holder *h)
 
 static int on_seen(void *arg, const struct procfs_lock *lock)
 {
-	struct look *l = arg;
+	struct unseen_search *l = arg;
 	size_t file = FILE_NONE;
 
 	while (lock->mode == WIRE_EXCLUSIVE &&
@@ -64,27 +64,27 @@ static int on_seen(void *arg, const struct procfs_lock *lock)
 	return hidden_seen(&l->hidden, lock);
 }
 
-static int search(struct look *l)
+static int search(struct unseen_search *l)
 {
 	return holders_search(&(struct holders_search){.files = l->claims->files,
 						       .count = l->claims->file_count,
 						       .ignore_pid = l->keeper,
 						       .how = HOLDERS_AT_ONCE,
-						       .cb = on_holder,
+						       .cb = on_holder_seen,
 						       .seen = on_seen,
 						       .arg = l});
 }
 
 static int on_mapper(void *arg, size_t file, pid_t pid)
 {
-	struct look *l = arg;
+	struct unseen_search *l = arg;
 
 	l->mapped[file] = l->mapped[file] || pid != l->keeper;
 	return 0;
 }
 
 /* One lock, of each claim that it is under. */
-static int tell(struct look *l, const struct procfs_lock *lock, pid_t pid, bool beyond, unseen_cb *cb, void *arg)
+static int unseen_tell(struct unseen_search *l, const struct procfs_lock *lock, pid_t pid, bool beyond, unseen_cb *cb, void *arg)
 {
 	size_t file = FILE_NONE;
 	int ret = 0;
@@ -99,7 +99,7 @@ static int tell(struct look *l, const struct procfs_lock *lock, pid_t pid, bool 
 	return ret;
 }
 
-static int tell_all(struct look *l, unseen_cb *cb, void *arg)
+static int tell_all(struct unseen_search *l, unseen_cb *cb, void *arg)
 {
 	size_t passed_over;
 	int ret = 0;
@@ -111,7 +111,7 @@ static int tell_all(struct look *l, unseen_cb *cb, void *arg)
 		if (lock->locker == l->keeper)
 			continue;
 		if (sight == SIGHT_SIGNAL || sight == SIGHT_BEYOND) {
-			ret = tell(l, lock, lock->locker, sight == SIGHT_BEYOND, cb, arg);
+			ret = unseen_tell(l, lock, lock->locker, sight == SIGHT_BEYOND, cb, arg);
 			continue;
 		}
 		l->files[l->count] = (struct holders_file){.dev = lock->dev, .ino = lock->ino};
@@ -123,13 +123,13 @@ static int tell_all(struct look *l, unseen_cb *cb, void *arg)
 		ret = 0;
 	for (size_t i = 0; !ret && i < l->count; i++)
 		if (!l->mapped[i])
-			ret = tell(l, &l->hidden.locks[l->locks[i]], 0, true, cb, arg);
+			ret = unseen_tell(l, &l->hidden.locks[l->locks[i]], 0, true, cb, arg);
 	return ret;
 }
 
 int unseen_find(struct claims *claims, pid_t keeper, unseen_cb *cb, void *arg)
 {
-	struct look l = {.claims = claims, .keeper = keeper};
+	struct unseen_search l = {.claims = claims, .keeper = keeper};
 	int ret = hidden_begin(&l.hidden, claims->files, claims->file_count);
 
 	l.shown = calloc(claims->count + 1, sizeof(*l.shown));
@@ -166,7 +166,7 @@ struct row {
 	pid_t pid;
 };
 
-struct job {
+struct unseen_job {
 	uv_work_t work;
 	struct keeper *keeper;
 	struct claims claims; /* tag: the row */
@@ -177,9 +177,9 @@ struct job {
 	int error;
 };
 
-static int on_unseen(void *arg, const struct claim *claim, const struct procfs_lock *lock, pid_t pid, bool beyond)
+static int on_unseen_lock(void *arg, const struct claim *claim, const struct procfs_lock *lock, pid_t pid, bool beyond)
 {
-	struct job *job = arg;
+	struct unseen_job *job = arg;
 	struct row *row = &job->rows[claim->tag];
 
 	(void)lock;
@@ -190,13 +190,13 @@ static int on_unseen(void *arg, const struct claim *claim, const struct procfs_l
 	return 0;
 }
 
-static void work(uv_work_t *req)
+static void unseen_work(uv_work_t *req)
 {
-	struct job *job = req->data;
+	struct unseen_job *job = req->data;
 
 	job->error = claims_build(&job->claims);
 	if (!job->error)
-		job->error = unseen_find(&job->claims, job->self, on_unseen, job);
+		job->error = unseen_find(&job->claims, job->self, on_unseen_lock, job);
 }
 
 static void say(struct lease *lease, pid_t pid)
@@ -215,11 +215,11 @@ static void say(struct lease *lease, pid_t pid)
 		  file->name, file->path, who);
 }
 
-static void start_timer(struct keeper *k, int64_t ms);
+static void unseen_look_in(struct keeper *k, int64_t ms);
 
-static void done(uv_work_t *req, int status)
+static void unseen_looked(uv_work_t *req, int status)
 {
-	struct job *job = req->data;
+	struct unseen_job *job = req->data;
 	struct keeper *k = job->keeper;
 	int64_t took = clock_now_ns() - job->begun_ns, pause = SHARE * took / NS_PER_MS;
 
@@ -233,13 +233,13 @@ static void done(uv_work_t *req, int status)
 	k->unseen_looking = false;
 	k->unseen_not_before_ns = clock_now_ns() + (pause > LEAST_MS ? pause : LEAST_MS) * NS_PER_MS;
 	if (k->unseen_due_count && !k->leaving)
-		start_timer(k, SOON_MS);
+		unseen_look_in(k, SOON_MS);
 	claims_free(&job->claims);
 	free(job->rows);
 	free(job);
 }
 
-static void add(struct job *job, struct lease *lease)
+static void unseen_add(struct unseen_job *job, struct lease *lease)
 {
 	struct holders_file file = file_searched(lease->lock->file);
 
@@ -248,17 +248,17 @@ static void add(struct job *job, struct lease *lease)
 	memcpy(job->rows[job->count++].token, lease->token, sizeof(lease->token));
 }
 
-static void look(uv_timer_t *timer)
+static void unseen_look(uv_timer_t *timer)
 {
 	struct keeper *k = timer->data;
-	struct job *job = calloc(1, sizeof(*job));
+	struct unseen_job *job = calloc(1, sizeof(*job));
 	struct lease *lease, *next;
 
 	if (!job || !(job->rows = calloc(MOST, sizeof(*job->rows)))) {
 		free(job);
 		return;
 	}
-	*job = (struct job){.keeper = k, .rows = job->rows, .self = getpid(), .begun_ns = clock_now_ns()};
+	*job = (struct unseen_job){.keeper = k, .rows = job->rows, .self = getpid(), .begun_ns = clock_now_ns()};
 	job->work.data = job;
 	k->unseen_due_count = 0;
 	HASH_ITER (hh, k->leases, lease, next) {
@@ -269,9 +269,9 @@ static void look(uv_timer_t *timer)
 			continue;
 		}
 		lease->unseen_due = false;
-		add(job, lease);
+		unseen_add(job, lease);
 	}
-	if (job->count && uv_queue_work(k->loop, &job->work, work, done) == 0) {
+	if (job->count && uv_queue_work(k->loop, &job->work, unseen_work, unseen_looked) == 0) {
 		k->unseen_looking = true;
 		return;
 	}
@@ -280,11 +280,11 @@ static void look(uv_timer_t *timer)
 	free(job);
 }
 
-static void start_timer(struct keeper *k, int64_t ms)
+static void unseen_look_in(struct keeper *k, int64_t ms)
 {
 	int64_t left = (k->unseen_not_before_ns - clock_now_ns()) / NS_PER_MS + 1;
 
-	uv_timer_start(&k->unseen, look, (uint64_t)(left > ms ? left : ms), 0);
+	uv_timer_start(&k->unseen, unseen_look, (uint64_t)(left > ms ? left : ms), 0);
 }
 
 void unseen_due(struct lease *lease)
@@ -296,7 +296,7 @@ void unseen_due(struct lease *lease)
 	lease->unseen_due = true;
 	k->unseen_due_count++;
 	if (!k->unseen_looking && !uv_is_active((uv_handle_t *)&k->unseen))
-		start_timer(k, SOON_MS);
+		unseen_look_in(k, SOON_MS);
 }
 
 void unseen_start(struct keeper *k)

@@ -17,15 +17,16 @@
 #include "keeper/callers/listener.h"
 #include "keeper/callers/session.h"
 #include "keeper/guard/freezer.h"
+#include "keeper/guard/pulse.h"
 #include "keeper/guard/table_notes.h"
 #include "keeper/leases/host.h"
 #include "keeper/main.h"
 #include "tests/sim/sim.h"
 
 #define FIRST_PARENT 1000
-#define CHECK_MS     1000 /* these are as in keeper/guard/supervise.c */
-#define QUICK_MS     100
-#define HUNG_MS      5000
+#define CHECK_MS     PULSE_CHECK_MS
+#define QUICK_MS     PULSE_QUICK_MS
+#define HUNG_MS      PULSE_HUNG_MS
 
 struct host sim_hosts[SIM_HOSTS];
 int sim_host_count;

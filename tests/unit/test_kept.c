@@ -1,6 +1,4 @@
-/* keeper/callers/kept.c: the copy of the configuration in force, written, read, damaged. */
-#include "keeper/callers/kept.h"
-
+/* The copy of the configuration in force, which the next keeper reads: all of it, or nothing. */
 #include <check.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -10,161 +8,162 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define PATH "/etc/dflock.conf"
-#define TEXT "protect = ( );\n# a comment\n"
+#include "keeper/leases/kept.h"
 
-static char dir[] = "/tmp/test_kept_XXXXXX";
-static char own[sizeof(dir)];
-static int dir_fd;
+static char base[64];
+static int dir;
+static struct config_source source;
 
 static void setup(void)
 {
-	snprintf(own, sizeof(own), "%s", dir);
-	ck_assert_ptr_nonnull(mkdtemp(own));
-	dir_fd = open(own, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	ck_assert_int_ge(dir_fd, 0);
+	strcpy(base, "/dev/shm/dflock-test-XXXXXX");
+	ck_assert_ptr_nonnull(mkdtemp(base));
+	dir = open(base, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	ck_assert_int_ge(dir, 0);
 }
 
 static void teardown(void)
 {
-	unlinkat(dir_fd, KEPT_NAME, 0);
-	unlinkat(dir_fd, KEPT_NAME ".new", 0);
-	unlinkat(dir_fd, "elsewhere", 0);
-	close(dir_fd);
-	rmdir(own);
+	char command[128];
+
+	config_source_free(&source);
+	close(dir);
+	snprintf(command, sizeof(command), "rm -rf '%s'", base);
+	ck_assert_int_eq(system(command), 0);
 }
 
-static int write_copy(const char *text, size_t len)
+static int keep(const char *path, const char *text, size_t len)
 {
-	const struct config config = {.path = (char *)PATH, .text = (char *)text, .text_len = len};
+	struct config config = {.path = (char *)path, .text = (char *)text, .text_len = len};
 
-	return kept_write(dir_fd, &config);
+	return kept_write(dir, &config);
 }
 
-static off_t size_of_copy(void)
+static int keep_text(const char *path, const char *text)
 {
-	struct stat st;
+	return keep(path, text, strlen(text));
+}
 
-	ck_assert_int_eq(fstatat(dir_fd, KEPT_NAME, &st, AT_SYMLINK_NOFOLLOW), 0);
-	return st.st_size;
+static int read_again(const char *path)
+{
+	config_source_free(&source);
+	return kept_read(dir, path, &source);
+}
+
+static bool is_there(const char *name)
+{
+	return faccessat(dir, name, F_OK, 0) == 0;
+}
+
+static void overwrite(off_t at, const char *bytes, size_t len)
+{
+	int fd = openat(dir, KEPT_NAME, O_WRONLY);
+
+	ck_assert_int_eq(pwrite(fd, bytes, len, at), (ssize_t)len);
+	close(fd);
 }
 
 START_TEST(what_was_written_is_read)
 {
-	struct config_source source;
+	static const char text[] = "a = 1;\n\0// any bytes\n";
 	struct stat st;
 
-	ck_assert_int_eq(write_copy(TEXT, strlen(TEXT)), 0);
-	ck_assert_int_eq(fstatat(dir_fd, KEPT_NAME, &st, 0), 0);
-	ck_assert_int_eq(st.st_mode & 0777, 0600);
-	ck_assert_int_eq(kept_read(dir_fd, PATH, &source), 0);
-	ck_assert_str_eq(source.path, PATH);
-	ck_assert_uint_eq(source.len, strlen(TEXT));
-	ck_assert_str_eq(source.text, TEXT);
-	config_source_free(&source);
-	ck_assert_int_ne(faccessat(dir_fd, KEPT_NAME ".new", F_OK, 0), 0);
+	ck_assert_int_eq(keep("/etc/dflock.conf", text, sizeof(text)), 0);
+	ck_assert_int_eq(read_again("/etc/dflock.conf"), 0);
+	ck_assert_str_eq(source.path, "/etc/dflock.conf");
+	ck_assert_uint_eq(source.len, sizeof(text));
+	ck_assert_int_eq(memcmp(source.text, text, sizeof(text)), 0);
+	ck_assert_int_eq(source.text[source.len], '\0');
+	ck_assert_int_eq(fstatat(dir, KEPT_NAME, &st, 0), 0);
+	ck_assert_uint_eq(st.st_mode & 0777, 0600); /* it may name password files */
+	ck_assert(!is_there(KEPT_NAME ".new"));
 }
 END_TEST
 
-START_TEST(an_empty_text_and_one_with_nul)
+START_TEST(the_last_one_counts)
 {
-	struct config_source source;
-
-	ck_assert_int_eq(write_copy("", 0), 0);
-	ck_assert_int_eq(kept_read(dir_fd, PATH, &source), 0);
+	ck_assert_int_eq(keep_text("/a", "long text that is replaced"), 0);
+	ck_assert_int_eq(keep_text("/a", ""), 0);
+	ck_assert_int_eq(read_again("/a"), 0);
 	ck_assert_uint_eq(source.len, 0);
-	config_source_free(&source);
-	ck_assert_int_eq(write_copy("a\0b", 3), 0);
-	ck_assert_int_eq(kept_read(dir_fd, PATH, &source), 0);
-	ck_assert_uint_eq(source.len, 3);
-	ck_assert_mem_eq(source.text, "a\0b", 4);
-	config_source_free(&source);
 }
 END_TEST
 
-START_TEST(a_copy_of_another_path_is_none)
+START_TEST(of_another_path)
 {
-	struct config_source source;
-
-	ck_assert_int_eq(kept_read(dir_fd, PATH, &source), -ENOENT);
-	ck_assert_int_eq(write_copy(TEXT, strlen(TEXT)), 0);
-	ck_assert_int_eq(kept_read(dir_fd, PATH "2", &source), -ENOENT);
-	ck_assert_int_eq(kept_read(dir_fd, "/etc/dflock.con", &source), -ENOENT);
-	kept_remove(dir_fd);
-	ck_assert_int_eq(kept_read(dir_fd, PATH, &source), -ENOENT);
-	kept_remove(dir_fd); /* one that is not there */
+	ck_assert_int_eq(read_again("/a"), -ENOENT);
+	ck_assert_int_eq(keep_text("/a", "text"), 0);
+	ck_assert_int_eq(read_again("/ab"), -ENOENT);
+	ck_assert_int_eq(read_again(""), -ENOENT);
+	ck_assert_ptr_null(source.path);
+	kept_remove(dir);
+	ck_assert_int_eq(read_again("/a"), -ENOENT);
 }
 END_TEST
 
-/* Cut inside the magic line or the path: damaged. Never read over the end. */
-START_TEST(cut_at_every_place)
+START_TEST(damaged)
 {
-	struct config_source source;
-	off_t text, size;
+	struct stat st;
 
-	ck_assert_int_eq(write_copy(TEXT, strlen(TEXT)), 0);
-	size = size_of_copy();
-	text = size - (off_t)strlen(TEXT);
-	for (off_t at = size; at-- > 0;) {
-		int fd = openat(dir_fd, KEPT_NAME, O_WRONLY | O_CLOEXEC), ret;
+	ck_assert_int_eq(keep_text("/a", "text"), 0);
+	overwrite(0, "D", 1);
+	ck_assert_int_eq(read_again("/a"), -EINVAL);
+	ck_assert_int_eq(keep_text("/a", "text"), 0);
+	ck_assert_int_eq(fstatat(dir, KEPT_NAME, &st, 0), 0);
+	for (off_t len = 0; len < st.st_size - 4; len++) { /* without the path or its NUL */
+		char path[128];
 
-		ck_assert_int_eq(ftruncate(fd, at), 0);
-		close(fd);
-		ret = kept_read(dir_fd, PATH, &source);
-		ck_assert_int_eq(ret, at >= text ? 0 : -EINVAL);
-		if (ret == 0)
-			ck_assert_uint_eq(source.len, (size_t)(at - text));
-		config_source_free(&source);
+		snprintf(path, sizeof(path), "%s/%s", base, KEPT_NAME);
+		ck_assert_int_eq(keep_text("/a", "text"), 0);
+		ck_assert_int_eq(truncate(path, len), 0);
+		ck_assert_int_eq(read_again("/a"), -EINVAL);
 	}
 }
 END_TEST
 
-START_TEST(another_beginning_is_damage)
+/* Not a file that the keeper wrote: never opened for long, never followed. */
+START_TEST(something_else_in_its_place)
 {
-	struct config_source source;
-	int fd;
-
-	ck_assert_int_eq(write_copy(TEXT, strlen(TEXT)), 0);
-	fd = openat(dir_fd, KEPT_NAME, O_WRONLY | O_CLOEXEC);
-	ck_assert_int_eq(pwrite(fd, "D", 1, 0), 1);
-	close(fd);
-	ck_assert_int_eq(kept_read(dir_fd, PATH, &source), -EINVAL);
+	ck_assert_int_eq(mkfifoat(dir, KEPT_NAME, 0600), 0);
+	ck_assert_int_eq(read_again("/a"), -EINVAL);
+	kept_remove(dir);
+	ck_assert_int_eq(keep_text("/a", "text"), 0);
+	ck_assert_int_eq(renameat(dir, KEPT_NAME, dir, "elsewhere"), 0);
+	ck_assert_int_eq(symlinkat("elsewhere", dir, KEPT_NAME), 0);
+	ck_assert_int_eq(read_again("/a"), -ELOOP);
+	ck_assert_int_eq(keep_text("/a", "new"), 0); /* takes its place, and leaves what it led to */
+	ck_assert_int_eq(read_again("/a"), 0);
+	ck_assert_str_eq(source.text, "new");
+	ck_assert(is_there("elsewhere"));
 }
 END_TEST
 
-/* Somebody's link is neither followed nor written through. */
-START_TEST(links_are_not_followed)
+/* An old copy is not in force any more: none is better. */
+START_TEST(what_cannot_be_replaced_is_removed)
 {
-	struct config_source source;
-	struct stat st;
-
-	close(openat(dir_fd, "elsewhere", O_WRONLY | O_CREAT | O_CLOEXEC, 0600));
-	ck_assert_int_eq(symlinkat("elsewhere", dir_fd, KEPT_NAME), 0);
-	ck_assert_int_eq(kept_read(dir_fd, PATH, &source), -ELOOP);
-	ck_assert_int_eq(symlinkat("elsewhere", dir_fd, KEPT_NAME ".new"), 0);
-	ck_assert_int_eq(write_copy(TEXT, strlen(TEXT)), 0);
-	ck_assert_int_eq(fstatat(dir_fd, "elsewhere", &st, 0), 0);
-	ck_assert_int_eq(st.st_size, 0);
-	ck_assert_int_eq(kept_read(dir_fd, PATH, &source), 0);
-	config_source_free(&source);
+	ck_assert_int_eq(keep_text("/a", "old"), 0);
+	ck_assert_int_eq(mkdirat(dir, KEPT_NAME ".new", 0700), 0);
+	ck_assert_int_lt(keep_text("/a", "new"), 0);
+	ck_assert_int_eq(read_again("/a"), -ENOENT);
 }
 END_TEST
 
 int main(void)
 {
 	Suite *suite = suite_create("kept");
-	TCase *tcase = tcase_create("all");
-	SRunner *runner = srunner_create(suite);
+	TCase *t = tcase_create("copy");
+	SRunner *runner;
 	int failed;
 
-	suite_add_tcase(suite, tcase);
-	tcase_add_checked_fixture(tcase, setup, teardown);
-	tcase_add_test(tcase, what_was_written_is_read);
-	tcase_add_test(tcase, an_empty_text_and_one_with_nul);
-	tcase_add_test(tcase, a_copy_of_another_path_is_none);
-	tcase_add_test(tcase, cut_at_every_place);
-	tcase_add_test(tcase, another_beginning_is_damage);
-	tcase_add_test(tcase, links_are_not_followed);
+	tcase_add_checked_fixture(t, setup, teardown);
+	tcase_add_test(t, what_was_written_is_read);
+	tcase_add_test(t, the_last_one_counts);
+	tcase_add_test(t, of_another_path);
+	tcase_add_test(t, damaged);
+	tcase_add_test(t, something_else_in_its_place);
+	tcase_add_test(t, what_cannot_be_replaced_is_removed);
+	suite_add_tcase(suite, t);
+	runner = srunner_create(suite);
 	srunner_run_all(runner, CK_NORMAL);
 	failed = srunner_ntests_failed(runner);
 	srunner_free(runner);
