@@ -124,7 +124,7 @@ static int load_config(struct keeper *k, const struct keeper_options *o)
 static void on_old_pins_over(uv_timer_t *timer)
 {
 	struct keeper *k = timer->data;
-	int64_t left = k->old_pins_until_ns - clock_now_ns();
+	int64_t left = k->old_pins.until_ns - clock_now_ns();
 	struct file *file, *next;
 
 	if (left > 0) { /* the loop counts from when it last looked at the clock */
@@ -149,7 +149,7 @@ static void lose_damaged(struct keeper *k, const struct keeper_options *o, unsig
 		return;
 	log_error("%s: %u leases cannot be read from the table: processes that hold locks under them are ended",
 		  o->runtime_dir, damaged);
-	while (clock_now_ns() < k->old_pins_until_ns) {
+	while (clock_now_ns() < k->old_pins.until_ns) {
 		nanosleep(&pause, NULL);
 		table_alive(k->table); /* it does not hang */
 	}
@@ -180,9 +180,9 @@ static int take_up(struct keeper *k, const struct keeper_options *o)
 	int ret;
 
 	table_host(k->table, k->host);
-	k->deadline_ns = k->table->head->deadline_ns;
-	k->old_pins_until_ns = table_pins_until(k->table, now + PIN_MAX_MS * NS_PER_MS); /* mutant: old-pins */
-	snprintf(k->taken_incarnation, sizeof(k->taken_incarnation), "%s", table_incarnation(k->table));
+	k->deadline.at_ns = k->table->head->deadline_ns;
+	k->old_pins.until_ns = table_pins_until(k->table, now + PIN_MAX_MS * NS_PER_MS); /* mutant: old-pins */
+	snprintf(k->grace.taken_incarnation, sizeof(k->grace.taken_incarnation), "%s", table_incarnation(k->table));
 	ret = table_take_up(k->table, takeup_entry, k, &damaged);
 	if (ret < 0) {
 		keeper_cannot_start(o, "%s: the table of leases cannot be opened: %s", o->runtime_dir, strerror(-ret));
@@ -190,14 +190,14 @@ static int take_up(struct keeper *k, const struct keeper_options *o)
 	}
 	lose_damaged(k, o, damaged);
 	learn_numbers(k);
-	if (k->deadline_ns)
-		deadline_set(k, k->deadline_ns);
+	if (k->deadline.at_ns)
+		deadline_set(k, k->deadline.at_ns);
 	if (!k->leases)
-		k->taken_incarnation[0] = '\0';
+		k->grace.taken_incarnation[0] = '\0';
 	if (!k->leases)
-		k->old_pins_until_ns = 0;
-	else if (k->old_pins_until_ns > now)
-		uv_timer_start(&k->old_pins, on_old_pins_over, (k->old_pins_until_ns - now) / NS_PER_MS + 1, 0);
+		k->old_pins.until_ns = 0;
+	else if (k->old_pins.until_ns > now)
+		uv_timer_start(&k->old_pins.timer, on_old_pins_over, (k->old_pins.until_ns - now) / NS_PER_MS + 1, 0);
 	return 0;
 }
 
@@ -225,7 +225,7 @@ static void on_alive(uv_timer_t *timer)
 
 	leasepage_refresh(k, deadline_sure_until(k));
 	table_alive(k->table);
-	if (k->leases && k->deadline_ns && clock_now_ns() >= k->table->head->freeze_at_ns)
+	if (k->leases && k->deadline.at_ns && clock_now_ns() >= k->table->head->freeze_at_ns)
 		note_callers(k);
 	queue_settle(k);
 }
@@ -266,8 +266,8 @@ static int keeper_start(struct life *life)
 	act_start(k);
 	news_start(k);
 	raise_limits(life);
-	uv_timer_init(k->loop, &k->old_pins);
-	k->old_pins.data = k;
+	uv_timer_init(k->loop, &k->old_pins.timer);
+	k->old_pins.timer.data = k;
 	if (load_config(k, o) < 0)
 		return -EINVAL;
 	ret = sessions_init(k);
@@ -339,7 +339,7 @@ static void keeper_clean_up(struct keeper *k)
 	ending_close(k);
 	configwatch_close(k);
 	uv_close((uv_handle_t *)&life->alive, NULL);
-	uv_close((uv_handle_t *)&k->old_pins, NULL);
+	uv_close((uv_handle_t *)&k->old_pins.timer, NULL);
 	uv_run(k->loop, UV_RUN_DEFAULT); /* until probes and workers have ended: no timer or socket is left */
 	act_free_all(k);
 	fronts_free(k->fronts); /* before the loop runs again: nothing may come of what is freed */

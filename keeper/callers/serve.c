@@ -17,6 +17,7 @@
 #include <string.h>
 #include <utlist.h>
 
+#include "keeper/keeper.h"
 #include "keeper/guard/table_notes.h"
 #include "keeper/leases/act.h"
 #include "keeper/leases/answers.h"
@@ -234,10 +235,10 @@ static void serve_unsure(struct session *s)
 {
 	char why[WIRE_REASON_BYTES];
 
-	if (store_is_up(s->keeper->store) && !s->keeper->expired)
+	if (store_is_up(s->keeper->store) && !s->keeper->deadline.expired)
 		return; /* a beat is under way; deadline_renewed() serves */
 	if (caller_is_nonblocking(s)) {
-		if (!s->keeper->store_tried)
+		if (!s->keeper->host_in_store.tried)
 			return; /* the keeper has only just started; on_up() or on_down() serves */
 		deadline_trouble(s->keeper, why, sizeof(why));
 		caller_refuse(s, "%s", why);
@@ -260,7 +261,7 @@ static void decide(struct session *s, bool needed)
 	struct lease *lease = lock_covering(s->waiter.lock, &range);
 
 	/* The store is back: store_wait_ms count from its next end. */
-	if (store_is_up(k->store) && !k->expired && s->away_ns) {
+	if (store_is_up(k->store) && !k->deadline.expired && s->away_ns) {
 		uv_timer_stop(&s->timer);
 		s->away_ns = 0;
 	}

@@ -70,7 +70,7 @@ static const char *on_lost_name(enum on_lost on_lost)
 static json_t *store_json(struct keeper *k)
 {
 	const struct config_lease *lease = &k->config->lease;
-	int64_t left = (k->deadline_ns - clock_now_ns()) / NS_PER_MS, sure = left - lease->freeze_margin_ms;
+	int64_t left = (k->deadline.at_ns - clock_now_ns()) / NS_PER_MS, sure = left - lease->freeze_margin_ms;
 	bool grace = store_in_grace(k->store);
 
 	return json_pack("{s:o,s:b,s:o,s:s,s:s,s:b,s:I,s:I,s:I,s:s,s:I}", "server", json_text(store_server(k->store)), "up",
@@ -109,7 +109,7 @@ static const char *lease_note(const struct lease *lease)
 	if (table_is_hidden(lease->lock->file->keeper->table, lease->slot))
 		return "cannot be renewed; held, but no holder can be stopped";
 	if (table_frozen(lease->lock->file->keeper->table) && on_lost_of(lease) == ON_LOST_FREEZE)
-		return clock_now_ns() < lease->lock->file->keeper->deadline_ns
+		return clock_now_ns() < lease->lock->file->keeper->deadline.at_ns
 			       ? "cannot be renewed: its holders are frozen until the store answers"
 			       : "ran out: its holders are frozen; they go on if the store still has it, and are "
 				 "killed if "
@@ -158,7 +158,7 @@ static json_t *status_document(struct status_job *job)
 	struct keeper *k = job->keeper;
 	json_t *leases = json_array(), *lost = json_array();
 	const struct lease *lease, *next;
-	const struct lost *l;
+	const struct lost_lease *l;
 
 	HASH_ITER (hh, k->leases, lease, next) {
 		struct holders_file file = file_searched(lease->lock->file);
@@ -167,7 +167,7 @@ static json_t *status_document(struct status_job *job)
 		json_array_append_new(leases, lease_json(lease, holders));
 		json_decref(holders);
 	}
-	DL_FOREACH (k->lost, l) {
+	DL_FOREACH (k->lost.all, l) {
 		json_t *holders = status_add_row(job, &l->file, &l->range);
 
 		json_array_append_new(lost, json_pack("{s:o,s:o,s:s,s:I,s:I,s:s,s:o}", "name", json_text(l->name), "path",
@@ -334,7 +334,7 @@ static void status_searched(uv_work_t *req, int status)
 void status_start(struct session *s)
 {
 	struct keeper *k = s->keeper;
-	size_t rows = HASH_COUNT(k->leases) + k->lost_count + 1;
+	size_t rows = HASH_COUNT(k->leases) + k->lost.count + 1;
 	struct status_job *job = calloc(1, sizeof(*job));
 
 	if (job) {

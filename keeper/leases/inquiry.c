@@ -12,6 +12,7 @@
 #include <unistd.h>
 #include <utlist.h>
 
+#include "keeper/keeper.h"
 #include "keeper/fronts/away.h"
 #include "keeper/kernel/getlk.h"
 #include "keeper/leases/probing.h"
@@ -27,7 +28,7 @@ struct inquiry {
 	int fd;
 	int found; /* as kernel_lock_in_the_way() */
 	struct store_range in_use;
-	struct inquiry *prev, *next; /* keeper->inquiries */
+	struct inquiry *prev, *next; /* keeper->inquiries.all */
 };
 
 static struct store_range as_range(const struct getlk *lock)
@@ -75,7 +76,7 @@ static void inquiry_finish(struct inquiry *inquiry)
 	struct keeper *k = inquiry->keeper;
 	struct lease *lease = k->leaving ? NULL : lease_find(k, inquiry->token);
 
-	DL_DELETE(k->inquiries, inquiry);
+	DL_DELETE(k->inquiries.all, inquiry);
 	/* Given back meanwhile: then the store grants the asker what it wants. Leaving: there is no store any more. */
 	if (lease && lease_is_ours(lease->state))
 		inquiry_answer(lease, inquiry);
@@ -87,7 +88,7 @@ static void inquiry_done(struct work *work)
 {
 	struct inquiry *inquiry = (struct inquiry *)work;
 
-	inquiry->keeper->inquiry_count--;
+	inquiry->keeper->inquiries.count--;
 	inquiry_finish(inquiry);
 }
 
@@ -113,7 +114,7 @@ static bool is_running(const struct keeper *k, const struct lease *lease, const 
 {
 	const struct inquiry *inquiry;
 
-	DL_FOREACH (k->inquiries, inquiry)
+	DL_FOREACH (k->inquiries.all, inquiry)
 		if (strcmp(inquiry->token, lease->token) == 0 && strcmp(inquiry->asker.token, asker->token) == 0)
 			return true;
 	return false;
@@ -123,14 +124,14 @@ static bool start_worker(struct inquiry *inquiry, const struct file *file)
 {
 	struct keeper *k = inquiry->keeper;
 
-	inquiry->fd = k->inquiry_count < INQUIRIES_MAX ? fcntl(file->fd, F_DUPFD_CLOEXEC, 3) : -1;
+	inquiry->fd = k->inquiries.count < INQUIRIES_MAX ? fcntl(file->fd, F_DUPFD_CLOEXEC, 3) : -1;
 	if (inquiry->fd < 0)
 		return false;
 	if (workers_start(k->workers, file->key.dev, &inquiry->work) < 0) {
 		close(inquiry->fd);
 		return false;
 	}
-	k->inquiry_count++;
+	k->inquiries.count++;
 	return true;
 }
 
@@ -153,6 +154,6 @@ bool inquiry_start(struct lease *lease, const struct asker *asker)
 		free(inquiry);
 		return false;
 	}
-	DL_APPEND(k->inquiries, inquiry);
+	DL_APPEND(k->inquiries.all, inquiry);
 	return true;
 }

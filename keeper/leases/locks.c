@@ -254,8 +254,8 @@ void lease_set_state(struct lease *lease, enum lease_state state, bool forgotten
 {
 	struct keeper *k = lease_keeper(lease);
 
-	k->forgotten_count -= lease->state == LEASE_UNSURE && lease->forgotten;
-	k->forgotten_count += state == LEASE_UNSURE && forgotten;
+	k->grace.forgotten_count -= lease->state == LEASE_UNSURE && lease->forgotten;
+	k->grace.forgotten_count += state == LEASE_UNSURE && forgotten;
 	lease->state = state;
 	lease->forgotten = forgotten;
 }

@@ -30,6 +30,7 @@
 #include <unistd.h>
 #include <utlist.h>
 
+#include "keeper/keeper.h"
 #include "keeper/clock.h"
 #include "keeper/kernel/listed.h"
 #include "keeper/leases/locks.h"
@@ -66,7 +67,7 @@ struct reopen {
 	enum listed_answer listed[WIRE_SPACES];
 	bool said;
 	char trouble[160];
-	struct reopen *prev, *next; /* keeper->searched: STEP_WAIT, or of one search */
+	struct reopen *prev, *next; /* keeper->reopens.searched: STEP_WAIT, or of one search */
 };
 
 struct reopen_search {
@@ -376,7 +377,7 @@ static void on_done(struct work *work)
 		reopen_finish(r);
 	} else {
 		r->step = STEP_WAIT;
-		DL_APPEND(k->searched, r);
+		DL_APPEND(k->reopens.searched, r);
 		start_search(k);
 	}
 	queue_settle(k);
@@ -395,7 +396,7 @@ static void on_searched(struct work *work)
 	struct keeper *k = search->keeper;
 	struct reopen *r, *next;
 
-	k->searching = false;
+	k->reopens.searching = false;
 	DL_FOREACH_SAFE (search->wanted, r, next) {
 		DL_DELETE(search->wanted, r);
 		if (!r->file || r->path_fd < 0)
@@ -418,25 +419,25 @@ static void start_search(struct keeper *k)
 	struct reopen_search *search;
 	struct reopen *r;
 
-	if (k->searching || !k->searched)
+	if (k->reopens.searching || !k->reopens.searched)
 		return;
 	search = calloc(1, sizeof(*search));
 	if (search) {
 		*search = (struct reopen_search){.work = {.run = run_search, .done = on_searched}, .keeper = k};
-		DL_COUNT(k->searched, r, search->count);
+		DL_COUNT(k->reopens.searched, r, search->count);
 		search->sorted = calloc(search->count, sizeof(struct reopen *));
 	}
 	if (!search || !search->sorted)
 		abort(); /* leases that could never be given back: a fresh keeper does better */
 	search->count = 0;
-	DL_FOREACH (k->searched, r) {
+	DL_FOREACH (k->reopens.searched, r) {
 		r->step = STEP_SEARCH;
 		if (!r->error) /* else it was found, and only the list is of use */
 			search->sorted[search->count++] = r;
 	}
-	search->wanted = k->searched;
-	k->searched = NULL;
-	k->searching = true;
+	search->wanted = k->reopens.searched;
+	k->reopens.searched = NULL;
+	k->reopens.searching = true;
 	if (workers_start(k->workers, DEVICE_SEARCH, &search->work) < 0)
 		abort();
 }

@@ -230,9 +230,9 @@ static void unseen_looked(uv_work_t *req, int status)
 		if (lease)
 			say(lease, job->rows[i].pid);
 	}
-	k->unseen_looking = false;
-	k->unseen_not_before_ns = clock_now_ns() + (pause > LEAST_MS ? pause : LEAST_MS) * NS_PER_MS;
-	if (k->unseen_due_count && !k->leaving)
+	k->unseen.looking = false;
+	k->unseen.not_before_ns = clock_now_ns() + (pause > LEAST_MS ? pause : LEAST_MS) * NS_PER_MS;
+	if (k->unseen.due_count && !k->leaving)
 		unseen_look_in(k, SOON_MS);
 	claims_free(&job->claims);
 	free(job->rows);
@@ -260,19 +260,19 @@ static void unseen_look(uv_timer_t *timer)
 	}
 	*job = (struct unseen_job){.keeper = k, .rows = job->rows, .self = getpid(), .begun_ns = clock_now_ns()};
 	job->work.data = job;
-	k->unseen_due_count = 0;
+	k->unseen.due_count = 0;
 	HASH_ITER (hh, k->leases, lease, next) {
 		if (!lease->unseen_due)
 			continue;
 		if (job->count == MOST) {
-			k->unseen_due_count++;
+			k->unseen.due_count++;
 			continue;
 		}
 		lease->unseen_due = false;
 		unseen_add(job, lease);
 	}
 	if (job->count && uv_queue_work(k->loop, &job->work, unseen_work, unseen_looked) == 0) {
-		k->unseen_looking = true;
+		k->unseen.looking = true;
 		return;
 	}
 	claims_free(&job->claims);
@@ -282,9 +282,9 @@ static void unseen_look(uv_timer_t *timer)
 
 static void unseen_look_in(struct keeper *k, int64_t ms)
 {
-	int64_t left = (k->unseen_not_before_ns - clock_now_ns()) / NS_PER_MS + 1;
+	int64_t left = (k->unseen.not_before_ns - clock_now_ns()) / NS_PER_MS + 1;
 
-	uv_timer_start(&k->unseen, unseen_look, (uint64_t)(left > ms ? left : ms), 0);
+	uv_timer_start(&k->unseen.timer, unseen_look, (uint64_t)(left > ms ? left : ms), 0);
 }
 
 void unseen_due(struct lease *lease)
@@ -294,18 +294,18 @@ void unseen_due(struct lease *lease)
 	if (lease->unseen_due || lease->unseen_said || k->leaving)
 		return;
 	lease->unseen_due = true;
-	k->unseen_due_count++;
-	if (!k->unseen_looking && !uv_is_active((uv_handle_t *)&k->unseen))
+	k->unseen.due_count++;
+	if (!k->unseen.looking && !uv_is_active((uv_handle_t *)&k->unseen.timer))
 		unseen_look_in(k, SOON_MS);
 }
 
 void unseen_start(struct keeper *k)
 {
-	uv_timer_init(k->loop, &k->unseen);
-	k->unseen.data = k;
+	uv_timer_init(k->loop, &k->unseen.timer);
+	k->unseen.timer.data = k;
 }
 
 void unseen_stop(struct keeper *k)
 {
-	uv_close((uv_handle_t *)&k->unseen, NULL);
+	uv_close((uv_handle_t *)&k->unseen.timer, NULL);
 }

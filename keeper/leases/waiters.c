@@ -115,7 +115,7 @@ bool waiters_are_pinned(const struct lock *lock, const struct store_range *range
 	int64_t now = clock_now_ns();
 
 	/* mutant: is-pinned */
-	if (now < lock->file->keeper->old_pins_until_ns || waiters_need_pin(lock, range))
+	if (now < lock->file->keeper->old_pins.until_ns || waiters_need_pin(lock, range))
 		return true;
 	DL_FOREACH (lock->waiters, w)
 		if (w->pin_until_ns > now && range_overlaps(&w->range, range)) /* mutant: pinned */

@@ -107,9 +107,9 @@ END_TEST
 
 START_TEST(pins_of_an_earlier_keeper_count)
 {
-	k.old_pins_until_ns = clock_now_ns() + 3600 * 1000 * NS_PER_MS;
+	k.old_pins.until_ns = clock_now_ns() + 3600 * 1000 * NS_PER_MS;
 	ck_assert(waiters_are_pinned(lock, &draining.range) && !waiters_need_pin(lock, &draining.range));
-	k.old_pins_until_ns = 1;
+	k.old_pins.until_ns = 1;
 	ck_assert(!waiters_are_pinned(lock, &draining.range));
 }
 END_TEST
