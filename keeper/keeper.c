@@ -33,12 +33,13 @@
 #include "keeper/orphan.h"
 #include "keeper/leases/pagefile.h"
 #include "keeper/leases/room.h"
-#include "keeper/callers/news.h"
-#include "keeper/leases/queue.h"
-#include "keeper/leases/waiters.h"
+#include "keeper/leases/probing.h"
 #include "keeper/callers/listener.h"
 #include "keeper/callers/session.h"
 #include "keeper/callers/deadlock.h"
+#include "keeper/callers/news.h"
+#include "keeper/leases/queue.h"
+#include "keeper/leases/waiters.h"
 #include "keeper/leases/takeup.h"
 #include "keeper/kernel/workers.h"
 
@@ -62,7 +63,7 @@ static struct life *life_of(struct keeper *k)
 
 /* --- the start --- */
 
-__attribute__((format(printf, 2, 3))) static void cannot_start(const struct keeper_options *o, const char *format, ...)
+__attribute__((format(printf, 2, 3))) static void keeper_cannot_start(const struct keeper_options *o, const char *format, ...)
 {
 	char line[WIRE_REASON_BYTES];
 	va_list args;
@@ -109,12 +110,12 @@ static int load_config(struct keeper *k, const struct keeper_options *o)
 
 	k->page = pagefile_open(o->dir_fd, why, sizeof(why));
 	if (!k->page) {
-		cannot_start(o, "%s: %s", o->runtime_dir, why);
+		keeper_cannot_start(o, "%s: %s", o->runtime_dir, why);
 		return -EINVAL;
 	}
 	leasepage_reset(k->page);
 	if (configfile_load(k, o->config, why, sizeof(why)) < 0) {
-		cannot_start(o, "%s", why);
+		keeper_cannot_start(o, "%s", why);
 		return -EINVAL;
 	}
 	return 0;
@@ -184,7 +185,7 @@ static int take_up(struct keeper *k, const struct keeper_options *o)
 	snprintf(k->grace.taken_incarnation, sizeof(k->grace.taken_incarnation), "%s", table_incarnation(k->table));
 	ret = table_take_up(k->table, takeup_entry, k, &damaged);
 	if (ret < 0) {
-		cannot_start(o, "%s: the table of leases cannot be opened: %s", o->runtime_dir, strerror(-ret));
+		keeper_cannot_start(o, "%s: the table of leases cannot be opened: %s", o->runtime_dir, strerror(-ret));
 		return ret;
 	}
 	lose_damaged(k, o, damaged);
@@ -200,7 +201,7 @@ static int take_up(struct keeper *k, const struct keeper_options *o)
 	return 0;
 }
 
-/* The leases have ceased to be sure: who is still in a lock call has been told nothing. */
+/* The leases have ceased to be sure: a process that is still in a lock call has been told nothing. */
 static void note_callers(struct keeper *k)
 {
 	const struct session *s;
@@ -256,7 +257,7 @@ static void keeper_end(struct keeper *k, const char *why)
 		uv_stop(k->loop);
 }
 
-static int start(struct life *life)
+static int keeper_start(struct life *life)
 {
 	const struct keeper_options *o = life->options;
 	struct keeper *k = &life->k;
@@ -273,7 +274,7 @@ static int start(struct life *life)
 	if (ret == 0)
 		ret = deadlock_init(k);
 	if (ret < 0) {
-		cannot_start(o, "the keeper cannot start: %s", strerror(-ret));
+		keeper_cannot_start(o, "the keeper cannot start: %s", strerror(-ret));
 		return ret;
 	}
 	k->workers = workers_new(k->loop);
@@ -281,7 +282,7 @@ static int start(struct life *life)
 	k->mounts = mounts_new();
 	k->fronts = life->door >= 0 ? fronts_new(k->loop, life->door, &dispatch_fronts_news) : NULL;
 	if (!k->workers || !k->probes || (k->system && !k->fronts) || make_host(k) < 0) {
-		cannot_start(o, "the keeper cannot start: %s", strerror(errno));
+		keeper_cannot_start(o, "the keeper cannot start: %s", strerror(errno));
 		return -ENOMEM;
 	}
 	uv_timer_init(k->loop, &life->alive);
@@ -289,17 +290,17 @@ static int start(struct life *life)
 	uv_timer_start(&life->alive, on_alive, 0, ALIVE_MS);
 	ret = ending_start(k, keeper_end);
 	if (ret < 0) {
-		cannot_start(o, "the keeper cannot start: %s", strerror(-ret));
+		keeper_cannot_start(o, "the keeper cannot start: %s", strerror(-ret));
 		return ret;
 	}
 	ret = orphan_watch(k);
 	if (ret < 0) {
-		cannot_start(o, "the keeper cannot watch its parent: %s", strerror(-ret));
+		keeper_cannot_start(o, "the keeper cannot watch its parent: %s", strerror(-ret));
 		return ret;
 	}
 	ret = configwatch_start(k);
 	if (ret < 0) {
-		cannot_start(o, "the keeper cannot start: %s", strerror(-ret));
+		keeper_cannot_start(o, "the keeper cannot start: %s", strerror(-ret));
 		return ret;
 	}
 	if (take_up(k, o) < 0)
@@ -308,7 +309,7 @@ static int start(struct life *life)
 	if (ret == 0)
 		ret = listener_start(k, life->session_limit);
 	if (ret < 0)
-		cannot_start(o, "%s: the keeper cannot serve: %s", o->runtime_dir, strerror(-ret));
+		keeper_cannot_start(o, "%s: the keeper cannot serve: %s", o->runtime_dir, strerror(-ret));
 	return ret;
 }
 
@@ -321,7 +322,7 @@ static void close_handle(uv_handle_t *handle, void *arg)
 		uv_close(handle, NULL);
 }
 
-static void clean_up(struct keeper *k)
+static void keeper_clean_up(struct keeper *k)
 {
 	struct life *life = life_of(k);
 	sigset_t signals;
@@ -374,13 +375,13 @@ int keeper_run(const struct keeper_options *options)
 	k->table = options->table;
 	k->started = time(NULL);
 	snprintf(k->runtime_dir, sizeof(k->runtime_dir), "%s", options->runtime_dir);
-	if (start(&life) < 0)
+	if (keeper_start(&life) < 0)
 		return KEEPER_EXIT_CONFIG; /* the process ends: no need to take it apart */
 	log_info("version " DFLOCK_VERSION " serves %s as host %s (%s, %zu rules)", k->runtime_dir, k->host,
 		 k->config->path, k->config->rule_count);
 	if (options->ready_fd >= 0)
 		close(options->ready_fd);
 	uv_run(k->loop, UV_RUN_DEFAULT);
-	clean_up(k);
+	keeper_clean_up(k);
 	return KEEPER_EXIT_IDLE;
 }

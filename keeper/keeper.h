@@ -1,26 +1,6 @@
 /*
- * The keeper's state, shared by its modules. Everything here belongs to the event loop's thread.
- *
- *   sessions.c  sockets: questions in, answers out: replies.c   lookup.c, received.c from a descriptor to its lock
- *   question.c  checks questions                           serve.c  what a caller may have now
- *   locks.c     files, locks, leases: finding and freeing  act.c    does what lease.c's table says
- *   host.c      the store: beats, deadline, messages, dead hosts
- *   grace.c     a store that lost its memory
- *   lost.c      leases that were lost                  callers.c who waits for a lease
- *   unseen.c    holders that may not be looked into (worker)
- *   inspect.c   looks at a passed descriptor (worker)      probe.c  asks the kernel (threads)
- *   inquiry.c   what of ours is in another's way (worker)  answers.c  what others say is in ours
- *   fronts/     other users' descriptors, and the processes that have them: fronts.h
- *   table.c     the table of leases                        takeup.c takes up what an earlier keeper had
- *   reopen.c    opens its files again                      listed.c reads /proc/locks
- *   pagefile.c  the shared page's rules                    leasepage.c its leases
- *   room.c      room for leases: what is unused makes some
- *   configfile.c which rules are in force                  configwatch.c looks at the file   kept.c a copy of it
- *   ending.c    nobody needs it, or it was told to end    orphan.c the parent was killed
- *   status.c    JSON for people                        claims.c what a search of /proc is for
- *   holders.c   who holds a lock: the search           identity.c the number that the kernel shows a file under
- *   hidden.c, mappers.c  locks that no descriptor shows
- *   procfs.c    reads what /proc says                  errand.c what may never return
+ * The keeper: puts together what its modules own. The event loop's thread alone touches it. Each folder's README.md says what
+ * is in it; the structs that are only named here are seen by the modules that own them, in the header or file of that name.
  */
 #ifndef DFLOCK_KEEPER_KEEPER_H
 #define DFLOCK_KEEPER_KEEPER_H
@@ -73,15 +53,21 @@ struct sessions;
 struct keeper {
 	uv_loop_t *loop;
 	const struct keeper_options *options;
-	struct config *config; /* in force */
+	struct config *config; /* in force; configfile.c replaces it */
+
+	/* callers/ */
 	struct configfile *configfile;
 	struct configwatch *configwatch;
 	struct sessions *sessions;
 	struct listener *listener;
 	struct deadlock *deadlock;
 	struct ending *ending;
+
+	/* orphan.c */
 	struct orphan *orphan;
 	bool unsupervised; /* the parent was killed, and none can be started */
+
+	/* keeper.c; constant */
 	char runtime_dir[PLACE_DIR_BYTES];
 	int dir_fd;
 	char host[STORE_HOST_BYTES];

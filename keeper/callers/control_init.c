@@ -44,10 +44,11 @@ static void refuse_init(struct session *s, const char *known)
 static void on_init_timer(uv_timer_t *timer)
 {
 	struct session *s = timer->data;
+	struct keeper *k = s->keeper;
 
 	if (s->state == SESSION_INIT)
 		control_init(s);
-	queue_settle(s->keeper);
+	queue_settle(k);
 }
 
 static void init_answered(struct keeper *k, const struct store_reply *reply, bool forced)
