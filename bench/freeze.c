@@ -43,7 +43,7 @@ static void take_slot(struct fence *fence, long n)
 		bench_die("fstat");
 	file.dev = st.st_dev;
 	file.ino = st.st_ino;
-	if (fence_take(fence, &file, &all, FENCE_HELD) == FENCE_NO_SLOT)
+	if (fence_take(fence, &file, &all, FENCE_HELD, ON_LOST_FREEZE) == FENCE_NO_SLOT)
 		bench_die("more leases than slots");
 	close(fd);
 }
