@@ -104,7 +104,7 @@ bool callers_may_pass(const struct lease *lease)
 	struct session *s;
 
 	DL_FOREACH2 (lease->lock->sessions, s, lock_next)
-		if (s->lease == lease && s->before.count)
+		if (s->lease == lease && before_count(&s->before))
 			return true;
 	return false;
 }

@@ -163,7 +163,7 @@ static void wait_for_lease(struct session *s, const struct store_range *range)
  */
 static bool is_newcomer(const struct session *s, const struct lease *lease, bool needed)
 {
-	if (lease->recall < RECALL_WAIT || s->holds.exclusive || s->before.count || needed || caller_is_nonblocking(s))
+	if (lease->recall < RECALL_WAIT || s->holds.exclusive || before_count(&s->before) || needed || caller_is_nonblocking(s))
 		return false;
 	return s->request.mode == WIRE_EXCLUSIVE || !(s->holds.shared || s->shared_in_use);
 }

@@ -172,11 +172,11 @@ static void look_at(struct front_answer *a, struct inspect_request *request)
 		front_say(a, NULL, -1);
 		return close_and_say(&result.fd, 1);
 	}
-	a->before_count = (uint32_t)result.before.count;
+	a->before_count = (uint32_t)before_count(&result.before);
 	a->ready = a->local;
 	a->away = !a->local;
 	alarm(0);
-	front_say(a, result.before.locks, a->local ? result.fd : -1);
+	front_say(a, before_locks(&result.before), a->local ? result.fd : -1);
 	before_free(&result.before);
 	if (a->local)
 		close(result.fd);

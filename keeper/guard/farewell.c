@@ -108,7 +108,7 @@ static int on_holder(void *arg, const struct holder *h)
 /* Who holds nothing was started by one that does, or has but a mapping. */
 static const char *inherited(const struct farewell *f, pid_t pid)
 {
-	struct family_stat stat;
+	struct procfs_stat stat;
 
 	for (int i = 0; i < MAX_PARENTS && pid > 1 && family_stat(pid, &stat); i++) {
 		const struct lastword *word = find(f, stat.parent);
@@ -132,11 +132,11 @@ void farewell(const struct fence *fence, struct claims *claims, const struct fam
 				     .arg = &f};
 	size_t said = 0;
 
-	f.words = calloc(family->count + 1, sizeof(*f.words));
-	f.own = calloc(family->count + 1, sizeof(*f.own));
+	f.words = calloc(family_count(family) + 1, sizeof(*f.words));
+	f.own = calloc(family_count(family) + 1, sizeof(*f.own));
 	if (f.words && f.own) {
-		for (; f.count < family->count; f.count++)
-			f.words[f.count].pid = family->pids[f.count];
+		for (; f.count < family_count(family); f.count++)
+			f.words[f.count].pid = family_at(family, f.count);
 		qsort(f.words, f.count, sizeof(*f.words), compare);
 		holders_search(&ask);
 		for (size_t i = 0; i < f.count; i++)

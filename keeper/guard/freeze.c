@@ -29,6 +29,7 @@
 #include "keeper/guard/farewell.h"
 #include "keeper/kernel/hidden.h"
 #include "keeper/kernel/holders.h"
+#include "keeper/kernel/mappers.h"
 #include "keeper/guard/lastwords.h"
 #include "keeper/log.h"
 #include "keeper/guard/stopped.h"
@@ -104,9 +105,9 @@ static bool relies_on_nothing(const struct freezer *f, const struct holder *h, c
 /* Was it asked to end, or started by one that was, perhaps since? */
 static bool is_ending(const struct freezer *f, pid_t pid)
 {
-	struct family_stat stat;
+	struct procfs_stat stat;
 
-	if (!f->ending.count || f->ended)
+	if (!family_count(&f->ending) || f->ended)
 		return false;
 	for (int i = 0; i < MAX_PARENTS && pid > 1; i++, pid = stat.parent)
 		if (family_has(&f->ending, pid))
@@ -124,10 +125,10 @@ static void stop_process(struct freezer *f, pid_t pid)
 
 static int found(struct look *look, pid_t pid)
 {
-	size_t before = look->family->count;
+	size_t before = family_count(look->family);
 	int ret = family_add(look->family, pid);
 
-	if (ret == 0 && look->stop && look->family->count > before)
+	if (ret == 0 && look->stop && family_count(look->family) > before)
 		stop_process(look->freezer, pid);
 	look->known = pid;
 	return ret;
@@ -154,10 +155,10 @@ static void note_shown(struct look *look, size_t file, const struct procfs_lock 
 	const struct claim *claim;
 	size_t next = SIZE_MAX;
 
-	if (lock->mode != WIRE_EXCLUSIVE || !file_is_plain(&look->claims.files[file]))
+	if (lock->mode != WIRE_EXCLUSIVE || !file_index_is_plain(&look->claims.files[file]))
 		return;
 	while ((claim = claims_next(&look->claims, file, lock->space, lock->from, lock->to, &next))) {
-		bool *shown = &look->shown[claim - look->claims.all];
+		bool *shown = &look->shown[claims_index(&look->claims, claim)];
 
 		if (*shown || claim->from < lock->from || claim->to > lock->to)
 			continue;
@@ -228,7 +229,7 @@ static void mark_hidden(struct look *look, const struct procfs_lock *lock)
 		size_t next = SIZE_MAX;
 
 		while ((claim = claims_next(&look->claims, file, lock->space, lock->from, lock->to, &next)))
-			look->hidden[claim - look->claims.all] = true;
+			look->hidden[claims_index(&look->claims, claim)] = true;
 	}
 }
 
@@ -240,8 +241,8 @@ static int find_mappers(struct look *look, struct mapping *m)
 	size_t passed_over;
 	int ret = 0;
 
-	for (size_t i = 0; ret == 0 && i < look->unseen.count; i++) {
-		const struct procfs_lock *lock = &look->unseen.locks[i];
+	for (size_t i = 0; ret == 0 && i < hidden_count(&look->unseen); i++) {
+		const struct procfs_lock *lock = hidden_lock(&look->unseen, i);
 
 		if (!is_ours(look, lock))
 			continue;
@@ -256,7 +257,7 @@ static int find_mappers(struct look *look, struct mapping *m)
 		m->files[m->count++] = (struct holders_file){.dev = lock->dev, .ino = lock->ino};
 	}
 	if (ret == 0 && m->count)
-		ret = hidden_mappers(m->files, m->count, on_mapper, m, &passed_over);
+		ret = mappers_find(m->files, m->count, on_mapper, m, &passed_over);
 	return ret == -EAGAIN ? 0 : ret;
 }
 
@@ -265,13 +266,13 @@ static int find_hidden_holders(struct look *look)
 	struct mapping m = {.look = look};
 	int ret;
 
-	m.files = malloc((look->unseen.count + 1) * sizeof(*m.files));
-	m.locks = malloc((look->unseen.count + 1) * sizeof(*m.locks));
-	m.found = calloc(look->unseen.count + 1, sizeof(*m.found));
+	m.files = malloc((hidden_count(&look->unseen) + 1) * sizeof(*m.files));
+	m.locks = malloc((hidden_count(&look->unseen) + 1) * sizeof(*m.locks));
+	m.found = calloc(hidden_count(&look->unseen) + 1, sizeof(*m.found));
 	ret = m.files && m.locks && m.found ? find_mappers(look, &m) : -ENOMEM;
 	for (size_t i = 0; ret == 0 && i < m.count; i++)
 		if (!m.found[i])
-			mark_hidden(look, &look->unseen.locks[m.locks[i]]);
+			mark_hidden(look, hidden_lock(&look->unseen, m.locks[i]));
 	free(m.files);
 	free(m.locks);
 	free(m.found);
@@ -280,8 +281,8 @@ static int find_hidden_holders(struct look *look)
 
 static void publish_hidden(struct look *look)
 {
-	for (size_t i = 0; i < look->claims.count; i++) {
-		struct fence_slot *slot = &look->freezer->fence->slots[look->claims.all[i].tag];
+	for (size_t i = 0; i < claims_count(&look->claims); i++) {
+		struct fence_slot *slot = &look->freezer->fence->slots[claims_at(&look->claims, i)->tag];
 
 		if (look->hidden[i] && !slot->hidden_said)
 			log_error("a lock on inode %llu of device %u:%u is held, but there is no process that could be "
@@ -302,13 +303,13 @@ static int search_hidden(struct look *look)
 
 	if (ret == 0)
 		ret = search(look, on_seen);
-	if (ret == 0 && look->shown_count < look->claims.count) {
+	if (ret == 0 && look->shown_count < claims_count(&look->claims)) {
 		ret = hidden_end(&look->unseen);
-		if (ret == 0 && look->unseen.count)
+		if (ret == 0 && hidden_count(&look->unseen))
 			ret = search(look, on_seen);
-		if (ret == 0 && look->unseen.count)
+		if (ret == 0 && hidden_count(&look->unseen))
 			ret = hidden_end(&look->unseen);
-		if (ret == 0 && look->unseen.count)
+		if (ret == 0 && hidden_count(&look->unseen))
 			ret = find_hidden_holders(look);
 	}
 	if (ret == 0)
@@ -349,8 +350,8 @@ static int take_slots(struct freezer *f, struct look *look, unsigned which)
 	}
 	if (ret == 0)
 		ret = claims_build(&look->claims);
-	look->shown = calloc(look->claims.count + 1, sizeof(*look->shown));
-	look->hidden = calloc(look->claims.count + 1, sizeof(*look->hidden));
+	look->shown = calloc(claims_count(&look->claims) + 1, sizeof(*look->shown));
+	look->hidden = calloc(claims_count(&look->claims) + 1, sizeof(*look->hidden));
 	return ret == 0 && look->shown && look->hidden ? 0 : -ENOMEM;
 }
 
@@ -376,7 +377,7 @@ static void find_family(struct freezer *f, struct family *family, unsigned state
 	struct look look = {.freezer = f, .family = family, .stop = stop};
 	int ret = take_slots(f, &look, states);
 
-	if (ret == 0 && look.claims.count)
+	if (ret == 0 && claims_count(&look.claims))
 		ret = search(&look, NULL);
 	look_end(&look, ret);
 }
@@ -388,7 +389,7 @@ static void find_hidden_family(struct freezer *f, struct family *family, unsigne
 	struct look look = {.freezer = f, .family = family, .stop = stop};
 	int ret = take_slots(f, &look, states);
 
-	if (ret == 0 && look.claims.count)
+	if (ret == 0 && claims_count(&look.claims))
 		ret = search_hidden(&look);
 	look_end(&look, ret);
 }
@@ -425,9 +426,9 @@ static bool find_first(struct freezer *f, bool due, int64_t freeze_at, bool stop
 
 static void kill_all(const struct family *family, int signal)
 {
-	for (size_t i = 0; i < family->count; i++)
-		if (family->pids[i] != getpid())
-			kill(family->pids[i], signal);
+	for (size_t i = 0; i < family_count(family); i++)
+		if (family_at(family, i) != getpid())
+			kill(family_at(family, i), signal);
 }
 
 /* In how many ms lines may be written while leases run out. */
@@ -442,7 +443,7 @@ static void say_farewell(struct freezer *f, const struct family *family, unsigne
 {
 	struct look look = {.freezer = f};
 
-	if (family->count && take_slots(f, &look, which) == 0)
+	if (family_count(family) && take_slots(f, &look, which) == 0)
 		farewell(f->fence, &look.claims, family, how, f->stopped.keeper, words_ms(f));
 	claims_free(&look.claims);
 	free(look.shown);
@@ -466,10 +467,10 @@ static void end_holders(struct freezer *f, int64_t now)
 		return;
 	family_free(&f->ending);
 	find_hidden_family(f, &f->ending, which, false);
-	if (f->ending.count)
+	if (family_count(&f->ending))
 		log_error("the store has not answered: %zu processes that hold locks, or were started by one that "
 			  "does, get %s",
-			  f->ending.count, ask ? "SIGTERM" : "SIGKILL");
+			  family_count(&f->ending), ask ? "SIGTERM" : "SIGKILL");
 	say_farewell(f, &f->ending, which, ask ? FAREWELL_ASK : FAREWELL_KILL);
 	kill_all(&f->ending, ask ? SIGTERM : SIGKILL);
 	f->terminated = true;
@@ -478,8 +479,8 @@ static void end_holders(struct freezer *f, int64_t now)
 
 static void stop_family(struct freezer *f, const struct family *family)
 {
-	for (size_t i = 0; i < family->count; i++)
-		stop_process(f, family->pids[i]);
+	for (size_t i = 0; i < family_count(family); i++)
+		stop_process(f, family_at(family, i));
 	stopped_collect(&f->stopped);
 }
 
@@ -599,9 +600,9 @@ static void kill_lost(struct freezer *f)
 	set_slots(f, 1u << FENCE_LOST, FENCE_ENDING);
 	stopped_limit(&f->stopped, LATE_NS);
 	stopped = freeze_until(f, &family, 1u << FENCE_ENDING, clock_now_ns(), clock_now_ns() + LOST_NS);
-	for (size_t i = 0; i < family.count; i++)
+	for (size_t i = 0; i < family_count(&family); i++)
 		log_error("pid %d held a lock whose lease was lost, or was started by one that did: it is killed",
-			  (int)family.pids[i]);
+			  (int)family_at(&family, i));
 	if (stopped) /* else no time is to be lost */
 		say_farewell(f, &family, 1u << FENCE_ENDING, FAREWELL_LOST);
 	kill_all(&family, SIGKILL);
@@ -638,8 +639,8 @@ int freezer_look(struct freezer *f, int max_ms)
 		set_limit(f, now);
 	/* Those need not be searched for again. */
 	if (find_first(f, due, freeze_at, stop) && stop)
-		for (size_t i = 0; i < f->first.count; i++)
-			stopped_stop(&f->stopped, f->first.pids[i]);
+		for (size_t i = 0; i < family_count(&f->first); i++)
+			stopped_stop(&f->stopped, family_at(&f->first, i));
 	set_slots(f, 1u << FENCE_LOST | AS(ON_LOST_WARN), FENCE_FREE);
 	if (has_slot(f, 1u << FENCE_LOST))
 		kill_lost(f);

@@ -18,7 +18,7 @@ static struct fence_signalled *find(const struct signalled *s, pid_t pid, enum f
 	return NULL;
 }
 
-static bool has(const struct signalled *s, const struct family_stat *stat, enum fence_noted noted)
+static bool has(const struct signalled *s, const struct procfs_stat *stat, enum fence_noted noted)
 {
 	const struct fence_signalled *found = find(s, stat->pid, noted);
 
@@ -26,7 +26,7 @@ static bool has(const struct signalled *s, const struct family_stat *stat, enum 
 }
 
 /* More than there is room for: the next parent would take such a process for one that was stopped before. */
-static void add(struct signalled *s, const struct family_stat *stat, enum fence_noted noted)
+static void add(struct signalled *s, const struct procfs_stat *stat, enum fence_noted noted)
 {
 	struct fence_signalled *entry = find(s, stat->pid, noted);
 
@@ -62,7 +62,7 @@ void signalled_init(struct signalled *s, struct fence_signalled *noted, size_t r
 		s->kin_until_ns = clock_now_ns() + KIN_NS;
 }
 
-static void note_kin(struct signalled *s, const struct family_stat *kin)
+static void note_kin(struct signalled *s, const struct procfs_stat *kin)
 {
 	if (has(s, kin, FENCE_KIN))
 		return;
@@ -74,7 +74,7 @@ static void note_kin(struct signalled *s, const struct family_stat *kin)
 
 void signalled_note(struct signalled *s, pid_t pid)
 {
-	struct family_stat stat;
+	struct procfs_stat stat;
 
 	if (!s->before && family_all(&s->before, &s->before_count) < 0)
 		s->before_count = 0;
@@ -105,7 +105,7 @@ void signalled_continue(struct signalled *s, pid_t pid)
 }
 
 /* Whose process groups are concerned: those of the kin as they are now. */
-static bool is_kin(const struct signalled *s, const struct family_stat *p, const struct family_stat *all, size_t count)
+static bool is_kin(const struct signalled *s, const struct procfs_stat *p, const struct procfs_stat *all, size_t count)
 {
 	if (has(s, p, FENCE_KIN))
 		return true;
@@ -126,7 +126,7 @@ static void forget_kin(struct signalled *s)
 bool signalled_continue_kin(struct signalled *s)
 {
 	int64_t now = clock_now_ns();
-	struct family_stat *all;
+	struct procfs_stat *all;
 	size_t count;
 
 	/* su(1) that is continued continues its child. */
@@ -138,7 +138,7 @@ bool signalled_continue_kin(struct signalled *s)
 	if (family_all(&all, &count) < 0)
 		count = 0;
 	for (size_t i = 0; i < count; i++) {
-		const struct family_stat *p = &all[i];
+		const struct procfs_stat *p = &all[i];
 
 		if (p->state == 'T' && (!p->stop_signal || p->stop_signal == SIGSTOP) && !has(s, p, FENCE_OURS) &&
 		    !has(s, p, FENCE_BEFORE) && is_kin(s, p, all, count))

@@ -27,7 +27,7 @@
 struct signalled {
 	struct fence_signalled *noted; /* not owned; the FENCE_OURS may take all of it, the others half */
 	size_t room;
-	struct family_stat *before; /* all processes as they were before the first SIGSTOP of this freeze */
+	struct procfs_stat *before; /* all processes as they were before the first SIGSTOP of this freeze */
 	size_t before_count;
 	int64_t kin_until_ns;  /* 0: the kin is not looked after (now) */
 	int64_t kin_looked_ns; /* when they were looked for last */

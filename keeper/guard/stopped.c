@@ -381,7 +381,7 @@ bool stopped_all_held(const struct stopped *s)
 
 static int add_ran(void *arg, pid_t pid, pid_t tid)
 {
-	int64_t *sum = arg, ran = family_ran_ns(tid);
+	int64_t *sum = arg, ran = procfs_ran_ns(tid);
 
 	(void)pid;
 	*sum = ran < 0 || *sum < 0 ? -1 : *sum + ran;
@@ -393,7 +393,7 @@ static int64_t ran_ns(const struct thread *t)
 	int64_t sum = 0;
 
 	if (!is_whole(t))
-		return family_ran_ns(t->tid);
+		return procfs_ran_ns(t->tid);
 	family_threads(t->pid, add_ran, &sum);
 	return sum;
 }

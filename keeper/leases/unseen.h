@@ -22,7 +22,7 @@
 #include <sys/types.h>
 
 #include "keeper/kernel/claims.h"
-#include "keeper/kernel/procfs.h"
+#include "procfs/procfs_locks.h"
 
 enum unseen_state {
 	UNSEEN_GONE,    /* no such process; also -1 */

@@ -61,7 +61,7 @@ static pid_t child_of(pid_t pid)
 
 	family_add(&family, pid);
 	ck_assert_int_eq(family_add_descendants(&family, 0), 0);
-	child = family.count > 1 ? family.pids[1] : 0;
+	child = family_count(&family) > 1 ? family_at(&family, 1) : 0;
 	family_free(&family);
 	return child;
 }

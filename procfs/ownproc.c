@@ -1,45 +1,29 @@
 /* See ownproc.h. */
-#include "wire/ownproc.h"
+#include "procfs/ownproc.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
+#include "procfs/procfs.h"
 #include "wire/text.h"
 
-static int say(char *why, size_t size, int rc, const char *line)
+static int ownproc_say(char *why, size_t size, int ret, const char *line)
 {
 	struct text text;
 
 	text_init(&text, why, size);
 	text_add(&text, line);
-	return rc;
-}
-
-/* The text of a file, as much as there is room for. Its length, or -errno. */
-static ssize_t slurp(const char *path, char *buf, size_t size)
-{
-	int fd = open(path, O_RDONLY | O_CLOEXEC);
-	ssize_t n;
-
-	if (fd < 0)
-		return -errno;
-	n = read(fd, buf, size - 1);
-	if (n < 0)
-		n = -errno;
-	buf[n > 0 ? n : 0] = '\0';
-	close(fd);
-	return n;
+	return ret;
 }
 
 /*
  * The numbers alone could be equal by chance. NSpid lists this process's in each namespace from that of /proc inwards: in
  * the right one it has one only. (A kernel without pid namespaces has no such line.)
  */
-static int is_ours(const char *self)
+static int ownproc_is_ours(const char *self)
 {
 	char status[4096], number[16];
 	const char *at, *end;
@@ -47,7 +31,7 @@ static int is_ours(const char *self)
 	snprintf(number, sizeof(number), "%d", (int)getpid());
 	if (strcmp(self, number) != 0)
 		return 0;
-	if (slurp("/proc/self/status", status, sizeof(status)) <= 0)
+	if (procfs_head(AT_FDCWD, "/proc/self/status", status, sizeof(status)) <= 0)
 		return 0;
 	at = strstr(status, "\nNSpid:\t");
 	if (!at)
@@ -63,17 +47,17 @@ int ownproc_check(char *why, size_t why_size)
 	ssize_t n = readlink("/proc/self", self, sizeof(self) - 1);
 
 	if (n < 0)
-		return say(why, why_size, -ENOENT,
+		return ownproc_say(why, why_size, -ENOENT,
 			   "/proc does not show this process, and a keeper finds there who holds a lock: mount one (mount -t proc "
 			   "proc /proc), or start dflockd where there is one");
 	self[n] = '\0';
-	if (!is_ours(self))
-		return say(why, why_size, -EXDEV,
+	if (!ownproc_is_ours(self))
+		return ownproc_say(why, why_size, -EXDEV,
 			   "/proc is that of another pid namespace, and a keeper would stop the wrong processes by its numbers: give "
 			   "this namespace a /proc of its own (unshare --mount-proc), or start dflockd outside");
-	n = slurp("/proc/locks", some, sizeof(some));
+	n = procfs_head(AT_FDCWD, "/proc/locks", some, sizeof(some));
 	if (n < 0)
-		return say(why, why_size, (int)n,
+		return ownproc_say(why, why_size, (int)n,
 			   "/proc/locks cannot be read, and a keeper finds there the locks that no descriptor shows: mount /proc "
 			   "without subset=pid");
 	return 0;
