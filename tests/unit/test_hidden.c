@@ -73,8 +73,9 @@ static bool maps_it(void)
 	size_t passed_over;
 	bool found = false;
 
-	ck_assert_int_eq(mappers_find(&file, 1, on_mapper, &found, &passed_over), 0);
-	ck_assert_uint_eq(passed_over, 0);
+	do /* on a busy machine a process may be passed over for nothing: Check's own time limit ends this */
+		ck_assert_int_eq(mappers_find(&file, 1, on_mapper, &found, &passed_over), 0);
+	while (passed_over);
 	return found;
 }
 
