@@ -20,7 +20,7 @@
 #include "bench/bench.h"
 #include "keeper/clock.h"
 #include "keeper/guard/fence.h"
-#include "keeper/guard/freeze.h"
+#include "keeper/guard/freezer.h"
 
 static const char *dir;
 

@@ -49,25 +49,8 @@ const struct setting_row config_lease_rows[] = {
 	{NULL, 0, 0, 0, 0},
 };
 
-int on_lost_read(const struct reading *r, int line, const char *prefix, const char *text, enum on_lost *on_lost)
-{
-	static const char *const names[] = {
-		[ON_LOST_FREEZE] = "freeze",
-		[ON_LOST_KILL] = "kill",
-		[ON_LOST_WARN] = "warn",
-	};
-
-	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
-		if (strcmp(text, names[i]) == 0) {
-			*on_lost = (enum on_lost)i;
-			return 0;
-		}
-	}
-	return reading_fail(r, line, "%son_lost is \"%.80s\"; expected \"freeze\", \"kill\" or \"warn\"", prefix, text);
-}
-
 /* What no table can say: each of these settings makes sense only beside ttl_ms. */
-static int check_lease(const struct reading *r, config_setting_t *group, const struct config_lease *lease)
+static int config_check_lease(const struct config_reading *r, config_setting_t *group, const struct config_lease *lease)
 {
 	/* A lease is sure for nine tenths of ttl_ms; half of that must be left to work in. */
 	if (lease->freeze_margin_ms >= lease->ttl_ms * 9 / 20)
@@ -85,7 +68,7 @@ static int check_lease(const struct reading *r, config_setting_t *group, const s
 	return 0;
 }
 
-static int read_lease(const struct reading *r, config_setting_t *group, struct config_lease *lease)
+static int config_read_lease(const struct config_reading *r, config_setting_t *group, struct config_lease *lease)
 {
 	struct lease_values values = {
 		.lease.ttl_ms = 30000,
@@ -101,25 +84,25 @@ static int read_lease(const struct reading *r, config_setting_t *group, struct c
 		.lease.idle_ms = 60000,
 		.on_lost = "freeze",
 	};
-	int rc;
+	int ret;
 
 	if (group) {
-		rc = settings_read(r, group, "lease.", config_lease_rows, &values);
-		if (rc < 0)
-			return rc;
+		ret = settings_read(r, group, "lease.", config_lease_rows, &values);
+		if (ret < 0)
+			return ret;
 	}
 	*lease = values.lease;
 	if (lease->freeze_margin_ms < 0)
 		lease->freeze_margin_ms = lease->ttl_ms / 6;
 	if (lease->dead_ms < 0)
 		lease->dead_ms = lease->ttl_ms > 30000 ? 20 * lease->ttl_ms : 600000;
-	rc = check_lease(r, group, lease);
-	if (rc < 0)
-		return rc;
-	return on_lost_read(r, settings_line(group, "on_lost"), "lease.", values.on_lost, &lease->on_lost);
+	ret = config_check_lease(r, group, lease);
+	if (ret < 0)
+		return ret;
+	return settings_on_lost(r, settings_line(group, "on_lost"), "lease.", values.on_lost, &lease->on_lost);
 }
 
-static int read_host(const struct reading *r, int line, const char *host, char **out)
+static int config_read_host(const struct config_reading *r, int line, const char *host, char **out)
 {
 	char own[HOST_BYTES + 2] = "";
 
@@ -137,80 +120,80 @@ static int read_host(const struct reading *r, int line, const char *host, char *
 	return *out ? 0 : reading_out_of_memory(r);
 }
 
-static int read_settings(const struct reading *r, config_setting_t *root, struct config *config)
+static int config_read_top(const struct config_reading *r, config_setting_t *root, struct config *config)
 {
 	struct top_values values = {NULL, NULL, NULL, NULL};
-	int rc = settings_read(r, root, "", config_top_rows, &values);
+	int ret = settings_read(r, root, "", config_top_rows, &values);
 
 	config->has_store = values.store != NULL;
 	config->has_protect = values.protect != NULL;
-	if (rc == 0)
-		rc = read_host(r, settings_line(root, "host"), values.host, &config->host);
-	if (rc == 0)
-		rc = server_read(r, values.store, &config->store);
-	if (rc == 0)
-		rc = read_lease(r, values.lease, &config->lease);
-	if (rc == 0)
-		rc = protect_read(r, values.protect, config);
-	return rc;
+	if (ret == 0)
+		ret = config_read_host(r, settings_line(root, "host"), values.host, &config->host);
+	if (ret == 0)
+		ret = server_read(r, values.store, &config->store);
+	if (ret == 0)
+		ret = config_read_lease(r, values.lease, &config->lease);
+	if (ret == 0)
+		ret = protect_read(r, values.protect, config);
+	return ret;
 }
 
-static int parse(const struct reading *r, const char *text, size_t len, struct config *config)
+static int config_parse_text(const struct config_reading *r, const char *text, size_t len, struct config *config)
 {
 	config_t parsed;
-	int rc = scan_text(r, text, len);
+	int ret = scan_text(r, text, len);
 
-	if (rc < 0)
-		return rc;
+	if (ret < 0)
+		return ret;
 	config_init(&parsed);
 	if (config_read_string(&parsed, text)) {
-		rc = read_settings(r, config_root_setting(&parsed), config);
+		ret = config_read_top(r, config_root_setting(&parsed), config);
 	} else {
 		const char *error = config_error_text(&parsed);
 		const char *expected = "name = value; here, or the end of what stands before";
 
 		if (strstr(error, "duplicate"))
 			expected = "each setting once";
-		rc = reading_fail(r, config_error_line(&parsed), "%s; expected %s", error, expected);
+		ret = reading_fail(r, config_error_line(&parsed), "%s; expected %s", error, expected);
 	}
 	config_destroy(&parsed);
-	return rc;
+	return ret;
 }
 
 /* A file that changes while it is read gets the name of what is in it now, or none. */
-static int load(const struct reading *r, struct config_source *source)
+static int config_read_bytes(const struct config_reading *r, struct config_source *source)
 {
-	int rc = 0;
+	int ret = 0;
 
 	for (int tries = 0; tries < LOAD_TRIES; tries++) {
 		struct wire_config_id after;
 
-		rc = place_config_id(r->path, &source->id);
-		if (rc == 0)
-			rc = load_file(r->path, CONFIG_FILE_BYTES, &source->text, &source->len, NULL);
-		if (rc < 0)
+		ret = place_config_id(r->path, &source->id);
+		if (ret == 0)
+			ret = load_file(r->path, CONFIG_FILE_BYTES, &source->text, &source->len, NULL);
+		if (ret < 0)
 			break;
-		rc = place_config_id(r->path, &after);
-		if (rc < 0)
+		ret = place_config_id(r->path, &after);
+		if (ret < 0)
 			break;
 		if (memcmp(&source->id, &after, sizeof(after)) == 0)
 			return 0;
 		free(source->text);
 		source->text = NULL;
-		rc = -EAGAIN;
+		ret = -EAGAIN;
 	}
-	if (rc == -EAGAIN)
+	if (ret == -EAGAIN)
 		reading_fail(r, 0, "changes while it is read; expected a file at rest: try again");
-	else if (rc == -EFBIG)
+	else if (ret == -EFBIG)
 		reading_fail(r, 0, "larger than %u bytes; expected a smaller file", CONFIG_FILE_BYTES);
-	else if (rc == -EINVAL)
+	else if (ret == -EINVAL)
 		reading_fail(r, 0, "not a regular file; expected the configuration");
 	else
-		reading_fail(r, 0, "cannot be read: %s", strerror(-rc));
-	return rc;
+		reading_fail(r, 0, "cannot be read: %s", strerror(-ret));
+	return ret;
 }
 
-static char *absolute(const char *path)
+static char *config_absolute(const char *path)
 {
 	char *dir, *out = NULL;
 
@@ -225,20 +208,20 @@ static char *absolute(const char *path)
 
 int config_fetch(const char *path, struct config_source *source, char *why, size_t why_size)
 {
-	struct reading r = {.path = path, .why = why, .why_size = why_size};
-	int rc;
+	struct config_reading r = {.path = path, .why = why, .why_size = why_size};
+	int ret;
 
-	*source = (struct config_source){.path = absolute(path)};
+	*source = (struct config_source){.path = config_absolute(path)};
 	if (!source->path) {
-		rc = -errno;
-		reading_fail(&r, 0, "its absolute path cannot be had: %s", strerror(-rc));
-		return rc;
+		ret = -errno;
+		reading_fail(&r, 0, "its absolute path cannot be had: %s", strerror(-ret));
+		return ret;
 	}
 	r.path = source->path;
-	rc = load(&r, source);
-	if (rc < 0)
+	ret = config_read_bytes(&r, source);
+	if (ret < 0)
 		config_source_free(source);
-	return rc;
+	return ret;
 }
 
 void config_source_free(struct config_source *source)
@@ -250,9 +233,9 @@ void config_source_free(struct config_source *source)
 
 int config_parse(const struct config_source *source, struct config **out, char *why, size_t why_size)
 {
-	struct reading r = {.path = source->path, .why = why, .why_size = why_size};
+	struct config_reading r = {.path = source->path, .why = why, .why_size = why_size};
 	struct config *config = calloc(1, sizeof(*config));
-	int rc;
+	int ret;
 
 	if (!config)
 		return reading_out_of_memory(&r);
@@ -263,13 +246,13 @@ int config_parse(const struct config_source *source, struct config **out, char *
 		memcpy(config->text, source->text, source->len);
 		config->text[source->len] = '\0';
 		config->text_len = source->len;
-		rc = parse(&r, config->text, config->text_len, config);
+		ret = config_parse_text(&r, config->text, config->text_len, config);
 	} else {
-		rc = reading_out_of_memory(&r);
+		ret = reading_out_of_memory(&r);
 	}
-	if (rc < 0) {
+	if (ret < 0) {
 		config_free(config);
-		return rc;
+		return ret;
 	}
 	*out = config;
 	return 0;
@@ -278,13 +261,13 @@ int config_parse(const struct config_source *source, struct config **out, char *
 int config_load(const char *path, struct config **out, char *why, size_t why_size)
 {
 	struct config_source source;
-	int rc = config_fetch(path, &source, why, why_size);
+	int ret = config_fetch(path, &source, why, why_size);
 
-	if (rc < 0)
-		return rc;
-	rc = config_parse(&source, out, why, why_size);
+	if (ret < 0)
+		return ret;
+	ret = config_parse(&source, out, why, why_size);
 	config_source_free(&source);
-	return rc;
+	return ret;
 }
 
 void config_free(struct config *config)

@@ -56,7 +56,7 @@ static void fixed_path(const struct rule *rule, char out[PATH_MAX])
 }
 
 /* Is `path` the directory `dir`, or in it? The root is "". */
-static bool is_in(const char *path, const char *dir)
+static bool is_in_directory(const char *path, const char *dir)
 {
 	size_t len = strlen(dir);
 
@@ -79,7 +79,7 @@ static bool names_alike(const struct rule *out, const struct rule *in, const cha
 }
 
 /* See 2. above: both match no path, or `before` gives those paths the same names, and does no less for them. */
-static bool agree(const struct rule *before, const struct rule *rule)
+static bool rules_agree(const struct rule *before, const struct rule *rule)
 {
 	char first[PATH_MAX], second[PATH_MAX];
 
@@ -89,9 +89,9 @@ static bool agree(const struct rule *before, const struct rule *rule)
 		return true;
 	fixed_path(before, first);
 	fixed_path(rule, second);
-	if (is_in(second, first))
+	if (is_in_directory(second, first))
 		return names_alike(before, rule, second + strlen(first)) && !is_weaker(before, rule);
-	if (is_in(first, second))
+	if (is_in_directory(first, second))
 		return names_alike(rule, before, first + strlen(second)) && !is_weaker(before, rule);
 	return true;
 }
@@ -108,7 +108,7 @@ static size_t find_rule(const struct config *config, const struct rule *rule, si
 	return NEW_RULE;
 }
 
-static const char *what(const struct rule *rule)
+static const char *rule_word(const struct rule *rule)
 {
 	return rule->kind == PAGE_RULE_TREE ? "tree" : "path";
 }
@@ -126,13 +126,13 @@ static bool match_rules(const struct config *old, const struct config *fresh, si
 
 		if (at == NEW_RULE) {
 			snprintf(why, why_size, "%s \"%.200s\" is not protected as \"%.100s\" any more",
-				 what(&old->rules[i]), old->rules[i].pattern, old->rules[i].name);
+				 rule_word(&old->rules[i]), old->rules[i].pattern, old->rules[i].name);
 			return false;
 		}
 		if (is_weaker(&fresh->rules[at], &old->rules[i])) {
 			snprintf(why, why_size,
 				 "%s \"%.200s\" (line %d) would have on_lost = \"warn\", or unstoppable = \"warn\"",
-				 what(&old->rules[i]), old->rules[i].pattern, fresh->rules[at].line);
+				 rule_word(&old->rules[i]), old->rules[i].pattern, fresh->rules[at].line);
 			return false;
 		}
 		old_at[at] = i;
@@ -147,11 +147,11 @@ static bool is_shadowed(const struct config *fresh, const size_t *old_at, size_t
 	for (size_t i = 0; i < j; i++) {
 		if (old_at[i] != NEW_RULE && old_at[i] < old_at[j])
 			continue;
-		if (agree(&fresh->rules[i], &fresh->rules[j]))
+		if (rules_agree(&fresh->rules[i], &fresh->rules[j]))
 			continue;
 		snprintf(why, why_size,
 			 "%s \"%.200s\" (line %d) now stands before %s \"%.200s\" and may name its files anew, or do less for them",
-			 what(&fresh->rules[i]), fresh->rules[i].pattern, fresh->rules[i].line, what(&fresh->rules[j]),
+			 rule_word(&fresh->rules[i]), fresh->rules[i].pattern, fresh->rules[i].line, rule_word(&fresh->rules[j]),
 			 fresh->rules[j].pattern);
 		return true;
 	}
@@ -208,14 +208,14 @@ bool config_follows(const struct config *old, const struct config *fresh, char *
 
 /* --- what cannot be changed under leases that are held: where they are recorded, and for how long --- */
 
-static bool same_text(const char *a, const char *b)
+static bool follow_same_text(const char *a, const char *b)
 {
 	return a == b || (a && b && strcmp(a, b) == 0);
 }
 
 static bool same_address(const struct config_address *a, const struct config_address *b)
 {
-	return same_text(a->host, b->host) && a->port == b->port;
+	return follow_same_text(a->host, b->host) && a->port == b->port;
 }
 
 static bool same_sentinels(const struct config_store *a, const struct config_store *b)
@@ -225,19 +225,19 @@ static bool same_sentinels(const struct config_store *a, const struct config_sto
 	for (size_t i = 0; i < a->sentinel_count; i++)
 		if (!same_address(&a->sentinels[i], &b->sentinels[i]))
 			return false;
-	return same_text(a->master, b->master) && same_text(a->sentinel_user, b->sentinel_user) &&
-	       same_text(a->sentinel_password, b->sentinel_password);
+	return follow_same_text(a->master, b->master) && follow_same_text(a->sentinel_user, b->sentinel_user) &&
+	       follow_same_text(a->sentinel_password, b->sentinel_password);
 }
 
 static bool same_server(const struct config_store *a, const struct config_store *b)
 {
-	return same_text(a->socket, b->socket) && same_address(&a->address, &b->address) && same_sentinels(a, b) &&
-	       a->replicas == b->replicas && same_text(a->user, b->user) && same_text(a->password, b->password) &&
+	return follow_same_text(a->socket, b->socket) && same_address(&a->address, &b->address) && same_sentinels(a, b) &&
+	       a->replicas == b->replicas && follow_same_text(a->user, b->user) && follow_same_text(a->password, b->password) &&
 	       a->database == b->database && a->connect_ms == b->connect_ms;
 }
 
 bool config_same_store(const struct config *a, const struct config *b)
 {
 	return same_server(&a->store, &b->store) && a->lease.ttl_ms == b->lease.ttl_ms &&
-	       a->lease.sweep_ms == b->lease.sweep_ms && same_text(a->host, b->host);
+	       a->lease.sweep_ms == b->lease.sweep_ms && follow_same_text(a->host, b->host);
 }

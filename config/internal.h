@@ -25,14 +25,14 @@
 
 #define CONFIG_FILE_BYTES (1u << 20)
 
-struct reading {
+struct config_reading {
 	const char *path; /* for messages */
 	char *why;
 	size_t why_size;
 };
 
 /* Writes "FILE:LINE: ..." (line 0: "FILE: ...") as one line and returns -EINVAL. */
-int reading_fail(const struct reading *r, int line, const char *format, ...) __attribute__((format(printf, 3, 4)));
+int reading_fail(const struct config_reading *r, int line, const char *format, ...) __attribute__((format(printf, 3, 4)));
 
 /*
  * The bytes of a regular file, with a NUL behind them that is not counted in *len; the caller frees them.
@@ -45,7 +45,7 @@ int load_file(const char *path, size_t max, char **bytes, size_t *len, unsigned 
  * says: NUL bytes, @include, comments and strings that never end, numbers that need more than 32 bits
  * (libconfig 1.5 cuts them to 32 without a word).
  */
-int scan_text(const struct reading *r, const char *text, size_t len);
+int scan_text(const struct config_reading *r, const char *text, size_t len);
 
 enum setting_type {
 	SETTING_NUMBER, /* int64_t, from min to max */
@@ -69,17 +69,17 @@ extern const struct setting_row config_top_rows[], config_store_rows[], config_l
  * Reads a group into `values` by a table. `prefix` ("lease.") stands before the names in messages. Refuses
  * unknown settings, wrong types and numbers out of range; what is not there leaves its value alone.
  */
-int settings_read(const struct reading *r, config_setting_t *group, const char *prefix, const struct setting_row *rows,
+int settings_read(const struct config_reading *r, config_setting_t *group, const char *prefix, const struct setting_row *rows,
 		  void *values);
 
 /* The line of a setting of the group, or of the group if it is not there. NULL group: 0. */
 int settings_line(config_setting_t *group, const char *name);
 
 /* -ENOMEM, with `why` saying so. */
-int reading_out_of_memory(const struct reading *r);
+int reading_out_of_memory(const struct config_reading *r);
 
 /* Fills config->store from the group (NULL: all defaults). */
-int server_read(const struct reading *r, config_setting_t *group, struct config_store *store);
+int server_read(const struct config_reading *r, config_setting_t *group, struct config_store *store);
 /* Frees what server_read() allocated, also if it failed. */
 void server_free(struct config_store *store);
 
@@ -87,7 +87,7 @@ void server_free(struct config_store *store);
  * Two hosts may write one path in different ways: takes out slashes too many. 0, or -EINVAL: not absolute, or with
  * . or .. in it; -ENAMETOOLONG. out may not be path.
  */
-int normalise_path(const char *path, char out[PATH_MAX]);
+int resolve_normalise(const char *path, char out[PATH_MAX]);
 
 /*
  * What the kernel calls the absolute `path`: links are followed as far as they exist, also one whose target
@@ -96,9 +96,9 @@ int normalise_path(const char *path, char out[PATH_MAX]);
 int resolve_path(const char *path, char out[PATH_MAX]);
 
 /* The value of on_lost, in the group that the prefix names in messages. */
-int on_lost_read(const struct reading *r, int line, const char *prefix, const char *text, enum on_lost *on_lost);
+int settings_on_lost(const struct config_reading *r, int line, const char *prefix, const char *text, enum on_lost *on_lost);
 
 /* Fills config->rules from the list (NULL: none). config->lease is complete. */
-int protect_read(const struct reading *r, config_setting_t *list, struct config *config);
+int protect_read(const struct config_reading *r, config_setting_t *list, struct config *config);
 
 #endif

@@ -6,7 +6,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-static int read_all(int fd, char *bytes, size_t max, size_t *len)
+static int load_all(int fd, char *bytes, size_t max, size_t *len)
 {
 	*len = 0;
 	while (*len <= max) {
@@ -27,27 +27,27 @@ int load_file(const char *path, size_t max, char **bytes, size_t *len, unsigned 
 {
 	char *buf = NULL;
 	struct stat st;
-	int rc;
+	int ret;
 	/* O_NONBLOCK: opening a FIFO would wait for a writer. */
 	int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
 
 	if (fd < 0)
 		return -errno;
 	if (fstat(fd, &st) < 0) {
-		rc = -errno;
+		ret = -errno;
 		goto out;
 	}
 	if (!S_ISREG(st.st_mode)) {
-		rc = -EINVAL;
+		ret = -EINVAL;
 		goto out;
 	}
 	buf = malloc(max + 2);
 	if (!buf) {
-		rc = -ENOMEM;
+		ret = -ENOMEM;
 		goto out;
 	}
-	rc = read_all(fd, buf, max, len);
-	if (rc < 0)
+	ret = load_all(fd, buf, max, len);
+	if (ret < 0)
 		goto out;
 	buf[*len] = '\0';
 	if (mode)
@@ -57,5 +57,5 @@ int load_file(const char *path, size_t max, char **bytes, size_t *len, unsigned 
 out:
 	free(buf);
 	close(fd);
-	return rc;
+	return ret;
 }

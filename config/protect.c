@@ -83,17 +83,17 @@ static char *glob_pattern(const char *dir, const char *rest)
 }
 
 /* The rule for the normalised path `as_written`, whose fixed part is its first fixed_len bytes. */
-static int compile(const struct reading *r, struct rule *rule, char *as_written, size_t fixed_len, const char *name)
+static int compile_rule(const struct config_reading *r, struct rule *rule, char *as_written, size_t fixed_len, const char *name)
 {
 	char rest[PATH_MAX], resolved[PATH_MAX];
 	struct stat st;
-	int rc;
+	int ret;
 
 	snprintf(rest, sizeof(rest), "%s", as_written + fixed_len);
 	as_written[fixed_len] = '\0';
-	rc = resolve_path(fixed_len ? as_written : "/", resolved);
-	if (rc < 0)
-		return reading_fail(r, rule->line, "%.200s cannot be resolved: %s", as_written, strerror(-rc));
+	ret = resolve_path(fixed_len ? as_written : "/", resolved);
+	if (ret < 0)
+		return reading_fail(r, rule->line, "%.200s cannot be resolved: %s", as_written, strerror(-ret));
 	if (rule->kind == PAGE_RULE_TREE && stat(resolved, &st) == 0 && !S_ISDIR(st.st_mode))
 		return reading_fail(r, rule->line, "tree %.200s is not a directory; expected path", as_written);
 	/* The root is the only directory that ends with a slash, and the rest begins with one. */
@@ -113,7 +113,7 @@ static int compile(const struct reading *r, struct rule *rule, char *as_written,
 	return 0;
 }
 
-static int check_name(const struct reading *r, int line, const char *name, bool given)
+static int check_name(const struct config_reading *r, int line, const char *name, bool given)
 {
 	size_t len = strlen(name);
 
@@ -125,7 +125,7 @@ static int check_name(const struct reading *r, int line, const char *name, bool 
 	return 0;
 }
 
-static int read_unstoppable(const struct reading *r, int line, const char *text, struct rule *rule)
+static int read_unstoppable(const struct config_reading *r, int line, const char *text, struct rule *rule)
 {
 	rule->refuse_unstoppable = strcmp(text, "refuse") == 0;
 	if (rule->refuse_unstoppable || strcmp(text, "warn") == 0)
@@ -133,25 +133,25 @@ static int read_unstoppable(const struct reading *r, int line, const char *text,
 	return reading_fail(r, line, "unstoppable is \"%.80s\"; expected \"warn\" or \"refuse\"", text);
 }
 
-static int read_rule(const struct reading *r, config_setting_t *group, struct rule *rule)
+static int read_rule(const struct config_reading *r, config_setting_t *group, struct rule *rule)
 {
 	struct rule_values values = {NULL, NULL, NULL, NULL, NULL};
 	char as_written[PATH_MAX];
 	const char *what, *text, *wrong = NULL;
 	int line = config_setting_source_line(group);
-	int rc;
+	int ret;
 
 	if (!config_setting_is_group(group))
 		return reading_fail(r, line, "expected groups such as { path = \"/...\"; } in protect");
-	rc = settings_read(r, group, "", config_rule_rows, &values);
-	if (rc < 0)
-		return rc;
+	ret = settings_read(r, group, "", config_rule_rows, &values);
+	if (ret < 0)
+		return ret;
 	if (values.on_lost)
-		rc = on_lost_read(r, settings_line(group, "on_lost"), "", values.on_lost, &rule->on_lost);
-	if (rc == 0 && values.unstoppable)
-		rc = read_unstoppable(r, settings_line(group, "unstoppable"), values.unstoppable, rule);
-	if (rc < 0)
-		return rc;
+		ret = settings_on_lost(r, settings_line(group, "on_lost"), "", values.on_lost, &rule->on_lost);
+	if (ret == 0 && values.unstoppable)
+		ret = read_unstoppable(r, settings_line(group, "unstoppable"), values.unstoppable, rule);
+	if (ret < 0)
+		return ret;
 	if (!values.path == !values.tree)
 		return reading_fail(r, line, "this rule has %s; expected one of the two",
 				    values.path ? "both path and tree" : "neither path nor tree");
@@ -159,20 +159,20 @@ static int read_rule(const struct reading *r, config_setting_t *group, struct ru
 	text = values.path ? values.path : values.tree;
 	line = settings_line(group, what);
 	rule->line = (int)line;
-	rc = normalise_path(text, as_written);
+	ret = resolve_normalise(text, as_written);
 	rule->kind = values.tree ? PAGE_RULE_TREE : strpbrk(text, "*?[") ? PAGE_RULE_GLOB : PAGE_RULE_PATH;
-	if (rc < 0)
-		wrong = rc == -EINVAL ? "expected an absolute path without . and .. in it" : "expected a shorter path";
+	if (ret < 0)
+		wrong = ret == -EINVAL ? "expected an absolute path without . and .. in it" : "expected a shorter path";
 	else if (values.path && strcmp(as_written, "/") == 0)
 		wrong = "the root directory is no file; expected tree";
 	else if (rule->kind == PAGE_RULE_GLOB)
 		wrong = check_glob(as_written);
 	if (wrong)
 		return reading_fail(r, line, "%s is \"%.200s\": %s", what, text, wrong);
-	rc = compile(r, rule, as_written, rule->kind == PAGE_RULE_GLOB ? fixed_part(as_written) : strlen(as_written),
+	ret = compile_rule(r, rule, as_written, rule->kind == PAGE_RULE_GLOB ? fixed_part(as_written) : strlen(as_written),
 		     values.name);
-	if (rc < 0)
-		return rc;
+	if (ret < 0)
+		return ret;
 	return check_name(r, settings_line(group, values.name ? "name" : what), rule->name, values.name != NULL);
 }
 
@@ -186,49 +186,49 @@ static int compare_rules(const void *a, const void *b)
 	return order ? order : (x > y) - (x < y);
 }
 
-static int check_twins(const struct reading *r, const struct config *config)
+static int check_twins(const struct config_reading *r, const struct config *config)
 {
 	const struct rule **sorted = calloc(config->rule_count, sizeof(*sorted));
-	int rc = 0;
+	int ret = 0;
 
 	if (!sorted)
 		return reading_out_of_memory(r);
 	for (size_t i = 0; i < config->rule_count; i++)
 		sorted[i] = &config->rules[i];
 	qsort(sorted, config->rule_count, sizeof(*sorted), compare_rules);
-	for (size_t i = 1; i < config->rule_count && rc == 0; i++)
+	for (size_t i = 1; i < config->rule_count && ret == 0; i++)
 		if (sorted[i]->kind == sorted[i - 1]->kind && strcmp(sorted[i]->pattern, sorted[i - 1]->pattern) == 0)
-			rc = reading_fail(r, sorted[i]->line,
+			ret = reading_fail(r, sorted[i]->line,
 					  "%.200s is in the rule of line %d already; expected it once",
 					  sorted[i]->pattern, sorted[i - 1]->line);
 	free(sorted);
-	return rc;
+	return ret;
 }
 
 /* The shared page must have room for all rules. */
-static int check_room(const struct reading *r, const struct config *config)
+static int check_room(const struct config_reading *r, const struct config *config)
 {
 	unsigned char *page = malloc(PAGE_RULES_BYTES);
 	size_t used = 0;
-	int rc = 0;
+	int ret = 0;
 
 	if (!page)
 		return reading_out_of_memory(r);
-	for (size_t i = 0; i < config->rule_count && rc == 0; i++) {
+	for (size_t i = 0; i < config->rule_count && ret == 0; i++) {
 		const struct rule *rule = &config->rules[i];
 
 		if (page_rule_append(page, PAGE_RULES_BYTES, &used, rule->kind, rule->pattern) < 0)
-			rc = reading_fail(r, rule->line, "the rules up to here need more than %u bytes; expected %s",
+			ret = reading_fail(r, rule->line, "the rules up to here need more than %u bytes; expected %s",
 					  PAGE_RULES_BYTES, "fewer: a tree or a wildcard can stand for many");
 	}
 	free(page);
-	return rc;
+	return ret;
 }
 
-int protect_read(const struct reading *r, config_setting_t *list, struct config *config)
+int protect_read(const struct config_reading *r, config_setting_t *list, struct config *config)
 {
 	size_t count = list ? (size_t)config_setting_length(list) : 0;
-	int rc;
+	int ret;
 
 	if (count == 0)
 		return 0;
@@ -237,13 +237,13 @@ int protect_read(const struct reading *r, config_setting_t *list, struct config 
 		return reading_out_of_memory(r);
 	for (; config->rule_count < count; config->rule_count++) {
 		config->rules[config->rule_count].on_lost = config->lease.on_lost;
-		rc = read_rule(r, config_setting_get_elem(list, (unsigned)config->rule_count),
+		ret = read_rule(r, config_setting_get_elem(list, (unsigned)config->rule_count),
 			       &config->rules[config->rule_count]);
-		if (rc < 0) {
+		if (ret < 0) {
 			config->rule_count++; /* half filled, and to be freed */
-			return rc;
+			return ret;
 		}
 	}
-	rc = check_twins(r, config);
-	return rc < 0 ? rc : check_room(r, config);
+	ret = check_twins(r, config);
+	return ret < 0 ? ret : check_room(r, config);
 }

@@ -10,19 +10,19 @@
 #define LINKS_MAX 40 /* as many as the kernel follows */
 
 /* Errors that mean "not there, or not for us": such a path is taken as far as it goes. */
-static bool is_missing(int err)
+static bool resolve_is_missing(int err)
 {
 	return err == ENOENT || err == ENOTDIR || err == EACCES;
 }
 
-static int join(char out[PATH_MAX], const char *dir, const char *rest, size_t rest_len)
+static int resolve_join(char out[PATH_MAX], const char *dir, const char *rest, size_t rest_len)
 {
 	int n = snprintf(out, PATH_MAX, "%s/%.*s", strcmp(dir, "/") == 0 ? "" : dir, (int)rest_len, rest);
 
 	return n < PATH_MAX ? 0 : -ENAMETOOLONG;
 }
 
-int normalise_path(const char *path, char out[PATH_MAX])
+int resolve_normalise(const char *path, char out[PATH_MAX])
 {
 	size_t len = 0;
 
@@ -50,7 +50,7 @@ int normalise_path(const char *path, char out[PATH_MAX])
 }
 
 /* Splits path into its longest existing directory, resolved, and the rest. */
-static int split(const char *path, char dir[PATH_MAX], const char **rest)
+static int resolve_split(const char *path, char dir[PATH_MAX], const char **rest)
 {
 	char prefix[PATH_MAX];
 	size_t len = strlen(path);
@@ -62,55 +62,55 @@ static int split(const char *path, char dir[PATH_MAX], const char **rest)
 		snprintf(prefix, sizeof(prefix), "%.*s", len ? (int)len : 1, path);
 		if (realpath(prefix, dir))
 			return 0;
-	} while (is_missing(errno) && len);
+	} while (resolve_is_missing(errno) && len);
 	return -errno;
 }
 
 /* The rest does not exist, but its first name may be a link to what does not exist. If so, path becomes
  * where it leads. 1, 0 (no link) or -errno. */
-static int follow(const char *dir, const char *rest, char path[PATH_MAX])
+static int resolve_link(const char *dir, const char *rest, char path[PATH_MAX])
 {
 	char link[PATH_MAX], target[PATH_MAX];
 	size_t name_len = strcspn(rest, "/"), tail_len = strlen(rest + name_len);
 	ssize_t n;
-	int rc = join(link, dir, rest, name_len);
+	int ret = resolve_join(link, dir, rest, name_len);
 
-	if (rc < 0)
-		return rc;
+	if (ret < 0)
+		return ret;
 	n = readlink(link, target, sizeof(target));
 	if (n < 0)
-		return is_missing(errno) || errno == EINVAL ? 0 : -errno;
+		return resolve_is_missing(errno) || errno == EINVAL ? 0 : -errno;
 	if ((size_t)n + tail_len >= sizeof(target))
 		return -ENAMETOOLONG;
 	/* Now: rest is a part of path. */
 	memcpy(target + n, rest + name_len, tail_len + 1);
 	if (target[0] != '/')
-		rc = join(path, dir, target, (size_t)n + tail_len);
+		ret = resolve_join(path, dir, target, (size_t)n + tail_len);
 	else
 		memcpy(path, target, (size_t)n + tail_len + 1);
-	return rc < 0 ? rc : 1;
+	return ret < 0 ? ret : 1;
 }
 
 int resolve_path(const char *path, char out[PATH_MAX])
 {
 	char work[PATH_MAX], dir[PATH_MAX], joined[PATH_MAX];
-	int rc = normalise_path(path, work);
+	int ret = resolve_normalise(path, work);
 
-	for (int links = 0; rc >= 0 && links < LINKS_MAX; links++) {
+	for (int links = 0; ret >= 0 && links < LINKS_MAX; links++) {
 		const char *rest;
 
 		if (realpath(work, out))
 			return 0;
-		if (!is_missing(errno))
+		if (!resolve_is_missing(errno))
 			return -errno;
-		rc = split(work, dir, &rest);
-		if (rc == 0)
-			rc = follow(dir, rest, work);
-		if (rc == 0) {
+		ret = resolve_split(work, dir, &rest);
+		if (ret == 0)
+			ret = resolve_link(dir, rest, work);
+		if (ret == 0) {
 			/* A link's target may bring slashes and, where nothing exists, names that mean nothing. */
-			rc = join(joined, dir, rest, strlen(rest));
-			return rc < 0 ? rc : normalise_path(joined, out);
+			ret = resolve_join(joined, dir, rest, strlen(rest));
+			return ret < 0 ? ret : resolve_normalise(joined, out);
 		}
 	}
-	return rc < 0 ? rc : -ELOOP;
+	return ret < 0 ? ret : -ELOOP;
 }

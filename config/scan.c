@@ -6,33 +6,33 @@
 #include <string.h>
 
 struct scan {
-	const struct reading *r;
+	const struct config_reading *r;
 	const char *start, *at, *end; /* *end is NUL */
 	int line;
 };
 
 /* No <ctype.h>: libconfig's syntax does not depend on the locale. */
-static bool is_digit(char c)
+static bool scan_is_digit(char c)
 {
 	return c >= '0' && c <= '9';
 }
 
-static bool is_word(char c)
+static bool scan_is_word(char c)
 {
-	return is_digit(c) || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_' || c == '*' || c == '-';
+	return scan_is_digit(c) || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_' || c == '*' || c == '-';
 }
 
-static void step(struct scan *s)
+static void scan_step(struct scan *s)
 {
 	s->line += *s->at == '\n';
 	s->at++;
 }
 
-static int skip_comment(struct scan *s)
+static int scan_comment(struct scan *s)
 {
 	int start = s->line;
 
-	for (s->at += 2; s->at < s->end; step(s)) {
+	for (s->at += 2; s->at < s->end; scan_step(s)) {
 		if (s->at[0] == '*' && s->at[1] == '/') {
 			s->at += 2;
 			return 0;
@@ -41,11 +41,11 @@ static int skip_comment(struct scan *s)
 	return reading_fail(s->r, start, "this comment does not end; expected */");
 }
 
-static int skip_string(struct scan *s)
+static int scan_string(struct scan *s)
 {
 	int start = s->line;
 
-	for (s->at++; s->at < s->end; step(s)) {
+	for (s->at++; s->at < s->end; scan_step(s)) {
 		if (*s->at == '"') {
 			s->at++;
 			return 0;
@@ -61,7 +61,7 @@ static int skip_string(struct scan *s)
 	return reading_fail(s->r, start, "this string does not end; expected \"");
 }
 
-static int check_number(struct scan *s)
+static int scan_number(struct scan *s)
 {
 	const char *number = s->at;
 	bool hex = s->at[0] == '0' && (s->at[1] == 'x' || s->at[1] == 'X');
@@ -81,7 +81,7 @@ static int check_number(struct scan *s)
 			    shown, number, shown, number);
 }
 
-static bool is_include(const struct scan *s)
+static bool scan_is_include(const struct scan *s)
 {
 	const char *before = s->at;
 
@@ -97,31 +97,31 @@ static int scan_token(struct scan *s)
 	const char *at = s->at;
 
 	if (at[0] == '/' && at[1] == '*')
-		return skip_comment(s);
+		return scan_comment(s);
 	if (at[0] == '#' || (at[0] == '/' && at[1] == '/')) {
 		while (s->at < s->end && *s->at != '\n')
 			s->at++;
 		return 0;
 	}
 	if (*at == '"')
-		return skip_string(s);
-	if (is_digit(*at))
-		return check_number(s);
-	if (is_include(s))
+		return scan_string(s);
+	if (scan_is_digit(*at))
+		return scan_number(s);
+	if (scan_is_include(s))
 		return reading_fail(s->r, s->line,
 				    "@include is not supported, since programs could not see that the other file has "
 				    "changed; expected its settings here");
 	/* The digits of a name are no number. */
-	if (is_word(*at) && *at != '-') {
-		while (is_word(*s->at))
+	if (scan_is_word(*at) && *at != '-') {
+		while (scan_is_word(*s->at))
 			s->at++;
 		return 0;
 	}
-	step(s);
+	scan_step(s);
 	return 0;
 }
 
-int scan_text(const struct reading *r, const char *text, size_t len)
+int scan_text(const struct config_reading *r, const char *text, size_t len)
 {
 	struct scan s = {.r = r, .start = text, .at = text, .end = text + len, .line = 1};
 	const char *nul = memchr(text, '\0', len);
@@ -134,10 +134,10 @@ int scan_text(const struct reading *r, const char *text, size_t len)
 		return reading_fail(r, line, "a NUL byte; expected text");
 	}
 	while (s.at < s.end) {
-		int rc = scan_token(&s);
+		int ret = scan_token(&s);
 
-		if (rc < 0)
-			return rc;
+		if (ret < 0)
+			return ret;
 	}
 	return 0;
 }

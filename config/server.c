@@ -87,30 +87,30 @@ static const char *parse_server(const char *server, struct config_store *store)
 	return NULL;
 }
 
-static int keep(const struct reading *r, char **out, const char *s, size_t len)
+static int server_keep(const struct config_reading *r, char **out, const char *s, size_t len)
 {
 	*out = strndup(s, len);
 	return *out ? 0 : reading_out_of_memory(r);
 }
 
 /* The first line of the file, which others must not be able to read. */
-static int read_password(const struct reading *r, int line, const char *setting, const char *file, char **password)
+static int read_password(const struct config_reading *r, int line, const char *setting, const char *file, char **password)
 {
 	const char *wrong = NULL;
 	char *bytes = NULL;
 	size_t len = 0;
 	unsigned mode = 0;
-	int rc;
+	int ret;
 
 	if (file[0] != '/')
 		return reading_fail(r, line, "store.%s is \"%.100s\"; expected an absolute path", setting, file);
-	rc = load_file(file, PASSWORD_BYTES, &bytes, &len, &mode);
-	if (rc == -EFBIG)
+	ret = load_file(file, PASSWORD_BYTES, &bytes, &len, &mode);
+	if (ret == -EFBIG)
 		wrong = "is larger than 4096 bytes; expected the password in its first line";
-	else if (rc == -EINVAL)
+	else if (ret == -EINVAL)
 		wrong = "is not a regular file; expected one with the password in its first line";
-	else if (rc < 0)
-		return reading_fail(r, line, "store.%s %.200s cannot be read: %s", setting, file, strerror(-rc));
+	else if (ret < 0)
+		return reading_fail(r, line, "store.%s %.200s cannot be read: %s", setting, file, strerror(-ret));
 	else if (mode & (S_IROTH | S_IWOTH))
 		wrong = "can be read or written by everybody; run chmod o-rw on it";
 	else if (memchr(bytes, '\0', len))
@@ -118,31 +118,31 @@ static int read_password(const struct reading *r, int line, const char *setting,
 	else if (strcspn(bytes, "\n") == 0)
 		wrong = "has an empty first line; expected the password there";
 	if (wrong)
-		rc = reading_fail(r, line, "store.%s %.200s %s", setting, file, wrong);
+		ret = reading_fail(r, line, "store.%s %.200s %s", setting, file, wrong);
 	else
-		rc = keep(r, password, bytes, strcspn(bytes, "\n"));
+		ret = server_keep(r, password, bytes, strcspn(bytes, "\n"));
 	if (bytes)
 		explicit_bzero(bytes, len);
 	free(bytes);
-	return rc;
+	return ret;
 }
 
 /* A user and its password, each with its setting's name. */
-static int read_login(const struct reading *r, config_setting_t *group, const char *user_name, const char *user,
+static int read_login(const struct config_reading *r, config_setting_t *group, const char *user_name, const char *user,
 		      const char *file_name, const char *file, char **out_user, char **out_password)
 {
-	int rc;
+	int ret;
 
 	if (user && !file)
 		return reading_fail(r, settings_line(group, user_name),
 				    "store.%s is there without store.%s; expected both", user_name, file_name);
-	rc = user ? keep(r, out_user, user, strlen(user)) : 0;
-	if (rc < 0 || !file)
-		return rc;
+	ret = user ? server_keep(r, out_user, user, strlen(user)) : 0;
+	if (ret < 0 || !file)
+		return ret;
 	return read_password(r, settings_line(group, file_name), file_name, file, out_password);
 }
 
-static int read_server(const struct reading *r, config_setting_t *group, const char *server, struct config_store *store)
+static int read_server(const struct config_reading *r, config_setting_t *group, const char *server, struct config_store *store)
 {
 	const char *wrong = parse_server(server, store);
 
@@ -153,7 +153,7 @@ static int read_server(const struct reading *r, config_setting_t *group, const c
 }
 
 /* One that is there twice would have two votes. */
-static bool is_known(const struct config_store *store, const struct config_address *address)
+static bool is_known_sentinel(const struct config_store *store, const struct config_address *address)
 {
 	for (size_t i = 0; i < store->sentinel_count; i++)
 		if (strcmp(store->sentinels[i].host, address->host) == 0 && store->sentinels[i].port == address->port)
@@ -161,7 +161,7 @@ static bool is_known(const struct config_store *store, const struct config_addre
 	return false;
 }
 
-static int read_sentinel(const struct reading *r, config_setting_t *setting, struct config_store *store)
+static int read_sentinel(const struct config_reading *r, config_setting_t *setting, struct config_store *store)
 {
 	int line = config_setting_source_line(setting);
 	const char *text = config_setting_get_string(setting), *wrong;
@@ -173,7 +173,7 @@ static int read_sentinel(const struct reading *r, config_setting_t *setting, str
 				    "host:port or [IPv6 address]:port");
 	if (!address->host)
 		return reading_out_of_memory(r);
-	if (is_known(store, address)) {
+	if (is_known_sentinel(store, address)) {
 		free(address->host);
 		return reading_fail(r, line, "store.sentinels contains \"%.100s\" twice; expected each sentinel once",
 				    text);
@@ -182,7 +182,7 @@ static int read_sentinel(const struct reading *r, config_setting_t *setting, str
 	return 0;
 }
 
-static int read_sentinels(const struct reading *r, config_setting_t *group, const struct store_values *values,
+static int read_sentinels(const struct config_reading *r, config_setting_t *group, const struct store_values *values,
 			  struct config_store *store)
 {
 	int count = config_setting_length(values->sentinels);
@@ -195,10 +195,10 @@ static int read_sentinels(const struct reading *r, config_setting_t *group, cons
 		return reading_fail(r, settings_line(group, "sentinels"), "store.sentinels has %d; expected 1 to %d",
 				    count, CONFIG_MAX_SENTINELS);
 	for (int i = 0; i < count; i++) {
-		int rc = read_sentinel(r, config_setting_get_elem(values->sentinels, (unsigned)i), store);
+		int ret = read_sentinel(r, config_setting_get_elem(values->sentinels, (unsigned)i), store);
 
-		if (rc < 0)
-			return rc;
+		if (ret < 0)
+			return ret;
 	}
 	if (!values->master)
 		return reading_fail(
@@ -214,11 +214,11 @@ static int read_sentinels(const struct reading *r, config_setting_t *group, cons
 			"store.replicas is %s; expected how many replicas the master has (1 to %d), so that a lock "
 			"counts only once enough of them know of it",
 			values->replicas < 0 ? "missing" : "0", CONFIG_MAX_REPLICAS);
-	return keep(r, &store->master, values->master, strlen(values->master));
+	return server_keep(r, &store->master, values->master, strlen(values->master));
 }
 
 /* What makes sense only with sentinels. */
-static int refuse_lonely(const struct reading *r, config_setting_t *group, const struct store_values *values)
+static int refuse_lonely(const struct config_reading *r, config_setting_t *group, const struct store_values *values)
 {
 	const char *lonely = values->master                   ? "master"
 			     : values->sentinel_user          ? "sentinel_user"
@@ -231,29 +231,29 @@ static int refuse_lonely(const struct reading *r, config_setting_t *group, const
 			    "store.%s is there without store.sentinels; expected a list of their addresses", lonely);
 }
 
-int server_read(const struct reading *r, config_setting_t *group, struct config_store *store)
+int server_read(const struct config_reading *r, config_setting_t *group, struct config_store *store)
 {
 	struct store_values values = {.connect_ms = 5000, .replicas = -1};
-	int rc = group ? settings_read(r, group, "store.", config_store_rows, &values) : 0;
+	int ret = group ? settings_read(r, group, "store.", config_store_rows, &values) : 0;
 
-	if (rc < 0)
-		return rc;
+	if (ret < 0)
+		return ret;
 	store->database = (int)values.database;
 	store->connect_ms = values.connect_ms;
 	store->replicas = values.replicas < 0 ? 0 : (int)values.replicas;
 	if (values.sentinels)
-		rc = read_sentinels(r, group, &values, store);
+		ret = read_sentinels(r, group, &values, store);
 	else
-		rc = refuse_lonely(r, group, &values);
-	if (rc == 0 && !values.sentinels)
-		rc = read_server(r, group, values.server ? values.server : DEFAULT_SERVER, store);
-	if (rc == 0)
-		rc = read_login(r, group, "user", values.user, "password_file", values.password_file, &store->user,
+		ret = refuse_lonely(r, group, &values);
+	if (ret == 0 && !values.sentinels)
+		ret = read_server(r, group, values.server ? values.server : DEFAULT_SERVER, store);
+	if (ret == 0)
+		ret = read_login(r, group, "user", values.user, "password_file", values.password_file, &store->user,
 				&store->password);
-	if (rc == 0)
-		rc = read_login(r, group, "sentinel_user", values.sentinel_user, "sentinel_password_file",
+	if (ret == 0)
+		ret = read_login(r, group, "sentinel_user", values.sentinel_user, "sentinel_password_file",
 				values.sentinel_password_file, &store->sentinel_user, &store->sentinel_password);
-	return rc;
+	return ret;
 }
 
 static void free_secret(char *text)

@@ -1,38 +1,12 @@
 #include "config/internal.h"
 
 #include <errno.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 
 #define SUGGEST_MAX 40 /* longer names are nobody's slip of the pen */
 
-int reading_fail(const struct reading *r, int line, const char *format, ...)
-{
-	char what[PAGE_MESSAGE_BYTES];
-	va_list args;
-
-	va_start(args, format);
-	vsnprintf(what, sizeof(what), format, args);
-	va_end(args);
-	if (line)
-		snprintf(r->why, r->why_size, "%s:%d: %s", r->path, line, what);
-	else
-		snprintf(r->why, r->why_size, "%s: %s", r->path, what);
-	/* One line, also where a value or a file name has a newline in it. */
-	for (char *c = r->why; *c; c++)
-		if ((unsigned char)*c < ' ' || *c == 0x7f)
-			*c = '?';
-	return -EINVAL;
-}
-
-int reading_out_of_memory(const struct reading *r)
-{
-	reading_fail(r, 0, "out of memory");
-	return -ENOMEM;
-}
-
-static const char *type_name(config_setting_t *setting)
+static const char *settings_type_name(config_setting_t *setting)
 {
 	switch (config_setting_type(setting)) {
 	case CONFIG_TYPE_INT:
@@ -56,7 +30,7 @@ static const char *type_name(config_setting_t *setting)
 }
 
 /* How many letters must change, come or go to make b of a. Both are at most SUGGEST_MAX long. */
-static size_t distance(const char *a, const char *b)
+static size_t settings_distance(const char *a, const char *b)
 {
 	size_t row[SUGGEST_MAX + 1], len = strlen(b);
 
@@ -79,7 +53,7 @@ static size_t distance(const char *a, const char *b)
 }
 
 /* The name that was meant, if one is near: a slip or two, or the unit left out. */
-static const char *suggestion(const struct setting_row *rows, const char *name)
+static const char *settings_suggestion(const struct setting_row *rows, const char *name)
 {
 	const char *best = NULL;
 	size_t best_distance = 3, len = strlen(name);
@@ -87,7 +61,7 @@ static const char *suggestion(const struct setting_row *rows, const char *name)
 	if (len > SUGGEST_MAX)
 		return NULL;
 	for (; rows->name; rows++) {
-		size_t d = distance(name, rows->name);
+		size_t d = settings_distance(name, rows->name);
 
 		if (len >= 3 && strncmp(rows->name, name, len) == 0)
 			d = 0;
@@ -99,10 +73,10 @@ static const char *suggestion(const struct setting_row *rows, const char *name)
 	return best;
 }
 
-static int unknown(const struct reading *r, config_setting_t *setting, const char *prefix,
+static int settings_unknown(const struct config_reading *r, config_setting_t *setting, const char *prefix,
 		   const struct setting_row *rows)
 {
-	const char *name = config_setting_name(setting), *near = suggestion(rows, name);
+	const char *name = config_setting_name(setting), *near = settings_suggestion(rows, name);
 	int line = config_setting_source_line(setting);
 	char known[256];
 	size_t used = 0;
@@ -114,13 +88,13 @@ static int unknown(const struct reading *r, config_setting_t *setting, const cha
 	return reading_fail(r, line, "unknown setting %s%.80s; expected one of %s", prefix, name, known);
 }
 
-static int wrong_type(const struct reading *r, config_setting_t *setting, const char *prefix, const char *expected)
+static int settings_wrong_type(const struct config_reading *r, config_setting_t *setting, const char *prefix, const char *expected)
 {
 	return reading_fail(r, config_setting_source_line(setting), "%s%s is %s; expected %s", prefix,
-			    config_setting_name(setting), type_name(setting), expected);
+			    config_setting_name(setting), settings_type_name(setting), expected);
 }
 
-static int read_number(const struct reading *r, config_setting_t *setting, const char *prefix,
+static int settings_read_number(const struct config_reading *r, config_setting_t *setting, const char *prefix,
 		       const struct setting_row *row, int64_t *value)
 {
 	int type = config_setting_type(setting);
@@ -130,14 +104,14 @@ static int read_number(const struct reading *r, config_setting_t *setting, const
 	else if (type == CONFIG_TYPE_INT64)
 		*value = config_setting_get_int64(setting);
 	else
-		return wrong_type(r, setting, prefix, "a whole number");
+		return settings_wrong_type(r, setting, prefix, "a whole number");
 	if (*value < row->min || *value > row->max)
 		return reading_fail(r, config_setting_source_line(setting), "%s%s is %lld; expected %lld to %lld",
 				    prefix, row->name, (long long)*value, (long long)row->min, (long long)row->max);
 	return 0;
 }
 
-static int check_text(const struct reading *r, int line, const char *prefix, const char *name, const char *text)
+static int settings_check_text(const struct config_reading *r, int line, const char *prefix, const char *name, const char *text)
 {
 	if (!*text)
 		return reading_fail(r, line, "%s%s is empty; expected text, or leave the setting out", prefix, name);
@@ -148,79 +122,79 @@ static int check_text(const struct reading *r, int line, const char *prefix, con
 	return 0;
 }
 
-static int read_string(const struct reading *r, config_setting_t *setting, const char *prefix, const char **value)
+static int settings_read_string(const struct config_reading *r, config_setting_t *setting, const char *prefix, const char **value)
 {
 	if (config_setting_type(setting) != CONFIG_TYPE_STRING)
-		return wrong_type(r, setting, prefix, "a string");
+		return settings_wrong_type(r, setting, prefix, "a string");
 	*value = config_setting_get_string(setting);
-	return check_text(r, config_setting_source_line(setting), prefix, config_setting_name(setting), *value);
+	return settings_check_text(r, config_setting_source_line(setting), prefix, config_setting_name(setting), *value);
 }
 
-static int check_texts(const struct reading *r, config_setting_t *setting, const char *prefix)
+static int settings_check_texts(const struct config_reading *r, config_setting_t *setting, const char *prefix)
 {
 	const char *name = config_setting_name(setting);
 
 	if ((!config_setting_is_list(setting) && !config_setting_is_array(setting)) ||
 	    config_setting_length(setting) == 0)
-		return wrong_type(r, setting, prefix, "a list ( \"...\", \"...\" ) of strings, at least one");
+		return settings_wrong_type(r, setting, prefix, "a list ( \"...\", \"...\" ) of strings, at least one");
 	for (int i = 0; i < config_setting_length(setting); i++) {
 		config_setting_t *text = config_setting_get_elem(setting, (unsigned)i);
 		int line = config_setting_source_line(text);
-		int rc;
+		int ret;
 
 		if (config_setting_type(text) != CONFIG_TYPE_STRING)
 			return reading_fail(r, line, "%s%s contains %s; expected strings only", prefix, name,
-					    type_name(text));
-		rc = check_text(r, line, prefix, name, config_setting_get_string(text));
-		if (rc < 0)
-			return rc;
+					    settings_type_name(text));
+		ret = settings_check_text(r, line, prefix, name, config_setting_get_string(text));
+		if (ret < 0)
+			return ret;
 	}
 	return 0;
 }
 
-static int read_setting(const struct reading *r, config_setting_t *setting, const char *prefix,
+static int settings_read_one(const struct config_reading *r, config_setting_t *setting, const char *prefix,
 			const struct setting_row *row, void *value)
 {
-	int rc;
+	int ret;
 
 	switch (row->type) {
 	case SETTING_NUMBER:
-		return read_number(r, setting, prefix, row, value);
+		return settings_read_number(r, setting, prefix, row, value);
 	case SETTING_STRING:
-		return read_string(r, setting, prefix, value);
+		return settings_read_string(r, setting, prefix, value);
 	case SETTING_GROUP:
 		if (!config_setting_is_group(setting))
-			return wrong_type(r, setting, prefix, "a group { name = value; }");
+			return settings_wrong_type(r, setting, prefix, "a group { name = value; }");
 		break;
 	case SETTING_LIST:
 		if (!config_setting_is_list(setting))
-			return wrong_type(r, setting, prefix, "a list ( { path = \"/...\"; }, ... )");
+			return settings_wrong_type(r, setting, prefix, "a list ( { path = \"/...\"; }, ... )");
 		break;
 	case SETTING_TEXTS:
-		rc = check_texts(r, setting, prefix);
-		if (rc < 0)
-			return rc;
+		ret = settings_check_texts(r, setting, prefix);
+		if (ret < 0)
+			return ret;
 		break;
 	}
 	*(config_setting_t **)value = setting;
 	return 0;
 }
 
-int settings_read(const struct reading *r, config_setting_t *group, const char *prefix, const struct setting_row *rows,
+int settings_read(const struct config_reading *r, config_setting_t *group, const char *prefix, const struct setting_row *rows,
 		  void *values)
 {
 	for (int i = 0; i < config_setting_length(group); i++) {
 		config_setting_t *setting = config_setting_get_elem(group, (unsigned)i);
 		const struct setting_row *row = rows;
-		int rc;
+		int ret;
 
 		while (row->name && strcmp(row->name, config_setting_name(setting)) != 0)
 			row++;
 		if (!row->name)
-			return unknown(r, setting, prefix, rows);
-		rc = read_setting(r, setting, prefix, row, (char *)values + row->offset);
-		if (rc < 0)
-			return rc;
+			return settings_unknown(r, setting, prefix, rows);
+		ret = settings_read_one(r, setting, prefix, row, (char *)values + row->offset);
+		if (ret < 0)
+			return ret;
 	}
 	return 0;
 }
@@ -232,4 +206,21 @@ int settings_line(config_setting_t *group, const char *name)
 	if (!group)
 		return 0;
 	return config_setting_source_line(setting ? setting : group);
+}
+
+int settings_on_lost(const struct config_reading *r, int line, const char *prefix, const char *text, enum on_lost *on_lost)
+{
+	static const char *const names[] = {
+		[ON_LOST_FREEZE] = "freeze",
+		[ON_LOST_KILL] = "kill",
+		[ON_LOST_WARN] = "warn",
+	};
+
+	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
+		if (strcmp(text, names[i]) == 0) {
+			*on_lost = (enum on_lost)i;
+			return 0;
+		}
+	}
+	return reading_fail(r, line, "%son_lost is \"%.80s\"; expected \"freeze\", \"kill\" or \"warn\"", prefix, text);
 }

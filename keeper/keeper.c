@@ -202,7 +202,7 @@ static int open_journal(struct keeper *k, const struct keeper_options *o)
 	HASH_ITER (hh, k->leases, lease, next)
 		if (lease->state == LEASE_RELEASING)
 			journal_remove(k->journal, lease->token);
-	k->old_pins_until_ns = clock_now_ns() + k->config->lease.pin_ms * NS_PER_MS;
+	k->old_pins_until_ns = clock_now_ns() + k->config->lease.pin_ms * NS_PER_MS; /* mutant: old-pins */
 	uv_timer_start(&k->old_pins, on_old_pins_over, k->config->lease.pin_ms + 1, 0);
 	return 0;
 }

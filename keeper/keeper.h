@@ -117,7 +117,6 @@ struct lock {
 	enum wire_space space;
 	struct lease *leases;
 	struct session *sessions; /* every caller: waiting or pinned */
-	bool probe_holds;         /* the keeper's description has the kernel lock */
 	int64_t given_back_ns;    /* when a lease went last to another host that waited */
 };
 

@@ -42,10 +42,10 @@ static struct slot {
 	pid_t thread;
 	bool alternate; /* it is on an alternate signal stack */
 	bool disarms;   /* whose handlers do not see that they run on one */
-} slots[ABANDONED_NOTED];
+} abandoned_slots[ABANDONED_NOTED];
 
 uint32_t abandoned_noted;
-static uint32_t count;
+static uint32_t abandoned_cookies;
 
 static unsigned int alternate_stack(void)
 {
@@ -55,15 +55,15 @@ static unsigned int alternate_stack(void)
 	return (unsigned int)now.ss_flags;
 }
 
-static bool exchange(struct slot *slot, uint64_t from, uint64_t to)
+static bool abandoned_exchange(struct slot *slot, uint64_t from, uint64_t to)
 {
 	return __atomic_compare_exchange_n(&slot->cookie, &from, to, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE);
 }
 
 /* Not what happens to be on a stack; the low bits say which slot. */
-static uint64_t new_cookie(unsigned int slot)
+static uint64_t abandoned_cookie(unsigned int slot)
 {
-	uint64_t cookie = (__atomic_add_fetch(&count, 1, __ATOMIC_RELAXED) | UINT64_C(1) << 32) * 0x9e3779b97f4a7c15ull;
+	uint64_t cookie = (__atomic_add_fetch(&abandoned_cookies, 1, __ATOMIC_RELAXED) | UINT64_C(1) << 32) * 0x9e3779b97f4a7c15ull;
 
 	return (cookie | 1) * ABANDONED_NOTED + slot;
 }
@@ -76,22 +76,22 @@ void abandoned_note(struct ask *ask)
 	if (sys_fstat(ask->sock, &st) < 0)
 		return;
 	for (unsigned int i = 0; i < ABANDONED_NOTED; i++) {
-		if (!exchange(&slots[i], FREE, BUSY))
+		if (!abandoned_exchange(&abandoned_slots[i], FREE, BUSY))
 			continue;
-		ask->cookie = new_cookie(i);
-		slots[i].ask = ask;
-		slots[i].ino = st.st_ino;
-		slots[i].sock = ask->sock;
-		slots[i].thread = (pid_t)sys_raw(SYS_gettid);
-		slots[i].alternate = flags & SS_ONSTACK;
-		slots[i].disarms = flags & SS_AUTODISARM;
+		ask->cookie = abandoned_cookie(i);
+		abandoned_slots[i].ask = ask;
+		abandoned_slots[i].ino = st.st_ino;
+		abandoned_slots[i].sock = ask->sock;
+		abandoned_slots[i].thread = (pid_t)sys_raw(SYS_gettid);
+		abandoned_slots[i].alternate = flags & SS_ONSTACK;
+		abandoned_slots[i].disarms = flags & SS_AUTODISARM;
 		__atomic_add_fetch(&abandoned_noted, 1, __ATOMIC_RELAXED);
-		__atomic_store_n(&slots[i].cookie, ask->cookie, __ATOMIC_RELEASE);
+		__atomic_store_n(&abandoned_slots[i].cookie, ask->cookie, __ATOMIC_RELEASE);
 		return;
 	}
 }
 
-static void release(struct slot *slot)
+static void abandoned_release(struct slot *slot)
 {
 	__atomic_sub_fetch(&abandoned_noted, 1, __ATOMIC_RELAXED);
 	__atomic_store_n(&slot->cookie, FREE, __ATOMIC_RELEASE);
@@ -99,15 +99,15 @@ static void release(struct slot *slot)
 
 void abandoned_forget(struct ask *ask)
 {
-	struct slot *slot = &slots[ask->cookie % ABANDONED_NOTED];
+	struct slot *slot = &abandoned_slots[ask->cookie % ABANDONED_NOTED];
 
-	if (ask->cookie && exchange(slot, ask->cookie, BUSY))
-		release(slot);
+	if (ask->cookie && abandoned_exchange(slot, ask->cookie, BUSY))
+		abandoned_release(slot);
 	ask->cookie = 0;
 }
 
 /* `frame`: one of ours, on the stack with these flags. */
-static bool was_left(const struct slot *slot, uint64_t cookie, const void *frame, unsigned int flags)
+static bool abandoned_was_left(const struct slot *slot, uint64_t cookie, const void *frame, unsigned int flags)
 {
 	if (slot->disarms && (flags & SS_DISABLE))
 		return false;
@@ -119,7 +119,7 @@ static bool was_left(const struct slot *slot, uint64_t cookie, const void *frame
 	       __atomic_load_n(&slot->ask->cookie, __ATOMIC_RELAXED) != cookie;
 }
 
-static void end(int sock, ino_t ino)
+static void abandoned_hang_up(int sock, ino_t ino)
 {
 	struct stat st;
 
@@ -136,15 +136,15 @@ void abandoned_end_slow(void)
 	const unsigned int flags = alternate_stack();
 
 	for (unsigned int i = 0; i < ABANDONED_NOTED; i++) {
-		uint64_t cookie = __atomic_load_n(&slots[i].cookie, __ATOMIC_ACQUIRE);
-		struct slot seen = slots[i];
+		uint64_t cookie = __atomic_load_n(&abandoned_slots[i].cookie, __ATOMIC_ACQUIRE);
+		struct slot seen = abandoned_slots[i];
 
 		if (cookie == FREE || cookie == BUSY || seen.thread != me)
 			continue;
-		if (!was_left(&seen, cookie, __builtin_frame_address(0), flags) || !exchange(&slots[i], cookie, BUSY))
+		if (!abandoned_was_left(&seen, cookie, __builtin_frame_address(0), flags) || !abandoned_exchange(&abandoned_slots[i], cookie, BUSY))
 			continue;
-		end(seen.sock, seen.ino);
-		release(&slots[i]);
+		abandoned_hang_up(seen.sock, seen.ino);
+		abandoned_release(&abandoned_slots[i]);
 	}
 	errno = saved;
 }

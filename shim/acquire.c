@@ -7,7 +7,7 @@
  * 2. The keeper answered "granted" to a question that was sent with the kernel lock held, and it was not let go
  *    in between. The lease was there when the keeper answered, and the caller had the kernel lock then.
  * 3. The keeper answered that the file is not protected, and the page does not say the opposite of the path that the
- *    file had after that answer (shim/call.c, unprotected()).
+ *    file had after that answer (shim/call.c, call_unprotected()).
  * 4. The page showed the lease, open and unexpired, after the kernel lock was taken (wire/leases.h).
  *
  * From that moment on the keeper does not give the lease back without asking the kernel first, which says that
@@ -37,89 +37,89 @@
 /* How often a grant may be over before the kernel was asked. */
 #define LATE_GRANTS 5
 
-static bool is_conflict(int rc)
+static bool is_conflict(int ret)
 {
-	return rc == -EWOULDBLOCK || rc == -EACCES;
+	return ret == -EWOULDBLOCK || ret == -EACCES;
 }
 
-static int use_grant(struct call *c, const struct wire_reply *granted)
+static int acquire_by_grant(struct call *c, const struct wire_reply *granted)
 {
 	const struct call_taking *taking = c->kind->taking;
-	int rc = 0;
+	int ret = 0;
 
 	/* Place 2. */
 	if (c->have)
 		return 0;
 	if (taking->learn)
-		rc = taking->learn(c, granted);
-	if (rc != 0)
-		return rc;
-	rc = taking->take(c);
+		ret = taking->learn(c, granted);
+	if (ret != 0)
+		return ret;
+	ret = taking->take(c);
 	if (sys_clock_ns(CLOCK_BOOTTIME) < granted->until_ns)
-		return rc; /* Place 1. */
-	if (rc < 0 && !is_conflict(rc))
-		return rc;
+		return ret; /* Place 1. */
+	if (ret < 0 && !is_conflict(ret))
+		return ret;
 	note_debug(c->fd, "the grant was over before the kernel lock was there");
-	return rc == 0 || c->late++ < LATE_GRANTS ? CALL_AGAIN : rc;
+	return ret == 0 || c->late++ < LATE_GRANTS ? CALL_AGAIN : ret;
 }
 
 int acquire_answer(struct call *c, const struct wire_reply *reply)
 {
 	const struct call_taking *taking = c->kind->taking;
-	int rc;
+	int ret;
 
 	switch (reply->verdict) {
 	case WIRE_GRANTED:
-		rc = use_grant(c, reply);
+		ret = acquire_by_grant(c, reply);
 		break;
 	case WIRE_NOT_PROTECTED:
 		/* Place 3. */
-		rc = c->have ? 0 : taking->take(c);
+		ret = c->have ? 0 : taking->take(c);
 		break;
 	case WIRE_WOULD_BLOCK:
 		if (!c->want->nonblock)
 			return -EPROTO;
-		rc = taking->let_go(c);
-		return rc < 0 ? rc : -EWOULDBLOCK;
+		ret = taking->let_go(c);
+		return ret < 0 ? ret : -EWOULDBLOCK;
 	case WIRE_DEADLOCK:
 		return c->want->space == WIRE_RECORD && !c->want->nonblock ? -EDEADLK : -EPROTO;
 	default:
 		return -EPROTO;
 	}
-	return rc == 0 && taking->finish ? taking->finish(c) : rc;
+	return ret == 0 && taking->finish ? taking->finish(c) : ret;
 }
 
 /* What the page shows may be taken without asking; else CALL_AGAIN, perhaps with the kernel lock. */
-static int use_page(struct call *c)
+static int acquire_by_page(struct call *c)
 {
 	const struct call_taking *taking = c->kind->taking;
 	const struct leases_range wanted = {
 		.from = c->want->from, .to = c->want->to, .space = c->want->space, .mode = c->want->mode};
 	const struct protect_look *look = c->look;
 	const struct leases_slot *slot = look->page ? leases_find(&look->page->leases, &look->file, &wanted) : NULL;
-	int rc;
+	int ret;
 
 	if (!slot)
 		return CALL_AGAIN;
-	rc = taking->try(c);
-	if (rc != 0)
-		return is_conflict(rc) ? CALL_AGAIN : rc;
-	if (!leases_stand(&look->page->leases, slot, &look->file, &wanted)) {
+	ret = taking->try(c); /* mutant: page-lock */
+	if (ret != 0)
+		return is_conflict(ret) ? CALL_AGAIN : ret;
+	if (!leases_stand(&look->page->leases, slot, &look->file, &wanted)) { /* mutant: page-again */
 		note_debug(c->fd, "the lease was recalled while the kernel lock was taken");
 		return CALL_AGAIN;
 	}
 	return taking->finish ? taking->finish(c) : 0; /* Place 4. */
 }
 
-static int ask_keeper(struct call *c)
+static int acquire_by_keeper(struct call *c)
 {
 	const struct call_taking *taking = c->kind->taking;
 	bool shown = c->look->page != NULL;
-	int rc;
+	int ret;
 
-	rc = taking->check && !c->have ? taking->check(c) : 0;
-	if (rc != 0)
-		return rc;
+	ret = taking->check && !c->have ? taking->check(c) : 0;
+	if (ret != 0)
+		return ret;
 	switch (protect_ask(c->fd, c->look)) {
 	case PROTECT_NO:
 		if (!c->have)
@@ -130,19 +130,19 @@ static int ask_keeper(struct call *c)
 	case PROTECT_ASK:
 		break;
 	}
-	rc = shown ? CALL_AGAIN : use_page(c);
-	return rc == CALL_AGAIN ? call_run(c) : rc;
+	ret = shown ? CALL_AGAIN : acquire_by_page(c);
+	return ret == CALL_AGAIN ? call_run(c) : ret;
 }
 
 int acquire(struct call *c)
 {
-	int rc = use_page(c);
+	int ret = acquire_by_page(c);
 
-	if (rc == CALL_AGAIN)
-		rc = ask_keeper(c);
-	if (rc < 0 && c->have)
+	if (ret == CALL_AGAIN)
+		ret = acquire_by_keeper(c);
+	if (ret < 0 && c->have)
 		c->kind->taking->let_go(c);
-	return rc;
+	return ret;
 }
 
 /* --- flock --- */
@@ -152,7 +152,7 @@ struct flock_call {
 	int op;
 };
 
-static int lock_flock(struct call *c, int op)
+static int flock_lock(struct call *c, int op)
 {
 	if (real_flock(c->fd, op) < 0)
 		return -errno;
@@ -160,21 +160,21 @@ static int lock_flock(struct call *c, int op)
 	return 0;
 }
 
-static int take_flock(struct call *c)
+static int flock_take(struct call *c)
 {
-	return lock_flock(c, ((struct flock_call *)c)->op);
+	return flock_lock(c, ((struct flock_call *)c)->op);
 }
 
 /* Nobody waits in the kernel unknown to the keeper: who gets the lock after the lease has run out is to be told from
  * those who had it before, and not to be frozen or killed. The kernel, too, gives up what is being converted before it
  * waits. */
-static int try_flock(struct call *c)
+static int flock_try(struct call *c)
 {
-	return lock_flock(c, ((struct flock_call *)c)->op | LOCK_NB);
+	return flock_lock(c, ((struct flock_call *)c)->op | LOCK_NB);
 }
 
 /* A conversion that waits, or fails, loses the old lock in the kernel, too. */
-static int let_go_flock(struct call *c)
+static int flock_let_go(struct call *c)
 {
 	real_flock(c->fd, LOCK_UN);
 	c->have = false;
@@ -183,9 +183,9 @@ static int let_go_flock(struct call *c)
 
 int acquire_flock(int fd, int op, const struct intent *want, struct protect_look *look)
 {
-	static const struct call_taking taking = {.try = try_flock, .take = take_flock, .let_go = let_go_flock};
-	static const struct call_kind kind = {.op = WIRE_LOCK, .answer = acquire_answer, .taking = &taking};
-	struct flock_call f = {.call = {.kind = &kind, .fd = fd, .want = want, .look = look}, .op = op};
+	static const struct call_taking flock_taking = {.try = flock_try, .take = flock_take, .let_go = flock_let_go};
+	static const struct call_kind flock_kind = {.op = WIRE_LOCK, .answer = acquire_answer, .taking = &flock_taking};
+	struct flock_call f = {.call = {.kind = &flock_kind, .fd = fd, .want = want, .look = look}, .op = op};
 
 	return acquire(&f.call);
 }

@@ -53,7 +53,7 @@ struct record_call {
 	} taken; /* outside of it, this call has changed nothing */
 };
 
-static int set(const struct record_call *r, short type, const struct stretch *s, bool wait)
+static int reclock_set(const struct record_call *r, short type, const struct stretch *s, bool wait)
 {
 	const struct intent *want = r->call.want;
 	struct flock64 lock = {
@@ -68,13 +68,13 @@ static int set(const struct record_call *r, short type, const struct stretch *s,
 	return (want->raw ? real_syscall_fcntl : real_fcntl64)(r->call.fd, cmd, &lock) < 0 ? -errno : 0;
 }
 
-static short wanted_type(const struct record_call *r)
+static short reclock_type(const struct record_call *r)
 {
 	return r->call.want->mode == WIRE_SHARED ? F_RDLCK : F_WRLCK;
 }
 
 /* Would the kernel refuse a lock of this mode on this descriptor (EBADF)? */
-static int check(struct call *c)
+static int reclock_check(struct call *c)
 {
 	long flags = sys_fcntl(c->fd, F_GETFL, 0L);
 	int wrong = c->want->mode == WIRE_SHARED ? O_WRONLY : O_RDONLY;
@@ -86,12 +86,12 @@ static int check(struct call *c)
 /* --- what was there before --- */
 
 /*
- * As learn(), but from the kernel alone, where that can be said at once: nothing in the whole range, or one lock of the
+ * As reclock_learn(), but from the kernel alone, where that can be said at once: nothing in the whole range, or one lock of the
  * owner's that covers it. The kernel shows locks of another kind of owner only: POSIX locks to an OFD owner, and the
  * other way round; and all of others. So what is shown to an OFD owner and not to a POSIX one is the caller's own; the
  * pid says less, since threads that unshared their descriptors are other owners with the same pid.
  */
-static int learn_here(struct record_call *r)
+static int reclock_learn_here(struct record_call *r)
 {
 	const struct intent *want = r->call.want;
 	bool posix = want->owner == WIRE_OWNER_PROCESS;
@@ -118,16 +118,16 @@ static int learn_here(struct record_call *r)
 }
 
 /* One more lock of the owner's, asked for. As earlier_add(), or -errno after a line. */
-static int learn_next(struct record_call *r)
+static int reclock_learn_next(struct record_call *r)
 {
 	struct call *c = &r->call;
 	struct wire_reply reply;
-	int rc = ask_before(&c->ask, &c->look->by, r->earlier.next_from);
+	int ret = ask_before(&c->ask, &c->look->by, r->earlier.next_from);
 
-	if (rc == 0)
-		rc = ask_receive(&c->ask, &reply);
-	if (rc < 0)
-		return rc;
+	if (ret == 0)
+		ret = ask_receive(&c->ask, &reply);
+	if (ret < 0)
+		return ret;
 	if (reply.verdict == WIRE_REFUSED) {
 		note_line(c->fd, reply.reason);
 		return -ENOLCK;
@@ -135,51 +135,51 @@ static int learn_next(struct record_call *r)
 	return reply.verdict == WIRE_OK ? earlier_add(&r->earlier, reply.mode, reply.from, reply.to) : -EPROTO;
 }
 
-static int learn(struct call *c, const struct wire_reply *granted)
+static int reclock_learn(struct call *c, const struct wire_reply *granted)
 {
 	struct record_call *r = (struct record_call *)c;
 	bool asked = false;
-	int rc = 0;
+	int ret = 0;
 
 	if (r->learnt)
 		return 0;
 	earlier_release(&r->earlier);
 	if (granted->from != 0 || granted->to != 0)
-		rc = earlier_add(&r->earlier, granted->mode, granted->from, granted->to);
-	while (rc == 0) {
+		ret = earlier_add(&r->earlier, granted->mode, granted->from, granted->to);
+	while (ret == 0) {
 		asked = true;
-		rc = learn_next(r);
+		ret = reclock_learn_next(r);
 	}
-	if (rc == -E2BIG || rc == -ENOMEM) {
-		note_refused_errno(c->fd, "the process has too many locks in this range already", -rc);
+	if (ret == -E2BIG || ret == -ENOMEM) {
+		note_refused_errno(c->fd, "the process has too many locks in this range already", -ret);
 		return -ENOLCK;
 	}
-	if (rc < 0)
-		return rc;
+	if (ret < 0)
+		return ret;
 	r->learnt = true;
 	return asked ? CALL_AGAIN : 0;
 }
 
 /* Point 3 above. */
-static int put_back(struct call *c)
+static int reclock_put_back(struct call *c)
 {
 	struct record_call *r = (struct record_call *)c;
 	struct stretch s = {0};
-	int rc = 0, failed = 0;
+	int ret = 0, failed = 0;
 
 	while (r->taken.any && earlier_next(&r->earlier, &s)) {
 		if (s.last < r->taken.first || s.first > r->taken.last)
 			continue;
 		do {
 			if (s.had == EARLIER_NONE)
-				rc = set(r, F_UNLCK, &s, false);
+				ret = reclock_set(r, F_UNLCK, &s, false);
 			else if (s.had == WIRE_SHARED && c->want->mode == WIRE_EXCLUSIVE)
-				rc = set(r, F_RDLCK, &s, false);
+				ret = reclock_set(r, F_RDLCK, &s, false);
 			else
-				rc = 0;
-		} while (rc == -EINTR);
-		if (rc < 0)
-			failed = rc;
+				ret = 0;
+		} while (ret == -EINTR);
+		if (ret < 0)
+			failed = ret;
 	}
 	if (failed) {
 		note_refused_errno(c->fd, "and what was locked before cannot be put back; close the file", -failed);
@@ -192,7 +192,7 @@ static int put_back(struct call *c)
 /* --- the kernel lock --- */
 
 /* The next stretch to be taken; s as for earlier_next(). */
-static bool next_missing(const struct record_call *r, struct stretch *s)
+static bool reclock_next_missing(const struct record_call *r, struct stretch *s)
 {
 	if (r->call.want->mode == WIRE_SHARED) {
 		while (earlier_next(&r->earlier, s))
@@ -206,7 +206,7 @@ static bool next_missing(const struct record_call *r, struct stretch *s)
 	return true;
 }
 
-static void add_taken(struct record_call *r, const struct stretch *s)
+static void reclock_add_taken(struct record_call *r, const struct stretch *s)
 {
 	r->taken.first = r->taken.any && r->taken.first < s->first ? r->taken.first : s->first;
 	r->taken.last = r->taken.any && r->taken.last > s->last ? r->taken.last : s->last;
@@ -214,10 +214,10 @@ static void add_taken(struct record_call *r, const struct stretch *s)
 }
 
 /* Is there somebody else's lock in the way, just now? */
-static bool is_busy(const struct record_call *r, const struct stretch *s)
+static bool reclock_is_busy(const struct record_call *r, const struct stretch *s)
 {
 	struct flock64 lock = {
-		.l_type = wanted_type(r),
+		.l_type = reclock_type(r),
 		.l_whence = SEEK_SET,
 		.l_start = s->first,
 		.l_len = intent_len(s->first, s->last),
@@ -233,110 +233,110 @@ static bool is_busy(const struct record_call *r, const struct stretch *s)
  * one and let it go again wakes those who wait for the owner's locks beside it, and one of these could then find that
  * he closes a cycle, which is this call's to find.
  */
-static int take_missing(struct record_call *r, bool look, struct stretch *busy)
+static int reclock_take_missing(struct record_call *r, bool look, struct stretch *busy)
 {
-	int rc;
+	int ret;
 
 	*busy = (struct stretch){0};
-	while (look && r->call.want->mode == WIRE_SHARED && r->earlier.count && next_missing(r, busy))
-		if (is_busy(r, busy))
+	while (look && r->call.want->mode == WIRE_SHARED && r->earlier.count && reclock_next_missing(r, busy))
+		if (reclock_is_busy(r, busy))
 			return -EAGAIN;
-	for (*busy = (struct stretch){0}; next_missing(r, busy); add_taken(r, busy)) {
-		rc = set(r, wanted_type(r), busy, false);
-		if (rc < 0)
-			return rc;
+	for (*busy = (struct stretch){0}; reclock_next_missing(r, busy); reclock_add_taken(r, busy)) {
+		ret = reclock_set(r, reclock_type(r), busy, false);
+		if (ret < 0)
+			return ret;
 	}
 	return 0;
 }
 
-static int take(struct call *c)
+static int reclock_take(struct call *c)
 {
 	struct record_call *r = (struct record_call *)c;
 	struct stretch busy;
 	bool waited = false;
-	int rc, undone;
+	int ret, undone;
 
-	while ((rc = take_missing(r, !waited, &busy)) < 0) {
-		undone = put_back(c);
+	while ((ret = reclock_take_missing(r, !waited, &busy)) < 0) {
+		undone = reclock_put_back(c);
 		if (undone < 0)
 			return undone;
-		if (c->want->nonblock || (rc != -EAGAIN && rc != -EACCES))
-			return rc;
+		if (c->want->nonblock || (ret != -EAGAIN && ret != -EACCES))
+			return ret;
 		/* Noted before: this thread may be cancelled in the call. */
-		add_taken(r, &busy);
-		rc = set(r, wanted_type(r), &busy, true);
+		reclock_add_taken(r, &busy);
+		ret = reclock_set(r, reclock_type(r), &busy, true);
 		waited = true;
-		if (rc < 0) {
+		if (ret < 0) {
 			r->taken.any = false;
-			return rc;
+			return ret;
 		}
 	}
 	c->have = true;
 	return 0;
 }
 
-static int try(struct call *c)
+static int reclock_try(struct call *c)
 {
 	struct record_call *r = (struct record_call *)c;
 	struct stretch busy;
-	int rc, undone;
+	int ret, undone;
 
 	/* As before a lock that waits. */
 	if (!c->want->nonblock && !c->want->raw && pthread_testcancel)
 		pthread_testcancel();
-	rc = learn_here(r);
-	if (rc != 0)
-		return rc;
-	rc = take_missing(r, true, &busy);
+	ret = reclock_learn_here(r);
+	if (ret != 0)
+		return ret;
+	ret = reclock_take_missing(r, true, &busy);
 	/* Of what was looked at, one thing may have changed: that lock may be gone, or another thread's. */
-	if (rc == 0 && c->want->mode == WIRE_SHARED && r->earlier.count && !r->earlier.exclusive)
-		rc = set(r, F_RDLCK, &busy, false);
-	if (rc == 0) {
+	if (ret == 0 && c->want->mode == WIRE_SHARED && r->earlier.count && !r->earlier.exclusive)
+		ret = reclock_set(r, F_RDLCK, &busy, false);
+	if (ret == 0) {
 		c->have = true;
 		return 0;
 	}
-	undone = put_back(c);
+	undone = reclock_put_back(c);
 	earlier_release(&r->earlier);
 	r->learnt = false;
-	return undone < 0 ? undone : rc;
+	return undone < 0 ? undone : ret;
 }
 
-static int finish(struct call *c)
+static int reclock_finish(struct call *c)
 {
 	const struct record_call *r = (const struct record_call *)c;
 	const struct stretch all = {.first = r->earlier.first, .last = r->earlier.last};
 
-	return c->want->mode == WIRE_SHARED && r->earlier.exclusive ? set(r, F_RDLCK, &all, false) : 0;
+	return c->want->mode == WIRE_SHARED && r->earlier.exclusive ? reclock_set(r, F_RDLCK, &all, false) : 0;
 }
 
 /* --- the call --- */
 
 /* The thread is cancelled. */
-static void abandon(void *arg)
+static void reclock_abandon(void *arg)
 {
 	struct record_call *r = arg;
 
 	ask_close(&r->call.ask);
-	put_back(&r->call);
+	reclock_put_back(&r->call);
 	earlier_release(&r->earlier);
 }
 
 int acquire_record(int fd, const struct intent *want, struct protect_look *look)
 {
-	static const struct call_taking taking = {
-		.try = try, .check = check, .learn = learn, .take = take, .let_go = put_back, .finish = finish};
-	static const struct call_kind kind = {.op = WIRE_LOCK, .answer = acquire_answer, .taking = &taking};
-	struct record_call r = {.call = {.kind = &kind, .fd = fd, .want = want, .look = look, .ask.sock = -1}};
-	int rc;
+	static const struct call_taking reclock_taking = {
+		.try = reclock_try, .check = reclock_check, .learn = reclock_learn, .take = reclock_take, .let_go = reclock_put_back, .finish = reclock_finish};
+	static const struct call_kind reclock_kind = {.op = WIRE_LOCK, .answer = acquire_answer, .taking = &reclock_taking};
+	struct record_call r = {.call = {.kind = &reclock_kind, .fd = fd, .want = want, .look = look, .ask.sock = -1}};
+	int ret;
 
 	earlier_init(&r.earlier, want->first, want->last);
 	if (want->nonblock || want->raw || !__pthread_register_cancel || real_single_threaded()) {
-		rc = acquire(&r.call);
+		ret = acquire(&r.call);
 	} else {
-		pthread_cleanup_push(abandon, &r);
-		rc = acquire(&r.call);
+		pthread_cleanup_push(reclock_abandon, &r);
+		ret = acquire(&r.call);
 		pthread_cleanup_pop(0);
 	}
 	earlier_release(&r.earlier);
-	return rc;
+	return ret;
 }

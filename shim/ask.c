@@ -16,7 +16,7 @@
 /* Magic, version and size of a message of any version. */
 #define HEAD_BYTES 8
 
-static int refuse(const struct ask *ask, const char *what, int err)
+static int ask_refuse(const struct ask *ask, const char *what, int err)
 {
 	if (err)
 		note_refused_errno(ask->fd, what, err);
@@ -29,7 +29,7 @@ static int refuse(const struct ask *ask, const char *what, int err)
  * Before a call that may wait. A caller that waits must have no time limit on its socket: with one, the
  * kernel gives EINTR also after handlers with SA_RESTART. One that does not wait must have one.
  */
-static int limit(const struct ask *ask, int option)
+static int ask_limit(const struct ask *ask, int option)
 {
 	struct timeval tv;
 	int64_t left_ns;
@@ -46,47 +46,47 @@ static int limit(const struct ask *ask, int option)
 }
 
 /* What failed calls on the socket mean to the caller. EINTR of one that does not wait is not passed here. */
-static int failed(const struct ask *ask, const char *what, int rc)
+static int ask_failed(const struct ask *ask, const char *what, int ret)
 {
-	switch (rc) {
+	switch (ret) {
 	case -EINTR:
 	case -ECONNRESET:
-		return rc;
+		return ret;
 	case -EPIPE:
 		return -ECONNRESET;
 	case -EAGAIN:
-		return refuse(ask, "the keeper does not answer; look at `dflock status`, or end it with `dflock stop`",
+		return ask_refuse(ask, "the keeper does not answer; look at `dflock status`, or end it with `dflock stop`",
 			      0);
 	case -ETOOMANYREFS:
-		return refuse(ask,
+		return ask_refuse(ask,
 			      "too many descriptors of this user are under way in sockets; try again, or "
 			      "raise the limit of open files (ulimit -n)",
 			      0);
 	default:
-		return refuse(ask, what, -rc);
+		return ask_refuse(ask, what, -ret);
 	}
 }
 
 /* Anybody may listen in a directory of his own; the keeper is root's or ours. */
-static int check_peer(const struct ask *ask, uid_t euid)
+static int ask_check_peer(const struct ask *ask, uid_t euid)
 {
 	struct ucred peer;
 	socklen_t size = sizeof(peer);
 
 	if (getsockopt(ask->sock, SOL_SOCKET, SO_PEERCRED, &peer, &size) < 0)
-		return refuse(ask, "the keeper's user cannot be found out", errno);
+		return ask_refuse(ask, "the keeper's user cannot be found out", errno);
 	if (peer.uid != 0 && peer.uid != euid)
-		return refuse(ask, "the keeper runs as another user; set DFLOCK_RUNTIME_DIR to a directory of your own",
+		return ask_refuse(ask, "the keeper runs as another user; set DFLOCK_RUNTIME_DIR to a directory of your own",
 			      0);
 	return 0;
 }
 
 /* One connection. -ENOENT, -ECONNREFUSED: no keeper there. */
-static int connect_keeper(struct ask *ask, const char *dir, uid_t euid)
+static int ask_connect(struct ask *ask, const char *dir, uid_t euid)
 {
 	struct sockaddr_un addr = {.sun_family = AF_UNIX};
 	struct text path;
-	long rc;
+	long ret;
 
 	if (!dir[0])
 		return -ENOENT;
@@ -95,25 +95,25 @@ static int connect_keeper(struct ask *ask, const char *dir, uid_t euid)
 	text_add(&path, "/" WIRE_SOCKET_NAME);
 	ask->sock = sys_above_stdio((int)sys(socket, AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0));
 	if (ask->sock < 0)
-		return refuse(ask, "no connection to the keeper can be made", -ask->sock);
+		return ask_refuse(ask, "no connection to the keeper can be made", -ask->sock);
 	abandoned_note(ask);
 	do {
-		rc = limit(ask, SO_SNDTIMEO);
-		if (rc == 0)
-			rc = sys(connect, ask->sock, &addr, (long)sizeof(addr));
-	} while (rc == -EINTR && ask->nonblock);
-	if (rc < 0 && rc != -ENOENT && rc != -ECONNREFUSED)
-		rc = failed(ask, "the keeper cannot be reached", (int)rc);
-	if (rc == 0)
-		rc = check_peer(ask, euid);
-	if (rc < 0)
+		ret = ask_limit(ask, SO_SNDTIMEO);
+		if (ret == 0)
+			ret = sys(connect, ask->sock, &addr, (long)sizeof(addr));
+	} while (ret == -EINTR && ask->nonblock);
+	if (ret < 0 && ret != -ENOENT && ret != -ECONNREFUSED)
+		ret = ask_failed(ask, "the keeper cannot be reached", (int)ret);
+	if (ret == 0)
+		ret = ask_check_peer(ask, euid);
+	if (ret < 0)
 		ask_close(ask);
-	return (int)rc;
+	return (int)ret;
 }
 
 /* 50, 100, 200, 400 ms: the keeper's parent restarts it. Signals do not cut this short, since nothing here could
  * tell a handler with SA_RESTART from one without. */
-static void pause_before(int attempt)
+static void ask_pause_before(int attempt)
 {
 	struct timespec left = {.tv_nsec = 50000000l << (attempt < 3 ? attempt : 3)};
 
@@ -121,13 +121,13 @@ static void pause_before(int attempt)
 		;
 }
 
-static bool is_absent(int rc)
+static bool ask_is_absent(int ret)
 {
-	return rc == -ENOENT || rc == -ECONNREFUSED;
+	return ret == -ENOENT || ret == -ECONNREFUSED;
 }
 
-/* Starts a keeper and connects to it, or to one that somebody else started. `rc`: what connecting gave before. */
-static int start_and_connect(struct ask *ask, const struct protect_by *by, int attempt, int rc)
+/* Starts a keeper and connects to it, or to one that somebody else started. `ret`: what connecting gave before. */
+static int ask_start_and_connect(struct ask *ask, const struct protect_by *by, int attempt, int ret)
 {
 	char why[WIRE_REASON_BYTES], unfound[WIRE_REASON_BYTES], dir[PLACE_DIR_BYTES];
 	int started = start_keeper(by, ask->nonblock, why, sizeof(why));
@@ -135,23 +135,23 @@ static int start_and_connect(struct ask *ask, const struct protect_by *by, int a
 	if (started == -EINTR)
 		return started;
 	/* One was here, and this process cannot start another: its parent will. */
-	if (started == -EPERM && rc != -ENOENT && attempt < ASK_ATTEMPTS - 1) {
-		pause_before(attempt);
+	if (started == -EPERM && ret != -ENOENT && attempt < ASK_ATTEMPTS - 1) {
+		ask_pause_before(attempt);
 		started = 0;
 	}
 	/* It may have made the directory. */
-	rc = rundir_find(&settings_get()->place, by->euid, dir, unfound, sizeof(unfound));
-	if (rc < 0 && rc != -ENOENT)
-		return refuse(ask, unfound, 0);
-	rc = connect_keeper(ask, dir, by->euid);
-	if (is_absent(rc) && started < 0)
-		return refuse(ask, why, 0);
-	return is_absent(rc) ? -ECONNRESET : rc;
+	ret = rundir_find(&settings_get()->place, by->euid, dir, unfound, sizeof(unfound));
+	if (ret < 0 && ret != -ENOENT)
+		return ask_refuse(ask, unfound, 0);
+	ret = ask_connect(ask, dir, by->euid);
+	if (ask_is_absent(ret) && started < 0)
+		return ask_refuse(ask, why, 0);
+	return ask_is_absent(ret) ? -ECONNRESET : ret;
 }
 
 int ask_open(struct ask *ask, const struct protect_by *by, const struct intent *want, int fd, int attempt)
 {
-	int rc = -ECONNRESET;
+	int ret = -ECONNRESET;
 
 	*ask = (struct ask){
 		.sock = -1,
@@ -161,14 +161,14 @@ int ask_open(struct ask *ask, const struct protect_by *by, const struct intent *
 		.deadline_ns = want->nonblock ? sys_clock_ns(CLOCK_MONOTONIC) + ASK_PATIENCE_NS : 0,
 	};
 	if (attempt < ASK_DOUBTS)
-		rc = connect_keeper(ask, by->dir, by->euid);
-	if (is_absent(rc) || rc == -ECONNRESET)
-		rc = start_and_connect(ask, by, attempt, rc);
-	return rc;
+		ret = ask_connect(ask, by->dir, by->euid);
+	if (ask_is_absent(ret) || ret == -ECONNRESET)
+		ret = ask_start_and_connect(ask, by, attempt, ret);
+	return ret;
 }
 
 /* Fills in what is the same in every question, and sends it; with the descriptor, if fd is one. */
-static int send_question(struct ask *ask, const struct protect_by *by, struct wire_request *request, int fd)
+static int ask_send_question(struct ask *ask, const struct protect_by *by, struct wire_request *request, int fd)
 {
 	union {
 		struct cmsghdr align;
@@ -177,7 +177,7 @@ static int send_question(struct ask *ask, const struct protect_by *by, struct wi
 	struct iovec iov = {.iov_base = request, .iov_len = sizeof(*request)};
 	struct msghdr msg = {.msg_iov = &iov, .msg_iovlen = 1};
 	struct cmsghdr *cmsg;
-	long rc;
+	long ret;
 
 	request->magic = WIRE_MAGIC;
 	request->version = WIRE_VERSION;
@@ -194,49 +194,49 @@ static int send_question(struct ask *ask, const struct protect_by *by, struct wi
 		memcpy(CMSG_DATA(cmsg), &fd, sizeof(int));
 	}
 	do {
-		rc = limit(ask, SO_SNDTIMEO);
-		if (rc < 0)
+		ret = ask_limit(ask, SO_SNDTIMEO);
+		if (ret < 0)
 			break;
 		request->sent_ns = sys_clock_ns(CLOCK_BOOTTIME);
-		rc = sys(sendmsg, ask->sock, &msg, MSG_NOSIGNAL);
-	} while (rc == -EINTR && ask->nonblock);
+		ret = sys(sendmsg, ask->sock, &msg, MSG_NOSIGNAL);
+	} while (ret == -EINTR && ask->nonblock);
 	/* The keeper has closed: what it said before (it serves too many, say) is still to be received. */
-	if (rc == -EPIPE || rc == -ECONNRESET)
+	if (ret == -EPIPE || ret == -ECONNRESET)
 		return 0;
-	return rc < 0 ? failed(ask, "the keeper cannot be asked", (int)rc) : 0;
+	return ret < 0 ? ask_failed(ask, "the keeper cannot be asked", (int)ret) : 0;
 }
 
 int ask_send(struct ask *ask, const struct protect_by *by, enum wire_op op, const struct intent *want, bool have)
 {
 	struct wire_request request = ask_request(op, want, have);
 
-	return send_question(ask, by, &request, ask->fd);
+	return ask_send_question(ask, by, &request, ask->fd);
 }
 
 int ask_before(struct ask *ask, const struct protect_by *by, int64_t from)
 {
 	struct wire_request request = ask_before_request(from);
 
-	return send_question(ask, by, &request, -1);
+	return ask_send_question(ask, by, &request, -1);
 }
 
 /* The keeper is trusted, but one of another version, or a program that is no keeper, may listen there. */
-static int check_form(const struct ask *ask, const struct wire_reply *reply, size_t size)
+static int ask_check_form(const struct ask *ask, const struct wire_reply *reply, size_t size)
 {
 	if (size < HEAD_BYTES || reply->magic != WIRE_MAGIC)
-		return refuse(ask, "what listens on the keeper's socket is no keeper; end it", 0);
+		return ask_refuse(ask, "what listens on the keeper's socket is no keeper; end it", 0);
 	if (reply->version != WIRE_VERSION)
-		return refuse(ask,
+		return ask_refuse(ask,
 			      "the keeper is of another version than this library; end it with `dflock stop`, "
 			      "the next lock starts the right one",
 			      0);
 	if (size != sizeof(*reply) || reply->size != sizeof(*reply) ||
 	    !memchr(reply->reason, '\0', sizeof(reply->reason)))
-		return refuse(ask, "the keeper's answer is malformed; end it with `dflock stop`", 0);
+		return ask_refuse(ask, "the keeper's answer is malformed; end it with `dflock stop`", 0);
 	return 0;
 }
 
-static long receive(const struct ask *ask, struct wire_reply *reply)
+static long ask_receive_raw(const struct ask *ask, struct wire_reply *reply)
 {
 	ssize_t n;
 
@@ -249,22 +249,22 @@ static long receive(const struct ask *ask, struct wire_reply *reply)
 
 int ask_receive(struct ask *ask, struct wire_reply *reply)
 {
-	long rc;
+	long ret;
 
 	do {
-		rc = limit(ask, SO_RCVTIMEO);
-		if (rc == 0)
-			rc = receive(ask, reply);
-	} while (rc == -EINTR && ask->nonblock);
+		ret = ask_limit(ask, SO_RCVTIMEO);
+		if (ret == 0)
+			ret = ask_receive_raw(ask, reply);
+	} while (ret == -EINTR && ask->nonblock);
 	/* The keeper closed without having read the question: the kernel tells of that first, and then what it had
 	 * said. */
-	if (rc == -ECONNRESET)
-		rc = receive(ask, reply);
-	if (rc < 0)
-		return failed(ask, "no answer from the keeper", (int)rc);
-	if (rc == 0)
+	if (ret == -ECONNRESET)
+		ret = ask_receive_raw(ask, reply);
+	if (ret < 0)
+		return ask_failed(ask, "no answer from the keeper", (int)ret);
+	if (ret == 0)
 		return -ECONNRESET;
-	return check_form(ask, reply, (size_t)rc);
+	return ask_check_form(ask, reply, (size_t)ret);
 }
 
 void ask_close(struct ask *ask)

@@ -12,7 +12,7 @@ struct test_call {
 	struct flock64 *found;
 };
 
-static int answer(struct call *c, const struct wire_reply *reply)
+static int blocker_take_answer(struct call *c, const struct wire_reply *reply)
 {
 	struct test_call *t = (struct test_call *)c;
 
@@ -39,7 +39,7 @@ static int answer(struct call *c, const struct wire_reply *reply)
 }
 
 /* Then nobody else has a lock there that this one would clash with. */
-static bool is_leased(const struct intent *want, const struct protect_look *look)
+static bool blocker_is_leased(const struct intent *want, const struct protect_look *look)
 {
 	const struct leases_range wanted = {
 		.from = want->from, .to = want->to, .space = want->space, .mode = want->mode};
@@ -50,11 +50,11 @@ static bool is_leased(const struct intent *want, const struct protect_look *look
 
 int blocker_find(int fd, const struct intent *want, struct protect_look *look, struct flock64 *found)
 {
-	static const struct call_kind kind = {.op = WIRE_TEST, .answer = answer};
-	struct test_call t = {.call = {.kind = &kind, .fd = fd, .want = want, .look = look}, .found = found};
-	int rc;
+	static const struct call_kind blocker_kind = {.op = WIRE_TEST, .answer = blocker_take_answer};
+	struct test_call t = {.call = {.kind = &blocker_kind, .fd = fd, .want = want, .look = look}, .found = found};
+	int ret;
 
-	if (is_leased(want, look))
+	if (blocker_is_leased(want, look))
 		return 0;
 	switch (protect_ask(fd, look)) {
 	case PROTECT_NO:
@@ -64,7 +64,7 @@ int blocker_find(int fd, const struct intent *want, struct protect_look *look, s
 	case PROTECT_ASK:
 		break;
 	}
-	rc = call_run(&t.call);
+	ret = call_run(&t.call);
 
-	return rc < 0 ? rc : t.blocked;
+	return ret < 0 ? ret : t.blocked;
 }

@@ -12,27 +12,27 @@
 #define MAX_DISPUTES 5
 
 /* Asks, and waits for the final answer. */
-static int question(struct call *c, struct wire_reply *reply)
+static int call_question(struct call *c, struct wire_reply *reply)
 {
-	int rc = ask_send(&c->ask, &c->look->by, c->kind->op, c->want, c->have);
+	int ret = ask_send(&c->ask, &c->look->by, c->kind->op, c->want, c->have);
 
-	while (rc == 0) {
-		rc = ask_receive(&c->ask, reply);
-		c->answered |= rc == 0;
-		if (rc < 0 || reply->verdict != WIRE_WAITING)
+	while (ret == 0) {
+		ret = ask_receive(&c->ask, reply);
+		c->answered |= ret == 0;
+		if (ret < 0 || reply->verdict != WIRE_WAITING)
 			break;
 		if (!c->want->nonblock && reply->reason[0]) {
 			note_line(c->fd, reply->reason); /* it waits for the store, and stands in no queue */
 		} else if (c->want->nonblock) {
 			note_refused(c->fd, "the keeper waits for a call that does not; end it with `dflock stop`",
 				     NULL);
-			rc = -ENOLCK;
+			ret = -ENOLCK;
 		} else {
 			note_debug(c->fd, "waiting for another host");
-			rc = c->kind->taking->let_go(c);
+			ret = c->kind->taking->let_go(c);
 		}
 	}
-	return rc;
+	return ret;
 }
 
 /*
@@ -41,7 +41,7 @@ static int question(struct call *c, struct wire_reply *reply)
  * lock alone would exclude nobody on other hosts. A file that was renamed after the page was looked at is no dispute:
  * the path is read again after the keeper's answer. If it is renamed back meanwhile, the keeper is asked again.
  */
-static int unprotected(struct call *c, const struct wire_reply *reply)
+static int call_unprotected(struct call *c, const struct wire_reply *reply)
 {
 	switch (protect_again(c->fd, c->look)) {
 	case PROTECT_NO:
@@ -61,44 +61,44 @@ static int unprotected(struct call *c, const struct wire_reply *reply)
 	return -ENOLCK;
 }
 
-static int converse(struct call *c)
+static int call_converse(struct call *c)
 {
 	struct wire_reply reply;
-	int rc;
+	int ret;
 
 	do {
-		rc = question(c, &reply);
-		if (rc < 0)
-			return rc;
+		ret = call_question(c, &reply);
+		if (ret < 0)
+			return ret;
 		if (reply.verdict == WIRE_REFUSED) {
 			note_line(c->fd, reply.reason);
 			return -ENOLCK;
 		}
-		rc = reply.verdict == WIRE_NOT_PROTECTED ? unprotected(c, &reply) : c->kind->answer(c, &reply);
-	} while (rc == CALL_AGAIN);
-	return rc;
+		ret = reply.verdict == WIRE_NOT_PROTECTED ? call_unprotected(c, &reply) : c->kind->answer(c, &reply);
+	} while (ret == CALL_AGAIN);
+	return ret;
 }
 
 int call_run(struct call *c)
 {
-	int rc = -ECONNRESET;
+	int ret = -ECONNRESET;
 
-	for (int keepers = 0, attempt = 0; rc == -ECONNRESET && keepers < MAX_KEEPERS && attempt < ASK_ATTEMPTS;
+	for (int keepers = 0, attempt = 0; ret == -ECONNRESET && keepers < MAX_KEEPERS && attempt < ASK_ATTEMPTS;
 	     keepers++) {
 		c->answered = false;
-		rc = ask_open(&c->ask, &c->look->by, c->want, c->fd, attempt);
-		if (rc == 0) {
-			rc = converse(c);
+		ret = ask_open(&c->ask, &c->look->by, c->want, c->fd, attempt);
+		if (ret == 0) {
+			ret = call_converse(c);
 			ask_close(&c->ask);
 		}
 		attempt = c->answered ? 0 : attempt + 1;
 	}
-	if (rc == -EPROTO) {
+	if (ret == -EPROTO) {
 		note_refused(c->fd, "the keeper's answer makes no sense here; end it with `dflock stop`", NULL);
-		rc = -ENOLCK;
-	} else if (rc == -ECONNRESET) {
+		ret = -ENOLCK;
+	} else if (ret == -ECONNRESET) {
 		note_refused(c->fd, "keepers end before they answer; run dflockd --foreground to see why", NULL);
-		rc = -ENOLCK;
+		ret = -ENOLCK;
 	}
-	return rc;
+	return ret;
 }

@@ -41,7 +41,7 @@ static int append(struct earlier *e, const struct piece *piece)
 int earlier_add(struct earlier *e, unsigned int mode, int64_t from, int64_t to)
 {
 	struct piece piece = {.first = from, .last = intent_last(to), .mode = (enum wire_mode)mode};
-	int rc;
+	int ret;
 
 	if (from == to)
 		return 1;
@@ -56,9 +56,9 @@ int earlier_add(struct earlier *e, unsigned int mode, int64_t from, int64_t to)
 		piece.first = e->first;
 	if (piece.last > e->last)
 		piece.last = e->last;
-	rc = append(e, &piece);
-	if (rc < 0)
-		return rc;
+	ret = append(e, &piece);
+	if (ret < 0)
+		return ret;
 	e->next_from = to;
 	return piece.last == e->last;
 }

@@ -30,33 +30,33 @@ __attribute__((constructor)) static void shim_init(void)
 }
 
 /* The end of a call that was not passed on: 0 or -errno, for the program. */
-static int end(int rc, int saved)
+static int shim_end(int ret, int saved)
 {
-	errno = rc < 0 ? -rc : saved;
-	return rc < 0 ? -1 : 0;
+	errno = ret < 0 ? -ret : saved;
+	return ret < 0 ? -1 : 0;
 }
 
 static int shim_flock(int (*real)(int fd, int op), int fd, int op)
 {
 	struct intent want;
 	struct protect_look look;
-	int saved = errno, rc = -ENOLCK;
+	int saved = errno, ret = -ENOLCK;
 
 	abandoned_end();
 	if (!intent_flock(op, &want))
 		return real(fd, op);
 	switch (protect_look(fd, &look)) {
 	case PROTECT_NO:
-		rc = ACQUIRE_KERNEL;
+		ret = ACQUIRE_KERNEL;
 		break;
 	case PROTECT_ASK:
-		rc = acquire_flock(fd, op, &want, &look);
+		ret = acquire_flock(fd, op, &want, &look);
 		break;
 	case PROTECT_REFUSED:
 		break;
 	}
-	if (rc != ACQUIRE_KERNEL)
-		return end(rc, saved);
+	if (ret != ACQUIRE_KERNEL)
+		return shim_end(ret, saved);
 	errno = saved;
 	return real(fd, op);
 }
@@ -74,12 +74,12 @@ EXPORT int chroot(const char *path)
 /* Out of the way of all the other commands. */
 static __attribute__((noinline, cold)) int shim_fcntl(real_fcntl_fn *real, int fd, int cmd, void *arg, bool ofd_small)
 {
-	int saved = errno, rc;
+	int saved = errno, ret;
 
 	abandoned_end();
-	rc = record_fcntl(real, fd, cmd, arg, ofd_small);
-	if (rc != RECORD_KERNEL)
-		return end(rc, saved);
+	ret = record_fcntl(real, fd, cmd, arg, ofd_small);
+	if (ret != RECORD_KERNEL)
+		return shim_end(ret, saved);
 	errno = saved;
 	return real(fd, cmd, arg);
 }
@@ -184,16 +184,16 @@ long shim_syscall(long number, long a, long b, long c, long d, long e, long f)
 #define EXPORT_LOCKF(name, type)                                                                                       \
 	EXPORT int name(int fd, int cmd, type len)                                                                     \
 	{                                                                                                              \
-		int saved = errno, rc;                                                                                 \
+		int saved = errno, ret;                                                                                 \
                                                                                                                        \
 		abandoned_end();                                                                                       \
-		rc = record_lockf(fd, cmd, len);                                                                       \
+		ret = record_lockf(fd, cmd, len);                                                                       \
                                                                                                                        \
-		if (rc != RECORD_KERNEL)                                                                               \
-			return end(rc, saved);                                                                         \
+		if (ret != RECORD_KERNEL)                                                                               \
+			return shim_end(ret, saved);                                                                         \
 		errno = saved;                                                                                         \
-		rc = real_##name(fd, cmd, len);                                                                        \
-		return cmd == F_TEST && (rc == 0 || errno == EACCES) ? end(record_lockf_test(fd, len), saved) : rc;    \
+		ret = real_##name(fd, cmd, len);                                                                        \
+		return cmd == F_TEST && (ret == 0 || errno == EACCES) ? shim_end(record_lockf_test(fd, len), saved) : ret;    \
 	}
 
 EXPORT_LOCKF(lockf, off_t)

@@ -45,14 +45,14 @@ const struct page *mapping_find(uid_t euid, uid_t *owner)
 }
 
 /* The page size may be larger than HEAD_BYTES, and a file is mapped at a multiple of it. */
-static size_t head_bytes(void)
+static size_t mapping_head_bytes(void)
 {
 	return ROUND_UP(HEAD_BYTES, (size_t)sysconf(_SC_PAGESIZE));
 }
 
-static struct mapping *map(int fd, const struct stat *st)
+static struct mapping *mapping_map(int fd, const struct stat *st)
 {
-	size_t head = head_bytes();
+	size_t head = mapping_head_bytes();
 	char *base = mmap(NULL, head + sizeof(struct page), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	struct mapping *m = (struct mapping *)base;
 
@@ -72,13 +72,13 @@ static struct mapping *map(int fd, const struct stat *st)
 	return m;
 }
 
-static bool is_of(const struct mapping *m, const struct stat *st)
+static bool mapping_is_of(const struct mapping *m, const struct stat *st)
 {
 	return m->dev == st->st_dev && m->ino == st->st_ino && m->owner == st->st_uid;
 }
 
 /* The mapping of this file: that of an earlier call, or a new one. */
-static const struct page *mapped(int fd, const struct stat *st)
+static const struct page *mapping_get(int fd, const struct stat *st)
 {
 	struct mapping *mine = NULL;
 	const struct page *page = NULL;
@@ -88,22 +88,22 @@ static const struct page *mapped(int fd, const struct stat *st)
 
 		if (!there) {
 			if (!mine)
-				mine = map(fd, st);
+				mine = mapping_map(fd, st);
 			if (!mine)
 				return NULL;
 			if (__atomic_compare_exchange_n(&mappings[i], &there, mine, false, __ATOMIC_ACQ_REL,
 							__ATOMIC_ACQUIRE))
 				return mine->page;
 		}
-		if (is_of(there, st))
+		if (mapping_is_of(there, st))
 			page = there->page;
 	}
 	if (mine)
-		munmap(mine, head_bytes() + sizeof(struct page));
+		munmap(mine, mapping_head_bytes() + sizeof(struct page));
 	return page;
 }
 
-static int check(int fd, uid_t euid, struct stat *st, struct text *why)
+static int mapping_check(int fd, uid_t euid, struct stat *st, struct text *why)
 {
 	if (sys_fstat(fd, st) < 0) {
 		int err = errno;
@@ -130,7 +130,7 @@ int mapping_refresh(const char dir[PLACE_DIR_BYTES], uid_t euid, const struct pa
 	struct stat st;
 	struct text text;
 	long fd;
-	int rc = 0;
+	int ret = 0;
 
 	*page = NULL;
 	if (dirfd < 0)
@@ -148,10 +148,10 @@ int mapping_refresh(const char dir[PLACE_DIR_BYTES], uid_t euid, const struct pa
 	/* Not there, or not for us to read (a keeper that serves other users): the keeper knows. */
 	if (fd < 0)
 		return 0;
-	rc = check((int)fd, euid, &st, &text);
+	ret = mapping_check((int)fd, euid, &st, &text);
 	/* Smaller while its first keeper makes it. */
-	if (rc == 0 && st.st_size == PAGE_BYTES)
-		*page = mapped((int)fd, &st);
+	if (ret == 0 && st.st_size == PAGE_BYTES)
+		*page = mapping_get((int)fd, &st);
 	sys(close, fd);
-	return rc;
+	return ret;
 }

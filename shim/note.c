@@ -49,7 +49,7 @@ static void write_quietly(const char *line, size_t len)
 	struct pollfd out = {.fd = 2, .events = POLLOUT};
 	struct kernel_set block = {{0}}, mask, before = {{0}};
 	struct timespec now = {0, 0};
-	long rc;
+	long ret;
 
 	if (sys(ppoll, &out, 1L, &now, NULL, 0L) != 1)
 		return;
@@ -59,10 +59,10 @@ static void write_quietly(const char *line, size_t len)
 	if (sys(rt_sigprocmask, SIG_BLOCK, &block, &mask, (long)SET_BYTES) < 0)
 		return;
 	sys(rt_sigpending, &before, (long)SET_BYTES);
-	rc = sys(write, 2, line, len);
-	if (rc == -EPIPE)
+	ret = sys(write, 2, line, len);
+	if (ret == -EPIPE)
 		consume(SIGPIPE, &before);
-	if (rc == -EFBIG)
+	if (ret == -EFBIG)
 		consume(SIGXFSZ, &before);
 	sys(rt_sigprocmask, SIG_SETMASK, &mask, NULL, (long)SET_BYTES);
 }

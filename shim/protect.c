@@ -42,7 +42,7 @@ static bool is_temporary(int fd, const char *name, ino_t inode)
 
 /* The name of what fd refers to. It is not always a path: "pipe:[123]", "socket:[123]", "anon_inode:[eventfd]".
  * thread-self: a thread may have a descriptor table of its own. 0, NAMELESS, or -errno: no /proc. */
-static int read_name(int fd, char name[PATH_MAX])
+static int protect_read_name(int fd, char name[PATH_MAX])
 {
 	char link[32];
 	struct text text;
@@ -74,11 +74,11 @@ static bool is_nameless(int fd)
 {
 	char name[PATH_MAX];
 
-	return read_name(fd, name) == NAMELESS;
+	return protect_read_name(fd, name) == NAMELESS;
 }
 
 /* In a chroot or a container the same path names another file than it does for the keeper. */
-static bool same_root(const struct page *page)
+static bool protect_same_root(const struct page *page)
 {
 	struct stat st;
 
@@ -98,7 +98,7 @@ static bool examine_directory(char *path, char **name, struct stat *st)
 
 /* Is the page's path another way of writing the program's? Both lead to one file now, or to one name in one directory:
  * this is true also while the file is missing or is replaced. Not inlined: a signal stack may be small. */
-static __attribute__((noinline)) bool same_file(const struct page *page, uint64_t page_hash, const char *mine)
+static __attribute__((noinline)) bool protect_same_file(const struct page *page, uint64_t page_hash, const char *mine)
 {
 	char path[PATH_MAX], *name;
 	struct stat st[2];
@@ -120,7 +120,7 @@ static __attribute__((noinline)) bool same_file(const struct page *page, uint64_
 
 /* The hash by which the page knows this program's configuration, if the page has it under another path: looked up once
  * a second. Else that of the program's own path. */
-static uint64_t known_by(const struct settings *s, const struct page *page, int64_t stamp_ns)
+static uint64_t protect_known_by(const struct settings *s, const struct page *page, int64_t stamp_ns)
 {
 	static struct seen_path {
 		int64_t stamp_ns;
@@ -135,25 +135,25 @@ static uint64_t known_by(const struct settings *s, const struct page *page, int6
 		return theirs;
 	if (!seqcopy_read(&seq, &now, &seen, sizeof(now)) || now.stamp_ns != stamp_ns || now.theirs != theirs) {
 		now = (struct seen_path){.stamp_ns = stamp_ns, .theirs = theirs};
-		now.same = same_file(page, theirs, s->place.config);
+		now.same = protect_same_file(page, theirs, s->place.config);
 		seqcopy_write(&seq, &seen, &now, sizeof(now));
 	}
 	return now.same ? theirs : s->config_hash;
 }
 
 /* Where there is no page, the keeper that is started reads this file. */
-static struct page_config which(const struct settings *s, const struct settings_config *config, const struct page *page)
+static struct page_config protect_which(const struct settings *s, const struct settings_config *config, const struct page *page)
 {
 	struct page_config mine = {.id = config->id, .young = config->young, .path_hash = s->config_hash};
 
 	if (page)
-		mine.path_hash = same_root(page) ? known_by(s, page, config->stamp_ns) : 0;
+		mine.path_hash = protect_same_root(page) ? protect_known_by(s, page, config->stamp_ns) : 0;
 	return mine;
 }
 
 /* What the page says of fd; PAGE_SAYS_NOTHING also where there is no page to go by. With PAGE_SAYS_REFUSE,
  * the message has been written if say is set; with PAGE_SAYS_YES, *hash is set. */
-static enum page_answer consult(const struct page *page, const struct page_config *mine, int fd, bool say,
+static enum page_answer protect_consult(const struct page *page, const struct page_config *mine, int fd, bool say,
 				uint64_t *hash)
 {
 	char name[PATH_MAX], message[PAGE_MESSAGE_BYTES];
@@ -162,10 +162,10 @@ static enum page_answer consult(const struct page *page, const struct page_confi
 
 	if (!page)
 		return PAGE_SAYS_NOTHING;
-	named = read_name(fd, name);
+	named = protect_read_name(fd, name);
 	if (named == NAMELESS)
 		return PAGE_SAYS_NO;
-	if (named < 0 || !same_root(page))
+	if (named < 0 || !protect_same_root(page))
 		return PAGE_SAYS_NOTHING;
 	if (name[0] != '/')
 		return PAGE_SAYS_NO;
@@ -179,7 +179,7 @@ static enum page_answer consult(const struct page *page, const struct page_confi
 
 /* Looked up once a second: a program may only get other clocks by making itself, or a child, enter a time namespace,
  * and with its pid namespace the keeper sees what it starts, too. */
-static bool same_namespaces(const struct page *page, int64_t stamp_ns)
+static bool protect_same_namespaces(const struct page *page, int64_t stamp_ns)
 {
 	static struct seen_namespaces {
 		int64_t stamp_ns;
@@ -198,7 +198,7 @@ static bool same_namespaces(const struct page *page, int64_t stamp_ns)
 	return now.same;
 }
 
-static void set_shown(struct protect_look *look, const struct page *page, const struct seen_key *key, uint64_t hash)
+static void protect_set_shown(struct protect_look *look, const struct page *page, const struct seen_key *key, uint64_t hash)
 {
 	look->page = key->ino ? page : NULL;
 	look->file = (struct leases_file){.dev = key->dev, .ino = key->ino, .path_hash = hash};
@@ -206,7 +206,7 @@ static void set_shown(struct protect_look *look, const struct page *page, const 
 
 /* What can be said by what is at hand: a page that was mapped before, a configuration that was looked at within a
  * second. A no is certain; a yes is one for the keeper to confirm, unless it is found among the leases. */
-static enum page_answer quick_answer(const struct settings *s, int fd, struct protect_look *look)
+static enum page_answer protect_quick_answer(const struct settings *s, int fd, struct protect_look *look)
 {
 	struct settings_config config;
 	struct page_config mine;
@@ -221,15 +221,15 @@ static enum page_answer quick_answer(const struct settings *s, int fd, struct pr
 	/* The process may have been another user's when it asked. */
 	if (keyed && seen_find(&key, &seen) && (seen.owner == 0 || seen.owner == sys_geteuid())) {
 		if (seen.page)
-			set_shown(look, seen.page, &key, seen.path_hash);
+			protect_set_shown(look, seen.page, &key, seen.path_hash);
 		return seen.page ? PAGE_SAYS_YES : PAGE_SAYS_NO;
 	}
 	seen = (struct seen){0};
 	seen.page = mapping_find(sys_geteuid(), &seen.owner);
-	mine = which(s, &config, seen.page);
-	answer = consult(seen.page, &mine, fd, false, &seen.path_hash);
-	if (answer == PAGE_SAYS_YES && same_namespaces(seen.page, config.stamp_ns))
-		set_shown(look, seen.page, &key, seen.path_hash);
+	mine = protect_which(s, &config, seen.page);
+	answer = protect_consult(seen.page, &mine, fd, false, &seen.path_hash);
+	if (answer == PAGE_SAYS_YES && protect_same_namespaces(seen.page, config.stamp_ns))
+		protect_set_shown(look, seen.page, &key, seen.path_hash);
 	else if (answer == PAGE_SAYS_NO)
 		seen.page = NULL;
 	else
@@ -263,11 +263,11 @@ bool protect_is_kernels(int fd)
 }
 
 /* After chroot(), and the configuration is not there. */
-static enum protect ask_root(int fd)
+static enum protect protect_ask_root(int fd)
 {
 	char name[PATH_MAX];
 
-	switch (root_ask(fd, read_name(fd, name) < 0 ? NULL : name)) {
+	switch (root_ask(fd, protect_read_name(fd, name) < 0 ? NULL : name)) {
 	case ROOT_SAYS_NO:
 		return PROTECT_NO;
 	case ROOT_SAYS_YES:
@@ -286,7 +286,7 @@ static enum protect ask_root(int fd)
 	}
 }
 
-static void refuse_missing(const struct settings *s, int fd, int error)
+static void protect_refuse_missing(const struct settings *s, int fd, int error)
 {
 	char why[512];
 	struct text text;
@@ -299,23 +299,23 @@ static void refuse_missing(const struct settings *s, int fd, int error)
 }
 
 /* Fills *by but for by->mine. 0, or -errno after the reason was written. */
-static int gather(const struct settings *s, int fd, struct protect_by *by)
+static int protect_gather(const struct settings *s, int fd, struct protect_by *by)
 {
 	char why[512];
-	int rc;
+	int ret;
 
 	by->config = s->place.config;
 	by->euid = sys_geteuid();
-	rc = rundir_find(&s->place, by->euid, by->dir, why, sizeof(why));
-	if (rc < 0 && rc != -ENOENT) {
+	ret = rundir_find(&s->place, by->euid, by->dir, why, sizeof(why));
+	if (ret < 0 && ret != -ENOENT) {
 		note_refused(fd, why, NULL);
-		return rc;
+		return ret;
 	}
 	return 0;
 }
 
 /* A fresh look, with the page as it is now. */
-static enum protect full_look(const struct settings *s, const struct settings_config *config, int fd,
+static enum protect protect_full_look(const struct settings *s, const struct settings_config *config, int fd,
 			      struct protect_look *look)
 {
 	struct protect_by *by = &look->by;
@@ -329,20 +329,20 @@ static enum protect full_look(const struct settings *s, const struct settings_co
 		return PROTECT_REFUSED;
 	}
 	seen_key(fd, 0, &key);
-	by->mine = which(s, config, page);
-	switch (consult(page, &by->mine, fd, true, &hash)) {
+	by->mine = protect_which(s, config, page);
+	switch (protect_consult(page, &by->mine, fd, true, &hash)) {
 	case PAGE_SAYS_NO:
 		return PROTECT_NO;
 	case PAGE_SAYS_REFUSE:
 		return PROTECT_REFUSED;
 	case PAGE_SAYS_YES:
 		if (leases_same_namespaces(&page->leases))
-			set_shown(look, page, &key, hash);
+			protect_set_shown(look, page, &key, hash);
 		return PROTECT_ASK;
 	default:
 		/* Missing, and no rules are known. */
 		if (config->error) {
-			refuse_missing(s, fd, config->error);
+			protect_refuse_missing(s, fd, config->error);
 			return PROTECT_REFUSED;
 		}
 		return PROTECT_ASK;
@@ -364,7 +364,7 @@ enum protect protect_look(int fd, struct protect_look *look)
 				      "nothing is protected, locks hold on this machine only");
 		return PROTECT_NO;
 	}
-	return quick_answer(s, fd, look) == PAGE_SAYS_NO ? PROTECT_NO : PROTECT_ASK;
+	return protect_quick_answer(s, fd, look) == PAGE_SAYS_NO ? PROTECT_NO : PROTECT_ASK;
 }
 
 enum protect protect_ask(int fd, struct protect_look *look)
@@ -376,12 +376,12 @@ enum protect protect_ask(int fd, struct protect_look *look)
 		return PROTECT_NO;
 	settings_config_now(s, &config);
 	if (!look->page && (config.error == ENOENT || config.error == ENOTDIR) && root_was_left(s))
-		return ask_root(fd);
-	if (gather(s, fd, &look->by) < 0)
+		return protect_ask_root(fd);
+	if (protect_gather(s, fd, &look->by) < 0)
 		return PROTECT_REFUSED;
 	if (!look->page)
-		return full_look(s, &config, fd, look);
-	look->by.mine = which(s, &config, look->page);
+		return protect_full_look(s, &config, fd, look);
+	look->by.mine = protect_which(s, &config, look->page);
 	return PROTECT_ASK;
 }
 
@@ -396,7 +396,7 @@ enum protect protect_again(int fd, const struct protect_look *look)
 		note_refused(fd, why, NULL);
 		return PROTECT_REFUSED;
 	}
-	switch (consult(page, &by->mine, fd, true, &hash)) {
+	switch (protect_consult(page, &by->mine, fd, true, &hash)) {
 	case PAGE_SAYS_YES:
 		return PROTECT_ASK;
 	case PAGE_SAYS_REFUSE:

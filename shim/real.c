@@ -33,9 +33,9 @@ static int raw_fcntl(int fd, int cmd, ...)
 	/* As in libc: the number of a group would look like an error. */
 	if (cmd == F_GETOWN) {
 		struct f_owner_ex owner;
-		long rc = sys_raw(SYS_FCNTL, fd, F_GETOWN_EX, &owner);
+		long ret = sys_raw(SYS_FCNTL, fd, F_GETOWN_EX, &owner);
 
-		return rc < 0 ? (int)sys_libc(rc) : owner.type == F_OWNER_GID ? -owner.pid : owner.pid;
+		return ret < 0 ? (int)sys_libc(ret) : owner.type == F_OWNER_GID ? -owner.pid : owner.pid;
 	}
 	return (int)sys_libc(sys_raw(SYS_FCNTL, fd, cmd, arg));
 }

@@ -23,7 +23,7 @@ struct command {
 	enum wire_owner owner;
 };
 
-static struct command command_of(int cmd, bool ofd_small)
+static struct command record_command_of(int cmd, bool ofd_small)
 {
 	const bool ofd = cmd == F_OFD_GETLK || cmd == F_OFD_SETLK || cmd == F_OFD_SETLKW;
 	const bool large = cmd == F_GETLK64 || cmd == F_SETLK64 || cmd == F_SETLKW64;
@@ -39,33 +39,33 @@ static struct command command_of(int cmd, bool ofd_small)
 /* --- the program's memory --- */
 
 /* The kernel reads the set, unless it is NULL, before it finds that there is no such `how`; nothing else happens. */
-static bool is_readable(const char *at)
+static bool record_is_readable(const char *at)
 {
 	return at && sys(rt_sigprocmask, -1L, at, NULL, (long)SIGSET_BYTES) != -EFAULT;
 }
 
 /* Copies what may not be there; both ends are tried, unless they are in one page. */
-static int peek(void *to, const void *from, size_t size)
+static int record_peek(void *to, const void *from, size_t size)
 {
 	const char *end = (const char *)from + size - SIGSET_BYTES;
 
-	if (!is_readable(from))
+	if (!record_is_readable(from))
 		return -EFAULT;
-	if (((uintptr_t)from ^ ((uintptr_t)from + size - 1)) / OLDEST_PAGE && !is_readable(end))
+	if (((uintptr_t)from ^ ((uintptr_t)from + size - 1)) / OLDEST_PAGE && !record_is_readable(end))
 		return -EFAULT;
 	memcpy(to, from, size);
 	return 0;
 }
 
-static int read_lock(struct flock64 *lock, const void *arg, bool small)
+static int record_read(struct flock64 *lock, const void *arg, bool small)
 {
 	struct flock narrow;
-	int rc;
+	int ret;
 
 	if (!small)
-		return peek(lock, arg, sizeof(*lock));
-	rc = peek(&narrow, arg, sizeof(narrow));
-	if (rc == 0)
+		return record_peek(lock, arg, sizeof(*lock));
+	ret = record_peek(&narrow, arg, sizeof(narrow));
+	if (ret == 0)
 		*lock = (struct flock64){
 			.l_type = narrow.l_type,
 			.l_whence = narrow.l_whence,
@@ -73,11 +73,11 @@ static int read_lock(struct flock64 *lock, const void *arg, bool small)
 			.l_len = narrow.l_len,
 			.l_pid = narrow.l_pid,
 		};
-	return rc;
+	return ret;
 }
 
 /* The kernel has just written there. */
-static int write_lock(void *arg, const struct flock64 *lock, bool small)
+static int record_write(void *arg, const struct flock64 *lock, bool small)
 {
 	struct flock narrow = {
 		.l_type = lock->l_type,
@@ -100,16 +100,16 @@ static int write_lock(void *arg, const struct flock64 *lock, bool small)
 /* --- what the call wants --- */
 
 /* Where l_whence counts from; or -errno. An unknown one is intent_record()'s to refuse. */
-static int64_t base_of(int fd, int whence)
+static int64_t record_base(int fd, int whence)
 {
 	struct statx stx;
 
 	if (whence == SEEK_CUR) {
 #ifdef SYS__llseek
 		int64_t offset;
-		long rc = sys(_llseek, fd, 0L, 0L, &offset, SEEK_CUR);
+		long ret = sys(_llseek, fd, 0L, 0L, &offset, SEEK_CUR);
 
-		return rc < 0 ? rc : offset;
+		return ret < 0 ? ret : offset;
 #else
 		return sys(lseek, fd, 0L, SEEK_CUR);
 #endif
@@ -123,9 +123,9 @@ static int64_t base_of(int fd, int whence)
 	return 0;
 }
 
-static int resolve(int fd, const struct flock64 *lock, struct intent *want)
+static int record_resolve(int fd, const struct flock64 *lock, struct intent *want)
 {
-	int64_t base = base_of(fd, lock->l_whence);
+	int64_t base = record_base(fd, lock->l_whence);
 
 	if (base == -EBADF)
 		return (int)base;
@@ -136,11 +136,11 @@ static int resolve(int fd, const struct flock64 *lock, struct intent *want)
 	return intent_record(lock, base, want);
 }
 
-static int take(int fd, const struct flock64 *lock, enum wire_owner owner, bool wait, bool raw)
+static int record_take(int fd, const struct flock64 *lock, enum wire_owner owner, bool wait, bool raw)
 {
 	struct intent want = {.owner = owner, .nonblock = !wait, .raw = raw};
 	struct protect_look look;
-	int rc;
+	int ret;
 
 	if (lock->l_type != F_RDLCK && lock->l_type != F_WRLCK)
 		return RECORD_KERNEL;
@@ -155,21 +155,21 @@ static int take(int fd, const struct flock64 *lock, enum wire_owner owner, bool 
 	if (!look.page && protect_is_kernels(fd))
 		return RECORD_KERNEL;
 	/* Refused here and not by the kernel: the file may grow in between, and the kernel would find no fault then. */
-	rc = resolve(fd, lock, &want);
-	if (rc < 0)
-		return protect_is_kernels(fd) ? RECORD_KERNEL : rc;
+	ret = record_resolve(fd, lock, &want);
+	if (ret < 0)
+		return protect_is_kernels(fd) ? RECORD_KERNEL : ret;
 	if (owner == WIRE_OWNER_DESCRIPTION && lock->l_pid != 0)
 		return RECORD_KERNEL;
-	rc = acquire_record(fd, &want, &look);
-	return rc == ACQUIRE_KERNEL ? RECORD_KERNEL : rc;
+	ret = acquire_record(fd, &want, &look);
+	return ret == ACQUIRE_KERNEL ? RECORD_KERNEL : ret;
 }
 
 /* As blocker_find(). */
-static int find_remote(int fd, const struct flock64 *lock, enum wire_owner owner, struct flock64 *found)
+static int record_find_remote(int fd, const struct flock64 *lock, enum wire_owner owner, struct flock64 *found)
 {
 	struct intent want = {.owner = owner, .nonblock = true};
 	struct protect_look look;
-	int rc;
+	int ret;
 
 	switch (protect_look(fd, &look)) {
 	case PROTECT_NO:
@@ -179,13 +179,13 @@ static int find_remote(int fd, const struct flock64 *lock, enum wire_owner owner
 	case PROTECT_ASK:
 		break;
 	}
-	rc = resolve(fd, lock, &want);
-	return rc < 0 ? rc : blocker_find(fd, &want, &look, found);
+	ret = record_resolve(fd, lock, &want);
+	return ret < 0 ? ret : blocker_find(fd, &want, &look, found);
 }
 
 /* A probe of the keeper's that waited has the lock for a moment (keeper/kernel/probe.h): nobody's, and no pid for a program to
  * see. */
-static bool is_probe(int fd, const struct flock64 *found, int tries)
+static bool record_is_probe(int fd, const struct flock64 *found, int tries)
 {
 	struct protect_look look;
 
@@ -197,10 +197,10 @@ static bool is_probe(int fd, const struct flock64 *found, int tries)
 }
 
 /* `lock` is what arg says before the call. */
-static int test(real_fcntl_fn *real, int fd, int cmd, void *arg, const struct flock64 *lock, struct command command)
+static int record_test(real_fcntl_fn *real, int fd, int cmd, void *arg, const struct flock64 *lock, struct command command)
 {
 	struct flock64 found;
-	int rc;
+	int ret;
 
 	for (int tries = 0;; tries++) {
 		if (real(fd, cmd, arg) < 0)
@@ -208,37 +208,37 @@ static int test(real_fcntl_fn *real, int fd, int cmd, void *arg, const struct fl
 		/* F_UNLCK asks F_OFD_GETLK for the description's own locks. */
 		if (lock->l_type == F_UNLCK)
 			return 0;
-		rc = read_lock(&found, arg, command.small);
-		if (rc < 0)
-			return rc;
+		ret = record_read(&found, arg, command.small);
+		if (ret < 0)
+			return ret;
 		if (found.l_type == F_UNLCK)
 			break;
-		if (!is_probe(fd, &found, tries))
+		if (!record_is_probe(fd, &found, tries))
 			return 0;
-		write_lock(arg, lock, command.small);
+		record_write(arg, lock, command.small);
 	}
-	rc = find_remote(fd, lock, command.owner, &found);
-	if (rc == 0)
+	ret = record_find_remote(fd, lock, command.owner, &found);
+	if (ret == 0)
 		return 0;
-	if (rc > 0)
-		rc = write_lock(arg, &found, command.small);
-	if (rc < 0)
-		write_lock(arg, lock, command.small);
-	return rc;
+	if (ret > 0)
+		ret = record_write(arg, &found, command.small);
+	if (ret < 0)
+		record_write(arg, lock, command.small);
+	return ret;
 }
 
 /* --- the calls --- */
 
 int record_fcntl(real_fcntl_fn *real, int fd, int cmd, void *arg, bool ofd_small)
 {
-	struct command command = command_of(cmd, ofd_small);
+	struct command command = record_command_of(cmd, ofd_small);
 	struct flock64 lock;
 
-	if (read_lock(&lock, arg, command.small) < 0)
+	if (record_read(&lock, arg, command.small) < 0)
 		return RECORD_KERNEL;
 	if (command.test)
-		return test(real, fd, cmd, arg, &lock, command);
-	return take(fd, &lock, command.owner, command.wait, real == real_syscall_fcntl);
+		return record_test(real, fd, cmd, arg, &lock, command);
+	return record_take(fd, &lock, command.owner, command.wait, real == real_syscall_fcntl);
 }
 
 int record_lockf(int fd, int cmd, int64_t len)
@@ -247,7 +247,7 @@ int record_lockf(int fd, int cmd, int64_t len)
 
 	if (cmd != F_LOCK && cmd != F_TLOCK)
 		return RECORD_KERNEL;
-	return take(fd, &lock, WIRE_OWNER_PROCESS, cmd == F_LOCK, false);
+	return record_take(fd, &lock, WIRE_OWNER_PROCESS, cmd == F_LOCK, false);
 }
 
 int record_lockf_test(int fd, int64_t len)
@@ -255,15 +255,15 @@ int record_lockf_test(int fd, int64_t len)
 	/* libc, too, asks who keeps out a reader. */
 	const struct flock64 lock = {.l_type = F_RDLCK, .l_whence = SEEK_CUR, .l_len = len};
 	struct flock64 found;
-	int rc, tries = 0;
+	int ret, tries = 0;
 
 	do {
 		found = lock;
 		if (real_fcntl64(fd, F_GETLK64, &found) < 0)
 			return -errno;
-	} while (found.l_type != F_UNLCK && is_probe(fd, &found, tries++));
+	} while (found.l_type != F_UNLCK && record_is_probe(fd, &found, tries++));
 	if (found.l_type != F_UNLCK && found.l_pid != getpid())
 		return -EACCES;
-	rc = find_remote(fd, &lock, WIRE_OWNER_PROCESS, &found);
-	return rc > 0 ? -EACCES : rc;
+	ret = record_find_remote(fd, &lock, WIRE_OWNER_PROCESS, &found);
+	return ret > 0 ? -EACCES : ret;
 }

@@ -40,20 +40,20 @@ struct root {
 };
 
 static struct root roots[ROOTS];
-static unsigned int claimed;
-static const struct root *published[ROOTS];
+static unsigned int roots_claimed;
+static const struct root *roots_published[ROOTS];
 
-static bool is_root(const struct root *root, const struct stat *st)
+static bool root_is(const struct root *root, const struct stat *st)
 {
 	return root->dev == st->st_dev && root->ino == st->st_ino;
 }
 
-static const struct root *find(const struct stat *st)
+static const struct root *root_find(const struct stat *st)
 {
 	for (int i = ROOTS - 1; i >= 0; i--) {
-		const struct root *root = __atomic_load_n(&published[i], __ATOMIC_ACQUIRE);
+		const struct root *root = __atomic_load_n(&roots_published[i], __ATOMIC_ACQUIRE);
 
-		if (root && is_root(root, st))
+		if (root && root_is(root, st))
 			return root;
 	}
 	return NULL;
@@ -66,7 +66,7 @@ bool root_was_left(const struct settings *s)
 	return s->has_root && sys_stat("/", &st) == 0 && (st.st_dev != s->root_dev || st.st_ino != s->root_ino);
 }
 
-static enum root_says by_page(const struct root *root, const char *name, bool below)
+static enum root_says root_by_page(const struct root *root, const char *name, bool below)
 {
 	struct page_config theirs = {0};
 	char path[PATH_MAX];
@@ -90,21 +90,21 @@ enum root_says root_ask(int fd, const char *name)
 	const struct root *root;
 	struct stat st;
 
-	if (sys_stat("/", &st) < 0 || !(root = find(&st)))
+	if (sys_stat("/", &st) < 0 || !(root = root_find(&st)))
 		return ROOT_SAYS_NOTHING;
 	if (name && name[0] == '/')
-		return by_page(root, name, false);
+		return root_by_page(root, name, false);
 	if (root->more || sys_fstat(fd, &st) < 0)
 		return ROOT_SAYS_NOTHING;
 	for (unsigned int i = 0; i < root->count; i++)
 		if (root->files[i].dev == st.st_dev && root->files[i].ino == st.st_ino)
 			return ROOT_SAYS_YES;
-	return by_page(root, "", true) == ROOT_SAYS_NO ? ROOT_SAYS_NO : ROOT_SAYS_NOTHING;
+	return root_by_page(root, "", true) == ROOT_SAYS_NO ? ROOT_SAYS_NO : ROOT_SAYS_NOTHING;
 }
 
 /* --- before the call --- */
 
-static void note_file(struct root *root, int fd)
+static void root_note_file(struct root *root, int fd)
 {
 	struct protect_look look;
 	struct stat st;
@@ -119,14 +119,14 @@ static void note_file(struct root *root, int fd)
 	root->files[root->count++].ino = st.st_ino;
 }
 
-struct entry {
+struct root_dirent {
 	uint64_t ino, off;
 	uint16_t size;
 	uint8_t type;
 	char name[];
 };
 
-static int number(const char *name)
+static int root_fd_number(const char *name)
 {
 	int n = 0;
 
@@ -135,18 +135,18 @@ static int number(const char *name)
 	return *name ? -1 : n;
 }
 
-static void note_files(struct root *root)
+static void root_note_files(struct root *root)
 {
-	_Alignas(struct entry) char buf[2048];
+	_Alignas(struct root_dirent) char buf[2048];
 	long dir = sys(openat, AT_FDCWD, "/proc/thread-self/fd", O_RDONLY | O_DIRECTORY | O_CLOEXEC), n = dir;
 
 	while (dir >= 0 && (n = sys(getdents64, dir, buf, sizeof(buf))) > 0) {
 		for (long at = 0; at < n;) {
-			const struct entry *e = (const struct entry *)(buf + at);
-			int fd = number(e->name);
+			const struct root_dirent *e = (const struct root_dirent *)(buf + at);
+			int fd = root_fd_number(e->name);
 
 			if (fd >= 0 && fd != dir)
-				note_file(root, fd);
+				root_note_file(root, fd);
 			at += e->size;
 		}
 	}
@@ -157,7 +157,7 @@ static void note_files(struct root *root)
 
 /* From one root to the next, what was open before counts; what was opened there and lies outside of the next does not.
  */
-static void note_files_of(struct root *root, const struct root *now)
+static void root_note_files_of(struct root *root, const struct root *now)
 {
 	root->more = now->more;
 	root->count = now->count;
@@ -165,7 +165,7 @@ static void note_files_of(struct root *root, const struct root *now)
 }
 
 /* The path of the new root; false: it cannot be known. */
-static bool note_path(struct root *root, const char *path, const struct root *now)
+static bool root_note_path(struct root *root, const char *path, const struct root *now)
 {
 	long fd = sys(openat, AT_FDCWD, path, O_PATH | O_DIRECTORY | O_CLOEXEC), n = -1;
 	char link[32], name[PATH_MAX];
@@ -191,7 +191,7 @@ static bool note_path(struct root *root, const char *path, const struct root *no
 	return !text.cut;
 }
 
-static const struct page *find_page(const struct settings *s)
+static const struct page *root_find_page(const struct settings *s)
 {
 	char dir[PLACE_DIR_BYTES], why[256];
 	const struct page *page = NULL;
@@ -212,28 +212,28 @@ int root_change(const char *path)
 	const int saved = errno;
 	struct stat st;
 	bool left;
-	int rc;
+	int ret;
 
 	if (!s || !s->place.config[0])
 		return real_chroot(path);
 	left = root_was_left(s);
 	if (left && sys_stat("/", &st) == 0)
-		now = find(&st);
+		now = root_find(&st);
 	if (!left || now)
-		mine = __atomic_fetch_add(&claimed, 1, __ATOMIC_RELAXED);
+		mine = __atomic_fetch_add(&roots_claimed, 1, __ATOMIC_RELAXED);
 	if (mine < ROOTS) {
 		root = &roots[mine];
-		root->page = now ? now->page : find_page(s);
-		if (!note_path(root, path, now))
+		root->page = now ? now->page : root_find_page(s);
+		if (!root_note_path(root, path, now))
 			root = NULL;
 		else if (now)
-			note_files_of(root, now);
+			root_note_files_of(root, now);
 		else
-			note_files(root);
+			root_note_files(root);
 	}
 	errno = saved;
-	rc = real_chroot(path);
-	if (rc == 0 && root)
-		__atomic_store_n(&published[mine], root, __ATOMIC_RELEASE);
-	return rc;
+	ret = real_chroot(path);
+	if (ret == 0 && root)
+		__atomic_store_n(&roots_published[mine], root, __ATOMIC_RELEASE);
+	return ret;
 }

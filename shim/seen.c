@@ -14,15 +14,15 @@
 #define SEEN_FILES 64
 #define SEEN_MASK  (STATX_TYPE | STATX_NLINK | STATX_INO | STATX_CTIME | STATX_MNT_ID)
 
-struct entry {
+struct seen_entry {
 	struct seen_key key;
 	struct seen seen;
 };
 
-static struct entry table[SEEN_FILES];
-static uint32_t seqs[SEEN_FILES];
+static struct seen_entry seen_table[SEEN_FILES];
+static uint32_t seen_seqs[SEEN_FILES];
 
-static bool is_young(const struct statx_timestamp *ctime)
+static bool seen_is_young(const struct statx_timestamp *ctime)
 {
 	int64_t age_ns = sys_clock_ns(CLOCK_REALTIME_COARSE) - (ctime->tv_sec * 1000000000 + ctime->tv_nsec);
 
@@ -48,10 +48,10 @@ bool seen_key(int fd, int64_t stamp_ns, struct seen_key *key)
 	};
 	/* A directory has several links and still one name. */
 	return (stx.stx_mask & SEEN_MASK) == SEEN_MASK && (stx.stx_nlink <= 1 || S_ISDIR(stx.stx_mode)) &&
-	       !is_young(&stx.stx_ctime);
+	       !seen_is_young(&stx.stx_ctime);
 }
 
-static unsigned int slot_of(const struct seen_key *key)
+static unsigned int seen_slot_of(const struct seen_key *key)
 {
 	uint64_t mixed = (key->ino ^ key->dev << 20 ^ key->mount << 40) * 0x9e3779b97f4a7c15ull;
 
@@ -60,10 +60,10 @@ static unsigned int slot_of(const struct seen_key *key)
 
 bool seen_find(const struct seen_key *key, struct seen *seen)
 {
-	unsigned int i = slot_of(key);
-	struct entry found;
+	unsigned int i = seen_slot_of(key);
+	struct seen_entry found;
 
-	if (!seqcopy_read(&seqs[i], &found, &table[i], sizeof(found)) || memcmp(&found.key, key, sizeof(*key)) != 0)
+	if (!seqcopy_read(&seen_seqs[i], &found, &seen_table[i], sizeof(found)) || memcmp(&found.key, key, sizeof(*key)) != 0)
 		return false;
 	*seen = found.seen;
 	return true;
@@ -71,11 +71,11 @@ bool seen_find(const struct seen_key *key, struct seen *seen)
 
 void seen_add(const struct seen_key *key, const struct seen *seen)
 {
-	unsigned int i = slot_of(key);
-	struct entry entry;
+	unsigned int i = seen_slot_of(key);
+	struct seen_entry entry;
 
 	memset(&entry, 0, sizeof(entry)); /* padding, too, on 32-bit systems */
 	entry.key = *key;
 	entry.seen = *seen;
-	seqcopy_write(&seqs[i], &table[i], &entry, sizeof(entry));
+	seqcopy_write(&seen_seqs[i], &seen_table[i], &entry, sizeof(entry));
 }

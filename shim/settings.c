@@ -15,20 +15,20 @@ OLDLIBC(dladdr, OLDLIBC_FIRST);
 /* Each of the first callers fills a slot of its own, and the first to finish publishes it. Waiting for the
  * other would hang a signal handler that interrupted it; more than one happens only before the constructor. */
 #define SLOTS 4
-static struct settings slots[SLOTS];
-static unsigned int claimed;
-static const struct settings *published;
+static struct settings settings_slots[SLOTS];
+static unsigned int settings_claimed;
+static const struct settings *settings_published;
 
 static struct settings_config config_seen;
 static uint32_t config_seq;
 
-static void find_library(struct text *path)
+static void settings_find_library(struct text *path)
 {
 	Dl_info info;
 	long n;
 
 	/* Without its own path, keepers are started from where they are installed. */
-	if (!dladdr || !dladdr(&published, &info) || !info.dli_fname)
+	if (!dladdr || !dladdr(&settings_published, &info) || !info.dli_fname)
 		return;
 	/* LD_PRELOAD=./libdflock.so: the program may change its directory before the name is needed. */
 	if (info.dli_fname[0] != '/') {
@@ -45,7 +45,7 @@ static void find_library(struct text *path)
 		path->buf[0] = '\0';
 }
 
-static void capture(struct settings *s)
+static void settings_capture(struct settings *s)
 {
 	const char *log = secure_getenv("DFLOCK_LOG");
 	struct stat st;
@@ -65,33 +65,33 @@ static void capture(struct settings *s)
 		s->root_ino = st.st_ino;
 	}
 	text_init(&library, s->library, sizeof(s->library));
-	find_library(&library);
+	settings_find_library(&library);
 }
 
-static const struct settings *publish_mine(void)
+static const struct settings *settings_publish(void)
 {
 	const struct settings *s = NULL;
-	unsigned int mine = __atomic_fetch_add(&claimed, 1, __ATOMIC_RELAXED);
+	unsigned int mine = __atomic_fetch_add(&settings_claimed, 1, __ATOMIC_RELAXED);
 
 	if (mine >= SLOTS)
 		return NULL;
-	capture(&slots[mine]);
-	if (__atomic_compare_exchange_n(&published, &s, &slots[mine], false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE))
-		return &slots[mine];
+	settings_capture(&settings_slots[mine]);
+	if (__atomic_compare_exchange_n(&settings_published, &s, &settings_slots[mine], false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE))
+		return &settings_slots[mine];
 	return s;
 }
 
 void settings_init(void)
 {
-	if (!__atomic_load_n(&published, __ATOMIC_ACQUIRE))
-		publish_mine();
+	if (!__atomic_load_n(&settings_published, __ATOMIC_ACQUIRE))
+		settings_publish();
 }
 
 const struct settings *settings_get(void)
 {
-	const struct settings *s = __atomic_load_n(&published, __ATOMIC_ACQUIRE);
+	const struct settings *s = __atomic_load_n(&settings_published, __ATOMIC_ACQUIRE);
 
-	return s || !environ ? s : publish_mine();
+	return s || !environ ? s : settings_publish();
 }
 
 void settings_config_now(const struct settings *s, struct settings_config *config)

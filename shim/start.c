@@ -120,10 +120,10 @@ static void raise_limits(void)
 /* Leaves REPORT_FD, and /dev/null as 0, 1 and 2. */
 static void settle_descriptors(int report)
 {
-	long null, rc;
+	long null, ret;
 
-	rc = sys_fcntl(report, F_DUPFD_CLOEXEC, REPORT_FD + 1L);
-	if (rc < 0 || sys(dup3, rc, REPORT_FD, O_CLOEXEC) < 0)
+	ret = sys_fcntl(report, F_DUPFD_CLOEXEC, REPORT_FD + 1L);
+	if (ret < 0 || sys(dup3, ret, REPORT_FD, O_CLOEXEC) < 0)
 		_exit(1);
 	close_from(REPORT_FD + 1);
 	null = sys(openat, AT_FDCWD, "/dev/null", O_RDWR);
@@ -186,7 +186,7 @@ static _Noreturn void become_keeper(const struct plan *plan, int ready)
 	const struct sigaction plain = {.sa_handler = SIG_DFL};
 	const unsigned long none[SET_BYTES / sizeof(long)] = {0};
 	char path[PATH_MAX];
-	long rc;
+	long ret;
 
 	sys(dup3, ready, REPORT_FD, 0);
 	close_from(REPORT_FD + 1);
@@ -194,11 +194,11 @@ static _Noreturn void become_keeper(const struct plan *plan, int ready)
 	sys(chdir, "/");
 	umask(022);
 	/* A setuid program: the real user must not have power over the keeper. */
-	rc = sys_setres(gid, plan->gid, plan->gid, plan->gid);
-	if (rc == 0)
-		rc = sys_setres(uid, plan->uid, plan->uid, plan->uid);
-	if (rc < 0)
-		give_up("the keeper cannot run as the user ", "of this program", rc);
+	ret = sys_setres(gid, plan->gid, plan->gid, plan->gid);
+	if (ret == 0)
+		ret = sys_setres(uid, plan->uid, plan->uid, plan->uid);
+	if (ret < 0)
+		give_up("the keeper cannot run as the user ", "of this program", ret);
 	/* Handlers are reset by exec, ignored signals are not. */
 	for (int sig = 1; sig < _NSIG; sig++)
 		sigaction(sig, &plain, NULL);
@@ -207,11 +207,11 @@ static _Noreturn void become_keeper(const struct plan *plan, int ready)
 	sys(personality, 0UL);
 
 	find_beside(plan->library, path);
-	rc = path[0] ? exec_keeper(plan, path) : -ENOENT;
-	if (rc != -ENOENT)
-		give_up("cannot run ", path, rc);
-	rc = exec_keeper(plan, DFLOCKD_INSTALLED);
-	give_up("cannot run ", path[0] && rc == -ENOENT ? path : DFLOCKD_INSTALLED, rc);
+	ret = path[0] ? exec_keeper(plan, path) : -ENOENT;
+	if (ret != -ENOENT)
+		give_up("cannot run ", path, ret);
+	ret = exec_keeper(plan, DFLOCKD_INSTALLED);
+	give_up("cannot run ", path[0] && ret == -ENOENT ? path : DFLOCKD_INSTALLED, ret);
 }
 
 /* Passes on what the keeper says; ends when it serves, when its time is up, or when the program gave up. */
@@ -243,18 +243,18 @@ static void watch(int ready)
 static _Noreturn void be_starter(const struct plan *plan, int report)
 {
 	int ready[2];
-	long rc;
+	long ret;
 
 	raise_limits();
 	settle_descriptors(report);
-	rc = sys(pipe2, ready, O_CLOEXEC);
-	if (rc < 0)
-		give_up("no pipe ", "to the keeper", rc);
-	rc = fork_with(CLONE_UNTRACED | SIGCHLD);
-	if (rc == 0)
+	ret = sys(pipe2, ready, O_CLOEXEC);
+	if (ret < 0)
+		give_up("no pipe ", "to the keeper", ret);
+	ret = fork_with(CLONE_UNTRACED | SIGCHLD);
+	if (ret == 0)
 		become_keeper(plan, ready[1]);
-	if (rc < 0)
-		give_up("no process ", "for the keeper", rc);
+	if (ret < 0)
+		give_up("no process ", "for the keeper", ret);
 	sys(close, ready[1]);
 	watch(ready[0]);
 	sys(shutdown, REPORT_FD, SHUT_RDWR);
@@ -391,7 +391,7 @@ int start_keeper(const struct protect_by *by, bool nonblock, char *why, size_t w
 		.gid = sys_getegid(),
 	};
 	struct text text;
-	int rc = -EPERM;
+	int ret = -EPERM;
 
 	text_init(&text, why, why_size);
 	if (hindrance) {
@@ -399,11 +399,11 @@ int start_keeper(const struct protect_by *by, bool nonblock, char *why, size_t w
 		text_add(&text, hindrance);
 		text_add(&text, "; start it first: ");
 	} else {
-		rc = start_with(&plan, nonblock, &text);
-		if (rc != -ENOLCK)
-			return rc;
+		ret = start_with(&plan, nonblock, &text);
+		if (ret != -ENOLCK)
+			return ret;
 		text_add(&text, "; to see more: ");
 	}
 	add_command(&text, by, plan.dir);
-	return rc;
+	return ret;
 }

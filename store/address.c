@@ -6,7 +6,7 @@
 
 struct address_lookup {
 	uv_getaddrinfo_t request;
-	address_cb *cb; /* NULL: nobody wants to know any more */
+	address_cb *cb; /* NULL: cancelled */
 	void *arg;
 };
 
@@ -21,7 +21,7 @@ void address_show(const char *host, int port, char *out, size_t size)
 	snprintf(out, size, strchr(host, ':') ? "[%s]:%d" : "%s:%d", host, port);
 }
 
-static void on_resolved(uv_getaddrinfo_t *request, int status, struct addrinfo *list)
+static void address_on_resolved(uv_getaddrinfo_t *request, int status, struct addrinfo *list)
 {
 	struct address_lookup *lookup = (struct address_lookup *)request;
 
@@ -36,7 +36,7 @@ struct address_lookup *address_look_up(uv_loop_t *loop, const char *host, int po
 {
 	const struct addrinfo hints = {.ai_socktype = SOCK_STREAM};
 	struct address_lookup *lookup = calloc(1, sizeof(*lookup));
-	int err = UV_ENOMEM;
+	int ret = UV_ENOMEM;
 	char service[16];
 
 	if (!lookup)
@@ -44,12 +44,12 @@ struct address_lookup *address_look_up(uv_loop_t *loop, const char *host, int po
 	snprintf(service, sizeof(service), "%d", port);
 	lookup->cb = cb;
 	lookup->arg = arg;
-	err = uv_getaddrinfo(loop, &lookup->request, on_resolved, host, service, &hints);
-	if (err == 0)
+	ret = uv_getaddrinfo(loop, &lookup->request, address_on_resolved, host, service, &hints);
+	if (ret == 0)
 		return lookup;
 failed:
 	free(lookup);
-	*why = uv_strerror(err);
+	*why = uv_strerror(ret);
 	return NULL;
 }
 

@@ -1,6 +1,6 @@
 /*
- * From a host's name and a port to addresses. Numbers need no look-up; names are looked up by a thread, since that may
- * take long. Everything is called from the event loop.
+ * From a host's name and a port to addresses. Numbers need no lookup; names are looked up by a thread of libuv, since that
+ * may take long. Everything is called from the event loop.
  */
 #ifndef DFLOCK_STORE_ADDRESS_H
 #define DFLOCK_STORE_ADDRESS_H
@@ -10,20 +10,21 @@
 #include <sys/socket.h>
 #include <uv.h>
 
-/* A number is an address already: true with *out filled. */
+/* A numeric host (IPv4 or IPv6) is an address already: true, with *out filled. False: it is a name. */
 bool address_of_number(const char *host, int port, struct sockaddr_storage *out);
 
-/* For people: "host:port", "[v6]:port". */
+/* For people: "host:port", "[v6]:port". Cut where it is too long. */
 void address_show(const char *host, int port, char *out, size_t size);
 
 struct address_lookup;
-/* list: at least one address; NULL: why says what failed. Comes from the loop, once, unless it was cancelled. */
+/* `list`: at least one address, valid during the call; or NULL, and `why` says what failed. Comes from the loop, once,
+ * unless the lookup was cancelled. */
 typedef void address_cb(void *arg, const struct addrinfo *list, const char *why);
 
-/* NULL: it could not be started, cb will not be called, and why says what failed. */
+/* NULL: it could not be started, cb will not be called, and *why (static text) says what failed. */
 struct address_lookup *address_look_up(uv_loop_t *loop, const char *host, int port, address_cb *cb, void *arg,
 				       const char **why);
-/* cb will not be called. Not after it was. */
+/* cb will not be called. Must not be called once cb was. */
 void address_cancel(struct address_lookup *lookup);
 
 #endif

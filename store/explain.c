@@ -1,4 +1,4 @@
-/* What the server says about itself (INFO) and against us (errors). */
+/* See reply.h: what the server says about itself (INFO), and its errors. */
 #include "store/reply.h"
 
 #include <stdio.h>
@@ -23,7 +23,8 @@ bool reply_info_field(const char *info, const char *field, char *value, size_t s
 	return false;
 }
 
-/* "slave0:ip=10.0.0.1,port=6379,state=online,...": what stands before the state. 0: this line is none of these. */
+/* The length of a replica's line up to its state ("slave0:ip=10.0.0.1,port=6379,state=online,..."). 0: the line is not one
+ * of a replica. */
 static size_t replica_length(const char *line)
 {
 	const char *state = strstr(line, ",state=");
@@ -57,8 +58,8 @@ int reply_replicas(const char *info)
 }
 
 /*
- * The first whose code starts the error counts. An error inside a script starts with its own code since Redis 7; before
- * that it is somewhere behind "ERR Error running script".
+ * The first row whose code begins the error counts. An error inside a script begins with its own code since Redis 7; in
+ * older versions the code stands somewhere behind "ERR Error running script".
  */
 static const struct {
 	const char *code;
@@ -96,7 +97,7 @@ static const struct {
 	 "it is no Redis 6.2 or newer, or the command was renamed there"},
 };
 
-static bool speaks_of(const char *error, const char *code)
+static bool error_is(const char *error, const char *code)
 {
 	size_t len = strlen(code);
 
@@ -123,7 +124,7 @@ enum reply_error reply_explain(const char *error, char line[REPLY_LINE_BYTES])
 
 	reply_quote(said, error);
 	for (size_t i = 0; i < sizeof(errors) / sizeof(*errors); i++) {
-		if (!speaks_of(error, errors[i].code))
+		if (!error_is(error, errors[i].code))
 			continue;
 		snprintf(line, REPLY_LINE_BYTES, "the store says \"%s\": %s", said, errors[i].advice);
 		return errors[i].kind;

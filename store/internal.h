@@ -1,14 +1,34 @@
 /*
- * What the files of the store share: redis.c (life, up and down, the incarnation), discover.c (the sentinels: where the
- * server is), connect.c (the steps from an address to a checked pair of connections), request.c (one question and its
- * answer), acks.c (the replicas' part in it), operations.c and walk.c (the calls of store.h).
+ * What the files of the store share. Each file calls only files above it in this list:
+ *
+ *   reply.c, explain.c, message.c  what the server sends, made into what store.h promises (pure)
+ *   scripts.c                      the texts of the Lua scripts
+ *   acks.c                         which answers wait for the replicas (pure)
+ *   round.c                        which sentinel to ask next, and what to believe (pure)
+ *   address.c, link.c, sentinel.c  a name's addresses; one connection; one question to one sentinel
+ *   fail.c                         the way up for bad news, and memory that must be there
+ *   query.c                        one question to the store and its answer
+ *   steps.c, connect.c             the steps from an address to a checked pair of connections
+ *   discover.c                     the sentinels: where the server is
+ *   redis.c                        life: up and down, the incarnation record, messages
+ *   operations.c, walk.c           the calls of store.h
+ *
+ * News goes up through struct store_news, which redis.c sets. A callback of hiredis or of a link runs exactly once, also
+ * with reply NULL when the link is closed: each one handles that, and a NULL reply means that the store is already down.
  */
 #ifndef DFLOCK_STORE_INTERNAL_H
 #define DFLOCK_STORE_INTERNAL_H
 
+#include <stdbool.h>
+#include <stdint.h>
+#include <uv.h>
+
+#include "store/acks.h"
 #include "store/address.h"
 #include "store/link.h"
+#include "store/message.h"
 #include "store/reply.h"
+#include "store/round.h"
 #include "store/scripts.h"
 #include "store/sentinel.h"
 #include "store/store.h"
@@ -18,24 +38,63 @@
 #define STORE_SHA_BYTES  41
 #define SERVER_BYTES     640 /* for people: the master's name, and its address */
 #define STORE_INFO_BYTES 64
-#define REQUEST_ARGS     (24 + 2 * STORE_MAX_BLOCKERS)
+#define QUERY_ARGS       (24 + 2 * STORE_MAX_BLOCKERS)
 
-struct request;
-/* What became of a request: reply (no error reply), valid during the call; or NULL, with STORE_UNREACHABLE or
- * STORE_ERROR and one line. The request is freed afterwards. */
-typedef void request_done(struct request *r, const redisReply *reply, enum store_status status, const char *error);
+struct query;
+/* The answer to a query: `reply`, which is no error reply and valid during the call; or NULL, with `status`
+ * STORE_UNREACHABLE or STORE_ERROR and one line in `error`. The query is freed afterwards. */
+typedef void query_done(struct query *q, const redisReply *reply, enum store_status status, const char *error);
 
-struct request_list {
-	struct request *first, **last;
+struct query_list {
+	struct query *first, **last;
 };
 
 enum store_state {
 	STORE_DOWN,       /* waits for the retry timer */
 	STORE_ASKING,     /* asks the sentinels where the master is */
 	STORE_RESOLVING,  /* looks up the server's name; the retry timer limits it */
-	STORE_CONNECTING, /* runs the steps of connect.c */
+	STORE_CONNECTING, /* runs the steps of steps.c, then reads the record */
 	STORE_UP,
 	STORE_FREED, /* waits for its handles to close */
+};
+
+/* What the lower files tell redis.c. */
+struct store_news {
+	/* store_fail() was called: see there. `why` is one line. */
+	void (*failed)(struct store *s, const char *why);
+	/* The last step of connect.c is done: both connections stand and were checked. */
+	void (*connected)(struct store *s);
+	/* A published message came; `text` is valid during the call. */
+	void (*message)(struct store *s, const char *text, size_t len);
+};
+
+struct connect_step;
+
+/* connect.c and steps.c */
+struct connect {
+	struct address_lookup *lookup; /* NULL: none is under way */
+	unsigned attempt;              /* counts, so that each attempt takes the next address of the name */
+	struct link_target target;
+	const struct connect_step *step; /* the step whose answer is awaited */
+	unsigned loaded;         /* how many scripts the server has acknowledged */
+};
+
+/* discover.c */
+struct discover {
+	struct sentinel_question *question; /* NULL: none is under way */
+	struct round round;
+	char first_why[REPLY_LINE_BYTES]; /* what was wrong with the first sentinel of the list */
+	char host[SENTINEL_HOST_BYTES];   /* the master, as a sentinel named it */
+	int port;
+};
+
+/* redis.c: the incarnation record as last seen. */
+struct store_record {
+	char incarnation[STORE_INC_BYTES];
+	bool grace;
+	bool rereading;     /* the record was asked for while the store is up */
+	bool ttl_refused;   /* the store is down because the record has another ttl_ms */
+	struct query *init; /* store_open(FORCED), called while ttl_refused: sent at the next connection. NULL: none */
 };
 
 struct store {
@@ -45,108 +104,53 @@ struct store {
 	char host[STORE_HOST_BYTES];
 	struct store_callbacks callbacks;
 	void *arg;
+	const struct store_news *news;
 
 	enum store_state state;
 	struct link *commands, *messages; /* both or none in STORE_UP */
-	uv_timer_t retry, ping, soon;
+	uv_timer_t retry, ping, soon;     /* soon: query.c */
 	unsigned open_handles;
 	uint64_t retry_ms;
-	char server[SERVER_BYTES], error[REPLY_LINE_BYTES], reported[REPLY_LINE_BYTES];
-	bool noted; /* a bad message was reported since the last on_up */
+	char server[SERVER_BYTES];       /* for people */
+	char error[REPLY_LINE_BYTES];    /* why it is down; "" */
+	char reported[REPLY_LINE_BYTES]; /* the reason that on_down was last called with */
+	bool noted;                      /* a bad message was reported since the last on_up */
 
-	/* discover.c */
-	struct sentinel_question *question;
-	size_t sentinel;                  /* whom to ask next */
-	size_t asked;                     /* in this round */
-	size_t elsewhere;                 /* up: how many of these named another master */
-	char first_why[REPLY_LINE_BYTES]; /* what was wrong with the first sentinel of the list */
-	char master_host[SENTINEL_HOST_BYTES];
-	int master_port;
-
-	/* connect.c */
-	struct address_lookup *lookup;
-	unsigned attempt;
-	struct link_target target;
-	const struct step *step;
-	unsigned loaded; /* scripts */
+	/* What steps.c found out about the server. */
 	char version[STORE_INFO_BYTES], run_id[STORE_INFO_BYTES];
-	bool redis7;
-	char sha[SCRIPTS][STORE_SHA_BYTES];
+	bool redis7;                        /* it knows the flags of scripts */
+	char sha[SCRIPTS][STORE_SHA_BYTES]; /* by which it knows the scripts */
 
-	/* acks.c */
-	bool asking;                 /* WAIT is under way ... */
-	struct request_list covered; /* ... and speaks of these */
-	struct request_list behind;  /* sent after it */
-
-	/* The record as last seen. */
-	char incarnation[STORE_INC_BYTES];
-	bool grace;
-	bool rereading;
-
-	bool ttl_refused;        /* down because the record has another ttl_ms */
-	struct request *init;    /* store_open(FORCED) called meanwhile: overrides that at the next connection */
-	struct request *refused; /* their callbacks are due at the next turn of the loop */
-	struct request **refused_last;
+	struct acks acks;
+	struct query_list refused; /* these queries end at the next turn of the loop */
+	struct connect connect;
+	struct discover discover;
+	struct store_record record;
 };
 
-/* ---- redis.c ---- */
+/* ---- fail.c ---- */
 
-/* Breaks both connections (their pending requests are told), says so, and tries again later. */
-void store_down(struct store *s, const char *format, ...) __attribute__((format(printf, 2, 3)));
-/* connect.c is through its steps: reads or begins the record; then on_up. */
-void store_read_record(struct store *s);
-/* A script said INC. */
-void store_reread_record(struct store *s);
-/* The record is this one now; calls on_incarnation if it is another one. */
-void store_set_record(struct store *s, const struct reply_record *record);
-/* The line for a record with another ttl_ms. */
-void store_explain_ttl(const struct store *s, int64_t ttl_ms, char line[REPLY_LINE_BYTES]);
-/* store_open(FORCED) while ttl_refused: its request waits for the next connection, as s->init. */
-void store_init_later(struct store *s, struct request *r, request_done *done);
-/* A message came. */
-void store_take_message(struct store *s, const char *text, size_t len);
-
-/* ---- connect.c ---- */
-
-void connect_start(struct store *s);
-/* To a server by its name or number. */
-void connect_to(struct store *s, const char *host, int port);
-/* Up: is it still a master, with as many replicas as it should have? Goes on with store_down() if not. */
-void connect_check(struct store *s);
-/* Forgets a lookup that is under way. */
-void connect_cancel(struct store *s);
-
-/* ---- discover.c ---- */
-
-/* Asks the sentinels in turn, and goes on with connect_to() or store_down(). */
-void discover_start(struct store *s);
-/* Up: is the master still where it was? Goes on with store_down() if most sentinels say otherwise. */
-void discover_check(struct store *s);
-void discover_cancel(struct store *s);
-
-/* ---- acks.c ---- */
-
-void acks_init(struct store *s);
-/* The request was just sent: request_acknowledged() comes, after its reply. Not if its reply is that the link was
- * closed, which acks_forget() must be told. */
-void acks_await(struct request *r);
-void acks_forget(struct request *r);
-
-/* ---- request.c ---- */
-
-/* Memory for a request: one that cannot be built cannot be answered either, and its caller waits for the answer. So
- * NULL ends the process, with a line; its supervisor starts it again. */
+/* For memory without which a caller would wait for its answer for ever. Returns it; NULL ends the process with a line
+ * (the keeper's parent starts it again). */
 void *store_need(void *memory);
 
-struct request {
+/* This connection, or this attempt to connect, is of no use: closes both connections (the callbacks of all pending
+ * queries run, before this returns), reports the reason, and starts the retry timer. Nothing happens while the store is
+ * down already, or freed. */
+void store_fail(struct store *s, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
+/* ---- query.c ---- */
+
+struct query {
 	struct store *store;
 	int argc;
-	char *argv[REQUEST_ARGS];
+	char *argv[QUERY_ARGS];
 	int script;      /* enum script_id, or -1 */
-	bool sent_whole; /* NOSCRIPT came and it was sent with EVAL */
-	bool binding;    /* it counts only when enough replicas have acknowledged it */
+	bool sent_whole; /* NOSCRIPT came, and the script's text was sent with EVAL */
+	bool binding;    /* its answer counts only when enough replicas have acknowledged it */
+	struct acks_entry entry;
 	redisReply *reply;
-	request_done *done;
+	query_done *done;
 
 	/* for `done` */
 	union {
@@ -156,31 +160,82 @@ struct request {
 	void *arg;
 	unsigned may; /* REPLY_MAY() bits */
 
-	struct request *next; /* acks.c; or refused without being sent: */
+	/* Refused without being sent. */
+	struct query *next;
 	enum store_status status;
 	char error[REPLY_LINE_BYTES];
 };
 
-/* A call of a script, with its keys and the incarnation; name: the lock, or NULL. Running out of memory ends the
+/* Prepares the lists of a new store. */
+void query_init(struct store *s);
+/* A call of a script, with its keys and the incarnation. `name`: the lock's, or NULL. Running out of memory ends the
  * process, here and when words are added. */
-struct request *request_script(struct store *s, enum script_id script, const char *name);
+struct query *query_script(struct store *s, enum script_id script, const char *name);
 /* A plain command. */
-struct request *request_command(struct store *s, const char *command);
-void request_word(struct request *r, const char *word);
-void request_add(struct request *r, const char *format, ...) __attribute__((format(printf, 2, 3)));
-/* Sends it if the store is up; otherwise `done` hears so from the loop. */
-void request_send(struct request *r, request_done *done);
-/* Sends it during STORE_CONNECTING. */
-void request_send_early(struct request *r, request_done *done);
-/* Does not send it: `done` hears status and error from the loop. */
-void request_refuse(struct request *r, request_done *done, enum store_status status, const char *error);
-/* The same, at once. Frees it. */
-void request_end(struct request *r, enum store_status status, const char *error);
-/* Its reply has come, and enough replicas have it, or not. Frees it, unless it is sent again. */
-void request_acknowledged(struct request *r, bool enough);
-/* For `done`: reply is nothing that a server of ours says. The store goes down; returns the line. */
-const char *request_nonsense(struct request *r);
-/* Ends all requests in s->refused. */
-void request_end_refused(struct store *s);
+struct query *query_command(struct store *s, const char *command);
+/* The next argument, copied. More than QUERY_ARGS end the process. */
+void query_word(struct query *q, const char *word);
+void query_add(struct query *q, const char *format, ...) __attribute__((format(printf, 2, 3)));
+/* Sends it if the store is up. Otherwise, and if it cannot be sent, `done` gets STORE_UNREACHABLE from the loop. */
+void query_send(struct query *q, query_done *done);
+/* The same during STORE_CONNECTING. */
+void query_send_early(struct query *q, query_done *done);
+/* Does not send it: `done` gets `status` and `error` from the loop. */
+void query_refuse(struct query *q, query_done *done, enum store_status status, const char *error);
+/* Calls `done`, which was set before, with `status` and `error` at once, and frees it. */
+void query_end(struct query *q, enum store_status status, const char *error);
+/* For `done`: `reply` is nothing that dflock's scripts answer. Calls store_fail(); returns the line. */
+const char *query_nonsense(struct query *q);
+/* Ends all queries in s->refused. */
+void query_end_refused(struct store *s);
+
+/* ---- steps.c ---- */
+
+#define STEP_ARGS       4
+#define STEP_TEXT_BYTES (STORE_HOST_BYTES + 64)
+
+struct connect_step {
+	/* Fills argv with the command; `text` is room for one argument that is made up. Returns how many arguments; 0: this
+	 * step is not needed. NULL: there are no more steps. */
+	int (*command)(const struct store *s, const char *argv[STEP_ARGS], char text[STEP_TEXT_BYTES]);
+	/* Looks at the answer, which is no error reply. False: store_fail() was called. NULL: any answer will do. */
+	bool (*accept)(struct store *s, const redisReply *reply);
+};
+
+/* What is asked on the connection for commands, on that for messages, and now and then while the store is up. */
+extern const struct connect_step steps_of_commands[], steps_of_messages[], steps_of_check[];
+
+/* ---- connect.c ---- */
+
+/* Connects to a server by its name or number. Ends in news->connected() or store_fail(), as the next one. */
+void connect_to(struct store *s, const char *host, int port);
+/* Connects to a server on this machine by the path of its socket. */
+void connect_to_socket(struct store *s, const char *path);
+/* Only in STORE_UP: asks whether the server is still a master with as many replicas as it should have; calls
+ * store_fail() if not. */
+void connect_check(struct store *s);
+/* Forgets a lookup that is under way. */
+void connect_cancel(struct store *s);
+
+/* ---- discover.c ---- */
+
+/* Asks the sentinels in turn, and goes on with connect_to() or store_fail(). */
+void discover_start(struct store *s);
+/* Only in STORE_UP: asks whether the master is still where it was; calls store_fail() if most sentinels say that it is
+ * not. Nothing happens without sentinels, or while such a check is under way. */
+void discover_check(struct store *s);
+/* Forgets a question that is under way. */
+void discover_cancel(struct store *s);
+
+/* ---- redis.c ---- */
+
+/* A script answered INC: reads the record again. */
+void store_reread_record(struct store *s);
+/* The record is this one now; calls on_incarnation if it is another one than before. */
+void store_set_record(struct store *s, const struct reply_record *record);
+/* Writes the line that says that the record has another ttl_ms. */
+void store_explain_ttl(const struct store *s, int64_t ttl_ms, char line[REPLY_LINE_BYTES]);
+/* store_open(FORCED) while the record's ttl_ms is refused: `q` is sent at the next connection, which is tried now. */
+void store_init_later(struct store *s, struct query *q, query_done *done);
 
 #endif

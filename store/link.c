@@ -32,8 +32,8 @@ struct link {
 	unsigned open_handles;
 	enum link_state state;
 	uint64_t limit_ms, started_ms;
-	bool last_look;
-	redisReply *told; /* the reply that its callback is being told of */
+	bool last_look;   /* the limit has passed; what has arrived meanwhile is read first */
+	redisReply *told; /* the reply whose callback runs */
 	struct link_events events;
 	void *arg;
 	redisReader *reader;
@@ -47,9 +47,9 @@ struct write {
 	char *command;
 };
 
-static uint64_t now_ms(void)
+static uint64_t link_now_ms(void)
 {
-	return uv_hrtime() / 1000000; /* the loop's own time is as old as the callback that runs */
+	return uv_hrtime() / 1000000; /* the loop's own time is that of the turn's begin */
 }
 
 __attribute__((format(printf, 2, 3))) static void link_break(struct link *link, const char *format, ...)
@@ -68,8 +68,8 @@ __attribute__((format(printf, 2, 3))) static void link_break(struct link *link, 
 
 /* ---- receiving ---- */
 
-/* A published message is the one thing on a link that nobody asked for. */
-static bool take_message(struct link *link, const redisReply *reply)
+/* A published message is the only thing on a link that is no answer. */
+static bool link_take_message(struct link *link, const redisReply *reply)
 {
 	if (!link->events.message || reply->type != REDIS_REPLY_ARRAY || reply->elements != 3)
 		return false;
@@ -82,13 +82,13 @@ static bool take_message(struct link *link, const redisReply *reply)
 	return true;
 }
 
-static void take_reply(struct link *link, const redisReply *reply)
+static void link_take_reply(struct link *link, const redisReply *reply)
 {
-	if (take_message(link, reply))
+	if (link_take_message(link, reply))
 		return;
 	struct pending *pending = link->first;
 	if (!pending) {
-		/* Redis says why it turns a connection away without being asked. */
+		/* Redis says so unasked when it refuses a connection. */
 		if (reply->type == REDIS_REPLY_ERROR)
 			link_break(link, "the server said: %.200s", reply->str);
 		else
@@ -103,7 +103,7 @@ static void take_reply(struct link *link, const redisReply *reply)
 	free(pending);
 }
 
-static void on_read(uv_stream_t *stream, ssize_t n, const uv_buf_t *buf)
+static void link_on_read(uv_stream_t *stream, ssize_t n, const uv_buf_t *buf)
 {
 	struct link *link = stream->data;
 	void *reply = NULL;
@@ -120,7 +120,7 @@ static void on_read(uv_stream_t *stream, ssize_t n, const uv_buf_t *buf)
 		if (failed || !reply)
 			break;
 		link->told = reply;
-		take_reply(link, reply);
+		link_take_reply(link, reply);
 		freeReplyObject(link->told);
 	}
 	if (failed)
@@ -129,7 +129,7 @@ static void on_read(uv_stream_t *stream, ssize_t n, const uv_buf_t *buf)
 		link_break(link, "the server sends an answer of more than %u bytes", MAX_REPLY_BYTES);
 }
 
-static void on_alloc(uv_handle_t *handle, size_t suggested, uv_buf_t *buf)
+static void link_on_alloc(uv_handle_t *handle, size_t suggested, uv_buf_t *buf)
 {
 	struct link *link = handle->data;
 
@@ -139,21 +139,21 @@ static void on_alloc(uv_handle_t *handle, size_t suggested, uv_buf_t *buf)
 
 /* ---- the time limit ---- */
 
-static void on_timer(uv_timer_t *timer)
+static void link_on_timer(uv_timer_t *timer)
 {
 	struct link *link = timer->data;
 
 	if (link->state >= LINK_BROKEN || (link->state == LINK_OPEN && !link->first))
 		return;
 	uint64_t since = link->state == LINK_OPEN ? link->first->sent_ms : link->started_ms;
-	uint64_t waited = now_ms() - since;
+	uint64_t waited = link_now_ms() - since;
 	if (waited < link->limit_ms) {
 		link->last_look = false;
-		uv_timer_start(timer, on_timer, link->limit_ms - waited, 0);
+		uv_timer_start(timer, link_on_timer, link->limit_ms - waited, 0);
 	} else if (!link->last_look) {
-		/* Timers run before sockets are read: if this process did not run for a while, the answer is there. */
+		/* Timers run before sockets are read: if this process did not run for a while, the answer may have come. */
 		link->last_look = true;
-		uv_timer_start(timer, on_timer, 1, 0);
+		uv_timer_start(timer, link_on_timer, 1, 0);
 	} else {
 		link_break(link, "%s within %llu ms", link->state == LINK_OPEN ? "no answer" : "no connection",
 			   (unsigned long long)link->limit_ms);
@@ -162,14 +162,14 @@ static void on_timer(uv_timer_t *timer)
 
 /* ---- connecting, sending, closing ---- */
 
-static void on_connect(uv_connect_t *request, int status)
+static void link_on_connect(uv_connect_t *request, int status)
 {
 	struct link *link = request->data;
 
 	if (link->state != LINK_CONNECTING)
 		return;
 	if (status == 0)
-		status = uv_read_start(&link->io.stream, on_alloc, on_read);
+		status = uv_read_start(&link->io.stream, link_on_alloc, link_on_read);
 	if (status < 0) {
 		link_break(link, "%s", uv_strerror(status));
 		return;
@@ -180,7 +180,7 @@ static void on_connect(uv_connect_t *request, int status)
 	link->events.connected(link->arg);
 }
 
-static void on_closed(uv_handle_t *handle)
+static void link_on_closed(uv_handle_t *handle)
 {
 	struct link *link = handle->data;
 
@@ -190,40 +190,40 @@ static void on_closed(uv_handle_t *handle)
 	free(link);
 }
 
-static int start_connecting(struct link *link, const struct link_target *target)
+static int link_start_connecting(struct link *link, const struct link_target *target)
 {
-	int err;
+	int ret;
 
 	link->connect.data = link;
 	if (target->path) {
-		err = uv_pipe_init(link->loop, &link->io.pipe, 0);
-		if (err)
-			return err;
+		ret = uv_pipe_init(link->loop, &link->io.pipe, 0);
+		if (ret)
+			return ret;
 		link->open_handles++;
-		uv_pipe_connect(&link->connect, &link->io.pipe, target->path, on_connect);
+		uv_pipe_connect(&link->connect, &link->io.pipe, target->path, link_on_connect);
 	} else {
-		err = uv_tcp_init(link->loop, &link->io.tcp);
-		if (err)
-			return err;
+		ret = uv_tcp_init(link->loop, &link->io.tcp);
+		if (ret)
+			return ret;
 		link->open_handles++;
 		uv_tcp_nodelay(&link->io.tcp, 1);
-		err = uv_tcp_connect(&link->connect, &link->io.tcp, (const struct sockaddr *)&target->address,
-				     on_connect);
+		ret = uv_tcp_connect(&link->connect, &link->io.tcp, (const struct sockaddr *)&target->address,
+				     link_on_connect);
 	}
 	link->io.handle.data = link;
-	return err;
+	return ret;
 }
 
 struct link *link_open(uv_loop_t *loop, const struct link_target *target, uint64_t limit_ms,
 		       const struct link_events *events, void *arg, char *why, size_t why_size)
 {
 	struct link *link = calloc(1, sizeof(*link));
-	int err = UV_ENOMEM;
+	int ret = UV_ENOMEM;
 
 	if (!link)
 		goto failed;
 	*link = (struct link){
-		.loop = loop, .limit_ms = limit_ms, .events = *events, .arg = arg, .started_ms = now_ms()};
+		.loop = loop, .limit_ms = limit_ms, .events = *events, .arg = arg, .started_ms = link_now_ms()};
 	link->last = &link->first;
 	link->reader = reply_reader_new();
 	if (!link->reader)
@@ -231,21 +231,21 @@ struct link *link_open(uv_loop_t *loop, const struct link_target *target, uint64
 	uv_timer_init(loop, &link->timer); /* cannot fail */
 	link->timer.data = link;
 	link->open_handles = 1;
-	err = start_connecting(link, target);
-	if (err) {
+	ret = link_start_connecting(link, target);
+	if (ret) {
 		link_close(link);
-		snprintf(why, why_size, "%s", uv_strerror(err));
+		snprintf(why, why_size, "%s", uv_strerror(ret));
 		return NULL;
 	}
-	uv_timer_start(&link->timer, on_timer, limit_ms, 0);
+	uv_timer_start(&link->timer, link_on_timer, limit_ms, 0);
 	return link;
 failed:
 	free(link);
-	snprintf(why, why_size, "%s", uv_strerror(err));
+	snprintf(why, why_size, "%s", uv_strerror(ret));
 	return NULL;
 }
 
-static void on_written(uv_write_t *request, int status)
+static void link_on_written(uv_write_t *request, int status)
 {
 	struct write *write = (struct write *)request;
 
@@ -260,25 +260,25 @@ int link_send(struct link *link, int argc, const char *const *argv, link_reply_c
 	struct pending *pending = malloc(sizeof(*pending));
 	struct write *write = malloc(sizeof(*write));
 	char *command = NULL;
-	int err = -ENOMEM;
+	int ret = -ENOMEM;
 
 	if (!pending || !write)
 		goto failed;
-	err = -ENOTCONN;
+	ret = -ENOTCONN;
 	if (link->state != LINK_OPEN)
 		goto failed;
-	err = -ENOMEM;
+	ret = -ENOMEM;
 	long long len = redisFormatCommandArgv(&command, argc, (const char **)argv, NULL);
 	if (len < 0)
 		goto failed;
 	*write = (struct write){.link = link, .command = command};
 	uv_buf_t buf = uv_buf_init(command, (unsigned)len);
-	err = uv_write(&write->request, &link->io.stream, &buf, 1, on_written);
-	if (err)
+	ret = uv_write(&write->request, &link->io.stream, &buf, 1, link_on_written);
+	if (ret)
 		goto failed;
-	*pending = (struct pending){.cb = cb, .arg = arg, .sent_ms = now_ms()};
+	*pending = (struct pending){.cb = cb, .arg = arg, .sent_ms = link_now_ms()};
 	if (!link->first)
-		uv_timer_start(&link->timer, on_timer, link->limit_ms, 0);
+		uv_timer_start(&link->timer, link_on_timer, link->limit_ms, 0);
 	*link->last = pending;
 	link->last = &pending->next;
 	return 0;
@@ -287,7 +287,7 @@ failed:
 		redisFreeCommand(command);
 	free(write);
 	free(pending);
-	return err;
+	return ret;
 }
 
 redisReply *link_keep_reply(struct link *link)
@@ -305,10 +305,10 @@ void link_close(struct link *link)
 	if (link->state == LINK_CLOSED)
 		return;
 	link->state = LINK_CLOSED;
-	/* First the handles: the callbacks below may not find the link half closed. It lives until the loop has run. */
-	uv_close((uv_handle_t *)&link->timer, on_closed);
+	/* The handles first: the callbacks below must not find the link half closed. It lives until the loop has run. */
+	uv_close((uv_handle_t *)&link->timer, link_on_closed);
 	if (link->open_handles > 1)
-		uv_close(&link->io.handle, on_closed);
+		uv_close(&link->io.handle, link_on_closed);
 	for (struct pending *pending = link->first; pending; pending = next) {
 		next = pending->next;
 		pending->cb(pending->arg, NULL);

@@ -1,4 +1,5 @@
-/* The life of a store: up and down, the incarnation record, messages. */
+/* The life of a store: up and down, the incarnation record, messages. It hears from the files below it through struct
+ * store_news. */
 #include "store/internal.h"
 
 #include <errno.h>
@@ -13,7 +14,7 @@
 
 /* ---- down ---- */
 
-static void close_links(struct store *s)
+static void store_close_links(struct store *s)
 {
 	struct link *links[] = {s->commands, s->messages};
 
@@ -23,39 +24,43 @@ static void close_links(struct store *s)
 			link_close(links[i]);
 }
 
-static void end_init(struct store *s, enum store_status status, const char *error)
+/* Ends the forced opening that waited for a connection, if there is one. */
+static void store_end_init(struct store *s, enum store_status status, const char *error)
 {
-	struct request *init = s->init;
+	struct query *init = s->record.init;
 
-	s->init = NULL;
+	s->record.init = NULL;
 	if (init)
-		request_end(init, status, error);
+		query_end(init, status, error);
 }
 
-static void on_retry(uv_timer_t *timer)
+static void store_on_retry(uv_timer_t *timer)
 {
-	connect_start(timer->data);
+	struct store *s = timer->data;
+
+	if (s->config->sentinel_count > 0)
+		discover_start(s);
+	else if (s->config->socket)
+		connect_to_socket(s, s->config->socket);
+	else
+		connect_to(s, s->config->address.host, s->config->address.port);
 }
 
-void store_down(struct store *s, const char *format, ...)
+static void store_on_failed(struct store *s, const char *why)
 {
-	va_list args;
-
 	if (s->state == STORE_DOWN || s->state == STORE_FREED)
 		return;
 	bool was_up = s->state == STORE_UP;
-	va_start(args, format);
-	vsnprintf(s->error, sizeof(s->error), format, args);
-	va_end(args);
+	snprintf(s->error, sizeof(s->error), "%s", why);
 	s->state = STORE_DOWN;
-	s->ttl_refused = s->rereading = false;
+	s->record.ttl_refused = s->record.rereading = false;
 	connect_cancel(s);
 	discover_cancel(s);
 	uv_timer_stop(&s->ping);
-	uv_timer_start(&s->retry, on_retry, s->retry_ms, 0);
+	uv_timer_start(&s->retry, store_on_retry, s->retry_ms, 0);
 	s->retry_ms = s->retry_ms * 2 > RETRY_MAX_MS ? RETRY_MAX_MS : s->retry_ms * 2;
-	close_links(s);
-	end_init(s, STORE_UNREACHABLE, s->error);
+	store_close_links(s);
+	store_end_init(s, STORE_UNREACHABLE, s->error);
 	if (was_up || strcmp(s->error, s->reported) != 0) {
 		strcpy(s->reported, s->error);
 		s->callbacks.on_down(s->arg, s->error);
@@ -64,7 +69,7 @@ void store_down(struct store *s, const char *format, ...)
 
 /* ---- up ---- */
 
-static void on_pong(void *arg, const redisReply *reply)
+static void store_on_pong(void *arg, const redisReply *reply)
 {
 	struct store *s = arg;
 	char line[REPLY_LINE_BYTES];
@@ -72,17 +77,17 @@ static void on_pong(void *arg, const redisReply *reply)
 	if (!reply || reply->type != REDIS_REPLY_ERROR)
 		return;
 	reply_explain(reply->str, line);
-	store_down(s, "%s", line);
+	store_fail(s, "%s", line);
 }
 
-/* The commands' connection is tried by every beat; this one might be dead for hours before anybody noticed. */
-static void on_ping(uv_timer_t *timer)
+/* Every beat tries the connection for commands; the one for messages could be dead for hours unnoticed. */
+static void store_on_ping(uv_timer_t *timer)
 {
 	struct store *s = timer->data;
-	int err = link_send(s->messages, 1, (const char *const[]){"PING"}, on_pong, s);
+	int ret = link_send(s->messages, 1, (const char *const[]){"PING"}, store_on_pong, s);
 
-	if (err)
-		store_down(s, "cannot send: %s", uv_strerror(err));
+	if (ret)
+		store_fail(s, "cannot send: %s", uv_strerror(ret));
 	if (s->state == STORE_UP)
 		connect_check(s);
 	if (s->state == STORE_UP)
@@ -97,7 +102,7 @@ static void store_up(struct store *s)
 	s->retry_ms = RETRY_MIN_MS;
 	s->error[0] = s->reported[0] = '\0';
 	s->noted = false;
-	uv_timer_start(&s->ping, on_ping, every_ms, every_ms);
+	uv_timer_start(&s->ping, store_on_ping, every_ms, every_ms);
 	s->callbacks.on_up(s->arg);
 }
 
@@ -107,12 +112,12 @@ void store_set_record(struct store *s, const struct reply_record *record)
 {
 	char old[STORE_INC_BYTES];
 
-	s->grace = !record->open;
-	if (strcmp(s->incarnation, record->incarnation) == 0)
+	s->record.grace = !record->open;
+	if (strcmp(s->record.incarnation, record->incarnation) == 0)
 		return;
-	strcpy(old, s->incarnation);
-	strcpy(s->incarnation, record->incarnation);
-	s->callbacks.on_incarnation(s->arg, old, s->incarnation);
+	strcpy(old, s->record.incarnation);
+	strcpy(s->record.incarnation, record->incarnation);
+	s->callbacks.on_incarnation(s->arg, old, s->record.incarnation);
 }
 
 void store_explain_ttl(const struct store *s, int64_t ttl_ms, char line[REPLY_LINE_BYTES])
@@ -123,88 +128,90 @@ void store_explain_ttl(const struct store *s, int64_t ttl_ms, char line[REPLY_LI
 		 ttl_ms, s->ttl_ms);
 }
 
-static void on_record(struct request *r, const redisReply *reply, enum store_status status, const char *error)
+static void store_read_record(struct store *s);
+
+static void store_on_record(struct query *q, const redisReply *reply, enum store_status status, const char *error)
 {
-	struct store *s = r->store;
+	struct store *s = q->store;
 	struct reply_record record;
 	char line[REPLY_LINE_BYTES];
-	bool inits = s->init && r->arg == s->init;
+	bool inits = s->record.init && q->arg == s->record.init;
 
 	(void)status;
-	s->rereading = false;
+	s->record.rereading = false;
 	if (s->state == STORE_DOWN || s->state == STORE_FREED)
 		return;
 	if (!reply) {
-		store_down(s, "%s", error);
+		store_fail(s, "%s", error);
 	} else if (reply_parse_record(reply, &record) != 0) {
-		request_nonsense(r);
-	} else if (s->init && !inits) {
+		query_nonsense(q);
+	} else if (s->record.init && !inits) {
 		store_read_record(s);
 	} else if (record.refused_ttl) {
 		store_explain_ttl(s, record.ttl_ms, line);
-		store_down(s, "%s", line);
-		s->ttl_refused = true;
+		store_fail(s, "%s", line);
+		s->record.ttl_refused = true;
 	} else {
-		s->ttl_refused = false;
+		s->record.ttl_refused = false;
 		store_set_record(s, &record);
 		if (s->state == STORE_CONNECTING)
 			store_up(s);
-		end_init(s, STORE_OK, NULL);
+		store_end_init(s, STORE_OK, NULL);
 	}
 }
 
-void store_read_record(struct store *s)
+static void store_read_record(struct store *s)
 {
-	struct request *r = request_script(s, SCRIPT_STORE, NULL);
+	struct query *q = query_script(s, SCRIPT_STORE, NULL);
 
-	r->arg = s->init;
-	request_add(r, s->init ? "init" : "begin");
-	request_add(r, "%" PRId64, s->ttl_ms);
-	request_send_early(r, on_record);
+	q->arg = s->record.init;
+	query_add(q, s->record.init ? "init" : "begin");
+	query_add(q, "%" PRId64, s->ttl_ms);
+	query_send_early(q, store_on_record);
 }
 
 void store_reread_record(struct store *s)
 {
-	if (s->state != STORE_UP || s->rereading)
+	if (s->state != STORE_UP || s->record.rereading)
 		return;
-	s->rereading = true;
+	s->record.rereading = true;
 	store_read_record(s);
 }
 
-void store_init_later(struct store *s, struct request *r, request_done *done)
+void store_init_later(struct store *s, struct query *q, query_done *done)
 {
-	r->done = done;
-	s->init = r;
+	q->done = done;
+	s->record.init = q;
 	if (s->state == STORE_DOWN)
-		uv_timer_start(&s->retry, on_retry, 1, 0);
+		uv_timer_start(&s->retry, store_on_retry, 1, 0);
 }
 
 /* ---- messages ---- */
 
-void store_take_message(struct store *s, const char *text, size_t len)
+static void store_on_message(struct store *s, const char *text, size_t len)
 {
 	struct store_message message;
 
 	if (s->state != STORE_UP)
 		return;
-	switch (reply_parse_message(text, len, s->incarnation, &message)) {
+	switch (message_parse(text, len, s->record.incarnation, &message)) {
 	case 0:
 		message.provisional = s->config->replicas > 0;
 		s->callbacks.on_message(s->arg, &message);
 		break;
-	case -ESTALE: /* a grant of before the store lost its memory: it is worth nothing */
+	case -ESTALE: /* a grant from before the store lost its memory: it is void */
 		break;
 	default:
 		if (!s->noted && s->callbacks.on_note)
-			s->callbacks.on_note(s->arg, "a malformed message came through the store and was ignored: "
-						     "is a keeper of another version, or something else, using it?");
+			s->callbacks.on_note(s->arg, "a malformed message came through the store and was ignored: is a keeper of "
+						     "another version, or something else, using it?");
 		s->noted = true;
 	}
 }
 
 /* ---- life ---- */
 
-static void on_closed(uv_handle_t *handle)
+static void store_on_closed(uv_handle_t *handle)
 {
 	struct store *s = handle->data;
 
@@ -215,6 +222,8 @@ static void on_closed(uv_handle_t *handle)
 struct store *store_new(uv_loop_t *loop, const struct config_store *config, int64_t ttl_ms, const char *host,
 			const struct store_callbacks *callbacks, void *arg)
 {
+	static const struct store_news news = {
+		.failed = store_on_failed, .connected = store_read_record, .message = store_on_message};
 	struct store *s = calloc(1, sizeof(*s));
 
 	if (!s)
@@ -224,10 +233,11 @@ struct store *store_new(uv_loop_t *loop, const struct config_store *config, int6
 			    .ttl_ms = ttl_ms,
 			    .callbacks = *callbacks,
 			    .arg = arg,
+			    .news = &news,
 			    .retry_ms = RETRY_MIN_MS,
-			    .grace = true};
-	s->refused_last = &s->refused;
-	acks_init(s);
+			    .discover.round.count = config->sentinel_count,
+			    .record.grace = true};
+	query_init(s);
 	snprintf(s->host, sizeof(s->host), "%s", host);
 	if (config->socket)
 		snprintf(s->server, sizeof(s->server), "unix:%s", config->socket);
@@ -242,7 +252,7 @@ struct store *store_new(uv_loop_t *loop, const struct config_store *config, int6
 		timers[i]->data = s;
 		s->open_handles++;
 	}
-	uv_timer_start(&s->retry, on_retry, 0, 0);
+	uv_timer_start(&s->retry, store_on_retry, 0, 0);
 	return s;
 }
 
@@ -252,13 +262,13 @@ void store_free(struct store *s)
 	strcpy(s->error, "the connection was given up");
 	connect_cancel(s);
 	discover_cancel(s);
-	close_links(s);
-	end_init(s, STORE_UNREACHABLE, s->error);
-	while (s->refused) /* a callback may have asked once more */
-		request_end_refused(s);
-	uv_close((uv_handle_t *)&s->retry, on_closed);
-	uv_close((uv_handle_t *)&s->ping, on_closed);
-	uv_close((uv_handle_t *)&s->soon, on_closed);
+	store_close_links(s);
+	store_end_init(s, STORE_UNREACHABLE, s->error);
+	while (s->refused.first) /* a callback may have added one */
+		query_end_refused(s);
+	uv_close((uv_handle_t *)&s->retry, store_on_closed);
+	uv_close((uv_handle_t *)&s->ping, store_on_closed);
+	uv_close((uv_handle_t *)&s->soon, store_on_closed);
 }
 
 bool store_is_up(const struct store *s)
@@ -268,12 +278,12 @@ bool store_is_up(const struct store *s)
 
 const char *store_incarnation(const struct store *s)
 {
-	return s->incarnation;
+	return s->record.incarnation;
 }
 
 bool store_in_grace(const struct store *s)
 {
-	return s->grace;
+	return s->record.grace;
 }
 
 const char *store_last_error(const struct store *s)

@@ -2,7 +2,6 @@
 
 #include <errno.h>
 #include <inttypes.h>
-#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,8 +12,8 @@
 /* ---- the reader ---- */
 
 /*
- * hiredis 0.14 has no limit for elements, and 1.x none for the depth (freeing a reply is recursive): its functions are
- * wrapped.
+ * hiredis 0.14 has no limit for the number of elements, and 1.x has none for the depth (freeing a reply is recursive). So
+ * its function that makes arrays is wrapped.
  */
 #if HIREDIS_MAJOR >= 1
 #define ELEMENTS size_t
@@ -86,7 +85,7 @@ bool reply_is_token(const char *text)
 	return is_made_of(text, "0123456789abcdef", STORE_TOKEN_BYTES - 1, STORE_TOKEN_BYTES - 1);
 }
 
-static bool is_word(const char *text, size_t max)
+static bool is_printable_word(const char *text, size_t max)
 {
 	size_t n = 0;
 
@@ -98,15 +97,15 @@ static bool is_word(const char *text, size_t max)
 
 bool reply_is_host(const char *text)
 {
-	return is_word(text, STORE_HOST_BYTES - 1);
+	return is_printable_word(text, STORE_HOST_BYTES - 1);
 }
 
 bool reply_is_file(const char *text)
 {
-	return is_word(text, STORE_FILE_BYTES - 1);
+	return is_printable_word(text, STORE_FILE_BYTES - 1);
 }
 
-static bool is_incarnation(const char *text)
+bool reply_is_incarnation(const char *text)
 {
 	return is_made_of(text, "0123456789abcdef-", 1, STORE_INC_BYTES - 1);
 }
@@ -130,7 +129,7 @@ static const char *verdict_of(const redisReply *reply)
 const char *const reply_space_word[WIRE_SPACES] = {[WIRE_FLOCK] = "flock", [WIRE_RECORD] = "record"};
 const char *const reply_mode_word[WIRE_MODES] = {[WIRE_SHARED] = "shared", [WIRE_EXCLUSIVE] = "exclusive"};
 
-static bool parse_mode(const char *text, enum wire_mode *mode)
+bool reply_mode(const char *text, enum wire_mode *mode)
 {
 	for (*mode = 0; *mode < WIRE_MODES; ++*mode)
 		if (strcmp(text, reply_mode_word[*mode]) == 0)
@@ -138,7 +137,7 @@ static bool parse_mode(const char *text, enum wire_mode *mode)
 	return false;
 }
 
-static bool parse_space(const char *text, enum wire_space *space)
+bool reply_space(const char *text, enum wire_space *space)
 {
 	for (*space = 0; *space < WIRE_SPACES; ++*space)
 		if (strcmp(text, reply_space_word[*space]) == 0)
@@ -146,7 +145,7 @@ static bool parse_space(const char *text, enum wire_space *space)
 	return false;
 }
 
-/* host, beat, age: what hosts and blockers have in common. */
+/* host, beat, age: the words that hosts and blockers have in common. */
 static bool parse_host(const redisReply *list, size_t i, struct store_blocker *out)
 {
 	const char *host = text_at(list, i), *beat = text_at(list, i + 1), *age = text_at(list, i + 2);
@@ -188,7 +187,7 @@ static int parse_grant(const redisReply *reply, struct store_reply *out)
 
 	if (reply->elements == 1)
 		return 0;
-	if (!fence || !reply_number(fence, &out->fence) || !mode || !parse_mode(mode, &out->mode))
+	if (!fence || !reply_number(fence, &out->fence) || !mode || !reply_mode(mode, &out->mode))
 		return -EPROTO;
 	if (reply->elements == 3)
 		return 0;
@@ -237,7 +236,7 @@ int reply_parse_record(const redisReply *reply, struct reply_record *out)
 		out->refused_ttl = true;
 		return signed_number(first, &out->ttl_ms) ? 0 : -EPROTO;
 	}
-	if (strcmp(verdict, "OK") != 0 || !is_incarnation(first) || !second)
+	if (strcmp(verdict, "OK") != 0 || !reply_is_incarnation(first) || !second)
 		return -EPROTO;
 	strcpy(out->incarnation, first);
 	out->open = strcmp(second, "1") == 0;
@@ -278,139 +277,4 @@ int reply_parse_scan(const redisReply *reply, char cursor[REPLY_CURSOR_BYTES], c
 		return -EPROTO;
 	snprintf(cursor, REPLY_CURSOR_BYTES, "%" PRIu64, number);
 	return 0;
-}
-
-/* ---- messages ---- */
-
-/*
- * recall ASKED_TOKEN ASKER_HOST ASKER_TOKEN SPACE MODE FROM TO ASK NAME
- * granted TOKEN FENCE INCARNATION NAME
- * inuse TOKEN SPACE MODE FROM TO HOLDER_HOST NAME
- * chase HOST TOKEN PID YOUNGEST HOPS SPACE MODE FROM TO NAME
- * One blank between words; the name is the rest, since it may have blanks.
- */
-#define MAX_WORDS 10
-
-/* SPACE MODE FROM TO */
-static bool parse_range(char *const word[], struct store_range *out)
-{
-	uint64_t from, to;
-
-	if (!parse_space(word[0], &out->space) || !parse_mode(word[1], &out->mode) || !reply_number(word[2], &from) ||
-	    !reply_number(word[3], &to) || to > INT64_MAX || from >= to)
-		return false;
-	out->from = (int64_t)from;
-	out->to = (int64_t)to;
-	return true;
-}
-
-static bool parse_recall(char *const word[], struct store_message *out)
-{
-	out->kind = STORE_MSG_RECALL;
-	if (!reply_is_token(word[1]) || !reply_is_host(word[2]) || !reply_is_token(word[3]) ||
-	    !parse_range(word + 4, &out->range) || (strcmp(word[8], "0") != 0 && strcmp(word[8], "1") != 0))
-		return false;
-	strcpy(out->token, word[1]);
-	strcpy(out->asker, word[2]);
-	strcpy(out->asker_token, word[3]);
-	out->ask = word[8][0] == '1';
-	return true;
-}
-
-static bool parse_granted(char *const word[], struct store_message *out)
-{
-	out->kind = STORE_MSG_GRANTED;
-	if (!reply_is_token(word[1]) || !reply_number(word[2], &out->fence) || !is_incarnation(word[3]))
-		return false;
-	strcpy(out->token, word[1]);
-	return true;
-}
-
-static bool parse_in_use(char *const word[], struct store_message *out)
-{
-	out->kind = STORE_MSG_IN_USE;
-	if (!reply_is_token(word[1]) || !parse_range(word + 2, &out->range) || !reply_is_host(word[6]))
-		return false;
-	strcpy(out->token, word[1]);
-	strcpy(out->holder, word[6]);
-	return true;
-}
-
-static bool parse_chase(char *const word[], struct store_message *out)
-{
-	struct store_chase *chase = &out->chase;
-	uint64_t pid, hops;
-
-	out->kind = STORE_MSG_CHASE;
-	if (!reply_is_host(word[1]) || !reply_is_token(word[2]) || !reply_number(word[3], &pid) || pid == 0 ||
-	    pid > INT_MAX || !reply_number(word[4], &chase->youngest) || !reply_number(word[5], &hops) ||
-	    hops > UINT_MAX || !parse_range(word + 6, &chase->range))
-		return false;
-	strcpy(chase->host, word[1]);
-	strcpy(chase->token, word[2]);
-	chase->pid = (int)pid;
-	chase->hops = (unsigned)hops;
-	return true;
-}
-
-/* Cuts `count` words off the front; returns the rest, or NULL. */
-static char *cut_words(char *text, char **word, size_t count)
-{
-	for (size_t i = 0; i < count; i++) {
-		word[i] = text;
-		text = strchr(text, ' ');
-		if (!text)
-			return NULL;
-		*text++ = '\0';
-	}
-	return text;
-}
-
-int reply_parse_message(const char *text, size_t len, const char *incarnation, struct store_message *out)
-{
-	static const struct {
-		const char *kind;
-		size_t words;
-		bool (*parse)(char *const word[], struct store_message *out);
-	} kinds[] = {{"recall ", 9, parse_recall},
-		     {"granted ", 4, parse_granted},
-		     {"inuse ", 7, parse_in_use},
-		     {"chase ", 10, parse_chase}};
-	char copy[REPLY_MESSAGE_BYTES], *word[MAX_WORDS];
-
-	*out = (struct store_message){.kind = STORE_MSG_RECALL};
-	if (len >= sizeof(copy) || memchr(text, '\0', len))
-		return -EINVAL;
-	memcpy(copy, text, len);
-	copy[len] = '\0';
-	for (size_t i = 0; i < sizeof(kinds) / sizeof(*kinds); i++) {
-		if (strncmp(copy, kinds[i].kind, strlen(kinds[i].kind)) != 0)
-			continue;
-		const char *name = cut_words(copy, word, kinds[i].words);
-		if (!name || !*name || strlen(name) >= sizeof(out->name) || !kinds[i].parse(word, out))
-			return -EINVAL;
-		strcpy(out->name, name);
-		return out->kind == STORE_MSG_GRANTED && strcmp(word[3], incarnation) != 0 ? -ESTALE : 0;
-	}
-	return -EINVAL;
-}
-
-int reply_format_in_use(char message[REPLY_MESSAGE_BYTES], const char *host, const char *name, const char *asker_token,
-			const struct store_range *in_use)
-{
-	int n = snprintf(message, REPLY_MESSAGE_BYTES, "inuse %s %s %s " REPLY_OFFSET " " REPLY_OFFSET " %s %s",
-			 asker_token, reply_space_word[in_use->space], reply_mode_word[in_use->mode], in_use->from,
-			 in_use->to, host, name);
-
-	return n < REPLY_MESSAGE_BYTES ? 0 : -ENAMETOOLONG;
-}
-
-int reply_format_chase(char message[REPLY_MESSAGE_BYTES], const struct store_chase *chase)
-{
-	int n = snprintf(message, REPLY_MESSAGE_BYTES,
-			 "chase %s %s %d %" PRIu64 " %u %s %s " REPLY_OFFSET " " REPLY_OFFSET " %s", chase->host,
-			 chase->token, chase->pid, chase->youngest, chase->hops, reply_space_word[chase->range.space],
-			 reply_mode_word[chase->range.mode], chase->range.from, chase->range.to, chase->name);
-
-	return n < REPLY_MESSAGE_BYTES ? 0 : -ENAMETOOLONG;
 }

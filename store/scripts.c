@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The assembler reads the file, relative to the folder that the compiler runs in: the root of the sources. */
+/* The assembler reads the file. The path is relative to the folder that the compiler runs in: the root of the sources. */
 #define EMBED(symbol, file)                                                                                            \
 	__asm__(".pushsection .rodata\n"                                                                               \
 		".global script_" #symbol "\n"                                                                         \
@@ -32,7 +32,7 @@ EMBED(dump, "store/lua/dump.lua");
 
 static const struct {
 	const char *name, *text;
-	const char *simple; /* the simple cases: in front of what takes long to define; NULL: there are none */
+	const char *simple; /* the simple cases, which come before the functions that take long to define; or NULL */
 	bool lock;          /* KEYS[3] is a lock */
 	bool binding;       /* store/acks.c */
 } scripts[SCRIPTS] = {

@@ -1,9 +1,9 @@
 /*
  * The store's Lua scripts (lua/), embedded in the program. Each file's first lines are its contract.
  *
- * What is sent to the server is: the script's "#!lua flags=..." line, lua/common.lua, its simple cases (lua/take.lua),
- * and lua/clashes.lua and lua/entries.lua if the script works on a lock, and the script. Servers before Redis 7 do not
- * know the flags and get the text without that line.
+ * The text that is sent to the server consists of the script's "#!lua flags=..." line, lua/common.lua, lua/take.lua (only
+ * for acquire: its simple cases), lua/clashes.lua and lua/entries.lua (if the script works on a lock), and the script.
+ * Servers before Redis 7 do not know the flags and get the text without that line.
  */
 #ifndef DFLOCK_STORE_SCRIPTS_H
 #define DFLOCK_STORE_SCRIPTS_H
@@ -25,11 +25,11 @@ enum script_id {
 	SCRIPTS
 };
 
-/* The text to load; flags: the server is Redis 7 or newer. NULL: out of memory. The caller frees it. */
+/* The text to load. `flags`: the server is Redis 7 or newer. NULL: out of memory. The caller frees it. */
 char *script_text(enum script_id id, bool flags);
-/* How many keys it takes: 2 (store, hosts) or 3 (and the lock). */
+/* How many keys it takes: 2 (record, hosts) or 3 (and the lock). */
 int script_keys(enum script_id id);
-/* What it says counts only once enough replicas have it: store/acks.c tells why. */
+/* Its answer counts only when enough replicas have acknowledged it: store/acks.c says why. */
 bool script_is_binding(enum script_id id);
 /* "acquire", ... for messages. */
 const char *script_name(enum script_id id);

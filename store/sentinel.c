@@ -1,4 +1,4 @@
-/* See sentinel.h. A question ends exactly once, in end(); its timer limits the look-up and the connection together. */
+/* See sentinel.h. A question ends exactly once, in sentinel_end(); its timer limits the look-up and the connection together. */
 #include "store/sentinel.h"
 
 #include <inttypes.h>
@@ -28,7 +28,7 @@ struct sentinel_question {
 	bool ended;
 };
 
-static void on_closed(uv_handle_t *handle)
+static void sentinel_on_closed(uv_handle_t *handle)
 {
 	free(handle->data);
 }
@@ -45,10 +45,10 @@ void sentinel_cancel(struct sentinel_question *q)
 	q->link = NULL;
 	if (link)
 		link_close(link);
-	uv_close((uv_handle_t *)&q->timer, on_closed);
+	uv_close((uv_handle_t *)&q->timer, sentinel_on_closed);
 }
 
-static void end(struct sentinel_question *q, const char *host, int port, const char *why)
+static void sentinel_end(struct sentinel_question *q, const char *host, int port, const char *why)
 {
 	sentinel_cb *cb = q->cb;
 	void *arg = q->arg;
@@ -57,7 +57,7 @@ static void end(struct sentinel_question *q, const char *host, int port, const c
 	cb(arg, host, port, why);
 }
 
-__attribute__((format(printf, 2, 3))) static void fail(struct sentinel_question *q, const char *format, ...)
+__attribute__((format(printf, 2, 3))) static void sentinel_fail(struct sentinel_question *q, const char *format, ...)
 {
 	char at[SENTINEL_HOST_BYTES + 16], what[WHY_BYTES], why[sizeof(at) + sizeof(what) + 16];
 	va_list args;
@@ -69,11 +69,11 @@ __attribute__((format(printf, 2, 3))) static void fail(struct sentinel_question 
 	va_end(args);
 	address_show(q->at->host, q->at->port, at, sizeof(at));
 	snprintf(why, sizeof(why), "sentinel %s: %s", at, what);
-	end(q, NULL, 0, why);
+	sentinel_end(q, NULL, 0, why);
 }
 
-/* All of them together may take connect_ms: the next one may well answer at once. */
-static int64_t limit_ms(const struct sentinel_question *q)
+/* All sentinels together may take connect_ms: if this one is slow, the next may still answer at once. */
+static int64_t sentinel_limit_ms(const struct sentinel_question *q)
 {
 	int64_t ms = q->config->connect_ms / (int64_t)q->config->sentinel_count;
 
@@ -83,7 +83,7 @@ static int64_t limit_ms(const struct sentinel_question *q)
 /* ---- the answers ---- */
 
 /* False: the answer is of no use, and the question has ended. */
-static bool usable(struct sentinel_question *q, const redisReply *reply)
+static bool sentinel_usable(struct sentinel_question *q, const redisReply *reply)
 {
 	static const char *const logins[] = {"NOAUTH", "WRONGPASS", "NOPERM", "ERR AUTH"};
 	const char *advice = "is it a Redis Sentinel?";
@@ -97,118 +97,118 @@ static bool usable(struct sentinel_question *q, const redisReply *reply)
 		if (strncmp(reply->str, logins[i], strlen(logins[i])) == 0)
 			advice = "see sentinel_user and sentinel_password_file in the configuration";
 	reply_quote(said, reply->str);
-	fail(q, "it says \"%s\": %s", said, advice);
+	sentinel_fail(q, "it says \"%s\": %s", said, advice);
 	return false;
 }
 
-static void on_login(void *arg, const redisReply *reply)
+static void sentinel_on_login(void *arg, const redisReply *reply)
 {
-	usable(arg, reply);
+	sentinel_usable(arg, reply);
 }
 
-static bool is_text(const redisReply *reply, size_t max)
+static bool sentinel_is_text(const redisReply *reply, size_t max)
 {
 	return reply->type == REDIS_REPLY_STRING && reply->len > 0 && reply->len < max &&
 	       strlen(reply->str) == (size_t)reply->len;
 }
 
-static void on_master(void *arg, const redisReply *reply)
+static void sentinel_on_master(void *arg, const redisReply *reply)
 {
 	struct sentinel_question *q = arg;
 	char host[SENTINEL_HOST_BYTES];
 	uint64_t port;
 
-	if (!usable(q, reply))
+	if (!sentinel_usable(q, reply))
 		return;
 	if (reply->type == REDIS_REPLY_NIL) {
-		fail(q, "it knows no master \"%.100s\": set master to the name in its configuration",
+		sentinel_fail(q, "it knows no master \"%.100s\": set master to the name in its configuration",
 		     q->config->master);
 		return;
 	}
-	if (reply->type != REDIS_REPLY_ARRAY || reply->elements != 2 || !is_text(reply->element[0], sizeof(host)) ||
-	    !is_text(reply->element[1], 6) || !reply_number(reply->element[1]->str, &port) || port < 1 ||
+	if (reply->type != REDIS_REPLY_ARRAY || reply->elements != 2 || !sentinel_is_text(reply->element[0], sizeof(host)) ||
+	    !sentinel_is_text(reply->element[1], 6) || !reply_number(reply->element[1]->str, &port) || port < 1 ||
 	    port > 65535 || reply->element[0]->str[strspn(reply->element[0]->str, HOST_CHARS)]) {
-		fail(q, "its answer makes no sense: it is no Redis Sentinel");
+		sentinel_fail(q, "its answer makes no sense: it is no Redis Sentinel");
 		return;
 	}
 	strcpy(host, reply->element[0]->str);
-	end(q, host, (int)port, NULL);
+	sentinel_end(q, host, (int)port, NULL);
 }
 
 /* ---- asking ---- */
 
-static void send_login(struct sentinel_question *q)
+static void sentinel_send_login(struct sentinel_question *q)
 {
 	const char *with_user[] = {"AUTH", q->config->sentinel_user, q->config->sentinel_password};
 	const char *without[] = {"AUTH", q->config->sentinel_password};
 
 	if (q->config->sentinel_user)
-		link_send(q->link, 3, with_user, on_login, q);
+		link_send(q->link, 3, with_user, sentinel_on_login, q);
 	else if (q->config->sentinel_password)
-		link_send(q->link, 2, without, on_login, q);
+		link_send(q->link, 2, without, sentinel_on_login, q);
 }
 
-static void on_connected(void *arg)
+static void sentinel_on_connected(void *arg)
 {
 	struct sentinel_question *q = arg;
 	const char *question[] = {"SENTINEL", "GET-MASTER-ADDR-BY-NAME", q->config->master};
 
-	send_login(q); /* if that cannot be sent, nor can this */
-	int err = link_send(q->link, 3, question, on_master, q);
-	if (err)
-		fail(q, "cannot send: %s", uv_strerror(err));
+	sentinel_send_login(q); /* if the login cannot be sent, neither can the question */
+	int ret = link_send(q->link, 3, question, sentinel_on_master, q);
+	if (ret)
+		sentinel_fail(q, "cannot send: %s", uv_strerror(ret));
 }
 
-static void on_broken(void *arg, const char *why)
+static void sentinel_on_broken(void *arg, const char *why)
 {
-	fail(arg, "%s", why);
+	sentinel_fail(arg, "%s", why);
 }
 
-static void connect_to(struct sentinel_question *q, const struct link_target *target)
+static void sentinel_connect(struct sentinel_question *q, const struct link_target *target)
 {
-	const struct link_events events = {.connected = on_connected, .broken = on_broken};
+	const struct link_events events = {.connected = sentinel_on_connected, .broken = sentinel_on_broken};
 	char why[128];
 
-	q->link = link_open(q->loop, target, (uint64_t)limit_ms(q), &events, q, why, sizeof(why));
+	q->link = link_open(q->loop, target, (uint64_t)sentinel_limit_ms(q), &events, q, why, sizeof(why));
 	if (!q->link)
-		fail(q, "cannot connect: %s", why);
+		sentinel_fail(q, "cannot connect: %s", why);
 }
 
-static void on_addresses(void *arg, const struct addrinfo *list, const char *why)
+static void sentinel_on_addresses(void *arg, const struct addrinfo *list, const char *why)
 {
 	struct sentinel_question *q = arg;
 	struct link_target target = {.path = NULL};
 
 	q->lookup = NULL;
 	if (!list) {
-		fail(q, "cannot look up its address: %s", why);
+		sentinel_fail(q, "cannot look up its address: %s", why);
 		return;
 	}
 	memcpy(&target.address, list->ai_addr, list->ai_addrlen);
-	connect_to(q, &target);
+	sentinel_connect(q, &target);
 }
 
-static void on_limit(uv_timer_t *timer)
+static void sentinel_on_limit(uv_timer_t *timer)
 {
 	struct sentinel_question *q = timer->data;
 
-	fail(q, "no answer within %" PRId64 " ms", limit_ms(q));
+	sentinel_fail(q, "no answer within %" PRId64 " ms", sentinel_limit_ms(q));
 }
 
-static void on_start(uv_timer_t *timer)
+static void sentinel_on_start(uv_timer_t *timer)
 {
 	struct sentinel_question *q = timer->data;
 	struct link_target target = {.path = NULL};
 	const char *why;
 
-	uv_timer_start(timer, on_limit, (uint64_t)limit_ms(q), 0);
+	uv_timer_start(timer, sentinel_on_limit, (uint64_t)sentinel_limit_ms(q), 0);
 	if (address_of_number(q->at->host, q->at->port, &target.address)) {
-		connect_to(q, &target);
+		sentinel_connect(q, &target);
 		return;
 	}
-	q->lookup = address_look_up(q->loop, q->at->host, q->at->port, on_addresses, q, &why);
+	q->lookup = address_look_up(q->loop, q->at->host, q->at->port, sentinel_on_addresses, q, &why);
 	if (!q->lookup)
-		fail(q, "cannot look up its address: %s", why);
+		sentinel_fail(q, "cannot look up its address: %s", why);
 }
 
 struct sentinel_question *sentinel_ask(uv_loop_t *loop, const struct config_store *config, size_t index,
@@ -222,6 +222,6 @@ struct sentinel_question *sentinel_ask(uv_loop_t *loop, const struct config_stor
 		.loop = loop, .config = config, .at = &config->sentinels[index], .cb = cb, .arg = arg};
 	uv_timer_init(loop, &q->timer);
 	q->timer.data = q;
-	uv_timer_start(&q->timer, on_start, 0, 0); /* whatever fails is told from the loop */
+	uv_timer_start(&q->timer, sentinel_on_start, 0, 0); /* every failure is reported from the loop */
 	return q;
 }

@@ -1,9 +1,9 @@
 /*
  * One question to one sentinel: where is the master? Everything is called from the event loop, and the answer comes
- * from it, within connect_ms divided by the number of sentinels.
+ * from it, within connect_ms divided by the number of sentinels (but at least 100 ms).
  *
- * A sentinel that is cut off from the others says what it knew last, and cannot know better: who asks must check what
- * it finds there (it says that it is a master, and enough replicas acknowledge), and ask another sentinel next time.
+ * A sentinel that is cut off from the others says what it knew last. So the caller must check the server that was named
+ * (it says that it is a master, and enough replicas acknowledge), and ask another sentinel next time.
  */
 #ifndef DFLOCK_STORE_SENTINEL_H
 #define DFLOCK_STORE_SENTINEL_H
@@ -16,14 +16,14 @@
 #define SENTINEL_HOST_BYTES 256
 
 struct sentinel_question;
-/* host and port of the master, host checked: a name or a number; or NULL and why, one line with the sentinel's address.
- * Comes once, unless the question was cancelled. */
+/* `host` and `port` of the master, where `host` was checked to be a name or a number; or NULL and `why`, one line with the
+ * sentinel's address. Valid during the call. Comes once, unless the question was cancelled; the question is over then. */
 typedef void sentinel_cb(void *arg, const char *host, int port, const char *why);
 
-/* Asks the sentinel of that index. NULL: out of memory. */
+/* Asks config->sentinels[index]; `config` must live as long as the question. NULL: out of memory. */
 struct sentinel_question *sentinel_ask(uv_loop_t *loop, const struct config_store *config, size_t index,
 				       sentinel_cb *cb, void *arg);
-/* cb will not be called. Not after it was. */
+/* cb will not be called. Must not be called once cb was. */
 void sentinel_cancel(struct sentinel_question *q);
 
 #endif

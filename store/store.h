@@ -1,22 +1,23 @@
 /*
- * The store as the keeper sees it: where leases are recorded. redis.c is the one there is.
+ * The store as the keeper sees it: where leases are recorded. The only implementation is Redis (internal.h lists its
+ * files).
  *
- * Asynchronous, single-threaded: everything here is called from the event loop, and every callback comes
- * from it, never from inside the call that asked. Each request's callback comes exactly once, also when the
- * connection breaks or the store is freed: then with status STORE_UNREACHABLE, which after an acquire means
- * "maybe granted". The store reconnects by itself (0.1 s doubling to 2 s) and says so with on_up/on_down; a
- * request made while it is down is answered STORE_UNREACHABLE at once (from the loop).
+ * Asynchronous, single-threaded: everything here is called from the event loop, and every callback comes from the loop,
+ * never from inside the call that asked (store_free() excepted). Each request's callback comes exactly once, also when
+ * the connection breaks or the store is freed: then with status STORE_UNREACHABLE, which after an acquire means "maybe
+ * granted". The store reconnects by itself (after 0.1 s, doubling to 2 s) and reports that with on_up and on_down. A
+ * request made while it is down gets STORE_UNREACHABLE from the next turn of the loop.
  *
  * A connection or an answer that takes longer than connect_ms counts as broken: on_down. The process must ignore
  * SIGPIPE. A request for which there is no memory ends the process with a line.
  *
- * With sentinels in the configuration they are asked where the server is, at each connection and now and then. With
- * replicas, acquire, confirm, reclaim, beat and the incarnation record are answered only when enough of them have
- * acknowledged; if they have not, the store counts as unreachable (acks.c says why).
+ * With sentinels in the configuration the store asks them where the server is, before each connection and now and then
+ * while it is up. With replicas, acquire, confirm, reclaim, beat and the incarnation record are answered only when
+ * enough replicas have acknowledged; if they have not, the store counts as unreachable (acks.c says why).
  *
- * on_up comes when both connections (commands, messages) stand, the version (6.2 or newer) and the
- * maxmemory-policy were checked, the scripts are loaded, the subscription stands and the incarnation record was read or
- * begun.
+ * on_up comes when both connections (commands, messages) stand, the version (6.2 or newer) and the maxmemory-policy were
+ * checked, the server has said that it is a master with enough replicas, the scripts are loaded, the subscription
+ * stands, and the incarnation record was read or begun.
  */
 #ifndef DFLOCK_STORE_STORE_H
 #define DFLOCK_STORE_STORE_H
@@ -31,12 +32,12 @@
 
 #define STORE_TOKEN_BYTES  33  /* 32 hex digits and NUL */
 #define STORE_HOST_BYTES   128 /* NAME-XXXXXXXXXXXXXXXX, no spaces */
-#define STORE_INC_BYTES    128 /* incarnation */
+#define STORE_INC_BYTES    128 /* incarnation: hex digits and '-' */
 #define STORE_FILE_BYTES   48  /* which inode of the host, "DEV:INO" */
-#define STORE_MAX_BLOCKERS 16
+#define STORE_MAX_BLOCKERS 16  /* in one answer */
 
-/* What a lease covers. The owner is (host, file): two files of one host under one name exclude each
- * other as two hosts do. */
+/* What a lease covers: bytes [from, to) of a space. The owner is (host, file): two files of one host under one name
+ * exclude each other as two hosts do. */
 struct store_range {
 	enum wire_space space;
 	enum wire_mode mode;
@@ -46,14 +47,14 @@ struct store_range {
 enum store_status {
 	STORE_OK,          /* acquire: granted. release: given back. beat: counted. confirm: it stands */
 	STORE_WAIT,        /* acquire: queued; the blockers were told */
-	STORE_BUSY,        /* acquire with ask: others wait already, not queued */
-	STORE_GONE,        /* confirm: the token stands no more */
+	STORE_BUSY,        /* acquire with `ask`: others wait already; not queued */
+	STORE_GONE,        /* confirm, shrink, reclaim: the lease stands no more. sweep: the host is not silent */
 	STORE_GRACE,       /* acquire: the shard is in grace, nothing new is granted */
 	STORE_INCARNATION, /* the store is another than it was; on_incarnation follows */
-	STORE_LIMIT,       /* acquire: the name has its 1,000 ranges */
+	STORE_LIMIT,       /* acquire: the name has 1,000 leases and waiters */
 	STORE_UNREACHABLE, /* no answer; `error` says why */
-	STORE_ERROR,       /* the store answered with an error (`error`): script error, wrong type, out of memory, no
-			      permission */
+	STORE_ERROR,       /* the request is malformed, or the store answered with an error: script error, wrong type, out
+			      of memory, no permission. `error` says which */
 };
 
 /* A host in the way and its beat as the answer showed it. */
@@ -61,36 +62,36 @@ struct store_blocker {
 	char host[STORE_HOST_BYTES];
 	uint64_t beat;
 	int64_t age_ms; /* since its last beat, by the server's clock; may be wrong by a clock step */
-	bool waiter;    /* it waits; else it holds */
+	bool waiter;    /* it waits; else it holds a lease */
 };
 
 struct store_reply {
 	enum store_status status;
-	uint64_t fence;       /* STORE_OK of acquire, confirm */
-	enum wire_mode mode;  /* ditto: the mode that is recorded */
+	uint64_t fence;       /* STORE_OK of acquire, confirm, reclaim */
+	enum wire_mode mode;  /* the same: the mode that is recorded */
 	int64_t from, to;     /* STORE_OK of acquire: what is granted, if it is more than was asked for; else to is 0 */
-	uint64_t arrival;     /* STORE_WAIT: grows with every such answer, in the whole store */
+	uint64_t arrival;     /* STORE_WAIT: grows with every such answer of the whole store */
 	size_t blocker_count; /* STORE_WAIT, STORE_BUSY */
 	struct store_blocker blockers[STORE_MAX_BLOCKERS];
 	const char *error; /* STORE_UNREACHABLE, STORE_ERROR: one line, valid during the callback */
 };
 typedef void store_reply_cb(void *arg, const struct store_reply *reply);
 
-/* A message from another host or from a script, for this host. Hostile until checked: the strings are
- * bounded and NUL-terminated, nothing else is promised. */
+/* A message from another host or from a script, for this host. The text was checked: strings are bounded and
+ * NUL-terminated, ranges are not empty. The content is not trusted: a token may be unknown here. */
 enum store_message_kind {
-	STORE_MSG_RECALL,  /* `asker` waits for what `token` covers, in `range`; ask: it only asks and waits no longer
-			      than its probe_ms */
+	STORE_MSG_RECALL,  /* `asker` waits for `range`, of which the lease `token` covers a part; with `ask` it only asks,
+			      and waits no longer than its probe_ms */
 	STORE_MSG_GRANTED, /* by hand-over: `token` is now a lease, with `fence` */
-	STORE_MSG_CHASE,   /* between keepers: who waits for himself? (keeper/callers/deadlock.h) */
-	STORE_MSG_IN_USE,  /* the answer to an asked recall: `token` (the asker's) will not be granted now */
+	STORE_MSG_CHASE,   /* between keepers: a search for a cycle of waiters (keeper/callers/deadlock.h) */
+	STORE_MSG_IN_USE,  /* the answer to a recall with `ask`: `token` (the asker's) will not be granted now */
 };
-/* A chase: process `pid` of `host`, which waits with `token`, waits over `hops` others for `range` of `name`. */
+/* A chase: process `pid` of `host`, which waits with `token`, waits through `hops` other waiters for `range` of `name`. */
 struct store_chase {
 	char host[STORE_HOST_BYTES];
 	char token[STORE_TOKEN_BYTES];
 	int pid;
-	uint64_t youngest; /* arrival of the latest of those who wait on the way */
+	uint64_t youngest; /* arrival of the waiter on the way that came last */
 	unsigned hops;
 	struct store_range range;
 	char name[LOCK_NAME_BYTES];
@@ -98,54 +99,59 @@ struct store_chase {
 struct store_message {
 	enum store_message_kind kind;
 	char name[LOCK_NAME_BYTES];
-	char token[STORE_TOKEN_BYTES];       /* RECALL: of the lease in the way; else of this host's own request */
+	char token[STORE_TOKEN_BYTES];       /* RECALL: of the lease in the way. Else of this host's own request */
 	char asker[STORE_HOST_BYTES];        /* RECALL */
-	char holder[STORE_HOST_BYTES];       /* IN_USE: who says so */
+	char holder[STORE_HOST_BYTES];       /* IN_USE: the host that says so */
 	char asker_token[STORE_TOKEN_BYTES]; /* RECALL */
 	struct store_range range;            /* RECALL: what the asker wants. IN_USE: what is in its way */
 	bool ask;                            /* RECALL */
 	uint64_t fence;                      /* GRANTED */
-	bool provisional;         /* GRANTED: replicas may not have it; acquire asks for it with the same token */
+	bool provisional;         /* GRANTED: perhaps not acknowledged by replicas; acquire with the same token asks */
 	struct store_chase chase; /* CHASE */
 };
 
 struct store_callbacks {
 	void (*on_up)(void *arg);
-	/* After on_up; and while it cannot get up, once for each new reason. Requests are told first. */
+	/* Once after each on_up; and while it cannot get up, once for each new reason. The callbacks of all requests come
+	 * first. */
 	void (*on_down)(void *arg, const char *why);
-	/* The incarnation is another than before (also at the first connection: old == ""). Each loss of memory makes a
+	/* The incarnation is another than before (also at the first connection: `old` is ""). Each loss of memory begins a
 	 * new one, FLUSHALL too: what was granted under the old one is gone unless it is confirmed. */
 	void (*on_incarnation)(void *arg, const char *old, const char *now);
 	void (*on_message)(void *arg, const struct store_message *message);
-	/* A line for the log: a malformed message was ignored (once per on_up), store_tell_in_use() was refused. NULL:
-	 * no. */
+	/* A line for the log: a malformed message was ignored (once per on_up), or a message to another host was refused.
+	 * May be NULL. */
 	void (*on_note)(void *arg, const char *line);
 };
 
 struct store;
 
-/* Starts connecting. The config must live as long as the store. host: this host's id. NULL: out of memory. */
+/* Starts connecting. `config` must live as long as the store; `host`, this host's id, and `callbacks` are copied. NULL: out of
+ * memory. */
 struct store *store_new(uv_loop_t *loop, const struct config_store *config, int64_t ttl_ms, const char *host,
 			const struct store_callbacks *callbacks, void *arg);
-/* Calls every pending callback with STORE_UNREACHABLE and frees; the handles are closed in the loop. Not to be called
- * from a callback of the store. */
+/* Calls every pending callback with STORE_UNREACHABLE and frees the store; its handles are closed in the loop, which must
+ * run once more. Not to be called from a callback of the store. */
 void store_free(struct store *store);
 
 bool store_is_up(const struct store *store);
 const char *store_incarnation(const struct store *store); /* "" before the first on_up */
 bool store_in_grace(const struct store *store);           /* as last seen */
-const char *store_last_error(const struct store *store);  /* why it is down, in words; "" */
-const char *store_version(const struct store *store);
+const char *store_last_error(const struct store *store);  /* why it is down, one line; "" */
+const char *store_version(const struct store *store);     /* of the server, as last seen; "" */
 const char *store_server(const struct store *store); /* for people: host:port, the socket, or "master at host:port" */
 
 /*
- * acquire: grants, or queues and tells the hosts in the way. Idempotent per token: asking again with
- * the same token asks again or confirms. `beat`: this counts as a beat of this host, too. `ask`: the caller does not
- * wait long, and the holders are asked whether they really use it. `pass`: may pass waiters (not holders). dead: hosts
- * whose beat this keeper has watched unchanged for a whole ttl, at most STORE_MAX_BLOCKERS; what they have is dropped
- * if their beat is still that. This host itself is never dropped. `grow`: if nobody else has or waits for anything of
- * this name and space, the whole range is granted. A name that is empty or too long, a token that is not 32 lower-case
- * hex digits, a file with blanks, and an empty range are STORE_ERROR.
+ * acquire grants the range, or queues the request and tells the hosts in the way. Idempotent per token: the same token
+ * asks again, or confirms what was granted.
+ * `ask`    the caller does not wait long, and the holders are asked whether they really use it
+ * `pass`   may pass waiters (not holders)
+ * `beat`   this counts as a beat of this host, too
+ * `grow`   if no other owner has or waits for anything of this name and space, the whole range is granted
+ * `dead`   hosts whose beat this keeper has watched unchanged for a whole ttl, at most STORE_MAX_BLOCKERS; what they have
+ *          is dropped if their beat is still that one. This host itself is never dropped
+ * A name that is empty or too long, a token that is not 32 lower-case hex digits, a file that is empty, too long or has
+ * blanks, and an empty range are answered STORE_ERROR.
  */
 struct store_acquire {
 	const char *name, *file, *token;
@@ -156,43 +162,44 @@ struct store_acquire {
 };
 void store_acquire(struct store *s, const struct store_acquire *a, store_reply_cb *cb, void *arg);
 
-/* Gives a lease back or cancels a waiting request, and hands over to who waits. Unknown tokens are STORE_OK. */
+/* Gives a lease back, or cancels a waiting request, and hands over to the waiters. STORE_OK also for an unknown token. */
 void store_release(struct store *s, const char *name, const char *token, store_reply_cb *cb, void *arg);
-/* An exclusive lease becomes a shared one, and hands over. STORE_GONE if it stands no more. */
+/* Makes an exclusive lease a shared one, and hands over. STORE_GONE if it stands no more. */
 void store_shrink(struct store *s, const char *name, const char *token, store_reply_cb *cb, void *arg);
 /* Does the lease (token and fence) still stand? Raises the beat. */
 void store_confirm(struct store *s, const char *name, const char *token, uint64_t fence, store_reply_cb *cb, void *arg);
-/* In grace: puts a lease back that the store has forgotten; the host's deadline must not have passed. STORE_GONE: too
- * late. */
+/* In grace: puts back a lease that the store has forgotten; the host's deadline must not have passed. STORE_GONE: grace is
+ * over, or a younger lease is in the way. */
 void store_reclaim(struct store *s, const char *name, const char *file, const char *token, uint64_t fence,
 		   const struct store_range *range, store_reply_cb *cb, void *arg);
 /* Renews all leases of this host. */
 void store_beat(struct store *s, store_reply_cb *cb, void *arg);
 enum store_open {
 	STORE_OPEN_WATCHED, /* the caller has watched this incarnation for a whole ttl */
-	STORE_OPEN_NEW,     /* it has not, but for as long as hosts with leases take to come back; STORE_ERROR with what
-			       is known of an earlier memory, if anything is */
-	STORE_OPEN_FORCED,  /* whatever is known, and the store gets this ttl_ms; this works also while the store is
-			       down because its record has another ttl_ms */
+	STORE_OPEN_NEW,     /* the caller has watched it only for as long as hosts with leases take to come back. STORE_ERROR
+			       with what the store knows of an earlier memory, if it knows anything */
+	STORE_OPEN_FORCED,  /* whatever is known, and the record gets this ttl_ms. Works also while the store is down
+			       because its record has another ttl_ms */
 };
-/* Ends grace. earlier: with STORE_OPEN_NEW another incarnation that the caller has known, "" if none. */
+/* Ends grace. `earlier`: with STORE_OPEN_NEW another incarnation that the caller has known, "" if none. */
 void store_open(struct store *s, enum store_open how, const char *earlier, store_reply_cb *cb, void *arg);
-/* Tells an asker that its question is answered with no, and which lock is in its way. No reply. */
+/* Tells a host that the answer to its recall with `ask` is no, and which lock is in its way. No reply; it may be lost. */
 void store_tell_in_use(struct store *s, const char *host, const char *name, const char *asker_token,
 		       const struct store_range *in_use);
 /* Sends a chase to a host. No reply; it may be lost. */
 void store_tell_chase(struct store *s, const char *host, const struct store_chase *chase);
-/* Would the store write something new now? It says no while it is out of memory, cannot save, or lacks replicas. Writes
- * nothing. STORE_OK, or STORE_ERROR with what to do. */
+/* Asks whether the store would write something new now. It would not while it is out of memory, cannot save, or lacks
+ * replicas. Writes nothing. STORE_OK; STORE_ERROR with what to do; or STORE_UNREACHABLE. */
 void store_try_write(struct store *s, store_reply_cb *cb, void *arg);
-/* This host ends: its beat is removed. Send it last. */
+/* This host ends: removes its beat. Send it last. */
 void store_leave(struct store *s, store_reply_cb *cb, void *arg);
 
-/* Every host with its beat, for sweeping: cb gets STORE_OK and up to `max` rows. */
+/* Every host with its beat, for sweeping. `hosts` is valid during the callback; `count` is 0 unless the status is STORE_OK.
+ * The rows are as those of blockers, but never waiters. */
 typedef void store_hosts_cb(void *arg, enum store_status status, const struct store_blocker *hosts, size_t count);
 void store_hosts(struct store *s, store_hosts_cb *cb, void *arg);
-/* Removes what a silent host left in all locks, if its beat is still that, and then the host. STORE_GONE: it is not
- * silent. */
+/* Removes what a silent host left in all locks, as long as its beat is still that one, and then the host. STORE_GONE: it
+ * is not silent. */
 void store_sweep(struct store *s, const struct store_blocker *host, store_reply_cb *cb, void *arg);
 
 /* The whole store as JSON text for status:

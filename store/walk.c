@@ -1,5 +1,5 @@
-/* The calls of store.h that visit every lock, with SCAN: a page of keys, one question for each, the next page. Locks
- * that come or go meanwhile may be missed. */
+/* The calls of store.h that visit every lock, with SCAN: a page of keys, one query for each key, the next page. A walk may
+ * miss locks that come or go meanwhile. */
 #include "store/internal.h"
 
 #include <errno.h>
@@ -14,16 +14,16 @@
 struct walk {
 	struct store *store;
 	char cursor[REPLY_CURSOR_BYTES];
-	char **names; /* of this page */
+	char **names; /* the locks of this page */
 	size_t count, next;
-	/* Asks about one lock; its answer ends in walk_on() or walk_end(). */
+	/* Sends a query about one lock. Its answer goes on with walk_on(), or with `end`. */
 	void (*visit)(struct walk *walk, const char *name);
-	/* All were visited (error NULL), or it cannot go on. Frees the walk with walk_free(). */
+	/* All locks were visited (STORE_OK, error NULL), or the walk cannot go on. Ends with walk_free(). */
 	void (*end)(struct walk *walk, enum store_status status, const char *error);
 
 	struct store_blocker host; /* sweep */
 	store_reply_cb *swept;
-	json_t *json, *locks; /* dump; locks: by name, since SCAN may show a key twice */
+	json_t *json, *locks; /* dump; `locks` by name, since SCAN may show a key twice */
 	store_dump_cb *dumped;
 	void *arg;
 };
@@ -70,15 +70,15 @@ static void take_names(struct walk *walk, const redisReply *keys)
 
 static void walk_on(struct walk *walk);
 
-static void on_page(struct request *r, const redisReply *reply, enum store_status status, const char *error)
+static void on_scanned(struct query *q, const redisReply *reply, enum store_status status, const char *error)
 {
-	struct walk *walk = r->arg;
+	struct walk *walk = q->arg;
 	const redisReply *keys;
 
 	if (!reply) {
 		walk->end(walk, status, error);
 	} else if (reply_parse_scan(reply, walk->cursor, &keys) != 0) {
-		walk->end(walk, STORE_UNREACHABLE, request_nonsense(r));
+		walk->end(walk, STORE_UNREACHABLE, query_nonsense(q));
 	} else {
 		take_names(walk, keys);
 		if (walk->count == 0 && strcmp(walk->cursor, "0") == 0)
@@ -90,15 +90,15 @@ static void on_page(struct request *r, const redisReply *reply, enum store_statu
 
 static void read_page(struct walk *walk)
 {
-	struct request *r = request_command(walk->store, "SCAN");
+	struct query *q = query_command(walk->store, "SCAN");
 
-	request_word(r, walk->cursor);
-	request_word(r, "MATCH");
-	request_word(r, STORE_LOCK_KEY "*");
-	request_word(r, "COUNT");
-	request_word(r, PAGE_KEYS);
-	r->arg = walk;
-	request_send(r, on_page);
+	query_word(q, walk->cursor);
+	query_word(q, "MATCH");
+	query_word(q, STORE_LOCK_KEY "*");
+	query_word(q, "COUNT");
+	query_word(q, PAGE_KEYS);
+	q->arg = walk;
+	query_send(q, on_scanned);
 }
 
 static void walk_on(struct walk *walk)
@@ -119,18 +119,18 @@ static void end_sweep(struct walk *walk, enum store_status status, const char *e
 	walk_free(walk);
 }
 
-static void on_swept(struct request *r, const redisReply *reply, enum store_status status, const char *error)
+static void on_swept_lock(struct query *q, const redisReply *reply, enum store_status status, const char *error)
 {
-	struct walk *walk = r->arg;
+	struct walk *walk = q->arg;
 	struct store_reply answer = {.status = status, .error = error};
 
-	if (reply && reply_parse(reply, r->may, &answer) != 0) {
+	if (reply && reply_parse(reply, q->may, &answer) != 0) {
 		answer.status = STORE_UNREACHABLE;
-		answer.error = request_nonsense(r);
+		answer.error = query_nonsense(q);
 	}
 	if (answer.status == STORE_INCARNATION)
-		store_reread_record(r->store);
-	if (answer.status == STORE_OK && r->script == SCRIPT_SWEEP)
+		store_reread_record(q->store);
+	if (answer.status == STORE_OK && q->script == SCRIPT_SWEEP)
 		walk_on(walk);
 	else
 		end_sweep(walk, answer.status, answer.error);
@@ -138,13 +138,13 @@ static void on_swept(struct request *r, const redisReply *reply, enum store_stat
 
 static void ask_sweep(struct walk *walk, enum script_id script, const char *name)
 {
-	struct request *r = request_script(walk->store, script, name);
+	struct query *q = query_script(walk->store, script, name);
 
-	request_word(r, walk->host.host);
-	request_add(r, "%" PRIu64, walk->host.beat);
-	r->may = REPLY_MAY(STORE_OK) | REPLY_MAY(STORE_GONE) | REPLY_MAY(STORE_INCARNATION);
-	r->arg = walk;
-	request_send(r, on_swept);
+	query_word(q, walk->host.host);
+	query_add(q, "%" PRIu64, walk->host.beat);
+	q->may = REPLY_MAY(STORE_OK) | REPLY_MAY(STORE_GONE) | REPLY_MAY(STORE_INCARNATION);
+	q->arg = walk;
+	query_send(q, on_swept_lock);
 }
 
 static void sweep_lock(struct walk *walk, const char *name)
@@ -152,7 +152,7 @@ static void sweep_lock(struct walk *walk, const char *name)
 	ask_sweep(walk, SCRIPT_SWEEP, name);
 }
 
-/* Last, its beat: without one it would count as another silent host if this walk missed something. */
+/* The beat is removed last: if this walk missed a lock and the beat were gone, other hosts would see a host without a beat. */
 static void sweep_host(struct walk *walk, enum store_status status, const char *error)
 {
 	if (status == STORE_OK)
@@ -174,7 +174,7 @@ void store_sweep(struct store *s, const struct store_blocker *host, store_reply_
 
 /* ---- dump ---- */
 
-/* JSON is UTF-8; a path is bytes, which are then shown as \xNN. */
+/* JSON is UTF-8. A path that is not has its bytes above 0x7f shown as \xNN. */
 static json_t *text_json(const char *text)
 {
 	char shown[4 * LOCK_NAME_BYTES], *end = shown;
@@ -250,16 +250,16 @@ static void end_dump(struct walk *walk, enum store_status status, const char *er
 	walk_free(walk);
 }
 
-static void on_lock(struct request *r, const redisReply *reply, enum store_status status, const char *error)
+static void on_dumped_lock(struct query *q, const redisReply *reply, enum store_status status, const char *error)
 {
-	struct walk *walk = r->arg;
+	struct walk *walk = q->arg;
 
 	if (!reply) {
 		end_dump(walk, status, error);
 		return;
 	}
 	if (!said_ok(reply, 3)) {
-		end_dump(walk, STORE_UNREACHABLE, request_nonsense(r));
+		end_dump(walk, STORE_UNREACHABLE, query_nonsense(q));
 		return;
 	}
 	const char *name = walk->names[walk->next - 1];
@@ -277,10 +277,10 @@ static void on_lock(struct request *r, const redisReply *reply, enum store_statu
 
 static void dump_lock(struct walk *walk, const char *name)
 {
-	struct request *r = request_script(walk->store, SCRIPT_DUMP, name);
+	struct query *q = query_script(walk->store, SCRIPT_DUMP, name);
 
-	r->arg = walk;
-	request_send(r, on_lock);
+	q->arg = walk;
+	query_send(q, on_dumped_lock);
 }
 
 static void on_dump_hosts(void *arg, enum store_status status, const struct store_blocker *hosts, size_t count)
@@ -301,10 +301,10 @@ static void on_dump_hosts(void *arg, enum store_status status, const struct stor
 	walk_on(walk);
 }
 
-static void on_dump_record(struct request *r, const redisReply *reply, enum store_status status, const char *error)
+static void on_dump_record(struct query *q, const redisReply *reply, enum store_status status, const char *error)
 {
 	static const char *const keys[] = {"incarnation", "open", "ttl_ms", "fence"};
-	struct walk *walk = r->arg;
+	struct walk *walk = q->arg;
 
 	if (!reply) {
 		end_dump(walk, status, error);
@@ -323,18 +323,18 @@ static void on_dump_record(struct request *r, const redisReply *reply, enum stor
 void store_dump(struct store *s, store_dump_cb *cb, void *arg)
 {
 	struct walk *walk = walk_new(s, arg);
-	struct request *r = request_command(s, "HMGET");
+	struct query *q = query_command(s, "HMGET");
 
 	walk->json = json_object();
 	walk->locks = json_object();
 	walk->dumped = cb;
 	walk->visit = dump_lock;
 	walk->end = end_dump;
-	request_word(r, STORE_KEYS "store");
-	request_word(r, "inc");
-	request_word(r, "open");
-	request_word(r, "ttl_ms");
-	request_word(r, "fence");
-	r->arg = walk;
-	request_send(r, on_dump_record);
+	query_word(q, STORE_KEYS "store");
+	query_word(q, "inc");
+	query_word(q, "open");
+	query_word(q, "ttl_ms");
+	query_word(q, "fence");
+	q->arg = walk;
+	query_send(q, on_dump_record);
 }

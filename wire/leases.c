@@ -8,7 +8,7 @@
 #include "wire/seqcopy.h"
 #include "wire/sys.h"
 
-static uint64_t mix(uint64_t hash, const char *bytes, size_t count)
+static uint64_t leases_mix(uint64_t hash, const char *bytes, size_t count)
 {
 	uint64_t word = 0;
 
@@ -24,8 +24,8 @@ uint64_t leases_hash(const char *path)
 	uint64_t hash = left;
 
 	for (; left >= sizeof(hash); left -= sizeof(hash), path += sizeof(hash))
-		hash = mix(hash, path, sizeof(hash));
-	return mix(hash, path, left);
+		hash = leases_mix(hash, path, sizeof(hash));
+	return leases_mix(hash, path, left);
 }
 
 unsigned leases_bucket(uint64_t dev, uint64_t ino)
@@ -35,7 +35,7 @@ unsigned leases_bucket(uint64_t dev, uint64_t ino)
 	return (unsigned)(mixed >> 32) % LEASES_BUCKETS;
 }
 
-static bool covers(const struct leases_slot *slot, const struct leases_file *file, const struct leases_range *wanted)
+static bool leases_slot_covers(const struct leases_slot *slot, const struct leases_file *file, const struct leases_range *wanted)
 {
 	struct leases_entry e;
 
@@ -53,7 +53,7 @@ const struct leases_slot *leases_find(const struct leases *leases, const struct 
 	const struct leases_slot *slots = leases->slots[leases_bucket(file->dev, file->ino)];
 
 	for (int i = 0; i < LEASES_IN_BUCKET; i++)
-		if (covers(&slots[i], file, wanted))
+		if (leases_slot_covers(&slots[i], file, wanted))
 			return &slots[i];
 	return NULL;
 }
@@ -66,7 +66,7 @@ bool leases_stand(const struct leases *leases, const struct leases_slot *slot, c
 
 	__atomic_thread_fence(__ATOMIC_SEQ_CST);
 	/* In this order: what was closed before sure_until was raised is then seen as closed. */
-	if (!seqcopy_read(&leases->clock_seq, &clock, &leases->clock, sizeof(clock)) || !covers(slot, file, wanted) ||
+	if (!seqcopy_read(&leases->clock_seq, &clock, &leases->clock, sizeof(clock)) || !leases_slot_covers(slot, file, wanted) ||
 	    clock_gettime(CLOCK_BOOTTIME, &now) != 0)
 		return false;
 	return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec < clock.sure_until_ns;

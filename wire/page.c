@@ -17,7 +17,7 @@ struct pattern {
 	size_t room; /* it ends here, or at a NUL before */
 };
 
-static unsigned char at(const struct pattern *p, size_t i)
+static unsigned char pattern_byte(const struct pattern *p, size_t i)
 {
 	return i < p->room ? (unsigned char)__atomic_load_n(&p->bytes[i], __ATOMIC_RELAXED) : 0;
 }
@@ -30,10 +30,10 @@ static bool is_leading_dot(const char *path, size_t s)
 /* A byte of a bracket expression at *i, which moves on to the last byte read. 0: the pattern ends. */
 static unsigned char bracket_byte(const struct pattern *p, size_t *i)
 {
-	unsigned char c = at(p, *i);
+	unsigned char c = pattern_byte(p, *i);
 
-	if (c == '\\' && at(p, *i + 1))
-		c = at(p, ++*i);
+	if (c == '\\' && pattern_byte(p, *i + 1))
+		c = pattern_byte(p, ++*i);
 	return c == '/' ? 0 : c;
 }
 
@@ -41,14 +41,14 @@ static unsigned char bracket_byte(const struct pattern *p, size_t *i)
 static size_t bracket(const struct pattern *p, size_t from, unsigned char c, bool *hit)
 {
 	size_t i = from + 1;
-	bool negated = at(p, i) == '!' || at(p, i) == '^';
+	bool negated = pattern_byte(p, i) == '!' || pattern_byte(p, i) == '^';
 	bool found = false;
 
 	i += negated;
-	for (size_t first = i; i == first || at(p, i) != ']'; i++) {
+	for (size_t first = i; i == first || pattern_byte(p, i) != ']'; i++) {
 		unsigned char low = bracket_byte(p, &i), high = low;
 
-		if (at(p, i + 1) == '-' && at(p, i + 2) != ']') {
+		if (pattern_byte(p, i + 1) == '-' && pattern_byte(p, i + 2) != ']') {
 			i += 2;
 			high = bracket_byte(p, &i);
 		}
@@ -64,11 +64,11 @@ static size_t bracket(const struct pattern *p, size_t from, unsigned char c, boo
 /* How many bytes of the pattern at i, which is no '*', match the byte path[s]; 0: they do not. */
 static size_t match_one(const struct pattern *p, size_t i, const char *path, size_t s)
 {
-	unsigned char c = at(p, i), byte = (unsigned char)path[s];
+	unsigned char c = pattern_byte(p, i), byte = (unsigned char)path[s];
 	bool hit;
 
-	if (c == '\\' && at(p, i + 1))
-		return at(p, i + 1) == byte ? 2 : 0;
+	if (c == '\\' && pattern_byte(p, i + 1))
+		return pattern_byte(p, i + 1) == byte ? 2 : 0;
 	if (c == '?')
 		return byte != '/' && !is_leading_dot(path, s);
 	if (c == '[') {
@@ -90,7 +90,7 @@ static bool glob_matches(const struct pattern *p, const char *path)
 	for (;;) {
 		size_t n;
 
-		if (at(p, i) == '*') {
+		if (pattern_byte(p, i) == '*') {
 			if (is_leading_dot(path, s))
 				return false;
 			star = ++i;
@@ -98,7 +98,7 @@ static bool glob_matches(const struct pattern *p, const char *path)
 			continue;
 		}
 		if (!path[s])
-			return !at(p, i);
+			return !pattern_byte(p, i);
 		n = match_one(p, i, path, s);
 		if (n) {
 			i += n;
@@ -114,7 +114,7 @@ static bool glob_matches(const struct pattern *p, const char *path)
 
 static bool path_matches(const struct pattern *p, const char *path)
 {
-	for (size_t i = 0; at(p, i) == (unsigned char)path[i]; i++)
+	for (size_t i = 0; pattern_byte(p, i) == (unsigned char)path[i]; i++)
 		if (!path[i])
 			return true;
 	return false;
@@ -125,7 +125,7 @@ static bool tree_matches(const struct pattern *p, const char *path)
 	size_t i = 0;
 	unsigned char c;
 
-	for (; (c = at(p, i)); i++)
+	for (; (c = pattern_byte(p, i)); i++)
 		if (c != (unsigned char)path[i])
 			return false;
 	if (i == 0)
@@ -135,7 +135,7 @@ static bool tree_matches(const struct pattern *p, const char *path)
 	return path[i] != '\0';
 }
 
-static bool matches(uint32_t kind, const struct pattern *p, const char *path)
+static bool rule_matches(uint32_t kind, const struct pattern *p, const char *path)
 {
 	switch (kind) {
 	case PAGE_RULE_PATH:
@@ -148,12 +148,12 @@ static bool matches(uint32_t kind, const struct pattern *p, const char *path)
 }
 
 /* May it match the directory `path` or something below? What follows a wildcard is not looked at. */
-static bool may_match_below(uint32_t kind, const struct pattern *p, const char *path)
+static bool rule_may_match_below(uint32_t kind, const struct pattern *p, const char *path)
 {
 	unsigned char c;
 
 	for (size_t i = 0;; i++) {
-		c = at(p, i);
+		c = pattern_byte(p, i);
 		if (kind == PAGE_RULE_GLOB && (c == '*' || c == '?' || c == '[' || c == '\\'))
 			return true;
 		if (!path[i]) /* the pattern goes on below it, or ends there */
@@ -169,7 +169,7 @@ bool page_rule_matches(enum page_rule_kind kind, const char *pattern, const char
 {
 	struct pattern p = {pattern, strlen(pattern)};
 
-	return matches(kind, &p, path);
+	return rule_matches(kind, &p, path);
 }
 
 int page_rule_append(unsigned char *rules, size_t size, size_t *used, enum page_rule_kind kind, const char *pattern)
@@ -188,7 +188,7 @@ int page_rule_append(unsigned char *rules, size_t size, size_t *used, enum page_
 	return 0;
 }
 
-static uint32_t load(const uint32_t *word)
+static uint32_t page_load(const uint32_t *word)
 {
 	return __atomic_load_n(word, __ATOMIC_RELAXED);
 }
@@ -199,7 +199,7 @@ static bool same_words(const void *a, const void *b, size_t size)
 	const uint32_t *x = a, *y = b;
 
 	for (size_t i = 0; i < size / sizeof(*x); i++)
-		if (load(&x[i]) != load(&y[i]))
+		if (page_load(&x[i]) != page_load(&y[i]))
 			return false;
 	return true;
 }
@@ -211,16 +211,16 @@ static void copy_message(const struct page *page, char message[PAGE_MESSAGE_BYTE
 	unsigned char c;
 
 	/* It goes to somebody's terminal. */
-	for (; (c = at(&text, i)); i++)
+	for (; (c = pattern_byte(&text, i)); i++)
 		message[i] = (char)(c < ' ' || c == 0x7f ? '?' : c);
 	message[i] = '\0';
 }
 
 typedef bool match_fn(uint32_t kind, const struct pattern *p, const char *path);
 
-static enum page_answer ask_rules(const struct page *page, const char *path, match_fn *match)
+static enum page_answer page_ask_rules(const struct page *page, const char *path, match_fn *match)
 {
-	size_t end = load(&page->rules_bytes);
+	size_t end = page_load(&page->rules_bytes);
 
 	if (end > PAGE_RULES_BYTES)
 		return PAGE_SAYS_NOTHING;
@@ -230,8 +230,8 @@ static enum page_answer ask_rules(const struct page *page, const char *path, mat
 		uint32_t kind;
 
 		/* A multiple of 8 below PAGE_RULES_BYTES: the record's head is in the page, whatever `end` is. */
-		bytes = load(&rule->bytes);
-		kind = load(&rule->kind);
+		bytes = page_load(&rule->bytes);
+		kind = page_load(&rule->kind);
 		if (bytes <= sizeof(*rule) || bytes % 8 || bytes > end - from || kind >= PAGE_RULE_KINDS)
 			return PAGE_SAYS_NOTHING;
 		if (match(kind, &(struct pattern){rule->pattern, bytes - sizeof(*rule)}, path))
@@ -241,13 +241,13 @@ static enum page_answer ask_rules(const struct page *page, const char *path, mat
 	return PAGE_SAYS_NO;
 }
 
-static bool speaks_of(const struct page *page, const struct page_config *mine)
+static bool page_speaks_of(const struct page *page, const struct page_config *mine)
 {
 	bool none = wire_config_is_none(&mine->id);
 
 	if (!none && same_words(&page->config, &mine->id, sizeof(mine->id)))
 		return true;
-	if (load(&page->state) == PAGE_INVALID)
+	if (page_load(&page->state) == PAGE_INVALID)
 		return false;
 	if (!none && same_words(&page->seen, &mine->id, sizeof(mine->id)))
 		return true;
@@ -255,14 +255,14 @@ static bool speaks_of(const struct page *page, const struct page_config *mine)
 	       same_words(&page->config_hash, &mine->path_hash, sizeof(mine->path_hash));
 }
 
-static enum page_answer ask_once(const struct page *page, const struct page_config *mine, const char *path,
+static enum page_answer page_ask_once(const struct page *page, const struct page_config *mine, const char *path,
 				 match_fn *match, char message[PAGE_MESSAGE_BYTES])
 {
-	if (!speaks_of(page, mine))
+	if (!page_speaks_of(page, mine))
 		return PAGE_SAYS_NOTHING;
-	switch (load(&page->state)) {
+	switch (page_load(&page->state)) {
 	case PAGE_RULES:
-		return ask_rules(page, path, match);
+		return page_ask_rules(page, path, match);
 	case PAGE_INVALID:
 		if (message)
 			copy_message(page, message);
@@ -272,7 +272,7 @@ static enum page_answer ask_once(const struct page *page, const struct page_conf
 	}
 }
 
-static enum page_answer ask(const struct page *page, const struct page_config *mine, const char *path, match_fn *match,
+static enum page_answer page_ask_with(const struct page *page, const struct page_config *mine, const char *path, match_fn *match,
 			    char message[PAGE_MESSAGE_BYTES])
 {
 	static const uint64_t magic = PAGE_MAGIC;
@@ -285,10 +285,10 @@ static enum page_answer ask(const struct page *page, const struct page_config *m
 			sched_yield();
 			continue;
 		}
-		if (same_words(&page->magic, &magic, sizeof(magic)) && load(&page->version) == PAGE_VERSION)
-			answer = ask_once(page, mine, path, match, message);
+		if (same_words(&page->magic, &magic, sizeof(magic)) && page_load(&page->version) == PAGE_VERSION)
+			answer = page_ask_once(page, mine, path, match, message);
 		__atomic_thread_fence(__ATOMIC_ACQUIRE);
-		if (load(&page->seq) == seq)
+		if (page_load(&page->seq) == seq)
 			return answer;
 	}
 	return PAGE_SAYS_NOTHING;
@@ -297,12 +297,12 @@ static enum page_answer ask(const struct page *page, const struct page_config *m
 enum page_answer page_ask(const struct page *page, const struct page_config *mine, const char *path,
 			  char message[PAGE_MESSAGE_BYTES])
 {
-	return ask(page, mine, path, matches, message);
+	return page_ask_with(page, mine, path, rule_matches, message);
 }
 
 enum page_answer page_ask_below(const struct page *page, const struct page_config *mine, const char *path)
 {
-	return ask(page, mine, path, may_match_below, NULL);
+	return page_ask_with(page, mine, path, rule_may_match_below, NULL);
 }
 
 void page_config(const struct page *page, struct wire_config_id *id)
@@ -311,6 +311,6 @@ void page_config(const struct page *page, struct wire_config_id *id)
 	uint32_t words[sizeof(*id) / sizeof(uint32_t)];
 
 	for (size_t i = 0; i < sizeof(words) / sizeof(*words); i++)
-		words[i] = load(&from[i]);
+		words[i] = page_load(&from[i]);
 	memcpy(id, words, sizeof(*id));
 }

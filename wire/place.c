@@ -21,7 +21,7 @@
 #define UNUSABLE_CONFIG "/dev/null/DFLOCK_CONFIG-has-no-usable-absolute-path"
 
 /* An empty value counts as none: `DFLOCK_CONFIG= job` is how a shell switches it off. */
-static const char *setting(const char *name)
+static const char *place_setting(const char *name)
 {
 	const char *value = secure_getenv(name);
 
@@ -29,7 +29,7 @@ static const char *setting(const char *name)
 }
 
 /* Not there, or in a home directory that is somebody else's (HOME after su): then it is none of ours. */
-static bool is_there(const char *path)
+static bool place_is_there(const char *path)
 {
 	struct stat st;
 
@@ -37,7 +37,7 @@ static bool is_there(const char *path)
 }
 
 /* Are the rules that programs of this user go by those of the configuration `path`? */
-static bool is_in_force(const struct place *place, const char *path)
+static bool place_is_in_force(const struct place *place, const char *path)
 {
 	uid_t euid = sys_geteuid();
 	char dir[PLACE_DIR_BYTES], why[256];
@@ -71,7 +71,7 @@ static bool is_in_force(const struct place *place, const char *path)
 	       strcmp(head + offsetof(struct page, config_path), path) == 0;
 }
 
-static void make_absolute(struct text *text, const char *path)
+static void place_make_absolute(struct text *text, const char *path)
 {
 	if (path[0] != '/') {
 		/* The raw call: libc's getcwd() allocates where the kernel's fails, and turns away what is
@@ -89,14 +89,14 @@ static void make_absolute(struct text *text, const char *path)
 	text_add(text, path);
 }
 
-static void find_config(struct place *place)
+static void place_find_config(struct place *place)
 {
-	const char *env = setting("DFLOCK_CONFIG"), *home = setting("HOME");
+	const char *env = place_setting("DFLOCK_CONFIG"), *home = place_setting("HOME");
 	struct text text;
 
 	text_init(&text, place->config, sizeof(place->config));
 	if (env) {
-		make_absolute(&text, env);
+		place_make_absolute(&text, env);
 		if (text.cut) {
 			text_init(&text, place->config, sizeof(place->config));
 			text_add(&text, UNUSABLE_CONFIG);
@@ -106,24 +106,24 @@ static void find_config(struct place *place)
 	if (home && home[0] == '/') {
 		text_add(&text, home);
 		text_add(&text, USER_CONFIG);
-		if (!text.cut && (is_there(place->config) || is_in_force(place, place->config)))
+		if (!text.cut && (place_is_there(place->config) || place_is_in_force(place, place->config)))
 			return;
 	}
 	text_init(&text, place->config, sizeof(place->config));
-	if (is_there(SYSTEM_CONFIG) || is_in_force(place, SYSTEM_CONFIG))
+	if (place_is_there(SYSTEM_CONFIG) || place_is_in_force(place, SYSTEM_CONFIG))
 		text_add(&text, SYSTEM_CONFIG);
 }
 
 void place_init(struct place *place)
 {
-	const char *dir = setting("DFLOCK_RUNTIME_DIR");
+	const char *dir = place_setting("DFLOCK_RUNTIME_DIR");
 	struct text text;
 
 	text_init(&text, place->runtime_env, sizeof(place->runtime_env));
 	if (dir)
 		text_add(&text, dir);
 	place->runtime_env_bad = dir && (dir[0] != '/' || text.cut);
-	find_config(place);
+	place_find_config(place);
 }
 
 int place_absolute(const char *path, char out[PATH_MAX])
@@ -131,7 +131,7 @@ int place_absolute(const char *path, char out[PATH_MAX])
 	struct text text;
 
 	text_init(&text, out, PATH_MAX);
-	make_absolute(&text, path);
+	place_make_absolute(&text, path);
 	return text.cut ? -ENAMETOOLONG : 0;
 }
 

@@ -42,9 +42,9 @@ static inline long sys_call(long number, long a, long b, long c, long d, long e,
 	__asm__ volatile("svc #0" : "+r"(x0) : "r"(x8), "r"(x1), "r"(x2), "r"(x3), "r"(x4), "r"(x5) : "memory");
 	return x0;
 #else
-	long rc = syscall(number, a, b, c, d, e, f);
+	long ret = syscall(number, a, b, c, d, e, f);
 
-	return rc < 0 ? -errno : rc;
+	return ret < 0 ? -errno : ret;
 #endif
 }
 
@@ -54,13 +54,13 @@ static inline long sys_call(long number, long a, long b, long c, long d, long e,
 #define sys_raw(...) SYS_CALL_(__VA_ARGS__, 0, 0, 0, 0, 0, 0, 0)
 
 /* The result of sys_raw() as libc would give it. */
-static inline long sys_libc(long rc)
+static inline long sys_libc(long ret)
 {
-	if (rc < 0 && rc >= -4095) {
-		errno = (int)-rc;
+	if (ret < 0 && ret >= -4095) {
+		errno = (int)-ret;
 		return -1;
 	}
-	return rc;
+	return ret;
 }
 
 /* As stat(2) and fstat(2), with errno. There, the kernel's struct stat is libc's. */

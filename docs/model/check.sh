@@ -20,6 +20,7 @@ fails page safety -DRECORD -DNO_SHIM_FENCE
 fails page safety -DRECORD -DPAGE_FIRST
 fails page safety -DRECORD -DNO_PINS
 fails page safety -DPIN_PROBED
+fails page safety -DLATE_COUNTS
 fails page safety -DPROGRAMS=1 -DCRASHES=1 -DRECORD -DOLD_PINS
 fails page safety -DPROGRAMS=1 -DCRASHES=1 -DBAD_JOURNAL -DOLD_WORDS
 fails page safety -DPROGRAMS=1 -DCRASHES=1 -DBAD_JOURNAL -DOLD_PINS

@@ -13,7 +13,7 @@
  * LIVE          one program that locks for ever; progress of the other host
  *
  * Mutants, each of which must be caught: PROBE_FIRST NO_KEEPER_FENCE NO_SHIM_FENCE PAGE_FIRST NO_PINS PIN_PROBED
- * OLD_PINS OLD_WORDS LOCK_FIRST (the last with LIVE).
+ * OLD_PINS OLD_WORDS LATE_COUNTS LOCK_FIRST (the last with LIVE).
  */
 #ifndef PROGRAMS
 #define PROGRAMS 2
@@ -40,6 +40,7 @@ mtype:lease state[LEASES];
 bool recalled[LEASES];
 byte journal[LEASES];           /* 0 no entry, 1 without a fence, 2 with it */
 bool probing[LEASES], stopping[LEASES];
+bool took[LEASES];              /* the probe has just taken the kernel lock, and lets go of it next */
 mtype:answer answer[LEASES];
 mtype:session session[PROGRAMS];
 bool have[PROGRAMS];            /* the question was sent with the kernel lock held */
@@ -163,8 +164,7 @@ inline to_release(l) {  /* the journal's entry first */
 }
 
 inline ended(l) {
-	state[l] = NONE; recalled[l] = false;
-	if :: kernel == KEEPER -> kernel = 0 :: else fi
+	state[l] = NONE; recalled[l] = false
 }
 
 inline drain(l) {       /* lease_obey_recall(), or nobody used it for linger_ms */
@@ -187,7 +187,7 @@ inline pin(i) {
 #ifndef PIN_PROBED
 	if
 	:: probing[0] || probing[1] -> stop_probe(0); stop_probe(1); needs[i] = true
-	:: else -> kernel = (kernel == KEEPER -> 0 : kernel); give_pin(i)
+	:: else -> give_pin(i)
 	fi
 #else
 	give_pin(i)
@@ -283,7 +283,6 @@ inline take_probe(l) {
 	if
 	:: answer[l] == FREE && (state[l] == PROBING || (state[l] == STOPPING && recalled[l])) -> to_release(l)
 	:: answer[l] == FREE && !(state[l] == PROBING || (state[l] == STOPPING && recalled[l])) ->
-		kernel = (kernel == KEEPER -> 0 : kernel);
 		if :: state[l] == STOPPING -> state[l] = DRAINING :: else fi
 	:: answer[l] == STOPPED && state[l] == STOPPING -> state[l] = DRAINING
 	:: answer[l] == STOPPED && state[l] == PROBING && !recalled[l] -> state[l] = HELD; supersede(l) /* kept */
@@ -338,12 +337,13 @@ end:	do
 
 proctype Probe(byte l) {
 end:	do
-	:: d_step { probing[l] && answer[l] == SILENT && LOOKS_FREE ->
-#ifndef RECORD
-		kernel = KEEPER;
+#ifdef RECORD
+	:: d_step { probing[l] && answer[l] == SILENT && LOOKS_FREE -> answer[l] = FREE }
+#else
+	:: d_step { probing[l] && answer[l] == SILENT && !took[l] && LOOKS_FREE -> kernel = KEEPER; took[l] = true }
+	:: d_step { took[l] -> took[l] = false; kernel = (kernel == KEEPER -> 0 : kernel); answer[l] = FREE }
 #endif
-		answer[l] = FREE }
-	:: d_step { probing[l] && answer[l] == SILENT && (stopping[l] || (!LOOKS_FREE && !recalled[l])) ->
+	:: d_step { probing[l] && answer[l] == SILENT && !took[l] && (stopping[l] || (!LOOKS_FREE && !recalled[l])) ->
 		answer[l] = STOPPED }
 	od
 }
@@ -362,7 +362,8 @@ inline request_ends(l) {        /* it arrived, or it did not */
 inline dies(l) {
 	request_ends(l);
 	if :: closing[l] -> word[l] = false; closing[l] = false :: else fi;     /* the processor does write it */
-	probing[l] = false; stopping[l] = false; answer[l] = SILENT; recalled[l] = false; state[l] = NONE
+	probing[l] = false; stopping[l] = false; answer[l] = SILENT; recalled[l] = false; state[l] = NONE;
+	took[l] = false
 }
 
 inline take_up(l) {
@@ -473,7 +474,12 @@ wait:
 	held = 1;
 	if
 	:: d_step { sure[i] -> runs[i] = true; assert(mine[0] == LEASE || mine[1] == LEASE) }
-	:: d_step { !sure[i] }; goto ask
+	:: d_step { !sure[i] };
+#ifdef LATE_COUNTS
+		d_step { runs[i] = true; assert(mine[0] == LEASE || mine[1] == LEASE) }
+#else
+		goto ask
+#endif
 	fi;
 runs_on:
 	written = true;

@@ -17,7 +17,7 @@ bool caller_is_nonblocking(const struct session *s)
 
 void caller_would_block(struct session *s)
 {
-	session_would_block(s, s->lease ? answers_first(s->lease) : NULL);
+	session_would_block(s, s->lease ? answers_first(s->lease) : NULL); /* mutant: would-block */
 }
 
 void caller_refuse(struct session *s, const char *format, ...)

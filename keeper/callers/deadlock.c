@@ -56,7 +56,7 @@ void deadlock_chase(struct lease *lease)
 	struct keeper *k = lease->lock->file->keeper;
 	struct session *s;
 
-	if (lease->range.space != WIRE_RECORD)
+	if (lease->range.space != WIRE_RECORD) /* mutant: chase */
 		return;
 	DL_FOREACH2 (lease->lock->sessions, s, lock_next) {
 		struct store_chase chase = {.pid = s->peer.pid, .youngest = s->arrival};
@@ -80,7 +80,7 @@ static void came_around(struct keeper *k, const struct store_chase *chase)
 	DL_FOREACH2 (lease->lock->sessions, s, lock_next) {
 		/* The one that came last closed the cycle. */
 		if (s->lease != lease || s->peer.pid != chase->pid || s->arrival != chase->youngest ||
-		    !deadlock_possible(s))
+		    !deadlock_possible(s)) /* mutant: chase-youngest */
 			continue;
 		log_info("%s: pid %d waits for itself over other hosts: EDEADLK", lease->lock->file->name,
 			 (int)s->peer.pid);

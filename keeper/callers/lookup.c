@@ -18,7 +18,7 @@
 #include "keeper/kernel/mounts.h"
 #include "keeper/callers/serve.h"
 #include "keeper/callers/sessions.h"
-#include "keeper/leases/unseen.h"
+#include "keeper/kernel/sight.h"
 
 #define SLOW_MS 5000 /* a caller is told that its file's mount hangs */
 
@@ -62,12 +62,12 @@ static bool find_name(struct session *s, struct inspect_result *r, struct away *
  * waits for nobody (holders.c). */
 static bool is_refused(const struct session *s, const char *path)
 {
-	enum unseen_state state;
+	enum sight sight;
 
 	if (s->request.op != WIRE_LOCK || !config_rule(s->keeper->config, path)->refuse_unstoppable)
 		return false;
-	state = unseen_state(s->peer.pid);
-	return state == UNSEEN_SIGNAL || state == UNSEEN_BEYOND;
+	sight = sight_of(s->peer.pid);
+	return sight == SIGHT_SIGNAL || sight == SIGHT_BEYOND;
 }
 
 void lookup_found(struct session *s, struct inspect_result *r, struct away *away)

@@ -74,10 +74,11 @@ bool serve_is_pinned(const struct lock *lock, const struct store_range *range)
 	const struct session *s;
 	int64_t now = clock_now_ns();
 
+	/* mutant: is-pinned */
 	if (now < lock->file->keeper->old_pins_until_ns || serve_needs_pin(lock, range))
 		return true;
 	DL_FOREACH2 (lock->sessions, s, lock_next)
-		if (s->state == SESSION_PINNED && s->pin_until_ns > now && overlaps(s, range))
+		if (s->state == SESSION_PINNED && s->pin_until_ns > now && overlaps(s, range)) /* mutant: pinned */
 			return true;
 	return false;
 }
@@ -163,6 +164,7 @@ static void wait_for_lease(struct session *s, const struct store_range *range)
  */
 static bool is_newcomer(const struct session *s, const struct lease *lease, bool needed)
 {
+	/* mutant: newcomer */
 	if (lease->recall < RECALL_WAIT || s->holds.exclusive || before_count(&s->before) || needed || caller_is_nonblocking(s))
 		return false;
 	return s->request.mode == WIRE_EXCLUSIVE || !(s->holds.shared || s->shared_in_use);
@@ -191,7 +193,7 @@ static void pin(struct session *s, struct lease *lease, int64_t now, int64_t sur
 		session_reply(s, WIRE_GRANTED, NULL, -1);
 		return;
 	}
-	if (!lock_stop_probes(s->lock, &range)) {
+	if (!lock_stop_probes(s->lock, &range)) { /* mutant: serve-probed */
 		s->needs_pin = true; /* the last answer of each serves again */
 		return;
 	}
@@ -228,7 +230,7 @@ static void serve_closed(struct session *s, struct lease *lease, bool needed, in
 		wait_for_lease(s, &range);
 		return;
 	}
-	if (lease->state == LEASE_DRAINING) {
+	if (lease->state == LEASE_DRAINING) { /* mutant: serve-draining */
 		pin(s, lease, now, sure_until);
 		/* It was not, for his sake, when the recall came. */
 		if (needed && s->state == SESSION_PINNED && lease->recall >= RECALL_ASK)
@@ -335,7 +337,7 @@ void serve_begin(struct session *s, struct lock *lock)
 	s->away_ns = 0;
 	s->lease = NULL;
 	DL_APPEND2(lock->sessions, s, lock_prev, lock_next);
-	serve_session(s);
+	serve_session(s); /* mutant: serve-new */
 }
 
 void serve_lock(struct lock *lock)

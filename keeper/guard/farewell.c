@@ -1,8 +1,8 @@
 /*
  * See farewell.h.
  *
- * The path comes from the link /proc/PID/fd/FD, which the kernel answers without asking a file server: the fence has
- * no names, and the parent none of its own.
+ * The path comes from the link /proc/PID/fd/FD, which the kernel answers without asking a file server: the slots have no
+ * names.
  */
 #include "keeper/guard/farewell.h"
 
@@ -12,45 +12,47 @@
 #include <sys/sysmacros.h>
 #include <unistd.h>
 
-#include "keeper/kernel/holders.h"
+#include "keeper/clock.h"
 #include "keeper/guard/lastwords.h"
+#include "keeper/guard/slots.h"
+#include "keeper/kernel/holders.h"
 
-#define PATH_SHOWN  400
-#define LINE_BYTES  900
-#define MAX_PARENTS 64
+#define FAREWELL_PATH    400 /* bytes of a path that are shown */
+#define FAREWELL_LINE    900
+#define FAREWELL_PARENTS 64 /* ancestors of one process that are looked at */
 
 struct farewell {
 	const struct fence *fence;
-	struct claims *claims;
+	struct claims claims; /* tag: the slot */
 	enum farewell_end how;
 	struct lastword *words; /* by pid; line NULL: none yet */
 	char **own;             /* the lines that are to be freed */
 	size_t count;
 };
 
-static int compare(const void *a, const void *b)
+static int farewell_by_pid(const void *a, const void *b)
 {
 	const struct lastword *x = a, *y = b;
 
 	return x->pid < y->pid ? -1 : x->pid > y->pid;
 }
 
-static struct lastword *find(const struct farewell *f, pid_t pid)
+static struct lastword *farewell_word(const struct farewell *f, pid_t pid)
 {
 	const struct lastword key = {.pid = pid};
 
-	return bsearch(&key, f->words, f->count, sizeof(*f->words), compare);
+	return bsearch(&key, f->words, f->count, sizeof(*f->words), farewell_by_pid);
 }
 
-static void file_name(const struct holder *h, const struct fence_slot *slot, char out[PATH_SHOWN])
+static void farewell_path(const struct holder *h, const struct fence_slot *slot, char out[FAREWELL_PATH])
 {
 	char link[64];
 	ssize_t len;
 
 	snprintf(link, sizeof(link), "/proc/%d/fd/%d", (int)h->pid, h->fd);
-	len = readlink(link, out, PATH_SHOWN - 1);
+	len = readlink(link, out, FAREWELL_PATH - 1);
 	if (len <= 0) {
-		snprintf(out, PATH_SHOWN, "inode %llu of device %u:%u", (unsigned long long)slot->ino, major(slot->dev),
+		snprintf(out, FAREWELL_PATH, "inode %llu of device %u:%u", (unsigned long long)slot->ino, major(slot->dev),
 			 minor(slot->dev));
 		return;
 	}
@@ -60,7 +62,7 @@ static void file_name(const struct holder *h, const struct fence_slot *slot, cha
 			*c = '?';
 }
 
-static const char *why(const struct fence_slot *slot)
+static const char *farewell_why(const struct fence_slot *slot)
 {
 	switch (__atomic_load_n(&slot->why, __ATOMIC_RELAXED)) {
 	case FENCE_WHY_TAKEN:
@@ -74,44 +76,44 @@ static const char *why(const struct fence_slot *slot)
 	}
 }
 
-static void write_line(enum farewell_end how, const char *file, const struct fence_slot *slot, char out[LINE_BYTES])
+static void farewell_line(enum farewell_end how, const char *file, const struct fence_slot *slot, char out[FAREWELL_LINE])
 {
 	if (how == FAREWELL_LOST)
-		snprintf(out, LINE_BYTES, "%s: the lock was lost: %s; this process is killed (on_lost, see dflockd(8))",
-			 file, why(slot));
+		snprintf(out, FAREWELL_LINE, "%s: the lock was lost: %s; this process is killed (on_lost, see dflockd(8))",
+			 file, farewell_why(slot));
 	else
-		snprintf(out, LINE_BYTES,
+		snprintf(out, FAREWELL_LINE,
 			 "%s: the lock is about to be lost: the store has not answered, and the lease runs out; this "
 			 "process "
 			 "is %s (on_lost = \"kill\", see dflockd(8))",
 			 file, how == FAREWELL_ASK ? "asked to end by SIGTERM" : "killed");
 }
 
-static int on_holder(void *arg, const struct holder *h)
+static int farewell_on_holder(void *arg, const struct holder *h)
 {
 	struct farewell *f = arg;
-	struct lastword *word = find(f, h->pid);
+	struct lastword *word = farewell_word(f, h->pid);
 	size_t next = SIZE_MAX;
-	const struct claim *claim = claims_next(f->claims, h->file, h->space, h->from, h->to, &next);
-	char file[PATH_SHOWN], line[LINE_BYTES];
+	const struct claim *claim = claims_next(&f->claims, h->file, h->space, h->from, h->to, &next);
+	char file[FAREWELL_PATH], line[FAREWELL_LINE];
 
 	if (!claim)
 		return 0;
 	if (!word || word->line)
 		return HOLDERS_LATER;
-	file_name(h, &f->fence->slots[claim->tag], file);
-	write_line(f->how, file, &f->fence->slots[claim->tag], line);
+	farewell_path(h, &f->fence->slots[claim->tag], file);
+	farewell_line(f->how, file, &f->fence->slots[claim->tag], line);
 	word->line = f->own[word - f->words] = strdup(line);
 	return HOLDERS_LATER;
 }
 
-/* Who holds nothing was started by one that does, or has but a mapping. */
-static const char *inherited(const struct farewell *f, pid_t pid)
+/* For a process that holds no lock itself, or has only a mapping: the line of an ancestor. */
+static const char *farewell_of_parent(const struct farewell *f, pid_t pid)
 {
 	struct procfs_stat stat;
 
-	for (int i = 0; i < MAX_PARENTS && pid > 1 && family_stat(pid, &stat); i++) {
-		const struct lastword *word = find(f, stat.parent);
+	for (int i = 0; i < FAREWELL_PARENTS && pid > 1 && family_stat(pid, &stat); i++) {
+		const struct lastword *word = farewell_word(f, stat.parent);
 
 		if (word && word->line)
 			return word->line;
@@ -120,35 +122,51 @@ static const char *inherited(const struct farewell *f, pid_t pid)
 	return NULL;
 }
 
-void farewell(const struct fence *fence, struct claims *claims, const struct family *family, enum farewell_end how,
-	      pid_t keeper, int ms)
+/* In how many ms lines may be written while leases run out. */
+static int farewell_ms(const struct fence *fence)
 {
-	struct farewell f = {.fence = fence, .claims = claims, .how = how};
-	struct holders_search ask = {.files = claims->files,
-				     .count = claims->file_count,
+	int64_t left = (slots_deadline_ns(fence) - clock_now_ns()) / NS_PER_MS / 10;
+
+	return left < 0 || left > LASTWORDS_MS ? LASTWORDS_MS : (int)left;
+}
+
+static void farewell_write(struct farewell *f, const struct family *family, pid_t keeper)
+{
+	struct holders_search ask = {.files = f->claims.files,
+				     .count = f->claims.file_count,
 				     .ignore_pid = keeper,
 				     .how = HOLDERS_AT_ONCE,
-				     .cb = on_holder,
-				     .arg = &f};
+				     .cb = farewell_on_holder,
+				     .arg = f};
 	size_t said = 0;
 
-	f.words = calloc(family_count(family) + 1, sizeof(*f.words));
-	f.own = calloc(family_count(family) + 1, sizeof(*f.own));
-	if (f.words && f.own) {
-		for (; f.count < family_count(family); f.count++)
-			f.words[f.count].pid = family_at(family, f.count);
-		qsort(f.words, f.count, sizeof(*f.words), compare);
-		holders_search(&ask);
-		for (size_t i = 0; i < f.count; i++)
-			if (!f.words[i].line)
-				f.words[i].line = inherited(&f, f.words[i].pid);
-		for (size_t i = 0; i < f.count; i++)
-			if (f.words[i].line)
-				f.words[said++] = f.words[i];
-		lastwords(f.words, said, ms);
-	}
+	for (; f->count < family_count(family); f->count++)
+		f->words[f->count].pid = family_at(family, f->count);
+	qsort(f->words, f->count, sizeof(*f->words), farewell_by_pid);
+	holders_search(&ask);
+	for (size_t i = 0; i < f->count; i++)
+		if (!f->words[i].line)
+			f->words[i].line = farewell_of_parent(f, f->words[i].pid);
+	for (size_t i = 0; i < f->count; i++)
+		if (f->words[i].line)
+			f->words[said++] = f->words[i];
+	lastwords(f->words, said, farewell_ms(f->fence));
+}
+
+void farewell(const struct fence *fence, unsigned which, const struct family *family, enum farewell_end how,
+	      pid_t keeper)
+{
+	struct farewell f = {.fence = fence, .how = how};
+
+	if (!family_count(family))
+		return;
+	f.words = calloc(family_count(family), sizeof(*f.words));
+	f.own = calloc(family_count(family), sizeof(*f.own));
+	if (f.words && f.own && slots_claims(fence, which, &f.claims) == 0)
+		farewell_write(&f, family, keeper);
 	for (size_t i = 0; f.own && i < f.count; i++)
 		free(f.own[i]);
 	free(f.words);
 	free(f.own);
+	claims_free(&f.claims);
 }

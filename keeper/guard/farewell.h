@@ -1,13 +1,12 @@
 /*
- * Why processes are about to be killed, said on the standard error of each: which lock, what became of its lease, and
- * what to do. The keeper's parent calls it.
+ * Tells processes that are about to be killed why, on their standard errors: which lock, what became of its lease, and
+ * what to do. Parent only.
  */
 #ifndef DFLOCK_KEEPER_FAREWELL_H
 #define DFLOCK_KEEPER_FAREWELL_H
 
-#include "keeper/kernel/claims.h"
-#include "keeper/kernel/family.h"
 #include "keeper/guard/fence.h"
+#include "keeper/kernel/family.h"
 
 enum farewell_end {
 	FAREWELL_LOST, /* the lease is lost: killed */
@@ -16,12 +15,13 @@ enum farewell_end {
 };
 
 /*
- * claims: built, what they hold (tag: the slot of the fence). family: who gets a line: those that hold one of the
- * claims, with the file's path as they opened it, and what they started, with the same line. keeper: left out of the
- * search. Takes a search of /proc, and `ms` at the most for the writing. Errors are nobody's concern: then a line is
- * missing.
+ * Writes a line to each process of the family that holds a lock under such slots (slots.h), with the path of the file as
+ * that process opened it, and the same line to the processes that it started. keeper: left out of the search.
+ *
+ * Takes a search of /proc, and for the writing LASTWORDS_MS at most; less if leases run out soon. What fails costs a
+ * line, and is not reported.
  */
-void farewell(const struct fence *fence, struct claims *claims, const struct family *family, enum farewell_end how,
-	      pid_t keeper, int ms);
+void farewell(const struct fence *fence, unsigned which, const struct family *family, enum farewell_end how,
+	      pid_t keeper);
 
 #endif

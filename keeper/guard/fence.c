@@ -259,7 +259,7 @@ void fence_lose(struct fence *fence, uint32_t slot, enum fence_why why)
 	if (!fence || slot >= FENCE_SLOTS)
 		return;
 	__atomic_store_n(&fence->slots[slot].why, why, __ATOMIC_RELAXED);
-	fence_set(fence, slot, fence->slots[slot].on_lost == ON_LOST_WARN ? FENCE_FREE : FENCE_LOST);
+	fence_set(fence, slot, fence->slots[slot].on_lost == ON_LOST_WARN ? FENCE_FREE : FENCE_LOST); /* mutant: lost */
 }
 
 void fence_renewed(struct fence *fence, int64_t freeze_at_ns, int64_t deadline_ns)

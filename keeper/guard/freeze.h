@@ -1,31 +1,56 @@
 /*
- * The parent's side of the fence: stops, lets go and kills processes. Everything is done from the parent's one thread,
- * since ptrace belongs to a thread; nothing waits for one of the processes, so that none can keep us from the others.
+ * Freezes the processes that rely on locks, until the leases are sure again: the search (relying.h) and the stopping
+ * (stopped.h), repeated until nothing is found that is not stopped.
  *
- * A process is stopped by PTRACE_SEIZE and PTRACE_INTERRUPT of all its threads: shells with job control and other
- * parents see nothing, SIGCONT does not wake it, and should we die it dies with us (EXITKILL), since nobody would watch
- * it any more. Where ptrace is refused, or does not come back (a process in execve() on a mount that does not answer)
- * within a tenth of the margin: SIGSTOP, which the next parent takes up (fence->signalled).
+ * Time. Each freeze has a margin, from freeze_at to the deadline: a tenth of it for PTRACE_SEIZE (then SIGSTOP), and
+ * another tenth for processes that are held (held.h). A process that is neither stopped nor held in half of the time
+ * that is left is looked at; if it runs on for another fourth, it is killed.
+ *
+ * Parent only.
  */
 #ifndef DFLOCK_KEEPER_FREEZE_H
 #define DFLOCK_KEEPER_FREEZE_H
 
 #include <stdbool.h>
+#include <stdint.h>
 #include <sys/types.h>
 
+#include "keeper/guard/evict.h"
 #include "keeper/guard/fence.h"
+#include "keeper/guard/relying.h"
+#include "keeper/guard/stopped.h"
+#include "keeper/kernel/family.h"
 
-struct freezer;
+struct freeze {
+	struct fence *fence; /* not owned */
+	struct relying relying;
+	struct evict evict;
+	struct stopped stopped;
+	struct look_found found; /* stops each process that is found */
+	bool said;               /* the log says that processes are frozen */
+	int64_t limited_for;     /* freeze_at of the freeze for which the limits were set */
+	int64_t patient_until;   /* until then it waits for processes that are held */
+};
 
-/* Takes up whom an earlier parent has stopped by SIGSTOP. NULL: no memory. */
-struct freezer *freezer_new(struct fence *fence);
-/* keeper: never touched, like ourselves. */
-void freezer_keeper(struct freezer *freezer, pid_t keeper);
+/* Takes up the processes that an earlier parent has stopped by SIGSTOP. The struct must not move afterwards. */
+void freeze_init(struct freeze *freeze, struct fence *fence);
+/* keeper: never touched, as the caller itself. */
+void freeze_set_keeper(struct freeze *freeze, pid_t keeper);
 
+/* It is due: sets the limits of this freeze, if that was not done. */
+void freeze_begin(struct freeze *freeze, int64_t now_ns);
+/* Stops a process, unless it was asked to end (evict.h). */
+void freeze_process(struct freeze *freeze, pid_t pid);
+/* Freezes the holders of locks under leases whose on_lost is "freeze". */
+void freeze_holders(struct freeze *freeze);
 /*
- * Looks at the fence and does what is due: freezes when freeze_at has come, kills holders of lost leases, lets go when
- * everything is sure again. Returns how long it may take until the next look, in ms (at most max_ms).
+ * Stops the processes that rely on locks under such slots (slots.h), and gives them in `family` (begin with {0}). True:
+ * all are stopped; or, past patient_ns, stopped or held. False: the time is over.
  */
-int freezer_look(struct freezer *freezer, int max_ms);
+bool freeze_until(struct freeze *freeze, struct family *family, unsigned which, int64_t patient_ns, int64_t until_ns);
+/* Lets go of all. What could not be let go of at once stays: to be called again. */
+void freeze_thaw(struct freeze *freeze);
+/* Tells the keeper how many processes are stopped. */
+void freeze_publish(struct freeze *freeze);
 
 #endif

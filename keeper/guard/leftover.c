@@ -34,19 +34,19 @@
 /* Those that have not ended yet; beyond these they are not reaped before the parent ends. */
 static pid_t left[LEFT_MAX];
 
-struct thread {
+struct leftover {
 	pid_t pid;
 	int pidfd;
 	int dir; /* /proc/PID/task/TID */
 	struct mounts *mounts;
 };
 
-static int copy(const struct thread *t, int number)
+static int copy(const struct leftover *t, int number)
 {
 	return (int)syscall(SYS_pidfd_getfd, t->pidfd, number, 0);
 }
 
-static void end_socket(const struct thread *t, int number)
+static void end_socket(const struct leftover *t, int number)
 {
 	int fd = copy(t, number), listens = 0;
 	socklen_t size = sizeof(listens);
@@ -68,12 +68,12 @@ static void end_socket(const struct thread *t, int number)
 /* A flock that this process took, on a local file system. */
 static int is_own_lock(void *arg, const struct procfs_lock *lock)
 {
-	const struct thread *t = arg;
+	const struct leftover *t = arg;
 
 	return lock->space == WIRE_FLOCK && lock->locker == t->pid && mounts_local_device(t->mounts, lock->dev);
 }
 
-static bool has_own_lock(struct thread *t, int number)
+static bool has_own_lock(struct leftover *t, int number)
 {
 	struct procfs_text text = {0};
 	char name[32];
@@ -85,7 +85,7 @@ static bool has_own_lock(struct thread *t, int number)
 	return found;
 }
 
-static void drop_lock(const struct thread *t, int number)
+static void drop_lock(const struct leftover *t, int number)
 {
 	int fd = copy(t, number);
 
@@ -96,7 +96,7 @@ static void drop_lock(const struct thread *t, int number)
 }
 
 /* 0, or -errno: it cannot be looked into. */
-static int cut_off_thread(struct thread *t)
+static int cut_off_thread(struct leftover *t)
 {
 	struct procfs_walk fds;
 	int ret = procfs_walk(&fds, t->dir, "fd"), number;
@@ -115,7 +115,7 @@ static int cut_off_thread(struct thread *t)
 
 static int cut_off(pid_t pid, pid_t tid, struct mounts *mounts)
 {
-	struct thread t = {.pid = pid, .mounts = mounts};
+	struct leftover t = {.pid = pid, .mounts = mounts};
 	char path[48];
 	int ret;
 

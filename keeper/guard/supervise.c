@@ -16,7 +16,7 @@
 
 #include "keeper/clock.h"
 #include "keeper/kernel/family.h"
-#include "keeper/guard/freeze.h"
+#include "keeper/guard/freezer.h"
 #include "keeper/guard/leftover.h"
 #include "keeper/log.h"
 #include "keeper/guard/resident.h"

@@ -73,7 +73,7 @@ static bool told_to_stop(const struct probe *probe)
 	return __atomic_load_n(&probe->stop, __ATOMIC_ACQUIRE);
 }
 
-/* --- flock: the lock itself is the test, and stays --- */
+/* --- flock: to take the lock is the test --- */
 
 /* 1: taken. 0: somebody has it. -errno. */
 static int try_flock(int fd, int op)
@@ -92,13 +92,18 @@ static int test_flock(const struct probe *probe, enum probe_answer *answer)
 		ret = try_flock(probe->fd, LOCK_SH);
 		*answer = PROBE_SHARED;
 	}
+	if (ret == 1)
+		flock(probe->fd, LOCK_UN);
 	return ret;
 }
 
 static int wait_flock(const struct probe *probe, enum probe_answer *answer)
 {
 	*answer = probe->want.shared_will_do ? PROBE_SHARED : PROBE_FREE;
-	return flock(probe->fd, probe->want.shared_will_do ? LOCK_SH : LOCK_EX) == 0 ? 1 : -errno;
+	if (flock(probe->fd, probe->want.shared_will_do ? LOCK_SH : LOCK_EX) != 0)
+		return -errno;
+	flock(probe->fd, LOCK_UN);
+	return 1;
 }
 
 /* --- records --- */
@@ -120,7 +125,7 @@ static int test_record(const struct probe *probe, int fd, enum probe_answer *ans
 	*answer = PROBE_FREE;
 	if (fcntl(fd, F_OFD_GETLK, &lock) != 0)
 		return -errno;
-	if (lock.l_type == F_UNLCK)
+	if (lock.l_type == F_UNLCK) /* mutant: record-free */
 		return 1;
 	if (!probe->want.shared_will_do)
 		return 0;

@@ -2,13 +2,14 @@
  * Asks the kernel whether anybody has a lock on a file, and waits until nobody has: a thread per
  * question, since flock() and the file system behind it may block for as long as they like.
  *
- * The probe takes the kernel lock on the keeper's own open file description. Once it has it (PROBE_FREE,
- * PROBE_SHARED), the lock stays with the description until flock(fd, LOCK_UN): tested and held.
+ * The answer is about a moment: nothing is held when it is given. That is enough: a process that takes the kernel lock
+ * without a pin of the keeper's has to ask before it may rely on it.
  *
- * In the record space nothing stays: the kernel tells without a lock being taken (F_OFD_GETLK, which works on a
- * read-only description), and to wait for the end of one the probe takes it for a moment, as a POSIX lock: others, the
- * keeper included, may see it then with this process's pid. That is enough: who takes a kernel lock without a pin of
- * the keeper's has to ask before he may rely on it.
+ * In the flock space the test is to take the lock, on the keeper's own open file description, and to let go of it
+ * at once. A program that tries the lock without waiting in just that moment is refused; so no probe runs over a pinned
+ * range. In the record space the kernel tells without a lock being taken (F_OFD_GETLK, which works on a read-only
+ * description); to wait for the end of one the probe takes it for a moment, as a POSIX lock: others, the keeper
+ * included, may see it then with this process's pid.
  *
  * probe_start() and probe_stop() are called in the event loop, and so come the answers. A probe keeps the loop alive.
  */
@@ -23,9 +24,9 @@
 
 enum probe_answer {
 	PROBE_IN_USE,  /* somebody has the lock; with `wait` the probe goes on, else this is the last answer */
-	PROBE_FREE,    /* last: the probe has it exclusively: nobody has any */
-	PROBE_SHARED,  /* last: the probe has it shared: nobody has it exclusively */
-	PROBE_STOPPED, /* last: the probe was stopped, or the kernel refused (error), and has nothing */
+	PROBE_FREE,    /* last: nobody had any lock */
+	PROBE_SHARED,  /* last: nobody had it exclusively */
+	PROBE_STOPPED, /* last: the probe was stopped, or the kernel refused (error) */
 };
 typedef void probe_cb(void *arg, enum probe_answer answer, int error);
 

@@ -148,12 +148,10 @@ static void act(struct lease *lease, unsigned actions, enum lease_event event)
 {
 	struct keeper *k = lease_keeper(lease);
 
-	if (actions & LEASE_DO_STOP_PROBE)
+	if (actions & LEASE_DO_STOP_PROBE && lease_is_probed(lease))
 		lease_stop_probe(lease);
 	else if (actions & LEASE_DO_STOP_PROBE && lease->state == LEASE_STOPPING)
 		lease_start_timer(lease, 1); /* there was none: it was to be tried again */
-	if (actions & LEASE_DO_UNPROBE)
-		lock_unprobe(lease->lock);
 	if (actions & LEASE_DO_SHARE && !share(lease))
 		actions &= ~(unsigned)LEASE_DO_SHRINK;
 	if (actions & LEASE_DO_UNJOURNAL && !unjournal(lease))
@@ -214,7 +212,7 @@ static void enter(struct lease *lease, enum lease_state next)
 		return;
 	if (lease->state == LEASE_ASKING)
 		serve_detach(lease);
-	if (lease->state == LEASE_HELD)
+	if (lease->state == LEASE_HELD) /* mutant: page-closed */
 		leasepage_close(lease); /* first of all */
 	set_state(lease, next, lease->forgotten);
 	if (next == LEASE_UNSURE || next == LEASE_HELD || next == LEASE_SHRINKING)

@@ -20,7 +20,7 @@ void grace_lose_forgotten(struct keeper *k)
 
 	keeper_enter(k);
 	HASH_ITER (hh, k->leases, lease, next)
-		if (lease->state == LEASE_UNSURE && lease->forgotten)
+		if (lease->state == LEASE_UNSURE && lease->forgotten) /* mutant: grace-too-late */
 			lease_raise(lease, LEASE_EV_GONE);
 	keeper_leave(k);
 }
@@ -65,7 +65,7 @@ int64_t grace_beat_left_ms(const struct keeper *k)
 	int64_t ttl_ms = k->config->lease.ttl_ms, beat_ms = ttl_ms / 3 + RECONNECT_MS;
 	int64_t left = k->grace_since_ns + (beat_ms < ttl_ms ? beat_ms : ttl_ms) * NS_PER_MS - clock_now_ns();
 
-	return left < 0 ? 0 : left / NS_PER_MS + 1;
+	return left < 0 ? 0 : left / NS_PER_MS + 1; /* mutant: grace-left */
 }
 
 int64_t grace_left_ms(const struct keeper *k)
@@ -93,6 +93,7 @@ static void forget(struct keeper *k, const char *old, const char *now)
 	keeper_enter(k);
 	HASH_ITER (hh, k->leases, lease, next) {
 		lease_set_forgotten(lease, lease_is_ours(lease->state));
+		/* mutant: grace-lapsed */
 		lease_raise(lease, lease->forgotten && lease->lapsed ? LEASE_EV_GONE : LEASE_EV_FORGOTTEN);
 	}
 	if (k->expired)
@@ -115,6 +116,7 @@ void grace_begin(struct keeper *k, const char *old, const char *now)
 		snprintf(k->earlier_incarnation, sizeof(k->earlier_incarnation), "%s", old);
 		forget(k, old, now);
 	}
+	/* mutant: grace-timer */
 	on_grace_timer(&k->grace); /* no connection need have broken: then grace_store_is_up() does not come */
 	k->journal_incarnation[0] = '\0';
 	ret = journal_set_incarnation(k->journal, now);

@@ -31,7 +31,7 @@ static void check_deadline(struct keeper *k)
 {
 	int64_t now = clock_now_ns();
 
-	if (k->expired || now < k->deadline_ns)
+	if (k->expired || now < k->deadline_ns) /* mutant: deadline-passed */
 		return;
 	k->expired = true;
 	if (HASH_COUNT(k->leases))
@@ -87,7 +87,7 @@ static void on_deadline(uv_timer_t *timer)
 
 void host_renewed(struct keeper *k, int64_t sent_ns)
 {
-	int64_t deadline = sent_ns + host_ttl_ns(k) * 9 / 10;
+	int64_t deadline = sent_ns + host_ttl_ns(k) * 9 / 10; /* mutant: deadline */
 	int64_t now = clock_now_ns();
 	bool was_sure = host_sure_until(k) - now > SERVE_LEAST_NS; /* first the old deadline, then the new */
 	int ret;
@@ -149,6 +149,7 @@ bool host_beats(struct keeper *k)
 	if (uv_is_active((uv_handle_t *)&k->beat))
 		return recent;
 	uv_timer_start(&k->beat, on_beat_timer, third, third);
+	/* mutant: beat-after-pause */
 	return false; /* the last one may be long ago, and the next comes only in a third of ttl_ms */
 }
 
@@ -202,7 +203,7 @@ static void on_unknown_released(void *arg, const struct store_reply *reply)
 static void release_unknown(struct keeper *k, const struct store_message *m)
 {
 	log_debug("%s %.8s: unknown, given back", m->name, m->token);
-	store_release(k->store, m->name, m->token, on_unknown_released, k);
+	store_release(k->store, m->name, m->token, on_unknown_released, k); /* mutant: unknown-token */
 }
 
 static void on_message(void *arg, const struct store_message *m)

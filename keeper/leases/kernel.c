@@ -19,18 +19,11 @@
 #define PAUSE_MS     100 /* after the kernel refused to tell, or to let us wait; doubles */
 #define PAUSE_MAX_MS 5000
 
-void lock_unprobe(struct lock *lock)
-{
-	if (!lock->probe_holds)
-		return;
-	flock(lock->file->fd, LOCK_UN);
-	lock->probe_holds = false;
-}
-
 /* Is it enough if nobody has it exclusively? Then the lease becomes a shared one, whatever else is wanted of it later.
  */
 static bool shared_will_do(const struct lease *lease)
 {
+	/* mutant: shared-will-do */
 	return lease->range.mode == WIRE_EXCLUSIVE && lease->recall >= RECALL_ASK && lease->recall_shared;
 }
 
@@ -52,28 +45,19 @@ static void ask_again_later(struct lease *lease, int error)
 
 static void probe_said(struct lease *lease, enum probe_answer answer, int error, bool last)
 {
-	bool away = lease->away_probe != NULL; /* tested only: fronts.h */
-
 	if (last) {
 		lease->probe = NULL;
 		lease->away_probe = NULL;
 	}
 	if (answer == PROBE_FREE || answer == PROBE_SHARED)
 		lease->probe_pause_ms = 0;
-	if ((answer == PROBE_FREE || answer == PROBE_SHARED) && lease->lock->space == WIRE_FLOCK && !away)
-		lease->lock->probe_holds = true;
-	if (last && lease->state == LEASE_UNSURE && lease->stands) {
-		if (lease->lock->probe_holds)
-			lease_raise(lease, LEASE_EV_FREE);
+	if (last && lease->state == LEASE_UNSURE && lease->stands)
 		return lease_raise(lease, LEASE_EV_STANDS);
-	}
 	switch (answer) {
 	case PROBE_FREE:
-		if (lease->state == LEASE_STOPPING && lease->recall < RECALL_WAIT) {
-			/* Free, but a caller here needs it and nobody elsewhere does. */
-			lock_unprobe(lease->lock);
+		/* Free, but a caller here needs it and no other host waits for it. */
+		if (lease->state == LEASE_STOPPING && lease->recall < RECALL_WAIT)
 			return lease_raise(lease, LEASE_EV_STOPPED);
-		}
 		return lease_raise(lease, LEASE_EV_FREE);
 	case PROBE_SHARED:
 		return lease_raise(lease, LEASE_EV_SHARED);
@@ -132,10 +116,6 @@ bool lock_stop_probes(struct lock *lock, const struct store_range *range)
 		ended = false;
 	}
 	keeper_leave(lock->file->keeper);
-	/* What one of a lease that is on its way back has taken must not be in the caller's way. To hold it is of no
-	 * need any more: who takes the kernel lock without a pin asks before he relies on it. */
-	if (ended)
-		lock_unprobe(lock);
 	return ended;
 }
 
@@ -199,7 +179,7 @@ int lock_in_the_way(const struct lease *lease, const struct store_range *wanted,
 	return found == -EAGAIN ? 0 : found < 0 ? -1 : found;
 }
 
-/* Our own description must have no lock and get none meanwhile: it would be dropped here. */
+/* A probe has the lock on the same description for a moment: what is tried here would change that lock. */
 static bool is_free_of_probes(const struct lock *lock)
 {
 	const struct lease *lease;
@@ -207,7 +187,7 @@ static bool is_free_of_probes(const struct lock *lock)
 	DL_FOREACH (lock->leases, lease)
 		if (lease_is_probed(lease))
 			return false;
-	return !lock->probe_holds;
+	return true;
 }
 
 bool lease_is_in_use(const struct lease *lease)

@@ -29,10 +29,8 @@ bool lease_is_in_use(const struct lease *lease);
 /* Does the probe that runs wait until nobody has the lock, though shared is wanted, too? Then it must be started anew.
  */
 bool probe_waits_for_more(const struct lease *lease);
-/* Ends what probes do in this range, so that a pin can be given: tells them to stop, and drops the kernel lock that one
- * has taken. false: some have not ended yet; the lock's callers are served again when they have. */
+/* Tells the probes in this range to stop, so that a pin can be given. false: some have not ended yet; the lock's callers
+ * are served again when they have. */
 bool lock_stop_probes(struct lock *lock, const struct store_range *range);
-/* Drops the kernel lock that a probe took, if it did. */
-void lock_unprobe(struct lock *lock);
 
 #endif

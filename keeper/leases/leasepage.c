@@ -28,7 +28,7 @@ void leasepage_reset(struct page *page)
 
 	for (unsigned b = 0; b < LEASES_BUCKETS; b++)
 		for (unsigned i = 0; i < LEASES_IN_BUCKET; i++)
-			write_slot(&page->leases.slots[b][i], &closed);
+			write_slot(&page->leases.slots[b][i], &closed); /* mutant: page-reset */
 	leases_set_namespaces(&clock);
 	write_clock(page, &clock);
 }
@@ -100,6 +100,6 @@ void leasepage_refresh(struct keeper *k)
 	int64_t fresh = clock_now_ns() + LEASEPAGE_FRESH_MS * NS_PER_MS;
 	int64_t sure = host_sure_until(k);
 
-	clock.sure_until_ns = k->leaving ? 0 : sure < fresh ? sure : fresh;
+	clock.sure_until_ns = k->leaving ? 0 : sure < fresh ? sure : fresh; /* mutant: page-sure-until */
 	write_clock(k->page, &clock);
 }

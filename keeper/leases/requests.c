@@ -89,7 +89,7 @@ static void plan_reask(struct lease *lease)
 		if (fair > now && fair < at)
 			at = fair;
 	}
-	lease_start_timer(lease, (at - now) / NS_PER_MS + 1);
+	lease_start_timer(lease, (at - now) / NS_PER_MS + 1); /* mutant: ask-again */
 }
 
 void lease_handed_over(struct lease *lease, uint64_t fence)
@@ -100,6 +100,7 @@ void lease_handed_over(struct lease *lease, uint64_t fence)
 
 	/* The deadline may have passed since it was looked at last. */
 	host_sure_until(k);
+	/* mutant: granted-late */
 	if (k->expired) { /* granted to a host that was silent: somebody may have taken it since */
 		lease_acquire(lease, NULL, 0);
 		return;
@@ -108,7 +109,7 @@ void lease_handed_over(struct lease *lease, uint64_t fence)
 	/* Wanted again as soon as it was given to another: both use it all the time. */
 	if (lease->since_ns - lease->lock->given_back_ns < k->config->lease.min_hold_ms * NS_PER_MS)
 		lease->keep_until_ns = clock_now_ns() + k->config->lease.min_hold_ms * NS_PER_MS;
-	ret = journal_granted(k->journal, lease->token, lease->fence, &lease->range);
+	ret = journal_granted(k->journal, lease->token, lease->fence, &lease->range); /* mutant: fence-recorded */
 	if (ret < 0) {
 		log_error("%s: the journal cannot be written (%s): the lease is given back", lease->lock->file->name,
 			  strerror(-ret));
@@ -277,7 +278,7 @@ void lease_acquire(struct lease *lease, const struct store_blocker *silent, size
 		.token = lease->token,
 		.range = lease->range,
 		.ask = !blocking && !lease->insist,
-		.pass = !blocking || lease->whole || callers_may_pass(lease) || (passes && unfair),
+		.pass = !blocking || lease->whole || callers_may_pass(lease) || (passes && unfair), /* mutant: pass */
 		.grow = lease->range.space == WIRE_RECORD && !lease->whole,
 		.dead = dead,
 	};
@@ -337,7 +338,7 @@ static void confirmed(struct request *request, const struct store_reply *reply)
 			return;
 		}
 		if (reply->mode != lease->range.mode)
-			return lease_raise(lease, LEASE_EV_UNSHRUNK);
+			return lease_raise(lease, LEASE_EV_UNSHRUNK); /* mutant: unshrunk */
 		lease->stands = lease_is_probed(lease); /* see on_probe() */
 		return lease_raise(lease, lease->stands ? LEASE_EVENTS : LEASE_EV_STANDS);
 	}

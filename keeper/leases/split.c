@@ -100,6 +100,7 @@ bool split_on_recall(struct lease *lease, const struct store_range *wanted, bool
 	struct keeper *k = lease_keeper(lease);
 	struct store_range in_use;
 
+	/* mutant: split */
 	if (lease->range.space != WIRE_RECORD || from >= to || (from == lease->range.from && to == lease->range.to))
 		return false;
 	/* Parts are leases like this one, and it may be shared in a moment, or gone: when it is open again, if it is.

@@ -36,7 +36,7 @@ void takeup_entry(void *arg, const struct journal_entry *entry)
 	}
 	lease->fence = entry->fence;
 	lease->slot = FENCE_NO_SLOT;
-	lease->state = entry->fence ? LEASE_UNSURE : LEASE_RELEASING;
+	lease->state = entry->fence ? LEASE_UNSURE : LEASE_RELEASING; /* mutant: taken-up */
 	if (lease->state == LEASE_UNSURE) {
 		lease->slot = fence_take_up(k->fence, entry->dev, entry->ino, &entry->range, k->fence_taken);
 		fence_on_lost(k->fence, lease->slot, config_on_lost(k->config, file->path));

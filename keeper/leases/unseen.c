@@ -2,8 +2,6 @@
 #include "keeper/leases/unseen.h"
 
 #include <errno.h>
-#include <fcntl.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,6 +11,7 @@
 #include "keeper/kernel/hidden.h"
 #include "keeper/kernel/holders.h"
 #include "keeper/kernel/mappers.h"
+#include "keeper/kernel/sight.h"
 #include "keeper/keeper.h"
 #include "keeper/leases/locks.h"
 #include "keeper/log.h"
@@ -21,27 +20,6 @@
 #define LEAST_MS 1000 /* between two looks */
 #define SHARE    20   /* a look that took so long is followed by a pause of so many times that */
 #define MOST     4096 /* leases in one look */
-
-enum unseen_state unseen_state(pid_t pid)
-{
-	static const char *const names[] = {"fd", "fdinfo"};
-	char path[40];
-
-	if (pid <= 0)
-		return UNSEEN_GONE;
-	for (int i = 0; i < 2; i++) {
-		int fd;
-
-		snprintf(path, sizeof(path), "/proc/%d/%s", (int)pid, names[i]);
-		fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-		if (fd < 0 && (errno == EACCES || errno == EPERM))
-			return kill(pid, 0) == 0 ? UNSEEN_SIGNAL : UNSEEN_BEYOND;
-		if (fd < 0)
-			return UNSEEN_GONE;
-		close(fd);
-	}
-	return UNSEEN_VISIBLE;
-}
 
 /* --- the search --- */
 
@@ -129,12 +107,12 @@ static int tell_all(struct look *l, unseen_cb *cb, void *arg)
 
 	for (size_t i = 0; !ret && i < hidden_count(&l->hidden); i++) {
 		const struct procfs_lock *lock = hidden_lock(&l->hidden, i);
-		enum unseen_state state = unseen_state(lock->locker);
+		enum sight sight = sight_of(lock->locker);
 
 		if (lock->locker == l->keeper)
 			continue;
-		if (state == UNSEEN_SIGNAL || state == UNSEEN_BEYOND) {
-			ret = tell(l, lock, lock->locker, state == UNSEEN_BEYOND, cb, arg);
+		if (sight == SIGHT_SIGNAL || sight == SIGHT_BEYOND) {
+			ret = tell(l, lock, lock->locker, sight == SIGHT_BEYOND, cb, arg);
 			continue;
 		}
 		l->files[l->count] = (struct holders_file){.dev = lock->dev, .ino = lock->ino};

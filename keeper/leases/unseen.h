@@ -24,15 +24,6 @@
 #include "keeper/kernel/claims.h"
 #include "procfs/procfs_locks.h"
 
-enum unseen_state {
-	UNSEEN_GONE,    /* no such process; also -1 */
-	UNSEEN_VISIBLE, /* it may be looked into: what it has, its descriptors show */
-	UNSEEN_SIGNAL,  /* it may not, but may be stopped and killed by signals */
-	UNSEEN_BEYOND,  /* neither */
-};
-
-enum unseen_state unseen_state(pid_t pid);
-
 /* pid: who took it; 0: not known, or not it. beyond: it could not be stopped. */
 typedef int unseen_cb(void *arg, const struct claim *claim, const struct procfs_lock *lock, pid_t pid, bool beyond);
 

@@ -16,14 +16,14 @@
  *
  * Closed to newcomers from DRAINING on. DRAINING: pins are still out. PROBING: a probe asks the kernel
  * whether anybody has the lock. WAITING: somebody has, and the probe waits for the end of it. STOPPING: the probe
- * was told to stop since a caller who already has something under the lease must be let in. From the
- * moment when the probe has the kernel lock (free, shared) until the store acknowledged, the keeper holds it, if no
- * caller is granted a newer lease before.
+ * was told to stop since a caller who already has something under the lease must be let in.
  *
- * Why a lease is never given back while a local process relies on it (promise 2): a process relies on it
- * after it was granted a pin and took the kernel lock before the pin's end. Pins are given in HELD and
- * DRAINING only, PROBING is entered only when there are none, and the probe's kernel lock excludes whoever
- * took his before. Who takes the kernel lock later finds his pin over and asks again.
+ * Why a lease is never given back while a local process relies on it (promise 2): a process relies on a kernel lock
+ * only if it took it while it had a pin, and before the pin's end. Pins are given in HELD and DRAINING only, and PROBING
+ * is entered only when none is left. So a process that relies on the lock took it before the probe asked, and the
+ * probe finds the lock taken. A process that takes the kernel lock after the probe has looked has no pin, or
+ * finds that its pin is over: it asks again before it relies on the lock. So the probe holds nothing: it lets go of
+ * what it took before it answers.
  *
  * What was sent once may be executed at any later time: a server that hung goes on with what it got over connections
  * that were given up long ago. So a lease that was to be released never opens again, and one that was to be shrunk
@@ -57,8 +57,8 @@ enum lease_event {
 	LEASE_EV_ASKED,      /* another host asks whether it is in use */
 	LEASE_EV_LINGERED,   /* nobody asked for it for linger_ms */
 	LEASE_EV_DRAINED,    /* the last pin has ended */
-	LEASE_EV_FREE,       /* the probe took the kernel lock: nobody has one */
-	LEASE_EV_SHARED,     /* the probe took it shared: nobody has it exclusively */
+	LEASE_EV_FREE,       /* the probe found that nobody has the kernel lock */
+	LEASE_EV_SHARED,     /* the probe found that nobody has it exclusively */
 	LEASE_EV_IN_USE,     /* somebody has it, and another host waits for the lease */
 	LEASE_EV_KEPT,       /* somebody has it, and nobody waits */
 	LEASE_EV_NEEDED,     /* a caller who already has something under it wants more */
@@ -78,19 +78,18 @@ enum lease_event {
 /* What to do, in this order. */
 enum lease_action {
 	LEASE_DO_STOP_PROBE = 1 << 0, /* tell the probe to stop (LEASE_EV_STOPPED, _FREE or _SHARED follows) */
-	LEASE_DO_UNPROBE = 1 << 1,    /* drop the kernel lock that the probe took */
-	LEASE_DO_SHARE = 1 << 2,      /* its mode is shared from now on, in the journal, too */
-	LEASE_DO_UNJOURNAL = 1 << 3,  /* take it out of the journal */
-	LEASE_DO_ACQUIRE = 1 << 4,    /* send acquire with its token (again) */
-	LEASE_DO_RELEASE = 1 << 5,    /* send release */
-	LEASE_DO_SHRINK = 1 << 6,     /* send shrink */
-	LEASE_DO_CONFIRM = 1 << 7, /* ask whether token and fence stand, or put it back if the store has forgotten it */
-	LEASE_DO_TELL_IN_USE = 1 << 8, /* answer those who asked */
-	LEASE_DO_LOST = 1 << 9,        /* report: it was lost */
-	LEASE_DO_OPEN = 1 << 10,       /* it is open: a recall that is not served yet closes it again */
-	LEASE_DO_SERVE = 1 << 11,      /* look at the callers of this lock again */
-	LEASE_DO_CLOSE = 1 << 12,      /* LEASE_EV_DRAINED when there are no pins */
-	LEASE_DO_PROBE = 1 << 13,      /* start a probe */
+	LEASE_DO_SHARE = 1 << 1,      /* its mode is shared from now on, in the journal, too */
+	LEASE_DO_UNJOURNAL = 1 << 2,  /* take it out of the journal */
+	LEASE_DO_ACQUIRE = 1 << 3,    /* send acquire with its token (again) */
+	LEASE_DO_RELEASE = 1 << 4,    /* send release */
+	LEASE_DO_SHRINK = 1 << 5,     /* send shrink */
+	LEASE_DO_CONFIRM = 1 << 6, /* ask whether token and fence stand, or put it back if the store has forgotten it */
+	LEASE_DO_TELL_IN_USE = 1 << 7, /* answer those who asked */
+	LEASE_DO_LOST = 1 << 8,        /* report: it was lost */
+	LEASE_DO_OPEN = 1 << 9,       /* it is open: a recall that is not served yet closes it again */
+	LEASE_DO_SERVE = 1 << 10,      /* look at the callers of this lock again */
+	LEASE_DO_CLOSE = 1 << 11,      /* LEASE_EV_DRAINED when there are no pins */
+	LEASE_DO_PROBE = 1 << 12,      /* start a probe */
 };
 
 struct lease_step {

@@ -80,7 +80,7 @@ int64_t watch_dead_at(const struct watch *watch, const char *host, uint64_t beat
 	HASH_FIND_STR(watch->hosts, host, w);
 	if (!w || w->beat != beat)
 		return INT64_MAX;
-	return w->first_ns + watch->ttl_ns;
+	return w->first_ns + watch->ttl_ns; /* mutant: dead-after */
 }
 
 bool watch_is_dead(const struct watch *watch, const char *host, uint64_t beat, int64_t now_ns)

@@ -1,12 +1,12 @@
 #!lua
 -- Grants a lease, or queues the request and tells the hosts in the way. Idempotent per token.
 -- ARGV 2 host  3 file  4 token  5 space  6 mode  7 from  8 to  9 ask  10 pass  11 beat (this counts as a beat of the
--- host)  12 grow (whoever is alone on the name gets the whole range)  13.. host, beat of each host that is named dead:
--- what it has is dropped if its beat is still that one
--- Answers: OK fence mode, and from to if it is more than was asked for | WAIT or BUSY, then a number that grows with
--- every WAIT, then host, beat, age in ms, 'holds' or 'waits' of up to 16 hosts in the way | GRACE | LIMIT | INC.
+-- host)  12 grow (if no other owner has or waits for anything of the name and space, grant the whole range)
+-- 13.. host, beat of each host that the caller calls dead: what it has is dropped if its beat is still that one
+-- Answers: OK fence mode, and from to if that is more than was asked for | WAIT or BUSY, then a number that grows with
+-- every WAIT (BUSY: 0), then host, beat, age in ms, 'holds' or 'waits' of up to 16 hosts in the way | GRACE | LIMIT | INC.
 -- A late duplicate, executed after the token was released, grants anew with another fence: confirm says GONE for the
--- old one, and the recall of an unknown token is answered with its release.
+-- old fence, and the host that is recalled for a token it does not know releases it.
 local MAX_ENTRIES, MAX_BLOCKERS = 1000, 16
 local host, token, ask, pass = ARGV[2], ARGV[4], ARGV[9] == '1', ARGV[10] == '1'
 
@@ -18,7 +18,7 @@ local function granted_answer(lease)
 	return answer
 end
 
--- Nobody else has, or waits for, anything of this name and space.
+-- No other owner has, or waits for, anything of this name and space.
 local function is_alone(lock, mine)
 	for _, list in ipairs({lock.l, lock.q}) do
 		for _, e in ipairs(list) do
@@ -39,7 +39,7 @@ local function blockers(verdict, arrival, holders, ahead)
 				local beat = beat_of(e.host)
 				answer[#answer + 1] = e.host
 				answer[#answer + 1] = beat
-				answer[#answer + 1] = beat == '0' and '0' or number(now - beat) -- none: nobody knows
+				answer[#answer + 1] = beat == '0' and '0' or number(now - beat) -- no beat: no age
 				answer[#answer + 1] = what
 			end
 		end
@@ -49,8 +49,8 @@ local function blockers(verdict, arrival, holders, ahead)
 	return answer
 end
 
--- Who holds, who waits in front, and whether one of these will go on waiting: a question is over in no time, and may be
--- over already for whoever asked it.
+-- The leases in the way, the waiters ahead, and whether one of these waiters will go on waiting: one that only asks stops
+-- soon, and may have stopped already.
 local function in_the_way(lock, mine, place)
 	local holders, ahead, stays = {}, {}, false
 	for _, e in ipairs(lock.l) do
@@ -70,7 +70,7 @@ end
 local lock = read_lock()
 local lease = find(lock.l, token)
 if lease or ARGV[11] == '1' then
-	raise_beat(host) -- a lease: so that there is a write that replicas can acknowledge
+	raise_beat(host) -- with a lease: so that there is a write that replicas can acknowledge
 end
 if lease then
 	return granted_answer(lease)
@@ -78,7 +78,7 @@ end
 
 local dead = {}
 for i = 13, #ARGV, 2 do
-	dead[ARGV[i]] = ARGV[i] ~= host and beat_of(ARGV[i]) == ARGV[i + 1] or nil
+	dead[ARGV[i]] = ARGV[i] ~= host and beat_of(ARGV[i]) == ARGV[i + 1] or nil -- mutant: named-dead
 end
 local gone = drop_hosts(lock, dead)
 local changed = #gone > 0
@@ -89,7 +89,7 @@ if not queued and not full then
 	mine = {token = token, host = host, file = ARGV[3], space = ARGV[5], mode = ARGV[6], from = ARGV[7], to = ARGV[8]}
 	lock.q[#lock.q + 1] = mine
 end
--- What the dead had may have kept others waiting too, and they come first.
+-- What the dead hosts had may have kept others waiting too, and these come first.
 local granted = changed and hand_over(lock, gone) or {}
 if full then
 	if changed then
@@ -108,9 +108,9 @@ local function look()
 	end
 end
 look()
--- Those ahead may wait for nobody at all: an old snapshot brought them back, or they were executed after their hosts had
--- given them up. They are granted, and their hosts give back what they do not know.
-if place and #holders == 0 and #ahead > 0 and not pass then
+-- The waiters ahead may wait for no lease at all: an old snapshot brought them back, or their requests were executed after
+-- their hosts had given them up. They are granted, and their hosts give back what they do not know.
+if place and #holders == 0 and #ahead > 0 and not pass then -- mutant: forgotten-ahead
 	for _, e in ipairs(hand_over(lock, lock.q)) do
 		granted[#granted + 1] = e
 		changed = true
@@ -130,13 +130,13 @@ if not place then
 	commit(lock, granted, token)
 	return granted_answer(mine)
 end
--- A question to holders behind whom others wait is mostly answered already. Not for shared locks, which pass waiters if
--- the holders make theirs shared; nor for records: their holders may use another part of what they have, and a test wants
--- to know what is in the way.
+-- Where others wait already, the holders have mostly been asked. Not so for shared locks, which pass waiters if the holders
+-- make theirs shared; nor for record locks: their holders may use another part of their range, and F_GETLK wants to know
+-- what is in the way.
 if ask and #holders > 0 and stays and mine.space == 'flock' and mine.mode == 'exclusive' then
 	table.remove(lock.q, place)
 	if queued then
-		for _, e in ipairs(hand_over(lock, {mine})) do -- it may have been all that others waited for
+		for _, e in ipairs(hand_over(lock, {mine})) do -- others may have waited for this entry alone
 			granted[#granted + 1] = e
 		end
 	end
@@ -153,8 +153,9 @@ local arrival = redis.call('HINCRBY', STORE, 'arrivals', 1)
 for _, e in ipairs(holders) do
 	recall(mine, e)
 end
--- One in front may have been forgotten, and then nobody but us asks for what it waits for: one at a time, each in its turn.
-if #holders == 0 then
+-- The hosts of the waiters ahead may have ended, and then only this request asks the holders that those wait for: for one
+-- waiter at each call, in turn.
+if #holders == 0 then -- mutant: forgotten-waiter
 	local w = lock.q[1 + arrival % (place - 1)]
 	for _, e in ipairs(lock.l) do
 		if clash(w, e) then

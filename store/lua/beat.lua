@@ -1,5 +1,5 @@
 #!lua flags=allow-oom
--- Renews all leases of a host: whoever waits for one of them sees its beat move. ARGV 2 host
+-- Renews all leases of a host: hosts that wait for one of them see its beat move. ARGV 2 host
 -- Answers: OK | INC
 if not known(true) then
 	return {'INC'}

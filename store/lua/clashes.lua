@@ -1,20 +1,21 @@
 -- In front of entries.lua: which entries (see there) clash.
--- Where many ask, looking at each entry for each of them would take n * n: a thousand ranges of a thousand hosts are no reason
--- for the server to stand still. So they ask a tree over the bounds of all ranges, which takes n * log n.
-local FEW = 32 -- askers who may look at each entry: that is still in proportion to n
+-- To compare each of many entries with each other entry would take n * n steps: a thousand ranges of a thousand hosts must
+-- not stop the server. So many questions are answered by a tree over the bounds of all ranges, which takes n * log n.
+local FEW = 32 -- so many questions, or entries, are compared one by one: that is still in proportion to n
 
--- Two files of one host are two owners: under one name they exclude each other as two hosts do.
+-- Two files of one host under one name are two owners: they exclude each other as two hosts do.
 local function is_same_owner(a, b)
 	return a.host == b.host and a.file == b.file
 end
 
 local function clash(a, b)
+	-- mutant: clash
 	return a.space == b.space and (a.mode == 'exclusive' or b.mode == 'exclusive') and a.from < b.to and b.from < a.to and
 		not is_same_owner(a, b)
 end
 
--- A collection has add(entry), and first(entry, mode): the first one of this mode (nil: of any) that was added and clashes
--- with the entry; without a mode not necessarily the first.
+-- A collection has add(entry), and first(entry, mode): the entry of this mode that was added first of those that clash with
+-- the given one. Without a mode: any entry that clashes, not necessarily the first.
 local function list_of_entries()
 	local entries = {}
 	local function first(entry, mode)
@@ -27,7 +28,7 @@ local function list_of_entries()
 	return {add = function(entry) entries[#entries + 1] = entry end, first = first}
 end
 
--- A pair knows the first entry that was put at a node, and the first one of another owner.
+-- A pair has, for each node, the first entry that was put there, and the first one of another owner.
 local function put(pair, node, entry)
 	local known = pair[1][node]
 	if not known then
@@ -37,9 +38,10 @@ local function put(pair, node, entry)
 	end
 end
 
--- Two ranges meet where one of them begins in the other. A node of the tree stands for the ranges between two bounds; its
--- children are 2 * node and 2 * node + 1. A range is made of a few nodes, and begins below a path to the root. For each space and
--- mode a node has a pair of those entries whose range is made of it (made), and one of those that begin below it (begun).
+-- Two ranges overlap if one of them begins in the other. A node of the tree stands for the bytes between two bounds; its
+-- children are 2 * node and 2 * node + 1. A range consists of a few nodes; its begin lies below all nodes of one path to the
+-- root. For each space and mode, a node has a pair of the entries whose ranges consist of it among others (made), and a pair
+-- of the entries that begin below it (begun).
 local function tree_of_entries(lists)
 	local bounds, place, leaves = {}, {}, 1
 	for _, list in ipairs(lists) do
@@ -58,7 +60,8 @@ local function tree_of_entries(lists)
 		leaves = leaves * 2
 	end
 
-	-- Calls visit(pair, node) for the nodes that a range is made of, with one pair of them, and those that it begins below.
+	-- Calls visit(pair, node, entry) for the nodes that a range consists of, with of_made, and for those that it begins
+	-- below, with of_begin.
 	local function walk(entry, visit, of_made, of_begin)
 		local node, left, right = leaves + place[entry.from], leaves + place[entry.from], leaves + place[entry.to]
 		while left < right do
@@ -111,7 +114,7 @@ local function tree_of_entries(lists)
 	return {add = add, first = first}
 end
 
--- For so many entries, of these lists, and about so many questions.
+-- A collection for so many entries, all of them from these lists, and about so many questions.
 local function collection(entries, questions, lists)
 	return math.min(entries, questions) <= FEW and list_of_entries() or tree_of_entries(lists)
 end

@@ -1,5 +1,5 @@
 #!lua flags=allow-oom
--- Does this lease still stand? ARGV 2 host  3 token  4 fence. Raises the host's beat.
+-- Says whether this lease still stands. ARGV 2 host  3 token  4 fence. Raises the host's beat.
 -- Answers: OK fence mode | GONE | INC
 -- The fence must match too: a late duplicate of an old acquire may have granted the token anew.
 if not known(true) then
@@ -7,7 +7,7 @@ if not known(true) then
 end
 local lease = find(read_lock().l, ARGV[3])
 raise_beat(ARGV[2])
-if lease and lease.host == ARGV[2] and number(lease.fence) == ARGV[4] then
+if lease and lease.host == ARGV[2] and number(lease.fence) == ARGV[4] then -- mutant: confirm
 	return {'OK', ARGV[4], lease.mode}
 end
 return {'GONE'}

@@ -1,8 +1,8 @@
 -- In front of the scripts that read or change a lock: KEYS[3] is one packed value {l = leases, q = waiters}, both in
 -- order of arrival, and does not exist when both are empty.
--- An entry: token, host, file (which inode of the host), space ('flock', 'record'), mode ('shared', 'exclusive'),
+-- An entry has token, host, file (which inode of the host), space ('flock', 'record'), mode ('shared', 'exclusive'),
 -- from, to (half open; 19 decimal digits each, so that comparing the strings compares the numbers: a double has
--- only 53 bits), a lease has fence, a waiter may have ask (it only asks and does not wait long) and pass
+-- only 53 bits). A lease also has fence. A waiter may have ask (it only asks and does not wait long) and pass
 -- (it passes waiters). take.lua writes such a value, too.
 local BASE = string.sub(STORE, 1, -6) -- "dflock:{0}:store" without "store"
 local NAME = string.sub(KEYS[3], #BASE + #'lock:' + 1)
@@ -54,7 +54,7 @@ local function drop_hosts(lock, dead)
 	return dropped
 end
 
--- Who waits for what has gone? Whoever does not is still kept waiting by what kept him waiting before.
+-- The waiters that clash with an entry that has gone. All others still clash with what they clashed with before.
 local function who_waits_for(gone, lock)
 	local waits, count = {}, 0
 	local what = collection(#gone, #lock.q, {gone, lock.q})
@@ -69,8 +69,8 @@ local function who_waits_for(gone, lock)
 	return waits, count
 end
 
--- Entries have gone. Makes leases of all waiters that clash with no lease and, unless they may pass, with no earlier waiter
--- that still waits; returns them.
+-- These entries have gone. Makes leases of all waiters that clash with no lease and, unless they may pass, with no earlier
+-- waiter that still waits; returns them.
 local function hand_over(lock, gone)
 	local waits, count = who_waits_for(gone, lock)
 	if count == 0 then
@@ -82,8 +82,8 @@ local function hand_over(lock, gone)
 	for _, e in ipairs(lock.l) do
 		held.add(e)
 	end
-	for _, w in ipairs(lock.q) do
-		if waits[w] and not held.first(w) and (w.pass or not ahead.first(w)) then
+	for _, w in ipairs(lock.q) do -- mutant: hand-over-order
+		if waits[w] and not held.first(w) and (w.pass or not ahead.first(w)) then -- mutant: hand-over
 			held.add(w)
 			lock.l[#lock.l + 1] = w
 			granted[#granted + 1] = w
@@ -102,8 +102,8 @@ local function recall(w, e)
 		{'recall', e.token, w.host, w.token, w.space, w.mode, w.from, w.to, w.ask and '1' or '0', NAME}, ' '))
 end
 
--- Those who still wait have told the hosts that were in their way, but not these. The first waiter of each mode says it for
--- all; those who only ask want an answer each (but a keeper answers no more than MAX_ASKERS).
+-- Recalls the new leases for the waiters, which have told only the hosts that were in their way before. The first waiter of
+-- each mode speaks for all; waiters that only ask want an answer each (but a keeper answers no more than MAX_ASKERS).
 local MAX_ASKERS = 16
 local function recall_new(lock, granted)
 	if #granted == 0 or #lock.q == 0 then
@@ -132,7 +132,8 @@ local function recall_new(lock, granted)
 	end
 end
 
--- Gives the new leases their fences, writes the lock, and tells their hosts (but not the one whose answer says so).
+-- Gives the new leases their fences, writes the lock, and tells their hosts (but not that of the token `answered`, which
+-- learns it from the script's answer).
 local function commit(lock, granted, answered)
 	for _, e in ipairs(granted) do
 		e.fence, e.ask, e.pass = redis.call('HINCRBY', STORE, 'fence', 1), nil, nil

@@ -1,5 +1,5 @@
 #!lua flags=allow-oom
--- Forgets a host. ARGV 2 host  3 beat: only if its beat is still that one; '': in any case
+-- Removes a host. ARGV 2 host  3 beat: only if its beat is still that one; '': in any case
 -- Answers: OK | GONE (it has another beat) | INC
 if not known(false) then
 	return {'INC'}

@@ -1,9 +1,9 @@
 #!lua flags=allow-oom
 -- In grace, a holder whose deadline has not passed puts its lease back. ARGV 2 host  3 token  4 fence  5 file  6 space
 -- 7 mode  8 from  9 to. Raises the host's beat.
--- Answers: OK fence mode | GONE (grace is over and it is not there, or a younger lease of somebody else is) | INC
--- What is in the way with an older fence was brought back by an old snapshot: its holder's time is over, or it would
--- have a younger one. Requests that wait in a snapshot are dropped: who still waits asks again.
+-- Answers: OK fence mode | GONE (grace is over and the lease is not there, or a younger lease clashes with it) | INC
+-- A lease in the way with an older fence was brought back by an old snapshot: its holder has lost it, or the caller could
+-- not have got a younger fence. Requests that wait in a snapshot are dropped: a host that still waits asks again.
 local same, open = known(true)
 if not same then
 	return {'INC'}
@@ -11,8 +11,8 @@ end
 local lock = read_lock()
 local lease = find(lock.l, ARGV[3])
 if lease and number(lease.fence) == ARGV[4] then
-	-- A snapshot of before it was shrunk: others may have it shared since.
-	if ARGV[7] == 'shared' then
+	-- The snapshot may be older than the shrinking of this lease: other hosts may have got shared leases since.
+	if ARGV[7] == 'shared' then -- mutant: reclaim-shared
 		lease.mode = 'shared'
 	end
 	write_lock(lock)
@@ -26,7 +26,7 @@ local mine = {token = ARGV[3], host = ARGV[2], fence = tonumber(ARGV[4]), file =
 	from = ARGV[8], to = ARGV[9]}
 local kept = {}
 for _, e in ipairs(lock.l) do
-	if clash(mine, e) and e.fence > mine.fence then
+	if clash(mine, e) and e.fence > mine.fence then -- mutant: reclaim-older
 		return {'GONE'}
 	elseif not clash(mine, e) and e.token ~= mine.token then
 		kept[#kept + 1] = e

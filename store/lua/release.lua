@@ -1,5 +1,5 @@
 #!lua flags=allow-oom
--- Gives a lease back, or cancels a request that waits, and hands over. ARGV 2 token
+-- Gives a lease back, or cancels a waiting request, and hands over. ARGV 2 token
 -- Answers: OK (also for a token that is not there) | INC
 if not known(false) then
 	return {'INC'}

@@ -4,8 +4,9 @@
 --          incarnation; nothing is granted until it is opened
 --   open:  ends the grace of ARGV[1]: the caller has watched it for one ttl
 --   new:   opens the store of ARGV[1] before that, if nothing is known of an earlier memory of it: no host came from another
---          incarnation (ARGV 4: one that the caller has known, or ''), and none has put a lease back. Decided here, since hosts put back what they have at the same time: what
---          comes after this is told GONE, and what came before it is seen here
+--          incarnation (ARGV 4: one that the caller has known, or ''), and none has put a lease back. Decided here, since
+--          hosts put back their leases at the same time: a reclaim after this one is answered GONE, and one before it is
+--          seen here
 --   init:  opens at once and sets ttl_ms, whatever is known
 -- Answers: OK incarnation open | TTL ttl_ms (all hosts must use the same: deadlines are counted with it) | INC |
 -- KNOWN text (new: what is known)
@@ -14,8 +15,8 @@ local record = redis.call('HMGET', STORE, 'inc', 'open', 'ttl_ms', 'fence', 'ear
 local caller, what, ttl_ms = ARGV[1], ARGV[2], ARGV[3]
 local inc, open, fence = record[1], record[2], record[4] or '0'
 
--- The incarnations before this one, newest first. A server that does not know the caller's has another past: the address
--- leads to it only since a moment ago, and hosts have leases that it has never heard of, or has kept since an earlier time.
+-- The incarnations before this one, newest first. A server that does not know the caller's incarnation has another past: the
+-- address has just begun to lead to it, and hosts have leases that this server never had, or has kept from an earlier time.
 local earlier = {}
 for word in string.gmatch(record[5] or '', '%S+') do
 	earlier[#earlier + 1] = word
@@ -30,7 +31,7 @@ local function knows(incarnation)
 end
 
 local same = inc and is_of_this_server(inc) and (what ~= 'begin' or knows(caller))
-if identity() == 'replica' then -- one that can be written
+if identity() == 'replica' then -- a replica that can be written
 	return redis.error_reply('READONLY this server is a replica')
 end
 if (what == 'open' or what == 'new') and not (same and inc == ARGV[1]) then
@@ -40,7 +41,7 @@ if what ~= 'init' and record[3] and record[3] ~= ttl_ms then
 	return {'TTL', record[3]}
 end
 
--- The leases that hosts have put back: how many locks, and of some the name and the hosts.
+-- The leases that hosts have put back: the number of locks, and name and hosts of some of them.
 local function put_back()
 	local count, named, key = 0, {}, string.sub(STORE, 1, -6) .. 'lock:'
 	for _, field in ipairs(redis.call('HKEYS', STORE)) do
@@ -79,9 +80,9 @@ if not same then
 	if inc then
 		table.insert(earlier, 1, inc)
 	end
-	inc, open = identity() .. '-' .. t[1] .. '-' .. t[2], '0'
-	-- Room for 1,024 grants per ms until the year 2248. A clock that went back must not bring old fences again, nor a replica
-	-- with another clock that was some grants behind when it was promoted.
+	inc, open = identity() .. '-' .. t[1] .. '-' .. t[2], '0' -- mutant: new-memory
+	-- Room for 1,024 grants per ms until the year 2248. Old fences must not come again, neither after the clock went back, nor
+	-- from a replica with another clock that was some grants behind when it was promoted.
 	fence = number(math.max(inc and tonumber(fence) + 2 ^ 32 or 0, now_ms() * 1024))
 end
 if what ~= 'begin' then

@@ -1,5 +1,5 @@
--- In front of acquire.lua, before clashes.lua and entries.lua: a lock that nobody has or waits for, as most are. To define the
--- functions below, which are not needed for it, would take the server longer than all of this.
+-- In front of acquire.lua, before clashes.lua and entries.lua: grants a lock that no host has or waits for, as most are. It
+-- does not need the functions of those files, and to define them would take the server longer than all of this.
 local same, open, written, fence = known(true)
 if not same then
 	return {'INC'}

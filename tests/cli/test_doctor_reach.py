@@ -8,7 +8,7 @@ import pytest
 from harness.host import CLI, SHIM
 
 from lines import Doctor
-from test_doctor_program import about, host, needs_root, script  # noqa: F401 (fixture)
+from test_doctor_program import about, host, needs_root  # noqa: F401 (fixture)
 
 # Each takes one lock on standard input.
 BY_LIBC = "#include <sys/file.h>\nint main(void) { return flock(0, LOCK_SH) ? 9 : 0; }\n"

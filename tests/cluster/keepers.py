@@ -1,4 +1,4 @@
-"""What the tests of keepers' lives share: what a host has, and the killing of its keeper."""
+"""What a host has, and the killing of its keeper."""
 import json
 import os
 import signal
@@ -10,10 +10,15 @@ LONG = "ttl_ms = 20000; probe_ms = 5000;"  # nothing runs out while a test looks
 HOLD = "echo held; read line"
 
 
-def opened(host, name="f"):
+def opened(host, name="f", flags="rwc"):
     agent = host.agent()
-    assert agent.do(f"open 0 {host.path(name)} rwc") == "ok"
+    assert agent.do(f"open 0 {host.path(name)} {flags}") == "ok"
     return agent
+
+
+def held(host, **want):
+    """The leases in the host's status that have these values."""
+    return [l for l in host.status()["leases"] if all(l[k] == v for k, v in want.items())]
 
 
 def leases(host, name="f", **want):

@@ -6,21 +6,13 @@ import time
 
 import pytest
 from harness import wait_until
+from harness.host import BUILD, SHIM
 
-
-def held(host, **want):
-    """The leases in the host's status that have these values."""
-    return [l for l in host.status()["leases"] if all(l[k] == v for k, v in want.items())]
+from keepers import held, opened
 
 
 def wanted_elsewhere(host):
     wait_until(lambda: held(host, note="wanted by another host"), "the lease of %s is recalled" % host.name)
-
-
-def opened(host, name="f", flags="rwc"):
-    agent = host.agent()
-    assert agent.do(f"open 0 {host.path(name)} {flags}") == "ok"
-    return agent
 
 
 @pytest.mark.parametrize("first,second,excludes", [("ex", "ex", True), ("ex", "sh", True), ("sh", "ex", True),
@@ -223,6 +215,28 @@ def test_dead_host_is_taken_over_after_a_ttl(make_host):
     assert time.monotonic() - start >= 0.99  # not before it has watched the silence for one ttl
 
 
+# A lease of a host that is no more, as the scripts write it; but the store's record does not know of it.
+GHOST = """
+redis.call('SET', KEYS[1], cmsgpack.pack({q = {}, l = {{token = ARGV[1], host = ARGV[2], file = '1:1', space = 'flock',
+    mode = 'exclusive', from = string.rep('0', 19), to = '9223372036854775807', fence = 1}}}))
+redis.call('HSET', 'dflock:{0}:hosts', ARGV[2], ARGV[3])
+"""
+
+
+def test_more_dead_hosts_than_can_be_named_at_once(make_host, redis):
+    """An acquire names the dead hosts that are in its way first: the others may be remembered for long."""
+    count = 20
+    a = make_host("a", lease="ttl_ms = 1000; dead_ms = 600000;")
+    now = int(time.time() * 1000)
+    for i in range(count):
+        redis.command("EVAL", GHOST, 1, "dflock:{0}:lock:t/f%d" % i, "%032x" % (i + 1), "ghost-%d" % i, now)
+    agents = [opened(a, "f%d" % i) for i in range(count)]
+    for agent in agents:
+        agent.say("flock 0 ex")
+    for agent in agents:
+        assert agent.heard(10)[0] == "ok"
+
+
 def test_fence_numbers_grow(two):
     fences = []
     for host in (two[0], two[1]) * 3:
@@ -260,3 +274,26 @@ def test_a_hot_file_does_not_go_to_and_fro_all_the_time(make_host, redis):
         assert all(p.wait(60) == 0 for p in loops)
         grants[hold] = int(redis.command("HGET", "dflock:{0}:store", "fence")) - before
     assert grants[50] * 2 < grants[0], grants
+
+
+@pytest.mark.parametrize("path", ["granted", "from the page"])
+def test_a_kernel_lock_that_is_taken_late_counts_for_nothing(make_host, tmp_path, path):
+    """
+    A program is stopped between its pin, or its look at the page, and its kernel lock, until the lease is another host's. The
+    probe has found nobody, and holds nothing: the program gets the kernel lock at once, and must ask again.
+    """
+    a, b = make_host("a"), make_host("b")
+    held = str(tmp_path / "held")
+    a.inside = ["env", f"LD_PRELOAD={SHIM}:{os.path.join(BUILD, 'tests/preload/held.so')}", f"DFLOCK_TEST_HELD={held}"]
+    late, other = opened(a), opened(b)
+    if path == "from the page":
+        assert late.do("flock 0 ex") == "ok" and late.do("flock 0 un") == "ok"
+    open(held, "w").close()
+    late.say("flock 0 ex")
+    wait_until(lambda: os.path.exists(held + ".reached"), "the program is about to take the kernel lock")
+    assert other.do("flock 0 ex") == "ok"
+    os.unlink(held)
+    assert late.silent()
+    unlocked = other.say("flock 0 un").heard()[1]
+    word, got = late.heard()
+    assert word == "ok" and got > unlocked - 2_000_000

@@ -7,9 +7,8 @@ import subprocess
 
 import pytest
 from harness import Job, wait_until
-from harness.proxy import Proxy
 
-from test_freeze import grows, is_frozen, size, state
+from jobs import grows, is_frozen, size, state
 
 LEASE = "ttl_ms = 6000; freeze_margin_ms = 2500;"
 # Writes the time to a file again and again, as long as it runs: CLOCK_MONOTONIC is the same for all hosts here.
@@ -75,13 +74,6 @@ class View:
             subprocess.run(["umount", "-l", self.path], check=False)
             self.server.terminate()
             self.server.wait(20)
-
-
-@pytest.fixture
-def proxy(redis, folder):
-    p = Proxy(redis, folder)
-    yield p
-    p.stop()
 
 
 @pytest.fixture

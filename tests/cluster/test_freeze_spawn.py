@@ -4,7 +4,7 @@ import signal
 
 from harness import BUILD, Job, wait_until
 
-from test_freeze import grows, is_frozen, size, state
+from jobs import grows, is_frozen, size, state
 
 LEASE = "ttl_ms = 6000; freeze_margin_ms = 2500;"
 HOLDER = """

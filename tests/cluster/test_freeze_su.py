@@ -10,7 +10,8 @@ import pytest
 from harness import BUILD, wait_until
 from harness.host import SHIM
 
-from test_freeze import JOB, Terminal, grows, is_frozen, size, state
+from jobs import JOB, grows, is_frozen, size, state
+from test_freeze_programs import Terminal
 
 LEASE = "ttl_ms = 6000; freeze_margin_ms = 2500;"
 # Before the words of a keeper that cannot use ptrace().

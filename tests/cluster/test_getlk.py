@@ -1,7 +1,6 @@
 """F_GETLK of a lock on another host names the lock itself: type, start and length, the same each time, on every file system."""
 import os
 import signal
-import subprocess
 
 import pytest
 from harness import wait_until

@@ -6,8 +6,9 @@ import pytest
 from harness import Job, wait_until
 from harness.ground import ALL, ground
 
-from test_flock import held
-from test_freeze import HIDDEN, LEASE, state
+from keepers import held
+from jobs import LEASE, state
+from test_freeze_programs import HIDDEN
 
 HOLDER = """
 import fcntl, os, sys
@@ -90,7 +91,7 @@ def test_on_its_way_through_a_socket(on, redis, kind):
     holder = job(made, host, HIDDEN, "message", os.path.join(made.path, "f"))
     assert locked_by(holder.pid)
     redis.signal(signal.SIGSTOP)
-    wait_until(lambda: "there is no process that could be stopped" in host.log(), "it is said", 10)
+    wait_until(lambda: "no process can be stopped for it" in host.log(), "it is said", 10)
     redis.signal(signal.SIGCONT)
     wait_until(lambda: held(host, state="held", note=""), "the lease stands")
     holder.say("")

@@ -7,14 +7,13 @@ meet is up to the machine). DFLOCK_HISTORY_SECONDS=N is how long the workers run
 import os
 import random
 import select
-import shutil
-import subprocess
-import tempfile
 
 import harness.host
 import pytest
 from harness import history, wait_until
 from harness.crowd import Crowd
+from harness.mistakes import HISTORY
+from harness.mutants import mutant
 
 SECONDS = float(os.environ.get("DFLOCK_HISTORY_SECONDS", "10"))
 SEED = int(os.environ.get("DFLOCK_HISTORY_SEED", str(random.SystemRandom().randrange(1 << 32))))
@@ -110,64 +109,17 @@ def test_without_shim_it_overlaps(make_crowd, redis):
     assert until_wrong(make_crowd(shim=False), "overlap", redis)
 
 
-ROOT = harness.host.ROOT
-SOURCES = ("Makefile", "VERSION", "wire", "config", "store", "keeper")
-
-
-@pytest.fixture(scope="module")
-def workshop():
-    """A copy of the sources, built once: each mutant then compiles one file."""
-    path = tempfile.mkdtemp(prefix="dflock-mutants-")  # not /dev/shm, which may be mounted noexec
-    subprocess.run(["cp", "-a", *(os.path.join(ROOT, s) for s in SOURCES), path], check=True)
-    build(path)
-    yield path
-    shutil.rmtree(path)
-
-
-def build(path):
-    env = {k: v for k, v in os.environ.items() if not k.startswith(("MAKE", "MFLAGS"))}
-    made = subprocess.run(["make", "-s", "-C", path, "BUILD=build", "WARN=", "build/dflockd"], env={**env, "CFLAGS": "-O1"},
-                          stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
-    assert made.returncode == 0, made.stdout
-
-
-MUTANTS = {
-    "a recalled lease is given back without asking the kernel":
-        ("keeper/rules/lease.c", "STEP(PROBING, LEASE_DO_PROBE)", "STEP(RELEASING, RELEASE)", "overlap"),
-    "no pins":
-        ("keeper/callers/serve.c", "s->state == SESSION_PINNED && s->pin_until_ns > now", "false", "overlap"),
-    "a restarted keeper gives back what is in its journal":
-        ("keeper/leases/takeup.c", "entry->fence ? LEASE_UNSURE", "false ? LEASE_UNSURE", "overlap after kill"),
-    "nothing clashes in the store":
-        ("store/lua/clashes.lua", "return a.space == b.space and", "return false and", "overlap"),
-    "the last comes first":
-        ("store/lua/entries.lua", "for _, w in ipairs(lock.q) do\n\t\tif waits[w] and",
-         "for i = #lock.q, 1, -1 do\n\t\tlocal w = lock.q[i]\n\t\tif waits[w] and", "overtaken"),
-}
-
-
-@pytest.mark.parametrize("mutant", MUTANTS)
-def test_mutants(mutant, workshop, make_crowd, redis, monkeypatch):
-    """A keeper or store with a fault put into it on purpose: the run must fail, with the line that fits the fault."""
-    source, good, bad, what = MUTANTS[mutant]
-    path = os.path.join(workshop, source)
-    with open(path) as f:
-        text = f.read()
-    assert text.count(good) == 1, f"{source} has changed: put the fault into its new text"
-    try:
-        with open(path, "w") as f:
-            f.write(text.replace(good, bad))
-        build(workshop)
-        # Beside the shim, since programs start a keeper from there when both of its processes were killed.
-        shutil.copy(harness.host.SHIM, os.path.join(workshop, "build"))
-        monkeypatch.setattr(harness.host, "SHIM", os.path.join(workshop, "build/libdflock.so"))
-        monkeypatch.setattr(harness.host, "KEEPER", os.path.join(workshop, "build/dflockd"))
+@pytest.mark.parametrize("name", HISTORY)
+def test_mutants(name, make_crowd, redis, monkeypatch):
+    """A keeper or store with a mistake: the run must fail, with the line that fits the mistake."""
+    what, changes = HISTORY[name]
+    with mutant(changes, harness.host.BUILD, "dflockd") as made:
+        # With the shim beside it, since programs start a keeper from there when both of its processes were killed.
+        monkeypatch.setattr(harness.host, "SHIM", os.path.join(made, "libdflock.so"))
+        monkeypatch.setattr(harness.host, "KEEPER", os.path.join(made, "dflockd"))
         options = {"overtaken": {"per_host": 1}, "overlap after kill": {"hold_us": [200000]}}  # where it shows soon
         crowd = make_crowd(options.get(what))
         assert until_wrong(crowd, what.split()[0], redis, crowd.kill_a_keeper if "kill" in what else None)
-    finally:
-        with open(path, "w") as f:
-            f.write(text)
 
 
 def lines(text):

@@ -6,7 +6,7 @@ import signal
 import pytest
 from harness import wait_until
 
-from test_freeze import job, grows
+from jobs import job, grows
 
 pytestmark = pytest.mark.alone  # it is about being in time
 

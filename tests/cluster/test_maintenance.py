@@ -6,8 +6,8 @@ import time
 import pytest
 from harness import wait_until
 
-from test_flock import held
-from test_freeze import grows, job, size
+from keepers import held
+from jobs import grows, job, size
 
 pytestmark = pytest.mark.alone  # it is about being in time
 

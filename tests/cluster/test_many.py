@@ -8,7 +8,7 @@ import pytest
 from harness import Job, wait_until
 from harness.host import BUILD
 
-from test_flock import opened
+from keepers import opened
 
 pytestmark = pytest.mark.alone
 

@@ -5,8 +5,8 @@ import signal
 import pytest
 from harness import wait_until
 
-from test_flock import held
-from test_freeze import LEASE, grows, is_frozen, job, size, state
+from keepers import held
+from jobs import LEASE, grows, is_frozen, size, state
 
 RULES = """{ path = "%s/k*"; name = "k"; on_lost = "kill"; }, { path = "%s/w*"; name = "w"; on_lost = "warn"; },
            { tree = "%s"; name = "t"; }"""

@@ -9,18 +9,17 @@ DFLOCK_STRESS_SECONDS=N and DFLOCK_STRESS_CALLS=N: the test ends after so long, 
 import mmap
 import os
 import random
-import shutil
 import signal
 import struct
 import subprocess
-import tempfile
 import time
 import typing
 
 import harness.host
 import pytest
 from harness import Deadline, wait_until
-from harness.host import ROOT
+from harness.mistakes import PAGE
+from harness.mutants import mutant
 from keepers import kill_keeper
 
 SECONDS = float(os.environ.get("DFLOCK_STRESS_SECONDS", "30"))
@@ -216,48 +215,13 @@ def test_nobody_meets_anybody(manner, make_host, make_arena, redis):
 
 # --- it finds what it is for ---
 
-MUTANTS = {
-    "the page is closed after the kernel was asked":
-        ("keeper/leases/act.c", "\tif (lease->state == LEASE_HELD)\n\t\tleasepage_close(lease);",
-         "\tif (next == LEASE_ENDED || next == LEASE_SHRINKING || next == LEASE_UNSURE)\n\t\tleasepage_close(lease);", []),
-    "the page is read before the kernel lock is taken":
-        ("shim/acquire.c", "\trc = taking->try(c);\n\tif (rc != 0)\n\t\treturn is_conflict(rc) ? CALL_AGAIN : rc;\n"
-         "\tif (!leases_stand(&look->page->leases, slot, &look->file, &wanted)) {",
-         "\tbool stands = leases_stand(&look->page->leases, slot, &look->file, &wanted);\n\tusleep(20);\n\trc = taking->try(c);\n"
-         "\tif (rc != 0)\n\t\treturn is_conflict(rc) ? CALL_AGAIN : rc;\n\tif (!stands) {", []),
-    "the next keeper goes on with an old page":
-        ("keeper/leases/leasepage.c", "write_slot(&page->leases.slots[b][i], &closed);", "(void)closed;", [kill]),
-}
-
-
-@pytest.mark.parametrize("mutant", MUTANTS)
-def test_mutants(mutant, make_host, make_arena, redis, monkeypatch):
-    """A keeper or shim with a fault put into it on purpose, built from a copy of the sources and of what was built of them."""
-    source, good, bad, disturbances = MUTANTS[mutant]
-    folder = tempfile.mkdtemp(prefix="dflock-mutants-")  # not /dev/shm, which may be mounted noexec
-    try:
-        for part in ("Makefile", "VERSION", "wire", "config", "store", "keeper", "shim"):
-            subprocess.run(["cp", "-a", os.path.join(ROOT, part), folder], check=True)
-        subprocess.run(["cp", "-a", harness.host.BUILD, os.path.join(folder, "build")], check=True)
-        path = os.path.join(folder, source)
-        with open(path) as f:
-            text = f.read()
-        assert text.count(good) == 1, f"{source} has changed: put the fault into its new text"
-        with open(path, "w") as f:
-            f.write(text.replace(good, bad))
-        build(folder)
-        monkeypatch.setattr(harness.host, "SHIM", os.path.join(folder, "build/libdflock.so"))
-        monkeypatch.setattr(harness.host, "KEEPER", os.path.join(folder, "build/dflockd"))
-        hosts = [make_host(name, lease=LEASE) for name in "ab"]
+@pytest.mark.parametrize("name", PAGE)
+def test_mutants(name, make_host, make_arena, redis, monkeypatch):
+    """A keeper or shim with a mistake."""
+    with mutant(PAGE[name], harness.host.BUILD, "dflockd", "libdflock.so") as made:
+        monkeypatch.setattr(harness.host, "SHIM", os.path.join(made, "libdflock.so"))
+        monkeypatch.setattr(harness.host, "KEEPER", os.path.join(made, "dflockd"))
+        hosts = [make_host(host, lease=LEASE) for host in "ab"]
         arena = make_arena(hosts, SEED)
-        done = play(arena, redis, 60, 1 << 60, [nothing, *disturbances])
+        done = play(arena, redis, 60, 1 << 60, [nothing, kill] if name.endswith("kill") else [nothing])
         assert [line for line in arena.said() if "at work" in line], f"not found in {arena.counts()[0]} calls, {done}: {arena.said()}, {arena.found()}"
-    finally:
-        shutil.rmtree(folder)
-
-
-def build(folder):
-    env = {k: v for k, v in os.environ.items() if not k.startswith(("MAKE", "MFLAGS", "CFLAGS"))}
-    made = subprocess.run(["make", "-s", "-C", folder, "BUILD=build", "build/dflockd", "build/libdflock.so"], env=env,
-                          stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
-    assert made.returncode == 0, made.stdout

@@ -1,51 +1,18 @@
 """
 Redis with replicas and sentinels: a failover, to a replica that was behind as well, loses no lock and gives no lock to
-two, also while the old master lives on.
+two hosts, also while the old master lives on.
 """
 import os
 import signal
-import socket
-import threading
 
 import pytest
-from harness import Deadline, Host, Nodes, wait_until
+from harness import wait_until
 from harness.crowd import Crowd
 from harness.nodes import MASTER
 
-from test_flock import held, opened
-from test_freeze import grows, is_frozen, job, size
-
-# A failover takes some four seconds here, on a busy machine more; leases last longer, or not.
-LONG = "ttl_ms = 20000; linger_ms = 0;"
-SHORT = "ttl_ms = 2500; freeze_margin_ms = 700; linger_ms = 0;"
-QUICK = "connect_ms = 1200;"
-
-
-@pytest.fixture
-def make_nodes(folder):
-    made = []
-
-    def make(count, sentinels=3, **options):
-        made.append(Nodes(os.path.join(folder, f"nodes{len(made)}"), count, sentinels, **options))
-        return made[-1]
-
-    yield make
-    for nodes in made:
-        nodes.stop()
-
-
-@pytest.fixture
-def host_at(folder):
-    """host_at(settings, "a"): a host whose configuration has these settings of the store."""
-    hosts = []
-
-    def make(settings, name, lease=LONG, store=QUICK, **options):
-        hosts.append(Host(settings, name, folder, lease=lease, store=store, **options))
-        return hosts[-1]
-
-    yield make
-    for host in hosts:
-        host.stop()
+from failover import SHORT, attempt, reconnected
+from jobs import grows, is_frozen, job, size
+from keepers import held, opened
 
 
 class Work:
@@ -70,20 +37,6 @@ class Work:
     def stands(self):
         same = held(self.host, token=self.lease["token"], fence=self.lease["fence"])
         return same and same[0]["state"] != "unsure"
-
-
-def reconnected(host, node):
-    def is_there():
-        store = host.status()["store"]
-        return store["up"] and store["server"].endswith(f":{node.port}")
-    try:
-        wait_until(is_there, f"{host.name} is at the new master", 40)
-    except Deadline:
-        print(host.log())
-        raise
-
-
-# --- failovers ---
 
 
 @pytest.mark.parametrize("count,how", [(3, "kill"), (5, "kill"), (3, "stop"), (5, "asked for")])
@@ -184,9 +137,6 @@ def test_failover_to_a_replica_that_was_behind(make_nodes, host_at, count):
     holder.goes_on()
     holder.end()
     assert other.heard(30)[0] == "ok"
-
-
-# --- an old master that lives on, cut off from all but some replicas and hosts ---
 
 
 def two_masters(make_nodes, host_at, count, replicas):
@@ -357,172 +307,6 @@ def test_beats_count_only_when_acknowledged(make_nodes, host_at):
     holder.goes_on()
     holder.end()
     assert other.heard(30)[0] == "ok"
-
-
-# --- finding the master ---
-
-
-def test_an_idle_keeper_notices(make_nodes, host_at):
-    """It has nothing to renew, and its connection stands: it asks the sentinels now and then."""
-    nodes = make_nodes(3)
-    host = host_at(nodes.settings, "a", lease="ttl_ms = 3000;", store="connect_ms = 60000;").init()
-    nodes[0].signal(signal.SIGSTOP)
-    new = nodes.failed_over(nodes[0])
-    reconnected(host, new)
-    assert f"the sentinels say that the master is 127.0.0.1:{new.port} now" in host.log()
-
-
-def test_sentinels_that_do_not_answer(make_nodes, host_at):
-    nodes = make_nodes(3)
-    nodes.sentinels[0].stop()
-    nodes.sentinels[1].signal(signal.SIGSTOP)
-    host = host_at(nodes.settings, "a").init()
-    nodes.sentinels[2].stop()
-    agent = opened(host)
-    assert agent.do("flock 0 ex nb") == "ok"  # they are not needed once the master is known
-    nodes[0].restart()
-    wait_until(lambda: "no sentinel says where it is. sentinel 127.0.0.1:%d: connection refused" % nodes.sentinels[0].port
-               in host.log(), "it says so", 30)
-    nodes.sentinels[1].signal(signal.SIGCONT)
-    wait_until(lambda: host.status()["store"]["up"], "the one that is back is asked", 40)
-
-
-def test_a_sentinel_that_knows_another_master(make_nodes, host_at, folder):
-    """Cut off, it names a server that is none: the others are asked."""
-    nodes, foreign = make_nodes(2), make_nodes(2, sentinels=1)
-    foreign[0].stop()
-    settings = nodes.settings.replace("( ", f'( "127.0.0.1:{foreign.sentinels[0].port}", ', 1)
-    for name in "abcd":
-        assert host_at(settings, name).wait_up().status()["store"]["server"] == f"{MASTER} at 127.0.0.1:{nodes[0].port}"
-
-
-NONSENSE = {
-    "an empty array": b"*0\r\n",
-    "three words": b"*3\r\n$1\r\na\r\n$1\r\n1\r\n$1\r\nb\r\n",
-    "no name": b"*2\r\n$0\r\n\r\n$1\r\n1\r\n",
-    "blanks": b"*2\r\n$3\r\na b\r\n$1\r\n1\r\n",
-    "a NUL": b"*2\r\n$3\r\na\0b\r\n$1\r\n1\r\n",
-    "a long name": b"*2\r\n$300\r\n" + b"a" * 300 + b"\r\n$1\r\n1\r\n",
-    "port 0": b"*2\r\n$1\r\na\r\n$1\r\n0\r\n",
-    "a large port": b"*2\r\n$1\r\na\r\n$5\r\n65536\r\n",
-    "a negative port": b"*2\r\n$1\r\na\r\n$2\r\n-1\r\n",
-    "a number": b":1\r\n",
-    "no Redis": b"HTTP/1.1 400 Bad Request\r\n\r\n",
-    "an error": b"-ERR no\r\n",
-    "two answers": b"*2\r\n$1\r\na\r\n$1\r\n1\r\n" * 2,
-    "its end": b"",
-}
-
-
-class Impostor(threading.Thread):
-    """Answers whatever comes on its port."""
-
-    def __init__(self, answer):
-        super().__init__(daemon=True)
-        self.answer, self.asked = answer, 0
-        self.listener = socket.create_server(("127.0.0.1", 0))
-        self.address = "127.0.0.1:%d" % self.listener.getsockname()[1]
-        self.start()
-
-    def run(self):
-        while True:
-            try:
-                with self.listener.accept()[0] as c:
-                    c.recv(1000)
-                    c.sendall(self.answer)
-                    self.asked += 1
-                    if self.answer:
-                        c.recv(1000)
-            except OSError:
-                if self.listener.fileno() < 0:
-                    return
-
-    def stop(self):
-        self.listener.shutdown(socket.SHUT_RDWR)
-        self.listener.close()
-
-
-@pytest.mark.parametrize("what", NONSENSE)
-def test_a_sentinel_that_talks_nonsense(make_nodes, host_at, what):
-    """The next one is asked, and the keeper lives."""
-    nodes, impostor = make_nodes(2, sentinels=1), Impostor(NONSENSE[what])
-    try:
-        settings = nodes.settings.replace("( ", f'( "{impostor.address}", ', 1)
-        host = host_at(settings, "a", lease="ttl_ms = 600;")
-        pids = host.keeper_pids()
-        host.wait_up()
-        assert attempt(host)
-        asked = impostor.asked
-        wait_until(lambda: impostor.asked > asked, "it is asked again while the store is up")
-        assert host.keeper_pids() == pids
-    finally:
-        impostor.stop()
-
-
-def attempt(host):
-    return wait_until(lambda: host.run("flock", "-n", host.path("f"), "true").returncode == 0, "a lock can be had")
-
-
-def test_wrong_name_and_password(make_nodes, host_at, folder):
-    nodes = make_nodes(2, sentinels=1)
-    sentinel = nodes.sentinels[0]
-    wrong = host_at(nodes.settings.replace(MASTER, "nobody"), "a")
-    wait_until(lambda: 'it knows no master "nobody"' in wrong.log(), "it says so")
-    path = os.path.join(folder, "password")
-    with open(path, "w") as f:
-        f.write("secret\n")
-    os.chmod(path, 0o600)
-    sentinel.command("ACL", "SETUSER", "me", "on", ">secret", "+@all")
-    sentinel.command("ACL", "SETUSER", "default", "resetpass", ">secret")
-    without = host_at(nodes.settings, "b")
-    wait_until(lambda: "see sentinel_user and sentinel_password_file" in without.log(), "it says so")
-    for name, user in ("c", ""), ("d", 'sentinel_user = "me";'):
-        host_at(nodes.settings, name, store=QUICK + f'{user} sentinel_password_file = "{path}";').wait_up()
-
-
-def test_a_keeper_ends(make_nodes, host_at):
-    """Whether the store is up, or a sentinel is being asked."""
-    nodes = make_nodes(2, sentinels=1)
-    up = host_at(nodes.settings, "a").init()
-    nodes.sentinels[0].signal(signal.SIGSTOP)
-    asking = host_at(nodes.settings, "b")
-    for host in up, asking:
-        host.cli("stop")
-        assert host.keeper.wait(20) == 0, host.log()
-
-
-def doctor(host):
-    return host.cli("doctor", check=False).stdout
-
-
-def test_doctor(make_nodes, host_at):
-    nodes = make_nodes(3)
-    good = host_at(nodes.settings, "a").init()
-    said = doctor(good)
-    for sentinel in nodes.sentinels:
-        assert f"ok:      sentinel 127.0.0.1:{sentinel.port} says that {MASTER} is 127.0.0.1:{nodes[0].port}" in said
-    assert f"ok:      2 of 2 replicas are connected to 127.0.0.1:{nodes[0].port}, and locks need 1 of them" in said
-    assert "ok:      min-replicas-to-write is not set" in said and "\n0 problems" in said
-    wrong = doctor(host_at(nodes.by_sentinels(1), "b"))
-    assert "knows 2 replicas, and the configuration says replicas = 1" in wrong
-    assert "problem: 2 replicas are connected" in wrong and "with replicas = 1 locks are refused" in wrong
-    single = doctor(host_at(nodes.at(0, 0), "c"))
-    assert "warning: 127.0.0.1:%d has 2 replicas, and the configuration says replicas = 0" % nodes[0].port in single
-    nodes[0].command("CONFIG", "SET", "min-replicas-to-write", 2)
-    nodes.sentinels[1].stop()
-    nodes[2].stop()
-    wait_until(lambda: nodes[0].has_replicas(1), "one is gone")
-    said = doctor(good)
-    assert f"warning: sentinel 127.0.0.1:{nodes.sentinels[1].port} is of no use: Connection refused" in said
-    assert "warning: 1 of 2 replicas are connected" in said and "warning: min-replicas-to-write is 2" in said
-    assert opened(good).do("flock 0 ex nb") == "ENOLCK"
-    assert "bring its replicas back, or lower its min-replicas-to-write" in good.log()
-    nodes[1].stop()
-    wait_until(lambda: nodes[0].has_replicas(0), "both are gone")
-    assert "problem: 0 of 2 replicas are connected" in doctor(good)
-
-
-# --- everything at once ---
 
 
 class Unwatched:

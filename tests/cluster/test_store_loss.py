@@ -5,8 +5,8 @@ import signal
 import pytest
 from harness import Proxy, Redis, wait_until
 
-from test_flock import held, opened
-from test_freeze import grows, is_frozen, job, size
+from keepers import held, opened
+from jobs import grows, is_frozen, job, size
 
 
 def lose(redis, how):

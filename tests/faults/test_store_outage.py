@@ -98,6 +98,26 @@ def test_stopped_while_waiting(slow_two, redis):
     assert attempt(a).word == "busy"
 
 
+def test_a_short_outage_does_not_end_a_long_wait(make_host, make_proxy):
+    """store_wait_ms counts while the store is away, and ends when it is back."""
+    proxy = make_proxy()
+    lease = "ttl_ms = 6000; store_wait_ms = 800;"
+    a = make_host("a", lease=lease)
+    b = make_host("b", lease=lease, server=proxy.address).wait_up()
+    one, other = opened(a), opened(b)
+    assert one.do("flock 0 ex") == "ok"
+    other.say("flock 0 ex")
+    wait_until(lambda: leases(a, note="wanted by another host"), "b waits for a")
+    proxy.accepting = False
+    proxy.cut()
+    wait_until(lambda: "is not reachable" in b.log(), "the outage is noticed")
+    proxy.accepting = True
+    b.wait_up()
+    assert other.silent(1.2)
+    assert one.do("flock 0 un") == "ok"
+    assert other.heard()[0] == "ok"
+
+
 def test_stopped_during_release(slow_two, redis):
     a, b = slow_two
     held = agent_with(a)

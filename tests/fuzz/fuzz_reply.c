@@ -1,7 +1,7 @@
 /*
  * Any bytes as what the server sends: as the protocol, whose answers go to every parser; as a message; as an error; as
  * INFO. Whatever is accepted must be what store.h promises. The first byte says which.
- * Built by clang -fsanitize=fuzzer,address,undefined with store/reply.c and store/explain.c.
+ * Built by clang -fsanitize=fuzzer,address,undefined with store/reply.c, store/message.c and store/explain.c.
  */
 #include <stddef.h>
 #include <stdint.h>
@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "store/message.h"
 #include "store/reply.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
@@ -88,9 +89,9 @@ static int same_range(const struct store_range *a, const struct store_range *b)
 static void read_message(const char *text, size_t size)
 {
 	struct store_message m, twice;
-	char again[REPLY_MESSAGE_BYTES];
+	char again[MESSAGE_BYTES];
 
-	if (reply_parse_message(text, size, INCARNATION, &m) != 0)
+	if (message_parse(text, size, INCARNATION, &m) != 0)
 		return;
 	check(*m.name && strlen(m.name) < sizeof(m.name), "no name");
 	check(reply_is_token(m.kind == STORE_MSG_CHASE ? m.chase.token : m.token), "no token");
@@ -101,8 +102,8 @@ static void read_message(const char *text, size_t size)
 	if (m.kind == STORE_MSG_CHASE)
 		check(reply_is_host(m.chase.host) && m.chase.pid > 0 && is_range(&m.chase.range), "not who waits");
 	if (m.kind == STORE_MSG_IN_USE)
-		check(reply_format_in_use(again, m.holder, m.name, m.token, &m.range) == 0 &&
-			      reply_parse_message(again, strlen(again), INCARNATION, &twice) == 0 &&
+		check(message_format_in_use(again, m.holder, m.name, m.token, &m.range) == 0 &&
+			      message_parse(again, strlen(again), INCARNATION, &twice) == 0 &&
 			      strcmp(m.name, twice.name) == 0 && strcmp(m.token, twice.token) == 0 && strcmp(m.holder, twice.holder) == 0 &&
 			      same_range(&m.range, &twice.range),
 		      "written differently than read");

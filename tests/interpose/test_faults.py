@@ -3,7 +3,6 @@ import re
 
 import pytest
 
-import fake_keeper as fk
 
 # Those that cannot fail but by a program's mistake, and those of the program's own printing.
 NOT_FAILED = {"close", "shutdown", "rt_sigprocmask", "wait4", "write", "nanosleep", "brk", "getrandom"}

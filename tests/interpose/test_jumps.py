@@ -4,7 +4,6 @@ import signal
 
 import pytest
 
-import fake_keeper as fk
 from harness import wait_until
 from world import wait_in_recv
 from test_asking import Script

@@ -13,7 +13,9 @@ import time
 import pytest
 from author import Author
 from found import FOUND
-from mutants import MUTANTS, build
+from harness import BUILD
+from harness.mistakes import MODEL
+from harness.mutants import mutant
 from play import Difference, Sequence, compare, play_hosts, shorten
 from stage import Place, Stage
 
@@ -100,9 +102,8 @@ def test_it_finds_out_that_there_is_no_shim(stages):
     find_out(*stages(shim=False))
 
 
-@pytest.mark.parametrize("name", MUTANTS)
-def test_it_finds_out_a_keeper_that(name, stages, folder, monkeypatch):
-    place = os.path.join(folder, "mutant")
-    os.mkdir(place)
-    monkeypatch.setattr("harness.host.KEEPER", build(name, place))
-    find_out(*stages())
+@pytest.mark.parametrize("name", MODEL)
+def test_it_finds_out_a_keeper_that(name, stages, monkeypatch):
+    with mutant(MODEL[name], BUILD, "dflockd") as made:
+        monkeypatch.setattr("harness.host.KEEPER", os.path.join(made, "dflockd"))
+        find_out(*stages())

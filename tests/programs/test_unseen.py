@@ -2,7 +2,7 @@
 import os
 
 import pytest
-from harness import BUILD, Host, Job, wait_until
+from harness import Job, wait_until
 
 # Each says what it sees of itself, locks, says it again, and again after a second lock; "ECHILD" if it has no child.
 PYTHON = """

@@ -14,7 +14,7 @@
 #include <utlist.h>
 
 #include "keeper/callers/configwatch.h"
-#include "keeper/guard/freeze.h"
+#include "keeper/guard/freezer.h"
 #include "keeper/leases/host.h"
 #include "keeper/main.h"
 #include "tests/sim/sim.h"

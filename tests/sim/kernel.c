@@ -90,6 +90,8 @@ static int try(const struct probe *probe, bool again, enum probe_answer *answer)
 		ret = try_flock(probe->fd, LOCK_SH);
 		*answer = PROBE_SHARED;
 	}
+	if (ret == 1)
+		flock(probe->fd, LOCK_UN);
 	return ret;
 }
 

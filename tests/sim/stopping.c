@@ -14,6 +14,8 @@
 #include "keeper/kernel/mappers.h"
 #include "keeper/guard/farewell.h"
 #include "keeper/kernel/holders.h"
+#include "keeper/guard/held.h"
+#include "keeper/kernel/sight.h"
 #include "keeper/guard/stopped.h"
 #include "keeper/leases/unseen.h"
 #include "tests/sim/sim.h"
@@ -28,51 +30,45 @@ static struct program *find(pid_t pid)
 	return NULL;
 }
 
-/* --- keeper/guard/stopped.h --- */
+/* --- keeper/guard/stopped.h, held.h: the table is the product's own --- */
 
 void stopped_stop(struct stopped *s, pid_t pid)
 {
 	struct program *p = find(pid);
-	struct thread *threads;
 
-	for (size_t i = 0; i < s->count; i++)
-		if (s->threads[i].pid == pid)
-			return;
-	if (!p || p->state == PROGRAM_ENDED)
+	if (threads_find(&s->threads, pid) || !p || p->state == PROGRAM_ENDED)
 		return;
-	threads = realloc(s->threads, (s->count + 1) * sizeof(*threads));
-	if (!threads)
+	if (!threads_add(&s->threads, &(struct thread){.pid = pid, .tid = pid, .how = THREAD_TRACED, .stopped = true}))
 		abort();
-	s->threads = threads;
-	s->threads[s->count++] = (struct thread){.pid = pid, .tid = pid, .stopped = true};
-	s->changed = true;
 	program_freeze(p, true);
 }
 
 void stopped_collect(struct stopped *s)
 {
-	for (size_t i = s->count; i-- > 0;)
-		if (find(s->threads[i].pid)->state == PROGRAM_ENDED) {
-			s->threads[i] = s->threads[--s->count];
-			s->changed = true;
-		}
-}
-
-bool stopped_all(const struct stopped *s)
-{
-	(void)s;
-	return true;
-}
-
-bool stopped_all_held(const struct stopped *s)
-{
-	(void)s;
-	return true;
+	for (size_t i = threads_count(&s->threads); i-- > 0;)
+		if (find(threads_at(&s->threads, i)->pid)->state == PROGRAM_ENDED)
+			threads_remove(&s->threads, threads_at(&s->threads, i));
 }
 
 void stopped_limit(struct stopped *s, int64_t limit_ns)
 {
 	(void)s, (void)limit_ns;
+}
+
+unsigned stopped_let_go(struct stopped *s)
+{
+	unsigned count = threads_count(&s->threads);
+
+	for (size_t i = 0; i < threads_count(&s->threads); i++)
+		program_freeze(find(threads_at(&s->threads, i)->pid), false);
+	array_cut(&s->threads.all, 0);
+	return count;
+}
+
+/* Nobody here is stopped by a signal. */
+void stopped_adopt(struct stopped *s, struct fence_signalled *noted, size_t room)
+{
+	(void)s, (void)noted, (void)room;
 }
 
 bool signalled_continue_kin(struct signalled *signalled)
@@ -81,35 +77,20 @@ bool signalled_continue_kin(struct signalled *signalled)
 	return false;
 }
 
-void stopped_warn(struct stopped *s)
+bool held_all(const struct threads *threads)
 {
-	(void)s;
+	(void)threads;
+	return true;
 }
 
-void stopped_kill_rest(struct stopped *s)
+void held_warn(struct threads *threads)
 {
-	(void)s;
+	(void)threads;
 }
 
-unsigned stopped_let_go(struct stopped *s)
+void held_kill_rest(struct threads *threads)
 {
-	unsigned count = (unsigned)s->count;
-
-	for (size_t i = 0; i < s->count; i++)
-		program_freeze(find(s->threads[i].pid), false);
-	s->count = 0;
-	return count;
-}
-
-unsigned stopped_processes(const struct stopped *s)
-{
-	return (unsigned)s->count;
-}
-
-/* Nobody here is stopped by a signal. */
-void stopped_adopt(struct stopped *s, struct fence_signalled *noted, size_t room)
-{
-	(void)s, (void)noted, (void)room;
+	(void)threads;
 }
 
 void stopping_forget(struct host *host)
@@ -206,22 +187,21 @@ int mappers_find(const struct holders_file *files, size_t count, mappers_cb *cb,
 /* --- keeper/guard/farewell.h --- */
 
 /* The programs of the simulation have no standard error, and their numbers may be those of real processes. */
-void farewell(const struct fence *fence, struct claims *claims, const struct family *family, enum farewell_end how,
-	      pid_t keeper, int ms)
+void farewell(const struct fence *fence, unsigned which, const struct family *family, enum farewell_end how,
+	      pid_t keeper)
 {
 	(void)fence;
-	(void)claims;
+	(void)which;
 	(void)family;
 	(void)how;
 	(void)keeper;
-	(void)ms;
 }
 
-/* --- keeper/leases/unseen.h: everybody may be looked into --- */
+/* --- keeper/kernel/sight.h and keeper/leases/unseen.h: everybody may be looked into --- */
 
-enum unseen_state unseen_state(pid_t pid)
+enum sight sight_of(pid_t pid)
 {
-	return find(pid) ? UNSEEN_VISIBLE : UNSEEN_GONE;
+	return find(pid) ? SIGHT_OPEN : SIGHT_GONE;
 }
 
 int unseen_find(struct claims *claims, pid_t keeper, unseen_cb *cb, void *arg)

@@ -27,7 +27,7 @@ struct asked {
 	unsigned in_use, last; /* how often */
 	enum probe_answer answer;
 	int error;
-	bool wait, unlock; /* unlock: gives up what it got, at once */
+	bool wait;
 };
 
 static char folder[] = "/tmp/dflock-probe-XXXXXX", path[64];
@@ -130,8 +130,6 @@ static void on_answer(void *arg, enum probe_answer answer, int error)
 	a->last++;
 	a->answer = answer;
 	a->error = error;
-	if (a->unlock)
-		ck_assert_int_eq(flock(a->fd, LOCK_UN), 0);
 }
 
 static void start_want(struct asked *a, const struct probe_want *want)
@@ -179,20 +177,13 @@ static void check_answer(const struct asked *a, enum probe_answer answer)
 START_TEST(free_file)
 {
 	struct asked a = {0};
-	int copy;
 
 	start(&a, _i & 1, _i & 2);
 	until_last(&a);
 	check_answer(&a, PROBE_FREE);
 	ck_assert_uint_eq(a.in_use, 0);
-	/* The lock stays with the description, and ends with its last copy. */
-	ck_assert_int_eq(possible(), LOCK_UN);
-	copy = dup(a.fd);
+	ck_assert_int_eq(possible(), LOCK_EX); /* it holds nothing any more */
 	close(a.fd);
-	ck_assert_int_eq(possible(), LOCK_UN);
-	flock(copy, LOCK_UN);
-	ck_assert_int_eq(possible(), LOCK_EX);
-	close(copy);
 }
 END_TEST
 
@@ -222,9 +213,8 @@ START_TEST(shared)
 	ck_assert_uint_eq(a.in_use, 0);
 	close(fd);
 	close(more);
-	ck_assert_int_eq(possible(), LOCK_SH); /* it keeps it shared */
-	close(a.fd);
 	ck_assert_int_eq(possible(), LOCK_EX);
+	close(a.fd);
 }
 END_TEST
 
@@ -242,7 +232,7 @@ START_TEST(waits_and_gets_it)
 	close(copy);
 	until_last(&a);
 	check_answer(&a, PROBE_FREE);
-	ck_assert_int_eq(possible(), LOCK_UN);
+	ck_assert_int_eq(possible(), LOCK_EX);
 	close(a.fd);
 }
 END_TEST
@@ -262,10 +252,9 @@ START_TEST(downgrade)
 	check_answer(&some, PROBE_SHARED);
 	ck_assert_uint_eq(all.last, 0);
 	close(fd);
-	ck_assert_int_eq(flock(some.fd, LOCK_UN), 0);
 	until_last(&all);
 	check_answer(&all, PROBE_FREE);
-	ck_assert_int_eq(possible(), LOCK_UN);
+	ck_assert_int_eq(possible(), LOCK_EX);
 	close(some.fd);
 	close(all.fd);
 }
@@ -428,12 +417,9 @@ START_TEST(races)
 		flock(fd, LOCK_UN);
 		ck_assert_uint_le(a.in_use, 1);
 		ck_assert_int_eq(a.error, 0);
-		ck_assert_int_eq(possible(), a.answer == PROBE_FREE     ? LOCK_UN
-					     : a.answer == PROBE_SHARED ? LOCK_SH
-									: LOCK_EX);
+		ck_assert_int_eq(possible(), LOCK_EX);
 		ck_assert(a.answer != PROBE_SHARED || shared_will_do);
 		ck_assert(op != LOCK_EX || lets_go || a.answer == PROBE_STOPPED || a.answer == PROBE_IN_USE);
-		flock(a.fd, LOCK_UN);
 		got[a.answer]++;
 	}
 	for (int i = 0; i < 4; i++)
@@ -660,10 +646,8 @@ START_TEST(many_at_once)
 	static struct asked all[MANY];
 	int fd = holder(LOCK_EX);
 
-	for (int i = 0; i < MANY; i++) {
-		all[i] = (struct asked){.unlock = true};
+	for (int i = 0; i < MANY; i++)
 		start(&all[i], false, true);
-	}
 	for (int i = 0; i < MANY; i++)
 		until_in_use(&all[i]);
 	close(fd);

@@ -19,7 +19,7 @@ static void setup(void)
 	snprintf(other, sizeof(other), "%s/g", dir);
 	fd = open(path, O_RDWR | O_CREAT, 0600);
 	ck_assert_int_ge(fd, 0);
-	memset(table, 0, sizeof(table));
+	memset(seen_table, 0, sizeof(seen_table));
 }
 
 static void teardown(void)
@@ -74,22 +74,22 @@ START_TEST(times_that_tick_slowly)
 	int64_t now = sys_clock_ns(CLOCK_REALTIME_COARSE);
 	struct statx_timestamp t = {.tv_sec = now / 1000000000 - 1, .tv_nsec = 0};
 
-	ck_assert(is_young(&t));
+	ck_assert(seen_is_young(&t));
 	t.tv_sec -= 3;
-	ck_assert(!is_young(&t));
+	ck_assert(!seen_is_young(&t));
 	t.tv_sec += 1000;
-	ck_assert(is_young(&t));
+	ck_assert(seen_is_young(&t));
 	t.tv_nsec = 1;
-	ck_assert(is_young(&t));
+	ck_assert(seen_is_young(&t));
 	t.tv_sec -= 1002;
-	ck_assert(!is_young(&t));
+	ck_assert(!seen_is_young(&t));
 }
 END_TEST
 
 START_TEST(remembered)
 {
 	struct seen_key key = key_of_an_old_file(), changed = key;
-	struct seen seen = {.page = (const struct page *)&table, .path_hash = 17}, found;
+	struct seen seen = {.page = (const struct page *)&seen_table, .path_hash = 17}, found;
 
 	ck_assert(!is_seen(&key));
 	seen_add(&key, &seen);

@@ -8,6 +8,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "keeper/guard/held.h"
 #include "keeper/kernel/family.h"
 
 #define wait_for(condition)                                                                                            \
@@ -48,10 +49,10 @@ static pid_t start_vfork(void)
 	return pid;
 }
 
-static bool collected(bool (*all)(const struct stopped *))
+static bool collected(bool (*all)(const struct threads *))
 {
 	stopped_collect(&stopped);
-	return all(&stopped);
+	return all(&stopped.threads);
 }
 
 static pid_t child_of(pid_t pid)
@@ -74,16 +75,16 @@ START_TEST(one_in_vfork_is_held)
 	wait_for(family_state(pid) == 'D');
 	child = child_of(pid);
 	stopped_stop(&stopped, pid);
-	ck_assert(!collected(stopped_all));
-	ck_assert(stopped_all_held(&stopped));
+	ck_assert(!collected(threads_all_stopped));
+	ck_assert(held_all(&stopped.threads));
 	stopped_stop(&stopped, child);
-	wait_for(collected(stopped_all_held) && family_state(child) == 't');
-	ck_assert(!stopped_all(&stopped));
-	stopped_warn(&stopped);
-	stopped_kill_rest(&stopped);
-	ck_assert_uint_eq(stopped_processes(&stopped), 2);
+	wait_for(collected(held_all) && family_state(child) == 't');
+	ck_assert(!threads_all_stopped(&stopped.threads));
+	held_warn(&stopped.threads);
+	held_kill_rest(&stopped.threads);
+	ck_assert_uint_eq(threads_processes(&stopped.threads), 2);
 	ck_assert_uint_eq(stopped_let_go(&stopped), 2);
-	wait_for((stopped_let_go(&stopped), stopped.count == 0));
+	wait_for((stopped_let_go(&stopped), threads_count(&stopped.threads) == 0));
 	ck_assert_int_eq(waitpid(pid, &status, 0), pid);
 	ck_assert(WIFEXITED(status) && WEXITSTATUS(status) == 7);
 }
@@ -99,12 +100,10 @@ START_TEST(one_that_runs_is_killed)
 	if (pid == 0)
 		for (;;)
 			;
-	stopped.threads = calloc(1, sizeof(*stopped.threads));
-	stopped.room = stopped.count = 1;
-	stopped.threads[0] = (struct thread){.pid = pid, .tid = pid, .how = ASKED};
-	stopped_warn(&stopped);
-	ck_assert(!stopped_all_held(&stopped));
-	stopped_kill_rest(&stopped);
+	threads_add(&stopped.threads, &(struct thread){.pid = pid, .tid = pid, .how = THREAD_ASKED});
+	held_warn(&stopped.threads);
+	ck_assert(!held_all(&stopped.threads));
+	held_kill_rest(&stopped.threads);
 	ck_assert_int_eq(waitpid(pid, &status, 0), pid);
 	ck_assert(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL);
 }
@@ -118,10 +117,10 @@ START_TEST(stopped_and_let_go)
 		rest();
 	wait_for(family_state(pid) == 'S');
 	stopped_stop(&stopped, pid);
-	wait_for(collected(stopped_all));
+	wait_for(collected(threads_all_stopped));
 	ck_assert_int_eq(family_state(pid), 't');
 	ck_assert_uint_eq(stopped_let_go(&stopped), 1);
-	ck_assert_uint_eq(stopped.count, 0);
+	ck_assert_uint_eq(threads_count(&stopped.threads), 0);
 	wait_for(family_state(pid) == 'S');
 	kill(pid, SIGKILL);
 	waitpid(pid, NULL, 0);

@@ -1,0 +1,41 @@
+/*
+ * See bereft.h.
+ *
+ * First all are stopped. A process that was killed alone would pass the lock on to a process here that waits in the
+ * kernel, has not been told that it holds the lock, and would be taken for a holder. A process that has got SIGKILL runs
+ * no more, however long it takes to end.
+ */
+#include "keeper/guard/bereft.h"
+
+#include <signal.h>
+
+#include "keeper/clock.h"
+#include "keeper/guard/farewell.h"
+#include "keeper/guard/slots.h"
+#include "keeper/log.h"
+
+#define BEREFT_SEIZE_NS (10 * NS_PER_MS)  /* for PTRACE_SEIZE to come back */
+#define BEREFT_STOP_NS  (100 * NS_PER_MS) /* in which they are stopped; then they are killed, stopped or not */
+
+void bereft_kill(struct freeze *f)
+{
+	const unsigned ending = SLOTS_IN(FENCE_ENDING);
+	int64_t now = clock_now_ns();
+	struct family family = {0};
+	bool stopped;
+
+	evict_let_stop(&f->evict);
+	slots_set(f->fence, SLOTS_IN(FENCE_LOST), FENCE_ENDING);
+	stopped_limit(&f->stopped, BEREFT_SEIZE_NS);
+	stopped = freeze_until(f, &family, ending, now, now + BEREFT_STOP_NS);
+	for (size_t i = 0; i < family_count(&family); i++)
+		log_error("pid %d held a lock whose lease was lost, or was started by one that did: it is killed",
+			  (int)family_at(&family, i));
+	if (stopped) /* else no time is to be lost */
+		farewell(f->fence, ending, &family, FAREWELL_LOST, f->relying.keeper);
+	evict_signal(&family, SIGKILL);
+	slots_set(f->fence, ending, FENCE_FREE);
+	family_free(&family);
+	stopped_collect(&f->stopped);
+	freeze_publish(f);
+}

@@ -1,0 +1,116 @@
+/*
+ * See freezer.h.
+ *
+ * Each lock has its on_lost, by the rule of its file. For a process that holds several locks "kill" counts before
+ * "freeze", and "freeze" before "warn": a process that was asked to end is not stopped, since it could not obey SIGTERM,
+ * and gets SIGKILL when half of the margin is over, that is before the leases end; any other process with a lock under
+ * "freeze" is stopped, whatever else it holds.
+ */
+#include "keeper/guard/freezer.h"
+
+#include <stdlib.h>
+
+#include "keeper/clock.h"
+#include "keeper/guard/bereft.h"
+#include "keeper/guard/evict.h"
+#include "keeper/guard/freeze.h"
+#include "keeper/guard/slots.h"
+
+#define FREEZER_LOOK_MS 20  /* between two looks while there is something to do */
+#define FREEZER_REST_MS 640 /* and at most, while all processes that were found are stopped */
+
+struct freezer {
+	struct freeze freeze;
+	int pause_ms; /* until the next look: grows while no process is found that is new */
+};
+
+struct freezer *freezer_new(struct fence *fence)
+{
+	struct freezer *f = calloc(1, sizeof(*f));
+
+	if (!f)
+		return NULL;
+	freeze_init(&f->freeze, fence);
+	f->pause_ms = FREEZER_LOOK_MS;
+	return f;
+}
+
+void freezer_keeper(struct freezer *f, pid_t keeper)
+{
+	freeze_set_keeper(&f->freeze, keeper);
+}
+
+/* An outage may last for hours, and a look reads every process of the machine. A process that gets a kernel lock past
+ * the deadline was granted nothing: if it is found later, it has done no harm. */
+static bool freezer_is_past(const struct fence *fence)
+{
+	return clock_now_ns() >= slots_deadline_ns(fence);
+}
+
+static int freezer_pause_ms(struct freezer *f, bool quiet, int max_ms)
+{
+	int ms = f->pause_ms * 2;
+
+	f->pause_ms = !quiet ? FREEZER_LOOK_MS : ms > FREEZER_REST_MS ? FREEZER_REST_MS : ms;
+	return f->pause_ms < max_ms ? f->pause_ms : max_ms;
+}
+
+/* Finds those that held locks when the leases ceased to be sure. They are stopped while they are found, so that the next
+ * search need not find them again; but not if some of them may have to end. */
+static void freezer_find_first(struct freeze *f, bool due, int64_t freeze_at_ns)
+{
+	bool stop = due && !slots_any(f->fence, SLOTS_SURE_UNTIL | SLOTS_AS(ON_LOST_KILL) | SLOTS_AS(ON_LOST_WARN));
+
+	if (!relying_find_first(&f->relying, due, freeze_at_ns, stop ? &f->found : NULL) || !stop)
+		return;
+	for (size_t i = 0; i < family_count(&f->relying.first); i++)
+		freeze_process(f, family_at(&f->relying.first, i));
+}
+
+/* The margin has begun: returns when to look again. */
+static int freezer_stop_holders(struct freezer *f, int64_t now_ns, int max_ms)
+{
+	struct freeze *freeze = &f->freeze;
+	size_t before = threads_count(&freeze->stopped.threads);
+
+	if (slots_any(freeze->fence, SLOTS_SURE_UNTIL | SLOTS_AS(ON_LOST_KILL)))
+		evict_holders(&freeze->evict, now_ns);
+	if (slots_any(freeze->fence, SLOTS_SURE_UNTIL | SLOTS_AS(ON_LOST_FREEZE)))
+		freeze_holders(freeze);
+	return freezer_pause_ms(f, threads_count(&freeze->stopped.threads) == before && freezer_is_past(freeze->fence), max_ms);
+}
+
+/* It is not due: lets go of all if the leases are sure. Returns when to look again. leases: there are some. */
+static int freezer_rest(struct freezer *f, int64_t now_ns, int64_t freeze_at_ns, bool leases, int max_ms)
+{
+	struct freeze *freeze = &f->freeze;
+	struct threads *threads = &freeze->stopped.threads;
+	int64_t left_ms;
+
+	if (threads_count(threads) && !slots_any(freeze->fence, SLOTS_IN(FENCE_UNSURE)) && (now_ns < freeze_at_ns || !leases)) /* mutant: thaw */
+		freeze_thaw(freeze);
+	/* What is left now is held, and waits for its file system: SIGCHLD tells when it has stopped. */
+	if (threads_count(threads) || signalled_continue_kin(&freeze->stopped.signalled))
+		return freezer_pause_ms(f, threads_count(threads) && !threads_processes(threads), max_ms);
+	f->pause_ms = FREEZER_LOOK_MS;
+	evict_forget(&freeze->evict);
+	left_ms = leases && freeze_at_ns ? (freeze_at_ns - now_ns) / NS_PER_MS + 1 : max_ms;
+	return left_ms < max_ms ? (int)left_ms : max_ms;
+}
+
+int freezer_look(struct freezer *f, int max_ms)
+{
+	struct freeze *freeze = &f->freeze;
+	struct fence *fence = freeze->fence;
+	int64_t now = clock_now_ns(), freeze_at = slots_freeze_at_ns(fence);
+	bool leases = slots_any(fence, SLOTS_SURE_UNTIL);
+	bool due = freeze_at && now >= freeze_at && leases;
+
+	if (due)
+		freeze_begin(freeze, now);
+	freezer_find_first(freeze, due, freeze_at);
+	slots_set(fence, SLOTS_IN(FENCE_LOST) | SLOTS_AS(ON_LOST_WARN), FENCE_FREE);
+	if (slots_any(fence, SLOTS_IN(FENCE_LOST)))
+		bereft_kill(freeze);
+	return due ? freezer_stop_holders(f, now, max_ms) : freezer_rest(f, now, freeze_at, leases, max_ms);
+}

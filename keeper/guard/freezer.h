@@ -1,0 +1,34 @@
+/*
+ * What the parent does when leases run out, or are lost: it looks at the table of leases, and does what is due. All is
+ * done from the parent's one thread, since ptrace belongs to a thread; nothing waits for one of the processes, so none
+ * can keep the parent from the others.
+ *
+ *   freezer.h   what is due, and when to look again
+ *   freeze.h    freezing: rounds of search and stop, and their limits
+ *   bereft.h    holders of lost leases are killed
+ *   evict.h     on_lost = "kill"
+ *   relying.h   which processes rely on locks; look.h and unshown.h search for them
+ *   stopped.h   stopping and letting go; threads.h, seize.h, signalled.h, held.h
+ *   slots.h     what the table of leases says
+ */
+#ifndef DFLOCK_KEEPER_FREEZER_H
+#define DFLOCK_KEEPER_FREEZER_H
+
+#include <sys/types.h>
+
+#include "keeper/guard/fence.h"
+
+struct freezer;
+
+/* Takes up the processes that an earlier parent has stopped by SIGSTOP. NULL: no memory. Lives as long as the parent. */
+struct freezer *freezer_new(struct fence *fence);
+/* keeper: never touched, as the caller itself. */
+void freezer_keeper(struct freezer *freezer, pid_t keeper);
+
+/*
+ * Looks at the table and does what is due: freezes when freeze_at has come, kills holders of lost leases, lets go when
+ * everything is sure again. Returns how long it may take until the next look, in ms (at most max_ms).
+ */
+int freezer_look(struct freezer *freezer, int max_ms);
+
+#endif

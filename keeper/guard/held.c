@@ -1,0 +1,99 @@
+/*
+ * See held.h.
+ *
+ * Why a held thread runs nothing. Both PTRACE_INTERRUPT and SIGSTOP leave a mark at each thread that the kernel looks at
+ * on every way back to the program: the stop comes before the program's next instruction, also if that is the first of
+ * a new program after execve(), which drops neither mark. A thread in state D was in the kernel when it was looked at,
+ * after the mark was left. Another process's SIGCONT takes the mark of SIGSTOP away; stopped_collect() leaves it anew.
+ *
+ * A thread in state R may be in a call that writes on and on: it is not held. But if it got no processor since it was
+ * looked at last, it only waits for one, on a machine that has much to do, and the stop is the first thing that it will
+ * find: so it is not killed either.
+ */
+#include "keeper/guard/held.h"
+
+#include <signal.h>
+#include <string.h>
+
+#include "keeper/clock.h"
+#include "keeper/kernel/family.h"
+#include "keeper/log.h"
+
+#define HELD_RAN_NS NS_PER_MS /* a thread that had a processor for so long did not stop: it is busy in the kernel */
+
+static bool held_thread(const struct threads *threads, const struct thread *t)
+{
+	if (t->stopped)
+		return true;
+	switch (t->how) {
+	case THREAD_ASKED:
+		return threads_find_process(threads, t->pid) && strchr("DTtZX", family_state(t->tid));
+	case THREAD_TRACED:
+		return strchr("DtZX", family_state(t->tid));
+	case THREAD_SIGNALLED:
+		return family_is_held(t->pid);
+	case THREAD_REFUSED:
+		break;
+	}
+	return false;
+}
+
+bool held_all(const struct threads *threads)
+{
+	for (size_t i = 0; i < threads_count(threads); i++)
+		if (!held_thread(threads, threads_at(threads, i)))
+			return false;
+	return true;
+}
+
+static int held_add_ran(void *arg, pid_t pid, pid_t tid)
+{
+	int64_t *sum = arg, ran = procfs_ran_ns(tid);
+
+	(void)pid;
+	*sum = ran < 0 || *sum < 0 ? -1 : *sum + ran;
+	return 0;
+}
+
+/* Of a process: the sum of its threads. -1: not known. */
+static int64_t held_ran_ns(const struct thread *t)
+{
+	int64_t sum = 0;
+
+	if (!thread_is_process(t))
+		return procfs_ran_ns(t->tid);
+	family_threads(t->pid, held_add_ran, &sum);
+	return sum;
+}
+
+void held_warn(struct threads *threads)
+{
+	for (size_t i = 0; i < threads_count(threads); i++) {
+		struct thread *t = threads_at(threads, i);
+
+		t->ran_ns = held_thread(threads, t) ? 0 : held_ran_ns(t);
+	}
+}
+
+/* Has it a stop pending, and had no processor to find it? */
+static bool held_waits_for_processor(const struct threads *threads, const struct thread *t)
+{
+	int64_t now = held_ran_ns(t);
+
+	if (t->how == THREAD_ASKED && !threads_find_process(threads, t->pid))
+		return false;
+	return t->ran_ns <= 0 ? t->ran_ns == 0 : now >= 0 && now - t->ran_ns < HELD_RAN_NS;
+}
+
+void held_kill_rest(struct threads *threads)
+{
+	for (size_t i = 0; i < threads_count(threads); i++) {
+		struct thread *t = threads_at(threads, i);
+
+		if (t->killed || held_thread(threads, t) || held_waits_for_processor(threads, t))
+			continue;
+		log_error("pid %d could not be stopped in time: it is killed", (int)t->pid);
+		kill(t->pid, SIGKILL);
+		t->killed = true;
+	}
+}

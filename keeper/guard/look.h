@@ -1,0 +1,53 @@
+/*
+ * One look for the processes that hold locks under leases: what it is about, which holders count, and what it found.
+ *
+ * Which holders count: all processes that hold a lock that overlaps a lease's range, but for those that rely on
+ * nothing. A process relies on nothing if
+ *   - it is not one of the first, that is of those that held locks when the leases ceased to be sure, or were started by
+ *     one that did; and
+ *   - it is in a lock call that the keeper has not answered (fence_has_caller()).
+ * Such a process got the kernel lock only because the holder ended, and has not been told that it holds the lock. A
+ * process that relies on the lock is one of the first, or inherited the lock from one of these and asked nothing.
+ *
+ * Parent only. look_search() reads /proc: microseconds for each descriptor of the machine.
+ */
+#ifndef DFLOCK_KEEPER_LOOK_H
+#define DFLOCK_KEEPER_LOOK_H
+
+#include <sys/types.h>
+
+#include "keeper/guard/fence.h"
+#include "keeper/kernel/claims.h"
+#include "keeper/kernel/family.h"
+#include "keeper/kernel/holders.h"
+
+/* Called for each process at the moment it is found. */
+struct look_found {
+	void (*cb)(void *arg, pid_t pid);
+	void *arg;
+};
+
+struct look {
+	/* Set by the caller, and not owned: */
+	struct fence *fence;
+	pid_t keeper;                   /* never counts */
+	const struct family *first;     /* NULL: not known; then all holders count */
+	const struct look_found *found; /* NULL: nothing is done at once */
+	struct family *family;          /* processes that count are added here */
+	/* look_begin()'s: */
+	struct claims claims; /* tag: the slot */
+	pid_t last;           /* the process that was found last */
+};
+
+/* The look is about these slots (slots.h). look_end() also after an error. 0 or -ENOMEM. */
+int look_begin(struct look *look, unsigned which);
+void look_end(struct look *look);
+/* Adds the processes that have a descriptor with such a lock, and count. 0 or -errno. */
+int look_search(struct look *look);
+
+/* For a search of one's own: looks at one lock of one process; a holders_cb but for its argument. */
+int look_holder(struct look *look, const struct holder *holder);
+/* Adds a process, and tells `found` if it is new. 0 or -ENOMEM. */
+int look_add(struct look *look, pid_t pid);
+
+#endif

@@ -1,0 +1,56 @@
+/* See relying.h. */
+#include "keeper/guard/relying.h"
+
+#include <string.h>
+
+#include "keeper/guard/slots.h"
+#include "keeper/guard/unshown.h"
+#include "keeper/log.h"
+
+/* Slots for which something is to be done, or was. */
+#define SLOTS_DUE (SLOTS_IN(FENCE_UNSURE) | SLOTS_IN(FENCE_LOST) | SLOTS_IN(FENCE_ENDING))
+
+static void relying_run(struct relying *r, struct family *family, unsigned which, const struct look_found *found,
+			int (*search)(struct look *look))
+{
+	struct look look = {.fence = r->fence,
+			    .keeper = r->keeper,
+			    .first = r->first_known ? &r->first : NULL,
+			    .found = found,
+			    .family = family};
+	int ret = look_begin(&look, which);
+
+	if (ret == 0)
+		ret = search(&look);
+	look_end(&look);
+	if (ret == 0)
+		ret = family_add_descendants(family, r->keeper);
+	if (ret < 0 && !r->blind)
+		log_error("the processes that hold locks cannot be searched for: %s", strerror(-ret));
+	r->blind = ret < 0;
+}
+
+void relying_find(struct relying *r, struct family *family, unsigned which, const struct look_found *found)
+{
+	relying_run(r, family, which, found, look_search);
+}
+
+void relying_find_unshown(struct relying *r, struct family *family, unsigned which, const struct look_found *found)
+{
+	relying_run(r, family, which, found, unshown_search);
+}
+
+bool relying_find_first(struct relying *r, bool due, int64_t freeze_at_ns, const struct look_found *found)
+{
+	if (r->first_known && ((due && r->first_freeze_at != freeze_at_ns) || !(due || slots_any(r->fence, SLOTS_DUE)))) {
+		family_free(&r->first);
+		r->first_known = false;
+		unshown_forget(r->fence);
+	}
+	if (r->first_known || !(due || slots_any(r->fence, SLOTS_IN(FENCE_LOST))))
+		return false;
+	relying_find(r, &r->first, SLOTS_IN(FENCE_HELD) | SLOTS_DUE, found);
+	r->first_known = !r->blind;
+	r->first_freeze_at = freeze_at_ns;
+	return r->first_known;
+}

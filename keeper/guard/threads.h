@@ -1,0 +1,63 @@
+/*
+ * The table of threads and processes that the parent has stopped, or is about to stop. Memory alone: no system call.
+ *
+ * An entry is a thread that is stopped by ptrace (ASKED, TRACED), or a whole process that is stopped by SIGSTOP
+ * (SIGNALLED, REFUSED). One process may have both: threads that are asked still, and SIGSTOP.
+ *
+ * Pointers into the table are valid until the next threads_add() or threads_remove(). Without memory it stays as it is
+ * (array.h): the parent must go on then, and stop the others.
+ */
+#ifndef DFLOCK_KEEPER_THREADS_H
+#define DFLOCK_KEEPER_THREADS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#include "keeper/array.h"
+
+enum thread_how {
+	THREAD_ASKED,     /* PTRACE_SEIZE did not come back at once: it is tried again */
+	THREAD_TRACED,    /* its stop is pending, or confirmed */
+	THREAD_SIGNALLED, /* a process: SIGSTOP is pending, or confirmed */
+	THREAD_REFUSED,   /* a process: neither way is allowed; noted so that the log says it once */
+};
+
+struct thread {
+	pid_t pid, tid; /* the same for a process */
+	enum thread_how how;
+	int signal;       /* TRACED: to be delivered when it is let go */
+	bool stopped;     /* confirmed */
+	bool before;      /* SIGNALLED: it was stopped before, and stays so */
+	bool killed;      /* it got SIGKILL from held_kill_rest() */
+	bool going;       /* TRACED: to be let go as soon as its stop is confirmed */
+	unsigned tries;   /* ASKED: how often */
+	int64_t asked_ns; /* ASKED: when first */
+	int64_t again_ns; /* ASKED: not again before this */
+	uint64_t started; /* ASKED: family_started(), which tells it from a later thread with the same number */
+	int64_t ran_ns;   /* held_warn(): its time on a processor; 0: it was held then */
+};
+
+struct threads {
+	UT_array all; /* struct thread */
+	bool changed; /* an entry was added or removed; the user of the table resets it */
+};
+
+unsigned threads_count(const struct threads *threads);
+struct thread *threads_at(const struct threads *threads, size_t i);
+/* Is this entry for a whole process? */
+bool thread_is_process(const struct thread *thread);
+/* NULL: there is none. */
+struct thread *threads_find(const struct threads *threads, pid_t tid);
+struct thread *threads_find_process(const struct threads *threads, pid_t pid);
+/* Copies it. NULL: no memory. */
+struct thread *threads_add(struct threads *threads, const struct thread *thread);
+/* The last entry takes its place. */
+void threads_remove(struct threads *threads, struct thread *thread);
+/* Are all confirmed stopped? */
+bool threads_all_stopped(const struct threads *threads);
+/* How many processes there are: not those that are only to be let go, or that could not be stopped at all. */
+unsigned threads_processes(const struct threads *threads);
+
+#endif

@@ -1,0 +1,217 @@
+/*
+ * See unshown.h. What is written down for each claim while descriptors are looked at (`shown`) makes the question for
+ * /proc/locks unnecessary in most looks: a lock on all of the claim, exclusive, leaves room for no other.
+ */
+#include "keeper/guard/unshown.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <sys/sysmacros.h>
+#include <unistd.h>
+
+#include "keeper/kernel/hidden.h"
+#include "keeper/kernel/mappers.h"
+#include "keeper/kernel/sight.h"
+#include "keeper/log.h"
+
+struct unshown {
+	struct look *look;
+	struct hidden hidden;
+	bool *shown; /* of each claim: an exclusive lock on all of it was seen */
+	size_t shown_count;
+	bool *beyond; /* of each claim: a lock on it is held, and nobody can stop the holder */
+	/* Locks of which only a mapping may show the holder: */
+	struct holders_file *files;
+	size_t *locks; /* of each file: the lock's index in hidden.locks */
+	bool *mapped;  /* of each file: a process has it mapped */
+	size_t count;
+};
+
+static int unshown_on_holder(void *arg, const struct holder *h)
+{
+	struct unshown *u = arg;
+
+	return look_holder(u->look, h);
+}
+
+static void unshown_note_shown(struct unshown *u, size_t file, const struct procfs_lock *lock)
+{
+	struct claims *claims = &u->look->claims;
+	const struct claim *claim;
+	size_t next = SIZE_MAX;
+
+	if (lock->mode != WIRE_EXCLUSIVE || !file_index_is_plain(&claims->files[file]))
+		return;
+	while ((claim = claims_next(claims, file, lock->space, lock->from, lock->to, &next))) {
+		bool *shown = &u->shown[claims_index(claims, claim)];
+
+		if (*shown || claim->from < lock->from || claim->to > lock->to)
+			continue;
+		*shown = true;
+		u->shown_count++;
+	}
+}
+
+static int unshown_on_seen(void *arg, const struct procfs_lock *lock)
+{
+	struct unshown *u = arg;
+	size_t file = FILE_NONE;
+
+	while ((file = file_index_find(&u->hidden.index, lock->dev, lock->ino, file)) != FILE_NONE)
+		unshown_note_shown(u, file, lock);
+	return hidden_seen(&u->hidden, lock);
+}
+
+static int unshown_look(struct unshown *u)
+{
+	const struct look *look = u->look;
+
+	return holders_search(&(struct holders_search){.files = look->claims.files,
+						       .count = look->claims.file_count,
+						       .ignore_pid = look->keeper,
+						       .how = HOLDERS_AT_ONCE,
+						       .cb = unshown_on_holder,
+						       .seen = unshown_on_seen,
+						       .arg = u});
+}
+
+/* Is this lock under one of the claims? The keeper's own probes do not count. */
+static bool unshown_is_claimed(const struct unshown *u, const struct procfs_lock *lock)
+{
+	size_t file = FILE_NONE, next;
+	bool claimed = false;
+
+	if (lock->locker == u->look->keeper)
+		return false;
+	while (!claimed && (file = file_index_find(&u->hidden.index, lock->dev, lock->ino, file)) != FILE_NONE) {
+		next = SIZE_MAX;
+		claimed = claims_next(&u->look->claims, file, lock->space, lock->from, lock->to, &next) != NULL;
+	}
+	return claimed;
+}
+
+/* Nobody can stop the holder of this lock: says so on the claims that it is under. */
+static void unshown_mark(struct unshown *u, const struct procfs_lock *lock)
+{
+	const struct claims *claims = &u->look->claims;
+	size_t file = FILE_NONE;
+
+	while ((file = file_index_find(&u->hidden.index, lock->dev, lock->ino, file)) != FILE_NONE) {
+		const struct claim *claim;
+		size_t next = SIZE_MAX;
+
+		while ((claim = claims_next(claims, file, lock->space, lock->from, lock->to, &next)))
+			u->beyond[claims_index(claims, claim)] = true;
+	}
+}
+
+static int unshown_on_mapper(void *arg, size_t file, pid_t pid)
+{
+	struct unshown *u = arg;
+
+	u->mapped[file] = true;
+	return pid == getpid() || pid == u->look->keeper ? 0 : look_add(u->look, pid);
+}
+
+/* Adds the process that the kernel names, or notes the lock as one that only a mapping may show. */
+static int unshown_judge(struct unshown *u, size_t index)
+{
+	const struct procfs_lock *lock = hidden_lock(&u->hidden, index);
+	enum sight sight;
+
+	if (!unshown_is_claimed(u, lock))
+		return 0;
+	sight = sight_of(lock->locker);
+	if (sight == SIGHT_BEYOND)
+		unshown_mark(u, lock);
+	if (lock->owner == WIRE_OWNER_PROCESS || sight == SIGHT_SIGNAL || sight == SIGHT_BEYOND)
+		return look_add(u->look, lock->locker);
+	u->locks[u->count] = index;
+	u->files[u->count++] = (struct holders_file){.dev = lock->dev, .ino = lock->ino};
+	return 0;
+}
+
+static int unshown_find(struct unshown *u)
+{
+	size_t passed_over, room = hidden_count(&u->hidden) + 1;
+	int ret = 0;
+
+	u->files = malloc(room * sizeof(*u->files));
+	u->locks = malloc(room * sizeof(*u->locks));
+	u->mapped = calloc(room, sizeof(*u->mapped));
+	if (!u->files || !u->locks || !u->mapped)
+		return -ENOMEM;
+	for (size_t i = 0; ret == 0 && i < hidden_count(&u->hidden); i++)
+		ret = unshown_judge(u, i);
+	if (ret == 0 && u->count)
+		ret = mappers_find(u->files, u->count, unshown_on_mapper, u, &passed_over);
+	if (ret == -EAGAIN) /* too many errands hang: then those without a mapper that is known are marked */
+		ret = 0;
+	for (size_t i = 0; ret == 0 && i < u->count; i++)
+		if (!u->mapped[i])
+			unshown_mark(u, hidden_lock(&u->hidden, u->locks[i]));
+	return ret;
+}
+
+static void unshown_publish(const struct unshown *u)
+{
+	for (size_t i = 0; i < claims_count(&u->look->claims); i++) {
+		struct fence_slot *slot = &u->look->fence->slots[claims_at(&u->look->claims, i)->tag];
+
+		if (u->beyond[i] && !slot->hidden_said)
+			log_error("a lock on inode %llu of device %u:%u is held, but no process can be stopped for it: "
+				  "its descriptor is on its way through a socket, or the keeper may not look into the "
+				  "process that has it; `dflock status` names the lock",
+				  (unsigned long long)slot->ino, major(slot->dev), minor(slot->dev));
+		slot->hidden_said |= u->beyond[i];
+		__atomic_store_n(&slot->hidden, u->beyond[i], __ATOMIC_RELAXED);
+	}
+}
+
+/* The order of steps is hidden.h's. */
+static int unshown_run(struct unshown *u)
+{
+	const struct claims *claims = &u->look->claims;
+	int ret = hidden_begin(&u->hidden, claims->files, claims->file_count);
+
+	u->shown = calloc(claims_count(claims) + 1, sizeof(*u->shown));
+	u->beyond = calloc(claims_count(claims) + 1, sizeof(*u->beyond));
+	if (!u->shown || !u->beyond)
+		ret = -ENOMEM;
+	if (ret == 0)
+		ret = unshown_look(u);
+	if (ret == 0 && u->shown_count < claims_count(claims)) {
+		ret = hidden_end(&u->hidden);
+		if (ret == 0 && hidden_count(&u->hidden))
+			ret = unshown_look(u);
+		if (ret == 0 && hidden_count(&u->hidden))
+			ret = hidden_end(&u->hidden);
+		if (ret == 0 && hidden_count(&u->hidden))
+			ret = unshown_find(u);
+	}
+	if (ret == 0)
+		unshown_publish(u);
+	return ret;
+}
+
+int unshown_search(struct look *look)
+{
+	struct unshown u = {.look = look};
+	int ret = 0;
+
+	if (claims_count(&look->claims))
+		ret = unshown_run(&u);
+	hidden_free(&u.hidden);
+	free(u.shown);
+	free(u.beyond);
+	free(u.files);
+	free(u.locks);
+	free(u.mapped);
+	return ret;
+}
+
+void unshown_forget(struct fence *fence)
+{
+	for (uint32_t i = 0; i < fence->used; i++)
+		fence->slots[i].hidden = fence->slots[i].hidden_said = 0;
+}

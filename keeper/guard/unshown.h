@@ -1,0 +1,26 @@
+/*
+ * The second half of a look: holders whose lock no descriptor shows (hidden.h): the open file description lives on in a
+ * mapping, or in a message on its way through a socket; or the process may not be looked into.
+ *
+ * Which processes count then:
+ *   a record lock of a process      the process that the kernel names
+ *   the process that took the lock  it runs, and may not be looked into: it is taken for the holder
+ *   else                            each process that has the file mapped
+ * If there is none, or if it can not be signalled, nobody can stop the holder: the log says so, once for each outage,
+ * and the slot is marked for `dflock status`.
+ *
+ * Parent only. It takes longer than look_search(), since it may ask the kernel for all locks of the machine: for when
+ * all others are stopped.
+ */
+#ifndef DFLOCK_KEEPER_UNSHOWN_H
+#define DFLOCK_KEEPER_UNSHOWN_H
+
+#include "keeper/guard/fence.h"
+#include "keeper/guard/look.h"
+
+/* Searches as look_search() does, and for these, too. 0 or -errno. */
+int unshown_search(struct look *look);
+/* The leases are sure again: takes the marks off all slots. */
+void unshown_forget(struct fence *fence);
+
+#endif

@@ -1,0 +1,143 @@
+#include "store/message.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <limits.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "store/reply.h"
+
+/*
+ * The messages:
+ *   recall ASKED_TOKEN ASKER_HOST ASKER_TOKEN SPACE MODE FROM TO ASK NAME
+ *   granted TOKEN FENCE INCARNATION NAME
+ *   inuse TOKEN SPACE MODE FROM TO HOLDER_HOST NAME
+ *   chase HOST TOKEN PID YOUNGEST HOPS SPACE MODE FROM TO NAME
+ * One blank stands between words. The name is the rest of the text, since it may have blanks.
+ */
+#define MAX_WORDS 10
+
+/* SPACE MODE FROM TO */
+static bool message_take_range(char *const word[], struct store_range *out)
+{
+	uint64_t from, to;
+
+	if (!reply_space(word[0], &out->space) || !reply_mode(word[1], &out->mode) || !reply_number(word[2], &from) ||
+	    !reply_number(word[3], &to) || to > INT64_MAX || from >= to)
+		return false;
+	out->from = (int64_t)from;
+	out->to = (int64_t)to;
+	return true;
+}
+
+static bool message_take_recall(char *const word[], struct store_message *out)
+{
+	out->kind = STORE_MSG_RECALL;
+	if (!reply_is_token(word[1]) || !reply_is_host(word[2]) || !reply_is_token(word[3]) ||
+	    !message_take_range(word + 4, &out->range) || (strcmp(word[8], "0") != 0 && strcmp(word[8], "1") != 0))
+		return false;
+	strcpy(out->token, word[1]);
+	strcpy(out->asker, word[2]);
+	strcpy(out->asker_token, word[3]);
+	out->ask = word[8][0] == '1';
+	return true;
+}
+
+static bool message_take_granted(char *const word[], struct store_message *out)
+{
+	out->kind = STORE_MSG_GRANTED;
+	if (!reply_is_token(word[1]) || !reply_number(word[2], &out->fence) || !reply_is_incarnation(word[3]))
+		return false;
+	strcpy(out->token, word[1]);
+	return true;
+}
+
+static bool message_take_in_use(char *const word[], struct store_message *out)
+{
+	out->kind = STORE_MSG_IN_USE;
+	if (!reply_is_token(word[1]) || !message_take_range(word + 2, &out->range) || !reply_is_host(word[6]))
+		return false;
+	strcpy(out->token, word[1]);
+	strcpy(out->holder, word[6]);
+	return true;
+}
+
+static bool message_take_chase(char *const word[], struct store_message *out)
+{
+	struct store_chase *chase = &out->chase;
+	uint64_t pid, hops;
+
+	out->kind = STORE_MSG_CHASE;
+	if (!reply_is_host(word[1]) || !reply_is_token(word[2]) || !reply_number(word[3], &pid) || pid == 0 ||
+	    pid > INT_MAX || !reply_number(word[4], &chase->youngest) || !reply_number(word[5], &hops) ||
+	    hops > UINT_MAX || !message_take_range(word + 6, &chase->range))
+		return false;
+	strcpy(chase->host, word[1]);
+	strcpy(chase->token, word[2]);
+	chase->pid = (int)pid;
+	chase->hops = (unsigned)hops;
+	return true;
+}
+
+/* Cuts `count` words off the front of the text, which changes. Returns the rest; NULL: there are fewer words. */
+static char *message_cut_words(char *text, char **word, size_t count)
+{
+	for (size_t i = 0; i < count; i++) {
+		word[i] = text;
+		text = strchr(text, ' ');
+		if (!text)
+			return NULL;
+		*text++ = '\0';
+	}
+	return text;
+}
+
+int message_parse(const char *text, size_t len, const char *incarnation, struct store_message *out)
+{
+	static const struct {
+		const char *kind;
+		size_t words;
+		bool (*parse)(char *const word[], struct store_message *out);
+	} kinds[] = {{"recall ", 9, message_take_recall},
+		     {"granted ", 4, message_take_granted},
+		     {"inuse ", 7, message_take_in_use},
+		     {"chase ", 10, message_take_chase}};
+	char copy[MESSAGE_BYTES], *word[MAX_WORDS];
+
+	*out = (struct store_message){.kind = STORE_MSG_RECALL};
+	if (len >= sizeof(copy) || memchr(text, '\0', len))
+		return -EINVAL;
+	memcpy(copy, text, len);
+	copy[len] = '\0';
+	for (size_t i = 0; i < sizeof(kinds) / sizeof(*kinds); i++) {
+		if (strncmp(copy, kinds[i].kind, strlen(kinds[i].kind)) != 0)
+			continue;
+		const char *name = message_cut_words(copy, word, kinds[i].words);
+		if (!name || !*name || strlen(name) >= sizeof(out->name) || !kinds[i].parse(word, out))
+			return -EINVAL;
+		strcpy(out->name, name);
+		return out->kind == STORE_MSG_GRANTED && strcmp(word[3], incarnation) != 0 ? -ESTALE : 0;
+	}
+	return -EINVAL;
+}
+
+int message_format_in_use(char message[MESSAGE_BYTES], const char *host, const char *name, const char *asker_token,
+			const struct store_range *in_use)
+{
+	int n = snprintf(message, MESSAGE_BYTES, "inuse %s %s %s " REPLY_OFFSET " " REPLY_OFFSET " %s %s",
+			 asker_token, reply_space_word[in_use->space], reply_mode_word[in_use->mode], in_use->from,
+			 in_use->to, host, name);
+
+	return n < MESSAGE_BYTES ? 0 : -ENAMETOOLONG;
+}
+
+int message_format_chase(char message[MESSAGE_BYTES], const struct store_chase *chase)
+{
+	int n = snprintf(message, MESSAGE_BYTES,
+			 "chase %s %s %d %" PRIu64 " %u %s %s " REPLY_OFFSET " " REPLY_OFFSET " %s", chase->host,
+			 chase->token, chase->pid, chase->youngest, chase->hops, reply_space_word[chase->range.space],
+			 reply_mode_word[chase->range.mode], chase->range.from, chase->range.to, chase->name);
+
+	return n < MESSAGE_BYTES ? 0 : -ENAMETOOLONG;
+}

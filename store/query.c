@@ -1,0 +1,267 @@
+/* See internal.h. The way of a query: query_transmit() sends it; its reply is kept in query_on_reply(); if its answer
+ * binds, the reply waits there for WAIT (acks.h); then query_take_reply() hands it to `done`. */
+#include "store/internal.h"
+
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static void query_set_word(struct query *q, int i, char *text)
+{
+	free(q->argv[i]);
+	q->argv[i] = store_need(text);
+}
+
+static void query_take_word(struct query *q, char *text)
+{
+	if (q->argc == QUERY_ARGS)
+		abort();
+	query_set_word(q, q->argc++, text);
+}
+
+void query_word(struct query *q, const char *word)
+{
+	query_take_word(q, strdup(word));
+}
+
+void query_add(struct query *q, const char *format, ...)
+{
+	va_list args;
+	char *text;
+
+	va_start(args, format);
+	if (vasprintf(&text, format, args) < 0)
+		text = NULL;
+	va_end(args);
+	query_take_word(q, text);
+}
+
+static struct query *query_new(struct store *s)
+{
+	struct query *q = store_need(calloc(1, sizeof(*q)));
+
+	q->store = s;
+	q->script = -1;
+	return q;
+}
+
+struct query *query_command(struct store *s, const char *command)
+{
+	struct query *q = query_new(s);
+
+	query_word(q, command);
+	return q;
+}
+
+struct query *query_script(struct store *s, enum script_id script, const char *name)
+{
+	struct query *q = query_new(s);
+
+	q->script = (int)script;
+	q->binding = script_is_binding(script) && config_acknowledgements(s->config) > 0;
+	query_word(q, "EVALSHA");
+	query_word(q, s->sha[script]);
+	query_add(q, "%d", script_keys(script));
+	query_word(q, STORE_KEYS "store");
+	query_word(q, STORE_KEYS "hosts");
+	if (name)
+		query_add(q, STORE_LOCK_KEY "%s", name);
+	query_word(q, s->record.incarnation);
+	return q;
+}
+
+static void query_free(struct query *q)
+{
+	for (int i = 0; i < q->argc; i++)
+		free(q->argv[i]);
+	freeReplyObject(q->reply);
+	free(q);
+}
+
+void query_end(struct query *q, enum store_status status, const char *error)
+{
+	q->done(q, NULL, status, error);
+	query_free(q);
+}
+
+/* ---- the answer ---- */
+
+static int query_transmit(struct query *q);
+
+/* The server has forgotten the script (SCRIPT FLUSH, a new server behind a proxy): EVAL brings it back. */
+static bool query_send_whole(struct query *q)
+{
+	if (q->script < 0 || q->sent_whole)
+		return false;
+	q->sent_whole = true;
+	query_set_word(q, 0, strdup("EVAL"));
+	query_set_word(q, 1, script_text((enum script_id)q->script, q->store->redis7));
+	return query_transmit(q) == 0;
+}
+
+static void query_take_error(struct query *q)
+{
+	struct store *s = q->store;
+	char line[REPLY_LINE_BYTES];
+
+	switch (reply_explain(q->reply->str, line)) {
+	case REPLY_ERROR_NOSCRIPT:
+		if (query_send_whole(q))
+			return;
+		break;
+	case REPLY_ERROR_UNREACHABLE:
+		store_fail(s, "%s", line);
+		query_end(q, STORE_UNREACHABLE, line);
+		return;
+	case REPLY_ERROR_HERE:
+		break;
+	}
+	query_end(q, STORE_ERROR, line);
+}
+
+/* Frees the query, unless it is sent again. */
+static void query_take_reply(struct query *q)
+{
+	if (q->reply->type == REDIS_REPLY_ERROR) {
+		query_take_error(q);
+		return;
+	}
+	q->done(q, q->reply, STORE_OK, NULL);
+	query_free(q);
+}
+
+static void query_on_reply(void *arg, const redisReply *reply)
+{
+	struct query *q = arg;
+
+	if (!reply) {
+		if (q->binding)
+			acks_forget(&q->store->acks, &q->entry);
+		query_end(q, STORE_UNREACHABLE, q->store->error);
+		return;
+	}
+	freeReplyObject(q->reply); /* that was NOSCRIPT */
+	q->reply = link_keep_reply(q->store->commands);
+	if (!q->binding)
+		query_take_reply(q);
+}
+
+static int query_transmit(struct query *q)
+{
+	struct link *link = q->store->commands; /* NULL: another reply that came with this one has broken it */
+	int ret = link ? link_send(link, q->argc, (const char *const *)q->argv, query_on_reply, q) : -ENOTCONN;
+
+	if (ret == 0 && q->binding)
+		acks_await(&q->store->acks, &q->entry);
+	return ret;
+}
+
+const char *query_nonsense(struct query *q)
+{
+	store_fail(q->store,
+		   "the answer to %s is none that dflock's scripts give: is this the store of another version?",
+		   q->script < 0 ? q->argv[0] : script_name((enum script_id)q->script));
+	return q->store->error;
+}
+
+/* ---- the replicas ---- */
+
+static void query_acknowledged(struct acks_entry *entry, bool enough)
+{
+	struct query *q = (struct query *)((char *)entry - offsetof(struct query, entry));
+
+	if (enough)
+		query_take_reply(q);
+	else
+		query_end(q, STORE_UNREACHABLE, q->store->error);
+}
+
+/* `reply` NULL: the link is being closed. The queries without a reply have had their NULL before this one. */
+static void query_on_acks(void *arg, const redisReply *reply)
+{
+	struct store *s = arg;
+	char line[REPLY_LINE_BYTES];
+	bool enough = reply && acks_are_enough(s->config, reply, line);
+
+	if (reply && !enough)
+		store_fail(s, "%s", line);
+	acks_answered(&s->acks, enough);
+}
+
+static void query_ask_acks(void *arg)
+{
+	struct store *s = arg;
+	char count[16], limit[24];
+
+	snprintf(count, sizeof(count), "%d", config_acknowledgements(s->config));
+	snprintf(limit, sizeof(limit), "%lld", (long long)acks_limit_ms(s->config));
+	/* The scripts have gone out, so only memory can be missing, and without this WAIT their answers would be waited
+	 * for for ever. */
+	if (link_send(s->commands, 3, (const char *const[]){"WAIT", count, limit}, query_on_acks, s) != 0)
+		store_need(NULL);
+}
+
+/* ---- sending ---- */
+
+static void query_clear(struct query_list *list)
+{
+	list->first = NULL;
+	list->last = &list->first;
+}
+
+void query_init(struct store *s)
+{
+	static const struct acks_events events = {.ask = query_ask_acks, .acknowledged = query_acknowledged};
+
+	acks_init(&s->acks, &events, s);
+	query_clear(&s->refused);
+}
+
+void query_end_refused(struct store *s)
+{
+	struct query *q = s->refused.first, *next;
+
+	query_clear(&s->refused);
+	for (; q; q = next) {
+		next = q->next;
+		query_end(q, q->status, q->error);
+	}
+}
+
+static void query_on_soon(uv_timer_t *timer)
+{
+	query_end_refused(timer->data);
+}
+
+void query_refuse(struct query *q, query_done *done, enum store_status status, const char *error)
+{
+	struct store *s = q->store;
+
+	q->done = done;
+	q->status = status;
+	snprintf(q->error, sizeof(q->error), "%s", error);
+	q->next = NULL;
+	*s->refused.last = q;
+	s->refused.last = &q->next;
+	/* Not 0 ms: a caller that asks again from its callback would keep the loop in its timers. */
+	if (s->state != STORE_FREED && !uv_is_active((uv_handle_t *)&s->soon))
+		uv_timer_start(&s->soon, query_on_soon, 1, 0);
+}
+
+void query_send_early(struct query *q, query_done *done)
+{
+	q->done = done;
+	int ret = query_transmit(q);
+	if (ret)
+		query_refuse(q, done, STORE_UNREACHABLE, uv_strerror(ret));
+}
+
+void query_send(struct query *q, query_done *done)
+{
+	if (q->store->state == STORE_UP)
+		query_send_early(q, done);
+	else
+		query_refuse(q, done, STORE_UNREACHABLE, q->store->error);
+}

@@ -1,0 +1,61 @@
+"""Jobs that hold a lock while their lease cannot be renewed, and how a test sees whether they run."""
+import os
+import signal
+import time
+
+from harness import wait_until
+
+JOB = 'trap "" INT; echo $$ >>"$1.pid"; while :; do echo >>"$1"; read -t 0.01 <> <(:); done'
+# Long margins: a process that is not stopped in half of one is killed, which happens where too many programs run at once.
+LEASE = "ttl_ms = 3000; freeze_margin_ms = 1300;"
+# For a parent that is traced, which makes its search slow.
+SLOW_LEASE = "ttl_ms = 12000; freeze_margin_ms = 5000;"
+
+
+def job(host, *how, out="out"):
+    """A job under flock(1) that writes a line to a file again and again."""
+    path = host.path("job." + out)
+    process = host.popen("flock", *how, host.path("f"), "bash", "-c", JOB, "job", path)
+    wait_until(lambda: size(path) > 3, "the job runs")
+    return process, path
+
+
+def size(path):
+    try:
+        return os.stat(path).st_size
+    except OSError:
+        return 0
+
+
+def state(pid):
+    try:
+        with open(f"/proc/{pid}/stat") as f:
+            return f.read().rsplit(")", 1)[1].split()[0]
+    except OSError:
+        return "gone"
+
+
+def is_frozen(path):
+    before = size(path)
+    time.sleep(0.2)  # a running job writes some 20 lines in that time; nothing but waiting can show that it does not
+    return size(path) == before
+
+
+def grows(path):
+    before = size(path)
+    wait_until(lambda: size(path) > before, "the job goes on")
+
+
+def children(pid):
+    with open(f"/proc/{pid}/task/{pid}/children") as f:
+        return [int(p) for p in f.read().split()]
+
+
+def outage(host, redis, pids):
+    """All these are frozen, and go on."""
+    redis.signal(signal.SIGSTOP)
+    wait_until(lambda: all(state(p) in "tT" for p in pids), "all are frozen", 10)
+    wait_until(lambda: "are frozen" in host.log(), "and that is said", 10)
+    redis.signal(signal.SIGCONT)
+    wait_until(lambda: "go on" in host.log(), "they are let go", 20)
+    assert not any(state(p) in "tT" for p in pids)

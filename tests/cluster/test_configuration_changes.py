@@ -1,0 +1,146 @@
+"""Whatever state the configuration file passes through, no lock is refused for it, and no protected lock passes."""
+import collections
+import json
+import os
+import re
+import signal
+import subprocess
+import threading
+import time
+
+import pytest
+from harness import wait_until
+
+from editing import LEASE, flock, works, read, write, holder, settled
+
+# Locks without an end: of a file that another host has, of one that is free, and of one that is not protected. Any other
+# answer than these is counted: a refusal, and a lock on what another host has.
+HAMMER = """
+import collections, errno, fcntl, json, select, sys, time
+seen = collections.Counter()
+while not select.select([0], [], [], 0.005)[0]:
+    for name in sys.argv[1:]:
+        with open(name, "a") as file:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                seen[name[-1] + " ok"] += 1
+            except OSError as e:
+                seen[name[-1] + " " + errno.errorcode[e.errno]] += 1
+print(json.dumps(seen))
+"""
+
+
+RIGHT = {"f EAGAIN", "g ok", "u ok", "h ok", "v ok"}
+
+
+class Hammer:
+    """In a program that runs all the time, and in new ones."""
+
+    def __init__(self, host):
+        self.host = host
+        self.running = host.popen("/usr/bin/python3", "-c", HAMMER, *map(host.path, "fgu"), stdin=subprocess.PIPE)
+        self.starter = threading.Thread(target=self.start_programs)
+        self.seen, self.ends = collections.Counter(), False
+        self.starter.start()
+
+    def start_programs(self):
+        while not self.ends:
+            for name in "fhv":
+                status, said = flock(self.host, name)
+                self.seen[name + {0: " ok", 1: " EAGAIN"}.get(status, said)] += 1
+                time.sleep(0.02)  # leaves the machine to the others
+
+    def wrong(self):
+        return set(self.seen) - RIGHT
+
+    def end(self):
+        """What was seen, and how often."""
+        self.ends = True
+        self.starter.join()
+        said, complaints = self.running.communicate(timeout=60)
+        assert complaints == ""
+        return self.seen + collections.Counter(json.loads(said))
+
+
+def in_place(host, text, pause=0.0):
+    """An editor that truncates the file and writes it piece by piece."""
+    with open(host.config, "w") as f:
+        for at in range(0, len(text), 40):
+            f.write(text[at:at + 40])
+            f.flush()
+            time.sleep(pause)
+
+
+def like_vim(host, text):
+    os.rename(host.config, host.config + "~")
+    time.sleep(0.05)
+    with open(host.config, "w") as f:
+        f.write(text)
+    os.unlink(host.config + "~")
+
+
+def run(*words):
+    subprocess.run(words, check=True)
+
+
+def emptied(host, text):
+    with open(host.config, "w"):
+        pass
+
+
+CHANGES = {
+    "touch": (lambda host, text: run("touch", host.config), "same"),
+    "chmod": (lambda host, text: os.chmod(host.config, 0o600), "same"),
+    "cp": (lambda host, text: (run("cp", host.config, host.config + ".copy"), run("cp", host.config + ".copy", host.config)), "same"),
+    "mv": (lambda host, text: (run("cp", host.config, host.config + ".copy"), run("mv", host.config + ".copy", host.config)), "same"),
+    "sed -i": (lambda host, text: run("sed", "-i", "1i // a comment", host.config), "same"),
+    "in place": (in_place, "same"),
+    "slowly": (lambda host, text: in_place(host, text + "// more\n", 0.1), "same"),
+    "like vim": (lambda host, text: like_vim(host, text + "// of vim\n"), "same"),
+    "more rules": (lambda host, text: write(host, text.replace("protect = (", 'protect = ( { path = "/nowhere"; },')), "same"),
+    "a rule gone": (lambda host, text: write(host, re.sub(r"\{ path[^}]*/f[^}]*\},", "", text)), "waits"),
+    "another name": (lambda host, text: write(host, text.replace('name = "f"', 'name = "x"')), "waits"),
+    "a tree in front": (lambda host, text: write(host, text.replace("protect = (", f'protect = ( {{ tree = "{host.files}"; name = "t"; }},')),
+                        "waits"),
+    "another ttl": (lambda host, text: write(host, text.replace("20000", "30000")), "stop"),
+    "empty": (emptied, "waits"),
+    "invalid": (lambda host, text: write(host, text + "colour = 7;\n"), "invalid"),
+    "half": (lambda host, text: in_place(host, text[:len(text) - 20]), "invalid"),
+    "missing": (lambda host, text: os.unlink(host.config), "missing"),
+    "a directory": (lambda host, text: (os.unlink(host.config), os.mkdir(host.config)), "invalid"),
+}
+THREE = '{ path = "%s/f"; name = "f"; }, { path = "%s/g"; name = "g"; }, { path = "%s/h"; name = "h"; }'
+KILLED = ["cp", "slowly", "a rule gone", "empty", "invalid", "missing"]
+
+
+@pytest.mark.parametrize("change,killed", [(change, 0) for change in CHANGES] + [(change, n) for change in KILLED for n in (1, 2)])
+def test_no_state_refuses_or_lets_pass(make_host, change, killed):
+    """While it changes, after that, and when it is put back. killed: then the keeper is, or also its parent."""
+    how, state = CHANGES[change]
+    b = make_host("b", lease=LEASE, rules=THREE)
+    a = make_host("a", lease=LEASE, rules=THREE, foreground=False)
+    held, text = holder(b, "f"), read(a)
+    assert works(a, "g")
+    hammer = Hammer(a)
+    how(a, text)
+    settled(a, state)
+    if killed == 1:
+        keeper = a.keeper_pids()[1]
+        os.kill(keeper, signal.SIGKILL)
+        wait_until(lambda: len(a.keeper_pids()) == 2 and a.keeper_pids()[1] != keeper and a.serves(), "the next one serves")
+    elif killed == 2:
+        a.kill(a.keeper_pids())
+    wait_until(lambda: a.keeper_pids() and a.serves(), "a keeper serves")
+    settled(a, state)
+    if os.path.isdir(a.config):
+        os.rmdir(a.config)
+    write(a, text)
+    if change == "more rules":  # a rule less
+        settled(a, "waits")
+        a.cli("reload")
+    settled(a, "same")
+    wait_until(lambda: min(hammer.seen[what] for what in ("f EAGAIN", "h ok", "v ok")) >= 3 or hammer.wrong(), "some were started")
+    seen = hammer.end()
+    assert set(seen) == RIGHT, seen
+    held.end()
+    assert works(a)

@@ -1,0 +1,87 @@
+"""The keeper's parent may not use ptrace(), or dies, while it stops holders."""
+import os
+import signal
+
+import pytest
+from harness import wait_until
+
+from jobs import LEASE, SLOW_LEASE, grows, is_frozen, job, state
+from keepers import opened
+
+
+def without_ptrace(host):
+    """The parent's ptrace() fails from now on, so that it must do with SIGSTOP."""
+    parent = host.keeper_pids()[0]
+    trace = host.popen("strace", "-qq", "-o", "/dev/null", "-e", "inject=ptrace:error=EPERM", "-p", str(parent))
+    wait_until(lambda: f"TracerPid:\t{trace.pid}\n" in open(f"/proc/{parent}/status").read(), "the parent is traced")
+    return parent, trace
+
+
+def test_sigstop_where_ptrace_is_refused(make_host, redis):
+    a = make_host("a", lease=SLOW_LEASE)
+    process, path = job(a)
+    without_ptrace(a)
+    redis.signal(signal.SIGSTOP)
+    wait_until(lambda: "are frozen" in a.log(), "frozen", 40)
+    pid = int(open(path + ".pid").read())
+    assert state(pid) == "T" and is_frozen(path)
+    redis.signal(signal.SIGCONT)
+    grows(path)
+    os.kill(pid, signal.SIGKILL)
+    process.communicate(timeout=20)
+
+
+def test_a_holder_that_was_stopped_by_a_parent_that_dies_goes_on(make_host, redis):
+    """SIGSTOP outlives the parent. The next parent knows which processes the last one stopped, and lets them go on when their leases stand."""
+    a = make_host("a", lease=SLOW_LEASE)
+    process, path = job(a)
+    parent, trace = without_ptrace(a)
+    redis.signal(signal.SIGSTOP)
+    wait_until(lambda: "are frozen" in a.log(), "frozen", 40)
+    pid = int(open(path + ".pid").read())
+    assert state(pid) == "T"
+    os.kill(parent, signal.SIGKILL)
+    trace.communicate(timeout=20)
+    wait_until(lambda: len(a.keeper_pids()) == 2 and parent not in a.keeper_pids(), "the next keeper and parent")
+    assert state(pid) == "T" and is_frozen(path)
+    redis.signal(signal.SIGCONT)
+    wait_until(lambda: state(pid) in "SR", "it goes on")
+    grows(path)
+    os.kill(pid, signal.SIGKILL)
+    process.communicate(timeout=20)
+
+
+def test_a_parent_that_dies_takes_the_frozen_with_it(make_host, redis):
+    """EXITKILL: nobody would watch them for a moment. The next keeper and parent take over all the same."""
+    a = make_host("a", lease=LEASE)
+    process, path = job(a)
+    redis.signal(signal.SIGSTOP)
+    wait_until(lambda: "are frozen" in a.log(), "frozen", 40)
+    old = a.keeper_pids()
+    os.kill(old[0], signal.SIGKILL)
+    wait_until(lambda: process.poll() is not None, "the holder is killed", 10)
+    wait_until(lambda: len(a.keeper_pids()) == 2 and not set(a.keeper_pids()) & set(old), "the next keeper and parent")
+    assert "held frozen died with it" in a.log()
+    redis.signal(signal.SIGCONT)
+    other = opened(a)
+    assert other.do("flock 0 ex") == "ok"
+
+
+@pytest.mark.parametrize("n", [1, 5, 20, 60, 150])
+def test_a_parent_that_dies_while_it_freezes(make_host, redis, n):
+    """At its nth system call: the holder is stopped all the same, or dead, when another host may get the lock."""
+    a = make_host("a", lease=LEASE)
+    process, path = job(a)
+    pid = int(open(path + ".pid").read())
+    redis.signal(signal.SIGSTOP)
+    parent = a.keeper_pids()[0]
+    trace = a.popen("strace", "-qq", "-o", "/dev/null", "-e", f"inject=all:signal=SIGKILL:when={n}", "-p", str(parent))
+    wait_until(lambda: parent not in a.keeper_pids(), "the parent is killed", 20)
+    trace.communicate(timeout=20)
+    wait_until(lambda: state(pid) in ("t", "T", "Z", "gone"), "the holder is stopped, or has died", 10)
+    assert state(pid) in ("Z", "gone") or is_frozen(path)
+    redis.signal(signal.SIGCONT)
+    if state(pid) not in ("Z", "gone"):
+        grows(path)
+        os.kill(pid, signal.SIGKILL)
+    process.communicate(timeout=20)

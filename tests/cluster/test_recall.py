@@ -1,0 +1,89 @@
+"""A lease that another host waits for: calls on the holder's host meanwhile, and how it is tested and given back."""
+import os
+
+import pytest
+from harness import wait_until
+
+from keepers import held, opened
+
+
+@pytest.mark.parametrize("held_already, wanted", [("flock 0 ex", "flock 0 ex nb"), ("setlk 0 ex 10 20", "setlk 0 ex 10 20"),
+                                                  ("setlk 0 ex 10 20", "setlk 0 ex 20 30")], ids=["flock", "record", "part"])
+def test_calls_that_do_not_wait_are_answered_at_once(make_host, redis, held_already, wanted):
+    """Although another host waits for what a program of this host holds. A lease that is requested for such a call is recalled before the
+    probes of the lease in use have ended; that once led to thousands of requests."""
+    lease = "ttl_ms = 20000; probe_ms = 5000;"
+    b, a = make_host("b", lease=lease), make_host("a", lease=lease)
+    elsewhere, holder, waiter = opened(b), opened(a), opened(b)
+    assert elsewhere.do("setlk 0 ex 100 1") == "ok"  # so that a gets no more than what it asks for
+    assert holder.do(held_already) == "ok"
+    waiter.say(held_already + (" w" if held_already.startswith("setlk") else ""))
+    wait_until(lambda: held(a, state="waiting"), "the lease is recalled, and in use")
+    for _ in range(5):
+        other = opened(a)
+        before = redis.commands_processed()
+        assert other.do(wanted) == "EAGAIN"
+        assert redis.commands_processed() - before < 100
+    assert waiter.silent(0.1)
+    holder.kill()
+    assert waiter.heard()[0] == "ok"
+
+
+def test_a_kernel_that_refuses_to_wait_is_asked_at_growing_intervals(make_host, folder):
+    """The kernel says that a lock is held, and then does not let the keeper wait for its end."""
+    lease = "ttl_ms = 20000; probe_ms = 5000;"
+    a, b = make_host("a", lease=lease), make_host("b", lease=lease)
+    here, there = opened(a), opened(b)
+    assert here.do("flock 0 ex") == "ok"
+    keeper, said = a.keeper_pids()[1], os.path.join(folder, "calls")
+    trace = a.popen("strace", "-qq", "-f", "-o", said, "-e", "trace=flock", "-e", "inject=flock:error=ENOLCK:when=2", "-p",
+                    str(keeper))
+    wait_until(lambda: f"TracerPid:\t{trace.pid}\n" in open(f"/proc/{keeper}/status").read(), "the keeper is traced")
+    there.say("flock 0 ex")
+
+    def refused():
+        return open(said).read().count("(INJECTED)") if os.path.exists(said) else 0
+    wait_until(lambda: refused() >= 3, "it asks again")
+    assert "the kernel cannot tell whether it is in use: No locks available" in a.log()
+    before = refused()
+    assert there.silent(1)
+    assert refused() - before <= 5
+    here.do("flock 0 un")
+    trace.terminate()
+    trace.communicate(timeout=20)
+    assert there.heard()[0] == "ok"
+
+
+def test_a_lease_that_comes_before_the_old_one_is_acknowledged_as_released(make_host, redis, proxy):
+    """The message that grants the next lease may overtake the acknowledgement that the last one was released. A caller must get its
+    lock all the same, whatever the keeper's probe still has."""
+    lease = "ttl_ms = 20000; probe_ms = 5000; linger_ms = 20000;"
+    b = make_host("b", lease=lease)
+    a = make_host("a", lease=lease, server=proxy.address).wait_up()
+    here, there = opened(a), opened(b)
+    assert here.do("flock 0 ex") == "ok" and here.do("flock 0 un") == "ok"
+    answer = proxy.fault("release", "late")
+    there.say("flock 0 ex")
+    wait_until(answer.happened.is_set, "a gives its lease back")
+    assert there.heard()[0] == "ok" and there.do("flock 0 un") == "ok"
+    assert here.do("flock 0 ex nb") == "ok"  # b gives it back at once
+    proxy.release()
+
+
+def test_a_lease_becomes_shared_while_it_is_split(make_host, redis, proxy):
+    """The parts were requested as exclusive leases, and are open when the whole becomes shared: then the whole is released, and the parts answer."""
+    lease = "ttl_ms = 60000; probe_ms = 5000; linger_ms = 60000;"
+    b = make_host("b", lease=lease)
+    a = make_host("a", lease=lease, server=proxy.address, debug=True).wait_up()
+    here, waiter, test = opened(a), opened(b), opened(b)
+    assert here.do("setlk 0 ex 0 1") == "ok"
+    parts = proxy.fault("acquire", "late")
+    waiter.say("setlk 0 ex 0 2 w")
+    wait_until(parts.happened.is_set, "a asks for the parts of its lease")
+    assert here.do("setlk 0 sh 0 1") == "ok"
+    test.say("getlk 0 sh 0 0")
+    wait_until(lambda: "in probing -> shrinking" in a.log(), "a makes the whole a shared one")
+    proxy.release()
+    assert test.heard()[0] == "un"
+    assert waiter.silent(0.1) and here.do("setlk 0 un 0 1") == "ok"
+    assert waiter.heard()[0] == "ok"

@@ -1,0 +1,93 @@
+"""
+Mistakes that tests must find, by the test that must: each is a list of changes at markers in the sources (mutants.py).
+harness/test_mutants.py says whether all of them fit the sources, and
+whether every marker is used.
+"""
+from .mutants import after, become, before, condition, put, skip
+
+
+def step(state, event, next_state, actions):
+    """The lease table has another entry."""
+    return after("lease-step", f"if (state == LEASE_{state} && event == LEASE_EV_{event}) "
+                               f"return (struct lease_step){{.next = LEASE_{next_state}, .actions = {actions}}};")
+
+
+# Found by the simulator: `make sim-mutants`.
+SIMULATOR = {
+    "deadline counted from the answer": [put("deadline", "sent_ns", "clock_now_ns()")],
+    "deadline twice as long": [put("deadline", "9 / 10", "2")],
+    "silent for half a ttl counts as dead": [put("dead-after", "watch->ttl_ns", "watch->ttl_ns / 2")],
+    "a host that is named dead is dead": [put("named-dead", "beat_of(ARGV[i]) == ARGV[i + 1]", "true")],
+    "a lost memory begins without grace": [put("new-memory", "'0'", "'1'")],
+    "grace is over at once": [become("grace-left", "return 0;")],
+    "FLUSHALL is not another incarnation": [put("new-memory", "t[1] .. '-' .. t[2]", "''")],
+    "a lease stays in the journal when it is released": [
+        after("lease-step", "if (cell->set && cell->next == LEASE_RELEASING) "
+                            "return (struct lease_step){.next = cell->next, .actions = cell->actions & ~LEASE_DO_UNJOURNAL};")],
+    "a fence comes into the journal too late": [become("fence-recorded", "ret = 0;")],
+    "pins are not waited for": [condition("is-pinned", "false"), condition("pinned", "false")],
+    "pins of a dead keeper are forgotten": [become("old-pins", "k->old_pins_until_ns = 0;")],
+    "what the kernel says is not waited for": [step("PROBING", "IN_USE", "RELEASING", "RELEASE")],
+    "callers are granted while the kernel is asked": [condition("serve-draining", "lease->state != LEASE_RELEASING"),
+                                                      condition("serve-probed", "false")],
+    "a lease is closed after the kernel was asked": [step("HELD", "LINGERED", "HELD", "LEASE_DO_PROBE")],
+    "the page is not closed when a lease is": [condition("page-closed", "false")],
+    "the page says for a second that leases are sure": [put("page-sure-until", "sure < fresh ? sure : fresh", "fresh")],
+    "what the page said before the kernel lock was taken is enough": [condition("page-again", "false")],
+    "granted by hand-over after the deadline": [condition("granted-late", "false")],
+    "the deadline passes unseen": [condition("deadline-passed", "true")],
+    "nobody is frozen": [condition("freeze", "false")],
+    "holders go on before the leases are confirmed": [put("thaw", "!slots_any(freeze->fence, SLOTS_IN(FENCE_UNSURE))", "true")],
+    "holders of lost leases go on": [put("lost", "FENCE_LOST", "FENCE_FREE")],
+    "put back after the deadline": [condition("grace-too-late", "false"), put("grace-lapsed", "lease->lapsed", "false")],
+    "a fence is not compared": [put("confirm", " and number(lease.fence) == ARGV[4]", "")],
+    "what an old snapshot says of a lease is put back": [condition("reclaim-shared", "false")],
+    "a lost memory under standing connections never opens": [skip("grace-timer")],
+    "the first lease after a pause is no beat": [become("beat-after-pause", "return recent;")],
+    "a forgotten waiter keeps others waiting": [condition("forgotten-waiter", "false"), condition("forgotten-ahead", "false")],
+    "an older fence is put back over a younger one": [put("reclaim-older", ">", "<")],
+    "shared and exclusive get along": [put("clash", "'exclusive' or b.mode", "'exclusive' and b.mode")],
+    "a later waiter may be first": [put("hand-over", " and (w.pass or not ahead.first(w))", "")],
+    "an unknown token is not given back": [skip("unknown-token")],
+    "a waiter asks only once": [skip("ask-again")],
+    "what was to be shrunk is exclusive again": [become("unshrunk", "lease->range.mode = reply->mode;")],
+    "a caller that was to have its pin is a newcomer": [put("newcomer", " || needed || caller_is_nonblocking(s)", "")],
+    "what was under way is not sent again": [step("RELEASING", "UP", "RELEASING", "0")],
+}
+
+# These need so many things at once, or are made good by something else so often, that it takes the simulator hours to find them.
+RARE = {"the page says for a second that leases are sure", "a fence is not compared",
+        "granted by hand-over after the deadline", "deadline counted from the answer"}
+
+# A keeper that ..., found by random sequences of calls: model/test_model.py.
+MODEL = {
+    "grants everything": [become("serve-new", "s->state = SESSION_PINNED; session_grant(s, clock_now_ns() + NS_PER_MS * 1000, 1);")],
+    "gives back what is in use": [condition("record-free", "true")],
+    "thinks that shared and exclusive get along": SIMULATOR["shared and exclusive get along"],
+    "knows no deadlock": [condition("chase", "true")],
+    "does not see that only a part is wanted": [condition("split", "true")],
+    "gives EDEADLK to any call of a cycle": [put("chase-youngest", "s->arrival != chase->youngest", "false")],
+    "does not show locks of other hosts": [
+        before("would-block", "if (s->request.op == WIRE_TEST) { session_reply(s, WIRE_GRANTED, NULL, -1); return; }")],
+    "lets nobody pass waiters": [become("pass", ".pass = false && (passes || unfair),")],
+    "waits for more than a downgrade": [put("shared-will-do", "lease->recall_shared", "lease->recall_shared && !lease->recall_exclusive")],
+}
+
+# Found in what a crowd of programs wrote down, with the line that fits: cluster/test_history.py.
+HISTORY = {
+    "a recalled lease is given back without asking the kernel": ("overlap", [step("DRAINING", "DRAINED", "RELEASING", "RELEASE")]),
+    "no pins": ("overlap", [condition("pinned", "false")]),
+    "a restarted keeper gives back what is in its journal": ("overlap after kill", [put("taken-up", "entry->fence", "false")]),
+    "nothing clashes in the store": ("overlap", [put("clash", "return ", "return false and ")]),
+    "the last comes first": ("overtaken", [become("hand-over-order", "for i = #lock.q, 1, -1 do local w = lock.q[i]")]),
+}
+
+# Found by locking at full speed: cluster/test_page_stress.py. The ones that "kill" show when keepers are killed.
+PAGE = {
+    "the page is closed after the kernel was asked": [
+        condition("page-closed", "next == LEASE_ENDED || next == LEASE_SHRINKING || next == LEASE_UNSURE")],
+    "the page is read before the kernel lock is taken": [
+        before("page-lock", "bool stands = leases_stand(&look->page->leases, slot, &look->file, &wanted); usleep(20);"),
+        condition("page-again", "!stands")],
+    "the next keeper goes on with an old page: kill": [skip("page-reset")],
+}
