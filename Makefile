@@ -11,8 +11,9 @@ WARN    := -Wall -Wextra -Werror -Wshadow -Wstrict-prototypes -Wmissing-prototyp
 CFLAGS  ?= -O2 -g
 CFLAGS  += -std=gnu11 $(WARN) -fno-strict-aliasing
 # Debian's headers are not ours to warn about.
-PKG_CFLAGS := $(subst -I,-isystem ,$(shell pkg-config --cflags $(PKGS) 2>/dev/null))
+PKG_CFLAGS := $(subst -I,-isystem ,$(shell pkg-config --cflags $(PKGS) smartcols 2>/dev/null))
 LIBS    := $(shell pkg-config --libs $(PKGS) 2>/dev/null) -pthread
+CLI_LIBS := $(shell pkg-config --libs smartcols 2>/dev/null) -lZydis
 ifdef SAN
 CFLAGS  += -fsanitize=address,undefined -fno-sanitize-recover=all -fno-omit-frame-pointer
 SAN_OBJ := $(BUILD)/tests/san/options.o
@@ -49,7 +50,7 @@ $(BUILD)/dflockd: $(BUILD)/keeper/main.o $(SAN_OBJ) $(CORE)
 	$(Q)$(CC) $(CFLAGS) $(LDFLAGS) -o $@ $^ $(LIBS)
 $(BUILD)/dflock: $(CLI_OBJ) $(SAN_OBJ) $(CORE)
 	$(call say,LD)
-	$(Q)$(CC) $(CFLAGS) $(LDFLAGS) -o $@ $^ $(LIBS) -lZydis
+	$(Q)$(CC) $(CFLAGS) $(LDFLAGS) -o $@ $^ $(LIBS) $(CLI_LIBS)
 # The shim: libc only, never sanitized, its names hidden but for the list in exports.map.
 SHIM_CFLAGS := $(filter-out -fsanitize% -fno-sanitize%,$(CFLAGS)) -fPIC -fvisibility=hidden -ftls-model=initial-exec
 $(BUILD)/libdflock.so: $(SHIM_OBJ) shim/exports.map
@@ -70,7 +71,8 @@ $(BUILD)/%.o: %.c Makefile $(BUILD)/prefix
 	$(call say,CC)
 	$(Q)$(CC) $(CPPFLAGS) $(CFLAGS) $(PKG_CFLAGS) -MMD -MP -c -o $@ $<
 $(BUILD)/store/scripts.o: $(wildcard store/lua/*.lua)
-$(BUILD)/unit/test_cli: $(BUILD)/cli/files.o $(BUILD)/cli/show.o
+$(BUILD)/unit/test_cli: $(BUILD)/cli/files.o $(BUILD)/cli/show.o $(BUILD)/cli/table.o
+$(BUILD)/unit/test_cli: LIBS += $(CLI_LIBS)
 $(BUILD)/unit/%: tests/unit/%.c $(CORE) Makefile
 	@mkdir -p $(@D)
 	$(call say,LD)

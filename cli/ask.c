@@ -17,7 +17,7 @@
 /* A status longer than this is no status. */
 #define STATUS_MAX_BYTES (256u << 20)
 
-static int __attribute__((format(printf, 3, 4))) fail(char why[CLI_LINE_BYTES], int err, const char *format, ...)
+static int __attribute__((format(printf, 3, 4))) ask_fail(char why[CLI_LINE_BYTES], int err, const char *format, ...)
 {
 	va_list args;
 
@@ -28,25 +28,26 @@ static int __attribute__((format(printf, 3, 4))) fail(char why[CLI_LINE_BYTES], 
 }
 
 /* Whoever can write the directory could put a socket of his own there: what we are told must come from root or us. */
-static int check_peer(struct ask *ask, char why[CLI_LINE_BYTES])
+static int ask_check_peer(struct ask *ask, char why[CLI_LINE_BYTES])
 {
 	struct ucred peer;
 	socklen_t len = sizeof(peer);
 
 	if (getsockopt(ask->fd, SOL_SOCKET, SO_PEERCRED, &peer, &len))
-		return fail(why, errno, "cannot tell who answers at %s/" WIRE_SOCKET_NAME ": %s", ask->dir,
-			    strerror(errno));
+		return ask_fail(why, errno, "cannot tell who answers at %s/" WIRE_SOCKET_NAME ": %s", ask->dir,
+				strerror(errno));
 	if (peer.uid != 0 && peer.uid != geteuid())
-		return fail(why, EPERM,
-			    "the keeper at %s/" WIRE_SOCKET_NAME " runs as uid %u, neither root nor you: not trusted;"
-			    " remove the directory or set DFLOCK_RUNTIME_DIR",
-			    ask->dir, (unsigned)peer.uid);
+		return ask_fail(why, EPERM,
+				"the keeper at %s/" WIRE_SOCKET_NAME
+				" runs as uid %u, neither root nor you: not trusted; "
+				"remove the directory or set DFLOCK_RUNTIME_DIR",
+				ask->dir, (unsigned)peer.uid);
 	ask->pid = peer.pid;
 	ask->uid = peer.uid;
 	return 0;
 }
 
-static int open_socket(struct ask *ask, char why[CLI_LINE_BYTES])
+static int ask_open_socket(struct ask *ask, char why[CLI_LINE_BYTES])
 {
 	struct timeval deadline = {.tv_sec = ASK_DEADLINE_S};
 	struct sockaddr_un address = {.sun_family = AF_UNIX};
@@ -55,45 +56,45 @@ static int open_socket(struct ask *ask, char why[CLI_LINE_BYTES])
 	snprintf(address.sun_path, sizeof(address.sun_path), "%s/" WIRE_SOCKET_NAME, ask->dir);
 	ask->fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
 	if (ask->fd < 0)
-		return fail(why, errno, "cannot make a socket: %s", strerror(errno));
+		return ask_fail(why, errno, "cannot make a socket: %s", strerror(errno));
 	/* The one for sending holds for connect() too, which waits while the queue of connections is full. */
 	if (setsockopt(ask->fd, SOL_SOCKET, SO_RCVTIMEO, &deadline, sizeof(deadline)) ||
 	    setsockopt(ask->fd, SOL_SOCKET, SO_SNDTIMEO, &deadline, sizeof(deadline)))
-		return fail(why, errno, "cannot set a deadline: %s", strerror(errno));
+		return ask_fail(why, errno, "cannot set a deadline: %s", strerror(errno));
 	if (!connect(ask->fd, (struct sockaddr *)&address, sizeof(address)))
 		return 0;
 	/* A socket without anybody behind it is what a killed keeper leaves. */
 	if (errno == ENOENT || errno == ECONNREFUSED)
-		return fail(why, ENOENT, "no keeper runs for %s", ask->dir);
+		return ask_fail(why, ENOENT, "no keeper runs for %s", ask->dir);
 	if (errno == EAGAIN)
-		return fail(why, ETIMEDOUT,
-			    "the keeper at %s has accepted no connection for %d s; its log says what it is at",
-			    ask->dir, ASK_DEADLINE_S);
-	return fail(why, errno, "cannot connect to %s: %s", address.sun_path, strerror(errno));
+		return ask_fail(why, ETIMEDOUT,
+				"the keeper at %s has accepted no connection for %d s; its log says what it is at",
+				ask->dir, ASK_DEADLINE_S);
+	return ask_fail(why, errno, "cannot connect to %s: %s", address.sun_path, strerror(errno));
 }
 
 int ask_connect(const struct place *place, struct ask *ask, char why[CLI_LINE_BYTES])
 {
-	int dir, r;
+	int dir, ret;
 
 	ask->fd = -1;
 	ask->flags = 0;
 	ask->deadline_s = ASK_DEADLINE_S;
-	r = rundir_find(place, geteuid(), ask->dir, why, CLI_LINE_BYTES);
-	if (r == -ENOENT)
-		return fail(why, ENOENT, "no keeper runs, and none has run yet for this user");
-	if (r)
-		return r;
+	ret = rundir_find(place, geteuid(), ask->dir, why, CLI_LINE_BYTES);
+	if (ret == -ENOENT)
+		return ask_fail(why, ENOENT, "no keeper runs, and none has run yet for this user");
+	if (ret)
+		return ret;
 	dir = rundir_open(ask->dir, geteuid(), false, why, CLI_LINE_BYTES);
 	if (dir < 0)
 		return dir;
-	r = open_socket(ask, why);
-	if (!r)
-		r = check_peer(ask, why);
-	if (r)
+	ret = ask_open_socket(ask, why);
+	if (!ret)
+		ret = ask_check_peer(ask, why);
+	if (ret)
 		ask_close(ask);
 	close(dir);
-	return r;
+	return ret;
 }
 
 void ask_patience(struct ask *ask, int seconds)
@@ -112,7 +113,7 @@ void ask_close(struct ask *ask)
 }
 
 /* Takes the descriptor out of a message; more than one is none of our protocol, and they are all closed. */
-static int take_descriptor(struct msghdr *message)
+static int ask_take_descriptor(struct msghdr *message)
 {
 	int found = -1;
 
@@ -133,7 +134,7 @@ static int take_descriptor(struct msghdr *message)
 	return found;
 }
 
-static int receive(struct ask *ask, struct wire_reply *reply, int *memfd, char why[CLI_LINE_BYTES])
+static int ask_receive(struct ask *ask, struct wire_reply *reply, int *memfd, char why[CLI_LINE_BYTES])
 {
 	_Alignas(struct cmsghdr) char control[CMSG_SPACE(2 * sizeof(int))];
 	struct iovec iov = {.iov_base = reply, .iov_len = sizeof(*reply)};
@@ -142,25 +143,27 @@ static int receive(struct ask *ask, struct wire_reply *reply, int *memfd, char w
 	ssize_t n = recvmsg(ask->fd, &message, MSG_CMSG_CLOEXEC);
 
 	if (n < 0 && errno == EAGAIN)
-		return fail(why, ETIMEDOUT, "the keeper (pid %d) has not answered for %d s; its log says what it is at",
-			    (int)ask->pid, ask->deadline_s);
+		return ask_fail(why, ETIMEDOUT,
+				"the keeper (pid %d) has not answered for %d s; its log says what it is at",
+				(int)ask->pid, ask->deadline_s);
 	if (n < 0)
-		return fail(why, errno, "cannot receive the keeper's answer: %s", strerror(errno));
-	*memfd = take_descriptor(&message);
+		return ask_fail(why, errno, "cannot receive the keeper's answer: %s", strerror(errno));
+	*memfd = ask_take_descriptor(&message);
 	if (n == 0)
-		return fail(why, ECONNRESET,
-			    "the keeper (pid %d) closed the connection instead of answering; its log says why",
-			    (int)ask->pid);
+		return ask_fail(why, ECONNRESET,
+				"the keeper (pid %d) closed the connection instead of answering; its log says why",
+				(int)ask->pid);
 	if ((size_t)n < 8 || reply->magic != WIRE_MAGIC)
-		return fail(why, EPROTO, "what answers at %s/" WIRE_SOCKET_NAME " is no keeper", ask->dir);
+		return ask_fail(why, EPROTO, "what answers at %s/" WIRE_SOCKET_NAME " is no keeper", ask->dir);
 	if (reply->version != WIRE_VERSION)
-		return fail(why, EPROTO,
-			    "the keeper (pid %d) speaks version %u of the protocol and this dflock version %u;"
-			    " end it with its own `dflock stop`",
-			    (int)ask->pid, reply->version, WIRE_VERSION);
+		return ask_fail(
+			why, EPROTO,
+			"the keeper (pid %d) speaks version %u of the protocol and this dflock version %u; end it "
+			"with its own `dflock stop`",
+			(int)ask->pid, reply->version, WIRE_VERSION);
 	if ((size_t)n != sizeof(*reply) || reply->size != sizeof(*reply) ||
 	    !memchr(reply->reason, '\0', sizeof(reply->reason)))
-		return fail(why, EPROTO, "the keeper (pid %d) sent an answer that makes no sense", (int)ask->pid);
+		return ask_fail(why, EPROTO, "the keeper (pid %d) sent an answer that makes no sense", (int)ask->pid);
 	return 0;
 }
 
@@ -174,7 +177,7 @@ int ask_question(struct ask *ask, enum wire_op op, const struct place *place, in
 				       .to = WIRE_EOF};
 	struct wire_reply reply;
 	struct timespec now;
-	int fd = -1, r;
+	int fd = -1, ret;
 
 	clock_gettime(CLOCK_BOOTTIME, &now);
 	request.sent_ns = (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
@@ -184,38 +187,39 @@ int ask_question(struct ask *ask, enum wire_op op, const struct place *place, in
 		request.config_path = leases_hash(place->config);
 	}
 	if (send(ask->fd, &request, sizeof(request), MSG_NOSIGNAL) != sizeof(request))
-		return fail(why, errno, "cannot ask the keeper (pid %d): %s", (int)ask->pid, strerror(errno));
-	r = receive(ask, &reply, &fd, why);
-	if (!r && reply.verdict == WIRE_REFUSED)
-		r = fail(why, ENOLCK, "%s", reply.reason[0] ? reply.reason : "the keeper refuses, without a reason");
-	else if (!r && reply.verdict != WIRE_OK)
-		r = fail(why, EPROTO, "the keeper (pid %d) gave an answer that does not fit the question (%u)",
-			 (int)ask->pid, reply.verdict);
-	if (memfd && !r)
+		return ask_fail(why, errno, "cannot ask the keeper (pid %d): %s", (int)ask->pid, strerror(errno));
+	ret = ask_receive(ask, &reply, &fd, why);
+	if (!ret && reply.verdict == WIRE_REFUSED)
+		ret = ask_fail(why, ENOLCK, "%s",
+			       reply.reason[0] ? reply.reason : "the keeper refuses, without a reason");
+	else if (!ret && reply.verdict != WIRE_OK)
+		ret = ask_fail(why, EPROTO, "the keeper (pid %d) gave an answer that does not fit the question (%u)",
+			       (int)ask->pid, reply.verdict);
+	if (memfd && !ret)
 		*memfd = fd;
 	else if (fd >= 0)
 		close(fd);
-	return r;
+	return ret;
 }
 
-static int read_status(int fd, char **json, size_t *len, char why[CLI_LINE_BYTES])
+static int ask_read_status(int fd, char **json, size_t *len, char why[CLI_LINE_BYTES])
 {
 	struct stat st;
 	size_t used = 0;
 	char *text;
 
 	if (fd < 0 || fstat(fd, &st) || !S_ISREG(st.st_mode) || st.st_size > STATUS_MAX_BYTES)
-		return fail(why, EPROTO, "the keeper's answer has no status with it");
+		return ask_fail(why, EPROTO, "the keeper's answer has no status with it");
 	text = malloc((size_t)st.st_size + 1);
 	if (!text)
-		return fail(why, ENOMEM, "not enough memory for the keeper's status");
+		return ask_fail(why, ENOMEM, "not enough memory for the keeper's status");
 	/* By offset: where the keeper's own descriptor stands does not matter. */
 	while (used < (size_t)st.st_size) {
 		ssize_t n = pread(fd, text + used, (size_t)st.st_size - used, (off_t)used);
 
 		if (n <= 0) {
 			free(text);
-			return fail(why, EPROTO, "the keeper's status cannot be read");
+			return ask_fail(why, EPROTO, "the keeper's status cannot be read");
 		}
 		used += (size_t)n;
 	}
@@ -228,11 +232,11 @@ static int read_status(int fd, char **json, size_t *len, char why[CLI_LINE_BYTES
 int ask_status(struct ask *ask, const struct place *place, char **json, size_t *len, char why[CLI_LINE_BYTES])
 {
 	int fd = -1;
-	int r = ask_question(ask, WIRE_STATUS, place, &fd, why);
+	int ret = ask_question(ask, WIRE_STATUS, place, &fd, why);
 
-	if (!r)
-		r = read_status(fd, json, len, why);
+	if (!ret)
+		ret = ask_read_status(fd, json, len, why);
 	if (fd >= 0)
 		close(fd);
-	return r;
+	return ret;
 }

@@ -39,12 +39,6 @@ void ask_patience(struct ask *ask, int seconds);
  */
 int ask_question(struct ask *ask, enum wire_op op, const struct place *place, int *memfd, char why[CLI_LINE_BYTES]);
 
-/*
- * ask_connect(), or if no keeper runs starts one with place's configuration and connects to that. 0, or -errno with
- * why; *started tells which it was.
- */
-int ask_connect_or_start(const struct place *place, struct ask *ask, bool *started, char why[CLI_LINE_BYTES]);
-
 /* The keeper's status as text, which the caller frees. 0, or -errno with why. */
 int ask_status(struct ask *ask, const struct place *place, char **json, size_t *len, char why[CLI_LINE_BYTES]);
 

@@ -10,21 +10,20 @@
 #include "cli/show.h"
 #include "config/config.h"
 
-static const char doc[] =
+static const char check_doc[] =
 	"Reads the configuration as a keeper would and says what is wrong with it, with file and line. For each FILE "
-	"says "
-	"whether its locks are protected and under which lock name; it need not exist yet.\v"
+	"says whether its locks are protected and under which lock name; it need not exist yet.\v"
 	"The exit status is 0 if the configuration is valid, whether the FILEs are protected or not, and else 1.";
 
-struct options {
+struct check_options {
 	const char *config;
 	char **files;
 	int count;
 };
 
-static error_t parse(int key, char *arg, struct argp_state *state)
+static error_t check_parse(int key, char *arg, struct argp_state *state)
 {
-	struct options *options = state->input;
+	struct check_options *options = state->input;
 
 	switch (key) {
 	case 'c':
@@ -43,18 +42,18 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 static bool report_file(const struct config *config, const char *file)
 {
 	char path[PATH_MAX], name[LOCK_NAME_BYTES];
-	int r = files_resolve(file, path);
+	int ret = files_resolve(file, path);
 
-	if (r) {
-		cli_error("%s: %s", *file ? file : "\"\"", strerror(-r));
+	if (ret) {
+		cli_error("%s: %s", *file ? file : "\"\"", strerror(-ret));
 		return false;
 	}
-	r = config_lock_name(config, path, name);
+	ret = config_lock_name(config, path, name);
 	show_text(stdout, path);
-	if (!r) {
+	if (!ret) {
 		fputs(": protected as ", stdout);
 		show_text(stdout, name);
-	} else if (r == -ENOENT) {
+	} else if (ret == -ENOENT) {
 		fputs(": not protected", stdout);
 	} else {
 		fputs(": locks on it are refused, its lock name is too long; give its rule a shorter name", stdout);
@@ -67,8 +66,9 @@ int cmd_check(int argc, char **argv)
 {
 	static const struct argp_option known[] = {
 		{"config", 'c', "FILE", 0, "check FILE instead of the configuration that would be used", 0}, {0}};
-	static const struct argp argp = {.options = known, .parser = parse, .args_doc = "[FILE...]", .doc = doc};
-	struct options options = {.config = NULL};
+	static const struct argp argp = {
+		.options = known, .parser = check_parse, .args_doc = "[FILE...]", .doc = check_doc};
+	struct check_options options = {.config = NULL};
 	char why[CLI_LINE_BYTES];
 	struct config *config;
 	struct place place;

@@ -7,7 +7,9 @@
 
 #include <argp.h>
 #include <limits.h>
+#include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 
 #include "wire/place.h"
 
@@ -36,6 +38,12 @@ void cli_error(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
 /* Reads the command line of a subcommand that has neither options nor arguments. doc is its help. */
 void cli_no_arguments(int argc, char **argv, const char *doc);
+
+/* The same for a subcommand that has the option --force alone, which does what `help` says. Was it given? */
+bool cli_force(int argc, char **argv, const char *doc, const char *help);
+
+/* CLOCK_BOOTTIME, for deadlines. */
+int64_t cli_now_ms(void);
 
 /* place_init(), then the configuration named on the command line, if any (NULL: none), made absolute. */
 void cli_place(struct place *place, const char *config);

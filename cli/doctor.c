@@ -2,31 +2,27 @@
 #include "cli/doctor.h"
 
 #include <errno.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "cli/program.h"
-#include "cli/show.h"
 
-static const char doc[] = "Looks at the installation, the configuration, the keeper, the store and the protected "
-			  "files, and says line by line "
-			  "what is in order (ok:), what may surprise (warning:) and what must be mended (problem:). "
-			  "With PROGRAM also whether "
-			  "the preload will reach it. If no keeper runs, one is started to try the store; it ends by "
-			  "itself when nobody needs "
-			  "it.\v"
-			  "The exit status is 0 if there is no problem, and else 1.";
+static const char doctor_doc[] = "Looks at the installation, the configuration, the keeper, the store and the "
+				 "protected files, and says line by line what is in order (ok:), what may surprise "
+				 "(warning:) and what must be mended (problem:). With PROGRAM also whether the "
+				 "preload will reach it. If no keeper runs, one is started to try the store; it ends "
+				 "by itself when nobody needs it.\v"
+				 "The exit status is 0 if there is no problem, and else 1.";
 
-struct options {
+struct doctor_options {
 	const char *config, *program;
 };
 
-static error_t parse(int key, char *arg, struct argp_state *state)
+static error_t doctor_parse(int key, char *arg, struct argp_state *state)
 {
-	struct options *options = state->input;
+	struct doctor_options *options = state->input;
 
 	switch (key) {
 	case 'c':
@@ -40,22 +36,6 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 	default:
 		return ARGP_ERR_UNKNOWN;
 	}
-}
-
-void doctor_find(struct doctor *d, enum finding level, const char *format, ...)
-{
-	static const char *const names[] = {"ok:      ", "warning: ", "problem: "};
-	char line[CLI_LINE_BYTES + 2 * PATH_MAX];
-	va_list args;
-
-	va_start(args, format);
-	vsnprintf(line, sizeof(line), format, args);
-	va_end(args);
-	fputs(names[level], stdout);
-	show_text(stdout, line);
-	putchar('\n');
-	fflush(stdout); /* the next one may take seconds */
-	d->counts[level]++;
 }
 
 static void check_installation(struct doctor *d)
@@ -115,8 +95,9 @@ int cmd_doctor(int argc, char **argv)
 {
 	static const struct argp_option known[] = {
 		{"config", 'c', "FILE", 0, "go by FILE instead of the configuration that would be used", 0}, {0}};
-	static const struct argp argp = {.options = known, .parser = parse, .args_doc = "[PROGRAM]", .doc = doc};
-	struct options options = {.config = NULL};
+	static const struct argp argp = {
+		.options = known, .parser = doctor_parse, .args_doc = "[PROGRAM]", .doc = doctor_doc};
+	struct doctor_options options = {.config = NULL};
 	struct doctor d = {.config = NULL};
 
 	argp_parse(&argp, argc, argv, 0, NULL, &options);

@@ -43,24 +43,24 @@ static void check_rule(struct doctor *d, const struct rule *rule)
 	const char *what = rule->kind == PAGE_RULE_TREE ? "tree " : "", *note = "";
 	char path[PATH_MAX], line[FILES_LINE_BYTES];
 	enum files_locks locks;
-	int r;
+	int ret;
 
 	if (rule->kind == PAGE_RULE_GLOB)
 		fixed_directory(rule, path);
 	else
 		snprintf(path, sizeof(path), "%s", rule->pattern);
-	r = files_examine(path, &locks, line);
-	if (r == -ENOENT && rule->kind == PAGE_RULE_PATH) {
+	ret = files_examine(path, &locks, line);
+	if (ret == -ENOENT && rule->kind == PAGE_RULE_PATH) {
 		parent_directory(rule->pattern, path);
 		note = "does not exist yet; on ";
-		r = files_examine(path, &locks, line);
+		ret = files_examine(path, &locks, line);
 	}
-	if (r == -ENOENT)
+	if (ret == -ENOENT)
 		doctor_find(d, FINDING_WARNING, "%s%s (line %d): the directory %s does not exist%s", what,
 			    rule->pattern, rule->line, path, "; is it a typing error, or not mounted?");
-	else if (r)
+	else if (ret)
 		doctor_find(d, FINDING_WARNING, "%s%s (line %d): %s cannot be examined: %s", what, rule->pattern,
-			    rule->line, path, strerror(-r));
+			    rule->line, path, strerror(-ret));
 	else
 		doctor_find(d, levels[locks], "%s%s: %s%s", what, rule->pattern, note, line);
 }

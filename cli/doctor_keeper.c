@@ -13,6 +13,7 @@
 #include "cli/ask.h"
 #include "cli/field.h"
 #include "cli/show.h"
+#include "cli/start.h"
 #include "cli/store.h"
 #include "wire/page.h"
 #include "wire/rundir.h"
@@ -34,8 +35,7 @@ static void check_runtime_dir(struct doctor *d)
 	} else {
 		doctor_find(d, FINDING_PROBLEM, "%s", why);
 	}
-	if (!d->place.runtime_env[0] && strcmp(dir, RUNDIR_SYSTEM) != 0 &&
-	    rundir_is_taken(geteuid(), why, sizeof(why)))
+	if (!d->place.runtime_env[0] && strcmp(dir, RUNDIR_SYSTEM) != 0 && rundir_is_taken(geteuid(), why, sizeof(why)))
 		doctor_find(d, FINDING_WARNING, "%s: another name is used instead", why);
 }
 
@@ -51,8 +51,8 @@ static void check_same_config(struct doctor *d, const json_t *status)
 	if (!same)
 		doctor_find(d, FINDING_PROBLEM,
 			    "the keeper goes by the configuration %s and programs by %s, so that their locks are "
-			    "refused; set "
-			    "DFLOCK_CONFIG to the former, or DFLOCK_RUNTIME_DIR to have a keeper of their own",
+			    "refused; set DFLOCK_CONFIG to the former, or DFLOCK_RUNTIME_DIR to have a keeper of "
+			    "their own",
 			    keepers, d->place.config);
 	else if (!*field_text(rules, "why"))
 		doctor_find(d, FINDING_OK, "the keeper goes by this configuration");
@@ -138,8 +138,8 @@ static void check_priority(struct doctor *d, pid_t pid)
 
 	if (nice_value > 0 || policy == SCHED_IDLE)
 		doctor_find(d, FINDING_WARNING,
-			    "the keeper runs with nice %d%s: on a busy machine its leases may run out and their holders be "
-			    "frozen; end it with `dflock stop` and start dflockd without that",
+			    "the keeper runs with nice %d%s: on a busy machine its leases may run out and their "
+			    "holders be frozen; end it with `dflock stop` and start dflockd without that",
 			    nice_value, policy == SCHED_IDLE ? " and SCHED_IDLE" : "");
 }
 
@@ -149,13 +149,13 @@ void doctor_keeper(struct doctor *d)
 	bool started = false;
 	struct ask ask;
 	json_t *status;
-	int r;
+	int ret;
 
 	check_runtime_dir(d);
 	/* Without a valid configuration none can be started; one may run all the same. */
-	r = d->config ? ask_connect_or_start(&d->place, &ask, &started, why) : ask_connect(&d->place, &ask, why);
-	if (r) {
-		doctor_find(d, d->config || r != -ENOENT ? FINDING_PROBLEM : FINDING_WARNING, "%s", why);
+	ret = d->config ? start_connect(&d->place, &ask, &started, why) : ask_connect(&d->place, &ask, why);
+	if (ret) {
+		doctor_find(d, d->config || ret != -ENOENT ? FINDING_PROBLEM : FINDING_WARNING, "%s", why);
 		return;
 	}
 	doctor_find(d, FINDING_OK, "%s keeper %s (pid %d, uid %u)", started ? "no keeper ran; a" : "the",

@@ -32,15 +32,15 @@ static void check_list(struct search *s, const char *path, int line, char *list)
 	char *rest = list, *name;
 
 	while ((name = strsep(&rest, ": \t\r\n"))) {
-		int r;
+		int ret;
 
 		if (!strstr(name, OURS) || s->findings >= MAX_FINDINGS)
 			continue;
-		r = libraries_can_preload(name);
-		if (r == 1)
+		ret = libraries_can_preload(name);
+		if (ret == 1)
 			continue;
 		s->findings++;
-		if (r == 0)
+		if (ret == 0)
 			doctor_find(
 				s->doctor, FINDING_PROBLEM,
 				"%s, line %d: LD_PRELOAD names %s, which cannot be loaded: what is started there runs "
@@ -50,7 +50,7 @@ static void check_list(struct search *s, const char *path, int line, char *list)
 			doctor_find(
 				s->doctor, FINDING_WARNING,
 				"%s, line %d: LD_PRELOAD names %s, and whether that can be loaded cannot be told: %s",
-				path, line, name, strerror(-r));
+				path, line, name, strerror(-ret));
 	}
 }
 

@@ -98,11 +98,10 @@ static void check_counts(struct doctor *d, const char *at, const redisReply *fie
 			"sentinel %s says that there are %zu sentinels, and the configuration has %zu; add the others",
 			at, sentinels, store->sentinel_count);
 	if (sentinels < 3)
-		doctor_find(
-			d, FINDING_WARNING,
-			"sentinel %s says that there are %zu sentinels; with fewer than three, one that fails may keep "
-			"the others from promoting a replica",
-			at, sentinels);
+		doctor_find(d, FINDING_WARNING,
+			    "sentinel %s says that there are %zu sentinels; with fewer than three, one that fails may "
+			    "keep the others from promoting a replica",
+			    at, sentinels);
 }
 
 /* What this one says; the first that is asked decides, the others must say the same. False: it is of no use. */
@@ -177,9 +176,8 @@ static void check_connected(struct doctor *d, const char *at, int connected)
 			connected, at, store->replicas);
 	else if (connected < acks)
 		doctor_find(d, FINDING_PROBLEM,
-			    "%d of %d replicas are connected to %s, and locks need %d of them; locks are refused until "
-			    "they "
-			    "are back",
+			    "%d of %d replicas are connected to %s, and locks need %d of them; locks are refused "
+			    "until they are back",
 			    connected, store->replicas, at, acks);
 	else
 		doctor_find(d, connected < store->replicas ? FINDING_WARNING : FINDING_OK,

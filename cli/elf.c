@@ -15,7 +15,7 @@ struct segment {
 	uint64_t offset, bytes, address;
 };
 
-static int read_at(int fd, void *to, size_t size, uint64_t offset)
+static int elf_read_at(int fd, void *to, size_t size, uint64_t offset)
 {
 	ssize_t n = offset > INT64_MAX ? -1 : pread(fd, to, size, (off_t)offset);
 
@@ -27,13 +27,13 @@ static int read_segment(int fd, const struct elf_facts *facts, uint64_t offset, 
 	if (facts->class == ELFCLASS64) {
 		Elf64_Phdr p;
 
-		if (read_at(fd, &p, sizeof(p), offset))
+		if (elf_read_at(fd, &p, sizeof(p), offset))
 			return -ENOEXEC;
 		*out = (struct segment){p.p_type, p.p_flags, p.p_offset, p.p_filesz, p.p_vaddr};
 	} else {
 		Elf32_Phdr p;
 
-		if (read_at(fd, &p, sizeof(p), offset))
+		if (elf_read_at(fd, &p, sizeof(p), offset))
 			return -ENOEXEC;
 		*out = (struct segment){p.p_type, p.p_flags, p.p_offset, p.p_filesz, p.p_vaddr};
 	}
@@ -42,8 +42,8 @@ static int read_segment(int fd, const struct elf_facts *facts, uint64_t offset, 
 
 static int read_interpreter(int fd, const struct segment *s, struct elf_facts *out)
 {
-	if (s->bytes < 2 || s->bytes > sizeof(out->interpreter) || read_at(fd, out->interpreter, s->bytes, s->offset) ||
-	    out->interpreter[s->bytes - 1])
+	if (s->bytes < 2 || s->bytes > sizeof(out->interpreter) ||
+	    elf_read_at(fd, out->interpreter, s->bytes, s->offset) || out->interpreter[s->bytes - 1])
 		return -ENOEXEC;
 	out->dynamic = true;
 	return 0;
@@ -58,10 +58,10 @@ static bool is_go_note(int fd, const struct segment *s)
 		Elf64_Nhdr note; /* the same for both classes */
 		char owner[4];
 
-		if (read_at(fd, &note, sizeof(note), s->offset + at))
+		if (elf_read_at(fd, &note, sizeof(note), s->offset + at))
 			return false;
 		if (note.n_namesz == sizeof(owner) &&
-		    !read_at(fd, owner, sizeof(owner), s->offset + at + sizeof(note)) &&
+		    !elf_read_at(fd, owner, sizeof(owner), s->offset + at + sizeof(note)) &&
 		    !memcmp(owner, "Go\0", sizeof(owner)))
 			return true;
 		at += sizeof(note) + (((uint64_t)note.n_namesz + 3) & ~3ull) + (((uint64_t)note.n_descsz + 3) & ~3ull);
@@ -95,7 +95,7 @@ int elf_read(int fd, struct elf_facts *out)
 
 	memset(out, 0, sizeof(*out));
 	memset(&head, 0, sizeof(head));
-	if (read_at(fd, &head.h32, sizeof(head.h32), 0) || memcmp(head.ident, ELFMAG, SELFMAG))
+	if (elf_read_at(fd, &head.h32, sizeof(head.h32), 0) || memcmp(head.ident, ELFMAG, SELFMAG))
 		return -ENOEXEC;
 	out->class = head.ident[EI_CLASS];
 	out->data = head.ident[EI_DATA];
@@ -104,7 +104,7 @@ int elf_read(int fd, struct elf_facts *out)
 	/* Of the other byte order nothing else can be read without turning it, and nothing else matters. */
 	if (out->data != (BYTE_ORDER == LITTLE_ENDIAN ? ELFDATA2LSB : ELFDATA2MSB))
 		return 0;
-	if (out->class == ELFCLASS64 && read_at(fd, &head.h64, sizeof(head.h64), 0))
+	if (out->class == ELFCLASS64 && elf_read_at(fd, &head.h64, sizeof(head.h64), 0))
 		return -ENOEXEC;
 	headers = out->class == ELFCLASS64 ? head.h64.e_phoff : head.h32.e_phoff;
 	count = out->class == ELFCLASS64 ? head.h64.e_phnum : head.h32.e_phnum;

@@ -45,7 +45,9 @@ json_t **field_sorted(const json_t *array, const char *key, const char *then, si
 	*count = 0;
 	if (!list)
 		return NULL;
-	json_array_foreach(array, i, object) if (json_is_object(object)) list[(*count)++] = object;
+	json_array_foreach (array, i, object)
+		if (json_is_object(object))
+			list[(*count)++] = object;
 	qsort_r(list, *count, sizeof(*list), compare, &keys);
 	return list;
 }

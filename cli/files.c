@@ -13,7 +13,7 @@
 #include "procfs/procfs_mounts.h"
 
 /* Makes `file` absolute, with its directory resolved if that exists ("../x"). */
-static int make_absolute(const char *file, char absolute[PATH_MAX])
+static int files_make_absolute(const char *file, char absolute[PATH_MAX])
 {
 	const char *slash = strrchr(file, '/');
 	char given[PATH_MAX], dir[PATH_MAX];
@@ -39,7 +39,7 @@ int files_resolve(const char *file, char path[PATH_MAX])
 		return 0;
 	if (errno != ENOENT || !*file)
 		return -errno;
-	r = make_absolute(file, absolute);
+	r = files_make_absolute(file, absolute);
 	return r ? r : resolve_path(absolute, path);
 }
 
@@ -67,8 +67,7 @@ static enum files_locks judge_nfs(const char *type, const char *options, char li
 	}
 	snprintf(line, FILES_LINE_BYTES,
 		 "%s that asks its server for each lock, also below dflock: a server that does not answer delays "
-		 "locks, and "
-		 "LOCK_EX needs a descriptor open for writing%s",
+		 "locks, and LOCK_EX needs a descriptor open for writing%s",
 		 type,
 		 strcmp(type, "nfs")
 			 ? ""
@@ -80,15 +79,14 @@ static enum files_locks judge_cifs(const char *type, const char *options, char l
 {
 	if (has(options, "nobrl")) {
 		snprintf(line, FILES_LINE_BYTES,
-			 "%s mounted with nobrl, which keeps locks on this machine: without dflock it would exclude no "
-			 "other host",
+			 "%s mounted with nobrl, which keeps locks on this machine: without dflock it would exclude "
+			 "no other host",
 			 type);
 		return FILES_NETWORK_LOCAL;
 	}
 	snprintf(line, FILES_LINE_BYTES,
 		 "%s that asks its server for each lock, where locks are mandatory: who reads or writes a file that "
-		 "another "
-		 "has locked gets an error; mount it with nobrl on all hosts that lock under dflock",
+		 "another has locked gets an error; mount it with nobrl on all hosts that lock under dflock",
 		 type);
 	return FILES_NETWORK;
 }
@@ -113,8 +111,7 @@ enum files_locks files_judge(const char *type, const char *options, char line[FI
 	if (!strncmp(type, "fuse", 4)) {
 		snprintf(line, FILES_LINE_BYTES,
 			 "%s: whether it keeps locks here or passes them on is up to its program; dflock excludes "
-			 "other hosts "
-			 "either way, if the kernel lock works at all: try it with flock(1)",
+			 "other hosts either way, if the kernel lock works at all: try it with flock(1)",
 			 type);
 		return FILES_FUSE;
 	}
@@ -122,8 +119,7 @@ enum files_locks files_judge(const char *type, const char *options, char line[FI
 		if (!strcmp(type, cluster[i])) {
 			snprintf(line, FILES_LINE_BYTES,
 				 "%s, which may take locks across hosts itself, according to how it is mounted; that "
-				 "stays so "
-				 "below dflock",
+				 "stays so below dflock",
 				 type);
 			return FILES_NETWORK;
 		}

@@ -7,36 +7,18 @@
 
 #include "cli/ask.h"
 #include "cli/field.h"
+#include "cli/start.h"
 #include "cli/store.h"
 
-static const char doc[] =
+static const char init_doc[] =
 	"Opens a new store. A store that is new, or that lost its memory, grants no locks until a keeper has watched "
-	"it "
-	"for one ttl (30 s unless configured otherwise), because hosts that it has forgotten may still hold locks. "
-	"This "
-	"command waits for a third of that and two seconds, in which hosts that run come back, and opens the store if "
-	"nothing is known of an earlier memory. Else it refuses, and lists what is known.\v"
+	"it for one ttl (30 s unless configured otherwise), because hosts that it has forgotten may still hold locks. "
+	"This command waits for a third of that and two seconds, in which hosts that run come back, and opens the "
+	"store if nothing is known of an earlier memory. Else it refuses, and lists what is known.\v"
 	"When in doubt wait one ttl: the store then opens by itself. Starts a keeper if none runs. The exit status is "
-	"0 "
-	"if the store grants locks now, and else 1.";
+	"0 if the store grants locks now, and else 1.";
 
-static error_t parse(int key, char *arg, struct argp_state *state)
-{
-	bool *force = state->input;
-
-	switch (key) {
-	case 'f':
-		*force = true;
-		return 0;
-	case ARGP_KEY_ARG:
-		argp_error(state, "it takes no arguments, but got %s", arg);
-		return 0;
-	default:
-		return ARGP_ERR_UNKNOWN;
-	}
-}
-
-static int init(struct ask *ask, const struct place *place, bool force, char why[CLI_LINE_BYTES])
+static int init_ask(struct ask *ask, const struct place *place, bool force, char why[CLI_LINE_BYTES])
 {
 	json_t *status = store_await(ask, place, why); /* if it does not come up, the answer says so */
 	int64_t ttl_ms = field_number(json_object_get(status, "store"), "ttl_ms");
@@ -50,32 +32,26 @@ static int init(struct ask *ask, const struct place *place, bool force, char why
 
 int cmd_init(int argc, char **argv)
 {
-	static const struct argp_option known[] = {{"force", 'f', NULL, 0,
-						    "open it at once, whatever is known: a host that still holds a "
-						    "lock of the earlier memory, and the next one that "
-						    "gets this lock, then run at the same time",
-						    0},
-						   {0}};
-	static const struct argp argp = {.options = known, .parser = parse, .doc = doc};
 	char why[CLI_LINE_BYTES];
-	bool started = false, force = false;
+	bool force = cli_force(argc, argv, init_doc,
+			       "open it at once, whatever is known: a host that still holds a lock of the earlier "
+			       "memory, and the next one that gets this lock, then run at the same time");
+	bool started = false;
 	struct place place;
 	struct ask ask;
-	int r;
+	int ret;
 
-	argp_parse(&argp, argc, argv, 0, NULL, &force);
 	cli_place(&place, NULL);
 	if (!place.config[0]) {
-		cli_error(
-			"there is no configuration that names a store; write ~/.config/dflock.conf or /etc/dflock.conf "
-			"(see dflock.conf(5)), or set DFLOCK_CONFIG");
+		cli_error("there is no configuration that names a store; write ~/.config/dflock.conf or "
+			  "/etc/dflock.conf (see dflock.conf(5)), or set DFLOCK_CONFIG");
 		return CLI_FAILED;
 	}
-	r = ask_connect_or_start(&place, &ask, &started, why);
-	if (!r)
-		r = init(&ask, &place, force, why);
+	ret = start_connect(&place, &ask, &started, why);
+	if (!ret)
+		ret = init_ask(&ask, &place, force, why);
 	ask_close(&ask);
-	if (r) {
+	if (ret) {
 		cli_error("%s", why);
 		return CLI_FAILED;
 	}

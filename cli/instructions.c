@@ -43,7 +43,7 @@ static void count(struct instructions *out, enum kind kind, uint64_t address)
 	++*counts[kind];
 }
 
-static int read_at(int fd, void *to, size_t size, uint64_t offset)
+static int read_code(int fd, void *to, size_t size, uint64_t offset)
 {
 	for (size_t have = 0; have < size;) {
 		ssize_t n = offset + have > INT64_MAX
@@ -89,17 +89,17 @@ static bool is_call(const unsigned char *p)
 
 static int find_places(int fd, const struct elf_part *part, unsigned char *chunk, struct places *places)
 {
-	int r = 0;
+	int ret = 0;
 
-	for (uint64_t at = 0; at + 1 < part->bytes && !r; at += CHUNK_BYTES - 1) {
+	for (uint64_t at = 0; at + 1 < part->bytes && !ret; at += CHUNK_BYTES - 1) {
 		size_t size = part->bytes - at < CHUNK_BYTES ? (size_t)(part->bytes - at) : CHUNK_BYTES;
 
-		r = read_at(fd, chunk, size, part->offset + at);
-		for (size_t i = 0; !r && i + 1 < size; i++)
+		ret = read_code(fd, chunk, size, part->offset + at);
+		for (size_t i = 0; !ret && i + 1 < size; i++)
 			if (is_call(chunk + i))
-				r = add_place(places, part->address + at + i);
+				ret = add_place(places, part->address + at + i);
 	}
-	return r;
+	return ret;
 }
 
 /* Where functions begin, in increasing order; the table of .eh_frame_hdr in the one form that linkers write. */
@@ -123,22 +123,22 @@ static int read_functions(int fd, const struct elf_part *frames, struct function
 		uint32_t count;
 	} head;
 	int32_t *rows;
-	int r;
+	int ret;
 
 	*out = (struct functions){.at = NULL};
-	if (frames->bytes < sizeof(head) || read_at(fd, &head, sizeof(head), frames->offset) || head.version != 1 ||
+	if (frames->bytes < sizeof(head) || read_code(fd, &head, sizeof(head), frames->offset) || head.version != 1 ||
 	    head.pointer != 0x1b || head.counter != 0x03 || head.table != 0x3b ||
 	    head.count > (frames->bytes - sizeof(head)) / 8 || !head.count || head.count > MAX_CODE_BYTES / 64)
 		return 0;
 	rows = calloc(head.count, 8);
 	out->at = calloc(head.count, sizeof(*out->at));
-	r = rows && out->at ? read_at(fd, rows, (size_t)head.count * 8, frames->offset + sizeof(head)) : -ENOMEM;
-	for (uint32_t i = 0; !r && i < head.count; i++)
+	ret = rows && out->at ? read_code(fd, rows, (size_t)head.count * 8, frames->offset + sizeof(head)) : -ENOMEM;
+	for (uint32_t i = 0; !ret && i < head.count; i++)
 		out->at[out->count++] = frames->address + (uint64_t)(int64_t)rows[2 * (size_t)i];
 	free(rows);
-	if (!r)
+	if (!ret)
 		qsort(out->at, out->count, sizeof(*out->at), by_address);
-	return r;
+	return ret;
 }
 
 /* The function in which the address is: the last one that begins at or before it. SIZE_MAX: none. */
@@ -193,7 +193,7 @@ static bool is_rax(ZydisRegister reg)
 
 /* What %eax is after this instruction: a constant in *number, or not known. pushed: the constant on the stack, or -1.
  */
-static bool follow(const struct decoded *d, bool known, int64_t *number, int64_t *pushed)
+static bool follow_number(const struct decoded *d, bool known, int64_t *number, int64_t *pushed)
 {
 	const ZydisDecodedOperand *o = d->operands;
 	const int64_t was = *pushed;
@@ -263,7 +263,7 @@ static void decode_function(const unsigned char *code, size_t size, uint64_t sta
 			while (next < place_count && places[next] < start + at + d.ins.length)
 				next++;
 		}
-		known = follow(&d, known, &number, &pushed);
+		known = follow_number(&d, known, &number, &pushed);
 		at += d.ins.length;
 	}
 	for (; next < place_count; next++)
@@ -279,8 +279,9 @@ static const struct elf_part *part_of(const struct elf_facts *elf, uint64_t addr
 }
 
 /* The places from the first one on that are in the same function as it; returns how many these are. */
-static size_t look(int fd, const struct elf_facts *elf, const struct functions *functions, const struct places *places,
-		   size_t first, unsigned char *code, unsigned char *target, struct instructions *out)
+static size_t look_at_functions(int fd, const struct elf_facts *elf, const struct functions *functions,
+				const struct places *places, size_t first, unsigned char *code, unsigned char *target,
+				struct instructions *out)
 {
 	const struct elf_part *part = part_of(elf, places->at[first]);
 	const size_t function = function_of(functions, places->at[first]);
@@ -296,7 +297,7 @@ static size_t look(int fd, const struct elf_facts *elf, const struct functions *
 	if (end - start > MAX_FUNCTION)
 		end = start + MAX_FUNCTION;
 	if (places->at[first] >= end ||
-	    read_at(fd, code, (size_t)(end - start), part->offset + (start - part->address)))
+	    read_code(fd, code, (size_t)(end - start), part->offset + (start - part->address)))
 		goto unclear;
 	while (first + n < places->count && places->at[first + n] < end)
 		n++;
@@ -311,19 +312,19 @@ static int find_x86_64(int fd, const struct elf_facts *elf, unsigned char *buffe
 {
 	struct places places = {.at = NULL};
 	struct functions functions = {.at = NULL};
-	int r = 0;
+	int ret = 0;
 
-	for (unsigned i = 0; i < elf->code_count && !r; i++)
-		r = find_places(fd, &elf->code[i], buffer, &places);
-	if (!r)
-		r = read_functions(fd, &elf->frames, &functions);
-	if (!r && places.count)
+	for (unsigned i = 0; i < elf->code_count && !ret; i++)
+		ret = find_places(fd, &elf->code[i], buffer, &places);
+	if (!ret)
+		ret = read_functions(fd, &elf->frames, &functions);
+	if (!ret && places.count)
 		qsort(places.at, places.count, sizeof(*places.at), by_address);
-	for (size_t i = 0; !r && i < places.count;)
-		i += look(fd, elf, &functions, &places, i, buffer, buffer + CHUNK_BYTES, out);
+	for (size_t i = 0; !ret && i < places.count;)
+		i += look_at_functions(fd, elf, &functions, &places, i, buffer, buffer + CHUNK_BYTES, out);
 	free(places.at);
 	free(functions.at);
-	return r;
+	return ret;
 }
 
 /* --- arm64 --- */
@@ -339,7 +340,7 @@ static int find_arm64(int fd, const struct elf_facts *elf, unsigned char *buffer
 		for (uint64_t at = 0; at + 4 <= part->bytes; at += CHUNK_BYTES) {
 			size_t size = part->bytes - at < CHUNK_BYTES ? (size_t)(part->bytes - at) : CHUNK_BYTES;
 
-			if (read_at(fd, buffer, size, part->offset + at))
+			if (read_code(fd, buffer, size, part->offset + at))
 				return -ENOEXEC;
 			for (size_t w = 0; w < size / 4; w++) {
 				/* movz w8 or x8, #number; all else that may write x8, or jump, is behind a few steps.
@@ -367,7 +368,7 @@ int instructions_find(int fd, const struct elf_facts *elf, struct instructions *
 {
 	unsigned char *buffer;
 	uint64_t total = 0;
-	int r = -ENOTSUP;
+	int ret = -ENOTSUP;
 
 	*out = (struct instructions){.locks = 0};
 	for (unsigned i = 0; i < elf->code_count; i++)
@@ -379,9 +380,9 @@ int instructions_find(int fd, const struct elf_facts *elf, struct instructions *
 	if (!buffer)
 		return -ENOMEM;
 	if (elf->machine == EM_X86_64 && elf->class == ELFCLASS64)
-		r = find_x86_64(fd, elf, buffer, out);
+		ret = find_x86_64(fd, elf, buffer, out);
 	else if (elf->machine == EM_AARCH64)
-		r = find_arm64(fd, elf, buffer, out);
+		ret = find_arm64(fd, elf, buffer, out);
 	free(buffer);
-	return r;
+	return ret;
 }

@@ -12,9 +12,9 @@
 #include <string.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
-#include <time.h>
 #include <unistd.h>
 
+#include "cli/cli.h"
 #include "cli/elf.h"
 
 #define PATIENCE_MS 10000
@@ -24,13 +24,13 @@ static bool is_own_interpreter(const char *interpreter)
 {
 	struct elf_facts own;
 	struct stat a, b;
-	int fd = open("/proc/self/exe", O_RDONLY | O_CLOEXEC), r;
+	int fd = open("/proc/self/exe", O_RDONLY | O_CLOEXEC), ret;
 
 	if (fd < 0)
 		return false;
-	r = elf_read(fd, &own);
+	ret = elf_read(fd, &own);
 	close(fd);
-	return !r && own.dynamic && !stat(own.interpreter, &a) && !stat(interpreter, &b) && a.st_dev == b.st_dev &&
+	return !ret && own.dynamic && !stat(own.interpreter, &a) && !stat(interpreter, &b) && a.st_dev == b.st_dev &&
 	       a.st_ino == b.st_ino;
 }
 
@@ -59,40 +59,32 @@ static char **plain_environment(char *preload)
 }
 
 /* preload: "LD_PRELOAD=..." or NULL. */
-static int start(const char *program, const char *interpreter, char *preload, int out, pid_t *pid)
+static int start_linker(const char *program, const char *interpreter, char *preload, int out, pid_t *pid)
 {
 	char *const argv[] = {(char *)interpreter, (char *)"--list", (char *)program, NULL};
 	char **env = plain_environment(preload);
 	posix_spawn_file_actions_t actions;
-	int r;
+	int ret;
 
 	if (!env)
 		return -ENOMEM;
 	posix_spawn_file_actions_init(&actions);
-	r = posix_spawn_file_actions_addopen(&actions, 0, "/dev/null", O_RDONLY, 0);
-	if (!r)
-		r = posix_spawn_file_actions_adddup2(&actions, out, 1);
-	if (!r)
-		r = posix_spawn_file_actions_adddup2(&actions, out, 2);
-	if (!r)
-		r = posix_spawn(pid, interpreter, &actions, NULL, argv, env);
+	ret = posix_spawn_file_actions_addopen(&actions, 0, "/dev/null", O_RDONLY, 0);
+	if (!ret)
+		ret = posix_spawn_file_actions_adddup2(&actions, out, 1);
+	if (!ret)
+		ret = posix_spawn_file_actions_adddup2(&actions, out, 2);
+	if (!ret)
+		ret = posix_spawn(pid, interpreter, &actions, NULL, argv, env);
 	posix_spawn_file_actions_destroy(&actions);
 	free(env);
-	return -r;
-}
-
-static int64_t now_ms(void)
-{
-	struct timespec ts;
-
-	clock_gettime(CLOCK_MONOTONIC, &ts);
-	return (int64_t)ts.tv_sec * 1000 + ts.tv_nsec / 1000000;
+	return -ret;
 }
 
 /* Everything that comes, NUL-terminated, in *text, which is the caller's. */
-static int receive(int in, char **text)
+static int receive_list(int in, char **text)
 {
-	const int64_t deadline = now_ms() + PATIENCE_MS;
+	const int64_t deadline = cli_now_ms() + PATIENCE_MS;
 	size_t have = 0;
 
 	*text = malloc(MAX_ANSWER);
@@ -100,7 +92,7 @@ static int receive(int in, char **text)
 		return -ENOMEM;
 	for (;;) {
 		struct pollfd on = {.fd = in, .events = POLLIN};
-		int64_t left = deadline - now_ms();
+		int64_t left = deadline - cli_now_ms();
 		ssize_t n;
 
 		if (left <= 0)
@@ -122,7 +114,7 @@ static int receive(int in, char **text)
 	return strlen(*text) == have ? 0 : -EIO;
 }
 
-static int add(struct libraries *out, const char *path)
+static int add_library(struct libraries *out, const char *path)
 {
 	char **paths = reallocarray(out->paths, out->count + 1, sizeof(*paths));
 	const char *name = strrchr(path, '/');
@@ -164,14 +156,14 @@ static int take_line(struct libraries *out, char *line)
 	if (!end)
 		return -EIO;
 	*end = '\0';
-	return path[0] == '/' ? add(out, path) : 0;
+	return path[0] == '/' ? add_library(out, path) : 0;
 }
 
 /* What `INTERPRETER --list PROGRAM` writes, in *text, which is the caller's also after an error, and how it ended. */
-static int ask(const char *program, const char *interpreter, char *preload, char **text, int *status)
+static int ask_linker(const char *program, const char *interpreter, char *preload, char **text, int *status)
 {
 	char path[PATH_MAX];
-	int ends[2], r;
+	int ends[2], ret;
 	pid_t pid;
 
 	*text = NULL;
@@ -180,60 +172,60 @@ static int ask(const char *program, const char *interpreter, char *preload, char
 		return -errno;
 	if (pipe2(ends, O_CLOEXEC))
 		return -errno;
-	r = start(path, interpreter, preload, ends[1], &pid);
+	ret = start_linker(path, interpreter, preload, ends[1], &pid);
 	close(ends[1]);
-	if (!r) {
-		r = receive(ends[0], text);
-		if (r)
+	if (!ret) {
+		ret = receive_list(ends[0], text);
+		if (ret)
 			kill(pid, SIGKILL);
 		while (waitpid(pid, status, 0) < 0 && errno == EINTR)
 			;
 	}
 	close(ends[0]);
-	return r;
+	return ret;
 }
 
 int libraries_list(const char *program, const char *interpreter, struct libraries *out)
 {
 	char *text, *rest, *line;
-	int status = -1, r;
+	int status = -1, ret;
 
 	*out = (struct libraries){.paths = NULL};
 	if (!is_own_interpreter(interpreter))
 		return -EXDEV;
-	r = ask(program, interpreter, NULL, &text, &status);
+	ret = ask_linker(program, interpreter, NULL, &text, &status);
 	rest = text;
-	while (!r && (line = strsep(&rest, "\n")) && (rest || *line))
-		r = take_line(out, line);
-	if (!r && !out->missing && (!WIFEXITED(status) || WEXITSTATUS(status)))
-		r = -EIO;
+	while (!ret && (line = strsep(&rest, "\n")) && (rest || *line))
+		ret = take_line(out, line);
+	if (!ret && !out->missing && (!WIFEXITED(status) || WEXITSTATUS(status)))
+		ret = -EIO;
 	free(text);
-	return r;
+	return ret;
 }
 
 int libraries_can_preload(const char *name)
 {
 	static const char own[] = "/proc/self/exe";
 	char *text = NULL, *preload;
-	int fd = open(own, O_RDONLY | O_CLOEXEC), status = -1, r;
+	int fd = open(own, O_RDONLY | O_CLOEXEC), status = -1, ret;
 	struct elf_facts elf;
 
 	if (fd < 0)
 		return -errno;
-	r = elf_read(fd, &elf);
+	ret = elf_read(fd, &elf);
 	close(fd);
-	if (r)
-		return r;
+	if (ret)
+		return ret;
 	if (asprintf(&preload, "LD_PRELOAD=%s", name) < 0)
 		return -ENOMEM;
-	r = ask(own, elf.interpreter, preload, &text, &status);
-	if (!r && (!WIFEXITED(status) || WEXITSTATUS(status)))
-		r = -EIO;
-	if (!r)
-		r = !strstr(text, "cannot be preloaded");
+	ret = ask_linker(own, elf.interpreter, preload, &text, &status);
+	if (!ret && (!WIFEXITED(status) || WEXITSTATUS(status)))
+		ret = -EIO;
+	if (!ret)
+		ret = !strstr(text, "cannot be preloaded");
 	free(preload);
 	free(text);
-	return r;
+	return ret;
 }
 
 void libraries_free(struct libraries *libraries)

@@ -2,13 +2,9 @@
 
 #include <errno.h>
 #include <locale.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
-
-#include "cli/show.h"
 
 const char *argp_program_version = "dflock " DFLOCK_VERSION;
 
@@ -36,69 +32,6 @@ static const struct command commands[] = {
 	{"version", cmd_version, "print the version"},
 };
 #define COMMANDS (sizeof(commands) / sizeof(commands[0]))
-
-void cli_error(const char *format, ...)
-{
-	char line[CLI_LINE_BYTES + PATH_MAX];
-	va_list args;
-
-	va_start(args, format);
-	vsnprintf(line, sizeof(line), format, args);
-	va_end(args);
-	fflush(stdout);
-	fputs("dflock: ", stderr);
-	show_text(stderr, line);
-	fputc('\n', stderr);
-}
-
-static error_t no_option(int key, char *arg, struct argp_state *state)
-{
-	if (key == ARGP_KEY_ARG)
-		argp_error(state, "it takes no arguments, but got %s", arg);
-	return ARGP_ERR_UNKNOWN;
-}
-
-void cli_no_arguments(int argc, char **argv, const char *doc)
-{
-	const struct argp argp = {.parser = no_option, .doc = doc};
-
-	argp_parse(&argp, argc, argv, 0, NULL, NULL);
-}
-
-void cli_place(struct place *place, const char *config)
-{
-	place_init(place);
-	if (!config)
-		return;
-	if (!realpath(config, place->config)) {
-		/* Not there: whoever reads it says so, with this name. */
-		snprintf(place->config, sizeof(place->config), "%s", config);
-	}
-}
-
-void cli_find(const char *name, const char *folder, const char *installed, char path[PATH_MAX])
-{
-	char own[PATH_MAX / 2];
-	ssize_t n = readlink("/proc/self/exe", own, sizeof(own) - 1);
-	char *slash;
-
-	own[n > 0 ? n : 0] = '\0';
-	slash = strrchr(own, '/');
-	if (slash) {
-		*slash = '\0';
-		snprintf(path, PATH_MAX, "%s/%s", own, name);
-		if (!access(path, F_OK))
-			return;
-		slash = strrchr(own, '/');
-		if (slash) {
-			*slash = '\0';
-			snprintf(path, PATH_MAX, "%s/%s/%s", own, folder, name);
-			if (!access(path, F_OK))
-				return;
-		}
-	}
-	snprintf(path, PATH_MAX, "%s", installed);
-}
 
 static char *list_commands(int key, const char *text, void *input)
 {

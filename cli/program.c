@@ -63,12 +63,12 @@ int program_find(const char *name, char path[PATH_MAX])
 	for (const char *p = dirs ? dirs : "/bin:/usr/bin";; p++) {
 		size_t len = strcspn(p, ":");
 		int n = snprintf(path, PATH_MAX, "%.*s%s%s", (int)len, p, len ? "/" : "", name);
-		int r = n >= PATH_MAX ? -ENAMETOOLONG : executable(path);
+		int ret = n >= PATH_MAX ? -ENAMETOOLONG : executable(path);
 
-		if (!r)
+		if (!ret)
 			return 0;
-		if (r == -EACCES)
-			result = r;
+		if (ret == -EACCES)
+			result = ret;
 		p += len;
 		if (!*p)
 			break;
@@ -143,23 +143,23 @@ static bool examine_code(const char *path, const char *program, struct program *
 {
 	struct instructions found;
 	struct elf_facts elf;
-	int fd = open(path, O_RDONLY | O_CLOEXEC), r;
+	int fd = open(path, O_RDONLY | O_CLOEXEC), ret;
 	const bool own = strcmp(path, program) == 0;
 	const char *whose = own ? "" : ", by its library ", *where = own ? "" : path;
 
-	r = fd < 0 ? -errno : elf_read(fd, &elf);
-	if (!r)
-		r = instructions_find(fd, &elf, &found);
+	ret = fd < 0 ? -errno : elf_read(fd, &elf);
+	if (!ret)
+		ret = instructions_find(fd, &elf, &found);
 	if (fd >= 0)
 		close(fd);
-	if (r)
+	if (ret)
 		say(out, REACH_DOUBTFUL,
 		    "%s: it cannot be told whether it makes system calls without libc%s%s: %s; " AROUND, program, whose,
 		    where,
-		    r == -EFBIG     ? "the file is too large"
-		    : r == -ENOTSUP ? "the instructions of this architecture are not known here"
-		    : r == -ENOEXEC ? "the file makes no sense"
-				    : strerror(-r));
+		    ret == -EFBIG     ? "the file is too large"
+		    : ret == -ENOTSUP ? "the instructions of this architecture are not known here"
+		    : ret == -ENOEXEC ? "the file makes no sense"
+				      : strerror(-ret));
 	else if (found.locks)
 		say(out, REACH_DOUBTFUL,
 		    "%s makes the system calls flock or fcntl without libc%s%s (%u times, first at 0x%" PRIx64
@@ -178,27 +178,26 @@ static bool examine_code(const char *path, const char *program, struct program *
 static void examine_libraries(const char *path, const struct elf_facts *elf, struct program *out)
 {
 	struct libraries libraries;
-	int r = libraries_list(path, elf->interpreter, &libraries), version;
+	int ret = libraries_list(path, elf->interpreter, &libraries), version;
 	bool found;
 
-	if (r == -EXDEV)
+	if (ret == -EXDEV)
 		say(out, REACH_DOUBTFUL,
 		    "%s has a dynamic linker of its own (%s): it cannot be told which libc it has, and the library "
-		    "needs "
-		    "glibc 2.28 or newer; see with `dflock run --`, and DFLOCK_LOG=debug, whether it says something",
+		    "needs glibc 2.28 or newer; see with `dflock run --`, and DFLOCK_LOG=debug, whether it says "
+		    "something",
 		    path, elf->interpreter);
-	else if (r)
+	else if (ret)
 		say(out, REACH_DOUBTFUL, "%s: it cannot be told which libraries it has (%s --list: %s)", path,
-		    elf->interpreter, strerror(-r));
-	if (r)
+		    elf->interpreter, strerror(-ret));
+	if (ret)
 		goto out;
 	if (libraries.missing)
 		say(out, REACH_DOUBTFUL, "%s will not start: its library %s cannot be loaded (is it installed?)", path,
 		    libraries.missing);
 	else if (!libraries.libc)
 		say(out, REACH_DOUBTFUL,
-		    "%s is not linked with libc: it makes its system calls itself, and no preload sees its "
-		    "locks; " AROUND,
+		    "%s is not linked with libc: it makes its system calls itself, and no preload sees its locks; " AROUND,
 		    path);
 	else if ((version = libraries_glibc(libraries.libc)) < OLDEST_GLIBC)
 		say(out, REACH_NO,
@@ -229,28 +228,28 @@ static void examine_elf(const char *path, int fd, const struct elf_facts *elf, c
 	}
 	if (elf->class != own.class || elf->data != own.data || elf->machine != own.machine)
 		say(out, REACH_NO,
-		    "%s is of another architecture (%s bit, machine %u) than libdflock.so (%s bit, machine %u):"
-		    " its locks are not protected; build libdflock.so for it",
+		    "%s is of another architecture (%s bit, machine %u) than libdflock.so (%s bit, machine %u): its "
+		    "locks are not protected; build libdflock.so for it",
 		    path, elf->class == 1 ? "32" : "64", elf->machine, own.class == 1 ? "32" : "64", own.machine);
 	else if (!elf->dynamic)
 		say(out, REACH_NO,
-		    "%s is statically linked, so nothing can be preloaded into it: its locks are not protected; use a"
-		    " dynamically linked build, or take the lock with flock(1) around it",
+		    "%s is statically linked, so nothing can be preloaded into it: its locks are not protected; use a "
+		    "dynamically linked build, or take the lock with flock(1) around it",
 		    path);
 	else if (strstr(elf->interpreter, "ld-musl"))
 		say(out, REACH_NO,
-		    "%s runs with musl (%s), and libdflock.so needs glibc: it fails to start with the preload; build"
-		    " dflock with musl for it, or take the lock with flock(1) around it",
+		    "%s runs with musl (%s), and libdflock.so needs glibc: it fails to start with the preload; build "
+		    "dflock with musl for it, or take the lock with flock(1) around it",
 		    path, elf->interpreter);
 	else if (is_secure(fd, &what))
 		say(out, REACH_NO,
-		    "%s is %s, so the dynamic linker ignores the preload: its locks are not protected; take the lock"
-		    " before it is started",
+		    "%s is %s, so the dynamic linker ignores the preload: its locks are not protected; take the lock "
+		    "before it is started",
 		    path, what);
 	else if (elf->go)
 		say(out, REACH_DOUBTFUL,
-		    "%s is made with Go, whose programs make system calls without libc: the locks that it takes itself"
-		    " are not protected; take the lock with flock(1) around it",
+		    "%s is made with Go, whose programs make system calls without libc: the locks that it takes "
+		    "itself are not protected; take the lock with flock(1) around it",
 		    path);
 	else {
 		say(out, REACH_YES, "%s is dynamically linked (%s): the preload reaches it", path, elf->interpreter);
@@ -266,9 +265,9 @@ out:
  * anything. */
 static bool examine_wrapper(const char *path, const char *option, struct program *out)
 {
-	const struct wrapper *w = wrapper_find(path);
+	const struct wrapper *w = wrappers_find(path);
 
-	if (!w || (option && !w->always && !wrapper_cleans_with(w, option)))
+	if (!w || (option && !w->always && !wrappers_cleans_with(w, option)))
 		return false;
 	say(out, w->always ? REACH_NO : REACH_DOUBTFUL, "%s: %s, so that the locks of what it starts %s protected; %s",
 	    path, w->reason, w->always || option ? "are not" : "may not be", w->instead);
@@ -291,9 +290,8 @@ static void examine_commands(const char *path, int fd, const char *shim, struct 
 
 		if (c->cleans) {
 			say(out, REACH_DOUBTFUL,
-			    "%s takes LD_PRELOAD away in line %d: the locks of what it starts there are not protected; "
-			    "put "
-			    "`dflock run` behind that",
+			    "%s takes LD_PRELOAD away in line %d: the locks of what it starts there are not "
+			    "protected; put `dflock run` behind that",
 			    path, c->line);
 		} else if (!c->program[0] && c->exec) {
 			say(out, REACH_DOUBTFUL,
@@ -328,8 +326,7 @@ static void examine_script(const char *path, int fd, const struct script_first *
 		if (cleans) {
 			say(out, REACH_NO,
 			    "%s takes LD_PRELOAD away in its first line (%s %s): its locks are not protected; put "
-			    "`dflock "
-			    "run` there",
+			    "`dflock run` there",
 			    path, by, first->argument);
 			return;
 		}
@@ -354,7 +351,7 @@ static void examine_file(const char *path, const char *shim, int depth, bool dee
 {
 	/* execvp() and shells give a file that the kernel does not know to the shell. */
 	struct script_first first = {.interpreter = "/bin/sh"};
-	int fd = open(path, O_RDONLY | O_CLOEXEC), r;
+	int fd = open(path, O_RDONLY | O_CLOEXEC), ret;
 	struct elf_facts elf;
 
 	if (fd < 0) {
@@ -363,8 +360,8 @@ static void examine_file(const char *path, const char *shim, int depth, bool dee
 		    strerror(errno));
 		return;
 	}
-	r = elf_read(fd, &elf);
-	if (!r)
+	ret = elf_read(fd, &elf);
+	if (!ret)
 		examine_elf(path, fd, &elf, shim, deep, out);
 	else if (depth < MAX_INTERPRETERS) {
 		script_first_line(fd, &first);
@@ -377,23 +374,24 @@ static void examine_file(const char *path, const char *shim, int depth, bool dee
 /* The option of the wrapper's own arguments that makes it clean the environment, or else "". */
 static const char *cleaning_option(const char *path, char *const arguments[])
 {
-	const struct wrapper *w = wrapper_find(path);
+	const struct wrapper *w = wrappers_find(path);
 
 	for (int i = 1; w && arguments[0] && arguments[i] && arguments[i][0] == '-'; i++)
-		if (wrapper_cleans_with(w, arguments[i]))
+		if (wrappers_cleans_with(w, arguments[i]))
 			return arguments[i];
 	return "";
 }
 
 void program_examine_job(const char *name, char *const arguments[], const char *shim, struct program *out)
 {
-	int r = program_find(name, out->path);
+	int ret = program_find(name, out->path);
 
-	if (r) {
+	if (ret) {
 		out->path[0] = '\0';
-		say(out, r == -ENOENT ? REACH_NOT_FOUND : REACH_CANNOT, "%s: %s%s", name,
-		    r == -ENOENT ? "no such program (PATH was searched if there is no / in the name)" : strerror(-r),
-		    r == -EACCES ? "; is it a file, and executable (chmod +x)?" : "");
+		say(out, ret == -ENOENT ? REACH_NOT_FOUND : REACH_CANNOT, "%s: %s%s", name,
+		    ret == -ENOENT ? "no such program (PATH was searched if there is no / in the name)"
+				   : strerror(-ret),
+		    ret == -EACCES ? "; is it a file, and executable (chmod +x)?" : "");
 		return;
 	}
 	if (!examine_wrapper(out->path, arguments ? cleaning_option(out->path, arguments) : NULL, out))

@@ -25,10 +25,10 @@ struct program {
 
 /*
  * name is searched in PATH if it has no slash. shim: path of libdflock.so, whose class and machine the program's must
- * be. Follows "#!" to the interpreter, and looks at what a shell script starts first. Reads the program's file and those
- * of the libraries that it is linked with (by the dynamic linker, libraries.h), looks for system calls of their own
- * (instructions.h), and for programs that clean the environment (wrappers.h). Never REACH_YES where something of this
- * speaks against it. Says nothing of libraries and programs that come later.
+ * be. Follows "#!" to the interpreter, and looks at what a shell script starts first. Reads the program's file and
+ * those of the libraries that it is linked with (by the dynamic linker, libraries.h), looks for system calls of their
+ * own (instructions.h), and for programs that clean the environment (wrappers.h). Never REACH_YES where something of
+ * this speaks against it. Says nothing of libraries and programs that come later.
  */
 void program_examine(const char *name, const char *shim, struct program *out);
 

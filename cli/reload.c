@@ -5,29 +5,14 @@
 #include <stdio.h>
 #include <unistd.h>
 
-#include "cli/ask.h"
+#include "cli/start.h"
 
-static const char doc[] =
-	"Has the keeper read its configuration again, and go by it whatever it protects. A changed "
-	"configuration that still "
-	"protects every file under the same name is taken over without that. What is held stays held. If "
-	"the new one is invalid, the keeper says so and changes nothing.\v"
+static const char reload_doc[] =
+	"Has the keeper read its configuration again, and go by it whatever it protects. A changed configuration that "
+	"still protects every file under the same name is taken over without that. What is held stays held. If the "
+	"new one is invalid, the keeper says so and changes nothing.\v"
 	"The exit status is 0, also if no keeper runs and none left rules behind (the next one reads the "
 	"configuration when it starts), and 1 if the keeper refuses.";
-
-static error_t parse(int key, char *arg, struct argp_state *state)
-{
-	switch (key) {
-	case 'f':
-		*(bool *)state->input = true;
-		return 0;
-	case ARGP_KEY_ARG:
-		argp_error(state, "it takes no arguments, but got %s", arg);
-		return 0;
-	default:
-		return ARGP_ERR_UNKNOWN;
-	}
-}
 
 /* Are there rules that the next keeper would go by before it reads the configuration? */
 static bool is_kept(const struct ask *ask)
@@ -40,32 +25,28 @@ static bool is_kept(const struct ask *ask)
 
 int cmd_reload(int argc, char **argv)
 {
-	static const struct argp_option known[] = {
-		{"force", 'f', NULL, 0,
-		 "also while a lock is held that would have another name, or not be protected any more", 0},
-		{0}};
-	static const struct argp argp = {.options = known, .parser = parse, .doc = doc};
-	bool force = false, started;
+	bool force = cli_force(argc, argv, reload_doc,
+			       "also while a lock is held that would have another name, or not be protected any more");
+	bool started;
 	char why[CLI_LINE_BYTES];
 	struct place place;
 	struct ask ask;
-	int r;
+	int ret;
 
-	argp_parse(&argp, argc, argv, 0, NULL, &force);
 	cli_place(&place, NULL);
-	r = ask_connect(&place, &ask, why);
-	if (r == -ENOENT && !is_kept(&ask)) {
+	ret = ask_connect(&place, &ask, why);
+	if (ret == -ENOENT && !is_kept(&ask)) {
 		puts("no keeper runs; the next one reads the configuration when it starts");
 		return CLI_OK;
 	}
-	if (r == -ENOENT)
-		r = ask_connect_or_start(&place, &ask, &started, why);
-	if (!r) {
+	if (ret == -ENOENT)
+		ret = start_connect(&place, &ask, &started, why);
+	if (!ret) {
 		ask.flags = force ? WIRE_F_FORCE : 0;
-		r = ask_question(&ask, WIRE_RELOAD, &place, NULL, why);
+		ret = ask_question(&ask, WIRE_RELOAD, &place, NULL, why);
 	}
 	ask_close(&ask);
-	if (r) {
+	if (ret) {
 		cli_error("%s", why);
 		return CLI_FAILED;
 	}

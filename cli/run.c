@@ -10,14 +10,14 @@
 
 #include "cli/program.h"
 
-static const char doc[] =
+static const char run_doc[] =
 	"Runs JOB, found in PATH, with libdflock.so in LD_PRELOAD, so that its file locks, and those of all programs "
 	"that it starts, hold across the cluster. Other preloads stay.\v"
 	"The exit status is that of JOB; 127 if it was not found, 126 if it could not be executed, 125 if dflock "
-	"itself "
-	"failed. One line says so if the preload cannot reach JOB (statically linked, setuid); it is run all the same.";
+	"itself failed. One line says so if the preload cannot reach JOB (statically linked, setuid); it is run all "
+	"the same.";
 
-static error_t parse(int key, char *arg, struct argp_state *state)
+static error_t run_parse(int key, char *arg, struct argp_state *state)
 {
 	char ***job = state->input;
 
@@ -55,30 +55,30 @@ static int set_preload(const char *shim)
 {
 	const char *others = getenv("LD_PRELOAD");
 	char *list = NULL;
-	int r = 0;
+	int ret = 0;
 
 	if (others && is_listed(others, shim))
 		return 0;
 	if (asprintf(&list, "%s%s%s", shim, others && *others ? ":" : "", others ? others : "") < 0)
 		return -ENOMEM;
 	if (setenv("LD_PRELOAD", list, 1))
-		r = -errno;
+		ret = -errno;
 	free(list);
-	return r;
+	return ret;
 }
 
 int cmd_run(int argc, char **argv)
 {
-	static const struct argp argp = {.parser = parse, .args_doc = "[--] JOB [ARGUMENT...]", .doc = doc};
+	static const struct argp argp = {.parser = run_parse, .args_doc = "[--] JOB [ARGUMENT...]", .doc = run_doc};
 	struct program program;
 	char shim[PATH_MAX], **job = NULL;
-	int r;
+	int ret;
 
 	argp_err_exit_status = CLI_RUN_FAILED;
 	argp_parse(&argp, argc, argv, ARGP_IN_ORDER, NULL, &job);
-	r = program_shim(shim);
-	if (r) {
-		cli_error("%s: %s; without it locks would not be protected: install it", shim, strerror(-r));
+	ret = program_shim(shim);
+	if (ret) {
+		cli_error("%s: %s; without it locks would not be protected: install it", shim, strerror(-ret));
 		return CLI_RUN_FAILED;
 	}
 	if (strpbrk(shim, ": ")) {
@@ -88,13 +88,13 @@ int cmd_run(int argc, char **argv)
 	program_examine_job(job[0], job, shim, &program);
 	if (program.reach == REACH_NO || program.reach == REACH_DOUBTFUL)
 		cli_error("warning: %s", program.line);
-	r = set_preload(shim);
-	if (r) {
-		cli_error("cannot set LD_PRELOAD: %s", strerror(-r));
+	ret = set_preload(shim);
+	if (ret) {
+		cli_error("cannot set LD_PRELOAD: %s", strerror(-ret));
 		return CLI_RUN_FAILED;
 	}
 	execvp(job[0], job);
-	r = errno;
-	cli_error("cannot run %s: %s", job[0], strerror(r));
-	return r == ENOENT ? CLI_RUN_NOT_FOUND : CLI_RUN_CANNOT_EXECUTE;
+	ret = errno;
+	cli_error("cannot run %s: %s", job[0], strerror(ret));
+	return ret == ENOENT ? CLI_RUN_NOT_FOUND : CLI_RUN_CANNOT_EXECUTE;
 }

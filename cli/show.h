@@ -19,16 +19,4 @@ const char *show_when(int64_t unix_s, char out[SHOW_TIME_BYTES]);
 /* "250 ms", "26 s", "3 min 20 s", "5 h 12 min", "3 d 4 h". */
 const char *show_ms(int64_t ms, char out[SHOW_TIME_BYTES]);
 
-/*
- * A table: cells are added row by row, the first row is its head; columns are as wide as their widest cell. Lines
- * of text may stand between rows. NULL from table_new and a table that ran out of memory are handled: the table
- * then says so when it is printed.
- */
-struct table;
-struct table *table_new(size_t columns);
-void table_cell(struct table *table, const char *format, ...) __attribute__((format(printf, 2, 3)));
-void table_line(struct table *table, const char *format, ...) __attribute__((format(printf, 2, 3)));
-void table_print(struct table *table, FILE *f);
-void table_free(struct table *table);
-
 #endif

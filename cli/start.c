@@ -1,21 +1,11 @@
-/* Starting a keeper in the plain way: fork and exec, then wait until it serves. */
-#include "cli/ask.h"
+#include "cli/start.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
 #include <stdio.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
-
-static int64_t now_ms(void)
-{
-	struct timespec now;
-
-	clock_gettime(CLOCK_BOOTTIME, &now);
-	return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
-}
 
 /* DFLOCK_RUNTIME_DIR is in the keeper's environment, and without it the keeper finds the directory as we do. */
 static void __attribute__((noreturn)) become_keeper(int ready, const char *config)
@@ -48,12 +38,12 @@ static void __attribute__((noreturn)) become_keeper(int ready, const char *confi
 /* Reads what the keeper has to say until it closes its end. Empty: it serves. -ETIMEDOUT: it is still at it. */
 static int read_ready(int fd, char line[CLI_LINE_BYTES])
 {
-	int64_t deadline = now_ms() + ASK_DEADLINE_S * 1000;
+	int64_t deadline = cli_now_ms() + ASK_DEADLINE_S * 1000;
 	size_t used = 0;
 
 	for (;;) {
 		struct pollfd p = {.fd = fd, .events = POLLIN};
-		int64_t left = deadline - now_ms();
+		int64_t left = deadline - cli_now_ms();
 		char skipped[256];
 		ssize_t n;
 
@@ -73,53 +63,53 @@ static int read_ready(int fd, char line[CLI_LINE_BYTES])
 	return 0;
 }
 
-static int start(const char *config, char why[CLI_LINE_BYTES])
+static int start_keeper(const char *config, char why[CLI_LINE_BYTES])
 {
-	int ends[2], r;
+	int ends[2], ret;
 	pid_t pid;
 
 	if (pipe2(ends, O_CLOEXEC)) {
-		r = -errno;
-		snprintf(why, CLI_LINE_BYTES, "cannot start a keeper: %s", strerror(-r));
-		return r;
+		ret = -errno;
+		snprintf(why, CLI_LINE_BYTES, "cannot start a keeper: %s", strerror(-ret));
+		return ret;
 	}
 	fflush(NULL);
 	pid = fork();
 	if (!pid)
 		become_keeper(ends[1], config);
-	r = pid < 0 ? -errno : 0;
+	ret = pid < 0 ? -errno : 0;
 	close(ends[1]);
-	if (r)
-		snprintf(why, CLI_LINE_BYTES, "cannot start a keeper: %s", strerror(-r));
+	if (ret)
+		snprintf(why, CLI_LINE_BYTES, "cannot start a keeper: %s", strerror(-ret));
 	else {
 		char line[CLI_LINE_BYTES];
 
-		r = read_ready(ends[0], line);
-		if (r)
+		ret = read_ready(ends[0], line);
+		if (ret)
 			snprintf(why, CLI_LINE_BYTES, "the keeper (pid %d) that was started does not get ready: %s",
-				 (int)pid, strerror(-r));
+				 (int)pid, strerror(-ret));
 		else if (line[0]) {
 			snprintf(why, CLI_LINE_BYTES, "%s", line);
-			r = -ECHILD;
+			ret = -ECHILD;
 		}
 	}
 	close(ends[0]);
-	return r;
+	return ret;
 }
 
-int ask_connect_or_start(const struct place *place, struct ask *ask, bool *started, char why[CLI_LINE_BYTES])
+int start_connect(const struct place *place, struct ask *ask, bool *started, char why[CLI_LINE_BYTES])
 {
-	int r = ask_connect(place, ask, why);
+	int ret = ask_connect(place, ask, why);
 
-	*started = r == -ENOENT;
-	if (r != -ENOENT)
-		return r;
-	r = start(place->config, why);
-	if (r)
-		return r;
-	r = ask_connect(place, ask, why);
-	if (r == -ENOENT)
+	*started = ret == -ENOENT;
+	if (ret != -ENOENT)
+		return ret;
+	ret = start_keeper(place->config, why);
+	if (ret)
+		return ret;
+	ret = ask_connect(place, ask, why);
+	if (ret == -ENOENT)
 		snprintf(why, CLI_LINE_BYTES, "the keeper that was started for %s has ended at once; its log says why",
 			 ask->dir);
-	return r;
+	return ret;
 }

@@ -11,15 +11,14 @@
 #include "cli/field.h"
 #include "cli/status.h"
 
-static const char doc[] =
+static const char status_doc[] =
 	"Shows this host's keeper, its leases with the processes that hold and await them, leases that were lost, and "
-	"who "
-	"holds and awaits what in the whole cluster. Lock names that only silent hosts have are left out of the latter "
-	"unless --all is given.\v"
-	"The exit status is 0, also if no keeper runs (then this host holds nothing), and 1 if the keeper could not be "
-	"asked.";
+	"who holds and awaits what in the whole cluster. Lock names that only silent hosts have are left out of the "
+	"latter unless --all is given.\v"
+	"The exit status is 0, also if no keeper runs (then this host holds nothing), and 1 if the keeper could not "
+	"be asked.";
 
-static error_t parse(int key, char *arg, struct argp_state *state)
+static error_t status_parse(int key, char *arg, struct argp_state *state)
 {
 	struct status_options *options = state->input;
 
@@ -64,18 +63,18 @@ int cmd_status(int argc, char **argv)
 		{"json", 'j', NULL, 0, "print the keeper's answer as it is, for programs", 0},
 		{"all", 'a', NULL, 0, "show every lock name and every host", 0},
 		{0}};
-	static const struct argp argp = {.options = known, .parser = parse, .doc = doc};
+	static const struct argp argp = {.options = known, .parser = status_parse, .doc = status_doc};
 	struct status_options options = {.json = false};
 	char why[CLI_LINE_BYTES], *text = NULL;
 	struct place place;
 	struct ask ask;
 	size_t len = 0;
-	int r;
+	int ret;
 
 	argp_parse(&argp, argc, argv, 0, NULL, &options);
 	cli_place(&place, NULL);
-	r = ask_connect(&place, &ask, why);
-	if (r == -ENOENT) {
+	ret = ask_connect(&place, &ask, why);
+	if (ret == -ENOENT) {
 		if (options.json)
 			puts("{\"running\": false}");
 		else
@@ -84,15 +83,15 @@ int cmd_status(int argc, char **argv)
 			       ask.dir);
 		return CLI_OK;
 	}
-	if (!r)
-		r = ask_status(&ask, &place, &text, &len, why);
-	if (r) {
+	if (!ret)
+		ret = ask_status(&ask, &place, &text, &len, why);
+	if (ret) {
 		cli_error("%s", why);
 		ask_close(&ask);
 		return CLI_FAILED;
 	}
-	r = show(&options, text, len);
+	ret = show(&options, text, len);
 	free(text);
 	ask_close(&ask);
-	return r;
+	return ret;
 }

@@ -14,11 +14,15 @@ struct status_options {
 /* Writes the whole status. Nothing in it is trusted. */
 void status_print(const json_t *status, const struct status_options *options, FILE *f);
 
-/* The part about other hosts: {"hosts": .., "locks": ..}. own: this host. (status_cluster.c) */
-void status_print_cluster(const json_t *cluster, const char *own, bool all, FILE *f);
+/* status_leases.c: this host's leases, and those that were lost, each with the processes that hold and await it. */
+void status_leases_print(const json_t *leases, FILE *f);
+void status_leases_print_lost(const json_t *lost, FILE *f);
 
 /* "10-14" for the half-open range of a lease or waiter, "10-end", "whole file" for flock. */
 #define STATUS_RANGE_BYTES 48
-const char *status_range(const json_t *lease, char out[STATUS_RANGE_BYTES]);
+const char *status_leases_range(const json_t *lease, char out[STATUS_RANGE_BYTES]);
+
+/* status_cluster.c: the part about other hosts, {"hosts": .., "locks": ..}. own: this host. */
+void status_cluster_print(const json_t *cluster, const char *own, bool all, FILE *f);
 
 #endif

@@ -6,6 +6,7 @@
 
 #include "cli/field.h"
 #include "cli/show.h"
+#include "cli/table.h"
 
 struct cluster {
 	const json_t *hosts;
@@ -44,8 +45,9 @@ static bool concerns_the_living(const struct cluster *c, const json_t *lock)
 	size_t i;
 
 	for (int l = 0; l < 2; l++)
-		json_array_foreach(json_object_get(lock, lists[l]), i,
-				   entry) if (!is_silent(c, field_text(entry, "host"))) return true;
+		json_array_foreach (json_object_get(lock, lists[l]), i, entry)
+			if (!is_silent(c, field_text(entry, "host")))
+				return true;
 	return false;
 }
 
@@ -55,21 +57,19 @@ static void add_lock(struct table *table, const struct cluster *c, const json_t 
 	const json_t *entry;
 	size_t i;
 
-	table_line(table, "%s", field_text(lock, "name"));
-	json_array_foreach(json_object_get(lock, "leases"), i, entry)
-	{
+	table_note(table, "%s", field_text(lock, "name"));
+	json_array_foreach (json_object_get(lock, "leases"), i, entry) {
 		table_cell(table, "    held");
 		table_cell(table, "%s", describe_host(c, field_text(entry, "host"), host, sizeof(host)));
 		table_cell(table, "%s %s, %s", field_text(entry, "space"), field_text(entry, "mode"),
-			   status_range(entry, range));
+			   status_leases_range(entry, range));
 		table_cell(table, "fence %" PRId64, field_number(entry, "fence"));
 	}
-	json_array_foreach(json_object_get(lock, "waiters"), i, entry)
-	{
+	json_array_foreach (json_object_get(lock, "waiters"), i, entry) {
 		table_cell(table, "    waits (%zu.)", i + 1);
 		table_cell(table, "%s", describe_host(c, field_text(entry, "host"), host, sizeof(host)));
 		table_cell(table, "%s %s, %s", field_text(entry, "space"), field_text(entry, "mode"),
-			   status_range(entry, range));
+			   status_leases_range(entry, range));
 		table_cell(table, "%s", "");
 	}
 }
@@ -81,8 +81,7 @@ static void print_hosts(const struct cluster *c, FILE *f)
 	json_t *about;
 
 	fprintf(f, "\nhosts, and how long ago they were heard of\n");
-	json_object_foreach((json_t *)c->hosts, host, about)
-	{
+	json_object_foreach ((json_t *)c->hosts, host, about) {
 		char age[SHOW_TIME_BYTES];
 
 		table_cell(table, "    %s%s", host, strcmp(host, c->own) ? "" : " (this host)");
@@ -92,7 +91,7 @@ static void print_hosts(const struct cluster *c, FILE *f)
 	table_free(table);
 }
 
-void status_print_cluster(const json_t *cluster, const char *own, bool all, FILE *f)
+void status_cluster_print(const json_t *cluster, const char *own, bool all, FILE *f)
 {
 	struct cluster c = {json_object_get(cluster, "hosts"), own, field_number(cluster, "ttl_ms")};
 	size_t count, left_out = 0, living = 0;
@@ -101,7 +100,8 @@ void status_print_cluster(const json_t *cluster, const char *own, bool all, FILE
 	const char *host;
 	json_t *about;
 
-	json_object_foreach((json_t *)c.hosts, host, about) living += !is_silent(&c, host);
+	json_object_foreach ((json_t *)c.hosts, host, about)
+		living += !is_silent(&c, host);
 	fprintf(f, "\ncluster: %zu active host%s%s, %zu lock name%s\n", living, living == 1 ? "" : "s",
 		field_flag(cluster, "open") ? "" : ", in grace", count, count == 1 ? "" : "s");
 	for (size_t i = 0; i < count; i++) {

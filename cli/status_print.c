@@ -1,24 +1,10 @@
 #include "cli/status.h"
 
 #include <inttypes.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "cli/field.h"
 #include "cli/show.h"
-
-const char *status_range(const json_t *lease, char out[STATUS_RANGE_BYTES])
-{
-	int64_t to = field_number(lease, "to"); /* null: to the end */
-
-	if (!strcmp(field_text(lease, "space"), "flock"))
-		snprintf(out, STATUS_RANGE_BYTES, "whole file");
-	else if (to > 0 && to != INT64_MAX)
-		snprintf(out, STATUS_RANGE_BYTES, "%" PRId64 "-%" PRId64, field_number(lease, "from"), to - 1);
-	else
-		snprintf(out, STATUS_RANGE_BYTES, "%" PRId64 "-end", field_number(lease, "from"));
-	return out;
-}
 
 /* Which rules are in force, if they are not those of the file when the keeper started. */
 static void print_rules(const json_t *status, FILE *f)
@@ -112,105 +98,6 @@ static void print_store(const json_t *status, FILE *f)
 	print_deadline(status, f);
 }
 
-/* One that the keeper may not look into, or does not find. */
-static void add_unseen(struct table *table, const json_t *p)
-{
-	char who[64] = "a process that the keeper cannot find or may not look into";
-
-	if (field_number(p, "pid"))
-		snprintf(who, sizeof(who), "pid %" PRId64 ", which the keeper may not look into",
-			 field_number(p, "pid"));
-	table_line(table, "    held by %s, %s: %s", who, field_text(p, "mode"),
-		   field_flag(p, "unstoppable")
-			   ? "it CANNOT BE STOPPED if the lease runs out (unstoppable in dflock.conf(5))"
-			   : "it is stopped by SIGSTOP if the lease runs out");
-}
-
-static void add_processes(struct table *table, const json_t *lease)
-{
-	bool record = !strcmp(field_text(lease, "space"), "record");
-	char since[SHOW_TIME_BYTES], range[STATUS_RANGE_BYTES];
-	/* Who holds the file's lock while the host still asks does so under another lease of the same file. */
-	const json_t *holders = strcmp(field_text(lease, "state"), "asking") ? json_object_get(lease, "holders") : NULL;
-	const json_t *p;
-	size_t i;
-
-	json_array_foreach(holders, i, p)
-	{
-		if (field_flag(p, "unseen")) {
-			add_unseen(table, p);
-			continue;
-		}
-		table_line(table, "    held by pid %" PRId64 ", %s%s%s, running since %s: %s", field_number(p, "pid"),
-			   field_text(p, "mode"), record ? " " : "", record ? status_range(p, range) : "",
-			   show_when(field_number(p, "started"), since), field_text(p, "command"));
-	}
-	json_array_foreach(json_object_get(lease, "waiting"), i, p)
-		table_line(table, "    pid %" PRId64 " %s for it, %s, since %s", field_number(p, "pid"),
-			   field_flag(p, "nonblock") ? "asks" : "waits", field_text(p, "mode"),
-			   show_when(field_number(p, "since"), since));
-}
-
-static void print_lost(const json_t *lost, FILE *f)
-{
-	char when[SHOW_TIME_BYTES];
-	size_t count;
-	json_t **list = field_sorted(lost, "name", "when", &count);
-
-	if (count)
-		fprintf(f, "\nLOST: what the holders did after these times was not protected\n");
-	for (size_t i = 0; i < count; i++) {
-		struct table *table = table_new(1);
-
-		table_line(table, "%s (%s), %s, fence %" PRId64 ", lost %s: %s", field_text(list[i], "name"),
-			   field_text(list[i], "path"), field_text(list[i], "mode"), field_number(list[i], "fence"),
-			   show_when(field_number(list[i], "when"), when), field_text(list[i], "why"));
-		add_processes(table, list[i]);
-		table_print(table, f);
-		table_free(table);
-	}
-	free(list);
-}
-
-static void print_leases(const json_t *leases, FILE *f)
-{
-	static const char *const heads[] = {"NAME", "SPACE", "MODE", "RANGE", "STATE", "FENCE", "HELD SINCE"};
-	size_t count, columns = sizeof(heads) / sizeof(heads[0]);
-	json_t **list = field_sorted(leases, "name", "from", &count);
-	struct table *table = count ? table_new(columns) : NULL;
-
-	if (!count) {
-		fprintf(f, "\nthis host has no leases\n");
-		goto out;
-	}
-	fputc('\n', f);
-	for (size_t i = 0; i < columns; i++)
-		table_cell(table, "%s", heads[i]);
-	for (size_t i = 0; i < count; i++) {
-		char range[STATUS_RANGE_BYTES], since[SHOW_TIME_BYTES];
-
-		table_cell(table, "%s", field_text(list[i], "name"));
-		table_cell(table, "%s", field_text(list[i], "space"));
-		table_cell(table, "%s", field_text(list[i], "mode"));
-		table_cell(table, "%s", status_range(list[i], range));
-		table_cell(table, "%s", field_text(list[i], "state"));
-		if (field_number(list[i], "fence"))
-			table_cell(table, "%" PRId64, field_number(list[i], "fence"));
-		else
-			table_cell(table, "-");
-		table_cell(table, "%s", show_when(field_number(list[i], "since"), since));
-		if (strcmp(field_text(list[i], "path"), field_text(list[i], "name")))
-			table_line(table, "    file %s", field_text(list[i], "path"));
-		if (*field_text(list[i], "note"))
-			table_line(table, "    %s", field_text(list[i], "note"));
-		add_processes(table, list[i]);
-	}
-	table_print(table, f);
-out:
-	table_free(table);
-	free(list);
-}
-
 void status_print(const json_t *status, const struct status_options *options, FILE *f)
 {
 	const json_t *cluster = json_object_get(status, "cluster");
@@ -219,15 +106,14 @@ void status_print(const json_t *status, const struct status_options *options, FI
 	print_rules(status, f);
 	if (field_flag(status, "unsupervised"))
 		fprintf(f, "        UNSUPERVISED: its parent was killed and no other can be started; see the log. "
-			   "Nobody would stop "
-			   "the processes whose leases cannot be renewed\n");
+			   "Nobody would stop the processes whose leases cannot be renewed\n");
 	if (field_flag(status, "ending"))
 		fprintf(f, "        told to end: waits until the locks below are not held any more\n");
 	print_store(status, f);
-	print_lost(json_object_get(status, "lost"), f);
-	print_leases(json_object_get(status, "leases"), f);
+	status_leases_print_lost(json_object_get(status, "lost"), f);
+	status_leases_print(json_object_get(status, "leases"), f);
 	if (json_is_object(cluster)) {
-		status_print_cluster(cluster, field_text(status, "host"), options->all, f);
+		status_cluster_print(cluster, field_text(status, "host"), options->all, f);
 	} else {
 		const char *error = field_text(status, "cluster_error");
 

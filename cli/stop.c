@@ -9,10 +9,10 @@
 
 #include "cli/ask.h"
 
-static const char doc[] =
+static const char stop_doc[] =
 	"Has the keeper give all leases back and end, and waits for it. A keeper whose leases are in use refuses: end "
-	"their "
-	"holders first (dflock status shows them). The next program that locks a protected file starts a new keeper.\v"
+	"their holders first (dflock status shows them). The next program that locks a protected file starts a new "
+	"keeper.\v"
 	"The exit status is 0 if no keeper runs any more, and 1 if it refused or does not end.";
 
 /* The process itself, since the connection is closed before it ends. Where it cannot be seen, its answer must do. */
@@ -26,24 +26,24 @@ static int wait_for_end(int pidfd)
 int cmd_stop(int argc, char **argv)
 {
 	char why[CLI_LINE_BYTES];
-	int pidfd = -1, r;
+	int pidfd = -1, ret;
 	struct place place;
 	struct ask ask;
 
-	cli_no_arguments(argc, argv, doc);
+	cli_no_arguments(argc, argv, stop_doc);
 	cli_place(&place, NULL);
-	r = ask_connect(&place, &ask, why);
-	if (r == -ENOENT) {
+	ret = ask_connect(&place, &ask, why);
+	if (ret == -ENOENT) {
 		puts("no keeper runs");
 		return CLI_OK;
 	}
-	if (!r && ask.pid > 0)
+	if (!ret && ask.pid > 0)
 		pidfd = (int)syscall(SYS_pidfd_open, ask.pid, 0);
-	if (!r)
-		r = ask_question(&ask, WIRE_STOP, &place, NULL, why);
-	if (!r) {
-		r = wait_for_end(pidfd);
-		if (r)
+	if (!ret)
+		ret = ask_question(&ask, WIRE_STOP, &place, NULL, why);
+	if (!ret) {
+		ret = wait_for_end(pidfd);
+		if (ret)
 			snprintf(why, sizeof(why),
 				 "the keeper (pid %d) gave everything back and did not end within %d s; kill it",
 				 (int)ask.pid, ASK_DEADLINE_S);
@@ -51,7 +51,7 @@ int cmd_stop(int argc, char **argv)
 	if (pidfd >= 0)
 		close(pidfd);
 	ask_close(&ask);
-	if (r) {
+	if (ret) {
 		cli_error("%s", why);
 		return CLI_FAILED;
 	}

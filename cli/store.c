@@ -8,7 +8,7 @@
 
 #define PAUSE_MS 50
 
-static json_t *read_status(struct ask *ask, const struct place *place, char why[CLI_LINE_BYTES])
+static json_t *store_read_status(struct ask *ask, const struct place *place, char why[CLI_LINE_BYTES])
 {
 	json_t *status;
 	size_t len = 0;
@@ -29,14 +29,14 @@ static json_t *read_status(struct ask *ask, const struct place *place, char why[
 json_t *store_await(struct ask *ask, const struct place *place, char why[CLI_LINE_BYTES])
 {
 	const struct timespec pause = {.tv_nsec = PAUSE_MS * 1000000};
-	json_t *status = read_status(ask, place, why);
+	json_t *status = store_read_status(ask, place, why);
 
 	for (int waited = 0; status && waited < STORE_PATIENCE_MS; waited += PAUSE_MS) {
 		if (field_flag(json_object_get(status, "store"), "up"))
 			break;
 		json_decref(status);
 		nanosleep(&pause, NULL);
-		status = read_status(ask, place, why);
+		status = store_read_status(ask, place, why);
 	}
 	return status;
 }

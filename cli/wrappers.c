@@ -64,7 +64,7 @@ static const struct wrapper wrappers[] = {
 	{"tmux", false, NULL, "a server that runs already has the environment that it was started with", BEHIND},
 };
 
-static const struct wrapper *find(const char *path)
+static const struct wrapper *find_wrapper(const char *path)
 {
 	const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path;
 
@@ -74,7 +74,7 @@ static const struct wrapper *find(const char *path)
 	return NULL;
 }
 
-bool wrapper_cleans_with(const struct wrapper *w, const char *option)
+bool wrappers_cleans_with(const struct wrapper *w, const char *option)
 {
 	const size_t len = strlen(option);
 
@@ -84,13 +84,13 @@ bool wrapper_cleans_with(const struct wrapper *w, const char *option)
 	return false;
 }
 
-const struct wrapper *wrapper_find(const char *path)
+const struct wrapper *wrappers_find(const char *path)
 {
-	const struct wrapper *found = find(path);
+	const struct wrapper *found = find_wrapper(path);
 	char resolved[PATH_MAX];
 
 	/* /snap/bin/NAME and what /etc/alternatives chooses are links. */
 	if (!found && strchr(path, '/') && realpath(path, resolved))
-		found = find(resolved);
+		found = find_wrapper(resolved);
 	return found;
 }

@@ -14,9 +14,9 @@ struct wrapper {
 };
 
 /* Is this option one of those that make it clean the environment? */
-bool wrapper_cleans_with(const struct wrapper *w, const char *option);
+bool wrappers_cleans_with(const struct wrapper *w, const char *option);
 
 /* path: of the program; its last part counts, also of what it is a link to. NULL: not known to do so. */
-const struct wrapper *wrapper_find(const char *path);
+const struct wrapper *wrappers_find(const char *path);
 
 #endif

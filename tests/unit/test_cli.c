@@ -6,6 +6,7 @@
 
 #include "cli/files.h"
 #include "cli/show.h"
+#include "cli/table.h"
 
 static char line[FILES_LINE_BYTES];
 
@@ -123,7 +124,7 @@ START_TEST(tables)
 		   "gr\xc3\xbc\xc3\x9f"
 		   "e");
 	table_cell(table, "%s", "shared");
-	table_line(table, "    a line between, of any length");
+	table_note(table, "    a line between, of any length");
 	table_cell(table, "x");
 	table_cell(table, "%s", "");
 	table_print(table, f);
@@ -138,6 +139,78 @@ START_TEST(tables)
 }
 END_TEST
 
+/* What the table prints, which the caller frees. */
+static char *printed(struct table *table)
+{
+	char *text = NULL;
+	size_t size;
+	FILE *f = open_memstream(&text, &size);
+
+	table_print(table, f);
+	fclose(f);
+	table_free(table);
+	return text;
+}
+
+START_TEST(tables_of_hostile_text)
+{
+	struct table *table = table_new(2);
+	char *text, wide[1001];
+
+	ck_assert_ptr_nonnull(setlocale(LC_CTYPE, "C.UTF-8"));
+	table_cell(table, "a\033[2J\nb");
+	table_cell(table, "\xff");
+	table_note(table, "note\r\xe2\x80\xae");
+	table_cell(table, "\xe6\xbc\xa2");
+	table_cell(table, "back\\x1b");
+	text = printed(table);
+	ck_assert_str_eq(text, "a\\x1b[2J\\x0ab  \\xff\n"
+			       "note\\x0d\\xe2\\x80\\xae\n"
+			       "\xe6\xbc\xa2             back\\x1b\n");
+	free(text);
+	/* Wider than any terminal: nothing is cut off. */
+	memset(wide, 'w', sizeof(wide) - 1);
+	wide[sizeof(wide) - 1] = '\0';
+	setenv("COLUMNS", "40", 1);
+	table = table_new(2);
+	table_cell(table, "%s", wide);
+	table_cell(table, "%s", wide);
+	text = printed(table);
+	ck_assert_uint_eq(strlen(text), 2 * 1000 + 3);
+	free(text);
+}
+END_TEST
+
+START_TEST(tables_of_notes_and_of_many_rows)
+{
+	struct table *table = table_new(3);
+	char *text, *p;
+	int count = 0;
+
+	table_note(table, "alone");
+	text = printed(table);
+	ck_assert_str_eq(text, "alone\n");
+	free(text);
+	text = printed(table_new(1));
+	ck_assert_str_eq(text, "");
+	free(text);
+	text = printed(NULL);
+	ck_assert_str_eq(text, "(not enough memory to show the rest)\n");
+	free(text);
+	table = table_new(2);
+	for (int i = 0; i < 20000; i++) {
+		table_cell(table, "%d", i);
+		table_cell(table, "%d", i);
+		table_note(table, "%d", i);
+	}
+	text = p = printed(table);
+	for (; *p; p = strchr(p, '\n') + 1, count++)
+		ck_assert_int_eq(atoi(p), count / 2);
+	ck_assert_int_eq(count, 40000);
+	free(text);
+}
+END_TEST
+
 int main(void)
 {
 	Suite *suite = suite_create("cli");
@@ -147,6 +220,8 @@ int main(void)
 	tcase_add_test(t, times);
 	tcase_add_test(t, names_that_somebody_chose);
 	tcase_add_test(t, tables);
+	tcase_add_test(t, tables_of_hostile_text);
+	tcase_add_test(t, tables_of_notes_and_of_many_rows);
 	suite_add_tcase(suite, t);
 	SRunner *runner = srunner_create(suite);
 	srunner_run_all(runner, CK_ENV);

@@ -1,0 +1,98 @@
+#include "cli/cli.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "cli/show.h"
+
+void cli_error(const char *format, ...)
+{
+	char line[CLI_LINE_BYTES + PATH_MAX];
+	va_list args;
+
+	va_start(args, format);
+	vsnprintf(line, sizeof(line), format, args);
+	va_end(args);
+	fflush(stdout);
+	fputs("dflock: ", stderr);
+	show_text(stderr, line);
+	fputc('\n', stderr);
+}
+
+static error_t cli_parse(int key, char *arg, struct argp_state *state)
+{
+	switch (key) {
+	case 'f':
+		*(bool *)state->input = true;
+		return 0;
+	case ARGP_KEY_ARG:
+		argp_error(state, "it takes no arguments, but got %s", arg);
+		return 0;
+	default:
+		return ARGP_ERR_UNKNOWN;
+	}
+}
+
+void cli_no_arguments(int argc, char **argv, const char *doc)
+{
+	const struct argp argp = {.parser = cli_parse, .doc = doc};
+
+	argp_parse(&argp, argc, argv, 0, NULL, NULL);
+}
+
+bool cli_force(int argc, char **argv, const char *doc, const char *help)
+{
+	const struct argp_option known[] = {{"force", 'f', NULL, 0, help, 0}, {0}};
+	const struct argp argp = {.options = known, .parser = cli_parse, .doc = doc};
+	bool force = false;
+
+	argp_parse(&argp, argc, argv, 0, NULL, &force);
+	return force;
+}
+
+int64_t cli_now_ms(void)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_BOOTTIME, &now);
+	return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
+}
+
+void cli_place(struct place *place, const char *config)
+{
+	place_init(place);
+	if (!config)
+		return;
+	if (!realpath(config, place->config)) {
+		/* Not there: whoever reads it says so, with this name. */
+		snprintf(place->config, sizeof(place->config), "%s", config);
+	}
+}
+
+void cli_find(const char *name, const char *folder, const char *installed, char path[PATH_MAX])
+{
+	char own[PATH_MAX / 2];
+	ssize_t n = readlink("/proc/self/exe", own, sizeof(own) - 1);
+	char *slash;
+
+	own[n > 0 ? n : 0] = '\0';
+	slash = strrchr(own, '/');
+	if (slash) {
+		*slash = '\0';
+		snprintf(path, PATH_MAX, "%s/%s", own, name);
+		if (!access(path, F_OK))
+			return;
+		slash = strrchr(own, '/');
+		if (slash) {
+			*slash = '\0';
+			snprintf(path, PATH_MAX, "%s/%s/%s", own, folder, name);
+			if (!access(path, F_OK))
+				return;
+		}
+	}
+	snprintf(path, PATH_MAX, "%s", installed);
+}
