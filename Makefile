@@ -89,7 +89,8 @@ $(BUILD)/tests/%: tests/%.c Makefile
 # The simulator: the product's own objects, but for what the scheduler decides. What is defined in tests/sim/ is not taken from
 # the archive; the calls in SIM_WRAP go to it, too.
 SIM_OBJ  := $(patsubst %.c,$(BUILD)/%.o,$(wildcard tests/sim/*.c) $(addprefix shim/,acquire.c acquire_record.c call.c earlier.c intent.c))
-SIM_WRAP := clock_gettime time getrandom getsockopt getppid kill nanosleep pwrite sendmsg flock close holders_search host_start
+SIM_WRAP := clock_gettime time getrandom getsockopt getppid kill nanosleep sendmsg flock close holders_search host_start \
+            table_put64 table_put32 table_put_bytes
 $(BUILD)/tests/sim/sim: $(SIM_OBJ) $(CORE)
 	$(call say,LD)
 	$(Q)$(CC) $(CFLAGS) $(LDFLAGS) $(SIM_WRAP:%=-Wl,--wrap=%) -o $@ $^ $(LIBS)
@@ -151,7 +152,7 @@ model-check: ## check the models in docs/model with spin, and that their mutants
 	docs/model/check.sh
 model-check-long: ## the same with larger bounds: hours, and 20 GB
 	docs/model/check.sh long
-fuzz: ## fuzz configuration, messages, journal and replies for FUZZ_SECONDS each
+fuzz: ## fuzz configuration, messages, table of leases and replies for FUZZ_SECONDS each
 	scripts/fuzz.sh $(or $(FUZZ_SECONDS),10)
 bench: all $(BENCH) ## measure; prints a table and writes $(BUILD)/bench.json
 	PYTHONDONTWRITEBYTECODE=1 DFLOCK_BUILD=$(abspath $(BUILD)) bench/run.py $(B)

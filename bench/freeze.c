@@ -1,7 +1,7 @@
 /*
  * freeze DIR HELD IDLE PROCESSES SECONDS: how long the keeper's parent takes to stop the holders of HELD leases.
  *
- * The fence that keeper and parent share is made by hand: a slot for each of HELD files in DIR, which PROCESSES
+ * The table of leases that keeper and parent share is made by hand: a slot for each of HELD files in DIR, which PROCESSES
  * processes have locked, and for each of IDLE files that nobody has locked. (One keeper could not have so many leases
  * where a process may have 20,000 descriptors.) Then the moment to freeze comes, with SECONDS until the deadline. Each
  * holder writes down the time, without a pause, until it is stopped.
@@ -19,8 +19,9 @@
 
 #include "bench/bench.h"
 #include "keeper/clock.h"
-#include "keeper/guard/fence.h"
 #include "keeper/guard/freezer.h"
+#include "keeper/guard/table_notes.h"
+#include "keeper/guard/table_text.h"
 
 static const char *dir;
 
@@ -32,19 +33,22 @@ static int open_nth(long n)
 	return bench_open(path, O_RDWR | O_CREAT);
 }
 
-static void take_slot(struct fence *fence, long n)
+static void take_slot(struct table *table, long n)
 {
 	const struct store_range all = {.space = WIRE_FLOCK, .mode = WIRE_EXCLUSIVE, .to = WIRE_EOF};
-	struct holders_file file = {0};
+	struct table_lease lease = {
+		.token = "0123456789abcdef0123456789abcdef", .name = "bench", .path = dir, .range = all, .on_lost = ON_LOST_FREEZE};
 	struct stat st;
+	uint32_t slot;
 	int fd = open_nth(n);
 
 	if (fstat(fd, &st) != 0)
 		bench_die("fstat");
-	file.dev = st.st_dev;
-	file.ino = st.st_ino;
-	if (fence_take(fence, &file, &all, FENCE_HELD, ON_LOST_FREEZE) == FENCE_NO_SLOT)
-		bench_die("more leases than slots");
+	lease.file.dev = st.st_dev;
+	lease.file.ino = st.st_ino;
+	if (table_ask(table, &lease, &slot) < 0)
+		bench_die("more leases than there is room for");
+	table_grant(table, slot, 1, &all, &lease.file);
 	close(fd);
 }
 
@@ -70,23 +74,24 @@ static double processor_ns(void)
 	return (double)t.tv_sec * 1e9 + (double)t.tv_nsec;
 }
 
-static struct fence *make_fence(void)
+static void make_table(struct table *table)
 {
 	int fd = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	struct fence *fence;
+	char why[256];
 
-	unlinkat(fd, FENCE_NAME, 0); /* of the last run */
-	fence = fd < 0 ? NULL : fence_open(fd);
-	if (!fence)
+	unlinkat(fd, TABLE_NAME, 0); /* of the last run */
+	errno = fd < 0 ? errno : -table_open(table, fd, why, sizeof(why));
+	if (errno == 0)
+		errno = -table_text_open(table);
+	if (errno)
 		bench_die(dir);
-	return fence;
 }
 
 int main(int argc, char **argv)
 {
 	struct rlimit limit;
 	struct freezer *freezer;
-	struct fence *fence;
+	struct table table;
 	long held, idle, processes;
 	double begin, done, spent, last = 0;
 	volatile double *at;
@@ -113,21 +118,21 @@ int main(int argc, char **argv)
 	for (long p = 0; p < processes; p++)
 		if (read(ready[0], &byte, 1) != 1)
 			return EXIT_FAILURE; /* the process said why */
-	fence = make_fence();
-	freezer = freezer_new(fence);
+	make_table(&table);
+	freezer = freezer_new(&table);
 	for (long n = 0; n < held + idle; n++)
-		take_slot(fence, n);
+		take_slot(&table, n);
 	if (!freezer)
 		bench_die("freezer_new");
 	freezer_keeper(freezer, -1);
 	now = clock_now_ns();
 	begin = bench_now_ns();
-	fence_renewed(fence, now, now + bench_number(argv[5]) * 1000 * NS_PER_MS);
+	table_renewed(&table, now, now + bench_number(argv[5]) * 1000 * NS_PER_MS);
 	spent = processor_ns();
 	freezer_look(freezer, 1000);
 	done = bench_now_ns();
 	spent = processor_ns() - spent;
-	if (fence->frozen_count != (uint32_t)processes)
+	if (table.head->frozen_count != (uint32_t)processes)
 		bench_die("not all are frozen");
 	for (long p = 0; p < processes; p++)
 		last = at[p] > last ? at[p] : last;

@@ -13,12 +13,14 @@
 static const char check_doc[] =
 	"Reads the configuration as a keeper would and says what is wrong with it, with file and line. For each FILE "
 	"says whether its locks are protected and under which lock name; it need not exist yet.\v"
-	"The exit status is 0 if the configuration is valid, whether the FILEs are protected or not, and else 1.";
+	"The exit status is 0 if the configuration is valid, whether the FILEs are protected or not, and else 1. With "
+	"--require it is 1 also if one of them is not protected.";
 
 struct check_options {
 	const char *config;
 	char **files;
 	int count;
+	bool require;
 };
 
 static error_t check_parse(int key, char *arg, struct argp_state *state)
@@ -29,6 +31,13 @@ static error_t check_parse(int key, char *arg, struct argp_state *state)
 	case 'c':
 		options->config = arg;
 		return 0;
+	case 'r':
+		options->require = true;
+		return 0;
+	case ARGP_KEY_NO_ARGS:
+		if (options->require)
+			argp_error(state, "--require needs a FILE");
+		return 0;
 	case ARGP_KEY_ARGS:
 		options->files = state->argv + state->next;
 		options->count = state->argc - state->next;
@@ -38,8 +47,8 @@ static error_t check_parse(int key, char *arg, struct argp_state *state)
 	}
 }
 
-/* False if it cannot be told. */
-static bool report_file(const struct config *config, const char *file)
+/* False if it cannot be told; and if it is to be protected (require) and is not. */
+static bool report_file(const struct config *config, const char *file, bool require)
 {
 	char path[PATH_MAX], name[LOCK_NAME_BYTES];
 	int ret = files_resolve(file, path);
@@ -59,13 +68,15 @@ static bool report_file(const struct config *config, const char *file)
 		fputs(": locks on it are refused, its lock name is too long; give its rule a shorter name", stdout);
 	}
 	putchar('\n');
-	return true;
+	return !require || !ret;
 }
 
 int cmd_check(int argc, char **argv)
 {
 	static const struct argp_option known[] = {
-		{"config", 'c', "FILE", 0, "check FILE instead of the configuration that would be used", 0}, {0}};
+		{"config", 'c', "FILE", 0, "check FILE instead of the configuration that would be used", 0},
+		{"require", 'r', NULL, 0, "fail if a FILE is not protected", 0},
+		{0}};
 	static const struct argp argp = {
 		.options = known, .parser = check_parse, .args_doc = "[FILE...]", .doc = check_doc};
 	struct check_options options = {.config = NULL};
@@ -89,7 +100,7 @@ int cmd_check(int argc, char **argv)
 	show_text(stdout, config->path);
 	printf(", %zu rule%s\n", config->rule_count, config->rule_count == 1 ? "" : "s");
 	for (int i = 0; i < options.count; i++)
-		all &= report_file(config, options.files[i]);
+		all &= report_file(config, options.files[i], options.require);
 	config_free(config);
 	return all ? CLI_OK : CLI_FAILED;
 }

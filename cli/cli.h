@@ -17,6 +17,7 @@ enum cli_exit {
 	CLI_OK = 0,
 	CLI_FAILED = 1, /* it could not be done, or what was checked is not in order */
 	CLI_USAGE = 2,  /* the command line makes no sense */
+	CLI_RUN_UNFIT = 123, /* run --require: the job was not started, since its locks would not be protected */
 	/* run, as env(1) has them */
 	CLI_RUN_FAILED = 125,
 	CLI_RUN_CANNOT_EXECUTE = 126,

@@ -9,23 +9,33 @@
 #include <unistd.h>
 
 #include "cli/program.h"
+#include "cli/require.h"
 
 static const char run_doc[] =
 	"Runs JOB, found in PATH, with libdflock.so in LD_PRELOAD, so that its file locks, and those of all programs "
 	"that it starts, hold across the cluster. Other preloads stay.\v"
 	"The exit status is that of JOB; 127 if it was not found, 126 if it could not be executed, 125 if dflock "
-	"itself failed. One line says so if the preload cannot reach JOB (statically linked, setuid); it is run all "
+	"itself failed, and 123 if --require found something missing. One line says so if the preload cannot reach JOB (statically linked, setuid); it is run all "
 	"the same.";
+
+struct run_options {
+	char **job;
+	bool require;
+	const char *file; /* to be protected; NULL: none is named */
+};
 
 static error_t run_parse(int key, char *arg, struct argp_state *state)
 {
-	char ***job = state->input;
+	struct run_options *options = state->input;
 
-	(void)arg;
 	switch (key) {
+	case 'r':
+		options->require = true;
+		options->file = arg;
+		return 0;
 	case ARGP_KEY_ARG:
 		/* The first one: the rest is the job's, options and all. */
-		*job = &state->argv[state->next - 1];
+		options->job = &state->argv[state->next - 1];
 		state->next = state->argc;
 		return 0;
 	case ARGP_KEY_NO_ARGS:
@@ -67,15 +77,46 @@ static int set_preload(const char *shim)
 	return ret;
 }
 
+/* 0, or the exit status, when a line was printed. */
+static int examine(const struct run_options *options, const char *shim)
+{
+	struct program program;
+	struct place place;
+	char why[CLI_LINE_BYTES];
+
+	program_examine_job(options->job[0], options->job, shim, &program);
+	if (program.reach == REACH_NO || program.reach == REACH_DOUBTFUL)
+		cli_error("%s%s", options->require ? "not started: " : "warning: ", program.line);
+	if (!options->require)
+		return 0;
+	if (program.reach == REACH_NO || program.reach == REACH_DOUBTFUL)
+		return CLI_RUN_UNFIT;
+	if (program.reach != REACH_YES)
+		return 0; /* execvp() says why, as ever */
+	cli_place(&place, NULL);
+	if (require_fit(&place, options->file, why))
+		return 0;
+	cli_error("not started: %s", why);
+	return CLI_RUN_UNFIT;
+}
+
 int cmd_run(int argc, char **argv)
 {
-	static const struct argp argp = {.parser = run_parse, .args_doc = "[--] JOB [ARGUMENT...]", .doc = run_doc};
-	struct program program;
-	char shim[PATH_MAX], **job = NULL;
+	static const struct argp_option known[] = {
+		{"require", 'r', "FILE", OPTION_ARG_OPTIONAL,
+		 "start JOB only if it will be protected: the preload reaches it, a keeper runs, the store grants locks, and FILE, "
+		 "if named, is protected",
+		 0},
+		{0}};
+	static const struct argp argp = {
+		.options = known, .parser = run_parse, .args_doc = "[--] JOB [ARGUMENT...]", .doc = run_doc};
+	struct run_options options = {.job = NULL};
+	char shim[PATH_MAX], **job;
 	int ret;
 
 	argp_err_exit_status = CLI_RUN_FAILED;
-	argp_parse(&argp, argc, argv, ARGP_IN_ORDER, NULL, &job);
+	argp_parse(&argp, argc, argv, ARGP_IN_ORDER, NULL, &options);
+	job = options.job;
 	ret = program_shim(shim);
 	if (ret) {
 		cli_error("%s: %s; without it locks would not be protected: install it", shim, strerror(-ret));
@@ -85,9 +126,9 @@ int cmd_run(int argc, char **argv)
 		cli_error("%s: a path with a space or a colon cannot be preloaded; install dflock elsewhere", shim);
 		return CLI_RUN_FAILED;
 	}
-	program_examine_job(job[0], job, shim, &program);
-	if (program.reach == REACH_NO || program.reach == REACH_DOUBTFUL)
-		cli_error("warning: %s", program.line);
+	ret = examine(&options, shim);
+	if (ret)
+		return ret;
 	ret = set_preload(shim);
 	if (ret) {
 		cli_error("cannot set LD_PRELOAD: %s", strerror(-ret));

@@ -16,10 +16,12 @@
 #include "keeper/clock.h"
 #include "keeper/callers/configwatch.h"
 #include "keeper/callers/ending.h"
-#include "keeper/fronts/front.h"
+#include "keeper/fronts/door.h"
 #include "keeper/fronts/fronts.h"
 #include "keeper/leases/host.h"
-#include "keeper/guard/journal.h"
+#include "keeper/guard/table_earlier.h"
+#include "keeper/guard/table_notes.h"
+#include "keeper/guard/table_text.h"
 #include "keeper/leases/leasepage.h"
 #include "keeper/leases/locks.h"
 #include "keeper/log.h"
@@ -33,7 +35,8 @@
 #include "keeper/leases/takeup.h"
 #include "keeper/kernel/workers.h"
 
-#define ALIVE_MS 100
+#define ALIVE_MS   100
+#define PIN_MAX_MS 60000 /* no configuration may say more (config.c) */
 
 /* keeper.h has what the modules share; this is only for start and end. */
 struct life {
@@ -61,7 +64,7 @@ void keeper_replace_config(struct keeper *k, struct config *config)
 	*config = old;
 	config_free(config);
 	HASH_ITER (hh, k->leases, lease, next)
-		fence_on_lost(k->fence, lease->slot, config_on_lost(k->config, lease->lock->file->path));
+		table_set_on_lost(k->table, lease->slot, config_on_lost(k->config, lease->lock->file->path));
 }
 
 /* --- the start --- */
@@ -142,21 +145,25 @@ static void on_old_pins_over(uv_timer_t *timer)
 }
 
 /*
- * The journal is of no use. What the keeper before us granted may still be used until it runs out; then whoever has a
- * lock under a lease of that keeper is ended, since it is not renewed.
+ * Some leases cannot be read. What the keeper before us granted under them may still be used until the last pin ends; then
+ * the holders are ended, since nobody renews these leases.
  */
-static void let_grants_end(struct keeper *k)
+static void lose_damaged(struct keeper *k, const struct keeper_options *o, unsigned damaged)
 {
 	const struct timespec pause = {.tv_nsec = 10 * NS_PER_MS};
-	int64_t end = clock_now_ns() + k->config->lease.pin_ms * NS_PER_MS;
 
-	while (k->fence && clock_now_ns() < end) {
+	if (!damaged)
+		return;
+	log_error("%s: %u leases cannot be read from the table: processes that hold locks under them are ended",
+		  o->runtime_dir, damaged);
+	while (clock_now_ns() < k->old_pins_until_ns) {
 		nanosleep(&pause, NULL);
-		__atomic_add_fetch(&k->fence->alive, 1, __ATOMIC_RELAXED); /* it does not hang */
+		table_alive(k->table); /* it does not hang */
 	}
+	table_lose_damaged(k->table);
 }
 
-/* What was taken up: the fence knows what the dead keeper had learnt, else the file that was opened again does. */
+/* What was taken up: the table knows what the dead keeper had learnt, else the file that was opened again does. */
 static void learn_numbers(struct keeper *k)
 {
 	struct lease *lease, *next;
@@ -166,44 +173,38 @@ static void learn_numbers(struct keeper *k)
 		const struct stat st = {.st_dev = file->key.dev, .st_ino = file->key.ino};
 		struct identity id;
 
-		if (!fence_learnt(k->fence, lease->slot, &id.dev, &id.ino) && file->fd >= 0)
+		if (!table_learnt(k->table, lease->slot, &id.dev, &id.ino) && file->fd >= 0)
 			id = identity_of(file->fd, 0, &st);
 		file_learnt(file, &id);
-		fence_learn(k->fence, lease->slot, file->id.dev, file->id.ino);
+		table_learn(k->table, lease->slot, file->id.dev, file->id.ino);
 	}
 }
 
-static int open_journal(struct keeper *k, const struct keeper_options *o)
+static int take_up(struct keeper *k, const struct keeper_options *o)
 {
-	struct lease *lease, *next;
-	char why[256];
+	unsigned damaged;
+	int64_t now = clock_now_ns();
+	int ret;
 
-	k->fence_taken = fence_old_new(k->fence);
-	if (!k->fence_taken)
-		return -ENOMEM;
-	k->journal = journal_open(o->dir_fd, k->host, &k->deadline_ns, takeup_entry, k, why, sizeof(why));
-	if (!k->journal) {
-		cannot_start(o, "%s: the journal cannot be opened: %s", o->runtime_dir, strerror(errno));
-		return -EIO;
+	table_host(k->table, k->host);
+	k->deadline_ns = k->table->head->deadline_ns;
+	k->old_pins_until_ns = table_pins_until(k->table, now + PIN_MAX_MS * NS_PER_MS); /* mutant: old-pins */
+	snprintf(k->taken_incarnation, sizeof(k->taken_incarnation), "%s", table_incarnation(k->table));
+	ret = table_take_up(k->table, takeup_entry, k, &damaged);
+	if (ret < 0) {
+		cannot_start(o, "%s: the table of leases cannot be opened: %s", o->runtime_dir, strerror(-ret));
+		return ret;
 	}
-	if (*why) {
-		log_error("%s: %s", o->runtime_dir, why);
-		let_grants_end(k);
-	}
-	fence_sweep(k->fence, k->fence_taken, *why ? FENCE_LOST : FENCE_FREE);
-	fence_old_free(k->fence_taken);
-	k->fence_taken = NULL;
+	lose_damaged(k, o, damaged);
 	learn_numbers(k);
 	if (k->deadline_ns)
 		host_set_deadline(k, k->deadline_ns);
 	if (!k->leases)
-		return 0;
-	snprintf(k->journal_incarnation, sizeof(k->journal_incarnation), "%s", journal_incarnation(k->journal));
-	HASH_ITER (hh, k->leases, lease, next)
-		if (lease->state == LEASE_RELEASING)
-			journal_remove(k->journal, lease->token);
-	k->old_pins_until_ns = clock_now_ns() + k->config->lease.pin_ms * NS_PER_MS; /* mutant: old-pins */
-	uv_timer_start(&k->old_pins, on_old_pins_over, k->config->lease.pin_ms + 1, 0);
+		k->taken_incarnation[0] = '\0';
+	if (!k->leases)
+		k->old_pins_until_ns = 0;
+	else if (k->old_pins_until_ns > now)
+		uv_timer_start(&k->old_pins, on_old_pins_over, (k->old_pins_until_ns - now) / NS_PER_MS + 1, 0);
 	return 0;
 }
 
@@ -215,7 +216,7 @@ static void note_callers(struct keeper *k)
 	DL_FOREACH (k->sessions, s) {
 		if (!s->lock)
 			continue;
-		fence_add_caller(k->fence, &(struct fence_caller){.pid = s->peer.pid,
+		table_add_caller(k->table, &(struct table_caller){.pid = s->peer.pid,
 								  .space = s->lock->space,
 								  .dev = s->lock->file->key.dev,
 								  .ino = s->lock->file->key.ino});
@@ -228,8 +229,8 @@ static void on_alive(uv_timer_t *timer)
 	struct keeper *k = &life->k;
 
 	leasepage_refresh(k);
-	__atomic_add_fetch(&k->fence->alive, 1, __ATOMIC_RELAXED);
-	if (k->leases && k->deadline_ns && clock_now_ns() >= k->fence->freeze_at_ns)
+	table_alive(k->table);
+	if (k->leases && k->deadline_ns && clock_now_ns() >= k->table->head->freeze_at_ns)
 		note_callers(k);
 }
 
@@ -247,7 +248,7 @@ static int start(struct life *life)
 	k->workers = workers_new(k->loop);
 	k->probes = probes_new(k->loop);
 	k->mounts = mounts_new();
-	k->fronts = life->door >= 0 ? fronts_new(k, life->door) : NULL;
+	k->fronts = life->door >= 0 ? fronts_new(k->loop, life->door, &session_fronts_news) : NULL;
 	if (!k->workers || !k->probes || (k->system && !k->fronts) || make_host(k) < 0) {
 		cannot_start(o, "the keeper cannot start: %s", strerror(errno));
 		return -ENOMEM;
@@ -266,7 +267,7 @@ static int start(struct life *life)
 		cannot_start(o, "the keeper cannot start: %s", strerror(-ret));
 		return ret;
 	}
-	if (open_journal(k, o) < 0)
+	if (take_up(k, o) < 0)
 		return -EIO;
 	ret = host_start(k);
 	if (ret == 0)
@@ -318,7 +319,7 @@ static void clean_up(struct keeper *k)
 	probes_free(k->probes);
 	workers_free(k->workers);
 	mounts_free(k->mounts);
-	journal_close(k->journal);
+	table_text_close(k->table);
 	pagefile_close(k->page);
 	uv_walk(k->loop, close_handle, NULL);
 	uv_run(k->loop, UV_RUN_DEFAULT);
@@ -334,13 +335,13 @@ int keeper_run(const struct keeper_options *options)
 
 	signal(SIGPIPE, SIG_IGN);
 	k->system = geteuid() == 0 && strcmp(options->runtime_dir, "/run/dflock") == 0;
-	life.door = k->system ? front_start_door() : -1; /* while there are no threads, and nothing to inherit */
+	life.door = k->system ? door_start() : -1; /* while there are no threads, and nothing to inherit */
 	uv_loop_init(&life.loop);
 	k->loop = &life.loop;
 	k->listen_fd = k->spare_fd = -1;
 	k->dir_fd = options->dir_fd;
 	k->options = options;
-	k->fence = options->fence;
+	k->table = options->table;
 	k->started = time(NULL);
 	snprintf(k->runtime_dir, sizeof(k->runtime_dir), "%s", options->runtime_dir);
 	if (start(&life) < 0)

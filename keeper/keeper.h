@@ -10,8 +10,8 @@
  *   unseen.c    holders that may not be looked into (worker)
  *   inspect.c   looks at a passed descriptor (worker)      probe.c  asks the kernel (threads)
  *   inquiry.c   what of ours is in another's way (worker)  answers.c  what others say is in ours
- *   fronts.c    other users' descriptors: readers.c, away.c   front.c  the processes that have them: front_keep.c
- *   journal.c   what a restarted keeper takes up           takeup.c does so
+ *   fronts/     other users' descriptors, and the processes that have them: fronts.h
+ *   table.c     the table of leases                        takeup.c takes up what an earlier keeper had
  *   reopen.c    opens its files again                      listed.c reads /proc/locks
  *   pagefile.c  the shared page's rules                    leasepage.c its leases
  *   room.c      room for leases: what is unused makes some
@@ -35,7 +35,8 @@
 #include "config/config.h"
 #include "keeper/rules/chases.h"
 #include "keeper/leases/configfile.h"
-#include "keeper/guard/fence.h"
+#include "keeper/fronts/connection.h"
+#include "keeper/guard/table.h"
 #include "keeper/kernel/inspect.h"
 #include "keeper/rules/lease.h"
 #include "keeper/kernel/probe.h"
@@ -88,7 +89,7 @@ struct lease {
 	struct store_range recall_range;      /* what is wanted: by the first */
 	struct asker askers[LEASE_MAX_ASKERS];
 	unsigned asker_count;
-	uint32_t slot;                             /* of the fence, while it is a lease */
+	uint32_t slot;                             /* of the table; TABLE_NO_SLOT: lost, or not in it */
 	struct leases_slot *shown;                 /* in the page; NULL: not, or closed */
 	struct probe *probe;                       /* runs */
 	struct away_probe *away_probe;             /* runs, in a front, instead of that one */
@@ -167,11 +168,8 @@ struct session {
 	bool local; /* the file that it is about: mounts.h */
 	/* fronts.h: the peer is a user whose descriptors do not come to the keeper */
 	bool foreign;
-	bool front_queued, front_again, front_tests;
-	struct front *front; /* has its question */
-	int64_t front_since_ns;
+	struct front_connection reading;
 	struct inspect_result *found; /* received.c: by that; NULL: it has been looked up, or there is none */
-	struct session *front_prev, *front_next;
 	int64_t received_ns;
 	int64_t pin_until_ns;
 	time_t started; /* unix: when the question came */
@@ -220,7 +218,6 @@ struct keeper {
 	uid_t unknown_uid; /* overflowuid_get() */
 	time_t started;
 	struct page *page;
-	struct journal *journal;
 	struct store *store;
 	struct watch *watch;    /* silent for a ttl: dead */
 	struct watch *sweeping; /* silent for sweep_ms: removed */
@@ -232,8 +229,7 @@ struct keeper {
 	struct mounts *mounts;
 	struct chases chases;
 	struct room room;
-	struct fence *fence;
-	struct fence_old *fence_taken; /* while the journal is taken up */
+	struct table *table; /* of leases; shared with the parent */
 
 	struct file *files;
 	struct lease *leases;
@@ -280,7 +276,7 @@ struct keeper {
 	int64_t noted_ns; /* when the log last had a line about a message of the store */
 
 	/* grace.c */
-	char journal_incarnation[STORE_INC_BYTES]; /* of the leases that were taken up; "" after that */
+	char taken_incarnation[STORE_INC_BYTES]; /* of the leases that were taken up; "" after that */
 	char earlier_incarnation[STORE_INC_BYTES]; /* that this keeper has known before the store's own; "": none */
 	int64_t grace_since_ns;
 	size_t forgotten_count; /* leases that are unsure and forgotten */

@@ -13,7 +13,7 @@ struct keeper_options {
 	int lock_fd;             /* keeper.lock; parent and keeper have the same description of it */
 	int ready_fd;            /* closed when it serves; an error goes there first; -1: none */
 	bool foreground, debug;
-	struct fence *fence; /* shared with the parent */
+	struct table *table; /* of leases; shared with the parent */
 	int parent_fd;       /* ends when the parent has died */
 };
 
@@ -29,7 +29,7 @@ enum keeper_exit {
 /* Runs a keeper until it ends; returns an enum keeper_exit. SIGTERM and SIGINT are blocked when it is called. */
 int keeper_run(const struct keeper_options *options);
 
-/* Ends the loop; leases that are in use stay in the journal. */
+/* Ends the loop; leases that are in use stay in the table. */
 void keeper_end(struct keeper *k, const char *why);
 /* Takes over the configuration and frees the old one. */
 void keeper_replace_config(struct keeper *k, struct config *config);

@@ -1,7 +1,7 @@
 /*
  * See orphan.h.
  *
- * Why nothing is lost: a keeper may die at any moment, and the next one takes up what is in the journal; so this one
+ * Why nothing is lost: a keeper may die at any moment, and the next one takes up what is in the table of leases; so this one
  * just ends, in the middle of whatever it does. The next one is started before that, so that it is known that it can
  * be. It waits until this one is no more (--after-fd ends), for it must find no socket on which somebody serves, and no
  * lock on keeper.lock. A thread of this one that waits for a file system that does not answer may keep the process for as
@@ -65,7 +65,7 @@ static int spawn(const struct keeper_options *o, int after_fd)
 /* Does not come back if all is well. */
 static int make_room(struct keeper *k)
 {
-	unsigned frozen = fence_frozen(k->fence);
+	unsigned frozen = table_frozen(k->table);
 	int fds[2], ret;
 
 	if (pipe2(fds, O_CLOEXEC) != 0)

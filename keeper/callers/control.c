@@ -83,7 +83,7 @@ void control_leases_ended(struct keeper *k)
 /*
  * May a program here rely on it, or be about to? Not on one that is on its way back: should that not arrive, it is
  * found to be a silent host's. Nor on an unsure one that the kernel says nobody holds: its pins are over, it stays in
- * the journal, and the next keeper sees to it.
+ * the table, and the next keeper sees to it.
  */
 static bool may_be_in_use(const struct lease *lease)
 {

@@ -24,10 +24,10 @@ static void on_left(void *arg, const struct store_reply *reply)
 }
 
 /*
- * From now on nothing happens to a lease: it stays in the journal as it is, and the next keeper takes it up. Pins may
- * be out that this keeper will not wait for; the next one does. Nor does anything happen to its slot in the fence: the
- * answers of requests and probes that are still to come find a lease without one. A parent goes by the slots alone, and
- * must stop the holders at the deadline if no keeper comes.
+ * From now on nothing happens to a lease: it stays in the table as it is, and the next keeper takes it up. Pins may
+ * be out that this keeper will not wait for; the next one does. The answers of requests and probes that are still to come
+ * find a lease without a slot. A parent goes by the slots alone, and must stop the holders at the deadline if no keeper
+ * comes.
  */
 static void leave_leases(struct keeper *k)
 {
@@ -36,7 +36,7 @@ static void leave_leases(struct keeper *k)
 	HASH_ITER (hh, k->leases, lease, next) {
 		uv_timer_stop(&lease->timer);
 		lease->state = LEASE_ENDED;
-		lease->slot = FENCE_NO_SLOT;
+		lease->slot = TABLE_NO_SLOT;
 		lease_stop_probe(lease);
 	}
 }
@@ -132,7 +132,7 @@ static void say_what_it_waits_for(struct keeper *k, unsigned count, const struct
 static void end_at_once(struct keeper *k)
 {
 	const struct lease *one;
-	unsigned count = in_use(k, &one), frozen = fence_frozen(k->fence);
+	unsigned count = in_use(k, &one), frozen = table_frozen(k->table);
 
 	if (count)
 		log_error("%u leases are in use; the next keeper takes them up if it starts within %lld ms", count,
@@ -149,7 +149,7 @@ static void on_term_timer(uv_timer_t *timer)
 	const struct lease *one = NULL;
 	unsigned count = in_use(k, &one);
 
-	if (k->fence->ending > 1) {
+	if (k->table->head->ending > 1) {
 		end_at_once(k);
 		return;
 	}
@@ -202,7 +202,7 @@ void ending_start(struct keeper *k)
 	pthread_sigmask(SIG_UNBLOCK, &handled, NULL);
 	if (!k->options->foreground && often)
 		uv_timer_start(&k->idle, on_idle_timer, often, often);
-	if (k->fence->ending) /* the keeper before was told */
+	if (k->table->head->ending) /* the keeper before was told */
 		begin_to_end(k);
 }
 

@@ -10,9 +10,10 @@
 #include <unistd.h>
 
 #include "keeper/leases/act.h"
-#include "keeper/callers/before_job.h"
+#include "keeper/kernel/before_job.h"
 #include "keeper/callers/configwatch.h"
-#include "keeper/fronts/fronts.h"
+#include "keeper/fronts/away.h"
+#include "keeper/fronts/reading.h"
 #include "keeper/kernel/inspect.h"
 #include "keeper/leases/locks.h"
 #include "keeper/kernel/mounts.h"
@@ -195,6 +196,11 @@ static void shared_tested(struct session *s, bool shared)
 	keeper_leave(s->keeper);
 }
 
+static void on_away_tested(struct front_connection *reading, bool shared)
+{
+	shared_tested(reading->owner, shared);
+}
+
 static void on_shared_tested(void *arg, struct inspect_result *r)
 {
 	struct session *s = arg;
@@ -243,7 +249,7 @@ void lookup_test_shared(struct session *s)
 					  .from = s->request.from,
 					  .to = s->request.to};
 
-	if (s->lock->file->away && fronts_test_shared(s, s->lock->file->away, shared_tested)) {
+	if (s->lock->file->away && away_test_shared(&s->reading, s->lock->file->away, s->request.space, s->request.from, s->request.to, on_away_tested)) {
 		s->state = SESSION_INSPECTING;
 		uv_timer_start(&s->timer, on_slow, SLOW_MS, 0);
 		return;
@@ -328,5 +334,5 @@ void lookup_leave(struct session *s)
 		return;
 	drop_inspected(s, r, NULL);
 	free(r);
-	fronts_release(s);
+	reading_release(&s->reading);
 }

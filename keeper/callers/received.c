@@ -8,8 +8,9 @@
 #include <string.h>
 
 #include "keeper/callers/configwatch.h"
-#include "keeper/fronts/front.h"
-#include "keeper/fronts/fronts.h"
+#include "keeper/fronts/away.h"
+#include "keeper/fronts/frontmsg.h"
+#include "keeper/fronts/reading.h"
 #include "keeper/leases/locks.h"
 #include "keeper/callers/lookup.h"
 #include "keeper/callers/sessions.h"
@@ -22,8 +23,9 @@ static void take_found(struct session *s, struct inspect_result *r)
 	s->found = NULL;
 }
 
-static void on_kept(struct session *s, struct away *away, const char *why)
+static void on_kept(struct front_connection *reading, struct away *away, const char *why)
 {
+	struct session *s = reading->owner;
 	struct inspect_result r;
 
 	take_found(s, &r);
@@ -51,13 +53,13 @@ static void look_up(struct session *s)
 {
 	struct inspect_result r;
 
-	if (s->front && is_to_be_kept(s, s->found)) {
-		fronts_keep(s, s->found->st.st_dev, on_kept);
+	if (s->reading.front && is_to_be_kept(s, s->found)) {
+		away_keep(&s->reading, s->found->st.st_dev, on_kept);
 	} else {
 		take_found(s, &r);
 		lookup_found(s, &r, NULL);
 	}
-	fronts_release(s); /* it closes what is not to be kept */
+	reading_release(&s->reading); /* it closes what is not to be kept */
 }
 
 static bool copy_answer(struct inspect_result *r, const struct front_answer *a, const struct held *before, int fd)
@@ -91,8 +93,8 @@ void lookup_received(struct session *s, const struct front_answer *a, const stru
 		session_refuse(s, "the keeper has no memory left");
 		return;
 	}
-	if (s->front)
-		fronts_hold(s);
+	if (s->reading.front)
+		reading_hold(&s->reading);
 	if (configfile_is_ours(s->keeper, &s->request.config, s->request.config_path))
 		look_up(s);
 	else

@@ -10,6 +10,7 @@
  * lease. From when a caller first wants that until it has its pin, no probe starts in its range (needs_pin): two leases
  * that both have to be given back could else test in turn for ever.
  */
+#include "keeper/guard/table_notes.h"
 #include "keeper/leases/requests.h"
 #include "keeper/callers/serve.h"
 
@@ -107,9 +108,11 @@ static struct lease *ask(struct session *s, const struct store_range *range)
 	ret = lease_begin(s->lock, range, s->peer.uid, &lease);
 	if (ret == -ENOMEM)
 		caller_refuse(s, "the keeper has no memory left");
+	else if (ret == -ENFILE)
+		caller_refuse(s, "the keeper holds as many leases as it can");
 	else if (ret < 0)
 		caller_refuse(s,
-			      "the keeper cannot write its journal (%s): is the runtime directory's file system full?",
+			      "the keeper's table of leases cannot grow (%s): is the runtime directory's file system full?",
 			      strerror(-ret));
 	return ret < 0 ? NULL : lease;
 }
@@ -205,6 +208,7 @@ static void pin(struct session *s, struct lease *lease, int64_t now, int64_t sur
 	lease_used(lease);
 	if (lease->state == LEASE_HELD)
 		leasepage_show(lease);
+	table_pinned(k->table, s->pin_until_ns);
 	session_grant(s, s->pin_until_ns, lease->fence);
 }
 

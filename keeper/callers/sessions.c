@@ -22,13 +22,14 @@
 #include "keeper/leases/act.h"
 #include "keeper/clock.h"
 #include "keeper/callers/control.h"
-#include "keeper/fronts/front.h"
+#include "keeper/fronts/frontmsg.h"
 #include "keeper/fronts/fronts.h"
+#include "keeper/fronts/reading.h"
 #include "keeper/leases/locks.h"
 #include "keeper/log.h"
 #include "keeper/callers/lookup.h"
 #include "keeper/kernel/overflowuid.h"
-#include "keeper/callers/question.h"
+#include "keeper/fronts/question.h"
 #include "keeper/callers/serve.h"
 
 #define LISTEN_BACKLOG 4096
@@ -53,7 +54,7 @@ static void session_close(struct session *s)
 	serve_end(s);
 	before_free(&s->before);
 	if (s->foreign)
-		fronts_leave(s);
+		reading_leave(&s->reading);
 	lookup_leave(s);
 	s->state = SESSION_CLOSED;
 	DL_DELETE(k->sessions, s);
@@ -71,7 +72,7 @@ static void session_close(struct session *s)
 void session_slow(struct session *s, int ms)
 {
 	if (s->foreign)
-		fronts_leave(s);
+		reading_leave(&s->reading);
 	lookup_leave(s);
 	session_refuse(
 		s, "its file system has not answered the keeper for %d s: is the server that it is mounted from away?",
@@ -155,8 +156,11 @@ static void session_readable(struct session *s)
 	on_question(s, &request, kind);
 }
 
-void session_received(struct session *s, const struct front_answer *a, const struct held *before, int fd)
+static void on_received(struct front_connection *reading, const struct front_answer *a, const struct held *before,
+			int fd)
 {
+	struct session *s = reading->owner;
+
 	if (a->n == -EAGAIN || a->n == -EINTR)
 		return;
 	s->received_ns = a->received_ns;
@@ -167,8 +171,20 @@ void session_received(struct session *s, const struct front_answer *a, const str
 		return lookup_received(s, a, before, fd);
 	}
 	file_close(s->keeper, a->dev, fd, true);
-	/* A session that was closed has left the front, which is told by fronts.c; one that was refused has not. */
+	/* A session that was closed has left the front, which is told by reading.c; one that was refused has not. */
 }
+
+static void on_slow(struct front_connection *reading, int ms)
+{
+	session_slow(reading->owner, ms);
+}
+
+static void on_refused(struct front_connection *reading, const char *why)
+{
+	session_refuse(reading->owner, "%s", why);
+}
+
+const struct fronts_news session_fronts_news = {.received = on_received, .slow = on_slow, .refused = on_refused};
 
 /* --- connections --- */
 
@@ -243,6 +259,7 @@ static void session_new(struct keeper *k, int fd)
 	DL_APPEND(k->sessions, s);
 	k->session_count++;
 	s->foreign = is_foreign(k, &peer);
+	s->reading = (struct front_connection){.fronts = k->fronts, .owner = s, .uid = peer.uid, .fd = fd};
 	if (!s->foreign)
 		session_readable(s); /* the question mostly is there already */
 }
@@ -260,7 +277,7 @@ static void on_session_events(uv_poll_t *poll, int status, int events)
 		if (ready[i].events & EPOLLHUP) /* whatever it has asked, nobody reads the answer */
 			session_close(s);
 		else if (s->state != SESSION_CLOSED && s->foreign)
-			fronts_receive(s);
+			reading_receive(&s->reading);
 		else if (s->state != SESSION_CLOSED)
 			session_readable(s);
 	}

@@ -17,9 +17,9 @@ void session_reply(struct session *s, enum wire_verdict verdict, const char *rea
 void session_refuse(struct session *s, const char *format, ...) __attribute__((format(printf, 2, 3)));
 /* Refused, since the file's mount has kept somebody waiting for ms. */
 void session_slow(struct session *s, int ms);
-/* What a front has read from the session of another user (fronts.h); fd: a file of a local file system, or -1. */
-struct front_answer;
-void session_received(struct session *s, const struct front_answer *answer, const struct held *before, int fd);
+/* What fronts tell of the sessions of other users. */
+struct fronts_news;
+extern const struct fronts_news session_fronts_news;
 /* WIRE_WOULD_BLOCK; to WIRE_TEST with the lock in the way (NULL: not known more exactly than what was asked for). */
 void session_would_block(struct session *s, const struct store_range *in_use);
 /* WIRE_GRANTED, sure until until_ns of the keeper's clock. */

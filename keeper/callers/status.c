@@ -101,9 +101,9 @@ static const char *note(const struct lease *lease)
 {
 	if (lease->state == LEASE_ASKING)
 		return lease->queued ? "waits for another host" : "being asked for";
-	if (fence_is_hidden(lease->lock->file->keeper->fence, lease->slot))
+	if (table_is_hidden(lease->lock->file->keeper->table, lease->slot))
 		return "cannot be renewed; held, but no holder can be stopped";
-	if (fence_frozen(lease->lock->file->keeper->fence) && on_lost_of(lease) == ON_LOST_FREEZE)
+	if (table_frozen(lease->lock->file->keeper->table) && on_lost_of(lease) == ON_LOST_FREEZE)
 		return clock_now_ns() < lease->lock->file->keeper->deadline_ns
 			       ? "cannot be renewed: its holders are frozen until the store answers"
 			       : "ran out: its holders are frozen; they go on if the store still has it, and are "
@@ -173,7 +173,7 @@ static json_t *document(struct job *job)
 	return json_pack("{s:s,s:i,s:i,s:s,s:o,s:o,s:o,s:I,s:i,s:b,s:b,s:o,s:o,s:o}", "version", DFLOCK_VERSION, "pid",
 			 (int)getpid(), "uid", (int)geteuid(), "host", k->host, "config", text(k->config->path),
 			 "rules", rules_json(k), "runtime_dir", text(k->runtime_dir), "started", (json_int_t)k->started,
-			 "frozen", (int)fence_frozen(k->fence), "unsupervised", k->orphan, "ending", k->ending, "store",
+			 "frozen", (int)table_frozen(k->table), "unsupervised", k->orphan, "ending", k->ending, "store",
 			 store_json(k), "leases", leases, "lost", lost);
 }
 

@@ -1,61 +1,102 @@
 /*
- * Files that fronts keep, and their probes: see fronts.h.
+ * See away.h.
  *
  * Why a probe there need not hold what it took (a message to let go of it would arrive after the pin that it is in the
  * way of): it starts when the lease is closed to newcomers and its pins have ended, as every probe. Then:
  *
  *   a lock that was taken before the probe looked    the probe finds it
  *   a lock that is taken after that                  its caller has no pin, and a page whose slot is closed: it asks,
- * and keeps the kernel lock, before it relies on it (shim/acquire.c)
+ *                                                    and keeps the kernel lock, before it relies on it (shim/acquire.c)
  *
- * It lets go before it answers, so a pin that waits for the answer (lock_stop_probes()) finds nothing in its way.
+ * The front lets go before it answers, so a pin that waits for the answer finds nothing in its way.
+ *
+ * What a keeping front does not take at once stays in `unsent`, in order: a front that hangs loses nothing.
  */
-#include "keeper/fronts/fronts_inside.h"
+#include "keeper/fronts/away.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <stdlib.h>
-#include <string.h>
-#include <sys/socket.h>
-#include <unistd.h>
 #include <utlist.h>
 
 #include "keeper/clock.h"
-#include "keeper/log.h"
+#include "keeper/fronts/crew.h"
+
+#define AWAY_SEND_MS 500 /* until what a front did not take is sent again */
+
+struct unsent {
+	struct front_ask ask;
+	struct unsent *prev, *next;
+};
+
+struct away {
+	struct front *front;
+	uint64_t id;
+	struct away **owner;
+	struct away *prev, *next;
+};
+
+/* A question to the front, of one of three kinds. */
+struct away_probe {
+	struct front *front;
+	uint64_t id;
+	/* away_probe_start(): */
+	probe_cb *cb;
+	bool wait, told;
+	/* away_look(): */
+	away_look_cb *look;
+	/* away_test_shared(): */
+	away_shared_cb *shared;
+	struct front_connection *connection; /* NULL: it was left */
+	void *arg;                           /* of cb and look */
+	UT_hash_handle hh;                   /* front->away.probes */
+};
 
 /* --- messages --- */
 
-bool front_send_unsent(struct front *front)
+bool away_send(struct front *front)
 {
 	struct unsent *u, *next;
 
-	DL_FOREACH_SAFE (front->unsent, u, next) {
-		if (front_tell(front, &u->ask, -1) < 0)
+	DL_FOREACH_SAFE (front->away.unsent, u, next) {
+		if (crew_tell(front, &u->ask, -1) < 0)
 			return false;
-		DL_DELETE(front->unsent, u);
+		DL_DELETE(front->away.unsent, u);
 		free(u);
 	}
 	return true;
 }
 
-/* To a keeping front: in order, and not lost while that hangs. */
-void front_tell_in_order(struct front *front, const struct front_ask *ask)
+static void away_tell(struct front *front, const struct front_ask *ask)
 {
 	struct unsent *u;
 
-	if (front_send_unsent(front) && front_tell(front, ask, -1) == 0)
+	if (away_send(front) && crew_tell(front, ask, -1) == 0)
 		return;
 	u = calloc(1, sizeof(*u));
 	if (!u)
 		abort(); /* a lease that can never be given back for want of 100 bytes: a fresh keeper does better */
 	u->ask = *ask;
-	DL_APPEND(front->unsent, u);
-	fronts_look_in(front->fronts, FRONTS_LOOK_MS);
+	DL_APPEND(front->away.unsent, u);
+	crew_look_in(front->fronts, AWAY_SEND_MS);
+}
+
+static void away_free_unsent(struct front *front)
+{
+	struct unsent *u, *next;
+
+	DL_FOREACH_SAFE (front->away.unsent, u, next)
+		free(u);
+	front->away.unsent = NULL;
+}
+
+bool away_is_idle(const struct front *front)
+{
+	return !front->away.all && !front->away.unsent;
 }
 
 /* --- descriptions --- */
 
-static struct front *find_keeping(struct front_user *user, uint64_t dev)
+static struct front *away_find_front(struct front_user *user, uint64_t dev)
 {
 	const struct front_ask settle = {.op = FRONT_SETTLE};
 	struct front *front;
@@ -63,13 +104,13 @@ static struct front *find_keeping(struct front_user *user, uint64_t dev)
 	DL_FOREACH (user->fronts, front)
 		if (front->settled && !front->ending && front->dev == dev)
 			return front;
-	front = user->keepers < KEEPERS_PER_USER ? front_new(user, true) : NULL;
+	front = user->keepers < AWAY_FRONTS_MAX ? crew_start(user, true) : NULL;
 	if (!front)
 		return NULL;
 	front->dev = dev;
-	if (front_tell(front, &settle, -1) == 0)
+	if (crew_tell(front, &settle, -1) == 0)
 		return front;
-	front_end(front);
+	crew_end(front);
 	return NULL;
 }
 
@@ -81,29 +122,28 @@ static struct away *away_new(struct front *front)
 		return NULL;
 	away->front = front;
 	away->id = ++front->fronts->last_id;
-	DL_APPEND(front->away, away);
+	DL_APPEND(front->away.all, away);
 	return away;
 }
 
-void fronts_keep(struct session *s, uint64_t dev, fronts_kept_cb *cb)
+void away_keep(struct front_connection *c, uint64_t dev, away_kept_cb *cb)
 {
-	struct front *front = s->front, *keeping = find_keeping(front->user, dev);
+	struct front *front = c->front, *keeping = away_find_front(front->user, dev);
 	struct away *away = keeping ? away_new(keeping) : NULL;
 	struct front_ask ask = {.op = FRONT_GIVE};
 
-	if (!away) { /* the front drops it when this returns */
-		cb(s, NULL,
+	if (!away) { /* reading.c has the front close it when this returns */
+		cb(c, NULL,
 		   "files on too many file systems that are not local are in use, or their servers do not answer");
 		return;
 	}
 	ask.id = away->id;
 	front->awaits = false;
-	front->giving = away;
-	front->given = cb;
-	away_owned(away, &front->giving);
-	if (front_tell(front, &ask, keeping->fd) == 0)
-		return;
-	front_end(front); /* front_gone() refuses */
+	front->away.giving = away;
+	front->away.given = cb;
+	away_owned(away, &front->away.giving);
+	if (crew_tell(front, &ask, keeping->fd) < 0)
+		crew_end(front); /* the connection is told when it has ended */
 }
 
 void away_owned(struct away *away, struct away **owner)
@@ -118,36 +158,33 @@ void away_forget(struct away *away)
 
 	if (away->owner)
 		*away->owner = NULL;
-	front_tell_in_order(front, &ask);
-	DL_DELETE(front->away, away);
+	away_tell(front, &ask);
+	DL_DELETE(front->away.all, away);
 	free(away);
 	front->since_ns = clock_now_ns();
 }
 
-void away_given(struct front *front, const struct front_answer *a)
+struct front_connection *away_given(struct front *front, const struct front_answer *a)
 {
-	struct session *s = front->session;
-	struct away *away = front->giving;
+	struct front_connection *c = crew_let_go(front);
+	struct away *away = front->away.giving;
 
-	front->giving = NULL;
+	front->away.giving = NULL;
 	if (away)
 		away_owned(away, NULL);
-	if (away && (!s || a->error)) {
+	if (away && (!c || a->error)) {
 		away_forget(away);
 		away = NULL;
 	}
-	front->session = NULL;
-	if (!s)
-		return;
-	s->front = NULL;
-	front->given(s, away, "the front that keeps files of its file system does not answer");
-	fronts_receive_again(s);
+	if (c)
+		front->away.given(c, away, "the front that keeps files of its file system does not answer");
+	return c;
 }
 
 /* --- probes --- */
 
-/* With the front's answer `ask` comes back as the probe. */
-static struct away_probe *probe_new(struct away *away, struct front_ask *ask)
+/* Completes `ask`, and sends it. The front's answer names the probe. */
+static struct away_probe *away_probe_new(struct away *away, struct front_ask *ask)
 {
 	struct away_probe *probe = calloc(1, sizeof(*probe));
 
@@ -156,15 +193,15 @@ static struct away_probe *probe_new(struct away *away, struct front_ask *ask)
 	ask->id = away->id;
 	ask->probe = probe->id = ++away->front->fronts->last_id;
 	probe->front = away->front;
-	HASH_ADD(hh, away->front->probes, id, sizeof(probe->id), probe);
-	front_tell_in_order(away->front, ask);
+	HASH_ADD(hh, away->front->away.probes, id, sizeof(probe->id), probe);
+	away_tell(away->front, ask);
 	return probe;
 }
 
 struct away_probe *away_probe_start(struct away *away, const struct probe_want *want, probe_cb *cb, void *arg)
 {
 	struct front_ask ask = {.op = FRONT_PROBE, .want = *want};
-	struct away_probe *probe = probe_new(away, &ask);
+	struct away_probe *probe = away_probe_new(away, &ask);
 
 	if (probe) {
 		probe->wait = want->wait;
@@ -179,53 +216,63 @@ void away_probe_stop(struct away_probe *probe)
 	const struct front_ask ask = {.op = FRONT_STOP, .probe = probe->id};
 
 	if (!probe->told)
-		front_tell_in_order(probe->front, &ask);
+		away_tell(probe->front, &ask);
 	probe->told = true;
 }
 
-bool fronts_test_shared(struct session *s, struct away *away, fronts_shared_cb *cb)
+bool away_test_shared(struct front_connection *c, struct away *away, enum wire_space space, int64_t from, int64_t to,
+		      away_shared_cb *cb)
 {
-	struct front_ask ask = {
-		.op = FRONT_SHARED,
-		.want = {.space = s->request.space, .from = s->request.from, .to = s->request.to},
-	};
-	struct away_probe *probe = probe_new(away, &ask);
+	struct front_ask ask = {.op = FRONT_SHARED, .want = {.space = space, .from = from, .to = to}};
+	struct away_probe *probe = away_probe_new(away, &ask);
 
 	if (!probe)
 		return false;
-	probe->session = s;
+	probe->connection = c;
 	probe->shared = cb;
-	s->front_tests = true;
+	c->tests = true;
 	return true;
 }
 
-bool away_look(struct away *away, const struct store_range *wanted, away_look_cb *cb, void *arg)
+void away_leave(struct front_user *user, struct front_connection *c)
 {
-	struct front_ask ask = {.op = FRONT_WAY, .range = *wanted};
-	struct away_probe *probe = away->front->looks < AWAY_LOOKS_MAX ? probe_new(away, &ask) : NULL;
+	struct away_probe *probe, *next;
+	struct front *front;
+
+	c->tests = false;
+	DL_FOREACH (user->fronts, front)
+		HASH_ITER (hh, front->away.probes, probe, next)
+			if (probe->connection == c)
+				probe->connection = NULL;
+}
+
+bool away_look(struct away *away, const struct getlk *wanted, away_look_cb *cb, void *arg)
+{
+	struct front_ask ask = {.op = FRONT_GETLK, .wanted = *wanted};
+	struct away_probe *probe = away->front->away.looks < AWAY_LOOKS_MAX ? away_probe_new(away, &ask) : NULL;
 
 	if (!probe)
 		return false;
-	away->front->looks++;
-	probe->way = cb;
+	away->front->away.looks++;
+	probe->look = cb;
 	probe->arg = arg;
 	return true;
 }
 
-static void answer_probe(struct away_probe *probe, const struct front_answer *a)
+static void away_answer(struct away_probe *probe, const struct front_answer *a)
 {
 	if (probe->cb && a->answer == PROBE_IN_USE && probe->wait) {
 		probe->cb(probe->arg, a->answer, a->error);
 		return;
 	}
-	HASH_DEL(probe->front->probes, probe);
-	probe->front->looks -= probe->way != NULL;
+	HASH_DEL(probe->front->away.probes, probe);
+	probe->front->away.looks -= probe->look != NULL;
 	if (probe->cb)
 		probe->cb(probe->arg, a->answer, a->error);
-	else if (probe->way)
-		probe->way(probe->arg, a->found, &a->range);
-	else if (probe->session)
-		probe->shared(probe->session, a->shared);
+	else if (probe->look)
+		probe->look(probe->arg, a->found, &a->in_the_way);
+	else if (probe->connection)
+		probe->shared(probe->connection, a->shared);
 	free(probe);
 }
 
@@ -233,35 +280,47 @@ void away_probed(struct front *front, const struct front_answer *a)
 {
 	struct away_probe *probe;
 
-	HASH_FIND(hh, front->probes, &a->probe, sizeof(a->probe), probe);
+	HASH_FIND(hh, front->away.probes, &a->probe, sizeof(a->probe), probe);
 	if (probe)
-		answer_probe(probe, a);
+		away_answer(probe, a);
 }
 
-void away_free_probes(struct front *front)
+/* *owner is NULL then. */
+static void away_free_all(struct front *front)
+{
+	struct away *away, *next;
+
+	DL_FOREACH_SAFE (front->away.all, away, next) {
+		if (away->owner)
+			*away->owner = NULL;
+		DL_DELETE(front->away.all, away);
+		free(away);
+	}
+}
+
+/* What it kept can be had again from the program that asks next, as after a restart without a descriptor (reopen.h). */
+void away_gone(struct front *front)
+{
+	static const struct front_answer lost = {.answer = PROBE_STOPPED, .error = EIO, .found = -EIO};
+
+	if (front->away.giving)
+		away_forget(front->away.giving);
+	away_free_all(front);
+	while (front->away.probes)
+		away_answer(front->away.probes, &lost);
+	away_free_unsent(front);
+}
+
+void away_free(struct front *front)
 {
 	struct away_probe *probe, *next;
 
-	HASH_ITER (hh, front->probes, probe, next) {
-		HASH_DEL(front->probes, probe);
-		if (probe->way)
-			probe->way(probe->arg, -EIO, NULL);
+	away_free_unsent(front);
+	HASH_ITER (hh, front->away.probes, probe, next) {
+		HASH_DEL(front->away.probes, probe);
+		if (probe->look)
+			probe->look(probe->arg, -EIO, NULL);
 		free(probe);
 	}
-}
-
-/* What it kept can be had again from who asks next, as after a restart without a descriptor (locks.c). */
-void away_lose(struct front *front)
-{
-	static const struct front_answer lost = {.answer = PROBE_STOPPED, .error = EIO, .found = -EIO};
-	struct away *away, *next;
-
-	DL_FOREACH_SAFE (front->away, away, next) {
-		if (away->owner)
-			*away->owner = NULL;
-		DL_DELETE(front->away, away);
-		free(away);
-	}
-	while (front->probes)
-		answer_probe(front->probes, &lost);
+	away_free_all(front);
 }

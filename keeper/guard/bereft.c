@@ -19,22 +19,22 @@
 
 void bereft_kill(struct freeze *f)
 {
-	const unsigned ending = SLOTS_IN(FENCE_ENDING);
+	const unsigned ending = SLOTS_IN(TABLE_ENDING);
 	int64_t now = clock_now_ns();
 	struct family family = {0};
 	bool stopped;
 
 	evict_let_stop(&f->evict);
-	slots_set(f->fence, SLOTS_IN(FENCE_LOST), FENCE_ENDING);
+	slots_set(f->table, SLOTS_IN(TABLE_LOST), TABLE_ENDING);
 	stopped_limit(&f->stopped, BEREFT_SEIZE_NS);
 	stopped = freeze_until(f, &family, ending, now, now + BEREFT_STOP_NS);
 	for (size_t i = 0; i < family_count(&family); i++)
 		log_error("pid %d held a lock whose lease was lost, or was started by one that did: it is killed",
 			  (int)family_at(&family, i));
 	if (stopped) /* else no time is to be lost */
-		farewell(f->fence, ending, &family, FAREWELL_LOST, f->relying.keeper);
+		farewell(f->table, ending, &family, FAREWELL_LOST, f->relying.keeper);
 	evict_signal(&family, SIGKILL);
-	slots_set(f->fence, ending, FENCE_FREE);
+	slots_set(f->table, ending, TABLE_FREE);
 	family_free(&family);
 	stopped_collect(&f->stopped);
 	freeze_publish(f);

@@ -8,7 +8,7 @@
 
 #include "keeper/guard/freeze.h"
 
-/* Kills the processes that rely on locks under FENCE_LOST slots, and frees the slots. Takes up to 100 ms for the
+/* Kills the processes that rely on locks under TABLE_LOST slots, and frees the slots. Takes up to 100 ms for the
  * stopping, and LASTWORDS_MS for lines on their standard errors. */
 void bereft_kill(struct freeze *freeze);
 

@@ -20,8 +20,8 @@ void evict_signal(const struct family *family, int number)
 
 void evict_holders(struct evict *e, int64_t now_ns)
 {
-	struct fence *fence = e->relying->fence;
-	int64_t freeze_at = slots_freeze_at_ns(fence), half = freeze_at + (slots_deadline_ns(fence) - freeze_at) / 2;
+	struct table *table = e->relying->table;
+	int64_t freeze_at = slots_freeze_at_ns(table), half = freeze_at + (slots_deadline_ns(table) - freeze_at) / 2;
 	bool ask = now_ns < half;
 
 	if (e->asked && ask)
@@ -31,7 +31,7 @@ void evict_holders(struct evict *e, int64_t now_ns)
 	if (family_count(&e->targets))
 		log_error("the store has not answered: %zu processes that hold locks, or were started by one that does, get %s",
 			  family_count(&e->targets), ask ? "SIGTERM" : "SIGKILL");
-	farewell(fence, EVICT_SLOTS, &e->targets, ask ? FAREWELL_ASK : FAREWELL_KILL, e->relying->keeper);
+	farewell(table, EVICT_SLOTS, &e->targets, ask ? FAREWELL_ASK : FAREWELL_KILL, e->relying->keeper);
 	evict_signal(&e->targets, ask ? SIGTERM : SIGKILL);
 	e->asked = true;
 	e->killed = e->killed || !ask;

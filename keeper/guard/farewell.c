@@ -22,7 +22,7 @@
 #define FAREWELL_PARENTS 64 /* ancestors of one process that are looked at */
 
 struct farewell {
-	const struct fence *fence;
+	struct table *table;
 	struct claims claims; /* tag: the slot */
 	enum farewell_end how;
 	struct lastword *words; /* by pid; line NULL: none yet */
@@ -44,7 +44,7 @@ static struct lastword *farewell_word(const struct farewell *f, pid_t pid)
 	return bsearch(&key, f->words, f->count, sizeof(*f->words), farewell_by_pid);
 }
 
-static void farewell_path(const struct holder *h, const struct fence_slot *slot, char out[FAREWELL_PATH])
+static void farewell_path(const struct holder *h, const struct table_view *view, char out[FAREWELL_PATH])
 {
 	char link[64];
 	ssize_t len;
@@ -52,8 +52,8 @@ static void farewell_path(const struct holder *h, const struct fence_slot *slot,
 	snprintf(link, sizeof(link), "/proc/%d/fd/%d", (int)h->pid, h->fd);
 	len = readlink(link, out, FAREWELL_PATH - 1);
 	if (len <= 0) {
-		snprintf(out, FAREWELL_PATH, "inode %llu of device %u:%u", (unsigned long long)slot->ino, major(slot->dev),
-			 minor(slot->dev));
+		snprintf(out, FAREWELL_PATH, "inode %llu of device %u:%u", (unsigned long long)view->file.ino,
+			 major(view->file.dev), minor(view->file.dev));
 		return;
 	}
 	out[len] = '\0';
@@ -62,13 +62,13 @@ static void farewell_path(const struct holder *h, const struct fence_slot *slot,
 			*c = '?';
 }
 
-static const char *farewell_why(const struct fence_slot *slot)
+static const char *farewell_why(const struct table_view *view)
 {
-	switch (__atomic_load_n(&slot->why, __ATOMIC_RELAXED)) {
-	case FENCE_WHY_TAKEN:
+	switch (view->why) {
+	case TABLE_WHY_TAKEN:
 		return "its lease was not renewed in time, and the store gave it up: another host may have had the "
 		       "lock";
-	case FENCE_WHY_FORGOTTEN:
+	case TABLE_WHY_FORGOTTEN:
 		return "the store lost its memory, and the lease had run out or could not be put back: nobody can tell "
 		       "whether another host has had the lock";
 	default:
@@ -76,11 +76,11 @@ static const char *farewell_why(const struct fence_slot *slot)
 	}
 }
 
-static void farewell_line(enum farewell_end how, const char *file, const struct fence_slot *slot, char out[FAREWELL_LINE])
+static void farewell_line(enum farewell_end how, const char *file, const struct table_view *view, char out[FAREWELL_LINE])
 {
 	if (how == FAREWELL_LOST)
 		snprintf(out, FAREWELL_LINE, "%s: the lock was lost: %s; this process is killed (on_lost, see dflockd(8))",
-			 file, farewell_why(slot));
+			 file, farewell_why(view));
 	else
 		snprintf(out, FAREWELL_LINE,
 			 "%s: the lock is about to be lost: the store has not answered, and the lease runs out; this "
@@ -96,13 +96,15 @@ static int farewell_on_holder(void *arg, const struct holder *h)
 	size_t next = SIZE_MAX;
 	const struct claim *claim = claims_next(&f->claims, h->file, h->space, h->from, h->to, &next);
 	char file[FAREWELL_PATH], line[FAREWELL_LINE];
+	struct table_view view;
 
 	if (!claim)
 		return 0;
 	if (!word || word->line)
 		return HOLDERS_LATER;
-	farewell_path(h, &f->fence->slots[claim->tag], file);
-	farewell_line(f->how, file, &f->fence->slots[claim->tag], line);
+	table_view(f->table, slots_tag_slot(claim->tag), &view);
+	farewell_path(h, &view, file);
+	farewell_line(f->how, file, &view, line);
 	word->line = f->own[word - f->words] = strdup(line);
 	return HOLDERS_LATER;
 }
@@ -123,9 +125,9 @@ static const char *farewell_of_parent(const struct farewell *f, pid_t pid)
 }
 
 /* In how many ms lines may be written while leases run out. */
-static int farewell_ms(const struct fence *fence)
+static int farewell_ms(const struct table *table)
 {
-	int64_t left = (slots_deadline_ns(fence) - clock_now_ns()) / NS_PER_MS / 10;
+	int64_t left = (slots_deadline_ns(table) - clock_now_ns()) / NS_PER_MS / 10;
 
 	return left < 0 || left > LASTWORDS_MS ? LASTWORDS_MS : (int)left;
 }
@@ -150,19 +152,19 @@ static void farewell_write(struct farewell *f, const struct family *family, pid_
 	for (size_t i = 0; i < f->count; i++)
 		if (f->words[i].line)
 			f->words[said++] = f->words[i];
-	lastwords(f->words, said, farewell_ms(f->fence));
+	lastwords(f->words, said, farewell_ms(f->table));
 }
 
-void farewell(const struct fence *fence, unsigned which, const struct family *family, enum farewell_end how,
+void farewell(struct table *table, unsigned which, const struct family *family, enum farewell_end how,
 	      pid_t keeper)
 {
-	struct farewell f = {.fence = fence, .how = how};
+	struct farewell f = {.table = table, .how = how};
 
 	if (!family_count(family))
 		return;
 	f.words = calloc(family_count(family), sizeof(*f.words));
 	f.own = calloc(family_count(family), sizeof(*f.own));
-	if (f.words && f.own && slots_claims(fence, which, &f.claims) == 0)
+	if (f.words && f.own && slots_claims(table, which, &f.claims) == 0)
 		farewell_write(&f, family, keeper);
 	for (size_t i = 0; f.own && i < f.count; i++)
 		free(f.own[i]);

@@ -5,7 +5,7 @@
 #ifndef DFLOCK_KEEPER_FAREWELL_H
 #define DFLOCK_KEEPER_FAREWELL_H
 
-#include "keeper/guard/fence.h"
+#include "keeper/guard/table.h"
 #include "keeper/kernel/family.h"
 
 enum farewell_end {
@@ -21,7 +21,7 @@ enum farewell_end {
  * Takes a search of /proc, and for the writing LASTWORDS_MS at most; less if leases run out soon. What fails costs a
  * line, and is not reported.
  */
-void farewell(const struct fence *fence, unsigned which, const struct family *family, enum farewell_end how,
+void farewell(struct table *table, unsigned which, const struct family *family, enum farewell_end how,
 	      pid_t keeper);
 
 #endif

@@ -26,12 +26,12 @@ static void freeze_on_found(void *arg, pid_t pid)
 	freeze_process(arg, pid);
 }
 
-void freeze_init(struct freeze *f, struct fence *fence)
+void freeze_init(struct freeze *f, struct table *table)
 {
-	*f = (struct freeze){.fence = fence, .relying.fence = fence};
+	*f = (struct freeze){.table = table, .relying.table = table};
 	f->evict.relying = &f->relying;
 	f->found = (struct look_found){.cb = freeze_on_found, .arg = f};
-	stopped_adopt(&f->stopped, fence->signalled, FENCE_SIGNALLED);
+	stopped_adopt(&f->stopped, table->head->signalled, TABLE_SIGNALLED);
 }
 
 void freeze_set_keeper(struct freeze *f, pid_t keeper)
@@ -42,7 +42,7 @@ void freeze_set_keeper(struct freeze *f, pid_t keeper)
 
 void freeze_begin(struct freeze *f, int64_t now_ns)
 {
-	int64_t freeze_at = slots_freeze_at_ns(f->fence), deadline = slots_deadline_ns(f->fence);
+	int64_t freeze_at = slots_freeze_at_ns(f->table), deadline = slots_deadline_ns(f->table);
 	int64_t margin = deadline - freeze_at;
 	int64_t tenth = now_ns < deadline && margin > 10 * FREEZE_LATE_NS ? margin / 10 : FREEZE_LATE_NS;
 
@@ -104,14 +104,14 @@ bool freeze_until(struct freeze *f, struct family *family, unsigned which, int64
 
 void freeze_publish(struct freeze *f)
 {
-	slots_tell_frozen(f->fence, threads_processes(&f->stopped.threads));
+	slots_tell_frozen(f->table, threads_processes(&f->stopped.threads));
 }
 
 /* A process that does not end when it is killed is waited for in the next looks: a process that hangs in the kernel must
  * not keep the parent from the others. */
 void freeze_holders(struct freeze *f)
 {
-	int64_t now = clock_now_ns(), left = slots_deadline_ns(f->fence) - now;
+	int64_t now = clock_now_ns(), left = slots_deadline_ns(f->table) - now;
 	int64_t fourth = left > 0 ? left / 4 : FREEZE_AFTER_NS / 3;
 	struct family family = {0};
 	unsigned count;

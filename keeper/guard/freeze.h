@@ -16,13 +16,13 @@
 #include <sys/types.h>
 
 #include "keeper/guard/evict.h"
-#include "keeper/guard/fence.h"
+#include "keeper/guard/table.h"
 #include "keeper/guard/relying.h"
 #include "keeper/guard/stopped.h"
 #include "keeper/kernel/family.h"
 
 struct freeze {
-	struct fence *fence; /* not owned */
+	struct table *table; /* not owned */
 	struct relying relying;
 	struct evict evict;
 	struct stopped stopped;
@@ -33,7 +33,7 @@ struct freeze {
 };
 
 /* Takes up the processes that an earlier parent has stopped by SIGSTOP. The struct must not move afterwards. */
-void freeze_init(struct freeze *freeze, struct fence *fence);
+void freeze_init(struct freeze *freeze, struct table *table);
 /* keeper: never touched, as the caller itself. */
 void freeze_set_keeper(struct freeze *freeze, pid_t keeper);
 

@@ -24,13 +24,13 @@ struct freezer {
 	int pause_ms; /* until the next look: grows while no process is found that is new */
 };
 
-struct freezer *freezer_new(struct fence *fence)
+struct freezer *freezer_new(struct table *table)
 {
 	struct freezer *f = calloc(1, sizeof(*f));
 
 	if (!f)
 		return NULL;
-	freeze_init(&f->freeze, fence);
+	freeze_init(&f->freeze, table);
 	f->pause_ms = FREEZER_LOOK_MS;
 	return f;
 }
@@ -42,9 +42,9 @@ void freezer_keeper(struct freezer *f, pid_t keeper)
 
 /* An outage may last for hours, and a look reads every process of the machine. A process that gets a kernel lock past
  * the deadline was granted nothing: if it is found later, it has done no harm. */
-static bool freezer_is_past(const struct fence *fence)
+static bool freezer_is_past(const struct table *table)
 {
-	return clock_now_ns() >= slots_deadline_ns(fence);
+	return clock_now_ns() >= slots_deadline_ns(table);
 }
 
 static int freezer_pause_ms(struct freezer *f, bool quiet, int max_ms)
@@ -59,7 +59,7 @@ static int freezer_pause_ms(struct freezer *f, bool quiet, int max_ms)
  * search need not find them again; but not if some of them may have to end. */
 static void freezer_find_first(struct freeze *f, bool due, int64_t freeze_at_ns)
 {
-	bool stop = due && !slots_any(f->fence, SLOTS_SURE_UNTIL | SLOTS_AS(ON_LOST_KILL) | SLOTS_AS(ON_LOST_WARN));
+	bool stop = due && !slots_any(f->table, SLOTS_SURE_UNTIL | SLOTS_AS(ON_LOST_KILL) | SLOTS_AS(ON_LOST_WARN));
 
 	if (!relying_find_first(&f->relying, due, freeze_at_ns, stop ? &f->found : NULL) || !stop)
 		return;
@@ -73,11 +73,11 @@ static int freezer_stop_holders(struct freezer *f, int64_t now_ns, int max_ms)
 	struct freeze *freeze = &f->freeze;
 	size_t before = threads_count(&freeze->stopped.threads);
 
-	if (slots_any(freeze->fence, SLOTS_SURE_UNTIL | SLOTS_AS(ON_LOST_KILL)))
+	if (slots_any(freeze->table, SLOTS_SURE_UNTIL | SLOTS_AS(ON_LOST_KILL)))
 		evict_holders(&freeze->evict, now_ns);
-	if (slots_any(freeze->fence, SLOTS_SURE_UNTIL | SLOTS_AS(ON_LOST_FREEZE)))
+	if (slots_any(freeze->table, SLOTS_SURE_UNTIL | SLOTS_AS(ON_LOST_FREEZE)))
 		freeze_holders(freeze);
-	return freezer_pause_ms(f, threads_count(&freeze->stopped.threads) == before && freezer_is_past(freeze->fence), max_ms);
+	return freezer_pause_ms(f, threads_count(&freeze->stopped.threads) == before && freezer_is_past(freeze->table), max_ms);
 }
 
 /* It is not due: lets go of all if the leases are sure. Returns when to look again. leases: there are some. */
@@ -87,7 +87,7 @@ static int freezer_rest(struct freezer *f, int64_t now_ns, int64_t freeze_at_ns,
 	struct threads *threads = &freeze->stopped.threads;
 	int64_t left_ms;
 
-	if (threads_count(threads) && !slots_any(freeze->fence, SLOTS_IN(FENCE_UNSURE)) && (now_ns < freeze_at_ns || !leases)) /* mutant: thaw */
+	if (threads_count(threads) && !slots_any(freeze->table, SLOTS_IN(TABLE_UNSURE)) && (now_ns < freeze_at_ns || !leases)) /* mutant: thaw */
 		freeze_thaw(freeze);
 	/* What is left now is held, and waits for its file system: SIGCHLD tells when it has stopped. */
 	if (threads_count(threads) || signalled_continue_kin(&freeze->stopped.signalled))
@@ -101,16 +101,16 @@ static int freezer_rest(struct freezer *f, int64_t now_ns, int64_t freeze_at_ns,
 int freezer_look(struct freezer *f, int max_ms)
 {
 	struct freeze *freeze = &f->freeze;
-	struct fence *fence = freeze->fence;
-	int64_t now = clock_now_ns(), freeze_at = slots_freeze_at_ns(fence);
-	bool leases = slots_any(fence, SLOTS_SURE_UNTIL);
+	struct table *table = freeze->table;
+	int64_t now = clock_now_ns(), freeze_at = slots_freeze_at_ns(table);
+	bool leases = slots_any(table, SLOTS_SURE_UNTIL);
 	bool due = freeze_at && now >= freeze_at && leases;
 
 	if (due)
 		freeze_begin(freeze, now);
 	freezer_find_first(freeze, due, freeze_at);
-	slots_set(fence, SLOTS_IN(FENCE_LOST) | SLOTS_AS(ON_LOST_WARN), FENCE_FREE);
-	if (slots_any(fence, SLOTS_IN(FENCE_LOST)))
+	slots_set(table, SLOTS_IN(TABLE_LOST) | SLOTS_AS(ON_LOST_WARN), TABLE_FREE);
+	if (slots_any(table, SLOTS_IN(TABLE_LOST)))
 		bereft_kill(freeze);
 	return due ? freezer_stop_holders(f, now, max_ms) : freezer_rest(f, now, freeze_at, leases, max_ms);
 }

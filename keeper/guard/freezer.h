@@ -16,12 +16,12 @@
 
 #include <sys/types.h>
 
-#include "keeper/guard/fence.h"
+#include "keeper/guard/table.h"
 
 struct freezer;
 
 /* Takes up the processes that an earlier parent has stopped by SIGSTOP. NULL: no memory. Lives as long as the parent. */
-struct freezer *freezer_new(struct fence *fence);
+struct freezer *freezer_new(struct table *table);
 /* keeper: never touched, as the caller itself. */
 void freezer_keeper(struct freezer *freezer, pid_t keeper);
 

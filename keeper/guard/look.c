@@ -2,15 +2,16 @@
 #include "keeper/guard/look.h"
 
 #include "keeper/guard/slots.h"
+#include "keeper/guard/table_notes.h"
 
 static bool look_relies_on_nothing(const struct look *look, const struct holder *h)
 {
 	const struct holders_file *file = &look->claims.files[h->file];
 
 	return look->first && !family_has(look->first, h->pid) &&
-	       fence_has_caller(
-		       look->fence,
-		       &(struct fence_caller){.pid = h->pid, .space = h->space, .dev = file->dev, .ino = file->ino});
+	       table_has_caller(
+		       look->table,
+		       &(struct table_caller){.pid = h->pid, .space = h->space, .dev = file->dev, .ino = file->ino});
 }
 
 int look_add(struct look *look, pid_t pid)
@@ -46,7 +47,7 @@ static int look_on_holder(void *arg, const struct holder *h)
 
 int look_begin(struct look *look, unsigned which)
 {
-	return slots_claims(look->fence, which, &look->claims);
+	return slots_claims(look->table, which, &look->claims);
 }
 
 void look_end(struct look *look)

@@ -5,7 +5,7 @@
  * nothing. A process relies on nothing if
  *   - it is not one of the first, that is of those that held locks when the leases ceased to be sure, or were started by
  *     one that did; and
- *   - it is in a lock call that the keeper has not answered (fence_has_caller()).
+ *   - it is in a lock call that the keeper has not answered (table_has_caller()).
  * Such a process got the kernel lock only because the holder ended, and has not been told that it holds the lock. A
  * process that relies on the lock is one of the first, or inherited the lock from one of these and asked nothing.
  *
@@ -16,7 +16,7 @@
 
 #include <sys/types.h>
 
-#include "keeper/guard/fence.h"
+#include "keeper/guard/table.h"
 #include "keeper/kernel/claims.h"
 #include "keeper/kernel/family.h"
 #include "keeper/kernel/holders.h"
@@ -29,7 +29,7 @@ struct look_found {
 
 struct look {
 	/* Set by the caller, and not owned: */
-	struct fence *fence;
+	struct table *table;
 	pid_t keeper;                   /* never counts */
 	const struct family *first;     /* NULL: not known; then all holders count */
 	const struct look_found *found; /* NULL: nothing is done at once */

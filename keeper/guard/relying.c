@@ -8,12 +8,12 @@
 #include "keeper/log.h"
 
 /* Slots for which something is to be done, or was. */
-#define SLOTS_DUE (SLOTS_IN(FENCE_UNSURE) | SLOTS_IN(FENCE_LOST) | SLOTS_IN(FENCE_ENDING))
+#define SLOTS_DUE (SLOTS_IN(TABLE_UNSURE) | SLOTS_IN(TABLE_LOST) | SLOTS_IN(TABLE_ENDING))
 
 static void relying_run(struct relying *r, struct family *family, unsigned which, const struct look_found *found,
 			int (*search)(struct look *look))
 {
-	struct look look = {.fence = r->fence,
+	struct look look = {.table = r->table,
 			    .keeper = r->keeper,
 			    .first = r->first_known ? &r->first : NULL,
 			    .found = found,
@@ -42,14 +42,14 @@ void relying_find_unshown(struct relying *r, struct family *family, unsigned whi
 
 bool relying_find_first(struct relying *r, bool due, int64_t freeze_at_ns, const struct look_found *found)
 {
-	if (r->first_known && ((due && r->first_freeze_at != freeze_at_ns) || !(due || slots_any(r->fence, SLOTS_DUE)))) {
+	if (r->first_known && ((due && r->first_freeze_at != freeze_at_ns) || !(due || slots_any(r->table, SLOTS_DUE)))) {
 		family_free(&r->first);
 		r->first_known = false;
-		unshown_forget(r->fence);
+		unshown_forget(r->table);
 	}
-	if (r->first_known || !(due || slots_any(r->fence, SLOTS_IN(FENCE_LOST))))
+	if (r->first_known || !(due || slots_any(r->table, SLOTS_IN(TABLE_LOST))))
 		return false;
-	relying_find(r, &r->first, SLOTS_IN(FENCE_HELD) | SLOTS_DUE, found);
+	relying_find(r, &r->first, SLOTS_IN(TABLE_HELD) | SLOTS_DUE, found);
 	r->first_known = !r->blind;
 	r->first_freeze_at = freeze_at_ns;
 	return r->first_known;

@@ -13,20 +13,20 @@
 #include <stdint.h>
 #include <sys/types.h>
 
-#include "keeper/guard/fence.h"
+#include "keeper/guard/table.h"
 #include "keeper/guard/look.h"
 #include "keeper/kernel/family.h"
 
 struct relying {
-	struct fence *fence; /* not owned */
+	struct table *table; /* not owned */
 	pid_t keeper;        /* neither it nor what it started relies on anything */
 	struct family first;
 	bool first_known;
-	int64_t first_freeze_at; /* the fence's freeze_at when they were searched for */
+	int64_t first_freeze_at; /* the table's freeze_at when they were searched for */
 	bool blind;              /* the last search failed, and the log says so */
 };
 
-/* Begin with {.fence = ...}. */
+/* Begin with {.table = ...}. */
 
 /*
  * Adds to `family` the processes that have a descriptor with a lock under such slots (slots.h), and all that they

@@ -10,7 +10,7 @@
 #define KIN_NS    (5000 * NS_PER_MS)    /* for so long after SIGCONT somebody may stop because of the SIGSTOP */
 #define AGAIN_NS  (50 * NS_PER_MS)      /* between two looks for them */
 
-static struct fence_signalled *find(const struct signalled *s, pid_t pid, enum fence_noted noted)
+static struct table_signalled *find(const struct signalled *s, pid_t pid, enum table_noted noted)
 {
 	for (size_t i = 0; i < s->room; i++)
 		if (s->noted[i].pid == pid && (!pid || s->noted[i].noted == noted))
@@ -18,28 +18,28 @@ static struct fence_signalled *find(const struct signalled *s, pid_t pid, enum f
 	return NULL;
 }
 
-static bool has(const struct signalled *s, const struct procfs_stat *stat, enum fence_noted noted)
+static bool has(const struct signalled *s, const struct procfs_stat *stat, enum table_noted noted)
 {
-	const struct fence_signalled *found = find(s, stat->pid, noted);
+	const struct table_signalled *found = find(s, stat->pid, noted);
 
 	return found && found->started == stat->started;
 }
 
 /* More than there is room for: the next parent would take such a process for one that was stopped before. */
-static void add(struct signalled *s, const struct procfs_stat *stat, enum fence_noted noted)
+static void add(struct signalled *s, const struct procfs_stat *stat, enum table_noted noted)
 {
-	struct fence_signalled *entry = find(s, stat->pid, noted);
+	struct table_signalled *entry = find(s, stat->pid, noted);
 
 	if (!entry)
 		entry = find(s, 0, noted);
-	if (!entry || (noted != FENCE_OURS && entry >= s->noted + s->room / 2))
+	if (!entry || (noted != TABLE_OURS && entry >= s->noted + s->room / 2))
 		return;
 	entry->started = stat->started;
 	entry->noted = noted;
 	__atomic_store_n(&entry->pid, stat->pid, __ATOMIC_RELEASE);
 }
 
-static bool has_any(const struct signalled *s, enum fence_noted noted)
+static bool has_any(const struct signalled *s, enum table_noted noted)
 {
 	for (size_t i = 0; i < s->room; i++)
 		if (s->noted[i].pid && s->noted[i].noted == noted)
@@ -47,29 +47,29 @@ static bool has_any(const struct signalled *s, enum fence_noted noted)
 	return false;
 }
 
-static void drop(struct fence_signalled *entry)
+static void drop(struct table_signalled *entry)
 {
 	__atomic_store_n(&entry->pid, 0, __ATOMIC_RELEASE);
 }
 
-void signalled_init(struct signalled *s, struct fence_signalled *noted, size_t room)
+void signalled_init(struct signalled *s, struct table_signalled *noted, size_t room)
 {
 	*s = (struct signalled){.noted = noted, .room = room};
 	for (size_t i = 0; i < room; i++)
 		if (noted[i].pid && family_started(noted[i].pid) != noted[i].started)
 			drop(&noted[i]); /* it has ended, and perhaps another has its number */
-	if (!has_any(s, FENCE_OURS) && has_any(s, FENCE_KIN)) /* the earlier parent died while it looked after them */
+	if (!has_any(s, TABLE_OURS) && has_any(s, TABLE_KIN)) /* the earlier parent died while it looked after them */
 		s->kin_until_ns = clock_now_ns() + KIN_NS;
 }
 
 static void note_kin(struct signalled *s, const struct procfs_stat *kin)
 {
-	if (has(s, kin, FENCE_KIN))
+	if (has(s, kin, TABLE_KIN))
 		return;
-	add(s, kin, FENCE_KIN);
+	add(s, kin, TABLE_KIN);
 	for (size_t i = 0; i < s->before_count; i++)
 		if (s->before[i].state == 'T' && (s->before[i].group == kin->group || s->before[i].pid == kin->pid))
-			add(s, &s->before[i], FENCE_BEFORE);
+			add(s, &s->before[i], TABLE_BEFORE);
 }
 
 void signalled_note(struct signalled *s, pid_t pid)
@@ -80,14 +80,14 @@ void signalled_note(struct signalled *s, pid_t pid)
 		s->before_count = 0;
 	if (!family_stat(pid, &stat))
 		return;
-	add(s, &stat, FENCE_OURS);
+	add(s, &stat, TABLE_OURS);
 	for (int i = 0; i < ANCESTORS && stat.parent > 1 && family_stat(stat.parent, &stat); i++)
 		note_kin(s, &stat);
 }
 
 void signalled_forget(struct signalled *s, pid_t pid)
 {
-	struct fence_signalled *entry = find(s, pid, FENCE_OURS);
+	struct table_signalled *entry = find(s, pid, TABLE_OURS);
 
 	if (entry)
 		drop(entry);
@@ -107,10 +107,10 @@ void signalled_continue(struct signalled *s, pid_t pid)
 /* Whose process groups are concerned: those of the kin as they are now. */
 static bool is_kin(const struct signalled *s, const struct procfs_stat *p, const struct procfs_stat *all, size_t count)
 {
-	if (has(s, p, FENCE_KIN))
+	if (has(s, p, TABLE_KIN))
 		return true;
 	for (size_t i = 0; i < count; i++)
-		if (all[i].group == p->group && has(s, &all[i], FENCE_KIN))
+		if (all[i].group == p->group && has(s, &all[i], TABLE_KIN))
 			return true;
 	return false;
 }
@@ -118,7 +118,7 @@ static bool is_kin(const struct signalled *s, const struct procfs_stat *p, const
 static void forget_kin(struct signalled *s)
 {
 	for (size_t i = 0; i < s->room; i++)
-		if (s->noted[i].pid && s->noted[i].noted != FENCE_OURS)
+		if (s->noted[i].pid && s->noted[i].noted != TABLE_OURS)
 			drop(&s->noted[i]);
 	s->kin_until_ns = 0;
 }
@@ -130,7 +130,7 @@ bool signalled_continue_kin(struct signalled *s)
 	size_t count;
 
 	/* su(1) that is continued continues its child. */
-	if (!s->kin_until_ns || has_any(s, FENCE_OURS))
+	if (!s->kin_until_ns || has_any(s, TABLE_OURS))
 		return false;
 	if (now - s->kin_looked_ns < AGAIN_NS)
 		return true;
@@ -140,8 +140,8 @@ bool signalled_continue_kin(struct signalled *s)
 	for (size_t i = 0; i < count; i++) {
 		const struct procfs_stat *p = &all[i];
 
-		if (p->state == 'T' && (!p->stop_signal || p->stop_signal == SIGSTOP) && !has(s, p, FENCE_OURS) &&
-		    !has(s, p, FENCE_BEFORE) && is_kin(s, p, all, count))
+		if (p->state == 'T' && (!p->stop_signal || p->stop_signal == SIGSTOP) && !has(s, p, TABLE_OURS) &&
+		    !has(s, p, TABLE_BEFORE) && is_kin(s, p, all, count))
 			kill(p->pid, SIGCONT);
 	}
 	free(all);

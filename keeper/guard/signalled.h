@@ -4,10 +4,10 @@
  *
  * SIGSTOP is seen by the parent of the process that gets it. su(1), sudo(8) and other job-control parents then stop
  * themselves, sudo with its whole process group, and wait for somebody to continue them. So the ancestors of a process
- * are noted with it (FENCE_KIN), and when the process goes on, each process goes on, too, that
+ * are noted with it (TABLE_KIN), and when the process goes on, each process goes on, too, that
  *   - is one of these ancestors, or in the process group of one,
  *   - is stopped by SIGSTOP (a terminal's Ctrl-Z is SIGTSTP), and
- *   - was not stopped when our SIGSTOP was sent (FENCE_BEFORE).
+ *   - was not stopped when our SIGSTOP was sent (TABLE_BEFORE).
  * Such a parent may be late: it stops itself after it has seen its child stopped, which may have gone on meanwhile. So
  * it is looked for during some seconds. Who stops one of them by hand with SIGSTOP during the outage finds it running
  * after it: nothing tells the two apart.
@@ -22,10 +22,10 @@
 #include <sys/types.h>
 
 #include "keeper/kernel/family.h"
-#include "keeper/guard/fence.h"
+#include "keeper/guard/table.h"
 
 struct signalled {
-	struct fence_signalled *noted; /* not owned; the FENCE_OURS may take all of it, the others half */
+	struct table_signalled *noted; /* not owned; the TABLE_OURS may take all of it, the others half */
 	size_t room;
 	struct procfs_stat *before; /* all processes as they were before the first SIGSTOP of this freeze */
 	size_t before_count;
@@ -34,7 +34,7 @@ struct signalled {
 };
 
 /* Takes up an earlier parent's notes; those of processes that have ended are dropped. */
-void signalled_init(struct signalled *signalled, struct fence_signalled *noted, size_t room);
+void signalled_init(struct signalled *signalled, struct table_signalled *noted, size_t room);
 /* Before SIGSTOP is sent to it. */
 void signalled_note(struct signalled *signalled, pid_t pid);
 /* It was not sent, or the process has ended. */

@@ -1,70 +1,68 @@
 /* See slots.h. */
 #include "keeper/guard/slots.h"
 
+#include "keeper/guard/table_words.h"
+
 #define SLOTS_AS_SOME (SLOTS_AS(ON_LOST_FREEZE) | SLOTS_AS(ON_LOST_KILL) | SLOTS_AS(ON_LOST_WARN))
 
-static bool slot_is_meant(const struct fence_slot *slot, unsigned which)
+static bool slots_mean(unsigned which, enum table_state state, enum on_lost on_lost)
 {
-	if (!(which & SLOTS_IN(__atomic_load_n(&slot->state, __ATOMIC_ACQUIRE))))
-		return false;
-	return !(which & SLOTS_AS_SOME) || which & SLOTS_AS(__atomic_load_n(&slot->on_lost, __ATOMIC_RELAXED));
+	return which & SLOTS_IN(state) && (!(which & SLOTS_AS_SOME) || which & SLOTS_AS(on_lost));
 }
 
-static uint32_t slots_used(const struct fence *fence)
+static bool slot_is_meant(const struct table *table, uint32_t slot, unsigned which)
 {
-	return __atomic_load_n(&fence->used, __ATOMIC_ACQUIRE);
+	return slots_mean(which, table_state(table, slot), table_on_lost(table, slot));
 }
 
-bool slots_any(const struct fence *fence, unsigned which)
+bool slots_any(struct table *table, unsigned which)
 {
-	uint32_t used = slots_used(fence);
+	uint32_t used = table_used(table);
 
 	for (uint32_t i = 0; i < used; i++)
-		if (slot_is_meant(&fence->slots[i], which))
+		if (slot_is_meant(table, i, which))
 			return true;
 	return false;
 }
 
-void slots_set(struct fence *fence, unsigned which, enum fence_state to)
+void slots_set(struct table *table, unsigned which, enum table_state to)
 {
-	uint32_t used = slots_used(fence);
+	uint32_t used = table_used(table);
 
 	for (uint32_t i = 0; i < used; i++)
-		if (slot_is_meant(&fence->slots[i], which))
-			fence_set(fence, i, to);
+		if (slot_is_meant(table, i, which))
+			table_move(table, i, table_state(table, i), to);
 }
 
-int slots_claims(const struct fence *fence, unsigned which, struct claims *claims)
+int slots_claims(struct table *table, unsigned which, struct claims *claims)
 {
-	uint32_t used = slots_used(fence);
+	uint32_t used = table_used(table);
 	int ret = 0;
 
 	for (uint32_t i = 0; ret == 0 && i < used; i++) {
-		const struct fence_slot *slot = &fence->slots[i];
-		struct holders_file file;
+		struct table_view view;
 
-		if (!slot_is_meant(slot, which))
+		if (!slot_is_meant(table, i, which))
 			continue;
-		file.kernel_ino = __atomic_load_n(&slot->kernel_ino, __ATOMIC_ACQUIRE);
-		file.kernel_dev = slot->kernel_dev;
-		file.dev = slot->dev;
-		file.ino = slot->ino;
-		ret = claims_add(claims, &file, slot->space, slot->from, slot->to, i);
+		table_view(table, i, &view);
+		if (slots_mean(which, view.state, view.on_lost))
+			ret = claims_add(claims, &view.file, view.space, view.from, view.to,
+					 slots_tag(i, view.generation));
 	}
 	return ret == 0 ? claims_build(claims) : ret;
 }
 
-int64_t slots_freeze_at_ns(const struct fence *fence)
+int64_t slots_freeze_at_ns(const struct table *table)
 {
-	return __atomic_load_n(&fence->freeze_at_ns, __ATOMIC_ACQUIRE);
+	return table_get_ns(&table->head->freeze_at_ns);
 }
 
-int64_t slots_deadline_ns(const struct fence *fence)
+int64_t slots_deadline_ns(const struct table *table)
 {
-	return __atomic_load_n(&fence->deadline_ns, __ATOMIC_RELAXED);
+	return table_get_ns(&table->head->deadline_ns);
 }
 
-void slots_tell_frozen(struct fence *fence, unsigned count)
+void slots_tell_frozen(struct table *table, unsigned count)
 {
-	__atomic_store_n(&fence->frozen_count, count, __ATOMIC_RELEASE);
+	table_put32(&table->head->frozen_count, count);
 }

@@ -1,5 +1,5 @@
 /*
- * The parent's reading of the table of leases: which slots a step is about, and what they claim.
+ * The parent's side of the table of leases: which slots a step is about, and what they claim.
  *
  * A step names its slots by a mask: SLOTS_IN(STATE) for each state that counts, and SLOTS_AS(ON_LOST) for each on_lost
  * that counts; without any SLOTS_AS() every on_lost counts. Each word is read atomically: the keeper may write it at
@@ -13,30 +13,44 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "keeper/guard/fence.h"
+#include "keeper/guard/table.h"
 #include "keeper/kernel/claims.h"
 
 #define SLOTS_IN(state)   (1u << (state))
 #define SLOTS_AS(on_lost) (1u << (8 + (on_lost)))
 
 /* Leases that end at the deadline. */
-#define SLOTS_SURE_UNTIL (SLOTS_IN(FENCE_HELD) | SLOTS_IN(FENCE_UNSURE))
+#define SLOTS_SURE_UNTIL (SLOTS_IN(TABLE_HELD) | SLOTS_IN(TABLE_UNSURE))
+
+/* Of a claim: the slot, and of which lease it was. The slot may be another lease's by the time when a search has ended. */
+static inline uint64_t slots_tag(uint32_t slot, uint64_t generation)
+{
+	return generation << 16 | slot;
+}
+static inline uint32_t slots_tag_slot(uint64_t tag)
+{
+	return tag & (TABLE_SLOTS - 1);
+}
+static inline uint64_t slots_tag_generation(uint64_t tag)
+{
+	return tag >> 16;
+}
 
 /* Is there such a slot? */
-bool slots_any(const struct fence *fence, unsigned which);
+bool slots_any(struct table *table, unsigned which);
 /* Gives all such slots another state. */
-void slots_set(struct fence *fence, unsigned which, enum fence_state to);
+void slots_set(struct table *table, unsigned which, enum table_state to);
 /*
- * Adds what such slots are for, each with its slot as tag, and builds the claims. claims: begin with {0}; claims_free()
+ * Adds what such slots are for, each with slots_tag() as tag, and builds the claims. claims: begin with {0}; claims_free()
  * also after an error. 0 or -ENOMEM.
  */
-int slots_claims(const struct fence *fence, unsigned which, struct claims *claims);
+int slots_claims(struct table *table, unsigned which, struct claims *claims);
 
 /* From when on holders have to be stopped (0: there was no lease yet), and until when the leases are sure. In
  * CLOCK_BOOTTIME. */
-int64_t slots_freeze_at_ns(const struct fence *fence);
-int64_t slots_deadline_ns(const struct fence *fence);
+int64_t slots_freeze_at_ns(const struct table *table);
+int64_t slots_deadline_ns(const struct table *table);
 /* How many processes the parent holds stopped: for the keeper's status. */
-void slots_tell_frozen(struct fence *fence, unsigned count);
+void slots_tell_frozen(struct table *table, unsigned count);
 
 #endif

@@ -180,13 +180,13 @@ void stopped_collect(struct stopped *s)
 			threads_remove(&s->threads, threads_at(&s->threads, i));
 }
 
-void stopped_adopt(struct stopped *s, struct fence_signalled *noted, size_t room)
+void stopped_adopt(struct stopped *s, struct table_signalled *noted, size_t room)
 {
 	seize_prepare();
 	s->limit_ns = STOPPED_LIMIT_NS;
 	signalled_init(&s->signalled, noted, room);
 	for (size_t i = 0; i < room; i++)
-		if (noted[i].pid && noted[i].noted == FENCE_OURS)
+		if (noted[i].pid && noted[i].noted == TABLE_OURS)
 			threads_add(&s->threads, &(struct thread){.pid = noted[i].pid, .tid = noted[i].pid, .how = THREAD_SIGNALLED});
 }
 

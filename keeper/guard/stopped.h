@@ -16,7 +16,7 @@
 #include <stdint.h>
 #include <sys/types.h>
 
-#include "keeper/guard/fence.h"
+#include "keeper/guard/table.h"
 #include "keeper/guard/signalled.h"
 #include "keeper/guard/threads.h"
 
@@ -29,7 +29,7 @@ struct stopped {
 };
 
 /* Notes in `noted` the processes that get SIGSTOP, and takes up those that an earlier parent has noted there. */
-void stopped_adopt(struct stopped *stopped, struct fence_signalled *noted, size_t room);
+void stopped_adopt(struct stopped *stopped, struct table_signalled *noted, size_t room);
 /* Another freeze begins, or another limit counts. */
 void stopped_limit(struct stopped *stopped, int64_t limit_ns);
 /* Begins to stop all threads of a process. Threads that are in the table are left as they are. */

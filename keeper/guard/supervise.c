@@ -20,6 +20,9 @@
 #include "keeper/guard/leftover.h"
 #include "keeper/log.h"
 #include "keeper/guard/resident.h"
+#include "keeper/guard/table_file.h"
+#include "keeper/guard/table_notes.h"
+#include "keeper/guard/table_words.h"
 
 #define CHECK_MS       1000
 #define QUICK_MS       100 /* where leases run out soon */
@@ -42,15 +45,15 @@ static pid_t start_keeper(struct keeper_options *options, int parent_end, const 
 }
 
 /* Whoever signals both of us means it once. */
-static void told_to_end(struct fence *fence)
+static void told_to_end(struct table *table)
 {
 	static int64_t first_ns;
 	int64_t now = clock_now_ns();
 
-	if (!fence->ending)
+	if (!table->head->ending)
 		first_ns = now;
-	if (!fence->ending || now - first_ns > KEEPER_AGAIN_MS * NS_PER_MS)
-		__atomic_store_n(&fence->ending, fence->ending ? 2 : 1, __ATOMIC_RELAXED);
+	if (!table->head->ending || now - first_ns > KEEPER_AGAIN_MS * NS_PER_MS)
+		table_put32(&table->head->ending, table->head->ending ? 2 : 1);
 }
 
 /* What the parent knows of the keeper's loop. */
@@ -61,19 +64,19 @@ struct pulse {
 };
 
 /* How often to look: a loop that stands still is noticed two periods later than it might be. */
-static int pulse_period_ms(const struct pulse *p, const struct fence *fence)
+static int pulse_period_ms(const struct pulse *p, struct table *table)
 {
-	return fence_patience_ns(fence, p->since_ns) < HUNG_NS ? QUICK_MS : CHECK_MS;
+	return table_patience_ns(table, p->since_ns) < HUNG_NS ? QUICK_MS : CHECK_MS;
 }
 
 /*
  * Does it hang? One that wants for a processor is given more time than there may be: to kill it helps nobody, since the
  * next one would have none either.
  */
-static bool pulse_hangs(struct pulse *p, pid_t pid, const struct fence *fence)
+static bool pulse_hangs(struct pulse *p, pid_t pid, struct table *table)
 {
-	int64_t alive = __atomic_load_n(&fence->alive, __ATOMIC_RELAXED), now = clock_now_ns();
-	int64_t passed = now - p->looked_ns, most = 2 * pulse_period_ms(p, fence) * NS_PER_MS;
+	int64_t alive = table_get_ns(&table->head->alive), now = clock_now_ns();
+	int64_t passed = now - p->looked_ns, most = 2 * pulse_period_ms(p, table) * NS_PER_MS;
 
 	p->looked_ns = now;
 	if (alive != p->alive) {
@@ -83,7 +86,7 @@ static bool pulse_hangs(struct pulse *p, pid_t pid, const struct fence *fence)
 		return false;
 	}
 	p->still_ns += passed < most ? passed : most;
-	return p->still_ns >= fence_patience_ns(fence, p->since_ns) &&
+	return p->still_ns >= table_patience_ns(table, p->since_ns) &&
 	       (p->still_ns >= HUNG_NS || family_state(pid) != 'R');
 }
 
@@ -91,21 +94,26 @@ static bool pulse_hangs(struct pulse *p, pid_t pid, const struct fence *fence)
  * Waits until the keeper ends; tells it to end when we are told, kills it if it hangs, and stops the processes that it
  * cannot protect any more.
  */
-static int watch_keeper(pid_t pid, const sigset_t *signals, struct fence *fence, struct freezer *freezer)
+static int watch_keeper(pid_t pid, const sigset_t *signals, struct table *table, struct freezer *freezer)
 {
 	struct pulse pulse = {.alive = -1, .since_ns = clock_now_ns()};
 	int64_t killed_ns = 0; /* since when it is known that it runs no more; 0: it does */
+	uint32_t resident_room = 0;
 	int status;
 
 	pulse.looked_ns = pulse.since_ns;
 	freezer_keeper(freezer, pid);
 	for (;;) {
-		int wait_ms = freezer_look(freezer, killed_ns ? END_LOOK_MS : pulse_period_ms(&pulse, fence));
+		if (table->room != resident_room) { /* it grows while the keeper works */
+			resident_room = table->room;
+			resident_stay(table->head, table_file_bytes(table));
+		}
+		int wait_ms = freezer_look(freezer, killed_ns ? END_LOOK_MS : pulse_period_ms(&pulse, table));
 		struct timespec wait = {.tv_sec = wait_ms / 1000, .tv_nsec = wait_ms % 1000 * NS_PER_MS};
 		int number = sigtimedwait(signals, NULL, &wait);
 
 		if (number == SIGTERM || number == SIGINT) {
-			told_to_end(fence);
+			told_to_end(table);
 			kill(pid, SIGTERM);
 		}
 		if (waitpid(pid, &status, WNOHANG) == pid)
@@ -118,7 +126,7 @@ static int watch_keeper(pid_t pid, const sigset_t *signals, struct fence *fence,
 			leftover_leave(pid);
 			return SIGKILL; /* as waitpid() would say it */
 		}
-		if (!killed_ns && pulse_hangs(&pulse, pid, fence)) {
+		if (!killed_ns && pulse_hangs(&pulse, pid, table)) {
 			log_error("the keeper (pid %d) hangs: it is killed and started again", (int)pid);
 			kill(pid, SIGKILL);
 			killed_ns = clock_now_ns();
@@ -153,11 +161,23 @@ static void wait_and_look(struct freezer *freezer, int64_t ms)
 	}
 }
 
+/* NULL with errno. */
+static struct freezer *open_table(const struct keeper_options *o, struct table *table)
+{
+	char why[256];
+	int ret = table_open(table, o->dir_fd, why, sizeof(why));
+
+	if (*why)
+		log_error("%s: %s", o->runtime_dir, why);
+	errno = -ret;
+	return ret == 0 ? freezer_new(table) : NULL;
+}
+
 static int cannot_start(const struct keeper_options *o)
 {
 	char line[PATH_MAX + 256];
 
-	snprintf(line, sizeof(line), "%s/" FENCE_NAME ": %s; the keeper cannot start without it", o->runtime_dir,
+	snprintf(line, sizeof(line), "%s/" TABLE_NAME ": %s; the keeper cannot start without it", o->runtime_dir,
 		 strerror(errno));
 	log_error("%s", line);
 	if (o->ready_fd >= 0 && write(o->ready_fd, line, strlen(line)) < 0)
@@ -168,16 +188,15 @@ static int cannot_start(const struct keeper_options *o)
 int supervise(struct keeper_options *options)
 {
 	struct freezer *freezer;
-	struct fence *fence;
+	static struct table table; /* the keeper goes on with its copy */
 	sigset_t signals, begin;
 	int64_t backoff_ms = 100;
 	int pipe_fds[2];
 
-	fence = fence_open(options->dir_fd);
-	freezer = fence ? freezer_new(fence) : NULL;
+	freezer = open_table(options, &table);
 	if (!freezer || pipe2(pipe_fds, O_CLOEXEC) != 0)
 		return cannot_start(options);
-	options->fence = fence;
+	options->table = &table;
 	options->parent_fd = pipe_fds[0];
 	prctl(PR_SET_NAME, "dflockd-parent");
 	go_first();
@@ -185,7 +204,7 @@ int supervise(struct keeper_options *options)
 	sigaddset(&signals, SIGCHLD);
 	sigaddset(&signals, SIGTERM);
 	sigaddset(&signals, SIGINT);
-	sigaddset(&signals, SIGUSR1); /* fence_notify() */
+	sigaddset(&signals, SIGUSR1); /* table_notify() */
 	sigprocmask(SIG_BLOCK, &signals, &begin);
 	sigaddset(&begin, SIGTERM); /* the keeper's, until it can act on them */
 	sigaddset(&begin, SIGINT);
@@ -200,15 +219,14 @@ int supervise(struct keeper_options *options)
 		if (options->ready_fd >= 0)
 			close(options->ready_fd);
 		options->ready_fd = -1;
-		resident_stay(fence, sizeof(*fence));
-		int status = watch_keeper(pid, &signals, fence, freezer);
-		fence_unsure(fence);
+		int status = watch_keeper(pid, &signals, &table, freezer);
+		table_unsure(&table);
 		/* One that cannot start leaves its predecessor's leases behind: their holders must be stopped in time.
 		 */
 		if (WIFEXITED(status) && (WEXITSTATUS(status) == KEEPER_EXIT_IDLE ||
-					  (WEXITSTATUS(status) == KEEPER_EXIT_CONFIG && !fence_in_use(fence))))
+					  (WEXITSTATUS(status) == KEEPER_EXIT_CONFIG && !table_in_use(&table))))
 			return WEXITSTATUS(status);
-		if (fence->ending > 1) { /* what it had is in the journal */
+		if (table.head->ending > 1) { /* what it had is in the table */
 			log_error("the keeper (pid %d) died while it ended (%s %d)", (int)pid,
 				  WIFSIGNALED(status) ? "signal" : "status",
 				  WIFSIGNALED(status) ? WTERMSIG(status) : WEXITSTATUS(status));

@@ -9,6 +9,8 @@
 #include <sys/sysmacros.h>
 #include <unistd.h>
 
+#include "keeper/guard/slots.h"
+#include "keeper/guard/table_words.h"
 #include "keeper/kernel/hidden.h"
 #include "keeper/kernel/mappers.h"
 #include "keeper/kernel/sight.h"
@@ -156,15 +158,18 @@ static int unshown_find(struct unshown *u)
 static void unshown_publish(const struct unshown *u)
 {
 	for (size_t i = 0; i < claims_count(&u->look->claims); i++) {
-		struct fence_slot *slot = &u->look->fence->slots[claims_at(&u->look->claims, i)->tag];
+		uint64_t tag = claims_at(&u->look->claims, i)->tag, generation = slots_tag_generation(tag);
+		uint32_t number = slots_tag_slot(tag);
+		struct table_slot *slot = &u->look->table->slots[number];
 
-		if (u->beyond[i] && !slot->hidden_said)
+		if (u->beyond[i] && slot->hidden_said != generation)
 			log_error("a lock on inode %llu of device %u:%u is held, but no process can be stopped for it: "
 				  "its descriptor is on its way through a socket, or the keeper may not look into the "
 				  "process that has it; `dflock status` names the lock",
 				  (unsigned long long)slot->ino, major(slot->dev), minor(slot->dev));
-		slot->hidden_said |= u->beyond[i];
-		__atomic_store_n(&slot->hidden, u->beyond[i], __ATOMIC_RELAXED);
+		if (u->beyond[i])
+			table_put64(&slot->hidden_said, generation);
+		table_set_hidden(u->look->table, number, generation, u->beyond[i]);
 	}
 }
 
@@ -210,8 +215,14 @@ int unshown_search(struct look *look)
 	return ret;
 }
 
-void unshown_forget(struct fence *fence)
+void unshown_forget(struct table *table)
 {
-	for (uint32_t i = 0; i < fence->used; i++)
-		fence->slots[i].hidden = fence->slots[i].hidden_said = 0;
+	uint32_t used = table_used(table);
+
+	for (uint32_t i = 0; i < used; i++) {
+		if (table->slots[i].hidden_said)
+			table_put64(&table->slots[i].hidden_said, 0);
+		if (table->slots[i].hidden)
+			table_set_hidden(table, i, 0, false);
+	}
 }

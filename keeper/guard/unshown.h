@@ -15,12 +15,12 @@
 #ifndef DFLOCK_KEEPER_UNSHOWN_H
 #define DFLOCK_KEEPER_UNSHOWN_H
 
-#include "keeper/guard/fence.h"
+#include "keeper/guard/table.h"
 #include "keeper/guard/look.h"
 
 /* Searches as look_search() does, and for these, too. 0 or -errno. */
 int unshown_search(struct look *look);
 /* The leases are sure again: takes the marks off all slots. */
-void unshown_forget(struct fence *fence);
+void unshown_forget(struct table *table);
 
 #endif

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 
 int claims_add(struct claims *c, const struct holders_file *file, enum wire_space space, int64_t from, int64_t to,
-	       size_t tag)
+	       uint64_t tag)
 {
 	const struct claim claim = {.file = *file, .space = space, .from = from, .to = to, .tag = tag};
 

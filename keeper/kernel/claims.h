@@ -20,7 +20,7 @@ struct claim {
 	struct holders_file file;
 	enum wire_space space;
 	int64_t from, to; /* half open */
-	size_t tag;       /* the owner's */
+	uint64_t tag;       /* the owner's */
 	int64_t reach;    /* claims_build(): the largest `to` up to here, of this file and space */
 };
 
@@ -33,7 +33,7 @@ struct claims {
 
 /* Begin with {0}. 0, or -ENOMEM: it was not added. */
 int claims_add(struct claims *claims, const struct holders_file *file, enum wire_space space, int64_t from, int64_t to,
-	       size_t tag);
+	       uint64_t tag);
 /* When all have been added. 0 or -ENOMEM. */
 int claims_build(struct claims *claims);
 void claims_free(struct claims *claims);

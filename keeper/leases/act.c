@@ -12,7 +12,6 @@
 #include "keeper/clock.h"
 #include "keeper/leases/host.h"
 #include "keeper/leases/inquiry.h"
-#include "keeper/guard/journal.h"
 #include "keeper/leases/kernel.h"
 #include "keeper/leases/leasepage.h"
 #include "keeper/leases/locks.h"
@@ -25,7 +24,6 @@
 #include "keeper/leases/unseen.h"
 #include "keeper/callers/control.h"
 
-#define JOURNAL_RETRY_MS 500
 #define LINGER_MAX_TTLS  4
 
 static void on_timer(uv_timer_t *timer);
@@ -111,37 +109,12 @@ void lease_tell_in_use(struct lease *lease)
 	control_in_use(lease);
 }
 
-static void journal_failed(struct lease *lease, const char *what, int error)
+/* Its mode is shared from now on: before the shrink is sent. What is put back after the store lost its memory is never more
+ * than what others had to reckon with. */
+static void share(struct lease *lease)
 {
-	if (!lease->warned)
-		log_error("%s: cannot be %s while the journal cannot be written: %s", lease->lock->file->name, what,
-			  strerror(-error));
-	lease->warned = true;
-	lease_start_timer(lease, JOURNAL_RETRY_MS); /* LEASE_EV_UP */
-}
-
-/* A lease that was released but still stands in the journal would look lost to the next keeper. */
-static bool unjournal(struct lease *lease)
-{
-	int ret = journal_remove(lease_keeper(lease)->journal, lease->token);
-
-	if (ret == 0 || lease->state != LEASE_RELEASING)
-		return true;
-	journal_failed(lease, "given back", ret);
-	return false;
-}
-
-/* A lease that was shrunk but stands in the journal as exclusive would be put back as that after the store lost its
- * memory. */
-static bool share(struct lease *lease)
-{
-	int ret = journal_set_fence(lease_keeper(lease)->journal, lease->token, lease->fence, WIRE_SHARED);
-
-	if (ret == 0)
-		lease->range.mode = WIRE_SHARED;
-	else
-		journal_failed(lease, "made a shared one", ret);
-	return ret == 0;
+	table_share(lease_keeper(lease)->table, lease->slot);
+	lease->range.mode = WIRE_SHARED;
 }
 
 static void act(struct lease *lease, unsigned actions, enum lease_event event)
@@ -152,10 +125,10 @@ static void act(struct lease *lease, unsigned actions, enum lease_event event)
 		lease_stop_probe(lease);
 	else if (actions & LEASE_DO_STOP_PROBE && lease->state == LEASE_STOPPING)
 		lease_start_timer(lease, 1); /* there was none: it was to be tried again */
-	if (actions & LEASE_DO_SHARE && !share(lease))
-		actions &= ~(unsigned)LEASE_DO_SHRINK;
-	if (actions & LEASE_DO_UNJOURNAL && !unjournal(lease))
-		actions &= ~(unsigned)LEASE_DO_RELEASE;
+	if (actions & LEASE_DO_SHARE)
+		share(lease);
+	if (actions & LEASE_DO_RETURN)
+		table_return(k->table, lease->slot);
 	if (actions & LEASE_DO_ACQUIRE)
 		lease_acquire(lease, NULL, 0);
 	if (actions & LEASE_DO_RELEASE)
@@ -168,8 +141,8 @@ static void act(struct lease *lease, unsigned actions, enum lease_event event)
 		lease_tell_in_use(lease);
 	if (actions & LEASE_DO_LOST) {
 		leasepage_close_lock(lease->lock); /* lost_has_holders() */
-		fence_lose(k->fence, lease->slot, lease->forgotten ? FENCE_WHY_FORGOTTEN : FENCE_WHY_TAKEN);
-		lease->slot = FENCE_NO_SLOT;
+		table_lose(k->table, lease->slot, lease->forgotten ? TABLE_WHY_FORGOTTEN : TABLE_WHY_TAKEN);
+		lease->slot = TABLE_NO_SLOT; /* the parent frees it */
 		lost_end_holders(k);
 	}
 	if (actions & LEASE_DO_LOST)
@@ -215,8 +188,10 @@ static void enter(struct lease *lease, enum lease_state next)
 	if (lease->state == LEASE_HELD) /* mutant: page-closed */
 		leasepage_close(lease); /* first of all */
 	set_state(lease, next, lease->forgotten);
-	if (next == LEASE_UNSURE || next == LEASE_HELD || next == LEASE_SHRINKING)
-		fence_set(k->fence, lease->slot, next == LEASE_UNSURE ? FENCE_UNSURE : FENCE_HELD);
+	if (next == LEASE_UNSURE)
+		table_doubt(k->table, lease->slot);
+	else if (next == LEASE_HELD || next == LEASE_SHRINKING)
+		table_hold(k->table, lease->slot);
 	lease->since_ns = clock_now_ns();
 	if (next == LEASE_RELEASING && lease->recall == RECALL_WAIT)
 		lease->lock->given_back_ns = lease->since_ns;
@@ -301,10 +276,9 @@ void lease_raise(struct lease *lease, enum lease_event event)
 		lease->lapsed = (lease->state == LEASE_UNSURE || lease->state == LEASE_ASKING) &&
 				(lease->lapsed || event == LEASE_EV_EXPIRED);
 		act(lease, step.actions, event);
-		/* What was lost has no slot any more: the parent frees that one. */
-		if (!lease_is_ours(lease->state)) {
-			fence_set(k->fence, lease->slot, FENCE_FREE);
-			lease->slot = FENCE_NO_SLOT;
+		if (lease->state == LEASE_ENDED) {
+			table_free(k->table, lease->slot);
+			lease->slot = TABLE_NO_SLOT;
 		}
 		if (lease->splitting && !lease_is_ours(lease->state))
 			split_done(lease);

@@ -9,7 +9,6 @@
 #include <utlist.h>
 
 #include "keeper/clock.h"
-#include "keeper/guard/fence.h"
 #include "keeper/leases/kept.h"
 #include "keeper/leases/leasepage.h"
 #include "keeper/log.h"
@@ -194,7 +193,7 @@ static bool may_start_with(const struct keeper *k, const struct config *old, con
 		return true;
 	if (!is_at_rest(&look->id) || !config_follows(old, look->fresh, why, sizeof(why)))
 		return false;
-	return config_same_store(old, look->fresh) || (look->fresh->has_store && k->fence && !fence_in_use(k->fence));
+	return config_same_store(old, look->fresh) || (look->fresh->has_store && !table_in_use(k->table));
 }
 
 static int start_with(struct keeper *k, struct config *config, const struct wire_config_id *seen)

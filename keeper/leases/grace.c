@@ -7,7 +7,7 @@
 #include "keeper/leases/act.h"
 #include "keeper/clock.h"
 #include "keeper/leases/host.h"
-#include "keeper/guard/journal.h"
+#include "keeper/guard/table_earlier.h"
 #include "keeper/leases/locks.h"
 #include "keeper/log.h"
 #include "keeper/leases/requests.h"
@@ -103,23 +103,19 @@ static void forget(struct keeper *k, const char *old, const char *now)
 
 void grace_begin(struct keeper *k, const char *old, const char *now)
 {
-	int ret;
-
 	k->grace_since_ns = clock_now_ns();
 	/* Connections may have survived it: then grace_store_is_up() does not follow. */
 	uv_timer_start(&k->grace, on_grace_timer, host_ttl_ns(k) / NS_PER_MS + 1, 0);
 	watch_clear(k->watch);
 	watch_clear(k->sweeping);
 	if (!*old)
-		old = k->journal_incarnation;
+		old = k->taken_incarnation;
 	if (*old && strcmp(old, now) != 0) {
 		snprintf(k->earlier_incarnation, sizeof(k->earlier_incarnation), "%s", old);
 		forget(k, old, now);
 	}
 	/* mutant: grace-timer */
 	on_grace_timer(&k->grace); /* no connection need have broken: then grace_store_is_up() does not come */
-	k->journal_incarnation[0] = '\0';
-	ret = journal_set_incarnation(k->journal, now);
-	if (ret < 0)
-		log_error("the journal cannot be written: %s", strerror(-ret));
+	k->taken_incarnation[0] = '\0';
+	table_set_incarnation(k->table, now);
 }

@@ -12,7 +12,7 @@
 #include "keeper/callers/control.h"
 #include "keeper/callers/deadlock.h"
 #include "keeper/leases/grace.h"
-#include "keeper/guard/journal.h"
+#include "keeper/guard/table_notes.h"
 #include "keeper/leases/leasepage.h"
 #include "keeper/leases/locks.h"
 #include "keeper/log.h"
@@ -51,7 +51,7 @@ void host_set_deadline(struct keeper *k, int64_t deadline_ns)
 {
 	k->deadline_ns = deadline_ns;
 	k->freeze_at_ns = deadline_ns - k->config->lease.freeze_margin_ms * NS_PER_MS;
-	fence_renewed(k->fence, k->freeze_at_ns, deadline_ns);
+	table_renewed(k->table, k->freeze_at_ns, deadline_ns);
 }
 
 static bool holds_something(const struct keeper *k)
@@ -90,13 +90,9 @@ void host_renewed(struct keeper *k, int64_t sent_ns)
 	int64_t deadline = sent_ns + host_ttl_ns(k) * 9 / 10; /* mutant: deadline */
 	int64_t now = clock_now_ns();
 	bool was_sure = host_sure_until(k) - now > SERVE_LEAST_NS; /* first the old deadline, then the new */
-	int ret;
 
 	if (deadline <= k->deadline_ns || deadline <= now || grace_has_forgotten(k))
 		return;
-	ret = journal_set_deadline(k->journal, deadline);
-	if (ret < 0)
-		log_error("the journal cannot be written: %s", strerror(-ret));
 	host_set_deadline(k, deadline);
 	k->expired = false;
 	leasepage_refresh(k);
@@ -202,6 +198,9 @@ static void on_unknown_released(void *arg, const struct store_reply *reply)
 /* Somebody waits for, or was granted, a token that is not ours any more: it must not stay in the store. */
 static void release_unknown(struct keeper *k, const struct store_message *m)
 {
+	/* It may be one that could not be read from the table (table_take_up()): its holders end first. Another recall comes. */
+	if (k->losing)
+		return;
 	log_debug("%s %.8s: unknown, given back", m->name, m->token);
 	store_release(k->store, m->name, m->token, on_unknown_released, k); /* mutant: unknown-token */
 }
@@ -212,7 +211,7 @@ static void on_message(void *arg, const struct store_message *m)
 	struct lease *lease = lease_find(k, m->token);
 
 	if (k->leaving)
-		return; /* what is in the journal is the next keeper's */
+		return; /* what is in the table is the next keeper's */
 	if (lease && strcmp(lease->lock->file->name, m->name) != 0)
 		lease = NULL;
 	switch (m->kind) {

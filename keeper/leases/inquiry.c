@@ -9,17 +9,15 @@
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 #include <utlist.h>
 
 #include "keeper/leases/act.h"
-#include "keeper/fronts/fronts.h"
+#include "keeper/fronts/away.h"
+#include "keeper/kernel/getlk.h"
 #include "keeper/leases/kernel.h"
 #include "keeper/leases/locks.h"
 #include "keeper/kernel/workers.h"
-
-#define PROBE_TRIES 20 /* a probe that waited has the lock for a moment (probe.c) */
 
 struct inquiry {
 	struct work work; /* the first member */
@@ -32,24 +30,32 @@ struct inquiry {
 	struct inquiry *prev, *next; /* keeper->inquiries */
 };
 
-int inquiry_look(int fd, const struct store_range *wanted, struct store_range *in_use)
+static struct store_range as_range(const struct getlk *lock)
 {
-	static const struct timespec pause = {.tv_nsec = 1000000};
-	int found = -EAGAIN;
+	return (struct store_range){.space = WIRE_RECORD, .mode = lock->mode, .from = lock->from, .to = lock->to};
+}
 
-	for (int tries = 0; tries < PROBE_TRIES && found == -EAGAIN; tries++) {
-		if (tries)
-			nanosleep(&pause, NULL);
-		found = kernel_lock_in_the_way(fd, wanted, in_use);
-	}
-	return found;
+static struct getlk as_getlk(const struct store_range *range)
+{
+	return (struct getlk){.mode = range->mode, .from = range->from, .to = range->to};
+}
+
+static int look(int fd, const struct store_range *wanted, struct store_range *in_use)
+{
+	const struct getlk ask = as_getlk(wanted);
+	struct getlk found;
+	int ret = getlk_ask_again(fd, &ask, &found);
+
+	if (ret == 1)
+		*in_use = as_range(&found);
+	return ret;
 }
 
 static void run(struct work *work)
 {
 	struct inquiry *inquiry = (struct inquiry *)work;
 
-	inquiry->found = inquiry_look(inquiry->fd, &inquiry->asker.range, &inquiry->in_use);
+	inquiry->found = look(inquiry->fd, &inquiry->asker.range, &inquiry->in_use);
 	close(inquiry->fd);
 }
 
@@ -87,13 +93,13 @@ static void done(struct work *work)
 	finish(inquiry);
 }
 
-static void on_looked(void *arg, int found, const struct store_range *in_use)
+static void on_looked(void *arg, int found, const struct getlk *in_the_way)
 {
 	struct inquiry *inquiry = arg;
 
 	inquiry->found = found;
 	if (found > 0)
-		inquiry->in_use = *in_use;
+		inquiry->in_use = as_range(in_the_way);
 	finish(inquiry);
 }
 
@@ -135,6 +141,7 @@ bool inquiry_start(struct lease *lease, const struct asker *asker)
 	struct keeper *k = lease_keeper(lease);
 	const struct file *file = lease->lock->file;
 	struct inquiry *inquiry;
+	struct getlk wanted;
 
 	if (is_running(k, lease, asker))
 		return true;
@@ -143,7 +150,8 @@ bool inquiry_start(struct lease *lease, const struct asker *asker)
 		return false;
 	*inquiry = (struct inquiry){.work = {.run = run, .done = done}, .keeper = k, .asker = *asker};
 	memcpy(inquiry->token, lease->token, sizeof(inquiry->token));
-	if (file->away ? !away_look(file->away, &asker->range, on_looked, inquiry) : !start_worker(inquiry, file)) {
+	wanted = as_getlk(&asker->range);
+	if (file->away ? !away_look(file->away, &wanted, on_looked, inquiry) : !start_worker(inquiry, file)) {
 		free(inquiry);
 		return false;
 	}

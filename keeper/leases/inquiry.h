@@ -13,10 +13,6 @@
 /* In workers, of all leases together: each has a descriptor. What fronts keep: AWAY_LOOKS_MAX. */
 #define INQUIRIES_MAX 256
 
-/* kernel_lock_in_the_way(), again while a probe has the lock for a moment. May wait for the file system: workers and
- * fronts. */
-int inquiry_look(int fd, const struct store_range *wanted, struct store_range *in_use);
-
 /* Must the kernel be asked in a worker before this lease can say what is in the way? */
 bool inquiry_needed(const struct lease *lease);
 

@@ -9,7 +9,8 @@
 #include <utlist.h>
 
 #include "keeper/leases/act.h"
-#include "keeper/fronts/fronts.h"
+#include "keeper/fronts/away.h"
+#include "keeper/kernel/getlk.h"
 #include "keeper/leases/locks.h"
 #include "keeper/log.h"
 #include "keeper/leases/reopen.h"
@@ -141,30 +142,16 @@ void lease_start_probe(struct lease *lease)
 		lease_start_timer(lease, 100);
 }
 
-static struct flock as_flock(const struct store_range *wanted)
-{
-	return (struct flock){.l_type = wanted->mode == WIRE_SHARED ? F_RDLCK : F_WRLCK,
-			      .l_whence = SEEK_SET,
-			      .l_start = wanted->from,
-			      .l_len = wanted->to == WIRE_EOF ? 0 : wanted->to - wanted->from};
-}
-
 int kernel_lock_in_the_way(int fd, const struct store_range *wanted, struct store_range *in_use)
 {
-	struct flock lock = as_flock(wanted);
+	const struct getlk ask = {.mode = wanted->mode, .from = wanted->from, .to = wanted->to};
+	struct getlk found;
+	int ret = getlk_ask(fd, &ask, &found);
 
-	if (fcntl(fd, F_OFD_GETLK, &lock) != 0)
-		return errno == EAGAIN ? -EIO : -errno;
-	if (lock.l_type == F_UNLCK)
-		return 0;
-	/* Our own: a probe that waited takes it for a moment, and is about to say so. */
-	if (lock.l_pid == getpid())
-		return -EAGAIN;
-	in_use->space = WIRE_RECORD;
-	in_use->mode = lock.l_type == F_RDLCK ? WIRE_SHARED : WIRE_EXCLUSIVE;
-	in_use->from = lock.l_start;
-	in_use->to = lock.l_len ? lock.l_start + lock.l_len : WIRE_EOF;
-	return 1;
+	if (ret == 1)
+		*in_use = (struct store_range){
+			.space = WIRE_RECORD, .mode = found.mode, .from = found.from, .to = found.to};
+	return ret;
 }
 
 int lock_in_the_way(const struct lease *lease, const struct store_range *wanted, struct store_range *in_use)

@@ -10,7 +10,7 @@
 #include <utlist.h>
 
 #include "keeper/clock.h"
-#include "keeper/fronts/fronts.h"
+#include "keeper/fronts/away.h"
 #include "keeper/leases/reopen.h"
 #include "keeper/leases/room.h"
 #include "keeper/kernel/workers.h"
@@ -184,7 +184,7 @@ static struct lease *lease_make(struct lock *lock, const struct store_range *ran
 	memcpy(lease->token, token, sizeof(lease->token));
 	lease->lock = lock;
 	lease->state = LEASE_ASKING;
-	lease->slot = FENCE_NO_SLOT;
+	lease->slot = TABLE_NO_SLOT;
 	lease->range = *range;
 	lease->since_ns = clock_now_ns();
 	lease->linger_ns = k->config->lease.linger_ms * NS_PER_MS;
@@ -196,9 +196,9 @@ static struct lease *lease_make(struct lock *lock, const struct store_range *ran
 	return lease;
 }
 
-struct lease *lease_take_up(struct lock *lock, const struct store_range *range, const char *token)
+struct lease *lease_take_up(struct lock *lock, const struct store_range *range, const char *token, uid_t uid)
 {
-	return lease_make(lock, range, token, ROOM_NOBODY);
+	return lease_make(lock, range, token, uid);
 }
 
 struct lease *lease_new(struct lock *lock, const struct store_range *range, uid_t uid)

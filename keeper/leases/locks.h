@@ -30,14 +30,14 @@ void file_unused(struct file *file);
 
 /* What a search of /proc is to look for (holders.h). */
 struct holders_file file_searched(const struct file *file);
-/* What an inspection, or the fence of an earlier keeper, knows of the kernel's number; ino 0: nothing. */
+/* What an inspection, or the table of an earlier keeper, knows of the kernel's number; ino 0: nothing. */
 void file_learnt(struct file *file, const struct identity *id);
 
 /* A new lease of the lock, asking, with a token of its own; in both tables. uid: whose call asks for it. NULL: no
  * memory or no randomness. */
 struct lease *lease_new(struct lock *lock, const struct store_range *range, uid_t uid);
-/* A lease that has a token already, from the journal; the caller sets its state. */
-struct lease *lease_take_up(struct lock *lock, const struct store_range *range, const char *token);
+/* A lease that has a token already, from the table; the caller sets its state. uid: as above. */
+struct lease *lease_take_up(struct lock *lock, const struct store_range *range, const char *token, uid_t uid);
 /* Frees it. Nothing may refer to it. */
 void lease_free(struct lease *lease);
 struct lease *lease_find(struct keeper *k, const char *token);

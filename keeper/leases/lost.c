@@ -7,6 +7,7 @@
 #include <time.h>
 #include <utlist.h>
 
+#include "keeper/guard/table_notes.h"
 #include "keeper/leases/locks.h"
 #include "keeper/log.h"
 #include "keeper/callers/serve.h"
@@ -17,7 +18,7 @@ static void on_losing(uv_timer_t *timer)
 {
 	struct keeper *k = timer->data;
 
-	k->losing = fence_has_lost(k->fence);
+	k->losing = table_has_lost(k->table);
 	if (k->losing)
 		uv_timer_start(timer, on_losing, LOSING_MS, 0);
 	else
@@ -27,7 +28,7 @@ static void on_losing(uv_timer_t *timer)
 void lost_end_holders(struct keeper *k)
 {
 	k->losing = true;
-	fence_notify(k->fence);
+	table_notify(k->table);
 	uv_timer_start(&k->losing_timer, on_losing, LOSING_MS, 0);
 }
 
@@ -36,7 +37,7 @@ bool lost_has_holders(const struct lock *lock)
 	const struct file *file = lock->file;
 
 	return file->keeper->losing &&
-	       fence_has_lost_on(file->keeper->fence, file->key.dev, file->key.ino, lock->space);
+	       table_has_lost_on(file->keeper->table, file->key.dev, file->key.ino, lock->space);
 }
 
 static void lost_free(struct keeper *k, struct lost *lost)
@@ -76,7 +77,7 @@ void lost_start(struct keeper *k)
 {
 	uv_timer_init(k->loop, &k->losing_timer);
 	k->losing_timer.data = k;
-	if (fence_has_lost(k->fence))
+	if (table_has_lost(k->table))
 		lost_end_holders(k);
 }
 

@@ -16,7 +16,6 @@
 #include "keeper/clock.h"
 #include "keeper/callers/deadlock.h"
 #include "keeper/leases/host.h"
-#include "keeper/guard/journal.h"
 #include "keeper/leases/kernel.h"
 #include "keeper/leases/locks.h"
 #include "keeper/log.h"
@@ -95,8 +94,7 @@ static void plan_reask(struct lease *lease)
 void lease_handed_over(struct lease *lease, uint64_t fence)
 {
 	struct keeper *k = lease_keeper(lease);
-	struct holders_file file;
-	int ret;
+	const struct holders_file file = file_searched(lease->lock->file);
 
 	/* The deadline may have passed since it was looked at last. */
 	host_sure_until(k);
@@ -109,23 +107,7 @@ void lease_handed_over(struct lease *lease, uint64_t fence)
 	/* Wanted again as soon as it was given to another: both use it all the time. */
 	if (lease->since_ns - lease->lock->given_back_ns < k->config->lease.min_hold_ms * NS_PER_MS)
 		lease->keep_until_ns = clock_now_ns() + k->config->lease.min_hold_ms * NS_PER_MS;
-	ret = journal_granted(k->journal, lease->token, lease->fence, &lease->range); /* mutant: fence-recorded */
-	if (ret < 0) {
-		log_error("%s: the journal cannot be written (%s): the lease is given back", lease->lock->file->name,
-			  strerror(-ret));
-		callers_refuse(lease,
-			       "the keeper cannot write its journal; is the runtime directory's file system full?");
-		lease_raise(lease, LEASE_EV_REFUSED);
-		return;
-	}
-	file = file_searched(lease->lock->file);
-	lease->slot = fence_take(k->fence, &file, &lease->range, FENCE_HELD,
-				 config_on_lost(k->config, lease->lock->file->path));
-	if (lease->slot == FENCE_NO_SLOT) {
-		callers_refuse(lease, "the keeper holds as many leases as it can");
-		lease_raise(lease, LEASE_EV_REFUSED);
-		return;
-	}
+	table_grant(k->table, lease->slot, lease->fence, &lease->range, &file); /* mutant: fence-recorded */
 	lease_raise(lease, LEASE_EV_GRANTED);
 }
 
@@ -133,14 +115,18 @@ int lease_begin(struct lock *lock, const struct store_range *range, uid_t uid, s
 {
 	struct lease *lease = lease_new(lock, range, uid);
 	struct file *file = lock->file;
-	struct journal_entry entry = {.range = *range, .dev = file->key.dev, .ino = file->key.ino, .path = file->path};
+	const struct table_lease entry = {.token = lease ? lease->token : NULL,
+					  .name = file->name,
+					  .path = file->path,
+					  .file = file_searched(file),
+					  .range = *range,
+					  .uid = uid,
+					  .on_lost = config_on_lost(file->keeper->config, file->path)};
 	int ret;
 
 	if (!lease)
 		return -ENOMEM;
-	memcpy(entry.token, lease->token, sizeof(entry.token));
-	snprintf(entry.name, sizeof(entry.name), "%s", file->name);
-	ret = journal_add(file->keeper->journal, &entry);
+	ret = table_ask(file->keeper->table, &entry, &lease->slot);
 	if (ret < 0)
 		lease_raise(lease, LEASE_EV_UNSENT);
 	*out = ret < 0 ? NULL : lease;
@@ -330,6 +316,8 @@ static void confirmed(struct request *request, const struct store_reply *reply)
 
 	if (reply->status == STORE_OK) {
 		lease_set_forgotten(lease, false);
+		if (lease_is_ours(lease->state))
+			table_confirm(lease_keeper(lease)->table, lease->slot);
 		host_renewed(lease_keeper(lease), sent_ns);
 		/* It stood when that was said, but the answer took longer than the host's time. */
 		if (lease_keeper(lease)->expired) {

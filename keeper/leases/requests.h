@@ -5,7 +5,7 @@
 #include "keeper/keeper.h"
 
 /*
- * A new lease of the lock for a call of this user, asking and in the journal, but not asked for yet. 0; -ENOMEM; -errno
+ * A new lease of the lock for a call of this user, asking and in the table, but not asked for yet. 0; -ENOMEM; -errno
  * of the journal.
  */
 int lease_begin(struct lock *lock, const struct store_range *range, uid_t uid, struct lease **out);

@@ -247,7 +247,7 @@ void room_start(struct keeper *k, unsigned descriptors)
 {
 	unsigned reserved = OWN_DESCRIPTORS + limited(descriptors / 8, LEAST_FOR_QUESTIONS, MOST_FOR_QUESTIONS);
 
-	k->room.limit = limited(descriptors > reserved ? descriptors - reserved : 0, LEAST_LEASES, FENCE_SLOTS);
+	k->room.limit = limited(descriptors > reserved ? descriptors - reserved : 0, LEAST_LEASES, TABLE_SLOTS);
 	uv_timer_init(k->loop, &k->room.timer);
 	uv_timer_init(k->loop, &k->room.serve);
 	k->room.timer.data = k->room.serve.data = k;

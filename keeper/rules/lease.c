@@ -13,9 +13,9 @@ struct cell {
 	bool set;
 };
 
-#define RELEASE (LEASE_DO_UNJOURNAL | LEASE_DO_RELEASE)
+#define RELEASE (LEASE_DO_RETURN | LEASE_DO_RELEASE)
 #define SHRINK  (LEASE_DO_SHARE | LEASE_DO_SHRINK)
-#define LOSE    (LEASE_DO_UNJOURNAL | LEASE_DO_LOST | LEASE_DO_SERVE)
+#define LOSE    (LEASE_DO_LOST | LEASE_DO_SERVE)
 #define REOPEN  (LEASE_DO_OPEN | LEASE_DO_SERVE)
 
 static const struct cell table[LEASE_STATES][LEASE_EVENTS] = {
@@ -23,7 +23,7 @@ static const struct cell table[LEASE_STATES][LEASE_EVENTS] = {
 		{
 			[LEASE_EV_GRANTED] = STEP(HELD, REOPEN),
 			[LEASE_EV_REFUSED] = STEP(RELEASING, RELEASE),
-			[LEASE_EV_UNSENT] = STEP(ENDED, LEASE_DO_UNJOURNAL),
+			[LEASE_EV_UNSENT] = STEP(ENDED, NOTHING),
 			[LEASE_EV_UNWANTED] = STEP(RELEASING, RELEASE),
 			/* Somebody saw our token as a lease: the message that said so was lost, or is late. */
 			[LEASE_EV_RECALLED] = STEP(ASKING, LEASE_DO_ACQUIRE),

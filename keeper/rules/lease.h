@@ -2,7 +2,7 @@
  * The life of one lease, as a table: (state, event) gives the next state and what is to be done. Pure: no
  * I/O, no clock, no memory; keeper/leases/act.c does what it says.
  *
- *   ASKING ----granted----> HELD <----stands---- UNSURE (after a gap, or from the journal)
+ *   ASKING ----granted----> HELD <----stands---- UNSURE (after a gap, or from the table)
  *     |                      |  ^                   ^
  *  unwanted       recalled / |  | in use, and       | expired: from every state that is a lease
  *     |           asked /    v  | nobody waits      |
@@ -78,8 +78,8 @@ enum lease_event {
 /* What to do, in this order. */
 enum lease_action {
 	LEASE_DO_STOP_PROBE = 1 << 0, /* tell the probe to stop (LEASE_EV_STOPPED, _FREE or _SHARED follows) */
-	LEASE_DO_SHARE = 1 << 1,      /* its mode is shared from now on, in the journal, too */
-	LEASE_DO_UNJOURNAL = 1 << 2,  /* take it out of the journal */
+	LEASE_DO_SHARE = 1 << 1,      /* its mode is shared from now on, in the table of leases, too */
+	LEASE_DO_RETURN = 1 << 2,     /* it goes back: the table says so before a release is sent */
 	LEASE_DO_ACQUIRE = 1 << 3,    /* send acquire with its token (again) */
 	LEASE_DO_RELEASE = 1 << 4,    /* send release */
 	LEASE_DO_SHRINK = 1 << 5,     /* send shrink */

@@ -28,16 +28,30 @@ def test_killed_it_is_restarted_and_takes_up_what_is_in_use(pair):
     assert [lost for host in pair for lost in host.status()["lost"]] == []
 
 
-def test_killed_with_a_damaged_journal(pair):
-    """The next keeper does not know what the one before it had, and does not renew it: nobody may go on under that."""
-    a, b = pair
-    holder = opened(a)
-    assert holder.do("flock 0 ex") == "ok"
-    with open(os.path.join(a.runtime, "journal"), "r+b") as f:
-        f.write(b"\xff" * 64)
+@pytest.mark.parametrize("what", ["text", "range", "state"])
+def test_killed_with_a_damaged_table(make_host, what):
+    """The next keeper cannot read one lease, and nobody can renew it: its holder is killed. The other leases go on."""
+    b, a = make_host("b", lease=LONG), make_host("a", lease=LONG, foreground=False)
+    other, holder = opened(a, "g"), opened(a)
+    assert other.do("flock 0 ex") == "ok" and holder.do("flock 0 ex") == "ok"
+    before = next(lease for lease in leases(a) if lease["path"] == a.path("g"))
+    with open(os.path.join(a.runtime, "leases"), "r+b") as f:
+        slots = os.path.getsize(f.name) - 1024 * 128
+        second = slots + 128 # the first is the other's
+        if what != "text":
+            f.seek(second + (56 if what == "range" else 0))
+            f.write(b"\xff")
+    if what == "text":
+        with open(os.path.join(a.runtime, "leases.text"), "r+b") as f:
+            text = f.read()
+            at = text.index(os.fsencode(a.path("f")))
+            f.seek(at)
+            f.write(b"\xff")
     kill_keeper(a)
     holder.process.wait(20)
     assert opened(b).do("flock 0 ex", 30) == "ok"
+    wait_until(lambda: leases(a, path=a.path("g"), token=before["token"], fence=before["fence"], state="held"), "the other stands")
+    assert other.do("flock 0 un") == "ok"
 
 
 @pytest.mark.parametrize("config", ["nonsense", ""], ids=["invalid", "gone"])
@@ -139,7 +153,7 @@ def test_killed_it_takes_up_what_nobody_uses(make_host):
 
 
 def test_killed_it_gives_back_what_is_gone(make_host):
-    """The file was deleted, and nobody has it open: nobody can hold a lock on it. Nothing of it stays in the journal."""
+    """The file was deleted, and nobody has it open: nobody can hold a lock on it. Nothing of it stays in the table of leases."""
     lease = LONG + "linger_ms = 20000;"
     b, a = make_host("b", lease=lease), make_host("a", lease=lease, foreground=False)
     agent = opened(a)
@@ -148,8 +162,9 @@ def test_killed_it_gives_back_what_is_gone(make_host):
     os.unlink(a.path("f"))
     kill_keeper(a)
     wait_until(lambda: not a.status()["leases"] and not a.status()["cluster"]["locks"], "it was given back")
-    journals = [os.path.getsize(os.path.join(host.runtime, "journal")) for host in (a, b)]
-    assert journals[0] == journals[1]  # b has never had anything
+    with open(os.path.join(a.runtime, "leases"), "rb") as f:
+        slots = f.read()[-1024 * 128:]
+    assert {slots[at] for at in range(0, len(slots), 128)} == {0}  # all are free
     assert not is_busy(b)
 
 

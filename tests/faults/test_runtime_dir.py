@@ -153,7 +153,7 @@ def fill(path):
 
 @needs_root
 def test_full(redis, folder, small):
-    """No room for the journal: nothing new is granted, since a keeper that starts again would not know of it."""
+    """No room for another entry in the table of leases: nothing new is granted, since a keeper that starts again would not know of it."""
     a, b = Host(redis, "a", folder, foreground=False, lease="ttl_ms = 3000; linger_ms = 0;"), Host(redis, "b", folder)
     shutil.rmtree(a.runtime)
     a.runtime = small
@@ -163,11 +163,11 @@ def test_full(redis, folder, small):
         held = agent_with(a)
         fill(small)
         with Alive(a):
-            # Its last block may have room for some more entries.
-            names = (f"file{i}" for i in range(1000))
-            wait_until(lambda: attempt(a, next(names)).word == "ENOLCK", "the journal is full", 40)
-            refused(attempt(a, next(names)), "cannot write its journal.*is the runtime directory's file system full")
-            refused(attempt(a, next(names), wait=True), "cannot write its journal")
+            # It has room for some more entries.
+            names = (f"file{i}" for i in range(1500))
+            wait_until(lambda: attempt(a, next(names)).word == "ENOLCK", "the table is full", 40)
+            refused(attempt(a, next(names)), "table of leases cannot grow.*is the runtime directory's file system full")
+            refused(attempt(a, next(names), wait=True), "table of leases cannot grow")
             assert attempt(b).word == "busy"
             assert held.do("flock 0 un") == "ok"
             works(b)

@@ -5,7 +5,7 @@
  *   2: a file that is called journal
  *   3: changes to a good journal, two bytes for the place and one for the value; the first two say where it ends. The
  *      checksums are made right again, so that the records are looked at
- * Built by clang -fsanitize=fuzzer,address,undefined with keeper/callers/question.c, keeper/guard/journal.c and
+ * Built by clang -fsanitize=fuzzer,address,undefined with keeper/fronts/question.c, keeper/guard/journal.c and
  * keeper/guard/journal_record.c.
  */
 #include <dirent.h>
@@ -20,7 +20,7 @@
 #include <unistd.h>
 
 #include "keeper/guard/journal.h"
-#include "keeper/callers/question.h"
+#include "keeper/fronts/question.h"
 
 #define FDS_MAX     8
 #define HOST        "box-0123456789abcdef"

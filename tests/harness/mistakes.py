@@ -21,10 +21,12 @@ SIMULATOR = {
     "a lost memory begins without grace": [put("new-memory", "'0'", "'1'")],
     "grace is over at once": [become("grace-left", "return 0;")],
     "FLUSHALL is not another incarnation": [put("new-memory", "t[1] .. '-' .. t[2]", "''")],
-    "a lease stays in the journal when it is released": [
+    "a lease that goes back stays in the table": [
         after("lease-step", "if (cell->set && cell->next == LEASE_RELEASING) "
-                            "return (struct lease_step){.next = cell->next, .actions = cell->actions & ~LEASE_DO_UNJOURNAL};")],
-    "a fence comes into the journal too late": [become("fence-recorded", "ret = 0;")],
+                            "return (struct lease_step){.next = cell->next, .actions = cell->actions & ~LEASE_DO_RETURN};")],
+    "a grant is not written into the table": [become("fence-recorded", "(void)file;")],
+    "shrunk, but exclusive in the table": [become("table-shared", "(void)word;")],
+    "what goes back is forgotten": [put("table-asked", " || state == TABLE_RETURNED", "")],
     "pins are not waited for": [condition("is-pinned", "false"), condition("pinned", "false")],
     "pins of a dead keeper are forgotten": [become("old-pins", "k->old_pins_until_ns = 0;")],
     "what the kernel says is not waited for": [step("PROBING", "IN_USE", "RELEASING", "RELEASE")],
@@ -37,8 +39,8 @@ SIMULATOR = {
     "granted by hand-over after the deadline": [condition("granted-late", "false")],
     "the deadline passes unseen": [condition("deadline-passed", "true")],
     "nobody is frozen": [condition("freeze", "false")],
-    "holders go on before the leases are confirmed": [put("thaw", "!slots_any(freeze->fence, SLOTS_IN(FENCE_UNSURE))", "true")],
-    "holders of lost leases go on": [put("lost", "FENCE_LOST", "FENCE_FREE")],
+    "holders go on before the leases are confirmed": [put("thaw", "!slots_any(freeze->fence, SLOTS_IN(TABLE_UNSURE))", "true")],
+    "holders of lost leases go on": [condition("lost", "true")],
     "put back after the deadline": [condition("grace-too-late", "false"), put("grace-lapsed", "lease->lapsed", "false")],
     "a fence is not compared": [put("confirm", " and number(lease.fence) == ARGV[4]", "")],
     "what an old snapshot says of a lease is put back": [condition("reclaim-shared", "false")],
@@ -77,7 +79,7 @@ MODEL = {
 HISTORY = {
     "a recalled lease is given back without asking the kernel": ("overlap", [step("DRAINING", "DRAINED", "RELEASING", "RELEASE")]),
     "no pins": ("overlap", [condition("pinned", "false")]),
-    "a restarted keeper gives back what is in its journal": ("overlap after kill", [put("taken-up", "entry->fence", "false")]),
+    "a restarted keeper gives back what is in the table": ("overlap after kill", [put("taken-up", "entry->unsure", "false")]),
     "nothing clashes in the store": ("overlap", [put("clash", "return ", "return false and ")]),
     "the last comes first": ("overtaken", [become("hand-over-order", "for i = #lock.q, 1, -1 do local w = lock.q[i]")]),
 }
@@ -90,4 +92,27 @@ PAGE = {
         before("page-lock", "bool stands = leases_stand(&look->page->leases, slot, &look->file, &wanted); usleep(20);"),
         condition("page-again", "!stands")],
     "the next keeper goes on with an old page: kill": [skip("page-reset")],
+}
+
+# The table of leases, found by tests/unit/test_table.c: harness/test_unit_mistakes.py.
+TABLE = {
+    "a slot says that it is held before it says what": [
+        before("table-granted", "table_put64(&s->word, table_word(TABLE_HELD, range->mode, generation));")],
+    "a granted slot has no sum": [skip("table-sum")],
+    "a slot is taken without its bit": [skip("table-busy")],
+    "two leases of a slot have the same generation": [put("table-generation", " + 1", "")],
+    "shrunk, but exclusive in the table": SIMULATOR["shrunk, but exclusive in the table"],
+    "what goes back may open again": [skip("table-returned")],
+    "what goes back is forgotten": SIMULATOR["what goes back is forgotten"],
+    "holders of lost leases go on": SIMULATOR["holders of lost leases go on"],
+    "the parent reads a slot once": [condition("table-again", "true")],
+    "a parent that dies while it kills leaves the holders": [skip("table-ending")],
+    "a damaged slot is taken up": [put("table-whole", "s->sum == table_slot_sum(s, generation) && ", "")],
+    "the text of an earlier lease is taken up": [skip("table-text-of")],
+    "two slots write to one piece of text": [become("table-pieces", "ret = 0;")],
+    "the present incarnation is written over": [put("table-incarnation", "next % 2", "(next + 1) % 2")],
+    "a host has half a name": [before("table-host", "table_put_bytes(t->head->host, host, 1);")],
+    "slots are used that the file has no room for": [become("table-room", "return used;")],
+    "a table of another boot is taken up": [condition("table-boot", "false")],
+    "the times of another time namespace count": [condition("table-clock", "true")],
 }

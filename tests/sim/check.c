@@ -287,9 +287,9 @@ void check_end(void)
 			sim_fail("h%d has sessions of programs that have ended", i);
 		if (host->k->files)
 			sim_fail("h%d has files that nobody uses", i);
-		for (uint32_t s = 0; s < host->fence->used; s++)
-			if (host->fence->slots[s].state != FENCE_FREE)
-				sim_fail("h%d: slot %u of the fence is taken by nobody", i, s);
+		for (uint32_t s = 0; s < host->table.head->used; s++)
+			if (table_state(&host->table, s) != TABLE_FREE)
+				sim_fail("h%d: slot %u of the table is taken by nobody", i, s);
 	}
 	server_expect_empty();
 	if (faults_mild)

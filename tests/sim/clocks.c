@@ -31,8 +31,12 @@ int __real_kill(pid_t pid, int number);
 int __wrap_kill(pid_t pid, int number);
 int __real_nanosleep(const struct timespec *wanted, struct timespec *left);
 int __wrap_nanosleep(const struct timespec *wanted, struct timespec *left);
-ssize_t __real_pwrite(int fd, const void *data, size_t size, off_t at);
-ssize_t __wrap_pwrite(int fd, const void *data, size_t size, off_t at);
+void __real_table_put64(uint64_t *word, uint64_t value);
+void __wrap_table_put64(uint64_t *word, uint64_t value);
+void __real_table_put32(uint32_t *word, uint32_t value);
+void __wrap_table_put32(uint32_t *word, uint32_t value);
+void __real_table_put_bytes(void *to, const void *from, size_t count);
+void __wrap_table_put_bytes(void *to, const void *from, size_t count);
 ssize_t __real_sendmsg(int fd, const struct msghdr *msg, int flags);
 ssize_t __wrap_sendmsg(int fd, const struct msghdr *msg, int flags);
 int __real_flock(int fd, int op);
@@ -188,20 +192,35 @@ int __wrap_nanosleep(const struct timespec *wanted, struct timespec *left)
 	return 0;
 }
 
-ssize_t __wrap_pwrite(int fd, const void *data, size_t size, off_t at)
+/* Between any two stores into the table of leases: a process that is killed has done those before, and none after. */
+static void before_store(void)
 {
 	if (!is_keeper())
-		return __real_pwrite(fd, data, size, at);
+		return;
 	hiccup();
-	if (crash_point()) {
-		/* Eight aligned bytes are written at once. */
-		if (size > 8 && rng_chance(task_rng(task_now), 500))
-			(void)!__real_pwrite(fd, data, (size_t)rng_between(task_rng(task_now), 0, (int64_t)size), at);
-		else if (rng_chance(task_rng(task_now), 500))
-			(void)!__real_pwrite(fd, data, size, at);
+	if (crash_point())
+		crash();
+}
+
+void __wrap_table_put64(uint64_t *word, uint64_t value)
+{
+	before_store();
+	__real_table_put64(word, value);
+}
+
+void __wrap_table_put32(uint32_t *word, uint32_t value)
+{
+	before_store();
+	__real_table_put32(word, value);
+}
+
+void __wrap_table_put_bytes(void *to, const void *from, size_t count)
+{
+	if (is_keeper() && crash_point()) {
+		__real_table_put_bytes(to, from, (size_t)rng_between(task_rng(task_now), 0, (int64_t)count + 1));
 		crash();
 	}
-	return __real_pwrite(fd, data, size, at);
+	__real_table_put_bytes(to, from, count);
 }
 
 void host_write_point(const struct host *host)

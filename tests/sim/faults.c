@@ -59,11 +59,11 @@ static void kill_parent(void *arg, uint64_t number)
 	host_kill_parent(&sim_hosts[number]);
 }
 
-/* In the middle of something: at one of the next writes to its journal, the store, or a program. */
+/* In the middle of something: at one of the next writes to its table of leases, the store, or a program. */
 static void kill_inside(struct fault *f)
 {
 	f->host->crashing = f->host->keeper != NULL && !f->host->orphaned;
-	f->host->crash_countdown = (int)rng_between(&f->rng, 0, 12);
+	f->host->crash_countdown = (int)rng_between(&f->rng, 0, 40);
 	sim_trace("h%d: the keeper is to die soon", f->host->id);
 }
 

@@ -15,6 +15,7 @@
 
 #include "keeper/callers/configwatch.h"
 #include "keeper/guard/freezer.h"
+#include "keeper/guard/table_notes.h"
 #include "keeper/leases/host.h"
 #include "keeper/main.h"
 #include "tests/sim/sim.h"
@@ -154,7 +155,7 @@ static void keeper_main(void *arg)
 					 .dir_fd = host->dir_fd,
 					 .ready_fd = -1,
 					 .foreground = true,
-					 .fence = host->fence,
+					 .table = &host->table,
 					 .parent_fd = host->parent_pipe[0]};
 
 	host->exit_status = keeper_run(&options);
@@ -313,18 +314,18 @@ static void watch_keeper(struct host *host)
 	int64_t seen = -1, since = host_clock(host), looked = since, still = 0;
 
 	while (host->starting || host->keeper) {
-		int64_t period = (fence_patience_ns(host->fence, since) < HUNG_MS * MS ? QUICK_MS : CHECK_MS) * MS, now;
+		int64_t period = (table_patience_ns(&host->table, since) < HUNG_MS * MS ? QUICK_MS : CHECK_MS) * MS, now;
 
 		parent_sleep(host, freezer_look(host->freezer, (int)(period / MS)));
 		now = host_clock(host);
 		still += now - looked < 2 * period ? now - looked : 2 * period;
 		looked = now;
-		if (host->fence->alive != seen) {
+		if (host->table.head->alive != seen) {
 			since = now;
 			still = 0;
 		}
-		seen = host->fence->alive;
-		if (still >= fence_patience_ns(host->fence, since)) {
+		seen = host->table.head->alive;
+		if (still >= table_patience_ns(&host->table, since)) {
 			host_kill_keeper(host, "since it hangs");
 			still = 0;
 		}
@@ -340,7 +341,7 @@ static void parent_main(void *arg)
 		sim_after(rng_delay(&host->parent_rng, 50 * MS), start_keeper, host, host->boot);
 		freezer_keeper(host->freezer, host_parent_pid(host) + 100);
 		watch_keeper(host);
-		fence_unsure(host->fence);
+		table_unsure(&host->table);
 		if (host->exit_status >= 0)
 			sim_fail("h%d: the keeper has ended by itself with status %d", host->id, host->exit_status);
 		int64_t end = host_clock(host) + rng_between(&host->parent_rng, 0, 3) * 100 * MS;
@@ -352,11 +353,15 @@ static void parent_main(void *arg)
 
 static void start_parent(struct host *host)
 {
-	host->fence = fence_open(host->dir_fd);
-	host->freezer = host->fence ? freezer_new(host->fence) : NULL;
+	char why[256];
+	int ret = table_open(&host->table, host->dir_fd, why, sizeof(why));
+
+	if (ret < 0 || *why)
+		sim_fail("h%d has no table of leases: %s %s", host->id, strerror(-ret), why);
+	host->freezer = freezer_new(&host->table);
 	if (!host->freezer || (!host->parent_pipe[1] && pipe2(host->parent_pipe, O_CLOEXEC) != 0))
 		sim_fail("h%d has no parent: %s", host->id, strerror(errno));
-	host->fence->parent = host_parent_pid(host);
+	host->table.head->parent = host_parent_pid(host);
 	host->parent = task_new(host, &host->parent_rng, parent_main, host);
 	host->parent_sleeps = true;
 	host->parent_nap = 0;
@@ -371,7 +376,7 @@ static void next_parent(void *arg, uint64_t boot)
 	if (!host->up || host->boot != boot)
 		return;
 	sim_trace("h%d: another parent starts", host->id);
-	munmap(host->fence, sizeof(*host->fence));
+	table_close(&host->table);
 	start_parent(host);
 }
 
@@ -410,7 +415,7 @@ void host_kill_parent(struct host *host)
 
 static void clear_runtime_dir(const struct host *host)
 {
-	const char *names[] = {"journal", "journal.new", "journal.bad", PAGE_NAME, FENCE_NAME, WIRE_SOCKET_NAME};
+	const char *names[] = {TABLE_NAME, TABLE_TEXT_NAME, PAGE_NAME, WIRE_SOCKET_NAME};
 
 	for (size_t i = 0; i < sizeof(names) / sizeof(*names); i++)
 		unlinkat(host->dir_fd, names[i], 0);
@@ -439,8 +444,7 @@ void host_die(struct host *host)
 			program_kill(&sim_programs[i], "with its machine");
 	net_silence(host);
 	host_kill_keeper(host, "with its machine");
-	munmap(host->fence, sizeof(*host->fence));
-	host->fence = NULL;
+	table_close(&host->table);
 	if (host->page)
 		munmap((void *)host->page, PAGE_BYTES);
 	host->page = NULL;

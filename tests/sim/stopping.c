@@ -66,7 +66,7 @@ unsigned stopped_let_go(struct stopped *s)
 }
 
 /* Nobody here is stopped by a signal. */
-void stopped_adopt(struct stopped *s, struct fence_signalled *noted, size_t room)
+void stopped_adopt(struct stopped *s, struct table_signalled *noted, size_t room)
 {
 	(void)s, (void)noted, (void)room;
 }
@@ -187,10 +187,10 @@ int mappers_find(const struct holders_file *files, size_t count, mappers_cb *cb,
 /* --- keeper/guard/farewell.h --- */
 
 /* The programs of the simulation have no standard error, and their numbers may be those of real processes. */
-void farewell(const struct fence *fence, unsigned which, const struct family *family, enum farewell_end how,
+void farewell(struct table *table, unsigned which, const struct family *family, enum farewell_end how,
 	      pid_t keeper)
 {
-	(void)fence;
+	(void)table;
 	(void)which;
 	(void)family;
 	(void)how;

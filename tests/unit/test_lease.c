@@ -47,11 +47,11 @@ static const unsigned entering[LEASE_STATES] = {
 	[LEASE_WAITING] = LEASE_DO_TELL_IN_USE | LEASE_DO_SERVE,
 	[LEASE_STOPPING] = LEASE_DO_STOP_PROBE,
 	[LEASE_SHRINKING] = LEASE_DO_SHARE | LEASE_DO_SHRINK,
-	[LEASE_RELEASING] = LEASE_DO_UNJOURNAL | LEASE_DO_RELEASE,
+	[LEASE_RELEASING] = LEASE_DO_RETURN | LEASE_DO_RELEASE,
 	[LEASE_UNSURE] = LEASE_DO_CONFIRM,
 };
 
-#define LOSE (LEASE_DO_UNJOURNAL | LEASE_DO_LOST | LEASE_DO_SERVE)
+#define LOSE (LEASE_DO_LOST | LEASE_DO_SERVE)
 
 /* A probe is under way, and its result is waited for. */
 static bool is_probed(enum lease_state state)
@@ -157,7 +157,7 @@ static const struct {
 	{LEASE_ASKING, LEASE_EV_GRANTED, LEASE_HELD, 0},
 	{LEASE_ASKING, LEASE_EV_REFUSED, LEASE_RELEASING, 0},
 	{LEASE_ASKING, LEASE_EV_UNWANTED, LEASE_RELEASING, 0},
-	{LEASE_ASKING, LEASE_EV_UNSENT, LEASE_ENDED, LEASE_DO_UNJOURNAL},
+	{LEASE_ASKING, LEASE_EV_UNSENT, LEASE_ENDED, 0},
 	{LEASE_ASKING, LEASE_EV_RECALLED, LEASE_ASKING, LEASE_DO_ACQUIRE},
 	{LEASE_HELD, LEASE_EV_RECALLED, LEASE_DRAINING, 0},
 	{LEASE_HELD, LEASE_EV_LINGERED, LEASE_DRAINING, 0},
@@ -190,7 +190,7 @@ static void expect_promises(enum lease_state s, enum lease_event e)
 	struct lease_step step = step_of(s, e);
 
 	if (step.actions & LEASE_DO_RELEASE && s != LEASE_RELEASING)
-		expect(step.actions & LEASE_DO_UNJOURNAL, "out of the journal before the release is sent", s, e);
+		expect(step.actions & LEASE_DO_RETURN, "the table says that it goes back before the release is sent", s, e);
 	if (lease_is_ours(s) && step.next == LEASE_RELEASING)
 		expect(e == LEASE_EV_FREE || e == LEASE_EV_SUPERSEDED,
 		       "given back only if the kernel says that it is free, or another lease of ours covers it", s, e);
@@ -292,14 +292,14 @@ START_TEST(a_broken_promise_is_named)
 	} broken[] = {
 		{LEASE_PROBING,
 		 LEASE_EV_IN_USE,
-		 {LEASE_RELEASING, LEASE_DO_UNJOURNAL | LEASE_DO_RELEASE},
+		 {LEASE_RELEASING, LEASE_DO_RETURN | LEASE_DO_RELEASE},
 		 "given back"},
 		{LEASE_HELD, LEASE_EV_LINGERED, {LEASE_HELD, LEASE_DO_PROBE}, "a probe starts"},
-		{LEASE_PROBING, LEASE_EV_FREE, {LEASE_RELEASING, LEASE_DO_RELEASE}, "out of the journal"},
+		{LEASE_PROBING, LEASE_EV_FREE, {LEASE_RELEASING, LEASE_DO_RELEASE}, "the table says"},
 		{LEASE_RELEASING, LEASE_EV_GRANTED, {LEASE_HELD, LEASE_DO_OPEN}, "a lease that was to be released"},
 		{LEASE_UNSURE, LEASE_EV_UP, {LEASE_HELD, LEASE_DO_OPEN}, "an unsure lease"},
 		{LEASE_DRAINING, LEASE_EV_EXPIRED, {LEASE_HELD, LEASE_DO_CONFIRM}, "nothing is open"},
-		{LEASE_WAITING, LEASE_EV_GONE, {LEASE_ENDED, LEASE_DO_UNJOURNAL}, "a loss is reported"},
+		{LEASE_WAITING, LEASE_EV_GONE, {LEASE_ENDED, LEASE_DO_SERVE}, "a loss is reported"},
 	};
 
 	step_of = altered_step;

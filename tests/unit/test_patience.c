@@ -1,5 +1,5 @@
 /* How long a keeper's loop may stand still, and what of its parent is kept in memory. */
-#include "keeper/guard/fence.h"
+#include "keeper/guard/table_notes.h"
 #include "keeper/guard/resident.h"
 
 #include <check.h>
@@ -25,15 +25,15 @@ static const struct {
 
 START_TEST(patience)
 {
-	struct fence *fence = mmap(NULL, sizeof(*fence), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	static struct table_head head;
+	static struct table_slot slots[1];
+	struct table table = {.head = &head, .slots = slots, .room = 1};
 
-	ck_assert(fence != MAP_FAILED);
-	fence->freeze_at_ns = rows[_i].freeze_at_ms * MS;
-	if (rows[_i].in_use)
-		ck_assert_uint_eq(fence_take(fence, &(struct holders_file){.dev = 1, .ino = 2},
-					     &(struct store_range){.to = WIRE_EOF}, FENCE_HELD, ON_LOST_FREEZE),
-				  0);
-	ck_assert_int_eq(fence_patience_ns(fence, rows[_i].since_ms * MS) / MS, rows[_i].patience_ms);
+	head.freeze_at_ns = rows[_i].freeze_at_ms * MS;
+	head.used = 1;
+	head.busy[0] = rows[_i].in_use;
+	slots[0].word = table_word(rows[_i].in_use ? TABLE_HELD : TABLE_FREE, WIRE_EXCLUSIVE, 1);
+	ck_assert_int_eq(table_patience_ns(&table, rows[_i].since_ms * MS) / MS, rows[_i].patience_ms);
 }
 END_TEST
 

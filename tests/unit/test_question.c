@@ -1,5 +1,5 @@
-/* keeper/callers/question.c: what a hostile program may send, and that no descriptor stays behind. */
-#include "keeper/callers/question.h"
+/* keeper/fronts/question.c: what a hostile program may send, and that no descriptor stays behind. */
+#include "keeper/fronts/question.h"
 
 #include <check.h>
 #include <dirent.h>

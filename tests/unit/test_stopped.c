@@ -19,7 +19,7 @@
 		}                                                                                                      \
 	} while (0)
 
-static struct fence_signalled noted[8];
+static struct table_signalled noted[8];
 static struct stopped stopped;
 
 static void setup(void)

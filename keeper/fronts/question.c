@@ -1,5 +1,5 @@
 /* See question.h. */
-#include "keeper/callers/question.h"
+#include "keeper/fronts/question.h"
 
 #include <errno.h>
 #include <stddef.h>

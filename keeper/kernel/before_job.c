@@ -1,5 +1,5 @@
 /* See before_job.h. */
-#include "keeper/callers/before_job.h"
+#include "keeper/kernel/before_job.h"
 
 #include <errno.h>
 #include <stdlib.h>

@@ -1,0 +1,18 @@
+/* dflock run --require: may a job rely on its locks? */
+#ifndef DFLOCK_CLI_REQUIRE_H
+#define DFLOCK_CLI_REQUIRE_H
+
+#include "cli/cli.h"
+#include "cli/program.h"
+
+/* How long a keeper that has just started may take to reach the store. */
+#define REQUIRE_PATIENCE_MS 1000
+
+/*
+ * Is all there that protects a job: a valid configuration that is in force, a keeper (one is started if none runs), and a
+ * store that grants new locks? And, where file is not NULL: is that file protected? True, or false with one line in why:
+ * what is missing, and what to do. Waits REQUIRE_PATIENCE_MS at most for the store, and for the keeper as start_connect().
+ */
+bool require_fit(const struct place *place, const char *file, char why[CLI_LINE_BYTES]);
+
+#endif

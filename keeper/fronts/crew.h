@@ -1,0 +1,136 @@
+/*
+ * The fronts of each user, as the keeper has them: start, tell, end. Internal to this room: the others' header is
+ * fronts.h. Loop only.
+ *
+ *   frontmsg.h              what keeper and fronts tell each other
+ *   front.h, keeping.h      the processes' own code; door.h forks them
+ *   crew.h                  the processes of each user
+ *   hanging.h               which of them hang, and the limits
+ *   graves.h                connections that wait to be closed
+ *   reading.h               questions: which front reads which connection
+ *   away.h                  files that fronts keep
+ *   fronts.h                takes what fronts say to the module that it is for; the timer
+ *
+ * Each group of fields below belongs to one module; only that module writes it. Fields without a name are crew.c's, but
+ * those of what a front does (busy, since_ns, dev, awaits), which the module sets that has given it the work.
+ *
+ * Nothing here waits: every socket to a front is non-blocking. No front is lost sight of: it counts from its start until
+ * its socket says that the process has ended, which a process that hangs does not do.
+ */
+#ifndef DFLOCK_KEEPER_CREW_H
+#define DFLOCK_KEEPER_CREW_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/types.h>
+#include <uthash.h>
+#include <uv.h>
+
+#include "keeper/fronts/connection.h"
+#include "keeper/fronts/frontmsg.h"
+
+#define FRONTS_ALL 256 /* of all users together */
+
+struct away;
+struct away_probe;
+struct fronts_news;
+struct grave;
+struct unsent;
+
+struct front {
+	struct fronts *fronts;
+	struct front_user *user;
+	uv_poll_t poll;
+	int fd;
+	bool ending;      /* its input has ended */
+	bool settled;     /* keeps files of `dev` */
+	bool busy;        /* has not said FRONT_READY */
+	int64_t since_ns; /* since when it is busy; or when it was needed last */
+	uint64_t dev;     /* known while it is settled, or busy with a file that is not local */
+	struct front *prev, *next;
+
+	struct front_connection *connection; /* whose question it has; NULL: nobody waits for it */
+	bool awaits; /* has a description, and waits for FRONT_GIVE (away.c) or FRONT_DROP (reading.c) */
+
+	struct { /* reading.c */
+		bool held;  /* awaits, and will be told later: reading_hold() */
+		bool lists; /* reads what the caller's process has: that may take long, and asks no file system */
+	} reading;
+
+	struct { /* away.c */
+		struct away *giving; /* passes this on */
+		void (*given)(struct front_connection *connection, struct away *away, const char *why);
+		struct away *all; /* what it keeps */
+		struct away_probe *probes;
+		unsigned looks; /* of these: away_look() */
+		struct unsent *unsent;
+	} away;
+};
+
+struct front_user {
+	struct fronts *all;
+	uid_t uid;
+	struct front *fronts;
+	unsigned readers, keepers; /* that read questions; that keep files */
+	UT_hash_handle hh;
+
+	struct front_connection *queue; /* reading.c: connections that no front reads, the oldest first */
+
+	struct { /* graves.c */
+		struct grave *all;
+		unsigned count;
+	} graves;
+
+	struct { /* hanging.c: devices that a front was seen to hang on, and when last; 0: none */
+		uint64_t dev;
+		int64_t seen_ns;
+	} hung[FRONT_MAX_HUNG];
+};
+
+/* What the upper part of this room does with news of the processes. */
+struct crew_news {
+	void (*said)(struct front *front, const struct front_answer *answer, const struct held *before, int fd);
+	void (*gone)(struct front *front); /* the process has ended: crew_unlink(), crew_close() */
+	void (*look)(struct fronts *fronts); /* crew_look_in() */
+};
+
+struct fronts {
+	uv_loop_t *loop;
+	int door;
+	const struct fronts_news *news; /* fronts.h */
+	const struct crew_news *crew;
+	struct front_user *users;
+	unsigned count; /* of all fronts */
+	uint64_t last_id; /* away.c */
+	uv_timer_t timer;
+	char buffer[FRONT_ANSWER_MAX] __attribute__((aligned(16)));
+};
+
+/* The user's; makes it. NULL: no memory. */
+struct front_user *crew_user(struct fronts *fronts, uid_t uid);
+/* Frees the user, if nothing is left of it. */
+void crew_put_user(struct front_user *user);
+
+/* Starts a process. settled: to keep files; else to read questions. NULL: there are too many, or it cannot be started.
+ */
+struct front *crew_start(struct front_user *user, bool settled);
+/* Tells it to end; it counts until it has. */
+void crew_end(struct front *front);
+/* One that has ended, or that the keeper leaves behind: takes it out of its user's list; then closes its socket. Its
+ * memory goes in the loop, later. */
+void crew_unlink(struct front *front);
+void crew_close(struct front *front);
+
+/* A connection's question is this front's; it is so no more: returns the connection, or NULL. */
+void crew_take(struct front *front, struct front_connection *connection);
+struct front_connection *crew_let_go(struct front *front);
+
+/* 0; -errno: it ends, or hangs. fd: a copy goes along; or -1. */
+int crew_tell(struct front *front, const struct front_ask *ask, int fd);
+/* The same, with what keeps it busy until it says FRONT_READY. */
+int crew_give_work(struct front *front, const struct front_ask *ask, int fd);
+
+/* crew->look() comes within so many ms. */
+void crew_look_in(struct fronts *fronts, uint64_t ms);
+
+#endif

@@ -1,0 +1,110 @@
+/*
+ * What the keeper and a front tell each other (front.h): one message at a time over a SOCK_SEQPACKET pair, with one
+ * descriptor or none.
+ *
+ *   keeper -- FRONT_RECEIVE, a program's connection --> front    reads a question, looks at what came with it,
+ *          <-- FRONT_QUESTION, the file opened anew --           closes that, and answers
+ *
+ * A file on a file system that is not local never comes to the keeper: a front of its user that keeps the files of this
+ * device (FRONT_SETTLE) has the keeper's description of it, and asks the kernel about locks (probe.h) when it is told
+ * to.
+ *
+ *   keeper -- FRONT_GIVE, the keeping front's socket ----> front  passes the description on (FRONT_KEEP)
+ *   keeper -- FRONT_PROBE, FRONT_STOP, FRONT_FORGET, ... -------> keeping front
+ */
+#ifndef DFLOCK_KEEPER_FRONTMSG_H
+#define DFLOCK_KEEPER_FRONTMSG_H
+
+#include <limits.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/stat.h>
+#include <sys/types.h>
+#include <sys/uio.h>
+
+#include "keeper/kernel/getlk.h"
+#include "keeper/kernel/inspect.h"
+#include "keeper/kernel/probe.h"
+#include "wire/msg.h"
+
+#define FRONT_MAX_HUNG 4
+
+enum front_op {
+	FRONT_RECEIVE, /* a connection comes with it */
+	FRONT_BURY,    /* close the connection that comes with it */
+	FRONT_GIVE,    /* after FRONT_QUESTION with `away`: a keeping front's socket; `id`: the description's name there */
+	FRONT_DROP,    /* after FRONT_QUESTION with `away`: close the description */
+	FRONT_SETTLE,  /* from now on this front keeps descriptions */
+	FRONT_KEEP,    /* from another front: a description, as `id` */
+	FRONT_FORGET,  /* close `id` */
+	FRONT_PROBE,   /* a probe of `id`, called `probe` */
+	FRONT_STOP,    /* stop `probe` */
+	FRONT_SHARED,  /* inspect.h, test_shared, of `id`; `probe` names the question */
+	FRONT_GETLK,   /* getlk_ask_again() of `id` and `wanted`; `probe` names the question */
+};
+
+struct front_ask {
+	enum front_op op;
+	unsigned hung_count;
+	uint64_t hung[FRONT_MAX_HUNG]; /* devices that fronts of this user hang on: refuse, and only close */
+	uint64_t id, probe;
+	struct probe_want want;
+	struct getlk wanted;
+};
+
+enum front_said {
+	FRONT_QUESTION,
+	FRONT_LOOKING, /* `dev`, which is not local: the question follows, or never comes */
+	FRONT_READING, /* the caller's process has many descriptors to read: the question follows, maybe much later */
+	FRONT_READY,   /* it can be asked again */
+	FRONT_GIVEN,   /* `error`: 0, or why not */
+	FRONT_PROBED,  /* `probe`, `answer`, `error` */
+	FRONT_TESTED,  /* `probe`, `shared` */
+	FRONT_LOOKED,  /* `probe`, `found`, `in_the_way` */
+	FRONT_FORGOT,
+};
+
+/* Before `path` only is what FRONT_QUESTION has set; the caller's record locks (struct held) follow in the message. */
+struct front_answer {
+	enum front_said said;
+	uint64_t probe;
+	enum probe_answer answer;
+	int error;
+	bool shared;
+	int found; /* as getlk_ask_again() */
+	struct getlk in_the_way;
+	/* FRONT_QUESTION */
+	bool ready;          /* FRONT_READY does not come */
+	bool has_fd;         /* a descriptor came with the question */
+	bool looked;         /* it was one about a lock: the rest is valid */
+	bool local;          /* if not refused: the file's new descriptor comes with this */
+	bool away;           /* not local, and not refused: the front has it, and waits for FRONT_GIVE or FRONT_DROP */
+	ssize_t n;           /* of question_receive() */
+	int64_t received_ns; /* CLOCK_BOOTTIME after it was received */
+	uint64_t dev;
+	struct wire_request request;
+	struct stat st;
+	struct identity id;
+	bool nameless, named_late;
+	struct caller_holds holds;
+	uint32_t before_count;
+	char refused[256];
+	char path[PATH_MAX];
+};
+
+#define FRONT_ANSWER_MAX (sizeof(struct front_answer) + BEFORE_MAX * sizeof(struct held))
+
+/* Sends with one descriptor or none (-1). flags as of sendmsg(). 0 or -errno. */
+int frontmsg_send(int socket, const struct iovec *parts, size_t count, int fd, int flags);
+/* Receives; *fd is what came along, or -1. The length; 0: the other side has ended; -errno. */
+ssize_t frontmsg_recv(int socket, void *message, size_t size, int *fd, int flags);
+
+/* --- inside a front --- */
+
+#define FRONT_CONTROL 3 /* its end of the socket */
+
+/* Waits until the keeper has read it; if the keeper has ended, so does the front. before: answer->before_count of them;
+ * fd: -1 for none. */
+void frontmsg_say(const struct front_answer *answer, const struct held *before, int fd);
+
+#endif

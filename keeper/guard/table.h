@@ -1,0 +1,244 @@
+/*
+ * The table of leases: one slot for each lease that this host has, asks for or gives back, in memory that the keeper, its
+ * parent and the next keeper share. The keeper writes it; the next keeper takes the leases up from it; the parent reads
+ * which locks it has to stop the holders of, and until when the leases are sure (promise 3 of docs/design.md).
+ *
+ * It is two files in the runtime directory, mode 0600, on a tmpfs: "leases" with the slots, which keeper and parent map,
+ * and "leases.text" with token, name and path of each lease, which only keepers map (table_text.h). Both grow by
+ * posix_fallocate() only, so that no store ever meets a full file system. A table of another boot is void.
+ *
+ * table.c has the argument: which word is written when, and what a crash leaves behind.
+ *
+ * Loop only in the keeper; one thread in the parent. No function waits. Every change of a slot costs a few stores and no
+ * system call, unless a file has to grow.
+ */
+#ifndef DFLOCK_KEEPER_TABLE_H
+#define DFLOCK_KEEPER_TABLE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#include "config/config.h"
+#include "keeper/clock.h"
+#include "keeper/kernel/claims.h"
+#include "store/store.h"
+
+#define TABLE_NAME      "leases"
+#define TABLE_TEXT_NAME "leases.text"
+#define TABLE_BAD_NAME  "leases.bad"
+#define TABLE_MAGIC     0x7365736165666c64ull
+#define TABLE_VERSION   1 /* of the layout: a keeper takes up tables of its own version */
+#define TABLE_SLOTS     65536
+#define TABLE_SIGNALLED 4096
+#define TABLE_CALLERS   1024
+#define TABLE_NO_SLOT   UINT32_MAX
+
+enum table_state {
+	TABLE_FREE,
+	TABLE_ASKED,    /* the store may have been asked for it; nobody was told of it: the next keeper gives it back */
+	TABLE_HELD,     /* a lease, sure until freeze_at_ns */
+	TABLE_UNSURE,   /* a lease that the store has yet to confirm: processes that are frozen stay so */
+	TABLE_RETURNED, /* goes back to the store: it never opens again, and no process relies on it */
+	TABLE_LOST,     /* gone: the parent kills the holders and frees the slot */
+	TABLE_ENDING,   /* the parent is at it */
+	TABLE_STATES
+};
+
+enum table_why {
+	TABLE_WHY_UNKNOWN, /* what a dead keeper had cannot be read */
+	TABLE_WHY_TAKEN,   /* it was not renewed, and the store gave it up */
+	TABLE_WHY_FORGOTTEN,
+	TABLE_WHYS
+};
+
+/* 128 bytes: all that the parent needs. */
+struct table_slot {
+	uint64_t word;  /* state, mode, generation: table_word() */
+	uint64_t fence; /* the store's number of the lease; 0: not granted, as far as anybody knows */
+	uint64_t dev, ino;
+	uint64_t kernel_dev, kernel_ino; /* what lock lines show (procfs.h); kernel_ino 0: the same */
+	int64_t from, to;
+	uint64_t incarnation;         /* which of head->incarnation the store last confirmed it under */
+	uint64_t hidden, hidden_said; /* the parent's: the generation for which it saw a lock and no process that could be
+					 stopped, and for which the log says so */
+	uint64_t sum;                 /* of what does not change while it is a lease: table_slot_sum() */
+	uint32_t space;               /* enum wire_space */
+	uint32_t uid;                 /* the user whose call asked for it */
+	uint32_t on_lost;             /* enum on_lost: what the rule of its file says */
+	uint32_t why;                 /* enum table_why, of a lost one */
+	uint32_t text_at, text_room;  /* in the text area, in units of TEXT_UNIT; stay with the slot when it is free */
+	uint64_t reserved;
+};
+
+enum table_noted {
+	TABLE_OURS,   /* the parent has stopped it by SIGSTOP, which outlives the parent */
+	TABLE_KIN,    /* an ancestor of such a process, which may stop itself because of that (keeper/guard/signalled.h) */
+	TABLE_BEFORE, /* in a process group with a TABLE_KIN, and was stopped before */
+};
+
+/* pid 0: none. */
+struct table_signalled {
+	int32_t pid;
+	uint32_t noted;   /* enum table_noted */
+	uint64_t started; /* family_started() */
+};
+
+/*
+ * A process that is in a lock call without an answer. If it gets the kernel lock after the leases have ceased to be sure,
+ * and not by inheritance, it relies on nothing. Nobody is granted anything from then on, so an entry stays true until the
+ * leases are sure again. A process that had the lock before is a holder, though it may be in another call.
+ */
+struct table_caller {
+	int32_t pid;
+	uint32_t space;
+	uint64_t dev, ino;
+};
+
+struct table_head {
+	uint64_t magic; /* written last, when the table is made */
+	uint32_t version;
+	uint32_t slot_bytes;
+	uint64_t id; /* the text area has the same */
+	char boot[CLOCK_BOOT_BYTES];
+	uint64_t time_dev, time_ino; /* the time namespace whose CLOCK_BOOTTIME the times below are of; 0: there are none */
+	char host[STORE_HOST_BYTES]; /* whose leases they are; "": not named yet. Its first byte is written last */
+	int32_t parent;
+	uint32_t ending;           /* the parent's: how often it was told to end (2: at once) */
+	int64_t alive;             /* counts up while the keeper's loop turns */
+	int64_t freeze_at_ns;      /* CLOCK_BOOTTIME: holders must be stopped from then on; 0: no lease so far */
+	int64_t deadline_ns;       /* leases are sure until then */
+	int64_t pins_until_ns;     /* no pin that was given ends later */
+	uint64_t incarnation;      /* counts the incarnations of the store that this table has seen */
+	char incarnations[2][STORE_INC_BYTES]; /* the present one is [incarnation % 2] */
+	uint32_t used;                         /* slots beyond this were never taken */
+	uint32_t first;                        /* where to begin looking for a free one: a guess */
+	uint32_t frozen_count;                 /* the parent's: how many processes it holds stopped */
+	uint32_t caller_count;
+	int64_t callers_ns; /* freeze_at_ns when the first of the callers was added */
+	uint64_t busy[TABLE_SLOTS / 64]; /* a bit for each slot that is not free, or was not a moment ago */
+	struct table_signalled signalled[TABLE_SIGNALLED]; /* the parent's */
+	struct table_caller callers[TABLE_CALLERS];
+};
+
+/* This process's view of the table. Filled by table_open(); a forked keeper goes on with its copy. */
+struct table {
+	struct table_head *head;
+	struct table_slot *slots; /* behind it */
+	int dir_fd;               /* not owned */
+	int fd;
+	uint32_t room; /* slots that the file has room for, as far as this process knows */
+	struct {
+		int fd; /* -1: not open (the parent) */
+		char *map;
+		uint64_t bytes;
+	} text;
+};
+
+/* --- words --- */
+
+#define TABLE_GENERATION_SHIFT 16
+static inline uint64_t table_word(enum table_state state, enum wire_mode mode, uint64_t generation)
+{
+	return generation << TABLE_GENERATION_SHIFT | (uint64_t)mode << 8 | (uint64_t)state;
+}
+static inline uint64_t table_word_generation(uint64_t word)
+{
+	return word >> TABLE_GENERATION_SHIFT;
+}
+/* A state that no version has is a lease that is not sure: its holders are stopped in time, and the next keeper finds the
+ * damage. */
+static inline enum table_state table_word_state(uint64_t word)
+{
+	unsigned state = word & 0xff;
+
+	return state < TABLE_STATES ? (enum table_state)state : TABLE_UNSURE;
+}
+static inline enum wire_mode table_word_mode(uint64_t word)
+{
+	return (word >> 8 & 0xff) == WIRE_SHARED ? WIRE_SHARED : WIRE_EXCLUSIVE;
+}
+uint64_t table_slot_sum(const struct table_slot *slot, uint64_t generation);
+
+/*
+ * The parent's: opens the table, or makes one; for the process that has keeper.lock. What an earlier keeper had is unsure:
+ * its holders are stopped at the old deadline if the next keeper does not come to renew it. 0 or -errno. `why`: one line on
+ * a file that is not a table of ours and was put aside as leases.bad; else "". The caller owns what `table` has then:
+ * table_close().
+ */
+int table_open(struct table *table, int dir_fd, char *why, size_t why_size);
+void table_close(struct table *table);
+
+/* --- both sides --- */
+
+/* How many slots may be looked at (table_file.c). */
+uint32_t table_used(struct table *table);
+static inline enum table_state table_state(const struct table *table, uint32_t slot)
+{
+	return table_word_state(__atomic_load_n(&table->slots[slot].word, __ATOMIC_ACQUIRE));
+}
+/* Is there a lease, or one whose holders are to be killed? */
+bool table_in_use(struct table *table);
+/* How many processes the parent holds stopped. */
+unsigned table_frozen(const struct table *table);
+
+/* --- the keeper's transitions: each slot is one lease's, from table_ask() to table_free() or table_lose() --- */
+
+struct table_lease {
+	const char *token, *name, *path;
+	struct holders_file file;
+	struct store_range range;
+	uid_t uid;
+	enum on_lost on_lost;
+};
+
+/* Before the store is asked for it. 0 and *slot; -ENFILE: TABLE_SLOTS are in use; -ENOSPC, -EDQUOT: no room on the file
+ * system; -EINVAL: an empty name or path, or one that is too long. */
+int table_ask(struct table *table, const struct table_lease *lease, uint32_t *slot);
+/* The store granted it, perhaps a larger range: before any caller is told, and before the page shows it. */
+void table_grant(struct table *table, uint32_t slot, uint64_t fence, const struct store_range *range,
+		 const struct holders_file *file);
+/* The leases may have run out: the store has to confirm it. */
+void table_doubt(struct table *table, uint32_t slot);
+/* The store said so, under its present incarnation: before the lease opens. */
+void table_confirm(struct table *table, uint32_t slot);
+void table_hold(struct table *table, uint32_t slot);
+/* It is a shared one from now on: before the shrink is sent. */
+void table_share(struct table *table, uint32_t slot);
+/* It goes back: before the release is sent. */
+void table_return(struct table *table, uint32_t slot);
+/* The store has it no more, and nobody relied on it. */
+void table_free(struct table *table, uint32_t slot);
+/* It was lost: its holders are to be killed, or not (ON_LOST_WARN). The slot is the parent's from now on. */
+void table_lose(struct table *table, uint32_t slot, enum table_why why);
+
+void table_set_on_lost(struct table *table, uint32_t slot, enum on_lost on_lost);
+/* The kernel's number of a slot's file. False, with 0: it is not known. */
+bool table_learnt(const struct table *table, uint32_t slot, uint64_t *kernel_dev, uint64_t *kernel_ino);
+void table_learn(struct table *table, uint32_t slot, uint64_t kernel_dev, uint64_t kernel_ino);
+
+/* --- the parent's --- */
+
+/* A slot as it was at one moment: all of one lease, never a mixture of two. What cannot be is made what errs to the safe
+ * side: a range that is none is the whole file. */
+struct table_view {
+	enum table_state state;
+	uint64_t generation;
+	struct holders_file file;
+	enum wire_space space;
+	int64_t from, to;
+	enum on_lost on_lost;
+	enum table_why why;
+};
+void table_view(const struct table *table, uint32_t slot, struct table_view *out);
+enum on_lost table_on_lost(const struct table *table, uint32_t slot);
+/* The slot, if it is in the state `from`. False: it was not. */
+bool table_move(struct table *table, uint32_t slot, enum table_state from, enum table_state to);
+/* A dead keeper's leases are for the next one to confirm. No keeper runs. */
+void table_unsure(struct table *table);
+/* A lock under this lease, as it was when `generation` was read, is held by nobody who could be stopped. */
+void table_set_hidden(struct table *table, uint32_t slot, uint64_t generation, bool hidden);
+/* Is it? Known only while the leases are unsure. Both sides. */
+bool table_is_hidden(const struct table *table, uint32_t slot);
+
+#endif

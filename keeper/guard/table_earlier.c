@@ -1,0 +1,175 @@
+/*
+ * See table_earlier.h.
+ *
+ * Damage. A lease whose text or sum does not fit was granted to somebody whom nobody can renew it for: it is lost, and its
+ * holders are ended, those of every lock on its file, since its range may be wrong, too. The other leases go on. What was
+ * only asked for or goes back needs no more than its token; without that it is dropped, and the store's recall of an
+ * unknown token clears it.
+ *
+ * The host's name and the incarnation are strings, which no store writes at once: the name's first byte is written last, and
+ * of two places for the incarnation the one that is not the present one is written, and then the count.
+ */
+#include "keeper/guard/table_earlier.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "keeper/guard/table_text.h"
+#include "keeper/guard/table_words.h"
+
+static bool is_range(const struct table_slot *s)
+{
+	return s->space < WIRE_SPACES && s->from >= 0 && s->to > s->from;
+}
+
+static bool is_asked(enum table_state state)
+{
+	return state == TABLE_ASKED || state == TABLE_RETURNED; /* mutant: table-asked */
+}
+
+/* A lease that can be read. */
+static bool is_whole(const struct table *t, uint32_t slot, struct table_text *text)
+{
+	const struct table_slot *s = &t->slots[slot];
+	uint64_t generation = table_word_generation(s->word);
+	unsigned mode = s->word >> 8 & 0xff;
+
+	return (s->word & 0xff) < TABLE_STATES && mode < WIRE_MODES && s->fence && is_range(s) &&
+	       s->sum == table_slot_sum(s, generation) && table_text_get(t, slot, generation, text); /* mutant: table-whole */
+}
+
+/* What was asked for: its range may be half written. */
+static bool is_known(const struct table *t, uint32_t slot, struct table_text *text)
+{
+	return t->slots[slot].space < WIRE_SPACES &&
+	       table_text_get(t, slot, table_word_generation(t->slots[slot].word), text);
+}
+
+static bool tell(struct table *t, uint32_t slot, const struct table_text *text, table_entry_cb *cb, void *arg)
+{
+	const struct table_slot *s = &t->slots[slot];
+	bool unsure = !is_asked(table_state(t, slot));
+	struct table_entry entry = {.slot = slot,
+				    .unsure = unsure,
+				    .forgotten = unsure && s->incarnation != t->head->incarnation,
+				    .token = text->token,
+				    .name = text->name,
+				    .path = text->path,
+				    .range = {.space = s->space,
+					      .mode = table_word_mode(s->word),
+					      .from = is_range(s) ? s->from : 0,
+					      .to = is_range(s) ? s->to : WIRE_EOF},
+				    .fence = s->fence,
+				    .dev = s->dev,
+				    .ino = s->ino,
+				    .uid = s->uid};
+
+	return cb(arg, &entry);
+}
+
+static void take_up_asked(struct table *t, uint32_t slot, table_entry_cb *cb, void *arg)
+{
+	struct table_text text;
+
+	table_return(t, slot);
+	if (!is_known(t, slot, &text) || !tell(t, slot, &text, cb, arg))
+		table_free(t, slot);
+}
+
+/* False: damaged, or there is no memory for it, which the sum then says. */
+static bool take_up_lease(struct table *t, uint32_t slot, table_entry_cb *cb, void *arg)
+{
+	struct table_text text;
+
+	table_doubt(t, slot);
+	if (!is_whole(t, slot, &text))
+		return false;
+	if (tell(t, slot, &text, cb, arg))
+		return true;
+	table_put64(&t->slots[slot].sum, 0);
+	return false;
+}
+
+int table_take_up(struct table *t, table_entry_cb *cb, void *arg, unsigned *damaged)
+{
+	uint32_t used = table_used(t);
+	int ret;
+
+	*damaged = 0;
+	for (uint32_t i = 0; i < used; i++) /* a word of no known state, before anything relies on it */
+		if ((t->slots[i].word & 0xff) >= TABLE_STATES || (t->slots[i].word >> 8 & 0xff) >= WIRE_MODES)
+			table_put64(&t->slots[i].sum, 0);
+	ret = table_text_open(t);
+	for (uint32_t i = 0; ret == 0 && i < used; i++) {
+		enum table_state state = table_state(t, i);
+
+		if (is_asked(state))
+			take_up_asked(t, i, cb, arg);
+		else if (state == TABLE_HELD || state == TABLE_UNSURE)
+			*damaged += !take_up_lease(t, i, cb, arg);
+	}
+	return ret;
+}
+
+/* All locks on the file, in both spaces: nobody knows which it was. */
+static void lose_whole_file(struct table *t, uint32_t slot)
+{
+	struct table_slot *s = &t->slots[slot];
+	uint32_t other;
+	struct table_lease lease = {.token = "00000000000000000000000000000000",
+				    .name = "?",
+				    .path = "?",
+				    .file = {.dev = s->dev, .ino = s->ino, .kernel_dev = s->kernel_dev, .kernel_ino = s->kernel_ino},
+				    .range = {.space = WIRE_RECORD, .mode = WIRE_EXCLUSIVE, .from = 0, .to = WIRE_EOF},
+				    .uid = s->uid,
+				    .on_lost = table_on_lost(t, slot)};
+
+	table_put_ns(&s->from, 0);
+	table_put_ns(&s->to, WIRE_EOF);
+	table_put32(&s->space, WIRE_FLOCK);
+	if (table_ask(t, &lease, &other) == 0)
+		table_lose(t, other, TABLE_WHY_UNKNOWN);
+	table_lose(t, slot, TABLE_WHY_UNKNOWN);
+}
+
+void table_lose_damaged(struct table *t)
+{
+	uint32_t used = table_used(t);
+	struct table_text text;
+
+	for (uint32_t i = 0; i < used; i++) {
+		enum table_state state = table_state(t, i);
+
+		if ((state == TABLE_HELD || state == TABLE_UNSURE) && !is_whole(t, i, &text))
+			lose_whole_file(t, i);
+	}
+}
+
+/* --- the host --- */
+
+void table_host(struct table *t, char host[STORE_HOST_BYTES])
+{
+	if (t->head->host[0]) {
+		memcpy(host, t->head->host, STORE_HOST_BYTES);
+		return;
+	}
+	table_put_bytes(t->head->host + 1, host + 1, strlen(host)); /* mutant: table-host */
+	table_put_bytes(t->head->host, host, 1);
+}
+
+const char *table_incarnation(const struct table *t)
+{
+	return t->head->incarnations[t->head->incarnation % 2];
+}
+
+void table_set_incarnation(struct table *t, const char *incarnation)
+{
+	uint64_t next = t->head->incarnation + 1;
+	char text[STORE_INC_BYTES] = "";
+
+	if (strcmp(incarnation, table_incarnation(t)) == 0)
+		return;
+	snprintf(text, sizeof(text), "%s", incarnation);
+	table_put_bytes(t->head->incarnations[next % 2], text, sizeof(text)); /* mutant: table-incarnation */
+	table_put64(&t->head->incarnation, next);
+}

@@ -1,0 +1,110 @@
+/*
+ * See table_notes.h. The deadline is written before freeze_at: a keeper that dies in between leaves a freeze that begins
+ * early, which is safe. A process that asks for freeze_at first sees a deadline that is not older.
+ */
+#include "keeper/guard/table_notes.h"
+
+#include <signal.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "keeper/guard/table_words.h"
+
+void table_renewed(struct table *t, int64_t freeze_at_ns, int64_t deadline_ns)
+{
+	table_put_ns(&t->head->deadline_ns, deadline_ns);
+	table_put_ns(&t->head->freeze_at_ns, freeze_at_ns);
+	if (table_frozen(t))
+		table_notify(t);
+}
+
+void table_pinned(struct table *t, int64_t until_ns)
+{
+	if (until_ns > t->head->pins_until_ns)
+		table_put_ns(&t->head->pins_until_ns, until_ns);
+}
+
+int64_t table_pins_until(const struct table *t, int64_t most_ns)
+{
+	int64_t until_ns = t->head->pins_until_ns;
+
+	return until_ns < most_ns ? until_ns : most_ns;
+}
+
+bool table_has_caller(const struct table *t, const struct table_caller *caller)
+{
+	uint32_t count = table_get32(&t->head->caller_count);
+
+	for (uint32_t i = 0; i < count && i < TABLE_CALLERS; i++)
+		if (memcmp(&t->head->callers[i], caller, sizeof(*caller)) == 0)
+			return true;
+	return false;
+}
+
+void table_add_caller(struct table *t, const struct table_caller *caller)
+{
+	struct table_head *h = t->head;
+
+	if (h->callers_ns != h->freeze_at_ns)
+		table_put32(&h->caller_count, 0);
+	table_put_ns(&h->callers_ns, h->freeze_at_ns);
+	if (h->caller_count >= TABLE_CALLERS || table_has_caller(t, caller))
+		return; /* more than that are taken for holders */
+	table_put_bytes(&h->callers[h->caller_count], caller, sizeof(*caller));
+	table_put32(&h->caller_count, h->caller_count + 1);
+}
+
+void table_notify(const struct table *t)
+{
+	if (getppid() == t->head->parent) /* else it has died, and another process is our parent now */
+		kill(t->head->parent, SIGUSR1);
+}
+
+void table_alive(struct table *t)
+{
+	table_put_ns(&t->head->alive, t->head->alive + 1);
+}
+
+static bool is_lost(const struct table *t, uint32_t slot)
+{
+	enum table_state state = table_state(t, slot);
+
+	return state == TABLE_LOST || state == TABLE_ENDING;
+}
+
+bool table_has_lost(struct table *t)
+{
+	uint32_t used = table_used(t);
+	bool found = false;
+
+	for (uint32_t i = 0; !found && i < used; i++)
+		found = is_lost(t, i);
+	return found && getppid() == t->head->parent;
+}
+
+bool table_has_lost_on(struct table *t, uint64_t dev, uint64_t ino, enum wire_space space)
+{
+	uint32_t used = table_used(t);
+	bool found = false;
+
+	for (uint32_t i = 0; !found && i < used; i++) {
+		const struct table_slot *s = &t->slots[i];
+
+		found = is_lost(t, i) && s->dev == dev && s->ino == ino && s->space == space;
+	}
+	return found && getppid() == t->head->parent;
+}
+
+#define PATIENCE_NS (5000 * NS_PER_MS)
+#define LEAST_NS    (200 * NS_PER_MS) /* twice the period of `alive` */
+#define RESTART_NS  (500 * NS_PER_MS) /* for the next keeper to start, take up the leases and renew */
+
+int64_t table_patience_ns(struct table *t, int64_t since_ns)
+{
+	int64_t left = table_get_ns(&t->head->freeze_at_ns) - since_ns;
+
+	if (left <= 0 || !table_in_use(t)) /* nothing to save */
+		return PATIENCE_NS;
+	left -= left < 2 * RESTART_NS ? left / 2 : RESTART_NS;
+	return left < LEAST_NS ? LEAST_NS : left > PATIENCE_NS ? PATIENCE_NS : left;
+}

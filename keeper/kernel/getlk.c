@@ -1,0 +1,42 @@
+/* See getlk.h. */
+#include "keeper/kernel/getlk.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <time.h>
+#include <unistd.h>
+
+#define GETLK_TRIES    20 /* a probe that waited has the lock for a moment (probe.c) */
+#define GETLK_PAUSE_NS 1000000
+
+int getlk_ask(int fd, const struct getlk *wanted, struct getlk *found)
+{
+	struct flock lock = {.l_type = wanted->mode == WIRE_SHARED ? F_RDLCK : F_WRLCK,
+			     .l_whence = SEEK_SET,
+			     .l_start = wanted->from,
+			     .l_len = wanted->to == WIRE_EOF ? 0 : wanted->to - wanted->from};
+
+	if (fcntl(fd, F_OFD_GETLK, &lock) != 0)
+		return errno == EAGAIN ? -EIO : -errno;
+	if (lock.l_type == F_UNLCK)
+		return 0;
+	if (lock.l_pid == getpid()) /* a probe that waited takes it for a moment, and is about to say so */
+		return -EAGAIN;
+	found->mode = lock.l_type == F_RDLCK ? WIRE_SHARED : WIRE_EXCLUSIVE;
+	found->from = lock.l_start;
+	found->to = lock.l_len ? lock.l_start + lock.l_len : WIRE_EOF;
+	return 1;
+}
+
+int getlk_ask_again(int fd, const struct getlk *wanted, struct getlk *found)
+{
+	static const struct timespec pause = {.tv_nsec = GETLK_PAUSE_NS};
+	int ret = -EAGAIN;
+
+	for (int tries = 0; tries < GETLK_TRIES && ret == -EAGAIN; tries++) {
+		if (tries)
+			nanosleep(&pause, NULL);
+		ret = getlk_ask(fd, wanted, found);
+	}
+	return ret;
+}

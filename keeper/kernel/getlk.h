@@ -1,0 +1,26 @@
+/*
+ * Which record lock is in the way of a wanted one? The kernel's answer (F_OFD_GETLK), by a description that has no lock
+ * itself.
+ *
+ * May wait for a file server: in the loop only on local file systems; in workers and fronts on any.
+ */
+#ifndef DFLOCK_KEEPER_GETLK_H
+#define DFLOCK_KEEPER_GETLK_H
+
+#include <stdint.h>
+
+#include "wire/msg.h"
+
+/* A record lock; from and to half open. */
+struct getlk {
+	enum wire_mode mode;
+	int64_t from, to; /* WIRE_EOF: to the end of the file */
+};
+
+/* 1: *found is the first lock in the kernel's list. 0: none. -EAGAIN: one of this process's own probes, which has the
+ * lock for a moment. Else -errno. */
+int getlk_ask(int fd, const struct getlk *wanted, struct getlk *found);
+/* The same, again while a probe has the lock: up to 20 ms. -EAGAIN: it still has. */
+int getlk_ask_again(int fd, const struct getlk *wanted, struct getlk *found);
+
+#endif

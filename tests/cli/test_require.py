@@ -1,0 +1,84 @@
+"""`dflock run --require` and `dflock check --require`: a job that would not be protected does not start."""
+import os
+
+import pytest
+from harness import wait_until
+
+
+@pytest.fixture
+def host(make_host):
+    return make_host("a", rules='{ path = "%s/f"; name = "t"; }', lease="ttl_ms = 5000;")
+
+
+def required(host, *words):
+    """What the job says, the exit status, and what dflock says."""
+    done = host.cli("run", *words, *([] if words[-1:] and not words[-1].startswith("-") else ["echo", "ran"]), check=False)
+    return done.stdout, done.returncode, done.stderr
+
+
+def test_all_is_there(host):
+    file = "--require=" + host.path("f")
+    assert required(host, "--require") == ("ran\n", 0, "")
+    assert required(host, file) == ("ran\n", 0, "")
+
+
+def check_refused(said, *texts):
+    out, status, err = said
+    assert (out, status) == ("", 123) and err.count("\n") == 1, said
+    assert err.startswith("dflock: not started: ") and all(text in err for text in texts), said
+
+
+def test_a_file_that_is_not_protected(host):
+    check_refused(required(host, "--require=" + host.path("typo")), host.path("typo") + " is not protected")
+
+
+def test_a_file_by_another_path(host, folder):
+    """What counts is where the path leads."""
+    os.symlink(host.files, os.path.join(folder, "elsewhere"))
+    assert required(host, "--require=" + os.path.join(folder, "elsewhere/f")) == ("ran\n", 0, "")
+
+
+def test_an_invalid_configuration(host):
+    with open(host.config, "a") as f:
+        f.write("colour = 1;\n")
+    check_refused(required(host, "--require"), host.config, "unknown setting colour")
+
+
+def test_no_store(host, redis):
+    """It says so at once where the keeper knows, and in about a second where the keeper has just started."""
+    wait_until(host.kill_keeper, "the keeper has ended")
+    redis.stop()
+    check_refused(required(host, "--require"), "is not reachable", "dflock doctor")
+
+
+def test_a_store_in_grace(host, redis):
+    wait_until(host.kill_keeper, "the keeper has ended")
+    redis.command("FLUSHALL")
+    check_refused(required(host, "--require"), "is in grace")
+
+
+def test_a_keeper_is_started(host):
+    wait_until(host.kill_keeper, "the keeper has ended")
+    assert required(host, "--require") == ("ran\n", 0, "")
+    assert host.keeper_pids()
+
+
+def test_a_program_that_is_not_reached(host, compiled):
+    static = compiled("static", "-static")
+    check_refused(required(host, "--require", static), "is statically linked")
+
+
+def test_without_require_nothing_is_asked(host, redis):
+    wait_until(host.kill_keeper, "the keeper has ended")
+    redis.stop()
+    assert required(host) == ("ran\n", 0, "")
+    assert not host.keeper_pids()
+
+
+def test_check(host):
+    fine, typo = host.path("f"), host.path("typo")
+    assert host.cli("check", "--require", fine, check=False).returncode == 0
+    assert host.cli("check", fine, typo, check=False).returncode == 0
+    done = host.cli("check", "--require", fine, typo, check=False)
+    assert done.returncode == 1 and typo + ": not protected" in done.stdout
+    assert host.cli("check", "--require", check=False).returncode == 2
