@@ -5,7 +5,7 @@
  * anybody that a file is not protected, and the leases that the keeper has (leases.h).
  *
  * Whose rules they are: those of the file config_path, whatever its state. The rules of a file that was changed, is
- * invalid or missing stay in force until the keeper publishes others (keeper/leases/configfile.h), so a program that was told
+ * invalid or missing stay in force until the keeper publishes others (keeper/callers/configfile.h), so a program that was told
  * to use config_path goes by them. A program finds out that it was in one of these ways: the file that it was told to
  * use is in a state that the keeper has seen (`config` or `seen`; then both have the same file, by whatever path); or
  * it has the same path, and the file is missing or has changed within WIRE_CONFIG_YOUNG_NS. Else it asks: no keeper has
