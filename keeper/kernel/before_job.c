@@ -24,14 +24,14 @@ bool before_are_few(pid_t pid)
 	return procfs_has_few(pid, BEFORE_FEW);
 }
 
-static void run(struct work *work)
+static void before_run(struct work *work)
 {
 	struct before_job *job = (struct before_job *)work;
 
 	job->ret = before_read(&job->before, -1, job->pid, WIRE_OWNER_PROCESS, &job->st);
 }
 
-static void done(struct work *work)
+static void before_done(struct work *work)
 {
 	struct before_job *job = (struct before_job *)work;
 
@@ -46,7 +46,7 @@ int before_start(struct workers *workers, const struct ucred *peer, const struct
 	if (!job)
 		return -ENOMEM;
 	*job = (struct before_job){
-		.work = {.run = run, .done = done}, .pid = peer->pid, .st = *st, .cb = cb, .arg = arg};
+		.work = {.run = before_run, .done = before_done}, .pid = peer->pid, .st = *st, .cb = cb, .arg = arg};
 	if (workers_start(workers, DEVICE_OF_USER(peer->uid), &job->work) == 0)
 		return 0;
 	free(job);
