@@ -71,7 +71,7 @@ $(BUILD)/%.o: %.c Makefile $(BUILD)/prefix
 	$(call say,CC)
 	$(Q)$(CC) $(CPPFLAGS) $(CFLAGS) $(PKG_CFLAGS) -MMD -MP -c -o $@ $<
 $(BUILD)/store/scripts.o: $(wildcard store/lua/*.lua)
-$(BUILD)/unit/test_cli: $(BUILD)/cli/files.o $(BUILD)/cli/show.o $(BUILD)/cli/table.o
+$(BUILD)/unit/test_cli: $(BUILD)/cli/files.o $(BUILD)/cli/show.o $(BUILD)/cli/grid.o
 $(BUILD)/unit/test_cli: LIBS += $(CLI_LIBS)
 $(BUILD)/unit/%: tests/unit/%.c $(CORE) Makefile
 	@mkdir -p $(@D)

@@ -1,6 +1,6 @@
 /*
  * The runtime directory: where the programs of one user and that user's keeper find each other. It holds the keeper's
- * socket, page and records (dflockd(8), FILES). rundir.c has the rule, and why all processes of a user agree.
+ * socket, page and table of leases (dflockd(8), FILES). rundir.c has the rule, and why all processes of a user agree.
  *
  * libc only, no allocation, at most 5 kB of stack; usable in signal handlers; errno may change. `uid` is the caller's
  * effective one, as geteuid() gives it. `why` gets one line that says what is wrong and what to do.

@@ -227,7 +227,7 @@ def test_a_keeper_that_hangs(make_host):
     os.kill(parent, signal.SIGSTOP)
     os.kill(keeper, signal.SIGSTOP)
     try:
-        Doctor(a).only(rf"the keeper \(pid {keeper}\).*has not answered for \d+ s; its log says what it is at$")
+        Doctor(a).only(rf"the keeper \(pid {keeper}\).*has not answered for \d+ s; its log may say why$")
     finally:
         os.kill(keeper, signal.SIGCONT)
         os.kill(parent, signal.SIGCONT)

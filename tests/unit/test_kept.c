@@ -8,7 +8,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "keeper/leases/kept.h"
+#include "keeper/callers/kept.h"
 
 static char base[64];
 static int dir;
