@@ -21,11 +21,10 @@ $(shell mkdir -p -m 1777 $(BUILD)/reports)
 $(SAN_OBJ): CPPFLAGS += -DSAN_REPORTS='"$(abspath $(BUILD))/reports"'
 endif
 
-CORE_SRC := $(wildcard wire/*.c config/*.c store/*.c) $(filter-out keeper/main.c,$(wildcard keeper/*.c keeper/*/*.c))
+CORE_SRC := $(wildcard wire/*.c procfs/*.c config/*.c store/*.c) $(filter-out keeper/main.c,$(wildcard keeper/*.c keeper/*/*.c))
 CORE_OBJ := $(CORE_SRC:%.c=$(BUILD)/%.o)
 CORE     := $(BUILD)/libcore.a
-# ownproc.c is for keepers and the command line, and uses more of libc than the shim may.
-SHIM_SRC := $(wildcard shim/*.c) $(filter-out wire/ownproc.c,$(wildcard wire/*.c))
+SHIM_SRC := $(wildcard shim/*.c wire/*.c)
 SHIM_OBJ := $(SHIM_SRC:%.c=$(BUILD)/pic/%.o)
 CLI_OBJ  := $(patsubst %.c,$(BUILD)/%.o,$(wildcard cli/*.c))
 UNIT     := $(patsubst tests/unit/%.c,$(BUILD)/unit/%,$(wildcard tests/unit/test_*.c))

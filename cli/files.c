@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "config/internal.h" /* resolve_path() */
+#include "procfs/procfs_mounts.h"
 
 /* Makes `file` absolute, with its directory resolved if that exists ("../x"). */
 static int files_make_absolute(const char *file, char absolute[PATH_MAX])
@@ -40,23 +41,6 @@ int files_resolve(const char *file, char path[PATH_MAX])
 		return -errno;
 	r = files_make_absolute(file, absolute);
 	return r ? r : resolve_path(absolute, path);
-}
-
-int files_parse_mount(const char *line, unsigned long long id, char *type, size_t type_size, char *options,
-		      size_t options_size)
-{
-	char mount_options[512], super_options[2048], fs[64];
-	unsigned long long this;
-	const char *rest = strstr(line, " - ");
-
-	/* ID PARENT MAJOR:MINOR ROOT POINT OPTIONS [FIELDS...] - TYPE SOURCE SUPER_OPTIONS */
-	if (sscanf(line, "%llu %*u %*s %*s %*s %511s", &this, mount_options) != 2 || this != id || !rest)
-		return -ENOENT;
-	if (sscanf(rest + 3, "%63s %*s %2047s", fs, super_options) != 2)
-		return -ENOENT;
-	snprintf(type, type_size, "%s", fs);
-	snprintf(options, options_size, "%s,%s", mount_options, super_options);
-	return 0;
 }
 
 /* Is `option` ("nolock", "local_lock=all") one of the list? */
@@ -149,28 +133,40 @@ enum files_locks files_judge(const char *type, const char *options, char line[FI
 	return FILES_UNKNOWN;
 }
 
-/* The mount's line in mountinfo, found by its id. */
-static int find_mount(unsigned long long id, char *type, size_t type_size, char *options, size_t options_size)
-{
-	FILE *f = fopen("/proc/self/mountinfo", "re");
-	char *line = NULL;
-	size_t room = 0;
-	int r = -ENOENT;
+struct files_wanted {
+	uint64_t id;
+	enum files_locks *locks;
+	char *line;
+};
 
-	if (!f)
-		return -errno;
-	while (r && getline(&line, &room, f) > 0)
-		r = files_parse_mount(line, id, type, type_size, options, options_size);
-	free(line);
-	fclose(f);
-	return r;
+static int files_on_mount(void *arg, const struct procfs_mount *mount)
+{
+	struct files_wanted *wanted = arg;
+	char options[2600];
+
+	if ((uint64_t)mount->id != wanted->id)
+		return 0;
+	snprintf(options, sizeof(options), "%.500s,%.2000s", mount->options, mount->super_options);
+	*wanted->locks = files_judge(mount->type, options, wanted->line);
+	return 1;
+}
+
+/* By its id. 0, or -ENOENT, or -errno. */
+static int files_judge_mount(struct files_wanted *wanted)
+{
+	FILE *table = procfs_mounts_open(0);
+	int ret = table ? procfs_mounts(table, files_on_mount, wanted) : -errno;
+
+	if (table)
+		fclose(table);
+	return ret == 1 ? 0 : ret ? ret : -ENOENT;
 }
 
 int files_examine(const char *path, enum files_locks *locks, char line[FILES_LINE_BYTES])
 {
-	char type[64], options[2600];
+	struct files_wanted wanted = {.locks = locks, .line = line};
 	struct statx st;
-	int r;
+	int ret;
 
 	if (statx(AT_FDCWD, path, AT_STATX_DONT_SYNC, STATX_TYPE | STATX_MNT_ID, &st))
 		return -errno;
@@ -181,13 +177,12 @@ int files_examine(const char *path, enum files_locks *locks, char line[FILES_LIN
 		return 0;
 	}
 	/* Since Linux 5.8. */
-	r = st.stx_mask & STATX_MNT_ID ? find_mount(st.stx_mnt_id, type, sizeof(type), options, sizeof(options))
-				       : -ENOENT;
-	if (r) {
-		snprintf(line, FILES_LINE_BYTES, "its mount cannot be found in /proc/self/mountinfo: %s", strerror(-r));
+	wanted.id = st.stx_mnt_id;
+	ret = st.stx_mask & STATX_MNT_ID ? files_judge_mount(&wanted) : -ENOENT;
+	if (ret) {
+		snprintf(line, FILES_LINE_BYTES, "its mount cannot be found in /proc/self/mountinfo: %s",
+			 strerror(-ret));
 		*locks = FILES_UNKNOWN;
-		return 0;
 	}
-	*locks = files_judge(type, options, line);
 	return 0;
 }

@@ -4,7 +4,6 @@
 #define DFLOCK_CLI_FILES_H
 
 #include <limits.h>
-#include <stddef.h>
 
 /*
  * The path as the kernel shows it for an open descriptor of the file: links are resolved as far as they exist, and what
@@ -28,10 +27,6 @@ enum files_locks {
  * 0, or -errno if path cannot be examined. Does not ask a file server for anything that is in the cache.
  */
 int files_examine(const char *path, enum files_locks *locks, char line[FILES_LINE_BYTES]);
-
-/* From one line of mountinfo: is it the mount `id`? Then type and options (of mount and superblock, "a,b,c"). Pure. */
-int files_parse_mount(const char *line, unsigned long long id, char *type, size_t type_size, char *options,
-		      size_t options_size);
 
 /* What a file system of that type, mounted with those options, does with flock(). Pure. */
 enum files_locks files_judge(const char *type, const char *options, char line[FILES_LINE_BYTES]);

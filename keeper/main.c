@@ -19,7 +19,7 @@
 #include "keeper/guard/inherit.h"
 #include "keeper/log.h"
 #include "keeper/main.h"
-#include "wire/ownproc.h"
+#include "procfs/ownproc.h"
 #include "wire/rundir.h"
 
 #define LOCK_NAME     "keeper.lock"

@@ -17,6 +17,7 @@
 #include <unistd.h>
 #include <utlist.h>
 
+#include "keeper/array.h"
 #include "keeper/leases/deadline.h"
 #include "keeper/clock.h"
 #include "keeper/kernel/holders.h"
@@ -49,8 +50,7 @@ struct deadlock_search {
 	struct keeper *keeper;
 	struct store_chase chase;
 	struct holders_file file;
-	pid_t *pids;
-	size_t count, room;
+	UT_array pids; /* pid_t */
 };
 
 bool deadlock_possible(const struct session *s)
@@ -138,20 +138,11 @@ static int deadlock_on_holder(void *arg, const struct holder *h)
 {
 	struct deadlock_search *search = arg;
 	const struct store_range *wanted = &search->chase.range;
-	pid_t *pids;
 
 	if (h->space != WIRE_RECORD || h->owner != WIRE_OWNER_PROCESS || h->from >= wanted->to ||
 	    wanted->from >= h->to || (h->mode == WIRE_SHARED && wanted->mode == WIRE_SHARED))
 		return 0;
-	if (search->count == search->room) {
-		search->room = search->room ? 2 * search->room : 16;
-		pids = realloc(search->pids, search->room * sizeof(*pids));
-		if (!pids)
-			return -1;
-		search->pids = pids;
-	}
-	search->pids[search->count++] = h->pid;
-	return 0;
+	return array_push(&search->pids, &h->pid, sizeof(h->pid));
 }
 
 static void deadlock_search_work(uv_work_t *req)
@@ -165,13 +156,14 @@ static void deadlock_search_work(uv_work_t *req)
 static void deadlock_searched(uv_work_t *req, int status)
 {
 	struct deadlock_search *search = req->data;
+	const pid_t *pids = array_items(&search->pids);
 
 	(void)status;
-	for (size_t i = 0; i < search->count; i++)
-		if (i == 0 || search->pids[i] != search->pids[i - 1]) /* of one process they come together */
-			deadlock_follow(search->keeper, search->pids[i], &search->chase);
+	for (size_t i = 0; i < utarray_len(&search->pids); i++)
+		if (i == 0 || pids[i] != pids[i - 1]) /* of one process they come together */
+			deadlock_follow(search->keeper, pids[i], &search->chase);
 	queue_settle(search->keeper);
-	free(search->pids);
+	utarray_done(&search->pids);
 	free(search);
 }
 

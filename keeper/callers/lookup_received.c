@@ -67,10 +67,6 @@ static void look_up(struct session *s)
 
 static bool copy_answer(struct inspect_result *r, const struct front_answer *a, const struct held *before, int fd)
 {
-	struct held *locks = a->before_count ? malloc(a->before_count * sizeof(*before)) : NULL;
-
-	if (a->before_count && !locks)
-		return false;
 	*r = (struct inspect_result){.st = a->st,
 				     .id = a->id,
 				     .fd = fd,
@@ -79,10 +75,10 @@ static bool copy_answer(struct inspect_result *r, const struct front_answer *a, 
 				     .named_late = a->named_late};
 	memcpy(r->refused, a->refused, sizeof(r->refused));
 	memcpy(r->path, a->path, sizeof(r->path));
-	if (a->before_count)
-		memcpy(locks, before, a->before_count * sizeof(*before));
-	r->before = (struct before){.locks = locks, .count = a->before_count, .room = a->before_count};
-	return true;
+	if (before_copy(&r->before, before, a->before_count) == 0)
+		return true;
+	before_free(&r->before);
+	return false;
 }
 
 void lookup_received(struct session *s, const struct front_answer *a, const struct held *before, int fd)

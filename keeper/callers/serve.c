@@ -142,7 +142,7 @@ static void wait_for_lease(struct session *s, const struct store_range *range)
 static bool is_newcomer(const struct session *s, const struct lease *lease, bool needed)
 {
 	/* mutant: newcomer */
-	if (lease->recall < RECALL_WAIT || s->holds.exclusive || s->before.count || needed || caller_is_nonblocking(s))
+	if (lease->recall < RECALL_WAIT || s->holds.exclusive || before_count(&s->before) || needed || caller_is_nonblocking(s))
 		return false;
 	return s->request.mode == WIRE_EXCLUSIVE || !(s->holds.shared || s->shared_in_use);
 }
@@ -333,7 +333,7 @@ void serve_begin(struct session *s, struct lock *lock)
 	w->range = serve_range(s);
 	w->uid = s->peer.uid;
 	w->nonblocking = caller_is_nonblocking(s);
-	w->may_pass = s->before.count > 0;
+	w->may_pass = before_count(&s->before) > 0;
 	waiters_add(w, lock);
 	queue_tell(w, WAITER_SERVE); /* mutant: serve-new */
 }

@@ -216,10 +216,10 @@ static void status_search_work(uv_work_t *req)
 
 	if (!job->error)
 		job->error = claims_build(&job->claims);
-	if (!job->error && job->claims.count)
+	if (!job->error && claims_count(&job->claims))
 		job->error = holders_find(job->claims.files, job->claims.file_count, getpid(), status_on_holder, job,
 					  &job->unseen);
-	if (!job->error && job->claims.count)
+	if (!job->error && claims_count(&job->claims))
 		job->error = unseen_find(&job->claims, getpid(), status_on_unseen, job);
 }
 

@@ -118,11 +118,11 @@ static void front_look_at(struct front_answer *a, struct inspect_request *reques
 		frontmsg_say(a, NULL, -1);
 		return front_close_and_say(&result.fd, 1);
 	}
-	a->before_count = (uint32_t)result.before.count;
+	a->before_count = (uint32_t)before_count(&result.before);
 	a->ready = a->local;
 	a->away = !a->local;
 	alarm(0);
-	frontmsg_say(a, result.before.locks, a->local ? result.fd : -1);
+	frontmsg_say(a, before_locks(&result.before), a->local ? result.fd : -1);
 	before_free(&result.before);
 	if (a->local)
 		close(result.fd);

@@ -28,9 +28,9 @@ void bereft_kill(struct freeze *f)
 	slots_set(f->table, SLOTS_IN(TABLE_LOST), TABLE_ENDING);
 	stopped_limit(&f->stopped, BEREFT_SEIZE_NS);
 	stopped = freeze_until(f, &family, ending, now, now + BEREFT_STOP_NS);
-	for (size_t i = 0; i < family.count; i++)
+	for (size_t i = 0; i < family_count(&family); i++)
 		log_error("pid %d held a lock whose lease was lost, or was started by one that did: it is killed",
-			  (int)family.pids[i]);
+			  (int)family_at(&family, i));
 	if (stopped) /* else no time is to be lost */
 		farewell(f->table, ending, &family, FAREWELL_LOST, f->relying.keeper);
 	evict_signal(&family, SIGKILL);

@@ -13,9 +13,9 @@
 
 void evict_signal(const struct family *family, int number)
 {
-	for (size_t i = 0; i < family->count; i++)
-		if (family->pids[i] != getpid())
-			kill(family->pids[i], number);
+	for (size_t i = 0; i < family_count(family); i++)
+		if (family_at(family, i) != getpid())
+			kill(family_at(family, i), number);
 }
 
 void evict_holders(struct evict *e, int64_t now_ns)
@@ -28,9 +28,9 @@ void evict_holders(struct evict *e, int64_t now_ns)
 		return;
 	family_free(&e->targets);
 	relying_find_unshown(e->relying, &e->targets, EVICT_SLOTS, NULL);
-	if (e->targets.count)
+	if (family_count(&e->targets))
 		log_error("the store has not answered: %zu processes that hold locks, or were started by one that does, get %s",
-			  e->targets.count, ask ? "SIGTERM" : "SIGKILL");
+			  family_count(&e->targets), ask ? "SIGTERM" : "SIGKILL");
 	farewell(table, EVICT_SLOTS, &e->targets, ask ? FAREWELL_ASK : FAREWELL_KILL, e->relying->keeper);
 	evict_signal(&e->targets, ask ? SIGTERM : SIGKILL);
 	e->asked = true;
@@ -45,9 +45,9 @@ bool evict_is_under_way(const struct evict *e)
 /* The process may have been started by one of them since. */
 bool evict_has_asked(const struct evict *e, pid_t pid)
 {
-	struct family_stat stat;
+	struct procfs_stat stat;
 
-	if (!e->targets.count || e->killed)
+	if (!family_count(&e->targets) || e->killed)
 		return false;
 	for (int i = 0; i < EVICT_PARENTS && pid > 1; i++, pid = stat.parent)
 		if (family_has(&e->targets, pid))

@@ -111,7 +111,7 @@ static int farewell_on_holder(void *arg, const struct holder *h)
 /* For a process that holds no lock itself, or has only a mapping: the line of an ancestor. */
 static const char *farewell_of_parent(const struct farewell *f, pid_t pid)
 {
-	struct family_stat stat;
+	struct procfs_stat stat;
 
 	for (int i = 0; i < FAREWELL_PARENTS && pid > 1 && family_stat(pid, &stat); i++) {
 		const struct lastword *word = farewell_word(f, stat.parent);
@@ -141,8 +141,8 @@ static void farewell_write(struct farewell *f, const struct family *family, pid_
 				     .arg = f};
 	size_t said = 0;
 
-	for (; f->count < family->count; f->count++)
-		f->words[f->count].pid = family->pids[f->count];
+	for (; f->count < family_count(family); f->count++)
+		f->words[f->count].pid = family_at(family, f->count);
 	qsort(f->words, f->count, sizeof(*f->words), farewell_by_pid);
 	holders_search(&ask);
 	for (size_t i = 0; i < f->count; i++)
@@ -159,10 +159,10 @@ void farewell(struct table *table, unsigned which, const struct family *family, 
 {
 	struct farewell f = {.table = table, .how = how};
 
-	if (!family->count)
+	if (!family_count(family))
 		return;
-	f.words = calloc(family->count, sizeof(*f.words));
-	f.own = calloc(family->count, sizeof(*f.own));
+	f.words = calloc(family_count(family), sizeof(*f.words));
+	f.own = calloc(family_count(family), sizeof(*f.own));
 	if (f.words && f.own && slots_claims(table, which, &f.claims) == 0)
 		farewell_write(&f, family, keeper);
 	for (size_t i = 0; f.own && i < f.count; i++)

@@ -62,8 +62,8 @@ void freeze_process(struct freeze *f, pid_t pid)
 
 static void freeze_family(struct freeze *f, const struct family *family)
 {
-	for (size_t i = 0; i < family->count; i++)
-		freeze_process(f, family->pids[i]);
+	for (size_t i = 0; i < family_count(family); i++)
+		freeze_process(f, family_at(family, i));
 	stopped_collect(&f->stopped);
 }
 

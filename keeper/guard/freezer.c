@@ -63,21 +63,21 @@ static void freezer_find_first(struct freeze *f, bool due, int64_t freeze_at_ns)
 
 	if (!relying_find_first(&f->relying, due, freeze_at_ns, stop ? &f->found : NULL) || !stop)
 		return;
-	for (size_t i = 0; i < f->relying.first.count; i++)
-		freeze_process(f, f->relying.first.pids[i]);
+	for (size_t i = 0; i < family_count(&f->relying.first); i++)
+		freeze_process(f, family_at(&f->relying.first, i));
 }
 
 /* The margin has begun: returns when to look again. */
 static int freezer_stop_holders(struct freezer *f, int64_t now_ns, int max_ms)
 {
 	struct freeze *freeze = &f->freeze;
-	size_t before = freeze->stopped.threads.count;
+	size_t before = threads_count(&freeze->stopped.threads);
 
 	if (slots_any(freeze->table, SLOTS_SURE_UNTIL | SLOTS_AS(ON_LOST_KILL)))
 		evict_holders(&freeze->evict, now_ns);
 	if (slots_any(freeze->table, SLOTS_SURE_UNTIL | SLOTS_AS(ON_LOST_FREEZE)))
 		freeze_holders(freeze);
-	return freezer_pause_ms(f, freeze->stopped.threads.count == before && freezer_is_past(freeze->table), max_ms);
+	return freezer_pause_ms(f, threads_count(&freeze->stopped.threads) == before && freezer_is_past(freeze->table), max_ms);
 }
 
 /* It is not due: lets go of all if the leases are sure. Returns when to look again. leases: there are some. */
@@ -87,11 +87,11 @@ static int freezer_rest(struct freezer *f, int64_t now_ns, int64_t freeze_at_ns,
 	struct threads *threads = &freeze->stopped.threads;
 	int64_t left_ms;
 
-	if (threads->count && !slots_any(freeze->table, SLOTS_IN(TABLE_UNSURE)) && (now_ns < freeze_at_ns || !leases)) /* mutant: thaw */
+	if (threads_count(threads) && !slots_any(freeze->table, SLOTS_IN(TABLE_UNSURE)) && (now_ns < freeze_at_ns || !leases)) /* mutant: thaw */
 		freeze_thaw(freeze);
 	/* What is left now is held, and waits for its file system: SIGCHLD tells when it has stopped. */
-	if (threads->count || signalled_continue_kin(&freeze->stopped.signalled))
-		return freezer_pause_ms(f, threads->count && !threads_processes(threads), max_ms);
+	if (threads_count(threads) || signalled_continue_kin(&freeze->stopped.signalled))
+		return freezer_pause_ms(f, threads_count(threads) && !threads_processes(threads), max_ms);
 	f->pause_ms = FREEZER_LOOK_MS;
 	evict_forget(&freeze->evict);
 	left_ms = leases && freeze_at_ns ? (freeze_at_ns - now_ns) / NS_PER_MS + 1 : max_ms;

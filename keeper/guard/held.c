@@ -40,15 +40,15 @@ static bool held_thread(const struct threads *threads, const struct thread *t)
 
 bool held_all(const struct threads *threads)
 {
-	for (size_t i = 0; i < threads->count; i++)
-		if (!held_thread(threads, &threads->all[i]))
+	for (size_t i = 0; i < threads_count(threads); i++)
+		if (!held_thread(threads, threads_at(threads, i)))
 			return false;
 	return true;
 }
 
 static int held_add_ran(void *arg, pid_t pid, pid_t tid)
 {
-	int64_t *sum = arg, ran = family_ran_ns(tid);
+	int64_t *sum = arg, ran = procfs_ran_ns(tid);
 
 	(void)pid;
 	*sum = ran < 0 || *sum < 0 ? -1 : *sum + ran;
@@ -61,15 +61,15 @@ static int64_t held_ran_ns(const struct thread *t)
 	int64_t sum = 0;
 
 	if (!thread_is_process(t))
-		return family_ran_ns(t->tid);
+		return procfs_ran_ns(t->tid);
 	family_threads(t->pid, held_add_ran, &sum);
 	return sum;
 }
 
 void held_warn(struct threads *threads)
 {
-	for (size_t i = 0; i < threads->count; i++) {
-		struct thread *t = &threads->all[i];
+	for (size_t i = 0; i < threads_count(threads); i++) {
+		struct thread *t = threads_at(threads, i);
 
 		t->ran_ns = held_thread(threads, t) ? 0 : held_ran_ns(t);
 	}
@@ -87,8 +87,8 @@ static bool held_waits_for_processor(const struct threads *threads, const struct
 
 void held_kill_rest(struct threads *threads)
 {
-	for (size_t i = 0; i < threads->count; i++) {
-		struct thread *t = &threads->all[i];
+	for (size_t i = 0; i < threads_count(threads); i++) {
+		struct thread *t = threads_at(threads, i);
 
 		if (t->killed || held_thread(threads, t) || held_waits_for_processor(threads, t))
 			continue;

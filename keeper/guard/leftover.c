@@ -7,10 +7,8 @@
  */
 #include "keeper/guard/leftover.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <inttypes.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -24,7 +22,8 @@
 
 #include "keeper/log.h"
 #include "keeper/kernel/mounts.h"
-#include "keeper/kernel/procfs.h"
+#include "procfs/procfs.h"
+#include "procfs/procfs_locks.h"
 
 #ifndef PIDFD_THREAD
 #define PIDFD_THREAD O_EXCL
@@ -67,32 +66,22 @@ static void end_socket(const struct leftover *t, int number)
 }
 
 /* A flock that this process took, on a local file system. */
-static bool is_own_lock(const struct leftover *t, const char *line)
+static int is_own_lock(void *arg, const struct procfs_lock *lock)
 {
-	struct procfs_lock lock;
+	const struct leftover *t = arg;
 
-	return procfs_lock_line(line, &lock) && lock.space == WIRE_FLOCK && lock.locker == t->pid &&
-	       mounts_local_device(t->mounts, lock.dev);
+	return lock->space == WIRE_FLOCK && lock->locker == t->pid && mounts_local_device(t->mounts, lock->dev);
 }
 
-static bool has_own_lock(const struct leftover *t, const char *number)
+static bool has_own_lock(struct leftover *t, int number)
 {
-	char name[32], line[256];
-	bool found = false;
-	FILE *info;
-	int fd;
+	struct procfs_text text = {0};
+	char name[32];
+	bool found;
 
-	snprintf(name, sizeof(name), "fdinfo/%.12s", number);
-	fd = openat(t->dir, name, O_RDONLY | O_CLOEXEC);
-	info = fd < 0 ? NULL : fdopen(fd, "r");
-	if (!info) {
-		if (fd >= 0)
-			close(fd);
-		return false;
-	}
-	while (!found && fgets(line, sizeof(line), info))
-		found = is_own_lock(t, line);
-	fclose(info);
+	snprintf(name, sizeof(name), "fdinfo/%d", number);
+	found = procfs_read(t->dir, name, &text) == 0 && procfs_fdinfo(text.text, NULL, is_own_lock, t);
+	procfs_free(&text);
 	return found;
 }
 
@@ -109,28 +98,19 @@ static void drop_lock(const struct leftover *t, int number)
 /* 0, or -errno: it cannot be looked into. */
 static int cut_off_thread(struct leftover *t)
 {
-	int fds = openat(t->dir, "fd", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	DIR *list = fds < 0 ? NULL : fdopendir(fds);
-	struct dirent *d;
+	struct procfs_walk fds;
+	int ret = procfs_walk(&fds, t->dir, "fd"), number;
 
-	if (!list) {
-		int err = errno;
+	while (ret == 0 && (number = procfs_next(&fds)) >= 0) {
+		enum procfs_kind kind = procfs_kind(procfs_walk_fd(&fds), number);
 
-		if (fds >= 0)
-			close(fds);
-		return -err;
+		if (kind == PROCFS_SOCKET)
+			end_socket(t, number);
+		else if (kind == PROCFS_FILE && has_own_lock(t, number))
+			drop_lock(t, number);
 	}
-	while ((d = readdir(list))) {
-		char link[16] = "";
-		ssize_t n = readlinkat(dirfd(list), d->d_name, link, sizeof(link) - 1);
-
-		if (n > 0 && strncmp(link, "socket:", 7) == 0)
-			end_socket(t, atoi(d->d_name));
-		else if (n > 0 && link[0] == '/' && has_own_lock(t, d->d_name))
-			drop_lock(t, atoi(d->d_name));
-	}
-	closedir(list);
-	return 0;
+	procfs_walk_end(&fds);
+	return ret;
 }
 
 static int cut_off(pid_t pid, pid_t tid, struct mounts *mounts)
@@ -154,25 +134,22 @@ static int cut_off(pid_t pid, pid_t tid, struct mounts *mounts)
 static int cut_off_process(pid_t pid)
 {
 	struct mounts *mounts = mounts_new();
-	struct dirent *d;
+	struct procfs_walk tasks;
 	char path[32];
-	int ret = 0;
-	DIR *tasks;
+	pid_t tid;
+	int ret;
 
 	snprintf(path, sizeof(path), "/proc/%d/task", (int)pid);
-	tasks = opendir(path);
-	if (!tasks)
-		ret = -errno;
-	while (tasks && (d = readdir(tasks))) {
-		pid_t tid = (pid_t)atoi(d->d_name);
-		int error = tid > 0 ? cut_off(pid, tid, mounts) : 0;
+	ret = procfs_walk(&tasks, AT_FDCWD, path);
+	if (ret == 0)
+		while ((tid = procfs_next(&tasks)) >= 0) {
+			int error = cut_off(pid, tid, mounts);
 
-		/* One that has ended has no descriptors. */
-		if (error < 0 && error != -ESRCH && error != -ENOENT && tid != pid)
-			ret = error;
-	}
-	if (tasks)
-		closedir(tasks);
+			/* One that has ended has no descriptors. */
+			if (error < 0 && error != -ESRCH && error != -ENOENT && tid != pid)
+				ret = error;
+		}
+	procfs_walk_end(&tasks);
 	mounts_free(mounts);
 	return ret;
 }

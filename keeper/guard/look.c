@@ -16,10 +16,10 @@ static bool look_relies_on_nothing(const struct look *look, const struct holder 
 
 int look_add(struct look *look, pid_t pid)
 {
-	size_t before = look->family->count;
+	size_t before = family_count(look->family);
 	int ret = family_add(look->family, pid);
 
-	if (ret == 0 && look->found && look->family->count > before)
+	if (ret == 0 && look->found && family_count(look->family) > before)
 		look->found->cb(look->found->arg, pid);
 	look->last = pid;
 	return ret;
@@ -57,7 +57,7 @@ void look_end(struct look *look)
 
 int look_search(struct look *look)
 {
-	if (!look->claims.count)
+	if (!claims_count(&look->claims))
 		return 0;
 	return holders_search(&(struct holders_search){.files = look->claims.files,
 						       .count = look->claims.file_count,

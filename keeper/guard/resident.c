@@ -3,8 +3,7 @@
 
 #include <errno.h>
 #include <limits.h>
-#include <stdio.h>
-#include <stdlib.h>
+#include <stdint.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
@@ -19,40 +18,32 @@ static const char *base_name(const char *path)
 	return slash ? slash + 1 : path;
 }
 
-/* "7f95c2eb4000-7f95c2eb5000 r-xp 00000000 00:1b 4879360   /path". The other libraries are the keeper's. What the linker
- * has without rights ("---p") is only room. */
-bool resident_is_needed(const char *line, const char *program, unsigned long *from, unsigned long *to)
+/* The other libraries are the keeper's. What the linker has without rights ("---p") is only room. */
+bool resident_is_needed(const struct procfs_map *map, const char *program)
 {
-	char rights[5], path[PATH_MAX] = "";
-
-	if (sscanf(line, "%lx-%lx %4s %*s %*s %*s %4095[^\n]", from, to, rights, path) < 3 || rights[0] != 'r')
+	if (map->rights[0] != 'r')
 		return false;
-	return strcmp(path, program) == 0 || strcmp(path, "[heap]") == 0 || strcmp(path, "[stack]") == 0 ||
-	       strncmp(base_name(path), "libc.", 5) == 0 || strncmp(base_name(path), "libc-", 5) == 0 ||
-	       strncmp(base_name(path), "ld-", 3) == 0;
+	return strcmp(map->name, program) == 0 || strcmp(map->name, "[heap]") == 0 || strcmp(map->name, "[stack]") == 0 ||
+	       strncmp(base_name(map->name), "libc.", 5) == 0 || strncmp(base_name(map->name), "libc-", 5) == 0 ||
+	       strncmp(base_name(map->name), "ld-", 3) == 0;
+}
+
+static int lock_map(void *arg, const struct procfs_map *map)
+{
+	if (resident_is_needed(map, arg) && mlock((const void *)(uintptr_t)map->from, map->to - map->from) != 0)
+		return -errno;
+	return 0;
 }
 
 static int lock_needed(const void *shared, size_t size)
 {
-	char program[PATH_MAX], *line = NULL;
+	char program[PATH_MAX];
 	ssize_t len = readlink("/proc/self/exe", program, sizeof(program) - 1);
-	FILE *maps = fopen("/proc/self/maps", "re");
-	int ret = maps && len > 0 ? 0 : -errno;
-	size_t room = 0;
 
-	program[len > 0 ? len : 0] = '\0';
-	if (ret == 0 && mlock(shared, size) != 0)
-		ret = -errno;
-	while (ret == 0 && getline(&line, &room, maps) > 0) {
-		unsigned long from, to;
-
-		if (resident_is_needed(line, program, &from, &to) && mlock((const void *)from, to - from) != 0)
-			ret = -errno;
-	}
-	free(line);
-	if (maps)
-		fclose(maps);
-	return ret;
+	if (len <= 0 || mlock(shared, size) != 0)
+		return -errno;
+	program[len] = '\0';
+	return procfs_maps(getpid(), lock_map, program);
 }
 
 bool resident_stay(const void *shared, size_t size)

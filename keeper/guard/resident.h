@@ -5,6 +5,8 @@
 #include <stdbool.h>
 #include <stddef.h>
 
+#include "procfs/procfs_process.h"
+
 /*
  * Locks all of the process, as it is now, into memory; where the limit (RLIMIT_MEMLOCK, 8 MB for ordinary users) does not
  * allow that, what is needed to stop processes: `shared`, the program, libc, the heap and the stack. Where even that is too
@@ -12,9 +14,7 @@
  */
 bool resident_stay(const void *shared, size_t size);
 
-/*
- * Is this line of /proc/self/maps needed? program: the path of the program's file. *from and *to are its ends. Pure.
- */
-bool resident_is_needed(const char *line, const char *program, unsigned long *from, unsigned long *to);
+/* Is this part of the process needed? program: the path of the program's file. Pure. */
+bool resident_is_needed(const struct procfs_map *map, const char *program);
 
 #endif

@@ -18,7 +18,7 @@ static struct table_signalled *signalled_find(const struct signalled *s, pid_t p
 	return NULL;
 }
 
-static bool signalled_has(const struct signalled *s, const struct family_stat *stat, enum table_noted noted)
+static bool signalled_has(const struct signalled *s, const struct procfs_stat *stat, enum table_noted noted)
 {
 	const struct table_signalled *found = signalled_find(s, stat->pid, noted);
 
@@ -26,7 +26,7 @@ static bool signalled_has(const struct signalled *s, const struct family_stat *s
 }
 
 /* Without room it is not noted: the next parent would take such a process for one that was stopped before. */
-void signalled_add(struct signalled *s, const struct family_stat *stat, enum table_noted noted)
+void signalled_add(struct signalled *s, const struct procfs_stat *stat, enum table_noted noted)
 {
 	struct table_signalled *entry = signalled_find(s, stat->pid, noted);
 
@@ -62,7 +62,7 @@ void signalled_init(struct signalled *s, struct table_signalled *noted, size_t r
 		s->kin_until_ns = clock_now_ns() + SIGNALLED_KIN_NS;
 }
 
-void signalled_note_kin(struct signalled *s, const struct family_stat *kin)
+void signalled_note_kin(struct signalled *s, const struct procfs_stat *kin)
 {
 	if (signalled_has(s, kin, TABLE_KIN))
 		return;
@@ -74,7 +74,7 @@ void signalled_note_kin(struct signalled *s, const struct family_stat *kin)
 
 void signalled_note(struct signalled *s, pid_t pid)
 {
-	struct family_stat stat;
+	struct procfs_stat stat;
 
 	if (!s->before && family_all(&s->before, &s->before_count) < 0)
 		s->before_count = 0;
@@ -105,7 +105,7 @@ void signalled_continue(struct signalled *s, pid_t pid)
 }
 
 /* Process groups count as they are now. */
-static bool signalled_is_kin(const struct signalled *s, const struct family_stat *p, const struct family_stat *all, size_t count)
+static bool signalled_is_kin(const struct signalled *s, const struct procfs_stat *p, const struct procfs_stat *all, size_t count)
 {
 	if (signalled_has(s, p, TABLE_KIN))
 		return true;
@@ -115,7 +115,7 @@ static bool signalled_is_kin(const struct signalled *s, const struct family_stat
 	return false;
 }
 
-bool signalled_is_to_go_on(const struct signalled *s, const struct family_stat *p, const struct family_stat *all,
+bool signalled_is_to_go_on(const struct signalled *s, const struct procfs_stat *p, const struct procfs_stat *all,
 			   size_t count)
 {
 	return p->state == 'T' && (!p->stop_signal || p->stop_signal == SIGSTOP) && !signalled_has(s, p, TABLE_OURS) &&
@@ -133,7 +133,7 @@ static void signalled_forget_kin(struct signalled *s)
 bool signalled_continue_kin(struct signalled *s)
 {
 	int64_t now = clock_now_ns();
-	struct family_stat *all;
+	struct procfs_stat *all;
 	size_t count;
 
 	/* su(1) that is continued continues its child. */

@@ -27,7 +27,7 @@
 struct signalled {
 	struct table_signalled *noted; /* not owned; the TABLE_OURS may take all of it, the others half */
 	size_t room;
-	struct family_stat *before; /* all processes as they were before the first SIGSTOP of this freeze */
+	struct procfs_stat *before; /* all processes as they were before the first SIGSTOP of this freeze */
 	size_t before_count;
 	int64_t kin_until_ns;  /* 0: the kin is not looked after (now) */
 	int64_t kin_looked_ns; /* when they were looked for last */
@@ -48,11 +48,11 @@ bool signalled_continue_kin(struct signalled *signalled);
 /* --- pure: for the functions above, and tests --- */
 
 /* Notes a process, unless there is no room. */
-void signalled_add(struct signalled *signalled, const struct family_stat *process, enum table_noted noted);
+void signalled_add(struct signalled *signalled, const struct procfs_stat *process, enum table_noted noted);
 /* Notes an ancestor, and the processes of its group that were stopped before (signalled->before). */
-void signalled_note_kin(struct signalled *signalled, const struct family_stat *kin);
+void signalled_note_kin(struct signalled *signalled, const struct procfs_stat *kin);
 /* Is this process to be continued by the rules above? all: the processes that there are now. */
-bool signalled_is_to_go_on(const struct signalled *signalled, const struct family_stat *process,
-			   const struct family_stat *all, size_t count);
+bool signalled_is_to_go_on(const struct signalled *signalled, const struct procfs_stat *process,
+			   const struct procfs_stat *all, size_t count);
 
 #endif

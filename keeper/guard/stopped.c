@@ -122,20 +122,20 @@ static bool stopped_try(struct stopped *s, struct thread *t)
 
 static bool stopped_still_asked(struct stopped *s, size_t i)
 {
-	struct thread t = s->threads.all[i];
+	struct thread t = *threads_at(&s->threads, i);
 	bool there = family_started(t.tid) == t.started; /* else it has ended */
 
 	/* If too much was lost already, SIGSTOP must do. */
 	if (there && !(s->lost_ns > s->limit_ns && threads_find_process(&s->threads, t.pid)))
 		there = stopped_try(s, &t);
-	s->threads.all[i] = t;
+	*threads_at(&s->threads, i) = t;
 	return there;
 }
 
 /* False: it has ended. May add an entry. */
 static bool stopped_still_there(struct stopped *s, size_t i)
 {
-	struct thread *t = &s->threads.all[i];
+	struct thread *t = threads_at(&s->threads, i);
 	pid_t tid = t->tid;
 	int status;
 
@@ -173,11 +173,11 @@ void stopped_collect(struct stopped *s)
 			stopped_take_stop(s, info.si_pid, info.si_status);
 		info = (siginfo_t){0};
 	}
-	for (size_t i = 0; i < s->threads.count;)
+	for (size_t i = 0; i < threads_count(&s->threads);)
 		if (stopped_still_there(s, i))
 			i++;
 		else
-			threads_remove(&s->threads, &s->threads.all[i]);
+			threads_remove(&s->threads, threads_at(&s->threads, i));
 }
 
 void stopped_adopt(struct stopped *s, struct table_signalled *noted, size_t room)
@@ -235,15 +235,15 @@ static bool stopped_let_go_thread(struct thread *t)
 /* Processes that got SIGSTOP go on before all others: then a parent that was stopped, too, finds its child running. */
 static void stopped_continue_signalled(struct stopped *s)
 {
-	for (size_t i = 0; i < s->threads.count; i++) {
-		struct thread *t = &s->threads.all[i];
+	for (size_t i = 0; i < threads_count(&s->threads); i++) {
+		struct thread *t = threads_at(&s->threads, i);
 
 		if (t->how != THREAD_SIGNALLED || t->before)
 			continue;
 		signalled_continue(&s->signalled, t->pid);
-		for (size_t j = 0; j < s->threads.count; j++) /* SIGCONT took it out of the queue */
-			if (s->threads.all[j].pid == t->pid && s->threads.all[j].signal == SIGSTOP)
-				s->threads.all[j].signal = 0;
+		for (size_t j = 0; j < threads_count(&s->threads); j++) /* SIGCONT took it out of the queue */
+			if (threads_at(&s->threads, j)->pid == t->pid && threads_at(&s->threads, j)->signal == SIGSTOP)
+				threads_at(&s->threads, j)->signal = 0;
 	}
 }
 
@@ -251,17 +251,17 @@ unsigned stopped_let_go(struct stopped *s)
 {
 	unsigned count;
 
-	for (size_t i = 0; i < s->threads.count;) /* nothing of the parent's is left in these */
-		if (s->threads.all[i].how == THREAD_ASKED)
-			threads_remove(&s->threads, &s->threads.all[i]);
+	for (size_t i = 0; i < threads_count(&s->threads);) /* nothing of the parent's is left in these */
+		if (threads_at(&s->threads, i)->how == THREAD_ASKED)
+			threads_remove(&s->threads, threads_at(&s->threads, i));
 		else
 			i++;
 	stopped_collect(s);
 	count = threads_processes(&s->threads);
 	stopped_continue_signalled(s);
-	for (size_t i = 0; i < s->threads.count;)
-		if (stopped_let_go_thread(&s->threads.all[i]))
-			threads_remove(&s->threads, &s->threads.all[i]);
+	for (size_t i = 0; i < threads_count(&s->threads);)
+		if (stopped_let_go_thread(threads_at(&s->threads, i)))
+			threads_remove(&s->threads, threads_at(&s->threads, i));
 		else
 			i++;
 	return count;

@@ -1,7 +1,15 @@
 /* See threads.h. */
 #include "keeper/guard/threads.h"
 
-#include <stdlib.h>
+unsigned threads_count(const struct threads *threads)
+{
+	return utarray_len(&threads->all);
+}
+
+struct thread *threads_at(const struct threads *threads, size_t i)
+{
+	return array_at(&threads->all, i);
+}
 
 bool thread_is_process(const struct thread *t)
 {
@@ -10,9 +18,9 @@ bool thread_is_process(const struct thread *t)
 
 static struct thread *threads_find_entry(const struct threads *threads, pid_t tid, bool process)
 {
-	for (size_t i = 0; i < threads->count; i++)
-		if (threads->all[i].tid == tid && thread_is_process(&threads->all[i]) == process)
-			return &threads->all[i];
+	for (size_t i = 0; i < threads_count(threads); i++)
+		if (threads_at(threads, i)->tid == tid && thread_is_process(threads_at(threads, i)) == process)
+			return threads_at(threads, i);
 	return NULL;
 }
 
@@ -28,30 +36,23 @@ struct thread *threads_find_process(const struct threads *threads, pid_t pid)
 
 struct thread *threads_add(struct threads *threads, const struct thread *thread)
 {
-	if (threads->count == threads->room) {
-		size_t room = threads->room ? 2 * threads->room : 64;
-		struct thread *all = realloc(threads->all, room * sizeof(*all));
-
-		if (!all)
-			return NULL;
-		threads->all = all;
-		threads->room = room;
-	}
-	threads->all[threads->count] = *thread;
+	if (array_push(&threads->all, thread, sizeof(*thread)) < 0)
+		return NULL;
 	threads->changed = true;
-	return &threads->all[threads->count++];
+	return threads_at(threads, threads_count(threads) - 1);
 }
 
 void threads_remove(struct threads *threads, struct thread *thread)
 {
-	*thread = threads->all[--threads->count];
+	*thread = *threads_at(threads, threads_count(threads) - 1);
+	utarray_pop_back(&threads->all);
 	threads->changed = true;
 }
 
 bool threads_all_stopped(const struct threads *threads)
 {
-	for (size_t i = 0; i < threads->count; i++)
-		if (!threads->all[i].stopped)
+	for (size_t i = 0; i < threads_count(threads); i++)
+		if (!threads_at(threads, i)->stopped)
 			return false;
 	return true;
 }
@@ -60,8 +61,8 @@ unsigned threads_processes(const struct threads *threads)
 {
 	unsigned count = 0;
 
-	for (size_t i = 0; i < threads->count; i++) {
-		const struct thread *t = &threads->all[i];
+	for (size_t i = 0; i < threads_count(threads); i++) {
+		const struct thread *t = threads_at(threads, i);
 
 		if (t->tid == t->pid && !t->going && t->how != THREAD_REFUSED &&
 		    (thread_is_process(t) || !threads_find_process(threads, t->pid)))

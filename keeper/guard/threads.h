@@ -4,8 +4,8 @@
  * An entry is a thread that is stopped by ptrace (ASKED, TRACED), or a whole process that is stopped by SIGSTOP
  * (SIGNALLED, REFUSED). One process may have both: threads that are asked still, and SIGSTOP.
  *
- * Pointers into the table are valid until the next threads_add() or threads_remove(). It grows by realloc() and not by
- * utarray, which ends the program when there is no memory: the parent must go on then, and stop the others.
+ * Pointers into the table are valid until the next threads_add() or threads_remove(). Without memory it stays as it is
+ * (array.h): the parent must go on then, and stop the others.
  */
 #ifndef DFLOCK_KEEPER_THREADS_H
 #define DFLOCK_KEEPER_THREADS_H
@@ -14,6 +14,8 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <sys/types.h>
+
+#include "keeper/array.h"
 
 enum thread_how {
 	THREAD_ASKED,     /* PTRACE_SEIZE did not come back at once: it is tried again */
@@ -38,11 +40,12 @@ struct thread {
 };
 
 struct threads {
-	struct thread *all;
-	size_t count, room;
+	UT_array all; /* struct thread */
 	bool changed; /* an entry was added or removed; the user of the table resets it */
 };
 
+unsigned threads_count(const struct threads *threads);
+struct thread *threads_at(const struct threads *threads, size_t i);
 /* Is this entry for a whole process? */
 bool thread_is_process(const struct thread *thread);
 /* NULL: there is none. */

@@ -12,6 +12,7 @@
 #include "keeper/guard/slots.h"
 #include "keeper/guard/table_words.h"
 #include "keeper/kernel/hidden.h"
+#include "keeper/kernel/mappers.h"
 #include "keeper/kernel/sight.h"
 #include "keeper/log.h"
 
@@ -41,10 +42,10 @@ static void unshown_note_shown(struct unshown *u, size_t file, const struct proc
 	const struct claim *claim;
 	size_t next = SIZE_MAX;
 
-	if (lock->mode != WIRE_EXCLUSIVE || !file_is_plain(&claims->files[file]))
+	if (lock->mode != WIRE_EXCLUSIVE || !file_index_is_plain(&claims->files[file]))
 		return;
 	while ((claim = claims_next(claims, file, lock->space, lock->from, lock->to, &next))) {
-		bool *shown = &u->shown[claim - claims->all];
+		bool *shown = &u->shown[claims_index(claims, claim)];
 
 		if (*shown || claim->from < lock->from || claim->to > lock->to)
 			continue;
@@ -102,7 +103,7 @@ static void unshown_mark(struct unshown *u, const struct procfs_lock *lock)
 		size_t next = SIZE_MAX;
 
 		while ((claim = claims_next(claims, file, lock->space, lock->from, lock->to, &next)))
-			u->beyond[claim - claims->all] = true;
+			u->beyond[claims_index(claims, claim)] = true;
 	}
 }
 
@@ -117,7 +118,7 @@ static int unshown_on_mapper(void *arg, size_t file, pid_t pid)
 /* Adds the process that the kernel names, or notes the lock as one that only a mapping may show. */
 static int unshown_judge(struct unshown *u, size_t index)
 {
-	const struct procfs_lock *lock = &u->hidden.locks[index];
+	const struct procfs_lock *lock = hidden_lock(&u->hidden, index);
 	enum sight sight;
 
 	if (!unshown_is_claimed(u, lock))
@@ -134,7 +135,7 @@ static int unshown_judge(struct unshown *u, size_t index)
 
 static int unshown_find(struct unshown *u)
 {
-	size_t passed_over, room = u->hidden.count + 1;
+	size_t passed_over, room = hidden_count(&u->hidden) + 1;
 	int ret = 0;
 
 	u->files = malloc(room * sizeof(*u->files));
@@ -142,22 +143,22 @@ static int unshown_find(struct unshown *u)
 	u->mapped = calloc(room, sizeof(*u->mapped));
 	if (!u->files || !u->locks || !u->mapped)
 		return -ENOMEM;
-	for (size_t i = 0; ret == 0 && i < u->hidden.count; i++)
+	for (size_t i = 0; ret == 0 && i < hidden_count(&u->hidden); i++)
 		ret = unshown_judge(u, i);
 	if (ret == 0 && u->count)
-		ret = hidden_mappers(u->files, u->count, unshown_on_mapper, u, &passed_over);
+		ret = mappers_find(u->files, u->count, unshown_on_mapper, u, &passed_over);
 	if (ret == -EAGAIN) /* too many errands hang: then those without a mapper that is known are marked */
 		ret = 0;
 	for (size_t i = 0; ret == 0 && i < u->count; i++)
 		if (!u->mapped[i])
-			unshown_mark(u, &u->hidden.locks[u->locks[i]]);
+			unshown_mark(u, hidden_lock(&u->hidden, u->locks[i]));
 	return ret;
 }
 
 static void unshown_publish(const struct unshown *u)
 {
-	for (size_t i = 0; i < u->look->claims.count; i++) {
-		uint64_t tag = u->look->claims.all[i].tag, generation = slots_tag_generation(tag);
+	for (size_t i = 0; i < claims_count(&u->look->claims); i++) {
+		uint64_t tag = claims_at(&u->look->claims, i)->tag, generation = slots_tag_generation(tag);
 		uint32_t number = slots_tag_slot(tag);
 		struct table_slot *slot = &u->look->table->slots[number];
 
@@ -178,19 +179,19 @@ static int unshown_run(struct unshown *u)
 	const struct claims *claims = &u->look->claims;
 	int ret = hidden_begin(&u->hidden, claims->files, claims->file_count);
 
-	u->shown = calloc(claims->count + 1, sizeof(*u->shown));
-	u->beyond = calloc(claims->count + 1, sizeof(*u->beyond));
+	u->shown = calloc(claims_count(claims) + 1, sizeof(*u->shown));
+	u->beyond = calloc(claims_count(claims) + 1, sizeof(*u->beyond));
 	if (!u->shown || !u->beyond)
 		ret = -ENOMEM;
 	if (ret == 0)
 		ret = unshown_look(u);
-	if (ret == 0 && u->shown_count < claims->count) {
+	if (ret == 0 && u->shown_count < claims_count(claims)) {
 		ret = hidden_end(&u->hidden);
-		if (ret == 0 && u->hidden.count)
+		if (ret == 0 && hidden_count(&u->hidden))
 			ret = unshown_look(u);
-		if (ret == 0 && u->hidden.count)
+		if (ret == 0 && hidden_count(&u->hidden))
 			ret = hidden_end(&u->hidden);
-		if (ret == 0 && u->hidden.count)
+		if (ret == 0 && hidden_count(&u->hidden))
 			ret = unshown_find(u);
 	}
 	if (ret == 0)
@@ -203,7 +204,7 @@ int unshown_search(struct look *look)
 	struct unshown u = {.look = look};
 	int ret = 0;
 
-	if (look->claims.count)
+	if (claims_count(&look->claims))
 		ret = unshown_run(&u);
 	hidden_free(&u.hidden);
 	free(u.shown);

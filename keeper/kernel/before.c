@@ -2,68 +2,39 @@
 #include "keeper/kernel/before.h"
 
 #include <errno.h>
-#include <fcntl.h>
-#include <stdio.h>
-#include <stdlib.h>
 
 #include "keeper/kernel/holders.h"
 #include "keeper/kernel/identity.h"
 
-struct reading {
+struct before_reading {
 	struct before *before;
 	enum wire_owner owner;
 };
 
-static int add(struct before *b, const struct holder *h)
+static int before_add(struct before *b, int64_t from, int64_t to, enum wire_mode mode)
 {
-	if (b->count == BEFORE_MAX)
-		return -E2BIG;
-	if (b->count == b->room) {
-		size_t room = b->room ? 2 * b->room : 8;
-		struct held *locks = realloc(b->locks, room * sizeof(*locks));
+	const struct held held = {.from = from, .to = to, .mode = mode};
 
-		if (!locks)
-			return -ENOMEM;
-		b->locks = locks;
-		b->room = room;
-	}
-	b->locks[b->count++] = (struct held){.from = h->from, .to = h->to, .mode = h->mode};
-	return 0;
+	return before_count(b) == BEFORE_MAX ? -E2BIG : array_push(&b->locks, &held, sizeof(held));
 }
 
-static int on_holder(void *arg, const struct holder *h)
+static int before_on_holder(void *arg, const struct holder *h)
 {
-	struct reading *reading = arg;
+	struct before_reading *reading = arg;
 
 	if (h->space != WIRE_RECORD || h->owner != reading->owner)
 		return 0;
-	return add(reading->before, h);
+	return before_add(reading->before, h->from, h->to, h->mode);
 }
 
-static int on_own_lock(void *arg, const struct procfs_lock *lock)
+static int before_on_lock(void *arg, const struct procfs_lock *lock)
 {
-	const struct holder h = {.from = lock->from, .to = lock->to, .mode = lock->mode};
-
 	if (lock->space != WIRE_RECORD || lock->owner != WIRE_OWNER_DESCRIPTION)
 		return 0;
-	return add(arg, &h);
+	return before_add(arg, lock->from, lock->to, lock->mode);
 }
 
-static int read_description(struct before *before, int fd)
-{
-	struct procfs_text text = {0};
-	char path[64];
-	int ret;
-
-	snprintf(path, sizeof(path), "/proc/self/fdinfo/%d", fd);
-	ret = procfs_read(AT_FDCWD, path, &text);
-	if (ret == 0)
-		ret = procfs_fdinfo(text.text, NULL, on_own_lock, before);
-	free(text.text);
-	return ret;
-}
-
-static int by_start(const void *a, const void *b)
+static int before_by_start(const void *a, const void *b)
 {
 	const struct held *x = a, *y = b;
 
@@ -72,34 +43,55 @@ static int by_start(const void *a, const void *b)
 
 int before_read(struct before *before, int fd, pid_t pid, enum wire_owner owner, const struct stat *st)
 {
-	struct reading reading = {.before = before, .owner = owner};
+	struct before_reading reading = {.before = before, .owner = owner};
 	int ret;
 
 	*before = (struct before){0};
 	if (owner == WIRE_OWNER_DESCRIPTION) {
-		ret = read_description(before, fd);
+		ret = procfs_fdinfo_of(fd, NULL, before_on_lock, before);
 	} else {
 		struct identity id = identity_of(fd, pid, st);
 		struct holders_file file = {
 			.dev = st->st_dev, .ino = st->st_ino, .kernel_dev = id.dev, .kernel_ino = id.ino};
 
-		ret = holders_of_process(pid, &file, on_holder, &reading);
+		ret = holders_of_process(pid, &file, before_on_holder, &reading);
 	}
-	if (before->count)
-		qsort(before->locks, before->count, sizeof(*before->locks), by_start);
+	array_sort(&before->locks, before_by_start);
 	return ret;
 }
 
 void before_free(struct before *before)
 {
-	free(before->locks);
+	utarray_done(&before->locks);
 	*before = (struct before){0};
+}
+
+int before_copy(struct before *before, const struct held *held, size_t count)
+{
+	int ret = 0;
+
+	*before = (struct before){0};
+	for (size_t i = 0; i < count && ret == 0; i++)
+		ret = array_push(&before->locks, &held[i], sizeof(held[i]));
+	return ret;
+}
+
+size_t before_count(const struct before *before)
+{
+	return utarray_len(&before->locks);
+}
+
+const struct held *before_locks(const struct before *before)
+{
+	return array_items(&before->locks);
 }
 
 const struct held *before_after(const struct before *before, int64_t from)
 {
-	for (size_t i = 0; i < before->count; i++)
-		if (before->locks[i].to > from)
-			return &before->locks[i];
+	const struct held *held = before_locks(before);
+
+	for (size_t i = 0; i < before_count(before); i++)
+		if (held[i].to > from)
+			return &held[i];
 	return NULL;
 }

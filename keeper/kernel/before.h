@@ -1,5 +1,5 @@
 /*
- * What a caller holds of a file in the record space: needed to know whether he is a newcomer, and to undo a call that
+ * What a caller holds of a file in the record space: needed to know whether it is a newcomer, and to undo a call that
  * took a kernel lock which then did not count.
  *
  * POSIX locks belong to the process: every descriptor of it that is this file is looked at (the kernel shows a lock
@@ -15,6 +15,7 @@
 #include <sys/stat.h>
 #include <sys/types.h>
 
+#include "keeper/array.h"
 #include "wire/msg.h"
 
 #define BEFORE_MAX 4096
@@ -25,8 +26,7 @@ struct held {
 };
 
 struct before {
-	struct held *locks; /* ascending, not overlapping */
-	size_t count, room;
+	UT_array locks; /* struct held, ascending, not overlapping; {0}: none */
 };
 
 /*
@@ -35,6 +35,12 @@ struct before {
  */
 int before_read(struct before *before, int fd, pid_t pid, enum wire_owner owner, const struct stat *st);
 void before_free(struct before *before);
+/* Fills *before with what another process has read (front.h). 0 or -ENOMEM; to be freed in any case. */
+int before_copy(struct before *before, const struct held *held, size_t count);
+
+size_t before_count(const struct before *before);
+/* As one piece; NULL may stand for none. */
+const struct held *before_locks(const struct before *before);
 
 /* The first lock that ends after `from`; NULL: none. */
 const struct held *before_after(const struct before *before, int64_t from);

@@ -10,9 +10,10 @@
 #include <unistd.h>
 
 #include "keeper/kernel/errand.h"
+#include "procfs/procfs.h"
 
-/* Length of the UTF-8 sequence at s (n bytes left) if it is valid and printable, else 0. */
-static size_t printable(const unsigned char *s, size_t n)
+/* Length of the UTF-8 sequence at s (n bytes left) if it is valid and command_printable, else 0. */
+static size_t command_printable(const unsigned char *s, size_t n)
 {
 	size_t len = s[0] < 0x80 ? 1 : s[0] < 0xc2 ? 0 : s[0] < 0xe0 ? 2 : s[0] < 0xf0 ? 3 : s[0] < 0xf5 ? 4 : 0;
 
@@ -30,11 +31,11 @@ static size_t printable(const unsigned char *s, size_t n)
 	return len;
 }
 
-/* Anyone may choose any bytes as his command line: what goes into logs, JSON and terminals is made harmless here. */
-static void make_printable(char *text, size_t n)
+/* A process may choose any bytes as its command line: what goes into logs, JSON and terminals is made harmless here. */
+static void command_make_printable(char *text, size_t n)
 {
 	for (size_t i = 0, len; i < n; i += len) {
-		len = printable((unsigned char *)text + i, n - i);
+		len = command_printable((unsigned char *)text + i, n - i);
 		if (!len) {
 			text[i] = text[i] == '\0' || isspace((unsigned char)text[i]) ? ' ' : '?';
 			len = 1;
@@ -42,43 +43,32 @@ static void make_printable(char *text, size_t n)
 	}
 }
 
-/* Bytes that were read into text, which has room for COMMAND_BYTES; 0: none. */
-static size_t read_some(int dirfd, const char *name, char *text)
-{
-	int fd = openat(dirfd, name, O_RDONLY | O_CLOEXEC);
-	ssize_t n;
-
-	if (fd < 0)
-		return 0;
-	n = read(fd, text, COMMAND_BYTES - 1);
-	close(fd);
-	return n > 0 ? (size_t)n : 0;
-}
-
-struct reading {
+struct command_job {
 	int procfd;
 	char text[COMMAND_BYTES];
 	size_t len;
 };
 
-static void run(void *memory)
+static void command_run(void *memory)
 {
-	struct reading *r = memory;
+	struct command_job *r = memory;
 
-	r->len = read_some(r->procfd, "cmdline", r->text);
+	ssize_t n = procfs_head(r->procfd, "cmdline", r->text, sizeof(r->text));
+
+	r->len = n > 0 ? (size_t)n : 0;
 }
 
-static void done(void *memory)
+static void command_done(void *memory)
 {
-	struct reading *r = memory;
+	struct command_job *r = memory;
 
 	close(r->procfd);
 	free(r);
 }
 
-static size_t read_line(int procfd, char out[COMMAND_BYTES])
+static size_t command_read_line(int procfd, char out[COMMAND_BYTES])
 {
-	struct reading *r = calloc(1, sizeof(*r));
+	struct command_job *r = calloc(1, sizeof(*r));
 	struct errand *errand;
 	size_t len = 0;
 
@@ -89,7 +79,7 @@ static size_t read_line(int procfd, char out[COMMAND_BYTES])
 		free(r);
 		return 0;
 	}
-	errand = errand_start(run, done, r);
+	errand = errand_start(command_run, command_done, r);
 	if (!errand)
 		return 0;
 	if (errand_wait(errand, COMMAND_WAIT_MS)) {
@@ -102,13 +92,16 @@ static size_t read_line(int procfd, char out[COMMAND_BYTES])
 
 void command_read(int procfd, char out[COMMAND_BYTES])
 {
-	size_t n = read_line(procfd, out);
+	size_t n = command_read_line(procfd, out);
 
 	/* It is about to end, or it wiped its arguments, or its memory cannot be read now: the short name is always
 	 * there. */
-	if (!n)
-		n = read_some(procfd, "comm", out);
-	make_printable(out, n);
+	if (!n) {
+		ssize_t len = procfs_head(procfd, "comm", out, COMMAND_BYTES);
+
+		n = len > 0 ? (size_t)len : 0;
+	}
+	command_make_printable(out, n);
 	while (n > 0 && out[n - 1] == ' ')
 		n--;
 	out[n] = '\0';

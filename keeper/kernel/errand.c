@@ -20,21 +20,21 @@ struct errand {
 	int users; /* the thread and the caller */
 };
 
-static int under_way; /* threads that have not ended */
-static pthread_once_t watched_forks = PTHREAD_ONCE_INIT;
+static int errands_under_way; /* threads that have not ended */
+static pthread_once_t errand_watched_forks = PTHREAD_ONCE_INIT;
 
 /* A child has none of its parent's threads. */
-static void after_fork(void)
+static void errand_after_fork(void)
 {
-	under_way = 0;
+	errands_under_way = 0;
 }
 
-static void watch_forks(void)
+static void errand_watch_forks(void)
 {
-	pthread_atfork(NULL, NULL, after_fork);
+	pthread_atfork(NULL, NULL, errand_after_fork);
 }
 
-static void let_go(struct errand *e)
+static void errand_let_go(struct errand *e)
 {
 	bool last;
 
@@ -49,7 +49,7 @@ static void let_go(struct errand *e)
 	free(e);
 }
 
-static void *run(void *arg)
+static void *errand_thread(void *arg)
 {
 	struct errand *e = arg;
 
@@ -58,13 +58,13 @@ static void *run(void *arg)
 	e->ended = true;
 	pthread_cond_signal(&e->cond);
 	pthread_mutex_unlock(&e->mutex);
-	let_go(e);
-	__atomic_sub_fetch(&under_way, 1, __ATOMIC_RELAXED);
+	errand_let_go(e);
+	__atomic_sub_fetch(&errands_under_way, 1, __ATOMIC_RELAXED);
 	return NULL;
 }
 
 /* Signals are for the threads that wait for them. */
-static bool start_thread(struct errand *e)
+static bool errand_start_thread(struct errand *e)
 {
 	sigset_t all, before;
 	pthread_attr_t attr;
@@ -76,7 +76,7 @@ static bool start_thread(struct errand *e)
 	pthread_attr_init(&attr);
 	pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
 	pthread_attr_setstacksize(&attr, STACK_BYTES);
-	started = pthread_create(&thread, &attr, run, e) == 0;
+	started = pthread_create(&thread, &attr, errand_thread, e) == 0;
 	pthread_attr_destroy(&attr);
 	pthread_sigmask(SIG_SETMASK, &before, NULL);
 	return started;
@@ -87,8 +87,8 @@ struct errand *errand_start(void (*work)(void *memory), void (*done)(void *memor
 	struct errand *e = NULL;
 	pthread_condattr_t attr;
 
-	pthread_once(&watched_forks, watch_forks);
-	if (__atomic_add_fetch(&under_way, 1, __ATOMIC_RELAXED) <= ERRANDS_MAX)
+	pthread_once(&errand_watched_forks, errand_watch_forks);
+	if (__atomic_add_fetch(&errands_under_way, 1, __ATOMIC_RELAXED) <= ERRANDS_MAX)
 		e = calloc(1, sizeof(*e));
 	if (e) {
 		*e = (struct errand){.run = work, .done = done, .memory = memory, .users = 2};
@@ -97,12 +97,12 @@ struct errand *errand_start(void (*work)(void *memory), void (*done)(void *memor
 		pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
 		pthread_cond_init(&e->cond, &attr);
 		pthread_condattr_destroy(&attr);
-		if (start_thread(e))
+		if (errand_start_thread(e))
 			return e;
 		pthread_cond_destroy(&e->cond);
 		pthread_mutex_destroy(&e->mutex);
 	}
-	__atomic_sub_fetch(&under_way, 1, __ATOMIC_RELAXED);
+	__atomic_sub_fetch(&errands_under_way, 1, __ATOMIC_RELAXED);
 	free(e);
 	done(memory);
 	return NULL;
@@ -130,5 +130,5 @@ bool errand_wait(struct errand *e, int ms)
 
 void errand_leave(struct errand *e)
 {
-	let_go(e);
+	errand_let_go(e);
 }

@@ -1,185 +1,125 @@
 /* See family.h. */
 #include "keeper/kernel/family.h"
 
-#include <ctype.h>
-#include <dirent.h>
-#include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
+
+#include "procfs/procfs.h"
+
+/* --- sets --- */
+
+size_t family_count(const struct family *family)
+{
+	return utarray_len(&family->pids);
+}
+
+pid_t family_at(const struct family *family, size_t i)
+{
+	return *(pid_t *)array_at(&family->pids, i);
+}
 
 bool family_has(const struct family *family, pid_t pid)
 {
-	for (size_t i = 0; i < family->count; i++)
-		if (family->pids[i] == pid)
+	const pid_t *pids = array_items(&family->pids);
+
+	for (size_t i = 0; i < family_count(family); i++)
+		if (pids[i] == pid)
 			return true;
 	return false;
 }
 
 int family_add(struct family *family, pid_t pid)
 {
-	if (family_has(family, pid))
-		return 0;
-	if (family->count == family->room) {
-		size_t room = family->room ? 2 * family->room : 32;
-		pid_t *pids = realloc(family->pids, room * sizeof(*pids));
-
-		if (!pids)
-			return -ENOMEM;
-		family->pids = pids;
-		family->room = room;
-	}
-	family->pids[family->count++] = pid;
-	return 0;
+	return family_has(family, pid) ? 0 : array_push(&family->pids, &pid, sizeof(pid));
 }
 
 void family_free(struct family *family)
 {
-	free(family->pids);
+	utarray_done(&family->pids);
 	*family = (struct family){0};
 }
 
-/* The fields of /proc/PID/stat, as proc(5) counts them. */
-#define STATE       3
-#define PARENT      4
-#define GROUP       5
-#define STARTED     22
-#define STOP_SIGNAL 52 /* exit_code: while the process is stopped, what stopped it */
-
-/* The command before the state may have blanks and brackets. Nothing here waits for the process: stat takes no lock
- * that it may hold for long. */
-bool family_stat(pid_t pid, struct family_stat *stat)
+int family_add_descendants(struct family *family, pid_t except)
 {
-	char path[32], text[1024], *at;
-	long long fields[STOP_SIGNAL + 1] = {0};
-	ssize_t n;
-	int fd;
+	struct procfs_stat *all;
+	size_t count;
+	int ret = family_all(&all, &count);
+
+	/* Members that are added on the way have children, too. */
+	for (size_t i = 0; ret == 0 && i < family_count(family); i++)
+		for (size_t j = 0; ret == 0 && j < count; j++)
+			if (all[j].parent == family_at(family, i) && all[j].pid != except)
+				ret = family_add(family, all[j].pid);
+	free(all);
+	return ret;
+}
+
+/* --- processes --- */
+
+bool family_stat(pid_t pid, struct procfs_stat *stat)
+{
+	char path[32];
 
 	snprintf(path, sizeof(path), "/proc/%d/stat", (int)pid);
-	fd = open(path, O_RDONLY | O_CLOEXEC);
-	if (fd < 0)
-		return false;
-	n = read(fd, text, sizeof(text) - 1);
-	close(fd);
-	if (n <= 0)
-		return false;
-	text[n] = '\0';
-	at = strrchr(text, ')');
-	if (!at || at[1] != ' ' || !at[2] || at[3] != ' ')
-		return false;
-	*stat = (struct family_stat){.pid = pid, .state = at[2]};
-	at += 3;
-	for (int i = STATE + 1; i <= STOP_SIGNAL; i++)
-		fields[i] = strtoll(at, &at, 10);
-	stat->parent = (pid_t)fields[PARENT];
-	stat->group = (pid_t)fields[GROUP];
-	stat->started = (uint64_t)fields[STARTED];
-	stat->stop_signal = stat->state == 'T' ? (int)fields[STOP_SIGNAL] : 0;
-	return true;
+	return procfs_stat_read(AT_FDCWD, path, stat);
 }
 
 char family_state(pid_t pid)
 {
-	struct family_stat stat;
+	struct procfs_stat stat;
 
 	return family_stat(pid, &stat) ? stat.state : 0;
 }
 
 uint64_t family_started(pid_t pid)
 {
-	struct family_stat stat;
+	struct procfs_stat stat;
 
 	return family_stat(pid, &stat) ? stat.started : 0;
 }
 
-int64_t family_ran_ns(pid_t tid)
+int family_all(struct procfs_stat **all, size_t *count)
 {
-	char path[32], text[64];
-	ssize_t n;
-	int fd;
+	UT_array found = {0};
+	struct procfs_walk walk;
+	struct procfs_stat stat;
+	int ret = procfs_walk(&walk, AT_FDCWD, "/proc"), pid;
 
-	snprintf(path, sizeof(path), "/proc/%d/schedstat", (int)tid);
-	fd = open(path, O_RDONLY | O_CLOEXEC);
-	if (fd < 0)
-		return -1;
-	n = read(fd, text, sizeof(text) - 1);
-	close(fd);
-	text[n > 0 ? n : 0] = '\0';
-	return n > 0 && isdigit((unsigned char)*text) ? strtoll(text, NULL, 10) : -1;
-}
-
-int family_all(struct family_stat **all, size_t *count)
-{
-	DIR *proc = opendir("/proc");
-	size_t room = 0;
-	struct dirent *d;
-
-	*all = NULL;
-	*count = 0;
-	if (!proc)
-		return -errno;
-	while ((d = readdir(proc))) {
-		pid_t pid = isdigit((unsigned char)d->d_name[0]) ? atoi(d->d_name) : 0;
-		struct family_stat stat;
-
-		if (!pid || !family_stat(pid, &stat))
-			continue;
-		if (*count == room) {
-			room = room ? 2 * room : 256;
-			struct family_stat *more = realloc(*all, room * sizeof(*more));
-			if (!more) {
-				closedir(proc);
-				return -ENOMEM;
-			}
-			*all = more;
-		}
-		(*all)[(*count)++] = stat;
-	}
-	closedir(proc);
-	return 0;
-}
-
-int family_add_descendants(struct family *family, pid_t except)
-{
-	struct family_stat *children;
-	size_t count;
-	int ret = family_all(&children, &count);
-
-	/* Members that are added on the way have children, too. */
-	for (size_t i = 0; ret == 0 && i < family->count; i++)
-		for (size_t j = 0; ret == 0 && j < count; j++)
-			if (children[j].parent == family->pids[i] && children[j].pid != except)
-				ret = family_add(family, children[j].pid);
-	free(children);
+	while (ret == 0 && (pid = procfs_next(&walk)) >= 0)
+		if (family_stat(pid, &stat))
+			ret = array_push(&found, &stat, sizeof(stat));
+	procfs_walk_end(&walk);
+	if (ret < 0)
+		utarray_done(&found);
+	*all = ret < 0 ? NULL : array_items(&found);
+	*count = ret < 0 ? 0 : utarray_len(&found);
 	return ret;
 }
+
+/* --- threads --- */
 
 int family_threads(pid_t pid, int (*cb)(void *arg, pid_t pid, pid_t tid), void *arg)
 {
+	struct procfs_walk walk;
 	char path[32];
-	struct dirent *d;
-	DIR *dir;
-	int ret = 0;
+	int ret = 0, tid;
 
 	snprintf(path, sizeof(path), "/proc/%d/task", (int)pid);
-	dir = opendir(path);
-	while (dir && ret == 0 && (d = readdir(dir)))
-		if (isdigit((unsigned char)d->d_name[0]))
-			ret = cb(arg, pid, atoi(d->d_name));
-	if (dir)
-		closedir(dir);
+	if (procfs_walk(&walk, AT_FDCWD, path) == 0)
+		while (ret == 0 && (tid = procfs_next(&walk)) >= 0)
+			ret = cb(arg, pid, tid);
+	procfs_walk_end(&walk);
 	return ret;
 }
 
-struct states {
+/* How many threads are in which state. */
+struct procfs_states {
 	unsigned stopped, traced, ended, waiting, others;
 };
 
-static int count_state(void *arg, pid_t pid, pid_t tid)
+static int family_count_state(void *arg, pid_t pid, pid_t tid)
 {
-	struct states *states = arg;
+	struct procfs_states *states = arg;
 
 	(void)pid;
 	switch (family_state(tid)) {
@@ -205,24 +145,24 @@ static int count_state(void *arg, pid_t pid, pid_t tid)
 
 bool family_is_stopped(pid_t pid)
 {
-	struct states states = {0};
+	struct procfs_states states = {0};
 
-	family_threads(pid, count_state, &states);
+	family_threads(pid, family_count_state, &states);
 	return !states.others && !states.waiting;
 }
 
 bool family_is_held(pid_t pid)
 {
-	struct states states = {0};
+	struct procfs_states states = {0};
 
-	family_threads(pid, count_state, &states);
+	family_threads(pid, family_count_state, &states);
 	return !states.others;
 }
 
 bool family_has_stop(pid_t pid)
 {
-	struct states states = {0};
+	struct procfs_states states = {0};
 
-	family_threads(pid, count_state, &states);
+	family_threads(pid, family_count_state, &states);
 	return states.stopped && !states.traced && !states.waiting && !states.others;
 }

@@ -1,10 +1,12 @@
-/* See hidden.h. The maps of the processes are in mappers.c. */
+/* See hidden.h. */
 #include "keeper/kernel/hidden.h"
 
 #include <errno.h>
-#include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
+
+/* Without memory a lock is not added; the default ends the process, which may be the keeper's parent. */
+#define HASH_NONFATAL_OOM           1
+#define uthash_nonfatal_oom(item)   ((item)->added = false)
 #include <uthash.h>
 
 /* All of it is the key: no padding may differ. */
@@ -16,10 +18,11 @@ struct lock_key {
 
 struct lock_set {
 	struct lock_key key;
+	bool added;
 	UT_hash_handle hh;
 };
 
-static struct lock_key key_of(const struct procfs_lock *l)
+static struct lock_key hidden_key(const struct procfs_lock *l)
 {
 	return (struct lock_key){.dev = l->dev,
 				 .ino = l->ino,
@@ -31,30 +34,34 @@ static struct lock_key key_of(const struct procfs_lock *l)
 				 .locker = l->locker};
 }
 
-static bool has(struct lock_set *set, const struct procfs_lock *lock)
+static bool hidden_has(struct lock_set *set, const struct procfs_lock *lock)
 {
-	struct lock_key key = key_of(lock);
+	struct lock_key key = hidden_key(lock);
 	struct lock_set *found;
 
 	HASH_FIND(hh, set, &key, sizeof(key), found);
 	return found != NULL;
 }
 
-static int add(struct lock_set **set, const struct procfs_lock *lock)
+static int hidden_add(struct lock_set **set, const struct procfs_lock *lock)
 {
 	struct lock_set *item;
 
-	if (has(*set, lock))
+	if (hidden_has(*set, lock))
 		return 0;
 	item = calloc(1, sizeof(*item));
 	if (!item)
 		return -ENOMEM;
-	item->key = key_of(lock);
+	item->key = hidden_key(lock);
+	item->added = true;
 	HASH_ADD(hh, *set, key, sizeof(item->key), item);
-	return 0;
+	if (item->added)
+		return 0;
+	free(item);
+	return -ENOMEM;
 }
 
-static void empty(struct lock_set **set)
+static void hidden_empty(struct lock_set **set)
 {
 	struct lock_set *item, *next;
 
@@ -62,21 +69,6 @@ static void empty(struct lock_set **set)
 		HASH_DEL(*set, item);
 		free(item);
 	}
-}
-
-static int add_result(struct hidden *hidden, const struct procfs_lock *lock)
-{
-	if (hidden->count == hidden->room) {
-		size_t room = hidden->room ? 2 * hidden->room : 16;
-		struct procfs_lock *more = realloc(hidden->locks, room * sizeof(*more));
-
-		if (!more)
-			return -ENOMEM;
-		hidden->locks = more;
-		hidden->room = room;
-	}
-	hidden->locks[hidden->count++] = *lock;
-	return 0;
 }
 
 int hidden_begin(struct hidden *hidden, const struct holders_file *files, size_t count)
@@ -87,50 +79,56 @@ int hidden_begin(struct hidden *hidden, const struct holders_file *files, size_t
 
 int hidden_seen(struct hidden *hidden, const struct procfs_lock *lock)
 {
-	return add(&hidden->seen, lock);
+	return hidden_add(&hidden->seen, lock);
 }
 
-static int read_locks(struct hidden *hidden)
+static int hidden_on_listed(void *arg, const struct procfs_lock *lock)
 {
-	FILE *f = fopen("/proc/locks", "re");
-	struct procfs_lock lock;
-	char line[224];
-	int ret = f ? 0 : -errno;
+	struct hidden *hidden = arg;
 
-	while (ret == 0 && fgets(line, sizeof(line), f))
-		if (procfs_lock_line(line, &lock) &&
-		    file_index_find(&hidden->index, lock.dev, lock.ino, FILE_NONE) != FILE_NONE &&
-		    !has(hidden->seen, &lock))
-			ret = add_result(hidden, &lock);
-	if (f)
-		fclose(f);
-	return ret;
+	if (file_index_find(&hidden->index, lock->dev, lock->ino, FILE_NONE) == FILE_NONE ||
+	    hidden_has(hidden->seen, lock))
+		return 0;
+	return array_push(&hidden->locks, lock, sizeof(*lock));
 }
 
 int hidden_end(struct hidden *hidden)
 {
-	bool again = hidden->before != NULL;
+	const bool again = hidden->before != NULL;
 	size_t kept = 0;
 	int ret;
 
-	hidden->count = 0;
-	ret = read_locks(hidden);
-	empty(&hidden->seen);
-	for (size_t i = 0; ret == 0 && i < hidden->count; i++)
+	array_cut(&hidden->locks, 0);
+	ret = procfs_locks(hidden_on_listed, hidden);
+	hidden_empty(&hidden->seen);
+	for (size_t i = 0; ret == 0 && i < hidden_count(hidden); i++) {
+		const struct procfs_lock *lock = hidden_lock(hidden, i);
+
 		if (!again)
-			ret = add(&hidden->before, &hidden->locks[i]);
-		else if (has(hidden->before, &hidden->locks[i]))
-			hidden->locks[kept++] = hidden->locks[i];
+			ret = hidden_add(&hidden->before, lock);
+		else if (hidden_has(hidden->before, lock))
+			*(struct procfs_lock *)array_at(&hidden->locks, kept++) = *lock;
+	}
 	if (again)
-		hidden->count = kept;
+		array_cut(&hidden->locks, kept);
 	return ret;
+}
+
+size_t hidden_count(const struct hidden *hidden)
+{
+	return utarray_len(&hidden->locks);
+}
+
+const struct procfs_lock *hidden_lock(const struct hidden *hidden, size_t i)
+{
+	return array_at(&hidden->locks, i);
 }
 
 void hidden_free(struct hidden *hidden)
 {
-	empty(&hidden->seen);
-	empty(&hidden->before);
+	hidden_empty(&hidden->seen);
+	hidden_empty(&hidden->before);
 	file_index_free(&hidden->index);
-	free(hidden->locks);
+	utarray_done(&hidden->locks);
 	*hidden = (struct hidden){0};
 }

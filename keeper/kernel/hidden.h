@@ -10,11 +10,11 @@
  *                  listed. The rest came and went
  *
  * /proc/locks is read after the search, never before it: the kernel takes time that grows with the square of the number
- * of locks (0.7 s for 60,000), and holds up all lock calls of the machine meanwhile. Whom the search finds is stopped
- * before.
+ * of locks (0.7 s for 60,000), and holds up all lock calls of the machine meanwhile. The processes that the search finds
+ * are stopped before.
  *
- * A process that has the file mapped may be the one that has the description; which one it is, the kernel does not
- * tell.
+ * A process that has the file mapped (mappers.h) may be the one that has the description; which one it is, the kernel does
+ * not tell.
  *
  * What it cannot see: in a pid namespace, locks that a process outside of it took, or one that has ended since.
  *
@@ -23,8 +23,9 @@
 #ifndef DFLOCK_KEEPER_HIDDEN_H
 #define DFLOCK_KEEPER_HIDDEN_H
 
-#include "keeper/kernel/claims.h"
-#include "keeper/kernel/procfs.h"
+#include "keeper/array.h"
+#include "keeper/kernel/file_index.h"
+#include "procfs/procfs_locks.h"
 
 struct lock_set; /* of locks, by hash */
 
@@ -33,8 +34,7 @@ struct hidden {
 	size_t file_count;
 	struct file_index index;
 	struct lock_set *seen, *before;
-	struct procfs_lock *locks; /* the result */
-	size_t count, room;
+	UT_array locks; /* struct procfs_lock: the result; see hidden_lock() */
 };
 
 /* files stay as long as this. hidden_free() also after an error. */
@@ -43,13 +43,7 @@ int hidden_seen(struct hidden *hidden, const struct procfs_lock *lock);
 int hidden_end(struct hidden *hidden);
 void hidden_free(struct hidden *hidden);
 
-/*
- * Calls back for each process that has one of the files mapped, and that file's index, of those that may be looked
- * into. A process whose memory is locked by a thread that hangs is passed over after a moment; *passed_over counts
- * them. 0; what cb returned; -errno; -EAGAIN if too many threads hang in that already (errand.h).
- */
-typedef int hidden_mapper_cb(void *arg, size_t file, pid_t pid);
-int hidden_mappers(const struct holders_file *files, size_t count, hidden_mapper_cb *cb, void *arg,
-		   size_t *passed_over);
+size_t hidden_count(const struct hidden *hidden);
+const struct procfs_lock *hidden_lock(const struct hidden *hidden, size_t i);
 
 #endif

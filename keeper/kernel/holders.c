@@ -8,51 +8,46 @@
  */
 #include "keeper/kernel/holders.h"
 
-#include <ctype.h>
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/kcmp.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <sys/syscall.h>
-#include <sys/sysmacros.h>
 #include <time.h>
 #include <unistd.h>
 
+#include "keeper/array.h"
 #include "keeper/clock.h"
-#include "keeper/kernel/errand.h"
+#include "keeper/kernel/identity.h"
+#include "procfs/procfs.h"
+#include "procfs/procfs_process.h"
 
-#define TURN_NS    (5 * NS_PER_MS) /* HOLDERS_AT_ONCE: how long one descriptor table is looked at in one go */
-#define CONFIRM_MS 20
+#define TURN_NS (5 * NS_PER_MS) /* HOLDERS_AT_ONCE: how long one descriptor table is looked at in one go */
 
 /* A descriptor table that is not done with: of the process, or of a thread that has its own. */
-struct rest {
+struct holders_rest {
 	pid_t pid, tid; /* tid 0: the process */
 	long at;        /* of the directory */
 	bool known;     /* HOLDERS_LATER */
 };
 
-struct search {
+struct holders_state {
 	struct holders_search *ask;
 	struct file_index index;
 	struct procfs_text text;
-	struct holder *found; /* of the process that is being looked at, unless HOLDERS_AT_ONCE */
-	size_t found_count, found_room;
-	struct rest *rests;
-	size_t rest_count, rest_room;
+	UT_array found; /* struct holder: of the process that is being looked at, unless HOLDERS_AT_ONCE */
+	UT_array rests; /* struct holders_rest */
 	size_t unseen;
 	int error;
 };
 
 /* One descriptor. */
-struct look {
-	struct search *search;
+struct holders_look {
+	struct holders_state *search;
 	pid_t pid;
-	int fds;
-	const char *fd;
+	int fds, fd;
 	bool known;    /* the process was found before: it need not be confirmed again */
 	bool compared; /* ... which file it is */
 	size_t file;   /* then: or FILE_NONE */
@@ -60,8 +55,8 @@ struct look {
 };
 
 /* Something of a process cannot be read. 0: it has ended; -EACCES: it may not be, or the process has made it too much
- * for the kernel. It is an error, at the end of the search, only where it is we who lack something. */
-static int failed(struct search *s, int err)
+ * for the kernel. It is an error, at the end of the search, only where it is this process that lacks something. */
+static int holders_failed(struct holders_state *s, int err)
 {
 	if (err == ENOENT || err == ESRCH)
 		return 0;
@@ -70,98 +65,32 @@ static int failed(struct search *s, int err)
 	return -EACCES;
 }
 
-/* --- which file a descriptor is of --- */
-
-struct confirm {
-	int fds;
-	char fd[16];
-	bool ok;
-	uint64_t dev, ino;
-};
-
-static void run_confirm(void *memory)
-{
-	struct confirm *c = memory;
-	struct statx st;
-
-	c->ok = statx(c->fds, c->fd, AT_STATX_DONT_SYNC, STATX_INO, &st) == 0;
-	c->dev = makedev(st.stx_dev_major, st.stx_dev_minor);
-	c->ino = st.stx_ino;
-}
-
-static void free_confirm(void *memory)
-{
-	struct confirm *c = memory;
-
-	close(c->fds);
-	free(c);
-}
-
-/* What stat says of the descriptor. False: that cannot be learnt, or not now. */
-static bool stat_descriptor(const struct look *look, uint64_t *dev, uint64_t *ino)
-{
-	struct confirm *c = calloc(1, sizeof(*c));
-	struct errand *errand;
-	bool ok = false;
-
-	if (!c)
-		return false;
-	snprintf(c->fd, sizeof(c->fd), "%.15s", look->fd);
-	c->fds = fcntl(look->fds, F_DUPFD_CLOEXEC, 3);
-	errand = c->fds < 0 ? NULL : errand_start(run_confirm, free_confirm, c);
-	if (c->fds < 0)
-		free(c);
-	if (!errand)
-		return false;
-	if (errand_wait(errand, CONFIRM_MS) && c->ok) {
-		*dev = c->dev;
-		*ino = c->ino;
-		ok = true;
-	}
-	errand_leave(errand);
-	return ok;
-}
+/* --- one descriptor --- */
 
 /* `first` has the number that the lock line shows. Where that may be another file's as well, stat decides; and where
  * stat does not answer, it is taken for the file: better one process too many. */
-static size_t which_file(const struct look *look, size_t first, const struct procfs_lock *lock)
+static size_t holders_which_file(const struct holders_look *look, size_t first, const struct procfs_lock *lock)
 {
-	const struct search *s = look->search;
-	uint64_t dev, ino;
+	const struct holders_state *s = look->search;
+	const struct holders_file *files = s->ask->files;
+	struct identity id;
 
-	if (look->known || file_is_plain(&s->ask->files[first]) || !stat_descriptor(look, &dev, &ino))
+	if (look->known || file_index_is_plain(&files[first]) || !identity_by_stat(look->fds, look->fd, &id))
 		return first;
 	for (size_t f = first; f != FILE_NONE; f = file_index_find(&s->index, lock->dev, lock->ino, f))
-		if (s->ask->files[f].dev == dev && s->ask->files[f].ino == ino)
+		if (files[f].dev == id.dev && files[f].ino == id.ino)
 			return f;
 	return FILE_NONE;
 }
 
-/* --- what it has locked --- */
-
-static int remember(struct search *s, const struct holder *h)
-{
-	if (s->found_count == s->found_room) {
-		size_t room = s->found_room ? 2 * s->found_room : 8;
-		struct holder *more = realloc(s->found, room * sizeof(*more));
-
-		if (!more)
-			return -ENOMEM;
-		s->found = more;
-		s->found_room = room;
-	}
-	s->found[s->found_count++] = *h;
-	return 0;
-}
-
 #define OTHER_FILE (-4711) /* ends the reading of one fdinfo */
 
-static int on_lock(void *arg, const struct procfs_lock *lock)
+static int holders_on_lock(void *arg, const struct procfs_lock *lock)
 {
-	struct look *look = arg;
-	struct search *s = look->search;
+	struct holders_look *look = arg;
+	struct holders_state *s = look->search;
 	struct holder h = {.pid = look->pid,
-			   .fd = atoi(look->fd),
+			   .fd = look->fd,
 			   .space = lock->space,
 			   .owner = lock->owner,
 			   .mode = lock->mode,
@@ -178,139 +107,114 @@ static int on_lock(void *arg, const struct procfs_lock *lock)
 	if (ret)
 		return ret;
 	if (!look->compared)
-		look->file = which_file(look, first, lock);
+		look->file = holders_which_file(look, first, lock);
 	look->compared = true;
 	if (look->file == FILE_NONE)
 		return 0;
 	h.file = look->file;
 	if (!(s->ask->how & HOLDERS_AT_ONCE))
-		return remember(s, &h);
+		return array_push(&s->found, &h, sizeof(h));
 	ret = s->ask->cb(s->ask->arg, &h);
 	look->enough = look->enough || ret == HOLDERS_LATER;
 	return ret == HOLDERS_LATER ? 0 : ret;
 }
 
-static int look_at_fd(struct look *look, int fdinfos)
+static int holders_look_at_fd(struct holders_look *look, int fdinfos)
 {
-	char link[12] = "";
+	struct procfs_text *text = &look->search->text;
+	char name[16];
 	int ret;
 
-	/* Most descriptors are none of a file, and readlink tells at a third of the price; and what drivers have to say
-	 * in fdinfo may take long. Where it fails (a path longer than PATH_MAX), fdinfo decides. */
-	if (readlinkat(look->fds, look->fd, link, sizeof(link) - 1) > 0 &&
-	    (!strncmp(link, "socket:", 7) || !strncmp(link, "pipe:", 5) || !strncmp(link, "anon_inode:", 11)))
+	/* Most descriptors are none of a file, and the link tells at a third of the price; and what drivers have to say
+	 * in fdinfo may take long. */
+	if (procfs_kind(look->fds, look->fd) != PROCFS_FILE)
 		return 0;
-	ret = procfs_read(fdinfos, look->fd, &look->search->text);
+	snprintf(name, sizeof(name), "%d", look->fd);
+	ret = procfs_read(fdinfos, name, text);
 	if (ret < 0)
-		return failed(look->search, -ret);
-	if (!strstr(look->search->text.text, "\nlock:"))
+		return holders_failed(look->search, -ret);
+	if (!strstr(text->text, "\nlock:"))
 		return 0;
-	ret = procfs_fdinfo(look->search->text.text, NULL, on_lock, look);
+	ret = procfs_fdinfo(text->text, NULL, holders_on_lock, look);
 	return ret == OTHER_FILE ? 0 : ret;
 }
 
 /* --- descriptor tables --- */
 
-static int keep_rest(struct search *s, const struct rest *rest)
-{
-	if (s->rest_count == s->rest_room) {
-		size_t room = s->rest_room ? 2 * s->rest_room : 16;
-		struct rest *more = realloc(s->rests, room * sizeof(*more));
-
-		if (!more)
-			return -ENOMEM;
-		s->rests = more;
-		s->rest_room = room;
-	}
-	s->rests[s->rest_count++] = *rest;
-	return 0;
-}
-
 /* From rest->at on. What remains when its turn is over is kept for later. */
-static int go_through(struct search *s, DIR *list, int fdinfos, const struct rest *rest)
+static int holders_go_through(struct holders_state *s, struct procfs_walk *fds, int fdinfos,
+			      const struct holders_rest *rest)
 {
 	bool at_once = s->ask->how & HOLDERS_AT_ONCE;
 	int64_t end = at_once ? clock_now_ns() + TURN_NS : 0;
 	bool known = rest->known;
-	struct dirent *e;
-	int ret = 0;
+	int ret = 0, fd;
 
 	if (rest->at)
-		seekdir(list, rest->at);
-	while (!ret && (e = readdir(list))) {
-		struct look look = {.search = s, .pid = rest->pid, .fds = dirfd(list), .fd = e->d_name, .known = known};
+		procfs_walk_to(fds, rest->at);
+	while (!ret && (fd = procfs_next(fds)) >= 0) {
+		struct holders_look look = {
+			.search = s, .pid = rest->pid, .fds = procfs_walk_fd(fds), .fd = fd, .known = known};
+		struct holders_rest left = {.pid = rest->pid, .tid = rest->tid};
 
-		if (!isdigit((unsigned char)e->d_name[0]))
-			continue;
-		ret = look_at_fd(&look, fdinfos);
+		ret = holders_look_at_fd(&look, fdinfos);
 		known = known || look.enough;
 		if (look.enough && !s->ask->seen)
 			return 0;
-		if (!ret && at_once && (known ? !rest->known : clock_now_ns() > end))
-			return keep_rest(
-				s, &(struct rest){
-					   .pid = rest->pid, .tid = rest->tid, .at = telldir(list), .known = known});
+		if (ret || !at_once || (known ? rest->known : clock_now_ns() <= end))
+			continue;
+		left.at = procfs_walk_at(fds);
+		left.known = known;
+		return array_push(&s->rests, &left, sizeof(left));
 	}
 	return ret;
 }
 
 /* -EACCES: it may not be looked into. */
-static int look_at_table(struct search *s, int procfd, const struct rest *rest)
+static int holders_look_at_table(struct holders_state *s, int procfd, const struct holders_rest *rest)
 {
 	char fd_name[64] = "fd", info_name[64] = "fdinfo";
-	int r = 0, fds = -1, fdinfos = -1;
-	DIR *list = NULL;
+	struct procfs_walk fds;
+	int fdinfos = -1, ret;
 
 	if (rest->tid) {
 		snprintf(fd_name, sizeof(fd_name), "task/%d/fd", (int)rest->tid);
 		snprintf(info_name, sizeof(info_name), "task/%d/fdinfo", (int)rest->tid);
 	}
-	fds = openat(procfd, fd_name, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	fdinfos = fds < 0 ? -1 : openat(procfd, info_name, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	if (fds < 0 || fdinfos < 0 || !(list = fdopendir(fds)))
-		r = failed(s, errno);
-	else
-		r = go_through(s, list, fdinfos, rest);
-	if (list)
-		closedir(list);
-	else if (fds >= 0)
-		close(fds);
+	ret = procfs_walk(&fds, procfd, fd_name);
+	if (ret == 0) {
+		fdinfos = openat(procfd, info_name, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+		ret = fdinfos < 0 ? -errno : 0;
+	}
+	ret = ret < 0 ? holders_failed(s, -ret) : holders_go_through(s, &fds, fdinfos, rest);
+	procfs_walk_end(&fds);
 	if (fdinfos >= 0)
 		close(fdinfos);
-	return r;
+	return ret;
 }
 
 /*
  * A thread may have descriptors that /proc/PID/fd does not show: after unshare(CLONE_FILES), and all of them once the
  * first thread has ended. Where kcmp cannot say (seccomp), the thread is looked at.
  */
-static int look_at_threads(struct search *s, int procfd, pid_t pid)
+static int holders_look_at_threads(struct holders_state *s, int procfd, pid_t pid)
 {
-	int tasks = openat(procfd, "task", O_RDONLY | O_DIRECTORY | O_CLOEXEC), r = 0;
-	struct dirent *e;
-	DIR *list;
+	struct procfs_walk tasks;
+	int ret = procfs_walk(&tasks, procfd, "task");
+	pid_t tid;
 
-	if (tasks < 0)
-		return 0;
-	list = fdopendir(tasks);
-	if (!list) {
-		close(tasks);
-		return -ENOMEM;
-	}
-	while (!r && (e = readdir(list))) {
-		pid_t tid = (pid_t)strtol(e->d_name, NULL, 10);
-
-		if (tid <= 0 || tid == pid || syscall(SYS_kcmp, pid, tid, KCMP_FILES, 0, 0) == 0)
-			continue;
-		r = look_at_table(s, procfd, &(struct rest){.pid = pid, .tid = tid});
-	}
-	closedir(list);
-	return r;
+	if (ret < 0)
+		return ret == -ENOMEM ? ret : 0;
+	while (!ret && (tid = procfs_next(&tasks)) >= 0)
+		if (tid != pid && syscall(SYS_kcmp, pid, tid, KCMP_FILES, 0, 0) != 0)
+			ret = holders_look_at_table(s, procfd, &(struct holders_rest){.pid = pid, .tid = tid});
+	procfs_walk_end(&tasks);
+	return ret;
 }
 
 /* --- processes --- */
 
-static int compare(const void *a, const void *b)
+static int holders_compare(const void *a, const void *b)
 {
 	const struct holder *x = a, *y = b;
 
@@ -329,12 +233,12 @@ static int compare(const void *a, const void *b)
 	return x->locker < y->locker ? -1 : x->locker > y->locker;
 }
 
-static void read_start(struct search *s, int procfd, struct holder *h)
+static void holders_read_start(int procfd, struct holder *h)
 {
 	struct timespec real, boot;
 	struct procfs_stat stat;
 
-	if (procfs_read(procfd, "stat", &s->text) < 0 || !procfs_stat(s->text.text, &stat))
+	if (!procfs_stat_read(procfd, "stat", &stat))
 		return;
 	h->start_ticks = stat.started;
 	if (clock_gettime(CLOCK_REALTIME, &real) || clock_gettime(CLOCK_BOOTTIME, &boot))
@@ -342,124 +246,118 @@ static void read_start(struct search *s, int procfd, struct holder *h)
 	h->started = real.tv_sec - boot.tv_sec + (int64_t)(h->start_ticks / (uint64_t)sysconf(_SC_CLK_TCK));
 }
 
-static int report(struct search *s, int procfd)
+static int holders_report(struct holders_state *s, int procfd)
 {
-	struct holder about = {0};
+	struct holder *found = array_items(&s->found), about = {0};
 	char command[COMMAND_BYTES] = "";
-	int r = 0;
+	int ret = 0;
 
-	if (!s->found_count)
+	if (!utarray_len(&s->found))
 		return 0;
-	qsort(s->found, s->found_count, sizeof(*s->found), compare);
+	array_sort(&s->found, holders_compare);
 	if (s->ask->how & HOLDERS_COMMANDS)
 		command_read(procfd, command);
-	read_start(s, procfd, &about);
-	for (size_t i = 0; i < s->found_count && !r; i++) {
-		struct holder *h = &s->found[i];
+	holders_read_start(procfd, &about);
+	for (size_t i = 0; i < utarray_len(&s->found) && !ret; i++) {
+		struct holder *h = &found[i];
 
-		if (i && !compare(h - 1, h))
+		if (i && !holders_compare(h - 1, h))
 			continue;
 		h->started = about.started;
 		h->start_ticks = about.start_ticks;
 		h->command = command;
-		r = s->ask->cb(s->ask->arg, h);
+		ret = s->ask->cb(s->ask->arg, h);
 	}
-	return r;
+	return ret;
 }
 
-static int look_at_process(struct search *s, int proc, const char *name, const struct rest *rest)
+static int holders_look_at_process(struct holders_state *s, const struct holders_rest *rest)
 {
-	/* Kept open: should the pid be reused, what is read through it fails instead of mixing two processes. */
-	int procfd = openat(proc, name, O_RDONLY | O_DIRECTORY | O_CLOEXEC), r;
+	char name[32];
+	int procfd, ret;
 
-	s->found_count = 0;
-	r = procfd < 0 ? failed(s, errno) : look_at_table(s, procfd, rest);
-	if (procfd < 0 && !r)
+	snprintf(name, sizeof(name), "/proc/%d", (int)rest->pid);
+	/* Kept open: should the pid be reused, what is read through it fails instead of mixing two processes. */
+	procfd = open(name, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	array_cut(&s->found, 0);
+	ret = procfd < 0 ? holders_failed(s, errno) : holders_look_at_table(s, procfd, rest);
+	if (procfd < 0 && !ret)
 		return 0;
-	if (!r && !rest->at)
-		r = look_at_threads(s, procfd, rest->pid);
-	if (r == -EACCES) {
+	if (!ret && !rest->at)
+		ret = holders_look_at_threads(s, procfd, rest->pid);
+	if (ret == -EACCES) {
 		s->unseen++;
-		r = 0;
+		ret = 0;
 	}
-	if (!r)
-		r = report(s, procfd);
+	if (!ret)
+		ret = holders_report(s, procfd);
 	if (procfd >= 0)
 		close(procfd);
-	return r;
+	return ret;
 }
 
 /* One turn for each of those that are known, or are not. False: there were none. */
-static bool take_turns(struct search *s, int proc, bool known, int *ret)
+static bool holders_take_turns(struct holders_state *s, bool known, int *ret)
 {
-	size_t count = s->rest_count, kept = 0;
+	size_t count = utarray_len(&s->rests), kept = 0;
 	bool any = false;
 
 	for (size_t i = 0; i < count && *ret == 0; i++) {
-		struct rest rest = s->rests[i];
-		char name[16];
+		const struct holders_rest rest = *(struct holders_rest *)array_at(&s->rests, i);
 
 		if (rest.known != known) {
-			s->rests[kept++] = rest;
+			*(struct holders_rest *)array_at(&s->rests, kept++) = rest;
 			continue;
 		}
 		any = true;
-		snprintf(name, sizeof(name), "%d", (int)rest.pid);
-		*ret = look_at_process(s, proc, name, &rest);
+		*ret = holders_look_at_process(s, &rest);
 	}
 	/* Those that were kept anew stand behind. */
-	if (s->rest_count > count)
-		memmove(s->rests + kept, s->rests + count, (s->rest_count - count) * sizeof(*s->rests));
-	s->rest_count -= count - kept;
+	if (count > kept)
+		utarray_erase(&s->rests, kept, count - kept);
 	return any;
 }
 
-static int search_all(struct search *s)
+static int holders_search_all(struct holders_state *s)
 {
-	DIR *list = opendir("/proc");
-	struct dirent *e;
-	int r = 0;
+	struct procfs_walk walk;
+	int ret = procfs_walk(&walk, AT_FDCWD, "/proc");
+	pid_t pid;
 
-	if (!list)
-		return -errno;
-	while (!r && (e = readdir(list))) {
-		struct rest rest = {.pid = isdigit((unsigned char)e->d_name[0]) ? (pid_t)strtol(e->d_name, NULL, 10)
-										: 0};
-
-		if (rest.pid > 0 && (!s->ask->ignore_pid || rest.pid != s->ask->ignore_pid))
-			r = look_at_process(s, dirfd(list), e->d_name, &rest);
-	}
-	while (!r && (take_turns(s, dirfd(list), false, &r) || take_turns(s, dirfd(list), true, &r)))
+	while (!ret && (pid = procfs_next(&walk)) >= 0)
+		if (!s->ask->ignore_pid || pid != s->ask->ignore_pid)
+			ret = holders_look_at_process(s, &(struct holders_rest){.pid = pid});
+	procfs_walk_end(&walk);
+	while (!ret && (holders_take_turns(s, false, &ret) || holders_take_turns(s, true, &ret)))
 		;
-	closedir(list);
-	return r;
+	return ret;
 }
 
-static int begin(struct search *s, struct holders_search *ask)
+static int holders_begin(struct holders_state *s, struct holders_search *ask)
 {
-	*s = (struct search){.ask = ask};
+	*s = (struct holders_state){.ask = ask};
 	ask->unseen = 0;
 	return file_index_build(&s->index, ask->files, ask->count);
 }
 
-static int end(struct search *s, int r)
+static int holders_end(struct holders_state *s, int ret)
 {
 	s->ask->unseen = s->unseen;
 	file_index_free(&s->index);
-	free(s->text.text);
-	free(s->found);
-	free(s->rests);
-	return r ? r : s->error;
+	procfs_free(&s->text);
+	utarray_done(&s->found);
+	utarray_done(&s->rests);
+	return ret ? ret : s->error;
 }
 
 int holders_search(struct holders_search *ask)
 {
-	struct search s;
-	int r = begin(&s, ask);
+	struct holders_state s;
+	int ret = holders_begin(&s, ask);
 
-	if (!r)
-		r = search_all(&s);
-	return end(&s, r);
+	if (!ret)
+		ret = holders_search_all(&s);
+	return holders_end(&s, ret);
 }
 
 int holders_find(const struct holders_file *files, size_t count, pid_t ignore_pid, holders_cb *cb, void *arg,
@@ -471,23 +369,21 @@ int holders_find(const struct holders_file *files, size_t count, pid_t ignore_pi
 				     .how = HOLDERS_COMMANDS,
 				     .cb = cb,
 				     .arg = arg};
-	int r = holders_search(&ask);
+	int ret = holders_search(&ask);
 
 	if (unseen)
 		*unseen = ask.unseen;
-	return r;
+	return ret;
 }
 
 int holders_of_process(pid_t pid, const struct holders_file *file, holders_cb *cb, void *arg)
 {
 	struct holders_search ask = {.files = file, .count = 1, .cb = cb, .arg = arg};
-	struct search s;
-	char name[32];
-	int r = begin(&s, &ask);
+	struct holders_state s;
+	int ret = holders_begin(&s, &ask);
 
-	snprintf(name, sizeof(name), "/proc/%d", (int)pid);
-	if (!r)
-		r = look_at_process(&s, AT_FDCWD, name, &(struct rest){.pid = pid});
-	r = end(&s, r);
-	return r ? r : ask.unseen ? -EACCES : 0;
+	if (!ret)
+		ret = holders_look_at_process(&s, &(struct holders_rest){.pid = pid});
+	ret = holders_end(&s, ret);
+	return ret ? ret : ask.unseen ? -EACCES : 0;
 }

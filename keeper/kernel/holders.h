@@ -23,7 +23,7 @@
 
 #include "keeper/kernel/claims.h"
 #include "keeper/kernel/command.h"
-#include "keeper/kernel/procfs.h"
+#include "procfs/procfs_locks.h"
 #include "wire/msg.h"
 
 /* One lock of one process. */

@@ -1,77 +1,68 @@
 /*
  * See identity.h. A mount's number is unique among all namespaces for as long as the mount exists, and it exists while
- * a file on it is open. The table may be older than the last change for a moment, never after poll() has been asked:
- * the kernel flags a change as POLLPRI on the open mountinfo, once for each open file.
+ * a file on it is open. The table may be older than the last change for a moment, never after the kernel has been asked
+ * whether it has changed.
  */
 #include "keeper/kernel/identity.h"
 
 #include <fcntl.h>
-#include <poll.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/sysmacros.h>
+#include <unistd.h>
+
+#include "keeper/array.h"
+#include "keeper/kernel/errand.h"
+#include "procfs/procfs_mounts.h"
+
+#define STAT_MS 20
+
+/* --- the kernel's number --- */
+
+struct identity_mount {
+	int id;
+	uint64_t dev;
+};
 
 static struct {
 	pthread_mutex_t mutex;
 	FILE *table;
-	struct procfs_mount *mounts;
-	size_t count, room;
+	UT_array mounts; /* by id */
 } ours = {.mutex = PTHREAD_MUTEX_INITIALIZER};
 
-static void add(const struct procfs_mount *mount)
+static int identity_add(void *arg, const struct procfs_mount *mount)
 {
-	if (ours.count == ours.room) {
-		size_t room = ours.room ? 2 * ours.room : 64;
-		struct procfs_mount *mounts = realloc(ours.mounts, room * sizeof(*mounts));
+	const struct identity_mount item = {.id = mount->id, .dev = mount->dev};
 
-		if (!mounts)
-			return; /* that mount is not known */
-		ours.mounts = mounts;
-		ours.room = room;
-	}
-	ours.mounts[ours.count++] = *mount;
+	(void)arg;
+	(void)!array_push(&ours.mounts, &item, sizeof(item)); /* without memory that mount is not known */
+	return 0;
 }
 
-static int by_id(const void *a, const void *b)
+static int identity_by_id(const void *a, const void *b)
 {
-	const struct procfs_mount *x = a, *y = b;
+	const struct identity_mount *x = a, *y = b;
 
 	return x->id < y->id ? -1 : x->id > y->id;
 }
 
-static void read_ours(void)
+static bool identity_find_ours(int id, uint64_t *dev)
 {
-	struct procfs_mount mount;
-	char *line = NULL;
-	size_t size = 0;
-
-	ours.count = 0;
-	rewind(ours.table);
-	while (getline(&line, &size, ours.table) > 0)
-		if (procfs_mount_line(line, &mount))
-			add(&mount);
-	free(line);
-	if (ours.count)
-		qsort(ours.mounts, ours.count, sizeof(*ours.mounts), by_id);
-}
-
-static bool find_ours(int id, uint64_t *dev)
-{
-	struct pollfd changed = {.events = POLLPRI};
-	const struct procfs_mount *found = NULL;
+	const struct identity_mount *found = NULL, wanted = {.id = id};
 	bool fresh;
 
 	pthread_mutex_lock(&ours.mutex);
 	fresh = !ours.table;
 	if (fresh)
-		ours.table = fopen("/proc/self/mountinfo", "re");
+		ours.table = procfs_mounts_open(0);
 	if (ours.table) {
-		changed.fd = fileno(ours.table);
-		if (fresh || poll(&changed, 1, 0) > 0)
-			read_ours();
-		if (ours.count)
-			found = bsearch(&(struct procfs_mount){.id = id}, ours.mounts, ours.count, sizeof(*ours.mounts),
-					by_id);
+		if (procfs_mounts_changed(ours.table) || fresh) {
+			utarray_clear(&ours.mounts);
+			procfs_mounts(ours.table, identity_add, NULL);
+			array_sort(&ours.mounts, identity_by_id);
+		}
+		found = array_search(&ours.mounts, &wanted, identity_by_id);
 		if (found)
 			*dev = found->dev;
 	}
@@ -79,24 +70,27 @@ static bool find_ours(int id, uint64_t *dev)
 	return found != NULL;
 }
 
-/* The namespace of another process: rare, so its table is not kept. */
-static bool find_theirs(pid_t pid, int id, uint64_t *dev)
+static int identity_compare_id(void *arg, const struct procfs_mount *mount)
 {
-	struct procfs_mount mount;
-	char path[32], *line = NULL;
-	bool found = false;
-	size_t size = 0;
-	FILE *f;
+	struct identity_mount *wanted = arg;
 
-	snprintf(path, sizeof(path), "/proc/%d/mountinfo", (int)pid);
-	f = fopen(path, "re");
-	while (f && !found && getline(&line, &size, f) > 0)
-		found = procfs_mount_line(line, &mount) && mount.id == id;
+	if (mount->id != wanted->id)
+		return 0;
+	wanted->dev = mount->dev;
+	return 1;
+}
+
+/* The namespace of another process: rare, so its table is not kept. */
+static bool identity_find_theirs(pid_t pid, int id, uint64_t *dev)
+{
+	struct identity_mount wanted = {.id = id};
+	FILE *table = procfs_mounts_open(pid);
+	bool found = table && procfs_mounts(table, identity_compare_id, &wanted) == 1;
+
 	if (found)
-		*dev = mount.dev;
-	free(line);
-	if (f)
-		fclose(f);
+		*dev = wanted.dev;
+	if (table)
+		fclose(table);
 	return found;
 }
 
@@ -104,27 +98,73 @@ bool identity_mount_is_ours(int mount_id)
 {
 	uint64_t dev;
 
-	return find_ours(mount_id, &dev);
+	return identity_find_ours(mount_id, &dev);
 }
 
 struct identity identity_from(const struct procfs_fdinfo *info, pid_t pid, const struct stat *st)
 {
 	struct identity id = {.dev = st->st_dev, .ino = info->ino ? info->ino : st->st_ino};
 
-	if (info->mount_id >= 0 && !find_ours(info->mount_id, &id.dev) && pid > 0)
-		find_theirs(pid, info->mount_id, &id.dev);
+	if (info->mount_id >= 0 && !identity_find_ours(info->mount_id, &id.dev) && pid > 0)
+		identity_find_theirs(pid, info->mount_id, &id.dev);
 	return id;
 }
 
 struct identity identity_of(int fd, pid_t pid, const struct stat *st)
 {
-	struct procfs_fdinfo info = {.mount_id = -1};
-	struct procfs_text text = {0};
-	char path[48];
+	struct procfs_fdinfo info;
 
-	snprintf(path, sizeof(path), "/proc/self/fdinfo/%d", fd);
-	if (procfs_read(AT_FDCWD, path, &text) == 0)
-		procfs_fdinfo(text.text, &info, NULL, NULL);
-	free(text.text);
+	procfs_fdinfo_head(fd, &info);
 	return identity_from(&info, pid, st);
+}
+
+/* --- what stat says --- */
+
+struct identity_stat {
+	int fds;
+	char name[16];
+	bool ok;
+	struct identity id;
+};
+
+static void identity_run_stat(void *memory)
+{
+	struct identity_stat *s = memory;
+	struct statx st;
+
+	s->ok = statx(s->fds, s->name, AT_STATX_DONT_SYNC, STATX_INO, &st) == 0;
+	s->id = (struct identity){.dev = makedev(st.stx_dev_major, st.stx_dev_minor), .ino = st.stx_ino};
+}
+
+static void identity_free_stat(void *memory)
+{
+	struct identity_stat *s = memory;
+
+	close(s->fds);
+	free(s);
+}
+
+bool identity_by_stat(int fds, int number, struct identity *out)
+{
+	struct identity_stat *s = calloc(1, sizeof(*s));
+	struct errand *errand;
+	bool ok = false;
+
+	if (!s)
+		return false;
+	snprintf(s->name, sizeof(s->name), "%d", number);
+	s->fds = fcntl(fds, F_DUPFD_CLOEXEC, 3);
+	if (s->fds < 0) {
+		free(s);
+		return false;
+	}
+	errand = errand_start(identity_run_stat, identity_free_stat, s);
+	if (!errand)
+		return false;
+	if (errand_wait(errand, STAT_MS) && s->ok) {
+		*out = s->id;
+		ok = true;
+	}
+	errand_leave(errand);
+	return ok;
 }

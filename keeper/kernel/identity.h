@@ -1,8 +1,8 @@
 /*
- * The kernel's number of a file that is open: what lock lines and maps show it under (procfs.h). No path is walked and
- * no file system is asked: fdinfo says on which mount the file is, mountinfo has the device of that mount.
+ * Which file a descriptor is of: the kernel's number of it (procfs_locks.h), or, where that does not tell files apart,
+ * what stat says.
  *
- * Any thread; the mount table is read again when the kernel says that it has changed.
+ * Any thread. No path is walked, and no file system is asked but by identity_by_stat().
  */
 #ifndef DFLOCK_KEEPER_IDENTITY_H
 #define DFLOCK_KEEPER_IDENTITY_H
@@ -12,13 +12,16 @@
 #include <sys/stat.h>
 #include <sys/types.h>
 
-#include "keeper/kernel/procfs.h"
+#include "procfs/procfs_locks.h"
 
 struct identity {
 	uint64_t dev, ino;
 };
 
 /*
+ * The kernel's number of an open file: fdinfo says on which mount it is, mountinfo has the device of that mount. The mount
+ * table is read again when the kernel says that it has changed.
+ *
  * fd: of this process. pid: a process that has the file open, too, perhaps in another mount namespace, whose table is
  * asked if ours does not have the mount; 0: none. Where nothing can be learnt: what st says, which is right for all but
  * btrfs and overlayfs.
@@ -29,5 +32,11 @@ struct identity identity_from(const struct procfs_fdinfo *info, pid_t pid, const
 
 /* Is this mount one of this process's own namespace? */
 bool identity_mount_is_ours(int mount_id);
+
+/*
+ * What stat says of a descriptor of any process: NUMBER in its directory /proc/PID/fd, which fds is. The file system may
+ * be asked, in an errand (errand.h), which is waited for 20 ms at the most. False: that cannot be learnt, or not now.
+ */
+bool identity_by_stat(int fds, int number, struct identity *out);
 
 #endif

@@ -22,12 +22,12 @@ struct inspect {
 	struct inspect_result result;
 };
 
-static void refuse(struct inspect_result *r, const char *what, int err)
+static void inspect_refuse(struct inspect_result *r, const char *what, int err)
 {
 	snprintf(r->refused, sizeof(r->refused), "%s%s%s", what, err ? ": " : "", err ? strerror(err) : "");
 }
 
-static int on_lock(void *arg, const struct procfs_lock *lock)
+static int inspect_on_lock(void *arg, const struct procfs_lock *lock)
 {
 	struct caller_holds *holds = arg;
 
@@ -38,23 +38,8 @@ static int on_lock(void *arg, const struct procfs_lock *lock)
 	return 0;
 }
 
-/* Which mount it is on, and the flocks of its description. */
-static int read_fdinfo(int fd, struct caller_holds *holds, struct procfs_fdinfo *info)
-{
-	struct procfs_text text = {0};
-	char path[64];
-	int ret;
-
-	snprintf(path, sizeof(path), "/proc/self/fdinfo/%d", fd);
-	ret = procfs_read(AT_FDCWD, path, &text);
-	if (ret == 0)
-		procfs_fdinfo(text.text, info, on_lock, holds);
-	free(text.text);
-	return ret;
-}
-
 /* What the file is, and its name as the kernel has it: cut short is none. */
-static int read_name(int fd, const char *link, struct stat *st, char name[PATH_MAX])
+static int inspect_read_name(int fd, const char *link, struct stat *st, char name[PATH_MAX])
 {
 	bool was_gone, gone = false;
 	ssize_t len;
@@ -73,7 +58,7 @@ static int read_name(int fd, const char *link, struct stat *st, char name[PATH_M
 }
 
 /* " (deleted)" may also be part of a real name: the link count tells. */
-static void cut_deleted(const struct stat *st, char *name)
+static void inspect_cut_deleted(const struct stat *st, char *name)
 {
 	static const char deleted[] = " (deleted)";
 	size_t len = strlen(name), cut = strlen(deleted);
@@ -83,7 +68,7 @@ static void cut_deleted(const struct stat *st, char *name)
 }
 
 /* Made by O_TMPFILE, or the description opened anew from /proc: the kernel calls such a file "#INODE" and deleted. */
-static bool is_temporary(const struct inspect_result *r, int flags)
+static bool inspect_is_temporary(const struct inspect_result *r, int flags)
 {
 	const char *name = strrchr(r->path, '/');
 	unsigned long long inode;
@@ -95,7 +80,7 @@ static bool is_temporary(const struct inspect_result *r, int flags)
 	       inode == r->st.st_ino;
 }
 
-static int open_readable_or_not(const char *link)
+static int inspect_open_any(const char *link)
 {
 	int flags = O_CLOEXEC | O_NONBLOCK | O_NOCTTY;
 	int fd = open(link, O_RDONLY | flags);
@@ -112,12 +97,12 @@ static int open_readable_or_not(const char *link)
 #endif
 
 /* Of this thread alone: libc's setgroups() would change all. */
-static int set_groups(const gid_t *groups, size_t count)
+static int inspect_set_groups(const gid_t *groups, size_t count)
 {
 	return syscall(SETGROUPS, count, groups) == 0 ? 0 : -errno;
 }
 
-static int own_groups(gid_t **groups)
+static int inspect_own_groups(gid_t **groups)
 {
 	int count = getgroups(0, NULL);
 
@@ -126,15 +111,15 @@ static int own_groups(gid_t **groups)
 }
 
 /* Opens with the rights of the user who passed the descriptor: file system ids and groups belong to the thread. */
-static int reopen(const struct inspect_request *req, const char *link)
+static int inspect_reopen(const struct inspect_request *req, const char *link)
 {
 	int ret = -EPERM, own_count;
 	gid_t *own;
 
 	if (!req->foreign || geteuid() != 0)
-		return open_readable_or_not(link);
-	own_count = own_groups(&own);
-	if (own_count < 0 || set_groups(req->groups, req->group_count) < 0) {
+		return inspect_open_any(link);
+	own_count = inspect_own_groups(&own);
+	if (own_count < 0 || inspect_set_groups(req->groups, req->group_count) < 0) {
 		free(own);
 		return -EPERM;
 	}
@@ -142,10 +127,10 @@ static int reopen(const struct inspect_request *req, const char *link)
 	setfsuid(req->peer.uid);
 	/* -1 only asks. Root without CAP_SETUID would open it with more rights than the user has. */
 	if ((uid_t)setfsuid(-1) == req->peer.uid && (gid_t)setfsgid(-1) == req->peer.gid)
-		ret = open_readable_or_not(link);
+		ret = inspect_open_any(link);
 	setfsuid(geteuid());
 	setfsgid(getegid());
-	if (set_groups(own, (size_t)own_count) < 0)
+	if (inspect_set_groups(own, (size_t)own_count) < 0)
 		abort(); /* a worker with the wrong rights: a fresh keeper does better */
 	free(own);
 	return ret;
@@ -153,7 +138,7 @@ static int reopen(const struct inspect_request *req, const char *link)
 
 /* A user could pass /var/lock/x from a mount of a namespace of his own: then our path leads elsewhere. Where no path
  * leads any more, only the mount tells. */
-static bool path_leads_there(const struct inspect_result *r, int mount_id)
+static bool inspect_path_leads_there(const struct inspect_result *r, int mount_id)
 {
 	struct stat st;
 
@@ -163,7 +148,7 @@ static bool path_leads_there(const struct inspect_result *r, int mount_id)
 }
 
 /* Would this lock be refused because of somebody's? */
-static bool record_in_the_way(int fd, short type, int64_t from, int64_t to)
+static bool inspect_record_in_the_way(int fd, short type, int64_t from, int64_t to)
 {
 	struct flock lock = {
 		.l_type = type, .l_whence = SEEK_SET, .l_start = from, .l_len = to == WIRE_EOF ? 0 : to - from};
@@ -173,23 +158,23 @@ static bool record_in_the_way(int fd, short type, int64_t from, int64_t to)
 
 /* flock: taken and dropped at once on a description of its own: shared works while others have it shared, exclusive
  * does not. Records: the kernel can be asked without taking anything. */
-static bool test_shared(const struct inspect_request *req, const char *link)
+static bool inspect_test_shared(const struct inspect_request *req, const char *link)
 {
-	int fd = reopen(req, link);
+	int fd = inspect_reopen(req, link);
 	bool in_use = false;
 
 	if (fd < 0)
 		return false;
 	if (req->space == WIRE_RECORD)
-		in_use = !record_in_the_way(fd, F_RDLCK, req->from, req->to) &&
-			 record_in_the_way(fd, F_WRLCK, req->from, req->to);
+		in_use = !inspect_record_in_the_way(fd, F_RDLCK, req->from, req->to) &&
+			 inspect_record_in_the_way(fd, F_WRLCK, req->from, req->to);
 	else if (flock(fd, LOCK_SH | LOCK_NB) == 0)
 		in_use = flock(fd, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK;
 	close(fd);
 	return in_use;
 }
 
-static void look(const struct inspect_request *req, struct inspect_result *r)
+static void inspect_look(const struct inspect_request *req, struct inspect_result *r)
 {
 	int flags = fcntl(req->fd, F_GETFL);
 	char link[64];
@@ -197,59 +182,59 @@ static void look(const struct inspect_request *req, struct inspect_result *r)
 	int ret;
 
 	if (flags < 0 || (flags & O_PATH))
-		return refuse(r, "the descriptor is open for its path only (O_PATH)", 0);
+		return inspect_refuse(r, "the descriptor is open for its path only (O_PATH)", 0);
 	snprintf(link, sizeof(link), "/proc/self/fd/%d", req->fd);
-	ret = read_name(req->fd, link, &r->st, r->path);
+	ret = inspect_read_name(req->fd, link, &r->st, r->path);
 	if (ret == -ENAMETOOLONG) {
 		r->path[0] = '\0';
 		r->nameless = true;
 		return;
 	}
 	if (ret < 0)
-		return refuse(r, "its path cannot be read", -ret);
+		return inspect_refuse(r, "its path cannot be read", -ret);
 	if (!S_ISREG(r->st.st_mode) && !S_ISDIR(r->st.st_mode))
-		return refuse(r, "neither a regular file nor a directory", 0);
+		return inspect_refuse(r, "neither a regular file nor a directory", 0);
 	if (r->path[0] != '/')
-		return refuse(r, "its path cannot be read", EINVAL);
-	if (is_temporary(r, flags)) {
+		return inspect_refuse(r, "its path cannot be read", EINVAL);
+	if (inspect_is_temporary(r, flags)) {
 		r->named_late = r->st.st_nlink > 0;
 		r->nameless = !r->named_late;
 		if (r->nameless)
 			return;
 	}
-	cut_deleted(&r->st, r->path);
+	inspect_cut_deleted(&r->st, r->path);
 	if (req->foreign || !req->known || req->space == WIRE_FLOCK) {
-		ret = read_fdinfo(req->fd, &r->holds, &info);
+		ret = procfs_fdinfo_of(req->fd, &info, inspect_on_lock, &r->holds);
 		if (ret < 0)
-			return refuse(r, "its fdinfo cannot be read", -ret);
+			return inspect_refuse(r, "its fdinfo cannot be read", -ret);
 		r->id = identity_from(&info, req->peer.pid, &r->st);
 		if (req->unused)
 			r->holds = (struct caller_holds){0};
 	}
-	if (req->foreign && !path_leads_there(r, info.mount_id))
-		return refuse(r, "its path leads the keeper to another file (a mount of the program's own?)", 0);
+	if (req->foreign && !inspect_path_leads_there(r, info.mount_id))
+		return inspect_refuse(r, "its path leads the keeper to another file (a mount of the program's own?)", 0);
 	if (req->space == WIRE_RECORD && req->owner == WIRE_OWNER_DESCRIPTION && !req->test_shared) {
 		ret = before_read(&r->before, req->fd, req->peer.pid, req->owner, &r->st);
 		if (ret < 0)
-			return refuse(r, "the keeper cannot see which locks the program has, so that it could undo",
+			return inspect_refuse(r, "the keeper cannot see which locks the program has, so that it could undo",
 				      -ret);
 	}
 	if (req->test_shared)
-		r->shared_in_use = test_shared(req, link);
+		r->shared_in_use = inspect_test_shared(req, link);
 	if (req->known)
 		return;
-	ret = reopen(req, link);
+	ret = inspect_reopen(req, link);
 	if (ret < 0)
-		return refuse(r, "the keeper cannot open it again", -ret);
+		return inspect_refuse(r, "the keeper cannot open it again", -ret);
 	r->fd = ret;
 }
 
-static bool read_status(int fd, struct statx *stx)
+static bool inspect_read_status(int fd, struct statx *stx)
 {
 	return statx(fd, "", AT_EMPTY_PATH | AT_STATX_DONT_SYNC, STATX_INO | STATX_TYPE, stx) == 0;
 }
 
-static bool is_file(const struct statx *stx)
+static bool inspect_is_file(const struct statx *stx)
 {
 	return S_ISREG(stx->stx_mode) || S_ISDIR(stx->stx_mode);
 }
@@ -259,18 +244,18 @@ enum inspect_ground inspect_ground(struct mounts *mounts, int fd, uint64_t *dev,
 	struct statx stx;
 
 	*ino = 0;
-	if (!mounts_local(mounts, fd, dev) || !read_status(fd, &stx))
+	if (!mounts_local(mounts, fd, dev) || !inspect_read_status(fd, &stx))
 		return INSPECT_AWAY;
 	*dev = makedev(stx.stx_dev_major, stx.stx_dev_minor);
 	*ino = stx.stx_ino;
-	return is_file(&stx) ? INSPECT_LOCAL : INSPECT_NO_FILE;
+	return inspect_is_file(&stx) ? INSPECT_LOCAL : INSPECT_NO_FILE;
 }
 
 bool inspect_is_no_file(int fd)
 {
 	struct statx stx;
 
-	return read_status(fd, &stx) && !is_file(&stx);
+	return inspect_read_status(fd, &stx) && !inspect_is_file(&stx);
 }
 
 /* The groups that count are those of the peer when it connected, as is its uid. */
@@ -290,7 +275,7 @@ int inspect_peer_groups(int socket, struct inspect_request *request)
 int inspect_now(const struct inspect_request *request, struct inspect_result *result)
 {
 	*result = (struct inspect_result){.fd = -1};
-	look(request, result);
+	inspect_look(request, result);
 	close(request->fd);
 	free(request->groups);
 	if (*result->refused)
@@ -298,14 +283,14 @@ int inspect_now(const struct inspect_request *request, struct inspect_result *re
 	return *result->refused ? -1 : 0;
 }
 
-static void run(struct work *work)
+static void inspect_run(struct work *work)
 {
 	struct inspect *job = (struct inspect *)work;
 
 	inspect_now(&job->request, &job->result);
 }
 
-static void done(struct work *work)
+static void inspect_done(struct work *work)
 {
 	struct inspect *job = (struct inspect *)work;
 
@@ -319,7 +304,7 @@ struct inspect *inspect_start(struct workers *workers, uint64_t dev, const struc
 	struct inspect *job = calloc(1, sizeof(*job));
 
 	if (job) {
-		*job = (struct inspect){.work = {.run = run, .done = done}, .request = *request, .cb = cb, .arg = arg};
+		*job = (struct inspect){.work = {.run = inspect_run, .done = inspect_done}, .request = *request, .cb = cb, .arg = arg};
 		/* Nothing may be set after this: the worker runs. */
 		if (workers_start(workers, dev, &job->work) == 0)
 			return job;

@@ -11,7 +11,7 @@
  *
  * The kernel gives the list in pages of 4 kB and lets locks come and go between two of them: when an entry before the
  * next page goes, the first lock of that page is skipped. So "none" is worth something only after LISTED_READS readings; a
- * lock counts as listed if it was in any of them. The kernel's time for one grows with the square of the locks (60,000: a
+ * lock counts as listed if it was in any of them, and a reading that fails makes the answer unknown. The kernel's time for one grows with the square of the locks (60,000: a
  * second), and no lock can be taken or dropped on the machine during each page: read it only if nothing else tells.
  *
  * Reads /proc only: no file server is asked. Any thread.

@@ -1,22 +1,16 @@
-/*
- * Who has a file mapped: hidden_mappers() of hidden.h.
- *
- * The kernel locks the memory of a process to show its maps, and waits for that lock as long as it takes: a thread that
- * maps or unmaps something on a mount that does not answer has it. So the maps are read in errands. One goes through
- * the processes until it is done; if it does not get on for a moment, it is left behind, and another one goes on with
- * the next process.
- */
-#include "keeper/kernel/hidden.h"
+/* See mappers.h. */
+#include "keeper/kernel/mappers.h"
 
-#include <ctype.h>
-#include <dirent.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <pthread.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "keeper/array.h"
 #include "keeper/kernel/errand.h"
+#include "procfs/procfs.h"
+#include "procfs/procfs_process.h"
 
 #define STUCK_MS 20
 
@@ -25,35 +19,36 @@ struct mapper {
 	size_t file;
 };
 
-/* One errand's memory. The mutex is for what follows it; nobody waits for the kernel while holding it. */
-struct tour {
+/* One errand's memory. The mutex is for what follows it; no thread waits for the kernel while it has the mutex. */
+struct mappers_tour {
 	pid_t *pids;
 	size_t count;
 	struct holders_file *files;
 	struct file_index index;
+	size_t last; /* the file of the mapping before, or FILE_NONE */
 	pthread_mutex_t mutex;
-	size_t at; /* pids before this are done */
-	struct mapper *found;
-	size_t found_count, found_room;
+	size_t at;      /* pids before this are done */
+	UT_array found; /* struct mapper */
 	bool no_memory;
-	bool left; /* nobody wants to know any more */
+	bool left; /* the caller has given it up */
 };
 
-static void tour_free(void *memory)
+static void mappers_tour_free(void *memory)
 {
-	struct tour *t = memory;
+	struct mappers_tour *t = memory;
 
 	file_index_free(&t->index);
 	pthread_mutex_destroy(&t->mutex);
 	free(t->pids);
 	free(t->files);
-	free(t->found);
+	utarray_done(&t->found);
 	free(t);
 }
 
-static struct tour *tour_new(const pid_t *pids, size_t count, const struct holders_file *files, size_t file_count)
+static struct mappers_tour *mappers_tour_new(const pid_t *pids, size_t count, const struct holders_file *files,
+					     size_t file_count)
 {
-	struct tour *t = calloc(1, sizeof(*t));
+	struct mappers_tour *t = calloc(1, sizeof(*t));
 
 	if (!t)
 		return NULL;
@@ -61,7 +56,7 @@ static struct tour *tour_new(const pid_t *pids, size_t count, const struct holde
 	t->pids = malloc((count + 1) * sizeof(*pids));
 	t->files = malloc((file_count + 1) * sizeof(*files));
 	if (!t->pids || !t->files) {
-		tour_free(t);
+		mappers_tour_free(t);
 		return NULL;
 	}
 	memcpy(t->pids, pids, count * sizeof(*pids));
@@ -69,57 +64,38 @@ static struct tour *tour_new(const pid_t *pids, size_t count, const struct holde
 	t->count = count;
 	if (file_index_build(&t->index, t->files, file_count) == 0)
 		return t;
-	tour_free(t);
+	mappers_tour_free(t);
 	return NULL;
 }
 
 /* --- the errand --- */
 
-static void add(struct tour *t, pid_t pid, size_t file)
+static void mappers_add(struct mappers_tour *t, size_t file)
 {
-	pthread_mutex_lock(&t->mutex);
-	if (t->found_count == t->found_room) {
-		size_t room = t->found_room ? 2 * t->found_room : 16;
-		struct mapper *more = realloc(t->found, room * sizeof(*more));
+	const struct mapper mapper = {.pid = t->pids[t->at], .file = file};
 
-		if (more) {
-			t->found = more;
-			t->found_room = room;
-		}
-	}
-	if (t->found_count < t->found_room)
-		t->found[t->found_count++] = (struct mapper){.pid = pid, .file = file};
-	else
+	pthread_mutex_lock(&t->mutex);
+	if (array_push(&t->found, &mapper, sizeof(mapper)) < 0)
 		t->no_memory = true;
 	pthread_mutex_unlock(&t->mutex);
 }
 
-static void look_at(struct tour *t, pid_t pid)
+static int mappers_on_map(void *arg, const struct procfs_map *map)
 {
-	size_t room = 0, last = FILE_NONE;
-	uint64_t dev, ino;
-	char path[32], *line = NULL;
-	FILE *f;
+	struct mappers_tour *t = arg;
+	size_t file = FILE_NONE;
 
-	snprintf(path, sizeof(path), "/proc/%d/maps", (int)pid);
-	f = fopen(path, "re");
-	while (f && getline(&line, &room, f) > 0) {
-		size_t file = FILE_NONE;
-
-		if (!procfs_map_line(line, &dev, &ino))
-			continue;
-		while ((file = file_index_find(&t->index, dev, ino, file)) != FILE_NONE) {
-			if (file != last) /* most have several mappings of a file one after the other */
-				add(t, pid, file);
-			last = file;
-		}
+	if (!map->ino)
+		return 0;
+	while ((file = file_index_find(&t->index, map->dev, map->ino, file)) != FILE_NONE) {
+		if (file != t->last) /* most have several mappings of a file one after the other */
+			mappers_add(t, file);
+		t->last = file;
 	}
-	free(line);
-	if (f)
-		fclose(f);
+	return 0;
 }
 
-static bool step(struct tour *t, size_t at)
+static bool mappers_step(struct mappers_tour *t, size_t at)
 {
 	bool left;
 
@@ -127,51 +103,34 @@ static bool step(struct tour *t, size_t at)
 	t->at = at;
 	left = t->left;
 	pthread_mutex_unlock(&t->mutex);
+	t->last = FILE_NONE;
 	return !left && at < t->count;
 }
 
-static void run(void *memory)
+static void mappers_run(void *memory)
 {
-	struct tour *t = memory;
+	struct mappers_tour *t = memory;
 
-	for (size_t i = 0; step(t, i); i++)
-		look_at(t, t->pids[i]);
+	for (size_t i = 0; mappers_step(t, i); i++)
+		procfs_maps(t->pids[i], mappers_on_map, t); /* it may have ended, or may not be looked into */
 }
 
 /* --- the caller --- */
 
-static int list_processes(pid_t **pids, size_t *count)
+static int mappers_list(UT_array *pids)
 {
-	DIR *proc = opendir("/proc");
-	size_t room = 0;
-	struct dirent *d;
+	struct procfs_walk walk;
+	int ret = procfs_walk(&walk, AT_FDCWD, "/proc");
+	pid_t pid;
 
-	*pids = NULL;
-	*count = 0;
-	if (!proc)
-		return -errno;
-	while ((d = readdir(proc))) {
-		pid_t *more = *pids;
-
-		if (!isdigit((unsigned char)d->d_name[0]))
-			continue;
-		if (*count == room) {
-			room = room ? 2 * room : 256;
-			more = realloc(*pids, room * sizeof(*more));
-		}
-		if (!more) {
-			closedir(proc);
-			return -ENOMEM;
-		}
-		*pids = more;
-		(*pids)[(*count)++] = (pid_t)atoi(d->d_name);
-	}
-	closedir(proc);
-	return 0;
+	while (ret == 0 && (pid = procfs_next(&walk)) >= 0)
+		ret = array_push(pids, &pid, sizeof(pid));
+	procfs_walk_end(&walk);
+	return ret;
 }
 
-/* Waits until it has ended or does not get on; tells what it has found. How many processes it is done with. */
-static int wait_for(struct errand *errand, struct tour *t, hidden_mapper_cb *cb, void *arg, size_t *at)
+/* Waits until it has ended or does not get on; tells what it has found. *at: how many processes it is done with. */
+static int mappers_wait_for(struct errand *errand, struct mappers_tour *t, mappers_cb *cb, void *arg, size_t *at)
 {
 	bool ended, stuck;
 	size_t told = 0;
@@ -183,8 +142,11 @@ static int wait_for(struct errand *errand, struct tour *t, hidden_mapper_cb *cb,
 		pthread_mutex_lock(&t->mutex);
 		stuck = !ended && t->at == *at;
 		*at = t->at;
-		for (; ret == 0 && told < t->found_count; told++)
-			ret = cb(arg, t->found[told].file, t->found[told].pid);
+		for (; ret == 0 && told < utarray_len(&t->found); told++) {
+			const struct mapper *mapper = array_at(&t->found, told);
+
+			ret = cb(arg, mapper->file, mapper->pid);
+		}
 		if (ret == 0 && t->no_memory)
 			ret = -ENOMEM;
 		t->left = ret || stuck;
@@ -193,16 +155,16 @@ static int wait_for(struct errand *errand, struct tour *t, hidden_mapper_cb *cb,
 	return ret;
 }
 
-int hidden_mappers(const struct holders_file *files, size_t count, hidden_mapper_cb *cb, void *arg, size_t *passed_over)
+int mappers_find(const struct holders_file *files, size_t count, mappers_cb *cb, void *arg, size_t *passed_over)
 {
-	size_t process_count;
-	pid_t *pids;
-	int ret = list_processes(&pids, &process_count);
+	UT_array pids = {0};
+	int ret = mappers_list(&pids);
+	size_t pid_count = utarray_len(&pids);
 
 	*passed_over = 0;
-	for (size_t i = 0; ret == 0 && i < process_count;) {
-		struct tour *tour = tour_new(pids + i, process_count - i, files, count);
-		struct errand *errand = tour ? errand_start(run, tour_free, tour) : NULL;
+	for (size_t i = 0; ret == 0 && i < pid_count;) {
+		struct mappers_tour *tour = mappers_tour_new(array_at(&pids, i), pid_count - i, files, count);
+		struct errand *errand = tour ? errand_start(mappers_run, mappers_tour_free, tour) : NULL;
 		size_t done;
 
 		if (!tour)
@@ -211,14 +173,14 @@ int hidden_mappers(const struct holders_file *files, size_t count, hidden_mapper
 			ret = -EAGAIN; /* as many threads hang as may */
 		if (!errand)
 			break;
-		ret = wait_for(errand, tour, cb, arg, &done);
+		ret = mappers_wait_for(errand, tour, cb, arg, &done);
 		errand_leave(errand);
 		i += done;
-		if (ret == 0 && i < process_count) {
+		if (ret == 0 && i < pid_count) {
 			++*passed_over;
 			i++;
 		}
 	}
-	free(pids);
+	utarray_done(&pids);
 	return ret;
 }

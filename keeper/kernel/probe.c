@@ -229,7 +229,7 @@ static void *probe_main(void *arg)
 	return NULL;
 }
 
-static void forget(struct probes *probes, struct probe *probe)
+static void probe_forget(struct probes *probes, struct probe *probe)
 {
 	pthread_join(probe->thread, NULL); /* it has posted its last answer: no wait worth speaking of */
 	if (probe->told)
@@ -263,7 +263,7 @@ static void on_wake(uv_poll_t *wake, int status, int events)
 		/* First what the answer is for: the thread takes as long to end as a hand-over takes. */
 		cb(arg, posted.answer, posted.error);
 		if (posted.last)
-			forget(probes, posted.probe);
+			probe_forget(probes, posted.probe);
 	}
 }
 

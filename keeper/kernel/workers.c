@@ -35,7 +35,7 @@ void workers_free(struct workers *workers)
 	free(workers);
 }
 
-static struct workers_device *device_get(struct workers *workers, uint64_t dev)
+static struct workers_device *workers_device_get(struct workers *workers, uint64_t dev)
 {
 	struct workers_device *device;
 
@@ -51,7 +51,7 @@ static struct workers_device *device_get(struct workers *workers, uint64_t dev)
 	return device;
 }
 
-static void device_put(struct workers_device *device)
+static void workers_device_put(struct workers_device *device)
 {
 	if (device->running || device->waiting)
 		return;
@@ -59,23 +59,23 @@ static void device_put(struct workers_device *device)
 	free(device);
 }
 
-static void run(uv_work_t *uv)
+static void workers_run(uv_work_t *uv)
 {
 	struct work *work = uv->data;
 
 	work->run(work);
 }
 
-static void done(uv_work_t *uv, int status);
+static void workers_done(uv_work_t *uv, int status);
 
-static void begin(struct workers_device *device, struct work *work)
+static void workers_begin(struct workers_device *device, struct work *work)
 {
 	work->uv.data = work;
 	device->running++;
-	uv_queue_work(device->workers->loop, &work->uv, run, done); /* fails without a function to run, and only then */
+	uv_queue_work(device->workers->loop, &work->uv, workers_run, workers_done); /* fails without a function to run, and only then */
 }
 
-static void done(uv_work_t *uv, int status)
+static void workers_done(uv_work_t *uv, int status)
 {
 	struct work *work = uv->data, *next;
 	struct workers_device *device = work->device;
@@ -85,21 +85,21 @@ static void done(uv_work_t *uv, int status)
 	next = device->waiting;
 	if (next) {
 		DL_DELETE(device->waiting, next);
-		begin(device, next);
+		workers_begin(device, next);
 	}
-	device_put(device);
+	workers_device_put(device);
 	work->done(work);
 }
 
 int workers_start(struct workers *workers, uint64_t dev, struct work *work)
 {
-	struct workers_device *device = device_get(workers, dev);
+	struct workers_device *device = workers_device_get(workers, dev);
 
 	if (!device)
 		return -ENOMEM;
 	work->device = device;
 	if (device->running < WORKERS_PER_DEVICE)
-		begin(device, work);
+		workers_begin(device, work);
 	else
 		DL_APPEND(device->waiting, work);
 	return 0;

@@ -17,7 +17,6 @@
  */
 #include "keeper/leases/reopen.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/openat2.h>
@@ -37,6 +36,7 @@
 #include "keeper/leases/queue.h"
 #include "keeper/log.h"
 #include "keeper/kernel/workers.h"
+#include "procfs/procfs.h"
 
 #define CACHED_TRIES 3               /* a mount or a rename elsewhere makes one fail */
 #define UNUSED_MS    100             /* in which a lease is looked at again that nobody seems to use */
@@ -197,11 +197,13 @@ static struct reopen *find_wanted(const struct reopen_search *search, const stru
 	return found ? *found : NULL;
 }
 
-static void look_at_descriptor(const struct reopen_search *search, int dir, const char *name)
+static void look_at_descriptor(const struct reopen_search *search, int dir, int number)
 {
 	struct reopen *r;
 	struct statx st;
+	char name[16];
 
+	snprintf(name, sizeof(name), "%d", number);
 	if (statx(dir, name, AT_STATX_DONT_SYNC, STATX_INO, &st) != 0)
 		return;
 	r = find_wanted(search, &st);
@@ -214,39 +216,41 @@ static void look_at_descriptor(const struct reopen_search *search, int dir, cons
 	}
 }
 
-static void reopen_look_at_process(const struct reopen_search *search, const char *pid)
+static void reopen_look_at_process(const struct reopen_search *search, pid_t pid)
 {
-	char path[32], link[12];
-	struct dirent *d;
-	DIR *dir;
+	struct procfs_walk fds;
+	char path[32];
+	int number;
 
-	snprintf(path, sizeof(path), "/proc/%.12s/fd", pid);
-	dir = opendir(path);
-	while (dir && (d = readdir(dir))) {
-		ssize_t n = readlinkat(dirfd(dir), d->d_name, link, sizeof(link));
+	snprintf(path, sizeof(path), "/proc/%d/fd", (int)pid);
+	if (procfs_walk(&fds, AT_FDCWD, path) == 0)
+		while ((number = procfs_next(&fds)) >= 0)
+			if (procfs_kind(procfs_walk_fd(&fds), number) == PROCFS_FILE) /* most are of no file */
+				look_at_descriptor(search, procfs_walk_fd(&fds), number);
+	procfs_walk_end(&fds);
+}
 
-		if (n > 0 && link[0] == '/') /* most descriptors are of no file */
-			look_at_descriptor(search, dirfd(dir), d->d_name);
-	}
-	if (dir)
-		closedir(dir);
+static void look_at_processes(const struct reopen_search *search)
+{
+	struct procfs_walk walk;
+	pid_t pid;
+
+	if (procfs_walk(&walk, AT_FDCWD, "/proc") == 0)
+		while ((pid = procfs_next(&walk)) >= 0)
+			reopen_look_at_process(search, pid);
+	procfs_walk_end(&walk);
 }
 
 static void run_search(struct work *work)
 {
 	struct reopen_search *search = (struct reopen_search *)work;
-	DIR *proc = opendir("/proc");
 	bool read_list = false;
 	struct reopen *r;
-	struct dirent *d;
 
-	if (search->count)
+	if (search->count) {
 		qsort(search->sorted, search->count, sizeof(*search->sorted), by_key);
-	while (search->count && proc && (d = readdir(proc)))
-		if (d->d_name[0] >= '1' && d->d_name[0] <= '9')
-			reopen_look_at_process(search, d->d_name);
-	if (proc)
-		closedir(proc);
+		look_at_processes(search);
+	}
 	DL_FOREACH (search->wanted, r)
 		read_list |= r->path_fd < 0 || r->forbidden;
 	if (read_list)

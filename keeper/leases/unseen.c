@@ -10,6 +10,7 @@
 #include "keeper/clock.h"
 #include "keeper/kernel/hidden.h"
 #include "keeper/kernel/holders.h"
+#include "keeper/kernel/mappers.h"
 #include "keeper/kernel/sight.h"
 #include "keeper/keeper.h"
 #include "keeper/leases/locks.h"
@@ -51,9 +52,9 @@ static int on_seen(void *arg, const struct procfs_lock *lock)
 		const struct claim *claim;
 		size_t next = SIZE_MAX;
 
-		while (file_is_plain(&l->claims->files[file]) &&
+		while (file_index_is_plain(&l->claims->files[file]) &&
 		       (claim = claims_next(l->claims, file, lock->space, lock->from, lock->to, &next))) {
-			bool *shown = &l->shown[claim - l->claims->all];
+			bool *shown = &l->shown[claims_index(l->claims, claim)];
 
 			if (*shown || claim->from < lock->from || claim->to > lock->to)
 				continue;
@@ -104,8 +105,8 @@ static int tell_all(struct unseen_search *l, unseen_cb *cb, void *arg)
 	size_t passed_over;
 	int ret = 0;
 
-	for (size_t i = 0; !ret && i < l->hidden.count; i++) {
-		const struct procfs_lock *lock = &l->hidden.locks[i];
+	for (size_t i = 0; !ret && i < hidden_count(&l->hidden); i++) {
+		const struct procfs_lock *lock = hidden_lock(&l->hidden, i);
 		enum sight sight = sight_of(lock->locker);
 
 		if (lock->locker == l->keeper)
@@ -118,12 +119,12 @@ static int tell_all(struct unseen_search *l, unseen_cb *cb, void *arg)
 		l->locks[l->count++] = i;
 	}
 	if (!ret && l->count)
-		ret = hidden_mappers(l->files, l->count, on_mapper, l, &passed_over);
+		ret = mappers_find(l->files, l->count, on_mapper, l, &passed_over);
 	if (ret == -EAGAIN)
 		ret = 0;
 	for (size_t i = 0; !ret && i < l->count; i++)
 		if (!l->mapped[i])
-			ret = unseen_tell(l, &l->hidden.locks[l->locks[i]], 0, true, cb, arg);
+			ret = unseen_tell(l, hidden_lock(&l->hidden, l->locks[i]), 0, true, cb, arg);
 	return ret;
 }
 
@@ -132,21 +133,21 @@ int unseen_find(struct claims *claims, pid_t keeper, unseen_cb *cb, void *arg)
 	struct unseen_search l = {.claims = claims, .keeper = keeper};
 	int ret = hidden_begin(&l.hidden, claims->files, claims->file_count);
 
-	l.shown = calloc(claims->count + 1, sizeof(*l.shown));
+	l.shown = calloc(claims_count(claims) + 1, sizeof(*l.shown));
 	if (!l.shown)
 		ret = -ENOMEM;
 	if (!ret)
 		ret = search(&l);
 	/* /proc/locks is not asked without need (hidden.h). */
-	if (!ret && l.shown_count < claims->count) {
+	if (!ret && l.shown_count < claims_count(claims)) {
 		ret = hidden_end(&l.hidden);
-		if (!ret && l.hidden.count)
+		if (!ret && hidden_count(&l.hidden))
 			ret = search(&l);
-		if (!ret && l.hidden.count)
+		if (!ret && hidden_count(&l.hidden))
 			ret = hidden_end(&l.hidden);
-		l.files = calloc(l.hidden.count + 1, sizeof(*l.files));
-		l.locks = calloc(l.hidden.count + 1, sizeof(*l.locks));
-		l.mapped = calloc(l.hidden.count + 1, sizeof(*l.mapped));
+		l.files = calloc(hidden_count(&l.hidden) + 1, sizeof(*l.files));
+		l.locks = calloc(hidden_count(&l.hidden) + 1, sizeof(*l.locks));
+		l.mapped = calloc(hidden_count(&l.hidden) + 1, sizeof(*l.mapped));
 		if (!ret)
 			ret = l.files && l.locks && l.mapped ? tell_all(&l, cb, arg) : -ENOMEM;
 	}

@@ -24,7 +24,7 @@
 #include <uv.h>
 
 #include "keeper/kernel/claims.h"
-#include "keeper/kernel/procfs.h"
+#include "procfs/procfs_locks.h"
 
 /* pid: who took it; 0: not known, or not it. beyond: it could not be stopped. */
 typedef int unseen_cb(void *arg, const struct claim *claim, const struct procfs_lock *lock, pid_t pid, bool beyond);

@@ -11,6 +11,7 @@
 
 #include "keeper/kernel/family.h"
 #include "keeper/kernel/hidden.h"
+#include "keeper/kernel/mappers.h"
 #include "keeper/guard/farewell.h"
 #include "keeper/kernel/holders.h"
 #include "keeper/guard/held.h"
@@ -44,9 +45,9 @@ void stopped_stop(struct stopped *s, pid_t pid)
 
 void stopped_collect(struct stopped *s)
 {
-	for (size_t i = s->threads.count; i-- > 0;)
-		if (find(s->threads.all[i].pid)->state == PROGRAM_ENDED)
-			threads_remove(&s->threads, &s->threads.all[i]);
+	for (size_t i = threads_count(&s->threads); i-- > 0;)
+		if (find(threads_at(&s->threads, i)->pid)->state == PROGRAM_ENDED)
+			threads_remove(&s->threads, threads_at(&s->threads, i));
 }
 
 void stopped_limit(struct stopped *s, int64_t limit_ns)
@@ -56,11 +57,11 @@ void stopped_limit(struct stopped *s, int64_t limit_ns)
 
 unsigned stopped_let_go(struct stopped *s)
 {
-	unsigned count = (unsigned)s->threads.count;
+	unsigned count = threads_count(&s->threads);
 
-	for (size_t i = 0; i < s->threads.count; i++)
-		program_freeze(find(s->threads.all[i].pid), false);
-	s->threads.count = 0;
+	for (size_t i = 0; i < threads_count(&s->threads); i++)
+		program_freeze(find(threads_at(&s->threads, i)->pid), false);
+	array_cut(&s->threads.all, 0);
 	return count;
 }
 
@@ -99,23 +100,34 @@ void stopping_forget(struct host *host)
 
 /* --- keeper/kernel/family.h: no program here has children --- */
 
-bool family_stat(pid_t pid, struct family_stat *stat)
+bool family_stat(pid_t pid, struct procfs_stat *stat)
 {
 	(void)pid;
 	(void)stat;
 	return false;
 }
 
+size_t family_count(const struct family *family)
+{
+	return utarray_len(&family->pids);
+}
+
+pid_t family_at(const struct family *family, size_t i)
+{
+	return *(pid_t *)array_at(&family->pids, i);
+}
+
+bool family_has(const struct family *family, pid_t pid)
+{
+	for (size_t i = 0; i < family_count(family); i++)
+		if (family_at(family, i) == pid)
+			return true;
+	return false;
+}
+
 int family_add(struct family *family, pid_t pid)
 {
-	for (size_t i = 0; i < family->count; i++)
-		if (family->pids[i] == pid)
-			return 0;
-	family->pids = realloc(family->pids, (family->count + 1) * sizeof(*family->pids));
-	if (!family->pids)
-		abort();
-	family->pids[family->count++] = pid;
-	return 0;
+	return family_has(family, pid) ? 0 : array_push(&family->pids, &pid, sizeof(pid));
 }
 
 int family_add_descendants(struct family *family, pid_t except)
@@ -124,17 +136,9 @@ int family_add_descendants(struct family *family, pid_t except)
 	return 0;
 }
 
-bool family_has(const struct family *family, pid_t pid)
-{
-	for (size_t i = 0; i < family->count; i++)
-		if (family->pids[i] == pid)
-			return true;
-	return false;
-}
-
 void family_free(struct family *family)
 {
-	free(family->pids);
+	utarray_done(&family->pids);
 	*family = (struct family){0};
 }
 
@@ -158,12 +162,22 @@ int hidden_end(struct hidden *hidden)
 	return 0;
 }
 
+size_t hidden_count(const struct hidden *hidden)
+{
+	return utarray_len(&hidden->locks);
+}
+
+const struct procfs_lock *hidden_lock(const struct hidden *hidden, size_t i)
+{
+	return array_at(&hidden->locks, i);
+}
+
 void hidden_free(struct hidden *hidden)
 {
 	(void)hidden;
 }
 
-int hidden_mappers(const struct holders_file *files, size_t count, hidden_mapper_cb *cb, void *arg, size_t *passed_over)
+int mappers_find(const struct holders_file *files, size_t count, mappers_cb *cb, void *arg, size_t *passed_over)
 {
 	(void)files, (void)count, (void)cb, (void)arg;
 	*passed_over = 0;
@@ -244,15 +258,7 @@ static int on_lock(void *arg, const struct procfs_lock *lock)
 
 static int read_locks(struct reading *r)
 {
-	struct procfs_text text = {0};
-	char path[64];
-	int ret;
-
-	snprintf(path, sizeof(path), "/proc/self/fdinfo/%d", r->program->fd);
-	ret = procfs_read(AT_FDCWD, path, &text);
-	ret = ret == 0 ? procfs_fdinfo(text.text, NULL, on_lock, r) : 0;
-	free(text.text);
-	return ret;
+	return procfs_fdinfo_of(r->program->fd, NULL, on_lock, r);
 }
 
 int __wrap_holders_search(struct holders_search *ask)

@@ -79,8 +79,8 @@ START_TEST(files_with_one_number)
 		seen |= 1u << f;
 	ck_assert_uint_eq(seen, 7);
 	ck_assert_uint_eq(file_index_find(&index, 1, 7, FILE_NONE), FILE_NONE);
-	ck_assert(!file_is_plain(&files[0]));
-	ck_assert(file_is_plain(&files[2]));
+	ck_assert(!file_index_is_plain(&files[0]));
+	ck_assert(file_index_is_plain(&files[2]));
 	file_index_free(&index);
 }
 END_TEST

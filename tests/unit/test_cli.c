@@ -45,25 +45,6 @@ START_TEST(file_systems)
 }
 END_TEST
 
-START_TEST(lines_of_mountinfo)
-{
-	static const char nfs[] =
-		"36 35 98:0 /mnt1 /mnt/with\\040blank rw,noatime master:1 shared:2 - nfs4 10.0.0.7:/x rw,nolock\n";
-	char type[64], options[256];
-
-	ck_assert_int_eq(files_parse_mount(nfs, 36, type, sizeof(type), options, sizeof(options)), 0);
-	ck_assert_str_eq(type, "nfs4");
-	ck_assert_str_eq(options, "rw,noatime,rw,nolock");
-	ck_assert_int_ne(files_parse_mount(nfs, 35, type, sizeof(type), options, sizeof(options)), 0);
-	ck_assert_int_ne(files_parse_mount("", 36, type, sizeof(type), options, sizeof(options)), 0);
-	ck_assert_int_ne(files_parse_mount("36 35 98:0 / /mnt rw", 36, type, sizeof(type), options, sizeof(options)),
-			 0);
-	ck_assert_int_eq(files_parse_mount(nfs, 36, type, 3, options, 5), 0);
-	ck_assert_str_eq(type, "nf");
-	ck_assert_str_eq(options, "rw,n");
-}
-END_TEST
-
 START_TEST(times)
 {
 	static const struct {
@@ -236,7 +217,6 @@ int main(void)
 	TCase *t = tcase_create("text");
 
 	tcase_add_test(t, file_systems);
-	tcase_add_test(t, lines_of_mountinfo);
 	tcase_add_test(t, times);
 	tcase_add_test(t, names_that_somebody_chose);
 	tcase_add_test(t, tables);

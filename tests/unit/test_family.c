@@ -116,9 +116,9 @@ START_TEST(descendants)
 	ck_assert_int_eq(read(fds[0], &grandchild, sizeof(grandchild)), sizeof(grandchild));
 	ck_assert_int_eq(family_add(&family, getpid()), 0);
 	ck_assert_int_eq(family_add_descendants(&family, except), 0);
-	ck_assert_uint_eq(family.count, 3);
-	ck_assert_int_eq(family.pids[1], child);
-	ck_assert_int_eq(family.pids[2], grandchild);
+	ck_assert_uint_eq(family_count(&family), 3);
+	ck_assert_int_eq(family_at(&family, 1), child);
+	ck_assert_int_eq(family_at(&family, 2), grandchild);
 	family_free(&family);
 	kill(grandchild, SIGKILL);
 	end(child);

@@ -1,6 +1,7 @@
 /* Locks that no descriptor shows. */
 #include "keeper/kernel/hidden.h"
 #include "keeper/kernel/holders.h"
+#include "keeper/kernel/mappers.h"
 
 #include <check.h>
 #include <fcntl.h>
@@ -52,9 +53,9 @@ static size_t look(struct procfs_lock *lock)
 		ck_assert_int_eq(holders_search(&search), 0);
 		ck_assert_int_eq(hidden_end(&hidden), 0);
 	}
-	count = hidden.count;
+	count = hidden_count(&hidden);
 	if (count && lock)
-		*lock = hidden.locks[0];
+		*lock = *hidden_lock(&hidden, 0);
 	hidden_free(&hidden);
 	return count;
 }
@@ -72,8 +73,9 @@ static bool maps_it(void)
 	size_t passed_over;
 	bool found = false;
 
-	ck_assert_int_eq(hidden_mappers(&file, 1, on_mapper, &found, &passed_over), 0);
-	ck_assert_uint_eq(passed_over, 0);
+	do /* on a busy machine a process may be passed over for nothing: Check's own time limit ends this */
+		ck_assert_int_eq(mappers_find(&file, 1, on_mapper, &found, &passed_over), 0);
+	while (passed_over);
 	return found;
 }
 

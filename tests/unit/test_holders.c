@@ -366,45 +366,6 @@ START_TEST(makes_the_command_harmless)
 }
 END_TEST
 
-static const struct {
-	const char *line;
-	bool lock;
-	enum wire_space space;
-	enum wire_owner owner;
-	enum wire_mode mode;
-	int64_t from, to;
-} lines[] = {
-	{"lock:\t1: FLOCK  ADVISORY  WRITE 359 00:13:11691 0 EOF\n", true, WIRE_FLOCK, WIRE_OWNER_DESCRIPTION,
-	 WIRE_EXCLUSIVE, 0, WIRE_EOF},
-	{"lock:\t1: FLOCK  ADVISORY  READ 359 00:13:11691 0 EOF\n", true, WIRE_FLOCK, WIRE_OWNER_DESCRIPTION,
-	 WIRE_SHARED, 0, WIRE_EOF},
-	{"lock:\t12: POSIX  ADVISORY  WRITE 9 fd:01:7 5 5\n", true, WIRE_RECORD, WIRE_OWNER_PROCESS, WIRE_EXCLUSIVE, 5,
-	 6},
-	{"lock:\t2: OFDLCK ADVISORY  READ -1 08:01:7343 9223372036854775806 EOF\n", true, WIRE_RECORD,
-	 WIRE_OWNER_DESCRIPTION, WIRE_SHARED, INT64_MAX - 1, WIRE_EOF},
-	{"lock:\t1: LEASE  ACTIVE    WRITE 359 00:13:11691 0 EOF\n", false, 0, 0, 0, 0, 0},
-	{"lock:\t1: DELEG  ACTIVE    READ 359 00:13:11691 0 EOF\n", false, 0, 0, 0, 0, 0},
-	{"lock:\t1: FLOCK  ADVISORY  UNLCK 359 00:13:11691 0 EOF\n", false, 0, 0, 0, 0, 0},
-	{"lock:\t1: FLOCK\n", false, 0, 0, 0, 0, 0},
-	{"pos:\t0\n", false, 0, 0, 0, 0, 0},
-	{"", false, 0, 0, 0, 0, 0},
-};
-
-START_TEST(reads_fdinfo_lines)
-{
-	struct procfs_lock h;
-
-	ck_assert_int_eq(procfs_lock_line(lines[_i].line, &h), lines[_i].lock);
-	if (!lines[_i].lock)
-		return;
-	ck_assert_int_eq(h.space, lines[_i].space);
-	ck_assert_int_eq(h.owner, lines[_i].owner);
-	ck_assert_int_eq(h.mode, lines[_i].mode);
-	ck_assert_int_eq(h.from, lines[_i].from);
-	ck_assert_int_eq(h.to, lines[_i].to);
-}
-END_TEST
-
 static void make_files(void)
 {
 	ck_assert_ptr_nonnull(mkdtemp(folder));
@@ -431,7 +392,7 @@ static void remove_files(void)
 int main(void)
 {
 	Suite *suite = suite_create("holders");
-	TCase *search = tcase_create("search"), *parse = tcase_create("parse");
+	TCase *search = tcase_create("search");
 	SRunner *runner = srunner_create(suite);
 	int failed;
 
@@ -443,9 +404,7 @@ int main(void)
 	tcase_add_test(search, finds_the_process_that_inherited_the_lock);
 	tcase_add_test(search, finds_locks_that_only_a_thread_has);
 	tcase_add_test(search, makes_the_command_harmless);
-	tcase_add_loop_test(parse, reads_fdinfo_lines, 0, (int)(sizeof(lines) / sizeof(lines[0])));
 	suite_add_tcase(suite, search);
-	suite_add_tcase(suite, parse);
 	srunner_run_all(runner, CK_NORMAL);
 	failed = srunner_ntests_failed(runner);
 	srunner_free(runner);

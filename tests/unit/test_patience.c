@@ -3,6 +3,7 @@
 #include "keeper/guard/resident.h"
 
 #include <check.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <sys/mman.h>
 
@@ -36,20 +37,27 @@ START_TEST(patience)
 }
 END_TEST
 
+static bool is_needed(const char *text, const char *program)
+{
+	char line[128];
+	struct procfs_map map;
+
+	snprintf(line, sizeof(line), "%s\n", text);
+	ck_assert(procfs_map_line(line, &map));
+	ck_assert_uint_eq(map.from, 0x1000);
+	ck_assert_uint_eq(map.to, 0x3000);
+	return resident_is_needed(&map, program);
+}
+
 START_TEST(what_is_needed)
 {
-	unsigned long from, to;
-
-	ck_assert(resident_is_needed("1000-3000 r-xp 00000000 00:1b 487   /usr/bin/dflockd\n", "/usr/bin/dflockd", &from, &to));
-	ck_assert_uint_eq(from, 0x1000);
-	ck_assert_uint_eq(to, 0x3000);
-	ck_assert(resident_is_needed("1000-3000 rw-p 00000000 00:00 0      [heap]\n", "/x", &from, &to));
-	ck_assert(resident_is_needed("1000-3000 rw-p 00000000 00:00 0      [stack]\n", "/x", &from, &to));
-	ck_assert(resident_is_needed("1000-3000 r-xp 00000000 00:1b 1   /lib/libc.so.6\n", "/x", &from, &to));
-	ck_assert(!resident_is_needed("1000-3000 ---p 00000000 00:1b 1   /lib/libc.so.6\n", "/x", &from, &to));
-	ck_assert(!resident_is_needed("1000-3000 r-xp 00000000 00:1b 1   /lib/libuv.so.1\n", "/x", &from, &to));
-	ck_assert(!resident_is_needed("1000-3000 rw-p 00000000 00:00 0 \n", "/x", &from, &to));
-	ck_assert(!resident_is_needed("", "/x", &from, &to));
+	ck_assert(is_needed("1000-3000 r-xp 00000000 00:1b 487   /usr/bin/dflockd", "/usr/bin/dflockd"));
+	ck_assert(is_needed("1000-3000 rw-p 00000000 00:00 0      [heap]", "/x"));
+	ck_assert(is_needed("1000-3000 rw-p 00000000 00:00 0      [stack]", "/x"));
+	ck_assert(is_needed("1000-3000 r-xp 00000000 00:1b 1   /lib/libc.so.6", "/x"));
+	ck_assert(!is_needed("1000-3000 ---p 00000000 00:1b 1   /lib/libc.so.6", "/x"));
+	ck_assert(!is_needed("1000-3000 r-xp 00000000 00:1b 1   /lib/libuv.so.1", "/x"));
+	ck_assert(!is_needed("1000-3000 rw-p 00000000 00:00 0 ", "/x"));
 }
 END_TEST
 

@@ -10,14 +10,14 @@
 
 /* pid 10 is a job that got SIGSTOP; 20 its parent, in group 2; 30 in the same group; 40 in another. */
 enum { JOB, PARENT, PEER, OTHER, COUNT };
-static struct family_stat all[COUNT];
+static struct procfs_stat all[COUNT];
 static struct table_signalled noted[ROOM];
 static struct signalled s;
 
 static void setup(void)
 {
 	for (int i = 0; i < COUNT; i++)
-		all[i] = (struct family_stat){
+		all[i] = (struct procfs_stat){
 			.pid = 10 * (i + 1), .parent = 1, .group = 2, .state = 'S', .started = 100 + i};
 	all[JOB].group = 1;
 	all[JOB].parent = 20;
@@ -89,11 +89,11 @@ END_TEST
 START_TEST(room_for_our_own)
 {
 	for (int i = 0; i < ROOM; i++)
-		signalled_add(&s, &(struct family_stat){.pid = 100 + i, .started = 1}, TABLE_KIN);
+		signalled_add(&s, &(struct procfs_stat){.pid = 100 + i, .started = 1}, TABLE_KIN);
 	ck_assert_int_ne(noted[ROOM / 2 - 1].pid, 0);
 	ck_assert_int_eq(noted[ROOM / 2].pid, 0);
 	for (int i = 0; i < ROOM; i++)
-		signalled_add(&s, &(struct family_stat){.pid = 200 + i, .started = 1}, TABLE_OURS);
+		signalled_add(&s, &(struct procfs_stat){.pid = 200 + i, .started = 1}, TABLE_OURS);
 	ck_assert_int_eq(noted[ROOM - 1].noted, TABLE_OURS);
 	ck_assert_int_ne(noted[ROOM - 1].pid, 0);
 }

@@ -62,7 +62,7 @@ static pid_t child_of(pid_t pid)
 
 	family_add(&family, pid);
 	ck_assert_int_eq(family_add_descendants(&family, 0), 0);
-	child = family.count > 1 ? family.pids[1] : 0;
+	child = family_count(&family) > 1 ? family_at(&family, 1) : 0;
 	family_free(&family);
 	return child;
 }
@@ -84,7 +84,7 @@ START_TEST(one_in_vfork_is_held)
 	held_kill_rest(&stopped.threads);
 	ck_assert_uint_eq(threads_processes(&stopped.threads), 2);
 	ck_assert_uint_eq(stopped_let_go(&stopped), 2);
-	wait_for((stopped_let_go(&stopped), stopped.threads.count == 0));
+	wait_for((stopped_let_go(&stopped), threads_count(&stopped.threads) == 0));
 	ck_assert_int_eq(waitpid(pid, &status, 0), pid);
 	ck_assert(WIFEXITED(status) && WEXITSTATUS(status) == 7);
 }
@@ -120,7 +120,7 @@ START_TEST(stopped_and_let_go)
 	wait_for(collected(threads_all_stopped));
 	ck_assert_int_eq(family_state(pid), 't');
 	ck_assert_uint_eq(stopped_let_go(&stopped), 1);
-	ck_assert_uint_eq(stopped.threads.count, 0);
+	ck_assert_uint_eq(threads_count(&stopped.threads), 0);
 	wait_for(family_state(pid) == 'S');
 	kill(pid, SIGKILL);
 	waitpid(pid, NULL, 0);

@@ -13,7 +13,7 @@ static struct thread *add(pid_t pid, pid_t tid, enum thread_how how)
 
 static void teardown(void)
 {
-	free(threads.all);
+	utarray_done(&threads.all);
 	threads = (struct threads){0};
 }
 
@@ -65,7 +65,7 @@ START_TEST(it_grows_and_shrinks)
 	for (pid_t pid = 1; pid <= 1000; pid += 2)
 		threads_remove(&threads, threads_find(&threads, pid));
 	ck_assert(threads.changed);
-	ck_assert_uint_eq(threads.count, 500);
+	ck_assert_uint_eq(threads_count(&threads), 500);
 	for (pid_t pid = 1; pid <= 1000; pid++)
 		ck_assert_int_eq(threads_find(&threads, pid) != NULL, pid % 2 == 0);
 }

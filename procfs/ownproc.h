@@ -2,8 +2,8 @@
  * Is /proc what a keeper needs? The keeper finds there the holders of locks and the processes that these started, and
  * stops them by the numbers that it reads. So the numbers must be those of its own pid namespace. Not part of the shim.
  */
-#ifndef DFLOCK_WIRE_OWNPROC_H
-#define DFLOCK_WIRE_OWNPROC_H
+#ifndef DFLOCK_PROCFS_OWNPROC_H
+#define DFLOCK_PROCFS_OWNPROC_H
 
 #include <stddef.h>
 

@@ -1,13 +1,13 @@
 /* See ownproc.h. */
-#include "wire/ownproc.h"
+#include "procfs/ownproc.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
+#include "procfs/procfs.h"
 #include "wire/text.h"
 
 static int ownproc_say(char *why, size_t size, int ret, const char *line)
@@ -17,22 +17,6 @@ static int ownproc_say(char *why, size_t size, int ret, const char *line)
 	text_init(&text, why, size);
 	text_add(&text, line);
 	return ret;
-}
-
-/* Reads the text of a file, as much as there is room for. Its length, or -errno. */
-static ssize_t ownproc_read(const char *path, char *buf, size_t size)
-{
-	int fd = open(path, O_RDONLY | O_CLOEXEC);
-	ssize_t n;
-
-	if (fd < 0)
-		return -errno;
-	n = read(fd, buf, size - 1);
-	if (n < 0)
-		n = -errno;
-	buf[n > 0 ? n : 0] = '\0';
-	close(fd);
-	return n;
 }
 
 /*
@@ -48,7 +32,7 @@ static int ownproc_is_ours(const char *self)
 	snprintf(number, sizeof(number), "%d", (int)getpid());
 	if (strcmp(self, number) != 0)
 		return 0;
-	if (ownproc_read("/proc/self/status", status, sizeof(status)) <= 0)
+	if (procfs_head(AT_FDCWD, "/proc/self/status", status, sizeof(status)) <= 0)
 		return 0;
 	at = strstr(status, "\nNSpid:\t");
 	if (!at)
@@ -75,7 +59,7 @@ int ownproc_check(char *why, size_t why_size)
 			"/proc is that of another pid namespace, and a keeper would stop the wrong processes by "
 			"its numbers: give this namespace a /proc of its own (unshare --mount-proc), or start "
 			"dflockd outside");
-	n = ownproc_read("/proc/locks", some, sizeof(some));
+	n = procfs_head(AT_FDCWD, "/proc/locks", some, sizeof(some));
 	if (n < 0)
 		return ownproc_say(
 			why, why_size, (int)n,

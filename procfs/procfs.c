@@ -1,0 +1,181 @@
+/* See procfs.h. */
+#include "procfs/procfs.h"
+
+#include <ctype.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#define FIRST_ROOM 16384
+
+/* --- texts --- */
+
+/* Room for one more byte, and the NUL. */
+static int procfs_make_room(struct procfs_text *t)
+{
+	size_t room = t->room ? 2 * t->room : FIRST_ROOM;
+	char *text;
+
+	if (t->room > t->len + 1)
+		return 0;
+	text = realloc(t->text, room);
+	if (!text)
+		return -ENOMEM;
+	t->text = text;
+	t->room = room;
+	return 0;
+}
+
+int procfs_read(int dirfd, const char *name, struct procfs_text *into)
+{
+	int fd = openat(dirfd, name, O_RDONLY | O_CLOEXEC), ret;
+
+	if (fd < 0)
+		return -errno;
+	into->len = 0;
+	for (;;) {
+		size_t free_bytes;
+		ssize_t n;
+
+		ret = procfs_make_room(into);
+		if (ret < 0)
+			break;
+		free_bytes = into->room - into->len - 1;
+		n = read(fd, into->text + into->len, free_bytes);
+		if (n < 0)
+			ret = -errno;
+		if (n <= 0)
+			break;
+		into->len += (size_t)n;
+		if ((size_t)n < free_bytes)
+			break; /* one piece: there is no more */
+	}
+	if (into->text)
+		into->text[into->len] = '\0';
+	close(fd);
+	return ret;
+}
+
+void procfs_free(struct procfs_text *text)
+{
+	free(text->text);
+	*text = (struct procfs_text){0};
+}
+
+ssize_t procfs_head(int dirfd, const char *name, char *text, size_t size)
+{
+	int fd = openat(dirfd, name, O_RDONLY | O_CLOEXEC);
+	ssize_t n;
+
+	*text = '\0';
+	if (fd < 0)
+		return -errno;
+	n = read(fd, text, size - 1);
+	if (n < 0)
+		n = -errno;
+	text[n > 0 ? n : 0] = '\0';
+	close(fd);
+	return n;
+}
+
+/* --- walks --- */
+
+int procfs_walk(struct procfs_walk *walk, int dirfd, const char *name)
+{
+	int fd = openat(dirfd, name, O_RDONLY | O_DIRECTORY | O_CLOEXEC), ret;
+
+	walk->dir = NULL;
+	if (fd < 0)
+		return -errno;
+	walk->dir = fdopendir(fd);
+	ret = walk->dir ? 0 : -errno;
+	if (ret < 0)
+		close(fd);
+	return ret;
+}
+
+int procfs_next(struct procfs_walk *walk)
+{
+	struct dirent *d;
+
+	/* The kernel's numbers are no larger than an int; "self" and "irq" begin with a letter. */
+	while ((d = readdir(walk->dir)))
+		if (isdigit((unsigned char)d->d_name[0]))
+			return (int)strtol(d->d_name, NULL, 10);
+	return -1;
+}
+
+int procfs_walk_fd(const struct procfs_walk *walk)
+{
+	return dirfd(walk->dir);
+}
+
+long procfs_walk_at(const struct procfs_walk *walk)
+{
+	return telldir(walk->dir);
+}
+
+void procfs_walk_to(struct procfs_walk *walk, long at)
+{
+	seekdir(walk->dir, at);
+}
+
+void procfs_walk_end(struct procfs_walk *walk)
+{
+	if (walk->dir)
+		closedir(walk->dir);
+	walk->dir = NULL;
+}
+
+/* One call: an entry of a number of up to 12 digits takes at most 32 bytes here. */
+static bool procfs_lists_few(const char *path, unsigned most)
+{
+	char entries[PROCFS_FEW_MAX * 32 + 1024];
+	int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	unsigned count = 0;
+	long bytes;
+
+	if (fd < 0)
+		return true;
+	bytes = syscall(SYS_getdents64, fd, entries, sizeof(entries));
+	close(fd);
+	for (long at = 0; at < bytes; count++)
+		at += *(const unsigned short *)(entries + at + 16); /* d_reclen */
+	return count <= most;
+}
+
+bool procfs_has_few(pid_t pid, unsigned most)
+{
+	struct stat fds, tasks;
+	char path[32];
+
+	snprintf(path, sizeof(path), "/proc/%d/task", (int)pid);
+	if (stat(path, &tasks) != 0)
+		return true;
+	snprintf(path, sizeof(path), "/proc/%d/fd", (int)pid);
+	if (stat(path, &fds) != 0)
+		return true;
+	/* Before Linux 6.2 the size of /proc/PID/fd is 0. */
+	return tasks.st_nlink <= most && (fds.st_size ? fds.st_size <= most : procfs_lists_few(path, most));
+}
+
+enum procfs_kind procfs_kind(int fds, int number)
+{
+	static const struct {
+		const char *prefix;
+		enum procfs_kind kind;
+	} kinds[] = {{"socket:", PROCFS_SOCKET}, {"pipe:", PROCFS_PIPE}, {"anon_inode:", PROCFS_ANON}};
+	char name[16], link[12] = ""; /* cut off: the kernel has no name that fits half */
+
+	snprintf(name, sizeof(name), "%d", number);
+	if (readlinkat(fds, name, link, sizeof(link) - 1) > 0)
+		for (size_t i = 0; i < sizeof(kinds) / sizeof(*kinds); i++)
+			if (!strncmp(link, kinds[i].prefix, strlen(kinds[i].prefix)))
+				return kinds[i].kind;
+	return PROCFS_FILE;
+}

@@ -1,0 +1,81 @@
+/*
+ * The one reader of /proc, for the keeper and the command line. Each kind of text is parsed in exactly one place:
+ *
+ *   procfs.h          reads a text as a whole, or its first bytes; walks over processes, threads and descriptors
+ *   procfs_locks.h    lock lines (/proc/locks, fdinfo), and fdinfo
+ *   procfs_process.h  stat, schedstat, maps
+ *   procfs_mounts.h   mountinfo
+ *   ownproc.h         is this /proc that of the keeper's own pid namespace? (status)
+ *
+ * Procfs may include wire/ and libc, and nothing else of dflock.
+ *
+ * What /proc says is not to be trusted: names have line feeds, brackets and " (deleted)" in them, a process ends between
+ * two calls, its number may be another's by then. A parser returns false for a line that the kernel would not write.
+ * All functions here may be called by any thread. None walks a path outside /proc, so that no file server is asked; how
+ * long the kernel may take to answer is said where it is not a matter of microseconds.
+ */
+#ifndef DFLOCK_PROCFS_PROCFS_H
+#define DFLOCK_PROCFS_PROCFS_H
+
+#include <dirent.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <sys/types.h>
+
+/* A text that is read again and again into the same memory. Begin with {0}; procfs_free() at the end. */
+struct procfs_text {
+	char *text; /* ends with NUL */
+	size_t len, room;
+};
+
+/*
+ * Reads the whole of `name` below dirfd, with as few calls as can be: for files that the kernel writes in one piece
+ * (fdinfo, stat, comm; not locks, maps or mountinfo). 0, -ENOMEM, or -errno.
+ */
+int procfs_read(int dirfd, const char *name, struct procfs_text *into);
+void procfs_free(struct procfs_text *text);
+
+/* The first size - 1 bytes of a file at the most, ended with NUL. How many, or -errno. */
+ssize_t procfs_head(int dirfd, const char *name, char *text, size_t size);
+
+/*
+ * Walks over the entries of a directory whose names are numbers: the processes of "/proc", the threads of "task", the
+ * descriptors of "fd" below /proc/PID.
+ *
+ *	for (ret = procfs_walk(&walk, dirfd, "task"); ret == 0 && (tid = procfs_next(&walk)) >= 0;)
+ *		...
+ *	procfs_walk_end(&walk);
+ */
+struct procfs_walk {
+	DIR *dir;
+};
+
+/* 0 or -errno: -ENOENT, -ESRCH: the process has ended; -EACCES: it may not be looked into. dirfd as for openat(). */
+int procfs_walk(struct procfs_walk *walk, int dirfd, const char *name);
+/* The next number, or -1 at the end. */
+int procfs_next(struct procfs_walk *walk);
+/* Of the directory, for readlinkat() and the like. */
+int procfs_walk_fd(const struct procfs_walk *walk);
+/* Where the walk is, and back there, also in a later walk over the same directory. */
+long procfs_walk_at(const struct procfs_walk *walk);
+void procfs_walk_to(struct procfs_walk *walk, long at);
+/* Also after procfs_walk() has failed. */
+void procfs_walk_end(struct procfs_walk *walk);
+
+/*
+ * Has the process at most `most` (up to PROCFS_FEW_MAX) descriptors, and at most as many threads? Takes no longer for one
+ * that has a million. True also of a process that has ended or may not be looked into.
+ */
+#define PROCFS_FEW_MAX 100
+bool procfs_has_few(pid_t pid, unsigned most);
+
+/* What a descriptor is of, by the link /proc/PID/fd/NUMBER. fds: of that directory. */
+enum procfs_kind {
+	PROCFS_FILE,   /* a file, directory, device or named pipe; or it cannot be told: the path is too long */
+	PROCFS_SOCKET,
+	PROCFS_PIPE,
+	PROCFS_ANON,   /* epoll, eventfd, a pidfd, ... */
+};
+enum procfs_kind procfs_kind(int fds, int number);
+
+#endif

@@ -1,0 +1,146 @@
+/* keeper/kernel/before.h: which record locks a process, or a description, has. */
+#include "keeper/kernel/before.h"
+
+#include <check.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/file.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+static char path[] = "/dev/shm/dflock-test-XXXXXX";
+static struct stat st;
+static struct before before;
+static int fd;
+
+static void setup(void)
+{
+	fd = mkostemp(path, O_CLOEXEC);
+	ck_assert_int_ge(fd, 0);
+	ck_assert_int_eq(fstat(fd, &st), 0);
+}
+
+static void teardown(void)
+{
+	before_free(&before);
+	unlink(path);
+	close(fd);
+}
+
+static void lock_range(int on, int cmd, short type, off_t from, off_t len)
+{
+	struct flock lock = {.l_type = type, .l_whence = SEEK_SET, .l_start = from, .l_len = len};
+
+	ck_assert_int_eq(fcntl(on, cmd, &lock), 0);
+}
+
+static void is(size_t i, int64_t from, int64_t to, enum wire_mode mode)
+{
+	const struct held *held = &before_locks(&before)[i];
+
+	ck_assert_uint_gt(before_count(&before), i);
+	ck_assert_int_eq(held->from, from);
+	ck_assert_int_eq(held->to, to);
+	ck_assert_int_eq(held->mode, mode);
+}
+
+/* The kernel shows a POSIX lock only with the descriptor by which it was taken; an OFD lock and a flock are none. */
+START_TEST(of_a_process)
+{
+	int second = open(path, O_RDWR | O_CLOEXEC), third = open(path, O_RDWR | O_CLOEXEC);
+
+	lock_range(second, F_SETLK, F_WRLCK, 100, 0);
+	lock_range(fd, F_SETLK, F_RDLCK, 10, 5);
+	lock_range(third, F_OFD_SETLK, F_WRLCK, 50, 1);
+	ck_assert_int_eq(flock(third, LOCK_EX), 0);
+	ck_assert_int_eq(before_read(&before, -1, getpid(), WIRE_OWNER_PROCESS, &st), 0);
+	ck_assert_uint_eq(before_count(&before), 2);
+	is(0, 10, 15, WIRE_SHARED);
+	is(1, 100, WIRE_EOF, WIRE_EXCLUSIVE);
+	ck_assert_ptr_eq(before_after(&before, 0), before_locks(&before));
+	ck_assert_ptr_eq(before_after(&before, 14), before_locks(&before));
+	ck_assert_ptr_eq(before_after(&before, 15), before_locks(&before) + 1);
+	ck_assert_ptr_null(before_after(&before, WIRE_EOF));
+	close(second); /* and with it all POSIX locks of the process */
+	before_free(&before);
+	ck_assert_int_eq(before_read(&before, -1, getpid(), WIRE_OWNER_PROCESS, &st), 0);
+	ck_assert_uint_eq(before_count(&before), 0);
+	ck_assert_ptr_null(before_after(&before, 0));
+	close(third);
+}
+END_TEST
+
+START_TEST(of_a_description)
+{
+	int second = open(path, O_RDWR | O_CLOEXEC);
+
+	lock_range(fd, F_OFD_SETLK, F_WRLCK, 50, 1);
+	lock_range(fd, F_OFD_SETLK, F_RDLCK, 7, 1);
+	lock_range(second, F_OFD_SETLK, F_WRLCK, 90, 1);
+	lock_range(second, F_SETLK, F_WRLCK, 95, 1);
+	ck_assert_int_eq(before_read(&before, fd, getpid(), WIRE_OWNER_DESCRIPTION, &st), 0);
+	ck_assert_uint_eq(before_count(&before), 2);
+	is(0, 7, 8, WIRE_SHARED);
+	is(1, 50, 51, WIRE_EXCLUSIVE);
+	ck_assert_int_eq(before_read(&before, -1, getpid(), WIRE_OWNER_DESCRIPTION, &st), -ENOENT);
+	close(second);
+}
+END_TEST
+
+START_TEST(too_many)
+{
+	for (int i = 0; i <= BEFORE_MAX; i++)
+		lock_range(fd, F_OFD_SETLK, F_RDLCK, 2 * i, 1);
+	ck_assert_int_eq(before_read(&before, fd, getpid(), WIRE_OWNER_DESCRIPTION, &st), -E2BIG);
+	before_free(&before);
+	lock_range(fd, F_OFD_SETLK, F_UNLCK, 0, 1);
+	ck_assert_int_eq(before_read(&before, fd, getpid(), WIRE_OWNER_DESCRIPTION, &st), 0);
+	ck_assert_uint_eq(before_count(&before), BEFORE_MAX);
+}
+END_TEST
+
+START_TEST(copies)
+{
+	const struct held held[] = {{1, 2, WIRE_SHARED}, {5, 9, WIRE_EXCLUSIVE}};
+
+	ck_assert_int_eq(before_copy(&before, NULL, 0), 0);
+	ck_assert_uint_eq(before_count(&before), 0);
+	ck_assert_int_eq(before_copy(&before, held, 2), 0);
+	ck_assert_uint_eq(before_count(&before), 2);
+	is(1, 5, 9, WIRE_EXCLUSIVE);
+}
+END_TEST
+
+START_TEST(one_that_has_ended)
+{
+	pid_t pid = fork();
+
+	if (pid == 0)
+		_exit(0);
+	waitpid(pid, NULL, 0);
+	ck_assert_int_eq(before_read(&before, -1, pid, WIRE_OWNER_PROCESS, &st), 0);
+	ck_assert_uint_eq(before_count(&before), 0);
+}
+END_TEST
+
+int main(void)
+{
+	Suite *suite = suite_create("before");
+	TCase *tc = tcase_create("before");
+	SRunner *runner = srunner_create(suite);
+	int failed;
+
+	tcase_add_checked_fixture(tc, setup, teardown);
+	tcase_add_test(tc, of_a_process);
+	tcase_add_test(tc, of_a_description);
+	tcase_add_test(tc, too_many);
+	tcase_add_test(tc, copies);
+	tcase_add_test(tc, one_that_has_ended);
+	suite_add_tcase(suite, tc);
+	srunner_run_all(runner, CK_NORMAL);
+	failed = srunner_ntests_failed(runner);
+	srunner_free(runner);
+	return failed ? 1 : 0;
+}

@@ -1,0 +1,126 @@
+/* keeper/kernel/mappers.h: the processes that have a file mapped, and no others. */
+#include "keeper/kernel/mappers.h"
+
+#include <check.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#define FILES 3
+
+static struct holders_file files[FILES];
+static int fds[FILES];
+static unsigned seen[FILES];
+static pid_t mapper; /* of those that were seen, one */
+
+static void setup(void)
+{
+	for (int i = 0; i < FILES; i++) {
+		char path[] = "/dev/shm/dflock-test-XXXXXX";
+		struct stat st;
+
+		fds[i] = mkostemp(path, O_CLOEXEC);
+		ck_assert_int_ge(fds[i], 0);
+		unlink(path);
+		ck_assert_int_eq(ftruncate(fds[i], 8192), 0);
+		ck_assert_int_eq(fstat(fds[i], &st), 0);
+		files[i] = (struct holders_file){.dev = st.st_dev, .ino = st.st_ino};
+		seen[i] = 0;
+	}
+}
+
+static void teardown(void)
+{
+	for (int i = 0; i < FILES; i++)
+		close(fds[i]);
+}
+
+static int on_mapper(void *arg, size_t file, pid_t pid)
+{
+	ck_assert_uint_lt(file, FILES);
+	seen[file]++;
+	mapper = pid;
+	return *(int *)arg;
+}
+
+static int find(int cb_returns)
+{
+	size_t passed_over;
+	int ret;
+
+	/* On a busy machine a process may be passed over for nothing: Check's own time limit ends this. */
+	do {
+		memset(seen, 0, sizeof(seen));
+		ret = mappers_find(files, FILES, on_mapper, &cb_returns, &passed_over);
+	} while (passed_over);
+	return ret;
+}
+
+START_TEST(in_another_process)
+{
+	int ready[2];
+	char byte;
+	pid_t pid;
+
+	ck_assert_int_eq(pipe(ready), 0);
+	pid = fork();
+	if (pid == 0) {
+		prctl(PR_SET_PDEATHSIG, SIGKILL);
+		for (int i = 0; i < 2; i++) /* two pieces with different rights: two lines */
+			if (mmap(NULL, 4096, i ? PROT_READ : PROT_NONE, MAP_SHARED, fds[1], i * 4096) == MAP_FAILED)
+				_exit(1);
+		if (write(ready[1], "r", 1) != 1)
+			_exit(1);
+		pause();
+	}
+	ck_assert_int_eq(read(ready[0], &byte, 1), 1);
+	ck_assert_int_eq(find(0), 0);
+	ck_assert_uint_eq(seen[0], 0);
+	ck_assert_uint_ge(seen[1], 1);
+	ck_assert_uint_eq(seen[2], 0);
+	ck_assert_int_eq(mapper, pid);
+	kill(pid, SIGKILL);
+	waitpid(pid, NULL, 0);
+	ck_assert_int_eq(find(0), 0);
+	ck_assert_uint_eq(seen[1], 0);
+}
+END_TEST
+
+START_TEST(the_callback_ends_it)
+{
+	void *at[FILES];
+
+	for (int i = 0; i < FILES; i++)
+		at[i] = mmap(NULL, 4096, PROT_READ, MAP_PRIVATE, fds[i], 0);
+	ck_assert_int_eq(find(7), 7);
+	ck_assert_uint_eq(seen[0] + seen[1] + seen[2], 1);
+	ck_assert_int_eq(find(0), 0);
+	for (int i = 0; i < FILES; i++) {
+		ck_assert_uint_ge(seen[i], 1);
+		munmap(at[i], 4096);
+	}
+}
+END_TEST
+
+int main(void)
+{
+	Suite *suite = suite_create("mappers");
+	TCase *tc = tcase_create("mappers");
+	SRunner *runner = srunner_create(suite);
+	int failed;
+
+	tcase_add_checked_fixture(tc, setup, teardown);
+	tcase_add_test(tc, in_another_process);
+	tcase_add_test(tc, the_callback_ends_it);
+	suite_add_tcase(suite, tc);
+	srunner_run_all(runner, CK_NORMAL);
+	failed = srunner_ntests_failed(runner);
+	srunner_free(runner);
+	return failed ? 1 : 0;
+}
