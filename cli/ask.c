@@ -27,15 +27,16 @@ static int __attribute__((format(printf, 3, 4))) ask_fail(char why[CLI_LINE_BYTE
 	return -err;
 }
 
-/* Whoever can write the directory could put a socket of his own there: what we are told must come from root or us. */
+/* Every user that can write the directory could put a socket there, so the answer must come from root or this
+ * user. */
 static int ask_check_peer(struct ask *ask, char why[CLI_LINE_BYTES])
 {
 	struct ucred peer;
 	socklen_t len = sizeof(peer);
 
 	if (getsockopt(ask->fd, SOL_SOCKET, SO_PEERCRED, &peer, &len))
-		return ask_fail(why, errno, "cannot tell who answers at %s/" WIRE_SOCKET_NAME ": %s", ask->dir,
-				strerror(errno));
+		return ask_fail(why, errno, "cannot find out which process answers at %s/" WIRE_SOCKET_NAME ": %s",
+				ask->dir, strerror(errno));
 	if (peer.uid != 0 && peer.uid != geteuid())
 		return ask_fail(why, EPERM,
 				"the keeper at %s/" WIRE_SOCKET_NAME
@@ -57,19 +58,19 @@ static int ask_open_socket(struct ask *ask, char why[CLI_LINE_BYTES])
 	ask->fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
 	if (ask->fd < 0)
 		return ask_fail(why, errno, "cannot make a socket: %s", strerror(errno));
-	/* The one for sending holds for connect() too, which waits while the queue of connections is full. */
+	/* The deadline for sending holds for connect() too, which waits while the queue of connections is full. */
 	if (setsockopt(ask->fd, SOL_SOCKET, SO_RCVTIMEO, &deadline, sizeof(deadline)) ||
 	    setsockopt(ask->fd, SOL_SOCKET, SO_SNDTIMEO, &deadline, sizeof(deadline)))
 		return ask_fail(why, errno, "cannot set a deadline: %s", strerror(errno));
 	if (!connect(ask->fd, (struct sockaddr *)&address, sizeof(address)))
 		return 0;
-	/* A socket without anybody behind it is what a killed keeper leaves. */
+	/* A killed keeper leaves a socket on which no process listens. */
 	if (errno == ENOENT || errno == ECONNREFUSED)
 		return ask_fail(why, ENOENT, "no keeper runs for %s", ask->dir);
 	if (errno == EAGAIN)
 		return ask_fail(why, ETIMEDOUT,
-				"the keeper at %s has accepted no connection for %d s; its log says what it is at",
-				ask->dir, ASK_DEADLINE_S);
+				"the keeper at %s has accepted no connection for %d s; its log may say why", ask->dir,
+				ASK_DEADLINE_S);
 	return ask_fail(why, errno, "cannot connect to %s: %s", address.sun_path, strerror(errno));
 }
 
@@ -112,7 +113,7 @@ void ask_close(struct ask *ask)
 	ask->fd = -1;
 }
 
-/* Takes the descriptor out of a message; more than one is none of our protocol, and they are all closed. */
+/* Takes the descriptor out of a message. The protocol sends at most one: of several, all but the last are closed. */
 static int ask_take_descriptor(struct msghdr *message)
 {
 	int found = -1;
@@ -143,8 +144,7 @@ static int ask_receive(struct ask *ask, struct wire_reply *reply, int *memfd, ch
 	ssize_t n = recvmsg(ask->fd, &message, MSG_CMSG_CLOEXEC);
 
 	if (n < 0 && errno == EAGAIN)
-		return ask_fail(why, ETIMEDOUT,
-				"the keeper (pid %d) has not answered for %d s; its log says what it is at",
+		return ask_fail(why, ETIMEDOUT, "the keeper (pid %d) has not answered for %d s; its log may say why",
 				(int)ask->pid, ask->deadline_s);
 	if (n < 0)
 		return ask_fail(why, errno, "cannot receive the keeper's answer: %s", strerror(errno));
@@ -181,7 +181,7 @@ int ask_question(struct ask *ask, enum wire_op op, const struct place *place, in
 
 	clock_gettime(CLOCK_BOOTTIME, &now);
 	request.sent_ns = (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
-	/* No configuration, or one that cannot be examined: the keeper sees zeros, as from a program. */
+	/* Without a configuration, or if it cannot be examined, the keeper sees zeros, as from a program. */
 	if (place->config[0]) {
 		(void)place_config_id(place->config, &request.config);
 		request.config_path = leases_hash(place->config);
@@ -213,7 +213,7 @@ static int ask_read_status(int fd, char **json, size_t *len, char why[CLI_LINE_B
 	text = malloc((size_t)st.st_size + 1);
 	if (!text)
 		return ask_fail(why, ENOMEM, "not enough memory for the keeper's status");
-	/* By offset: where the keeper's own descriptor stands does not matter. */
+	/* Reads by offset, because the keeper's descriptor shares the file position. */
 	while (used < (size_t)st.st_size) {
 		ssize_t n = pread(fd, text + used, (size_t)st.st_size - used, (off_t)used);
 

@@ -1,6 +1,6 @@
 /*
- * A connection to the keeper, and questions over it. Everything blocks, no longer than ASK_DEADLINE_S for each step, or
- * what ask_patience() said.
+ * A connection to the keeper, and questions over it. Each step blocks for at most ASK_DEADLINE_S, or the time of
+ * ask_patience().
  */
 #ifndef DFLOCK_CLI_ASK_H
 #define DFLOCK_CLI_ASK_H
@@ -25,8 +25,9 @@ struct ask {
 };
 
 /*
- * Connects to the keeper of the runtime directory, which root or this user must run. 0; -ENOENT: no keeper runs;
- * else -errno with one line in why. dir is filled in every case but -EINVAL. Ended with ask_close().
+ * Connects to the keeper of the runtime directory, which root or this user must run. Returns 0; -ENOENT: no keeper
+ * runs; else -errno with one line in why. dir is filled after 0 and -ENOENT, with "" if there is no runtime directory.
+ * After 0, end it with ask_close(), which may be called after an error too.
  */
 int ask_connect(const struct place *place, struct ask *ask, char why[CLI_LINE_BYTES]);
 void ask_close(struct ask *ask);
@@ -34,8 +35,9 @@ void ask_close(struct ask *ask);
 void ask_patience(struct ask *ask, int seconds);
 
 /*
- * One question and its answer. 0: the keeper said WIRE_OK; memfd (may be NULL) is the descriptor that came with it, -1
- * if none did, which the caller closes. -ENOLCK: it refused, why has its reason. Else -errno with why.
+ * One question and its answer. 0: the keeper said WIRE_OK; *memfd (memfd may be NULL) is the descriptor that came
+ * with the answer, or -1, and the caller closes it. -ENOLCK: the keeper refused, why has its reason. Else -errno with
+ * one line in why.
  */
 int ask_question(struct ask *ask, enum wire_op op, const struct place *place, int *memfd, char why[CLI_LINE_BYTES]);
 

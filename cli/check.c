@@ -47,7 +47,7 @@ static error_t check_parse(int key, char *arg, struct argp_state *state)
 	}
 }
 
-/* False if it cannot be told; and if it is to be protected (require) and is not. */
+/* False: the path could not be resolved, or the file must be protected (require) and is not. */
 static bool report_file(const struct config *config, const char *file, bool require)
 {
 	char path[PATH_MAX], name[LOCK_NAME_BYTES];

@@ -68,7 +68,7 @@ void cli_place(struct place *place, const char *config)
 	if (!config)
 		return;
 	if (!realpath(config, place->config)) {
-		/* Not there: whoever reads it says so, with this name. */
+		/* The file does not exist. config_load() reports that, with this name. */
 		snprintf(place->config, sizeof(place->config), "%s", config);
 	}
 }

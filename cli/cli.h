@@ -15,8 +15,8 @@
 
 enum cli_exit {
 	CLI_OK = 0,
-	CLI_FAILED = 1, /* it could not be done, or what was checked is not in order */
-	CLI_USAGE = 2,  /* the command line makes no sense */
+	CLI_FAILED = 1,      /* it could not be done, or a check found a problem */
+	CLI_USAGE = 2,       /* the command line makes no sense */
 	CLI_RUN_UNFIT = 123, /* run --require: the job was not started, since its locks would not be protected */
 	/* run, as env(1) has them */
 	CLI_RUN_FAILED = 125,
@@ -46,12 +46,12 @@ bool cli_force(int argc, char **argv, const char *doc, const char *help);
 /* CLOCK_BOOTTIME, for deadlines. */
 int64_t cli_now_ms(void);
 
-/* place_init(), then the configuration named on the command line, if any (NULL: none), made absolute. */
+/* place_init(), then the configuration that the command line names (NULL: none), made absolute. */
 void cli_place(struct place *place, const char *config);
 
 /*
  * A file of this installation: `name` beside this executable, else in the folder `folder` beside the executable's own
- * ("lib" for PREFIX/bin/dflock and PREFIX/lib/NAME), else `installed`. Whether the latter is there is not looked at.
+ * ("lib" for PREFIX/bin/dflock and PREFIX/lib/NAME), else `installed`, whether that exists or not.
  */
 void cli_find(const char *name, const char *folder, const char *installed, char path[PATH_MAX]);
 

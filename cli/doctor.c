@@ -13,7 +13,7 @@ static const char doctor_doc[] = "Looks at the installation, the configuration, 
 				 "protected files, and says line by line what is in order (ok:), what may surprise "
 				 "(warning:) and what must be mended (problem:). With PROGRAM also whether the "
 				 "preload will reach it. If no keeper runs, one is started to try the store; it ends "
-				 "by itself when nobody needs it.\v"
+				 "by itself when no program needs it.\v"
 				 "The exit status is 0 if there is no problem, and else 1.";
 
 struct doctor_options {

@@ -1,4 +1,4 @@
-/* Between the files of `dflock doctor`. */
+/* What the files of `dflock doctor` share. */
 #ifndef DFLOCK_CLI_DOCTOR_H
 #define DFLOCK_CLI_DOCTOR_H
 
@@ -14,7 +14,7 @@ struct doctor {
 	unsigned counts[3];    /* by enum finding */
 };
 
-/* Prints one line: what was found and, unless it is in order, what to do. */
+/* Prints one line: what was found and, unless it is in order, what to do. (doctor_find.c) */
 void doctor_find(struct doctor *d, enum finding level, const char *format, ...) __attribute__((format(printf, 3, 4)));
 
 /* doctor_keeper.c: runtime directory, keeper, which configuration it has, store. May start a keeper. */
@@ -23,7 +23,7 @@ void doctor_keeper(struct doctor *d);
 void doctor_replicas(struct doctor *d);
 /* doctor_files.c: every path and tree of the configuration. */
 void doctor_files(struct doctor *d);
-/* doctor_preloads.c: crontabs, units and the like that preload a libdflock.so which is not there. */
+/* doctor_preloads.c: crontabs, units and similar files that preload a libdflock.so that does not exist. */
 void doctor_preloads(struct doctor *d);
 
 #endif

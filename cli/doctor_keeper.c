@@ -63,7 +63,7 @@ static void check_same_config(struct doctor *d, const json_t *status)
 			    field_text(rules, "why"));
 }
 
-/* What the store's reasons for being down leave open. Those that the server itself gives say what to do. */
+/* Advice for the reasons that do not say what to do. Reasons that the server itself gives do. */
 static const char *store_advice(const char *why)
 {
 	static const struct {
@@ -131,7 +131,7 @@ static void check_store(struct doctor *d, const json_t *status)
 		doctor_find(d, FINDING_WARNING, "leases were lost; `dflock status` shows which and why");
 }
 
-/* It got that from the program that started it, and may not take it back. */
+/* The keeper inherited this from the program that started it, and may not undo it. */
 static void check_priority(struct doctor *d, pid_t pid)
 {
 	int nice_value = getpriority(PRIO_PROCESS, (id_t)pid), policy = sched_getscheduler(pid);
@@ -152,7 +152,7 @@ void doctor_keeper(struct doctor *d)
 	int ret;
 
 	check_runtime_dir(d);
-	/* Without a valid configuration none can be started; one may run all the same. */
+	/* Without a valid configuration no keeper can be started, but one may run already. */
 	ret = d->config ? start_connect(&d->place, &ask, &started, why) : ask_connect(&d->place, &ask, why);
 	if (ret) {
 		doctor_find(d, d->config || ret != -ENOENT ? FINDING_PROBLEM : FINDING_WARNING, "%s", why);

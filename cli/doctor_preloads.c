@@ -82,13 +82,13 @@ static void check_line(struct search *s, const char *path, int number, char *lin
 
 static void check_file(struct search *s, const char *path, bool all_names)
 {
-	/* Whatever lies there: a pipe must not hold this up. */
+	/* O_NONBLOCK: the entry may be a pipe, and opening that must not wait. */
 	int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY), number = 0;
 	char *text, *rest, *line;
 	struct stat st;
 	ssize_t n;
 
-	/* What this user may not read, another one's crontab, is left to its owner. */
+	/* Files that this user may not read (other users' crontabs) are left to their owners. */
 	if (fd < 0)
 		return;
 	text = fstat(fd, &st) == 0 && S_ISREG(st.st_mode) ? malloc(MAX_BYTES + 1) : NULL;
@@ -130,7 +130,7 @@ static void check_folder(struct search *s, const char *folder, bool deep)
 		    snprintf(path, sizeof(path), "%s/%s", folder, entry->d_name) >= PATH_MAX ||
 		    fstatat(dirfd(dir), entry->d_name, &st, AT_SYMLINK_NOFOLLOW | AT_NO_AUTOMOUNT))
 			continue;
-		/* Links are other names of units that are looked at where they are. */
+		/* Links are other names of units, which are looked at under their own names. */
 		if (S_ISREG(st.st_mode))
 			check_file(s, path, false);
 		else if (S_ISDIR(st.st_mode) && deep && len > 2 && strcmp(entry->d_name + len - 2, ".d") == 0)

@@ -1,5 +1,5 @@
-/* The part of `dflock doctor` that looks at sentinels and replicas: it asks them itself, each for connect_ms at the
- * most. */
+/* The part of `dflock doctor` that looks at sentinels and replicas. It asks each of them itself, and waits for at
+ * most connect_ms. */
 #include "cli/doctor.h"
 
 #include <hiredis.h>
@@ -16,7 +16,7 @@ static void show_address(char at[AT_BYTES], const char *host, int port)
 	snprintf(at, AT_BYTES, strchr(host, ':') ? "[%.255s]:%d" : "%.255s:%d", host, port);
 }
 
-/* One question; NULL: why says what was wrong. An error reply is such, too. */
+/* One question. NULL, also after an error reply: why says what was wrong. */
 __attribute__((format(printf, 3, 4))) static redisReply *question(redisContext *c, char why[WHY_BYTES],
 								  const char *format, ...)
 {
@@ -104,7 +104,8 @@ static void check_counts(struct doctor *d, const char *at, const redisReply *fie
 			    at, sentinels);
 }
 
-/* What this one says; the first that is asked decides, the others must say the same. False: it is of no use. */
+/* Asks one sentinel. The first answer names the master, and the others must name the same. False: no usable
+ * answer. */
 static bool check_sentinel(struct doctor *d, const struct config_address *address, struct master *master)
 {
 	const struct config_store *store = &d->config->store;
@@ -164,16 +165,15 @@ static void check_connected(struct doctor *d, const char *at, int connected)
 		doctor_find(
 			d, FINDING_WARNING,
 			"%s has %d replicas, and the configuration says replicas = 0; if one is promoted while this "
-			"server lives on, both may give the same lock away: set replicas if that can happen",
+			"server lives on, both may grant the same lock: set replicas if that can happen",
 			at, connected);
 	if (store->replicas == 0)
 		return;
 	if (connected > store->replicas)
-		doctor_find(
-			d, FINDING_PROBLEM,
-			"%d replicas are connected to %s, and the configuration says replicas = %d; locks are refused "
-			"until that is how many there are, on every host",
-			connected, at, store->replicas);
+		doctor_find(d, FINDING_PROBLEM,
+			    "%d replicas are connected to %s, and the configuration says replicas = %d; locks are "
+			    "refused until the number is right on every host",
+			    connected, at, store->replicas);
 	else if (connected < acks)
 		doctor_find(d, FINDING_PROBLEM,
 			    "%d of %d replicas are connected to %s, and locks need %d of them; locks are refused "
@@ -189,7 +189,7 @@ static void check_connected(struct doctor *d, const char *at, int connected)
 			    "replica mends that");
 }
 
-/* Of one that is allowed to ask; INFO shows whether there is such a setting, not what it is. */
+/* If the user may read the setting. INFO shows only whether there is one, not its value. */
 static void check_min_replicas(struct doctor *d, redisContext *c, const char *at, const char *info)
 {
 	int acks = config_acknowledgements(&d->config->store), set;
@@ -199,7 +199,7 @@ static void check_min_replicas(struct doctor *d, redisContext *c, const char *at
 		doctor_find(
 			d, FINDING_OK,
 			"min-replicas-to-write is not set at %s: other programs can write there while it is cut off, "
-			"dflock does without",
+			"dflock does not need it",
 			at);
 		return;
 	}
@@ -232,7 +232,7 @@ static void check_master(struct doctor *d, const struct master *master)
 	if (!reply || reply->type != REDIS_REPLY_STRING) {
 		if (store->replicas > 0)
 			doctor_find(d, FINDING_PROBLEM, "%s cannot be asked for its replicas: %s", at, why);
-		goto out; /* else it is said of the store already */
+		goto out; /* else doctor_keeper.c has reported it */
 	}
 	const char *connected = strstr(reply->str, "\nconnected_slaves:");
 	check_connected(d, at, connected ? atoi(connected + strlen("\nconnected_slaves:")) : 0);

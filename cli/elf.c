@@ -6,7 +6,7 @@
 #include <string.h>
 #include <unistd.h>
 
-/* More program headers than this has no program (the kernel takes no more than 64 KiB of them). */
+/* No program has more program headers than this (the kernel accepts at most 64 KiB of them). */
 #define MAX_HEADERS 1024
 
 /* A program header, of either class. */
@@ -49,7 +49,7 @@ static int read_interpreter(int fd, const struct segment *s, struct elf_facts *o
 	return 0;
 }
 
-/* The Go linker leaves a note with its build id, owner "Go". Notes that make no sense are none. */
+/* The Go linker leaves a note with its build id, owner "Go". A malformed note counts as none. */
 static bool is_go_note(int fd, const struct segment *s)
 {
 	uint64_t at = 0;
@@ -101,7 +101,7 @@ int elf_read(int fd, struct elf_facts *out)
 	out->data = head.ident[EI_DATA];
 	out->type = head.h32.e_type;
 	out->machine = head.h32.e_machine;
-	/* Of the other byte order nothing else can be read without turning it, and nothing else matters. */
+	/* In a file of the other byte order, no other field matters, so none has to be swapped. */
 	if (out->data != (BYTE_ORDER == LITTLE_ENDIAN ? ELFDATA2LSB : ELFDATA2MSB))
 		return 0;
 	if (out->class == ELFCLASS64 && elf_read_at(fd, &head.h64, sizeof(head.h64), 0))

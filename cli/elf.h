@@ -9,7 +9,7 @@
 
 #define ELF_MAX_CODE 16
 
-/* A part of the file, and the address that it gets, to which the place where the file is loaded is added. */
+/* A part of the file, and its address relative to the place where the file is loaded. */
 struct elf_part {
 	uint64_t offset, bytes, address;
 };
@@ -20,14 +20,14 @@ struct elf_facts {
 	bool dynamic;               /* it has a dynamic linker */
 	char interpreter[PATH_MAX]; /* that linker; "" if not dynamic */
 	bool go;                    /* made by the Go tool chain, whose programs make system calls without libc */
-	/* Executable parts; more_code: there are more than these. None is known of a file of the other byte order. */
+	/* Executable parts; more_code: there are more than these. A file of the other byte order has none here. */
 	struct elf_part code[ELF_MAX_CODE];
 	unsigned code_count;
 	bool more_code;
 	struct elf_part frames; /* the table of functions for unwinding (.eh_frame_hdr); bytes 0: there is none */
 };
 
-/* Reads the facts from an open file. 0; -ENOEXEC: no ELF file, or one that makes no sense; else -errno. */
+/* Reads the facts from an open file. 0; -ENOEXEC: no ELF file, or a malformed one; else -errno. */
 int elf_read(int fd, struct elf_facts *out);
 
 #endif

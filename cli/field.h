@@ -1,4 +1,5 @@
-/* Reading JSON from a keeper that may be of another version: what is missing or of another type is empty. */
+/* Reads JSON from a keeper that may be of another version: a field that is missing or of another type counts as
+ * empty. */
 #ifndef DFLOCK_CLI_FIELD_H
 #define DFLOCK_CLI_FIELD_H
 
@@ -10,8 +11,8 @@ const char *field_text(const json_t *object, const char *key);
 int64_t field_number(const json_t *object, const char *key);
 bool field_flag(const json_t *object, const char *key);
 
-/* The objects of an array sorted by their `key`, then by `then` (numbers or text). *count is 0 if there are none or no
- * memory. The caller frees the list; the objects stay the array's. */
+/* The objects of an array, sorted by their `key`, then by `then` (numbers or text). *count is 0 if there are none,
+ * or no memory. The caller frees the list; the objects stay the array's. */
 json_t **field_sorted(const json_t *array, const char *key, const char *then, size_t *count);
 
 #endif

@@ -101,8 +101,9 @@ static enum files_locks judge_cifs(const char *type, const char *options, char l
 		return FILES_NETWORK_LOCAL;
 	}
 	snprintf(line, FILES_LINE_BYTES,
-		 "%s that asks its server for each lock, where locks are mandatory: who reads or writes a file that "
-		 "another has locked gets an error; mount it with nobrl on all hosts that lock under dflock",
+		 "%s that asks its server for each lock, where locks are mandatory: a program that reads or writes a "
+		 "file that another one has locked gets an error; mount it with nobrl on all hosts that lock under "
+		 "dflock",
 		 type);
 	return FILES_NETWORK;
 }

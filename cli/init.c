@@ -20,7 +20,7 @@ static const char init_doc[] =
 
 static int init_ask(struct ask *ask, const struct place *place, bool force, char why[CLI_LINE_BYTES])
 {
-	json_t *status = store_await(ask, place, why); /* if it does not come up, the answer says so */
+	json_t *status = store_await(ask, place, why); /* if the store does not come up, the keeper's answer says so */
 	int64_t ttl_ms = field_number(json_object_get(status, "store"), "ttl_ms");
 
 	json_decref(status);

@@ -22,7 +22,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#define MAX_CODE_BYTES (512u << 20) /* of one file: the largest known program has a third of that */
+#define MAX_CODE_BYTES (512u << 20) /* in one file; the largest known program has a third of that */
 #define CHUNK_BYTES    (1u << 20)
 #define MAX_PLACES     100000
 #define MAX_FUNCTION                                                                                                   \
@@ -141,7 +141,7 @@ static int read_functions(int fd, const struct elf_part *frames, struct function
 	return ret;
 }
 
-/* The function in which the address is: the last one that begins at or before it. SIZE_MAX: none. */
+/* The function that contains the address: the last one that begins at or before it. SIZE_MAX: none. */
 static size_t function_of(const struct functions *functions, uint64_t address)
 {
 	size_t low = 0, high = functions->count;
@@ -191,8 +191,7 @@ static bool is_rax(ZydisRegister reg)
 	return reg == ZYDIS_REGISTER_RAX || reg == ZYDIS_REGISTER_EAX;
 }
 
-/* What %eax is after this instruction: a constant in *number, or not known. pushed: the constant on the stack, or -1.
- */
+/* Is %eax a known constant after this instruction? Then *number has it. *pushed: the constant on the stack, or -1. */
 static bool follow_number(const struct decoded *d, bool known, int64_t *number, int64_t *pushed)
 {
 	const ZydisDecodedOperand *o = d->operands;
@@ -231,7 +230,7 @@ static bool follow_number(const struct decoded *d, bool known, int64_t *number, 
 
 static enum kind kind_of(const struct decoded *d, bool known, int64_t number)
 {
-	/* int $0x80 and sysenter have the numbers of 32 bits, which no compiler for 64 bits uses. */
+	/* int $0x80 and sysenter take the numbers of 32-bit calls, which no compiler for 64 bits uses. */
 	if (d->ins.mnemonic != ZYDIS_MNEMONIC_SYSCALL || !known)
 		return KIND_UNKNOWN;
 	number &= 0xbfffffff; /* the bit of x32 */
@@ -278,7 +277,7 @@ static const struct elf_part *part_of(const struct elf_facts *elf, uint64_t addr
 	return NULL;
 }
 
-/* The places from the first one on that are in the same function as it; returns how many these are. */
+/* Looks at the places, from the first one on, that are in the same function as the first; returns their number. */
 static size_t look_at_functions(int fd, const struct elf_facts *elf, const struct functions *functions,
 				const struct places *places, size_t first, unsigned char *code, unsigned char *target,
 				struct instructions *out)
@@ -343,8 +342,8 @@ static int find_arm64(int fd, const struct elf_facts *elf, unsigned char *buffer
 			if (read_code(fd, buffer, size, part->offset + at))
 				return -ENOEXEC;
 			for (size_t w = 0; w < size / 4; w++) {
-				/* movz w8 or x8, #number; all else that may write x8, or jump, is behind a few steps.
-				 */
+				/* movz w8 or x8, #number. Anything else that may write x8, or jump, ends the
+				 * search within a few steps. */
 				if ((words[w] & 0x7fe0001f) == 0x52800008)
 					number = (long)(words[w] >> 5 & 0xffff) | 8L << 32;
 				else if (number >= 0 && number >> 32 == 0)

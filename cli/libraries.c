@@ -81,7 +81,7 @@ static int start_linker(const char *program, const char *interpreter, char *prel
 	return -ret;
 }
 
-/* Everything that comes, NUL-terminated, in *text, which is the caller's. */
+/* All output, NUL-terminated, in *text, which the caller frees. */
 static int receive_list(int in, char **text)
 {
 	const int64_t deadline = cli_now_ms() + PATIENCE_MS;
@@ -159,7 +159,8 @@ static int take_line(struct libraries *out, char *line)
 	return path[0] == '/' ? add_library(out, path) : 0;
 }
 
-/* What `INTERPRETER --list PROGRAM` writes, in *text, which is the caller's also after an error, and how it ended. */
+/* The output of `INTERPRETER --list PROGRAM` in *text, which the caller frees, also after an error; *status: how
+ * it ended. */
 static int ask_linker(const char *program, const char *interpreter, char *preload, char **text, int *status)
 {
 	char path[PATH_MAX];

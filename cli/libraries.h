@@ -11,15 +11,15 @@
 struct libraries {
 	char **paths; /* of count files */
 	size_t count;
-	const char *libc; /* the one of them that is libc; NULL: none is */
-	char *missing;    /* the name of one that was not found; NULL: all were */
+	const char *libc; /* the entry of libc; NULL: there is none */
+	char *missing;    /* the name of a library that was not found; NULL: all were found */
 };
 
 /*
- * interpreter: that of the program. Runs it, with --list, which reads the program and its libraries and starts nothing
- * of theirs. Only if it is this program's own: a file that somebody names must not be run to look at another. 0;
- * -EXDEV: it is another one; -EIO: it did not answer as expected; -ETIMEDOUT; -ENOMEM; other -errno. Waits for seconds
- * at most. Free with libraries_free(), also after an error.
+ * interpreter: the program's dynamic linker. Runs it with --list, which reads the program and its libraries and
+ * executes nothing of them. It must be the dynamic linker of this program itself: a file that the examined program
+ * names must not be run. 0; -EXDEV: it is another one; -EIO: unexpected output; -ETIMEDOUT (10 s); -ENOMEM; other
+ * -errno. Free with libraries_free(), also after an error.
  */
 int libraries_list(const char *program, const char *interpreter, struct libraries *out);
 void libraries_free(struct libraries *libraries);
@@ -28,7 +28,7 @@ void libraries_free(struct libraries *libraries);
  * Runs it as above. The name has no space and no colon. */
 int libraries_can_preload(const char *name);
 
-/* Is this one of libc's own files: what the preload replaces, and the dynamic linker? */
+/* Is this one of libc's own files: a library whose calls the preload replaces, or the dynamic linker? */
 bool libraries_is_libc(const struct libraries *libraries, const char *path);
 
 /* The newest version of glibc's interface that the library knows, as 2028 for 2.28; 0: none was found, or it cannot be

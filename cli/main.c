@@ -23,11 +23,11 @@ static int cmd_version(int argc, char **argv)
 
 static const struct command commands[] = {
 	{"run", cmd_run, "run a program so that its locks hold across the cluster"},
-	{"status", cmd_status, "show what is held here and in the cluster, by whom, and who waits"},
+	{"status", cmd_status, "show which locks are held here and in the cluster, and which callers wait"},
 	{"check", cmd_check, "check the configuration; say which files it protects"},
 	{"doctor", cmd_doctor, "look for what is wrong with the set-up, or with one program"},
-	{"reload", cmd_reload, "have the keeper read the configuration again"},
-	{"stop", cmd_stop, "have the keeper give everything back and end"},
+	{"reload", cmd_reload, "make the keeper read the configuration again"},
+	{"stop", cmd_stop, "make the keeper give everything back and end"},
 	{"init", cmd_init, "open a new store at once, when nothing uses it yet"},
 	{"version", cmd_version, "print the version"},
 };

@@ -109,8 +109,8 @@ static bool is_secure(int fd, const char **what)
 /* --- what its own instructions are --- */
 
 /*
- * Libraries of the distributions in which places look like system calls, or are such, and take no lock. Only what
- * cannot be told is passed over for them: a number that is flock's or fcntl's is reported all the same.
+ * Libraries of the distributions with places that look like system calls, or are system calls, and take no lock. For
+ * these libraries unclear places are ignored; a call with the number of flock or fcntl is reported all the same.
  */
 static const struct {
 	const char *name;
@@ -261,8 +261,8 @@ out:
 		close(shim_fd);
 }
 
-/* Of programs by whose names one knows what happens to the environment. option: what it is started with, NULL:
- * anything. */
+/* For programs whose names tell what they do with the environment. option: the option that it is started with;
+ * NULL: any. */
 static bool examine_wrapper(const char *path, const char *option, struct program *out)
 {
 	const struct wrapper *w = wrappers_find(path);
@@ -276,8 +276,8 @@ static bool examine_wrapper(const char *path, const char *option, struct program
 
 static void examine_file(const char *path, const char *shim, int depth, bool deep, struct program *out);
 
-/* What the text of a shell script says about what it starts. *out is what its interpreter is, and worse after this if
- * something is not reached. */
+/* What the text of a shell script says about the programs that it starts. *out holds the result for the
+ * interpreter, and gets worse if the preload does not reach one of these programs. */
 static void examine_commands(const char *path, int fd, const char *shim, struct program *out)
 {
 	struct script_command *commands = calloc(SCRIPT_MAX_COMMANDS, sizeof(*commands));
@@ -349,13 +349,13 @@ static void examine_script(const char *path, int fd, const struct script_first *
 
 static void examine_file(const char *path, const char *shim, int depth, bool deep, struct program *out)
 {
-	/* execvp() and shells give a file that the kernel does not know to the shell. */
+	/* execvp() and shells run a file whose format the kernel does not know with the shell. */
 	struct script_first first = {.interpreter = "/bin/sh"};
 	int fd = open(path, O_RDONLY | O_CLOEXEC), ret;
 	struct elf_facts elf;
 
 	if (fd < 0) {
-		/* May be executable and not readable. */
+		/* The file may be executable and not readable. */
 		say(out, errno == ENOENT ? REACH_NOT_FOUND : REACH_CANNOT, "%s cannot be examined: %s", path,
 		    strerror(errno));
 		return;

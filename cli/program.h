@@ -9,7 +9,7 @@
 
 enum reach {
 	REACH_YES,       /* as far as the file tells */
-	REACH_DOUBTFUL,  /* loaded, but locks may be taken past it, or it cannot be told */
+	REACH_DOUBTFUL,  /* loaded, but locks may be taken past it, or that cannot be found out */
 	REACH_NO,        /* it runs, unprotected, or fails to start with the preload */
 	REACH_NOT_FOUND, /* no such program: execvp() would fail with ENOENT */
 	REACH_CANNOT,    /* it is there and cannot be executed or examined */
@@ -32,10 +32,11 @@ struct program {
  */
 void program_examine(const char *name, const char *shim, struct program *out);
 
-/* The same with its arguments, from argv[0] on: of env(1), su(1) and their like it then counts what they are told. */
+/* The same with the program's arguments, from argv[0] on: for env(1), su(1) and similar programs the result
+ * depends on them. */
 void program_examine_job(const char *name, char *const arguments[], const char *shim, struct program *out);
 
-/* The search alone. 0 and the path; -ENOENT, -EACCES, -ENAMETOOLONG. */
+/* Only the search. 0 and the path; -ENOENT, -EACCES, -ENAMETOOLONG. */
 int program_find(const char *name, char path[PATH_MAX]);
 
 /* The libdflock.so of this installation. 0, or -errno if it is not there. */

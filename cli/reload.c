@@ -8,9 +8,9 @@
 #include "cli/start.h"
 
 static const char reload_doc[] =
-	"Has the keeper read its configuration again, and go by it whatever it protects. A changed configuration that "
-	"still protects every file under the same name is taken over without that. What is held stays held. If the "
-	"new one is invalid, the keeper says so and changes nothing.\v"
+	"Makes the keeper read its configuration again and use it, whatever it protects. A changed configuration that "
+	"still protects every file under the same name is taken over without this command. Locks that are held stay "
+	"held. If the new configuration is invalid, the keeper says so and changes nothing.\v"
 	"The exit status is 0, also if no keeper runs and none left rules behind (the next one reads the "
 	"configuration when it starts), and 1 if the keeper refuses.";
 

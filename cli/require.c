@@ -1,6 +1,6 @@
 /*
  * See require.h. The keeper is asked for its status until it says that the store grants locks, or the time is over: a
- * keeper that has just started has no connection so far, and says so.
+ * keeper that has just started is not connected to the store.
  */
 #include "cli/require.h"
 
@@ -53,7 +53,7 @@ static bool configuration_is_fit(const struct place *place, const char *file, ch
 	return fit;
 }
 
-/* The rules in force are the keeper's. why is "" where it may be otherwise in a moment. */
+/* By the keeper's rules, which are those in force. why is "" if the answer may change within a moment. */
 static bool status_is_fit(const json_t *status, const struct place *place, char why[CLI_LINE_BYTES])
 {
 	const json_t *store = json_object_get(status, "store"), *rules = json_object_get(status, "rules");
@@ -61,7 +61,8 @@ static bool status_is_fit(const json_t *status, const struct place *place, char 
 
 	why[0] = '\0';
 	if (*field_text(rules, "why") && strcmp(field_text(rules, "file"), "changed") != 0)
-		snprintf(why, CLI_LINE_BYTES, "%.512s is not in force: %.400s", place->config, field_text(rules, "why"));
+		snprintf(why, CLI_LINE_BYTES, "%.512s is not in force: %.400s", place->config,
+			 field_text(rules, "why"));
 	else if (*refuses)
 		snprintf(why, CLI_LINE_BYTES, "the store %s takes no new locks: %s", field_text(store, "server"),
 			 refuses);

@@ -15,8 +15,8 @@ static const char run_doc[] =
 	"Runs JOB, found in PATH, with libdflock.so in LD_PRELOAD, so that its file locks, and those of all programs "
 	"that it starts, hold across the cluster. Other preloads stay.\v"
 	"The exit status is that of JOB; 127 if it was not found, 126 if it could not be executed, 125 if dflock "
-	"itself failed, and 123 if --require found something missing. One line says so if the preload cannot reach JOB (statically linked, setuid); it is run all "
-	"the same.";
+	"itself failed, and 123 if --require found something missing. One line says so if the preload cannot reach "
+	"JOB (statically linked, setuid); it is run all the same.";
 
 struct run_options {
 	char **job;
@@ -34,7 +34,7 @@ static error_t run_parse(int key, char *arg, struct argp_state *state)
 		options->file = arg;
 		return 0;
 	case ARGP_KEY_ARG:
-		/* The first one: the rest is the job's, options and all. */
+		/* The first argument is the job. All others are the job's, options too. */
 		options->job = &state->argv[state->next - 1];
 		state->next = state->argc;
 		return 0;
@@ -104,8 +104,8 @@ int cmd_run(int argc, char **argv)
 {
 	static const struct argp_option known[] = {
 		{"require", 'r', "FILE", OPTION_ARG_OPTIONAL,
-		 "start JOB only if it will be protected: the preload reaches it, a keeper runs, the store grants locks, and FILE, "
-		 "if named, is protected",
+		 "start JOB only if it will be protected: the preload reaches it, a keeper runs, the store grants "
+		 "locks, and FILE, if named, is protected",
 		 0},
 		{0}};
 	static const struct argp argp = {

@@ -1,4 +1,4 @@
-/* See script.h. Not a shell's parser: words at the places where commands stand, line by line. */
+/* See script.h. This is no parser of the shell's language: it takes words where commands stand, line by line. */
 #include "cli/script.h"
 
 #include <ctype.h>
@@ -50,7 +50,7 @@ bool script_first_line(int fd, struct script_first *out)
 	return out->interpreter[0] != '\0';
 }
 
-/* One more word, without its quotes; unknown: something is put in there that only the shell knows. NULL: no more. */
+/* One more word, without its quotes; unknown: it has a part that only the shell can compute. NULL: no more words. */
 static const char *take_word(const char *p, char word[SCRIPT_WORD_BYTES], bool *unknown)
 {
 	size_t used = 0;
@@ -86,14 +86,14 @@ static bool is_assignment(const char *word)
 	return n && !isdigit((unsigned char)word[0]) && (word[n] == '=' || (word[n] == '+' && word[n + 1] == '='));
 }
 
-/* Does setting it so take the library away? */
+/* Does this assignment remove the library from LD_PRELOAD? */
 static bool is_without_us(const char *word)
 {
 	return strncmp(word, "LD_PRELOAD=", 11) == 0 && !strstr(word, "LD_PRELOAD}") && !strstr(word, "$LD_PRELOAD") &&
 	       !strstr(word, "libdflock");
 }
 
-/* Steps over the options of env(1), to what it starts: what follows, with the program in `word`. */
+/* Steps over the options of env(1) to the program that it starts, which is then in `word`. Returns what follows. */
 static const char *step_over_env(const char *p, char word[SCRIPT_WORD_BYTES], bool *unknown, bool *cleans)
 {
 	while ((p = take_word(p, word, unknown))) {
@@ -140,7 +140,7 @@ bool script_is_shell(const char *interpreter)
 /* --- what a shell script starts --- */
 
 #define KEYWORDS "if then else elif fi do done while until ! time esac in"
-/* These start what follows, and leave the environment as it is. */
+/* These programs start the command that follows, and leave the environment as it is. */
 #define PREFIXES "command builtin nohup nice ionice chrt setsid timeout stdbuf taskset unbuffer eatmydata"
 #define SHELLS_OWN                                                                                                     \
 	"for case select function return exit set shift cd echo printf read test [ [[ ]] true false : . source local " \
@@ -148,7 +148,7 @@ bool script_is_shell(const char *interpreter)
 	"unalias shopt "                                                                                               \
 	"let pushd popd bg fg jobs times complete compgen enable mapfile readarray dirs disown logout suspend"
 
-/* `word` is what a command begins with. false: it is of no interest. */
+/* `word` is the first word of a command. False: the command is of no interest. */
 static bool take_command(const char *p, char word[SCRIPT_WORD_BYTES], bool unknown, struct script_command *c)
 {
 	bool prefixed = false, more;

@@ -1,6 +1,6 @@
 /*
- * What a script runs by and what it starts, as far as its text tells. Pure but for reading the file. A shell can
- * compute everything: what is found is there, and what is not found may be there all the same.
+ * The interpreter of a script and the programs that it starts, as far as its text tells. Pure, except for reading the
+ * file. A shell can compute any command: what is found is in the script, but not everything in it is found.
  */
 #ifndef DFLOCK_CLI_SCRIPT_H
 #define DFLOCK_CLI_SCRIPT_H
@@ -19,8 +19,8 @@ struct script_first {
 /* "#!INTERPRETER ARGUMENT". false: the file does not begin so. */
 bool script_first_line(int fd, struct script_first *out);
 
-/* What env(1), with this argument of a first line, starts: true with the program; false with why it cannot be told.
- * cleans: LD_PRELOAD is taken away. */
+/* The program that env(1) starts with this argument of a first line. False: it cannot be found out. *cleans:
+ * LD_PRELOAD is removed. */
 bool script_env(const char *argument, char program[SCRIPT_WORD_BYTES], bool *cleans);
 
 /* Is this a shell whose scripts script_commands() can read? */
@@ -31,7 +31,7 @@ struct script_command {
 	char program[SCRIPT_WORD_BYTES]; /* "" if the text does not tell, such as "$JAVA" */
 	char option[SCRIPT_WORD_BYTES];  /* its first argument that begins with -, or "" */
 	bool exec;                       /* it takes the place of the shell */
-	bool cleans;                     /* LD_PRELOAD is gone: env -i and its like, or, without a program, unset */
+	bool cleans; /* LD_PRELOAD is removed: by env -i or the like, or (then program is "") by unset */
 };
 
 /* The first commands of a shell script that are not the shell's own, at most `room`; prefixes such as nice are stepped

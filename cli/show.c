@@ -16,7 +16,7 @@ static bool is_hidden(wchar_t c)
 	       (c >= 0xe0000 && c <= 0xe0fff);
 }
 
-/* The bytes of the next character of text, and in *columns how wide it is; -1 if it must be escaped. */
+/* The number of bytes of the next character of text; *columns: how wide it is, -1 if it must be escaped. */
 static size_t next_char(const char *text, mbstate_t *state, int *columns)
 {
 	wchar_t c;

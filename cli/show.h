@@ -1,5 +1,5 @@
-/* Text for people's terminals. Names of files, hosts and programs are whatever somebody chose: what could move the
- * cursor or hide something is shown as \xNN. */
+/* Text for terminals. Any user can choose names of files, hosts and programs: what could move the cursor or hide
+ * something is shown as \xNN. */
 #ifndef DFLOCK_CLI_SHOW_H
 #define DFLOCK_CLI_SHOW_H
 
@@ -7,10 +7,11 @@
 #include <stdint.h>
 #include <stdio.h>
 
-/* Writes text with control characters and what is no text in this locale as \xNN, and a backslash as itself. */
+/* Writes text. Control characters, and bytes that are no text in this locale, become \xNN; a backslash stays as it
+ * is. */
 void show_text(FILE *f, const char *text);
 
-/* The same as a string (cut off if it is longer) with the columns that it takes. */
+/* The same into `out` (cut off if it is longer). Returns how many columns of a terminal it takes. */
 size_t show_escape(const char *text, char *out, size_t size);
 
 #define SHOW_TIME_BYTES 64

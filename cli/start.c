@@ -7,15 +7,16 @@
 #include <string.h>
 #include <unistd.h>
 
-/* DFLOCK_RUNTIME_DIR is in the keeper's environment, and without it the keeper finds the directory as we do. */
+/* The keeper inherits DFLOCK_RUNTIME_DIR; without it, it finds the runtime directory by the same rule as this
+ * program. */
 static void __attribute__((noreturn)) become_keeper(int ready, const char *config)
 {
 	char program[PATH_MAX], number[16];
 	const char *argv[] = {program, "--ready-fd", number, NULL, NULL, NULL};
 	int null = open("/dev/null", O_RDWR);
 
-	/* It outlives us: who reads our output through a pipe must not wait for it. What it has to say comes by
-	 * `ready`. */
+	/* The keeper outlives this program, and a process that reads our output through a pipe must not wait for
+	 * it. The keeper's messages come over `ready`. */
 	for (int fd = 0; fd <= 2 && null >= 0; fd++)
 		if (dup2(null, fd) < 0)
 			_exit(1);
@@ -27,7 +28,7 @@ static void __attribute__((noreturn)) become_keeper(int ready, const char *confi
 		argv[3] = "--config";
 		argv[4] = config;
 	}
-	/* "/" so that it keeps no mount busy. */
+	/* "/": the keeper must keep no mount busy. */
 	if (fcntl(ready, F_SETFD, 0) || chdir("/"))
 		_exit(1);
 	execv(program, (char **)argv);
@@ -35,7 +36,7 @@ static void __attribute__((noreturn)) become_keeper(int ready, const char *confi
 	_exit(CLI_RUN_NOT_FOUND);
 }
 
-/* Reads what the keeper has to say until it closes its end. Empty: it serves. -ETIMEDOUT: it is still at it. */
+/* Reads the keeper's message until it closes its end. An empty one: it serves. -ETIMEDOUT: it has not closed it. */
 static int read_ready(int fd, char line[CLI_LINE_BYTES])
 {
 	int64_t deadline = cli_now_ms() + ASK_DEADLINE_S * 1000;

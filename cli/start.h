@@ -1,4 +1,4 @@
-/* Starting a keeper in the plain way: fork and exec, then wait until it serves. */
+/* Starts a keeper as an ordinary program does: fork and exec, then wait until it serves. */
 #ifndef DFLOCK_CLI_START_H
 #define DFLOCK_CLI_START_H
 

@@ -13,8 +13,8 @@
 
 static const char status_doc[] =
 	"Shows this host's keeper, its leases with the processes that hold and await them, leases that were lost, and "
-	"who holds and awaits what in the whole cluster. Lock names that only silent hosts have are left out of the "
-	"latter unless --all is given.\v"
+	"for the whole cluster which hosts hold and await which locks. Lock names that only silent hosts have are "
+	"shown only with --all.\v"
 	"The exit status is 0, also if no keeper runs (then this host holds nothing), and 1 if the keeper could not "
 	"be asked.";
 

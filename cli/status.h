@@ -1,4 +1,4 @@
-/* The keeper's status for people. */
+/* Prints the keeper's status for people. */
 #ifndef DFLOCK_CLI_STATUS_H
 #define DFLOCK_CLI_STATUS_H
 
@@ -8,10 +8,10 @@
 
 struct status_options {
 	bool json;
-	bool all; /* also what only silent hosts have, and all hosts */
+	bool all; /* also lock names that only silent hosts have, and all hosts */
 };
 
-/* Writes the whole status. Nothing in it is trusted. */
+/* Writes the whole status. Every field may be missing, of another type, or hostile text. */
 void status_print(const json_t *status, const struct status_options *options, FILE *f);
 
 /* status_leases.c: this host's leases, and those that were lost, each with the processes that hold and await it. */

@@ -6,7 +6,7 @@
 
 #include "cli/field.h"
 #include "cli/show.h"
-#include "cli/table.h"
+#include "cli/grid.h"
 
 struct cluster {
 	const json_t *hosts;
@@ -14,7 +14,7 @@ struct cluster {
 	int64_t ttl_ms;
 };
 
-/* Silent for longer than a lease lasts: whoever wants what it has gets it after one ttl of watching. */
+/* Silent for longer than a lease lasts: a host that wants its leases gets them after one ttl of watching. */
 static bool is_silent(const struct cluster *c, const char *host)
 {
 	const json_t *about = json_object_get(c->hosts, host);
@@ -51,32 +51,32 @@ static bool concerns_the_living(const struct cluster *c, const json_t *lock)
 	return false;
 }
 
-static void add_lock(struct table *table, const struct cluster *c, const json_t *lock)
+static void add_lock(struct grid *grid, const struct cluster *c, const json_t *lock)
 {
 	char host[512], range[STATUS_RANGE_BYTES];
 	const json_t *entry;
 	size_t i;
 
-	table_note(table, "%s", field_text(lock, "name"));
+	grid_note(grid, "%s", field_text(lock, "name"));
 	json_array_foreach (json_object_get(lock, "leases"), i, entry) {
-		table_cell(table, "    held");
-		table_cell(table, "%s", describe_host(c, field_text(entry, "host"), host, sizeof(host)));
-		table_cell(table, "%s %s, %s", field_text(entry, "space"), field_text(entry, "mode"),
-			   status_leases_range(entry, range));
-		table_cell(table, "fence %" PRId64, field_number(entry, "fence"));
+		grid_cell(grid, "    held");
+		grid_cell(grid, "%s", describe_host(c, field_text(entry, "host"), host, sizeof(host)));
+		grid_cell(grid, "%s %s, %s", field_text(entry, "space"), field_text(entry, "mode"),
+			  status_leases_range(entry, range));
+		grid_cell(grid, "fence %" PRId64, field_number(entry, "fence"));
 	}
 	json_array_foreach (json_object_get(lock, "waiters"), i, entry) {
-		table_cell(table, "    waits (%zu.)", i + 1);
-		table_cell(table, "%s", describe_host(c, field_text(entry, "host"), host, sizeof(host)));
-		table_cell(table, "%s %s, %s", field_text(entry, "space"), field_text(entry, "mode"),
-			   status_leases_range(entry, range));
-		table_cell(table, "%s", "");
+		grid_cell(grid, "    waits (%zu.)", i + 1);
+		grid_cell(grid, "%s", describe_host(c, field_text(entry, "host"), host, sizeof(host)));
+		grid_cell(grid, "%s %s, %s", field_text(entry, "space"), field_text(entry, "mode"),
+			  status_leases_range(entry, range));
+		grid_cell(grid, "%s", "");
 	}
 }
 
 static void print_hosts(const struct cluster *c, FILE *f)
 {
-	struct table *table = table_new(2);
+	struct grid *grid = grid_new(2);
 	const char *host;
 	json_t *about;
 
@@ -84,11 +84,11 @@ static void print_hosts(const struct cluster *c, FILE *f)
 	json_object_foreach ((json_t *)c->hosts, host, about) {
 		char age[SHOW_TIME_BYTES];
 
-		table_cell(table, "    %s%s", host, strcmp(host, c->own) ? "" : " (this host)");
-		table_cell(table, "%s", show_ms(field_number(about, "age_ms"), age));
+		grid_cell(grid, "    %s%s", host, strcmp(host, c->own) ? "" : " (this host)");
+		grid_cell(grid, "%s", show_ms(field_number(about, "age_ms"), age));
 	}
-	table_print(table, f);
-	table_free(table);
+	grid_print(grid, f);
+	grid_free(grid);
 }
 
 void status_cluster_print(const json_t *cluster, const char *own, bool all, FILE *f)
@@ -96,7 +96,7 @@ void status_cluster_print(const json_t *cluster, const char *own, bool all, FILE
 	struct cluster c = {json_object_get(cluster, "hosts"), own, field_number(cluster, "ttl_ms")};
 	size_t count, left_out = 0, living = 0;
 	json_t **list = field_sorted(json_object_get(cluster, "locks"), "name", "", &count);
-	struct table *table = table_new(4);
+	struct grid *grid = grid_new(4);
 	const char *host;
 	json_t *about;
 
@@ -106,16 +106,16 @@ void status_cluster_print(const json_t *cluster, const char *own, bool all, FILE
 		field_flag(cluster, "open") ? "" : ", in grace", count, count == 1 ? "" : "s");
 	for (size_t i = 0; i < count; i++) {
 		if (all || concerns_the_living(&c, list[i]))
-			add_lock(table, &c, list[i]);
+			add_lock(grid, &c, list[i]);
 		else
 			left_out++;
 	}
-	table_print(table, f);
+	grid_print(grid, f);
 	if (left_out)
-		fprintf(f, "(--all shows %zu more, which only silent hosts have: until somebody wants them)\n",
+		fprintf(f, "(--all shows %zu more, which only silent hosts have: until another host wants them)\n",
 			left_out);
 	if (all)
 		print_hosts(&c, f);
-	table_free(table);
+	grid_free(grid);
 	free(list);
 }

@@ -6,7 +6,7 @@
 
 #include "cli/field.h"
 #include "cli/show.h"
-#include "cli/table.h"
+#include "cli/grid.h"
 
 const char *status_leases_range(const json_t *lease, char out[STATUS_RANGE_BYTES])
 {
@@ -21,42 +21,43 @@ const char *status_leases_range(const json_t *lease, char out[STATUS_RANGE_BYTES
 	return out;
 }
 
-/* One that the keeper may not look into, or does not find. */
-static void add_unseen(struct table *table, const json_t *p)
+/* A holder that the keeper may not look into, or does not find. */
+static void add_unseen(struct grid *grid, const json_t *p)
 {
 	char who[64] = "a process that the keeper cannot find or may not look into";
 
 	if (field_number(p, "pid"))
 		snprintf(who, sizeof(who), "pid %" PRId64 ", which the keeper may not look into",
 			 field_number(p, "pid"));
-	table_note(table, "    held by %s, %s: %s", who, field_text(p, "mode"),
-		   field_flag(p, "unstoppable")
-			   ? "it CANNOT BE STOPPED if the lease runs out (unstoppable in dflock.conf(5))"
-			   : "it is stopped by SIGSTOP if the lease runs out");
+	grid_note(grid, "    held by %s, %s: %s", who, field_text(p, "mode"),
+		  field_flag(p, "unstoppable")
+			  ? "it CANNOT BE STOPPED if the lease runs out (unstoppable in dflock.conf(5))"
+			  : "it is stopped by SIGSTOP if the lease runs out");
 }
 
-static void add_processes(struct table *table, const json_t *lease)
+static void add_processes(struct grid *grid, const json_t *lease)
 {
 	bool record = !strcmp(field_text(lease, "space"), "record");
 	char since[SHOW_TIME_BYTES], range[STATUS_RANGE_BYTES];
-	/* Who holds the file's lock while the host still asks does so under another lease of the same file. */
+	/* While the host asks for this lease, processes that hold the file's lock do so under another lease of the
+	 * file. */
 	const json_t *holders = strcmp(field_text(lease, "state"), "asking") ? json_object_get(lease, "holders") : NULL;
 	const json_t *p;
 	size_t i;
 
 	json_array_foreach (holders, i, p) {
 		if (field_flag(p, "unseen")) {
-			add_unseen(table, p);
+			add_unseen(grid, p);
 			continue;
 		}
-		table_note(table, "    held by pid %" PRId64 ", %s%s%s, running since %s: %s", field_number(p, "pid"),
-			   field_text(p, "mode"), record ? " " : "", record ? status_leases_range(p, range) : "",
-			   show_when(field_number(p, "started"), since), field_text(p, "command"));
+		grid_note(grid, "    held by pid %" PRId64 ", %s%s%s, running since %s: %s", field_number(p, "pid"),
+			  field_text(p, "mode"), record ? " " : "", record ? status_leases_range(p, range) : "",
+			  show_when(field_number(p, "started"), since), field_text(p, "command"));
 	}
 	json_array_foreach (json_object_get(lease, "waiting"), i, p)
-		table_note(table, "    pid %" PRId64 " %s for it, %s, since %s", field_number(p, "pid"),
-			   field_flag(p, "nonblock") ? "asks" : "waits", field_text(p, "mode"),
-			   show_when(field_number(p, "since"), since));
+		grid_note(grid, "    pid %" PRId64 " %s for it, %s, since %s", field_number(p, "pid"),
+			  field_flag(p, "nonblock") ? "asks" : "waits", field_text(p, "mode"),
+			  show_when(field_number(p, "since"), since));
 }
 
 void status_leases_print_lost(const json_t *lost, FILE *f)
@@ -68,14 +69,14 @@ void status_leases_print_lost(const json_t *lost, FILE *f)
 	if (count)
 		fprintf(f, "\nLOST: what the holders did after these times was not protected\n");
 	for (size_t i = 0; i < count; i++) {
-		struct table *table = table_new(1);
+		struct grid *grid = grid_new(1);
 
-		table_note(table, "%s (%s), %s, fence %" PRId64 ", lost %s: %s", field_text(list[i], "name"),
-			   field_text(list[i], "path"), field_text(list[i], "mode"), field_number(list[i], "fence"),
-			   show_when(field_number(list[i], "when"), when), field_text(list[i], "why"));
-		add_processes(table, list[i]);
-		table_print(table, f);
-		table_free(table);
+		grid_note(grid, "%s (%s), %s, fence %" PRId64 ", lost %s: %s", field_text(list[i], "name"),
+			  field_text(list[i], "path"), field_text(list[i], "mode"), field_number(list[i], "fence"),
+			  show_when(field_number(list[i], "when"), when), field_text(list[i], "why"));
+		add_processes(grid, list[i]);
+		grid_print(grid, f);
+		grid_free(grid);
 	}
 	free(list);
 }
@@ -85,7 +86,7 @@ void status_leases_print(const json_t *leases, FILE *f)
 	static const char *const heads[] = {"NAME", "SPACE", "MODE", "RANGE", "STATE", "FENCE", "HELD SINCE"};
 	size_t count, columns = sizeof(heads) / sizeof(heads[0]);
 	json_t **list = field_sorted(leases, "name", "from", &count);
-	struct table *table = count ? table_new(columns) : NULL;
+	struct grid *grid = count ? grid_new(columns) : NULL;
 
 	if (!count) {
 		fprintf(f, "\nthis host has no leases\n");
@@ -93,28 +94,28 @@ void status_leases_print(const json_t *leases, FILE *f)
 	}
 	fputc('\n', f);
 	for (size_t i = 0; i < columns; i++)
-		table_cell(table, "%s", heads[i]);
+		grid_cell(grid, "%s", heads[i]);
 	for (size_t i = 0; i < count; i++) {
 		char range[STATUS_RANGE_BYTES], since[SHOW_TIME_BYTES];
 
-		table_cell(table, "%s", field_text(list[i], "name"));
-		table_cell(table, "%s", field_text(list[i], "space"));
-		table_cell(table, "%s", field_text(list[i], "mode"));
-		table_cell(table, "%s", status_leases_range(list[i], range));
-		table_cell(table, "%s", field_text(list[i], "state"));
+		grid_cell(grid, "%s", field_text(list[i], "name"));
+		grid_cell(grid, "%s", field_text(list[i], "space"));
+		grid_cell(grid, "%s", field_text(list[i], "mode"));
+		grid_cell(grid, "%s", status_leases_range(list[i], range));
+		grid_cell(grid, "%s", field_text(list[i], "state"));
 		if (field_number(list[i], "fence"))
-			table_cell(table, "%" PRId64, field_number(list[i], "fence"));
+			grid_cell(grid, "%" PRId64, field_number(list[i], "fence"));
 		else
-			table_cell(table, "-");
-		table_cell(table, "%s", show_when(field_number(list[i], "since"), since));
+			grid_cell(grid, "-");
+		grid_cell(grid, "%s", show_when(field_number(list[i], "since"), since));
 		if (strcmp(field_text(list[i], "path"), field_text(list[i], "name")))
-			table_note(table, "    file %s", field_text(list[i], "path"));
+			grid_note(grid, "    file %s", field_text(list[i], "path"));
 		if (*field_text(list[i], "note"))
-			table_note(table, "    %s", field_text(list[i], "note"));
-		add_processes(table, list[i]);
+			grid_note(grid, "    %s", field_text(list[i], "note"));
+		add_processes(grid, list[i]);
 	}
-	table_print(table, f);
+	grid_print(grid, f);
 out:
-	table_free(table);
+	grid_free(grid);
 	free(list);
 }

@@ -55,14 +55,14 @@ static void print_deadline(const json_t *status, FILE *f)
 	if (frozen)
 		fprintf(f,
 			"        FROZEN until it answers: %" PRId64
-			" processes (who holds locks, and what they started); ",
+			" processes (holders of locks, and what they started); ",
 			frozen);
 	if (frozen && left > 0)
 		fprintf(f, "no other host can have the locks for another %s\n", time);
 	else if (frozen)
 		fprintf(f,
 			"they are killed if another host has had the locks, or if it comes back without its memory (a "
-			"restart, a failover): then nobody can tell\n");
+			"restart, a failover): then it cannot be known which host had them\n");
 	else if (!up && leases && left > 0)
 		fprintf(f, "        leases cannot be renewed: in %s their holders %s (on_lost)\n",
 			show_ms(strcmp(on_lost, "warn") ? field_number(store, "sure_left_ms") : left, time),
@@ -106,7 +106,7 @@ void status_print(const json_t *status, const struct status_options *options, FI
 	print_rules(status, f);
 	if (field_flag(status, "unsupervised"))
 		fprintf(f, "        UNSUPERVISED: its parent was killed and no other can be started; see the log. "
-			   "Nobody would stop the processes whose leases cannot be renewed\n");
+			   "No process would stop holders whose leases cannot be renewed\n");
 	if (field_flag(status, "ending"))
 		fprintf(f, "        told to end: waits until the locks below are not held any more\n");
 	print_store(status, f);

@@ -10,12 +10,13 @@
 #include "cli/ask.h"
 
 static const char stop_doc[] =
-	"Has the keeper give all leases back and end, and waits for it. A keeper whose leases are in use refuses: end "
-	"their holders first (dflock status shows them). The next program that locks a protected file starts a new "
-	"keeper.\v"
+	"Makes the keeper give back all leases and end, and waits for that. A keeper whose leases are in use refuses: "
+	"end their holders first (dflock status shows them). The next program that locks a protected file starts a "
+	"new keeper.\v"
 	"The exit status is 0 if no keeper runs any more, and 1 if it refused or does not end.";
 
-/* The process itself, since the connection is closed before it ends. Where it cannot be seen, its answer must do. */
+/* Waits for the process itself, because the connection is closed before it ends. Without a pidfd, the answer is
+ * enough. */
 static int wait_for_end(int pidfd)
 {
 	struct pollfd end = {.fd = pidfd, .events = POLLIN};

@@ -1,5 +1,5 @@
-/* See wrappers.h. tests/cli/test_doctor_wrappers.py runs those that it can, and looks whether LD_PRELOAD is still
- * there. */
+/* See wrappers.h. tests/cli/test_doctor_wrappers.py runs each that is installed, and looks whether LD_PRELOAD is
+ * still set. */
 #include "cli/wrappers.h"
 
 #include <limits.h>
@@ -15,7 +15,7 @@ static const struct wrapper wrappers[] = {
 	{"sudoedit", true, NULL, "it cleans the environment (env_reset)", "edit the file under `dflock run`"},
 	{"doas", true, NULL, "it cleans the environment", BEHIND},
 	{"pkexec", true, NULL, "it cleans the environment", BEHIND},
-	{"su", false, "- -l --login", "it cleans the environment with -, and for everybody but root it is setuid",
+	{"su", false, "- -l --login", "it cleans the environment with -, and for all users but root it is setuid",
 	 BEHIND},
 	{"runuser", false, "- -l --login", "it cleans the environment with -", BEHIND},
 	{"login", true, NULL, "it cleans the environment", BEHIND},

@@ -1,5 +1,5 @@
-/* Programs that start others without the preload, by their names: they clean the environment, or others start the job.
- */
+/* Names of programs that start others without the preload: they clean the environment, or another process starts
+ * the job. */
 #ifndef DFLOCK_CLI_WRAPPERS_H
 #define DFLOCK_CLI_WRAPPERS_H
 
@@ -7,16 +7,18 @@
 
 struct wrapper {
 	const char *name;
-	bool always;        /* whatever its arguments are */
-	const char *with;   /* if not always: with one of these, "-l --login"; NULL: may be by its configuration */
+	bool always;      /* whatever its arguments are */
+	const char *with; /* if not always: with one of these options, "-l --login"; NULL: its configuration may make it
+			     do so */
 	const char *reason; /* "it ..." */
 	const char *instead;
 };
 
-/* Is this option one of those that make it clean the environment? */
+/* Is this one of the options that make it clean the environment? */
 bool wrappers_cleans_with(const struct wrapper *w, const char *option);
 
-/* path: of the program; its last part counts, also of what it is a link to. NULL: not known to do so. */
+/* path: of the program; its last part counts, and that of the file to which it is a link. NULL: not a known
+ * wrapper. */
 const struct wrapper *wrappers_find(const char *path);
 
 #endif

@@ -9,7 +9,7 @@
 #include "config/internal.h"
 #include "wire/place.h"
 
-#define HOST_BYTES 64 /* the store's host ids have room for this and a suffix */
+#define HOST_BYTES 64 /* STORE_HOST_BYTES has room for this and a suffix */
 #define HOST_CHARS "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-._"
 #define LOAD_TRIES 3
 #define HOUR_MS    INT64_C(3600000)
@@ -49,10 +49,10 @@ const struct setting_row config_lease_rows[] = {
 	{NULL, 0, 0, 0, 0},
 };
 
-/* What no table can say: each of these settings makes sense only beside ttl_ms. */
+/* The limits of these settings depend on ttl_ms, so no table has them. */
 static int config_check_lease(const struct config_reading *r, config_setting_t *group, const struct config_lease *lease)
 {
-	/* A lease is sure for nine tenths of ttl_ms; half of that must be left to work in. */
+	/* A lease is sure for nine tenths of ttl_ms; half of that must be left for work. */
 	if (lease->freeze_margin_ms >= lease->ttl_ms * 9 / 20)
 		return reading_fail(r, settings_line(group, "freeze_margin_ms"),
 				    "lease.freeze_margin_ms is %lld; expected less than %lld (9/20 of ttl_ms)",
@@ -109,9 +109,9 @@ static int config_read_host(const struct config_reading *r, int line, const char
 	if (!host) {
 		line = 0;
 		host = own;
-		/* May leave out the NUL when it cuts; one that was cut is too long all the same. */
+		/* gethostname() may leave out the NUL when it cuts a name; such a name is too long in any case. */
 		if (gethostname(own, sizeof(own) - 1) < 0 && errno != ENAMETOOLONG)
-			return reading_fail(r, 0, "the machine's name cannot be had: %s; set host", strerror(errno));
+			return reading_fail(r, 0, "the machine's name cannot be read: %s; set host", strerror(errno));
 	}
 	if (!*host || strlen(host) > HOST_BYTES || host[strspn(host, HOST_CHARS)])
 		return reading_fail(r, line, "%s is \"%.80s\"; expected 1 to %d letters, digits, '-', '.' and '_'%s",
@@ -160,7 +160,7 @@ static int config_parse_text(const struct config_reading *r, const char *text, s
 	return ret;
 }
 
-/* A file that changes while it is read gets the name of what is in it now, or none. */
+/* Reads id and bytes so that the id is that of these bytes: if the file changes meanwhile, reads it again. */
 static int config_read_bytes(const struct config_reading *r, struct config_source *source)
 {
 	int ret = 0;
@@ -214,7 +214,7 @@ int config_fetch(const char *path, struct config_source *source, char *why, size
 	*source = (struct config_source){.path = config_absolute(path)};
 	if (!source->path) {
 		ret = -errno;
-		reading_fail(&r, 0, "its absolute path cannot be had: %s", strerror(-ret));
+		reading_fail(&r, 0, "its absolute path cannot be found: %s", strerror(-ret));
 		return ret;
 	}
 	r.path = source->path;

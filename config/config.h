@@ -1,8 +1,9 @@
 /*
  * The configuration file, read with libconfig.
  *
- * config_load(), or config_fetch() and then config_parse(), either gives a complete, checked configuration or says what
- * is wrong with file, line and what was expected. An unknown setting is an error. Names of time settings end in _ms.
+ * config_load(), or config_fetch() and then config_parse(), either gives a complete, checked configuration, or one line
+ * that says in which file and line something is wrong, and what was expected. An unknown setting is an error. Names of
+ * time settings end in _ms.
  */
 #ifndef DFLOCK_CONFIG_CONFIG_H
 #define DFLOCK_CONFIG_CONFIG_H
@@ -25,25 +26,26 @@ struct config_address {
 #define CONFIG_MAX_SENTINELS 16
 #define CONFIG_MAX_REPLICAS  64
 
-/* Either a server (socket, or address.host), or sentinels that know it. */
+/* Either a server (socket, or address.host), or sentinels that know it. The numbers in these comments are the
+ * defaults. */
 struct config_store {
 	char *socket;                                          /* "unix:/path" gives /path here; else NULL */
-	struct config_address address;                         /* port 6379 if not given */
-	struct config_address sentinels[CONFIG_MAX_SENTINELS]; /* port 26379 if not given; no two are the same */
+	struct config_address address;                         /* port 6379 */
+	struct config_address sentinels[CONFIG_MAX_SENTINELS]; /* port 26379; no two are the same */
 	size_t sentinel_count;
 	char *master;            /* what the sentinels call it; NULL without sentinels */
 	char *sentinel_user;     /* NULL: none */
 	char *sentinel_password; /* the first line of sentinel_password_file; NULL: none */
-	int replicas;            /* 0: how many replicas the master has; 1 or more with sentinels */
+	int replicas;            /* how many replicas the master has: 0; with sentinels 1 or more, and no default */
 	char *user;              /* NULL: none */
 	char *password;          /* the first line of password_file; NULL: none */
 	int database;            /* 0 */
-	int64_t connect_ms;      /* 5000: a connection or an answer that takes longer makes the store unreachable */
+	int64_t connect_ms;      /* 5000: how long a connection or an answer may take, else the store is unreachable */
 };
 
 /*
- * How many of the replicas must have acknowledged an answer before it counts: half of all nodes, the master included,
- * rounded down, so that with the master they are a majority.
+ * How many replicas must have acknowledged an answer before it counts: half of all nodes, the master included, rounded
+ * down. Together with the master they are a majority.
  */
 static inline int config_acknowledgements(const struct config_store *store)
 {
@@ -51,30 +53,30 @@ static inline int config_acknowledgements(const struct config_store *store)
 }
 
 struct config_lease {
-	int64_t ttl_ms;           /* 30000 */
-	int64_t linger_ms;        /* 1000 */
-	int64_t pin_ms;           /* 1000 */
+	int64_t ttl_ms;           /* 30000: how long a lease stands without word from its host */
+	int64_t linger_ms;        /* 1000: how long a lease stays here after its last use */
+	int64_t pin_ms;           /* 1000: how long a grant waits until the program has taken its kernel lock */
 	int64_t probe_ms;         /* 200: how long a non-blocking question may take */
 	int64_t store_wait_ms;    /* 30000: how long a blocking call waits for an unreachable store */
-	int64_t min_hold_ms;      /* 5: a lease that two hosts want all the time stays for so long; 0: no */
+	int64_t min_hold_ms;      /* 5: how long a lease stays that two hosts want all the time; 0: it goes at once */
 	int64_t fair_ms;          /* 1000: shared requests pass waiting exclusive ones after this */
-	int64_t freeze_margin_ms; /* ttl_ms / 6 */
-	int64_t dead_ms;          /* 600000, at least 20 ttl_ms */
-	int64_t sweep_ms;         /* 86400000: silence after which a host's leftovers are removed */
-	int64_t idle_ms;          /* 60000: a keeper that nobody needs ends after this; 0: never */
-	enum on_lost on_lost;     /* of rules that do not say their own */
+	int64_t freeze_margin_ms; /* ttl_ms / 6: how long before a lease ends its holders are stopped */
+	int64_t dead_ms;          /* 600000, or 20 ttl_ms if that is more: silence after which a host is dead at once */
+	int64_t sweep_ms;         /* 86400000: silence after which what a host left in the store is removed */
+	int64_t idle_ms;          /* 60000: an unused keeper ends after this; 0: never */
+	enum on_lost on_lost;     /* freeze: for rules without an on_lost of their own */
 };
 
 /* A rule: which paths are protected, under which lock name. */
 struct rule {
 	enum page_rule_kind kind;
-	char *pattern; /* with its fixed part resolved: what the kernel calls the file */
-	char *name;    /* what stands for the first fixed_len bytes of the path in the lock name */
+	char *pattern; /* absolute; its fixed part is resolved, as the kernel names the file */
+	char *name;    /* stands for the first fixed_len bytes of the path in the lock name */
 	/* PATH: the whole path. GLOB: the directories before the first wildcard. TREE: the directory. */
 	size_t fixed_len;
 	enum on_lost on_lost;
-	bool refuse_unstoppable; /* unstoppable = "refuse": no lock for a program that the keeper could not stop */
-	int line;
+	bool refuse_unstoppable; /* unstoppable = "refuse": programs that the keeper could not stop get no lock */
+	int line;                /* of the file: where its path or tree stands */
 };
 
 struct config {
@@ -90,48 +92,51 @@ struct config {
 	size_t text_len;
 };
 
-/* The bytes of a configuration file, not looked at. */
+/* The bytes of a configuration file, unchecked. */
 struct config_source {
 	char *path; /* absolute */
 	struct wire_config_id id;
-	char *text;
+	char *text; /* len bytes, and a NUL */
 	size_t len;
 };
 
-/* Reads the bytes of `path`. On success 0; config_source_free() frees what is in it. Else as config_load(). */
+/* Reads the bytes of `path`. 0: config_source_free() frees what is in *source. Errors as those of config_load(); then
+ * nothing is to be freed. */
 int config_fetch(const char *path, struct config_source *source, char *why, size_t why_size);
 void config_source_free(struct config_source *source);
 
-/* Checks what was read; resolves paths and reads the password files. As config_load(); the text is copied. */
+/* Checks what was read, resolves paths, and reads the password files. The text is copied. Results as those of
+ * config_load(). */
 int config_parse(const struct config_source *source, struct config **out, char *why, size_t why_size);
 
 /*
- * Reads and checks `path`: config_fetch() and config_parse(). On success 0 and *out, which the caller frees with
- * config_free(). On failure -EINVAL (contents) or -errno (reading) and one line in `why`: "FILE:LINE: what was found,
- * what was expected". All three block on the file system: the keeper calls them at start, and else in a worker.
+ * Reads and checks `path`: config_fetch() and config_parse(). 0 with *out, which the caller frees with config_free().
+ * On failure -EINVAL (contents), -ENOMEM or -errno (reading), and one line in `why`: "FILE:LINE: what was found; what
+ * was expected". All three block on the file system: the keeper calls them at its start, and later only in a worker.
  */
 int config_load(const char *path, struct config **out, char *why, size_t why_size);
 void config_free(struct config *config);
 
 /*
- * The lock name of a resolved path. 0 with the name in `name`; -ENOENT if no rule matches; -ENAMETOOLONG.
- * The first rule that matches counts. Pure.
+ * The lock name of a resolved path, by the first rule that matches it. 0 with the name in `name`; -ENOENT: no rule
+ * matches; -ENAMETOOLONG. Pure.
  */
 #define LOCK_NAME_BYTES 1024
 int config_lock_name(const struct config *config, const char *path, char name[LOCK_NAME_BYTES]);
 
 /* The first rule that matches a resolved path. NULL: none. Pure. */
 const struct rule *config_rule(const struct config *config, const char *path);
-/* What it says of on_lost; where none matches, what the lease group says. Pure. */
+/* The on_lost of that rule; if no rule matches, that of the lease group. Pure. */
 enum on_lost config_on_lost(const struct config *config, const char *path);
 /*
- * May `fresh` take the place of `old` without a word from an operator (config/follow.c)? True if it protects
- * every file that old protected, under the same name, and does not do less for a lost lease. Else false with the reason
- * in `why`, which follows "FILE: ". Pure.
+ * May `fresh` take the place of `old` without an operator's command (follow.c)? True if it certainly protects every
+ * file that `old` protects, under the same name, and does no less for a lost lease. False with the reason in `why`,
+ * which is to stand behind "FILE: ". Calls malloc(), otherwise pure.
  */
 bool config_follows(const struct config *old, const struct config *fresh, char *why, size_t why_size);
 
-/* Have both the host, the store and the times that cannot change under leases that are held? Pure. */
+/* Are those settings the same that cannot change while leases are held: the host, the store, ttl_ms and sweep_ms?
+ * Pure. */
 bool config_same_store(const struct config *a, const struct config *b);
 
 #endif

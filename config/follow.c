@@ -1,27 +1,31 @@
 /*
- * May a configuration take another's place by itself?
+ * May a configuration take another one's place by itself?
  *
- * Only where no file loses its protection or changes its lock name, and this must be certain: a wrong "no" costs a
- * `dflock reload`, a wrong "yes" lets two hosts run. So it is decided by the rules, never by looking at files.
+ * Only if no file loses its protection or changes its lock name, and this must be certain: a wrong "no" costs a
+ * `dflock reload`, a wrong "yes" lets two hosts run. So the rules alone decide, and never what files exist.
  *
- * Let p be a path that the old list protects; o is the first old rule that matches it. The new list must give p the
+ * Let p be a path that the old list protects, and o the first old rule that matches it. The new list must give p the
  * same name. It does if
+ *
  *   1. every old rule is in the new list, with the same kind, pattern and name, and
- *   2. for each rule m that stands before o in the new list and did not stand before o in the old one (it is new, or
- * was moved): no path matches both m and o, or every path that does gets the same name from both. Proof: the first rule
- * of the new list that matches p is o, or some m before it. An m that stood before o in the old list does not match p,
- * since o was the first that did. By 2, any other m that matches p gives it o's name.
+ *   2. for each rule m that stands before o in the new list and did not stand before o in the old list (m is new, or
+ *      was moved): no path matches both m and o, or every path that matches both gets the same name from both.
  *
- * What a rule does for a lost lease (on_lost), and against holders that cannot be stopped (unstoppable), counts with
- * the name: none of it may become less.
+ * Proof: the first rule of the new list that matches p is o, or some m before it. An m that stood before o in the old
+ * list does not match p, since o was the first rule that did. By 2, any other m that matches p gives it o's name.
  *
- * Of 2, only this much is found out:
- *   - a rule for one path matches another rule or not: the matcher says it;
- *   - trees and globs match nothing outside their fixed directory: if neither directory is in the other, no path
- * matches both;
- *   - a name is the rule's name and then the path behind the fixed directory. With the one directory in the other, both
- *     rules give the same names if the outer one's name and the rest of the inner directory are the inner one's name.
- * Everything else waits for an operator.
+ * What a rule does for a lost lease (on_lost), and against holders that cannot be stopped (unstoppable), counts like
+ * the name: neither may become weaker.
+ *
+ * This code finds 2 out only in these cases:
+ *   - one of the rules is for a single path: the matcher says whether the other one matches it;
+ *   - neither fixed directory is in the other: trees and globs match nothing outside of theirs, so no path matches
+ *     both;
+ *   - one fixed directory is in the other: a lock name is the rule's name and then the path behind the fixed directory.
+ *     So both rules give the same names if the outer rule's name, followed by the rest of the inner directory, is the
+ *     inner rule's name.
+ *
+ * In every other case an operator must decide.
  */
 #include "config/config.h"
 
@@ -30,7 +34,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* More comparisons than this are not made: the keeper's loop waits for them. */
+/* The keeper's loop waits for these comparisons, so there are no more than this. */
 #define COMPARE_MAX 1000000
 
 #define NEW_RULE SIZE_MAX
@@ -41,7 +45,7 @@ static bool same_rule(const struct rule *a, const struct rule *b)
 	       strcmp(a->name, b->name) == 0;
 }
 
-/* The fixed part of the paths that a rule matches: fixed_len bytes. In the pattern of a glob it has backslashes. */
+/* The fixed part of the paths that a rule matches: fixed_len bytes, without the backslashes of a glob's pattern. */
 static void fixed_path(const struct rule *rule, char out[PATH_MAX])
 {
 	const char *from = rule->pattern;
@@ -55,7 +59,7 @@ static void fixed_path(const struct rule *rule, char out[PATH_MAX])
 	out[len] = '\0';
 }
 
-/* Is `path` the directory `dir`, or in it? The root is "". */
+/* Is `path` the directory `dir`, or below it? The root is "". */
 static bool is_in_directory(const char *path, const char *dir)
 {
 	size_t len = strlen(dir);
@@ -63,14 +67,14 @@ static bool is_in_directory(const char *path, const char *dir)
 	return strncmp(path, dir, len) == 0 && (path[len] == '/' || !path[len]);
 }
 
-/* Does it do less than the other one for a lease that is lost, or against a holder that cannot be stopped? */
+/* Does `rule` do less than the other one for a lost lease, or against a holder that cannot be stopped? */
 static bool is_weaker(const struct rule *rule, const struct rule *than)
 {
 	return (rule->on_lost == ON_LOST_WARN && than->on_lost != ON_LOST_WARN) ||
 	       (than->refuse_unstoppable && !rule->refuse_unstoppable);
 }
 
-/* The directory of `in`, as it goes on behind that of `out`, names its files as `out` does. */
+/* The fixed directory of `in` is that of `out` followed by `rest`. Do both give its files the same names? */
 static bool names_alike(const struct rule *out, const struct rule *in, const char *rest)
 {
 	size_t len = strlen(out->name);
@@ -78,7 +82,7 @@ static bool names_alike(const struct rule *out, const struct rule *in, const cha
 	return strncmp(in->name, out->name, len) == 0 && strcmp(in->name + len, rest) == 0;
 }
 
-/* See 2. above: both match no path, or `before` gives those paths the same names, and does no less for them. */
+/* Point 2 above: no path matches both rules, or `before` gives such paths the same names, and does no less for them. */
 static bool rules_agree(const struct rule *before, const struct rule *rule)
 {
 	char first[PATH_MAX], second[PATH_MAX];
@@ -96,7 +100,7 @@ static bool rules_agree(const struct rule *before, const struct rule *rule)
 	return true;
 }
 
-/* Where the rule is in the list, looked for from `from` on and then from the start: most lists stay in order. */
+/* Where the rule is in the list, or NEW_RULE. Begins to look at `from`, since most lists stay in order. */
 static size_t find_rule(const struct config *config, const struct rule *rule, size_t from)
 {
 	for (size_t i = 0; i < config->rule_count; i++) {
@@ -113,7 +117,8 @@ static const char *rule_word(const struct rule *rule)
 	return rule->kind == PAGE_RULE_TREE ? "tree" : "path";
 }
 
-/* old_at[i]: which old rule the i-th new one is, or NEW_RULE. False: one of the old has gone. */
+/* Sets old_at[i] to the old rule that the i-th new one is, or NEW_RULE. False: an old rule is missing, or is weaker
+ * now. */
 static bool match_rules(const struct config *old, const struct config *fresh, size_t *old_at, char *why,
 			size_t why_size)
 {
@@ -141,7 +146,7 @@ static bool match_rules(const struct config *old, const struct config *fresh, si
 	return true;
 }
 
-/* Is there a rule before the j-th new one, which is an old one, that may take its files away? */
+/* The j-th new rule is an old one. Does a rule before it perhaps take its files away? */
 static bool is_shadowed(const struct config *fresh, const size_t *old_at, size_t j, char *why, size_t why_size)
 {
 	for (size_t i = 0; i < j; i++) {
@@ -149,16 +154,17 @@ static bool is_shadowed(const struct config *fresh, const size_t *old_at, size_t
 			continue;
 		if (rules_agree(&fresh->rules[i], &fresh->rules[j]))
 			continue;
-		snprintf(why, why_size,
-			 "%s \"%.200s\" (line %d) now stands before %s \"%.200s\" and may name its files anew, or do less for them",
-			 rule_word(&fresh->rules[i]), fresh->rules[i].pattern, fresh->rules[i].line, rule_word(&fresh->rules[j]),
-			 fresh->rules[j].pattern);
+		snprintf(
+			why, why_size,
+			"%s \"%.200s\" (line %d) now stands before %s \"%.200s\" and may name its files anew, or do less for them",
+			rule_word(&fresh->rules[i]), fresh->rules[i].pattern, fresh->rules[i].line,
+			rule_word(&fresh->rules[j]), fresh->rules[j].pattern);
 		return true;
 	}
 	return false;
 }
 
-/* The same rules, perhaps with more behind them: the usual change, however many there are. */
+/* The same rules, perhaps with more behind them: the usual change, which needs few comparisons. */
 static bool is_beginning(const struct config *old, const struct config *fresh)
 {
 	size_t same = 0;
@@ -194,7 +200,7 @@ static bool keeps_rules(const struct config *old, const struct config *fresh, ch
 
 bool config_follows(const struct config *old, const struct config *fresh, char *why, size_t why_size)
 {
-	/* What every editor that writes in place passes through. */
+	/* An editor that writes in place makes the file empty first. */
 	if (!fresh->has_store && !fresh->has_protect && (old->has_store || old->has_protect)) {
 		snprintf(why, why_size, "it has neither store nor protect");
 		return false;
@@ -206,7 +212,7 @@ bool config_follows(const struct config *old, const struct config *fresh, char *
 	return keeps_rules(old, fresh, why, why_size);
 }
 
-/* --- what cannot be changed under leases that are held: where they are recorded, and for how long --- */
+/* --- what cannot change while leases are held: where they are recorded, and for how long they stand --- */
 
 static bool follow_same_text(const char *a, const char *b)
 {
@@ -231,9 +237,10 @@ static bool same_sentinels(const struct config_store *a, const struct config_sto
 
 static bool same_server(const struct config_store *a, const struct config_store *b)
 {
-	return follow_same_text(a->socket, b->socket) && same_address(&a->address, &b->address) && same_sentinels(a, b) &&
-	       a->replicas == b->replicas && follow_same_text(a->user, b->user) && follow_same_text(a->password, b->password) &&
-	       a->database == b->database && a->connect_ms == b->connect_ms;
+	return follow_same_text(a->socket, b->socket) && same_address(&a->address, &b->address) &&
+	       same_sentinels(a, b) && a->replicas == b->replicas && follow_same_text(a->user, b->user) &&
+	       follow_same_text(a->password, b->password) && a->database == b->database &&
+	       a->connect_ms == b->connect_ms;
 }
 
 bool config_same_store(const struct config *a, const struct config *b)

@@ -6,6 +6,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+/* Reads up to `max` bytes. */
 static int load_all(int fd, char *bytes, size_t max, size_t *len)
 {
 	*len = 0;
@@ -28,7 +29,7 @@ int load_file(const char *path, size_t max, char **bytes, size_t *len, unsigned 
 	char *buf = NULL;
 	struct stat st;
 	int ret;
-	/* O_NONBLOCK: opening a FIFO would wait for a writer. */
+	/* O_NONBLOCK: otherwise opening a FIFO waits for a writer. */
 	int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
 
 	if (fd < 0)

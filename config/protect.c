@@ -20,7 +20,7 @@ const struct setting_row config_rule_rows[] = {
 	{NULL, 0, 0, 0, 0},
 };
 
-/* The end of the bracket expression at p, or NULL with what is wrong. */
+/* The end of the bracket expression at p; or NULL, and *wrong says what is wrong. */
 static const char *skip_bracket(const char *p, const char **wrong)
 {
 	p++;
@@ -56,7 +56,7 @@ static const char *check_glob(const char *p)
 	return NULL;
 }
 
-/* The directory before the first name with a wildcard or a backslash is fixed; what follows is not. */
+/* The length of the fixed part: the directory before the first name that has a wildcard or a backslash. */
 static size_t fixed_part(const char *glob)
 {
 	size_t len = strcspn(glob, "*?[\\");
@@ -66,7 +66,7 @@ static size_t fixed_part(const char *glob)
 	return len;
 }
 
-/* dir with wildcard characters made plain (a link may lead anywhere), and the rest of the pattern. */
+/* `dir` with its wildcard characters made plain (a link may lead to any name), and the rest of the pattern. */
 static char *glob_pattern(const char *dir, const char *rest)
 {
 	char *pattern = malloc(2 * strlen(dir) + strlen(rest) + 1), *to = pattern;
@@ -82,8 +82,10 @@ static char *glob_pattern(const char *dir, const char *rest)
 	return pattern;
 }
 
-/* The rule for the normalised path `as_written`, whose fixed part is its first fixed_len bytes. */
-static int compile_rule(const struct config_reading *r, struct rule *rule, char *as_written, size_t fixed_len, const char *name)
+/* Fills the rule from the normalised path `as_written`, which changes; its first fixed_len bytes are the fixed part.
+ * `name`: the rule's, or NULL. */
+static int compile_rule(const struct config_reading *r, struct rule *rule, char *as_written, size_t fixed_len,
+			const char *name)
 {
 	char rest[PATH_MAX], resolved[PATH_MAX];
 	struct stat st;
@@ -113,6 +115,7 @@ static int compile_rule(const struct config_reading *r, struct rule *rule, char 
 	return 0;
 }
 
+/* `given`: the name stands in the file; else it is the path. */
 static int check_name(const struct config_reading *r, int line, const char *name, bool given)
 {
 	size_t len = strlen(name);
@@ -169,8 +172,8 @@ static int read_rule(const struct config_reading *r, config_setting_t *group, st
 		wrong = check_glob(as_written);
 	if (wrong)
 		return reading_fail(r, line, "%s is \"%.200s\": %s", what, text, wrong);
-	ret = compile_rule(r, rule, as_written, rule->kind == PAGE_RULE_GLOB ? fixed_part(as_written) : strlen(as_written),
-		     values.name);
+	ret = compile_rule(r, rule, as_written,
+			   rule->kind == PAGE_RULE_GLOB ? fixed_part(as_written) : strlen(as_written), values.name);
 	if (ret < 0)
 		return ret;
 	return check_name(r, settings_line(group, values.name ? "name" : what), rule->name, values.name != NULL);
@@ -186,6 +189,7 @@ static int compare_rules(const void *a, const void *b)
 	return order ? order : (x > y) - (x < y);
 }
 
+/* No two rules may have the same kind and pattern. */
 static int check_twins(const struct config_reading *r, const struct config *config)
 {
 	const struct rule **sorted = calloc(config->rule_count, sizeof(*sorted));
@@ -199,8 +203,8 @@ static int check_twins(const struct config_reading *r, const struct config *conf
 	for (size_t i = 1; i < config->rule_count && ret == 0; i++)
 		if (sorted[i]->kind == sorted[i - 1]->kind && strcmp(sorted[i]->pattern, sorted[i - 1]->pattern) == 0)
 			ret = reading_fail(r, sorted[i]->line,
-					  "%.200s is in the rule of line %d already; expected it once",
-					  sorted[i]->pattern, sorted[i - 1]->line);
+					   "%.200s is in the rule of line %d already; expected it once",
+					   sorted[i]->pattern, sorted[i - 1]->line);
 	free(sorted);
 	return ret;
 }
@@ -219,7 +223,7 @@ static int check_room(const struct config_reading *r, const struct config *confi
 
 		if (page_rule_append(page, PAGE_RULES_BYTES, &used, rule->kind, rule->pattern) < 0)
 			ret = reading_fail(r, rule->line, "the rules up to here need more than %u bytes; expected %s",
-					  PAGE_RULES_BYTES, "fewer: a tree or a wildcard can stand for many");
+					   PAGE_RULES_BYTES, "fewer: a tree or a wildcard can stand for many");
 	}
 	free(page);
 	return ret;
@@ -238,9 +242,9 @@ int protect_read(const struct config_reading *r, config_setting_t *list, struct 
 	for (; config->rule_count < count; config->rule_count++) {
 		config->rules[config->rule_count].on_lost = config->lease.on_lost;
 		ret = read_rule(r, config_setting_get_elem(list, (unsigned)config->rule_count),
-			       &config->rules[config->rule_count]);
+				&config->rules[config->rule_count]);
 		if (ret < 0) {
-			config->rule_count++; /* half filled, and to be freed */
+			config->rule_count++; /* config_free() frees the half-filled rule, too */
 			return ret;
 		}
 	}

@@ -17,7 +17,7 @@ int reading_fail(const struct config_reading *r, int line, const char *format, .
 		snprintf(r->why, r->why_size, "%s:%d: %s", r->path, line, what);
 	else
 		snprintf(r->why, r->why_size, "%s: %s", r->path, what);
-	/* One line, also where a value or a file name has a newline in it. */
+	/* A value or a file name may have a newline in it. */
 	for (char *c = r->why; *c; c++)
 		if ((unsigned char)*c < ' ' || *c == 0x7f)
 			*c = '?';

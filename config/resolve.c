@@ -9,7 +9,7 @@
 
 #define LINKS_MAX 40 /* as many as the kernel follows */
 
-/* Errors that mean "not there, or not for us": such a path is taken as far as it goes. */
+/* Errors that mean "does not exist, or not for us": such a path is resolved as far as possible. */
 static bool resolve_is_missing(int err)
 {
 	return err == ENOENT || err == ENOTDIR || err == EACCES;
@@ -49,7 +49,7 @@ int resolve_normalise(const char *path, char out[PATH_MAX])
 	return 0;
 }
 
-/* Splits path into its longest existing directory, resolved, and the rest. */
+/* Splits `path` into its longest existing directory, resolved, and the rest, which is a part of `path`. */
 static int resolve_split(const char *path, char dir[PATH_MAX], const char **rest)
 {
 	char prefix[PATH_MAX];
@@ -66,8 +66,8 @@ static int resolve_split(const char *path, char dir[PATH_MAX], const char **rest
 	return -errno;
 }
 
-/* The rest does not exist, but its first name may be a link to what does not exist. If so, path becomes
- * where it leads. 1, 0 (no link) or -errno. */
+/* The rest does not exist, but its first name may be a link whose target does not exist. If so, `path` becomes the path
+ * that it leads to. 1; 0: it is no link; or -errno. */
 static int resolve_link(const char *dir, const char *rest, char path[PATH_MAX])
 {
 	char link[PATH_MAX], target[PATH_MAX];
@@ -82,7 +82,7 @@ static int resolve_link(const char *dir, const char *rest, char path[PATH_MAX])
 		return resolve_is_missing(errno) || errno == EINVAL ? 0 : -errno;
 	if ((size_t)n + tail_len >= sizeof(target))
 		return -ENAMETOOLONG;
-	/* Now: rest is a part of path. */
+	/* Copied now, since `rest` is a part of `path`. */
 	memcpy(target + n, rest + name_len, tail_len + 1);
 	if (target[0] != '/')
 		ret = resolve_join(path, dir, target, (size_t)n + tail_len);
@@ -107,7 +107,7 @@ int resolve_path(const char *path, char out[PATH_MAX])
 		if (ret == 0)
 			ret = resolve_link(dir, rest, work);
 		if (ret == 0) {
-			/* A link's target may bring slashes and, where nothing exists, names that mean nothing. */
+			/* A link's target may have superfluous slashes and, where nothing exists, the names . and .. */
 			ret = resolve_join(joined, dir, rest, strlen(rest));
 			return ret < 0 ? ret : resolve_normalise(joined, out);
 		}

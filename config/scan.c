@@ -52,7 +52,7 @@ static int scan_string(struct scan *s)
 		}
 		if (*s->at != '\\')
 			continue;
-		/* libconfig's string would end here for whoever reads it. */
+		/* libconfig would give a string that ends here. */
 		if ((s->at[1] == 'x' || s->at[1] == 'X') && s->at[2] == '0' && s->at[3] == '0')
 			return reading_fail(s->r, s->line, "\\x00 in a string; a string cannot contain a NUL byte");
 		if (s->at[1] == '\\' || s->at[1] == '"')
@@ -111,7 +111,7 @@ static int scan_token(struct scan *s)
 		return reading_fail(s->r, s->line,
 				    "@include is not supported, since programs could not see that the other file has "
 				    "changed; expected its settings here");
-	/* The digits of a name are no number. */
+	/* Skips a name as a whole: digits in it are no number. */
 	if (scan_is_word(*at) && *at != '-') {
 		while (scan_is_word(*s->at))
 			s->at++;

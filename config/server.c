@@ -37,7 +37,7 @@ const struct setting_row config_store_rows[] = {
 	{NULL, 0, 0, 0, 0},
 };
 
-/* ":6379" to a port, "" to the default; -1: neither. */
+/* The port of ":6379"; of "" the default; -1: the text is neither. */
 static int port_of(const char *s, int default_port)
 {
 	long port;
@@ -50,7 +50,7 @@ static int port_of(const char *s, int default_port)
 	return port >= 1 && port <= 65535 ? (int)port : -1;
 }
 
-/* What is wrong with the text, or NULL with the address set; its host is NULL then if there is no memory. */
+/* What is wrong with the text; or NULL with the address set, whose host is NULL if memory is missing. */
 static const char *parse_address(const char *text, int default_port, struct config_address *address)
 {
 	bool v6 = text[0] == '[';
@@ -73,7 +73,7 @@ static const char *parse_address(const char *text, int default_port, struct conf
 	return NULL;
 }
 
-/* The same for a server, which may be a socket. */
+/* The same for a server's text, which may also be a socket's path. */
 static const char *parse_server(const char *server, struct config_store *store)
 {
 	if (strncmp(server, "unix:", 5) != 0)
@@ -93,8 +93,9 @@ static int server_keep(const struct config_reading *r, char **out, const char *s
 	return *out ? 0 : reading_out_of_memory(r);
 }
 
-/* The first line of the file, which others must not be able to read. */
-static int read_password(const struct config_reading *r, int line, const char *setting, const char *file, char **password)
+/* Reads the first line of the file, which other users must not be able to read. */
+static int read_password(const struct config_reading *r, int line, const char *setting, const char *file,
+			 char **password)
 {
 	const char *wrong = NULL;
 	char *bytes = NULL;
@@ -127,7 +128,7 @@ static int read_password(const struct config_reading *r, int line, const char *s
 	return ret;
 }
 
-/* A user and its password, each with its setting's name. */
+/* Reads a login: the value and the name of the setting for the user, and of the one for the file with the password. */
 static int read_login(const struct config_reading *r, config_setting_t *group, const char *user_name, const char *user,
 		      const char *file_name, const char *file, char **out_user, char **out_password)
 {
@@ -142,7 +143,8 @@ static int read_login(const struct config_reading *r, config_setting_t *group, c
 	return read_password(r, settings_line(group, file_name), file_name, file, out_password);
 }
 
-static int read_server(const struct config_reading *r, config_setting_t *group, const char *server, struct config_store *store)
+static int read_server(const struct config_reading *r, config_setting_t *group, const char *server,
+		       struct config_store *store)
 {
 	const char *wrong = parse_server(server, store);
 
@@ -152,7 +154,7 @@ static int read_server(const struct config_reading *r, config_setting_t *group, 
 	return store->address.host || store->socket ? 0 : reading_out_of_memory(r);
 }
 
-/* One that is there twice would have two votes. */
+/* A sentinel that is in the list twice would have two votes. */
 static bool is_known_sentinel(const struct config_store *store, const struct config_address *address)
 {
 	for (size_t i = 0; i < store->sentinel_count; i++)
@@ -217,7 +219,7 @@ static int read_sentinels(const struct config_reading *r, config_setting_t *grou
 	return server_keep(r, &store->master, values->master, strlen(values->master));
 }
 
-/* What makes sense only with sentinels. */
+/* Refuses settings that make sense only with sentinels. */
 static int refuse_lonely(const struct config_reading *r, config_setting_t *group, const struct store_values *values)
 {
 	const char *lonely = values->master                   ? "master"
@@ -249,10 +251,10 @@ int server_read(const struct config_reading *r, config_setting_t *group, struct 
 		ret = read_server(r, group, values.server ? values.server : DEFAULT_SERVER, store);
 	if (ret == 0)
 		ret = read_login(r, group, "user", values.user, "password_file", values.password_file, &store->user,
-				&store->password);
+				 &store->password);
 	if (ret == 0)
 		ret = read_login(r, group, "sentinel_user", values.sentinel_user, "sentinel_password_file",
-				values.sentinel_password_file, &store->sentinel_user, &store->sentinel_password);
+				 values.sentinel_password_file, &store->sentinel_user, &store->sentinel_password);
 	return ret;
 }
 

@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#define SUGGEST_MAX 40 /* longer names are nobody's slip of the pen */
+#define SUGGEST_MAX 40 /* no setting is nearly as long, so a longer name is no typing error */
 
 static const char *settings_type_name(config_setting_t *setting)
 {
@@ -29,7 +29,7 @@ static const char *settings_type_name(config_setting_t *setting)
 	}
 }
 
-/* How many letters must change, come or go to make b of a. Both are at most SUGGEST_MAX long. */
+/* How many letters must be changed, added or removed to make b of a. Both are at most SUGGEST_MAX long. */
 static size_t settings_distance(const char *a, const char *b)
 {
 	size_t row[SUGGEST_MAX + 1], len = strlen(b);
@@ -52,7 +52,7 @@ static size_t settings_distance(const char *a, const char *b)
 	return row[len];
 }
 
-/* The name that was meant, if one is near: a slip or two, or the unit left out. */
+/* The setting that was probably meant: with one or two typing errors, or without its unit. NULL: none. */
 static const char *settings_suggestion(const struct setting_row *rows, const char *name)
 {
 	const char *best = NULL;
@@ -74,7 +74,7 @@ static const char *settings_suggestion(const struct setting_row *rows, const cha
 }
 
 static int settings_unknown(const struct config_reading *r, config_setting_t *setting, const char *prefix,
-		   const struct setting_row *rows)
+			    const struct setting_row *rows)
 {
 	const char *name = config_setting_name(setting), *near = settings_suggestion(rows, name);
 	int line = config_setting_source_line(setting);
@@ -88,14 +88,15 @@ static int settings_unknown(const struct config_reading *r, config_setting_t *se
 	return reading_fail(r, line, "unknown setting %s%.80s; expected one of %s", prefix, name, known);
 }
 
-static int settings_wrong_type(const struct config_reading *r, config_setting_t *setting, const char *prefix, const char *expected)
+static int settings_wrong_type(const struct config_reading *r, config_setting_t *setting, const char *prefix,
+			       const char *expected)
 {
 	return reading_fail(r, config_setting_source_line(setting), "%s%s is %s; expected %s", prefix,
 			    config_setting_name(setting), settings_type_name(setting), expected);
 }
 
 static int settings_read_number(const struct config_reading *r, config_setting_t *setting, const char *prefix,
-		       const struct setting_row *row, int64_t *value)
+				const struct setting_row *row, int64_t *value)
 {
 	int type = config_setting_type(setting);
 
@@ -111,7 +112,8 @@ static int settings_read_number(const struct config_reading *r, config_setting_t
 	return 0;
 }
 
-static int settings_check_text(const struct config_reading *r, int line, const char *prefix, const char *name, const char *text)
+static int settings_check_text(const struct config_reading *r, int line, const char *prefix, const char *name,
+			       const char *text)
 {
 	if (!*text)
 		return reading_fail(r, line, "%s%s is empty; expected text, or leave the setting out", prefix, name);
@@ -122,12 +124,14 @@ static int settings_check_text(const struct config_reading *r, int line, const c
 	return 0;
 }
 
-static int settings_read_string(const struct config_reading *r, config_setting_t *setting, const char *prefix, const char **value)
+static int settings_read_string(const struct config_reading *r, config_setting_t *setting, const char *prefix,
+				const char **value)
 {
 	if (config_setting_type(setting) != CONFIG_TYPE_STRING)
 		return settings_wrong_type(r, setting, prefix, "a string");
 	*value = config_setting_get_string(setting);
-	return settings_check_text(r, config_setting_source_line(setting), prefix, config_setting_name(setting), *value);
+	return settings_check_text(r, config_setting_source_line(setting), prefix, config_setting_name(setting),
+				   *value);
 }
 
 static int settings_check_texts(const struct config_reading *r, config_setting_t *setting, const char *prefix)
@@ -153,7 +157,7 @@ static int settings_check_texts(const struct config_reading *r, config_setting_t
 }
 
 static int settings_read_one(const struct config_reading *r, config_setting_t *setting, const char *prefix,
-			const struct setting_row *row, void *value)
+			     const struct setting_row *row, void *value)
 {
 	int ret;
 
@@ -180,8 +184,8 @@ static int settings_read_one(const struct config_reading *r, config_setting_t *s
 	return 0;
 }
 
-int settings_read(const struct config_reading *r, config_setting_t *group, const char *prefix, const struct setting_row *rows,
-		  void *values)
+int settings_read(const struct config_reading *r, config_setting_t *group, const char *prefix,
+		  const struct setting_row *rows, void *values)
 {
 	for (int i = 0; i < config_setting_length(group); i++) {
 		config_setting_t *setting = config_setting_get_elem(group, (unsigned)i);
@@ -208,7 +212,8 @@ int settings_line(config_setting_t *group, const char *name)
 	return config_setting_source_line(setting ? setting : group);
 }
 
-int settings_on_lost(const struct config_reading *r, int line, const char *prefix, const char *text, enum on_lost *on_lost)
+int settings_on_lost(const struct config_reading *r, int line, const char *prefix, const char *text,
+		     enum on_lost *on_lost)
 {
 	static const char *const names[] = {
 		[ON_LOST_FREEZE] = "freeze",

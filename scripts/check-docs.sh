@@ -85,6 +85,13 @@ for page in $documents; do
 		grep -q "^$name:" Makefile || wrong "$page: there is no target $name"
 	done
 done
+# Functions that a document names with their file are defined there: `keeper/leases/act.c`: `lease_recall()`.
+for page in $documents; do
+	while read -r file name; do
+		grep -qsE "^[A-Za-z_].*[ *]$name\\([^;]*\$" "$file" || grep -qsF "function $name(" "$file" ||
+			wrong "$page: $file does not define $name()"
+	done < <(tr '\n' ' ' <"$page" | grep -oE '`[a-z/_]+\.(c|lua)`: *`[a-z_]+\(\)`' | tr -d '`:()' | sort -u)
+done
 # Tests that are named as what shows a promise are there; each promise has one.
 for name in $(grep -ohE '`tests/[^` ]+::[a-z0-9_]+`' $documents | tr -d '`' | sort -u); do
 	file=${name%%::*}

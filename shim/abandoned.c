@@ -1,23 +1,26 @@
 /*
- * How a thread knows that it has left a conversation. The stack grows downwards, and a conversation is a variable of a
- * function that is still running, or was left by a jump. A call that is made while it goes on, from a signal handler
- * that interrupted it, has its frames below that variable. So:
+ * How a thread knows that it has left a conversation. The stack grows downwards, and a conversation is a variable
+ * (struct ask) of a function that either still runs or was left by a jump. If the function still runs, a lock call that
+ * is made now comes from a signal handler that interrupted it, and has its frames below that variable. So, for the
+ * frame of this call:
  *
- * 1. A frame of ours at or above it: it was left.
- * 2. Below it, and its cookie is not where it was: frames that were called since have overwritten it; it was left.
- * 3. Below it, and the cookie is there: it goes on, or has left the cookie in a gap of the frames above us. It stays;
- *    the next call from another depth finds out.
+ * 1. It is at or above the variable: the conversation was left.
+ * 2. It is below, and the variable does not have its cookie: frames of later calls have overwritten it, so the
+ *    conversation was left.
+ * 3. It is below, and the cookie is there: the conversation goes on, or was left with its cookie in a gap between later
+ *    frames. It stays; the next call from another depth decides.
  *
- * This holds on one stack. From an alternate signal stack nothing can be said of conversations on another one: they
- * stay. But one that was begun on an alternate stack was left if the thread is not on that stack now.
+ * This holds on one stack. A call on an alternate signal stack can conclude nothing about conversations on another
+ * stack: they stay. But a conversation that was begun on an alternate stack was left if the thread is not on that stack
+ * now.
  *
- * Who is the same thread is told by its number, which a child has another one of; a number that is used again, and a
- * descriptor that the program closed and that is something else now, are found by the socket's inode. The socket is
- * shut down first: a copy that a child has does not keep the keeper waiting.
+ * The thread's number tells whether it is the same thread; a child of fork() has another number. A number that was used
+ * again, or a descriptor that the program closed and that now is something else, shows in the socket's inode. The
+ * socket is shut down before it is closed, so that a copy in a child does not keep the keeper waiting.
  *
- * A slot's `cookie` is FREE, BUSY while somebody writes the slot or ends what it notes, or else never used a second
- * time. Who reads a slot reads the cookie first; if compare and exchange then still finds it there, what was read
- * belongs to it, and nobody else ends it.
+ * A slot's `cookie` is FREE; or BUSY, while a thread writes the slot or ends its conversation; or a value that is never
+ * used again. A reader of a slot reads the cookie first. If compare and exchange then still finds this cookie, what was
+ * read belongs to it, and no other thread ends that conversation.
  */
 #include "shim/abandoned.h"
 
@@ -40,8 +43,8 @@ static struct slot {
 	ino_t ino; /* of the socket */
 	int sock;
 	pid_t thread;
-	bool alternate; /* it is on an alternate signal stack */
-	bool disarms;   /* whose handlers do not see that they run on one */
+	bool alternate; /* the conversation is on an alternate signal stack */
+	bool disarms;   /* SS_AUTODISARM: handlers do not see that they run on an alternate stack */
 } abandoned_slots[ABANDONED_NOTED];
 
 uint32_t abandoned_noted;
@@ -60,10 +63,11 @@ static bool abandoned_exchange(struct slot *slot, uint64_t from, uint64_t to)
 	return __atomic_compare_exchange_n(&slot->cookie, &from, to, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE);
 }
 
-/* Not what happens to be on a stack; the low bits say which slot. */
+/* A value that is on no stack by chance; its low bits say which slot. */
 static uint64_t abandoned_cookie(unsigned int slot)
 {
-	uint64_t cookie = (__atomic_add_fetch(&abandoned_cookies, 1, __ATOMIC_RELAXED) | UINT64_C(1) << 32) * 0x9e3779b97f4a7c15ull;
+	uint64_t cookie = (__atomic_add_fetch(&abandoned_cookies, 1, __ATOMIC_RELAXED) | UINT64_C(1) << 32) *
+			  0x9e3779b97f4a7c15ull;
 
 	return (cookie | 1) * ABANDONED_NOTED + slot;
 }
@@ -106,7 +110,7 @@ void abandoned_forget(struct ask *ask)
 	ask->cookie = 0;
 }
 
-/* `frame`: one of ours, on the stack with these flags. */
+/* `frame`: of the call that runs now; `flags`: of the alternate stack, as sigaltstack() shows them now. */
 static bool abandoned_was_left(const struct slot *slot, uint64_t cookie, const void *frame, unsigned int flags)
 {
 	if (slot->disarms && (flags & SS_DISABLE))
@@ -141,7 +145,8 @@ void abandoned_end_slow(void)
 
 		if (cookie == FREE || cookie == BUSY || seen.thread != me)
 			continue;
-		if (!abandoned_was_left(&seen, cookie, __builtin_frame_address(0), flags) || !abandoned_exchange(&abandoned_slots[i], cookie, BUSY))
+		if (!abandoned_was_left(&seen, cookie, __builtin_frame_address(0), flags) ||
+		    !abandoned_exchange(&abandoned_slots[i], cookie, BUSY))
 			continue;
 		abandoned_hang_up(seen.sock, seen.ino);
 		abandoned_release(&abandoned_slots[i]);

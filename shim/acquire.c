@@ -1,28 +1,28 @@
 /*
  * Why two hosts cannot both succeed (promise 1 of docs/design.md). A call returns success in these places only:
  *
- * 1. After a grant, the kernel lock was taken, and then the clock was still before the grant's end. The
- *    keeper promises that its host's lease does not end before that: it neither gives it back (the pin) nor
- *    lets it expire. So the lease was there at a moment when the caller had the kernel lock.
- * 2. The keeper answered "granted" to a question that was sent with the kernel lock held, and it was not let go
- *    in between. The lease was there when the keeper answered, and the caller had the kernel lock then.
+ * 1. After a grant, the caller took the kernel lock, and then the clock was still before the grant's end. The keeper
+ *    promises that its host's lease does not end before that: it neither gives the lease back (the pin) nor lets it
+ *    expire. So the lease was there at a moment when the caller had the kernel lock.
+ * 2. The keeper answered "granted" to a question that was sent with the kernel lock held, and the caller did not let go
+ *    of that lock in between. The lease was there when the keeper answered, and the caller had the kernel lock then.
  * 3. The keeper answered that the file is not protected, and the page does not say the opposite of the path that the
  *    file had after that answer (shim/call.c, call_unprotected()).
  * 4. The page showed the lease, open and unexpired, after the kernel lock was taken (wire/leases.h).
  *
- * From that moment on the keeper does not give the lease back without asking the kernel first, which says that
- * the lock is held (promise 2), or loses it and stops the caller (promise 3). Nothing is concluded from time alone: if
- * the process was stopped after its last look at the clock, the moment had already been.
+ * From that moment on the keeper asks the kernel before it gives the lease back, and the kernel says that the lock is
+ * held (promise 2); or the keeper loses the lease and stops the caller (promise 3). No conclusion rests on time alone:
+ * if the process was stopped after it read the clock, the moment above had already been.
  *
- * Why nobody waits for himself: while it waits for another host, a caller holds no kernel lock that this call
- * took, and with flock() none that the call converts; it let go of them before it went on waiting. So the keeper can
- * always test this host's locks free and give its lease back to whom the caller waits for. (A record lock that is
- * being converted stays, as in the kernel; two that wait for each other's are found by the keeper: EDEADLK.) While a
- * caller waits in the kernel for a local holder, its pin may run out and the lease may go: then it asks again, place 2.
+ * Why no caller waits for itself: while it waits for another host, a caller holds no kernel lock that this call took,
+ * and with flock() none that the call converts; it let go of them before it went on waiting. So the keeper finds the
+ * locks free and can give the lease back to the host that the caller waits for. (A record lock that is being converted
+ * stays, as in the kernel; if two callers wait for each other's, the keepers find that: EDEADLK.) While a caller waits
+ * in the kernel for a local holder, its pin may run out and the lease may go: then it asks again, place 2.
  *
- * A local EWOULDBLOCK is believed only within a pin: outside, it may be the keeper's own test of the lock. A caller
- * that took the kernel lock because of the page, which then said no, is in place 2: it asks, and the keeper sees in the
- * kernel that it holds the lock, so that it is no newcomer as long as the lease is there.
+ * A local EWOULDBLOCK is believed only within a pin: at other times the lock in the way may be the keeper's own probe.
+ * A caller that took the kernel lock because of the page, which then said no, is in place 2: it asks, and the keeper
+ * sees in the kernel that it holds the lock, so it does not count as a newcomer as long as the lease is there.
  */
 #include "shim/acquire.h"
 
@@ -34,7 +34,7 @@
 #include "shim/real.h"
 #include "shim/sys.h"
 
-/* How often a grant may be over before the kernel was asked. */
+/* How often a grant may end before the kernel has answered. */
 #define LATE_GRANTS 5
 
 static bool is_conflict(int ret)
@@ -89,7 +89,7 @@ int acquire_answer(struct call *c, const struct wire_reply *reply)
 	return ret == 0 && taking->finish ? taking->finish(c) : ret;
 }
 
-/* What the page shows may be taken without asking; else CALL_AGAIN, perhaps with the kernel lock. */
+/* Takes the lock without asking if the page shows the lease. Else CALL_AGAIN, perhaps with the kernel lock taken. */
 static int acquire_by_page(struct call *c)
 {
 	const struct call_taking *taking = c->kind->taking;
@@ -165,15 +165,17 @@ static int flock_take(struct call *c)
 	return flock_lock(c, ((struct flock_call *)c)->op);
 }
 
-/* Nobody waits in the kernel unknown to the keeper: who gets the lock after the lease has run out is to be told from
- * those who had it before, and not to be frozen or killed. The kernel, too, gives up what is being converted before it
- * waits. */
+/* Without waiting, since no process may wait in the kernel unknown to the keeper: the keeper must be able to tell a
+ * process that gets the lock after the lease has run out from those that had it before, and not freeze or kill it. A
+ * failed conversion loses the old lock here as in the kernel, which gives the old lock up before it waits for the new
+ * one. */
 static int flock_try(struct call *c)
 {
 	return flock_lock(c, ((struct flock_call *)c)->op | LOCK_NB);
 }
 
-/* A conversion that waits, or fails, loses the old lock in the kernel, too. */
+/* This also loses the lock that is being converted, as in the kernel, where a conversion that waits or fails loses
+ * it. */
 static int flock_let_go(struct call *c)
 {
 	real_flock(c->fd, LOCK_UN);

@@ -2,31 +2,32 @@
  * Why a record call that fails, or whose thread is cancelled in it, leaves its owner exactly the locks that it had.
  *
  * The kernel changes nothing when it refuses a lock, or when the wait for one is interrupted. So only what this call
- * took itself must be put back, which happens when a grant was over before the kernel lock was there and then the lease
- * is not to be had. For that:
+ * itself took must be put back: when a grant had ended before the caller got the kernel lock, and then the lease is
+ * refused. For that:
  *
- * 1. Before the first lock is taken, it is known what the owner had in the range (learn): the keeper has read it from
- *    the kernel when the question came, and this call has not taken anything yet. It is kept in this process, since
- *    the keeper may end. What is put back is always this, however often the call tries.
- * 2. Nothing that was held is made less before the call has succeeded. To take an exclusive lock makes more of what was
- *    there. A shared lock is only taken where nothing was held; where the owner has it exclusively, it stays so, which
- *    keeps out the same others and more, and becomes shared in the last step (finish), which nobody else can prevent,
- *    since the whole range is held.
- * 3. So to put back means to unlock, and to turn exclusive into shared: neither waits, and neither can meet anybody
- *    else's lock, as what was there before was never given up. Both may want memory; if there is none, a line says so.
+ * 1. Before the call takes its first lock, it knows what the owner had in the range (learn): the keeper read that from
+ *    the kernel when the question came, before this call had taken anything. The list is kept in this process, since
+ *    the keeper may end. This is always what is put back, however often the call tries.
+ * 2. No lock that was held becomes weaker before the call has succeeded. To take an exclusive lock makes the locks
+ *    there stronger. A shared lock is taken only where nothing was held. Where the owner has an exclusive lock, that
+ *    stays at first: it keeps out the same callers and more. It becomes shared in the last step (finish), which no
+ *    other process can prevent, since the whole range is held.
+ * 3. So to put back means to unlock, and to turn exclusive into shared. Neither waits, and neither can meet another
+ *    owner's lock, as the earlier locks were never given up. Both may need memory; if there is none, a line says so.
  *
- * A shared lock over several gaps is not taken at once, but nobody waits with a part of it: if one gap is taken by
- * somebody else, the others are let go of first, and after the wait all are tried anew.
+ * A shared lock over several gaps is not taken in one step, but no caller waits with a part of it: if another owner has
+ * one gap, this call first lets go of the others, and after the wait it tries all of them anew.
  *
- * What this cannot know: another thread of the process, or another one with the same description for OFD locks, that
- * locks or unlocks bytes of the same range at the same time. Those share their locks in the kernel, too, where either
- * may undo what the other did; a call that is put back may do so as well.
+ * What this code cannot know: that another thread of the process (with OFD locks: another process with the same
+ * description) locks or unlocks bytes of the same range at the same time. In the kernel, too, such callers share their
+ * locks, and each may undo what the other did; so may a call that puts back.
  *
- * Cancellation acts while this call waits for an answer, or in the kernel. The handler closes the connection and
- * puts back, also what the kernel may have given in the moment of the cancellation. It is registered with the thread
- * (the classic form of pthread_cleanup_push(), which needs libc alone). A program that jumps out of a signal handler in
- * the middle of a call leaves it registered, and a later cancellation would go astray; so not where there is
- * but one thread, which is where programs do that. There the end of the thread is that of the process.
+ * Cancellation acts while this call waits for an answer, or in the kernel. The cleanup handler closes the connection
+ * and puts back, also the lock that the kernel may have given at the moment of the cancellation. It is registered with
+ * the thread (the classic form of pthread_cleanup_push(), which needs libc alone). A program that jumps out of a signal
+ * handler in the middle of a call leaves the handler registered, and a later cancellation would run it on a stack frame
+ * that is gone. Programs that do so have one thread, so the handler is not registered where there is only one thread;
+ * there the end of the thread is the end of the process.
  */
 #include <errno.h>
 #include <unistd.h>
@@ -50,7 +51,7 @@ struct record_call {
 	struct {
 		bool any;
 		int64_t first, last;
-	} taken; /* outside of it, this call has changed nothing */
+	} taken; /* outside of this range, the call has changed nothing */
 };
 
 static int reclock_set(const struct record_call *r, short type, const struct stretch *s, bool wait)
@@ -79,17 +80,18 @@ static int reclock_check(struct call *c)
 	long flags = sys_fcntl(c->fd, F_GETFL, 0L);
 	int wrong = c->want->mode == WIRE_SHARED ? O_WRONLY : O_RDONLY;
 
-	/* Whatever else F_GETFL may fail with (seccomp) says nothing of the lock. */
+	/* Another error of F_GETFL (seccomp) says nothing about the lock. */
 	return flags == -EBADF || (flags >= 0 && (flags & O_ACCMODE) == wrong) ? ACQUIRE_KERNEL : 0;
 }
 
 /* --- what was there before --- */
 
 /*
- * As reclock_learn(), but from the kernel alone, where that can be said at once: nothing in the whole range, or one lock of the
- * owner's that covers it. The kernel shows locks of another kind of owner only: POSIX locks to an OFD owner, and the
- * other way round; and all of others. So what is shown to an OFD owner and not to a POSIX one is the caller's own; the
- * pid says less, since threads that unshared their descriptors are other owners with the same pid.
+ * The same as reclock_learn(), but from the kernel alone. Works where the answer is simple: the owner has nothing in
+ * the whole range, or one lock that covers it. The kernel shows a caller the locks of all other owners, and of its own
+ * only those of the other kind: POSIX locks to an OFD caller, and the reverse. So a lock that is shown to an OFD caller
+ * and not to a POSIX caller is the caller's own POSIX lock. The pid alone says less: threads that unshared their
+ * descriptors are other owners with the same pid.
  */
 static int reclock_learn_here(struct record_call *r)
 {
@@ -117,7 +119,7 @@ static int reclock_learn_here(struct record_call *r)
 	return 0;
 }
 
-/* One more lock of the owner's, asked for. As earlier_add(), or -errno after a line. */
+/* Asks the keeper for one more lock of the owner's. Result as that of earlier_add(), or -errno after a line. */
 static int reclock_learn_next(struct record_call *r)
 {
 	struct call *c = &r->call;
@@ -182,7 +184,8 @@ static int reclock_put_back(struct call *c)
 			failed = ret;
 	}
 	if (failed) {
-		note_refused_errno(c->fd, "and what was locked before cannot be put back; close the file", -failed);
+		note_refused_errno(c->fd, "the locks that were there before cannot be put back; close the file",
+				   -failed);
 		return -ENOLCK;
 	}
 	r->taken.any = c->have = false;
@@ -191,7 +194,7 @@ static int reclock_put_back(struct call *c)
 
 /* --- the kernel lock --- */
 
-/* The next stretch to be taken; s as for earlier_next(). */
+/* The next stretch that must be taken; `s` as for earlier_next(). */
 static bool reclock_next_missing(const struct record_call *r, struct stretch *s)
 {
 	if (r->call.want->mode == WIRE_SHARED) {
@@ -213,7 +216,7 @@ static void reclock_add_taken(struct record_call *r, const struct stretch *s)
 	r->taken.any = true;
 }
 
-/* Is there somebody else's lock in the way, just now? */
+/* Is another owner's lock in the way at this moment? */
 static bool reclock_is_busy(const struct record_call *r, const struct stretch *s)
 {
 	struct flock64 lock = {
@@ -229,9 +232,10 @@ static bool reclock_is_busy(const struct record_call *r, const struct stretch *s
 }
 
 /*
- * Without waiting. If that fails, *busy is where. look: first of all, where a shared lock is to fill gaps; for to take
- * one and let it go again wakes those who wait for the owner's locks beside it, and one of these could then find that
- * he closes a cycle, which is this call's to find.
+ * Takes all missing stretches without waiting. If that fails, *busy is the stretch that could not be taken. `look`: a
+ * shared lock that fills gaps is first tested. To take a lock and let it go again would wake callers that wait for the
+ * owner's locks beside it, and one of these could then find that it closes a cycle (EDEADLK), which this call must
+ * find.
  */
 static int reclock_take_missing(struct record_call *r, bool look, struct stretch *busy)
 {
@@ -262,7 +266,7 @@ static int reclock_take(struct call *c)
 			return undone;
 		if (c->want->nonblock || (ret != -EAGAIN && ret != -EACCES))
 			return ret;
-		/* Noted before: this thread may be cancelled in the call. */
+		/* Noted first: this thread may be cancelled in the call. */
 		reclock_add_taken(r, &busy);
 		ret = reclock_set(r, reclock_type(r), &busy, true);
 		waited = true;
@@ -281,14 +285,15 @@ static int reclock_try(struct call *c)
 	struct stretch busy;
 	int ret, undone;
 
-	/* As before a lock that waits. */
+	/* The cancellation point that a waiting lock call is. */
 	if (!c->want->nonblock && !c->want->raw && pthread_testcancel)
 		pthread_testcancel();
 	ret = reclock_learn_here(r);
 	if (ret != 0)
 		return ret;
 	ret = reclock_take_missing(r, true, &busy);
-	/* Of what was looked at, one thing may have changed: that lock may be gone, or another thread's. */
+	/* One thing may have changed since the kernel was asked: the lock that was found may be gone, or be another
+	 * thread's. */
 	if (ret == 0 && c->want->mode == WIRE_SHARED && r->earlier.count && !r->earlier.exclusive)
 		ret = reclock_set(r, F_RDLCK, &busy, false);
 	if (ret == 0) {
@@ -311,7 +316,7 @@ static int reclock_finish(struct call *c)
 
 /* --- the call --- */
 
-/* The thread is cancelled. */
+/* The cleanup handler of a cancelled thread. */
 static void reclock_abandon(void *arg)
 {
 	struct record_call *r = arg;
@@ -323,9 +328,14 @@ static void reclock_abandon(void *arg)
 
 int acquire_record(int fd, const struct intent *want, struct protect_look *look)
 {
-	static const struct call_taking reclock_taking = {
-		.try = reclock_try, .check = reclock_check, .learn = reclock_learn, .take = reclock_take, .let_go = reclock_put_back, .finish = reclock_finish};
-	static const struct call_kind reclock_kind = {.op = WIRE_LOCK, .answer = acquire_answer, .taking = &reclock_taking};
+	static const struct call_taking reclock_taking = {.try = reclock_try,
+							  .check = reclock_check,
+							  .learn = reclock_learn,
+							  .take = reclock_take,
+							  .let_go = reclock_put_back,
+							  .finish = reclock_finish};
+	static const struct call_kind reclock_kind = {
+		.op = WIRE_LOCK, .answer = acquire_answer, .taking = &reclock_taking};
 	struct record_call r = {.call = {.kind = &reclock_kind, .fd = fd, .want = want, .look = look, .ask.sock = -1}};
 	int ret;
 

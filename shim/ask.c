@@ -26,8 +26,8 @@ static int ask_refuse(const struct ask *ask, const char *what, int err)
 }
 
 /*
- * Before a call that may wait. A caller that waits must have no time limit on its socket: with one, the
- * kernel gives EINTR also after handlers with SA_RESTART. One that does not wait must have one.
+ * Sets the socket's time limit before a system call that may wait. A caller that waits must have no limit: with one,
+ * the kernel gives EINTR also after handlers with SA_RESTART. A caller that does not wait must have one.
  */
 static int ask_limit(const struct ask *ask, int option)
 {
@@ -37,7 +37,7 @@ static int ask_limit(const struct ask *ask, int option)
 	if (!ask->nonblock)
 		return 0;
 	left_ns = ask->deadline_ns - sys_clock_ns(CLOCK_MONOTONIC);
-	/* A limit of nothing would mean none. */
+	/* A limit of 0 would mean no limit. */
 	if (left_ns < 1000)
 		return -EAGAIN;
 	tv.tv_sec = left_ns / 1000000000;
@@ -45,7 +45,8 @@ static int ask_limit(const struct ask *ask, int option)
 	return setsockopt(ask->sock, SOL_SOCKET, option, &tv, sizeof(tv)) < 0 ? -errno : 0;
 }
 
-/* What failed calls on the socket mean to the caller. EINTR of one that does not wait is not passed here. */
+/* The result for the caller of a system call on the socket that failed with `ret`. Callers that do not wait have
+ * repeated calls that gave EINTR. */
 static int ask_failed(const struct ask *ask, const char *what, int ret)
 {
 	switch (ret) {
@@ -55,19 +56,20 @@ static int ask_failed(const struct ask *ask, const char *what, int ret)
 	case -EPIPE:
 		return -ECONNRESET;
 	case -EAGAIN:
-		return ask_refuse(ask, "the keeper does not answer; look at `dflock status`, or end it with `dflock stop`",
-			      0);
+		return ask_refuse(
+			ask, "the keeper does not answer; look at `dflock status`, or end it with `dflock stop`", 0);
 	case -ETOOMANYREFS:
 		return ask_refuse(ask,
-			      "too many descriptors of this user are under way in sockets; try again, or "
-			      "raise the limit of open files (ulimit -n)",
-			      0);
+				  "too many descriptors of this user are under way in sockets; try again, or raise the "
+				  "limit of open files (ulimit -n)",
+				  0);
 	default:
 		return ask_refuse(ask, what, -ret);
 	}
 }
 
-/* Anybody may listen in a directory of his own; the keeper is root's or ours. */
+/* DFLOCK_RUNTIME_DIR may be another user's directory, where anything may listen; a keeper of ours runs as root or as
+ * us. */
 static int ask_check_peer(const struct ask *ask, uid_t euid)
 {
 	struct ucred peer;
@@ -76,12 +78,12 @@ static int ask_check_peer(const struct ask *ask, uid_t euid)
 	if (getsockopt(ask->sock, SOL_SOCKET, SO_PEERCRED, &peer, &size) < 0)
 		return ask_refuse(ask, "the keeper's user cannot be found out", errno);
 	if (peer.uid != 0 && peer.uid != euid)
-		return ask_refuse(ask, "the keeper runs as another user; set DFLOCK_RUNTIME_DIR to a directory of your own",
-			      0);
+		return ask_refuse(
+			ask, "the keeper runs as another user; set DFLOCK_RUNTIME_DIR to a directory of your own", 0);
 	return 0;
 }
 
-/* One connection. -ENOENT, -ECONNREFUSED: no keeper there. */
+/* Connects once. -ENOENT, -ECONNREFUSED: there is no keeper. */
 static int ask_connect(struct ask *ask, const char *dir, uid_t euid)
 {
 	struct sockaddr_un addr = {.sun_family = AF_UNIX};
@@ -111,8 +113,8 @@ static int ask_connect(struct ask *ask, const char *dir, uid_t euid)
 	return (int)ret;
 }
 
-/* 50, 100, 200, 400 ms: the keeper's parent restarts it. Signals do not cut this short, since nothing here could
- * tell a handler with SA_RESTART from one without. */
+/* 50, 100, 200, 400 ms, in which the keeper's parent restarts it. Signals do not shorten the pause, since this code
+ * cannot tell a handler with SA_RESTART from one without. */
 static void ask_pause_before(int attempt)
 {
 	struct timespec left = {.tv_nsec = 50000000l << (attempt < 3 ? attempt : 3)};
@@ -126,7 +128,8 @@ static bool ask_is_absent(int ret)
 	return ret == -ENOENT || ret == -ECONNREFUSED;
 }
 
-/* Starts a keeper and connects to it, or to one that somebody else started. `ret`: what connecting gave before. */
+/* Starts a keeper and connects to it, or to one that another process started. `ret`: the error of the first
+ * connection. */
 static int ask_start_and_connect(struct ask *ask, const struct protect_by *by, int attempt, int ret)
 {
 	char why[WIRE_REASON_BYTES], unfound[WIRE_REASON_BYTES], dir[PLACE_DIR_BYTES];
@@ -134,12 +137,12 @@ static int ask_start_and_connect(struct ask *ask, const struct protect_by *by, i
 
 	if (started == -EINTR)
 		return started;
-	/* One was here, and this process cannot start another: its parent will. */
+	/* A keeper ran here, and this process cannot start another one: the keeper's parent will. */
 	if (started == -EPERM && ret != -ENOENT && attempt < ASK_ATTEMPTS - 1) {
 		ask_pause_before(attempt);
 		started = 0;
 	}
-	/* It may have made the directory. */
+	/* The keeper may have made the directory. */
 	ret = rundir_find(&settings_get()->place, by->euid, dir, unfound, sizeof(unfound));
 	if (ret < 0 && ret != -ENOENT)
 		return ask_refuse(ask, unfound, 0);
@@ -167,7 +170,7 @@ int ask_open(struct ask *ask, const struct protect_by *by, const struct intent *
 	return ret;
 }
 
-/* Fills in what is the same in every question, and sends it; with the descriptor, if fd is one. */
+/* Fills in what is the same in every question, and sends it; with the descriptor `fd`, unless that is negative. */
 static int ask_send_question(struct ask *ask, const struct protect_by *by, struct wire_request *request, int fd)
 {
 	union {
@@ -200,7 +203,8 @@ static int ask_send_question(struct ask *ask, const struct protect_by *by, struc
 		request->sent_ns = sys_clock_ns(CLOCK_BOOTTIME);
 		ret = sys(sendmsg, ask->sock, &msg, MSG_NOSIGNAL);
 	} while (ret == -EINTR && ask->nonblock);
-	/* The keeper has closed: what it said before (it serves too many, say) is still to be received. */
+	/* The keeper has closed the connection. It may have sent an answer before that ("too many callers"): receive
+	 * it. */
 	if (ret == -EPIPE || ret == -ECONNRESET)
 		return 0;
 	return ret < 0 ? ask_failed(ask, "the keeper cannot be asked", (int)ret) : 0;
@@ -220,16 +224,16 @@ int ask_before(struct ask *ask, const struct protect_by *by, int64_t from)
 	return ask_send_question(ask, by, &request, -1);
 }
 
-/* The keeper is trusted, but one of another version, or a program that is no keeper, may listen there. */
+/* The keeper is trusted, but a keeper of another version, or a program that is no keeper, may listen there. */
 static int ask_check_form(const struct ask *ask, const struct wire_reply *reply, size_t size)
 {
 	if (size < HEAD_BYTES || reply->magic != WIRE_MAGIC)
 		return ask_refuse(ask, "what listens on the keeper's socket is no keeper; end it", 0);
 	if (reply->version != WIRE_VERSION)
 		return ask_refuse(ask,
-			      "the keeper is of another version than this library; end it with `dflock stop`, "
-			      "the next lock starts the right one",
-			      0);
+				  "the keeper is of another version than this library; end it with `dflock stop`, the "
+				  "next lock starts the right one",
+				  0);
 	if (size != sizeof(*reply) || reply->size != sizeof(*reply) ||
 	    !memchr(reply->reason, '\0', sizeof(reply->reason)))
 		return ask_refuse(ask, "the keeper's answer is malformed; end it with `dflock stop`", 0);
@@ -242,7 +246,7 @@ static long ask_receive_raw(const struct ask *ask, struct wire_reply *reply)
 
 	if (!ask->cancellable)
 		return sys(recvfrom, ask->sock, reply, (long)sizeof(*reply), MSG_TRUNC, NULL, NULL);
-	/* libc's: deferred cancellation acts in libc's own calls alone. */
+	/* libc's recv(), since deferred cancellation acts only in libc's own calls. */
 	n = recv(ask->sock, reply, sizeof(*reply), MSG_TRUNC);
 	return n < 0 ? -errno : n;
 }
@@ -256,8 +260,8 @@ int ask_receive(struct ask *ask, struct wire_reply *reply)
 		if (ret == 0)
 			ret = ask_receive_raw(ask, reply);
 	} while (ret == -EINTR && ask->nonblock);
-	/* The keeper closed without having read the question: the kernel tells of that first, and then what it had
-	 * said. */
+	/* The keeper closed the connection without having read the question: the kernel reports that first, and gives
+	 * an answer that was sent before only to the next call. */
 	if (ret == -ECONNRESET)
 		ret = ask_receive_raw(ask, reply);
 	if (ret < 0)
@@ -271,7 +275,7 @@ void ask_close(struct ask *ask)
 {
 	if (ask->sock < 0)
 		return;
-	/* A fork in another thread may have a copy of it; the keeper must see the end now. */
+	/* A child that another thread forked may have a copy of the socket; the keeper must see the end now. */
 	abandoned_forget(ask);
 	sys(shutdown, ask->sock, SHUT_RDWR);
 	sys(close, ask->sock);

@@ -1,12 +1,13 @@
 /*
- * One conversation with the keeper, over a connection made for it: open, then questions and answers, close.
+ * One conversation with the keeper, over a connection made for it: ask_open(), then questions and answers, ask_close().
  *
- * Nothing of it stays in the process afterwards. All return 0 or -errno:
- * -EINTR       a signal handler without SA_RESTART ran; only where the caller waits (nonblock false)
+ * Nothing of it stays in the process afterwards. All functions return 0 or -errno:
+ * -EINTR       a signal handler without SA_RESTART ran; only if the caller waits (nonblock is false)
  * -ECONNRESET  the keeper ended; ask the next one
  * -ENOLCK      refused, and the reason was written
- * Callable wherever flock() is; errno changes. No cancellation points, but for ask_receive() if `cancellable`. A
- * conversation that a handler leaves by longjmp() is ended by abandoned.h.
+ * Callable wherever flock() is; errno changes. No cancellation points, except ask_receive() if `cancellable`.
+ * abandoned.h ends a conversation that a handler leaves by longjmp(). After a failed ask_open() nothing is to be
+ * closed.
  */
 #ifndef DFLOCK_SHIM_ASK_H
 #define DFLOCK_SHIM_ASK_H
@@ -23,20 +24,20 @@
 
 struct ask {
 	int sock;
-	int fd; /* the caller's, which is asked about */
+	int fd; /* the caller's descriptor, which the questions are about */
 	bool nonblock;
 	bool cancellable;    /* waiting for an answer is a cancellation point: record space, if the caller waits */
 	int64_t deadline_ns; /* CLOCK_MONOTONIC; nonblock only */
-	uint64_t cookie;     /* abandoned.h; 0: not noted there */
+	uint64_t cookie;     /* abandoned.h; 0: the conversation is not noted there */
 };
 
-/* Connects to the keeper; starts one if there is none. `attempt` counts from 0, up to ASK_ATTEMPTS, how often
- * keepers have ended without any answer; from ASK_DOUBTS on, one is started even if something listens. */
+/* Connects to the keeper; starts one if there is none. `attempt`: how many keepers have ended without any answer
+ * before, less than ASK_ATTEMPTS; from ASK_DOUBTS on, a keeper is started even if something listens. */
 #define ASK_ATTEMPTS 5
 #define ASK_DOUBTS   2
 int ask_open(struct ask *ask, const struct protect_by *by, const struct intent *want, int fd, int attempt);
 
-/* What ask_send() and ask_before() say; whoever sends it fills in the rest. */
+/* The questions of ask_send() and ask_before(), without what is the same in all questions. */
 static inline struct wire_request ask_request(enum wire_op op, const struct intent *want, bool have)
 {
 	return (struct wire_request){
@@ -55,16 +56,16 @@ static inline struct wire_request ask_before_request(int64_t from)
 	return (struct wire_request){.op = WIRE_BEFORE, .space = WIRE_RECORD, .from = from, .to = WIRE_EOF};
 }
 
-/* Sends a question, WIRE_LOCK or WIRE_TEST, with the descriptor. `have`: the caller holds the kernel lock it asks
- * about. */
+/* Sends WIRE_LOCK or WIRE_TEST, with the descriptor. `have`: the caller holds the kernel lock that it asks about. */
 int ask_send(struct ask *ask, const struct protect_by *by, enum wire_op op, const struct intent *want, bool have);
 
-/* Sends WIRE_BEFORE. */
+/* Sends WIRE_BEFORE for the locks that end after `from`. */
 int ask_before(struct ask *ask, const struct protect_by *by, int64_t from);
 
-/* Receives one answer and checks its form; WIRE_WAITING is an answer, too. */
+/* Receives one answer, also WIRE_WAITING, and checks its form. */
 int ask_receive(struct ask *ask, struct wire_reply *reply);
 
+/* Closes the connection, if it is open: this cancels a wait and ends a pin. */
 void ask_close(struct ask *ask);
 
 #endif

@@ -7,8 +7,9 @@
 #include "shim/intent.h"
 #include "shim/protect.h"
 
-/* *look: from protect_look(), with PROTECT_ASK. 1: yes, and *found has it as F_GETLK shows it. 0: no. Else -errno,
- * -ENOLCK after a line. want->nonblock is set: a test never waits. */
+/* *look is what protect_look() filled when it returned PROTECT_ASK; want->nonblock must be set: a test never waits. 1:
+ * yes, and *found shows the lock as F_GETLK does. 0: no. Else -errno; -ENOLCK after a line. errno changes. Callable
+ * wherever fcntl() is. */
 int blocker_find(int fd, const struct intent *want, struct protect_look *look, struct flock64 *found);
 
 #endif

@@ -4,11 +4,11 @@
 
 #include "shim/note.h"
 
-/* How many keepers one call may outlive. One that waits for weeks sees some; a question that each keeper dies of
- * must come to an end. */
+/* How many keepers one call may outlive. A call that waits for weeks outlives some; a question that makes each keeper
+ * die must come to an end. */
 #define MAX_KEEPERS 100
 
-/* How often the keeper is asked again when it calls a file not protected that the page calls protected. */
+/* How often the keeper is asked again when it says that a file is not protected and the page says that it is. */
 #define MAX_DISPUTES 5
 
 /* Asks, and waits for the final answer. */
@@ -22,7 +22,7 @@ static int call_question(struct call *c, struct wire_reply *reply)
 		if (ret < 0 || reply->verdict != WIRE_WAITING)
 			break;
 		if (!c->want->nonblock && reply->reason[0]) {
-			note_line(c->fd, reply->reason); /* it waits for the store, and stands in no queue */
+			note_line(c->fd, reply->reason); /* the caller waits for the store, and stands in no queue */
 		} else if (c->want->nonblock) {
 			note_refused(c->fd, "the keeper waits for a call that does not; end it with `dflock stop`",
 				     NULL);
@@ -38,8 +38,8 @@ static int call_question(struct call *c, struct wire_reply *reply)
 /*
  * The keeper says that the file is not protected. That counts only if the page does not say the opposite of the path
  * that the file has now: the keeper may see the file under another path (a chroot or mount namespace), and the kernel
- * lock alone would exclude nobody on other hosts. A file that was renamed after the page was looked at is no dispute:
- * the path is read again after the keeper's answer. If it is renamed back meanwhile, the keeper is asked again.
+ * lock alone would exclude no other host. A file that was renamed after the first look at the page is no such case,
+ * since the path is read again after the keeper's answer. If it is renamed back meanwhile, the keeper is asked again.
  */
 static int call_unprotected(struct call *c, const struct wire_reply *reply)
 {
@@ -53,11 +53,11 @@ static int call_unprotected(struct call *c, const struct wire_reply *reply)
 	}
 	if (c->disputed++ < MAX_DISPUTES)
 		return CALL_AGAIN;
-	note_refused(
-		c->fd,
-		"this path is protected, but the keeper has no rule for the path under which it sees the file (another "
-		"root directory or mount namespace): give that path a rule with the same name, or run a keeper there",
-		*reply->reason ? reply->reason : NULL);
+	note_refused(c->fd,
+		     "this path is protected, but the keeper has no rule for the path under which it sees the file "
+		     "(another root directory or mount namespace): give that path a rule with the same name, or run a "
+		     "keeper there",
+		     *reply->reason ? reply->reason : NULL);
 	return -ENOLCK;
 }
 

@@ -1,6 +1,6 @@
 /*
- * One lock call's way to its final answer: with one keeper after the other, until one says how it ends.
- * Who makes the call says in struct call_kind what the answers mean, and how its kernel lock is taken.
+ * The way of one lock call to its final answer: asks one keeper after the other, until one of them gives it. The caller
+ * says in struct call_kind what the answers mean, and how its kernel lock is taken.
  */
 #ifndef DFLOCK_SHIM_CALL_H
 #define DFLOCK_SHIM_CALL_H
@@ -20,19 +20,20 @@ struct call {
 	int fd;
 	const struct intent *want;
 	struct protect_look *look;
-	bool have;     /* the kernel lock, taken by this call */
-	bool answered; /* this keeper did answer something */
-	int late;      /* grants that came to nothing */
+	bool have;     /* this call has taken the kernel lock */
+	bool answered; /* this keeper has answered something */
+	int late;      /* how many grants had ended before the kernel lock was taken */
 	int disputed;  /* how often the keeper said that the file is not protected, and the page that it is */
 	struct ask ask;
 };
 
 struct call_kind {
 	enum wire_op op;
-	/* What a final answer means that is no refusal: 0 or -errno, which ends the call, or CALL_AGAIN.
-	 * -EPROTO: the answer makes no sense here. */
+	/* Acts on a final answer that is no refusal: 0 or -errno, which ends the call, or CALL_AGAIN. -EPROTO: such an
+	 * answer makes no sense here. */
 	int (*answer)(struct call *c, const struct wire_reply *reply);
-	/* The kernel's side of a call that takes a lock; acquire.h says when each is called. */
+	/* How a call takes its lock in the kernel; acquire.h says when each function is called. NULL for calls that
+	 * test. */
 	const struct call_taking *taking;
 };
 
@@ -45,8 +46,8 @@ struct call_taking {
 	int (*finish)(struct call *c); /* may be NULL */
 };
 
-/* 0 or -errno, as `answer` gave it; -ENOLCK after the reason was written; -EINTR as in ask.h. Writes errno. A
- * cancellation point where ask.h says so; then c->ask is left open. */
+/* 0 or -errno, as `answer` gave it; -ENOLCK after the reason was written; -EINTR as in ask.h. errno changes. A
+ * cancellation point where ask.h says so; a cancelled thread leaves c->ask open. */
 int call_run(struct call *c);
 
 #endif

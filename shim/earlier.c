@@ -47,7 +47,7 @@ int earlier_add(struct earlier *e, unsigned int mode, int64_t from, int64_t to)
 		return 1;
 	if (mode >= WIRE_MODES || from < 0 || to < from || to <= e->next_from)
 		return -EPROTO;
-	/* Only the first may have begun before the range, or before what was asked from. */
+	/* Only the first lock may begin before the range, and so before the place that was asked from. */
 	if (e->count > 0 && from < e->next_from)
 		return -EPROTO;
 	if (piece.first > e->last)

@@ -1,6 +1,6 @@
 /*
- * The functions that programs call instead of libc's: NAME is exported, shim_NAME decides, real_NAME is what
- * would have been called without us. Only here is errno set.
+ * The functions that programs call instead of libc's: NAME is exported, shim_NAME decides, real_NAME is the function
+ * that the program would have called without us. Only this file sets errno for the program.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -29,7 +29,7 @@ __attribute__((constructor)) static void shim_init(void)
 	errno = saved;
 }
 
-/* The end of a call that was not passed on: 0 or -errno, for the program. */
+/* The result, for the program, of a call that was not passed on and ended with 0 or -errno. */
 static int shim_end(int ret, int saved)
 {
 	errno = ret < 0 ? -ret : saved;
@@ -71,7 +71,7 @@ EXPORT int chroot(const char *path)
 	return root_change(path);
 }
 
-/* Out of the way of all the other commands. */
+/* Cold, so that all the other commands of fcntl() stay fast. */
 static __attribute__((noinline, cold)) int shim_fcntl(real_fcntl_fn *real, int fd, int cmd, void *arg, bool ofd_small)
 {
 	int saved = errno, ret;
@@ -84,7 +84,7 @@ static __attribute__((noinline, cold)) int shim_fcntl(real_fcntl_fn *real, int f
 	return real(fd, cmd, arg);
 }
 
-/* libc, too, reads the third argument as a pointer, whatever the command and whether it was given or not. */
+/* libc, too, reads the third argument as a pointer, for every command, whether the program gave it or not. */
 #define EXPORT_FCNTL(name, ofd_small)                                                                                  \
 	EXPORT int name(int fd, int cmd, ...)                                                                          \
 	{                                                                                                              \
@@ -99,7 +99,7 @@ static __attribute__((noinline, cold)) int shim_fcntl(real_fcntl_fn *real, int f
 		return real_##name(fd, cmd, arg);                                                                      \
 	}
 
-/* Not in the headers. */
+/* Not declared in libc's headers. */
 int __fcntl(int fd, int cmd, ...);
 
 EXPORT_FCNTL(fcntl, true)
@@ -112,11 +112,11 @@ EXPORT_FCNTL(__fcntl_time64, false)
 
 #ifdef SYS_INLINE
 /*
- * syscall(SYS_flock, ...) and syscall(SYS_fcntl, ...). All other numbers must be a comparison and a jump that leaves
- * everything where it was, also on the stack: a program may make calls by it that leave no frame behind (clone, vfork),
- * and with fewer than six arguments there is other data of the caller where libc reads the sixth. gcc wrote that place
- * anew before a jump from C, which would undo what another thread has changed there: hence by hand where the sixth is
- * on the stack.
+ * syscall(SYS_flock, ...) and syscall(SYS_fcntl, ...). For all other numbers the code must only compare and jump, and
+ * leave everything in its place, also on the stack: after some calls the frame is gone (clone, vfork), and if the
+ * program gave fewer than six arguments, other data of the caller stands where libc reads the sixth. Before a jump from
+ * C, gcc wrote that place again, which would undo a change that another thread has made there. Hence assembly where the
+ * sixth argument is on the stack.
  */
 long shim_syscall_flock(int fd, int op);
 long shim_syscall_fcntl(int fd, int cmd, void *arg);
@@ -136,7 +136,7 @@ _Static_assert(SYS_fcntl == 72 && SYS_flock == 73, "the numbers below");
 _Static_assert(F_GETLK == 5 && F_SETLKW == 7 && F_GETLK64 == 5 && F_OFD_GETLK == 36 && F_OFD_SETLKW == 38,
 	       "the commands below are those of record_is()");
 
-/* The kernel, too, reads 32 bits of the number. */
+/* Compares 32 bits of the number, as the kernel does. */
 __asm__(".pushsection .text\n"
 	".globl syscall\n"
 	".type syscall, @function\n"
@@ -166,8 +166,8 @@ __asm__(".pushsection .text\n"
 	".size syscall, . - syscall\n"
 	".popsection\n");
 #else
-/* By its right name it would have to be variadic, which is the same to callers on this architecture: seven registers.
- */
+/* Under its own name it would have to be variadic. For callers there is no difference on this architecture: seven
+ * registers. */
 EXPORT long shim_syscall(long number, long a, long b, long c, long d, long e, long f) __asm__("syscall");
 
 long shim_syscall(long number, long a, long b, long c, long d, long e, long f)
@@ -184,16 +184,17 @@ long shim_syscall(long number, long a, long b, long c, long d, long e, long f)
 #define EXPORT_LOCKF(name, type)                                                                                       \
 	EXPORT int name(int fd, int cmd, type len)                                                                     \
 	{                                                                                                              \
-		int saved = errno, ret;                                                                                 \
+		int saved = errno, ret;                                                                                \
                                                                                                                        \
 		abandoned_end();                                                                                       \
-		ret = record_lockf(fd, cmd, len);                                                                       \
+		ret = record_lockf(fd, cmd, len);                                                                      \
                                                                                                                        \
-		if (ret != RECORD_KERNEL)                                                                               \
-			return shim_end(ret, saved);                                                                         \
+		if (ret != RECORD_KERNEL)                                                                              \
+			return shim_end(ret, saved);                                                                   \
 		errno = saved;                                                                                         \
-		ret = real_##name(fd, cmd, len);                                                                        \
-		return cmd == F_TEST && (ret == 0 || errno == EACCES) ? shim_end(record_lockf_test(fd, len), saved) : ret;    \
+		ret = real_##name(fd, cmd, len);                                                                       \
+		return cmd == F_TEST && (ret == 0 || errno == EACCES) ? shim_end(record_lockf_test(fd, len), saved)    \
+								      : ret;                                           \
 	}
 
 EXPORT_LOCKF(lockf, off_t)

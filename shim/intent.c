@@ -8,7 +8,7 @@ bool intent_flock(int op, struct intent *want)
 {
 	enum wire_mode mode;
 
-	/* The kernel compares the whole word, too: LOCK_SH | LOCK_EX is no lock but EINVAL. */
+	/* The kernel, too, compares the whole word: LOCK_SH | LOCK_EX is EINVAL. */
 	switch (op & ~LOCK_NB) {
 	case LOCK_SH:
 		mode = WIRE_SHARED;

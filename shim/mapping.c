@@ -7,7 +7,7 @@
 #include "wire/rundir.h"
 #include "wire/text.h"
 
-/* In front of the page, in the same mapping, so that one pointer publishes it all. */
+/* Stands before the page in the same mapping, so that one pointer publishes both. */
 struct mapping {
 	uid_t owner;
 	dev_t dev;
@@ -18,7 +18,7 @@ struct mapping {
 #define HEAD_BYTES      4096
 #define ROUND_UP(n, to) (((n) + (to)-1) / (to) * (to))
 
-/* Filled from the first on. */
+/* Filled from the first one on; never emptied. */
 static struct mapping *mappings[MAPPINGS_MAX];
 
 static struct mapping *mapping_at(int i)
@@ -35,7 +35,7 @@ const struct page *mapping_find(uid_t euid, uid_t *owner)
 
 		if (!m)
 			break;
-		/* A page of root's is good for every user: it says of which configuration it speaks. */
+		/* A page of root's is good for every user, since it says which configuration it is for. */
 		if (m->owner == 0 || m->owner == euid) {
 			page = m->page;
 			*owner = m->owner;
@@ -58,7 +58,7 @@ static struct mapping *mapping_map(int fd, const struct stat *st)
 
 	if (base == MAP_FAILED)
 		return NULL;
-	/* Only what is used: the rest of the file is not for us, and mlockall(MCL_FUTURE) would lock all of it. */
+	/* Only what is used: mlockall(MCL_FUTURE) would lock all of the file into memory. */
 	if (mmap(base + head, sizeof(struct page), PROT_READ, MAP_SHARED | MAP_FIXED, fd, 0) == MAP_FAILED) {
 		munmap(base, head + sizeof(struct page));
 		return NULL;
@@ -77,7 +77,7 @@ static bool mapping_is_of(const struct mapping *m, const struct stat *st)
 	return m->dev == st->st_dev && m->ino == st->st_ino && m->owner == st->st_uid;
 }
 
-/* The mapping of this file: that of an earlier call, or a new one. */
+/* The page of this file, from the mapping of an earlier call or a new one. */
 static const struct page *mapping_get(int fd, const struct stat *st)
 {
 	struct mapping *mine = NULL;
@@ -145,11 +145,11 @@ int mapping_refresh(const char dir[PLACE_DIR_BYTES], uid_t euid, const struct pa
 		text_add(&text, "it is a symbolic link");
 		return -ELOOP;
 	}
-	/* Not there, or not for us to read (a keeper that serves other users): the keeper knows. */
+	/* There is no page, or we may not read it (it is that of a keeper for other users): ask the keeper. */
 	if (fd < 0)
 		return 0;
 	ret = mapping_check((int)fd, euid, &st, &text);
-	/* Smaller while its first keeper makes it. */
+	/* The file is smaller while its first keeper makes it. */
 	if (ret == 0 && st.st_size == PAGE_BYTES)
 		*page = mapping_get((int)fd, &st);
 	sys(close, fd);

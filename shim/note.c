@@ -14,7 +14,7 @@
 #define PATH_SHOWN 256
 #define LINE_BYTES (WIRE_REASON_BYTES + PATH_SHOWN + 64)
 
-/* The kernel's own signal set; libc's calls would leave out the signals that libc uses itself. */
+/* The kernel's own signal set: libc's functions leave out the signals that libc uses itself. */
 #define SET_BYTES (_NSIG / 8)
 struct kernel_set {
 	unsigned long bits[SET_BYTES / sizeof(unsigned long)];
@@ -30,7 +30,7 @@ static bool has_signal(const struct kernel_set *set, int sig)
 	return set->bits[(size_t)(sig - 1) / (8 * sizeof(long))] >> ((size_t)(sig - 1) % (8 * sizeof(long))) & 1;
 }
 
-/* Takes back a signal that our write raised. One that was pending before is the program's. */
+/* Removes a signal that our write raised. One that was pending before is the program's, and stays. */
 static void consume(int sig, const struct kernel_set *before)
 {
 	struct kernel_set one = {{0}};
@@ -42,8 +42,8 @@ static void consume(int sig, const struct kernel_set *before)
 	sys(rt_sigtimedwait, &one, NULL, &now, (long)SET_BYTES);
 }
 
-/* SIGPIPE of a pipe that nobody reads, SIGXFSZ of a log past RLIMIT_FSIZE, SIGTTOU of a terminal that belongs to
- * another job: all three are the price of writing, and the program did not write. */
+/* A write may raise SIGPIPE (a pipe without a reader), SIGXFSZ (a log past RLIMIT_FSIZE) and SIGTTOU (a terminal that
+ * belongs to another job). The program must get none of them, since it did not write. */
 static void write_quietly(const char *line, size_t len)
 {
 	struct pollfd out = {.fd = 2, .events = POLLOUT};
@@ -79,9 +79,10 @@ static bool may_write(const struct settings *s, int fd)
 }
 
 /*
- * The last NOTE_BURST lines, each as its hash (high 40 bits) and the second it was written in (low 24 bits,
- * 194 days); 0: none. The slot to be written next is the oldest: if it is younger than NOTE_BURST_S, enough was
- * said. Two threads may both write what one should have; that is no harm.
+ * May this line be written now? `recent` has the last NOTE_BURST lines, each as its hash (high 40 bits) and the second
+ * in which it was written (low 24 bits, 194 days); 0: none. The slot to be written next is the oldest one: if it is
+ * younger than NOTE_BURST_S, there were enough lines. It does no harm if two threads both write a line that one should
+ * write.
  */
 static bool is_due(const char *line)
 {
@@ -107,7 +108,8 @@ static bool is_due(const char *line)
 	return true;
 }
 
-/* Keeps line breaks and terminal sequences out of what came from a file name or from another process. */
+/* Replaces control characters, which may come from a file name or from another process: no line breaks, no terminal
+ * sequences. */
 static void send_line(int fd, struct text *line, bool always)
 {
 	const struct settings *s = settings_get();

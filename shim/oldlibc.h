@@ -1,11 +1,11 @@
 /*
- * Names that newer versions of glibc moved into libc, under the versions that glibc 2.28 knows, and weak: with a glibc
- * before 2.34, dlsym() and dladdr() are there if the program or one of its libraries has libdl, and the others if it
- * has libpthread. Without libpthread there are no threads. Whoever calls one of these must compare it with NULL first.
+ * Functions that newer versions of glibc moved into libc, as weak symbols with the versions that glibc 2.28 knows. With
+ * a glibc before 2.34, dlsym() and dladdr() exist if the program or one of its libraries uses libdl, and the others if
+ * it uses libpthread; without libpthread there are no threads. Callers must compare such a function with NULL first.
  * With 2.34 or newer none is NULL.
  *
- * A compatibility version is the same code as the newest (nm -D libc.so.6 shows one address). tests/interpose compares
- * the versions that the shim asks for with the oldest glibc that it is for.
+ * A compatibility version is the same code as the newest one (nm -D libc.so.6 shows one address). tests/interpose
+ * compares the versions that the shim needs with the oldest glibc that it must work with.
  */
 #ifndef DFLOCK_SHIM_OLDLIBC_H
 #define DFLOCK_SHIM_OLDLIBC_H

@@ -6,6 +6,7 @@
 #include <sys/stat.h>
 
 #include "shim/mapping.h"
+#include "shim/name.h"
 #include "shim/note.h"
 #include "shim/root.h"
 #include "shim/seen.h"
@@ -16,68 +17,7 @@
 #include "wire/seqcopy.h"
 #include "wire/text.h"
 
-#define DELETED " (deleted)"
-
-/*
- * No rule of any host can name it: its path is too long for the kernel to say (libdflock(7)), or it was made without
- * one (O_TMPFILE) and is nobody else's. Then the call is the kernel's alone. Not an errno.
- */
-#define NAMELESS 1
-
-/* Its description, or one that was opened anew from /proc: the kernel calls such a file "#INODE". */
-static bool is_temporary(int fd, const char *name, ino_t inode)
-{
-	const char *base = strrchr(name, '/');
-	char made[32];
-	struct text text;
-	long flags = sys_fcntl(fd, F_GETFL, 0L);
-
-	if (flags >= 0 && (flags & O_TMPFILE) == O_TMPFILE)
-		return true;
-	text_init(&text, made, sizeof(made));
-	text_add(&text, "/#");
-	text_add_number(&text, (long)inode);
-	return base && strcmp(base, made) == 0;
-}
-
-/* The name of what fd refers to. It is not always a path: "pipe:[123]", "socket:[123]", "anon_inode:[eventfd]".
- * thread-self: a thread may have a descriptor table of its own. 0, NAMELESS, or -errno: no /proc. */
-static int protect_read_name(int fd, char name[PATH_MAX])
-{
-	char link[32];
-	struct text text;
-	struct stat st;
-	long n;
-	size_t cut = sizeof(DELETED) - 1;
-
-	text_init(&text, link, sizeof(link));
-	text_add(&text, "/proc/thread-self/fd/");
-	text_add_number(&text, fd);
-	n = sys(readlinkat, AT_FDCWD, link, name, (long)PATH_MAX);
-	if (n == -ENAMETOOLONG || n == PATH_MAX)
-		return NAMELESS;
-	if (n < 0)
-		return (int)n;
-	name[n] = '\0';
-	if ((size_t)n <= cut || memcmp(name + n - cut, DELETED, cut) != 0)
-		return 0;
-	/* A file may also be called that. */
-	if (sys_fstat(fd, &st) < 0)
-		return -errno;
-	if (st.st_nlink > 0)
-		return 0;
-	name[(size_t)n - cut] = '\0';
-	return is_temporary(fd, name, st.st_ino) ? NAMELESS : 0;
-}
-
-static bool is_nameless(int fd)
-{
-	char name[PATH_MAX];
-
-	return protect_read_name(fd, name) == NAMELESS;
-}
-
-/* In a chroot or a container the same path names another file than it does for the keeper. */
+/* False in a chroot or a container, where a path leads to another file than the same path does for the keeper. */
 static bool protect_same_root(const struct page *page)
 {
 	struct stat st;
@@ -85,7 +25,7 @@ static bool protect_same_root(const struct page *page)
 	return sys_stat("/", &st) == 0 && st.st_dev == page->root_dev && st.st_ino == page->root_ino;
 }
 
-/* Examines the directory of `path`, which is cut off there; *name is what follows. */
+/* Cuts `path` at its last slash, examines the directory before it, and sets *name to what follows. */
 static bool examine_directory(char *path, char **name, struct stat *st)
 {
 	char *slash = strrchr(path, '/');
@@ -96,8 +36,9 @@ static bool examine_directory(char *path, char **name, struct stat *st)
 	return true;
 }
 
-/* Is the page's path another way of writing the program's? Both lead to one file now, or to one name in one directory:
- * this is true also while the file is missing or is replaced. Not inlined: a signal stack may be small. */
+/* Does the page's path lead to the same configuration as the program's? Yes if both lead to one file now, or to one
+ * name in one directory, which is so also while the file is missing or is being replaced. Not inlined: a signal stack
+ * may be small. */
 static __attribute__((noinline)) bool protect_same_file(const struct page *page, uint64_t page_hash, const char *mine)
 {
 	char path[PATH_MAX], *name;
@@ -106,7 +47,7 @@ static __attribute__((noinline)) bool protect_same_file(const struct page *page,
 	_Static_assert(sizeof(path) == sizeof(page->config_path), "any path fits");
 	seqcopy_words(path, page->config_path, sizeof(path));
 	path[sizeof(path) - 1] = '\0';
-	/* The keeper may be writing it: the answer is about what has this hash. */
+	/* The keeper may be writing the path: only the one that has this hash counts. */
 	if (leases_hash(path) != page_hash)
 		return false;
 	if (sys_stat(path, &st[0]) == 0 && sys_stat(mine, &st[1]) == 0 && st[0].st_dev == st[1].st_dev &&
@@ -118,8 +59,8 @@ static __attribute__((noinline)) bool protect_same_file(const struct page *page,
 	return examine_directory(path, &name, &st[1]) && st[0].st_dev == st[1].st_dev && st[0].st_ino == st[1].st_ino;
 }
 
-/* The hash by which the page knows this program's configuration, if the page has it under another path: looked up once
- * a second. Else that of the program's own path. */
+/* The hash of the path by which the page knows this program's configuration, also if that is another path than the
+ * program's; looked up once a second. If the page has another configuration: the hash of the program's own path. */
 static uint64_t protect_known_by(const struct settings *s, const struct page *page, int64_t stamp_ns)
 {
 	static struct seen_path {
@@ -141,8 +82,10 @@ static uint64_t protect_known_by(const struct settings *s, const struct page *pa
 	return now.same ? theirs : s->config_hash;
 }
 
-/* Where there is no page, the keeper that is started reads this file. */
-static struct page_config protect_which(const struct settings *s, const struct settings_config *config, const struct page *page)
+/* The configuration as this program and this page (NULL: none) know it. Without a page, a keeper that is started reads
+ * the program's own path. */
+static struct page_config protect_which(const struct settings *s, const struct settings_config *config,
+					const struct page *page)
 {
 	struct page_config mine = {.id = config->id, .young = config->young, .path_hash = s->config_hash};
 
@@ -151,10 +94,10 @@ static struct page_config protect_which(const struct settings *s, const struct s
 	return mine;
 }
 
-/* What the page says of fd; PAGE_SAYS_NOTHING also where there is no page to go by. With PAGE_SAYS_REFUSE,
- * the message has been written if say is set; with PAGE_SAYS_YES, *hash is set. */
+/* What the page says about `fd`; PAGE_SAYS_NOTHING also if there is no page. With PAGE_SAYS_REFUSE, the message was
+ * written if `say` is set. With PAGE_SAYS_YES, *hash is that of the file's path. */
 static enum page_answer protect_consult(const struct page *page, const struct page_config *mine, int fd, bool say,
-				uint64_t *hash)
+					uint64_t *hash)
 {
 	char name[PATH_MAX], message[PAGE_MESSAGE_BYTES];
 	enum page_answer answer;
@@ -162,8 +105,8 @@ static enum page_answer protect_consult(const struct page *page, const struct pa
 
 	if (!page)
 		return PAGE_SAYS_NOTHING;
-	named = protect_read_name(fd, name);
-	if (named == NAMELESS)
+	named = name_read(fd, name);
+	if (named == NAME_NONE)
 		return PAGE_SAYS_NO;
 	if (named < 0 || !protect_same_root(page))
 		return PAGE_SAYS_NOTHING;
@@ -177,8 +120,8 @@ static enum page_answer protect_consult(const struct page *page, const struct pa
 	return answer;
 }
 
-/* Looked up once a second: a program may only get other clocks by making itself, or a child, enter a time namespace,
- * and with its pid namespace the keeper sees what it starts, too. */
+/* Looked up once a second. A program gets other clocks only by making itself, or a child, enter a time namespace; and a
+ * keeper that sees a process also sees the processes that this one starts. */
 static bool protect_same_namespaces(const struct page *page, int64_t stamp_ns)
 {
 	static struct seen_namespaces {
@@ -198,14 +141,15 @@ static bool protect_same_namespaces(const struct page *page, int64_t stamp_ns)
 	return now.same;
 }
 
-static void protect_set_shown(struct protect_look *look, const struct page *page, const struct seen_key *key, uint64_t hash)
+static void protect_set_shown(struct protect_look *look, const struct page *page, const struct seen_key *key,
+			      uint64_t hash)
 {
 	look->page = key->ino ? page : NULL;
 	look->file = (struct leases_file){.dev = key->dev, .ino = key->ino, .path_hash = hash};
 }
 
-/* What can be said by what is at hand: a page that was mapped before, a configuration that was looked at within a
- * second. A no is certain; a yes is one for the keeper to confirm, unless it is found among the leases. */
+/* The answer from what is known already: a page that was mapped before, and a look at the configuration within the last
+ * second. "No" is certain. "Yes" must be confirmed by the keeper, unless the page shows a lease. */
 static enum page_answer protect_quick_answer(const struct settings *s, int fd, struct protect_look *look)
 {
 	struct settings_config config;
@@ -216,9 +160,9 @@ static enum page_answer protect_quick_answer(const struct settings *s, int fd, s
 	bool keyed;
 
 	settings_config(s, &config);
-	/* Before the name is read: a rename in between then changes the key. */
+	/* Before the name is read, so that a rename in between changes the key. */
 	keyed = seen_key(fd, config.stamp_ns, &key);
-	/* The process may have been another user's when it asked. */
+	/* This process may have had another user when the answer was remembered. */
 	if (keyed && seen_find(&key, &seen) && (seen.owner == 0 || seen.owner == sys_geteuid())) {
 		if (seen.page)
 			protect_set_shown(look, seen.page, &key, seen.path_hash);
@@ -243,7 +187,8 @@ static bool kernel_refuses(int fd)
 {
 	long flags = sys_fcntl(fd, F_GETFL, 0L);
 
-	/* Opened for neither reading nor writing (O_ACCMODE, a Linux extension): EBADF as well. */
+	/* A descriptor that was opened for neither reading nor writing (O_ACCMODE, a Linux extension) gives EBADF,
+	 * too. */
 	return flags == -EBADF || (flags >= 0 && ((flags & O_PATH) || (flags & O_ACCMODE) == O_ACCMODE));
 }
 
@@ -251,7 +196,7 @@ static bool is_something_else(int fd)
 {
 	struct stat st;
 
-	/* A file server may fail to say what it is: that does not make it unprotected. */
+	/* fstat() may fail because of a file server: that does not make the file unprotected. */
 	if (sys_fstat(fd, &st) < 0)
 		return errno == EBADF;
 	return !S_ISREG(st.st_mode) && !S_ISDIR(st.st_mode);
@@ -262,12 +207,12 @@ bool protect_is_kernels(int fd)
 	return kernel_refuses(fd) || is_something_else(fd);
 }
 
-/* After chroot(), and the configuration is not there. */
+/* After chroot(), when the configuration cannot be found. */
 static enum protect protect_ask_root(int fd)
 {
 	char name[PATH_MAX];
 
-	switch (root_ask(fd, protect_read_name(fd, name) < 0 ? NULL : name)) {
+	switch (root_ask(fd, name_read(fd, name) < 0 ? NULL : name)) {
 	case ROOT_SAYS_NO:
 		return PROTECT_NO;
 	case ROOT_SAYS_YES:
@@ -279,8 +224,9 @@ static enum protect protect_ask_root(int fd)
 		return PROTECT_REFUSED;
 	default:
 		note_refused(fd,
-			     "after chroot() the configuration cannot be read, and nobody can say whether this file is "
-			     "protected; mount /proc in the new root directory, and start dflockd before the program",
+			     "after chroot() the configuration cannot be read, and nobody can say whether this file "
+			     "is protected; mount /proc in the new root directory, and start dflockd before the "
+			     "program",
 			     NULL);
 		return PROTECT_REFUSED;
 	}
@@ -298,7 +244,7 @@ static void protect_refuse_missing(const struct settings *s, int fd, int error)
 	note_refused(fd, "the configuration cannot be read; put it back, or start the program without it", why);
 }
 
-/* Fills *by but for by->mine. 0, or -errno after the reason was written. */
+/* Fills *by, except by->mine. 0, or -errno after the reason was written. */
 static int protect_gather(const struct settings *s, int fd, struct protect_by *by)
 {
 	char why[512];
@@ -314,9 +260,9 @@ static int protect_gather(const struct settings *s, int fd, struct protect_by *b
 	return 0;
 }
 
-/* A fresh look, with the page as it is now. */
+/* Looks at the page that is in the runtime directory now. */
 static enum protect protect_full_look(const struct settings *s, const struct settings_config *config, int fd,
-			      struct protect_look *look)
+				      struct protect_look *look)
 {
 	struct protect_by *by = &look->by;
 	const struct page *page;
@@ -340,7 +286,7 @@ static enum protect protect_full_look(const struct settings *s, const struct set
 			protect_set_shown(look, page, &key, hash);
 		return PROTECT_ASK;
 	default:
-		/* Missing, and no rules are known. */
+		/* The file is missing, and no rules are known. */
 		if (config->error) {
 			protect_refuse_missing(s, fd, config->error);
 			return PROTECT_REFUSED;
@@ -355,7 +301,7 @@ enum protect protect_look(int fd, struct protect_look *look)
 	const struct settings *s = settings_get();
 
 	look->page = NULL;
-	/* Without a line: only the settings say whether descriptor 2 may be written. */
+	/* Without a line, since only the settings say whether descriptor 2 may be written. */
 	if (!s)
 		return PROTECT_REFUSED;
 	if (!s->place.config[0]) {
@@ -372,7 +318,7 @@ enum protect protect_ask(int fd, struct protect_look *look)
 	const struct settings *s = settings_get();
 	struct settings_config config;
 
-	if (kernel_refuses(fd) || (!look->page && (is_something_else(fd) || is_nameless(fd))))
+	if (kernel_refuses(fd) || (!look->page && (is_something_else(fd) || name_is_none(fd))))
 		return PROTECT_NO;
 	settings_config_now(s, &config);
 	if (!look->page && (config.error == ENOENT || config.error == ENOTDIR) && root_was_left(s))

@@ -30,7 +30,7 @@ static int raw_fcntl(int fd, int cmd, ...)
 	va_start(ap, cmd);
 	arg = va_arg(ap, void *);
 	va_end(ap);
-	/* As in libc: the number of a group would look like an error. */
+	/* As in libc: the negative number of a process group would look like an error. */
 	if (cmd == F_GETOWN) {
 		struct f_owner_ex owner;
 		long ret = sys_raw(SYS_FCNTL, fd, F_GETOWN_EX, &owner);
@@ -118,11 +118,11 @@ bool real_single_threaded(void)
 
 	if (single_threaded)
 		return *single_threaded;
-	/* Each thread is a folder there, and `.` and `..` count. */
+	/* Each thread is a directory there, and `.` and `..` count as links, too. */
 	return sys_stat("/proc/self/task", &st) == 0 && st.st_nlink == 3;
 }
 
-/* A constructor before ours may have started threads: each pointer changes in one step. */
+/* A constructor that ran before ours may have started threads, so each pointer changes in one step. */
 #define RESOLVE(name)                                                                                                  \
 	do {                                                                                                           \
 		void *found = dlsym(RTLD_NEXT, #name);                                                                 \

@@ -1,10 +1,10 @@
 /*
- * The functions that the program would have called without us: the next ones in the search order of the
- * dynamic linker, so that other preloads still work; until real_init(), or without dlsym() (oldlibc.h), the raw system
- * calls. Callable anywhere, also before constructors. They set errno as usual.
+ * The functions that the program would have called without us: the next ones in the search order of the dynamic linker,
+ * so that other preloads still work. Before real_init(), or without dlsym() (oldlibc.h), the raw system calls. Callable
+ * anywhere, also before constructors. They set errno as usual.
  *
- * real_fcntl and its sisters are called with exactly three arguments, the third a pointer-sized value: that
- * is how libc itself reads it, whatever the command.
+ * real_fcntl and the other fcntl functions must be called with exactly three arguments, the third of a pointer's size:
+ * libc itself reads it so for every command.
  */
 #ifndef DFLOCK_SHIM_REAL_H
 #define DFLOCK_SHIM_REAL_H
@@ -14,7 +14,7 @@
 
 typedef int real_fcntl_fn(int fd, int cmd, ...);
 
-/* syscall(), which is given all that a system call may have, as libc reads it. */
+/* syscall() with all arguments that a system call may have, as libc reads them. */
 typedef long real_syscall_fn(long number, long a, long b, long c, long d, long e, long f);
 
 extern int (*real_chroot)(const char *path);
@@ -29,15 +29,16 @@ extern real_fcntl_fn *real___fcntl;
 extern real_fcntl_fn *real___fcntl_time64;
 #endif
 
+/* syscall(SYS_flock, fd, op). */
 int real_syscall_flock(int fd, int op);
 /* syscall(SYS_fcntl, fd, cmd, arg), or SYS_fcntl64 where there is one: no cancellation point. */
 int real_syscall_fcntl(int fd, int cmd, ...);
 
-/* Has this process but one thread? Before real_init(), and with a glibc before 2.32, /proc says it; false if it does
- * not. */
+/* Does this process have only one thread? Before real_init(), and with a glibc before 2.32, /proc says it; false if
+ * that cannot be read. errno may change. */
 bool real_single_threaded(void);
 
-/* Once, from the constructor. */
+/* Finds the next functions. Called once, from the constructor. */
 void real_init(void);
 
 #endif

@@ -14,12 +14,13 @@
 #include "shim/protect.h"
 #include "shim/sys.h"
 
-#define OLDEST_PAGE  4096 /* no page is smaller */
+#define OLDEST_PAGE  4096 /* no page of memory is smaller */
 #define PROBE_TRIES  1000
 #define SIGSET_BYTES (_NSIG / 8)
 
 struct command {
-	bool test, wait, small; /* small: with a struct flock that is smaller than struct flock64 */
+	bool test, wait;
+	bool small; /* it takes a struct flock, which may be smaller than struct flock64 */
 	enum wire_owner owner;
 };
 
@@ -38,13 +39,14 @@ static struct command record_command_of(int cmd, bool ofd_small)
 
 /* --- the program's memory --- */
 
-/* The kernel reads the set, unless it is NULL, before it finds that there is no such `how`; nothing else happens. */
+/* rt_sigprocmask() with an invalid `how`: the kernel reads the set, unless it is NULL, before it finds that and
+ * fails. */
 static bool record_is_readable(const char *at)
 {
 	return at && sys(rt_sigprocmask, -1L, at, NULL, (long)SIGSET_BYTES) != -EFAULT;
 }
 
-/* Copies what may not be there; both ends are tried, unless they are in one page. */
+/* Copies from memory that may not be mapped: first tries both ends, or one end if both are in one page. */
 static int record_peek(void *to, const void *from, size_t size)
 {
 	const char *end = (const char *)from + size - SIGSET_BYTES;
@@ -76,7 +78,7 @@ static int record_read(struct flock64 *lock, const void *arg, bool small)
 	return ret;
 }
 
-/* The kernel has just written there. */
+/* `arg` is writable: the kernel has just written there. */
 static int record_write(void *arg, const struct flock64 *lock, bool small)
 {
 	struct flock narrow = {
@@ -99,7 +101,7 @@ static int record_write(void *arg, const struct flock64 *lock, bool small)
 
 /* --- what the call wants --- */
 
-/* Where l_whence counts from; or -errno. An unknown one is intent_record()'s to refuse. */
+/* The offset that l_start counts from, or -errno. 0 also for an unknown `whence`, which intent_record() refuses. */
 static int64_t record_base(int fd, int whence)
 {
 	struct statx stx;
@@ -115,7 +117,7 @@ static int64_t record_base(int fd, int whence)
 #endif
 	}
 	if (whence == SEEK_END) {
-		/* DONT_SYNC: what the kernel at hand knows, as it does for fcntl(). */
+		/* DONT_SYNC: the size that this kernel knows, by which it also goes in fcntl(). */
 		if (statx(fd, "", AT_EMPTY_PATH | AT_STATX_DONT_SYNC, STATX_SIZE, &stx) < 0)
 			return -errno;
 		return (int64_t)stx.stx_size;
@@ -154,7 +156,8 @@ static int record_take(int fd, const struct flock64 *lock, enum wire_owner owner
 	}
 	if (!look.page && protect_is_kernels(fd))
 		return RECORD_KERNEL;
-	/* Refused here and not by the kernel: the file may grow in between, and the kernel would find no fault then. */
+	/* If the range is bad, refuse the call here and not in the kernel: the file may grow before that, and then the
+	 * kernel would accept the range. */
 	ret = record_resolve(fd, lock, &want);
 	if (ret < 0)
 		return protect_is_kernels(fd) ? RECORD_KERNEL : ret;
@@ -183,8 +186,8 @@ static int record_find_remote(int fd, const struct flock64 *lock, enum wire_owne
 	return ret < 0 ? ret : blocker_find(fd, &want, &look, found);
 }
 
-/* A probe of the keeper's that waited has the lock for a moment (keeper/kernel/probe.h): nobody's, and no pid for a program to
- * see. */
+/* Is the lock that was found a probe of the keeper's, which has a lock for a moment (keeper/kernel/probe.h)? It belongs
+ * to no program, and no program may see its pid. */
 static bool record_is_probe(int fd, const struct flock64 *found, int tries)
 {
 	struct protect_look look;
@@ -196,8 +199,9 @@ static bool record_is_probe(int fd, const struct flock64 *found, int tries)
 	return true;
 }
 
-/* `lock` is what arg says before the call. */
-static int record_test(real_fcntl_fn *real, int fd, int cmd, void *arg, const struct flock64 *lock, struct command command)
+/* `lock` is a copy of *arg from before the call. */
+static int record_test(real_fcntl_fn *real, int fd, int cmd, void *arg, const struct flock64 *lock,
+		       struct command command)
 {
 	struct flock64 found;
 	int ret;
@@ -205,7 +209,7 @@ static int record_test(real_fcntl_fn *real, int fd, int cmd, void *arg, const st
 	for (int tries = 0;; tries++) {
 		if (real(fd, cmd, arg) < 0)
 			return -errno;
-		/* F_UNLCK asks F_OFD_GETLK for the description's own locks. */
+		/* With F_UNLCK, F_OFD_GETLK shows the description's own locks. */
 		if (lock->l_type == F_UNLCK)
 			return 0;
 		ret = record_read(&found, arg, command.small);
@@ -252,7 +256,7 @@ int record_lockf(int fd, int cmd, int64_t len)
 
 int record_lockf_test(int fd, int64_t len)
 {
-	/* libc, too, asks who keeps out a reader. */
+	/* libc, too, asks for a lock that keeps out a reader. */
 	const struct flock64 lock = {.l_type = F_RDLCK, .l_whence = SEEK_CUR, .l_len = len};
 	struct flock64 found;
 	int ret, tries = 0;

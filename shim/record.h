@@ -1,6 +1,6 @@
 /*
- * The calls on record locks, fcntl() and lockf(), from their arguments to their end. Callable wherever fcntl()
- * is; errno changes.
+ * The calls on record locks, fcntl() and lockf(), from their arguments to their results. Callable wherever fcntl() is;
+ * errno changes.
  */
 #ifndef DFLOCK_SHIM_RECORD_H
 #define DFLOCK_SHIM_RECORD_H
@@ -11,12 +11,13 @@
 
 #include "shim/real.h"
 
-/* Not an errno: the call is the kernel's alone, and must be made as it came. */
+/* Not an errno: dflock has no part in the call; make it as it came. */
 #define RECORD_KERNEL 1
 
 #define RECORD_BIT(cmd) (UINT64_C(1) << (cmd))
 
-/* Is it one of fcntl()'s record lock commands, by all their numbers? In front of every fcntl() of a program. */
+/* Is `cmd` a command of fcntl() for record locks, under any of their numbers? Every fcntl() of a program comes through
+ * here. */
 static inline bool record_is(int cmd)
 {
 	const uint64_t commands = RECORD_BIT(F_GETLK) | RECORD_BIT(F_SETLK) | RECORD_BIT(F_SETLKW) |
@@ -27,18 +28,19 @@ static inline bool record_is(int cmd)
 }
 
 /*
- * real(fd, cmd, arg), a command of record_is(). ofd_small: under the name that was called, F_OFD_* take a struct flock
- * and not a struct flock64 (they differ on 32-bit systems alone). 0, -errno as fcntl(2) gives it, RECORD_KERNEL, or
- * -ENOLCK after a line that says why. arg may be any pointer: what the kernel cannot read is left to the kernel.
- * F_SETLKW is a cancellation point, unless real is real_syscall_fcntl.
+ * real(fd, cmd, arg), where record_is(cmd). `ofd_small`: under the name that the program called, F_OFD_* take a struct
+ * flock and not a struct flock64 (they differ only on 32-bit systems). 0, -errno as fcntl(2) gives it, RECORD_KERNEL,
+ * or -ENOLCK after a line that says why. `arg` may be any pointer: if it cannot be read, the kernel refuses it.
+ * Commands that wait are cancellation points, unless `real` is real_syscall_fcntl.
  */
 int record_fcntl(real_fcntl_fn *real, int fd, int cmd, void *arg, bool ofd_small);
 
-/* lockf(fd, cmd, len): as above. F_LOCK is a cancellation point; what takes no lock is RECORD_KERNEL. */
+/* lockf(fd, cmd, len), with the same results. F_LOCK is a cancellation point. Commands that take no lock give
+ * RECORD_KERNEL. */
 int record_lockf(int fd, int cmd, int64_t len);
 
-/* lockf(fd, F_TEST, len), after the real one has found nothing in the way, or said EACCES: 0, or -errno (-EACCES:
- * something is). */
+/* lockf(fd, F_TEST, len), after the real one has succeeded or said EACCES. 0: no lock is in the way. -EACCES: one is.
+ * Else -errno. */
 int record_lockf_test(int fd, int64_t len);
 
 #endif

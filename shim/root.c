@@ -1,13 +1,13 @@
 /*
- * See root.h. Noted at chroot(): the path of the new root, as the keeper sees it; the page, which stays mapped; and
- * which files, of those that are open, are protected. Afterwards:
+ * See root.h. Noted before chroot(): the path of the new root, as the keeper sees it; the page, which stays mapped; and
+ * which of the open files are protected. Afterwards:
  *
- * - with a /proc, a file's name is its name here behind that path;
+ * - with a /proc, the keeper's path of a file is that path and then the name that the kernel shows here;
  * - without one, a file is one of those that were open, or it is somewhere below that path (or came through a socket:
- *   then it is taken for one of the new root). If no rule can match anything there, it is not protected.
+ * then it is treated as if it were below that path). If no rule can match a path there, it is not protected.
  *
- * What was noted is found by the identity of the root directory: a vfork child that calls chroot() writes into the
- * memory of its parent, whose root is another one.
+ * A note is found by the identity of the root directory, since a vfork child that calls chroot() writes into the memory
+ * of its parent, whose root is another one.
  */
 #include "shim/root.h"
 
@@ -30,8 +30,8 @@ struct root {
 	dev_t dev;
 	ino_t ino;
 	const struct page *page;
-	char path[PATH_MAX]; /* without a slash at its end: "" is the keeper's own */
-	bool more;           /* more protected files were open than could be noted, or they could not be listed */
+	char path[PATH_MAX]; /* without a slash at its end: "" is the keeper's own root */
+	bool more; /* not all protected files that were open are noted: they were too many, or could not be listed */
 	unsigned int count;
 	struct {
 		dev_t dev;
@@ -79,7 +79,7 @@ static enum root_says root_by_page(const struct root *root, const char *name, bo
 	text_add(&text, root->path);
 	text_add(&text, name);
 	if (text.cut)
-		return ROOT_SAYS_NO; /* longer than any rule */
+		return ROOT_SAYS_NO; /* no rule is as long */
 	page_config(root->page, &theirs.id);
 	answer = below ? page_ask_below(root->page, &theirs, path) : page_ask(root->page, &theirs, path, NULL);
 	return answer == PAGE_SAYS_NO ? ROOT_SAYS_NO : answer == PAGE_SAYS_YES ? ROOT_SAYS_YES : ROOT_SAYS_NOTHING;
@@ -155,8 +155,8 @@ static void root_note_files(struct root *root)
 		sys(close, dir);
 }
 
-/* From one root to the next, what was open before counts; what was opened there and lies outside of the next does not.
- */
+/* At a second chroot(), the files that were open at the first one count. Those that were opened in between and lie
+ * outside of the next root do not. */
 static void root_note_files_of(struct root *root, const struct root *now)
 {
 	root->more = now->more;
@@ -164,7 +164,7 @@ static void root_note_files_of(struct root *root, const struct root *now)
 	memcpy(root->files, now->files, sizeof(root->files));
 }
 
-/* The path of the new root; false: it cannot be known. */
+/* Notes the path and the identity of the new root. False: its path cannot be known. */
 static bool root_note_path(struct root *root, const char *path, const struct root *now)
 {
 	long fd = sys(openat, AT_FDCWD, path, O_PATH | O_DIRECTORY | O_CLOEXEC), n = -1;

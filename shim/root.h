@@ -1,7 +1,7 @@
 /*
  * Programs that call chroot(). In the new root directory there is mostly no configuration, no page, no keeper and no
- * /proc: what a later lock call must know is found out before, while all of that is there. Callable wherever flock()
- * is.
+ * /proc. So what a later lock call must know is found out before the call of chroot(), while all of that is there.
+ * Callable wherever flock() is.
  */
 #ifndef DFLOCK_SHIM_ROOT_H
 #define DFLOCK_SHIM_ROOT_H
@@ -10,21 +10,21 @@
 
 #include "shim/settings.h"
 
-/* chroot(path), with what is to be noted before. errno as chroot() leaves it; kept if it succeeds. */
+/* chroot(path), after noting what later calls must know. errno is that of chroot(); kept if it succeeds. */
 int root_change(const char *path);
 
-/* Is "/" another directory than when the program started? */
+/* Is "/" another directory than at the program's start? */
 bool root_was_left(const struct settings *s);
 
 enum root_says {
 	ROOT_SAYS_NO,      /* not protected */
 	ROOT_SAYS_YES,     /* protected */
-	ROOT_SAYS_NOTHING, /* it cannot be known here */
+	ROOT_SAYS_NOTHING, /* this cannot be known here */
 };
 
 /*
- * After root_was_left(), and where the configuration is not there: is the file protected, as far as can be known? By
- * the rules as the keeper has them now. `name`: as the kernel shows it in this root; NULL: there is no /proc.
+ * Where root_was_left() and the configuration cannot be found: is the file protected, as far as this can be known? Goes
+ * by the rules that the page has now. `name`: the file's, as the kernel shows it in this root; NULL: there is no /proc.
  */
 enum root_says root_ask(int fd, const char *name);
 

@@ -7,7 +7,8 @@
 #include "shim/sys.h"
 #include "wire/seqcopy.h"
 
-/* How old a change must be before the next one is sure to have another time: by two ticks, or vfat's two seconds. */
+/* If a change is older than this, the next one certainly gets another time: two ticks, or the two seconds of vfat,
+ * whose times are whole seconds. */
 #define YOUNG_NS       20000000
 #define YOUNG_WHOLE_NS 2000000000
 
@@ -34,7 +35,7 @@ bool seen_key(int fd, int64_t stamp_ns, struct seen_key *key)
 	struct statx stx;
 
 	*key = (struct seen_key){0};
-	/* DONT_SYNC: no question to a file server for what is a short cut. */
+	/* DONT_SYNC: a short cut must not wait for a file server. */
 	if (statx(fd, "", AT_EMPTY_PATH | AT_STATX_DONT_SYNC, SEEN_MASK, &stx) < 0)
 		return false;
 	if (!(stx.stx_mask & STATX_INO) || !(S_ISREG(stx.stx_mode) || S_ISDIR(stx.stx_mode)))
@@ -46,7 +47,7 @@ bool seen_key(int fd, int64_t stamp_ns, struct seen_key *key)
 		.ctime_ns = stx.stx_ctime.tv_sec * 1000000000 + stx.stx_ctime.tv_nsec,
 		.stamp_ns = stamp_ns,
 	};
-	/* A directory has several links and still one name. */
+	/* A directory has several links but one name. */
 	return (stx.stx_mask & SEEN_MASK) == SEEN_MASK && (stx.stx_nlink <= 1 || S_ISDIR(stx.stx_mode)) &&
 	       !seen_is_young(&stx.stx_ctime);
 }
@@ -63,7 +64,8 @@ bool seen_find(const struct seen_key *key, struct seen *seen)
 	unsigned int i = seen_slot_of(key);
 	struct seen_entry found;
 
-	if (!seqcopy_read(&seen_seqs[i], &found, &seen_table[i], sizeof(found)) || memcmp(&found.key, key, sizeof(*key)) != 0)
+	if (!seqcopy_read(&seen_seqs[i], &found, &seen_table[i], sizeof(found)) ||
+	    memcmp(&found.key, key, sizeof(*key)) != 0)
 		return false;
 	*seen = found.seen;
 	return true;

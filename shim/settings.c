@@ -12,8 +12,9 @@
 
 OLDLIBC(dladdr, OLDLIBC_FIRST);
 
-/* Each of the first callers fills a slot of its own, and the first to finish publishes it. Waiting for the
- * other would hang a signal handler that interrupted it; more than one happens only before the constructor. */
+/* Each of the first callers fills a slot of its own, and the first one that finishes publishes it. They do not wait for
+ * each other, since a signal handler that interrupted the other one would hang. Only before the constructor can there
+ * be more than one. */
 #define SLOTS 4
 static struct settings settings_slots[SLOTS];
 static unsigned int settings_claimed;
@@ -27,10 +28,10 @@ static void settings_find_library(struct text *path)
 	Dl_info info;
 	long n;
 
-	/* Without its own path, keepers are started from where they are installed. */
+	/* Without this path, a keeper is started from where dflockd is installed. */
 	if (!dladdr || !dladdr(&settings_published, &info) || !info.dli_fname)
 		return;
-	/* LD_PRELOAD=./libdflock.so: the program may change its directory before the name is needed. */
+	/* LD_PRELOAD=./libdflock.so: the program may change its directory before the path is needed. */
 	if (info.dli_fname[0] != '/') {
 		n = sys(getcwd, path->buf, path->size);
 		if (n < 2 || path->buf[0] != '/') {
@@ -76,7 +77,8 @@ static const struct settings *settings_publish(void)
 	if (mine >= SLOTS)
 		return NULL;
 	settings_capture(&settings_slots[mine]);
-	if (__atomic_compare_exchange_n(&settings_published, &s, &settings_slots[mine], false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE))
+	if (__atomic_compare_exchange_n(&settings_published, &s, &settings_slots[mine], false, __ATOMIC_ACQ_REL,
+					__ATOMIC_ACQUIRE))
 		return &settings_slots[mine];
 	return s;
 }

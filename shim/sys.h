@@ -1,9 +1,9 @@
 /*
  * System calls that return -errno and are no cancellation points.
  *
- * flock() is no cancellation point, but libc's open, close, connect, recv, read and poll are: with a
- * cancellation pending, a thread would end inside the shim. So the shim makes those calls itself.
- * The values after the number are passed on as they are: pointers and longs for what the kernel reads as such.
+ * flock() is no cancellation point, but libc's open, close, connect, recv, read and poll are: with a cancellation
+ * pending, a thread would end inside the shim. So the shim makes those calls itself. The values after the name are
+ * passed on as they are: give a pointer or a long where the kernel reads one. Callable anywhere.
  */
 #ifndef DFLOCK_SHIM_SYS_H
 #define DFLOCK_SHIM_SYS_H
@@ -22,6 +22,7 @@
 #define sys_fcntl(fd, cmd, arg) sys(fcntl, fd, cmd, arg)
 #endif
 
+/* Not libc's, as sys_geteuid(). */
 static inline gid_t sys_getegid(void)
 {
 #ifdef SYS_getegid32
@@ -31,8 +32,9 @@ static inline gid_t sys_getegid(void)
 #endif
 }
 
-/* Moves a new descriptor that came out as 0, 1 or 2 to a higher number: a thread that writes to a closed
- * standard output must not write into our socket. Returns the descriptor, or -errno with fd closed. */
+/* Moves a new descriptor that is 0, 1 or 2 to a higher number: a thread that writes to its closed standard output must
+ * not write into our socket. Returns the descriptor, or -errno with `fd` closed; a negative `fd` is returned as it
+ * is. */
 static inline int sys_above_stdio(int fd)
 {
 	long moved;

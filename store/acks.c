@@ -1,8 +1,9 @@
 /*
  * The replicas' part in an answer. Of N nodes, the master included, an answer that binds (acquire, confirm, reclaim,
- * beat, and the incarnation record) counts only once floor(N/2) replicas have acknowledged it: WAIT is sent right behind
- * the script on the same connection. With fewer acknowledgements the keeper acts as if no answer had come: the store
- * counts as unreachable, the keeper asks again when it is reachable, and meanwhile nothing was granted or renewed.
+ * beat, and the incarnation record) counts only once floor(N/2) replicas have acknowledged it: WAIT is sent right
+ * behind the script on the same connection. With fewer acknowledgements the keeper acts as if no answer had come: the
+ * store counts as unreachable, the keeper asks again when it is reachable, and meanwhile nothing was granted or
+ * renewed.
  *
  * Why two masters never grant against each other. M is cut off but still feeds some replicas; R was promoted. R has
  * another replication id, so the first keepers that reach R begin another incarnation. R grants nothing until a keeper
@@ -20,15 +21,15 @@
  *    leases to others after a ttl of silence, while the deadlines of these leases may still be good. So grants must be
  *    acknowledged as well.
  *
- * A lease that came by hand-over was granted inside another host's script, whose answer that host did not wait for. So
- * the new holder asks for the lease once more with its token before it uses it, and that answer counts like any other.
- * release and shrink only give something up, which needs no acknowledgement. What sweep and open change matters only
- * through later grants, which are acknowledged themselves.
+ * A lease that came by hand-over was granted inside another host's script, behind which there was no WAIT. So the new
+ * holder asks for the lease once more with its token before it uses it, and that answer counts like any other. release
+ * and shrink only give something up, which needs no acknowledgement. What sweep and open change matters only through
+ * later grants, which are acknowledged themselves.
  *
  * The argument rests on N being true: a master with more replicas than configured is refused, at the connection and
- * whenever the additional replica shows later (connect_check()). It does not cover a replica that an operator turns back
- * from R to M by hand. The node in common need not keep what it acknowledged: only the order in which it followed the
- * two masters counts, so replicas need not save anything to disk.
+ * whenever the additional replica shows later (connect_check()). It does not cover a replica that an operator turns
+ * back from R to M by hand. The node in common need not keep what it acknowledged: only the order in which it followed
+ * the two masters counts, so replicas need not save anything to disk.
  *
  * WAIT speaks of the connection's last write (Redis 7.2) or of all writes before it (older versions). Therefore each of
  * these scripts writes something wherever its answer binds, also when there is nothing to change.
@@ -123,8 +124,8 @@ bool acks_are_enough(const struct config_store *config, const redisReply *reply,
 		return true;
 	else
 		snprintf(line, REPLY_LINE_BYTES,
-			 "%lld of the %d replicas that must have acknowledged within %lld ms (replicas = %d): it may be "
-			 "cut off from them, or they are down",
+			 "%lld of the %d replicas that must have acknowledged within %lld ms (replicas = %d): it may "
+			 "be cut off from them, or they are down",
 			 reply->integer, needed, (long long)acks_limit_ms(config), config->replicas);
 	return false;
 }

@@ -1,6 +1,6 @@
 /*
- * From a host's name and a port to addresses. Numbers need no lookup; names are looked up by a thread of libuv, since that
- * may take long. Everything is called from the event loop.
+ * From a host's name and a port to addresses. Numbers need no lookup; names are looked up by a thread of libuv, since
+ * that may take long. Everything is called from the event loop.
  */
 #ifndef DFLOCK_STORE_ADDRESS_H
 #define DFLOCK_STORE_ADDRESS_H

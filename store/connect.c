@@ -109,8 +109,8 @@ static struct link *connect_open(struct store *s, const struct connect_step *ste
 	char why[128];
 
 	s->connect.step = steps;
-	struct link *link = link_open(s->loop, &s->connect.target, (uint64_t)s->config->connect_ms, &events, s, why,
-				      sizeof(why));
+	struct link *link =
+		link_open(s->loop, &s->connect.target, (uint64_t)s->config->connect_ms, &events, s, why, sizeof(why));
 	if (!link)
 		store_fail(s, "cannot connect: %s", why);
 	return link;

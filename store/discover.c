@@ -1,5 +1,5 @@
-/* Where the server is, as the sentinels say: round.h has the rules. The check while the store is up is for a keeper that
- * has nothing to renew: it would otherwise stay with an old master. */
+/* Where the server is, as the sentinels say: round.h has the rules. The check while the store is up is for a keeper
+ * that has nothing to renew: it would otherwise stay with an old master. */
 #include "store/internal.h"
 
 #include <stdio.h>

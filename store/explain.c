@@ -23,8 +23,8 @@ bool reply_info_field(const char *info, const char *field, char *value, size_t s
 	return false;
 }
 
-/* The length of a replica's line up to its state ("slave0:ip=10.0.0.1,port=6379,state=online,..."). 0: the line is not one
- * of a replica. */
+/* The length of a replica's line up to its state ("slave0:ip=10.0.0.1,port=6379,state=online,..."). 0: the line is not
+ * one of a replica. */
 static size_t replica_length(const char *line)
 {
 	const char *state = strstr(line, ",state=");
@@ -82,8 +82,8 @@ static const struct {
 	 "it is a replica now; without sentinels, set the address of the master"},
 	{"UNBLOCKED", REPLY_ERROR_UNREACHABLE, "it is a replica now; without sentinels, set the address of the master"},
 	{"LOADING", REPLY_ERROR_UNREACHABLE, "it is reading its data from disk: wait"},
-	{"BUSY", REPLY_ERROR_UNREACHABLE, "another script runs there for long: stop it with SCRIPT KILL"},
-	{"UNKILLABLE", REPLY_ERROR_UNREACHABLE, "another script runs there for long"},
+	{"BUSY", REPLY_ERROR_UNREACHABLE, "another script has been running there for long: stop it with SCRIPT KILL"},
+	{"UNKILLABLE", REPLY_ERROR_UNREACHABLE, "another script has been running there for long"},
 	{"MASTERDOWN", REPLY_ERROR_UNREACHABLE, "it is a replica without its master: set the address of the master"},
 	{"MOVED", REPLY_ERROR_UNREACHABLE, "it is a node of a Redis Cluster: set the address of a server of its own"},
 	{"CLUSTERDOWN", REPLY_ERROR_UNREACHABLE,

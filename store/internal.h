@@ -13,8 +13,8 @@
  *   redis.c                        life: up and down, the incarnation record, messages
  *   operations.c, walk.c           the calls of store.h
  *
- * News goes up through struct store_news, which redis.c sets. A callback of hiredis or of a link runs exactly once, also
- * with reply NULL when the link is closed: each one handles that, and a NULL reply means that the store is already down.
+ * News goes up through struct store_news, which redis.c sets. A callback of hiredis or of a link runs exactly once,
+ * also with reply NULL when the link is closed: each one handles that; the store is down or freed then.
  */
 #ifndef DFLOCK_STORE_INTERNAL_H
 #define DFLOCK_STORE_INTERNAL_H
@@ -76,7 +76,7 @@ struct connect {
 	unsigned attempt;              /* counts, so that each attempt takes the next address of the name */
 	struct link_target target;
 	const struct connect_step *step; /* the step whose answer is awaited */
-	unsigned loaded;         /* how many scripts the server has acknowledged */
+	unsigned loaded;                 /* how many scripts the server has acknowledged */
 };
 
 /* discover.c */
@@ -195,8 +195,8 @@ void query_end_refused(struct store *s);
 #define STEP_TEXT_BYTES (STORE_HOST_BYTES + 64)
 
 struct connect_step {
-	/* Fills argv with the command; `text` is room for one argument that is made up. Returns how many arguments; 0: this
-	 * step is not needed. NULL: there are no more steps. */
+	/* Fills argv with the command; `text` is room for one argument that is made up. Returns how many arguments; 0:
+	 * this step is not needed. NULL: there are no more steps. */
 	int (*command)(const struct store *s, const char *argv[STEP_ARGS], char text[STEP_TEXT_BYTES]);
 	/* Looks at the answer, which is no error reply. False: store_fail() was called. NULL: any answer will do. */
 	bool (*accept)(struct store *s, const redisReply *reply);

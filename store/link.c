@@ -151,7 +151,8 @@ static void link_on_timer(uv_timer_t *timer)
 		link->last_look = false;
 		uv_timer_start(timer, link_on_timer, link->limit_ms - waited, 0);
 	} else if (!link->last_look) {
-		/* Timers run before sockets are read: if this process did not run for a while, the answer may have come. */
+		/* Timers run before sockets are read: if this process did not run for a while, the answer may have
+		 * come. */
 		link->last_look = true;
 		uv_timer_start(timer, link_on_timer, 1, 0);
 	} else {
@@ -305,7 +306,8 @@ void link_close(struct link *link)
 	if (link->state == LINK_CLOSED)
 		return;
 	link->state = LINK_CLOSED;
-	/* The handles first: the callbacks below must not find the link half closed. It lives until the loop has run. */
+	/* The handles first: the callbacks below must not find the link half closed. It lives until the loop has
+	 * run. */
 	uv_close((uv_handle_t *)&link->timer, link_on_closed);
 	if (link->open_handles > 1)
 		uv_close(&link->io.handle, link_on_closed);

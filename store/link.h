@@ -1,14 +1,14 @@
 /*
- * One connection to a server: libuv's stream, hiredis's reader and writer of the protocol, answers matched with commands
- * in order, and a time limit for each.
+ * One connection to a server: libuv's stream, hiredis's reader and writer of the protocol, answers matched with
+ * commands in order, and a time limit for each.
  *
  * Not hiredis's own asynchronous connection: version 0.14 (Debian 12) ends the whole program with assert() when a
  * server sends something unexpected on a subscribed connection, never calls back for a PING there, and looks up host
  * names synchronously.
  *
- * Order of calls: link_open(); then the event `connected`, after which link_send() may be used, or `broken`; link_close()
- * once in every case. Everything is called from the event loop, and events and callbacks come from it; the only callbacks
- * that come from inside a call are those that link_close() ends. The process must ignore SIGPIPE.
+ * Order of calls: link_open(); then the event `connected`, after which link_send() may be used, or `broken`;
+ * link_close() once in every case. Everything is called from the event loop, and events and callbacks come from it; the
+ * only callbacks that come from inside a call are those that link_close() ends. The process must ignore SIGPIPE.
  */
 #ifndef DFLOCK_STORE_LINK_H
 #define DFLOCK_STORE_LINK_H
@@ -21,8 +21,8 @@
 
 struct link;
 
-/* Comes exactly once for each command that was sent. `reply` is valid during the callback, and may be an error reply. NULL:
- * the link was closed before the answer came. */
+/* Comes exactly once for each command that was sent. `reply` is valid during the callback, and may be an error reply.
+ * NULL: the link was closed before the answer came. */
 typedef void link_reply_cb(void *arg, const redisReply *reply);
 
 struct link_events {
@@ -40,17 +40,17 @@ struct link_target {
 	struct sockaddr_storage address;
 };
 
-/* Starts connecting. `limit_ms`: how long connecting and each answer may take. `events` are copied; `arg` is for them. NULL:
- * `why` says what failed. */
+/* Starts connecting. `limit_ms`: how long connecting and each answer may take. `events` are copied; `arg` is for them.
+ * NULL: `why` says what failed. */
 struct link *link_open(uv_loop_t *loop, const struct link_target *target, uint64_t limit_ms,
 		       const struct link_events *events, void *arg, char *why, size_t why_size);
 
-/* Sends a command, whose words are copied. 0, or -errno, and cb will not be called: -ENOTCONN before `connected` and after
- * `broken`, -ENOMEM, or what the system said. */
+/* Sends a command, whose words are copied. 0, or -errno, and cb will not be called: -ENOTCONN before `connected` and
+ * after `broken`, -ENOMEM, or what the system said. */
 int link_send(struct link *link, int argc, const char *const *argv, link_reply_cb *cb, void *arg);
 
-/* Inside a link_reply_cb that got a reply: the reply is the caller's now, who frees it with freeReplyObject(). At most once
- * for each reply. */
+/* Inside a link_reply_cb that got a reply: the reply is the caller's now, who frees it with freeReplyObject(). At most
+ * once for each reply. */
 redisReply *link_keep_reply(struct link *link);
 
 /* Calls the callbacks that are pending, with NULL, and frees the link (in the loop); no event comes after this. May be

@@ -123,11 +123,11 @@ int message_parse(const char *text, size_t len, const char *incarnation, struct 
 }
 
 int message_format_in_use(char message[MESSAGE_BYTES], const char *host, const char *name, const char *asker_token,
-			const struct store_range *in_use)
+			  const struct store_range *in_use)
 {
-	int n = snprintf(message, MESSAGE_BYTES, "inuse %s %s %s " REPLY_OFFSET " " REPLY_OFFSET " %s %s",
-			 asker_token, reply_space_word[in_use->space], reply_mode_word[in_use->mode], in_use->from,
-			 in_use->to, host, name);
+	int n = snprintf(message, MESSAGE_BYTES, "inuse %s %s %s " REPLY_OFFSET " " REPLY_OFFSET " %s %s", asker_token,
+			 reply_space_word[in_use->space], reply_mode_word[in_use->mode], in_use->from, in_use->to, host,
+			 name);
 
 	return n < MESSAGE_BYTES ? 0 : -ENAMETOOLONG;
 }

@@ -94,11 +94,12 @@ void store_acquire(struct store *s, const struct store_acquire *a, store_reply_c
 		query_word(q, a->dead[i].host);
 		query_add(q, "%" PRIu64, a->dead[i].beat);
 	}
-	ask_script(q, REPLY_MAY(STORE_WAIT) | REPLY_MAY(STORE_BUSY) | REPLY_MAY(STORE_GRACE) | REPLY_MAY(STORE_LIMIT), cb,
-	    arg);
+	ask_script(q, REPLY_MAY(STORE_WAIT) | REPLY_MAY(STORE_BUSY) | REPLY_MAY(STORE_GRACE) | REPLY_MAY(STORE_LIMIT),
+		   cb, arg);
 }
 
-/* release, shrink, confirm. Their scripts take the token; with `fence`, also the host before it and the fence behind it. */
+/* release, shrink, confirm. Their scripts take the token; with `fence`, also the host before it and the fence behind
+ * it. */
 static void ask_about(struct store *s, enum script_id script, const char *name, const char *token,
 		      const uint64_t *fence, store_reply_cb *cb, void *arg)
 {
@@ -206,8 +207,8 @@ static void on_write_tried(struct query *q, const redisReply *reply, enum store_
 	q->cb.reply(q->arg, &(struct store_reply){.status = status, .error = error});
 }
 
-/* Writes nothing at the beginning of a key that does not exist. The key still does not exist afterwards, but Redis treats
- * this as a write. */
+/* Writes nothing at the beginning of a key that does not exist. The key still does not exist afterwards, but Redis
+ * treats this as a write. */
 void store_try_write(struct store *s, store_reply_cb *cb, void *arg)
 {
 	struct query *q = query_command(s, "SETRANGE");

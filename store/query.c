@@ -150,7 +150,7 @@ static void query_on_reply(void *arg, const redisReply *reply)
 
 static int query_transmit(struct query *q)
 {
-	struct link *link = q->store->commands; /* NULL: another reply that came with this one has broken it */
+	struct link *link = q->store->commands; /* NULL: an earlier reply of the same read has brought the store down */
 	int ret = link ? link_send(link, q->argc, (const char *const *)q->argv, query_on_reply, q) : -ENOTCONN;
 
 	if (ret == 0 && q->binding)

@@ -203,8 +203,8 @@ static void store_on_message(struct store *s, const char *text, size_t len)
 		break;
 	default:
 		if (!s->noted && s->callbacks.on_note)
-			s->callbacks.on_note(s->arg, "a malformed message came through the store and was ignored: is a keeper of "
-						     "another version, or something else, using it?");
+			s->callbacks.on_note(s->arg, "a malformed message came through the store and was ignored: is "
+						     "a keeper of another version, or something else, using it?");
 		s->noted = true;
 	}
 }

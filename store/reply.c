@@ -12,8 +12,8 @@
 /* ---- the reader ---- */
 
 /*
- * hiredis 0.14 has no limit for the number of elements, and 1.x has none for the depth (freeing a reply is recursive). So
- * its function that makes arrays is wrapped.
+ * hiredis 0.14 has no limit for the number of elements, and 1.x has none for the depth (freeing a reply is recursive).
+ * So its function that makes arrays is wrapped.
  */
 #if HIREDIS_MAJOR >= 1
 #define ELEMENTS size_t

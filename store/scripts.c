@@ -3,7 +3,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The assembler reads the file. The path is relative to the folder that the compiler runs in: the root of the sources. */
+/* The assembler reads the file. The path is relative to the folder that the compiler runs in: the root of the
+ * sources. */
 #define EMBED(symbol, file)                                                                                            \
 	__asm__(".pushsection .rodata\n"                                                                               \
 		".global script_" #symbol "\n"                                                                         \

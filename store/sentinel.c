@@ -1,4 +1,5 @@
-/* See sentinel.h. A question ends exactly once, in sentinel_end(); its timer limits the look-up and the connection together. */
+/* See sentinel.h. A question ends exactly once, in sentinel_end(); its timer limits the look-up and the connection
+ * together. */
 #include "store/sentinel.h"
 
 #include <inttypes.h>
@@ -122,12 +123,13 @@ static void sentinel_on_master(void *arg, const redisReply *reply)
 		return;
 	if (reply->type == REDIS_REPLY_NIL) {
 		sentinel_fail(q, "it knows no master \"%.100s\": set master to the name in its configuration",
-		     q->config->master);
+			      q->config->master);
 		return;
 	}
-	if (reply->type != REDIS_REPLY_ARRAY || reply->elements != 2 || !sentinel_is_text(reply->element[0], sizeof(host)) ||
-	    !sentinel_is_text(reply->element[1], 6) || !reply_number(reply->element[1]->str, &port) || port < 1 ||
-	    port > 65535 || reply->element[0]->str[strspn(reply->element[0]->str, HOST_CHARS)]) {
+	if (reply->type != REDIS_REPLY_ARRAY || reply->elements != 2 ||
+	    !sentinel_is_text(reply->element[0], sizeof(host)) || !sentinel_is_text(reply->element[1], 6) ||
+	    !reply_number(reply->element[1]->str, &port) || port < 1 || port > 65535 ||
+	    reply->element[0]->str[strspn(reply->element[0]->str, HOST_CHARS)]) {
 		sentinel_fail(q, "its answer makes no sense: it is no Redis Sentinel");
 		return;
 	}

@@ -16,8 +16,9 @@
 #define SENTINEL_HOST_BYTES 256
 
 struct sentinel_question;
-/* `host` and `port` of the master, where `host` was checked to be a name or a number; or NULL and `why`, one line with the
- * sentinel's address. Valid during the call. Comes once, unless the question was cancelled; the question is over then. */
+/* `host` and `port` of the master, where `host` was checked to be a name or a number; or NULL and `why`, one line with
+ * the sentinel's address. Valid during the call. Comes once, unless the question was cancelled; the question is over
+ * then. */
 typedef void sentinel_cb(void *arg, const char *host, int port, const char *why);
 
 /* Asks config->sentinels[index]; `config` must live as long as the question. NULL: out of memory. */

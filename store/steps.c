@@ -118,8 +118,8 @@ static bool step_accept_memory(struct store *s, const redisReply *reply)
 	return false;
 }
 
-/* With fewer replicas than must acknowledge, every answer would wait in vain. With more than configured, the number that
- * must acknowledge is too small for a majority. */
+/* With fewer replicas than must acknowledge, every answer would wait in vain. With more than configured, the number
+ * that must acknowledge is too small for a majority. */
 static bool step_accept_replicas(struct store *s, const redisReply *reply)
 {
 	int acks = config_acknowledgements(s->config), replicas = s->config->replicas;
@@ -129,13 +129,13 @@ static bool step_accept_replicas(struct store *s, const redisReply *reply)
 		return true;
 	if (connected < acks)
 		store_fail(s,
-			   "%d replicas are connected to it, and %d must acknowledge (replicas = %d): it may be cut off from "
-			   "them, or they are down",
+			   "%d replicas are connected to it, and %d must acknowledge (replicas = %d): it may be cut "
+			   "off from them, or they are down",
 			   connected, acks, replicas);
 	else
 		store_fail(s,
-			   "%d replicas are connected to it, and the configuration says replicas = %d: set that to how many "
-			   "there are, on every host",
+			   "%d replicas are connected to it, and the configuration says replicas = %d: set that to "
+			   "how many there are, on every host",
 			   connected, replicas);
 	return false;
 }

@@ -15,8 +15,8 @@
  * while it is up. With replicas, acquire, confirm, reclaim, beat and the incarnation record are answered only when
  * enough replicas have acknowledged; if they have not, the store counts as unreachable (acks.c says why).
  *
- * on_up comes when both connections (commands, messages) stand, the version (6.2 or newer) and the maxmemory-policy were
- * checked, the server has said that it is a master with enough replicas, the scripts are loaded, the subscription
+ * on_up comes when both connections (commands, messages) stand, the version (6.2 or newer) and the maxmemory-policy
+ * were checked, the server has said that it is a master with enough replicas, the scripts are loaded, the subscription
  * stands, and the incarnation record was read or begun.
  */
 #ifndef DFLOCK_STORE_STORE_H
@@ -53,8 +53,8 @@ enum store_status {
 	STORE_INCARNATION, /* the store is another than it was; on_incarnation follows */
 	STORE_LIMIT,       /* acquire: the name has 1,000 leases and waiters */
 	STORE_UNREACHABLE, /* no answer; `error` says why */
-	STORE_ERROR,       /* the request is malformed, or the store answered with an error: script error, wrong type, out
-			      of memory, no permission. `error` says which */
+	STORE_ERROR, /* the request is malformed, or the store answered with an error: script error, wrong type, out
+			of memory, no permission. `error` says which */
 };
 
 /* A host in the way and its beat as the answer showed it. */
@@ -80,13 +80,14 @@ typedef void store_reply_cb(void *arg, const struct store_reply *reply);
 /* A message from another host or from a script, for this host. The text was checked: strings are bounded and
  * NUL-terminated, ranges are not empty. The content is not trusted: a token may be unknown here. */
 enum store_message_kind {
-	STORE_MSG_RECALL,  /* `asker` waits for `range`, of which the lease `token` covers a part; with `ask` it only asks,
-			      and waits no longer than its probe_ms */
+	STORE_MSG_RECALL,  /* `asker` waits for `range`, of which the lease `token` covers a part; with `ask` it only
+			      asks,  and waits no longer than its probe_ms */
 	STORE_MSG_GRANTED, /* by hand-over: `token` is now a lease, with `fence` */
 	STORE_MSG_CHASE,   /* between keepers: a search for a cycle of waiters (keeper/callers/deadlock.h) */
 	STORE_MSG_IN_USE,  /* the answer to a recall with `ask`: `token` (the asker's) will not be granted now */
 };
-/* A chase: process `pid` of `host`, which waits with `token`, waits through `hops` other waiters for `range` of `name`. */
+/* A chase: process `pid` of `host`, which waits with `token`, waits through `hops` other waiters for `range` of
+ * `name`. */
 struct store_chase {
 	char host[STORE_HOST_BYTES];
 	char token[STORE_TOKEN_BYTES];
@@ -112,34 +113,34 @@ struct store_message {
 
 struct store_callbacks {
 	void (*on_up)(void *arg);
-	/* Once after each on_up; and while it cannot get up, once for each new reason. The callbacks of all requests come
-	 * first. */
+	/* Once after each on_up; and while it cannot get up, once for each new reason. The callbacks of all requests
+	 * come first. */
 	void (*on_down)(void *arg, const char *why);
-	/* The incarnation is another than before (also at the first connection: `old` is ""). Each loss of memory begins a
-	 * new one, FLUSHALL too: what was granted under the old one is gone unless it is confirmed. */
+	/* The incarnation is another than before (also at the first connection: `old` is ""). Each loss of memory
+	 * begins a new one, FLUSHALL too: what was granted under the old one is gone unless it is confirmed. */
 	void (*on_incarnation)(void *arg, const char *old, const char *now);
 	void (*on_message)(void *arg, const struct store_message *message);
-	/* A line for the log: a malformed message was ignored (once per on_up), or a message to another host was refused.
-	 * May be NULL. */
+	/* A line for the log: a malformed message was ignored (once per on_up), or a message to another host was
+	 * refused. May be NULL. */
 	void (*on_note)(void *arg, const char *line);
 };
 
 struct store;
 
-/* Starts connecting. `config` must live as long as the store; `host`, this host's id, and `callbacks` are copied. NULL: out of
- * memory. */
+/* Starts connecting. `config` must live as long as the store; `host`, this host's id, and `callbacks` are copied. NULL:
+ * out of memory. */
 struct store *store_new(uv_loop_t *loop, const struct config_store *config, int64_t ttl_ms, const char *host,
 			const struct store_callbacks *callbacks, void *arg);
-/* Calls every pending callback with STORE_UNREACHABLE and frees the store; its handles are closed in the loop, which must
- * run once more. Not to be called from a callback of the store. */
-void store_free(struct store *store);
+/* Calls every pending callback with STORE_UNREACHABLE and frees the store; its handles are closed in the loop, which
+ * must run once more. Not to be called from a callback of the store. */
+void store_free(struct store *s);
 
-bool store_is_up(const struct store *store);
-const char *store_incarnation(const struct store *store); /* "" before the first on_up */
-bool store_in_grace(const struct store *store);           /* as last seen */
-const char *store_last_error(const struct store *store);  /* why it is down, one line; "" */
-const char *store_version(const struct store *store);     /* of the server, as last seen; "" */
-const char *store_server(const struct store *store); /* for people: host:port, the socket, or "master at host:port" */
+bool store_is_up(const struct store *s);
+const char *store_incarnation(const struct store *s); /* "" before the first on_up */
+bool store_in_grace(const struct store *s);           /* as last seen */
+const char *store_last_error(const struct store *s);  /* why it is down, one line; "" */
+const char *store_version(const struct store *s);     /* of the server, as last seen; "" */
+const char *store_server(const struct store *s);      /* for people: host:port, the socket, or "master at host:port" */
 
 /*
  * acquire grants the range, or queues the request and tells the hosts in the way. Idempotent per token: the same token
@@ -148,8 +149,9 @@ const char *store_server(const struct store *store); /* for people: host:port, t
  * `pass`   may pass waiters (not holders)
  * `beat`   this counts as a beat of this host, too
  * `grow`   if no other owner has or waits for anything of this name and space, the whole range is granted
- * `dead`   hosts whose beat this keeper has watched unchanged for a whole ttl, at most STORE_MAX_BLOCKERS; what they have
- *          is dropped if their beat is still that one. This host itself is never dropped
+ * `dead`   hosts whose beat this keeper has watched unchanged for a whole ttl, at most STORE_MAX_BLOCKERS; what they
+ *          have is dropped if their beat is still that one. This host itself is never dropped
+ *
  * A name that is empty or too long, a token that is not 32 lower-case hex digits, a file that is empty, too long or has
  * blanks, and an empty range are answered STORE_ERROR.
  */
@@ -162,28 +164,30 @@ struct store_acquire {
 };
 void store_acquire(struct store *s, const struct store_acquire *a, store_reply_cb *cb, void *arg);
 
-/* Gives a lease back, or cancels a waiting request, and hands over to the waiters. STORE_OK also for an unknown token. */
+/* Gives a lease back, or cancels a waiting request, and hands over to the waiters. STORE_OK also for an unknown
+ * token. */
 void store_release(struct store *s, const char *name, const char *token, store_reply_cb *cb, void *arg);
 /* Makes an exclusive lease a shared one, and hands over. STORE_GONE if it stands no more. */
 void store_shrink(struct store *s, const char *name, const char *token, store_reply_cb *cb, void *arg);
 /* Does the lease (token and fence) still stand? Raises the beat. */
 void store_confirm(struct store *s, const char *name, const char *token, uint64_t fence, store_reply_cb *cb, void *arg);
-/* In grace: puts back a lease that the store has forgotten; the host's deadline must not have passed. STORE_GONE: grace is
- * over, or a younger lease is in the way. */
+/* In grace: puts back a lease that the store has forgotten; the host's deadline must not have passed. STORE_GONE: grace
+ * is over, or a younger lease is in the way. */
 void store_reclaim(struct store *s, const char *name, const char *file, const char *token, uint64_t fence,
 		   const struct store_range *range, store_reply_cb *cb, void *arg);
 /* Renews all leases of this host. */
 void store_beat(struct store *s, store_reply_cb *cb, void *arg);
 enum store_open {
 	STORE_OPEN_WATCHED, /* the caller has watched this incarnation for a whole ttl */
-	STORE_OPEN_NEW,     /* the caller has watched it only for as long as hosts with leases take to come back. STORE_ERROR
-			       with what the store knows of an earlier memory, if it knows anything */
+	STORE_OPEN_NEW,     /* the caller has watched it only for as long as hosts with leases take to come back.
+			       STORE_ERROR     with what the store knows of an earlier memory, if it knows anything */
 	STORE_OPEN_FORCED,  /* whatever is known, and the record gets this ttl_ms. Works also while the store is down
 			       because its record has another ttl_ms */
 };
 /* Ends grace. `earlier`: with STORE_OPEN_NEW another incarnation that the caller has known, "" if none. */
 void store_open(struct store *s, enum store_open how, const char *earlier, store_reply_cb *cb, void *arg);
-/* Tells a host that the answer to its recall with `ask` is no, and which lock is in its way. No reply; it may be lost. */
+/* Tells a host that the answer to its recall with `ask` is no, and which lock is in its way. No reply; it may be
+ * lost. */
 void store_tell_in_use(struct store *s, const char *host, const char *name, const char *asker_token,
 		       const struct store_range *in_use);
 /* Sends a chase to a host. No reply; it may be lost. */
@@ -194,20 +198,19 @@ void store_try_write(struct store *s, store_reply_cb *cb, void *arg);
 /* This host ends: removes its beat. Send it last. */
 void store_leave(struct store *s, store_reply_cb *cb, void *arg);
 
-/* Every host with its beat, for sweeping. `hosts` is valid during the callback; `count` is 0 unless the status is STORE_OK.
- * The rows are as those of blockers, but never waiters. */
+/* Every host with its beat, for sweeping. `hosts` is valid during the callback; `count` is 0 unless the status is
+ * STORE_OK. The rows are as those of blockers, but never waiters. */
 typedef void store_hosts_cb(void *arg, enum store_status status, const struct store_blocker *hosts, size_t count);
 void store_hosts(struct store *s, store_hosts_cb *cb, void *arg);
-/* Removes what a silent host left in all locks, as long as its beat is still that one, and then the host. STORE_GONE: it
- * is not silent. */
+/* Removes what a silent host left in all locks, as long as its beat is still that one, and then the host. STORE_GONE:
+ * it is not silent. */
 void store_sweep(struct store *s, const struct store_blocker *host, store_reply_cb *cb, void *arg);
 
 /* The whole store as JSON text for status:
  * {"incarnation":..,"open":..,"ttl_ms":..,"fence":..,"hosts":{HOST:{"beat","age_ms"}},
  * "locks":[{"name":..,"leases":[{"host","file","token","space","mode","from","to","fence"}],"waiters":[..same, no
  * fence..]}]}. space: "flock", "record"; mode: "shared", "exclusive"; numbers are exact; bytes that are no UTF-8 are
- * \xNN. json is valid during the callback; NULL with `error` set if it could not be had. Not atomic over several locks.
- */
+ * \xNN. `json` is valid during the callback; NULL: `error` says why there is none. Not atomic over several locks. */
 typedef void store_dump_cb(void *arg, const char *json, size_t len, const char *error);
 void store_dump(struct store *s, store_dump_cb *cb, void *arg);
 

@@ -1,5 +1,5 @@
-/* The calls of store.h that visit every lock, with SCAN: a page of keys, one query for each key, the next page. A walk may
- * miss locks that come or go meanwhile. */
+/* The calls of store.h that visit every lock, with SCAN: a page of keys, one query for each key, the next page. A walk
+ * may miss locks that come or go meanwhile. */
 #include "store/internal.h"
 
 #include <errno.h>
@@ -152,7 +152,8 @@ static void sweep_lock(struct walk *walk, const char *name)
 	ask_sweep(walk, SCRIPT_SWEEP, name);
 }
 
-/* The beat is removed last: if this walk missed a lock and the beat were gone, other hosts would see a host without a beat. */
+/* The beat is removed last: if this walk missed a lock and the beat were gone, other hosts would see a host without a
+ * beat. */
 static void sweep_host(struct walk *walk, enum store_status status, const char *error)
 {
 	if (status == STORE_OK)
@@ -239,7 +240,8 @@ static void end_dump(struct walk *walk, enum store_status status, const char *er
 	char *text = NULL;
 
 	if (status == STORE_OK) {
-		json_object_foreach(walk->locks, name, lock) json_array_append(locks, lock);
+		json_object_foreach (walk->locks, name, lock)
+			json_array_append(locks, lock);
 		json_object_set(walk->json, "locks", locks);
 		text = json_dumps(walk->json, JSON_COMPACT);
 		error = text ? NULL : "out of memory";

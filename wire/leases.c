@@ -17,7 +17,7 @@ static uint64_t leases_mix(uint64_t hash, const char *bytes, size_t count)
 	return hash ^ hash >> 32;
 }
 
-/* A word at a time: files that change all the time are looked up at every lock. */
+/* A word at a time, since this is part of many lock calls. */
 uint64_t leases_hash(const char *path)
 {
 	size_t left = strlen(path);
@@ -35,11 +35,12 @@ unsigned leases_bucket(uint64_t dev, uint64_t ino)
 	return (unsigned)(mixed >> 32) % LEASES_BUCKETS;
 }
 
-static bool leases_slot_covers(const struct leases_slot *slot, const struct leases_file *file, const struct leases_range *wanted)
+static bool leases_slot_covers(const struct leases_slot *slot, const struct leases_file *file,
+			       const struct leases_range *wanted)
 {
 	struct leases_entry e;
 
-	/* Most slots are of other files: the rest is read only where it matters. */
+	/* Most slots are closed: this read saves the others. */
 	if (!__atomic_load_n(&slot->entry.open, __ATOMIC_RELAXED))
 		return false;
 	return seqcopy_read(&slot->seq, &e, &slot->entry, sizeof(e)) && e.open && e.file.ino == file->ino &&
@@ -65,9 +66,9 @@ bool leases_stand(const struct leases *leases, const struct leases_slot *slot, c
 	struct timespec now;
 
 	__atomic_thread_fence(__ATOMIC_SEQ_CST);
-	/* In this order: what was closed before sure_until was raised is then seen as closed. */
-	if (!seqcopy_read(&leases->clock_seq, &clock, &leases->clock, sizeof(clock)) || !leases_slot_covers(slot, file, wanted) ||
-	    clock_gettime(CLOCK_BOOTTIME, &now) != 0)
+	/* In this order: a slot that was closed before sure_until was raised is then seen as closed. */
+	if (!seqcopy_read(&leases->clock_seq, &clock, &leases->clock, sizeof(clock)) ||
+	    !leases_slot_covers(slot, file, wanted) || clock_gettime(CLOCK_BOOTTIME, &now) != 0)
 		return false;
 	return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec < clock.sure_until_ns;
 }

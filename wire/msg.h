@@ -1,15 +1,15 @@
 /*
- * What a program and its keeper say to each other, over one SOCK_SEQPACKET connection per
- * question (RUNTIME_DIR/keeper.sock).
+ * The messages between a program and its keeper, over one SOCK_SEQPACKET connection per lock call
+ * (RUNTIME_DIR/keeper.sock).
  *
- * A question is one struct wire_request; WIRE_LOCK and WIRE_TEST carry the caller's own
- * descriptor as SCM_RIGHTS, no other operation carries any. The keeper answers with struct
- * wire_reply: any number of WIRE_WAITING and then exactly one other verdict. On the same
- * connection the next question may follow (step 3 of a lock call: "the pin has run out, I have
- * the kernel lock, is it still good?"). Closing the connection cancels a wait and ends a pin.
+ * A question is one struct wire_request. WIRE_LOCK and WIRE_TEST carry the caller's own descriptor as SCM_RIGHTS; no
+ * other operation carries any. The keeper answers each question with struct wire_reply: any number of WIRE_WAITING, and
+ * then exactly one other verdict. Then the next question may follow on the same connection (WIRE_BEFORE; or WIRE_LOCK
+ * with WIRE_F_HAVE: "the pin has run out, I have the kernel lock, is the lease still there?"). Closing the connection
+ * cancels a wait and ends a pin.
  *
- * The first eight bytes (magic, version, size) never change their place, nor do verdict and
- * reason of a reply: two versions can always tell each other that they differ.
+ * The first eight bytes (magic, version, size) never change their place, nor do verdict and reason of a reply: so two
+ * versions can always tell each other that they differ.
  *
  * libc only, no allocation: included by the shim.
  */
@@ -29,18 +29,18 @@
 
 enum wire_op {
 	WIRE_LOCK = 1, /* may I take this lock? */
-	WIRE_TEST,     /* is a lock of another host in the way? (F_GETLK, F_OFD_GETLK, F_TEST): WIRE_GRANTED (no),
-			* WIRE_WOULD_BLOCK     (mode, from, to, pid: the first one), WIRE_REFUSED, WIRE_NOT_PROTECTED */
-	WIRE_STATUS,   /* answer WIRE_OK with a memfd that holds JSON (SCM_RIGHTS) */
-	WIRE_RELOAD,   /* read the configuration again; WIRE_OK or WIRE_REFUSED */
-	WIRE_STOP,     /* give all leases back and end; WIRE_OK or WIRE_REFUSED (something is held) */
-	WIRE_INIT,     /* open a new store before its grace is over; WIRE_OK, or WIRE_REFUSED with what is known of an
-			* earlier memory of it. The answer may take a third of ttl_ms and some. With WIRE_F_FORCE: at once,
-			* whatever is known */
+	WIRE_TEST,     /* is a lock of another host in the way? (F_GETLK, F_OFD_GETLK, F_TEST) WIRE_GRANTED: no.
+			* WIRE_WOULD_BLOCK: yes, and mode, from, to, pid show it. WIRE_REFUSED, WIRE_NOT_PROTECTED */
+	WIRE_STATUS,   /* WIRE_OK with a memfd that holds JSON (SCM_RIGHTS), or WIRE_REFUSED */
+	WIRE_RELOAD,   /* read the configuration again. WIRE_OK or WIRE_REFUSED */
+	WIRE_STOP,     /* give all leases back and end. WIRE_OK, or WIRE_REFUSED (a lock is held) */
+	WIRE_INIT,     /* open a new store before its grace is over. WIRE_OK, or WIRE_REFUSED with what is known of an
+			* earlier memory of it. The answer may take somewhat longer than a third of ttl_ms. With
+			* WIRE_F_FORCE: at once, whatever is known */
 	WIRE_PING,     /* WIRE_OK */
-	WIRE_BEFORE,   /* record space: which locks had the caller before the question that was asked last on this
-			* connection?   WIRE_OK: the first that ends after `from` (mode, from, to); from == to: no more.
-			* Only for undoing that call */
+	WIRE_BEFORE,   /* record space: which locks did the caller have before the last WIRE_LOCK on this connection?
+			* WIRE_OK: the first one that ends after `from` (mode, from, to); from == to: no more. A call that
+			* fails puts these back */
 	WIRE_OPS
 };
 
@@ -50,22 +50,23 @@ enum wire_owner { WIRE_OWNER_DESCRIPTION = 0, WIRE_OWNER_PROCESS = 1, WIRE_OWNER
 
 #define WIRE_F_NONBLOCK 0x01u /* the caller will not wait (LOCK_NB, F_SETLK) */
 #define WIRE_F_HAVE     0x02u /* the caller holds the kernel lock it asks about */
-#define WIRE_F_ALL      0x03u /* those of lock calls */
-#define WIRE_F_FORCE    0x80u /* WIRE_INIT: whatever is known. WIRE_RELOAD: also if something is held under a name that goes */
+#define WIRE_F_ALL      0x03u /* the flags of lock calls */
+/* WIRE_INIT: whatever is known. WIRE_RELOAD: also if a lock is held under a name that goes. */
+#define WIRE_F_FORCE 0x80u
 
 enum wire_verdict {
-	WIRE_GRANTED = 1, /* the lease is sure until until_ns of the caller's clock */
-	WIRE_WAITING,     /* not final: the caller waits for another host; with a reason: for the store, and the reason
-			   * is a line to show */
-	WIRE_WOULD_BLOCK, /* another holds it, and the caller does not wait */
-	WIRE_REFUSED,     /* ENOLCK; reason is the line to show */
-	WIRE_DEADLOCK,    /* EDEADLK */
+	WIRE_GRANTED = 1, /* the lease stands at least until until_ns of the caller's clock */
+	WIRE_WAITING, /* not final: the caller waits for another host. With a reason: it waits for the store, and the
+		       * reason is a line to show */
+	WIRE_WOULD_BLOCK,   /* another host holds it, and the caller does not wait */
+	WIRE_REFUSED,       /* ENOLCK; reason is the line to show */
+	WIRE_DEADLOCK,      /* EDEADLK */
 	WIRE_NOT_PROTECTED, /* the configuration does not name this file; reason: its path as the keeper sees it */
-	WIRE_OK,            /* the answer to everything but WIRE_LOCK */
+	WIRE_OK,            /* done; the answer to every operation but WIRE_LOCK and WIRE_TEST */
 	WIRE_VERDICTS
 };
 
-/* One state of a configuration file; all zero: there is none. Two are the same if all words are. */
+/* One state of a configuration file; all zero: there is no file. Two states are the same if all words are equal. */
 struct wire_config_id {
 	uint64_t dev, ino, size;
 	int64_t mtime_ns, ctime_ns;
@@ -77,10 +78,10 @@ static inline bool wire_config_is_none(const struct wire_config_id *id)
 }
 
 /*
- * For so long after a change of the file, a side that does not know its new state goes by its path alone: the
- * keeper may not have looked yet. After that it must have, and a state that it does not know is another file
- * (of another mount namespace) under the same path. now_ns is CLOCK_REALTIME; a clock that was set back makes files
- * young.
+ * For this time after a change of the file, a side that does not know its new state goes by its path alone: the keeper
+ * may not have looked at the file since. After that time the keeper has looked, and a state that it does not know is
+ * that of another file (of another mount namespace) under the same path. `now_ns` is CLOCK_REALTIME; a clock that was
+ * set back makes files young.
  */
 #define WIRE_CONFIG_YOUNG_NS INT64_C(10000000000)
 static inline bool wire_config_is_young(const struct wire_config_id *id, int64_t now_ns)
@@ -95,10 +96,10 @@ struct wire_request {
 	uint8_t op, space, mode, flags;
 	uint8_t owner;       /* enum wire_owner: whose locks conflict (record space) */
 	uint8_t reserved[3]; /* zero */
-	int64_t from, to;    /* record space: bytes; flock space: 0, WIRE_EOF */
+	int64_t from, to;    /* record space: bytes. flock space: 0, WIRE_EOF. WIRE_BEFORE: see there, and WIRE_EOF */
 	int64_t sent_ns;     /* the caller's CLOCK_BOOTTIME before it sent this */
 	struct wire_config_id config;
-	uint64_t config_path; /* leases_hash() of its path; 0: the path may lead the keeper to another file */
+	uint64_t config_path; /* leases_hash() of that file's path; 0: the path may lead the keeper to another file */
 };
 
 struct wire_reply {
@@ -106,17 +107,18 @@ struct wire_reply {
 	uint16_t version;
 	uint16_t size;
 	uint8_t verdict;
-	uint8_t mode; /* of the lock that from and to speak of */
+	uint8_t mode; /* of the lock that `from` and `to` show */
 	uint8_t reserved[2];
-	int32_t pid;                    /* WIRE_TEST: what F_GETLK shows as l_pid */
-	char reason[WIRE_REASON_BYTES]; /* NUL-terminated; WIRE_REFUSED, WIRE_WAITING: one line, no newline */
-	int64_t until_ns; /* WIRE_GRANTED: on the caller's clock: sent_ns + what was sure after the question was received */
+	int32_t pid;                    /* WIRE_WOULD_BLOCK of WIRE_TEST: what F_GETLK shows as l_pid */
+	char reason[WIRE_REASON_BYTES]; /* NUL-terminated, one line without newline: see the verdicts */
+	int64_t until_ns; /* WIRE_GRANTED: sent_ns, plus the time for which the lease stands after the question was
+			     received */
 	uint64_t fence;
 	/*
-	 * WIRE_TEST: of the lock in the way. WIRE_BEFORE: of the caller's own. WIRE_GRANTED in the record space: what
-	 * WIRE_BEFORE would say first (with mode), so that hardly any call has to ask; none: both the `to` of the
-	 * question; both 0: not said, the caller asks WIRE_BEFORE and then, as every question ends the pin, WIRE_LOCK
-	 * again.
+	 * WIRE_TEST: the range of the lock in the way. WIRE_BEFORE: that of the caller's own lock. WIRE_GRANTED in the
+	 * record space: the first answer (with mode) that WIRE_BEFORE would give, so that hardly any call has to ask.
+	 * If the caller had no lock there, both are the `to` of the question. Both 0: the keeper does not say; the
+	 * caller asks WIRE_BEFORE, and then WIRE_LOCK again, since every question ends the pin.
 	 */
 	int64_t from, to;
 };

@@ -19,7 +19,7 @@ static int ownproc_say(char *why, size_t size, int ret, const char *line)
 	return ret;
 }
 
-/* The text of a file, as much as there is room for. Its length, or -errno. */
+/* Reads the text of a file, as much as there is room for. Its length, or -errno. */
 static ssize_t ownproc_read(const char *path, char *buf, size_t size)
 {
 	int fd = open(path, O_RDONLY | O_CLOEXEC);
@@ -36,8 +36,9 @@ static ssize_t ownproc_read(const char *path, char *buf, size_t size)
 }
 
 /*
- * The numbers alone could be equal by chance. NSpid lists this process's in each namespace from that of /proc inwards: in
- * the right one it has one only. (A kernel without pid namespaces has no such line.)
+ * Compares /proc/self with our pid. Since the two could be equal by chance, also looks at NSpid, which lists the
+ * numbers of this process in each namespace from that of /proc inwards: in the right /proc there is only one. (A kernel
+ * without pid namespaces has no such line.)
  */
 static int ownproc_is_ours(const char *self)
 {
@@ -63,18 +64,22 @@ int ownproc_check(char *why, size_t why_size)
 	ssize_t n = readlink("/proc/self", self, sizeof(self) - 1);
 
 	if (n < 0)
-		return ownproc_say(why, why_size, -ENOENT,
-			   "/proc does not show this process, and a keeper finds there who holds a lock: mount one (mount -t proc "
-			   "proc /proc), or start dflockd where there is one");
+		return ownproc_say(
+			why, why_size, -ENOENT,
+			"/proc does not show this process, and a keeper finds there who holds a lock: mount one "
+			"(mount -t proc proc /proc), or start dflockd where there is one");
 	self[n] = '\0';
 	if (!ownproc_is_ours(self))
-		return ownproc_say(why, why_size, -EXDEV,
-			   "/proc is that of another pid namespace, and a keeper would stop the wrong processes by its numbers: give "
-			   "this namespace a /proc of its own (unshare --mount-proc), or start dflockd outside");
+		return ownproc_say(
+			why, why_size, -EXDEV,
+			"/proc is that of another pid namespace, and a keeper would stop the wrong processes by "
+			"its numbers: give this namespace a /proc of its own (unshare --mount-proc), or start "
+			"dflockd outside");
 	n = ownproc_read("/proc/locks", some, sizeof(some));
 	if (n < 0)
-		return ownproc_say(why, why_size, (int)n,
-			   "/proc/locks cannot be read, and a keeper finds there the locks that no descriptor shows: mount /proc "
-			   "without subset=pid");
+		return ownproc_say(
+			why, why_size, (int)n,
+			"/proc/locks cannot be read, and a keeper finds there the locks that no descriptor shows: "
+			"mount /proc without subset=pid");
 	return 0;
 }

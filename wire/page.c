@@ -1,7 +1,7 @@
 /*
- * The matcher works on memory that another process may be changing: it reads a pattern byte by byte with
- * relaxed atomic loads (a compiler may read a plain byte twice, and use the second value for what it checked
- * on the first), never past the record's end, and ends after a bounded number of steps whatever it reads.
+ * The matcher works on memory that another process may be changing. It reads a pattern byte by byte with relaxed atomic
+ * loads (a compiler may read a plain byte twice, check the first value and use the second), never past the record's
+ * end, and ends after a bounded number of steps, whatever it reads.
  */
 #include "wire/page.h"
 
@@ -9,12 +9,12 @@
 #include <sched.h>
 #include <string.h>
 
-/* How often a page that is being written is looked at again; a writer needs less than a millisecond. */
+/* How often a reader tries again while the page is being written; a writer needs less than a millisecond. */
 #define ASK_TRIES 64
 
 struct pattern {
 	const char *bytes;
-	size_t room; /* it ends here, or at a NUL before */
+	size_t room; /* the pattern ends here, or at an earlier NUL */
 };
 
 static unsigned char pattern_byte(const struct pattern *p, size_t i)
@@ -27,7 +27,7 @@ static bool is_leading_dot(const char *path, size_t s)
 	return path[s] == '.' && (s == 0 || path[s - 1] == '/');
 }
 
-/* A byte of a bracket expression at *i, which moves on to the last byte read. 0: the pattern ends. */
+/* The byte of a bracket expression at *i, which moves on to the last byte read. 0: the pattern, or this name, ends. */
 static unsigned char bracket_byte(const struct pattern *p, size_t *i)
 {
 	unsigned char c = pattern_byte(p, *i);
@@ -37,7 +37,7 @@ static unsigned char bracket_byte(const struct pattern *p, size_t *i)
 	return c == '/' ? 0 : c;
 }
 
-/* The length of the bracket expression at `from`, and whether c is in it. 0: it is not closed, so '[' means itself. */
+/* The length of the bracket expression at `from`; *hit: c is in it. 0: it is not closed, so '[' stands for itself. */
 static size_t bracket(const struct pattern *p, size_t from, unsigned char c, bool *hit)
 {
 	size_t i = from + 1;
@@ -61,7 +61,8 @@ static size_t bracket(const struct pattern *p, size_t from, unsigned char c, boo
 	return i + 1 - from;
 }
 
-/* How many bytes of the pattern at i, which is no '*', match the byte path[s]; 0: they do not. */
+/* The pattern at i, where no '*' is, and the byte path[s]: how many bytes of the pattern match it. 0: it does not
+ * match. */
 static size_t match_one(const struct pattern *p, size_t i, const char *path, size_t s)
 {
 	unsigned char c = pattern_byte(p, i), byte = (unsigned char)path[s];
@@ -80,12 +81,14 @@ static size_t match_one(const struct pattern *p, size_t i, const char *path, siz
 	return c == byte;
 }
 
-/* Only the last '*' is ever tried again, as in every glob, and only up to the next '/': at worst the length of
- * the pattern times the length of the path. (Once a '/' was matched, trying again cannot lead anywhere new.) */
+/* Only the last '*' is ever tried again, as in every glob, and only up to the next '/': this takes at most as many
+ * steps as the length of the pattern times the length of the path. (After a '/' was matched, another try cannot give a
+ * new result.) */
 static bool glob_matches(const struct pattern *p, const char *path)
 {
 	size_t i = 0, s = 0;
-	size_t star = 0, star_s = 0; /* the pattern after the last '*', the path where it ends so far; 0: none */
+	size_t star = 0,
+	       star_s = 0; /* the pattern after the last '*' (0: none), and where in the path its match ends */
 
 	for (;;) {
 		size_t n;
@@ -147,7 +150,8 @@ static bool rule_matches(uint32_t kind, const struct pattern *p, const char *pat
 	}
 }
 
-/* May it match the directory `path` or something below? What follows a wildcard is not looked at. */
+/* May the rule match the directory `path` or a path below it? True for every pattern that agrees up to its first
+ * wildcard. */
 static bool rule_may_match_below(uint32_t kind, const struct pattern *p, const char *path)
 {
 	unsigned char c;
@@ -156,7 +160,7 @@ static bool rule_may_match_below(uint32_t kind, const struct pattern *p, const c
 		c = pattern_byte(p, i);
 		if (kind == PAGE_RULE_GLOB && (c == '*' || c == '?' || c == '[' || c == '\\'))
 			return true;
-		if (!path[i]) /* the pattern goes on below it, or ends there */
+		if (!path[i]) /* the pattern goes on below `path`, or ends there */
 			return !c || c == '/' || (i > 0 && path[i - 1] == '/');
 		if (!c)
 			return kind == PAGE_RULE_TREE && (path[i] == '/' || (i > 0 && path[i - 1] == '/'));
@@ -210,7 +214,7 @@ static void copy_message(const struct page *page, char message[PAGE_MESSAGE_BYTE
 	size_t i = 0;
 	unsigned char c;
 
-	/* It goes to somebody's terminal. */
+	/* It is for a terminal. */
 	for (; (c = pattern_byte(&text, i)); i++)
 		message[i] = (char)(c < ' ' || c == 0x7f ? '?' : c);
 	message[i] = '\0';
@@ -256,7 +260,7 @@ static bool page_speaks_of(const struct page *page, const struct page_config *mi
 }
 
 static enum page_answer page_ask_once(const struct page *page, const struct page_config *mine, const char *path,
-				 match_fn *match, char message[PAGE_MESSAGE_BYTES])
+				      match_fn *match, char message[PAGE_MESSAGE_BYTES])
 {
 	if (!page_speaks_of(page, mine))
 		return PAGE_SAYS_NOTHING;
@@ -272,8 +276,8 @@ static enum page_answer page_ask_once(const struct page *page, const struct page
 	}
 }
 
-static enum page_answer page_ask_with(const struct page *page, const struct page_config *mine, const char *path, match_fn *match,
-			    char message[PAGE_MESSAGE_BYTES])
+static enum page_answer page_ask_with(const struct page *page, const struct page_config *mine, const char *path,
+				      match_fn *match, char message[PAGE_MESSAGE_BYTES])
 {
 	static const uint64_t magic = PAGE_MAGIC;
 

@@ -1,22 +1,24 @@
 /*
  * The shared page, RUNTIME_DIR/page: written by the keeper, mapped read-only by programs.
  *
- * It holds the compiled rules and which configuration they came from, so that a program knows without asking
- * anybody that a file is not protected, and the leases that the keeper has (leases.h).
+ * It holds the compiled rules and the identity of the configuration that they came from, so that a program knows
+ * without a question that a file is not protected; and the leases that the keeper has (leases.h).
  *
- * Whose rules they are: those of the file config_path, whatever its state. The rules of a file that was changed, is
- * invalid or missing stay in force until the keeper publishes others (keeper/leases/configfile.h), so a program that was told
- * to use config_path goes by them. A program finds out that it was in one of these ways: the file that it was told to
- * use is in a state that the keeper has seen (`config` or `seen`; then both have the same file, by whatever path); or
- * it has the same path, and the file is missing or has changed within WIRE_CONFIG_YOUNG_NS. Else it asks: no keeper has
- * looked at the file since it was changed, or the path leads this program to another file.
+ * The rules are those of the file config_path, whatever its state now. The rules of a file that was changed, is invalid
+ * or missing stay in force until the keeper publishes others (keeper/callers/configfile.h). So every program that was
+ * told to use config_path goes by them. A program knows that it is such a program if
+ *  - the file that it was told to use is in a state that the keeper has seen (`config` or `seen`): then both have the
+ * same file, by whatever path; or
+ *  - it was told the same path, and the file is missing or has changed within WIRE_CONFIG_YOUNG_NS.
+ * Otherwise it asks the keeper: no keeper has looked at the file since it was changed, or the path leads this program
+ * to another file.
  *
- * It stays when its keeper ends and the next keeper goes on with the same file: it is never
- * truncated (SIGBUS in programs), never replaced, and always PAGE_BYTES long.
+ * The file stays when its keeper ends, and the next keeper goes on with it. It is never replaced, never truncated (that
+ * would be SIGBUS in programs), and, but for the moment in which the first keeper makes it, PAGE_BYTES long.
  *
- * Writing: one keeper at a time (it holds RUNTIME_DIR/keeper.lock). `seq` is odd while the rules change.
- * Reading is safe against a writer at any moment: every offset is checked against the page, strings are
- * copied nowhere, and a result counts only if `seq` was even and the same before and after.
+ * Writing: one keeper at a time (it holds RUNTIME_DIR/keeper.lock). `seq` is odd while the rules change. Reading is
+ * safe at any moment of a writer's work: every offset is checked against the page, and a result counts only if `seq`
+ * was even, and the same before and after.
  *
  * libc only, no allocation, usable in signal handlers.
  */
@@ -40,12 +42,12 @@
 enum page_state {
 	PAGE_EMPTY = 0, /* no keeper has written it yet */
 	PAGE_RULES,     /* the rules are in force */
-	PAGE_INVALID, /* `config` is invalid and no rules were known before: every lock call is refused, `message` says
-			 where. Only for programs whose file is just in this state */
+	PAGE_INVALID,   /* the file in the state `config` is invalid, and no rules were known before: every lock call is
+			   refused, and `message` says why. Only for programs whose file is in exactly this state */
 };
 
-/* Rules stand one after the other from `rules` on: a struct page_rule, its pattern (resolved, absolute,
- * NUL-terminated), padding to 8 bytes. */
+/* Rules stand one after the other from `rules` on: each is a struct page_rule, its pattern (resolved, absolute,
+ * NUL-terminated), and padding to 8 bytes. */
 enum page_rule_kind { PAGE_RULE_PATH = 0, PAGE_RULE_GLOB, PAGE_RULE_TREE, PAGE_RULE_KINDS };
 struct page_rule {
 	uint32_t bytes; /* of this record, header and padding included; a multiple of 8 */
@@ -59,10 +61,11 @@ struct page {
 	uint32_t seq;
 	uint32_t state; /* enum page_state */
 	uint32_t rules_bytes;
-	struct wire_config_id config; /* the file when the rules were read from it; none: they are the keeper's copy */
-	uint64_t root_dev, root_ino;  /* the keeper's "/": a program with another one must ask the keeper */
-	uint32_t keeper; /* its pid: a waiting probe of its has a record lock for a moment, which is nobody's
-			    (keeper/kernel/probe.h) */
+	struct wire_config_id
+		config; /* the file when the rules were read; none: they were read from the keeper's copy */
+	uint64_t root_dev, root_ino; /* the keeper's "/": a program with another root directory must ask the keeper */
+	uint32_t keeper;             /* its pid: a record lock of the keeper's is a probe, and belongs to no program
+					(keeper/kernel/probe.h) */
 	uint32_t reserved;
 	struct wire_config_id seen; /* the file when the keeper last looked */
 	uint64_t config_hash;       /* leases_hash(config_path) */
@@ -81,35 +84,34 @@ enum page_answer {
 	PAGE_SAYS_NO,      /* not protected */
 	PAGE_SAYS_YES,     /* protected */
 	PAGE_SAYS_REFUSE,  /* PAGE_INVALID for this configuration: refuse, with `message` */
-	PAGE_SAYS_NOTHING, /* empty, of another configuration or version, or being written for too long: ask the keeper
-			    */
+	PAGE_SAYS_NOTHING, /* empty, of another configuration or version, or written for too long: ask the keeper */
 };
 
 /* Which configuration a program was told to use. */
 struct page_config {
-	struct wire_config_id id; /* the file now; none: it is missing or cannot be examined */
-	uint64_t path_hash;       /* leases_hash() of its path; 0: it may lead the keeper to another file */
+	struct wire_config_id id; /* the file's state now; none: it is missing or cannot be examined */
+	uint64_t path_hash;       /* leases_hash() of its path; 0: the path may lead the keeper to another file */
 	bool young;               /* wire_config_is_young() */
 };
 
-/* Says whether `path` (resolved, absolute) is protected under the configuration `mine`.
- * With PAGE_SAYS_REFUSE, message (PAGE_MESSAGE_BYTES, may be NULL) gets the text. */
+/* Says whether `path` (resolved, absolute) is protected under the configuration `mine`. With PAGE_SAYS_REFUSE,
+ * `message` (may be NULL) gets the text, printable. */
 enum page_answer page_ask(const struct page *page, const struct page_config *mine, const char *path,
 			  char message[PAGE_MESSAGE_BYTES]);
 
-/* The same of all that is below the directory `path` ("": the root), and of itself: PAGE_SAYS_NO if no rule can match
- * any of it; PAGE_SAYS_YES: one may. */
+/* The same for the directory `path` ("": the root) and all paths below it. PAGE_SAYS_NO: no rule can match any of them.
+ * PAGE_SAYS_YES: a rule may. */
 enum page_answer page_ask_below(const struct page *page, const struct page_config *mine, const char *path);
 
-/* Which configuration the page speaks of; all or nothing of it matters to page_ask(), which compares it again. */
+/* Copies `config`. A copy that was torn by a writer does no harm: page_ask() compares it with the page again. */
 void page_config(const struct page *page, struct wire_config_id *id);
 
-/* One rule against one path: pure. `pattern` is resolved and absolute.
- * PATH: equal. GLOB: `*`, `?`, `[a-z]`, `[!x]`, `\x`; none of them matches '/', and none but a
- * literal dot matches a leading dot of a name. TREE: everything below the directory, at any depth. */
+/* Does this rule match this path? Pure. `pattern` is resolved and absolute. PATH: equal. GLOB: `*`, `?`, `[a-z]`,
+ * `[!x]`, `\x`; none of them matches '/', and only a literal dot matches the dot at the beginning of a name. TREE:
+ * every path below the directory, at any depth. */
 bool page_rule_matches(enum page_rule_kind kind, const char *pattern, const char *path);
 
-/* The keeper's side: appends a rule at *used of rules[]. 0, or -ENOSPC. */
+/* The keeper's side: appends a rule at rules[*used], and adds its bytes to *used. 0, or -ENOSPC. */
 int page_rule_append(unsigned char *rules, size_t size, size_t *used, enum page_rule_kind kind, const char *pattern);
 
 #endif

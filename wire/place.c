@@ -16,11 +16,11 @@
 #define SYSTEM_CONFIG "/etc/dflock.conf"
 #define USER_CONFIG   "/.config/dflock.conf"
 
-/* A path below no directory: opening it fails, so that a DFLOCK_CONFIG that cannot be used refuses lock calls
- * and never means "no configuration". */
+/* Stands for a DFLOCK_CONFIG that cannot be used. Opening it always fails, so lock calls are refused; it never means
+ * "no configuration". */
 #define UNUSABLE_CONFIG "/dev/null/DFLOCK_CONFIG-has-no-usable-absolute-path"
 
-/* An empty value counts as none: `DFLOCK_CONFIG= job` is how a shell switches it off. */
+/* An empty value counts as unset: in a shell, `DFLOCK_CONFIG= job` is the way to unset it for one command. */
 static const char *place_setting(const char *name)
 {
 	const char *value = secure_getenv(name);
@@ -28,7 +28,7 @@ static const char *place_setting(const char *name)
 	return value && *value ? value : NULL;
 }
 
-/* Not there, or in a home directory that is somebody else's (HOME after su): then it is none of ours. */
+/* False: there is no such file, or it is in another user's home directory (HOME after su), and so not for us. */
 static bool place_is_there(const char *path)
 {
 	struct stat st;
@@ -36,12 +36,12 @@ static bool place_is_there(const char *path)
 	return sys_stat(path, &st) == 0 || (errno != ENOENT && errno != ENOTDIR && errno != EACCES);
 }
 
-/* Are the rules that programs of this user go by those of the configuration `path`? */
+/* Do programs of this user go by the rules of the configuration `path`, as the page says? */
 static bool place_is_in_force(const struct place *place, const char *path)
 {
 	uid_t euid = sys_geteuid();
 	char dir[PLACE_DIR_BYTES], why[256];
-	/* The page as far as its path. */
+	/* The beginning of the page, up to the path and with it. */
 	char head[offsetof(struct page, config_path) + PATH_MAX];
 	uint64_t magic;
 	uint32_t version, state;
@@ -74,8 +74,8 @@ static bool place_is_in_force(const struct place *place, const char *path)
 static void place_make_absolute(struct text *text, const char *path)
 {
 	if (path[0] != '/') {
-		/* The raw call: libc's getcwd() allocates where the kernel's fails, and turns away what is
-		 * "(unreachable)" by doing so. */
+		/* The raw call: where the kernel has no path ("(unreachable)..."), libc's getcwd() looks for one itself
+		 * and allocates memory. */
 		long n = sys_raw(SYS_getcwd, text->buf, text->size);
 
 		if (n < 2 || text->buf[0] != '/') {

@@ -10,9 +10,9 @@
  *   the time in ns. Then the keeper looks again, and goes by the rule.
  *
  * Why no other user can make two processes disagree: another user can only make and remove entries that are not ours,
- * and these never count. /dev/shm is sticky, so no other user can remove or rename an entry that is ours. To give one of
- * the user's own directories such a name, another user needs the right to write that directory (the kernel asks for it
- * when a directory gets another parent), and then it is not ours. A mount on an entry (a user may mount FUSE on a
+ * and these never count. /dev/shm is sticky, so no other user can remove or rename an entry that is ours. To give one
+ * of the user's own directories such a name, another user needs the right to write that directory (the kernel asks for
+ * it when a directory gets another parent), and then it is not ours. A mount on an entry (a user may mount FUSE on a
  * directory of his own, with any owner that his server likes) is another device. The name dflock-UID.TIME cannot be
  * taken in advance, since its time is read only when it is made. So a squatter decides under which name the first
  * directory is made, and nothing after that: if he frees dflock-UID again, the sibling stays the lowest of ours, and it
@@ -23,8 +23,8 @@
  * others find that directory. With dflock-UID taken there may be several siblings, and processes that looked in between
  * may use any of them; each process finds the lowest one when it looks the next time, which a program does for each
  * question. The keeper of a directory that no process finds any more ends when it is idle. Until then two keepers are
- * two hosts: they exclude each other through the store, so nothing but some speed is lost. Entries are never removed, so
- * the lowest name changes only when a lower one is made, and that ends with the last of those processes.
+ * two hosts: they exclude each other through the store, so nothing but some speed is lost. Entries are never removed,
+ * so the lowest name changes only when a lower one is made, and that ends with the last of those processes.
  *
  * User namespaces. The kernel says in the process's own namespace whom a file belongs to; it translates geteuid() and
  * st_uid alike, so equal numbers mean the same user. The exception is 65534, which stands for every user without a
@@ -50,9 +50,9 @@
 
 #include "wire/sys.h"
 
-#define SHM_DIR      "/dev/shm"
-#define NAME         "dflock-"
-#define ROUNDS       16 /* of looking and making; each one more after another process was faster */
+#define SHM_DIR "/dev/shm"
+#define NAME    "dflock-"
+#define ROUNDS  16 /* of looking and making; each one more after another process was faster */
 
 /* Foreign: anything that is not ours, also an entry that cannot be examined. */
 enum rundir_entry { ENTRY_ABSENT, ENTRY_FOREIGN, ENTRY_OURS };
@@ -84,9 +84,9 @@ static int rundir_examine(int dir, const char *name, struct rundir_base *b)
 		  STATX_TYPE | STATX_MODE | STATX_UID, &stx) != 0)
 		return -errno;
 	*b = (struct rundir_base){.path = name,
-			   .dev = makedev(stx.stx_dev_major, stx.stx_dev_minor),
-			   .owner = stx.stx_uid,
-			   .mode = stx.stx_mode};
+				  .dev = makedev(stx.stx_dev_major, stx.stx_dev_minor),
+				  .owner = stx.stx_uid,
+				  .mode = stx.stx_mode};
 	return 0;
 }
 
@@ -128,8 +128,10 @@ struct kernel_dirent {
 	char name[];
 };
 
-/* Goes through the entries whose names begin with `prefix`: the lowest name of ours in `lowest`, "" if there is none. */
-static int rundir_find_sibling(int dir, const char *prefix, const struct rundir_base *base, uid_t uid, char lowest[PLACE_DIR_BYTES])
+/* Goes through the entries whose names begin with `prefix`: the lowest name of ours in `lowest`, "" if there is
+ * none. */
+static int rundir_find_sibling(int dir, const char *prefix, const struct rundir_base *base, uid_t uid,
+			       char lowest[PLACE_DIR_BYTES])
 {
 	_Alignas(struct kernel_dirent) char buf[2048];
 	size_t len = strlen(prefix), room = PLACE_DIR_BYTES - strlen(base->path) - 1;
@@ -182,7 +184,8 @@ static void rundir_name(char name[PLACE_DIR_BYTES], uid_t number, const struct t
 }
 
 /* Looks below /dev/shm. *first: what has the first name. 0, with "" in dir if there is none of ours; or -errno. */
-static int rundir_find_in_shm(const struct rundir_base *base, uid_t uid, uid_t number, char dir[PLACE_DIR_BYTES], enum rundir_entry *first)
+static int rundir_find_in_shm(const struct rundir_base *base, uid_t uid, uid_t number, char dir[PLACE_DIR_BYTES],
+			      enum rundir_entry *first)
 {
 	char name[PLACE_DIR_BYTES], lowest[PLACE_DIR_BYTES];
 	int fd = rundir_open_at(AT_FDCWD, base->path, O_RDONLY | O_DIRECTORY), ret = 0;
@@ -208,8 +211,8 @@ static int rundir_find_in_shm(const struct rundir_base *base, uid_t uid, uid_t n
 static int rundir_refuse_guest(struct text *why)
 {
 	text_add(why, "no keeper of this user runs outside of this user namespace, and one inside could not stop the "
-		      "user's other programs; start dflockd outside, or set DFLOCK_RUNTIME_DIR to a directory for this "
-		      "namespace alone");
+		      "user's other programs; start dflockd outside, or set DFLOCK_RUNTIME_DIR to a directory for "
+		      "this namespace alone");
 	return -EPERM;
 }
 
@@ -223,8 +226,8 @@ static int rundir_find_in_run(uid_t uid, bool make, char dir[PLACE_DIR_BYTES], s
 	uid_t number;
 
 	text_init(&unsaid, ignored, sizeof(ignored));
-	if (rundir_examine(AT_FDCWD, RUNDIR_SYSTEM, &base) < 0 || !S_ISDIR(base.mode) || base.mode & (S_IWGRP | S_IWOTH) ||
-	    rundir_number(&base, uid, &number, &unsaid) < 0)
+	if (rundir_examine(AT_FDCWD, RUNDIR_SYSTEM, &base) < 0 || !S_ISDIR(base.mode) ||
+	    base.mode & (S_IWGRP | S_IWOTH) || rundir_number(&base, uid, &number, &unsaid) < 0)
 		return -ENOENT;
 	text_init(&text, name, sizeof(name));
 	text_add_number(&text, number);
@@ -323,7 +326,8 @@ static int rundir_by_environment(const struct place *place, char dir[PLACE_DIR_B
 	return 0;
 }
 
-static int rundir_search(const struct place *place, uid_t uid, bool make, char dir[PLACE_DIR_BYTES], char *line, size_t size)
+static int rundir_search(const struct place *place, uid_t uid, bool make, char dir[PLACE_DIR_BYTES], char *line,
+			 size_t size)
 {
 	int ret = -EAGAIN;
 	struct text why;
@@ -341,7 +345,8 @@ static int rundir_search(const struct place *place, uid_t uid, bool make, char d
 		ret = rundir_look(uid, make, dir, &why);
 	}
 	if (ret == -EAGAIN)
-		rundir_no_place(&why, EAGAIN, "no runtime directory can be made below " SHM_DIR ": others make and remove it");
+		rundir_no_place(&why, EAGAIN,
+				"no runtime directory can be made below " SHM_DIR ": others make and remove it");
 	return ret;
 }
 
@@ -355,29 +360,29 @@ int rundir_make(const struct place *place, uid_t uid, char dir[PLACE_DIR_BYTES],
 	return rundir_search(place, uid, true, dir, why, why_size);
 }
 
-bool rundir_is_taken(uid_t uid, char *line, size_t size)
+bool rundir_is_taken(uid_t uid, char *why, size_t why_size)
 {
 	char path[PLACE_DIR_BYTES], name[PLACE_DIR_BYTES];
 	struct rundir_base shm, b;
-	struct text why;
+	struct text text;
 	uid_t number;
 
-	text_init(&why, line, size);
-	if (rundir_examine(AT_FDCWD, SHM_DIR, &shm) < 0 || rundir_number(&shm, uid, &number, &why) < 0)
+	text_init(&text, why, why_size);
+	if (rundir_examine(AT_FDCWD, SHM_DIR, &shm) < 0 || rundir_number(&shm, uid, &number, &text) < 0)
 		return false;
 	rundir_name(name, number, NULL);
 	rundir_set(path, SHM_DIR, name);
 	if (rundir_entry(AT_FDCWD, path, &shm, uid) != ENTRY_FOREIGN || rundir_examine(AT_FDCWD, path, &b) < 0)
 		return false;
-	text_init(&why, line, size);
-	text_add(&why, path);
+	text_init(&text, why, why_size);
+	text_add(&text, path);
 	if (b.owner != uid) {
-		text_add(&why, " belongs to uid ");
-		text_add_number(&why, b.owner);
+		text_add(&text, " belongs to uid ");
+		text_add_number(&text, b.owner);
 	} else if (S_ISDIR(b.mode) && b.dev == shm.dev) {
-		text_add(&why, " can be written by others");
+		text_add(&text, " can be written by others");
 	} else {
-		text_add(&why, " is a mount point, or no directory");
+		text_add(&text, " is a mount point, or no directory");
 	}
 	return true;
 }

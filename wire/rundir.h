@@ -2,8 +2,8 @@
  * The runtime directory: where the programs of one user and that user's keeper find each other. It holds the keeper's
  * socket, page and table of leases (dflockd(8), FILES). rundir.c has the rule, and why all processes of a user agree.
  *
- * libc only, no allocation, at most 5 kB of stack; usable in signal handlers. `uid` is the caller's effective one, as
- * geteuid() gives it. `why` gets one line that says what is wrong and what to do.
+ * libc only, no allocation, at most 5 kB of stack; usable in signal handlers; errno may change. `uid` is the caller's
+ * effective one, as geteuid() gives it. `why` gets one line that says what is wrong and what to do.
  */
 #ifndef DFLOCK_WIRE_RUNDIR_H
 #define DFLOCK_WIRE_RUNDIR_H
@@ -14,30 +14,33 @@
 
 #include "wire/place.h"
 
-/* The system keeper's. */
+/* The system keeper's directory. */
 #define RUNDIR_SYSTEM "/run/dflock"
 
 /*
  * Finds the runtime directory of `uid`, and changes nothing:
- *   DFLOCK_RUNTIME_DIR, whether or not it is there and usable (rundir_open() says);
- *   /run/dflock, if it has a keeper.sock: the system keeper's;
- *   /run/dflock/UID, if it is there and the user's;
+ *   DFLOCK_RUNTIME_DIR, whether it exists and is usable or not (rundir_open() says that); else
+ *   /run/dflock, if it has a keeper.sock: the system keeper's; else
+ *   /run/dflock/UID, if it exists and belongs to the user; else
  *   /dev/shm/dflock-UID, or a sibling of it (rundir.c).
- * 0 with its path in `dir`. -ENOENT with "" in `dir`: there is none yet, the next keeper makes one. Else -errno.
+ * 0 with its path in `dir`. -ENOENT with "" in `dir`: none exists; the next keeper makes one. Else -errno.
  */
 int rundir_find(const struct place *place, uid_t uid, char dir[PLACE_DIR_BYTES], char *why, size_t why_size);
 
-/* The same for a keeper: makes one (mode 0700, less the umask) if there is none. 0 or -errno, never -ENOENT. */
+/* The same for a keeper: makes one (mode 0700, less the umask) if there is none; but a DFLOCK_RUNTIME_DIR is left to
+ * rundir_open(). 0 or -errno, never -ENOENT. */
 int rundir_make(const struct place *place, uid_t uid, char dir[PLACE_DIR_BYTES], char *why, size_t why_size);
 
 /*
- * Opens a runtime directory (O_PATH | O_CLOEXEC, links not followed) and checks it: owned by root or `uid`, not
- * writable by others, on a tmpfs. With `create`, makes it (mode 0700) if missing. Returns the descriptor, which the
- * caller closes, or -errno. -ENOENT: it is not there (no keeper has run yet).
+ * Opens a runtime directory (O_PATH | O_CLOEXEC, links not followed) and checks it: it must belong to root or `uid`,
+ * not be writable by others, and be on a tmpfs or ramfs. With `create`, makes it (mode 0700, less the umask) if it is
+ * missing. Returns the descriptor, which the caller closes, or -errno. -ENOENT: it does not exist (no keeper has run
+ * since boot).
  */
 int rundir_open(const char *dir, uid_t uid, bool create, char *why, size_t why_size);
 
-/* Did somebody else take the first name below /dev/shm? Then what `why` says is for `dflock doctor` to pass on. */
+/* Does the first name below /dev/shm belong to something that is not ours? If so, `why` says to what: for `dflock
+ * doctor`. */
 bool rundir_is_taken(uid_t uid, char *why, size_t why_size);
 
 #endif

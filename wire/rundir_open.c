@@ -100,25 +100,25 @@ static int rundir_check(int fd, const char *dir, uid_t uid, struct text *why)
 		return rundir_finding(why, dir, errno, "cannot be examined", NULL);
 	if (S_ISLNK(st.st_mode))
 		return rundir_finding(why, dir, ELOOP, "is a symbolic link",
-			       "; name the directory itself in DFLOCK_RUNTIME_DIR, or remove the link");
+				      "; name the directory itself in DFLOCK_RUNTIME_DIR, or remove the link");
 	if (!S_ISDIR(st.st_mode))
 		return rundir_finding(why, dir, ENOTDIR, "is not a directory", "; remove it or set DFLOCK_RUNTIME_DIR");
 	if (st.st_uid == RUNDIR_OVERFLOW_UID && rundir_is_unknown(uid))
-		return rundir_finding(why, dir, EPERM, "cannot be said to be anybody's",
-			       ", since this process's user has no number in its user namespace; map it there "
-			       "(unshare --map-user)");
+		return rundir_finding(why, dir, EPERM, "belongs to a user that cannot be identified",
+				      ", since this process's user has no number in its user namespace; map it there "
+				      "(unshare --map-user)");
 	if (st.st_uid != 0 && st.st_uid != uid) {
 		text_init(&text, owner, sizeof(owner));
 		text_add(&text, "belongs to uid ");
 		text_add_number(&text, st.st_uid);
 		return rundir_finding(why, dir, EPERM, owner,
-			       ", not to you or root; have it removed, or set DFLOCK_RUNTIME_DIR");
+				      ", not to you or root; have it removed, or set DFLOCK_RUNTIME_DIR");
 	}
 	if (st.st_mode & (S_IWGRP | S_IWOTH))
 		return rundir_finding(why, dir, EPERM, "can be written by others", "; take that away with chmod go-w");
 	if (!rundir_is_in_memory(&fs))
 		return rundir_finding(why, dir, EINVAL, "is not on a tmpfs",
-			       "; set DFLOCK_RUNTIME_DIR to a directory below /dev/shm or /run");
+				      "; set DFLOCK_RUNTIME_DIR to a directory below /dev/shm or /run");
 	return 0;
 }
 
@@ -137,7 +137,7 @@ int rundir_open(const char *dir, uid_t uid, bool create, char *why, size_t why_s
 		return rundir_finding(&text, dir, EINVAL, "is not absolute", "; give it with a leading /");
 	if (path.cut)
 		return rundir_finding(&text, dir, ENAMETOOLONG, "has too long a name",
-			       " for a socket in it; choose a shorter one");
+				      " for a socket in it; choose a shorter one");
 	/* A slash at the end would make the kernel follow a link. */
 	while (path.len > 1 && name[path.len - 1] == '/')
 		name[--path.len] = '\0';
@@ -150,7 +150,7 @@ int rundir_open(const char *dir, uid_t uid, bool create, char *why, size_t why_s
 	}
 	if (fd < 0 && errno == ENOENT)
 		return rundir_finding(&text, name, ENOENT, "is not there",
-			       ": no keeper has run yet; start dflockd, or set DFLOCK_RUNTIME_DIR");
+				      ": no keeper has run yet; start dflockd, or set DFLOCK_RUNTIME_DIR");
 	if (fd < 0)
 		return rundir_finding(&text, name, errno, "cannot be opened", NULL);
 	ret = rundir_check(fd, name, uid, &text);

@@ -1,9 +1,11 @@
 /*
- * A record that many threads, signal handlers and forked children read and write without ever waiting.
+ * A record that many threads, signal handlers and forked children read and write without waiting.
  *
- * A reader that meets a writer gets nothing, a writer that meets another one gives up: both then do without
- * the record, which therefore may only hold what can be found out anew. If a fork copies a record that another
- * thread was writing, it is lost for the child. Records are multiples of four bytes.
+ * A reader that meets a writer gets nothing; a writer that meets another writer gives up. Both then do without the
+ * record, so it may only hold what can be found out again. If a fork copies a record while another thread is writing
+ * it, the child can never use that record. A record's size is a multiple of four bytes.
+ *
+ * `seq` is the record's sequence number: even while it may be read, 0 at first.
  */
 #ifndef DFLOCK_WIRE_SEQCOPY_H
 #define DFLOCK_WIRE_SEQCOPY_H
@@ -12,7 +14,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Word by word with atomics: a reader may look while a writer writes, and must not be miscompiled for it. */
+/* Copies word by word with atomics: a reader may read while a writer writes, and the compiler must not assume
+ * otherwise. */
 static inline void seqcopy_words(void *to, const void *from, size_t bytes)
 {
 	uint32_t *t = to;
@@ -22,6 +25,7 @@ static inline void seqcopy_words(void *to, const void *from, size_t bytes)
 		__atomic_store_n(&t[i], __atomic_load_n(&f[i], __ATOMIC_RELAXED), __ATOMIC_RELAXED);
 }
 
+/* Copies the record to `out`. False: a writer was met, and what is in `out` means nothing. */
 static inline bool seqcopy_read(const uint32_t *seq, void *out, const void *record, size_t bytes)
 {
 	uint32_t before = __atomic_load_n(seq, __ATOMIC_ACQUIRE);
@@ -33,6 +37,7 @@ static inline bool seqcopy_read(const uint32_t *seq, void *out, const void *reco
 	return __atomic_load_n(seq, __ATOMIC_RELAXED) == before;
 }
 
+/* Copies `in` to the record, unless another writer is met. */
 static inline void seqcopy_write(uint32_t *seq, void *record, const void *in, size_t bytes)
 {
 	uint32_t before = __atomic_load_n(seq, __ATOMIC_RELAXED);
@@ -45,8 +50,8 @@ static inline void seqcopy_write(uint32_t *seq, void *record, const void *in, si
 	__atomic_store_n(seq, before + 2, __ATOMIC_RELEASE);
 }
 
-/* For a record with one writer: it always writes, also where one before it died half-way, and what the writer does next
- * is after it for everybody. */
+/* For a record with only one writer at a time. It always writes, also where an earlier writer died half-way; and every
+ * other thread sees the record before it sees what the writer does next. */
 static inline void seqcopy_publish(uint32_t *seq, void *record, const void *in, size_t bytes)
 {
 	uint32_t odd = __atomic_load_n(seq, __ATOMIC_RELAXED) | 1;

@@ -1,6 +1,6 @@
 /*
- * System calls without libc's syscall() and stat(): the shim exports a syscall() of its own, which must not see the
- * shim's own calls, and stat@GLIBC_2.33 would keep the shim from loading with an older glibc. Callable anywhere, also
+ * System calls without libc's syscall() and stat(): the shim exports a syscall() of its own, which must not get the
+ * shim's own calls; and a shim that needs stat@GLIBC_2.33 would not load with an older glibc. Callable anywhere, also
  * in signal handlers, after fork and before constructors. None is a cancellation point.
  */
 #ifndef DFLOCK_WIRE_SYS_H
@@ -13,11 +13,13 @@
 #include <unistd.h>
 
 #if (defined(__x86_64__) && !defined(__ILP32__)) || defined(__aarch64__)
-/* Here the calls are made inline, and the shim exports syscall(). Elsewhere they are libc's, and it does not. */
+/* On these machines the calls are inline, and the shim exports syscall(). On others they are libc's, and it does
+ * not. */
 #define SYS_INLINE 1
 #endif
 
-/* The values are passed on as they are: pointers and longs for what the kernel reads as such. 0 or more, or -errno. */
+/* Passes the values on as they are: the caller gives a pointer or a long where the kernel reads one. 0 or more, or
+ * -errno. */
 static inline long sys_call(long number, long a, long b, long c, long d, long e, long f)
 {
 #if defined(SYS_INLINE) && defined(__x86_64__)
@@ -53,7 +55,7 @@ static inline long sys_call(long number, long a, long b, long c, long d, long e,
 /* sys_raw(SYS_read, fd, buf, size): up to six arguments. 0 or more, or -errno; errno stays. */
 #define sys_raw(...) SYS_CALL_(__VA_ARGS__, 0, 0, 0, 0, 0, 0, 0)
 
-/* The result of sys_raw() as libc would give it. */
+/* The result of sys_raw() as libc gives it: -1 with errno set, or the value. */
 static inline long sys_libc(long ret)
 {
 	if (ret < 0 && ret >= -4095) {
@@ -63,7 +65,7 @@ static inline long sys_libc(long ret)
 	return ret;
 }
 
-/* As stat(2) and fstat(2), with errno. There, the kernel's struct stat is libc's. */
+/* As stat(2) and fstat(2), with errno. With SYS_INLINE, the kernel's struct stat is also libc's. */
 static inline int sys_stat(const char *path, struct stat *st)
 {
 #ifdef SYS_INLINE
@@ -82,7 +84,8 @@ static inline int sys_fstat(int fd, struct stat *st)
 #endif
 }
 
-/* Not libc's: under fakeroot(1) every user is told to be root there, and the kernel and the keeper know better. */
+/* Not libc's geteuid(): under fakeroot(1) that returns 0 for every user, and the kernel and the keeper go by the real
+ * one. */
 static inline uid_t sys_geteuid(void)
 {
 #ifdef SYS_geteuid32

@@ -1,8 +1,8 @@
 /*
  * Bounded text for places where stdio may not be used: no allocation, no locale, usable in signal handlers.
  *
- * A text is always NUL-terminated. What does not fit is cut off, and `cut` remembers it; who builds a path
- * must look at it, who builds a message need not.
+ * A text is always NUL-terminated. What does not fit is cut off, and `cut` is set: code that builds a path must look at
+ * it, code that builds a message need not.
  */
 #ifndef DFLOCK_WIRE_TEXT_H
 #define DFLOCK_WIRE_TEXT_H
@@ -22,7 +22,7 @@ void text_init(struct text *text, char *buf, size_t size);
 
 void text_add(struct text *text, const char *s);
 void text_add_bytes(struct text *text, const char *s, size_t n);
-void text_add_number(struct text *text, int64_t n); /* decimal */
+void text_add_number(struct text *text, int64_t n); /* in decimal */
 void text_add_errno(struct text *text, int err);    /* what strerror(err) says in the C locale; err is positive */
 
 #endif

@@ -167,16 +167,16 @@ static bool own_piece(const struct table *t, uint32_t slot, unsigned char *owned
 }
 
 /* Damage must not make a new lease write over the text of another one: a slot keeps its piece if that is the text of its
- * lease, or if it has no lease and nobody else has any of the piece. */
+ * lease, or if it has no lease and nobody else has any of the piece. Also slots
+ * that are not used so far: they may have been. */
 static int drop_doubtful(struct table *t)
 {
 	unsigned char *owned = calloc(1, t->text.bytes / TEXT_UNIT / 8 + 1);
-	uint32_t used = table_used(t);
 
 	if (!owned)
 		return -ENOMEM;
 	for (int leases = 1; leases >= 0; leases--)
-		for (uint32_t i = 0; i < used; i++)
+		for (uint32_t i = 0; i < t->room; i++)
 			if (is_taken(t, i) == leases && t->slots[i].text_room &&
 			    ((leases && !has_text(t, i)) || !own_piece(t, i, owned)))
 				table_put32(&t->slots[i].text_room, 0);

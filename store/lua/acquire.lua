@@ -4,7 +4,8 @@
 -- host)  12 grow (if no other owner has or waits for anything of the name and space, grant the whole range)
 -- 13.. host, beat of each host that the caller calls dead: what it has is dropped if its beat is still that one
 -- Answers: OK fence mode, and from to if that is more than was asked for | WAIT or BUSY, then a number that grows with
--- every WAIT (BUSY: 0), then host, beat, age in ms, 'holds' or 'waits' of up to 16 hosts in the way | GRACE | LIMIT | INC.
+-- every WAIT (BUSY: 0), then host, beat, age in ms, 'holds' or 'waits' of up to 16 hosts in the way | GRACE | LIMIT |
+-- INC
 -- A late duplicate, executed after the token was released, grants anew with another fence: confirm says GONE for the
 -- old fence, and the host that is recalled for a token it does not know releases it.
 local MAX_ENTRIES, MAX_BLOCKERS = 1000, 16
@@ -49,8 +50,8 @@ local function blockers(verdict, arrival, holders, ahead)
 	return answer
 end
 
--- The leases in the way, the waiters ahead, and whether one of these waiters will go on waiting: one that only asks stops
--- soon, and may have stopped already.
+-- The leases in the way, the waiters ahead, and whether one of these waiters will go on waiting: one that only asks
+-- stops soon, and may have stopped already.
 local function in_the_way(lock, mine, place)
 	local holders, ahead, stays = {}, {}, false
 	for _, e in ipairs(lock.l) do
@@ -108,8 +109,8 @@ local function look()
 	end
 end
 look()
--- The waiters ahead may wait for no lease at all: an old snapshot brought them back, or their requests were executed after
--- their hosts had given them up. They are granted, and their hosts give back what they do not know.
+-- The waiters ahead may wait for no lease at all: an old snapshot brought them back, or their requests were executed
+-- after their hosts had given them up. They are granted, and their hosts give back what they do not know.
 if place and #holders == 0 and #ahead > 0 and not pass then -- mutant: forgotten-ahead
 	for _, e in ipairs(hand_over(lock, lock.q)) do
 		granted[#granted + 1] = e
@@ -130,9 +131,9 @@ if not place then
 	commit(lock, granted, token)
 	return granted_answer(mine)
 end
--- Where others wait already, the holders have mostly been asked. Not so for shared locks, which pass waiters if the holders
--- make theirs shared; nor for record locks: their holders may use another part of their range, and F_GETLK wants to know
--- what is in the way.
+-- Where others wait already, the holders have mostly been asked. Not so for shared locks, which pass waiters if the
+-- holders make theirs shared; nor for record locks: their holders may use another part of their range, and F_GETLK
+-- wants to know what is in the way.
 if ask and #holders > 0 and stays and mine.space == 'flock' and mine.mode == 'exclusive' then
 	table.remove(lock.q, place)
 	if queued then
@@ -153,8 +154,8 @@ local arrival = redis.call('HINCRBY', STORE, 'arrivals', 1)
 for _, e in ipairs(holders) do
 	recall(mine, e)
 end
--- The hosts of the waiters ahead may have ended, and then only this request asks the holders that those wait for: for one
--- waiter at each call, in turn.
+-- The hosts of the waiters ahead may have ended, and then only this request asks the holders that those wait for: for
+-- one waiter at each call, in turn.
 if #holders == 0 then -- mutant: forgotten-waiter
 	local w = lock.q[1 + arrival % (place - 1)]
 	for _, e in ipairs(lock.l) do

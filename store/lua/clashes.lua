@@ -1,6 +1,7 @@
 -- In front of entries.lua: which entries (see there) clash.
--- To compare each of many entries with each other entry would take n * n steps: a thousand ranges of a thousand hosts must
--- not stop the server. So many questions are answered by a tree over the bounds of all ranges, which takes n * log n.
+-- To compare each of many entries with each other entry would take n * n steps: a thousand ranges of a thousand hosts
+-- must not stop the server. So many questions are answered by a tree over the bounds of all ranges, which takes
+-- n * log n.
 local FEW = 32 -- so many questions, or entries, are compared one by one: that is still in proportion to n
 
 -- Two files of one host under one name are two owners: they exclude each other as two hosts do.
@@ -14,8 +15,8 @@ local function clash(a, b)
 		not is_same_owner(a, b)
 end
 
--- A collection has add(entry), and first(entry, mode): the entry of this mode that was added first of those that clash with
--- the given one. Without a mode: any entry that clashes, not necessarily the first.
+-- A collection has add(entry), and first(entry, mode): the entry of this mode that was added first of those that
+-- clash with the given one. Without a mode: any entry that clashes, not necessarily the first.
 local function list_of_entries()
 	local entries = {}
 	local function first(entry, mode)
@@ -38,10 +39,10 @@ local function put(pair, node, entry)
 	end
 end
 
--- Two ranges overlap if one of them begins in the other. A node of the tree stands for the bytes between two bounds; its
--- children are 2 * node and 2 * node + 1. A range consists of a few nodes; its begin lies below all nodes of one path to the
--- root. For each space and mode, a node has a pair of the entries whose ranges consist of it among others (made), and a pair
--- of the entries that begin below it (begun).
+-- Two ranges overlap if one of them begins in the other. A node of the tree stands for the bytes between two bounds;
+-- its children are 2 * node and 2 * node + 1. A range consists of a few nodes; its begin lies below all nodes of one
+-- path to the root. For each space and mode, a node has a pair of the entries whose ranges consist of it among others
+-- (made), and a pair of the entries that begin below it (begun).
 local function tree_of_entries(lists)
 	local bounds, place, leaves = {}, {}, 1
 	for _, list in ipairs(lists) do
@@ -60,8 +61,8 @@ local function tree_of_entries(lists)
 		leaves = leaves * 2
 	end
 
-	-- Calls visit(pair, node, entry) for the nodes that a range consists of, with of_made, and for those that it begins
-	-- below, with of_begin.
+	-- Calls visit(pair, node, entry) for the nodes that a range consists of, with of_made, and for those that it
+	-- begins below, with of_begin.
 	local function walk(entry, visit, of_made, of_begin)
 		local node, left, right = leaves + place[entry.from], leaves + place[entry.from], leaves + place[entry.to]
 		while left < right do

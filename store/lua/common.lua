@@ -1,6 +1,7 @@
 -- In front of every script.
--- KEYS[1] the store's record (hash: inc, open, ttl_ms, fence, earlier, arrivals; and the key of each lock that exists ->
--- the incarnation in which it was written)   KEYS[2] the hosts (hash: host -> beat)
+-- KEYS[1] the store's record (hash: inc, open, ttl_ms, fence, earlier, arrivals; and the key of each lock that exists
+-- -> the incarnation in which it was written)
+-- KEYS[2] the hosts (hash: host -> beat)
 -- KEYS[3] the lock, for scripts that work on one
 -- ARGV[1] the incarnation that the caller knows
 -- Numbers whose exact value matters stay below 2^53 and are written with %.0f: a Lua number is a double, and tostring()
@@ -16,17 +17,17 @@ local function now_ms()
 	return t[1] * 1000 + math.floor(t[2] / 1000)
 end
 
--- Says which data this server has. A master's replication id is new at every start and at every promotion; a master that
--- was demoted and comes back keeps its run id but not this one. A replica shows its master's, so that must not count.
--- A connection may survive all of these events, so each script looks.
+-- Says which data this server has. A master's replication id is new at every start and at every promotion; a master
+-- that was demoted and comes back keeps its run id but not this one. A replica shows its master's, so that must not
+-- count. A connection may survive all of these events, so each script looks.
 local function identity()
 	local info = redis.call('INFO', 'replication')
 	return string.find(info, 'role:master', 1, true) and string.match(info, 'master_replid:(%x+)') or 'replica'
 end
 
--- An incarnation is that identity and the time when it was begun: FLUSHALL does not change the identity, but all leases are
--- gone, and each host must be told, also when another host has begun a new incarnation before it asks. Every grant comes
--- through here: to search the text for the known id is faster than to cut the id out of it.
+-- An incarnation is that identity and the time when it was begun: FLUSHALL does not change the identity, but all
+-- leases are gone, and each host must be told, also when another host has begun a new incarnation before it asks.
+-- Every grant comes through here: to search the text for the known id is faster than to cut the id out of it.
 local function is_of_this_server(incarnation)
 	local id = string.sub(incarnation, 1, (string.find(incarnation, '-', 1, true) or 1) - 1)
 	local info = redis.call('INFO', 'replication')
@@ -34,10 +35,10 @@ local function is_of_this_server(incarnation)
 		string.find(info, 'master_replid:' .. id .. '\r', 1, true) ~= nil
 end
 
--- Answers four questions: is the store the one the caller knows; does it grant (open); was the lock written (the incarnation
--- in which it was, or false); the last fence. A script that grants a lease, or says that one stands, looks at the server
--- itself (deep); for the others the record is enough.
--- If a lock that was written is missing, a person or the server's eviction removed it: then the store has lost its memory.
+-- Answers four questions: is the store the one the caller knows; does it grant (open); was the lock written (the
+-- incarnation in which it was, or false); the last fence. A script that grants a lease, or says that one stands,
+-- looks at the server itself (deep); for the others the record is enough. If a lock that was written is missing, a
+-- person or the server's eviction removed it: then the store has lost its memory.
 local function known(deep)
 	local record = redis.call('HMGET', STORE, 'inc', 'open', KEYS[3] or '', 'fence')
 	if record[1] == ARGV[1] and record[3] == ARGV[1] and redis.call('EXISTS', KEYS[3]) == 0 then

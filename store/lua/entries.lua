@@ -69,8 +69,8 @@ local function who_waits_for(gone, lock)
 	return waits, count
 end
 
--- These entries have gone. Makes leases of all waiters that clash with no lease and, unless they may pass, with no earlier
--- waiter that still waits; returns them.
+-- These entries have gone. Makes leases of all waiters that clash with no lease and, unless they may pass, with no
+-- earlier waiter that still waits; returns them.
 local function hand_over(lock, gone)
 	local waits, count = who_waits_for(gone, lock)
 	if count == 0 then
@@ -102,8 +102,9 @@ local function recall(w, e)
 		{'recall', e.token, w.host, w.token, w.space, w.mode, w.from, w.to, w.ask and '1' or '0', NAME}, ' '))
 end
 
--- Recalls the new leases for the waiters, which have told only the hosts that were in their way before. The first waiter of
--- each mode speaks for all; waiters that only ask want an answer each (but a keeper answers no more than MAX_ASKERS).
+-- Recalls the new leases for the waiters, which have told only the hosts that were in their way before. The first
+-- waiter of each mode speaks for all; waiters that only ask want an answer each (but a keeper answers no more than
+-- MAX_ASKERS).
 local MAX_ASKERS = 16
 local function recall_new(lock, granted)
 	if #granted == 0 or #lock.q == 0 then
@@ -132,8 +133,8 @@ local function recall_new(lock, granted)
 	end
 end
 
--- Gives the new leases their fences, writes the lock, and tells their hosts (but not that of the token `answered`, which
--- learns it from the script's answer).
+-- Gives the new leases their fences, writes the lock, and tells their hosts (but not that of the token `answered`,
+-- which learns it from the script's answer).
 local function commit(lock, granted, answered)
 	for _, e in ipairs(granted) do
 		e.fence, e.ask, e.pass = redis.call('HINCRBY', STORE, 'fence', 1), nil, nil

@@ -2,8 +2,9 @@
 -- In grace, a holder whose deadline has not passed puts its lease back. ARGV 2 host  3 token  4 fence  5 file  6 space
 -- 7 mode  8 from  9 to. Raises the host's beat.
 -- Answers: OK fence mode | GONE (grace is over and the lease is not there, or a younger lease clashes with it) | INC
--- A lease in the way with an older fence was brought back by an old snapshot: its holder has lost it, or the caller could
--- not have got a younger fence. Requests that wait in a snapshot are dropped: a host that still waits asks again.
+-- A lease in the way with an older fence was brought back by an old snapshot: its holder has lost it, or the caller
+-- could not have got a younger fence. Requests that wait in a snapshot are dropped: a host that still waits asks
+-- again.
 local same, open = known(true)
 if not same then
 	return {'INC'}

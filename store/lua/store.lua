@@ -15,8 +15,9 @@ local record = redis.call('HMGET', STORE, 'inc', 'open', 'ttl_ms', 'fence', 'ear
 local caller, what, ttl_ms = ARGV[1], ARGV[2], ARGV[3]
 local inc, open, fence = record[1], record[2], record[4] or '0'
 
--- The incarnations before this one, newest first. A server that does not know the caller's incarnation has another past: the
--- address has just begun to lead to it, and hosts have leases that this server never had, or has kept from an earlier time.
+-- The incarnations before this one, newest first. A server that does not know the caller's incarnation has another
+-- past: the address has just begun to lead to it, and hosts have leases that this server never had, or has kept from
+-- an earlier time.
 local earlier = {}
 for word in string.gmatch(record[5] or '', '%S+') do
 	earlier[#earlier + 1] = word
@@ -81,8 +82,8 @@ if not same then
 		table.insert(earlier, 1, inc)
 	end
 	inc, open = identity() .. '-' .. t[1] .. '-' .. t[2], '0' -- mutant: new-memory
-	-- Room for 1,024 grants per ms until the year 2248. Old fences must not come again, neither after the clock went back, nor
-	-- from a replica with another clock that was some grants behind when it was promoted.
+	-- Room for 1,024 grants per ms until the year 2248. Old fences must not come again, neither after the clock
+	-- went back, nor from a replica with another clock that was some grants behind when it was promoted.
 	fence = number(math.max(inc and tonumber(fence) + 2 ^ 32 or 0, now_ms() * 1024))
 end
 if what ~= 'begin' then

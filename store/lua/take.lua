@@ -1,5 +1,6 @@
--- In front of acquire.lua, before clashes.lua and entries.lua: grants a lock that no host has or waits for, as most are. It
--- does not need the functions of those files, and to define them would take the server longer than all of this.
+-- In front of acquire.lua, before clashes.lua and entries.lua: grants a lock that no host has or waits for, as most
+-- are. It does not need the functions of those files, and to define them would take the server longer than all of
+-- this.
 local same, open, written, fence = known(true)
 if not same then
 	return {'INC'}

@@ -1,4 +1,4 @@
-"""`dflock status` for people: who holds and who waits, here and elsewhere, and what threatens the locks."""
+"""`dflock status` for people: the holders and the waiters, here and elsewhere, and what threatens the locks."""
 import json
 import os
 import re
@@ -118,7 +118,7 @@ def test_record_locks(make_host):
     for host, agent in zip((a, b), agents):
         assert agent.do(f"open 0 {host.path('r')} rwc") == "ok"
     assert agents[0].do("setlk 0 ex 10 5") == "ok" and agents[0].do("setlk 0 sh 100 0") == "ok"
-    assert agents[1].do("setlk 0 ex 50 10") == "ok"  # whoever is alone on a file has all of it until then
+    assert agents[1].do("setlk 0 ex 50 10") == "ok"  # the only host of a file has all of it until then
     lines = paragraph(status(a), "NAME")
     assert re.fullmatch(rf"t/r +record +exclusive +0-49 +held +\d+ +{WHEN}", lines[1])
     assert re.fullmatch(rf"    held by pid {agents[0].pid}, exclusive 10-14, running since {WHEN}: .*/agent", lines[3])
@@ -172,11 +172,11 @@ def test_frozen(make_host, redis):
     job = holder(a)
     shell = shell_of(job)
     redis.signal(signal.SIGSTOP)
-    said = "        FROZEN until it answers: 2 processes (who holds locks, and what they started); "
+    said = "        FROZEN until it answers: 2 processes (holders of locks, and what they started); "
     wait_until(lambda: "are frozen" in a.log(), "they are frozen")
     says(a, re.escape(said) + r"(no other host can have the locks for another \d+ m?s|they are killed if .*)")
     says(a, re.escape(said) + r"they are killed if another host has had the locks, or if it comes back without its memory \(a restart, "
-            r"a failover\): then nobody can tell")
+            r"a failover\): then it cannot be known which host had them")
     says(a, "    ran out: its holders are frozen; they go on if the store still has it, and are killed if .*")
     for pid in (job.pid, shell):
         says(a, rf"    held by pid {pid}, exclusive, .*")
@@ -212,7 +212,7 @@ def test_a_silent_host_and_its_leftovers(make_host):
     name = a.status()["host"]
     assert a.kill_keeper() is False
     wait_until(a.kill_keeper, "the keeper is dead")
-    says(b, r"\(--all shows 1 more, which only silent hosts have: until somebody wants them\)")
+    says(b, r"\(--all shows 1 more, which only silent hosts have: until another host wants them\)")
     assert "t/f" not in status(b)
     says(b, rf"    held +{name} \(silent for .*\) +flock exclusive, whole file +fence \d+", "--all")
     says(b, rf"    {name} +\d.*", "--all")
@@ -230,5 +230,5 @@ def test_a_keeper_that_does_not_answer(make_host):
         os.kill(keeper, signal.SIGCONT)
         os.kill(parent, signal.SIGCONT)
     assert done.returncode == 1 and done.stdout == ""
-    assert re.fullmatch(rf"dflock: the keeper \(pid {keeper}\) has not answered for \d+ s; its log says what it is at\n",
+    assert re.fullmatch(rf"dflock: the keeper \(pid {keeper}\) has not answered for \d+ s; its log may say why\n",
                         done.stderr)

@@ -34,7 +34,7 @@ SIMULATOR = {
                                                       condition("serve-probed", "false")],
     "a lease is closed after the kernel was asked": [step("HELD", "LINGERED", "HELD", "LEASE_DO_PROBE")],
     "the page is not closed when a lease is": [condition("page-closed", "false")],
-    "the page says for a second that leases are sure": [put("page-sure-until", "sure < fresh ? sure : fresh", "fresh")],
+    "the page says for a second that leases are sure": [put("page-sure-until", "sure_until_ns < fresh ? sure_until_ns : fresh", "fresh")],
     "what the page said before the kernel lock was taken is enough": [condition("page-again", "false")],
     "granted by hand-over after the deadline": [condition("granted-late", "false")],
     "the deadline passes unseen": [condition("deadline-passed", "true")],
@@ -68,7 +68,7 @@ MODEL = {
     "thinks that shared and exclusive get along": SIMULATOR["shared and exclusive get along"],
     "knows no deadlock": [condition("chase", "true")],
     "does not see that only a part is wanted": [condition("split", "true")],
-    "gives EDEADLK to any call of a cycle": [put("chase-youngest", "s->arrival != chase->youngest", "false")],
+    "gives EDEADLK to any call of a cycle": [put("chase-youngest", "w->arrival != chase->youngest", "false")],
     "does not show locks of other hosts": [
         before("would-block", "if (s->request.op == WIRE_TEST) { session_reply(s, WIRE_GRANTED, NULL, -1); return; }")],
     "lets nobody pass waiters": [become("pass", ".pass = false && (passes || unfair),")],

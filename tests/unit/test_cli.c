@@ -6,7 +6,7 @@
 
 #include "cli/files.h"
 #include "cli/show.h"
-#include "cli/table.h"
+#include "cli/grid.h"
 
 static char line[FILES_LINE_BYTES];
 
@@ -131,22 +131,22 @@ END_TEST
 
 START_TEST(tables)
 {
-	struct table *table = table_new(2);
+	struct grid *grid = grid_new(2);
 	char *text = NULL;
 	size_t size;
 	FILE *f = open_memstream(&text, &size);
 
 	ck_assert_ptr_nonnull(setlocale(LC_CTYPE, "C.UTF-8"));
-	table_cell(table, "NAME");
-	table_cell(table, "MODE");
-	table_cell(table, "%s",
-		   "gr\xc3\xbc\xc3\x9f"
-		   "e");
-	table_cell(table, "%s", "shared");
-	table_note(table, "    a line between, of any length");
-	table_cell(table, "x");
-	table_cell(table, "%s", "");
-	table_print(table, f);
+	grid_cell(grid, "NAME");
+	grid_cell(grid, "MODE");
+	grid_cell(grid, "%s",
+		  "gr\xc3\xbc\xc3\x9f"
+		  "e");
+	grid_cell(grid, "%s", "shared");
+	grid_note(grid, "    a line between, of any length");
+	grid_cell(grid, "x");
+	grid_cell(grid, "%s", "");
+	grid_print(grid, f);
 	fclose(f);
 	ck_assert_str_eq(text, "NAME   MODE\n"
 			       "gr\xc3\xbc\xc3\x9f"
@@ -154,35 +154,35 @@ START_TEST(tables)
 			       "    a line between, of any length\n"
 			       "x\n");
 	free(text);
-	table_free(table);
+	grid_free(grid);
 }
 END_TEST
 
 /* What the table prints, which the caller frees. */
-static char *printed(struct table *table)
+static char *printed(struct grid *grid)
 {
 	char *text = NULL;
 	size_t size;
 	FILE *f = open_memstream(&text, &size);
 
-	table_print(table, f);
+	grid_print(grid, f);
 	fclose(f);
-	table_free(table);
+	grid_free(grid);
 	return text;
 }
 
 START_TEST(tables_of_hostile_text)
 {
-	struct table *table = table_new(2);
+	struct grid *grid = grid_new(2);
 	char *text, wide[1001];
 
 	ck_assert_ptr_nonnull(setlocale(LC_CTYPE, "C.UTF-8"));
-	table_cell(table, "a\033[2J\nb");
-	table_cell(table, "\xff");
-	table_note(table, "note\r\xe2\x80\xae");
-	table_cell(table, "\xe6\xbc\xa2");
-	table_cell(table, "back\\x1b");
-	text = printed(table);
+	grid_cell(grid, "a\033[2J\nb");
+	grid_cell(grid, "\xff");
+	grid_note(grid, "note\r\xe2\x80\xae");
+	grid_cell(grid, "\xe6\xbc\xa2");
+	grid_cell(grid, "back\\x1b");
+	text = printed(grid);
 	ck_assert_str_eq(text, "a\\x1b[2J\\x0ab  \\xff\n"
 			       "note\\x0d\\xe2\\x80\\xae\n"
 			       "\xe6\xbc\xa2             back\\x1b\n");
@@ -191,10 +191,10 @@ START_TEST(tables_of_hostile_text)
 	memset(wide, 'w', sizeof(wide) - 1);
 	wide[sizeof(wide) - 1] = '\0';
 	setenv("COLUMNS", "40", 1);
-	table = table_new(2);
-	table_cell(table, "%s", wide);
-	table_cell(table, "%s", wide);
-	text = printed(table);
+	grid = grid_new(2);
+	grid_cell(grid, "%s", wide);
+	grid_cell(grid, "%s", wide);
+	text = printed(grid);
 	ck_assert_uint_eq(strlen(text), 2 * 1000 + 3);
 	free(text);
 }
@@ -202,27 +202,27 @@ END_TEST
 
 START_TEST(tables_of_notes_and_of_many_rows)
 {
-	struct table *table = table_new(3);
+	struct grid *grid = grid_new(3);
 	char *text, *p;
 	int count = 0;
 
-	table_note(table, "alone");
-	text = printed(table);
+	grid_note(grid, "alone");
+	text = printed(grid);
 	ck_assert_str_eq(text, "alone\n");
 	free(text);
-	text = printed(table_new(1));
+	text = printed(grid_new(1));
 	ck_assert_str_eq(text, "");
 	free(text);
 	text = printed(NULL);
 	ck_assert_str_eq(text, "(not enough memory to show the rest)\n");
 	free(text);
-	table = table_new(2);
+	grid = grid_new(2);
 	for (int i = 0; i < 20000; i++) {
-		table_cell(table, "%d", i);
-		table_cell(table, "%d", i);
-		table_note(table, "%d", i);
+		grid_cell(grid, "%d", i);
+		grid_cell(grid, "%d", i);
+		grid_note(grid, "%d", i);
 	}
-	text = p = printed(table);
+	text = p = printed(grid);
 	for (; *p; p = strchr(p, '\n') + 1, count++)
 		ck_assert_int_eq(atoi(p), count / 2);
 	ck_assert_int_eq(count, 40000);

@@ -3,7 +3,7 @@
  * table is printed into a text, in which each row is one line, since escaped cells have no line breaks; the notes go
  * between these lines.
  */
-#include "cli/table.h"
+#include "cli/grid.h"
 
 #include <libsmartcols.h>
 #include <stdarg.h>
@@ -15,7 +15,7 @@
 #include "cli/show.h"
 
 /* An escaped byte takes four. */
-#define TEXT_BYTES (4 * TABLE_CELL_BYTES)
+#define TEXT_BYTES (4 * GRID_CELL_BYTES)
 
 struct note {
 	struct note *prev, *next;
@@ -23,7 +23,7 @@ struct note {
 	char text[];
 };
 
-struct table {
+struct grid {
 	struct libscols_table *columns;
 	struct libscols_line *row; /* the last one */
 	size_t width, rows, cells; /* cells: in the last row */
@@ -32,80 +32,80 @@ struct table {
 };
 
 /* Escaping is ours (libsmartcols would escape the backslashes of ours), and so is the width: never a terminal's. */
-static bool table_set_up(struct table *table)
+static bool grid_set_up(struct grid *grid)
 {
-	if (scols_table_enable_noencoding(table->columns, 1) || scols_table_enable_noheadings(table->columns, 1) ||
-	    scols_table_enable_minout(table->columns, 1) || scols_table_set_column_separator(table->columns, "  ") ||
-	    scols_table_set_termforce(table->columns, SCOLS_TERMFORCE_NEVER))
+	if (scols_table_enable_noencoding(grid->columns, 1) || scols_table_enable_noheadings(grid->columns, 1) ||
+	    scols_table_enable_minout(grid->columns, 1) || scols_table_set_column_separator(grid->columns, "  ") ||
+	    scols_table_set_termforce(grid->columns, SCOLS_TERMFORCE_NEVER))
 		return false;
-	for (size_t i = 0; i < table->width; i++)
-		if (!scols_table_new_column(table->columns, NULL, 0, 0))
+	for (size_t i = 0; i < grid->width; i++)
+		if (!scols_table_new_column(grid->columns, NULL, 0, 0))
 			return false;
 	return true;
 }
 
-struct table *table_new(size_t columns)
+struct grid *grid_new(size_t columns)
 {
-	struct table *table = calloc(1, sizeof(*table));
+	struct grid *grid = calloc(1, sizeof(*grid));
 
-	if (!table)
+	if (!grid)
 		return NULL;
-	table->width = table->cells = columns;
-	table->columns = scols_new_table();
-	table->failed = !table->columns || !table_set_up(table);
-	return table;
+	grid->width = grid->cells = columns;
+	grid->columns = scols_new_table();
+	grid->failed = !grid->columns || !grid_set_up(grid);
+	return grid;
 }
 
-void table_cell(struct table *table, const char *format, ...)
+void grid_cell(struct grid *grid, const char *format, ...)
 {
-	char raw[TABLE_CELL_BYTES], text[TEXT_BYTES];
+	char raw[GRID_CELL_BYTES], text[TEXT_BYTES];
 	va_list args;
 
-	if (!table || table->failed)
+	if (!grid || grid->failed)
 		return;
 	va_start(args, format);
 	vsnprintf(raw, sizeof(raw), format, args);
 	va_end(args);
 	show_escape(raw, text, sizeof(text));
-	if (table->cells == table->width) {
-		table->row = scols_table_new_line(table->columns, NULL);
-		table->failed = !table->row;
-		if (table->failed)
+	if (grid->cells == grid->width) {
+		grid->row = scols_table_new_line(grid->columns, NULL);
+		grid->failed = !grid->row;
+		if (grid->failed)
 			return;
-		table->rows++;
-		table->cells = 0;
+		grid->rows++;
+		grid->cells = 0;
 	}
-	table->failed = scols_line_set_data(table->row, table->cells++, text) != 0;
+	grid->failed = scols_line_set_data(grid->row, grid->cells++, text) != 0;
 }
 
-void table_note(struct table *table, const char *format, ...)
+void grid_note(struct grid *grid, const char *format, ...)
 {
-	char raw[TABLE_CELL_BYTES], text[TEXT_BYTES];
+	char raw[GRID_CELL_BYTES], text[TEXT_BYTES];
 	struct note *note;
 	va_list args;
 
-	if (!table || table->failed)
+	if (!grid || grid->failed)
 		return;
 	va_start(args, format);
 	vsnprintf(raw, sizeof(raw), format, args);
 	va_end(args);
 	show_escape(raw, text, sizeof(text));
 	note = malloc(sizeof(*note) + strlen(text) + 1);
-	table->failed = !note;
+	grid->failed = !note;
 	if (!note)
 		return;
-	note->below = table->rows;
+	note->below = grid->rows;
 	strcpy(note->text, text);
-	DL_APPEND(table->notes, note);
+	DL_APPEND(grid->notes, note);
 }
 
-void table_print(struct table *table, FILE *f)
+void grid_print(struct grid *grid, FILE *f)
 {
-	struct note *note = table ? table->notes : NULL;
+	struct note *note = grid ? grid->notes : NULL;
 	char *text = NULL, *line;
 	size_t below = 0;
 
-	if (!table || table->failed || (table->rows && (scols_print_table_to_string(table->columns, &text) || !text))) {
+	if (!grid || grid->failed || (grid->rows && (scols_print_table_to_string(grid->columns, &text) || !text))) {
 		fputs("(not enough memory to show the rest)\n", f);
 		return;
 	}
@@ -123,14 +123,14 @@ void table_print(struct table *table, FILE *f)
 	free(text);
 }
 
-void table_free(struct table *table)
+void grid_free(struct grid *grid)
 {
 	struct note *note, *next;
 
-	if (!table)
+	if (!grid)
 		return;
-	DL_FOREACH_SAFE (table->notes, note, next)
+	DL_FOREACH_SAFE (grid->notes, note, next)
 		free(note);
-	scols_unref_table(table->columns);
-	free(table);
+	scols_unref_table(grid->columns);
+	free(grid);
 }

@@ -1,0 +1,148 @@
+/* store/acks.c: which answers one WAIT decides about, and when replicas are enough. */
+#include <check.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "store/acks.h"
+
+static struct acks acks;
+static struct acks_entry entry[6];
+static unsigned asked;
+static char told[16]; /* one character for each entry that was told: its index; a capital letter: not enough */
+
+static void on_ask(void *arg)
+{
+	ck_assert_ptr_eq(arg, &acks);
+	asked++;
+}
+
+static void on_acknowledged(struct acks_entry *e, bool enough)
+{
+	size_t n = strlen(told);
+
+	ck_assert_uint_lt(n + 1, sizeof(told));
+	told[n] = (char)((enough ? 'a' : 'A') + (e - entry));
+	e->next = NULL; /* the owner may reuse it */
+}
+
+static void setup(void)
+{
+	static const struct acks_events events = {.ask = on_ask, .acknowledged = on_acknowledged};
+
+	acks_init(&acks, &events, &acks);
+	asked = 0;
+	memset(told, 0, sizeof(told));
+}
+
+START_TEST(one_wait_at_a_time)
+{
+	acks_await(&acks, &entry[0]);
+	ck_assert_uint_eq(asked, 1);
+	acks_await(&acks, &entry[1]);
+	acks_await(&acks, &entry[2]);
+	ck_assert_uint_eq(asked, 1);
+
+	acks_answered(&acks, true);
+	ck_assert_str_eq(told, "a");
+	ck_assert_uint_eq(asked, 2);
+
+	acks_await(&acks, &entry[3]); /* behind the second WAIT, which does not cover it */
+	acks_answered(&acks, true);
+	ck_assert_str_eq(told, "abc");
+	ck_assert_uint_eq(asked, 3);
+
+	acks_answered(&acks, true);
+	ck_assert_str_eq(told, "abcd");
+	ck_assert_uint_eq(asked, 3);
+	ck_assert(!acks.asking);
+}
+END_TEST
+
+START_TEST(not_enough)
+{
+	acks_await(&acks, &entry[0]);
+	acks_await(&acks, &entry[1]);
+	/* As when the link closes: the script behind the WAIT had no reply and is forgotten, then the WAIT ends. */
+	acks_forget(&acks, &entry[1]);
+	acks_answered(&acks, false);
+	ck_assert_str_eq(told, "A");
+	ck_assert_uint_eq(asked, 1);
+
+	acks_await(&acks, &entry[2]); /* over the next link */
+	ck_assert_uint_eq(asked, 2);
+	acks_answered(&acks, true);
+	ck_assert_str_eq(told, "Ac");
+}
+END_TEST
+
+START_TEST(forgotten)
+{
+	for (int i = 0; i < 6; i++)
+		acks_await(&acks, &entry[i]); /* 0 is covered, 1 to 5 are behind */
+	acks_forget(&acks, &entry[0]);
+	acks_forget(&acks, &entry[1]);
+	acks_forget(&acks, &entry[3]);
+	acks_forget(&acks, &entry[5]);
+	acks_answered(&acks, true);
+	ck_assert_str_eq(told, "");
+	ck_assert_uint_eq(asked, 2);
+	acks_await(&acks, &entry[5]); /* behind what is left of the list, whose last entry went */
+	acks_answered(&acks, true);
+	ck_assert_str_eq(told, "ce");
+	acks_answered(&acks, true);
+	ck_assert_str_eq(told, "cef");
+}
+END_TEST
+
+static const struct {
+	int replicas, needed;
+} majorities[] = {{0, 0}, {1, 1}, {2, 1}, {3, 2}, {4, 2}, {5, 3}};
+
+START_TEST(how_many_are_enough)
+{
+	const struct config_store config = {.replicas = majorities[_i].replicas, .connect_ms = 1000};
+	redisReply reply = {.type = REDIS_REPLY_INTEGER};
+	char line[REPLY_LINE_BYTES] = "";
+
+	for (reply.integer = 0; reply.integer <= config.replicas; reply.integer++)
+		ck_assert(acks_are_enough(&config, &reply, line) == (reply.integer >= majorities[_i].needed));
+}
+END_TEST
+
+START_TEST(what_is_no_count)
+{
+	const struct config_store config = {.replicas = 2, .connect_ms = 1000};
+	redisReply status = {.type = REDIS_REPLY_STATUS, .str = "OK", .len = 2};
+	redisReply error = {.type = REDIS_REPLY_ERROR, .str = "UNBLOCKED force unblock", .len = 23};
+	redisReply none = {.type = REDIS_REPLY_INTEGER, .integer = 0};
+	char line[REPLY_LINE_BYTES];
+
+	ck_assert(!acks_are_enough(&config, &status, line));
+	ck_assert_ptr_nonnull(strstr(line, "it is no Redis"));
+	ck_assert(!acks_are_enough(&config, &error, line));
+	ck_assert_ptr_nonnull(strstr(line, "it is a replica now"));
+	ck_assert(!acks_are_enough(&config, &none, line));
+	ck_assert_ptr_nonnull(strstr(line, "0 of the 1 replicas that must have acknowledged within 750 ms"));
+}
+END_TEST
+
+int main(void)
+{
+	Suite *suite = suite_create("acks");
+	TCase *t = tcase_create("acks");
+	SRunner *runner;
+	int failed;
+
+	tcase_add_checked_fixture(t, setup, NULL);
+	tcase_add_test(t, one_wait_at_a_time);
+	tcase_add_test(t, not_enough);
+	tcase_add_test(t, forgotten);
+	tcase_add_loop_test(t, how_many_are_enough, 0, sizeof(majorities) / sizeof(*majorities));
+	tcase_add_test(t, what_is_no_count);
+	suite_add_tcase(suite, t);
+	runner = srunner_create(suite);
+	srunner_run_all(runner, CK_NORMAL);
+	failed = srunner_ntests_failed(runner);
+	srunner_free(runner);
+	return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+}

@@ -1,0 +1,93 @@
+/* store/address.c: numbers, names, and a lookup that is cancelled. */
+#include <arpa/inet.h>
+#include <check.h>
+#include <netinet/in.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "store/address.h"
+
+START_TEST(numbers)
+{
+	struct sockaddr_storage out;
+	const struct sockaddr_in *v4 = (const struct sockaddr_in *)&out;
+	const struct sockaddr_in6 *v6 = (const struct sockaddr_in6 *)&out;
+
+	ck_assert(address_of_number("10.1.2.3", 6379, &out));
+	ck_assert_int_eq(v4->sin_family, AF_INET);
+	ck_assert_uint_eq(ntohl(v4->sin_addr.s_addr), 0x0a010203);
+	ck_assert_uint_eq(ntohs(v4->sin_port), 6379);
+	ck_assert(address_of_number("::1", 1, &out));
+	ck_assert_int_eq(v6->sin6_family, AF_INET6);
+	ck_assert(IN6_IS_ADDR_LOOPBACK(&v6->sin6_addr));
+	ck_assert_uint_eq(ntohs(v6->sin6_port), 1);
+	ck_assert(!address_of_number("localhost", 1, &out));
+	ck_assert(!address_of_number("10.1.2.3.4", 1, &out));
+	ck_assert(!address_of_number("", 1, &out));
+}
+END_TEST
+
+START_TEST(shown)
+{
+	char out[24], small[8];
+
+	address_show("redis.example", 6379, out, sizeof(out));
+	ck_assert_str_eq(out, "redis.example:6379");
+	address_show("fd00::1", 6379, out, sizeof(out));
+	ck_assert_str_eq(out, "[fd00::1]:6379");
+	address_show("redis.example", 6379, small, sizeof(small));
+	ck_assert_str_eq(small, "redis.e");
+}
+END_TEST
+
+struct looked {
+	unsigned calls;
+	bool found;
+};
+
+static void on_addresses(void *arg, const struct addrinfo *list, const char *why)
+{
+	struct looked *looked = arg;
+
+	looked->calls++;
+	looked->found = list != NULL;
+	ck_assert((list == NULL) == (why != NULL));
+}
+
+START_TEST(lookups)
+{
+	struct looked there = {0}, missing = {0}, cancelled = {0};
+	uv_loop_t loop;
+	const char *why;
+
+	uv_loop_init(&loop);
+	ck_assert_ptr_nonnull(address_look_up(&loop, "localhost", 6379, on_addresses, &there, &why));
+	ck_assert_ptr_nonnull(address_look_up(&loop, "no.such.name.invalid", 6379, on_addresses, &missing, &why));
+	address_cancel(address_look_up(&loop, "localhost", 6379, on_addresses, &cancelled, &why));
+	uv_run(&loop, UV_RUN_DEFAULT);
+	ck_assert_int_eq(uv_loop_close(&loop), 0);
+	ck_assert_uint_eq(there.calls, 1);
+	ck_assert(there.found);
+	ck_assert_uint_eq(missing.calls, 1);
+	ck_assert(!missing.found);
+	ck_assert_uint_eq(cancelled.calls, 0);
+}
+END_TEST
+
+int main(void)
+{
+	Suite *suite = suite_create("address");
+	TCase *t = tcase_create("address");
+	SRunner *runner;
+	int failed;
+
+	tcase_add_test(t, numbers);
+	tcase_add_test(t, shown);
+	tcase_add_test(t, lookups);
+	suite_add_tcase(suite, t);
+	runner = srunner_create(suite);
+	srunner_run_all(runner, CK_NORMAL);
+	failed = srunner_ntests_failed(runner);
+	srunner_free(runner);
+	return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+}

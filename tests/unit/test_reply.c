@@ -1,0 +1,231 @@
+/* store/reply.c, explain.c and message.c: what comes from the server is bounded and checked, or refused. */
+#include <check.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "store/message.h"
+#include "store/reply.h"
+
+#define TOKEN "0123456789abcdef0123456789abcdef"
+#define OTHER "fedcba9876543210fedcba9876543210"
+#define FROM  "0000000000000000000"
+#define TO    "0000000000000000010"
+
+/* A reply as the reader makes it of the protocol's bytes; NULL: it refuses them. The caller frees it. */
+static redisReply *read_reply(const char *bytes)
+{
+	redisReader *reader = reply_reader_new();
+	void *reply = NULL;
+
+	ck_assert_int_eq(redisReaderFeed(reader, bytes, strlen(bytes)), REDIS_OK);
+	if (redisReaderGetReply(reader, &reply) != REDIS_OK)
+		reply = NULL;
+	redisReaderFree(reader);
+	return reply;
+}
+
+/* A list of these words. */
+static redisReply *list(const char *words)
+{
+	char bytes[4096], copy[1024], *save, *word;
+	size_t count = 0, at = 0;
+
+	strcpy(copy, words);
+	for (word = strtok_r(copy, " ", &save); word; word = strtok_r(NULL, " ", &save))
+		at += (size_t)sprintf(bytes + at, "$%zu\r\n%s\r\n", strlen(word), word), count++;
+	char *whole;
+	ck_assert_int_gt(asprintf(&whole, "*%zu\r\n%s", count, bytes), 0);
+	redisReply *reply = read_reply(whole);
+	free(whole);
+	return reply;
+}
+
+static const struct {
+	const char *words;
+	unsigned may;
+	int ret;
+	enum store_status status;
+} verdicts[] = {
+	{"OK", REPLY_MAY(STORE_OK), 0, STORE_OK},
+	{"OK 7 exclusive", REPLY_MAY(STORE_OK), 0, STORE_OK},
+	{"OK 7 shared " FROM " " TO, REPLY_MAY(STORE_OK), 0, STORE_OK},
+	{"OK 7 shared " TO " " FROM, REPLY_MAY(STORE_OK), -EPROTO, 0}, /* an empty range */
+	{"OK 7 shared " FROM, REPLY_MAY(STORE_OK), -EPROTO, 0},
+	{"OK 7", REPLY_MAY(STORE_OK), -EPROTO, 0},
+	{"OK -7 shared", REPLY_MAY(STORE_OK), -EPROTO, 0},
+	{"OK 7 both", REPLY_MAY(STORE_OK), -EPROTO, 0},
+	{"GONE", REPLY_MAY(STORE_OK), -EPROTO, 0}, /* this script may not say so */
+	{"GONE", REPLY_MAY(STORE_GONE), 0, STORE_GONE},
+	{"INC", REPLY_MAY(STORE_INCARNATION), 0, STORE_INCARNATION},
+	{"WAIT 5 a-1 10 -3 holds b-2 0 0 waits", REPLY_MAY(STORE_WAIT), 0, STORE_WAIT},
+	{"WAIT 5 a-1 10 -3 sleeps", REPLY_MAY(STORE_WAIT), -EPROTO, 0},
+	{"WAIT 5 a-1 10 3", REPLY_MAY(STORE_WAIT), -EPROTO, 0},
+	{"WAIT", REPLY_MAY(STORE_WAIT), -EPROTO, 0},
+	{"ok", REPLY_MAY(STORE_OK), -EPROTO, 0},
+};
+
+START_TEST(verdict)
+{
+	redisReply *reply = list(verdicts[_i].words);
+	struct store_reply out;
+
+	ck_assert_int_eq(reply_parse(reply, verdicts[_i].may, &out), verdicts[_i].ret);
+	if (verdicts[_i].ret == 0)
+		ck_assert_int_eq(out.status, verdicts[_i].status);
+	freeReplyObject(reply);
+}
+END_TEST
+
+START_TEST(blockers)
+{
+	redisReply *reply = list("WAIT 5 a-1 10 -3 holds b-2 0 0 waits");
+	struct store_reply out;
+
+	ck_assert_int_eq(reply_parse(reply, REPLY_MAY(STORE_WAIT), &out), 0);
+	ck_assert_uint_eq(out.arrival, 5);
+	ck_assert_uint_eq(out.blocker_count, 2);
+	ck_assert_str_eq(out.blockers[0].host, "a-1");
+	ck_assert_uint_eq(out.blockers[0].beat, 10);
+	ck_assert_int_eq(out.blockers[0].age_ms, -3);
+	ck_assert(!out.blockers[0].waiter && out.blockers[1].waiter);
+	freeReplyObject(reply);
+}
+END_TEST
+
+START_TEST(too_deep_or_too_many)
+{
+	ck_assert_ptr_null(read_reply("*1048577\r\n"));
+	ck_assert_ptr_null(read_reply("*1\r\n*1\r\n*1\r\n*1\r\n*1\r\n*1\r\n*1\r\n*1\r\n:1\r\n"));
+	redisReply *reply = read_reply("*2\r\n*0\r\n:1\r\n");
+	struct store_reply out;
+	ck_assert_ptr_nonnull(reply);
+	ck_assert_int_eq(reply_parse(reply, ~0u, &out), -EPROTO);
+	freeReplyObject(reply);
+}
+END_TEST
+
+/* --- errors and INFO --- */
+
+static const struct {
+	const char *said;
+	enum reply_error kind;
+	const char *advice;
+} errors[] = {
+	{"NOSCRIPT No matching script.", REPLY_ERROR_NOSCRIPT, "forgotten"},
+	{"READONLY You can't write against a read only replica.", REPLY_ERROR_UNREACHABLE, "it is a replica now"},
+	{"OOM command not allowed", REPLY_ERROR_HERE, "out of memory"},
+	/* Before Redis 7, an error inside a script. */
+	{"ERR Error running script (call to f_1): @user_script:1: -OOM command not allowed", REPLY_ERROR_HERE,
+	 "out of memory"},
+	{"ERR something about OOM", REPLY_ERROR_HERE, "look at its log"},
+	{"ERR \x1b[31mred", REPLY_ERROR_HERE, "?[31mred"},
+};
+
+START_TEST(explained)
+{
+	char line[REPLY_LINE_BYTES];
+
+	ck_assert_int_eq(reply_explain(errors[_i].said, line), errors[_i].kind);
+	ck_assert_msg(strstr(line, errors[_i].advice) != NULL, "%s", line);
+}
+END_TEST
+
+START_TEST(info)
+{
+	static const char text[] = "# Replication\r\nrole:master\r\nconnected_slaves:3\r\n"
+				   "slave0:ip=10.0.0.1,port=6379,state=online,offset=1\r\n"
+				   "slave1:ip=10.0.0.2,port=6379,state=online,offset=1\r\n"
+				   "slave2:ip=10.0.0.1,port=6379,state=wait_bgsave,offset=0\r\nempty:\r\n";
+	char value[16], small[6];
+
+	ck_assert(reply_info_field(text, "role", value, sizeof(value)));
+	ck_assert_str_eq(value, "master");
+	ck_assert(!reply_info_field(text, "role", small, sizeof(small)));
+	ck_assert(!reply_info_field(text, "rol", value, sizeof(value)));
+	ck_assert(!reply_info_field(text, "empty", value, sizeof(value)));
+	ck_assert_int_eq(reply_replicas(text), 2); /* the first one has connected anew */
+	ck_assert_int_eq(reply_replicas(""), 0);
+}
+END_TEST
+
+/* --- messages --- */
+
+static const struct {
+	const char *text;
+	int ret;
+	enum store_message_kind kind;
+} messages[] = {
+	{"recall " TOKEN " b-2 " OTHER " flock exclusive " FROM " " TO " 1 a name", 0, STORE_MSG_RECALL},
+	{"recall " TOKEN " b-2 " OTHER " flock exclusive " FROM " " TO " 2 a name", -EINVAL, 0},
+	{"recall " TOKEN " b-2 " OTHER " flock exclusive " TO " " FROM " 1 a name", -EINVAL, 0},
+	{"recall " TOKEN " b-2 " OTHER " flock exclusive " FROM " " TO " 1 ", -EINVAL, 0}, /* no name */
+	{"granted " TOKEN " 12 abc-1-2 a name", 0, STORE_MSG_GRANTED},
+	{"granted " TOKEN " 12 abc-1-3 a name", -ESTALE, STORE_MSG_GRANTED},
+	{"granted 123 12 abc-1-2 a name", -EINVAL, 0},
+	{"inuse " TOKEN " record shared " FROM " " TO " b-2 a name", 0, STORE_MSG_IN_USE},
+	{"chase b-2 " TOKEN " 77 5 3 record shared " FROM " " TO " a name", 0, STORE_MSG_CHASE},
+	{"chase b-2 " TOKEN " 0 5 3 record shared " FROM " " TO " a name", -EINVAL, 0},
+	{"hello", -EINVAL, 0},
+	{"", -EINVAL, 0},
+};
+
+START_TEST(parsed)
+{
+	struct store_message m;
+
+	ck_assert_int_eq(message_parse(messages[_i].text, strlen(messages[_i].text), "abc-1-2", &m), messages[_i].ret);
+	if (messages[_i].ret == -EINVAL)
+		return;
+	ck_assert_int_eq(m.kind, messages[_i].kind);
+	ck_assert_str_eq(m.name, "a name");
+}
+END_TEST
+
+START_TEST(there_and_back)
+{
+	const struct store_range range = {.space = WIRE_RECORD, .mode = WIRE_EXCLUSIVE, .from = 3, .to = INT64_MAX};
+	const struct store_chase chase = {
+		.host = "b-2", .token = TOKEN, .pid = 77, .youngest = 5, .hops = 3, .range = range, .name = "a b"};
+	char text[MESSAGE_BYTES];
+	struct store_message m;
+
+	ck_assert_int_eq(message_format_in_use(text, "b-2", "a b", TOKEN, &range), 0);
+	ck_assert_int_eq(message_parse(text, strlen(text), "", &m), 0);
+	ck_assert_int_eq(m.kind, STORE_MSG_IN_USE);
+	ck_assert(m.range.from == 3 && m.range.to == INT64_MAX && m.range.mode == WIRE_EXCLUSIVE);
+	ck_assert_str_eq(m.holder, "b-2");
+
+	ck_assert_int_eq(message_format_chase(text, &chase), 0);
+	ck_assert_int_eq(message_parse(text, strlen(text), "", &m), 0);
+	ck_assert(m.kind == STORE_MSG_CHASE && m.chase.pid == 77 && m.chase.youngest == 5 && m.chase.hops == 3);
+	ck_assert_str_eq(m.name, "a b");
+
+	/* A NUL byte inside, and more bytes than there may be. */
+	ck_assert_int_eq(message_parse("hello\0", 6, "", &m), -EINVAL);
+	memset(text, 'x', sizeof(text));
+	ck_assert_int_eq(message_parse(text, sizeof(text), "", &m), -EINVAL);
+}
+END_TEST
+
+int main(void)
+{
+	Suite *suite = suite_create("reply");
+	TCase *t = tcase_create("reply");
+	SRunner *runner;
+	int failed;
+
+	tcase_add_loop_test(t, verdict, 0, sizeof(verdicts) / sizeof(*verdicts));
+	tcase_add_test(t, blockers);
+	tcase_add_test(t, too_deep_or_too_many);
+	tcase_add_loop_test(t, explained, 0, sizeof(errors) / sizeof(*errors));
+	tcase_add_test(t, info);
+	tcase_add_loop_test(t, parsed, 0, sizeof(messages) / sizeof(*messages));
+	tcase_add_test(t, there_and_back);
+	suite_add_tcase(suite, t);
+	runner = srunner_create(suite);
+	srunner_run_all(runner, CK_NORMAL);
+	failed = srunner_ntests_failed(runner);
+	srunner_free(runner);
+	return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+}
