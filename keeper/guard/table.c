@@ -200,7 +200,7 @@ static void clear_busy(struct table *t, uint32_t slot)
 		table_put32(&t->head->first, slot);
 }
 
-void table_free(struct table *t, uint32_t slot)
+void table_vacate(struct table *t, uint32_t slot)
 {
 	if (slot == TABLE_NO_SLOT)
 		return;
@@ -256,7 +256,7 @@ void table_return(struct table *t, uint32_t slot)
 void table_lose(struct table *t, uint32_t slot, enum table_why why)
 {
 	if (table_on_lost(t, slot) == ON_LOST_WARN) { /* mutant: lost */
-		table_free(t, slot);
+		table_vacate(t, slot);
 		return;
 	}
 	table_put32(&t->slots[slot].why, why);

@@ -182,7 +182,7 @@ bool table_in_use(struct table *table);
 /* How many processes the parent holds stopped. */
 unsigned table_frozen(const struct table *table);
 
-/* --- the keeper's transitions: each slot is one lease's, from table_ask() to table_free() or table_lose() --- */
+/* --- the keeper's transitions: each slot is one lease's, from table_ask() to table_vacate() or table_lose() --- */
 
 struct table_lease {
 	const char *token, *name, *path;
@@ -208,7 +208,7 @@ void table_share(struct table *table, uint32_t slot);
 /* It goes back: before the release is sent. */
 void table_return(struct table *table, uint32_t slot);
 /* The store has it no more, and nobody relied on it. */
-void table_free(struct table *table, uint32_t slot);
+void table_vacate(struct table *table, uint32_t slot);
 /* It was lost: its holders are to be killed, or not (ON_LOST_WARN). The slot is the parent's from now on. */
 void table_lose(struct table *table, uint32_t slot, enum table_why why);
 

@@ -45,7 +45,7 @@ static bool is_known(const struct table *t, uint32_t slot, struct table_text *te
 	       table_text_get(t, slot, table_word_generation(t->slots[slot].word), text);
 }
 
-static bool tell(struct table *t, uint32_t slot, const struct table_text *text, table_entry_cb *cb, void *arg)
+static bool table_tell_entry(struct table *t, uint32_t slot, const struct table_text *text, table_entry_cb *cb, void *arg)
 {
 	const struct table_slot *s = &t->slots[slot];
 	bool unsure = !is_asked(table_state(t, slot));
@@ -72,8 +72,8 @@ static void take_up_asked(struct table *t, uint32_t slot, table_entry_cb *cb, vo
 	struct table_text text;
 
 	table_return(t, slot);
-	if (!is_known(t, slot, &text) || !tell(t, slot, &text, cb, arg))
-		table_free(t, slot);
+	if (!is_known(t, slot, &text) || !table_tell_entry(t, slot, &text, cb, arg))
+		table_vacate(t, slot);
 }
 
 /* False: damaged, or there is no memory for it, which the sum then says. */
@@ -84,7 +84,7 @@ static bool take_up_lease(struct table *t, uint32_t slot, table_entry_cb *cb, vo
 	table_doubt(t, slot);
 	if (!is_whole(t, slot, &text))
 		return false;
-	if (tell(t, slot, &text, cb, arg))
+	if (table_tell_entry(t, slot, &text, cb, arg))
 		return true;
 	table_put64(&t->slots[slot].sum, 0);
 	return false;

@@ -113,7 +113,7 @@ static int map_file(struct table *t)
 }
 
 /* A parent that dies in here leaves a table without its magic, which the next one makes anew. */
-static int make_anew(struct table *t, const char *boot)
+static int table_file_make(struct table *t, const char *boot)
 {
 	uint64_t dev, ino, id = 0;
 	int ret;
@@ -244,7 +244,7 @@ int table_file_open(struct table *t, int dir_fd, char *why, size_t why_size)
 	else if (ret == 0 && unlinkat(dir_fd, TABLE_NAME, 0) != 0 && errno != ENOENT)
 		ret = -errno;
 	if (ret == 0)
-		ret = make_anew(t, boot);
+		ret = table_file_make(t, boot);
 	if (ret < 0) {
 		close_fd(t);
 		return ret;

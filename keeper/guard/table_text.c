@@ -80,7 +80,7 @@ static int grow(struct table *t, uint64_t bytes)
 	return 0;
 }
 
-static int make_anew(struct table *t)
+static int table_text_make(struct table *t)
 {
 	int ret = ftruncate(t->text.fd, 0) != 0 ? -errno : grow(t, TEXT_STEP);
 
@@ -125,7 +125,7 @@ static int open_new(struct table *t)
 		close(t->text.fd);
 	unlinkat(t->dir_fd, TABLE_TEXT_NAME, 0);
 	t->text.fd = openat(t->dir_fd, TABLE_TEXT_NAME, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
-	return t->text.fd < 0 ? -errno : make_anew(t);
+	return t->text.fd < 0 ? -errno : table_text_make(t);
 }
 
 /* Is it a piece of the area? */
@@ -167,16 +167,16 @@ static bool own_piece(const struct table *t, uint32_t slot, unsigned char *owned
 }
 
 /* Damage must not make a new lease write over the text of another one: a slot keeps its piece if that is the text of its
- * lease, or if it has no lease and nobody else has any of the piece. */
+ * lease, or if it has no lease and nobody else has any of the piece. Also slots
+ * that are not used so far: they may have been. */
 static int drop_doubtful(struct table *t)
 {
 	unsigned char *owned = calloc(1, t->text.bytes / TEXT_UNIT / 8 + 1);
-	uint32_t used = table_used(t);
 
 	if (!owned)
 		return -ENOMEM;
 	for (int leases = 1; leases >= 0; leases--)
-		for (uint32_t i = 0; i < used; i++)
+		for (uint32_t i = 0; i < t->room; i++)
 			if (is_taken(t, i) == leases && t->slots[i].text_room &&
 			    ((leases && !has_text(t, i)) || !own_piece(t, i, owned)))
 				table_put32(&t->slots[i].text_room, 0);
@@ -237,7 +237,7 @@ void table_text_close(struct table *t)
 }
 
 /* A piece of the slot's own of at least as many units. */
-static int make_room(struct table *t, struct table_slot *s, uint32_t units)
+static int table_text_room(struct table *t, struct table_slot *s, uint32_t units)
 {
 	uint64_t at = text_head(t)->end;
 	uint32_t room = 1;
@@ -271,7 +271,7 @@ int table_text_put(struct table *t, uint32_t slot, uint64_t generation, const ch
 	if (name_bytes < 2 || name_bytes > LOCK_NAME_BYTES || path_bytes < 2 || path_bytes > PATH_MAX)
 		return -EINVAL;
 	if (!has_piece(t, s) || s->text_room < (bytes + TEXT_UNIT - 1) / TEXT_UNIT)
-		ret = make_room(t, s, (uint32_t)((bytes + TEXT_UNIT - 1) / TEXT_UNIT));
+		ret = table_text_room(t, s, (uint32_t)((bytes + TEXT_UNIT - 1) / TEXT_UNIT));
 	if (ret < 0)
 		return ret;
 	memset(p, 0, sizeof(*p));

@@ -260,7 +260,7 @@ static void run_step(struct lease *lease, enum lease_event event)
 			(lease->lapsed || event == LEASE_EV_EXPIRED);
 	act(lease, step.actions, event);
 	if (lease->state == LEASE_ENDED) {
-		table_free(lease_keeper(lease)->table, lease->slot);
+		table_vacate(lease_keeper(lease)->table, lease->slot);
 		lease->slot = TABLE_NO_SLOT;
 	}
 	tell_parts(lease);

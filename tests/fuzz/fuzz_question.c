@@ -269,7 +269,7 @@ static void make_good(void)
 		if (i % 3 == 2)
 			table_return(&table, slot);
 	}
-	table_free(&table, 0);
+	table_vacate(&table, 0);
 }
 
 /* Four bytes of input change one: where (head, slots or text), and what it becomes. A slot's sum is made right again, so that

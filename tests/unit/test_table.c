@@ -269,7 +269,7 @@ static void live_and_return(unsigned n)
 	table_return(&keeper, slot);
 	known[n].release_sent = true;
 	known[n].gone = true; /* the store has acknowledged it */
-	table_free(&keeper, slot);
+	table_vacate(&keeper, slot);
 }
 
 static void live_and_lose(unsigned n)
@@ -295,7 +295,7 @@ static void ask_in_vain(unsigned n)
 	table_return(&keeper, slot);
 	known[n].release_sent = true;
 	known[n].gone = true;
-	table_free(&keeper, slot);
+	table_vacate(&keeper, slot);
 }
 
 static void lives(void)
@@ -404,7 +404,7 @@ static void check_going_on(void)
 	ck_assert_uint_eq(take_up()->count, before.count + 1);
 	check_next(take_up());
 	table_return(&keeper, slot);
-	table_free(&keeper, slot);
+	table_vacate(&keeper, slot);
 }
 
 static void check_all(void)
@@ -579,7 +579,7 @@ START_TEST(texts_of_all_lengths)
 			ck_assert_ptr_nonnull(entry_of(take_up(), n % 20));
 		}
 		table_return(&keeper, slot);
-		table_free(&keeper, slot);
+		table_vacate(&keeper, slot);
 	}
 	ck_assert_int_eq(fstatat(dir_fd, TABLE_TEXT_NAME, &st, 0), 0);
 	ck_assert_int_le(st.st_size, 64 * 1024);
@@ -602,7 +602,7 @@ START_TEST(all_slots)
 	ck_assert_int_eq(table_ask(&keeper, &lease, &slot), -ENFILE);
 	ck_assert_uint_eq(table_used(&parent), TABLE_SLOTS); /* the file has grown under it */
 	ck_assert_int_eq(table_state(&parent, TABLE_SLOTS - 1), TABLE_ASKED);
-	table_free(&keeper, 777);
+	table_vacate(&keeper, 777);
 	ck_assert_int_eq(table_ask(&keeper, &lease, &slot), 0);
 	ck_assert_uint_eq(slot, 777);
 	new_parent();
@@ -729,7 +729,7 @@ START_TEST(shared_piece)
 	one = held(&keeper, 1);
 	two = held(&keeper, 2);
 	three = held(&keeper, 3);
-	table_free(&keeper, three);
+	table_vacate(&keeper, three);
 	keeper.slots[three].text_at = keeper.slots[one].text_at;
 	keeper.slots[three].text_room = keeper.slots[one].text_room;
 	new_keeper();
@@ -927,7 +927,7 @@ START_TEST(no_room)
 	table_hold(&keeper, first);
 	table_share(&keeper, first);
 	table_return(&keeper, first);
-	table_free(&keeper, first);
+	table_vacate(&keeper, first);
 	lease.path = "/p";
 	ck_assert_int_eq(table_ask(&keeper, &lease, &slot), 0);
 	ck_assert_uint_eq(slot, first);
@@ -982,7 +982,7 @@ START_TEST(hidden_is_of_one_lease)
 	table_set_hidden(&parent, slot, view.generation, true);
 	ck_assert(table_is_hidden(&keeper, slot));
 	table_return(&keeper, slot);
-	table_free(&keeper, slot);
+	table_vacate(&keeper, slot);
 	ck_assert_uint_eq(held(&keeper, 2), slot);
 	ck_assert(!table_is_hidden(&keeper, slot));
 	table_set_hidden(&parent, slot, view.generation, true); /* the search took long: it was about the earlier one */
@@ -1024,7 +1024,7 @@ static void next_lease(int number)
 
 	if (n > 0) {
 		table_return(&keeper, 0);
-		table_free(&keeper, 0);
+		table_vacate(&keeper, 0);
 	}
 	if (table_ask(&keeper, &lease, &slot) != 0 || slot != 0)
 		abort();
