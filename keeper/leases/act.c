@@ -9,6 +9,7 @@
 #include "keeper/keeper.h"
 #include "keeper/leases/answers.h"
 #include "keeper/leases/askers.h"
+#include "keeper/leases/deadline.h"
 #include "keeper/leases/inquiry.h"
 #include "keeper/leases/leasepage.h"
 #include "keeper/leases/locks.h"
@@ -363,6 +364,8 @@ void lease_recall(struct lease *lease, const struct store_message *m)
 
 	memcpy(asker.host, m->asker, sizeof(asker.host));
 	memcpy(asker.token, m->asker_token, sizeof(asker.token));
+	if (m->ask)
+		deadline_asked(lease_keeper(lease));
 	/* Where nothing is in the way, asked() follows. */
 	if (m->ask && lease_is_ours(lease->state) && inquiry_needed(lease) && inquiry_start(lease, &asker))
 		return;

@@ -154,6 +154,30 @@ bool deadline_beats(struct keeper *k)
 	return false; /* the last one may be long ago, and the next comes only in a third of ttl_ms */
 }
 
+static bool owes_answer(const struct keeper *k)
+{
+	const struct lease *lease, *next;
+
+	HASH_ITER (hh, k->leases, lease, next)
+		if (lease_is_ours(lease->state) && lease->asker_count)
+			return true;
+	return k->inquiries.all != NULL;
+}
+
+static void on_asked_timer(uv_timer_t *timer)
+{
+	struct keeper *k = timer->data;
+
+	if (owes_answer(k))
+		deadline_beat(k);
+}
+
+void deadline_asked(struct keeper *k)
+{
+	if (!uv_is_active((uv_handle_t *)&k->deadline.asked))
+		uv_timer_start(&k->deadline.asked, on_asked_timer, k->config->lease.probe_ms / 3, 0);
+}
+
 /* --- for others --- */
 
 void deadline_trouble(const struct keeper *k, char *out, size_t size)
@@ -177,7 +201,8 @@ void deadline_start(struct keeper *k)
 {
 	uv_timer_init(k->loop, &k->deadline.beat);
 	uv_timer_init(k->loop, &k->deadline.passing);
-	k->deadline.beat.data = k->deadline.passing.data = k;
+	uv_timer_init(k->loop, &k->deadline.asked);
+	k->deadline.beat.data = k->deadline.passing.data = k->deadline.asked.data = k;
 	k->deadline.expired = k->deadline.at_ns <= clock_now_ns();
 	if (k->deadline.expired)
 		queue_raise_all(k, LEASE_EV_EXPIRED);
@@ -187,4 +212,5 @@ void deadline_stop(struct keeper *k)
 {
 	uv_close((uv_handle_t *)&k->deadline.beat, NULL);
 	uv_close((uv_handle_t *)&k->deadline.passing, NULL);
+	uv_close((uv_handle_t *)&k->deadline.asked, NULL);
 }

@@ -29,6 +29,7 @@ struct deadline {
 	int64_t beat_sent_ns;
 	bool beat_under_way;
 	uv_timer_t beat;
+	uv_timer_t asked; /* runs since another host asked */
 };
 
 /* A caller is told only of a lease that is sure for longer than this: else it would be over before the answer arrives.
@@ -62,6 +63,12 @@ void deadline_renewed(struct keeper *k, int64_t sent_ns);
 bool deadline_beats(struct keeper *k);
 /* Sends one now, unless one is under way or the store is down. */
 void deadline_beat(struct keeper *k);
+
+/*
+ * Another host asks whether a lease is in use. Who does not answer that in time may be called dead (dead_ms), but pins, or
+ * a mount that hangs, keep us from answering: then a beat shows soon that we live.
+ */
+void deadline_asked(struct keeper *k);
 
 /* For refusals: "store SERVER: why it is not reachable; what to do". */
 void deadline_trouble(const struct keeper *k, char *out, size_t size);

@@ -185,6 +185,20 @@ def test_the_stores_clock_steps_and_who_waits_for_a_dead_host_lives(store, make_
     assert asker.do("setlk 0 ex 0 10") == "EAGAIN"  # but not a's
 
 
+@pytest.mark.parametrize("pin_ms", [10, 5000])
+def test_the_stores_clock_steps_and_the_holder_cannot_answer(store, make_host, pin_ms):
+    """Before its pins have ended; but a beat shows that it lives."""
+    a, b = (make_host(name, server=store, lease=RARE_BEATS + f"pin_ms = {pin_ms};") for name in "ab")
+    one, other, asker = opened(a), opened(a), opened(b)
+    assert one.do("flock 0 ex") == "ok"
+    step_ahead(store)
+    other.say("flock 0 ex")  # gets a pin, and waits in the kernel
+    assert other.silent(0.3)
+    assert asker.do("flock 0 ex nb") == "EAGAIN"
+    assert one.do("flock 0 un") == "ok"
+    assert other.heard()[0] == "ok"
+
+
 def rates_run(make_host, proxy, folder, a_ppm, b_ppm, lease=LEASE):
     """Host a is cut off while it holds the lock, and b takes it over. What was wrong, host a and its holder."""
     clocks = clock_of(folder, "a", fast_ppm=a_ppm), clock_of(folder, "b", fast_ppm=b_ppm)
