@@ -33,12 +33,13 @@
 #include "keeper/orphan.h"
 #include "keeper/leases/pagefile.h"
 #include "keeper/leases/room.h"
-#include "keeper/callers/news.h"
-#include "keeper/leases/queue.h"
-#include "keeper/leases/waiters.h"
+#include "keeper/leases/probing.h"
 #include "keeper/callers/listener.h"
 #include "keeper/callers/session.h"
 #include "keeper/callers/deadlock.h"
+#include "keeper/callers/news.h"
+#include "keeper/leases/queue.h"
+#include "keeper/leases/waiters.h"
 #include "keeper/leases/takeup.h"
 #include "keeper/kernel/workers.h"
 
@@ -62,7 +63,7 @@ static struct life *life_of(struct keeper *k)
 
 /* --- the start --- */
 
-__attribute__((format(printf, 2, 3))) static void cannot_start(const struct keeper_options *o, const char *format, ...)
+__attribute__((format(printf, 2, 3))) static void keeper_cannot_start(const struct keeper_options *o, const char *format, ...)
 {
 	char line[WIRE_REASON_BYTES];
 	va_list args;
@@ -109,12 +110,12 @@ static int load_config(struct keeper *k, const struct keeper_options *o)
 
 	k->page = pagefile_open(o->dir_fd, why, sizeof(why));
 	if (!k->page) {
-		cannot_start(o, "%s: %s", o->runtime_dir, why);
+		keeper_cannot_start(o, "%s: %s", o->runtime_dir, why);
 		return -EINVAL;
 	}
 	leasepage_reset(k->page);
 	if (configfile_load(k, o->config, why, sizeof(why)) < 0) {
-		cannot_start(o, "%s", why);
+		keeper_cannot_start(o, "%s", why);
 		return -EINVAL;
 	}
 	return 0;
@@ -123,7 +124,7 @@ static int load_config(struct keeper *k, const struct keeper_options *o)
 static void on_old_pins_over(uv_timer_t *timer)
 {
 	struct keeper *k = timer->data;
-	int64_t left = k->old_pins_until_ns - clock_now_ns();
+	int64_t left = k->old_pins.until_ns - clock_now_ns();
 	struct file *file, *next;
 
 	if (left > 0) { /* the loop counts from when it last looked at the clock */
@@ -148,7 +149,7 @@ static void lose_damaged(struct keeper *k, const struct keeper_options *o, unsig
 		return;
 	log_error("%s: %u leases cannot be read from the table: processes that hold locks under them are ended",
 		  o->runtime_dir, damaged);
-	while (clock_now_ns() < k->old_pins_until_ns) {
+	while (clock_now_ns() < k->old_pins.until_ns) {
 		nanosleep(&pause, NULL);
 		table_alive(k->table); /* it does not hang */
 	}
@@ -179,28 +180,28 @@ static int take_up(struct keeper *k, const struct keeper_options *o)
 	int ret;
 
 	table_host(k->table, k->host);
-	k->deadline_ns = k->table->head->deadline_ns;
-	k->old_pins_until_ns = table_pins_until(k->table, now + PIN_MAX_MS * NS_PER_MS); /* mutant: old-pins */
-	snprintf(k->taken_incarnation, sizeof(k->taken_incarnation), "%s", table_incarnation(k->table));
+	k->deadline.at_ns = k->table->head->deadline_ns;
+	k->old_pins.until_ns = table_pins_until(k->table, now + PIN_MAX_MS * NS_PER_MS); /* mutant: old-pins */
+	snprintf(k->grace.taken_incarnation, sizeof(k->grace.taken_incarnation), "%s", table_incarnation(k->table));
 	ret = table_take_up(k->table, takeup_entry, k, &damaged);
 	if (ret < 0) {
-		cannot_start(o, "%s: the table of leases cannot be opened: %s", o->runtime_dir, strerror(-ret));
+		keeper_cannot_start(o, "%s: the table of leases cannot be opened: %s", o->runtime_dir, strerror(-ret));
 		return ret;
 	}
 	lose_damaged(k, o, damaged);
 	learn_numbers(k);
-	if (k->deadline_ns)
-		deadline_set(k, k->deadline_ns);
+	if (k->deadline.at_ns)
+		deadline_set(k, k->deadline.at_ns);
 	if (!k->leases)
-		k->taken_incarnation[0] = '\0';
+		k->grace.taken_incarnation[0] = '\0';
 	if (!k->leases)
-		k->old_pins_until_ns = 0;
-	else if (k->old_pins_until_ns > now)
-		uv_timer_start(&k->old_pins, on_old_pins_over, (k->old_pins_until_ns - now) / NS_PER_MS + 1, 0);
+		k->old_pins.until_ns = 0;
+	else if (k->old_pins.until_ns > now)
+		uv_timer_start(&k->old_pins.timer, on_old_pins_over, (k->old_pins.until_ns - now) / NS_PER_MS + 1, 0);
 	return 0;
 }
 
-/* The leases have ceased to be sure: who is still in a lock call has been told nothing. */
+/* The leases have ceased to be sure: a process that is still in a lock call has been told nothing. */
 static void note_callers(struct keeper *k)
 {
 	const struct session *s;
@@ -224,7 +225,7 @@ static void on_alive(uv_timer_t *timer)
 
 	leasepage_refresh(k, deadline_sure_until(k));
 	table_alive(k->table);
-	if (k->leases && k->deadline_ns && clock_now_ns() >= k->table->head->freeze_at_ns)
+	if (k->leases && k->deadline.at_ns && clock_now_ns() >= k->table->head->freeze_at_ns)
 		note_callers(k);
 	queue_settle(k);
 }
@@ -256,7 +257,7 @@ static void keeper_end(struct keeper *k, const char *why)
 		uv_stop(k->loop);
 }
 
-static int start(struct life *life)
+static int keeper_start(struct life *life)
 {
 	const struct keeper_options *o = life->options;
 	struct keeper *k = &life->k;
@@ -265,15 +266,15 @@ static int start(struct life *life)
 	act_start(k);
 	news_start(k);
 	raise_limits(life);
-	uv_timer_init(k->loop, &k->old_pins);
-	k->old_pins.data = k;
+	uv_timer_init(k->loop, &k->old_pins.timer);
+	k->old_pins.timer.data = k;
 	if (load_config(k, o) < 0)
 		return -EINVAL;
 	ret = sessions_init(k);
 	if (ret == 0)
 		ret = deadlock_init(k);
 	if (ret < 0) {
-		cannot_start(o, "the keeper cannot start: %s", strerror(-ret));
+		keeper_cannot_start(o, "the keeper cannot start: %s", strerror(-ret));
 		return ret;
 	}
 	k->workers = workers_new(k->loop);
@@ -281,7 +282,7 @@ static int start(struct life *life)
 	k->mounts = mounts_new();
 	k->fronts = life->door >= 0 ? fronts_new(k->loop, life->door, &dispatch_fronts_news) : NULL;
 	if (!k->workers || !k->probes || (k->system && !k->fronts) || make_host(k) < 0) {
-		cannot_start(o, "the keeper cannot start: %s", strerror(errno));
+		keeper_cannot_start(o, "the keeper cannot start: %s", strerror(errno));
 		return -ENOMEM;
 	}
 	uv_timer_init(k->loop, &life->alive);
@@ -289,17 +290,17 @@ static int start(struct life *life)
 	uv_timer_start(&life->alive, on_alive, 0, ALIVE_MS);
 	ret = ending_start(k, keeper_end);
 	if (ret < 0) {
-		cannot_start(o, "the keeper cannot start: %s", strerror(-ret));
+		keeper_cannot_start(o, "the keeper cannot start: %s", strerror(-ret));
 		return ret;
 	}
 	ret = orphan_watch(k);
 	if (ret < 0) {
-		cannot_start(o, "the keeper cannot watch its parent: %s", strerror(-ret));
+		keeper_cannot_start(o, "the keeper cannot watch its parent: %s", strerror(-ret));
 		return ret;
 	}
 	ret = configwatch_start(k);
 	if (ret < 0) {
-		cannot_start(o, "the keeper cannot start: %s", strerror(-ret));
+		keeper_cannot_start(o, "the keeper cannot start: %s", strerror(-ret));
 		return ret;
 	}
 	if (take_up(k, o) < 0)
@@ -308,7 +309,7 @@ static int start(struct life *life)
 	if (ret == 0)
 		ret = listener_start(k, life->session_limit);
 	if (ret < 0)
-		cannot_start(o, "%s: the keeper cannot serve: %s", o->runtime_dir, strerror(-ret));
+		keeper_cannot_start(o, "%s: the keeper cannot serve: %s", o->runtime_dir, strerror(-ret));
 	return ret;
 }
 
@@ -321,7 +322,7 @@ static void close_handle(uv_handle_t *handle, void *arg)
 		uv_close(handle, NULL);
 }
 
-static void clean_up(struct keeper *k)
+static void keeper_clean_up(struct keeper *k)
 {
 	struct life *life = life_of(k);
 	sigset_t signals;
@@ -338,7 +339,7 @@ static void clean_up(struct keeper *k)
 	ending_close(k);
 	configwatch_close(k);
 	uv_close((uv_handle_t *)&life->alive, NULL);
-	uv_close((uv_handle_t *)&k->old_pins, NULL);
+	uv_close((uv_handle_t *)&k->old_pins.timer, NULL);
 	uv_run(k->loop, UV_RUN_DEFAULT); /* until probes and workers have ended: no timer or socket is left */
 	act_free_all(k);
 	fronts_free(k->fronts); /* before the loop runs again: nothing may come of what is freed */
@@ -374,13 +375,13 @@ int keeper_run(const struct keeper_options *options)
 	k->table = options->table;
 	k->started = time(NULL);
 	snprintf(k->runtime_dir, sizeof(k->runtime_dir), "%s", options->runtime_dir);
-	if (start(&life) < 0)
+	if (keeper_start(&life) < 0)
 		return KEEPER_EXIT_CONFIG; /* the process ends: no need to take it apart */
 	log_info("version " DFLOCK_VERSION " serves %s as host %s (%s, %zu rules)", k->runtime_dir, k->host,
 		 k->config->path, k->config->rule_count);
 	if (options->ready_fd >= 0)
 		close(options->ready_fd);
 	uv_run(k->loop, UV_RUN_DEFAULT);
-	clean_up(k);
+	keeper_clean_up(k);
 	return KEEPER_EXIT_IDLE;
 }

@@ -86,8 +86,8 @@ static const struct argp argp = {
 	.doc = "Holds the leases of this host's programs that run under libdflock.so.\v"
 	       "Programs start it by themselves; a service manager uses --foreground. See dflockd(8)."};
 
-/* Why it cannot start: to whoever waits for it, and to the terminal. */
-static int fail(const struct arguments *a, const char *line)
+/* Says why it cannot start: to the process that waits for it, and to the terminal. */
+static int main_fail(const struct arguments *a, const char *line)
 {
 	if (a->ready_fd >= 0 && write(a->ready_fd, line, strlen(line)) < 0)
 		log_error("nobody reads why it cannot start: %s", strerror(errno));
@@ -95,7 +95,7 @@ static int fail(const struct arguments *a, const char *line)
 	return EXIT_FAILURE;
 }
 
-/* Is somebody listening there? Connecting is enough: the keeper listens when it is ready. */
+/* Does a keeper listen there? Connecting is enough: a keeper listens when it is ready. */
 static bool serves(const char *dir)
 {
 	struct sockaddr_un address = {.sun_family = AF_UNIX};
@@ -111,7 +111,7 @@ static bool serves(const char *dir)
 }
 
 /*
- * One keeper per runtime directory: whoever has keeper.lock. The descriptor stays open, in the keeper too. 1: another
+ * One keeper per runtime directory: the one that has keeper.lock. The descriptor stays open, in the keeper too. 1: another
  * keeper serves. 0: we have it, by *lock_fd. -errno.
  */
 static int be_the_one(int dir_fd, const char *dir, int *lock_fd)
@@ -124,10 +124,10 @@ static int be_the_one(int dir_fd, const char *dir, int *lock_fd)
 		return -errno;
 	while (flock(fd, LOCK_EX | LOCK_NB) != 0) {
 		if (errno != EWOULDBLOCK || clock_now_ns() > deadline) {
-			int err = errno;
+			int ret = -errno;
 
 			close(fd);
-			return -err;
+			return ret;
 		}
 		if (serves(dir)) {
 			close(fd);
@@ -139,7 +139,7 @@ static int be_the_one(int dir_fd, const char *dir, int *lock_fd)
 	return 0;
 }
 
-/* The first process waits until the keeper serves, so that `dflockd && job` works, and shows what it has to say. */
+/* The first process waits until the keeper serves, so that `dflockd && job` works, and shows the reason if it does not. */
 static int wait_until_ready(int fd)
 {
 	char line[1024];
@@ -208,7 +208,7 @@ static int choose_dir(const struct arguments *a, const struct place *place, char
 		      size_t why_size)
 {
 	size_t len;
-	int rc = 0;
+	int ret = 0;
 
 	if (a->runtime_dir && (*a->runtime_dir != '/' || strlen(a->runtime_dir) >= PLACE_DIR_BYTES)) {
 		snprintf(why, why_size, "--runtime-dir must be an absolute path of at most %d characters, not %s",
@@ -218,10 +218,10 @@ static int choose_dir(const struct arguments *a, const struct place *place, char
 	if (a->runtime_dir)
 		snprintf(dir, PLACE_DIR_BYTES, "%s", a->runtime_dir);
 	else
-		rc = rundir_make(place, geteuid(), dir, why, why_size);
+		ret = rundir_make(place, geteuid(), dir, why, why_size);
 	for (len = strlen(dir); len > 1 && dir[len - 1] == '/'; len--)
 		dir[len - 1] = '\0';
-	return rc;
+	return ret;
 }
 
 static int run_keeper(void *arg, const struct supervised *supervised)
@@ -257,20 +257,20 @@ int main(int argc, char **argv)
 	 * be there: there may be a copy of it (configfile.h). */
 	if (a.config && place_absolute(a.config, config) < 0) {
 		snprintf(why, sizeof(why), "%.900s: no usable path", a.config);
-		return fail(&a, why);
+		return main_fail(&a, why);
 	}
 	if (!a.config)
 		snprintf(config, sizeof(config), "%s", place.config);
 	if (!*config)
-		return fail(&a,
+		return main_fail(&a,
 			    "no configuration: write /etc/dflock.conf, ~/.config/dflock.conf, or set DFLOCK_CONFIG");
 	if (ownproc_check(why, sizeof(why)) < 0)
-		return fail(&a, why);
+		return main_fail(&a, why);
 	if (choose_dir(&a, &place, dir, why, sizeof(why)) < 0)
-		return fail(&a, why);
+		return main_fail(&a, why);
 	dir_fd = rundir_open(dir, geteuid(), true, why, sizeof(why));
 	if (dir_fd < 0)
-		return fail(&a, why);
+		return main_fail(&a, why);
 	ret = a.foreground ? 0 : go_to_background(&a);
 	log_init(a.foreground, debug);
 	if (!a.foreground)
@@ -281,11 +281,11 @@ int main(int argc, char **argv)
 		snprintf(why, sizeof(why), "%s: no keeper can start: %s", dir,
 			 ret == -EWOULDBLOCK ? "another one has keeper.lock, but does not answer: kill it"
 					     : strerror(-ret));
-		return fail(&a, why);
+		return main_fail(&a, why);
 	}
 	if (ret == 1)
 		return a.foreground
-			       ? fail(&a, "another keeper serves this runtime directory already: `dflock stop` ends it")
+			       ? main_fail(&a, "another keeper serves this runtime directory already: `dflock stop` ends it")
 			       : EXIT_SUCCESS;
 	keeper = (struct keeper_options){.config = config,
 					  .runtime_dir = dir,

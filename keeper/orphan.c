@@ -53,7 +53,7 @@ static int spawn_next(const struct keeper_options *o, int after_fd)
 	posix_spawnattr_t attr;
 	sigset_t none, all;
 	pid_t pid;
-	int err;
+	int ret;
 
 	snprintf(fd, sizeof(fd), "%d", AFTER_FD);
 	sigemptyset(&none);
@@ -64,10 +64,10 @@ static int spawn_next(const struct keeper_options *o, int after_fd)
 	posix_spawnattr_setflags(&attr, POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF);
 	posix_spawn_file_actions_init(&actions);
 	posix_spawn_file_actions_adddup2(&actions, after_fd, AFTER_FD);
-	err = posix_spawn(&pid, SELF, &actions, &attr, argv, environ);
+	ret = posix_spawn(&pid, SELF, &actions, &attr, argv, environ);
 	posix_spawn_file_actions_destroy(&actions);
 	posix_spawnattr_destroy(&attr);
-	return -err;
+	return -ret;
 }
 
 /* Does not come back if all is well. */

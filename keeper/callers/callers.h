@@ -2,7 +2,9 @@
 #ifndef DFLOCK_KEEPER_CALLERS_H
 #define DFLOCK_KEEPER_CALLERS_H
 
-#include "keeper/keeper.h"
+#include <stdbool.h>
+
+struct session;
 
 /* Does it want an answer now (LOCK_NB, a test), or to wait? */
 bool caller_is_nonblocking(const struct session *s);

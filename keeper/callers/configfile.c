@@ -332,9 +332,8 @@ int configfile_reload(struct keeper *k, struct configfile_look *look, bool force
 	lease = force ? NULL : find_affected_lease(k, look->fresh, name, &named);
 	if (lease) {
 		snprintf(why, why_size,
-			 "%s (%s) is locked, or was just now, and would %s%s: other hosts could lock it meanwhile. End "
-			 "who holds "
-			 "it (`dflock status`), or say `dflock reload --force`",
+			 "%s (%s) is locked, or was just now, and would %s%s: other hosts could lock it meanwhile. End the "
+			 "program that holds it (`dflock status`), or say `dflock reload --force`",
 			 lease->lock->file->name, lease->lock->file->path,
 			 named ? "have the name " : "not be protected any more", named ? name : "");
 		return -EINVAL;

@@ -126,6 +126,7 @@ static void configwatch_looked(struct work *work)
 			configfile_found(k, &w->look, w->begun_ns);
 		while (w->waiting && w->waiting->look <= w->begun)
 			configwatch_answer(w, &w->look);
+		queue_settle(k);
 		configwatch_look_in(w, configwatch_is_wanted(w, &contents)		    ? 0
 				       : k->configfile->state == CONFIGFILE_CHANGED ? SOON_MS
 										    : LOOK_MS);

@@ -44,10 +44,11 @@ static void refuse_init(struct session *s, const char *known)
 static void on_init_timer(uv_timer_t *timer)
 {
 	struct session *s = timer->data;
+	struct keeper *k = s->keeper;
 
 	if (s->state == SESSION_INIT)
 		control_init(s);
-	queue_settle(s->keeper);
+	queue_settle(k);
 }
 
 static void init_answered(struct keeper *k, const struct store_reply *reply, bool forced)
@@ -89,12 +90,12 @@ static void on_forced_init(void *arg, const struct store_reply *reply)
 static void init_new(struct session *s)
 {
 	struct keeper *k = s->keeper;
-	int64_t left = store_in_grace(k->store) && !*k->earlier_incarnation ? grace_beat_left_ms(k) : 0;
+	int64_t left = store_in_grace(k->store) && !*k->grace.earlier_incarnation ? grace_beat_left_ms(k) : 0;
 
 	if (left > 0)
 		uv_timer_start(&s->timer, on_init_timer, (uint64_t)left, 0);
 	else /* with an earlier incarnation, for the list of what was put back so far */
-		store_open(k->store, STORE_OPEN_NEW, k->earlier_incarnation, on_init, k);
+		store_open(k->store, STORE_OPEN_NEW, k->grace.earlier_incarnation, on_init, k);
 }
 
 void control_init(struct session *s)
@@ -103,7 +104,7 @@ void control_init(struct session *s)
 	char why[WIRE_REASON_BYTES];
 
 	s->state = SESSION_INIT;
-	if (!k->store_tried)
+	if (!k->host_in_store.tried)
 		return;     /* the keeper has only just started; control_init_store_tried() goes on */
 	if (is_forced(s)) { /* a store that is down for its record's ttl_ms is opened by this, too */
 		log_info("the store is opened on request, whatever is known of an earlier memory of it");

@@ -9,6 +9,7 @@
 #include "keeper/clock.h"
 #include "keeper/keeper.h"
 #include "keeper/leases/deadline.h"
+#include "keeper/leases/locks.h"
 #include "keeper/leases/probing.h"
 #include "keeper/leases/queue.h"
 

@@ -44,8 +44,8 @@ void deadlock_free(struct keeper *k)
 	k->deadlock = NULL;
 }
 
-/* One chase that has come: a worker finds out who holds what it is after. */
-struct search {
+/* One chase that has come: a worker finds the processes that hold what it is after. */
+struct deadlock_search {
 	uv_work_t work;
 	struct keeper *keeper;
 	struct store_chase chase;
@@ -59,7 +59,7 @@ bool deadlock_possible(const struct session *s)
 	       s->request.owner == WIRE_OWNER_PROCESS && !(s->request.flags & WIRE_F_NONBLOCK);
 }
 
-static void send_on(const struct lease *asking, struct store_chase *chase)
+static void deadlock_send_on(const struct lease *asking, struct store_chase *chase)
 {
 	struct keeper *k = asking->lock->file->keeper;
 
@@ -78,11 +78,11 @@ void deadlock_chase(struct session *s)
 		return;
 	snprintf(chase.host, sizeof(chase.host), "%s", s->keeper->host);
 	snprintf(chase.token, sizeof(chase.token), "%s", s->waiter.lease->token);
-	send_on(s->waiter.lease, &chase);
+	deadlock_send_on(s->waiter.lease, &chase);
 }
 
 /* It has come around: does the call that sent it still wait? */
-static void came_around(struct keeper *k, const struct store_chase *chase)
+static void deadlock_came_around(struct keeper *k, const struct store_chase *chase)
 {
 	struct lease *lease = lease_find(k, chase->token);
 	struct waiter *w;
@@ -103,16 +103,16 @@ static void came_around(struct keeper *k, const struct store_chase *chase)
 	}
 }
 
-static void search_start(struct keeper *k, const struct lock *lock, const struct store_range *range,
+static void deadlock_search_start(struct keeper *k, const struct lock *lock, const struct store_range *range,
 			 const struct store_chase *chase);
 
 /* The process holds what the chase is after: on to what it waits for itself. */
-static void follow(struct keeper *k, pid_t pid, const struct store_chase *chase)
+static void deadlock_follow(struct keeper *k, pid_t pid, const struct store_chase *chase)
 {
 	struct session *s;
 
 	if (pid == chase->pid && strcmp(chase->host, k->host) == 0) {
-		came_around(k, chase);
+		deadlock_came_around(k, chase);
 		return;
 	}
 	if (chase->hops + 1 >= DEADLOCK_HOPS)
@@ -127,18 +127,16 @@ static void follow(struct keeper *k, pid_t pid, const struct store_chase *chase)
 		    s->waiter.arrival) { /* else its own chase is about to be sent */
 			if (s->waiter.arrival > next.youngest)
 				next.youngest = s->waiter.arrival;
-			send_on(s->waiter.lease, &next);
+			deadlock_send_on(s->waiter.lease, &next);
 		} else if (s->state == SESSION_PINNED) { /* it may wait in the kernel, for another program here */
-			struct store_range range = session_range(s);
-
-			search_start(k, s->waiter.lock, &range, &next);
+			deadlock_search_start(k, s->waiter.lock, &s->waiter.range, &next);
 		}
 	}
 }
 
-static int on_holder(void *arg, const struct holder *h)
+static int deadlock_on_holder(void *arg, const struct holder *h)
 {
-	struct search *search = arg;
+	struct deadlock_search *search = arg;
 	const struct store_range *wanted = &search->chase.range;
 
 	if (h->space != WIRE_RECORD || h->owner != WIRE_OWNER_PROCESS || h->from >= wanted->to ||
@@ -147,32 +145,32 @@ static int on_holder(void *arg, const struct holder *h)
 	return array_push(&search->pids, &h->pid, sizeof(h->pid));
 }
 
-static void work(uv_work_t *req)
+static void deadlock_search_work(uv_work_t *req)
 {
-	struct search *search = req->data;
+	struct deadlock_search *search = req->data;
 
 	holders_search(&(struct holders_search){
-		.files = &search->file, .count = 1, .ignore_pid = getpid(), .cb = on_holder, .arg = search});
+		.files = &search->file, .count = 1, .ignore_pid = getpid(), .cb = deadlock_on_holder, .arg = search});
 }
 
-static void done(uv_work_t *req, int status)
+static void deadlock_searched(uv_work_t *req, int status)
 {
-	struct search *search = req->data;
+	struct deadlock_search *search = req->data;
 	const pid_t *pids = array_items(&search->pids);
 
 	(void)status;
 	for (size_t i = 0; i < utarray_len(&search->pids); i++)
 		if (i == 0 || pids[i] != pids[i - 1]) /* of one process they come together */
-			follow(search->keeper, pids[i], &search->chase);
+			deadlock_follow(search->keeper, pids[i], &search->chase);
 	queue_settle(search->keeper);
 	utarray_done(&search->pids);
 	free(search);
 }
 
-static void search_start(struct keeper *k, const struct lock *lock, const struct store_range *range,
+static void deadlock_search_start(struct keeper *k, const struct lock *lock, const struct store_range *range,
 			 const struct store_chase *chase)
 {
-	struct search *search;
+	struct deadlock_search *search;
 	struct store_chase wanted = *chase;
 
 	wanted.range = *range;
@@ -186,7 +184,7 @@ static void search_start(struct keeper *k, const struct lock *lock, const struct
 	search->keeper = k;
 	search->chase = wanted;
 	search->file = file_searched(lock->file);
-	if (uv_queue_work(k->loop, &search->work, work, done) != 0)
+	if (uv_queue_work(k->loop, &search->work, deadlock_search_work, deadlock_searched) != 0)
 		free(search);
 }
 
@@ -198,5 +196,5 @@ void deadlock_message(struct keeper *k, const struct store_message *m)
 		return;
 	HASH_ITER (hh, k->files, file, next)
 		if (strcmp(file->name, m->name) == 0)
-			search_start(k, &file->locks[WIRE_RECORD], &m->chase.range, &m->chase);
+			deadlock_search_start(k, &file->locks[WIRE_RECORD], &m->chase.range, &m->chase);
 }

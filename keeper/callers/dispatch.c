@@ -7,7 +7,6 @@
 #include "keeper/callers/configwatch.h"
 #include "keeper/callers/control.h"
 #include "keeper/callers/lookup.h"
-#include "keeper/callers/serve.h"
 #include "keeper/clock.h"
 #include "keeper/fronts/frontmsg.h"
 #include "keeper/fronts/fronts.h"
@@ -22,7 +21,7 @@ void dispatch_close(struct session *s)
 {
 	if (s->state == SESSION_CLOSED)
 		return;
-	serve_end(s);
+	session_stop_waiting(s);
 	before_free(&s->before);
 	if (s->foreign)
 		reading_leave(&s->reading);
@@ -73,7 +72,7 @@ static bool dispatch_is_in_turn(struct session *s, ssize_t n)
 	if (n == -EBADMSG)
 		log_info("pid %d sent more than one descriptor: disconnected", (int)s->peer.pid);
 	if (n > 0 && s->state == SESSION_PINNED) { /* ends the pin; an early answer is re-asked for */
-		serve_end(s);
+		session_stop_waiting(s);
 		s->state = SESSION_READING;
 	}
 	if (n > 0 && s->state != SESSION_READING)

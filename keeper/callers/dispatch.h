@@ -9,12 +9,12 @@
 
 struct fronts_news;
 
-/* Something may be there to be read on the connection of a session that is not foreign. */
+/* Something may be there to be read on the connection of a session that is not foreign. The caller settles (queue.h). */
 void dispatch_readable(struct session *s);
 /* What fronts tell of foreign ones. */
 extern const struct fronts_news dispatch_fronts_news;
 
-/* Disconnects, whatever the session waits for. Nothing if it is closed already. */
+/* Disconnects, whatever the session waits for. Nothing if it is closed already. The caller settles. */
 void dispatch_close(struct session *s);
 
 #endif

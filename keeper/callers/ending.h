@@ -27,7 +27,7 @@ void ending_free(struct keeper *k);
 void ending_now(struct keeper *k, const char *why);
 /* Was it told to end, and does it wait for leases that are in use? */
 bool ending_waits(const struct keeper *k);
-/* Begins to give back every lease that no program here uses, as far as is known. */
+/* Begins to give back every lease that no program here uses, as far as is known. The caller settles (queue.h). */
 void ending_give_back(struct keeper *k);
 
 /* --- the decisions; pure --- */

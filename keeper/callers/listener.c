@@ -70,7 +70,7 @@ static void listener_admit(struct keeper *k, int fd)
 	const char *why;
 
 	if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &len) != 0)
-		return listener_turn_away(k, fd, "the keeper cannot see who asks");
+		return listener_turn_away(k, fd, "the keeper cannot see which process asks");
 	why = peer_refused(k, &peer);
 	if (why)
 		return listener_turn_away(k, fd, why);
@@ -97,7 +97,7 @@ static void on_readable(uv_poll_t *poll, int status, int events)
 			reading_receive(&s->reading);
 		else if (s->state != SESSION_CLOSED)
 			dispatch_readable(s);
-		queue_settle(k); /* before the next question is looked at */
+		queue_settle(k); /* before the next session's question is looked at */
 	}
 }
 

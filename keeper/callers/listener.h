@@ -1,4 +1,5 @@
-/* The socket that programs connect to: who gets a session, and which of them has something to be read. Loop only. */
+/* The socket that programs connect to: which connection gets a session, and which session has something to be read. Loop
+ * only. */
 #ifndef DFLOCK_KEEPER_LISTENER_H
 #define DFLOCK_KEEPER_LISTENER_H
 

@@ -22,24 +22,6 @@
 #include "keeper/keeper.h"
 #include "keeper/kernel/sight.h"
 
-#define SLOW_MS 5000 /* a caller is told that its file's mount hangs */
-
-void lookup_close(struct keeper *k, int fd)
-{
-	uint64_t dev, ino;
-	bool local = inspect_ground(k->mounts, fd, &dev, &ino) == INSPECT_LOCAL;
-
-	file_close(k, dev, fd, local);
-}
-
-static void drop_inspected(struct session *s, struct inspect_result *r, struct away *away)
-{
-	file_close(s->keeper, r->st.st_dev, r->fd, s->lookup.local);
-	if (away)
-		away_forget(away);
-	before_free(&r->before);
-}
-
 /* The lock's name. If it has none, the caller has its answer. */
 static bool find_name(struct session *s, struct inspect_result *r, struct away *away, char name[LOCK_NAME_BYTES])
 {
@@ -47,7 +29,7 @@ static bool find_name(struct session *s, struct inspect_result *r, struct away *
 
 	if (ret == 0 && !r->named_late)
 		return true;
-	drop_inspected(s, r, away);
+	lookup_drop(s, r, away);
 	if (ret == 0)
 		session_refuse(s,
 			       "%s: it was made without a name (O_TMPFILE), and the keeper cannot see the one that it "
@@ -86,7 +68,7 @@ void lookup_found(struct session *s, struct inspect_result *r, struct away *away
 	if (!find_name(s, r, away, name))
 		return;
 	if (is_refused(s, r->path)) {
-		drop_inspected(s, r, away);
+		lookup_drop(s, r, away);
 		session_refuse(
 			s,
 			"%s: the keeper may not look into this process (pid %d), and so could not stop it if the "
@@ -121,7 +103,7 @@ static void look_up_with(struct session *s, struct inspect_result *r, int ret)
 {
 	if (ret == 0)
 		return lookup_found(s, r, NULL);
-	drop_inspected(s, r, NULL);
+	lookup_drop(s, r, NULL);
 	session_refuse(s, "%s: the keeper cannot see which locks the program has, so that it could undo: %s", r->path,
 		       strerror(-ret));
 }
@@ -137,7 +119,7 @@ static void on_before_read(void *arg, int ret, struct before *before)
 	if (s->state == SESSION_INSPECTING)
 		look_up_with(s, r, ret);
 	else
-		drop_inspected(s, r, NULL);
+		lookup_drop(s, r, NULL);
 	free(r);
 	session_unuse(s);
 	queue_settle(k);
@@ -156,7 +138,7 @@ static void read_before(struct session *s, struct inspect_result *r)
 	if (!s->lookup.inspected || before_start(s->keeper->workers, &s->peer, &r->st, on_before_read, s) < 0) {
 		free(s->lookup.inspected);
 		s->lookup.inspected = NULL;
-		drop_inspected(s, r, NULL);
+		lookup_drop(s, r, NULL);
 		session_refuse(s, "the keeper has no memory left");
 		return;
 	}
@@ -179,91 +161,13 @@ static void on_inspected(void *arg, struct inspect_result *r)
 
 	s->lookup.job = NULL;
 	if (s->state != SESSION_INSPECTING) { /* closed, or answered meanwhile */
-		drop_inspected(s, r, NULL);
+		lookup_drop(s, r, NULL);
 		return session_unuse(s);
 	}
 	uv_timer_stop(&s->timer);
 	looked_at(s, r);
 	session_unuse(s);
 	queue_settle(k);
-}
-
-static void shared_tested(struct session *s, bool shared)
-{
-	uv_timer_stop(&s->timer);
-	s->shared_tested = true;
-	s->shared_in_use = shared;
-	s->state = SESSION_WAITING;
-	serve_again(s);
-	queue_settle(s->keeper);
-}
-
-static void on_away_tested(struct front_connection *reading, bool shared)
-{
-	shared_tested(reading->owner, shared);
-}
-
-static void on_shared_tested(void *arg, struct inspect_result *r)
-{
-	struct session *s = arg;
-
-	s->lookup.job = NULL;
-	if (s->state == SESSION_INSPECTING)
-		shared_tested(s, r->shared_in_use);
-	session_unuse(s);
-}
-
-/* The descriptor stays where it is: even close() may wait for the file system (FUSE). */
-static void on_lookup_slow(uv_timer_t *timer)
-{
-	struct session *s = timer->data;
-
-	if (s->state == SESSION_INSPECTING)
-		lookup_slow(s, SLOW_MS);
-	queue_settle(s->keeper);
-}
-
-static void start_inspect(struct session *s, uint64_t dev, struct inspect_request *request, inspect_cb *cb)
-{
-	if (request->foreign && inspect_peer_groups(s->fd, request) < 0) {
-		lookup_close(s->keeper, request->fd);
-		free(request->groups);
-		session_refuse(s, "the keeper cannot see the program's groups");
-		return;
-	}
-	s->state = SESSION_INSPECTING;
-	s->lookup.job = inspect_start(s->keeper->workers, dev, request, cb, s);
-	if (!s->lookup.job) {
-		lookup_close(s->keeper, request->fd);
-		free(request->groups);
-		session_refuse(s, "the keeper has no memory left");
-		return;
-	}
-	session_use(s);
-	uv_timer_start(&s->timer, on_lookup_slow, SLOW_MS, 0);
-}
-
-void lookup_test_shared(struct session *s)
-{
-	struct inspect_request request = {.peer = s->peer,
-					  .known = true,
-					  .test_shared = true,
-					  .space = s->request.space,
-					  .from = s->request.from,
-					  .to = s->request.to};
-
-	if (s->waiter.lock->file->away &&
-	    away_test_shared(&s->reading, s->waiter.lock->file->away, s->request.space, s->request.from, s->request.to,
-			     on_away_tested)) {
-		s->state = SESSION_INSPECTING;
-		uv_timer_start(&s->timer, on_lookup_slow, SLOW_MS, 0);
-		return;
-	}
-	request.fd = fcntl(s->waiter.lock->file->fd, F_DUPFD_CLOEXEC, 3);
-	if (request.fd < 0)
-		session_refuse(s, "the keeper has no descriptor left: %s", strerror(errno));
-	else
-		start_inspect(s, s->waiter.lock->file->key.dev, &request, on_shared_tested);
 }
 
 static void inspect(struct session *s, int fd)
@@ -286,21 +190,11 @@ static void inspect(struct session *s, int fd)
 		request.known = !request.foreign && file && file->fd >= 0;
 	}
 	if (!s->lookup.local || request.foreign) {
-		start_inspect(s, dev, &request, on_inspected);
+		lookup_inspect(s, dev, &request, on_inspected);
 		return;
 	}
 	inspect_now(&request, &result);
 	looked_at(s, &result);
-}
-
-void lookup_slow(struct session *s, int ms)
-{
-	if (s->foreign)
-		reading_leave(&s->reading);
-	lookup_leave(s);
-	session_refuse(
-		s, "its file system has not answered the keeper for %d s: is the server that it is mounted from away?",
-		ms / 1000);
 }
 
 /* --- questions --- */
@@ -370,20 +264,4 @@ void lookup_start(struct session *s, int fd)
 	}
 	s->lookup.held_fd = fd;
 	lookup_await_config(s, inspect_held);
-}
-
-void lookup_leave(struct session *s)
-{
-	struct inspect_result *r = s->lookup.found;
-
-	configwatch_leave(&s->look);
-	if (s->lookup.held_fd >= 0)
-		lookup_close(s->keeper, s->lookup.held_fd);
-	s->lookup.held_fd = -1;
-	s->lookup.found = NULL;
-	if (!r)
-		return;
-	drop_inspected(s, r, NULL);
-	free(r);
-	reading_release(&s->reading);
 }

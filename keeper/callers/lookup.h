@@ -38,10 +38,18 @@ void lookup_slow(struct session *s, int ms);
 /* Closes a descriptor that a program passed: here if that cannot wait for anything, else in a worker. */
 void lookup_close(struct keeper *k, int fd);
 
-/* Has somebody the lock shared? The answer comes as serve_again(), with shared_tested set. */
+/* Has a process the lock shared? The answer comes as WAITER_SERVE, with shared_tested set (lookup_shared.c). */
 void lookup_test_shared(struct session *s);
 
-/* --- what lookup.c and lookup_received.c share --- */
+/* --- what lookup.c, lookup_received.c and lookup_shared.c share --- */
+
+/* Starts a worker; the session is SESSION_INSPECTING until cb comes, or the mount is too slow. Takes over what the request
+ * has. */
+void lookup_inspect(struct session *s, uint64_t dev, struct inspect_request *request, inspect_cb *cb);
+/* The same for what a front does. */
+void lookup_inspects(struct session *s);
+/* Closes and frees what was found. away: as lookup_found(). */
+void lookup_drop(struct session *s, struct inspect_result *r, struct away *away);
 
 /* The last question's file is still being looked at: then this one has been refused. */
 bool lookup_is_behind(struct session *s);

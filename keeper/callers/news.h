@@ -2,7 +2,7 @@
 #ifndef DFLOCK_KEEPER_NEWS_H
 #define DFLOCK_KEEPER_NEWS_H
 
-#include "keeper/keeper.h"
+struct keeper;
 
 /* Before the first of it. */
 void news_start(struct keeper *k);

@@ -17,6 +17,7 @@
 #include <string.h>
 #include <utlist.h>
 
+#include "keeper/keeper.h"
 #include "keeper/guard/table_notes.h"
 #include "keeper/leases/act.h"
 #include "keeper/leases/answers.h"
@@ -39,7 +40,7 @@
 
 #define AWAY_MS 1000 /* a caller that waits for the store this long is told so */
 
-static void on_timer(uv_timer_t *timer)
+static void on_serve_timer(uv_timer_t *timer)
 {
 	struct session *s = timer->data;
 	struct keeper *k = s->keeper;
@@ -48,12 +49,12 @@ static void on_timer(uv_timer_t *timer)
 	queue_settle(k);
 }
 
-static void start_timer(struct session *s, int64_t ms)
+static void serve_start_timer(struct session *s, int64_t ms)
 {
-	uv_timer_start(&s->timer, on_timer, ms < 1 ? 1 : ms, 0);
+	uv_timer_start(&s->timer, on_serve_timer, ms < 1 ? 1 : ms, 0);
 }
 
-struct store_range session_range(const struct session *s)
+static struct store_range serve_range(const struct session *s)
 {
 	return (struct store_range){
 		.space = s->request.space, .mode = s->request.mode, .from = s->request.from, .to = s->request.to};
@@ -67,7 +68,7 @@ static void wait_for_room(struct session *s)
 	const struct config_lease *config = &s->keeper->config->lease;
 
 	if (!s->waiter.roomless || !uv_is_active((uv_handle_t *)&s->timer))
-		start_timer(s, caller_is_nonblocking(s) ? config->probe_ms : config->store_wait_ms);
+		serve_start_timer(s, caller_is_nonblocking(s) ? config->probe_ms : config->store_wait_ms);
 	room_wait(&s->waiter);
 }
 
@@ -119,9 +120,9 @@ static void wait_for_lease(struct session *s, const struct store_range *range)
 	room_leave(&s->waiter);
 	waiters_join(&s->waiter, lease);
 	if (caller_is_nonblocking(s)) {
-		start_timer(s, s->keeper->config->lease.probe_ms);
+		serve_start_timer(s, s->keeper->config->lease.probe_ms);
 	} else {
-		start_timer(s, AWAY_MS); /* the store seems to be there, but it may not answer */
+		serve_start_timer(s, AWAY_MS); /* the store seems to be there, but it may not answer */
 		if (lease->queued && !deadlock_possible(s))
 			caller_tell_waiting(s);
 	}
@@ -150,7 +151,7 @@ static void pin(struct session *s, struct lease *lease, int64_t now, int64_t sur
 {
 	struct keeper *k = s->keeper;
 	int64_t until = now + k->config->lease.pin_ms * NS_PER_MS;
-	struct store_range range = session_range(s);
+	struct store_range range = serve_range(s);
 
 	if (s->request.op == WIRE_TEST) { /* nothing is in the way */
 		lease_used(lease);
@@ -167,7 +168,7 @@ static void pin(struct session *s, struct lease *lease, int64_t now, int64_t sur
 	s->state = SESSION_PINNED;
 	room_leave(&s->waiter);
 	waiters_leave(&s->waiter);
-	start_timer(s, (s->waiter.pin_until_ns - now) / NS_PER_MS);
+	serve_start_timer(s, (s->waiter.pin_until_ns - now) / NS_PER_MS);
 	lease_used(lease);
 	if (lease->state == LEASE_HELD)
 		leasepage_show(lease);
@@ -177,7 +178,7 @@ static void pin(struct session *s, struct lease *lease, int64_t now, int64_t sur
 
 static void serve_closed(struct session *s, struct lease *lease, bool needed, int64_t now, int64_t sure_until)
 {
-	struct store_range range = session_range(s);
+	struct store_range range = serve_range(s);
 
 	if (lease->state == LEASE_UNSURE)
 		return; /* LEASE_EV_STANDS or _GONE serves again */
@@ -226,7 +227,7 @@ static void start_away_timer(struct session *s)
 	int64_t left = s->keeper->config->lease.store_wait_ms - since_ms(s->away_ns);
 	int64_t silent = AWAY_MS - since_ms(s->told_waiting ? s->away_ns : s->received_ns);
 
-	start_timer(s, !is_to_be_told(s) || left < silent ? left : silent);
+	serve_start_timer(s, !is_to_be_told(s) || left < silent ? left : silent);
 }
 
 /* The store is down, or was too long: what the caller waits for depends on that alone. */
@@ -234,10 +235,10 @@ static void serve_unsure(struct session *s)
 {
 	char why[WIRE_REASON_BYTES];
 
-	if (store_is_up(s->keeper->store) && !s->keeper->expired)
+	if (store_is_up(s->keeper->store) && !s->keeper->deadline.expired)
 		return; /* a beat is under way; deadline_renewed() serves */
 	if (caller_is_nonblocking(s)) {
-		if (!s->keeper->store_tried)
+		if (!s->keeper->host_in_store.tried)
 			return; /* the keeper has only just started; on_up() or on_down() serves */
 		deadline_trouble(s->keeper, why, sizeof(why));
 		caller_refuse(s, "%s", why);
@@ -252,7 +253,7 @@ static void serve_unsure(struct session *s)
 /* needed: it was to have its pin as soon as the probes in its range had ended. */
 static void decide(struct session *s, bool needed)
 {
-	struct store_range range = session_range(s);
+	struct store_range range = serve_range(s);
 	struct keeper *k = s->keeper;
 	int64_t sure_until = deadline_sure_until(k);
 	int64_t now = clock_now_ns();
@@ -260,7 +261,7 @@ static void decide(struct session *s, bool needed)
 	struct lease *lease = lock_covering(s->waiter.lock, &range);
 
 	/* The store is back: store_wait_ms count from its next end. */
-	if (store_is_up(k->store) && !k->expired && s->away_ns) {
+	if (store_is_up(k->store) && !k->deadline.expired && s->away_ns) {
 		uv_timer_stop(&s->timer);
 		s->away_ns = 0;
 	}
@@ -329,7 +330,7 @@ void serve_begin(struct session *s, struct lock *lock)
 	s->state = SESSION_WAITING;
 	s->named_dead = s->told_waiting = s->told_away = false;
 	s->away_ns = 0;
-	w->range = session_range(s);
+	w->range = serve_range(s);
 	w->uid = s->peer.uid;
 	w->nonblocking = caller_is_nonblocking(s);
 	w->may_pass = before_count(&s->before) > 0;
@@ -337,21 +338,7 @@ void serve_begin(struct session *s, struct lock *lock)
 	queue_tell(w, WAITER_SERVE); /* mutant: serve-new */
 }
 
-void serve_again(struct session *s)
-{
-	queue_tell(&s->waiter, WAITER_SERVE);
-}
-
-/* --- ends --- */
-
-void serve_end(struct session *s)
-{
-	if (!s->waiter.lock)
-		return;
-	uv_timer_stop(&s->timer);
-	room_leave(&s->waiter);
-	waiters_remove(&s->waiter);
-}
+/* --- its timer --- */
 
 /* probe_ms are over, and none of the holders has answered that it uses the lock, or given it back. */
 static void question_timeout(struct session *s)
@@ -363,7 +350,7 @@ static void question_timeout(struct session *s)
 	if (!lease)
 		return;
 	if (!lease->queued) { /* the store itself has not answered: connect_ms bounds that */
-		start_timer(s, s->keeper->config->lease.probe_ms);
+		serve_start_timer(s, s->keeper->config->lease.probe_ms);
 		return;
 	}
 	for (size_t i = 0; i < lease->blocker_count && count < STORE_MAX_BLOCKERS; i++)
@@ -376,7 +363,7 @@ static void question_timeout(struct session *s)
 	s->named_dead = true;
 	log_info("%s: %s has been silent for more than dead_ms and does not answer: it counts as dead",
 		 s->waiter.lock->file->name, silent[0].host);
-	start_timer(s, s->keeper->config->lease.probe_ms);
+	serve_start_timer(s, s->keeper->config->lease.probe_ms);
 	lease_acquire(lease, silent, count);
 }
 
@@ -425,7 +412,7 @@ void serve_timeout(struct session *s)
 		int64_t left = w->pin_until_ns - clock_now_ns();
 
 		if (left > 0) /* the loop counts from when it last looked at the clock */
-			start_timer(s, left / NS_PER_MS + 1);
+			serve_start_timer(s, left / NS_PER_MS + 1);
 		else if (w->lock)
 			waiters_unpinned(w->lock);
 		return;

@@ -73,6 +73,15 @@ static void on_session_timer_closed(uv_handle_t *handle)
 	session_unuse(handle->data);
 }
 
+void session_stop_waiting(struct session *s)
+{
+	if (!s->waiter.lock)
+		return;
+	uv_timer_stop(&s->timer);
+	room_leave(&s->waiter);
+	waiters_remove(&s->waiter);
+}
+
 void session_end(struct session *s)
 {
 	struct sessions *sessions = s->keeper->sessions;

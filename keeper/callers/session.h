@@ -104,6 +104,9 @@ void session_end(struct session *s);
 void session_use(struct session *s);
 void session_unuse(struct session *s);
 
+/* Answered, or gone: what it alone waited for is not wanted any more, its pin has ended. */
+void session_stop_waiting(struct session *s);
+
 /* --- session_reply.c: answers. None waits for the peer --- */
 
 /* WIRE_WAITING leaves the session as it is; any other verdict ends the question. fd: passed along, or -1. */

@@ -8,7 +8,6 @@
 
 #include "keeper/kernel/before.h"
 #include "keeper/log.h"
-#include "keeper/callers/serve.h"
 #include "keeper/callers/session.h"
 
 static void reply_fill(struct wire_reply *reply, enum wire_verdict verdict, const char *reason)
@@ -42,7 +41,7 @@ static void reply_send(int to, const struct wire_reply *reply, int fd)
 
 static void session_finish(struct session *s, const struct wire_reply *reply, int fd)
 {
-	serve_end(s);
+	session_stop_waiting(s);
 	s->state = SESSION_READING;
 	reply_send(s->fd, reply, fd);
 }

@@ -1,5 +1,5 @@
 /*
- * See status.h. In four steps: what the keeper knows, from the loop; who holds the kernel locks, from a worker; whether
+ * See status.h. In four steps: what the keeper knows, from the loop; which processes hold the kernel locks, from a worker; whether
  * the store takes new locks; and what it has, from its scripts. The session may be gone by then: the job finds it by
  * its number.
  */
@@ -29,7 +29,7 @@
 #include "keeper/keeper.h"
 #include "keeper/leases/unseen.h"
 
-struct job {
+struct status_job {
 	uv_work_t work;
 	struct keeper *keeper;
 	const struct session *session; /* compared, never followed */
@@ -49,7 +49,7 @@ static const char *mode_name(enum wire_mode mode)
 	return mode == WIRE_SHARED ? "shared" : "exclusive";
 }
 
-static json_t *text(const char *s)
+static json_t *json_text(const char *s)
 {
 	json_t *value = json_string(s);
 
@@ -70,11 +70,11 @@ static const char *on_lost_name(enum on_lost on_lost)
 static json_t *store_json(struct keeper *k)
 {
 	const struct config_lease *lease = &k->config->lease;
-	int64_t left = (k->deadline_ns - clock_now_ns()) / NS_PER_MS, sure = left - lease->freeze_margin_ms;
+	int64_t left = (k->deadline.at_ns - clock_now_ns()) / NS_PER_MS, sure = left - lease->freeze_margin_ms;
 	bool grace = store_in_grace(k->store);
 
-	return json_pack("{s:o,s:b,s:o,s:s,s:s,s:b,s:I,s:I,s:I,s:s,s:I}", "server", text(store_server(k->store)), "up",
-			 store_is_up(k->store), "error", text(store_last_error(k->store)), "version",
+	return json_pack("{s:o,s:b,s:o,s:s,s:s,s:b,s:I,s:I,s:I,s:s,s:I}", "server", json_text(store_server(k->store)), "up",
+			 store_is_up(k->store), "error", json_text(store_last_error(k->store)), "version",
 			 store_version(k->store), "incarnation", store_incarnation(k->store), "grace", grace,
 			 "grace_left_ms", (json_int_t)(grace ? grace_left_ms(k) : 0), "deadline_left_ms",
 			 (json_int_t)(left > 0 ? left : 0), "sure_left_ms", (json_int_t)(sure > 0 ? sure : 0),
@@ -102,14 +102,14 @@ static enum on_lost on_lost_of(const struct lease *lease)
 	return config_on_lost(lease->lock->file->keeper->config, lease->lock->file->path);
 }
 
-static const char *note(const struct lease *lease)
+static const char *lease_note(const struct lease *lease)
 {
 	if (lease->state == LEASE_ASKING)
 		return lease->queued ? "waits for another host" : "being asked for";
 	if (table_is_hidden(lease->lock->file->keeper->table, lease->slot))
 		return "cannot be renewed; held, but no holder can be stopped";
 	if (table_frozen(lease->lock->file->keeper->table) && on_lost_of(lease) == ON_LOST_FREEZE)
-		return clock_now_ns() < lease->lock->file->keeper->deadline_ns
+		return clock_now_ns() < lease->lock->file->keeper->deadline.at_ns
 			       ? "cannot be renewed: its holders are frozen until the store answers"
 			       : "ran out: its holders are frozen; they go on if the store still has it, and are "
 				 "killed if "
@@ -125,16 +125,16 @@ static json_t *lease_json(const struct lease *lease, json_t *holders)
 {
 	const struct file *file = lease->lock->file;
 
-	return json_pack("{s:o,s:o,s:s,s:s,s:s,s:I,s:o,s:s,s:I,s:s,s:I,s:s,s:s,s:O,s:o}", "name", text(file->name),
-			 "path", text(file->path), "inode", file->inode, "space",
+	return json_pack("{s:o,s:o,s:s,s:s,s:s,s:I,s:o,s:s,s:I,s:s,s:I,s:s,s:s,s:O,s:o}", "name", json_text(file->name),
+			 "path", json_text(file->path), "inode", file->inode, "space",
 			 lease->range.space == WIRE_FLOCK ? "flock" : "record", "mode", mode_name(lease->range.mode),
 			 "from", (json_int_t)lease->range.from, "to", range_end(lease->range.to), "token", lease->token,
 			 "fence", (json_int_t)lease->fence, "state", lease_state_name(lease->state), "since",
-			 (json_int_t)lease->held_at, "note", note(lease), "on_lost", on_lost_name(on_lost_of(lease)),
+			 (json_int_t)lease->held_at, "note", lease_note(lease), "on_lost", on_lost_name(on_lost_of(lease)),
 			 "holders", holders, "waiting", waiting_json(lease));
 }
 
-static json_t *add_row(struct job *job, const struct holders_file *file, const struct store_range *range)
+static json_t *status_add_row(struct status_job *job, const struct holders_file *file, const struct store_range *range)
 {
 	json_t *holders = json_array();
 
@@ -149,59 +149,59 @@ static json_t *rules_json(const struct keeper *k)
 	const struct configfile *c = k->configfile;
 
 	return json_pack("{s:I,s:I,s:s,s:o,s:I,s:[I,I]}", "count", (json_int_t)k->config->rule_count, "in_force_since",
-			 (json_int_t)c->in_force_since, "file", configfile_state_name(c->state), "why", text(c->why),
+			 (json_int_t)c->in_force_since, "file", configfile_state_name(c->state), "why", json_text(c->why),
 			 "since", (json_int_t)c->since, "seen", (json_int_t)c->seen.ino, (json_int_t)c->seen.dev);
 }
 
-static json_t *document(struct job *job)
+static json_t *status_document(struct status_job *job)
 {
 	struct keeper *k = job->keeper;
 	json_t *leases = json_array(), *lost = json_array();
 	const struct lease *lease, *next;
-	const struct lost *l;
+	const struct lost_lease *l;
 
 	HASH_ITER (hh, k->leases, lease, next) {
 		struct holders_file file = file_searched(lease->lock->file);
-		json_t *holders = add_row(job, &file, &lease->range);
+		json_t *holders = status_add_row(job, &file, &lease->range);
 
 		json_array_append_new(leases, lease_json(lease, holders));
 		json_decref(holders);
 	}
-	DL_FOREACH (k->lost, l) {
-		json_t *holders = add_row(job, &l->file, &l->range);
+	DL_FOREACH (k->lost.all, l) {
+		json_t *holders = status_add_row(job, &l->file, &l->range);
 
-		json_array_append_new(lost, json_pack("{s:o,s:o,s:s,s:I,s:I,s:s,s:o}", "name", text(l->name), "path",
-						      text(l->path), "mode", mode_name(l->range.mode), "fence",
+		json_array_append_new(lost, json_pack("{s:o,s:o,s:s,s:I,s:I,s:s,s:o}", "name", json_text(l->name), "path",
+						      json_text(l->path), "mode", mode_name(l->range.mode), "fence",
 						      (json_int_t)l->fence, "when", (json_int_t)l->when, "why", l->why,
 						      "holders", holders));
 	}
 	return json_pack("{s:s,s:i,s:i,s:s,s:o,s:o,s:o,s:I,s:i,s:b,s:b,s:o,s:o,s:o}", "version", DFLOCK_VERSION, "pid",
-			 (int)getpid(), "uid", (int)geteuid(), "host", k->host, "config", text(k->config->path),
-			 "rules", rules_json(k), "runtime_dir", text(k->runtime_dir), "started", (json_int_t)k->started,
+			 (int)getpid(), "uid", (int)geteuid(), "host", k->host, "config", json_text(k->config->path),
+			 "rules", rules_json(k), "runtime_dir", json_text(k->runtime_dir), "started", (json_int_t)k->started,
 			 "frozen", (int)table_frozen(k->table), "unsupervised", k->unsupervised, "ending", ending_waits(k), "store",
 			 store_json(k), "leases", leases, "lost", lost);
 }
 
 /* In a worker: only the job is touched. */
-static int on_holder(void *arg, const struct holder *h)
+static int status_on_holder(void *arg, const struct holder *h)
 {
-	struct job *job = arg;
+	struct status_job *job = arg;
 	const struct claim *claim;
 	size_t next = SIZE_MAX;
 
 	while ((claim = claims_next(&job->claims, h->file, h->space, h->from, h->to, &next)))
 		json_array_append_new(job->rows[claim->tag],
 				      json_pack("{s:i,s:o,s:s,s:I,s:o,s:I}", "pid", (int)h->pid, "command",
-						text(h->command), "mode", mode_name(h->mode), "from",
+						json_text(h->command), "mode", mode_name(h->mode), "from",
 						(json_int_t)h->from, "to", range_end(h->to), "started",
 						(json_int_t)h->started));
 	return 0;
 }
 
 /* The process is not named where it is not known: 0. */
-static int on_unseen(void *arg, const struct claim *claim, const struct procfs_lock *lock, pid_t pid, bool beyond)
+static int status_on_unseen(void *arg, const struct claim *claim, const struct procfs_lock *lock, pid_t pid, bool beyond)
 {
-	struct job *job = arg;
+	struct status_job *job = arg;
 
 	json_array_append_new(job->rows[claim->tag],
 			      json_pack("{s:i,s:s,s:s,s:I,s:o,s:i,s:b,s:b}", "pid", (int)pid, "command", "", "mode",
@@ -210,20 +210,20 @@ static int on_unseen(void *arg, const struct claim *claim, const struct procfs_l
 	return 0;
 }
 
-static void work(uv_work_t *req)
+static void status_search_work(uv_work_t *req)
 {
-	struct job *job = req->data;
+	struct status_job *job = req->data;
 
 	if (!job->error)
 		job->error = claims_build(&job->claims);
 	if (!job->error && claims_count(&job->claims))
-		job->error = holders_find(job->claims.files, job->claims.file_count, getpid(), on_holder, job,
+		job->error = holders_find(job->claims.files, job->claims.file_count, getpid(), status_on_holder, job,
 					  &job->unseen);
 	if (!job->error && claims_count(&job->claims))
-		job->error = unseen_find(&job->claims, getpid(), on_unseen, job);
+		job->error = unseen_find(&job->claims, getpid(), status_on_unseen, job);
 }
 
-static void job_free(struct job *job)
+static void status_job_free(struct status_job *job)
 {
 	if (!job)
 		return;
@@ -235,7 +235,7 @@ static void job_free(struct job *job)
 	free(job);
 }
 
-static struct session *find(const struct job *job)
+static struct session *status_session(const struct status_job *job)
 {
 	struct session *s;
 
@@ -246,9 +246,9 @@ static struct session *find(const struct job *job)
 }
 
 /* Written in large pieces: json_dumpfd() makes a system call of every comma. */
-static int to_memfd(const json_t *doc)
+static int json_to_memfd(const json_t *doc)
 {
-	int fd = memfd_create("dflock-status", MFD_CLOEXEC), err;
+	int fd = memfd_create("dflock-status", MFD_CLOEXEC), ret;
 	FILE *f = fd < 0 ? NULL : fdopen(fcntl(fd, F_DUPFD_CLOEXEC, 3), "w");
 	bool written = f && json_dumpf(doc, f, JSON_INDENT(1)) == 0;
 
@@ -256,32 +256,32 @@ static int to_memfd(const json_t *doc)
 		written = false;
 	if (written && lseek(fd, 0, SEEK_SET) == 0)
 		return fd;
-	err = errno;
+	ret = errno;
 	if (fd >= 0)
 		close(fd);
-	errno = err;
+	errno = ret;
 	return -1;
 }
 
 /* In a worker: with tens of thousands of leases it takes a second. */
-static void write_down(uv_work_t *req)
+static void status_write(uv_work_t *req)
 {
-	struct job *job = req->data;
+	struct status_job *job = req->data;
 	json_t *cluster = job->cluster ? json_loadb(job->cluster, job->cluster_len, 0, NULL) : NULL;
 	const char *error = job->cluster_error;
 
 	if (!cluster && !error)
 		error = "the store's answer is not JSON";
 	json_object_set_new(job->doc, "cluster", cluster ? cluster : json_null());
-	json_object_set_new(job->doc, "cluster_error", text(cluster ? "" : error));
-	job->fd = to_memfd(job->doc);
+	json_object_set_new(job->doc, "cluster_error", json_text(cluster ? "" : error));
+	job->fd = json_to_memfd(job->doc);
 	job->error = job->fd < 0 ? -errno : 0;
 }
 
-static void written(uv_work_t *req, int status)
+static void status_written(uv_work_t *req, int status)
 {
-	struct job *job = req->data;
-	struct session *s = find(job);
+	struct status_job *job = req->data;
+	struct session *s = status_session(job);
 
 	(void)status;
 	if (s && job->fd >= 0)
@@ -290,12 +290,12 @@ static void written(uv_work_t *req, int status)
 		session_refuse(s, "the status could not be written: %s", strerror(-job->error));
 	if (job->fd >= 0)
 		close(job->fd);
-	job_free(job);
+	status_job_free(job);
 }
 
-static void on_dump(void *arg, const char *json, size_t len, const char *error)
+static void status_on_dump(void *arg, const char *json, size_t len, const char *error)
 {
-	struct job *job = arg;
+	struct status_job *job = arg;
 
 	job->cluster = json ? malloc(len + 1) : NULL;
 	if (job->cluster)
@@ -304,49 +304,49 @@ static void on_dump(void *arg, const char *json, size_t len, const char *error)
 	if (json && !job->cluster)
 		error = "no memory left";
 	job->cluster_error = error ? strdup(error) : NULL;
-	if (uv_queue_work(job->keeper->loop, &job->work, write_down, written) != 0)
-		job_free(job);
+	if (uv_queue_work(job->keeper->loop, &job->work, status_write, status_written) != 0)
+		status_job_free(job);
 }
 
-/* New leases are one thing that a store may refuse while it answers: who asks for the status wants to know. */
-static void on_tried(void *arg, const struct store_reply *reply)
+/* A store may refuse new leases while it answers: an operator wants to know. */
+static void status_on_tried(void *arg, const struct store_reply *reply)
 {
-	struct job *job = arg;
+	struct status_job *job = arg;
 	const char *refused = reply->status == STORE_ERROR && reply->error ? reply->error : "";
 
-	json_object_set_new(json_object_get(job->doc, "store"), "refuses", text(refused));
-	store_dump(job->keeper->store, on_dump, job);
+	json_object_set_new(json_object_get(job->doc, "store"), "refuses", json_text(refused));
+	store_dump(job->keeper->store, status_on_dump, job);
 }
 
-static void done(uv_work_t *req, int status)
+static void status_searched(uv_work_t *req, int status)
 {
-	struct job *job = req->data;
+	struct status_job *job = req->data;
 
 	(void)status;
 	if (job->error < 0)
-		log_error("who holds the locks could not be found out: %s", strerror(-job->error));
+		log_error("status: the holders of the locks could not be found: %s", strerror(-job->error));
 	if (job->keeper->leaving)
-		on_dump(job, NULL, 0, "the keeper ends");
+		status_on_dump(job, NULL, 0, "the keeper ends");
 	else
-		store_try_write(job->keeper->store, on_tried, job);
+		store_try_write(job->keeper->store, status_on_tried, job);
 }
 
 void status_start(struct session *s)
 {
 	struct keeper *k = s->keeper;
-	size_t rows = HASH_COUNT(k->leases) + k->lost_count + 1;
-	struct job *job = calloc(1, sizeof(*job));
+	size_t rows = HASH_COUNT(k->leases) + k->lost.count + 1;
+	struct status_job *job = calloc(1, sizeof(*job));
 
 	if (job) {
 		job->keeper = k;
 		job->session = s;
 		job->rows = calloc(rows, sizeof(*job->rows));
 		if (job->rows)
-			job->doc = document(job);
+			job->doc = status_document(job);
 		job->work.data = job;
 	}
-	if (!job || !job->doc || uv_queue_work(k->loop, &job->work, work, done) != 0) {
-		job_free(job);
+	if (!job || !job->doc || uv_queue_work(k->loop, &job->work, status_search_work, status_searched) != 0) {
+		status_job_free(job);
 		session_refuse(s, "the keeper has no memory left");
 		return;
 	}

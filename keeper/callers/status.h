@@ -1,4 +1,5 @@
-/* Status as JSON, for `dflock status`: this host's leases with who holds and waits, and the whole store. Loop only. */
+/* Status as JSON, for `dflock status`: this host's leases, the processes that hold them or wait for them, and the
+ * whole store. Loop only. */
 #ifndef DFLOCK_KEEPER_STATUS_H
 #define DFLOCK_KEEPER_STATUS_H
 

@@ -75,7 +75,7 @@ static void open_lease(struct lease *lease, enum lease_event event)
 
 /* Its mode is shared from now on: before the shrink is sent. What is put back after the store lost its memory is never more
  * than what others had to reckon with. */
-static void share(struct lease *lease)
+static void become_shared(struct lease *lease)
 {
 	table_share(lease_keeper(lease)->table, lease->slot);
 	lease->range.mode = WIRE_SHARED;
@@ -90,7 +90,7 @@ static void act(struct lease *lease, unsigned actions, enum lease_event event)
 	else if (actions & LEASE_DO_STOP_PROBE && lease->state == LEASE_STOPPING)
 		lease_start_timer(lease, 1); /* there was none: it was to be tried again */
 	if (actions & LEASE_DO_SHARE)
-		share(lease);
+		become_shared(lease);
 	if (actions & LEASE_DO_RETURN)
 		table_return(k->table, lease->slot);
 	if (actions & LEASE_DO_ACQUIRE)
@@ -291,7 +291,7 @@ static void lingered(struct lease *lease)
 	queue_raise(lease, LEASE_EV_LINGERED);
 }
 
-static void on_timer(struct lease *lease)
+static void lease_timeout(struct lease *lease)
 {
 	switch (lease->state) {
 	case LEASE_ASKING:
@@ -373,7 +373,7 @@ void lease_recall(struct lease *lease, const struct store_message *m)
 
 void act_start(struct keeper *k)
 {
-	static const struct queue_work work = {.timer = on_timer,
+	static const struct queue_work work = {.timer = lease_timeout,
 					       .asked = asked,
 					       .step = run_step,
 					       .send = requests_send_confirms,

@@ -6,7 +6,11 @@
 #ifndef DFLOCK_KEEPER_ANSWERS_H
 #define DFLOCK_KEEPER_ANSWERS_H
 
-#include "keeper/keeper.h"
+#include <stdbool.h>
+#include <stdint.h>
+
+struct lease;
+struct store_range;
 
 /* A holder's answer to an asking lease has come: its waiters are told (WAITER_IN_USE). */
 void answers_add(struct lease *lease, const char *host, const struct store_range *in_use);

@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "keeper/keeper.h"
 #include "keeper/clock.h"
 #include "keeper/guard/table_notes.h"
 #include "keeper/leases/leasepage.h"
@@ -14,18 +15,23 @@
 
 /* --- the deadline --- */
 
+int64_t deadline_ttl_ns(const struct keeper *k)
+{
+	return k->config->lease.ttl_ms * NS_PER_MS;
+}
+
 /* Past it nothing is sure, whatever the store says next: everything must be confirmed. */
 static void check_deadline(struct keeper *k)
 {
 	struct lease *lease, *next;
 	int64_t now = clock_now_ns();
 
-	if (k->expired || now < k->deadline_ns) /* mutant: deadline-passed */
+	if (k->deadline.expired || now < k->deadline.at_ns) /* mutant: deadline-passed */
 		return;
-	k->expired = true;
+	k->deadline.expired = true;
 	if (HASH_COUNT(k->leases))
 		log_info("no beat was answered for %lld ms: leases are unsure until the store confirms them",
-			 (long long)((now - k->deadline_ns + deadline_ttl_ns(k) * 9 / 10) / NS_PER_MS));
+			 (long long)((now - k->deadline.at_ns + deadline_ttl_ns(k) * 9 / 10) / NS_PER_MS));
 	queue_raise_all(k, LEASE_EV_EXPIRED);
 	/* Nobody can tell who had these since the store lost its memory. */
 	HASH_ITER (hh, k->leases, lease, next)
@@ -42,14 +48,14 @@ void deadline_notice(struct keeper *k)
 int64_t deadline_sure_until(struct keeper *k)
 {
 	check_deadline(k);
-	return k->expired ? 0 : k->freeze_at_ns;
+	return k->deadline.expired ? 0 : k->deadline.freeze_at_ns;
 }
 
 void deadline_set(struct keeper *k, int64_t deadline_ns)
 {
-	k->deadline_ns = deadline_ns;
-	k->freeze_at_ns = deadline_ns - k->config->lease.freeze_margin_ms * NS_PER_MS;
-	table_renewed(k->table, k->freeze_at_ns, deadline_ns);
+	k->deadline.at_ns = deadline_ns;
+	k->deadline.freeze_at_ns = deadline_ns - k->config->lease.freeze_margin_ms * NS_PER_MS;
+	table_renewed(k->table, k->deadline.freeze_at_ns, deadline_ns);
 }
 
 static bool holds_something(const struct keeper *k)
@@ -66,19 +72,19 @@ static void on_deadline(uv_timer_t *timer)
 {
 	struct keeper *k = timer->data;
 	int64_t now = clock_now_ns();
-	int64_t next = now < k->freeze_at_ns ? k->freeze_at_ns : k->deadline_ns;
+	int64_t next = now < k->deadline.freeze_at_ns ? k->deadline.freeze_at_ns : k->deadline.at_ns;
 	char why[512];
 
-	if (now >= k->deadline_ns) {
+	if (now >= k->deadline.at_ns) {
 		check_deadline(k);
 		waiters_serve_all(k);
 		queue_settle(k);
 		return;
 	}
-	if (now >= k->freeze_at_ns && holds_something(k)) {
+	if (now >= k->deadline.freeze_at_ns && holds_something(k)) {
 		deadline_trouble(k, why, sizeof(why));
 		log_error("leases cannot be renewed and run out in %lld ms: %s",
-			  (long long)((k->deadline_ns - now) / NS_PER_MS), why);
+			  (long long)((k->deadline.at_ns - now) / NS_PER_MS), why);
 	}
 	/* The loop's clock is not ours: it may have been early. */
 	uv_timer_start(timer, on_deadline, (next - now) / NS_PER_MS + 1, 0);
@@ -90,12 +96,12 @@ void deadline_renewed(struct keeper *k, int64_t sent_ns)
 	int64_t now = clock_now_ns();
 	bool was_sure = deadline_sure_until(k) - now > DEADLINE_LEAST_NS; /* first the old deadline, then the new */
 
-	if (deadline <= k->deadline_ns || deadline <= now || k->forgotten_count)
+	if (deadline <= k->deadline.at_ns || deadline <= now || k->grace.forgotten_count)
 		return;
 	deadline_set(k, deadline);
-	k->expired = false;
+	k->deadline.expired = false;
 	leasepage_refresh(k, deadline_sure_until(k));
-	uv_timer_start(&k->deadline, on_deadline, k->freeze_at_ns > now ? (k->freeze_at_ns - now) / NS_PER_MS + 1 : 1,
+	uv_timer_start(&k->deadline.passing, on_deadline, k->deadline.freeze_at_ns > now ? (k->deadline.freeze_at_ns - now) / NS_PER_MS + 1 : 1,
 		       0);
 	if (!was_sure)
 		waiters_serve_all(k);
@@ -107,10 +113,10 @@ static void on_beat(void *arg, const struct store_reply *reply)
 {
 	struct keeper *k = arg;
 
-	k->beat_under_way = false;
+	k->deadline.beat_under_way = false;
 	deadline_notice(k);
 	if (reply->status == STORE_OK)
-		deadline_renewed(k, k->beat_sent_ns);
+		deadline_renewed(k, k->deadline.beat_sent_ns);
 	else if (reply->status == STORE_ERROR)
 		log_error("the store refused a beat: %s", reply->error);
 	queue_settle(k);
@@ -118,10 +124,10 @@ static void on_beat(void *arg, const struct store_reply *reply)
 
 void deadline_beat(struct keeper *k)
 {
-	if (k->beat_under_way || !store_is_up(k->store))
+	if (k->deadline.beat_under_way || !store_is_up(k->store))
 		return;
-	k->beat_under_way = true;
-	k->beat_sent_ns = clock_now_ns();
+	k->deadline.beat_under_way = true;
+	k->deadline.beat_sent_ns = clock_now_ns();
 	store_beat(k->store, on_beat, k);
 }
 
@@ -139,11 +145,11 @@ static void on_beat_timer(uv_timer_t *timer)
 bool deadline_beats(struct keeper *k)
 {
 	int64_t third = k->config->lease.ttl_ms / 3;
-	bool recent = k->deadline_ns - clock_now_ns() > deadline_ttl_ns(k) / 2;
+	bool recent = k->deadline.at_ns - clock_now_ns() > deadline_ttl_ns(k) / 2;
 
-	if (uv_is_active((uv_handle_t *)&k->beat))
+	if (uv_is_active((uv_handle_t *)&k->deadline.beat))
 		return recent;
-	uv_timer_start(&k->beat, on_beat_timer, third, third);
+	uv_timer_start(&k->deadline.beat, on_beat_timer, third, third);
 	/* mutant: beat-after-pause */
 	return false; /* the last one may be long ago, and the next comes only in a third of ttl_ms */
 }
@@ -169,16 +175,16 @@ int64_t deadline_reask_ms(const struct keeper *k)
 
 void deadline_start(struct keeper *k)
 {
-	uv_timer_init(k->loop, &k->beat);
-	uv_timer_init(k->loop, &k->deadline);
-	k->beat.data = k->deadline.data = k;
-	k->expired = k->deadline_ns <= clock_now_ns();
-	if (k->expired)
+	uv_timer_init(k->loop, &k->deadline.beat);
+	uv_timer_init(k->loop, &k->deadline.passing);
+	k->deadline.beat.data = k->deadline.passing.data = k;
+	k->deadline.expired = k->deadline.at_ns <= clock_now_ns();
+	if (k->deadline.expired)
 		queue_raise_all(k, LEASE_EV_EXPIRED);
 }
 
 void deadline_stop(struct keeper *k)
 {
-	uv_close((uv_handle_t *)&k->beat, NULL);
-	uv_close((uv_handle_t *)&k->deadline, NULL);
+	uv_close((uv_handle_t *)&k->deadline.beat, NULL);
+	uv_close((uv_handle_t *)&k->deadline.passing, NULL);
 }

@@ -14,16 +14,28 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "keeper/keeper.h"
+#include <uv.h>
+
+#include "keeper/clock.h"
+
+struct keeper;
+
+/* Part of struct keeper. Leases are sure until at_ns; callers are granted until freeze_at_ns, which the parent knows. */
+struct deadline {
+	int64_t at_ns;        /* 0: never renewed */
+	int64_t freeze_at_ns; /* freeze_margin_ms before: as the parent was told, whatever the configuration says now */
+	bool expired;         /* its passing was noticed */
+	uv_timer_t passing;
+	int64_t beat_sent_ns;
+	bool beat_under_way;
+	uv_timer_t beat;
+};
 
 /* A caller is told only of a lease that is sure for longer than this: else it would be over before the answer arrives.
  */
 #define DEADLINE_LEAST_NS (5 * NS_PER_MS)
 
-static inline int64_t deadline_ttl_ns(const struct keeper *k)
-{
-	return k->config->lease.ttl_ms * NS_PER_MS;
-}
+int64_t deadline_ttl_ns(const struct keeper *k);
 
 void deadline_start(struct keeper *k);
 void deadline_stop(struct keeper *k);

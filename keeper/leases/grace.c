@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "keeper/keeper.h"
 #include "keeper/clock.h"
 #include "keeper/leases/deadline.h"
 #include "keeper/guard/table_earlier.h"
@@ -22,7 +23,7 @@ static void on_open(void *arg, const struct store_reply *reply)
 	if (reply->status != STORE_OK) {
 		if (reply->status == STORE_ERROR)
 			log_error("grace cannot be ended: %s", reply->error);
-		uv_timer_start(&k->grace, on_grace_timer, deadline_reask_ms(k), 0);
+		uv_timer_start(&k->grace.timer, on_grace_timer, deadline_reask_ms(k), 0);
 		return;
 	}
 	log_info("grace is over: the store grants leases");
@@ -47,14 +48,14 @@ static void on_grace_timer(uv_timer_t *timer)
 int64_t grace_beat_left_ms(const struct keeper *k)
 {
 	int64_t ttl_ms = k->config->lease.ttl_ms, beat_ms = ttl_ms / 3 + RECONNECT_MS;
-	int64_t left = k->grace_since_ns + (beat_ms < ttl_ms ? beat_ms : ttl_ms) * NS_PER_MS - clock_now_ns();
+	int64_t left = k->grace.since_ns + (beat_ms < ttl_ms ? beat_ms : ttl_ms) * NS_PER_MS - clock_now_ns();
 
 	return left < 0 ? 0 : left / NS_PER_MS + 1; /* mutant: grace-left */
 }
 
 int64_t grace_left_ms(const struct keeper *k)
 {
-	int64_t left = k->grace_since_ns + deadline_ttl_ns(k) - clock_now_ns();
+	int64_t left = k->grace.since_ns + deadline_ttl_ns(k) - clock_now_ns();
 
 	return left < 0 ? 0 : left / NS_PER_MS;
 }
@@ -62,17 +63,17 @@ int64_t grace_left_ms(const struct keeper *k)
 void grace_store_is_up(struct keeper *k)
 {
 	if (store_in_grace(k->store))
-		on_grace_timer(&k->grace);
+		on_grace_timer(&k->grace.timer);
 }
 
-static void forget(struct keeper *k, const char *old, const char *now)
+static void grace_forget(struct keeper *k, const char *old, const char *now)
 {
 	struct lease *lease, *next;
 
 	log_error("the store lost its memory (incarnation %s was %s): %s; nothing new is granted until all old leases "
 		  "have run out",
 		  now, old,
-		  k->expired ? "the leases of this host had run out" : "the leases of this host are put back");
+		  k->deadline.expired ? "the leases of this host had run out" : "the leases of this host are put back");
 	HASH_ITER (hh, k->leases, lease, next) {
 		lease_set_forgotten(lease, lease_is_ours(lease->state));
 		/* mutant: grace-lapsed */
@@ -82,19 +83,19 @@ static void forget(struct keeper *k, const char *old, const char *now)
 
 void grace_begin(struct keeper *k, const char *old, const char *now)
 {
-	k->grace_since_ns = clock_now_ns();
+	k->grace.since_ns = clock_now_ns();
 	/* Connections may have survived it: then grace_store_is_up() does not follow. */
-	uv_timer_start(&k->grace, on_grace_timer, deadline_ttl_ns(k) / NS_PER_MS + 1, 0);
+	uv_timer_start(&k->grace.timer, on_grace_timer, deadline_ttl_ns(k) / NS_PER_MS + 1, 0);
 	watch_clear(k->watch);
-	watch_clear(k->sweeping);
+	watch_clear(k->host_in_store.sweeping);
 	if (!*old)
-		old = k->taken_incarnation;
+		old = k->grace.taken_incarnation;
 	if (*old && strcmp(old, now) != 0) {
-		snprintf(k->earlier_incarnation, sizeof(k->earlier_incarnation), "%s", old);
-		forget(k, old, now);
+		snprintf(k->grace.earlier_incarnation, sizeof(k->grace.earlier_incarnation), "%s", old);
+		grace_forget(k, old, now);
 	}
 	/* mutant: grace-timer */
-	on_grace_timer(&k->grace); /* no connection need have broken: then grace_store_is_up() does not come */
-	k->taken_incarnation[0] = '\0';
+	on_grace_timer(&k->grace.timer); /* no connection need have broken: then grace_store_is_up() does not come */
+	k->grace.taken_incarnation[0] = '\0';
 	table_set_incarnation(k->table, now);
 }

@@ -9,7 +9,22 @@
 #ifndef DFLOCK_KEEPER_GRACE_H
 #define DFLOCK_KEEPER_GRACE_H
 
-#include "keeper/keeper.h"
+#include <stddef.h>
+#include <stdint.h>
+#include <uv.h>
+
+#include "store/store.h"
+
+struct keeper;
+
+/* Part of struct keeper. */
+struct grace {
+	char taken_incarnation[STORE_INC_BYTES];   /* of the leases that were taken up; "" after that */
+	char earlier_incarnation[STORE_INC_BYTES]; /* that this keeper has known before the store's own; "": none */
+	int64_t since_ns;
+	size_t forgotten_count; /* leases that are unsure and forgotten: lease_set_state() */
+	uv_timer_t timer;
+};
 
 /* The store has another incarnation than it had. Leases whose time has not run out are put back. That the deadline has
  * passed has been noticed (deadline_notice()). */

@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "keeper/keeper.h"
 #include "keeper/leases/act.h"
 #include "keeper/leases/answers.h"
 #include "keeper/clock.h"
@@ -25,9 +26,9 @@
 
 static void store_tried(struct keeper *k)
 {
-	if (k->store_tried)
+	if (k->host_in_store.tried)
 		return;
-	k->store_tried = true;
+	k->host_in_store.tried = true;
 	queue_tell_store(k, QUEUE_STORE_TRIED);
 }
 
@@ -77,7 +78,7 @@ static void on_unknown_released(void *arg, const struct store_reply *reply)
 static void release_unknown(struct keeper *k, const struct store_message *m)
 {
 	/* It may be one that could not be read from the table (table_take_up()): its holders end first. Another recall comes. */
-	if (k->losing)
+	if (k->lost.losing)
 		return;
 	log_debug("%s %.8s: unknown, given back", m->name, m->token);
 	store_release(k->store, m->name, m->token, on_unknown_released, k); /* mutant: unknown-token */
@@ -150,9 +151,9 @@ static void on_hosts(void *arg, enum store_status status, const struct store_blo
 		return;
 	for (size_t i = 0; i < count; i++)
 		if (strcmp(hosts[i].host, k->host) != 0)
-			watch_see(k->sweeping, &hosts[i], now);
-	watch_forget(k->sweeping, now); /* those that are gone from the store */
-	count = watch_dead(k->sweeping, now, silent, STORE_MAX_BLOCKERS);
+			watch_see(k->host_in_store.sweeping, &hosts[i], now);
+	watch_forget(k->host_in_store.sweeping, now); /* those that are gone from the store */
+	count = watch_dead(k->host_in_store.sweeping, now, silent, STORE_MAX_BLOCKERS);
 	for (size_t i = 0; i < count; i++) {
 		log_info("host %s has been silent for sweep_ms: what it left in the store is removed", silent[i].host);
 		store_sweep(k->store, &silent[i], on_swept, k);
@@ -177,9 +178,9 @@ static void on_note(void *arg, const char *line)
 	struct keeper *k = arg;
 	int64_t now = clock_now_ns();
 
-	if (k->noted_ns && now - k->noted_ns < NOTE_MS * NS_PER_MS)
+	if (k->host_in_store.noted_ns && now - k->host_in_store.noted_ns < NOTE_MS * NS_PER_MS)
 		return;
-	k->noted_ns = now;
+	k->host_in_store.noted_ns = now;
 	log_error("store %s: %s", store_server(k->store), line);
 }
 
@@ -193,18 +194,18 @@ int host_start(struct keeper *k)
 	uint64_t often = k->config->lease.sweep_ms / SWEEPS_PER_PERIOD;
 
 	k->watch = watch_new(deadline_ttl_ns(k));
-	k->sweeping = watch_new(k->config->lease.sweep_ms * NS_PER_MS);
+	k->host_in_store.sweeping = watch_new(k->config->lease.sweep_ms * NS_PER_MS);
 	k->store = store_new(k->loop, &k->config->store, k->config->lease.ttl_ms, k->host, &callbacks, k);
-	if (!k->watch || !k->sweeping || !k->store)
+	if (!k->watch || !k->host_in_store.sweeping || !k->store)
 		return -ENOMEM;
-	uv_timer_t *timers[] = {&k->grace, &k->sweep};
+	uv_timer_t *timers[] = {&k->grace.timer, &k->host_in_store.sweep};
 	for (size_t i = 0; i < sizeof(timers) / sizeof(*timers); i++) {
 		uv_timer_init(k->loop, timers[i]);
 		timers[i]->data = k;
 	}
 	lost_start(k);
 	unseen_start(k);
-	uv_timer_start(&k->sweep, on_sweep_timer, often, often);
+	uv_timer_start(&k->host_in_store.sweep, on_sweep_timer, often, often);
 	deadline_start(k);
 	queue_settle(k);
 	return 0;
@@ -213,11 +214,11 @@ int host_start(struct keeper *k)
 void host_stop(struct keeper *k)
 {
 	deadline_stop(k);
-	uv_close((uv_handle_t *)&k->grace, NULL);
-	uv_close((uv_handle_t *)&k->sweep, NULL);
+	uv_close((uv_handle_t *)&k->grace.timer, NULL);
+	uv_close((uv_handle_t *)&k->host_in_store.sweep, NULL);
 	store_free(k->store);
 	watch_free(k->watch);
-	watch_free(k->sweeping);
+	watch_free(k->host_in_store.sweeping);
 	lost_stop(k);
 	unseen_stop(k);
 }

@@ -12,6 +12,7 @@
 #include <unistd.h>
 #include <utlist.h>
 
+#include "keeper/keeper.h"
 #include "keeper/fronts/away.h"
 #include "keeper/kernel/getlk.h"
 #include "keeper/leases/probing.h"
@@ -27,7 +28,7 @@ struct inquiry {
 	int fd;
 	int found; /* as kernel_lock_in_the_way() */
 	struct store_range in_use;
-	struct inquiry *prev, *next; /* keeper->inquiries */
+	struct inquiry *prev, *next; /* keeper->inquiries.all */
 };
 
 static struct store_range as_range(const struct getlk *lock)
@@ -40,7 +41,7 @@ static struct getlk as_getlk(const struct store_range *range)
 	return (struct getlk){.mode = range->mode, .from = range->from, .to = range->to};
 }
 
-static int look(int fd, const struct store_range *wanted, struct store_range *in_use)
+static int inquiry_look(int fd, const struct store_range *wanted, struct store_range *in_use)
 {
 	const struct getlk ask = as_getlk(wanted);
 	struct getlk found;
@@ -51,15 +52,15 @@ static int look(int fd, const struct store_range *wanted, struct store_range *in
 	return ret;
 }
 
-static void run(struct work *work)
+static void inquiry_run(struct work *work)
 {
 	struct inquiry *inquiry = (struct inquiry *)work;
 
-	inquiry->found = look(inquiry->fd, &inquiry->asker.range, &inquiry->in_use);
+	inquiry->found = inquiry_look(inquiry->fd, &inquiry->asker.range, &inquiry->in_use);
 	close(inquiry->fd);
 }
 
-static void answer(struct lease *lease, const struct inquiry *inquiry)
+static void inquiry_answer(struct lease *lease, const struct inquiry *inquiry)
 {
 	const struct asker *asker = &inquiry->asker;
 
@@ -70,25 +71,25 @@ static void answer(struct lease *lease, const struct inquiry *inquiry)
 				  inquiry->found > 0 ? &inquiry->in_use : &lease->range);
 }
 
-static void finish(struct inquiry *inquiry)
+static void inquiry_finish(struct inquiry *inquiry)
 {
 	struct keeper *k = inquiry->keeper;
 	struct lease *lease = k->leaving ? NULL : lease_find(k, inquiry->token);
 
-	DL_DELETE(k->inquiries, inquiry);
+	DL_DELETE(k->inquiries.all, inquiry);
 	/* Given back meanwhile: then the store grants the asker what it wants. Leaving: there is no store any more. */
 	if (lease && lease_is_ours(lease->state))
-		answer(lease, inquiry);
+		inquiry_answer(lease, inquiry);
 	free(inquiry);
 	queue_settle(k);
 }
 
-static void done(struct work *work)
+static void inquiry_done(struct work *work)
 {
 	struct inquiry *inquiry = (struct inquiry *)work;
 
-	inquiry->keeper->inquiry_count--;
-	finish(inquiry);
+	inquiry->keeper->inquiries.count--;
+	inquiry_finish(inquiry);
 }
 
 static void on_looked(void *arg, int found, const struct getlk *in_the_way)
@@ -98,7 +99,7 @@ static void on_looked(void *arg, int found, const struct getlk *in_the_way)
 	inquiry->found = found;
 	if (found > 0)
 		inquiry->in_use = as_range(in_the_way);
-	finish(inquiry);
+	inquiry_finish(inquiry);
 }
 
 bool inquiry_needed(const struct lease *lease)
@@ -113,7 +114,7 @@ static bool is_running(const struct keeper *k, const struct lease *lease, const 
 {
 	const struct inquiry *inquiry;
 
-	DL_FOREACH (k->inquiries, inquiry)
+	DL_FOREACH (k->inquiries.all, inquiry)
 		if (strcmp(inquiry->token, lease->token) == 0 && strcmp(inquiry->asker.token, asker->token) == 0)
 			return true;
 	return false;
@@ -123,14 +124,14 @@ static bool start_worker(struct inquiry *inquiry, const struct file *file)
 {
 	struct keeper *k = inquiry->keeper;
 
-	inquiry->fd = k->inquiry_count < INQUIRIES_MAX ? fcntl(file->fd, F_DUPFD_CLOEXEC, 3) : -1;
+	inquiry->fd = k->inquiries.count < INQUIRIES_MAX ? fcntl(file->fd, F_DUPFD_CLOEXEC, 3) : -1;
 	if (inquiry->fd < 0)
 		return false;
 	if (workers_start(k->workers, file->key.dev, &inquiry->work) < 0) {
 		close(inquiry->fd);
 		return false;
 	}
-	k->inquiry_count++;
+	k->inquiries.count++;
 	return true;
 }
 
@@ -146,13 +147,13 @@ bool inquiry_start(struct lease *lease, const struct asker *asker)
 	inquiry = calloc(1, sizeof(*inquiry));
 	if (!inquiry)
 		return false;
-	*inquiry = (struct inquiry){.work = {.run = run, .done = done}, .keeper = k, .asker = *asker};
+	*inquiry = (struct inquiry){.work = {.run = inquiry_run, .done = inquiry_done}, .keeper = k, .asker = *asker};
 	memcpy(inquiry->token, lease->token, sizeof(inquiry->token));
 	wanted = as_getlk(&asker->range);
 	if (file->away ? !away_look(file->away, &wanted, on_looked, inquiry) : !start_worker(inquiry, file)) {
 		free(inquiry);
 		return false;
 	}
-	DL_APPEND(k->inquiries, inquiry);
+	DL_APPEND(k->inquiries.all, inquiry);
 	return true;
 }

@@ -8,7 +8,17 @@
 #ifndef DFLOCK_KEEPER_INQUIRY_H
 #define DFLOCK_KEEPER_INQUIRY_H
 
-#include "keeper/keeper.h"
+#include <stdbool.h>
+
+struct asker;
+struct inquiry;
+struct lease;
+
+/* Part of struct keeper: those that are under way. */
+struct inquiries {
+	struct inquiry *all;
+	unsigned count; /* in workers */
+};
 
 /* In workers, of all leases together: each has a descriptor. What fronts keep: AWAY_LOOKS_MAX. */
 #define INQUIRIES_MAX 256

@@ -8,7 +8,12 @@
 #ifndef DFLOCK_KEEPER_LEASEPAGE_H
 #define DFLOCK_KEEPER_LEASEPAGE_H
 
-#include "keeper/keeper.h"
+#include <stdint.h>
+
+struct keeper;
+struct lease;
+struct lock;
+struct page;
 
 /* At the start, before anything is done with a lease of an earlier keeper; and at the end. Closes every slot. */
 void leasepage_reset(struct page *page);

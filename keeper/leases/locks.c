@@ -221,7 +221,7 @@ struct lease *lease_new(struct lock *lock, const struct store_range *range, uid_
 	return make_token(token) == 0 ? lease_make(lock, range, token, uid) : NULL;
 }
 
-static void on_timer_closed(uv_handle_t *handle)
+static void on_lease_timer_closed(uv_handle_t *handle)
 {
 	free(handle->data);
 }
@@ -232,11 +232,11 @@ void lease_free(struct lease *lease)
 
 	HASH_DEL(lock->file->keeper->leases, lease);
 	DL_DELETE(lock->leases, lease);
-	uv_close((uv_handle_t *)&lease->timer, on_timer_closed);
+	uv_close((uv_handle_t *)&lease->timer, on_lease_timer_closed);
 	file_unused(lock->file);
 }
 
-static void on_timer(uv_timer_t *timer)
+static void on_lease_timer(uv_timer_t *timer)
 {
 	struct lease *lease = timer->data;
 	struct keeper *k = lease_keeper(lease);
@@ -247,15 +247,15 @@ static void on_timer(uv_timer_t *timer)
 
 void lease_start_timer(struct lease *lease, int64_t ms)
 {
-	uv_timer_start(&lease->timer, on_timer, ms < 1 ? 1 : ms, 0);
+	uv_timer_start(&lease->timer, on_lease_timer, ms < 1 ? 1 : ms, 0);
 }
 
 void lease_set_state(struct lease *lease, enum lease_state state, bool forgotten)
 {
 	struct keeper *k = lease_keeper(lease);
 
-	k->forgotten_count -= lease->state == LEASE_UNSURE && lease->forgotten;
-	k->forgotten_count += state == LEASE_UNSURE && forgotten;
+	k->grace.forgotten_count -= lease->state == LEASE_UNSURE && lease->forgotten;
+	k->grace.forgotten_count += state == LEASE_UNSURE && forgotten;
 	lease->state = state;
 	lease->forgotten = forgotten;
 }

@@ -75,7 +75,7 @@ struct lease {
 	unsigned requests;                         /* store requests under way, or waiting to be sent */
 	bool confirm_waits, confirm_sent;          /* requests.c: the question whether it stands */
 	bool confirm_again;                        /* ... the answer under way is too old, whatever it will be */
-	struct lease *confirm_prev, *confirm_next; /* keeper->confirms */
+	struct lease *confirm_prev, *confirm_next; /* keeper->requests.confirms */
 	int64_t keep_until_ns;                     /* not recalled before: min_hold_ms */
 	int64_t linger_ns;                       /* how long unused before it is given back; doubles while it is used */
 	uv_timer_t timer;                        /* asking: ask again. held: linger. releasing: try again */

@@ -7,6 +7,7 @@
 #include <time.h>
 #include <utlist.h>
 
+#include "keeper/keeper.h"
 #include "keeper/guard/table_notes.h"
 #include "keeper/leases/locks.h"
 #include "keeper/leases/queue.h"
@@ -19,8 +20,8 @@ static void on_losing(uv_timer_t *timer)
 {
 	struct keeper *k = timer->data;
 
-	k->losing = table_has_lost(k->table);
-	if (k->losing)
+	k->lost.losing = table_has_lost(k->table);
+	if (k->lost.losing)
 		uv_timer_start(timer, on_losing, LOSING_MS, 0);
 	else
 		waiters_serve_all(k);
@@ -29,23 +30,23 @@ static void on_losing(uv_timer_t *timer)
 
 void lost_end_holders(struct keeper *k)
 {
-	k->losing = true;
+	k->lost.losing = true;
 	table_notify(k->table);
-	uv_timer_start(&k->losing_timer, on_losing, LOSING_MS, 0);
+	uv_timer_start(&k->lost.timer, on_losing, LOSING_MS, 0);
 }
 
 bool lost_has_holders(const struct lock *lock)
 {
 	const struct file *file = lock->file;
 
-	return file->keeper->losing &&
+	return file->keeper->lost.losing &&
 	       table_has_lost_on(file->keeper->table, file->key.dev, file->key.ino, lock->space);
 }
 
-static void lost_free(struct keeper *k, struct lost *lost)
+static void lost_lease_free(struct keeper *k, struct lost_lease *lost)
 {
-	DL_DELETE(k->lost, lost);
-	k->lost_count--;
+	DL_DELETE(k->lost.all, lost);
+	k->lost.count--;
 	free(lost->name);
 	free(lost->path);
 	free(lost);
@@ -55,7 +56,7 @@ void lost_report(struct lease *lease, const char *why)
 {
 	struct file *file = lease->lock->file;
 	struct keeper *k = file->keeper;
-	struct lost *lost = calloc(1, sizeof(*lost));
+	struct lost_lease *lost = calloc(1, sizeof(*lost));
 
 	log_error("LOST: the %s lease on %s (%s, fence %llu): %s; processes that hold the lock are no longer alone, "
 		  "see `dflock status`",
@@ -70,22 +71,22 @@ void lost_report(struct lease *lease, const char *why)
 	lost->fence = lease->fence;
 	lost->when = time(NULL);
 	snprintf(lost->why, sizeof(lost->why), "%s", why);
-	DL_APPEND(k->lost, lost);
-	if (++k->lost_count > KEEPER_MAX_LOST)
-		lost_free(k, k->lost);
+	DL_APPEND(k->lost.all, lost);
+	if (++k->lost.count > LOST_MAX)
+		lost_lease_free(k, k->lost.all);
 }
 
 void lost_start(struct keeper *k)
 {
-	uv_timer_init(k->loop, &k->losing_timer);
-	k->losing_timer.data = k;
+	uv_timer_init(k->loop, &k->lost.timer);
+	k->lost.timer.data = k;
 	if (table_has_lost(k->table))
 		lost_end_holders(k);
 }
 
 void lost_stop(struct keeper *k)
 {
-	uv_close((uv_handle_t *)&k->losing_timer, NULL);
-	while (k->lost)
-		lost_free(k, k->lost);
+	uv_close((uv_handle_t *)&k->lost.timer, NULL);
+	while (k->lost.all)
+		lost_lease_free(k, k->lost.all);
 }

@@ -3,7 +3,37 @@
 #ifndef DFLOCK_KEEPER_LOST_H
 #define DFLOCK_KEEPER_LOST_H
 
-#include "keeper/keeper.h"
+#include <stdbool.h>
+#include <stdint.h>
+#include <time.h>
+#include <uv.h>
+
+#include "keeper/kernel/claims.h"
+#include "store/store.h"
+
+struct keeper;
+struct lease;
+struct lock;
+
+/* A lease that was lost, for status; the newest LOST_MAX are kept. */
+#define LOST_MAX 32
+struct lost_lease {
+	char *name, *path;
+	struct holders_file file;
+	struct store_range range;
+	uint64_t fence;
+	time_t when;
+	char why[160];
+	struct lost_lease *prev, *next;
+};
+
+/* Part of struct keeper. */
+struct lost {
+	struct lost_lease *all;
+	unsigned count;
+	bool losing; /* holders of lost leases are to be killed: no process is to be taken for one of them meanwhile */
+	uv_timer_t timer;
+};
 
 void lost_start(struct keeper *k);
 void lost_stop(struct keeper *k);

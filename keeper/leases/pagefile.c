@@ -44,13 +44,13 @@ void pagefile_close(struct page *page)
 }
 
 /* A keeper may have died between the two: so begin makes it odd and end even, whatever it was. */
-static void begin(struct page *page)
+static void pagefile_begin(struct page *page)
 {
 	__atomic_store_n(&page->seq, page->seq | 1, __ATOMIC_RELAXED);
 	__atomic_thread_fence(__ATOMIC_SEQ_CST);
 }
 
-static void end(struct page *page)
+static void pagefile_end(struct page *page)
 {
 	__atomic_thread_fence(__ATOMIC_SEQ_CST);
 	__atomic_store_n(&page->seq, page->seq + 1, __ATOMIC_RELEASE);
@@ -80,37 +80,37 @@ int pagefile_publish(struct page *page, const struct config *config, const struc
 	size_t used = 0;
 	int ret = 0;
 
-	begin(page);
+	pagefile_begin(page);
 	for (size_t i = 0; i < config->rule_count && ret == 0; i++)
 		ret = page_rule_append(page->rules, sizeof(page->rules), &used, config->rules[i].kind,
 				       config->rules[i].pattern);
 	page->rules_bytes = used;
 	page->message[0] = '\0';
 	fill_head(page, config->path, &config->id, seen, ret == 0 ? PAGE_RULES : PAGE_EMPTY);
-	end(page);
+	pagefile_end(page);
 	return ret;
 }
 
 void pagefile_seen(struct page *page, const struct config *config, const struct wire_config_id *seen)
 {
-	begin(page);
+	pagefile_begin(page);
 	page->config = config->id;
 	page->seen = *seen;
-	end(page);
+	pagefile_end(page);
 }
 
 void pagefile_forget(struct page *page)
 {
-	begin(page);
+	pagefile_begin(page);
 	page->state = PAGE_EMPTY;
-	end(page);
+	pagefile_end(page);
 }
 
 void pagefile_invalid(struct page *page, const char *path, const struct wire_config_id *id, const char *why)
 {
-	begin(page);
+	pagefile_begin(page);
 	page->rules_bytes = 0;
 	snprintf(page->message, sizeof(page->message), "%s", why);
 	fill_head(page, path, id, id, PAGE_INVALID);
-	end(page);
+	pagefile_end(page);
 }

@@ -2,7 +2,8 @@
 #ifndef DFLOCK_KEEPER_PROBING_H
 #define DFLOCK_KEEPER_PROBING_H
 
-#include "keeper/keeper.h"
+#include <stdbool.h>
+
 #include "keeper/leases/locks.h"
 
 /* Asks the kernel whether the lease is in use; waits for the end of it if another host waits. LEASE_EV_* follow. */

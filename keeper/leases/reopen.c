@@ -29,6 +29,7 @@
 #include <unistd.h>
 #include <utlist.h>
 
+#include "keeper/keeper.h"
 #include "keeper/clock.h"
 #include "keeper/kernel/listed.h"
 #include "keeper/leases/locks.h"
@@ -66,10 +67,10 @@ struct reopen {
 	enum listed_answer listed[WIRE_SPACES];
 	bool said;
 	char trouble[160];
-	struct reopen *prev, *next; /* keeper->searched: STEP_WAIT, or of one search */
+	struct reopen *prev, *next; /* keeper->reopens.searched: STEP_WAIT, or of one search */
 };
 
-struct search {
+struct reopen_search {
 	struct work work; /* the first member */
 	struct keeper *keeper;
 	struct reopen *wanted; /* a list; belongs to the worker until it is done */
@@ -80,7 +81,7 @@ struct search {
 /* --- what may be done anywhere --- */
 
 /* From the kernel's memory: no file server is asked. */
-static bool is_file(int fd, const struct file_key *key)
+static bool reopen_is_file(int fd, const struct file_key *key)
 {
 	struct statx st;
 
@@ -114,7 +115,7 @@ int reopen_at_once(const struct file_key *key, bool local, const char *path)
 	}
 	if (path_fd < 0)
 		return -1;
-	if (is_file(path_fd, key))
+	if (reopen_is_file(path_fd, key))
 		fd = open_description(path_fd);
 	close(path_fd);
 	return fd < 0 ? -1 : fd;
@@ -165,7 +166,7 @@ static void run_path(struct work *work)
 	r->path_fd = open(r->path, O_PATH | O_CLOEXEC);
 	if (r->path_fd < 0)
 		return;
-	if (is_file(r->path_fd, &r->key)) {
+	if (reopen_is_file(r->path_fd, &r->key)) {
 		open_found(r);
 		return;
 	}
@@ -187,7 +188,7 @@ static int by_key(const void *a, const void *b)
 	return x->key.dev < y->key.dev ? -1 : x->key.dev > y->key.dev;
 }
 
-static struct reopen *find_wanted(const struct search *search, const struct statx *st)
+static struct reopen *find_wanted(const struct reopen_search *search, const struct statx *st)
 {
 	struct reopen key = {.key = {.dev = makedev(st->stx_dev_major, st->stx_dev_minor), .ino = st->stx_ino}};
 	struct reopen *wanted = &key, **found;
@@ -196,7 +197,7 @@ static struct reopen *find_wanted(const struct search *search, const struct stat
 	return found ? *found : NULL;
 }
 
-static void look_at_descriptor(const struct search *search, int dir, int number)
+static void reopen_look_at_descriptor(const struct reopen_search *search, int dir, int number)
 {
 	struct reopen *r;
 	struct statx st;
@@ -209,13 +210,13 @@ static void look_at_descriptor(const struct search *search, int dir, int number)
 	if (!r || r->path_fd >= 0)
 		return;
 	r->path_fd = openat(dir, name, O_PATH | O_CLOEXEC);
-	if (r->path_fd >= 0 && !is_file(r->path_fd, &r->key)) { /* another one has the number by now */
+	if (r->path_fd >= 0 && !reopen_is_file(r->path_fd, &r->key)) { /* another one has the number by now */
 		close(r->path_fd);
 		r->path_fd = -1;
 	}
 }
 
-static void look_at_process(const struct search *search, pid_t pid)
+static void reopen_look_at_process(const struct reopen_search *search, pid_t pid)
 {
 	struct procfs_walk fds;
 	char path[32];
@@ -225,30 +226,30 @@ static void look_at_process(const struct search *search, pid_t pid)
 	if (procfs_walk(&fds, AT_FDCWD, path) == 0)
 		while ((number = procfs_next(&fds)) >= 0)
 			if (procfs_kind(procfs_walk_fd(&fds), number) == PROCFS_FILE) /* most are of no file */
-				look_at_descriptor(search, procfs_walk_fd(&fds), number);
+				reopen_look_at_descriptor(search, procfs_walk_fd(&fds), number);
 	procfs_walk_end(&fds);
 }
 
-static void look_at_processes(const struct search *search)
+static void reopen_look_at_processes(const struct reopen_search *search)
 {
 	struct procfs_walk walk;
 	pid_t pid;
 
 	if (procfs_walk(&walk, AT_FDCWD, "/proc") == 0)
 		while ((pid = procfs_next(&walk)) >= 0)
-			look_at_process(search, pid);
+			reopen_look_at_process(search, pid);
 	procfs_walk_end(&walk);
 }
 
 static void run_search(struct work *work)
 {
-	struct search *search = (struct search *)work;
+	struct reopen_search *search = (struct reopen_search *)work;
 	bool read_list = false;
 	struct reopen *r;
 
 	if (search->count) {
 		qsort(search->sorted, search->count, sizeof(*search->sorted), by_key);
-		look_at_processes(search);
+		reopen_look_at_processes(search);
 	}
 	DL_FOREACH (search->wanted, r)
 		read_list |= r->path_fd < 0 || r->forbidden;
@@ -299,7 +300,7 @@ static void say_trouble(struct reopen *r)
 }
 
 /* The lease is being asked about, and there is nothing to ask with. */
-static void answer(struct reopen *r, struct lease *lease)
+static void reopen_answer(struct reopen *r, struct lease *lease)
 {
 	int64_t took_ms = (clock_now_ns() - r->started_ns) / NS_PER_MS;
 
@@ -323,7 +324,7 @@ static void tell_lease(struct reopen *r, struct lease *lease)
 	if (lease_is_probed(lease) || !lease_is_ours(lease->state))
 		return;
 	if (lease->state == LEASE_PROBING) {
-		answer(r, lease);
+		reopen_answer(r, lease);
 	} else if (is_free(r, lease->lock->space)) {
 		/* It was not closed when that was found out, but will not be used for long. */
 		lease->linger_ns = UNUSED_MS * NS_PER_MS;
@@ -344,7 +345,7 @@ static void tell_leases(struct reopen *r)
 			tell_lease(r, lease);
 }
 
-static void finish(struct reopen *r)
+static void reopen_finish(struct reopen *r)
 {
 	struct file *file = r->file;
 	int fd = r->fd;
@@ -377,10 +378,10 @@ static void on_done(struct work *work)
 	struct keeper *k = r->keeper;
 
 	if (!r->file || r->fd >= 0 || r->step != STEP_PATH) {
-		finish(r);
+		reopen_finish(r);
 	} else {
 		r->step = STEP_WAIT;
-		DL_APPEND(k->searched, r);
+		DL_APPEND(k->reopens.searched, r);
 		start_search(k);
 	}
 	queue_settle(k);
@@ -395,20 +396,20 @@ static bool start_step(struct reopen *r, enum step step)
 
 static void on_searched(struct work *work)
 {
-	struct search *search = (struct search *)work;
+	struct reopen_search *search = (struct reopen_search *)work;
 	struct keeper *k = search->keeper;
 	struct reopen *r, *next;
 
-	k->searching = false;
+	k->reopens.searching = false;
 	DL_FOREACH_SAFE (search->wanted, r, next) {
 		DL_DELETE(search->wanted, r);
 		if (!r->file || r->path_fd < 0)
-			finish(r);
+			reopen_finish(r);
 		else if (r->local) { /* does not block */
 			open_found(r);
-			finish(r);
+			reopen_finish(r);
 		} else if (!start_step(r, STEP_OPEN))
-			finish(r);
+			reopen_finish(r);
 	}
 	free(search->sorted);
 	free(search);
@@ -419,28 +420,28 @@ static void on_searched(struct work *work)
 /* One at a time, for all that wait for one. */
 static void start_search(struct keeper *k)
 {
-	struct search *search;
+	struct reopen_search *search;
 	struct reopen *r;
 
-	if (k->searching || !k->searched)
+	if (k->reopens.searching || !k->reopens.searched)
 		return;
 	search = calloc(1, sizeof(*search));
 	if (search) {
-		*search = (struct search){.work = {.run = run_search, .done = on_searched}, .keeper = k};
-		DL_COUNT(k->searched, r, search->count);
+		*search = (struct reopen_search){.work = {.run = run_search, .done = on_searched}, .keeper = k};
+		DL_COUNT(k->reopens.searched, r, search->count);
 		search->sorted = calloc(search->count, sizeof(struct reopen *));
 	}
 	if (!search || !search->sorted)
 		abort(); /* leases that could never be given back: a fresh keeper does better */
 	search->count = 0;
-	DL_FOREACH (k->searched, r) {
+	DL_FOREACH (k->reopens.searched, r) {
 		r->step = STEP_SEARCH;
 		if (!r->error) /* else it was found, and only the list is of use */
 			search->sorted[search->count++] = r;
 	}
-	search->wanted = k->searched;
-	k->searched = NULL;
-	k->searching = true;
+	search->wanted = k->reopens.searched;
+	k->reopens.searched = NULL;
+	k->reopens.searching = true;
 	if (workers_start(k->workers, DEVICE_SEARCH, &search->work) < 0)
 		abort();
 }

@@ -13,7 +13,19 @@
 #ifndef DFLOCK_KEEPER_REOPEN_H
 #define DFLOCK_KEEPER_REOPEN_H
 
-#include "keeper/keeper.h"
+#include <stdbool.h>
+
+struct file;
+struct file_key;
+struct keeper;
+struct lease;
+struct reopen;
+
+/* Part of struct keeper. */
+struct reopens {
+	struct reopen *searched; /* files that wait for a search of all processes */
+	bool searching;
+};
 
 /*
  * Opens what can be opened without waiting: the file is on a local file system, and the kernel has all of its path in memory. A

@@ -10,6 +10,7 @@
 #include <string.h>
 #include <utlist.h>
 
+#include "keeper/keeper.h"
 #include "keeper/leases/answers.h"
 #include "keeper/clock.h"
 #include "keeper/leases/deadline.h"
@@ -102,7 +103,7 @@ bool lease_take(struct lease *lease)
 	/* The deadline may have passed since it was looked at last. */
 	deadline_sure_until(k);
 	/* mutant: granted-late */
-	if (k->expired) { /* granted to a host that was silent: somebody may have taken it since */
+	if (k->deadline.expired) { /* granted to a host that was silent: somebody may have taken it since */
 		lease_acquire(lease, NULL, 0);
 		return false;
 	}
@@ -250,7 +251,7 @@ static void on_acquire(void *arg, const struct store_reply *reply)
 		deadline_renewed(k, sent_ns);
 	if (lease->state == LEASE_ASKING) { /* else it is too late */
 		/* The answer was too late to renew anything, or there was none. */
-		lease->lapsed = lease->lapsed || k->expired;
+		lease->lapsed = lease->lapsed || k->deadline.expired;
 		take_acquire(lease, reply, sent_ns);
 	}
 	queue_settle(k);
@@ -348,7 +349,7 @@ static void stands(struct lease *lease, const struct store_reply *reply, int64_t
 	if (lease_is_ours(lease->state))
 		table_confirm(k->table, lease->slot);
 	deadline_renewed(k, sent_ns);
-	if (k->expired) { /* it stood when that was said, but the answer took longer than the host's time */
+	if (k->deadline.expired) { /* it stood when that was said, but the answer took longer than the host's time */
 		if (lease->state == LEASE_UNSURE)
 			lease_send_confirm(lease);
 		return;
@@ -384,7 +385,7 @@ static void send_confirm(struct lease *lease)
 	struct keeper *k = lease_keeper(lease);
 	const struct file *file = lease->lock->file;
 
-	k->confirms_sent++;
+	k->requests.confirms_sent++;
 	lease->confirm_sent = true;
 	if (lease->forgotten)
 		store_reclaim(k->store, file->name, file->inode, lease->token, lease->fence, &lease->range, on_confirm,
@@ -396,10 +397,10 @@ static void send_confirm(struct lease *lease)
 /* Not before events are applied that wait: one may say that the lease has gone. */
 void requests_send_confirms(struct keeper *k)
 {
-	while (k->confirms && k->confirms_sent < CONFIRMS_AT_ONCE) {
-		struct lease *lease = k->confirms;
+	while (k->requests.confirms && k->requests.confirms_sent < CONFIRMS_AT_ONCE) {
+		struct lease *lease = k->requests.confirms;
 
-		DL_DELETE2(k->confirms, lease, confirm_prev, confirm_next);
+		DL_DELETE2(k->requests.confirms, lease, confirm_prev, confirm_next);
 		lease->confirm_waits = false;
 		lease->requests--;
 		if (lease->state == LEASE_UNSURE)
@@ -418,7 +419,7 @@ static void on_confirm(void *arg, const struct store_reply *reply)
 	deadline_notice(k);
 	again = lease->confirm_again && lease->state == LEASE_UNSURE;
 	request_end(request, &sent_ns);
-	k->confirms_sent--;
+	k->requests.confirms_sent--;
 	lease->confirm_sent = lease->confirm_again = false;
 	if (!again) {
 		take_confirm(lease, reply, sent_ns);
@@ -453,5 +454,5 @@ void lease_send_confirm(struct lease *lease)
 		return;
 	lease->confirm_waits = true;
 	lease->requests++;
-	DL_APPEND2(k->confirms, lease, confirm_prev, confirm_next);
+	DL_APPEND2(k->requests.confirms, lease, confirm_prev, confirm_next);
 }

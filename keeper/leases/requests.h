@@ -2,8 +2,23 @@
 #ifndef DFLOCK_KEEPER_REQUESTS_H
 #define DFLOCK_KEEPER_REQUESTS_H
 
-#include "keeper/keeper.h"
-#include "keeper/leases/locks.h"
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+struct keeper;
+struct lease;
+struct lock;
+struct store_blocker;
+struct store_range;
+
+/* Part of struct keeper: questions whether leases stand. */
+struct requests {
+	struct lease *confirms; /* to be sent */
+	unsigned confirms_sent; /* not answered */
+};
+
 
 /*
  * A new lease of the lock for a call of this user, asking and in the table, but not asked for yet. 0; -ENOMEM; -errno

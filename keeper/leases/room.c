@@ -15,6 +15,7 @@
 #include <stdlib.h>
 #include <utlist.h>
 
+#include "keeper/keeper.h"
 #include "keeper/leases/locks.h"
 #include "keeper/leases/probing.h"
 #include "keeper/leases/queue.h"
@@ -46,7 +47,7 @@ static bool has_room(const struct room *room)
 }
 
 /* Root has more programs than others have, and must leave them something all the same. */
-static unsigned share(const struct keeper *k, uid_t uid)
+static unsigned room_share(const struct keeper *k, uid_t uid)
 {
 	if (!k->system || uid == LEASE_OF_NOBODY)
 		return k->room.limit;
@@ -67,7 +68,7 @@ int room_check(const struct keeper *k, uid_t uid)
 
 	if (!has_room(&k->room))
 		return -ENFILE;
-	return user && user->count >= share(k, uid) ? -EDQUOT : 0;
+	return user && user->count >= room_share(k, uid) ? -EDQUOT : 0;
 }
 
 /* --- giving back what nobody uses --- */
@@ -96,7 +97,7 @@ static bool give_back(struct lease *lease)
 	return true;
 }
 
-static void look(struct keeper *k)
+static void room_look(struct keeper *k)
 {
 	struct room *room = &k->room;
 	struct lease *lease;
@@ -112,7 +113,7 @@ static void look(struct keeper *k)
 	}
 }
 
-static void on_timer(uv_timer_t *timer)
+static void on_room_timer(uv_timer_t *timer)
 {
 	struct keeper *k = timer->data;
 	struct room *room = &k->room;
@@ -120,18 +121,18 @@ static void on_timer(uv_timer_t *timer)
 
 	if (!room->roomless && !is_crowded(room))
 		return;
-	look(k);
+	room_look(k);
 	all = room->fruitless > room->count;
 	if (all)
 		room->fruitless = 0;
-	uv_timer_start(timer, on_timer, all ? FRUITLESS_MS : PAUSE_MS, 0);
+	uv_timer_start(timer, on_room_timer, all ? FRUITLESS_MS : PAUSE_MS, 0);
 	queue_settle(k);
 }
 
-static void begin(struct keeper *k)
+static void room_begin(struct keeper *k)
 {
 	if (!uv_is_active((uv_handle_t *)&k->room.timer))
-		uv_timer_start(&k->room.timer, on_timer, 0, 0);
+		uv_timer_start(&k->room.timer, on_room_timer, 0, 0);
 }
 
 void room_make_in(struct lock *lock)
@@ -164,7 +165,7 @@ void room_wait(struct waiter *waiter)
 	if (!waiter->roomless)
 		DL_APPEND2(k->room.roomless, waiter, room_prev, room_next);
 	waiter->roomless = true;
-	begin(k);
+	room_begin(k);
 }
 
 void room_leave(struct waiter *waiter)
@@ -182,7 +183,7 @@ void room_why(const struct waiter *waiter, char *why, size_t size)
 		snprintf(why, size,
 			 "this user has %u files or ranges in use, which is %s of what the keeper has room for: unlock "
 			 "some, or raise the keeper's RLIMIT_NOFILE",
-			 share(k, waiter->uid), waiter->uid == 0 ? "three quarters" : "a quarter");
+			 room_share(k, waiter->uid), waiter->uid == 0 ? "three quarters" : "a quarter");
 	else
 		snprintf(why, size,
 			 "the keeper has room for %u files or ranges, and all are in use: unlock some, or raise its "
@@ -208,7 +209,7 @@ void room_add(struct lease *lease)
 	else
 		lease->uid = LEASE_OF_NOBODY;
 	if (is_crowded(&k->room))
-		begin(k);
+		room_begin(k);
 }
 
 void room_used(struct lease *lease)

@@ -6,7 +6,7 @@
 #define DFLOCK_KEEPER_TAKEUP_H
 
 #include "keeper/guard/table_earlier.h"
-#include "keeper/keeper.h"
+#include <stdbool.h>
 
 /* table_take_up()'s callback: one entry becomes a lease that is closed until the store confirms it, or goes back. arg: the
  * keeper. Its file is opened at once if that cannot block, else in the background (reopen.h). */

@@ -9,8 +9,8 @@
 
 #include "keeper/clock.h"
 #include "keeper/kernel/hidden.h"
-#include "keeper/kernel/holders.h"
 #include "keeper/kernel/mappers.h"
+#include "keeper/kernel/holders.h"
 #include "keeper/kernel/sight.h"
 #include "keeper/keeper.h"
 #include "keeper/leases/locks.h"
@@ -23,7 +23,7 @@
 
 /* --- the search --- */
 
-struct look {
+struct unseen_search {
 	struct claims *claims;
 	pid_t keeper;
 	bool *shown; /* of each claim: nobody else can have a lock on it */
@@ -35,7 +35,7 @@ struct look {
 	size_t count;
 };
 
-static int on_holder(void *arg, const struct holder *h)
+static int on_holder_seen(void *arg, const struct holder *h)
 {
 	(void)arg;
 	(void)h;
@@ -44,7 +44,7 @@ static int on_holder(void *arg, const struct holder *h)
 
 static int on_seen(void *arg, const struct procfs_lock *lock)
 {
-	struct look *l = arg;
+	struct unseen_search *l = arg;
 	size_t file = FILE_NONE;
 
 	while (lock->mode == WIRE_EXCLUSIVE &&
@@ -65,27 +65,27 @@ static int on_seen(void *arg, const struct procfs_lock *lock)
 	return hidden_seen(&l->hidden, lock);
 }
 
-static int search(struct look *l)
+static int search(struct unseen_search *l)
 {
 	return holders_search(&(struct holders_search){.files = l->claims->files,
 						       .count = l->claims->file_count,
 						       .ignore_pid = l->keeper,
 						       .how = HOLDERS_AT_ONCE,
-						       .cb = on_holder,
+						       .cb = on_holder_seen,
 						       .seen = on_seen,
 						       .arg = l});
 }
 
 static int on_mapper(void *arg, size_t file, pid_t pid)
 {
-	struct look *l = arg;
+	struct unseen_search *l = arg;
 
 	l->mapped[file] = l->mapped[file] || pid != l->keeper;
 	return 0;
 }
 
 /* One lock, of each claim that it is under. */
-static int tell(struct look *l, const struct procfs_lock *lock, pid_t pid, bool beyond, unseen_cb *cb, void *arg)
+static int unseen_tell(struct unseen_search *l, const struct procfs_lock *lock, pid_t pid, bool beyond, unseen_cb *cb, void *arg)
 {
 	size_t file = FILE_NONE;
 	int ret = 0;
@@ -100,7 +100,7 @@ static int tell(struct look *l, const struct procfs_lock *lock, pid_t pid, bool 
 	return ret;
 }
 
-static int tell_all(struct look *l, unseen_cb *cb, void *arg)
+static int tell_all(struct unseen_search *l, unseen_cb *cb, void *arg)
 {
 	size_t passed_over;
 	int ret = 0;
@@ -112,7 +112,7 @@ static int tell_all(struct look *l, unseen_cb *cb, void *arg)
 		if (lock->locker == l->keeper)
 			continue;
 		if (sight == SIGHT_SIGNAL || sight == SIGHT_BEYOND) {
-			ret = tell(l, lock, lock->locker, sight == SIGHT_BEYOND, cb, arg);
+			ret = unseen_tell(l, lock, lock->locker, sight == SIGHT_BEYOND, cb, arg);
 			continue;
 		}
 		l->files[l->count] = (struct holders_file){.dev = lock->dev, .ino = lock->ino};
@@ -124,13 +124,13 @@ static int tell_all(struct look *l, unseen_cb *cb, void *arg)
 		ret = 0;
 	for (size_t i = 0; !ret && i < l->count; i++)
 		if (!l->mapped[i])
-			ret = tell(l, hidden_lock(&l->hidden, l->locks[i]), 0, true, cb, arg);
+			ret = unseen_tell(l, hidden_lock(&l->hidden, l->locks[i]), 0, true, cb, arg);
 	return ret;
 }
 
 int unseen_find(struct claims *claims, pid_t keeper, unseen_cb *cb, void *arg)
 {
-	struct look l = {.claims = claims, .keeper = keeper};
+	struct unseen_search l = {.claims = claims, .keeper = keeper};
 	int ret = hidden_begin(&l.hidden, claims->files, claims->file_count);
 
 	l.shown = calloc(claims_count(claims) + 1, sizeof(*l.shown));
@@ -167,7 +167,7 @@ struct row {
 	pid_t pid;
 };
 
-struct job {
+struct unseen_job {
 	uv_work_t work;
 	struct keeper *keeper;
 	struct claims claims; /* tag: the row */
@@ -178,9 +178,9 @@ struct job {
 	int error;
 };
 
-static int on_unseen(void *arg, const struct claim *claim, const struct procfs_lock *lock, pid_t pid, bool beyond)
+static int on_unseen_lock(void *arg, const struct claim *claim, const struct procfs_lock *lock, pid_t pid, bool beyond)
 {
-	struct job *job = arg;
+	struct unseen_job *job = arg;
 	struct row *row = &job->rows[claim->tag];
 
 	(void)lock;
@@ -191,13 +191,13 @@ static int on_unseen(void *arg, const struct claim *claim, const struct procfs_l
 	return 0;
 }
 
-static void work(uv_work_t *req)
+static void unseen_work(uv_work_t *req)
 {
-	struct job *job = req->data;
+	struct unseen_job *job = req->data;
 
 	job->error = claims_build(&job->claims);
 	if (!job->error)
-		job->error = unseen_find(&job->claims, job->self, on_unseen, job);
+		job->error = unseen_find(&job->claims, job->self, on_unseen_lock, job);
 }
 
 static void say(struct lease *lease, pid_t pid)
@@ -216,11 +216,11 @@ static void say(struct lease *lease, pid_t pid)
 		  file->name, file->path, who);
 }
 
-static void start_timer(struct keeper *k, int64_t ms);
+static void unseen_look_in(struct keeper *k, int64_t ms);
 
-static void done(uv_work_t *req, int status)
+static void unseen_looked(uv_work_t *req, int status)
 {
-	struct job *job = req->data;
+	struct unseen_job *job = req->data;
 	struct keeper *k = job->keeper;
 	int64_t took = clock_now_ns() - job->begun_ns, pause = SHARE * took / NS_PER_MS;
 
@@ -231,16 +231,16 @@ static void done(uv_work_t *req, int status)
 		if (lease)
 			say(lease, job->rows[i].pid);
 	}
-	k->unseen_looking = false;
-	k->unseen_not_before_ns = clock_now_ns() + (pause > LEAST_MS ? pause : LEAST_MS) * NS_PER_MS;
-	if (k->unseen_due_count && !k->leaving)
-		start_timer(k, SOON_MS);
+	k->unseen.looking = false;
+	k->unseen.not_before_ns = clock_now_ns() + (pause > LEAST_MS ? pause : LEAST_MS) * NS_PER_MS;
+	if (k->unseen.due_count && !k->leaving)
+		unseen_look_in(k, SOON_MS);
 	claims_free(&job->claims);
 	free(job->rows);
 	free(job);
 }
 
-static void add(struct job *job, struct lease *lease)
+static void unseen_add(struct unseen_job *job, struct lease *lease)
 {
 	struct holders_file file = file_searched(lease->lock->file);
 
@@ -249,31 +249,31 @@ static void add(struct job *job, struct lease *lease)
 	memcpy(job->rows[job->count++].token, lease->token, sizeof(lease->token));
 }
 
-static void look(uv_timer_t *timer)
+static void unseen_look(uv_timer_t *timer)
 {
 	struct keeper *k = timer->data;
-	struct job *job = calloc(1, sizeof(*job));
+	struct unseen_job *job = calloc(1, sizeof(*job));
 	struct lease *lease, *next;
 
 	if (!job || !(job->rows = calloc(MOST, sizeof(*job->rows)))) {
 		free(job);
 		return;
 	}
-	*job = (struct job){.keeper = k, .rows = job->rows, .self = getpid(), .begun_ns = clock_now_ns()};
+	*job = (struct unseen_job){.keeper = k, .rows = job->rows, .self = getpid(), .begun_ns = clock_now_ns()};
 	job->work.data = job;
-	k->unseen_due_count = 0;
+	k->unseen.due_count = 0;
 	HASH_ITER (hh, k->leases, lease, next) {
 		if (!lease->unseen_due)
 			continue;
 		if (job->count == MOST) {
-			k->unseen_due_count++;
+			k->unseen.due_count++;
 			continue;
 		}
 		lease->unseen_due = false;
-		add(job, lease);
+		unseen_add(job, lease);
 	}
-	if (job->count && uv_queue_work(k->loop, &job->work, work, done) == 0) {
-		k->unseen_looking = true;
+	if (job->count && uv_queue_work(k->loop, &job->work, unseen_work, unseen_looked) == 0) {
+		k->unseen.looking = true;
 		return;
 	}
 	claims_free(&job->claims);
@@ -281,11 +281,11 @@ static void look(uv_timer_t *timer)
 	free(job);
 }
 
-static void start_timer(struct keeper *k, int64_t ms)
+static void unseen_look_in(struct keeper *k, int64_t ms)
 {
-	int64_t left = (k->unseen_not_before_ns - clock_now_ns()) / NS_PER_MS + 1;
+	int64_t left = (k->unseen.not_before_ns - clock_now_ns()) / NS_PER_MS + 1;
 
-	uv_timer_start(&k->unseen, look, (uint64_t)(left > ms ? left : ms), 0);
+	uv_timer_start(&k->unseen.timer, unseen_look, (uint64_t)(left > ms ? left : ms), 0);
 }
 
 void unseen_due(struct lease *lease)
@@ -295,18 +295,18 @@ void unseen_due(struct lease *lease)
 	if (lease->unseen_due || lease->unseen_said || k->leaving)
 		return;
 	lease->unseen_due = true;
-	k->unseen_due_count++;
-	if (!k->unseen_looking && !uv_is_active((uv_handle_t *)&k->unseen))
-		start_timer(k, SOON_MS);
+	k->unseen.due_count++;
+	if (!k->unseen.looking && !uv_is_active((uv_handle_t *)&k->unseen.timer))
+		unseen_look_in(k, SOON_MS);
 }
 
 void unseen_start(struct keeper *k)
 {
-	uv_timer_init(k->loop, &k->unseen);
-	k->unseen.data = k;
+	uv_timer_init(k->loop, &k->unseen.timer);
+	k->unseen.timer.data = k;
 }
 
 void unseen_stop(struct keeper *k)
 {
-	uv_close((uv_handle_t *)&k->unseen, NULL);
+	uv_close((uv_handle_t *)&k->unseen.timer, NULL);
 }

@@ -19,7 +19,9 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 #include <sys/types.h>
+#include <uv.h>
 
 #include "keeper/kernel/claims.h"
 #include "procfs/procfs_locks.h"
@@ -33,6 +35,14 @@ int unseen_find(struct claims *claims, pid_t keeper, unseen_cb *cb, void *arg);
 
 struct keeper;
 struct lease;
+
+/* Part of struct keeper. */
+struct unseen {
+	uv_timer_t timer; /* the next look */
+	bool looking;     /* a worker does */
+	size_t due_count;
+	int64_t not_before_ns; /* the next look */
+};
 
 /* A lease was found in use: it is to be looked at soon who holds its lock. If that is somebody who cannot be stopped,
  * the log says so, once for each lease. One worker looks at all that are due, for a twentieth of the time at the most.

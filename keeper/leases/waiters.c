@@ -115,7 +115,7 @@ bool waiters_are_pinned(const struct lock *lock, const struct store_range *range
 	int64_t now = clock_now_ns();
 
 	/* mutant: is-pinned */
-	if (now < lock->file->keeper->old_pins_until_ns || waiters_need_pin(lock, range))
+	if (now < lock->file->keeper->old_pins.until_ns || waiters_need_pin(lock, range))
 		return true;
 	DL_FOREACH (lock->waiters, w)
 		if (w->pin_until_ns > now && range_overlaps(&w->range, range)) /* mutant: pinned */
@@ -157,7 +157,7 @@ void waiters_in_use(struct lease *lease)
 		queue_tell(w, WAITER_IN_USE);
 }
 
-static void refuse(struct waiter *w, const char *why)
+static void waiters_refuse_one(struct waiter *w, const char *why)
 {
 	free(w->why);
 	w->why = strdup(why);
@@ -169,7 +169,7 @@ void waiters_refuse(struct lease *lease, const char *why)
 	struct waiter *w;
 
 	FOR_WAITERS (lease, w)
-		refuse(w, why);
+		waiters_refuse_one(w, why);
 }
 
 void waiters_refuse_nonblocking(struct lease *lease, const char *why)
@@ -178,7 +178,7 @@ void waiters_refuse_nonblocking(struct lease *lease, const char *why)
 
 	FOR_WAITERS (lease, w)
 		if (w->nonblocking)
-			refuse(w, why);
+			waiters_refuse_one(w, why);
 }
 
 void waiters_serve(struct lock *lock)

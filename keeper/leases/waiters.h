@@ -10,6 +10,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 #include <sys/types.h>
+#include <uv.h>
 
 #include "store/store.h"
 
@@ -23,6 +24,12 @@ enum waiter_news {
 	WAITER_QUEUED = 1 << 1,  /* the store has its lease in its queue */
 	WAITER_IN_USE = 1 << 2,  /* a holder elsewhere has answered that it uses the lock */
 	WAITER_REFUSED = 1 << 3, /* its lease cannot be had; with the reason */
+};
+
+/* Part of struct keeper. A keeper that died may have given pins: until then every lease counts as pinned. */
+struct old_pins {
+	int64_t until_ns;
+	uv_timer_t timer;
 };
 
 struct waiter {

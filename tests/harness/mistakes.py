@@ -28,7 +28,7 @@ SIMULATOR = {
     "shrunk, but exclusive in the table": [become("table-shared", "(void)word;")],
     "what goes back is forgotten": [put("table-asked", " || state == TABLE_RETURNED", "")],
     "pins are not waited for": [condition("is-pinned", "false"), condition("pinned", "false")],
-    "pins of a dead keeper are forgotten": [become("old-pins", "k->old_pins_until_ns = 0;")],
+    "pins of a dead keeper are forgotten": [become("old-pins", "k->old_pins.until_ns = 0;")],
     "what the kernel says is not waited for": [step("PROBING", "IN_USE", "RELEASING", "RELEASE")],
     "callers are granted while the kernel is asked": [condition("serve-draining", "lease->state != LEASE_RELEASING"),
                                                       condition("serve-probed", "false")],

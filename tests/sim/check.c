@@ -64,7 +64,7 @@ static void check_holders(void)
 		const struct program *p = &sim_programs[i];
 		const struct host *host = p->host;
 
-		if (p->state != PROGRAM_HOLDING || p->frozen || !host->k || !host->idle || host->k->losing)
+		if (p->state != PROGRAM_HOLDING || p->frozen || !host->k || !host->idle || host->k->lost.losing)
 			continue;
 		if (!is_covered(host, p))
 			sim_fail("p%d has %s and runs, but h%d has no lease", i, program_file_name(p->file), host->id);
@@ -79,7 +79,7 @@ static bool is_sure(const struct host *host, const struct lease *lease)
 	return host->idle &&
 	       (lease->state == LEASE_HELD || lease->state == LEASE_DRAINING || lease->state == LEASE_PROBING ||
 		lease->state == LEASE_WAITING || lease->state == LEASE_STOPPING) &&
-	       !host->k->expired && host_clock(host) < host->k->deadline_ns;
+	       !host->k->deadline.expired && host_clock(host) < host->k->deadline.at_ns;
 }
 
 static void check_pair(const struct host *a, const struct lease *mine, const struct host *b)
@@ -236,8 +236,8 @@ void check_describe(void)
 		       !host->up ? "down"
 		       : host->k ? "up"
 				 : "no keeper",
-		       (double)host_clock(host) / SEC, host->k ? (double)host->k->deadline_ns / SEC : 0,
-		       host->k && host->k->expired ? ", expired" : "");
+		       (double)host_clock(host) / SEC, host->k ? (double)host->k->deadline.at_ns / SEC : 0,
+		       host->k && host->k->deadline.expired ? ", expired" : "");
 		if (!host->k)
 			continue;
 		HASH_ITER (hh, host->k->leases, lease, next)

@@ -6,6 +6,7 @@
 #include <utlist.h>
 
 #include "keeper/clock.h"
+#include "keeper/keeper.h"
 #include "tests/unit/config_file.h"
 #include "wire/page.h"
 
@@ -24,7 +25,7 @@ static void make_page(void)
 	k.page = mmap(NULL, PAGE_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	ck_assert_ptr_ne(k.page, MAP_FAILED);
 	leasepage_reset(k.page);
-	k.deadline_ns = k.freeze_at_ns = clock_now_ns() + 3600 * 1000 * NS_PER_MS;
+	k.deadline.at_ns = k.deadline.freeze_at_ns = clock_now_ns() + 3600 * 1000 * NS_PER_MS;
 	the_file = (struct file){
 		.keeper = &k, .key = {.dev = 5, .ino = 77}, .path = strdup("/data/a"), .name = strdup("n")};
 	lock = &the_file.locks[WIRE_RECORD];
@@ -38,7 +39,7 @@ static void make_page(void)
 		DL_APPEND(lock->leases, &leases[i]);
 		HASH_ADD_STR(k.leases, token, &leases[i]);
 	}
-	leasepage_refresh(&k, k.freeze_at_ns);
+	leasepage_refresh(&k, k.deadline.freeze_at_ns);
 }
 
 static void free_page(void)
@@ -156,7 +157,7 @@ START_TEST(page_of_a_dead_keeper)
 	leasepage_reset(k.page);
 	ck_assert_uint_eq(slot->seq, left + 1);
 	leases[0].shown = leases[1].shown = NULL; /* the next keeper's */
-	leasepage_refresh(&k, k.freeze_at_ns);
+	leasepage_refresh(&k, k.deadline.freeze_at_ns);
 	ck_assert(!is_shown("/data/a", 0) && !is_shown("/data/a", 1));
 	for (int i = 0; i < LEASES_IN_BUCKET; i++)
 		leasepage_show(&leases[i]);
@@ -169,14 +170,14 @@ START_TEST(sure_for_a_second_at_the_most)
 {
 	int64_t before = clock_now_ns();
 
-	leasepage_refresh(&k, k.freeze_at_ns);
+	leasepage_refresh(&k, k.deadline.freeze_at_ns);
 	ck_assert_int_ge(k.page->leases.clock.sure_until_ns, before + LEASEPAGE_FRESH_MS * NS_PER_MS);
 	ck_assert_int_le(k.page->leases.clock.sure_until_ns, clock_now_ns() + LEASEPAGE_FRESH_MS * NS_PER_MS);
-	k.freeze_at_ns = before + 1;
-	leasepage_refresh(&k, k.freeze_at_ns);
+	k.deadline.freeze_at_ns = before + 1;
+	leasepage_refresh(&k, k.deadline.freeze_at_ns);
 	ck_assert_int_eq(k.page->leases.clock.sure_until_ns, before + 1);
 	k.leaving = true;
-	leasepage_refresh(&k, k.freeze_at_ns);
+	leasepage_refresh(&k, k.deadline.freeze_at_ns);
 	ck_assert_int_eq(k.page->leases.clock.sure_until_ns, 0);
 }
 END_TEST
@@ -186,9 +187,9 @@ START_TEST(sure_until_the_parent_looks)
 {
 	int64_t told = clock_now_ns() + 100 * NS_PER_MS;
 
-	k.freeze_at_ns = told;
+	k.deadline.freeze_at_ns = told;
 	k.config->lease.freeze_margin_ms = 0;
-	leasepage_refresh(&k, k.freeze_at_ns);
+	leasepage_refresh(&k, k.deadline.freeze_at_ns);
 	ck_assert_int_eq(k.page->leases.clock.sure_until_ns, told);
 }
 END_TEST

@@ -1,0 +1,292 @@
+/* keeper/leases/queue.c: the order of events and news, no recursion, and when what has ended is freed. */
+#include "keeper/leases/queue.h"
+
+#include <check.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <utlist.h>
+
+#include "keeper/keeper.h"
+#include "keeper/leases/locks.h"
+#include "keeper/leases/waiters.h"
+
+#define LEASES  3
+#define WAITERS 3
+
+static struct keeper k;
+static struct file file;
+static struct lock *lock;
+static struct lease leases[LEASES];
+static struct waiter waiters[WAITERS];
+
+/* What was done, as words: "a:granted", "send", "told 0 1", ... */
+static char said[1024];
+static int depth;
+static unsigned to_free;
+static void (*in_step)(struct lease *lease, enum lease_event event);
+static void (*when_told)(struct waiter *waiter, unsigned news);
+
+static void say(const char *word)
+{
+	size_t len = strlen(said);
+
+	snprintf(said + len, sizeof(said) - len, "%s%s", len ? ", " : "", word);
+}
+
+static void on_step(struct lease *lease, enum lease_event event)
+{
+	char word[64];
+
+	ck_assert_int_eq(depth++, 0);
+	snprintf(word, sizeof(word), "%c:%s", (char)('a' + (lease - leases)), lease_event_name(event));
+	say(word);
+	if (in_step)
+		in_step(lease, event);
+	queue_settle(&k); /* an input inside of another one */
+	depth--;
+}
+
+static void on_send(struct keeper *keeper)
+{
+	ck_assert_ptr_eq(keeper, &k);
+	ck_assert_ptr_null(k.queue.events);
+}
+
+static void on_obey(struct lease *lease)
+{
+	char word[16];
+
+	snprintf(word, sizeof(word), "obey %c", (char)('a' + (lease - leases)));
+	say(word);
+}
+
+static unsigned on_reap(struct keeper *keeper)
+{
+	unsigned freed = to_free;
+
+	ck_assert_ptr_eq(keeper, &k);
+	ck_assert(!k.queue.events && !k.queue.told && !k.queue.in_use && !k.queue.obeying && !k.queue.store);
+	to_free = 0;
+	return freed;
+}
+
+static void on_told(struct waiter *waiter, unsigned news, const char *why)
+{
+	char word[64];
+
+	ck_assert_int_eq(depth++, 0);
+	ck_assert_ptr_null(k.queue.events);
+	snprintf(word, sizeof(word), "told %d %u%s%s", (int)(waiter - waiters), news, news & WAITER_REFUSED ? " " : "",
+		 news & WAITER_REFUSED ? why : "");
+	say(word);
+	if (when_told)
+		when_told(waiter, news);
+	queue_settle(&k);
+	depth--;
+}
+
+static void on_in_use(const struct lease *lease)
+{
+	char word[16];
+
+	snprintf(word, sizeof(word), "in use %c", (char)('a' + (lease - leases)));
+	say(word);
+}
+
+static void on_store(struct keeper *keeper, enum queue_store what)
+{
+	ck_assert_ptr_eq(keeper, &k);
+	say(what == QUEUE_STORE_TRIED ? "tried" : "down");
+}
+
+static void on_freed(struct keeper *keeper)
+{
+	ck_assert_ptr_eq(keeper, &k);
+	say("freed");
+}
+
+static void prepare(void)
+{
+	static const struct queue_work work = {.step = on_step, .send = on_send, .obey = on_obey, .reap = on_reap};
+	static const struct queue_news news = {
+		.told = on_told, .in_use = on_in_use, .store = on_store, .leases_freed = on_freed};
+
+	memset(&k, 0, sizeof(k));
+	memset(leases, 0, sizeof(leases));
+	memset(waiters, 0, sizeof(waiters));
+	k.queue.work = &work;
+	k.queue.news = &news;
+	file = (struct file){.keeper = &k};
+	lock = &file.locks[WIRE_FLOCK];
+	*lock = (struct lock){.file = &file, .space = WIRE_FLOCK};
+	for (int i = 0; i < LEASES; i++) {
+		leases[i].lock = lock;
+		snprintf(leases[i].token, sizeof(leases[i].token), "%d", i);
+		DL_APPEND(lock->leases, &leases[i]);
+		HASH_ADD_STR(k.leases, token, &leases[i]);
+	}
+	for (int i = 0; i < WAITERS; i++) {
+		waiters[i].lock = lock;
+		DL_APPEND(lock->waiters, &waiters[i]);
+	}
+	said[0] = '\0';
+	to_free = 0;
+	in_step = NULL;
+	when_told = NULL;
+}
+
+static void clean(void)
+{
+	HASH_CLEAR(hh, k.leases);
+}
+
+START_TEST(events_in_the_order_in_which_they_were_raised)
+{
+	queue_raise(&leases[1], LEASE_EV_FREE);
+	queue_raise(&leases[0], LEASE_EV_GRANTED);
+	queue_raise(&leases[1], LEASE_EV_EXPIRED);
+	queue_raise(&leases[2], LEASE_EV_GONE);
+	ck_assert_str_eq(said, "");
+	queue_settle(&k);
+	ck_assert_str_eq(said, "b:free, a:granted, b:expired, c:gone");
+}
+END_TEST
+
+START_TEST(an_event_that_waits_is_not_raised_again)
+{
+	queue_raise(&leases[0], LEASE_EV_UP);
+	queue_raise(&leases[1], LEASE_EV_UP);
+	queue_raise(&leases[0], LEASE_EV_UP);
+	queue_settle(&k);
+	ck_assert_str_eq(said, "a:up, b:up");
+	queue_raise(&leases[0], LEASE_EV_UP);
+	queue_settle(&k);
+	ck_assert_str_eq(said, "a:up, b:up, a:up");
+}
+END_TEST
+
+static void supersede_the_next(struct lease *lease, enum lease_event event)
+{
+	if (event == LEASE_EV_GRANTED)
+		queue_raise(lease + 1, LEASE_EV_SUPERSEDED);
+	if (event == LEASE_EV_SUPERSEDED)
+		waiters_serve(lock);
+}
+
+/* on_step() and on_told() fail if one is called inside of another. */
+START_TEST(a_step_raises_and_does_not_recurse)
+{
+	in_step = supersede_the_next;
+	queue_raise(&leases[0], LEASE_EV_GRANTED);
+	queue_raise(&leases[2], LEASE_EV_UP);
+	queue_settle(&k);
+	ck_assert_str_eq(said, "a:granted, c:up, b:superseded, told 0 1, told 1 1, told 2 1");
+}
+END_TEST
+
+static void give_up(struct waiter *waiter, unsigned news)
+{
+	(void)news;
+	if (waiter == &waiters[0])
+		queue_raise(&leases[0], LEASE_EV_UNWANTED);
+}
+
+START_TEST(all_events_before_the_next_caller)
+{
+	when_told = give_up;
+	queue_tell(&waiters[0], WAITER_SERVE);
+	queue_tell(&waiters[1], WAITER_SERVE);
+	queue_raise_all(&k, LEASE_EV_EXPIRED);
+	queue_settle(&k);
+	ck_assert_str_eq(said, "a:expired, b:expired, c:expired, told 0 1, a:unwanted, told 1 1");
+}
+END_TEST
+
+START_TEST(news_of_one_caller_is_told_at_once)
+{
+	queue_tell(&waiters[1], WAITER_QUEUED);
+	queue_tell(&waiters[0], WAITER_SERVE);
+	queue_tell(&waiters[1], WAITER_IN_USE);
+	queue_settle(&k);
+	ck_assert_str_eq(said, "told 1 6, told 0 1");
+}
+END_TEST
+
+START_TEST(a_caller_that_left_is_not_told)
+{
+	for (int i = 0; i < WAITERS; i++)
+		queue_tell(&waiters[i], WAITER_SERVE);
+	queue_untell(&waiters[1]);
+	queue_untell(&waiters[1]);
+	queue_settle(&k);
+	ck_assert_str_eq(said, "told 0 1, told 2 1");
+}
+END_TEST
+
+START_TEST(the_reason_of_a_refusal)
+{
+	waiters[0].why = strdup("no room");
+	queue_tell(&waiters[0], WAITER_REFUSED);
+	queue_tell(&waiters[1], WAITER_REFUSED); /* no memory for it */
+	queue_settle(&k);
+	ck_assert_str_eq(said, "told 0 8 no room, told 1 8 the keeper has no memory left");
+	ck_assert_ptr_null(waiters[0].why);
+}
+END_TEST
+
+START_TEST(what_comes_when)
+{
+	to_free = 2;
+	queue_obey(&leases[2]);
+	queue_obey(&leases[2]);
+	queue_tell(&waiters[0], WAITER_SERVE);
+	queue_tell_in_use(&leases[1]);
+	queue_tell_in_use(&leases[1]);
+	queue_tell_store(&k, QUEUE_STORE_DOWN);
+	queue_tell_store(&k, QUEUE_STORE_TRIED);
+	queue_raise(&leases[0], LEASE_EV_UP);
+	queue_settle(&k);
+	ck_assert_str_eq(said, "a:up, tried, down, in use b, told 0 1, obey c, freed");
+	queue_settle(&k);
+	ck_assert_str_eq(said, "a:up, tried, down, in use b, told 0 1, obey c, freed");
+	queue_obey(&leases[2]);
+	queue_tell_in_use(&leases[1]);
+	queue_settle(&k);
+	ck_assert_str_eq(said, "a:up, tried, down, in use b, told 0 1, obey c, freed, in use b, obey c");
+}
+END_TEST
+
+START_TEST(a_keeper_that_ends_does_nothing)
+{
+	queue_raise(&leases[0], LEASE_EV_UP);
+	queue_stop(&k);
+	queue_settle(&k);
+	ck_assert_str_eq(said, "");
+}
+END_TEST
+
+int main(void)
+{
+	Suite *suite = suite_create("queue");
+	TCase *tc = tcase_create("queue");
+	SRunner *runner;
+	int failed;
+
+	tcase_add_checked_fixture(tc, prepare, clean);
+	tcase_add_test(tc, events_in_the_order_in_which_they_were_raised);
+	tcase_add_test(tc, an_event_that_waits_is_not_raised_again);
+	tcase_add_test(tc, a_step_raises_and_does_not_recurse);
+	tcase_add_test(tc, all_events_before_the_next_caller);
+	tcase_add_test(tc, news_of_one_caller_is_told_at_once);
+	tcase_add_test(tc, a_caller_that_left_is_not_told);
+	tcase_add_test(tc, the_reason_of_a_refusal);
+	tcase_add_test(tc, what_comes_when);
+	tcase_add_test(tc, a_keeper_that_ends_does_nothing);
+	suite_add_tcase(suite, tc);
+	runner = srunner_create(suite);
+	srunner_run_all(runner, CK_NORMAL);
+	failed = srunner_ntests_failed(runner);
+	srunner_free(runner);
+	return failed ? 1 : 0;
+}

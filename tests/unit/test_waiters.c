@@ -1,0 +1,183 @@
+/* keeper/leases/waiters.c: who waits for a lease, which pins are out, and what is raised when they end. */
+#include "keeper/leases/waiters.h"
+
+#include <check.h>
+#include <stdlib.h>
+#include <string.h>
+#include <utlist.h>
+
+#include "keeper/clock.h"
+#include "keeper/keeper.h"
+#include "keeper/leases/locks.h"
+#include "keeper/leases/queue.h"
+
+static struct keeper k;
+static struct file file;
+static struct lock *lock;
+static struct lease asking, draining;
+static struct waiter waits, asks;
+
+static struct store_range record(int64_t from, int64_t to)
+{
+	return (struct store_range){.space = WIRE_RECORD, .mode = WIRE_EXCLUSIVE, .from = from, .to = to};
+}
+
+static void prepare(void)
+{
+	memset(&k, 0, sizeof(k));
+	file = (struct file){.keeper = &k};
+	lock = &file.locks[WIRE_RECORD];
+	*lock = (struct lock){.file = &file, .space = WIRE_RECORD};
+	asking = (struct lease){.lock = lock, .state = LEASE_ASKING, .range = record(0, 100)};
+	draining = (struct lease){.lock = lock, .state = LEASE_DRAINING, .range = record(0, 50)};
+	DL_APPEND(lock->leases, &asking);
+	DL_APPEND(lock->leases, &draining);
+	waits = (struct waiter){.range = record(0, 10)};
+	asks = (struct waiter){.range = record(40, 60), .nonblocking = true, .may_pass = true};
+	waiters_add(&waits, lock);
+	waiters_add(&asks, lock);
+}
+
+static void clean(void)
+{
+	free(waits.why);
+	free(asks.why);
+}
+
+static bool is_raised(const struct lease *lease, enum lease_event event)
+{
+	return lease->events[event].prev != NULL;
+}
+
+START_TEST(which_kinds_wait_for_a_lease)
+{
+	ck_assert(!waiters_exist(&asking));
+	waiters_join(&waits, &asking);
+	ck_assert(waiters_exist(&asking) && waiters_block(&asking) && !waiters_ask(&asking) && !waiters_may_pass(&asking));
+	waiters_join(&asks, &asking);
+	ck_assert(waiters_ask(&asking) && waiters_may_pass(&asking));
+	ck_assert(!waiters_exist(&draining));
+	waiters_detach(&asking);
+	ck_assert(!waiters_exist(&asking) && !waits.lease && !asks.lease);
+	ck_assert(!is_raised(&asking, LEASE_EV_UNWANTED)); /* it is no asking one any more */
+}
+END_TEST
+
+START_TEST(the_last_one_that_leaves_makes_it_unwanted)
+{
+	waiters_join(&waits, &asking);
+	waiters_join(&asks, &asking);
+	waiters_leave(&waits);
+	ck_assert(!is_raised(&asking, LEASE_EV_UNWANTED));
+	waiters_remove(&asks);
+	ck_assert(is_raised(&asking, LEASE_EV_UNWANTED));
+	ck_assert(!asks.lock && !is_raised(&draining, LEASE_EV_DRAINED));
+}
+END_TEST
+
+START_TEST(a_pin_lasts_until_its_time_or_its_waiter_ends)
+{
+	const struct store_range before = record(0, 40), touching = record(59, 70);
+
+	ck_assert(!waiters_are_pinned(lock, &draining.range));
+	asks.pin_until_ns = clock_now_ns() + 3600 * 1000 * NS_PER_MS;
+	ck_assert(waiters_are_pinned(lock, &draining.range) && waiters_are_pinned(lock, &touching));
+	ck_assert(!waiters_are_pinned(lock, &before));
+	waiters_unpinned(lock);
+	ck_assert(!is_raised(&draining, LEASE_EV_DRAINED));
+	asks.pin_until_ns = 1;
+	ck_assert(!waiters_are_pinned(lock, &draining.range));
+	waiters_remove(&asks);
+	ck_assert(is_raised(&draining, LEASE_EV_DRAINED));
+	ck_assert(!is_raised(&asking, LEASE_EV_DRAINED));
+}
+END_TEST
+
+START_TEST(a_pin_that_is_due_counts)
+{
+	waits.needs_pin = true;
+	ck_assert(waiters_need_pin(lock, &draining.range) && waiters_are_pinned(lock, &draining.range));
+	asks.pin_until_ns = 1;
+	waiters_remove(&asks);
+	ck_assert(!is_raised(&draining, LEASE_EV_DRAINED));
+	waiters_remove(&waits);
+	ck_assert(is_raised(&draining, LEASE_EV_DRAINED));
+}
+END_TEST
+
+START_TEST(pins_of_an_earlier_keeper_count)
+{
+	k.old_pins.until_ns = clock_now_ns() + 3600 * 1000 * NS_PER_MS;
+	ck_assert(waiters_are_pinned(lock, &draining.range) && !waiters_need_pin(lock, &draining.range));
+	k.old_pins.until_ns = 1;
+	ck_assert(!waiters_are_pinned(lock, &draining.range));
+}
+END_TEST
+
+START_TEST(those_that_waited_when_the_store_was_asked_have_its_number)
+{
+	int64_t asked;
+
+	waiters_join(&waits, &asking);
+	asked = clock_now_ns();
+	waiters_queued(&asking, asked, 7);
+	ck_assert_uint_eq(waits.arrival, 7);
+	waiters_queued(&asking, asked, 9);
+	ck_assert_uint_eq(waits.arrival, 7);
+	waiters_join(&asks, &asking);
+	asks.joined_ns = asked + 1;
+	waiters_queued(&asking, asked, 9);
+	ck_assert_uint_eq(asks.arrival, 0);
+	ck_assert_uint_eq(asks.news, WAITER_QUEUED);
+}
+END_TEST
+
+START_TEST(only_its_waiters_hear_of_a_lease)
+{
+	waiters_join(&asks, &asking);
+	waiters_in_use(&asking);
+	ck_assert(!waits.news && asks.news == WAITER_IN_USE);
+	waiters_join(&waits, &asking);
+	waiters_refuse_nonblocking(&asking, "one");
+	ck_assert(!waits.news && asks.news == (WAITER_IN_USE | WAITER_REFUSED));
+	waiters_refuse(&asking, "two");
+	ck_assert_uint_eq(waits.news, WAITER_REFUSED);
+	ck_assert_str_eq(waits.why, "two");
+	ck_assert_str_eq(asks.why, "two");
+	waiters_remove(&asks);
+	ck_assert(!asks.news && !asks.why);
+	ck_assert(k.queue.told == &waits && !waits.told_next);
+}
+END_TEST
+
+START_TEST(pinned_ones_need_not_be_served)
+{
+	asks.pin_until_ns = clock_now_ns() + NS_PER_MS;
+	waiters_serve(lock);
+	ck_assert(waits.news == WAITER_SERVE && !asks.news);
+}
+END_TEST
+
+int main(void)
+{
+	Suite *suite = suite_create("waiters");
+	TCase *tc = tcase_create("waiters");
+	SRunner *runner;
+	int failed;
+
+	tcase_add_checked_fixture(tc, prepare, clean);
+	tcase_add_test(tc, which_kinds_wait_for_a_lease);
+	tcase_add_test(tc, the_last_one_that_leaves_makes_it_unwanted);
+	tcase_add_test(tc, a_pin_lasts_until_its_time_or_its_waiter_ends);
+	tcase_add_test(tc, a_pin_that_is_due_counts);
+	tcase_add_test(tc, pins_of_an_earlier_keeper_count);
+	tcase_add_test(tc, those_that_waited_when_the_store_was_asked_have_its_number);
+	tcase_add_test(tc, only_its_waiters_hear_of_a_lease);
+	tcase_add_test(tc, pinned_ones_need_not_be_served);
+	suite_add_tcase(suite, tc);
+	runner = srunner_create(suite);
+	srunner_run_all(runner, CK_NORMAL);
+	failed = srunner_ntests_failed(runner);
+	srunner_free(runner);
+	return failed ? 1 : 0;
+}
