@@ -346,9 +346,10 @@ bool table_move(struct table *t, uint32_t slot, enum table_state from, enum tabl
 
 void table_unsure(struct table *t)
 {
-	uint32_t used = table_used(t);
+	uint32_t used;
 
 	table_file_find_busy(t);
+	used = table_used(t);
 	for (uint32_t i = 0; i < used; i++) {
 		table_move(t, i, TABLE_HELD, TABLE_UNSURE);
 		/* Perhaps not all of its holders were killed. */

@@ -68,19 +68,24 @@ uint32_t table_used(struct table *t)
 	return used < t->room ? used : t->room; /* mutant: table-room */
 }
 
+/* `used` is found anew, too: if something damaged it, leases must not be out of sight. */
 void table_file_find_busy(struct table *t)
 {
-	uint32_t used = table_used(t);
+	uint32_t used = 0;
 
+	t->room = room_of_file(t->fd);
 	for (uint32_t w = 0; w < TABLE_SLOTS / 64; w++) {
 		uint64_t bits = 0;
 
-		for (uint32_t i = w * 64; i < w * 64 + 64 && i < used; i++)
+		for (uint32_t i = w * 64; i < w * 64 + 64 && i < t->room; i++)
 			if (table_state(t, i) != TABLE_FREE)
 				bits |= 1ull << i % 64;
+		if (bits)
+			used = w * 64 + 64 - (uint32_t)__builtin_clzll(bits);
 		if (bits != t->head->busy[w])
 			table_put64(&t->head->busy[w], bits);
 	}
+	table_put32(&t->head->used, used);
 	table_put32(&t->head->first, 0);
 }
 

@@ -14,7 +14,7 @@ void table_file_close(struct table *table);
 size_t table_file_bytes(const struct table *table);
 /* Makes room for this slot, which is the next, and some more. 0 or -errno. */
 int table_file_grow(struct table *table, uint32_t slot);
-/* Finds the bits of the slots that are not free. No keeper runs. */
+/* Finds the bits of the slots that are not free, and how many are used. No keeper runs. */
 void table_file_find_busy(struct table *table);
 /* The file's first so many bytes have memory behind them from now on. 0 or -errno. */
 int table_file_allocate(int fd, uint64_t bytes);

@@ -1,5 +1,5 @@
 /*
- * Files whose leases were taken up from an earlier keeper, and which the keeper has no description of: opening them again,
+ * Files whose leases were taken up from the table, and which the keeper has no description of: opening them again,
  * and finding out without one that nobody uses them.
  *
  * A lease without a description is one like others: it is confirmed, renewed and held. It cannot be probed: it goes back

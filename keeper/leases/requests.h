@@ -22,7 +22,7 @@ struct requests {
 
 /*
  * A new lease of the lock for a call of this user, asking and in the table, but not asked for yet. 0; -ENOMEM; -errno
- * of the table.
+ * of the table (table_ask()).
  */
 int lease_begin(struct lock *lock, const struct store_range *range, uid_t uid, struct lease **out);
 

@@ -193,7 +193,7 @@ def test_grace_ends_each_time(make_host, redis):
 
 
 def test_keeper_and_store_restart_together(make_host, redis):
-    """The journal remembers of which incarnation the leases were."""
+    """The table of leases says of which incarnation the leases were."""
     a, b = (make_host(n, lease="ttl_ms = 4000;") for n in "ab")
     one, other = opened(a), opened(b)
     assert one.do("flock 0 ex") == "ok"

@@ -126,7 +126,7 @@ def test_the_fronts_that_keep_files_are_killed(ground, make_host):
         assert other.do("flock 0 un") == "ok"
 
 
-def test_taken_up_from_the_journal(ground, make_host):
+def test_taken_up_from_the_table(ground, make_host):
     """The next keeper has no description, and gets one of a front, or opens the path: the lock goes to and fro as before."""
     host, mount, _ = ground
     mount()

@@ -1,16 +1,15 @@
 /*
- * Any bytes from a program, and any bytes as the journal of an earlier keeper. The first byte says which:
+ * Any bytes from a program, and any bytes as the table of leases of an earlier keeper. The first byte says which:
  *   0: the message itself as it comes; the second byte is the number of descriptors that come with it
  *   1: a good question with these bytes laid over it from a place on
- *   2: a file that is called journal
- *   3: changes to a good journal, two bytes for the place and one for the value; the first two say where it ends. The
- *      checksums are made right again, so that the records are looked at
- * Built by clang -fsanitize=fuzzer,address,undefined with keeper/fronts/question.c, keeper/guard/journal.c and
- * keeper/guard/journal_record.c.
+ *   2: a file of the table (the second byte says which of the two)
+ *   3: changes to a good table, four bytes each: where (head, slots, text), two for the place, and one for the value
+ * Built by clang -fsanitize=fuzzer,address,undefined with keeper/callers/question.c and keeper/guard/table*.c.
  */
 #include <dirent.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -19,13 +18,12 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "keeper/guard/journal.h"
 #include "keeper/fronts/question.h"
+#include "keeper/guard/table.h"
+#include "keeper/guard/table_earlier.h"
 
-#define FDS_MAX     8
-#define HOST        "box-0123456789abcdef"
-#define RECORD_SUM  4 /* places in a record: its length comes first, what the sum covers after it */
-#define RECORD_BODY 8
+#define FDS_MAX 8
+#define HOST    "box-0123456789abcdef"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 int LLVMFuzzerInitialize(int *argc, char ***argv);
@@ -136,21 +134,17 @@ static void ask_nearly_right(const uint8_t *data, size_t size)
 	ask(&r, sizeof(r), size % 3 != 0);
 }
 
-/* --- the journal --- */
+/* --- the table of leases --- */
 
 /* What it told: the number of entries, and a sum over them in which their order does not count. */
 struct told {
 	size_t count;
 	uint64_t sum;
-	char token[STORE_TOKEN_BYTES]; /* of one of them */
-	char host[STORE_HOST_BYTES];
-	int64_t deadline_ns;
 };
 
 static char folder[PATH_MAX];
 static int dir_fd;
-static uint8_t good[4096]; /* a journal with some history */
-static size_t good_bytes, head_bytes;
+static struct table table;
 
 static uint64_t add_bytes(uint64_t sum, const void *data, size_t size)
 {
@@ -159,14 +153,16 @@ static uint64_t add_bytes(uint64_t sum, const void *data, size_t size)
 	return sum;
 }
 
-static void on_entry(void *arg, const struct journal_entry *e)
+static bool on_entry(void *arg, const struct table_entry *e)
 {
 	struct told *told = arg;
 	uint64_t sum = 14695981039346656037u;
 
-	check(memchr(e->token, 0, sizeof(e->token)) && memchr(e->name, 0, sizeof(e->name)), "a text without end");
-	check(strlen(e->path) < PATH_MAX, "a long path");
+	check(strlen(e->token) < STORE_TOKEN_BYTES && strlen(e->name) < LOCK_NAME_BYTES && strlen(e->path) < PATH_MAX,
+	      "a long text");
 	check((unsigned)e->range.space < WIRE_SPACES && (unsigned)e->range.mode < WIRE_MODES, "no lock");
+	check(e->range.from >= 0 && e->range.from < e->range.to, "no range");
+	check(!e->unsure || e->fence, "a lease that was not granted");
 	sum = add_bytes(sum, e->token, strlen(e->token));
 	sum = add_bytes(sum, e->name, strlen(e->name));
 	sum = add_bytes(sum, e->path, strlen(e->path));
@@ -174,120 +170,135 @@ static void on_entry(void *arg, const struct journal_entry *e)
 	sum = add_bytes(sum, &e->fence, sizeof(e->fence));
 	told->sum += sum;
 	told->count++;
-	memcpy(told->token, e->token, sizeof(told->token));
+	return true;
 }
 
-static struct journal *open_journal(struct told *told, int may_complain)
+static void close_table(void)
 {
-	char why[256] = "unset";
-	struct journal *j;
+	table_close(&table);
+}
 
-	*told = (struct told){.host = HOST};
-	j = journal_open(dir_fd, told->host, &told->deadline_ns, on_entry, told, why, sizeof(why));
-	check(j != NULL, "it was not opened");
+static void open_table(int may_complain)
+{
+	char why[256] = "unset", host[STORE_HOST_BYTES] = HOST;
+	int ret = table_open(&table, dir_fd, why, sizeof(why));
+
+	check(ret == 0, "it was not opened");
 	check(may_complain || !*why, why);
-	check(!*why || (!told->count && !strchr(why, '\n')), "damaged, and yet taken up");
-	check(*told->host && memchr(told->host, 0, sizeof(told->host)) && told->deadline_ns >= 0, "a bad head");
-	return j;
+	check(!strchr(why, '\n'), "more than one line");
+	table_host(&table, host);
+	check(memchr(host, 0, sizeof(host)) != NULL, "a host without end");
+	check(strlen(table_incarnation(&table)) < STORE_INC_BYTES, "an incarnation without end");
 }
 
-static void write_file(const uint8_t *data, size_t size)
+static struct told take_up(unsigned *damaged)
 {
-	int fd = openat(dir_fd, "journal", O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+	struct told told = {0};
 
+	check(table_take_up(&table, on_entry, &told, damaged) == 0, "it was not taken up");
+	return told;
+}
+
+static uint32_t add_lease(int n)
+{
+	char token[STORE_TOKEN_BYTES], name[LOCK_NAME_BYTES];
+	struct table_lease lease = {.token = token,
+				    .name = name,
+				    .path = "/srv/jobs/x.lock",
+				    .file = {.dev = 1, .ino = 2},
+				    .range = {WIRE_FLOCK, WIRE_EXCLUSIVE, 0, WIRE_EOF}};
+	uint32_t slot = TABLE_NO_SLOT;
+
+	snprintf(token, sizeof(token), "%032d", n);
+	snprintf(name, sizeof(name), "jobs/lock-%.*d", n, n);
+	check(table_ask(&table, &lease, &slot) == 0, "no slot");
+	return slot;
+}
+
+/* Whatever the files were, what is there now is in order, and is gone on with: what the parent does with it, too. */
+static void check_table(void)
+{
+	const struct store_range all = {WIRE_FLOCK, WIRE_EXCLUSIVE, 0, WIRE_EOF};
+	struct told first, second;
+	unsigned damaged;
+
+	open_table(1);
+	for (uint32_t i = 0; i < table_used(&table); i++) {
+		struct table_view view;
+
+		table_view(&table, i, &view);
+		check(view.from >= 0 && view.from < view.to && (unsigned)view.space < WIRE_SPACES &&
+			      (unsigned)view.state < TABLE_STATES && view.state != TABLE_ENDING,
+		      "no view");
+	}
+	(void)table_in_use(&table);
+	first = take_up(&damaged);
+	table_lose_damaged(&table);
+	table_grant(&table, add_lease(7), 77, &all, &(struct holders_file){.dev = 3, .ino = 4});
+	close_table();
+	open_table(0);
+	second = take_up(&damaged);
+	check(!damaged, "damaged by itself");
+	check(second.count == first.count + 1, "not as it was left");
+	close_table();
+}
+
+static void write_file(const char *name, const uint8_t *data, size_t size)
+{
+	int fd;
+
+	unlinkat(dir_fd, name, 0);
+	fd = openat(dir_fd, name, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
 	check(write(fd, data, size) == (ssize_t)size, "no file");
 	close(fd);
 }
 
-static size_t read_file(uint8_t *data, size_t size)
-{
-	int fd = openat(dir_fd, "journal", O_RDONLY | O_CLOEXEC);
-	ssize_t n = read(fd, data, size);
-
-	check(n > 0 && (size_t)n < size, "no good journal");
-	close(fd);
-	return n;
-}
-
-/* Whatever the file was, the one that is there now is in order, and is gone on with. */
-static void check_journal(void)
-{
-	struct told first, second, third;
-	struct journal_entry e = {.token = "0123456789abcdef", .name = "n", .path = "/p"};
-	struct journal *j = open_journal(&first, 1);
-
-	check(journal_remove(j, e.token) == 0 && journal_add(j, &e) == 0, "cannot be written");
-	journal_close(j);
-	j = open_journal(&second, 0);
-	check(second.count >= first.count && second.count <= first.count + 1 && second.count, "lost");
-	check(strcmp(first.host, second.host) == 0 && first.deadline_ns == second.deadline_ns, "another head");
-	check(journal_set_fence(j, second.token, 77, WIRE_SHARED) == 0 && journal_remove(j, second.token) == 0 &&
-		      journal_set_deadline(j, 1) == 0,
-	      "cannot be written");
-	journal_close(j);
-	j = open_journal(&third, 0);
-	check(third.count == second.count - 1 && third.deadline_ns == 1, "not as it was left");
-	journal_close(j);
-	j = open_journal(&second, 0);
-	check(third.count == second.count && third.sum == second.sum, "told otherwise the second time");
-	journal_close(j);
-}
-
-static void make_sums_right(uint8_t *data, size_t size)
-{
-	uint32_t bytes;
-
-	for (size_t at = head_bytes; at < size && size - at >= RECORD_BODY; at += bytes) {
-		uint32_t sum = 2166136261u;
-
-		memcpy(&bytes, data + at, sizeof(bytes));
-		if (bytes < RECORD_BODY || bytes > size - at)
-			return;
-		for (size_t i = RECORD_BODY; i < bytes; i++)
-			sum = (sum ^ data[at + i]) * 16777619u;
-		memcpy(data + at + RECORD_SUM, &sum, sizeof(sum));
-	}
-}
-
-static void read_changed(const uint8_t *data, size_t size)
-{
-	uint8_t copy[sizeof(good)];
-	size_t end = good_bytes;
-
-	memcpy(copy, good, good_bytes);
-	if (size >= 2)
-		end -= (data[0] | data[1] << 8) % good_bytes;
-	for (size_t i = 2; i + 3 <= size; i += 3)
-		copy[(data[i] | data[i + 1] << 8) % good_bytes] = data[i + 2];
-	make_sums_right(copy, end);
-	write_file(copy, end);
-	check_journal();
-}
-
-/* As the module itself writes it. */
 static void make_good(void)
 {
-	struct told told;
-	struct journal *j = open_journal(&told, 0);
-	struct journal_entry e = {
-		.range = {WIRE_FLOCK, WIRE_EXCLUSIVE, 0, WIRE_EOF}, .dev = 1, .path = "/srv/jobs/x.lock"};
+	const struct store_range all = {WIRE_FLOCK, WIRE_EXCLUSIVE, 0, WIRE_EOF};
+	unsigned damaged;
 
-	head_bytes = read_file(good, sizeof(good));
+	unlinkat(dir_fd, TABLE_NAME, 0);
+	open_table(0);
+	take_up(&damaged);
 	for (int i = 0; i < 6; i++) {
-		snprintf(e.token, sizeof(e.token), "%032d", i);
-		snprintf(e.name, sizeof(e.name), "jobs/lock-%.*d", i, i);
-		check(journal_add(j, &e) == 0, "no entry");
-		check(i % 3 == 0 || journal_set_fence(j, e.token, i, WIRE_SHARED) == 0, "no fence");
-		check(i % 3 < 2 || journal_remove(j, e.token) == 0, "not removed");
+		uint32_t slot = add_lease(i);
+
+		if (i % 3 != 0)
+			table_grant(&table, slot, (uint64_t)i, &all, &(struct holders_file){.dev = 1, .ino = 2});
+		if (i % 3 == 2)
+			table_return(&table, slot);
 	}
-	journal_close(j);
-	good_bytes = read_file(good, sizeof(good));
+	table_free(&table, 0);
+}
+
+/* Four bytes of input change one: where (head, slots or text), and what it becomes. A slot's sum is made right again, so that
+ * the rest is looked at. */
+static void read_changed(const uint8_t *data, size_t size)
+{
+	make_good();
+	for (size_t i = 0; i + 4 <= size; i += 4) {
+		size_t at = data[i + 1] | data[i + 2] << 8;
+		struct table_slot *slot = &table.slots[at / sizeof(*slot) % 6];
+
+		if (data[i] % 3 == 0)
+			((uint8_t *)table.head)[at % offsetof(struct table_head, busy)] = data[i + 3];
+		else if (data[i] % 3 == 1)
+			((uint8_t *)slot)[at % sizeof(*slot)] = data[i + 3];
+		else
+			table.text.map[at % table.text.bytes] = (char)data[i + 3];
+		if (data[i] & 4)
+			slot->sum = table_slot_sum(slot, table_word_generation(slot->word));
+	}
+	close_table();
+	check_table();
 }
 
 static void clean_up(void)
 {
-	unlinkat(dir_fd, "journal", 0);
-	unlinkat(dir_fd, "journal.bad", 0);
+	unlinkat(dir_fd, TABLE_NAME, 0);
+	unlinkat(dir_fd, TABLE_TEXT_NAME, 0);
+	unlinkat(dir_fd, TABLE_BAD_NAME, 0);
 	rmdir(folder);
 }
 
@@ -297,9 +308,8 @@ int LLVMFuzzerInitialize(int *argc, char ***argv)
 	(void)argc, (void)argv;
 	snprintf(folder, sizeof(folder), "%s/dflock-fuzz-XXXXXX", tmp ? tmp : "/tmp");
 	check(mkdtemp(folder) != NULL, "no folder");
-	dir_fd = open(folder, O_PATH | O_DIRECTORY | O_CLOEXEC);
+	dir_fd = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	atexit(clean_up);
-	make_good();
 	return 0;
 }
 
@@ -315,8 +325,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		ask_nearly_right(data + 1, size - 1);
 		break;
 	case 2:
-		write_file(data + 1, size - 1);
-		check_journal();
+		make_good();
+		close_table();
+		write_file(data[1] % 2 ? TABLE_NAME : TABLE_TEXT_NAME, data + 2, size - 2);
+		check_table();
 		break;
 	case 3:
 		read_changed(data + 1, size - 1);

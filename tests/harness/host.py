@@ -121,7 +121,7 @@ class Host:
         return self
 
     def serves(self):
-        """Is there a keeper that has read its journal?"""
+        """Is there a keeper that has taken up its leases?"""
         with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as s:
             return s.connect_ex(os.path.join(self.runtime, "keeper.sock")) == 0
 

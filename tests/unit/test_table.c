@@ -793,6 +793,8 @@ START_TEST(head_that_says_too_much)
 	ck_assert(!table_has_caller(&parent, &(struct table_caller){.pid = 1}));
 	new_parent();
 	ck_assert_str_eq(why, "");
+	parent.head->used = 0; /* or too little */
+	new_parent();
 	ck_assert_ptr_nonnull(entry_of(take_up(), 1));
 	ck_assert_str_eq(parent.head->host, "");
 	ck_assert_str_eq(table_incarnation(&keeper), "");
