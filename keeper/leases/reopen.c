@@ -197,7 +197,7 @@ static struct reopen *find_wanted(const struct reopen_search *search, const stru
 	return found ? *found : NULL;
 }
 
-static void look_at_descriptor(const struct reopen_search *search, int dir, int number)
+static void reopen_look_at_descriptor(const struct reopen_search *search, int dir, int number)
 {
 	struct reopen *r;
 	struct statx st;
@@ -226,11 +226,11 @@ static void reopen_look_at_process(const struct reopen_search *search, pid_t pid
 	if (procfs_walk(&fds, AT_FDCWD, path) == 0)
 		while ((number = procfs_next(&fds)) >= 0)
 			if (procfs_kind(procfs_walk_fd(&fds), number) == PROCFS_FILE) /* most are of no file */
-				look_at_descriptor(search, procfs_walk_fd(&fds), number);
+				reopen_look_at_descriptor(search, procfs_walk_fd(&fds), number);
 	procfs_walk_end(&fds);
 }
 
-static void look_at_processes(const struct reopen_search *search)
+static void reopen_look_at_processes(const struct reopen_search *search)
 {
 	struct procfs_walk walk;
 	pid_t pid;
@@ -249,7 +249,7 @@ static void run_search(struct work *work)
 
 	if (search->count) {
 		qsort(search->sorted, search->count, sizeof(*search->sorted), by_key);
-		look_at_processes(search);
+		reopen_look_at_processes(search);
 	}
 	DL_FOREACH (search->wanted, r)
 		read_list |= r->path_fd < 0 || r->forbidden;

@@ -9,8 +9,8 @@
 
 #include "keeper/clock.h"
 #include "keeper/kernel/hidden.h"
-#include "keeper/kernel/holders.h"
 #include "keeper/kernel/mappers.h"
+#include "keeper/kernel/holders.h"
 #include "keeper/kernel/sight.h"
 #include "keeper/keeper.h"
 #include "keeper/leases/locks.h"
