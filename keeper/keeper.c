@@ -27,7 +27,7 @@
 #include "keeper/leases/leasepage.h"
 #include "keeper/leases/locks.h"
 #include "keeper/log.h"
-#include "keeper/keeper.h"
+#include "keeper/leases/keeper.h"
 #include "keeper/main.h"
 #include "keeper/kernel/mounts.h"
 #include "keeper/orphan.h"
@@ -367,6 +367,7 @@ int keeper_run(const struct keeper_options *options)
 
 	signal(SIGPIPE, SIG_IGN);
 	k->system = geteuid() == 0 && strcmp(options->runtime_dir, "/run/dflock") == 0;
+	k->foreground = options->foreground;
 	life.door = k->system ? door_start() : -1; /* while there are no threads, and nothing to inherit */
 	uv_loop_init(&life.loop);
 	k->loop = &life.loop;

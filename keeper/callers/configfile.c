@@ -12,7 +12,7 @@
 #include "keeper/callers/kept.h"
 #include "keeper/leases/leasepage.h"
 #include "keeper/log.h"
-#include "keeper/keeper.h"
+#include "keeper/leases/keeper.h"
 #include "keeper/leases/pagefile.h"
 #include "wire/place.h"
 

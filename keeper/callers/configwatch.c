@@ -10,7 +10,7 @@
 
 #include "keeper/callers/configfile.h"
 #include "keeper/clock.h"
-#include "keeper/keeper.h"
+#include "keeper/leases/keeper.h"
 #include "keeper/leases/queue.h"
 #include "keeper/kernel/workers.h"
 #include "wire/place.h"

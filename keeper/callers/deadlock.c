@@ -25,7 +25,7 @@
 #include "keeper/log.h"
 #include "keeper/callers/serve.h"
 #include "keeper/callers/session.h"
-#include "keeper/keeper.h"
+#include "keeper/leases/keeper.h"
 #include "keeper/rules/chases.h"
 
 struct deadlock {

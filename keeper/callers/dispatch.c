@@ -12,7 +12,7 @@
 #include "keeper/fronts/fronts.h"
 #include "keeper/fronts/question.h"
 #include "keeper/fronts/reading.h"
-#include "keeper/keeper.h"
+#include "keeper/leases/keeper.h"
 #include "keeper/leases/locks.h"
 #include "keeper/leases/queue.h"
 #include "keeper/log.h"

@@ -19,7 +19,7 @@
 #include "keeper/leases/queue.h"
 #include "keeper/kernel/mounts.h"
 #include "keeper/callers/serve.h"
-#include "keeper/keeper.h"
+#include "keeper/leases/keeper.h"
 #include "keeper/kernel/sight.h"
 
 /* The lock's name. If it has none, the caller has its answer. */

@@ -5,7 +5,7 @@
 
 #include "keeper/callers/session.h"
 #include "keeper/fronts/away.h"
-#include "keeper/keeper.h"
+#include "keeper/leases/keeper.h"
 #include "keeper/leases/locks.h"
 #include "keeper/leases/queue.h"
 

@@ -14,7 +14,7 @@
 #include <utlist.h>
 
 #include "keeper/clock.h"
-#include "keeper/keeper.h"
+#include "keeper/leases/keeper.h"
 
 int sessions_init(struct keeper *k)
 {

@@ -26,7 +26,7 @@
 #include "keeper/callers/serve.h"
 #include "keeper/callers/ending.h"
 #include "keeper/callers/session.h"
-#include "keeper/keeper.h"
+#include "keeper/leases/keeper.h"
 #include "keeper/leases/unseen.h"
 
 struct status_job {

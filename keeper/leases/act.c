@@ -6,7 +6,7 @@
 #include <utlist.h>
 
 #include "keeper/clock.h"
-#include "keeper/keeper.h"
+#include "keeper/leases/keeper.h"
 #include "keeper/leases/answers.h"
 #include "keeper/leases/askers.h"
 #include "keeper/leases/inquiry.h"

@@ -5,7 +5,7 @@
 #include <string.h>
 #include <utlist.h>
 
-#include "keeper/keeper.h"
+#include "keeper/leases/keeper.h"
 #include "keeper/clock.h"
 #include "keeper/leases/locks.h"
 #include "wire/page.h"

@@ -29,7 +29,7 @@
 #include <unistd.h>
 #include <utlist.h>
 
-#include "keeper/keeper.h"
+#include "keeper/leases/keeper.h"
 #include "keeper/clock.h"
 #include "keeper/kernel/listed.h"
 #include "keeper/leases/locks.h"

@@ -10,7 +10,7 @@
 #include <string.h>
 #include <utlist.h>
 
-#include "keeper/keeper.h"
+#include "keeper/leases/keeper.h"
 #include "keeper/leases/answers.h"
 #include "keeper/clock.h"
 #include "keeper/leases/deadline.h"

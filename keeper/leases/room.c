@@ -15,7 +15,7 @@
 #include <stdlib.h>
 #include <utlist.h>
 
-#include "keeper/keeper.h"
+#include "keeper/leases/keeper.h"
 #include "keeper/leases/locks.h"
 #include "keeper/leases/probing.h"
 #include "keeper/leases/queue.h"

@@ -4,7 +4,7 @@
  */
 #include "keeper/leases/takeup.h"
 
-#include "keeper/keeper.h"
+#include "keeper/leases/keeper.h"
 #include "keeper/guard/table_notes.h"
 #include "keeper/kernel/mounts.h"
 #include "keeper/leases/locks.h"

@@ -12,7 +12,7 @@
 #include "keeper/kernel/mappers.h"
 #include "keeper/kernel/holders.h"
 #include "keeper/kernel/sight.h"
-#include "keeper/keeper.h"
+#include "keeper/leases/keeper.h"
 #include "keeper/leases/locks.h"
 #include "keeper/log.h"
 

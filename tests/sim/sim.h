@@ -32,7 +32,7 @@
 #include <stdint.h>
 #include <sys/types.h>
 
-#include "keeper/keeper.h"
+#include "keeper/leases/keeper.h"
 
 #define MS  INT64_C(1000000)
 #define SEC (1000 * MS)

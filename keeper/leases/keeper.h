@@ -71,7 +71,8 @@ struct keeper {
 	char runtime_dir[PLACE_DIR_BYTES];
 	int dir_fd;
 	char host[STORE_HOST_BYTES];
-	bool system; /* serves several users */
+	bool system;     /* serves several users */
+	bool foreground; /* does not end when nobody needs it */
 	time_t started;
 	struct page *page;
 	struct store *store;
