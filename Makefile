@@ -105,8 +105,11 @@ $(BUILD)/bench/roundtrip: BENCH_LIBS := $(shell pkg-config --libs hiredis)
 -include $(shell find $(BUILD) -name '*.d' 2>/dev/null)
 
 .PHONY: unit agents test clean
-unit: $(UNIT) ## run the unit tests
-	@for t in $(UNIT); do CK_DEFAULT_TIMEOUT=60 CK_FORK=$${CK_FORK:-yes} $$t || exit 1; done
+UNIT_RUN := $(addprefix run-,$(notdir $(UNIT)))
+unit: $(UNIT_RUN) ## run the unit tests (run-test_NAME: one of them)
+.PHONY: $(UNIT_RUN)
+$(UNIT_RUN): run-%: $(BUILD)/unit/%
+	@CK_DEFAULT_TIMEOUT=60 CK_FORK=$${CK_FORK:-yes} $<
 agents: $(AGENTS) ## build the small programs that the tests drive
 test: all agents ## run every test (what CI runs)
 	scripts/test.sh
@@ -114,11 +117,15 @@ clean: ## remove what was built
 	rm -rf $(BUILD)
 
 .PHONY: memcheck check check-san model stress check-docs fuzz bench plot install uninstall format nemesis sim sim-long sim-mutants model-check model-check-long
-# What these look at must be done in a tenth of a second, which valgrind does not allow; the sanitizers run them.
-TIMED := $(addprefix $(BUILD)/unit/test_,lastwords stopped)
-memcheck: $(UNIT) ## run the unit tests under valgrind
-	@for t in $(filter-out $(TIMED),$(UNIT)); do CK_FORK=no timeout -k 5 1800 valgrind -q --error-exitcode=9 --leak-check=full --errors-for-leak-kinds=definite --show-leak-kinds=definite \
-	  --suppressions=tests/unit/check.supp --trace-children=no $$t || exit 1; done
+# Not under valgrind: what lastwords and stopped look at must be done in a tenth of a second, and valgrind has limits of its own, which
+# inherit looks at. The sanitizers run them.
+NO_MEMCHECK := $(addprefix $(BUILD)/unit/test_,inherit lastwords stopped)
+MEMCHECK_RUN := $(addprefix memcheck-,$(notdir $(filter-out $(NO_MEMCHECK),$(UNIT))))
+memcheck: $(MEMCHECK_RUN) ## run the unit tests under valgrind (memcheck-test_NAME: one of them)
+.PHONY: $(MEMCHECK_RUN)
+$(MEMCHECK_RUN): memcheck-%: $(BUILD)/unit/%
+	@CK_FORK=no timeout -k 5 1800 valgrind -q --error-exitcode=9 --leak-check=full --errors-for-leak-kinds=definite --show-leak-kinds=definite \
+	  --suppressions=tests/unit/check.supp --trace-children=no $<
 sim: $(BUILD)/tests/sim/sim ## run the simulator: schedules that once failed, and new ones for SIM_SECONDS
 	$< --found tests/sim/found.txt --from $(or $(SIM_FROM),1) --count 1000000 --seconds $(or $(SIM_SECONDS),75) --minimise
 sim-long: ## the same for an hour, with schedules that differ every day
@@ -126,9 +133,9 @@ sim-long: ## the same for an hour, with schedules that differ every day
 sim-mutants: $(BUILD)/tests/sim/sim ## build the product with one mistake at a time; the simulator must find each (M="NAME" ...)
 	/usr/bin/python3 tests/sim/mutants.py $(BUILD) $(M)
 PYTEST := PYTHONDONTWRITEBYTECODE=1 DFLOCK_BUILD=$(abspath $(BUILD)) /usr/bin/python3 -m pytest -q
-# Most of the time they wait for something, so some run at a time. A test that fails then, on a machine that has too much to do, is run
+# They wait for something most of the time (a quarter of a minute of CPU a minute), so several run at a time for each processor. A test that fails then, on a machine that has too much to do, is run
 # once more, alone, and must pass; the output names it. Those that cannot share the machine are marked "alone"; so is the fault run.
-PARALLEL = { $(PYTEST) -o cache_dir=$(abspath $(BUILD))/pytest -n $(or $(JOBS),$(shell expr $$(nproc) + 1)) $(1) || \
+PARALLEL = { $(PYTEST) -o cache_dir=$(abspath $(BUILD))/pytest -n $(or $(JOBS),$(shell expr $$(nproc) \* 3)) $(1) || \
 	  { echo '== what failed beside others, once more and alone'; \
 	  $(PYTEST) -o cache_dir=$(abspath $(BUILD))/pytest --last-failed --last-failed-no-failures none $(1); }; }
 check: all agents ## run the tests with processes (pytest), JOBS at a time; T="..." runs these, one after the other

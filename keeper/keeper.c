@@ -12,12 +12,14 @@
 #include <utlist.h>
 
 #include "keeper/leases/act.h"
-#include "keeper/leases/answers.h"
 #include "keeper/clock.h"
+#include "keeper/callers/configfile.h"
 #include "keeper/callers/configwatch.h"
+#include "keeper/callers/dispatch.h"
 #include "keeper/callers/ending.h"
 #include "keeper/fronts/door.h"
 #include "keeper/fronts/fronts.h"
+#include "keeper/leases/deadline.h"
 #include "keeper/leases/host.h"
 #include "keeper/guard/table_earlier.h"
 #include "keeper/guard/table_notes.h"
@@ -25,13 +27,18 @@
 #include "keeper/leases/leasepage.h"
 #include "keeper/leases/locks.h"
 #include "keeper/log.h"
+#include "keeper/keeper.h"
 #include "keeper/main.h"
 #include "keeper/kernel/mounts.h"
 #include "keeper/orphan.h"
 #include "keeper/leases/pagefile.h"
 #include "keeper/leases/room.h"
-#include "keeper/callers/serve.h"
-#include "keeper/callers/sessions.h"
+#include "keeper/callers/news.h"
+#include "keeper/leases/queue.h"
+#include "keeper/leases/waiters.h"
+#include "keeper/callers/listener.h"
+#include "keeper/callers/session.h"
+#include "keeper/callers/deadlock.h"
 #include "keeper/leases/takeup.h"
 #include "keeper/kernel/workers.h"
 
@@ -45,26 +52,12 @@ struct life {
 	int door; /* front.h; -1: only our own user asks */
 	uv_loop_t loop;
 	uv_timer_t alive;
+	unsigned session_limit;
 };
 
 static struct life *life_of(struct keeper *k)
 {
 	return (struct life *)k; /* its first member */
-}
-
-void keeper_replace_config(struct keeper *k, struct config *config)
-{
-	/* The store keeps a pointer to its part, which control.c has found to be the same: that stays where it is. */
-	struct config old = *k->config;
-	struct lease *lease, *next;
-
-	*k->config = *config;
-	k->config->store = old.store;
-	old.store = config->store;
-	*config = old;
-	config_free(config);
-	HASH_ITER (hh, k->leases, lease, next)
-		table_set_on_lost(k->table, lease->slot, config_on_lost(k->config, lease->lock->file->path));
 }
 
 /* --- the start --- */
@@ -97,7 +90,7 @@ static int make_host(struct keeper *k)
 }
 
 /* Two descriptors per question at the most, and some for ourselves. */
-static void raise_limits(struct keeper *k)
+static void raise_limits(struct life *life)
 {
 	struct rlimit limit = {.rlim_cur = 1024, .rlim_max = 1024};
 
@@ -106,8 +99,8 @@ static void raise_limits(struct keeper *k)
 	setrlimit(RLIMIT_NOFILE, &limit);
 	if (limit.rlim_cur == RLIM_INFINITY || limit.rlim_cur > 1 << 20)
 		limit.rlim_cur = 1 << 20;
-	k->session_limit = limit.rlim_cur > 256 ? (limit.rlim_cur - 128) / 2 : 64;
-	room_start(k, (unsigned)limit.rlim_cur);
+	life->session_limit = limit.rlim_cur > 256 ? (limit.rlim_cur - 128) / 2 : 64;
+	room_start(&life->k, (unsigned)limit.rlim_cur);
 }
 
 static int load_config(struct keeper *k, const struct keeper_options *o)
@@ -137,11 +130,10 @@ static void on_old_pins_over(uv_timer_t *timer)
 		uv_timer_start(timer, on_old_pins_over, left / NS_PER_MS + 1, 0);
 		return;
 	}
-	keeper_enter(k);
 	HASH_ITER (hh, k->files, file, next)
 		for (int i = 0; i < WIRE_SPACES; i++)
-			lock_unpinned(&file->locks[i]);
-	keeper_leave(k);
+			waiters_unpinned(&file->locks[i]);
+	queue_settle(k);
 }
 
 /*
@@ -198,7 +190,7 @@ static int take_up(struct keeper *k, const struct keeper_options *o)
 	lose_damaged(k, o, damaged);
 	learn_numbers(k);
 	if (k->deadline_ns)
-		host_set_deadline(k, k->deadline_ns);
+		deadline_set(k, k->deadline_ns);
 	if (!k->leases)
 		k->taken_incarnation[0] = '\0';
 	if (!k->leases)
@@ -213,13 +205,15 @@ static void note_callers(struct keeper *k)
 {
 	const struct session *s;
 
-	DL_FOREACH (k->sessions, s) {
-		if (!s->lock)
+	DL_FOREACH (k->sessions->all, s) {
+		const struct lock *lock = s->waiter.lock;
+
+		if (!lock)
 			continue;
 		table_add_caller(k->table, &(struct table_caller){.pid = s->peer.pid,
-								  .space = s->lock->space,
-								  .dev = s->lock->file->key.dev,
-								  .ino = s->lock->file->key.ino});
+								  .space = lock->space,
+								  .dev = lock->file->key.dev,
+								  .ino = lock->file->key.ino});
 	}
 }
 
@@ -228,10 +222,38 @@ static void on_alive(uv_timer_t *timer)
 	struct life *life = timer->data;
 	struct keeper *k = &life->k;
 
-	leasepage_refresh(k);
+	leasepage_refresh(k, deadline_sure_until(k));
 	table_alive(k->table);
 	if (k->leases && k->deadline_ns && clock_now_ns() >= k->table->head->freeze_at_ns)
 		note_callers(k);
+	queue_settle(k);
+}
+
+static void on_left(void *arg, const struct store_reply *reply)
+{
+	struct keeper *k = arg;
+
+	(void)reply; /* whether or not: a beat that stays is swept one day */
+	uv_stop(k->loop);
+}
+
+/* See ending.h. */
+static void keeper_end(struct keeper *k, const char *why)
+{
+	bool had_leases = k->leases != NULL;
+
+	if (k->leaving)
+		return;
+	k->leaving = true;
+	log_info("ends: %s", why);
+	leasepage_reset(k->page);
+	act_leave_all(k);
+	/* Before the store is told: a question that came in between would get a lease that nobody renews. */
+	listener_stop(k);
+	if (!had_leases && store_is_up(k->store))
+		store_leave(k->store, on_left, k);
+	else
+		uv_stop(k->loop);
 }
 
 static int start(struct life *life)
@@ -240,15 +262,24 @@ static int start(struct life *life)
 	struct keeper *k = &life->k;
 	int ret;
 
-	raise_limits(k);
+	act_start(k);
+	news_start(k);
+	raise_limits(life);
 	uv_timer_init(k->loop, &k->old_pins);
 	k->old_pins.data = k;
 	if (load_config(k, o) < 0)
 		return -EINVAL;
+	ret = sessions_init(k);
+	if (ret == 0)
+		ret = deadlock_init(k);
+	if (ret < 0) {
+		cannot_start(o, "the keeper cannot start: %s", strerror(-ret));
+		return ret;
+	}
 	k->workers = workers_new(k->loop);
 	k->probes = probes_new(k->loop);
 	k->mounts = mounts_new();
-	k->fronts = life->door >= 0 ? fronts_new(k->loop, life->door, &session_fronts_news) : NULL;
+	k->fronts = life->door >= 0 ? fronts_new(k->loop, life->door, &dispatch_fronts_news) : NULL;
 	if (!k->workers || !k->probes || (k->system && !k->fronts) || make_host(k) < 0) {
 		cannot_start(o, "the keeper cannot start: %s", strerror(errno));
 		return -ENOMEM;
@@ -256,7 +287,11 @@ static int start(struct life *life)
 	uv_timer_init(k->loop, &life->alive);
 	life->alive.data = life;
 	uv_timer_start(&life->alive, on_alive, 0, ALIVE_MS);
-	ending_start(k);
+	ret = ending_start(k, keeper_end);
+	if (ret < 0) {
+		cannot_start(o, "the keeper cannot start: %s", strerror(-ret));
+		return ret;
+	}
 	ret = orphan_watch(k);
 	if (ret < 0) {
 		cannot_start(o, "the keeper cannot watch its parent: %s", strerror(-ret));
@@ -271,13 +306,13 @@ static int start(struct life *life)
 		return -EIO;
 	ret = host_start(k);
 	if (ret == 0)
-		ret = sessions_start(k);
+		ret = listener_start(k, life->session_limit);
 	if (ret < 0)
 		cannot_start(o, "%s: the keeper cannot serve: %s", o->runtime_dir, strerror(-ret));
 	return ret;
 }
 
-/* --- one run --- */
+/* --- the end --- */
 
 static void close_handle(uv_handle_t *handle, void *arg)
 {
@@ -288,8 +323,6 @@ static void close_handle(uv_handle_t *handle, void *arg)
 
 static void clean_up(struct keeper *k)
 {
-	struct lease *lease, *next;
-	struct file *file, *next_file;
 	struct life *life = life_of(k);
 	sigset_t signals;
 
@@ -298,7 +331,7 @@ static void clean_up(struct keeper *k)
 	sigaddset(&signals, SIGTERM);
 	sigaddset(&signals, SIGINT);
 	pthread_sigmask(SIG_BLOCK, &signals, NULL);
-	keeper_enter(k);
+	queue_stop(k);
 	orphan_close(k);
 	host_stop(k);
 	room_stop(k);
@@ -307,13 +340,7 @@ static void clean_up(struct keeper *k)
 	uv_close((uv_handle_t *)&life->alive, NULL);
 	uv_close((uv_handle_t *)&k->old_pins, NULL);
 	uv_run(k->loop, UV_RUN_DEFAULT); /* until probes and workers have ended: no timer or socket is left */
-	HASH_ITER (hh, k->leases, lease, next) {
-		free(lease->blockers);
-		answers_forget(lease);
-		lease_free(lease);
-	}
-	HASH_ITER (hh, k->files, file, next_file)
-		file_put(file);
+	act_free_all(k);
 	fronts_free(k->fronts); /* before the loop runs again: nothing may come of what is freed */
 	uv_run(k->loop, UV_RUN_DEFAULT); /* workers have closed what is not on local file systems */
 	probes_free(k->probes);
@@ -324,8 +351,12 @@ static void clean_up(struct keeper *k)
 	uv_walk(k->loop, close_handle, NULL);
 	uv_run(k->loop, UV_RUN_DEFAULT);
 	uv_loop_close(k->loop);
-	config_free(k->config);
-	free(k->configfile.text);
+	configfile_free(k);
+	listener_free(k);
+	sessions_free(k);
+	deadlock_free(k);
+	ending_free(k);
+	orphan_free(k);
 }
 
 int keeper_run(const struct keeper_options *options)
@@ -338,7 +369,6 @@ int keeper_run(const struct keeper_options *options)
 	life.door = k->system ? door_start() : -1; /* while there are no threads, and nothing to inherit */
 	uv_loop_init(&life.loop);
 	k->loop = &life.loop;
-	k->listen_fd = k->spare_fd = -1;
 	k->dir_fd = options->dir_fd;
 	k->options = options;
 	k->table = options->table;

@@ -18,7 +18,7 @@
 #include "keeper/clock.h"
 #include "keeper/guard/inherit.h"
 #include "keeper/log.h"
-#include "keeper/guard/supervise.h"
+#include "keeper/main.h"
 #include "wire/ownproc.h"
 #include "wire/rundir.h"
 
@@ -224,12 +224,23 @@ static int choose_dir(const struct arguments *a, const struct place *place, char
 	return rc;
 }
 
+static int run_keeper(void *arg, const struct supervised *supervised)
+{
+	struct keeper_options *keeper = arg;
+
+	keeper->table = supervised->table;
+	keeper->parent_fd = supervised->parent_fd;
+	keeper->ready_fd = supervised->ready_fd;
+	return keeper_run(keeper);
+}
+
 int main(int argc, char **argv)
 {
 	struct arguments a = {.ready_fd = -1, .after_fd = -1};
 	const char *level = secure_getenv("DFLOCK_LOG");
 	bool debug = level && strcmp(level, "debug") == 0;
 	char dir[PLACE_DIR_BYTES], why[1024], config[PATH_MAX];
+	struct keeper_options keeper;
 	struct place place;
 	int dir_fd, lock_fd = -1, ret;
 
@@ -276,13 +287,16 @@ int main(int argc, char **argv)
 		return a.foreground
 			       ? fail(&a, "another keeper serves this runtime directory already: `dflock stop` ends it")
 			       : EXIT_SUCCESS;
-	ret = supervise(&(struct keeper_options){.config = config,
-						 .runtime_dir = dir,
-						 .dir_fd = dir_fd,
-						 .lock_fd = lock_fd,
-						 .ready_fd = a.ready_fd,
-						 .foreground = a.foreground,
-						 .debug = debug});
+	keeper = (struct keeper_options){.config = config,
+					  .runtime_dir = dir,
+					  .dir_fd = dir_fd,
+					  .lock_fd = lock_fd,
+					  .ready_fd = -1,
+					  .parent_fd = -1,
+					  .foreground = a.foreground,
+					  .debug = debug};
+	ret = supervise(&(struct supervise){
+		.runtime_dir = dir, .dir_fd = dir_fd, .ready_fd = a.ready_fd, .run = run_keeper, .arg = &keeper});
 	flock(lock_fd, LOCK_UN); /* a keeper that was left behind (leftover.h) has it open for as long as it stays */
 	return ret;
 }

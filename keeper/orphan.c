@@ -15,12 +15,15 @@
 #include <signal.h>
 #include <spawn.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
 #include <unistd.h>
 
 #include "keeper/log.h"
-#include "keeper/callers/sessions.h"
+#include "keeper/callers/listener.h"
+#include "keeper/keeper.h"
+#include "keeper/main.h"
 
 #define RETRY_MS 1000
 #define AFTER_FD 3 /* in the new one */
@@ -29,7 +32,12 @@
  * them. */
 #define SELF "/proc/self/exe"
 
-static int spawn(const struct keeper_options *o, int after_fd)
+struct orphan {
+	uv_poll_t parent; /* the pipe that ends when it dies */
+	uv_timer_t retry;
+};
+
+static int spawn_next(const struct keeper_options *o, int after_fd)
 {
 	char fd[12];
 	char *const argv[] = {"dflockd",
@@ -63,14 +71,14 @@ static int spawn(const struct keeper_options *o, int after_fd)
 }
 
 /* Does not come back if all is well. */
-static int make_room(struct keeper *k)
+static int make_way(struct keeper *k)
 {
 	unsigned frozen = table_frozen(k->table);
 	int fds[2], ret;
 
 	if (pipe2(fds, O_CLOEXEC) != 0)
 		return -errno;
-	ret = spawn(k->options, fds[0]);
+	ret = spawn_next(k->options, fds[0]);
 	close(fds[0]);
 	if (ret < 0) {
 		close(fds[1]);
@@ -78,27 +86,27 @@ static int make_room(struct keeper *k)
 	}
 	log_error("the keeper's parent was killed: a new parent and keeper take up the leases%s",
 		  frozen ? "; the processes that it held frozen died with it" : "");
-	sessions_abandon(k);
+	listener_abandon(k);
 	flock(k->options->lock_fd, LOCK_UN);
 	close(fds[1]); /* nothing is done from here on */
 	_exit(KEEPER_EXIT_IDLE);
 }
 
-static void on_retry(uv_timer_t *timer)
+static void on_orphan_retry(uv_timer_t *timer)
 {
 	struct keeper *k = timer->data;
-	int ret = make_room(k);
+	int ret = make_way(k);
 
-	if (!k->orphan)
+	if (!k->unsupervised)
 		log_error("the keeper's parent was killed, and no other can be started (%s; tried again): nobody would "
 			  "stop the "
 			  "processes whose leases cannot be renewed",
 			  strerror(-ret));
-	k->orphan = true;
-	uv_timer_start(timer, on_retry, RETRY_MS, 0);
+	k->unsupervised = true;
+	uv_timer_start(timer, on_orphan_retry, RETRY_MS, 0);
 }
 
-static void on_parent(uv_poll_t *poll, int status, int events)
+static void on_parent_died(uv_poll_t *poll, int status, int events)
 {
 	struct keeper *k = poll->data;
 
@@ -106,21 +114,31 @@ static void on_parent(uv_poll_t *poll, int status, int events)
 	uv_poll_stop(poll);
 	if (k->leaving)
 		return; /* it ends already */
-	on_retry(&k->orphan_timer);
+	on_orphan_retry(&k->orphan->retry);
 }
 
 int orphan_watch(struct keeper *k)
 {
+	struct orphan *o = calloc(1, sizeof(*o));
 	int ret;
 
-	uv_timer_init(k->loop, &k->orphan_timer);
-	k->orphan_timer.data = k->parent.data = k;
-	ret = uv_poll_init(k->loop, &k->parent, k->options->parent_fd);
-	return ret < 0 ? ret : uv_poll_start(&k->parent, UV_READABLE | UV_DISCONNECT, on_parent);
+	if (!o)
+		return -ENOMEM;
+	k->orphan = o;
+	uv_timer_init(k->loop, &o->retry);
+	o->retry.data = o->parent.data = k;
+	ret = uv_poll_init(k->loop, &o->parent, k->options->parent_fd);
+	return ret < 0 ? ret : uv_poll_start(&o->parent, UV_READABLE | UV_DISCONNECT, on_parent_died);
 }
 
 void orphan_close(struct keeper *k)
 {
-	uv_close((uv_handle_t *)&k->parent, NULL);
-	uv_close((uv_handle_t *)&k->orphan_timer, NULL);
+	uv_close((uv_handle_t *)&k->orphan->parent, NULL);
+	uv_close((uv_handle_t *)&k->orphan->retry, NULL);
+}
+
+void orphan_free(struct keeper *k)
+{
+	free(k->orphan);
+	k->orphan = NULL;
 }

@@ -8,10 +8,14 @@
 #ifndef DFLOCK_KEEPER_ORPHAN_H
 #define DFLOCK_KEEPER_ORPHAN_H
 
-#include "keeper/main.h"
+#include <stdbool.h>
 
-/* From now on sees to it that there is a parent. 0 or -errno. */
+struct keeper;
+
+/* From now on sees to it that there is a parent; sets k->orphan. 0 or -errno. */
 int orphan_watch(struct keeper *k);
+/* Closes its handles; orphan_free() when the loop has run. */
 void orphan_close(struct keeper *k);
+void orphan_free(struct keeper *k);
 
 #endif

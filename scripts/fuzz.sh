@@ -32,7 +32,7 @@ if ! "$CC" -fsanitize=fuzzer,$sanitizers -o "$work/try" "$work/try.c" 2>"$work/w
 fi
 
 # The flags come from the environment: make adds its own to them.
-CFLAGS="$flags -fsanitize=fuzzer-no-link,$sanitizers" make -s "CC=$CC" BUILD=$build $build/libcore.a
+CFLAGS="$flags -fsanitize=fuzzer-no-link,$sanitizers" make -s -j"$(nproc)" "CC=$CC" BUILD=$build $build/libcore.a
 mkdir -p $findings
 
 # What the parser in question already understands is a good start.
@@ -65,10 +65,15 @@ fuzz() {
 		{ echo "fuzz: $name ran too few times to mean anything" >&2; return 1; }
 }
 
-failed=0
+# All at once: each has a processor for long enough where there are two.
+failed=0 running=()
 for source in tests/fuzz/fuzz_*.c; do
 	name=$(basename "$source" .c)
 	[[ $# -eq 0 || " $* " == *" $name "* ]] || continue
-	fuzz "$name" || failed=1
+	fuzz "$name" &
+	running+=($!)
+done
+for one in "${running[@]}"; do
+	wait "$one" || failed=1
 done
 exit $failed

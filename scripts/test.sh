@@ -3,7 +3,7 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 scripts/install-deps.sh test
-part() { printf '\n== %s\n' "$*"; }
+part() { printf '\n== %s (after %d min %02d s)\n' "$*" $((SECONDS / 60)) $((SECONDS % 60)); }
 
 part "build: gcc, clang, sanitizers"
 make -s -j2 all agents
@@ -13,7 +13,7 @@ make -s -j2 SAN=1 BUILD=build-san all agents
 part "unit tests under the address and undefined-behaviour sanitizers"
 make -s -j2 SAN=1 BUILD=build-san unit
 part "unit tests under valgrind"
-make -s memcheck
+make -s -j2 memcheck
 part "what the documentation and the sources must agree on"
 make -s check-docs
 part "the models and their mutants"
@@ -28,3 +28,4 @@ part "tests with processes, of sanitized programs"
 make -s check-san T="cluster/test_flock.py cluster/test_record.py cluster/test_keeper_dies.py cluster/test_freeze.py faults/test_room.py"
 part "the demo"
 scripts/demo.sh
+part "all is well"

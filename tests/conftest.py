@@ -11,6 +11,12 @@ from harness import BUILD, Host, Redis  # noqa: E402
 
 def pytest_configure(config):
     config.addinivalue_line("markers", "alone: needs the machine for itself")
+    config.addinivalue_line("markers", "long: takes so long that it must begin first")
+
+
+def pytest_collection_modifyitems(items):
+    """Where several run at a time, none of the long ones shall begin when the others are about to end."""
+    items.sort(key=lambda item: item.get_closest_marker("long") is None)
 
 
 REPORTS = os.path.join(BUILD, "reports")  # tests/san/options.c: of programs that were built with SAN=1

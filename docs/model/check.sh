@@ -62,8 +62,20 @@ fails failover safety -DN=4 -DW=1
 fails failover safety -DN=5 -DW=1
 fails failover safety -DN=3 -DEARLY_GRACE
 fails failover safety -DN=3 -DBACK
+holds table safety
+fails table safety -DASK_LATE
+fails table safety -DHELD_FIRST
+fails table safety -DTELL_FIRST
+fails table safety -DSHARE_LATE
+fails table safety -DRETURN_LATE
+fails table safety -DLOSE_BY_RETURN
+fails table safety -DREOPENS
+fails table safety -DREAD_ONCE
+fails table safety -DNO_BUSY
 "
 long="
+holds table safety -DCRASHES=2
+holds table safety -DLEASES=1 -DCRASHES=3
 holds page safety -DPROGRAMS=1 -DCRASHES=1
 holds page safety -DCRASHES=1
 holds page safety -DCRASHES=1 -DRECORD

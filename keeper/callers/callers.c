@@ -3,12 +3,10 @@
 
 #include <stdarg.h>
 #include <stdio.h>
-#include <utlist.h>
 
-#include "keeper/leases/act.h"
 #include "keeper/leases/answers.h"
 #include "keeper/leases/locks.h"
-#include "keeper/callers/sessions.h"
+#include "keeper/callers/session.h"
 
 bool caller_is_nonblocking(const struct session *s)
 {
@@ -17,7 +15,7 @@ bool caller_is_nonblocking(const struct session *s)
 
 void caller_would_block(struct session *s)
 {
-	session_would_block(s, s->lease ? answers_first(s->lease) : NULL); /* mutant: would-block */
+	session_would_block(s, s->waiter.lease ? answers_first(s->waiter.lease) : NULL); /* mutant: would-block */
 }
 
 void caller_refuse(struct session *s, const char *format, ...)
@@ -28,7 +26,7 @@ void caller_refuse(struct session *s, const char *format, ...)
 	va_start(args, format);
 	vsnprintf(why, sizeof(why), format, args);
 	va_end(args);
-	session_refuse(s, "%s: %s", s->lock->file->path, why);
+	session_refuse(s, "%s: %s", s->waiter.lock->file->path, why);
 }
 
 void caller_tell_waiting(struct session *s)
@@ -36,90 +34,4 @@ void caller_tell_waiting(struct session *s)
 	if (!s->told_waiting)
 		session_reply(s, WIRE_WAITING, NULL, -1);
 	s->told_waiting = true;
-}
-
-static bool has_callers(const struct lease *lease, bool of_nonblocking)
-{
-	const struct session *s;
-
-	DL_FOREACH2 (lease->lock->sessions, s, lock_next)
-		if (s->lease == lease && caller_is_nonblocking(s) == of_nonblocking)
-			return true;
-	return false;
-}
-
-#define FOR_CALLERS(lease, s, next)                                                                                    \
-	DL_FOREACH_SAFE2 ((lease)->lock->sessions, s, next, lock_next)                                                 \
-		if ((s)->lease == (lease))
-
-void callers_queued(struct lease *lease, int64_t asked_ns, uint64_t arrival)
-{
-	struct session *s, *next;
-
-	FOR_CALLERS (lease, s, next) {
-		if (!s->arrival && s->joined_ns <= asked_ns)
-			s->arrival = arrival;
-		if (!caller_is_nonblocking(s))
-			caller_tell_waiting(s);
-	}
-}
-
-void callers_in_use(struct lease *lease)
-{
-	struct session *s, *next;
-	struct keeper *k = lease->lock->file->keeper;
-	bool complete = answers_complete(lease) || lease->range.space != WIRE_RECORD;
-
-	keeper_enter(k);
-	FOR_CALLERS (lease, s, next)
-		if (caller_is_nonblocking(s) && (s->request.op != WIRE_TEST || complete))
-			caller_would_block(s);
-	keeper_leave(k);
-}
-
-static void refuse_some(struct lease *lease, const char *why, bool blocking_too)
-{
-	struct session *s, *next;
-	struct keeper *k = lease->lock->file->keeper;
-
-	keeper_enter(k);
-	FOR_CALLERS (lease, s, next)
-		if (blocking_too || caller_is_nonblocking(s))
-			caller_refuse(s, "%s", why);
-	keeper_leave(k);
-}
-
-void callers_refuse(struct lease *lease, const char *why)
-{
-	refuse_some(lease, why, true);
-}
-
-void callers_refuse_nonblocking(struct lease *lease, const char *why)
-{
-	refuse_some(lease, why, false);
-}
-
-bool callers_may_pass(const struct lease *lease)
-{
-	struct session *s;
-
-	DL_FOREACH2 (lease->lock->sessions, s, lock_next)
-		if (s->lease == lease && s->before.count)
-			return true;
-	return false;
-}
-
-bool callers_exist(const struct lease *lease)
-{
-	return callers_ask(lease) || callers_wait(lease);
-}
-
-bool callers_wait(const struct lease *lease)
-{
-	return has_callers(lease, false);
-}
-
-bool callers_ask(const struct lease *lease)
-{
-	return has_callers(lease, true);
 }

@@ -1,4 +1,4 @@
-/* See configwatch.h. One look at a time; the worker touches struct watch's `look` alone, the loop only when it has
+/* See configwatch.h. One look at a time; the worker touches what is marked as its own, the loop only when it has
  * ended. */
 #include "keeper/callers/configwatch.h"
 
@@ -8,22 +8,24 @@
 #include <unistd.h>
 #include <utlist.h>
 
+#include "keeper/callers/configfile.h"
 #include "keeper/clock.h"
-#include "keeper/leases/configfile.h"
-#include "keeper/callers/lookup.h"
-#include "keeper/callers/sessions.h"
+#include "keeper/keeper.h"
+#include "keeper/leases/queue.h"
 #include "keeper/kernel/workers.h"
 #include "wire/place.h"
 
 #define LOOK_MS 1000
-#define SOON_MS 250  /* while contents are to be read a second time */
-#define SLOW_MS 5000 /* who waits for a look is told that it does not come */
+#define SOON_MS 250 /* while contents are to be read a second time */
 
 struct configwatch {
 	struct keeper *k;
-	uv_timer_t timer;
-	bool closed, busy;
-	uint64_t begun; /* looks */
+	uv_timer_t timer; /* the next look */
+	uv_timer_t slow;  /* the first of `waiting` has waited for too long */
+	unsigned handles; /* not closed yet: the timers */
+	bool busy;
+	uint64_t begun;                   /* looks */
+	struct configwatch_wait *waiting; /* in the order in which they came, and so of `look` and `until_ns` */
 	/* the worker's, while busy */
 	struct work work;
 	char *path;
@@ -34,147 +36,124 @@ struct configwatch {
 	struct configfile_look look;
 };
 
-static void run(struct work *work)
+static void configwatch_work(struct work *work)
 {
 	struct configwatch *w = (struct configwatch *)((char *)work - offsetof(struct configwatch, work));
 	struct configfile_look *look = &w->look;
 
-	look->read = -ENOENT;
-	look->error = -place_config_id(w->path, &look->id);
-	w->unchanged = !w->read && !look->error && memcmp(&look->id, &w->known, sizeof(w->known)) == 0;
-	if (w->unchanged)
-		return;
-	look->read = config_fetch(w->path, &look->source, look->why, sizeof(look->why));
-	if (look->read < 0) /* missing now, or for good */
-		return;
-	look->error = 0;
-	look->id = look->source.id;
-	look->read = config_parse(&look->source, &look->fresh, look->why, sizeof(look->why));
-}
-
-/* --- who waits for a look --- */
-
-static void answer_reload(struct session *s, struct configfile_look *look)
-{
-	char why[WIRE_REASON_BYTES];
-
-	if (look->read == 0 && !look->fresh) { /* another session had it taken over */
-		session_reply(s, WIRE_OK, NULL, -1);
-		return;
+	if (!w->read) {
+		look->error = -place_config_id(w->path, &look->id);
+		w->unchanged = !look->error && memcmp(&look->id, &w->known, sizeof(w->known)) == 0;
 	}
-	if (configfile_reload(s->keeper, look, s->request.flags & WIRE_F_FORCE, why, sizeof(why)) == 0)
-		session_reply(s, WIRE_OK, NULL, -1);
-	else
-		session_refuse(s, "%s", why);
+	if (!w->unchanged)
+		configfile_look_now(w->path, look);
 }
 
-static void refuse_stranger(struct session *s)
-{
-	session_refuse(
-		s,
-		"the keeper goes by another configuration than this program: by %s. Set DFLOCK_CONFIG to that, or "
-		"DFLOCK_RUNTIME_DIR to a directory of its own for a keeper of its own%s",
-		s->keeper->config->path,
-		s->request.config_path == leases_hash(s->keeper->config->path)
-			? " (under this path the program sees another file than the keeper: is it in a container?)"
-			: "");
-}
+/* --- waiting for a look --- */
 
-static void go_on(struct session *s)
+void configwatch_leave(struct configwatch_wait *wait)
 {
-	s->look = 0;
-	uv_timer_stop(&s->timer);
-	s->state = SESSION_READING;
-	if (configfile_is_ours(s->keeper, &s->request.config, s->request.config_path)) {
-		s->then(s);
+	if (!wait->watch)
 		return;
-	}
-	lookup_leave(s);
-	refuse_stranger(s);
+	DL_DELETE(wait->watch->waiting, wait);
+	wait->watch = NULL;
 }
 
-static void serve_waiting(struct configwatch *w)
+/* The first that waits ends that. */
+static void configwatch_answer(struct configwatch *w, struct configfile_look *look)
 {
-	struct session *s, *next;
+	struct configwatch_wait *wait = w->waiting;
 
-	DL_FOREACH_SAFE (w->k->sessions, s, next) {
-		if (!s->look || s->look > w->begun)
-			continue;
-		if (s->state == SESSION_RELOADING) {
-			s->look = 0;
-			uv_timer_stop(&s->timer);
-			answer_reload(s, &w->look);
-		} else if (s->state == SESSION_LOOKING) {
-			go_on(s);
-		}
-	}
+	configwatch_leave(wait);
+	wait->cb(wait, look);
 }
 
-/* --- the looks --- */
-
-static void on_timer(uv_timer_t *timer);
-
-static void start_timer(struct configwatch *w, uint64_t ms)
+static void on_look_is_slow(uv_timer_t *timer)
 {
-	if (!w->closed)
-		uv_timer_start(&w->timer, on_timer, ms, 0);
+	struct configwatch *w = timer->data;
+	int64_t now = clock_now_ns();
+
+	while (w->waiting && w->waiting->until_ns <= now)
+		configwatch_answer(w, NULL);
+	if (w->waiting)
+		uv_timer_start(timer, on_look_is_slow, (w->waiting->until_ns - now) / NS_PER_MS + 1, 0);
+	queue_settle(w->k);
 }
 
-/* Is a session waiting for a look that has not begun? *full: its contents are wanted, too. */
-static bool is_wanted(const struct configwatch *w, bool *full)
+/* Is somebody waiting for a look that has not begun? *contents: the file is to be read. */
+static bool configwatch_is_wanted(const struct configwatch *w, bool *contents)
 {
-	const struct session *s;
+	const struct configwatch_wait *wait;
 	bool wanted = false;
 
-	*full = false;
-	DL_FOREACH (w->k->sessions, s) {
-		if (s->look <= w->begun)
+	*contents = false;
+	DL_FOREACH (w->waiting, wait) {
+		if (wait->look <= w->begun)
 			continue;
 		wanted = true;
-		*full |= s->state == SESSION_RELOADING;
+		*contents |= wait->contents;
 	}
 	return wanted;
 }
 
-static void done(struct work *work)
+/* --- the looks --- */
+
+static void on_configwatch_timer(uv_timer_t *timer);
+
+static void configwatch_look_in(struct configwatch *w, uint64_t ms)
+{
+	if (w->k->configwatch == w)
+		uv_timer_start(&w->timer, on_configwatch_timer, ms, 0);
+}
+
+static void configwatch_free_if_closed(struct configwatch *w)
+{
+	if (w->handles || w->busy)
+		return;
+	free(w->path);
+	free(w);
+}
+
+static void configwatch_looked(struct work *work)
 {
 	struct configwatch *w = (struct configwatch *)((char *)work - offsetof(struct configwatch, work));
 	struct keeper *k = w->k;
-	bool full;
+	bool contents;
 
 	w->busy = false;
-	if (!w->closed && !k->leaving) {
+	if (k->configwatch == w && !k->leaving) {
 		if (!w->unchanged)
 			configfile_found(k, &w->look, w->begun_ns);
-		serve_waiting(w);
-		start_timer(w, is_wanted(w, &full) ? 0 : k->configfile.state == CONFIGFILE_CHANGED ? SOON_MS : LOOK_MS);
+		while (w->waiting && w->waiting->look <= w->begun)
+			configwatch_answer(w, &w->look);
+		configwatch_look_in(w, configwatch_is_wanted(w, &contents)		    ? 0
+				       : k->configfile->state == CONFIGFILE_CHANGED ? SOON_MS
+										    : LOOK_MS);
 	}
 	config_free(w->look.fresh);
 	config_source_free(&w->look.source);
-	if (w->closed) {
-		free(w->path);
-		free(w);
-	}
+	configwatch_free_if_closed(w);
+	queue_settle(k);
 }
 
 /* What was judged, or says what is in force, need not be read again until it changes. */
-static bool is_known(const struct configfile *c)
+static bool configwatch_knows(const struct configfile *c)
 {
 	return c->state == CONFIGFILE_SAME || c->judged;
 }
 
-static void on_timer(uv_timer_t *timer)
+static void on_configwatch_timer(uv_timer_t *timer)
 {
 	struct configwatch *w = timer->data;
-	const struct configfile *c = &w->k->configfile;
-	bool full;
+	const struct configfile *c = w->k->configfile;
+	bool contents;
 
 	if (w->busy)
 		return;
-	(void)is_wanted(w, &full);
+	(void)configwatch_is_wanted(w, &contents);
 	w->look = (struct configfile_look){.read = 0};
 	w->known = c->seen;
-	w->read = full || !is_known(c);
+	w->read = contents || !configwatch_knows(c);
 	w->unchanged = false;
 	w->begun_ns = clock_now_ns();
 	w->busy = true;
@@ -182,41 +161,24 @@ static void on_timer(uv_timer_t *timer)
 	if (workers_start(w->k->workers, c->seen.dev, &w->work) < 0) {
 		w->busy = false;
 		w->begun--;
-		start_timer(w, LOOK_MS);
+		configwatch_look_in(w, LOOK_MS);
 	}
 }
 
-static void on_slow(uv_timer_t *timer)
+void configwatch_wait(struct keeper *k, struct configwatch_wait *wait, bool contents, configwatch_cb *cb)
 {
-	struct session *s = timer->data;
+	struct configwatch *w = k->configwatch;
 
-	if (!s->look)
-		return;
-	lookup_leave(s);
-	session_refuse(s, "%s: its file system has not answered the keeper for %d s", s->keeper->config->path,
-		       SLOW_MS / 1000);
-}
-
-static void wait_for_look(struct session *s, enum session_state state)
-{
-	struct configwatch *w = s->keeper->configwatch;
-
-	s->state = state;
-	s->look = w->begun + 1;
-	uv_timer_start(&s->timer, on_slow, SLOW_MS, 0);
+	*wait = (struct configwatch_wait){.watch = w,
+					  .look = w->begun + 1,
+					  .contents = contents,
+					  .until_ns = clock_now_ns() + CONFIGWATCH_SLOW_MS * NS_PER_MS,
+					  .cb = cb};
+	if (!w->waiting)
+		uv_timer_start(&w->slow, on_look_is_slow, CONFIGWATCH_SLOW_MS, 0);
+	DL_APPEND(w->waiting, wait);
 	if (!w->busy)
-		start_timer(w, 0);
-}
-
-void configwatch_reload(struct session *s)
-{
-	wait_for_look(s, SESSION_RELOADING);
-}
-
-void configwatch_question(struct session *s, void (*then)(struct session *s))
-{
-	s->then = then;
-	wait_for_look(s, SESSION_LOOKING);
+		configwatch_look_in(w, 0);
 }
 
 int configwatch_start(struct keeper *k)
@@ -230,30 +192,32 @@ int configwatch_start(struct keeper *k)
 		return -ENOMEM;
 	}
 	w->k = k;
-	w->work.run = run;
-	w->work.done = done;
+	w->work.run = configwatch_work;
+	w->work.done = configwatch_looked;
 	k->configwatch = w;
 	uv_timer_init(k->loop, &w->timer);
-	w->timer.data = w;
-	start_timer(w, k->configfile.state == CONFIGFILE_SAME ? LOOK_MS : SOON_MS);
+	uv_timer_init(k->loop, &w->slow);
+	w->timer.data = w->slow.data = w;
+	w->handles = 2;
+	configwatch_look_in(w, k->configfile->state == CONFIGFILE_SAME ? LOOK_MS : SOON_MS);
 	return 0;
 }
 
-static void on_closed(uv_handle_t *handle)
+static void on_configwatch_closed(uv_handle_t *handle)
 {
 	struct configwatch *w = handle->data;
 
-	w->closed = true;
-	if (w->busy)
-		return;
-	free(w->path);
-	free(w);
+	w->handles--;
+	configwatch_free_if_closed(w);
 }
 
 void configwatch_close(struct keeper *k)
 {
-	if (!k->configwatch)
+	struct configwatch *w = k->configwatch;
+
+	if (!w)
 		return;
-	uv_close((uv_handle_t *)&k->configwatch->timer, on_closed);
-	k->configwatch = NULL;
+	k->configwatch = NULL; /* no look begins any more */
+	uv_close((uv_handle_t *)&w->slow, on_configwatch_closed);
+	uv_close((uv_handle_t *)&w->timer, on_configwatch_closed);
 }

@@ -1,22 +1,42 @@
 /*
  * Looks at the configuration file once a second, in a worker: a mount that hangs must not stop the loop. What was
- * found goes to configfile.h. Sessions wait here for a look that began after their question: `dflock reload`, and
- * programs whose file is in a state that nobody has looked at. Loop only.
+ * found goes to configfile.h. Callers may wait for a look that begins after they asked: `dflock reload`, and programs
+ * whose file is in a state that nobody has looked at. Loop only.
  */
 #ifndef DFLOCK_KEEPER_CONFIGWATCH_H
 #define DFLOCK_KEEPER_CONFIGWATCH_H
 
-#include "keeper/keeper.h"
+#include <stdbool.h>
+#include <stdint.h>
 
-/* 0 or -ENOMEM. */
+struct configfile_look;
+struct configwatch_wait;
+struct keeper;
+
+#define CONFIGWATCH_SLOW_MS 5000 /* no caller waits longer for a look */
+
+/* The look has ended, and configfile.h knows what it found; NULL: it has not ended within CONFIGWATCH_SLOW_MS. `wait` is
+ * free for the next one. */
+typedef void configwatch_cb(struct configwatch_wait *wait, struct configfile_look *look);
+
+/* Part of what waits; all 0: it does not wait. */
+struct configwatch_wait {
+	struct configwatch *watch; /* waits there; NULL: it does not */
+	uint64_t look;             /* for the look of this number or a later one */
+	bool contents;             /* which is to read the file, whatever state that is in */
+	int64_t until_ns;
+	configwatch_cb *cb;
+	struct configwatch_wait *prev, *next;
+};
+
+/* Sets k->configwatch. 0 or -ENOMEM. */
 int configwatch_start(struct keeper *k);
-/* A look that is under way ends in the loop. */
+/* A look that is under way ends in the loop; nobody may wait. */
 void configwatch_close(struct keeper *k);
 
-/* `dflock reload`: answers when the look has ended. */
-void configwatch_reload(struct session *s);
-/* A question from a program that the keeper does not know to be its own: goes on with `then` if the next look shows
- * that it is, and refuses it else. What the session keeps for it meanwhile is lookup_leave()'s. */
-void configwatch_question(struct session *s, void (*then)(struct session *s));
+/* Waits for a look that has not begun. cb comes once, never from inside the call; not after configwatch_leave(), which does
+ * nothing for one that does not wait. */
+void configwatch_wait(struct keeper *k, struct configwatch_wait *wait, bool contents, configwatch_cb *cb);
+void configwatch_leave(struct configwatch_wait *wait);
 
 #endif

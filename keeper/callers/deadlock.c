@@ -10,19 +10,38 @@
  */
 #include "keeper/callers/deadlock.h"
 
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 #include <utlist.h>
 
-#include "keeper/leases/act.h"
+#include "keeper/leases/deadline.h"
 #include "keeper/clock.h"
 #include "keeper/kernel/holders.h"
 #include "keeper/leases/locks.h"
 #include "keeper/log.h"
 #include "keeper/callers/serve.h"
-#include "keeper/callers/sessions.h"
+#include "keeper/callers/session.h"
+#include "keeper/keeper.h"
+#include "keeper/rules/chases.h"
+
+struct deadlock {
+	struct chases chases;
+};
+
+int deadlock_init(struct keeper *k)
+{
+	k->deadlock = calloc(1, sizeof(*k->deadlock));
+	return k->deadlock ? 0 : -ENOMEM;
+}
+
+void deadlock_free(struct keeper *k)
+{
+	free(k->deadlock);
+	k->deadlock = NULL;
+}
 
 /* One chase that has come: a worker finds out who holds what it is after. */
 struct search {
@@ -51,35 +70,30 @@ static void send_on(const struct lease *asking, struct store_chase *chase)
 			store_tell_chase(k->store, asking->blockers[i].host, chase);
 }
 
-void deadlock_chase(struct lease *lease)
+void deadlock_chase(struct session *s)
 {
-	struct keeper *k = lease->lock->file->keeper;
-	struct session *s;
+	struct store_chase chase = {.pid = s->peer.pid, .youngest = s->waiter.arrival};
 
-	if (lease->range.space != WIRE_RECORD) /* mutant: chase */
+	if (!s->waiter.lease || !s->waiter.arrival || !deadlock_possible(s)) /* mutant: chase */
 		return;
-	DL_FOREACH2 (lease->lock->sessions, s, lock_next) {
-		struct store_chase chase = {.pid = s->peer.pid, .youngest = s->arrival};
-
-		if (s->lease != lease || !s->arrival || !deadlock_possible(s))
-			continue;
-		snprintf(chase.host, sizeof(chase.host), "%s", k->host);
-		snprintf(chase.token, sizeof(chase.token), "%s", lease->token);
-		send_on(lease, &chase);
-	}
+	snprintf(chase.host, sizeof(chase.host), "%s", s->keeper->host);
+	snprintf(chase.token, sizeof(chase.token), "%s", s->waiter.lease->token);
+	send_on(s->waiter.lease, &chase);
 }
 
 /* It has come around: does the call that sent it still wait? */
 static void came_around(struct keeper *k, const struct store_chase *chase)
 {
 	struct lease *lease = lease_find(k, chase->token);
-	struct session *s;
+	struct waiter *w;
 
 	if (!lease || lease->state != LEASE_ASKING)
 		return;
-	DL_FOREACH2 (lease->lock->sessions, s, lock_next) {
+	DL_FOREACH (lease->lock->waiters, w) {
+		struct session *s = session_of_waiter(w);
+
 		/* The one that came last closed the cycle. */
-		if (s->lease != lease || s->peer.pid != chase->pid || s->arrival != chase->youngest ||
+		if (w->lease != lease || s->peer.pid != chase->pid || w->arrival != chase->youngest ||
 		    !deadlock_possible(s)) /* mutant: chase-youngest */
 			continue;
 		log_info("%s: pid %d waits for itself over other hosts: EDEADLK", lease->lock->file->name,
@@ -103,21 +117,21 @@ static void follow(struct keeper *k, pid_t pid, const struct store_chase *chase)
 	}
 	if (chase->hops + 1 >= DEADLOCK_HOPS)
 		return;
-	DL_FOREACH (k->sessions, s) {
+	DL_FOREACH (k->sessions->all, s) {
 		struct store_chase next = *chase;
 
 		next.hops++;
-		if (s->peer.pid != pid || !s->lock || !deadlock_possible(s))
+		if (s->peer.pid != pid || !s->waiter.lock || !deadlock_possible(s))
 			continue;
-		if (s->state == SESSION_WAITING && s->lease &&
-		    s->arrival) { /* else its own chase is about to be sent */
-			if (s->arrival > next.youngest)
-				next.youngest = s->arrival;
-			send_on(s->lease, &next);
+		if (s->state == SESSION_WAITING && s->waiter.lease &&
+		    s->waiter.arrival) { /* else its own chase is about to be sent */
+			if (s->waiter.arrival > next.youngest)
+				next.youngest = s->waiter.arrival;
+			send_on(s->waiter.lease, &next);
 		} else if (s->state == SESSION_PINNED) { /* it may wait in the kernel, for another program here */
 			struct store_range range = session_range(s);
 
-			search_start(k, s->lock, &range, &next);
+			search_start(k, s->waiter.lock, &range, &next);
 		}
 	}
 }
@@ -158,6 +172,7 @@ static void done(uv_work_t *req, int status)
 	for (size_t i = 0; i < search->count; i++)
 		if (i == 0 || search->pids[i] != search->pids[i - 1]) /* of one process they come together */
 			follow(search->keeper, search->pids[i], &search->chase);
+	queue_settle(search->keeper);
 	free(search->pids);
 	free(search);
 }
@@ -169,8 +184,8 @@ static void search_start(struct keeper *k, const struct lock *lock, const struct
 	struct store_chase wanted = *chase;
 
 	wanted.range = *range;
-	if (!chases_follow(&k->chases, &wanted, lock->file->key.dev, lock->file->key.ino, clock_now_ns(),
-			   keeper_reask_ms(k) * NS_PER_MS / 2))
+	if (!chases_follow(&k->deadlock->chases, &wanted, lock->file->key.dev, lock->file->key.ino, clock_now_ns(),
+			   deadline_reask_ms(k) * NS_PER_MS / 2))
 		return;
 	search = calloc(1, sizeof(*search));
 	if (!search)

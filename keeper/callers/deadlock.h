@@ -18,15 +18,24 @@
 #ifndef DFLOCK_KEEPER_DEADLOCK_H
 #define DFLOCK_KEEPER_DEADLOCK_H
 
-#include "keeper/keeper.h"
+#include <stdbool.h>
+
+struct keeper;
+struct lease;
+struct session;
+struct store_message;
 
 #define DEADLOCK_HOPS 64
+
+/* Sets k->deadlock. 0 or -ENOMEM. */
+int deadlock_init(struct keeper *k);
+void deadlock_free(struct keeper *k);
 
 /* Is it a call that waits and that may fail with EDEADLK? */
 bool deadlock_possible(const struct session *s);
 
-/* An asking lease was queued (again), with its blockers known: chases for the callers that could be in a cycle. */
-void deadlock_chase(struct lease *lease);
+/* The asking lease that it waits for was queued (again), with its blockers known: a chase, if it could be in a cycle. */
+void deadlock_chase(struct session *s);
 
 /* A chase has come (store message). */
 void deadlock_message(struct keeper *k, const struct store_message *message);

@@ -1,17 +1,43 @@
 /*
- * How a keeper ends: when nobody needs it, or when it was told to and no lease is in use any more. Loop only.
+ * When a keeper ends: when nobody needs it, or when it was told to and no lease is in use any more. How, is keeper.c's
+ * business, which registers that. Loop only.
  *
- * A keeper that is told to end (SIGTERM, SIGINT) while locks are held goes on until they are not, or until it is told
- * again: its end would leave the holders unprotected after a ttl, unless another keeper is started in time, and kill
- * those that are frozen. It also waits for what the store has yet to confirm. keeper_end() is what it comes to.
+ * A keeper that is told to end (SIGTERM, SIGINT) gives back what no program uses. While locks are held, or the store has
+ * yet to confirm something, it goes on serving, until it is told again: its end would leave the holders unprotected after
+ * a ttl, unless another keeper is started in time, and kill those that are frozen.
  */
 #ifndef DFLOCK_KEEPER_ENDING_H
 #define DFLOCK_KEEPER_ENDING_H
 
-#include "keeper/main.h"
+#include <stdbool.h>
+#include <stdint.h>
 
-/* k->options are set. Unblocks the signals. */
-void ending_start(struct keeper *k);
+struct keeper;
+
+/* Ends the loop; leases that are in use are left to the next keeper. Nothing if it ends already. */
+typedef void ending_cb(struct keeper *k, const char *why);
+
+/* Sets k->ending; k->config, k->options, k->sessions and k->table are there. Unblocks the signals. 0 or -ENOMEM. */
+int ending_start(struct keeper *k, ending_cb *end);
+/* Closes its handles; ending_free() when the loop has run. */
 void ending_close(struct keeper *k);
+void ending_free(struct keeper *k);
+
+/* Ends the keeper. The caller returns to the loop and touches no session or lease any more. */
+void ending_now(struct keeper *k, const char *why);
+/* Was it told to end, and does it wait for leases that are in use? */
+bool ending_waits(const struct keeper *k);
+/* Begins to give back every lease that no program here uses, as far as is known. */
+void ending_give_back(struct keeper *k);
+
+/* --- the decisions; pure --- */
+
+/* Nobody has needed the keeper for idle_for_ms: does it end? */
+bool ending_is_idle(int64_t idle_for_ms, int64_t idle_ms, int64_t ttl_ms);
+
+enum ending_step { ENDING_LATER, ENDING_QUIETLY, ENDING_AT_ONCE };
+/* It was told to end. again: a second time. in_use: leases that are, or may be. releasing: the store has yet to confirm
+ * that one was given back. waited: the time for such answers is over. */
+enum ending_step ending_decide(bool again, unsigned in_use, bool releasing, bool waited);
 
 #endif

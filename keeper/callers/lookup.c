@@ -1,5 +1,5 @@
 /* See lookup.h. */
-#include "keeper/callers/lookup.h"
+#include "keeper/callers/session.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -9,16 +9,17 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "keeper/leases/act.h"
+#include "keeper/callers/configfile.h"
 #include "keeper/kernel/before_job.h"
 #include "keeper/callers/configwatch.h"
 #include "keeper/fronts/away.h"
 #include "keeper/fronts/reading.h"
 #include "keeper/kernel/inspect.h"
 #include "keeper/leases/locks.h"
+#include "keeper/leases/queue.h"
 #include "keeper/kernel/mounts.h"
 #include "keeper/callers/serve.h"
-#include "keeper/callers/sessions.h"
+#include "keeper/keeper.h"
 #include "keeper/kernel/sight.h"
 
 #define SLOW_MS 5000 /* a caller is told that its file's mount hangs */
@@ -33,7 +34,7 @@ void lookup_close(struct keeper *k, int fd)
 
 static void drop_inspected(struct session *s, struct inspect_result *r, struct away *away)
 {
-	file_close(s->keeper, r->st.st_dev, r->fd, s->local);
+	file_close(s->keeper, r->st.st_dev, r->fd, s->lookup.local);
 	if (away)
 		away_forget(away);
 	before_free(&r->before);
@@ -95,8 +96,7 @@ void lookup_found(struct session *s, struct inspect_result *r, struct away *away
 	}
 	before_free(&s->before);
 	s->before = r->before;
-	keeper_enter(k);
-	ret = file_get(k, &r->st, s->local, r->path, name, r->fd, &file);
+	ret = file_get(k, &r->st, s->lookup.local, r->path, name, r->fd, &file);
 	if (away && ret < 0)
 		away_forget(away);
 	else if (away)
@@ -114,7 +114,6 @@ void lookup_found(struct session *s, struct inspect_result *r, struct away *away
 		s->shared_tested = s->shared_in_use = false;
 		serve_begin(s, &file->locks[s->request.space]);
 	}
-	keeper_leave(k);
 }
 
 /* ret: before_read()'s, of r->before. */
@@ -130,9 +129,10 @@ static void look_up_with(struct session *s, struct inspect_result *r, int ret)
 static void on_before_read(void *arg, int ret, struct before *before)
 {
 	struct session *s = arg;
-	struct inspect_result *r = s->inspected;
+	struct keeper *k = s->keeper;
+	struct inspect_result *r = s->lookup.inspected;
 
-	s->inspected = NULL;
+	s->lookup.inspected = NULL;
 	r->before = *before;
 	if (s->state == SESSION_INSPECTING)
 		look_up_with(s, r, ret);
@@ -140,6 +140,7 @@ static void on_before_read(void *arg, int ret, struct before *before)
 		drop_inspected(s, r, NULL);
 	free(r);
 	session_unuse(s);
+	queue_settle(k);
 }
 
 /* POSIX locks belong to the process, which may have any number of descriptors. */
@@ -149,18 +150,18 @@ static void read_before(struct session *s, struct inspect_result *r)
 		look_up_with(s, r, before_read(&r->before, -1, s->peer.pid, WIRE_OWNER_PROCESS, &r->st));
 		return;
 	}
-	s->inspected = malloc(sizeof(*r));
-	if (s->inspected)
-		*s->inspected = *r;
-	if (!s->inspected || before_start(s->keeper->workers, &s->peer, &r->st, on_before_read, s) < 0) {
-		free(s->inspected);
-		s->inspected = NULL;
+	s->lookup.inspected = malloc(sizeof(*r));
+	if (s->lookup.inspected)
+		*s->lookup.inspected = *r;
+	if (!s->lookup.inspected || before_start(s->keeper->workers, &s->peer, &r->st, on_before_read, s) < 0) {
+		free(s->lookup.inspected);
+		s->lookup.inspected = NULL;
 		drop_inspected(s, r, NULL);
 		session_refuse(s, "the keeper has no memory left");
 		return;
 	}
 	s->state = SESSION_INSPECTING;
-	s->uses++;
+	session_use(s);
 }
 
 static void looked_at(struct session *s, struct inspect_result *r)
@@ -174,8 +175,9 @@ static void looked_at(struct session *s, struct inspect_result *r)
 static void on_inspected(void *arg, struct inspect_result *r)
 {
 	struct session *s = arg;
+	struct keeper *k = s->keeper;
 
-	s->job = NULL;
+	s->lookup.job = NULL;
 	if (s->state != SESSION_INSPECTING) { /* closed, or answered meanwhile */
 		drop_inspected(s, r, NULL);
 		return session_unuse(s);
@@ -183,6 +185,7 @@ static void on_inspected(void *arg, struct inspect_result *r)
 	uv_timer_stop(&s->timer);
 	looked_at(s, r);
 	session_unuse(s);
+	queue_settle(k);
 }
 
 static void shared_tested(struct session *s, bool shared)
@@ -191,9 +194,8 @@ static void shared_tested(struct session *s, bool shared)
 	s->shared_tested = true;
 	s->shared_in_use = shared;
 	s->state = SESSION_WAITING;
-	keeper_enter(s->keeper);
-	serve_session(s);
-	keeper_leave(s->keeper);
+	serve_again(s);
+	queue_settle(s->keeper);
 }
 
 static void on_away_tested(struct front_connection *reading, bool shared)
@@ -205,19 +207,20 @@ static void on_shared_tested(void *arg, struct inspect_result *r)
 {
 	struct session *s = arg;
 
-	s->job = NULL;
+	s->lookup.job = NULL;
 	if (s->state == SESSION_INSPECTING)
 		shared_tested(s, r->shared_in_use);
 	session_unuse(s);
 }
 
 /* The descriptor stays where it is: even close() may wait for the file system (FUSE). */
-static void on_slow(uv_timer_t *timer)
+static void on_lookup_slow(uv_timer_t *timer)
 {
 	struct session *s = timer->data;
 
 	if (s->state == SESSION_INSPECTING)
-		session_slow(s, SLOW_MS);
+		lookup_slow(s, SLOW_MS);
+	queue_settle(s->keeper);
 }
 
 static void start_inspect(struct session *s, uint64_t dev, struct inspect_request *request, inspect_cb *cb)
@@ -229,15 +232,15 @@ static void start_inspect(struct session *s, uint64_t dev, struct inspect_reques
 		return;
 	}
 	s->state = SESSION_INSPECTING;
-	s->job = inspect_start(s->keeper->workers, dev, request, cb, s);
-	if (!s->job) {
+	s->lookup.job = inspect_start(s->keeper->workers, dev, request, cb, s);
+	if (!s->lookup.job) {
 		lookup_close(s->keeper, request->fd);
 		free(request->groups);
 		session_refuse(s, "the keeper has no memory left");
 		return;
 	}
-	s->uses++;
-	uv_timer_start(&s->timer, on_slow, SLOW_MS, 0);
+	session_use(s);
+	uv_timer_start(&s->timer, on_lookup_slow, SLOW_MS, 0);
 }
 
 void lookup_test_shared(struct session *s)
@@ -249,16 +252,18 @@ void lookup_test_shared(struct session *s)
 					  .from = s->request.from,
 					  .to = s->request.to};
 
-	if (s->lock->file->away && away_test_shared(&s->reading, s->lock->file->away, s->request.space, s->request.from, s->request.to, on_away_tested)) {
+	if (s->waiter.lock->file->away &&
+	    away_test_shared(&s->reading, s->waiter.lock->file->away, s->request.space, s->request.from, s->request.to,
+			     on_away_tested)) {
 		s->state = SESSION_INSPECTING;
-		uv_timer_start(&s->timer, on_slow, SLOW_MS, 0);
+		uv_timer_start(&s->timer, on_lookup_slow, SLOW_MS, 0);
 		return;
 	}
-	request.fd = fcntl(s->lock->file->fd, F_DUPFD_CLOEXEC, 3);
+	request.fd = fcntl(s->waiter.lock->file->fd, F_DUPFD_CLOEXEC, 3);
 	if (request.fd < 0)
 		session_refuse(s, "the keeper has no descriptor left: %s", strerror(errno));
 	else
-		start_inspect(s, s->lock->file->key.dev, &request, on_shared_tested);
+		start_inspect(s, s->waiter.lock->file->key.dev, &request, on_shared_tested);
 }
 
 static void inspect(struct session *s, int fd)
@@ -273,14 +278,14 @@ static void inspect(struct session *s, int fd)
 	const struct file *file;
 	uint64_t dev, ino;
 
-	s->local = inspect_ground(k->mounts, fd, &dev, &ino) == INSPECT_LOCAL;
-	if (s->local) {
+	s->lookup.local = inspect_ground(k->mounts, fd, &dev, &ino) == INSPECT_LOCAL;
+	if (s->lookup.local) {
 		file = file_find(k, dev, ino);
 		request.unused = !file;
 		/* A worker opens it anew: it might be forgotten meanwhile. */
 		request.known = !request.foreign && file && file->fd >= 0;
 	}
-	if (!s->local || request.foreign) {
+	if (!s->lookup.local || request.foreign) {
 		start_inspect(s, dev, &request, on_inspected);
 		return;
 	}
@@ -288,21 +293,67 @@ static void inspect(struct session *s, int fd)
 	looked_at(s, &result);
 }
 
+void lookup_slow(struct session *s, int ms)
+{
+	if (s->foreign)
+		reading_leave(&s->reading);
+	lookup_leave(s);
+	session_refuse(
+		s, "its file system has not answered the keeper for %d s: is the server that it is mounted from away?",
+		ms / 1000);
+}
+
 /* --- questions --- */
 
 static void inspect_held(struct session *s)
 {
-	int fd = s->held_fd;
+	int fd = s->lookup.held_fd;
 
-	s->held_fd = -1;
+	s->lookup.held_fd = -1;
 	inspect(s, fd);
+}
+
+static void refuse_stranger(struct session *s)
+{
+	session_refuse(
+		s,
+		"the keeper goes by another configuration than this program: by %s. Set DFLOCK_CONFIG to that, or "
+		"DFLOCK_RUNTIME_DIR to a directory of its own for a keeper of its own%s",
+		s->keeper->config->path,
+		s->request.config_path == leases_hash(s->keeper->config->path)
+			? " (under this path the program sees another file than the keeper: is it in a container?)"
+			: "");
+}
+
+static void on_config_looked_at(struct configwatch_wait *wait, struct configfile_look *look)
+{
+	struct session *s = (struct session *)((char *)wait - offsetof(struct session, look));
+
+	s->state = SESSION_READING;
+	if (look && configfile_is_ours(s->keeper, &s->request.config, s->request.config_path)) {
+		s->lookup.then(s);
+		return;
+	}
+	lookup_leave(s);
+	if (look)
+		refuse_stranger(s);
+	else
+		session_refuse(s, "%s: its file system has not answered the keeper for %d s", s->keeper->config->path,
+			       CONFIGWATCH_SLOW_MS / 1000);
+}
+
+void lookup_await_config(struct session *s, void (*then)(struct session *s))
+{
+	s->state = SESSION_LOOKING;
+	s->lookup.then = then;
+	configwatch_wait(s->keeper, &s->look, false, on_config_looked_at);
 }
 
 bool lookup_is_behind(struct session *s)
 {
-	if (!s->job && !s->inspected)
+	if (!s->lookup.job && !s->lookup.inspected)
 		return false;
-	session_refuse(s, s->job ? "the file system of the last question's file has not answered yet"
+	session_refuse(s, s->lookup.job ? "the file system of the last question's file has not answered yet"
 				 : "what the last question needs is still being looked for");
 	return true;
 }
@@ -317,19 +368,19 @@ void lookup_start(struct session *s, int fd)
 		inspect(s, fd);
 		return;
 	}
-	s->held_fd = fd;
-	configwatch_question(s, inspect_held);
+	s->lookup.held_fd = fd;
+	lookup_await_config(s, inspect_held);
 }
 
 void lookup_leave(struct session *s)
 {
-	struct inspect_result *r = s->found;
+	struct inspect_result *r = s->lookup.found;
 
-	s->look = 0;
-	if (s->held_fd >= 0)
-		lookup_close(s->keeper, s->held_fd);
-	s->held_fd = -1;
-	s->found = NULL;
+	configwatch_leave(&s->look);
+	if (s->lookup.held_fd >= 0)
+		lookup_close(s->keeper, s->lookup.held_fd);
+	s->lookup.held_fd = -1;
+	s->lookup.found = NULL;
 	if (!r)
 		return;
 	drop_inspected(s, r, NULL);

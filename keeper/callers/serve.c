@@ -10,8 +10,6 @@
  * lease. From when a caller first wants that until it has its pin, no probe starts in its range (needs_pin): two leases
  * that both have to be given back could else test in turn for ever.
  */
-#include "keeper/guard/table_notes.h"
-#include "keeper/leases/requests.h"
 #include "keeper/callers/serve.h"
 
 #include <errno.h>
@@ -19,27 +17,35 @@
 #include <string.h>
 #include <utlist.h>
 
+#include "keeper/guard/table_notes.h"
 #include "keeper/leases/act.h"
 #include "keeper/leases/answers.h"
 #include "keeper/callers/callers.h"
 #include "keeper/clock.h"
 #include "keeper/callers/deadlock.h"
-#include "keeper/leases/host.h"
-#include "keeper/leases/kernel.h"
+#include "keeper/leases/deadline.h"
+#include "keeper/leases/probing.h"
+#include "keeper/leases/queue.h"
+#include "keeper/leases/requests.h"
+#include "keeper/leases/waiters.h"
 #include "keeper/leases/leasepage.h"
 #include "keeper/leases/locks.h"
 #include "keeper/log.h"
 #include "keeper/callers/lookup.h"
 #include "keeper/leases/lost.h"
 #include "keeper/leases/room.h"
-#include "keeper/callers/sessions.h"
+#include "keeper/callers/session.h"
 #include "keeper/leases/split.h"
 
 #define AWAY_MS 1000 /* a caller that waits for the store this long is told so */
 
 static void on_timer(uv_timer_t *timer)
 {
-	serve_timeout(timer->data);
+	struct session *s = timer->data;
+	struct keeper *k = s->keeper;
+
+	serve_timeout(s);
+	queue_settle(k);
 }
 
 static void start_timer(struct session *s, int64_t ms)
@@ -53,37 +59,6 @@ struct store_range session_range(const struct session *s)
 		.space = s->request.space, .mode = s->request.mode, .from = s->request.from, .to = s->request.to};
 }
 
-static bool overlaps(const struct session *s, const struct store_range *range)
-{
-	struct store_range wanted = session_range(s);
-
-	return range_overlaps(&wanted, range);
-}
-
-bool serve_needs_pin(const struct lock *lock, const struct store_range *range)
-{
-	const struct session *s;
-
-	DL_FOREACH2 (lock->sessions, s, lock_next)
-		if (s->needs_pin && overlaps(s, range))
-			return true;
-	return false;
-}
-
-bool serve_is_pinned(const struct lock *lock, const struct store_range *range)
-{
-	const struct session *s;
-	int64_t now = clock_now_ns();
-
-	/* mutant: is-pinned */
-	if (now < lock->file->keeper->old_pins_until_ns || serve_needs_pin(lock, range))
-		return true;
-	DL_FOREACH2 (lock->sessions, s, lock_next)
-		if (s->state == SESSION_PINNED && s->pin_until_ns > now && overlaps(s, range)) /* mutant: pinned */
-			return true;
-	return false;
-}
-
 /* --- asking for a lease --- */
 
 /* Its timer counts from when it first had none. */
@@ -91,9 +66,9 @@ static void wait_for_room(struct session *s)
 {
 	const struct config_lease *config = &s->keeper->config->lease;
 
-	if (!s->roomless || !uv_is_active((uv_handle_t *)&s->timer))
+	if (!s->waiter.roomless || !uv_is_active((uv_handle_t *)&s->timer))
 		start_timer(s, caller_is_nonblocking(s) ? config->probe_ms : config->store_wait_ms);
-	room_wait(s);
+	room_wait(&s->waiter);
 }
 
 static struct lease *ask(struct session *s, const struct store_range *range)
@@ -105,7 +80,7 @@ static struct lease *ask(struct session *s, const struct store_range *range)
 		wait_for_room(s);
 		return NULL;
 	}
-	ret = lease_begin(s->lock, range, s->peer.uid, &lease);
+	ret = lease_begin(s->waiter.lock, range, s->peer.uid, &lease);
 	if (ret == -ENOMEM)
 		caller_refuse(s, "the keeper has no memory left");
 	else if (ret == -ENFILE)
@@ -124,10 +99,10 @@ static struct lease *find_asking(const struct session *s, const struct store_ran
 {
 	struct lease *lease;
 
-	DL_FOREACH (s->lock->leases, lease)
+	DL_FOREACH (s->waiter.lock->leases, lease)
 		if (lease->state == LEASE_ASKING && lease->range.mode == range->mode &&
 		    lease->range.from == range->from && lease->range.to == range->to &&
-		    !(caller_is_nonblocking(s) ? callers_wait(lease) : callers_ask(lease)) && !answers_first(lease))
+		    !(caller_is_nonblocking(s) ? waiters_block(lease) : waiters_ask(lease)) && !answers_first(lease))
 			return lease;
 	return NULL;
 }
@@ -141,10 +116,8 @@ static void wait_for_lease(struct session *s, const struct store_range *range)
 		lease = ask(s, range);
 	if (!lease)
 		return;
-	room_leave(s);
-	s->lease = lease;
-	s->joined_ns = clock_now_ns();
-	s->arrival = 0;
+	room_leave(&s->waiter);
+	waiters_join(&s->waiter, lease);
 	if (caller_is_nonblocking(s)) {
 		start_timer(s, s->keeper->config->lease.probe_ms);
 	} else {
@@ -173,16 +146,6 @@ static bool is_newcomer(const struct session *s, const struct lease *lease, bool
 	return s->request.mode == WIRE_EXCLUSIVE || !(s->holds.shared || s->shared_in_use);
 }
 
-/* It does not wait for a lease of its own any more; if nobody else does, that is not wanted. */
-static void leave_lease(struct session *s)
-{
-	struct lease *lease = s->lease;
-
-	s->lease = NULL;
-	if (lease && !callers_exist(lease))
-		lease_raise(lease, LEASE_EV_UNWANTED);
-}
-
 static void pin(struct session *s, struct lease *lease, int64_t now, int64_t sure_until)
 {
 	struct keeper *k = s->keeper;
@@ -196,20 +159,20 @@ static void pin(struct session *s, struct lease *lease, int64_t now, int64_t sur
 		session_reply(s, WIRE_GRANTED, NULL, -1);
 		return;
 	}
-	if (!lock_stop_probes(s->lock, &range)) { /* mutant: serve-probed */
-		s->needs_pin = true; /* the last answer of each serves again */
+	if (!lock_stop_probes(s->waiter.lock, &range)) { /* mutant: serve-probed */
+		s->waiter.needs_pin = true; /* the last answer of each serves again */
 		return;
 	}
-	s->pin_until_ns = until < sure_until ? until : sure_until;
+	s->waiter.pin_until_ns = until < sure_until ? until : sure_until;
 	s->state = SESSION_PINNED;
-	room_leave(s);
-	leave_lease(s);
-	start_timer(s, (s->pin_until_ns - now) / NS_PER_MS);
+	room_leave(&s->waiter);
+	waiters_leave(&s->waiter);
+	start_timer(s, (s->waiter.pin_until_ns - now) / NS_PER_MS);
 	lease_used(lease);
 	if (lease->state == LEASE_HELD)
 		leasepage_show(lease);
-	table_pinned(k->table, s->pin_until_ns);
-	session_grant(s, s->pin_until_ns, lease->fence);
+	table_pinned(k->table, s->waiter.pin_until_ns);
+	session_grant(s, s->waiter.pin_until_ns, lease->fence);
 }
 
 static void serve_closed(struct session *s, struct lease *lease, bool needed, int64_t now, int64_t sure_until)
@@ -236,13 +199,13 @@ static void serve_closed(struct session *s, struct lease *lease, bool needed, in
 	}
 	if (lease->state == LEASE_DRAINING) { /* mutant: serve-draining */
 		pin(s, lease, now, sure_until);
-		/* It was not, for his sake, when the recall came. */
+		/* The split was postponed for this caller: now. */
 		if (needed && s->state == SESSION_PINNED && lease->recall >= RECALL_ASK)
 			split_on_recall(lease, &lease->recall_range, lease->recall == RECALL_ASK);
 		return;
 	}
-	s->needs_pin = true;
-	lease_raise(lease, LEASE_EV_NEEDED); /* LEASE_EV_STOPPED serves again */
+	s->waiter.needs_pin = true;
+	queue_raise(lease, LEASE_EV_NEEDED); /* LEASE_EV_STOPPED serves again */
 }
 
 static int64_t since_ms(int64_t then_ns)
@@ -272,11 +235,11 @@ static void serve_unsure(struct session *s)
 	char why[WIRE_REASON_BYTES];
 
 	if (store_is_up(s->keeper->store) && !s->keeper->expired)
-		return; /* a beat is under way; host_renewed() serves */
+		return; /* a beat is under way; deadline_renewed() serves */
 	if (caller_is_nonblocking(s)) {
 		if (!s->keeper->store_tried)
 			return; /* the keeper has only just started; on_up() or on_down() serves */
-		host_store_trouble(s->keeper, why, sizeof(why));
+		deadline_trouble(s->keeper, why, sizeof(why));
 		caller_refuse(s, "%s", why);
 		return;
 	}
@@ -291,120 +254,109 @@ static void decide(struct session *s, bool needed)
 {
 	struct store_range range = session_range(s);
 	struct keeper *k = s->keeper;
-	int64_t sure_until = host_sure_until(k);
+	int64_t sure_until = deadline_sure_until(k);
 	int64_t now = clock_now_ns();
-	bool sure = sure_until - now > SERVE_LEAST_NS;
-	struct lease *lease = lock_covering(s->lock, &range);
+	bool sure = sure_until - now > DEADLINE_LEAST_NS;
+	struct lease *lease = lock_covering(s->waiter.lock, &range);
 
 	/* The store is back: store_wait_ms count from its next end. */
 	if (store_is_up(k->store) && !k->expired && s->away_ns) {
 		uv_timer_stop(&s->timer);
 		s->away_ns = 0;
 	}
-	if (lost_has_holders(s->lock))
+	if (lost_has_holders(s->waiter.lock))
 		return; /* lost.c serves again */
 	if (!store_is_up(k->store) && !(lease && sure)) {
 		serve_unsure(s);
 		return;
 	}
 	if (!lease) {
-		if (!s->lease)
+		if (!s->waiter.lease)
 			wait_for_lease(s, &range);
 	} else if (!sure) {
 		serve_unsure(s);
 	} else if (lease->state == LEASE_HELD) {
 		pin(s, lease, now, sure_until);
-	} else if (!s->lease) {
+	} else if (!s->waiter.lease) {
 		serve_closed(s, lease, needed, now, sure_until);
 	}
 }
 
-void serve_session(struct session *s)
+/* Looks at one waiting caller. */
+static void serve(struct session *s)
 {
-	struct lock *lock = s->lock;
-	struct keeper *k = s->keeper;
-	bool needed = s->needs_pin;
+	struct lock *lock = s->waiter.lock;
+	bool needed = s->waiter.needs_pin;
 
-	keeper_enter(k);
-	s->needs_pin = false;
+	s->waiter.needs_pin = false;
 	decide(s, needed);
-	if (needed && !s->needs_pin && s->state != SESSION_PINNED)
-		lock_unpinned(lock);
-	keeper_leave(k);
+	if (needed && !s->waiter.needs_pin && s->state != SESSION_PINNED)
+		waiters_unpinned(lock);
+}
+
+/* A holder elsewhere uses it. One that only tests waits until all holders have said what is in the way. */
+static bool is_answered(const struct session *s)
+{
+	const struct lease *lease = s->waiter.lease;
+
+	return lease && caller_is_nonblocking(s) &&
+	       (s->request.op != WIRE_TEST || lease->range.space != WIRE_RECORD || answers_complete(lease));
+}
+
+void serve_told(struct waiter *waiter, unsigned news, const char *why)
+{
+	struct session *s = session_of_waiter(waiter);
+
+	if (news & WAITER_REFUSED) {
+		caller_refuse(s, "%s", why);
+		return;
+	}
+	if (news & WAITER_QUEUED && waiter->lease) {
+		if (!caller_is_nonblocking(s))
+			caller_tell_waiting(s);
+		deadlock_chase(s);
+	}
+	if (news & WAITER_IN_USE && is_answered(s))
+		caller_would_block(s);
+	else if (news & WAITER_SERVE && s->state == SESSION_WAITING)
+		serve(s);
 }
 
 void serve_begin(struct session *s, struct lock *lock)
 {
-	s->lock = lock;
+	struct waiter *w = &s->waiter;
+
 	s->state = SESSION_WAITING;
-	s->named_dead = s->told_waiting = s->told_away = s->needs_pin = false;
+	s->named_dead = s->told_waiting = s->told_away = false;
 	s->away_ns = 0;
-	s->lease = NULL;
-	DL_APPEND2(lock->sessions, s, lock_prev, lock_next);
-	serve_session(s); /* mutant: serve-new */
+	w->range = session_range(s);
+	w->uid = s->peer.uid;
+	w->nonblocking = caller_is_nonblocking(s);
+	w->may_pass = s->before.count > 0;
+	waiters_add(w, lock);
+	queue_tell(w, WAITER_SERVE); /* mutant: serve-new */
 }
 
-void serve_lock(struct lock *lock)
+void serve_again(struct session *s)
 {
-	struct session *s, *next;
-
-	keeper_enter(lock->file->keeper);
-	DL_FOREACH_SAFE2 (lock->sessions, s, next, lock_next)
-		if (s->state == SESSION_WAITING)
-			serve_session(s);
-	keeper_leave(lock->file->keeper);
-}
-
-void serve_all(struct keeper *k)
-{
-	struct file *file, *next;
-
-	keeper_enter(k);
-	HASH_ITER (hh, k->files, file, next)
-		for (int i = 0; i < WIRE_SPACES; i++)
-			serve_lock(&file->locks[i]);
-	keeper_leave(k);
+	queue_tell(&s->waiter, WAITER_SERVE);
 }
 
 /* --- ends --- */
 
-void serve_detach(struct lease *lease)
-{
-	struct session *s;
-
-	DL_FOREACH2 (lease->lock->sessions, s, lock_next)
-		if (s->lease == lease)
-			s->lease = NULL;
-}
-
 void serve_end(struct session *s)
 {
-	struct lock *lock = s->lock;
-	struct lease *lease = s->lease;
-	struct keeper *k = s->keeper;
-	bool pinned = s->state == SESSION_PINNED || s->needs_pin;
-
-	if (!lock)
+	if (!s->waiter.lock)
 		return;
 	uv_timer_stop(&s->timer);
-	room_leave(s);
-	s->lock = NULL;
-	s->lease = NULL;
-	s->needs_pin = false;
-	DL_DELETE2(lock->sessions, s, lock_prev, lock_next);
-	keeper_enter(k);
-	file_unused(lock->file); /* keeper_leave() may free it */
-	if (lease && !callers_exist(lease))
-		lease_raise(lease, LEASE_EV_UNWANTED);
-	if (pinned)
-		lock_unpinned(lock);
-	keeper_leave(k);
+	room_leave(&s->waiter);
+	waiters_remove(&s->waiter);
 }
 
 /* probe_ms are over, and none of the holders has answered that it uses the lock, or given it back. */
 static void question_timeout(struct session *s)
 {
-	struct lease *lease = s->lease;
+	struct lease *lease = s->waiter.lease;
 	struct store_blocker silent[STORE_MAX_BLOCKERS];
 	size_t count = 0;
 
@@ -423,7 +375,7 @@ static void question_timeout(struct session *s)
 	}
 	s->named_dead = true;
 	log_info("%s: %s has been silent for more than dead_ms and does not answer: it counts as dead",
-		 s->lock->file->name, silent[0].host);
+		 s->waiter.lock->file->name, silent[0].host);
 	start_timer(s, s->keeper->config->lease.probe_ms);
 	lease_acquire(lease, silent, count);
 }
@@ -437,11 +389,11 @@ static void tell_away(struct session *s)
 	if (store_is_up(k->store) && store_in_grace(k->store))
 		snprintf(why, sizeof(why), "the store is in grace: see `dflock status`");
 	else if (s->away_ns)
-		host_store_trouble(k, why, sizeof(why));
+		deadline_trouble(k, why, sizeof(why));
 	else
 		snprintf(why, sizeof(why), "store %s is not reachable: no answer for %d ms; see `dflock doctor`",
 			 store_server(k->store), AWAY_MS);
-	snprintf(line, sizeof(line), "%.512s: waiting: %.480s", s->lock->file->path, why);
+	snprintf(line, sizeof(line), "%.512s: waiting: %.480s", s->waiter.lock->file->path, why);
 	s->told_away = true;
 	session_reply(s, WIRE_WAITING, line, -1);
 }
@@ -450,11 +402,11 @@ static void tell_away(struct session *s)
 static void wait_timeout(struct session *s)
 {
 	int64_t wait_ms = s->keeper->config->lease.store_wait_ms;
-	bool unanswered = s->lease && s->lease->state == LEASE_ASKING && !s->lease->queued;
+	bool unanswered = s->waiter.lease && !s->waiter.lease->queued;
 	char why[WIRE_REASON_BYTES];
 
 	if (s->away_ns && since_ms(s->away_ns) >= wait_ms) {
-		host_store_trouble(s->keeper, why, sizeof(why));
+		deadline_trouble(s->keeper, why, sizeof(why));
 		caller_refuse(s, "%s (waited %lld ms)", why, (long long)wait_ms);
 		return;
 	}
@@ -466,22 +418,22 @@ static void wait_timeout(struct session *s)
 
 void serve_timeout(struct session *s)
 {
-	struct lock *lock = s->lock;
+	struct waiter *w = &s->waiter;
 	char why[WIRE_REASON_BYTES];
 
 	if (s->state == SESSION_PINNED) {
-		int64_t left = s->pin_until_ns - clock_now_ns();
+		int64_t left = w->pin_until_ns - clock_now_ns();
 
 		if (left > 0) /* the loop counts from when it last looked at the clock */
 			start_timer(s, left / NS_PER_MS + 1);
-		else if (lock)
-			lock_unpinned(lock);
+		else if (w->lock)
+			waiters_unpinned(w->lock);
 		return;
 	}
 	if (s->state != SESSION_WAITING)
 		return;
-	if (s->roomless && !s->away_ns) {
-		room_why(s, why, sizeof(why));
+	if (w->roomless && !s->away_ns) {
+		room_why(w, why, sizeof(why));
 		caller_refuse(s, "%s", why);
 		return;
 	}

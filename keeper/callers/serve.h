@@ -5,32 +5,27 @@
 #ifndef DFLOCK_KEEPER_SERVE_H
 #define DFLOCK_KEEPER_SERVE_H
 
-#include "keeper/clock.h"
-#include "keeper/keeper.h"
+#include <stddef.h>
 
-/* A caller is told only of a lease that is sure for longer than this: else it would be over before the answer arrives.
- */
-#define SERVE_LEAST_NS (5 * NS_PER_MS)
+#include "keeper/callers/session.h"
 
-/* The caller's file is known and it wants request's range of the lock: into the lock's list, and serve. */
+/* The caller's file is known and it wants request's range of the lock: it waits, and is looked at by serve_told(). */
 void serve_begin(struct session *s, struct lock *lock);
-/* Looks at one waiting caller; at every waiting caller of the lock; of all locks. */
-void serve_session(struct session *s);
-void serve_lock(struct lock *lock);
-void serve_all(struct keeper *k);
+/* The caller still waits, and something that only callers/ knows of has changed: the same. */
+void serve_again(struct session *s);
 
-/* The caller's timer ran out: a pin, a non-blocking question, the wait for the store. */
+/* What has become of what it waits for: queue_news.told(). */
+void serve_told(struct waiter *waiter, unsigned news, const char *why);
+
+/* The caller's timer ran out: a pin, a non-blocking question, the wait for the store. An input. */
 void serve_timeout(struct session *s);
-/* Out of the lock's list: answered, or gone. Cancels what it alone waited for; ends its pin. */
+/* Answered, or gone: what it alone waited for is not wanted any more; its pin has ended. */
 void serve_end(struct session *s);
 
-/* The lease is not asking any more: nobody waits for it. */
-void serve_detach(struct lease *lease);
-
-/* Is there a caller, of this range or a part, that gets a pin when the probes there have ended? */
-bool serve_needs_pin(const struct lock *lock, const struct store_range *range);
-/* ... or one that has it? */
-bool serve_is_pinned(const struct lock *lock, const struct store_range *range);
+static inline struct session *session_of_waiter(struct waiter *waiter)
+{
+	return (struct session *)((char *)waiter - offsetof(struct session, waiter));
+}
 
 struct store_range session_range(const struct session *s);
 

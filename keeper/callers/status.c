@@ -15,15 +15,18 @@
 #include <unistd.h>
 #include <utlist.h>
 
+#include "keeper/callers/configfile.h"
 #include "keeper/clock.h"
 #include "keeper/leases/grace.h"
 #include "keeper/kernel/holders.h"
-#include "keeper/leases/host.h"
+#include "keeper/leases/deadline.h"
 #include "keeper/leases/locks.h"
 #include "keeper/log.h"
 #include "keeper/leases/reopen.h"
 #include "keeper/callers/serve.h"
-#include "keeper/callers/sessions.h"
+#include "keeper/callers/ending.h"
+#include "keeper/callers/session.h"
+#include "keeper/keeper.h"
 #include "keeper/leases/unseen.h"
 
 struct job {
@@ -81,14 +84,16 @@ static json_t *store_json(struct keeper *k)
 static json_t *waiting_json(const struct lease *lease)
 {
 	json_t *list = json_array();
-	const struct session *s;
+	struct waiter *w;
 
-	DL_FOREACH2 (lease->lock->sessions, s, lock_next)
-		if (s->lease == lease)
+	DL_FOREACH (lease->lock->waiters, w) {
+		const struct session *s = session_of_waiter(w);
+
+		if (w->lease == lease)
 			json_array_append_new(list, json_pack("{s:i,s:s,s:b,s:I}", "pid", (int)s->peer.pid, "mode",
-							      mode_name(s->request.mode), "nonblock",
-							      !!(s->request.flags & WIRE_F_NONBLOCK), "since",
-							      (json_int_t)s->started));
+							      mode_name(s->request.mode), "nonblock", w->nonblocking,
+							      "since", (json_int_t)s->started));
+	}
 	return list;
 }
 
@@ -141,7 +146,7 @@ static json_t *add_row(struct job *job, const struct holders_file *file, const s
 
 static json_t *rules_json(const struct keeper *k)
 {
-	const struct configfile *c = &k->configfile;
+	const struct configfile *c = k->configfile;
 
 	return json_pack("{s:I,s:I,s:s,s:o,s:I,s:[I,I]}", "count", (json_int_t)k->config->rule_count, "in_force_since",
 			 (json_int_t)c->in_force_since, "file", configfile_state_name(c->state), "why", text(c->why),
@@ -173,7 +178,7 @@ static json_t *document(struct job *job)
 	return json_pack("{s:s,s:i,s:i,s:s,s:o,s:o,s:o,s:I,s:i,s:b,s:b,s:o,s:o,s:o}", "version", DFLOCK_VERSION, "pid",
 			 (int)getpid(), "uid", (int)geteuid(), "host", k->host, "config", text(k->config->path),
 			 "rules", rules_json(k), "runtime_dir", text(k->runtime_dir), "started", (json_int_t)k->started,
-			 "frozen", (int)table_frozen(k->table), "unsupervised", k->orphan, "ending", k->ending, "store",
+			 "frozen", (int)table_frozen(k->table), "unsupervised", k->unsupervised, "ending", ending_waits(k), "store",
 			 store_json(k), "leases", leases, "lost", lost);
 }
 
@@ -234,7 +239,7 @@ static struct session *find(const struct job *job)
 {
 	struct session *s;
 
-	DL_FOREACH (job->keeper->sessions, s)
+	DL_FOREACH (job->keeper->sessions->all, s)
 		if (s == job->session && s->state == SESSION_STATUS)
 			return s;
 	return NULL;

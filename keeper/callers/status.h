@@ -2,7 +2,7 @@
 #ifndef DFLOCK_KEEPER_STATUS_H
 #define DFLOCK_KEEPER_STATUS_H
 
-#include "keeper/keeper.h"
+struct session;
 
 /* Answers the session with WIRE_OK and a memfd, or a refusal. Takes a search of /proc (a worker) and some store
  * commands. */

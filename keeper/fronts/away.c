@@ -1,15 +1,6 @@
 /*
  * See away.h.
  *
- * Why a probe there need not hold what it took (a message to let go of it would arrive after the pin that it is in the
- * way of): it starts when the lease is closed to newcomers and its pins have ended, as every probe. Then:
- *
- *   a lock that was taken before the probe looked    the probe finds it
- *   a lock that is taken after that                  its caller has no pin, and a page whose slot is closed: it asks,
- *                                                    and keeps the kernel lock, before it relies on it (shim/acquire.c)
- *
- * The front lets go before it answers, so a pin that waits for the answer finds nothing in its way.
- *
  * What a keeping front does not take at once stays in `unsent`, in order: a front that hangs loses nothing.
  */
 #include "keeper/fronts/away.h"

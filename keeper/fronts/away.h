@@ -1,9 +1,6 @@
 /*
  * Files that fronts keep: on file systems that are not local, the keeper's description stays with a front of the user,
  * one for each device, and the probes run there. Loop only.
- *
- * A probe there tests and does not hold: PROBE_FREE and PROBE_SHARED mean that nobody had the lock. See away.c for why
- * that is enough.
  */
 #ifndef DFLOCK_KEEPER_AWAY_H
 #define DFLOCK_KEEPER_AWAY_H
@@ -38,12 +35,12 @@ void away_owned(struct away *away, struct away **owner);
 /* The description is closed. */
 void away_forget(struct away *away);
 
-/* As probe_start() and probe_stop() in probe.h, but see above. */
+/* As probe_start() and probe_stop() in probe.h. */
 struct away_probe *away_probe_start(struct away *away, const struct probe_want *want, probe_cb *cb, void *arg);
 void away_probe_stop(struct away_probe *probe);
 
-/* getlk_ask_again() on it. cb comes once, never from inside the call; found is -EIO if the front has ended. False: as many
- * as may be wait for this front, or no memory. */
+/* getlk_ask_again() on it. cb comes once, never from inside the call; found is -EIO if the front has ended. False: as
+ * many as may be wait for this front, or no memory. */
 typedef void away_look_cb(void *arg, int found, const struct getlk *in_the_way);
 bool away_look(struct away *away, const struct getlk *wanted, away_look_cb *cb, void *arg);
 

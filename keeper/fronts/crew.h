@@ -14,8 +14,8 @@
  * Each group of fields below belongs to one module; only that module writes it. Fields without a name are crew.c's, but
  * those of what a front does (busy, since_ns, dev, awaits), which the module sets that has given it the work.
  *
- * Nothing here waits: every socket to a front is non-blocking. No front is lost sight of: it counts from its start until
- * its socket says that the process has ended, which a process that hangs does not do.
+ * Nothing here waits: every socket to a front is non-blocking. No front is lost sight of: it counts from its start
+ * until its socket says that the process has ended, which a process that hangs does not do.
  */
 #ifndef DFLOCK_KEEPER_CREW_H
 #define DFLOCK_KEEPER_CREW_H
@@ -52,12 +52,12 @@ struct front {
 	struct front_connection *connection; /* whose question it has; NULL: nobody waits for it */
 	bool awaits; /* has a description, and waits for FRONT_GIVE (away.c) or FRONT_DROP (reading.c) */
 
-	struct { /* reading.c */
+	struct {            /* reading.c */
 		bool held;  /* awaits, and will be told later: reading_hold() */
 		bool lists; /* reads what the caller's process has: that may take long, and asks no file system */
 	} reading;
 
-	struct { /* away.c */
+	struct {                     /* away.c */
 		struct away *giving; /* passes this on */
 		void (*given)(struct front_connection *connection, struct away *away, const char *why);
 		struct away *all; /* what it keeps */
@@ -90,7 +90,7 @@ struct front_user {
 /* What the upper part of this room does with news of the processes. */
 struct crew_news {
 	void (*said)(struct front *front, const struct front_answer *answer, const struct held *before, int fd);
-	void (*gone)(struct front *front); /* the process has ended: crew_unlink(), crew_close() */
+	void (*gone)(struct front *front);   /* the process has ended: crew_unlink(), crew_close() */
 	void (*look)(struct fronts *fronts); /* crew_look_in() */
 };
 
@@ -100,7 +100,7 @@ struct fronts {
 	const struct fronts_news *news; /* fronts.h */
 	const struct crew_news *crew;
 	struct front_user *users;
-	unsigned count; /* of all fronts */
+	unsigned count;   /* of all fronts */
 	uint64_t last_id; /* away.c */
 	uv_timer_t timer;
 	char buffer[FRONT_ANSWER_MAX] __attribute__((aligned(16)));

@@ -143,9 +143,9 @@ static void front_about_lock(const struct front_ask *ask, struct front_answer *a
 	a->local = ground == INSPECT_LOCAL;
 	if (ground == INSPECT_AWAY && front_is_hung(ask, a->dev)) {
 		free(request->groups);
-		return front_refuse(a,
-			      "its file system does not answer the keeper: is the server that it is mounted from away?",
-			      request->fd);
+		return front_refuse(
+			a, "its file system does not answer the keeper: is the server that it is mounted from away?",
+			request->fd);
 	}
 	if (ground == INSPECT_AWAY)
 		frontmsg_say(&(struct front_answer){.said = FRONT_LOOKING, .dev = a->dev}, NULL, -1);

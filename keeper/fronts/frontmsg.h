@@ -32,15 +32,15 @@
 enum front_op {
 	FRONT_RECEIVE, /* a connection comes with it */
 	FRONT_BURY,    /* close the connection that comes with it */
-	FRONT_GIVE,    /* after FRONT_QUESTION with `away`: a keeping front's socket; `id`: the description's name there */
-	FRONT_DROP,    /* after FRONT_QUESTION with `away`: close the description */
-	FRONT_SETTLE,  /* from now on this front keeps descriptions */
-	FRONT_KEEP,    /* from another front: a description, as `id` */
-	FRONT_FORGET,  /* close `id` */
-	FRONT_PROBE,   /* a probe of `id`, called `probe` */
-	FRONT_STOP,    /* stop `probe` */
-	FRONT_SHARED,  /* inspect.h, test_shared, of `id`; `probe` names the question */
-	FRONT_GETLK,   /* getlk_ask_again() of `id` and `wanted`; `probe` names the question */
+	FRONT_GIVE, /* after FRONT_QUESTION with `away`: a keeping front's socket; `id`: the description's name there */
+	FRONT_DROP, /* after FRONT_QUESTION with `away`: close the description */
+	FRONT_SETTLE, /* from now on this front keeps descriptions */
+	FRONT_KEEP,   /* from another front: a description, as `id` */
+	FRONT_FORGET, /* close `id` */
+	FRONT_PROBE,  /* a probe of `id`, called `probe` */
+	FRONT_STOP,   /* stop `probe` */
+	FRONT_SHARED, /* inspect.h, test_shared, of `id`; `probe` names the question */
+	FRONT_GETLK,  /* getlk_ask_again() of `id` and `wanted`; `probe` names the question */
 };
 
 struct front_ask {

@@ -1,4 +1,5 @@
-/* See fronts.h. What fronts say goes to the module that it is for, and a timer looks at all of them while it is needed. */
+/* See fronts.h. What fronts say goes to the module that it is for, and a timer looks at all of them while it is needed.
+ */
 #include "keeper/fronts/fronts.h"
 
 #include <stdlib.h>
@@ -144,8 +145,7 @@ void fronts_bury(struct fronts *fronts, uid_t uid, int fd)
 
 struct fronts *fronts_new(uv_loop_t *loop, int door, const struct fronts_news *news)
 {
-	static const struct crew_news crew = {
-		.said = fronts_on_said, .gone = fronts_on_gone, .look = fronts_on_look};
+	static const struct crew_news crew = {.said = fronts_on_said, .gone = fronts_on_gone, .look = fronts_on_look};
 	struct fronts *fronts = calloc(1, sizeof(*fronts));
 
 	if (!fronts)

@@ -3,6 +3,13 @@
  * user does may delay another. This room knows neither sessions nor leases nor files: its owner gets news by callbacks,
  * and embeds struct front_connection where a connection is another user's.
  *
+ * Why nothing that one user does delays another:
+ *   - no descriptor of such a user comes to the keeper, but the new description of a local file that a front has opened
+ *   - the keeper waits for no front: sockets to them are non-blocking, and what a front does not take is kept (away.c)
+ *   - the keeper makes no last close of a connection that may have descriptors in it (graves.h)
+ *   - each user has processes of its own, a bounded number, and those that hang count (hanging.h, AWAY_FRONTS_MAX)
+ * What users share is FRONTS_ALL: a user without a front is refused while that many exist.
+ *
  * May call: kernel/, wire/. Loop only.
  *
  *   reading.h   reads questions of connections
@@ -24,13 +31,14 @@ struct held;
 /* What the owner is told. None of these may free the connection before the loop's next turn. */
 struct fronts_news {
 	/*
-	 * A front has read a question (frontmsg.h). fd: of a local file, the receiver's from now on; or -1. If the front
-	 * has a description (answer->away), it waits during this call for away_keep() or reading_hold(). before:
+	 * A front has read a question (frontmsg.h). fd: of a local file, the receiver's from now on; or -1. If the
+	 * front has a description (answer->away), it waits during this call for away_keep() or reading_hold(). before:
 	 * answer->before_count record locks.
 	 */
 	void (*received)(struct front_connection *connection, const struct front_answer *answer,
 			 const struct held *before, int fd);
-	/* The front that has its question has not answered for so long, or has ended. The owner calls reading_leave(). */
+	/* The front that has its question has not answered for so long, or has ended. The owner calls reading_leave().
+	 */
 	void (*slow)(struct front_connection *connection, int ms);
 	/* Its question was not read, and will not be. */
 	void (*refused)(struct front_connection *connection, const char *why);

@@ -4,8 +4,8 @@
  *
  * A front hangs if it has worked on one thing for FRONTS_SLOW_MS. A user has a bounded number of fronts that read
  * questions, and a front that hangs counts until it has ended. The second front is started when the first does not
- * answer at once; more only when it is known that all hang, and so on which devices: files on these devices are refused.
- * So a mount that hangs takes two fronts and not all, unless even a close of its files hangs.
+ * answer at once; more only when it is known that all hang, and so on which devices: files on these devices are
+ * refused. So a mount that hangs takes two fronts and not all, unless even a close of its files hangs.
  */
 #ifndef DFLOCK_KEEPER_HANGING_H
 #define DFLOCK_KEEPER_HANGING_H

@@ -4,7 +4,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
-#include <sys/file.h>
 #include <unistd.h>
 #include <uthash.h>
 #include <uv.h>
@@ -37,13 +36,10 @@ static void keeping_say_probed(uint64_t probe, enum probe_answer answer, int err
 	frontmsg_say(&a, NULL, -1);
 }
 
-/* The lock is given back at once (away.h): a caller that takes it now has no pin, and asks before it relies on it. */
 static void keeping_on_probe(void *arg, enum probe_answer answer, int error)
 {
 	struct kept_probe *p = arg;
 
-	if (p->want.space == WIRE_FLOCK && (answer == PROBE_FREE || answer == PROBE_SHARED))
-		flock(p->kept->fd, LOCK_UN);
 	keeping_say_probed(p->id, answer, error);
 	if (answer == PROBE_IN_USE && p->want.wait)
 		return;

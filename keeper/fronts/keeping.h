@@ -1,6 +1,6 @@
 /*
- * A front that keeps descriptions and asks the kernel about locks on them: the process's own code. away.h is the keeper's
- * side of it.
+ * A front that keeps descriptions and asks the kernel about locks on them: the process's own code. away.h is the
+ * keeper's side of it.
  */
 #ifndef DFLOCK_KEEPER_KEEPING_H
 #define DFLOCK_KEEPER_KEEPING_H

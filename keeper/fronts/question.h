@@ -21,7 +21,7 @@ struct question_fds {
 /*
  * Receives one message without blocking and closes nothing. Its length, also if that is more than fits into *request (a
  * later version may be longer), with one descriptor or none; 0 if the peer has gone or sent an empty one; -EAGAIN,
- * -EINTR: nothing yet; -EBADMSG: more than one descriptor; -EMFILE: our own table is full.
+ * -EINTR: nothing yet; -EBADMSG: more than one descriptor; -EMFILE: this process's own table is full.
  */
 ssize_t question_receive(int socket, struct wire_request *request, struct question_fds *came);
 

@@ -2,8 +2,8 @@
  * Questions of other users' programs: which front reads which connection. Loop only.
  *
  * The owner of a connection embeds struct front_connection, tells reading_receive() when the connection has something
- * to read, and gets the question by fronts_news (fronts.h). A front is asked one question at a time; connections that no
- * front is free for wait in their user's queue. A user whose file systems hang waits there, and is refused after
+ * to read, and gets the question by fronts_news (fronts.h). A front is asked one question at a time; connections that
+ * no front is free for wait in their user's queue. A user whose file systems hang waits there, and is refused after
  * READING_QUEUE_MS, or at once if all of its fronts hang; no other user notices. A front that reads questions refuses
  * files of devices that others of this user hang on: a mount that does not answer delays the user's other files by some
  * seconds, once, unless even closing its descriptors hangs.
@@ -23,7 +23,7 @@ struct held;
 /* Something may be there to be read: fronts_news.received() comes, never from inside the call; or refused() or slow(),
  * refused() also from inside. */
 void reading_receive(struct front_connection *connection);
-/* The owner ends, or has refused: what a front has yet to say about this connection is dropped. */
+/* The owner ends, or has refused: what a front says later about this connection is dropped. */
 void reading_leave(struct front_connection *connection);
 
 /*

@@ -84,8 +84,7 @@ static void farewell_line(enum farewell_end how, const char *file, const struct 
 	else
 		snprintf(out, FAREWELL_LINE,
 			 "%s: the lock is about to be lost: the store has not answered, and the lease runs out; this "
-			 "process "
-			 "is %s (on_lost = \"kill\", see dflockd(8))",
+			 "process is %s (on_lost = \"kill\", see dflockd(8))",
 			 file, how == FAREWELL_ASK ? "asked to end by SIGTERM" : "killed");
 }
 

@@ -1,4 +1,4 @@
-/* See inherit.h. What fails is not looked at here: inherit_tell() reads what is. */
+/* See inherit.h. inherit_take_back() does not look at what fails: inherit_tell() reads what is left. */
 #include "keeper/guard/inherit.h"
 
 #include <fcntl.h>
@@ -82,7 +82,7 @@ void inherit_take_back(void)
 	sched_setaffinity(0, sizeof(all), &all);
 	syscall(SYS_set_mempolicy, MEMORY_FROM_ANY_NODE, NULL, 0);
 	syscall(SYS_ioprio_set, IOPRIO_OF_PROCESS, 0, 0);
-	prctl(PR_SET_TIMERSLACK, TIMER_SLACK_NS);
+	prctl(PR_SET_TIMERSLACK, TIMER_SLACK_NS, 0, 0, 0);
 	take_back_oom();
 	take_back_limits();
 	take_back_signals();

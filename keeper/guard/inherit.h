@@ -10,7 +10,7 @@
  *   cannot be     the cgroup, and with it limits and the end of a service; namespaces; seccomp (shim/start.c
  *                 refuses to start one under it)
  *
- * A keeper that somebody starts by hand, or a service manager, is as they want it.
+ * A keeper that is started by hand, or by a service manager, keeps all it got: it is as they want it.
  */
 #ifndef DFLOCK_KEEPER_INHERIT_H
 #define DFLOCK_KEEPER_INHERIT_H

@@ -1,12 +1,12 @@
 /*
  * See lastwords.h.
  *
- * Why nobody's standard error can hold up the parent, or another's line: a child finds out which different ones there
+ * Why no standard error can hold up the parent, or another process's line: a child finds out which different ones there
  * are, which asks no file server, and each line is written by a process of its own. The parent waits for the end of a
- * pipe that all of them have, for a bounded time. SIGALRM ends those that wait longer. One
- * that hangs in the kernel all the same, on a mount that does not answer, is left behind and ends when the mount does.
+ * pipe that all of them have, for a bounded time. SIGALRM ends writers that wait longer. A writer that hangs in the kernel
+ * all the same, on a mount that does not answer, is left behind and ends when the mount does.
  *
- * Why nobody can use this to write where that process may not: the writer gets the process's own open file description
+ * Why no process can use this to write where it may not write itself: the writer gets the process's own open file description
  * (pidfd_getfd), with the access mode that it has, and opens nothing. Opening /proc/PID/fd/2 instead would be opening
  * that file with root's rights. An ordinary user's keeper may do that, with the rights of the process's own user: where
  * only a parent may trace its children (Yama), pidfd_getfd() is refused. It opens for writing what the process has open

@@ -6,11 +6,11 @@
 
 #include "keeper/clock.h"
 
-#define ANCESTORS 64                    /* of one process */
-#define KIN_NS    (5000 * NS_PER_MS)    /* for so long after SIGCONT somebody may stop because of the SIGSTOP */
-#define AGAIN_NS  (50 * NS_PER_MS)      /* between two looks for them */
+#define SIGNALLED_ANCESTORS 64                 /* of one process */
+#define SIGNALLED_KIN_NS    (5000 * NS_PER_MS) /* so long after SIGCONT a process may stop because of the SIGSTOP */
+#define SIGNALLED_AGAIN_NS  (50 * NS_PER_MS)   /* between two looks for such processes */
 
-static struct table_signalled *find(const struct signalled *s, pid_t pid, enum table_noted noted)
+static struct table_signalled *signalled_find(const struct signalled *s, pid_t pid, enum table_noted noted)
 {
 	for (size_t i = 0; i < s->room; i++)
 		if (s->noted[i].pid == pid && (!pid || s->noted[i].noted == noted))
@@ -18,20 +18,20 @@ static struct table_signalled *find(const struct signalled *s, pid_t pid, enum t
 	return NULL;
 }
 
-static bool has(const struct signalled *s, const struct family_stat *stat, enum table_noted noted)
+static bool signalled_has(const struct signalled *s, const struct family_stat *stat, enum table_noted noted)
 {
-	const struct table_signalled *found = find(s, stat->pid, noted);
+	const struct table_signalled *found = signalled_find(s, stat->pid, noted);
 
 	return found && found->started == stat->started;
 }
 
-/* More than there is room for: the next parent would take such a process for one that was stopped before. */
-static void add(struct signalled *s, const struct family_stat *stat, enum table_noted noted)
+/* Without room it is not noted: the next parent would take such a process for one that was stopped before. */
+void signalled_add(struct signalled *s, const struct family_stat *stat, enum table_noted noted)
 {
-	struct table_signalled *entry = find(s, stat->pid, noted);
+	struct table_signalled *entry = signalled_find(s, stat->pid, noted);
 
 	if (!entry)
-		entry = find(s, 0, noted);
+		entry = signalled_find(s, 0, noted);
 	if (!entry || (noted != TABLE_OURS && entry >= s->noted + s->room / 2))
 		return;
 	entry->started = stat->started;
@@ -39,7 +39,7 @@ static void add(struct signalled *s, const struct family_stat *stat, enum table_
 	__atomic_store_n(&entry->pid, stat->pid, __ATOMIC_RELEASE);
 }
 
-static bool has_any(const struct signalled *s, enum table_noted noted)
+static bool signalled_has_any(const struct signalled *s, enum table_noted noted)
 {
 	for (size_t i = 0; i < s->room; i++)
 		if (s->noted[i].pid && s->noted[i].noted == noted)
@@ -47,7 +47,7 @@ static bool has_any(const struct signalled *s, enum table_noted noted)
 	return false;
 }
 
-static void drop(struct table_signalled *entry)
+static void signalled_drop(struct table_signalled *entry)
 {
 	__atomic_store_n(&entry->pid, 0, __ATOMIC_RELEASE);
 }
@@ -57,19 +57,19 @@ void signalled_init(struct signalled *s, struct table_signalled *noted, size_t r
 	*s = (struct signalled){.noted = noted, .room = room};
 	for (size_t i = 0; i < room; i++)
 		if (noted[i].pid && family_started(noted[i].pid) != noted[i].started)
-			drop(&noted[i]); /* it has ended, and perhaps another has its number */
-	if (!has_any(s, TABLE_OURS) && has_any(s, TABLE_KIN)) /* the earlier parent died while it looked after them */
-		s->kin_until_ns = clock_now_ns() + KIN_NS;
+			signalled_drop(&noted[i]); /* it has ended, and perhaps another has its number */
+	if (!signalled_has_any(s, TABLE_OURS) && signalled_has_any(s, TABLE_KIN)) /* the earlier parent died while it looked after them */
+		s->kin_until_ns = clock_now_ns() + SIGNALLED_KIN_NS;
 }
 
-static void note_kin(struct signalled *s, const struct family_stat *kin)
+void signalled_note_kin(struct signalled *s, const struct family_stat *kin)
 {
-	if (has(s, kin, TABLE_KIN))
+	if (signalled_has(s, kin, TABLE_KIN))
 		return;
-	add(s, kin, TABLE_KIN);
+	signalled_add(s, kin, TABLE_KIN);
 	for (size_t i = 0; i < s->before_count; i++)
 		if (s->before[i].state == 'T' && (s->before[i].group == kin->group || s->before[i].pid == kin->pid))
-			add(s, &s->before[i], TABLE_BEFORE);
+			signalled_add(s, &s->before[i], TABLE_BEFORE);
 }
 
 void signalled_note(struct signalled *s, pid_t pid)
@@ -80,46 +80,53 @@ void signalled_note(struct signalled *s, pid_t pid)
 		s->before_count = 0;
 	if (!family_stat(pid, &stat))
 		return;
-	add(s, &stat, TABLE_OURS);
-	for (int i = 0; i < ANCESTORS && stat.parent > 1 && family_stat(stat.parent, &stat); i++)
-		note_kin(s, &stat);
+	signalled_add(s, &stat, TABLE_OURS);
+	for (int i = 0; i < SIGNALLED_ANCESTORS && stat.parent > 1 && family_stat(stat.parent, &stat); i++)
+		signalled_note_kin(s, &stat);
 }
 
 void signalled_forget(struct signalled *s, pid_t pid)
 {
-	struct table_signalled *entry = find(s, pid, TABLE_OURS);
+	struct table_signalled *entry = signalled_find(s, pid, TABLE_OURS);
 
 	if (entry)
-		drop(entry);
+		signalled_drop(entry);
 }
 
 void signalled_continue(struct signalled *s, pid_t pid)
 {
 	kill(pid, SIGCONT);
 	signalled_forget(s, pid);
-	s->kin_until_ns = clock_now_ns() + KIN_NS;
+	s->kin_until_ns = clock_now_ns() + SIGNALLED_KIN_NS;
 	s->kin_looked_ns = 0;
 	free(s->before);
 	s->before = NULL;
 	s->before_count = 0;
 }
 
-/* Whose process groups are concerned: those of the kin as they are now. */
-static bool is_kin(const struct signalled *s, const struct family_stat *p, const struct family_stat *all, size_t count)
+/* Process groups count as they are now. */
+static bool signalled_is_kin(const struct signalled *s, const struct family_stat *p, const struct family_stat *all, size_t count)
 {
-	if (has(s, p, TABLE_KIN))
+	if (signalled_has(s, p, TABLE_KIN))
 		return true;
 	for (size_t i = 0; i < count; i++)
-		if (all[i].group == p->group && has(s, &all[i], TABLE_KIN))
+		if (all[i].group == p->group && signalled_has(s, &all[i], TABLE_KIN))
 			return true;
 	return false;
 }
 
-static void forget_kin(struct signalled *s)
+bool signalled_is_to_go_on(const struct signalled *s, const struct family_stat *p, const struct family_stat *all,
+			   size_t count)
+{
+	return p->state == 'T' && (!p->stop_signal || p->stop_signal == SIGSTOP) && !signalled_has(s, p, TABLE_OURS) &&
+	       !signalled_has(s, p, TABLE_BEFORE) && signalled_is_kin(s, p, all, count);
+}
+
+static void signalled_forget_kin(struct signalled *s)
 {
 	for (size_t i = 0; i < s->room; i++)
 		if (s->noted[i].pid && s->noted[i].noted != TABLE_OURS)
-			drop(&s->noted[i]);
+			signalled_drop(&s->noted[i]);
 	s->kin_until_ns = 0;
 }
 
@@ -130,22 +137,18 @@ bool signalled_continue_kin(struct signalled *s)
 	size_t count;
 
 	/* su(1) that is continued continues its child. */
-	if (!s->kin_until_ns || has_any(s, TABLE_OURS))
+	if (!s->kin_until_ns || signalled_has_any(s, TABLE_OURS))
 		return false;
-	if (now - s->kin_looked_ns < AGAIN_NS)
+	if (now - s->kin_looked_ns < SIGNALLED_AGAIN_NS)
 		return true;
 	s->kin_looked_ns = now;
 	if (family_all(&all, &count) < 0)
 		count = 0;
-	for (size_t i = 0; i < count; i++) {
-		const struct family_stat *p = &all[i];
-
-		if (p->state == 'T' && (!p->stop_signal || p->stop_signal == SIGSTOP) && !has(s, p, TABLE_OURS) &&
-		    !has(s, p, TABLE_BEFORE) && is_kin(s, p, all, count))
-			kill(p->pid, SIGCONT);
-	}
+	for (size_t i = 0; i < count; i++)
+		if (signalled_is_to_go_on(s, &all[i], all, count))
+			kill(all[i].pid, SIGCONT);
 	free(all);
 	if (now > s->kin_until_ns)
-		forget_kin(s);
+		signalled_forget_kin(s);
 	return s->kin_until_ns != 0;
 }

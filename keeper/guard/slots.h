@@ -46,7 +46,7 @@ void slots_set(struct table *table, unsigned which, enum table_state to);
  */
 int slots_claims(struct table *table, unsigned which, struct claims *claims);
 
-/* From when on holders have to be stopped (0: there was no lease yet), and until when the leases are sure. In
+/* The moment at which holders have to be stopped (0: there was no lease so far), and until when the leases are sure. Both in
  * CLOCK_BOOTTIME. */
 int64_t slots_freeze_at_ns(const struct table *table);
 int64_t slots_deadline_ns(const struct table *table);

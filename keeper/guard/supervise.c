@@ -2,8 +2,8 @@
 #include "keeper/guard/supervise.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <limits.h>
+#include <fcntl.h>
 #include <sched.h>
 #include <signal.h>
 #include <stdio.h>
@@ -15,37 +15,50 @@
 #include <unistd.h>
 
 #include "keeper/clock.h"
-#include "keeper/kernel/family.h"
 #include "keeper/guard/freezer.h"
 #include "keeper/guard/leftover.h"
-#include "keeper/log.h"
+#include "keeper/guard/pulse.h"
 #include "keeper/guard/resident.h"
 #include "keeper/guard/table_file.h"
 #include "keeper/guard/table_notes.h"
 #include "keeper/guard/table_words.h"
+#include "keeper/kernel/family.h"
+#include "keeper/log.h"
 
-#define CHECK_MS       1000
-#define QUICK_MS       100 /* where leases run out soon */
-#define HUNG_NS        (5000 * NS_PER_MS) /* in which the loop did not turn once, though it may only want for a processor */
-#define END_MS         200 /* in which a keeper that was killed ends, unless one of its threads cannot */
-#define END_LOOK_MS    50
-#define BACKOFF_MAX_MS 2000
-#define STEADY_MS      10000 /* a keeper that lived as long starts the backoff anew */
+#define SUPERVISE_END_MS    200 /* in which a keeper that was killed ends, unless one of its threads cannot */
+#define SUPERVISE_LOOK_MS   50  /* meanwhile */
+#define SUPERVISE_FIRST_MS  100 /* between two starts; twice as long each time */
+#define SUPERVISE_MOST_MS   2000
+#define SUPERVISE_STEADY_MS 10000 /* a keeper that lived so long begins anew with the first */
 
-static pid_t start_keeper(struct keeper_options *options, int parent_end, const sigset_t *signals)
+struct supervisor {
+	const struct supervise *options;
+	struct table table; /* a keeper's process goes on with its copy */
+	struct freezer *freezer;
+	int parent_fd, keeper_fd; /* two ends of a pipe */
+	int ready_fd;
+	sigset_t waited;  /* the signals that the parent waits for */
+	sigset_t keepers; /* blocked when a keeper begins */
+	int64_t pause_ms; /* until the next keeper is started */
+};
+
+/* --- one keeper --- */
+
+static pid_t supervise_start(struct supervisor *s)
 {
+	const struct supervised keeper = {.table = &s->table, .parent_fd = s->keeper_fd, .ready_fd = s->ready_fd};
 	pid_t pid = fork();
 
 	if (pid != 0)
 		return pid;
-	sigprocmask(SIG_SETMASK, signals, NULL);
+	sigprocmask(SIG_SETMASK, &s->keepers, NULL);
 	prctl(PR_SET_NAME, "dflockd");
-	close(parent_end);
-	exit(keeper_run(options));
+	close(s->parent_fd);
+	exit(s->options->run(s->options->arg, &keeper));
 }
 
-/* Whoever signals both of us means it once. */
-static void told_to_end(struct table *table)
+/* A program that signals both keeper and parent means it once. */
+static void supervise_told_to_end(struct table *table)
 {
 	static int64_t first_ns;
 	int64_t now = clock_now_ns();
@@ -56,90 +69,78 @@ static void told_to_end(struct table *table)
 		table_put32(&table->head->ending, table->head->ending ? 2 : 1);
 }
 
-/* What the parent knows of the keeper's loop. */
-struct pulse {
-	int64_t alive, looked_ns;
-	int64_t since_ns; /* it was seen to turn last */
-	int64_t still_ns; /* since then, but for the time in which we did not run either (a suspended machine) */
-};
-
-/* How often to look: a loop that stands still is noticed two periods later than it might be. */
-static int pulse_period_ms(const struct pulse *p, struct table *table)
+/* Waits until a signal comes or the time is over, and passes a signal to end on. */
+static void supervise_wait(struct supervisor *s, pid_t pid, int wait_ms)
 {
-	return table_patience_ns(table, p->since_ns) < HUNG_NS ? QUICK_MS : CHECK_MS;
+	struct timespec wait = {.tv_sec = wait_ms / 1000, .tv_nsec = wait_ms % 1000 * NS_PER_MS};
+	int number = sigtimedwait(&s->waited, NULL, &wait);
+
+	if (number != SIGTERM && number != SIGINT)
+		return;
+	supervise_told_to_end(&s->table);
+	kill(pid, SIGTERM);
+}
+
+/* The table grows while the keeper works. */
+static void supervise_stay_resident(struct supervisor *s, uint32_t *room)
+{
+	if (s->table.room == *room)
+		return;
+	*room = s->table.room;
+	resident_stay(s->table.head, table_file_bytes(&s->table));
 }
 
 /*
- * Does it hang? One that wants for a processor is given more time than there may be: to kill it helps nobody, since the
- * next one would have none either.
+ * Waits until the keeper ends; tells it to end when the parent is told to, kills it if it hangs, and stops the
+ * processes that it cannot protect any more. Returns its status as waitpid() has it.
  */
-static bool pulse_hangs(struct pulse *p, pid_t pid, struct table *table)
+static int supervise_watch(struct supervisor *s, pid_t pid)
 {
-	int64_t alive = table_get_ns(&table->head->alive), now = clock_now_ns();
-	int64_t passed = now - p->looked_ns, most = 2 * pulse_period_ms(p, table) * NS_PER_MS;
-
-	p->looked_ns = now;
-	if (alive != p->alive) {
-		p->alive = alive;
-		p->since_ns = now;
-		p->still_ns = 0;
-		return false;
-	}
-	p->still_ns += passed < most ? passed : most;
-	return p->still_ns >= table_patience_ns(table, p->since_ns) &&
-	       (p->still_ns >= HUNG_NS || family_state(pid) != 'R');
-}
-
-/*
- * Waits until the keeper ends; tells it to end when we are told, kills it if it hangs, and stops the processes that it
- * cannot protect any more.
- */
-static int watch_keeper(pid_t pid, const sigset_t *signals, struct table *table, struct freezer *freezer)
-{
-	struct pulse pulse = {.alive = -1, .since_ns = clock_now_ns()};
+	struct table *table = &s->table;
+	struct pulse pulse;
 	int64_t killed_ns = 0; /* since when it is known that it runs no more; 0: it does */
 	uint32_t resident_room = 0;
 	int status;
 
-	pulse.looked_ns = pulse.since_ns;
-	freezer_keeper(freezer, pid);
+	pulse_start(&pulse, clock_now_ns());
+	freezer_keeper(s->freezer, pid);
 	for (;;) {
-		if (table->room != resident_room) { /* it grows while the keeper works */
-			resident_room = table->room;
-			resident_stay(table->head, table_file_bytes(table));
-		}
-		int wait_ms = freezer_look(freezer, killed_ns ? END_LOOK_MS : pulse_period_ms(&pulse, table));
-		struct timespec wait = {.tv_sec = wait_ms / 1000, .tv_nsec = wait_ms % 1000 * NS_PER_MS};
-		int number = sigtimedwait(signals, NULL, &wait);
+		int64_t patience_ns = table_patience_ns(table, pulse.since_ns), now;
+		char state;
 
-		if (number == SIGTERM || number == SIGINT) {
-			told_to_end(table);
-			kill(pid, SIGTERM);
-		}
+		supervise_stay_resident(s, &resident_room);
+		supervise_wait(s, pid,
+			       freezer_look(s->freezer, killed_ns ? SUPERVISE_LOOK_MS : pulse_period_ms(patience_ns)));
 		if (waitpid(pid, &status, WNOHANG) == pid)
 			return status;
 		leftover_reap();
-		/* The first thread ends with the process, or all are about to: one that cannot has kept it. */
-		if (!killed_ns && family_state(pid) == 'Z')
-			killed_ns = clock_now_ns();
-		if (killed_ns && clock_now_ns() - killed_ns > END_MS * NS_PER_MS) {
+		now = clock_now_ns();
+		state = family_state(pid);
+		/* The first thread ends with the process, or all are about to: a thread that cannot has kept it. */
+		if (!killed_ns && state == 'Z')
+			killed_ns = now;
+		if (killed_ns && now - killed_ns > SUPERVISE_END_MS * NS_PER_MS) {
 			leftover_leave(pid);
 			return SIGKILL; /* as waitpid() would say it */
 		}
-		if (!killed_ns && pulse_hangs(&pulse, pid, table)) {
+		patience_ns = table_patience_ns(table, pulse.since_ns);
+		if (!killed_ns &&
+		    pulse_hangs(&pulse, table_get_ns(&table->head->alive), now, patience_ns, state == 'R')) {
 			log_error("the keeper (pid %d) hangs: it is killed and started again", (int)pid);
 			kill(pid, SIGKILL);
-			killed_ns = clock_now_ns();
+			killed_ns = now;
 		}
 	}
 }
 
+/* --- the parent --- */
+
 /*
- * Ahead of whatever makes this machine slow: the parent sleeps unless leases run out, and then each process that it finds
- * late may be one too many. Only root may. Not a real-time class: several parents that search /proc at a time would leave
- * nothing to the keepers, which are to renew. These, being forked, have the usual priority.
+ * Before all other programs of a busy machine: the parent sleeps unless leases run out, and then each process that it
+ * finds late may be one too many. Only root may do that. Not a real-time class: several parents that search /proc at a
+ * time would leave nothing to the keepers, which are to renew. These, being forked, have the usual priority.
  */
-static void go_first(void)
+static void supervise_go_first(void)
 {
 	const struct sched_param param = {.sched_priority = 0};
 
@@ -149,96 +150,111 @@ static void go_first(void)
 }
 
 /* Between two keepers. */
-static void wait_and_look(struct freezer *freezer, int64_t ms)
+static void supervise_pause(struct supervisor *s, int64_t ms)
 {
 	int64_t end = clock_now_ns() + ms * NS_PER_MS, left_ms;
 
 	while ((left_ms = (end - clock_now_ns()) / NS_PER_MS) > 0) {
-		int wait_ms = freezer_look(freezer, (int)left_ms);
+		int wait_ms = freezer_look(s->freezer, (int)left_ms);
 		struct timespec wait = {.tv_sec = wait_ms / 1000, .tv_nsec = wait_ms % 1000 * NS_PER_MS};
 
 		nanosleep(&wait, NULL);
 	}
 }
 
-/* NULL with errno. */
-static struct freezer *open_table(const struct keeper_options *o, struct table *table)
+/* 0 or -errno. */
+static int supervise_prepare(struct supervisor *s)
 {
+	int pipe_fds[2], ret;
 	char why[256];
-	int ret = table_open(table, o->dir_fd, why, sizeof(why));
 
+	ret = table_open(&s->table, s->options->dir_fd, why, sizeof(why));
 	if (*why)
-		log_error("%s: %s", o->runtime_dir, why);
-	errno = -ret;
-	return ret == 0 ? freezer_new(table) : NULL;
+		log_error("%s: %s", s->options->runtime_dir, why);
+	if (ret < 0)
+		return ret;
+	s->freezer = freezer_new(&s->table);
+	if (!s->freezer)
+		return -ENOMEM;
+	if (pipe2(pipe_fds, O_CLOEXEC) != 0)
+		return -errno;
+	s->keeper_fd = pipe_fds[0];
+	s->parent_fd = pipe_fds[1];
+	sigemptyset(&s->waited);
+	sigaddset(&s->waited, SIGCHLD);
+	sigaddset(&s->waited, SIGTERM);
+	sigaddset(&s->waited, SIGINT);
+	sigaddset(&s->waited, SIGUSR1); /* table_notify() */
+	sigprocmask(SIG_BLOCK, &s->waited, &s->keepers);
+	sigaddset(&s->keepers, SIGTERM); /* until it can act on them */
+	sigaddset(&s->keepers, SIGINT);
+	return 0;
 }
 
-static int cannot_start(const struct keeper_options *o)
+static int supervise_cannot(const struct supervise *o, int ret)
 {
 	char line[PATH_MAX + 256];
 
 	snprintf(line, sizeof(line), "%s/" TABLE_NAME ": %s; the keeper cannot start without it", o->runtime_dir,
-		 strerror(errno));
+		 strerror(-ret));
 	log_error("%s", line);
 	if (o->ready_fd >= 0 && write(o->ready_fd, line, strlen(line)) < 0)
-		log_error("nobody reads why: %s", strerror(errno));
+		log_error("the program that waits for the keeper cannot be told: %s", strerror(errno));
 	return KEEPER_EXIT_CONFIG;
 }
 
-int supervise(struct keeper_options *options)
+/* A keeper has ended. Is another one to be started? If not: *result is its enum keeper_exit. */
+static bool supervise_goes_on(struct supervisor *s, pid_t pid, int status, int *result)
 {
-	struct freezer *freezer;
-	static struct table table; /* the keeper goes on with its copy */
-	sigset_t signals, begin;
-	int64_t backoff_ms = 100;
-	int pipe_fds[2];
+	const char *how = WIFSIGNALED(status) ? "signal" : "status";
+	int number = WIFSIGNALED(status) ? WTERMSIG(status) : WEXITSTATUS(status);
 
-	freezer = open_table(options, &table);
-	if (!freezer || pipe2(pipe_fds, O_CLOEXEC) != 0)
-		return cannot_start(options);
-	options->table = &table;
-	options->parent_fd = pipe_fds[0];
+	*result = number;
+	if (WIFEXITED(status) && number == KEEPER_EXIT_IDLE)
+		return false;
+	/* A keeper that cannot start leaves its predecessor's leases behind: their holders must be stopped in time. */
+	if (WIFEXITED(status) && number == KEEPER_EXIT_CONFIG && !table_in_use(&s->table))
+		return false;
+	if (s->table.head->ending > 1) { /* what it had is in the table */
+		log_error("the keeper (pid %d) died while it ended (%s %d)", (int)pid, how, number);
+		*result = KEEPER_EXIT_IDLE;
+		return false;
+	}
+	log_error("the keeper (pid %d) died (%s %d): started again", (int)pid, how, number);
+	return true;
+}
+
+int supervise(const struct supervise *options)
+{
+	static struct supervisor s;
+	int ret;
+
+	s = (struct supervisor){.options = options, .ready_fd = options->ready_fd, .pause_ms = SUPERVISE_FIRST_MS};
+	ret = supervise_prepare(&s);
+	if (ret < 0)
+		return supervise_cannot(options, ret);
 	prctl(PR_SET_NAME, "dflockd-parent");
-	go_first();
-	sigemptyset(&signals);
-	sigaddset(&signals, SIGCHLD);
-	sigaddset(&signals, SIGTERM);
-	sigaddset(&signals, SIGINT);
-	sigaddset(&signals, SIGUSR1); /* table_notify() */
-	sigprocmask(SIG_BLOCK, &signals, &begin);
-	sigaddset(&begin, SIGTERM); /* the keeper's, until it can act on them */
-	sigaddset(&begin, SIGINT);
+	supervise_go_first();
 	for (;;) {
 		int64_t started = clock_now_ns();
-		pid_t pid = start_keeper(options, pipe_fds[1], &begin);
+		pid_t pid = supervise_start(&s);
+		int status;
 
 		if (pid < 0) {
 			log_error("the keeper cannot be started: %s", strerror(errno));
 			return KEEPER_EXIT_CONFIG;
 		}
-		if (options->ready_fd >= 0)
-			close(options->ready_fd);
-		options->ready_fd = -1;
-		int status = watch_keeper(pid, &signals, &table, freezer);
-		table_unsure(&table);
-		/* One that cannot start leaves its predecessor's leases behind: their holders must be stopped in time.
-		 */
-		if (WIFEXITED(status) && (WEXITSTATUS(status) == KEEPER_EXIT_IDLE ||
-					  (WEXITSTATUS(status) == KEEPER_EXIT_CONFIG && !table_in_use(&table))))
-			return WEXITSTATUS(status);
-		if (table.head->ending > 1) { /* what it had is in the table */
-			log_error("the keeper (pid %d) died while it ended (%s %d)", (int)pid,
-				  WIFSIGNALED(status) ? "signal" : "status",
-				  WIFSIGNALED(status) ? WTERMSIG(status) : WEXITSTATUS(status));
-			return KEEPER_EXIT_IDLE;
-		}
-		log_error("the keeper (pid %d) died (%s %d): started again", (int)pid,
-			  WIFSIGNALED(status) ? "signal" : "status",
-			  WIFSIGNALED(status) ? WTERMSIG(status) : WEXITSTATUS(status));
-		if (clock_now_ns() - started > STEADY_MS * NS_PER_MS)
-			backoff_ms = 100;
+		if (s.ready_fd >= 0)
+			close(s.ready_fd);
+		s.ready_fd = -1;
+		status = supervise_watch(&s, pid);
+		table_unsure(&s.table);
+		if (!supervise_goes_on(&s, pid, status, &ret))
+			return ret;
+		if (clock_now_ns() - started > SUPERVISE_STEADY_MS * NS_PER_MS)
+			s.pause_ms = SUPERVISE_FIRST_MS;
 		/* The first time at once: leases are running out. */
-		wait_and_look(freezer, backoff_ms - 100);
-		backoff_ms = backoff_ms * 2 > BACKOFF_MAX_MS ? BACKOFF_MAX_MS : backoff_ms * 2;
+		supervise_pause(&s, s.pause_ms - SUPERVISE_FIRST_MS);
+		s.pause_ms = s.pause_ms * 2 > SUPERVISE_MOST_MS ? SUPERVISE_MOST_MS : s.pause_ms * 2;
 	}
 }

@@ -1,18 +1,47 @@
 /*
- * The keeper's parent: restarts a keeper that died, kills one that hangs, and does not wait for the end of one that was
- * killed and cannot end (leftover.h). It is locked into memory and does no I/O of its own while the keeper lives, but for
- * a look at /proc/PID/stat once a second. Should it be killed, the keeper sees to a new one (orphan.h).
+ * The keeper's parent: restarts a keeper that died, kills one that hangs (pulse.h), and does not wait for the end of
+ * one that was killed and cannot end (leftover.h). It is locked into memory and does no I/O of its own while the keeper
+ * lives, but for a look at /proc/PID/stat once a second. If it is killed, the keeper sees to a new one (orphan.h).
+ *
+ * The parent looks at the table of leases (freezer.h) at least once a second, and at once when table_notify() tells it
+ * to.
  */
 #ifndef DFLOCK_KEEPER_SUPERVISE_H
 #define DFLOCK_KEEPER_SUPERVISE_H
 
-#include "keeper/main.h"
+/* How a keeper ends. */
+enum keeper_exit {
+	KEEPER_EXIT_IDLE = 0,   /* nobody needs it, or it was told to end */
+	KEEPER_EXIT_CONFIG = 1, /* it cannot start, and would not the next time either */
+};
+
+/* A second signal to end means another thing than the first if it comes later than this. */
+#define KEEPER_AGAIN_MS 500
+
+struct table;
+
+/* What a keeper's process is given. */
+struct supervised {
+	struct table *table; /* of leases, shared with the parent; the process's own view of it */
+	int parent_fd;       /* ends when the parent has died */
+	int ready_fd;        /* as below; -1 for all keepers but the first */
+};
+
+struct supervise {
+	const char *runtime_dir;
+	int dir_fd;   /* the same, open; keeper.lock is held */
+	int ready_fd; /* closed when the first keeper was started; an error goes there before; -1: none */
+	/* Runs a keeper until it ends, in a process of its own; returns an enum keeper_exit. SIGTERM and SIGINT are
+	 * blocked when it is called. */
+	int (*run)(void *arg, const struct supervised *keeper);
+	void *arg;
+};
 
 /*
  * Runs keepers until one ends by itself; returns its enum keeper_exit. SIGTERM and SIGINT are passed on; a keeper that
  * dies after the first is started again, since it may have been waiting for locks to end, and one after the second is
  * not.
  */
-int supervise(struct keeper_options *options);
+int supervise(const struct supervise *options);
 
 #endif

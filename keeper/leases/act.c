@@ -1,44 +1,29 @@
-/*
- * See act.h. A lease that has ended is freed when no store request and no probe refers to it any more, and never
- * inside keeper_enter(), so that callers may go on to use it until they return.
- */
+/* See act.h. A lease that has ended is freed when no store request and no probe refers to it any more. */
 #include "keeper/leases/act.h"
 
 #include <stdlib.h>
 #include <string.h>
 #include <utlist.h>
 
-#include "keeper/leases/answers.h"
 #include "keeper/clock.h"
-#include "keeper/leases/host.h"
+#include "keeper/keeper.h"
+#include "keeper/leases/answers.h"
+#include "keeper/leases/askers.h"
 #include "keeper/leases/inquiry.h"
-#include "keeper/leases/kernel.h"
 #include "keeper/leases/leasepage.h"
 #include "keeper/leases/locks.h"
-#include "keeper/log.h"
 #include "keeper/leases/lost.h"
+#include "keeper/leases/probing.h"
+#include "keeper/leases/queue.h"
+#include "keeper/leases/reopen.h"
 #include "keeper/leases/requests.h"
 #include "keeper/leases/room.h"
-#include "keeper/callers/serve.h"
 #include "keeper/leases/split.h"
 #include "keeper/leases/unseen.h"
-#include "keeper/callers/control.h"
+#include "keeper/leases/waiters.h"
+#include "keeper/log.h"
 
 #define LINGER_MAX_TTLS  4
-
-static void on_timer(uv_timer_t *timer);
-
-int64_t keeper_reask_ms(const struct keeper *k)
-{
-	int64_t ms = k->config->lease.ttl_ms / 10;
-
-	return ms < 50 ? 50 : ms > 3000 ? 3000 : ms;
-}
-
-void lease_start_timer(struct lease *lease, int64_t ms)
-{
-	uv_timer_start(&lease->timer, on_timer, ms < 1 ? 1 : ms, 0);
-}
 
 /* --- the table's actions --- */
 
@@ -46,17 +31,17 @@ void lease_start_timer(struct lease *lease, int64_t ms)
  */
 static bool is_superseded(const struct lease *lease)
 {
-	return !split_is_under_way(lease) && lock_covered_without(lease);
+	return !lease_is_part(lease) && lock_covered_without(lease);
 }
 
 static void supersede(struct lease *lease)
 {
-	struct lease *other, *next;
+	struct lease *other;
 
-	DL_FOREACH_SAFE (lease->lock->leases, other, next)
+	DL_FOREACH (lease->lock->leases, other)
 		if (other != lease && lease_is_ours(other->state) && range_overlaps(&lease->range, &other->range) &&
 		    is_superseded(other))
-			lease_raise(other, LEASE_EV_SUPERSEDED);
+			queue_raise(other, LEASE_EV_SUPERSEDED);
 }
 
 static bool recall_is_served(const struct lease *lease, enum lease_event event)
@@ -74,7 +59,7 @@ static void open_lease(struct lease *lease, enum lease_event event)
 	lease_set_forgotten(lease, false);
 	if (recall_is_served(lease, event)) {
 		lease->recall = RECALL_NONE;
-		lease->asker_count = 0;
+		askers_forget(lease);
 	}
 	lease_start_timer(lease, lease->linger_ns / NS_PER_MS);
 	supersede(lease);
@@ -83,30 +68,9 @@ static void open_lease(struct lease *lease, enum lease_event event)
 	if (event != LEASE_EV_STANDS && event != LEASE_EV_SHRUNK)
 		return;
 	if (is_superseded(lease))
-		lease_raise(lease, LEASE_EV_SUPERSEDED);
+		queue_raise(lease, LEASE_EV_SUPERSEDED);
 	else if (lease->splitting && lease->range.mode == WIRE_SHARED)
 		split_done(lease); /* its parts were to be exclusive, and wait for those who share it */
-}
-
-void lease_tell_in_use(struct lease *lease)
-{
-	struct keeper *k = lease_keeper(lease);
-	unsigned kept = 0;
-
-	for (unsigned i = 0; i < lease->asker_count; i++) {
-		const struct asker *asker = &lease->askers[i];
-		struct store_range in_use;
-
-		if (inquiry_needed(lease) && inquiry_start(lease, asker))
-			continue;
-		/* None: it has just become free, and the probe has not said so yet. */
-		if (lock_in_the_way(lease, &asker->range, &in_use) == 0)
-			lease->askers[kept++] = *asker;
-		else
-			store_tell_in_use(k->store, asker->host, lease->lock->file->name, asker->token, &in_use);
-	}
-	lease->asker_count = kept;
-	control_in_use(lease);
 }
 
 /* Its mode is shared from now on: before the shrink is sent. What is put back after the store lost its memory is never more
@@ -138,7 +102,7 @@ static void act(struct lease *lease, unsigned actions, enum lease_event event)
 	if (actions & LEASE_DO_CONFIRM)
 		lease_send_confirm(lease);
 	if (actions & LEASE_DO_TELL_IN_USE)
-		lease_tell_in_use(lease);
+		askers_tell(lease);
 	if (actions & LEASE_DO_LOST) {
 		leasepage_close_lock(lease->lock); /* lost_has_holders() */
 		table_lose(k->table, lease->slot, lease->forgotten ? TABLE_WHY_FORGOTTEN : TABLE_WHY_TAKEN);
@@ -151,30 +115,13 @@ static void act(struct lease *lease, unsigned actions, enum lease_event event)
 	if (actions & LEASE_DO_OPEN)
 		open_lease(lease, event);
 	if (actions & LEASE_DO_SERVE)
-		serve_lock(lease->lock);
+		waiters_serve(lease->lock);
 	if (actions & LEASE_DO_CLOSE && lease->state == LEASE_DRAINING && is_superseded(lease))
-		lease_raise(lease, LEASE_EV_SUPERSEDED);
-	if (actions & LEASE_DO_CLOSE && lease->state == LEASE_DRAINING && !serve_is_pinned(lease->lock, &lease->range))
-		lease_raise(lease, LEASE_EV_DRAINED);
+		queue_raise(lease, LEASE_EV_SUPERSEDED);
+	if (actions & LEASE_DO_CLOSE && lease->state == LEASE_DRAINING && !waiters_are_pinned(lease->lock, &lease->range))
+		queue_raise(lease, LEASE_EV_DRAINED);
 	if (actions & LEASE_DO_PROBE)
 		lease_start_probe(lease);
-}
-
-/* Those to be put back are counted: each answer of the store asks whether there are any, and there may be as many
- * answers as leases. */
-static void set_state(struct lease *lease, enum lease_state state, bool forgotten)
-{
-	struct keeper *k = lease_keeper(lease);
-
-	k->forgotten_count -= lease->state == LEASE_UNSURE && lease->forgotten;
-	k->forgotten_count += state == LEASE_UNSURE && forgotten;
-	lease->state = state;
-	lease->forgotten = forgotten;
-}
-
-void lease_set_forgotten(struct lease *lease, bool forgotten)
-{
-	set_state(lease, lease->state, forgotten);
 }
 
 static void enter(struct lease *lease, enum lease_state next)
@@ -184,10 +131,10 @@ static void enter(struct lease *lease, enum lease_state next)
 	if (next == lease->state)
 		return;
 	if (lease->state == LEASE_ASKING)
-		serve_detach(lease);
+		waiters_detach(lease);
 	if (lease->state == LEASE_HELD) /* mutant: page-closed */
 		leasepage_close(lease); /* first of all */
-	set_state(lease, next, lease->forgotten);
+	lease_set_state(lease, next, lease->forgotten);
 	if (next == LEASE_UNSURE)
 		table_doubt(k->table, lease->slot);
 	else if (next == LEASE_HELD || next == LEASE_SHRINKING)
@@ -200,36 +147,42 @@ static void enter(struct lease *lease, enum lease_state next)
 		DL_APPEND2(lease_keeper(lease)->ended, lease, ended_prev, ended_next);
 }
 
-static void reap(struct keeper *k)
+/* --- the queue's work --- */
+
+static void free_lease(struct lease *lease)
+{
+	free(lease->blockers);
+	answers_forget(lease);
+	room_remove(lease);
+	lease_free(lease);
+}
+
+static void free_file(struct file *file)
+{
+	reopen_forget(file);
+	file_free(file);
+}
+
+static unsigned reap(struct keeper *k)
 {
 	struct lease *lease, *next;
 	struct file *file, *next_file;
+	unsigned count = 0;
 
 	DL_FOREACH_SAFE2 (k->ended, lease, next, ended_next) {
 		if (lease->requests || lease_is_probed(lease))
 			continue;
 		DL_DELETE2(k->ended, lease, ended_prev, ended_next);
-		free(lease->blockers);
-		answers_forget(lease);
-		lease_free(lease);
+		free_lease(lease);
+		count++;
 	}
 	DL_FOREACH_SAFE2 (k->unused, file, next_file, unused_next) {
 		DL_DELETE2(k->unused, file, unused_prev, unused_next);
 		file->listed = false;
-		file_put(file);
+		if (!file_is_used(file))
+			free_file(file);
 	}
-	control_leases_ended(k);
-}
-
-void keeper_enter(struct keeper *k)
-{
-	k->depth++;
-}
-
-void keeper_leave(struct keeper *k)
-{
-	if (--k->depth == 0 && (k->ended || k->unused))
-		reap(k);
+	return count;
 }
 
 static bool is_young(const struct lease *lease)
@@ -246,64 +199,84 @@ static bool is_kept(struct lease *lease)
 	return true;
 }
 
-void lease_obey_recall(struct lease *lease)
+/* If it is open, and another host wants it: closes it, or begins to split it. */
+static void obey_recall(struct lease *lease)
 {
 	bool ask = lease->recall == RECALL_ASK;
 
-	if (lease->state != LEASE_HELD || lease->recall < RECALL_ASK || split_is_under_way(lease) || is_kept(lease))
+	if (lease->state != LEASE_HELD || lease->recall < RECALL_ASK || lease_is_part(lease) || is_kept(lease))
 		return;
 	if (!split_on_recall(lease, &lease->recall_range, ask))
-		lease_raise(lease, ask ? LEASE_EV_ASKED : LEASE_EV_RECALLED);
+		queue_raise(lease, ask ? LEASE_EV_ASKED : LEASE_EV_RECALLED);
 	else if (!lease->splitting) /* it was but a question, and is answered */
 		lease->recall = RECALL_NONE;
 }
 
-/* LEASE_EVENTS as the event: nothing happened, but it may be time to free. */
-void lease_raise(struct lease *lease, enum lease_event event)
+/* Does what the event said still hold, now that its turn has come (queue.c)? */
+static bool still_holds(struct lease *lease, enum lease_event event)
 {
-	struct keeper *k = lease_keeper(lease);
+	if (event == LEASE_EV_GRANTED && lease->state == LEASE_ASKING)
+		return lease_take(lease);
+	if (event != LEASE_EV_SUPERSEDED || is_superseded(lease))
+		return true;
+	queue_obey(lease);
+	return false;
+}
 
-	keeper_enter(k);
-	if (event != LEASE_EVENTS) {
-		struct lease_step step = lease_step(lease->state, event);
+/* The leases that this one is a part of, or has parts of. */
+static void tell_parts(struct lease *lease)
+{
+	if (lease->splitting && !lease_is_ours(lease->state))
+		split_done(lease);
+	if (lease_is_part(lease) && lease->state != LEASE_ASKING && !lease_is_ours(lease->state))
+		split_piece_ended(lease);
+}
 
-		log_debug("%s %.8s: %s in %s -> %s", lease->lock->file->name, lease->token, lease_event_name(event),
-			  lease_state_name(lease->state), lease_state_name(step.next));
-		enter(lease, step.next);
-		/* What an earlier answer said of it is worth nothing any more. */
-		if (event == LEASE_EV_EXPIRED || event == LEASE_EV_FORGOTTEN)
-			lease->stands = false;
-		lease->lapsed = (lease->state == LEASE_UNSURE || lease->state == LEASE_ASKING) &&
-				(lease->lapsed || event == LEASE_EV_EXPIRED);
-		act(lease, step.actions, event);
-		if (lease->state == LEASE_ENDED) {
-			table_free(k->table, lease->slot);
-			lease->slot = TABLE_NO_SLOT;
-		}
-		if (lease->splitting && !lease_is_ours(lease->state))
-			split_done(lease);
-		if (lease->whole && lease->state != LEASE_ASKING && !lease_is_ours(lease->state))
-			split_piece_ended(lease);
-		lease_obey_recall(lease);
+/* It goes on to wait, since another host does. */
+static void is_in_use(struct lease *lease)
+{
+	if (lease->state != LEASE_WAITING)
+		return;
+	if (lease_is_probed(lease)) /* it did not look like that when the recall came */
+		split_on_recall(lease, &lease->recall_range, false);
+	else /* without a description: reopen.c */
+		lease_start_timer(lease, lease->probe_pause_ms);
+}
+
+static void run_step(struct lease *lease, enum lease_event event)
+{
+	struct lease_step step;
+
+	if (!still_holds(lease, event))
+		return;
+	step = lease_step(lease->state, event);
+	log_debug("%s %.8s: %s in %s -> %s", lease->lock->file->name, lease->token, lease_event_name(event),
+		  lease_state_name(lease->state), lease_state_name(step.next));
+	enter(lease, step.next);
+	/* What an earlier answer said of it is worth nothing any more. */
+	if (event == LEASE_EV_EXPIRED || event == LEASE_EV_FORGOTTEN)
+		lease->stands = false;
+	lease->lapsed = (lease->state == LEASE_UNSURE || lease->state == LEASE_ASKING) &&
+			(lease->lapsed || event == LEASE_EV_EXPIRED);
+	act(lease, step.actions, event);
+	if (lease->state == LEASE_ENDED) {
+		table_free(lease_keeper(lease)->table, lease->slot);
+		lease->slot = TABLE_NO_SLOT;
 	}
-	keeper_leave(k);
+	tell_parts(lease);
+	if (event == LEASE_EV_IN_USE)
+		is_in_use(lease);
+	if (lease->state == LEASE_HELD && lease->recall >= RECALL_ASK)
+		queue_obey(lease);
 }
 
-void keeper_raise_all(struct keeper *k, enum lease_event event)
-{
-	struct lease *lease, *next;
-
-	keeper_enter(k); /* nothing is freed while we walk */
-	HASH_ITER (hh, k->leases, lease, next)
-		lease_raise(lease, event);
-	keeper_leave(k);
-}
+/* --- inputs --- */
 
 static void lingered(struct lease *lease)
 {
 	int64_t max = LINGER_MAX_TTLS * lease_keeper(lease)->config->lease.ttl_ms * NS_PER_MS;
 
-	if (serve_is_pinned(lease->lock, &lease->range) || split_is_under_way(lease)) {
+	if (waiters_are_pinned(lease->lock, &lease->range) || lease_is_part(lease)) {
 		lease_start_timer(lease, lease->linger_ns / NS_PER_MS);
 		return;
 	}
@@ -315,30 +288,28 @@ static void lingered(struct lease *lease)
 		return;
 	}
 	lease->recall = RECALL_LINGER;
-	lease_raise(lease, LEASE_EV_LINGERED);
+	queue_raise(lease, LEASE_EV_LINGERED);
 }
 
-static void on_timer(uv_timer_t *timer)
+static void on_timer(struct lease *lease)
 {
-	struct lease *lease = timer->data;
-
 	switch (lease->state) {
 	case LEASE_ASKING:
 		lease_acquire(lease, NULL, 0);
 		break;
 	case LEASE_HELD:
 		if (lease->recall == RECALL_WAIT)
-			lease_obey_recall(lease);
+			obey_recall(lease);
 		else
 			lingered(lease);
 		break;
 	case LEASE_PROBING:
 	case LEASE_WAITING:
 	case LEASE_STOPPING:
-		lease_raise(lease, LEASE_EV_STOPPED);
+		queue_raise(lease, LEASE_EV_STOPPED);
 		break;
 	default: /* an answer was an error: again */
-		lease_raise(lease, LEASE_EV_UP);
+		queue_raise(lease, LEASE_EV_UP);
 		break;
 	}
 }
@@ -351,21 +322,6 @@ void lease_used(struct lease *lease)
 		lease_start_timer(lease, lease->linger_ns / NS_PER_MS);
 }
 
-void lock_unpinned(struct lock *lock)
-{
-	struct lease *lease, *next;
-
-	DL_FOREACH_SAFE (lock->leases, lease, next)
-		if (lease->state == LEASE_DRAINING && !serve_is_pinned(lock, &lease->range))
-			lease_raise(lease, LEASE_EV_DRAINED);
-}
-
-static void keep_asker(struct lease *lease, const struct asker *asker)
-{
-	if (lease->asker_count < LEASE_MAX_ASKERS) /* else its own limit ends its question */
-		lease->askers[lease->asker_count++] = *asker;
-}
-
 /* asker: only asks; NULL: another host waits for the range. */
 static void recalled(struct lease *lease, const struct store_range *range, const struct asker *asker)
 {
@@ -376,7 +332,7 @@ static void recalled(struct lease *lease, const struct store_range *range, const
 		if (range->mode == WIRE_SHARED && lease->range.mode == WIRE_SHARED)
 			return; /* late: it was shrunk meanwhile */
 		if (asker)
-			keep_asker(lease, asker);
+			askers_add(lease, asker);
 		if (lease_is_ours(lease->state) && !is_young(lease) && split_on_recall(lease, range, asker != NULL))
 			return;
 		if (lease->recall < RECALL_ASK) /* that of the others comes again, for the parts */
@@ -386,17 +342,17 @@ static void recalled(struct lease *lease, const struct store_range *range, const
 		*(range->mode == WIRE_SHARED ? &lease->recall_shared : &lease->recall_exclusive) = true;
 		if (level > lease->recall)
 			lease->recall = level;
-		if (split_is_under_way(lease))
+		if (lease_is_part(lease))
 			return; /* split_done() obeys */
 	}
 	if (is_kept(lease))
 		return;
 	if (lease->state == LEASE_WAITING && probe_waits_for_more(lease))
-		return lease_raise(lease, LEASE_EV_NEEDED);
-	lease_raise(lease, asker ? LEASE_EV_ASKED : LEASE_EV_RECALLED);
+		return queue_raise(lease, LEASE_EV_NEEDED);
+	queue_raise(lease, asker ? LEASE_EV_ASKED : LEASE_EV_RECALLED);
 }
 
-void lease_recalled(struct lease *lease, const struct asker *asker)
+static void asked(struct lease *lease, const struct asker *asker)
 {
 	recalled(lease, &asker->range, asker);
 }
@@ -407,8 +363,47 @@ void lease_recall(struct lease *lease, const struct store_message *m)
 
 	memcpy(asker.host, m->asker, sizeof(asker.host));
 	memcpy(asker.token, m->asker_token, sizeof(asker.token));
-	/* Where nothing is in the way, lease_recalled() follows. */
+	/* Where nothing is in the way, asked() follows. */
 	if (m->ask && lease_is_ours(lease->state) && inquiry_needed(lease) && inquiry_start(lease, &asker))
 		return;
 	recalled(lease, &m->range, m->ask ? &asker : NULL);
+}
+
+/* --- start and end --- */
+
+void act_start(struct keeper *k)
+{
+	static const struct queue_work work = {.timer = on_timer,
+					       .asked = asked,
+					       .step = run_step,
+					       .send = requests_send_confirms,
+					       .obey = obey_recall,
+					       .reap = reap};
+
+	k->queue.work = &work;
+}
+
+/* The answers of requests and probes that are still to come find a lease without a slot. A parent goes by the slots alone,
+ * and must stop the holders at the deadline if no keeper comes. */
+void act_leave_all(struct keeper *k)
+{
+	struct lease *lease, *next;
+
+	HASH_ITER (hh, k->leases, lease, next) {
+		uv_timer_stop(&lease->timer);
+		lease->state = LEASE_ENDED;
+		lease->slot = TABLE_NO_SLOT;
+		lease_stop_probe(lease);
+	}
+}
+
+void act_free_all(struct keeper *k)
+{
+	struct lease *lease, *next;
+	struct file *file, *next_file;
+
+	HASH_ITER (hh, k->leases, lease, next)
+		free_lease(lease);
+	HASH_ITER (hh, k->files, file, next_file)
+		free_file(file);
 }

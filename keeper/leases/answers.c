@@ -5,9 +5,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "keeper/leases/act.h"
-#include "keeper/callers/callers.h"
 #include "keeper/clock.h"
+#include "keeper/leases/locks.h"
+#include "keeper/leases/waiters.h"
 
 #define REASK_MS 10
 
@@ -57,15 +57,11 @@ int64_t answers_reask_ms(const struct lease *lease)
 
 void answers_look(struct lease *lease)
 {
-	struct keeper *k = lease_keeper(lease);
-
 	if (!lease->answers)
 		return;
-	keeper_enter(k);
-	callers_in_use(lease);
-	if (lease->state == LEASE_ASKING && callers_ask(lease))
+	waiters_in_use(lease);
+	if (waiters_ask(lease)) /* should all of them be answered now, the lease is unwanted */
 		lease_start_timer(lease, answers_reask_ms(lease));
-	keeper_leave(k);
 }
 
 void answers_add(struct lease *lease, const char *host, const struct store_range *in_use)

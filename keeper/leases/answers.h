@@ -8,10 +8,10 @@
 
 #include "keeper/keeper.h"
 
-/* A holder's answer has come: serves those who wait for it. Outside keeper_enter() the lease may be freed. */
+/* A holder's answer to an asking lease has come: its waiters are told (WAITER_IN_USE). */
 void answers_add(struct lease *lease, const char *host, const struct store_range *in_use);
 
-/* The store has named the holders anew (lease->blockers): the same. */
+/* The store has named the holders of an asking lease anew (lease->blockers): the same. */
 void answers_look(struct lease *lease);
 
 /* Have all holders that the store named answered? */

@@ -4,31 +4,14 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "keeper/leases/act.h"
 #include "keeper/clock.h"
-#include "keeper/leases/host.h"
+#include "keeper/leases/deadline.h"
 #include "keeper/guard/table_earlier.h"
 #include "keeper/leases/locks.h"
 #include "keeper/log.h"
-#include "keeper/leases/requests.h"
+#include "keeper/leases/queue.h"
 
 #define RECONNECT_MS 2000 /* the store tries again as often */
-
-void grace_lose_forgotten(struct keeper *k)
-{
-	struct lease *lease, *next;
-
-	keeper_enter(k);
-	HASH_ITER (hh, k->leases, lease, next)
-		if (lease->state == LEASE_UNSURE && lease->forgotten) /* mutant: grace-too-late */
-			lease_raise(lease, LEASE_EV_GONE);
-	keeper_leave(k);
-}
-
-bool grace_has_forgotten(const struct keeper *k)
-{
-	return k->forgotten_count > 0;
-}
 
 static void on_grace_timer(uv_timer_t *timer);
 
@@ -39,11 +22,12 @@ static void on_open(void *arg, const struct store_reply *reply)
 	if (reply->status != STORE_OK) {
 		if (reply->status == STORE_ERROR)
 			log_error("grace cannot be ended: %s", reply->error);
-		uv_timer_start(&k->grace, on_grace_timer, keeper_reask_ms(k), 0);
+		uv_timer_start(&k->grace, on_grace_timer, deadline_reask_ms(k), 0);
 		return;
 	}
 	log_info("grace is over: the store grants leases");
-	keeper_raise_all(k, LEASE_EV_UP);
+	queue_raise_all(k, LEASE_EV_UP);
+	queue_settle(k);
 }
 
 static void on_grace_timer(uv_timer_t *timer)
@@ -70,7 +54,7 @@ int64_t grace_beat_left_ms(const struct keeper *k)
 
 int64_t grace_left_ms(const struct keeper *k)
 {
-	int64_t left = k->grace_since_ns + host_ttl_ns(k) - clock_now_ns();
+	int64_t left = k->grace_since_ns + deadline_ttl_ns(k) - clock_now_ns();
 
 	return left < 0 ? 0 : left / NS_PER_MS;
 }
@@ -85,27 +69,22 @@ static void forget(struct keeper *k, const char *old, const char *now)
 {
 	struct lease *lease, *next;
 
-	host_sure_until(k); /* notices that the deadline has passed */
 	log_error("the store lost its memory (incarnation %s was %s): %s; nothing new is granted until all old leases "
 		  "have run out",
 		  now, old,
 		  k->expired ? "the leases of this host had run out" : "the leases of this host are put back");
-	keeper_enter(k);
 	HASH_ITER (hh, k->leases, lease, next) {
 		lease_set_forgotten(lease, lease_is_ours(lease->state));
 		/* mutant: grace-lapsed */
-		lease_raise(lease, lease->forgotten && lease->lapsed ? LEASE_EV_GONE : LEASE_EV_FORGOTTEN);
+		queue_raise(lease, lease->forgotten && lease->lapsed ? LEASE_EV_GONE : LEASE_EV_FORGOTTEN);
 	}
-	if (k->expired)
-		grace_lose_forgotten(k);
-	keeper_leave(k);
 }
 
 void grace_begin(struct keeper *k, const char *old, const char *now)
 {
 	k->grace_since_ns = clock_now_ns();
 	/* Connections may have survived it: then grace_store_is_up() does not follow. */
-	uv_timer_start(&k->grace, on_grace_timer, host_ttl_ns(k) / NS_PER_MS + 1, 0);
+	uv_timer_start(&k->grace, on_grace_timer, deadline_ttl_ns(k) / NS_PER_MS + 1, 0);
 	watch_clear(k->watch);
 	watch_clear(k->sweeping);
 	if (!*old)

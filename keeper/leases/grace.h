@@ -11,7 +11,8 @@
 
 #include "keeper/keeper.h"
 
-/* The store has another incarnation than it had. Leases whose time has not run out are put back. */
+/* The store has another incarnation than it had. Leases whose time has not run out are put back. That the deadline has
+ * passed has been noticed (deadline_notice()). */
 void grace_begin(struct keeper *k, const char *old, const char *now);
 /* A connection stands: goes on with ending the grace, if there is one. */
 void grace_store_is_up(struct keeper *k);
@@ -19,13 +20,5 @@ void grace_store_is_up(struct keeper *k);
 int64_t grace_left_ms(const struct keeper *k);
 /* Until every other host that can reach the store has sent a beat since this host saw the incarnation begin. */
 int64_t grace_beat_left_ms(const struct keeper *k);
-
-/*
- * What the store has forgotten it does not keep for us, whatever it says of the host: until all of that is put back or
- * lost, nothing gets more time.
- */
-bool grace_has_forgotten(const struct keeper *k);
-/* The deadline has passed: nobody can tell who had them since the store lost its memory. */
-void grace_lose_forgotten(struct keeper *k);
 
 #endif

@@ -7,147 +7,19 @@
 
 #include "keeper/leases/act.h"
 #include "keeper/leases/answers.h"
-#include "keeper/callers/callers.h"
 #include "keeper/clock.h"
-#include "keeper/callers/control.h"
-#include "keeper/callers/deadlock.h"
+#include "keeper/leases/deadline.h"
 #include "keeper/leases/grace.h"
-#include "keeper/guard/table_notes.h"
-#include "keeper/leases/leasepage.h"
 #include "keeper/leases/locks.h"
 #include "keeper/log.h"
 #include "keeper/leases/lost.h"
-#include "keeper/leases/unseen.h"
+#include "keeper/leases/queue.h"
 #include "keeper/leases/requests.h"
-#include "keeper/callers/serve.h"
+#include "keeper/leases/unseen.h"
+#include "keeper/leases/waiters.h"
 
 #define SWEEPS_PER_PERIOD 24
 #define NOTE_MS           10000
-
-/* --- the deadline --- */
-
-/* Past it nothing is sure, whatever the store says next: everything must be confirmed. */
-static void check_deadline(struct keeper *k)
-{
-	int64_t now = clock_now_ns();
-
-	if (k->expired || now < k->deadline_ns) /* mutant: deadline-passed */
-		return;
-	k->expired = true;
-	if (HASH_COUNT(k->leases))
-		log_info("no beat was answered for %lld ms: leases are unsure until the store confirms them",
-			 (long long)((now - k->deadline_ns + host_ttl_ns(k) * 9 / 10) / NS_PER_MS));
-	keeper_raise_all(k, LEASE_EV_EXPIRED);
-	grace_lose_forgotten(k);
-}
-
-int64_t host_sure_until(struct keeper *k)
-{
-	check_deadline(k);
-	return k->expired ? 0 : k->freeze_at_ns;
-}
-
-void host_set_deadline(struct keeper *k, int64_t deadline_ns)
-{
-	k->deadline_ns = deadline_ns;
-	k->freeze_at_ns = deadline_ns - k->config->lease.freeze_margin_ms * NS_PER_MS;
-	table_renewed(k->table, k->freeze_at_ns, deadline_ns);
-}
-
-static bool holds_something(const struct keeper *k)
-{
-	const struct lease *lease, *next;
-
-	HASH_ITER (hh, k->leases, lease, next)
-		if (lease_is_ours(lease->state))
-			return true;
-	return false;
-}
-
-static void on_deadline(uv_timer_t *timer)
-{
-	struct keeper *k = timer->data;
-	int64_t now = clock_now_ns();
-	int64_t next = now < k->freeze_at_ns ? k->freeze_at_ns : k->deadline_ns;
-	char why[512];
-
-	if (now >= k->deadline_ns) {
-		check_deadline(k);
-		serve_all(k);
-		return;
-	}
-	if (now >= k->freeze_at_ns && holds_something(k)) {
-		host_store_trouble(k, why, sizeof(why));
-		log_error("leases cannot be renewed and run out in %lld ms: %s",
-			  (long long)((k->deadline_ns - now) / NS_PER_MS), why);
-	}
-	/* The loop's clock is not ours: it may have been early. */
-	uv_timer_start(timer, on_deadline, (next - now) / NS_PER_MS + 1, 0);
-}
-
-void host_renewed(struct keeper *k, int64_t sent_ns)
-{
-	int64_t deadline = sent_ns + host_ttl_ns(k) * 9 / 10; /* mutant: deadline */
-	int64_t now = clock_now_ns();
-	bool was_sure = host_sure_until(k) - now > SERVE_LEAST_NS; /* first the old deadline, then the new */
-
-	if (deadline <= k->deadline_ns || deadline <= now || grace_has_forgotten(k))
-		return;
-	host_set_deadline(k, deadline);
-	k->expired = false;
-	leasepage_refresh(k);
-	uv_timer_start(&k->deadline, on_deadline, k->freeze_at_ns > now ? (k->freeze_at_ns - now) / NS_PER_MS + 1 : 1,
-		       0);
-	if (!was_sure)
-		serve_all(k);
-}
-
-/* --- beats --- */
-
-static void send_beat(struct keeper *k);
-
-static void on_beat(void *arg, const struct store_reply *reply)
-{
-	struct keeper *k = arg;
-
-	k->beat_under_way = false;
-	if (reply->status == STORE_OK)
-		host_renewed(k, k->beat_sent_ns);
-	else if (reply->status == STORE_ERROR)
-		log_error("the store refused a beat: %s", reply->error);
-}
-
-static void send_beat(struct keeper *k)
-{
-	if (k->beat_under_way || !store_is_up(k->store))
-		return;
-	k->beat_under_way = true;
-	k->beat_sent_ns = clock_now_ns();
-	store_beat(k->store, on_beat, k);
-}
-
-static void on_beat_timer(uv_timer_t *timer)
-{
-	struct keeper *k = timer->data;
-
-	if (!k->leases) {
-		uv_timer_stop(timer); /* nothing to renew */
-		return;
-	}
-	send_beat(k);
-}
-
-bool host_beats(struct keeper *k)
-{
-	int64_t third = k->config->lease.ttl_ms / 3;
-	bool recent = k->deadline_ns - clock_now_ns() > host_ttl_ns(k) / 2;
-
-	if (uv_is_active((uv_handle_t *)&k->beat))
-		return recent;
-	uv_timer_start(&k->beat, on_beat_timer, third, third);
-	/* mutant: beat-after-pause */
-	return false; /* the last one may be long ago, and the next comes only in a third of ttl_ms */
-}
 
 /* --- what the store says --- */
 
@@ -156,7 +28,7 @@ static void store_tried(struct keeper *k)
 	if (k->store_tried)
 		return;
 	k->store_tried = true;
-	control_store_tried(k);
+	queue_tell_store(k, QUEUE_STORE_TRIED);
 }
 
 static void on_up(void *arg)
@@ -168,11 +40,12 @@ static void on_up(void *arg)
 		 store_in_grace(k->store) ? ", in grace" : "");
 	grace_store_is_up(k);
 	if (k->leases) {
-		send_beat(k);
-		host_beats(k);
+		deadline_beat(k);
+		deadline_beats(k);
 	}
-	keeper_raise_all(k, LEASE_EV_UP);
-	serve_all(k);
+	queue_raise_all(k, LEASE_EV_UP);
+	waiters_serve_all(k);
+	queue_settle(k);
 }
 
 static void on_down(void *arg, const char *why)
@@ -181,13 +54,18 @@ static void on_down(void *arg, const char *why)
 
 	store_tried(k);
 	log_error("store %s is not reachable: %s", store_server(k->store), why);
-	control_store_down(k);
-	serve_all(k);
+	queue_tell_store(k, QUEUE_STORE_DOWN);
+	waiters_serve_all(k);
+	queue_settle(k);
 }
 
 static void on_incarnation(void *arg, const char *old, const char *now)
 {
-	grace_begin(arg, old, now);
+	struct keeper *k = arg;
+
+	deadline_notice(k);
+	grace_begin(k, old, now);
+	queue_settle(k);
 }
 
 static void on_unknown_released(void *arg, const struct store_reply *reply)
@@ -205,13 +83,21 @@ static void release_unknown(struct keeper *k, const struct store_message *m)
 	store_release(k->store, m->name, m->token, on_unknown_released, k); /* mutant: unknown-token */
 }
 
-static void on_message(void *arg, const struct store_message *m)
+static void on_granted(struct keeper *k, struct lease *lease, const struct store_message *m)
 {
-	struct keeper *k = arg;
+	if (!lease)
+		release_unknown(k, m);
+	else if (lease->state == LEASE_ASKING && (m->provisional || lease->lapsed))
+		/* Lapsed: it may be from before the silence, and others have it since. */
+		lease_acquire(lease, NULL, 0);
+	else if (lease->state == LEASE_ASKING)
+		lease_granted(lease, m->fence);
+}
+
+static void take_message(struct keeper *k, const struct store_message *m)
+{
 	struct lease *lease = lease_find(k, m->token);
 
-	if (k->leaving)
-		return; /* what is in the table is the next keeper's */
 	if (lease && strcmp(lease->lock->file->name, m->name) != 0)
 		lease = NULL;
 	switch (m->kind) {
@@ -222,42 +108,27 @@ static void on_message(void *arg, const struct store_message *m)
 			lease_recall(lease, m);
 		return;
 	case STORE_MSG_GRANTED:
-		if (!lease)
-			release_unknown(k, m);
-		else if (lease->state == LEASE_ASKING && (m->provisional || lease->lapsed))
-			/* Lapsed: it may be from before the silence, and others have it since. */
-			lease_acquire(lease, NULL, 0);
-		else if (lease->state == LEASE_ASKING)
-			lease_handed_over(lease, m->fence);
+		on_granted(k, lease, m);
 		return;
 	case STORE_MSG_CHASE:
-		deadlock_message(k, m);
+		k->queue.news->chase(k, m);
 		return;
 	case STORE_MSG_IN_USE:
-		if (!lease || lease->state != LEASE_ASKING)
-			return;
-		answers_add(lease, m->holder, &m->range);
+		if (lease && lease->state == LEASE_ASKING)
+			answers_add(lease, m->holder, &m->range);
 		return;
 	}
 }
 
-void host_see(struct keeper *k, const struct store_reply *reply)
+static void on_message(void *arg, const struct store_message *m)
 {
-	int64_t now = clock_now_ns();
+	struct keeper *k = arg;
 
-	for (size_t i = 0; i < reply->blocker_count; i++)
-		if (strcmp(reply->blockers[i].host, k->host) != 0)
-			watch_see(k->watch, &reply->blockers[i], now);
-}
-
-void host_store_trouble(const struct keeper *k, char *out, size_t size)
-{
-	const char *why = store_last_error(k->store);
-
-	snprintf(out, size, "store %s is not reachable: %s; see `dflock doctor`", store_server(k->store),
-		 store_is_up(k->store) ? "no beat was answered in time"
-		 : *why                ? why
-				       : "connecting");
+	if (k->leaving)
+		return; /* what is in the table is the next keeper's */
+	deadline_notice(k);
+	take_message(k, m);
+	queue_settle(k);
 }
 
 /* --- what hosts long gone left behind --- */
@@ -286,7 +157,7 @@ static void on_hosts(void *arg, enum store_status status, const struct store_blo
 		log_info("host %s has been silent for sweep_ms: what it left in the store is removed", silent[i].host);
 		store_sweep(k->store, &silent[i], on_swept, k);
 	}
-	watch_forget(k->watch, now - 10 * host_ttl_ns(k));
+	watch_forget(k->watch, now - 10 * deadline_ttl_ns(k));
 }
 
 static void on_sweep_timer(uv_timer_t *timer)
@@ -321,12 +192,12 @@ int host_start(struct keeper *k)
 							 .on_note = on_note};
 	uint64_t often = k->config->lease.sweep_ms / SWEEPS_PER_PERIOD;
 
-	k->watch = watch_new(host_ttl_ns(k));
+	k->watch = watch_new(deadline_ttl_ns(k));
 	k->sweeping = watch_new(k->config->lease.sweep_ms * NS_PER_MS);
 	k->store = store_new(k->loop, &k->config->store, k->config->lease.ttl_ms, k->host, &callbacks, k);
 	if (!k->watch || !k->sweeping || !k->store)
 		return -ENOMEM;
-	uv_timer_t *timers[] = {&k->beat, &k->deadline, &k->grace, &k->sweep};
+	uv_timer_t *timers[] = {&k->grace, &k->sweep};
 	for (size_t i = 0; i < sizeof(timers) / sizeof(*timers); i++) {
 		uv_timer_init(k->loop, timers[i]);
 		timers[i]->data = k;
@@ -334,16 +205,14 @@ int host_start(struct keeper *k)
 	lost_start(k);
 	unseen_start(k);
 	uv_timer_start(&k->sweep, on_sweep_timer, often, often);
-	k->expired = k->deadline_ns <= clock_now_ns();
-	if (k->expired)
-		keeper_raise_all(k, LEASE_EV_EXPIRED);
+	deadline_start(k);
+	queue_settle(k);
 	return 0;
 }
 
 void host_stop(struct keeper *k)
 {
-	uv_close((uv_handle_t *)&k->beat, NULL);
-	uv_close((uv_handle_t *)&k->deadline, NULL);
+	deadline_stop(k);
 	uv_close((uv_handle_t *)&k->grace, NULL);
 	uv_close((uv_handle_t *)&k->sweep, NULL);
 	store_free(k->store);

@@ -12,11 +12,11 @@
 #include <unistd.h>
 #include <utlist.h>
 
-#include "keeper/leases/act.h"
 #include "keeper/fronts/away.h"
 #include "keeper/kernel/getlk.h"
-#include "keeper/leases/kernel.h"
+#include "keeper/leases/probing.h"
 #include "keeper/leases/locks.h"
+#include "keeper/leases/queue.h"
 #include "keeper/kernel/workers.h"
 
 struct inquiry {
@@ -64,7 +64,7 @@ static void answer(struct lease *lease, const struct inquiry *inquiry)
 	const struct asker *asker = &inquiry->asker;
 
 	if (inquiry->found == 0 || inquiry->found == -EAGAIN)
-		lease_recalled(lease, asker);
+		inquiry->keeper->queue.work->asked(lease, asker);
 	else
 		store_tell_in_use(inquiry->keeper->store, asker->host, lease->lock->file->name, asker->token,
 				  inquiry->found > 0 ? &inquiry->in_use : &lease->range);
@@ -77,12 +77,10 @@ static void finish(struct inquiry *inquiry)
 
 	DL_DELETE(k->inquiries, inquiry);
 	/* Given back meanwhile: then the store grants the asker what it wants. Leaving: there is no store any more. */
-	if (lease && lease_is_ours(lease->state)) {
-		keeper_enter(k);
+	if (lease && lease_is_ours(lease->state))
 		answer(lease, inquiry);
-		keeper_leave(k);
-	}
 	free(inquiry);
+	queue_settle(k);
 }
 
 static void done(struct work *work)

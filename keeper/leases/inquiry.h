@@ -17,9 +17,9 @@
 bool inquiry_needed(const struct lease *lease);
 
 /*
- * Starts one. With a lock in the way the asker is told of that lock; else lease_recalled() follows, which finds out
- * without doubt. true also if one of the same asker runs already. false: no memory, no descriptor, or too many run;
- * then nothing was done.
+ * Starts one. With a lock in the way the asker is told of that lock; else the recall goes on (queue_work.asked()), which
+ * finds out without doubt. true also if one of the same asker runs already. false: no memory, no descriptor, or too many
+ * run; then nothing was done.
  */
 bool inquiry_start(struct lease *lease, const struct asker *asker);
 

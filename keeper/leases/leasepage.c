@@ -5,9 +5,8 @@
 #include <string.h>
 #include <utlist.h>
 
-#include "keeper/leases/act.h"
 #include "keeper/clock.h"
-#include "keeper/leases/host.h"
+#include "keeper/leases/locks.h"
 #include "wire/page.h"
 #include "wire/seqcopy.h"
 
@@ -94,12 +93,11 @@ void leasepage_close_all(struct keeper *k)
 		leasepage_close(lease);
 }
 
-void leasepage_refresh(struct keeper *k)
+void leasepage_refresh(struct keeper *k, int64_t sure_until_ns)
 {
 	struct leases_clock clock = k->page->leases.clock;
 	int64_t fresh = clock_now_ns() + LEASEPAGE_FRESH_MS * NS_PER_MS;
-	int64_t sure = host_sure_until(k);
 
-	clock.sure_until_ns = k->leaving ? 0 : sure < fresh ? sure : fresh; /* mutant: page-sure-until */
+	clock.sure_until_ns = k->leaving ? 0 : sure_until_ns < fresh ? sure_until_ns : fresh; /* mutant: page-sure-until */
 	write_clock(k->page, &clock);
 }

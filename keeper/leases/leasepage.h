@@ -24,11 +24,11 @@ void leasepage_close_lock(struct lock *lock);
 void leasepage_close_all(struct keeper *k);
 
 /*
- * Says until when leases are sure, but not for longer than LEASEPAGE_FRESH_MS from now: when keeper and parent are
+ * Says until when leases are sure (deadline_sure_until()), but not for longer than LEASEPAGE_FRESH_MS from now: when keeper and parent are
  * gone, the next call has to ask, and so starts a keeper, which freezes the holders in time. To be called more often
  * than that, and when the deadline has moved, after the parent was told.
  */
 #define LEASEPAGE_FRESH_MS 1000
-void leasepage_refresh(struct keeper *k);
+void leasepage_refresh(struct keeper *k, int64_t sure_until_ns);
 
 #endif

@@ -11,9 +11,8 @@
 
 #include "keeper/clock.h"
 #include "keeper/fronts/away.h"
-#include "keeper/leases/reopen.h"
-#include "keeper/leases/room.h"
 #include "keeper/kernel/workers.h"
+#include "keeper/keeper.h"
 
 /* close() may block on a hung mount: then it is a worker's job. */
 struct closing {
@@ -101,7 +100,7 @@ int file_get(struct keeper *k, const struct stat *st, bool local, const char *pa
 		file_close(k, key.dev, fd, file->local);
 	else if (fd >= 0) {
 		file->fd = fd;
-		reopen_done(file);
+		file_opened(file);
 	}
 	if (strcmp(file->name, name) != 0)
 		return -EEXIST;
@@ -112,6 +111,16 @@ int file_get(struct keeper *k, const struct stat *st, bool local, const char *pa
 	return 0;
 }
 
+void file_opened(struct file *file)
+{
+	struct lease *lease;
+
+	for (int i = 0; i < WIRE_SPACES; i++)
+		DL_FOREACH (file->locks[i].leases, lease)
+			if (!lease_is_probed(lease) && (lease->state == LEASE_PROBING || lease->state == LEASE_WAITING))
+				lease_start_timer(lease, 1);
+}
+
 void file_is_away(struct file *file, struct away *away)
 {
 	if (file_is_open(file)) {
@@ -120,16 +129,20 @@ void file_is_away(struct file *file, struct away *away)
 	}
 	file->away = away;
 	away_owned(away, &file->away);
-	reopen_done(file);
+	file_opened(file);
 }
 
-void file_put(struct file *file)
+bool file_is_used(const struct file *file)
 {
 	for (int i = 0; i < WIRE_SPACES; i++)
-		if (file->locks[i].leases || file->locks[i].sessions)
-			return;
+		if (file->locks[i].leases || file->locks[i].waiters)
+			return true;
+	return false;
+}
+
+void file_free(struct file *file)
+{
 	HASH_DEL(file->keeper->files, file);
-	reopen_forget(file);
 	file_close(file->keeper, file->key.dev, file->fd, file->local);
 	if (file->away)
 		away_forget(file->away);
@@ -192,7 +205,7 @@ static struct lease *lease_make(struct lock *lock, const struct store_range *ran
 	lease->timer.data = lease;
 	DL_APPEND(lock->leases, lease);
 	HASH_ADD_STR(k->leases, token, lease);
-	room_add(lease, uid);
+	lease->uid = uid;
 	return lease;
 }
 
@@ -217,11 +230,39 @@ void lease_free(struct lease *lease)
 {
 	struct lock *lock = lease->lock;
 
-	room_remove(lease);
 	HASH_DEL(lock->file->keeper->leases, lease);
 	DL_DELETE(lock->leases, lease);
 	uv_close((uv_handle_t *)&lease->timer, on_timer_closed);
 	file_unused(lock->file);
+}
+
+static void on_timer(uv_timer_t *timer)
+{
+	struct lease *lease = timer->data;
+	struct keeper *k = lease_keeper(lease);
+
+	k->queue.work->timer(lease);
+	queue_settle(k);
+}
+
+void lease_start_timer(struct lease *lease, int64_t ms)
+{
+	uv_timer_start(&lease->timer, on_timer, ms < 1 ? 1 : ms, 0);
+}
+
+void lease_set_state(struct lease *lease, enum lease_state state, bool forgotten)
+{
+	struct keeper *k = lease_keeper(lease);
+
+	k->forgotten_count -= lease->state == LEASE_UNSURE && lease->forgotten;
+	k->forgotten_count += state == LEASE_UNSURE && forgotten;
+	lease->state = state;
+	lease->forgotten = forgotten;
+}
+
+void lease_set_forgotten(struct lease *lease, bool forgotten)
+{
+	lease_set_state(lease, lease->state, forgotten);
 }
 
 struct lease *lease_find(struct keeper *k, const char *token)

@@ -2,8 +2,122 @@
 #ifndef DFLOCK_KEEPER_LOCKS_H
 #define DFLOCK_KEEPER_LOCKS_H
 
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/stat.h>
+#include <sys/types.h>
+#include <uthash.h>
+#include <uv.h>
+
 #include "keeper/kernel/claims.h"
-#include "keeper/keeper.h"
+#include "keeper/kernel/identity.h"
+#include "keeper/leases/queue.h"
+#include "keeper/rules/lease.h"
+#include "store/store.h"
+#include "wire/msg.h"
+
+struct answers;
+struct away;
+struct away_probe;
+struct keeper;
+struct leases_slot;
+struct lock;
+struct probe;
+struct reopen;
+struct waiter;
+
+/* Whom to tell that it is in use: those who ask and do not wait. */
+#define LEASE_MAX_ASKERS 16
+struct asker {
+	char host[STORE_HOST_BYTES];
+	char token[STORE_TOKEN_BYTES];
+	struct store_range range;
+};
+
+#define LEASE_OF_NOBODY ((uid_t)-1)
+
+/* How badly another host wants a lease: the larger counts. */
+enum recall_level { RECALL_NONE, RECALL_LINGER, RECALL_ASK, RECALL_WAIT };
+
+struct lease {
+	struct lock *lock;
+	enum lease_state state;
+	struct store_range range;
+	char token[STORE_TOKEN_BYTES];
+	uint64_t fence;          /* 0: it was not granted yet */
+	uint64_t offered;        /* asking: the fence that the store has granted it with; 0 */
+	int64_t since_ns;        /* when the state was last entered */
+	int64_t held_at;         /* unix seconds; 0: never granted */
+	bool queued;             /* asking: the store has it in its queue */
+	bool splitting;          /* pieces of it are asked for, to take its place (split.c) */
+	struct lease *whole;     /* is to take the place of a part of this one, which is splitting; else NULL */
+	bool insist;             /* asking: queues, though its callers do not wait long */
+	struct answers *answers; /* asking: what holders said is in the way; NULL: none has said anything yet */
+	bool forgotten;          /* unsure: the store has lost it; to be put back */
+	bool lapsed;             /* asking, unsure: the deadline has passed since it was asked for, or known to stand */
+	bool stands;             /* unsure: the store confirmed it, but the probe has not stopped yet */
+	struct store_blocker *blockers; /* asking: who was in the way when last asked; NULL or blocker_count of them */
+	size_t blocker_count;
+	enum recall_level recall;
+	bool recall_shared, recall_exclusive; /* what is wanted: either, or both */
+	struct store_range recall_range;      /* what is wanted: by the first */
+	struct asker askers[LEASE_MAX_ASKERS];
+	unsigned asker_count;
+	uint32_t slot;                             /* of the fence, while it is a lease */
+	struct leases_slot *shown;                 /* in the page; NULL: not, or closed */
+	struct probe *probe;                       /* runs */
+	struct away_probe *away_probe;             /* runs, in a front, instead of that one */
+	bool probe_waits;                          /* ... and goes on after "in use" */
+	bool probe_shared;                         /* ... and makes do with nobody having it exclusively */
+	int64_t probe_pause_ms;                    /* the last one, after the kernel refused; 0: it did not */
+	bool warned;                               /* an error that repeats was logged */
+	bool unseen_due, unseen_said;              /* unseen.c: to be looked at; the log says who cannot be stopped */
+	unsigned requests;                         /* store requests under way, or waiting to be sent */
+	bool confirm_waits, confirm_sent;          /* requests.c: the question whether it stands */
+	bool confirm_again;                        /* ... the answer under way is too old, whatever it will be */
+	struct lease *confirm_prev, *confirm_next; /* keeper->confirms */
+	int64_t keep_until_ns;                     /* not recalled before: min_hold_ms */
+	int64_t linger_ns;                       /* how long unused before it is given back; doubles while it is used */
+	uv_timer_t timer;                        /* asking: ask again. held: linger. releasing: try again */
+	UT_hash_handle hh;                       /* keeper->leases, by token */
+	struct lease *prev, *next;               /* lock->leases */
+	struct lease *ended_prev, *ended_next;   /* keeper->ended */
+	struct queue_event events[LEASE_EVENTS];  /* those that wait: queue.c */
+	struct lease *in_use_prev, *in_use_next;  /* queue.in_use; prev NULL: it is not there */
+	struct lease *obey_prev, *obey_next;     /* queue.obeying; ditto */
+	uid_t uid;                               /* whose call asked for it, or LEASE_OF_NOBODY: room.h */
+	struct lease *unused_prev, *unused_next; /* room.unused */
+};
+
+/* One space of one file. */
+struct lock {
+	struct file *file;
+	enum wire_space space;
+	struct lease *leases;
+	struct waiter *waiters; /* every caller: waiting or pinned */
+	int64_t given_back_ns;    /* when a lease went last to another host that waited */
+};
+
+struct file_key {
+	uint64_t dev, ino;
+};
+
+struct file {
+	struct keeper *keeper;
+	struct file_key key;
+	struct identity id;           /* the kernel's number: what lock lines in /proc show */
+	char inode[STORE_FILE_BYTES]; /* "DEV:INO" */
+	bool local;                   /* no call on it waits for another machine (mounts.h) */
+	int fd;                /* the keeper's own description; pins the inode; -1: was not opened again yet, or away */
+	struct away *away;     /* a front has one in its place (fronts.h); NULL: none */
+	struct reopen *reopen; /* reopen.c: while there is neither */
+	char *path;            /* as last seen */
+	char *name;            /* lock name */
+	struct lock locks[WIRE_SPACES];
+	bool listed; /* keeper->unused */
+	struct file *unused_prev, *unused_next;
+	UT_hash_handle hh;
+};
 
 /* The file of this inode, or NULL. */
 struct file *file_find(struct keeper *k, uint64_t dev, uint64_t ino);
@@ -21,11 +135,15 @@ static inline bool file_is_open(const struct file *file)
 {
 	return file->fd >= 0 || file->away;
 }
-/* Frees the file if no lease and no session is left of it. */
-void file_put(struct file *file);
+/* Has it leases, or waiters? */
+bool file_is_used(const struct file *file);
+/* Nothing may refer to it. */
+void file_free(struct file *file);
+/* It has got a description: leases that waited for one are probed. */
+void file_opened(struct file *file);
 /* Closes a descriptor (-1: none) of a file on this device: in a worker, which may wait for it, unless it is local. */
 void file_close(struct keeper *k, uint64_t dev, int fd, bool local);
-/* It may be so: file_put() at the outermost keeper_leave(). */
+/* Perhaps nothing uses it any more: it is looked at when nothing waits in the queue. */
 void file_unused(struct file *file);
 
 /* What a search of /proc is to look for (holders.h). */
@@ -41,6 +159,33 @@ struct lease *lease_take_up(struct lock *lock, const struct store_range *range, 
 /* Frees it. Nothing may refer to it. */
 void lease_free(struct lease *lease);
 struct lease *lease_find(struct keeper *k, const char *token);
+
+static inline struct keeper *lease_keeper(const struct lease *lease)
+{
+	return lease->lock->file->keeper;
+}
+
+static inline bool lease_is_probed(const struct lease *lease)
+{
+	return lease->probe || lease->away_probe;
+}
+
+/* Is this a part of a lease that still stands (split.h)? Then it stays open, whatever other hosts want: the whole is given
+ * up only when all parts are open. */
+static inline bool lease_is_part(const struct lease *lease)
+{
+	return lease->whole != NULL;
+}
+
+/* The lease's one timer; what it means depends on the state, and a change of state stops it. Its end is an input
+ * (queue.h). */
+void lease_start_timer(struct lease *lease, int64_t ms);
+
+/* Those that are unsure and forgotten are counted: each answer of the store asks whether there are any, and there may be
+ * as many answers as leases. */
+void lease_set_state(struct lease *lease, enum lease_state state, bool forgotten);
+/* The store has lost it, and it is to be put back; or it was. */
+void lease_set_forgotten(struct lease *lease, bool forgotten);
 
 bool range_covers(const struct store_range *a, const struct store_range *b); /* whatever b allows, a does */
 bool range_overlaps(const struct store_range *a, const struct store_range *b);

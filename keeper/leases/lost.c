@@ -9,8 +9,9 @@
 
 #include "keeper/guard/table_notes.h"
 #include "keeper/leases/locks.h"
+#include "keeper/leases/queue.h"
+#include "keeper/leases/waiters.h"
 #include "keeper/log.h"
-#include "keeper/callers/serve.h"
 
 #define LOSING_MS 5
 
@@ -22,7 +23,8 @@ static void on_losing(uv_timer_t *timer)
 	if (k->losing)
 		uv_timer_start(timer, on_losing, LOSING_MS, 0);
 	else
-		serve_all(k);
+		waiters_serve_all(k);
+	queue_settle(k);
 }
 
 void lost_end_holders(struct keeper *k)

@@ -12,7 +12,7 @@
  * Why "none is listed" may give the lease back (promise 2): the list is read after the lease was closed and its last pin
  * had ended (`since_ns` of PROBING is before `started_ns` of the job). A process that relies on a kernel lock had it
  * before its pin ended, or took it while the page showed the lease, which was closed before; so the list has it. A process
- * that takes the kernel lock later asks again. Unlike a probe, this holds nothing; see kernel.c on records, where it is
+ * that takes the kernel lock later asks again. Unlike a probe, this holds nothing; see probing.c on records, where it is
  * the same.
  */
 #include "keeper/leases/reopen.h"
@@ -30,11 +30,10 @@
 #include <unistd.h>
 #include <utlist.h>
 
-#include "keeper/leases/act.h"
 #include "keeper/clock.h"
-#include "keeper/leases/kernel.h"
 #include "keeper/kernel/listed.h"
 #include "keeper/leases/locks.h"
+#include "keeper/leases/queue.h"
 #include "keeper/log.h"
 #include "keeper/kernel/workers.h"
 
@@ -303,7 +302,7 @@ static void answer(struct reopen *r, struct lease *lease)
 	if (r->started_ns <= lease->since_ns) { /* what was found is from before it was closed: again */
 		lease_start_timer(lease, 1);
 	} else if (is_free(r, lease->lock->space)) {
-		lease_raise(lease, LEASE_EV_FREE);
+		queue_raise(lease, LEASE_EV_FREE);
 	} else {
 		say_trouble(r);
 		lease->probe_pause_ms = lease->probe_pause_ms ? 2 * lease->probe_pause_ms : PAUSE_MS;
@@ -311,9 +310,7 @@ static void answer(struct reopen *r, struct lease *lease)
 			lease->probe_pause_ms = PAUSE_MAX_MS;
 		if (lease->probe_pause_ms < took_ms * PAUSE_TIMES)
 			lease->probe_pause_ms = took_ms * PAUSE_TIMES;
-		lease_raise(lease, lease->recall == RECALL_WAIT ? LEASE_EV_IN_USE : LEASE_EV_KEPT);
-		if (lease->state == LEASE_WAITING)
-			lease_start_timer(lease, lease->probe_pause_ms);
+		queue_raise(lease, lease->recall == RECALL_WAIT ? LEASE_EV_IN_USE : LEASE_EV_KEPT);
 	}
 }
 
@@ -335,15 +332,12 @@ static void tell_lease(struct reopen *r, struct lease *lease)
 
 static void tell_leases(struct reopen *r)
 {
-	struct keeper *k = r->keeper;
 	struct file *file = r->file;
-	struct lease *lease, *next;
+	struct lease *lease;
 
-	keeper_enter(k);
 	for (int i = 0; i < WIRE_SPACES; i++)
-		DL_FOREACH_SAFE (file->locks[i].leases, lease, next)
+		DL_FOREACH (file->locks[i].leases, lease)
 			tell_lease(r, lease);
-	keeper_leave(k);
 }
 
 static void finish(struct reopen *r)
@@ -368,7 +362,7 @@ static void finish(struct reopen *r)
 	file->fd = fd;
 	if (r->said)
 		log_info("%s: can be opened again", file->path);
-	reopen_done(file);
+	file_opened(file);
 }
 
 static void start_search(struct keeper *k);
@@ -376,14 +370,16 @@ static void start_search(struct keeper *k);
 static void on_done(struct work *work)
 {
 	struct reopen *r = (struct reopen *)work;
+	struct keeper *k = r->keeper;
 
 	if (!r->file || r->fd >= 0 || r->step != STEP_PATH) {
 		finish(r);
-		return;
+	} else {
+		r->step = STEP_WAIT;
+		DL_APPEND(k->searched, r);
+		start_search(k);
 	}
-	r->step = STEP_WAIT;
-	DL_APPEND(r->keeper->searched, r);
-	start_search(r->keeper);
+	queue_settle(k);
 }
 
 static bool start_step(struct reopen *r, enum step step)
@@ -400,7 +396,6 @@ static void on_searched(struct work *work)
 	struct reopen *r, *next;
 
 	k->searching = false;
-	keeper_enter(k);
 	DL_FOREACH_SAFE (search->wanted, r, next) {
 		DL_DELETE(search->wanted, r);
 		if (!r->file || r->path_fd < 0)
@@ -411,10 +406,10 @@ static void on_searched(struct work *work)
 		} else if (!start_step(r, STEP_OPEN))
 			finish(r);
 	}
-	keeper_leave(k);
 	free(search->sorted);
 	free(search);
 	start_search(k);
+	queue_settle(k);
 }
 
 /* One at a time, for all that wait for one. */
@@ -493,16 +488,6 @@ void reopen_to_probe(struct lease *lease)
 	lease_start_timer(lease, PAUSE_MAX_MS); /* LEASE_EV_STOPPED, and so here again, if no answer comes */
 	if (file->reopen && reopen_trouble(file))
 		say_trouble(file->reopen);
-}
-
-void reopen_done(struct file *file)
-{
-	struct lease *lease;
-
-	for (int i = 0; i < WIRE_SPACES; i++)
-		DL_FOREACH (file->locks[i].leases, lease)
-			if (!lease_is_probed(lease) && (lease->state == LEASE_PROBING || lease->state == LEASE_WAITING))
-				lease_start_timer(lease, 1);
 }
 
 const char *reopen_trouble(const struct file *file)

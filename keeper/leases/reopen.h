@@ -1,5 +1,5 @@
 /*
- * Files whose leases were taken up from the journal, and which the keeper has no description of: opening them again,
+ * Files whose leases were taken up from an earlier keeper, and which the keeper has no description of: opening them again,
  * and finding out without one that nobody uses them.
  *
  * A lease without a description is one like others: it is confirmed, renewed and held. It cannot be probed: it goes back
@@ -27,9 +27,6 @@ void reopen_file(struct file *file);
 /* The lease is closed, its pins have ended, and its file has no description to probe it with: LEASE_EV_FREE, _IN_USE,
  * _KEPT or _STOPPED follows. */
 void reopen_to_probe(struct lease *lease);
-
-/* The file has got a description: leases that waited for one are probed. */
-void reopen_done(struct file *file);
 
 /* What keeps the file from being opened, for people; NULL: nothing, or it is not known yet. */
 const char *reopen_trouble(const struct file *file);

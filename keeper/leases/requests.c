@@ -10,17 +10,14 @@
 #include <string.h>
 #include <utlist.h>
 
-#include "keeper/leases/act.h"
 #include "keeper/leases/answers.h"
-#include "keeper/callers/callers.h"
 #include "keeper/clock.h"
-#include "keeper/callers/deadlock.h"
-#include "keeper/leases/host.h"
-#include "keeper/leases/kernel.h"
+#include "keeper/leases/deadline.h"
 #include "keeper/leases/locks.h"
-#include "keeper/log.h"
+#include "keeper/leases/queue.h"
 #include "keeper/leases/room.h"
-#include "keeper/leases/split.h"
+#include "keeper/leases/waiters.h"
+#include "keeper/log.h"
 
 #define RETRY_MS       1000 /* after an error answer */
 #define LIMIT_RETRY_MS 25   /* while ranges go back that nobody uses */
@@ -46,7 +43,7 @@ static struct request *request_new(struct lease *lease)
 	return request;
 }
 
-/* Gives the lease and the time of sending; the lease must not be used after lease_raise(). */
+/* Gives the lease and the time of sending. The lease stays until queue_settle() at least. */
 static struct lease *request_end(void *arg, int64_t *sent_ns)
 {
 	struct request *request = arg;
@@ -74,7 +71,7 @@ static void plan_reask(struct lease *lease)
 {
 	struct keeper *k = lease_keeper(lease);
 	int64_t now = clock_now_ns();
-	int64_t at = now + keeper_reask_ms(k) * NS_PER_MS;
+	int64_t at = now + deadline_reask_ms(k) * NS_PER_MS;
 
 	for (size_t i = 0; i < lease->blocker_count; i++) {
 		int64_t dead = watch_dead_at(k->watch, lease->blockers[i].host, lease->blockers[i].beat);
@@ -91,24 +88,30 @@ static void plan_reask(struct lease *lease)
 	lease_start_timer(lease, (at - now) / NS_PER_MS + 1); /* mutant: ask-again */
 }
 
-void lease_handed_over(struct lease *lease, uint64_t fence)
+void lease_granted(struct lease *lease, uint64_t fence)
+{
+	lease->offered = fence;
+	queue_raise(lease, LEASE_EV_GRANTED);
+}
+
+bool lease_take(struct lease *lease)
 {
 	struct keeper *k = lease_keeper(lease);
 	const struct holders_file file = file_searched(lease->lock->file);
 
 	/* The deadline may have passed since it was looked at last. */
-	host_sure_until(k);
+	deadline_sure_until(k);
 	/* mutant: granted-late */
 	if (k->expired) { /* granted to a host that was silent: somebody may have taken it since */
 		lease_acquire(lease, NULL, 0);
-		return;
+		return false;
 	}
-	lease->fence = fence;
+	lease->fence = lease->offered;
 	/* Wanted again as soon as it was given to another: both use it all the time. */
 	if (lease->since_ns - lease->lock->given_back_ns < k->config->lease.min_hold_ms * NS_PER_MS)
 		lease->keep_until_ns = clock_now_ns() + k->config->lease.min_hold_ms * NS_PER_MS;
 	table_grant(k->table, lease->slot, lease->fence, &lease->range, &file); /* mutant: fence-recorded */
-	lease_raise(lease, LEASE_EV_GRANTED);
+	return true;
 }
 
 int lease_begin(struct lock *lock, const struct store_range *range, uid_t uid, struct lease **out)
@@ -126,9 +129,10 @@ int lease_begin(struct lock *lock, const struct store_range *range, uid_t uid, s
 
 	if (!lease)
 		return -ENOMEM;
+	room_add(lease);
 	ret = table_ask(file->keeper->table, &entry, &lease->slot);
 	if (ret < 0)
-		lease_raise(lease, LEASE_EV_UNSENT);
+		queue_raise(lease, LEASE_EV_UNSENT);
 	*out = ret < 0 ? NULL : lease;
 	return ret;
 }
@@ -141,91 +145,115 @@ static bool all_silent(const struct lease *lease, const struct store_reply *repl
 	return true;
 }
 
+/* What an answer showed of other hosts. */
+static void see_hosts(struct keeper *k, const struct store_reply *reply)
+{
+	int64_t now = clock_now_ns();
+
+	for (size_t i = 0; i < reply->blocker_count; i++)
+		if (strcmp(reply->blockers[i].host, k->host) != 0)
+			watch_see(k->watch, &reply->blockers[i], now);
+}
+
+/* The store refuses a part of a lease that is to be split. */
+static void refuse_part(struct lease *part)
+{
+	log_error("%s: the store refuses the parts of a lease: it is given back as a whole or not at all",
+		  part->lock->file->name);
+	queue_raise(part, LEASE_EV_UNWANTED);
+}
+
 /* Ranges that nobody uses any more go back soon: ours at once, those of other hosts when they have lingered. */
 static void on_limit(struct lease *lease)
 {
 	const struct config_lease *config = &lease_keeper(lease)->config->lease;
 	int64_t soon_ms = config->linger_ms < config->probe_ms ? config->linger_ms : config->probe_ms;
-	int64_t patience_ms = callers_wait(lease) ? config->store_wait_ms : soon_ms;
+	int64_t patience_ms = waiters_block(lease) ? config->store_wait_ms : soon_ms;
 
-	if (lease->whole)
-		return split_failed(lease);
+	if (lease_is_part(lease))
+		return refuse_part(lease);
 	if (clock_now_ns() - lease->since_ns < patience_ms * NS_PER_MS) {
 		room_make_in(lease->lock);
 		lease_start_timer(lease, LIMIT_RETRY_MS);
 		return;
 	}
-	callers_refuse(lease, "all hosts together hold or wait for 1,000 ranges of it, and there may be no more: lock "
+	waiters_refuse(lease, "all hosts together hold or wait for 1,000 ranges of it, and there may be no more: lock "
 			      "fewer or larger ranges");
 }
 
-static void on_acquire(void *arg, const struct store_reply *reply)
+/* Others hold it, and it was only asked for. */
+static void on_busy(struct lease *lease, const struct store_reply *reply)
 {
-	int64_t sent_ns;
-	bool beat = ((struct request *)arg)->beat;
-	struct lease *lease = request_end(arg, &sent_ns);
+	/* Hosts that have been silent for long may be dead: then the question must be put to them first. */
+	bool insist = !lease->insist && all_silent(lease, reply);
+
+	lease->insist = lease->insist || insist;
+	if (insist || waiters_block(lease)) /* one that waits came while the question was under way */
+		lease_acquire(lease, NULL, 0);
+	else
+		waiters_in_use(lease); /* those are its last: it will be unwanted */
+}
+
+static void take_acquire(struct lease *lease, const struct store_reply *reply, int64_t sent_ns)
+{
 	struct keeper *k = lease_keeper(lease);
 	char why[WIRE_REASON_BYTES];
 
-	host_see(k, reply);
-	if (beat && (reply->status == STORE_OK || reply->status == STORE_WAIT || reply->status == STORE_BUSY))
-		host_renewed(k, sent_ns);
-	if (lease->state != LEASE_ASKING)
-		return lease_raise(lease, LEASE_EVENTS); /* too late: only to free it */
-	lease->lapsed = lease->lapsed || k->expired; /* the answer was too late to renew anything, or there was none */
 	switch (reply->status) {
 	case STORE_OK:
 		if (reply->to) {
 			lease->range.from = reply->from;
 			lease->range.to = reply->to;
 		}
-		lease_handed_over(lease, reply->fence);
-		return;
+		return lease_granted(lease, reply->fence);
 	case STORE_WAIT:
 		lease->queued = true;
 		keep_blockers(lease, reply);
 		plan_reask(lease);
-		callers_queued(lease, sent_ns, reply->arrival);
-		deadlock_chase(lease);
-		answers_look(lease);
-		return;
+		waiters_queued(lease, sent_ns, reply->arrival);
+		return answers_look(lease);
 	case STORE_BUSY:
-		if (callers_wait(lease)) { /* one came while the question was under way */
-			lease_acquire(lease, NULL, 0);
-			return;
-		}
-		/* Hosts that have been silent for long may be dead: then the question must be put to them first. */
-		if (!lease->insist && all_silent(lease, reply)) {
-			lease->insist = true;
-			lease_acquire(lease, NULL, 0);
-			return;
-		}
-		callers_in_use(lease); /* those were its last callers: the lease is unwanted */
-		return;
+		return on_busy(lease, reply);
 	case STORE_GRACE:
-		callers_refuse_nonblocking(lease,
+		waiters_refuse_nonblocking(lease,
 					   "the store is in grace: it lost its memory or is new, and waits until "
 					   "every old lease has run out; see `dflock status`");
-		if (lease->state == LEASE_ASKING)
-			lease_start_timer(lease, keeper_reask_ms(k));
-		return;
+		return lease_start_timer(lease, deadline_reask_ms(k));
 	case STORE_LIMIT:
-		on_limit(lease);
-		return;
+		return on_limit(lease);
 	case STORE_ERROR:
 	case STORE_GONE:
 		log_error("%s: the store refused: %s", lease->lock->file->name, reply->error ? reply->error : "");
-		if (lease->whole)
-			return split_failed(lease);
-		callers_refuse(lease, reply->error ? reply->error : "the store refused");
-		return;
+		if (lease_is_part(lease))
+			return refuse_part(lease);
+		return waiters_refuse(lease, reply->error ? reply->error : "the store refused");
 	case STORE_UNREACHABLE: /* LEASE_EV_UP comes later */
-		host_store_trouble(k, why, sizeof(why));
-		callers_refuse_nonblocking(lease, why);
-		return;
+		deadline_trouble(k, why, sizeof(why));
+		return waiters_refuse_nonblocking(lease, why);
 	case STORE_INCARNATION: /* LEASE_EV_FORGOTTEN comes at once */
 		return;
 	}
+}
+
+static void on_acquire(void *arg, const struct store_reply *reply)
+{
+	struct request *request = arg;
+	struct keeper *k = lease_keeper(request->lease);
+	bool beat = request->beat;
+	struct lease *lease;
+	int64_t sent_ns;
+
+	deadline_notice(k);
+	lease = request_end(request, &sent_ns);
+	see_hosts(k, reply);
+	if (beat && (reply->status == STORE_OK || reply->status == STORE_WAIT || reply->status == STORE_BUSY))
+		deadline_renewed(k, sent_ns);
+	if (lease->state == LEASE_ASKING) { /* else it is too late */
+		/* The answer was too late to renew anything, or there was none. */
+		lease->lapsed = lease->lapsed || k->expired;
+		take_acquire(lease, reply, sent_ns);
+	}
+	queue_settle(k);
 }
 
 /*
@@ -254,7 +282,7 @@ void lease_acquire(struct lease *lease, const struct store_blocker *silent, size
 	struct request *request;
 	struct store_blocker dead[STORE_MAX_BLOCKERS];
 	int64_t now = clock_now_ns();
-	bool blocking = callers_wait(lease);
+	bool blocking = waiters_block(lease);
 	/* A kernel lets a request pass that conflicts with waiters only: shared flocks, and any record lock. */
 	bool passes = lease->range.mode == WIRE_SHARED || lease->range.space == WIRE_RECORD;
 	bool unfair = now - lease->since_ns >= k->config->lease.fair_ms * NS_PER_MS;
@@ -264,80 +292,82 @@ void lease_acquire(struct lease *lease, const struct store_blocker *silent, size
 		.token = lease->token,
 		.range = lease->range,
 		.ask = !blocking && !lease->insist,
-		.pass = !blocking || lease->whole || callers_may_pass(lease) || (passes && unfair), /* mutant: pass */
-		.grow = lease->range.space == WIRE_RECORD && !lease->whole,
+		.pass = !blocking || lease_is_part(lease) || waiters_may_pass(lease) || (passes && unfair), /* mutant: pass */
+		.grow = lease->range.space == WIRE_RECORD && !lease_is_part(lease),
 		.dead = dead,
 	};
 
 	a.dead_count = find_dead(lease, silent, silent_count, now, dead);
 	request = request_new(lease);
-	request->beat = a.beat = !host_beats(k);
+	request->beat = a.beat = !deadline_beats(k);
 	store_acquire(k->store, &a, on_acquire, request);
+}
+
+static void try_again(struct lease *lease, const char *what, const struct store_reply *reply)
+{
+	if (!lease->warned)
+		log_error("%s: cannot be %s: %s; trying again", lease->lock->file->name, what, reply->error);
+	lease->warned = true;
+	lease_start_timer(lease, RETRY_MS);
 }
 
 static void on_release(void *arg, const struct store_reply *reply)
 {
 	int64_t sent_ns;
 	struct lease *lease = request_end(arg, &sent_ns);
+	struct keeper *k = lease_keeper(lease);
 
-	if (reply->status == STORE_OK || reply->status == STORE_GONE)
-		return lease_raise(lease, LEASE_EV_RELEASED);
-	if (reply->status != STORE_ERROR)
-		return lease_raise(lease, LEASE_EVENTS);
-	if (!lease->fence) /* what nobody was ever told of is cleared by the recall of an unknown token */
-		return lease_raise(lease, LEASE_EV_RELEASED);
-	if (!lease->warned)
-		log_error("%s: cannot be given back: %s; trying again", lease->lock->file->name, reply->error);
-	lease->warned = true;
-	lease_start_timer(lease, RETRY_MS);
+	/* What nobody was ever told of (no fence) is cleared by the recall of an unknown token. */
+	if (reply->status == STORE_OK || reply->status == STORE_GONE || (reply->status == STORE_ERROR && !lease->fence))
+		queue_raise(lease, LEASE_EV_RELEASED);
+	else if (reply->status == STORE_ERROR)
+		try_again(lease, "given back", reply);
+	queue_settle(k);
 }
 
 static void on_shrink(void *arg, const struct store_reply *reply)
 {
 	int64_t sent_ns;
 	struct lease *lease = request_end(arg, &sent_ns);
+	struct keeper *k = lease_keeper(lease);
 
 	if (reply->status == STORE_OK)
-		return lease_raise(lease, LEASE_EV_SHRUNK);
-	if (reply->status == STORE_GONE)
-		return lease_raise(lease, LEASE_EV_GONE);
-	if (reply->status == STORE_ERROR) {
-		log_error("%s: cannot be shrunk to shared: %s; trying again", lease->lock->file->name, reply->error);
-		lease_start_timer(lease, RETRY_MS);
-		return;
-	}
-	lease_raise(lease, LEASE_EVENTS);
+		queue_raise(lease, LEASE_EV_SHRUNK);
+	else if (reply->status == STORE_GONE)
+		queue_raise(lease, LEASE_EV_GONE);
+	else if (reply->status == STORE_ERROR)
+		try_again(lease, "shrunk to shared", reply);
+	queue_settle(k);
 }
 
-static void confirmed(struct request *request, const struct store_reply *reply)
+static void stands(struct lease *lease, const struct store_reply *reply, int64_t sent_ns)
 {
-	int64_t sent_ns;
-	struct lease *lease = request_end(request, &sent_ns);
+	struct keeper *k = lease_keeper(lease);
 
-	if (reply->status == STORE_OK) {
-		lease_set_forgotten(lease, false);
-		if (lease_is_ours(lease->state))
-			table_confirm(lease_keeper(lease)->table, lease->slot);
-		host_renewed(lease_keeper(lease), sent_ns);
-		/* It stood when that was said, but the answer took longer than the host's time. */
-		if (lease_keeper(lease)->expired) {
-			if (lease->state == LEASE_UNSURE)
-				lease_send_confirm(lease);
-			return;
-		}
-		if (reply->mode != lease->range.mode)
-			return lease_raise(lease, LEASE_EV_UNSHRUNK); /* mutant: unshrunk */
-		lease->stands = lease_is_probed(lease); /* see on_probe() */
-		return lease_raise(lease, lease->stands ? LEASE_EVENTS : LEASE_EV_STANDS);
-	}
-	if (reply->status == STORE_GONE)
-		return lease_raise(lease, LEASE_EV_GONE);
-	if (reply->status == STORE_ERROR) {
-		log_error("%s: cannot be confirmed: %s; trying again", lease->lock->file->name, reply->error);
-		lease_start_timer(lease, RETRY_MS);
+	lease_set_forgotten(lease, false);
+	if (lease_is_ours(lease->state))
+		table_confirm(k->table, lease->slot);
+	deadline_renewed(k, sent_ns);
+	if (k->expired) { /* it stood when that was said, but the answer took longer than the host's time */
+		if (lease->state == LEASE_UNSURE)
+			lease_send_confirm(lease);
 		return;
 	}
-	lease_raise(lease, LEASE_EVENTS);
+	if (reply->mode != lease->range.mode)
+		return queue_raise(lease, LEASE_EV_UNSHRUNK); /* mutant: unshrunk */
+	lease->stands = lease_is_probed(lease); /* see on_probe() */
+	if (!lease->stands)
+		queue_raise(lease, LEASE_EV_STANDS);
+}
+
+static void take_confirm(struct lease *lease, const struct store_reply *reply, int64_t sent_ns)
+{
+	if (reply->status == STORE_OK)
+		stands(lease, reply, sent_ns);
+	else if (reply->status == STORE_GONE)
+		queue_raise(lease, LEASE_EV_GONE);
+	else if (reply->status == STORE_ERROR)
+		try_again(lease, "confirmed", reply);
 }
 
 /*
@@ -363,12 +393,9 @@ static void send_confirm(struct lease *lease)
 		store_confirm(k->store, file->name, lease->token, lease->fence, on_confirm, request_new(lease));
 }
 
-/* Answers may come at once, while this goes on: those do not begin it again. */
-static void send_confirms(struct keeper *k)
+/* Not before events are applied that wait: one may say that the lease has gone. */
+void requests_send_confirms(struct keeper *k)
 {
-	if (k->confirms_going)
-		return;
-	k->confirms_going = true;
 	while (k->confirms && k->confirms_sent < CONFIRMS_AT_ONCE) {
 		struct lease *lease = k->confirms;
 
@@ -377,10 +404,7 @@ static void send_confirms(struct keeper *k)
 		lease->requests--;
 		if (lease->state == LEASE_UNSURE)
 			send_confirm(lease);
-		else
-			lease_raise(lease, LEASE_EVENTS);
 	}
-	k->confirms_going = false;
 }
 
 static void on_confirm(void *arg, const struct store_reply *reply)
@@ -388,25 +412,22 @@ static void on_confirm(void *arg, const struct store_reply *reply)
 	struct request *request = arg;
 	struct lease *lease = request->lease;
 	struct keeper *k = lease_keeper(lease);
-	bool again = lease->confirm_again && lease->state == LEASE_UNSURE;
 	int64_t sent_ns;
+	bool again;
 
-	keeper_enter(k); /* the lease may end as soon as the host's time is looked at */
+	deadline_notice(k);
+	again = lease->confirm_again && lease->state == LEASE_UNSURE;
+	request_end(request, &sent_ns);
 	k->confirms_sent--;
 	lease->confirm_sent = lease->confirm_again = false;
-	if (again) {
-		request_end(request, &sent_ns);
-		if (reply->status == STORE_OK)
-			host_renewed(k, sent_ns);
-		if (lease->state == LEASE_UNSURE)
-			lease_send_confirm(lease);
-		else
-			lease_raise(lease, LEASE_EVENTS);
+	if (!again) {
+		take_confirm(lease, reply, sent_ns);
 	} else {
-		confirmed(request, reply);
+		if (reply->status == STORE_OK)
+			deadline_renewed(k, sent_ns);
+		lease_send_confirm(lease);
 	}
-	send_confirms(k);
-	keeper_leave(k);
+	queue_settle(k);
 }
 
 void lease_send_release(struct lease *lease)
@@ -433,5 +454,4 @@ void lease_send_confirm(struct lease *lease)
 	lease->confirm_waits = true;
 	lease->requests++;
 	DL_APPEND2(k->confirms, lease, confirm_prev, confirm_next);
-	send_confirms(k);
 }

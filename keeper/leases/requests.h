@@ -3,10 +3,11 @@
 #define DFLOCK_KEEPER_REQUESTS_H
 
 #include "keeper/keeper.h"
+#include "keeper/leases/locks.h"
 
 /*
  * A new lease of the lock for a call of this user, asking and in the table, but not asked for yet. 0; -ENOMEM; -errno
- * of the journal.
+ * of the table.
  */
 int lease_begin(struct lock *lock, const struct store_range *range, uid_t uid, struct lease **out);
 
@@ -17,9 +18,15 @@ int lease_begin(struct lock *lock, const struct store_range *range, uid_t uid, s
 void lease_acquire(struct lease *lease, const struct store_blocker *silent, size_t silent_count);
 void lease_send_release(struct lease *lease);
 void lease_send_shrink(struct lease *lease);
+/* Asks when no event waits (requests_send_confirms()). */
 void lease_send_confirm(struct lease *lease);
+/* Sends the questions that wait, a few at a time: queue_work.send(). */
+void requests_send_confirms(struct keeper *k);
 
-/* The store granted an asking lease by hand-over (store message). */
-void lease_handed_over(struct lease *lease, uint64_t fence);
+/* The store has granted an asking lease: LEASE_EV_GRANTED follows. */
+void lease_granted(struct lease *lease, uint64_t fence);
+/* The lease's step for that: is it still sure? Then the table has its fence number, before any caller is
+ * told. False: it is asked for again. */
+bool lease_take(struct lease *lease);
 
 #endif

@@ -15,10 +15,10 @@
 #include <stdlib.h>
 #include <utlist.h>
 
-#include "keeper/leases/act.h"
-#include "keeper/leases/kernel.h"
-#include "keeper/callers/serve.h"
-#include "keeper/leases/split.h"
+#include "keeper/leases/locks.h"
+#include "keeper/leases/probing.h"
+#include "keeper/leases/queue.h"
+#include "keeper/leases/waiters.h"
 
 #define OWN_DESCRIPTORS     128 /* the loop's, the store's, one for each thread that looks at a file */
 #define LEAST_FOR_QUESTIONS 64
@@ -48,7 +48,7 @@ static bool has_room(const struct room *room)
 /* Root has more programs than others have, and must leave them something all the same. */
 static unsigned share(const struct keeper *k, uid_t uid)
 {
-	if (!k->system || uid == ROOM_NOBODY)
+	if (!k->system || uid == LEASE_OF_NOBODY)
 		return k->room.limit;
 	return uid == 0 ? k->room.limit - k->room.limit / 4 : k->room.limit / 4;
 }
@@ -75,12 +75,12 @@ int room_check(const struct keeper *k, uid_t uid)
 /* Those of one user, if it is that user's share that is used up. */
 static bool may_help(const struct keeper *k, const struct lease *lease)
 {
-	const struct session *s;
+	const struct waiter *w;
 
 	if (is_crowded(&k->room))
 		return true;
-	DL_FOREACH (k->sessions, s)
-		if (s->roomless && s->peer.uid == lease->uid)
+	DL_FOREACH2 (k->room.roomless, w, room_next)
+		if (w->uid == lease->uid)
 			return true;
 	return false;
 }
@@ -88,11 +88,11 @@ static bool may_help(const struct keeper *k, const struct lease *lease)
 /* True: it goes back, if the kernel agrees. */
 static bool give_back(struct lease *lease)
 {
-	if (lease->state != LEASE_HELD || lease->recall > RECALL_LINGER || split_is_under_way(lease) ||
-	    lease->splitting || serve_is_pinned(lease->lock, &lease->range) || lease_is_in_use(lease))
+	if (lease->state != LEASE_HELD || lease->recall > RECALL_LINGER || lease_is_part(lease) ||
+	    lease->splitting || waiters_are_pinned(lease->lock, &lease->range) || lease_is_in_use(lease))
 		return false;
 	lease->recall = RECALL_LINGER;
-	lease_raise(lease, LEASE_EV_LINGERED);
+	queue_raise(lease, LEASE_EV_LINGERED);
 	return true;
 }
 
@@ -101,8 +101,8 @@ static void look(struct keeper *k)
 	struct room *room = &k->room;
 	struct lease *lease;
 
-	keeper_enter(k); /* none is freed here */
-	for (unsigned looks = 0; looks < LOOKS && room->unused && room->fruitless <= room->count; looks++) {
+	/* None twice. */
+	for (unsigned looks = 0; looks < LOOKS && looks < room->count && room->fruitless <= room->count; looks++) {
 		lease = room->unused;
 		room_used(lease);
 		if (may_help(k, lease) && give_back(lease))
@@ -110,7 +110,6 @@ static void look(struct keeper *k)
 		else
 			room->fruitless++;
 	}
-	keeper_leave(k);
 }
 
 static void on_timer(uv_timer_t *timer)
@@ -119,13 +118,14 @@ static void on_timer(uv_timer_t *timer)
 	struct room *room = &k->room;
 	bool all;
 
-	if (!room->waiting && !is_crowded(room))
+	if (!room->roomless && !is_crowded(room))
 		return;
 	look(k);
 	all = room->fruitless > room->count;
 	if (all)
 		room->fruitless = 0;
 	uv_timer_start(timer, on_timer, all ? FRUITLESS_MS : PAUSE_MS, 0);
+	queue_settle(k);
 }
 
 static void begin(struct keeper *k)
@@ -136,15 +136,12 @@ static void begin(struct keeper *k)
 
 void room_make_in(struct lock *lock)
 {
-	struct keeper *k = lock->file->keeper;
-	struct lease *lease, *next;
+	struct lease *lease;
 	unsigned begun = 0;
 
-	keeper_enter(k);
-	DL_FOREACH_SAFE (lock->leases, lease, next)
+	DL_FOREACH (lock->leases, lease)
 		if (begun < LOOKS && give_back(lease))
 			begun++;
-	keeper_leave(k);
 }
 
 /* --- callers --- */
@@ -152,39 +149,40 @@ void room_make_in(struct lock *lock)
 static void on_serve(uv_timer_t *timer)
 {
 	struct keeper *k = timer->data;
-	struct session *s, *next;
+	struct waiter *w;
 
-	keeper_enter(k);
-	DL_FOREACH_SAFE (k->sessions, s, next)
-		if (s->roomless && has_room(&k->room))
-			serve_session(s);
-	keeper_leave(k);
+	DL_FOREACH2 (k->room.roomless, w, room_next)
+		if (room_check(k, w->uid) == 0)
+			queue_tell(w, WAITER_SERVE);
+	queue_settle(k);
 }
 
-void room_wait(struct session *s)
+void room_wait(struct waiter *waiter)
 {
-	if (!s->roomless)
-		s->keeper->room.waiting++;
-	s->roomless = true;
-	begin(s->keeper);
+	struct keeper *k = waiter->lock->file->keeper;
+
+	if (!waiter->roomless)
+		DL_APPEND2(k->room.roomless, waiter, room_prev, room_next);
+	waiter->roomless = true;
+	begin(k);
 }
 
-void room_leave(struct session *s)
+void room_leave(struct waiter *waiter)
 {
-	if (s->roomless)
-		s->keeper->room.waiting--;
-	s->roomless = false;
+	if (waiter->roomless)
+		DL_DELETE2(waiter->lock->file->keeper->room.roomless, waiter, room_prev, room_next);
+	waiter->roomless = false;
 }
 
-void room_why(const struct session *s, char *why, size_t size)
+void room_why(const struct waiter *waiter, char *why, size_t size)
 {
-	const struct keeper *k = s->keeper;
+	const struct keeper *k = waiter->lock->file->keeper;
 
-	if (room_check(k, s->peer.uid) == -EDQUOT)
+	if (room_check(k, waiter->uid) == -EDQUOT)
 		snprintf(why, size,
 			 "this user has %u files or ranges in use, which is %s of what the keeper has room for: unlock "
 			 "some, or raise the keeper's RLIMIT_NOFILE",
-			 share(k, s->peer.uid), s->peer.uid == 0 ? "three quarters" : "a quarter");
+			 share(k, waiter->uid), waiter->uid == 0 ? "three quarters" : "a quarter");
 	else
 		snprintf(why, size,
 			 "the keeper has room for %u files or ranges, and all are in use: unlock some, or raise its "
@@ -194,22 +192,21 @@ void room_why(const struct session *s, char *why, size_t size)
 
 /* --- the leases --- */
 
-void room_add(struct lease *lease, uid_t uid)
+void room_add(struct lease *lease)
 {
 	struct keeper *k = lease_keeper(lease);
-	struct room_user *user = find_user(k, uid);
+	struct room_user *user = find_user(k, lease->uid);
 
-	lease->uid = uid;
 	k->room.count++;
 	DL_APPEND2(k->room.unused, lease, unused_prev, unused_next);
 	if (!user && (user = calloc(1, sizeof(*user)))) { /* without memory its leases are nobody's */
-		user->uid = uid;
+		user->uid = lease->uid;
 		HASH_ADD(hh, k->room.users, uid, sizeof(user->uid), user);
 	}
 	if (user)
 		user->count++;
 	else
-		lease->uid = ROOM_NOBODY;
+		lease->uid = LEASE_OF_NOBODY;
 	if (is_crowded(&k->room))
 		begin(k);
 }
@@ -233,7 +230,7 @@ void room_remove(struct lease *lease)
 		HASH_DEL(k->room.users, user);
 		free(user);
 	}
-	if (k->room.waiting && !uv_is_active((uv_handle_t *)&k->room.serve))
+	if (k->room.roomless && !uv_is_active((uv_handle_t *)&k->room.serve))
 		uv_timer_start(&k->room.serve, on_serve, 0, 0);
 }
 

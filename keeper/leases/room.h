@@ -16,21 +16,19 @@
 struct keeper;
 struct lease;
 struct lock;
-struct session;
 struct room_user;
+struct waiter;
 
 struct room {
 	unsigned limit;          /* how many leases there may be */
 	unsigned count;          /* how many there are */
 	struct room_user *users; /* how many each user has */
 	struct lease *unused;    /* those that may be unused, the one that was used last at the end */
-	unsigned waiting;        /* callers that wait for room */
+	struct waiter *roomless; /* callers that wait for room */
 	unsigned fruitless;      /* leases that were looked at since one was given back */
 	uv_timer_t timer;        /* the next look */
 	uv_timer_t serve;        /* room was made: callers that wait for it are looked at */
 };
-
-#define ROOM_NOBODY ((uid_t)-1)
 
 /* descriptors: how many the process may have. */
 void room_start(struct keeper *k, unsigned descriptors);
@@ -40,19 +38,19 @@ void room_stop(struct keeper *k);
  * there is none for anybody. Callers wait with room_wait(), or are refused. */
 int room_check(const struct keeper *k, uid_t uid);
 
-/* A lease began, for this user; it was used; it has ended. */
-void room_add(struct lease *lease, uid_t uid);
+/* A lease began, for lease->uid; it was used; it is about to be freed. */
+void room_add(struct lease *lease);
 void room_used(struct lease *lease);
 void room_remove(struct lease *lease);
 
 /*
- * The caller waits until there is room (s->roomless), and unused leases are given back; then serve_session() looks at
- * it again. Its own timer bounds how long. room_leave(): it does not wait any more; may be called for any caller.
+ * The caller waits until there is room (waiter->roomless), and unused leases are given back; then it is told
+ * WAITER_SERVE. Its own timer bounds how long. room_leave(): it does not wait any more; may be called for any waiter.
  */
-void room_wait(struct session *s);
-void room_leave(struct session *s);
+void room_wait(struct waiter *waiter);
+void room_leave(struct waiter *waiter);
 /* Why the caller has no room, in one line. */
-void room_why(const struct session *s, char *why, size_t size);
+void room_why(const struct waiter *waiter, char *why, size_t size);
 
 /* The store has no room for more ranges of this name: gives some back that nobody here uses. */
 void room_make_in(struct lock *lock);

@@ -3,13 +3,12 @@
 
 #include <utlist.h>
 
-#include "keeper/leases/act.h"
-#include "keeper/callers/callers.h"
-#include "keeper/leases/kernel.h"
+#include "keeper/leases/askers.h"
 #include "keeper/leases/locks.h"
-#include "keeper/log.h"
+#include "keeper/leases/probing.h"
+#include "keeper/leases/queue.h"
 #include "keeper/leases/requests.h"
-#include "keeper/callers/serve.h"
+#include "keeper/leases/waiters.h"
 
 static int64_t later(int64_t a, int64_t b)
 {
@@ -42,39 +41,25 @@ static void recall_as_a_whole(struct lease *whole)
 	split_done(whole);
 	whole->recall = RECALL_WAIT;
 	whole->recall_exclusive = true;
-	lease_raise(whole, LEASE_EV_RECALLED);
-}
-
-bool split_is_under_way(const struct lease *piece)
-{
-	return piece->whole != NULL;
+	queue_raise(whole, LEASE_EV_RECALLED);
 }
 
 void split_done(struct lease *whole)
 {
-	struct lease *piece, *next;
+	struct lease *piece;
 
 	whole->splitting = false;
-	keeper_enter(lease_keeper(whole));
-	DL_FOREACH_SAFE (whole->lock->leases, piece, next) {
+	DL_FOREACH (whole->lock->leases, piece) {
 		if (piece->whole != whole)
 			continue;
 		piece->whole = NULL;
-		if (piece->state == LEASE_ASKING && !callers_exist(piece))
-			lease_raise(piece, LEASE_EV_UNWANTED);
+		if (piece->state == LEASE_ASKING && !waiters_exist(piece))
+			queue_raise(piece, LEASE_EV_UNWANTED);
 		else if (lock_covered_without(piece))
-			lease_raise(piece, LEASE_EV_SUPERSEDED);
+			queue_raise(piece, LEASE_EV_SUPERSEDED);
 		else
-			lease_obey_recall(piece);
+			queue_obey(piece);
 	}
-	keeper_leave(lease_keeper(whole));
-}
-
-void split_failed(struct lease *piece)
-{
-	log_error("%s: the store refuses the parts of a lease: it is given back as a whole or not at all",
-		  piece->lock->file->name);
-	lease_raise(piece, LEASE_EV_UNWANTED); /* split_piece_ended() follows */
 }
 
 void split_piece_ended(struct lease *piece)
@@ -97,7 +82,6 @@ static bool is_idle(const struct lease *lease)
 bool split_on_recall(struct lease *lease, const struct store_range *wanted, bool ask)
 {
 	int64_t from = later(lease->range.from, wanted->from), to = earlier(lease->range.to, wanted->to);
-	struct keeper *k = lease_keeper(lease);
 	struct store_range in_use;
 
 	/* mutant: split */
@@ -108,22 +92,20 @@ bool split_on_recall(struct lease *lease, const struct store_range *wanted, bool
 	if (lease->state == LEASE_SHRINKING || lease->state == LEASE_UNSURE)
 		return false;
 	if (ask && lock_in_the_way(lease, wanted, &in_use) > 0) {
-		lease_tell_in_use(lease);
+		askers_tell(lease);
 		return true;
 	}
 	/* A caller is to have his pin under it, and may want more than one of the parts. Then it is tried again. */
-	if (serve_needs_pin(lease->lock, &lease->range))
+	if (waiters_need_pin(lease->lock, &lease->range))
 		return false;
 	if (is_idle(lease))
 		return false;
-	lease->asker_count = 0; /* the store asks for the parts */
+	askers_forget(lease); /* the store asks for the parts */
 	if (lease->splitting)
 		return true;
 	lease->splitting = true;
-	keeper_enter(k);
 	if (!ask_for_piece(lease, from, to) || !ask_for_piece(lease, lease->range.from, from) ||
 	    !ask_for_piece(lease, to, lease->range.to))
 		recall_as_a_whole(lease);
-	keeper_leave(k);
 	return true;
 }

@@ -10,7 +10,7 @@
 #ifndef DFLOCK_KEEPER_SPLIT_H
 #define DFLOCK_KEEPER_SPLIT_H
 
-#include "keeper/keeper.h"
+#include "keeper/leases/locks.h"
 
 /*
  * Another host wants `wanted` of this lease. True: it wants a part, and that is seen to (a mere question about a part
@@ -20,13 +20,8 @@
  */
 bool split_on_recall(struct lease *lease, const struct store_range *wanted, bool ask);
 
-/* Is this a part of a lease that stands yet? Then it stays open, whoever wants it: the whole is given up only when all
- * parts are open. */
-bool split_is_under_way(const struct lease *piece);
 /* The whole has gone, or is not split any more: its parts are leases like others. */
 void split_done(struct lease *whole);
-/* The store refused a part: the whole is recalled as a whole. */
-void split_failed(struct lease *piece);
 /* A part (lease->whole is set) has ended or is given back: the whole cannot be split any more, and is recalled as a
  * whole. */
 void split_piece_ended(struct lease *piece);

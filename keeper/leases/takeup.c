@@ -6,9 +6,9 @@
 
 #include "keeper/guard/table_notes.h"
 #include "keeper/kernel/mounts.h"
-#include "keeper/leases/act.h"
 #include "keeper/leases/locks.h"
 #include "keeper/leases/reopen.h"
+#include "keeper/leases/room.h"
 #include "keeper/log.h"
 
 static struct file *take_up_file(struct keeper *k, const struct table_entry *entry)
@@ -36,6 +36,7 @@ bool takeup_entry(void *arg, const struct table_entry *entry)
 		log_error("%s: its lease could not be taken up", entry->name);
 		return false;
 	}
+	room_add(lease);
 	lease->fence = entry->fence;
 	lease->slot = entry->slot;
 	lease->state = entry->unsure ? LEASE_UNSURE : LEASE_RELEASING; /* mutant: taken-up */

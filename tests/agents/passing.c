@@ -3,7 +3,7 @@
  *
  *   lock FILE    opens and locks it: "held"           listen SOCKET   "ok": a sender may connect
  *   send SOCKET  the descriptor: "ok" when it is in the socket, whether or not anybody has received it
- *   receive      from whom has connected: "ok"        close           its own copy: "ok"
+ *   receive      from the process that has connected: "ok"        close           its own copy: "ok"
  *
  * What fails is answered with the error's name.
  */

@@ -247,7 +247,7 @@ static void call_get(void)
 		    (long long)lock.l_start, (long long)lock.l_len, lock.l_whence);
 }
 
-/* --- who holds what --- */
+/* --- what each process holds --- */
 
 static void look_at(FILE *out, const char *pid, const char *fd)
 {

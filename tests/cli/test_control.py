@@ -160,6 +160,7 @@ def test_stop_while_a_lease_is_unsure(make_host, redis):
     job.end()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("command", ["stop", "reload", "init"])
 def test_a_keeper_that_does_not_answer(make_host, command):
     a = make_host("a")
@@ -175,7 +176,7 @@ def test_a_keeper_that_does_not_answer(make_host, command):
 
 
 def test_a_store_that_has_just_come_back(make_host, redis, folder):
-    """Whoever has mended it asks at once, and the keeper tries every two seconds."""
+    """An operator asks as soon as the store is mended, and the keeper tries every two seconds."""
     proxy = Proxy(redis, folder)
     try:
         a = make_host("a", server=proxy.address)

@@ -181,7 +181,7 @@ def test_musl(host, built, programs):
 
 
 def as_nobody(host, path):
-    """The same as another user: what the kernel does with a setuid or capable program depends on who runs it."""
+    """The same as another user: what the kernel does with a setuid or capable program depends on the user that runs it."""
     done = subprocess.run([CLI, "doctor", path],
                           env={"PATH": os.environ["PATH"], "DFLOCK_CONFIG": host.config}, user=65534, group=65534,
                           extra_groups=[], capture_output=True, text=True, timeout=60)

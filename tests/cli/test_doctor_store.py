@@ -109,7 +109,7 @@ def test_passwords(host_of, redis, folder):
     assert not Doctor(host_of(redis, "c", foreground=False, store=f'password_file = "{password}";')).of("problem")
 
 
-def test_a_password_that_nobody_asked_for(host_of, redis, folder):
+def test_a_password_that_the_server_does_not_need(host_of, redis, folder):
     password = os.path.join(folder, "password")
     with open(password, "w") as f:
         f.write("x\n")

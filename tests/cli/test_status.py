@@ -1,4 +1,4 @@
-"""`dflock status` for people: who holds and who waits, here and elsewhere, and what threatens the locks."""
+"""`dflock status` for people: the holders and the waiters, here and elsewhere, and what threatens the locks."""
 import json
 import os
 import re
@@ -118,7 +118,7 @@ def test_record_locks(make_host):
     for host, agent in zip((a, b), agents):
         assert agent.do(f"open 0 {host.path('r')} rwc") == "ok"
     assert agents[0].do("setlk 0 ex 10 5") == "ok" and agents[0].do("setlk 0 sh 100 0") == "ok"
-    assert agents[1].do("setlk 0 ex 50 10") == "ok"  # whoever is alone on a file has all of it until then
+    assert agents[1].do("setlk 0 ex 50 10") == "ok"  # the only host of a file has all of it until then
     lines = paragraph(status(a), "NAME")
     assert re.fullmatch(rf"t/r +record +exclusive +0-49 +held +\d+ +{WHEN}", lines[1])
     assert re.fullmatch(rf"    held by pid {agents[0].pid}, exclusive 10-14, running since {WHEN}: .*/agent", lines[3])

@@ -27,7 +27,7 @@ def leases(host, name="f", **want):
 
 
 def identity(host, name="f"):
-    """What must outlive a keeper: who holds, by which token, with which fence number."""
+    """What must outlive a keeper: the host, the token and the fence number of a lease."""
     lease, = leases(host, name)
     return host.status()["host"], lease["token"], lease["fence"]
 

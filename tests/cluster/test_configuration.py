@@ -44,7 +44,7 @@ def test_reload_of_changed_rules(pair):
         done = host.cli("reload")
         assert "has read its configuration again" in done.stdout and done.stderr == ""
     assert is_busy(b, "f")
-    # Whoever had it before it was protected has it in its own kernel alone: nobody asked the store for it.
+    # A holder from before it was protected has it in its own kernel alone: no keeper asked the store for it.
     assert works(b, "g")
     held[1].end()
     held[1] = holder(a, "g")

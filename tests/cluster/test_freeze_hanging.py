@@ -138,7 +138,7 @@ def cut(proxy):
 
 
 @pytest.mark.parametrize("count", [1, 40])
-def test_nobody_is_kept_from_being_stopped(ground, proxy, count):
+def test_it_delays_the_stop_of_no_other_process(ground, proxy, count):
     """The job of host a, and then that of b, have the same lock: never both at a time, though others hang in execve()."""
     a, b, view = ground
     view.begin("program")

@@ -76,7 +76,7 @@ def stop_and_go(host, redis, path, during=lambda: None):
 
 
 def ends(process, path):
-    """The job ends, and all who look after it notice."""
+    """The job ends, and all processes that wait for it notice."""
     os.kill(int(open(path + ".pid").read()), signal.SIGKILL)
     process.communicate(timeout=20)
 

@@ -97,7 +97,7 @@ def test_a_holder_that_says_nothing_does_not_hide_the_others(make_on):
             os.kill(pid, signal.SIGCONT)
 
 
-def test_many_who_ask_at_once(make_on):
+def test_many_queries_at_once(make_on):
     a, b = make_on("a", "bindfs"), make_on("b", "tmpfs")
     holder = opened(a)
     assert holder.do("setlk 0 ex 10 10") == "ok"

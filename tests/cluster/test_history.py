@@ -38,6 +38,7 @@ def make_crowd(make_host, folder):
         crowd.recorder.close()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("kind", ["flock", "record"])
 def test_random_runs(make_crowd, redis, kind):
     crowd = make_crowd({"kind": kind})

@@ -57,7 +57,7 @@ def test_killed_with_a_damaged_table(make_host, what):
 @pytest.mark.parametrize("config", ["nonsense", ""], ids=["invalid", "gone"])
 @pytest.mark.parametrize("which", [1, 0], ids=["keeper", "parent"])
 def test_killed_and_the_next_one_cannot_start(make_host, which, config):
-    """For want of a configuration and of the copy. The parent, or the next one, stays for those who hold locks, stops them when
+    """There is no configuration, and no copy of it. The parent, or the next one, stays while programs hold locks, stops them when
     their leases run out, and tries again."""
     a = make_host("a", lease="ttl_ms = 4000;", foreground=False)
     holder = opened(a)
@@ -141,7 +141,7 @@ def test_killed_it_takes_up_record_locks(pair, kind):
     assert third.do(f"setlk 0 ex 0 5{kind}") == "ok"
 
 
-def test_killed_it_takes_up_what_nobody_uses(make_host):
+def test_killed_it_takes_up_unused_leases(make_host):
     lease = LONG + "linger_ms = 20000;"
     b, a = make_host("b", lease=lease), make_host("a", lease=lease, foreground=False)
     agent = opened(a)
@@ -286,7 +286,7 @@ def test_one_killed_soon_after_the_other(pair, first):
 
 
 def test_both_killed_at_once(make_host):
-    """Beyond the promise, as dflockd(8) says: nobody is left who could stop the holder, and b gets the lock after a ttl, unless
+    """Beyond the promise, as dflockd(8) says: no process is left that could stop the holder, and b gets the lock after a ttl, unless
     somebody starts a keeper before (test_parent_and_keeper_killed)."""
     lease = "ttl_ms = 1500;"
     b, a = make_host("b", lease=lease), make_host("a", lease=lease, foreground=False)
@@ -319,6 +319,7 @@ def test_no_new_parent_can_be_started(make_host, folder, monkeypatch):
     assert not a.status()["unsupervised"] and identity(a) == before
 
 
+@pytest.mark.long
 def test_killed_at_any_system_call(make_host, folder):
     """The keeper, or its parent, at the nth system call that it makes from now on."""
     b, a = make_host("b", lease=LONG), make_host("a", lease=LONG, foreground=False)
@@ -366,7 +367,7 @@ def test_stopped_it_is_killed_and_restarted(two_long):
 
 @pytest.mark.parametrize("anew", [False, True], ids=["deleted", "made anew"])
 def test_a_deleted_lock_file_and_a_killed_keeper(pair, anew):
-    """No path leads to the file any more: the next keeper gets at it through whoever has it open."""
+    """No path leads to the file any more: the next keeper gets at it through a process that has it open."""
     a, b = pair
     holder = opened(a)
     assert holder.do("flock 0 ex") == "ok"
@@ -429,8 +430,8 @@ def test_the_pins_of_a_killed_keeper_count(make_host):
     assert waiter.heard()[0] == "ok"
 
 
-def test_it_survives_that_all_who_wait_for_the_store_go(make_host, redis):
-    """Two callers of a file without a lease, who end one after the other: with the second one the file goes, too."""
+def test_it_survives_that_all_waiting_callers_go(make_host, redis):
+    """Two callers of a file without a lease, which end one after the other: with the second one the file goes, too."""
     a = make_host("a", lease=LONG)
     keeper, = a.keeper_pids()[1:]
     redis.stop()

@@ -220,7 +220,7 @@ def test_told_to_end_and_killed(two_long):
 
 
 def test_told_to_end_while_the_store_is_down(make_host, redis):
-    """Nothing is in use: it does not wait for an answer. The lease is found dead by whoever wants it."""
+    """Nothing is in use: it does not wait for an answer. The next host that wants the lease finds it dead."""
     a = make_host("a", lease=LONG + "linger_ms = 20000;")
     agent = opened(a)
     assert agent.do("flock 0 ex") == "ok" and agent.do("flock 0 un") == "ok"

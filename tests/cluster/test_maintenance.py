@@ -43,7 +43,7 @@ def test_a_short_restart_is_not_noticed(make_host, redis):
     assert "dflock" not in end(process, path)
 
 
-def test_a_longer_restart_freezes_and_nobody_is_killed(make_host, redis):
+def test_a_longer_restart_freezes_and_kills_no_process(make_host, redis):
     a, process, path, before = make(make_host)
     stopped = time.monotonic()
     redis.stop()
@@ -69,7 +69,7 @@ def test_a_restart_that_outlasts_the_leases_kills(make_host, redis):
     wait_until(lambda: a.status()["lost"], "status says so")
 
 
-def test_a_hang_that_outlasts_the_leases_kills_nobody(make_host, redis):
+def test_a_hang_that_outlasts_the_leases_kills_no_process(make_host, redis):
     """The store still has its memory, and nobody else has had the lock."""
     a, process, path, before = make(make_host)
     redis.signal(signal.SIGSTOP)

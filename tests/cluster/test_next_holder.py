@@ -34,7 +34,7 @@ def test_waiters_in_the_kernel_are_no_holders(make_host, redis, proxy):
     proxy.release()
     assert other.do("flock 0 un") == "ok"
     for _ in waiters:
-        wait_until(lambda: any(not w.silent(0.05) for w in waiters), "one of those who wait gets it")
+        wait_until(lambda: any(not w.silent(0.05) for w in waiters), "one of the waiters gets it")
         first = next(w for w in waiters if not w.silent(0))
         assert first.heard()[0] == "ok"
         waiters.remove(first)

@@ -114,7 +114,7 @@ def test_locks_under_several_rules(make_host, redis, files, frozen):
     process.communicate(timeout=20)
 
 
-def test_a_lost_lock_under_warn_kills_nobody(make_host, redis):
+def test_a_lost_lock_under_warn_kills_no_process(make_host, redis):
     a = make_host("a", lease=LEASE, rules=RULES)
     process, path = holder(a, "w")
     lose(a, redis)

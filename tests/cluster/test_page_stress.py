@@ -74,7 +74,7 @@ class Arena:
         return [sum(self.word(64 + WORKER * w + 8 * i) for w in self.workers) for i in range(3)]
 
     def look(self):
-        """Starts anew who was killed for a lost lease; whoever ended otherwise has found something."""
+        """Starts the workers anew that were killed for a lost lease; one that ended otherwise has found something."""
         for number, process in self.workers.items():
             status = process.poll()
             if status is None:
@@ -90,7 +90,7 @@ class Arena:
             return [line.strip() for line in f if line.startswith("worker ")]
 
     def found(self):
-        """How those ended who ended otherwise than they should."""
+        """The workers that ended otherwise than they should, and how."""
         return [p.returncode for p in self.workers.values() if p.poll() not in (None, 0, -signal.SIGKILL)]
 
     def frozen(self):
@@ -199,8 +199,9 @@ def play(arena, redis, seconds, calls, disturbances):
     return {disturb.__name__: n for disturb, n in done.items()}
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("manner", MANNERS)
-def test_nobody_meets_anybody(manner, make_host, make_arena, redis):
+def test_no_two_holders_meet(manner, make_host, make_arena, redis):
     hosts = [make_host(name, lease=LEASE) for name in "ab"]
     arena = make_arena(hosts, SEED, manner)
     done = play(arena, redis, SECONDS, CALLS, 6 * [nothing] + [kill, kill, reload, outage])

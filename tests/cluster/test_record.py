@@ -289,7 +289,7 @@ def ranges(host):
     return sorted((l["from"], l["to"]) for l in held(host, state="held"))
 
 
-def test_who_is_alone_has_it_all_and_keeps_what_is_used(two):
+def test_a_lone_host_has_it_all_and_keeps_what_is_used(two):
     a, b = opened(two[0]), opened(two[1])
     assert a.do("setlk 0 ex 10 5") == "ok"
     first, = held(two[0])
@@ -302,7 +302,7 @@ def test_who_is_alone_has_it_all_and_keeps_what_is_used(two):
     assert b.do("setlk 0 sh 104 1") == "ok" and b.do("getlk 0 ex 14 1") == "ex:10:5:-1"
 
 
-def test_what_nobody_uses_is_given_back_as_a_whole(two):
+def test_unused_ranges_are_given_back_as_a_whole(two):
     a, b = opened(two[0]), opened(two[1])
     assert a.do("setlk 0 ex 10 5") == a.do("setlk 0 un 10 5") == "ok"
     assert ranges(two[0]) == [(0, None)]
@@ -347,7 +347,7 @@ sys.stdin.readline()
 def test_the_1001st_range_of_a_name_is_refused(make_host):
     a, b = (make_host(n, lease="ttl_ms = 10000; linger_ms = 50; probe_ms = 10000; store_wait_ms = 2000;") for n in "ab")
     other = opened(b)
-    # Who is alone gets one lease for all. So b has a lock, too, and has given back what it does not use.
+    # A host that is alone gets one lease for all. So b has a lock, too, and has given back what it does not use.
     assert other.do("setlk 0 ex 0 1") == "ok"
     job = a.popen("/usr/bin/python3", "-c", MANY, a.path("f"), stdin=subprocess.PIPE)
     assert job.stdout.readline() == "has one\n"

@@ -39,9 +39,10 @@ class Work:
         return same and same[0]["state"] != "unsure"
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("count,how", [(3, "kill"), (5, "kill"), (3, "stop"), (5, "asked for")])
 def test_failover(make_nodes, host_at, count, how):
-    """The lease is put back, the job loses nothing, and who waits gets the lock afterwards."""
+    """The lease is put back, the job loses nothing, and the waiter gets the lock afterwards."""
     nodes = make_nodes(count)
     a, b = host_at(nodes.settings, "a").init(), host_at(nodes.settings, "b").wait_up()
     holder, other = Work(a), opened(b)
@@ -70,6 +71,7 @@ def test_failover(make_nodes, host_at, count, how):
     assert held(b)[0]["fence"] > holder.lease["fence"]
 
 
+@pytest.mark.long
 def test_two_nodes_grant_only_together(make_nodes, host_at):
     """A majority of two is two: safe, but one alone is no store."""
     nodes = make_nodes(2)
@@ -85,10 +87,11 @@ def test_two_nodes_grant_only_together(make_nodes, host_at):
     other.say("flock 0 ex")
     nodes[0].start()
     assert other.heard(60)[0] == "ok"
-    # It had run out, and the new master cannot tell who had it meanwhile.
+    # It had run out, and the new master cannot tell which host had it meanwhile.
     assert holder.process.wait(20) and size(holder.path) == last and a.status()["lost"]
 
 
+@pytest.mark.long
 def test_five_nodes_without_two_and_without_three(make_nodes, host_at):
     nodes = make_nodes(5)
     a, b = host_at(nodes.settings, "a").init(), host_at(nodes.settings, "b").wait_up()
@@ -118,6 +121,7 @@ def behind_is_first(i):
     return ("--replica-priority", "1" if i == 1 else "100")
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("count", [3, 5])
 def test_failover_to_a_replica_that_was_behind(make_nodes, host_at, count):
     """It has never heard of the lease. Its host puts it back, and until then nobody is granted anything."""
@@ -316,6 +320,7 @@ class Unwatched:
         return []
 
 
+@pytest.mark.long
 def test_many_workers_and_failovers(make_nodes, host_at, folder):
     """Three failovers while workers on three hosts lock and are killed: no two ever had a lock at once, and all go on."""
     nodes = make_nodes(3)

@@ -55,7 +55,7 @@ def another(folder):
 
 
 def put_back(host, before, other, waiting_host):
-    """The holder's lease stands as it was, and who asks is not granted before it was left."""
+    """The holder's lease stands as it was, and another host gets the lock only after the holder left it."""
     wait_until(lambda: "lost its memory" in host.log(), "the loss is noticed", 20)
     wait_until(lambda: held(host, token=before["token"], fence=before["fence"], state="held"), "the lease is put back")
     other.say("flock 0 ex")
@@ -210,7 +210,7 @@ def test_keeper_and_store_restart_together(make_host, redis):
 
 
 def test_a_lease_whose_time_is_over_is_lost(make_host, redis):
-    """No contact for longer than the deadline, and the store is another one then: nobody can tell who had the lock meanwhile."""
+    """No contact for longer than the deadline, and the store is another one then: which host had the lock meanwhile is not known."""
     a = make_host("a", lease="ttl_ms = 1000;")
     one = opened(a)
     assert one.do("flock 0 ex") == "ok"

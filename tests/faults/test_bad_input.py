@@ -246,7 +246,7 @@ def test_client_that_does_not_read(host):
 
 
 def test_client_that_does_not_read_its_status(host):
-    """Each answer carries a descriptor. Who asks again before there is an answer is disconnected."""
+    """Each answer carries a descriptor. A client that asks again before there is an answer is disconnected."""
     with Client(host) as client:
         try:
             for _ in range(50):
@@ -326,7 +326,7 @@ def test_a_thousand_waiters(make_host, many_descriptors, redis):
 
 
 def test_no_descriptor_left(make_host):
-    """The keeper has as good as none left: who comes is told, and when they go, all is well."""
+    """The keeper has hardly any left: new clients are told, and when the others go, all is well."""
     host = make_host("a")
     works(host)
     keeper = host.keeper_pids()[1]

@@ -68,7 +68,7 @@ def test_others_are_served(views):
         wait_until(lambda: agent.do("flock 0 ex nb") == "ok", "it is served again")
 
 
-def test_who_is_killed_while_it_waits_leaves_nothing(views):
+def test_a_program_killed_while_it_waits_leaves_nothing(views):
     """No descriptor in the keeper when the mount answers again, which would keep its lock."""
     host, dead, well = views
     keeper = host.keeper_pids()[1]

@@ -19,7 +19,7 @@ YOUNG_S = 10  # wire/msg.h
 
 
 @pytest.mark.parametrize("away", [False, True])
-def test_a_state_of_the_configuration_that_nobody_has_looked_at(ground, make_host, away):
+def test_a_state_of_the_configuration_that_no_keeper_has_looked_at(ground, make_host, away):
     """The question waits for a look, and so does the front that has the file: it keeps it, so that another host gets the lock."""
     host, mount, puppet = ground
     mount()

@@ -51,7 +51,7 @@ def test_a_close_that_never_ends(ground):
 
 @pytest.mark.parametrize("uid", [HOSTILE, 0])
 def test_a_malformed_question_with_it(ground, uid):
-    """What is not looked at has to be closed, too: also for the keeper's own user, whom it trusts to mean well."""
+    """What is not looked at has to be closed, too: also for the keeper's own user, which it trusts."""
     host, mount, puppet = ground
     served(host), served(host, OTHER)
     dead, hostile = mount(), puppet(uid)
@@ -207,7 +207,7 @@ def test_files_that_are_not_local_are_served(ground, make_host):
     assert one.do("flock 0 sh") == "ok"
     other.say("flock 0 ex")
     assert other.silent()
-    assert two.do("flock 0 sh") == "ok"  # shared while shared is held, past who waits
+    assert two.do("flock 0 sh") == "ok"  # shared while shared is held, past the waiters
     for agent in (one, two):
         assert agent.do("flock 0 un") == "ok"
     assert other.heard()[0] == "ok"
@@ -255,7 +255,7 @@ def test_held_through_an_outage(ground, redis):
 
 
 def test_ones_other_files(ground):
-    """A mount on which files cannot be opened, and many who try: their user's other files are served once that is known."""
+    """A mount on which files cannot be opened, and many programs that try: their user's other files are served once that is known."""
     host, mount, puppet = ground
     served(host, OTHER)
     dead, client = mount(), puppet(OTHER)

@@ -59,7 +59,7 @@ def test_a_number_that_is_the_same_by_chance(host, folder):
 
 
 def test_its_own_proc(host):
-    """The control: inside it is served by a keeper inside, whom a program outside cannot use."""
+    """The control: inside it is served by a keeper inside, which a program outside cannot use."""
     inside = subprocess.Popen([*OWN_PROC, "sh", "-c", f'until flock -n {host.path("f")} true; do sleep 0.1; done; echo got; sleep 100'],
                               env=host.env(), stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
     try:
@@ -109,7 +109,7 @@ def is_stopped(pid):
 
 @pytest.mark.parametrize("uid", [0, USER])
 def test_hidepid(machine, uid):
-    """Who sees only what is his own sees all that he could stop: the holder, and what it started, are frozen."""
+    """A keeper that sees only its own user's processes sees all that it could stop: the holder, and what it started, are frozen."""
     machine.apart.sh("mount -n -t proc -o hidepid=2 proc /proc")
     machine.works(uid)
     held = machine.start("sh", "-c", f"exec 9>{machine.host.path('f')}; flock 9 && sleep 100 9>&- & echo $!; wait", uid=uid)

@@ -115,7 +115,7 @@ def as_user(host, uid, first, count):
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="runs programs as other users, and so needs root")
 def test_a_user_has_a_share(system):
-    """A user who takes all the locks that there are gets a quarter of the room, and others go on."""
+    """A user that takes all the locks that there are gets a quarter of the room, and others go on."""
     greedy, got, refused = as_user(system, 12345, 0, ROOM // 4 + 2)
     assert (got, refused) == (ROOM // 4, 2)
     other, got, refused = as_user(system, 23456, 1000, 10)

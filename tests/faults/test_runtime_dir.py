@@ -92,7 +92,7 @@ def test_of_another_user(host):
 
 @pytest.fixture
 def as_nobody(host, folder, monkeypatch):
-    """What a user without rights needs to run under the shim: programs and a configuration that he can read."""
+    """What a user without rights needs to run under the shim: programs and a configuration that it can read."""
     with tempfile.TemporaryDirectory(prefix="dflock-test-") as shown:
         for path in (folder, host.files, shown, host.path("f")):
             os.chmod(path, 0o755)
@@ -105,7 +105,7 @@ def as_nobody(host, folder, monkeypatch):
 
 
 @needs_root
-def test_nobody_with_a_directory_of_his_own(host, as_nobody):
+def test_nobody_with_a_directory_of_its_own(host, as_nobody):
     """The control for the next tests."""
     os.chown(host.runtime, NOBODY, NOBODY)
     wait_until(lambda: attempt(host, **as_nobody).word == "ok", "a keeper is started and grace is over")

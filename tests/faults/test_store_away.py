@@ -42,14 +42,14 @@ def test_the_line_comes_after_a_second_and_once(make_host, away):
     assert LINE not in rest and "(waited 4000 ms)" in rest, rest
 
 
-def test_who_waits_for_another_host_is_silent(make_host):
+def test_a_call_that_waits_for_another_host_is_silent(make_host):
     a, b = (make_host(n, lease="ttl_ms = 20000;") for n in "ab")
     assert opened(a).do("flock 0 ex nb") == "ok"
     done, _ = flock_for_3_s(b)
     assert (done.returncode, done.stderr) == (99, "")
 
 
-def test_who_waits_for_a_program_of_this_host_is_silent(make_host, away):
+def test_a_call_that_waits_for_a_program_of_this_host_is_silent(make_host, away):
     """The lease is here, and sure: the kernel alone decides, whatever the store does."""
     host = make_host("a", lease="ttl_ms = 20000;")
     assert opened(host).do("flock 0 ex nb") == "ok"

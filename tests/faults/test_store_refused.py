@@ -152,7 +152,7 @@ def test_another_ttl(make_host, host_of, redis):
     works(a)
     refusal = b.cli("init", check=False)
     assert refusal.returncode == 1 and "same value" in refusal.stderr
-    # Everywhere, once all keepers have ended: the store gets the value of whoever says so.
+    # Everywhere, once all keepers have ended: the store gets the value of the first host that names it.
     a.cli("stop")
     b.cli("init", "--force")
     works(b)

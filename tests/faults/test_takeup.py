@@ -214,7 +214,7 @@ def test_a_mount_that_hangs_when_its_leases_are_taken_up(ground):
 
 @needs_root
 def test_killed_while_one_of_its_threads_hangs(ground):
-    """Such a keeper never ends. The next one does not wait for that, and whoever waits for an answer asks it."""
+    """Such a keeper never ends. The next one does not wait for that, and a program that waits for an answer asks the next one."""
     b, a, view = ground
     local, waiting, other = agent_with(a), opened(a, "w"), agent_with(b, name="w")
     asking = opened(a, "dead/g")

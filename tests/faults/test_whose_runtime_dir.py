@@ -13,7 +13,7 @@ from machine import NOBODY, USER
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="needs other users and mounts, and so root")
 
 
-def test_nobody_is_in_the_way(machine):
+def test_no_other_user_is_in_the_way(machine):
     """The control, and what an earlier version left is used."""
     machine.apart.sh(f"mkdir -m 0700 /dev/shm/dflock-{USER}; chown {USER} /dev/shm/dflock-{USER}")
     for uid in (0, USER):
@@ -23,7 +23,7 @@ def test_nobody_is_in_the_way(machine):
 
 
 @pytest.mark.parametrize("uid", [0, USER])
-def test_somebody_took_the_name(machine, uid):
+def test_another_user_took_the_name(machine, uid):
     """The lock works, and when the name is free again, or others are taken, everybody still finds the same keeper."""
     machine.take(f"/dev/shm/dflock-{uid}")
     machine.works(uid)
@@ -45,7 +45,7 @@ def test_somebody_took_the_name(machine, uid):
 @pytest.mark.parametrize("what", ["touch $1", "ln -s /dev/shm $1", "ln -s nowhere $1", "mkdir $1; mount -t tmpfs -o mode=0700 tmpfs $1",
                                   "mkdir -m 0777 $1", "mkfifo $1"])
 def test_what_else_may_be_there(machine, what):
-    """Also what looks like root's: a user may mount a server of his own, which can show any owner."""
+    """Also what looks like root's: a user may mount a server of its own, which can show any owner."""
     machine.apart.sh(what, "/dev/shm/dflock-0")
     machine.works()
     found = machine.where()
@@ -55,7 +55,7 @@ def test_what_else_may_be_there(machine, what):
 
 
 def test_many_at_once(machine):
-    """Of those who choose at the same time all find the same one afterwards, and what they locked excludes."""
+    """Processes that choose at the same time all find the same directory afterwards, and their locks exclude each other."""
     machine.take("/dev/shm/dflock-0")
     for process in [machine.begin(name=f"f{i}") for i in range(12)]:
         machine.end(process)
@@ -72,7 +72,7 @@ def test_many_at_once(machine):
 
 
 def test_a_squatter_at_work(machine):
-    """He takes the name and lets it go, all the time: once one was found, everybody finds it."""
+    """The user takes the name and lets it go, all the time: once a directory was found, all processes find it."""
     loop = machine.start("sh", "-c", "while :; do mkdir /dev/shm/dflock-0; rmdir /dev/shm/dflock-0; done", uid=NOBODY)
     try:
         for process in [machine.begin(name=f"f{i}") for i in range(8)]:
@@ -163,7 +163,7 @@ def test_a_namespace_with_a_directory_of_its_own(machine):
 
 
 def test_a_user_without_a_number(machine):
-    """All that is unknown there looks like his own: he is refused, also by name."""
+    """All unknown users look like the program's own there: it is refused, also by name."""
     machine.take(f"/dev/shm/dflock-{NOBODY}")
     machine.take("/dev/shm/x")
     before = ["unshare", "-U"]

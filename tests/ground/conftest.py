@@ -1,4 +1,4 @@
-"""The matrix: file systems, who runs the keeper and the programs, how many locks."""
+"""The matrix: file systems, the users of the keeper and the programs, how many locks."""
 import os
 import shutil
 import tempfile

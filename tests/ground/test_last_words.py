@@ -1,4 +1,4 @@
-"""What a job's standard error says before it is killed, whoever runs the keeper and the job."""
+"""What a job's standard error says before it is killed, for each user of the keeper and the job."""
 import os
 import subprocess
 

@@ -145,7 +145,7 @@ def test_one_that_took_the_lock_is_killed_when_it_is_lost(sides, redis, secret, 
 @tmpfs
 @user
 def test_one_that_inherited_it_is_named_at_once(sides, redis, secret, start):
-    """Who took it has ended, and nobody shows it: it cannot be stopped, which the log and status say long before an outage."""
+    """The process that took it has ended, and nothing shows the next holder: it cannot be stopped, which the log and status say long before an outage."""
     a = sides[0].host
     shell = f'exec 9>>"{a.path("f")}"; flock 9; exec "{secret}" -c \'{JOB}\' "$0"'
     start(sides[0], "bash", "-c", shell, "OUT").runs()
@@ -159,7 +159,7 @@ def test_one_that_inherited_it_is_named_at_once(sides, redis, secret, start):
 @tmpfs
 @user
 def test_another_users_process_is_named(sides, redis, shown, start):
-    """As through sudo: who took the lock belongs to another user by now."""
+    """As through sudo: the process that took the lock belongs to another user by now."""
     a = sides[0].host
     started = subprocess.Popen(
         [*a.inside, "bash", "-c", f'exec 9>>"{a.path("f")}"; flock 9; echo ok; read; exec sleep 1000'], env=a.env(),

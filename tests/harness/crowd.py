@@ -1,4 +1,4 @@
-"""The workers of some hosts (tests/agents/worker.c), whom to kill at random, and the history that they and we write."""
+"""The workers of some hosts (tests/agents/worker.c), the killing of some at random, and the history that they and we write."""
 import contextlib
 import os
 import random

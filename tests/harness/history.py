@@ -125,7 +125,7 @@ def _hosts(entries):
 
 
 def first_comers(history, samples):
-    """(file, waiter, sample, until): from the sample on and until then nobody who was not there yet may overtake the waiter."""
+    """(file, waiter, sample, until): from the sample on and until then no process that came later may overtake the waiter."""
     last, seen = {}, set()
     for s in samples:
         for w in s.waiters:
@@ -143,7 +143,7 @@ def first_comers(history, samples):
 
 
 def overtakings(history, samples, limit=10):
-    """(waiter, sample, call): the call got the lock while the waiter, who was certainly first, went on waiting."""
+    """(waiter, sample, call): the call got the lock while the waiter, which was certainly first, went on waiting."""
     found = []
     exclusive = collections.defaultdict(list)
     for c in history.calls:

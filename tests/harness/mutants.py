@@ -1,5 +1,5 @@
 """
-The product with a mistake in it: the tests that must find mistakes show with them that they can.
+Builds the product with a mistake in it. A test that must find mistakes shows with such builds that it can.
 
 A place where a mistake can be made carries a marker: a comment "mutant: NAME" at the end of the line, or alone on the line before. So
 the code may be moved, renamed and rewritten without a change here. A mistake is a list of changes, each at one marker; mistakes.py has

@@ -214,7 +214,7 @@ def test_nothing_is_written_into_what_was_opened_as_stderr(world):
         assert data.read_text() == "dflock: no, because\n"
 
 
-def test_a_line_that_nobody_reads_ends_nobody(world):
+def test_a_line_that_is_not_read_ends_no_program(world):
     with world.keeper(lambda c: c.receive() and c.send(fk.REFUSED, reason="no, because")):
         end, stderr = os.pipe()
         process = subprocess.Popen(world.command("limits", "stderr-is-broken", world.lock), env=world.environment(),

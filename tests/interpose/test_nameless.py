@@ -27,7 +27,7 @@ def tree(world):
 
 @pytest.mark.parametrize("kind", ["deep", "tmpfile", "reopened"])
 @pytest.mark.parametrize("with_page", [True, False])
-def test_nobody_is_asked(world, kind, with_page):
+def test_no_keeper_is_asked(world, kind, with_page):
     with world.keeper(refuse_all, tree(world), with_page=with_page) as keeper:
         assert run(world, kind) == (ALL, "")
         assert keeper.requests == 0

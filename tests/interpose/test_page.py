@@ -24,7 +24,7 @@ def test_a_page_that_says_no_is_believed(world):
 
 @pytest.mark.parametrize("change", [
     dict(with_page=False), dict(state=fk.EMPTY), dict(seq=3), dict(root=os.stat("/dev/shm")),
-], ids=str)
+], ids=["no page", "empty", "being written", "another root"])
 def test_a_page_that_cannot_say_it(world, change):
     with world.keeper(rules=[], **change) as keeper:
         assert lock(world) == ("0 -", "") and keeper.requests == 1

@@ -61,7 +61,7 @@ def locks_of(locker):
 
 
 CASES = [
-    # Asked are those whom the kernel refuses: it might be the keeper's own test.
+    # A call asks if the kernel refuses it: that might be the keeper's own test.
     ("flock_calls", 3), ("fcntl_calls", None), ("record_calls", None),
     ("places threads", None), ("places threads-fork", None),
     *[(f"places {where}", 0) for where in ("constructor", "handler", "fork", "vfork", "cancel")],
@@ -334,7 +334,7 @@ def test_records_closed_meanwhile(world, script, closing, one, shape, mode, owne
     one.say(f"setlk 0 {mode} 10 10 w{ofd}")
     question = script.next()
     question.send(fk.WAITING)
-    wait_until(lambda: one.locks(owner) == before, "who waits has what he had")
+    wait_until(lambda: one.locks(owner) == before, "the waiting program has what it had")
     rename(world)
     question.send(fk.NOT_PROTECTED)
     assert one.heard()[0] == "ok"

@@ -173,7 +173,7 @@ def test_lockf_test(one, script):
     for verdict, expected in ((fk.GRANTED, "ok"), (fk.WOULD_BLOCK, "EACCES"), (fk.REFUSED, "ENOLCK")):
         one.say("lockf 0 test -4")
         question = script.next()
-        # As libc: who keeps out a reader?
+        # As libc: which lock keeps out a reader?
         assert (question.request.op, question.request.mode, question.request.owner) == (rk.TEST, SH, PROCESS)
         assert (question.request.start, question.request.to) == (6, 10)
         question.send(verdict, start=6, to=7, pid=-1)

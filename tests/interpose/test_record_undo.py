@@ -14,7 +14,7 @@ from world import RECVFROM
 SH, EX = fk.SHARED, fk.EXCLUSIVE
 
 
-# --- who waits keeps what he had ---
+# --- a waiting call keeps what its process had ---
 
 def test_waiting_keeps_the_old_locks(one, script):
     have(script, one, "setlk 0 sh 2 3", "setlk 0 ex 6 1")

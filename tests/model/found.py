@@ -1,7 +1,7 @@
 """Sequences that once did something else on hosts than on one kernel, and what it came from."""
 
 FOUND = {
-    "a test is answered with what is in the way, also behind others who wait": """
+    "a test is answered with what is in the way, also behind others that wait": """
         p0@c p1@b p2@a
         f:5
         p0 open 0 f rw
@@ -23,7 +23,7 @@ FOUND = {
         p0 set 0 sh 1 0 w
         p1 set 0 ex 1 2
         p2 set 0 sh 1 2""",
-    "a shared question passes an exclusive waiter if the holder has made his lock shared": """
+    "a shared question passes an exclusive waiter if the holder has made its lock shared": """
         p0@a p1@b p2@a
         f:0
         p1 open 0 f rw
@@ -53,7 +53,7 @@ FOUND = {
         p3 set 0 ex 0 2 w
         p2 set 1 sh 0 1 w
         o get f sh 0 0 ofd""",
-    "what was in the way of one who waits may have changed when another one tests": """
+    "what was in the way of a waiting call may have changed when another process tests": """
         p0@b p1@a
         f:0
         p0 open 0 f rw
@@ -78,7 +78,7 @@ FOUND = {
         p1 lockf 0 test 0
         p1 lockf 0 tlock 1
         p0 set 0 ex 1 1 ofd""",
-    "the second of two who wait for the same closes a cycle": """
+    "the second of two calls that wait for the same lock closes a cycle": """
         p0@a p1@a p2@b
         f:10
         p0 open 0 f rw
@@ -114,7 +114,7 @@ FOUND = {
         p2 flock 0 ex
         p1 open 2 f r
         p1 flock 2 ex nb""",
-    "a probe of a lease that is given back is not in the way of one who was granted another": """
+    "a probe of a lease that is given back is not in the way of a caller that was granted another": """
         p0@a p1@a p2@b
         f:5
         p0 open 0 f rw
@@ -138,7 +138,7 @@ FOUND = {
         p2 close 0
         p2 flock 1 ex nb
         p2 flock 2 sh nb""",
-    "a call for several gaps does not give EDEADLK to one who waits for a lock beside the first": """
+    "a call for several gaps does not give EDEADLK to a process that waits for a lock beside the first": """
         p0@a p1@a p2@b p3@c
         f:0
         p0 open 0 f rw

@@ -23,7 +23,7 @@ class Difference(Exception):
 
 
 class Expected:
-    """A step, and what the reference made of it. answers: who answered what, those who had waited included."""
+    """A step, and what the reference made of it. answers: what each process answered, those that had waited included."""
 
     def __init__(self, step):
         self.step = step
@@ -243,7 +243,7 @@ class Reference:
         return e
 
     def _grant(self, e):
-        """Those who wait for nothing any more answer."""
+        """The calls that wait for nothing any more answer."""
         while names := self.state.granted_by_now():
             for name in names:
                 e.answers[name] = self.cast.players[name].heard(self.seconds)
@@ -251,7 +251,7 @@ class Reference:
             self.state.locks = self.cast.snapshot()
 
     def wind_up(self):
-        """Closes everything; who cannot be freed by that is interrupted."""
+        """Closes everything; a call that this does not free is interrupted."""
         while left := {n: p for n, p in self.state.processes.items() if p.slots}:
             for name, p in sorted(left.items(), key=lambda item: item[1].wait is not None):
                 try:
@@ -318,8 +318,8 @@ class Performance:
 
     def _settle(self):
         """
-        Until all who wait for a record do so where it is held: a call may first have to wait for a lease that another host
-        still has, though nobody there uses it. Meanwhile it waits for none of those who are in its way, and a call that
+        Until all calls that wait for a record do so where it is held: a call may first have to wait for a lease that another host
+        still has, though no process there uses it. Meanwhile it waits for none of the processes in its way, and a call that
         waits for it closes no cycle yet.
         """
         for name, wait in self.state.waiting().items():

@@ -1,12 +1,12 @@
 """
-What the steps of a sequence mean: who has which descriptor, who waits for what, and whether a step may be played at all.
+What the steps of a sequence mean: which process has which descriptor and waits for what, and whether a step may be played at all.
 
 A step is a line: "p1 set 0 ex 3 5 w", which tests/agents/player.c makes a call of; or one of the driver's own:
 "p1 fork p4" (p4 is the child), "p1 kill", "p1 interrupt" (a signal ends its wait), "- size f 20" (the file's size, on all hosts),
 "o get f ex 3 5" (an observer on each host asks F_GETLK).
 
-A sequence must have one outcome, whatever the timing. So no step may free two at once who want what only one of them can
-get, and nobody changes what waits through his own description.
+A sequence must have one outcome, whatever the timing. So no step may free two calls at once that want what only one of
+them can get, and no process changes what waits through its own description.
 """
 import collections
 
@@ -178,7 +178,7 @@ class State:
         return None, left
 
     def _check_order(self, locks, name):
-        """Those whom a step frees must not be in each other's way."""
+        """The calls that a step frees must not be in each other's way."""
         waits = {n: w.lock for n, w in self.waiting().items() if n != name}
         while freed := [n for n, lock in waits.items() if not any(clash(held, lock) for held in locks)]:
             for n in freed:
@@ -187,13 +187,13 @@ class State:
                 locks = applied(locks, waits.pop(n))
 
     def _check_conversion(self, lock, waits):
-        """The kernel drops the old lock first: who waits may be faster."""
+        """The kernel drops the old lock first: a waiting call may be faster."""
         had = [h.mode for h in self.locks if h.space == "flock" and h.owner == lock.owner]
         refuse_if(lock.mode != "un" and had and had != [lock.mode] and any(w.lock.space == "flock" and w.lock.file == lock.file for w in waits),
                   "a conversion while another waits")
 
     def _closes_cycle(self, name, blockers):
-        """Does the kernel answer EDEADLK? It follows one blocker of each who waits, so where there are more, nobody can say."""
+        """Does the kernel answer EDEADLK? It follows one blocker of each waiting process, so where there are more, the answer is not known."""
         caller = ("process", name)
         waits = {w.lock.owner: w.lock for w in self.waiting().values() if w.lock.space == "record"}
         ways = {owner: {b.owner for b in self.in_the_way(lock)} for owner, lock in waits.items()}
@@ -211,7 +211,7 @@ class State:
         refuse_if(any(kind == "description" for kind, _ in waiting), "a cycle over OFD locks: keepers look for none, the kernel may")
         behind = [lock for owner, lock in waits.items() if owner in waiting and owner != caller]
         refuse_if(any(clash(lock, other) for lock in behind for owner, other in waits.items() if owner[0] == "description"),
-                  "one of a cycle waits behind one who waits for an OFD lock: Linux looks for no deadlock there")
+                  "one of a cycle waits behind a call that waits for an OFD lock: Linux looks for no deadlock there")
         hosts = [self.processes[n].host for _, n in waiting]
         refuse_if(hosts[0] == hosts[1] and len(set(hosts)) > 1,
                   "closed in a local kernel: the keepers give EDEADLK to another one of the cycle")
@@ -256,5 +256,5 @@ class State:
             p.slots[int(rest[0])][0].offset[0] = int(rest[1])
 
     def granted_by_now(self):
-        """Who waits for nothing any more."""
+        """The calls that wait for nothing any more."""
         return [name for name, wait in self.waiting().items() if not self.in_the_way(wait.lock)]

@@ -53,6 +53,7 @@ def report(one, hosts, seed, sequence, difference):
             f"{short}\n\n{found or 'It did not happen again: it depends on the timing.'}\n")
 
 
+@pytest.mark.long
 def test_hosts_do_what_one_kernel_does(stages):
     one, hosts = stages()
     seeds = itertools.repeat(SEED) if "/" in SEED else (f"{SEED}/{i}" for i in itertools.count())

@@ -27,7 +27,7 @@ class Entry:
 
 
 class Plain:
-    """What the scripts do. said: the messages of the last step, {(host, what, token of the lease, token of who waits)}"""
+    """What the scripts do. said: the messages of the last step, {(host, what, token of the lease, token of the waiter)}"""
 
     def __init__(self):
         self.leases, self.waiters, self.said = [], [], set()

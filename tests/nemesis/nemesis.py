@@ -1,5 +1,5 @@
 """
-Who breaks things: networks, keepers, holders and the store, at random, three things at a time, within what is promised
+What breaks things: networks, keepers, holders and the store, at random, three things at a time, within what is promised
 (docs/guarantees.md): a keeper and its parent are never killed at once, and a parent is stopped for a moment only.
 
 A fault is a generator: it breaks something, yields how many seconds it is to stay so, and mends it; None: there was
@@ -296,7 +296,7 @@ class Nemesis:
         self.note("has mended", name, needs)
 
     def note(self, what, name, needs):
-        """For whoever has to find out what happened."""
+        """For finding out what happened."""
         with open(os.path.join(self.stage.logs, "faults"), "a") as f:
             f.write(f"{stamps.now_ns()} {what}: {name} {sorted(needs)}\n")
 

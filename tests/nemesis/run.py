@@ -113,7 +113,7 @@ seed {self.seed}
 """
 
     def write(self, name, wrong):
-        """To standard output, and to a file for whoever keeps it."""
+        """To standard output, and to a file."""
         text = self.text(wrong) + "".join(f"  {line}\n" for line in wrong)
         print(text)
         with open(os.path.join(BUILD, f"nemesis-{name}.txt"), "w") as f:

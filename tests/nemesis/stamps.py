@@ -3,14 +3,14 @@ When holders of locks really ran, and the checker of that.
 
 Each worker has a file of records; a record is one lock call and what became of it (struct record in
 tests/agents/holder.c). While it has the lock, the holder writes the time into its record as fast as it can: `first`
-when it begins, `last` until it ends. Who is stopped or dead writes nothing, so [first, last] begins and ends with an
+when it begins, `last` until it ends. A process that is stopped or dead writes nothing, so [first, last] begins and ends with an
 instruction that was really run.
 
-Overlap: another one who is excluded ran between somebody's first and last instruction. So a holder may be frozen while
+Overlap: another holder that is excluded ran between one's first and last instruction. So a holder may be frozen while
 another one has the lock, if it never runs again; one instruction more, and its interval reaches over the other one's.
 
 Lost update: each exclusive holder reads a number at its beginning and writes one more at its end. Each number must have
-been written once. (One who was killed may have written what it intended to, or not.)
+been written once. (A holder that was killed may have written what it intended to, or not.)
 """
 import collections
 import heapq
@@ -116,7 +116,7 @@ def newest(path):
 
 
 def got(records):
-    """Those who had the lock and ran."""
+    """The holders that ran."""
     return [r for r in records if r.first]
 
 
@@ -125,7 +125,7 @@ def clash(a, b):
 
 
 def overlaps(records, limit=10):
-    """Pairs of holders who were to exclude each other and did not; at most `limit`."""
+    """Pairs of holders that had to exclude each other and did not; at most `limit`."""
     found, active = [], collections.defaultdict(list)  # name -> heap of (last, tie, record)
     for tie, r in enumerate(sorted(got(records), key=lambda r: r.first)):
         heap = active[r.name]

@@ -54,7 +54,7 @@ def test_checker_on_overlaps():
     assert stamps.overlaps(good) == []
     for bad in (record(5, 6), record(2, 3), record(7, 7), record(11, 12), record(3, 4, exclusive=0), record(4, 4, to=9)):
         assert stamps.overlaps(good + [bad]), bad
-    # One who was frozen, and runs once more after another one had it: no moment was both theirs, and it is wrong.
+    # A holder that was frozen runs once more after another one had the lock: at no moment did both have it, and it is wrong.
     assert stamps.overlaps([frozen._replace(last=10), record(6, 9)])
 
 

@@ -51,7 +51,7 @@ int main(int argc, char **argv)
 
 @pytest.fixture
 def open_host(folder, host_of):
-    """A host whose keeper is started by its first program, whoever that is."""
+    """A host whose keeper is started by its first program."""
     server = Redis(folder, "--unixsocketperm", "777")
     os.chmod(folder, 0o755)
     host = host_of(server, foreground=False, lease="ttl_ms = 1000;")

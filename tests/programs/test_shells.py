@@ -138,7 +138,7 @@ STRUCTURES = {
 @pytest.mark.parametrize("structure", STRUCTURES)
 @pytest.mark.parametrize("youngest", [False, True], ids=["oldest first", "youngest first"])
 def test_kill_each_process(pair, shell, structure, youngest):
-    """Whoever is killed, the lock lives as long as the last copy of the descriptor, and no longer."""
+    """Whichever process is killed, the lock lives as long as the last copy of the descriptor, and no longer."""
     count, text = STRUCTURES[structure]
     job = script(pair, shell, text)
     assert job.line() == "held"

@@ -6,6 +6,7 @@
 #include <hiredis.h>
 #include <utlist.h>
 
+#include "keeper/callers/session.h"
 #include "tests/sim/sim.h"
 
 static bool clash(const struct store_range *a, const struct store_range *b)
@@ -283,7 +284,7 @@ void check_end(void)
 			sim_fail("h%d has no keeper", i);
 		if (host->k->leases)
 			sim_fail("h%d has leases that nobody uses", i);
-		if (host->k->sessions)
+		if (host->k->sessions->all)
 			sim_fail("h%d has sessions of programs that have ended", i);
 		if (host->k->files)
 			sim_fail("h%d has files that nobody uses", i);

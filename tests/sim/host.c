@@ -14,16 +14,19 @@
 #include <utlist.h>
 
 #include "keeper/callers/configwatch.h"
+#include "keeper/callers/listener.h"
+#include "keeper/callers/session.h"
 #include "keeper/guard/freezer.h"
+#include "keeper/guard/pulse.h"
 #include "keeper/guard/table_notes.h"
 #include "keeper/leases/host.h"
 #include "keeper/main.h"
 #include "tests/sim/sim.h"
 
 #define FIRST_PARENT 1000
-#define CHECK_MS     1000 /* these are as in keeper/guard/supervise.c */
-#define QUICK_MS     100
-#define HUNG_MS      5000
+#define CHECK_MS     PULSE_CHECK_MS
+#define QUICK_MS     PULSE_QUICK_MS
+#define HUNG_MS      PULSE_HUNG_MS
 
 struct host sim_hosts[SIM_HOSTS];
 int sim_host_count;
@@ -235,11 +238,13 @@ static void close_sockets(const struct keeper *k)
 {
 	struct session *s;
 
-	DL_FOREACH (k->sessions, s)
+	DL_FOREACH (k->sessions->all, s)
 		close(s->fd);
-	close(k->listen_fd);
-	close(k->spare_fd);
-	close(k->session_epoll);
+	close(k->sessions->epoll);
+	if (!k->listener)
+		return;
+	close(k->listener->fd);
+	close(k->listener->spare_fd);
 }
 
 void host_disturb(struct host *host)
@@ -482,13 +487,13 @@ void configwatch_close(struct keeper *k)
 	(void)k;
 }
 
-void configwatch_reload(struct session *s)
+void configwatch_wait(struct keeper *k, struct configwatch_wait *wait, bool contents, configwatch_cb *cb)
 {
-	sim_fail("%s", s->keeper->config->path);
+	(void)wait, (void)contents, (void)cb;
+	sim_fail("a program has another configuration than %s, or somebody has said reload", k->config->path);
 }
 
-void configwatch_question(struct session *s, void (*then)(struct session *s))
+void configwatch_leave(struct configwatch_wait *wait)
 {
-	(void)then;
-	sim_fail("%d: a program has another configuration than %s", s->held_fd, s->keeper->config->path);
+	(void)wait;
 }

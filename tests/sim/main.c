@@ -14,6 +14,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "keeper/callers/session.h"
 #include "tests/sim/redis.h"
 #include "tests/sim/sim.h"
 
@@ -36,7 +37,7 @@ static bool all_given_back(void)
 {
 	for (int i = 0; i < sim_host_count; i++)
 		if (sim_hosts[i].up &&
-		    (!sim_hosts[i].k || sim_hosts[i].k->leases || sim_hosts[i].k->sessions || sim_hosts[i].k->files))
+		    (!sim_hosts[i].k || sim_hosts[i].k->leases || sim_hosts[i].k->sessions->all || sim_hosts[i].k->files))
 			return false;
 	return true;
 }

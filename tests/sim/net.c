@@ -45,7 +45,7 @@ struct packet {
 	size_t len;
 };
 
-struct queue {
+struct backlog {
 	struct packet *first, **last;
 	int64_t ready; /* of the last one */
 };
@@ -57,7 +57,7 @@ struct conn {
 	struct rng rng;
 	bool gone; /* the server knows nothing of it (any more) */
 	char *channel;
-	struct queue up, down;
+	struct backlog up, down;
 };
 static struct conn *conns;
 static unsigned conn_count;
@@ -69,7 +69,7 @@ static void pump_down(void *arg, uint64_t number);
 
 /* --- packets --- */
 
-static struct packet *put(struct conn *conn, struct queue *queue, sim_fn *pump)
+static struct packet *put(struct conn *conn, struct backlog *queue, sim_fn *pump)
 {
 	struct packet *p = calloc(1, sizeof(*p));
 
@@ -98,7 +98,7 @@ static void packet_free(struct packet *p)
 	free(p);
 }
 
-static struct packet *take(struct queue *queue)
+static struct packet *take(struct backlog *queue)
 {
 	struct packet *p = queue->first;
 
@@ -110,7 +110,7 @@ static struct packet *take(struct queue *queue)
 	return p;
 }
 
-static void drop(struct queue *queue)
+static void drop(struct backlog *queue)
 {
 	struct packet *p;
 

@@ -38,7 +38,7 @@ static void make_page(void)
 		DL_APPEND(lock->leases, &leases[i]);
 		HASH_ADD_STR(k.leases, token, &leases[i]);
 	}
-	leasepage_refresh(&k);
+	leasepage_refresh(&k, k.freeze_at_ns);
 }
 
 static void free_page(void)
@@ -156,7 +156,7 @@ START_TEST(page_of_a_dead_keeper)
 	leasepage_reset(k.page);
 	ck_assert_uint_eq(slot->seq, left + 1);
 	leases[0].shown = leases[1].shown = NULL; /* the next keeper's */
-	leasepage_refresh(&k);
+	leasepage_refresh(&k, k.freeze_at_ns);
 	ck_assert(!is_shown("/data/a", 0) && !is_shown("/data/a", 1));
 	for (int i = 0; i < LEASES_IN_BUCKET; i++)
 		leasepage_show(&leases[i]);
@@ -169,14 +169,14 @@ START_TEST(sure_for_a_second_at_the_most)
 {
 	int64_t before = clock_now_ns();
 
-	leasepage_refresh(&k);
+	leasepage_refresh(&k, k.freeze_at_ns);
 	ck_assert_int_ge(k.page->leases.clock.sure_until_ns, before + LEASEPAGE_FRESH_MS * NS_PER_MS);
 	ck_assert_int_le(k.page->leases.clock.sure_until_ns, clock_now_ns() + LEASEPAGE_FRESH_MS * NS_PER_MS);
 	k.freeze_at_ns = before + 1;
-	leasepage_refresh(&k);
+	leasepage_refresh(&k, k.freeze_at_ns);
 	ck_assert_int_eq(k.page->leases.clock.sure_until_ns, before + 1);
 	k.leaving = true;
-	leasepage_refresh(&k);
+	leasepage_refresh(&k, k.freeze_at_ns);
 	ck_assert_int_eq(k.page->leases.clock.sure_until_ns, 0);
 }
 END_TEST
@@ -188,7 +188,7 @@ START_TEST(sure_until_the_parent_looks)
 
 	k.freeze_at_ns = told;
 	k.config->lease.freeze_margin_ms = 0;
-	leasepage_refresh(&k);
+	leasepage_refresh(&k, k.freeze_at_ns);
 	ck_assert_int_eq(k.page->leases.clock.sure_until_ns, told);
 }
 END_TEST

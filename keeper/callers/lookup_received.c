@@ -1,5 +1,5 @@
 /*
- * What a front has looked at, until its lock is known: see lookup.h. The result waits in s->found
+ * What a front has looked at, until its lock is known: see lookup.h. The result waits in s->lookup.found
  *   - while the configuration file is looked at, if the question goes by another than the keeper;
  *   - while the front that has the description passes it on.
  * During both the front has no other work: it is one of the few of its user.
@@ -7,20 +7,22 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "keeper/callers/configwatch.h"
+#include "keeper/callers/configfile.h"
 #include "keeper/fronts/away.h"
 #include "keeper/fronts/frontmsg.h"
 #include "keeper/fronts/reading.h"
 #include "keeper/leases/locks.h"
+#include "keeper/leases/queue.h"
 #include "keeper/callers/lookup.h"
-#include "keeper/callers/sessions.h"
+#include "keeper/callers/session.h"
+#include "keeper/keeper.h"
 
-/* s->found is NULL then. */
+/* s->lookup.found is NULL then. */
 static void take_found(struct session *s, struct inspect_result *r)
 {
-	*r = *s->found;
-	free(s->found);
-	s->found = NULL;
+	*r = *s->lookup.found;
+	free(s->lookup.found);
+	s->lookup.found = NULL;
 }
 
 static void on_kept(struct front_connection *reading, struct away *away, const char *why)
@@ -31,10 +33,11 @@ static void on_kept(struct front_connection *reading, struct away *away, const c
 	take_found(s, &r);
 	if (away) {
 		lookup_found(s, &r, away);
-		return;
+	} else {
+		before_free(&r.before);
+		session_refuse(s, "%s: %s", r.path, why);
 	}
-	before_free(&r.before);
-	session_refuse(s, "%s: %s", r.path, why);
+	queue_settle(s->keeper);
 }
 
 /* Its front has the description. Should one of the user's fronts keep it? */
@@ -53,8 +56,8 @@ static void look_up(struct session *s)
 {
 	struct inspect_result r;
 
-	if (s->reading.front && is_to_be_kept(s, s->found)) {
-		away_keep(&s->reading, s->found->st.st_dev, on_kept);
+	if (s->reading.front && is_to_be_kept(s, s->lookup.found)) {
+		away_keep(&s->reading, s->lookup.found->st.st_dev, on_kept);
 	} else {
 		take_found(s, &r);
 		lookup_found(s, &r, NULL);
@@ -88,11 +91,11 @@ void lookup_received(struct session *s, const struct front_answer *a, const stru
 		file_close(s->keeper, a->dev, fd, true);
 		return;
 	}
-	s->local = a->local;
-	s->found = malloc(sizeof(*s->found));
-	if (!s->found || !copy_answer(s->found, a, before, fd)) {
-		free(s->found);
-		s->found = NULL;
+	s->lookup.local = a->local;
+	s->lookup.found = malloc(sizeof(*s->lookup.found));
+	if (!s->lookup.found || !copy_answer(s->lookup.found, a, before, fd)) {
+		free(s->lookup.found);
+		s->lookup.found = NULL;
 		file_close(s->keeper, a->dev, fd, true);
 		session_refuse(s, "the keeper has no memory left");
 		return;
@@ -102,5 +105,5 @@ void lookup_received(struct session *s, const struct front_answer *a, const stru
 	if (configfile_is_ours(s->keeper, &s->request.config, s->request.config_path))
 		look_up(s);
 	else
-		configwatch_question(s, look_up);
+		lookup_await_config(s, look_up);
 }

@@ -50,7 +50,7 @@ enum configfile_state {
 	CONFIGFILE_MISSING,
 };
 
-/* Part of struct keeper. */
+/* k->configfile. Others only read it. */
 struct configfile {
 	enum configfile_state state;
 	char why[WIRE_REASON_BYTES]; /* why it is not in force; "" with CONFIGFILE_SAME */
@@ -74,9 +74,14 @@ struct configfile_look {
 	char why[WIRE_REASON_BYTES];
 };
 
-/* At the start: sets k->config and publishes its rules. 0, or -EINVAL with `why`; then all locks are refused, if the
- * file is there. Blocks on the file system. */
+/* At the start: sets k->config and k->configfile, and publishes the rules. 0; -EINVAL or -ENOMEM with `why`. After -EINVAL
+ * all locks are refused, if the file is there. Blocks on the file system. */
 int configfile_load(struct keeper *k, const char *path, char *why, size_t why_size);
+/* At the end, after configfile_load() has returned 0. Frees k->config, too. */
+void configfile_free(struct keeper *k);
+
+/* Reads the file into *look. Any thread; blocks on the file system. */
+void configfile_look_now(const char *path, struct configfile_look *look);
 
 /* Judges what was found. now_ns: clock_now_ns() when the look began. */
 void configfile_found(struct keeper *k, struct configfile_look *look, int64_t now_ns);

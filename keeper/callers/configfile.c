@@ -1,5 +1,5 @@
 /* See configfile.h. */
-#include "keeper/leases/configfile.h"
+#include "keeper/callers/configfile.h"
 
 #include <errno.h>
 #include <stdarg.h>
@@ -9,10 +9,10 @@
 #include <utlist.h>
 
 #include "keeper/clock.h"
-#include "keeper/leases/kept.h"
+#include "keeper/callers/kept.h"
 #include "keeper/leases/leasepage.h"
 #include "keeper/log.h"
-#include "keeper/main.h"
+#include "keeper/keeper.h"
 #include "keeper/leases/pagefile.h"
 #include "wire/place.h"
 
@@ -32,10 +32,10 @@ const char *configfile_state_name(enum configfile_state state)
 /* --- what is known of the file --- */
 
 /* A state that stays is said once: `why` tells one from another. */
-__attribute__((format(printf, 3, 4))) static void set_state(struct keeper *k, enum configfile_state state,
+__attribute__((format(printf, 3, 4))) static void configfile_enter(struct keeper *k, enum configfile_state state,
 							    const char *format, ...)
 {
-	struct configfile *c = &k->configfile;
+	struct configfile *c = k->configfile;
 	char why[WIRE_REASON_BYTES];
 	va_list args;
 
@@ -53,28 +53,27 @@ __attribute__((format(printf, 3, 4))) static void set_state(struct keeper *k, en
 	snprintf(c->why, sizeof(c->why), "%s", why);
 }
 
-static void forget_text(struct configfile *c)
+static void configfile_drop_text(struct configfile *c)
 {
 	free(c->text);
 	c->text = NULL;
 	c->judged = false;
 }
 
-static void set_seen(struct keeper *k, const struct wire_config_id *id)
+static void configfile_set_seen(struct keeper *k, const struct wire_config_id *id)
 {
-	if (memcmp(&k->configfile.seen, id, sizeof(*id)) == 0)
+	if (memcmp(&k->configfile->seen, id, sizeof(*id)) == 0)
 		return;
-	k->configfile.seen = *id;
+	k->configfile->seen = *id;
 	pagefile_seen(k->page, k->config, id);
 }
 
-static bool same_text(const char *a, size_t a_len, const char *b, size_t b_len)
+static bool is_same_text(const char *a, size_t a_len, const char *b, size_t b_len)
 {
 	return a_len == b_len && memcmp(a, b, a_len) == 0;
 }
 
-/* Reads the file in the loop's thread: before it runs. */
-static void look_now(const char *path, struct configfile_look *look)
+void configfile_look_now(const char *path, struct configfile_look *look)
 {
 	*look = (struct configfile_look){.read = -ENOENT};
 	look->read = config_fetch(path, &look->source, look->why, sizeof(look->why));
@@ -88,47 +87,63 @@ static void look_now(const char *path, struct configfile_look *look)
 
 /* --- taking over --- */
 
-static void keep_copy(struct keeper *k, const struct config *config)
+static void configfile_keep(struct keeper *k, const struct config *config)
 {
-	int rc = kept_write(k->dir_fd, config);
+	int ret = kept_write(k->dir_fd, config);
 
-	if (rc < 0)
+	if (ret < 0)
 		log_error("%s/" KEPT_NAME " cannot be written: %s; a keeper that is started anew reads the file, "
 			  "whatever it then says",
-			  k->runtime_dir, strerror(-rc));
+			  k->runtime_dir, strerror(-ret));
 }
 
-static void take_over(struct keeper *k, struct config *fresh)
+/* The keeper goes by `fresh` from now on. Frees what was in force. */
+static void configfile_replace(struct keeper *k, struct config *fresh)
 {
-	struct configfile *c = &k->configfile;
+	/* The store keeps a pointer to its part, which config_same_store() has found to be the same: that stays where it is. */
+	struct config old = *k->config;
+	struct lease *lease, *next;
 
-	keep_copy(k, fresh);
+	*k->config = *fresh;
+	k->config->store = old.store;
+	old.store = fresh->store;
+	*fresh = old;
+	config_free(fresh);
+	HASH_ITER (hh, k->leases, lease, next)
+		table_set_on_lost(k->table, lease->slot, config_on_lost(k->config, lease->lock->file->path));
+}
+
+static void configfile_take_over(struct keeper *k, struct config *fresh)
+{
+	struct configfile *c = k->configfile;
+
+	configfile_keep(k, fresh);
 	leasepage_close_all(k);
 	pagefile_publish(k->page, fresh, &fresh->id); /* there is room: config_parse() has seen to that */
-	keeper_replace_config(k, fresh);
-	forget_text(c);
+	configfile_replace(k, fresh);
+	configfile_drop_text(c);
 	c->seen = k->config->id;
 	c->in_force_since = time(NULL);
-	set_state(k, CONFIGFILE_SAME, "%s", "");
+	configfile_enter(k, CONFIGFILE_SAME, "%s", "");
 }
 
 /* Read twice, and at rest. */
-static void judge(struct keeper *k, struct configfile_look *look)
+static void configfile_judge(struct keeper *k, struct configfile_look *look)
 {
 	const char *path = k->config->path;
 	char why[WIRE_REASON_BYTES / 2];
 	struct config *fresh = look->fresh;
 
-	k->configfile.judged = true;
+	k->configfile->judged = true;
 	if (!fresh) {
-		set_state(k, CONFIGFILE_INVALID, "%s", look->why);
+		configfile_enter(k, CONFIGFILE_INVALID, "%s", look->why);
 	} else if (!config_follows(k->config, fresh, why, sizeof(why))) {
-		set_state(k, CONFIGFILE_WAITS, "%s was changed, and %s; " RELOAD_ADVICE, path, why);
+		configfile_enter(k, CONFIGFILE_WAITS, "%s was changed, and %s; " RELOAD_ADVICE, path, why);
 	} else if (!config_same_store(k->config, fresh)) {
-		set_state(k, CONFIGFILE_STOP, "%s was changed: host, store, ttl_ms or sweep_ms; " STOP_ADVICE, path);
+		configfile_enter(k, CONFIGFILE_STOP, "%s was changed: host, store, ttl_ms or sweep_ms; " STOP_ADVICE, path);
 	} else {
 		look->fresh = NULL;
-		take_over(k, fresh);
+		configfile_take_over(k, fresh);
 		log_info("%s was changed and taken over: %zu rules, and no file lost its protection or name", path,
 			 k->config->rule_count);
 	}
@@ -136,37 +151,37 @@ static void judge(struct keeper *k, struct configfile_look *look)
 
 void configfile_found(struct keeper *k, struct configfile_look *look, int64_t now_ns)
 {
-	struct configfile *c = &k->configfile;
+	struct configfile *c = k->configfile;
 
 	if (!look->source.text) {
-		forget_text(c);
-		set_seen(k, &look->id);
+		configfile_drop_text(c);
+		configfile_set_seen(k, &look->id);
 		if (look->error == ENOENT)
-			set_state(k, CONFIGFILE_MISSING, "%s is missing: put it back", k->config->path);
+			configfile_enter(k, CONFIGFILE_MISSING, "%s is missing: put it back", k->config->path);
 		else if (look->read == -EAGAIN) /* it changes while it is read */
-			set_state(k, CONFIGFILE_CHANGED, "%s", look->why);
+			configfile_enter(k, CONFIGFILE_CHANGED, "%s", look->why);
 		else
-			set_state(k, CONFIGFILE_INVALID, "%s", look->why);
+			configfile_enter(k, CONFIGFILE_INVALID, "%s", look->why);
 		return;
 	}
-	if (same_text(look->source.text, look->source.len, k->config->text, k->config->text_len)) {
-		forget_text(c);
+	if (is_same_text(look->source.text, look->source.len, k->config->text, k->config->text_len)) {
+		configfile_drop_text(c);
 		k->config->id = look->id;
-		set_seen(k, &look->id);
-		set_state(k, CONFIGFILE_SAME, "%s", "");
+		configfile_set_seen(k, &look->id);
+		configfile_enter(k, CONFIGFILE_SAME, "%s", "");
 		return;
 	}
-	set_seen(k, &look->id);
-	if (!c->text || !same_text(look->source.text, look->source.len, c->text, c->text_len)) {
-		forget_text(c);
+	configfile_set_seen(k, &look->id);
+	if (!c->text || !is_same_text(look->source.text, look->source.len, c->text, c->text_len)) {
+		configfile_drop_text(c);
 		c->text = look->source.text;
 		c->text_len = look->source.len;
 		look->source.text = NULL;
 		c->read_ns = now_ns;
 		if (c->state < CONFIGFILE_WAITS)
-			set_state(k, CONFIGFILE_CHANGED, "%s was changed", k->config->path);
+			configfile_enter(k, CONFIGFILE_CHANGED, "%s was changed", k->config->path);
 	} else if (now_ns - c->read_ns >= CONFIGFILE_REST_MS * NS_PER_MS) {
-		judge(k, look);
+		configfile_judge(k, look);
 	}
 }
 
@@ -174,7 +189,7 @@ void configfile_found(struct keeper *k, struct configfile_look *look, int64_t no
 
 /* Is what was found as good as read twice? By the wall clock: one that was set makes a start that waits for the second
  * look. */
-static bool is_at_rest(const struct wire_config_id *id)
+static bool configfile_is_at_rest(const struct wire_config_id *id)
 {
 	struct timespec now;
 
@@ -183,29 +198,31 @@ static bool is_at_rest(const struct wire_config_id *id)
 }
 
 /* The file in place of the copy. */
-static bool may_start_with(const struct keeper *k, const struct config *old, const struct configfile_look *look)
+static bool configfile_may_replace(const struct keeper *k, const struct config *old, const struct configfile_look *look)
 {
 	char why[WIRE_REASON_BYTES];
 
 	if (!look->fresh)
 		return false;
-	if (same_text(look->source.text, look->source.len, old->text, old->text_len))
+	if (is_same_text(look->source.text, look->source.len, old->text, old->text_len))
 		return true;
-	if (!is_at_rest(&look->id) || !config_follows(old, look->fresh, why, sizeof(why)))
+	if (!configfile_is_at_rest(&look->id) || !config_follows(old, look->fresh, why, sizeof(why)))
 		return false;
 	return config_same_store(old, look->fresh) || (look->fresh->has_store && !table_in_use(k->table));
 }
 
-static int start_with(struct keeper *k, struct config *config, const struct wire_config_id *seen)
+static int configfile_start_with(struct keeper *k, struct config *config, const struct wire_config_id *seen)
 {
+	struct configfile *c = k->configfile;
+
 	k->config = config;
-	k->configfile.seen = *seen;
-	k->configfile.since = k->configfile.in_force_since = time(NULL);
+	c->seen = *seen;
+	c->since = c->in_force_since = time(NULL);
 	return pagefile_publish(k->page, config, seen);
 }
 
 /* Nothing is known of what should be protected. */
-static int refuse_all(struct keeper *k, const char *path, const struct configfile_look *look, char *why,
+static int configfile_refuse_all(struct keeper *k, const char *path, const struct configfile_look *look, char *why,
 		      size_t why_size)
 {
 	if (!wire_config_is_none(&look->id))
@@ -215,18 +232,18 @@ static int refuse_all(struct keeper *k, const char *path, const struct configfil
 }
 
 /* An editor may just be writing it: what protects nothing, or is invalid, is not believed while it is young. */
-static void look_at_first(const char *path, struct configfile_look *look)
+static void configfile_read_at_start(const char *path, struct configfile_look *look)
 {
 	const struct timespec pause = {.tv_nsec = 50 * NS_PER_MS};
 	int64_t end = clock_now_ns() + CONFIGFILE_REST_MS * NS_PER_MS;
 
-	look_now(path, look);
+	configfile_look_now(path, look);
 	while ((!look->fresh || !look->fresh->rule_count) && !wire_config_is_none(&look->id) &&
-	       !is_at_rest(&look->id) && clock_now_ns() < end) {
+	       !configfile_is_at_rest(&look->id) && clock_now_ns() < end) {
 		nanosleep(&pause, NULL);
 		config_free(look->fresh);
 		config_source_free(&look->source);
-		look_now(path, look);
+		configfile_look_now(path, look);
 	}
 }
 
@@ -235,39 +252,52 @@ int configfile_load(struct keeper *k, const char *path, char *why, size_t why_si
 	struct config_source kept;
 	struct config *old = NULL;
 	struct configfile_look look;
-	int rc = kept_read(k->dir_fd, path, &kept);
+	int ret;
 
-	if (rc == 0 && config_parse(&kept, &old, why, why_size) < 0)
+	k->configfile = calloc(1, sizeof(*k->configfile));
+	if (!k->configfile) {
+		snprintf(why, why_size, "no memory left");
+		return -ENOMEM;
+	}
+	ret = kept_read(k->dir_fd, path, &kept);
+	if (ret == 0 && config_parse(&kept, &old, why, why_size) < 0)
 		log_error("the copy of the configuration in force is of no use: %s", why);
-	else if (rc < 0 && rc != -ENOENT)
-		log_error("%s/" KEPT_NAME " is of no use: %s", k->runtime_dir, strerror(-rc));
+	else if (ret < 0 && ret != -ENOENT)
+		log_error("%s/" KEPT_NAME " is of no use: %s", k->runtime_dir, strerror(-ret));
 	config_source_free(&kept);
 	if (old)
-		look_now(path, &look);
+		configfile_look_now(path, &look);
 	else
-		look_at_first(path, &look);
-	if (old && !may_start_with(k, old, &look)) {
+		configfile_read_at_start(path, &look);
+	if (old && !configfile_may_replace(k, old, &look)) {
 		log_error("%s is not what is in force: the rules of the keeper before this one stay so", path);
-		rc = start_with(k, old, &look.id);
+		ret = configfile_start_with(k, old, &look.id);
 		old = NULL;
 		configfile_found(k, &look, clock_now_ns());
 	} else if (look.fresh) {
-		keep_copy(k, look.fresh);
-		rc = start_with(k, look.fresh, &look.id);
+		configfile_keep(k, look.fresh);
+		ret = configfile_start_with(k, look.fresh, &look.id);
 		look.fresh = NULL;
 	} else {
-		rc = refuse_all(k, path, &look, why, why_size);
+		ret = configfile_refuse_all(k, path, &look, why, why_size);
 	}
 	config_free(old);
 	config_free(look.fresh);
 	config_source_free(&look.source);
-	return rc;
+	return ret;
+}
+
+void configfile_free(struct keeper *k)
+{
+	config_free(k->config);
+	free(k->configfile->text);
+	free(k->configfile);
 }
 
 /* --- operators --- */
 
 /* A lock that is held, or was within the last moments, and is of a file that would have another name. */
-static const struct lease *affected(struct keeper *k, const struct config *fresh, char name[LOCK_NAME_BYTES],
+static const struct lease *find_affected_lease(struct keeper *k, const struct config *fresh, char name[LOCK_NAME_BYTES],
 				    bool *named)
 {
 	const struct lease *lease, *next;
@@ -299,7 +329,7 @@ int configfile_reload(struct keeper *k, struct configfile_look *look, bool force
 			 k->config->path);
 		return -EINVAL;
 	}
-	lease = force ? NULL : affected(k, look->fresh, name, &named);
+	lease = force ? NULL : find_affected_lease(k, look->fresh, name, &named);
 	if (lease) {
 		snprintf(why, why_size,
 			 "%s (%s) is locked, or was just now, and would %s%s: other hosts could lock it meanwhile. End "
@@ -309,7 +339,7 @@ int configfile_reload(struct keeper *k, struct configfile_look *look, bool force
 			 named ? "have the name " : "not be protected any more", named ? name : "");
 		return -EINVAL;
 	}
-	take_over(k, look->fresh);
+	configfile_take_over(k, look->fresh);
 	look->fresh = NULL;
 	log_info("%s was read again: %zu rules", k->config->path, k->config->rule_count);
 	return 0;
@@ -317,7 +347,7 @@ int configfile_reload(struct keeper *k, struct configfile_look *look, bool force
 
 void configfile_forget(struct keeper *k)
 {
-	struct configfile *c = &k->configfile;
+	struct configfile *c = k->configfile;
 
 	if (c->state == CONFIGFILE_INVALID)
 		return; /* all locks would be refused */
@@ -334,7 +364,7 @@ bool configfile_is_ours(const struct keeper *k, const struct wire_config_id *id,
 	struct timespec now;
 
 	if (!none &&
-	    (memcmp(id, &k->config->id, sizeof(*id)) == 0 || memcmp(id, &k->configfile.seen, sizeof(*id)) == 0))
+	    (memcmp(id, &k->config->id, sizeof(*id)) == 0 || memcmp(id, &k->configfile->seen, sizeof(*id)) == 0))
 		return true;
 	if (!path_hash || path_hash != leases_hash(k->config->path))
 		return false;

@@ -1,5 +1,5 @@
-/* See kernel.h. */
-#include "keeper/leases/kernel.h"
+/* See probing.h. */
+#include "keeper/leases/probing.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -8,14 +8,13 @@
 #include <unistd.h>
 #include <utlist.h>
 
-#include "keeper/leases/act.h"
 #include "keeper/fronts/away.h"
 #include "keeper/kernel/getlk.h"
 #include "keeper/leases/locks.h"
 #include "keeper/log.h"
 #include "keeper/leases/reopen.h"
-#include "keeper/callers/serve.h"
-#include "keeper/leases/split.h"
+#include "keeper/leases/queue.h"
+#include "keeper/leases/waiters.h"
 
 #define PAUSE_MS     100 /* after the kernel refused to tell, or to let us wait; doubles */
 #define PAUSE_MAX_MS 5000
@@ -53,33 +52,28 @@ static void probe_said(struct lease *lease, enum probe_answer answer, int error,
 	if (answer == PROBE_FREE || answer == PROBE_SHARED)
 		lease->probe_pause_ms = 0;
 	if (last && lease->state == LEASE_UNSURE && lease->stands)
-		return lease_raise(lease, LEASE_EV_STANDS);
+		return queue_raise(lease, LEASE_EV_STANDS);
 	switch (answer) {
 	case PROBE_FREE:
 		/* Free, but a caller here needs it and no other host waits for it. */
 		if (lease->state == LEASE_STOPPING && lease->recall < RECALL_WAIT)
-			return lease_raise(lease, LEASE_EV_STOPPED);
-		return lease_raise(lease, LEASE_EV_FREE);
+			return queue_raise(lease, LEASE_EV_STOPPED);
+		return queue_raise(lease, LEASE_EV_FREE);
 	case PROBE_SHARED:
-		return lease_raise(lease, LEASE_EV_SHARED);
+		return queue_raise(lease, LEASE_EV_SHARED);
 	case PROBE_STOPPED:
 		if (error && (lease->state == LEASE_PROBING || lease->state == LEASE_WAITING))
 			return ask_again_later(lease, error);
-		return lease_raise(lease, LEASE_EV_STOPPED);
+		return queue_raise(lease, LEASE_EV_STOPPED);
 	case PROBE_IN_USE:
 		if (last && lease->state == LEASE_STOPPING)
-			return lease_raise(lease, LEASE_EV_STOPPED);
+			return queue_raise(lease, LEASE_EV_STOPPED);
 		if (shared_will_do(lease) && !lease->probe_shared) /* the recall came after the probe was started */
-			return lease_raise(lease, last ? LEASE_EV_STOPPED : LEASE_EV_NEEDED);
+			return queue_raise(lease, last ? LEASE_EV_STOPPED : LEASE_EV_NEEDED);
 		if (lease->recall != RECALL_WAIT)
-			return lease_raise(lease, LEASE_EV_KEPT);
+			return queue_raise(lease, LEASE_EV_KEPT);
 		/* A recall that came after a probe for a mere question was started: start one that waits. */
-		keeper_enter(lease_keeper(lease));
-		lease_raise(lease, last ? LEASE_EV_STOPPED : LEASE_EV_IN_USE);
-		/* It did not look like that when the recall came. */
-		if (lease->state == LEASE_WAITING)
-			split_on_recall(lease, &lease->recall_range, false);
-		return keeper_leave(lease_keeper(lease));
+		return queue_raise(lease, last ? LEASE_EV_STOPPED : LEASE_EV_IN_USE);
 	}
 }
 
@@ -89,11 +83,10 @@ static void on_probe(void *arg, enum probe_answer answer, int error)
 	struct keeper *k = lease_keeper(lease);
 	bool last = answer != PROBE_IN_USE || !lease->probe_waits;
 
-	keeper_enter(k);
 	probe_said(lease, answer, error, last);
 	if (last)
-		serve_lock(lease->lock); /* whom lock_stop_probes() has kept waiting */
-	keeper_leave(k);
+		waiters_serve(lease->lock); /* those that lock_stop_probes() has kept waiting */
+	queue_settle(k);
 }
 
 void lease_stop_probe(struct lease *lease)
@@ -109,14 +102,12 @@ bool lock_stop_probes(struct lock *lock, const struct store_range *range)
 	struct lease *lease;
 	bool ended = true;
 
-	keeper_enter(lock->file->keeper);
 	DL_FOREACH (lock->leases, lease) {
 		if (!lease_is_probed(lease) || !range_overlaps(&lease->range, range))
 			continue;
-		lease_raise(lease, LEASE_EV_NEEDED);
+		queue_raise(lease, LEASE_EV_NEEDED);
 		ended = false;
 	}
-	keeper_leave(lock->file->keeper);
 	return ended;
 }
 

@@ -1,4 +1,4 @@
-/* Answers to sessions: see sessions.h. No peer keeps the keeper waiting: what it does not take at once it does not get.
+/* Answers to sessions: see session.h. No peer keeps the keeper waiting: what it does not take at once it does not get.
  */
 #include <errno.h>
 #include <stdarg.h>
@@ -9,9 +9,9 @@
 #include "keeper/kernel/before.h"
 #include "keeper/log.h"
 #include "keeper/callers/serve.h"
-#include "keeper/callers/sessions.h"
+#include "keeper/callers/session.h"
 
-static void fill_reply(struct wire_reply *reply, enum wire_verdict verdict, const char *reason)
+static void reply_fill(struct wire_reply *reply, enum wire_verdict verdict, const char *reason)
 {
 	*reply = (struct wire_reply){
 		.magic = WIRE_MAGIC, .version = WIRE_VERSION, .size = sizeof(*reply), .verdict = verdict};
@@ -20,7 +20,7 @@ static void fill_reply(struct wire_reply *reply, enum wire_verdict verdict, cons
 }
 
 /* A peer that is gone or does not read is noticed by its hang-up; it must not disturb whoever is being served. */
-static void send_reply(int to, const struct wire_reply *reply, int fd)
+static void reply_send(int to, const struct wire_reply *reply, int fd)
 {
 	struct iovec iov = {.iov_base = (void *)reply, .iov_len = sizeof(*reply)};
 	union {
@@ -40,30 +40,30 @@ static void send_reply(int to, const struct wire_reply *reply, int fd)
 		log_debug("an answer could not be sent: %s", strerror(errno));
 }
 
-static void finish(struct session *s, const struct wire_reply *reply, int fd)
+static void session_finish(struct session *s, const struct wire_reply *reply, int fd)
 {
 	serve_end(s);
 	s->state = SESSION_READING;
-	send_reply(s->fd, reply, fd);
+	reply_send(s->fd, reply, fd);
 }
 
-void reply_refused(int to, const char *why)
+void session_turn_away(int to, const char *why)
 {
 	struct wire_reply reply;
 
-	fill_reply(&reply, WIRE_REFUSED, why);
-	send_reply(to, &reply, -1);
+	reply_fill(&reply, WIRE_REFUSED, why);
+	reply_send(to, &reply, -1);
 }
 
 void session_reply(struct session *s, enum wire_verdict verdict, const char *reason, int fd)
 {
 	struct wire_reply reply;
 
-	fill_reply(&reply, verdict, reason);
+	reply_fill(&reply, verdict, reason);
 	if (verdict == WIRE_WAITING)
-		send_reply(s->fd, &reply, -1);
+		reply_send(s->fd, &reply, -1);
 	else
-		finish(s, &reply, fd);
+		session_finish(s, &reply, fd);
 }
 
 /* No process here has this pid, and none can be signalled by mistake: kill(-1) is what F_GETLK's readers expect least,
@@ -74,12 +74,12 @@ void session_would_block(struct session *s, const struct store_range *in_use)
 {
 	struct wire_reply reply;
 
-	fill_reply(&reply, WIRE_WOULD_BLOCK, NULL);
+	reply_fill(&reply, WIRE_WOULD_BLOCK, NULL);
 	reply.mode = in_use ? in_use->mode : WIRE_EXCLUSIVE;
 	reply.from = in_use ? in_use->from : s->request.from;
 	reply.to = in_use ? in_use->to : s->request.to;
 	reply.pid = PID_ELSEWHERE;
-	finish(s, &reply, -1);
+	session_finish(s, &reply, -1);
 }
 
 void session_refuse(struct session *s, const char *format, ...)
@@ -87,7 +87,7 @@ void session_refuse(struct session *s, const char *format, ...)
 	struct wire_reply reply;
 	va_list args;
 
-	fill_reply(&reply, WIRE_REFUSED, NULL);
+	reply_fill(&reply, WIRE_REFUSED, NULL);
 	va_start(args, format);
 	vsnprintf(reply.reason, sizeof(reply.reason), format, args);
 	va_end(args);
@@ -95,11 +95,11 @@ void session_refuse(struct session *s, const char *format, ...)
 		if ((unsigned char)*p < ' ' || *p == 0x7f)
 			*p = '?';
 	log_debug("pid %d: refused: %s", (int)s->peer.pid, reply.reason);
-	finish(s, &reply, -1);
+	session_finish(s, &reply, -1);
 }
 
 /* What the caller would ask WIRE_BEFORE next. */
-static void add_before(struct wire_reply *reply, const struct session *s)
+static void reply_add_before(struct wire_reply *reply, const struct session *s)
 {
 	const struct held *held = before_after(&s->before, s->request.from);
 
@@ -123,12 +123,12 @@ void session_grant(struct session *s, int64_t until_ns, uint64_t fence)
 {
 	struct wire_reply reply;
 
-	fill_reply(&reply, WIRE_GRANTED, NULL);
+	reply_fill(&reply, WIRE_GRANTED, NULL);
 	reply.until_ns = s->request.sent_ns + (until_ns - s->received_ns);
 	reply.fence = fence;
 	if (s->request.space == WIRE_RECORD)
-		add_before(&reply, s);
-	send_reply(s->fd, &reply, -1); /* stays in the lock's list: the pin */
+		reply_add_before(&reply, s);
+	reply_send(s->fd, &reply, -1); /* stays in the lock's list: the pin */
 }
 
 void session_tell_before(struct session *s, int64_t from)
@@ -136,11 +136,11 @@ void session_tell_before(struct session *s, int64_t from)
 	const struct held *held = before_after(&s->before, from);
 	struct wire_reply reply;
 
-	fill_reply(&reply, WIRE_OK, NULL);
+	reply_fill(&reply, WIRE_OK, NULL);
 	if (held) {
 		reply.mode = held->mode;
 		reply.from = held->from;
 		reply.to = held->to;
 	}
-	finish(s, &reply, -1);
+	session_finish(s, &reply, -1);
 }

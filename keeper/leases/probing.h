@@ -1,17 +1,14 @@
 /* A lease's probes: what the kernel's answers mean for it. Loop only. */
-#ifndef DFLOCK_KEEPER_KERNEL_H
-#define DFLOCK_KEEPER_KERNEL_H
+#ifndef DFLOCK_KEEPER_PROBING_H
+#define DFLOCK_KEEPER_PROBING_H
 
 #include "keeper/keeper.h"
+#include "keeper/leases/locks.h"
 
 /* Asks the kernel whether the lease is in use; waits for the end of it if another host waits. LEASE_EV_* follow. */
 void lease_start_probe(struct lease *lease);
 /* Tells it to end, if one runs. */
 void lease_stop_probe(struct lease *lease);
-static inline bool lease_is_probed(const struct lease *lease)
-{
-	return lease->probe || lease->away_probe;
-}
 /*
  * Which record lock is in the way of what is wanted, as the kernel says by this description? 1: *in_use is the first
  * one in the kernel's list. 0: none. -EAGAIN: one of our own probes, for a moment. Else -errno. May wait for a file

@@ -1,6 +1,6 @@
 /* See kept.h. The file: KEPT_MAGIC, the path with its NUL, the text up to the end. It is written beside its place and
  * renamed, so that a keeper that is killed meanwhile leaves the one before. */
-#include "keeper/leases/kept.h"
+#include "keeper/callers/kept.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -22,31 +22,31 @@ int kept_write(int dir_fd, const struct config *config)
 				{config->path, strlen(config->path) + 1},
 				{config->text, config->text_len}};
 	size_t bytes = parts[0].iov_len + parts[1].iov_len + parts[2].iov_len;
-	int rc = 0, fd;
+	int ret = 0, fd;
 	ssize_t n;
 
 	unlinkat(dir_fd, KEPT_NEW, 0);
 	fd = openat(dir_fd, KEPT_NEW, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
 	if (fd < 0) {
-		rc = -errno;
+		ret = -errno;
 	} else {
 		n = writev(fd, parts, 3);
 		if (n < 0)
-			rc = -errno;
+			ret = -errno;
 		else if ((size_t)n != bytes)
-			rc = -ENOSPC;
+			ret = -ENOSPC;
 		close(fd);
 	}
-	if (rc == 0 && renameat(dir_fd, KEPT_NEW, dir_fd, KEPT_NAME) != 0)
-		rc = -errno;
-	if (rc < 0) { /* one that is not in force any more would be worse than none */
+	if (ret == 0 && renameat(dir_fd, KEPT_NEW, dir_fd, KEPT_NAME) != 0)
+		ret = -errno;
+	if (ret < 0) { /* one that is not in force any more would be worse than none */
 		unlinkat(dir_fd, KEPT_NEW, 0);
 		kept_remove(dir_fd);
 	}
-	return rc;
+	return ret;
 }
 
-static int read_all(int dir_fd, char **bytes, size_t *len)
+static int kept_read_bytes(int dir_fd, char **bytes, size_t *len)
 {
 	struct stat st;
 	ssize_t n = -1;
@@ -76,16 +76,16 @@ int kept_read(int dir_fd, const char *path, struct config_source *source)
 	const size_t magic = sizeof(KEPT_MAGIC) - 1, path_bytes = strlen(path) + 1;
 	char *bytes;
 	size_t len;
-	int rc = read_all(dir_fd, &bytes, &len);
+	int ret = kept_read_bytes(dir_fd, &bytes, &len);
 
 	*source = (struct config_source){.path = NULL};
-	if (rc < 0)
-		return rc;
+	if (ret < 0)
+		return ret;
 	if (len <= magic || memcmp(bytes, KEPT_MAGIC, magic) != 0 || !memchr(bytes + magic, '\0', len - magic))
-		rc = -EINVAL;
+		ret = -EINVAL;
 	else if (strcmp(bytes + magic, path) != 0)
-		rc = -ENOENT;
-	if (rc == 0) {
+		ret = -ENOENT;
+	if (ret == 0) {
 		source->path = strdup(path);
 		source->len = len - magic - path_bytes;
 		source->text = malloc(source->len + 1);
@@ -94,11 +94,11 @@ int kept_read(int dir_fd, const char *path, struct config_source *source)
 			source->text[source->len] = '\0';
 		} else {
 			config_source_free(source);
-			rc = -ENOMEM;
+			ret = -ENOMEM;
 		}
 	}
 	free(bytes);
-	return rc;
+	return ret;
 }
 
 void kept_remove(int dir_fd)

@@ -1,0 +1,192 @@
+/* See control_stop.h. */
+#include "keeper/callers/control_stop.h"
+
+#include <utlist.h>
+
+#include "keeper/callers/configfile.h"
+#include "keeper/callers/ending.h"
+#include "keeper/callers/session.h"
+#include "keeper/clock.h"
+#include "keeper/keeper.h"
+#include "keeper/leases/deadline.h"
+#include "keeper/leases/probing.h"
+#include "keeper/leases/queue.h"
+
+#define LOOK_MS 200
+
+#define FOR_STOPPERS(k, s, next)                                                                                       \
+	DL_FOREACH_SAFE ((k)->sessions->all, s, next)                                                                  \
+		if ((s)->state == SESSION_STOPPING)
+
+static bool is_stopping(const struct keeper *k)
+{
+	const struct session *s;
+
+	DL_FOREACH (k->sessions->all, s)
+		if (s->state == SESSION_STOPPING)
+			return true;
+	return false;
+}
+
+static void refuse_stop_unreachable(struct keeper *k)
+{
+	struct session *s, *next;
+	char why[WIRE_REASON_BYTES];
+
+	deadline_trouble(k, why, sizeof(why));
+	FOR_STOPPERS (k, s, next)
+		session_refuse(s, "leases cannot be given back: %s", why);
+}
+
+void control_stop_in_use(const struct lease *lease)
+{
+	const struct file *file = lease->lock->file;
+	struct session *s, *next;
+
+	if (!store_is_up(file->keeper->store)) {
+		refuse_stop_unreachable(file->keeper);
+		return;
+	}
+	FOR_STOPPERS (file->keeper, s, next)
+		session_refuse(s, "%s (%s) is locked by a program: see `dflock status`", file->name, file->path);
+}
+
+static void stop_keeper(struct keeper *k)
+{
+	struct session *s, *next;
+
+	configfile_forget(k);
+	FOR_STOPPERS (k, s, next)
+		session_reply(s, WIRE_OK, NULL, -1);
+	ending_now(k, "stopped on request");
+}
+
+void control_stop_leases_ended(struct keeper *k)
+{
+	if (!k->leases && is_stopping(k))
+		stop_keeper(k);
+}
+
+/*
+ * May a program here rely on it, or be about to? Not on one that is on its way back: should that not arrive, it is
+ * found to be a silent host's. Nor on an unsure one that the kernel says nobody holds: its pins are over, it stays in
+ * the table, and the next keeper sees to it.
+ */
+static bool may_be_in_use(const struct lease *lease)
+{
+	const struct file *file = lease->lock->file;
+
+	if (lease->state != LEASE_UNSURE)
+		return lease->state == LEASE_ASKING || lease_is_ours(lease->state);
+	return !file->local || file->fd < 0 || lease_is_in_use(lease);
+}
+
+/* NULL: none. */
+static struct lease *find_in_use(const struct keeper *k)
+{
+	struct lease *lease, *next;
+
+	HASH_ITER (hh, k->leases, lease, next)
+		if (may_be_in_use(lease))
+			return lease;
+	return NULL;
+}
+
+/* Does one need the store, before it is known whether it may go? */
+static bool store_is_needed(const struct keeper *k)
+{
+	struct lease *lease, *next;
+
+	HASH_ITER (hh, k->leases, lease, next)
+		if ((lease->state == LEASE_ASKING || lease->state == LEASE_UNSURE) && may_be_in_use(lease))
+			return true;
+	return false;
+}
+
+void control_stop_store_down(struct keeper *k)
+{
+	if (is_stopping(k) && store_is_needed(k))
+		refuse_stop_unreachable(k);
+}
+
+static void refuse_stop_late(struct session *s, const struct lease *lease)
+{
+	const char *what = "a program may have it";
+
+	if (lease->state == LEASE_UNSURE)
+		what = "it was not renewed in time, and the store has not confirmed it";
+	else if (lease->state == LEASE_SHRINKING)
+		what = "the store has not confirmed that it is a shared one";
+	else if (lease_is_probed(lease))
+		what = "its file system has not answered whether a program has it";
+	session_refuse(s, "%s (%s) could not be given back within %d s: %s; see `dflock status`",
+		       lease->lock->file->name, lease->lock->file->path, CONTROL_STOP_WAIT_MS / 1000, what);
+}
+
+/* Is a program known to want or to use a lease? Then the session has been refused. */
+static bool is_refused_for_use(struct session *s)
+{
+	struct lease *lease, *next;
+
+	HASH_ITER (hh, s->keeper->leases, lease, next) {
+		if (s->state != SESSION_STOPPING)
+			break;
+		if (lease->state == LEASE_ASKING)
+			session_refuse(s, "a program waits for %s: see `dflock status`", lease->lock->file->name);
+		else if (lease->state == LEASE_WAITING)
+			control_stop_in_use(lease);
+	}
+	return s->state != SESSION_STOPPING;
+}
+
+static void on_stop_timer(uv_timer_t *timer);
+
+/* Gives back what is open. Leases that were unsure or shrinking when this was asked for open meanwhile: so it is done
+ * again until all have gone, or the time is over. */
+static void go_on_stopping(struct session *s)
+{
+	if (is_refused_for_use(s))
+		return;
+	ending_give_back(s->keeper);
+	control_stop_leases_ended(s->keeper);
+	if (s->state == SESSION_STOPPING)
+		uv_timer_start(&s->timer, on_stop_timer, LOOK_MS, 0);
+}
+
+enum control_stop_step control_stop_decide(int64_t waited_ms, bool in_use)
+{
+	if (waited_ms < (in_use ? CONTROL_STOP_WAIT_MS : CONTROL_STOP_RELEASE_MS))
+		return CONTROL_STOP_GOES_ON;
+	return in_use ? CONTROL_STOP_REFUSED : CONTROL_STOP_ENDS;
+}
+
+static void on_stop_timer(uv_timer_t *timer)
+{
+	struct session *s = timer->data;
+	struct keeper *k = s->keeper;
+	const struct lease *used = find_in_use(k);
+
+	if (s->state != SESSION_STOPPING)
+		return;
+	switch (control_stop_decide((clock_now_ns() - s->received_ns) / NS_PER_MS, used)) {
+	case CONTROL_STOP_GOES_ON:
+		go_on_stopping(s);
+		break;
+	case CONTROL_STOP_REFUSED:
+		refuse_stop_late(s, used);
+		break;
+	case CONTROL_STOP_ENDS:
+		stop_keeper(k);
+		break;
+	}
+	queue_settle(k);
+}
+
+void control_stop(struct session *s)
+{
+	s->state = SESSION_STOPPING;
+	if (!store_is_up(s->keeper->store))
+		control_stop_store_down(s->keeper);
+	if (s->state == SESSION_STOPPING)
+		go_on_stopping(s);
+}

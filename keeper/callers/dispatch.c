@@ -1,0 +1,154 @@
+/* See dispatch.h. What a peer sends is checked in question.c. */
+#include "keeper/callers/dispatch.h"
+
+#include <errno.h>
+#include <unistd.h>
+
+#include "keeper/callers/configwatch.h"
+#include "keeper/callers/control.h"
+#include "keeper/callers/lookup.h"
+#include "keeper/callers/serve.h"
+#include "keeper/clock.h"
+#include "keeper/fronts/frontmsg.h"
+#include "keeper/fronts/fronts.h"
+#include "keeper/fronts/question.h"
+#include "keeper/fronts/reading.h"
+#include "keeper/keeper.h"
+#include "keeper/leases/locks.h"
+#include "keeper/leases/queue.h"
+#include "keeper/log.h"
+
+void dispatch_close(struct session *s)
+{
+	if (s->state == SESSION_CLOSED)
+		return;
+	serve_end(s);
+	before_free(&s->before);
+	if (s->foreign)
+		reading_leave(&s->reading);
+	lookup_leave(s);
+	configwatch_leave(&s->look);
+	session_end(s);
+	if (s->foreign)
+		fronts_bury(s->keeper->fronts, s->peer.uid, s->fd);
+	else
+		close(s->fd);
+}
+
+/* Not about a lock. */
+static void dispatch_other(struct session *s, const struct wire_request *r, enum question_kind kind)
+{
+	switch (kind) {
+	case QUESTION_BEFORE:
+		return session_tell_before(s, r->from);
+	case QUESTION_CONTROL:
+		s->request = *r;
+		return control_question(s);
+	case QUESTION_OTHER_VERSION:
+		session_refuse(s,
+			       "the keeper (dflockd " DFLOCK_VERSION
+			       ", protocol %d) and libdflock.so (protocol %d) are of "
+			       "different versions: end the keeper with `dflock stop`",
+			       WIRE_VERSION, r->version);
+		return;
+	default:
+		log_info("pid %d sent a malformed question: disconnected", (int)s->peer.pid);
+		return dispatch_close(s);
+	}
+}
+
+static void close_passed(struct keeper *k, const struct question_fds *came)
+{
+	for (unsigned i = 0; i < came->count; i++)
+		lookup_close(k, came->fds[i]);
+}
+
+/* n as of question_receive(). May the question be looked at? If not, the peer has been told, or disconnected. */
+static bool dispatch_is_in_turn(struct session *s, ssize_t n)
+{
+	if (n == -EMFILE) {
+		session_refuse(s, "the keeper has no descriptor left: raise its RLIMIT_NOFILE");
+		return false;
+	}
+	if (n == -EBADMSG)
+		log_info("pid %d sent more than one descriptor: disconnected", (int)s->peer.pid);
+	if (n > 0 && s->state == SESSION_PINNED) { /* ends the pin; an early answer is re-asked for */
+		serve_end(s);
+		s->state = SESSION_READING;
+	}
+	if (n > 0 && s->state != SESSION_READING)
+		log_info("pid %d asked again before it had its answer: disconnected", (int)s->peer.pid);
+	if (n <= 0 || s->state != SESSION_READING) {
+		dispatch_close(s);
+		return false;
+	}
+	s->started = time(NULL);
+	return true;
+}
+
+void dispatch_readable(struct session *s)
+{
+	struct wire_request request = {0};
+	struct question_fds came;
+	enum question_kind kind;
+	ssize_t n;
+
+	n = question_receive(s->fd, &request, &came);
+	if (n == -EAGAIN || n == -EINTR)
+		return;
+	s->received_ns = clock_now_ns(); /* only now: see session_grant() */
+	if (!dispatch_is_in_turn(s, n)) {
+		close_passed(s->keeper, &came);
+		return;
+	}
+	kind = question_check(&request, n, came.count > 0);
+	if (kind == QUESTION_LOCK) {
+		s->request = request;
+		return lookup_start(s, came.fds[0]);
+	}
+	close_passed(s->keeper, &came);
+	dispatch_other(s, &request, kind);
+}
+
+static void dispatch_answer(struct session *s, const struct front_answer *a, const struct held *before, int fd)
+{
+	s->received_ns = a->received_ns;
+	if (dispatch_is_in_turn(s, a->n)) {
+		if (!a->looked)
+			return dispatch_other(s, &a->request, question_check(&a->request, a->n, a->has_fd));
+		s->request = a->request;
+		return lookup_received(s, a, before, fd);
+	}
+	file_close(s->keeper, a->dev, fd, true);
+	/* A session that was closed has left the front, which is told by reading.c; one that was refused has not. */
+}
+
+static void dispatch_received(struct front_connection *reading, const struct front_answer *a,
+			      const struct held *before, int fd)
+{
+	struct session *s = reading->owner;
+
+	if (a->n == -EAGAIN || a->n == -EINTR)
+		return;
+	dispatch_answer(s, a, before, fd);
+	queue_settle(s->keeper);
+}
+
+static void dispatch_slow(struct front_connection *reading, int ms)
+{
+	struct session *s = reading->owner;
+
+	lookup_slow(s, ms);
+	queue_settle(s->keeper);
+}
+
+static void dispatch_refused(struct front_connection *reading, const char *why)
+{
+	struct session *s = reading->owner;
+
+	session_refuse(s, "%s", why);
+	queue_settle(s->keeper);
+}
+
+const struct fronts_news dispatch_fronts_news = {
+	.received = dispatch_received, .slow = dispatch_slow, .refused = dispatch_refused};

@@ -1,0 +1,211 @@
+/* See listener.h. */
+#include "keeper/callers/listener.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/epoll.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <unistd.h>
+#include <utlist.h>
+
+#include "keeper/callers/dispatch.h"
+#include "keeper/clock.h"
+#include "keeper/fronts/fronts.h"
+#include "keeper/fronts/reading.h"
+#include "keeper/kernel/overflowuid.h"
+#include "keeper/keeper.h"
+#include "keeper/leases/queue.h"
+
+#define LISTEN_BACKLOG 4096
+
+static const char *peer_refused(const struct keeper *k, const struct ucred *peer)
+{
+	if (peer->pid <= 0)
+		return "the program runs in a pid namespace that the keeper cannot see: run a keeper in its container";
+	if (k->sessions->count >= k->listener->limit)
+		return "the keeper serves too many programs at once: raise its RLIMIT_NOFILE";
+	if (!k->system)
+		return NULL;
+	if (peer->uid == k->listener->unknown_uid)
+		return "the program's user is not known to the keeper's user namespace";
+	if (peer->uid != 0) {
+		unsigned count = 0;
+		const struct session *s;
+
+		DL_FOREACH (k->sessions->all, s)
+			count += s->peer.uid == peer->uid;
+		if (count >= k->listener->limit / 4)
+			return "this user asks too much at once: a quarter of what the keeper can serve";
+	}
+	return NULL;
+}
+
+/* Is this a user whose descriptors must not come to the keeper? Root is not, nor is the keeper's own user. */
+static bool peer_is_foreign(const struct keeper *k, const struct ucred *peer)
+{
+	return k->fronts && peer->uid != 0 && peer->uid != geteuid();
+}
+
+static void listener_turn_away(struct keeper *k, int fd, const char *why)
+{
+	struct ucred peer = {0};
+	socklen_t len = sizeof(peer);
+
+	session_turn_away(fd, why);
+	if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &len) == 0 && peer_is_foreign(k, &peer))
+		fronts_bury(k->fronts, peer.uid, fd);
+	else
+		close(fd);
+}
+
+static void listener_admit(struct keeper *k, int fd)
+{
+	struct session *s;
+	struct ucred peer;
+	socklen_t len = sizeof(peer);
+	const char *why;
+
+	if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &len) != 0)
+		return listener_turn_away(k, fd, "the keeper cannot see who asks");
+	why = peer_refused(k, &peer);
+	if (why)
+		return listener_turn_away(k, fd, why);
+	s = session_new(k, fd, &peer, peer_is_foreign(k, &peer));
+	if (!s)
+		return listener_turn_away(k, fd, "the keeper has no memory left");
+	if (!s->foreign)
+		dispatch_readable(s); /* the question mostly is there already */
+}
+
+static void on_readable(uv_poll_t *poll, int status, int events)
+{
+	struct keeper *k = poll->data;
+	struct epoll_event ready[64];
+	int count = epoll_wait(k->sessions->epoll, ready, sizeof(ready) / sizeof(*ready), 0);
+
+	(void)status, (void)events;
+	for (int i = 0; i < count; i++) {
+		struct session *s = ready[i].data.ptr;
+
+		if (ready[i].events & EPOLLHUP) /* whatever it has asked, nobody reads the answer */
+			dispatch_close(s);
+		else if (s->state != SESSION_CLOSED && s->foreign)
+			reading_receive(&s->reading);
+		else if (s->state != SESSION_CLOSED)
+			dispatch_readable(s);
+		queue_settle(k); /* before the next question is looked at */
+	}
+}
+
+/* No descriptor left: the spare one is given up for a moment, so that the peer is told instead of waiting. */
+static void turn_next_away(struct keeper *k)
+{
+	struct listener *l = k->listener;
+	int fd;
+
+	close(l->spare_fd);
+	fd = accept4(l->fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+	if (fd >= 0)
+		listener_turn_away(k, fd, "the keeper has no descriptor left: raise its RLIMIT_NOFILE");
+	l->spare_fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
+}
+
+static void on_connection(uv_poll_t *poll, int status, int events)
+{
+	struct keeper *k = poll->data;
+	int fd;
+
+	(void)events;
+	if (status < 0)
+		return;
+	/* One: the loop tells of the next one again, and mostly there is none. */
+	fd = accept4(k->listener->fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+	if (fd >= 0)
+		listener_admit(k, fd);
+	else if (errno == EMFILE || errno == ENFILE)
+		turn_next_away(k);
+	queue_settle(k);
+}
+
+/* Makes the socket. 0 or -errno. */
+static int listener_bind(struct keeper *k, struct listener *l)
+{
+	struct sockaddr_un address = {.sun_family = AF_UNIX};
+
+	snprintf(address.sun_path, sizeof(address.sun_path), "%s/" WIRE_SOCKET_NAME, k->runtime_dir);
+	l->spare_fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
+	l->fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+	if (l->fd < 0 || l->spare_fd < 0)
+		return -errno;
+	unlink(address.sun_path); /* an earlier keeper's; keeper.lock says that it is gone */
+	if (bind(l->fd, (struct sockaddr *)&address, sizeof(address)) != 0 ||
+	    chmod(address.sun_path, k->system ? 0666 : 0600) != 0 || listen(l->fd, LISTEN_BACKLOG) != 0)
+		return -errno;
+	return k->fronts ? fronts_listen(k->fronts, l->fd) : 0;
+}
+
+int listener_start(struct keeper *k, unsigned limit)
+{
+	struct listener *l = calloc(1, sizeof(*l));
+	int ret;
+
+	if (!l)
+		return -ENOMEM;
+	k->listener = l;
+	l->limit = limit;
+	l->unknown_uid = overflowuid_get();
+	ret = listener_bind(k, l);
+	if (ret == 0)
+		ret = uv_poll_init(k->loop, &l->readable, k->sessions->epoll);
+	if (ret == 0)
+		ret = uv_poll_init(k->loop, &l->accepting, l->fd);
+	if (ret < 0)
+		return ret;
+	l->readable.data = l->accepting.data = k;
+	k->sessions->idle_since_ns = clock_now_ns();
+	uv_poll_start(&l->readable, UV_READABLE, on_readable);
+	return uv_poll_start(&l->accepting, UV_READABLE, on_connection);
+}
+
+void listener_free(struct keeper *k)
+{
+	free(k->listener);
+	k->listener = NULL;
+}
+
+void listener_stop(struct keeper *k)
+{
+	struct listener *l = k->listener;
+	struct session *s, *next;
+
+	unlinkat(k->dir_fd, WIRE_SOCKET_NAME, 0);
+	uv_close((uv_handle_t *)&l->accepting, NULL);
+	uv_close((uv_handle_t *)&l->readable, NULL);
+	close(l->fd);
+	close(l->spare_fd);
+	DL_FOREACH_SAFE (k->sessions->all, s, next)
+		dispatch_close(s);
+	queue_settle(k);
+}
+
+void listener_abandon(struct keeper *k)
+{
+	struct listener *l = k->listener;
+	struct session *s;
+	int fd;
+
+	unlinkat(k->dir_fd, WIRE_SOCKET_NAME, 0);
+	shutdown(l->fd, SHUT_RDWR); /* connecting fails from now on */
+	while ((fd = accept4(l->fd, NULL, NULL, SOCK_CLOEXEC)) >= 0) {
+		shutdown(fd, SHUT_RDWR);
+		if (!k->fronts || fronts_abandon(k->fronts, fd) == 0)
+			close(fd);
+	}
+	DL_FOREACH (k->sessions->all, s)
+		if (s->state != SESSION_CLOSED)
+			shutdown(s->fd, SHUT_RDWR);
+}

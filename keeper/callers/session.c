@@ -1,0 +1,87 @@
+/*
+ * See session.h.
+ *
+ * Freeing: the timer of a session closes in the loop, after the events of this turn; a worker that looks at its
+ * descriptor keeps it alive, too. The last of them frees it (uses). So an event of this turn may name a session that
+ * is closed, but never one that is freed.
+ */
+#include "keeper/callers/session.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <sys/epoll.h>
+#include <unistd.h>
+#include <utlist.h>
+
+#include "keeper/clock.h"
+#include "keeper/keeper.h"
+
+int sessions_init(struct keeper *k)
+{
+	k->sessions = calloc(1, sizeof(*k->sessions));
+	if (!k->sessions)
+		return -ENOMEM;
+	k->sessions->epoll = epoll_create1(EPOLL_CLOEXEC);
+	k->sessions->idle_since_ns = clock_now_ns();
+	return k->sessions->epoll < 0 ? -errno : 0;
+}
+
+void sessions_free(struct keeper *k)
+{
+	close(k->sessions->epoll);
+	free(k->sessions);
+	k->sessions = NULL;
+}
+
+struct session *session_new(struct keeper *k, int fd, const struct ucred *peer, bool foreign)
+{
+	struct session *s = calloc(1, sizeof(*s));
+	/* A foreign connection is read by a front, later: so once for each message. */
+	struct epoll_event event = {.events = EPOLLIN | EPOLLRDHUP | (foreign ? EPOLLET : 0), .data.ptr = s};
+
+	if (!s || epoll_ctl(k->sessions->epoll, EPOLL_CTL_ADD, fd, &event) != 0) {
+		free(s);
+		return NULL;
+	}
+	s->keeper = k;
+	s->fd = fd;
+	s->peer = *peer;
+	s->foreign = foreign;
+	s->reading = (struct front_connection){.fronts = k->fronts, .owner = s, .uid = peer->uid, .fd = fd};
+	s->lookup = (struct lookup)LOOKUP_NONE;
+	s->uses = 1; /* the timer's */
+	uv_timer_init(k->loop, &s->timer);
+	s->timer.data = s;
+	DL_APPEND(k->sessions->all, s);
+	k->sessions->count++;
+	return s;
+}
+
+void session_use(struct session *s)
+{
+	s->uses++;
+}
+
+void session_unuse(struct session *s)
+{
+	if (--s->uses == 0)
+		free(s);
+}
+
+static void on_session_timer_closed(uv_handle_t *handle)
+{
+	session_unuse(handle->data);
+}
+
+void session_end(struct session *s)
+{
+	struct sessions *sessions = s->keeper->sessions;
+
+	s->state = SESSION_CLOSED;
+	DL_DELETE(sessions->all, s);
+	if (!--sessions->count)
+		sessions->idle_since_ns = clock_now_ns();
+	if (s->foreign)
+		epoll_ctl(sessions->epoll, EPOLL_CTL_DEL, s->fd, NULL); /* closing it does not: a front may have a copy */
+	uv_close((uv_handle_t *)&s->timer, on_session_timer_closed);
+}

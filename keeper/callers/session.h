@@ -1,0 +1,122 @@
+/*
+ * A session: one connection of a program or an operator, and the question that it waits with. Loop only.
+ *
+ *   session.c       its life, and the list of all
+ *   session_reply.c answers
+ *   dispatch.h      reads questions and gives each to the module that answers it: lookup.h, control.h
+ *   listener.h      the socket that new connections come from
+ *
+ * A module that has taken over a question sets `state` and may use `timer`; the answer ends both. Each group of fields
+ * below belongs to one module; others read them.
+ */
+#ifndef DFLOCK_KEEPER_SESSION_H
+#define DFLOCK_KEEPER_SESSION_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/socket.h>
+#include <time.h>
+#include <uv.h>
+
+#include "keeper/callers/configwatch.h"
+#include "keeper/callers/lookup.h"
+#include "keeper/fronts/connection.h"
+#include "keeper/kernel/inspect.h"
+#include "keeper/leases/waiters.h"
+#include "wire/msg.h"
+
+struct keeper;
+struct store_range;
+
+enum session_state {
+	SESSION_READING,    /* no question yet, or the next one */
+	SESSION_INSPECTING, /* a worker or a front looks at the descriptor */
+	SESSION_WAITING,    /* its waiter is the lock's */
+	SESSION_PINNED,     /* ditto: granted */
+	SESSION_STATUS,     /* the answer is being made */
+	SESSION_INIT,       /* WIRE_INIT: waits for the store */
+	SESSION_STOPPING,   /* WIRE_STOP: waits until all is given back */
+	SESSION_RELOADING,  /* WIRE_RELOAD: waits for a look at the configuration file */
+	SESSION_LOOKING,    /* a question about a lock that waits for such a look */
+	SESSION_CLOSED,
+};
+
+struct session {
+	/* session.c; constant */
+	struct keeper *keeper;
+	int fd;
+	struct ucred peer;
+	bool foreign; /* a user whose descriptors must not come to the keeper: fronts.h */
+
+	/* session.c */
+	enum session_state state;
+	uv_timer_t timer; /* the module that has the question says what it means */
+	unsigned uses;    /* by the timer, by a worker; the last one to end frees the session */
+	struct session *prev, *next;
+
+	/* dispatch.c: the question */
+	struct wire_request request;
+	int64_t received_ns; /* read after the question was received: session_grant() */
+	time_t started;      /* the same moment, unix */
+
+	/* lookup.c */
+	struct lookup lookup;
+	struct caller_holds holds;         /* what the caller's description had when it asked: flock */
+	struct before before;              /* ditto: records; kept until the next question */
+	bool shared_tested, shared_in_use; /* somebody had the flock shared when it asked */
+
+	/* control.c and lookup.c: waits for a look at the configuration file */
+	struct configwatch_wait look;
+
+	/* fronts/; of a foreign session */
+	struct front_connection reading;
+
+	/* serve.c; waiting, pinned */
+	struct waiter waiter; /* what leases/ know of it */
+	bool told_waiting;
+	bool told_away;  /* it was told that it waits for the store */
+	int64_t away_ns; /* blocking: since when it waits for the store to come back; 0: it does not */
+	bool named_dead; /* non-blocking: the question was repeated with silent hosts named dead */
+};
+
+/* All sessions: k->sessions. */
+struct sessions {
+	struct session *all;
+	unsigned count;
+	int64_t idle_since_ns; /* the last one ended, or the keeper started */
+	int epoll;             /* of their connections: cheaper by far than a handle of the loop for each */
+};
+
+/* --- session.c --- */
+
+/* Sets k->sessions. 0 or -ENOMEM. */
+int sessions_init(struct keeper *k);
+/* No session may be left. */
+void sessions_free(struct keeper *k);
+
+/* A connection's session, in the list and in epoll. The caller closes fd, now if this returns NULL (no memory), else after
+ * session_end(). */
+struct session *session_new(struct keeper *k, int fd, const struct ucred *peer, bool foreign);
+/* Takes it out of the list; its memory goes with its last use. It must not wait for anything any more: dispatch_close(). */
+void session_end(struct session *s);
+
+/* A worker looks for this session: it is not freed before session_unuse(). */
+void session_use(struct session *s);
+void session_unuse(struct session *s);
+
+/* --- session_reply.c: answers. None waits for the peer --- */
+
+/* WIRE_WAITING leaves the session as it is; any other verdict ends the question. fd: passed along, or -1. */
+void session_reply(struct session *s, enum wire_verdict verdict, const char *reason, int fd);
+void session_refuse(struct session *s, const char *format, ...) __attribute__((format(printf, 2, 3)));
+/* WIRE_WOULD_BLOCK; to WIRE_TEST with the lock in the way (NULL: not known more exactly than what was asked for). */
+void session_would_block(struct session *s, const struct store_range *in_use);
+/* WIRE_GRANTED, sure until until_ns of the keeper's clock. The question goes on: the session has a pin. */
+void session_grant(struct session *s, int64_t until_ns, uint64_t fence);
+
+/* What the program has locked from this byte on: one lock at a time, since there may be more than a message has room for. */
+void session_tell_before(struct session *s, int64_t from);
+/* Tells a peer that gets no session. */
+void session_turn_away(int to, const char *why);
+
+#endif

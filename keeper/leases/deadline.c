@@ -1,0 +1,184 @@
+/* See deadline.h. */
+#include "keeper/leases/deadline.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "keeper/clock.h"
+#include "keeper/guard/table_notes.h"
+#include "keeper/leases/leasepage.h"
+#include "keeper/leases/locks.h"
+#include "keeper/leases/queue.h"
+#include "keeper/leases/waiters.h"
+#include "keeper/log.h"
+
+/* --- the deadline --- */
+
+/* Past it nothing is sure, whatever the store says next: everything must be confirmed. */
+static void check_deadline(struct keeper *k)
+{
+	struct lease *lease, *next;
+	int64_t now = clock_now_ns();
+
+	if (k->expired || now < k->deadline_ns) /* mutant: deadline-passed */
+		return;
+	k->expired = true;
+	if (HASH_COUNT(k->leases))
+		log_info("no beat was answered for %lld ms: leases are unsure until the store confirms them",
+			 (long long)((now - k->deadline_ns + deadline_ttl_ns(k) * 9 / 10) / NS_PER_MS));
+	queue_raise_all(k, LEASE_EV_EXPIRED);
+	/* Nobody can tell who had these since the store lost its memory. */
+	HASH_ITER (hh, k->leases, lease, next)
+		if (lease_is_ours(lease->state) && lease->forgotten) /* mutant: grace-too-late */
+			queue_raise(lease, LEASE_EV_GONE);
+}
+
+void deadline_notice(struct keeper *k)
+{
+	check_deadline(k);
+	queue_settle(k);
+}
+
+int64_t deadline_sure_until(struct keeper *k)
+{
+	check_deadline(k);
+	return k->expired ? 0 : k->freeze_at_ns;
+}
+
+void deadline_set(struct keeper *k, int64_t deadline_ns)
+{
+	k->deadline_ns = deadline_ns;
+	k->freeze_at_ns = deadline_ns - k->config->lease.freeze_margin_ms * NS_PER_MS;
+	table_renewed(k->table, k->freeze_at_ns, deadline_ns);
+}
+
+static bool holds_something(const struct keeper *k)
+{
+	const struct lease *lease, *next;
+
+	HASH_ITER (hh, k->leases, lease, next)
+		if (lease_is_ours(lease->state))
+			return true;
+	return false;
+}
+
+static void on_deadline(uv_timer_t *timer)
+{
+	struct keeper *k = timer->data;
+	int64_t now = clock_now_ns();
+	int64_t next = now < k->freeze_at_ns ? k->freeze_at_ns : k->deadline_ns;
+	char why[512];
+
+	if (now >= k->deadline_ns) {
+		check_deadline(k);
+		waiters_serve_all(k);
+		queue_settle(k);
+		return;
+	}
+	if (now >= k->freeze_at_ns && holds_something(k)) {
+		deadline_trouble(k, why, sizeof(why));
+		log_error("leases cannot be renewed and run out in %lld ms: %s",
+			  (long long)((k->deadline_ns - now) / NS_PER_MS), why);
+	}
+	/* The loop's clock is not ours: it may have been early. */
+	uv_timer_start(timer, on_deadline, (next - now) / NS_PER_MS + 1, 0);
+}
+
+void deadline_renewed(struct keeper *k, int64_t sent_ns)
+{
+	int64_t deadline = sent_ns + deadline_ttl_ns(k) * 9 / 10; /* mutant: deadline */
+	int64_t now = clock_now_ns();
+	bool was_sure = deadline_sure_until(k) - now > DEADLINE_LEAST_NS; /* first the old deadline, then the new */
+
+	if (deadline <= k->deadline_ns || deadline <= now || k->forgotten_count)
+		return;
+	deadline_set(k, deadline);
+	k->expired = false;
+	leasepage_refresh(k, deadline_sure_until(k));
+	uv_timer_start(&k->deadline, on_deadline, k->freeze_at_ns > now ? (k->freeze_at_ns - now) / NS_PER_MS + 1 : 1,
+		       0);
+	if (!was_sure)
+		waiters_serve_all(k);
+}
+
+/* --- beats --- */
+
+static void on_beat(void *arg, const struct store_reply *reply)
+{
+	struct keeper *k = arg;
+
+	k->beat_under_way = false;
+	deadline_notice(k);
+	if (reply->status == STORE_OK)
+		deadline_renewed(k, k->beat_sent_ns);
+	else if (reply->status == STORE_ERROR)
+		log_error("the store refused a beat: %s", reply->error);
+	queue_settle(k);
+}
+
+void deadline_beat(struct keeper *k)
+{
+	if (k->beat_under_way || !store_is_up(k->store))
+		return;
+	k->beat_under_way = true;
+	k->beat_sent_ns = clock_now_ns();
+	store_beat(k->store, on_beat, k);
+}
+
+static void on_beat_timer(uv_timer_t *timer)
+{
+	struct keeper *k = timer->data;
+
+	if (!k->leases) {
+		uv_timer_stop(timer); /* nothing to renew */
+		return;
+	}
+	deadline_beat(k);
+}
+
+bool deadline_beats(struct keeper *k)
+{
+	int64_t third = k->config->lease.ttl_ms / 3;
+	bool recent = k->deadline_ns - clock_now_ns() > deadline_ttl_ns(k) / 2;
+
+	if (uv_is_active((uv_handle_t *)&k->beat))
+		return recent;
+	uv_timer_start(&k->beat, on_beat_timer, third, third);
+	/* mutant: beat-after-pause */
+	return false; /* the last one may be long ago, and the next comes only in a third of ttl_ms */
+}
+
+/* --- for others --- */
+
+void deadline_trouble(const struct keeper *k, char *out, size_t size)
+{
+	const char *why = store_last_error(k->store);
+
+	snprintf(out, size, "store %s is not reachable: %s; see `dflock doctor`", store_server(k->store),
+		 store_is_up(k->store) ? "no beat was answered in time"
+		 : *why                ? why
+				       : "connecting");
+}
+
+int64_t deadline_reask_ms(const struct keeper *k)
+{
+	int64_t ms = k->config->lease.ttl_ms / 10;
+
+	return ms < 50 ? 50 : ms > 3000 ? 3000 : ms;
+}
+
+void deadline_start(struct keeper *k)
+{
+	uv_timer_init(k->loop, &k->beat);
+	uv_timer_init(k->loop, &k->deadline);
+	k->beat.data = k->deadline.data = k;
+	k->expired = k->deadline_ns <= clock_now_ns();
+	if (k->expired)
+		queue_raise_all(k, LEASE_EV_EXPIRED);
+}
+
+void deadline_stop(struct keeper *k)
+{
+	uv_close((uv_handle_t *)&k->beat, NULL);
+	uv_close((uv_handle_t *)&k->deadline, NULL);
+}

@@ -1,0 +1,207 @@
+/*
+ * See queue.h.
+ *
+ * The order: first all events, in the order in which they were raised; then one piece of news; then all events again
+ * that this has raised; and so on. When there is no news any more, leases that another host wants are closed, one at a
+ * time. When nothing waits at all, what has ended is freed.
+ *
+ * Why no input finds a state that a waiting event would change: queue_settle() is the last act of every input and
+ * returns when nothing waits. (An input inside of another one, as when a front's connection breaks while a probe is
+ * started, raises its events, and the outer one settles them.)
+ *
+ * Why no caller is answered from such a state: callers are answered by news, which is told only while no event waits,
+ * or by a function that takes an input, before it raises anything. Expired, gone and forgotten are raised for all
+ * leases at once, so they have been applied to all when the next caller is told.
+ *
+ * Why a waiting event does no harm to events that are applied before it: what an event says stays true while it waits,
+ * or the step asks again.
+ *   - drained: pins are given by news alone, and no news is told meanwhile;
+ *   - unwanted: callers join a lease in news alone;
+ *   - superseded: two leases may each be covered by the other one: act.c looks again, when the other may have gone;
+ *   - granted: act.c looks at the deadline again, and only then takes the lease into the table;
+ *   - what kernel and store said: that it was true once is all that they ever say.
+ * Questions whether a lease stands, or to put it back, are sent when no event waits (send()): an event may say that it is
+ * too late for that.
+ *
+ * Why it ends: an event is raised by an input, by a step, or by news. A step raises events for its own lease only on
+ * the way held, draining, probing or releasing, which leads nowhere back without an answer of the kernel or the store,
+ * and for other leases only superseded, unwanted and recalled, each of which leads there, too, or is without effect. A
+ * caller has news told once each time that a lease of its lock opens, ends or stops being probed, and that needs such an
+ * answer again.
+ *
+ * Why nothing is freed that is in use: leases and files are freed when nothing waits, by the outermost queue_settle(),
+ * after which the function that took the input does nothing.
+ */
+#include "keeper/leases/queue.h"
+
+#include <stddef.h>
+#include <utlist.h>
+
+#include "keeper/keeper.h"
+#include "keeper/leases/locks.h"
+#include "keeper/leases/waiters.h"
+
+static struct queue *queue_of(const struct lease *lease)
+{
+	return &lease->lock->file->keeper->queue;
+}
+
+void queue_raise(struct lease *lease, enum lease_event event)
+{
+	struct queue *q = queue_of(lease);
+	struct queue_event *e = &lease->events[event];
+
+	if (e->prev)
+		return;
+	e->lease = lease;
+	DL_APPEND(q->events, e);
+}
+
+void queue_raise_all(struct keeper *k, enum lease_event event)
+{
+	struct lease *lease, *next;
+
+	HASH_ITER (hh, k->leases, lease, next)
+		queue_raise(lease, event);
+}
+
+void queue_tell(struct waiter *waiter, unsigned news)
+{
+	struct queue *q = &waiter->lock->file->keeper->queue;
+
+	if (!waiter->news)
+		DL_APPEND2(q->told, waiter, told_prev, told_next);
+	waiter->news |= news;
+}
+
+void queue_untell(struct waiter *waiter)
+{
+	if (waiter->news)
+		DL_DELETE2(waiter->lock->file->keeper->queue.told, waiter, told_prev, told_next);
+	waiter->news = 0;
+}
+
+void queue_tell_in_use(struct lease *lease)
+{
+	if (!lease->in_use_prev)
+		DL_APPEND2(queue_of(lease)->in_use, lease, in_use_prev, in_use_next);
+}
+
+void queue_tell_store(struct keeper *k, enum queue_store what)
+{
+	k->queue.store |= what;
+}
+
+void queue_obey(struct lease *lease)
+{
+	if (!lease->obey_prev)
+		DL_APPEND2(queue_of(lease)->obeying, lease, obey_prev, obey_next);
+}
+
+/* --- taking off --- */
+
+static void run_event(struct queue *q)
+{
+	struct queue_event *e = q->events;
+
+	DL_DELETE(q->events, e);
+	e->prev = NULL;
+	q->work->step(e->lease, (enum lease_event)(e - e->lease->events));
+}
+
+static void tell_store(struct keeper *k)
+{
+	unsigned what = k->queue.store;
+
+	k->queue.store = 0;
+	for (unsigned bit = 1; bit <= what; bit <<= 1)
+		if (what & bit)
+			k->queue.news->store(k, bit);
+}
+
+static void tell_in_use(struct queue *q)
+{
+	struct lease *lease = q->in_use;
+
+	DL_DELETE2(q->in_use, lease, in_use_prev, in_use_next);
+	lease->in_use_prev = NULL;
+	q->news->in_use(lease);
+}
+
+static void tell_waiter(struct queue *q)
+{
+	struct waiter *waiter = q->told;
+	unsigned news = waiter->news;
+	char *why = waiter->why;
+
+	queue_untell(waiter);
+	waiter->why = NULL;
+	q->news->told(waiter, news, why ? why : "the keeper has no memory left");
+	free(why);
+}
+
+/* False: no caller has news. */
+static bool tell_one(struct keeper *k)
+{
+	struct queue *q = &k->queue;
+
+	if (q->store)
+		tell_store(k);
+	else if (q->in_use)
+		tell_in_use(q);
+	else if (q->told)
+		tell_waiter(q);
+	else
+		return false;
+	return true;
+}
+
+static bool obey_one(struct queue *q)
+{
+	struct lease *lease = q->obeying;
+
+	if (!lease)
+		return false;
+	DL_DELETE2(q->obeying, lease, obey_prev, obey_next);
+	lease->obey_prev = NULL;
+	q->work->obey(lease);
+	return true;
+}
+
+static bool reap_all(struct keeper *k)
+{
+	if (!k->queue.work->reap(k))
+		return false;
+	k->queue.news->leases_freed(k);
+	return true;
+}
+
+/* False: nothing waits. */
+static bool settle_one(struct keeper *k)
+{
+	struct queue *q = &k->queue;
+
+	if (q->events) {
+		run_event(q);
+		return true;
+	}
+	q->work->send(k);
+	return tell_one(k) || obey_one(q) || reap_all(k);
+}
+
+void queue_settle(struct keeper *k)
+{
+	struct queue *q = &k->queue;
+
+	if (q->settling)
+		return;
+	q->settling = true;
+	while (!q->stopped && settle_one(k))
+		;
+	q->settling = false;
+}
+
+void queue_stop(struct keeper *k)
+{
+	k->queue.stopped = true;
+}

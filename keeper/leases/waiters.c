@@ -1,0 +1,200 @@
+/* See waiters.h. */
+#include "keeper/leases/waiters.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <utlist.h>
+
+#include "keeper/clock.h"
+#include "keeper/keeper.h"
+#include "keeper/leases/locks.h"
+#include "keeper/leases/queue.h"
+
+void waiters_add(struct waiter *waiter, struct lock *lock)
+{
+	waiter->lock = lock;
+	waiter->lease = NULL;
+	waiter->needs_pin = false;
+	waiter->pin_until_ns = 0;
+	DL_APPEND(lock->waiters, waiter);
+}
+
+void waiters_remove(struct waiter *waiter)
+{
+	struct lock *lock = waiter->lock;
+	bool pinned = waiter->pin_until_ns || waiter->needs_pin;
+
+	waiter->needs_pin = false;
+	waiter->pin_until_ns = 0;
+	waiters_leave(waiter);
+	queue_untell(waiter);
+	free(waiter->why);
+	waiter->why = NULL;
+	waiter->lock = NULL;
+	DL_DELETE(lock->waiters, waiter);
+	if (pinned)
+		waiters_unpinned(lock);
+	file_unused(lock->file);
+}
+
+void waiters_join(struct waiter *waiter, struct lease *lease)
+{
+	waiter->lease = lease;
+	waiter->joined_ns = clock_now_ns();
+	waiter->arrival = 0;
+}
+
+void waiters_leave(struct waiter *waiter)
+{
+	struct lease *lease = waiter->lease;
+
+	waiter->lease = NULL;
+	if (lease && !waiters_exist(lease))
+		queue_raise(lease, LEASE_EV_UNWANTED);
+}
+
+void waiters_detach(struct lease *lease)
+{
+	struct waiter *w;
+
+	DL_FOREACH (lease->lock->waiters, w)
+		if (w->lease == lease)
+			w->lease = NULL;
+}
+
+/* --- what is known of them --- */
+
+static bool has_waiters(const struct lease *lease, bool nonblocking)
+{
+	const struct waiter *w;
+
+	DL_FOREACH (lease->lock->waiters, w)
+		if (w->lease == lease && w->nonblocking == nonblocking)
+			return true;
+	return false;
+}
+
+bool waiters_exist(const struct lease *lease)
+{
+	return waiters_ask(lease) || waiters_block(lease);
+}
+
+bool waiters_block(const struct lease *lease)
+{
+	return has_waiters(lease, false);
+}
+
+bool waiters_ask(const struct lease *lease)
+{
+	return has_waiters(lease, true);
+}
+
+bool waiters_may_pass(const struct lease *lease)
+{
+	const struct waiter *w;
+
+	DL_FOREACH (lease->lock->waiters, w)
+		if (w->lease == lease && w->may_pass)
+			return true;
+	return false;
+}
+
+bool waiters_need_pin(const struct lock *lock, const struct store_range *range)
+{
+	const struct waiter *w;
+
+	DL_FOREACH (lock->waiters, w)
+		if (w->needs_pin && range_overlaps(&w->range, range))
+			return true;
+	return false;
+}
+
+bool waiters_are_pinned(const struct lock *lock, const struct store_range *range)
+{
+	const struct waiter *w;
+	int64_t now = clock_now_ns();
+
+	/* mutant: is-pinned */
+	if (now < lock->file->keeper->old_pins_until_ns || waiters_need_pin(lock, range))
+		return true;
+	DL_FOREACH (lock->waiters, w)
+		if (w->pin_until_ns > now && range_overlaps(&w->range, range)) /* mutant: pinned */
+			return true;
+	return false;
+}
+
+void waiters_unpinned(struct lock *lock)
+{
+	struct lease *lease;
+
+	DL_FOREACH (lock->leases, lease)
+		if (lease->state == LEASE_DRAINING && !waiters_are_pinned(lock, &lease->range))
+			queue_raise(lease, LEASE_EV_DRAINED);
+}
+
+/* --- what they are told --- */
+
+#define FOR_WAITERS(lease, w)                                                                                          \
+	DL_FOREACH ((lease)->lock->waiters, w)                                                                         \
+		if ((w)->lease == (lease))
+
+void waiters_queued(struct lease *lease, int64_t asked_ns, uint64_t arrival)
+{
+	struct waiter *w;
+
+	FOR_WAITERS (lease, w) {
+		if (!w->arrival && w->joined_ns <= asked_ns)
+			w->arrival = arrival;
+		queue_tell(w, WAITER_QUEUED);
+	}
+}
+
+void waiters_in_use(struct lease *lease)
+{
+	struct waiter *w;
+
+	FOR_WAITERS (lease, w)
+		queue_tell(w, WAITER_IN_USE);
+}
+
+static void refuse(struct waiter *w, const char *why)
+{
+	free(w->why);
+	w->why = strdup(why);
+	queue_tell(w, WAITER_REFUSED);
+}
+
+void waiters_refuse(struct lease *lease, const char *why)
+{
+	struct waiter *w;
+
+	FOR_WAITERS (lease, w)
+		refuse(w, why);
+}
+
+void waiters_refuse_nonblocking(struct lease *lease, const char *why)
+{
+	struct waiter *w;
+
+	FOR_WAITERS (lease, w)
+		if (w->nonblocking)
+			refuse(w, why);
+}
+
+void waiters_serve(struct lock *lock)
+{
+	struct waiter *w;
+
+	DL_FOREACH (lock->waiters, w)
+		if (!w->pin_until_ns)
+			queue_tell(w, WAITER_SERVE);
+}
+
+void waiters_serve_all(struct keeper *k)
+{
+	struct file *file, *next;
+
+	HASH_ITER (hh, k->files, file, next)
+		for (int i = 0; i < WIRE_SPACES; i++)
+			waiters_serve(&file->locks[i]);
+}

@@ -1,0 +1,288 @@
+/*
+ * The store's scripts, called one by one on a real server. add_tests() is the file's own.
+ */
+#ifndef DFLOCK_TESTS_UNIT_SCRIPT_CALLS_H
+#define DFLOCK_TESTS_UNIT_SCRIPT_CALLS_H
+
+#include <inttypes.h>
+#include <stdarg.h>
+
+#include "store/reply.h"
+#include "store/scripts.h"
+#include "tests/unit/redis_server.h"
+
+#define NAME             "/var/lock/a b.lock"
+#define NAME_OF_ONE_WORD "word" /* for command() */
+
+static struct redis_server server;
+static redisContext *redis, *listener;
+static char incarnation[STORE_INC_BYTES];
+static bool with_flags = true; /* as for Redis 7; without: as for 6.2 */
+
+/* ---- asking ---- */
+
+/* The answer as words, lists flattened. Static. */
+static inline const char *words(const redisReply *reply)
+{
+	static char text[65536];
+	static size_t used;
+	static int depth;
+
+	if (depth == 0)
+		memset(text, used = 0, 2);
+	if (reply->type == REDIS_REPLY_ARRAY) {
+		depth++;
+		for (size_t i = 0; i < reply->elements; i++)
+			words(reply->element[i]);
+		depth--;
+	} else if (reply->type == REDIS_REPLY_INTEGER) {
+		used += (size_t)snprintf(text + used, sizeof(text) - used, " %lld", reply->integer);
+	} else {
+		used += (size_t)snprintf(text + used, sizeof(text) - used, " %s", reply->str ? reply->str : "(nil)");
+	}
+	ck_assert_uint_lt(used, sizeof(text));
+	return text + 1;
+}
+
+static inline const char *run(redisContext *c, int argc, const char **argv)
+{
+	redisReply *reply = redisCommandArgv(c, argc, argv, NULL);
+
+	ck_assert_msg(reply != NULL, "%s", c->errstr);
+	const char *text = words(reply);
+	freeReplyObject(reply);
+	return text;
+}
+
+__attribute__((format(printf, 1, 2))) static const char *command(const char *format, ...)
+{
+	va_list args;
+
+	va_start(args, format);
+	redisReply *reply = redisvCommand(redis, format, args);
+	va_end(args);
+	ck_assert_msg(reply != NULL, "%s", redis->errstr);
+	const char *text = words(reply);
+	freeReplyObject(reply);
+	return text;
+}
+
+/* Runs a script on lock `name` (NULL: it takes none); the arguments end with NULL. */
+static inline const char *call_on(enum script_id id, const char *name, const char *first, va_list more)
+{
+	const char *argv[64];
+	char key[1200], keys[2];
+	int argc = 0;
+	char *text = script_text(id, with_flags);
+
+	snprintf(key, sizeof(key), "dflock:{0}:lock:%s", name ? name : "");
+	snprintf(keys, sizeof(keys), "%d", script_keys(id));
+	argv[argc++] = "EVAL";
+	argv[argc++] = text;
+	argv[argc++] = keys;
+	argv[argc++] = "dflock:{0}:store";
+	argv[argc++] = "dflock:{0}:hosts";
+	if (name)
+		argv[argc++] = key;
+	argv[argc++] = incarnation;
+	for (const char *arg = first; arg; arg = va_arg(more, const char *))
+		argv[argc++] = arg;
+	const char *answer = run(redis, argc, argv);
+	free(text);
+	return answer;
+}
+
+static inline const char *call(enum script_id id, const char *first, ...)
+{
+	va_list more;
+
+	va_start(more, first);
+	const char *answer = call_on(id, script_keys(id) == 3 ? NAME : NULL, first, more);
+	va_end(more);
+	return answer;
+}
+
+static inline const char *call_name(enum script_id id, const char *name, const char *first, ...)
+{
+	va_list more;
+
+	va_start(more, first);
+	const char *answer = call_on(id, name, first, more);
+	va_end(more);
+	return answer;
+}
+
+static inline const char *token(char letter)
+{
+	static char tokens[8][33];
+	static unsigned next;
+	char *t = tokens[next++ % 8];
+
+	memset(t, letter, 32);
+	return t;
+}
+
+struct want {
+	const char *host;
+	char token;
+	char mode; /* 's', 'x' */
+	const char *from, *to;
+	char space; /* 'r'; else flock */
+	const char *file;
+	const char *ask, *pass, *grow;
+	const char *dead_host, *dead_beat;
+	const char *name; /* NULL: NAME */
+};
+
+/* "WAIT 17 A ..." as "WAIT A ...": who waits is numbered; the number is a test's of its own. */
+static inline const char *without_arrival(const char *answer)
+{
+	static char rest[4096];
+	char verdict[8];
+	int skip;
+
+	skip = 0;
+	if (sscanf(answer, "%7[A-Z] %*[0-9]%n", verdict, &skip) != 1 || !skip || strcmp(verdict, "OK") == 0)
+		return answer;
+	snprintf(rest, sizeof(rest), "%s%s", verdict, answer + skip);
+	return rest;
+}
+
+static inline const char *acquire_want(const struct want *w)
+{
+	char from[24], to[24];
+	const char *range[2] = {w->from ? w->from : "0", w->to ? w->to : "9223372036854775807"};
+
+	snprintf(from, sizeof(from), REPLY_OFFSET, (int64_t)strtoll(range[0], NULL, 10));
+	snprintf(to, sizeof(to), REPLY_OFFSET, (int64_t)strtoll(range[1], NULL, 10));
+	return without_arrival(call_name(SCRIPT_ACQUIRE, w->name ? w->name : NAME, w->host, w->file ? w->file : "1:1",
+					 token(w->token), w->space == 'r' ? "record" : "flock",
+					 w->mode == 's' ? "shared" : "exclusive", from, to, w->ask ? w->ask : "0",
+					 w->pass ? w->pass : "0", "1", w->grow ? w->grow : "0", w->dead_host,
+					 w->dead_beat, NULL));
+}
+/* acquire("A", 'a', 'x', .pass = "1"): host, token, mode, and what is not usual. */
+#define acquire(h, t, m, ...) acquire_want(&(struct want){.host = h, .token = t, .mode = m, ##__VA_ARGS__})
+#define RANGE(a, b)           .from = a, .to = b
+#define RECORD(a, b)          .space = 'r', .from = a, .to = b
+#define release(letter)       call(SCRIPT_RELEASE, token(letter), NULL)
+
+/* Of the whole of NAME. */
+static inline const char *reclaim(const char *host, char letter, const char *fence, const char *mode)
+{
+	return call(SCRIPT_RECLAIM, host, token(letter), fence, "1:1", "flock", mode, "0000000000000000000",
+		    "9223372036854775807", NULL);
+}
+
+/* "OK FENCE MODE": the fence, 0 if it is no such answer. */
+static inline uint64_t fence_of(const char *answer)
+{
+	uint64_t fence = 0;
+	char mode[16] = "";
+
+	if (sscanf(answer, "OK %" SCNu64 " %15s", &fence, mode) != 2)
+		return 0;
+	return fence;
+}
+
+static inline const char *beat_of(const char *host)
+{
+	static char beats[4][32];
+	static unsigned next;
+	char *beat = beats[next++ % 4];
+
+	snprintf(beat, 32, "%s", command("HGET dflock:{0}:hosts %s", host));
+	return beat;
+}
+
+/* The next published message as "HOST: TEXT", "" if there is none. A marker shows where the messages so far end. */
+static inline const char *heard(void)
+{
+	static char queue[64][512], text[512];
+	static unsigned first, count;
+	bool marker = false;
+
+	for (command("PUBLISH dflock:{0}:host:end end"); !marker;) {
+		redisReply *reply;
+		ck_assert_int_eq(redisGetReply(listener, (void **)&reply), REDIS_OK);
+		marker = strcmp(reply->element[3]->str, "end") == 0;
+		if (!marker)
+			snprintf(queue[(first + count++) % 64], 512, "%s: %s", strrchr(reply->element[2]->str, ':') + 1,
+				 reply->element[3]->str);
+		ck_assert_uint_le(count, 64);
+		freeReplyObject(reply);
+	}
+	if (count == 0)
+		return "";
+	strcpy(text, queue[first]);
+	first = (first + 1) % 64;
+	count--;
+	return text;
+}
+
+/* ---- the server and a fresh store ---- */
+
+static inline void start_server(void)
+{
+	redis_server_prepare(&server);
+	redis_server_start(&server);
+}
+
+static inline void stop_server(void)
+{
+	redis_server_remove(&server);
+}
+
+static inline void begin(const char *what)
+{
+	char answer[512];
+
+	strcpy(incarnation, "");
+	snprintf(answer, sizeof(answer), "%s", call(SCRIPT_STORE, what, "3000", NULL));
+	ck_assert_int_eq(sscanf(answer, "OK %127s", incarnation), 1);
+}
+
+static inline void connect_and_init(void)
+{
+	redis = redis_server_connect(&server);
+	listener = redis_server_connect(&server);
+	command("FLUSHALL");
+	freeReplyObject(redisCommand(listener, "PSUBSCRIBE dflock:{0}:host:*"));
+	begin("init");
+}
+
+static inline void disconnect(void)
+{
+	redisFree(redis);
+	redisFree(listener);
+}
+
+#define assert_says(answer, text) ck_assert_str_eq(answer, text)
+#define assert_starts(answer, text)                                                                                    \
+	do {                                                                                                           \
+		const char *a = answer;                                                                                \
+		ck_assert_msg(strncmp(a, text, strlen(text)) == 0, "\"%s\" does not start with \"%s\"", a, text);      \
+	} while (0)
+#define assert_granted(answer)                                                                                         \
+	do {                                                                                                           \
+		const char *a = answer;                                                                                \
+		ck_assert_msg(fence_of(a) > 0, "not granted: %s", a);                                                  \
+	} while (0)
+
+#define assert_ends_with_grace(answer)                                                                                 \
+	do {                                                                                                           \
+		const char *a = answer;                                                                                \
+		ck_assert_msg(strncmp(a, "OK ", 3) == 0 && strcmp(a + strlen(a) - 2, " 0") == 0, "%s", a);             \
+	} while (0)
+
+static inline void use_flags(void)
+{
+	with_flags = true;
+}
+
+static inline void use_no_flags(void)
+{
+	with_flags = false;
+}
+
+#endif

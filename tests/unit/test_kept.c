@@ -1,0 +1,171 @@
+/* The copy of the configuration in force, which the next keeper reads: all of it, or nothing. */
+#include <check.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "keeper/leases/kept.h"
+
+static char base[64];
+static int dir;
+static struct config_source source;
+
+static void setup(void)
+{
+	strcpy(base, "/dev/shm/dflock-test-XXXXXX");
+	ck_assert_ptr_nonnull(mkdtemp(base));
+	dir = open(base, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	ck_assert_int_ge(dir, 0);
+}
+
+static void teardown(void)
+{
+	char command[128];
+
+	config_source_free(&source);
+	close(dir);
+	snprintf(command, sizeof(command), "rm -rf '%s'", base);
+	ck_assert_int_eq(system(command), 0);
+}
+
+static int keep(const char *path, const char *text, size_t len)
+{
+	struct config config = {.path = (char *)path, .text = (char *)text, .text_len = len};
+
+	return kept_write(dir, &config);
+}
+
+static int keep_text(const char *path, const char *text)
+{
+	return keep(path, text, strlen(text));
+}
+
+static int read_again(const char *path)
+{
+	config_source_free(&source);
+	return kept_read(dir, path, &source);
+}
+
+static bool is_there(const char *name)
+{
+	return faccessat(dir, name, F_OK, 0) == 0;
+}
+
+static void overwrite(off_t at, const char *bytes, size_t len)
+{
+	int fd = openat(dir, KEPT_NAME, O_WRONLY);
+
+	ck_assert_int_eq(pwrite(fd, bytes, len, at), (ssize_t)len);
+	close(fd);
+}
+
+START_TEST(what_was_written_is_read)
+{
+	static const char text[] = "a = 1;\n\0// any bytes\n";
+	struct stat st;
+
+	ck_assert_int_eq(keep("/etc/dflock.conf", text, sizeof(text)), 0);
+	ck_assert_int_eq(read_again("/etc/dflock.conf"), 0);
+	ck_assert_str_eq(source.path, "/etc/dflock.conf");
+	ck_assert_uint_eq(source.len, sizeof(text));
+	ck_assert_int_eq(memcmp(source.text, text, sizeof(text)), 0);
+	ck_assert_int_eq(source.text[source.len], '\0');
+	ck_assert_int_eq(fstatat(dir, KEPT_NAME, &st, 0), 0);
+	ck_assert_uint_eq(st.st_mode & 0777, 0600); /* it may name password files */
+	ck_assert(!is_there(KEPT_NAME ".new"));
+}
+END_TEST
+
+START_TEST(the_last_one_counts)
+{
+	ck_assert_int_eq(keep_text("/a", "long text that is replaced"), 0);
+	ck_assert_int_eq(keep_text("/a", ""), 0);
+	ck_assert_int_eq(read_again("/a"), 0);
+	ck_assert_uint_eq(source.len, 0);
+}
+END_TEST
+
+START_TEST(of_another_path)
+{
+	ck_assert_int_eq(read_again("/a"), -ENOENT);
+	ck_assert_int_eq(keep_text("/a", "text"), 0);
+	ck_assert_int_eq(read_again("/ab"), -ENOENT);
+	ck_assert_int_eq(read_again(""), -ENOENT);
+	ck_assert_ptr_null(source.path);
+	kept_remove(dir);
+	ck_assert_int_eq(read_again("/a"), -ENOENT);
+}
+END_TEST
+
+START_TEST(damaged)
+{
+	struct stat st;
+
+	ck_assert_int_eq(keep_text("/a", "text"), 0);
+	overwrite(0, "D", 1);
+	ck_assert_int_eq(read_again("/a"), -EINVAL);
+	ck_assert_int_eq(keep_text("/a", "text"), 0);
+	ck_assert_int_eq(fstatat(dir, KEPT_NAME, &st, 0), 0);
+	for (off_t len = 0; len < st.st_size - 4; len++) { /* without the path or its NUL */
+		char path[128];
+
+		snprintf(path, sizeof(path), "%s/%s", base, KEPT_NAME);
+		ck_assert_int_eq(keep_text("/a", "text"), 0);
+		ck_assert_int_eq(truncate(path, len), 0);
+		ck_assert_int_eq(read_again("/a"), -EINVAL);
+	}
+}
+END_TEST
+
+/* Not a file that the keeper wrote: never opened for long, never followed. */
+START_TEST(something_else_in_its_place)
+{
+	ck_assert_int_eq(mkfifoat(dir, KEPT_NAME, 0600), 0);
+	ck_assert_int_eq(read_again("/a"), -EINVAL);
+	kept_remove(dir);
+	ck_assert_int_eq(keep_text("/a", "text"), 0);
+	ck_assert_int_eq(renameat(dir, KEPT_NAME, dir, "elsewhere"), 0);
+	ck_assert_int_eq(symlinkat("elsewhere", dir, KEPT_NAME), 0);
+	ck_assert_int_eq(read_again("/a"), -ELOOP);
+	ck_assert_int_eq(keep_text("/a", "new"), 0); /* takes its place, and leaves what it led to */
+	ck_assert_int_eq(read_again("/a"), 0);
+	ck_assert_str_eq(source.text, "new");
+	ck_assert(is_there("elsewhere"));
+}
+END_TEST
+
+/* An old copy is not in force any more: none is better. */
+START_TEST(what_cannot_be_replaced_is_removed)
+{
+	ck_assert_int_eq(keep_text("/a", "old"), 0);
+	ck_assert_int_eq(mkdirat(dir, KEPT_NAME ".new", 0700), 0);
+	ck_assert_int_lt(keep_text("/a", "new"), 0);
+	ck_assert_int_eq(read_again("/a"), -ENOENT);
+}
+END_TEST
+
+int main(void)
+{
+	Suite *suite = suite_create("kept");
+	TCase *t = tcase_create("copy");
+	SRunner *runner;
+	int failed;
+
+	tcase_add_checked_fixture(t, setup, teardown);
+	tcase_add_test(t, what_was_written_is_read);
+	tcase_add_test(t, the_last_one_counts);
+	tcase_add_test(t, of_another_path);
+	tcase_add_test(t, damaged);
+	tcase_add_test(t, something_else_in_its_place);
+	tcase_add_test(t, what_cannot_be_replaced_is_removed);
+	suite_add_tcase(suite, t);
+	runner = srunner_create(suite);
+	srunner_run_all(runner, CK_NORMAL);
+	failed = srunner_ntests_failed(runner);
+	srunner_free(runner);
+	return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+}

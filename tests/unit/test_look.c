@@ -1,0 +1,125 @@
+/* keeper/guard/look.c: which holders count when leases run out. Made-up holders. */
+#include "keeper/guard/look.h"
+
+#include <check.h>
+#include <stdlib.h>
+
+#include "keeper/guard/table_notes.h"
+
+#define FREEZE_AT 1000
+
+static const struct holders_file file = {.dev = 1, .ino = 2};
+static struct table_head head;
+static struct table table = {.head = &head};
+static struct family family, first;
+static struct look look;
+static int told;
+
+static void on_found(void *arg, pid_t pid)
+{
+	(void)arg, (void)pid;
+	told++;
+}
+
+static const struct look_found found = {.cb = on_found};
+
+static void setup(void)
+{
+	head.freeze_at_ns = FREEZE_AT;
+	head.caller_count = 0;
+	look = (struct look){.table = &table, .family = &family, .found = &found};
+	ck_assert_int_eq(claims_add(&look.claims, &file, WIRE_RECORD, 10, 20, 0), 0);
+	ck_assert_int_eq(claims_build(&look.claims), 0);
+	told = 0;
+}
+
+static void teardown(void)
+{
+	family_free(&family);
+	family_free(&first);
+	look_end(&look);
+}
+
+static int holds(pid_t pid, int64_t from, int64_t to)
+{
+	return look_holder(&look,
+			   &(struct holder){.file = 0, .pid = pid, .space = WIRE_RECORD, .from = from, .to = to});
+}
+
+static void calls(pid_t pid)
+{
+	table_add_caller(&table, &(struct table_caller){.pid = pid, .space = WIRE_RECORD, .dev = 1, .ino = 2});
+}
+
+START_TEST(a_lock_under_a_lease_counts)
+{
+	ck_assert_int_eq(holds(5, 0, 10), 0); /* beside the lease */
+	ck_assert_uint_eq(family.count, 0);
+	ck_assert_int_eq(holds(5, 19, 30), HOLDERS_LATER);
+	ck_assert(family_has(&family, 5));
+	ck_assert_int_eq(holds(5, 10, 11), HOLDERS_LATER);
+	ck_assert_uint_eq(family.count, 1);
+	ck_assert_int_eq(told, 1); /* at once, and once */
+}
+END_TEST
+
+/* Before the first are known all holders count, whether they are in a call or not. */
+START_TEST(all_count_at_first)
+{
+	calls(5);
+	holds(5, 10, 20);
+	ck_assert(family_has(&family, 5));
+}
+END_TEST
+
+START_TEST(a_caller_without_an_answer_relies_on_nothing)
+{
+	look.first = &first;
+	calls(5);
+	ck_assert_int_eq(holds(5, 10, 20), 0);
+	ck_assert_uint_eq(family.count, 0);
+	/* It has inherited the lock from one of the first, and asked nothing. */
+	holds(6, 10, 20);
+	ck_assert(family_has(&family, 6));
+}
+END_TEST
+
+START_TEST(one_of_the_first_counts_also_in_a_call)
+{
+	family_add(&first, 5);
+	look.first = &first;
+	calls(5);
+	holds(5, 10, 20);
+	ck_assert(family_has(&family, 5));
+}
+END_TEST
+
+START_TEST(a_call_on_another_file_is_no_excuse)
+{
+	look.first = &first;
+	table_add_caller(&table, &(struct table_caller){.pid = 5, .space = WIRE_RECORD, .dev = 1, .ino = 3});
+	table_add_caller(&table, &(struct table_caller){.pid = 5, .space = WIRE_FLOCK, .dev = 1, .ino = 2});
+	holds(5, 10, 20);
+	ck_assert(family_has(&family, 5));
+}
+END_TEST
+
+int main(void)
+{
+	Suite *suite = suite_create("look");
+	TCase *tc = tcase_create("look");
+	SRunner *runner = srunner_create(suite);
+	int failed;
+
+	tcase_add_checked_fixture(tc, setup, teardown);
+	tcase_add_test(tc, a_lock_under_a_lease_counts);
+	tcase_add_test(tc, all_count_at_first);
+	tcase_add_test(tc, a_caller_without_an_answer_relies_on_nothing);
+	tcase_add_test(tc, one_of_the_first_counts_also_in_a_call);
+	tcase_add_test(tc, a_call_on_another_file_is_no_excuse);
+	suite_add_tcase(suite, tc);
+	srunner_run_all(runner, CK_NORMAL);
+	failed = srunner_ntests_failed(runner);
+	srunner_free(runner);
+	return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+}

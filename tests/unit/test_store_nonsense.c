@@ -1,0 +1,273 @@
+/* store.h against a server that stops, or talks nonsense. */
+#include "tests/unit/store_hosts.h"
+
+/* ---- silence and nonsense ---- */
+
+START_TEST(a_stopped_server)
+{
+	config.connect_ms = 150;
+	start_both();
+	struct asked lost[3] = {0};
+	kill(server.pid, SIGSTOP);
+	store_beat(a.store, on_answer, &lost[0]);
+	struct store_acquire again = want(1, WIRE_EXCLUSIVE);
+	store_acquire(a.store, &again, on_answer, &lost[1]);
+	store_dump(a.store, on_dump, &lost[2]);
+	wait_until(a.downs == 1);
+	for (int i = 0; i < 3; i++)
+		ck_assert_uint_eq(lost[i].answers, 1);
+	ck_assert_int_eq(lost[1].reply.status, STORE_UNREACHABLE);
+	ck_assert_ptr_nonnull(strstr(lost[1].error, "no answer within 150 ms"));
+	ck_assert_ptr_nonnull(strstr(a.why, "no answer within 150 ms"));
+	wait_until(b.downs == 1); /* it asked nothing, but the messages' connection is tried */
+	kill(server.pid, SIGCONT);
+	wait_until(a.ups == 2 && b.ups == 2);
+	ck_assert_uint_eq(a.changes, 1);                            /* the same store as before */
+	ck_assert_int_eq(acquire(&a, 1, WIRE_EXCLUSIVE), STORE_OK); /* again, with the same token */
+}
+END_TEST
+
+START_TEST(messages_connection_lost)
+{
+	start_both();
+	command("CLIENT KILL TYPE pubsub");
+	wait_until(a.downs == 1 && b.downs == 1);
+	wait_until(a.ups == 2 && b.ups == 2);
+	ck_assert_int_eq(acquire(&a, 1, WIRE_EXCLUSIVE), STORE_OK);
+	ck_assert_int_eq(acquire(&b, 2, WIRE_EXCLUSIVE), STORE_WAIT);
+	wait_until(a.messages == 1);
+}
+END_TEST
+
+START_TEST(nonsense_in_messages)
+{
+	start_both();
+	command("PUBLISH dflock:{0}:host:host-a hello");
+	command("PUBLISH dflock:{0}:host:host-a %s", "recall 1 2 3");
+	command("PUBLISH dflock:{0}:host:host-a %b",
+		"inuse 00000000000000000000000000000001 flock shared 0 1 host-b x\0y", (size_t)59);
+	command("PUBLISH dflock:{0}:host:host-a %s", "granted 00000000000000000000000000000001 5 0-0 name");
+	command("PUBLISH dflock:{0}:host:host-a %s",
+		"inuse 00000000000000000000000000000001 flock shared 0 1 host-b name");
+	wait_until(a.messages == 1);
+	ck_assert_int_eq(a.message.kind, STORE_MSG_IN_USE);
+	ck_assert_str_eq(a.message.name, "name");
+	ck_assert_uint_eq(a.notes, 1);
+	ck_assert_ptr_nonnull(strstr(a.note, "malformed"));
+}
+END_TEST
+
+/* A server in the same loop that answers whatever comes with the same bytes, or (NULL) as one that is right in all but
+ * that each connection reaches another one. */
+static uv_pipe_t fake, fake_client[64];
+static unsigned fake_clients;
+static const char *fake_says, *fake_greets;
+
+static void fake_alloc(uv_handle_t *handle, size_t suggested, uv_buf_t *buf)
+{
+	static char bytes[65536];
+
+	(void)handle, (void)suggested;
+	*buf = uv_buf_init(bytes, sizeof(bytes) - 1);
+}
+
+static void fake_write(uv_stream_t *stream, const char *text)
+{
+	uv_buf_t out = uv_buf_init((char *)text, (unsigned)strlen(text));
+
+	int n = uv_try_write(stream, &out, 1);
+	ck_assert(n == (int)out.len || n == UV_EPIPE); /* it may have had enough */
+}
+
+static void fake_answer(uv_stream_t *stream, const char *asked, size_t len)
+{
+	static const char load[] = "\r\nLOAD\r\n";
+	static size_t matched, loaded; /* the scripts come in several pieces */
+	char info[128], text[160];
+
+	if (len < 64 && strstr(asked, "INFO")) {
+		snprintf(info, sizeof(info),
+			 "redis_version:7.0.15\r\nrun_id:%tx\r\nmaxmemory_policy:noeviction\r\nrole:master\r\n",
+			 (uv_pipe_t *)stream - fake_client);
+		snprintf(text, sizeof(text), "$%zu\r\n%s\r\n", strlen(info), info);
+		fake_write(stream, text);
+	} else if (len < 64 && strstr(asked, "SETNAME")) {
+		fake_write(stream, "+OK\r\n");
+	}
+	for (size_t i = 0; i < len; i++) {
+		matched = asked[i] == load[matched] ? matched + 1 : asked[i] == load[0];
+		if (load[matched])
+			continue;
+		matched = 0;
+		loaded++;
+	}
+	for (; loaded >= SCRIPTS; loaded -= SCRIPTS)
+		for (int i = 0; i < SCRIPTS; i++)
+			fake_write(stream, "$40\r\n0123456789012345678901234567890123456789\r\n");
+}
+
+static void fake_read(uv_stream_t *stream, ssize_t n, const uv_buf_t *buf)
+{
+	if (n < 0)
+		uv_close((uv_handle_t *)stream, NULL);
+	else if (n > 0 && fake_says)
+		fake_write(stream, fake_says);
+	else if (n > 0)
+		fake_answer(stream, (buf->base[n] = '\0', buf->base), (size_t)n);
+}
+
+static void fake_accept(uv_stream_t *stream, int status)
+{
+	ck_assert_int_eq(status, 0);
+	ck_assert_uint_lt(fake_clients, 64);
+	uv_pipe_t *client = &fake_client[fake_clients++];
+	uv_pipe_init(&loop, client, 0);
+	ck_assert_int_eq(uv_accept(stream, (uv_stream_t *)client), 0);
+	uv_read_start((uv_stream_t *)client, fake_alloc, fake_read);
+	if (fake_greets)
+		fake_write((uv_stream_t *)client, fake_greets);
+}
+
+static void start_fake(void)
+{
+	static char path[128];
+
+	snprintf(path, sizeof(path), "%s/other.sock", server.dir);
+	unlink(path);
+	uv_pipe_init(&loop, &fake, 0);
+	ck_assert_int_eq(uv_pipe_bind(&fake, path), 0);
+	ck_assert_int_eq(uv_listen((uv_stream_t *)&fake, 16, fake_accept), 0);
+	config.socket = path;
+	config.connect_ms = 200;
+	fake_says = fake_greets = NULL;
+	fake_clients = 0;
+}
+
+START_TEST(garbage)
+{
+	static const struct {
+		const char *says, *line;
+	} cases[] = {
+		{"HTTP/1.1 400 Bad Request\r\n\r\n", "is not Redis's protocol"},
+		{"+OK\r\n", "INFO does not show"},
+		{"*2147483647\r\n", "is not Redis's protocol"},
+		{"$99999999999999999999\r\n", "is not Redis's protocol"},
+		{"*1\r\n*1\r\n*1\r\n*1\r\n*1\r\n*1\r\n*1\r\n*1\r\n*1\r\n*1\r\n*1\r\n*1\r\n", "is not Redis's protocol"},
+		{"+OK\r\n+OK\r\n+OK\r\n+OK\r\n", ""},
+		{"-ERR max number of clients reached\r\n", "maxclients"},
+		{"$26\r\nredis_version:5.0.7\r\nrun_i\r\n", "INFO does not show run_id"},
+		{"$38\r\nredis_version:5.0.7\r\nrun_id:0123456789\r\n", "needs Redis 6.2"},
+		{"*0\r\n", "INFO does not show"},
+		{"$-1\r\n", "INFO does not show"},
+		{"$5\r\nhell", "no answer within"},
+	};
+
+	start_fake();
+	for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
+		fake_says = cases[i].says;
+		refused(&a, cases[i].line);
+	}
+	uv_close((uv_handle_t *)&fake, NULL);
+}
+END_TEST
+
+START_TEST(two_servers_behind_one_address)
+{
+	start_fake();
+	refused(&a, "reached two servers");
+	uv_close((uv_handle_t *)&fake, NULL);
+}
+END_TEST
+
+static char link_why[256];
+
+static void on_link_connected(void *arg)
+{
+	(void)arg;
+}
+
+static void on_link_broken(void *arg, const char *why)
+{
+	(void)arg;
+	snprintf(link_why, sizeof(link_why), "%s", why);
+}
+
+START_TEST(an_answer_that_nobody_asked_for)
+{
+	const struct link_events events = {.connected = on_link_connected, .broken = on_link_broken};
+	char why[128];
+
+	start_fake();
+	fake_greets = "+OK\r\n";
+	struct link_target target = {.path = config.socket};
+	struct link *link = link_open(&loop, &target, LIMIT_MS, &events, NULL, why, sizeof(why));
+	ck_assert_ptr_nonnull(link);
+	wait_until(*link_why);
+	ck_assert_ptr_nonnull(strstr(link_why, "to no question"));
+	link_close(link);
+	uv_close((uv_handle_t *)&fake, NULL);
+}
+END_TEST
+
+START_TEST(freed_while_it_would_open)
+{
+	struct asked lost = {0};
+
+	start(&a, "host-a");
+	wait_until(a.ups == 1);
+	start_ttl(&b, "host-b", TTL_MS + 1000);
+	wait_until(b.downs == 1);
+	store_open(b.store, STORE_OPEN_FORCED, "", on_answer, &lost);
+	stop(&b);
+	ck_assert_uint_eq(lost.answers, 1);
+	ck_assert_int_eq(lost.reply.status, STORE_UNREACHABLE);
+}
+END_TEST
+
+START_TEST(freed_with_questions_open)
+{
+	struct asked lost[4] = {0};
+
+	start_both();
+	store_beat(a.store, on_answer, &lost[0]);
+	store_hosts(a.store, on_hosts, &lost[1]);
+	store_dump(a.store, on_dump, &lost[2]);
+	struct store_acquire bad = want(1, WIRE_EXCLUSIVE);
+	bad.name = "";
+	store_acquire(a.store, &bad, on_answer, &lost[3]);
+	stop(&a);
+	for (int i = 0; i < 4; i++)
+		ck_assert_uint_eq(lost[i].answers, 1);
+	ck_assert_int_eq(lost[0].reply.status, STORE_UNREACHABLE);
+	start(&a, "host-a");
+	store_beat(a.store, on_answer, &lost[0]);
+	stop(&a); /* before the loop ran at all */
+	ck_assert_uint_eq(lost[0].answers, 2);
+}
+END_TEST
+
+int main(void)
+{
+	Suite *suite = suite_create("store nonsense");
+	TCase *t = tcase_create("store");
+	SRunner *runner;
+	int failed;
+
+	tcase_set_timeout(t, 60);
+	tcase_add_unchecked_fixture(t, make_folder, remove_folder);
+	tcase_add_checked_fixture(t, set_up, tear_down);
+	tcase_add_test(t, a_stopped_server);
+	tcase_add_test(t, messages_connection_lost);
+	tcase_add_test(t, nonsense_in_messages);
+	tcase_add_test(t, garbage);
+	tcase_add_test(t, two_servers_behind_one_address);
+	tcase_add_test(t, an_answer_that_nobody_asked_for);
+	tcase_add_test(t, freed_while_it_would_open);
+	tcase_add_test(t, freed_with_questions_open);
+	suite_add_tcase(suite, t);
+	runner = srunner_create(suite);
+	srunner_run_all(runner, CK_NORMAL);
+	failed = srunner_ntests_failed(runner);
+	srunner_free(runner);
+	return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+}

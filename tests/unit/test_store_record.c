@@ -1,0 +1,278 @@
+/* The store's scripts: its record of itself, a memory that is not the right one, what else can be wrong. */
+#include "tests/unit/script_calls.h"
+
+/* ---- the record ---- */
+
+START_TEST(another_incarnation)
+{
+	char before[STORE_INC_BYTES];
+
+	strcpy(before, incarnation);
+	assert_granted(acquire("A", 'a', 'x'));
+	acquire("B", 'b', 'x');
+	command("FLUSHALL");
+	assert_says(acquire("A", 'a', 'x'), "INC");
+	assert_says(release('a'), "INC");
+	assert_says(call(SCRIPT_SHRINK, token('a'), NULL), "INC");
+	assert_says(call(SCRIPT_CONFIRM, "A", token('a'), "1", NULL), "INC");
+	assert_says(call(SCRIPT_BEAT, "A", NULL), "INC");
+	assert_says(call(SCRIPT_STORE, "open", "3000", NULL), "INC");
+	assert_says(command("DBSIZE"), "0");
+	begin("begin");
+	assert_says(acquire("A", 'a', 'x'), "GRACE");
+	assert_says(command("HGET dflock:{0}:store open"), "0");
+	assert_starts(call(SCRIPT_STORE, "open", "3000", NULL), "OK ");
+	assert_granted(acquire("A", 'a', 'x'));
+	begin("begin"); /* of the same incarnation: still open */
+	assert_granted(acquire("A", 'a', 'x'));
+	ck_assert_str_ne(before, incarnation); /* the server is the same, but whoever asks later must hear of it too */
+	strcpy(incarnation, before);
+	assert_says(call(SCRIPT_BEAT, "B", NULL), "INC");
+}
+END_TEST
+
+START_TEST(a_record_of_another_server)
+{
+	uint64_t fence = fence_of(acquire("A", 'a', 'x'));
+	acquire("B", 'b', 'x');
+
+	/* The keeper and the record agree, but this is another server: an old snapshot, a replica that was promoted. */
+	command("HSET dflock:{0}:store inc 0123-4567 fence 9000000000000000");
+	strcpy(incarnation, "0123-4567");
+	assert_says(acquire("A", 'a', 'x'), "INC");
+	assert_says(release('a'), "INC"); /* it would have handed over */
+	assert_says(call(SCRIPT_BEAT, "A", NULL), "INC");
+	assert_says(call(SCRIPT_SHRINK, token('a'), NULL), "INC");
+	char text[24];
+	snprintf(text, sizeof(text), "%" PRIu64, fence);
+	assert_says(call(SCRIPT_CONFIRM, "A", token('a'), text, NULL), "INC");
+	begin("begin");
+	/* Above the old, and above what a replica may not have heard of. */
+	assert_says(command("HGET dflock:{0}:store fence"), "9000004294967296");
+	assert_says(acquire("C", 'c', 'x'), "GRACE");
+	while (*heard())
+		;
+	assert_says(release('a'), "OK");
+	assert_says(heard(), ""); /* in grace nothing is handed over */
+	assert_starts(call(SCRIPT_STORE, "open", "3000", NULL), "OK ");
+	ck_assert_uint_eq(fence_of(acquire("B", 'b', 'x')), 9000004294967297);
+}
+END_TEST
+
+/* The address leads to another server, which is open, and then back to the first, which still has its memory. */
+START_TEST(another_past)
+{
+	char here[STORE_INC_BYTES], there[STORE_INC_BYTES];
+
+	strcpy(here, incarnation);
+	assert_says(command("HGET dflock:{0}:store open"), "1");
+	strcpy(incarnation, "elsewhere-1-2");
+	assert_ends_with_grace(call(SCRIPT_STORE, "begin", "3000", NULL));
+	assert_says(acquire("B", 'b', 'x'), "INC");
+	snprintf(there, sizeof(there), "%s", command("HGET dflock:{0}:store inc"));
+	ck_assert_str_ne(there, here);
+	/* Whoever was here all the time, or comes from there as well, has nothing new to tell. */
+	strcpy(incarnation, here);
+	ck_assert_ptr_nonnull(strstr(call(SCRIPT_STORE, "begin", "3000", NULL), there));
+	strcpy(incarnation, "elsewhere-1-2");
+	ck_assert_ptr_nonnull(strstr(call(SCRIPT_STORE, "begin", "3000", NULL), there));
+	strcpy(incarnation, "");
+	ck_assert_ptr_nonnull(strstr(call(SCRIPT_STORE, "begin", "3000", NULL), there));
+	for (int i = 0; i < 40; i++) {
+		snprintf(incarnation, sizeof(incarnation), "elsewhere-3-%d", i);
+		assert_ends_with_grace(call(SCRIPT_STORE, "begin", "3000", NULL));
+	}
+	ck_assert_int_lt(atoi(command("HSTRLEN dflock:{0}:store earlier")), 16 * 70);
+}
+END_TEST
+
+/* Evicted, or deleted by hand: then nothing that the store says can be relied on. */
+START_TEST(a_lock_that_vanished)
+{
+	char fence[24];
+
+	assert_granted(acquire("A", 'a', 'x'));
+	assert_says(release('a'), "OK"); /* gone, and nothing lost */
+	snprintf(fence, sizeof(fence), "%" PRIu64, fence_of(acquire("A", 'b', 'x')));
+	command("DEL dflock:{0}:lock:" NAME_OF_ONE_WORD);
+	assert_granted(acquire("C", 'd', 's', .name = NAME_OF_ONE_WORD));
+	command("DEL dflock:{0}:lock:" NAME_OF_ONE_WORD);
+	assert_says(acquire("B", 'c', 'x', .name = NAME_OF_ONE_WORD), "INC");
+	assert_says(acquire("B", 'c', 'x'), "INC"); /* whoever asks hears of it */
+	assert_says(call(SCRIPT_BEAT, "B", NULL), "INC");
+	begin("begin");
+	assert_says(acquire("B", 'c', 'x', .name = NAME_OF_ONE_WORD), "GRACE");
+	assert_starts(reclaim("A", 'b', fence, "exclusive"), "OK ");
+	assert_starts(call(SCRIPT_STORE, "open", "3000", NULL), "OK ");
+	assert_granted(acquire("B", 'c', 'x', .name = NAME_OF_ONE_WORD));
+	assert_starts(acquire("B", 'e', 'x'), "WAIT A ");
+}
+END_TEST
+
+START_TEST(hosts_that_vanished)
+{
+	assert_granted(acquire("A", 'a', 'x'));
+	command("DEL dflock:{0}:hosts");
+	assert_says(acquire("B", 'b', 'x'), "WAIT A 0 0 holds"); /* not: silent since 1970 */
+	assert_says(call(SCRIPT_BEAT, "A", NULL), "OK");
+	assert_starts(acquire("B", 'b', 'x', .dead_host = "A", .dead_beat = "0"), "WAIT A ");
+}
+END_TEST
+
+/* An old snapshot has A's exclusive lease, which A has shrunk since, so that B has a shared one. */
+START_TEST(what_was_shrunk_is_put_back_as_shared)
+{
+	char of_a[24], of_b[24];
+
+	snprintf(of_a, sizeof(of_a), "%" PRIu64, fence_of(acquire("A", 'a', 'x')));
+	snprintf(of_b, sizeof(of_b), "%" PRIu64, (uint64_t)strtoull(of_a, NULL, 10) + 1);
+	command("HDEL dflock:{0}:store inc");
+	begin("begin");
+	ck_assert_ptr_nonnull(strstr(reclaim("A", 'a', of_a, "shared"), " shared"));
+	ck_assert_ptr_nonnull(strstr(reclaim("B", 'b', of_b, "shared"), " shared"));
+	assert_starts(call(SCRIPT_STORE, "open", "3000", NULL), "OK ");
+	ck_assert_ptr_nonnull(strstr(call(SCRIPT_CONFIRM, "A", token('a'), of_a, NULL), " shared"));
+	ck_assert_ptr_nonnull(strstr(call(SCRIPT_CONFIRM, "B", token('b'), of_b, NULL), " shared"));
+}
+END_TEST
+
+/* Opening a store as a new one, and putting a lease back: whichever comes first decides. */
+START_TEST(new_or_put_back)
+{
+	command("FLUSHALL");
+	begin("begin");
+	assert_starts(reclaim("A", 'a', "7", "exclusive"), "OK 7");
+	assert_says(call(SCRIPT_STORE, "new", "3000", "", NULL),
+		    "KNOWN there was an earlier memory of it, and hosts have put back leases of 1 lock (" NAME
+		    " of A)");
+	assert_says(acquire("B", 'b', 'x'), "GRACE");
+
+	command("FLUSHALL");
+	begin("begin");
+	assert_says(call(SCRIPT_STORE, "new", "3000", "another", NULL),
+		    "KNOWN there was an earlier memory of it (another)");
+	assert_says(call(SCRIPT_STORE, "new", "4000", "", NULL), "TTL 3000");
+	assert_starts(call(SCRIPT_STORE, "new", "3000", "", NULL), "OK ");
+	assert_says(reclaim("A", 'a', "7", "exclusive"), "GONE");
+	assert_granted(acquire("B", 'b', 'x'));
+	assert_starts(call(SCRIPT_STORE, "new", "3000", "another", NULL), "OK "); /* it is open */
+
+	/* A host comes from another incarnation: this one began after it. */
+	command("FLUSHALL");
+	begin("begin");
+	strcpy(incarnation, "0123-1-1");
+	assert_starts(call(SCRIPT_STORE, "begin", "3000", NULL), "OK ");
+	assert_says(call(SCRIPT_STORE, "new", "3000", "", NULL), "INC");
+	begin("begin");
+	assert_starts(call(SCRIPT_STORE, "new", "3000", "", NULL), "KNOWN there was an earlier memory of it (");
+}
+END_TEST
+
+START_TEST(ttl_must_be_the_same)
+{
+	assert_says(call(SCRIPT_STORE, "begin", "4000", NULL), "TTL 3000");
+	assert_says(call(SCRIPT_STORE, "open", "4000", NULL), "TTL 3000");
+	assert_starts(call(SCRIPT_STORE, "init", "4000", NULL), "OK ");
+	assert_says(call(SCRIPT_STORE, "begin", "3000", NULL), "TTL 4000");
+}
+END_TEST
+
+/* ---- what else ---- */
+
+START_TEST(sweeping)
+{
+	assert_granted(acquire("A", 'a', 'x'));
+	acquire("B", 'b', 'x');
+	const char *seen = beat_of("A");
+	while (*heard())
+		;
+	call(SCRIPT_BEAT, "A", NULL);
+	assert_says(call(SCRIPT_SWEEP, "A", seen, NULL), "GONE");
+	assert_says(call(SCRIPT_LEAVE, "A", seen, NULL), "GONE");
+	seen = beat_of("A");
+	assert_says(call(SCRIPT_SWEEP, "A", seen, NULL), "OK");
+	assert_starts(heard(), "B: granted");
+	assert_says(call(SCRIPT_LEAVE, "A", seen, NULL), "OK");
+	assert_says(command("HEXISTS dflock:{0}:hosts A"), "0");
+}
+END_TEST
+
+START_TEST(wrong_types_change_nothing)
+{
+	command("LPUSH dflock:{0}:lock:%s x", NAME);
+	ck_assert_ptr_nonnull(strstr(acquire("A", 'a', 'x'), "WRONGTYPE"));
+	ck_assert_ptr_nonnull(strstr(release('a'), "WRONGTYPE"));
+	command("DEL dflock:{0}:lock:%s", NAME);
+	command("SET dflock:{0}:lock:%s garbage", NAME);
+	ck_assert_ptr_nonnull(strstr(acquire("A", 'a', 'x'), "something else wrote dflock:{0}:lock:" NAME));
+	assert_says(command("HGETALL dflock:{0}:hosts"), "");
+	command("DEL dflock:{0}:lock:%s", NAME);
+	command("HSET dflock:{0}:store fence many");
+	ck_assert_ptr_nonnull(strstr(acquire("A", 'a', 'x'), "ERR"));
+	assert_says(command("EXISTS dflock:{0}:lock:%s", NAME), "0");
+}
+END_TEST
+
+START_TEST(out_of_memory)
+{
+	uint64_t fence = fence_of(acquire("A", 'a', 'x'));
+	char text[24];
+
+	acquire("B", 'b', 'x');
+	snprintf(text, sizeof(text), "%" PRIu64, fence);
+	command("CONFIG SET maxmemory 1");
+	const char *answer = acquire("C", 'c', 'x', .space = 'r');
+	bool refused = strstr(answer, "OOM") != NULL;
+	const char *others[] = {
+		strdup(call(SCRIPT_BEAT, "A", NULL)),
+		strdup(call(SCRIPT_CONFIRM, "A", token('a'), text, NULL)),
+		strdup(call(SCRIPT_SHRINK, token('a'), NULL)),
+		strdup(release('a')),
+		strdup(call(SCRIPT_DUMP, NULL)),
+	};
+	command("CONFIG SET maxmemory 0");
+	ck_assert_msg(refused, "%s", answer);
+	for (size_t i = 0; with_flags && i < sizeof(others) / sizeof(*others); i++)
+		assert_starts(others[i], "OK");
+	assert_says(command("HEXISTS dflock:{0}:hosts C"), "0");
+	for (size_t i = 0; i < sizeof(others) / sizeof(*others); i++)
+		free((char *)others[i]);
+	if (with_flags)
+		assert_granted(acquire("B", 'b', 'x'));
+}
+END_TEST
+
+static void add_tests(Suite *suite, const char *name, SFun choose)
+{
+	TCase *t = tcase_create(name);
+
+	tcase_set_timeout(t, 60);
+	tcase_add_unchecked_fixture(t, start_server, stop_server);
+	tcase_add_unchecked_fixture(t, choose, NULL);
+	tcase_add_checked_fixture(t, connect_and_init, disconnect);
+	tcase_add_test(t, another_incarnation);
+	tcase_add_test(t, a_record_of_another_server);
+	tcase_add_test(t, another_past);
+	tcase_add_test(t, a_lock_that_vanished);
+	tcase_add_test(t, hosts_that_vanished);
+	tcase_add_test(t, what_was_shrunk_is_put_back_as_shared);
+	tcase_add_test(t, new_or_put_back);
+	tcase_add_test(t, ttl_must_be_the_same);
+	tcase_add_test(t, sweeping);
+	tcase_add_test(t, wrong_types_change_nothing);
+	tcase_add_test(t, out_of_memory);
+	suite_add_tcase(suite, t);
+}
+
+int main(void)
+{
+	Suite *suite = suite_create("store record");
+
+	add_tests(suite, "as for Redis 7", use_flags);
+	add_tests(suite, "as for Redis 6.2", use_no_flags);
+	SRunner *runner = srunner_create(suite);
+	srunner_run_all(runner, CK_ENV);
+	int failed = srunner_ntests_failed(runner);
+	srunner_free(runner);
+	return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+}

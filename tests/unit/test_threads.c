@@ -1,0 +1,91 @@
+/* keeper/guard/threads.c: the table of what the parent stops, and what it counts. */
+#include "keeper/guard/threads.h"
+
+#include <check.h>
+#include <stdlib.h>
+
+static struct threads threads;
+
+static struct thread *add(pid_t pid, pid_t tid, enum thread_how how)
+{
+	return threads_add(&threads, &(struct thread){.pid = pid, .tid = tid, .how = how});
+}
+
+static void teardown(void)
+{
+	free(threads.all);
+	threads = (struct threads){0};
+}
+
+START_TEST(a_process_is_not_its_first_thread)
+{
+	add(5, 5, THREAD_ASKED);
+	ck_assert_ptr_nonnull(threads_find(&threads, 5));
+	ck_assert_ptr_null(threads_find_process(&threads, 5));
+	add(5, 5, THREAD_SIGNALLED);
+	ck_assert_int_eq(threads_find(&threads, 5)->how, THREAD_ASKED);
+	ck_assert_int_eq(threads_find_process(&threads, 5)->how, THREAD_SIGNALLED);
+	ck_assert_ptr_null(threads_find(&threads, 6));
+}
+END_TEST
+
+START_TEST(each_process_counts_once)
+{
+	ck_assert_uint_eq(threads_processes(&threads), 0);
+	add(5, 5, THREAD_TRACED);
+	add(5, 6, THREAD_TRACED);
+	ck_assert_uint_eq(threads_processes(&threads), 1);
+	add(5, 5, THREAD_SIGNALLED); /* of the same process */
+	ck_assert_uint_eq(threads_processes(&threads), 1);
+	add(7, 7, THREAD_REFUSED); /* goes on */
+	ck_assert_uint_eq(threads_processes(&threads), 1);
+	add(8, 8, THREAD_SIGNALLED);
+	ck_assert_uint_eq(threads_processes(&threads), 2);
+	add(9, 9, THREAD_TRACED)->going = true; /* is only to be let go */
+	ck_assert_uint_eq(threads_processes(&threads), 2);
+}
+END_TEST
+
+START_TEST(all_stopped)
+{
+	ck_assert(threads_all_stopped(&threads));
+	add(5, 5, THREAD_TRACED)->stopped = true;
+	ck_assert(threads_all_stopped(&threads));
+	add(6, 6, THREAD_ASKED);
+	ck_assert(!threads_all_stopped(&threads));
+}
+END_TEST
+
+START_TEST(it_grows_and_shrinks)
+{
+	for (pid_t pid = 1; pid <= 1000; pid++)
+		ck_assert_ptr_nonnull(add(pid, pid, THREAD_TRACED));
+	ck_assert(threads.changed);
+	threads.changed = false;
+	for (pid_t pid = 1; pid <= 1000; pid += 2)
+		threads_remove(&threads, threads_find(&threads, pid));
+	ck_assert(threads.changed);
+	ck_assert_uint_eq(threads.count, 500);
+	for (pid_t pid = 1; pid <= 1000; pid++)
+		ck_assert_int_eq(threads_find(&threads, pid) != NULL, pid % 2 == 0);
+}
+END_TEST
+
+int main(void)
+{
+	Suite *suite = suite_create("threads");
+	TCase *tc = tcase_create("threads");
+	SRunner *runner = srunner_create(suite);
+	int failed;
+
+	tcase_add_checked_fixture(tc, NULL, teardown);
+	tcase_add_test(tc, a_process_is_not_its_first_thread);
+	tcase_add_test(tc, each_process_counts_once);
+	tcase_add_test(tc, all_stopped);
+	tcase_add_test(tc, it_grows_and_shrinks);
+	suite_add_tcase(suite, tc);
+	srunner_run_all(runner, CK_NORMAL);
+	failed = srunner_ntests_failed(runner);
+	srunner_free(runner);
+	return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+}
