@@ -127,7 +127,7 @@ static void configwatch_looked(struct work *work)
 		while (w->waiting && w->waiting->look <= w->begun)
 			configwatch_answer(w, &w->look);
 		queue_settle(k);
-		configwatch_look_in(w, configwatch_is_wanted(w, &contents)		    ? 0
+		configwatch_look_in(w, configwatch_is_wanted(w, &contents)          ? 0
 				       : k->configfile->state == CONFIGFILE_CHANGED ? SOON_MS
 										    : LOOK_MS);
 	}

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 
 #include "keeper/clock.h"
+#include "keeper/guard/supervise.h"
 #include "keeper/leases/locks.h"
 #include "keeper/leases/queue.h"
 #include "keeper/log.h"

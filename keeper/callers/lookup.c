@@ -248,7 +248,7 @@ bool lookup_is_behind(struct session *s)
 	if (!s->lookup.job && !s->lookup.inspected)
 		return false;
 	session_refuse(s, s->lookup.job ? "the file system of the last question's file has not answered yet"
-				 : "what the last question needs is still being looked for");
+					: "what the last question needs is still being looked for");
 	return true;
 }
 

@@ -76,7 +76,7 @@ struct keeper {
 	time_t started;
 	struct page *page;
 	struct store *store;
-	struct watch *watch;    /* silent for a ttl: dead */
+	struct watch *watch; /* silent for a ttl: dead */
 	struct probes *probes;
 	struct workers *workers;
 	struct fronts *fronts; /* NULL: only our own user asks */

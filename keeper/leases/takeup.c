@@ -47,6 +47,7 @@ bool takeup_entry(void *arg, const struct table_entry *entry)
 		reopen_file(file);
 	}
 	log_info("%s: lease %s", entry->name,
-		 entry->unsure ? "of the earlier keeper taken up" : "that the earlier keeper asked for or gave back goes back");
+		 entry->unsure ? "of the earlier keeper taken up"
+			       : "that the earlier keeper asked for or gave back goes back");
 	return true;
 }

@@ -85,7 +85,8 @@ static int on_mapper(void *arg, size_t file, pid_t pid)
 }
 
 /* One lock, of each claim that it is under. */
-static int unseen_tell(struct unseen_search *l, const struct procfs_lock *lock, pid_t pid, bool beyond, unseen_cb *cb, void *arg)
+static int unseen_tell(struct unseen_search *l, const struct procfs_lock *lock, pid_t pid, bool beyond, unseen_cb *cb,
+		       void *arg)
 {
 	size_t file = FILE_NONE;
 	int ret = 0;

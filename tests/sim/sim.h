@@ -116,7 +116,7 @@ struct host {
 	struct keeper *k;
 
 	struct task *parent;
-	struct table table; /* the keeper and its parent share it as two processes share the memory */
+	struct table table;      /* the keeper and its parent share it as two processes share the memory */
 	const struct page *page; /* as programs see it */
 	int parent_pipe[2];
 	struct freezer *freezer;

@@ -202,12 +202,14 @@ static const char *path_of(unsigned n)
 /* The lease of number n: asked for a part, and granted more. */
 static struct store_range asked(unsigned n)
 {
-	return (struct store_range){.space = n % 2 ? WIRE_RECORD : WIRE_FLOCK, .mode = WIRE_EXCLUSIVE, .from = n + 10, .to = n + 20};
+	return (struct store_range){
+		.space = n % 2 ? WIRE_RECORD : WIRE_FLOCK, .mode = WIRE_EXCLUSIVE, .from = n + 10, .to = n + 20};
 }
 
 static struct store_range granted(unsigned n)
 {
-	return (struct store_range){.space = n % 2 ? WIRE_RECORD : WIRE_FLOCK, .mode = WIRE_EXCLUSIVE, .from = n + 5, .to = n + 25};
+	return (struct store_range){
+		.space = n % 2 ? WIRE_RECORD : WIRE_FLOCK, .mode = WIRE_EXCLUSIVE, .from = n + 5, .to = n + 25};
 }
 
 static struct holders_file file_of(unsigned n)
@@ -645,7 +647,8 @@ static void check_damaged(uint64_t ino)
 	ck_assert(entry_of(told, 2)->unsure && entry_of(told, 2)->fence == 102);
 	e = entry_of(told, 1);
 	if (!told->damaged) {
-		ck_assert(e && e->unsure && e->fence == 101 && e->range.from == 6 && e->range.to == 26 && e->ino == 1001);
+		ck_assert(e && e->unsure && e->fence == 101 && e->range.from == 6 && e->range.to == 26 &&
+			  e->ino == 1001);
 		return;
 	}
 	ck_assert_ptr_null(e);
@@ -700,11 +703,24 @@ static const struct wrong {
 	size_t at, bytes;
 	uint64_t value;
 } wrongs[] = {
-#define WRONG(field, value) {#field, offsetof(struct table_slot, field), sizeof(((struct table_slot *)0)->field), (value)}
-	WRONG(text_at, 0),	 WRONG(text_at, UINT32_MAX), WRONG(text_room, UINT32_MAX), WRONG(text_room, 0),
-	WRONG(from, UINT64_MAX), WRONG(to, 0),		     WRONG(to, 1ull << 63),	   WRONG(space, WIRE_SPACES),
-	WRONG(space, UINT32_MAX), WRONG(fence, 0),	     WRONG(sum, 0),		   WRONG(word, UINT64_MAX),
-	WRONG(word, 0xff),	 WRONG(uid, 0),
+#define WRONG(field, value)                                                                                            \
+	{                                                                                                              \
+#field, offsetof(struct table_slot, field), sizeof(((struct table_slot *)0)->field), (value)           \
+	}
+	WRONG(text_at, 0),
+	WRONG(text_at, UINT32_MAX),
+	WRONG(text_room, UINT32_MAX),
+	WRONG(text_room, 0),
+	WRONG(from, UINT64_MAX),
+	WRONG(to, 0),
+	WRONG(to, 1ull << 63),
+	WRONG(space, WIRE_SPACES),
+	WRONG(space, UINT32_MAX),
+	WRONG(fence, 0),
+	WRONG(sum, 0),
+	WRONG(word, UINT64_MAX),
+	WRONG(word, 0xff),
+	WRONG(uid, 0),
 };
 
 START_TEST(nonsense)
@@ -1100,7 +1116,8 @@ START_TEST(has_lost)
 	table_lose(&keeper, slot, TABLE_WHY_TAKEN);
 	ck_assert(table_has_lost(&keeper));
 	ck_assert(table_has_lost_on(&keeper, 7, 1001, WIRE_RECORD));
-	ck_assert(!table_has_lost_on(&keeper, 7, 1001, WIRE_FLOCK) && !table_has_lost_on(&keeper, 7, 1002, WIRE_RECORD));
+	ck_assert(!table_has_lost_on(&keeper, 7, 1001, WIRE_FLOCK) &&
+		  !table_has_lost_on(&keeper, 7, 1002, WIRE_RECORD));
 	parent.head->parent++; /* it has died: nobody kills */
 	ck_assert(!table_has_lost(&keeper) && !table_has_lost_on(&keeper, 7, 1001, WIRE_RECORD));
 	parent.head->parent--;
