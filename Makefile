@@ -127,6 +127,7 @@ $(MEMCHECK_RUN): memcheck-%: $(BUILD)/unit/%
 	  --suppressions=tests/unit/check.supp --trace-children=no $<
 sim: $(BUILD)/tests/sim/sim ## run the simulator: schedules that once failed, and new ones for SIM_SECONDS
 	$< --found tests/sim/found.txt --from $(or $(SIM_FROM),1) --count 1000000 --seconds $(or $(SIM_SECONDS),75) --minimise
+	$< --from $(or $(SIM_FROM),1) --count 40 --twice
 sim-long: ## the same for an hour, with schedules that differ every day
 	$(MAKE) sim SIM_SECONDS=$(or $(SIM_SECONDS),3600) SIM_FROM=$$(date +%Y%m%d000000)
 sim-mutants: $(BUILD)/tests/sim/sim ## build the product with one mistake at a time; the simulator must find each (M="NAME" ...)

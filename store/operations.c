@@ -86,7 +86,7 @@ void store_acquire(struct store *s, const struct store_acquire *a, store_reply_c
 	query_word(q, reply_mode_word[a->range.mode]);
 	query_add(q, REPLY_OFFSET, a->range.from);
 	query_add(q, REPLY_OFFSET, a->range.to);
-	query_word(q, a->ask ? "1" : "0");
+	query_word(q, !a->ask ? "0" : a->insist ? "2" : "1");
 	query_word(q, a->pass ? "1" : "0");
 	query_word(q, a->beat ? "1" : "0");
 	query_word(q, a->grow ? "1" : "0");

@@ -146,11 +146,13 @@ const char *store_server(const struct store *s);      /* for people: host:port, 
  * acquire grants the range, or queues the request and tells the hosts in the way. Idempotent per token: the same token
  * asks again, or confirms what was granted.
  * `ask`    the caller does not wait long, and the holders are asked whether they really use it
+ * `insist` with ask: also where others wait that the holders know of. Else the answer may be STORE_BUSY: nobody was asked
  * `pass`   may pass waiters (not holders)
  * `beat`   this counts as a beat of this host, too
  * `grow`   if no other owner has or waits for anything of this name and space, the whole range is granted
- * `dead`   hosts whose beat this keeper has watched unchanged for a whole ttl, at most STORE_MAX_BLOCKERS; what they
- *          have is dropped if their beat is still that one. This host itself is never dropped
+ * `dead`   hosts whose beat this keeper has watched unchanged for a whole ttl, or that did not answer and were silent for
+ *          dead_ms, at most STORE_MAX_BLOCKERS; what they have is dropped if their beat is still that one. This host
+ *          itself is never dropped
  *
  * A name that is empty or too long, a token that is not 32 lower-case hex digits, a file that is empty, too long or has
  * blanks, and an empty range are answered STORE_ERROR.
@@ -158,7 +160,7 @@ const char *store_server(const struct store *s);      /* for people: host:port, 
 struct store_acquire {
 	const char *name, *file, *token;
 	struct store_range range;
-	bool ask, pass, beat, grow;
+	bool ask, insist, pass, beat, grow;
 	const struct store_blocker *dead;
 	size_t dead_count;
 };

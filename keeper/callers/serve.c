@@ -342,12 +342,28 @@ void serve_begin(struct session *s, struct lock *lock)
 
 /* --- its timer --- */
 
-/* probe_ms are over, and none of the holders has answered that it uses the lock, or given it back. */
+/* Those that may be called dead: who has been silent for dead_ms, and was asked. Waiters are not asked, and may live, and
+ * have other things under this name; what they wait with is granted to them, or passed. */
+static size_t find_silent(const struct lease *lease, int64_t dead_ms, struct store_blocker silent[STORE_MAX_BLOCKERS])
+{
+	size_t count = 0;
+
+	for (size_t i = 0; i < lease->blocker_count && count < STORE_MAX_BLOCKERS; i++) {
+		if (lease->blockers[i].age_ms < dead_ms)
+			return 0; /* it lives: nothing is to be had, whoever else is dead */
+		if (!lease->blockers[i].waiter)
+			silent[count++] = lease->blockers[i];
+	}
+	return count;
+}
+
+/* probe_ms are over, and not all of the holders have answered that they use the lock, or given it back. One that has
+ * answered lives, and the lock is not to be had. */
 static void question_timeout(struct session *s)
 {
 	struct lease *lease = s->waiter.lease;
 	struct store_blocker silent[STORE_MAX_BLOCKERS];
-	size_t count = 0;
+	size_t count;
 
 	if (!lease)
 		return;
@@ -355,10 +371,8 @@ static void question_timeout(struct session *s)
 		serve_start_timer(s, s->keeper->config->lease.probe_ms);
 		return;
 	}
-	for (size_t i = 0; i < lease->blocker_count && count < STORE_MAX_BLOCKERS; i++)
-		if (lease->blockers[i].age_ms >= s->keeper->config->lease.dead_ms)
-			silent[count++] = lease->blockers[i];
-	if (count < lease->blocker_count || !count || s->named_dead) {
+	count = answers_first(lease) ? 0 : find_silent(lease, s->keeper->config->lease.dead_ms, silent);
+	if (!count || s->named_dead) {
 		caller_would_block(s);
 		return;
 	}

@@ -51,7 +51,7 @@ struct lease {
 	bool queued;             /* asking: the store has it in its queue */
 	bool splitting;          /* pieces of it are asked for, to take its place (split.c) */
 	struct lease *whole;     /* is to take the place of a part of this one, which is splitting; else NULL */
-	bool insist;             /* asking: queues, though its callers do not wait long */
+	bool insist;             /* asking: the holders are to be asked, though others wait that they know of */
 	struct answers *answers; /* asking: what holders said is in the way; NULL: none has said anything yet */
 	bool forgotten;          /* unsure: the store has lost it; to be put back */
 	bool lapsed;             /* asking, unsure: the deadline has passed since it was asked for, or known to stand */

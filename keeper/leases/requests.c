@@ -185,7 +185,8 @@ static void on_limit(struct lease *lease)
 /* Others hold it, and it was only asked for. */
 static void on_busy(struct lease *lease, const struct store_reply *reply)
 {
-	/* Hosts that have been silent for long may be dead: then the question must be put to them first. */
+	/* Hosts that have been silent for long may be dead: then the question must be put to them first, although others
+	 * wait. */
 	bool insist = !lease->insist && all_silent(lease, reply);
 
 	lease->insist = lease->insist || insist;
@@ -292,7 +293,8 @@ void lease_acquire(struct lease *lease, const struct store_blocker *silent, size
 		.file = lease->lock->file->inode,
 		.token = lease->token,
 		.range = lease->range,
-		.ask = !blocking && !lease->insist,
+		.ask = !blocking,
+		.insist = lease->insist,
 		.pass = !blocking || lease_is_part(lease) || waiters_may_pass(lease) ||
 			(passes && unfair), /* mutant: pass */
 		.grow = lease->range.space == WIRE_RECORD && !lease_is_part(lease),

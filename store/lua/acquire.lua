@@ -1,6 +1,6 @@
 #!lua
 -- Grants a lease, or queues the request and tells the hosts in the way. Idempotent per token.
--- ARGV 2 host  3 file  4 token  5 space  6 mode  7 from  8 to  9 ask  10 pass  11 beat (this counts as a beat of the
+-- ARGV 2 host  3 file  4 token  5 space  6 mode  7 from  8 to  9 ask (2: never BUSY)  10 pass  11 beat (this counts as a beat of the
 -- host)  12 grow (if no other owner has or waits for anything of the name and space, grant the whole range)
 -- 13.. host, beat of each host that the caller calls dead: what it has is dropped if its beat is still that one
 -- Answers: OK fence mode, and from to if that is more than was asked for | WAIT or BUSY, then a number that grows with
@@ -9,7 +9,7 @@
 -- A late duplicate, executed after the token was released, grants anew with another fence: confirm says GONE for the
 -- old fence, and the host that is recalled for a token it does not know releases it.
 local MAX_ENTRIES, MAX_BLOCKERS = 1000, 16
-local host, token, ask, pass = ARGV[2], ARGV[4], ARGV[9] == '1', ARGV[10] == '1'
+local host, token, ask, pass = ARGV[2], ARGV[4], ARGV[9] ~= '0', ARGV[10] == '1'
 
 local function granted_answer(lease)
 	local answer = {'OK', number(lease.fence), lease.mode}
@@ -133,8 +133,8 @@ if not place then
 end
 -- Where others wait already, the holders have mostly been asked. Not so for shared locks, which pass waiters if the
 -- holders make theirs shared; nor for record locks: their holders may use another part of their range, and F_GETLK
--- wants to know what is in the way.
-if ask and #holders > 0 and stays and mine.space == 'flock' and mine.mode == 'exclusive' then
+-- wants to know what is in the way. And who is about to call the holders dead must hear from them that they live.
+if ask and ARGV[9] ~= '2' and #holders > 0 and stays and mine.space == 'flock' and mine.mode == 'exclusive' then
 	table.remove(lock.q, place)
 	if queued then
 		for _, e in ipairs(hand_over(lock, {mine})) do -- others may have waited for this entry alone

@@ -133,6 +133,58 @@ def test_wall_clocks_step_and_a_host_dies(store, make_host, folder, hours):
     assert other.do("flock 0 ex") == "ok"
 
 
+RARE_BEATS = "ttl_ms = 20000; freeze_margin_ms = 2000; probe_ms = 300;"  # none while a test asks
+
+
+def step_ahead(store):
+    """By more than dead_ms."""
+    before = server_hours(store)
+    store.clock.step(5)
+    wait_until(lambda: server_hours(store) - before > 4.9, "the server's clock has stepped")
+
+
+def test_the_stores_clock_steps_and_a_holder_behind_which_others_wait_is_asked(store, make_host):
+    """By the stepped clock it was silent for longer than dead_ms; but it is there, and says that it uses the lock."""
+    a, b, c = (make_host(name, server=store, lease=RARE_BEATS) for name in "abc")
+    one, asker, other = (opened(host) for host in (a, b, c))
+    assert one.do("flock 0 ex") == "ok"
+    other.say("flock 0 ex")
+    wait_until(lambda: a.status()["leases"][0]["note"] == "wanted by another host", "c waits")
+    step_ahead(store)
+    assert asker.do("flock 0 ex nb") == "EAGAIN"
+    assert "dead_ms" not in b.log()
+    assert other.silent(0.3)
+    assert one.do("flock 0 un") == "ok"
+    assert other.heard()[0] == "ok"
+
+
+def test_the_stores_clock_steps_and_one_of_two_holders_answers(store, make_host):
+    """F_GETLK waits for both of them: the one that has answered is not dead because the other one is."""
+    a, b, c = (make_host(name, server=store, lease=RARE_BEATS) for name in "abc")
+    one, asker, other = (opened(host) for host in (a, b, c))
+    assert one.do("setlk 0 ex 0 10") == "ok" and other.do("setlk 0 ex 20 10") == "ok"
+    wait_until(c.kill_keeper, "host c is dead")
+    step_ahead(store)
+    assert asker.do("getlk 0 ex 0 100") == "ex:0:10:-1"
+    assert asker.do("setlk 0 ex 0 10") == "EAGAIN"
+
+
+def test_the_stores_clock_steps_and_who_waits_for_a_dead_host_lives(store, make_host):
+    """It is not asked, since what it waits for is not its own: so nothing that it has may be dropped."""
+    a, b, c = (make_host(name, server=store, lease=RARE_BEATS) for name in "abc")
+    one, other, asker, dead = opened(a), opened(a), opened(b), opened(c)
+    assert one.do("setlk 0 ex 0 10") == "ok"
+    assert dead.do("flock 0 ex") == "ok"
+    other.say("flock 0 ex")
+    wait_until(lambda: c.status()["leases"][0]["note"] == "wanted by another host", "a waits")
+    wait_until(c.kill_keeper, "host c is dead")
+    step_ahead(store)
+    assert asker.do("flock 0 ex nb") == "EAGAIN"
+    assert "dead_ms" in b.log()
+    assert other.heard()[0] == "ok"  # c's lease was dropped
+    assert asker.do("setlk 0 ex 0 10") == "EAGAIN"  # but not a's
+
+
 def rates_run(make_host, proxy, folder, a_ppm, b_ppm, lease=LEASE):
     """Host a is cut off while it holds the lock, and b takes it over. What was wrong, host a and its holder."""
     clocks = clock_of(folder, "a", fast_ppm=a_ppm), clock_of(folder, "b", fast_ppm=b_ppm)

@@ -37,7 +37,7 @@ int64_t host_dead_ms(void)
 {
 	struct rng rng = rng_of("dead", 0);
 
-	return rng_chance(&rng, 500) ? 60000 : 86400000;
+	return faults_dropped('d', 0) || rng_chance(&rng, 500) ? 60000 : 86400000;
 }
 
 static void write_config(const struct host *host)
@@ -132,6 +132,8 @@ int __wrap_host_start(struct keeper *k)
 	int ret = __real_host_start(k);
 
 	task_host(task_now)->k = k;
+	if (k->config->lease.dead_ms != host_dead_ms())
+		sim_fail("h%d has a configuration that is not this run's", task_host(task_now)->id);
 	return ret;
 }
 
@@ -419,12 +421,17 @@ void host_kill_parent(struct host *host)
 
 /* --- the machine --- */
 
+/* It is on a tmpfs: nothing in it outlasts a boot, whatever it is. */
 static void clear_runtime_dir(const struct host *host)
 {
-	const char *names[] = {TABLE_NAME, TABLE_TEXT_NAME, PAGE_NAME, WIRE_SOCKET_NAME};
+	DIR *dir = opendir(host->run);
+	struct dirent *d;
 
-	for (size_t i = 0; i < sizeof(names) / sizeof(*names); i++)
-		unlinkat(host->dir_fd, names[i], 0);
+	while (dir && (d = readdir(dir)))
+		if (d->d_name[0] != '.' && unlinkat(host->dir_fd, d->d_name, 0) != 0)
+			sim_fail("%s/%s: %s", host->run, d->d_name, strerror(errno));
+	if (!dir || closedir(dir) != 0)
+		sim_fail("%s: %s", host->run, strerror(errno));
 }
 
 void host_boot(struct host *host)

@@ -9,7 +9,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/prctl.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -27,7 +29,7 @@
 struct options {
 	uint64_t from, count;
 	int jobs, seconds, failures;
-	bool one, minimise;
+	bool one, minimise, twice;
 	const char *found, *drop;
 };
 
@@ -68,6 +70,8 @@ static void run(const char *dir, const char *socket)
 
 /* --- many --- */
 
+static uint64_t *digest; /* of the last run's schedule; shared with its process */
+
 static int64_t real_ms(void)
 {
 	struct timespec t;
@@ -76,13 +80,30 @@ static int64_t real_ms(void)
 	return t.tv_sec * 1000 + t.tv_nsec / 1000000;
 }
 
-/* In a process of its own, which says what it has to say to the file `out` (NULL: where we say it). 0: all that must
- * hold did. */
-static int run_seed(uint64_t seed, const char *drop, const char *dir, const char *socket, bool trace, const char *out)
+static int remove_one(const char *path, const struct stat *st, int flag, struct FTW *ftw)
 {
+	(void)st, (void)flag, (void)ftw;
+	return remove(path);
+}
+
+/*
+ * In a process and a folder of its own: nothing of a run may reach the next one. (A folder that all runs had kept the
+ * copy of the first run's configuration, which has another dead_ms.) The process says what it has to say to the file
+ * `out` (NULL: where we say it). 0: all that must hold did.
+ */
+static int run_seed(uint64_t seed, const char *drop, const char *worker_dir, const char *socket, bool trace,
+		    const char *out)
+{
+	char dir[80];
 	pid_t pid;
 	int status;
 
+	snprintf(dir, sizeof(dir), "%.70s/run", worker_dir);
+	if (mkdir(dir, 0700) != 0) {
+		perror(dir);
+		exit(3);
+	}
+	*digest = 0;
 	fflush(stdout);
 	pid = fork();
 	if (pid == 0) {
@@ -92,6 +113,7 @@ static int run_seed(uint64_t seed, const char *drop, const char *dir, const char
 		alarm(REAL_LIMIT_S);
 		signal(SIGPIPE, SIG_IGN);
 		sim_seed = seed;
+		sim_digest = digest;
 		faults_drop = drop;
 		sim_tracing = trace;
 		run(dir, socket);
@@ -99,7 +121,8 @@ static int run_seed(uint64_t seed, const char *drop, const char *dir, const char
 		_Exit(0);
 	}
 	if (pid < 0 || waitpid(pid, &status, 0) != pid)
-		return -1;
+		exit(3);
+	nftw(dir, remove_one, 16, FTW_DEPTH | FTW_PHYS);
 	if (WIFSIGNALED(status) && !out)
 		printf("seed %llu: %s\n", (unsigned long long)seed, strsignal(WTERMSIG(status)));
 	return status;
@@ -168,6 +191,19 @@ static int failed_seed(const struct options *o, struct worker *w, uint64_t seed,
 	return 1;
 }
 
+/* Runs it again, now behind another one: it must be the same schedule. */
+static int same_again(const struct options *o, struct worker *w, uint64_t seed)
+{
+	uint64_t first = *digest;
+
+	run_seed(seed + 1, o->drop, w->dir, w->redis.socket, false, "/dev/null");
+	run_seed(seed, o->drop, w->dir, w->redis.socket, false, "/dev/null");
+	if (*digest == first)
+		return 0;
+	printf("seed %llu: run again, it is another schedule: a defect of the simulator\n", (unsigned long long)seed);
+	return 1;
+}
+
 /* Every `step`th seed, until the time is over. Returns how many failed. */
 static int work(const struct options *o, struct worker *w, uint64_t first, uint64_t step, uint64_t *done)
 {
@@ -179,6 +215,8 @@ static int work(const struct options *o, struct worker *w, uint64_t first, uint6
 		++*done;
 		if (run_seed(seed, o->drop, w->dir, w->redis.socket, false, NULL) != 0)
 			failed += failed_seed(o, w, seed, o->drop);
+		else if (o->twice)
+			failed += same_again(o, w, seed);
 	}
 	return failed;
 }
@@ -215,6 +253,11 @@ static int one_worker(const struct options *o, const char *dir, int number)
 	int failed = 0;
 
 	prctl(PR_SET_PDEATHSIG, SIGTERM);
+	digest = mmap(NULL, sizeof(*digest), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	if (digest == MAP_FAILED) {
+		perror("mmap");
+		exit(3);
+	}
 	worker_start(&w, dir, number);
 	if (o->one)
 		failed = run_seed(o->from, o->drop, w.dir, w.redis.socket, true, NULL) != 0;
@@ -227,12 +270,6 @@ static int one_worker(const struct options *o, const char *dir, int number)
 	fflush(stdout);
 	sim_redis_stop(&w.redis);
 	return failed;
-}
-
-static int remove_one(const char *path, const struct stat *st, int flag, struct FTW *ftw)
-{
-	(void)st, (void)flag, (void)ftw;
-	return remove(path);
 }
 
 static error_t parse(int key, char *arg, struct argp_state *state)
@@ -268,6 +305,9 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 	case 'm':
 		o->minimise = true;
 		return 0;
+	case '2':
+		o->twice = true;
+		return 0;
 	default:
 		return ARGP_ERR_UNKNOWN;
 	}
@@ -283,10 +323,11 @@ static const struct argp_option options[] = {
 	{"found", 'l', "FILE", 0, "Seeds that are run first: one per line, what to leave out, # a remark", 0},
 	{"drop", 'd', "LIST", 0,
 	 "Faults, programs, ... to leave out: \"f0,f3,p1\"; l0: message loss, h0: hiccups, s0: slow packets, k0: "
-	 "killed parents",
+	 "killed parents; d0: the bound of the steps of the server's clock",
 	 0},
 	{"minimise", 'm', NULL, 0, "Find out for a seed that fails what can be left out, and show the end of its trace",
 	 0},
+	{"twice", '2', NULL, 0, "Run each again, behind another one: it must be the same schedule", 0},
 	{0},
 };
 

@@ -13,6 +13,7 @@
 
 int64_t sim_now;
 uint64_t sim_seed;
+uint64_t *sim_digest;
 bool sim_tracing;
 struct task *task_now;
 
@@ -123,6 +124,7 @@ bool sim_run(bool (*done)(void), int64_t until)
 		struct event e = take_first();
 
 		sim_now = e.when;
+		*sim_digest = (*sim_digest ^ (uint64_t)e.when) * 0x100000001b3u;
 		e.fn(e.arg, e.number);
 		check_step();
 	}

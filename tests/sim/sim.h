@@ -54,6 +54,7 @@ int64_t rng_delay(struct rng *rng, int64_t most);
 
 extern int64_t sim_now; /* ns; what no host can see */
 extern uint64_t sim_seed;
+extern uint64_t *sim_digest; /* of when all events were, in their order: the schedule */
 typedef void sim_fn(void *arg, uint64_t number);
 void sim_at(int64_t when, sim_fn *fn, void *arg, uint64_t number);
 void sim_after(int64_t ns, sim_fn *fn, void *arg, uint64_t number);

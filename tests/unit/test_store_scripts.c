@@ -177,6 +177,12 @@ START_TEST(questions_queue_once)
 	assert_starts(acquire("C", 'c', 'x', .ask = "1"), "BUSY A ");
 	assert_says(heard(), "");
 	ck_assert_ptr_null(strstr(call(SCRIPT_DUMP, NULL), "cccc"));
+	/* One that may call A dead asks it all the same. */
+	assert_starts(acquire("C", 'c', 'x', .ask = "2"), "WAIT A ");
+	ck_assert_ptr_nonnull(strstr(heard(), " 1 " NAME));
+	release('c');
+	while (*heard())
+		;
 	release('a');
 	assert_starts(heard(), "B: granted");
 	/* One that waits and then only asks is taken out of the queue, and was all that D waited for. */
