@@ -154,8 +154,9 @@ model: all agents ## play N (20000) random sequences of lock calls on one kernel
 	DFLOCK_MODEL_SEQUENCES=$(or $(N),20000) $(MAKE) check T="-s model/test_model.py -k one_kernel"
 nemesis: all agents ## a fault run of NEMESIS_SECONDS (1800) with one server, and as long with three: an hour; as root
 	cd tests && DFLOCK_NEMESIS_SECONDS=$(or $(NEMESIS_SECONDS),1800) $(PYTEST) -p no:cacheprovider -s nemesis/test_nemesis.py
-check-docs: all ## what the documentation and the sources must agree on
+check-docs: all ## what documentation and sources must agree on; which way files call each other, and their names
 	scripts/check-docs.sh
+	scripts/check-rooms.py
 model-check: ## check the models in docs/model with spin, and that their mutants are caught
 	docs/model/check.sh
 model-check-long: ## the same with larger bounds: hours, and 20 GB

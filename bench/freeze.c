@@ -36,8 +36,11 @@ static int open_nth(long n)
 static void take_slot(struct table *table, long n)
 {
 	const struct store_range all = {.space = WIRE_FLOCK, .mode = WIRE_EXCLUSIVE, .to = WIRE_EOF};
-	struct table_lease lease = {
-		.token = "0123456789abcdef0123456789abcdef", .name = "bench", .path = dir, .range = all, .on_lost = ON_LOST_FREEZE};
+	struct table_lease lease = {.token = "0123456789abcdef0123456789abcdef",
+				    .name = "bench",
+				    .path = dir,
+				    .range = all,
+				    .on_lost = ON_LOST_FREEZE};
 	struct stat st;
 	uint32_t slot;
 	int fd = open_nth(n);

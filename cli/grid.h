@@ -12,7 +12,8 @@
 #include <stddef.h>
 #include <stdio.h>
 
-#define GRID_CELL_BYTES 8192 /* of a cell's or note's text before it is escaped; the rest of a longer one is left out  \
+#define GRID_CELL_BYTES                                                                                                \
+	8192 /* of a cell's or note's text before it is escaped; the rest of a longer one is left out  \
 			      */
 
 struct grid;

@@ -26,7 +26,8 @@
 #define CHUNK_BYTES    (1u << 20)
 #define MAX_PLACES     100000
 #define MAX_FUNCTION                                                                                                   \
-	(1u << 20) /* what is decoded for a place; the largest functions are tables in generated parsers               \
+	(1u                                                                                                            \
+	 << 20) /* what is decoded for a place; the largest functions are tables in generated parsers               \
 		    */
 
 enum kind { KIND_LOCK, KIND_UNKNOWN, KIND_UNCLEAR, KIND_OTHER };

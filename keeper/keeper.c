@@ -27,7 +27,7 @@
 #include "keeper/leases/leasepage.h"
 #include "keeper/leases/locks.h"
 #include "keeper/log.h"
-#include "keeper/keeper.h"
+#include "keeper/leases/keeper.h"
 #include "keeper/main.h"
 #include "keeper/kernel/mounts.h"
 #include "keeper/orphan.h"
@@ -63,7 +63,8 @@ static struct life *life_of(struct keeper *k)
 
 /* --- the start --- */
 
-__attribute__((format(printf, 2, 3))) static void keeper_cannot_start(const struct keeper_options *o, const char *format, ...)
+__attribute__((format(printf, 2, 3))) static void keeper_cannot_start(const struct keeper_options *o,
+								      const char *format, ...)
 {
 	char line[WIRE_REASON_BYTES];
 	va_list args;
@@ -342,7 +343,7 @@ static void keeper_clean_up(struct keeper *k)
 	uv_close((uv_handle_t *)&k->old_pins.timer, NULL);
 	uv_run(k->loop, UV_RUN_DEFAULT); /* until probes and workers have ended: no timer or socket is left */
 	act_free_all(k);
-	fronts_free(k->fronts); /* before the loop runs again: nothing may come of what is freed */
+	fronts_free(k->fronts);          /* before the loop runs again: nothing may come of what is freed */
 	uv_run(k->loop, UV_RUN_DEFAULT); /* workers have closed what is not on local file systems */
 	probes_free(k->probes);
 	workers_free(k->workers);
@@ -367,6 +368,7 @@ int keeper_run(const struct keeper_options *options)
 
 	signal(SIGPIPE, SIG_IGN);
 	k->system = geteuid() == 0 && strcmp(options->runtime_dir, "/run/dflock") == 0;
+	k->foreground = options->foreground;
 	life.door = k->system ? door_start() : -1; /* while there are no threads, and nothing to inherit */
 	uv_loop_init(&life.loop);
 	k->loop = &life.loop;

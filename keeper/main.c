@@ -102,8 +102,7 @@ static bool serves(const char *dir)
 	int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 	bool ok;
 
-	snprintf(address.sun_path, sizeof(address.sun_path), "%.*s/" WIRE_SOCKET_NAME, PLACE_DIR_BYTES - 1,
-		 dir);
+	snprintf(address.sun_path, sizeof(address.sun_path), "%.*s/" WIRE_SOCKET_NAME, PLACE_DIR_BYTES - 1, dir);
 	ok = fd >= 0 && (connect(fd, (struct sockaddr *)&address, sizeof(address)) == 0 || errno == EAGAIN);
 	if (fd >= 0)
 		close(fd);
@@ -262,8 +261,8 @@ int main(int argc, char **argv)
 	if (!a.config)
 		snprintf(config, sizeof(config), "%s", place.config);
 	if (!*config)
-		return main_fail(&a,
-			    "no configuration: write /etc/dflock.conf, ~/.config/dflock.conf, or set DFLOCK_CONFIG");
+		return main_fail(
+			&a, "no configuration: write /etc/dflock.conf, ~/.config/dflock.conf, or set DFLOCK_CONFIG");
 	if (ownproc_check(why, sizeof(why)) < 0)
 		return main_fail(&a, why);
 	if (choose_dir(&a, &place, dir, why, sizeof(why)) < 0)
@@ -285,16 +284,18 @@ int main(int argc, char **argv)
 	}
 	if (ret == 1)
 		return a.foreground
-			       ? main_fail(&a, "another keeper serves this runtime directory already: `dflock stop` ends it")
+			       ? main_fail(
+					 &a,
+					 "another keeper serves this runtime directory already: `dflock stop` ends it")
 			       : EXIT_SUCCESS;
 	keeper = (struct keeper_options){.config = config,
-					  .runtime_dir = dir,
-					  .dir_fd = dir_fd,
-					  .lock_fd = lock_fd,
-					  .ready_fd = -1,
-					  .parent_fd = -1,
-					  .foreground = a.foreground,
-					  .debug = debug};
+					 .runtime_dir = dir,
+					 .dir_fd = dir_fd,
+					 .lock_fd = lock_fd,
+					 .ready_fd = -1,
+					 .parent_fd = -1,
+					 .foreground = a.foreground,
+					 .debug = debug};
 	ret = supervise(&(struct supervise){
 		.runtime_dir = dir, .dir_fd = dir_fd, .ready_fd = a.ready_fd, .run = run_keeper, .arg = &keeper});
 	flock(lock_fd, LOCK_UN); /* a keeper that was left behind (leftover.h) has it open for as long as it stays */

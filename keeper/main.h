@@ -5,7 +5,7 @@
 #include <stdbool.h>
 
 #include "keeper/guard/supervise.h"
-#include "keeper/keeper.h"
+#include "keeper/leases/keeper.h"
 
 struct keeper_options {
 	const char *config;      /* absolute path */

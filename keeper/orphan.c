@@ -22,7 +22,7 @@
 
 #include "keeper/log.h"
 #include "keeper/callers/listener.h"
-#include "keeper/keeper.h"
+#include "keeper/leases/keeper.h"
 #include "keeper/main.h"
 
 #define RETRY_MS 1000

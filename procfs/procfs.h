@@ -71,10 +71,10 @@ bool procfs_has_few(pid_t pid, unsigned most);
 
 /* What a descriptor is of, by the link /proc/PID/fd/NUMBER. fds: of that directory. */
 enum procfs_kind {
-	PROCFS_FILE,   /* a file, directory, device or named pipe; or it cannot be told: the path is too long */
+	PROCFS_FILE, /* a file, directory, device or named pipe; or it cannot be told: the path is too long */
 	PROCFS_SOCKET,
 	PROCFS_PIPE,
-	PROCFS_ANON,   /* epoll, eventfd, a pidfd, ... */
+	PROCFS_ANON, /* epoll, eventfd, a pidfd, ... */
 };
 enum procfs_kind procfs_kind(int fds, int number);
 

@@ -118,7 +118,8 @@ int procfs_fdinfo_of(int fd, struct procfs_fdinfo *info, procfs_lock_cb *cb, voi
 
 int procfs_fdinfo_head(int fd, struct procfs_fdinfo *info)
 {
-	char path[48], text[256]; /* "pos:", "flags:", "mnt_id:" and "ino:" come first, and take 100 bytes at the most */
+	char path[48],
+		text[256]; /* "pos:", "flags:", "mnt_id:" and "ino:" come first, and take 100 bytes at the most */
 	ssize_t n;
 
 	procfs_fdinfo_path(fd, path);

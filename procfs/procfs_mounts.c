@@ -17,7 +17,8 @@ static void procfs_unescape(char *text)
 	char *to = text;
 
 	while (*text) {
-		if (text[0] == '\\' && procfs_is_octal(text[1]) && procfs_is_octal(text[2]) && procfs_is_octal(text[3])) {
+		if (text[0] == '\\' && procfs_is_octal(text[1]) && procfs_is_octal(text[2]) &&
+		    procfs_is_octal(text[3])) {
 			*to++ = (char)((text[1] - '0') << 6 | (text[2] - '0') << 3 | (text[3] - '0'));
 			text += 4;
 		} else {

@@ -12,13 +12,14 @@
 
 /* The texts point into the line. */
 struct procfs_mount {
-	int id, parent;            /* unique among all namespaces for as long as the mount exists */
-	uint64_t dev;              /* of the super block: the kernel's number (procfs_locks.h) */
-	const char *point;         /* below our root. Not escaped: it may have any bytes but NUL */
-	const char *options;       /* of the mount: "rw,relatime" */
-	const char *type;          /* "ext4", "fuse.NAME": the name is the user's choice */
-	const char *source;        /* any text, also none; escaped as the kernel has it */
-	const char *super_options; /* of the file system: "rw,lowerdir=/a:/b". Escaped; a blank is \040, in paths of an overlay, too */
+	int id, parent;      /* unique among all namespaces for as long as the mount exists */
+	uint64_t dev;        /* of the super block: the kernel's number (procfs_locks.h) */
+	const char *point;   /* below our root. Not escaped: it may have any bytes but NUL */
+	const char *options; /* of the mount: "rw,relatime" */
+	const char *type;    /* "ext4", "fuse.NAME": the name is the user's choice */
+	const char *source;  /* any text, also none; escaped as the kernel has it */
+	const char *
+		super_options; /* of the file system: "rw,lowerdir=/a:/b". Escaped; a blank is \040, in paths of an overlay, too */
 };
 
 /*

@@ -26,7 +26,7 @@ MAY_CALL = {
     "keeper": ["keeper/*", "store", "config", "procfs", "wire"],
 }
 # Files of the keeper that every room but rules may use.
-COMMON = {"keeper/array", "keeper/log", "keeper/clock"}
+COMMON = {"keeper/array", "keeper/clock", "keeper/log"}
 PROGRAMS = {
     "dflockd": ["keeper", "keeper/*", "store", "config", "procfs", "wire"],
     "dflock": ["cli", "config", "procfs", "wire"],

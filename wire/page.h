@@ -8,7 +8,7 @@
  * or missing stay in force until the keeper publishes others (keeper/callers/configfile.h). So every program that was
  * told to use config_path goes by them. A program knows that it is such a program if
  *  - the file that it was told to use is in a state that the keeper has seen (`config` or `seen`): then both have the
- * same file, by whatever path; or
+ *    same file, by whatever path; or
  *  - it was told the same path, and the file is missing or has changed within WIRE_CONFIG_YOUNG_NS.
  * Otherwise it asks the keeper: no keeper has looked at the file since it was changed, or the path leads this program
  * to another file.

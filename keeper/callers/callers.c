@@ -4,7 +4,7 @@
 #include <stdarg.h>
 #include <stdio.h>
 
-#include "keeper/keeper.h"
+#include "keeper/leases/keeper.h"
 #include "keeper/leases/answers.h"
 #include "keeper/leases/locks.h"
 #include "keeper/callers/session.h"

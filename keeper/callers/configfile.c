@@ -12,7 +12,7 @@
 #include "keeper/callers/kept.h"
 #include "keeper/leases/leasepage.h"
 #include "keeper/log.h"
-#include "keeper/keeper.h"
+#include "keeper/leases/keeper.h"
 #include "keeper/leases/pagefile.h"
 #include "wire/place.h"
 
@@ -33,7 +33,7 @@ const char *configfile_state_name(enum configfile_state state)
 
 /* A state that stays is said once: `why` tells one from another. */
 __attribute__((format(printf, 3, 4))) static void configfile_enter(struct keeper *k, enum configfile_state state,
-							    const char *format, ...)
+								   const char *format, ...)
 {
 	struct configfile *c = k->configfile;
 	char why[WIRE_REASON_BYTES];
@@ -140,7 +140,8 @@ static void configfile_judge(struct keeper *k, struct configfile_look *look)
 	} else if (!config_follows(k->config, fresh, why, sizeof(why))) {
 		configfile_enter(k, CONFIGFILE_WAITS, "%s was changed, and %s; " RELOAD_ADVICE, path, why);
 	} else if (!config_same_store(k->config, fresh)) {
-		configfile_enter(k, CONFIGFILE_STOP, "%s was changed: host, store, ttl_ms or sweep_ms; " STOP_ADVICE, path);
+		configfile_enter(k, CONFIGFILE_STOP, "%s was changed: host, store, ttl_ms or sweep_ms; " STOP_ADVICE,
+				 path);
 	} else {
 		look->fresh = NULL;
 		configfile_take_over(k, fresh);
@@ -223,7 +224,7 @@ static int configfile_start_with(struct keeper *k, struct config *config, const 
 
 /* Nothing is known of what should be protected. */
 static int configfile_refuse_all(struct keeper *k, const char *path, const struct configfile_look *look, char *why,
-		      size_t why_size)
+				 size_t why_size)
 {
 	if (!wire_config_is_none(&look->id))
 		pagefile_invalid(k->page, path, &look->id, look->why);
@@ -298,7 +299,7 @@ void configfile_free(struct keeper *k)
 
 /* A lock that is held, or was within the last moments, and is of a file that would have another name. */
 static const struct lease *find_affected_lease(struct keeper *k, const struct config *fresh, char name[LOCK_NAME_BYTES],
-				    bool *named)
+					       bool *named)
 {
 	const struct lease *lease, *next;
 
@@ -331,11 +332,12 @@ int configfile_reload(struct keeper *k, struct configfile_look *look, bool force
 	}
 	lease = force ? NULL : find_affected_lease(k, look->fresh, name, &named);
 	if (lease) {
-		snprintf(why, why_size,
-			 "%s (%s) is locked, or was just now, and would %s%s: other hosts could lock it meanwhile. End the "
-			 "program that holds it (`dflock status`), or say `dflock reload --force`",
-			 lease->lock->file->name, lease->lock->file->path,
-			 named ? "have the name " : "not be protected any more", named ? name : "");
+		snprintf(
+			why, why_size,
+			"%s (%s) is locked, or was just now, and would %s%s: other hosts could lock it meanwhile. End the "
+			"program that holds it (`dflock status`), or say `dflock reload --force`",
+			lease->lock->file->name, lease->lock->file->path,
+			named ? "have the name " : "not be protected any more", named ? name : "");
 		return -EINVAL;
 	}
 	configfile_take_over(k, look->fresh);

@@ -10,7 +10,7 @@
 
 #include "keeper/callers/configfile.h"
 #include "keeper/clock.h"
-#include "keeper/keeper.h"
+#include "keeper/leases/keeper.h"
 #include "keeper/leases/queue.h"
 #include "keeper/kernel/workers.h"
 #include "wire/place.h"
@@ -127,7 +127,7 @@ static void configwatch_looked(struct work *work)
 		while (w->waiting && w->waiting->look <= w->begun)
 			configwatch_answer(w, &w->look);
 		queue_settle(k);
-		configwatch_look_in(w, configwatch_is_wanted(w, &contents)		    ? 0
+		configwatch_look_in(w, configwatch_is_wanted(w, &contents)          ? 0
 				       : k->configfile->state == CONFIGFILE_CHANGED ? SOON_MS
 										    : LOOK_MS);
 	}

@@ -10,7 +10,7 @@
 #include "keeper/callers/control_stop.h"
 #include "keeper/callers/session.h"
 #include "keeper/callers/status.h"
-#include "keeper/keeper.h"
+#include "keeper/leases/keeper.h"
 
 /* --- reload --- */
 

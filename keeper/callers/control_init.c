@@ -18,7 +18,7 @@
 #include <utlist.h>
 
 #include "keeper/callers/session.h"
-#include "keeper/keeper.h"
+#include "keeper/leases/keeper.h"
 #include "keeper/leases/deadline.h"
 #include "keeper/leases/grace.h"
 #include "keeper/leases/queue.h"

@@ -7,7 +7,7 @@
 #include "keeper/callers/ending.h"
 #include "keeper/callers/session.h"
 #include "keeper/clock.h"
-#include "keeper/keeper.h"
+#include "keeper/leases/keeper.h"
 #include "keeper/leases/deadline.h"
 #include "keeper/leases/locks.h"
 #include "keeper/leases/probing.h"

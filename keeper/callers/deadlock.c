@@ -25,7 +25,7 @@
 #include "keeper/log.h"
 #include "keeper/callers/serve.h"
 #include "keeper/callers/session.h"
-#include "keeper/keeper.h"
+#include "keeper/leases/keeper.h"
 #include "keeper/rules/chases.h"
 
 struct deadlock {
@@ -104,7 +104,7 @@ static void deadlock_came_around(struct keeper *k, const struct store_chase *cha
 }
 
 static void deadlock_search_start(struct keeper *k, const struct lock *lock, const struct store_range *range,
-			 const struct store_chase *chase);
+				  const struct store_chase *chase);
 
 /* The process holds what the chase is after: on to what it waits for itself. */
 static void deadlock_follow(struct keeper *k, pid_t pid, const struct store_chase *chase)
@@ -168,7 +168,7 @@ static void deadlock_searched(uv_work_t *req, int status)
 }
 
 static void deadlock_search_start(struct keeper *k, const struct lock *lock, const struct store_range *range,
-			 const struct store_chase *chase)
+				  const struct store_chase *chase)
 {
 	struct deadlock_search *search;
 	struct store_chase wanted = *chase;

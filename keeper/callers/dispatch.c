@@ -12,7 +12,7 @@
 #include "keeper/fronts/fronts.h"
 #include "keeper/fronts/question.h"
 #include "keeper/fronts/reading.h"
-#include "keeper/keeper.h"
+#include "keeper/leases/keeper.h"
 #include "keeper/leases/locks.h"
 #include "keeper/leases/queue.h"
 #include "keeper/log.h"
@@ -122,8 +122,8 @@ static void dispatch_answer(struct session *s, const struct front_answer *a, con
 	/* A session that was closed has left the front, which is told by reading.c; one that was refused has not. */
 }
 
-static void dispatch_received(struct front_connection *reading, const struct front_answer *a,
-			      const struct held *before, int fd)
+static void dispatch_received(struct front_connection *reading, const struct front_answer *a, const struct held *before,
+			      int fd)
 {
 	struct session *s = reading->owner;
 

@@ -6,11 +6,11 @@
 #include <stdlib.h>
 
 #include "keeper/clock.h"
+#include "keeper/guard/supervise.h"
 #include "keeper/leases/locks.h"
 #include "keeper/leases/queue.h"
 #include "keeper/log.h"
-#include "keeper/keeper.h"
-#include "keeper/main.h"
+#include "keeper/leases/keeper.h"
 #include "keeper/callers/session.h"
 
 #define TERM_WAIT_MS 2000 /* for the store's answers */
@@ -212,7 +212,7 @@ int ending_start(struct keeper *k, ending_cb *end)
 	uv_timer_init(k->loop, &e->term);
 	e->idle.data = e->term.data = k;
 	handle_signals(k, e);
-	if (!k->options->foreground && often)
+	if (!k->foreground && often)
 		uv_timer_start(&e->idle, on_idle_timer, often, often);
 	if (k->table->head->ending) /* the keeper before was told */
 		begin_to_end(k);

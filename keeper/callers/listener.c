@@ -17,7 +17,7 @@
 #include "keeper/fronts/fronts.h"
 #include "keeper/fronts/reading.h"
 #include "keeper/kernel/overflowuid.h"
-#include "keeper/keeper.h"
+#include "keeper/leases/keeper.h"
 #include "keeper/leases/queue.h"
 
 #define LISTEN_BACKLOG 4096

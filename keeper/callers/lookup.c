@@ -19,7 +19,7 @@
 #include "keeper/leases/queue.h"
 #include "keeper/kernel/mounts.h"
 #include "keeper/callers/serve.h"
-#include "keeper/keeper.h"
+#include "keeper/leases/keeper.h"
 #include "keeper/kernel/sight.h"
 
 /* The lock's name. If it has none, the caller has its answer. */
@@ -248,7 +248,7 @@ bool lookup_is_behind(struct session *s)
 	if (!s->lookup.job && !s->lookup.inspected)
 		return false;
 	session_refuse(s, s->lookup.job ? "the file system of the last question's file has not answered yet"
-				 : "what the last question needs is still being looked for");
+					: "what the last question needs is still being looked for");
 	return true;
 }
 

@@ -15,15 +15,18 @@ struct session;
 
 /* What a session's question waits for meanwhile. */
 struct lookup {
-	bool local;          /* no call on its file waits for another machine (mounts.h) */
-	int held_fd;         /* its descriptor, while the configuration file is looked at; -1 */
-	struct inspect *job; /* a worker looks at the descriptor */
+	bool local;                       /* no call on its file waits for another machine (mounts.h) */
+	int held_fd;                      /* its descriptor, while the configuration file is looked at; -1 */
+	struct inspect *job;              /* a worker looks at the descriptor */
 	struct inspect_result *inspected; /* a worker reads what the caller's process holds; else NULL */
 	struct inspect_result *found;     /* what a front has found: lookup_received.c; else NULL */
 	void (*then)(struct session *s);  /* once the configuration file was looked at */
 };
 
-#define LOOKUP_NONE {.held_fd = -1}
+#define LOOKUP_NONE                                                                                                    \
+	{                                                                                                              \
+		.held_fd = -1                                                                                          \
+	}
 
 /* s->request is a checked question for a lock. Takes over fd. Ends in serve_begin() or in an answer, now or later. */
 void lookup_start(struct session *s, int fd);

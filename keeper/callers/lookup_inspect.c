@@ -6,7 +6,7 @@
 #include "keeper/callers/session.h"
 #include "keeper/fronts/away.h"
 #include "keeper/fronts/reading.h"
-#include "keeper/keeper.h"
+#include "keeper/leases/keeper.h"
 #include "keeper/leases/locks.h"
 #include "keeper/leases/queue.h"
 

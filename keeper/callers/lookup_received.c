@@ -15,7 +15,7 @@
 #include "keeper/leases/queue.h"
 #include "keeper/callers/lookup.h"
 #include "keeper/callers/session.h"
-#include "keeper/keeper.h"
+#include "keeper/leases/keeper.h"
 
 /* s->lookup.found is NULL then. */
 static void take_found(struct session *s, struct inspect_result *r)

@@ -5,7 +5,7 @@
 
 #include "keeper/callers/session.h"
 #include "keeper/fronts/away.h"
-#include "keeper/keeper.h"
+#include "keeper/leases/keeper.h"
 #include "keeper/leases/locks.h"
 #include "keeper/leases/queue.h"
 
@@ -43,9 +43,8 @@ void lookup_test_shared(struct session *s)
 					  .from = s->request.from,
 					  .to = s->request.to};
 
-	if (s->waiter.lock->file->away &&
-	    away_test_shared(&s->reading, s->waiter.lock->file->away, s->request.space, s->request.from, s->request.to,
-			     on_away_tested)) {
+	if (s->waiter.lock->file->away && away_test_shared(&s->reading, s->waiter.lock->file->away, s->request.space,
+							   s->request.from, s->request.to, on_away_tested)) {
 		lookup_inspects(s);
 		return;
 	}

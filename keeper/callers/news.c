@@ -5,7 +5,7 @@
 #include "keeper/callers/control_stop.h"
 #include "keeper/callers/deadlock.h"
 #include "keeper/callers/serve.h"
-#include "keeper/keeper.h"
+#include "keeper/leases/keeper.h"
 #include "keeper/leases/queue.h"
 
 static void on_store(struct keeper *k, enum queue_store what)

@@ -17,7 +17,7 @@
 #include <string.h>
 #include <utlist.h>
 
-#include "keeper/keeper.h"
+#include "keeper/leases/keeper.h"
 #include "keeper/guard/table_notes.h"
 #include "keeper/leases/act.h"
 #include "keeper/leases/answers.h"
@@ -87,9 +87,10 @@ static struct lease *ask(struct session *s, const struct store_range *range)
 	else if (ret == -ENFILE)
 		caller_refuse(s, "the keeper holds as many leases as it can");
 	else if (ret < 0)
-		caller_refuse(s,
-			      "the keeper's table of leases cannot grow (%s): is the runtime directory's file system full?",
-			      strerror(-ret));
+		caller_refuse(
+			s,
+			"the keeper's table of leases cannot grow (%s): is the runtime directory's file system full?",
+			strerror(-ret));
 	return ret < 0 ? NULL : lease;
 }
 
@@ -142,7 +143,8 @@ static void wait_for_lease(struct session *s, const struct store_range *range)
 static bool is_newcomer(const struct session *s, const struct lease *lease, bool needed)
 {
 	/* mutant: newcomer */
-	if (lease->recall < RECALL_WAIT || s->holds.exclusive || before_count(&s->before) || needed || caller_is_nonblocking(s))
+	if (lease->recall < RECALL_WAIT || s->holds.exclusive || before_count(&s->before) || needed ||
+	    caller_is_nonblocking(s))
 		return false;
 	return s->request.mode == WIRE_EXCLUSIVE || !(s->holds.shared || s->shared_in_use);
 }
@@ -161,7 +163,7 @@ static void pin(struct session *s, struct lease *lease, int64_t now, int64_t sur
 		return;
 	}
 	if (!lock_stop_probes(s->waiter.lock, &range)) { /* mutant: serve-probed */
-		s->waiter.needs_pin = true; /* the last answer of each serves again */
+		s->waiter.needs_pin = true;              /* the last answer of each serves again */
 		return;
 	}
 	s->waiter.pin_until_ns = until < sure_until ? until : sure_until;

@@ -14,7 +14,7 @@
 #include <utlist.h>
 
 #include "keeper/clock.h"
-#include "keeper/keeper.h"
+#include "keeper/leases/keeper.h"
 
 int sessions_init(struct keeper *k)
 {
@@ -91,6 +91,7 @@ void session_end(struct session *s)
 	if (!--sessions->count)
 		sessions->idle_since_ns = clock_now_ns();
 	if (s->foreign)
-		epoll_ctl(sessions->epoll, EPOLL_CTL_DEL, s->fd, NULL); /* closing it does not: a front may have a copy */
+		epoll_ctl(sessions->epoll, EPOLL_CTL_DEL, s->fd,
+			  NULL); /* closing it does not: a front may have a copy */
 	uv_close((uv_handle_t *)&s->timer, on_session_timer_closed);
 }

@@ -26,7 +26,7 @@
 #include "keeper/callers/serve.h"
 #include "keeper/callers/ending.h"
 #include "keeper/callers/session.h"
-#include "keeper/keeper.h"
+#include "keeper/leases/keeper.h"
 #include "keeper/leases/unseen.h"
 
 struct status_job {
@@ -73,8 +73,8 @@ static json_t *store_json(struct keeper *k)
 	int64_t left = (k->deadline.at_ns - clock_now_ns()) / NS_PER_MS, sure = left - lease->freeze_margin_ms;
 	bool grace = store_in_grace(k->store);
 
-	return json_pack("{s:o,s:b,s:o,s:s,s:s,s:b,s:I,s:I,s:I,s:s,s:I}", "server", json_text(store_server(k->store)), "up",
-			 store_is_up(k->store), "error", json_text(store_last_error(k->store)), "version",
+	return json_pack("{s:o,s:b,s:o,s:s,s:s,s:b,s:I,s:I,s:I,s:s,s:I}", "server", json_text(store_server(k->store)),
+			 "up", store_is_up(k->store), "error", json_text(store_last_error(k->store)), "version",
 			 store_version(k->store), "incarnation", store_incarnation(k->store), "grace", grace,
 			 "grace_left_ms", (json_int_t)(grace ? grace_left_ms(k) : 0), "deadline_left_ms",
 			 (json_int_t)(left > 0 ? left : 0), "sure_left_ms", (json_int_t)(sure > 0 ? sure : 0),
@@ -130,8 +130,8 @@ static json_t *lease_json(const struct lease *lease, json_t *holders)
 			 lease->range.space == WIRE_FLOCK ? "flock" : "record", "mode", mode_name(lease->range.mode),
 			 "from", (json_int_t)lease->range.from, "to", range_end(lease->range.to), "token", lease->token,
 			 "fence", (json_int_t)lease->fence, "state", lease_state_name(lease->state), "since",
-			 (json_int_t)lease->held_at, "note", lease_note(lease), "on_lost", on_lost_name(on_lost_of(lease)),
-			 "holders", holders, "waiting", waiting_json(lease));
+			 (json_int_t)lease->held_at, "note", lease_note(lease), "on_lost",
+			 on_lost_name(on_lost_of(lease)), "holders", holders, "waiting", waiting_json(lease));
 }
 
 static json_t *status_add_row(struct status_job *job, const struct holders_file *file, const struct store_range *range)
@@ -149,8 +149,9 @@ static json_t *rules_json(const struct keeper *k)
 	const struct configfile *c = k->configfile;
 
 	return json_pack("{s:I,s:I,s:s,s:o,s:I,s:[I,I]}", "count", (json_int_t)k->config->rule_count, "in_force_since",
-			 (json_int_t)c->in_force_since, "file", configfile_state_name(c->state), "why", json_text(c->why),
-			 "since", (json_int_t)c->since, "seen", (json_int_t)c->seen.ino, (json_int_t)c->seen.dev);
+			 (json_int_t)c->in_force_since, "file", configfile_state_name(c->state), "why",
+			 json_text(c->why), "since", (json_int_t)c->since, "seen", (json_int_t)c->seen.ino,
+			 (json_int_t)c->seen.dev);
 }
 
 static json_t *status_document(struct status_job *job)
@@ -170,16 +171,16 @@ static json_t *status_document(struct status_job *job)
 	DL_FOREACH (k->lost.all, l) {
 		json_t *holders = status_add_row(job, &l->file, &l->range);
 
-		json_array_append_new(lost, json_pack("{s:o,s:o,s:s,s:I,s:I,s:s,s:o}", "name", json_text(l->name), "path",
-						      json_text(l->path), "mode", mode_name(l->range.mode), "fence",
-						      (json_int_t)l->fence, "when", (json_int_t)l->when, "why", l->why,
-						      "holders", holders));
+		json_array_append_new(lost, json_pack("{s:o,s:o,s:s,s:I,s:I,s:s,s:o}", "name", json_text(l->name),
+						      "path", json_text(l->path), "mode", mode_name(l->range.mode),
+						      "fence", (json_int_t)l->fence, "when", (json_int_t)l->when, "why",
+						      l->why, "holders", holders));
 	}
 	return json_pack("{s:s,s:i,s:i,s:s,s:o,s:o,s:o,s:I,s:i,s:b,s:b,s:o,s:o,s:o}", "version", DFLOCK_VERSION, "pid",
 			 (int)getpid(), "uid", (int)geteuid(), "host", k->host, "config", json_text(k->config->path),
-			 "rules", rules_json(k), "runtime_dir", json_text(k->runtime_dir), "started", (json_int_t)k->started,
-			 "frozen", (int)table_frozen(k->table), "unsupervised", k->unsupervised, "ending", ending_waits(k), "store",
-			 store_json(k), "leases", leases, "lost", lost);
+			 "rules", rules_json(k), "runtime_dir", json_text(k->runtime_dir), "started",
+			 (json_int_t)k->started, "frozen", (int)table_frozen(k->table), "unsupervised", k->unsupervised,
+			 "ending", ending_waits(k), "store", store_json(k), "leases", leases, "lost", lost);
 }
 
 /* In a worker: only the job is touched. */
@@ -199,7 +200,8 @@ static int status_on_holder(void *arg, const struct holder *h)
 }
 
 /* The process is not named where it is not known: 0. */
-static int status_on_unseen(void *arg, const struct claim *claim, const struct procfs_lock *lock, pid_t pid, bool beyond)
+static int status_on_unseen(void *arg, const struct claim *claim, const struct procfs_lock *lock, pid_t pid,
+			    bool beyond)
 {
 	struct status_job *job = arg;
 

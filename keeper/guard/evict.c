@@ -29,8 +29,9 @@ void evict_holders(struct evict *e, int64_t now_ns)
 	family_free(&e->targets);
 	relying_find_unshown(e->relying, &e->targets, EVICT_SLOTS, NULL);
 	if (family_count(&e->targets))
-		log_error("the store has not answered: %zu processes that hold locks, or were started by one that does, get %s",
-			  family_count(&e->targets), ask ? "SIGTERM" : "SIGKILL");
+		log_error(
+			"the store has not answered: %zu processes that hold locks, or were started by one that does, get %s",
+			family_count(&e->targets), ask ? "SIGTERM" : "SIGKILL");
 	farewell(table, EVICT_SLOTS, &e->targets, ask ? FAREWELL_ASK : FAREWELL_KILL, e->relying->keeper);
 	evict_signal(&e->targets, ask ? SIGTERM : SIGKILL);
 	e->asked = true;

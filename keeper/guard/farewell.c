@@ -76,11 +76,13 @@ static const char *farewell_why(const struct table_view *view)
 	}
 }
 
-static void farewell_line(enum farewell_end how, const char *file, const struct table_view *view, char out[FAREWELL_LINE])
+static void farewell_line(enum farewell_end how, const char *file, const struct table_view *view,
+			  char out[FAREWELL_LINE])
 {
 	if (how == FAREWELL_LOST)
-		snprintf(out, FAREWELL_LINE, "%s: the lock was lost: %s; this process is killed (on_lost, see dflockd(8))",
-			 file, farewell_why(view));
+		snprintf(out, FAREWELL_LINE,
+			 "%s: the lock was lost: %s; this process is killed (on_lost, see dflockd(8))", file,
+			 farewell_why(view));
 	else
 		snprintf(out, FAREWELL_LINE,
 			 "%s: the lock is about to be lost: the store has not answered, and the lease runs out; this "
@@ -154,8 +156,7 @@ static void farewell_write(struct farewell *f, const struct family *family, pid_
 	lastwords(f->words, said, farewell_ms(f->table));
 }
 
-void farewell(struct table *table, unsigned which, const struct family *family, enum farewell_end how,
-	      pid_t keeper)
+void farewell(struct table *table, unsigned which, const struct family *family, enum farewell_end how, pid_t keeper)
 {
 	struct farewell f = {.table = table, .how = how};
 

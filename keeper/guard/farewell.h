@@ -21,7 +21,6 @@ enum farewell_end {
  * Takes a search of /proc, and for the writing LASTWORDS_MS at most; less if leases run out soon. What fails costs a
  * line, and is not reported.
  */
-void farewell(struct table *table, unsigned which, const struct family *family, enum farewell_end how,
-	      pid_t keeper);
+void farewell(struct table *table, unsigned which, const struct family *family, enum farewell_end how, pid_t keeper);
 
 #endif

@@ -77,7 +77,8 @@ static int freezer_stop_holders(struct freezer *f, int64_t now_ns, int max_ms)
 		evict_holders(&freeze->evict, now_ns);
 	if (slots_any(freeze->table, SLOTS_SURE_UNTIL | SLOTS_AS(ON_LOST_FREEZE)))
 		freeze_holders(freeze);
-	return freezer_pause_ms(f, threads_count(&freeze->stopped.threads) == before && freezer_is_past(freeze->table), max_ms);
+	return freezer_pause_ms(f, threads_count(&freeze->stopped.threads) == before && freezer_is_past(freeze->table),
+				max_ms);
 }
 
 /* It is not due: lets go of all if the leases are sure. Returns when to look again. leases: there are some. */
@@ -87,7 +88,8 @@ static int freezer_rest(struct freezer *f, int64_t now_ns, int64_t freeze_at_ns,
 	struct threads *threads = &freeze->stopped.threads;
 	int64_t left_ms;
 
-	if (threads_count(threads) && !slots_any(freeze->table, SLOTS_IN(TABLE_UNSURE)) && (now_ns < freeze_at_ns || !leases)) /* mutant: thaw */
+	if (threads_count(threads) && !slots_any(freeze->table, SLOTS_IN(TABLE_UNSURE)) &&
+	    (now_ns < freeze_at_ns || !leases)) /* mutant: thaw */
 		freeze_thaw(freeze);
 	/* What is left now is held, and waits for its file system: SIGCHLD tells when it has stopped. */
 	if (threads_count(threads) || signalled_continue_kin(&freeze->stopped.signalled))

@@ -42,7 +42,8 @@ void relying_find_unshown(struct relying *r, struct family *family, unsigned whi
 
 bool relying_find_first(struct relying *r, bool due, int64_t freeze_at_ns, const struct look_found *found)
 {
-	if (r->first_known && ((due && r->first_freeze_at != freeze_at_ns) || !(due || slots_any(r->table, SLOTS_DUE)))) {
+	if (r->first_known &&
+	    ((due && r->first_freeze_at != freeze_at_ns) || !(due || slots_any(r->table, SLOTS_DUE)))) {
 		family_free(&r->first);
 		r->first_known = false;
 		unshown_forget(r->table);

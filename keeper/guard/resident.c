@@ -23,9 +23,9 @@ bool resident_is_needed(const struct procfs_map *map, const char *program)
 {
 	if (map->rights[0] != 'r')
 		return false;
-	return strcmp(map->name, program) == 0 || strcmp(map->name, "[heap]") == 0 || strcmp(map->name, "[stack]") == 0 ||
-	       strncmp(base_name(map->name), "libc.", 5) == 0 || strncmp(base_name(map->name), "libc-", 5) == 0 ||
-	       strncmp(base_name(map->name), "ld-", 3) == 0;
+	return strcmp(map->name, program) == 0 || strcmp(map->name, "[heap]") == 0 ||
+	       strcmp(map->name, "[stack]") == 0 || strncmp(base_name(map->name), "libc.", 5) == 0 ||
+	       strncmp(base_name(map->name), "libc-", 5) == 0 || strncmp(base_name(map->name), "ld-", 3) == 0;
 }
 
 static int lock_map(void *arg, const struct procfs_map *map)
@@ -59,8 +59,9 @@ bool resident_stay(const void *shared, size_t size)
 		return ret == 0;
 	said = true;
 	getrlimit(RLIMIT_MEMLOCK, &limit);
-	log_error("the keeper's parent cannot be locked into memory (%s; the limit is %llu kB): on a machine that swaps it "
-		  "may stop the holders of locks too late; raise RLIMIT_MEMLOCK (ulimit -l, LimitMEMLOCK=) to 16 MB",
-		  strerror(-ret), (unsigned long long)limit.rlim_cur / 1024);
+	log_error(
+		"the keeper's parent cannot be locked into memory (%s; the limit is %llu kB): on a machine that swaps it "
+		"may stop the holders of locks too late; raise RLIMIT_MEMLOCK (ulimit -l, LimitMEMLOCK=) to 16 MB",
+		strerror(-ret), (unsigned long long)limit.rlim_cur / 1024);
 	return false;
 }

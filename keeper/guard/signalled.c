@@ -58,7 +58,8 @@ void signalled_init(struct signalled *s, struct table_signalled *noted, size_t r
 	for (size_t i = 0; i < room; i++)
 		if (noted[i].pid && family_started(noted[i].pid) != noted[i].started)
 			signalled_drop(&noted[i]); /* it has ended, and perhaps another has its number */
-	if (!signalled_has_any(s, TABLE_OURS) && signalled_has_any(s, TABLE_KIN)) /* the earlier parent died while it looked after them */
+	if (!signalled_has_any(s, TABLE_OURS) &&
+	    signalled_has_any(s, TABLE_KIN)) /* the earlier parent died while it looked after them */
 		s->kin_until_ns = clock_now_ns() + SIGNALLED_KIN_NS;
 }
 
@@ -105,7 +106,8 @@ void signalled_continue(struct signalled *s, pid_t pid)
 }
 
 /* Process groups count as they are now. */
-static bool signalled_is_kin(const struct signalled *s, const struct procfs_stat *p, const struct procfs_stat *all, size_t count)
+static bool signalled_is_kin(const struct signalled *s, const struct procfs_stat *p, const struct procfs_stat *all,
+			     size_t count)
 {
 	if (signalled_has(s, p, TABLE_KIN))
 		return true;

@@ -187,7 +187,9 @@ void stopped_adopt(struct stopped *s, struct table_signalled *noted, size_t room
 	signalled_init(&s->signalled, noted, room);
 	for (size_t i = 0; i < room; i++)
 		if (noted[i].pid && noted[i].noted == TABLE_OURS)
-			threads_add(&s->threads, &(struct thread){.pid = noted[i].pid, .tid = noted[i].pid, .how = THREAD_SIGNALLED});
+			threads_add(
+				&s->threads,
+				&(struct thread){.pid = noted[i].pid, .tid = noted[i].pid, .how = THREAD_SIGNALLED});
 }
 
 void stopped_limit(struct stopped *s, int64_t limit_ns)
@@ -208,7 +210,8 @@ static int stopped_on_thread(void *arg, pid_t pid, pid_t tid)
 	t.asked_ns = clock_now_ns();
 	t.started = family_started(tid);
 	if (stopped_try(s, &t) && !threads_add(&s->threads, &t))
-		kill(pid, SIGKILL); /* there is no memory to keep it stopped: better that it ends than that it goes on */
+		kill(pid,
+		     SIGKILL); /* there is no memory to keep it stopped: better that it ends than that it goes on */
 	return 0;
 }
 
@@ -266,4 +269,3 @@ unsigned stopped_let_go(struct stopped *s)
 			i++;
 	return count;
 }
-

@@ -76,7 +76,7 @@
 
 uint64_t table_slot_sum(const struct table_slot *s, uint64_t generation)
 {
-	const uint64_t words[] = {generation,        s->fence,         s->dev,   s->ino,
+	const uint64_t words[] = {generation,        s->fence,        s->dev,   s->ino,
 				  (uint64_t)s->from, (uint64_t)s->to, s->space, s->uid};
 	uint64_t sum = 14695981039346656037ull;
 
@@ -244,8 +244,8 @@ void table_share(struct table *t, uint32_t slot)
 {
 	uint64_t word = word_of(t, slot);
 
-	table_put64(&t->slots[slot].word,
-		    table_word(table_word_state(word), WIRE_SHARED, table_word_generation(word))); /* mutant: table-shared */
+	table_put64(&t->slots[slot].word, table_word(table_word_state(word), WIRE_SHARED,
+						     table_word_generation(word))); /* mutant: table-shared */
 }
 
 void table_return(struct table *t, uint32_t slot)

@@ -59,21 +59,22 @@ struct table_slot {
 	uint64_t dev, ino;
 	uint64_t kernel_dev, kernel_ino; /* what lock lines show (procfs.h); kernel_ino 0: the same */
 	int64_t from, to;
-	uint64_t incarnation;         /* which of head->incarnation the store last confirmed it under */
-	uint64_t hidden, hidden_said; /* the parent's: the generation for which it saw a lock and no process that could be
+	uint64_t incarnation; /* which of head->incarnation the store last confirmed it under */
+	uint64_t hidden,
+		hidden_said; /* the parent's: the generation for which it saw a lock and no process that could be
 					 stopped, and for which the log says so */
-	uint64_t sum;                 /* of what does not change while it is a lease: table_slot_sum() */
-	uint32_t space;               /* enum wire_space */
-	uint32_t uid;                 /* the user whose call asked for it */
-	uint32_t on_lost;             /* enum on_lost: what the rule of its file says */
-	uint32_t why;                 /* enum table_why, of a lost one */
-	uint32_t text_at, text_room;  /* in the text area, in units of TEXT_UNIT; stay with the slot when it is free */
+	uint64_t sum;        /* of what does not change while it is a lease: table_slot_sum() */
+	uint32_t space;      /* enum wire_space */
+	uint32_t uid;        /* the user whose call asked for it */
+	uint32_t on_lost;    /* enum on_lost: what the rule of its file says */
+	uint32_t why;        /* enum table_why, of a lost one */
+	uint32_t text_at, text_room; /* in the text area, in units of TEXT_UNIT; stay with the slot when it is free */
 	uint64_t reserved;
 };
 
 enum table_noted {
-	TABLE_OURS,   /* the parent has stopped it by SIGSTOP, which outlives the parent */
-	TABLE_KIN,    /* an ancestor of such a process, which may stop itself because of that (keeper/guard/signalled.h) */
+	TABLE_OURS, /* the parent has stopped it by SIGSTOP, which outlives the parent */
+	TABLE_KIN, /* an ancestor of such a process, which may stop itself because of that (keeper/guard/signalled.h) */
 	TABLE_BEFORE, /* in a process group with a TABLE_KIN, and was stopped before */
 };
 
@@ -101,21 +102,22 @@ struct table_head {
 	uint32_t slot_bytes;
 	uint64_t id; /* the text area has the same */
 	char boot[CLOCK_BOOT_BYTES];
-	uint64_t time_dev, time_ino; /* the time namespace whose CLOCK_BOOTTIME the times below are of; 0: there are none */
+	uint64_t time_dev,
+		time_ino; /* the time namespace whose CLOCK_BOOTTIME the times below are of; 0: there are none */
 	char host[STORE_HOST_BYTES]; /* whose leases they are; "": not named yet. Its first byte is written last */
 	int32_t parent;
-	uint32_t ending;           /* the parent's: how often it was told to end (2: at once) */
-	int64_t alive;             /* counts up while the keeper's loop turns */
-	int64_t freeze_at_ns;      /* CLOCK_BOOTTIME: holders must be stopped from then on; 0: no lease so far */
-	int64_t deadline_ns;       /* leases are sure until then */
-	int64_t pins_until_ns;     /* no pin that was given ends later */
-	uint64_t incarnation;      /* counts the incarnations of the store that this table has seen */
+	uint32_t ending;       /* the parent's: how often it was told to end (2: at once) */
+	int64_t alive;         /* counts up while the keeper's loop turns */
+	int64_t freeze_at_ns;  /* CLOCK_BOOTTIME: holders must be stopped from then on; 0: no lease so far */
+	int64_t deadline_ns;   /* leases are sure until then */
+	int64_t pins_until_ns; /* no pin that was given ends later */
+	uint64_t incarnation;  /* counts the incarnations of the store that this table has seen */
 	char incarnations[2][STORE_INC_BYTES]; /* the present one is [incarnation % 2] */
 	uint32_t used;                         /* slots beyond this were never taken */
 	uint32_t first;                        /* where to begin looking for a free one: a guess */
 	uint32_t frozen_count;                 /* the parent's: how many processes it holds stopped */
 	uint32_t caller_count;
-	int64_t callers_ns; /* freeze_at_ns when the first of the callers was added */
+	int64_t callers_ns;              /* freeze_at_ns when the first of the callers was added */
 	uint64_t busy[TABLE_SLOTS / 64]; /* a bit for each slot that is not free, or was not a moment ago */
 	struct table_signalled signalled[TABLE_SIGNALLED]; /* the parent's */
 	struct table_caller callers[TABLE_CALLERS];

@@ -35,7 +35,8 @@ static bool is_whole(const struct table *t, uint32_t slot, struct table_text *te
 	unsigned mode = s->word >> 8 & 0xff;
 
 	return (s->word & 0xff) < TABLE_STATES && mode < WIRE_MODES && s->fence && is_range(s) &&
-	       s->sum == table_slot_sum(s, generation) && table_text_get(t, slot, generation, text); /* mutant: table-whole */
+	       s->sum == table_slot_sum(s, generation) &&
+	       table_text_get(t, slot, generation, text); /* mutant: table-whole */
 }
 
 /* What was asked for: its range may be half written. */
@@ -45,7 +46,8 @@ static bool is_known(const struct table *t, uint32_t slot, struct table_text *te
 	       table_text_get(t, slot, table_word_generation(t->slots[slot].word), text);
 }
 
-static bool table_tell_entry(struct table *t, uint32_t slot, const struct table_text *text, table_entry_cb *cb, void *arg)
+static bool table_tell_entry(struct table *t, uint32_t slot, const struct table_text *text, table_entry_cb *cb,
+			     void *arg)
 {
 	const struct table_slot *s = &t->slots[slot];
 	bool unsure = !is_asked(table_state(t, slot));
@@ -116,13 +118,14 @@ static void lose_whole_file(struct table *t, uint32_t slot)
 {
 	struct table_slot *s = &t->slots[slot];
 	uint32_t other;
-	struct table_lease lease = {.token = "00000000000000000000000000000000",
-				    .name = "?",
-				    .path = "?",
-				    .file = {.dev = s->dev, .ino = s->ino, .kernel_dev = s->kernel_dev, .kernel_ino = s->kernel_ino},
-				    .range = {.space = WIRE_RECORD, .mode = WIRE_EXCLUSIVE, .from = 0, .to = WIRE_EOF},
-				    .uid = s->uid,
-				    .on_lost = table_on_lost(t, slot)};
+	struct table_lease lease = {
+		.token = "00000000000000000000000000000000",
+		.name = "?",
+		.path = "?",
+		.file = {.dev = s->dev, .ino = s->ino, .kernel_dev = s->kernel_dev, .kernel_ino = s->kernel_ino},
+		.range = {.space = WIRE_RECORD, .mode = WIRE_EXCLUSIVE, .from = 0, .to = WIRE_EOF},
+		.uid = s->uid,
+		.on_lost = table_on_lost(t, slot)};
 
 	table_put_ns(&s->from, 0);
 	table_put_ns(&s->to, WIRE_EOF);

@@ -21,7 +21,7 @@
 
 struct text_head {
 	uint64_t magic;
-	uint64_t id; /* table_head */
+	uint64_t id;  /* table_head */
 	uint64_t end; /* of what slots have, in units */
 };
 

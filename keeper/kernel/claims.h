@@ -20,7 +20,7 @@ struct claim {
 	struct holders_file file;
 	enum wire_space space;
 	int64_t from, to; /* half open */
-	uint64_t tag;       /* the owner's */
+	uint64_t tag;     /* the owner's */
 	int64_t reach;    /* claims_build(): the largest `to` up to here, of this file and space */
 };
 

@@ -5,8 +5,8 @@
 #include <stdlib.h>
 
 /* Without memory a lock is not added; the default ends the process, which may be the keeper's parent. */
-#define HASH_NONFATAL_OOM           1
-#define uthash_nonfatal_oom(item)   ((item)->added = false)
+#define HASH_NONFATAL_OOM         1
+#define uthash_nonfatal_oom(item) ((item)->added = false)
 #include <uthash.h>
 
 /* All of it is the key: no padding may differ. */

@@ -212,12 +212,13 @@ static void inspect_look(const struct inspect_request *req, struct inspect_resul
 			r->holds = (struct caller_holds){0};
 	}
 	if (req->foreign && !inspect_path_leads_there(r, info.mount_id))
-		return inspect_refuse(r, "its path leads the keeper to another file (a mount of the program's own?)", 0);
+		return inspect_refuse(r, "its path leads the keeper to another file (a mount of the program's own?)",
+				      0);
 	if (req->space == WIRE_RECORD && req->owner == WIRE_OWNER_DESCRIPTION && !req->test_shared) {
 		ret = before_read(&r->before, req->fd, req->peer.pid, req->owner, &r->st);
 		if (ret < 0)
-			return inspect_refuse(r, "the keeper cannot see which locks the program has, so that it could undo",
-				      -ret);
+			return inspect_refuse(
+				r, "the keeper cannot see which locks the program has, so that it could undo", -ret);
 	}
 	if (req->test_shared)
 		r->shared_in_use = inspect_test_shared(req, link);
@@ -304,7 +305,8 @@ struct inspect *inspect_start(struct workers *workers, uint64_t dev, const struc
 	struct inspect *job = calloc(1, sizeof(*job));
 
 	if (job) {
-		*job = (struct inspect){.work = {.run = inspect_run, .done = inspect_done}, .request = *request, .cb = cb, .arg = arg};
+		*job = (struct inspect){
+			.work = {.run = inspect_run, .done = inspect_done}, .request = *request, .cb = cb, .arg = arg};
 		/* Nothing may be set after this: the worker runs. */
 		if (workers_start(workers, dev, &job->work) == 0)
 			return job;

@@ -29,11 +29,11 @@ struct inspect_result {
 	int fd;              /* the keeper's own, new description; the receiver closes it; -1 on failure, or if known */
 	char path[PATH_MAX]; /* absolute, " (deleted)" cut off if the link count is 0 */
 	struct caller_holds holds; /* flock space, and not unused */
-	struct before before;      /* OFD locks: what the description holds; the receiver frees it (POSIX: before_job.h) */
-	bool nameless;             /* no rule can name it, on any host: see libdflock(7). Nothing else was looked at */
-	bool named_late;           /* it was made without a name (O_TMPFILE) and has one now, which path is not */
-	bool shared_in_use;        /* with test_shared: somebody has it shared, and nobody exclusively */
-	char refused[256];         /* not empty: why this descriptor cannot be served; fd is -1 */
+	struct before before; /* OFD locks: what the description holds; the receiver frees it (POSIX: before_job.h) */
+	bool nameless;        /* no rule can name it, on any host: see libdflock(7). Nothing else was looked at */
+	bool named_late;      /* it was made without a name (O_TMPFILE) and has one now, which path is not */
+	bool shared_in_use;   /* with test_shared: somebody has it shared, and nobody exclusively */
+	char refused[256];    /* not empty: why this descriptor cannot be served; fd is -1 */
 };
 
 struct inspect;

@@ -115,5 +115,5 @@ enum listed_answer listed_ask(const struct listed *l, uint64_t dev, uint64_t ino
 	if (!l || !l->known || !listed_has(&l->devices, &(struct listed_entry){.dev = dev}))
 		return LISTED_UNKNOWN;
 	return listed_has(&l->locks, &(struct listed_entry){.ino = ino, .dev = dev, .space = space}) ? LISTED_SOME
-												    : LISTED_NONE;
+												     : LISTED_NONE;
 }

@@ -72,7 +72,8 @@ static void workers_begin(struct workers_device *device, struct work *work)
 {
 	work->uv.data = work;
 	device->running++;
-	uv_queue_work(device->workers->loop, &work->uv, workers_run, workers_done); /* fails without a function to run, and only then */
+	uv_queue_work(device->workers->loop, &work->uv, workers_run,
+		      workers_done); /* fails without a function to run, and only then */
 }
 
 static void workers_done(uv_work_t *uv, int status)

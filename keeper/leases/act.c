@@ -6,7 +6,7 @@
 #include <utlist.h>
 
 #include "keeper/clock.h"
-#include "keeper/keeper.h"
+#include "keeper/leases/keeper.h"
 #include "keeper/leases/answers.h"
 #include "keeper/leases/askers.h"
 #include "keeper/leases/deadline.h"
@@ -24,7 +24,7 @@
 #include "keeper/leases/waiters.h"
 #include "keeper/log.h"
 
-#define LINGER_MAX_TTLS  4
+#define LINGER_MAX_TTLS 4
 
 /* --- the table's actions --- */
 
@@ -119,7 +119,8 @@ static void act(struct lease *lease, unsigned actions, enum lease_event event)
 		waiters_serve(lease->lock);
 	if (actions & LEASE_DO_CLOSE && lease->state == LEASE_DRAINING && is_superseded(lease))
 		queue_raise(lease, LEASE_EV_SUPERSEDED);
-	if (actions & LEASE_DO_CLOSE && lease->state == LEASE_DRAINING && !waiters_are_pinned(lease->lock, &lease->range))
+	if (actions & LEASE_DO_CLOSE && lease->state == LEASE_DRAINING &&
+	    !waiters_are_pinned(lease->lock, &lease->range))
 		queue_raise(lease, LEASE_EV_DRAINED);
 	if (actions & LEASE_DO_PROBE)
 		lease_start_probe(lease);

@@ -1,7 +1,7 @@
 /* See askers.h. */
 #include "keeper/leases/askers.h"
 
-#include "keeper/keeper.h"
+#include "keeper/leases/keeper.h"
 #include "keeper/leases/inquiry.h"
 #include "keeper/leases/probing.h"
 #include "keeper/leases/queue.h"

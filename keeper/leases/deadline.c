@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "keeper/keeper.h"
+#include "keeper/leases/keeper.h"
 #include "keeper/clock.h"
 #include "keeper/guard/table_notes.h"
 #include "keeper/leases/leasepage.h"
@@ -101,8 +101,8 @@ void deadline_renewed(struct keeper *k, int64_t sent_ns)
 	deadline_set(k, deadline);
 	k->deadline.expired = false;
 	leasepage_refresh(k, deadline_sure_until(k));
-	uv_timer_start(&k->deadline.passing, on_deadline, k->deadline.freeze_at_ns > now ? (k->deadline.freeze_at_ns - now) / NS_PER_MS + 1 : 1,
-		       0);
+	uv_timer_start(&k->deadline.passing, on_deadline,
+		       k->deadline.freeze_at_ns > now ? (k->deadline.freeze_at_ns - now) / NS_PER_MS + 1 : 1, 0);
 	if (!was_sure)
 		waiters_serve_all(k);
 }

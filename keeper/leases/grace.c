@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "keeper/keeper.h"
+#include "keeper/leases/keeper.h"
 #include "keeper/clock.h"
 #include "keeper/leases/deadline.h"
 #include "keeper/guard/table_earlier.h"

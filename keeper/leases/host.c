@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "keeper/keeper.h"
+#include "keeper/leases/keeper.h"
 #include "keeper/leases/act.h"
 #include "keeper/leases/answers.h"
 #include "keeper/clock.h"

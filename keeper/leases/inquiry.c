@@ -12,7 +12,7 @@
 #include <unistd.h>
 #include <utlist.h>
 
-#include "keeper/keeper.h"
+#include "keeper/leases/keeper.h"
 #include "keeper/fronts/away.h"
 #include "keeper/kernel/getlk.h"
 #include "keeper/leases/probing.h"

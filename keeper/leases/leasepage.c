@@ -5,7 +5,7 @@
 #include <string.h>
 #include <utlist.h>
 
-#include "keeper/keeper.h"
+#include "keeper/leases/keeper.h"
 #include "keeper/clock.h"
 #include "keeper/leases/locks.h"
 #include "wire/page.h"
@@ -99,6 +99,8 @@ void leasepage_refresh(struct keeper *k, int64_t sure_until_ns)
 	struct leases_clock clock = k->page->leases.clock;
 	int64_t fresh = clock_now_ns() + LEASEPAGE_FRESH_MS * NS_PER_MS;
 
-	clock.sure_until_ns = k->leaving ? 0 : sure_until_ns < fresh ? sure_until_ns : fresh; /* mutant: page-sure-until */
+	clock.sure_until_ns = k->leaving              ? 0
+			      : sure_until_ns < fresh ? sure_until_ns
+						      : fresh; /* mutant: page-sure-until */
 	write_clock(k->page, &clock);
 }

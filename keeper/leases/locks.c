@@ -12,7 +12,7 @@
 #include "keeper/clock.h"
 #include "keeper/fronts/away.h"
 #include "keeper/kernel/workers.h"
-#include "keeper/keeper.h"
+#include "keeper/leases/keeper.h"
 
 /* close() may block on a hung mount: then it is a worker's job. */
 struct closing {

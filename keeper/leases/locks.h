@@ -82,8 +82,8 @@ struct lease {
 	UT_hash_handle hh;                       /* keeper->leases, by token */
 	struct lease *prev, *next;               /* lock->leases */
 	struct lease *ended_prev, *ended_next;   /* keeper->ended */
-	struct queue_event events[LEASE_EVENTS];  /* those that wait: queue.c */
-	struct lease *in_use_prev, *in_use_next;  /* queue.in_use; prev NULL: it is not there */
+	struct queue_event events[LEASE_EVENTS]; /* those that wait: queue.c */
+	struct lease *in_use_prev, *in_use_next; /* queue.in_use; prev NULL: it is not there */
 	struct lease *obey_prev, *obey_next;     /* queue.obeying; ditto */
 	uid_t uid;                               /* whose call asked for it, or LEASE_OF_NOBODY: room.h */
 	struct lease *unused_prev, *unused_next; /* room.unused */
@@ -95,7 +95,7 @@ struct lock {
 	enum wire_space space;
 	struct lease *leases;
 	struct waiter *waiters; /* every caller: waiting or pinned */
-	int64_t given_back_ns;    /* when a lease went last to another host that waited */
+	int64_t given_back_ns;  /* when a lease went last to another host that waited */
 };
 
 struct file_key {

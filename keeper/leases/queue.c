@@ -37,7 +37,7 @@
 #include <stddef.h>
 #include <utlist.h>
 
-#include "keeper/keeper.h"
+#include "keeper/leases/keeper.h"
 #include "keeper/leases/locks.h"
 #include "keeper/leases/waiters.h"
 

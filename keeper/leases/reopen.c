@@ -29,7 +29,7 @@
 #include <unistd.h>
 #include <utlist.h>
 
-#include "keeper/keeper.h"
+#include "keeper/leases/keeper.h"
 #include "keeper/clock.h"
 #include "keeper/kernel/listed.h"
 #include "keeper/leases/locks.h"
@@ -38,11 +38,11 @@
 #include "keeper/kernel/workers.h"
 #include "procfs/procfs.h"
 
-#define CACHED_TRIES 3               /* a mount or a rename elsewhere makes one fail */
-#define UNUSED_MS    100             /* in which a lease is looked at again that nobody seems to use */
-#define PAUSE_MS     100             /* before a lease that another host waits for is looked at again; doubles */
+#define CACHED_TRIES 3   /* a mount or a rename elsewhere makes one fail */
+#define UNUSED_MS    100 /* in which a lease is looked at again that nobody seems to use */
+#define PAUSE_MS     100 /* before a lease that another host waits for is looked at again; doubles */
 #define PAUSE_MAX_MS 5000
-#define PAUSE_TIMES  10              /* as long as looking took, at least */
+#define PAUSE_TIMES  10                 /* as long as looking took, at least */
 #define SLOW_NS      (1000 * NS_PER_MS) /* after which a file system counts as one that does not answer */
 
 /* "Devices" for workers_start(): a path to a local file may lead through a mount that hangs; and the search. */
@@ -59,11 +59,11 @@ struct reopen {
 	int64_t started_ns; /* the first step */
 	struct file_key key;
 	bool local;
-	char *path; /* STEP_PATH */
+	char *path;  /* STEP_PATH */
 	int path_fd; /* found: O_PATH; -1 */
 	int fd;
 	bool forbidden; /* it was found once, and could not be opened: the list is of use though it may be found again */
-	int error; /* why it could not be opened, though it was found; 0: it was not found */
+	int error;      /* why it could not be opened, though it was found; 0: it was not found */
 	enum listed_answer listed[WIRE_SPACES];
 	bool said;
 	char trouble[160];
@@ -73,7 +73,7 @@ struct reopen {
 struct reopen_search {
 	struct work work; /* the first member */
 	struct keeper *keeper;
-	struct reopen *wanted; /* a list; belongs to the worker until it is done */
+	struct reopen *wanted;  /* a list; belongs to the worker until it is done */
 	struct reopen **sorted; /* those that no path leads to */
 	size_t count;
 };
@@ -197,7 +197,7 @@ static struct reopen *find_wanted(const struct reopen_search *search, const stru
 	return found ? *found : NULL;
 }
 
-static void look_at_descriptor(const struct reopen_search *search, int dir, int number)
+static void reopen_look_at_descriptor(const struct reopen_search *search, int dir, int number)
 {
 	struct reopen *r;
 	struct statx st;
@@ -226,11 +226,11 @@ static void reopen_look_at_process(const struct reopen_search *search, pid_t pid
 	if (procfs_walk(&fds, AT_FDCWD, path) == 0)
 		while ((number = procfs_next(&fds)) >= 0)
 			if (procfs_kind(procfs_walk_fd(&fds), number) == PROCFS_FILE) /* most are of no file */
-				look_at_descriptor(search, procfs_walk_fd(&fds), number);
+				reopen_look_at_descriptor(search, procfs_walk_fd(&fds), number);
 	procfs_walk_end(&fds);
 }
 
-static void look_at_processes(const struct reopen_search *search)
+static void reopen_look_at_processes(const struct reopen_search *search)
 {
 	struct procfs_walk walk;
 	pid_t pid;
@@ -249,7 +249,7 @@ static void run_search(struct work *work)
 
 	if (search->count) {
 		qsort(search->sorted, search->count, sizeof(*search->sorted), by_key);
-		look_at_processes(search);
+		reopen_look_at_processes(search);
 	}
 	DL_FOREACH (search->wanted, r)
 		read_list |= r->path_fd < 0 || r->forbidden;
@@ -274,10 +274,9 @@ static bool is_free(const struct reopen *r, enum wire_space space)
 
 static void note_trouble(struct reopen *r)
 {
-	static const char *const known[] = {
-		[LISTED_UNKNOWN] = "; whether a process holds a lock on it cannot be known",
-		[LISTED_NONE] = "",
-		[LISTED_SOME] = "; a process holds a lock on it"};
+	static const char *const known[] = {[LISTED_UNKNOWN] = "; whether a process holds a lock on it cannot be known",
+					    [LISTED_NONE] = "",
+					    [LISTED_SOME] = "; a process holds a lock on it"};
 	enum listed_answer worst =
 		r->listed[0] == LISTED_NONE ? r->listed[1] : r->listed[0]; /* unknown is so for both */
 

@@ -10,7 +10,7 @@
 #include <string.h>
 #include <utlist.h>
 
-#include "keeper/keeper.h"
+#include "keeper/leases/keeper.h"
 #include "keeper/leases/answers.h"
 #include "keeper/clock.h"
 #include "keeper/leases/deadline.h"
@@ -295,7 +295,8 @@ void lease_acquire(struct lease *lease, const struct store_blocker *silent, size
 		.range = lease->range,
 		.ask = !blocking,
 		.insist = lease->insist,
-		.pass = !blocking || lease_is_part(lease) || waiters_may_pass(lease) || (passes && unfair), /* mutant: pass */
+		.pass = !blocking || lease_is_part(lease) || waiters_may_pass(lease) ||
+			(passes && unfair), /* mutant: pass */
 		.grow = lease->range.space == WIRE_RECORD && !lease_is_part(lease),
 		.dead = dead,
 	};
@@ -358,7 +359,7 @@ static void stands(struct lease *lease, const struct store_reply *reply, int64_t
 	}
 	if (reply->mode != lease->range.mode)
 		return queue_raise(lease, LEASE_EV_UNSHRUNK); /* mutant: unshrunk */
-	lease->stands = lease_is_probed(lease); /* see on_probe() */
+	lease->stands = lease_is_probed(lease);               /* see on_probe() */
 	if (!lease->stands)
 		queue_raise(lease, LEASE_EV_STANDS);
 }

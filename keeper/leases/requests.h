@@ -19,7 +19,6 @@ struct requests {
 	unsigned confirms_sent; /* not answered */
 };
 
-
 /*
  * A new lease of the lock for a call of this user, asking and in the table, but not asked for yet. 0; -ENOMEM; -errno
  * of the table (table_ask()).

@@ -15,7 +15,7 @@
 #include <stdlib.h>
 #include <utlist.h>
 
-#include "keeper/keeper.h"
+#include "keeper/leases/keeper.h"
 #include "keeper/leases/locks.h"
 #include "keeper/leases/probing.h"
 #include "keeper/leases/queue.h"
@@ -89,8 +89,8 @@ static bool may_help(const struct keeper *k, const struct lease *lease)
 /* True: it goes back, if the kernel agrees. */
 static bool give_back(struct lease *lease)
 {
-	if (lease->state != LEASE_HELD || lease->recall > RECALL_LINGER || lease_is_part(lease) ||
-	    lease->splitting || waiters_are_pinned(lease->lock, &lease->range) || lease_is_in_use(lease))
+	if (lease->state != LEASE_HELD || lease->recall > RECALL_LINGER || lease_is_part(lease) || lease->splitting ||
+	    waiters_are_pinned(lease->lock, &lease->range) || lease_is_in_use(lease))
 		return false;
 	lease->recall = RECALL_LINGER;
 	queue_raise(lease, LEASE_EV_LINGERED);

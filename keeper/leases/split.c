@@ -3,7 +3,7 @@
 
 #include <utlist.h>
 
-#include "keeper/keeper.h"
+#include "keeper/leases/keeper.h"
 #include "keeper/leases/askers.h"
 #include "keeper/leases/locks.h"
 #include "keeper/leases/probing.h"

@@ -4,7 +4,7 @@
  */
 #include "keeper/leases/takeup.h"
 
-#include "keeper/keeper.h"
+#include "keeper/leases/keeper.h"
 #include "keeper/guard/table_notes.h"
 #include "keeper/kernel/mounts.h"
 #include "keeper/leases/locks.h"
@@ -47,6 +47,7 @@ bool takeup_entry(void *arg, const struct table_entry *entry)
 		reopen_file(file);
 	}
 	log_info("%s: lease %s", entry->name,
-		 entry->unsure ? "of the earlier keeper taken up" : "that the earlier keeper asked for or gave back goes back");
+		 entry->unsure ? "of the earlier keeper taken up"
+			       : "that the earlier keeper asked for or gave back goes back");
 	return true;
 }

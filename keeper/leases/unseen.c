@@ -9,10 +9,10 @@
 
 #include "keeper/clock.h"
 #include "keeper/kernel/hidden.h"
-#include "keeper/kernel/holders.h"
 #include "keeper/kernel/mappers.h"
+#include "keeper/kernel/holders.h"
 #include "keeper/kernel/sight.h"
-#include "keeper/keeper.h"
+#include "keeper/leases/keeper.h"
 #include "keeper/leases/locks.h"
 #include "keeper/log.h"
 
@@ -85,7 +85,8 @@ static int on_mapper(void *arg, size_t file, pid_t pid)
 }
 
 /* One lock, of each claim that it is under. */
-static int unseen_tell(struct unseen_search *l, const struct procfs_lock *lock, pid_t pid, bool beyond, unseen_cb *cb, void *arg)
+static int unseen_tell(struct unseen_search *l, const struct procfs_lock *lock, pid_t pid, bool beyond, unseen_cb *cb,
+		       void *arg)
 {
 	size_t file = FILE_NONE;
 	int ret = 0;

@@ -6,7 +6,7 @@
 #include <utlist.h>
 
 #include "keeper/clock.h"
-#include "keeper/keeper.h"
+#include "keeper/leases/keeper.h"
 #include "keeper/leases/locks.h"
 #include "keeper/leases/queue.h"
 

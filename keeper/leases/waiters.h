@@ -37,16 +37,16 @@ struct waiter {
 	struct lease *lease;      /* the asking one that it waits for; NULL: none */
 	struct store_range range; /* what it wants */
 	uid_t uid;
-	bool nonblocking;     /* wants an answer now: LOCK_NB, a test */
-	bool may_pass;        /* has record locks of the file already: a kernel would grant it more past others */
-	bool needs_pin;       /* may have one when the probes in its range have ended; none starts before */
-	bool roomless;        /* waits for room for another lease: room.c */
-	int64_t pin_until_ns; /* 0: it has none */
-	int64_t joined_ns;    /* since when it waits for its lease */
-	uint64_t arrival;     /* its place among all that wait, as the store numbers them; 0: not known yet */
-	unsigned news;        /* of enum waiter_news; 0: none waits to be told */
-	char *why;            /* WAITER_REFUSED; NULL: there was no memory for it */
-	struct waiter *prev, *next;           /* lock->waiters */
+	bool nonblocking;           /* wants an answer now: LOCK_NB, a test */
+	bool may_pass;              /* has record locks of the file already: a kernel would grant it more past others */
+	bool needs_pin;             /* may have one when the probes in its range have ended; none starts before */
+	bool roomless;              /* waits for room for another lease: room.c */
+	int64_t pin_until_ns;       /* 0: it has none */
+	int64_t joined_ns;          /* since when it waits for its lease */
+	uint64_t arrival;           /* its place among all that wait, as the store numbers them; 0: not known yet */
+	unsigned news;              /* of enum waiter_news; 0: none waits to be told */
+	char *why;                  /* WAITER_REFUSED; NULL: there was no memory for it */
+	struct waiter *prev, *next; /* lock->waiters */
 	struct waiter *told_prev, *told_next; /* queue.told: while it has news */
 	struct waiter *room_prev, *room_next; /* room.roomless: while it is */
 };

@@ -86,7 +86,7 @@ enum lease_action {
 	LEASE_DO_CONFIRM = 1 << 6, /* ask whether token and fence stand, or put it back if the store has forgotten it */
 	LEASE_DO_TELL_IN_USE = 1 << 7, /* answer those who asked */
 	LEASE_DO_LOST = 1 << 8,        /* report: it was lost */
-	LEASE_DO_OPEN = 1 << 9,       /* it is open: a recall that is not served yet closes it again */
+	LEASE_DO_OPEN = 1 << 9,        /* it is open: a recall that is not served yet closes it again */
 	LEASE_DO_SERVE = 1 << 10,      /* look at the callers of this lock again */
 	LEASE_DO_CLOSE = 1 << 11,      /* LEASE_EV_DRAINED when there are no pins */
 	LEASE_DO_PROBE = 1 << 12,      /* start a probe */

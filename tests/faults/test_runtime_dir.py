@@ -5,8 +5,8 @@ import subprocess
 import tempfile
 
 import pytest
-from common import Alive, agent_with, attempt, refused, works
-from harness import Host, host as host_module, wait_until
+from common import Alive, attempt, refused, works
+from harness import Host, Job, host as host_module, wait_until
 
 NOBODY = 65534
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="needs another user, and so root")
@@ -151,6 +151,20 @@ def fill(path):
             pass
 
 
+HOLD_MORE = """
+import errno, fcntl, sys
+held = []
+for i in range(3000):
+    held.append(open(sys.argv[1] + str(i), "w"))
+    try:
+        fcntl.flock(held[-1], fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as e:
+        print(errno.errorcode[e.errno], flush=True)
+        break
+sys.stdin.read()
+"""
+
+
 @needs_root
 def test_full(redis, folder, small):
     """No room for another entry in the table of leases: nothing new is granted, since a keeper that starts again would not know of it."""
@@ -160,17 +174,17 @@ def test_full(redis, folder, small):
     try:
         a.start()
         a.init()
-        held = agent_with(a)
         fill(small)
         with Alive(a):
-            # It has room for some more entries.
-            names = (f"file{i}" for i in range(1500))
-            wait_until(lambda: attempt(a, next(names)).word == "ENOLCK", "the table is full", 40)
-            refused(attempt(a, next(names)), "table of leases cannot grow.*is the runtime directory's file system full")
-            refused(attempt(a, next(names), wait=True), "table of leases cannot grow")
-            assert attempt(b).word == "busy"
-            assert held.do("flock 0 un") == "ok"
-            works(b)
+            # It has room for some more entries. Python holds them, until one is refused.
+            holder = Job(a, "/usr/bin/python3", "-c", HOLD_MORE, a.path("file"))
+            assert "table of leases cannot grow" in holder.line(120) and holder.line() == "ENOLCK"
+            refused(attempt(a), "table of leases cannot grow.*is the runtime directory's file system full")
+            refused(attempt(a, wait=True), "table of leases cannot grow")
+            assert attempt(b, "file0").word == "busy"
+            holder.end()
+            works(b, "file0")
+            works(a)
             os.unlink(os.path.join(small, "filler"))
             works(a, "another")
     finally:

@@ -259,30 +259,40 @@ def test_the_parent_is_killed_while_a_thread_of_its_keeper_hangs(ground):
 
 
 @needs_root
-def test_the_kernel_locks_of_a_keeper_that_cannot_end(ground, redis):
-    """One that tested a lock has it until the store has acknowledged the release. That must not outlive its usefulness."""
-    b, a, view = ground
-    holder, waiter, asking = agent_with(a), opened(b), opened(a, "dead/g")
-    waiter.say("flock 0 ex")
-    wait_until(lambda: leases(a, state="waiting"), "it is recalled")
-    redis.signal(signal.SIGSTOP)
-    assert holder.do("flock 0 un") == "ok"
-    wait_until(lambda: leases(a, state="releasing"), "the keeper has it")
+def test_the_kernel_lock_of_a_probe_of_a_keeper_that_cannot_end(make_host, tmp_path):
+    """The keeper is killed in the moment in which a probe has the kernel lock, and another thread of it hangs in the kernel."""
+    taken = str(tmp_path / "taken")
+    b, a = make_host("b", lease=LONG), make_host("a", lease=LONG, foreground=False)
+    a.inside = ["env", "LD_PRELOAD=" + os.path.join(host_module.BUILD, "tests/preload/held.so"), "DFLOCK_TEST_TAKEN=" + taken]
+    a.start()
+    a.inside = []
+    view = View(a)
+    try:
+        holder, waiter, asking = agent_with(a), opened(b), opened(a, "dead/g")
+        waiter.say("flock 0 ex")
+        wait_until(lambda: leases(a, state="waiting"), "it is recalled")
+        open(taken, "w").close()
+        assert holder.do("flock 0 un") == "ok"
+        wait_until(lambda: os.path.exists(taken + ".reached"), "the probe has the kernel lock")
 
-    def is_free():
-        with open(a.path("f")) as f:  # without the shim
-            try:
-                fcntl.flock(f, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                return True
-            except BlockingIOError:
-                return False
-    assert not is_free()
-    view.do("hold")
-    asking.say("flock 0 ex")
-    keeper = a.keeper_pids()[1]
-    view.hangs(keeper)
-    kill_keeper(a)
-    assert os.path.exists(f"/proc/{keeper}")
-    wait_until(is_free, "it was let go of")
-    redis.signal(signal.SIGCONT)
-    assert waiter.heard()[0] == "ok"
+        def is_free():
+            with open(a.path("f")) as f:  # without the shim
+                try:
+                    fcntl.flock(f, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                    return True
+                except BlockingIOError:
+                    return False
+        assert not is_free()
+        view.do("hold")
+        asking.say("flock 0 ex")
+        keeper = a.keeper_pids()[1]
+        view.hangs(keeper)
+        kill_keeper(a)
+        assert os.path.exists(f"/proc/{keeper}")
+        os.unlink(taken)  # the next keeper has the preload as well
+        wait_until(is_free, "it was let go of")
+        assert waiter.heard()[0] == "ok"
+    finally:
+        view.end()
+        for agent in a.agents:
+            agent.kill()

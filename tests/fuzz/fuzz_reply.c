@@ -104,8 +104,8 @@ static void read_message(const char *text, size_t size)
 	if (m.kind == STORE_MSG_IN_USE)
 		check(message_format_in_use(again, m.holder, m.name, m.token, &m.range) == 0 &&
 			      message_parse(again, strlen(again), INCARNATION, &twice) == 0 &&
-			      strcmp(m.name, twice.name) == 0 && strcmp(m.token, twice.token) == 0 && strcmp(m.holder, twice.holder) == 0 &&
-			      same_range(&m.range, &twice.range),
+			      strcmp(m.name, twice.name) == 0 && strcmp(m.token, twice.token) == 0 &&
+			      strcmp(m.holder, twice.holder) == 0 && same_range(&m.range, &twice.range),
 		      "written differently than read");
 }
 

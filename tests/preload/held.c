@@ -2,6 +2,9 @@
  * A preload behind the shim (after it in LD_PRELOAD) that stops a program just before the kernel takes its lock: while the
  * file that DFLOCK_TEST_HELD names exists, flock() makes a second file, that name with ".reached" behind it, and waits
  * until the first one is gone (at most WAIT_MS). Unlocking is not held up.
+ *
+ * And one for a keeper, which stops a probe when it has just taken the kernel lock: DFLOCK_TEST_TAKEN is the same for the moment
+ * after.
  */
 #include <dlfcn.h>
 #include <fcntl.h>
@@ -28,11 +31,15 @@ static void wait_while_there(const char *path)
 int flock(int fd, int op)
 {
 	static int (*real_flock)(int, int);
-	const char *path = getenv("DFLOCK_TEST_HELD");
+	const char *before = getenv("DFLOCK_TEST_HELD"), *after = getenv("DFLOCK_TEST_TAKEN");
+	int ret;
 
 	if (!real_flock)
 		*(void **)&real_flock = dlsym(RTLD_NEXT, "flock");
-	if (path && !(op & LOCK_UN))
-		wait_while_there(path);
-	return real_flock(fd, op);
+	if (before && !(op & LOCK_UN))
+		wait_while_there(before);
+	ret = real_flock(fd, op);
+	if (ret == 0 && after && !(op & LOCK_UN))
+		wait_while_there(after);
+	return ret;
 }

@@ -321,7 +321,8 @@ static void watch_keeper(struct host *host)
 	int64_t seen = -1, since = host_clock(host), looked = since, still = 0;
 
 	while (host->starting || host->keeper) {
-		int64_t period = (table_patience_ns(&host->table, since) < HUNG_MS * MS ? QUICK_MS : CHECK_MS) * MS, now;
+		int64_t period = (table_patience_ns(&host->table, since) < HUNG_MS * MS ? QUICK_MS : CHECK_MS) * MS,
+			now;
 
 		parent_sleep(host, freezer_look(host->freezer, (int)(period / MS)));
 		now = host_clock(host);

@@ -38,8 +38,8 @@ struct options {
 static bool all_given_back(void)
 {
 	for (int i = 0; i < sim_host_count; i++)
-		if (sim_hosts[i].up &&
-		    (!sim_hosts[i].k || sim_hosts[i].k->leases || sim_hosts[i].k->sessions->all || sim_hosts[i].k->files))
+		if (sim_hosts[i].up && (!sim_hosts[i].k || sim_hosts[i].k->leases || sim_hosts[i].k->sessions->all ||
+					sim_hosts[i].k->files))
 			return false;
 	return true;
 }

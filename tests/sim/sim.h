@@ -32,7 +32,7 @@
 #include <stdint.h>
 #include <sys/types.h>
 
-#include "keeper/keeper.h"
+#include "keeper/leases/keeper.h"
 
 #define MS  INT64_C(1000000)
 #define SEC (1000 * MS)
@@ -117,7 +117,7 @@ struct host {
 	struct keeper *k;
 
 	struct task *parent;
-	struct table table; /* the keeper and its parent share it as two processes share the memory */
+	struct table table;      /* the keeper and its parent share it as two processes share the memory */
 	const struct page *page; /* as programs see it */
 	int parent_pipe[2];
 	struct freezer *freezer;

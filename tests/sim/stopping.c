@@ -187,8 +187,7 @@ int mappers_find(const struct holders_file *files, size_t count, mappers_cb *cb,
 /* --- keeper/guard/farewell.h --- */
 
 /* The programs of the simulation have no standard error, and their numbers may be those of real processes. */
-void farewell(struct table *table, unsigned which, const struct family *family, enum farewell_end how,
-	      pid_t keeper)
+void farewell(struct table *table, unsigned which, const struct family *family, enum farewell_end how, pid_t keeper)
 {
 	(void)table;
 	(void)which;

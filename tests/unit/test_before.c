@@ -84,6 +84,7 @@ START_TEST(of_a_description)
 	ck_assert_uint_eq(before_count(&before), 2);
 	is(0, 7, 8, WIRE_SHARED);
 	is(1, 50, 51, WIRE_EXCLUSIVE);
+	before_free(&before);
 	ck_assert_int_eq(before_read(&before, -1, getpid(), WIRE_OWNER_DESCRIPTION, &st), -ENOENT);
 	close(second);
 }

@@ -55,11 +55,11 @@ static const struct {
 	{"a\tb\nc  ", "a b c"},
 	{"\x1b[31m\x7f", "?[31m?"},
 	{"\xc3\xa4\xe2\x82\xac\xf0\x9f\x92\xa9", "\xc3\xa4\xe2\x82\xac\xf0\x9f\x92\xa9"},
-	{"\xc2\x85x", "??x"},         /* C1 */
+	{"\xc2\x85x", "??x"},              /* C1 */
 	{"\xc0\xaf\xe0\x80\xaf", "?????"}, /* overlong */
-	{"\xed\xa0\x80", "???"},      /* a surrogate */
+	{"\xed\xa0\x80", "???"},           /* a surrogate */
 	{"\xf4\x90\x80\x80\xff", "?????"}, /* beyond U+10FFFF */
-	{"\xe2\x82", "??"},           /* cut off */
+	{"\xe2\x82", "??"},                /* cut off */
 };
 
 START_TEST(harmless)

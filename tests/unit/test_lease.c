@@ -190,7 +190,8 @@ static void expect_promises(enum lease_state s, enum lease_event e)
 	struct lease_step step = step_of(s, e);
 
 	if (step.actions & LEASE_DO_RELEASE && s != LEASE_RELEASING)
-		expect(step.actions & LEASE_DO_RETURN, "the table says that it goes back before the release is sent", s, e);
+		expect(step.actions & LEASE_DO_RETURN, "the table says that it goes back before the release is sent", s,
+		       e);
 	if (lease_is_ours(s) && step.next == LEASE_RELEASING)
 		expect(e == LEASE_EV_FREE || e == LEASE_EV_SUPERSEDED,
 		       "given back only if the kernel says that it is free, or another lease of ours covers it", s, e);
@@ -290,10 +291,7 @@ START_TEST(a_broken_promise_is_named)
 		struct lease_step step;
 		const char *law;
 	} broken[] = {
-		{LEASE_PROBING,
-		 LEASE_EV_IN_USE,
-		 {LEASE_RELEASING, LEASE_DO_RETURN | LEASE_DO_RELEASE},
-		 "given back"},
+		{LEASE_PROBING, LEASE_EV_IN_USE, {LEASE_RELEASING, LEASE_DO_RETURN | LEASE_DO_RELEASE}, "given back"},
 		{LEASE_HELD, LEASE_EV_LINGERED, {LEASE_HELD, LEASE_DO_PROBE}, "a probe starts"},
 		{LEASE_PROBING, LEASE_EV_FREE, {LEASE_RELEASING, LEASE_DO_RELEASE}, "the table says"},
 		{LEASE_RELEASING, LEASE_EV_GRANTED, {LEASE_HELD, LEASE_DO_OPEN}, "a lease that was to be released"},

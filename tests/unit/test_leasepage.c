@@ -6,7 +6,7 @@
 #include <utlist.h>
 
 #include "keeper/clock.h"
-#include "keeper/keeper.h"
+#include "keeper/leases/keeper.h"
 #include "tests/unit/config_file.h"
 #include "wire/page.h"
 

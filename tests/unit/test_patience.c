@@ -13,7 +13,7 @@ static const struct {
 	int64_t freeze_at_ms, since_ms, patience_ms;
 	bool in_use;
 } rows[] = {
-	{0, 1000, 5000, false},	    /* no lease yet */
+	{0, 1000, 5000, false},     /* no lease yet */
 	{22000, 1000, 5000, false}, /* nothing is held */
 	{22000, 1000, 5000, true},  /* ttl_ms 30,000 */
 	{3000, 1000, 1500, true},   /* half a second is for the next one */

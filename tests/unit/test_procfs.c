@@ -265,8 +265,10 @@ END_TEST
 
 START_TEST(mount_lines)
 {
-	char nfs[] = "36 35 98:0 /a\\040- /mnt/with\\040blank\\134040\\011 rw,noatime master:1 shared:2 - nfs4 10.0.0.7:/x rw,nolock\n";
-	char no_source[] = "36 35 0:44 / / rw - overlay  rw,lowerdir=/a\\040b\n", newline[] = "1 2 0:5 / /a\\012b\\777 rw - t s o";
+	char nfs[] =
+		"36 35 98:0 /a\\040- /mnt/with\\040blank\\134040\\011 rw,noatime master:1 shared:2 - nfs4 10.0.0.7:/x rw,nolock\n";
+	char no_source[] = "36 35 0:44 / / rw - overlay  rw,lowerdir=/a\\040b\n",
+	     newline[] = "1 2 0:5 / /a\\012b\\777 rw - t s o";
 	struct procfs_mount mount;
 
 	ck_assert(procfs_mount_line(nfs, &mount));

@@ -7,7 +7,7 @@
 #include <utlist.h>
 
 #include "keeper/clock.h"
-#include "keeper/keeper.h"
+#include "keeper/leases/keeper.h"
 #include "keeper/leases/locks.h"
 #include "keeper/leases/queue.h"
 
@@ -53,7 +53,8 @@ START_TEST(which_kinds_wait_for_a_lease)
 {
 	ck_assert(!waiters_exist(&asking));
 	waiters_join(&waits, &asking);
-	ck_assert(waiters_exist(&asking) && waiters_block(&asking) && !waiters_ask(&asking) && !waiters_may_pass(&asking));
+	ck_assert(waiters_exist(&asking) && waiters_block(&asking) && !waiters_ask(&asking) &&
+		  !waiters_may_pass(&asking));
 	waiters_join(&asks, &asking);
 	ck_assert(waiters_ask(&asking) && waiters_may_pass(&asking));
 	ck_assert(!waiters_exist(&draining));

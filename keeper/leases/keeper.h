@@ -71,11 +71,12 @@ struct keeper {
 	char runtime_dir[PLACE_DIR_BYTES];
 	int dir_fd;
 	char host[STORE_HOST_BYTES];
-	bool system; /* serves several users */
+	bool system;     /* serves several users */
+	bool foreground; /* does not end when nobody needs it */
 	time_t started;
 	struct page *page;
 	struct store *store;
-	struct watch *watch;    /* silent for a ttl: dead */
+	struct watch *watch; /* silent for a ttl: dead */
 	struct probes *probes;
 	struct workers *workers;
 	struct fronts *fronts; /* NULL: only our own user asks */
