@@ -10,13 +10,14 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-static char path[] = "/dev/shm/dflock-test-XXXXXX";
+static char path[sizeof("/dev/shm/dflock-test-XXXXXX")];
 static struct stat st;
 static struct before before;
 static int fd;
 
 static void setup(void)
 {
+	snprintf(path, sizeof(path), "/dev/shm/dflock-test-XXXXXX");
 	fd = mkostemp(path, O_CLOEXEC);
 	ck_assert_int_ge(fd, 0);
 	ck_assert_int_eq(fstat(fd, &st), 0);
