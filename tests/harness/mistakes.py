@@ -34,7 +34,7 @@ SIMULATOR = {
                                                       condition("serve-probed", "false")],
     "a lease is closed after the kernel was asked": [step("HELD", "LINGERED", "HELD", "LEASE_DO_PROBE")],
     "the page is not closed when a lease is": [condition("page-closed", "false")],
-    "the page says for a second that leases are sure": [put("page-sure-until", "sure_until_ns < fresh ? sure_until_ns : fresh", "fresh")],
+    "the page says for a second that leases are sure": [put("page-sure-until", "sure_until_ns < fresh ", "false ")],
     "what the page said before the kernel lock was taken is enough": [condition("page-again", "false")],
     "granted by hand-over after the deadline": [condition("granted-late", "false")],
     "the deadline passes unseen": [condition("deadline-passed", "true")],
@@ -53,7 +53,7 @@ SIMULATOR = {
     "an unknown token is not given back": [skip("unknown-token")],
     "a waiter asks only once": [skip("ask-again")],
     "what was to be shrunk is exclusive again": [become("unshrunk", "lease->range.mode = reply->mode;")],
-    "a caller that was to have its pin is a newcomer": [put("newcomer", " || needed || caller_is_nonblocking(s)", "")],
+    "a caller that was to have its pin is a newcomer": [condition("newcomer", "lease->recall < RECALL_WAIT || s->holds.exclusive || before_count(&s->before)")],
     "what was under way is not sent again": [step("RELEASING", "UP", "RELEASING", "0")],
 }
 
@@ -107,7 +107,7 @@ TABLE = {
     "holders of lost leases go on": SIMULATOR["holders of lost leases go on"],
     "the parent reads a slot once": [condition("table-again", "true")],
     "a parent that dies while it kills leaves the holders": [skip("table-ending")],
-    "a damaged slot is taken up": [put("table-whole", "s->sum == table_slot_sum(s, generation) && ", "")],
+    "a damaged slot is taken up": [put("table-whole", "s->sum == table_slot_sum(s, generation)", "true")],
     "the text of an earlier lease is taken up": [skip("table-text-of")],
     "two slots write to one piece of text": [become("table-pieces", "ret = 0;")],
     "the present incarnation is written over": [put("table-incarnation", "next % 2", "(next + 1) % 2")],
