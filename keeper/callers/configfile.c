@@ -285,6 +285,11 @@ int configfile_load(struct keeper *k, const char *path, char *why, size_t why_si
 	config_free(old);
 	config_free(look.fresh);
 	config_source_free(&look.source);
+	if (ret < 0) {
+		configfile_free(k);
+		k->configfile = NULL;
+		k->config = NULL;
+	}
 	return ret;
 }
 
