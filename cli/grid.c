@@ -56,17 +56,24 @@ struct grid *grid_new(size_t columns)
 	return grid;
 }
 
+static void grid_format(char text[TEXT_BYTES], const char *format, va_list args)
+{
+	char raw[GRID_CELL_BYTES];
+
+	vsnprintf(raw, sizeof(raw), format, args);
+	show_escape(raw, text, TEXT_BYTES);
+}
+
 void grid_cell(struct grid *grid, const char *format, ...)
 {
-	char raw[GRID_CELL_BYTES], text[TEXT_BYTES];
+	char text[TEXT_BYTES];
 	va_list args;
 
 	if (!grid || grid->failed)
 		return;
 	va_start(args, format);
-	vsnprintf(raw, sizeof(raw), format, args);
+	grid_format(text, format, args);
 	va_end(args);
-	show_escape(raw, text, sizeof(text));
 	if (grid->cells == grid->width) {
 		grid->row = scols_table_new_line(grid->columns, NULL);
 		grid->failed = !grid->row;
@@ -80,16 +87,15 @@ void grid_cell(struct grid *grid, const char *format, ...)
 
 void grid_note(struct grid *grid, const char *format, ...)
 {
-	char raw[GRID_CELL_BYTES], text[TEXT_BYTES];
+	char text[TEXT_BYTES];
 	struct note *note;
 	va_list args;
 
 	if (!grid || grid->failed)
 		return;
 	va_start(args, format);
-	vsnprintf(raw, sizeof(raw), format, args);
+	grid_format(text, format, args);
 	va_end(args);
-	show_escape(raw, text, sizeof(text));
 	note = malloc(sizeof(*note) + strlen(text) + 1);
 	grid->failed = !note;
 	if (!note)

@@ -350,7 +350,7 @@ static size_t find_silent(const struct lease *lease, int64_t dead_ms, struct sto
 
 	for (size_t i = 0; i < lease->blocker_count && count < STORE_MAX_BLOCKERS; i++) {
 		if (lease->blockers[i].age_ms < dead_ms)
-			return 0; /* it lives: nothing is to be had, whoever else is dead */
+			return 0; /* this host lives, so the lock stays taken, even if the others are dead */
 		if (!lease->blockers[i].waiter)
 			silent[count++] = lease->blockers[i];
 	}

@@ -1,11 +1,11 @@
 /* Answers to sessions: see session.h. No peer keeps the keeper waiting: what it does not take at once it does not get.
  */
-#include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
 
+#include "keeper/fronts/frontmsg.h"
 #include "keeper/kernel/before.h"
 #include "keeper/log.h"
 #include "keeper/callers/session.h"
@@ -18,25 +18,14 @@ static void reply_fill(struct wire_reply *reply, enum wire_verdict verdict, cons
 		snprintf(reply->reason, sizeof(reply->reason), "%s", reason);
 }
 
-/* A peer that is gone or does not read is noticed by its hang-up; it must not disturb whoever is being served. */
+/* A peer that is gone or does not read is noticed by its hang-up; it must not disturb the other callers. */
 static void reply_send(int to, const struct wire_reply *reply, int fd)
 {
-	struct iovec iov = {.iov_base = (void *)reply, .iov_len = sizeof(*reply)};
-	union {
-		struct cmsghdr head;
-		char room[CMSG_SPACE(sizeof(int))];
-	} control = {.room = {0}};
-	struct msghdr msg = {.msg_iov = &iov, .msg_iovlen = 1};
+	const struct iovec iov = {.iov_base = (void *)reply, .iov_len = sizeof(*reply)};
+	int ret = frontmsg_send(to, &iov, 1, fd, MSG_DONTWAIT);
 
-	if (fd >= 0) {
-		msg.msg_control = &control;
-		msg.msg_controllen = sizeof(control);
-		control.head = (struct cmsghdr){
-			.cmsg_level = SOL_SOCKET, .cmsg_type = SCM_RIGHTS, .cmsg_len = CMSG_LEN(sizeof(int))};
-		memcpy(CMSG_DATA(&control.head), &fd, sizeof(fd));
-	}
-	if (sendmsg(to, &msg, MSG_NOSIGNAL | MSG_DONTWAIT) < 0)
-		log_debug("an answer could not be sent: %s", strerror(errno));
+	if (ret < 0)
+		log_debug("an answer could not be sent: %s", strerror(-ret));
 }
 
 static void session_finish(struct session *s, const struct wire_reply *reply, int fd)

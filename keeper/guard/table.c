@@ -6,7 +6,7 @@
  * writer at a time, and only FREE passes from one to the other (by way of the bit in `busy`, below).
  *
  * Order. Every store is a release (table_words.h), and a process that is killed has done all stores before the one that it
- * died at, and none after. So whoever reads the word of a slot has all that was stored before it.
+ * died at, and none after. So a process that reads the word of a slot also sees all that was stored before it.
  *
  *   transition       stores, in this order                    what it precedes
  *   ask              busy bit, used, text, range, file, ...,   the acquire is sent

@@ -1,7 +1,7 @@
 /*
  * See table_earlier.h.
  *
- * Damage. A lease whose text or sum does not fit was granted to somebody whom nobody can renew it for: it is lost, and its
+ * Damage. A lease whose text or sum does not fit was granted, and no keeper can renew it: it is lost, and its
  * holders are ended, those of every lock on its file, since its range may be wrong, too. The other leases go on. What was
  * only asked for or goes back needs no more than its token; without that it is dropped, and the store's recall of an
  * unknown token clears it.

@@ -120,7 +120,7 @@ static void law_probe_stopped(enum lease_state s)
 {
 	static const char law[] = "a probe that stopped leaves a closed lease, and starts again when no pin is left";
 
-	if (is_probed(s)) /* the caller for whom it was stopped is served */
+	if (is_probed(s)) /* the probe was stopped for a caller, which is served now */
 		expect_step(law, s, LEASE_EV_STOPPED, LEASE_DRAINING,
 			    LEASE_DO_CLOSE | (s == LEASE_STOPPING ? LEASE_DO_SERVE : 0));
 	else
