@@ -56,7 +56,7 @@ struct grid *grid_new(size_t columns)
 	return grid;
 }
 
-static void grid_format(char text[TEXT_BYTES], const char *format, va_list args)
+__attribute__((format(printf, 2, 0))) static void grid_format(char text[TEXT_BYTES], const char *format, va_list args)
 {
 	char raw[GRID_CELL_BYTES];
 
