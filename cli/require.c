@@ -35,10 +35,11 @@ static bool file_is_protected(const struct config *config, const char *file, cha
 	return ret == 0;
 }
 
-static bool configuration_is_fit(const struct place *place, const char *file, char why[CLI_LINE_BYTES])
+static bool configuration_is_fit(const struct place *place, const char *const *files, size_t count,
+				 char why[CLI_LINE_BYTES])
 {
 	struct config *config;
-	bool fit;
+	bool fit = true;
 
 	if (!place->config[0]) {
 		snprintf(why, CLI_LINE_BYTES,
@@ -48,7 +49,8 @@ static bool configuration_is_fit(const struct place *place, const char *file, ch
 	}
 	if (config_load(place->config, &config, why, CLI_LINE_BYTES))
 		return false;
-	fit = !file || file_is_protected(config, file, why);
+	for (size_t i = 0; i < count && fit; i++)
+		fit = file_is_protected(config, files[i], why);
 	config_free(config);
 	return fit;
 }
@@ -116,7 +118,7 @@ static bool keeper_is_fit(const struct place *place, char why[CLI_LINE_BYTES])
 	return fit;
 }
 
-bool require_fit(const struct place *place, const char *file, char why[CLI_LINE_BYTES])
+bool require_fit(const struct place *place, const char *const *files, size_t count, char why[CLI_LINE_BYTES])
 {
-	return configuration_is_fit(place, file, why) && keeper_is_fit(place, why);
+	return configuration_is_fit(place, files, count, why) && keeper_is_fit(place, why);
 }

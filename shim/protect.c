@@ -331,6 +331,33 @@ enum protect protect_ask(int fd, struct protect_look *look)
 	return PROTECT_ASK;
 }
 
+bool protect_rule(int fd, char *text, size_t size)
+{
+	static const char *const kinds[PAGE_RULE_KINDS] = {"path", "glob", "tree"};
+	const struct settings *s = settings_get();
+	char name[PATH_MAX], pattern[PATH_MAX];
+	struct settings_config config;
+	struct page_config mine;
+	const struct page *page;
+	enum page_rule_kind kind;
+	struct text rule;
+	uid_t owner;
+
+	page = s && s->place.config[0] ? mapping_find(sys_geteuid(), &owner) : NULL;
+	if (!page || !protect_same_root(page) || name_read(fd, name) != 0)
+		return false;
+	settings_config(s, &config);
+	mine = protect_which(s, &config, page);
+	if (!page_find_rule(page, &mine, name, &kind, pattern, sizeof(pattern)))
+		return false;
+	text_init(&rule, text, size);
+	text_add(&rule, kinds[kind]);
+	text_add(&rule, " = \"");
+	text_add(&rule, pattern);
+	text_add(&rule, "\"");
+	return true;
+}
+
 enum protect protect_again(int fd, const struct protect_look *look)
 {
 	const struct protect_by *by = &look->by;
