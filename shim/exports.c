@@ -15,6 +15,7 @@
 #include "shim/real.h"
 #include "shim/record.h"
 #include "shim/report.h"
+#include "shim/require.h"
 #include "shim/root.h"
 #include "shim/settings.h"
 #include "wire/sys.h"
@@ -28,6 +29,7 @@ __attribute__((constructor)) static void shim_init(void)
 	real_init();
 	settings_init();
 	report_init();
+	require_check();
 	errno = saved;
 }
 

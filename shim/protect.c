@@ -331,6 +331,43 @@ enum protect protect_ask(int fd, struct protect_look *look)
 	return PROTECT_ASK;
 }
 
+/* The page that is in the runtime directory now, or NULL; *by is filled for it. 0, or -errno after a line. */
+static int protect_find_page(struct protect_by *by, const struct page **page)
+{
+	const struct settings *s = settings_get();
+	struct settings_config config;
+	char why[512];
+	int ret = protect_gather(s, NOTE_JOB, by);
+
+	if (ret < 0)
+		return ret;
+	ret = mapping_refresh(by->dir, by->euid, page, why, sizeof(why));
+	if (ret < 0) {
+		note_refused(NOTE_JOB, why, NULL);
+		return ret;
+	}
+	settings_config_now(s, &config);
+	by->mine = protect_which(s, &config, *page);
+	return 0;
+}
+
+int protect_start(struct protect_by *by)
+{
+	const struct page *page;
+
+	return protect_find_page(by, &page);
+}
+
+enum page_answer protect_path(const char *path)
+{
+	const struct page *page;
+	struct protect_by by;
+
+	if (protect_find_page(&by, &page) < 0 || !page || !protect_same_root(page))
+		return PAGE_SAYS_NOTHING;
+	return page_ask(page, &by.mine, path, NULL);
+}
+
 bool protect_rule(int fd, char *text, size_t size)
 {
 	static const char *const kinds[PAGE_RULE_KINDS] = {"path", "glob", "tree"};

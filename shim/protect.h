@@ -50,6 +50,11 @@ enum protect protect_ask(int fd, struct protect_look *look);
  * PROTECT_NO: the same, or nothing. PROTECT_ASK: it is protected. PROTECT_REFUSED: the reason was written. */
 enum protect protect_again(int fd, const struct protect_look *look);
 
+/* Fills *by for a question about no file. 0, or -errno after the reason was written, with NOTE_JOB. */
+int protect_start(struct protect_by *by);
+/* Is this path (resolved, absolute) protected, as the page says now? */
+enum page_answer protect_path(const char *path);
+
 /* For messages: the rule that protects fd's file, as the page shows it, like `tree = "/x"`. False: none does, or the
  * page does not say. */
 bool protect_rule(int fd, char *text, size_t size);

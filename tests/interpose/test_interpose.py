@@ -14,7 +14,7 @@ from world import ROOT, SHIM
 ALLOWED = set("""
     __errno_location _exit clock_gettime dladdr dlsym fstatfs getpid getrlimit getsockopt
     bcmp memchr memcmp memcpy memmove memset mkdir mmap munmap prctl sched_yield secure_getenv setrlimit setsockopt
-    sigaction statfs statx strchr strcmp strcpy strcspn strlen strncmp strrchr strstr sysconf umask
+    sigaction statfs statx strchr strcmp strcpy strcspn strlen strncmp strrchr strstr sysconf umask unsetenv
     environ __environ
     __cxa_finalize __gmon_start__ _ITM_deregisterTMCloneTable _ITM_registerTMCloneTable
     __stack_chk_fail __memcpy_chk __memset_chk
