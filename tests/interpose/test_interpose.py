@@ -8,7 +8,7 @@ import pytest
 
 import fake_keeper as fk
 from harness import wait_until
-from world import ROOT, SHIM
+from world import BUILD, ROOT, SHIM
 
 # What the shim may use of libc: no heap, no stdio, no threads, nothing that could be another library's.
 ALLOWED = set("""
@@ -125,6 +125,18 @@ def test_same_as_plain(world, case):
         protected = run(world, case)
         assert (protected.stdout, protected.stderr) == (plain.stdout, "")
         assert keeper.requests > 0
+
+
+@pytest.mark.parametrize("case", CASES, ids=" ".join)
+def test_same_when_it_is_reported(world, case):
+    plain = run(world, case, env=world.environment(preload=False))
+    report = ["env", "LD_PRELOAD=", str(BUILD / "dflock"), "run", "--report=/dev/null", "--json"]
+    for rules in ([], None):
+        with world.keeper(rules=rules) as keeper:
+            reported = run(world, case, wrap=report)
+            assert (reported.stdout, keeper.requests > 0) == (plain.stdout, rules is None)
+            # dflock itself cannot read the configuration, which is the fake keeper's.
+            assert reported.stderr.count("\n") == 1 and "the report has no lock names" in reported.stderr
 
 
 def test_before_libc_knows_the_environment_a_lock_is_refused(world):
