@@ -77,7 +77,7 @@ void report_end(struct report *report)
 	*report = (struct report){.fd = -1};
 }
 
-static int compare(const void *a, const void *b)
+static int order_lines(const void *a, const void *b)
 {
 	const struct tally_line *x = a, *y = b;
 	int order = strcmp(x->path, y->path);
@@ -111,9 +111,9 @@ int report_read(struct report *report)
 		return -EIO;
 	for (size_t i = 0; i < TALLY_ENTRIES; i++)
 		count += tally_read(report->tally, i, &lines[count]);
-	qsort(lines, count, sizeof(*lines), compare);
+	qsort(lines, count, sizeof(*lines), order_lines);
 	for (size_t i = 0; i < count; i++) {
-		if (merged && !compare(&lines[merged - 1], &lines[i]))
+		if (merged && !order_lines(&lines[merged - 1], &lines[i]))
 			add_up(&lines[merged - 1], &lines[i]);
 		else
 			lines[merged++] = lines[i];
