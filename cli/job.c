@@ -20,10 +20,15 @@ static void fill_relayed(sigset_t *set)
 		sigdelset(set, own[i]);
 }
 
-/* The job's own processes may signal their group; they have got that signal themselves. */
+/* Has the job got the signal itself? So it has those that the kernel sends to all processes of a terminal, and those
+ * that the job's own processes send to their group. An alarm that was set before dflock was executed comes to this
+ * process alone, and so does a signal from outside of the pid namespace (si_pid is 0). */
 static bool is_to_relay(const siginfo_t *info)
 {
-	return info->si_code <= 0 && getpgid(info->si_pid) != getpgrp();
+	if (info->si_code > 0)
+		return info->si_signo != SIGINT && info->si_signo != SIGQUIT && info->si_signo != SIGHUP &&
+		       info->si_signo != SIGWINCH;
+	return info->si_pid == 0 || getpgid(info->si_pid) != getpgrp();
 }
 
 static void wait_for(pid_t pid, const sigset_t *relayed, int *status)

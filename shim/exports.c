@@ -234,7 +234,8 @@ long shim_syscall(long number, long a, long b, long c, long d, long e, long f)
 
 typedef int shim_lockf_fn(int fd, int cmd, int64_t len);
 
-static int shim_lockf_end(shim_lockf_fn *real, int fd, int cmd, int64_t len, int decided, int saved)
+static inline __attribute__((always_inline)) int shim_lockf_end(shim_lockf_fn *real, int fd, int cmd, int64_t len,
+								int decided, int saved)
 {
 	int ret;
 
@@ -259,7 +260,7 @@ static __attribute__((noinline, cold)) int shim_lockf_reported(shim_lockf_fn *re
 	return ret;
 }
 
-static int shim_lockf(shim_lockf_fn *real, int fd, int cmd, int64_t len)
+static inline __attribute__((always_inline)) int shim_lockf(shim_lockf_fn *real, int fd, int cmd, int64_t len)
 {
 	struct protect_look look;
 	int saved = errno;

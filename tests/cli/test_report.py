@@ -289,6 +289,72 @@ while True:
     assert job.communicate(timeout=30)[0] == "USR1 USR2\n" and job.returncode == 3
 
 
+def test_an_alarm_that_was_set_before(host):
+    """perl -e 'alarm 1; exec @ARGV' JOB: the job must end by it, and not dflock alone, or nothing."""
+    done = reported(host, "--report", "sleep", "60", preexec_fn=lambda: signal.setitimer(signal.ITIMER_REAL, 0.3))
+    assert done.returncode == -signal.SIGALRM and "none that the preload saw" in done.stderr, done
+
+
+def test_a_signal_from_outside_of_the_pid_namespace(host):
+    ready = os.path.join(host.runtime, "ready")
+    job = subprocess.Popen(["unshare", "--pid", "--fork", "--mount-proc", os.path.join(BUILD, "dflock"), "run", "--report", "sh", "-c",
+                            'trap "echo got it; exit 3" TERM; touch "$0"; while :; do sleep 0.05; done', ready], env=environment(host),
+                           stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    wait_until(lambda: os.path.exists(ready), "the job runs")
+    with open(f"/proc/{job.pid}/task/{job.pid}/children") as f:
+        os.kill(int(f.read()), signal.SIGTERM)
+    out, err = job.communicate(timeout=30)
+    assert (job.returncode, out) == (3, "got it\n") and err.startswith("dflock: lock calls of sh"), (job.returncode, out, err)
+
+
+def test_dflock_is_killed(host):
+    """The job goes on, and so do the programs that it starts later."""
+    ready = os.path.join(host.runtime, "ready")
+    text = 'exec 9>"$1"; flock 9; touch "$0"; read line <"$0.fifo"; flock -u 9; flock "$1" echo done >"$0.out"'
+    os.mkfifo(ready + ".fifo")
+    job = subprocess.Popen([os.path.join(BUILD, "dflock"), "run", "--report", "sh", "-c", text, ready, host.path("f")],
+                           env=environment(host))
+    wait_until(lambda: os.path.exists(ready), "the job has its lock")
+    job.kill()
+    job.wait()
+    with open(ready + ".fifo", "w") as f:
+        f.write("go\n")
+    wait_until(lambda: os.path.exists(ready + ".out") and open(ready + ".out").read() == "done\n", "the job has ended")
+
+
+def test_a_job_that_spoils_the_tally(host):
+    """It may write there what it likes, but not shrink it; dflock shows what it can."""
+    text = """
+import random
+fd = os.open(os.environ['DFLOCK_REPORT'], os.O_RDWR)
+size = os.fstat(fd).st_size
+for change in (0, size // 2, size * 2):
+    try:
+        os.ftruncate(fd, change)
+        print("changed")
+    except PermissionError:
+        pass
+random.seed(int(sys.argv[2]))
+os.pwrite(fd, random.randbytes(size) if sys.argv[2] != '0' else bytes([2]) * size, 0)
+for i in range(3):
+    fcntl.flock(file, fcntl.LOCK_EX)
+    fcntl.flock(file, fcntl.LOCK_UN)
+print("ran")
+"""
+    for seed in "0", "1":
+        done = reported(host, "--report", *python(text, host.path("f"), seed))
+        assert (done.returncode, done.stdout) == (0, "ran\n") and done.stderr.startswith("dflock: lock calls of python3"), done
+        assert reported(host, "--report", "--json", *python(text, host.path("f"), seed)).returncode == 0
+
+
+def test_a_program_of_another_user(host):
+    """It is not counted, and works."""
+    env = {**environment(host), "DFLOCK_CONFIG": "", "HOME": host.runtime}
+    done = subprocess.run([os.path.join(BUILD, "dflock"), "run", "--report", "setpriv", "--reuid", "65534", "--clear-groups", "flock",
+                           "-s", "/usr/bin/env", "echo", "ran"], env=env, capture_output=True, text=True, timeout=60)
+    assert (done.returncode, done.stdout) == (0, "ran\n") and "none that the preload saw" in done.stderr, done
+
+
 def test_a_child_that_is_ignored(host):
     """A parent may have left SIGCHLD ignored."""
     done = reported(host, "--report", "sh", "-c", "exit 5", preexec_fn=lambda: signal.signal(signal.SIGCHLD, signal.SIG_IGN))
