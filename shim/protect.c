@@ -17,8 +17,7 @@
 #include "wire/seqcopy.h"
 #include "wire/text.h"
 
-/* False in a chroot or a container, where a path leads to another file than the same path does for the keeper. */
-static bool protect_same_root(const struct page *page)
+bool protect_same_root(const struct page *page)
 {
 	struct stat st;
 
@@ -82,10 +81,8 @@ static uint64_t protect_known_by(const struct settings *s, const struct page *pa
 	return now.same ? theirs : s->config_hash;
 }
 
-/* The configuration as this program and this page (NULL: none) know it. Without a page, a keeper that is started reads
- * the program's own path. */
-static struct page_config protect_which(const struct settings *s, const struct settings_config *config,
-					const struct page *page)
+struct page_config protect_which(const struct settings *s, const struct settings_config *config,
+				 const struct page *page)
 {
 	struct page_config mine = {.id = config->id, .young = config->young, .path_hash = s->config_hash};
 
@@ -244,8 +241,7 @@ static void protect_refuse_missing(const struct settings *s, int fd, int error)
 	note_refused(fd, "the configuration cannot be read; put it back, or start the program without it", why);
 }
 
-/* Fills *by, except by->mine. 0, or -errno after the reason was written. */
-static int protect_gather(const struct settings *s, int fd, struct protect_by *by)
+int protect_gather(const struct settings *s, int fd, struct protect_by *by)
 {
 	char why[512];
 	int ret;
@@ -329,70 +325,6 @@ enum protect protect_ask(int fd, struct protect_look *look)
 		return protect_full_look(s, &config, fd, look);
 	look->by.mine = protect_which(s, &config, look->page);
 	return PROTECT_ASK;
-}
-
-/* The page that is in the runtime directory now, or NULL; *by is filled for it. 0, or -errno after a line. */
-static int protect_find_page(struct protect_by *by, const struct page **page)
-{
-	const struct settings *s = settings_get();
-	struct settings_config config;
-	char why[512];
-	int ret = protect_gather(s, NOTE_JOB, by);
-
-	if (ret < 0)
-		return ret;
-	ret = mapping_refresh(by->dir, by->euid, page, why, sizeof(why));
-	if (ret < 0) {
-		note_refused(NOTE_JOB, why, NULL);
-		return ret;
-	}
-	settings_config_now(s, &config);
-	by->mine = protect_which(s, &config, *page);
-	return 0;
-}
-
-int protect_start(struct protect_by *by)
-{
-	const struct page *page;
-
-	return protect_find_page(by, &page);
-}
-
-enum page_answer protect_path(const char *path)
-{
-	const struct page *page;
-	struct protect_by by;
-
-	if (protect_find_page(&by, &page) < 0 || !page || !protect_same_root(page))
-		return PAGE_SAYS_NOTHING;
-	return page_ask(page, &by.mine, path, NULL);
-}
-
-bool protect_rule(int fd, char *text, size_t size)
-{
-	static const char *const kinds[PAGE_RULE_KINDS] = {"path", "glob", "tree"};
-	const struct settings *s = settings_get();
-	char name[PATH_MAX], pattern[PATH_MAX];
-	struct settings_config config;
-	struct page_config mine;
-	const struct page *page;
-	enum page_rule_kind kind;
-	struct text rule;
-	uid_t owner;
-
-	page = s && s->place.config[0] ? mapping_find(sys_geteuid(), &owner) : NULL;
-	if (!page || !protect_same_root(page) || name_read(fd, name) != 0)
-		return false;
-	settings_config(s, &config);
-	mine = protect_which(s, &config, page);
-	if (!page_find_rule(page, &mine, name, &kind, pattern, sizeof(pattern)))
-		return false;
-	text_init(&rule, text, size);
-	text_add(&rule, kinds[kind]);
-	text_add(&rule, " = \"");
-	text_add(&rule, pattern);
-	text_add(&rule, "\"");
-	return true;
 }
 
 enum protect protect_again(int fd, const struct protect_look *look)

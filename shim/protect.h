@@ -59,4 +59,18 @@ enum page_answer protect_path(const char *path);
  * page does not say. */
 bool protect_rule(int fd, char *text, size_t size);
 
+/* --- what protect.c and protect_job.c share --- */
+
+struct settings;
+struct settings_config;
+
+/* False in a chroot or a container, where a path leads to another file than the same path does for the keeper. */
+bool protect_same_root(const struct page *page);
+/* The configuration as this program and this page (NULL: none) know it. Without a page, a keeper that is started reads
+ * the program's own path. */
+struct page_config protect_which(const struct settings *s, const struct settings_config *config,
+				 const struct page *page);
+/* Fills *by, except by->mine. 0, or -errno after the reason was written. */
+int protect_gather(const struct settings *s, int fd, struct protect_by *by);
+
 #endif

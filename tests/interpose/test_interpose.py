@@ -137,6 +137,8 @@ def test_same_when_it_is_reported(world, case):
             assert (reported.stdout, keeper.requests > 0) == (plain.stdout, rules is None)
             # dflock itself cannot read the configuration, which is the fake keeper's.
             assert reported.stderr.count("\n") == 1 and "the report has no lock names" in reported.stderr
+            shown = run(world, case, env=world.environment(DFLOCK_LOG="debug"))
+            assert shown.stdout == plain.stdout and (" us\n" in shown.stderr or case[:2] == ("limits", "closed"))
 
 
 def test_before_libc_knows_the_environment_a_lock_is_refused(world):
