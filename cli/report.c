@@ -27,16 +27,6 @@ static int make_memfd(void)
 	return fd < 0 ? memfd_create("dflock-report", flags) : fd;
 }
 
-/* A command that was started without standard error must not write its messages there. */
-static int above_stdio(int fd)
-{
-	int moved = fd >= 0 && fd <= 2 ? fcntl(fd, F_DUPFD_CLOEXEC, 3) : fd;
-
-	if (moved != fd)
-		close(fd);
-	return moved;
-}
-
 /* All its memory is taken now: a process of the job that found none later would get SIGBUS. */
 static int fill(int fd, struct tally *tally)
 {
@@ -56,7 +46,7 @@ int report_start(struct report *report)
 	char path[64];
 	int ret;
 
-	*report = (struct report){.fd = above_stdio(make_memfd())};
+	*report = (struct report){.fd = make_memfd()};
 	if (report->fd < 0)
 		return -errno;
 	report->tally = calloc(1, sizeof(*report->tally));

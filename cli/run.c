@@ -212,12 +212,27 @@ static int conclude(const struct run_options *options, struct report *report, FI
 	return WIFEXITED(status) && WEXITSTATUS(status) == 0 ? CLI_RUN_NOT_TAKEN : 0;
 }
 
+/* Where dflock was started without standard error, its messages must not get into a file that is opened now. For the
+ * job, these descriptors stay closed. */
+static void fill_stdio(void)
+{
+	int fd;
+
+	do
+		fd = open("/dev/null", O_RDWR | O_CLOEXEC);
+	while (fd >= 0 && fd <= 2);
+	if (fd > 2)
+		close(fd);
+}
+
 static int run_reported(const struct run_options *options)
 {
-	FILE *f = options->report ? open_report(options) : stderr;
 	struct report report;
 	int ret, status;
+	FILE *f;
 
+	fill_stdio();
+	f = options->report ? open_report(options) : stderr;
 	if (!f)
 		return CLI_RUN_FAILED;
 	ret = report_start(&report);

@@ -172,14 +172,19 @@ def test_a_job_that_closes_all_descriptors(host):
     assert report.done.returncode == 0, report.done
 
 
-def test_a_job_without_standard_descriptors(host):
-    """The tally must not be what the job's output is written to."""
+@pytest.mark.parametrize("closed", ["<&- >&- 2>&-", "2>&-"])
+def test_a_job_without_standard_descriptors(host, closed):
+    """Neither the tally nor the report may be what is written to as standard output or error, by the job or by dflock."""
     file = os.path.join(host.runtime, "report")
-    done = subprocess.run(["sh", "-c", '"$@" <&- >&- 2>&-', "sh", os.path.join(BUILD, "dflock"), "run", "--report=" + file, "--json",
-                           "flock", host.path("f"), "sh", "-c", "echo spoilt; echo spoilt >&2; true"], env=environment(host))
-    assert done.returncode == 0
+    done = subprocess.run(["sh", "-c", '"$@" ' + closed, "sh", os.path.join(BUILD, "dflock"), "run", "--report=" + file, "--json",
+                           "--require=taken", "flock", host.path("g"), "sh", "-c", "ls -l /proc/$$/fd >\"$0.fds\"; echo no >&2; true", file],
+                          env=environment(host), stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    assert done.returncode == 122
     with open(file) as f:
-        has(json.load(f)["files"][0], calls=1, taken=1)
+        has(json.load(f)["files"][0], calls=1, taken_unprotected=1)
+    with open(file + ".fds") as f:
+        text = f.read()
+        assert "/dev/null" not in text and "report" not in text.replace(file + ".fds", ""), text
 
 
 def test_a_job_that_changes_its_root(host):
@@ -365,19 +370,26 @@ def test_a_child_that_is_ignored(host):
 def test_what_the_variable_may_name(host, hostile):
     """Nothing but a tally is mapped or written, and nothing but a /proc/PID/fd/N is opened."""
     path = os.path.join(host.runtime, "named")
+    tally = subprocess.run([os.path.join(BUILD, "dflock"), "run", "--report=/dev/null", "sh", "-c", 'cat "$DFLOCK_REPORT"'],
+                           env=environment(host), capture_output=True).stdout
+    assert len(tally) > 1000000
     with open(path, "wb") as f:
-        f.write(b"x" * 3000000)
+        f.write(tally)
     own = os.open(path, os.O_RDWR)
     if hostile == "fifo":
         path = os.path.join(host.runtime, "fifo")
         os.mkfifo(path)
     name = {"device": "/dev/zero", "descriptor": f"/proc/{os.getpid()}/fd/{own}", "other": "/proc/self/fd/../fd/0"}.get(hostile, path)
-    done = subprocess.run(["flock", host.path("f"), "echo", "ran"], env={**host.env(), "DFLOCK_REPORT": name}, stdin=subprocess.DEVNULL,
-                          capture_output=True, text=True, timeout=60)
+    log = os.path.join(host.runtime, "strace")
+    done = subprocess.run(["strace", "-f", "-e", "trace=open,openat", "-o", log, "env", "LD_PRELOAD=" + host.env()["LD_PRELOAD"],
+                           "DFLOCK_REPORT=" + name, "flock", host.path("f"), "echo", "ran"], env=environment(host),
+                          stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=60)
     assert (done.returncode, done.stdout, done.stderr) == (0, "ran\n", "")
-    with open(os.path.join(host.runtime, "named"), "rb") as f:
-        assert f.read() == b"x" * 3000000
+    with open(log) as f:
+        assert (f'"{name}"' in f.read()) == (hostile == "descriptor")
     os.close(own)
+    with open(os.path.join(host.runtime, "named"), "rb") as f:
+        assert f.read() == tally
 
 
 # --- --require=taken ---

@@ -1,4 +1,5 @@
 """Programs behave the same with the shim as without it, wherever they call from."""
+import json
 import os
 import re
 import subprocess
@@ -139,6 +140,21 @@ def test_same_when_it_is_reported(world, case):
             assert reported.stderr.count("\n") == 1 and "the report has no lock names" in reported.stderr
             shown = run(world, case, env=world.environment(DFLOCK_LOG="debug"))
             assert shown.stdout == plain.stdout and (" us\n" in shown.stderr or case[:2] == ("limits", "closed"))
+
+
+@pytest.mark.parametrize("program, space", [(("places", "constructor"), "flock"), (("syscall_calls", "main"), "record")])
+@pytest.mark.parametrize("protected", [True, False])
+def test_a_report_goes_by_what_the_keeper_says(world, program, space, protected):
+    """Where the page says nothing; and the kernel's lock alone is no lease."""
+    def answer(connection):
+        while request := connection.receive():
+            connection.grant(request) if protected else connection.send(fk.NOT_PROTECTED)
+
+    file = world.folder / "report"
+    with world.keeper(answer, with_page=False):
+        run(world, (*program, "{lock}"), wrap=["env", "LD_PRELOAD=", str(BUILD / "dflock"), "run", f"--report={file}", "--json"])
+    row = next(row for row in json.loads(file.read_text())["files"] if row["space"] == space)
+    assert row["taken"] + row["taken_unprotected"] > 0 == row["taken_unprotected" if protected else "taken"], row
 
 
 def test_before_libc_knows_the_environment_a_lock_is_refused(world):
