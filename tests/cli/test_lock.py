@@ -7,6 +7,7 @@ import subprocess
 import pytest
 from harness import Job, wait_until
 from harness.host import CLI
+from harness.system import Place, SystemHost
 
 
 @pytest.fixture
@@ -162,3 +163,33 @@ def test_a_directory_that_something_else_has(make_host):
     a.start()
     done = lock(a, "nightly", "echo", "ran")
     assert (done.stdout, done.returncode) == ("", 123) and "names" in done.stderr
+
+
+@pytest.fixture
+def system(redis, folder):
+    os.chmod(redis.socket, 0o777)
+    place = Place()
+    host = SystemHost(redis, folder, place)
+    host.init()
+    yield host
+    host.stop()
+    place.end()
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="runs programs as other users, and so needs root")
+def test_all_users_of_a_system_share_the_names(system):
+    job = Job(system, *system.as_user(12345, CLI, "lock", "nightly", "sh", "-c", "echo held $DFLOCK_FENCE; read line"))
+    held, fence = job.line().split()
+    assert held == "held" and int(fence) > 0
+
+    def tried(uid):
+        words = [*system.inside, *system.as_user(uid, CLI, "lock", "-n", "nightly", "echo", "ran")]
+        return subprocess.run(words, env=system.env(), capture_output=True, text=True, timeout=60)
+
+    for uid in (23456, 0):
+        assert (tried(uid).stdout, tried(uid).returncode) == ("", 1)
+    job.end()
+    for uid in (23456, 0):
+        assert tried(uid).stdout == "ran\n"
+    mode = os.stat(system.place.outside(os.path.join(system.runtime, "names"))).st_mode
+    assert mode & 0o7777 == 0o1777
