@@ -14,6 +14,7 @@
 #include "cli/program.h"
 #include "cli/report.h"
 #include "cli/require.h"
+#include "wire/rundir.h"
 
 static const char run_doc[] =
 	"Runs JOB, found in PATH, with libdflock.so in LD_PRELOAD, so that its file locks, and those of all programs "
@@ -174,17 +175,37 @@ static FILE *open_report(const struct run_options *options)
 	return f;
 }
 
+/* For the lock names. NULL: there is none, or it is invalid, and a line said so. */
+static struct config *load_config(void)
+{
+	char why[CLI_LINE_BYTES], dir[PLACE_DIR_BYTES], names[PLACE_DIR_BYTES + sizeof(NAMES_DIR) + 1], *path = NULL;
+	struct config *config;
+	struct place place;
+
+	cli_place(&place, NULL);
+	if (!place.config[0])
+		return NULL;
+	if (config_load(place.config, &config, why, sizeof(why))) {
+		cli_error("the report has no lock names: %s", why);
+		return NULL;
+	}
+	/* Those of `dflock lock` are the keeper's own. */
+	if (rundir_find(&place, geteuid(), dir, why, sizeof(why)) == 0) {
+		snprintf(names, sizeof(names), "%s/" NAMES_DIR, dir);
+		path = realpath(names, NULL);
+	}
+	if (path && config_set_names(config, path))
+		cli_error("the report has not all lock names: %s", strerror(ENOMEM));
+	free(path);
+	return config;
+}
+
 /* A report that cannot be written changes nothing in what the job did: the exit status stays. */
 static void write_report(const struct run_options *options, const struct report *report, FILE *f)
 {
-	struct config *config = NULL;
-	char why[CLI_LINE_BYTES];
-	struct place place;
+	struct config *config = load_config();
 	bool written;
 
-	cli_place(&place, NULL);
-	if (place.config[0] && config_load(place.config, &config, why, sizeof(why)))
-		cli_error("the report has no lock names: %s", why);
 	/* It fails where it has no meaning: for a terminal, a pipe. */
 	if (f != stderr && ftruncate(fileno(f), 0) && errno != EINVAL)
 		cli_error("%s: %s", options->report_file, strerror(errno));

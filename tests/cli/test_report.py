@@ -78,6 +78,11 @@ def test_for_people(host):
     assert "dflock.conf(5)" in lines[4] and "dflock doctor PROGRAM" in lines[5] and len(lines) == 6
 
 
+def test_a_lock_without_a_file(host):
+    report = Report(host, os.path.join(BUILD, "dflock"), "lock", "nightly", "echo", "ran")
+    assert report.done.stdout == "ran\n" and has(report.row("nightly", "flock"), calls=1, taken=1)["lock"] == "lock:nightly"
+
+
 def test_no_lock_at_all(host):
     done = host.cli("run", "--report", "true")
     assert (done.returncode, done.stdout) == (0, "")
