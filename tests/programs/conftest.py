@@ -4,7 +4,6 @@ a folder that every host sees through a FUSE view of its own, as on a mount whos
 kernel locks.
 """
 import os
-import shutil
 
 import pytest
 from harness import Job, Views, wait_until
@@ -76,8 +75,3 @@ def views(folder):
     views = Views(os.path.join(folder, "data"), [os.path.join(folder, "files-" + name) for name in VIEWERS])
     yield views.data
     views.unmount()
-
-
-def needs(program, package):
-    """A mark: without the program the test is skipped, and says which package has it."""
-    return pytest.mark.skipif(not shutil.which(program), reason=f"there is no {program}: apt-get install {package}")

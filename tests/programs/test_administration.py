@@ -8,7 +8,7 @@ import socket
 import pytest
 from harness import Job, wait_until
 
-from conftest import needs
+from installed import needs
 from machines import Machine
 
 

@@ -5,7 +5,7 @@ import signal
 import pytest
 from harness import Job
 
-from conftest import needs
+from installed import needs
 
 HOLD = ["sh", "-c", "echo held; read line"]
 # Words that wait; words that do not, what these say if the lock is taken, and with which status they end.

@@ -9,7 +9,7 @@ import subprocess
 import pytest
 from harness import Job, wait_until
 
-from conftest import needs
+from installed import needs
 
 CALLS = "flock,fcntl,link,linkat"
 
@@ -99,3 +99,34 @@ def test_flock_around_parallel_semaphore(pair):
     for pid in job.processes():
         os.kill(pid, 9)
     wait_until(lambda: not pair.is_busy(), "it is free")
+
+
+DOVECOT = """base_dir = %s
+state_dir = %s
+log_path = /dev/stderr
+mail_location = maildir:%s
+ssl = no
+"""
+
+
+@needs("doveadm", "dovecot-core (not by scripts/install-deps.sh: it starts a server)")
+def test_doveadm(hosts):
+    """It runs doveconf, which starts doveadm again, with the variables alone that import_environment names."""
+    host = hosts[0]
+    config = host.path("dovecot.conf")
+
+    def preloads():
+        """How often the library is opened. doveadm ends with an error then: it serves no mail to root."""
+        host.run("strace", "-f", "-o", host.path("trace"), "-e", "trace=openat", "-E", "LD_PRELOAD=" + host.env()["LD_PRELOAD"], "doveadm",
+                 "-c", config, "mailbox", "list", "-u", "nobody")
+        with open(host.path("trace")) as f:
+            return sum("libdflock.so" in line for line in f)
+
+    with open(config, "w") as f:
+        f.write(DOVECOT % (host.files, host.files, host.files))
+    assert preloads() == 2, "doveadm and doveconf"
+    with open(config, "a") as f:
+        f.write("import_environment = $import_environment LD_PRELOAD\n")
+    assert preloads() == 3, "and doveadm again"
+    said = host.cli("doctor", "doveadm", check=False).stdout
+    assert re.search(r"problem: \S+doveadm: it runs doveconf, which cleans the environment", said)
