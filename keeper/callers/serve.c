@@ -182,8 +182,8 @@ static void serve_closed(struct session *s, struct lease *lease, bool needed, in
 {
 	struct store_range range = serve_range(s);
 
-	if (lease->state == LEASE_UNSURE)
-		return; /* LEASE_EV_STANDS or _GONE serves again */
+	if (lease_is_unsure(lease->state))
+		return; /* it serves again when it opens or is lost */
 	if (lease->state == LEASE_SHRINKING && range.mode == WIRE_SHARED)
 		return; /* LEASE_EV_SHRUNK does */
 	/* No other host has anything in the way, and a test needs no pin. */

@@ -56,8 +56,6 @@ static void open_lease(struct lease *lease, enum lease_event event)
 {
 	if (!lease->held_at)
 		lease->held_at = time(NULL);
-	lease->stands = false;
-	lease_set_forgotten(lease, false);
 	if (recall_is_served(lease, event)) {
 		lease->recall = RECALL_NONE;
 		askers_forget(lease);
@@ -66,7 +64,7 @@ static void open_lease(struct lease *lease, enum lease_event event)
 	supersede(lease);
 	/* It could not be closed when the others were opened. Not one that is new: a caller needs a single one that
 	 * covers all he wants. */
-	if (event != LEASE_EV_STANDS && event != LEASE_EV_SHRUNK)
+	if (event != LEASE_EV_STOPPED && event != LEASE_EV_SHRUNK)
 		return;
 	if (is_superseded(lease))
 		queue_raise(lease, LEASE_EV_SUPERSEDED);
@@ -82,8 +80,24 @@ static void become_shared(struct lease *lease)
 	lease->range.mode = WIRE_SHARED;
 }
 
-static void act(struct lease *lease, unsigned actions, enum lease_event event)
+/* Its holders end. */
+static void lose(struct lease *lease, enum table_why why)
 {
+	struct keeper *k = lease_keeper(lease);
+
+	leasepage_close_lock(lease->lock); /* lost_has_holders() */
+	table_lose(k->table, lease->slot, why);
+	lease->slot = TABLE_NO_SLOT; /* the parent frees it */
+	lost_end_holders(k);
+	lost_report(lease, why == TABLE_WHY_FORGOTTEN
+				   ? "the store lost its memory, and it could not be put back in time"
+				   : "it was not renewed in time, and the store gave it up");
+}
+
+/* from: the state before. */
+static void act(struct lease *lease, unsigned actions, enum lease_state from, enum lease_event event)
+{
+	bool forgotten = from == LEASE_FORGOTTEN || event == LEASE_EV_FORGOTTEN;
 	struct keeper *k = lease_keeper(lease);
 
 	if (actions & LEASE_DO_STOP_PROBE && lease_is_probed(lease))
@@ -104,15 +118,8 @@ static void act(struct lease *lease, unsigned actions, enum lease_event event)
 		lease_send_confirm(lease);
 	if (actions & LEASE_DO_TELL_IN_USE)
 		askers_tell(lease);
-	if (actions & LEASE_DO_LOST) {
-		leasepage_close_lock(lease->lock); /* lost_has_holders() */
-		table_lose(k->table, lease->slot, lease->forgotten ? TABLE_WHY_FORGOTTEN : TABLE_WHY_TAKEN);
-		lease->slot = TABLE_NO_SLOT; /* the parent frees it */
-		lost_end_holders(k);
-	}
 	if (actions & LEASE_DO_LOST)
-		lost_report(lease, lease->forgotten ? "the store lost its memory, and it could not be put back in time"
-						    : "it was not renewed in time, and the store gave it up");
+		lose(lease, forgotten ? TABLE_WHY_FORGOTTEN : TABLE_WHY_TAKEN);
 	if (actions & LEASE_DO_OPEN)
 		open_lease(lease, event);
 	if (actions & LEASE_DO_SERVE)
@@ -124,11 +131,14 @@ static void act(struct lease *lease, unsigned actions, enum lease_event event)
 		queue_raise(lease, LEASE_EV_DRAINED);
 	if (actions & LEASE_DO_PROBE)
 		lease_start_probe(lease);
+	if (actions & LEASE_DO_AWAIT_PROBE && !lease_is_probed(lease))
+		queue_raise(lease, LEASE_EV_STOPPED);
 }
 
 static void enter(struct lease *lease, enum lease_state next)
 {
 	struct keeper *k = lease_keeper(lease);
+	bool was_unsure = lease_is_unsure(lease->state);
 
 	if (next == lease->state)
 		return;
@@ -136,8 +146,10 @@ static void enter(struct lease *lease, enum lease_state next)
 		waiters_detach(lease);
 	if (lease->state == LEASE_HELD) /* mutant: page-closed */
 		leasepage_close(lease); /* first of all */
-	lease_set_state(lease, next, lease->forgotten);
-	if (next == LEASE_UNSURE)
+	lease_set_state(lease, next);
+	if (was_unsure && lease_is_unsure(next))
+		return; /* its slot says so, and the timer of a question that was refused goes on */
+	if (lease_is_unsure(next))
 		table_doubt(k->table, lease->slot);
 	else if (next == LEASE_HELD || next == LEASE_SHRINKING)
 		table_hold(k->table, lease->slot);
@@ -247,20 +259,18 @@ static void is_in_use(struct lease *lease)
 
 static void run_step(struct lease *lease, enum lease_event event)
 {
+	enum lease_state from = lease->state;
 	struct lease_step step;
 
 	if (!still_holds(lease, event))
 		return;
-	step = lease_step(lease->state, event);
+	step = lease_step(from, event);
 	log_debug("%s %.8s: %s in %s -> %s", lease->lock->file->name, lease->token, lease_event_name(event),
-		  lease_state_name(lease->state), lease_state_name(step.next));
+		  lease_state_name(from), lease_state_name(step.next));
 	enter(lease, step.next);
-	/* What an earlier answer said of it is worth nothing any more. */
-	if (event == LEASE_EV_EXPIRED || event == LEASE_EV_FORGOTTEN)
-		lease->stands = false;
-	lease->lapsed = (lease->state == LEASE_UNSURE || lease->state == LEASE_ASKING) &&
-			(lease->lapsed || event == LEASE_EV_EXPIRED);
-	act(lease, step.actions, event);
+	if (event == LEASE_EV_EXPIRED)
+		lease->lapsed = true;
+	act(lease, step.actions, from, event);
 	if (lease->state == LEASE_ENDED) {
 		table_vacate(lease_keeper(lease)->table, lease->slot);
 		lease->slot = TABLE_NO_SLOT;
@@ -395,7 +405,7 @@ void act_leave_all(struct keeper *k)
 
 	HASH_ITER (hh, k->leases, lease, next) {
 		uv_timer_stop(&lease->timer);
-		lease->state = LEASE_ENDED;
+		lease_set_state(lease, LEASE_ENDED);
 		lease->slot = TABLE_NO_SLOT;
 		lease_stop_probe(lease);
 	}

@@ -53,9 +53,7 @@ struct lease {
 	struct lease *whole;     /* is to take the place of a part of this one, which is splitting; else NULL */
 	bool insist;             /* asking: the holders are to be asked, though others wait that they know of */
 	struct answers *answers; /* asking: what holders said is in the way; NULL: none has said anything yet */
-	bool forgotten;          /* unsure: the store has lost it; to be put back */
-	bool lapsed;             /* asking, unsure: the deadline has passed since it was asked for, or known to stand */
-	bool stands;             /* unsure: the store confirmed it, but the probe has not stopped yet */
+	bool lapsed;             /* asking: the deadline has passed since: a message that it was granted may be older */
 	struct store_blocker *blockers; /* asking: who was in the way when last asked; NULL or blocker_count of them */
 	size_t blocker_count;
 	enum recall_level recall;
@@ -181,11 +179,9 @@ static inline bool lease_is_part(const struct lease *lease)
  * (queue.h). */
 void lease_start_timer(struct lease *lease, int64_t ms);
 
-/* Those that are unsure and forgotten are counted: each answer of the store asks whether there are any, and there may be
- * as many answers as leases. */
-void lease_set_state(struct lease *lease, enum lease_state state, bool forgotten);
-/* The store has lost it, and it is to be put back; or it was. */
-void lease_set_forgotten(struct lease *lease, bool forgotten);
+/* Those that are forgotten are counted: each answer of the store asks whether there are any, and there may be as many
+ * answers as leases. */
+void lease_set_state(struct lease *lease, enum lease_state state);
 
 bool range_covers(const struct store_range *a, const struct store_range *b); /* whatever b allows, a does */
 bool range_overlaps(const struct store_range *a, const struct store_range *b);

@@ -52,8 +52,8 @@ static void probe_said(struct lease *lease, enum probe_answer answer, int error,
 	}
 	if (answer == PROBE_FREE || answer == PROBE_SHARED)
 		lease->probe_pause_ms = 0;
-	if (last && lease->state == LEASE_UNSURE && lease->stands)
-		return queue_raise(lease, LEASE_EV_STANDS);
+	if (last && lease->state == LEASE_STANDING)
+		return queue_raise(lease, LEASE_EV_STOPPED);
 	switch (answer) {
 	case PROBE_FREE:
 		/* Free, but a caller here needs it and no other host waits for it. */

@@ -347,21 +347,23 @@ static void on_shrink(void *arg, const struct store_reply *reply)
 static void stands(struct lease *lease, const struct store_reply *reply, int64_t sent_ns)
 {
 	struct keeper *k = lease_keeper(lease);
+	enum lease_event event = LEASE_EV_STANDS;
 
-	lease_set_forgotten(lease, false);
+	if (reply->mode != lease->range.mode)
+		event = LEASE_EV_UNSHRUNK; /* mutant: unshrunk */
 	if (lease_is_ours(lease->state))
 		table_confirm(k->table, lease->slot);
-	deadline_renewed(k, sent_ns);
-	if (k->deadline.expired) { /* it stood when that was said, but the answer took longer than the host's time */
-		if (lease->state == LEASE_UNSURE)
-			lease_send_confirm(lease);
-		return;
+	/* Nothing is renewed while leases are forgotten, and this may be the last of them. Its time has not passed. */
+	if (lease->state == LEASE_FORGOTTEN) {
+		queue_raise(lease, event);
+		queue_settle(k);
+		return deadline_renewed(k, sent_ns);
 	}
-	if (reply->mode != lease->range.mode)
-		return queue_raise(lease, LEASE_EV_UNSHRUNK); /* mutant: unshrunk */
-	lease->stands = lease_is_probed(lease);               /* see on_probe() */
-	if (!lease->stands)
-		queue_raise(lease, LEASE_EV_STANDS);
+	deadline_renewed(k, sent_ns);
+	if (!k->deadline.expired)
+		queue_raise(lease, event);
+	else if (lease_is_unsure(lease->state)) /* it stood then, but the answer took longer than the host's time */
+		lease_send_confirm(lease);
 }
 
 static void take_confirm(struct lease *lease, const struct store_reply *reply, int64_t sent_ns)
@@ -390,7 +392,7 @@ static void send_confirm(struct lease *lease)
 
 	k->requests.confirms_sent++;
 	lease->confirm_sent = true;
-	if (lease->forgotten)
+	if (lease->state == LEASE_FORGOTTEN)
 		store_reclaim(k->store, file->name, file->inode, lease->token, lease->fence, &lease->range, on_confirm,
 			      request_new(lease));
 	else
@@ -406,7 +408,7 @@ void requests_send_confirms(struct keeper *k)
 		DL_DELETE2(k->requests.confirms, lease, confirm_prev, confirm_next);
 		lease->confirm_waits = false;
 		lease->requests--;
-		if (lease->state == LEASE_UNSURE)
+		if (lease_is_unsure(lease->state))
 			send_confirm(lease);
 	}
 }
@@ -420,7 +422,7 @@ static void on_confirm(void *arg, const struct store_reply *reply)
 	bool again;
 
 	deadline_notice(k);
-	again = lease->confirm_again && lease->state == LEASE_UNSURE;
+	again = lease->confirm_again && lease_is_unsure(lease->state);
 	request_end(request, &sent_ns);
 	k->requests.confirms_sent--;
 	lease->confirm_sent = lease->confirm_again = false;

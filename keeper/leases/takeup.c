@@ -28,6 +28,7 @@ static struct file *take_up_file(struct keeper *k, const struct table_entry *ent
 bool takeup_entry(void *arg, const struct table_entry *entry)
 {
 	struct keeper *k = arg;
+	enum lease_state unsure = entry->forgotten ? LEASE_FORGOTTEN : LEASE_TAKEN_UP;
 	struct file *file = take_up_file(k, entry);
 	struct lease *lease =
 		file ? lease_take_up(&file->locks[entry->range.space], &entry->range, entry->token, entry->uid) : NULL;
@@ -40,8 +41,7 @@ bool takeup_entry(void *arg, const struct table_entry *entry)
 	room_add(lease);
 	lease->fence = entry->fence;
 	lease->slot = entry->slot;
-	lease->state = entry->unsure ? LEASE_UNSURE : LEASE_RELEASING; /* mutant: taken-up */
-	lease_set_forgotten(lease, entry->forgotten);
+	lease_set_state(lease, entry->unsure ? unsure : LEASE_RELEASING); /* mutant: taken-up */
 	if (entry->unsure) {
 		table_set_on_lost(k->table, lease->slot, config_on_lost(k->config, file->path));
 		reopen_file(file);

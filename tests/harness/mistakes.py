@@ -41,7 +41,7 @@ SIMULATOR = {
     "nobody is frozen": [condition("freeze", "false")],
     "holders go on before the leases are confirmed": [put("thaw", "!slots_any(freeze->table, SLOTS_IN(TABLE_UNSURE))", "true")],
     "holders of lost leases go on": [condition("lost", "true")],
-    "put back after the deadline": [condition("grace-too-late", "false"), put("grace-lapsed", "lease->lapsed", "false")],
+    "put back after the deadline": [step("UNSURE", "FORGOTTEN", "FORGOTTEN", "LEASE_DO_CONFIRM"), step("FORGOTTEN", "EXPIRED", "FORGOTTEN", "0")],
     "a fence is not compared": [put("confirm", " and number(lease.fence) == ARGV[4]", "")],
     "what an old snapshot says of a lease is put back": [condition("reclaim-shared", "false")],
     "a lost memory under standing connections never opens": [skip("grace-timer")],
