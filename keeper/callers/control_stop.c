@@ -185,7 +185,7 @@ static void on_stop_timer(uv_timer_t *timer)
 
 void control_stop(struct session *s)
 {
-	s->state = SESSION_STOPPING;
+	session_enter(s, SESSION_STOPPING);
 	if (!store_is_up(s->keeper->store))
 		control_stop_store_down(s->keeper);
 	if (s->state == SESSION_STOPPING)

@@ -146,7 +146,7 @@ static bool is_newcomer(const struct session *s, const struct lease *lease, bool
 	if (lease->recall < RECALL_WAIT || s->holds.exclusive || before_count(&s->before) || needed ||
 	    caller_is_nonblocking(s))
 		return false;
-	return s->request.mode == WIRE_EXCLUSIVE || !(s->holds.shared || s->shared_in_use);
+	return s->request.mode == WIRE_EXCLUSIVE || !(s->holds.shared || s->shared == SESSION_SHARED_IN_USE);
 }
 
 static void pin(struct session *s, struct lease *lease, int64_t now, int64_t sure_until)
@@ -167,7 +167,7 @@ static void pin(struct session *s, struct lease *lease, int64_t now, int64_t sur
 		return;
 	}
 	s->waiter.pin_until_ns = until < sure_until ? until : sure_until;
-	s->state = SESSION_PINNED;
+	session_enter(s, SESSION_PINNED);
 	room_leave(&s->waiter);
 	waiters_leave(&s->waiter);
 	serve_start_timer(s, (s->waiter.pin_until_ns - now) / NS_PER_MS);
@@ -191,8 +191,8 @@ static void serve_closed(struct session *s, struct lease *lease, bool needed, in
 		pin(s, lease, now, sure_until);
 		return;
 	}
-	if (lease->recall == RECALL_WAIT && range.mode == WIRE_SHARED && !s->shared_tested && !needed &&
-	    !caller_is_nonblocking(s)) {
+	if (lease->recall == RECALL_WAIT && range.mode == WIRE_SHARED && s->shared == SESSION_SHARED_UNTESTED &&
+	    !needed && !caller_is_nonblocking(s)) {
 		lookup_test_shared(s);
 		return;
 	}
@@ -329,7 +329,7 @@ void serve_begin(struct session *s, struct lock *lock)
 {
 	struct waiter *w = &s->waiter;
 
-	s->state = SESSION_WAITING;
+	session_enter(s, SESSION_WAITING);
 	s->named_dead = s->told_waiting = s->told_away = false;
 	s->away_ns = 0;
 	w->range = serve_range(s);

@@ -358,5 +358,5 @@ void status_start(struct session *s)
 		session_refuse(s, "the keeper has no memory left");
 		return;
 	}
-	s->state = SESSION_STATUS;
+	session_enter(s, SESSION_STATUS);
 }

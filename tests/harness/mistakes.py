@@ -63,7 +63,7 @@ RARE = {"the page says for a second that leases are sure", "a fence is not compa
 
 # A keeper that ..., found by random sequences of calls: model/test_model.py.
 MODEL = {
-    "grants everything": [become("serve-new", "s->state = SESSION_PINNED; session_grant(s, clock_now_ns() + NS_PER_MS * 1000, 1);")],
+    "grants everything": [become("serve-new", "session_enter(s, SESSION_PINNED); session_grant(s, clock_now_ns() + NS_PER_MS * 1000, 1);")],
     "gives back what is in use": [condition("record-free", "true")],
     "thinks that shared and exclusive get along": SIMULATOR["shared and exclusive get along"],
     "knows no deadlock": [condition("chase", "true")],
