@@ -192,7 +192,7 @@ static unsigned reap(struct keeper *k)
 	}
 	DL_FOREACH_SAFE2 (k->unused, file, next_file, unused_next) {
 		DL_DELETE2(k->unused, file, unused_prev, unused_next);
-		file->listed = false;
+		file->unused_prev = NULL;
 		if (!file_is_used(file))
 			free_file(file);
 	}

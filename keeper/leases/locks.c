@@ -165,9 +165,8 @@ void file_learnt(struct file *file, const struct identity *id)
 
 void file_unused(struct file *file)
 {
-	if (file->listed)
+	if (file->unused_prev)
 		return;
-	file->listed = true;
 	DL_APPEND2(file->keeper->unused, file, unused_prev, unused_next);
 }
 

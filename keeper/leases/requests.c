@@ -391,7 +391,7 @@ static void send_confirm(struct lease *lease)
 	const struct file *file = lease->lock->file;
 
 	k->requests.confirms_sent++;
-	lease->confirm_sent = true;
+	lease->confirm = CONFIRM_SENT;
 	if (lease->state == LEASE_FORGOTTEN)
 		store_reclaim(k->store, file->name, file->inode, lease->token, lease->fence, &lease->range, on_confirm,
 			      request_new(lease));
@@ -406,7 +406,7 @@ void requests_send_confirms(struct keeper *k)
 		struct lease *lease = k->requests.confirms;
 
 		DL_DELETE2(k->requests.confirms, lease, confirm_prev, confirm_next);
-		lease->confirm_waits = false;
+		lease->confirm = CONFIRM_NONE;
 		lease->requests--;
 		if (lease_is_unsure(lease->state))
 			send_confirm(lease);
@@ -422,10 +422,10 @@ static void on_confirm(void *arg, const struct store_reply *reply)
 	bool again;
 
 	deadline_notice(k);
-	again = lease->confirm_again && lease_is_unsure(lease->state);
+	again = lease->confirm == CONFIRM_STALE && lease_is_unsure(lease->state);
 	request_end(request, &sent_ns);
 	k->requests.confirms_sent--;
-	lease->confirm_sent = lease->confirm_again = false;
+	lease->confirm = CONFIRM_NONE;
 	if (!again) {
 		take_confirm(lease, reply, sent_ns);
 	} else {
@@ -451,13 +451,17 @@ void lease_send_confirm(struct lease *lease)
 {
 	struct keeper *k = lease_keeper(lease);
 
-	if (lease->confirm_sent) {
-		lease->confirm_again = true;
+	switch (lease->confirm) {
+	case CONFIRM_NONE:
+		lease->confirm = CONFIRM_WAITS;
+		lease->requests++;
+		DL_APPEND2(k->requests.confirms, lease, confirm_prev, confirm_next);
+		return;
+	case CONFIRM_SENT:
+		lease->confirm = CONFIRM_STALE;
+		return;
+	case CONFIRM_WAITS:
+	case CONFIRM_STALE:
 		return;
 	}
-	if (lease->confirm_waits)
-		return;
-	lease->confirm_waits = true;
-	lease->requests++;
-	DL_APPEND2(k->requests.confirms, lease, confirm_prev, confirm_next);
 }
