@@ -7,6 +7,7 @@
 #include "keeper/leases/keeper.h"
 #include "keeper/guard/table_notes.h"
 #include "keeper/kernel/mounts.h"
+#include "keeper/kernel/refind.h"
 #include "keeper/leases/locks.h"
 #include "keeper/leases/reopen.h"
 #include "keeper/leases/room.h"
@@ -20,8 +21,8 @@ static struct file *take_up_file(struct keeper *k, const struct table_entry *ent
 	int fd = -1;
 
 	/* What nobody relies on is given back without a look at the file. */
-	if (entry->unsure && (!file || file->fd < 0))
-		fd = reopen_at_once(&(struct file_key){.dev = entry->dev, .ino = entry->ino}, local, entry->path);
+	if (entry->unsure && local && (!file || file->fd < 0))
+		fd = refind_at_once(entry->dev, entry->ino, entry->path);
 	return file_get(k, &st, local, entry->path, entry->name, fd, &file) == 0 ? file : NULL;
 }
 
