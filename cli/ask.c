@@ -240,3 +240,22 @@ int ask_status(struct ask *ask, const struct place *place, char **json, size_t *
 		close(fd);
 	return ret;
 }
+
+json_t *ask_status_json(struct ask *ask, const struct place *place, char why[CLI_LINE_BYTES])
+{
+	json_error_t error;
+	json_t *status;
+	size_t len;
+	char *text;
+
+	if (ask_status(ask, place, &text, &len, why))
+		return NULL;
+	status = json_loadb(text, len, 0, &error);
+	free(text);
+	if (json_is_object(status))
+		return status;
+	json_decref(status);
+	snprintf(why, CLI_LINE_BYTES, "the status of the keeper (pid %d) makes no sense (%s); is it another version's?",
+		 (int)ask->pid, error.text);
+	return NULL;
+}
