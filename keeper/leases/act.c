@@ -9,6 +9,7 @@
 #include "keeper/leases/keeper.h"
 #include "keeper/leases/answers.h"
 #include "keeper/leases/askers.h"
+#include "keeper/leases/confirm.h"
 #include "keeper/leases/deadline.h"
 #include "keeper/leases/inquiry.h"
 #include "keeper/leases/leasepage.h"
@@ -390,7 +391,7 @@ void act_start(struct keeper *k)
 	static const struct queue_work work = {.timer = lease_timeout,
 					       .asked = asked,
 					       .step = run_step,
-					       .send = requests_send_confirms,
+					       .send = confirm_send_waiting,
 					       .obey = obey_recall,
 					       .reap = reap};
 

@@ -39,10 +39,10 @@ struct asker {
 /* How badly another host wants a lease: the larger counts. */
 enum recall_level { RECALL_NONE, RECALL_LINGER, RECALL_ASK, RECALL_WAIT };
 
-/* The question whether a lease stands: requests.c. */
+/* The question whether a lease stands: confirm.c. */
 enum confirm_state {
 	CONFIRM_NONE,
-	CONFIRM_WAITS, /* to be sent: keeper->requests.confirms */
+	CONFIRM_WAITS, /* to be sent: keeper->confirms.waiting */
 	CONFIRM_SENT,
 	CONFIRM_STALE, /* sent, but what it asks about has changed: it is asked again, whatever the answer says */
 };
@@ -70,18 +70,22 @@ struct lease {
 	uint32_t slot;             /* in the table, while it is a lease */
 	struct leases_slot *shown; /* in the page; NULL: not, or closed */
 
-	/* requests.c */
+	/* awaited.c, confirm.c */
 	unsigned requests; /* store requests under way, or waiting to be sent */
-	uint64_t offered;  /* asking: the fence that the store has granted it with; 0 */
-	bool queued;       /* asking: the store has it in its queue; also with `insist` */
-	bool insist;       /* asking: the holders are to be asked, though others wait that they know of */
-	bool lapsed;       /* asking: the deadline has passed since: a message that it was granted may be older */
 	bool warned;       /* an error that repeats was logged */
+
+	/* requests.c */
+	uint64_t offered; /* asking: the fence that the store has granted it with; 0 */
+	bool queued;      /* asking: the store has it in its queue; also with `insist` */
+	bool insist;      /* asking: the holders are to be asked, though others wait that they know of */
+	bool lapsed;      /* asking: the deadline has passed since: a message that it was granted may be older */
 	struct store_blocker *blockers; /* asking: who was in the way when last asked; NULL or blocker_count of them */
 	size_t blocker_count;
 	struct answers *answers; /* asking: what holders said is in the way; NULL: none has said anything yet */
+
+	/* confirm.c */
 	enum confirm_state confirm;
-	struct lease *confirm_prev, *confirm_next; /* keeper->requests.confirms */
+	struct lease *confirm_prev, *confirm_next; /* keeper->confirms.waiting */
 
 	/* split.c */
 	bool splitting;      /* parts of it are asked for, to take its place: those whose `whole` it is */
