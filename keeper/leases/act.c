@@ -2,7 +2,6 @@
 #include "keeper/leases/act.h"
 
 #include <stdlib.h>
-#include <string.h>
 #include <utlist.h>
 
 #include "keeper/clock.h"
@@ -10,13 +9,12 @@
 #include "keeper/leases/answers.h"
 #include "keeper/leases/askers.h"
 #include "keeper/leases/confirm.h"
-#include "keeper/leases/deadline.h"
-#include "keeper/leases/inquiry.h"
 #include "keeper/leases/leasepage.h"
 #include "keeper/leases/locks.h"
 #include "keeper/leases/lost.h"
 #include "keeper/leases/probing.h"
 #include "keeper/leases/queue.h"
+#include "keeper/leases/recall.h"
 #include "keeper/leases/reopen.h"
 #include "keeper/leases/requests.h"
 #include "keeper/leases/room.h"
@@ -46,21 +44,11 @@ static void supersede(struct lease *lease)
 			queue_raise(other, LEASE_EV_SUPERSEDED);
 }
 
-static bool recall_is_served(const struct lease *lease, enum lease_event event)
-{
-	if (event == LEASE_EV_SHRUNK)
-		return lease->recall < RECALL_ASK || !lease->recall_exclusive;
-	return event == LEASE_EV_KEPT && !lease->asker_count; /* else it came before the lease was open */
-}
-
 static void open_lease(struct lease *lease, enum lease_event event)
 {
 	if (!lease->held_at)
 		lease->held_at = time(NULL);
-	if (recall_is_served(lease, event)) {
-		lease->recall = RECALL_NONE;
-		askers_forget(lease);
-	}
+	recall_opened(lease, event);
 	lease_start_timer(lease, lease->linger_ns / NS_PER_MS);
 	supersede(lease);
 	/* It could not be closed when the others were opened. Not one that is new: a caller needs a single one that
@@ -200,33 +188,6 @@ static unsigned reap(struct keeper *k)
 	return count;
 }
 
-static bool is_young(const struct lease *lease)
-{
-	return lease->state == LEASE_HELD && clock_now_ns() < lease->keep_until_ns;
-}
-
-/* Too young to be given back to somebody who waits: the timer obeys. */
-static bool is_kept(struct lease *lease)
-{
-	if (lease->recall != RECALL_WAIT || !is_young(lease))
-		return false;
-	lease_start_timer(lease, (lease->keep_until_ns - clock_now_ns()) / NS_PER_MS + 1);
-	return true;
-}
-
-/* If it is open, and another host wants it: closes it, or begins to split it. */
-static void obey_recall(struct lease *lease)
-{
-	bool ask = lease->recall == RECALL_ASK;
-
-	if (lease->state != LEASE_HELD || lease->recall < RECALL_ASK || lease_is_part(lease) || is_kept(lease))
-		return;
-	if (!split_on_recall(lease, &lease->recall_range, ask))
-		queue_raise(lease, ask ? LEASE_EV_ASKED : LEASE_EV_RECALLED);
-	else if (!lease->splitting) /* it was but a question, and is answered */
-		lease->recall = RECALL_NONE;
-}
-
 /* Does what the event said still hold, now that its turn has come (queue.c)? */
 static bool still_holds(struct lease *lease, enum lease_event event)
 {
@@ -312,7 +273,7 @@ static void lease_timeout(struct lease *lease)
 		break;
 	case LEASE_HELD:
 		if (lease->recall == RECALL_WAIT)
-			obey_recall(lease);
+			recall_obey(lease);
 		else
 			lingered(lease);
 		break;
@@ -335,64 +296,15 @@ void lease_used(struct lease *lease)
 		lease_start_timer(lease, lease->linger_ns / NS_PER_MS);
 }
 
-/* asker: only asks; NULL: another host waits for the range. */
-static void recalled(struct lease *lease, const struct store_range *range, const struct asker *asker)
-{
-	enum recall_level level = asker ? RECALL_ASK : RECALL_WAIT;
-
-	/* Asking: the store has granted it, but the answer comes through the other connection. */
-	if (lease_is_ours(lease->state) || lease->state == LEASE_ASKING) {
-		if (range->mode == WIRE_SHARED && lease->range.mode == WIRE_SHARED)
-			return; /* late: it was shrunk meanwhile */
-		if (asker)
-			askers_add(lease, asker);
-		if (lease_is_ours(lease->state) && !is_young(lease) && split_on_recall(lease, range, asker != NULL))
-			return;
-		if (lease->recall < RECALL_ASK) /* that of the others comes again, for the parts */
-			lease->recall_range = *range;
-		if (lease->recall < RECALL_ASK)
-			lease->recall_shared = lease->recall_exclusive = false;
-		*(range->mode == WIRE_SHARED ? &lease->recall_shared : &lease->recall_exclusive) = true;
-		if (level > lease->recall)
-			lease->recall = level;
-		if (lease_is_part(lease))
-			return; /* split_done() obeys */
-	}
-	if (is_kept(lease))
-		return;
-	if (lease->state == LEASE_WAITING && probe_waits_for_more(lease))
-		return queue_raise(lease, LEASE_EV_NEEDED);
-	queue_raise(lease, asker ? LEASE_EV_ASKED : LEASE_EV_RECALLED);
-}
-
-static void asked(struct lease *lease, const struct asker *asker)
-{
-	recalled(lease, &asker->range, asker);
-}
-
-void lease_recall(struct lease *lease, const struct store_message *m)
-{
-	struct asker asker = {.range = m->range};
-
-	memcpy(asker.host, m->asker, sizeof(asker.host));
-	memcpy(asker.token, m->asker_token, sizeof(asker.token));
-	if (m->ask)
-		deadline_asked(lease_keeper(lease));
-	/* Where nothing is in the way, asked() follows. */
-	if (m->ask && lease_is_ours(lease->state) && inquiry_needed(lease) && inquiry_start(lease, &asker))
-		return;
-	recalled(lease, &m->range, m->ask ? &asker : NULL);
-}
-
 /* --- start and end --- */
 
 void act_start(struct keeper *k)
 {
 	static const struct queue_work work = {.timer = lease_timeout,
-					       .asked = asked,
+					       .asked = recall_asked,
 					       .step = run_step,
 					       .send = confirm_send_waiting,
-					       .obey = obey_recall,
+					       .obey = recall_obey,
 					       .reap = reap};
 
 	k->queue.work = &work;

@@ -91,7 +91,7 @@ struct lease {
 	bool splitting;      /* parts of it are asked for, to take its place: those whose `whole` it is */
 	struct lease *whole; /* is to take the place of a part of this one, which is splitting; else NULL */
 
-	/* act.c, askers.c: what other hosts want */
+	/* recall.c, askers.c: what other hosts want */
 	enum recall_level recall;
 	bool recall_shared, recall_exclusive; /* a set: either, or both; not with RECALL_NONE or _LINGER */
 	struct store_range recall_range;      /* what is wanted: by the first */
