@@ -83,7 +83,8 @@ struct session {
 
 	/* serve.c; waiting, pinned */
 	struct waiter waiter; /* what leases/ know of it */
-	/* What happened to this question once, in any order: so no state says it. */
+
+	/* waiting.c, callers.c: what happened to this question, in any order; so no state says it */
 	bool told_waiting;
 	bool told_away;  /* it was told that it waits for the store */
 	bool named_dead; /* non-blocking: the question was repeated with silent hosts named dead */
