@@ -40,8 +40,8 @@ static int ask_check_peer(struct ask *ask, char why[CLI_LINE_BYTES])
 	if (peer.uid != 0 && peer.uid != geteuid())
 		return ask_fail(why, EPERM,
 				"the keeper at %s/" WIRE_SOCKET_NAME
-				" runs as uid %u, neither root nor you: not trusted; "
-				"remove the directory or set DFLOCK_RUNTIME_DIR",
+				" runs as uid %u, neither root nor you: not trusted; remove the directory or set "
+				"DFLOCK_RUNTIME_DIR",
 				ask->dir, (unsigned)peer.uid);
 	ask->pid = peer.pid;
 	ask->uid = peer.uid;
