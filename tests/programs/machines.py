@@ -2,8 +2,10 @@
 Machines of which each has dflock installed below /usr/local and its own /etc, /run, /srv, /var/spool and process numbers: namespaces. So
 commands and paths are used exactly as they are written down. Needs root. All that runs in a machine ends with it.
 """
+import contextlib
 import os
 import shlex
+import signal
 import subprocess
 
 from harness import BUILD, wait_until
@@ -109,6 +111,12 @@ class Machine:
             except OSError:
                 continue
         return found
+
+    def kill(self, *comms):
+        """Kills processes of these names; one may end because another one was killed."""
+        for pid in [pid for comm in comms for pid in self.pids(comm)]:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
 
     def end(self):
         """As if its power were cut."""

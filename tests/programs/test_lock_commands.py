@@ -1,7 +1,4 @@
 """Commands beside flock(1) that hold a lock while another command runs: by flock() or by record locks."""
-import os
-import signal
-
 import pytest
 from harness import Job
 
@@ -42,8 +39,7 @@ def test_waits_and_gets_it_when_the_holder_is_killed(pair, command):
     assert job.line() == "held"
     waiter = Job(pair.b, *waits, pair.b.path("f"), "echo", "held")
     pair.check_waits(waiter)
-    for pid in job.processes():
-        os.kill(pid, signal.SIGKILL)
+    job.kill()
     pair.check_gets(waiter)
 
 

@@ -179,9 +179,7 @@ def test_a_leader_among_workers(machines_of):
         return
     wait_until(lambda: "waits" in hosts["b"].run("dflock status").stdout and "waits" in hosts["c"].run("dflock status").stdout, "two wait")
     assert machines_of.ran() == ["a"]
-    for name in ("leader", "flock"):
-        for pid in hosts["a"].pids(name):
-            os.kill(pid, 9)
+    hosts["a"].kill("flock", "leader")
     second = wait_until(lambda: machines_of.ran()[1:], "there is another leader")[0]
     assert second != "a"
     hosts[second].end()
@@ -273,9 +271,7 @@ def test_apt(machines_of):
     if machines_of.excludes:
         wait_until(lambda: "waits" in b.run("dflock status").stdout, "b waits")
         assert not b.pids("apt-get")
-        for name in ("apt-get", "flock"):
-            for pid in a.pids(name):
-                os.kill(pid, 9)
+        a.kill("flock", "apt-get")
     out, _ = second.communicate(timeout=60)
     assert second.returncode == 0 and "0 upgraded" in out
     assert (first.poll() is None) == (not machines_of.excludes) or first.wait(60) != 0

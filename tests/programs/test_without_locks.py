@@ -96,8 +96,7 @@ def test_flock_around_parallel_semaphore(pair):
     job = Job(pair.a, "flock", pair.a.path("f"), "sem", "-u", "--fg", "--id", "x", "echo held; exec sleep 600")
     assert job.line() == "held"
     pair.check_held()
-    for pid in job.processes():
-        os.kill(pid, 9)
+    job.kill()
     wait_until(lambda: not pair.is_busy(), "it is free")
 
 
