@@ -59,7 +59,7 @@ static void fit_ask_store(struct session *s)
 		fit_tell(s, &(struct store_reply){.status = STORE_UNREACHABLE});
 		return;
 	}
-	s->state = SESSION_FIT;
+	session_enter(s, SESSION_FIT);
 	store_try_write(k->store, on_fit_tried, k);
 }
 
