@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "cli/ask.h"
+#include "cli/elsewhere.h"
 #include "cli/field.h"
 #include "cli/show.h"
 #include "cli/start.h"
@@ -168,6 +169,8 @@ void doctor_keeper(struct doctor *d)
 		check_store(d, status);
 	else
 		doctor_find(d, FINDING_PROBLEM, "the keeper (pid %d): %s", (int)ask.pid, why);
+	if (status && field_flag(json_object_get(status, "store"), "up"))
+		elsewhere_doctor(d, json_object_get(status, "elsewhere"));
 	json_decref(status);
 	ask_close(&ask);
 }

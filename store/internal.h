@@ -11,7 +11,7 @@
  *   steps.c, connect.c             the steps from an address to a checked pair of connections
  *   discover.c                     the sentinels: where the server is
  *   redis.c                        life: up and down, the incarnation record, messages
- *   operations.c, walk.c           the calls of store.h
+ *   operations.c, walk.c, rules.c  the calls of store.h
  *
  * News goes up through struct store_news, which redis.c sets. A callback of hiredis or of a link runs exactly once,
  * also with reply NULL when the link is closed: each one handles that; the store is down or freed then.
@@ -156,6 +156,7 @@ struct query {
 	union {
 		store_reply_cb *reply;
 		store_hosts_cb *hosts;
+		store_rules_cb *rules;
 	} cb;
 	void *arg;
 	unsigned may; /* REPLY_MAY() bits */

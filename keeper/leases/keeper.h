@@ -23,6 +23,7 @@
 #include "keeper/leases/inquiry.h"
 #include "keeper/leases/locks.h"
 #include "keeper/leases/lost.h"
+#include "keeper/leases/posting.h"
 #include "keeper/leases/queue.h"
 #include "keeper/leases/reopen.h"
 #include "keeper/leases/requests.h"
@@ -93,6 +94,7 @@ struct keeper {
 	struct deadline deadline;
 	struct host_in_store host_in_store;
 	struct grace grace;
+	struct posting posting;
 	struct requests requests;
 	struct lost lost;
 	struct unseen unseen;
