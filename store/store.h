@@ -139,8 +139,10 @@ bool store_is_up(const struct store *s);
 const char *store_incarnation(const struct store *s); /* "" before the first on_up */
 bool store_in_grace(const struct store *s);           /* as last seen */
 const char *store_last_error(const struct store *s);  /* why it is down, one line; "" */
-const char *store_version(const struct store *s);     /* of the server, as last seen; "" */
-const char *store_server(const struct store *s);      /* for people: host:port, the socket, or "master at host:port" */
+const char *
+store_trouble(const struct store *s); /* for messages: "is not reachable", or "cannot be used" (it answers) */
+const char *store_version(const struct store *s); /* of the server, as last seen; "" */
+const char *store_server(const struct store *s);  /* for people: host:port, the socket, or "master at host:port" */
 
 /*
  * acquire grants the range, or queues the request and tells the hosts in the way. Idempotent per token: the same token

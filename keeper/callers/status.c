@@ -75,10 +75,12 @@ static json_t *store_json(struct keeper *k)
 	int64_t left = (k->deadline.at_ns - clock_now_ns()) / NS_PER_MS, sure = left - lease->freeze_margin_ms;
 	bool grace = store_in_grace(k->store);
 
-	return json_pack("{s:o,s:b,s:o,s:s,s:s,s:b,s:I,s:I,s:I,s:s,s:I}", "server", json_text(store_server(k->store)),
-			 "up", store_is_up(k->store), "error", json_text(store_last_error(k->store)), "version",
-			 store_version(k->store), "incarnation", store_incarnation(k->store), "grace", grace,
-			 "grace_left_ms", (json_int_t)(grace ? grace_left_ms(k) : 0), "deadline_left_ms",
+	return json_pack("{s:o,s:b,s:s,s:o,s:s,s:s,s:b,s:I,s:I,s:I,s:s,s:I}", "server",
+			 json_text(store_server(k->store)), "up", store_is_up(k->store), "trouble",
+			 store_is_up(k->store) ? "" : store_trouble(k->store), "error",
+			 json_text(store_last_error(k->store)), "version", store_version(k->store), "incarnation",
+			 store_incarnation(k->store), "grace", grace, "grace_left_ms",
+			 (json_int_t)(grace ? grace_left_ms(k) : 0), "deadline_left_ms",
 			 (json_int_t)(left > 0 ? left : 0), "sure_left_ms", (json_int_t)(sure > 0 ? sure : 0),
 			 "on_lost", on_lost_name(lease->on_lost), "ttl_ms", (json_int_t)lease->ttl_ms);
 }

@@ -56,7 +56,7 @@ static void on_down(void *arg, const char *why)
 	struct keeper *k = arg;
 
 	store_tried(k);
-	log_error("store %s is not reachable: %s", store_server(k->store), why);
+	log_error("store %s %s: %s", store_server(k->store), store_trouble(k->store), why);
 	queue_tell_store(k, QUEUE_STORE_DOWN);
 	waiters_serve_all(k);
 	queue_settle(k);
