@@ -87,7 +87,7 @@ def test_the_longest_name(redis, folder, host_of):
 @needs_root
 def test_of_another_user(host):
     os.chown(host.runtime, NOBODY, NOBODY)
-    both_ways(host, host.runtime, "belongs to uid 65534, not to you or root; have it removed, or set DFLOCK_RUNTIME_DIR")
+    both_ways(host, host.runtime, "belongs to uid 65534, not to root or to uid 0, as which this process runs; have it removed, or set DFLOCK_RUNTIME_DIR")
 
 
 @pytest.fixture
