@@ -1,14 +1,14 @@
 /*
  * See serve.h.
  *
- * A pin is the word that the lease is not given back before pin_until_ns, unless the caller closes its connection
- * first. Pins end in time: at most pin_ms after they were given, and before the freeze margin. Over
- * a pinned range no probe runs and none has the kernel lock, so a caller whom the keeper granted and the kernel refuses
- * (LOCK_NB) was refused because of another program. The lease's own probe waits for the pin's end (lease.h); those of
- * other leases of the file, which are on their way back while a newer one is open, are stopped before the pin is given,
- * and what one has taken is let go of: it has been tested, and who takes the kernel lock now does so under the newer
- * lease. From when a caller first wants that until it has its pin, no probe starts in its range (needs_pin): two leases
- * that both have to be given back could else test in turn for ever.
+ * A pin is the keeper's word that the lease is not given back before pin_until_ns, unless the caller closes its
+ * connection first. A pin lasts at most pin_ms, and ends before the freeze margin begins. Over a pinned range no probe
+ * runs and none has the kernel lock. So if the kernel refuses a caller that the keeper granted (LOCK_NB), another
+ * program is the reason. The lease's own probe waits for the end of the pin (lease.h). Other leases of the file may be
+ * on their way back while a newer one is open: their probes are stopped before the pin is given, and let go of what
+ * they took. That is safe: the probe has had its answer, and a process that takes the kernel lock now does so under the
+ * newer lease. From when a caller first wants a pin until it has it, no probe starts in its range (needs_pin):
+ * otherwise the probes of two leases that both have to be given back could take turns for ever.
  */
 #include "keeper/callers/serve.h"
 
@@ -38,7 +38,7 @@
 #include "keeper/callers/session.h"
 #include "keeper/leases/split.h"
 
-#define AWAY_MS 1000 /* a caller that waits for the store this long is told so */
+#define AWAY_MS 1000 /* after this time a caller is told that it waits for the store */
 
 static void on_serve_timer(uv_timer_t *timer)
 {
@@ -62,7 +62,7 @@ static struct store_range serve_range(const struct session *s)
 
 /* --- asking for a lease --- */
 
-/* Its timer counts from when it first had none. */
+/* The session's timer counts from when the session first found no room. */
 static void wait_for_room(struct session *s)
 {
 	const struct config_lease *config = &s->keeper->config->lease;
@@ -94,9 +94,9 @@ static struct lease *ask(struct session *s, const struct store_range *range)
 	return ret < 0 ? NULL : lease;
 }
 
-/* The asking lease for just this mode and range: a larger one may have to wait for more. And for one kind of caller:
- * who does not wait passes others who wait, and wants an answer from the holders, and not one from before it
- * asked. */
+/* The asking lease for exactly this mode and range: a larger one may have to wait for more. Callers that wait and
+ * callers that do not wait never share one: a caller that does not wait passes callers that wait, and needs the
+ * holders' answer to its own question, not to an earlier one. */
 static struct lease *find_asking(const struct session *s, const struct store_range *range)
 {
 	struct lease *lease;
@@ -127,7 +127,7 @@ static void wait_for_lease(struct session *s, const struct store_range *range)
 		if (lease->queued && !deadlock_possible(s))
 			caller_tell_waiting(s);
 	}
-	/* Again: so that the holders answer, or that it is known who waited first. */
+	/* Asks again: so that the holders answer, or that the store says which call waited first. */
 	if (fresh || deadlock_possible(s) || (caller_is_nonblocking(s) && lease->queued))
 		lease_acquire(lease, NULL, 0);
 }
@@ -135,10 +135,11 @@ static void wait_for_lease(struct session *s, const struct store_range *range)
 /* --- the decision --- */
 
 /*
- * Whoever already holds something under a closed lease is no newcomer: the kernel would grant it past a
- * waiter, and a parent that holds a shared lock and waits for a child that wants one would never end. Who does not
- * wait passes those who do, too. Nor is anybody one if nobody waits elsewhere, or if he was to have his pin before the
- * recall came (needed): the lease may be just the one that was asked for because of him, and recalled at once.
+ * A caller that already holds something under a closed lease is no newcomer: the kernel would grant it past a waiter,
+ * and a parent that holds a shared lock and waits for a child that wants one would never end. A caller that does not
+ * wait is none either: it passes callers that wait. A caller is also exempt if no other host waits, or if its pin was
+ * already due when the recall came (needed): this may be the very lease that was asked for on behalf of this caller,
+ * and recalled at once.
  */
 static bool is_newcomer(const struct session *s, const struct lease *lease, bool needed)
 {
@@ -186,7 +187,7 @@ static void serve_closed(struct session *s, struct lease *lease, bool needed, in
 		return; /* LEASE_EV_STANDS or _GONE serves again */
 	if (lease->state == LEASE_SHRINKING && range.mode == WIRE_SHARED)
 		return; /* LEASE_EV_SHRUNK does */
-	/* No other host has anything in the way, and a test needs no pin. */
+	/* No other host has a lock in the way, and a test needs no pin. */
 	if (s->request.op == WIRE_TEST) {
 		pin(s, lease, now, sure_until);
 		return;
@@ -202,7 +203,7 @@ static void serve_closed(struct session *s, struct lease *lease, bool needed, in
 	}
 	if (lease->state == LEASE_DRAINING) { /* mutant: serve-draining */
 		pin(s, lease, now, sure_until);
-		/* The split was postponed for this caller: now. */
+		/* The split was postponed for this caller; do it now. */
 		if (needed && s->state == SESSION_PINNED && lease->recall >= RECALL_ASK)
 			split_on_recall(lease, &lease->recall_range, lease->recall == RECALL_ASK);
 		return;
@@ -216,14 +217,14 @@ static int64_t since_ms(int64_t then_ns)
 	return (clock_now_ns() - then_ns) / NS_PER_MS;
 }
 
-/* With less patience than AWAY_MS the refusal says it soon enough. */
+/* If store_wait_ms is shorter than AWAY_MS, the refusal tells the caller soon enough. */
 static bool is_to_be_told(const struct session *s)
 {
 	return !s->told_away && s->keeper->config->lease.store_wait_ms >= AWAY_MS;
 }
 
-/* Until the caller has waited long enough to be told why, or to be refused. A caller that waited for another host
- * before need not hear of a store that is away for a moment. */
+/* Starts the timer until the caller has waited long enough to be told why, or to be refused. A caller that waited for
+ * another host before need not hear of a store that is away for a moment. */
 static void start_away_timer(struct session *s)
 {
 	int64_t left = s->keeper->config->lease.store_wait_ms - since_ms(s->away_ns);
@@ -232,7 +233,7 @@ static void start_away_timer(struct session *s)
 	serve_start_timer(s, !is_to_be_told(s) || left < silent ? left : silent);
 }
 
-/* The store is down, or was too long: what the caller waits for depends on that alone. */
+/* The store is down, or was down for too long: the caller waits for nothing but the store. */
 static void serve_unsure(struct session *s)
 {
 	char why[WIRE_REASON_BYTES];
@@ -252,7 +253,7 @@ static void serve_unsure(struct session *s)
 	start_away_timer(s);
 }
 
-/* needed: it was to have its pin as soon as the probes in its range had ended. */
+/* needed: the caller's pin was due as soon as the probes in its range had ended. */
 static void decide(struct session *s, bool needed)
 {
 	struct store_range range = serve_range(s);
@@ -262,7 +263,7 @@ static void decide(struct session *s, bool needed)
 	bool sure = sure_until - now > DEADLINE_LEAST_NS;
 	struct lease *lease = lock_covering(s->waiter.lock, &range);
 
-	/* The store is back: store_wait_ms count from its next end. */
+	/* The store is back: store_wait_ms will count from the next time that it goes down. */
 	if (store_is_up(k->store) && !k->deadline.expired && s->away_ns) {
 		uv_timer_stop(&s->timer);
 		s->away_ns = 0;
@@ -297,7 +298,8 @@ static void serve(struct session *s)
 		waiters_unpinned(lock);
 }
 
-/* A holder elsewhere uses it. One that only tests waits until all holders have said what is in the way. */
+/* A holder on another host uses the lock. Does that answer the caller? A caller that only tests record locks waits
+ * until all holders have said what is in the way. */
 static bool is_answered(const struct session *s)
 {
 	const struct lease *lease = s->waiter.lease;
@@ -340,10 +342,11 @@ void serve_begin(struct session *s, struct lock *lock)
 	queue_tell(w, WAITER_SERVE); /* mutant: serve-new */
 }
 
-/* --- its timer --- */
+/* --- the session's timer --- */
 
-/* Those that may be called dead: who has been silent for dead_ms, and was asked. Waiters are not asked, and may live, and
- * have other things under this name; what they wait with is granted to them, or passed. */
+/* The hosts that may be named dead: those that were asked and have been silent for dead_ms. Hosts that only wait are
+ * left out: they were not asked, they may live, and they may have other leases under this name. Their requests are
+ * granted or passed. */
 static size_t find_silent(const struct lease *lease, int64_t dead_ms, struct store_blocker silent[STORE_MAX_BLOCKERS])
 {
 	size_t count = 0;
@@ -357,8 +360,8 @@ static size_t find_silent(const struct lease *lease, int64_t dead_ms, struct sto
 	return count;
 }
 
-/* probe_ms are over, and not all of the holders have answered that they use the lock, or given it back. One that has
- * answered lives, and the lock is not to be had. */
+/* probe_ms are over, and not every holder has answered that it uses the lock, or given it back. If one has answered, it
+ * lives, and the caller cannot have the lock. */
 static void question_timeout(struct session *s)
 {
 	struct lease *lease = s->waiter.lease;
@@ -383,7 +386,7 @@ static void question_timeout(struct session *s)
 	lease_acquire(lease, silent, count);
 }
 
-/* So that a caller that waits for the store looks different from one that waits for another host. */
+/* Tells the caller that it waits for the store, and not for another host. */
 static void tell_away(struct session *s)
 {
 	const struct keeper *k = s->keeper;

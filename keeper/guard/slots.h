@@ -22,7 +22,7 @@
 /* Leases that end at the deadline. */
 #define SLOTS_SURE_UNTIL (SLOTS_IN(TABLE_HELD) | SLOTS_IN(TABLE_UNSURE))
 
-/* Of a claim: the slot, and of which lease it was. The slot may be another lease's by the time when a search has ended. */
+/* A claim's tag: the slot, and the lease that it was for. When the search ends, the slot may be another lease's. */
 static inline uint64_t slots_tag(uint32_t slot, uint64_t generation)
 {
 	return generation << 16 | slot;
@@ -41,8 +41,8 @@ bool slots_any(struct table *table, unsigned which);
 /* Gives all such slots another state. */
 void slots_set(struct table *table, unsigned which, enum table_state to);
 /*
- * Adds what such slots are for, each with slots_tag() as tag, and builds the claims. claims: begin with {0}; claims_free()
- * also after an error. 0 or -ENOMEM.
+ * Adds a claim for the range of each such slot, with slots_tag() as tag, and builds the claims. claims: begin with {0};
+ * claims_free() also after an error. 0 or -ENOMEM.
  */
 int slots_claims(struct table *table, unsigned which, struct claims *claims);
 

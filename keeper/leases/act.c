@@ -28,8 +28,8 @@
 
 /* --- the table's actions --- */
 
-/* What other open leases of ours cover is of no use any more. Not parts of one that stands yet, which must all be open.
- */
+/* Other leases of this host may be of no use any more, since open ones cover them. Not the parts of a lease that still
+ * stands: these must all be open. */
 static bool is_superseded(const struct lease *lease)
 {
 	return !lease_is_part(lease) && lock_covered_without(lease);
@@ -64,18 +64,18 @@ static void open_lease(struct lease *lease, enum lease_event event)
 	}
 	lease_start_timer(lease, lease->linger_ns / NS_PER_MS);
 	supersede(lease);
-	/* It could not be closed when the others were opened. Not one that is new: a caller needs a single one that
-	 * covers all he wants. */
+	/* The lease could not be closed when the leases that cover it were opened: look again. Not for a new lease: its
+	 * caller needs a single lease that covers all that it wants. */
 	if (event != LEASE_EV_STANDS && event != LEASE_EV_SHRUNK)
 		return;
 	if (is_superseded(lease))
 		queue_raise(lease, LEASE_EV_SUPERSEDED);
 	else if (lease->splitting && lease->range.mode == WIRE_SHARED)
-		split_done(lease); /* its parts were to be exclusive, and wait for those who share it */
+		split_done(lease); /* its parts asked for exclusive, and wait for hosts that share it */
 }
 
-/* Its mode is shared from now on: before the shrink is sent. What is put back after the store lost its memory is never more
- * than what others had to reckon with. */
+/* The lease's mode is shared from now on, before the shrink is sent. So a lease that is put back after the store lost
+ * its memory is never stronger than the store last knew it. */
 static void become_shared(struct lease *lease)
 {
 	table_share(lease_keeper(lease)->table, lease->slot);
@@ -89,7 +89,7 @@ static void act(struct lease *lease, unsigned actions, enum lease_event event)
 	if (actions & LEASE_DO_STOP_PROBE && lease_is_probed(lease))
 		lease_stop_probe(lease);
 	else if (actions & LEASE_DO_STOP_PROBE && lease->state == LEASE_STOPPING)
-		lease_start_timer(lease, 1); /* there was none: it was to be tried again */
+		lease_start_timer(lease, 1); /* no probe runs: its start was to be tried again */
 	if (actions & LEASE_DO_SHARE)
 		become_shared(lease);
 	if (actions & LEASE_DO_RETURN)
@@ -192,7 +192,7 @@ static bool is_young(const struct lease *lease)
 	return lease->state == LEASE_HELD && clock_now_ns() < lease->keep_until_ns;
 }
 
-/* Too young to be given back to somebody who waits: the timer obeys. */
+/* The lease is too young to be given to a host that waits: the timer obeys the recall. */
 static bool is_kept(struct lease *lease)
 {
 	if (lease->recall != RECALL_WAIT || !is_young(lease))
@@ -210,11 +210,11 @@ static void obey_recall(struct lease *lease)
 		return;
 	if (!split_on_recall(lease, &lease->recall_range, ask))
 		queue_raise(lease, ask ? LEASE_EV_ASKED : LEASE_EV_RECALLED);
-	else if (!lease->splitting) /* it was but a question, and is answered */
+	else if (!lease->splitting) /* the recall was only a question, and is answered */
 		lease->recall = RECALL_NONE;
 }
 
-/* Does what the event said still hold, now that its turn has come (queue.c)? */
+/* Does the event still apply, now that its turn has come (queue.c)? */
 static bool still_holds(struct lease *lease, enum lease_event event)
 {
 	if (event == LEASE_EV_GRANTED && lease->state == LEASE_ASKING)
@@ -225,7 +225,7 @@ static bool still_holds(struct lease *lease, enum lease_event event)
 	return false;
 }
 
-/* The leases that this one is a part of, or has parts of. */
+/* For the leases that this one is a part of, or that are parts of it. */
 static void tell_parts(struct lease *lease)
 {
 	if (lease->splitting && !lease_is_ours(lease->state))
@@ -234,12 +234,12 @@ static void tell_parts(struct lease *lease)
 		split_piece_ended(lease);
 }
 
-/* It goes on to wait, since another host does. */
+/* The probe goes on waiting, since another host waits. */
 static void is_in_use(struct lease *lease)
 {
 	if (lease->state != LEASE_WAITING)
 		return;
-	if (lease_is_probed(lease)) /* it did not look like that when the recall came */
+	if (lease_is_probed(lease)) /* it did not look free when the recall came */
 		split_on_recall(lease, &lease->recall_range, false);
 	else /* without a description: reopen.c */
 		lease_start_timer(lease, lease->probe_pause_ms);
@@ -255,7 +255,7 @@ static void run_step(struct lease *lease, enum lease_event event)
 	log_debug("%s %.8s: %s in %s -> %s", lease->lock->file->name, lease->token, lease_event_name(event),
 		  lease_state_name(lease->state), lease_state_name(step.next));
 	enter(lease, step.next);
-	/* What an earlier answer said of it is worth nothing any more. */
+	/* What an earlier answer said of the lease does not count any more. */
 	if (event == LEASE_EV_EXPIRED || event == LEASE_EV_FORGOTTEN)
 		lease->stands = false;
 	lease->lapsed = (lease->state == LEASE_UNSURE || lease->state == LEASE_ASKING) &&
@@ -283,7 +283,7 @@ static void lingered(struct lease *lease)
 		return;
 	}
 	lease->linger_ns = lease->linger_ns * 2 > max ? max : lease->linger_ns * 2;
-	/* Mostly it is: no thread for that, and no need to close it. */
+	/* Mostly the lease is in use: that needs no thread, and the lease need not be closed. */
 	if (lease_is_in_use(lease)) {
 		unseen_due(lease);
 		lease_start_timer(lease, lease->linger_ns / NS_PER_MS);
@@ -329,7 +329,7 @@ static void recalled(struct lease *lease, const struct store_range *range, const
 {
 	enum recall_level level = asker ? RECALL_ASK : RECALL_WAIT;
 
-	/* Asking: the store has granted it, but the answer comes through the other connection. */
+	/* ASKING: the store has granted it, but the answer comes over the other connection. */
 	if (lease_is_ours(lease->state) || lease->state == LEASE_ASKING) {
 		if (range->mode == WIRE_SHARED && lease->range.mode == WIRE_SHARED)
 			return; /* late: it was shrunk meanwhile */
@@ -337,7 +337,7 @@ static void recalled(struct lease *lease, const struct store_range *range, const
 			askers_add(lease, asker);
 		if (lease_is_ours(lease->state) && !is_young(lease) && split_on_recall(lease, range, asker != NULL))
 			return;
-		if (lease->recall < RECALL_ASK) /* that of the others comes again, for the parts */
+		if (lease->recall < RECALL_ASK) /* the recall of other hosts comes again, for the parts */
 			lease->recall_range = *range;
 		if (lease->recall < RECALL_ASK)
 			lease->recall_shared = lease->recall_exclusive = false;
@@ -387,8 +387,8 @@ void act_start(struct keeper *k)
 	k->queue.work = &work;
 }
 
-/* The answers of requests and probes that are still to come find a lease without a slot. A parent goes by the slots alone,
- * and must stop the holders at the deadline if no keeper comes. */
+/* Late answers to requests and probes must find a lease without a slot: only the slots tell the parent which holders it
+ * must stop at the deadline if no keeper comes. */
 void act_leave_all(struct keeper *k)
 {
 	struct lease *lease, *next;
