@@ -2,9 +2,9 @@
  * See reopen.h. Three steps, each in a worker, and after each the loop decides about the next:
  *
  *   PATH    opens the path without asking for rights (O_PATH), compares the inode, and opens that for reading
- *   SEARCH  for all files that could not be opened: reads the list of locks, and looks at the descriptors of all processes
- *           for those that no path leads to. It takes no more than an O_PATH descriptor: opening a file may block, and
- *           one that does must not keep the others from being found
+ *   SEARCH  for all files that could not be opened: reads the list of locks, and looks at the descriptors of all
+ *           processes for those that no path leads to. It takes no more than an O_PATH descriptor: opening a file may
+ *           block, and one that does must not keep the others from being found
  *   OPEN    opens what SEARCH has found for reading
  *
  * Never by a copy of a process's own descriptor: that is its description, and a probe would drop its lock.
@@ -39,11 +39,11 @@
 #include "procfs/procfs.h"
 
 #define CACHED_TRIES 3   /* a mount or a rename elsewhere makes one fail */
-#define UNUSED_MS    100 /* in which a lease is looked at again that nobody seems to use */
-#define PAUSE_MS     100 /* before a lease that another host waits for is looked at again; doubles */
+#define UNUSED_MS    100 /* pause before a second look at a lease that seems unused */
+#define PAUSE_MS     100 /* pause before a second look at a lease that another host waits for; doubles */
 #define PAUSE_MAX_MS 5000
-#define PAUSE_TIMES  10                 /* as long as looking took, at least */
-#define SLOW_NS      (1000 * NS_PER_MS) /* after which a file system counts as one that does not answer */
+#define PAUSE_TIMES  10                 /* at least as long as the look took */
+#define SLOW_NS      (1000 * NS_PER_MS) /* after this time without an answer a file system counts as hanging */
 
 /* "Devices" for workers_start(): a path to a local file may lead through a mount that hangs; and the search. */
 #define DEVICE_PATHS  (~UINT64_C(0))
@@ -54,7 +54,7 @@ enum step { STEP_NONE, STEP_PATH, STEP_WAIT, STEP_SEARCH, STEP_OPEN };
 struct reopen {
 	struct work work; /* the first member */
 	struct keeper *keeper;
-	struct file *file; /* NULL: freed meanwhile; the job is the last that knows of this */
+	struct file *file; /* NULL: freed meanwhile; only the job refers to this now */
 	enum step step;
 	int64_t started_ns; /* the first step */
 	struct file_key key;
@@ -62,7 +62,7 @@ struct reopen {
 	char *path;  /* STEP_PATH */
 	int path_fd; /* found: O_PATH; -1 */
 	int fd;
-	bool forbidden; /* it was found once, and could not be opened: the list is of use though it may be found again */
+	bool forbidden; /* it was found once and could not be opened: the list helps, though it may be found again */
 	int error;      /* why it could not be opened, though it was found; 0: it was not found */
 	enum listed_answer listed[WIRE_SPACES];
 	bool said;
@@ -121,7 +121,7 @@ int reopen_at_once(const struct file_key *key, bool local, const char *path)
 	return fd < 0 ? -1 : fd;
 }
 
-/* Is there one of the files of which no lock has been seen? */
+/* Is there a file on which no lock has been seen? */
 static bool has_unlisted(struct reopen *wanted, const struct listed *listed)
 {
 	struct reopen *r;
@@ -278,7 +278,7 @@ static void note_trouble(struct reopen *r)
 					    [LISTED_NONE] = "",
 					    [LISTED_SOME] = "; a process holds a lock on it"};
 	enum listed_answer worst =
-		r->listed[0] == LISTED_NONE ? r->listed[1] : r->listed[0]; /* unknown is so for both */
+		r->listed[0] == LISTED_NONE ? r->listed[1] : r->listed[0]; /* unknown: for both readings */
 
 	if (r->error)
 		snprintf(r->trouble, sizeof(r->trouble), "its file cannot be opened (%s)%s", strerror(r->error),
@@ -298,12 +298,12 @@ static void say_trouble(struct reopen *r)
 		  r->file->path, reopen_trouble(r->file));
 }
 
-/* The lease is being asked about, and there is nothing to ask with. */
+/* The lease is being probed, and there is no description to probe it with. */
 static void reopen_answer(struct reopen *r, struct lease *lease)
 {
 	int64_t took_ms = (clock_now_ns() - r->started_ns) / NS_PER_MS;
 
-	if (r->started_ns <= lease->since_ns) { /* what was found is from before it was closed: again */
+	if (r->started_ns <= lease->since_ns) { /* the list is from before the lease was closed: looks again */
 		lease_start_timer(lease, 1);
 	} else if (is_free(r, lease->lock->space)) {
 		queue_raise(lease, LEASE_EV_FREE);
@@ -325,7 +325,7 @@ static void tell_lease(struct reopen *r, struct lease *lease)
 	if (lease->state == LEASE_PROBING) {
 		reopen_answer(r, lease);
 	} else if (is_free(r, lease->lock->space)) {
-		/* It was not closed when that was found out, but will not be used for long. */
+		/* The lease was not closed at the time of the search, but it will not be used for long. */
 		lease->linger_ns = UNUSED_MS * NS_PER_MS;
 		if (lease->state == LEASE_HELD && lease->recall != RECALL_WAIT)
 			lease_start_timer(lease, UNUSED_MS);
@@ -431,11 +431,11 @@ static void start_search(struct keeper *k)
 		search->sorted = calloc(search->count, sizeof(struct reopen *));
 	}
 	if (!search || !search->sorted)
-		abort(); /* leases that could never be given back: a fresh keeper does better */
+		abort(); /* these leases could never be given back: a fresh keeper does better */
 	search->count = 0;
 	DL_FOREACH (k->reopens.searched, r) {
 		r->step = STEP_SEARCH;
-		if (!r->error) /* else it was found, and only the list is of use */
+		if (!r->error) /* else the file was found, and only the list is needed */
 			search->sorted[search->count++] = r;
 	}
 	search->wanted = k->reopens.searched;
@@ -445,7 +445,7 @@ static void start_search(struct keeper *k)
 		abort();
 }
 
-/* No memory: as if there were no job; the next one who needs it tries again. */
+/* No memory: as if there were no job; the next caller that needs it tries again. */
 static struct reopen *get_reopen(struct file *file)
 {
 	struct reopen *r = file->reopen ? file->reopen : calloc(1, sizeof(*r));

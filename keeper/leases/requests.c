@@ -21,13 +21,13 @@
 #include "keeper/log.h"
 
 #define RETRY_MS       1000 /* after an error answer */
-#define LIMIT_RETRY_MS 25   /* while ranges go back that nobody uses */
+#define LIMIT_RETRY_MS 25   /* while unused ranges go back */
 
 /* The request's argument: the lease, and when it was sent. */
 struct request {
 	struct lease *lease;
 	int64_t sent_ns;
-	bool beat; /* it counts as one */
+	bool beat; /* the request counts as a beat */
 };
 
 static struct request *request_new(struct lease *lease)
@@ -35,8 +35,7 @@ static struct request *request_new(struct lease *lease)
 	struct request *request = malloc(sizeof(*request));
 
 	if (!request)
-		abort(); /* a lease that cannot be renewed or released for want of 16 bytes: a fresh keeper does better
-			  */
+		abort(); /* the lease could not be renewed or released: a fresh keeper does better */
 	request->lease = lease;
 	request->sent_ns = clock_now_ns();
 	request->beat = false;
@@ -44,7 +43,7 @@ static struct request *request_new(struct lease *lease)
 	return request;
 }
 
-/* Gives the lease and the time of sending. The lease stays until queue_settle() at least. */
+/* Returns the lease, and the time of sending. The lease stays at least until queue_settle(). */
 static struct lease *request_end(void *arg, int64_t *sent_ns)
 {
 	struct request *request = arg;
@@ -100,15 +99,15 @@ bool lease_take(struct lease *lease)
 	struct keeper *k = lease_keeper(lease);
 	const struct holders_file file = file_searched(lease->lock->file);
 
-	/* The deadline may have passed since it was looked at last. */
+	/* The deadline may have passed since the last look. */
 	deadline_sure_until(k);
 	/* mutant: granted-late */
-	if (k->deadline.expired) { /* granted to a host that was silent: somebody may have taken it since */
+	if (k->deadline.expired) { /* granted while this host was silent: another host may have got it since */
 		lease_acquire(lease, NULL, 0);
 		return false;
 	}
 	lease->fence = lease->offered;
-	/* Wanted again as soon as it was given to another: both use it all the time. */
+	/* This host wants the lease again as soon as another host has got it: both use it all the time. */
 	if (lease->since_ns - lease->lock->given_back_ns < k->config->lease.min_hold_ms * NS_PER_MS)
 		lease->keep_until_ns = clock_now_ns() + k->config->lease.min_hold_ms * NS_PER_MS;
 	table_grant(k->table, lease->slot, lease->fence, &lease->range, &file); /* mutant: fence-recorded */
@@ -146,7 +145,7 @@ static bool all_silent(const struct lease *lease, const struct store_reply *repl
 	return true;
 }
 
-/* What an answer showed of other hosts. */
+/* Notes what an answer showed of other hosts. */
 static void see_hosts(struct keeper *k, const struct store_reply *reply)
 {
 	int64_t now = clock_now_ns();
@@ -164,7 +163,7 @@ static void refuse_part(struct lease *part)
 	queue_raise(part, LEASE_EV_UNWANTED);
 }
 
-/* Ranges that nobody uses any more go back soon: ours at once, those of other hosts when they have lingered. */
+/* Unused ranges go back soon: this host's at once, those of other hosts after they have lingered. */
 static void on_limit(struct lease *lease)
 {
 	const struct config_lease *config = &lease_keeper(lease)->config->lease;
@@ -182,18 +181,18 @@ static void on_limit(struct lease *lease)
 			      "fewer or larger ranges");
 }
 
-/* Others hold it, and it was only asked for. */
+/* Other hosts hold the lock, and the request only asked. */
 static void on_busy(struct lease *lease, const struct store_reply *reply)
 {
-	/* Hosts that have been silent for long may be dead: then the question must be put to them first, although others
+	/* Hosts that were silent for long may be dead: so the question must be put to them first, although others
 	 * wait. */
 	bool insist = !lease->insist && all_silent(lease, reply);
 
 	lease->insist = lease->insist || insist;
-	if (insist || waiters_block(lease)) /* one that waits came while the question was under way */
+	if (insist || waiters_block(lease)) /* a caller that waits came while the question was under way */
 		lease_acquire(lease, NULL, 0);
 	else
-		waiters_in_use(lease); /* those are its last: it will be unwanted */
+		waiters_in_use(lease); /* these callers are its last: it will be unwanted */
 }
 
 static void take_acquire(struct lease *lease, const struct store_reply *reply, int64_t sent_ns)
@@ -259,8 +258,8 @@ static void on_acquire(void *arg, const struct store_reply *reply)
 }
 
 /*
- * Whom to name dead: those in `silent`, those that are known to be in the way, and then any others, who may turn out to
- * be. There is room for some only, and more may be dead.
+ * The hosts to name dead: those in `silent`, then dead hosts that are known to be in the way, then other dead hosts,
+ * which may turn out to be in the way. There may be more dead hosts than there is room.
  */
 static size_t find_dead(const struct lease *lease, const struct store_blocker *silent, size_t silent_count, int64_t now,
 			struct store_blocker dead[STORE_MAX_BLOCKERS])
@@ -285,7 +284,7 @@ void lease_acquire(struct lease *lease, const struct store_blocker *silent, size
 	struct store_blocker dead[STORE_MAX_BLOCKERS];
 	int64_t now = clock_now_ns();
 	bool blocking = waiters_block(lease);
-	/* A kernel lets a request pass that conflicts with waiters only: shared flocks, and any record lock. */
+	/* In a kernel, a request that conflicts only with waiters passes: shared flocks, and any record lock. */
 	bool passes = lease->range.mode == WIRE_SHARED || lease->range.space == WIRE_RECORD;
 	bool unfair = now - lease->since_ns >= k->config->lease.fair_ms * NS_PER_MS;
 	struct store_acquire a = {
@@ -321,7 +320,8 @@ static void on_release(void *arg, const struct store_reply *reply)
 	struct lease *lease = request_end(arg, &sent_ns);
 	struct keeper *k = lease_keeper(lease);
 
-	/* What nobody was ever told of (no fence) is cleared by the recall of an unknown token. */
+	/* A lease without a fence, of which no caller was told, needs no release: the recall of an unknown token clears
+	 * it. */
 	if (reply->status == STORE_OK || reply->status == STORE_GONE || (reply->status == STORE_ERROR && !lease->fence))
 		queue_raise(lease, LEASE_EV_RELEASED);
 	else if (reply->status == STORE_ERROR)
@@ -352,7 +352,7 @@ static void stands(struct lease *lease, const struct store_reply *reply, int64_t
 	if (lease_is_ours(lease->state))
 		table_confirm(k->table, lease->slot);
 	deadline_renewed(k, sent_ns);
-	if (k->deadline.expired) { /* it stood when that was said, but the answer took longer than the host's time */
+	if (k->deadline.expired) { /* the answer took longer than the host's time: it may have gone since */
 		if (lease->state == LEASE_UNSURE)
 			lease_send_confirm(lease);
 		return;
@@ -375,9 +375,9 @@ static void take_confirm(struct lease *lease, const struct store_reply *reply, i
 }
 
 /*
- * Questions whether leases stand are sent a few at a time. After an outage there is one for each lease, and the beats
- * come behind those that were sent before: sent all at once, tens of thousands take longer than the leases last, each
- * end of the deadline asks for all of them again, and none is ever confirmed.
+ * Questions whether leases stand are sent a few at a time. After an outage there is one for each lease, and beats queue
+ * behind requests that were sent earlier. Tens of thousands sent at once would take longer than the leases last; then
+ * each end of the deadline would ask for all of them again, and no lease would ever be confirmed.
  */
 #define CONFIRMS_AT_ONCE 64
 
@@ -397,7 +397,7 @@ static void send_confirm(struct lease *lease)
 		store_confirm(k->store, file->name, lease->token, lease->fence, on_confirm, request_new(lease));
 }
 
-/* Not before events are applied that wait: one may say that the lease has gone. */
+/* Not before waiting events are applied: one may say that the lease has gone. */
 void requests_send_confirms(struct keeper *k)
 {
 	while (k->requests.confirms && k->requests.confirms_sent < CONFIRMS_AT_ONCE) {
