@@ -74,7 +74,7 @@ __attribute__((format(printf, 2, 3))) static void keeper_cannot_start(const stru
 	va_end(args);
 	log_error("%s", line);
 	if (o->ready_fd >= 0 && write(o->ready_fd, line, strlen(line)) < 0)
-		log_error("nobody reads why: %s", strerror(errno));
+		log_error("the process that waits for this keeper cannot be told why it ends: %s", strerror(errno));
 }
 
 /* The machine's name and 64 random bits: two keepers of one machine are two hosts. */

@@ -77,7 +77,7 @@ static const struct argp_option options[] = {
 	 "/run/dflock/UID if it is there, /dev/shm/dflock-UID)",
 	 0},
 	{"ready-fd", 'r', "N", 0, "Close descriptor N when serving; write there first why it cannot start", 0},
-	{"after-fd", 'a', "N", 0, "Start when whatever has the other end of descriptor N has ended", 0},
+	{"after-fd", 'a', "N", 0, "Start when the process at the other end of descriptor N has ended", 0},
 	{0}};
 
 static const struct argp argp = {
@@ -90,7 +90,7 @@ static const struct argp argp = {
 static int main_fail(const struct arguments *a, const char *line)
 {
 	if (a->ready_fd >= 0 && write(a->ready_fd, line, strlen(line)) < 0)
-		log_error("nobody reads why it cannot start: %s", strerror(errno));
+		log_error("the process that waits for this keeper cannot be told: %s", strerror(errno));
 	fprintf(stderr, "dflockd: %s\n", line);
 	return EXIT_FAILURE;
 }
@@ -278,7 +278,7 @@ int main(int argc, char **argv)
 		ret = be_the_one(dir_fd, dir, &lock_fd);
 	if (ret < 0) {
 		snprintf(why, sizeof(why), "%s: no keeper can start: %s", dir,
-			 ret == -EWOULDBLOCK ? "another one has keeper.lock, but does not answer: kill it"
+			 ret == -EWOULDBLOCK ? "another process has keeper.lock, but does not answer: kill it"
 					     : strerror(-ret));
 		return main_fail(&a, why);
 	}

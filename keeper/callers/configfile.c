@@ -47,7 +47,7 @@ __attribute__((format(printf, 3, 4))) static void configfile_enter(struct keeper
 	if (state >= CONFIGFILE_WAITS)
 		log_error("%s; the old rules stay in force", why);
 	else if (state == CONFIGFILE_SAME && c->state >= CONFIGFILE_WAITS)
-		log_info("%s: it says what is in force", k->config->path);
+		log_info("%s: it has the rules in force again", k->config->path);
 	c->state = state;
 	c->since = time(NULL);
 	snprintf(c->why, sizeof(c->why), "%s", why);
@@ -273,7 +273,8 @@ int configfile_load(struct keeper *k, const char *path, char *why, size_t why_si
 	else
 		configfile_read_at_start(path, &look);
 	if (old && !configfile_may_replace(k, old, &look)) {
-		log_error("%s is not what is in force: the rules of the keeper before this one stay so", path);
+		log_error("%s does not have the rules in force: those of the keeper before this one stay in force",
+			  path);
 		ret = configfile_start_with(k, old, &look.id);
 		old = NULL;
 		configfile_found(k, &look, clock_now_ns());

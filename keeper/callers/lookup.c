@@ -104,8 +104,9 @@ static void look_up_with(struct session *s, struct inspect_result *r, int ret)
 	if (ret == 0)
 		return lookup_found(s, r, NULL);
 	lookup_drop(s, r, NULL);
-	session_refuse(s, "%s: the keeper cannot see which locks the program has, so that it could undo: %s", r->path,
-		       strerror(-ret));
+	session_refuse(
+		s, "%s: the keeper cannot see which locks the program has, which it needs to undo a failed call: %s",
+		r->path, strerror(-ret));
 }
 
 static void on_before_read(void *arg, int ret, struct before *before)
@@ -247,8 +248,8 @@ bool lookup_is_behind(struct session *s)
 {
 	if (!s->lookup.job && !s->lookup.inspected)
 		return false;
-	session_refuse(s, s->lookup.job ? "the file system of the last question's file has not answered yet"
-					: "what the last question needs is still being looked for");
+	session_refuse(s, s->lookup.job ? "the file system of the previous question's file has not answered so far"
+					: "the keeper still looks for what the previous question needs");
 	return true;
 }
 

@@ -92,7 +92,7 @@ static void front_read_before(pid_t pid, struct inspect_result *result)
 	ret = before_read(&result->before, -1, pid, WIRE_OWNER_PROCESS, &result->st);
 	if (ret < 0)
 		snprintf(result->refused, sizeof(result->refused),
-			 "the keeper cannot see which locks the program has, so that it could undo: %s",
+			 "the keeper cannot see which locks the program has, which it needs to undo a failed call: %s",
 			 strerror(-ret));
 	alarm(FRONT_LIMIT_S);
 }

@@ -69,8 +69,8 @@ static const char *farewell_why(const struct table_view *view)
 		return "its lease was not renewed in time, and the store gave it up: another host may have had the "
 		       "lock";
 	case TABLE_WHY_FORGOTTEN:
-		return "the store lost its memory, and the lease had run out or could not be put back: nobody can tell "
-		       "whether another host has had the lock";
+		return "the store lost its memory, and the lease had run out or could not be put back: it cannot "
+		       "be known whether another host has had the lock";
 	default:
 		return "the keeper that had its lease has ended, and no other has taken it up in time";
 	}

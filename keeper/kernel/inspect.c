@@ -219,7 +219,9 @@ static void inspect_look(const struct inspect_request *req, struct inspect_resul
 		ret = before_read(&r->before, req->fd, req->peer.pid, req->owner, &r->st);
 		if (ret < 0)
 			return inspect_refuse(
-				r, "the keeper cannot see which locks the program has, so that it could undo", -ret);
+				r,
+				"the keeper cannot see which locks the program has, which it needs to undo a failed call",
+				-ret);
 	}
 	if (req->test_shared)
 		r->shared_in_use = inspect_test_shared(req, link);
