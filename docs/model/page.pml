@@ -167,7 +167,7 @@ inline ended(l) {
 	state[l] = NONE; recalled[l] = false
 }
 
-inline drain(l) {       /* lease_obey_recall(), or no program used it for linger_ms */
+inline drain(l) {       /* obey(), or no program used it for linger_ms */
 	state[l] = DRAINING; CLOSE(l);
 	if :: state[OTHER(l)] == HELD -> to_release(l) :: else fi
 }

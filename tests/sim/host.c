@@ -212,7 +212,7 @@ static bool is_programs(int fd)
 	return false;
 }
 
-/* Also those that its workers have. */
+/* Also descriptors that its workers have. */
 static void close_files(const struct host *host)
 {
 	struct stat files[SIM_FILES], st;
@@ -400,8 +400,8 @@ static void make_room(void *arg, uint64_t boot)
 	sim_after(rng_delay(&host->parent_rng, 50 * MS), next_parent, host, boot);
 }
 
-/* What was traced dies with the tracer. Until the next one watches, nothing else may happen to the keeper: that would
- * be both at once. */
+/* Traced programs die with the tracer. Until the next parent watches, nothing else may happen to the keeper: that would
+ * be both faults at once. */
 void host_kill_parent(struct host *host)
 {
 	if (!host->up || !host->parent || !host->keeper || sim_now < host->stopped_until || host->parent == task_now)
@@ -421,7 +421,7 @@ void host_kill_parent(struct host *host)
 
 /* --- the machine --- */
 
-/* It is on a tmpfs: nothing in it outlasts a boot, whatever it is. */
+/* The runtime directory is on a tmpfs: nothing in it outlasts a boot. */
 static void clear_runtime_dir(const struct host *host)
 {
 	DIR *dir = opendir(host->run);

@@ -102,7 +102,7 @@ static inline void expect_refusal(const char *text, int line, const char *messag
 	ck_assert_ptr_null(strchr(why, '\n'));
 }
 
-/* The example; main() has it read, before a test changes the folder. */
+/* The example; main() reads it before a test changes the folder. */
 static char example[65536];
 
 static inline void read_example(void)

@@ -134,7 +134,7 @@ struct want {
 	const char *name; /* NULL: NAME */
 };
 
-/* "WAIT 17 A ..." as "WAIT A ...": who waits is numbered; the number is a test's of its own. */
+/* "WAIT 17 A ..." as "WAIT A ...": leaves out the waiter's number, which has a test of its own. */
 static inline const char *without_arrival(const char *answer)
 {
 	static char rest[4096];
@@ -161,7 +161,7 @@ static inline const char *acquire_want(const struct want *w)
 					 w->pass ? w->pass : "0", "1", w->grow ? w->grow : "0", w->dead_host,
 					 w->dead_beat, NULL));
 }
-/* acquire("A", 'a', 'x', .pass = "1"): host, token, mode, and what is not usual. */
+/* acquire("A", 'a', 'x', .pass = "1"): host, token, mode, and unusual arguments by name. */
 #define acquire(h, t, m, ...) acquire_want(&(struct want){.host = h, .token = t, .mode = m, ##__VA_ARGS__})
 #define RANGE(a, b)           .from = a, .to = b
 #define RECORD(a, b)          .space = 'r', .from = a, .to = b

@@ -131,7 +131,7 @@ START_TEST(something_else_in_its_place)
 	ck_assert_int_eq(renameat(dir, KEPT_NAME, dir, "elsewhere"), 0);
 	ck_assert_int_eq(symlinkat("elsewhere", dir, KEPT_NAME), 0);
 	ck_assert_int_eq(read_again("/a"), -ELOOP);
-	ck_assert_int_eq(keep_text("/a", "new"), 0); /* takes its place, and leaves what it led to */
+	ck_assert_int_eq(keep_text("/a", "new"), 0); /* replaces the link, and leaves its target */
 	ck_assert_int_eq(read_again("/a"), 0);
 	ck_assert_str_eq(source.text, "new");
 	ck_assert(is_there("elsewhere"));

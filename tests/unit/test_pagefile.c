@@ -38,7 +38,7 @@ static void teardown(void)
 	ck_assert_int_eq(system(command), 0);
 }
 
-/* Of a program whose file is in this state. */
+/* The answer for a program whose file is in this state. */
 static enum page_answer answer(const struct wire_config_id *id, const char *path)
 {
 	return page_ask(page, &(struct page_config){.id = *id}, path, NULL);

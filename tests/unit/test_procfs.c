@@ -1,4 +1,5 @@
-/* procfs/: every kind of text, as the kernel writes it, as it never does, and as a hostile process makes it. */
+/* procfs/: every kind of text, as the kernel writes it, as the kernel never writes it, and as a hostile process makes
+ * it. */
 #include "procfs/procfs.h"
 
 #include <check.h>
@@ -352,7 +353,7 @@ START_TEST(walks)
 }
 END_TEST
 
-/* A walk ends in the middle, and a later one goes on there: as a search that takes turns does. */
+/* A walk ends in the middle, and a later one goes on there, as in a search that takes turns. */
 START_TEST(a_walk_goes_on)
 {
 	struct procfs_walk walk;

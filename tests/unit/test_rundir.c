@@ -1,4 +1,4 @@
-/* The runtime directory: which one, and what it must be like. What other users make of it: tests/faults. */
+/* The runtime directory: which one it is, and what it must be like. Attacks of other users: tests/faults. */
 #include <check.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -172,7 +172,7 @@ START_TEST(runtime_dir_of_another)
 
 	ck_assert_int_eq(mkdir(in_base("run"), 0700), 0);
 	if (geteuid() == 0) {
-		/* Root's is everybody's; another's is refused also to root. */
+		/* Every user may use root's directory; root, too, may not use another user's. */
 		int fd = rundir_open(in_base("run"), other, false, why, sizeof(why));
 
 		ck_assert_msg(fd >= 0, "%s", why);

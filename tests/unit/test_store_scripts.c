@@ -177,7 +177,7 @@ START_TEST(questions_queue_once)
 	assert_starts(acquire("C", 'c', 'x', .ask = "1"), "BUSY A ");
 	assert_says(heard(), "");
 	ck_assert_ptr_null(strstr(call(SCRIPT_DUMP, NULL), "cccc"));
-	/* One that may call A dead asks it all the same. */
+	/* A host that may name A dead asks it all the same. */
 	assert_starts(acquire("C", 'c', 'x', .ask = "2"), "WAIT A ");
 	ck_assert_ptr_nonnull(strstr(heard(), " 1 " NAME));
 	release('c');
@@ -185,7 +185,7 @@ START_TEST(questions_queue_once)
 		;
 	release('a');
 	assert_starts(heard(), "B: granted");
-	/* One that waits and then only asks is taken out of the queue, and was all that D waited for. */
+	/* A waiter that then only asks is taken out of the queue, and was all that D waited for. */
 	assert_starts(acquire("A", '1', 's', RANGE("0", "10")), "WAIT B ");
 	release('b');
 	while (*heard())
@@ -336,7 +336,7 @@ START_TEST(a_waiter_asks_also_for_those_in_front)
 	acquire("A", 'b', 'x', .file = "1:2");
 	while (*heard())
 		;
-	/* It is in nobody's way but that waiter's, whom its host may have forgotten, like the lease. */
+	/* It is only in the way of that waiter, which its host may have forgotten, like the lease. */
 	assert_starts(acquire("A", 'c', 'x'), "WAIT A ");
 	assert_starts(heard(), "A: recall aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa A bbbb");
 }
