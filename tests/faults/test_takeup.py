@@ -78,7 +78,7 @@ def ordinary(make_host, folder, redis, monkeypatch):
 
 @needs_root
 def test_a_file_that_may_not_be_opened(ordinary):
-    """The kernel's list of locks tells when nobody has the lock any more."""
+    """The kernel's list of locks tells when no process has the lock any more."""
     b, a = ordinary
     holder = agent_with(a)
     os.chmod(a.path("f"), 0)
@@ -193,7 +193,7 @@ def test_a_mount_that_is_gone(ground):
 
 @needs_root
 def test_a_mount_that_hangs_when_its_leases_are_taken_up(ground):
-    """The others go on; when it answers again, so does what is on it."""
+    """The other leases go on; when the mount answers again, those of its files go on, too."""
     b, a, view = ground
     os.mkdir(b.path("dead"))
     local, remote = agent_with(a), agent_with(a, name="dead/g")
