@@ -18,25 +18,6 @@ static const char status_doc[] =
 	"The exit status is 0, also if no keeper runs (then this host holds nothing), and 1 if the keeper could not "
 	"be asked.";
 
-static error_t status_parse(int key, char *arg, struct argp_state *state)
-{
-	struct status_options *options = state->input;
-
-	switch (key) {
-	case 'j':
-		options->json = true;
-		return 0;
-	case 'a':
-		options->all = true;
-		return 0;
-	case ARGP_KEY_ARG:
-		argp_error(state, "it takes no arguments, but got %s", arg);
-		return 0;
-	default:
-		return ARGP_ERR_UNKNOWN;
-	}
-}
-
 static int show(const struct status_options *options, const char *text, size_t len)
 {
 	json_error_t error;
@@ -63,15 +44,16 @@ int cmd_status(int argc, char **argv)
 		{"json", 'j', NULL, 0, "print the keeper's answer as it is, for programs", 0},
 		{"all", 'a', NULL, 0, "show every lock name and every host", 0},
 		{0}};
-	static const struct argp argp = {.options = known, .parser = status_parse, .doc = status_doc};
-	struct status_options options = {.json = false};
+	struct status_options options;
 	char why[CLI_LINE_BYTES], *text = NULL;
 	struct place place;
 	struct ask ask;
+	bool given[2] = {false}; /* in the order of `known` */
 	size_t len = 0;
 	int ret;
 
-	argp_parse(&argp, argc, argv, 0, NULL, &options);
+	cli_flags(argc, argv, status_doc, known, given);
+	options = (struct status_options){.json = given[0], .all = given[1]};
 	cli_place(&place, NULL);
 	ret = ask_connect(&place, &ask, why);
 	if (ret == -ENOENT) {
