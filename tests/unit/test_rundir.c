@@ -8,42 +8,17 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "tests/unit/base_folder.h"
 #include "wire/rundir.h"
 
-static char base[64]; /* on a tmpfs */
 static char why[512];
 static struct place place;
 
-static const char *in_base(const char *name)
-{
-	static char path[160];
-
-	snprintf(path, sizeof(path), "%s/%s", base, name);
-	return path;
-}
-
 static void setup(void)
 {
-	strcpy(base, "/dev/shm/dflock-test-XXXXXX");
-	ck_assert_ptr_nonnull(mkdtemp(base));
+	base_make();
 	unsetenv("DFLOCK_RUNTIME_DIR");
 	umask(022);
-}
-
-static void teardown(void)
-{
-	char command[128];
-
-	snprintf(command, sizeof(command), "rm -rf '%s'", base);
-	ck_assert_int_eq(system(command), 0);
-}
-
-static void make_file(const char *path)
-{
-	int fd = open(path, O_CREAT | O_WRONLY | O_CLOEXEC, 0600);
-
-	ck_assert_int_ge(fd, 0);
-	close(fd);
 }
 
 /* What DFLOCK_RUNTIME_DIR leads to, for finding and for making. */
@@ -197,11 +172,11 @@ int main(void)
 	SRunner *runner = srunner_create(suite);
 	int failed;
 
-	tcase_add_checked_fixture(which, setup, teardown);
+	tcase_add_checked_fixture(which, setup, base_remove);
 	tcase_add_test(which, environment);
 	tcase_add_test(which, none_yet);
 	suite_add_tcase(suite, which);
-	tcase_add_checked_fixture(opening, setup, teardown);
+	tcase_add_checked_fixture(opening, setup, base_remove);
 	tcase_add_test(opening, runtime_dir_is_made);
 	tcase_add_test(opening, runtime_dir_is_refused);
 	tcase_add_test(opening, runtime_dir_of_another);
