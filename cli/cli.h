@@ -30,6 +30,7 @@ enum cli_exit {
 #define CLI_WRITE_ONE "write ~/.config/dflock.conf or /etc/dflock.conf (see dflock.conf(5)), or set DFLOCK_CONFIG"
 
 int cmd_run(int argc, char **argv);
+int cmd_lock(int argc, char **argv);
 int cmd_check(int argc, char **argv);
 int cmd_status(int argc, char **argv);
 int cmd_doctor(int argc, char **argv);
