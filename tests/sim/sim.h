@@ -10,6 +10,7 @@
  *   server.c    the server: runs the scripts, has its own clock and identity
  *   redis.c     starts redis-server
  *   host.c      a host's life: keeper, parent, crash, reboot
+ *   folders.c   what is made before a run: folders, files, configurations
  *   stopping.c  which programs hold locks and are stopped (keeper/kernel/holders.h, stopped.h, family.h)
  *   program.c   programs that lock
  *   ask.c       the shim's socket and page (shim/ask.h, protect.h)
@@ -243,8 +244,8 @@ struct program *program_of_task(void);
 
 /* --- faults.c --- */
 void faults_plan(void);
-extern bool faults_mild;   /* no fault keeps a host from renewing: no program may be frozen or killed */
-extern int64_t faults_end; /* from then on no fault happens any more */
+extern bool faults_mild;        /* no fault keeps a host from renewing: no program may be frozen or killed */
+extern int64_t faults_end;      /* from then on no fault happens any more */
 extern const char *faults_drop; /* "f0,f3,p1": faults and programs that are left out */
 bool faults_dropped(char kind, int number);
 unsigned faults_hiccups(void); /* per mille of points at which a process loses the processor */
