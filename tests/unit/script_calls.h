@@ -1,5 +1,5 @@
 /*
- * The store's scripts, called one by one on a real server. add_tests() is the file's own.
+ * The store's scripts, called one by one on a real server.
  */
 #ifndef DFLOCK_TESTS_UNIT_SCRIPT_CALLS_H
 #define DFLOCK_TESTS_UNIT_SCRIPT_CALLS_H
@@ -283,6 +283,33 @@ static inline void use_flags(void)
 static inline void use_no_flags(void)
 {
 	with_flags = false;
+}
+
+static inline TCase *case_for_version(const char *name, SFun choose, void (*add_tests)(TCase *t))
+{
+	TCase *t = tcase_create(name);
+
+	tcase_set_timeout(t, 60);
+	tcase_add_unchecked_fixture(t, start_server, stop_server);
+	tcase_add_unchecked_fixture(t, choose, NULL);
+	tcase_add_checked_fixture(t, connect_and_init, disconnect);
+	add_tests(t);
+	return t;
+}
+
+/* Runs the tests with the scripts as Redis 7 gets them, and as 6.2 does. Returns the exit status. */
+static inline int run_for_each_version(const char *name, void (*add_tests)(TCase *t))
+{
+	Suite *suite = suite_create(name);
+	SRunner *runner = srunner_create(suite);
+	int failed;
+
+	suite_add_tcase(suite, case_for_version("as for Redis 7", use_flags, add_tests));
+	suite_add_tcase(suite, case_for_version("as for Redis 6.2", use_no_flags, add_tests));
+	srunner_run_all(runner, CK_ENV);
+	failed = srunner_ntests_failed(runner);
+	srunner_free(runner);
+	return failed ? EXIT_FAILURE : EXIT_SUCCESS;
 }
 
 #endif

@@ -242,14 +242,8 @@ START_TEST(out_of_memory)
 }
 END_TEST
 
-static void add_tests(Suite *suite, const char *name, SFun choose)
+static void add_tests(TCase *t)
 {
-	TCase *t = tcase_create(name);
-
-	tcase_set_timeout(t, 60);
-	tcase_add_unchecked_fixture(t, start_server, stop_server);
-	tcase_add_unchecked_fixture(t, choose, NULL);
-	tcase_add_checked_fixture(t, connect_and_init, disconnect);
 	tcase_add_test(t, another_incarnation);
 	tcase_add_test(t, a_record_of_another_server);
 	tcase_add_test(t, another_past);
@@ -261,18 +255,9 @@ static void add_tests(Suite *suite, const char *name, SFun choose)
 	tcase_add_test(t, sweeping);
 	tcase_add_test(t, wrong_types_change_nothing);
 	tcase_add_test(t, out_of_memory);
-	suite_add_tcase(suite, t);
 }
 
 int main(void)
 {
-	Suite *suite = suite_create("store record");
-
-	add_tests(suite, "as for Redis 7", use_flags);
-	add_tests(suite, "as for Redis 6.2", use_no_flags);
-	SRunner *runner = srunner_create(suite);
-	srunner_run_all(runner, CK_ENV);
-	int failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+	return run_for_each_version("store record", add_tests);
 }

@@ -362,14 +362,8 @@ START_TEST(a_thousand_entries)
 }
 END_TEST
 
-static void add_tests(Suite *suite, const char *name, SFun choose)
+static void add_tests(TCase *t)
 {
-	TCase *t = tcase_create(name);
-
-	tcase_set_timeout(t, 60);
-	tcase_add_unchecked_fixture(t, start_server, stop_server);
-	tcase_add_unchecked_fixture(t, choose, NULL);
-	tcase_add_checked_fixture(t, connect_and_init, disconnect);
 	tcase_add_test(t, grant_again_and_conflict);
 	tcase_add_test(t, what_does_not_conflict);
 	tcase_add_test(t, a_lone_host_gets_the_whole_range);
@@ -390,18 +384,9 @@ static void add_tests(Suite *suite, const char *name, SFun choose)
 	tcase_add_test(t, a_waiter_that_waits_for_nobody_is_granted);
 	tcase_add_test(t, a_waiter_asks_also_for_those_in_front);
 	tcase_add_test(t, a_thousand_entries);
-	suite_add_tcase(suite, t);
 }
 
 int main(void)
 {
-	Suite *suite = suite_create("store scripts");
-
-	add_tests(suite, "as for Redis 7", use_flags);
-	add_tests(suite, "as for Redis 6.2", use_no_flags);
-	SRunner *runner = srunner_create(suite);
-	srunner_run_all(runner, CK_ENV);
-	int failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+	return run_for_each_version("store scripts", add_tests);
 }
