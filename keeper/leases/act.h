@@ -4,7 +4,6 @@
 #define DFLOCK_KEEPER_ACT_H
 
 #include "keeper/leases/locks.h"
-#include "store/store.h"
 
 /* To be called before any event is raised: act.c does the queue's work from now on. */
 void act_start(struct keeper *k);
@@ -17,8 +16,5 @@ void act_free_all(struct keeper *k);
 
 /* A caller was granted under the lease, which is given back at the earliest linger_ms after the last such grant. */
 void lease_used(struct lease *lease);
-
-/* Another host wants the lease (store message). */
-void lease_recall(struct lease *lease, const struct store_message *message);
 
 #endif
