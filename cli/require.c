@@ -37,9 +37,7 @@ static bool configuration_is_fit(const struct place *place, const char *const *f
 	bool fit = true;
 
 	if (!place->config[0]) {
-		snprintf(why, CLI_LINE_BYTES,
-			 "there is no configuration: write ~/.config/dflock.conf or /etc/dflock.conf, or set "
-			 "DFLOCK_CONFIG");
+		snprintf(why, CLI_LINE_BYTES, "there is no configuration: " CLI_WRITE_ONE);
 		return false;
 	}
 	if (config_load(place->config, &config, why, CLI_LINE_BYTES))

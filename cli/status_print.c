@@ -3,10 +3,11 @@
 #include <inttypes.h>
 #include <string.h>
 
+#include "cli/elsewhere.h"
 #include "cli/field.h"
 #include "cli/show.h"
 
-/* Which rules are in force, if they are not those of the file when the keeper started. */
+/* Which rules are in force, if not those that the file had when the keeper started. */
 static void print_rules(const json_t *status, FILE *f)
 {
 	const json_t *rules = json_object_get(status, "rules");
@@ -114,6 +115,7 @@ void status_print(const json_t *status, const struct status_options *options, FI
 	status_leases_print(json_object_get(status, "leases"), f);
 	if (json_is_object(cluster)) {
 		status_cluster_print(cluster, field_text(status, "host"), options->all, f);
+		elsewhere_print(json_object_get(status, "elsewhere"), f);
 	} else {
 		const char *error = field_text(status, "cluster_error");
 

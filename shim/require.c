@@ -16,6 +16,8 @@
 
 #define VARIABLE "DFLOCK_REQUIRE"
 #define AGAIN_NS 20000000
+/* How long a keeper that has just started may take to reach the store. */
+#define STORE_PATIENCE_NS INT64_C(1000000000)
 
 static bool require_refuse(const char *what, const char *detail)
 {
@@ -29,6 +31,7 @@ static bool require_refuse(const char *what, const char *detail)
  * line. */
 static int require_converse(struct ask *ask, const struct protect_by *by)
 {
+	const int64_t until_ns = sys_clock_ns(CLOCK_MONOTONIC) + STORE_PATIENCE_NS;
 	struct timespec pause = {.tv_nsec = AGAIN_NS};
 	struct wire_reply reply;
 	int ret;
@@ -39,7 +42,7 @@ static int require_converse(struct ask *ask, const struct protect_by *by)
 			ret = ask_receive(ask, &reply);
 		if (ret < 0 || reply.verdict == WIRE_OK)
 			return ret;
-		if (reply.verdict != WIRE_WOULD_BLOCK || sys_clock_ns(CLOCK_MONOTONIC) + AGAIN_NS > ask->deadline_ns)
+		if (reply.verdict != WIRE_WOULD_BLOCK || sys_clock_ns(CLOCK_MONOTONIC) > until_ns)
 			break;
 		sys(nanosleep, &pause, NULL);
 	}

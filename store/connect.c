@@ -1,7 +1,7 @@
 /*
  * From an address to a pair of checked connections: looks the name up, connects for commands, runs the first steps of
  * steps.c, loads the scripts, connects for messages, runs the other steps. One question follows the other, but for the
- * scripts, which are sent all at once. Whatever goes wrong ends in store_fail(), after which redis.c starts again.
+ * scripts, which are sent all at once. Every error ends in store_fail(), and redis.c starts again after that.
  */
 #include "store/internal.h"
 
@@ -22,7 +22,7 @@ static bool connect_usable(struct store *s, const redisReply *reply)
 	if (reply->type != REDIS_REPLY_ERROR)
 		return true;
 	reply_explain(reply->str, line);
-	store_fail(s, "%s", line);
+	store_reject(s, "%s", line);
 	return false;
 }
 
@@ -124,7 +124,7 @@ static void connect_on_loaded(void *arg, const redisReply *reply)
 		return;
 	if (reply->type != REDIS_REPLY_STRING || reply->len != STORE_SHA_BYTES - 1 ||
 	    strlen(reply->str) != reply->len) {
-		store_fail(s, "SCRIPT LOAD was answered with something else: it is no Redis");
+		store_reject(s, "SCRIPT LOAD was answered with something else: it is no Redis");
 		return;
 	}
 	strcpy(s->sha[s->connect.loaded++], reply->str);

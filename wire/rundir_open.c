@@ -74,7 +74,8 @@ int rundir_outer_uid(uid_t uid, uid_t *outer)
 	return -ESRCH;
 }
 
-/* A user without a number here: the kernel shows all such users as the same one, so nobody can say what is its own. */
+/* A user without a number here: the kernel shows all such users as the same one, so such a user's own files cannot be
+ * told from others. */
 static bool rundir_is_unknown(uid_t uid)
 {
 	uid_t outer;
@@ -91,7 +92,7 @@ bool rundir_is_in_memory(const struct statfs *fs)
 
 static int rundir_check(int fd, const char *dir, uid_t uid, struct text *why)
 {
-	char owner[32];
+	char owner[96];
 	struct text text;
 	struct stat st;
 	struct statfs fs;
@@ -111,8 +112,10 @@ static int rundir_check(int fd, const char *dir, uid_t uid, struct text *why)
 		text_init(&text, owner, sizeof(owner));
 		text_add(&text, "belongs to uid ");
 		text_add_number(&text, st.st_uid);
-		return rundir_finding(why, dir, EPERM, owner,
-				      ", not to you or root; have it removed, or set DFLOCK_RUNTIME_DIR");
+		text_add(&text, ", not to root or to uid ");
+		text_add_number(&text, uid);
+		text_add(&text, ", as which this process runs");
+		return rundir_finding(why, dir, EPERM, owner, "; have it removed, or set DFLOCK_RUNTIME_DIR");
 	}
 	if (st.st_mode & (S_IWGRP | S_IWOTH))
 		return rundir_finding(why, dir, EPERM, "can be written by others", "; take that away with chmod go-w");

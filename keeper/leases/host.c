@@ -13,6 +13,7 @@
 #include "keeper/leases/locks.h"
 #include "keeper/log.h"
 #include "keeper/leases/lost.h"
+#include "keeper/leases/posting.h"
 #include "keeper/leases/queue.h"
 #include "keeper/leases/recall.h"
 #include "keeper/leases/requests.h"
@@ -47,6 +48,7 @@ static void on_up(void *arg)
 	queue_raise_all(k, LEASE_EV_UP);
 	waiters_serve_all(k);
 	queue_settle(k);
+	posting_send(k); /* behind all that leases wait for */
 }
 
 static void on_down(void *arg, const char *why)
@@ -54,7 +56,7 @@ static void on_down(void *arg, const char *why)
 	struct keeper *k = arg;
 
 	store_tried(k);
-	log_error("store %s is not reachable: %s", store_server(k->store), why);
+	log_error("store %s %s: %s", store_server(k->store), store_trouble(k->store), why);
 	queue_tell_store(k, QUEUE_STORE_DOWN);
 	waiters_serve_all(k);
 	queue_settle(k);
@@ -67,17 +69,19 @@ static void on_incarnation(void *arg, const char *old, const char *now)
 	deadline_notice(k);
 	grace_begin(k, old, now);
 	queue_settle(k);
+	posting_send(k);
 }
 
 static void on_unknown_released(void *arg, const struct store_reply *reply)
 {
-	(void)arg, (void)reply; /* if it was lost, the next recall brings it again */
+	(void)arg, (void)reply; /* if this message was lost, the next recall brings it again */
 }
 
-/* Somebody waits for, or was granted, a token that is not ours any more: it must not stay in the store. */
+/* A token that this host does not know any more waits, or was granted, in the store: it must not stay there. */
 static void release_unknown(struct keeper *k, const struct store_message *m)
 {
-	/* It may be one that could not be read from the table (table_take_up()): its holders end first. Another recall comes. */
+	/* It may be a lease that could not be read from the table (table_take_up()): its holders must end first.
+	 * Another recall comes. */
 	if (k->lost.losing)
 		return;
 	log_debug("%s %.8s: unknown, given back", m->name, m->token);
@@ -89,7 +93,7 @@ static void on_granted(struct keeper *k, struct lease *lease, const struct store
 	if (!lease)
 		release_unknown(k, m);
 	else if (lease->state == LEASE_ASKING && (m->provisional || lease->lapsed))
-		/* Lapsed: it may be from before the silence, and others have it since. */
+		/* Lapsed: the grant may be from before the silence, and another host may have got the lease since. */
 		lease_acquire(lease, NULL, 0);
 	else if (lease->state == LEASE_ASKING)
 		lease_granted(lease, m->fence);
@@ -126,13 +130,13 @@ static void on_message(void *arg, const struct store_message *m)
 	struct keeper *k = arg;
 
 	if (k->leaving)
-		return; /* what is in the table is the next keeper's */
+		return; /* leases in the table belong to the next keeper */
 	deadline_notice(k);
 	take_message(k, m);
 	queue_settle(k);
 }
 
-/* --- what hosts long gone left behind --- */
+/* --- what hosts left that are gone for long --- */
 
 static void on_swept(void *arg, const struct store_reply *reply)
 {
@@ -167,12 +171,13 @@ static void on_sweep_timer(uv_timer_t *timer)
 
 	if (store_is_up(k->store))
 		store_hosts(k->store, on_hosts, k);
+	posting_send(k);
 }
 
 /* --- start and end --- */
 
-/* What came through the store and means nothing: at most a line in a while, since anybody who may publish can send it.
- */
+/* Logs a message of the store that means nothing, at most a line in a while: any client that may publish can send such
+ * messages. */
 static void on_note(void *arg, const char *line)
 {
 	struct keeper *k = arg;
@@ -203,6 +208,7 @@ int host_start(struct keeper *k)
 		uv_timer_init(k->loop, timers[i]);
 		timers[i]->data = k;
 	}
+	posting_start(k);
 	lost_start(k);
 	unseen_start(k);
 	uv_timer_start(&k->host_in_store.sweep, on_sweep_timer, often, often);

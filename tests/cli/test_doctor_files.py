@@ -7,7 +7,7 @@ import pytest
 from harness import wait_until
 from harness.host import CLI
 
-from lines import Doctor, written
+from lines import LOCAL, Doctor, written
 
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="needs a mount, and so root")
 
@@ -35,10 +35,10 @@ def test_on_a_tmpfs(host, folder):
     found = doctor(host, f'path = "{host.path("f")}";', f'path = "{host.path("new")}";', f'path = "{host.files}/*.lock";',
                    f'tree = "{folder}"; name = "t";')
     assert found == [
-        ("ok", f"{host.path('f')}: tmpfs, locks are local"),
-        ("ok", f"{host.path('new')}: does not exist yet; on tmpfs, locks are local"),
-        ("ok", f"{host.files}/*.lock: tmpfs, locks are local"),
-        ("ok", f"tree {folder}: tmpfs, locks are local"),
+        ("ok", f"{host.path('f')}: tmpfs{LOCAL}"),
+        ("ok", f"{host.path('new')}: does not exist yet; on tmpfs{LOCAL}"),
+        ("ok", f"{host.files}/*.lock: tmpfs{LOCAL}"),
+        ("ok", f"tree {folder}: tmpfs{LOCAL}"),
     ]
 
 
@@ -70,7 +70,7 @@ def test_a_path_behind_a_file(host):
 
 
 def test_on_fuse(host, folder):
-    """bindfs passes locks on or not, as it is told: from outside nobody can see that."""
+    """bindfs passes locks on or not, depending on an option that cannot be seen from outside."""
     data, view = os.path.join(folder, "data"), os.path.join(folder, "view")
     os.mkdir(data)
     os.mkdir(view)
@@ -86,10 +86,10 @@ def test_on_fuse(host, folder):
 
 @needs_root
 def test_the_mount_that_is_on_top(host, folder):
-    """By the mount that a path leads to, not by its name: a file system mounted over another one."""
+    """The mount that a path leads to counts, not its name: a file system mounted over another one."""
     protect(host, f'tree = "{host.files}"; name = "t";')
     env = {k: v for k, v in host.env().items() if k != "LD_PRELOAD"}
     text = 'mount -t ramfs ramfs "$1" && "$2" doctor'
     done = subprocess.run(["unshare", "--mount", "sh", "-c", text, "-", host.files, CLI], env=env, capture_output=True,
                           text=True, timeout=60)
-    assert Doctor(host, done=done).found[-1] == ("ok", f"tree {host.files}: ramfs, locks are local")
+    assert Doctor(host, done=done).found[-1] == ("ok", f"tree {host.files}: ramfs{LOCAL}")

@@ -73,7 +73,7 @@ def test_holders_and_waiters_on_two_hosts(make_host):
     inside, outside = paragraph(status(a), "NAME"), paragraph(status(b), "NAME")
     fence = a.status()["leases"][0]["fence"]
     hosts = a.status()["host"], b.status()["host"]
-    assert re.fullmatch(r"NAME +SPACE +MODE +RANGE +STATE +FENCE +HELD SINCE", inside[0])
+    assert re.fullmatch(r"NAME +SPACE +MODE +RANGE +STATE +FENCE +LEASE SINCE", inside[0])
     assert re.fullmatch(rf"t/f +flock +exclusive +whole file +(draining|probing|waiting) +{fence} +{WHEN}", inside[1])
     assert inside[2:4] == [f"    file {a.path('f')}", "    wanted by another host"]
     command = f"flock {a.path('f')} sh -c echo held; read line; true"
@@ -158,7 +158,7 @@ def test_the_store_is_down_and_time_runs(make_host, redis, folder, on_lost, what
         proxy.accepting = False
         proxy.cut()
         said = says(a, rf"        leases cannot be renewed: in (\d+) s their holders {what} \(on_lost\)")
-        # Nine tenths of a ttl; less the margin, if somebody is to be stopped before.
+        # Nine tenths of a ttl; less the margin, if holders must be stopped before.
         assert int(said[1]) <= (54 if on_lost == "warn" else 44)
         says(a, rf"store   {proxy.address}, DOWN: .*")
         says(a, "the rest of the cluster cannot be shown: .*")

@@ -283,6 +283,8 @@ static const struct refusal {
 	{"protect = ( { path = \"/a/[b\"; } );", 1, "path is \"/a/[b\": a [ has no ] before the next /"},
 	{"protect = ( { path = \"/a/[b/]\"; } );", 1, "path is \"/a/[b/]\": a [ has no ] before the next /"},
 	{"protect = ( { path = \"/a/[b\\\\\"; } );", 1, "path is \"/a/[b\\\": a [ has no ]"},
+	{"protect = ( { path = \"/a/**/x\"; } );", 1, "path is \"/a/**/x\": ** is not known"},
+	{"protect = ( { path = \"/a/x**\"; } );", 1, "path is \"/a/x**\": ** is not known"},
 	{"protect = ( { path = \"/a/[[:alpha:]]\"; } );", 1, "path is \"/a/[[:alpha:]]\": classes such as [:alpha:]"},
 	{"protect = ( { path = \"/a/*\\\\\"; } );", 1, "path is \"/a/*\\\": it ends with a backslash"},
 	{"protect = ( { path = \"/a\";\nname = \"b/\"; } );", 2, "name is \"b/\"; expected no / at its end"},
@@ -301,7 +303,7 @@ START_TEST(refused)
 }
 END_TEST
 
-/* What looks like a mistake to scan.c and is none. */
+/* Text that looks like a mistake to scan.c and is none. */
 START_TEST(not_refused)
 {
 	read_ok("# @include \"x\" 4294997296 /* \"\n"
@@ -326,7 +328,7 @@ START_TEST(bytes_refused)
 	ck_assert_ptr_nonnull(strstr(why, "c.conf:3: a NUL byte; expected text"));
 
 	ck_assert_ptr_nonnull(big);
-	/* Blanks: what looks back over them at each of them needs hours. */
+	/* Blanks: code that looks back over all of them at each one needs hours. */
 	memset(big, ' ', CONFIG_FILE_BYTES + 1);
 	write_bytes(file, big, CONFIG_FILE_BYTES + 1);
 	ck_assert_int_eq(config_load(file, &config, why, sizeof(why)), -EFBIG);
