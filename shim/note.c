@@ -195,7 +195,9 @@ void note_debug(int fd, const char *what)
 	if (!s || !s->debug)
 		return;
 	text_init(&line, buf, sizeof(buf));
-	text_add(&line, "dflock: debug: ");
+	text_add(&line, "dflock: debug: pid ");
+	text_add_number(&line, getpid());
+	text_add(&line, ": ");
 	add_path(&line, fd);
 	text_add(&line, ": ");
 	text_add(&line, what);

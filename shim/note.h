@@ -25,7 +25,7 @@ void note_refused_errno(int fd, const char *what, int err);
 /* A line in the keeper's words: "dflock: LINE". */
 void note_line(int fd, const char *line);
 
-/* "dflock: debug: PATH: WHAT", only with DFLOCK_LOG=debug; each line is written, however often it comes. */
+/* "dflock: debug: pid PID: PATH: WHAT", only with DFLOCK_LOG=debug; each line is written, however often it comes. */
 void note_debug(int fd, const char *what);
 
 #endif

@@ -1,6 +1,7 @@
 """`dflock run --report` and --require=taken: what a job locked. Programs of all kinds, from unusual places."""
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -432,8 +433,9 @@ except OSError:
     for file, rule in [("f", 'protected by path = "%s"' % host.path("f")), ("g", "not protected")]:
         done = subprocess.run(python(text, host.path(file)), env={**host.env(), "DFLOCK_LOG": "debug"}, capture_output=True, text=True)
         lines = [line for line in done.stderr.splitlines() if " us" in line]
-        begin = f"dflock: debug: {host.path(file)}: "
-        assert [line.rsplit(" after ", 1)[0] for line in lines] == [
+        begin = f"{host.path(file)}: "
+        assert all(re.match(r"dflock: debug: pid \d+: ", line) for line in lines)
+        assert [line.split(": ", 3)[3].rsplit(" after ", 1)[0] for line in lines] == [
             begin + what + "; " + rule + ";" for what in (
                 "flock lock exclusive, waiting: done", "flock unlock: done", "fcntl lock shared 5-14, not waiting: done",
                 "flock (no known lock call): Invalid argument")], done
