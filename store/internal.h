@@ -156,6 +156,7 @@ struct query {
 	union {
 		store_reply_cb *reply;
 		store_hosts_cb *hosts;
+		store_entries_cb *entries;
 	} cb;
 	void *arg;
 	unsigned may; /* REPLY_MAY() bits */

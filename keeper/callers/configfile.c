@@ -14,6 +14,7 @@
 #include "keeper/log.h"
 #include "keeper/leases/keeper.h"
 #include "keeper/leases/pagefile.h"
+#include "keeper/leases/past.h"
 #include "wire/place.h"
 
 #define STOP_ADVICE   "end the keeper with `dflock stop`, the next one reads them"
@@ -121,6 +122,7 @@ static void configfile_take_over(struct keeper *k, struct config *fresh)
 	leasepage_close_all(k);
 	pagefile_publish(k->page, fresh, &fresh->id); /* there is room: config_parse() has seen to that */
 	configfile_replace(k, fresh);
+	past_rules_changed(k);
 	configfile_drop_text(c);
 	c->seen = k->config->id;
 	c->in_force_since = time(NULL);

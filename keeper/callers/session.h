@@ -104,6 +104,9 @@ void session_end(struct session *s);
 void session_use(struct session *s);
 void session_unuse(struct session *s);
 
+/* Has this process a connection? Then it may have asked, whether or not it is known what about. */
+bool session_is_asking(const struct keeper *k, pid_t pid);
+
 /* Answered, or gone: what it alone waited for is not wanted any more, its pin has ended. */
 void session_stop_waiting(struct session *s);
 

@@ -23,10 +23,12 @@
 #include "keeper/leases/inquiry.h"
 #include "keeper/leases/locks.h"
 #include "keeper/leases/lost.h"
+#include "keeper/leases/past.h"
 #include "keeper/leases/queue.h"
 #include "keeper/leases/reopen.h"
 #include "keeper/leases/requests.h"
 #include "keeper/leases/room.h"
+#include "keeper/leases/touched.h"
 #include "keeper/leases/unseen.h"
 #include "keeper/leases/waiters.h"
 #include "keeper/rules/watch.h"
@@ -84,7 +86,7 @@ struct keeper {
 	struct room room;
 	struct table *table; /* of leases; shared with the parent */
 
-	struct file *files;
+	struct file *files, *files_by_id;
 	struct lease *leases;
 	struct file *unused; /* files that may be so */
 	struct lease *ended; /* leases that are freed when nothing refers to them any more */
@@ -96,6 +98,8 @@ struct keeper {
 	struct requests requests;
 	struct lost lost;
 	struct unseen unseen;
+	struct past past;
+	struct touched touched;
 	struct reopens reopens;
 	struct inquiries inquiries;
 	struct old_pins old_pins;
