@@ -72,8 +72,10 @@ static int openers_on_listed(void *arg, const struct procfs_lock *lock)
 		reading->over++;
 		return 0;
 	}
-	if (seen.opener->look != o->look)
+	if (seen.opener->look != o->look) {
 		openers_refresh(seen.opener, clock_now_ns());
+		seen.opener->looks++;
+	}
 	seen.opener->look = o->look;
 	if (seen.opener->unused)
 		return 0;
@@ -118,7 +120,6 @@ struct openers_seek {
 	struct openers *openers;
 	struct procfs_text text;
 	size_t left; /* openers that are sought */
-	bool all;    /* in this process any; else those that it took */
 
 	/* The descriptor that is looked at. */
 	pid_t pid;
@@ -283,26 +284,38 @@ static int openers_seek_in_all(struct openers_seek *s)
 	return ret;
 }
 
-static int openers_seek(struct openers *o)
+/* Most locks that nobody shows have only just been dropped: the second look at one is worth a search. */
+static bool openers_is_worth_all(const struct opener *opener)
 {
-	struct openers_seek s = {.openers = o};
-	struct opener *opener, *next;
-	int ret = 0;
+	return opener->state == OPENER_NEW && opener->looks > 1;
+}
+
+static size_t openers_count(const struct openers *o, bool worth_all)
+{
+	const struct opener *opener, *next;
+	size_t count = 0;
 
 	HASH_ITER (hh, o->all, opener, next)
-		s.left += opener->state == OPENER_NEW;
-	if (s.left)
-		ret = mountmap_refresh(&o->mounts);
+		count += worth_all ? openers_is_worth_all(opener) : opener->state == OPENER_NEW;
+	return count;
+}
+
+static int openers_seek(struct openers *o)
+{
+	struct openers_seek s = {.openers = o, .left = openers_count(o, false)};
+	struct opener *opener, *next;
+	int ret = s.left ? mountmap_refresh(&o->mounts) : 0;
+
 	if (s.left && ret == 0)
 		ret = openers_seek_in_lockers(&s);
-	if (s.left && ret == 0)
+	if (s.left && ret == 0 && openers_count(o, true))
 		ret = openers_seek_in_all(&s);
 	procfs_free(&s.text);
 	if (ret == 0 && openers_leaves(o))
 		ret = -ECANCELED;
 	o->nowhere = 0;
 	HASH_ITER (hh, o->all, opener, next) {
-		if (ret == 0 && opener->state == OPENER_NEW) {
+		if (ret == 0 && openers_is_worth_all(opener)) {
 			opener->state = OPENER_NOWHERE;
 			opener->sought_ns = clock_now_ns();
 		}

@@ -14,7 +14,8 @@
  *
  * Costs: the list is read once (three times in the first look), a page of 4 kB at a time; the kernel's time for that grows with the square of the
  * number of locks, and lock calls of the machine wait during each page. What is new is looked for in the process that took
- * the lock, and then, all of it at once, in all processes. So the caller rests after a look for a multiple of what it took.
+ * the lock, and, if it is listed a second time, all of it at once in all processes. So locks that come and go cost little, and the
+ * caller rests after a look for a multiple of what it took.
  *
  * openers_look() is blocking, like holders.h: for a worker; the table is not to be used otherwise meanwhile.
  */
@@ -39,7 +40,7 @@ struct opener_key {
 };
 
 enum opener_state {
-	OPENER_NEW,
+	OPENER_NEW,    /* not found so far */
 	OPENER_FOUND,  /* paths, pid and fd are known */
 	OPENER_OTHER,  /* a keeper's, deleted, or a file that our mount namespace does not have */
 	OPENER_NOWHERE /* no descriptor that may be looked at shows it */
@@ -55,7 +56,8 @@ struct opener {
 	bool before;  /* listed in the first look: nobody knows since when */
 	bool unused;  /* the owner's word: locks of this opener are not wanted */
 	bool checked; /* the owner's: `unused` has been decided since the state last changed */
-	unsigned look;
+	unsigned look;  /* the last one that had it listed */
+	unsigned looks; /* how many had, one after the other */
 	int64_t sought_ns;
 	UT_hash_handle hh;
 };

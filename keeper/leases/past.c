@@ -86,7 +86,7 @@ static void past_judge(struct keeper *k, const struct openers_lock *lock)
 	const char *path = NULL;
 	enum past_cover cover;
 
-	if (opener->unused || (opener->checked && past_is_covered(k, lock)))
+	if (opener->state == OPENER_NEW || opener->unused || (opener->checked && past_is_covered(k, lock)))
 		return;
 	path = past_protected(k, opener, name);
 	opener->checked = true;
