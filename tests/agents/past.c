@@ -2,13 +2,16 @@
  * Takes locks past dflock: by system calls of its own, so that no preload sees them.
  *
  *   past KIND FILE          flock, shared, posix, ofd: one lock on FILE
- *   past KIND PREFIX COUNT  the same on PREFIX0, PREFIX1, ...; ranges: COUNT POSIX locks on one byte each of PREFIX
+ *   past KIND PREFIX COUNT  the same on PREFIX0, PREFIX1, ...
+ *   past ranges FILE COUNT  POSIX locks on COUNT single bytes
+ *   past byte FILE N        a POSIX lock on byte N
  *
  * Says "held" and keeps the locks until its standard input ends. For each line of its input it drops all locks, takes
  * them again, and says "held" again.
  */
 #include <errno.h>
 #include <fcntl.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -33,9 +36,10 @@ static long past(long number, long a, long b, long c)
 #endif
 }
 
+/* On one byte, or on all (first < 0). */
 static long set(const char *kind, int fd, long first, int type)
 {
-	struct flock lock = {.l_type = (short)type, .l_start = first, .l_len = !strcmp(kind, "ranges")};
+	struct flock lock = {.l_type = (short)type, .l_start = first < 0 ? 0 : first, .l_len = first >= 0};
 
 	if (!strcmp(kind, "flock"))
 		return past(SYS_flock, fd, type == F_UNLCK ? LOCK_UN : LOCK_EX | LOCK_NB, 0);
@@ -44,11 +48,19 @@ static long set(const char *kind, int fd, long first, int type)
 	return past(SYS_fcntl, fd, !strcmp(kind, "ofd") ? F_OFD_SETLK : F_SETLK, (long)&lock);
 }
 
-static void set_all(const char *kind, const int *fds, long count, int type)
+struct files {
+	const char *kind;
+	int *fds;
+	long count, byte;
+	bool ranges; /* of one file */
+};
+
+static void set_all(const struct files *files, int type)
 {
-	for (long i = 0; i < count; i++) {
+	for (long i = 0; i < files->count; i++) {
 		/* Every second byte: the kernel would make one lock of neighbours. */
-		long ret = set(kind, fds[i], !strcmp(kind, "ranges") ? 2 * i : 0, type);
+		long byte = files->ranges ? 2 * i : files->byte;
+		long ret = set(files->kind, files->fds[files->ranges ? 0 : i], byte, type);
 
 		if (ret == 0)
 			continue;
@@ -57,33 +69,47 @@ static void set_all(const char *kind, const int *fds, long count, int type)
 	}
 }
 
+static void open_all(const struct files *files, const char *prefix, bool numbered)
+{
+	for (long i = 0; i < (files->ranges ? 1 : files->count); i++) {
+		char path[4096], number[24] = "";
+
+		if (numbered)
+			snprintf(number, sizeof(number), "%ld", i);
+		snprintf(path, sizeof(path), "%s%s", prefix, number);
+		files->fds[i] = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0644);
+		if (files->fds[i] < 0) {
+			fprintf(stderr, "past: %s: %s\n", path, strerror(errno));
+			exit(3);
+		}
+	}
+}
+
 int main(int argc, char **argv)
 {
-	long count = argc > 3 ? strtol(argv[3], NULL, 10) : 1;
-	int *fds = calloc((size_t)count + 1, sizeof(*fds));
+	struct files files = {.count = 1, .byte = -1};
+	long number = argc > 3 ? strtol(argv[3], NULL, 10) : 0;
 	struct rlimit limit;
-	char path[4096], line[16];
+	char line[16];
 
-	if (argc < 3 || !fds)
+	if (argc < 3)
 		return 2;
+	files.kind = argv[1];
+	files.ranges = !strcmp(argv[1], "ranges");
+	if (!strcmp(argv[1], "byte"))
+		files.byte = number;
+	else if (argc > 3)
+		files.count = number;
+	files.fds = calloc((size_t)files.count + 1, sizeof(*files.fds));
+	if (!files.fds)
+		return 3;
 	getrlimit(RLIMIT_NOFILE, &limit);
 	limit.rlim_cur = limit.rlim_max;
 	setrlimit(RLIMIT_NOFILE, &limit);
-	for (long i = 0; i < count; i++) {
-		if (!strcmp(argv[1], "ranges") && i) {
-			fds[i] = fds[0];
-			continue;
-		}
-		snprintf(path, sizeof(path), argc > 3 && strcmp(argv[1], "ranges") ? "%s%ld" : "%s", argv[2], i);
-		fds[i] = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0644);
-		if (fds[i] < 0) {
-			fprintf(stderr, "past: %s: %s\n", path, strerror(errno));
-			return 3;
-		}
-	}
+	open_all(&files, argv[2], argc > 3 && !files.ranges && files.byte < 0);
 	do {
-		set_all(argv[1], fds, count, F_UNLCK);
-		set_all(argv[1], fds, count, F_WRLCK);
+		set_all(&files, F_UNLCK);
+		set_all(&files, F_WRLCK);
 		puts("held");
 		fflush(stdout);
 	} while (fgets(line, sizeof(line), stdin));
