@@ -71,7 +71,6 @@ struct suspect {
 	unsigned sure;  /* in how many of them the store has confirmed that */
 	bool before;    /* it was there before the keeper or the rule */
 	bool reported;
-	bool asking; /* the store is asked */
 	struct suspect *prev, *next;
 };
 

@@ -29,15 +29,16 @@ bool past_ranges_cover(const struct store_range *ranges, size_t count, const str
 	return at >= lock->to;
 }
 
-bool past_entries_cover(const struct store_entry *entries, size_t count, const char *own, const struct opener_key *key,
-			bool plain, enum wire_space space)
+bool past_entries_cover(const struct store_entry *entries, size_t count, const char *own,
+			const struct procfs_lock *lock, bool plain)
 {
+	const struct store_range range = {.space = lock->space, .from = lock->from, .to = lock->to};
 	char file[STORE_FILE_BYTES];
 
-	file_inode_text(&(struct file_key){.dev = key->dev, .ino = key->ino}, file);
+	file_inode_text(&(struct file_key){.dev = lock->dev, .ino = lock->ino}, file);
 	for (size_t i = 0; i < count; i++)
-		if (entries[i].range.space == space && hostid_same_machine(own, entries[i].host) &&
-		    (!plain || strcmp(entries[i].file, file) == 0))
+		if (range_overlaps(&entries[i].range, &range) && strcmp(entries[i].host, own) != 0 &&
+		    hostid_same_machine(own, entries[i].host) && (!plain || strcmp(entries[i].file, file) == 0))
 			return true;
 	return false;
 }

@@ -25,10 +25,10 @@ enum past_cover past_cover_of(struct keeper *k, const struct openers_lock *lock,
 bool past_ranges_cover(const struct store_range *ranges, size_t count, const struct procfs_lock *lock);
 
 /*
- * Is one of these entries of the store from a keeper on the machine of the host `own`, on this file and in this space? A
- * file that is not plain has other numbers in the store than in the kernel's list: any file counts then. Pure.
+ * Is one of these entries of the store from another keeper on the machine of the host `own`, and of this file and a part of
+ * this range? A file that is not plain has other numbers in the store than in the kernel's list: any file counts then. Pure.
  */
-bool past_entries_cover(const struct store_entry *entries, size_t count, const char *own, const struct opener_key *key,
-			bool plain, enum wire_space space);
+bool past_entries_cover(const struct store_entry *entries, size_t count, const char *own,
+			const struct procfs_lock *lock, bool plain);
 
 #endif

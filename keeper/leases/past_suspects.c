@@ -141,16 +141,16 @@ static bool suspects_may_ask(const struct suspect *s)
 	       suspects_is_stopped(s->pid);
 }
 
-static bool suspects_is_naked(struct suspect *s)
+static struct procfs_lock suspects_lock(const struct suspect *s)
+{
+	return (struct procfs_lock){
+		.dev = s->key.dev, .ino = s->key.ino, .space = s->space, .mode = s->mode, .from = s->from, .to = s->to};
+}
+
+static bool suspects_is_naked(const struct suspect *s)
 {
 	struct opener opener = {.key = s->key, .plain = s->plain};
-	const struct openers_lock lock = {.opener = &opener,
-					  .lock = {.dev = s->key.dev,
-						   .ino = s->key.ino,
-						   .space = s->space,
-						   .mode = s->mode,
-						   .from = s->from,
-						   .to = s->to}};
+	const struct openers_lock lock = {.opener = &opener, .lock = suspects_lock(s)};
 
 	return past_cover_of(s->keeper, &lock, s->name) == PAST_NAKED;
 }
@@ -165,6 +165,23 @@ struct suspects_question {
 	void (*confirmed)(struct keeper *k);
 };
 
+static void suspects_answered(struct suspect *s, enum store_status status, const struct store_entry *entries,
+			      size_t count)
+{
+	const struct keeper *k = s->keeper;
+	const struct procfs_lock lock = suspects_lock(s);
+
+	/* A store that has lost its memory may not have been told of all leases again. */
+	if (status == STORE_OK && !store_in_grace(k->store) && suspects_is_shown(s) && suspects_is_naked(s) &&
+	    !suspects_may_ask(s) &&
+	    !past_entries_cover(entries, count, k->host, &lock, s->plain)) /* mutant: past-store */
+		s->sure++;
+	else
+		s->sure = 0;
+	if (s->sure >= PAST_SURE && s->looks >= PAST_LOOKS && !s->reported)
+		suspects_report(s);
+}
+
 static void on_suspect_entries(void *arg, enum store_status status, const struct store_entry *entries, size_t count)
 {
 	struct suspects_question *q = arg;
@@ -172,17 +189,8 @@ static void on_suspect_entries(void *arg, enum store_status status, const struct
 	struct keeper *k = s->keeper;
 
 	k->past.asking--;
-	if (!k->leaving) {
-		/* A store that has lost its memory may not have been told of all leases again. */
-		if (status == STORE_OK && !store_in_grace(k->store) && suspects_is_shown(s) && suspects_is_naked(s) &&
-		    !suspects_may_ask(s) &&
-		    !past_entries_cover(entries, count, k->host, &s->key, s->plain, s->space)) /* mutant: past-store */
-			s->sure++;
-		else
-			s->sure = 0;
-		if (s->sure >= PAST_SURE && s->looks >= PAST_LOOKS && !s->reported)
-			suspects_report(s);
-	}
+	if (!k->leaving)
+		suspects_answered(s, status, entries, count);
 	q->confirmed(k);
 	free(q);
 }
