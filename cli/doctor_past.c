@@ -8,7 +8,7 @@
 #include "cli/show.h"
 
 #define SHOWN_MAX   10 /* `dflock status` shows all */
-#define LOOKS_LEAST 3  /* a keeper reports nothing before */
+#define LOOKS_LEAST 4  /* a keeper reports nothing before */
 
 static void find_one(struct doctor *d, const json_t *lock)
 {

@@ -100,7 +100,7 @@ static void past_judge(struct keeper *k, const struct openers_lock *lock)
 
 static void on_past_confirmed(struct keeper *k)
 {
-	if (!k->past.asking && !k->past.judging)
+	if (!k->past.confirming && !k->past.judging)
 		past_rest(k);
 }
 
@@ -229,7 +229,7 @@ void past_start(struct keeper *k, bool (*is_asking)(const struct keeper *k, pid_
 void past_rules_changed(struct keeper *k)
 {
 	k->past.rules_changed = true;
-	if (k->past.on && !k->past.looking && !k->past.judging && !k->past.asking)
+	if (k->past.on && !k->past.looking && !k->past.judging && !k->past.confirming)
 		past_rest(k);
 }
 

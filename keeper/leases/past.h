@@ -20,9 +20,9 @@
  *  - nor any question about it, nor a question of that process that has not been looked at, nor is the process stopped: it
  *    might stand between its kernel lock and its question (shim/acquire.c, places 2 and 4);
  * and in the last PAST_SURE of them also
- *  - the store has no lease and no waiter of another keeper of this machine on this file and space, while the descriptor
- *    showed the lock both before the store was asked and after it had answered. A keeper's host id says on which machine
- *    it is (host_is_here()). Without the store's answer nothing is reported.
+ *  - the store has no lease and no waiter of another keeper of this machine that touches this range, while the descriptor
+ *    showed the lock both right before the store was asked and right after it had answered. A keeper's host id says on
+ *    which machine it is (hostid.h). Without the store's answer nothing is reported.
  * Not reported as past dflock, but shown apart: a lock that was there when the keeper (or a new rule) came, since it may be
  * from a time without dflock. Locks of keepers are left out (probes).
  *
@@ -48,8 +48,8 @@
 #include "wire/msg.h"
 
 #define PAST_MAX   256 /* locks that are watched or reported; more are counted */
-#define PAST_LOOKS 3
-#define PAST_SURE  2
+#define PAST_LOOKS 4
+#define PAST_SURE  3
 
 struct keeper;
 
@@ -87,7 +87,7 @@ struct past {
 	bool judging; /* its result is being judged */
 	bool leave;   /* atomic: the worker is to end */
 	bool rules_changed;
-	unsigned asking;  /* questions to the store */
+	bool confirming;  /* some suspects are looked at once more */
 	unsigned looks;   /* that were judged */
 	int64_t took_ns;  /* processor time of the last look */
 	uv_timer_t timer; /* the next look; the next part of the judgement */

@@ -11,7 +11,8 @@
 #include "keeper/log.h"
 #include "procfs/procfs_process.h"
 
-#define CONFIRMS_MAX 16 /* in one look: each reads two fdinfos in the loop */
+#define CONFIRMS_MAX 16 /* in one look */
+#define PATIENCE     10 /* looks: then a lock is reported without the command of its process */
 
 static bool suspects_is_key(const struct opener_key *a, const struct opener_key *b)
 {
@@ -123,6 +124,26 @@ static void suspects_gone(struct keeper *k, struct suspect *s)
 
 /* --- confirming --- */
 
+/* Some suspects at a time: a worker looks whether the lock is there, the store is asked, a worker looks again. */
+struct suspects_item {
+	struct suspects_batch *batch;
+	struct suspect *suspect;
+	struct opener_key key; /* for the worker, with the next three: the suspect is the loop's */
+	enum wire_space space;
+	pid_t pid;
+	int fd;
+	bool shown, stopped; /* what the worker saw last */
+	bool bare;           /* the store has nothing that covers it */
+};
+
+struct suspects_batch {
+	uv_work_t work;
+	struct keeper *keeper;
+	void (*confirmed)(struct keeper *k);
+	struct suspects_item items[CONFIRMS_MAX];
+	unsigned count, asked;
+};
+
 static bool suspects_is_stopped(pid_t pid)
 {
 	struct procfs_stat stat;
@@ -132,13 +153,24 @@ static bool suspects_is_stopped(pid_t pid)
 	return !procfs_stat_read(AT_FDCWD, name, &stat) || stat.state == 'T' || stat.state == 't';
 }
 
-/* May it stand between its kernel lock and its question? */
-static bool suspects_may_ask(const struct suspect *s)
+/* In a worker: fdinfo is as long as its process wants. */
+static void suspects_work(uv_work_t *work)
 {
-	const struct keeper *k = s->keeper;
+	struct suspects_batch *batch = work->data;
 
-	return k->past.is_asking(k, s->pid) || (s->key.locker > 0 && k->past.is_asking(k, (pid_t)s->key.locker)) ||
-	       suspects_is_stopped(s->pid);
+	for (struct suspects_item *item = batch->items; item < batch->items + batch->count; item++) {
+		item->shown = openers_shown(item->pid, item->fd, &item->key, item->space);
+		item->stopped = suspects_is_stopped(item->pid);
+	}
+}
+
+/* May it stand between its kernel lock and its question? */
+static bool suspects_may_ask(const struct suspects_item *item)
+{
+	const struct keeper *k = item->batch->keeper;
+
+	return item->stopped || k->past.is_asking(k, item->pid) ||
+	       (item->key.locker > 0 && k->past.is_asking(k, (pid_t)item->key.locker));
 }
 
 static struct procfs_lock suspects_lock(const struct suspect *s)
@@ -155,79 +187,121 @@ static bool suspects_is_naked(const struct suspect *s)
 	return past_cover_of(s->keeper, &lock, s->name) == PAST_NAKED;
 }
 
-static bool suspects_is_shown(const struct suspect *s)
+static void suspects_finish(struct suspects_batch *batch)
 {
-	return openers_shown(s->pid, s->fd, &s->key, s->space);
+	struct keeper *k = batch->keeper;
+
+	k->past.confirming = false;
+	batch->confirmed(k);
+	free(batch);
 }
 
-struct suspects_question {
-	struct suspect *suspect;
-	void (*confirmed)(struct keeper *k);
-};
-
-static void suspects_answered(struct suspect *s, enum store_status status, const struct store_entry *entries,
-			      size_t count)
+static void suspects_judge(struct suspects_item *item)
 {
-	const struct keeper *k = s->keeper;
-	const struct procfs_lock lock = suspects_lock(s);
+	struct suspect *s = item->suspect;
+	struct opener *opener;
 
-	/* A store that has lost its memory may not have been told of all leases again. */
-	if (status == STORE_OK && !store_in_grace(k->store) && suspects_is_shown(s) && suspects_is_naked(s) &&
-	    !suspects_may_ask(s) &&
-	    !past_entries_cover(entries, count, k->host, &lock, s->plain)) /* mutant: past-store */
+	if (item->bare && item->shown && !suspects_may_ask(item) && suspects_is_naked(s))
 		s->sure++;
 	else
 		s->sure = 0;
-	if (s->sure >= PAST_SURE && s->looks >= PAST_LOOKS && !s->reported)
+	if (s->sure >= PAST_SURE && s->looks >= PAST_LOOKS)
 		suspects_report(s);
+	/* The descriptor was closed; another one, or another process, may have the lock. */
+	opener = item->shown ? NULL : openers_find(&s->keeper->past.openers, &s->key);
+	if (opener)
+		openers_seek_again(opener);
 }
 
-static void on_suspect_entries(void *arg, enum store_status status, const struct store_entry *entries, size_t count)
+static void on_suspects_seen_again(uv_work_t *work, int status)
 {
-	struct suspects_question *q = arg;
-	struct suspect *s = q->suspect;
-	struct keeper *k = s->keeper;
+	struct suspects_batch *batch = work->data;
 
-	k->past.asking--;
-	if (!k->leaving)
-		suspects_answered(s, status, entries, count);
-	q->confirmed(k);
-	free(q);
+	(void)status;
+	for (unsigned i = 0; batch->keeper->past.on && i < batch->count; i++)
+		suspects_judge(&batch->items[i]);
+	suspects_finish(batch);
 }
 
-static void suspects_confirm(struct suspect *s, void (*confirmed)(struct keeper *k))
+static void suspects_look(struct suspects_batch *batch, uv_after_work_cb then)
 {
-	struct keeper *k = s->keeper;
-	struct suspects_question *q;
+	batch->work.data = batch;
+	if (!batch->keeper->past.on || uv_queue_work(batch->keeper->loop, &batch->work, suspects_work, then) != 0)
+		suspects_finish(batch);
+}
 
-	if (!suspects_is_shown(s)) {
-		/* The descriptor was closed; another one, or another process, may have the lock. */
-		struct opener *opener = openers_find(&k->past.openers, &s->key);
+static void on_suspects_entries(void *arg, enum store_status status, const struct store_entry *entries, size_t count)
+{
+	struct suspects_item *item = arg;
+	struct suspects_batch *batch = item->batch;
+	const struct keeper *k = batch->keeper;
 
-		if (opener)
-			openers_seek_again(opener);
-		s->sure = 0;
+	/* A store that has lost its memory may not have been told of all leases again. */
+	if (status == STORE_OK && !store_in_grace(k->store)) {
+		const struct procfs_lock lock = suspects_lock(item->suspect);
+
+		item->bare = !past_entries_cover(entries, count, k->host, &lock,
+						 item->suspect->plain); /* mutant: past-store */
+	}
+	if (!--batch->asked)
+		suspects_look(batch, on_suspects_seen_again);
+}
+
+static void on_suspects_seen(uv_work_t *work, int status)
+{
+	struct suspects_batch *batch = work->data;
+
+	(void)status;
+	for (unsigned i = 0; batch->keeper->past.on && i < batch->count; i++) {
+		if (!batch->items[i].shown)
+			continue;
+		batch->asked++;
+		store_entries(batch->keeper->store, batch->items[i].suspect->name, on_suspects_entries,
+			      &batch->items[i]);
+	}
+	if (!batch->asked)
+		on_suspects_seen_again(work, 0);
+}
+
+/* The command comes with the next look but one; without it a report is of little use. */
+static bool suspects_is_due(const struct suspect *s)
+{
+	return !s->reported && s->looks > PAST_LOOKS - PAST_SURE && (*s->command || s->looks > PATIENCE);
+}
+
+static void suspects_confirm(struct keeper *k, void (*confirmed)(struct keeper *k))
+{
+	struct suspects_batch *batch = calloc(1, sizeof(*batch));
+	struct suspect *s, *next, *last = k->past.suspects ? k->past.suspects->prev : NULL;
+
+	for (s = k->past.suspects; batch && s && batch->count < CONFIRMS_MAX; s = s == last ? NULL : next) {
+		next = s->next;
+		if (!suspects_is_due(s))
+			continue;
+		batch->items[batch->count++] = (struct suspects_item){
+			.batch = batch, .suspect = s, .key = s->key, .space = s->space, .pid = s->pid, .fd = s->fd};
+		/* The others come first the next time. */
+		DL_DELETE(k->past.suspects, s);
+		DL_APPEND(k->past.suspects, s);
+	}
+	if (!batch || !batch->count) {
+		free(batch);
 		return;
 	}
-	q = calloc(1, sizeof(*q));
-	if (!q)
-		return;
-	*q = (struct suspects_question){.suspect = s, .confirmed = confirmed};
-	k->past.asking++;
-	store_entries(k->store, s->name, on_suspect_entries, q);
+	batch->keeper = k;
+	batch->confirmed = confirmed;
+	k->past.confirming = true;
+	suspects_look(batch, on_suspects_seen);
 }
 
 void suspects_judged(struct keeper *k, void (*confirmed)(struct keeper *k))
 {
 	struct suspect *s, *next;
-	unsigned confirms = 0;
 
 	DL_FOREACH_SAFE (k->past.suspects, s, next)
 		if (s->look != k->past.openers.look)
 			suspects_gone(k, s);
-	DL_FOREACH (k->past.suspects, s)
-		if (!s->reported && s->looks >= PAST_LOOKS - PAST_SURE + 1 && confirms++ < CONFIRMS_MAX)
-			suspects_confirm(s, confirmed);
+	suspects_confirm(k, confirmed);
 }
 
 void suspects_free(struct keeper *k)
