@@ -43,7 +43,7 @@ static struct opener *openers_add(struct openers *o, const struct opener_key *ke
 	if (!opener)
 		return NULL;
 	opener->key = *key;
-	opener->before = !o->began;
+	opener->before = !o->began; /* mutant: past-before */
 	HASH_ADD(hh, o->all, key, sizeof(opener->key), opener);
 	return opener;
 }

@@ -49,7 +49,7 @@ static void past_add_leases(UT_array *ranges, const struct file *file, enum wire
 	const struct lease *lease;
 
 	DL_FOREACH (file->locks[space].leases, lease)
-		if (lease_is_ours(lease->state))
+		if (lease_is_ours(lease->state)) /* mutant: past-lease */
 			(void)!array_push(ranges, &lease->range, sizeof(lease->range));
 }
 
@@ -80,6 +80,7 @@ bool past_is_covered(struct keeper *k, const struct openers_lock *lock)
 		return false;
 	/* Mostly one lease covers it all. */
 	DL_FOREACH (file->locks[lock->lock.space].leases, lease)
+		/* mutant: past-one */
 		if (lease_is_ours(lease->state) && past_ranges_cover(&lease->range, 1, &lock->lock))
 			return true;
 	past_add_leases(&ranges, file, lock->lock.space);

@@ -240,8 +240,8 @@ static void on_suspects_entries(void *arg, enum store_status status, const struc
 	if (status == STORE_OK && !store_in_grace(k->store)) {
 		const struct procfs_lock lock = suspects_lock(item->suspect);
 
-		item->bare = !past_entries_cover(entries, count, k->host, &lock,
-						 item->suspect->plain); /* mutant: past-store */
+		/* mutant: past-store */
+		item->bare = !past_entries_cover(entries, count, k->host, &lock, item->suspect->plain);
 	}
 	if (!--batch->asked)
 		suspects_look(batch, on_suspects_seen_again);

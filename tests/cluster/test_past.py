@@ -9,6 +9,8 @@ import harness.host
 import pytest
 from harness import Job, wait_until
 from harness.ground import ground
+from harness.mistakes import PAST as MISTAKES
+from harness.mutants import mutant
 from test_page_stress import Arena, Manner
 
 from keepers import held, kill_keeper, leases
@@ -62,6 +64,9 @@ def doctor(host):
 
 # --- what is reported ---
 
+SHELL = 'exec 9>"$1"; flock -n 9 && echo held; read line'
+
+
 @pytest.mark.parametrize("kind,space,mode", [("flock", "flock", "exclusive"), ("shared", "flock", "shared"),
                                              ("posix", "record", "exclusive"), ("ofd", "record", "exclusive")])
 def test_reported(host, kind, space, mode):
@@ -95,8 +100,7 @@ def test_a_part_of_a_file(host):
 
 def test_without_the_preload(host):
     """A cleaned environment; the taker has gone, and a shell has the lock."""
-    job = Job(host, "env", "-u", "LD_PRELOAD", "sh", "-c", 'exec 9>"$1"; flock -n 9 && echo held; read line',
-              "sh", host.path("f"))
+    job = Job(host, "env", "-u", "LD_PRELOAD", "sh", "-c", SHELL, "sh", host.path("f"))
     assert job.line() == "held"
     assert report(host)["pid"] == job.pid
 
@@ -211,7 +215,7 @@ def two_quick(make_host):
 
 def test_of_a_shell(host):
     """flock(1) has taken it and is gone."""
-    job = Job(host, "sh", "-c", 'exec 9>"$1"; flock -n 9 && echo held; read line', "sh", host.path("f"))
+    job = Job(host, "sh", "-c", SHELL, "sh", host.path("f"))
     assert job.line() == "held"
     assert held(host)
     quiet(host)
@@ -386,3 +390,34 @@ def test_another_users(redis, make_host, folder):
     wait_until(lambda: host.status()["past_looks"]["not_found"], "the keeper has seen it", LONG)
     quiet(host)
     assert "may not look into" in doctor(host)[1]
+
+
+# --- these tests find what they are for ---
+
+def under_a_lease(make_host):
+    host = make_host("a", lease=QUICK)
+    return host, Job(host, "sh", "-c", SHELL, "sh", host.path("f"))
+
+
+def under_another_keeper(make_host):
+    a = make_host("a", lease=QUICK)
+    b = make_host("b", lease=QUICK, rules='{ tree = "%s"; name = "t"; }' % a.files)
+    return a, Job(b, "sh", "-c", SHELL, "sh", a.path("f"))
+
+
+def before_the_keeper(make_host):
+    host = make_host("a", lease=QUICK, foreground=False)
+    job = Job(host, PAST, "flock", host.path("f"))
+    assert job.line() == "held"
+    host.start()
+    host.init()
+    return host, job
+
+
+@pytest.mark.parametrize("name,situation", zip(MISTAKES, (under_a_lease, under_another_keeper, before_the_keeper)))
+def test_mutants(name, situation, make_host, monkeypatch):
+    """A keeper with a mistake raises a false alarm."""
+    with mutant(MISTAKES[name], harness.host.BUILD, "dflockd") as made:
+        monkeypatch.setattr(harness.host, "KEEPER", os.path.join(made, "dflockd"))
+        host, job = situation(make_host)
+        assert report(host)["pid"] == job.pid
