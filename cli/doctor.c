@@ -65,9 +65,10 @@ static void check_config(struct doctor *d)
 		doctor_find(d, FINDING_PROBLEM,
 			    "there is no configuration, so nothing is protected; write ~/.config/dflock.conf or "
 			    "/etc/dflock.conf (see dflock.conf(5)), or set DFLOCK_CONFIG");
-	else if (config_load(d->place.config, &d->config, why, sizeof(why)))
-		doctor_find(d, FINDING_PROBLEM, "%s; until this is mended every lock is refused", why);
-	else if (!d->config->rule_count)
+	else if (config_load(d->place.config, &d->config, why, sizeof(why))) {
+		if (!doctor_keeper_reads(d, why))
+			doctor_find(d, FINDING_PROBLEM, "%s; until this is mended every lock is refused", why);
+	} else if (!d->config->rule_count)
 		doctor_find(d, FINDING_WARNING, "the configuration %s protects nothing; add rules to `protect`",
 			    d->place.config);
 	else

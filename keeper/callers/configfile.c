@@ -15,6 +15,7 @@
 #include "keeper/leases/keeper.h"
 #include "keeper/leases/pagefile.h"
 #include "keeper/leases/past.h"
+#include "keeper/leases/posting.h"
 #include "wire/place.h"
 
 #define STOP_ADVICE   "end the keeper with `dflock stop`, the next one reads them"
@@ -149,6 +150,7 @@ static void configfile_take_over(struct keeper *k, struct config *fresh)
 	c->seen = k->config->id;
 	c->in_force_since = time(NULL);
 	configfile_enter(k, CONFIGFILE_SAME, "%s", "");
+	posting_send(k);
 }
 
 /* Read twice, and at rest. */

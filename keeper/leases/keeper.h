@@ -25,6 +25,7 @@
 #include "keeper/leases/locks.h"
 #include "keeper/leases/lost.h"
 #include "keeper/leases/past.h"
+#include "keeper/leases/posting.h"
 #include "keeper/leases/queue.h"
 #include "keeper/leases/reopen.h"
 #include "keeper/leases/room.h"
@@ -96,6 +97,7 @@ struct keeper {
 	struct deadline deadline;
 	struct host_in_store host_in_store;
 	struct grace grace;
+	struct posting posting;
 	struct confirms confirms;
 	struct lost lost;
 	struct unseen unseen;
