@@ -7,8 +7,7 @@
 #include "cli/field.h"
 #include "cli/show.h"
 
-#define SHOWN_MAX   10 /* `dflock status` shows all */
-#define LOOKS_LEAST 4  /* a keeper reports nothing before */
+#define SHOWN_MAX 10 /* `dflock status` shows all */
 
 static void find_one(struct doctor *d, const json_t *lock)
 {
@@ -29,10 +28,11 @@ static void find_one(struct doctor *d, const json_t *lock)
 			    field_text(lock, "path"), field_number(lock, "pid"), field_text(lock, "command"), since);
 }
 
-/* How much the keeper could see. */
-static void find_looks(struct doctor *d, const json_t *looks)
+/* A keeper of root's may look into all processes. */
+static void find_none(struct doctor *d, const json_t *status)
 {
-	int64_t count = field_number(looks, "count"), hidden = field_number(looks, "not_found");
+	const json_t *looks = json_object_get(status, "past_looks");
+	int64_t hidden = field_number(status, "uid") ? field_number(looks, "not_found") : 0;
 	char note[128] = "";
 
 	if (!looks)
@@ -43,13 +43,9 @@ static void find_looks(struct doctor *d, const json_t *looks)
 		return;
 	}
 	if (hidden)
-		snprintf(note, sizeof(note), "; %" PRId64 " belong to processes that the keeper may not look into",
+		snprintf(note, sizeof(note), "; %" PRId64 " locks belong to processes that it may not look into",
 			 hidden);
-	if (count < LOOKS_LEAST)
-		doctor_find(d, FINDING_OK, "the keeper has begun to look for locks that are taken past dflock");
-	else
-		doctor_find(d, FINDING_OK, "no lock was taken past dflock, of %" PRId64 " on this machine%s",
-			    field_number(looks, "locks"), note);
+	doctor_find(d, FINDING_OK, "the keeper has found no lock that was taken past dflock%s", note);
 }
 
 /* Those that are past dflock, or those from before. How many there are. */
@@ -73,7 +69,7 @@ void doctor_past(struct doctor *d, const json_t *status)
 	json_t **list = field_sorted(json_object_get(status, "taken_past"), "name", "pid", &count);
 
 	if (!find_those(d, list, count, false))
-		find_looks(d, looks);
+		find_none(d, status);
 	find_those(d, list, count, true);
 	if (field_number(looks, "left_out"))
 		doctor_find(d, FINDING_WARNING, "%" PRId64 " locks were not looked at: more than the keeper watches",

@@ -272,12 +272,12 @@ static bool parse_entry(const redisReply *row, struct store_entry *out)
 
 	if (row->type != REDIS_REPLY_ARRAY)
 		return false;
-	host = text_at(row, 0);
-	file = text_at(row, 1);
-	space = text_at(row, 3);
-	mode = text_at(row, 4);
-	from = text_at(row, 5);
-	to = text_at(row, 6);
+	host = reply_text(row, 0);
+	file = reply_text(row, 1);
+	space = reply_text(row, 3);
+	mode = reply_text(row, 4);
+	from = reply_text(row, 5);
+	to = reply_text(row, 6);
 	if (!host || !reply_is_host(host) || !file || !reply_is_file(file) || !space ||
 	    !reply_space(space, &out->range.space) || !mode || !reply_mode(mode, &out->range.mode) || !from ||
 	    !reply_number(from, &first) || !to || !reply_number(to, &end) || end > INT64_MAX || first >= end)

@@ -87,7 +87,7 @@ def test_reported(host, kind, space, mode):
     wait_until(lambda: not host.status()["taken_past"], "it is gone", LONG)
     assert f"the lock that pid {job.pid} had taken past dflock has gone" in host.log()
     status, said = doctor(host)
-    assert status == 0 and "no lock was taken past dflock" in said
+    assert status == 0 and "no lock that was taken past dflock" in said
 
 
 def test_a_part_of_a_file(host):
