@@ -15,6 +15,8 @@
 #define NOTE_REPEAT_S 10
 #define NOTE_BURST_S  60
 #define NOTE_BURST    10
+/* As `fd`: the line is about the start of the program and no lock: "dflock: not started: WHAT[: DETAIL]". */
+#define NOTE_JOB (-1)
 void note_refused(int fd, const char *what, const char *detail);
 
 /* The same with the text of `err`, which is positive, as the detail. */
