@@ -2,6 +2,7 @@
 #ifndef DFLOCK_CLI_DOCTOR_H
 #define DFLOCK_CLI_DOCTOR_H
 
+#include <jansson.h>
 #include <stdbool.h>
 
 #include "cli/cli.h"
@@ -26,6 +27,8 @@ void doctor_find(struct doctor *d, enum finding level, const char *format, ...) 
 bool doctor_keeper_reads(struct doctor *d, const char *why);
 /* doctor_keeper.c: runtime directory, keeper, which configuration it has, store. May start a keeper. */
 void doctor_keeper(struct doctor *d);
+/* doctor_past.c: locks that the keeper's status says were taken past dflock. */
+void doctor_past(struct doctor *d, const json_t *status);
 /* doctor_replicas.c: sentinels, the master's replicas. Waits for their answers. */
 void doctor_replicas(struct doctor *d);
 /* doctor_files.c: every path and tree of the configuration. */

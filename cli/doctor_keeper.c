@@ -197,6 +197,8 @@ void doctor_keeper(struct doctor *d)
 		check_same_config(d, status);
 	if (status)
 		check_store(d, status);
+	if (status)
+		doctor_past(d, status);
 	else
 		doctor_find(d, FINDING_PROBLEM, "the keeper (pid %d): %s", (int)ask.pid, why);
 	if (status && field_flag(json_object_get(status, "store"), "up"))

@@ -20,6 +20,9 @@ void status_print(const json_t *status, const struct status_options *options, FI
 void status_leases_print(const json_t *leases, FILE *f);
 void status_leases_print_lost(const json_t *lost, FILE *f);
 
+/* status_past.c: locks that were taken past dflock. */
+void status_past_print(const json_t *status, FILE *f);
+
 /* "10-14" for the half-open range of a lease or waiter, "10-end", "whole file" for flock. */
 #define STATUS_RANGE_BYTES 48
 const char *status_leases_range(const json_t *lease, char out[STATUS_RANGE_BYTES]);

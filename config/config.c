@@ -45,6 +45,7 @@ const struct setting_row config_lease_rows[] = {
 	{"dead_ms", SETTING_NUMBER, offsetof(struct lease_values, lease.dead_ms), 2000, 30 * DAY_MS},
 	{"sweep_ms", SETTING_NUMBER, offsetof(struct lease_values, lease.sweep_ms), 100, 30 * DAY_MS},
 	{"idle_ms", SETTING_NUMBER, offsetof(struct lease_values, lease.idle_ms), 0, DAY_MS},
+	{"past_look_ms", SETTING_NUMBER, offsetof(struct lease_values, lease.past_look_ms), 0, HOUR_MS},
 	{"on_lost", SETTING_STRING, offsetof(struct lease_values, on_lost), 0, 0},
 	{NULL, 0, 0, 0, 0},
 };
@@ -82,6 +83,7 @@ static int config_read_lease(const struct config_reading *r, config_setting_t *g
 		.lease.dead_ms = -1,
 		.lease.sweep_ms = DAY_MS,
 		.lease.idle_ms = 60000,
+		.lease.past_look_ms = 5000,
 		.on_lost = "freeze",
 	};
 	int ret;

@@ -64,6 +64,7 @@ struct config_lease {
 	int64_t dead_ms;          /* 600000, or 20 ttl_ms if that is more: silence after which a host is dead at once */
 	int64_t sweep_ms;         /* 86400000: silence after which what a host left in the store is removed */
 	int64_t idle_ms;          /* 60000: an unused keeper ends after this; 0: never */
+	int64_t past_look_ms;     /* 5000: the least time between two looks at the machine's locks; 0: none */
 	enum on_lost on_lost;     /* freeze: for rules without an on_lost of their own */
 };
 

@@ -6,7 +6,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/random.h>
 #include <sys/resource.h>
 #include <unistd.h>
 #include <utlist.h>
@@ -21,6 +20,8 @@
 #include "keeper/fronts/fronts.h"
 #include "keeper/leases/deadline.h"
 #include "keeper/leases/host.h"
+#include "keeper/leases/hostid.h"
+#include "keeper/leases/past.h"
 #include "keeper/guard/table_earlier.h"
 #include "keeper/guard/table_notes.h"
 #include "keeper/guard/table_text.h"
@@ -76,20 +77,6 @@ __attribute__((format(printf, 2, 3))) static void keeper_cannot_start(const stru
 	log_error("%s", line);
 	if (o->ready_fd >= 0 && write(o->ready_fd, line, strlen(line)) < 0)
 		log_error("the process that waits for this keeper cannot be told why it ends: %s", strerror(errno));
-}
-
-/* The machine's name and 64 random bits: two keepers of one machine are two hosts. */
-static int make_host(struct keeper *k)
-{
-	uint64_t random;
-
-	if (getrandom(&random, sizeof(random), 0) != sizeof(random))
-		return -EIO;
-	snprintf(k->host, sizeof(k->host), "%.64s-%016llx", k->config->host, (unsigned long long)random);
-	for (char *p = k->host; *p; p++)
-		if ((unsigned char)*p <= ' ' || *p == 0x7f)
-			*p = '_';
-	return 0;
 }
 
 /* At most two descriptors per question, and some for the keeper itself. */
@@ -284,7 +271,7 @@ static int keeper_start(struct life *life)
 	k->probes = probes_new(k->loop);
 	k->mounts = mounts_new();
 	k->fronts = life->door >= 0 ? fronts_new(k->loop, life->door, &dispatch_fronts_news) : NULL;
-	if (!k->workers || !k->probes || (k->system && !k->fronts) || make_host(k) < 0) {
+	if (!k->workers || !k->probes || (k->system && !k->fronts) || hostid_make(k->config->host, k->host) < 0) {
 		keeper_cannot_start(o, "the keeper cannot start: %s", strerror(errno));
 		return -ENOMEM;
 	}
@@ -313,6 +300,8 @@ static int keeper_start(struct life *life)
 		ret = listener_start(k, life->session_limit);
 	if (ret < 0)
 		keeper_cannot_start(o, "%s: the keeper cannot serve: %s", o->runtime_dir, strerror(-ret));
+	else
+		past_start(k, session_is_asking);
 	return ret;
 }
 
@@ -337,6 +326,7 @@ static void keeper_clean_up(struct keeper *k)
 	pthread_sigmask(SIG_BLOCK, &signals, NULL);
 	queue_stop(k);
 	orphan_close(k);
+	past_stop(k);
 	host_stop(k);
 	room_stop(k);
 	ending_close(k);
@@ -345,6 +335,7 @@ static void keeper_clean_up(struct keeper *k)
 	uv_close((uv_handle_t *)&k->old_pins.timer, NULL);
 	uv_run(k->loop, UV_RUN_DEFAULT); /* until probes and workers have ended: there is no timer or socket any more */
 	act_free_all(k);
+	past_free(k);
 	fronts_free(k->fronts);          /* before the loop runs again: it must not call back into what is freed */
 	uv_run(k->loop, UV_RUN_DEFAULT); /* workers have closed what is not on local file systems */
 	probes_free(k->probes);

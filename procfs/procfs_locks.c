@@ -1,6 +1,7 @@
 /* See procfs_locks.h. */
 #include "procfs/procfs_locks.h"
 
+#include <ctype.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -9,51 +10,123 @@
 #include <string.h>
 #include <sys/sysmacros.h>
 
-/* "0 EOF": the kernel shows the first and the last byte, and EOF for the last that there can be. */
-static bool procfs_lock_range(const char *from, const char *to, struct procfs_lock *out)
+/* A word of a line: where it begins, and how long it is. */
+struct procfs_word {
+	const char *text;
+	size_t len;
+};
+
+static bool procfs_is_blank(char c)
 {
-	char *end;
+	return c == ' ' || c == '\t' || c == '\n';
+}
+
+/* The next word, and *line behind it. sscanf() would take five times as long as the kernel takes to write the line. */
+static struct procfs_word procfs_next_word(const char **line)
+{
+	struct procfs_word word;
+	const char *at = *line;
+
+	while (procfs_is_blank(*at))
+		at++;
+	word.text = at;
+	while (*at && !procfs_is_blank(*at))
+		at++;
+	word.len = (size_t)(at - word.text);
+	*line = at;
+	return word;
+}
+
+static bool procfs_is_word(struct procfs_word word, const char *text)
+{
+	return strlen(text) == word.len && strncmp(word.text, text, word.len) == 0;
+}
+
+/* Digits without a sign, and then `end`; *at is behind them. */
+static bool procfs_digits(const char **at, int base, char end, uint64_t *out)
+{
+	char *stop;
+
+	if (!isxdigit((unsigned char)**at))
+		return false;
+	errno = 0;
+	*out = strtoull(*at, &stop, base);
+	*at = stop;
+	return !errno && *stop == end;
+}
+
+/* A number that is all of the word. */
+static bool procfs_word_number(struct procfs_word word, int64_t *out)
+{
+	char *stop;
 
 	errno = 0;
-	out->from = strtoll(from, &end, 10);
-	if (*end || end == from || errno || out->from < 0)
+	*out = strtoll(word.text, &stop, 10);
+	return word.len && !errno && stop == word.text + word.len;
+}
+
+/* "0 EOF": the kernel shows the first and the last byte, and EOF for the last that there can be. */
+static bool procfs_lock_range(struct procfs_word from, struct procfs_word to, struct procfs_lock *out)
+{
+	if (!procfs_word_number(from, &out->from) || out->from < 0)
 		return false;
-	if (!strcmp(to, "EOF")) {
+	if (procfs_is_word(to, "EOF")) {
 		out->to = WIRE_EOF;
 		return true;
 	}
-	out->to = strtoll(to, &end, 10);
-	if (*end || end == to || errno || out->to < out->from || out->to == INT64_MAX)
+	if (!procfs_word_number(to, &out->to) || out->to < out->from || out->to == INT64_MAX)
 		return false;
 	out->to++;
 	return true;
 }
 
+/* "00:13:11691": major and minor number in hex. */
+static bool procfs_lock_file(struct procfs_word word, struct procfs_lock *out)
+{
+	const char *at = word.text;
+	uint64_t major, minor;
+
+	if (!word.len || !procfs_digits(&at, 16, ':', &major) || *++at == '\0' ||
+	    !procfs_digits(&at, 16, ':', &minor) || *++at == '\0' ||
+	    !procfs_digits(&at, 10, word.text[word.len], &out->ino))
+		return false;
+	out->dev = makedev(major, minor);
+	return at == word.text + word.len;
+}
+
 bool procfs_lock_line(const char *line, struct procfs_lock *out)
 {
-	char type[16], mode[16], from[24], to[24];
-	unsigned major, minor;
+	struct procfs_word number, type, mode, locker, file, from;
+	int64_t pid;
 
 	if (!strncmp(line, "lock:", 5))
 		line += 5;
-	if (sscanf(line, " %*[0-9]: %15s %*s %15s %d %x:%x:%" SCNu64 " %23s %23s", type, mode, &out->locker, &major,
-		   &minor, &out->ino, from, to) != 8)
+	number = procfs_next_word(&line);
+	type = procfs_next_word(&line);
+	procfs_next_word(&line); /* ADVISORY */
+	mode = procfs_next_word(&line);
+	locker = procfs_next_word(&line);
+	file = procfs_next_word(&line);
+	from = procfs_next_word(&line);
+	if (number.len < 2 || strspn(number.text, "0123456789") != number.len - 1 ||
+	    number.text[number.len - 1] != ':' || !procfs_word_number(locker, &pid) || pid != (pid_t)pid ||
+	    !procfs_lock_file(file, out))
 		return false;
-	out->dev = makedev(major, minor);
-	if (!strcmp(type, "FLOCK"))
+	out->locker = (pid_t)pid;
+	if (procfs_is_word(type, "FLOCK"))
 		out->space = WIRE_FLOCK;
-	else if (!strcmp(type, "POSIX") || !strcmp(type, "OFDLCK"))
+	else if (procfs_is_word(type, "POSIX") || procfs_is_word(type, "OFDLCK"))
 		out->space = WIRE_RECORD;
 	else
 		return false;
-	out->owner = !strcmp(type, "POSIX") ? WIRE_OWNER_PROCESS : WIRE_OWNER_DESCRIPTION;
-	if (!strcmp(mode, "READ"))
+	out->owner = procfs_is_word(type, "POSIX") ? WIRE_OWNER_PROCESS : WIRE_OWNER_DESCRIPTION;
+	if (procfs_is_word(mode, "READ"))
 		out->mode = WIRE_SHARED;
-	else if (!strcmp(mode, "WRITE"))
+	else if (procfs_is_word(mode, "WRITE"))
 		out->mode = WIRE_EXCLUSIVE;
 	else
 		return false;
-	return procfs_lock_range(from, to, out);
+	return procfs_lock_range(from, procfs_next_word(&line), out);
 }
 
 int procfs_locks(procfs_lock_cb *cb, void *arg)
@@ -61,8 +134,13 @@ int procfs_locks(procfs_lock_cb *cb, void *arg)
 	FILE *f = fopen("/proc/locks", "re");
 	struct procfs_lock lock;
 	char line[224]; /* no name is in it, so none is longer */
+	char buffer[16384];
 	int ret = f ? 0 : -errno;
 
+	/* The kernel gives a page at the most for each call, and less if less is asked for; and it counts its way through
+	 * the list anew for each. stdio would ask for 1 kB. */
+	if (f)
+		setvbuf(f, buffer, _IOFBF, sizeof(buffer));
 	while (ret == 0 && fgets(line, sizeof(line), f))
 		if (procfs_lock_line(line, &lock))
 			ret = cb(arg, &lock);

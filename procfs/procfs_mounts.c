@@ -43,7 +43,7 @@ static char *procfs_next_field(char **rest)
 
 bool procfs_mount_line(char *line, struct procfs_mount *out)
 {
-	char *fields[3], *field, *point;
+	char *fields[3], *field;
 	unsigned major, minor;
 	int end = 0;
 
@@ -64,10 +64,11 @@ bool procfs_mount_line(char *line, struct procfs_mount *out)
 	if (!out->source)
 		return false;
 	out->super_options = line;
-	point = fields[1];
-	procfs_unescape(point);
-	out->point = point;
-	return *point == '/';
+	procfs_unescape(fields[0]);
+	procfs_unescape(fields[1]);
+	out->root = fields[0];
+	out->point = fields[1];
+	return *out->point == '/';
 }
 
 FILE *procfs_mounts_open(pid_t pid)

@@ -14,6 +14,7 @@
 struct procfs_mount {
 	int id, parent;      /* unique among all namespaces for as long as the mount exists */
 	uint64_t dev;        /* of the super block: the kernel's number (procfs_locks.h) */
+	const char *root;    /* which directory of the file system is mounted there. Not escaped */
 	const char *point;   /* below our root. Not escaped: it may have any bytes but NUL */
 	const char *options; /* of the mount: "rw,relatime" */
 	const char *type;    /* "ext4", "fuse.NAME": the name is the user's choice */

@@ -159,6 +159,7 @@ struct query {
 	union {
 		store_reply_cb *reply;
 		store_hosts_cb *hosts;
+		store_entries_cb *entries;
 		store_rules_cb *rules;
 	} cb;
 	void *arg;

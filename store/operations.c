@@ -255,6 +255,31 @@ void store_hosts(struct store *s, store_hosts_cb *cb, void *arg)
 	query_send(q, on_hosts_answer);
 }
 
+/* ---- one lock ---- */
+
+static void on_entries_answer(struct query *q, const redisReply *reply, enum store_status status, const char *error)
+{
+	struct store_entry *entries = NULL;
+	size_t count = 0;
+
+	(void)error;
+	if (reply && reply_parse_entries(reply, &entries, &count) != 0) {
+		query_nonsense(q);
+		status = STORE_UNREACHABLE;
+	}
+	q->cb.entries(q->arg, status, entries, count);
+	free(entries);
+}
+
+void store_entries(struct store *s, const char *name, store_entries_cb *cb, void *arg)
+{
+	struct query *q = query_script(s, SCRIPT_DUMP, name);
+
+	q->cb.entries = cb;
+	q->arg = arg;
+	query_send(q, on_entries_answer);
+}
+
 /* ---- grace ---- */
 
 /* The text of the answer KNOWN: what the store knows of an earlier memory. NULL: this is another answer. */

@@ -264,6 +264,65 @@ int reply_parse_hosts(const redisReply *reply, struct store_blocker **hosts, siz
 	return 0;
 }
 
+/* {host, file, token, space, mode, from, to, fence} */
+static bool parse_entry(const redisReply *row, struct store_entry *out)
+{
+	const char *host, *file, *space, *mode, *from, *to;
+	uint64_t first, end;
+
+	if (row->type != REDIS_REPLY_ARRAY)
+		return false;
+	host = reply_text(row, 0);
+	file = reply_text(row, 1);
+	space = reply_text(row, 3);
+	mode = reply_text(row, 4);
+	from = reply_text(row, 5);
+	to = reply_text(row, 6);
+	if (!host || !reply_is_host(host) || !file || !reply_is_file(file) || !space ||
+	    !reply_space(space, &out->range.space) || !mode || !reply_mode(mode, &out->range.mode) || !from ||
+	    !reply_number(from, &first) || !to || !reply_number(to, &end) || end > INT64_MAX || first >= end)
+		return false;
+	strcpy(out->host, host);
+	strcpy(out->file, file);
+	out->range.from = (int64_t)first;
+	out->range.to = (int64_t)end;
+	return true;
+}
+
+static bool parse_entries(const redisReply *rows, bool waiters, struct store_entry *out, size_t *count)
+{
+	for (size_t i = 0; i < rows->elements; i++, (*count)++) {
+		out[*count] = (struct store_entry){.waiter = waiters};
+		if (!parse_entry(rows->element[i], &out[*count]))
+			return false;
+	}
+	return true;
+}
+
+int reply_parse_entries(const redisReply *reply, struct store_entry **entries, size_t *count)
+{
+	const char *verdict = verdict_of(reply);
+	const redisReply *leases, *waiters;
+
+	*entries = NULL;
+	*count = 0;
+	if (!verdict || strcmp(verdict, "OK") != 0 || reply->elements != 3)
+		return -EPROTO;
+	leases = reply->element[1];
+	waiters = reply->element[2];
+	if (leases->type != REDIS_REPLY_ARRAY || waiters->type != REDIS_REPLY_ARRAY)
+		return -EPROTO;
+	*entries = calloc(leases->elements + waiters->elements + 1, sizeof(**entries));
+	if (!*entries)
+		return -ENOMEM;
+	if (parse_entries(leases, false, *entries, count) && parse_entries(waiters, true, *entries, count))
+		return 0;
+	free(*entries);
+	*entries = NULL;
+	*count = 0;
+	return -EPROTO;
+}
+
 int reply_parse_scan(const redisReply *reply, char cursor[REPLY_CURSOR_BYTES], const redisReply **keys)
 {
 	uint64_t number;

@@ -210,6 +210,17 @@ void store_hosts(struct store *s, store_hosts_cb *cb, void *arg);
  * it is not silent. */
 void store_sweep(struct store *s, const struct store_blocker *host, store_reply_cb *cb, void *arg);
 
+/* What one lock has: leases and waiters of all hosts. entries are valid during the callback; count is 0 unless the status
+ * is STORE_OK. */
+struct store_entry {
+	char host[STORE_HOST_BYTES];
+	char file[STORE_FILE_BYTES];
+	struct store_range range;
+	bool waiter;
+};
+typedef void store_entries_cb(void *arg, enum store_status status, const struct store_entry *entries, size_t count);
+void store_entries(struct store *s, const char *name, store_entries_cb *cb, void *arg);
+
 /* ---- for people: by which rules hosts go. No lease depends on it ---- */
 
 /* This host's rules (config/ruleset.h). */

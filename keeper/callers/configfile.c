@@ -14,6 +14,7 @@
 #include "keeper/log.h"
 #include "keeper/leases/keeper.h"
 #include "keeper/leases/pagefile.h"
+#include "keeper/leases/past.h"
 #include "keeper/leases/posting.h"
 #include "wire/place.h"
 
@@ -145,6 +146,7 @@ static void configfile_take_over(struct keeper *k, struct config *fresh)
 	leasepage_close_all(k);
 	pagefile_publish(k->page, fresh, &fresh->id); /* there is room: config_parse() has checked that */
 	configfile_replace(k, fresh);
+	past_rules_changed(k);
 	configfile_drop_text(c);
 	c->seen = k->config->id;
 	c->in_force_since = time(NULL);

@@ -78,6 +78,16 @@ static void on_session_timer_closed(uv_handle_t *handle)
 	session_unuse(handle->data);
 }
 
+bool session_is_asking(const struct keeper *k, pid_t pid)
+{
+	const struct session *s;
+
+	DL_FOREACH (k->sessions->all, s)
+		if (s->peer.pid == pid)
+			return true;
+	return false;
+}
+
 void session_stop_waiting(struct session *s)
 {
 	if (!s->waiter.lock)

@@ -121,6 +121,9 @@ void session_enter(struct session *s, enum session_state state);
 void session_use(struct session *s);
 void session_unuse(struct session *s);
 
+/* Has this process a connection? Then it may have asked, whether or not it is known what about. */
+bool session_is_asking(const struct keeper *k, pid_t pid);
+
 /* The session was answered, or its peer is gone: ends its pin, and gives up what it alone waited for. */
 void session_stop_waiting(struct session *s);
 

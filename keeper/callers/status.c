@@ -25,6 +25,7 @@
 #include "keeper/log.h"
 #include "keeper/leases/reopen.h"
 #include "keeper/callers/serve.h"
+#include "keeper/callers/status_past.h"
 #include "keeper/callers/ending.h"
 #include "keeper/callers/session.h"
 #include "keeper/leases/keeper.h"
@@ -185,11 +186,12 @@ static json_t *status_document(struct status_job *job)
 						      "fence", (json_int_t)l->fence, "when", (json_int_t)l->when, "why",
 						      l->why, "holders", holders));
 	}
-	return json_pack("{s:s,s:i,s:i,s:s,s:o,s:o,s:o,s:I,s:i,s:b,s:b,s:o,s:o,s:o}", "version", DFLOCK_VERSION, "pid",
-			 (int)getpid(), "uid", (int)geteuid(), "host", k->host, "config", json_text(k->config->path),
-			 "rules", rules_json(k), "runtime_dir", json_text(k->runtime_dir), "started",
-			 (json_int_t)k->started, "frozen", (int)table_frozen(k->table), "unsupervised", k->unsupervised,
-			 "ending", ending_waits(k), "store", store_json(k), "leases", leases, "lost", lost);
+	return json_pack("{s:s,s:i,s:i,s:s,s:o,s:o,s:o,s:I,s:i,s:b,s:b,s:o,s:o,s:o,s:o,s:o}", "version", DFLOCK_VERSION,
+			 "pid", (int)getpid(), "uid", (int)geteuid(), "host", k->host, "config",
+			 json_text(k->config->path), "rules", rules_json(k), "runtime_dir", json_text(k->runtime_dir),
+			 "started", (json_int_t)k->started, "frozen", (int)table_frozen(k->table), "unsupervised",
+			 k->unsupervised, "ending", ending_waits(k), "store", store_json(k), "leases", leases, "lost",
+			 lost, "taken_past", status_past_json(k), "past_looks", status_past_looks_json(k));
 }
 
 /* In a worker: only the job is touched. */

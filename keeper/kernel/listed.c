@@ -48,7 +48,7 @@ static int listed_on_lock(void *arg, const struct procfs_lock *lock)
 	return array_push(&l->locks, &entry, sizeof(entry));
 }
 
-static bool listed_is_trusted_type(const char *type)
+bool listed_is_trusted_type(const char *type)
 {
 	static const char *const types[] = {"ext2", "ext3", "ext4", "xfs", "tmpfs", "ramfs", "f2fs", "jfs"};
 

@@ -19,6 +19,7 @@
 #include "keeper/leases/requests.h"
 #include "keeper/leases/room.h"
 #include "keeper/leases/split.h"
+#include "keeper/leases/touched.h"
 #include "keeper/leases/unseen.h"
 #include "keeper/leases/waiters.h"
 #include "keeper/log.h"
@@ -67,6 +68,7 @@ static void become_shared(struct lease *lease)
 {
 	table_share(lease_keeper(lease)->table, lease->slot);
 	lease->range.mode = WIRE_SHARED;
+	touched_add(lease->lock);
 }
 
 /* Its holders end. */

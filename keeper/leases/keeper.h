@@ -24,10 +24,12 @@
 #include "keeper/leases/inquiry.h"
 #include "keeper/leases/locks.h"
 #include "keeper/leases/lost.h"
+#include "keeper/leases/past.h"
 #include "keeper/leases/posting.h"
 #include "keeper/leases/queue.h"
 #include "keeper/leases/reopen.h"
 #include "keeper/leases/room.h"
+#include "keeper/leases/touched.h"
 #include "keeper/leases/unseen.h"
 #include "keeper/leases/waiters.h"
 #include "keeper/rules/watch.h"
@@ -86,7 +88,7 @@ struct keeper {
 	struct room room;
 	struct table *table; /* of leases; shared with the parent */
 
-	struct file *files;
+	struct file *files, *files_by_id;
 	struct lease *leases;
 	struct file *unused; /* files that may be unused */
 	struct lease *ended; /* ended leases, freed when nothing refers to them any more */
@@ -99,6 +101,8 @@ struct keeper {
 	struct confirms confirms;
 	struct lost lost;
 	struct unseen unseen;
+	struct past past;
+	struct touched touched;
 	struct reopens reopens;
 	struct inquiries inquiries;
 	struct old_pins old_pins;

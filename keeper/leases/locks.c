@@ -13,6 +13,7 @@
 #include "keeper/fronts/away.h"
 #include "keeper/kernel/workers.h"
 #include "keeper/leases/keeper.h"
+#include "keeper/leases/touched.h"
 
 /* close() may block on a hung mount: then it is a worker's job. */
 struct closing {
@@ -45,6 +46,11 @@ void file_close(struct keeper *k, uint64_t dev, int fd, bool local)
 	close(fd);
 }
 
+void file_inode_text(const struct file_key *key, char out[STORE_FILE_BYTES])
+{
+	snprintf(out, STORE_FILE_BYTES, "%llx:%llu", (unsigned long long)key->dev, (unsigned long long)key->ino);
+}
+
 static struct file *file_new(struct keeper *k, const struct file_key *key, bool local, const char *path,
 			     const char *name, int fd)
 {
@@ -65,11 +71,11 @@ static struct file *file_new(struct keeper *k, const struct file_key *key, bool 
 	file->id = (struct identity){.dev = key->dev, .ino = key->ino};
 	file->fd = fd;
 	file->local = local;
-	snprintf(file->inode, sizeof(file->inode), "%llx:%llu", (unsigned long long)key->dev,
-		 (unsigned long long)key->ino);
+	file_inode_text(key, file->inode);
 	for (int i = 0; i < WIRE_SPACES; i++)
 		file->locks[i] = (struct lock){.file = file, .space = i};
 	HASH_ADD(hh, k->files, key, sizeof(file->key), file);
+	HASH_ADD(by_id, k->files_by_id, id, sizeof(file->id), file);
 	return file;
 }
 
@@ -79,6 +85,15 @@ struct file *file_find(struct keeper *k, uint64_t dev, uint64_t ino)
 	struct file *file;
 
 	HASH_FIND(hh, k->files, &key, sizeof(key), file);
+	return file;
+}
+
+struct file *file_find_by_id(struct keeper *k, uint64_t dev, uint64_t ino)
+{
+	const struct identity id = {.dev = dev, .ino = ino};
+	struct file *file;
+
+	HASH_FIND(by_id, k->files_by_id, &id, sizeof(id), file);
 	return file;
 }
 
@@ -143,6 +158,7 @@ bool file_is_used(const struct file *file)
 void file_free(struct file *file)
 {
 	HASH_DEL(file->keeper->files, file);
+	HASH_DELETE(by_id, file->keeper->files_by_id, file);
 	file_close(file->keeper, file->key.dev, file->fd, file->local);
 	if (file->away)
 		away_forget(file->away);
@@ -159,8 +175,11 @@ struct holders_file file_searched(const struct file *file)
 
 void file_learnt(struct file *file, const struct identity *id)
 {
-	if (id->ino && file->id.dev == file->key.dev && file->id.ino == file->key.ino)
-		file->id = *id;
+	if (!id->ino || file->id.dev != file->key.dev || file->id.ino != file->key.ino)
+		return;
+	HASH_DELETE(by_id, file->keeper->files_by_id, file);
+	file->id = *id;
+	HASH_ADD(by_id, file->keeper->files_by_id, id, sizeof(file->id), file);
 }
 
 void file_unused(struct file *file)
@@ -229,6 +248,7 @@ void lease_free(struct lease *lease)
 {
 	struct lock *lock = lease->lock;
 
+	touched_add(lock);
 	HASH_DEL(lock->file->keeper->leases, lease);
 	DL_DELETE(lock->leases, lease);
 	uv_close((uv_handle_t *)&lease->timer, on_lease_timer_closed);

@@ -144,11 +144,17 @@ struct file {
 	char *name;            /* lock name */
 	struct lock locks[WIRE_SPACES];
 	struct file *unused_prev, *unused_next; /* keeper->unused; prev NULL: it is not there */
-	UT_hash_handle hh;
+	UT_hash_handle hh;                      /* keeper->files */
+	UT_hash_handle by_id;                   /* keeper->files_by_id */
 };
+
+/* How the store names it: "DEV:INO". Pure. */
+void file_inode_text(const struct file_key *key, char out[STORE_FILE_BYTES]);
 
 /* The file of this inode, or NULL. */
 struct file *file_find(struct keeper *k, uint64_t dev, uint64_t ino);
+/* One with this number of the kernel's, or NULL: on btrfs there may be others (procfs_locks.h). */
+struct file *file_find_by_id(struct keeper *k, uint64_t dev, uint64_t ino);
 /*
  * The file of this inode under this lock name. Takes over fd (closes it if the file is known already); -1 is allowed.
  * local: as mounts_local() says. 0 and *out; -EEXIST: the inode is in use under another name (*out is that file);

@@ -9,6 +9,7 @@
 #include "keeper/leases/keeper.h"
 #include "keeper/leases/locks.h"
 #include "keeper/leases/queue.h"
+#include "keeper/leases/touched.h"
 
 void waiters_add(struct waiter *waiter, struct lock *lock)
 {
@@ -32,6 +33,7 @@ void waiters_remove(struct waiter *waiter)
 	waiter->why = NULL;
 	waiter->lock = NULL;
 	DL_DELETE(lock->waiters, waiter);
+	touched_add(lock);
 	if (pinned)
 		waiters_unpinned(lock);
 	file_unused(lock->file);

@@ -39,6 +39,7 @@ def test_all_is_well(make_host, redis):
         ("ok", "the keeper goes by this configuration"),
         ("ok", f"the store unix:{redis.socket} answers, version {version}, can be written and evicts no leases"),
         ("ok", "a host that falls silent loses its locks after 3 s (ttl_ms)"),
+        ("ok", "the keeper has found no lock that was taken past dflock"),
         ("ok", f"tree {a.files}: tmpfs{LOCAL}"),
     ]
 

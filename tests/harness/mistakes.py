@@ -94,6 +94,13 @@ PAGE = {
     "the next keeper goes on with an old page: kill": [skip("page-reset")],
 }
 
+# Alarms that are false: cluster/test_past.py.
+PAST = {
+    "leases cover nothing": [condition("past-one", "false"), condition("past-lease", "false")],
+    "other keepers' leases cover nothing": [become("past-store", "item->bare = true;")],
+    "what was there before is new": [put("past-before", "!o->began", "false")],
+}
+
 # The table of leases, found by tests/unit/test_table.c: harness/test_unit_mistakes.py.
 TABLE = {
     "a slot says that it is held before it says what": [

@@ -26,7 +26,7 @@ static void write_config(const struct host *host)
 		"host = \"h%d\";\nstore = { server = \"unix:/simulated\"; connect_ms = 1000; };\n"
 		"lease = { ttl_ms = %d; linger_ms = 200; pin_ms = 600; probe_ms = 200; store_wait_ms = 3000; fair_ms "
 		"= 500;\n"
-		"  freeze_margin_ms = 500; dead_ms = %lld; idle_ms = 0; };\nprotect = (\n",
+		"  freeze_margin_ms = 500; dead_ms = %lld; idle_ms = 0; past_look_ms = 0; };\nprotect = (\n",
 		host->id, SIM_TTL_MS, (long long)host_dead_ms());
 	for (int i = 0; i < SIM_FILES; i++)
 		fprintf(f, "  { path = \"%s\"; name = \"%s\"; }%s\n", host->files[i], program_file_name(i),

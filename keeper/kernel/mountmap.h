@@ -1,0 +1,46 @@
+/*
+ * The path of a file as this process's mount namespace has it. /proc shows the paths of open files below the root of
+ * the mount namespace in which they were opened: a container's /var/lock/x is not our /var/lock/x. The way goes over
+ * the file system, which both may have mounted: which directory of it a mount shows is in mountinfo.
+ *
+ * Reads mountinfo only; no path is walked, no file server is asked. One thread at a time.
+ */
+#ifndef DFLOCK_KEEPER_MOUNTMAP_H
+#define DFLOCK_KEEPER_MOUNTMAP_H
+
+#include <limits.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <sys/types.h>
+
+#include "keeper/array.h"
+
+struct mountmap_mount {
+	int id;
+	uint64_t dev;
+	char *root, *point; /* as procfs_mount has them */
+	bool plain;         /* st_dev is the number that lock lines show (listed.h) */
+};
+
+struct mountmap {
+	FILE *table;
+	UT_array ours;   /* struct mountmap_mount, in the order in which they lie on each other */
+	UT_array theirs; /* of other namespaces, as asked for since mountmap_refresh() */
+};
+
+/* Before first use {0}. Reads our table again if it has changed, and forgets those of others. 0 or -errno. */
+int mountmap_refresh(struct mountmap *map);
+void mountmap_free(struct mountmap *map);
+
+/*
+ * The paths at which our namespace has the file that /proc/PID/fd shows as `path`, open on mount mount_id: one after
+ * the other, each ended with NUL, and an empty one at the end. A mount of our own namespace gives `path` itself. *plain:
+ * see above. 0; -ENOENT: our namespace does not have it; -ENOMEM.
+ */
+int mountmap_paths(struct mountmap *map, pid_t pid, int mount_id, const char *path, char **paths, bool *plain);
+
+/* What is below the directory `dir` on the way to `path` ("" or "/..."); NULL if that is not below it. Pure. */
+const char *mountmap_below(const char *dir, const char *path);
+
+#endif

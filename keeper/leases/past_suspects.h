@@ -1,0 +1,18 @@
+/* Locks that were found uncovered: watched, confirmed, reported. See past.h. Loop only. */
+#ifndef DFLOCK_KEEPER_PAST_SUSPECTS_H
+#define DFLOCK_KEEPER_PAST_SUSPECTS_H
+
+#include "keeper/kernel/openers.h"
+
+struct keeper;
+
+/* In the look that is judged nothing covers this lock, or (sure: false) that cannot be said. */
+void suspects_found(struct keeper *k, const struct openers_lock *lock, const char *name, const char *path, bool sure);
+
+/* The judgement is over: forgets those that were not found any more, and begins to confirm others: while
+ * k->past.confirming, at whose end confirmed() is called. */
+void suspects_judged(struct keeper *k, void (*confirmed)(struct keeper *k));
+
+void suspects_free(struct keeper *k);
+
+#endif

@@ -1,0 +1,423 @@
+"""
+Locks that are taken past dflock are reported: log, status, doctor. And no others are: each test of the second half is a way to
+hold a kernel lock, for several looks, that is no reason for an alarm.
+"""
+import os
+import signal
+
+import harness.host
+import pytest
+from harness import Job, wait_until
+from harness.ground import ground
+from harness.mistakes import PAST as MISTAKES
+from harness.mutants import mutant
+from test_page_stress import Arena, Manner
+
+from keepers import held, kill_keeper, leases
+
+PAST = os.path.join(harness.host.BUILD, "tests/agents/past")
+QUICK = "ttl_ms = 3000; past_look_ms = 50;"
+LONG = 60  # where other tests hold thousands of locks, looks are far apart
+NOBODY = 65534
+
+
+@pytest.fixture
+def host(make_host):
+    return make_host("a", lease=QUICK)
+
+
+def past(host, kind, path, *words, inside=(), **more):
+    """A program that has taken a lock past dflock."""
+    job = Job(host, *inside, PAST, kind, path, *words, **more)
+    assert job.line() == "held"
+    return job
+
+
+def reported(host):
+    return [lock for lock in host.status()["taken_past"] if not lock["before"]]
+
+
+def from_before(host):
+    return [lock for lock in host.status()["taken_past"] if lock["before"]]
+
+
+def report(host):
+    lock, = wait_until(lambda: reported(host), "the lock is reported", LONG)
+    return lock
+
+
+def looked(host, times=6):
+    """So many more looks are over; more than it takes to report a lock."""
+    first = host.status()["past_looks"]["count"]
+    wait_until(lambda: host.status()["past_looks"]["count"] >= first + times, "the keeper has looked again", LONG)
+
+
+def quiet(host, times=6):
+    looked(host, times)
+    assert host.status()["taken_past"] == [] and "PAST DFLOCK" not in host.log()
+
+
+def doctor(host):
+    done = host.cli("doctor", check=False)
+    return done.returncode, done.stdout
+
+
+# --- what is reported ---
+
+SHELL = 'exec 9>"$1"; flock -n 9 && echo held; read line'
+
+
+@pytest.mark.parametrize("kind,space,mode", [("flock", "flock", "exclusive"), ("shared", "flock", "shared"),
+                                             ("posix", "record", "exclusive"), ("ofd", "record", "exclusive")])
+def test_reported(host, kind, space, mode):
+    """In the log, in status (JSON and text) and by doctor; until the lock has gone."""
+    job = past(host, kind, host.path("f"))
+    lock = report(host)
+    assert (lock["name"], lock["path"], lock["pid"]) == ("t/f", host.path("f"), job.pid)
+    assert (lock["space"], lock["mode"], lock["from"], lock["to"]) == (space, mode, 0, None)
+    assert lock["command"] == f"{PAST} {kind} {host.path('f')}" and lock["since"] >= host.status()["started"]
+    line, = [l for l in host.log().splitlines() if "PAST DFLOCK" in l]
+    assert host.path("f") in line and f"pid {job.pid} ({PAST} {kind}" in line and "`dflock run`" in line
+    text = host.cli("status").stdout
+    assert "PAST DFLOCK" in text and host.path("f") in text and f"locked by pid {job.pid}," in text and "`dflock run`" in text
+    status, said = doctor(host)
+    line, = [l for l in said.splitlines() if l.startswith("problem:")]
+    assert status == 1 and f"{host.path('f')} is locked past dflock by pid {job.pid}" in line
+    assert job.end() == 0
+    wait_until(lambda: not host.status()["taken_past"], "it is gone", LONG)
+    assert f"the lock that pid {job.pid} had taken past dflock has gone" in host.log()
+    status, said = doctor(host)
+    assert status == 0 and "no lock that was taken past dflock" in said
+
+
+def test_a_part_of_a_file(host):
+    past(host, "ranges", host.path("f"), "3")
+    lock = report(host)
+    assert (lock["space"], lock["to"] - lock["from"]) == ("record", 1)
+    looked(host)
+    assert len(reported(host)) == 1 and host.log().count("PAST DFLOCK") == 1  # once for a process, a file and a kind
+
+
+def test_without_the_preload(host):
+    """A cleaned environment; the taker has gone, and a shell has the lock."""
+    job = Job(host, "env", "-u", "LD_PRELOAD", "sh", "-c", SHELL, "sh", host.path("f"))
+    assert job.line() == "held"
+    assert report(host)["pid"] == job.pid
+
+
+def test_a_lease_on_another_range_does_not_cover(make_host):
+    """Another host has just this byte."""
+    a, b = make_host("a", lease=QUICK), make_host("b", lease=QUICK)
+    agent, other = a.agent(), b.agent()
+    for one, at in ((agent, a), (other, b)):
+        assert one.do(f"open 0 {at.path('f')} rwc") == "ok"
+    assert agent.do("setlk 0 ex 100 10") == "ok"
+    assert other.do("setlk 0 ex 0 10") == "ok"  # a's lease on the whole is split
+    assert agent.do("setlk 0 ex 200 10") == "ok"
+    quiet(a, 2)
+    job = past(a, "byte", a.path("f"), "5")
+    assert (report(a)["from"], report(a)["to"], report(a)["pid"]) == (5, 6, job.pid)
+
+
+def test_a_shared_lease_does_not_cover_an_exclusive_lock(make_host):
+    a, b = make_host("a", lease=QUICK), make_host("b", lease=QUICK)
+    reader, other = a.agent(), b.agent()
+    for one, at in ((reader, a), (other, b)):
+        assert one.do(f"open 0 {at.path('f')} rwc") == "ok"
+        assert one.do("setlk 0 sh 100 10") == "ok"
+    job = past(a, "byte", a.path("f"), "50")
+    assert (report(a)["mode"], report(a)["pid"]) == ("exclusive", job.pid)
+
+
+def test_names_that_are_no_text(host):
+    """Anybody may choose names: no line of the log, and no terminal, is theirs."""
+    name = "f\n\033[2Jdflockd: ok"
+    past(host, "flock", host.path(name))
+    assert report(host)["path"] == host.path(name)
+    log, text = host.log(), host.cli("status").stdout + doctor(host)[1]
+    assert "PAST DFLOCK" in log and "\ndflockd: ok" not in log
+    assert "\033" not in log + text and "\\x1b[2J" in text
+
+
+def test_many(host):
+    """More than are watched: that is said."""
+    past(host, "flock", host.path("f"), "300")
+    wait_until(lambda: len(reported(host)) > 20, "they are reported", LONG)
+    assert host.status()["past_looks"]["left_out"] >= 44
+    status, said = doctor(host)
+    assert status == 1 and "`dflock status` shows them" in said and "were not looked at" in said
+
+
+def test_not_protected(host, folder):
+    past(host, "flock", os.path.join(folder, "other"))
+    quiet(host)
+
+
+def test_off(make_host):
+    host = make_host("a", lease="ttl_ms = 3000; past_look_ms = 0;")
+    assert host.status()["past_looks"]["every_ms"] == 0
+    assert "past_look_ms is 0" in doctor(host)[1]
+
+
+# --- what is no reason for an alarm ---
+
+def test_from_before_the_keeper(make_host):
+    """It may be from a time without dflock: shown, and no alarm."""
+    host = make_host("a", lease=QUICK, foreground=False)
+    job = past(host, "flock", host.path("f"))
+    host.start()
+    host.init()
+    lock, = wait_until(lambda: from_before(host), "it is shown", LONG)
+    assert (lock["pid"], lock["path"]) == (job.pid, host.path("f"))
+    assert reported(host) == [] and "PAST DFLOCK" not in host.log()
+    assert "before the keeper" in host.cli("status").stdout
+    status, said = doctor(host)
+    assert status == 0 and "warning: " + host.path("f") in said
+    job.say("again")  # it drops the lock and takes it again; for the kernel that is the same one
+    assert job.line() == "held"
+    looked(host)
+    assert reported(host) == []
+
+
+def test_from_before_the_rule(make_host):
+    host = make_host("a", lease=QUICK, rules='{ path = "%s/g"; }')
+    past(host, "flock", host.path("f"))
+    quiet(host)
+    with open(host.config) as f:
+        text = f.read()
+    with open(host.config, "w") as f:
+        f.write(text.replace("protect = (", 'protect = ( { path = "%s"; },' % host.path("f")))
+    host.cli("reload")
+    lock, = wait_until(lambda: from_before(host), "it is shown", LONG)
+    assert lock["path"] == host.path("f") and reported(host) == []
+    job = past(host, "flock", host.path("g"))
+    assert report(host)["pid"] == job.pid  # what comes now is not from before
+
+
+@pytest.mark.long
+def test_at_full_speed(two_quick, folder):
+    """From the page, through questions, with hand-overs and probes; and the lock is held at many looks."""
+    arena = Arena(folder, two_quick, 1, Manner(3, 20000, [], 0))
+    try:
+        for host in two_quick:
+            quiet(host, 25)
+        assert arena.counts()[1] > 1000 and arena.word(8) == 0
+    finally:
+        for process in arena.workers.values():
+            process.kill()
+            process.wait()
+
+
+@pytest.fixture
+def two_quick(make_host):
+    return make_host("a", lease=QUICK + "linger_ms = 20;"), make_host("b", lease=QUICK + "linger_ms = 20;")
+
+
+def test_of_a_shell(host):
+    """flock(1) has taken it and is gone."""
+    job = Job(host, "sh", "-c", SHELL, "sh", host.path("f"))
+    assert job.line() == "held"
+    assert held(host)
+    quiet(host)
+
+
+def test_of_a_child(host):
+    """The descriptor of the process that took it was closed, or the process has ended; a child has the lock."""
+    agent = host.agent()
+    assert agent.do(f"open 0 {host.path('f')} rwc") == "ok" and agent.do("flock 0 ex nb") == "ok"
+    assert agent.do("fork") == "ok" and agent.do("close 0") == "ok"
+    quiet(host)
+    agent.kill()
+    quiet(host)
+    assert held(host)
+
+
+def test_of_records(make_host):
+    """POSIX and OFD locks of several processes, on parts of a lease that another host has split; neighbours are one lock in the
+    kernel's list, and more than one lease."""
+    a, b = make_host("a", lease=QUICK), make_host("b", lease=QUICK)
+    agents = [host.agent() for host in (a, a, b)]
+    for agent, host in zip(agents, (a, a, b)):
+        assert agent.do(f"open 0 {host.path('f')} rwc") == "ok"
+    assert agents[0].do("setlk 0 ex 0 10") == "ok" and agents[1].do("setlk 0 sh 20 10 ofd") == "ok"
+    assert agents[2].do("setlk 0 ex 50 10") == "ok"
+    assert agents[0].do("setlk 0 ex 10 10") == "ok" and agents[1].do("setlk 0 ex 30 10") == "ok"
+    assert agents[1].do("setlk 0 ex 20 10 ofd") == "ok"
+    quiet(a)
+    quiet(b)
+
+
+def test_after_the_keeper_was_killed(host):
+    """The next one has taken up the lease."""
+    job = Job(host, "flock", "-n", host.path("f"), "sh", "-c", "echo held; read line")
+    assert job.line() == "held"
+    kill_keeper(host)
+    looked(host)
+    assert leases(host) and host.status()["taken_past"] == [] and "PAST DFLOCK" not in host.log()
+
+
+def test_stopped_and_asking(make_host, redis):
+    """Programs that wait for the kernel, or for the store, and one that is stopped."""
+    host = make_host("a", lease="ttl_ms = 60000; past_look_ms = 50;")
+    job = Job(host, "flock", "-n", host.path("f"), "sh", "-c", "echo held; read line")
+    assert job.line() == "held"
+    waiter = host.popen("flock", host.path("f"), "true")
+    os.kill(job.pid, signal.SIGSTOP)
+    quiet(host)
+    redis.signal(signal.SIGSTOP)
+    looked(host)
+    redis.signal(signal.SIGCONT)
+    quiet(host)
+    os.kill(job.pid, signal.SIGCONT)
+    job.end()
+    assert waiter.wait(20) == 0
+
+
+@pytest.fixture
+def neighbours(make_host):
+    """Two keepers on this machine that protect the same files, of one store."""
+    a = make_host("a", lease=QUICK)
+    return a, make_host("b", lease=QUICK + "linger_ms = 0;", rules='{ tree = "%s"; name = "t"; }' % a.files)
+
+
+def test_of_another_keeper(neighbours):
+    """The lock of a shell under another keeper of this machine; dflock is nowhere in the processes that have it."""
+    a, b = neighbours
+    job = Job(b, "sh", "-c", 'exec 9>"$1"; flock -n 9 && exec env -u LD_PRELOAD sh -c "echo held; read line"', "sh", a.path("f"))
+    assert job.line() == "held"
+    quiet(a)
+    assert leases(b) and not leases(a)
+    other = past(b, "flock", a.path("g"))
+    assert report(a)["pid"] == other.pid and report(b)["pid"] == other.pid
+
+
+@pytest.mark.long
+def test_of_another_keeper_at_full_speed(neighbours, folder):
+    """Their leases come and go between two looks at the store."""
+    a, b = neighbours
+    workers = [b.popen("sh", "-c", 'while :; do flock "$1" sleep 0.0$2; done', "sh", a.path("f"), str(i)) for i in range(1, 5)]
+    try:
+        quiet(a, 40)
+        assert all(worker.poll() is None for worker in workers)
+    finally:
+        for worker in workers:
+            worker.kill()
+            worker.communicate()
+
+
+# --- where files are ---
+
+@pytest.fixture
+def on(make_host):
+    """on(kind): the ground, and a host that protects its folder."""
+    stack = []
+
+    def make(kind, **options):
+        context = ground(kind)
+        made = context.__enter__()
+        stack.append(context)
+        host = make_host("a", lease=QUICK, rules='{ tree = "%s"; name = "t"; }' % made.path, **options)
+        stack.append(host)
+        return made, host
+
+    yield make
+    for context, host in zip(stack[::2], stack[1::2]):
+        host.stop()  # nothing may be open there any more
+        context.__exit__(None, None, None)
+
+
+@pytest.mark.parametrize("kind", ["tmpfs", "disk", "overlayfs", "btrfs"])
+def test_on_file_systems(on, kind):
+    """Where stat, fdinfo and /proc/locks show different numbers for one file."""
+    made, host = on(kind)
+    path = os.path.join(made.path, "f")
+    job = Job(host, "flock", "-n", path, "sh", "-c", "echo held; read line")
+    records = host.agent()
+    assert job.line() == "held"
+    assert records.do(f"open 0 {path} rwc") == "ok" and records.do("setlk 0 ex 5 5") == "ok"
+    quiet(host)
+    other = past(host, "flock", os.path.join(made.path, "g"))
+    assert (report(host)["pid"], report(host)["path"]) == (other.pid, os.path.join(made.path, "g"))
+
+
+@pytest.mark.parametrize("kind", ["overlayfs", "btrfs"])
+def test_twins(on, kind):
+    """Two files with one number in /proc/locks. One is under a lease, and the other one is not protected."""
+    made, host = on(kind)
+    protected, other = made.twins()
+    job = Job(host, "flock", "-n", protected, "sh", "-c", "echo held; read line")
+    assert job.line() == "held"
+    past(host, "flock", other)
+    quiet(host)
+
+
+CONTAINER = ["unshare", "--mount", "--pid", "--fork", "--kill-child"]
+
+
+def test_a_containers_own_file(host, folder):
+    """The path is protected, and leads to another file there."""
+    other = os.path.join(folder, "other")
+    os.mkdir(other)
+    inside = [*CONTAINER, "sh", "-c", 'mount --bind "$1" "$2" && shift 2 && exec "$@"', "-", other, host.files]
+    past(host, "flock", host.path("f"), inside=inside)
+    assert os.path.exists(os.path.join(other, "f"))
+    quiet(host)
+
+
+def test_a_containers_path_to_our_file(host, folder):
+    """Under a path of its own it has a protected file of ours: it is reported by our path and number of the process."""
+    there = os.path.join(folder, "there")
+    os.mkdir(there)
+    inside = [*CONTAINER, "sh", "-c", 'mount --bind "$1" "$2" && shift 2 && exec "$@"', "-", host.files, there]
+    past(host, "flock", os.path.join(there, "f"), inside=inside)
+    lock = report(host)
+    assert lock["path"] == host.path("f") and os.path.join(there, "f") in lock["command"]
+
+
+def test_another_users(redis, make_host, folder):
+    """A keeper that may not look into a process says that, and calls it nothing."""
+    os.chmod(folder, 0o777)
+    host = make_host("a", lease=QUICK, foreground=False)
+    for path in (host.runtime, host.files):
+        os.chown(path, NOBODY, NOBODY)
+    os.chmod(redis.socket, 0o777)
+    host.inside = ["setpriv", f"--reuid={NOBODY}", f"--regid={NOBODY}", "--clear-groups"]
+    host.start()
+    host.init()
+    user, host.inside = host.inside, []
+    past(host, "flock", host.path("f"))
+    host.inside = user
+    wait_until(lambda: host.status()["past_looks"]["not_found"], "the keeper has seen it", LONG)
+    quiet(host)
+    assert "may not look into" in doctor(host)[1]
+
+
+# --- these tests find what they are for ---
+
+def under_a_lease(make_host):
+    host = make_host("a", lease=QUICK)
+    return host, Job(host, "sh", "-c", SHELL, "sh", host.path("f"))
+
+
+def under_another_keeper(make_host):
+    a = make_host("a", lease=QUICK)
+    b = make_host("b", lease=QUICK, rules='{ tree = "%s"; name = "t"; }' % a.files)
+    return a, Job(b, "sh", "-c", SHELL, "sh", a.path("f"))
+
+
+def before_the_keeper(make_host):
+    host = make_host("a", lease=QUICK, foreground=False)
+    job = Job(host, PAST, "flock", host.path("f"))
+    assert job.line() == "held"
+    host.start()
+    host.init()
+    return host, job
+
+
+@pytest.mark.parametrize("name,situation", zip(MISTAKES, (under_a_lease, under_another_keeper, before_the_keeper)))
+def test_mutants(name, situation, make_host, monkeypatch):
+    """A keeper with a mistake raises a false alarm."""
+    with mutant(MISTAKES[name], harness.host.BUILD, "dflockd") as made:
+        monkeypatch.setattr(harness.host, "KEEPER", os.path.join(made, "dflockd"))
+        host, job = situation(make_host)
+        assert report(host)["pid"] == job.pid
