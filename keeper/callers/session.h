@@ -88,7 +88,9 @@ struct session {
 	/* waiting.c, callers.c: what happened to this question, in any order; so no state says it */
 	bool told_waiting;
 	bool told_away;  /* the caller was told that it waits for the store */
-	bool named_dead; /* non-blocking: the question was repeated with silent hosts named dead */
+	/* Non-blocking: the holders were asked a second time, since a message may be lost; then the question was repeated with
+	 * silent hosts named dead. */
+	bool asked_twice, named_dead;
 	int64_t away_ns; /* blocking: since when it waits for the store to come back; 0: it does not */
 };
 

@@ -27,7 +27,7 @@ static void waiting_start_timer(struct session *s, int64_t ms)
 
 void waiting_begin(struct session *s)
 {
-	s->named_dead = s->told_waiting = s->told_away = false;
+	s->asked_twice = s->named_dead = s->told_waiting = s->told_away = false;
 	s->away_ns = 0;
 }
 
@@ -120,7 +120,7 @@ static size_t find_silent(const struct lease *lease, int64_t dead_ms, struct sto
 }
 
 /* probe_ms are over, and not every holder has answered that it uses the lock, or given it back. If one has answered, it
- * lives, and the caller cannot have the lock. */
+ * lives, and the caller cannot have the lock. One that is to be called dead is asked twice: a message may be lost. */
 static void question_timeout(struct session *s)
 {
 	struct lease *lease = s->waiter.lease;
@@ -136,6 +136,12 @@ static void question_timeout(struct session *s)
 	count = answers_first(lease) ? 0 : find_silent(lease, s->keeper->config->lease.dead_ms, silent);
 	if (!count || s->named_dead) {
 		caller_would_block(s);
+		return;
+	}
+	if (!s->asked_twice) {
+		s->asked_twice = true;
+		waiting_start_timer(s, s->keeper->config->lease.probe_ms);
+		lease_acquire(lease, NULL, 0);
 		return;
 	}
 	s->named_dead = true;
