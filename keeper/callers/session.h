@@ -74,9 +74,10 @@ struct session {
 	/* serve.c; waiting, pinned */
 	struct waiter waiter; /* what leases/ know of it */
 	bool told_waiting;
-	bool told_away;  /* it was told that it waits for the store */
-	int64_t away_ns; /* blocking: since when it waits for the store to come back; 0: it does not */
-	bool named_dead; /* non-blocking: the question was repeated with silent hosts named dead */
+	bool told_away;         /* it was told that it waits for the store */
+	int64_t away_ns;        /* blocking: since when it waits for the store to come back; 0: it does not */
+	bool named_dead;        /* non-blocking: the question was repeated with silent hosts named dead */
+	uint64_t granted_fence; /* of the lease under which this call was granted last; 0: none. Stays over questions */
 };
 
 /* All sessions: k->sessions. */

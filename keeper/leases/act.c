@@ -234,11 +234,13 @@ static void tell_parts(struct lease *lease)
 		split_piece_ended(lease);
 }
 
-/* It goes on to wait, since another host does. */
+/* It goes on to wait, since another host does, or its rule wants it back. */
 static void is_in_use(struct lease *lease)
 {
 	if (lease->state != LEASE_WAITING)
 		return;
+	if (lease->recall == RECALL_RULE) /* it will not linger */
+		unseen_due(lease);
 	if (lease_is_probed(lease)) /* it did not look like that when the recall came */
 		split_on_recall(lease, &lease->recall_range, false);
 	else /* without a description: reopen.c */

@@ -60,8 +60,9 @@ void leasepage_show(struct lease *lease)
 	/* The caller may have waited since before the configuration was read again. */
 	if (config_lock_name(lease_keeper(lease)->config, file->path, name) < 0 || strcmp(name, file->name) != 0)
 		return;
-	/* Each caller is to be looked at. */
-	if (config_rule(lease_keeper(lease)->config, file->path)->refuse_unstoppable)
+	/* Each caller is to be looked at, or asks the store. */
+	if (config_rule(lease_keeper(lease)->config, file->path)->refuse_unstoppable ||
+	    file->at_least_ms) /* mutant: page-once */
 		return;
 	if (!lease->shown)
 		lease->shown = free_slot(lease_keeper(lease)->page, &file->key);

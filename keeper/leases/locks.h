@@ -36,22 +36,26 @@ struct asker {
 
 #define LEASE_OF_NOBODY ((uid_t)-1)
 
-/* How badly another host wants a lease: the larger counts. */
-enum recall_level { RECALL_NONE, RECALL_LINGER, RECALL_ASK, RECALL_WAIT };
+/* How badly a lease is wanted back: the larger counts. RULE: it was for one lock (at_least_ms), and goes back at its end,
+ * though no other host waits. */
+enum recall_level { RECALL_NONE, RECALL_LINGER, RECALL_ASK, RECALL_RULE, RECALL_WAIT };
 
 struct lease {
 	struct lock *lock;
 	enum lease_state state;
 	struct store_range range;
 	char token[STORE_TOKEN_BYTES];
-	uint64_t fence;          /* 0: it was not granted yet */
-	uint64_t offered;        /* asking: the fence that the store has granted it with; 0 */
-	int64_t since_ns;        /* when the state was last entered */
-	int64_t held_at;         /* unix seconds; 0: never granted */
-	bool queued;             /* asking: the store has it in its queue */
-	bool splitting;          /* pieces of it are asked for, to take its place (split.c) */
-	struct lease *whole;     /* is to take the place of a part of this one, which is splitting; else NULL */
-	bool insist;             /* asking: the holders are to be asked, though others wait that they know of */
+	uint64_t fence;      /* 0: it was not granted yet */
+	uint64_t offered;    /* asking: the fence that the store has granted it with; 0 */
+	int64_t since_ns;    /* when the state was last entered */
+	int64_t held_at;     /* unix seconds; 0: never granted */
+	int64_t rest_ms;     /* when it is granted, a rest of so long begins, and it is for one lock; 0: as others */
+	bool spent;          /* a caller was granted under it, or may have been */
+	bool queued;         /* asking: the store has it in its queue */
+	bool resting;        /* asking: ... and its name rests */
+	bool splitting;      /* pieces of it are asked for, to take its place (split.c) */
+	struct lease *whole; /* is to take the place of a part of this one, which is splitting; else NULL */
+	bool insist;         /* asking: the holders are to be asked, though others wait that they know of */
 	struct answers *answers; /* asking: what holders said is in the way; NULL: none has said anything yet */
 	bool forgotten;          /* unsure: the store has lost it; to be put back */
 	bool lapsed;             /* asking, unsure: the deadline has passed since it was asked for, or known to stand */
@@ -113,6 +117,7 @@ struct file {
 	struct reopen *reopen; /* reopen.c: while there is neither */
 	char *path;            /* as last seen */
 	char *name;            /* lock name */
+	int64_t at_least_ms;   /* of its rule (file_follow_rule()); 0: none */
 	struct lock locks[WIRE_SPACES];
 	bool listed; /* keeper->unused */
 	struct file *unused_prev, *unused_next;
@@ -139,6 +144,8 @@ static inline bool file_is_open(const struct file *file)
 bool file_is_used(const struct file *file);
 /* Nothing may refer to it. */
 void file_free(struct file *file);
+/* Its path is known anew, or the rules are others now. */
+void file_follow_rule(struct file *file);
 /* It has got a description: leases that waited for one are probed. */
 void file_opened(struct file *file);
 /* Closes a descriptor (-1: none) of a file on this device: in a worker, which may wait for it, unless it is local. */
@@ -176,6 +183,9 @@ static inline bool lease_is_part(const struct lease *lease)
 {
 	return lease->whole != NULL;
 }
+
+/* It is for one lock: it goes back at the end of that. */
+void lease_for_one_lock(struct lease *lease);
 
 /* The lease's one timer; what it means depends on the state, and a change of state stops it. Its end is an input
  * (queue.h). */

@@ -71,7 +71,7 @@ static void probe_said(struct lease *lease, enum probe_answer answer, int error,
 			return queue_raise(lease, LEASE_EV_STOPPED);
 		if (shared_will_do(lease) && !lease->probe_shared) /* the recall came after the probe was started */
 			return queue_raise(lease, last ? LEASE_EV_STOPPED : LEASE_EV_NEEDED);
-		if (lease->recall != RECALL_WAIT)
+		if (lease->recall < RECALL_RULE)
 			return queue_raise(lease, LEASE_EV_KEPT);
 		/* A recall that came after a probe for a mere question was started: start one that waits. */
 		return queue_raise(lease, last ? LEASE_EV_STOPPED : LEASE_EV_IN_USE);
@@ -122,7 +122,7 @@ void lease_start_probe(struct lease *lease)
 		reopen_to_probe(lease);
 		return;
 	}
-	lease->probe_waits = lease->recall == RECALL_WAIT;
+	lease->probe_waits = lease->recall >= RECALL_RULE;
 	lease->probe_shared = shared_will_do(lease);
 	want.shared_will_do = lease->probe_shared;
 	want.wait = lease->probe_waits;

@@ -22,7 +22,10 @@ static struct file *take_up_file(struct keeper *k, const struct table_entry *ent
 	/* What nobody relies on is given back without a look at the file. */
 	if (entry->unsure && (!file || file->fd < 0))
 		fd = reopen_at_once(&(struct file_key){.dev = entry->dev, .ino = entry->ino}, local, entry->path);
-	return file_get(k, &st, local, entry->path, entry->name, fd, &file) == 0 ? file : NULL;
+	if (file_get(k, &st, local, entry->path, entry->name, fd, &file) < 0)
+		return NULL;
+	file_follow_rule(file);
+	return file;
 }
 
 bool takeup_entry(void *arg, const struct table_entry *entry)
@@ -42,6 +45,10 @@ bool takeup_entry(void *arg, const struct table_entry *entry)
 	lease->slot = entry->slot;
 	lease->state = entry->unsure ? LEASE_UNSURE : LEASE_RELEASING; /* mutant: taken-up */
 	lease_set_forgotten(lease, entry->forgotten);
+	lease->spent = entry->fence != 0; /* else no caller was told of it */
+	lease->rest_ms = file->at_least_ms;
+	if (lease->rest_ms)
+		lease_for_one_lock(lease);
 	if (entry->unsure) {
 		table_set_on_lost(k->table, lease->slot, config_on_lost(k->config, file->path));
 		reopen_file(file);
