@@ -37,9 +37,13 @@ int64_t once_rest_ms(const struct session *s)
 
 bool once_may_use(const struct session *s, const struct lease *lease, bool needed)
 {
-	if (!at_least_ms(s) || holds_already(s) || (lease->fence && s->granted_fence == lease->fence))
+	if (!at_least_ms(s) || holds_already(s))
 		return true;
 	if (s->request.op != WIRE_LOCK)
 		return !lease->rest_ms;
-	return lease->rest_ms && !lease->spent && (lease->state == LEASE_HELD || needed); /* mutant: spent */
+	if (!lease->rest_ms) /* of before the rule: no rest began with it */
+		return false;
+	if (lease->spent)
+		return lease->fence == s->granted_fence;
+	return lease->state == LEASE_HELD || needed;
 }

@@ -276,7 +276,7 @@ static void decide(struct session *s, bool needed)
 		return;
 	}
 	if (lease && !once_may_use(s, lease, needed))
-		lease = NULL; /* mutant: once */
+		lease = NULL;
 	/* The store is back: store_wait_ms count from its next end. */
 	if (store_is_up(k->store) && !k->deadline.expired && s->away_ns) {
 		uv_timer_stop(&s->timer);

@@ -62,7 +62,7 @@ void leasepage_show(struct lease *lease)
 		return;
 	/* Each caller is to be looked at, or asks the store. */
 	if (config_rule(lease_keeper(lease)->config, file->path)->refuse_unstoppable ||
-	    file->at_least_ms) /* mutant: page-once */
+	    file->at_least_ms)
 		return;
 	if (!lease->shown)
 		lease->shown = free_slot(lease_keeper(lease)->page, &file->key);

@@ -124,7 +124,7 @@ if place and #holders == 0 and #ahead > 0 and not pass then -- mutant: forgotten
 	look()
 end
 local left = place and rest_left(mine.space) or 0
-if place and #holders == 0 and left == 0 and (pass or #ahead == 0) then -- mutant: rest
+if place and #holders == 0 and left == 0 and (pass or #ahead == 0) then
 	table.remove(lock.q, place)
 	if ARGV[12] == '1' and is_alone(lock, mine) then
 		mine.from, mine.to = '0000000000000000000', '9223372036854775807'
