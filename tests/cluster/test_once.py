@@ -290,40 +290,55 @@ def test_a_cycle_on_one_host(make, redis):
     assert one.heard()[0] == "ok"
 
 
+def stopped_before_its_lock(host, folder, name):
+    """An agent that stops just before it takes a kernel lock, as long as this file is there; and the file."""
+    path = os.path.join(folder, "held-" + name)
+    host.inside = ["env", f"LD_PRELOAD={SHIM}:{os.path.join(BUILD, 'tests/preload/held.so')}", f"DFLOCK_TEST_HELD={path}"]
+    agent = opened(host)
+    host.inside = []
+    open(path, "w").close()
+    return agent, path
+
+
+def reached(path):
+    wait_until(lambda: os.path.exists(path + ".reached"), "the program is about to take the kernel lock")
+
+
 @pytest.mark.parametrize("how", ["nb", ""], ids=["asks", "waits"])
-def test_one_whose_grant_was_too_late(make, redis, tmp_path, how):
+def test_one_whose_grant_was_too_late(make, redis, folder, how):
     """
-    A program is stopped between its grant and its kernel lock until the lease went back and another one of its host has had the lock.
-    Then it has the kernel lock in its hand when it asks again. It was not told that it has the lock: it rests as everybody.
+    A program is stopped between its grant and its kernel lock, until its lease went back, the rest is over, and another program of its
+    host has the next grant. Then it takes the kernel lock, before the other one does, and has it in its hand when it asks again. It
+    was not told that it has the lock, and the lease is the other one's: it rests as everybody, and lets the other one have the lock.
     """
     a = make("a", lease=LEASE + "pin_ms = 100;")
-    path = str(tmp_path / "held")
-    a.inside = ["env", f"LD_PRELOAD={SHIM}:{os.path.join(BUILD, 'tests/preload/held.so')}", f"DFLOCK_TEST_HELD={path}"]
-    late = opened(a)
-    a.inside = []
-    other = opened(a)
-    open(path, "w").close()
+    late, late_path = stopped_before_its_lock(a, folder, "late")
     late.say("flock 0 ex " + how)
-    wait_until(lambda: os.path.exists(path + ".reached"), "the program is about to take the kernel lock")
+    reached(late_path)
     went_back(redis)
-    assert other.do("flock 0 ex nb") == "EAGAIN"
+    assert opened(a).do("flock 0 ex nb") == "EAGAIN"
     over(redis)
-    assert other.do("flock 0 ex nb") == "ok"
-    if not how:
-        os.unlink(path)
+    write(a, read(a).replace("pin_ms = 100;", "pin_ms = 60000;"))
+    a.cli("reload")
+    other, other_path = stopped_before_its_lock(a, folder, "other")
+    other.say("flock 0 ex")
+    reached(other_path)
+    os.unlink(late_path)
+    if how:
+        assert late.heard()[0] == "EAGAIN"
+    else:
+        wait_until(lambda: len(queue(redis)) == 1, "it waits for a grant of its own")
         assert late.silent()
-        other.do("flock 0 un")
-        assert late.silent(0.3)
-        over(redis)
-        assert late.heard()[0] == "ok"
-        assert rests(redis) and other.do("flock 0 ex nb") == "EAGAIN"
-        return
-    other.do("flock 0 un")
-    went_back(redis)
-    os.unlink(path)
-    assert late.heard()[0] == "EAGAIN"
+    os.unlink(other_path)
+    assert other.heard()[0] == "ok"
+    assert other.do("flock 0 un") == "ok"
+    if how:
+        assert late.do("flock 0 ex nb") == "EAGAIN"
+    else:
+        assert late.silent()
     over(redis)
-    assert other.do("flock 0 ex nb") == "ok"
+    assert late.do("flock 0 ex nb") == "ok" if how else late.heard()[0] == "ok"
+    assert rests(redis) and other.do("flock 0 ex nb") == "EAGAIN"
 
 
 # --- what may happen meanwhile ---
@@ -370,6 +385,7 @@ def test_the_next_keeper_gives_it_back_at_the_end_of_the_lock(make, redis):
     holder, other = opened(a), opened(a)
     assert holder.do("flock 0 ex nb") == "ok"
     kill_keeper(a)
+    wait_until(lambda: leases(a, state="waiting"), "it waits for the end of the lock, though nobody else does")
     over(redis)
     assert holder.do("flock 0 ex nb") == "ok"  # it has it
     assert not rests(redis)
