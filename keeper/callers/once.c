@@ -9,7 +9,7 @@ static int64_t at_least_ms(const struct session *s)
 	return s->waiter.lock->file->at_least_ms;
 }
 
-static bool is_whole(const struct session *s)
+static bool wants_whole_file(const struct session *s)
 {
 	return s->request.from == 0 && s->request.to == WIRE_EOF;
 }
@@ -26,7 +26,7 @@ bool once_forbids(const struct session *s)
 	if (!at_least_ms(s) || s->request.op != WIRE_LOCK)
 		return false;
 	/* A lock that is there may become a shared one: that is no new lock. */
-	return !is_whole(s) || (s->request.mode != WIRE_EXCLUSIVE && !holds_already(s));
+	return !wants_whole_file(s) || (s->request.mode != WIRE_EXCLUSIVE && !holds_already(s));
 }
 
 int64_t once_rest_ms(const struct session *s)
