@@ -45,8 +45,8 @@ class Scripts:
         keys = (STORE, HOSTS) if name in OF_ALL else (STORE, HOSTS, self.lock, *self.rests)
         return self.redis.command("EVALSHA", self.sha[name], len(keys), *keys, self.incarnation, *words)
 
-    def acquire(self, host, token, first, to, mode="exclusive", space="record", file="1:1", ask=False, passes=False, rest=0,
-                dead=()):
+    def acquire(self, host, token, first, to, mode="exclusive", space="record", file="1:1", ask=False, passes=False, dead=(),
+                rest=0):
         """to: None is the end of all offsets. dead: host and beat of each."""
         return self.call("acquire", host, file, token, space, mode, offset(first), END if to is None else offset(to), int(ask),
                          int(passes), 0, 0, rest, *dead)
