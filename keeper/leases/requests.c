@@ -312,8 +312,9 @@ void lease_acquire(struct lease *lease, const struct store_blocker *silent, size
 	struct store_blocker dead[STORE_MAX_BLOCKERS];
 	int64_t now = clock_now_ns();
 	bool blocking = waiters_block(lease);
-	/* A kernel lets a request pass that conflicts with waiters only: shared flocks, and any record lock. */
-	bool passes = lease->range.mode == WIRE_SHARED || lease->range.space == WIRE_RECORD;
+	/* A kernel lets a request pass that conflicts with waiters only: shared flocks, and any record lock. Not if it begins a rest: all
+	 * of them wait for the same rest, mostly longer than fair_ms, and get the lock in turn. */
+	bool passes = !lease->rest_ms && (lease->range.mode == WIRE_SHARED || lease->range.space == WIRE_RECORD);
 	bool unfair = now - lease->since_ns >= k->config->lease.fair_ms * NS_PER_MS;
 	struct store_acquire a = {
 		.name = lease->lock->file->name,
