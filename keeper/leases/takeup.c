@@ -7,6 +7,7 @@
 #include "keeper/leases/keeper.h"
 #include "keeper/guard/table_notes.h"
 #include "keeper/kernel/mounts.h"
+#include "keeper/kernel/refind.h"
 #include "keeper/leases/locks.h"
 #include "keeper/leases/reopen.h"
 #include "keeper/leases/room.h"
@@ -20,8 +21,8 @@ static struct file *take_up_file(struct keeper *k, const struct table_entry *ent
 	int fd = -1;
 
 	/* What nobody relies on is given back without a look at the file. */
-	if (entry->unsure && (!file || file->fd < 0))
-		fd = reopen_at_once(&(struct file_key){.dev = entry->dev, .ino = entry->ino}, local, entry->path);
+	if (entry->unsure && local && (!file || file->fd < 0))
+		fd = refind_at_once(entry->dev, entry->ino, entry->path);
 	if (file_get(k, &st, local, entry->path, entry->name, fd, &file) < 0)
 		return NULL;
 	file_follow_rule(file);
@@ -31,6 +32,7 @@ static struct file *take_up_file(struct keeper *k, const struct table_entry *ent
 bool takeup_entry(void *arg, const struct table_entry *entry)
 {
 	struct keeper *k = arg;
+	enum lease_state unsure = entry->forgotten ? LEASE_FORGOTTEN : LEASE_TAKEN_UP;
 	struct file *file = take_up_file(k, entry);
 	struct lease *lease =
 		file ? lease_take_up(&file->locks[entry->range.space], &entry->range, entry->token, entry->uid) : NULL;
@@ -43,9 +45,8 @@ bool takeup_entry(void *arg, const struct table_entry *entry)
 	room_add(lease);
 	lease->fence = entry->fence;
 	lease->slot = entry->slot;
-	lease->state = entry->unsure ? LEASE_UNSURE : LEASE_RELEASING; /* mutant: taken-up */
-	lease_set_forgotten(lease, entry->forgotten);
-	lease->spent = entry->fence != 0; /* else no caller was told of it */
+	lease_set_state(lease, entry->unsure ? unsure : LEASE_RELEASING); /* mutant: taken-up */
+	lease->spent = entry->fence != 0;                                 /* else no caller was told of it */
 	lease->rest_ms = file->at_least_ms;
 	if (lease->rest_ms)
 		lease_for_one_lock(lease);
