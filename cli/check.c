@@ -47,6 +47,14 @@ static error_t check_parse(int key, char *arg, struct argp_state *state)
 	}
 }
 
+static void report_rest(int64_t at_least_ms)
+{
+	char time[SHOW_TIME_BYTES];
+
+	if (at_least_ms)
+		printf(", one lock in %s (at_least_ms)", show_ms(at_least_ms, time));
+}
+
 /* False: the path could not be resolved, or the file must be protected (require) and is not. */
 static bool report_file(const struct config *config, const char *file, bool require)
 {
@@ -62,6 +70,7 @@ static bool report_file(const struct config *config, const char *file, bool requ
 	if (!ret) {
 		fputs(": protected as ", stdout);
 		show_text(stdout, name);
+		report_rest(config_at_least_ms(config, path));
 	} else if (ret == -ENOENT) {
 		fputs(": not protected", stdout);
 	} else {

@@ -3,10 +3,13 @@
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "cli/field.h"
 #include "cli/show.h"
 #include "cli/grid.h"
+
+#define REST_MAX_MS INT64_C(2592000000) /* the longest at_least_ms */
 
 struct cluster {
 	const json_t *hosts;
@@ -44,11 +47,32 @@ static bool concerns_the_living(const struct cluster *c, const json_t *lock)
 	const json_t *entry;
 	size_t i;
 
+	if (json_object_size(json_object_get(lock, "resting")))
+		return true;
 	for (int l = 0; l < 2; l++)
 		json_array_foreach (json_object_get(lock, lists[l]), i, entry)
 			if (!is_silent(c, field_text(entry, "host")))
 				return true;
 	return false;
+}
+
+/* By this machine's clock: the store says how long it still rests. */
+static void add_rests(struct grid *grid, const json_t *lock)
+{
+	char when[SHOW_TIME_BYTES], time_left[SHOW_TIME_BYTES];
+	const char *space;
+	json_t *left;
+
+	json_object_foreach (json_object_get(lock, "resting"), space, left) {
+		int64_t ms = json_integer_value(left);
+
+		if (ms <= 0 || ms > REST_MAX_MS)
+			continue;
+		grid_cell(grid, "    resting");
+		grid_cell(grid, "until %s", show_when(time(NULL) + (ms + 999) / 1000, when));
+		grid_cell(grid, "%s", space);
+		grid_cell(grid, "%s more", show_ms(ms, time_left));
+	}
 }
 
 static void add_lock(struct grid *grid, const struct cluster *c, const json_t *lock)
@@ -65,6 +89,7 @@ static void add_lock(struct grid *grid, const struct cluster *c, const json_t *l
 			  status_leases_range(entry, range));
 		grid_cell(grid, "fence %" PRId64, field_number(entry, "fence"));
 	}
+	add_rests(grid, lock);
 	json_array_foreach (json_object_get(lock, "waiters"), i, entry) {
 		grid_cell(grid, "    waits (%zu.)", i + 1);
 		grid_cell(grid, "%s", describe_host(c, field_text(entry, "host"), host, sizeof(host)));

@@ -77,7 +77,8 @@ struct rule {
 	size_t fixed_len;
 	enum on_lost on_lost;
 	bool refuse_unstoppable; /* unstoppable = "refuse": programs that the keeper could not stop get no lock */
-	int line;                /* of the file: where its path or tree stands */
+	int64_t at_least_ms; /* a new lock keeps all others from it for this long, also after its end; 0: it does not */
+	int line;            /* of the file: where its path or tree stands */
 };
 
 struct config {
@@ -137,6 +138,8 @@ int config_set_names(struct config *config, const char *dir);
 const struct rule *config_rule(const struct config *config, const char *path);
 /* The on_lost of that rule; if no rule matches, that of the lease group. Pure. */
 enum on_lost config_on_lost(const struct config *config, const char *path);
+/* The at_least_ms of that rule; 0: it has none, or no rule matches. Pure. */
+int64_t config_at_least_ms(const struct config *config, const char *path);
 /*
  * May `fresh` take the place of `old` without an operator's command (follow.c)? True if it certainly protects every
  * file that `old` protects, under the same name, and does no less for a lost lease. False with the reason in `why`,

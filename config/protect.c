@@ -7,8 +7,11 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#define AT_LEAST_MAX_MS INT64_C(2592000000) /* 30 days */
+
 struct rule_values {
 	const char *path, *tree, *name, *on_lost, *unstoppable;
+	int64_t at_least_ms;
 };
 
 const struct setting_row config_rule_rows[] = {
@@ -17,6 +20,7 @@ const struct setting_row config_rule_rows[] = {
 	{"name", SETTING_STRING, offsetof(struct rule_values, name), 0, 0},
 	{"on_lost", SETTING_STRING, offsetof(struct rule_values, on_lost), 0, 0},
 	{"unstoppable", SETTING_STRING, offsetof(struct rule_values, unstoppable), 0, 0},
+	{"at_least_ms", SETTING_NUMBER, offsetof(struct rule_values, at_least_ms), 0, AT_LEAST_MAX_MS},
 	{NULL, 0, 0, 0, 0},
 };
 
@@ -141,7 +145,7 @@ static int read_unstoppable(const struct config_reading *r, int line, const char
 
 static int read_rule(const struct config_reading *r, config_setting_t *group, struct rule *rule)
 {
-	struct rule_values values = {NULL, NULL, NULL, NULL, NULL};
+	struct rule_values values = {.path = NULL};
 	char as_written[PATH_MAX];
 	const char *what, *text, *wrong = NULL;
 	int line = config_setting_source_line(group);
@@ -152,6 +156,7 @@ static int read_rule(const struct config_reading *r, config_setting_t *group, st
 	ret = settings_read(r, group, "", config_rule_rows, &values);
 	if (ret < 0)
 		return ret;
+	rule->at_least_ms = values.at_least_ms;
 	if (values.on_lost)
 		ret = settings_on_lost(r, settings_line(group, "on_lost"), "", values.on_lost, &rule->on_lost);
 	if (ret == 0 && values.unstoppable)

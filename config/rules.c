@@ -38,6 +38,13 @@ enum on_lost config_on_lost(const struct config *config, const char *path)
 	return rule ? rule->on_lost : config->lease.on_lost;
 }
 
+int64_t config_at_least_ms(const struct config *config, const char *path)
+{
+	const struct rule *rule = config_rule(config, path);
+
+	return rule ? rule->at_least_ms : 0;
+}
+
 int config_lock_name(const struct config *config, const char *path, char name[LOCK_NAME_BYTES])
 {
 	const struct rule *rule = config_rule(config, path);

@@ -31,6 +31,9 @@ static const char *bad_acquire(const struct store *s, const struct store_acquire
 	if ((unsigned)a->range.space >= WIRE_SPACES || (unsigned)a->range.mode >= WIRE_MODES || a->range.from < 0 ||
 	    a->range.from >= a->range.to)
 		return "the range is empty or negative";
+	if (a->rest_ms < 0 ||
+	    (a->rest_ms > 0 && (a->range.mode != WIRE_EXCLUSIVE || a->range.from != 0 || a->range.to != INT64_MAX)))
+		return "only an exclusive lock of the whole range can begin a rest";
 	return NULL;
 }
 
@@ -90,16 +93,18 @@ void store_acquire(struct store *s, const struct store_acquire *a, store_reply_c
 	query_word(q, a->pass ? "1" : "0");
 	query_word(q, a->beat ? "1" : "0");
 	query_word(q, a->grow ? "1" : "0");
+	query_add(q, "%" PRId64, a->rest_ms);
 	for (size_t i = 0; i < a->dead_count && i < STORE_MAX_BLOCKERS; i++) {
 		query_word(q, a->dead[i].host);
 		query_add(q, "%" PRIu64, a->dead[i].beat);
 	}
-	ask_script(q, REPLY_MAY(STORE_WAIT) | REPLY_MAY(STORE_BUSY) | REPLY_MAY(STORE_GRACE) | REPLY_MAY(STORE_LIMIT),
+	ask_script(q,
+		   REPLY_MAY(STORE_WAIT) | REPLY_MAY(STORE_BUSY) | REPLY_MAY(STORE_REST) | REPLY_MAY(STORE_GRACE) |
+			   REPLY_MAY(STORE_LIMIT),
 		   cb, arg);
 }
 
-/* release, shrink, confirm. Their scripts take the token; with `fence`, also the host before it and the fence behind
- * it. */
+/* shrink, confirm. Their scripts take the token; with `fence`, also the host before it and the fence behind it. */
 static void ask_about(struct store *s, enum script_id script, const char *name, const char *token,
 		      const uint64_t *fence, store_reply_cb *cb, void *arg)
 {
@@ -115,12 +120,21 @@ static void ask_about(struct store *s, enum script_id script, const char *name, 
 	query_word(q, token);
 	if (fence)
 		query_add(q, "%" PRIu64, *fence);
-	ask_script(q, script == SCRIPT_RELEASE ? 0 : REPLY_MAY(STORE_GONE), cb, arg);
+	ask_script(q, REPLY_MAY(STORE_GONE), cb, arg);
 }
 
-void store_release(struct store *s, const char *name, const char *token, store_reply_cb *cb, void *arg)
+void store_release(struct store *s, const char *name, const char *token, bool unused, store_reply_cb *cb, void *arg)
 {
-	ask_about(s, SCRIPT_RELEASE, name, token, NULL, cb, arg);
+	struct query *q = query_script(s, SCRIPT_RELEASE, name);
+	const char *bad = bad_lock(name, token);
+
+	if (bad) {
+		refuse_bad(q, bad, cb, arg);
+		return;
+	}
+	query_word(q, token);
+	query_word(q, unused ? "1" : "0");
+	ask_script(q, 0, cb, arg);
 }
 
 void store_shrink(struct store *s, const char *name, const char *token, store_reply_cb *cb, void *arg)

@@ -66,8 +66,11 @@ struct query *query_script(struct store *s, enum script_id script, const char *n
 	query_add(q, "%d", script_keys(script));
 	query_word(q, STORE_KEYS "store");
 	query_word(q, STORE_KEYS "hosts");
-	if (name)
+	if (name) {
 		query_add(q, STORE_LOCK_KEY "%s", name);
+		for (int space = 0; space < WIRE_SPACES; space++)
+			query_add(q, STORE_REST_KEY "%s:%s", reply_space_word[space], name);
+	}
 	query_word(q, s->record.incarnation);
 	return q;
 }

@@ -161,11 +161,12 @@ static bool parse_host(const redisReply *list, size_t i, struct store_blocker *o
 
 static int parse_blockers(const redisReply *reply, struct store_reply *out)
 {
-	const char *arrival = reply_text(reply, 1);
+	const char *arrival = reply_text(reply, 1), *rest = out->status == STORE_REST ? reply_text(reply, 2) : "0";
 
-	if (!arrival || !reply_number(arrival, &out->arrival))
+	if (!arrival || !reply_number(arrival, &out->arrival) || !rest || !signed_number(rest, &out->rest_ms) ||
+	    out->rest_ms < 0)
 		return -EPROTO;
-	for (size_t i = 2; i < reply->elements; i += 4) {
+	for (size_t i = out->status == STORE_REST ? 3 : 2; i < reply->elements; i += 4) {
 		if (out->blocker_count == STORE_MAX_BLOCKERS)
 			return -EPROTO;
 		struct store_blocker *blocker = &out->blockers[out->blocker_count++];
@@ -205,7 +206,7 @@ int reply_parse(const redisReply *reply, unsigned may, struct store_reply *out)
 		enum store_status status;
 	} verdicts[] = {
 		{"OK", STORE_OK},       {"WAIT", STORE_WAIT},   {"BUSY", STORE_BUSY},       {"GONE", STORE_GONE},
-		{"GRACE", STORE_GRACE}, {"LIMIT", STORE_LIMIT}, {"INC", STORE_INCARNATION},
+		{"GRACE", STORE_GRACE}, {"LIMIT", STORE_LIMIT}, {"INC", STORE_INCARNATION}, {"REST", STORE_REST},
 	};
 	const char *verdict = verdict_of(reply);
 
@@ -214,7 +215,7 @@ int reply_parse(const redisReply *reply, unsigned may, struct store_reply *out)
 		if (strcmp(verdict, verdicts[i].verdict) != 0 || !(may & REPLY_MAY(verdicts[i].status)))
 			continue;
 		out->status = verdicts[i].status;
-		if (out->status == STORE_WAIT || out->status == STORE_BUSY)
+		if (out->status == STORE_WAIT || out->status == STORE_BUSY || out->status == STORE_REST)
 			return parse_blockers(reply, out);
 		if (out->status == STORE_OK)
 			return parse_grant(reply, out);

@@ -36,7 +36,7 @@ EMBED(rules, "store/lua/rules.lua");
 static const struct {
 	const char *name, *text;
 	const char *simple; /* the simple cases, which come before the functions that take long to define; or NULL */
-	bool lock;          /* KEYS[3] is a lock */
+	bool lock;          /* KEYS[3] is a lock, KEYS[4] and KEYS[5] are its rests */
 	bool binding;       /* store/acks.c */
 } scripts[SCRIPTS] = {
 	[SCRIPT_ACQUIRE] = {"acquire", script_acquire, .simple = script_take, .lock = true, .binding = true},
@@ -77,7 +77,7 @@ char *script_text(enum script_id id, bool flags)
 
 int script_keys(enum script_id id)
 {
-	return scripts[id].lock ? 3 : 2;
+	return scripts[id].lock ? 5 : 2;
 }
 
 bool script_is_binding(enum script_id id)

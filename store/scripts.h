@@ -29,7 +29,7 @@ enum script_id {
 
 /* The text to load. `flags`: the server is Redis 7 or newer. NULL: out of memory. The caller frees it. */
 char *script_text(enum script_id id, bool flags);
-/* How many keys it takes: 2 (record, hosts) or 3 (and the lock). */
+/* How many keys it takes: 2 (record, hosts) or 5 (and the lock, its rest in the space flock, and in the space record). */
 int script_keys(enum script_id id);
 /* Its answer counts only when enough replicas have acknowledged it: store/acks.c says why. */
 bool script_is_binding(enum script_id id);

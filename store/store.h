@@ -48,6 +48,7 @@ enum store_status {
 	STORE_OK,          /* acquire: granted. release: given back. beat: counted. confirm: it stands */
 	STORE_WAIT,        /* acquire: queued; the blockers were told */
 	STORE_BUSY,        /* acquire with `ask`: others wait already; not queued */
+	STORE_REST,        /* acquire: the name rests (at_least_ms); queued, with `ask` not */
 	STORE_GONE,        /* confirm, shrink, reclaim: the lease stands no more. sweep: the host is not silent */
 	STORE_GRACE,       /* acquire: the shard is in grace, nothing new is granted */
 	STORE_INCARNATION, /* the store is another than it was; on_incarnation follows */
@@ -67,11 +68,12 @@ struct store_blocker {
 
 struct store_reply {
 	enum store_status status;
-	uint64_t fence;       /* STORE_OK of acquire, confirm, reclaim */
-	enum wire_mode mode;  /* the same: the mode that is recorded */
-	int64_t from, to;     /* STORE_OK of acquire: what is granted, if it is more than was asked for; else to is 0 */
-	uint64_t arrival;     /* STORE_WAIT: grows with every such answer of the whole store */
-	size_t blocker_count; /* STORE_WAIT, STORE_BUSY */
+	uint64_t fence;      /* STORE_OK of acquire, confirm, reclaim */
+	enum wire_mode mode; /* the same: the mode that is recorded */
+	int64_t from, to;    /* STORE_OK of acquire: what is granted, if it is more than was asked for; else to is 0 */
+	uint64_t arrival; /* STORE_WAIT, STORE_REST: grows with every such answer of the whole store; 0: not queued */
+	int64_t rest_ms;  /* STORE_REST: how long it still rests; else 0 */
+	size_t blocker_count; /* STORE_WAIT, STORE_BUSY, STORE_REST */
 	struct store_blocker blockers[STORE_MAX_BLOCKERS];
 	const char *error; /* STORE_UNREACHABLE, STORE_ERROR: one line, valid during the callback */
 };
@@ -152,6 +154,9 @@ const char *store_server(const struct store *s);  /* for people: host:port, the 
  * `pass`   may pass waiters (not holders)
  * `beat`   this counts as a beat of this host, too
  * `grow`   if no other owner has or waits for anything of this name and space, the whole range is granted
+ * `rest_ms` this lease is for one lock of one caller: it excludes other leases of its own owner, too, and for so long
+ *          after its grant nothing of the name and space is granted to anybody, this host included. 0: it is a lease as
+ *          others. The range must be the whole one, exclusive
  * `dead`   hosts whose beat this keeper has watched unchanged for a whole ttl, or that did not answer and were silent for
  *          dead_ms, at most STORE_MAX_BLOCKERS; what they have is dropped if their beat is still that one. This host
  *          itself is never dropped
@@ -163,14 +168,15 @@ struct store_acquire {
 	const char *name, *file, *token;
 	struct store_range range;
 	bool ask, insist, pass, beat, grow;
+	int64_t rest_ms;
 	const struct store_blocker *dead;
 	size_t dead_count;
 };
 void store_acquire(struct store *s, const struct store_acquire *a, store_reply_cb *cb, void *arg);
 
 /* Gives a lease back, or cancels a waiting request, and hands over to the waiters. STORE_OK also for an unknown
- * token. */
-void store_release(struct store *s, const char *name, const char *token, store_reply_cb *cb, void *arg);
+ * token. `unused`: no caller was ever told of the lease, so the rest that it began (rest_ms) ends with it. */
+void store_release(struct store *s, const char *name, const char *token, bool unused, store_reply_cb *cb, void *arg);
 /* Makes an exclusive lease a shared one, and hands over. STORE_GONE if it stands no more. */
 void store_shrink(struct store *s, const char *name, const char *token, store_reply_cb *cb, void *arg);
 /* Does the lease (token and fence) still stand? Raises the beat. */
@@ -261,7 +267,7 @@ void store_read_rules(struct store *s, const char *place, const char *digest, st
 /* The whole store as JSON text for status:
  * {"incarnation":..,"open":..,"ttl_ms":..,"fence":..,"hosts":{HOST:{"beat","age_ms"}},
  * "locks":[{"name":..,"leases":[{"host","file","token","space","mode","from","to","fence"}],"waiters":[..same, no
- * fence..]}]}. space: "flock", "record"; mode: "shared", "exclusive"; numbers are exact; bytes that are no UTF-8 are
+ * fence..],"resting":{"flock":ms,"record":ms}}]}. space: "flock", "record"; "resting" has the spaces that rest; mode: "shared", "exclusive"; numbers are exact; bytes that are no UTF-8 are
  * \xNN. `json` is valid during the callback; NULL: `error` says why there is none. Not atomic over several locks. */
 typedef void store_dump_cb(void *arg, const char *json, size_t len, const char *error);
 void store_dump(struct store *s, store_dump_cb *cb, void *arg);

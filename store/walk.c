@@ -1,5 +1,5 @@
 /* The calls of store.h that visit every lock, with SCAN: a page of keys, one query for each key, the next page. A walk
- * may miss locks that come or go meanwhile. */
+ * may miss locks that come or go meanwhile. A dump also visits names that only rest. */
 #include "store/internal.h"
 
 #include <errno.h>
@@ -55,16 +55,38 @@ static void walk_free(struct walk *walk)
 	free(walk);
 }
 
+/* The name behind this beginning of a key. NULL: it is another key. */
+static const char *name_behind(const char *key, const char *beginning)
+{
+	size_t len = strlen(beginning);
+
+	return strncmp(key, beginning, len) == 0 ? key + len : NULL;
+}
+
+static const char *name_of(const struct walk *walk, const char *key)
+{
+	const char *name = name_behind(key, STORE_LOCK_KEY);
+
+	for (int space = 0; !name && walk->json && space < WIRE_SPACES; space++) {
+		const char *rest = name_behind(key, STORE_REST_KEY);
+
+		rest = rest ? name_behind(rest, reply_space_word[space]) : NULL;
+		name = rest ? name_behind(rest, ":") : NULL;
+	}
+	return name;
+}
+
 static void take_names(struct walk *walk, const redisReply *keys)
 {
 	free_names(walk);
 	walk->names = store_need(calloc(keys->elements + 1, sizeof(*walk->names)));
 	for (size_t i = 0; i < keys->elements; i++) {
 		const redisReply *key = keys->element[i];
-		if (key->type != REDIS_REPLY_STRING || strlen(key->str) != key->len ||
-		    strncmp(key->str, STORE_LOCK_KEY, strlen(STORE_LOCK_KEY)) != 0)
-			continue; /* a key that is not ours */
-		walk->names[walk->count++] = store_need(strdup(key->str + strlen(STORE_LOCK_KEY)));
+		const char *name = key->type == REDIS_REPLY_STRING && strlen(key->str) == key->len
+					   ? name_of(walk, key->str)
+					   : NULL;
+		if (name) /* else a key that is not ours, or not a lock's */
+			walk->names[walk->count++] = store_need(strdup(name));
 	}
 }
 
@@ -94,7 +116,7 @@ static void read_page(struct walk *walk)
 
 	query_word(q, walk->cursor);
 	query_word(q, "MATCH");
-	query_word(q, STORE_LOCK_KEY "*");
+	query_word(q, walk->json ? STORE_KEYS "*" : STORE_LOCK_KEY "*");
 	query_word(q, "COUNT");
 	query_word(q, PAGE_KEYS);
 	q->arg = walk;
@@ -227,6 +249,21 @@ static json_t *entries_json(const redisReply *list)
 	return json;
 }
 
+/* The spaces that rest, and for how many ms. */
+static json_t *rests_json(const redisReply *list)
+{
+	json_t *json = json_object();
+	uint64_t left;
+
+	for (size_t i = 0; list->type == REDIS_REPLY_ARRAY && i < list->elements && i < WIRE_SPACES; i++) {
+		const redisReply *e = list->element[i];
+
+		if (e->type == REDIS_REPLY_STRING && reply_number(e->str, &left) && left > 0 && left <= INT64_MAX)
+			json_object_set_new(json, reply_space_word[i], json_integer((json_int_t)left));
+	}
+	return json;
+}
+
 static bool said_ok(const redisReply *reply, size_t elements)
 {
 	return reply->type == REDIS_REPLY_ARRAY && reply->elements == elements &&
@@ -260,19 +297,22 @@ static void on_dumped_lock(struct query *q, const redisReply *reply, enum store_
 		end_dump(walk, status, error);
 		return;
 	}
-	if (!said_ok(reply, 3)) {
+	if (!said_ok(reply, 4)) {
 		end_dump(walk, STORE_UNREACHABLE, query_nonsense(q));
 		return;
 	}
 	const char *name = walk->names[walk->next - 1];
 	json_t *leases = entries_json(reply->element[1]), *waiters = entries_json(reply->element[2]);
-	if (json_array_size(leases) + json_array_size(waiters) > 0) {
+	json_t *rests = rests_json(reply->element[3]);
+	if (json_array_size(leases) + json_array_size(waiters) + json_object_size(rests) > 0) {
 		json_t *shown = text_json(name);
 		json_object_set_new(walk->locks, json_string_value(shown),
-				    json_pack("{s:o, s:o, s:o}", "name", shown, "leases", leases, "waiters", waiters));
+				    json_pack("{s:o, s:o, s:o, s:o}", "name", shown, "leases", leases, "waiters",
+					      waiters, "resting", rests));
 	} else {
 		json_decref(leases);
 		json_decref(waiters);
+		json_decref(rests);
 	}
 	walk_on(walk);
 }

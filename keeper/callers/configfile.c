@@ -127,6 +127,7 @@ static void configfile_replace(struct keeper *k, struct config *fresh)
 	 * the old one stays at its address. */
 	struct config old = *k->config;
 	struct lease *lease, *next;
+	struct file *file, *next_file;
 
 	*k->config = *fresh;
 	k->config->store = old.store;
@@ -135,6 +136,8 @@ static void configfile_replace(struct keeper *k, struct config *fresh)
 	config_free(fresh);
 	HASH_ITER (hh, k->leases, lease, next)
 		table_set_on_lost(k->table, lease->slot, config_on_lost(k->config, lease->lock->file->path));
+	HASH_ITER (hh, k->files, file, next_file)
+		file_follow_rule(file);
 }
 
 static void configfile_take_over(struct keeper *k, struct config *fresh)

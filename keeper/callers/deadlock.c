@@ -66,7 +66,7 @@ static void deadlock_send_on(const struct lease *asking, struct store_chase *cha
 	snprintf(chase->name, sizeof(chase->name), "%s", asking->lock->file->name);
 	chase->range = asking->range;
 	for (size_t i = 0; i < asking->blocker_count; i++)
-		if (!asking->blockers[i].waiter && strcmp(asking->blockers[i].host, k->host) != 0)
+		if (!asking->blockers[i].waiter) /* this host's own: another file of the name, or at_least_ms */
 			store_tell_chase(k->store, asking->blockers[i].host, chase);
 }
 

@@ -92,6 +92,7 @@ void lookup_found(struct session *s, struct inspect_result *r, struct away *away
 		session_refuse(s, "the keeper has no memory left");
 	else {
 		file_learnt(file, &r->id);
+		file_follow_rule(file);
 		s->holds = r->holds;
 		s->shared = SESSION_SHARED_UNTESTED;
 		serve_begin(s, &file->locks[s->request.space]);

@@ -31,6 +31,7 @@
 #include "keeper/leases/leasepage.h"
 #include "keeper/leases/locks.h"
 #include "keeper/callers/lookup.h"
+#include "keeper/callers/once.h"
 #include "keeper/leases/lost.h"
 #include "keeper/leases/room.h"
 #include "keeper/callers/session.h"
@@ -64,18 +65,23 @@ static struct lease *ask(struct session *s, const struct store_range *range)
 			s,
 			"the keeper's table of leases cannot grow (%s): is the runtime directory's file system full?",
 			strerror(-ret));
-	return ret < 0 ? NULL : lease;
+	if (ret < 0)
+		return NULL;
+	lease->rest_ms = once_rest_ms(s);
+	return lease;
 }
 
 /* The asking lease for exactly this mode and range: a larger one may have to wait for more. Callers that wait and
  * callers that do not wait never share one: a caller that does not wait passes callers that wait, and needs the
- * holders' answer to its own question, not to an earlier one. */
+ * holders' answer to its own question, not to an earlier one. NULL where each lock is a grant of its own. */
 static struct lease *find_asking(const struct session *s, const struct store_range *range)
 {
 	struct lease *lease;
 
+	if (once_rest_ms(s))
+		return NULL;
 	DL_FOREACH (s->waiter.lock->leases, lease)
-		if (lease->state == LEASE_ASKING && lease->range.mode == range->mode &&
+		if (lease->state == LEASE_ASKING && !lease->rest_ms && lease->range.mode == range->mode &&
 		    lease->range.from == range->from && lease->range.to == range->to &&
 		    !(caller_is_nonblocking(s) ? waiters_block(lease) : waiters_ask(lease)) && !answers_first(lease))
 			return lease;
@@ -136,6 +142,8 @@ static void pin(struct session *s, struct lease *lease, int64_t now, int64_t sur
 		s->waiter.needs_pin = true;              /* the last answer of each serves again */
 		return;
 	}
+	lease->spent = true;
+	s->granted_fence = lease->fence;
 	s->waiter.pin_until_ns = until < sure_until ? until : sure_until;
 	session_enter(s, SESSION_PINNED);
 	room_leave(&s->waiter);
@@ -191,6 +199,13 @@ static void decide(struct session *s, bool needed)
 	bool sure = sure_until - now > DEADLINE_LEAST_NS;
 	struct lease *lease = lock_covering(s->waiter.lock, &range);
 
+	if (once_forbids(s)) {
+		caller_refuse(s,
+			      "its rule has at_least_ms, and then only exclusive locks of the whole file can be had");
+		return;
+	}
+	if (lease && !once_may_use(s, lease, needed))
+		lease = NULL;
 	if (store_is_up(k->store) && !k->deadline.expired)
 		waiting_store_is_back(s);
 	if (lost_has_holders(s->waiter.lock))
@@ -236,9 +251,14 @@ static bool is_answered(const struct session *s)
 void serve_told(struct waiter *waiter, unsigned news, const char *why)
 {
 	struct session *s = session_of_waiter(waiter);
+	const struct store_range whole = {.mode = WIRE_EXCLUSIVE, .to = WIRE_EOF};
 
 	if (news & WAITER_REFUSED) {
 		caller_refuse(s, "%s", why);
+		return;
+	}
+	if (news & WAITER_RESTING && caller_is_nonblocking(s)) {
+		session_would_block(s, &whole);
 		return;
 	}
 	if (news & WAITER_QUEUED && waiter->lease) {

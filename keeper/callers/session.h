@@ -87,11 +87,12 @@ struct session {
 
 	/* waiting.c, callers.c: what happened to this question, in any order; so no state says it */
 	bool told_waiting;
-	bool told_away;  /* the caller was told that it waits for the store */
+	bool told_away; /* the caller was told that it waits for the store */
 	/* Non-blocking: the holders were asked a second time, since a message may be lost; then the question was repeated with
 	 * silent hosts named dead. */
 	bool asked_twice, named_dead;
-	int64_t away_ns; /* blocking: since when it waits for the store to come back; 0: it does not */
+	int64_t away_ns;        /* blocking: since when it waits for the store to come back; 0: it does not */
+	uint64_t granted_fence; /* of the lease under which this call was granted last; 0: none. Stays over questions */
 };
 
 /* All sessions: k->sessions. */

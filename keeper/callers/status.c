@@ -110,7 +110,9 @@ static enum on_lost on_lost_of(const struct lease *lease)
 static const char *lease_note(const struct lease *lease)
 {
 	if (lease->state == LEASE_ASKING)
-		return lease->queued ? "waits for another host" : "being asked for";
+		return lease->resting  ? "waits until its rest is over (at_least_ms)"
+		       : lease->queued ? "waits for another host"
+				       : "being asked for";
 	if (table_is_hidden(lease->lock->file->keeper->table, lease->slot))
 		return "cannot be renewed; held, but no holder can be stopped";
 	if (table_frozen(lease->lock->file->keeper->table) && on_lost_of(lease) == ON_LOST_FREEZE)
@@ -122,6 +124,8 @@ static const char *lease_note(const struct lease *lease)
 		return reopen_trouble(lease->lock->file);
 	if (lease_is_unsure(lease->state))
 		return "was not renewed in time; closed until the store confirms it";
+	if (lease->recall == RECALL_RULE)
+		return "for one lock; the next asks the store (at_least_ms)";
 	return lease->recall >= RECALL_ASK ? "wanted by another host" : "";
 }
 

@@ -210,11 +210,13 @@ static void tell_parts(struct lease *lease)
 		split_piece_ended(lease);
 }
 
-/* The probe goes on waiting, since another host waits. */
+/* The probe goes on waiting, since another host waits, or the rule wants the lease back. */
 static void is_in_use(struct lease *lease)
 {
 	if (lease->state != LEASE_WAITING)
 		return;
+	if (lease->recall == RECALL_RULE) /* it will not linger */
+		unseen_due(lease);
 	if (lease_is_probed(lease)) /* it did not look free when the recall came */
 		split_on_recall(lease, &lease->recall_range, false);
 	else /* without a description: reopen.c */

@@ -85,7 +85,7 @@ static void release_unknown(struct keeper *k, const struct store_message *m)
 	if (k->lost.losing)
 		return;
 	log_debug("%s %.8s: unknown, given back", m->name, m->token);
-	store_release(k->store, m->name, m->token, on_unknown_released, k); /* mutant: unknown-token */
+	store_release(k->store, m->name, m->token, false, on_unknown_released, k); /* mutant: unknown-token */
 }
 
 static void on_granted(struct keeper *k, struct lease *lease, const struct store_message *m)

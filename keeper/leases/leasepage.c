@@ -60,8 +60,8 @@ void leasepage_show(struct lease *lease)
 	/* The caller may have begun to wait before the configuration was read again. */
 	if (config_lock_name(lease_keeper(lease)->config, file->path, name) < 0 || strcmp(name, file->name) != 0)
 		return;
-	/* Each caller must be looked at again. */
-	if (config_rule(lease_keeper(lease)->config, file->path)->refuse_unstoppable)
+	/* Each caller must be looked at again, or asks the store. */
+	if (config_rule(lease_keeper(lease)->config, file->path)->refuse_unstoppable || file->at_least_ms)
 		return;
 	if (!lease->shown)
 		lease->shown = free_slot(lease_keeper(lease)->page, &file->key);

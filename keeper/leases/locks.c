@@ -126,6 +126,11 @@ int file_get(struct keeper *k, const struct stat *st, bool local, const char *pa
 	return 0;
 }
 
+void file_follow_rule(struct file *file)
+{
+	file->at_least_ms = config_at_least_ms(file->keeper->config, file->path);
+}
+
 void file_opened(struct file *file)
 {
 	struct lease *lease;
@@ -237,6 +242,16 @@ struct lease *lease_new(struct lock *lock, const struct store_range *range, uid_
 	char token[STORE_TOKEN_BYTES];
 
 	return make_token(token) == 0 ? lease_make(lock, range, token, uid) : NULL;
+}
+
+void lease_for_one_lock(struct lease *lease)
+{
+	if (lease->recall < RECALL_ASK) {
+		lease->recall_range = lease->range;
+		lease->recall_shared = lease->recall_exclusive = false;
+	}
+	if (lease->recall < RECALL_RULE)
+		lease->recall = RECALL_RULE;
 }
 
 static void on_lease_timer_closed(uv_handle_t *handle)

@@ -36,8 +36,9 @@ struct asker {
 
 #define LEASE_OF_NOBODY ((uid_t)-1)
 
-/* How much another host wants a lease: the larger value counts. */
-enum recall_level { RECALL_NONE, RECALL_LINGER, RECALL_ASK, RECALL_WAIT };
+/* How much a lease is wanted back: the larger value counts. RULE: the lease was for one lock (at_least_ms) and goes back at
+ * the end of that, though no other host waits. */
+enum recall_level { RECALL_NONE, RECALL_LINGER, RECALL_ASK, RECALL_RULE, RECALL_WAIT };
 
 /* The question whether a lease stands: confirm.c. */
 enum confirm_state {
@@ -69,6 +70,8 @@ struct lease {
 	uid_t uid;                 /* whose call asked for it, or LEASE_OF_NOBODY: room.h */
 	uint32_t slot;             /* in the table, while it is a lease */
 	struct leases_slot *shown; /* its slot in the page; NULL: not shown, or closed */
+	int64_t rest_ms;           /* its grant begins a rest of so long, and the lease is for one lock; 0: as others */
+	bool spent;                /* a caller was granted under it, or may have been */
 
 	/* awaited.c, confirm.c */
 	unsigned requests; /* store requests under way, or waiting to be sent */
@@ -77,6 +80,7 @@ struct lease {
 	/* requests.c */
 	uint64_t offered; /* asking: the fence that the store has granted it with; 0 */
 	bool queued;      /* asking: the store has it in its queue; also with `insist` */
+	bool resting;     /* asking: the name rests */
 	bool insist;      /* asking: the holders must be asked, though they know of other hosts that wait */
 	bool lapsed;      /* asking: the deadline has passed since: a message that it was granted may be older */
 	struct store_blocker *blockers; /* asking: the hosts in the way at the last answer; blocker_count */
@@ -142,6 +146,7 @@ struct file {
 	struct reopen *reopen; /* reopen.c: while there is neither fd nor away fd nor away */
 	char *path;            /* as last seen */
 	char *name;            /* lock name */
+	int64_t at_least_ms;   /* of its rule (file_follow_rule()); 0: none */
 	struct lock locks[WIRE_SPACES];
 	struct file *unused_prev, *unused_next; /* keeper->unused; prev NULL: it is not there */
 	UT_hash_handle hh;                      /* keeper->files */
@@ -173,6 +178,8 @@ static inline bool file_is_open(const struct file *file)
 bool file_is_used(const struct file *file);
 /* Nothing may refer to it. */
 void file_free(struct file *file);
+/* The path is known anew, or other rules are in force: sets at_least_ms. */
+void file_follow_rule(struct file *file);
 /* The file has got a description: probes the leases that waited for one. */
 void file_opened(struct file *file);
 /* Closes a descriptor (-1: none) of a file on this device. Unless the file is local, a worker does it, since close()
@@ -211,6 +218,9 @@ static inline bool lease_is_part(const struct lease *lease)
 {
 	return lease->whole != NULL;
 }
+
+/* It is for one lock: it goes back at the end of that. */
+void lease_for_one_lock(struct lease *lease);
 
 /* The lease's one timer; what it means depends on the state, and a change of state stops it. Its end is an input
  * (queue.h). */

@@ -72,7 +72,7 @@ static void probe_said(struct lease *lease, enum probe_answer answer, int error,
 		if (shared_will_do(lease) &&
 		    !lease->probed_for.shared_will_do) /* the recall came after the probe was started */
 			return queue_raise(lease, last ? LEASE_EV_STOPPED : LEASE_EV_NEEDED);
-		if (lease->recall != RECALL_WAIT)
+		if (lease->recall < RECALL_RULE)
 			return queue_raise(lease, LEASE_EV_KEPT);
 		/* The recall came after a probe for a mere question was started: starts a probe that waits. */
 		return queue_raise(lease, last ? LEASE_EV_STOPPED : LEASE_EV_IN_USE);
@@ -119,7 +119,7 @@ void lease_start_probe(struct lease *lease)
 					.from = lease->range.from,
 					.to = lease->range.to,
 					.shared_will_do = shared_will_do(lease),
-					.wait = lease->recall == RECALL_WAIT};
+					.wait = lease->recall >= RECALL_RULE};
 
 	if (lease_is_probed(lease)) /* an earlier one is stopping: its last answer starts this one */
 		return;

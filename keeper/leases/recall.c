@@ -64,6 +64,9 @@ static void recalled(struct lease *lease, const struct store_range *range, const
 	}
 	if (is_kept(lease))
 		return;
+	/* It waits because of its rule: the probe that waits may be about to say that the lock has ended. So a new one looks. */
+	if (lease->state == LEASE_WAITING && asker && lease->recall == RECALL_RULE && lease_is_probed(lease))
+		return queue_raise(lease, LEASE_EV_NEEDED);
 	if (lease->state == LEASE_WAITING && probe_waits_for_more(lease))
 		return queue_raise(lease, LEASE_EV_NEEDED);
 	queue_raise(lease, asker ? LEASE_EV_ASKED : LEASE_EV_RECALLED);

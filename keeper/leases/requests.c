@@ -31,12 +31,14 @@ static void keep_blockers(struct lease *lease, const struct store_reply *reply)
 	lease->blocker_count = reply->blocker_count;
 }
 
-/* When to ask again: at a bounded interval, and as soon as a silent host in the way may be named dead. */
-static void plan_reask(struct lease *lease)
+/* When to ask again: at a bounded interval, as soon as a silent host in the way may be named dead, and when the rest is
+ * over (rest_ms; 0: there is none). */
+static void plan_reask(struct lease *lease, int64_t rest_ms)
 {
 	struct keeper *k = lease_keeper(lease);
 	int64_t now = clock_now_ns();
-	int64_t at = now + deadline_reask_ms(k) * NS_PER_MS;
+	int64_t reask_ms = deadline_reask_ms(k);
+	int64_t at = now + (rest_ms && rest_ms < reask_ms ? rest_ms : reask_ms) * NS_PER_MS;
 
 	for (size_t i = 0; i < lease->blocker_count; i++) {
 		int64_t dead = watch_dead_at(k->watch, lease->blockers[i].host, lease->blockers[i].beat);
@@ -76,6 +78,8 @@ bool lease_take(struct lease *lease)
 	if (lease->since_ns - lease->lock->given_back_ns < k->config->lease.min_hold_ms * NS_PER_MS)
 		lease->keep_until_ns = clock_now_ns() + k->config->lease.min_hold_ms * NS_PER_MS;
 	table_grant(k->table, lease->slot, lease->fence, &lease->range, &file); /* mutant: fence-recorded */
+	if (lease->rest_ms)
+		lease_for_one_lock(lease);
 	return true;
 }
 
@@ -160,11 +164,35 @@ static void on_busy(struct lease *lease, const struct store_reply *reply)
 		waiters_in_use(lease); /* these callers are its last: it will be unwanted */
 }
 
+/* The store has it in its queue. */
+static void on_queued(struct lease *lease, const struct store_reply *reply, int64_t sent_ns)
+{
+	lease->queued = true;
+	keep_blockers(lease, reply);
+	plan_reask(lease, reply->rest_ms);
+	waiters_queued(lease, sent_ns, reply->arrival);
+	answers_look(lease);
+}
+
+static void on_rest(struct lease *lease, const struct store_reply *reply, int64_t sent_ns)
+{
+	if (lease_is_part(lease))
+		return refuse_part(lease);
+	lease->resting = true;
+	if (reply->arrival)
+		return on_queued(lease, reply, sent_ns);
+	if (waiters_block(lease)) /* one that waits came while the question was under way */
+		lease_acquire(lease, NULL, 0);
+	else
+		waiters_resting(lease); /* those are its last: it will be unwanted */
+}
+
 static void take_acquire(struct lease *lease, const struct store_reply *reply, int64_t sent_ns)
 {
 	struct keeper *k = lease_keeper(lease);
 	char why[WIRE_REASON_BYTES];
 
+	lease->resting = false;
 	switch (reply->status) {
 	case STORE_OK:
 		if (reply->to) {
@@ -173,11 +201,9 @@ static void take_acquire(struct lease *lease, const struct store_reply *reply, i
 		}
 		return lease_granted(lease, reply->fence);
 	case STORE_WAIT:
-		lease->queued = true;
-		keep_blockers(lease, reply);
-		plan_reask(lease);
-		waiters_queued(lease, sent_ns, reply->arrival);
-		return answers_look(lease);
+		return on_queued(lease, reply, sent_ns);
+	case STORE_REST:
+		return on_rest(lease, reply, sent_ns);
 	case STORE_BUSY:
 		return on_busy(lease, reply);
 	case STORE_GRACE:
@@ -212,7 +238,8 @@ static void on_acquire(void *arg, const struct store_reply *reply)
 	deadline_notice(k);
 	lease = awaited_end(request, &sent_ns);
 	see_hosts(k, reply);
-	if (beat && (reply->status == STORE_OK || reply->status == STORE_WAIT || reply->status == STORE_BUSY))
+	if (beat && (reply->status == STORE_OK || reply->status == STORE_WAIT || reply->status == STORE_REST ||
+		     reply->status == STORE_BUSY))
 		deadline_renewed(k, sent_ns);
 	if (lease->state == LEASE_ASKING) { /* else it is too late */
 		/* The answer was too late to renew anything, or there was none. */
@@ -249,8 +276,9 @@ void lease_acquire(struct lease *lease, const struct store_blocker *silent, size
 	struct store_blocker dead[STORE_MAX_BLOCKERS];
 	int64_t now = clock_now_ns();
 	bool blocking = waiters_block(lease);
-	/* In a kernel, a request that conflicts only with waiters passes: shared flocks, and any record lock. */
-	bool passes = lease->range.mode == WIRE_SHARED || lease->range.space == WIRE_RECORD;
+	/* In a kernel, a request that conflicts only with waiters passes: shared flocks, and any record lock. Not a request that
+	 * begins a rest: such requests wait for a rest, mostly longer than fair_ms, and get the lock in turn. */
+	bool passes = !lease->rest_ms && (lease->range.mode == WIRE_SHARED || lease->range.space == WIRE_RECORD);
 	bool unfair = now - lease->since_ns >= k->config->lease.fair_ms * NS_PER_MS;
 	struct store_acquire a = {
 		.name = lease->lock->file->name,
@@ -262,6 +290,7 @@ void lease_acquire(struct lease *lease, const struct store_blocker *silent, size
 		.pass = !blocking || lease_is_part(lease) || waiters_may_pass(lease) ||
 			(passes && unfair), /* mutant: pass */
 		.grow = lease->range.space == WIRE_RECORD && !lease_is_part(lease),
+		.rest_ms = lease->rest_ms,
 		.dead = dead,
 	};
 
@@ -303,7 +332,7 @@ static void on_shrink(void *arg, const struct store_reply *reply)
 
 void lease_send_release(struct lease *lease)
 {
-	store_release(lease_keeper(lease)->store, lease->lock->file->name, lease->token, on_release,
+	store_release(lease_keeper(lease)->store, lease->lock->file->name, lease->token, !lease->spent, on_release,
 		      awaited_new(lease));
 }
 

@@ -23,7 +23,10 @@ static struct file *take_up_file(struct keeper *k, const struct table_entry *ent
 	/* A lease on which no process relies is given back without a look at the file. */
 	if (entry->unsure && local && (!file || file->fd < 0))
 		fd = refind_at_once(entry->dev, entry->ino, entry->path);
-	return file_get(k, &st, local, entry->path, entry->name, fd, &file) == 0 ? file : NULL;
+	if (file_get(k, &st, local, entry->path, entry->name, fd, &file) < 0)
+		return NULL;
+	file_follow_rule(file);
+	return file;
 }
 
 bool takeup_entry(void *arg, const struct table_entry *entry)
@@ -43,6 +46,10 @@ bool takeup_entry(void *arg, const struct table_entry *entry)
 	lease->fence = entry->fence;
 	lease->slot = entry->slot;
 	lease_set_state(lease, entry->unsure ? unsure : LEASE_RELEASING); /* mutant: taken-up */
+	lease->spent = entry->fence != 0;                                 /* else no caller was told of it */
+	lease->rest_ms = file->at_least_ms;
+	if (lease->rest_ms)
+		lease_for_one_lock(lease);
 	if (entry->unsure) {
 		table_set_on_lost(k->table, lease->slot, config_on_lost(k->config, file->path));
 		reopen_file(file);

@@ -159,6 +159,14 @@ void waiters_in_use(struct lease *lease)
 		queue_tell(w, WAITER_IN_USE);
 }
 
+void waiters_resting(struct lease *lease)
+{
+	struct waiter *w;
+
+	FOR_WAITERS (lease, w)
+		queue_tell(w, WAITER_RESTING);
+}
+
 static void waiters_refuse_one(struct waiter *w, const char *why)
 {
 	free(w->why);

@@ -24,6 +24,7 @@ enum waiter_news {
 	WAITER_QUEUED = 1 << 1,  /* the store has its lease in its queue */
 	WAITER_IN_USE = 1 << 2,  /* a holder on another host has answered that it uses the lock */
 	WAITER_REFUSED = 1 << 3, /* its lease cannot be had; with the reason */
+	WAITER_RESTING = 1 << 4, /* the lock's name rests */
 };
 
 /* Part of struct keeper. A keeper that died may have given pins: until then every lease counts as pinned. */
@@ -84,6 +85,7 @@ void waiters_unpinned(struct lock *lock);
  * was asked. */
 void waiters_queued(struct lease *lease, int64_t asked_ns, uint64_t arrival);
 void waiters_in_use(struct lease *lease);
+void waiters_resting(struct lease *lease);
 void waiters_refuse(struct lease *lease, const char *why);
 void waiters_refuse_nonblocking(struct lease *lease, const char *why);
 /* Tells WAITER_SERVE to all waiters of a lock, or of all locks. */

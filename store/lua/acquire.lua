@@ -2,10 +2,14 @@
 -- Grants a lease, or queues the request and tells the hosts in the way. Idempotent per token.
 -- ARGV 2 host  3 file  4 token  5 space  6 mode  7 from  8 to  9 ask (2: never BUSY)  10 pass  11 beat (this counts as a beat of the
 -- host)  12 grow (if no other owner has or waits for anything of the name and space, grant the whole range)
--- 13.. host, beat of each host that the caller calls dead: what it has is dropped if its beat is still that one
+-- 13 rest (ms; 0: none): this lease is for one lock, and nothing of the name and space is granted for so long after its
+-- grant, to this host neither. Only for exclusive requests of the whole range
+-- 14.. host, beat of each host that the caller calls dead: what it has is dropped if its beat is still that one
 -- Answers: OK fence mode, and from to if that is more than was asked for | WAIT or BUSY, then a number that grows with
--- every WAIT (BUSY: 0), then host, beat, age in ms, 'holds' or 'waits' of up to 16 hosts in the way | GRACE | LIMIT |
--- INC
+-- every WAIT (BUSY: 0), then host, beat, age in ms, 'holds' or 'waits' of up to 16 hosts in the way | REST, the same
+-- number (0: it only asked, and is not queued), how many ms the rest lasts, then hosts as above | GRACE | LIMIT | INC
+-- Who wakes a waiter when a rest is over: no message does. Its host asks again after so many ms, and that grants the
+-- first waiter, whichever host asks.
 -- A late duplicate, executed after the token was released, grants anew with another fence: confirm says GONE for the
 -- old fence, and the host that is recalled for a token it does not know releases it.
 local MAX_ENTRIES, MAX_BLOCKERS = 1000, 16
@@ -31,8 +35,8 @@ local function is_alone(lock, mine)
 	return true
 end
 
-local function blockers(verdict, arrival, holders, ahead)
-	local answer, seen, count, now = {verdict, number(arrival)}, {}, 0, now_ms()
+local function blockers(verdict, arrival, holders, ahead, left)
+	local answer, seen, count, now = {verdict, number(arrival), left and number(left)}, {}, 0, now_ms()
 	local function add(list, what)
 		for _, e in ipairs(list) do
 			if not seen[e.host] and count < MAX_BLOCKERS then
@@ -78,7 +82,7 @@ if lease then
 end
 
 local dead = {}
-for i = 13, #ARGV, 2 do
+for i = 14, #ARGV, 2 do
 	dead[ARGV[i]] = ARGV[i] ~= host and beat_of(ARGV[i]) == ARGV[i + 1] or nil -- mutant: named-dead
 end
 local gone = drop_hosts(lock, dead)
@@ -87,7 +91,8 @@ local mine = find(lock.q, token)
 local queued = mine ~= nil
 local full = not queued and #lock.l + #lock.q >= MAX_ENTRIES
 if not queued and not full then
-	mine = {token = token, host = host, file = ARGV[3], space = ARGV[5], mode = ARGV[6], from = ARGV[7], to = ARGV[8]}
+	mine = {token = token, host = host, file = ARGV[3], space = ARGV[5], mode = ARGV[6], from = ARGV[7], to = ARGV[8],
+		rest = ARGV[13] ~= '0' and tonumber(ARGV[13]) or nil}
 	lock.q[#lock.q + 1] = mine
 end
 -- What the dead hosts had may have kept others waiting too, and these come first.
@@ -118,7 +123,8 @@ if place and #holders == 0 and #ahead > 0 and not pass then -- mutant: forgotten
 	end
 	look()
 end
-if place and #holders == 0 and (pass or #ahead == 0) then
+local left = place and rest_left(mine.space) or 0
+if place and #holders == 0 and left == 0 and (pass or #ahead == 0) then
 	table.remove(lock.q, place)
 	if ARGV[12] == '1' and is_alone(lock, mine) then
 		mine.from, mine.to = '0000000000000000000', '9223372036854775807'
@@ -130,6 +136,15 @@ end
 if not place then
 	commit(lock, granted, token)
 	return granted_answer(mine)
+end
+-- It rests, and nobody is asked: only the lease that began the rest can be in the way, and its host gives it back at the
+-- end of the lock. Those who wait for this entry alone rest, too.
+if left > 0 and ask then
+	table.remove(lock.q, place)
+	if queued or changed then
+		commit(lock, granted)
+	end
+	return blockers('REST', 0, holders, ahead, left)
 end
 -- Where others wait already, the holders have mostly been asked. Not so for shared locks, which pass waiters if the
 -- holders make theirs shared; nor for record locks: their holders may use another part of their range, and F_GETLK
@@ -151,6 +166,9 @@ if changed or not queued or mine.ask ~= (ask or nil) or mine.pass ~= (pass or ni
 	commit(lock, granted)
 end
 local arrival = redis.call('HINCRBY', STORE, 'arrivals', 1)
+if left > 0 then
+	return blockers('REST', arrival, holders, ahead, left)
+end
 for _, e in ipairs(holders) do
 	recall(mine, e)
 end

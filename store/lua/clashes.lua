@@ -4,9 +4,10 @@
 -- n * log n.
 local FEW = 32 -- so many questions, or entries, are compared one by one: that is still in proportion to n
 
--- Two files of one host under one name are two owners: they exclude each other as two hosts do.
+-- Two files of one host under one name are two owners: they exclude each other as two hosts do. So do two entries that
+-- begin a rest: each stands for one lock of one caller, and for nothing else of its host.
 local function is_same_owner(a, b)
-	return a.host == b.host and a.file == b.file
+	return a.token == b.token or (a.host == b.host and a.file == b.file and not a.rest and not b.rest)
 end
 
 local function clash(a, b)

@@ -2,7 +2,7 @@
 -- KEYS[1] the store's record (hash: inc, open, ttl_ms, fence, earlier, arrivals; and the key of each lock that exists
 -- -> the incarnation in which it was written)
 -- KEYS[2] the hosts (hash: host -> beat)
--- KEYS[3] the lock, for scripts that work on one
+-- KEYS[3] the lock, for scripts that work on one; KEYS[4], KEYS[5] its rests (entries.lua), one for each space
 -- ARGV[1] the incarnation that the caller knows
 -- Numbers whose exact value matters stay below 2^53 and are written with %.0f: a Lua number is a double, and tostring()
 -- rounds it.

@@ -1,6 +1,7 @@
 #!lua flags=no-writes
 -- One lock for people to read. Answers: OK, leases, waiters; both are lists of {host, file, token, space, mode, from,
--- to, fence}, all text: JSON made here would round the large numbers.
+-- to, fence}, all text: JSON made here would round the large numbers. Then how many ms the rests of its two spaces
+-- last, flock before record; 0: none.
 local function rows(list)
 	local out = {}
 	for i, e in ipairs(list) do
@@ -9,4 +10,7 @@ local function rows(list)
 	return out
 end
 local lock = read_lock()
-return {'OK', rows(lock.l), rows(lock.q)}
+local function left(key)
+	return number(math.max(redis.call('PTTL', key), 0))
+end
+return {'OK', rows(lock.l), rows(lock.q), {left(KEYS[4]), left(KEYS[5])}}

@@ -3,7 +3,7 @@
 -- An entry has token, host, file (which inode of the host), space ('flock', 'record'), mode ('shared', 'exclusive'),
 -- from, to (half open; 19 decimal digits each, so that comparing the strings compares the numbers: a double has
 -- only 53 bits). A lease also has fence. A waiter may have ask (it only asks and does not wait long) and pass
--- (it passes waiters). take.lua writes such a value, too.
+-- (it passes waiters). An entry with rest (ms) begins a rest when it is granted. take.lua writes such a value, too.
 local BASE = string.sub(STORE, 1, -6) -- "dflock:{0}:store" without "store"
 local NAME = string.sub(KEYS[3], #BASE + #'lock:' + 1)
 
@@ -35,6 +35,27 @@ local function find(list, token)
 			return list[i], i
 		end
 	end
+end
+
+-- A rest (at_least_ms): for so long after the grant of a lease, also after its end, nothing of the name and space is
+-- granted to anybody. One key for each space, which the server removes when the rest is over: "MS FENCE", the fence of
+-- the lease that began it. No safety property: the server's clock is good enough.
+local REST = {flock = KEYS[4], record = KEYS[5]}
+
+local function rest_of(lease)
+	return number(lease.rest) .. ' ' .. number(lease.fence)
+end
+
+-- How many ms are left; 0: none. If the clock was set back, the rest begins anew: it lasts no longer than it should by
+-- more than that.
+local function rest_left(space)
+	local ms = tonumber(string.match(redis.call('GET', REST[space]) or '', '^(%d+) '))
+	local left = ms and redis.call('PTTL', REST[space]) or 0
+	if ms and left > ms then
+		redis.call('PEXPIRE', REST[space], number(ms))
+		left = ms
+	end
+	return math.max(left, 0)
 end
 
 -- Drops what these hosts have, and returns it.
@@ -70,7 +91,7 @@ local function who_waits_for(gone, lock)
 end
 
 -- These entries have gone. Makes leases of all waiters that clash with no lease and, unless they may pass, with no
--- earlier waiter that still waits; returns them.
+-- earlier waiter that still waits; returns them. None in a space that rests: their hosts ask again when it is over.
 local function hand_over(lock, gone)
 	local waits, count = who_waits_for(gone, lock)
 	if count == 0 then
@@ -79,11 +100,12 @@ local function hand_over(lock, gone)
 	local held = collection(#lock.l + count, count, {lock.l, lock.q})
 	local ahead = collection(#lock.q, count, {lock.q})
 	local waiting, granted = {}, {}
+	local rests = {flock = rest_left('flock') > 0, record = rest_left('record') > 0}
 	for _, e in ipairs(lock.l) do
 		held.add(e)
 	end
 	for _, w in ipairs(lock.q) do -- mutant: hand-over-order
-		if waits[w] and not held.first(w) and (w.pass or not ahead.first(w)) then -- mutant: hand-over
+		if waits[w] and not rests[w.space] and not held.first(w) and (w.pass or not ahead.first(w)) then -- mutant: hand-over
 			held.add(w)
 			lock.l[#lock.l + 1] = w
 			granted[#granted + 1] = w
@@ -133,11 +155,14 @@ local function recall_new(lock, granted)
 	end
 end
 
--- Gives the new leases their fences, writes the lock, and tells their hosts (but not that of the token `answered`,
+-- Gives the new leases their fences, begins their rests, writes the lock, and tells their hosts (but not that of the token `answered`,
 -- which learns it from the script's answer).
 local function commit(lock, granted, answered)
 	for _, e in ipairs(granted) do
 		e.fence, e.ask, e.pass = redis.call('HINCRBY', STORE, 'fence', 1), nil, nil
+		if e.rest then
+			redis.call('SET', REST[e.space], rest_of(e), 'PX', number(e.rest))
+		end
 	end
 	write_lock(lock)
 	for _, e in ipairs(granted) do

@@ -1,5 +1,6 @@
 #!lua flags=allow-oom
--- Gives a lease back, or cancels a waiting request, and hands over. ARGV 2 token
+-- Gives a lease back, or cancels a waiting request, and hands over. ARGV 2 token  3 unused ('1': no caller was ever told
+-- of this lease, so the rest that it began ends)
 -- Answers: OK (also for a token that is not there) | INC
 if not known(false) then
 	return {'INC'}
@@ -9,7 +10,11 @@ local gone = {}
 for _, list in ipairs({lock.l, lock.q}) do
 	local _, place = find(list, ARGV[2])
 	if place then
-		gone[#gone + 1] = table.remove(list, place)
+		local e = table.remove(list, place)
+		gone[#gone + 1] = e
+		if ARGV[3] == '1' and e.rest and e.fence and redis.call('GET', REST[e.space]) == rest_of(e) then
+			redis.call('DEL', REST[e.space])
+		end
 	end
 end
 if #gone == 0 then

@@ -5,6 +5,7 @@ from .host import ROOT
 
 LUA = os.path.join(ROOT, "store/lua")
 STORE, HOSTS, LOCK = "dflock:{0}:store", "dflock:{0}:hosts", "dflock:{0}:lock:%s"
+RESTS = ("dflock:{0}:rest:flock:%s", "dflock:{0}:rest:record:%s")
 END = "9223372036854775807"
 OF_ALL = ("beat", "leave", "hosts", "store", "post", "rules")  # they take no lock
 
@@ -32,6 +33,7 @@ class Scripts:
     def __init__(self, redis, name="n"):
         self.redis = redis
         self.lock = LOCK % name
+        self.rests = [rest % name for rest in RESTS]
         self.sha = {}
         self.incarnation = "-"
         self.incarnation = self.call("store", "init", 30000)[1]
@@ -40,10 +42,11 @@ class Scripts:
         """The script's answer: a list, its first word the verdict."""
         if name not in self.sha:
             self.sha[name] = self.redis.command("SCRIPT", "LOAD", text_of(name))
-        keys = (STORE, HOSTS) if name in OF_ALL else (STORE, HOSTS, self.lock)
+        keys = (STORE, HOSTS) if name in OF_ALL else (STORE, HOSTS, self.lock, *self.rests)
         return self.redis.command("EVALSHA", self.sha[name], len(keys), *keys, self.incarnation, *words)
 
-    def acquire(self, host, token, first, to, mode="exclusive", space="record", file="1:1", ask=False, passes=False, dead=()):
+    def acquire(self, host, token, first, to, mode="exclusive", space="record", file="1:1", ask=False, passes=False, dead=(),
+                rest=0):
         """to: None is the end of all offsets. dead: host and beat of each."""
         return self.call("acquire", host, file, token, space, mode, offset(first), END if to is None else offset(to), int(ask),
-                         int(passes), 0, 0, *dead)
+                         int(passes), 0, 0, rest, *dead)

@@ -17,12 +17,18 @@ HOSTS = "ABCDEFG"
 
 
 class Entry:
-    def __init__(self, token, host, file, space, mode, first, to):
+    def __init__(self, token, host, file, space, mode, first, to, rest=0):
         self.token, self.host, self.file, self.space, self.mode, self.first, self.to = token, host, file, space, mode, first, to
         self.ask = self.passes = False
+        self.rest = rest
+
+    def is_same_owner(self, other):
+        if self.rest or other.rest:
+            return self.token == other.token
+        return (self.host, self.file) == (other.host, other.file)
 
     def clashes(self, other):
-        return (self.space == other.space and (self.host, self.file) != (other.host, other.file)
+        return (self.space == other.space and not self.is_same_owner(other)
                 and "exclusive" in (self.mode, other.mode) and self.first < other.to and other.first < self.to)
 
 
@@ -32,6 +38,7 @@ class Plain:
     def __init__(self):
         self.leases, self.waiters, self.said = [], [], set()
         self.arrivals = 0
+        self.rests = {}  # space: the token of the lease that began it
 
     def _recall(self, waiter, lease):
         self.said.add((lease.host, "recall", lease.token, waiter.token))
@@ -40,14 +47,17 @@ class Plain:
         self.waiters.remove(entry)
         self.leases.append(entry)
         entry.ask = False
+        if entry.rest:
+            self.rests[entry.space] = entry.token
         if told:
             self.said.add((entry.host, "granted", entry.token, None))
 
-    def _hand_over(self):
+    def _hand_over(self, gone):
+        """To those who waited for one of these; after a rest, a waiter may wait for nothing."""
         granted = []
-        for w in list(self.waiters):
+        for w in [w for w in self.waiters if any(w.clashes(e) for e in gone)]:
             ahead = self.waiters[:self.waiters.index(w)]
-            if not any(w.clashes(e) for e in self.leases) and (w.passes or not any(w.clashes(e) for e in ahead)):
+            if w.space not in self.rests and not any(w.clashes(e) for e in self.leases) and (w.passes or not any(w.clashes(e) for e in ahead)):
                 self._grant(w)
                 granted.append(w)
         return granted
@@ -61,42 +71,56 @@ class Plain:
             for w in [w for w in waiting if w.ask]:
                 self._recall(w, e)
 
-    def gone(self):
-        self._recall_new(self._hand_over())
+    def gone(self, gone):
+        self._recall_new(self._hand_over(gone))
 
     def find(self, token):
         return next((e for e in self.leases + self.waiters if e.token == token), None)
+
+    def _holders(self, mine):
+        return [e for e in self.leases if mine.clashes(e)]
+
+    def _ahead(self, mine):
+        return [e for e in self.waiters[:self.waiters.index(mine)] if mine.clashes(e)]
 
     def acquire(self, entry, ask, passes, dead):
         mine = self.find(entry.token) or entry
         if mine in self.leases:
             return "OK"
-        before = len(self.leases) + len(self.waiters)
         queued = mine in self.waiters
+        dropped = [e for e in self.leases + self.waiters if e.host in dead]
         self.leases = [e for e in self.leases if e.host not in dead]
         self.waiters = [e for e in self.waiters if e.host not in dead]
         if not queued:
             self.waiters.append(mine)
-        granted = self._hand_over() if before > len(self.leases) + len(self.waiters) - (not queued) else []
+        granted = self._hand_over(dropped)
+        if mine in self.waiters and not passes and not self._holders(mine) and self._ahead(mine):
+            granted += self._hand_over(list(self.waiters))  # those in front may wait for nothing
         if mine in self.leases:  # the answer says it
             self.said.discard((mine.host, "granted", mine.token, None))
             self._recall_new(granted)
             return "OK"
-        holders = [e for e in self.leases if mine.clashes(e)]
-        ahead = [e for e in self.waiters[:self.waiters.index(mine)] if mine.clashes(e)]
-        if not holders and (passes or not ahead):
+        holders, ahead = self._holders(mine), self._ahead(mine)
+        rests = mine.space in self.rests
+        if not holders and not rests and (passes or not ahead):
             self._grant(mine, told=False)
             self._recall_new([*granted, mine])
             return "OK"
+        if rests and ask:
+            self.waiters.remove(mine)
+            self._recall_new(granted)
+            return "REST"
         if ask and holders and (mine.space, mine.mode) == ("flock", "exclusive") and any(not w.ask for w in ahead):
             self.waiters.remove(mine)
             if queued:
-                granted += self._hand_over()
+                granted += self._hand_over([mine])
             self._recall_new(granted)
             return "BUSY"
         mine.ask, mine.passes = ask, passes
         self._recall_new(granted)
         self.arrivals += 1
+        if rests:
+            return "REST"
         for e in holders:
             self._recall(mine, e)
         if not holders:  # for one of those in front, each in its turn
@@ -105,14 +129,16 @@ class Plain:
                 self._recall(w, e)
         return "WAIT"
 
-    def release(self, token):
+    def release(self, token, unused=0):
         entry = self.find(token)
         if entry in self.leases:
             self.leases.remove(entry)
+            if unused and self.rests.get(entry.space) == token:
+                del self.rests[entry.space]
         elif entry:
             self.waiters.remove(entry)
         if entry:
-            self.gone()
+            self.gone([entry])
         return "OK"
 
     def shrink(self, token):
@@ -120,16 +146,20 @@ class Plain:
         if entry not in self.leases:
             return "GONE"
         if entry.mode == "exclusive":
+            was = Entry(None, entry.host, entry.file, entry.space, "exclusive", entry.first, entry.to)
             entry.mode = "shared"
-            self.gone()
+            self.gone([was])
         return "OK"
 
     def sweep(self, host):
-        kept = [[e for e in part if e.host != host] for part in (self.leases, self.waiters)]
-        if kept != [self.leases, self.waiters]:
-            self.leases, self.waiters = kept
-            self.gone()
+        dropped = [e for e in self.leases + self.waiters if e.host == host]
+        self.leases, self.waiters = [[e for e in part if e.host != host] for part in (self.leases, self.waiters)]
+        if dropped:
+            self.gone(dropped)
         return "OK"
+
+    def over(self, space):
+        return self.rests.pop(space, None) is not None
 
 
 class Listener:
@@ -164,17 +194,23 @@ class Listener:
         self.socket.close()
 
 
-def play(scripts, plain, rng, number, wide):
+def play(scripts, plain, rng, number, wide, resting):
     """One random step on both: (what, verdict, verdict)"""
     known = plain.leases + plain.waiters
     some = rng.choice(known) if known else None
-    what = rng.choices(["acquire", "again", "release", "shrink", "sweep", "dead"], [8, 2, 4, 1, 0.05, 0.05])[0]
+    what = rng.choices(["acquire", "again", "release", "shrink", "sweep", "dead", "over"],
+                       [8, 2, 8 if resting else 4, 1, 0.05, 0.05, 0.5 if resting else 0])[0]
+    if what == "over":
+        space = rng.choice(["flock", "record"])
+        return f"over {space}", scripts.redis.command("DEL", scripts.rests[space == "record"]) == 1, plain.over(space)
     if what in ("acquire", "again", "dead"):
         first = rng.randrange(400)
         # Now and then one that many others wait for.
         to = first + rng.randint(1, 12) if rng.random() > wide else 500
         entry = Entry("%032x" % number, rng.choice(HOSTS), rng.choice(["1:1", "1:1", "1:2"]), rng.choice(["record"] * 9 + ["flock"]),
                       rng.choice(["exclusive", "exclusive", "shared"]), first if to < 500 else 0, to)
+        if rng.random() < resting:
+            entry.rest, entry.mode, entry.first, entry.to = 3600000, "exclusive", 0, 500
         if what == "again" and some:
             entry = some
         # Few ask at a time: a script puts no more than MAX_ASKERS questions to one host.
@@ -182,12 +218,15 @@ def play(scripts, plain, rng, number, wide):
         passes = ask or rng.random() < 0.1
         dead = [h for h in HOSTS if h != entry.host][:1] if what == "dead" else []
         answer = scripts.acquire(entry.host, entry.token, entry.first, entry.to, entry.mode, entry.space, entry.file, ask, passes,
-                                 [w for h in dead for w in (h, scripts.beat(h))])
+                                 [w for h in dead for w in (h, scripts.beat(h))], entry.rest)
         return f"{what} {vars(entry)}", answer[0], plain.acquire(entry, ask, passes, dead)
     if what == "sweep":
         host = rng.choice(HOSTS)
         return f"sweep {host}", scripts.call("sweep", host, scripts.beat(host))[0], plain.sweep(host)
     token = some.token if some else "0" * 32
+    if what == "release":
+        unused = int(rng.random() < resting)
+        return f"release {token} {unused}", scripts.call(what, token, unused)[0], plain.release(token, unused)
     return f"{what} {token}", scripts.call(what, token)[0], getattr(plain, what)(token)
 
 
@@ -197,26 +236,29 @@ class BeatingScripts(Scripts):
 
 
 @pytest.mark.parametrize("few", [0, 32])
-@pytest.mark.parametrize("wide", [0.02, 0.3])
-def test_they_do_what_is_written_here(redis, monkeypatch, wide, few):
-    """few: from how many on they use a tree; 0: always."""
+@pytest.mark.parametrize("wide,resting", [(0.02, 0), (0.3, 0), (0.3, 0.2), (0.3, 0.6)])
+def test_they_do_what_is_written_here(redis, monkeypatch, wide, resting, few):
+    """few: from how many on they use a tree; 0: always. resting: how many begin a rest."""
     texts = {name: text_of(name) for name in ("acquire", "release", "shrink", "sweep")}
     assert all("local FEW = 32 " in text for text in texts.values())
     monkeypatch.setattr("harness.scripts.text_of",
                         lambda name: texts[name].replace("FEW = 32", f"FEW = {few}") if name in texts else text_of(name))
     scripts, plain, rng = BeatingScripts(redis), Plain(), random.Random(f"{SEED} {wide}")
-    listener, most = Listener(redis), 0
+    listener, most, rested = Listener(redis), 0, 0
     for host in HOSTS:
         scripts.call("beat", host)
     for number in range(STEPS):
         plain.said = set()
-        what, got, wanted = play(scripts, plain, rng, number, wide)
+        what, got, wanted = play(scripts, plain, rng, number, wide, resting)
         where = f"seed {SEED}, step {number}: {what}"
         assert got == wanted, where
         assert listener.heard() == plain.said, where
-        _, leases, waiters = scripts.call("dump")
+        _, leases, waiters, rests = scripts.call("dump")
+        assert [left != "0" for left in rests] == [space in plain.rests for space in ("flock", "record")], where
+        rested += got == "REST"
         assert [(e[2], e[4]) for e in leases] == [(e.token, e.mode) for e in plain.leases], where
         assert [e[2] for e in waiters] == [e.token for e in plain.waiters], where
         most = max(most, len(waiters))
     listener.close()
-    assert most > 64, "too few waited: the tree was not tried"
+    assert resting or most > 64, "too few waited: the tree was not tried"
+    assert not resting or rested > 20, "too little rested"

@@ -71,19 +71,25 @@ __attribute__((format(printf, 1, 2))) static const char *command(const char *for
 static inline const char *call_on(enum script_id id, const char *name, const char *first, va_list more)
 {
 	const char *argv[64];
-	char key[1200], keys[2];
+	char key[1200], rest[2][1200], keys[2];
 	int argc = 0;
 	char *text = script_text(id, with_flags);
 
 	snprintf(key, sizeof(key), "dflock:{0}:lock:%s", name ? name : "");
+	for (int space = 0; space < WIRE_SPACES; space++)
+		snprintf(rest[space], sizeof(rest[space]), "dflock:{0}:rest:%s:%s", reply_space_word[space],
+			 name ? name : "");
 	snprintf(keys, sizeof(keys), "%d", script_keys(id));
 	argv[argc++] = "EVAL";
 	argv[argc++] = text;
 	argv[argc++] = keys;
 	argv[argc++] = "dflock:{0}:store";
 	argv[argc++] = "dflock:{0}:hosts";
-	if (name)
+	if (name) {
 		argv[argc++] = key;
+		argv[argc++] = rest[0];
+		argv[argc++] = rest[1];
+	}
 	argv[argc++] = incarnation;
 	for (const char *arg = first; arg; arg = va_arg(more, const char *))
 		argv[argc++] = arg;
@@ -97,7 +103,7 @@ static inline const char *call(enum script_id id, const char *first, ...)
 	va_list more;
 
 	va_start(more, first);
-	const char *answer = call_on(id, script_keys(id) == 3 ? NAME : NULL, first, more);
+	const char *answer = call_on(id, script_keys(id) > 2 ? NAME : NULL, first, more);
 	va_end(more);
 	return answer;
 }
@@ -129,7 +135,7 @@ struct want {
 	const char *from, *to;
 	char space; /* 'r'; else flock */
 	const char *file;
-	const char *ask, *pass, *grow;
+	const char *ask, *pass, *grow, *rest;
 	const char *dead_host, *dead_beat;
 	const char *name; /* NULL: NAME */
 };
@@ -158,8 +164,8 @@ static inline const char *acquire_want(const struct want *w)
 	return without_arrival(call_name(SCRIPT_ACQUIRE, w->name ? w->name : NAME, w->host, w->file ? w->file : "1:1",
 					 token(w->token), w->space == 'r' ? "record" : "flock",
 					 w->mode == 's' ? "shared" : "exclusive", from, to, w->ask ? w->ask : "0",
-					 w->pass ? w->pass : "0", "1", w->grow ? w->grow : "0", w->dead_host,
-					 w->dead_beat, NULL));
+					 w->pass ? w->pass : "0", "1", w->grow ? w->grow : "0", w->rest ? w->rest : "0",
+					 w->dead_host, w->dead_beat, NULL));
 }
 /* acquire("A", 'a', 'x', .pass = "1"): host, token, mode, and unusual arguments by name. */
 #define acquire(h, t, m, ...) acquire_want(&(struct want){.host = h, .token = t, .mode = m, ##__VA_ARGS__})

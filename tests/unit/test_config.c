@@ -269,6 +269,11 @@ static const struct refusal {
 	 "on_lost is \"stop\"; expected \"freeze\", \"kill\" or \"warn\""},
 	{"protect = ( { path = \"/a\";\nunstoppable = \"kill\"; } );", 2,
 	 "unstoppable is \"kill\"; expected \"warn\" or \"refuse\""},
+	{"protect = ( { path = \"/a\";\nat_least_ms = -1; } );", 2, "at_least_ms is -1; expected 0 to 2592000000"},
+	{"protect = ( { path = \"/a\";\nat_least_ms = 2592000001L; } );", 2,
+	 "at_least_ms is 2592000001; expected 0 to 2592000000"},
+	{"protect = ( { path = \"/a\";\nat_least_ms = \"1 min\"; } );", 2,
+	 "at_least_ms is a string; expected a whole number"},
 	{"protect = ( { path = \"/a\"; },\n { } );", 2, "this rule has neither path nor tree; expected one of the two"},
 	{"protect = (\n{ path = \"/a\"; tree = \"/b\"; } );", 2,
 	 "this rule has both path and tree; expected one of the two"},
@@ -422,6 +427,19 @@ START_TEST(what_rules_say_of_loss)
 }
 END_TEST
 
+/* The first rule that matches says it; the lease group has none. */
+START_TEST(what_rules_say_of_rests)
+{
+	read_ok("protect = ( { path = \"/d/a\"; at_least_ms = 60000; }, { path = \"/d/b\"; at_least_ms = 0; }, "
+		"{ path = \"/d/c\"; }, { tree = \"/d\"; at_least_ms = 2592000000L; } );\n");
+	ck_assert_int_eq(config_at_least_ms(config, "/d/a"), 60000);
+	ck_assert_int_eq(config_at_least_ms(config, "/d/b"), 0);
+	ck_assert_int_eq(config_at_least_ms(config, "/d/c"), 0);
+	ck_assert_int_eq(config_at_least_ms(config, "/d/d"), INT64_C(2592000000));
+	ck_assert_int_eq(config_at_least_ms(config, "/e"), 0);
+}
+END_TEST
+
 START_TEST(example_is_complete)
 {
 	struct config_store store;
@@ -470,6 +488,7 @@ int main(void)
 	tcase_add_test(tests, files_refused);
 	tcase_add_test(tests, passwords_refused);
 	tcase_add_test(tests, what_rules_say_of_loss);
+	tcase_add_test(tests, what_rules_say_of_rests);
 	tcase_add_test(tests, example_is_complete);
 	suite_add_tcase(suite, tests);
 

@@ -66,6 +66,9 @@ static const struct change {
 	{"{ path = \"/a/f\"; on_lost = \"warn\"; }", "{ path = \"/a/f\"; }", NULL},
 	{"{ path = \"/a/f\"; unstoppable = \"refuse\"; }", "{ path = \"/a/f\"; }", "unstoppable = \"warn\""},
 	{"{ path = \"/a/f\"; }", "{ path = \"/a/f\"; unstoppable = \"refuse\"; }", NULL},
+	{"{ path = \"/a/f\"; at_least_ms = 5; }", "{ path = \"/a/f\"; }", "no at_least_ms"},
+	{"{ path = \"/a/f\"; at_least_ms = 5; }", "{ path = \"/a/f\"; at_least_ms = 4; }", NULL},
+	{"{ path = \"/a/f\"; }", "{ path = \"/a/f\"; at_least_ms = 5; }", NULL},
 	{"{ path = \"/a/f\"; }", "{ tree = \"/a\"; on_lost = \"warn\"; }, { path = \"/a/f\"; }", "do less"},
 	{"{ path = \"/a/f\"; }", "{ tree = \"/b\"; on_lost = \"warn\"; }, { path = \"/a/f\"; }", NULL},
 	/* Moved. */

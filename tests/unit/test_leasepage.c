@@ -112,6 +112,18 @@ START_TEST(path_leads_to_the_lock_name)
 }
 END_TEST
 
+/* Each lock of such a file is a question. */
+START_TEST(one_that_rests_is_not_shown)
+{
+	the_file.at_least_ms = 1;
+	leasepage_show(&leases[0]);
+	ck_assert(!is_shown("/data/a", 0));
+	the_file.at_least_ms = 0;
+	leasepage_show(&leases[0]);
+	ck_assert(is_shown("/data/a", 0));
+}
+END_TEST
+
 START_TEST(full_bucket)
 {
 	for (int i = 0; i < LEASES_IN_BUCKET + 2; i++)
@@ -206,6 +218,7 @@ int main(void)
 	tcase_add_test(tc, shown_and_closed);
 	tcase_add_test(tc, mode_is_the_leases);
 	tcase_add_test(tc, path_leads_to_the_lock_name);
+	tcase_add_test(tc, one_that_rests_is_not_shown);
 	tcase_add_test(tc, full_bucket);
 	tcase_add_test(tc, many_are_closed_at_once);
 	tcase_add_test(tc, page_of_a_dead_keeper);

@@ -62,6 +62,13 @@ static const struct {
 	{"WAIT 5 a-1 10 -3 sleeps", REPLY_MAY(STORE_WAIT), -EPROTO, 0},
 	{"WAIT 5 a-1 10 3", REPLY_MAY(STORE_WAIT), -EPROTO, 0},
 	{"WAIT", REPLY_MAY(STORE_WAIT), -EPROTO, 0},
+	{"REST 5 700 a-1 10 -3 holds b-2 0 0 waits", REPLY_MAY(STORE_REST), 0, STORE_REST},
+	{"REST 0 700", REPLY_MAY(STORE_REST), 0, STORE_REST},
+	{"REST 5 700", REPLY_MAY(STORE_WAIT), -EPROTO, 0},
+	{"REST 5", REPLY_MAY(STORE_REST), -EPROTO, 0},
+	{"REST 5 -1", REPLY_MAY(STORE_REST), -EPROTO, 0},
+	{"REST 5 a-1 10 -3 holds", REPLY_MAY(STORE_REST), -EPROTO, 0},
+	{"REST 5 99999999999999999999", REPLY_MAY(STORE_REST), -EPROTO, 0},
 	{"ok", REPLY_MAY(STORE_OK), -EPROTO, 0},
 };
 
@@ -89,6 +96,14 @@ START_TEST(blockers)
 	ck_assert_uint_eq(out.blockers[0].beat, 10);
 	ck_assert_int_eq(out.blockers[0].age_ms, -3);
 	ck_assert(!out.blockers[0].waiter && out.blockers[1].waiter);
+	ck_assert_int_eq(out.rest_ms, 0);
+	freeReplyObject(reply);
+	reply = list("REST 6 700 a-1 10 -3 holds");
+	ck_assert_int_eq(reply_parse(reply, REPLY_MAY(STORE_REST), &out), 0);
+	ck_assert_uint_eq(out.arrival, 6);
+	ck_assert_int_eq(out.rest_ms, 700);
+	ck_assert_uint_eq(out.blocker_count, 1);
+	ck_assert_str_eq(out.blockers[0].host, "a-1");
 	freeReplyObject(reply);
 }
 END_TEST
