@@ -288,7 +288,7 @@ static void read_changed(const uint8_t *data, size_t size)
 		else
 			table.text.map[at % table.text.bytes] = (char)data[i + 3];
 		if (data[i] & 4)
-			slot->sum = table_slot_sum(slot, table_word_generation(slot->word));
+			slot->sum = table_slot_sum(slot, table_word_generation(slot->word), table.boot);
 	}
 	close_table();
 	check_table();
