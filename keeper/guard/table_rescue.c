@@ -166,6 +166,15 @@ static int rescue_leases(const struct rescue *r, uint32_t *leases)
 	return ret;
 }
 
+/* Is it a note of a process that runs? */
+static bool rescue_is_note(const struct table_signalled *s)
+{
+	struct procfs_stat stat;
+
+	return s->pid > 0 && s->noted <= TABLE_BEFORE && family_stat(s->pid, &stat) &&
+	       stat.started == s->started; /* mutant: rescue-signalled */
+}
+
 static int rescue_signalled(const struct rescue *r)
 {
 	uint32_t noted = 0;
@@ -175,8 +184,7 @@ static int rescue_signalled(const struct rescue *r)
 		struct table_signalled s;
 
 		ret = rescue_read(r, r->signalled_at + (uint64_t)i * sizeof(s), &s, sizeof(s));
-		if (ret == 0 && s.pid > 0 && s.noted <= TABLE_BEFORE && s.started &&
-		    s.started == family_started(s.pid)) /* mutant: rescue-signalled */
+		if (ret == 0 && rescue_is_note(&s))
 			r->table->head->signalled[noted++] = s;
 	}
 	return ret;

@@ -127,7 +127,7 @@ UNIT = {
         "any times are believed": [put("table-times", "h->freeze_at_ns <= h->deadline_ns", "true")],
         "leases of a damaged table that are being lost are forgotten": [put("rescue-lease", "state != TABLE_FREE", "state < TABLE_LOST")],
         "what nothing shows to be a table ends processes": [become("rescue-ours", "ret = 1;")],
-        "any process may be one that was stopped": [put("rescue-signalled", "s.started == family_started(s.pid)", "true")],
+        "any process may be one that was stopped": [put("rescue-signalled", "stat.started == s->started", "true")],
         "with a damaged head leases are never unsure": [skip("rescue-times")],
         "only whole-file locks of a damaged slot count": [condition("any-space", "false")],
     },
