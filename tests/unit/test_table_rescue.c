@@ -339,7 +339,11 @@ START_TEST(times_that_cannot_be)
 	const int64_t hour = 3600000 * NS_PER_MS, now = clock_now_ns();
 	const struct {
 		int64_t freeze_at, deadline;
-	} times[] = {{0, now + 1000}, {-1, now + 1000}, {now + 2000, now + 1000}, {now, now + 2 * hour}, {0, 0}};
+	} times[] = {{0, now + hour / 2},
+		     {-1, now + hour / 2},
+		     {now + hour / 2, now + hour / 4},
+		     {now + hour, now + 2 * hour},
+		     {0, 0}};
 
 	begin_with_host();
 	parent.head->freeze_at_ns = times[_i].freeze_at;
