@@ -24,6 +24,7 @@ class Lab:
         self.folder = tempfile.mkdtemp(prefix="dflock-bench-", dir="/dev/shm")
         self.stack.callback(shutil.rmtree, self.folder, ignore_errors=True)
         self.servers, self.hosts, self.fresh = {}, {}, 0
+        self.fence = None  # the largest fence number of the store, when protected() was last asked
 
     def close(self):
         self.stack.close()
@@ -127,9 +128,12 @@ class Lab:
         return self.redis().command("KEYS", "dflock:{0}:lock:*")
 
     def protected(self):
-        """Fails if the store has no lock at all: then it was plain locks that were measured."""
-        if not self.locks():
+        """Fails if the store has given no lease since the last time and has none: then it was plain locks that were measured.
+        (A lease that was used through the page alone may be given back at any moment, linger_ms after the last question.)"""
+        fence = self.redis().command("HGET", "dflock:{0}:store", "fence")
+        if fence == self.fence and not self.locks():
             raise CannotMeasure("the store has no lock: the files that were locked are not protected")
+        self.fence = fence
 
     def settle(self):
         """Waits until what was locked before has been given back, which would be measured along."""

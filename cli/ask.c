@@ -40,8 +40,8 @@ static int ask_check_peer(struct ask *ask, char why[CLI_LINE_BYTES])
 	if (peer.uid != 0 && peer.uid != geteuid())
 		return ask_fail(why, EPERM,
 				"the keeper at %s/" WIRE_SOCKET_NAME
-				" runs as uid %u, neither root nor you: not trusted; "
-				"remove the directory or set DFLOCK_RUNTIME_DIR",
+				" runs as uid %u, neither root nor you: not trusted; remove the directory or set "
+				"DFLOCK_RUNTIME_DIR",
 				ask->dir, (unsigned)peer.uid);
 	ask->pid = peer.pid;
 	ask->uid = peer.uid;
@@ -239,4 +239,23 @@ int ask_status(struct ask *ask, const struct place *place, char **json, size_t *
 	if (fd >= 0)
 		close(fd);
 	return ret;
+}
+
+json_t *ask_status_json(struct ask *ask, const struct place *place, char why[CLI_LINE_BYTES])
+{
+	json_error_t error;
+	json_t *status;
+	size_t len;
+	char *text;
+
+	if (ask_status(ask, place, &text, &len, why))
+		return NULL;
+	status = json_loadb(text, len, 0, &error);
+	free(text);
+	if (json_is_object(status))
+		return status;
+	json_decref(status);
+	snprintf(why, CLI_LINE_BYTES, "the status of the keeper (pid %d) makes no sense (%s); is it another version's?",
+		 (int)ask->pid, error.text);
+	return NULL;
 }

@@ -5,6 +5,7 @@
 #ifndef DFLOCK_CLI_ASK_H
 #define DFLOCK_CLI_ASK_H
 
+#include <jansson.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <sys/types.h>
@@ -43,5 +44,7 @@ int ask_question(struct ask *ask, enum wire_op op, const struct place *place, in
 
 /* The keeper's status as text, which the caller frees. 0, or -errno with why. */
 int ask_status(struct ask *ask, const struct place *place, char **json, size_t *len, char why[CLI_LINE_BYTES]);
+/* The same, parsed, which the caller ends with json_decref(). NULL with why. */
+json_t *ask_status_json(struct ask *ask, const struct place *place, char why[CLI_LINE_BYTES]);
 
 #endif

@@ -30,6 +30,7 @@ int cmd_run(int argc, char **argv);
 int cmd_check(int argc, char **argv);
 int cmd_status(int argc, char **argv);
 int cmd_doctor(int argc, char **argv);
+int cmd_fence(int argc, char **argv);
 int cmd_init(int argc, char **argv);
 int cmd_reload(int argc, char **argv);
 int cmd_stop(int argc, char **argv);

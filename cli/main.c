@@ -24,6 +24,7 @@ static int cmd_version(int argc, char **argv)
 static const struct command commands[] = {
 	{"run", cmd_run, "run a program so that its locks hold across the cluster"},
 	{"status", cmd_status, "show which locks are held here and in the cluster, and which callers wait"},
+	{"fence", cmd_fence, "print the fence number of a lock that is held on this host"},
 	{"check", cmd_check, "check the configuration; say which files it protects"},
 	{"doctor", cmd_doctor, "look for what is wrong with the set-up, or with one program"},
 	{"reload", cmd_reload, "make the keeper read the configuration again"},

@@ -78,21 +78,13 @@ static bool status_is_fit(const json_t *status, const struct place *place, char 
 
 static bool ask_once(struct ask *ask, const struct place *place, bool *again, char why[CLI_LINE_BYTES])
 {
-	char *text;
-	size_t len;
 	json_t *status;
 	bool fit;
 
 	*again = false;
-	if (ask_status(ask, place, &text, &len, why))
+	status = ask_status_json(ask, place, why);
+	if (!status)
 		return false;
-	status = json_loadb(text, len, 0, NULL);
-	free(text);
-	if (!json_is_object(status)) {
-		json_decref(status);
-		snprintf(why, CLI_LINE_BYTES, "the keeper's status makes no sense; is it another version's?");
-		return false;
-	}
 	fit = status_is_fit(status, place, why);
 	*again = !fit && !field_flag(json_object_get(status, "store"), "up");
 	json_decref(status);

@@ -98,9 +98,8 @@ static void on_orphan_retry(uv_timer_t *timer)
 	int ret = make_way(k);
 
 	if (!k->unsupervised)
-		log_error("the keeper's parent was killed, and no other can be started (%s; tried again): nobody would "
-			  "stop the "
-			  "processes whose leases cannot be renewed",
+		log_error("the keeper's parent was killed, and no other can be started (%s; tried again): nobody "
+			  "would stop the processes whose leases cannot be renewed",
 			  strerror(-ret));
 	k->unsupervised = true;
 	uv_timer_start(timer, on_orphan_retry, RETRY_MS, 0);

@@ -46,8 +46,8 @@ static void dispatch_other(struct session *s, const struct wire_request *r, enum
 	case QUESTION_OTHER_VERSION:
 		session_refuse(s,
 			       "the keeper (dflockd " DFLOCK_VERSION
-			       ", protocol %d) and libdflock.so (protocol %d) are of "
-			       "different versions: end the keeper with `dflock stop`",
+			       ", protocol %d) and libdflock.so (protocol %d) are of different versions: end the "
+			       "keeper with `dflock stop`",
 			       WIRE_VERSION, r->version);
 		return;
 	default:

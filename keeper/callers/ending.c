@@ -107,8 +107,7 @@ static void say_what_it_waits_for(struct keeper *k, unsigned count, const struct
 	k->ending->state = ENDING_WAITS;
 	lock_describe(one->lock, name, sizeof(name));
 	log_error("told to end: waits until %u leases are not in use any more, among them %s; see `dflock status`. A "
-		  "second signal "
-		  "ends it at once",
+		  "second signal ends it at once",
 		  count, name);
 }
 

@@ -112,8 +112,7 @@ static const char *lease_note(const struct lease *lease)
 		return clock_now_ns() < lease->lock->file->keeper->deadline.at_ns
 			       ? "cannot be renewed: its holders are frozen until the store answers"
 			       : "ran out: its holders are frozen; they go on if the store still has it, and are "
-				 "killed if "
-				 "another host has had it or the store comes back without its memory";
+				 "killed if another host has had it or the store comes back without its memory";
 	if (lease->state != LEASE_RELEASING && reopen_trouble(lease->lock->file))
 		return reopen_trouble(lease->lock->file);
 	if (lease->state == LEASE_UNSURE)

@@ -212,8 +212,7 @@ static void say(struct lease *lease, pid_t pid)
 	if (pid)
 		snprintf(who, sizeof(who), "pid %d, which the keeper may not look into", (int)pid);
 	log_error("%s (%s): its lock is held by %s: it cannot be stopped if the store does not answer, and another "
-		  "host may "
-		  "then get the lock; see \"unstoppable\" in dflock.conf(5)",
+		  "host may then get the lock; see \"unstoppable\" in dflock.conf(5)",
 		  file->name, file->path, who);
 }
 

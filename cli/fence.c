@@ -1,0 +1,203 @@
+/*
+ * dflock fence: the fence number of a lease, for a resource that turns away older writers.
+ *
+ * Of the leases of a file or name, the one counts that the process which asks relies on: one that a process above it
+ * holds (its script, or the flock(1) around it). Without such a process, the only one that has a holder at all.
+ */
+#include "cli/cli.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "cli/ask.h"
+#include "cli/field.h"
+#include "cli/files.h"
+#include "procfs/procfs_process.h"
+
+static const char fence_doc[] =
+	"Prints the fence number of the lease under which a lock is held on this host: the one that the calling script or "
+	"a process above it holds, else the only one that any process holds. A later holder of the lock always has a "
+	"larger number, on whatever host. LOCK is a file, or a lock name as `dflock status' shows it.\v"
+	"The exit status is 1, with one line, if the lock is not held on this host, if its lease was lost, or if "
+	"several processes hold it under different leases (name one with --pid).";
+
+#define ANCESTORS_MAX 64
+
+struct fence_options {
+	const char *lock;
+	pid_t pid; /* 0: the process that asks, and those above it */
+};
+
+struct fence_search {
+	const char *lock, *path; /* path: where a file of this name is; "" if there can be none */
+	pid_t own[ANCESTORS_MAX];
+	size_t own_count;
+	const json_t *found; /* NULL: none so far */
+	bool is_own;         /* a process of `own` holds it */
+	bool several;        /* processes hold the lock under several leases, and none of these is the caller's */
+};
+
+static error_t fence_parse(int key, char *arg, struct argp_state *state)
+{
+	struct fence_options *options = state->input;
+	char *end;
+	long pid;
+
+	switch (key) {
+	case 'p':
+		errno = 0;
+		pid = strtol(arg, &end, 10);
+		if (errno || end == arg || *end || pid < 1 || pid > INT32_MAX)
+			argp_error(state, "--pid is %s; expected the number of a process", arg);
+		options->pid = (pid_t)pid;
+		return 0;
+	case ARGP_KEY_ARG:
+		if (options->lock)
+			argp_error(state, "it takes one LOCK, but got %s as well", arg);
+		options->lock = arg;
+		return 0;
+	case ARGP_KEY_NO_ARGS:
+		argp_usage(state);
+		return 0;
+	default:
+		return ARGP_ERR_UNKNOWN;
+	}
+}
+
+/* The process and those above it. What cannot be read ends the list: then fewer leases count as the caller's own. */
+static void fence_ancestors(struct fence_search *search, pid_t pid)
+{
+	int proc = open("/proc", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	struct procfs_stat stat;
+	char name[32];
+
+	while (pid > 0 && search->own_count < ANCESTORS_MAX) {
+		search->own[search->own_count++] = pid;
+		snprintf(name, sizeof(name), "%d/stat", (int)pid);
+		if (proc < 0 || !procfs_stat_read(proc, name, &stat))
+			break;
+		pid = stat.parent;
+	}
+	if (proc >= 0)
+		close(proc);
+}
+
+static bool fence_is_meant(const struct fence_search *search, const json_t *lease)
+{
+	return !strcmp(field_text(lease, "name"), search->lock) ||
+	       (*search->path && !strcmp(field_text(lease, "path"), search->path));
+}
+
+/* Does a process of `own` hold something under the lease? With no `own`: any process? */
+static bool fence_is_held(const json_t *lease, const pid_t *own, size_t count, bool any)
+{
+	const json_t *holder;
+	size_t i;
+
+	json_array_foreach (json_object_get(lease, "holders"), i, holder) {
+		if (any)
+			return true;
+		for (size_t n = 0; n < count; n++)
+			if (field_number(holder, "pid") == own[n])
+				return true;
+	}
+	return false;
+}
+
+/* While a lease is asked for, processes that hold the file's lock do so under another one; while it is given back, none does. */
+static bool fence_counts(const json_t *lease)
+{
+	const char *state = field_text(lease, "state");
+
+	return field_number(lease, "fence") > 0 && strcmp(state, "asking") && strcmp(state, "releasing");
+}
+
+static void fence_search(struct fence_search *search, const json_t *leases, bool any)
+{
+	const json_t *lease;
+	size_t i;
+
+	json_array_foreach (leases, i, lease) {
+		bool own;
+
+		if (!fence_is_meant(search, lease) || !fence_counts(lease))
+			continue;
+		own = fence_is_held(lease, search->own, search->own_count, false);
+		if (!own && (!any || search->is_own || !fence_is_held(lease, NULL, 0, true)))
+			continue;
+		search->several = search->found && search->is_own == own;
+		search->found = lease;
+		search->is_own = own;
+	}
+}
+
+static bool fence_was_lost(const struct fence_search *search, const json_t *lost)
+{
+	const json_t *lease;
+	size_t i;
+
+	json_array_foreach (lost, i, lease)
+		if (fence_is_meant(search, lease) && fence_is_held(lease, NULL, 0, true))
+			return true;
+	return false;
+}
+
+static int fence_print(const struct fence_options *options, const json_t *status)
+{
+	struct fence_search search = {.lock = options->lock};
+	char path[PATH_MAX] = "";
+
+	search.path = files_resolve(options->lock, path) ? "" : path;
+	fence_ancestors(&search, options->pid ? options->pid : getpid());
+	fence_search(&search, json_object_get(status, "leases"), !options->pid);
+	if (!search.found && fence_was_lost(&search, json_object_get(status, "lost")))
+		cli_error("%s: its lease was lost, and another host may hold the lock; see dflock status",
+			  options->lock);
+	else if (!search.found && options->pid)
+		cli_error("%s: neither process %d nor one above it holds this lock; see dflock status", options->lock,
+			  (int)options->pid);
+	else if (!search.found)
+		cli_error("%s: no process on this host holds this lock; see dflock status", options->lock);
+	else if (search.several)
+		cli_error("%s: processes hold it under several leases, which have different fence numbers; name one of "
+			  "the processes with --pid",
+			  options->lock);
+	else
+		return printf("%" PRId64 "\n", field_number(search.found, "fence")) < 0 ? CLI_FAILED : CLI_OK;
+	return CLI_FAILED;
+}
+
+int cmd_fence(int argc, char **argv)
+{
+	static const struct argp_option known[] = {
+		{"pid", 'p', "PID", 0, "the lease that this process, or one above it, relies on", 0}, {0}};
+	static const struct argp argp = {.options = known, .parser = fence_parse, .args_doc = "LOCK", .doc = fence_doc};
+	struct fence_options options = {.lock = NULL};
+	char why[CLI_LINE_BYTES];
+	int status = CLI_FAILED, ret;
+	struct place place;
+	json_t *json;
+	struct ask ask;
+
+	argp_parse(&argp, argc, argv, 0, NULL, &options);
+	cli_place(&place, NULL);
+	ret = ask_connect(&place, &ask, why);
+	if (ret == -ENOENT) {
+		cli_error("%s: no keeper runs for %s, so no process on this host holds this lock", options.lock,
+			  ask.dir);
+		return CLI_FAILED;
+	}
+	json = ret ? NULL : ask_status_json(&ask, &place, why);
+	if (json)
+		status = fence_print(&options, json);
+	else
+		cli_error("%s", why);
+	json_decref(json);
+	ask_close(&ask);
+	return status;
+}
