@@ -53,7 +53,8 @@ static void end_socket(const struct leftover *t, int number)
 
 	if (fd < 0)
 		return;
-	shutdown(fd, SHUT_RDWR); /* a listening one refuses from now on */
+	/* A listening one refuses from now on. */
+	shutdown(fd, SHUT_RDWR); /* mutant: leftover-socket */
 	if (getsockopt(fd, SOL_SOCKET, SO_ACCEPTCONN, &listens, &size) == 0 && listens)
 		for (int n = 0; n < BACKLOG_MAX; n++) {
 			int caller = accept4(fd, NULL, NULL, SOCK_CLOEXEC);
@@ -70,6 +71,7 @@ static int is_own_lock(void *arg, const struct procfs_lock *lock)
 {
 	const struct leftover *t = arg;
 
+	/* mutant: leftover-own */
 	return lock->space == WIRE_FLOCK && lock->locker == t->pid && mounts_local_device(t->mounts, lock->dev);
 }
 

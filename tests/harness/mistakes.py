@@ -131,4 +131,21 @@ UNIT = {
         "with a damaged head leases are never unsure": [skip("rescue-times")],
         "only whole-file locks of a damaged slot count": [condition("any-space", "false")],
     },
+    "test_supervise": {
+        "what a dead keeper had is sure": [skip("supervise-unsure")],
+        "a keeper that cannot start leaves leases behind": [put("supervise-cannot", " && !table_in_use(&s->table)", "")],
+        "two signals at once are two": [condition("supervise-again", "true")],
+    },
+    "test_leftover": {
+        "what programs had passed is unlocked": [put("leftover-own", "lock->locker == t->pid", "true")],
+        "programs wait for a dead keeper": [skip("leftover-socket")],
+    },
+    "test_takeup": {"a restarted keeper gives back what is in the table": HISTORY["a restarted keeper gives back what is in the table"][1]},
+    "test_act": {"the page is not closed when a lease is": SIMULATOR["the page is not closed when a lease is"]},
+    "test_serve": {
+        "every caller passes those that wait elsewhere": [condition("newcomer", "true")],
+        "callers are granted while the kernel is asked": SIMULATOR["callers are granted while the kernel is asked"],
+        "grants everything": MODEL["grants everything"],
+    },
+    "test_status": {"a session that ended is answered": [put("status-session", " && s->state == SESSION_STATUS", "")]},
 }
