@@ -53,8 +53,7 @@ static void end_socket(const struct leftover *t, int number)
 
 	if (fd < 0)
 		return;
-	/* A listening one refuses from now on. */
-	shutdown(fd, SHUT_RDWR); /* mutant: leftover-socket */
+	shutdown(fd, SHUT_RDWR); /* a listening one refuses from now on */
 	if (getsockopt(fd, SOL_SOCKET, SO_ACCEPTCONN, &listens, &size) == 0 && listens)
 		for (int n = 0; n < BACKLOG_MAX; n++) {
 			int caller = accept4(fd, NULL, NULL, SOCK_CLOEXEC);

@@ -10,6 +10,7 @@
 #include <poll.h>
 #include <signal.h>
 #include <stdatomic.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -357,14 +358,20 @@ static int die_after_two_terms(const struct supervised *keeper, int number)
 
 START_TEST(two_signals_at_once_are_one)
 {
+	int64_t first_ns;
+	bool at_once;
+
 	start(die_after_two_terms);
 	wait_until(shared->go);
+	first_ns = clock_now_ns();
 	kill(parent, SIGTERM);
 	wait_until(!shared->go);
 	kill(parent, SIGTERM);
+	wait_until(shared->terms == 2);
+	at_once = clock_now_ns() - first_ns < KEEPER_AGAIN_MS * NS_PER_MS; /* not on a machine that is very busy */
 	ck_assert_int_eq(wait_for_end(), KEEPER_EXIT_IDLE);
-	ck_assert_int_le(shared->runs, 2); /* 1 on a machine so busy that half a second passed between the two */
-	ck_assert_int_eq(shared->terms, 2);
+	if (at_once)
+		ck_assert_int_eq(shared->runs, 2);
 }
 END_TEST
 
