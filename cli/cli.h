@@ -27,6 +27,7 @@ enum cli_exit {
 #define CLI_LINE_BYTES 1024 /* room for one message */
 
 int cmd_run(int argc, char **argv);
+int cmd_lock(int argc, char **argv);
 int cmd_check(int argc, char **argv);
 int cmd_status(int argc, char **argv);
 int cmd_doctor(int argc, char **argv);

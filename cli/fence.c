@@ -4,7 +4,7 @@
  * Of the leases of a file or name, the one counts that the process which asks relies on: one that a process above it
  * holds (its script, or the flock(1) around it). Without such a process, the only one that has a holder at all.
  */
-#include "cli/cli.h"
+#include "cli/fence.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -147,29 +147,58 @@ static bool fence_was_lost(const struct fence_search *search, const json_t *lost
 	return false;
 }
 
-static int fence_print(const struct fence_options *options, const json_t *status)
+/* False with one line in why. */
+static bool fence_choose(const char *lock, pid_t pid, bool any, const json_t *status, int64_t *fence,
+			 char why[CLI_LINE_BYTES])
 {
-	struct fence_search search = {.lock = options->lock};
+	struct fence_search search = {.lock = lock};
 	char path[PATH_MAX] = "";
 
-	search.path = files_resolve(options->lock, path) ? "" : path;
-	fence_ancestors(&search, options->pid ? options->pid : getpid());
-	fence_search(&search, json_object_get(status, "leases"), !options->pid);
-	if (!search.found && fence_was_lost(&search, json_object_get(status, "lost")))
-		cli_error("%s: its lease was lost, and another host may hold the lock; see dflock status",
-			  options->lock);
-	else if (!search.found && options->pid)
-		cli_error("%s: neither process %d nor one above it holds this lock; see dflock status", options->lock,
-			  (int)options->pid);
-	else if (!search.found)
-		cli_error("%s: no process on this host holds this lock; see dflock status", options->lock);
-	else if (search.several)
-		cli_error("%s: processes hold it under several leases, which have different fence numbers; name one of "
-			  "the processes with --pid",
-			  options->lock);
+	search.path = files_resolve(lock, path) ? "" : path;
+	fence_ancestors(&search, pid);
+	fence_search(&search, json_object_get(status, "leases"), any);
+	if (search.found && !search.several) {
+		*fence = field_number(search.found, "fence");
+		return true;
+	}
+	if (search.several)
+		snprintf(
+			why, CLI_LINE_BYTES,
+			"%.512s: processes hold it under several leases, which have different fence numbers; name one of "
+			"the processes with --pid",
+			lock);
+	else if (fence_was_lost(&search, json_object_get(status, "lost")))
+		snprintf(why, CLI_LINE_BYTES,
+			 "%.512s: its lease was lost, and another host may hold the lock; see dflock status", lock);
+	else if (any)
+		snprintf(why, CLI_LINE_BYTES, "%.512s: no process on this host holds this lock; see dflock status",
+			 lock);
 	else
-		return printf("%" PRId64 "\n", field_number(search.found, "fence")) < 0 ? CLI_FAILED : CLI_OK;
-	return CLI_FAILED;
+		snprintf(why, CLI_LINE_BYTES,
+			 "%.512s: neither process %d nor one above it holds this lock; see dflock status", lock,
+			 (int)pid);
+	return false;
+}
+
+bool fence_find(const char *lock, pid_t pid, bool any, int64_t *fence, char why[CLI_LINE_BYTES])
+{
+	struct place place;
+	json_t *status = NULL;
+	struct ask ask;
+	bool found;
+	int ret;
+
+	cli_place(&place, NULL);
+	ret = ask_connect(&place, &ask, why);
+	if (ret == -ENOENT)
+		snprintf(why, CLI_LINE_BYTES,
+			 "%.512s: no keeper runs for %s, so no process on this host holds this lock", lock, ask.dir);
+	else if (!ret)
+		status = ask_status_json(&ask, &place, why);
+	found = status && fence_choose(lock, pid, any, status, fence, why);
+	json_decref(status);
+	ask_close(&ask);
+	return found;
 }
 
 int cmd_fence(int argc, char **argv)
@@ -179,25 +208,13 @@ int cmd_fence(int argc, char **argv)
 	static const struct argp argp = {.options = known, .parser = fence_parse, .args_doc = "LOCK", .doc = fence_doc};
 	struct fence_options options = {.lock = NULL};
 	char why[CLI_LINE_BYTES];
-	int status = CLI_FAILED, ret;
-	struct place place;
-	json_t *json;
-	struct ask ask;
+	int64_t fence;
 
 	argp_parse(&argp, argc, argv, 0, NULL, &options);
-	cli_place(&place, NULL);
-	ret = ask_connect(&place, &ask, why);
-	if (ret == -ENOENT) {
-		cli_error("%s: no keeper runs for %s, so no process on this host holds this lock", options.lock,
-			  ask.dir);
+	if (!fence_find(options.lock, options.pid ? options.pid : getpid(), !options.pid, &fence, why)) {
+		cli_error("%s", why);
 		return CLI_FAILED;
 	}
-	json = ret ? NULL : ask_status_json(&ask, &place, why);
-	if (json)
-		status = fence_print(&options, json);
-	else
-		cli_error("%s", why);
-	json_decref(json);
-	ask_close(&ask);
-	return status;
+	printf("%" PRId64 "\n", fence);
+	return CLI_OK;
 }

@@ -23,6 +23,7 @@ static int cmd_version(int argc, char **argv)
 
 static const struct command commands[] = {
 	{"run", cmd_run, "run a program so that its locks hold across the cluster"},
+	{"lock", cmd_lock, "run a program while a lock without a file is held"},
 	{"status", cmd_status, "show which locks are held here and in the cluster, and which callers wait"},
 	{"fence", cmd_fence, "print the fence number of a lock that is held on this host"},
 	{"check", cmd_check, "check the configuration; say which files it protects"},

@@ -279,6 +279,8 @@ void config_free(struct config *config)
 		free(config->rules[i].name);
 	}
 	free(config->rules);
+	free(config->names.pattern);
+	free(config->names.name);
 	server_free(&config->store);
 	free(config->host);
 	free(config->path);

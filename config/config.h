@@ -87,6 +87,7 @@ struct config {
 	struct config_lease lease;
 	struct rule *rules;
 	size_t rule_count;
+	struct rule names; /* of `dflock lock`, in front of `rules`: see config_set_names(). No pattern: there is none */
 	bool has_store, has_protect; /* whether the file has these settings at all */
 	char *text;                  /* what was read, text_len bytes; a NUL follows */
 	size_t text_len;
@@ -123,6 +124,13 @@ void config_free(struct config *config);
  */
 #define LOCK_NAME_BYTES 1024
 int config_lock_name(const struct config *config, const char *path, char name[LOCK_NAME_BYTES]);
+
+/*
+ * Protects the files in the resolved directory `dir`, each as CONFIG_NAMES and its own name: these stand for locks without
+ * a file (`dflock lock`). No rule of the file is about them. 0 or -ENOMEM.
+ */
+#define CONFIG_NAMES "lock:"
+int config_set_names(struct config *config, const char *dir);
 
 /* The first rule that matches a resolved path. NULL: none. Pure. */
 const struct rule *config_rule(const struct config *config, const char *path);

@@ -209,11 +209,11 @@ static int check_twins(const struct config_reading *r, const struct config *conf
 	return ret;
 }
 
-/* The shared page must have room for all rules. */
+/* The shared page must have room for all rules, and for the one of `dflock lock`. */
 static int check_room(const struct config_reading *r, const struct config *config)
 {
 	unsigned char *page = malloc(PAGE_RULES_BYTES);
-	size_t used = 0;
+	size_t used = PATH_MAX + sizeof(struct page_rule);
 	int ret = 0;
 
 	if (!page)

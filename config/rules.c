@@ -1,10 +1,30 @@
 #include "config/config.h"
 
 #include <errno.h>
+#include <stdlib.h>
 #include <string.h>
+
+int config_set_names(struct config *config, const char *dir)
+{
+	struct rule rule = {.kind = PAGE_RULE_TREE, .on_lost = config->lease.on_lost, .fixed_len = strlen(dir) + 1};
+
+	rule.pattern = strdup(dir);
+	rule.name = strdup(CONFIG_NAMES);
+	if (!rule.pattern || !rule.name) {
+		free(rule.pattern);
+		free(rule.name);
+		return -ENOMEM;
+	}
+	config->names = rule;
+	return 0;
+}
 
 const struct rule *config_rule(const struct config *config, const char *path)
 {
+	const struct rule *names = &config->names;
+
+	if (names->pattern && page_rule_matches(names->kind, names->pattern, path))
+		return names;
 	for (size_t i = 0; i < config->rule_count; i++)
 		if (page_rule_matches(config->rules[i].kind, config->rules[i].pattern, path))
 			return &config->rules[i];

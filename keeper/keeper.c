@@ -27,6 +27,7 @@
 #include "keeper/leases/leasepage.h"
 #include "keeper/leases/locks.h"
 #include "keeper/log.h"
+#include "keeper/names.h"
 #include "keeper/leases/keeper.h"
 #include "keeper/main.h"
 #include "keeper/kernel/mounts.h"
@@ -354,6 +355,7 @@ static void keeper_clean_up(struct keeper *k)
 	uv_run(k->loop, UV_RUN_DEFAULT);
 	uv_loop_close(k->loop);
 	configfile_free(k);
+	free(k->names_dir);
 	listener_free(k);
 	sessions_free(k);
 	deadlock_free(k);
@@ -377,6 +379,10 @@ int keeper_run(const struct keeper_options *options)
 	k->table = options->table;
 	k->started = time(NULL);
 	snprintf(k->runtime_dir, sizeof(k->runtime_dir), "%s", options->runtime_dir);
+	k->names_dir = names_make(k->dir_fd, k->system);
+	if (!k->names_dir)
+		log_error("%s/" NAMES_DIR " cannot be made: %s; `dflock lock` is refused", k->runtime_dir,
+			  strerror(errno));
 	if (keeper_start(&life) < 0)
 		return KEEPER_EXIT_CONFIG; /* the process ends: no need to take it apart */
 	log_info("version " DFLOCK_VERSION " serves %s as host %s (%s, %zu rules)", k->runtime_dir, k->host,

@@ -17,6 +17,9 @@
 /* The system keeper's directory. */
 #define RUNDIR_SYSTEM "/run/dflock"
 
+/* In a runtime directory: files that stand for locks without a file (`dflock lock`), named as they are. */
+#define NAMES_DIR "names"
+
 /*
  * Finds the runtime directory of `uid`, and changes nothing:
  *   DFLOCK_RUNTIME_DIR, whether it exists and is usable or not (rundir_open() says that); else

@@ -87,6 +87,12 @@ void configfile_look_now(const char *path, struct configfile_look *look)
 
 /* --- taking over --- */
 
+static void configfile_add_names(const struct keeper *k, struct config *config)
+{
+	if (k->names_dir && !config->names.pattern && config_set_names(config, k->names_dir) < 0)
+		log_error("no memory left: `dflock lock` is refused until the configuration is read again");
+}
+
 static void configfile_keep(struct keeper *k, const struct config *config)
 {
 	int ret = kept_write(k->dir_fd, config);
@@ -118,6 +124,7 @@ static void configfile_take_over(struct keeper *k, struct config *fresh)
 	struct configfile *c = k->configfile;
 
 	configfile_keep(k, fresh);
+	configfile_add_names(k, fresh);
 	leasepage_close_all(k);
 	pagefile_publish(k->page, fresh, &fresh->id); /* there is room: config_parse() has seen to that */
 	configfile_replace(k, fresh);
@@ -216,6 +223,7 @@ static int configfile_start_with(struct keeper *k, struct config *config, const 
 {
 	struct configfile *c = k->configfile;
 
+	configfile_add_names(k, config);
 	k->config = config;
 	c->seen = *seen;
 	c->since = c->in_force_since = time(NULL);
@@ -335,6 +343,7 @@ int configfile_reload(struct keeper *k, struct configfile_look *look, bool force
 			 k->config->path);
 		return -EINVAL;
 	}
+	configfile_add_names(k, look->fresh);
 	lease = force ? NULL : find_affected_lease(k, look->fresh, name, &named);
 	if (lease) {
 		snprintf(

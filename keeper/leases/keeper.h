@@ -70,6 +70,7 @@ struct keeper {
 	/* keeper.c; constant */
 	char runtime_dir[PLACE_DIR_BYTES];
 	int dir_fd;
+	char *names_dir; /* resolved: of the files of `dflock lock`; NULL: it could not be made */
 	char host[STORE_HOST_BYTES];
 	bool system;     /* serves several users */
 	bool foreground; /* does not end when nobody needs it */

@@ -77,10 +77,13 @@ static void fill_head(struct page *page, const char *path, const struct wire_con
 
 int pagefile_publish(struct page *page, const struct config *config, const struct wire_config_id *seen)
 {
+	const struct rule *names = &config->names;
 	size_t used = 0;
 	int ret = 0;
 
 	pagefile_begin(page);
+	if (names->pattern)
+		ret = page_rule_append(page->rules, sizeof(page->rules), &used, names->kind, names->pattern);
 	for (size_t i = 0; i < config->rule_count && ret == 0; i++)
 		ret = page_rule_append(page->rules, sizeof(page->rules), &used, config->rules[i].kind,
 				       config->rules[i].pattern);

@@ -9,7 +9,7 @@ import pytest
 from harness import BUILD
 from harness.host import CLI, ROOT, SHIM
 
-COMMANDS = ("run", "status", "fence", "check", "doctor", "reload", "stop", "init", "version")
+COMMANDS = ("run", "lock", "status", "fence", "check", "doctor", "reload", "stop", "init", "version")
 
 
 def dflock(*words, **more):
@@ -48,7 +48,7 @@ def test_version():
 
 @pytest.mark.parametrize("words, status, said", [
     ([], 2, "Usage: dflock "),
-    (["lock"], 2, "dflock: there is no command lock"),
+    (["latch"], 2, "dflock: there is no command latch"),
     (["--colour", "status"], 2, "dflock: unrecognized option '--colour'"),
     (["status", "f"], 2, "dflock status: it takes no arguments, but got f"),
     (["status", "--colour"], 2, "dflock status: unrecognized option '--colour'"),

@@ -1,0 +1,236 @@
+/*
+ * dflock lock: a lock without a file.
+ *
+ * The keeper protects the files of a directory of its own, each as lock:NAME (keeper/names.h). On one of these runs
+ * flock(1), under the preload, with the options that were given here. So waiting, time limits, exit statuses and the way
+ * in which a child inherits the lock are flock(1)'s. flock(1) starts this program again (--taken), which sets
+ * DFLOCK_FENCE and becomes the job.
+ */
+#include "cli/cli.h"
+
+#include <ctype.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <paths.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "cli/fence.h"
+#include "cli/start.h"
+#include "config/config.h"
+#include "wire/rundir.h"
+
+static const char lock_doc[] =
+	"Runs JOB while the lock NAME is held, which excludes every host that shares the store. It needs neither a file "
+	"nor a rule in the configuration. JOB runs as under `dflock run', and finds the fence number of its lease in "
+	"DFLOCK_FENCE.\v"
+	"The options are those of flock(1), which takes the lock. The exit status is that of JOB; 1, or what -E says, if "
+	"the lock was not obtained; 123, with one line, if it would not hold across the cluster: then JOB is not started.";
+
+#define LOCK_WORDS 16
+#define NAME_PLAIN "._@:+=,-"
+
+struct lock_options {
+	const char *words[LOCK_WORDS]; /* of flock(1) */
+	char flags[LOCK_WORDS][3];     /* some of these */
+	size_t count;
+	const char *name, *command;
+	const char *taken; /* flock(1) has the lock: through this descriptor, which the job is not to have */
+	char **job;
+};
+
+/* Options of flock(1), given to it as they are. */
+static const struct argp_option lock_known[] = {
+	{"shared", 's', NULL, 0, "share the lock with others that share it", 0},
+	{"exclusive", 'x', NULL, 0, "exclude all others (the default)", 0},
+	{"nonblock", 'n', NULL, 0, "fail at once if the lock is held elsewhere", 0},
+	{"timeout", 'w', "SECONDS", 0, "fail if the lock cannot be obtained within this time", 0},
+	{"conflict-exit-code", 'E', "NUMBER", 0, "the exit status if the lock was not obtained", 0},
+	{"no-fork", 'F', NULL, 0, "JOB takes the place of flock(1)", 0},
+	{"verbose", 'v', NULL, 0, "say how long it took to get the lock", 0},
+	{"command", 'c', "COMMAND", 0, "run COMMAND through the shell", 0},
+	{"taken", 't', "FD", OPTION_HIDDEN, NULL, 0},
+	{0}};
+
+static error_t lock_parse(int key, char *arg, struct argp_state *state)
+{
+	struct lock_options *options = state->input;
+
+	switch (key) {
+	case 'c':
+		options->command = arg;
+		return 0;
+	case 't':
+		options->taken = arg;
+		return 0;
+	case ARGP_KEY_ARG:
+		/* The first argument is the name. All others are the job's, options too. */
+		options->name = arg;
+		options->job = &state->argv[state->next];
+		if (*options->job && !strcmp(*options->job, "--"))
+			options->job++;
+		state->next = state->argc;
+		return 0;
+	case ARGP_KEY_END:
+		if (!options->name)
+			argp_usage(state);
+		if (!*options->name)
+			argp_error(state, "the NAME of the lock is empty");
+		if (options->command ? *options->job != NULL : *options->job == NULL)
+			argp_error(state, "%s",
+				   options->command ? "it takes a JOB or --command, but got both"
+						    : "there is no JOB to run");
+		return 0;
+	}
+	for (const struct argp_option *o = lock_known; o->name; o++) {
+		char *flag = options->flags[options->count];
+
+		if (o->key != key)
+			continue;
+		if (options->count + 2 > LOCK_WORDS)
+			argp_error(state, "too many options");
+		snprintf(flag, sizeof(options->flags[0]), "-%c", key);
+		options->words[options->count++] = key == 'v' ? "--verbose" : flag;
+		if (arg)
+			options->words[options->count++] = arg;
+		return 0;
+	}
+	return ARGP_ERR_UNKNOWN;
+}
+
+/* As a file name: what could be a path, or hide the file, becomes %XX. False: it is too long for one. */
+static bool lock_file_name(const char *name, char file[NAME_MAX + 1])
+{
+	size_t len = 0;
+
+	for (const char *p = name; *p; p++) {
+		bool plain = isascii((unsigned char)*p) && (isalnum((unsigned char)*p) || strchr(NAME_PLAIN, *p)) &&
+			     !(p == name && *p == '.');
+
+		if (len + (plain ? 1 : 3) > NAME_MAX)
+			return false;
+		len += (size_t)(plain ? sprintf(file + len, "%c", *p)
+				      : sprintf(file + len, "%%%02X", (unsigned char)*p));
+	}
+	file[len] = '\0';
+	return true;
+}
+
+/* The keeper makes the directory when it starts. -1 with the line printed. */
+static int lock_open(const char *name)
+{
+	char why[CLI_LINE_BYTES], file[NAME_MAX + 1], path[PLACE_DIR_BYTES + sizeof(NAMES_DIR) + NAME_MAX + 3];
+	struct place place;
+	bool started;
+	struct ask ask;
+	int fd;
+
+	if (!lock_file_name(name, file)) {
+		cli_error("not started: the name of the lock is too long; expected at most %d letters", NAME_MAX);
+		return -1;
+	}
+	cli_place(&place, NULL);
+	if (start_connect(&place, &ask, &started, why)) {
+		cli_error("not started: %s", why);
+		return -1;
+	}
+	ask_close(&ask);
+	snprintf(path, sizeof(path), "%s/" NAMES_DIR "/%s", ask.dir, file);
+	/* Where all users make files, the kernel may refuse O_CREAT for one that another user has made. */
+	fd = open(path, O_RDONLY | O_NOFOLLOW | O_NOCTTY);
+	if (fd < 0 && errno == ENOENT)
+		fd = open(path, O_RDONLY | O_CREAT | O_EXCL | O_NOFOLLOW, 0644);
+	if (fd < 0 && errno == EEXIST)
+		fd = open(path, O_RDONLY | O_NOFOLLOW | O_NOCTTY);
+	if (fd < 0)
+		cli_error("not started: %s: %s; see `dflock doctor`", path, strerror(errno));
+	return fd;
+}
+
+/* flock(1) has the lock, and this is its child, or has taken its place. */
+static int lock_become_job(const struct lock_options *options)
+{
+	char lock[sizeof(CONFIG_NAMES) + NAME_MAX], why[CLI_LINE_BYTES], number[24];
+	int64_t fence;
+	int ret;
+
+	memcpy(lock, CONFIG_NAMES, sizeof(CONFIG_NAMES));
+	if (!lock_file_name(options->name, lock + strlen(CONFIG_NAMES)))
+		return CLI_RUN_FAILED;
+	close(atoi(options->taken));
+	if (!fence_find(lock, getpid(), false, &fence, why)) {
+		cli_error("not started: %s", why);
+		return CLI_RUN_UNFIT;
+	}
+	snprintf(number, sizeof(number), "%" PRId64, fence);
+	if (setenv("DFLOCK_FENCE", number, 1)) {
+		cli_error("cannot set DFLOCK_FENCE: %s", strerror(errno));
+		return CLI_RUN_FAILED;
+	}
+	execvp(options->job[0], options->job);
+	ret = errno;
+	cli_error("cannot run %s: %s", options->job[0], strerror(ret));
+	return ret == ENOENT ? CLI_RUN_NOT_FOUND : CLI_RUN_CANNOT_EXECUTE;
+}
+
+/* dflock run --require -- flock OPTIONS FILE dflock lock --taken FD NAME -- JOB */
+static int lock_run(const struct lock_options *options, int fd, size_t job_count)
+{
+	const char *shell = getenv("SHELL");
+	char own[PATH_MAX] = "", file[64], number[16];
+	const char **words = calloc(options->count + job_count + 16, sizeof(*words));
+	size_t n = 0;
+	int status;
+
+	if (!words || readlink("/proc/self/exe", own, sizeof(own) - 1) < 0) {
+		cli_error("not started: %s", strerror(errno));
+		free(words);
+		return CLI_RUN_FAILED;
+	}
+	snprintf(number, sizeof(number), "%d", fd);
+	snprintf(file, sizeof(file), "/proc/self/fd/%d", fd);
+	words[n++] = "dflock lock";
+	words[n++] = "--require";
+	words[n++] = "--";
+	words[n++] = "flock";
+	for (size_t i = 0; i < options->count; i++)
+		words[n++] = options->words[i];
+	words[n++] = file;
+	words[n++] = own;
+	words[n++] = "lock";
+	words[n++] = "--taken";
+	words[n++] = number;
+	words[n++] = "--"; /* the name may begin with one */
+	words[n++] = options->name;
+	words[n++] = "--";
+	if (options->command) {
+		words[n++] = shell && *shell ? shell : _PATH_BSHELL;
+		words[n++] = "-c";
+		words[n++] = options->command;
+	}
+	for (char **job = options->job; *job; job++)
+		words[n++] = *job;
+	status = cmd_run((int)n, (char **)words);
+	free(words);
+	return status;
+}
+
+int cmd_lock(int argc, char **argv)
+{
+	static const struct argp argp = {.options = lock_known,
+					 .parser = lock_parse,
+					 .args_doc = "NAME [--] JOB [ARGUMENT...]\n-c COMMAND NAME",
+					 .doc = lock_doc};
+	struct lock_options options = {.name = NULL};
+	int fd;
+
+	argp_err_exit_status = CLI_RUN_FAILED;
+	argp_parse(&argp, argc, argv, ARGP_IN_ORDER, NULL, &options);
+	if (options.taken)
+		return lock_become_job(&options);
+	fd = lock_open(options.name);
+	return fd < 0 ? CLI_RUN_UNFIT : lock_run(&options, fd, (size_t)argc);
+}
