@@ -29,6 +29,7 @@
 #define HUNG_MS      PULSE_HUNG_MS
 
 struct host sim_hosts[SIM_HOSTS];
+struct host *sim_starting;
 int sim_host_count;
 
 /* --- once per process --- */
@@ -362,8 +363,11 @@ static void parent_main(void *arg)
 static void start_parent(struct host *host)
 {
 	char why[256];
-	int ret = table_open(&host->table, host->dir_fd, why, sizeof(why));
+	int ret;
 
+	sim_starting = host;
+	ret = table_open(&host->table, host->dir_fd, why, sizeof(why));
+	sim_starting = NULL;
 	if (ret < 0 || *why)
 		sim_fail("h%d has no table of leases: %s %s", host->id, strerror(-ret), why);
 	host->freezer = freezer_new(&host->table);
@@ -428,7 +432,8 @@ static void clear_runtime_dir(const struct host *host)
 	struct dirent *d;
 
 	while (dir && (d = readdir(dir)))
-		if (d->d_name[0] != '.' && unlinkat(host->dir_fd, d->d_name, 0) != 0)
+		if (d->d_name[0] != '.' && unlinkat(host->dir_fd, d->d_name, 0) != 0 &&
+		    unlinkat(host->dir_fd, d->d_name, AT_REMOVEDIR) != 0)
 			sim_fail("%s/%s: %s", host->run, d->d_name, strerror(errno));
 	if (!dir || closedir(dir) != 0)
 		sim_fail("%s: %s", host->run, strerror(errno));
