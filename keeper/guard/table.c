@@ -71,19 +71,9 @@
 #include <string.h>
 
 #include "keeper/guard/table_file.h"
+#include "keeper/guard/table_sums.h"
 #include "keeper/guard/table_text.h"
 #include "keeper/guard/table_words.h"
-
-uint64_t table_slot_sum(const struct table_slot *s, uint64_t generation, uint64_t boot)
-{
-	const uint64_t words[] = {generation,        s->fence,        s->dev,   s->ino, boot,
-				  (uint64_t)s->from, (uint64_t)s->to, s->space, s->uid};
-	uint64_t sum = 14695981039346656037ull;
-
-	for (size_t i = 0; i < sizeof(words) / sizeof(*words); i++)
-		sum = (sum ^ words[i]) * 1099511628211ull ^ sum >> 29;
-	return sum ? sum : 1; /* 0 is nobody's (table_earlier.c) */
-}
 
 static uint64_t word_of(const struct table *t, uint32_t slot)
 {

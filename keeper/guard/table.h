@@ -70,7 +70,7 @@ struct table_slot {
 	uint64_t hidden,
 		hidden_said; /* the parent's: the generation for which it saw a lock and no process that could be
 					 stopped, and for which the log says so */
-	uint64_t sum;        /* of what does not change while it is a lease: table_slot_sum() */
+	uint64_t sum;        /* of what does not change while it is a lease: table_sums.h */
 	uint32_t uid;        /* the user whose call asked for it */
 	uint32_t why;        /* enum table_why, of a lost one */
 	uint32_t text_at, text_room; /* in the text area, in units of TEXT_UNIT; stay with the slot when it is free */
@@ -112,7 +112,7 @@ struct table_head {
 	uint32_t signalled_at, signalled_count; /* `signalled`, from the beginning of the file */
 	uint32_t unused;
 	char boot[CLOCK_BOOT_BYTES];
-	uint64_t sum; /* of all of the above: table_head_sum() */
+	uint64_t sum; /* of all of the above: table_sums.h */
 	uint64_t time_dev,
 		time_ino;      /* the time namespace whose CLOCK_BOOTTIME the times below are of; 0: there are none */
 	int64_t freeze_at_ns;  /* CLOCK_BOOTTIME: holders must be stopped from then on; 0: no lease so far */
@@ -175,8 +175,6 @@ static inline enum wire_mode table_word_mode(uint64_t word)
 {
 	return (word >> 8 & 0xff) == WIRE_SHARED ? WIRE_SHARED : WIRE_EXCLUSIVE;
 }
-/* boot: table->boot. So a sum that fits is that of a lease of this boot, whatever the rest of the table says. */
-uint64_t table_slot_sum(const struct table_slot *slot, uint64_t generation, uint64_t boot);
 
 /*
  * The parent's: opens the table, or makes one; for the process that has keeper.lock. What an earlier keeper had is unsure:

@@ -19,6 +19,7 @@
 #include <unistd.h>
 
 #include "keeper/guard/table_rescue.h"
+#include "keeper/guard/table_sums.h"
 #include "keeper/guard/table_words.h"
 
 #define ROOM_STEP  1024 /* slots: the file grows by as many */
@@ -264,36 +265,90 @@ static int put_aside(struct table *t, char *why, size_t why_size)
 static void keep_copy(struct table *t, int found, const struct table_head *old, uint32_t leases, char *why,
 		      size_t why_size)
 {
-	char what[64] = "is damaged";
+	int len;
 	bool kept;
 
 	unlinkat(t->dir_fd, TABLE_BAD_NAME, 0);
 	kept = linkat(t->dir_fd, TABLE_NAME, t->dir_fd, TABLE_BAD_NAME, 0) == 0;
-	if (found == FOUND_OTHER_VERSION)
-		snprintf(what, sizeof(what), "has version %u, this keeper knows version %d", old->version,
-			 TABLE_VERSION);
-	snprintf(why, why_size,
-		 "the table of leases %s: %s " TABLE_BAD_NAME
-		 "; the processes that hold locks under its leases (%u) are "
-		 "ended, as their rules say (on_lost)",
-		 what, kept ? "kept as" : "it could not be kept as", leases);
+	if (found == FOUND_DAMAGED)
+		len = snprintf(why, why_size, "the table of leases is damaged");
+	else
+		len = snprintf(why, why_size, "the table of leases has version %u, this keeper knows version %d",
+			       old->version, TABLE_VERSION);
+	snprintf(why + len, why_size - (size_t)len,
+		 ": %s " TABLE_BAD_NAME
+		 "; the processes that hold locks under its leases (%u) are ended, as their rules say (on_lost)",
+		 kept ? "kept as" : "it could not be kept as", leases);
+}
+
+/* What is taken from the old table. */
+struct taken {
+	struct table *table; /* the new one */
+	uint32_t leases, signalled;
+};
+
+/* As one that cannot be read, for all locks on its file. */
+static int take_lease(void *arg, const struct table_slot *from)
+{
+	struct taken *taken = arg;
+	struct table *t = taken->table;
+	uint32_t slot = taken->leases;
+	int ret = slot < t->room ? 0 : slot < TABLE_SLOTS ? table_file_grow(t, slot) : -EFBIG;
+
+	if (ret < 0)
+		return ret;
+	taken->leases++;
+	t->slots[slot] = (struct table_slot){.word = table_word(TABLE_UNSURE, WIRE_EXCLUSIVE, 1),
+					     .dev = from->dev,
+					     .ino = from->ino,
+					     .kernel_dev = from->kernel_dev,
+					     .kernel_ino = from->kernel_ino,
+					     .on_lost = from->on_lost,
+					     .space = TABLE_ANY_SPACE};
+	return 0;
+}
+
+static void take_signalled(void *arg, const struct table_signalled *from)
+{
+	struct taken *taken = arg;
+
+	taken->table->head->signalled[taken->signalled++] = *from;
+}
+
+/* old: its head, of another version; NULL: that is damaged, and nothing is sure. */
+static int take_over(struct taken *taken, int fd, const struct table_head *old)
+{
+	const struct rescue_to to = {.lease = take_lease, .signalled = take_signalled, .arg = taken};
+	struct table_head *h = taken->table->head;
+	int ret = table_rescue(fd, old ? old : h, !old, taken->table->boot, &to);
+
+	if (ret == 0 && !old)
+		table_file_doubt_times(taken->table); /* mutant: rescue-times */
+	if (ret < 0 || !old)
+		return ret;
+	h->time_dev = old->time_dev;
+	h->time_ino = old->time_ino;
+	h->freeze_at_ns = old->freeze_at_ns;
+	h->deadline_ns = old->deadline_ns;
+	h->pins_until_ns = old->pins_until_ns;
+	return 0;
 }
 
 /* In place of what was found: a table without leases, or with those of the old one as lost ones. */
 static int make_anew(struct table *t, const char boot[CLOCK_BOOT_BYTES], int found, const struct table_head *old,
 		     char *why, size_t why_size)
 {
+	struct taken taken = {.table = t};
 	int old_fd = t->fd, ret;
-	uint32_t leases = 0;
 
 	t->room = 0;
 	ret = table_file_make(t, boot);
 	if (ret == 0 && (found == FOUND_OTHER_VERSION || found == FOUND_DAMAGED))
-		ret = table_rescue(t, old_fd, found == FOUND_OTHER_VERSION ? old : NULL, &leases);
+		ret = take_over(&taken, old_fd, found == FOUND_OTHER_VERSION ? old : NULL);
 	if (ret == -EUCLEAN || (ret == 0 && found == FOUND_FOREIGN))
 		ret = put_aside(t, why, why_size);
-	else if (ret == 0 && leases)
-		keep_copy(t, found, old, leases, why, why_size);
+	else if (ret == 0 && taken.leases)
+		keep_copy(t, found, old, taken.leases, why, why_size);
 	if (old_fd >= 0)
 		close(old_fd);
 	if (ret == 0 && renameat(t->dir_fd, TABLE_NEW_NAME, t->dir_fd, TABLE_NAME) != 0)

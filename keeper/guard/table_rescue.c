@@ -18,7 +18,7 @@
  * A table whose head is damaged and that is of another version is not recognised.
  *
  * Why no process relies on a lease afterwards. Each lease becomes an unsure one, for all locks on its file, without text and
- * without a sum. This is what table_earlier.c calls damaged. The parent stops the holders at freeze_at_ns, and goes on to look
+ * without a sum (table_file.c). This is what table_earlier.c calls damaged. The parent stops the holders at freeze_at_ns, and goes on to look
  * for new ones; the keeper waits until the last pin has ended, serves nobody meanwhile, and loses the leases; the parent
  * ends the holders. freeze_at_ns and pins_until_ns are those of the other version. With a damaged head, nothing is sure: the
  * holders are stopped at once, and pins may be as long as any configuration allows. All leases of the table are lost, so "all
@@ -41,7 +41,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "keeper/guard/table_file.h"
+#include "keeper/guard/table_sums.h"
 #include "keeper/kernel/family.h"
 
 #define RESCUE_SLOTS (1u << 20) /* of another version; more are not looked at */
@@ -71,29 +71,15 @@ _Static_assert(TABLE_FREE == 0 && TABLE_ASKED == 1 && TABLE_RETURNED == 4, "prom
 _Static_assert(sizeof(struct table_signalled) == 16, "promised: struct table_signalled");
 
 struct rescue {
-	struct table *table;
 	int fd;
+	uint64_t boot;
+	const struct rescue_to *to;
 	uint64_t head_bytes, slot_bytes; /* where the file has its slots: as struct table_head says it */
 	uint64_t signalled_at;
 	uint32_t signalled_count;
 	uint32_t slots;  /* of the file */
 	size_t believed; /* bytes of a slot */
 };
-
-uint64_t table_sum(const void *data, size_t bytes)
-{
-	const unsigned char *p = data;
-	uint64_t sum = 14695981039346656037ull;
-
-	for (size_t i = 0; i < bytes; i++)
-		sum = (sum ^ p[i]) * 1099511628211ull;
-	return sum;
-}
-
-uint64_t table_head_sum(const struct table_head *head)
-{
-	return table_sum(head, offsetof(struct table_head, sum));
-}
 
 /* Zeros for what the file does not have. */
 static int rescue_read(const struct rescue *r, uint64_t at, void *out, size_t bytes)
@@ -121,7 +107,7 @@ static bool rescue_is_lease(const struct table_slot *slot)
 
 static bool rescue_proves(const struct rescue *r, const struct table_slot *slot)
 {
-	return slot->fence && slot->sum == table_slot_sum(slot, table_word_generation(slot->word), r->table->boot);
+	return slot->fence && slot->sum == table_slot_sum(slot, table_word_generation(slot->word), r->boot);
 }
 
 /* Of a table with a damaged head: is it one of this boot? 1, 0 or -errno. */
@@ -138,22 +124,7 @@ static int rescue_is_ours(const struct rescue *r)
 	return ret;
 }
 
-static int rescue_add(const struct rescue *r, uint32_t to, const struct table_slot *from)
-{
-	int ret = to < r->table->room ? 0 : to < TABLE_SLOTS ? table_file_grow(r->table, to) : -EFBIG;
-
-	if (ret == 0)
-		r->table->slots[to] = (struct table_slot){.word = table_word(TABLE_UNSURE, WIRE_EXCLUSIVE, 1),
-							  .dev = from->dev,
-							  .ino = from->ino,
-							  .kernel_dev = from->kernel_dev,
-							  .kernel_ino = from->kernel_ino,
-							  .on_lost = from->on_lost,
-							  .space = TABLE_ANY_SPACE};
-	return ret;
-}
-
-static int rescue_leases(const struct rescue *r, uint32_t *leases)
+static int rescue_leases(const struct rescue *r)
 {
 	struct table_slot slot;
 	int ret = 0;
@@ -161,7 +132,7 @@ static int rescue_leases(const struct rescue *r, uint32_t *leases)
 	for (uint32_t i = 0; ret == 0 && i < r->slots; i++) {
 		ret = rescue_read_slot(r, i, &slot);
 		if (ret == 0 && rescue_is_lease(&slot))
-			ret = rescue_add(r, (*leases)++, &slot);
+			ret = r->to->lease(r->to->arg, &slot);
 	}
 	return ret;
 }
@@ -177,7 +148,6 @@ static bool rescue_is_note(const struct table_signalled *s)
 
 static int rescue_signalled(const struct rescue *r)
 {
-	uint32_t noted = 0;
 	int ret = 0;
 
 	for (uint32_t i = 0; ret == 0 && i < r->signalled_count && i < TABLE_SIGNALLED; i++) {
@@ -185,29 +155,21 @@ static int rescue_signalled(const struct rescue *r)
 
 		ret = rescue_read(r, r->signalled_at + (uint64_t)i * sizeof(s), &s, sizeof(s));
 		if (ret == 0 && rescue_is_note(&s))
-			r->table->head->signalled[noted++] = s;
+			r->to->signalled(r->to->arg, &s);
 	}
 	return ret;
 }
 
-static void rescue_find_slots(struct rescue *r, const struct table_head *head)
-{
-	const struct table_head *own = r->table->head;
-
-	r->believed = head ? TABLE_SLOT_PROMISED : sizeof(struct table_slot);
-	head = head ? head : own;
-	r->head_bytes = head->head_bytes;
-	r->slot_bytes = head->slot_bytes;
-	r->signalled_at = head->signalled_at;
-	r->signalled_count = head->signalled_count;
-}
-
-static int rescue_begin(struct rescue *r, const struct table_head *head)
+static int rescue_begin(struct rescue *r, const struct table_head *head, bool damaged)
 {
 	struct stat st;
 	uint64_t slots;
 
-	rescue_find_slots(r, head);
+	r->believed = damaged ? sizeof(struct table_slot) : TABLE_SLOT_PROMISED;
+	r->head_bytes = head->head_bytes;
+	r->slot_bytes = head->slot_bytes;
+	r->signalled_at = head->signalled_at;
+	r->signalled_count = head->signalled_count;
 	if (fstat(r->fd, &st) != 0)
 		return -errno;
 	if (r->head_bytes < TABLE_HEAD_PROMISED || r->slot_bytes < TABLE_SLOT_PROMISED)
@@ -217,35 +179,16 @@ static int rescue_begin(struct rescue *r, const struct table_head *head)
 	return 0;
 }
 
-/* Of another version. With a damaged head, nothing is sure. */
-static void rescue_times(struct table *t, const struct table_head *head)
+int table_rescue(int fd, const struct table_head *head, bool damaged, uint64_t boot, const struct rescue_to *to)
 {
-	if (!head) {
-		table_file_doubt_times(t);
-		return;
-	}
-	t->head->time_dev = head->time_dev;
-	t->head->time_ino = head->time_ino;
-	t->head->freeze_at_ns = head->freeze_at_ns;
-	t->head->deadline_ns = head->deadline_ns;
-	t->head->pins_until_ns = head->pins_until_ns;
-}
+	struct rescue r = {.fd = fd, .boot = boot, .to = to};
+	int ret = rescue_begin(&r, head, damaged);
 
-int table_rescue(struct table *t, int fd, const struct table_head *head, uint32_t *leases)
-{
-	struct rescue r = {.table = t, .fd = fd};
-	int ret = rescue_begin(&r, head);
-
-	*leases = 0;
-	if (ret == 0 && !head) {
+	if (ret == 0 && damaged) {
 		ret = rescue_is_ours(&r); /* mutant: rescue-ours */
 		ret = ret == 0 ? -EUCLEAN : ret < 0 ? ret : 0;
 	}
 	if (ret == 0)
-		ret = rescue_leases(&r, leases);
-	if (ret == 0)
-		ret = rescue_signalled(&r);
-	if (ret == 0)
-		rescue_times(t, head); /* mutant: rescue-times */
-	return ret;
+		ret = rescue_leases(&r);
+	return ret == 0 ? rescue_signalled(&r) : ret;
 }

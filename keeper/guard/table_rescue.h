@@ -1,9 +1,10 @@
 /*
  * The leases of a table that no keeper can take up, because its head is damaged or it is of another version: which files they
- * are for, so that their holders are ended. table_rescue.c has the argument. For table_file.c.
+ * are for, so that their holders are ended. table_rescue.c has the argument. For table_file.c, which makes an unsure lease of each
+ * that cannot be read.
  *
  * The format's promise, from version 1 on: in the table of any version
- *   - the first TABLE_HEAD_PROMISED bytes are those of struct table_head, and head->sum is table_head_sum();
+ *   - the first TABLE_HEAD_PROMISED bytes are those of struct table_head, and head->sum is table_head_sum() (table_sums.h);
  *   - slots begin at head_bytes and go on to the end of the file, each of slot_bytes bytes;
  *   - the first TABLE_SLOT_PROMISED bytes of a slot are those of struct table_slot. The lowest byte of its word is a state: on
  *     a slot that is TABLE_FREE, TABLE_ASKED or TABLE_RETURNED no process relies. Any other one is a lease;
@@ -16,18 +17,20 @@
 
 #include "keeper/guard/table.h"
 
-uint64_t table_sum(const void *data, size_t bytes);
-uint64_t table_head_sum(const struct table_head *head);
+/* What is found. */
+struct rescue_to {
+	int (*lease)(void *arg,
+		     const struct table_slot *slot); /* which has no more than the promised part. 0 or -errno */
+	void (*signalled)(void *arg, const struct table_signalled *signalled);
+	void *arg;
+};
 
 /*
- * Copies what is in the file `fd`, which this user's keepers alone could write, into a new table that has no lease so far and
- * that no process looks at. head: the promised part of another version's table of this boot; NULL: the head is damaged. Each
- * lease becomes one that is unsure and cannot be read (table_earlier.h): its holders are stopped, and ended when no pin is
- * left. *leases: how many.
+ * Tells what is in the file, which this user's keepers alone could write. head: the promised part of another version's head of
+ * this boot; or, damaged, of a head of this version, for where things are. boot: table->boot.
  *
- * 0; -EUCLEAN: nothing says that this was a table of this boot; -EFBIG: more leases than a table of this version has room
- * for; else -errno.
+ * 0; -EUCLEAN: nothing says that this was a table of this boot; -errno, also of `to`.
  */
-int table_rescue(struct table *table, int fd, const struct table_head *head, uint32_t *leases);
+int table_rescue(int fd, const struct table_head *head, bool damaged, uint64_t boot, const struct rescue_to *to);
 
 #endif

@@ -8,7 +8,7 @@
 #include <sys/stat.h>
 
 #include "keeper/guard/slots.h"
-#include "keeper/guard/table_rescue.h"
+#include "keeper/guard/table_sums.h"
 #include "keeper/kernel/family.h"
 
 /* A parent can die at each of these, too. */
