@@ -5,6 +5,10 @@
  * "freeze", and "freeze" before "warn": a process that was asked to end is not stopped, since it could not obey SIGTERM,
  * and gets SIGKILL when half of the margin is over, that is before the leases end; any other process with a lock under
  * "freeze" is stopped, whatever else it holds.
+ *
+ * All that are stopped go on together, and only when no lease is unsure, lost or ending. The keeper loses leases one by one,
+ * also while the holders of an earlier one are being killed: one that was lost since then is dealt with in the next look,
+ * and its holders must not run until then.
  */
 #include "keeper/guard/freezer.h"
 
@@ -88,7 +92,7 @@ static int freezer_rest(struct freezer *f, int64_t now_ns, int64_t freeze_at_ns,
 	struct threads *threads = &freeze->stopped.threads;
 	int64_t left_ms;
 
-	if (threads_count(threads) && !slots_any(freeze->table, SLOTS_IN(TABLE_UNSURE)) &&
+	if (threads_count(threads) && !slots_any(freeze->table, SLOTS_DUE) &&
 	    (now_ns < freeze_at_ns || !leases)) /* mutant: thaw */
 		freeze_thaw(freeze);
 	/* What is left now is held, and waits for its file system: SIGCHLD tells when it has stopped. */

@@ -7,9 +7,6 @@
 #include "keeper/guard/unshown.h"
 #include "keeper/log.h"
 
-/* Slots for which something is to be done, or was. */
-#define SLOTS_DUE (SLOTS_IN(TABLE_UNSURE) | SLOTS_IN(TABLE_LOST) | SLOTS_IN(TABLE_ENDING))
-
 static void relying_run(struct relying *r, struct family *family, unsigned which, const struct look_found *found,
 			int (*search)(struct look *look))
 {

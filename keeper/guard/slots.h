@@ -22,6 +22,9 @@
 /* Leases that end at the deadline. */
 #define SLOTS_SURE_UNTIL (SLOTS_IN(TABLE_HELD) | SLOTS_IN(TABLE_UNSURE))
 
+/* Leases that are not confirmed, or whose holders are still to be killed. */
+#define SLOTS_DUE (SLOTS_IN(TABLE_UNSURE) | SLOTS_IN(TABLE_LOST) | SLOTS_IN(TABLE_ENDING))
+
 /* Of a claim: the slot, and of which lease it was. The slot may be another lease's by the time when a search has ended. */
 static inline uint64_t slots_tag(uint32_t slot, uint64_t generation)
 {

@@ -39,7 +39,7 @@ SIMULATOR = {
     "granted by hand-over after the deadline": [condition("granted-late", "false")],
     "the deadline passes unseen": [condition("deadline-passed", "true")],
     "nobody is frozen": [condition("freeze", "false")],
-    "holders go on before the leases are confirmed": [put("thaw", "!slots_any(freeze->table, SLOTS_IN(TABLE_UNSURE))", "true")],
+    "holders go on before the leases are confirmed": [put("thaw", "!slots_any(freeze->table, SLOTS_DUE)", "true")],
     "holders of lost leases go on": [condition("lost", "true")],
     "put back after the deadline": [condition("grace-too-late", "false"), put("grace-lapsed", "lease->lapsed", "false")],
     "a fence is not compared": [put("confirm", " and number(lease.fence) == ARGV[4]", "")],
