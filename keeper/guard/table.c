@@ -356,7 +356,7 @@ int table_open(struct table *t, int dir_fd, char *why, size_t why_size)
 		return ret;
 	table_unsure(t);
 	if (!table_get_ns(&t->head->freeze_at_ns) && table_in_use(t)) /* no lease is sure for ever */
-		table_file_doubt_times(t);
+		table_file_doubt_times(t);                            /* mutant: rescue-times */
 	return 0;
 }
 

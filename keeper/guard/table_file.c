@@ -322,10 +322,8 @@ static int take_over(struct taken *taken, int fd, const struct table_head *old)
 	struct table_head *h = taken->table->head;
 	int ret = table_rescue(fd, old ? old : h, !old, taken->table->boot, &to);
 
-	if (ret == 0 && !old)
-		table_file_doubt_times(taken->table); /* mutant: rescue-times */
 	if (ret < 0 || !old)
-		return ret;
+		return ret; /* without times nothing is sure: table_open() */
 	h->time_dev = old->time_dev;
 	h->time_ino = old->time_ino;
 	h->freeze_at_ns = old->freeze_at_ns;
