@@ -19,7 +19,7 @@
  * Why no program succeeds under a lease that ran out: sure_until is before the host's deadline by freeze_margin_ms. The
  * program reads the clock after it took the kernel lock. The keeper tells its parent each value of sure_until before it
  * writes that value here, and the parent begins to look for holders to freeze when the clock has reached it; so it
- * finds this program (promise 3). A lease that is unsure after that (LEASE_UNSURE) is closed before sure_until is
+ * finds this program (promise 3). A lease that is unsure after that (rules/lease.h) is closed before sure_until is
  * raised again, and the program reads sure_until before it reads "open": a program that read the new time sees that the
  * slot is closed. (In the other order, a program that was stopped between the two reads, say with its machine
  * suspended, would combine "open" from before with the time from after.)

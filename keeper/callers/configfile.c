@@ -57,7 +57,22 @@ static void configfile_drop_text(struct configfile *c)
 {
 	free(c->text);
 	c->text = NULL;
-	c->judged = false;
+	c->contents = CONFIGFILE_UNREAD;
+}
+
+static void configfile_take_text(struct configfile *c, struct config_source *source, int64_t now_ns)
+{
+	configfile_drop_text(c);
+	c->contents = CONFIGFILE_READ;
+	c->text = source->text;
+	c->text_len = source->len;
+	c->read_ns = now_ns;
+	source->text = NULL;
+}
+
+bool configfile_is_known(const struct configfile *c)
+{
+	return c->state == CONFIGFILE_SAME || c->contents == CONFIGFILE_JUDGED;
 }
 
 static void configfile_set_seen(struct keeper *k, const struct wire_config_id *id)
@@ -141,7 +156,7 @@ static void configfile_judge(struct keeper *k, struct configfile_look *look)
 	char why[WIRE_REASON_BYTES / 2];
 	struct config *fresh = look->fresh;
 
-	k->configfile->judged = true;
+	k->configfile->contents = CONFIGFILE_JUDGED;
 	if (!fresh) {
 		configfile_enter(k, CONFIGFILE_INVALID, "%s", look->why);
 	} else if (!config_follows(k->config, fresh, why, sizeof(why))) {
@@ -180,12 +195,9 @@ void configfile_found(struct keeper *k, struct configfile_look *look, int64_t no
 		return;
 	}
 	configfile_set_seen(k, &look->id);
-	if (!c->text || !is_same_text(look->source.text, look->source.len, c->text, c->text_len)) {
-		configfile_drop_text(c);
-		c->text = look->source.text;
-		c->text_len = look->source.len;
-		look->source.text = NULL;
-		c->read_ns = now_ns;
+	if (c->contents == CONFIGFILE_UNREAD ||
+	    !is_same_text(look->source.text, look->source.len, c->text, c->text_len)) {
+		configfile_take_text(c, &look->source, now_ns);
 		if (c->state < CONFIGFILE_WAITS)
 			configfile_enter(k, CONFIGFILE_CHANGED, "%s was changed", k->config->path);
 	} else if (now_ns - c->read_ns >= CONFIGFILE_REST_MS * NS_PER_MS) {

@@ -50,17 +50,24 @@ enum configfile_state {
 	CONFIGFILE_MISSING,
 };
 
-/* k->configfile. Others only read it. */
+/* What was read of the file, if it is not what is in force. */
+enum configfile_contents {
+	CONFIGFILE_UNREAD, /* nothing is kept of it */
+	CONFIGFILE_READ,   /* once: to be read once more */
+	CONFIGFILE_JUDGED, /* it was at rest, and `state` says what becomes of it */
+};
+
+/* k->configfile. Others only read it: configfile.c alone sets it. */
 struct configfile {
 	enum configfile_state state;
 	char why[WIRE_REASON_BYTES]; /* why it is not in force; "" with CONFIGFILE_SAME */
 	time_t since;                /* that state */
 	time_t in_force_since;       /* this keeper started, or took the rules over */
 	struct wire_config_id seen;  /* the file when it was looked at last */
-	char *text;                  /* what was read last, if it is not what is in force; NULL */
+	enum configfile_contents contents;
+	char *text; /* NULL: unread */
 	size_t text_len;
 	int64_t read_ns; /* when that was read first */
-	bool judged;     /* ... and it was said what becomes of it */
 };
 
 /* What a look at the file found. The caller frees `source` and `fresh`, which a function that takes it over sets to
@@ -82,6 +89,9 @@ void configfile_free(struct keeper *k);
 
 /* Reads the file into *look. Any thread; blocks on the file system. */
 void configfile_look_now(const char *path, struct configfile_look *look);
+
+/* Is what the file said when it was looked at last known? Then it need not be read again before it changes. */
+bool configfile_is_known(const struct configfile *c);
 
 /* Judges what was found. now_ns: clock_now_ns() when the look began. */
 void configfile_found(struct keeper *k, struct configfile_look *look, int64_t now_ns);

@@ -137,12 +137,6 @@ static void configwatch_looked(struct work *work)
 	queue_settle(k);
 }
 
-/* What was judged, or says what is in force, need not be read again until it changes. */
-static bool configwatch_knows(const struct configfile *c)
-{
-	return c->state == CONFIGFILE_SAME || c->judged;
-}
-
 static void on_configwatch_timer(uv_timer_t *timer)
 {
 	struct configwatch *w = timer->data;
@@ -154,7 +148,7 @@ static void on_configwatch_timer(uv_timer_t *timer)
 	(void)configwatch_is_wanted(w, &contents);
 	w->look = (struct configfile_look){.read = 0};
 	w->known = c->seen;
-	w->read = contents || !configwatch_knows(c);
+	w->read = contents || !configfile_is_known(c);
 	w->unchanged = false;
 	w->begun_ns = clock_now_ns();
 	w->busy = true;

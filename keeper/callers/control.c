@@ -32,7 +32,7 @@ static void on_reload_looked_at(struct configwatch_wait *wait, struct configfile
 
 static void control_reload(struct session *s)
 {
-	s->state = SESSION_RELOADING;
+	session_enter(s, SESSION_RELOADING);
 	configwatch_wait(s->keeper, &s->look, true, on_reload_looked_at);
 }
 

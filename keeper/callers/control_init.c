@@ -103,7 +103,7 @@ void control_init(struct session *s)
 	struct keeper *k = s->keeper;
 	char why[WIRE_REASON_BYTES];
 
-	s->state = SESSION_INIT;
+	session_enter(s, SESSION_INIT);
 	if (!k->host_in_store.tried)
 		return;     /* the keeper has only just started; control_init_store_tried() goes on */
 	if (is_forced(s)) { /* a store that is down for its record's ttl_ms is opened by this, too */

@@ -77,7 +77,7 @@ static bool may_be_in_use(const struct lease *lease)
 {
 	const struct file *file = lease->lock->file;
 
-	if (lease->state != LEASE_UNSURE)
+	if (!lease_is_unsure(lease->state))
 		return lease->state == LEASE_ASKING || lease_is_ours(lease->state);
 	return !file->local || file->fd < 0 || lease_is_in_use(lease);
 }
@@ -99,7 +99,7 @@ static bool store_is_needed(const struct keeper *k)
 	struct lease *lease, *next;
 
 	HASH_ITER (hh, k->leases, lease, next)
-		if ((lease->state == LEASE_ASKING || lease->state == LEASE_UNSURE) && may_be_in_use(lease))
+		if ((lease->state == LEASE_ASKING || lease_is_unsure(lease->state)) && may_be_in_use(lease))
 			return true;
 	return false;
 }
@@ -114,7 +114,7 @@ static void refuse_stop_late(struct session *s, const struct lease *lease)
 {
 	const char *what = "a program may have it";
 
-	if (lease->state == LEASE_UNSURE)
+	if (lease_is_unsure(lease->state))
 		what = "it was not renewed in time, and the store has not confirmed it";
 	else if (lease->state == LEASE_SHRINKING)
 		what = "the store has not confirmed that it is a shared one";
@@ -185,7 +185,7 @@ static void on_stop_timer(uv_timer_t *timer)
 
 void control_stop(struct session *s)
 {
-	s->state = SESSION_STOPPING;
+	session_enter(s, SESSION_STOPPING);
 	if (!store_is_up(s->keeper->store))
 		control_stop_store_down(s->keeper);
 	if (s->state == SESSION_STOPPING)

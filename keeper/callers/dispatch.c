@@ -73,7 +73,7 @@ static bool dispatch_is_in_turn(struct session *s, ssize_t n)
 		log_info("pid %d sent more than one descriptor: disconnected", (int)s->peer.pid);
 	if (n > 0 && s->state == SESSION_PINNED) { /* ends the pin; an early answer is re-asked for */
 		session_stop_waiting(s);
-		s->state = SESSION_READING;
+		session_enter(s, SESSION_READING);
 	}
 	if (n > 0 && s->state != SESSION_READING)
 		log_info("pid %d asked again before it had its answer: disconnected", (int)s->peer.pid);

@@ -93,7 +93,7 @@ void lookup_found(struct session *s, struct inspect_result *r, struct away *away
 	else {
 		file_learnt(file, &r->id);
 		s->holds = r->holds;
-		s->shared_tested = s->shared_in_use = false;
+		s->shared = SESSION_SHARED_UNTESTED;
 		serve_begin(s, &file->locks[s->request.space]);
 	}
 }
@@ -142,7 +142,7 @@ static void read_before(struct session *s, struct inspect_result *r)
 		session_refuse(s, "the keeper has no memory left");
 		return;
 	}
-	s->state = SESSION_INSPECTING;
+	session_enter(s, SESSION_INSPECTING);
 	session_use(s);
 }
 
@@ -223,7 +223,7 @@ static void on_config_looked_at(struct configwatch_wait *wait, struct configfile
 {
 	struct session *s = (struct session *)((char *)wait - offsetof(struct session, look));
 
-	s->state = SESSION_READING;
+	session_enter(s, SESSION_READING);
 	if (look && configfile_is_ours(s->keeper, &s->request.config, s->request.config_path)) {
 		s->lookup.then(s);
 		return;
@@ -238,7 +238,7 @@ static void on_config_looked_at(struct configwatch_wait *wait, struct configfile
 
 void lookup_await_config(struct session *s, void (*then)(struct session *s))
 {
-	s->state = SESSION_LOOKING;
+	session_enter(s, SESSION_LOOKING);
 	s->lookup.then = then;
 	configwatch_wait(s->keeper, &s->look, false, on_config_looked_at);
 }

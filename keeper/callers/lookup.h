@@ -41,7 +41,7 @@ void lookup_slow(struct session *s, int ms);
 /* Closes a descriptor that a program passed: here if that cannot wait for anything, else in a worker. */
 void lookup_close(struct keeper *k, int fd);
 
-/* Has a process the lock shared? The answer comes as WAITER_SERVE, with shared_tested set (lookup_shared.c). */
+/* Has a process the lock shared? The answer comes as WAITER_SERVE, with s->shared set (lookup_shared.c). */
 void lookup_test_shared(struct session *s);
 
 /* --- what lookup.c, lookup_received.c and lookup_shared.c share --- */

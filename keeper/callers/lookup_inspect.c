@@ -66,7 +66,7 @@ static void on_lookup_slow(uv_timer_t *timer)
 
 void lookup_inspects(struct session *s)
 {
-	s->state = SESSION_INSPECTING;
+	session_enter(s, SESSION_INSPECTING);
 	uv_timer_start(&s->timer, on_lookup_slow, SLOW_MS, 0);
 }
 

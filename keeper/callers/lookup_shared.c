@@ -12,9 +12,8 @@
 static void shared_tested(struct session *s, bool shared)
 {
 	uv_timer_stop(&s->timer);
-	s->shared_tested = true;
-	s->shared_in_use = shared;
-	s->state = SESSION_WAITING;
+	s->shared = shared ? SESSION_SHARED_IN_USE : SESSION_SHARED_FREE;
+	session_enter(s, SESSION_WAITING);
 	queue_tell(&s->waiter, WAITER_SERVE);
 	queue_settle(s->keeper);
 }

@@ -13,7 +13,6 @@
 #include "keeper/callers/serve.h"
 
 #include <errno.h>
-#include <stdio.h>
 #include <string.h>
 #include <utlist.h>
 
@@ -31,28 +30,12 @@
 #include "keeper/leases/waiters.h"
 #include "keeper/leases/leasepage.h"
 #include "keeper/leases/locks.h"
-#include "keeper/log.h"
 #include "keeper/callers/lookup.h"
 #include "keeper/leases/lost.h"
 #include "keeper/leases/room.h"
 #include "keeper/callers/session.h"
+#include "keeper/callers/waiting.h"
 #include "keeper/leases/split.h"
-
-#define AWAY_MS 1000 /* a caller that waits for the store this long is told so */
-
-static void on_serve_timer(uv_timer_t *timer)
-{
-	struct session *s = timer->data;
-	struct keeper *k = s->keeper;
-
-	serve_timeout(s);
-	queue_settle(k);
-}
-
-static void serve_start_timer(struct session *s, int64_t ms)
-{
-	uv_timer_start(&s->timer, on_serve_timer, ms < 1 ? 1 : ms, 0);
-}
 
 static struct store_range serve_range(const struct session *s)
 {
@@ -62,23 +45,13 @@ static struct store_range serve_range(const struct session *s)
 
 /* --- asking for a lease --- */
 
-/* Its timer counts from when it first had none. */
-static void wait_for_room(struct session *s)
-{
-	const struct config_lease *config = &s->keeper->config->lease;
-
-	if (!s->waiter.roomless || !uv_is_active((uv_handle_t *)&s->timer))
-		serve_start_timer(s, caller_is_nonblocking(s) ? config->probe_ms : config->store_wait_ms);
-	room_wait(&s->waiter);
-}
-
 static struct lease *ask(struct session *s, const struct store_range *range)
 {
 	struct lease *lease;
 	int ret;
 
 	if (room_check(s->keeper, s->peer.uid) < 0) {
-		wait_for_room(s);
+		waiting_for_room(s);
 		return NULL;
 	}
 	ret = lease_begin(s->waiter.lock, range, s->peer.uid, &lease);
@@ -120,13 +93,9 @@ static void wait_for_lease(struct session *s, const struct store_range *range)
 		return;
 	room_leave(&s->waiter);
 	waiters_join(&s->waiter, lease);
-	if (caller_is_nonblocking(s)) {
-		serve_start_timer(s, s->keeper->config->lease.probe_ms);
-	} else {
-		serve_start_timer(s, AWAY_MS); /* the store seems to be there, but it may not answer */
-		if (lease->queued && !deadlock_possible(s))
-			caller_tell_waiting(s);
-	}
+	waiting_for_lease(s);
+	if (!caller_is_nonblocking(s) && lease->queued && !deadlock_possible(s))
+		caller_tell_waiting(s);
 	/* Again: so that the holders answer, or that it is known who waited first. */
 	if (fresh || deadlock_possible(s) || (caller_is_nonblocking(s) && lease->queued))
 		lease_acquire(lease, NULL, 0);
@@ -146,7 +115,7 @@ static bool is_newcomer(const struct session *s, const struct lease *lease, bool
 	if (lease->recall < RECALL_WAIT || s->holds.exclusive || before_count(&s->before) || needed ||
 	    caller_is_nonblocking(s))
 		return false;
-	return s->request.mode == WIRE_EXCLUSIVE || !(s->holds.shared || s->shared_in_use);
+	return s->request.mode == WIRE_EXCLUSIVE || !(s->holds.shared || s->shared == SESSION_SHARED_IN_USE);
 }
 
 static void pin(struct session *s, struct lease *lease, int64_t now, int64_t sure_until)
@@ -167,10 +136,10 @@ static void pin(struct session *s, struct lease *lease, int64_t now, int64_t sur
 		return;
 	}
 	s->waiter.pin_until_ns = until < sure_until ? until : sure_until;
-	s->state = SESSION_PINNED;
+	session_enter(s, SESSION_PINNED);
 	room_leave(&s->waiter);
 	waiters_leave(&s->waiter);
-	serve_start_timer(s, (s->waiter.pin_until_ns - now) / NS_PER_MS);
+	waiting_pinned(s);
 	lease_used(lease);
 	if (lease->state == LEASE_HELD)
 		leasepage_show(lease);
@@ -182,8 +151,8 @@ static void serve_closed(struct session *s, struct lease *lease, bool needed, in
 {
 	struct store_range range = serve_range(s);
 
-	if (lease->state == LEASE_UNSURE)
-		return; /* LEASE_EV_STANDS or _GONE serves again */
+	if (lease_is_unsure(lease->state))
+		return; /* it serves again when it opens or is lost */
 	if (lease->state == LEASE_SHRINKING && range.mode == WIRE_SHARED)
 		return; /* LEASE_EV_SHRUNK does */
 	/* No other host has anything in the way, and a test needs no pin. */
@@ -191,8 +160,8 @@ static void serve_closed(struct session *s, struct lease *lease, bool needed, in
 		pin(s, lease, now, sure_until);
 		return;
 	}
-	if (lease->recall == RECALL_WAIT && range.mode == WIRE_SHARED && !s->shared_tested && !needed &&
-	    !caller_is_nonblocking(s)) {
+	if (lease->recall == RECALL_WAIT && range.mode == WIRE_SHARED && s->shared == SESSION_SHARED_UNTESTED &&
+	    !needed && !caller_is_nonblocking(s)) {
 		lookup_test_shared(s);
 		return;
 	}
@@ -211,47 +180,6 @@ static void serve_closed(struct session *s, struct lease *lease, bool needed, in
 	queue_raise(lease, LEASE_EV_NEEDED); /* LEASE_EV_STOPPED serves again */
 }
 
-static int64_t since_ms(int64_t then_ns)
-{
-	return (clock_now_ns() - then_ns) / NS_PER_MS;
-}
-
-/* With less patience than AWAY_MS the refusal says it soon enough. */
-static bool is_to_be_told(const struct session *s)
-{
-	return !s->told_away && s->keeper->config->lease.store_wait_ms >= AWAY_MS;
-}
-
-/* Until the caller has waited long enough to be told why, or to be refused. A caller that waited for another host
- * before need not hear of a store that is away for a moment. */
-static void start_away_timer(struct session *s)
-{
-	int64_t left = s->keeper->config->lease.store_wait_ms - since_ms(s->away_ns);
-	int64_t silent = AWAY_MS - since_ms(s->told_waiting ? s->away_ns : s->received_ns);
-
-	serve_start_timer(s, !is_to_be_told(s) || left < silent ? left : silent);
-}
-
-/* The store is down, or was too long: what the caller waits for depends on that alone. */
-static void serve_unsure(struct session *s)
-{
-	char why[WIRE_REASON_BYTES];
-
-	if (store_is_up(s->keeper->store) && !s->keeper->deadline.expired)
-		return; /* a beat is under way; deadline_renewed() serves */
-	if (caller_is_nonblocking(s)) {
-		if (!s->keeper->host_in_store.tried)
-			return; /* the keeper has only just started; on_up() or on_down() serves */
-		deadline_trouble(s->keeper, why, sizeof(why));
-		caller_refuse(s, "%s", why);
-		return;
-	}
-	if (s->away_ns)
-		return;
-	s->away_ns = clock_now_ns();
-	start_away_timer(s);
-}
-
 /* needed: it was to have its pin as soon as the probes in its range had ended. */
 static void decide(struct session *s, bool needed)
 {
@@ -262,22 +190,19 @@ static void decide(struct session *s, bool needed)
 	bool sure = sure_until - now > DEADLINE_LEAST_NS;
 	struct lease *lease = lock_covering(s->waiter.lock, &range);
 
-	/* The store is back: store_wait_ms count from its next end. */
-	if (store_is_up(k->store) && !k->deadline.expired && s->away_ns) {
-		uv_timer_stop(&s->timer);
-		s->away_ns = 0;
-	}
+	if (store_is_up(k->store) && !k->deadline.expired)
+		waiting_store_is_back(s);
 	if (lost_has_holders(s->waiter.lock))
 		return; /* lost.c serves again */
 	if (!store_is_up(k->store) && !(lease && sure)) {
-		serve_unsure(s);
+		waiting_for_store(s);
 		return;
 	}
 	if (!lease) {
 		if (!s->waiter.lease)
 			wait_for_lease(s, &range);
 	} else if (!sure) {
-		serve_unsure(s);
+		waiting_for_store(s);
 	} else if (lease->state == LEASE_HELD) {
 		pin(s, lease, now, sure_until);
 	} else if (!s->waiter.lease) {
@@ -329,119 +254,12 @@ void serve_begin(struct session *s, struct lock *lock)
 {
 	struct waiter *w = &s->waiter;
 
-	s->state = SESSION_WAITING;
-	s->named_dead = s->told_waiting = s->told_away = false;
-	s->away_ns = 0;
+	session_enter(s, SESSION_WAITING);
+	waiting_begin(s);
 	w->range = serve_range(s);
 	w->uid = s->peer.uid;
 	w->nonblocking = caller_is_nonblocking(s);
 	w->may_pass = before_count(&s->before) > 0;
 	waiters_add(w, lock);
 	queue_tell(w, WAITER_SERVE); /* mutant: serve-new */
-}
-
-/* --- its timer --- */
-
-/* Those that may be called dead: who has been silent for dead_ms, and was asked. Waiters are not asked, and may live, and
- * have other things under this name; what they wait with is granted to them, or passed. */
-static size_t find_silent(const struct lease *lease, int64_t dead_ms, struct store_blocker silent[STORE_MAX_BLOCKERS])
-{
-	size_t count = 0;
-
-	for (size_t i = 0; i < lease->blocker_count && count < STORE_MAX_BLOCKERS; i++) {
-		if (lease->blockers[i].age_ms < dead_ms)
-			return 0; /* this host lives, so the lock stays taken, even if the others are dead */
-		if (!lease->blockers[i].waiter)
-			silent[count++] = lease->blockers[i];
-	}
-	return count;
-}
-
-/* probe_ms are over, and not all of the holders have answered that they use the lock, or given it back. One that has
- * answered lives, and the lock is not to be had. */
-static void question_timeout(struct session *s)
-{
-	struct lease *lease = s->waiter.lease;
-	struct store_blocker silent[STORE_MAX_BLOCKERS];
-	size_t count;
-
-	if (!lease)
-		return;
-	if (!lease->queued) { /* the store itself has not answered: connect_ms bounds that */
-		serve_start_timer(s, s->keeper->config->lease.probe_ms);
-		return;
-	}
-	count = answers_first(lease) ? 0 : find_silent(lease, s->keeper->config->lease.dead_ms, silent);
-	if (!count || s->named_dead) {
-		caller_would_block(s);
-		return;
-	}
-	s->named_dead = true;
-	log_info("%s: %s has been silent for more than dead_ms and does not answer: it counts as dead",
-		 s->waiter.lock->file->name, silent[0].host);
-	serve_start_timer(s, s->keeper->config->lease.probe_ms);
-	lease_acquire(lease, silent, count);
-}
-
-/* So that a caller that waits for the store looks different from one that waits for another host. */
-static void tell_away(struct session *s)
-{
-	const struct keeper *k = s->keeper;
-	char why[WIRE_REASON_BYTES], line[WIRE_REASON_BYTES];
-
-	if (store_is_up(k->store) && store_in_grace(k->store))
-		snprintf(why, sizeof(why), "the store is in grace: see `dflock status`");
-	else if (s->away_ns)
-		deadline_trouble(k, why, sizeof(why));
-	else
-		snprintf(why, sizeof(why), "store %s is not reachable: no answer for %d ms; see `dflock doctor`",
-			 store_server(k->store), AWAY_MS);
-	snprintf(line, sizeof(line), "%.512s: waiting: %.480s", s->waiter.lock->file->path, why);
-	s->told_away = true;
-	session_reply(s, WIRE_WAITING, line, -1);
-}
-
-/* A blocking caller has waited for AWAY_MS, or for store_wait_ms, and the store is why. */
-static void wait_timeout(struct session *s)
-{
-	int64_t wait_ms = s->keeper->config->lease.store_wait_ms;
-	bool unanswered = s->waiter.lease && !s->waiter.lease->queued;
-	char why[WIRE_REASON_BYTES];
-
-	if (s->away_ns && since_ms(s->away_ns) >= wait_ms) {
-		deadline_trouble(s->keeper, why, sizeof(why));
-		caller_refuse(s, "%s (waited %lld ms)", why, (long long)wait_ms);
-		return;
-	}
-	if (is_to_be_told(s) && (s->away_ns || unanswered))
-		tell_away(s);
-	if (s->away_ns)
-		start_away_timer(s);
-}
-
-void serve_timeout(struct session *s)
-{
-	struct waiter *w = &s->waiter;
-	char why[WIRE_REASON_BYTES];
-
-	if (s->state == SESSION_PINNED) {
-		int64_t left = w->pin_until_ns - clock_now_ns();
-
-		if (left > 0) /* the loop counts from when it last looked at the clock */
-			serve_start_timer(s, left / NS_PER_MS + 1);
-		else if (w->lock)
-			waiters_unpinned(w->lock);
-		return;
-	}
-	if (s->state != SESSION_WAITING)
-		return;
-	if (w->roomless && !s->away_ns) {
-		room_why(w, why, sizeof(why));
-		caller_refuse(s, "%s", why);
-		return;
-	}
-	if (caller_is_nonblocking(s))
-		question_timeout(s);
-	else
-		wait_timeout(s);
 }

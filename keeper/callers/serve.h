@@ -14,8 +14,6 @@ void serve_begin(struct session *s, struct lock *lock);
 /* What has become of what it waits for: queue_news.told(). */
 void serve_told(struct waiter *waiter, unsigned news, const char *why);
 
-/* The caller's timer ran out: a pin, a non-blocking question, the wait for the store. An input. */
-void serve_timeout(struct session *s);
 static inline struct session *session_of_waiter(struct waiter *waiter)
 {
 	return (struct session *)((char *)waiter - offsetof(struct session, waiter));

@@ -57,6 +57,11 @@ struct session *session_new(struct keeper *k, int fd, const struct ucred *peer, 
 	return s;
 }
 
+void session_enter(struct session *s, enum session_state state)
+{
+	s->state = state;
+}
+
 void session_use(struct session *s)
 {
 	s->uses++;
@@ -86,7 +91,7 @@ void session_end(struct session *s)
 {
 	struct sessions *sessions = s->keeper->sessions;
 
-	s->state = SESSION_CLOSED;
+	session_enter(s, SESSION_CLOSED);
 	DL_DELETE(sessions->all, s);
 	if (!--sessions->count)
 		sessions->idle_since_ns = clock_now_ns();

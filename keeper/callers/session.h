@@ -6,8 +6,8 @@
  *   dispatch.h      reads questions and gives each to the module that answers it: lookup.h, control.h
  *   listener.h      the socket that new connections come from
  *
- * A module that has taken over a question sets `state` and may use `timer`; the answer ends both. Each group of fields
- * below belongs to one module; others read them.
+ * A module that has taken over a question says so with session_enter(), and may use `timer`; the answer ends both. Each
+ * group of fields below belongs to one module; others read them.
  */
 #ifndef DFLOCK_KEEPER_SESSION_H
 #define DFLOCK_KEEPER_SESSION_H
@@ -28,6 +28,13 @@
 struct keeper;
 struct store_range;
 
+/*
+ *   READING --> LOOKING --> READING --> INSPECTING --> WAITING --> PINNED     a question for a lock
+ *                                            ^------------'                   (has a process the lock shared?)
+ *   READING --> STATUS, INIT, STOPPING, RELOADING                             any other question
+ *
+ * The answer leads back to READING from each of them but PINNED: there the next question does. From each state to CLOSED.
+ */
 enum session_state {
 	SESSION_READING,    /* no question yet, or the next one */
 	SESSION_INSPECTING, /* a worker or a front looks at the descriptor */
@@ -41,6 +48,9 @@ enum session_state {
 	SESSION_CLOSED,
 };
 
+/* Had a process the flock shared when the session asked? */
+enum session_shared { SESSION_SHARED_UNTESTED, SESSION_SHARED_FREE, SESSION_SHARED_IN_USE };
+
 struct session {
 	/* session.c; constant */
 	struct keeper *keeper;
@@ -49,9 +59,9 @@ struct session {
 	bool foreign; /* a user whose descriptors must not come to the keeper: fronts.h */
 
 	/* session.c */
-	enum session_state state;
-	uv_timer_t timer; /* the module that has the question says what it means */
-	unsigned uses;    /* by the timer, by a worker; the last one to end frees the session */
+	enum session_state state; /* session_enter() */
+	uv_timer_t timer;         /* the module that has the question says what it means */
+	unsigned uses;            /* by the timer, by a worker; the last one to end frees the session */
 	struct session *prev, *next;
 
 	/* dispatch.c: the question */
@@ -61,9 +71,9 @@ struct session {
 
 	/* lookup.c */
 	struct lookup lookup;
-	struct caller_holds holds;         /* what the caller's description had when it asked: flock */
-	struct before before;              /* ditto: records; kept until the next question */
-	bool shared_tested, shared_in_use; /* somebody had the flock shared when it asked */
+	struct caller_holds holds;  /* what the caller's description had when it asked: flock */
+	struct before before;       /* ditto: records; kept until the next question */
+	enum session_shared shared; /* ditto: what others had */
 
 	/* control.c and lookup.c: waits for a look at the configuration file */
 	struct configwatch_wait look;
@@ -73,10 +83,12 @@ struct session {
 
 	/* serve.c; waiting, pinned */
 	struct waiter waiter; /* what leases/ know of it */
+
+	/* waiting.c, callers.c: what happened to this question, in any order; so no state says it */
 	bool told_waiting;
 	bool told_away;  /* it was told that it waits for the store */
-	int64_t away_ns; /* blocking: since when it waits for the store to come back; 0: it does not */
 	bool named_dead; /* non-blocking: the question was repeated with silent hosts named dead */
+	int64_t away_ns; /* blocking: since when it waits for the store to come back; 0: it does not */
 };
 
 /* All sessions: k->sessions. */
@@ -99,6 +111,9 @@ void sessions_free(struct keeper *k);
 struct session *session_new(struct keeper *k, int fd, const struct ucred *peer, bool foreign);
 /* Takes it out of the list; its memory goes with its last use. It must not wait for anything any more: dispatch_close(). */
 void session_end(struct session *s);
+
+/* The question has come so far. Only this sets `state`. */
+void session_enter(struct session *s, enum session_state state);
 
 /* A worker looks for this session: it is not freed before session_unuse(). */
 void session_use(struct session *s);

@@ -31,7 +31,7 @@ static void reply_send(int to, const struct wire_reply *reply, int fd)
 static void session_finish(struct session *s, const struct wire_reply *reply, int fd)
 {
 	session_stop_waiting(s);
-	s->state = SESSION_READING;
+	session_enter(s, SESSION_READING);
 	reply_send(s->fd, reply, fd);
 }
 

@@ -115,9 +115,15 @@ static const char *lease_note(const struct lease *lease)
 				 "killed if another host has had it or the store comes back without its memory";
 	if (lease->state != LEASE_RELEASING && reopen_trouble(lease->lock->file))
 		return reopen_trouble(lease->lock->file);
-	if (lease->state == LEASE_UNSURE)
+	if (lease_is_unsure(lease->state))
 		return "was not renewed in time; closed until the store confirms it";
 	return lease->recall >= RECALL_ASK ? "wanted by another host" : "";
+}
+
+/* Four states are one for people: "note" says what the lease waits for. */
+static const char *lease_word(const struct lease *lease)
+{
+	return lease_state_name(lease_is_unsure(lease->state) ? LEASE_UNSURE : lease->state);
 }
 
 static json_t *lease_json(const struct lease *lease, json_t *holders)
@@ -128,7 +134,7 @@ static json_t *lease_json(const struct lease *lease, json_t *holders)
 			 "path", json_text(file->path), "inode", file->inode, "space",
 			 lease->range.space == WIRE_FLOCK ? "flock" : "record", "mode", mode_name(lease->range.mode),
 			 "from", (json_int_t)lease->range.from, "to", range_end(lease->range.to), "token", lease->token,
-			 "fence", (json_int_t)lease->fence, "state", lease_state_name(lease->state), "since",
+			 "fence", (json_int_t)lease->fence, "state", lease_word(lease), "since",
 			 (json_int_t)lease->held_at, "note", lease_note(lease), "on_lost",
 			 on_lost_name(on_lost_of(lease)), "holders", holders, "waiting", waiting_json(lease));
 }
@@ -351,5 +357,5 @@ void status_start(struct session *s)
 		session_refuse(s, "the keeper has no memory left");
 		return;
 	}
-	s->state = SESSION_STATUS;
+	session_enter(s, SESSION_STATUS);
 }

@@ -2,20 +2,19 @@
 #include "keeper/leases/act.h"
 
 #include <stdlib.h>
-#include <string.h>
 #include <utlist.h>
 
 #include "keeper/clock.h"
 #include "keeper/leases/keeper.h"
 #include "keeper/leases/answers.h"
 #include "keeper/leases/askers.h"
-#include "keeper/leases/deadline.h"
-#include "keeper/leases/inquiry.h"
+#include "keeper/leases/confirm.h"
 #include "keeper/leases/leasepage.h"
 #include "keeper/leases/locks.h"
 #include "keeper/leases/lost.h"
 #include "keeper/leases/probing.h"
 #include "keeper/leases/queue.h"
+#include "keeper/leases/recall.h"
 #include "keeper/leases/reopen.h"
 #include "keeper/leases/requests.h"
 #include "keeper/leases/room.h"
@@ -45,28 +44,16 @@ static void supersede(struct lease *lease)
 			queue_raise(other, LEASE_EV_SUPERSEDED);
 }
 
-static bool recall_is_served(const struct lease *lease, enum lease_event event)
-{
-	if (event == LEASE_EV_SHRUNK)
-		return lease->recall < RECALL_ASK || !lease->recall_exclusive;
-	return event == LEASE_EV_KEPT && !lease->asker_count; /* else it came before the lease was open */
-}
-
 static void open_lease(struct lease *lease, enum lease_event event)
 {
 	if (!lease->held_at)
 		lease->held_at = time(NULL);
-	lease->stands = false;
-	lease_set_forgotten(lease, false);
-	if (recall_is_served(lease, event)) {
-		lease->recall = RECALL_NONE;
-		askers_forget(lease);
-	}
+	recall_opened(lease, event);
 	lease_start_timer(lease, lease->linger_ns / NS_PER_MS);
 	supersede(lease);
 	/* It could not be closed when the others were opened. Not one that is new: a caller needs a single one that
 	 * covers all he wants. */
-	if (event != LEASE_EV_STANDS && event != LEASE_EV_SHRUNK)
+	if (event != LEASE_EV_STOPPED && event != LEASE_EV_SHRUNK)
 		return;
 	if (is_superseded(lease))
 		queue_raise(lease, LEASE_EV_SUPERSEDED);
@@ -82,8 +69,24 @@ static void become_shared(struct lease *lease)
 	lease->range.mode = WIRE_SHARED;
 }
 
-static void act(struct lease *lease, unsigned actions, enum lease_event event)
+/* Its holders end. */
+static void lose(struct lease *lease, enum table_why why)
 {
+	struct keeper *k = lease_keeper(lease);
+
+	leasepage_close_lock(lease->lock); /* lost_has_holders() */
+	table_lose(k->table, lease->slot, why);
+	lease->slot = TABLE_NO_SLOT; /* the parent frees it */
+	lost_end_holders(k);
+	lost_report(lease, why == TABLE_WHY_FORGOTTEN
+				   ? "the store lost its memory, and it could not be put back in time"
+				   : "it was not renewed in time, and the store gave it up");
+}
+
+/* from: the state before. */
+static void act(struct lease *lease, unsigned actions, enum lease_state from, enum lease_event event)
+{
+	bool forgotten = from == LEASE_FORGOTTEN || event == LEASE_EV_FORGOTTEN;
 	struct keeper *k = lease_keeper(lease);
 
 	if (actions & LEASE_DO_STOP_PROBE && lease_is_probed(lease))
@@ -104,15 +107,8 @@ static void act(struct lease *lease, unsigned actions, enum lease_event event)
 		lease_send_confirm(lease);
 	if (actions & LEASE_DO_TELL_IN_USE)
 		askers_tell(lease);
-	if (actions & LEASE_DO_LOST) {
-		leasepage_close_lock(lease->lock); /* lost_has_holders() */
-		table_lose(k->table, lease->slot, lease->forgotten ? TABLE_WHY_FORGOTTEN : TABLE_WHY_TAKEN);
-		lease->slot = TABLE_NO_SLOT; /* the parent frees it */
-		lost_end_holders(k);
-	}
 	if (actions & LEASE_DO_LOST)
-		lost_report(lease, lease->forgotten ? "the store lost its memory, and it could not be put back in time"
-						    : "it was not renewed in time, and the store gave it up");
+		lose(lease, forgotten ? TABLE_WHY_FORGOTTEN : TABLE_WHY_TAKEN);
 	if (actions & LEASE_DO_OPEN)
 		open_lease(lease, event);
 	if (actions & LEASE_DO_SERVE)
@@ -124,11 +120,14 @@ static void act(struct lease *lease, unsigned actions, enum lease_event event)
 		queue_raise(lease, LEASE_EV_DRAINED);
 	if (actions & LEASE_DO_PROBE)
 		lease_start_probe(lease);
+	if (actions & LEASE_DO_AWAIT_PROBE && !lease_is_probed(lease))
+		queue_raise(lease, LEASE_EV_STOPPED);
 }
 
 static void enter(struct lease *lease, enum lease_state next)
 {
 	struct keeper *k = lease_keeper(lease);
+	bool was_unsure = lease_is_unsure(lease->state);
 
 	if (next == lease->state)
 		return;
@@ -136,8 +135,10 @@ static void enter(struct lease *lease, enum lease_state next)
 		waiters_detach(lease);
 	if (lease->state == LEASE_HELD) /* mutant: page-closed */
 		leasepage_close(lease); /* first of all */
-	lease_set_state(lease, next, lease->forgotten);
-	if (next == LEASE_UNSURE)
+	lease_set_state(lease, next);
+	if (was_unsure && lease_is_unsure(next))
+		return; /* its slot says so, and the timer of a question that was refused goes on */
+	if (lease_is_unsure(next))
 		table_doubt(k->table, lease->slot);
 	else if (next == LEASE_HELD || next == LEASE_SHRINKING)
 		table_hold(k->table, lease->slot);
@@ -180,38 +181,11 @@ static unsigned reap(struct keeper *k)
 	}
 	DL_FOREACH_SAFE2 (k->unused, file, next_file, unused_next) {
 		DL_DELETE2(k->unused, file, unused_prev, unused_next);
-		file->listed = false;
+		file->unused_prev = NULL;
 		if (!file_is_used(file))
 			free_file(file);
 	}
 	return count;
-}
-
-static bool is_young(const struct lease *lease)
-{
-	return lease->state == LEASE_HELD && clock_now_ns() < lease->keep_until_ns;
-}
-
-/* Too young to be given back to somebody who waits: the timer obeys. */
-static bool is_kept(struct lease *lease)
-{
-	if (lease->recall != RECALL_WAIT || !is_young(lease))
-		return false;
-	lease_start_timer(lease, (lease->keep_until_ns - clock_now_ns()) / NS_PER_MS + 1);
-	return true;
-}
-
-/* If it is open, and another host wants it: closes it, or begins to split it. */
-static void obey_recall(struct lease *lease)
-{
-	bool ask = lease->recall == RECALL_ASK;
-
-	if (lease->state != LEASE_HELD || lease->recall < RECALL_ASK || lease_is_part(lease) || is_kept(lease))
-		return;
-	if (!split_on_recall(lease, &lease->recall_range, ask))
-		queue_raise(lease, ask ? LEASE_EV_ASKED : LEASE_EV_RECALLED);
-	else if (!lease->splitting) /* it was but a question, and is answered */
-		lease->recall = RECALL_NONE;
 }
 
 /* Does what the event said still hold, now that its turn has come (queue.c)? */
@@ -247,20 +221,18 @@ static void is_in_use(struct lease *lease)
 
 static void run_step(struct lease *lease, enum lease_event event)
 {
+	enum lease_state from = lease->state;
 	struct lease_step step;
 
 	if (!still_holds(lease, event))
 		return;
-	step = lease_step(lease->state, event);
+	step = lease_step(from, event);
 	log_debug("%s %.8s: %s in %s -> %s", lease->lock->file->name, lease->token, lease_event_name(event),
-		  lease_state_name(lease->state), lease_state_name(step.next));
+		  lease_state_name(from), lease_state_name(step.next));
 	enter(lease, step.next);
-	/* What an earlier answer said of it is worth nothing any more. */
-	if (event == LEASE_EV_EXPIRED || event == LEASE_EV_FORGOTTEN)
-		lease->stands = false;
-	lease->lapsed = (lease->state == LEASE_UNSURE || lease->state == LEASE_ASKING) &&
-			(lease->lapsed || event == LEASE_EV_EXPIRED);
-	act(lease, step.actions, event);
+	if (event == LEASE_EV_EXPIRED)
+		lease->lapsed = true;
+	act(lease, step.actions, from, event);
 	if (lease->state == LEASE_ENDED) {
 		table_vacate(lease_keeper(lease)->table, lease->slot);
 		lease->slot = TABLE_NO_SLOT;
@@ -301,7 +273,7 @@ static void lease_timeout(struct lease *lease)
 		break;
 	case LEASE_HELD:
 		if (lease->recall == RECALL_WAIT)
-			obey_recall(lease);
+			recall_obey(lease);
 		else
 			lingered(lease);
 		break;
@@ -324,64 +296,15 @@ void lease_used(struct lease *lease)
 		lease_start_timer(lease, lease->linger_ns / NS_PER_MS);
 }
 
-/* asker: only asks; NULL: another host waits for the range. */
-static void recalled(struct lease *lease, const struct store_range *range, const struct asker *asker)
-{
-	enum recall_level level = asker ? RECALL_ASK : RECALL_WAIT;
-
-	/* Asking: the store has granted it, but the answer comes through the other connection. */
-	if (lease_is_ours(lease->state) || lease->state == LEASE_ASKING) {
-		if (range->mode == WIRE_SHARED && lease->range.mode == WIRE_SHARED)
-			return; /* late: it was shrunk meanwhile */
-		if (asker)
-			askers_add(lease, asker);
-		if (lease_is_ours(lease->state) && !is_young(lease) && split_on_recall(lease, range, asker != NULL))
-			return;
-		if (lease->recall < RECALL_ASK) /* that of the others comes again, for the parts */
-			lease->recall_range = *range;
-		if (lease->recall < RECALL_ASK)
-			lease->recall_shared = lease->recall_exclusive = false;
-		*(range->mode == WIRE_SHARED ? &lease->recall_shared : &lease->recall_exclusive) = true;
-		if (level > lease->recall)
-			lease->recall = level;
-		if (lease_is_part(lease))
-			return; /* split_done() obeys */
-	}
-	if (is_kept(lease))
-		return;
-	if (lease->state == LEASE_WAITING && probe_waits_for_more(lease))
-		return queue_raise(lease, LEASE_EV_NEEDED);
-	queue_raise(lease, asker ? LEASE_EV_ASKED : LEASE_EV_RECALLED);
-}
-
-static void asked(struct lease *lease, const struct asker *asker)
-{
-	recalled(lease, &asker->range, asker);
-}
-
-void lease_recall(struct lease *lease, const struct store_message *m)
-{
-	struct asker asker = {.range = m->range};
-
-	memcpy(asker.host, m->asker, sizeof(asker.host));
-	memcpy(asker.token, m->asker_token, sizeof(asker.token));
-	if (m->ask)
-		deadline_asked(lease_keeper(lease));
-	/* Where nothing is in the way, asked() follows. */
-	if (m->ask && lease_is_ours(lease->state) && inquiry_needed(lease) && inquiry_start(lease, &asker))
-		return;
-	recalled(lease, &m->range, m->ask ? &asker : NULL);
-}
-
 /* --- start and end --- */
 
 void act_start(struct keeper *k)
 {
 	static const struct queue_work work = {.timer = lease_timeout,
-					       .asked = asked,
+					       .asked = recall_asked,
 					       .step = run_step,
-					       .send = requests_send_confirms,
-					       .obey = obey_recall,
+					       .send = confirm_send_waiting,
+					       .obey = recall_obey,
 					       .reap = reap};
 
 	k->queue.work = &work;
@@ -395,7 +318,7 @@ void act_leave_all(struct keeper *k)
 
 	HASH_ITER (hh, k->leases, lease, next) {
 		uv_timer_stop(&lease->timer);
-		lease->state = LEASE_ENDED;
+		lease_set_state(lease, LEASE_ENDED);
 		lease->slot = TABLE_NO_SLOT;
 		lease_stop_probe(lease);
 	}

@@ -23,7 +23,6 @@ int64_t deadline_ttl_ns(const struct keeper *k)
 /* Past it nothing is sure, whatever the store says next: everything must be confirmed. */
 static void check_deadline(struct keeper *k)
 {
-	struct lease *lease, *next;
 	int64_t now = clock_now_ns();
 
 	if (k->deadline.expired || now < k->deadline.at_ns) /* mutant: deadline-passed */
@@ -33,10 +32,6 @@ static void check_deadline(struct keeper *k)
 		log_info("no beat was answered for %lld ms: leases are unsure until the store confirms them",
 			 (long long)((now - k->deadline.at_ns + deadline_ttl_ns(k) * 9 / 10) / NS_PER_MS));
 	queue_raise_all(k, LEASE_EV_EXPIRED);
-	/* Nobody can tell who had these since the store lost its memory. */
-	HASH_ITER (hh, k->leases, lease, next)
-		if (lease_is_ours(lease->state) && lease->forgotten) /* mutant: grace-too-late */
-			queue_raise(lease, LEASE_EV_GONE);
 }
 
 void deadline_notice(struct keeper *k)

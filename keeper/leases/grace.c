@@ -68,17 +68,11 @@ void grace_store_is_up(struct keeper *k)
 
 static void grace_forget(struct keeper *k, const char *old, const char *now)
 {
-	struct lease *lease, *next;
-
 	log_error("the store lost its memory (incarnation %s was %s): %s; nothing new is granted until all old leases "
 		  "have run out",
 		  now, old,
 		  k->deadline.expired ? "the leases of this host had run out" : "the leases of this host are put back");
-	HASH_ITER (hh, k->leases, lease, next) {
-		lease_set_forgotten(lease, lease_is_ours(lease->state));
-		/* mutant: grace-lapsed */
-		queue_raise(lease, lease->forgotten && lease->lapsed ? LEASE_EV_GONE : LEASE_EV_FORGOTTEN);
-	}
+	queue_raise_all(k, LEASE_EV_FORGOTTEN);
 }
 
 void grace_begin(struct keeper *k, const char *old, const char *now)

@@ -22,7 +22,7 @@ struct grace {
 	char taken_incarnation[STORE_INC_BYTES];   /* of the leases that were taken up; "" after that */
 	char earlier_incarnation[STORE_INC_BYTES]; /* that this keeper has known before the store's own; "": none */
 	int64_t since_ns;
-	size_t forgotten_count; /* leases that are unsure and forgotten: lease_set_state() */
+	size_t forgotten_count; /* leases in LEASE_FORGOTTEN: lease_set_state() */
 	uv_timer_t timer;
 };
 

@@ -6,7 +6,6 @@
 #include <string.h>
 
 #include "keeper/leases/keeper.h"
-#include "keeper/leases/act.h"
 #include "keeper/leases/answers.h"
 #include "keeper/clock.h"
 #include "keeper/leases/deadline.h"
@@ -15,6 +14,7 @@
 #include "keeper/log.h"
 #include "keeper/leases/lost.h"
 #include "keeper/leases/queue.h"
+#include "keeper/leases/recall.h"
 #include "keeper/leases/requests.h"
 #include "keeper/leases/unseen.h"
 #include "keeper/leases/waiters.h"

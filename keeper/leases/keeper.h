@@ -17,6 +17,7 @@
 #include "keeper/rules/lease.h"
 #include "keeper/kernel/probe.h"
 #include "keeper/kernel/identity.h"
+#include "keeper/leases/confirm.h"
 #include "keeper/leases/deadline.h"
 #include "keeper/leases/grace.h"
 #include "keeper/leases/host.h"
@@ -25,7 +26,6 @@
 #include "keeper/leases/lost.h"
 #include "keeper/leases/queue.h"
 #include "keeper/leases/reopen.h"
-#include "keeper/leases/requests.h"
 #include "keeper/leases/room.h"
 #include "keeper/leases/unseen.h"
 #include "keeper/leases/waiters.h"
@@ -94,7 +94,7 @@ struct keeper {
 	struct deadline deadline;
 	struct host_in_store host_in_store;
 	struct grace grace;
-	struct requests requests;
+	struct confirms confirms;
 	struct lost lost;
 	struct unseen unseen;
 	struct reopens reopens;

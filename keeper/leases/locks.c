@@ -165,9 +165,8 @@ void file_learnt(struct file *file, const struct identity *id)
 
 void file_unused(struct file *file)
 {
-	if (file->listed)
+	if (file->unused_prev)
 		return;
-	file->listed = true;
 	DL_APPEND2(file->keeper->unused, file, unused_prev, unused_next);
 }
 
@@ -250,19 +249,13 @@ void lease_start_timer(struct lease *lease, int64_t ms)
 	uv_timer_start(&lease->timer, on_lease_timer, ms < 1 ? 1 : ms, 0);
 }
 
-void lease_set_state(struct lease *lease, enum lease_state state, bool forgotten)
+void lease_set_state(struct lease *lease, enum lease_state state)
 {
 	struct keeper *k = lease_keeper(lease);
 
-	k->grace.forgotten_count -= lease->state == LEASE_UNSURE && lease->forgotten;
-	k->grace.forgotten_count += state == LEASE_UNSURE && forgotten;
+	k->grace.forgotten_count -= lease->state == LEASE_FORGOTTEN;
+	k->grace.forgotten_count += state == LEASE_FORGOTTEN;
 	lease->state = state;
-	lease->forgotten = forgotten;
-}
-
-void lease_set_forgotten(struct lease *lease, bool forgotten)
-{
-	lease_set_state(lease, lease->state, forgotten);
 }
 
 struct lease *lease_find(struct keeper *k, const char *token)

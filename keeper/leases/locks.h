@@ -11,6 +11,7 @@
 
 #include "keeper/kernel/claims.h"
 #include "keeper/kernel/identity.h"
+#include "keeper/kernel/probe.h"
 #include "keeper/leases/queue.h"
 #include "keeper/rules/lease.h"
 #include "store/store.h"
@@ -22,7 +23,6 @@ struct away_probe;
 struct keeper;
 struct leases_slot;
 struct lock;
-struct probe;
 struct reopen;
 struct waiter;
 
@@ -39,45 +39,75 @@ struct asker {
 /* How badly another host wants a lease: the larger counts. */
 enum recall_level { RECALL_NONE, RECALL_LINGER, RECALL_ASK, RECALL_WAIT };
 
+/* The question whether a lease stands: confirm.c. */
+enum confirm_state {
+	CONFIRM_NONE,
+	CONFIRM_WAITS, /* to be sent: keeper->confirms.waiting */
+	CONFIRM_SENT,
+	CONFIRM_STALE, /* sent, but what it asks about has changed: it is asked again, whatever the answer says */
+};
+
+/* The look at which processes have a lease's lock: unseen.c. */
+enum unseen_state {
+	UNSEEN_LEFT_ALONE,
+	UNSEEN_DUE,
+	UNSEEN_SAID /* the log says who cannot be stopped: no more looks */
+};
+
+/*
+ * What stays a flag beside `state` is true or false in several states, whatever else happens: that parts are asked for,
+ * that something was logged, which modes others want. Fields with a state before the colon count in that state only.
+ */
 struct lease {
 	struct lock *lock;
-	enum lease_state state;
+	enum lease_state state; /* lease_set_state() */
 	struct store_range range;
 	char token[STORE_TOKEN_BYTES];
-	uint64_t fence;          /* 0: it was not granted yet */
-	uint64_t offered;        /* asking: the fence that the store has granted it with; 0 */
-	int64_t since_ns;        /* when the state was last entered */
-	int64_t held_at;         /* unix seconds; 0: never granted */
-	bool queued;             /* asking: the store has it in its queue */
-	bool splitting;          /* pieces of it are asked for, to take its place (split.c) */
-	struct lease *whole;     /* is to take the place of a part of this one, which is splitting; else NULL */
-	bool insist;             /* asking: the holders are to be asked, though others wait that they know of */
-	struct answers *answers; /* asking: what holders said is in the way; NULL: none has said anything yet */
-	bool forgotten;          /* unsure: the store has lost it; to be put back */
-	bool lapsed;             /* asking, unsure: the deadline has passed since it was asked for, or known to stand */
-	bool stands;             /* unsure: the store confirmed it, but the probe has not stopped yet */
+	uint64_t fence;            /* 0: it was not granted yet */
+	int64_t since_ns;          /* when the state was last entered; of those that are unsure, the first */
+	int64_t held_at;           /* unix seconds; 0: never granted */
+	uid_t uid;                 /* whose call asked for it, or LEASE_OF_NOBODY: room.h */
+	uint32_t slot;             /* in the table, while it is a lease */
+	struct leases_slot *shown; /* in the page; NULL: not, or closed */
+
+	/* awaited.c, confirm.c */
+	unsigned requests; /* store requests under way, or waiting to be sent */
+	bool warned;       /* an error that repeats was logged */
+
+	/* requests.c */
+	uint64_t offered; /* asking: the fence that the store has granted it with; 0 */
+	bool queued;      /* asking: the store has it in its queue; also with `insist` */
+	bool insist;      /* asking: the holders are to be asked, though others wait that they know of */
+	bool lapsed;      /* asking: the deadline has passed since: a message that it was granted may be older */
 	struct store_blocker *blockers; /* asking: who was in the way when last asked; NULL or blocker_count of them */
 	size_t blocker_count;
+	struct answers *answers; /* asking: what holders said is in the way; NULL: none has said anything yet */
+
+	/* confirm.c */
+	enum confirm_state confirm;
+	struct lease *confirm_prev, *confirm_next; /* keeper->confirms.waiting */
+
+	/* split.c */
+	bool splitting;      /* parts of it are asked for, to take its place: those whose `whole` it is */
+	struct lease *whole; /* is to take the place of a part of this one, which is splitting; else NULL */
+
+	/* recall.c, askers.c: what other hosts want */
 	enum recall_level recall;
-	bool recall_shared, recall_exclusive; /* what is wanted: either, or both */
+	bool recall_shared, recall_exclusive; /* a set: either, or both; not with RECALL_NONE or _LINGER */
 	struct store_range recall_range;      /* what is wanted: by the first */
 	struct asker askers[LEASE_MAX_ASKERS];
 	unsigned asker_count;
-	uint32_t slot;                             /* of the fence, while it is a lease */
-	struct leases_slot *shown;                 /* in the page; NULL: not, or closed */
-	struct probe *probe;                       /* runs */
-	struct away_probe *away_probe;             /* runs, in a front, instead of that one */
-	bool probe_waits;                          /* ... and goes on after "in use" */
-	bool probe_shared;                         /* ... and makes do with nobody having it exclusively */
-	int64_t probe_pause_ms;                    /* the last one, after the kernel refused; 0: it did not */
-	bool warned;                               /* an error that repeats was logged */
-	bool unseen_due, unseen_said;              /* unseen.c: to be looked at; the log says who cannot be stopped */
-	unsigned requests;                         /* store requests under way, or waiting to be sent */
-	bool confirm_waits, confirm_sent;          /* requests.c: the question whether it stands */
-	bool confirm_again;                        /* ... the answer under way is too old, whatever it will be */
-	struct lease *confirm_prev, *confirm_next; /* keeper->requests.confirms */
-	int64_t keep_until_ns;                     /* not recalled before: min_hold_ms */
-	int64_t linger_ns;                       /* how long unused before it is given back; doubles while it is used */
+	int64_t keep_until_ns; /* not recalled before: min_hold_ms */
+	int64_t linger_ns;     /* how long unused before it is given back; doubles while it is used */
+
+	/* probing.c */
+	struct probe *probe;           /* runs */
+	struct away_probe *away_probe; /* runs, in a front, instead of that one */
+	struct probe_want probed_for;  /* what the one that runs was asked */
+	int64_t probe_pause_ms;        /* the last one, after the kernel refused; 0: it did not */
+
+	enum unseen_state unseen;
+
 	uv_timer_t timer;                        /* asking: ask again. held: linger. releasing: try again */
 	UT_hash_handle hh;                       /* keeper->leases, by token */
 	struct lease *prev, *next;               /* lock->leases */
@@ -85,7 +115,6 @@ struct lease {
 	struct queue_event events[LEASE_EVENTS]; /* those that wait: queue.c */
 	struct lease *in_use_prev, *in_use_next; /* queue.in_use; prev NULL: it is not there */
 	struct lease *obey_prev, *obey_next;     /* queue.obeying; ditto */
-	uid_t uid;                               /* whose call asked for it, or LEASE_OF_NOBODY: room.h */
 	struct lease *unused_prev, *unused_next; /* room.unused */
 };
 
@@ -114,8 +143,7 @@ struct file {
 	char *path;            /* as last seen */
 	char *name;            /* lock name */
 	struct lock locks[WIRE_SPACES];
-	bool listed; /* keeper->unused */
-	struct file *unused_prev, *unused_next;
+	struct file *unused_prev, *unused_next; /* keeper->unused; prev NULL: it is not there */
 	UT_hash_handle hh;
 };
 
@@ -181,11 +209,9 @@ static inline bool lease_is_part(const struct lease *lease)
  * (queue.h). */
 void lease_start_timer(struct lease *lease, int64_t ms);
 
-/* Those that are unsure and forgotten are counted: each answer of the store asks whether there are any, and there may be
- * as many answers as leases. */
-void lease_set_state(struct lease *lease, enum lease_state state, bool forgotten);
-/* The store has lost it, and it is to be put back; or it was. */
-void lease_set_forgotten(struct lease *lease, bool forgotten);
+/* Those that are forgotten are counted: each answer of the store asks whether there are any, and there may be as many
+ * answers as leases. */
+void lease_set_state(struct lease *lease, enum lease_state state);
 
 bool range_covers(const struct store_range *a, const struct store_range *b); /* whatever b allows, a does */
 bool range_overlaps(const struct store_range *a, const struct store_range *b);

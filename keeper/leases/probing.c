@@ -30,7 +30,7 @@ static bool shared_will_do(const struct lease *lease)
 
 bool probe_waits_for_more(const struct lease *lease)
 {
-	return lease_is_probed(lease) && !lease->probe_shared && shared_will_do(lease);
+	return lease_is_probed(lease) && !lease->probed_for.shared_will_do && shared_will_do(lease);
 }
 
 /* What the kernel refuses once it will most likely refuse again. */
@@ -52,8 +52,8 @@ static void probe_said(struct lease *lease, enum probe_answer answer, int error,
 	}
 	if (answer == PROBE_FREE || answer == PROBE_SHARED)
 		lease->probe_pause_ms = 0;
-	if (last && lease->state == LEASE_UNSURE && lease->stands)
-		return queue_raise(lease, LEASE_EV_STANDS);
+	if (last && lease->state == LEASE_STANDING)
+		return queue_raise(lease, LEASE_EV_STOPPED);
 	switch (answer) {
 	case PROBE_FREE:
 		/* Free, but a caller here needs it and no other host waits for it. */
@@ -69,7 +69,8 @@ static void probe_said(struct lease *lease, enum probe_answer answer, int error,
 	case PROBE_IN_USE:
 		if (last && lease->state == LEASE_STOPPING)
 			return queue_raise(lease, LEASE_EV_STOPPED);
-		if (shared_will_do(lease) && !lease->probe_shared) /* the recall came after the probe was started */
+		if (shared_will_do(lease) &&
+		    !lease->probed_for.shared_will_do) /* the recall came after the probe was started */
 			return queue_raise(lease, last ? LEASE_EV_STOPPED : LEASE_EV_NEEDED);
 		if (lease->recall != RECALL_WAIT)
 			return queue_raise(lease, LEASE_EV_KEPT);
@@ -82,7 +83,7 @@ static void on_probe(void *arg, enum probe_answer answer, int error)
 {
 	struct lease *lease = arg;
 	struct keeper *k = lease_keeper(lease);
-	bool last = answer != PROBE_IN_USE || !lease->probe_waits;
+	bool last = answer != PROBE_IN_USE || !lease->probed_for.wait;
 
 	probe_said(lease, answer, error, last);
 	if (last)
@@ -114,7 +115,11 @@ bool lock_stop_probes(struct lock *lock, const struct store_range *range)
 
 void lease_start_probe(struct lease *lease)
 {
-	struct probe_want want = {.space = lease->range.space, .from = lease->range.from, .to = lease->range.to};
+	const struct probe_want want = {.space = lease->range.space,
+					.from = lease->range.from,
+					.to = lease->range.to,
+					.shared_will_do = shared_will_do(lease),
+					.wait = lease->recall == RECALL_WAIT};
 
 	if (lease_is_probed(lease)) /* an earlier one is stopping: its last answer starts this one */
 		return;
@@ -122,10 +127,7 @@ void lease_start_probe(struct lease *lease)
 		reopen_to_probe(lease);
 		return;
 	}
-	lease->probe_waits = lease->recall == RECALL_WAIT;
-	lease->probe_shared = shared_will_do(lease);
-	want.shared_will_do = lease->probe_shared;
-	want.wait = lease->probe_waits;
+	lease->probed_for = want;
 	if (lease->lock->file->away)
 		lease->away_probe = away_probe_start(lease->lock->file->away, &want, on_probe, lease);
 	else

@@ -193,15 +193,16 @@ void queue_settle(struct keeper *k)
 {
 	struct queue *q = &k->queue;
 
-	if (q->settling)
+	if (q->state != QUEUE_IDLE)
 		return;
-	q->settling = true;
-	while (!q->stopped && settle_one(k))
+	q->state = QUEUE_SETTLING;
+	while (q->state == QUEUE_SETTLING && settle_one(k))
 		;
-	q->settling = false;
+	if (q->state == QUEUE_SETTLING)
+		q->state = QUEUE_IDLE;
 }
 
 void queue_stop(struct keeper *k)
 {
-	k->queue.stopped = true;
+	k->queue.state = QUEUE_STOPPED;
 }

@@ -59,6 +59,12 @@ struct queue_news {
 	void (*chase)(struct keeper *k, const struct store_message *message);
 };
 
+enum queue_state {
+	QUEUE_IDLE, /* between two inputs */
+	QUEUE_SETTLING,
+	QUEUE_STOPPED, /* for good */
+};
+
 /* Part of struct keeper. */
 struct queue {
 	const struct queue_work *work;
@@ -68,7 +74,7 @@ struct queue {
 	struct lease *in_use;  /* found in use */
 	struct lease *obeying; /* to be looked at by obey() */
 	unsigned store;        /* of enum queue_store */
-	bool settling, stopped;
+	enum queue_state state;
 };
 
 /* Something happened to the lease: its step is run by queue_settle(), after those of the events that were raised before.

@@ -16,7 +16,6 @@
 #include <stdbool.h>
 
 struct file;
-struct file_key;
 struct keeper;
 struct lease;
 struct reopen;
@@ -26,12 +25,6 @@ struct reopens {
 	struct reopen *searched; /* files that wait for a search of all processes */
 	bool searching;
 };
-
-/*
- * Opens what can be opened without waiting: the file is on a local file system, and the kernel has all of its path in memory. A
- * descriptor, or -1: try reopen_file().
- */
-int reopen_at_once(const struct file_key *key, bool local, const char *path);
 
 /* Tries in the background, unless that is under way: by its path, then through any process that has it open. */
 void reopen_file(struct file *file);

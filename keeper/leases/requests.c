@@ -1,7 +1,4 @@
-/*
- * See requests.h. Answers come with the lease as their argument, which therefore stays until the last of them has
- * come (lease->requests). An answer may come late: the lease's state says what it still means.
- */
+/* See requests.h. An answer may come late: the lease's state says what it still means. */
 #include "keeper/leases/requests.h"
 
 #include <errno.h>
@@ -15,46 +12,13 @@
 #include "keeper/clock.h"
 #include "keeper/leases/deadline.h"
 #include "keeper/leases/locks.h"
+#include "keeper/leases/awaited.h"
 #include "keeper/leases/queue.h"
 #include "keeper/leases/room.h"
 #include "keeper/leases/waiters.h"
 #include "keeper/log.h"
 
-#define RETRY_MS       1000 /* after an error answer */
-#define LIMIT_RETRY_MS 25   /* while ranges go back that nobody uses */
-
-/* The request's argument: the lease, and when it was sent. */
-struct request {
-	struct lease *lease;
-	int64_t sent_ns;
-	bool beat; /* it counts as one */
-};
-
-static struct request *request_new(struct lease *lease)
-{
-	struct request *request = malloc(sizeof(*request));
-
-	if (!request)
-		abort(); /* a lease that cannot be renewed or released for want of 16 bytes: a fresh keeper does better
-			  */
-	request->lease = lease;
-	request->sent_ns = clock_now_ns();
-	request->beat = false;
-	lease->requests++;
-	return request;
-}
-
-/* Gives the lease and the time of sending. The lease stays until queue_settle() at least. */
-static struct lease *request_end(void *arg, int64_t *sent_ns)
-{
-	struct request *request = arg;
-	struct lease *lease = request->lease;
-
-	*sent_ns = request->sent_ns;
-	free(request);
-	lease->requests--;
-	return lease;
-}
+#define LIMIT_RETRY_MS 25 /* while ranges go back that nobody uses */
 
 static void keep_blockers(struct lease *lease, const struct store_reply *reply)
 {
@@ -239,14 +203,14 @@ static void take_acquire(struct lease *lease, const struct store_reply *reply, i
 
 static void on_acquire(void *arg, const struct store_reply *reply)
 {
-	struct request *request = arg;
+	struct awaited *request = arg;
 	struct keeper *k = lease_keeper(request->lease);
 	bool beat = request->beat;
 	struct lease *lease;
 	int64_t sent_ns;
 
 	deadline_notice(k);
-	lease = request_end(request, &sent_ns);
+	lease = awaited_end(request, &sent_ns);
 	see_hosts(k, reply);
 	if (beat && (reply->status == STORE_OK || reply->status == STORE_WAIT || reply->status == STORE_BUSY))
 		deadline_renewed(k, sent_ns);
@@ -281,7 +245,7 @@ static size_t find_dead(const struct lease *lease, const struct store_blocker *s
 void lease_acquire(struct lease *lease, const struct store_blocker *silent, size_t silent_count)
 {
 	struct keeper *k = lease_keeper(lease);
-	struct request *request;
+	struct awaited *request;
 	struct store_blocker dead[STORE_MAX_BLOCKERS];
 	int64_t now = clock_now_ns();
 	bool blocking = waiters_block(lease);
@@ -302,37 +266,29 @@ void lease_acquire(struct lease *lease, const struct store_blocker *silent, size
 	};
 
 	a.dead_count = find_dead(lease, silent, silent_count, now, dead);
-	request = request_new(lease);
+	request = awaited_new(lease);
 	request->beat = a.beat = !deadline_beats(k);
 	store_acquire(k->store, &a, on_acquire, request);
-}
-
-static void try_again(struct lease *lease, const char *what, const struct store_reply *reply)
-{
-	if (!lease->warned)
-		log_error("%s: cannot be %s: %s; trying again", lease->lock->file->name, what, reply->error);
-	lease->warned = true;
-	lease_start_timer(lease, RETRY_MS);
 }
 
 static void on_release(void *arg, const struct store_reply *reply)
 {
 	int64_t sent_ns;
-	struct lease *lease = request_end(arg, &sent_ns);
+	struct lease *lease = awaited_end(arg, &sent_ns);
 	struct keeper *k = lease_keeper(lease);
 
 	/* What nobody was ever told of (no fence) is cleared by the recall of an unknown token. */
 	if (reply->status == STORE_OK || reply->status == STORE_GONE || (reply->status == STORE_ERROR && !lease->fence))
 		queue_raise(lease, LEASE_EV_RELEASED);
 	else if (reply->status == STORE_ERROR)
-		try_again(lease, "given back", reply);
+		awaited_try_again(lease, "given back", reply);
 	queue_settle(k);
 }
 
 static void on_shrink(void *arg, const struct store_reply *reply)
 {
 	int64_t sent_ns;
-	struct lease *lease = request_end(arg, &sent_ns);
+	struct lease *lease = awaited_end(arg, &sent_ns);
 	struct keeper *k = lease_keeper(lease);
 
 	if (reply->status == STORE_OK)
@@ -340,122 +296,17 @@ static void on_shrink(void *arg, const struct store_reply *reply)
 	else if (reply->status == STORE_GONE)
 		queue_raise(lease, LEASE_EV_GONE);
 	else if (reply->status == STORE_ERROR)
-		try_again(lease, "shrunk to shared", reply);
-	queue_settle(k);
-}
-
-static void stands(struct lease *lease, const struct store_reply *reply, int64_t sent_ns)
-{
-	struct keeper *k = lease_keeper(lease);
-
-	lease_set_forgotten(lease, false);
-	if (lease_is_ours(lease->state))
-		table_confirm(k->table, lease->slot);
-	deadline_renewed(k, sent_ns);
-	if (k->deadline.expired) { /* it stood when that was said, but the answer took longer than the host's time */
-		if (lease->state == LEASE_UNSURE)
-			lease_send_confirm(lease);
-		return;
-	}
-	if (reply->mode != lease->range.mode)
-		return queue_raise(lease, LEASE_EV_UNSHRUNK); /* mutant: unshrunk */
-	lease->stands = lease_is_probed(lease);               /* see on_probe() */
-	if (!lease->stands)
-		queue_raise(lease, LEASE_EV_STANDS);
-}
-
-static void take_confirm(struct lease *lease, const struct store_reply *reply, int64_t sent_ns)
-{
-	if (reply->status == STORE_OK)
-		stands(lease, reply, sent_ns);
-	else if (reply->status == STORE_GONE)
-		queue_raise(lease, LEASE_EV_GONE);
-	else if (reply->status == STORE_ERROR)
-		try_again(lease, "confirmed", reply);
-}
-
-/*
- * Questions whether leases stand are sent a few at a time. After an outage there is one for each lease, and the beats
- * come behind those that were sent before: sent all at once, tens of thousands take longer than the leases last, each
- * end of the deadline asks for all of them again, and none is ever confirmed.
- */
-#define CONFIRMS_AT_ONCE 64
-
-static void on_confirm(void *arg, const struct store_reply *reply);
-
-static void send_confirm(struct lease *lease)
-{
-	struct keeper *k = lease_keeper(lease);
-	const struct file *file = lease->lock->file;
-
-	k->requests.confirms_sent++;
-	lease->confirm_sent = true;
-	if (lease->forgotten)
-		store_reclaim(k->store, file->name, file->inode, lease->token, lease->fence, &lease->range, on_confirm,
-			      request_new(lease));
-	else
-		store_confirm(k->store, file->name, lease->token, lease->fence, on_confirm, request_new(lease));
-}
-
-/* Not before events are applied that wait: one may say that the lease has gone. */
-void requests_send_confirms(struct keeper *k)
-{
-	while (k->requests.confirms && k->requests.confirms_sent < CONFIRMS_AT_ONCE) {
-		struct lease *lease = k->requests.confirms;
-
-		DL_DELETE2(k->requests.confirms, lease, confirm_prev, confirm_next);
-		lease->confirm_waits = false;
-		lease->requests--;
-		if (lease->state == LEASE_UNSURE)
-			send_confirm(lease);
-	}
-}
-
-static void on_confirm(void *arg, const struct store_reply *reply)
-{
-	struct request *request = arg;
-	struct lease *lease = request->lease;
-	struct keeper *k = lease_keeper(lease);
-	int64_t sent_ns;
-	bool again;
-
-	deadline_notice(k);
-	again = lease->confirm_again && lease->state == LEASE_UNSURE;
-	request_end(request, &sent_ns);
-	k->requests.confirms_sent--;
-	lease->confirm_sent = lease->confirm_again = false;
-	if (!again) {
-		take_confirm(lease, reply, sent_ns);
-	} else {
-		if (reply->status == STORE_OK)
-			deadline_renewed(k, sent_ns);
-		lease_send_confirm(lease);
-	}
+		awaited_try_again(lease, "shrunk to shared", reply);
 	queue_settle(k);
 }
 
 void lease_send_release(struct lease *lease)
 {
 	store_release(lease_keeper(lease)->store, lease->lock->file->name, lease->token, on_release,
-		      request_new(lease));
+		      awaited_new(lease));
 }
 
 void lease_send_shrink(struct lease *lease)
 {
-	store_shrink(lease_keeper(lease)->store, lease->lock->file->name, lease->token, on_shrink, request_new(lease));
-}
-
-void lease_send_confirm(struct lease *lease)
-{
-	struct keeper *k = lease_keeper(lease);
-
-	if (lease->confirm_sent) {
-		lease->confirm_again = true;
-		return;
-	}
-	if (lease->confirm_waits)
-		return;
-	lease->confirm_waits = true;
-	lease->requests++;
-	DL_APPEND2(k->requests.confirms, lease, confirm_prev, confirm_next);
+	store_shrink(lease_keeper(lease)->store, lease->lock->file->name, lease->token, on_shrink, awaited_new(lease));
 }

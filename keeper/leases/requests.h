@@ -1,4 +1,4 @@
-/* A lease's requests to the store and what their answers mean. Loop only. */
+/* A lease is asked for, given back and shrunk: the requests to the store and what their answers mean. Loop only. */
 #ifndef DFLOCK_KEEPER_REQUESTS_H
 #define DFLOCK_KEEPER_REQUESTS_H
 
@@ -7,17 +7,10 @@
 #include <stdint.h>
 #include <sys/types.h>
 
-struct keeper;
 struct lease;
 struct lock;
 struct store_blocker;
 struct store_range;
-
-/* Part of struct keeper: questions whether leases stand. */
-struct requests {
-	struct lease *confirms; /* to be sent */
-	unsigned confirms_sent; /* not answered */
-};
 
 /*
  * A new lease of the lock for a call of this user, asking and in the table, but not asked for yet. 0; -ENOMEM; -errno
@@ -32,10 +25,6 @@ int lease_begin(struct lock *lock, const struct store_range *range, uid_t uid, s
 void lease_acquire(struct lease *lease, const struct store_blocker *silent, size_t silent_count);
 void lease_send_release(struct lease *lease);
 void lease_send_shrink(struct lease *lease);
-/* Asks when no event waits (requests_send_confirms()). */
-void lease_send_confirm(struct lease *lease);
-/* Sends the questions that wait, a few at a time: queue_work.send(). */
-void requests_send_confirms(struct keeper *k);
 
 /* The store has granted an asking lease: LEASE_EV_GRANTED follows. */
 void lease_granted(struct lease *lease, uint64_t fence);

@@ -90,7 +90,7 @@ bool split_on_recall(struct lease *lease, const struct store_range *wanted, bool
 		return false;
 	/* Parts are leases like this one, and it may be shared in a moment, or gone: when it is open again, if it is.
 	 */
-	if (lease->state == LEASE_SHRINKING || lease->state == LEASE_UNSURE)
+	if (lease->state == LEASE_SHRINKING || lease_is_unsure(lease->state))
 		return false;
 	if (ask && lock_in_the_way(lease, wanted, &in_use) > 0) {
 		askers_tell(lease);

@@ -7,6 +7,7 @@
 #include "keeper/leases/keeper.h"
 #include "keeper/guard/table_notes.h"
 #include "keeper/kernel/mounts.h"
+#include "keeper/kernel/refind.h"
 #include "keeper/leases/locks.h"
 #include "keeper/leases/reopen.h"
 #include "keeper/leases/room.h"
@@ -20,14 +21,15 @@ static struct file *take_up_file(struct keeper *k, const struct table_entry *ent
 	int fd = -1;
 
 	/* What nobody relies on is given back without a look at the file. */
-	if (entry->unsure && (!file || file->fd < 0))
-		fd = reopen_at_once(&(struct file_key){.dev = entry->dev, .ino = entry->ino}, local, entry->path);
+	if (entry->unsure && local && (!file || file->fd < 0))
+		fd = refind_at_once(entry->dev, entry->ino, entry->path);
 	return file_get(k, &st, local, entry->path, entry->name, fd, &file) == 0 ? file : NULL;
 }
 
 bool takeup_entry(void *arg, const struct table_entry *entry)
 {
 	struct keeper *k = arg;
+	enum lease_state unsure = entry->forgotten ? LEASE_FORGOTTEN : LEASE_TAKEN_UP;
 	struct file *file = take_up_file(k, entry);
 	struct lease *lease =
 		file ? lease_take_up(&file->locks[entry->range.space], &entry->range, entry->token, entry->uid) : NULL;
@@ -40,8 +42,7 @@ bool takeup_entry(void *arg, const struct table_entry *entry)
 	room_add(lease);
 	lease->fence = entry->fence;
 	lease->slot = entry->slot;
-	lease->state = entry->unsure ? LEASE_UNSURE : LEASE_RELEASING; /* mutant: taken-up */
-	lease_set_forgotten(lease, entry->forgotten);
+	lease_set_state(lease, entry->unsure ? unsure : LEASE_RELEASING); /* mutant: taken-up */
 	if (entry->unsure) {
 		table_set_on_lost(k->table, lease->slot, config_on_lost(k->config, file->path));
 		reopen_file(file);

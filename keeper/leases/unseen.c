@@ -206,9 +206,9 @@ static void say(struct lease *lease, pid_t pid)
 	const struct file *file = lease->lock->file;
 	char who[64] = "a process that the keeper cannot find or may not look into";
 
-	if (lease->unseen_said)
+	if (lease->unseen == UNSEEN_SAID)
 		return;
-	lease->unseen_said = true;
+	lease->unseen = UNSEEN_SAID;
 	if (pid)
 		snprintf(who, sizeof(who), "pid %d, which the keeper may not look into", (int)pid);
 	log_error("%s (%s): its lock is held by %s: it cannot be stopped if the store does not answer, and another "
@@ -263,13 +263,13 @@ static void unseen_look(uv_timer_t *timer)
 	job->work.data = job;
 	k->unseen.due_count = 0;
 	HASH_ITER (hh, k->leases, lease, next) {
-		if (!lease->unseen_due)
+		if (lease->unseen != UNSEEN_DUE)
 			continue;
 		if (job->count == MOST) {
 			k->unseen.due_count++;
 			continue;
 		}
-		lease->unseen_due = false;
+		lease->unseen = UNSEEN_LEFT_ALONE;
 		unseen_add(job, lease);
 	}
 	if (job->count && uv_queue_work(k->loop, &job->work, unseen_work, unseen_looked) == 0) {
@@ -292,9 +292,9 @@ void unseen_due(struct lease *lease)
 {
 	struct keeper *k = lease->lock->file->keeper;
 
-	if (lease->unseen_due || lease->unseen_said || k->leaving)
+	if (lease->unseen != UNSEEN_LEFT_ALONE || k->leaving)
 		return;
-	lease->unseen_due = true;
+	lease->unseen = UNSEEN_DUE;
 	k->unseen.due_count++;
 	if (!k->unseen.looking && !uv_is_active((uv_handle_t *)&k->unseen.timer))
 		unseen_look_in(k, SOON_MS);

@@ -32,12 +32,14 @@ struct old_pins {
 	uv_timer_t timer;
 };
 
+/* Waiting for a lease, for room and for the end of probes may come together: a lease that it joined is asked for while
+ * another opens. So these are fields of their own, and no state. */
 struct waiter {
 	struct lock *lock;        /* NULL: it neither waits nor has a pin, and no other field counts */
 	struct lease *lease;      /* the asking one that it waits for; NULL: none */
 	struct store_range range; /* what it wants */
 	uid_t uid;
-	bool nonblocking;           /* wants an answer now: LOCK_NB, a test */
+	bool nonblocking;           /* constant, as the next: wants an answer now: LOCK_NB, a test */
 	bool may_pass;              /* has record locks of the file already: a kernel would grant it more past others */
 	bool needs_pin;             /* may have one when the probes in its range have ended; none starts before */
 	bool roomless;              /* waits for room for another lease: room.c */

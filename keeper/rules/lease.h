@@ -2,10 +2,10 @@
  * The life of one lease, as a table: (state, event) gives the next state and what is to be done. Pure: no
  * I/O, no clock, no memory; keeper/leases/act.c does what it says.
  *
- *   ASKING ----granted----> HELD <----stands---- UNSURE (after a gap, or from the table)
- *     |                      |  ^                   ^
- *  unwanted       recalled / |  | in use, and       | expired: from every state that is a lease
- *     |           asked /    v  | nobody waits      |
+ *   ASKING ----granted----> HELD <----stopped---- STANDING <----stands---- TAKEN_UP, UNSURE, FORGOTTEN
+ *     |                      |  ^
+ *  unwanted       recalled / |  | in use, and
+ *     |           asked /    v  | nobody waits
  *     |           lingered DRAINING --drained--> PROBING --in use, recalled--> WAITING
  *     |                      ^                      |  \                         |
  *     |                      |     stopped          |   `--needed--> STOPPING <--+ needed
@@ -14,9 +14,18 @@
  *  RELEASING <--------------------------------------+-----------> SHRINKING --shrunk--> HELD
  *     `--released--> ENDED
  *
+ *   from every state that is a lease:  expired ----> UNSURE       forgotten ----> FORGOTTEN
+ *   in both orders: the lease is lost  UNSURE --forgotten--> ENDED    FORGOTTEN --expired--> ENDED
+ *
  * Closed to newcomers from DRAINING on. DRAINING: pins are still out. PROBING: a probe asks the kernel
  * whether anybody has the lock. WAITING: somebody has, and the probe waits for the end of it. STOPPING: the probe
  * was told to stop since a caller who already has something under the lease must be let in.
+ *
+ * Four states are unsure (lease_is_unsure()): the store has to say that the lease stands. They differ in what a loss of
+ * the store's memory means. Before the host's deadline no other host can have had the lease, so it is put back
+ * (TAKEN_UP, STANDING; FORGOTTEN waits for it). Past the deadline nobody can tell which host had it since the store
+ * lost its memory: then it is lost (UNSURE; FORGOTTEN when the deadline passes). STANDING: the store has said so,
+ * and a probe from before has not ended yet; over an open lease none may run.
  *
  * Why a lease is never given back while a local process relies on it (promise 2): a process relies on a kernel lock
  * only if it took it while it had a pin, and before the pin's end. Pins are given in HELD and DRAINING only, and PROBING
@@ -43,7 +52,10 @@ enum lease_state {
 	LEASE_STOPPING,  /* closed; the probe was told to stop */
 	LEASE_SHRINKING, /* shrink sent; the probe holds the shared kernel lock */
 	LEASE_RELEASING, /* release sent */
-	LEASE_UNSURE,    /* closed until the store says that the token stands */
+	LEASE_TAKEN_UP, /* closed; of an earlier keeper, before its deadline: until the store says that the token stands */
+	LEASE_UNSURE,    /* closed; the host's deadline has passed: ditto */
+	LEASE_FORGOTTEN, /* closed; the store lost its memory before the deadline: until it is put back */
+	LEASE_STANDING,  /* closed; the store says that it stands: until no probe runs */
 	LEASE_ENDED,
 	LEASE_STATES
 };
@@ -62,16 +74,16 @@ enum lease_event {
 	LEASE_EV_IN_USE,     /* somebody has it, and another host waits for the lease */
 	LEASE_EV_KEPT,       /* somebody has it, and nobody waits */
 	LEASE_EV_NEEDED,     /* a caller who already has something under it wants more */
-	LEASE_EV_STOPPED,    /* the probe stopped without the kernel lock */
+	LEASE_EV_STOPPED,    /* the probe stopped without the kernel lock, or none runs */
 	LEASE_EV_SUPERSEDED, /* another lease of this host covers it */
 	LEASE_EV_RELEASED,   /* the store acknowledged the release */
 	LEASE_EV_SHRUNK,     /* the store acknowledged the shrink */
 	LEASE_EV_UP,         /* the store is reachable again: what was under way may be lost */
 	LEASE_EV_EXPIRED,    /* the host's deadline has passed */
-	LEASE_EV_STANDS,     /* the store says that token and fence stand */
+	LEASE_EV_STANDS,     /* the store says that token and fence stand, or has it back */
 	LEASE_EV_UNSHRUNK,   /* ... in another mode: exclusive, though it was to be shrunk */
 	LEASE_EV_GONE,       /* the store says that they do not */
-	LEASE_EV_FORGOTTEN,  /* the store lost its memory; the host's deadline has not passed */
+	LEASE_EV_FORGOTTEN, /* the store lost its memory; raised after LEASE_EV_EXPIRED if the deadline has passed, too */
 	LEASE_EVENTS
 };
 
@@ -84,12 +96,13 @@ enum lease_action {
 	LEASE_DO_RELEASE = 1 << 4,    /* send release */
 	LEASE_DO_SHRINK = 1 << 5,     /* send shrink */
 	LEASE_DO_CONFIRM = 1 << 6, /* ask whether token and fence stand, or put it back if the store has forgotten it */
-	LEASE_DO_TELL_IN_USE = 1 << 7, /* answer those who asked */
-	LEASE_DO_LOST = 1 << 8,        /* report: it was lost */
-	LEASE_DO_OPEN = 1 << 9,        /* it is open: a recall that is not served yet closes it again */
-	LEASE_DO_SERVE = 1 << 10,      /* look at the callers of this lock again */
-	LEASE_DO_CLOSE = 1 << 11,      /* LEASE_EV_DRAINED when there are no pins */
-	LEASE_DO_PROBE = 1 << 12,      /* start a probe */
+	LEASE_DO_TELL_IN_USE = 1 << 7,  /* answer those who asked */
+	LEASE_DO_LOST = 1 << 8,         /* report: it was lost */
+	LEASE_DO_OPEN = 1 << 9,         /* it is open: a recall that is not served yet closes it again */
+	LEASE_DO_SERVE = 1 << 10,       /* look at the callers of this lock again */
+	LEASE_DO_CLOSE = 1 << 11,       /* LEASE_EV_DRAINED when there are no pins */
+	LEASE_DO_PROBE = 1 << 12,       /* start a probe */
+	LEASE_DO_AWAIT_PROBE = 1 << 13, /* LEASE_EV_STOPPED when no probe runs */
 };
 
 struct lease_step {
@@ -106,5 +119,7 @@ const char *lease_event_name(enum lease_event event);
 
 /* Does the store take this for a lease of ours (as far as we know)? */
 bool lease_is_ours(enum lease_state state);
+/* ... and must it be asked first whether it stands? */
+bool lease_is_unsure(enum lease_state state);
 
 #endif

@@ -41,7 +41,7 @@ SIMULATOR = {
     "nobody is frozen": [condition("freeze", "false")],
     "holders go on before the leases are confirmed": [put("thaw", "!slots_any(freeze->table, SLOTS_DUE)", "true")],
     "holders of lost leases go on": [condition("lost", "true")],
-    "put back after the deadline": [condition("grace-too-late", "false"), put("grace-lapsed", "lease->lapsed", "false")],
+    "put back after the deadline": [step("UNSURE", "FORGOTTEN", "FORGOTTEN", "LEASE_DO_CONFIRM"), step("FORGOTTEN", "EXPIRED", "FORGOTTEN", "0")],
     "a fence is not compared": [put("confirm", " and number(lease.fence) == ARGV[4]", "")],
     "what an old snapshot says of a lease is put back": [condition("reclaim-shared", "false")],
     "a lost memory under standing connections never opens": [skip("grace-timer")],
@@ -63,7 +63,7 @@ RARE = {"the page says for a second that leases are sure", "a fence is not compa
 
 # A keeper that ..., found by random sequences of calls: model/test_model.py.
 MODEL = {
-    "grants everything": [become("serve-new", "s->state = SESSION_PINNED; session_grant(s, clock_now_ns() + NS_PER_MS * 1000, 1);")],
+    "grants everything": [become("serve-new", "session_enter(s, SESSION_PINNED); session_grant(s, clock_now_ns() + NS_PER_MS * 1000, 1);")],
     "gives back what is in use": [condition("record-free", "true")],
     "thinks that shared and exclusive get along": SIMULATOR["shared and exclusive get along"],
     "knows no deadlock": [condition("chase", "true")],

@@ -432,8 +432,8 @@ static void clear_runtime_dir(const struct host *host)
 	struct dirent *d;
 
 	while (dir && (d = readdir(dir)))
-		if (d->d_name[0] != '.' && unlinkat(host->dir_fd, d->d_name, 0) != 0 &&
-		    unlinkat(host->dir_fd, d->d_name, AT_REMOVEDIR) != 0)
+		if (d->d_name[0] != '.' &&
+		    unlinkat(host->dir_fd, d->d_name, d->d_type == DT_DIR ? AT_REMOVEDIR : 0) != 0)
 			sim_fail("%s/%s: %s", host->run, d->d_name, strerror(errno));
 	if (!dir || closedir(dir) != 0)
 		sim_fail("%s: %s", host->run, strerror(errno));

@@ -10,7 +10,7 @@
 
 #include "keeper/rules/lease.h"
 
-#define ACTIONS 14 /* of enum lease_action */
+#define ACTIONS 15 /* of enum lease_action */
 
 static struct lease_step (*step_of)(enum lease_state state, enum lease_event event) = lease_step;
 static bool named[LEASE_STATES][LEASE_EVENTS];
@@ -48,7 +48,10 @@ static const unsigned entering[LEASE_STATES] = {
 	[LEASE_STOPPING] = LEASE_DO_STOP_PROBE,
 	[LEASE_SHRINKING] = LEASE_DO_SHARE | LEASE_DO_SHRINK,
 	[LEASE_RELEASING] = LEASE_DO_RETURN | LEASE_DO_RELEASE,
+	[LEASE_TAKEN_UP] = LEASE_DO_CONFIRM,
 	[LEASE_UNSURE] = LEASE_DO_CONFIRM,
+	[LEASE_FORGOTTEN] = LEASE_DO_CONFIRM,
+	[LEASE_STANDING] = LEASE_DO_AWAIT_PROBE,
 };
 
 #define LOSE (LEASE_DO_LOST | LEASE_DO_SERVE)
@@ -59,28 +62,38 @@ static bool is_probed(enum lease_state state)
 	return state == LEASE_PROBING || state == LEASE_WAITING || state == LEASE_STOPPING;
 }
 
+/* A probe that has not been told to stop. */
+static unsigned end_probe(enum lease_state s)
+{
+	return s == LEASE_PROBING || s == LEASE_WAITING ? LEASE_DO_STOP_PROBE : 0;
+}
+
 static void law_deadline(enum lease_state s)
 {
 	static const char law[] = "past the deadline the store must confirm, and no probe goes on";
-	unsigned end_probe = s == LEASE_PROBING || s == LEASE_WAITING ? LEASE_DO_STOP_PROBE : 0;
 
 	if (!lease_is_ours(s) || s == LEASE_UNSURE)
 		expect_nothing(law, s, LEASE_EV_EXPIRED);
+	else if (s == LEASE_FORGOTTEN) /* nobody can tell which host had it since */
+		expect_step(law, s, LEASE_EV_EXPIRED, LEASE_ENDED, LOSE);
+	else if (s == LEASE_TAKEN_UP) /* asked about already */
+		expect_step(law, s, LEASE_EV_EXPIRED, LEASE_UNSURE, 0);
 	else
-		expect_step(law, s, LEASE_EV_EXPIRED, LEASE_UNSURE, end_probe | LEASE_DO_CONFIRM);
+		expect_step(law, s, LEASE_EV_EXPIRED, LEASE_UNSURE, end_probe(s) | LEASE_DO_CONFIRM);
 }
 
 static void law_lost_memory(enum lease_state s)
 {
 	static const char law[] = "what the store has forgotten is put back, asked for again, or needs no release";
-	struct lease_step expired = step_of(s, LEASE_EV_EXPIRED);
 
 	if (s == LEASE_ASKING)
 		expect_step(law, s, LEASE_EV_FORGOTTEN, s, LEASE_DO_ACQUIRE);
 	else if (s == LEASE_RELEASING)
 		expect_step(law, s, LEASE_EV_FORGOTTEN, LEASE_ENDED, LEASE_DO_SERVE);
+	else if (s == LEASE_UNSURE) /* nobody can tell which host had it before */
+		expect_step(law, s, LEASE_EV_FORGOTTEN, LEASE_ENDED, LOSE);
 	else if (lease_is_ours(s))
-		expect_step(law, s, LEASE_EV_FORGOTTEN, LEASE_UNSURE, expired.actions | LEASE_DO_CONFIRM);
+		expect_step(law, s, LEASE_EV_FORGOTTEN, LEASE_FORGOTTEN, end_probe(s) | LEASE_DO_CONFIRM);
 	else
 		expect_nothing(law, s, LEASE_EV_FORGOTTEN);
 }
@@ -95,7 +108,9 @@ static void law_sent_again(enum lease_state s)
 		break;
 	case LEASE_SHRINKING:
 	case LEASE_RELEASING:
+	case LEASE_TAKEN_UP:
 	case LEASE_UNSURE:
+	case LEASE_FORGOTTEN:
 		expect_step(law, s, LEASE_EV_UP, s, entering[s]);
 		break;
 	default:
@@ -123,6 +138,8 @@ static void law_probe_stopped(enum lease_state s)
 	if (is_probed(s)) /* the probe was stopped for a caller, which is served now */
 		expect_step(law, s, LEASE_EV_STOPPED, LEASE_DRAINING,
 			    LEASE_DO_CLOSE | (s == LEASE_STOPPING ? LEASE_DO_SERVE : 0));
+	else if (s == LEASE_STANDING) /* it waited for that alone */
+		expect_step(law, s, LEASE_EV_STOPPED, LEASE_HELD, entering[LEASE_HELD]);
 	else
 		expect_nothing(law, s, LEASE_EV_STOPPED);
 }
@@ -131,12 +148,23 @@ static void law_gone(enum lease_state s)
 {
 	static const char law[] = "a lease that has gone is lost, once the store was asked about it";
 
-	if (s == LEASE_UNSURE)
-		expect_step(law, s, LEASE_EV_GONE, LEASE_ENDED, LOSE);
-	else if (s == LEASE_SHRINKING)
+	if (lease_is_unsure(s) || s == LEASE_SHRINKING)
 		expect_step(law, s, LEASE_EV_GONE, LEASE_ENDED, LOSE);
 	else
 		expect_nothing(law, s, LEASE_EV_GONE);
+}
+
+static void law_confirmed(enum lease_state s)
+{
+	static const char law[] = "what the store was asked about stands, or is shrunk once more";
+
+	if (lease_is_unsure(s) && s != LEASE_STANDING) {
+		expect_step(law, s, LEASE_EV_STANDS, LEASE_STANDING, entering[LEASE_STANDING]);
+		expect_step(law, s, LEASE_EV_UNSHRUNK, LEASE_SHRINKING, entering[LEASE_SHRINKING]);
+	} else {
+		expect_nothing(law, s, LEASE_EV_STANDS);
+		expect_nothing(law, s, LEASE_EV_UNSHRUNK);
+	}
 }
 
 static void law_wanted_elsewhere(enum lease_state s)
@@ -173,8 +201,6 @@ static const struct {
 	{LEASE_WAITING, LEASE_EV_SUPERSEDED, LEASE_STOPPING, 0},
 	{LEASE_SHRINKING, LEASE_EV_SHRUNK, LEASE_HELD, 0},
 	{LEASE_RELEASING, LEASE_EV_RELEASED, LEASE_ENDED, LEASE_DO_SERVE},
-	{LEASE_UNSURE, LEASE_EV_STANDS, LEASE_HELD, 0},
-	{LEASE_UNSURE, LEASE_EV_UNSHRUNK, LEASE_SHRINKING, 0},
 };
 
 static void expect_rows(void)
@@ -204,8 +230,15 @@ static void expect_promises(enum lease_state s, enum lease_event e)
 		       "a lease that was to be released never opens again", s, e);
 	if (lease_is_ours(s) && step.next == LEASE_ENDED)
 		expect(step.actions & LEASE_DO_LOST, "a loss is reported", s, e);
-	if (s == LEASE_UNSURE && step.next == LEASE_HELD)
-		expect(e == LEASE_EV_STANDS, "an unsure lease opens when the store has confirmed it", s, e);
+	if (lease_is_unsure(s) && step.next == LEASE_HELD)
+		expect(s == LEASE_STANDING && e == LEASE_EV_STOPPED,
+		       "an unsure lease opens when the store has confirmed it and no probe runs", s, e);
+	if (step.next == LEASE_STANDING && s != LEASE_STANDING)
+		expect(e == LEASE_EV_STANDS, "the store alone says that a lease stands", s, e);
+	if (s == LEASE_UNSURE)
+		expect(step.next != LEASE_FORGOTTEN, "past the deadline nothing is put back", s, e);
+	if (s == LEASE_FORGOTTEN)
+		expect(step.next != LEASE_UNSURE, "what is forgotten is put back before the deadline, or lost", s, e);
 	if (e == LEASE_EV_EXPIRED)
 		expect(step.next != LEASE_HELD, "nothing is open past the deadline", s, e);
 }
@@ -225,6 +258,7 @@ static const char *find_wrong(void)
 		law_probe_result(s);
 		law_probe_stopped(s);
 		law_gone(s);
+		law_confirmed(s);
 		law_wanted_elsewhere(s);
 	}
 	expect_rows();
@@ -296,6 +330,10 @@ START_TEST(a_broken_promise_is_named)
 		{LEASE_PROBING, LEASE_EV_FREE, {LEASE_RELEASING, LEASE_DO_RELEASE}, "the table says"},
 		{LEASE_RELEASING, LEASE_EV_GRANTED, {LEASE_HELD, LEASE_DO_OPEN}, "a lease that was to be released"},
 		{LEASE_UNSURE, LEASE_EV_UP, {LEASE_HELD, LEASE_DO_OPEN}, "an unsure lease"},
+		{LEASE_UNSURE, LEASE_EV_STANDS, {LEASE_HELD, LEASE_DO_OPEN}, "an unsure lease"},
+		{LEASE_UNSURE, LEASE_EV_UP, {LEASE_STANDING, LEASE_DO_AWAIT_PROBE}, "the store alone"},
+		{LEASE_UNSURE, LEASE_EV_FORGOTTEN, {LEASE_FORGOTTEN, LEASE_DO_CONFIRM}, "past the deadline"},
+		{LEASE_FORGOTTEN, LEASE_EV_EXPIRED, {LEASE_UNSURE, LEASE_DO_CONFIRM}, "what is forgotten"},
 		{LEASE_DRAINING, LEASE_EV_EXPIRED, {LEASE_HELD, LEASE_DO_CONFIRM}, "nothing is open"},
 		{LEASE_WAITING, LEASE_EV_GONE, {LEASE_ENDED, LEASE_DO_SERVE}, "a loss is reported"},
 	};
