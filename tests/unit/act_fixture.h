@@ -1,5 +1,5 @@
 /*
- * For the tests of keeper/leases/act.c: a keeper with one file. The queue, the leases and the callers are real; the table, the
+ * For the tests of keeper/leases/act.c and recall.c: a keeper with one file. The queue, the leases and the callers are real; the table, the
  * page, the requests of the store and the probes are here, and write down what they are told.
  */
 #ifndef DFLOCK_TESTS_UNIT_ACT_FIXTURE_H
@@ -16,6 +16,7 @@
 #include "keeper/guard/table_notes.h"
 #include "keeper/leases/answers.h"
 #include "keeper/leases/askers.h"
+#include "keeper/leases/confirm.h"
 #include "keeper/leases/inquiry.h"
 #include "keeper/leases/keeper.h"
 #include "keeper/leases/leasepage.h"
@@ -23,6 +24,7 @@
 #include "keeper/leases/lost.h"
 #include "keeper/leases/probing.h"
 #include "keeper/leases/queue.h"
+#include "keeper/leases/recall.h"
 #include "keeper/leases/reopen.h"
 #include "keeper/leases/requests.h"
 #include "keeper/leases/room.h"
@@ -160,7 +162,7 @@ void lease_send_confirm(struct lease *lease)
 	say("confirm");
 }
 
-void requests_send_confirms(struct keeper *keeper)
+void confirm_send_waiting(struct keeper *keeper)
 {
 	(void)keeper;
 }

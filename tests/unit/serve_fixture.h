@@ -1,5 +1,5 @@
 /*
- * For the tests of keeper/callers/serve.c: a keeper with one file, and two callers. Session, answers, queue and leases are real;
+ * For the tests of keeper/callers/serve.c and waiting.c: a keeper with one file, and two callers. Session, answers, queue and leases are real;
  * the store, the deadline, the probes and the room for leases are here.
  */
 #ifndef DFLOCK_TESTS_UNIT_SERVE_FIXTURE_H
@@ -311,11 +311,14 @@ static inline void check_pinned(struct caller *c)
 	ck_assert_uint_eq(pinned_until, (uint64_t)c->s.waiter.pin_until_ns);
 }
 
+/* Its timer runs out now. */
 static inline void ring(struct caller *c)
 {
-	uv_timer_stop(&c->s.timer);
-	serve_timeout(&c->s);
-	queue_settle(&k);
+	uv_timer_set_repeat(&c->s.timer, 1);
+	ck_assert_int_eq(uv_timer_again(&c->s.timer), 0);
+	uv_timer_set_repeat(&c->s.timer, 0);
+	while (uv_is_active((uv_handle_t *)&c->s.timer) && uv_timer_get_due_in(&c->s.timer) <= 1)
+		uv_run(&loop, UV_RUN_NOWAIT); /* which does not wait for the next one */
 }
 
 static inline void serve_again(void)

@@ -1,4 +1,4 @@
-/* keeper/leases/act.c: leases that another host wants, and leases that nobody uses. */
+/* keeper/leases/recall.c, act.c: leases that another host wants, and leases that nobody uses. */
 #include "tests/unit/act_fixture.h"
 
 /* --- recalls --- */

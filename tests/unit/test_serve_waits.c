@@ -1,4 +1,4 @@
-/* keeper/callers/serve.c: callers that wait for a store that is away, or for the answers of other hosts. */
+/* keeper/callers/waiting.c, serve.c: callers that wait for a store that is away, or for the answers of other hosts. */
 #include "tests/unit/serve_fixture.h"
 
 /* --- no store --- */
