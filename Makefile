@@ -132,7 +132,7 @@ sim-long: ## the same for an hour, with schedules that differ every day
 	$(MAKE) sim SIM_SECONDS=$(or $(SIM_SECONDS),3600) SIM_FROM=$$(date +%Y%m%d000000)
 sim-mutants: $(BUILD)/tests/sim/sim ## build the product with one mistake at a time; the simulator must find each (M="NAME" ...)
 	/usr/bin/python3 tests/sim/mutants.py $(BUILD) $(M)
-PYTEST := PYTHONDONTWRITEBYTECODE=1 DFLOCK_BUILD=$(abspath $(BUILD)) /usr/bin/python3 -m pytest -q
+PYTEST := PYTHONDONTWRITEBYTECODE=1 DFLOCK_BUILD=$(abspath $(BUILD)) /usr/bin/python3 -m pytest -q -rs
 # They wait for something most of the time (a quarter of a minute of CPU a minute), so several run at a time for each processor. A test that fails then, on a machine that has too much to do, is run
 # once more, alone, and must pass; the output names it. Those that cannot share the machine are marked "alone"; so is the fault run.
 PARALLEL = { $(PYTEST) -o cache_dir=$(abspath $(BUILD))/pytest -n $(or $(JOBS),$(shell expr $$(nproc) \* 3)) $(1) || \

@@ -146,10 +146,10 @@ static int ask_receive(struct ask *ask, struct wire_reply *reply, int *memfd, ch
 	if (n < 0 && errno == EAGAIN)
 		return ask_fail(why, ETIMEDOUT, "the keeper (pid %d) has not answered for %d s; its log may say why",
 				(int)ask->pid, ask->deadline_s);
-	if (n < 0)
+	if (n < 0 && errno != ECONNRESET)
 		return ask_fail(why, errno, "cannot receive the keeper's answer: %s", strerror(errno));
-	*memfd = ask_take_descriptor(&message);
-	if (n == 0)
+	*memfd = n < 0 ? -1 : ask_take_descriptor(&message);
+	if (n <= 0)
 		return ask_fail(why, ECONNRESET,
 				"the keeper (pid %d) closed the connection instead of answering; its log says why",
 				(int)ask->pid);
@@ -186,8 +186,15 @@ int ask_question(struct ask *ask, enum wire_op op, const struct place *place, in
 		(void)place_config_id(place->config, &request.config);
 		request.config_path = leases_hash(place->config);
 	}
-	if (send(ask->fd, &request, sizeof(request), MSG_NOSIGNAL) != sizeof(request))
-		return ask_fail(why, errno, "cannot ask the keeper (pid %d): %s", (int)ask->pid, strerror(errno));
+	ret = send(ask->fd, &request, sizeof(request), MSG_NOSIGNAL) == sizeof(request) ? 0 : errno;
+	if (ret == EPIPE || ret == ECONNRESET)
+		return ask_fail(
+			why, ECONNRESET,
+			"the keeper (pid %d) closed the connection before it was asked: it has ended, or serves "
+			"too many; try again",
+			(int)ask->pid);
+	if (ret)
+		return ask_fail(why, ret, "cannot ask the keeper (pid %d): %s", (int)ask->pid, strerror(ret));
 	ret = ask_receive(ask, &reply, &fd, why);
 	if (!ret && reply.verdict == WIRE_REFUSED)
 		ret = ask_fail(why, ENOLCK, "%s",

@@ -65,9 +65,10 @@ static void check_config(struct doctor *d)
 		doctor_find(d, FINDING_PROBLEM,
 			    "there is no configuration, so nothing is protected; write ~/.config/dflock.conf or "
 			    "/etc/dflock.conf (see dflock.conf(5)), or set DFLOCK_CONFIG");
-	else if (config_load(d->place.config, &d->config, why, sizeof(why)))
-		doctor_find(d, FINDING_PROBLEM, "%s; until this is mended every lock is refused", why);
-	else if (!d->config->rule_count)
+	else if (config_load(d->place.config, &d->config, why, sizeof(why))) {
+		if (!doctor_keeper_reads(d, why))
+			doctor_find(d, FINDING_PROBLEM, "%s; until this is mended every lock is refused", why);
+	} else if (!d->config->rule_count)
 		doctor_find(d, FINDING_WARNING, "the configuration %s protects nothing; add rules to `protect`",
 			    d->place.config);
 	else
@@ -78,9 +79,8 @@ static void check_config(struct doctor *d)
 static void check_program(struct doctor *d, const char *name)
 {
 	static const enum finding levels[] = {
-		[REACH_YES] = FINDING_OK,         [REACH_DOUBTFUL] = FINDING_WARNING,
-		[REACH_NO] = FINDING_PROBLEM,     [REACH_NOT_FOUND] = FINDING_PROBLEM,
-		[REACH_CANNOT] = FINDING_PROBLEM,
+		[REACH_YES] = FINDING_OK,     [REACH_ITSELF] = FINDING_WARNING,    [REACH_DOUBTFUL] = FINDING_WARNING,
+		[REACH_NO] = FINDING_PROBLEM, [REACH_NOT_FOUND] = FINDING_PROBLEM, [REACH_CANNOT] = FINDING_PROBLEM,
 	};
 	struct program program;
 	char shim[PATH_MAX];

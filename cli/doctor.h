@@ -2,6 +2,8 @@
 #ifndef DFLOCK_CLI_DOCTOR_H
 #define DFLOCK_CLI_DOCTOR_H
 
+#include <stdbool.h>
+
 #include "cli/cli.h"
 #include "config/config.h"
 #include "wire/place.h"
@@ -17,6 +19,11 @@ struct doctor {
 /* Prints one line: what was found and, unless it is in order, what to do. (doctor_find.c) */
 void doctor_find(struct doctor *d, enum finding level, const char *format, ...) __attribute__((format(printf, 3, 4)));
 
+/*
+ * doctor_keeper.c. This user cannot read the whole configuration (why), for example the password's file. Is there a keeper
+ * of another user, the system's, that goes by this file? Then programs need not read it, and that is the finding.
+ */
+bool doctor_keeper_reads(struct doctor *d, const char *why);
 /* doctor_keeper.c: runtime directory, keeper, which configuration it has, store. May start a keeper. */
 void doctor_keeper(struct doctor *d);
 /* doctor_replicas.c: sentinels, the master's replicas. Waits for their answers. */

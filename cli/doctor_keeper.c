@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "cli/ask.h"
+#include "cli/elsewhere.h"
 #include "cli/field.h"
 #include "cli/show.h"
 #include "cli/start.h"
@@ -39,16 +40,46 @@ static void check_runtime_dir(struct doctor *d)
 		doctor_find(d, FINDING_WARNING, "%s: another name is used instead", why);
 }
 
+/* Do these two paths lead to one file? It need not be readable. */
+static bool is_same_config(const char *one, const char *other)
+{
+	struct wire_config_id mine, theirs;
+
+	return !strcmp(one, other) || (!place_config_id(one, &theirs) && !place_config_id(other, &mine) &&
+				       mine.dev == theirs.dev && mine.ino == theirs.ino);
+}
+
+bool doctor_keeper_reads(struct doctor *d, const char *why)
+{
+	char ignored[CLI_LINE_BYTES];
+	json_t *status = NULL;
+	struct ask ask;
+	bool reads;
+
+	if (ask_connect(&d->place, &ask, ignored))
+		return false;
+	if (ask.uid != geteuid())
+		status = store_await(&ask, &d->place, ignored);
+	reads = status && is_same_config(field_text(status, "config"), d->place.config) &&
+		!*field_text(json_object_get(status, "rules"), "why");
+	if (reads)
+		doctor_find(d, FINDING_OK,
+			    "the keeper of uid %u goes by the configuration %s, and has %" PRId64
+			    " rules. This user cannot read all of it (%s), and need not; `dflock doctor` as that user "
+			    "looks at the rules and the store, too",
+			    (unsigned)ask.uid, d->place.config, field_number(json_object_get(status, "rules"), "count"),
+			    why);
+	json_decref(status);
+	ask_close(&ask);
+	return reads;
+}
+
 static void check_same_config(struct doctor *d, const json_t *status)
 {
 	const json_t *rules = json_object_get(status, "rules");
 	const char *keepers = field_text(status, "config");
-	struct wire_config_id mine, theirs;
-	bool same = !strcmp(keepers, d->place.config) ||
-		    (!place_config_id(keepers, &theirs) && !place_config_id(d->place.config, &mine) &&
-		     mine.dev == theirs.dev && mine.ino == theirs.ino);
 
-	if (!same)
+	if (!is_same_config(keepers, d->place.config))
 		doctor_find(d, FINDING_PROBLEM,
 			    "the keeper goes by the configuration %s and programs by %s, so that their locks are "
 			    "refused; set DFLOCK_CONFIG to the former, or DFLOCK_RUNTIME_DIR to have a keeper of "
@@ -168,6 +199,8 @@ void doctor_keeper(struct doctor *d)
 		check_store(d, status);
 	else
 		doctor_find(d, FINDING_PROBLEM, "the keeper (pid %d): %s", (int)ask.pid, why);
+	if (status && field_flag(json_object_get(status, "store"), "up"))
+		elsewhere_doctor(d, json_object_get(status, "elsewhere"));
 	json_decref(status);
 	ask_close(&ask);
 }

@@ -102,7 +102,8 @@ enum files_locks files_judge(const char *type, const char *options, char line[FI
 
 	for (size_t i = 0; i < sizeof(local) / sizeof(local[0]); i++)
 		if (!strcmp(type, local[i])) {
-			snprintf(line, FILES_LINE_BYTES, "%s, locks are local", type);
+			snprintf(line, FILES_LINE_BYTES,
+				 "%s: its own locks hold on this machine only, those under dflock on all hosts", type);
 			return FILES_LOCAL;
 		}
 	if (!strcmp(type, "nfs") || !strcmp(type, "nfs4"))
@@ -129,7 +130,8 @@ enum files_locks files_judge(const char *type, const char *options, char line[FI
 			 strcmp(type, "autofs") ? "" : " or have it mounted");
 		return FILES_UNFIT;
 	}
-	snprintf(line, FILES_LINE_BYTES, "%s, of which dflock knows nothing; locks are probably local", type);
+	snprintf(line, FILES_LINE_BYTES,
+		 "%s, of which dflock knows nothing: its own locks probably hold on this machine only", type);
 	return FILES_UNKNOWN;
 }
 

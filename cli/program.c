@@ -261,20 +261,29 @@ out:
 		close(shim_fd);
 }
 
+static void examine_file(const char *path, const char *shim, int depth, bool deep, struct program *out);
+
 /* For programs whose names tell what they do with the environment. option: the option that it is started with;
  * NULL: any. */
-static bool examine_wrapper(const char *path, const char *option, struct program *out)
+static bool examine_wrapper(const char *path, const char *option, const char *shim, struct program *out)
 {
 	const struct wrapper *w = wrappers_find(path);
 
 	if (!w || (option && !w->always && !wrappers_cleans_with(w, option)))
 		return false;
+	if (wrappers_takes_locks(w)) {
+		examine_file(path, shim, 0, true, out);
+		if (out->reach == REACH_YES)
+			say(out, REACH_ITSELF,
+			    "%s: the preload reaches it, but %s, so that the locks of what it starts are not "
+			    "protected; %s",
+			    path, w->reason, w->instead);
+		return true;
+	}
 	say(out, w->always ? REACH_NO : REACH_DOUBTFUL, "%s: %s, so that the locks of what it starts %s protected; %s",
 	    path, w->reason, w->always || option ? "are not" : "may not be", w->instead);
 	return true;
 }
-
-static void examine_file(const char *path, const char *shim, int depth, bool deep, struct program *out);
 
 /* What the text of a shell script says about the programs that it starts. *out holds the result for the
  * interpreter, and gets worse if the preload does not reach one of these programs. */
@@ -298,7 +307,7 @@ static void examine_commands(const char *path, int fd, const char *shim, struct 
 			    "%s: it cannot be told what it starts in line %d; ask for that program", path, c->line);
 		} else if (c->program[0] && program_find(c->program, found) == 0) {
 			*inner = (struct program){.reach = REACH_YES};
-			if (!examine_wrapper(found, c->option, inner))
+			if (!examine_wrapper(found, c->option, shim, inner))
 				examine_file(found, shim, 1, c->exec, inner);
 			if (inner->reach != REACH_YES && inner->reach != REACH_NOT_FOUND) {
 				say(out, c->exec ? inner->reach : REACH_DOUBTFUL, "%.1024s starts, in line %d: %.4096s",
@@ -337,7 +346,7 @@ static void examine_script(const char *path, int fd, const struct script_first *
 		}
 		by = found;
 	}
-	if (!examine_wrapper(by, "", out))
+	if (!examine_wrapper(by, "", shim, out))
 		examine_file(by, shim, depth + 1, deep, out);
 	if (out->reach == REACH_YES && script_is_shell(by) && depth == 0)
 		examine_commands(path, fd, shim, out);
@@ -394,7 +403,7 @@ void program_examine_job(const char *name, char *const arguments[], const char *
 		    ret == -EACCES ? "; is it a file, and executable (chmod +x)?" : "");
 		return;
 	}
-	if (!examine_wrapper(out->path, arguments ? cleaning_option(out->path, arguments) : NULL, out))
+	if (!examine_wrapper(out->path, arguments ? cleaning_option(out->path, arguments) : NULL, shim, out))
 		examine_file(out->path, shim, 0, true, out);
 }
 

@@ -9,6 +9,7 @@
 
 enum reach {
 	REACH_YES,       /* as far as the file tells */
+	REACH_ITSELF,    /* it takes locks, which are protected; those of what it starts are not */
 	REACH_DOUBTFUL,  /* loaded, but locks may be taken past it, or that cannot be found out */
 	REACH_NO,        /* it runs, unprotected, or fails to start with the preload */
 	REACH_NOT_FOUND, /* no such program: execvp() would fail with ENOENT */

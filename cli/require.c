@@ -71,8 +71,8 @@ static bool status_is_fit(const json_t *status, const struct place *place, char 
 			 "the store %s is in grace and grants no new locks: wait, or see `dflock init`",
 			 field_text(store, "server"));
 	else if (*error && !field_flag(store, "up"))
-		snprintf(why, CLI_LINE_BYTES, "the store %s is not reachable: %s; see `dflock doctor`",
-			 field_text(store, "server"), error);
+		snprintf(why, CLI_LINE_BYTES, "the store %s %s: %s; see `dflock doctor`", field_text(store, "server"),
+			 field_text(store, "trouble"), error);
 	return !*why && field_flag(store, "up");
 }
 

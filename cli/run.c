@@ -85,13 +85,15 @@ static int examine(const struct run_options *options, const char *shim)
 	char why[CLI_LINE_BYTES];
 
 	program_examine_job(options->job[0], options->job, shim, &program);
+	if (program.reach == REACH_ITSELF)
+		cli_error("warning: %s", program.line);
 	if (program.reach == REACH_NO || program.reach == REACH_DOUBTFUL)
 		cli_error("%s%s", options->require ? "not started: " : "warning: ", program.line);
 	if (!options->require)
 		return 0;
 	if (program.reach == REACH_NO || program.reach == REACH_DOUBTFUL)
 		return CLI_RUN_UNFIT;
-	if (program.reach != REACH_YES)
+	if (program.reach != REACH_YES && program.reach != REACH_ITSELF)
 		return 0; /* execvp() says why, as ever */
 	cli_place(&place, NULL);
 	if (require_fit(&place, options->file, why))

@@ -8,7 +8,7 @@
 #include <string.h>
 
 #include "cli/ask.h"
-#include "cli/field.h"
+#include "cli/show.h"
 #include "cli/status.h"
 
 static const char status_doc[] =
@@ -16,7 +16,11 @@ static const char status_doc[] =
 	"for the whole cluster which hosts hold and await which locks. Lock names that only silent hosts have are "
 	"shown only with --all.\v"
 	"The exit status is 0, also if no keeper runs (then this host holds nothing), and 1 if the keeper could not "
-	"be asked.";
+	"be asked. With --check it is 0 if all is well, 1 for what may surprise (leases were lost, older rules are in "
+	"force, grace), and 2 if locks are refused, processes are frozen or the keeper could not be asked.";
+
+#define WATCH_S     2
+#define WATCH_MAX_S 3600
 
 static error_t status_parse(int key, char *arg, struct argp_state *state)
 {
@@ -29,6 +33,18 @@ static error_t status_parse(int key, char *arg, struct argp_state *state)
 	case 'a':
 		options->all = true;
 		return 0;
+	case 'c':
+		options->check = true;
+		return 0;
+	case 'w':
+		options->watch_s = arg ? atoi(arg) : WATCH_S;
+		if (options->watch_s < 1 || options->watch_s > WATCH_MAX_S)
+			argp_error(state, "--watch takes from 1 to %d seconds, not %s", WATCH_MAX_S, arg);
+		return 0;
+	case ARGP_KEY_END:
+		if (options->json + options->check + (options->watch_s > 0) > 1)
+			argp_error(state, "one of --json, --check and --watch");
+		return 0;
 	case ARGP_KEY_ARG:
 		argp_error(state, "it takes no arguments, but got %s", arg);
 		return 0;
@@ -37,23 +53,94 @@ static error_t status_parse(int key, char *arg, struct argp_state *state)
 	}
 }
 
-static int show(const struct status_options *options, const char *text, size_t len)
+/* Asks the keeper. 0 with *status; -ENOENT: none runs; or -errno. Then `why` says so in one line. */
+static int status_ask(json_t **status, char **text, char why[CLI_LINE_BYTES])
 {
+	struct place place;
 	json_error_t error;
+	struct ask ask;
+	size_t len = 0;
+	int ret;
+
+	*status = NULL;
+	*text = NULL;
+	cli_place(&place, NULL);
+	ret = ask_connect(&place, &ask, why);
+	if (ret == -ENOENT)
+		snprintf(why, CLI_LINE_BYTES, "no keeper runs for %s: this host holds nothing", ask.dir);
+	if (!ret)
+		ret = ask_status(&ask, &place, text, &len, why);
+	ask_close(&ask);
+	if (ret)
+		return ret;
+	*status = json_loadb(*text, len, 0, &error);
+	if (json_is_object(*status))
+		return 0;
+	snprintf(why, CLI_LINE_BYTES, "the keeper's status makes no sense (%s); is it another version's?", error.text);
+	json_decref(*status);
+	free(*text);
+	*status = NULL;
+	*text = NULL;
+	return -EPROTO;
+}
+
+/* One of several times: an error is shown, and the next time comes. */
+static void status_write(void *arg, FILE *f)
+{
+	const struct status_options *options = arg;
+	char why[CLI_LINE_BYTES], *text;
 	json_t *status;
 
-	if (options->json) {
-		printf("%s%s", text, len && text[len - 1] == '\n' ? "" : "\n");
+	if (status_ask(&status, &text, why)) {
+		show_text(f, why);
+		fputc('\n', f);
+		return;
+	}
+	status_print(status, options, f);
+	json_decref(status);
+	free(text);
+}
+
+static int status_check_once(void)
+{
+	char why[CLI_LINE_BYTES], *text;
+	json_t *status;
+	int ret = status_ask(&status, &text, why);
+
+	if (ret) {
+		status_check_line(ret == -ENOENT ? 0 : 2, why, stdout);
+		putchar('\n');
+		return ret == -ENOENT ? 0 : 2;
+	}
+	ret = status_check(status, stdout);
+	json_decref(status);
+	free(text);
+	return ret;
+}
+
+static int status_once(const struct status_options *options)
+{
+	char why[CLI_LINE_BYTES], *text;
+	json_t *status;
+	int ret = status_ask(&status, &text, why);
+
+	if (ret == -ENOENT) {
+		if (options->json)
+			puts("{\"running\": false}");
+		else
+			printf("%s\n(the first program that locks a protected file starts one)\n", why);
 		return CLI_OK;
 	}
-	status = json_loadb(text, len, 0, &error);
-	if (!json_is_object(status)) {
-		cli_error("the keeper's status makes no sense (%s); is it another version's?", error.text);
-		json_decref(status);
+	if (ret) {
+		cli_error("%s", why);
 		return CLI_FAILED;
 	}
-	status_print(status, options, stdout);
+	if (options->json)
+		printf("%s%s", text, *text && text[strlen(text) - 1] == '\n' ? "" : "\n");
+	else
+		status_print(status, options, stdout);
 	json_decref(status);
+	free(text);
 	return CLI_OK;
 }
 
@@ -62,36 +149,17 @@ int cmd_status(int argc, char **argv)
 	static const struct argp_option known[] = {
 		{"json", 'j', NULL, 0, "print the keeper's answer as it is, for programs", 0},
 		{"all", 'a', NULL, 0, "show every lock name and every host", 0},
+		{"check", 'c', NULL, 0, "one line with figures, and an exit status, for monitoring systems", 0},
+		{"watch", 'w', "SECONDS", OPTION_ARG_OPTIONAL, "show it again every 2 or SECONDS seconds; q ends it",
+		 0},
 		{0}};
 	static const struct argp argp = {.options = known, .parser = status_parse, .doc = status_doc};
 	struct status_options options = {.json = false};
-	char why[CLI_LINE_BYTES], *text = NULL;
-	struct place place;
-	struct ask ask;
-	size_t len = 0;
-	int ret;
 
 	argp_parse(&argp, argc, argv, 0, NULL, &options);
-	cli_place(&place, NULL);
-	ret = ask_connect(&place, &ask, why);
-	if (ret == -ENOENT) {
-		if (options.json)
-			puts("{\"running\": false}");
-		else
-			printf("no keeper runs for %s: this host holds nothing\n"
-			       "(the first program that locks a protected file starts one)\n",
-			       ask.dir);
-		return CLI_OK;
-	}
-	if (!ret)
-		ret = ask_status(&ask, &place, &text, &len, why);
-	if (ret) {
-		cli_error("%s", why);
-		ask_close(&ask);
-		return CLI_FAILED;
-	}
-	ret = show(&options, text, len);
-	free(text);
-	ask_close(&ask);
-	return ret;
+	if (options.check)
+		return status_check_once();
+	if (options.watch_s)
+		return status_watch(options.watch_s, status_write, &options);
+	return status_once(&options);
 }

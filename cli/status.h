@@ -9,6 +9,8 @@
 struct status_options {
 	bool json;
 	bool all; /* also lock names that only silent hosts have, and all hosts */
+	bool check;
+	int watch_s; /* 0: once */
 };
 
 /* Writes the whole status. Every field may be missing, of another type, or hostile text. */
@@ -21,6 +23,16 @@ void status_leases_print_lost(const json_t *lost, FILE *f);
 /* "10-14" for the half-open range of a lease or waiter, "10-end", "whole file" for flock. */
 #define STATUS_RANGE_BYTES 48
 const char *status_leases_range(const json_t *lease, char out[STATUS_RANGE_BYTES]);
+
+/* status_check.c: one line for monitoring systems. Returns 0, 1 (warning) or 2 (critical). */
+int status_check(const json_t *status, FILE *f);
+/* The beginning of such a line, without its end. `why` may be hostile text. */
+void status_check_line(int level, const char *why, FILE *f);
+
+/* status_watch.c: calls `write` again and again, until q is pressed or a signal comes: on a terminal in place, else one
+ * text behind the other. Returns the exit status. */
+typedef void status_writer(void *arg, FILE *f);
+int status_watch(int seconds, status_writer *write, void *arg);
 
 /* status_cluster.c: the part about other hosts, {"hosts": .., "locks": ..}. own: this host. */
 void status_cluster_print(const json_t *cluster, const char *own, bool all, FILE *f);

@@ -83,7 +83,7 @@ void status_leases_print_lost(const json_t *lost, FILE *f)
 
 void status_leases_print(const json_t *leases, FILE *f)
 {
-	static const char *const heads[] = {"NAME", "SPACE", "MODE", "RANGE", "STATE", "FENCE", "HELD SINCE"};
+	static const char *const heads[] = {"NAME", "SPACE", "MODE", "RANGE", "STATE", "FENCE", "LEASE SINCE"};
 	size_t count, columns = sizeof(heads) / sizeof(heads[0]);
 	json_t **list = field_sorted(leases, "name", "from", &count);
 	struct grid *grid = count ? grid_new(columns) : NULL;

@@ -3,6 +3,7 @@
 #include <inttypes.h>
 #include <string.h>
 
+#include "cli/elsewhere.h"
 #include "cli/field.h"
 #include "cli/show.h"
 
@@ -114,6 +115,7 @@ void status_print(const json_t *status, const struct status_options *options, FI
 	status_leases_print(json_object_get(status, "leases"), f);
 	if (json_is_object(cluster)) {
 		status_cluster_print(cluster, field_text(status, "host"), options->all, f);
+		elsewhere_print(json_object_get(status, "elsewhere"), f);
 	} else {
 		const char *error = field_text(status, "cluster_error");
 

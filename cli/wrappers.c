@@ -84,6 +84,12 @@ bool wrappers_cleans_with(const struct wrapper *w, const char *option)
 	return false;
 }
 
+bool wrappers_takes_locks(const struct wrapper *w)
+{
+	/* Debian's cron locks /run/crond.pid as long as it runs. */
+	return strcmp(w->name, "cron") == 0;
+}
+
 const struct wrapper *wrappers_find(const char *path)
 {
 	const struct wrapper *found = find_wrapper(path);

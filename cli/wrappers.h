@@ -17,6 +17,9 @@ struct wrapper {
 /* Is this one of the options that make it clean the environment? */
 bool wrappers_cleans_with(const struct wrapper *w, const char *option);
 
+/* Does it take locks itself, which the preload sees? */
+bool wrappers_takes_locks(const struct wrapper *w);
+
 /* path: of the program; its last part counts, and that of the file to which it is a link. NULL: not a known
  * wrapper. */
 const struct wrapper *wrappers_find(const char *path);

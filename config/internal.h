@@ -11,6 +11,8 @@
  *   config.c   the life of a configuration; `host` and the group `lease`
  *   rules.c    from a path to its rule and its lock name (pure)
  *   follow.c   may a configuration take another one's place?
+ *   ruleset.c  the rules as text, and from such a text to rules (ruleset.h)
+ *   differ.c   what two hosts name or protect differently (differ.h; pure)
  *
  * Functions return 0 or -errno. Those that get a reading have filled its `why` then; their own complaints are -EINVAL.
  */

@@ -49,6 +49,9 @@ static const char *check_glob(const char *p)
 			p = skip_bracket(p, &wrong);
 			if (!p)
 				return wrong;
+		} else if (*p == '*' && p[1] == '*') {
+			return "** is not known: * stands for characters within one name, never for a /; expected one * for each "
+			       "directory, or tree for everything below one";
 		} else if (*p == '\\' && !*++p) {
 			return "it ends with a backslash; expected the character that it makes plain";
 		}

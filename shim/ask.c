@@ -70,17 +70,26 @@ static int ask_failed(const struct ask *ask, const char *what, int ret)
 
 /* DFLOCK_RUNTIME_DIR may be another user's directory, where anything may listen; a keeper of ours runs as root or as
  * us. */
-static int ask_check_peer(const struct ask *ask, uid_t euid)
+static int ask_check_peer(const struct ask *ask, const char *dir, uid_t euid)
 {
+	char why[PLACE_DIR_BYTES + 256];
+	struct text text;
 	struct ucred peer;
 	socklen_t size = sizeof(peer);
 
 	if (getsockopt(ask->sock, SOL_SOCKET, SO_PEERCRED, &peer, &size) < 0)
 		return ask_refuse(ask, "the keeper's user cannot be found out", errno);
-	if (peer.uid != 0 && peer.uid != euid)
-		return ask_refuse(
-			ask, "the keeper runs as another user; set DFLOCK_RUNTIME_DIR to a directory of your own", 0);
-	return 0;
+	if (peer.uid == 0 || peer.uid == euid)
+		return 0;
+	text_init(&text, why, sizeof(why));
+	text_add(&text, "the keeper of ");
+	text_add(&text, dir);
+	text_add(&text, " runs as uid ");
+	text_add_number(&text, peer.uid);
+	text_add(&text, ", and this process as uid ");
+	text_add_number(&text, euid);
+	text_add(&text, "; leave DFLOCK_RUNTIME_DIR out, or set it to a directory of this user's");
+	return ask_refuse(ask, why, 0);
 }
 
 /* Connects once. -ENOENT, -ECONNREFUSED: there is no keeper. */
@@ -107,7 +116,7 @@ static int ask_connect(struct ask *ask, const char *dir, uid_t euid)
 	if (ret < 0 && ret != -ENOENT && ret != -ECONNREFUSED)
 		ret = ask_failed(ask, "the keeper cannot be reached", (int)ret);
 	if (ret == 0)
-		ret = ask_check_peer(ask, euid);
+		ret = ask_check_peer(ask, dir, euid);
 	if (ret < 0)
 		ask_close(ask);
 	return (int)ret;

@@ -22,7 +22,7 @@ static bool connect_usable(struct store *s, const redisReply *reply)
 	if (reply->type != REDIS_REPLY_ERROR)
 		return true;
 	reply_explain(reply->str, line);
-	store_fail(s, "%s", line);
+	store_reject(s, "%s", line);
 	return false;
 }
 
@@ -124,7 +124,7 @@ static void connect_on_loaded(void *arg, const redisReply *reply)
 		return;
 	if (reply->type != REDIS_REPLY_STRING || reply->len != STORE_SHA_BYTES - 1 ||
 	    strlen(reply->str) != reply->len) {
-		store_fail(s, "SCRIPT LOAD was answered with something else: it is no Redis");
+		store_reject(s, "SCRIPT LOAD was answered with something else: it is no Redis");
 		return;
 	}
 	strcpy(s->sha[s->connect.loaded++], reply->str);

@@ -21,5 +21,16 @@ void store_fail(struct store *s, const char *format, ...)
 	va_start(args, format);
 	vsnprintf(why, sizeof(why), format, args);
 	va_end(args);
-	s->news->failed(s, why);
+	s->news->failed(s, why, false);
+}
+
+void store_reject(struct store *s, const char *format, ...)
+{
+	char why[REPLY_LINE_BYTES];
+	va_list args;
+
+	va_start(args, format);
+	vsnprintf(why, sizeof(why), format, args);
+	va_end(args);
+	s->news->failed(s, why, true);
 }

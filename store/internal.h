@@ -11,7 +11,7 @@
  *   steps.c, connect.c             the steps from an address to a checked pair of connections
  *   discover.c                     the sentinels: where the server is
  *   redis.c                        life: up and down, the incarnation record, messages
- *   operations.c, walk.c           the calls of store.h
+ *   operations.c, walk.c, rules.c  the calls of store.h
  *
  * News goes up through struct store_news, which redis.c sets. A callback of hiredis or of a link runs exactly once,
  * also with reply NULL when the link is closed: each one handles that; the store is down or freed then.
@@ -60,8 +60,8 @@ enum store_state {
 
 /* What the lower files tell redis.c. */
 struct store_news {
-	/* store_fail() was called: see there. `why` is one line. */
-	void (*failed)(struct store *s, const char *why);
+	/* store_fail() was called, or store_reject() (`answers`): see there. `why` is one line. */
+	void (*failed)(struct store *s, const char *why, bool answers);
 	/* The last step of connect.c is done: both connections stand and were checked. */
 	void (*connected)(struct store *s);
 	/* A published message came; `text` is valid during the call. */
@@ -113,6 +113,7 @@ struct store {
 	uint64_t retry_ms;
 	char server[SERVER_BYTES];       /* for people */
 	char error[REPLY_LINE_BYTES];    /* why it is down; "" */
+	bool answers;                    /* that is what the server answered */
 	char reported[REPLY_LINE_BYTES]; /* the reason that on_down was last called with */
 	bool noted;                      /* a bad message was reported since the last on_up */
 
@@ -138,6 +139,8 @@ void *store_need(void *memory);
  * queries run, before this returns), reports the reason, and starts the retry timer. Nothing happens while the store is
  * down already, or freed. */
 void store_fail(struct store *s, const char *format, ...) __attribute__((format(printf, 2, 3)));
+/* The same, because of what the server answered: to people the store cannot be used, rather than is not reachable. */
+void store_reject(struct store *s, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
 /* ---- query.c ---- */
 
@@ -156,6 +159,7 @@ struct query {
 	union {
 		store_reply_cb *reply;
 		store_hosts_cb *hosts;
+		store_rules_cb *rules;
 	} cb;
 	void *arg;
 	unsigned may; /* REPLY_MAY() bits */
@@ -184,7 +188,7 @@ void query_send_early(struct query *q, query_done *done);
 void query_refuse(struct query *q, query_done *done, enum store_status status, const char *error);
 /* Calls `done`, which was set before, with `status` and `error` at once, and frees it. */
 void query_end(struct query *q, enum store_status status, const char *error);
-/* For `done`: `reply` is nothing that dflock's scripts answer. Calls store_fail(); returns the line. */
+/* For `done`: `reply` is nothing that dflock's scripts answer. Calls store_reject(); returns the line. */
 const char *query_nonsense(struct query *q);
 /* Ends all queries in s->refused. */
 void query_end_refused(struct store *s);

@@ -112,7 +112,7 @@ static void query_take_error(struct query *q)
 			return;
 		break;
 	case REPLY_ERROR_UNREACHABLE:
-		store_fail(s, "%s", line);
+		store_reject(s, "%s", line);
 		query_end(q, STORE_UNREACHABLE, line);
 		return;
 	case REPLY_ERROR_HERE:
@@ -160,9 +160,9 @@ static int query_transmit(struct query *q)
 
 const char *query_nonsense(struct query *q)
 {
-	store_fail(q->store,
-		   "the answer to %s is none that dflock's scripts give: is this the store of another version?",
-		   q->script < 0 ? q->argv[0] : script_name((enum script_id)q->script));
+	store_reject(q->store,
+		     "the answer to %s is none that dflock's scripts give: is this the store of another version?",
+		     q->script < 0 ? q->argv[0] : script_name((enum script_id)q->script));
 	return q->store->error;
 }
 
@@ -186,7 +186,7 @@ static void query_on_acks(void *arg, const redisReply *reply)
 	bool enough = reply && acks_are_enough(s->config, reply, line);
 
 	if (reply && !enough)
-		store_fail(s, "%s", line);
+		store_reject(s, "%s", line);
 	acks_answered(&s->acks, enough);
 }
 

@@ -46,12 +46,13 @@ static void store_on_retry(uv_timer_t *timer)
 		connect_to(s, s->config->address.host, s->config->address.port);
 }
 
-static void store_on_failed(struct store *s, const char *why)
+static void store_on_failed(struct store *s, const char *why, bool answers)
 {
 	if (s->state == STORE_DOWN || s->state == STORE_FREED)
 		return;
 	bool was_up = s->state == STORE_UP;
 	snprintf(s->error, sizeof(s->error), "%s", why);
+	s->answers = answers;
 	s->state = STORE_DOWN;
 	s->record.ttl_refused = s->record.rereading = false;
 	connect_cancel(s);
@@ -77,7 +78,7 @@ static void store_on_pong(void *arg, const redisReply *reply)
 	if (!reply || reply->type != REDIS_REPLY_ERROR)
 		return;
 	reply_explain(reply->str, line);
-	store_fail(s, "%s", line);
+	store_reject(s, "%s", line);
 }
 
 /* Every beat tries the connection for commands; the one for messages could be dead for hours unnoticed. */
@@ -142,14 +143,14 @@ static void store_on_record(struct query *q, const redisReply *reply, enum store
 	if (s->state == STORE_DOWN || s->state == STORE_FREED)
 		return;
 	if (!reply) {
-		store_fail(s, "%s", error);
+		store_reject(s, "%s", error);
 	} else if (reply_parse_record(reply, &record) != 0) {
 		query_nonsense(q);
 	} else if (s->record.init && !inits) {
 		store_read_record(s);
 	} else if (record.refused_ttl) {
 		store_explain_ttl(s, record.ttl_ms, line);
-		store_fail(s, "%s", line);
+		store_reject(s, "%s", line);
 		s->record.ttl_refused = true;
 	} else {
 		s->record.ttl_refused = false;
@@ -284,6 +285,11 @@ const char *store_incarnation(const struct store *s)
 bool store_in_grace(const struct store *s)
 {
 	return s->record.grace;
+}
+
+const char *store_trouble(const struct store *s)
+{
+	return s->state != STORE_UP && s->answers ? "cannot be used" : "is not reachable";
 }
 
 const char *store_last_error(const struct store *s)

@@ -110,8 +110,7 @@ bool reply_is_incarnation(const char *text)
 	return is_made_of(text, "0123456789abcdef-", 1, STORE_INC_BYTES - 1);
 }
 
-/* Element i of a list as text: present, a string, without NUL inside. NULL otherwise. */
-static const char *text_at(const redisReply *list, size_t i)
+const char *reply_text(const redisReply *list, size_t i)
 {
 	if (i >= list->elements)
 		return NULL;
@@ -123,7 +122,7 @@ static const char *text_at(const redisReply *list, size_t i)
 
 static const char *verdict_of(const redisReply *reply)
 {
-	return reply->type == REDIS_REPLY_ARRAY ? text_at(reply, 0) : NULL;
+	return reply->type == REDIS_REPLY_ARRAY ? reply_text(reply, 0) : NULL;
 }
 
 const char *const reply_space_word[WIRE_SPACES] = {[WIRE_FLOCK] = "flock", [WIRE_RECORD] = "record"};
@@ -148,7 +147,7 @@ bool reply_space(const char *text, enum wire_space *space)
 /* host, beat, age: the words that hosts and blockers have in common. */
 static bool parse_host(const redisReply *list, size_t i, struct store_blocker *out)
 {
-	const char *host = text_at(list, i), *beat = text_at(list, i + 1), *age = text_at(list, i + 2);
+	const char *host = reply_text(list, i), *beat = reply_text(list, i + 1), *age = reply_text(list, i + 2);
 
 	*out = (struct store_blocker){.waiter = false};
 	if (!host || !reply_is_host(host) || !beat || !reply_number(beat, &out->beat) || !age ||
@@ -162,7 +161,7 @@ static bool parse_host(const redisReply *list, size_t i, struct store_blocker *o
 
 static int parse_blockers(const redisReply *reply, struct store_reply *out)
 {
-	const char *arrival = text_at(reply, 1);
+	const char *arrival = reply_text(reply, 1);
 
 	if (!arrival || !reply_number(arrival, &out->arrival))
 		return -EPROTO;
@@ -170,7 +169,7 @@ static int parse_blockers(const redisReply *reply, struct store_reply *out)
 		if (out->blocker_count == STORE_MAX_BLOCKERS)
 			return -EPROTO;
 		struct store_blocker *blocker = &out->blockers[out->blocker_count++];
-		const char *what = text_at(reply, i + 3);
+		const char *what = reply_text(reply, i + 3);
 		if (!parse_host(reply, i, blocker) || !what)
 			return -EPROTO;
 		blocker->waiter = strcmp(what, "waits") == 0;
@@ -182,7 +181,7 @@ static int parse_blockers(const redisReply *reply, struct store_reply *out)
 
 static int parse_grant(const redisReply *reply, struct store_reply *out)
 {
-	const char *fence = text_at(reply, 1), *mode = text_at(reply, 2);
+	const char *fence = reply_text(reply, 1), *mode = reply_text(reply, 2);
 	uint64_t from, to;
 
 	if (reply->elements == 1)
@@ -191,8 +190,8 @@ static int parse_grant(const redisReply *reply, struct store_reply *out)
 		return -EPROTO;
 	if (reply->elements == 3)
 		return 0;
-	if (!text_at(reply, 3) || !reply_number(text_at(reply, 3), &from) || !text_at(reply, 4) ||
-	    !reply_number(text_at(reply, 4), &to) || to > INT64_MAX || from >= to)
+	if (!reply_text(reply, 3) || !reply_number(reply_text(reply, 3), &from) || !reply_text(reply, 4) ||
+	    !reply_number(reply_text(reply, 4), &to) || to > INT64_MAX || from >= to)
 		return -EPROTO;
 	out->from = (int64_t)from;
 	out->to = (int64_t)to;
@@ -227,7 +226,7 @@ int reply_parse(const redisReply *reply, unsigned may, struct store_reply *out)
 int reply_parse_record(const redisReply *reply, struct reply_record *out)
 {
 	const char *verdict = verdict_of(reply);
-	const char *first = verdict ? text_at(reply, 1) : NULL, *second = verdict ? text_at(reply, 2) : NULL;
+	const char *first = verdict ? reply_text(reply, 1) : NULL, *second = verdict ? reply_text(reply, 2) : NULL;
 
 	*out = (struct reply_record){.open = false};
 	if (!first)
@@ -271,7 +270,7 @@ int reply_parse_scan(const redisReply *reply, char cursor[REPLY_CURSOR_BYTES], c
 
 	if (reply->type != REDIS_REPLY_ARRAY || reply->elements != 2)
 		return -EPROTO;
-	const char *text = text_at(reply, 0);
+	const char *text = reply_text(reply, 0);
 	*keys = reply->element[1];
 	if (!text || !reply_number(text, &number) || (*keys)->type != REDIS_REPLY_ARRAY)
 		return -EPROTO;

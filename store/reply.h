@@ -61,6 +61,9 @@ bool reply_is_host(const char *text);
 bool reply_is_file(const char *text);
 bool reply_is_incarnation(const char *text);
 
+/* Element i of a list as text. NULL: it is not there, no string, or has a NUL inside. */
+const char *reply_text(const redisReply *list, size_t i);
+
 /* A decimal number without sign, and nothing else. False: it is no such number, or too large. */
 bool reply_number(const char *text, uint64_t *out);
 /* How offsets are written: always 19 digits, so that comparing the texts compares the numbers. */

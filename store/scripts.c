@@ -30,6 +30,8 @@ EMBED(store, "store/lua/store.lua");
 EMBED(hosts, "store/lua/hosts.lua");
 EMBED(sweep, "store/lua/sweep.lua");
 EMBED(dump, "store/lua/dump.lua");
+EMBED(post, "store/lua/post.lua");
+EMBED(rules, "store/lua/rules.lua");
 
 static const struct {
 	const char *name, *text;
@@ -48,6 +50,8 @@ static const struct {
 	[SCRIPT_HOSTS] = {.name = "hosts", .text = script_hosts},
 	[SCRIPT_SWEEP] = {"sweep", script_sweep, .lock = true},
 	[SCRIPT_DUMP] = {"dump", script_dump, .lock = true},
+	[SCRIPT_POST] = {.name = "post", .text = script_post},
+	[SCRIPT_RULES] = {.name = "rules", .text = script_rules},
 };
 
 char *script_text(enum script_id id, bool flags)

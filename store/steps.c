@@ -80,7 +80,7 @@ static bool step_field(struct store *s, const redisReply *reply, const char *nam
 {
 	if (reply->type == REDIS_REPLY_STRING && reply_info_field(reply->str, name, value, STORE_INFO_BYTES))
 		return true;
-	store_fail(s, "INFO does not show %s: it is no Redis 6.2 or newer", name);
+	store_reject(s, "INFO does not show %s: it is no Redis 6.2 or newer", name);
 	return false;
 }
 
@@ -92,7 +92,7 @@ static bool step_accept_server(struct store *s, const redisReply *reply)
 	if (!step_field(s, reply, "redis_version", version) || !step_field(s, reply, "run_id", s->run_id))
 		return false;
 	if (sscanf(version, "%u.%u", &major, &minor) != 2 || major < 6 || (major == 6 && minor < 2)) {
-		store_fail(s, "its version is %s: dflock needs Redis 6.2 or newer", version);
+		store_reject(s, "its version is %s: dflock needs Redis 6.2 or newer", version);
 		return false;
 	}
 	s->redis7 = major >= 7;
@@ -111,10 +111,10 @@ static bool step_accept_memory(struct store *s, const redisReply *reply)
 		return false;
 	if (strcmp(policy, "noeviction") == 0 || strncmp(policy, "volatile-", 9) == 0)
 		return true;
-	store_fail(s,
-		   "its maxmemory-policy is %s, which drops leases when memory is short: set it to noeviction or to "
-		   "volatile-... (CONFIG SET maxmemory-policy noeviction, and in its configuration file)",
-		   policy);
+	store_reject(s,
+		     "its maxmemory-policy is %s, which drops leases when memory is short: set it to noeviction or to "
+		     "volatile-... (CONFIG SET maxmemory-policy noeviction, and in its configuration file)",
+		     policy);
 	return false;
 }
 
@@ -128,15 +128,15 @@ static bool step_accept_replicas(struct store *s, const redisReply *reply)
 	if (replicas == 0 || (connected >= acks && connected <= replicas))
 		return true;
 	if (connected < acks)
-		store_fail(s,
-			   "%d replicas are connected to it, and %d must acknowledge (replicas = %d): it may be cut "
-			   "off from them, or they are down",
-			   connected, acks, replicas);
+		store_reject(s,
+			     "%d replicas are connected to it, and %d must acknowledge (replicas = %d): it may be cut "
+			     "off from them, or they are down",
+			     connected, acks, replicas);
 	else
-		store_fail(s,
-			   "%d replicas are connected to it, and the configuration says replicas = %d: set that to "
-			   "how many there are, on every host",
-			   connected, replicas);
+		store_reject(s,
+			     "%d replicas are connected to it, and the configuration says replicas = %d: set that to "
+			     "how many there are, on every host",
+			     connected, replicas);
 	return false;
 }
 
@@ -147,9 +147,9 @@ static bool step_accept_role(struct store *s, const redisReply *reply)
 	if (!step_field(s, reply, "role", role))
 		return false;
 	if (strcmp(role, "master") != 0) {
-		store_fail(s, "it is a replica (role:%s): %s", role,
-			   s->config->sentinel_count ? "the sentinels have not noticed yet"
-						     : "set the address of the master");
+		store_reject(s, "it is a replica (role:%s): %s", role,
+			     s->config->sentinel_count ? "the sentinels have not noticed yet"
+						       : "set the address of the master");
 		return false;
 	}
 	return step_accept_replicas(s, reply);
@@ -164,7 +164,7 @@ static bool step_accept_same_server(struct store *s, const redisReply *reply)
 		return false;
 	if (strcmp(run_id, s->run_id) == 0)
 		return true;
-	store_fail(s, "two connections to this address reached two servers: set the address of one");
+	store_reject(s, "two connections to this address reached two servers: set the address of one");
 	return false;
 }
 
@@ -173,7 +173,7 @@ static bool step_accept_subscription(struct store *s, const redisReply *reply)
 	if (reply->type == REDIS_REPLY_ARRAY && reply->elements == 3 && reply->element[0]->type == REDIS_REPLY_STRING &&
 	    strcmp(reply->element[0]->str, "subscribe") == 0)
 		return true;
-	store_fail(s, "SUBSCRIBE was answered with something else: it is no Redis");
+	store_reject(s, "SUBSCRIBE was answered with something else: it is no Redis");
 	return false;
 }
 

@@ -139,8 +139,10 @@ bool store_is_up(const struct store *s);
 const char *store_incarnation(const struct store *s); /* "" before the first on_up */
 bool store_in_grace(const struct store *s);           /* as last seen */
 const char *store_last_error(const struct store *s);  /* why it is down, one line; "" */
-const char *store_version(const struct store *s);     /* of the server, as last seen; "" */
-const char *store_server(const struct store *s);      /* for people: host:port, the socket, or "master at host:port" */
+const char *
+store_trouble(const struct store *s); /* for messages: "is not reachable", or "cannot be used" (it answers) */
+const char *store_version(const struct store *s); /* of the server, as last seen; "" */
+const char *store_server(const struct store *s);  /* for people: host:port, the socket, or "master at host:port" */
 
 /*
  * acquire grants the range, or queues the request and tells the hosts in the way. Idempotent per token: the same token
@@ -207,6 +209,43 @@ void store_hosts(struct store *s, store_hosts_cb *cb, void *arg);
 /* Removes what a silent host left in all locks, as long as its beat is still that one, and then the host. STORE_GONE:
  * it is not silent. */
 void store_sweep(struct store *s, const struct store_blocker *host, store_reply_cb *cb, void *arg);
+
+/* ---- for people: by which rules hosts go. No lease depends on it ---- */
+
+/* This host's rules (config/ruleset.h). */
+struct store_posting {
+	const char *place;  /* one word: which keeper of which machine; the next keeper there has the same */
+	const char *digest; /* RULESET_DIGEST_BYTES */
+	const char *text;   /* "": too long to be compared */
+	int64_t keep_ms;    /* the store forgets it after this */
+};
+/* Records it in place of what was recorded for this place. STORE_OK; STORE_LIMIT: there is no room for another place;
+ * STORE_ERROR; or STORE_UNREACHABLE. Whatever the answer is, the connection stays. */
+void store_post_rules(struct store *s, const struct store_posting *posting, store_reply_cb *cb, void *arg);
+
+#define STORE_MAX_RULESETS  16
+#define STORE_RULESET_HOSTS 3
+/* Rules other than this host's, and the hosts that go by them. */
+struct store_ruleset {
+	uint64_t places; /* how many keepers */
+	size_t host_count;
+	struct {
+		char host[STORE_HOST_BYTES];
+		int64_t age_ms; /* since it was recorded */
+	} hosts[STORE_RULESET_HOSTS];
+	const char *text; /* of any bytes, len of them; "": unknown */
+	size_t len;
+};
+struct store_rules {
+	uint64_t same;     /* other keepers with the same rules as this one */
+	uint64_t unknown;  /* hosts that hold leases, or did lately, and have recorded nothing: of an older version */
+	uint64_t left_out; /* keepers whose rules are not in `sets`, because there are too many different ones */
+	size_t count;
+	struct store_ruleset sets[STORE_MAX_RULESETS];
+};
+/* `rules` is valid during the callback; NULL: `error` says why. */
+typedef void store_rules_cb(void *arg, const struct store_rules *rules, const char *error);
+void store_read_rules(struct store *s, const char *place, const char *digest, store_rules_cb *cb, void *arg);
 
 /* The whole store as JSON text for status:
  * {"incarnation":..,"open":..,"ttl_ms":..,"fence":..,"hosts":{HOST:{"beat","age_ms"}},

@@ -91,7 +91,7 @@ bool rundir_is_in_memory(const struct statfs *fs)
 
 static int rundir_check(int fd, const char *dir, uid_t uid, struct text *why)
 {
-	char owner[32];
+	char owner[96];
 	struct text text;
 	struct stat st;
 	struct statfs fs;
@@ -111,8 +111,10 @@ static int rundir_check(int fd, const char *dir, uid_t uid, struct text *why)
 		text_init(&text, owner, sizeof(owner));
 		text_add(&text, "belongs to uid ");
 		text_add_number(&text, st.st_uid);
-		return rundir_finding(why, dir, EPERM, owner,
-				      ", not to you or root; have it removed, or set DFLOCK_RUNTIME_DIR");
+		text_add(&text, ", not to root or to uid ");
+		text_add_number(&text, uid);
+		text_add(&text, ", as which this process runs");
+		return rundir_finding(why, dir, EPERM, owner, "; have it removed, or set DFLOCK_RUNTIME_DIR");
 	}
 	if (st.st_mode & (S_IWGRP | S_IWOTH))
 		return rundir_finding(why, dir, EPERM, "can be written by others", "; take that away with chmod go-w");

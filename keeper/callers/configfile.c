@@ -14,6 +14,7 @@
 #include "keeper/log.h"
 #include "keeper/leases/keeper.h"
 #include "keeper/leases/pagefile.h"
+#include "keeper/leases/posting.h"
 #include "wire/place.h"
 
 #define STOP_ADVICE   "end the keeper with `dflock stop`, the next one reads them"
@@ -147,6 +148,7 @@ static void configfile_take_over(struct keeper *k, struct config *fresh)
 	c->seen = k->config->id;
 	c->in_force_since = time(NULL);
 	configfile_enter(k, CONFIGFILE_SAME, "%s", "");
+	posting_send(k);
 }
 
 /* Read twice, and at rest. */

@@ -1,6 +1,6 @@
 /*
- * See status.h. In four steps: what the keeper knows, from the loop; which processes hold the kernel locks, from a worker; whether
- * the store takes new locks; and what it has, from its scripts. The session may be gone by then: the job finds it by
+ * See status.h. In five steps: what the keeper knows, from the loop; which processes hold the kernel locks, from a worker; whether
+ * the store takes new locks; by which rules other hosts go; and what the store has. The session may be gone by then: the job finds it by
  * its number.
  */
 #include "keeper/callers/status.h"
@@ -16,6 +16,7 @@
 #include <utlist.h>
 
 #include "keeper/callers/configfile.h"
+#include "keeper/callers/elsewhere.h"
 #include "keeper/clock.h"
 #include "keeper/leases/grace.h"
 #include "keeper/kernel/holders.h"
@@ -39,6 +40,7 @@ struct status_job {
 	size_t count;
 	int error;
 	size_t unseen;
+	struct elsewhere *elsewhere;
 	char *cluster, *cluster_error; /* what the store has */
 	size_t cluster_len;
 	int fd; /* the answer */
@@ -73,10 +75,12 @@ static json_t *store_json(struct keeper *k)
 	int64_t left = (k->deadline.at_ns - clock_now_ns()) / NS_PER_MS, sure = left - lease->freeze_margin_ms;
 	bool grace = store_in_grace(k->store);
 
-	return json_pack("{s:o,s:b,s:o,s:s,s:s,s:b,s:I,s:I,s:I,s:s,s:I}", "server", json_text(store_server(k->store)),
-			 "up", store_is_up(k->store), "error", json_text(store_last_error(k->store)), "version",
-			 store_version(k->store), "incarnation", store_incarnation(k->store), "grace", grace,
-			 "grace_left_ms", (json_int_t)(grace ? grace_left_ms(k) : 0), "deadline_left_ms",
+	return json_pack("{s:o,s:b,s:s,s:o,s:s,s:s,s:b,s:I,s:I,s:I,s:s,s:I}", "server",
+			 json_text(store_server(k->store)), "up", store_is_up(k->store), "trouble",
+			 store_is_up(k->store) ? "" : store_trouble(k->store), "error",
+			 json_text(store_last_error(k->store)), "version", store_version(k->store), "incarnation",
+			 store_incarnation(k->store), "grace", grace, "grace_left_ms",
+			 (json_int_t)(grace ? grace_left_ms(k) : 0), "deadline_left_ms",
 			 (json_int_t)(left > 0 ? left : 0), "sure_left_ms", (json_int_t)(sure > 0 ? sure : 0),
 			 "on_lost", on_lost_name(lease->on_lost), "ttl_ms", (json_int_t)lease->ttl_ms);
 }
@@ -237,6 +241,7 @@ static void status_job_free(struct status_job *job)
 	json_decref(job->doc);
 	claims_free(&job->claims);
 	free(job->rows);
+	elsewhere_free(job->elsewhere);
 	free(job->cluster);
 	free(job->cluster_error);
 	free(job);
@@ -281,6 +286,7 @@ static void status_write(uv_work_t *req)
 		error = "the store's answer is not JSON";
 	json_object_set_new(job->doc, "cluster", cluster ? cluster : json_null());
 	json_object_set_new(job->doc, "cluster_error", json_text(cluster ? "" : error));
+	json_object_set_new(job->doc, "elsewhere", elsewhere_json(job->elsewhere));
 	job->fd = json_to_memfd(job->doc);
 	job->error = job->fd < 0 ? -errno : 0;
 }
@@ -315,6 +321,14 @@ static void status_on_dump(void *arg, const char *json, size_t len, const char *
 		status_job_free(job);
 }
 
+static void status_on_rules(void *arg, const struct store_rules *rules, const char *error)
+{
+	struct status_job *job = arg;
+
+	elsewhere_take(job->elsewhere, rules, error);
+	store_dump(job->keeper->store, status_on_dump, job);
+}
+
 /* A store may refuse new leases while it answers: an operator wants to know. */
 static void status_on_tried(void *arg, const struct store_reply *reply)
 {
@@ -322,7 +336,8 @@ static void status_on_tried(void *arg, const struct store_reply *reply)
 	const char *refused = reply->status == STORE_ERROR && reply->error ? reply->error : "";
 
 	json_object_set_new(json_object_get(job->doc, "store"), "refuses", json_text(refused));
-	store_dump(job->keeper->store, status_on_dump, job);
+	store_read_rules(job->keeper->store, job->keeper->posting.place, elsewhere_digest(job->elsewhere),
+			 status_on_rules, job);
 }
 
 static void status_searched(uv_work_t *req, int status)
@@ -348,7 +363,8 @@ void status_start(struct session *s)
 		job->keeper = k;
 		job->session = s;
 		job->rows = calloc(rows, sizeof(*job->rows));
-		if (job->rows)
+		job->elsewhere = elsewhere_new(k->config);
+		if (job->rows && job->elsewhere)
 			job->doc = status_document(job);
 		job->work.data = job;
 	}

@@ -179,7 +179,7 @@ void deadline_trouble(const struct keeper *k, char *out, size_t size)
 {
 	const char *why = store_last_error(k->store);
 
-	snprintf(out, size, "store %s is not reachable: %s; see `dflock doctor`", store_server(k->store),
+	snprintf(out, size, "store %s %s: %s; see `dflock doctor`", store_server(k->store), store_trouble(k->store),
 		 store_is_up(k->store) ? "no beat was answered in time"
 		 : *why                ? why
 				       : "connecting");

@@ -70,7 +70,7 @@ void deadline_beat(struct keeper *k);
  */
 void deadline_asked(struct keeper *k);
 
-/* For refusals: "store SERVER: why it is not reachable; what to do". */
+/* For refusals: "store SERVER is not reachable (or: cannot be used): why; what to do". */
 void deadline_trouble(const struct keeper *k, char *out, size_t size);
 
 /* How often what waits in the store asks again, ms. */

@@ -13,6 +13,7 @@
 #include "keeper/leases/locks.h"
 #include "keeper/log.h"
 #include "keeper/leases/lost.h"
+#include "keeper/leases/posting.h"
 #include "keeper/leases/queue.h"
 #include "keeper/leases/recall.h"
 #include "keeper/leases/requests.h"
@@ -47,6 +48,7 @@ static void on_up(void *arg)
 	queue_raise_all(k, LEASE_EV_UP);
 	waiters_serve_all(k);
 	queue_settle(k);
+	posting_send(k); /* behind all that leases wait for */
 }
 
 static void on_down(void *arg, const char *why)
@@ -54,7 +56,7 @@ static void on_down(void *arg, const char *why)
 	struct keeper *k = arg;
 
 	store_tried(k);
-	log_error("store %s is not reachable: %s", store_server(k->store), why);
+	log_error("store %s %s: %s", store_server(k->store), store_trouble(k->store), why);
 	queue_tell_store(k, QUEUE_STORE_DOWN);
 	waiters_serve_all(k);
 	queue_settle(k);
@@ -67,6 +69,7 @@ static void on_incarnation(void *arg, const char *old, const char *now)
 	deadline_notice(k);
 	grace_begin(k, old, now);
 	queue_settle(k);
+	posting_send(k);
 }
 
 static void on_unknown_released(void *arg, const struct store_reply *reply)
@@ -167,6 +170,7 @@ static void on_sweep_timer(uv_timer_t *timer)
 
 	if (store_is_up(k->store))
 		store_hosts(k->store, on_hosts, k);
+	posting_send(k);
 }
 
 /* --- start and end --- */
@@ -203,6 +207,7 @@ int host_start(struct keeper *k)
 		uv_timer_init(k->loop, timers[i]);
 		timers[i]->data = k;
 	}
+	posting_start(k);
 	lost_start(k);
 	unseen_start(k);
 	uv_timer_start(&k->host_in_store.sweep, on_sweep_timer, often, often);

@@ -24,6 +24,7 @@
 #include "keeper/leases/inquiry.h"
 #include "keeper/leases/locks.h"
 #include "keeper/leases/lost.h"
+#include "keeper/leases/posting.h"
 #include "keeper/leases/queue.h"
 #include "keeper/leases/reopen.h"
 #include "keeper/leases/room.h"
@@ -94,6 +95,7 @@ struct keeper {
 	struct deadline deadline;
 	struct host_in_store host_in_store;
 	struct grace grace;
+	struct posting posting;
 	struct confirms confirms;
 	struct lost lost;
 	struct unseen unseen;

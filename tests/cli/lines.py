@@ -5,6 +5,10 @@ import subprocess
 from harness.host import CLI
 
 
+# What is said of a file system whose locks other hosts do not see.
+LOCAL = ": its own locks hold on this machine only, those under dflock on all hosts"
+
+
 class Doctor:
     """`dflock doctor` on a host, to its end. Its exit status and its last line must agree with the findings."""
 

@@ -150,3 +150,15 @@ def test_names_are_shown_as_they_are(host, folder):
     written(host, VALID)
     done = check(host, folder + "/a\x1b[2J\n")
     assert done.stdout.splitlines()[1] == folder + r"/a\x1b[2J\x0a: not protected"
+
+
+@pytest.mark.parametrize("rule", ["link", "real"])
+def test_a_link_and_what_it_leads_to_are_one(host, folder, rule):
+    """As /var/lock and /run/lock: whichever of them the rule names, both are protected, and as one."""
+    os.mkdir(os.path.join(folder, "real"))
+    os.symlink("real", os.path.join(folder, "link"))
+    written(host, f'protect = ( {{ path = "{folder}/{rule}/f"; }} );')
+    done = check(host, "--require", f"{folder}/link/f", f"{folder}/real/f")
+    assert done.returncode == 0
+    assert done.stdout.splitlines()[1:] == 2 * [f"{folder}/real/f: protected as {folder}/{rule}/f"]
+    assert check(host, "--require", f"{folder}/link/f", f"{folder}/link/g").returncode == 1

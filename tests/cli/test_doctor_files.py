@@ -7,7 +7,7 @@ import pytest
 from harness import wait_until
 from harness.host import CLI
 
-from lines import Doctor, written
+from lines import LOCAL, Doctor, written
 
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="needs a mount, and so root")
 
@@ -35,10 +35,10 @@ def test_on_a_tmpfs(host, folder):
     found = doctor(host, f'path = "{host.path("f")}";', f'path = "{host.path("new")}";', f'path = "{host.files}/*.lock";',
                    f'tree = "{folder}"; name = "t";')
     assert found == [
-        ("ok", f"{host.path('f')}: tmpfs, locks are local"),
-        ("ok", f"{host.path('new')}: does not exist yet; on tmpfs, locks are local"),
-        ("ok", f"{host.files}/*.lock: tmpfs, locks are local"),
-        ("ok", f"tree {folder}: tmpfs, locks are local"),
+        ("ok", f"{host.path('f')}: tmpfs{LOCAL}"),
+        ("ok", f"{host.path('new')}: does not exist yet; on tmpfs{LOCAL}"),
+        ("ok", f"{host.files}/*.lock: tmpfs{LOCAL}"),
+        ("ok", f"tree {folder}: tmpfs{LOCAL}"),
     ]
 
 
@@ -92,4 +92,4 @@ def test_the_mount_that_is_on_top(host, folder):
     text = 'mount -t ramfs ramfs "$1" && "$2" doctor'
     done = subprocess.run(["unshare", "--mount", "sh", "-c", text, "-", host.files, CLI], env=env, capture_output=True,
                           text=True, timeout=60)
-    assert Doctor(host, done=done).found[-1] == ("ok", f"tree {host.files}: ramfs, locks are local")
+    assert Doctor(host, done=done).found[-1] == ("ok", f"tree {host.files}: ramfs{LOCAL}")

@@ -7,7 +7,7 @@ import pytest
 from harness import wait_until
 from harness.host import CLI, KEEPER, SHIM
 
-from lines import Doctor, changed, unconfigured
+from lines import LOCAL, Doctor, changed, unconfigured
 from server import Pretender
 
 REFUSED = "is not usable, and locks are refused: "
@@ -39,7 +39,7 @@ def test_all_is_well(make_host, redis):
         ("ok", "the keeper goes by this configuration"),
         ("ok", f"the store unix:{redis.socket} answers, version {version}, can be written and evicts no leases"),
         ("ok", "a host that falls silent loses its locks after 3 s (ttl_ms)"),
-        ("ok", f"tree {a.files}: tmpfs, locks are local"),
+        ("ok", f"tree {a.files}: tmpfs{LOCAL}"),
     ]
 
 

@@ -50,6 +50,18 @@ def test_others_are_known_by_name(host, programs, name):
         assert level == "problem" and "so that the locks of what it starts are not protected; " in line
 
 
+def test_one_that_takes_locks_itself(host, programs, compiled):
+    """Of cron the preload reaches what it locks itself, and not its jobs. If it does not reach cron, that counts."""
+    path = compiled("cron")
+    level, line = about(host, path)
+    assert level == "warning"
+    assert line.startswith(f"{path}: the preload reaches it, but jobs have the environment of their table, so that the locks of what")
+    os.unlink(path)
+    path = compiled("cron", "-static")
+    level, line = about(host, path)
+    assert level == "problem" and f"{path} is statically linked" in line
+
+
 def test_dflock_run_goes_by_the_arguments(host):
     quiet, warned = host.cli("run", "env", "true"), host.cli("run", "env", "-i", "/bin/true")
     assert quiet.stderr == ""

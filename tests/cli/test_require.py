@@ -68,6 +68,15 @@ def test_a_program_that_is_not_reached(host, compiled):
     check_refused(required(host, "--require", static), "is statically linked")
 
 
+def test_a_program_that_is_reached_and_its_jobs_are_not(host, compiled):
+    """cron's own lock is what is required."""
+    cron = compiled("cron")
+    out, status, err = required(host, "--require=" + host.path("f"), cron)
+    assert (out, status) == ("", 7) and err.count("\n") == 1 and err.startswith(f"dflock: warning: {cron}: the preload reaches it, but ")
+    out, status, err = required(host, "--require=" + host.path("typo"), cron)
+    assert (out, status) == ("", 123) and f"dflock: not started: {host.path('typo')} is not protected" in err
+
+
 def test_without_require_nothing_is_asked(host, redis):
     wait_until(host.kill_keeper, "the keeper has ended")
     redis.stop()

@@ -73,7 +73,7 @@ def test_holders_and_waiters_on_two_hosts(make_host):
     inside, outside = paragraph(status(a), "NAME"), paragraph(status(b), "NAME")
     fence = a.status()["leases"][0]["fence"]
     hosts = a.status()["host"], b.status()["host"]
-    assert re.fullmatch(r"NAME +SPACE +MODE +RANGE +STATE +FENCE +HELD SINCE", inside[0])
+    assert re.fullmatch(r"NAME +SPACE +MODE +RANGE +STATE +FENCE +LEASE SINCE", inside[0])
     assert re.fullmatch(rf"t/f +flock +exclusive +whole file +(draining|probing|waiting) +{fence} +{WHEN}", inside[1])
     assert inside[2:4] == [f"    file {a.path('f')}", "    wanted by another host"]
     command = f"flock {a.path('f')} sh -c echo held; read line; true"

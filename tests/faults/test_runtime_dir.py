@@ -2,6 +2,7 @@
 import os
 import shutil
 import subprocess
+import sys
 import tempfile
 
 import pytest
@@ -87,7 +88,7 @@ def test_the_longest_name(redis, folder, host_of):
 @needs_root
 def test_of_another_user(host):
     os.chown(host.runtime, NOBODY, NOBODY)
-    both_ways(host, host.runtime, "belongs to uid 65534, not to you or root; have it removed, or set DFLOCK_RUNTIME_DIR")
+    both_ways(host, host.runtime, "belongs to uid 65534, not to root or to uid 0, as which this process runs; have it removed, or set DFLOCK_RUNTIME_DIR")
 
 
 @pytest.fixture
@@ -126,6 +127,30 @@ def test_cannot_be_entered(host, as_nobody):
 @needs_root
 def test_cannot_be_made_by_nobody(host, folder, as_nobody):
     both_ways(host, os.path.join(folder, "below"), "cannot be made: Permission denied", **as_nobody)
+
+
+LISTEN = f"""
+import os, socket, sys
+s = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+s.bind(sys.argv[1])
+os.setresuid({NOBODY}, {NOBODY}, {NOBODY})
+s.listen()
+print("listens", flush=True)
+sys.stdin.read()
+"""
+
+
+@needs_root
+def test_a_keeper_of_another_user(host):
+    """In a directory that is in order: the line says whose keeper it is, where, and who asks."""
+    path = os.path.join(host.runtime, "keeper.sock")
+    with subprocess.Popen([sys.executable, "-c", LISTEN, path], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as keeper:
+        try:
+            assert keeper.stdout.readline() == "listens\n"
+            both_ways(host, host.runtime, f"the keeper of {host.runtime} runs as uid {NOBODY}, and this process as uid 0; "
+                                          "leave DFLOCK_RUNTIME_DIR out, or set it to a directory of this user's")
+        finally:
+            keeper.kill()
 
 
 # --- a directory that is full ---

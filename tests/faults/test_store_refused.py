@@ -45,7 +45,8 @@ def locked_redis(folder):
 def test_wrong_password(locked_redis, host_of, folder, setting, pattern):
     files = {n: written(folder, n, n + "\n") for n in ("wrong", "pw")}
     host = host_of(locked_redis, store=setting.format(**files), lease=SHORT)
-    both_ways(host, pattern)
+    both_ways(host, "cannot be used: .*" + pattern)
+    assert "is not reachable" not in host.log()  # it is: it has answered
 
 
 @pytest.mark.parametrize("setting", ["", 'user = "poor"; password_file = "{pw}";'])

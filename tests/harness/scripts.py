@@ -6,7 +6,7 @@ from .host import ROOT
 LUA = os.path.join(ROOT, "store/lua")
 STORE, HOSTS, LOCK = "dflock:{0}:store", "dflock:{0}:hosts", "dflock:{0}:lock:%s"
 END = "9223372036854775807"
-OF_ALL = ("beat", "leave", "hosts", "store")  # they take no lock
+OF_ALL = ("beat", "leave", "hosts", "store", "post", "rules")  # they take no lock
 
 SIMPLE = {"acquire": ("take",)}  # in front of what takes long to define
 

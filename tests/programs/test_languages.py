@@ -223,3 +223,31 @@ threads = [threading.Thread(target=work) for _ in range(8)]
     for job in jobs:
         assert job.line(120) is None
     assert os.path.exists(witness + ".overlap") != pair.excludes
+
+
+PHP_SESSION = """
+[, $folder, $options] = $argv;
+session_save_path($folder); session_id('one');
+session_start(json_decode($options, true));
+$_SESSION['n'] = ($_SESSION['n'] ?? 0) + 1;
+echo "held\\n"; fgets(STDIN);
+"""
+
+
+def test_php_sessions(pair):
+    """PHP locks a session's file from session_start() to the end, and waits; with read_and_close only while it reads."""
+    def session(host, options="{}"):
+        return Job(host, "php", "-r", PHP_SESSION, "--", host.files, options)
+
+    first = session(pair.a)
+    assert first.line() == "held"
+    pair.check_held("sess_one")
+    second = session(pair.b)
+    pair.check_waits(second)
+    os.kill(first.pid, signal.SIGKILL)
+    assert second.line() == "held"
+    second.end()
+    reader = session(pair.a, '{"read_and_close": true}')
+    assert reader.line() == "held"
+    pair.check_free("sess_one")
+    reader.end()

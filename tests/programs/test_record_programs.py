@@ -216,6 +216,14 @@ try:
 except portalocker.LockException:
     print("busy", flush=True)
 """,
+    "zc.lockfile": """
+import zc.lockfile
+try:
+    lock = zc.lockfile.LockFile(path)
+    print("held", flush=True)
+except zc.lockfile.LockError:
+    print("busy", flush=True)
+""",
 }
 
 

@@ -17,8 +17,8 @@ START_TEST(file_systems)
 		enum files_locks locks;
 		const char *says;
 	} cases[] = {
-		{"ext4", "rw,relatime", FILES_LOCAL, "ext4, locks are local"},
-		{"overlay", "rw", FILES_LOCAL, "overlay, locks are local"},
+		{"ext4", "rw,relatime", FILES_LOCAL, "ext4: its own locks hold on this machine only, those under dflock on all hosts"},
+		{"overlay", "rw", FILES_LOCAL, "overlay: its own locks hold on this machine only, those under dflock on all hosts"},
 		{"nfs4", "rw,vers=4.2,local_lock=none", FILES_NETWORK, "nfs4 that asks its server for each lock"},
 		{"nfs", "rw,vers=3,local_lock=none", FILES_NETWORK, "mount it with local_lock=flock"},
 		{"nfs", "rw,vers=3,local_lock=posix", FILES_NETWORK, "nfs that asks its server for each lock"},

@@ -283,6 +283,8 @@ static const struct refusal {
 	{"protect = ( { path = \"/a/[b\"; } );", 1, "path is \"/a/[b\": a [ has no ] before the next /"},
 	{"protect = ( { path = \"/a/[b/]\"; } );", 1, "path is \"/a/[b/]\": a [ has no ] before the next /"},
 	{"protect = ( { path = \"/a/[b\\\\\"; } );", 1, "path is \"/a/[b\\\": a [ has no ]"},
+	{"protect = ( { path = \"/a/**/x\"; } );", 1, "path is \"/a/**/x\": ** is not known"},
+	{"protect = ( { path = \"/a/x**\"; } );", 1, "path is \"/a/x**\": ** is not known"},
 	{"protect = ( { path = \"/a/[[:alpha:]]\"; } );", 1, "path is \"/a/[[:alpha:]]\": classes such as [:alpha:]"},
 	{"protect = ( { path = \"/a/*\\\\\"; } );", 1, "path is \"/a/*\\\": it ends with a backslash"},
 	{"protect = ( { path = \"/a\";\nname = \"b/\"; } );", 2, "name is \"b/\"; expected no / at its end"},

@@ -1,0 +1,64 @@
+/* See posting.h. */
+#include "keeper/leases/posting.h"
+
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "config/ruleset.h"
+#include "keeper/leases/keeper.h"
+#include "keeper/log.h"
+
+/* "" where there is none, as in many containers: those have names of their own. */
+static void posting_read_machine(char *out, size_t size)
+{
+	int fd = open("/etc/machine-id", O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+	ssize_t n = fd < 0 ? -1 : read(fd, out, size - 1);
+
+	if (fd >= 0)
+		close(fd);
+	out[n < 0 ? 0 : n] = '\0';
+}
+
+void posting_start(struct keeper *k)
+{
+	char machine[64], *all;
+
+	posting_read_machine(machine, sizeof(machine));
+	if (asprintf(&all, "%s\n%s\n%u\n%s", k->config->host, machine, (unsigned)geteuid(), k->runtime_dir) < 0)
+		all = NULL;
+	ruleset_digest(all ? all : k->host, k->posting.place);
+	free(all);
+}
+
+static void posting_on_sent(void *arg, const struct store_reply *reply)
+{
+	struct keeper *k = arg;
+	bool refused = reply->status == STORE_ERROR || reply->status == STORE_LIMIT;
+
+	if (refused && !k->posting.refused)
+		log_error("other hosts cannot compare this host's rules with theirs: %s",
+			  reply->status == STORE_LIMIT ? "the store has room for those of 10,000 keepers"
+						       : reply->error);
+	if (reply->status != STORE_UNREACHABLE)
+		k->posting.refused = refused;
+}
+
+void posting_send(struct keeper *k)
+{
+	char digest[RULESET_DIGEST_BYTES], *text;
+
+	if (!store_is_up(k->store) || !(text = ruleset_text(k->config)))
+		return;
+	ruleset_digest(text, digest);
+	store_post_rules(k->store,
+			 &(struct store_posting){.place = k->posting.place,
+						 .digest = digest,
+						 .text = strlen(text) < RULESET_BYTES ? text : "",
+						 .keep_ms = k->config->lease.sweep_ms},
+			 posting_on_sent, k);
+	free(text);
+}

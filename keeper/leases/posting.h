@@ -1,0 +1,31 @@
+/*
+ * This host's rules in the store, for `dflock status` and `dflock doctor` on other hosts: they say what two hosts name or
+ * protect differently (config/differ.h). Loop only.
+ *
+ * No lease depends on any of this, and no call waits for it. What is posted is in keys of their own, which the scripts of
+ * leases never read. The answer is at most worth a line in the log.
+ */
+#ifndef DFLOCK_KEEPER_POSTING_H
+#define DFLOCK_KEEPER_POSTING_H
+
+#include <stdbool.h>
+
+struct keeper;
+
+#define POSTING_PLACE_BYTES 17
+
+/* Part of struct keeper. */
+struct posting {
+	/* Which keeper of which machine: the next keeper of this user here has the same, with another host id. Else what
+	 * a keeper has posted would stand beside what the one before it did. */
+	char place[POSTING_PLACE_BYTES];
+	bool refused; /* the log says so */
+};
+
+/* Once, when the host's name and the runtime directory are known. */
+void posting_start(struct keeper *k);
+/* Sends the rules in force. Called when the store is reached or has lost its memory, when the rules change, and so often
+ * that the store does not forget them. Nothing happens while the store is down. */
+void posting_send(struct keeper *k);
+
+#endif

@@ -1,0 +1,68 @@
+"""`dflock doctor` of an ordinary user beside the keeper of the system, which may read more than the user."""
+import os
+import shutil
+import subprocess
+import tempfile
+
+import pytest
+from harness import Redis
+from harness import host as host_module
+from harness.system import Place, SystemHost
+
+from lines import Doctor
+
+pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="needs root")
+USER = 12345
+
+
+@pytest.fixture
+def system(folder, monkeypatch):
+    """The keeper of a system whose password only root may read, and programs that everybody may run."""
+    redis, place = Redis(folder, "--requirepass", "secret"), Place()
+    password = os.path.join(folder, "password")
+    with open(password, "w") as f:
+        f.write("secret\n")
+    os.chmod(password, 0o600)
+    with tempfile.TemporaryDirectory(prefix="dflock-test-") as shown:
+        os.chmod(shown, 0o755)
+        for program in ("SHIM", "KEEPER", "CLI"):
+            monkeypatch.setattr(host_module, program, shutil.copy(getattr(host_module, program), shown))
+        host = SystemHost(redis, folder, place, store=f'password_file = "{password}";')
+        yield host
+        host.stop()
+    place.end()
+    redis.stop()
+
+
+def doctor(host, uid):
+    """DFLOCK_RUNTIME_DIR is not set: the user finds the system's keeper by itself."""
+    env = {k: v for k, v in host.env().items() if k not in ("LD_PRELOAD", "DFLOCK_RUNTIME_DIR")}
+    done = subprocess.run([*host.inside, *host.as_user(uid, host_module.CLI, "doctor")], env=env, capture_output=True, text=True,
+                          timeout=60)
+    return Doctor(host, done=done)
+
+
+def test_the_password_is_not_for_this_user(system):
+    system.wait_up()
+    found = doctor(system, USER)
+    line = found.has("ok", "the keeper of uid 0 goes by the configuration")
+    assert f"{system.config}, and has 1 rules. This user cannot read all of it (" in line and "Permission denied" in line
+    assert not found.of("problem")
+    found.has("ok", "the store unix:.* answers")
+    assert not doctor(system, 0).of("problem")
+
+
+def test_without_a_keeper_it_is_a_problem(system):
+    """A keeper of the user's own cannot read the password."""
+    system.cli("stop")
+    system.keeper.wait()
+    assert "Permission denied; until this is mended every lock is refused" in doctor(system, USER).only("password")
+
+
+def test_rules_that_are_not_in_force(system):
+    """The keeper could not read the file either: then it is said, and not that all is well."""
+    system.wait_up()
+    with open(system.config, "a") as f:
+        f.write("nonsense = 1;\n")
+    system.cli("reload", check=False)
+    assert doctor(system, USER).of("problem")

@@ -1,0 +1,266 @@
+/* What two hosts name or protect differently; and rules as text, also text that is hostile. */
+#include <check.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "config/differ.h"
+#include "config/ruleset.h"
+
+#define MAX 8
+
+/* Rules as in a configuration file, but resolved as they stand: "path /a/f x; tree /b" (the name may be left out). */
+static struct config *made(const char *rules)
+{
+	struct config *parsed;
+	char list[1024], *rest = list, *one, text[2048] = "1\n";
+
+	snprintf(list, sizeof(list), "%s", rules);
+	while ((one = strsep(&rest, ";"))) {
+		char kind[8], pattern[200], name[200] = "";
+		size_t fixed;
+
+		if (sscanf(one, " %7s %199s %199s", kind, pattern, name) < 2)
+			continue;
+		fixed = strcmp(pattern, "/") == 0 ? 0 : strlen(pattern);
+		if (strcmp(kind, "glob") == 0)
+			for (fixed = strcspn(pattern, "*?[\\"); pattern[fixed] != '/';)
+				fixed--;
+		sprintf(text + strlen(text), "%s %zu %s %.*s\n", kind, fixed, pattern,
+			*name ? (int)strlen(name) : (int)fixed, *name ? name : pattern);
+	}
+	ck_assert_msg(ruleset_parse(text, strlen(text), &parsed) == 0, "%s", text);
+	return parsed;
+}
+
+static const char *one_text(const struct difference *d)
+{
+	static const char *const words[] = {"renamed", "only here", "only there"};
+	static char text[512];
+	char here[100] = "-", there[100] = "-";
+
+	if (d->here)
+		differ_show_names(d->here, here, sizeof(here));
+	if (d->there)
+		differ_show_names(d->there, there, sizeof(there));
+	snprintf(text, sizeof(text), "%s %s %s", words[d->what], here, there);
+	return text;
+}
+
+static const struct row {
+	const char *here, *there, *found; /* separated by "; " */
+} rows[] = {
+	{"", "", ""},
+	{"path /a/f", "path /a/f", ""},
+	/* Another name for the same path. */
+	{"path /a/f app", "path /a/f apps", "renamed app apps"},
+	{"tree /srv/app app", "tree /srv/app apps", "renamed app/... apps/..."},
+	{"glob /l/*.lock a", "glob /l/*.lock b", "renamed a/*.lock b/*.lock"},
+	{"path /run/lock/f /var/lock/f", "path /run/lock/f", "renamed /var/lock/f /run/lock/f"},
+	/* Another rule, and the same or another name. */
+	{"path /a/f", "tree /a", ""},
+	{"path /a/f", "glob /a/*", ""},
+	{"path /a/f x", "glob /a/*", "renamed x /a/*"},
+	{"tree /srv/app app", "tree /srv", "renamed app/... /srv/..."},
+	{"tree /srv/app", "tree /srv", ""},
+	{"tree /", "path /a/f", ""},
+	{"tree /", "path /a/f x", "renamed /... x"},
+	{"path /a/[ab]?*", "path /a/[ab]?*", ""}, /* a path rule: these are plain characters */
+	{"glob /a/[!a-w]?.\\* n", "glob /a/* m", "renamed n/[!a-w]?.\\* m/*"},
+	/* One name, another path: a tree that is mounted elsewhere, /var/lock and /run/lock. */
+	{"path /run/lock/f /var/lock/f", "path /var/lock/f", ""},
+	{"tree /srv/app app", "tree /mnt/app app", ""},
+	{"tree /srv/app app", "path /mnt/x app/x.lock", ""},
+	{"glob /a/*.lock app", "path /b/f app/f.lock", ""},
+	/* Hosts without a common name run other jobs. */
+	{"path /a/f x", "path /b/g y", ""},
+	{"path /a/f x", "", ""},
+	/* Those with one do not. */
+	{"path /a/f x; path /a/g y", "path /a/f x", "only here y -"},
+	{"path /a/f x", "path /a/f x; tree /b y", "only there - y/..."},
+	{"path /srv/app/f; path /a", "path /srv/ap/f; path /a", "only here /srv/app/f -; only there - /srv/ap/f"},
+	{"path /a/f x; path /a/g y", "path /b/f x; path /a/g z", "renamed y z"},
+	/* A rule that an earlier one hides says nothing. */
+	{"tree /a x; path /a/f y", "tree /a x", ""},
+	{"tree /a x; path /b z", "path /a/f y; tree /a x; path /b z", "renamed x/... y"},
+};
+
+START_TEST(rules_compared)
+{
+	struct config *here = made(rows[_i].here), *there = made(rows[_i].there);
+	struct difference found[MAX];
+	char text[2048] = "", back[2048] = "";
+	size_t count;
+
+	ck_assert_int_eq(differ_find(here, there, found, MAX, &count), 0);
+	ck_assert_uint_le(count, MAX);
+	for (size_t i = 0; i < count; i++)
+		sprintf(text + strlen(text), "%s%s", i ? "; " : "", one_text(&found[i]));
+	ck_assert_msg(strcmp(text, rows[_i].found) == 0, "(%s) and (%s): found \"%s\", expected \"%s\"", rows[_i].here,
+		      rows[_i].there, text, rows[_i].found);
+	/* From the other side there are as many. */
+	ck_assert_int_eq(differ_find(there, here, found, MAX, &count), 0);
+	for (size_t i = 0; i < count; i++)
+		sprintf(back + strlen(back), "%s%s", i ? "; " : "", one_text(&found[i]));
+	ck_assert_msg((*text == '\0') == (*back == '\0'), "\"%s\" and \"%s\"", text, back);
+	config_free(here);
+	config_free(there);
+}
+END_TEST
+
+START_TEST(more_than_there_is_room_for)
+{
+	struct config *here = made("path /a a; path /b b; path /c c"), *there = made("path /a x; path /b y; path /c z");
+	struct difference found[2];
+	size_t count;
+
+	ck_assert_int_eq(differ_find(here, there, found, 2, &count), 0);
+	ck_assert_uint_ge(count, 3);
+	ck_assert_int_eq(found[1].what, DIFFER_RENAMED);
+	config_free(here);
+	config_free(there);
+}
+END_TEST
+
+START_TEST(too_many_to_compare)
+{
+	struct config many = {.rule_count = 1000};
+	struct difference found[1];
+	size_t count;
+
+	ck_assert_int_eq(differ_find(&many, &many, found, 1, &count), -E2BIG);
+}
+END_TEST
+
+START_TEST(text_and_back)
+{
+	struct rule rules[] = {
+		{.kind = PAGE_RULE_PATH, .pattern = "/a b/%\n\xff", .name = "", .fixed_len = 8},
+		{.kind = PAGE_RULE_GLOB, .pattern = "/\\[x/y*", .name = "n m", .fixed_len = 3},
+		{.kind = PAGE_RULE_TREE, .pattern = "/", .name = "all", .fixed_len = 0},
+	};
+	struct config from = {.rules = rules, .rule_count = 3}, *to;
+	char *text = ruleset_text(&from), digest[RULESET_DIGEST_BYTES];
+
+	ck_assert_str_eq(text, "1\npath 8 /a%20b/%25%0A%FF \nglob 3 /\\[x/y* n%20m\ntree 0 / all\n");
+	ck_assert_int_eq(ruleset_parse(text, strlen(text), &to), 0);
+	ck_assert_uint_eq(to->rule_count, 3);
+	for (int i = 0; i < 3; i++) {
+		ck_assert_int_eq(to->rules[i].kind, rules[i].kind);
+		ck_assert_str_eq(to->rules[i].pattern, rules[i].pattern);
+		ck_assert_str_eq(to->rules[i].name, rules[i].name);
+		ck_assert_uint_eq(to->rules[i].fixed_len, rules[i].fixed_len);
+	}
+	ruleset_digest(text, digest);
+	ck_assert_uint_eq(strspn(digest, "0123456789abcdef"), 16);
+	config_free(to);
+	free(text);
+}
+END_TEST
+
+static const char *const nonsense[] = {"",
+				       "1",
+				       "2\n",
+				       "1\npath",
+				       "1\npath 2 /a x",
+				       "1\nfile 2 /a x\n",
+				       "1\npath x /a x\n",
+				       "1\npath 3 /a x\n",
+				       "1\npath 1 a x\n",
+				       "1\npath 2 /a  x\n",
+				       "1\npath 2 /a x y\n",
+				       "1\npath -2 /a x\n",
+				       "1\npath 2 /a x\n\n",
+				       "1\npath 5 /a%00 x\n",
+				       "1\npath 3 /a%2 x\n",
+				       "1\npath 3 /a%g0 x\n",
+				       "1\npath 3 /a\x01 x\n",
+				       "1\npath 3 /a\xff x\n",
+				       "1\nglob 9999999 /a/* x\n",
+				       "1\nglob 99999 /a/* x\n",
+				       "1\nglob 4 /a/* x\n",
+				       "1\nglob 1 /a/* x\n",
+				       "1\nglob 3 /a\\ x\n",
+				       "1\nglob 5 /a/*/b x\n",
+				       "1\ntree 1 / x\n",
+				       "1\ntree 1 /a x\n",
+				       "1\npath 2 /a x\r\n"};
+
+START_TEST(nonsense_is_refused)
+{
+	struct config *to;
+
+	ck_assert_msg(ruleset_parse(nonsense[_i], strlen(nonsense[_i]), &to) == -EINVAL, "%s", nonsense[_i]);
+	ck_assert_ptr_null(to);
+}
+END_TEST
+
+START_TEST(too_long_is_refused)
+{
+	char text[RULESET_BYTES + 1], path[6000] = "1\npath 5000 /";
+	struct config *to;
+
+	memset(text, 'a', sizeof(text));
+	ck_assert_int_eq(ruleset_parse(text, sizeof(text), &to), -EINVAL);
+	ck_assert_int_eq(ruleset_parse("1\n\0", 3, &to), -EINVAL);
+	memset(path + 13, 'a', 4999);
+	strcat(path, " x\n");
+	ck_assert_int_eq(ruleset_parse(path, strlen(path), &to), -EINVAL);
+}
+END_TEST
+
+/* Whatever the text is, parsing and comparing end, and touch nothing else (run with the sanitizers, or valgrind). */
+START_TEST(random_texts)
+{
+	static const char alphabet[] = "/ab*?[]\\!%20 \n";
+	unsigned seed = 11, good = 0;
+
+	for (int round = 0; round < 200000; round++) {
+		static const char *const heads[] = {"path ", "glob ", "tree "};
+		char text[256] = "1\n";
+		size_t len = 2;
+		struct config *to;
+
+		for (int rules = 1 + rand_r(&seed) % 3; rules; rules--) {
+			len += (size_t)sprintf(text + len, "%s%d /", heads[rand_r(&seed) % 3], rand_r(&seed) % 6);
+			for (int i = rand_r(&seed) % 8; i; i--)
+				text[len++] = alphabet[rand_r(&seed) % (sizeof(alphabet) - 1)];
+			len += (size_t)sprintf(text + len, " %c\n", "xyz"[rand_r(&seed) % 3]);
+		}
+		if (ruleset_parse(text, len, &to) == 0) {
+			struct config *other = made("tree / x; path /a x");
+			struct difference found[MAX];
+			size_t count;
+
+			good++;
+			ck_assert_int_eq(differ_find(to, other, found, MAX, &count), 0);
+			ck_assert_int_eq(differ_find(other, to, found, MAX, &count), 0);
+			config_free(other);
+			config_free(to);
+		}
+	}
+	ck_assert_uint_gt(good, 1000);
+}
+END_TEST
+
+int main(void)
+{
+	Suite *suite = suite_create("differ");
+	TCase *t = tcase_create("rules of two hosts");
+
+	tcase_set_timeout(t, 60);
+	tcase_add_loop_test(t, rules_compared, 0, sizeof(rows) / sizeof(*rows));
+	tcase_add_test(t, more_than_there_is_room_for);
+	tcase_add_test(t, too_many_to_compare);
+	tcase_add_test(t, text_and_back);
+	tcase_add_loop_test(t, nonsense_is_refused, 0, sizeof(nonsense) / sizeof(*nonsense));
+	tcase_add_test(t, too_long_is_refused);
+	tcase_add_test(t, random_texts);
+	suite_add_tcase(suite, t);
+	SRunner *runner = srunner_create(suite);
+	srunner_run_all(runner, CK_ENV);
+	int failed = srunner_ntests_failed(runner);
+	srunner_free(runner);
+	return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+}
