@@ -19,6 +19,7 @@
 #include <utlist.h>
 
 #include "keeper/callers/configfile.h"
+#include "keeper/callers/elsewhere.h"
 #include "keeper/callers/ending.h"
 #include "keeper/callers/session.h"
 #include "keeper/clock.h"
@@ -93,6 +94,53 @@ void store_try_write(struct store *store, store_reply_cb *cb, void *arg)
 	if (meanwhile)
 		meanwhile();
 	cb(arg, &reply);
+}
+
+const char *store_trouble(const struct store *store)
+{
+	(void)store;
+	return "is not reachable";
+}
+
+void store_read_rules(struct store *store, const char *place, const char *digest, store_rules_cb *cb, void *arg)
+{
+	(void)store, (void)place;
+	ck_assert_str_eq(digest, "digest");
+	cb(arg, NULL, "not recorded");
+}
+
+/* The rules of other hosts: the answer alone, here. */
+static struct elsewhere {
+	const char *error;
+} elsewhere;
+
+struct elsewhere *elsewhere_new(const struct config *of)
+{
+	ck_assert_ptr_eq(of, &config);
+	elsewhere.error = "not asked";
+	return &elsewhere;
+}
+
+void elsewhere_free(struct elsewhere *e)
+{
+	(void)e;
+}
+
+const char *elsewhere_digest(const struct elsewhere *e)
+{
+	(void)e;
+	return "digest";
+}
+
+void elsewhere_take(struct elsewhere *e, const struct store_rules *rules, const char *error)
+{
+	ck_assert_ptr_null(rules);
+	e->error = error;
+}
+
+json_t *elsewhere_json(const struct elsewhere *e)
+{
+	return json_pack("{s:s}", "error", e->error);
 }
 
 void store_dump(struct store *store, store_dump_cb *cb, void *arg)
@@ -326,6 +374,8 @@ START_TEST(keeper_and_store)
 	ck_assert_str_eq(text(store, "error"), "");
 	ck_assert(json_is_true(json_object_get(json_object_get(doc, "cluster"), "open")));
 	ck_assert_str_eq(text(doc, "cluster_error"), "");
+	ck_assert_str_eq(text(store, "trouble"), "");
+	ck_assert_str_eq(text(json_object_get(doc, "elsewhere"), "error"), "not recorded");
 	ck_assert_uint_eq(json_array_size(json_object_get(doc, "leases")), 0);
 	json_decref(doc);
 }
@@ -477,7 +527,7 @@ END_TEST
 
 /* --- the store --- */
 
-START_TEST(store_trouble)
+START_TEST(store_away)
 {
 	json_t *doc;
 
@@ -488,6 +538,7 @@ START_TEST(store_trouble)
 	k.deadline.at_ns = 1;
 	doc = document();
 	ck_assert_str_eq(text(json_object_get(doc, "store"), "error"), "it is away");
+	ck_assert_str_eq(text(json_object_get(doc, "store"), "trouble"), "is not reachable");
 	ck_assert_str_eq(text(json_object_get(doc, "store"), "refuses"), "it is full");
 	ck_assert_int_eq(number(json_object_get(doc, "store"), "deadline_left_ms"), 0);
 	ck_assert_int_eq(number(json_object_get(doc, "store"), "sure_left_ms"), 0);
@@ -546,6 +597,7 @@ START_TEST(keeper_ends)
 	meanwhile = abort; /* the store is not asked */
 	doc = document();
 	ck_assert_str_eq(text(doc, "cluster_error"), "the keeper ends");
+	ck_assert_str_eq(text(json_object_get(doc, "elsewhere"), "error"), "not asked");
 	json_decref(doc);
 }
 END_TEST
@@ -566,7 +618,7 @@ int main(void)
 	tcase_add_test(tests, a_holder_that_cannot_be_seen);
 	tcase_add_test(tests, callers_that_wait);
 	tcase_add_test(tests, lost_leases);
-	tcase_add_test(tests, store_trouble);
+	tcase_add_test(tests, store_away);
 	tcase_add_test(tests, store_unreachable);
 	tcase_add_loop_test(tests, nobody_waits_any_more, 0, 2);
 	tcase_add_test(tests, keeper_ends);
