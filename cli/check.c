@@ -88,8 +88,7 @@ int cmd_check(int argc, char **argv)
 	argp_parse(&argp, argc, argv, 0, NULL, &options);
 	cli_place(&place, options.config);
 	if (!place.config[0]) {
-		cli_error("there is no configuration, so nothing is protected; write ~/.config/dflock.conf or "
-			  "/etc/dflock.conf (see dflock.conf(5)), or set DFLOCK_CONFIG");
+		cli_error("there is no configuration, so nothing is protected; " CLI_WRITE_ONE);
 		return CLI_FAILED;
 	}
 	if (config_load(place.config, &config, why, sizeof(why))) {

@@ -23,34 +23,46 @@ void cli_error(const char *format, ...)
 	fputc('\n', stderr);
 }
 
+struct flags {
+	const struct argp_option *known;
+	bool *given;
+};
+
 static error_t cli_parse(int key, char *arg, struct argp_state *state)
 {
-	switch (key) {
-	case 'f':
-		*(bool *)state->input = true;
-		return 0;
-	case ARGP_KEY_ARG:
+	const struct flags *flags = state->input;
+
+	if (key == ARGP_KEY_ARG)
 		argp_error(state, "it takes no arguments, but got %s", arg);
-		return 0;
-	default:
-		return ARGP_ERR_UNKNOWN;
-	}
+	for (size_t i = 0; flags->known[i].name; i++)
+		if (key == flags->known[i].key) {
+			flags->given[i] = true;
+			return 0;
+		}
+	return ARGP_ERR_UNKNOWN;
+}
+
+void cli_flags(int argc, char **argv, const char *doc, const struct argp_option *known, bool *given)
+{
+	const struct argp argp = {.options = known, .parser = cli_parse, .doc = doc};
+	struct flags flags = {.known = known, .given = given};
+
+	argp_parse(&argp, argc, argv, 0, NULL, &flags);
 }
 
 void cli_no_arguments(int argc, char **argv, const char *doc)
 {
-	const struct argp argp = {.parser = cli_parse, .doc = doc};
+	static const struct argp_option none[] = {{0}};
 
-	argp_parse(&argp, argc, argv, 0, NULL, NULL);
+	cli_flags(argc, argv, doc, none, NULL);
 }
 
 bool cli_force(int argc, char **argv, const char *doc, const char *help)
 {
 	const struct argp_option known[] = {{"force", 'f', NULL, 0, help, 0}, {0}};
-	const struct argp argp = {.options = known, .parser = cli_parse, .doc = doc};
 	bool force = false;
 
-	argp_parse(&argp, argc, argv, 0, NULL, &force);
+	cli_flags(argc, argv, doc, known, &force);
 	return force;
 }
 

@@ -26,6 +26,9 @@ enum cli_exit {
 
 #define CLI_LINE_BYTES 1024 /* room for one message */
 
+/* What to do without a configuration. */
+#define CLI_WRITE_ONE "write ~/.config/dflock.conf or /etc/dflock.conf (see dflock.conf(5)), or set DFLOCK_CONFIG"
+
 int cmd_run(int argc, char **argv);
 int cmd_lock(int argc, char **argv);
 int cmd_check(int argc, char **argv);
@@ -39,10 +42,14 @@ int cmd_stop(int argc, char **argv);
 /* "dflock: MESSAGE" on standard error, with control characters made visible. */
 void cli_error(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
-/* Reads the command line of a subcommand that has neither options nor arguments. doc is its help. */
+/* Reads the command line of a subcommand that has no arguments, and only options without a value: `known`, which ends
+ * with {0}. given[i] becomes true if known[i] was given. doc is the subcommand's help. */
+void cli_flags(int argc, char **argv, const char *doc, const struct argp_option *known, bool *given);
+
+/* The same for a subcommand without options. */
 void cli_no_arguments(int argc, char **argv, const char *doc);
 
-/* The same for a subcommand that has the option --force alone, which does what `help` says. Was it given? */
+/* The same for a subcommand whose only option is --force, which does what `help` says. Was it given? */
 bool cli_force(int argc, char **argv, const char *doc, const char *help);
 
 /* CLOCK_BOOTTIME, for deadlines. */

@@ -62,9 +62,7 @@ static void check_config(struct doctor *d)
 	char why[CLI_LINE_BYTES];
 
 	if (!d->place.config[0])
-		doctor_find(d, FINDING_PROBLEM,
-			    "there is no configuration, so nothing is protected; write ~/.config/dflock.conf or "
-			    "/etc/dflock.conf (see dflock.conf(5)), or set DFLOCK_CONFIG");
+		doctor_find(d, FINDING_PROBLEM, "there is no configuration, so nothing is protected; " CLI_WRITE_ONE);
 	else if (config_load(d->place.config, &d->config, why, sizeof(why))) {
 		if (!doctor_keeper_reads(d, why))
 			doctor_find(d, FINDING_PROBLEM, "%s; until this is mended every lock is refused", why);

@@ -31,7 +31,8 @@ struct grid {
 	bool failed;
 };
 
-/* Escaping is ours (libsmartcols would escape the backslashes of ours), and so is the width: never a terminal's. */
+/* This file escapes (libsmartcols would escape the backslashes of that again), and sets the width: never a
+ * terminal's. */
 static bool grid_set_up(struct grid *grid)
 {
 	if (scols_table_enable_noencoding(grid->columns, 1) || scols_table_enable_noheadings(grid->columns, 1) ||

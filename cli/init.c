@@ -43,8 +43,7 @@ int cmd_init(int argc, char **argv)
 
 	cli_place(&place, NULL);
 	if (!place.config[0]) {
-		cli_error("there is no configuration that names a store; write ~/.config/dflock.conf or "
-			  "/etc/dflock.conf (see dflock.conf(5)), or set DFLOCK_CONFIG");
+		cli_error("there is no configuration that names a store; " CLI_WRITE_ONE);
 		return CLI_FAILED;
 	}
 	ret = start_connect(&place, &ask, &started, why);

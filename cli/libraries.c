@@ -250,7 +250,7 @@ bool libraries_is_libc(const struct libraries *libraries, const char *path)
 	/* The dynamic linker is that of this program (libraries_list). */
 	if (strncmp(name, "/ld-linux", 9) == 0 || strcmp(name, "/ld64.so.2") == 0)
 		return true;
-	/* A file of that name from elsewhere is another one's. */
+	/* A file of that name from another folder is not libc's. */
 	if (snprintf(folder, sizeof(folder), "%.*s", (int)(name - path), path) >= PATH_MAX ||
 	    snprintf(of_libc, sizeof(of_libc), "%.*s", (int)(strrchr(libraries->libc, '/') - libraries->libc),
 		     libraries->libc) >= PATH_MAX ||

@@ -94,7 +94,7 @@ int main(int argc, char **argv)
 
 	setlocale(LC_CTYPE, "");
 	argp_err_exit_status = CLI_USAGE;
-	argv[0] = own_name; /* not the path that it was called by: messages begin with it */
+	argv[0] = own_name; /* not the path that it was called by: messages begin with this name */
 	argp_parse(&argp, argc, argv, ARGP_IN_ORDER, NULL, &choice);
 	snprintf(name, sizeof(name), "dflock %s", choice.command->name);
 	argv[choice.at] = name;

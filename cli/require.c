@@ -41,9 +41,7 @@ static bool configuration_is_fit(const struct place *place, const char *file, ch
 	bool fit;
 
 	if (!place->config[0]) {
-		snprintf(why, CLI_LINE_BYTES,
-			 "there is no configuration: write ~/.config/dflock.conf or /etc/dflock.conf, or set "
-			 "DFLOCK_CONFIG");
+		snprintf(why, CLI_LINE_BYTES, "there is no configuration: " CLI_WRITE_ONE);
 		return false;
 	}
 	if (config_load(place->config, &config, why, CLI_LINE_BYTES))
@@ -53,7 +51,7 @@ static bool configuration_is_fit(const struct place *place, const char *file, ch
 	return fit;
 }
 
-/* By the keeper's rules, which are those in force. why is "" if the answer may change within a moment. */
+/* Goes by the keeper's rules, which are those in force. why is "" if the answer may change within a moment. */
 static bool status_is_fit(const json_t *status, const struct place *place, char why[CLI_LINE_BYTES])
 {
 	const json_t *store = json_object_get(status, "store"), *rules = json_object_get(status, "rules");

@@ -15,8 +15,8 @@ static void __attribute__((noreturn)) become_keeper(int ready, const char *confi
 	const char *argv[] = {program, "--ready-fd", number, NULL, NULL, NULL};
 	int null = open("/dev/null", O_RDWR);
 
-	/* The keeper outlives this program, and a process that reads our output through a pipe must not wait for
-	 * it. The keeper's messages come over `ready`. */
+	/* The keeper outlives this program, and a process that reads this program's output through a pipe must not wait
+	 * for the keeper. The keeper's messages come over `ready`. */
 	for (int fd = 0; fd <= 2 && null >= 0; fd++)
 		if (dup2(null, fd) < 0)
 			_exit(1);
@@ -36,7 +36,8 @@ static void __attribute__((noreturn)) become_keeper(int ready, const char *confi
 	_exit(CLI_RUN_NOT_FOUND);
 }
 
-/* Reads the keeper's message until it closes its end. An empty one: it serves. -ETIMEDOUT: it has not closed it. */
+/* Reads the keeper's message until the keeper closes its end. An empty message: the keeper serves. -ETIMEDOUT: it has
+ * not closed its end. */
 static int read_ready(int fd, char line[CLI_LINE_BYTES])
 {
 	int64_t deadline = cli_now_ms() + ASK_DEADLINE_S * 1000;

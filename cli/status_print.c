@@ -7,7 +7,7 @@
 #include "cli/field.h"
 #include "cli/show.h"
 
-/* Which rules are in force, if they are not those of the file when the keeper started. */
+/* Which rules are in force, if not those that the file had when the keeper started. */
 static void print_rules(const json_t *status, FILE *f)
 {
 	const json_t *rules = json_object_get(status, "rules");

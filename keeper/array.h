@@ -1,8 +1,8 @@
 /*
- * Arrays that grow: uthash's utarray, where memory may run out. utarray itself ends the process then, which neither the
- * keeper nor its parent may do, and counts room that it did not get; so what grows an array is called here, and nowhere
- * else. utarray_init(), _done(), _clear(), _len(), _eltptr(), _pop_back() and _erase() allocate nothing, and are called as
- * they are. To be included instead of utarray.h. May be used by every room, and by any thread.
+ * Arrays that grow: uthash's utarray, made safe against running out of memory. utarray itself would end the process,
+ * which neither the keeper nor its parent may do, and would count room that it did not get. So only this file calls the
+ * macros that grow an array. utarray_init(), _done(), _clear(), _len(), _eltptr(), _pop_back() and _erase() allocate
+ * nothing and may be called directly. Include this header instead of utarray.h. Every room and any thread may use it.
  */
 #ifndef DFLOCK_KEEPER_ARRAY_H
 #define DFLOCK_KEEPER_ARRAY_H
@@ -26,19 +26,19 @@ no_memory:
 	return -ENOMEM;
 }
 
-/* All items as one piece, for a loop or bsearch(). NULL if nothing was ever in it. */
+/* All items as one C array, for a loop or bsearch(). NULL if the array never had an item. */
 static inline void *array_items(const UT_array *array)
 {
 	return array->d;
 }
 
-/* Behind the last one of array_items(). */
+/* One past the last of array_items(). */
 static inline void *array_end(const UT_array *array)
 {
 	return array->d ? array->d + array->icd.sz * array->i : NULL;
 }
 
-/* Where an item stands in the array. */
+/* The item at an index. */
 static inline void *array_at(const UT_array *array, size_t i)
 {
 	return array->d + array->icd.sz * i;
@@ -50,7 +50,7 @@ static inline void array_sort(UT_array *array, int (*compare)(const void *, cons
 		qsort(array->d, array->i, array->icd.sz, compare);
 }
 
-/* The item that compares equal, of an array that is sorted in this way. NULL: none. */
+/* The item that compares equal, in an array that array_sort() has sorted by `compare`. NULL: none. */
 static inline void *array_search(const UT_array *array, const void *item, int (*compare)(const void *, const void *))
 {
 	return array->i ? bsearch(item, array->d, array->i, array->icd.sz, compare) : NULL;

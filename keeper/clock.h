@@ -18,7 +18,7 @@ static inline int64_t clock_now_ns(void)
 	return t.tv_sec * 1000000000ll + t.tv_nsec;
 }
 
-/* Which boot the clock counts from: its times mean nothing in another one. 0 or -errno. */
+/* The boot that the clock counts from: its times mean nothing in another boot. 0 or -errno. */
 #define CLOCK_BOOT_BYTES 40
 static inline int clock_boot(char boot[CLOCK_BOOT_BYTES])
 {

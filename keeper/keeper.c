@@ -47,11 +47,11 @@
 #define ALIVE_MS   100
 #define PIN_MAX_MS 60000 /* no configuration may say more (config.c) */
 
-/* keeper.h has what the modules share; this is only for start and end. */
+/* What only start and end need; keeper.h has what the modules share. */
 struct life {
 	struct keeper k;
 	const struct keeper_options *options;
-	int door; /* front.h; -1: only our own user asks */
+	int door; /* front.h; -1: the keeper serves only its own user */
 	uv_loop_t loop;
 	uv_timer_t alive;
 	unsigned session_limit;
@@ -75,7 +75,7 @@ __attribute__((format(printf, 2, 3))) static void keeper_cannot_start(const stru
 	va_end(args);
 	log_error("%s", line);
 	if (o->ready_fd >= 0 && write(o->ready_fd, line, strlen(line)) < 0)
-		log_error("nobody reads why: %s", strerror(errno));
+		log_error("the process that waits for this keeper cannot be told why it ends: %s", strerror(errno));
 }
 
 /* The machine's name and 64 random bits: two keepers of one machine are two hosts. */
@@ -92,7 +92,7 @@ static int make_host(struct keeper *k)
 	return 0;
 }
 
-/* Two descriptors per question at the most, and some for ourselves. */
+/* At most two descriptors per question, and some for the keeper itself. */
 static void raise_limits(struct life *life)
 {
 	struct rlimit limit = {.rlim_cur = 1024, .rlim_max = 1024};
@@ -140,8 +140,8 @@ static void on_old_pins_over(uv_timer_t *timer)
 }
 
 /*
- * Some leases cannot be read. What the keeper before us granted under them may still be used until the last pin ends; then
- * the holders are ended, since nobody renews these leases.
+ * Some leases cannot be read. Callers may still use what the earlier keeper granted under them, until the last pin
+ * ends. Then the holders are killed, since no keeper can renew these leases.
  */
 static void lose_damaged(struct keeper *k, const struct keeper_options *o, unsigned damaged)
 {
@@ -158,7 +158,8 @@ static void lose_damaged(struct keeper *k, const struct keeper_options *o, unsig
 	table_lose_damaged(k->table);
 }
 
-/* What was taken up: the table knows what the dead keeper had learnt, else the file that was opened again does. */
+/* The kernel's number of a file that was taken up: from the table, if the dead keeper had learnt it; else from the file
+ * that was opened again. */
 static void learn_numbers(struct keeper *k)
 {
 	struct lease *lease, *next;
@@ -203,7 +204,7 @@ static int take_up(struct keeper *k, const struct keeper_options *o)
 	return 0;
 }
 
-/* The leases have ceased to be sure: a process that is still in a lock call has been told nothing. */
+/* The leases have ceased to be sure. A process that is still in a lock call has not been told that it holds a lock. */
 static void note_callers(struct keeper *k)
 {
 	const struct session *s;
@@ -236,7 +237,7 @@ static void on_left(void *arg, const struct store_reply *reply)
 {
 	struct keeper *k = arg;
 
-	(void)reply; /* whether or not: a beat that stays is swept one day */
+	(void)reply; /* with or without success: a beat that stays is swept later */
 	uv_stop(k->loop);
 }
 
@@ -251,7 +252,7 @@ static void keeper_end(struct keeper *k, const char *why)
 	log_info("ends: %s", why);
 	leasepage_reset(k->page);
 	act_leave_all(k);
-	/* Before the store is told: a question that came in between would get a lease that nobody renews. */
+	/* Done before the store is told: a question that came in between would get a lease that no keeper renews. */
 	listener_stop(k);
 	if (!had_leases && store_is_up(k->store))
 		store_leave(k->store, on_left, k);
@@ -342,9 +343,9 @@ static void keeper_clean_up(struct keeper *k)
 	configwatch_close(k);
 	uv_close((uv_handle_t *)&life->alive, NULL);
 	uv_close((uv_handle_t *)&k->old_pins.timer, NULL);
-	uv_run(k->loop, UV_RUN_DEFAULT); /* until probes and workers have ended: no timer or socket is left */
+	uv_run(k->loop, UV_RUN_DEFAULT); /* until probes and workers have ended: there is no timer or socket any more */
 	act_free_all(k);
-	fronts_free(k->fronts);          /* before the loop runs again: nothing may come of what is freed */
+	fronts_free(k->fronts);          /* before the loop runs again: it must not call back into what is freed */
 	uv_run(k->loop, UV_RUN_DEFAULT); /* workers have closed what is not on local file systems */
 	probes_free(k->probes);
 	workers_free(k->workers);
@@ -371,7 +372,7 @@ int keeper_run(const struct keeper_options *options)
 	signal(SIGPIPE, SIG_IGN);
 	k->system = geteuid() == 0 && strcmp(options->runtime_dir, "/run/dflock") == 0;
 	k->foreground = options->foreground;
-	life.door = k->system ? door_start() : -1; /* while there are no threads, and nothing to inherit */
+	life.door = k->system ? door_start() : -1; /* while there are no threads, and few descriptors to inherit */
 	uv_loop_init(&life.loop);
 	k->loop = &life.loop;
 	k->dir_fd = options->dir_fd;
@@ -384,7 +385,7 @@ int keeper_run(const struct keeper_options *options)
 		log_error("%s/" NAMES_DIR " cannot be made: %s; `dflock lock` is refused", k->runtime_dir,
 			  strerror(errno));
 	if (keeper_start(&life) < 0)
-		return KEEPER_EXIT_CONFIG; /* the process ends: no need to take it apart */
+		return KEEPER_EXIT_CONFIG; /* the process ends: nothing need be freed */
 	log_info("version " DFLOCK_VERSION " serves %s as host %s (%s, %zu rules)", k->runtime_dir, k->host,
 		 k->config->path, k->config->rule_count);
 	if (options->ready_fd >= 0)

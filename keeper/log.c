@@ -20,7 +20,8 @@ __attribute__((format(printf, 2, 0))) static void log_line(int level, const char
 	char line[2048];
 
 	vsnprintf(line, sizeof(line), format, args);
-	/* Names and paths are anybody's: no line of theirs may look like one of ours. */
+	/* Any user can choose names and paths: they must not be able to make a line that looks like one of the
+	 * keeper's. */
 	for (char *p = line; *p; p++)
 		if ((unsigned char)*p < ' ' || *p == 0x7f)
 			*p = '?';

@@ -77,7 +77,7 @@ static const struct argp_option options[] = {
 	 "/run/dflock/UID if it is there, /dev/shm/dflock-UID)",
 	 0},
 	{"ready-fd", 'r', "N", 0, "Close descriptor N when serving; write there first why it cannot start", 0},
-	{"after-fd", 'a', "N", 0, "Start when whatever has the other end of descriptor N has ended", 0},
+	{"after-fd", 'a', "N", 0, "Start when the process at the other end of descriptor N has ended", 0},
 	{0}};
 
 static const struct argp argp = {
@@ -86,16 +86,16 @@ static const struct argp argp = {
 	.doc = "Holds the leases of this host's programs that run under libdflock.so.\v"
 	       "Programs start it by themselves; a service manager uses --foreground. See dflockd(8)."};
 
-/* Says why it cannot start: to the process that waits for it, and to the terminal. */
+/* Says why the keeper cannot start: to the process that waits for it, and to the terminal. */
 static int main_fail(const struct arguments *a, const char *line)
 {
 	if (a->ready_fd >= 0 && write(a->ready_fd, line, strlen(line)) < 0)
-		log_error("nobody reads why it cannot start: %s", strerror(errno));
+		log_error("the process that waits for this keeper cannot be told: %s", strerror(errno));
 	fprintf(stderr, "dflockd: %s\n", line);
 	return EXIT_FAILURE;
 }
 
-/* Does a keeper listen there? Connecting is enough: a keeper listens when it is ready. */
+/* Does a keeper listen there? To connect is enough: a keeper listens when it is ready. */
 static bool serves(const char *dir)
 {
 	struct sockaddr_un address = {.sun_family = AF_UNIX};
@@ -110,8 +110,8 @@ static bool serves(const char *dir)
 }
 
 /*
- * One keeper per runtime directory: the one that has keeper.lock. The descriptor stays open, in the keeper too. 1: another
- * keeper serves. 0: we have it, by *lock_fd. -errno.
+ * There is one keeper per runtime directory: the one that has keeper.lock. The descriptor stays open, in the keeper
+ * too. 1: another keeper serves. 0: we have it, by *lock_fd. -errno.
  */
 static int be_the_one(int dir_fd, const char *dir, int *lock_fd)
 {
@@ -132,7 +132,7 @@ static int be_the_one(int dir_fd, const char *dir, int *lock_fd)
 			close(fd);
 			return 1;
 		}
-		nanosleep(&pause, NULL); /* it starts, or ends */
+		nanosleep(&pause, NULL); /* the other keeper starts, or ends */
 	}
 	*lock_fd = fd;
 	return 0;
@@ -248,12 +248,12 @@ int main(int argc, char **argv)
 	if (a.ready_fd >= 0 && !a.foreground) /* a program started it, and not a person or a service manager */
 		inherit_take_back();
 	umask(022);
-	prctl(PR_SET_NAME, "dflockd"); /* started as /proc/self/exe (orphan.c), it would have that name */
+	prctl(PR_SET_NAME, "dflockd"); /* a keeper started as /proc/self/exe (orphan.c) would show that name */
 	if (a.after_fd >= 0)
 		wait_for_end(a.after_fd);
 	place_init(&place);
-	/* As it is written, and not where its links lead now: programs name it like this, and it may be replaced. It need not
-	 * be there: there may be a copy of it (configfile.h). */
+	/* Keeps the path as it is written, and does not follow its links: programs name the file by this path, and it
+	 * may be replaced. The file need not exist: there may be a copy of it (configfile.h). */
 	if (a.config && place_absolute(a.config, config) < 0) {
 		snprintf(why, sizeof(why), "%.900s: no usable path", a.config);
 		return main_fail(&a, why);
@@ -278,7 +278,7 @@ int main(int argc, char **argv)
 		ret = be_the_one(dir_fd, dir, &lock_fd);
 	if (ret < 0) {
 		snprintf(why, sizeof(why), "%s: no keeper can start: %s", dir,
-			 ret == -EWOULDBLOCK ? "another one has keeper.lock, but does not answer: kill it"
+			 ret == -EWOULDBLOCK ? "another process has keeper.lock, but does not answer: kill it"
 					     : strerror(-ret));
 		return main_fail(&a, why);
 	}
@@ -298,6 +298,6 @@ int main(int argc, char **argv)
 					 .debug = debug};
 	ret = supervise(&(struct supervise){
 		.runtime_dir = dir, .dir_fd = dir_fd, .ready_fd = a.ready_fd, .run = run_keeper, .arg = &keeper});
-	flock(lock_fd, LOCK_UN); /* a keeper that was left behind (leftover.h) has it open for as long as it stays */
+	flock(lock_fd, LOCK_UN); /* a keeper that was left behind (leftover.h) still has the pipe open */
 	return ret;
 }

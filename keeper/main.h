@@ -14,7 +14,7 @@ struct keeper_options {
 	int lock_fd;             /* keeper.lock; parent and keeper have the same description of it */
 	int ready_fd;            /* closed when it serves; an error goes there first; -1: none */
 	bool foreground, debug;
-	struct table *table; /* these are as the parent has them: supervise.h */
+	struct table *table; /* these are the parent's: supervise.h */
 	int parent_fd;
 };
 

@@ -1,12 +1,12 @@
 /*
  * See orphan.h.
  *
- * Why nothing is lost: a keeper may die at any moment, and the next one takes up what is in the table of leases; so this one
- * just ends, in the middle of whatever it does. The next one is started before that, so that it is known that it can
- * be. It waits until this one is no more (--after-fd ends), for it must find no socket on which somebody serves, and no
- * lock on keeper.lock. A thread of this one that waits for a file system that does not answer may keep the process for as
- * long: so connections, keeper.lock and that pipe are ended by hand, as the last thing that is done. A program that asks in between may start one itself: whichever comes first stays. Until then
- * this keeper goes on renewing.
+ * Why nothing is lost: a keeper may die at any moment, and the next one takes up what is in the table of leases. So
+ * this keeper just ends, in the middle of whatever it does. It starts the next one before that, to know that it can be
+ * started, and goes on renewing until then. The next one waits until this one is gone (--after-fd ends), since it must
+ * find no socket on which a keeper serves, and no lock on keeper.lock. If a thread of this keeper waits for a file
+ * system that does not answer, the process stays for as long: so this keeper's last act is to close connections,
+ * keeper.lock and that pipe by hand. A program that asks in between may start a keeper itself: the first one stays.
  */
 #include "keeper/orphan.h"
 
@@ -26,10 +26,10 @@
 #include "keeper/main.h"
 
 #define RETRY_MS 1000
-#define AFTER_FD 3 /* in the new one */
+#define AFTER_FD 3 /* in the new keeper */
 
-/* Where the keeper's program is, though its file be replaced by a newer one: leases are best taken up by what left
- * them. */
+/* The keeper's own program, even if its file was replaced by a newer one: the program that left the leases is the best
+ * one to take them up. */
 #define SELF "/proc/self/exe"
 
 struct orphan {
@@ -70,7 +70,7 @@ static int spawn_next(const struct keeper_options *o, int after_fd)
 	return -ret;
 }
 
-/* Does not come back if all is well. */
+/* Returns only on failure. */
 static int make_way(struct keeper *k)
 {
 	unsigned frozen = table_frozen(k->table);
@@ -88,7 +88,7 @@ static int make_way(struct keeper *k)
 		  frozen ? "; the processes that it held frozen died with it" : "");
 	listener_abandon(k);
 	flock(k->options->lock_fd, LOCK_UN);
-	close(fds[1]); /* nothing is done from here on */
+	close(fds[1]); /* no further work from here on */
 	_exit(KEEPER_EXIT_IDLE);
 }
 
@@ -98,8 +98,8 @@ static void on_orphan_retry(uv_timer_t *timer)
 	int ret = make_way(k);
 
 	if (!k->unsupervised)
-		log_error("the keeper's parent was killed, and no other can be started (%s; tried again): nobody "
-			  "would stop the processes whose leases cannot be renewed",
+		log_error("the keeper's parent was killed, and no other can be started (%s; tried again): no "
+			  "process would stop processes whose leases cannot be renewed",
 			  strerror(-ret));
 	k->unsupervised = true;
 	uv_timer_start(timer, on_orphan_retry, RETRY_MS, 0);

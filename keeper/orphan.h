@@ -1,9 +1,9 @@
 /*
- * A keeper whose parent was killed: nobody would stop the holders of leases that it cannot renew. It therefore makes
- * room for a new parent and a new keeper, which take up its leases as after any other death. Loop only.
+ * A keeper whose parent was killed: no process would stop the holders of leases that it cannot renew. So it makes room
+ * for a new parent and a new keeper, which take up its leases as after any other death. Loop only.
  *
- * Whom the old parent had stopped by ptrace has died with it (EXITKILL); whom it had stopped by SIGSTOP, the new one
- * takes up.
+ * Processes that the old parent had stopped by ptrace died with it (EXITKILL). Those that it had stopped by SIGSTOP,
+ * the new parent takes up.
  */
 #ifndef DFLOCK_KEEPER_ORPHAN_H
 #define DFLOCK_KEEPER_ORPHAN_H
@@ -12,7 +12,7 @@
 
 struct keeper;
 
-/* From now on sees to it that there is a parent; sets k->orphan. 0 or -errno. */
+/* From now on makes sure that there is a parent; sets k->orphan. 0 or -errno. */
 int orphan_watch(struct keeper *k);
 /* Closes its handles; orphan_free() when the loop has run. */
 void orphan_close(struct keeper *k);

@@ -9,10 +9,10 @@
  *
  * Procfs may include wire/ and libc, and nothing else of dflock.
  *
- * What /proc says is not to be trusted: names have line feeds, brackets and " (deleted)" in them, a process ends between
- * two calls, its number may be another's by then. A parser returns false for a line that the kernel would not write.
- * All functions here may be called by any thread. None walks a path outside /proc, so that no file server is asked; how
- * long the kernel may take to answer is said where it is not a matter of microseconds.
+ * Do not trust what /proc says: names have line feeds, brackets and " (deleted)" in them; a process may end between two
+ * calls, and another process may have its number by then. A parser returns false for a line that the kernel would not
+ * write. All functions here may be called by any thread. None walks a path outside /proc, so that no file server is
+ * asked; how long the kernel may take to answer is said where it is not a matter of microseconds.
  */
 #ifndef DFLOCK_PROCFS_PROCFS_H
 #define DFLOCK_PROCFS_PROCFS_H
@@ -50,26 +50,27 @@ struct procfs_walk {
 	DIR *dir;
 };
 
-/* 0 or -errno: -ENOENT, -ESRCH: the process has ended; -EACCES: it may not be looked into. dirfd as for openat(). */
+/* Begins a walk. 0 or -errno: -ENOENT, -ESRCH: the process has ended; -EACCES: it may not be looked into. dirfd as for
+ * openat(). */
 int procfs_walk(struct procfs_walk *walk, int dirfd, const char *name);
 /* The next number, or -1 at the end. */
 int procfs_next(struct procfs_walk *walk);
-/* Of the directory, for readlinkat() and the like. */
+/* The descriptor of the directory, for readlinkat() and the like. */
 int procfs_walk_fd(const struct procfs_walk *walk);
-/* Where the walk is, and back there, also in a later walk over the same directory. */
+/* The position of the walk; and back to a position, also in a later walk over the same directory. */
 long procfs_walk_at(const struct procfs_walk *walk);
 void procfs_walk_to(struct procfs_walk *walk, long at);
-/* Also after procfs_walk() has failed. */
+/* To be called also after procfs_walk() has failed. */
 void procfs_walk_end(struct procfs_walk *walk);
 
 /*
- * Has the process at most `most` (up to PROCFS_FEW_MAX) descriptors, and at most as many threads? Takes no longer for one
- * that has a million. True also of a process that has ended or may not be looked into.
+ * Does the process have at most `most` (up to PROCFS_FEW_MAX) descriptors, and at most as many threads? Takes no longer
+ * for a process that has a million. True also for a process that has ended or may not be looked into.
  */
 #define PROCFS_FEW_MAX 100
 bool procfs_has_few(pid_t pid, unsigned most);
 
-/* What a descriptor is of, by the link /proc/PID/fd/NUMBER. fds: of that directory. */
+/* What kind of thing a descriptor refers to, by the link /proc/PID/fd/NUMBER. fds: that directory. */
 enum procfs_kind {
 	PROCFS_FILE, /* a file, directory, device or named pipe; or it cannot be told: the path is too long */
 	PROCFS_SOCKET,

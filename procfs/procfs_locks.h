@@ -32,7 +32,7 @@ struct procfs_lock {
  */
 bool procfs_lock_line(const char *line, struct procfs_lock *out);
 
-/* Anything but 0 ends the reading, which returns it. */
+/* A result other than 0 ends the reading, which returns it. */
 typedef int procfs_lock_cb(void *arg, const struct procfs_lock *lock);
 
 /*
@@ -54,7 +54,7 @@ int procfs_fdinfo(char *text, struct procfs_fdinfo *info, procfs_lock_cb *cb, vo
 /* The same for a descriptor of this process: the text is read as a whole, which takes longer the more locks there are. 0, what
  * cb returned, or -errno; then *info says that nothing is shown. */
 int procfs_fdinfo_of(int fd, struct procfs_fdinfo *info, procfs_lock_cb *cb, void *arg);
-/* Without locks, for a descriptor of this process. 0 or -errno; then *info says that nothing is shown. */
+/* The same without locks, for a descriptor of this process. 0; or -errno, and then *info says that nothing is shown. */
 int procfs_fdinfo_head(int fd, struct procfs_fdinfo *info);
 
 #endif

@@ -28,7 +28,8 @@ static void procfs_unescape(char *text)
 	*to = '\0';
 }
 
-/* Fields end with one blank; two have an empty field between them. NULL: there is none any more. */
+/* Cuts off the next field. Fields end with one blank; two blanks have an empty field between them. NULL: no more
+ * fields. */
 static char *procfs_next_field(char **rest)
 {
 	char *field = *rest, *end = strchr(field, ' ');

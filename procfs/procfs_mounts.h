@@ -32,13 +32,14 @@ bool procfs_mount_line(char *line, struct procfs_mount *out);
 FILE *procfs_mounts_open(pid_t pid);
 
 /*
- * Calls back for every mount, in the order in which they lie on each other. Anything but 0 ends it, and is returned. May
- * be called again for the same table. Another namespace's table may have as many lines as its user wants (100,000).
+ * Calls back for every mount, in the order in which they lie on each other. A result other than 0 ends the walk, and is
+ * returned. May be called again for the same table. Another namespace's table may have as many lines as its user wants
+ * (100,000).
  */
 typedef int procfs_mount_cb(void *arg, const struct procfs_mount *mount);
 int procfs_mounts(FILE *table, procfs_mount_cb *cb, void *arg);
 
-/* Has it changed since this was asked before? True once for each open table and change (POLLPRI). */
+/* Has the table changed since the last call? True once for each open table and change (POLLPRI). */
 bool procfs_mounts_changed(FILE *table);
 
 #endif

@@ -31,7 +31,7 @@ bool procfs_stat(const char *text, struct procfs_stat *out)
 	for (int i = STATE + 1; i <= STOP_SIGNAL; i++) {
 		char *end;
 
-		fields[i] = strtoull(at, &end, 10); /* a negative one is what it was when it is converted back */
+		fields[i] = strtoull(at, &end, 10); /* a negative value survives the conversion back */
 		if (end == at && i <= STARTED)
 			return false;
 		at = end;

@@ -21,7 +21,7 @@ bool procfs_stat(const char *text, struct procfs_stat *out);
  * lock for this that a process may hold for long. */
 bool procfs_stat_read(int dirfd, const char *name, struct procfs_stat *out);
 
-/* For how long a thread has been on a processor; -1: not known, or gone. */
+/* For how long a thread has run on a processor; -1: not known, or the thread is gone. */
 int64_t procfs_ran_ns(pid_t tid);
 
 /* A line of /proc/PID/maps. */
@@ -39,9 +39,9 @@ struct procfs_map {
 bool procfs_map_line(char *line, struct procfs_map *out);
 
 /*
- * Calls back for every mapping of the process. Anything but 0 ends it. 0, what cb returned, or -errno. The kernel locks
- * the memory of the process meanwhile, and waits for that lock for as long as it takes: a thread of the process that maps
- * something on a mount that does not answer has it (mappers.h).
+ * Calls back for every mapping of the process. A result other than 0 ends the walk. 0, what cb returned, or -errno.
+ * Meanwhile the kernel takes a lock of the process's memory, and waits for that without limit: a thread of the process
+ * that maps something on a mount that does not answer has it (mappers.h).
  */
 typedef int procfs_map_cb(void *arg, const struct procfs_map *map);
 int procfs_maps(pid_t pid, procfs_map_cb *cb, void *arg);

@@ -38,7 +38,7 @@ static int blocker_take_answer(struct call *c, const struct wire_reply *reply)
 	return 0;
 }
 
-/* Does the page show a lease of this host for it? Then no other host has a lock there that conflicts. */
+/* Does the page show a lease of this host for the wanted lock? Then no other host has a lock there that conflicts. */
 static bool blocker_is_leased(const struct intent *want, const struct protect_look *look)
 {
 	const struct leases_range wanted = {

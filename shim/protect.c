@@ -224,8 +224,8 @@ static enum protect protect_ask_root(int fd)
 		return PROTECT_REFUSED;
 	default:
 		note_refused(fd,
-			     "after chroot() the configuration cannot be read, and nobody can say whether this file "
-			     "is protected; mount /proc in the new root directory, and start dflockd before the "
+			     "after chroot() the configuration cannot be read, and it cannot be known whether this "
+			     "file is protected; mount /proc in the new root directory, and start dflockd before the "
 			     "program",
 			     NULL);
 		return PROTECT_REFUSED;

@@ -22,7 +22,7 @@
 #define sys_fcntl(fd, cmd, arg) sys(fcntl, fd, cmd, arg)
 #endif
 
-/* Not libc's, as sys_geteuid(). */
+/* Not libc's, for the same reason as sys_geteuid(). */
 static inline gid_t sys_getegid(void)
 {
 #ifdef SYS_getegid32

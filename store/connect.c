@@ -1,7 +1,7 @@
 /*
  * From an address to a pair of checked connections: looks the name up, connects for commands, runs the first steps of
  * steps.c, loads the scripts, connects for messages, runs the other steps. One question follows the other, but for the
- * scripts, which are sent all at once. Whatever goes wrong ends in store_fail(), after which redis.c starts again.
+ * scripts, which are sent all at once. Every error ends in store_fail(), and redis.c starts again after that.
  */
 #include "store/internal.h"
 

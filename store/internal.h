@@ -131,8 +131,8 @@ struct store {
 
 /* ---- fail.c ---- */
 
-/* For memory without which a caller would wait for its answer for ever. Returns it; NULL ends the process with a line
- * (the keeper's parent starts it again). */
+/* For memory without which a caller would wait for its answer for ever. Returns `memory`; if that is NULL, ends the
+ * process with a line (the keeper's parent starts it again). */
 void *store_need(void *memory);
 
 /* This connection, or this attempt to connect, is of no use: closes both connections (the callbacks of all pending

@@ -49,8 +49,8 @@ struct link *link_open(uv_loop_t *loop, const struct link_target *target, uint64
  * after `broken`, -ENOMEM, or what the system said. */
 int link_send(struct link *link, int argc, const char *const *argv, link_reply_cb *cb, void *arg);
 
-/* Inside a link_reply_cb that got a reply: the reply is the caller's now, who frees it with freeReplyObject(). At most
- * once for each reply. */
+/* Inside a link_reply_cb that got a reply: hands the reply over to the caller, which frees it with freeReplyObject().
+ * At most once for each reply. */
 redisReply *link_keep_reply(struct link *link);
 
 /* Calls the callbacks that are pending, with NULL, and frees the link (in the loop); no event comes after this. May be

@@ -15,7 +15,7 @@ def pytest_configure(config):
 
 
 def pytest_collection_modifyitems(items):
-    """Where several run at a time, none of the long ones shall begin when the others are about to end."""
+    """If several tests run at a time, no long one should begin when the others are about to end."""
     items.sort(key=lambda item: item.get_closest_marker("long") is None)
 
 

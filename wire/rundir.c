@@ -1,22 +1,22 @@
 /*
- * See rundir.h. How all processes of a user find the same directory below /dev/shm, where anybody can make entries:
+ * See rundir.h. How all processes of a user find the same directory below /dev/shm, where any user can make entries:
  *
  * An entry is *ours* if it is called dflock-UID, or dflock-UID. with anything behind the dot, and is a directory that
  * belongs to the user, is on the same tmpfs, and cannot be written by others. Nothing else counts, whatever its name.
  * The rule:
  *
  *   Of the entries that are ours, the one with the lowest name is the runtime directory (dflock-UID comes first).
- *   Only if there is none, a keeper makes one: dflock-UID, or, if that name belongs to somebody else, dflock-UID. and
+ *   Only if there is none, a keeper makes one: dflock-UID, or, if that name belongs to another user, dflock-UID. and
  *   the time in ns. Then the keeper looks again, and goes by the rule.
  *
  * Why no other user can make two processes disagree: another user can only make and remove entries that are not ours,
  * and these never count. /dev/shm is sticky, so no other user can remove or rename an entry that is ours. To give one
  * of the user's own directories such a name, another user needs the right to write that directory (the kernel asks for
  * it when a directory gets another parent), and then it is not ours. A mount on an entry (a user may mount FUSE on a
- * directory of his own, with any owner that his server likes) is another device. The name dflock-UID.TIME cannot be
- * taken in advance, since its time is read only when it is made. So a squatter decides under which name the first
- * directory is made, and nothing after that: if he frees dflock-UID again, the sibling stays the lowest of ours, and it
- * is found before another one is made.
+ * directory of the user's own, with any owner that the FUSE server likes) is another device. The name dflock-UID.TIME
+ * cannot be taken in advance, since its time is read only when it is made. So a squatter decides under which name the
+ * first directory is made, and nothing after that: if the squatter frees dflock-UID again, the sibling stays the lowest
+ * of ours, and it is found before another one is made.
  *
  * Why processes that choose at the same time converge: no process makes an entry after it has seen one that is ours, so
  * only processes that looked before the first was made make one. With dflock-UID free, one mkdir() succeeds, and the

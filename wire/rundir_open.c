@@ -74,7 +74,8 @@ int rundir_outer_uid(uid_t uid, uid_t *outer)
 	return -ESRCH;
 }
 
-/* A user without a number here: the kernel shows all such users as the same one, so nobody can say what is its own. */
+/* A user without a number here: the kernel shows all such users as the same one, so such a user's own files cannot be
+ * told from others. */
 static bool rundir_is_unknown(uid_t uid)
 {
 	uid_t outer;

@@ -12,7 +12,7 @@ short="
 holds page safety
 holds page safety -DRECORD
 holds page safety -DPROGRAMS=1 -DCRASHES=1 -DRECORD
-holds page safety -DPROGRAMS=1 -DCRASHES=1 -DBAD_JOURNAL
+holds page safety -DPROGRAMS=1 -DCRASHES=1 -DBAD_TABLE
 holds page progress -DPROGRAMS=1 -DLIVE
 fails page safety -DRECORD -DPROBE_FIRST
 fails page safety -DRECORD -DNO_KEEPER_FENCE
@@ -22,8 +22,8 @@ fails page safety -DRECORD -DNO_PINS
 fails page safety -DPIN_PROBED
 fails page safety -DLATE_COUNTS
 fails page safety -DPROGRAMS=1 -DCRASHES=1 -DRECORD -DOLD_PINS
-fails page safety -DPROGRAMS=1 -DCRASHES=1 -DBAD_JOURNAL -DOLD_WORDS
-fails page safety -DPROGRAMS=1 -DCRASHES=1 -DBAD_JOURNAL -DOLD_PINS
+fails page safety -DPROGRAMS=1 -DCRASHES=1 -DBAD_TABLE -DOLD_WORDS
+fails page safety -DPROGRAMS=1 -DCRASHES=1 -DBAD_TABLE -DOLD_PINS
 fails page progress -DPROGRAMS=1 -DLIVE -DLOCK_FIRST
 holds recall progress -DLOSSES=0
 holds recall progress -DLOSSES=1
@@ -52,7 +52,7 @@ fails cluster safety -DFLUSHES=1 -DRECLAIM_LATE
 fails cluster safety -DFLUSHES=1 -DFORGOTTEN_RENEWED
 fails cluster safety -DROLLS=1 -DOLDER_WINS
 fails cluster safety -DROLLS=1 -DCONFIRM_ANY
-fails cluster safety -DCRASHES=1 -DJOURNAL_LATE
+fails cluster safety -DCRASHES=1 -DTABLE_LATE
 fails cluster safety -DCRASHES=1 -DTAKEN_UP_OPEN
 holds failover safety -DN=3
 holds failover safety -DN=4
@@ -79,7 +79,7 @@ holds table safety -DLEASES=1 -DCRASHES=3
 holds page safety -DPROGRAMS=1 -DCRASHES=1
 holds page safety -DCRASHES=1
 holds page safety -DCRASHES=1 -DRECORD
-holds page safety -DCRASHES=1 -DBAD_JOURNAL
+holds page safety -DCRASHES=1 -DBAD_TABLE
 holds page safety -DPROGRAMS=1 -DCRASHES=2
 holds page progress -DLIVE
 holds recall progress -DLOSSES=2

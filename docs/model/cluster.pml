@@ -1,11 +1,10 @@
 /*
- * Two hosts, one exclusive lock, one store, and whatever may go wrong between them: answers that are late or lost,
- * requests that are executed long after they were given up, hosts that are silent, keepers that die, a store that
- * loses its memory. Time is discrete and moves only in Clock. How a lease is tested free is page.pml's; here it takes
- * one step.
+ * Two hosts, one exclusive lock, one store, and what may go wrong between them: answers that are late or lost, requests
+ * that are executed long after they were given up, hosts that are silent, keepers that die, a store that loses its
+ * memory. Time is discrete and moves only in Clock. Testing a lease free is one step here; page.pml models that.
  *
- * What is shown: never two that run (promises 3 and 4). Whoever was frozen goes on only if nobody ran in between. No
- * lease that was given back is taken for lost, for its new owner's holders would be killed.
+ * What is shown: two programs never run at once (promises 3 and 4). A frozen program goes on only if no other ran in
+ * between. No lease that was given back counts as lost: otherwise the holders of its new owner would be killed.
  *
  * LOSSES=n    so many answers are lost; the request is executed before, much later, or never
  * FLUSHES=n   so often the store loses its memory: it is empty
@@ -14,7 +13,7 @@
  *
  * Mutants: SERVER_CLOCK with STEPS, SEARCH_FIRST TOKEN_ONLY BEAT_UNNAMED DEADLINE_OF_ANSWER RENEW_FIRST STALE_GRANT
  * (LOSSES=1), NO_GRACE FENCE_RESUMES FORGOTTEN_RENEWED RECLAIM_LATE OPEN_EARLY (FLUSHES=1), OLDER_WINS CONFIRM_ANY
- * (ROLLS=1), JOURNAL_LATE TAKEN_UP_OPEN (CRASHES=1).
+ * (ROLLS=1), TABLE_LATE TAKEN_UP_OPEN (CRASHES=1).
  */
 #ifndef LOSSES
 #define LOSSES 0
@@ -54,8 +53,8 @@ byte inc[2];            /* the incarnation it knows */
 bool grace[2];
 byte grace_left[2];
 bool seen[2];           /* it has seen the beat that the other host's still is ... */
-byte watching[2];       /* ... and must watch it for so long yet */
-byte journal[2];        /* 0: no entry, 1: without a fence, 2: with it */
+byte watching[2];       /* ... and must still watch it for so long */
+byte table[2];          /* the table of leases: 0 no entry, 1 asked for, 2 held */
 bool gave_back[2];      /* a release of its token was sent */
 
 /* the request under way */
@@ -66,7 +65,7 @@ bool names[2];          /* it names the other host's beat, which still is that o
 byte answer_inc[2];
 bool shows[2];          /* the answer shows the other host's beat, ditto */
 bool answer_knows[2];   /* the answer's fence still is the lease's */
-/* one that was given up and is yet to be executed */
+/* a request that was given up and has not been executed so far */
 mtype:op late[2];
 byte late_inc[2];
 bool late_names[2], late_old[2];
@@ -84,7 +83,7 @@ byte losses = LOSSES, flushes = FLUSHES, crashes = CRASHES;
 byte rolls = ROLLS;
 byte then_owner = NOBODY;
 bool then_owner_old, then_waits[2], then_waits_old[2], then_knows[2], then_taken;
-bool ghost;             /* the owner is one that the snapshot brought back */
+bool ghost;             /* the snapshot brought this owner back */
 #endif
 #ifdef SERVER_CLOCK
 byte expires;
@@ -179,7 +178,7 @@ inline script_reclaim(h, t, now) {
 	fi
 }
 
-/* o of h with token t, who knows the incarnation i; the status is left in `now` */
+/* executes o of host h with token t; the host knows the incarnation i; leaves the status in `now` */
 inline script(h, o, t, i, naming, now) {
 	if
 #ifdef CONFIRM_ANY
@@ -272,11 +271,11 @@ end:	do
 
 /* --- the keeper --- */
 
-/* The one place for a lost lease: the parent kills whoever has the kernel lock. */
+/* The only place where a lease is lost: the parent kills the program that has the kernel lock. */
 inline lose(h) {
 	assert(!gave_back[h]);
 	runs[h] = false; frozen[h] = false; between[h] = false; page[h] = false;
-	state[h] = NONE; forgotten[h] = false; lapsed[h] = false; journal[h] = 0; left[h] = 0
+	state[h] = NONE; forgotten[h] = false; lapsed[h] = false; table[h] = 0; left[h] = 0
 }
 
 /* check_deadline() */
@@ -304,7 +303,8 @@ inline renewed(h) {
 #ifdef FORGOTTEN_RENEWED
 	if :: until[h] > left[h] -> left[h] = until[h] :: else fi
 #else
-	/* What the store has forgotten is safe until the old deadline: beats of the new incarnation do not count. */
+	/* A lease that the store has forgotten is safe until the old deadline: beats of the new incarnation do not
+	 * count. */
 	if :: until[h] > left[h] && !forgotten[h] -> left[h] = until[h] :: else fi
 #endif
 }
@@ -316,9 +316,9 @@ inline hold(h) {
 #endif
 }
 
-/* A lease that is sent for: journal first, then the request; and one that has come. */
+/* The lease is granted: the table says so first. */
 inline is_granted(h) {
-	journal[h] = 2; gave_back[h] = false;
+	table[h] = 2; gave_back[h] = false;
 	hold(h)
 }
 
@@ -346,7 +346,7 @@ inline forget(h) {
 #else
 	:: IS_LEASE(h) && lapsed[h] -> lose(h)
 #endif
-	:: state[h] == RELEASING -> state[h] = NONE; journal[h] = 0; left[h] = 0; gave_back[h] = false
+	:: state[h] == RELEASING -> state[h] = NONE; table[h] = 0; left[h] = 0; gave_back[h] = false
 	:: else
 	fi
 }
@@ -371,7 +371,7 @@ inline take_answer(h) {
 		renewed(h);
 		if :: state[h] == UNSURE && left[h] > 0 -> hold(h) :: else fi
 	:: is == OK && was == RELEASE ->
-		if :: state[h] == RELEASING -> state[h] = NONE; journal[h] = 0; left[h] = 0;
+		if :: state[h] == RELEASING -> state[h] = NONE; table[h] = 0; left[h] = 0;
 			gave_back[h] = false :: else fi
 	:: is == OK && was == OPEN_STORE -> grace[h] = false
 	:: is == GONE -> if :: IS_LEASE(h) -> lose(h) :: else fi
@@ -381,16 +381,16 @@ inline take_answer(h) {
 	was = NOTHING; is = OK
 }
 
-/* Tested free, closed to newcomers: the journal's entry goes before the release is sent. */
+/* The lease was tested free and is closed to newcomers: the table says "returned" before the release is sent. */
 inline give_back(h) {
 	page[h] = false; recalled[h] = false; state[h] = RELEASING; gave_back[h] = true;
-#ifndef JOURNAL_LATE
-	journal[h] = 0;
+#ifndef TABLE_LATE
+	table[h] = 0;
 #endif
 	send(h, RELEASE)
 }
 
-/* Asking again would say nothing new. */
+/* False if asking again would say nothing new. */
 #define IDLE_QUESTION(h) (waits[h] && !waits_old[h] && inc[h] == store_inc && \
 			  !(owner == OTHER(h) && (!recalled[OTHER(h)] || !seen[h] || watching[h] == 0)))
 
@@ -403,15 +403,15 @@ inline keeper_dies(h) {
 	op[h] = NOTHING; answer[h] = PENDING; until[h] = 0; names[h] = false; shows[h] = false;
 		answer_knows[h] = false; answer_inc[h] = 0;
 	seen[h] = false; watching[h] = 0; granted[h] = false; forgotten[h] = false; lapsed[h] = false;
-	/* What the parent has of it, supervise.c: unsure() */
+	/* As the parent sees the table of a dead keeper */
 	state[h] = (state[h] == HELD -> UNSURE : state[h]); alive[h] = false
 }
 
 inline take_up(h) {
 	if
-	:: journal[h] == 2 -> state[h] = UNSURE; lapsed[h] = left[h] == 0
-	:: journal[h] == 1 -> state[h] = RELEASING; journal[h] = 0; gave_back[h] = true
-	:: journal[h] == 0 -> state[h] = NONE; gave_back[h] = false
+	:: table[h] == 2 -> state[h] = UNSURE; lapsed[h] = left[h] == 0
+	:: table[h] == 1 -> state[h] = RELEASING; table[h] = 0; gave_back[h] = true
+	:: table[h] == 0 -> state[h] = NONE; gave_back[h] = false
 	fi;
 #ifndef TAKEN_UP_OPEN
 	page[h] = false;
@@ -422,13 +422,13 @@ inline take_up(h) {
 proctype Keeper(byte h) {
 end:	do
 	:: d_step { alive[h] && state[h] == NONE && op[h] == NOTHING ->
-		/* A new token: what anybody has of the one before is an old one's. */
+		/* A new token: everything that names the earlier one is of an old token now. */
 		owner_old = owner_old || owner == h; waits_old[h] = waits[h]; late_old[h] = late[h] != NOTHING;
 			granted[h] = false;
 #if ROLLS > 0
 		then_owner_old = then_owner_old || then_owner == h; then_waits_old[h] = then_waits[h];
 #endif
-		journal[h] = 1; state[h] = ASKING; gave_back[h] = false; lapsed[h] = false;
+		table[h] = 1; state[h] = ASKING; gave_back[h] = false; lapsed[h] = false;
 		send(h, ACQUIRE) }
 	:: d_step { alive[h] && state[h] == ASKING && op[h] == NOTHING && !IDLE_QUESTION(h) &&
 		!(inc[h] == store_inc && !store_open) ->

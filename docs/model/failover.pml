@@ -11,7 +11,7 @@
  * W=n         acknowledgements that an answer needs
  *
  * Mutants: W below half of N; EARLY_GRACE, which counts grace from when the record of the new incarnation was written;
- * BACK, in which somebody points a replica back to the old master: nothing covers that, and the manual says so.
+ * BACK, in which an operator points a replica back to the old master: nothing covers that, and the manual says so.
  */
 #ifndef N
 #define N 3

@@ -3,13 +3,13 @@
  * keeper that dies and is followed by another. The rest of the cluster is one other host, which wants the lock again
  * and again.
  *
- * What is shown: whoever runs after his lock call succeeded has the kernel lock and his host has the lease, at that
- * moment and until he unlocks (promises 1 and 2); within a pin the keeper's own probe is in nobody's way; the other
- * host gets it in the end.
+ * What is shown: a program that runs after its lock call succeeded has the kernel lock, and its host has the lease, at
+ * that moment and until the program unlocks (promises 1 and 2); within a pin the keeper's own probe is in no caller's
+ * way; the other host gets the lease in the end.
  *
- * RECORD        the probe looks and takes nothing, and need not see what a processor has yet to write (F_OFD_GETLK)
- * CRASHES=n     so many keepers die; their journal and their words in the page stay
- * BAD_JOURNAL   ... or the journal is damaged
+ * RECORD        the probe looks and takes nothing, and may miss what a processor has not written so far (F_OFD_GETLK)
+ * CRASHES=n     so many keepers die; their table of leases and their words in the page stay
+ * BAD_TABLE     ... or the table is damaged
  * LIVE          one program that locks for ever; progress of the other host
  *
  * Mutants, each of which must be caught: PROBE_FIRST NO_KEEPER_FENCE NO_SHIM_FENCE PAGE_FIRST NO_PINS PIN_PROBED
@@ -22,7 +22,7 @@
 #define CRASHES 0
 #endif
 #define LEASES 2 /* of this host at once: one that is being given back, one that newcomers wait for */
-#define KEEPER 9 /* has the kernel lock: its probe */
+#define KEEPER 9 /* the keeper's probe has the kernel lock */
 
 mtype:lease = { NONE, ASKING, HELD, DRAINING, PROBING, STOPPING, RELEASING, UNSURE };   /* keeper/rules/lease.h */
 mtype:store = { ABSENT, QUEUED, LEASE };
@@ -30,7 +30,7 @@ mtype:op = { NOTHING, ACQUIRE, RELEASE, CONFIRM, ANSWERED, GONE };
 mtype:answer = { SILENT, FREE, STOPPED };
 mtype:session = { CLOSED, QUESTION, WAITS, GRANTED, RESET };
 
-byte kernel;                    /* who has the kernel lock: 0 nobody, program + 1, KEEPER */
+byte kernel;                    /* which process has the kernel lock: 0 none, program + 1, KEEPER */
 bool written = true;            /* ... and a probe that takes no lock of its own can see it */
 bool word[LEASES];              /* the page: open */
 bool closing[LEASES];           /* the word's closing is still in the keeper's store buffer */
@@ -38,17 +38,17 @@ bool closing[LEASES];           /* the word's closing is still in the keeper's s
 bool alive = true;              /* the keeper */
 mtype:lease state[LEASES];
 bool recalled[LEASES];
-byte journal[LEASES];           /* 0 no entry, 1 without a fence, 2 with it */
+byte table[LEASES];             /* the table of leases: 0 no entry, 1 asked for, 2 held */
 bool probing[LEASES], stopping[LEASES];
 bool took[LEASES];              /* the probe has just taken the kernel lock, and lets go of it next */
 mtype:answer answer[LEASES];
 mtype:session session[PROGRAMS];
 bool have[PROGRAMS];            /* the question was sent with the kernel lock held */
 bool sure[PROGRAMS];            /* the time is before the end of the grant that the program was told */
-bool pinned[PROGRAMS];          /* the keeper counts with it */
-bool needs[PROGRAMS];           /* a pin, as soon as the probes have stopped; no other begins */
+bool pinned[PROGRAMS];          /* the keeper knows of the pin */
+bool needs[PROGRAMS];           /* gets a pin as soon as the probes have stopped; no other probe begins */
 bool killed[PROGRAMS];
-bool runs[PROGRAMS];            /* the call succeeded, and the lock is not unlocked yet */
+bool runs[PROGRAMS];            /* the call succeeded, and the program has not unlocked */
 
 mtype:store mine[LEASES];       /* the store's record of this host's leases */
 mtype:op op[LEASES];            /* the request under way, and its answer */
@@ -150,7 +150,7 @@ progress:	skip
 
 /* --- the keeper: lease.c's table, act.c, serve.c --- */
 
-inline supersede(l) {   /* l is open: what else there is of ours is of no use any more */
+inline supersede(l) {   /* l is open: this host's other lease is of no use any more */
 	if
 	:: state[OTHER(l)] == HELD || state[OTHER(l)] == DRAINING -> CLOSE(OTHER(l)); to_release(OTHER(l))
 	:: state[OTHER(l)] == PROBING -> state[OTHER(l)] = STOPPING; stopping[OTHER(l)] = true
@@ -158,22 +158,22 @@ inline supersede(l) {   /* l is open: what else there is of ours is of no use an
 	fi
 }
 
-inline to_release(l) {  /* the journal's entry first */
+inline to_release(l) {  /* the table says so first */
 	CLOSE_LATE(l);
-	state[l] = RELEASING; journal[l] = 0; op[l] = RELEASE
+	state[l] = RELEASING; table[l] = 0; op[l] = RELEASE
 }
 
 inline ended(l) {
 	state[l] = NONE; recalled[l] = false
 }
 
-inline drain(l) {       /* lease_obey_recall(), or nobody used it for linger_ms */
+inline drain(l) {       /* obey(), or no program used it for linger_ms */
 	state[l] = DRAINING; CLOSE(l);
 	if :: state[OTHER(l)] == HELD -> to_release(l) :: else fi
 }
 
 inline granted(l) {
-	journal[l] = 2; state[l] = HELD;
+	table[l] = 2; state[l] = HELD;
 	supersede(l)
 }
 
@@ -203,7 +203,7 @@ inline give_pin(i) {
 }
 
 inline begin(l) {
-	state[l] = ASKING; recalled[l] = false; journal[l] = 1; op[l] = ACQUIRE
+	state[l] = ASKING; recalled[l] = false; table[l] = 1; op[l] = ACQUIRE
 }
 
 inline ask_for_lease(i) {
@@ -218,8 +218,8 @@ inline ask_for_lease(i) {
 	session[i] = WAITS; needs[i] = false
 }
 
-/* Whoever has the kernel lock, though only for this call, is none, nor who was to have his pin before the recall came.
- * A call that does not wait is none either, which is no help to whoever waits elsewhere. */
+/* A caller that has the kernel lock, though only for this call, is no newcomer, nor is one whose pin was due before the
+ * recall came. A call that does not wait is none either, but that does not help a caller that waits elsewhere. */
 #define NEWCOMER(i, l)  (recalled[l] && !have[i] && !needs[i])
 #ifdef LIVE
 #define PASSES(i, l)    !NEWCOMER(i, l)
@@ -248,7 +248,7 @@ inline serve(i) {
 	fi
 }
 
-/* There is something to do for a caller: else serving it again would change nothing. */
+/* True if serving the caller would change something. */
 #define CAN_BEGIN       (state[0] != ASKING && state[1] != ASKING && ((state[0] == NONE && op[0] == NOTHING) || \
 			(state[1] == NONE && op[1] == NOTHING)))
 #define CLOSED_SERVES(i, l) ((NEWCOMER(i, l) && (session[i] == QUESTION || CAN_BEGIN)) || (PASSES(i, l) && CAN_PIN(i) && \
@@ -261,7 +261,7 @@ inline serve(i) {
 
 inline take_answer(l) {
 	if
-	:: op[l] == GONE -> state[l] = NONE; journal[l] = 0
+	:: op[l] == GONE -> state[l] = NONE; table[l] = 0
 	:: op[l] == ANSWERED && state[l] == RELEASING -> ended(l)
 	:: op[l] == ANSWERED && state[l] == UNSURE -> state[l] = HELD; supersede(l)
 	:: op[l] == ANSWERED && state[l] == ASKING -> granted(l)
@@ -325,7 +325,7 @@ end:	do
 #if PROGRAMS > 1
 	:: d_step { CAN_SERVE(1) -> serve(1) }
 #endif
-	/* Nobody waits for it any more. */
+	/* No program waits for it any more. */
 	:: d_step { alive && state[0] == ASKING && op[0] == NOTHING && session[0] != WAITS &&
 		session[PROGRAMS - 1] != WAITS -> to_release(0) }
 	:: d_step { alive && state[1] == ASKING && op[1] == NOTHING && session[0] != WAITS &&
@@ -368,8 +368,8 @@ inline dies(l) {
 
 inline take_up(l) {
 	if
-	:: journal[l] == 2 -> state[l] = UNSURE; op[l] = CONFIRM
-	:: journal[l] == 1 -> journal[l] = 0; state[l] = RELEASING; op[l] = RELEASE
+	:: table[l] == 2 -> state[l] = UNSURE; op[l] = CONFIRM
+	:: table[l] == 1 -> table[l] = 0; state[l] = RELEASING; op[l] = RELEASE
 	:: else
 	fi
 }
@@ -393,8 +393,8 @@ proctype Crash() {
 	:: atomic { crashes > 0 -> crashes--; alive = false;
 		if :: kernel == KEEPER -> kernel = 0 :: else fi;
 		dies(0); dies(1);
-#ifdef BAD_JOURNAL
-		journal[0] = 0; journal[1] = 0;
+#ifdef BAD_TABLE
+		table[0] = 0; table[1] = 0;
 #endif
 		reset(0);
 #if PROGRAMS > 1
@@ -404,8 +404,9 @@ proctype Crash() {
 #ifndef OLD_WORDS
 	   d_step { word[0] = false; word[1] = false }
 #endif
-#ifdef BAD_JOURNAL
-	   /* What the predecessor gave is not known: once its grants are over, whoever has the kernel lock is ended. */
+#ifdef BAD_TABLE
+	   /* What the predecessor granted is not known: once its grants are over, every program that has the kernel
+	    * lock is ended. */
 	   d_step { !pinned[0] && !pinned[PROGRAMS - 1] -> end_holder(0);
 #if PROGRAMS > 1
 		end_holder(1);

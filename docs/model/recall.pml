@@ -1,16 +1,17 @@
 /*
  * Two hosts, one exclusive lock, and the store's queue: recall, hand-over, lost messages and answers, a host that
- * dies. No time: what takes long is any number of steps of the others.
+ * dies. There is no time: a slow step is one before which the others make any number of steps.
  *
  * What is shown, under weak fairness of every process below: the caller of host 0 gets the lock in the end, again and
- * again; so no lease is lost for good. And never two.
+ * again; so no lease is lost for good. And two callers never have it at once.
  *
  * LOSSES=n    so many messages or answers are lost; the request is executed, executed late, or never arrives
  * DIES        host 1 dies at some time and does not come back
  *
- * Mutants: NO_TURN, a recall closes a lease before the caller for whom it was fetched had his turn; NO_UNKNOWN, the
- * recall of a token that the host does not know is not answered; NO_REASK, who waits does not ask again; NO_RECALL,
- * those who wait recall a lease only when they begin to wait; STAYS, what a dead host has is not dropped (with DIES).
+ * Mutants: NO_TURN, a recall closes a lease before the caller for which it was fetched had its turn; NO_UNKNOWN, the
+ * recall of a token that the host does not know is not answered; NO_REASK, a host that waits does not ask again;
+ * NO_RECALL, a host that waits recalls a lease only when it begins to wait; STAYS, what a dead host has is not dropped
+ * (with DIES).
  */
 #ifndef LOSSES
 #define LOSSES 1
@@ -56,7 +57,7 @@ inline take_over(h) {
 	tell()
 }
 
-/* Of two in the queue, the one who has a lease already has come later. */
+/* Of two in the queue, the host that has a lease already came later. */
 inline hand_over() {
 	if
 	:: owner == 0 && !has && !has_old && IN_QUEUE(1) -> take_over(1)
@@ -156,7 +157,7 @@ end:	do
 	od
 }
 
-/* Closed, pins over, and tested free. */
+/* The lease is closed, its pins are over, and it was tested free. */
 proctype GiveBack(byte h) {
 end:	do
 	:: d_step { !dead[h] && state[h] == HELD && recalled[h] -> state[h] = DRAINING }
@@ -169,7 +170,7 @@ proctype Ask(byte h) {
 end:	do
 	:: d_step { !dead[h] && state[h] == HELD && !recalled[h] && caller[h] == WAITS -> serve(h) }
 	:: d_step { !dead[h] && state[h] == NONE && caller[h] == WAITS && op[h] == NOTHING ->
-		/* A new token: what the store has of this host is an old one's. */
+		/* A new token: what the store has of this host is of an old token now. */
 		if :: owner == h -> has_old = has_old || has; has = false :: else fi;
 		queued_old[h] = queued_old[h] || queued[h]; queued[h] = false; late_old[h] = late[h]; grant[h] = false;
 		recall_old[h] = recall_old[h] || recall[h]; recall[h] = false; recalled[h] = false;
@@ -221,7 +222,7 @@ progress:	skip;
 	od
 }
 
-/* The same, but nobody cares how often it gets it. */
+/* The same, but it does not matter how often this program gets the lock. */
 proctype OtherProgram(byte h) {
 end:	do
 	:: d_step { !dead[h] && caller[h] == IDLE -> caller[h] = WAITS }

@@ -78,7 +78,7 @@ inline grant() {
 	tell()
 }
 
-/* A caller gets its answer, and relies on it until it likes; never past the deadline. */
+/* A caller gets its answer, and relies on it for as long as it likes; never past the deadline. */
 inline tell() {
 	atomic {
 		if
@@ -150,14 +150,14 @@ end:	do
 	:: state == ASKED -> give_back()
 	:: state == HELD && expired -> state = UNSURE
 	:: state == HELD && !expired -> tell()
-	/* Nobody has it exclusively, as a probe says; nobody is told that while it is closed. */
+	/* No process has it exclusively, as a probe says; no caller is granted while it is closed. */
 	:: state == HELD && !shared && !exclusively[generation] -> share()
 	:: state == HELD && !relies[generation] -> give_back()
-	/* The store is asked: the answer renews, if it is not late. */
+	/* Asks the store: the answer renews, if it is not late. */
 	:: atomic { state == UNSURE && has[generation] && (shared || !has_shared[generation]) -> expired = false; looked = false };
 		state = HELD
 	:: state == UNSURE && gone[generation] -> lose()
-	/* What is not sent again may never come; what is sent twice does no harm. */
+	/* A request that is not sent again may never arrive; sending it twice does no harm. */
 	:: state == RETURNED && (gone[generation] || !has[generation]) && !releases[generation] -> free_slot()
 	od
 }

@@ -30,9 +30,9 @@ const char *configfile_state_name(enum configfile_state state)
 	return names[state];
 }
 
-/* --- what is known of the file --- */
+/* --- the state of the file --- */
 
-/* A state that stays is said once: `why` tells one from another. */
+/* Logs a state once, as long as it stays: two states with different `why` are different states. */
 __attribute__((format(printf, 3, 4))) static void configfile_enter(struct keeper *k, enum configfile_state state,
 								   const char *format, ...)
 {
@@ -48,7 +48,7 @@ __attribute__((format(printf, 3, 4))) static void configfile_enter(struct keeper
 	if (state >= CONFIGFILE_WAITS)
 		log_error("%s; the old rules stay in force", why);
 	else if (state == CONFIGFILE_SAME && c->state >= CONFIGFILE_WAITS)
-		log_info("%s: it says what is in force", k->config->path);
+		log_info("%s: it has the rules in force again", k->config->path);
 	c->state = state;
 	c->since = time(NULL);
 	snprintf(c->why, sizeof(c->why), "%s", why);
@@ -119,10 +119,11 @@ static void configfile_keep(struct keeper *k, const struct config *config)
 			  k->runtime_dir, strerror(-ret));
 }
 
-/* The keeper goes by `fresh` from now on. Frees what was in force. */
+/* Puts `fresh` in force. Frees the configuration that was in force. */
 static void configfile_replace(struct keeper *k, struct config *fresh)
 {
-	/* The store keeps a pointer to its part, which config_same_store() has found to be the same: that stays where it is. */
+	/* The store keeps a pointer to its part of the configuration. config_same_store() found both parts equal, so
+	 * the old one stays at its address. */
 	struct config old = *k->config;
 	struct lease *lease, *next;
 
@@ -142,7 +143,7 @@ static void configfile_take_over(struct keeper *k, struct config *fresh)
 	configfile_keep(k, fresh);
 	configfile_add_names(k, fresh);
 	leasepage_close_all(k);
-	pagefile_publish(k->page, fresh, &fresh->id); /* there is room: config_parse() has seen to that */
+	pagefile_publish(k->page, fresh, &fresh->id); /* there is room: config_parse() has checked that */
 	configfile_replace(k, fresh);
 	configfile_drop_text(c);
 	c->seen = k->config->id;
@@ -151,7 +152,7 @@ static void configfile_take_over(struct keeper *k, struct config *fresh)
 	posting_send(k);
 }
 
-/* Read twice, and at rest. */
+/* The contents were read twice, and are at rest. */
 static void configfile_judge(struct keeper *k, struct configfile_look *look)
 {
 	const char *path = k->config->path;
@@ -183,7 +184,7 @@ void configfile_found(struct keeper *k, struct configfile_look *look, int64_t no
 		configfile_set_seen(k, &look->id);
 		if (look->error == ENOENT)
 			configfile_enter(k, CONFIGFILE_MISSING, "%s is missing: put it back", k->config->path);
-		else if (look->read == -EAGAIN) /* it changes while it is read */
+		else if (look->read == -EAGAIN) /* the file changes while it is read */
 			configfile_enter(k, CONFIGFILE_CHANGED, "%s", look->why);
 		else
 			configfile_enter(k, CONFIGFILE_INVALID, "%s", look->why);
@@ -209,8 +210,8 @@ void configfile_found(struct keeper *k, struct configfile_look *look, int64_t no
 
 /* --- the start --- */
 
-/* Is what was found as good as read twice? By the wall clock: one that was set makes a start that waits for the second
- * look. */
+/* Has the file been at rest for long enough that no second look is needed? Goes by the wall clock: if somebody has set
+ * the clock, the start waits for the second look. */
 static bool configfile_is_at_rest(const struct wire_config_id *id)
 {
 	struct timespec now;
@@ -219,7 +220,7 @@ static bool configfile_is_at_rest(const struct wire_config_id *id)
 	return now.tv_sec * INT64_C(1000000000) + now.tv_nsec - id->ctime_ns >= CONFIGFILE_REST_MS * NS_PER_MS;
 }
 
-/* The file in place of the copy. */
+/* Takes the file over in place of the copy. */
 static bool configfile_may_replace(const struct keeper *k, const struct config *old, const struct configfile_look *look)
 {
 	char why[WIRE_REASON_BYTES];
@@ -244,7 +245,7 @@ static int configfile_start_with(struct keeper *k, struct config *config, const 
 	return pagefile_publish(k->page, config, seen);
 }
 
-/* Nothing is known of what should be protected. */
+/* There is no copy: the keeper does not know what should be protected. */
 static int configfile_refuse_all(struct keeper *k, const char *path, const struct configfile_look *look, char *why,
 				 size_t why_size)
 {
@@ -254,7 +255,8 @@ static int configfile_refuse_all(struct keeper *k, const char *path, const struc
 	return -EINVAL;
 }
 
-/* An editor may just be writing it: what protects nothing, or is invalid, is not believed while it is young. */
+/* An editor may be writing the file at this moment: a file that protects nothing, or is invalid, is not believed while
+ * it is young. */
 static void configfile_read_at_start(const char *path, struct configfile_look *look)
 {
 	const struct timespec pause = {.tv_nsec = 50 * NS_PER_MS};
@@ -293,7 +295,8 @@ int configfile_load(struct keeper *k, const char *path, char *why, size_t why_si
 	else
 		configfile_read_at_start(path, &look);
 	if (old && !configfile_may_replace(k, old, &look)) {
-		log_error("%s is not what is in force: the rules of the keeper before this one stay so", path);
+		log_error("%s does not have the rules in force: those of the keeper before this one stay in force",
+			  path);
 		ret = configfile_start_with(k, old, &look.id);
 		old = NULL;
 		configfile_found(k, &look, clock_now_ns());
@@ -324,7 +327,7 @@ void configfile_free(struct keeper *k)
 
 /* --- operators --- */
 
-/* A lock that is held, or was within the last moments, and is of a file that would have another name. */
+/* A lock that is held, or was held a moment ago, on a file that would have another name. */
 static const struct lease *find_affected_lease(struct keeper *k, const struct config *fresh, char name[LOCK_NAME_BYTES],
 					       bool *named)
 {

@@ -2,27 +2,28 @@
  * Which rules are in force, and what the configuration file says meanwhile.
  *
  * The rules in force are those that the keeper accepted last. They stay in force until
- *   - the file has other contents, was read twice like that a second apart, and config_follows(): nothing loses its
- *     protection or changes its name. Then the keeper takes it over by itself;
+ *   - the file has other contents, was read twice like that a second apart, and config_follows(): no file loses its
+ *     protection or changes its name. Then the keeper takes the contents over by itself;
  *   - an operator says `dflock reload`, or `dflock stop`: the next keeper reads the file anew.
- * Whatever else becomes of the file (changed, invalid, empty, missing, unreadable) is said once in the log, and by
- * status, and changes nothing: no state of the file refuses a lock that is not protected, or lets a protected one pass.
+ * Every other state of the file (changed, invalid, empty, missing, unreadable) is reported once in the log, and by
+ * status, and changes nothing: no state of the file makes the keeper refuse a lock that is not protected, or pass a
+ * protected one.
  *
- * So that this is true of the next keeper, too, what was accepted is kept in RUNTIME_DIR/config.kept: path and text,
- * mode 0600 (passwords are in files of their own and not copied). It ends with the runtime directory, at the latest
- * when the machine is started. A keeper that starts
+ * The next keeper must follow the same rules. So the keeper copies what it accepted to RUNTIME_DIR/config.kept: path
+ * and text, mode 0600 (passwords are in files of their own and not copied). The copy goes with the runtime directory,
+ * at the latest when the machine restarts. A keeper that starts
  *   - without a copy of this path reads the file, which must be valid: nothing is known of what it should protect.
- * While it is not, every lock is refused (PAGE_INVALID);
- *   - with a copy goes by the copy, and the file is judged as if it had changed while the keeper ran. If the file has
- * been at rest for CONFIGFILE_REST_MS and follows the copy, it is taken at once; then also with another store, if
- * nothing is held and the file names one: this keeper would have been ended for that.
+ * While the file is not valid, every lock is refused (PAGE_INVALID);
+ *   - with a copy goes by the copy, and judges the file as if it had changed while the keeper ran. If the file has
+ * been at rest for CONFIGFILE_REST_MS and follows the copy, the keeper takes it at once. It does so also if the file
+ * names another store and nothing is held: a running keeper would have to end for that.
  *
- * Two configurations in one runtime directory have a copy in turn: the one that a keeper was started with last. While
- * that keeper runs, programs of the other are refused.
+ * If two configurations share a runtime directory, the copy is of the one that a keeper was started with last. While
+ * that keeper runs, it refuses programs that use the other one.
  *
- * Order, when a configuration is taken over: the copy is written; slots of the shared page are closed, since a path may
- * have another name now; the rules are published; the keeper goes by them. A keeper that is killed in between leaves
- * the copy that the next one goes by, and it publishes the rules again before it serves.
+ * Order, when the keeper takes a configuration over: it writes the copy; closes the slots of the shared page, since a
+ * path may have another name now; publishes the rules; goes by them. If it is killed in between, the next keeper goes
+ * by the copy, and publishes its rules again before it serves.
  *
  * Loop only.
  */
@@ -39,11 +40,11 @@
 
 struct keeper;
 
-#define CONFIGFILE_REST_MS 1000 /* the contents are at rest when they were read twice, so far apart */
+#define CONFIGFILE_REST_MS 1000 /* contents that were read twice, so far apart, are at rest */
 
 enum configfile_state {
-	CONFIGFILE_SAME,    /* the file says what is in force */
-	CONFIGFILE_CHANGED, /* it does not; it is to be read once more */
+	CONFIGFILE_SAME,    /* the file has the rules in force */
+	CONFIGFILE_CHANGED, /* it has others, and must be read once more */
 	CONFIGFILE_WAITS,   /* it is valid, and an operator has to say `dflock reload` */
 	CONFIGFILE_STOP,    /* the same, but `dflock stop` */
 	CONFIGFILE_INVALID, /* it is invalid, or cannot be read */
@@ -67,13 +68,13 @@ struct configfile {
 	enum configfile_contents contents;
 	char *text; /* NULL: unread */
 	size_t text_len;
-	int64_t read_ns; /* when that was read first */
+	int64_t read_ns; /* when `text` was read first */
 };
 
-/* What a look at the file found. The caller frees `source` and `fresh`, which a function that takes it over sets to
- * NULL. */
+/* What a look at the file found. The caller frees `source` and `fresh`; a function that takes one of them over sets it
+ * to NULL. */
 struct configfile_look {
-	struct wire_config_id id;    /* none: the file is missing or cannot be examined */
+	struct wire_config_id id;    /* all zero: the file is missing or cannot be examined */
 	int error;                   /* of stat, positive; 0 */
 	int read;                    /* of config_fetch() and config_parse(): 0 or negative, with `why` */
 	struct config_source source; /* source.text NULL: it could not be read */
@@ -103,8 +104,8 @@ int configfile_reload(struct keeper *k, struct configfile_look *look, bool force
 /* `dflock stop`: the next keeper reads the file, unless that is invalid. */
 void configfile_forget(struct keeper *k);
 
-/* Is a program's configuration, a state of a file and the hash of its path (wire_request), the one of the rules in
- * force? As page_ask() decides it. */
+/* A program names its configuration by a state of a file and the hash of its path (wire_request). Is that the one of
+ * the rules in force? Decides as page_ask() does. */
 bool configfile_is_ours(const struct keeper *k, const struct wire_config_id *id, uint64_t path_hash);
 
 const char *configfile_state_name(enum configfile_state state);

@@ -1,5 +1,5 @@
-/* See configwatch.h. One look at a time; the worker touches what is marked as its own, the loop only when it has
- * ended. */
+/* See configwatch.h. One look at a time. While a worker looks, only the worker touches the fields that are marked as
+ * its own. */
 #include "keeper/callers/configwatch.h"
 
 #include <errno.h>
@@ -21,16 +21,16 @@
 struct configwatch {
 	struct keeper *k;
 	uv_timer_t timer; /* the next look */
-	uv_timer_t slow;  /* the first of `waiting` has waited for too long */
+	uv_timer_t slow;  /* runs until runs until the first of `waiting` has waited for too long */
 	unsigned handles; /* not closed yet: the timers */
 	bool busy;
 	uint64_t begun;                   /* looks */
-	struct configwatch_wait *waiting; /* in the order in which they came, and so of `look` and `until_ns` */
+	struct configwatch_wait *waiting; /* in the order of arrival, which is that of `look` and `until_ns`, too */
 	/* the worker's, while busy */
 	struct work work;
 	char *path;
 	struct wire_config_id known; /* a file in this state need not be read */
-	bool read;                   /* ... but it is to be */
+	bool read;                   /* ... but one of `waiting` wants it read */
 	bool unchanged;
 	int64_t begun_ns;
 	struct configfile_look look;
@@ -59,7 +59,7 @@ void configwatch_leave(struct configwatch_wait *wait)
 	wait->watch = NULL;
 }
 
-/* The first that waits ends that. */
+/* Ends the wait of the first of `waiting`, and calls it back. */
 static void configwatch_answer(struct configwatch *w, struct configfile_look *look)
 {
 	struct configwatch_wait *wait = w->waiting;
@@ -80,7 +80,7 @@ static void on_look_is_slow(uv_timer_t *timer)
 	queue_settle(w->k);
 }
 
-/* Is somebody waiting for a look that has not begun? *contents: the file is to be read. */
+/* Does a caller wait for a look that has not begun? *contents: the look must read the file. */
 static bool configwatch_is_wanted(const struct configwatch *w, bool *contents)
 {
 	const struct configwatch_wait *wait;

@@ -1,7 +1,7 @@
 /*
- * Looks at the configuration file once a second, in a worker: a mount that hangs must not stop the loop. What was
- * found goes to configfile.h. Callers may wait for a look that begins after they asked: `dflock reload`, and programs
- * whose file is in a state that nobody has looked at. Loop only.
+ * Looks at the configuration file once a second, in a worker: a mount that hangs must not stop the loop. configfile.h
+ * judges what a look found. Callers may wait for a look that begins after they asked: `dflock reload`, and programs
+ * whose file is in a state that the keeper has not looked at. Loop only.
  */
 #ifndef DFLOCK_KEEPER_CONFIGWATCH_H
 #define DFLOCK_KEEPER_CONFIGWATCH_H
@@ -13,17 +13,17 @@ struct configfile_look;
 struct configwatch_wait;
 struct keeper;
 
-#define CONFIGWATCH_SLOW_MS 5000 /* no caller waits longer for a look */
+#define CONFIGWATCH_SLOW_MS 5000 /* the longest time that a caller waits for a look */
 
-/* The look has ended, and configfile.h knows what it found; NULL: it has not ended within CONFIGWATCH_SLOW_MS. `wait` is
- * free for the next one. */
+/* The look has ended, and configfile.h knows what it found; NULL: it has not ended within CONFIGWATCH_SLOW_MS. `wait`
+ * may be used again. */
 typedef void configwatch_cb(struct configwatch_wait *wait, struct configfile_look *look);
 
-/* Part of what waits; all 0: it does not wait. */
+/* Embedded in the struct that waits; all 0: it does not wait. */
 struct configwatch_wait {
 	struct configwatch *watch; /* waits there; NULL: it does not */
 	uint64_t look;             /* for the look of this number or a later one */
-	bool contents;             /* which is to read the file, whatever state that is in */
+	bool contents;             /* the look must read the file, in whatever state that is */
 	int64_t until_ns;
 	configwatch_cb *cb;
 	struct configwatch_wait *prev, *next;
@@ -31,11 +31,11 @@ struct configwatch_wait {
 
 /* Sets k->configwatch. 0 or -ENOMEM. */
 int configwatch_start(struct keeper *k);
-/* A look that is under way ends in the loop; nobody may wait. */
+/* A look that is under way ends in the loop. No caller may be waiting. */
 void configwatch_close(struct keeper *k);
 
-/* Waits for a look that has not begun. cb comes once, never from inside the call; not after configwatch_leave(), which does
- * nothing for one that does not wait. */
+/* Waits for a look that has not begun. cb is called once, never from inside this call, and not after
+ * configwatch_leave(). configwatch_leave() does nothing if `wait` does not wait. */
 void configwatch_wait(struct keeper *k, struct configwatch_wait *wait, bool contents, configwatch_cb *cb);
 void configwatch_leave(struct configwatch_wait *wait);
 

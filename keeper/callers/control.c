@@ -22,7 +22,7 @@ static void on_reload_looked_at(struct configwatch_wait *wait, struct configfile
 	if (!look)
 		session_refuse(s, "%s: its file system has not answered the keeper for %d s", s->keeper->config->path,
 			       CONFIGWATCH_SLOW_MS / 1000);
-	else if (look->read == 0 && !look->fresh) /* another session had it taken over */
+	else if (look->read == 0 && !look->fresh) /* another session's reload took it over */
 		session_reply(s, WIRE_OK, NULL, -1);
 	else if (configfile_reload(s->keeper, look, s->request.flags & WIRE_F_FORCE, why, sizeof(why)) == 0)
 		session_reply(s, WIRE_OK, NULL, -1);

@@ -2,16 +2,17 @@
  * See control_init.h.
  *
  * `dflock init` opens a store that is new before its grace is over. What must not happen: a host that the store has
- * forgotten still holds a lock, and another one is granted it.
+ * forgotten still holds a lock, and the store grants that lock to another host.
  *
- * - This keeper knows an earlier incarnation: then the store has lost its memory, or is another one. Refused.
- * - Any other host that has leases sends a beat every third of ttl_ms. It learns by that that the store is not the one
- *   that it knew, and makes it begin anew (store.lua, begin) or puts its leases back. So this waits for that long from
- *   when this keeper saw the incarnation begin, and then the script decides, in one step with all that hosts put back.
- * - A host that is cut off for all that time is not known to anybody: its leases may stand for the rest of ttl_ms. That
- *   is what the operator's word is needed for.
+ * - If this keeper knows an earlier incarnation, the store has lost its memory, or is another store: refused.
+ * - Any other host that has leases sends a beat every third of ttl_ms. From the answer it learns that the store is not
+ *   the one that it knew, and makes the store begin anew (store.lua, begin) or puts its leases back. So `init` waits
+ *   for a third of ttl_ms after this keeper saw the incarnation begin. Then the script decides, in one step with all
+ *   that hosts put back.
+ * - Nobody knows of a host that was cut off for all that time: its leases may stand for the rest of ttl_ms. Only the
+ *   operator can rule that out.
  *
- * --force asks for none of this.
+ * --force skips all of this.
  */
 #include "keeper/callers/control_init.h"
 
@@ -94,7 +95,7 @@ static void init_new(struct session *s)
 
 	if (left > 0)
 		uv_timer_start(&s->timer, on_init_timer, (uint64_t)left, 0);
-	else /* with an earlier incarnation, for the list of what was put back so far */
+	else /* names an earlier incarnation: the answer then lists what was put back so far */
 		store_open(k->store, STORE_OPEN_NEW, k->grace.earlier_incarnation, on_init, k);
 }
 
@@ -106,7 +107,7 @@ void control_init(struct session *s)
 	session_enter(s, SESSION_INIT);
 	if (!k->host_in_store.tried)
 		return;     /* the keeper has only just started; control_init_store_tried() goes on */
-	if (is_forced(s)) { /* a store that is down for its record's ttl_ms is opened by this, too */
+	if (is_forced(s)) { /* this also opens a store that is down because its record has another ttl_ms */
 		log_info("the store is opened on request, whatever is known of an earlier memory of it");
 		store_open(k->store, STORE_OPEN_FORCED, "", on_forced_init, k);
 	} else if (!store_is_up(k->store)) {

@@ -8,7 +8,7 @@ struct session;
 /* A session has asked for it: answers now or later. */
 void control_init(struct session *s);
 
-/* News for those that wait for it: the store is reachable for the first time since the start, or is not. */
+/* News for sessions that wait for it: the store is reachable for the first time since the start, or is not. */
 void control_init_store_tried(struct keeper *k);
 
 #endif

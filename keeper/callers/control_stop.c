@@ -69,9 +69,9 @@ void control_stop_leases_ended(struct keeper *k)
 }
 
 /*
- * May a program here rely on it, or be about to? Not on one that is on its way back: should that not arrive, it is
- * found to be a silent host's. Nor on an unsure one that the kernel says nobody holds: its pins are over, it stays in
- * the table, and the next keeper sees to it.
+ * May a program here rely on the lease, or be about to? Not if the lease is on its way back: if the release never
+ * arrives, other hosts name this host dead and get the lease. Nor if it is unsure and the kernel says that no process
+ * holds the lock: its pins are over, it stays in the table, and the next keeper takes it up.
  */
 static bool may_be_in_use(const struct lease *lease)
 {
@@ -93,7 +93,7 @@ static struct lease *find_in_use(const struct keeper *k)
 	return NULL;
 }
 
-/* Does one need the store, before it is known whether it may go? */
+/* Does a lease need an answer of the store before the keeper knows whether it may be given back? */
 static bool store_is_needed(const struct keeper *k)
 {
 	struct lease *lease, *next;
@@ -124,7 +124,7 @@ static void refuse_stop_late(struct session *s, const struct lease *lease)
 		       lease->lock->file->name, lease->lock->file->path, CONTROL_STOP_WAIT_MS / 1000, what);
 }
 
-/* Is a program known to want or to use a lease? Then the session has been refused. */
+/* Does a program want or use a lease, as far as is known? Then this refuses the session. */
 static bool is_refused_for_use(struct session *s)
 {
 	struct lease *lease, *next;
@@ -142,8 +142,8 @@ static bool is_refused_for_use(struct session *s)
 
 static void on_stop_timer(uv_timer_t *timer);
 
-/* Gives back what is open. Leases that were unsure or shrinking when this was asked for open meanwhile: so it is done
- * again until all have gone, or the time is over. */
+/* Gives back the open leases. Leases that were unsure or shrinking open meanwhile, so this is repeated until all have
+ * gone, or the time is over. */
 static void go_on_stopping(struct session *s)
 {
 	if (is_refused_for_use(s))

@@ -18,12 +18,13 @@ struct session;
 /* A session has asked for it: answers now or later. */
 void control_stop(struct session *s);
 
-/* News for those that wait for it: a program uses this lease; a lease has ended; the store is not reachable any more. */
+/* News for sessions that wait for it: a program uses this lease; a lease has ended; the store is not reachable any
+ * more. */
 void control_stop_in_use(const struct lease *lease);
 void control_stop_leases_ended(struct keeper *k);
 void control_stop_store_down(struct keeper *k);
 
-/* What becomes of it after waited_ms, while some lease has not gone. in_use: one may be in use. Pure. */
+/* The decision after waited_ms, while a lease has not gone. in_use: a lease may be in use. Pure. */
 enum control_stop_step { CONTROL_STOP_GOES_ON, CONTROL_STOP_REFUSED, CONTROL_STOP_ENDS };
 enum control_stop_step control_stop_decide(int64_t waited_ms, bool in_use);
 

@@ -4,9 +4,9 @@
  * Why no call fails that is in no cycle: every edge that a chase follows was true when it was followed (the kernel said
  * that the process holds a conflicting lock; the keeper saw it waiting), an edge of a process that waits stays true
  * until its wait ends, and the process that sent the chase still waits with the same token when it comes back. Only a
- * wait that ended meanwhile could make it false: by EDEADLK, a signal, or the end of a process, at the very moment.
- * Then a call fails with EDEADLK that was in a cycle a round trip ago; the kernel's own answer is no better to its
- * reader.
+ * wait that ended while the chase was on its way can make the cycle false: by EDEADLK, a signal, or the end of a
+ * process. Then a call fails with EDEADLK that was in a cycle a round trip ago. The kernel's own EDEADLK says no more
+ * when its caller reads it.
  */
 #include "keeper/callers/deadlock.h"
 
@@ -44,7 +44,7 @@ void deadlock_free(struct keeper *k)
 	k->deadlock = NULL;
 }
 
-/* One chase that has come: a worker finds the processes that hold what it is after. */
+/* One chase that was received: a worker finds the processes that hold what it is after. */
 struct deadlock_search {
 	uv_work_t work;
 	struct keeper *keeper;
@@ -81,7 +81,7 @@ void deadlock_chase(struct session *s)
 	deadlock_send_on(s->waiter.lease, &chase);
 }
 
-/* It has come around: does the call that sent it still wait? */
+/* The chase has come back to its sender: does the call that sent it still wait? */
 static void deadlock_came_around(struct keeper *k, const struct store_chase *chase)
 {
 	struct lease *lease = lease_find(k, chase->token);
@@ -92,7 +92,7 @@ static void deadlock_came_around(struct keeper *k, const struct store_chase *cha
 	DL_FOREACH (lease->lock->waiters, w) {
 		struct session *s = session_of_waiter(w);
 
-		/* The one that came last closed the cycle. */
+		/* The call that began to wait last closed the cycle. */
 		if (w->lease != lease || s->peer.pid != chase->pid || w->arrival != chase->youngest ||
 		    !deadlock_possible(s)) /* mutant: chase-youngest */
 			continue;
@@ -106,7 +106,7 @@ static void deadlock_came_around(struct keeper *k, const struct store_chase *cha
 static void deadlock_search_start(struct keeper *k, const struct lock *lock, const struct store_range *range,
 				  const struct store_chase *chase);
 
-/* The process holds what the chase is after: on to what it waits for itself. */
+/* The process holds what the chase is after: sends the chase on to what the process itself waits for. */
 static void deadlock_follow(struct keeper *k, pid_t pid, const struct store_chase *chase)
 {
 	struct session *s;
@@ -128,7 +128,7 @@ static void deadlock_follow(struct keeper *k, pid_t pid, const struct store_chas
 			if (s->waiter.arrival > next.youngest)
 				next.youngest = s->waiter.arrival;
 			deadlock_send_on(s->waiter.lease, &next);
-		} else if (s->state == SESSION_PINNED) { /* it may wait in the kernel, for another program here */
+		} else if (s->state == SESSION_PINNED) { /* it may wait in the kernel for a local program */
 			deadlock_search_start(k, s->waiter.lock, &s->waiter.range, &next);
 		}
 	}
@@ -160,7 +160,7 @@ static void deadlock_searched(uv_work_t *req, int status)
 
 	(void)status;
 	for (size_t i = 0; i < utarray_len(&search->pids); i++)
-		if (i == 0 || pids[i] != pids[i - 1]) /* of one process they come together */
+		if (i == 0 || pids[i] != pids[i - 1]) /* the locks of one process come one after the other */
 			deadlock_follow(search->keeper, pids[i], &search->chase);
 	queue_settle(search->keeper);
 	utarray_done(&search->pids);
@@ -179,7 +179,7 @@ static void deadlock_search_start(struct keeper *k, const struct lock *lock, con
 		return;
 	search = calloc(1, sizeof(*search));
 	if (!search)
-		return; /* the next round may have more luck */
+		return; /* the chase is repeated, and may succeed then */
 	search->work.data = search;
 	search->keeper = k;
 	search->chase = wanted;

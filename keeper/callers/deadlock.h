@@ -4,9 +4,9 @@
  * them that waits itself sends the chase on. If it comes back to the process that sent it, that process waits for
  * itself, and its call fails with EDEADLK, as fcntl(2) says.
  *
- * Who gets it: the call that closed the cycle, which is the one that began to wait last. The store numbers those that
- * wait, a chase collects the largest number on its way, and counts only for the call that has it. Chases are repeated
- * with every re-ask, since messages may be lost.
+ * Which call gets EDEADLK: the one that closed the cycle, that is, the one that began to wait last. The store numbers
+ * waiting calls; a chase collects the largest number on its way, and counts only for the call with that number. A call
+ * sends its chase again each time it asks the store again, since messages may be lost.
  *
  * What it sees: waits for other hosts, and waits in the local kernel by callers that the keeper has granted. A cycle
  * that was closed by a wait in a local kernel is found by the next repeated chase of another of its members, which then
@@ -31,13 +31,14 @@ struct store_message;
 int deadlock_init(struct keeper *k);
 void deadlock_free(struct keeper *k);
 
-/* Is it a call that waits and that may fail with EDEADLK? */
+/* Is this a call that waits and that may fail with EDEADLK? */
 bool deadlock_possible(const struct session *s);
 
-/* The asking lease that it waits for was queued (again), with its blockers known: a chase, if it could be in a cycle. */
+/* The store has queued (again) the asking lease that the session waits for, and named its blockers: sends a chase, if
+ * the session could be in a cycle. */
 void deadlock_chase(struct session *s);
 
-/* A chase has come (store message). */
+/* Takes a chase (store message). */
 void deadlock_message(struct keeper *k, const struct store_message *message);
 
 #endif

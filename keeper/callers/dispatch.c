@@ -62,7 +62,7 @@ static void close_passed(struct keeper *k, const struct question_fds *came)
 		lookup_close(k, came->fds[i]);
 }
 
-/* n as of question_receive(). May the question be looked at? If not, the peer has been told, or disconnected. */
+/* n as of question_receive(). May the question be looked at? If not, this has told or disconnected the peer. */
 static bool dispatch_is_in_turn(struct session *s, ssize_t n)
 {
 	if (n == -EMFILE) {
@@ -95,7 +95,7 @@ void dispatch_readable(struct session *s)
 	n = question_receive(s->fd, &request, &came);
 	if (n == -EAGAIN || n == -EINTR)
 		return;
-	s->received_ns = clock_now_ns(); /* only now: see session_grant() */
+	s->received_ns = clock_now_ns(); /* after the question was received: see session_grant() */
 	if (!dispatch_is_in_turn(s, n)) {
 		close_passed(s->keeper, &came);
 		return;
@@ -119,7 +119,7 @@ static void dispatch_answer(struct session *s, const struct front_answer *a, con
 		return lookup_received(s, a, before, fd);
 	}
 	file_close(s->keeper, a->dev, fd, true);
-	/* A session that was closed has left the front, which is told by reading.c; one that was refused has not. */
+	/* A session that was closed has left the front (reading.c tells the front so); one that was refused has not. */
 }
 
 static void dispatch_received(struct front_connection *reading, const struct front_answer *a, const struct held *before,

@@ -1,6 +1,6 @@
 /*
- * What comes on a connection: reads questions, sees that a session asks one at a time, and gives each question to the
- * module that answers it. Loop only.
+ * Reads the questions that come on a connection, makes sure that a session asks one at a time, and gives each question
+ * to the module that answers it. Loop only.
  */
 #ifndef DFLOCK_KEEPER_DISPATCH_H
 #define DFLOCK_KEEPER_DISPATCH_H
@@ -9,12 +9,12 @@
 
 struct fronts_news;
 
-/* Something may be there to be read on the connection of a session that is not foreign. The caller settles (queue.h). */
+/* The connection of a session that is not foreign may have something to read. The caller settles (queue.h). */
 void dispatch_readable(struct session *s);
-/* What fronts tell of foreign ones. */
+/* What fronts tell of foreign sessions. */
 extern const struct fronts_news dispatch_fronts_news;
 
-/* Disconnects, whatever the session waits for. Nothing if it is closed already. The caller settles. */
+/* Disconnects, whatever the session waits for. Does nothing if it is closed already. The caller settles. */
 void dispatch_close(struct session *s);
 
 #endif

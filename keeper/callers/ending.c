@@ -18,15 +18,15 @@
 
 enum ending_state {
 	ENDING_NOT,
-	ENDING_TOLD,  /* gives back what nobody uses */
-	ENDING_WAITS, /* ... and the log says what it waits for */
+	ENDING_TOLD,  /* gives back leases that no program uses */
+	ENDING_WAITS, /* ... and logs what it waits for */
 };
 
 struct ending {
 	ending_cb *end;
 	enum ending_state state;
 	int64_t told_ns;
-	uint64_t look_ms; /* until it looks again whether it can end */
+	uint64_t look_ms; /* runs until the next look whether the keeper can end */
 	uv_signal_t sigterm, sigint;
 	uv_timer_t idle, term;
 };
@@ -41,11 +41,11 @@ bool ending_waits(const struct keeper *k)
 	return k->ending->state == ENDING_WAITS;
 }
 
-/* --- nobody needs it --- */
+/* --- no program needs the keeper --- */
 
 bool ending_is_idle(int64_t idle_for_ms, int64_t idle_ms, int64_t ttl_ms)
 {
-	/* What it has watched of silent hosts is of use to the next non-blocking call for a ttl and some more. */
+	/* What the keeper has seen of silent hosts serves the next non-blocking call for a little more than a ttl. */
 	return idle_for_ms >= (idle_ms < 2 * ttl_ms ? 2 * ttl_ms : idle_ms);
 }
 
@@ -59,7 +59,7 @@ static void on_idle_timer(uv_timer_t *timer)
 		ending_now(k, "nobody needs it");
 }
 
-/* --- it was told to end --- */
+/* --- the keeper was told to end --- */
 
 void ending_give_back(struct keeper *k)
 {
@@ -73,7 +73,7 @@ void ending_give_back(struct keeper *k)
 	}
 }
 
-/* How many leases are in use, or may be, and one of them. */
+/* How many leases are in use, or may be; and one of them as an example. */
 static unsigned count_in_use(const struct keeper *k, const struct lease **one)
 {
 	const struct lease *lease, *next;
@@ -213,7 +213,7 @@ int ending_start(struct keeper *k, ending_cb *end)
 	handle_signals(k, e);
 	if (!k->foreground && often)
 		uv_timer_start(&e->idle, on_idle_timer, often, often);
-	if (k->table->head->ending) /* the keeper before was told */
+	if (k->table->head->ending) /* the keeper before this one was told */
 		begin_to_end(k);
 	return 0;
 }

@@ -1,5 +1,5 @@
-/* See kept.h. The file: KEPT_MAGIC, the path with its NUL, the text up to the end. It is written beside its place and
- * renamed, so that a keeper that is killed meanwhile leaves the one before. */
+/* See kept.h. The file: KEPT_MAGIC, the path with its NUL, the text up to the end. The keeper writes a new file beside
+ * it and renames that, so a keeper that is killed meanwhile leaves the earlier copy. */
 #include "keeper/callers/kept.h"
 
 #include <errno.h>
@@ -39,7 +39,7 @@ int kept_write(int dir_fd, const struct config *config)
 	}
 	if (ret == 0 && renameat(dir_fd, KEPT_NEW, dir_fd, KEPT_NAME) != 0)
 		ret = -errno;
-	if (ret < 0) { /* one that is not in force any more would be worse than none */
+	if (ret < 0) { /* a copy that is not in force any more would be worse than none */
 		unlinkat(dir_fd, KEPT_NEW, 0);
 		kept_remove(dir_fd);
 	}

@@ -7,11 +7,12 @@
 
 #define KEPT_NAME PLACE_KEPT_NAME
 
-/* Replaces the copy. 0 or -errno; then there is none any more. Call with keeper.lock held, as the others. */
+/* Replaces the copy. 0; or -errno, and then there is no copy any more. Call this and the other functions with
+ * keeper.lock held. */
 int kept_write(int dir_fd, const struct config *config);
 
 /* The copy, if it is of the configuration `path`: 0; config_source_free() frees it, and its id is none. -ENOENT: there
- * is none, or of another path. -EINVAL: it is damaged. Else -errno. */
+ * is none, or it is of another path. -EINVAL: it is damaged. Else -errno. */
 int kept_read(int dir_fd, const char *path, struct config_source *source);
 
 void kept_remove(int dir_fd);

@@ -44,7 +44,7 @@ static const char *peer_refused(const struct keeper *k, const struct ucred *peer
 	return NULL;
 }
 
-/* Is this a user whose descriptors must not come to the keeper? Root is not, nor is the keeper's own user. */
+/* Is this a user whose descriptors must not come to the keeper? Not root, and not the keeper's own user. */
 static bool peer_is_foreign(const struct keeper *k, const struct ucred *peer)
 {
 	return k->fronts && peer->uid != 0 && peer->uid != geteuid();
@@ -78,7 +78,7 @@ static void listener_admit(struct keeper *k, int fd)
 	if (!s)
 		return listener_turn_away(k, fd, "the keeper has no memory left");
 	if (!s->foreign)
-		dispatch_readable(s); /* the question mostly is there already */
+		dispatch_readable(s); /* mostly the question has arrived already */
 }
 
 static void on_readable(uv_poll_t *poll, int status, int events)
@@ -122,7 +122,7 @@ static void on_connection(uv_poll_t *poll, int status, int events)
 	(void)events;
 	if (status < 0)
 		return;
-	/* One: the loop tells of the next one again, and mostly there is none. */
+	/* Takes one connection: the loop reports the next one again, and mostly there is none. */
 	fd = accept4(k->listener->fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
 	if (fd >= 0)
 		listener_admit(k, fd);

@@ -1,4 +1,4 @@
-/* The socket that programs connect to: which connection gets a session, and which session has something to be read. Loop
+/* The socket that programs connect to: which connection gets a session, and which session has something to read. Loop
  * only. */
 #ifndef DFLOCK_KEEPER_LISTENER_H
 #define DFLOCK_KEEPER_LISTENER_H
@@ -8,7 +8,7 @@
 
 struct keeper;
 
-/* k->listener. Others only look. */
+/* k->listener. Other modules only read it. */
 struct listener {
 	int fd;
 	int spare_fd; /* given up for a moment when there is no descriptor left, so that a peer can be told */
@@ -25,8 +25,8 @@ int listener_start(struct keeper *k, unsigned limit);
 void listener_stop(struct keeper *k);
 void listener_free(struct keeper *k);
 
-/* The process ends at once: ends all connections and the socket now, since a thread that waits for a file system that
- * does not answer would keep them open. */
+/* For a process that ends at once: shuts down all connections and the socket now, since a thread that waits for a file
+ * system that does not answer would keep them open. */
 void listener_abandon(struct keeper *k);
 
 #endif

@@ -22,7 +22,7 @@
 #include "keeper/leases/keeper.h"
 #include "keeper/kernel/sight.h"
 
-/* The lock's name. If it has none, the caller has its answer. */
+/* Finds the lock name. If the file has none, this answers the caller. */
 static bool find_name(struct session *s, struct inspect_result *r, struct away *away, char name[LOCK_NAME_BYTES])
 {
 	int ret = r->nameless ? -ENOENT : config_lock_name(s->keeper->config, r->path, name);
@@ -42,8 +42,8 @@ static bool find_name(struct session *s, struct inspect_result *r, struct away *
 	return false;
 }
 
-/* Does the file's rule forbid a lock to a process that may not be looked into? Opens directories of /proc alone, which
- * waits for nobody (holders.c). */
+/* Does the file's rule forbid a lock to a process that may not be looked into? Opens directories of /proc only, which
+ * waits for no process (holders.c). */
 static bool is_refused(const struct session *s, const char *path)
 {
 	enum sight sight;
@@ -104,8 +104,9 @@ static void look_up_with(struct session *s, struct inspect_result *r, int ret)
 	if (ret == 0)
 		return lookup_found(s, r, NULL);
 	lookup_drop(s, r, NULL);
-	session_refuse(s, "%s: the keeper cannot see which locks the program has, so that it could undo: %s", r->path,
-		       strerror(-ret));
+	session_refuse(
+		s, "%s: the keeper cannot see which locks the program has, which it needs to undo a failed call: %s",
+		r->path, strerror(-ret));
 }
 
 static void on_before_read(void *arg, int ret, struct before *before)
@@ -186,7 +187,7 @@ static void inspect(struct session *s, int fd)
 	if (s->lookup.local) {
 		file = file_find(k, dev, ino);
 		request.unused = !file;
-		/* A worker opens it anew: it might be forgotten meanwhile. */
+		/* A worker opens the file anew: the keeper might forget the file meanwhile. */
 		request.known = !request.foreign && file && file->fd >= 0;
 	}
 	if (!s->lookup.local || request.foreign) {
@@ -247,8 +248,8 @@ bool lookup_is_behind(struct session *s)
 {
 	if (!s->lookup.job && !s->lookup.inspected)
 		return false;
-	session_refuse(s, s->lookup.job ? "the file system of the last question's file has not answered yet"
-					: "what the last question needs is still being looked for");
+	session_refuse(s, s->lookup.job ? "the file system of the previous question's file has not answered so far"
+					: "the keeper still looks for what the previous question needs");
 	return true;
 }
 

@@ -1,4 +1,4 @@
-/* A worker looks at a passed descriptor, or at the file of a lock: the part of lookup.h that needs to know no lock. */
+/* A worker looks at a passed descriptor, or at the file of a lock: the part of lookup.h that need not know the lock. */
 #include <stdlib.h>
 #include <unistd.h>
 

@@ -1,8 +1,8 @@
 /*
- * What a front has looked at, until its lock is known: see lookup.h. The result waits in s->lookup.found
- *   - while the configuration file is looked at, if the question goes by another than the keeper;
+ * See lookup.h: a file that a front has looked at, until its lock is known. The result waits in s->lookup.found
+ *   - while a worker looks at the configuration file, if the program goes by another configuration than the keeper;
  *   - while the front that has the description passes it on.
- * During both the front has no other work: it is one of the few of its user.
+ * While the result waits, the front has no other work, though its user has only a few fronts.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -40,7 +40,7 @@ static void on_kept(struct front_connection *reading, struct away *away, const c
 	queue_settle(s->keeper);
 }
 
-/* Its front has the description. Should one of the user's fronts keep it? */
+/* The session's front has the description. Should one of the user's fronts keep it? */
 static bool is_to_be_kept(const struct session *s, const struct inspect_result *r)
 {
 	const struct file *file = file_find(s->keeper, r->st.st_dev, r->st.st_ino);
@@ -50,8 +50,7 @@ static bool is_to_be_kept(const struct session *s, const struct inspect_result *
 	       !(file && file_is_open(file));
 }
 
-/* By the number of the file system and not by that of the mount: one user's services may each have mounts of their own.
- */
+/* Counted by the file system's number and not by the mount's: each service of one user may have mounts of its own. */
 static void look_up(struct session *s)
 {
 	struct inspect_result r;
@@ -62,7 +61,7 @@ static void look_up(struct session *s)
 		take_found(s, &r);
 		lookup_found(s, &r, NULL);
 	}
-	reading_release(&s->reading); /* it closes what is not to be kept */
+	reading_release(&s->reading); /* the front closes a description that is not to be kept */
 }
 
 static bool copy_answer(struct inspect_result *r, const struct front_answer *a, const struct held *before, int fd)

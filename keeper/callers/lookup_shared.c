@@ -1,4 +1,5 @@
-/* Has a process the lock shared? A worker or a front tries to take it. The part of lookup.h that serve.c asks for. */
+/* Does a process hold the lock shared? A worker or a front tries to take it. The part of lookup.h that serve.c
+ * calls. */
 #include <errno.h>
 #include <fcntl.h>
 #include <string.h>

@@ -4,7 +4,7 @@
 
 struct keeper;
 
-/* Before the first of it. */
+/* To be called before there is any news. */
 void news_start(struct keeper *k);
 
 #endif

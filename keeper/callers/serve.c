@@ -1,14 +1,14 @@
 /*
  * See serve.h.
  *
- * A pin is the word that the lease is not given back before pin_until_ns, unless the caller closes its connection
- * first. Pins end in time: at most pin_ms after they were given, and before the freeze margin. Over
- * a pinned range no probe runs and none has the kernel lock, so a caller whom the keeper granted and the kernel refuses
- * (LOCK_NB) was refused because of another program. The lease's own probe waits for the pin's end (lease.h); those of
- * other leases of the file, which are on their way back while a newer one is open, are stopped before the pin is given,
- * and what one has taken is let go of: it has been tested, and who takes the kernel lock now does so under the newer
- * lease. From when a caller first wants that until it has its pin, no probe starts in its range (needs_pin): two leases
- * that both have to be given back could else test in turn for ever.
+ * A pin is the keeper's word that the lease is not given back before pin_until_ns, unless the caller closes its
+ * connection first. A pin lasts at most pin_ms, and ends before the freeze margin begins. Over a pinned range no probe
+ * runs and none has the kernel lock. So if the kernel refuses a caller that the keeper granted (LOCK_NB), another
+ * program is the reason. The lease's own probe waits for the end of the pin (lease.h). Other leases of the file may be
+ * on their way back while a newer one is open: their probes are stopped before the pin is given, and let go of what
+ * they took. That is safe: the probe has had its answer, and a process that takes the kernel lock now does so under the
+ * newer lease. From when a caller first wants a pin until it has it, no probe starts in its range (needs_pin):
+ * otherwise the probes of two leases that both have to be given back could take turns for ever.
  */
 #include "keeper/callers/serve.h"
 
@@ -67,9 +67,9 @@ static struct lease *ask(struct session *s, const struct store_range *range)
 	return ret < 0 ? NULL : lease;
 }
 
-/* The asking lease for just this mode and range: a larger one may have to wait for more. And for one kind of caller:
- * who does not wait passes others who wait, and wants an answer from the holders, and not one from before it
- * asked. */
+/* The asking lease for exactly this mode and range: a larger one may have to wait for more. Callers that wait and
+ * callers that do not wait never share one: a caller that does not wait passes callers that wait, and needs the
+ * holders' answer to its own question, not to an earlier one. */
 static struct lease *find_asking(const struct session *s, const struct store_range *range)
 {
 	struct lease *lease;
@@ -96,7 +96,7 @@ static void wait_for_lease(struct session *s, const struct store_range *range)
 	waiting_for_lease(s);
 	if (!caller_is_nonblocking(s) && lease->queued && !deadlock_possible(s))
 		caller_tell_waiting(s);
-	/* Again: so that the holders answer, or that it is known who waited first. */
+	/* Asks again: so that the holders answer, or that the store says which call waited first. */
 	if (fresh || deadlock_possible(s) || (caller_is_nonblocking(s) && lease->queued))
 		lease_acquire(lease, NULL, 0);
 }
@@ -104,10 +104,11 @@ static void wait_for_lease(struct session *s, const struct store_range *range)
 /* --- the decision --- */
 
 /*
- * Whoever already holds something under a closed lease is no newcomer: the kernel would grant it past a
- * waiter, and a parent that holds a shared lock and waits for a child that wants one would never end. Who does not
- * wait passes those who do, too. Nor is anybody one if nobody waits elsewhere, or if he was to have his pin before the
- * recall came (needed): the lease may be just the one that was asked for because of him, and recalled at once.
+ * A caller that already holds something under a closed lease is no newcomer: the kernel would grant it past a waiter,
+ * and a parent that holds a shared lock and waits for a child that wants one would never end. A caller that does not
+ * wait is none either: it passes callers that wait. A caller is also exempt if no other host waits, or if its pin was
+ * already due when the recall came (needed): this may be the very lease that was asked for on behalf of this caller,
+ * and recalled at once.
  */
 static bool is_newcomer(const struct session *s, const struct lease *lease, bool needed)
 {
@@ -155,7 +156,7 @@ static void serve_closed(struct session *s, struct lease *lease, bool needed, in
 		return; /* it serves again when it opens or is lost */
 	if (lease->state == LEASE_SHRINKING && range.mode == WIRE_SHARED)
 		return; /* LEASE_EV_SHRUNK does */
-	/* No other host has anything in the way, and a test needs no pin. */
+	/* No other host has a lock in the way, and a test needs no pin. */
 	if (s->request.op == WIRE_TEST) {
 		pin(s, lease, now, sure_until);
 		return;
@@ -171,7 +172,7 @@ static void serve_closed(struct session *s, struct lease *lease, bool needed, in
 	}
 	if (lease->state == LEASE_DRAINING) { /* mutant: serve-draining */
 		pin(s, lease, now, sure_until);
-		/* The split was postponed for this caller: now. */
+		/* The split was postponed for this caller; do it now. */
 		if (needed && s->state == SESSION_PINNED && lease->recall >= RECALL_ASK)
 			split_on_recall(lease, &lease->recall_range, lease->recall == RECALL_ASK);
 		return;
@@ -180,7 +181,7 @@ static void serve_closed(struct session *s, struct lease *lease, bool needed, in
 	queue_raise(lease, LEASE_EV_NEEDED); /* LEASE_EV_STOPPED serves again */
 }
 
-/* needed: it was to have its pin as soon as the probes in its range had ended. */
+/* needed: the caller's pin was due as soon as the probes in its range had ended. */
 static void decide(struct session *s, bool needed)
 {
 	struct store_range range = serve_range(s);
@@ -222,7 +223,8 @@ static void serve(struct session *s)
 		waiters_unpinned(lock);
 }
 
-/* A holder elsewhere uses it. One that only tests waits until all holders have said what is in the way. */
+/* A holder on another host uses the lock. Does that answer the caller? A caller that only tests record locks waits
+ * until all holders have said what is in the way. */
 static bool is_answered(const struct session *s)
 {
 	const struct lease *lease = s->waiter.lease;

@@ -1,9 +1,9 @@
 /*
  * See session.h.
  *
- * Freeing: the timer of a session closes in the loop, after the events of this turn; a worker that looks at its
- * descriptor keeps it alive, too. The last of them frees it (uses). So an event of this turn may name a session that
- * is closed, but never one that is freed.
+ * Freeing: the session's timer closes in the loop, after the events of this turn; a worker that looks at the session's
+ * descriptor keeps the session alive, too. The last user frees it (uses). So an event of this turn may name a session
+ * that is closed, but never one that is freed.
  */
 #include "keeper/callers/session.h"
 
@@ -36,7 +36,7 @@ void sessions_free(struct keeper *k)
 struct session *session_new(struct keeper *k, int fd, const struct ucred *peer, bool foreign)
 {
 	struct session *s = calloc(1, sizeof(*s));
-	/* A foreign connection is read by a front, later: so once for each message. */
+	/* A front reads a foreign connection later, so epoll reports each message once (edge-triggered). */
 	struct epoll_event event = {.events = EPOLLIN | EPOLLRDHUP | (foreign ? EPOLLET : 0), .data.ptr = s};
 
 	if (!s || epoll_ctl(k->sessions->epoll, EPOLL_CTL_ADD, fd, &event) != 0) {
@@ -97,6 +97,6 @@ void session_end(struct session *s)
 		sessions->idle_since_ns = clock_now_ns();
 	if (s->foreign)
 		epoll_ctl(sessions->epoll, EPOLL_CTL_DEL, s->fd,
-			  NULL); /* closing it does not: a front may have a copy */
+			  NULL); /* close() does not do that: a front may have a copy */
 	uv_close((uv_handle_t *)&s->timer, on_session_timer_closed);
 }

@@ -1,7 +1,7 @@
 /*
- * A session: one connection of a program or an operator, and the question that it waits with. Loop only.
+ * A session: one connection of a program or an operator, and its present question. Loop only.
  *
- *   session.c       its life, and the list of all
+ *   session.c       its life, and the list of all sessions sessions
  *   session_reply.c answers
  *   dispatch.h      reads questions and gives each to the module that answers it: lookup.h, control.h
  *   listener.h      the socket that new connections come from
@@ -56,7 +56,7 @@ struct session {
 	struct keeper *keeper;
 	int fd;
 	struct ucred peer;
-	bool foreign; /* a user whose descriptors must not come to the keeper: fronts.h */
+	bool foreign; /* the peer's descriptors must not come to the keeper: fronts.h */
 
 	/* session.c */
 	enum session_state state; /* session_enter() */
@@ -86,7 +86,7 @@ struct session {
 
 	/* waiting.c, callers.c: what happened to this question, in any order; so no state says it */
 	bool told_waiting;
-	bool told_away;  /* it was told that it waits for the store */
+	bool told_away;  /* the caller was told that it waits for the store */
 	bool named_dead; /* non-blocking: the question was repeated with silent hosts named dead */
 	int64_t away_ns; /* blocking: since when it waits for the store to come back; 0: it does not */
 };
@@ -95,31 +95,32 @@ struct session {
 struct sessions {
 	struct session *all;
 	unsigned count;
-	int64_t idle_since_ns; /* the last one ended, or the keeper started */
-	int epoll;             /* of their connections: cheaper by far than a handle of the loop for each */
+	int64_t idle_since_ns; /* when when the last one ended, or the keeper started */
+	int epoll;             /* of the connections: far cheaper than one libuv handle each */
 };
 
 /* --- session.c --- */
 
 /* Sets k->sessions. 0 or -ENOMEM. */
 int sessions_init(struct keeper *k);
-/* No session may be left. */
+/* No session may exist any more. */
 void sessions_free(struct keeper *k);
 
-/* A connection's session, in the list and in epoll. The caller closes fd, now if this returns NULL (no memory), else after
- * session_end(). */
+/* Makes a connection's session, and adds it to the list and to epoll. The caller closes fd: at once if this returns
+ * NULL (no memory), else after session_end(). */
 struct session *session_new(struct keeper *k, int fd, const struct ucred *peer, bool foreign);
-/* Takes it out of the list; its memory goes with its last use. It must not wait for anything any more: dispatch_close(). */
+/* Takes it out of the list; session_unuse() frees it with its last use. It must not wait for anything any more:
+ * dispatch_close(). */
 void session_end(struct session *s);
 
 /* The question has come so far. Only this sets `state`. */
 void session_enter(struct session *s, enum session_state state);
 
-/* A worker looks for this session: it is not freed before session_unuse(). */
+/* A worker works for this session: it is not freed before session_unuse(). */
 void session_use(struct session *s);
 void session_unuse(struct session *s);
 
-/* Answered, or gone: what it alone waited for is not wanted any more, its pin has ended. */
+/* The session was answered, or its peer is gone: ends its pin, and gives up what it alone waited for. */
 void session_stop_waiting(struct session *s);
 
 /* --- session_reply.c: answers. None waits for the peer --- */
@@ -132,9 +133,10 @@ void session_would_block(struct session *s, const struct store_range *in_use);
 /* WIRE_GRANTED, sure until until_ns of the keeper's clock. The question goes on: the session has a pin. */
 void session_grant(struct session *s, int64_t until_ns, uint64_t fence);
 
-/* What the program has locked from this byte on: one lock at a time, since there may be more than a message has room for. */
+/* Sends the first lock that the program has from this byte on. One at a time, since a message may not have room for
+ * all. */
 void session_tell_before(struct session *s, int64_t from);
-/* Tells a peer that gets no session. */
+/* Refuses a peer that gets no session. */
 void session_turn_away(int to, const char *why);
 
 #endif

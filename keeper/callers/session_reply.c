@@ -1,5 +1,5 @@
-/* Answers to sessions: see session.h. No peer keeps the keeper waiting: what it does not take at once it does not get.
- */
+/* Answers to sessions: see session.h. The keeper never waits for a peer: a message that the peer's socket does not take
+ * at once is dropped. */
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -18,7 +18,8 @@ static void reply_fill(struct wire_reply *reply, enum wire_verdict verdict, cons
 		snprintf(reply->reason, sizeof(reply->reason), "%s", reason);
 }
 
-/* A peer that is gone or does not read is noticed by its hang-up; it must not disturb the other callers. */
+/* Errors are ignored: the hang-up tells of a peer that is gone, and a peer that does not read must not disturb other
+ * callers. */
 static void reply_send(int to, const struct wire_reply *reply, int fd)
 {
 	const struct iovec iov = {.iov_base = (void *)reply, .iov_len = sizeof(*reply)};
@@ -86,7 +87,7 @@ void session_refuse(struct session *s, const char *format, ...)
 	session_finish(s, &reply, -1);
 }
 
-/* What the caller would ask WIRE_BEFORE next. */
+/* Answers the WIRE_BEFORE that the caller would send next. */
 static void reply_add_before(struct wire_reply *reply, const struct session *s)
 {
 	const struct held *held = before_after(&s->before, s->request.from);

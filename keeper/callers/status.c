@@ -1,7 +1,7 @@
 /*
- * See status.h. In five steps: what the keeper knows, from the loop; which processes hold the kernel locks, from a worker; whether
- * the store takes new locks; by which rules other hosts go; and what the store has. The session may be gone by then: the job finds it by
- * its number.
+ * See status.h. In five steps: what the keeper knows (in the loop); which processes hold the kernel locks (in a
+ * worker); whether the store takes new leases; by which rules other hosts go; what the store has (its scripts). The
+ * session may be gone by then: the job finds it by its number.
  */
 #include "keeper/callers/status.h"
 
@@ -208,7 +208,7 @@ static int status_on_holder(void *arg, const struct holder *h)
 	return 0;
 }
 
-/* The process is not named where it is not known: 0. */
+/* The pid is 0 where the process is not known. */
 static int status_on_unseen(void *arg, const struct claim *claim, const struct procfs_lock *lock, pid_t pid,
 			    bool beyond)
 {
@@ -257,7 +257,7 @@ static struct session *status_session(const struct status_job *job)
 	return NULL;
 }
 
-/* Written in large pieces: json_dumpfd() makes a system call of every comma. */
+/* Writes large pieces: json_dumpfd() would make a system call for each comma. */
 static int json_to_memfd(const json_t *doc)
 {
 	int fd = memfd_create("dflock-status", MFD_CLOEXEC), ret;

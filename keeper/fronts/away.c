@@ -12,7 +12,7 @@
 #include "keeper/clock.h"
 #include "keeper/fronts/crew.h"
 
-#define AWAY_SEND_MS 500 /* until what a front did not take is sent again */
+#define AWAY_SEND_MS 500 /* runs until messages that a front did not take are sent again */
 
 struct unsent {
 	struct front_ask ask;
@@ -65,7 +65,7 @@ static void away_tell(struct front *front, const struct front_ask *ask)
 		return;
 	u = calloc(1, sizeof(*u));
 	if (!u)
-		abort(); /* a lease that can never be given back for want of 100 bytes: a fresh keeper does better */
+		abort(); /* without these 100 bytes the lease could never be given back: a fresh keeper does better */
 	u->ask = *ask;
 	DL_APPEND(front->away.unsent, u);
 	crew_look_in(front->fronts, AWAY_SEND_MS);
@@ -289,7 +289,7 @@ static void away_free_all(struct front *front)
 	}
 }
 
-/* What it kept can be had again from the program that asks next, as after a restart without a descriptor (reopen.h). */
+/* The next program that asks brings the description again, as after a restart without a descriptor (reopen.h). */
 void away_gone(struct front *front)
 {
 	static const struct front_answer lost = {.answer = PROBE_STOPPED, .error = EIO, .found = -EIO};

@@ -12,8 +12,8 @@
 #include "keeper/kernel/probe.h"
 #include "wire/msg.h"
 
-#define AWAY_FRONTS_MAX 4  /* of each user: one for each device */
-#define AWAY_LOOKS_MAX  16 /* that a front has not answered: it may hang */
+#define AWAY_FRONTS_MAX 4  /* for each user; one for each device */
+#define AWAY_LOOKS_MAX  16 /* unanswered by a front, which may hang */
 
 struct away;
 struct away_probe;
@@ -23,16 +23,16 @@ struct front_connection;
 struct front_user;
 
 /*
- * Has the front that looked at the connection's file pass its description to one that keeps it: cb comes with that, or
- * with NULL and the reason; neither if the connection is left first. To be called in fronts_news.received(), or after
- * reading_hold().
+ * Makes the front that looked at the connection's file pass its description on to a front that keeps it. Then calls cb,
+ * with the description, or with NULL and the reason; not if the connection is left first. Call it in
+ * fronts_news.received(), or after reading_hold().
  */
 typedef void away_kept_cb(struct front_connection *connection, struct away *away, const char *why);
 void away_keep(struct front_connection *connection, uint64_t dev, away_kept_cb *cb);
 
-/* *owner is where `away` stands; NULL is put there when the front that keeps it has ended. */
+/* *owner is the owner's pointer to `away`; it is set to NULL when the front that keeps the description has ended. */
 void away_owned(struct away *away, struct away **owner);
-/* The description is closed. */
+/* Closes the description. */
 void away_forget(struct away *away);
 
 /* As probe_start() and probe_stop() in probe.h. */
@@ -52,11 +52,11 @@ bool away_test_shared(struct front_connection *connection, struct away *away, en
 
 /* --- for this room --- */
 
-/* Nobody waits for what this connection has asked by away_test_shared(). */
+/* The connection does not wait any more for the answer to away_test_shared(). */
 void away_leave(struct front_user *user, struct front_connection *connection);
-/* Sends again what a keeping front did not take. True: nothing is left. */
+/* Sends again the messages that a keeping front did not take. True: none is left. */
 bool away_send(struct front *front);
-/* Does it keep nothing, and has nothing to be told? */
+/* Does the front keep nothing, and is no message for it left? */
 bool away_is_idle(const struct front *front);
 /* FRONT_GIVEN: calls back; returns the connection that is free for another front, or NULL. */
 struct front_connection *away_given(struct front *front, const struct front_answer *answer);

@@ -1,4 +1,4 @@
-/* A connection of another user's program: what its owner, the session, embeds for this room. */
+/* A connection of another user's program. The session, which owns the connection, embeds this struct for this room. */
 #ifndef DFLOCK_KEEPER_CONNECTION_H
 #define DFLOCK_KEEPER_CONNECTION_H
 

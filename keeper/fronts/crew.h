@@ -9,13 +9,13 @@
  *   graves.h                connections that wait to be closed
  *   reading.h               questions: which front reads which connection
  *   away.h                  files that fronts keep
- *   fronts.h                takes what fronts say to the module that it is for; the timer
+ *   fronts.h                passes each message of a front to the module that it is for; the timer
  *
- * Each group of fields below belongs to one module; only that module writes it. Fields without a name are crew.c's, but
- * those of what a front does (busy, since_ns, dev, awaits), which the module sets that has given it the work.
+ * Each group of fields below belongs to one module; only that module writes it. Fields without a module's name are
+ * crew.c's. Exception: what a front does (busy, since_ns, dev, awaits) is set by the module that gave it the work.
  *
- * Nothing here waits: every socket to a front is non-blocking. No front is lost sight of: it counts from its start
- * until its socket says that the process has ended, which a process that hangs does not do.
+ * Nothing here waits: every socket to a front is non-blocking. Every front counts from its start until its socket says
+ * that the process has ended. A process that hangs has not ended, so it counts.
  */
 #ifndef DFLOCK_KEEPER_CREW_H
 #define DFLOCK_KEEPER_CREW_H
@@ -45,15 +45,15 @@ struct front {
 	bool ending;      /* its input has ended */
 	bool settled;     /* keeps files of `dev` */
 	bool busy;        /* has not said FRONT_READY */
-	int64_t since_ns; /* since when it is busy; or when it was needed last */
+	int64_t since_ns; /* busy: since when; else when it was needed last */
 	uint64_t dev;     /* known while it is settled, or busy with a file that is not local */
 	struct front *prev, *next;
 
-	struct front_connection *connection; /* whose question it has; NULL: nobody waits for it */
+	struct front_connection *connection; /* whose question it has; NULL: no connection waits */
 	bool awaits; /* has a description, and waits for FRONT_GIVE (away.c) or FRONT_DROP (reading.c) */
 
 	struct {            /* reading.c */
-		bool held;  /* awaits, and will be told later: reading_hold() */
+		bool held;  /* awaits is set, and the front is told later: reading_hold() */
 		bool lists; /* reads what the caller's process has: that may take long, and asks no file system */
 	} reading;
 
@@ -87,7 +87,7 @@ struct front_user {
 	} hung[FRONT_MAX_HUNG];
 };
 
-/* What the upper part of this room does with news of the processes. */
+/* What the upper modules of this room do with news of the processes. */
 struct crew_news {
 	void (*said)(struct front *front, const struct front_answer *answer, const struct held *before, int fd);
 	void (*gone)(struct front *front);   /* the process has ended: crew_unlink(), crew_close() */
@@ -106,31 +106,31 @@ struct fronts {
 	char buffer[FRONT_ANSWER_MAX] __attribute__((aligned(16)));
 };
 
-/* The user's; makes it. NULL: no memory. */
+/* Finds or makes the crew of the user. NULL: no memory. */
 struct front_user *crew_user(struct fronts *fronts, uid_t uid);
-/* Frees the user, if nothing is left of it. */
+/* Frees the user's crew, if nothing is left in it. */
 void crew_put_user(struct front_user *user);
 
-/* Starts a process. settled: to keep files; else to read questions. NULL: there are too many, or it cannot be started.
- */
+/* Starts a process. settled: it will keep files; else it reads questions. NULL: the user has too many fronts, or the
+ * process cannot be started. */
 struct front *crew_start(struct front_user *user, bool settled);
-/* Tells it to end; it counts until it has. */
+/* Tells it to end; it counts until it has ended. */
 void crew_end(struct front *front);
-/* One that has ended, or that the keeper leaves behind: takes it out of its user's list; then closes its socket. Its
- * memory goes in the loop, later. */
+/* For a front that has ended, or that the keeper leaves behind: the first takes it out of its user's list, the second
+ * closes its socket. The loop frees its memory later. */
 void crew_unlink(struct front *front);
 void crew_close(struct front *front);
 
-/* A connection's question is this front's; it is so no more: returns the connection, or NULL. */
+/* Gives the front a connection's question; takes it away again, and returns the connection, or NULL. */
 void crew_take(struct front *front, struct front_connection *connection);
 struct front_connection *crew_let_go(struct front *front);
 
-/* 0; -errno: it ends, or hangs. fd: a copy goes along; or -1. */
+/* Sends a message, with a copy of fd unless that is -1. 0; -errno: the front ends, or hangs. */
 int crew_tell(struct front *front, const struct front_ask *ask, int fd);
-/* The same, with what keeps it busy until it says FRONT_READY. */
+/* The same for work that keeps the front busy until it says FRONT_READY. */
 int crew_give_work(struct front *front, const struct front_ask *ask, int fd);
 
-/* crew->look() comes within so many ms. */
+/* crew->look() is called within so many ms. */
 void crew_look_in(struct fronts *fronts, uint64_t ms);
 
 #endif

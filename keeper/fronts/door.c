@@ -17,7 +17,7 @@ enum door_word {
 	DOOR_KEEP = 'K',  /* keep the descriptor that came along */
 };
 
-/* Closes all that the process has of the keeper, which a front may outlive, but `fd`, which becomes FRONT_CONTROL. */
+/* Closes all descriptors of the keeper's, since a front may outlive the keeper. `fd` alone stays, as FRONT_CONTROL. */
 static void door_leave_all(int fd, const char *name)
 {
 	int null = open("/dev/null", O_RDWR);
@@ -53,7 +53,7 @@ __attribute__((noreturn)) static void door_main(int fd)
 			door_leave_all(came, "dflock-front");
 			front_main();
 		}
-		close(came); /* a front's socket: nothing of a user's is in it */
+		close(came); /* a front's socket, which holds no user's descriptor */
 	}
 	_exit(0);
 }

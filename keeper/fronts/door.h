@@ -1,7 +1,7 @@
 /*
  * The door: a process that the keeper forks while it has one thread, and that forks the fronts (front.h). It also has a
- * copy of the listening socket, so that the keeper's is never the last one: what closes that last closes what waits in
- * connections that nobody has accepted. Door and fronts end when the keeper does.
+ * copy of the listening socket, so that the keeper's is never the last one: the process that closes the last copy also
+ * closes the descriptors that wait in connections which were not accepted. Door and fronts end when the keeper does.
  *
  * None of these functions waits for the door.
  */

@@ -1,11 +1,12 @@
 /*
  * See front.h.
  *
- * Order: what a program passed is closed before its question is answered, as in the keeper: as long as a copy is open
- * the program's lock lives on. A question that does not count (malformed, refused) is answered first: the caller need
- * not wait for a close.
+ * Order: the front closes what a program passed before it answers the question, as the keeper does: the program's lock
+ * lives on as long as a copy is open. It answers a malformed or refused question first: that caller need not wait for a
+ * close.
  *
- * SIGALRM, which kills, ends whatever a signal can end: a mount that hangs (killable), a socket that lingers.
+ * SIGALRM kills the front if it waits for something that a signal can end: a mount that hangs (killable), a socket that
+ * lingers.
  */
 #include "keeper/fronts/front.h"
 
@@ -73,14 +74,14 @@ static void front_pass_on(int fd)
 		keep.id = ask.id;
 		ret = to < 0 ? -EBADF : frontmsg_send(to, &part, 1, fd, MSG_DONTWAIT);
 		if (to >= 0)
-			close(to); /* of the keeper: not the last one */
+			close(to); /* the keeper's copy, not the last one */
 		front_say_done(FRONT_GIVEN, -ret);
 	}
 	alarm(FRONT_LIMIT_S);
 	front_close_and_say(&fd, 1);
 }
 
-/* POSIX locks belong to the process, which may have any number of descriptors. To read them asks no file system. */
+/* POSIX locks belong to the process, which may have any number of descriptors. Reading them asks no file system. */
 static void front_read_before(pid_t pid, struct inspect_result *result)
 {
 	int ret;
@@ -91,7 +92,7 @@ static void front_read_before(pid_t pid, struct inspect_result *result)
 	ret = before_read(&result->before, -1, pid, WIRE_OWNER_PROCESS, &result->st);
 	if (ret < 0)
 		snprintf(result->refused, sizeof(result->refused),
-			 "the keeper cannot see which locks the program has, so that it could undo: %s",
+			 "the keeper cannot see which locks the program has, which it needs to undo a failed call: %s",
 			 strerror(-ret));
 	alarm(FRONT_LIMIT_S);
 }

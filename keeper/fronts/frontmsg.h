@@ -35,7 +35,7 @@ enum front_op {
 	FRONT_GIVE, /* after FRONT_QUESTION with `away`: a keeping front's socket; `id`: the description's name there */
 	FRONT_DROP, /* after FRONT_QUESTION with `away`: close the description */
 	FRONT_SETTLE, /* from now on this front keeps descriptions */
-	FRONT_KEEP,   /* from another front: a description, as `id` */
+	FRONT_KEEP,   /* sent by another front: keep the description that comes with it, as `id` */
 	FRONT_FORGET, /* close `id` */
 	FRONT_PROBE,  /* a probe of `id`, called `probe` */
 	FRONT_STOP,   /* stop `probe` */
@@ -55,7 +55,7 @@ struct front_ask {
 enum front_said {
 	FRONT_QUESTION,
 	FRONT_LOOKING, /* `dev`, which is not local: the question follows, or never comes */
-	FRONT_READING, /* the caller's process has many descriptors to read: the question follows, maybe much later */
+	FRONT_READING, /* the caller's process has many descriptors: the question follows, perhaps much later */
 	FRONT_READY,   /* it can be asked again */
 	FRONT_GIVEN,   /* `error`: 0, or why not */
 	FRONT_PROBED,  /* `probe`, `answer`, `error` */
@@ -64,7 +64,8 @@ enum front_said {
 	FRONT_FORGOT,
 };
 
-/* Before `path` only is what FRONT_QUESTION has set; the caller's record locks (struct held) follow in the message. */
+/* FRONT_QUESTION sets the fields from `ready` on (FRONT_LOOKING: `dev`). The caller's record locks (struct held) follow
+ * the struct in the message. */
 struct front_answer {
 	enum front_said said;
 	uint64_t probe;
@@ -76,7 +77,7 @@ struct front_answer {
 	/* FRONT_QUESTION */
 	bool ready;          /* FRONT_READY does not come */
 	bool has_fd;         /* a descriptor came with the question */
-	bool looked;         /* it was one about a lock: the rest is valid */
+	bool looked;         /* the question was about a lock: the fields that follow are valid */
 	bool local;          /* if not refused: the file's new descriptor comes with this */
 	bool away;           /* not local, and not refused: the front has it, and waits for FRONT_GIVE or FRONT_DROP */
 	ssize_t n;           /* of question_receive() */
@@ -94,7 +95,7 @@ struct front_answer {
 
 #define FRONT_ANSWER_MAX (sizeof(struct front_answer) + BEFORE_MAX * sizeof(struct held))
 
-/* Sends with one descriptor or none (-1). flags as of sendmsg(). 0 or -errno. */
+/* Sends with one descriptor or none (-1). flags: those of sendmsg(). 0 or -errno. */
 int frontmsg_send(int socket, const struct iovec *parts, size_t count, int fd, int flags);
 /* Receives; *fd is what came along, or -1. The length; 0: the other side has ended; -errno. */
 ssize_t frontmsg_recv(int socket, void *message, size_t size, int *fd, int flags);

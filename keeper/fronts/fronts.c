@@ -1,5 +1,5 @@
-/* See fronts.h. What fronts say goes to the module that it is for, and a timer looks at all of them while it is needed.
- */
+/* See fronts.h. Passes each message of a front to the module that it is for. A timer looks at all fronts while that is
+ * needed. */
 #include "keeper/fronts/fronts.h"
 
 #include <stdlib.h>
@@ -16,7 +16,7 @@
 #include "keeper/log.h"
 
 #define FRONTS_LOOK_MS 500  /* between two looks at fronts that are busy */
-#define FRONTS_IDLE_MS 5000 /* a front that nobody needs is ended */
+#define FRONTS_IDLE_MS 5000 /* a front that was not needed for so long is ended */
 
 /* --- what fronts say --- */
 
@@ -60,7 +60,7 @@ static void fronts_on_gone(struct front *front)
 	crew_close(front);
 	if (c)
 		fronts->news->slow(c, FRONTS_SLOW_MS);
-	crew_look_in(fronts, FRONTS_BUSY_MS); /* not at once: the next one may end as soon */
+	crew_look_in(fronts, FRONTS_BUSY_MS); /* not at once: the next front may end just as soon */
 }
 
 /* --- time --- */
@@ -79,7 +79,7 @@ static void fronts_look_at(struct front *front, int64_t now, bool *surplus)
 		reading_look(front);
 		return;
 	}
-	/* Where nearly as many as there may be hang, a user keeps the one that it has. */
+	/* When nearly the allowed number of fronts hang, a user keeps the front that it has. */
 	if (*surplus || (idle && front->fronts->count < FRONTS_ALL / 2))
 		crew_end(front);
 	*surplus = true;

@@ -1,10 +1,11 @@
 /*
  * Fronts: processes that touch the descriptors of other users in the keeper's place (front.h), so that nothing that one
- * user does may delay another. This room knows neither sessions nor leases nor files: its owner gets news by callbacks,
+ * user does delays another. This room knows neither sessions nor leases nor files: its owner gets news by callbacks,
  * and embeds struct front_connection where a connection is another user's.
  *
  * Why nothing that one user does delays another:
- *   - no descriptor of such a user comes to the keeper, but the new description of a local file that a front has opened
+ *   - the only descriptor of such a user that comes to the keeper is a new description of a local file, which a front
+ *     opened
  *   - the keeper waits for no front: sockets to them are non-blocking, and what a front does not take is kept (away.c)
  *   - the keeper makes no last close of a connection that may have descriptors in it (graves.h)
  *   - each user has processes of its own, a bounded number, and those that hang count (hanging.h, AWAY_FRONTS_MAX)
@@ -37,22 +38,21 @@ struct fronts_news {
 	 */
 	void (*received)(struct front_connection *connection, const struct front_answer *answer,
 			 const struct held *before, int fd);
-	/* The front that has its question has not answered for so long, or has ended. The owner calls reading_leave().
-	 */
+	/* The front that has the question has not answered for `ms`, or has ended. The owner calls reading_leave(). */
 	void (*slow)(struct front_connection *connection, int ms);
-	/* Its question was not read, and will not be. */
+	/* The question was not read, and will not be. */
 	void (*refused)(struct front_connection *connection, const char *why);
 };
 
-/* door: door_start(); taken over. NULL: no memory. */
+/* door: from door_start(); taken over. NULL: no memory. */
 struct fronts *fronts_new(uv_loop_t *loop, int door, const struct fronts_news *news);
-/* Ends them, as far as they can be ended; no connection may be left. */
+/* Ends all fronts that can be ended. No connection may exist any more. */
 void fronts_free(struct fronts *fronts);
-/* The door is to have a copy of the listening socket. 0 or -errno. */
+/* Gives the door a copy of the listening socket. 0 or -errno. */
 int fronts_listen(struct fronts *fronts, int listen_fd);
 
-/* The process ends at once, and fd is a connection that may have unread descriptors in it: its last close is not done
- * here. 0 (the caller may close its own) or -errno. */
+/* For a process that ends at once. fd: a connection that may have unread descriptors in it. Gives the door a copy, so
+ * that the last close is not the keeper's. 0 (the caller may close fd) or -errno. */
 int fronts_abandon(struct fronts *fronts, int fd);
 /* Closes a connection of this user, which may have unread descriptors in it. */
 void fronts_bury(struct fronts *fronts, uid_t uid, int fd);

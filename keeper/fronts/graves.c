@@ -11,18 +11,18 @@
 #define GRAVES_APART 16 /* of one user; more share pits */
 
 struct grave {
-	int fd; /* the connection; of a pit: the end to be closed */
-	int in; /* of a pit: the other end; -1: it is none */
+	int fd; /* the connection; of a pit: the end that a front will close */
+	int in; /* of a pit: the other end; -1: this is no pit */
 	struct grave *prev, *next;
 };
 
-/* Nothing can be added any more. Is there something that has not been read? */
+/* Nothing can be added to the connection any more. Does it have something unread? */
 static bool graves_has_unread(int fd)
 {
 	struct msghdr msg = {0};
 	int on = 1;
 
-	/* With credentials even an empty message is told from the end, by what there is no room for (MSG_CTRUNC). */
+	/* Asking for credentials without room for them (MSG_CTRUNC) tells even an empty message from the end. */
 	setsockopt(fd, SOL_SOCKET, SO_PASSCRED, &on, sizeof(on));
 	shutdown(fd, SHUT_RDWR);
 	return recvmsg(fd, &msg, MSG_PEEK | MSG_DONTWAIT) >= 0 && msg.msg_flags;
@@ -34,7 +34,8 @@ static void graves_append(struct front_user *user, struct grave *grave)
 	user->graves.count++;
 }
 
-/* Into the last pit, or a new one. The close here is not the last one: what was sent is on its way. */
+/* Puts the connection into the last pit, or a new one. The close here is not the last one: the sent copy is on its
+ * way. */
 static bool graves_into_pit(struct front_user *user, struct grave *grave)
 {
 	struct grave *pit = user->graves.all->prev;
@@ -88,7 +89,7 @@ int graves_give(struct front *front)
 	}
 	DL_DELETE(user->graves.all, grave);
 	user->graves.count--;
-	close(grave->fd); /* not the last: one is on its way */
+	close(grave->fd); /* not the last close: a copy is on its way */
 	if (grave->in >= 0)
 		close(grave->in);
 	free(grave);

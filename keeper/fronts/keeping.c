@@ -169,7 +169,7 @@ void keeping_main(void)
 	keeping_threads = probes_new(&loop);
 	if (!keeping_threads || uv_poll_init(&loop, &poll, FRONT_CONTROL) != 0)
 		_exit(1);
-	fcntl(FRONT_CONTROL, F_SETFL, 0); /* libuv has made it non-blocking; what is said here waits */
+	fcntl(FRONT_CONTROL, F_SETFL, 0); /* libuv has made it non-blocking, but sends here must wait */
 	uv_poll_start(&poll, UV_READABLE, keeping_on_ask);
 	uv_run(&loop, UV_RUN_DEFAULT);
 	_exit(0);

@@ -33,7 +33,7 @@ ssize_t question_receive(int socket, struct wire_request *request, struct questi
 	if (n < 0)
 		return -errno;
 	take_descriptors(&msg, came);
-	/* Without room in our own table the kernel drops the descriptor. Everything else is the peer's doing. */
+	/* Without room in our own table the kernel drops the descriptor. Everything else the peer has done. */
 	if (msg.msg_flags & MSG_CTRUNC)
 		return came->count == 0 ? -EMFILE : -EBADMSG;
 	return came->count > 1 ? -EBADMSG : n; /* an empty message may carry a descriptor, too */
@@ -45,7 +45,8 @@ static bool lock_ok(const struct wire_request *r)
 		return false;
 	if (r->space >= WIRE_SPACES || r->mode >= WIRE_MODES || r->owner >= WIRE_OWNERS || (r->flags & ~WIRE_F_ALL))
 		return false;
-	/* No clock of a time namespace is beyond half the range: the answer adds a lease's time to it. */
+	/* No clock of a time namespace is beyond half the range. The answer adds a lease's time to it, so more would
+	 * overflow. */
 	if (r->from < 0 || r->to <= r->from || r->sent_ns < 0 || r->sent_ns > INT64_MAX / 2)
 		return false;
 	return r->space == WIRE_RECORD || (r->from == 0 && r->to == WIRE_EOF);

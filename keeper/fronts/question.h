@@ -1,4 +1,4 @@
-/* Receives and checks what a program sends: nothing of a message counts before it was through here. */
+/* Receives and checks what a program sends: no part of a message counts before it was checked here. */
 #ifndef DFLOCK_KEEPER_QUESTION_H
 #define DFLOCK_KEEPER_QUESTION_H
 
@@ -11,8 +11,8 @@
  */
 #define QUESTION_FDS 4
 
-/* What came with a message. The caller closes all of fds, whatever else came back: closing one may wait for its file
- * system for ever, so this is not done in passing (lookup_close(), or a process that may be left behind). */
+/* The descriptors that came with a message. The caller closes all of them, whatever was returned. Closing one may wait
+ * for its file system for ever: use lookup_close(), or a process that may be left behind. */
 struct question_fds {
 	int fds[QUESTION_FDS];
 	unsigned count;
@@ -33,7 +33,7 @@ enum question_kind {
 	QUESTION_CONTROL,
 };
 
-/* What is this message of n bytes? has_fd: a descriptor came along. Pure. */
+/* Classifies a message of n bytes. has_fd: a descriptor came along. Pure. */
 enum question_kind question_check(const struct wire_request *request, ssize_t n, bool has_fd);
 
 #endif

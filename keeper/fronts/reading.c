@@ -12,7 +12,7 @@
 #include "keeper/fronts/graves.h"
 #include "keeper/fronts/hanging.h"
 
-#define READING_LOOK_MS 500 /* until a front that reads is looked at */
+#define READING_LOOK_MS 500 /* until the next look at a front that reads */
 
 static void reading_refuse(struct front_connection *c, const char *why)
 {
@@ -96,7 +96,7 @@ void reading_again(struct front_connection *c)
 
 /* --- a description that a front has --- */
 
-/* The front was not told to pass it on: it closes it. Nothing if it has none. */
+/* The front was not told to pass its description on: tells it to close that. Does nothing if it has none. */
 static void reading_drop(struct front *front)
 {
 	const struct front_ask ask = {.op = FRONT_DROP};
@@ -169,7 +169,7 @@ static void reading_on_question(struct front *front, const struct front_answer *
 		crew_let_go(front);
 	c->fronts->news->received(c, a, before, fd);
 	if (!front->reading.held)
-		reading_drop(front); /* unless it was told what to do with it */
+		reading_drop(front); /* unless the front was told what to do with it */
 	reading_again(c);
 }
 

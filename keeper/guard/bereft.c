@@ -1,9 +1,9 @@
 /*
  * See bereft.h.
  *
- * First all are stopped. A process that was killed alone would pass the lock on to a process here that waits in the
- * kernel, has not been told that it holds the lock, and would be taken for a holder. A process that has got SIGKILL runs
- * no more, however long it takes to end.
+ * First all are stopped. If a process were killed while others run, the kernel would pass its lock on to a local
+ * process that waits for it. That process has not been told that it holds the lock, but would be taken for a holder. A
+ * process that has got SIGKILL runs no more, however long it takes to end.
  */
 #include "keeper/guard/bereft.h"
 
@@ -14,8 +14,8 @@
 #include "keeper/guard/slots.h"
 #include "keeper/log.h"
 
-#define BEREFT_SEIZE_NS (10 * NS_PER_MS)  /* for PTRACE_SEIZE to come back */
-#define BEREFT_STOP_NS  (100 * NS_PER_MS) /* in which they are stopped; then they are killed, stopped or not */
+#define BEREFT_SEIZE_NS (10 * NS_PER_MS)  /* time for PTRACE_SEIZE to return */
+#define BEREFT_STOP_NS  (100 * NS_PER_MS) /* time for stopping them; then they are killed, stopped or not */
 
 void bereft_kill(struct freeze *f)
 {
@@ -31,7 +31,7 @@ void bereft_kill(struct freeze *f)
 	for (size_t i = 0; i < family_count(&family); i++)
 		log_error("pid %d held a lock whose lease was lost, or was started by one that did: it is killed",
 			  (int)family_at(&family, i));
-	if (stopped) /* else no time is to be lost */
+	if (stopped) /* else the kill must not wait */
 		farewell(f->table, ending, &family, FAREWELL_LOST, f->relying.keeper);
 	evict_signal(&family, SIGKILL);
 	slots_set(f->table, ending, TABLE_FREE);

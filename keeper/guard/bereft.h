@@ -1,5 +1,5 @@
 /*
- * The end of processes whose lease was lost: nothing protects them any more, and they must not go on.
+ * Ends processes whose lease was lost: nothing protects them any more, so they must not go on.
  *
  * Parent only.
  */

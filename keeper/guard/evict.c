@@ -43,7 +43,7 @@ bool evict_is_under_way(const struct evict *e)
 	return e->asked && !e->killed;
 }
 
-/* The process may have been started by one of them since. */
+/* One of them may have started the process since. */
 bool evict_has_asked(const struct evict *e, pid_t pid)
 {
 	struct procfs_stat stat;

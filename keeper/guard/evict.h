@@ -24,13 +24,13 @@ struct evict {
 
 /* Begin with {.relying = ...}. */
 
-/* When it is due, and again at each look: asks, or kills. Does nothing between the two. */
+/* To be called when the margin begins, and at each later look: asks the holders to end, or kills them, once each. */
 void evict_holders(struct evict *evict, int64_t now_ns);
 /* Were holders asked to end, and is there still time for them to do so? */
 bool evict_is_under_way(const struct evict *evict);
-/* Was this process asked to end, or was one of its ancestors? False when all have got SIGKILL. */
+/* Was this process, or one of its ancestors, asked to end? False when all have got SIGKILL. */
 bool evict_has_asked(const struct evict *evict, pid_t pid);
-/* Processes that were asked may be stopped from now on: evict_has_asked() says no. */
+/* From now on evict_has_asked() is false, so processes that were asked may be stopped. */
 void evict_let_stop(struct evict *evict);
 /* The leases are sure again. */
 void evict_forget(struct evict *evict);

@@ -25,7 +25,7 @@ struct farewell {
 	struct table *table;
 	struct claims claims; /* tag: the slot */
 	enum farewell_end how;
-	struct lastword *words; /* by pid; line NULL: none yet */
+	struct lastword *words; /* by pid; line NULL: no line so far */
 	char **own;             /* the lines that are to be freed */
 	size_t count;
 };
@@ -69,8 +69,8 @@ static const char *farewell_why(const struct table_view *view)
 		return "its lease was not renewed in time, and the store gave it up: another host may have had the "
 		       "lock";
 	case TABLE_WHY_FORGOTTEN:
-		return "the store lost its memory, and the lease had run out or could not be put back: nobody can tell "
-		       "whether another host has had the lock";
+		return "the store lost its memory, and the lease had run out or could not be put back: it cannot "
+		       "be known whether another host has had the lock";
 	default:
 		return "the keeper that had its lease has ended, and no other has taken it up in time";
 	}
@@ -110,7 +110,7 @@ static int farewell_on_holder(void *arg, const struct holder *h)
 	return HOLDERS_LATER;
 }
 
-/* For a process that holds no lock itself, or has only a mapping: the line of an ancestor. */
+/* For a process that holds no lock itself, or holds it only through a mapping: the line of an ancestor. */
 static const char *farewell_of_parent(const struct farewell *f, pid_t pid)
 {
 	struct procfs_stat stat;
@@ -125,7 +125,7 @@ static const char *farewell_of_parent(const struct farewell *f, pid_t pid)
 	return NULL;
 }
 
-/* In how many ms lines may be written while leases run out. */
+/* For how many ms lines may be written while leases run out. */
 static int farewell_ms(const struct table *table)
 {
 	int64_t left = (slots_deadline_ns(table) - clock_now_ns()) / NS_PER_MS / 10;

@@ -16,10 +16,10 @@ enum farewell_end {
 
 /*
  * Writes a line to each process of the family that holds a lock under such slots (slots.h), with the path of the file as
- * that process opened it, and the same line to the processes that it started. keeper: left out of the search.
+ * that process opened it, and the same line to the processes that it started. The search leaves out `keeper`.
  *
- * Takes a search of /proc, and for the writing LASTWORDS_MS at most; less if leases run out soon. What fails costs a
- * line, and is not reported.
+ * Searches /proc, then writes for at most LASTWORDS_MS; less if leases run out soon. An error costs a line, and is not
+ * reported.
  */
 void farewell(struct table *table, unsigned which, const struct family *family, enum farewell_end how, pid_t keeper);
 

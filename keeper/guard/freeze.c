@@ -6,7 +6,7 @@
  *     was forked before is found as a descendant.
  *   - A descriptor that was passed to a process which the search had seen without it is found in the next search: the
  *     process that passes it must run to do so, and every process that has it is stopped by then.
- *   - Holders that no descriptor shows are searched for when all others are stopped, since that takes longer.
+ *   - Holders that no descriptor shows are searched for after all others are stopped, since that search takes longer.
  */
 #include "keeper/guard/freeze.h"
 
@@ -18,8 +18,8 @@
 #include "keeper/log.h"
 
 #define FREEZE_SLOTS    (SLOTS_SURE_UNTIL | SLOTS_AS(ON_LOST_FREEZE))
-#define FREEZE_LATE_NS  (10 * NS_PER_MS) /* past the deadline: for PTRACE_SEIZE to come back */
-#define FREEZE_AFTER_NS (50 * NS_PER_MS) /* past the deadline: in which a process that is found must be stopped */
+#define FREEZE_LATE_NS  (10 * NS_PER_MS) /* past the deadline: time for PTRACE_SEIZE to return */
+#define FREEZE_AFTER_NS (50 * NS_PER_MS) /* past the deadline: time in which a process that is found must be stopped */
 
 static void freeze_on_found(void *arg, pid_t pid)
 {
@@ -67,7 +67,7 @@ static void freeze_family(struct freeze *f, const struct family *family)
 	stopped_collect(&f->stopped);
 }
 
-/* One round: stops all that it finds. True: all are confirmed stopped, and none came or went meanwhile. */
+/* One round: stops every process that it finds. True: all are confirmed stopped, and none came or went meanwhile. */
 static bool freeze_round(struct freeze *f, struct family *family, unsigned which)
 {
 	struct threads *threads = &f->stopped.threads;
@@ -82,7 +82,7 @@ static bool freeze_round(struct freeze *f, struct family *family, unsigned which
 	return threads_all_stopped(threads) && !threads->changed;
 }
 
-/* A process may be held for as long as a mount does not answer. */
+/* A held process stays so for as long as its mount does not answer. */
 bool freeze_until(struct freeze *f, struct family *family, unsigned which, int64_t patient_ns, int64_t until_ns)
 {
 	const struct timespec pause = {.tv_nsec = NS_PER_MS};
@@ -107,8 +107,8 @@ void freeze_publish(struct freeze *f)
 	slots_tell_frozen(f->table, threads_processes(&f->stopped.threads));
 }
 
-/* A process that does not end when it is killed is waited for in the next looks: a process that hangs in the kernel must
- * not keep the parent from the others. */
+/* The next looks wait for a killed process that does not end: a process that hangs in the kernel must not keep the
+ * parent from the others. */
 void freeze_holders(struct freeze *f)
 {
 	int64_t now = clock_now_ns(), left = slots_deadline_ns(f->table) - now;

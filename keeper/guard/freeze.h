@@ -1,10 +1,10 @@
 /*
- * Freezes the processes that rely on locks, until the leases are sure again: the search (relying.h) and the stopping
- * (stopped.h), repeated until nothing is found that is not stopped.
+ * Freezes the processes that rely on locks, until the leases are sure again: repeats the search (relying.h) and the
+ * stopping (stopped.h) until every process that it finds is stopped.
  *
  * Time. Each freeze has a margin, from freeze_at to the deadline: a tenth of it for PTRACE_SEIZE (then SIGSTOP), and
- * another tenth for processes that are held (held.h). A process that is neither stopped nor held in half of the time
- * that is left is looked at; if it runs on for another fourth, it is killed.
+ * another tenth for processes that are held (held.h). A process that is neither stopped nor held after half of the
+ * remaining time is watched; if it runs on for another quarter, it is killed.
  *
  * Parent only.
  */
@@ -29,26 +29,26 @@ struct freeze {
 	struct look_found found; /* stops each process that is found */
 	bool said;               /* the log says that processes are frozen */
 	int64_t limited_for;     /* freeze_at of the freeze for which the limits were set */
-	int64_t patient_until;   /* until then it waits for processes that are held */
+	int64_t patient_until;   /* until then the freeze waits for processes that are held */
 };
 
-/* Takes up the processes that an earlier parent has stopped by SIGSTOP. The struct must not move afterwards. */
+/* Also takes up the processes that an earlier parent stopped by SIGSTOP. The struct must not move afterwards. */
 void freeze_init(struct freeze *freeze, struct table *table);
 /* keeper: never touched, as the caller itself. */
 void freeze_set_keeper(struct freeze *freeze, pid_t keeper);
 
-/* It is due: sets the limits of this freeze, if that was not done. */
+/* The freeze is due: sets its limits, if that was not done. */
 void freeze_begin(struct freeze *freeze, int64_t now_ns);
 /* Stops a process, unless it was asked to end (evict.h). */
 void freeze_process(struct freeze *freeze, pid_t pid);
 /* Freezes the holders of locks under leases whose on_lost is "freeze". */
 void freeze_holders(struct freeze *freeze);
 /*
- * Stops the processes that rely on locks under such slots (slots.h), and gives them in `family` (begin with {0}). True:
- * all are stopped; or, past patient_ns, stopped or held. False: the time is over.
+ * Stops the processes that rely on locks under such slots (slots.h), and adds them to `family` (begin with {0}). True:
+ * all are stopped; past patient_ns: stopped or held. False: the time is over.
  */
 bool freeze_until(struct freeze *freeze, struct family *family, unsigned which, int64_t patient_ns, int64_t until_ns);
-/* Lets go of all. What could not be let go of at once stays: to be called again. */
+/* Lets all processes go. Some may not be able to go at once: call it again. */
 void freeze_thaw(struct freeze *freeze);
 /* Tells the keeper how many processes are stopped. */
 void freeze_publish(struct freeze *freeze);

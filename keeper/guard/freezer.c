@@ -25,7 +25,7 @@
 
 struct freezer {
 	struct freeze freeze;
-	int pause_ms; /* until the next look: grows while no process is found that is new */
+	int pause_ms; /* until the next look: grows while no new process is found */
 };
 
 struct freezer *freezer_new(struct table *table)
@@ -59,8 +59,8 @@ static int freezer_pause_ms(struct freezer *f, bool quiet, int max_ms)
 	return f->pause_ms < max_ms ? f->pause_ms : max_ms;
 }
 
-/* Finds those that held locks when the leases ceased to be sure. They are stopped while they are found, so that the next
- * search need not find them again; but not if some of them may have to end. */
+/* Finds the processes that held locks when the leases ceased to be sure. Stops each as it is found, so that the next
+ * search need not find it again; but not if some of them may have to end. */
 static void freezer_find_first(struct freeze *f, bool due, int64_t freeze_at_ns)
 {
 	bool stop = due && !slots_any(f->table, SLOTS_SURE_UNTIL | SLOTS_AS(ON_LOST_KILL) | SLOTS_AS(ON_LOST_WARN));
@@ -85,7 +85,8 @@ static int freezer_stop_holders(struct freezer *f, int64_t now_ns, int max_ms)
 				max_ms);
 }
 
-/* It is not due: lets go of all if the leases are sure. Returns when to look again. leases: there are some. */
+/* No freeze is due: lets all processes go if the leases are sure. Returns when to look again. leases: there are
+ * some. */
 static int freezer_rest(struct freezer *f, int64_t now_ns, int64_t freeze_at_ns, bool leases, int max_ms)
 {
 	struct freeze *freeze = &f->freeze;
@@ -95,7 +96,7 @@ static int freezer_rest(struct freezer *f, int64_t now_ns, int64_t freeze_at_ns,
 	if (threads_count(threads) && !slots_any(freeze->table, SLOTS_DUE) &&
 	    (now_ns < freeze_at_ns || !leases)) /* mutant: thaw */
 		freeze_thaw(freeze);
-	/* What is left now is held, and waits for its file system: SIGCHLD tells when it has stopped. */
+	/* The remaining processes are held, and wait for their file system: SIGCHLD tells when they have stopped. */
 	if (threads_count(threads) || signalled_continue_kin(&freeze->stopped.signalled))
 		return freezer_pause_ms(f, threads_count(threads) && !threads_processes(threads), max_ms);
 	f->pause_ms = FREEZER_LOOK_MS;

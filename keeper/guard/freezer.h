@@ -1,7 +1,7 @@
 /*
- * What the parent does when leases run out, or are lost: it looks at the table of leases, and does what is due. All is
- * done from the parent's one thread, since ptrace belongs to a thread; nothing waits for one of the processes, so none
- * can keep the parent from the others.
+ * What the parent does when leases run out, or are lost: it looks at the table of leases, and does what is due. The
+ * parent's one thread does all of it, since ptrace belongs to a thread. Nothing here waits for a single process, so no
+ * process can keep the parent from the others.
  *
  *   freezer.h   what is due, and when to look again
  *   freeze.h    freezing: rounds of search and stop, and their limits

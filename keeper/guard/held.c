@@ -1,14 +1,14 @@
 /*
  * See held.h.
  *
- * Why a held thread runs nothing. Both PTRACE_INTERRUPT and SIGSTOP leave a mark at each thread that the kernel looks at
- * on every way back to the program: the stop comes before the program's next instruction, also if that is the first of
- * a new program after execve(), which drops neither mark. A thread in state D was in the kernel when it was looked at,
- * after the mark was left. Another process's SIGCONT takes the mark of SIGSTOP away; stopped_collect() leaves it anew.
+ * Why a held thread runs nothing. PTRACE_INTERRUPT and SIGSTOP each set a flag on a thread, which the kernel checks
+ * whenever the thread returns to the program: the stop comes before the program's next instruction, also if that is the
+ * first of a new program after execve(), which clears neither flag. If a thread was seen in state D after the flag was
+ * set, it was in the kernel then. Another process's SIGCONT clears the flag of SIGSTOP; stopped_collect() sets it
+ * again.
  *
- * A thread in state R may be in a call that writes on and on: it is not held. But if it got no processor since it was
- * looked at last, it only waits for one, on a machine that has much to do, and the stop is the first thing that it will
- * find: so it is not killed either.
+ * A thread in state R may be in a call that writes without end: it is not held. But if it got no processor since the
+ * last look, it only waits for one on a busy machine, and will stop as soon as it has one: so it is not killed either.
  */
 #include "keeper/guard/held.h"
 
@@ -19,7 +19,7 @@
 #include "keeper/kernel/family.h"
 #include "keeper/log.h"
 
-#define HELD_RAN_NS NS_PER_MS /* a thread that had a processor for so long did not stop: it is busy in the kernel */
+#define HELD_RAN_NS NS_PER_MS /* a thread that ran for so long without stopping is busy in the kernel */
 
 static bool held_thread(const struct threads *threads, const struct thread *t)
 {
@@ -75,7 +75,7 @@ void held_warn(struct threads *threads)
 	}
 }
 
-/* Has it a stop pending, and had no processor to find it? */
+/* Is a stop pending, and did the thread have no processor since? */
 static bool held_waits_for_processor(const struct threads *threads, const struct thread *t)
 {
 	int64_t now = held_ran_ns(t);

@@ -14,12 +14,12 @@
 
 #include "keeper/guard/threads.h"
 
-/* Is each confirmed stopped, or held? */
+/* Is each thread confirmed stopped, or held? */
 bool held_all(const struct threads *threads);
 /*
- * held_warn() notes how long each of the others has been on a processor; held_kill_rest() kills, each once, those that
- * are still not held and have run since. It does not kill a thread whose stop is pending and that only waits for a
- * processor.
+ * held_warn() notes how long each of the other threads has been on a processor. held_kill_rest() kills, once each,
+ * those that are still not held and have run since. It does not kill a thread whose stop is pending and that only waits
+ * for a processor.
  */
 void held_warn(struct threads *threads);
 void held_kill_rest(struct threads *threads);

@@ -1,4 +1,4 @@
-/* See inherit.h. inherit_take_back() does not look at what fails: inherit_tell() reads what is left. */
+/* See inherit.h. inherit_take_back() ignores errors: inherit_tell() reads what could not be taken back. */
 #include "keeper/guard/inherit.h"
 
 #include <fcntl.h>
@@ -15,7 +15,7 @@
 
 #define IOPRIO_OF_PROCESS    1
 #define MEMORY_FROM_ANY_NODE 0
-#define TIMER_SLACK_NS       50000L /* the kernel's own default: 0 would mean that of the program */
+#define TIMER_SLACK_NS       50000L /* the kernel's own default: 0 would mean the program's */
 #define STACK_SANE           ((rlim_t)8 << 20)
 
 static const struct {
@@ -56,7 +56,7 @@ static void take_back_signals(void)
 	sigprocmask(SIG_SETMASK, &none, NULL);
 }
 
-/* More of it makes the kernel choose the keeper before others. */
+/* A higher value makes the kernel kill the keeper before others. */
 static void take_back_oom(void)
 {
 	int fd = open("/proc/self/oom_score_adj", O_RDWR | O_CLOEXEC);
@@ -65,7 +65,7 @@ static void take_back_oom(void)
 	if (fd < 0)
 		return;
 	if (read(fd, text, sizeof(text) - 1) > 0 && atoi(text) > 0 && pwrite(fd, "0", 1, 0) < 0)
-		text[0] = '\0'; /* a limit that root has set: there is no way round it */
+		text[0] = '\0'; /* a limit that root has set: it cannot be changed */
 	close(fd);
 }
 
@@ -75,7 +75,8 @@ void inherit_take_back(void)
 	cpu_set_t all;
 
 	memset(&all, 0xff, sizeof(all));
-	/* Out of SCHED_IDLE only with a nice that it may have, so that comes first; and again, since others have none. */
+	/* A process may leave SCHED_IDLE only with a nice value that it may have, so nice is set first; and again
+	 * afterwards, since some classes have no nice value. */
 	setpriority(PRIO_PROCESS, 0, 0);
 	if (sched_setscheduler(0, SCHED_OTHER, &plain) == 0)
 		setpriority(PRIO_PROCESS, 0, 0);

@@ -1,6 +1,6 @@
 /*
- * What a keeper got from the program that started it, and should not have: it serves others, and goes on when that
- * program has ended.
+ * What a keeper inherits from the program that started it, and must undo: it serves other programs, and goes on when
+ * that program has ended.
  *
  *   taken back    nice and scheduling class, CPUs and memory nodes, I/O priority, timer slack, a positive
  *                 oom_score_adj, blocked and ignored signals, limits of resources (the soft ones; the hard ones of
@@ -10,7 +10,7 @@
  *   cannot be     the cgroup, and with it limits and the end of a service; namespaces; seccomp (shim/start.c
  *                 refuses to start one under it)
  *
- * A keeper that is started by hand, or by a service manager, keeps all it got: it is as they want it.
+ * A keeper that is started by hand, or by a service manager, keeps all that it inherited: that is as they want it.
  */
 #ifndef DFLOCK_KEEPER_INHERIT_H
 #define DFLOCK_KEEPER_INHERIT_H

@@ -7,10 +7,10 @@
  * all the same, on a mount that does not answer, is left behind and ends when the mount does.
  *
  * Why no process can use this to write where it may not write itself: the writer gets the process's own open file description
- * (pidfd_getfd), with the access mode that it has, and opens nothing. Opening /proc/PID/fd/2 instead would be opening
- * that file with root's rights. An ordinary user's keeper may do that, with the rights of the process's own user: where
- * only a parent may trace its children (Yama), pidfd_getfd() is refused. It opens for writing what the process has open
- * for that.
+ * (pidfd_getfd), with the access mode that it has, and opens nothing. To open /proc/PID/fd/2 instead would open that
+ * file with root's rights. An ordinary user's keeper may do that, with the rights of the process's own user: where only
+ * a parent may trace its children (Yama), pidfd_getfd() is refused. It opens for writing what the process has open for
+ * that.
  */
 #include "keeper/guard/lastwords.h"
 
@@ -34,13 +34,13 @@ struct seen {
 	uint64_t device, inode;
 };
 
-/* The same file is taken for the same description. */
+/* Two descriptors of the same file count as the same description. */
 static bool is_same(const struct seen *a, const struct seen *b)
 {
 	return a->device == b->device && a->inode == b->inode && !strcmp(a->line, b->line);
 }
 
-/* A copy of its descriptor 2; -1. */
+/* A copy of the process's descriptor 2, or -1. */
 static int standard_error_of(pid_t pid)
 {
 	int pidfd = (int)syscall(SYS_pidfd_open, pid, 0);
@@ -70,7 +70,7 @@ static _Noreturn void write_line(int fd, const char *path, const char *line)
 		      : 1);
 }
 
-/* Is its standard error open for writing, and may it be opened with the rights of its own user? */
+/* Is the process's standard error open for writing, and may its own user open that file for writing? */
 static bool may_open(const char *path)
 {
 	struct stat st;
@@ -78,7 +78,7 @@ static bool may_open(const char *path)
 	return geteuid() != 0 && lstat(path, &st) == 0 && st.st_mode & S_IWUSR;
 }
 
-/* Of a process that is there for this alone: the copies end with it. */
+/* Runs in a process of its own: the copied descriptors end with it. */
 static _Noreturn void speak(const struct lastword *words, size_t count)
 {
 	struct seen seen[LASTWORDS_MAX];
@@ -124,7 +124,7 @@ void lastwords(const struct lastword *words, size_t count, int ms)
 	if (!count || pipe2(ends, O_CLOEXEC) != 0)
 		return;
 	child = fork();
-	if (child == 0) { /* what it starts belongs to init, which reaps it however long it takes */
+	if (child == 0) { /* its children belong to init, which reaps them however long they take */
 		if (fork() == 0)
 			speak(words, count);
 		_exit(0);
@@ -133,6 +133,6 @@ void lastwords(const struct lastword *words, size_t count, int ms)
 	if (child > 0)
 		waitpid(child, NULL, 0);
 	done.fd = ends[0];
-	poll(&done, 1, ms); /* it ends when the last of them does */
+	poll(&done, 1, ms); /* the pipe ends with the last of them */
 	close(ends[0]);
 }

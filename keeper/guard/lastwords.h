@@ -9,7 +9,7 @@
 #include <sys/types.h>
 
 #define LASTWORDS_MS  100
-#define LASTWORDS_MAX 256 /* different ones; more get no line */
+#define LASTWORDS_MAX 256 /* different standard errors; further ones get no line */
 
 struct lastword {
 	pid_t pid;
@@ -18,7 +18,7 @@ struct lastword {
 
 /*
  * Writes "dflock: LINE" to the standard error of each of the processes, once where several share it and have the same
- * line. The processes should be stopped. Takes `ms` at the most, whatever their standard errors are; what could not be
+ * line. The processes should be stopped. Takes at most `ms`, whatever their standard errors are. A line that cannot be
  * written in that time, or may not be, is left out.
  */
 void lastwords(const struct lastword *words, size_t count, int ms);

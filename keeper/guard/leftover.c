@@ -1,9 +1,9 @@
 /*
- * See leftover.h. The first thread has ended, so the process has no descriptors as far as /proc/PID/fd and a pidfd of the
- * process say. Those of the thread that hangs are reached through a pidfd of that thread.
+ * See leftover.h. The first thread has ended, so /proc/PID/fd and a pidfd of the process show no descriptors. A pidfd
+ * of the thread that hangs reaches its descriptors.
  *
- * Which locks are the probes': the kernel notes who took a flock. A descriptor that a program passed has that program's pid
- * there, and must not be touched: it is the program's own description.
+ * Which locks are the probes': the kernel notes which process took a flock. A descriptor that a program passed has that
+ * program's pid there, and must not be touched: it is the program's own description.
  */
 #include "keeper/guard/leftover.h"
 
@@ -31,7 +31,7 @@
 #define BACKLOG_MAX 65536
 #define LEFT_MAX    64
 
-/* Those that have not ended yet; beyond these they are not reaped before the parent ends. */
+/* Processes that have not ended so far. More than these are not reaped before the parent ends. */
 static pid_t left[LEFT_MAX];
 
 struct leftover {

@@ -32,7 +32,7 @@ int look_holder(struct look *look, const struct holder *h)
 
 	if (!claims_next(&look->claims, h->file, h->space, h->from, h->to, &next))
 		return 0;
-	if (h->pid == look->last) /* its locks come one after the other */
+	if (h->pid == look->last) /* a process's locks come one after the other */
 		return HOLDERS_LATER;
 	if (look_relies_on_nothing(look, h))
 		return 0;

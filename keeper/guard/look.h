@@ -1,13 +1,13 @@
 /*
- * One look for the processes that hold locks under leases: what it is about, which holders count, and what it found.
+ * One look for the processes that hold locks under leases: for which slots, which holders count, and what it found.
  *
  * Which holders count: all processes that hold a lock that overlaps a lease's range, but for those that rely on
  * nothing. A process relies on nothing if
- *   - it is not one of the first, that is of those that held locks when the leases ceased to be sure, or were started by
- *     one that did; and
+ *   - it is not one of the first: the processes that held locks when the leases ceased to be sure, and those that they
+ *     started; and
  *   - it is in a lock call that the keeper has not answered (table_has_caller()).
- * Such a process got the kernel lock only because the holder ended, and has not been told that it holds the lock. A
- * process that relies on the lock is one of the first, or inherited the lock from one of these and asked nothing.
+ * Such a process got the kernel lock only because the holder ended, and has not been told that it holds the lock. Every
+ * process that relies on the lock is one of the first, or inherited the lock from one of these and asked no question.
  *
  * Parent only. look_search() reads /proc: microseconds for each descriptor of the machine.
  */
@@ -45,7 +45,7 @@ void look_end(struct look *look);
 /* Adds the processes that have a descriptor with such a lock, and count. 0 or -errno. */
 int look_search(struct look *look);
 
-/* For a search of one's own: looks at one lock of one process; a holders_cb but for its argument. */
+/* For callers with a search of their own: looks at one lock of one process; a holders_cb except for its argument. */
 int look_holder(struct look *look, const struct holder *holder);
 /* Adds a process, and tells `found` if it is new. 0 or -ENOMEM. */
 int look_add(struct look *look, pid_t pid);

@@ -1,10 +1,10 @@
 /*
  * The processes that rely on locks under leases: those that hold them (look.h, unshown.h), and all that these started.
  *
- * It remembers the first: those that held locks when the leases ceased to be sure. They are searched for before
- * anything is done to any process, and forgotten when the leases are sure again, or another deadline has come.
+ * It remembers the first: the processes that held locks when the leases ceased to be sure. It searches for them before
+ * anything is done to any process, and forgets them when the leases are sure again, or another deadline has come.
  *
- * Parent only. Errors are logged once, and a search that failed finds what it can: it is repeated anyway.
+ * Parent only. Errors are logged once. A search that fails keeps what it found: it is repeated anyway.
  */
 #ifndef DFLOCK_KEEPER_RELYING_H
 #define DFLOCK_KEEPER_RELYING_H
@@ -19,7 +19,7 @@
 
 struct relying {
 	struct table *table; /* not owned */
-	pid_t keeper;        /* neither it nor what it started relies on anything */
+	pid_t keeper;        /* neither this process nor what it started relies on anything */
 	struct family first;
 	bool first_known;
 	int64_t first_freeze_at; /* the table's freeze_at when they were searched for */
@@ -33,12 +33,12 @@ struct relying {
  * started. found: is told each holder at once (not what it started); or NULL.
  */
 void relying_find(struct relying *relying, struct family *family, unsigned which, const struct look_found *found);
-/* The same, and the holders that no descriptor shows. Slower: for when all others are stopped. */
+/* The same, and the holders that no descriptor shows. Slower: to be called when all others are stopped. */
 void relying_find_unshown(struct relying *relying, struct family *family, unsigned which,
 			  const struct look_found *found);
 /*
- * Finds the first, if it is time to. due: the moment freeze_at has come, and there are leases. True: they were found
- * just now, and each was told to `found` (NULL: none).
+ * Finds the first, if it is time to. due: freeze_at has come, and there are leases. True: this call found them, and
+ * called `found` (unless NULL) for each.
  */
 bool relying_find_first(struct relying *relying, bool due, int64_t freeze_at_ns, const struct look_found *found);
 

@@ -1,4 +1,4 @@
-/* Keeps what the keeper's parent needs in memory, so that a machine that swaps does not keep it from stopping holders in time. */
+/* Locks what the keeper's parent needs into memory, so that it can stop holders in time on a machine that swaps. */
 #ifndef DFLOCK_KEEPER_RESIDENT_H
 #define DFLOCK_KEEPER_RESIDENT_H
 

@@ -1,15 +1,15 @@
 /*
  * PTRACE_SEIZE with a limit of time.
  *
- * PTRACE_SEIZE waits for the target's cred_guard_mutex. A process has that mutex from the beginning of an execve() to its
- * end, also while the file system that has the program does not answer. The kernel begins the wait anew after a signal
- * (ERESTARTNOINTR), so only a signal handler that does not return ends it: a timer's handler jumps out. A free mutex is
- * taken without waiting, so a fraction of a millisecond is enough.
+ * PTRACE_SEIZE waits for the target's cred_guard_mutex. A process has that mutex during all of an execve(), also while
+ * the program's file system does not answer. After a signal the kernel begins the wait anew (ERESTARTNOINTR), so only a
+ * signal handler that does not return ends it: a timer's handler jumps out. A free mutex is taken without waiting, so a
+ * fraction of a millisecond is enough.
  *
- * The jump loses nothing: if it comes when the call has succeeded already, PTRACE_INTERRUPT, which the kernel allows to
- * the tracer only, succeeds as well. So it is always known which threads are traced.
+ * The jump loses nothing: if it comes after the call has succeeded, PTRACE_INTERRUPT, which the kernel allows only to
+ * the tracer, succeeds as well. So the parent always knows which threads it traces.
  *
- * From one thread alone: ptrace belongs to a thread, and so does the timer's handler, which takes SIGALRM.
+ * To be called from one thread only: ptrace belongs to a thread, and so does the timer, whose handler takes SIGALRM.
  */
 #ifndef DFLOCK_KEEPER_SEIZE_H
 #define DFLOCK_KEEPER_SEIZE_H
@@ -17,7 +17,7 @@
 #include <stdint.h>
 #include <sys/types.h>
 
-/* Once, before the first. Without a timer the limit is not kept; the log says so. */
+/* To be called once, first. Without a timer the limit is not kept; the log says so. */
 void seize_prepare(void);
 /*
  * Seizes a thread, with EXITKILL and with a stop for each child or thread that it starts, and tells it to stop. limit_ns:

@@ -7,7 +7,7 @@
 #include "keeper/clock.h"
 
 #define SIGNALLED_ANCESTORS 64                 /* of one process */
-#define SIGNALLED_KIN_NS    (5000 * NS_PER_MS) /* so long after SIGCONT a process may stop because of the SIGSTOP */
+#define SIGNALLED_KIN_NS    (5000 * NS_PER_MS) /* so long after SIGCONT a parent may still stop itself */
 #define SIGNALLED_AGAIN_NS  (50 * NS_PER_MS)   /* between two looks for such processes */
 
 static struct table_signalled *signalled_find(const struct signalled *s, pid_t pid, enum table_noted noted)
@@ -25,7 +25,7 @@ static bool signalled_has(const struct signalled *s, const struct procfs_stat *s
 	return found && found->started == stat->started;
 }
 
-/* Without room it is not noted: the next parent would take such a process for one that was stopped before. */
+/* If there is no room for the note, the next parent takes the process for one that was stopped before. */
 void signalled_add(struct signalled *s, const struct procfs_stat *stat, enum table_noted noted)
 {
 	struct table_signalled *entry = signalled_find(s, stat->pid, noted);
@@ -59,7 +59,7 @@ void signalled_init(struct signalled *s, struct table_signalled *noted, size_t r
 		if (noted[i].pid && family_started(noted[i].pid) != noted[i].started)
 			signalled_drop(&noted[i]); /* it has ended, and perhaps another has its number */
 	if (!signalled_has_any(s, TABLE_OURS) &&
-	    signalled_has_any(s, TABLE_KIN)) /* the earlier parent died while it looked after them */
+	    signalled_has_any(s, TABLE_KIN)) /* the earlier parent died while it watched them */
 		s->kin_until_ns = clock_now_ns() + SIGNALLED_KIN_NS;
 }
 
@@ -105,7 +105,7 @@ void signalled_continue(struct signalled *s, pid_t pid)
 	s->before_count = 0;
 }
 
-/* Process groups count as they are now. */
+/* Goes by the process groups as they are now. */
 static bool signalled_is_kin(const struct signalled *s, const struct procfs_stat *p, const struct procfs_stat *all,
 			     size_t count)
 {

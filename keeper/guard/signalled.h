@@ -1,16 +1,17 @@
 /*
- * Processes that the keeper's parent stops by SIGSTOP because ptrace cannot: notes of them in memory that outlives the
- * parent, so that the next parent lets them go; and processes that stop themselves because of that.
+ * Processes that the keeper's parent stops by SIGSTOP because ptrace cannot stop them. They are noted in memory that
+ * outlives the parent, so that the next parent lets them go. Also processes that stop themselves because of such a
+ * SIGSTOP.
  *
- * SIGSTOP is seen by the parent of the process that gets it. su(1), sudo(8) and other job-control parents then stop
- * themselves, sudo with its whole process group, and wait until they are continued. So the ancestors of a process
- * are noted with it (TABLE_KIN), and when the process goes on, each process goes on, too, that
+ * The parent of a process sees that SIGSTOP has stopped it. su(1), sudo(8) and other job-control parents then stop
+ * themselves, sudo with its whole process group, and wait until they are continued. So the ancestors of a process are
+ * noted with it (TABLE_KIN), and when the process goes on, each process goes on, too, that
  *   - is one of these ancestors, or in the process group of one,
  *   - is stopped by SIGSTOP (a terminal's Ctrl-Z is SIGTSTP), and
  *   - was not stopped when our SIGSTOP was sent (TABLE_BEFORE).
- * Such a parent may be late: it stops itself after it has seen its child stopped, which may have gone on meanwhile. So
- * it is looked for during some seconds. A process of these that an operator stops with SIGSTOP during the outage is
- * continued, too: nothing tells the two apart.
+ * Such a parent may be late: it stops itself after it has seen its child stopped, and the child may have gone on
+ * meanwhile. So the keeper's parent looks for it for some seconds. If an operator stops such a process with SIGSTOP
+ * during the outage, it is continued, too: nothing tells the two cases apart.
  *
  * One thread. Reads /proc; allocates.
  */
@@ -25,7 +26,7 @@
 #include "keeper/guard/table.h"
 
 struct signalled {
-	struct table_signalled *noted; /* not owned; the TABLE_OURS may take all of it, the others half */
+	struct table_signalled *noted; /* not owned; TABLE_OURS may take all of it, the other kinds half */
 	size_t room;
 	struct procfs_stat *before; /* all processes as they were before the first SIGSTOP of this freeze */
 	size_t before_count;
@@ -41,17 +42,17 @@ void signalled_note(struct signalled *signalled, pid_t pid);
 void signalled_forget(struct signalled *signalled, pid_t pid);
 /* SIGCONT. */
 void signalled_continue(struct signalled *signalled, pid_t pid);
-/* Continues processes that stopped because of it, if it is time to look for them, and the parent has none stopped by SIGSTOP
- * any more. True: to be called again soon. */
+/* Continues processes that stopped because of SIGSTOP, if it is time to look for them and no process is stopped by
+ * SIGSTOP any more. True: to be called again soon. */
 bool signalled_continue_kin(struct signalled *signalled);
 
 /* --- pure: for the functions above, and tests --- */
 
 /* Notes a process, unless there is no room. */
 void signalled_add(struct signalled *signalled, const struct procfs_stat *process, enum table_noted noted);
-/* Notes an ancestor, and the processes of its group that were stopped before (signalled->before). */
+/* Notes an ancestor, and those processes of its group that were stopped before (signalled->before). */
 void signalled_note_kin(struct signalled *signalled, const struct procfs_stat *kin);
-/* Is this process to be continued by the rules above? all: the processes that there are now. */
+/* Must this process be continued by the rules above? all: the processes that exist now. */
 bool signalled_is_to_go_on(const struct signalled *signalled, const struct procfs_stat *process,
 			   const struct procfs_stat *all, size_t count);
 

@@ -25,7 +25,7 @@
 /* Leases that are not confirmed, or whose holders are still to be killed. */
 #define SLOTS_DUE (SLOTS_IN(TABLE_UNSURE) | SLOTS_IN(TABLE_LOST) | SLOTS_IN(TABLE_ENDING))
 
-/* Of a claim: the slot, and of which lease it was. The slot may be another lease's by the time when a search has ended. */
+/* A claim's tag: the slot, and the lease that it was for. When the search ends, the slot may be another lease's. */
 static inline uint64_t slots_tag(uint32_t slot, uint64_t generation)
 {
 	return generation << 16 | slot;
@@ -44,8 +44,8 @@ bool slots_any(struct table *table, unsigned which);
 /* Gives all such slots another state. */
 void slots_set(struct table *table, unsigned which, enum table_state to);
 /*
- * Adds what such slots are for, each with slots_tag() as tag, and builds the claims. claims: begin with {0}; claims_free()
- * also after an error. 0 or -ENOMEM.
+ * Adds a claim for the range of each such slot, with slots_tag() as tag, and builds the claims. claims: begin with {0};
+ * claims_free() also after an error. 0 or -ENOMEM.
  */
 int slots_claims(struct table *table, unsigned which, struct claims *claims);
 

@@ -1,10 +1,11 @@
 /*
  * See stopped.h.
  *
- * Why no process keeps the parent from stopping the others. A thread that PTRACE_SEIZE did not get in its limit is tried
- * again later, for a longer time, and its process gets SIGSTOP when the limit of the freeze is over. What is waited in
- * vain is bounded as a whole, too: if more than one limit is lost, because there are thousands of such threads, the rest
- * gets SIGSTOP at once. PTRACE_INTERRUPT, GETEVENTMSG, DETACH and waitpid(WNOHANG) take no lock that a process may keep.
+ * Why no process keeps the parent from stopping the others. If PTRACE_SEIZE does not get a thread within its limit, the
+ * parent tries again later, for a longer time; when the limit of the freeze is over, the process gets SIGSTOP. The
+ * total time of vain waits is bounded, too: if it exceeds one limit, because there are thousands of such threads, the
+ * rest get SIGSTOP at once. PTRACE_INTERRUPT, GETEVENTMSG, DETACH and waitpid(WNOHANG) take no lock that a process may
+ * keep.
  */
 #include "keeper/guard/stopped.h"
 
@@ -20,7 +21,7 @@
 #include "keeper/kernel/family.h"
 #include "keeper/log.h"
 
-#define STOPPED_SLICE_NS 200000ll /* for PTRACE_SEIZE to come back; twice as long each time */
+#define STOPPED_SLICE_NS 200000ll /* time for PTRACE_SEIZE to return; twice as long each time */
 #define STOPPED_AGAIN_NS (2 * NS_PER_MS)
 #define STOPPED_DOUBLES  5 /* then both stay at that: 6.4 and 64 ms */
 #define STOPPED_LIMIT_NS (100 * NS_PER_MS)
@@ -30,7 +31,8 @@ static struct thread *stopped_add_traced(struct stopped *s, pid_t pid, pid_t tid
 	return threads_add(&s->threads, &(struct thread){.pid = pid, .tid = tid, .how = THREAD_TRACED});
 }
 
-/* The kernel traces a child because its parent forked or cloned. It may have told of the child's stop before. */
+/* The kernel traces the child of a traced thread from its fork or clone. It may have reported the child's stop before
+ * this event. */
 static void stopped_add_child(struct stopped *s, const struct thread *parent, int event)
 {
 	unsigned long child;
@@ -92,7 +94,7 @@ static void stopped_signal(struct stopped *s, pid_t pid)
 			  (int)pid, strerror(err));
 	t.how = sent ? THREAD_SIGNALLED : THREAD_REFUSED;
 	t.stopped = !sent;
-	threads_add(&s->threads, &t); /* without memory: the next look tries it again */
+	threads_add(&s->threads, &t); /* no memory: the next look tries again */
 }
 
 /* Tries to seize a thread that is ASKED. False: its entry is not needed (any more). May add an entry for its process. */
@@ -125,7 +127,7 @@ static bool stopped_still_asked(struct stopped *s, size_t i)
 	struct thread t = *threads_at(&s->threads, i);
 	bool there = family_started(t.tid) == t.started; /* else it has ended */
 
-	/* If too much was lost already, SIGSTOP must do. */
+	/* If too much time was lost already, uses SIGSTOP. */
 	if (there && !(s->lost_ns > s->limit_ns && threads_find_process(&s->threads, t.pid)))
 		there = stopped_try(s, &t);
 	*threads_at(&s->threads, i) = t;
@@ -210,8 +212,7 @@ static int stopped_on_thread(void *arg, pid_t pid, pid_t tid)
 	t.asked_ns = clock_now_ns();
 	t.started = family_started(tid);
 	if (stopped_try(s, &t) && !threads_add(&s->threads, &t))
-		kill(pid,
-		     SIGKILL); /* there is no memory to keep it stopped: better that it ends than that it goes on */
+		kill(pid, SIGKILL); /* there is no memory for its entry: it must end, since it must not go on */
 	return 0;
 }
 
@@ -235,7 +236,7 @@ static bool stopped_let_go_thread(struct thread *t)
 	return false;
 }
 
-/* Processes that got SIGSTOP go on before all others: then a parent that was stopped, too, finds its child running. */
+/* Processes that got SIGSTOP go on before all others: a parent that was stopped, too, then finds its child running. */
 static void stopped_continue_signalled(struct stopped *s)
 {
 	for (size_t i = 0; i < threads_count(&s->threads); i++) {

@@ -25,11 +25,11 @@
 #include "keeper/kernel/family.h"
 #include "keeper/log.h"
 
-#define SUPERVISE_END_MS    200 /* in which a keeper that was killed ends, unless one of its threads cannot */
-#define SUPERVISE_LOOK_MS   50  /* meanwhile */
+#define SUPERVISE_END_MS    200 /* a killed keeper ends within this time, unless one of its threads cannot */
+#define SUPERVISE_LOOK_MS   50  /* pause between two looks at it */
 #define SUPERVISE_FIRST_MS  100 /* between two starts; twice as long each time */
 #define SUPERVISE_MOST_MS   2000
-#define SUPERVISE_STEADY_MS 10000 /* a keeper that lived so long begins anew with the first */
+#define SUPERVISE_STEADY_MS 10000 /* after a keeper that lived so long, the pauses begin with the first again */
 
 struct supervisor {
 	const struct supervise *options;
@@ -57,7 +57,7 @@ static pid_t supervise_start(struct supervisor *s)
 	exit(s->options->run(s->options->arg, &keeper));
 }
 
-/* A program that signals both keeper and parent means it once. */
+/* A program that signals both keeper and parent wants to be counted once. */
 static void supervise_told_to_end(struct table *table)
 {
 	static int64_t first_ns;
@@ -116,7 +116,7 @@ static int supervise_watch(struct supervisor *s, pid_t pid)
 		leftover_reap();
 		now = clock_now_ns();
 		state = family_state(pid);
-		/* The first thread ends with the process, or all are about to: a thread that cannot has kept it. */
+		/* The first thread has ended. If the process has not, a thread that cannot end keeps it. */
 		if (!killed_ns && state == 'Z')
 			killed_ns = now;
 		if (killed_ns && now - killed_ns > SUPERVISE_END_MS * NS_PER_MS) {
@@ -136,9 +136,10 @@ static int supervise_watch(struct supervisor *s, pid_t pid)
 /* --- the parent --- */
 
 /*
- * Before all other programs of a busy machine: the parent sleeps unless leases run out, and then each process that it
- * finds late may be one too many. Only root may do that. Not a real-time class: several parents that search /proc at a
- * time would leave nothing to the keepers, which are to renew. These, being forked, have the usual priority.
+ * Puts the parent before all other programs of a busy machine: it sleeps unless leases run out, and then each process
+ * that it finds too late is a risk. Only root may do that. Not a real-time class: several parents that search /proc at
+ * the same time would leave no processor to the keepers, which must renew. The keepers, which are forked, get the usual
+ * priority.
  */
 static void supervise_go_first(void)
 {
@@ -203,7 +204,7 @@ static int supervise_cannot(const struct supervise *o, int ret)
 	return KEEPER_EXIT_CONFIG;
 }
 
-/* A keeper has ended. Is another one to be started? If not: *result is its enum keeper_exit. */
+/* A keeper has ended. Must another one be started? If not, *result is its enum keeper_exit. */
 static bool supervise_goes_on(struct supervisor *s, pid_t pid, int status, int *result)
 {
 	const char *how = WIFSIGNALED(status) ? "signal" : "status";

@@ -1,7 +1,7 @@
 /*
  * The keeper's parent: restarts a keeper that died, kills one that hangs (pulse.h), and does not wait for the end of
- * one that was killed and cannot end (leftover.h). It is locked into memory and does no I/O of its own while the keeper
- * lives, but for a look at /proc/PID/stat once a second. If it is killed, the keeper sees to a new one (orphan.h).
+ * one that was killed and cannot end (leftover.h). It is locked into memory, and its only I/O while the keeper lives is
+ * a look at /proc/PID/stat once a second. If it is killed, the keeper starts a new one (orphan.h).
  *
  * The parent looks at the table of leases (freezer.h) at least once a second, and at once when table_notify() tells it
  * to.
@@ -11,16 +11,16 @@
 
 /* How a keeper ends. */
 enum keeper_exit {
-	KEEPER_EXIT_IDLE = 0,   /* nobody needs it, or it was told to end */
-	KEEPER_EXIT_CONFIG = 1, /* it cannot start, and would not the next time either */
+	KEEPER_EXIT_IDLE = 0,   /* no program needs it, or it was told to end */
+	KEEPER_EXIT_CONFIG = 1, /* it cannot start, and a further attempt would fail, too */
 };
 
-/* A second signal to end means another thing than the first if it comes later than this. */
+/* A second signal to end counts as a second one only if it comes later than this. */
 #define KEEPER_AGAIN_MS 500
 
 struct table;
 
-/* What a keeper's process is given. */
+/* What a keeper's process gets. */
 struct supervised {
 	struct table *table; /* of leases, shared with the parent; the process's own view of it */
 	int parent_fd;       /* ends when the parent has died */
@@ -30,7 +30,7 @@ struct supervised {
 struct supervise {
 	const char *runtime_dir;
 	int dir_fd;   /* the same, open; keeper.lock is held */
-	int ready_fd; /* closed when the first keeper was started; an error goes there before; -1: none */
+	int ready_fd; /* gets an error, if there is one; closed when the first keeper has started; -1: none */
 	/* Runs a keeper until it ends, in a process of its own; returns an enum keeper_exit. SIGTERM and SIGINT are
 	 * blocked when it is called. */
 	int (*run)(void *arg, const struct supervised *keeper);

@@ -1,12 +1,13 @@
 /*
  * See table.h. The transitions of a slot, and why a crash at any store leaves a true table.
  *
- * Who writes. The keeper writes a slot in the states FREE to UNSURE and RETURNED, and makes it LOST; from then on the parent
- * writes it, until it is FREE. The parent also makes HELD slots UNSURE, but only while no keeper runs. So a word has one
- * writer at a time, and only FREE passes from one to the other (by way of the bit in `busy`, below).
+ * Who writes. The keeper writes a slot in the states FREE to UNSURE and RETURNED, and makes it LOST; from then on only
+ * the parent writes it, until it is FREE. The parent also makes HELD slots UNSURE, but only while no keeper runs. So a
+ * word has one writer at a time, and a slot passes from one writer to the other only when it is FREE (see `busy`,
+ * below).
  *
- * Order. Every store is a release (table_words.h), and a process that is killed has done all stores before the one that it
- * died at, and none after. So a process that reads the word of a slot also sees all that was stored before it.
+ * Order. Every store is a release (table_words.h). A process that is killed at a store has done all stores before it,
+ * and none after it. So a process that reads the word of a slot also sees all that was stored before it.
  *
  *   transition       stores, in this order                    what it precedes
  *   ask              busy bit, used, text, range, file, ...,   the acquire is sent
@@ -51,17 +52,17 @@
  *   lose, after it             LOST: kills and frees             nothing: the parent does it, or the next parent
  * The parent dies between ENDING and FREE: the next parent takes ENDING for LOST, and kills once more.
  *
- * Half a slot is never seen as a lease: what table_ask() and table_grant() write is written while the word says FREE or
- * ASKED, in which nobody but the writer reads the rest. A reader that has begun before (table_view()) reads the word again
- * when it has read the rest: any store of another lease's values comes after word(FREE), so the word has changed.
+ * No process takes half a slot for a lease: table_ask() and table_grant() write while the word says FREE or ASKED, and
+ * in these states only the writer reads the rest. A reader that began earlier (table_view()) reads the word again after
+ * it has read the rest: any store of another lease's values comes after word(FREE), so the word has changed.
  *
- * Slots are used again while the parent searches /proc for the holders of an earlier lease of the slot: what it then says of
- * the lease (hidden) carries the generation, which is another one by then. What it does to the slot (LOST to ENDING to
- * FREE) concerns states that the keeper does not touch.
+ * The keeper may use a slot again while the parent searches /proc for holders of the slot's earlier lease. What the
+ * parent then writes about that lease (hidden) carries the earlier generation, so it does not count for the new lease.
+ * The parent's own transitions (LOST to ENDING to FREE) are between states that the keeper does not touch.
  *
  * busy: taken slots have their bit set before anything else is written, and cleared after word(FREE). A slot is taken only
- * if its bit is clear and its word is FREE. So between the parent's word(FREE) and its clearing the bit the keeper passes
- * the slot by, and the bit that the parent clears is never that of a new lease.
+ * if its bit is clear and its word is FREE. So the keeper skips the slot from the parent's word(FREE) until the parent
+ * has cleared the bit, and the parent never clears the bit of a new lease.
  */
 #include "keeper/guard/table.h"
 
@@ -109,7 +110,7 @@ unsigned table_frozen(const struct table *t)
 
 /* --- taking a slot, and freeing it --- */
 
-/* Looks at 1,024 words of bits at most, and mostly at one. */
+/* Looks at most at 1,024 words of bits, and mostly at one. */
 static uint32_t find_free(const struct table *t)
 {
 	uint32_t words = TABLE_SLOTS / 64, first = table_get32(&t->head->first) / 64 % words;
@@ -160,7 +161,7 @@ int table_ask(struct table *t, const struct table_lease *lease, uint32_t *slot)
 	ret = table_text_put(t, i, generation, lease->token, lease->name, lease->path);
 	if (ret < 0)
 		return ret;
-	__atomic_thread_fence(__ATOMIC_RELEASE); /* table_view(): behind the word(FREE) of the earlier lease */
+	__atomic_thread_fence(__ATOMIC_RELEASE); /* for table_view(): after the word(FREE) of the earlier lease */
 	table_set_bits(&t->head->busy[i / 64], 1ull << i % 64); /* mutant: table-busy */
 	table_put32(&t->head->first, i + 1);
 	if (i >= t->head->used)
@@ -186,7 +187,7 @@ static void put_state(struct table *t, uint32_t slot, enum table_state state)
 static void clear_busy(struct table *t, uint32_t slot)
 {
 	table_clear_bits(&t->head->busy[slot / 64], 1ull << slot % 64);
-	if (slot < table_get32(&t->head->first)) /* the other side may write it, too: then a free slot is found later */
+	if (slot < table_get32(&t->head->first)) /* both sides write it: a lost store costs a longer search */
 		table_put32(&t->head->first, slot);
 }
 
@@ -343,7 +344,7 @@ void table_unsure(struct table *t)
 	used = table_used(t);
 	for (uint32_t i = 0; i < used; i++) {
 		table_move(t, i, TABLE_HELD, TABLE_UNSURE);
-		/* Perhaps not all of its holders were killed. */
+		/* The earlier parent may not have killed all holders. */
 		table_move(t, i, TABLE_ENDING, TABLE_LOST); /* mutant: table-ending */
 	}
 }

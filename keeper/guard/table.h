@@ -9,7 +9,7 @@
  *
  * table.c has the argument: which word is written when, and what a crash leaves behind.
  *
- * Loop only in the keeper; one thread in the parent. No function waits. Every change of a slot costs a few stores and no
+ * Loop only in the keeper; one thread in the parent. No function waits. A change of a slot is a few stores and no
  * system call, unless a file has to grow.
  */
 #ifndef DFLOCK_KEEPER_TABLE_H
@@ -38,17 +38,17 @@
 
 enum table_state {
 	TABLE_FREE,
-	TABLE_ASKED,    /* the store may have been asked for it; nobody was told of it: the next keeper gives it back */
+	TABLE_ASKED,    /* perhaps the store was asked; no caller was told: the next keeper gives it back */
 	TABLE_HELD,     /* a lease, sure until freeze_at_ns */
 	TABLE_UNSURE,   /* a lease that the store has yet to confirm: processes that are frozen stay so */
 	TABLE_RETURNED, /* goes back to the store: it never opens again, and no process relies on it */
 	TABLE_LOST,     /* gone: the parent kills the holders and frees the slot */
-	TABLE_ENDING,   /* the parent is at it */
+	TABLE_ENDING,   /* the parent is killing the holders */
 	TABLE_STATES
 };
 
 enum table_why {
-	TABLE_WHY_UNKNOWN, /* what a dead keeper had cannot be read */
+	TABLE_WHY_UNKNOWN, /* the entry of a dead keeper cannot be read */
 	TABLE_WHY_TAKEN,   /* it was not renewed, and the store gave it up */
 	TABLE_WHY_FORGOTTEN,
 	TABLE_WHYS
@@ -80,8 +80,8 @@ struct table_slot {
 #define TABLE_ANY_SPACE     UINT32_MAX
 
 enum table_noted {
-	TABLE_OURS, /* the parent has stopped it by SIGSTOP, which outlives the parent */
-	TABLE_KIN, /* an ancestor of such a process, which may stop itself because of that (keeper/guard/signalled.h) */
+	TABLE_OURS,   /* the parent has stopped it by SIGSTOP, which outlives the parent */
+	TABLE_KIN,    /* an ancestor of such a process: it may stop itself because of that (keeper/guard/signalled.h) */
 	TABLE_BEFORE, /* in a process group with a TABLE_KIN, and was stopped before */
 };
 
@@ -93,9 +93,9 @@ struct table_signalled {
 };
 
 /*
- * A process that is in a lock call without an answer. If it gets the kernel lock after the leases have ceased to be sure,
- * and not by inheritance, it relies on nothing. Nobody is granted anything from then on, so an entry stays true until the
- * leases are sure again. A process that had the lock before is a holder, though it may be in another call.
+ * A process that is in a lock call without an answer. If it takes the kernel lock after the leases have ceased to be
+ * sure, and did not inherit it, it relies on nothing. The keeper grants nothing from then on, so an entry stays true
+ * until the leases are sure again. A process that had the lock before is a holder, even if it is in another call.
  */
 struct table_caller {
 	int32_t pid;
@@ -127,7 +127,7 @@ struct table_head {
 	uint64_t incarnation;                  /* counts the incarnations of the store that this table has seen */
 	char incarnations[2][STORE_INC_BYTES]; /* the present one is [incarnation % 2] */
 	uint32_t used;                         /* slots beyond this were never taken */
-	uint32_t first;                        /* where to begin looking for a free one: a guess */
+	uint32_t first;                        /* where to begin the search for a free one: a hint */
 	uint32_t frozen_count;                 /* the parent's: how many processes it holds stopped */
 	uint32_t caller_count;
 	int64_t callers_ns;              /* freeze_at_ns when the first of the callers was added */
@@ -137,10 +137,10 @@ struct table_head {
 };
 #define TABLE_HEAD_PROMISED offsetof(struct table_head, id)
 
-/* This process's view of the table. Filled by table_open(); a forked keeper goes on with its copy. */
+/* This process's view of the table. Filled by table_open(); a forked keeper uses its copy. */
 struct table {
 	struct table_head *head;
-	struct table_slot *slots; /* behind it */
+	struct table_slot *slots; /* after the head */
 	int dir_fd;               /* not owned */
 	int fd;
 	uint32_t room; /* slots that the file has room for, as far as this process knows */
@@ -163,7 +163,7 @@ static inline uint64_t table_word_generation(uint64_t word)
 {
 	return word >> TABLE_GENERATION_SHIFT;
 }
-/* A state that no version has is a lease that is not sure: its holders are stopped in time, and the next keeper finds the
+/* An unknown state counts as a lease that is not sure: its holders are stopped in time, and the next keeper finds the
  * damage. */
 static inline enum table_state table_word_state(uint64_t word)
 {
@@ -177,17 +177,17 @@ static inline enum wire_mode table_word_mode(uint64_t word)
 }
 
 /*
- * The parent's: opens the table, or makes one; for the process that has keeper.lock. What an earlier keeper had is unsure:
- * its holders are stopped at the old deadline if the next keeper does not come to renew it. 0 or -errno. `why`: one line on
- * a file that cannot be gone on with and is kept as leases.bad, and on what becomes of its leases (table_rescue.h); else "".
- * The caller owns what `table` has then: table_close().
+ * For the parent, which must have keeper.lock: opens the table, or makes one. The leases of an earlier keeper become
+ * unsure: their holders are stopped at the old deadline unless the next keeper renews in time. 0 or -errno. `why`: one
+ * line on a file that cannot be gone on with and is kept as leases.bad, and on what becomes of its leases
+ * (table_rescue.h); else "". The caller owns what `table` has then: table_close().
  */
 int table_open(struct table *table, int dir_fd, char *why, size_t why_size);
 void table_close(struct table *table);
 
 /* --- both sides --- */
 
-/* How many slots may be looked at (table_file.c). */
+/* How many slots may be read (table_file.c). */
 uint32_t table_used(struct table *table);
 static inline enum table_state table_state(const struct table *table, uint32_t slot)
 {
@@ -211,19 +211,20 @@ struct table_lease {
 /* Before the store is asked for it. 0 and *slot; -ENFILE: TABLE_SLOTS are in use; -ENOSPC, -EDQUOT: no room on the file
  * system; -EINVAL: an empty name or path, or one that is too long. */
 int table_ask(struct table *table, const struct table_lease *lease, uint32_t *slot);
-/* The store granted it, perhaps a larger range: before any caller is told, and before the page shows it. */
+/* The store granted it, perhaps with a larger range: to be called before any caller is told, and before the page shows
+ * it. */
 void table_grant(struct table *table, uint32_t slot, uint64_t fence, const struct store_range *range,
 		 const struct holders_file *file);
 /* The leases may have run out: the store has to confirm it. */
 void table_doubt(struct table *table, uint32_t slot);
-/* The store said so, under its present incarnation: before the lease opens. */
+/* The store confirmed it, under its present incarnation: to be called before the lease opens. */
 void table_confirm(struct table *table, uint32_t slot);
 void table_hold(struct table *table, uint32_t slot);
-/* It is a shared one from now on: before the shrink is sent. */
+/* The lease is shared from now on: to be called before the shrink is sent. */
 void table_share(struct table *table, uint32_t slot);
-/* It goes back: before the release is sent. */
+/* The lease goes back: to be called before the release is sent. */
 void table_return(struct table *table, uint32_t slot);
-/* The store has it no more, and nobody relied on it. */
+/* The store does not have it any more, and no process relied on it. */
 void table_vacate(struct table *table, uint32_t slot);
 /* It was lost: its holders are to be killed, or not (ON_LOST_WARN). The slot is the parent's from now on. */
 void table_lose(struct table *table, uint32_t slot, enum table_why why);
@@ -235,8 +236,8 @@ void table_learn(struct table *table, uint32_t slot, uint64_t kernel_dev, uint64
 
 /* --- the parent's --- */
 
-/* A slot as it was at one moment: all of one lease, never a mixture of two. What cannot be is made what errs to the safe
- * side: a range that is none is the whole file. */
+/* A slot as it was at one moment: all of one lease, never a mixture of two. Impossible values become values on the safe
+ * side: an invalid range becomes the whole file. */
 struct table_view {
 	enum table_state state;
 	uint64_t generation;
@@ -249,13 +250,13 @@ struct table_view {
 };
 void table_view(const struct table *table, uint32_t slot, struct table_view *out);
 enum on_lost table_on_lost(const struct table *table, uint32_t slot);
-/* The slot, if it is in the state `from`. False: it was not. */
+/* Moves the slot from the state `from` to another one. False: it was not in `from`. */
 bool table_move(struct table *table, uint32_t slot, enum table_state from, enum table_state to);
-/* A dead keeper's leases are for the next one to confirm. No keeper runs. */
+/* The next keeper must confirm a dead keeper's leases. To be called while no keeper runs. */
 void table_unsure(struct table *table);
-/* A lock under this lease, as it was when `generation` was read, is held by nobody who could be stopped. */
+/* The holder of a lock under this lease, as it was when `generation` was read, cannot be stopped. */
 void table_set_hidden(struct table *table, uint32_t slot, uint64_t generation, bool hidden);
-/* Is it? Known only while the leases are unsure. Both sides. */
+/* Is that so? Known only while the leases are unsure. Both sides. */
 bool table_is_hidden(const struct table *table, uint32_t slot);
 
 #endif

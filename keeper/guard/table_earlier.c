@@ -1,13 +1,13 @@
 /*
  * See table_earlier.h.
  *
- * Damage. A lease whose text or sum does not fit was granted, and no keeper can renew it: it is lost, and its
- * holders are ended, those of every lock on its file, since its range may be wrong, too. The other leases go on. What was
- * only asked for or goes back needs no more than its token; without that it is dropped, and the store's recall of an
- * unknown token clears it.
+ * Damage. A granted lease whose text or sum does not fit cannot be renewed by any keeper: it is lost, and the holders
+ * of every lock on its file are killed, since its range may be wrong, too. The other leases go on. A lease that was
+ * only asked for, or goes back, needs only its token; without that it is dropped, and the store's recall of an unknown
+ * token clears it.
  *
- * The host's name and the incarnation are strings, which no store writes at once: the name's first byte is written last, and
- * of two places for the incarnation the one that is not the present one is written, and then the count.
+ * The host's name and the incarnation are strings, which take several stores. So the name's first byte is written last.
+ * The incarnation has two places: the one that is not in use is written, and then the count, which selects it.
  */
 #include "keeper/guard/table_earlier.h"
 
@@ -28,7 +28,7 @@ static bool is_asked(enum table_state state)
 	return state == TABLE_ASKED || state == TABLE_RETURNED; /* mutant: table-asked */
 }
 
-/* A lease that can be read. */
+/* Tells of a lease that can be read. */
 static bool is_whole(const struct table *t, uint32_t slot, struct table_text *text)
 {
 	const struct table_slot *s = &t->slots[slot];
@@ -40,7 +40,7 @@ static bool is_whole(const struct table *t, uint32_t slot, struct table_text *te
 	       table_text_get(t, slot, generation, text); /* mutant: table-whole */
 }
 
-/* What was asked for: its range may be half written. */
+/* Tells of a lease that was asked for: its range may be half written. */
 static bool is_known(const struct table *t, uint32_t slot, struct table_text *text)
 {
 	return t->slots[slot].space < WIRE_SPACES &&
@@ -79,7 +79,7 @@ static void take_up_asked(struct table *t, uint32_t slot, table_entry_cb *cb, vo
 		table_vacate(t, slot);
 }
 
-/* False: damaged, or there is no memory for it, which the sum then says. */
+/* False: damaged; or the keeper has no memory for it, which then counts as damaged, too. */
 static bool take_up_lease(struct table *t, uint32_t slot, table_entry_cb *cb, void *arg)
 {
 	struct table_text text;
@@ -99,7 +99,7 @@ int table_take_up(struct table *t, table_entry_cb *cb, void *arg, unsigned *dama
 	int ret;
 
 	*damaged = 0;
-	for (uint32_t i = 0; i < used; i++) /* a word of no known state, before anything relies on it */
+	for (uint32_t i = 0; i < used; i++) /* first: an unknown state counts as damage */
 		if ((t->slots[i].word & 0xff) >= TABLE_STATES || (t->slots[i].word >> 8 & 0xff) >= WIRE_MODES)
 			table_put64(&t->slots[i].sum, 0);
 	ret = table_text_open(t);
@@ -114,7 +114,7 @@ int table_take_up(struct table *t, table_entry_cb *cb, void *arg, unsigned *dama
 	return ret;
 }
 
-/* All locks on the file, in both spaces: it is not known which it was. */
+/* All locks on the file, in both spaces: it is not known which lock it was. */
 static void lose_whole_file(struct table *t, uint32_t slot)
 {
 	table_put32(&t->slots[slot].space, TABLE_ANY_SPACE);

@@ -1,7 +1,7 @@
 /*
- * See table_file.h. Nothing is mapped and used that posix_fallocate() has not been called for: `room` is what this process
- * knows to be there, by its own call or by the file's size, which only posix_fallocate() changes. So neither a full file
- * system nor a word of the table that says too much ends in SIGBUS. The whole range of addresses is mapped at once, so that
+ * See table_file.h. No mapped page is used before posix_fallocate() was called for it: `room` is what this process
+ * knows to be allocated, by its own call or by the file's size, which only posix_fallocate() changes. So neither a full
+ * file system nor a damaged word of the table leads to SIGBUS. The whole range of addresses is mapped at once, so that
  * the slots never move.
  *
  * A new table is made as leases.new, and takes the name when it is whole. A parent that dies before that leaves the old one,
@@ -22,7 +22,7 @@
 #include "keeper/guard/table_sums.h"
 #include "keeper/guard/table_words.h"
 
-#define ROOM_STEP  1024 /* slots: the file grows by as many */
+#define ROOM_STEP  1024 /* slots by which the file grows */
 #define HEAD_BYTES TABLE_HEAD_BYTES
 #define MAP_BYTES  (HEAD_BYTES + TABLE_SLOTS * sizeof(struct table_slot))
 
@@ -75,7 +75,7 @@ uint32_t table_used(struct table *t)
 	return used < t->room ? used : t->room; /* mutant: table-room */
 }
 
-/* `used` is found anew, too: if something damaged it, leases must not be out of sight. */
+/* Also finds `used` anew: if that was damaged, no lease may go unseen. */
 void table_file_find_busy(struct table *t)
 {
 	uint32_t used = 0;
@@ -96,7 +96,7 @@ void table_file_find_busy(struct table *t)
 	table_put32(&t->head->first, 0);
 }
 
-/* The clock that the table's times are of, besides the boot: CLOCK_BOOTTIME differs between time namespaces. */
+/* Identifies the clock of the table's times within the boot: CLOCK_BOOTTIME differs between time namespaces. */
 static void own_clock(uint64_t *dev, uint64_t *ino)
 {
 	struct stat st;
@@ -191,11 +191,11 @@ static int find_old(struct table *t, const char boot[CLOCK_BOOT_BYTES], struct t
 	    head->slot_bytes != sizeof(struct table_slot))
 		return FOUND_OTHER_VERSION;
 	t->room = room_of_file(t->fd);
-	/* Something that made it longer by itself may have left holes. */
+	/* A process other than ours may have made it longer, and left holes. */
 	return t->room && table_file_allocate(t->fd, table_file_bytes(t)) == 0 ? FOUND_TABLE : FOUND_DAMAGED;
 }
 
-/* The words that this process goes by must not lead it astray, whatever wrote them. */
+/* Corrects the words that this process relies on, whatever wrote them. */
 static void check_head(struct table *t)
 {
 	struct table_head *h = t->head;
@@ -226,8 +226,8 @@ static bool times_can_be(const struct table_head *h)
 }
 
 /*
- * In another time namespace the same moment has another number, and it is not known which. So nothing is sure: the holders
- * are stopped now, and go on when the store has confirmed the leases. When the pins end is not known, either.
+ * In another time namespace the same moment has another, unknown number. So no lease is sure: the holders are stopped
+ * now, and go on when the store has confirmed the leases. The end of the pins is not known, either.
  */
 static void check_clock(struct table *t)
 {

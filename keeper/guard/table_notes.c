@@ -1,6 +1,6 @@
 /*
- * See table_notes.h. The deadline is written before freeze_at: a keeper that dies in between leaves a freeze that begins
- * early, which is safe. A process that asks for freeze_at first sees a deadline that is not older.
+ * See table_notes.h. The deadline is written before freeze_at: if the keeper dies in between, the freeze begins early,
+ * which is safe. A process that reads freeze_at first then reads a deadline that is not older.
  */
 #include "keeper/guard/table_notes.h"
 
@@ -49,7 +49,7 @@ void table_add_caller(struct table *t, const struct table_caller *caller)
 		table_put32(&h->caller_count, 0);
 	table_put_ns(&h->callers_ns, h->freeze_at_ns);
 	if (h->caller_count >= TABLE_CALLERS || table_has_caller(t, caller))
-		return; /* more than that are taken for holders */
+		return; /* further callers count as holders */
 	table_put_bytes(&h->callers[h->caller_count], caller, sizeof(*caller));
 	table_put32(&h->caller_count, h->caller_count + 1);
 }
@@ -98,7 +98,7 @@ bool table_has_lost_on(struct table *t, uint64_t dev, uint64_t ino, enum wire_sp
 
 #define PATIENCE_NS (5000 * NS_PER_MS)
 #define LEAST_NS    (200 * NS_PER_MS) /* twice the period of `alive` */
-#define RESTART_NS  (500 * NS_PER_MS) /* for the next keeper to start, take up the leases and renew */
+#define RESTART_NS  (500 * NS_PER_MS) /* time for the next keeper to start, take up the leases and renew */
 
 int64_t table_patience_ns(struct table *t, int64_t since_ns)
 {

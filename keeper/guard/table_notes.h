@@ -1,6 +1,7 @@
 /*
- * What keeper and parent tell each other through the table besides leases: until when they are sure, which callers rely on
- * nothing, that the parent should look now, and which leases it still has to end the holders of. See table.h.
+ * What keeper and parent tell each other through the table, besides the leases themselves: until when leases are sure,
+ * which callers rely on nothing, that the parent should look now, and the holders of which leases it still has to kill.
+ * See table.h.
  */
 #ifndef DFLOCK_KEEPER_TABLE_NOTES_H
 #define DFLOCK_KEEPER_TABLE_NOTES_H
@@ -9,9 +10,9 @@
 
 /* --- the keeper's --- */
 
-/* The leases are sure until this. */
+/* The leases are sure until this deadline. */
 void table_renewed(struct table *table, int64_t freeze_at_ns, int64_t deadline_ns);
-/* Before a caller is told of its pin: the next keeper gives nothing back before the last pin has ended. */
+/* To be called before a caller is told of its pin: the next keeper gives nothing back before the last pin has ended. */
 void table_pinned(struct table *table, int64_t until_ns);
 /* Until when the pins of an earlier keeper may last, as far as the table knows; not later than `most_ns`. */
 int64_t table_pins_until(const struct table *table, int64_t most_ns);
@@ -21,7 +22,8 @@ void table_add_caller(struct table *table, const struct table_caller *caller);
 void table_notify(const struct table *table);
 /* The loop turned: the parent counts on it. */
 void table_alive(struct table *table);
-/* Has a lease been lost whose holders the parent has yet to kill? False if the parent has died: nobody will. */
+/* Was a lease lost whose holders the parent has yet to kill? False if the parent has died: then no process will kill
+ * them. */
 bool table_has_lost(struct table *table);
 /* One on this file. */
 bool table_has_lost_on(struct table *table, uint64_t dev, uint64_t ino, enum wire_space space);

@@ -1,6 +1,6 @@
 /*
- * See table_text.h. A keeper that dies while it writes a piece leaves the slot free. One that dies between `end` and the
- * slot's new piece leaves a gap, which nobody uses again before the area begins anew.
+ * See table_text.h. A keeper that dies while it writes a piece leaves the slot free. One that dies between the stores
+ * of `end` and of the slot's new piece leaves a gap, which stays unused until the area begins anew.
  */
 #include "keeper/guard/table_text.h"
 
@@ -16,18 +16,18 @@
 #include "keeper/guard/table_words.h"
 
 #define TEXT_MAGIC 0x3174786574666c64ull
-#define TEXT_STEP  (64 * 1024) /* the area grows by as much, if there is room */
+#define TEXT_STEP  (64 * 1024) /* bytes by which the area grows, if there is room */
 #define TEXT_BEGIN TEXT_UNIT   /* behind the head */
 
 struct text_head {
 	uint64_t magic;
 	uint64_t id;  /* table_head */
-	uint64_t end; /* of what slots have, in units */
+	uint64_t end; /* sum of the slots' pieces, in units */
 };
 
 struct piece {
 	uint64_t generation;
-	uint64_t sum; /* of all but itself */
+	uint64_t sum; /* checksum of all other fields */
 	uint32_t slot;
 	uint16_t name_bytes, path_bytes; /* NULs included; name and path follow */
 	char token[STORE_TOKEN_BYTES];
@@ -103,7 +103,8 @@ static int map_old(struct table *t)
 	if (!S_ISREG(st.st_mode) || st.st_uid != geteuid() || (st.st_mode & 077) || st.st_size < TEXT_BEGIN ||
 	    st.st_size > (off_t)TEXT_MAX)
 		return -EUCLEAN;
-	/* A file that something made longer by itself may have holes: those are filled before they are mapped. */
+	/* A process other than ours may have made the file longer and left holes: these are filled before they are
+	 * mapped. */
 	if (table_file_allocate(t->text.fd, st.st_size) < 0)
 		return -EUCLEAN;
 	map = mmap(NULL, st.st_size, PROT_READ | PROT_WRITE, MAP_SHARED, t->text.fd, 0);
@@ -128,7 +129,7 @@ static int open_new(struct table *t)
 	return t->text.fd < 0 ? -errno : table_text_make(t);
 }
 
-/* Is it a piece of the area? */
+/* Does the piece lie in the area? */
 static bool has_piece(const struct table *t, const struct table_slot *s)
 {
 	uint64_t end = text_head(t)->end;
@@ -151,7 +152,7 @@ static bool has_text(const struct table *t, uint32_t slot)
 	return table_text_get(t, slot, table_word_generation(t->slots[slot].word), &text);
 }
 
-/* Marks the slot's piece as owned. False: it has none, or another slot has some of it. */
+/* Marks the slot's piece as owned. False: the slot has no piece, or another slot owns a part of it. */
 static bool own_piece(const struct table *t, uint32_t slot, unsigned char *owned)
 {
 	const struct table_slot *s = &t->slots[slot];
@@ -166,9 +167,9 @@ static bool own_piece(const struct table *t, uint32_t slot, unsigned char *owned
 	return true;
 }
 
-/* Damage must not make a new lease write over the text of another one: a slot keeps its piece if that is the text of its
- * lease, or if it has no lease and nobody else has any of the piece. Also slots
- * that are not used so far: they may have been. */
+/* Damage must not make a new lease write over the text of another one. So a slot keeps its piece only if that is the
+ * text of its lease, or if it has no lease and no other slot owns a part of the piece. This also looks at slots that
+ * count as never used: `used` may be damaged. */
 static int drop_doubtful(struct table *t)
 {
 	unsigned char *owned = calloc(1, t->text.bytes / TEXT_UNIT / 8 + 1);
@@ -236,7 +237,7 @@ void table_text_close(struct table *t)
 	t->text.bytes = 0;
 }
 
-/* A piece of the slot's own of at least as many units. */
+/* Gives the slot a piece of its own of at least so many units. */
 static int table_text_room(struct table *t, struct table_slot *s, uint32_t units)
 {
 	uint64_t at = text_head(t)->end;

@@ -2,12 +2,12 @@
  * The text area of the table of leases: token, name and path of each, in RUNTIME_DIR/leases.text. Only keepers map it, so
  * that the parent needs no memory for it. See table.h.
  *
- * Each slot has its own piece of the area, which stays with it when it is free, and is replaced by one twice as large or
- * more when a longer text comes: so pieces are found without a search, and what is left behind is never more than what is
- * in use. A table in which no slot is in use begins anew.
+ * Each slot has its own piece of the area, and keeps it when it is free. A longer text replaces it by a piece at least
+ * twice as large. So a slot finds its piece without a search, and abandoned pieces never take more room than used ones.
+ * A table in which no slot is in use begins anew.
  *
- * A piece is written while its slot is free. It says which slot and generation it is of, and has a sum: what does not fit
- * is damage, and never the text of another lease.
+ * A piece is written while its slot is free. It names its slot and generation, and has a checksum: a text that does not
+ * fit is damaged, and is never taken for another lease's.
  */
 #ifndef DFLOCK_KEEPER_TABLE_TEXT_H
 #define DFLOCK_KEEPER_TABLE_TEXT_H
@@ -26,8 +26,9 @@ struct table_text {
 };
 
 /*
- * The keeper's, once: maps the area. One that is not of this table is made anew; then the texts of its slots are damaged.
- * 0 or -errno. table->text.fd is -1 before, or that of a keeper that this one replaces in the same process (simulator).
+ * For the keeper, once: maps the area. An area that is not of this table is made anew; then the texts of its slots
+ * count as damaged. 0 or -errno. Before the call, table->text.fd is -1, or that of a keeper that this one replaces in
+ * the same process (simulator).
  */
 int table_text_open(struct table *table);
 void table_text_close(struct table *table);

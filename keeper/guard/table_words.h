@@ -1,6 +1,6 @@
 /*
- * Every store into the table goes through one of these: so tests can stop a keeper at each of them (--wrap). Each is
- * atomic and a release: a process that sees it sees everything that was stored before it.
+ * Every store into the table goes through one of these functions, so tests can stop a keeper at each store (--wrap).
+ * Each is atomic and a release: a process that sees it sees everything that was stored before it.
  */
 #ifndef DFLOCK_KEEPER_TABLE_WORDS_H
 #define DFLOCK_KEEPER_TABLE_WORDS_H
@@ -11,7 +11,7 @@
 
 void table_put64(uint64_t *word, uint64_t value);
 void table_put32(uint32_t *word, uint32_t value);
-/* Not atomic: for what nobody reads before a later word says so. */
+/* Not atomic: for bytes that no process reads before a later word says so. */
 void table_put_bytes(void *to, const void *from, size_t count);
 void table_set_bits(uint64_t *word, uint64_t bits);
 void table_clear_bits(uint64_t *word, uint64_t bits);

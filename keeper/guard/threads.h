@@ -1,8 +1,8 @@
 /*
- * The table of threads and processes that the parent has stopped, or is about to stop. Memory alone: no system call.
+ * The table of threads and processes that the parent has stopped, or is about to stop. Pure memory: no system call.
  *
  * An entry is a thread that is stopped by ptrace (ASKED, TRACED), or a whole process that is stopped by SIGSTOP
- * (SIGNALLED, REFUSED). One process may have both: threads that are asked still, and SIGSTOP.
+ * (SIGNALLED, REFUSED). One process may have both: threads that are still ASKED, and SIGSTOP.
  *
  * Pointers into the table are valid until the next threads_add() or threads_remove(). Without memory it stays as it is
  * (array.h): the parent must go on then, and stop the others.
@@ -21,7 +21,7 @@ enum thread_how {
 	THREAD_ASKED,     /* PTRACE_SEIZE did not come back at once: it is tried again */
 	THREAD_TRACED,    /* its stop is pending, or confirmed */
 	THREAD_SIGNALLED, /* a process: SIGSTOP is pending, or confirmed */
-	THREAD_REFUSED,   /* a process: neither way is allowed; noted so that the log says it once */
+	THREAD_REFUSED,   /* a process: both ways were refused; noted so that it is logged once */
 };
 
 struct thread {
@@ -53,11 +53,11 @@ struct thread *threads_find(const struct threads *threads, pid_t tid);
 struct thread *threads_find_process(const struct threads *threads, pid_t pid);
 /* Copies it. NULL: no memory. */
 struct thread *threads_add(struct threads *threads, const struct thread *thread);
-/* The last entry takes its place. */
+/* Removes the entry; the last one takes its place. */
 void threads_remove(struct threads *threads, struct thread *thread);
 /* Are all confirmed stopped? */
 bool threads_all_stopped(const struct threads *threads);
-/* How many processes there are: not those that are only to be let go, or that could not be stopped at all. */
+/* The number of processes, without those that are only waiting to be let go, or that could not be stopped at all. */
 unsigned threads_processes(const struct threads *threads);
 
 #endif

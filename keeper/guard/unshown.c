@@ -1,6 +1,6 @@
 /*
- * See unshown.h. What is written down for each claim while descriptors are looked at (`shown`) makes the question for
- * /proc/locks unnecessary in most looks: a lock on all of the claim, exclusive, leaves room for no other.
+ * See unshown.h. While the search looks at descriptors it notes (`shown`) which claims have an exclusive lock on all of
+ * their range: there can be no other lock. So most looks need not read /proc/locks.
  */
 #include "keeper/guard/unshown.h"
 
@@ -21,8 +21,8 @@ struct unshown {
 	struct hidden hidden;
 	bool *shown; /* of each claim: an exclusive lock on all of it was seen */
 	size_t shown_count;
-	bool *beyond; /* of each claim: a lock on it is held, and nobody can stop the holder */
-	/* Locks of which only a mapping may show the holder: */
+	bool *beyond; /* of each claim: a lock on it has a holder that cannot be stopped */
+	/* Locks whose holder only a mapping may show: */
 	struct holders_file *files;
 	size_t *locks; /* of each file: the lock's index in hidden.locks */
 	bool *mapped;  /* of each file: a process has it mapped */
@@ -92,7 +92,7 @@ static bool unshown_is_claimed(const struct unshown *u, const struct procfs_lock
 	return claimed;
 }
 
-/* Nobody can stop the holder of this lock: says so on the claims that it is under. */
+/* The holder of this lock cannot be stopped: notes that on the claims that the lock is under. */
 static void unshown_mark(struct unshown *u, const struct procfs_lock *lock)
 {
 	const struct claims *claims = &u->look->claims;
@@ -115,7 +115,7 @@ static int unshown_on_mapper(void *arg, size_t file, pid_t pid)
 	return pid == getpid() || pid == u->look->keeper ? 0 : look_add(u->look, pid);
 }
 
-/* Adds the process that the kernel names, or notes the lock as one that only a mapping may show. */
+/* Adds the process that the kernel names, or notes the lock as one whose holder only a mapping may show. */
 static int unshown_judge(struct unshown *u, size_t index)
 {
 	const struct procfs_lock *lock = hidden_lock(&u->hidden, index);
@@ -147,7 +147,7 @@ static int unshown_find(struct unshown *u)
 		ret = unshown_judge(u, i);
 	if (ret == 0 && u->count)
 		ret = mappers_find(u->files, u->count, unshown_on_mapper, u, &passed_over);
-	if (ret == -EAGAIN) /* too many errands hang: then those without a mapper that is known are marked */
+	if (ret == -EAGAIN) /* too many errands hang: then marks the locks without a known mapper */
 		ret = 0;
 	for (size_t i = 0; ret == 0 && i < u->count; i++)
 		if (!u->mapped[i])

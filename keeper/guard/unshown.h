@@ -1,16 +1,16 @@
 /*
- * The second half of a look: holders whose lock no descriptor shows (hidden.h): the open file description lives on in a
- * mapping, or in a message on its way through a socket; or the process may not be looked into.
+ * The second half of a look: holders whose lock no descriptor shows (hidden.h). Their open file description lives on in
+ * a mapping, or in a message on its way through a socket; or the keeper may not look into the process.
  *
- * Which processes count then:
+ * Which processes count as the holders of such a lock:
  *   a record lock of a process      the process that the kernel names
- *   the process that took the lock  it runs, and may not be looked into: it is taken for the holder
+ *   the process that took the lock  if it runs and the keeper may not look into it: it counts as the holder
  *   else                            each process that has the file mapped
- * If there is none, or if it can not be signalled, nobody can stop the holder: the log says so, once for each outage,
+ * If there is none, or if it cannot be signalled, the holder cannot be stopped: the log says so, once for each outage,
  * and the slot is marked for `dflock status`.
  *
- * Parent only. It takes longer than look_search(), since it may ask the kernel for all locks of the machine: for when
- * all others are stopped.
+ * Parent only. It takes longer than look_search(), since it may ask the kernel for all locks of the machine: call it
+ * when all other holders are stopped.
  */
 #ifndef DFLOCK_KEEPER_UNSHOWN_H
 #define DFLOCK_KEEPER_UNSHOWN_H

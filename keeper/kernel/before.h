@@ -1,9 +1,9 @@
 /*
- * What a caller holds of a file in the record space: needed to know whether it is a newcomer, and to undo a call that
- * took a kernel lock which then did not count.
+ * What a caller holds of a file in the record space. The keeper needs it to tell newcomers, and the caller needs it to
+ * undo a call that took a kernel lock without getting a lease.
  *
- * POSIX locks belong to the process: every descriptor of it that is this file is looked at (the kernel shows a lock
- * only with the descriptor by which it was taken). OFD locks belong to the description that was passed.
+ * POSIX locks belong to the process: so every descriptor of the process that refers to the file is read (the kernel
+ * shows a lock only with the descriptor by which it was taken). OFD locks belong to the description that was passed.
  *
  * Reads /proc only; no file server is asked. Any thread.
  */
@@ -30,16 +30,16 @@ struct before {
 };
 
 /*
- * Fills *before, to be freed with before_free() whatever comes back. fd: the passed descriptor; pid: who passed it. 0,
- * -EACCES: the process may not be looked into; -E2BIG: it holds more than BEFORE_MAX ranges; -errno.
+ * Fills *before; free it with before_free() whatever is returned. fd: the passed descriptor; pid: the process that
+ * passed it. 0; -EACCES: the process may not be looked into; -E2BIG: it holds more than BEFORE_MAX ranges; -errno.
  */
 int before_read(struct before *before, int fd, pid_t pid, enum wire_owner owner, const struct stat *st);
 void before_free(struct before *before);
-/* Fills *before with what another process has read (front.h). 0 or -ENOMEM; to be freed in any case. */
+/* Fills *before with what another process has read (front.h). 0 or -ENOMEM; free it in any case. */
 int before_copy(struct before *before, const struct held *held, size_t count);
 
 size_t before_count(const struct before *before);
-/* As one piece; NULL may stand for none. */
+/* The locks as one C array; may be NULL if there are none. */
 const struct held *before_locks(const struct before *before);
 
 /* The first lock that ends after `from`; NULL: none. */

@@ -6,7 +6,7 @@
 
 #include "procfs/procfs.h"
 
-/* A "device" for workers_start(): no file system is asked, so what is bounded is the user. */
+/* A "device" for workers_start(): no file system is asked, so the bound is per user. */
 #define DEVICE_OF_USER(uid) (UINT64_C(1) << 63 | (uid))
 
 struct before_job {

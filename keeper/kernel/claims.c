@@ -73,7 +73,7 @@ int claims_build(struct claims *c)
 			for (int s = 0; s < WIRE_SPACES; s++)
 				c->first[f + s] = i;
 		}
-		/* Where the next space begins moves on while this one goes on. */
+		/* The start of the next space moves on for as long as this space goes on. */
 		for (int s = claim->space + 1; s < WIRE_SPACES; s++)
 			c->first[f + s] = i + 1;
 	}
@@ -109,7 +109,7 @@ struct claim *claims_next(const struct claims *c, size_t file, enum wire_space s
 	size_t begin = c->first[file * WIRE_SPACES + space], end = c->first[file * WIRE_SPACES + space + 1];
 	size_t i = *next == SIZE_MAX ? claims_begin_before(c, begin, end, to) : *next;
 
-	/* None before has a larger `to` than this one's reach. */
+	/* No claim up to this one has a larger `to` than its `reach`. */
 	while (i > begin && claims_at(c, i - 1)->reach > from)
 		if (claims_at(c, --i)->to > from) {
 			*next = i;

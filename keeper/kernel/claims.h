@@ -1,9 +1,9 @@
 /*
- * What is searched for: ranges of files, each with whatever its owner wants to find again (a lease's slot, a row of the
- * status). Built once for a search; then every lock that is found leads to the claims on its range without a look at
- * the others: by hash to the file, by binary search to the range.
+ * What a search looks for: ranges of files, each with a tag by which its owner recognises it (a lease's slot, a row of
+ * the status). Built once for a search. Then every lock that is found leads to the claims on its range without a look
+ * at the others: by hash to the file, by binary search to the range.
  *
- * Pure: memory alone. Built by one thread, then read by any.
+ * Pure memory. Built by one thread, then read by any.
  */
 #ifndef DFLOCK_KEEPER_CLAIMS_H
 #define DFLOCK_KEEPER_CLAIMS_H
@@ -41,7 +41,7 @@ void claims_free(struct claims *claims);
 size_t claims_count(const struct claims *claims);
 /* In the order of claims_build(). Valid until the next claims_add(). */
 struct claim *claims_at(const struct claims *claims, size_t i);
-/* Which one it is: claims_at()'s i. */
+/* The index of a claim: claims_at()'s i. */
 size_t claims_index(const struct claims *claims, const struct claim *claim);
 
 /*

@@ -31,7 +31,7 @@ static size_t command_printable(const unsigned char *s, size_t n)
 	return len;
 }
 
-/* A process may choose any bytes as its command line: what goes into logs, JSON and terminals is made harmless here. */
+/* A process may choose any bytes as its command line: makes them harmless for logs, JSON and terminals. */
 static void command_make_printable(char *text, size_t n)
 {
 	for (size_t i = 0, len; i < n; i += len) {
@@ -94,8 +94,8 @@ void command_read(int procfd, char out[COMMAND_BYTES])
 {
 	size_t n = command_read_line(procfd, out);
 
-	/* It is about to end, or it wiped its arguments, or its memory cannot be read now: the short name is always
-	 * there. */
+	/* The process is about to end, or wiped its arguments, or its memory cannot be read now: the short name is
+	 * always there. */
 	if (!n) {
 		ssize_t len = procfs_head(procfd, "comm", out, COMMAND_BYTES);
 

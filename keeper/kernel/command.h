@@ -1,6 +1,6 @@
 /*
  * The command line of a process, for people. The kernel reads it from the memory of the process, which may wait for a
- * file server; so it is read in an errand, and the short name takes its place if that does not come in time.
+ * file server; so an errand reads it, and the short name takes its place if the errand is too slow.
  */
 #ifndef DFLOCK_KEEPER_COMMAND_H
 #define DFLOCK_KEEPER_COMMAND_H

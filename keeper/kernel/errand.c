@@ -23,7 +23,7 @@ struct errand {
 static int errands_under_way; /* threads that have not ended */
 static pthread_once_t errand_watched_forks = PTHREAD_ONCE_INIT;
 
-/* A child has none of its parent's threads. */
+/* A forked child has none of its parent's threads. */
 static void errand_after_fork(void)
 {
 	errands_under_way = 0;
@@ -63,7 +63,7 @@ static void *errand_thread(void *arg)
 	return NULL;
 }
 
-/* Signals are for the threads that wait for them. */
+/* Blocks all signals: other threads wait for them. */
 static bool errand_start_thread(struct errand *e)
 {
 	sigset_t all, before;

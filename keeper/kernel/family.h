@@ -1,6 +1,6 @@
 /*
- * Sets of processes: some, and all that they started; and whether the threads of a process run. Reads /proc; allocates;
- * any thread. Nothing here waits for a process that hangs.
+ * Sets of processes with all their descendants; and whether the threads of a process run. Reads /proc; allocates; any
+ * thread. Nothing here waits for a process that hangs.
  */
 #ifndef DFLOCK_KEEPER_FAMILY_H
 #define DFLOCK_KEEPER_FAMILY_H
@@ -23,11 +23,12 @@ pid_t family_at(const struct family *family, size_t i);
 bool family_has(const struct family *family, pid_t pid);
 /* Adds one if it is not there. 0, or -ENOMEM: it is not there. */
 int family_add(struct family *family, pid_t pid);
-/* Adds all descendants of its members, but for `except` and what that started. 0 or -errno. */
+/* Adds all descendants of its members, except `except` and its descendants. 0 or -errno. */
 int family_add_descendants(struct family *family, pid_t except);
 void family_free(struct family *family);
 
-/* Calls back for every thread of a process; anything but 0 ends it, and is returned. A process that is gone has none. */
+/* Calls back for every thread of a process. A result other than 0 ends the walk, and is returned. A process that is
+ * gone has no threads. */
 int family_threads(pid_t pid, int (*cb)(void *arg, pid_t pid, pid_t tid), void *arg);
 /* What /proc/PID/stat says of a process or thread. False: it is gone. */
 bool family_stat(pid_t pid, struct procfs_stat *stat);
@@ -39,7 +40,7 @@ char family_state(pid_t pid);
 uint64_t family_started(pid_t pid);
 /* Does none of its threads run: is each stopped (T, t) or at its end? True also if it is gone. */
 bool family_is_stopped(pid_t pid);
-/* The same, or does it wait in the kernel where no signal wakes it (D)? */
+/* The same, but a thread may also wait in the kernel where no signal wakes it (D). */
 bool family_is_held(pid_t pid);
 /* Was it stopped by a signal: all its threads (T), but for those at their end? */
 bool family_has_stop(pid_t pid);

@@ -1,7 +1,7 @@
 /*
- * Files by the kernel's number, by hash: which of the files that are searched for a lock line or a mapping is of.
+ * A hash table from the kernel's number to files: tells which of the files of a search a lock line or a mapping is of.
  *
- * Pure: memory alone. Built by one thread, then read by any.
+ * Pure memory. Built by one thread, then read by any.
  */
 #ifndef DFLOCK_KEEPER_FILE_INDEX_H
 #define DFLOCK_KEEPER_FILE_INDEX_H
@@ -33,12 +33,12 @@ struct file_index {
 
 /* files stay as long as the index. 0 or -ENOMEM. */
 int file_index_build(struct file_index *index, const struct holders_file *files, size_t count);
-/* Also of {0}. */
+/* {0} is allowed. */
 void file_index_free(struct file_index *index);
 /* The first file with this number after `after` (FILE_NONE: of all), or FILE_NONE. */
 size_t file_index_find(const struct file_index *index, uint64_t kernel_dev, uint64_t kernel_ino, size_t after);
 
-/* Is the kernel's number all that tells files apart on its file system? Else another file may have the same one. */
+/* Does the kernel's number alone identify this file? Otherwise another file may have the same number. */
 bool file_index_is_plain(const struct holders_file *file);
 
 #endif

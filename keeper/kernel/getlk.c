@@ -20,7 +20,7 @@ int getlk_ask(int fd, const struct getlk *wanted, struct getlk *found)
 		return errno == EAGAIN ? -EIO : -errno;
 	if (lock.l_type == F_UNLCK)
 		return 0;
-	if (lock.l_pid == getpid()) /* a probe that waited takes it for a moment, and is about to say so */
+	if (lock.l_pid == getpid()) /* a probe that waited takes the lock for a moment, and is about to report that */
 		return -EAGAIN;
 	found->mode = lock.l_type == F_RDLCK ? WIRE_SHARED : WIRE_EXCLUSIVE;
 	found->from = lock.l_start;

@@ -1,5 +1,5 @@
 /*
- * Which record lock is in the way of a wanted one? The kernel's answer (F_OFD_GETLK), by a description that has no lock
+ * Asks the kernel which record lock is in the way of a wanted one (F_OFD_GETLK), through a description that has no lock
  * itself.
  *
  * May wait for a file server: in the loop only on local file systems; in workers and fronts on any.
@@ -20,7 +20,7 @@ struct getlk {
 /* 1: *found is the first lock in the kernel's list. 0: none. -EAGAIN: one of this process's own probes, which has the
  * lock for a moment. Else -errno. */
 int getlk_ask(int fd, const struct getlk *wanted, struct getlk *found);
-/* The same, again while a probe has the lock: up to 20 ms. -EAGAIN: it still has. */
+/* The same, repeated for up to 20 ms while a probe has the lock. -EAGAIN: it still has it. */
 int getlk_ask_again(int fd, const struct getlk *wanted, struct getlk *found);
 
 #endif

@@ -4,12 +4,12 @@
 #include <errno.h>
 #include <stdlib.h>
 
-/* Without memory a lock is not added; the default ends the process, which may be the keeper's parent. */
+/* Without memory, leaves the lock out: uthash's default would end the process, which may be the keeper's parent. */
 #define HASH_NONFATAL_OOM         1
 #define uthash_nonfatal_oom(item) ((item)->added = false)
 #include <uthash.h>
 
-/* All of it is the key: no padding may differ. */
+/* The whole struct is the key: padding must not differ. */
 struct lock_key {
 	uint64_t dev, ino;
 	int64_t from, to;

@@ -1,7 +1,7 @@
 /*
  * Locks that no descriptor shows: an open file description outlives its descriptors in a mapping, or in a message on
- * its way through a socket, and its lock with it. The kernel lists all locks in /proc/locks; those that
- * holders_search() has not shown are such ones, unless they came or went meanwhile.
+ * its way through a socket, and its lock with it. The kernel lists all locks in /proc/locks. Those that
+ * holders_search() did not show are hidden, unless they came or went meanwhile.
  *
  *   hidden_begin()
  *   holders_search(), with hidden_seen() as its `seen`
@@ -10,13 +10,13 @@
  *                  listed. The rest came and went
  *
  * /proc/locks is read after the search, never before it: the kernel takes time that grows with the square of the number
- * of locks (0.7 s for 60,000), and holds up all lock calls of the machine meanwhile. The processes that the search finds
- * are stopped before.
+ * of locks (0.7 s for 60,000), and holds up all lock calls of the machine meanwhile. The processes that the search
+ * found are stopped before that.
  *
- * A process that has the file mapped (mappers.h) may be the one that has the description; which one it is, the kernel does
- * not tell.
+ * Any process that has the file mapped (mappers.h) may have the description; the kernel does not tell which one.
  *
- * What it cannot see: in a pid namespace, locks that a process outside of it took, or one that has ended since.
+ * What it cannot see in a pid namespace: locks that were taken by a process outside of it, or by a process that has
+ * ended since.
  *
  * Blocking, like holders.h. All -errno of /proc, or -ENOMEM.
  */

@@ -1,10 +1,10 @@
 /*
  * See holders.h.
  *
- * Nothing here waits for a process that hangs: directories and files below /proc/PID that are opened here take the lock
- * of its descriptor table at the most, never that of its memory, nor the one that exec() holds while it reads a program
- * from a mount. kcmp() takes the latter's successor, which exec() holds only when a process has a single thread left:
- * it is asked about other threads alone.
+ * Nothing here waits for a process that hangs: directories and files below /proc/PID that are opened here take at most
+ * the lock of its descriptor table, never that of its memory, nor the one that exec() holds while it reads a program
+ * from a mount. kcmp() takes a related lock, which exec() holds only when the process has a single thread left; so
+ * kcmp() is asked about other threads only.
  */
 #include "keeper/kernel/holders.h"
 
@@ -26,7 +26,7 @@
 
 #define TURN_NS (5 * NS_PER_MS) /* HOLDERS_AT_ONCE: how long one descriptor table is looked at in one go */
 
-/* A descriptor table that is not done with: of the process, or of a thread that has its own. */
+/* A descriptor table that has not been read to its end: of the process, or of a thread that has its own. */
 struct holders_rest {
 	pid_t pid, tid; /* tid 0: the process */
 	long at;        /* of the directory */
@@ -54,8 +54,9 @@ struct holders_look {
 	bool enough;   /* HOLDERS_LATER was returned */
 };
 
-/* Something of a process cannot be read. 0: it has ended; -EACCES: it may not be, or the process has made it too much
- * for the kernel. It is an error, at the end of the search, only where it is this process that lacks something. */
+/* The result when something of a process cannot be read. 0: the process has ended; -EACCES: the kernel does not allow
+ * it, or the process has made it too much for the kernel. It is an error, at the end of the search, only if the
+ * searching process lacks something. */
 static int holders_failed(struct holders_state *s, int err)
 {
 	if (err == ENOENT || err == ESRCH)
@@ -67,8 +68,8 @@ static int holders_failed(struct holders_state *s, int err)
 
 /* --- one descriptor --- */
 
-/* `first` has the number that the lock line shows. Where that may be another file's as well, stat decides; and where
- * stat does not answer, it is taken for the file: better one process too many. */
+/* `first` has the number that the lock line shows. Where another file may have the same number, stat decides. If stat
+ * does not answer, the descriptor counts as the file's: better one process too many. */
 static size_t holders_which_file(const struct holders_look *look, size_t first, const struct procfs_lock *lock)
 {
 	const struct holders_state *s = look->search;
@@ -125,8 +126,8 @@ static int holders_look_at_fd(struct holders_look *look, int fdinfos)
 	char name[16];
 	int ret;
 
-	/* Most descriptors are none of a file, and the link tells at a third of the price; and what drivers have to say
-	 * in fdinfo may take long. */
+	/* Most descriptors are not of a file, and the link tells that at a third of the price; also, drivers may take
+	 * long to write their part of fdinfo. */
 	if (procfs_kind(look->fds, look->fd) != PROCFS_FILE)
 		return 0;
 	snprintf(name, sizeof(name), "%d", look->fd);
@@ -141,7 +142,7 @@ static int holders_look_at_fd(struct holders_look *look, int fdinfos)
 
 /* --- descriptor tables --- */
 
-/* From rest->at on. What remains when its turn is over is kept for later. */
+/* Reads from rest->at on. Keeps for later what remains when the turn is over. */
 static int holders_go_through(struct holders_state *s, struct procfs_walk *fds, int fdinfos,
 			      const struct holders_rest *rest)
 {
@@ -296,7 +297,8 @@ static int holders_look_at_process(struct holders_state *s, const struct holders
 	return ret;
 }
 
-/* One turn for each of those that are known, or are not. False: there were none. */
+/* One turn for each kept table: of processes that were found before, or of those that were not. False: there were
+ * none. */
 static bool holders_take_turns(struct holders_state *s, bool known, int *ret)
 {
 	size_t count = utarray_len(&s->rests), kept = 0;
@@ -312,7 +314,7 @@ static bool holders_take_turns(struct holders_state *s, bool known, int *ret)
 		any = true;
 		*ret = holders_look_at_process(s, &rest);
 	}
-	/* Those that were kept anew stand behind. */
+	/* Tables that were kept again come after these. */
 	if (count > kept)
 		utarray_erase(&s->rests, kept, count - kept);
 	return any;

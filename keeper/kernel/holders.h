@@ -1,17 +1,17 @@
 /*
- * Who holds a kernel lock: a search of /proc for the processes that have locked one of several files.
+ * Which processes hold a kernel lock: searches /proc for processes that have locked one of several files.
  *
  * Every descriptor of every process is looked at once, however many files there are: /proc/PID/fdinfo has a "lock:"
  * line for each lock that the description or the process has, with the kernel's number of the file (procfs.h), which
- * leads by hash to the files that are asked about.
+ * leads by hash to the files of the search.
  *
- * What it cannot see: processes of other users unless the caller is root (they are counted), a description that has
- * no descriptor left and lives on in a mapping or in a message on its way (hidden.h).
+ * What it cannot see: processes of other users unless the caller is root (they are counted); a description that has no
+ * descriptor any more and lives on in a mapping or in a message on its way (hidden.h).
  *
  * Blocking (it reads /proc for as long as that takes, a few microseconds per descriptor): for a worker thread, or the
  * keeper's parent. No single process or mount can hold it up: it opens no file outside /proc, walks no path, and takes
  * no lock of a process's memory. Where the kernel's number does not tell files apart (btrfs, overlayfs), and for
- * command lines, it has to ask more: in errands (errand.h), which it waits for a moment at the most.
+ * command lines, it starts errands (errand.h), and waits for each for a moment at most.
  */
 #ifndef DFLOCK_KEEPER_HOLDERS_H
 #define DFLOCK_KEEPER_HOLDERS_H
@@ -28,36 +28,38 @@
 
 /* One lock of one process. */
 struct holder {
-	size_t file; /* index of the file that was asked about */
+	size_t file; /* index of the file in the search */
 	pid_t pid;
 	int fd; /* of that process, one of those that have the lock */
 	enum wire_space space;
 	enum wire_owner owner; /* WIRE_OWNER_PROCESS: a POSIX lock. flock and OFD locks belong to the description */
 	enum wire_mode mode;
 	int64_t from, to;     /* half open; flock: 0, WIRE_EOF */
-	pid_t locker;         /* who took it, and may have ended; -1: OFD locks */
+	pid_t locker;         /* the process that took it, which may have ended; -1: OFD locks */
 	int64_t started;      /* of the process, Unix time in seconds; 0: unknown */
 	uint64_t start_ticks; /* the same as /proc/PID/stat has it: with pid, names the process; 0: unknown */
 	const char *command;  /* HOLDERS_COMMANDS: command.h; else "" */
 };
 
 /*
- * holder and what it points to are valid during the call. Anything but 0 ends the search with that value, but for
- * HOLDERS_LATER.
+ * holder and what it points to are valid during the call. A result other than 0 and HOLDERS_LATER ends the search,
+ * which returns it.
  */
 typedef int holders_cb(void *arg, const struct holder *holder);
-/* With HOLDERS_AT_ONCE: what else this process has is not wanted; or, if there is a `seen`, when all others are known.
- */
+/* With HOLDERS_AT_ONCE: skips the rest of this process; if there is a `seen`, puts it off until all other processes
+ * were looked at. */
 #define HOLDERS_LATER 4711
 
-/* For each lock line with the kernel's number of one of the files, also where that is another file's. 0, or it ends. */
+/* Called for each lock line with the kernel's number of one of the files, also if the line is of another file with that
+ * number. A result other than 0 ends the search. */
 typedef int holders_seen_cb(void *arg, const struct procfs_lock *lock);
 
 enum holders_how {
 	/*
 	 * cb is called as soon as a lock is found, in any order; a lock with several descriptors comes several times;
-	 * started and start_ticks are 0. No process takes more than its turn: one with very many descriptors, or locks,
-	 * is gone on with when all others have been looked at. Else: all locks of a process together, each once.
+	 * started and start_ticks are 0. No process takes more than its turn: the search goes on with a process that
+	 * has very many descriptors, or locks, after it has looked at all others. Without this flag: all locks of a
+	 * process together, each once.
 	 */
 	HOLDERS_AT_ONCE = 1 << 0,
 	HOLDERS_COMMANDS = 1 << 1, /* not with HOLDERS_AT_ONCE */
@@ -66,7 +68,7 @@ enum holders_how {
 struct holders_search {
 	const struct holders_file *files;
 	size_t count;
-	pid_t ignore_pid; /* left out; 0: none. The keeper itself, whose own probe shows up like any other lock */
+	pid_t ignore_pid; /* left out; 0: none. For the keeper itself, whose probe shows up like any other lock */
 	unsigned how;
 	holders_cb *cb;
 	holders_seen_cb *seen; /* or NULL */
@@ -75,9 +77,10 @@ struct holders_search {
 };
 
 /*
- * Calls back for every lock on the files. Processes that end meanwhile are no error, and one that cannot be looked into
- * (EACCES, or the kernel has no memory for all its locks) only counts as unseen. 0; what a callback returned if not 0;
- * -errno if /proc cannot be read, or if descriptors ran out: then all that could be looked at was; -ENOMEM.
+ * Calls back for every lock on the files. A process that ends meanwhile is no error. A process that may not be looked
+ * into (EACCES, or the kernel has no memory for all its locks) only counts as unseen. Returns 0; what a callback
+ * returned if not 0; -ENOMEM; or -errno if /proc cannot be read, or if descriptors ran out: then everything was looked
+ * at that could be.
  */
 int holders_search(struct holders_search *search);
 
@@ -85,7 +88,8 @@ int holders_search(struct holders_search *search);
 int holders_find(const struct holders_file *files, size_t count, pid_t ignore_pid, holders_cb *cb, void *arg,
 		 size_t *unseen);
 
-/* For one file and one process, without its command. -EACCES: it may not be looked into; 0 if it has ended. */
+/* The same for one file and one process, without its command. -EACCES: the process may not be looked into; 0 if it has
+ * ended. */
 int holders_of_process(pid_t pid, const struct holders_file *file, holders_cb *cb, void *arg);
 
 #endif

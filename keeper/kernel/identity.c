@@ -1,7 +1,7 @@
 /*
  * See identity.h. A mount's number is unique among all namespaces for as long as the mount exists, and it exists while
- * a file on it is open. The table may be older than the last change for a moment, never after the kernel has been asked
- * whether it has changed.
+ * a file on it is open. The table may lag behind the last change, but not once the kernel has been asked whether it has
+ * changed.
  */
 #include "keeper/kernel/identity.h"
 
@@ -80,7 +80,7 @@ static int identity_compare_id(void *arg, const struct procfs_mount *mount)
 	return 1;
 }
 
-/* The namespace of another process: rare, so its table is not kept. */
+/* For another process's namespace: this is rare, so its table is not kept. */
 static bool identity_find_theirs(pid_t pid, int id, uint64_t *dev)
 {
 	struct identity_mount wanted = {.id = id};

@@ -1,6 +1,6 @@
 /*
- * Which file a descriptor is of: the kernel's number of it (procfs_locks.h), or, where that does not tell files apart,
- * what stat says.
+ * Which file a descriptor refers to: the kernel's number of the file (procfs_locks.h), or, where that does not tell
+ * files apart, what stat says.
  *
  * Any thread. No path is walked, and no file system is asked but by identity_by_stat().
  */
@@ -23,19 +23,19 @@ struct identity {
  * table is read again when the kernel says that it has changed.
  *
  * fd: of this process. pid: a process that has the file open, too, perhaps in another mount namespace, whose table is
- * asked if ours does not have the mount; 0: none. Where nothing can be learnt: what st says, which is right for all but
+ * asked if ours does not have the mount; 0: none. If neither table has it: what st says, which is right for all but
  * btrfs and overlayfs.
  */
 struct identity identity_of(int fd, pid_t pid, const struct stat *st);
 /* The same, from what the descriptor's fdinfo says. */
 struct identity identity_from(const struct procfs_fdinfo *info, pid_t pid, const struct stat *st);
 
-/* Is this mount one of this process's own namespace? */
+/* Is this a mount of this process's own namespace? */
 bool identity_mount_is_ours(int mount_id);
 
 /*
- * What stat says of a descriptor of any process: NUMBER in its directory /proc/PID/fd, which fds is. The file system may
- * be asked, in an errand (errand.h), which is waited for 20 ms at the most. False: that cannot be learnt, or not now.
+ * What stat says of a descriptor of any process: `number` in the directory `fds`, which is /proc/PID/fd. May ask the
+ * file system, in an errand (errand.h) that it waits for at most 20 ms. False: stat does not say it, or not in time.
  */
 bool identity_by_stat(int fds, int number, struct identity *out);
 

@@ -1,4 +1,5 @@
-/* See inspect.h. Everything here but inspect_start() and done() may run in a worker and touches its arguments alone. */
+/* See inspect.h. Everything here except inspect_start() and done() may run in a worker, and touches only its
+ * arguments. */
 #include "keeper/kernel/inspect.h"
 
 #include <errno.h>
@@ -38,13 +39,13 @@ static int inspect_on_lock(void *arg, const struct procfs_lock *lock)
 	return 0;
 }
 
-/* What the file is, and its name as the kernel has it: cut short is none. */
+/* Reads what the file is, and its name as the kernel has it. A name that was cut off counts as none. */
 static int inspect_read_name(int fd, const char *link, struct stat *st, char name[PATH_MAX])
 {
 	bool was_gone, gone = false;
 	ssize_t len;
 
-	do { /* lock files are deleted all the time: the name of one that is has to be read after it was */
+	do { /* lock files are often deleted: the name of a deleted file must be read after the deletion */
 		was_gone = gone;
 		len = readlink(link, name, PATH_MAX - 1);
 		if (len < 0 || fstat(fd, st) != 0)
@@ -96,7 +97,7 @@ static int inspect_open_any(const char *link)
 #define SETGROUPS SYS_setgroups
 #endif
 
-/* Of this thread alone: libc's setgroups() would change all. */
+/* For this thread only: libc's setgroups() would change all threads. */
 static int inspect_set_groups(const gid_t *groups, size_t count)
 {
 	return syscall(SETGROUPS, count, groups) == 0 ? 0 : -errno;
@@ -131,13 +132,13 @@ static int inspect_reopen(const struct inspect_request *req, const char *link)
 	setfsuid(geteuid());
 	setfsgid(getegid());
 	if (inspect_set_groups(own, (size_t)own_count) < 0)
-		abort(); /* a worker with the wrong rights: a fresh keeper does better */
+		abort(); /* a worker must not go on with the wrong rights: a fresh keeper does better */
 	free(own);
 	return ret;
 }
 
-/* A user could pass /var/lock/x from a mount of a namespace of his own: then our path leads elsewhere. Where no path
- * leads any more, only the mount tells. */
+/* A user could pass /var/lock/x from a mount in a namespace of the user's own: then the keeper's path leads elsewhere.
+ * If no path leads to the file any more, only the mount tells. */
 static bool inspect_path_leads_there(const struct inspect_result *r, int mount_id)
 {
 	struct stat st;
@@ -147,7 +148,7 @@ static bool inspect_path_leads_there(const struct inspect_result *r, int mount_i
 	return stat(r->path, &st) == 0 && st.st_dev == r->st.st_dev && st.st_ino == r->st.st_ino;
 }
 
-/* Would this lock be refused because of somebody's? */
+/* Would another lock be in the way of this one? */
 static bool inspect_record_in_the_way(int fd, short type, int64_t from, int64_t to)
 {
 	struct flock lock = {
@@ -218,7 +219,9 @@ static void inspect_look(const struct inspect_request *req, struct inspect_resul
 		ret = before_read(&r->before, req->fd, req->peer.pid, req->owner, &r->st);
 		if (ret < 0)
 			return inspect_refuse(
-				r, "the keeper cannot see which locks the program has, so that it could undo", -ret);
+				r,
+				"the keeper cannot see which locks the program has, which it needs to undo a failed call",
+				-ret);
 	}
 	if (req->test_shared)
 		r->shared_in_use = inspect_test_shared(req, link);

@@ -28,7 +28,7 @@ struct inspect_result {
 	struct identity id;  /* the kernel's number of the file; 0, 0: not looked for, since it is known */
 	int fd;              /* the keeper's own, new description; the receiver closes it; -1 on failure, or if known */
 	char path[PATH_MAX]; /* absolute, " (deleted)" cut off if the link count is 0 */
-	struct caller_holds holds; /* flock space, and not unused */
+	struct caller_holds holds; /* flock space, unless `unused` */
 	struct before before; /* OFD locks: what the description holds; the receiver frees it (POSIX: before_job.h) */
 	bool nameless;        /* no rule can name it, on any host: see libdflock(7). Nothing else was looked at */
 	bool named_late;      /* it was made without a name (O_TMPFILE) and has one now, which path is not */
@@ -44,10 +44,9 @@ struct inspect_request {
 	struct ucred peer;
 	gid_t *groups; /* of the peer, besides peer.gid; from malloc(), taken over */
 	size_t group_count;
-	bool foreign; /* the peer is another user: his rights count, and his path must lead the keeper to the same file
-		       */
+	bool foreign; /* another user's: its rights count, and its path must lead the keeper to the same file */
 	bool known;   /* the keeper has a description of this file already: do not open it again */
-	bool unused;  /* it has no lease on this file, so nobody holds anything under one: holds is not looked for */
+	bool unused;  /* the keeper has no lease on this file, so no process holds anything under one: skips `holds` */
 	bool test_shared; /* find out whether the lock is held shared, with a description that lives only for the test
 			   */
 	enum wire_space space;
@@ -56,9 +55,9 @@ struct inspect_request {
 };
 
 /*
- * What a descriptor leads to. Where that is not known to be local not even statx() is called: some file systems ask their
- * server, or a cluster's lock, whatever the flags say (9p, gfs2). *dev: what workers are counted by (mounts_local()); of
- * a local file st_dev. *ino: of a local file; else 0.
+ * What a descriptor refers to. If the file is not known to be local, this does not even call statx(): some file systems
+ * ask their server, or take a cluster's lock, whatever the flags say (9p, gfs2). *dev: what workers are counted by
+ * (mounts_local()); of a local file st_dev. *ino: of a local file; else 0.
  */
 enum inspect_ground {
 	INSPECT_LOCAL,   /* a file or directory of a local file system (mounts.h): nothing that is done with it waits */
@@ -67,10 +66,11 @@ enum inspect_ground {
 };
 struct mounts;
 enum inspect_ground inspect_ground(struct mounts *mounts, int fd, uint64_t *dev, uint64_t *ino);
-/* Is it neither a regular file nor a directory? May wait for its file system. */
+/* Is the file neither regular nor a directory? May wait for its file system. */
 bool inspect_is_no_file(int fd);
 
-/* request->groups: those of the peer when it connected, as is its uid. 0, or -1: they cannot be had. */
+/* Fills request->groups with the peer's groups at the time when it connected, which is also what its uid is of. 0, or
+ * -1: the kernel does not tell them. */
 int inspect_peer_groups(int socket, struct inspect_request *request);
 
 /* Looks at once, in the caller's thread. 0, or -1 with result->refused set. */

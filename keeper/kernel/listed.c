@@ -10,7 +10,7 @@
 #include "procfs/procfs_locks.h"
 #include "procfs/procfs_mounts.h"
 
-#define FIRST_PID_NAMESPACE 0xeffffffcu /* its inode number in nsfs: the same on every machine */
+#define FIRST_PID_NAMESPACE 0xeffffffcu /* inode number in nsfs of the first pid namespace: the same on every machine */
 
 /* A lock, or a device: then ino is 0. */
 struct listed_entry {
@@ -21,7 +21,7 @@ struct listed_entry {
 struct listed {
 	bool known;       /* the list can be trusted at all */
 	UT_array locks;   /* sorted */
-	UT_array devices; /* file systems for which it can be; sorted */
+	UT_array devices; /* file systems for which the list can be trusted; sorted */
 };
 
 static int listed_compare(const void *a, const void *b)

@@ -19,13 +19,13 @@ struct mapper {
 	size_t file;
 };
 
-/* One errand's memory. The mutex is for what follows it; no thread waits for the kernel while it has the mutex. */
+/* One errand's memory. The mutex guards the fields after it; no thread waits for the kernel while it has the mutex. */
 struct mappers_tour {
 	pid_t *pids;
 	size_t count;
 	struct holders_file *files;
 	struct file_index index;
-	size_t last; /* the file of the mapping before, or FILE_NONE */
+	size_t last; /* the file of the previous mapping, or FILE_NONE */
 	pthread_mutex_t mutex;
 	size_t at;      /* pids before this are done */
 	UT_array found; /* struct mapper */
@@ -129,7 +129,8 @@ static int mappers_list(UT_array *pids)
 	return ret;
 }
 
-/* Waits until it has ended or does not get on; tells what it has found. *at: how many processes it is done with. */
+/* Waits until the errand has ended or makes no progress; passes on what it has found. *at: how many processes it is
+ * done with. */
 static int mappers_wait_for(struct errand *errand, struct mappers_tour *t, mappers_cb *cb, void *arg, size_t *at)
 {
 	bool ended, stuck;
@@ -170,7 +171,7 @@ int mappers_find(const struct holders_file *files, size_t count, mappers_cb *cb,
 		if (!tour)
 			ret = -ENOMEM;
 		if (tour && !errand)
-			ret = -EAGAIN; /* as many threads hang as may */
+			ret = -EAGAIN; /* the limit of hanging threads is reached */
 		if (!errand)
 			break;
 		ret = mappers_wait_for(errand, tour, cb, arg, &done);

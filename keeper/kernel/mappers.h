@@ -1,10 +1,10 @@
 /*
  * Which processes have a file mapped.
  *
- * The kernel locks the memory of a process to show its maps, and waits for that lock for as long as it takes: a thread that
- * maps or unmaps something on a mount that does not answer has it. So the maps are read in errands (errand.h). One goes
- * through the processes until it is done; if it does not get on for a moment, it is left behind, and another one goes on
- * with the next process.
+ * To show the maps of a process, the kernel takes a lock of its memory, and waits for that without limit: a thread that
+ * maps or unmaps something on a mount that does not answer has it. So errands (errand.h) read the maps. One errand goes
+ * through the processes; if it makes no progress for a moment, it is left behind, and another one goes on with the next
+ * process.
  *
  * Blocking, like holders.h: for a worker, or the keeper's parent.
  */
@@ -16,13 +16,13 @@
 
 #include "keeper/kernel/file_index.h"
 
-/* file: the index of one of those that were asked about. Anything but 0 ends the search. */
+/* file: its index in the search. A result other than 0 ends the search. */
 typedef int mappers_cb(void *arg, size_t file, pid_t pid);
 
 /*
- * Calls back for each process that has one of the files mapped, of those that may be looked into. A file may come more than
- * once for a process. A process whose memory is locked by a thread that hangs is passed over after a moment; *passed_over
- * counts them. 0; what cb returned; -errno; -EAGAIN if too many threads hang in that already (errand.h).
+ * Calls back for each process that may be looked into and has one of the files mapped. The same file may come more than
+ * once for a process. A process whose memory a hanging thread has locked is skipped after a moment; *passed_over counts
+ * these. 0; what cb returned; -errno; -EAGAIN: too many threads hang in such reads already (errand.h).
  */
 int mappers_find(const struct holders_file *files, size_t count, mappers_cb *cb, void *arg, size_t *passed_over);
 

@@ -1,10 +1,10 @@
 /*
  * See mounts.h. The table is read again when the kernel says that it has changed. The id of a mount may be
- * used again after an unmount; but the descriptor that is asked about keeps its own mount's, so a table that was read
- * after the descriptor had come says the truth about it.
+ * used again after an unmount; but an open descriptor keeps the id of its own mount in use, so a table that was read
+ * after the descriptor was opened is right about it.
  *
- * An overlay names its layers by path. A path is followed here along the table, mount by mount, and a link is only read
- * where all above it is local: what hangs behind one of the components is never touched.
+ * An overlay names its layers by path. This file follows a path along the table, mount by mount, and reads a link only
+ * where everything above it is local: so it never touches a component that may hang.
  */
 #include "keeper/kernel/mounts.h"
 
@@ -73,7 +73,7 @@ static void mounts_forget(struct mounts *m)
 	array_cut(&m->all, 0);
 }
 
-/* What cannot be added is not known to be local: slower, not wrong. */
+/* A file system that cannot be added is not known to be local: slower, not wrong. */
 static int mounts_add(void *arg, const struct procfs_mount *read)
 {
 	struct mounts *m = arg;
@@ -142,7 +142,7 @@ static struct mount *mounts_top_at(struct mounts *m, struct mount *mount, const 
 	return mount;
 }
 
-/* Our root, which is the first one there: what else is mounted at "/" lies on it. */
+/* The root mount, which is the first one at "/": further mounts at "/" lie on top of it. */
 static struct mount *mounts_root(struct mounts *m)
 {
 	for (struct mount *mount = mounts_begin(m); mount != mounts_end(m); mount++)
@@ -184,7 +184,7 @@ static int mounts_read_link(char path[PATH_MAX], char *end)
 	return n < 0 && error == EINVAL ? 0 : -1;
 }
 
-/* Is all that this path leads over, and what it leads to, local? With "." or ".." it is not known. */
+/* Is this path local, with everything that it leads over? With "." or ".." that is not known. */
 static bool mounts_path_is_local(struct mounts *m, const char *start, unsigned nested)
 {
 	char path[PATH_MAX], *end;

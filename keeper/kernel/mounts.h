@@ -1,16 +1,14 @@
 /*
- * Which files are on file systems of this machine's own, on which no call waits for anybody else: only what is
- * on these is looked at in the event loop; everything else is a worker's job. Loop only.
+ * Which files are on local file systems, where no call waits for another machine or process: the event loop looks only
+ * at such files; a worker looks at all others. Loop only.
  *
  * Known to be local: the usual disk file systems and those in memory, by their type; btrfs, ZFS; and an overlay all of
  * whose layers are. A file is found by the id of its mount, as st_dev of btrfs subvolumes and of overlays is in no
  * table. A mount of another mount namespace (a container's) is in no table of ours, and an overlay may have been made
- * from folders that only another namespace has: neither is known to be local. That costs a worker's turn, and nothing
- * else.
+ * from folders that only another namespace has: neither is known to be local. That costs no more than a worker.
  *
- * A block device counts as this machine's own, whatever is behind it: a disk image on a file server, or a network block
- * device, that hangs delays what reads from it; but the calls that the loop makes (stat, locks, reopening what is open)
- * are answered from memory.
+ * A block device counts as local, whatever is behind it. If a disk image on a file server, or a network block device,
+ * hangs, it delays reads; but the kernel answers the loop's calls (stat, locks, opening an open file anew) from memory.
  */
 #ifndef DFLOCK_KEEPER_MOUNTS_H
 #define DFLOCK_KEEPER_MOUNTS_H
@@ -25,13 +23,13 @@ struct mounts *mounts_new(void);
 void mounts_free(struct mounts *mounts);
 
 /*
- * Is the file system of this open file known to be local? No file system is asked that is not. Reads the mount table
- * again after it has changed. *device, unless NULL: what the file's workers are counted by (workers.h): st_dev where
- * the table has it, else a number of the mount's own.
+ * Is the file system of this open file known to be local? Asks no file system that is not. Reads the mount table again
+ * after it has changed. *device, unless NULL: what the file's workers are counted by (workers.h): st_dev where the
+ * table has it, else a number of the mount's own.
  */
 bool mounts_local(struct mounts *mounts, int fd, uint64_t *device);
 
-/* The same for what an absolute path leads to, over all that it leads over; false also if it leads nowhere. */
+/* The same for an absolute path, with everything that it leads over; false also if it leads nowhere. */
 bool mounts_local_path(struct mounts *mounts, const char *path);
 
 /* The same for the number that the kernel's lists of locks have for a file system. */

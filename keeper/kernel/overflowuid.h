@@ -1,7 +1,7 @@
 /*
  * The uid that the kernel shows for users that have none in our user namespace (/proc/sys/kernel/overflowuid, 65534
- * unless it was changed). Whoever a peer with that uid is, it is not known which user. In the initial user namespace,
- * or one that maps every uid, there are no such users, and the uid is that of an ordinary one (nobody). Any thread.
+ * unless it was changed). If a peer has that uid, it is not known which user it is. In the initial user namespace, or
+ * one that maps every uid, there are no such users, and the uid is that of an ordinary one (nobody). Any thread.
  */
 #ifndef DFLOCK_KEEPER_OVERFLOWUID_H
 #define DFLOCK_KEEPER_OVERFLOWUID_H

@@ -75,7 +75,7 @@ static bool told_to_stop(const struct probe *probe)
 
 /* --- flock: to take the lock is the test --- */
 
-/* 1: taken. 0: somebody has it. -errno. */
+/* 1: taken. 0: another process has it. -errno. */
 static int try_flock(int fd, int op)
 {
 	if (flock(fd, op | LOCK_NB) == 0)
@@ -136,7 +136,7 @@ static int test_record(const struct probe *probe, int fd, enum probe_answer *ans
 	return lock.l_type == F_UNLCK;
 }
 
-/* Where no description can be had that may take the lock: asks at growing intervals. A signal ends a pause early. */
+/* For a file of which no description may take the lock: asks at growing intervals. A signal ends a pause early. */
 static int poll_record(const struct probe *probe, int fd, enum probe_answer *answer)
 {
 	struct timespec pause = {.tv_nsec = 1000000};
@@ -151,10 +151,9 @@ static int poll_record(const struct probe *probe, int fd, enum probe_answer *ans
 }
 
 /*
- * A thread that waits does so with a POSIX lock, and has a table of descriptors of its own, since that is whose POSIX
- * locks they are. An OFD lock will not do: where one waits, Linux (6.18) looks for no deadlock among those who wait
- * behind it, and two programs here that wait for each other's locks would both wait for ever. What is left in the table
- * is what post() needs.
+ * A thread that waits does so with a POSIX lock, and has a descriptor table of its own, since POSIX locks belong to the
+ * table. An OFD lock will not do: Linux (6.18) looks for no deadlock among waiters behind a waiting OFD lock, so two
+ * local programs that wait for each other's locks would both wait for ever. The table keeps only what post() needs.
  */
 static int leave_table(const struct probe *probe)
 {
@@ -194,7 +193,7 @@ static int wait_record(const struct probe *probe, enum probe_answer *answer)
 		ret = fcntl(fd, F_SETLKW, &lock) == 0 ? 1 : -errno;
 		lock.l_type = F_UNLCK;
 		fcntl(fd, F_SETLK, &lock);
-		/* Taken, and let go: what another program took in between shows in a last look. */
+		/* The thread took the lock and let it go: a last look shows what another program took in between. */
 		if (ret == 1)
 			ret = test_record(probe, fd, answer);
 	} while ((ret == 0 || ret == -EINTR) && !told_to_stop(probe));
@@ -231,7 +230,7 @@ static void *probe_main(void *arg)
 
 static void probe_forget(struct probes *probes, struct probe *probe)
 {
-	pthread_join(probe->thread, NULL); /* it has posted its last answer: no wait worth speaking of */
+	pthread_join(probe->thread, NULL); /* it has posted its last answer: this takes no time */
 	if (probe->told)
 		DL_DELETE(probes->stopping, probe);
 	if (!probes->stopping)
@@ -260,7 +259,7 @@ static void on_wake(uv_poll_t *wake, int status, int events)
 		probe_cb *cb = posted.probe->cb;
 		void *arg = posted.probe->arg;
 
-		/* First what the answer is for: the thread takes as long to end as a hand-over takes. */
+		/* Calls back first: to wait for the thread's end takes as long as a hand-over. */
 		cb(arg, posted.answer, posted.error);
 		if (posted.last)
 			probe_forget(probes, posted.probe);
@@ -311,7 +310,7 @@ static void on_closed(uv_handle_t *handle)
 	struct probes *probes = handle->data;
 
 	if (--probes->handles)
-		return; /* libuv still looks at the other one */
+		return; /* libuv still watches the eventfd */
 	pthread_mutex_destroy(&probes->mutex);
 	close(probes->wake_fd);
 	free(probes);

@@ -1,17 +1,17 @@
 /*
- * Asks the kernel whether anybody has a lock on a file, and waits until nobody has: a thread per
- * question, since flock() and the file system behind it may block for as long as they like.
+ * Asks the kernel whether a process has a lock on a file, and waits until none has. One thread per question, since
+ * flock() and the file system behind it may block without limit.
  *
- * The answer is about a moment: nothing is held when it is given. That is enough: a process that takes the kernel lock
- * without a pin of the keeper's has to ask before it may rely on it.
+ * The answer is about one moment: the probe holds nothing when it gives the answer. That is enough: a process that
+ * takes the kernel lock without a pin has to ask the keeper before it may rely on the lock.
  *
  * In the flock space the test is to take the lock, on the keeper's own open file description, and to let go of it
  * at once. A program that tries the lock without waiting in just that moment is refused; so no probe runs over a pinned
- * range. In the record space the kernel tells without a lock being taken (F_OFD_GETLK, which works on a read-only
- * description); to wait for the end of one the probe takes it for a moment, as a POSIX lock: others, the keeper
- * included, may see it then with this process's pid.
+ * range. In the record space the kernel tells without taking a lock (F_OFD_GETLK, which works on a read-only
+ * description). To wait for the end of a record lock, the probe takes that lock for a moment, as a POSIX lock: other
+ * processes, and the keeper itself, may then see it with this process's pid.
  *
- * probe_start() and probe_stop() are called in the event loop, and so come the answers. A probe keeps the loop alive.
+ * Call probe_start() and probe_stop() in the event loop, which also delivers the answers. A probe keeps the loop alive.
  */
 #ifndef DFLOCK_KEEPER_PROBE_H
 #define DFLOCK_KEEPER_PROBE_H
@@ -23,9 +23,9 @@
 #include "wire/msg.h"
 
 enum probe_answer {
-	PROBE_IN_USE,  /* somebody has the lock; with `wait` the probe goes on, else this is the last answer */
-	PROBE_FREE,    /* last: nobody had any lock */
-	PROBE_SHARED,  /* last: nobody had it exclusively */
+	PROBE_IN_USE,  /* a process has the lock; with `wait` the probe goes on, else this is the last answer */
+	PROBE_FREE,    /* last: no process had a lock */
+	PROBE_SHARED,  /* last: no process had it exclusively */
 	PROBE_STOPPED, /* last: the probe was stopped, or the kernel refused (error) */
 };
 typedef void probe_cb(void *arg, enum probe_answer answer, int error);
@@ -33,10 +33,10 @@ typedef void probe_cb(void *arg, enum probe_answer answer, int error);
 struct probes;
 struct probe;
 
-/* One for the loop. It installs an empty handler for SIGUSR2, with which waiting threads are woken. NULL with errno set
- * on failure. */
+/* One per loop. Installs an empty handler for SIGUSR2, the signal that wakes waiting threads. NULL with errno set on
+ * failure. */
 struct probes *probes_new(uv_loop_t *loop);
-/* No probe may be left. */
+/* No probe may exist any more. */
 void probes_free(struct probes *probes);
 
 struct probe_want {
@@ -47,12 +47,13 @@ struct probe_want {
 };
 
 /*
- * Starts a probe on fd, which stays open until the last answer. NULL with errno set if no thread could be had. The
+ * Starts a probe on fd, which stays open until the last answer. NULL with errno set if no thread could be started. The
  * probe frees itself when its last answer has been given.
  */
 struct probe *probe_start(struct probes *probes, int fd, const struct probe_want *want, probe_cb *cb, void *arg);
 
-/* The last answer comes soon: PROBE_STOPPED, or what the probe got before it noticed. May be called again. */
+/* Stops the probe. The last answer comes soon: PROBE_STOPPED, or what the probe got before it noticed. May be called
+ * again. */
 void probe_stop(struct probe *probe);
 
 #endif

@@ -1,6 +1,7 @@
 /*
- * May this keeper look into a process and signal it? The kernel allows neither for other users' processes, and only
- * signals for programs that may be run but not read (mode 0111) and for those that asked for it (PR_SET_DUMPABLE).
+ * May this keeper look into a process and signal it? The kernel allows neither for other users' processes. It allows
+ * only signals for programs that may be run but not read (mode 0111), and for programs that asked for that
+ * (PR_SET_DUMPABLE).
  *
  * Two calls of open() below /proc; any thread.
  */

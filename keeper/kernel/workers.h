@@ -1,7 +1,7 @@
 /*
- * Work that may block on a file system: done by the loop's pool of threads, at most WORKERS_PER_DEVICE at a time for
- * one device. So a mount that hangs keeps some threads, and not those that the files of other mounts need. Loop only,
- * but for run().
+ * Work that may block on a file system: the loop's pool of threads does it, at most WORKERS_PER_DEVICE at a time for
+ * one device. So a mount that hangs keeps some threads busy, and leaves others for the files of other mounts. Loop
+ * only, except run().
  */
 #ifndef DFLOCK_KEEPER_WORKERS_H
 #define DFLOCK_KEEPER_WORKERS_H
@@ -10,11 +10,12 @@
 #include <uv.h>
 
 #define WORKERS_PER_DEVICE 2
-#define WORKERS_THREADS    "16" /* of the pool: enough for as many mounts that hang as half of this, less one */
+#define WORKERS_THREADS    "16" /* of the pool: enough while seven mounts hang */
 
 struct workers;
 
-/* Part of what is worked on, which belongs to the caller again when done() is called. run() may touch that alone. */
+/* Embedded in the work's data. The data belongs to the caller again when done() is called; run() may touch nothing
+ * else. */
 struct work {
 	void (*run)(struct work *work);  /* in a thread */
 	void (*done)(struct work *work); /* in the loop, never from inside workers_start() */
@@ -25,7 +26,7 @@ struct work {
 
 /* Before the loop's pool is used for anything. NULL: no memory. */
 struct workers *workers_new(uv_loop_t *loop);
-/* No work may be left. */
+/* No work may be under way. */
 void workers_free(struct workers *workers);
 
 /* dev: st_dev of the file. 0 or -ENOMEM: then nothing happens. */

@@ -27,8 +27,8 @@
 
 /* --- the table's actions --- */
 
-/* What other open leases of ours cover is of no use any more. Not parts of one that stands yet, which must all be open.
- */
+/* Other leases of this host may be of no use any more, since open ones cover them. Not the parts of a lease that still
+ * stands: these must all be open. */
 static bool is_superseded(const struct lease *lease)
 {
 	return !lease_is_part(lease) && lock_covered_without(lease);
@@ -51,18 +51,18 @@ static void open_lease(struct lease *lease, enum lease_event event)
 	recall_opened(lease, event);
 	lease_start_timer(lease, lease->linger_ns / NS_PER_MS);
 	supersede(lease);
-	/* It could not be closed when the others were opened. Not one that is new: a caller needs a single one that
-	 * covers all he wants. */
+	/* The lease could not be closed when the leases that cover it were opened: look again. Not for a new lease: its
+	 * caller needs a single lease that covers all that it wants. */
 	if (event != LEASE_EV_STOPPED && event != LEASE_EV_SHRUNK)
 		return;
 	if (is_superseded(lease))
 		queue_raise(lease, LEASE_EV_SUPERSEDED);
 	else if (lease->splitting && lease->range.mode == WIRE_SHARED)
-		split_done(lease); /* its parts were to be exclusive, and wait for those who share it */
+		split_done(lease); /* its parts asked for exclusive, and wait for hosts that share it */
 }
 
-/* Its mode is shared from now on: before the shrink is sent. What is put back after the store lost its memory is never more
- * than what others had to reckon with. */
+/* The lease's mode is shared from now on, before the shrink is sent. So a lease that is put back after the store lost
+ * its memory is never stronger than the store last knew it. */
 static void become_shared(struct lease *lease)
 {
 	table_share(lease_keeper(lease)->table, lease->slot);
@@ -92,7 +92,7 @@ static void act(struct lease *lease, unsigned actions, enum lease_state from, en
 	if (actions & LEASE_DO_STOP_PROBE && lease_is_probed(lease))
 		lease_stop_probe(lease);
 	else if (actions & LEASE_DO_STOP_PROBE && lease->state == LEASE_STOPPING)
-		lease_start_timer(lease, 1); /* there was none: it was to be tried again */
+		lease_start_timer(lease, 1); /* no probe runs: its start was to be tried again */
 	if (actions & LEASE_DO_SHARE)
 		become_shared(lease);
 	if (actions & LEASE_DO_RETURN)
@@ -188,7 +188,7 @@ static unsigned reap(struct keeper *k)
 	return count;
 }
 
-/* Does what the event said still hold, now that its turn has come (queue.c)? */
+/* Does the event still apply, now that its turn has come (queue.c)? */
 static bool still_holds(struct lease *lease, enum lease_event event)
 {
 	if (event == LEASE_EV_GRANTED && lease->state == LEASE_ASKING)
@@ -199,7 +199,7 @@ static bool still_holds(struct lease *lease, enum lease_event event)
 	return false;
 }
 
-/* The leases that this one is a part of, or has parts of. */
+/* For the leases that this one is a part of, or that are parts of it. */
 static void tell_parts(struct lease *lease)
 {
 	if (lease->splitting && !lease_is_ours(lease->state))
@@ -208,12 +208,12 @@ static void tell_parts(struct lease *lease)
 		split_piece_ended(lease);
 }
 
-/* It goes on to wait, since another host does. */
+/* The probe goes on waiting, since another host waits. */
 static void is_in_use(struct lease *lease)
 {
 	if (lease->state != LEASE_WAITING)
 		return;
-	if (lease_is_probed(lease)) /* it did not look like that when the recall came */
+	if (lease_is_probed(lease)) /* it did not look free when the recall came */
 		split_on_recall(lease, &lease->recall_range, false);
 	else /* without a description: reopen.c */
 		lease_start_timer(lease, lease->probe_pause_ms);
@@ -255,7 +255,7 @@ static void lingered(struct lease *lease)
 		return;
 	}
 	lease->linger_ns = lease->linger_ns * 2 > max ? max : lease->linger_ns * 2;
-	/* Mostly it is: no thread for that, and no need to close it. */
+	/* Mostly the lease is in use: that needs no thread, and the lease need not be closed. */
 	if (lease_is_in_use(lease)) {
 		unseen_due(lease);
 		lease_start_timer(lease, lease->linger_ns / NS_PER_MS);
@@ -310,8 +310,8 @@ void act_start(struct keeper *k)
 	k->queue.work = &work;
 }
 
-/* The answers of requests and probes that are still to come find a lease without a slot. A parent goes by the slots alone,
- * and must stop the holders at the deadline if no keeper comes. */
+/* Late answers to requests and probes must find a lease without a slot: only the slots tell the parent which holders it
+ * must stop at the deadline if no keeper comes. */
 void act_leave_all(struct keeper *k)
 {
 	struct lease *lease, *next;

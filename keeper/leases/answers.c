@@ -25,7 +25,7 @@ static bool has_answered(const struct answers *answers, const char *host)
 	return false;
 }
 
-/* Where two begin at the same byte, any order will do that does not depend on who answers first. */
+/* If two begin at the same byte, any order will do that does not depend on which host answers first. */
 static bool is_before(const struct store_range *a, const struct store_range *b)
 {
 	if (a->from != b->from)

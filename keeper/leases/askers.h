@@ -1,12 +1,13 @@
-/* Hosts that ask whether a lease is in use, and do not wait: they are told so, and which lock is in their way. Loop only. */
+/* Hosts that ask whether a lease is in use, and do not wait: this tells them so, and which lock is in their way. Loop
+ * only. */
 #ifndef DFLOCK_KEEPER_ASKERS_H
 #define DFLOCK_KEEPER_ASKERS_H
 
 #include "keeper/leases/locks.h"
 
-/* It is to be told (askers_tell()). When there are too many, its own limit ends its question. */
+/* Notes an asker for askers_tell(). If there are too many, leaves it out: the asker's own limit ends its question. */
 void askers_add(struct lease *lease, const struct asker *asker);
-/* The lease is in use: tells those that asked what is in their way, and the callers of `dflock stop` (queue_tell_in_use()). */
+/* The lease is in use: tells the askers what is in their way, and sessions of `dflock stop` (queue_tell_in_use()). */
 void askers_tell(struct lease *lease);
 void askers_forget(struct lease *lease);
 

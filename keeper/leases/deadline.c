@@ -20,7 +20,7 @@ int64_t deadline_ttl_ns(const struct keeper *k)
 	return k->config->lease.ttl_ms * NS_PER_MS;
 }
 
-/* Past it nothing is sure, whatever the store says next: everything must be confirmed. */
+/* Past the deadline no lease is sure, whatever the store says next: each must be confirmed. */
 static void check_deadline(struct keeper *k)
 {
 	int64_t now = clock_now_ns();
@@ -81,7 +81,7 @@ static void on_deadline(uv_timer_t *timer)
 		log_error("leases cannot be renewed and run out in %lld ms: %s",
 			  (long long)((k->deadline.at_ns - now) / NS_PER_MS), why);
 	}
-	/* The loop's clock is not ours: it may have been early. */
+	/* The loop's clock is not the keeper's: the timer may be early. */
 	uv_timer_start(timer, on_deadline, (next - now) / NS_PER_MS + 1, 0);
 }
 
@@ -146,7 +146,7 @@ bool deadline_beats(struct keeper *k)
 		return recent;
 	uv_timer_start(&k->deadline.beat, on_beat_timer, third, third);
 	/* mutant: beat-after-pause */
-	return false; /* the last one may be long ago, and the next comes only in a third of ttl_ms */
+	return false; /* the last beat may be long ago, and the next is due only in a third of ttl_ms */
 }
 
 static bool owes_answer(const struct keeper *k)

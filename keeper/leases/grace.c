@@ -12,7 +12,7 @@
 #include "keeper/log.h"
 #include "keeper/leases/queue.h"
 
-#define RECONNECT_MS 2000 /* the store tries again as often */
+#define RECONNECT_MS 2000 /* as often as the store tries again */
 
 static void on_grace_timer(uv_timer_t *timer);
 

@@ -74,13 +74,14 @@ static void on_incarnation(void *arg, const char *old, const char *now)
 
 static void on_unknown_released(void *arg, const struct store_reply *reply)
 {
-	(void)arg, (void)reply; /* if it was lost, the next recall brings it again */
+	(void)arg, (void)reply; /* if this message was lost, the next recall brings it again */
 }
 
-/* Somebody waits for, or was granted, a token that is not ours any more: it must not stay in the store. */
+/* A token that this host does not know any more waits, or was granted, in the store: it must not stay there. */
 static void release_unknown(struct keeper *k, const struct store_message *m)
 {
-	/* It may be one that could not be read from the table (table_take_up()): its holders end first. Another recall comes. */
+	/* It may be a lease that could not be read from the table (table_take_up()): its holders must end first.
+	 * Another recall comes. */
 	if (k->lost.losing)
 		return;
 	log_debug("%s %.8s: unknown, given back", m->name, m->token);
@@ -92,7 +93,7 @@ static void on_granted(struct keeper *k, struct lease *lease, const struct store
 	if (!lease)
 		release_unknown(k, m);
 	else if (lease->state == LEASE_ASKING && (m->provisional || lease->lapsed))
-		/* Lapsed: it may be from before the silence, and others have it since. */
+		/* Lapsed: the grant may be from before the silence, and another host may have got the lease since. */
 		lease_acquire(lease, NULL, 0);
 	else if (lease->state == LEASE_ASKING)
 		lease_granted(lease, m->fence);
@@ -129,13 +130,13 @@ static void on_message(void *arg, const struct store_message *m)
 	struct keeper *k = arg;
 
 	if (k->leaving)
-		return; /* what is in the table is the next keeper's */
+		return; /* leases in the table belong to the next keeper */
 	deadline_notice(k);
 	take_message(k, m);
 	queue_settle(k);
 }
 
-/* --- what hosts long gone left behind --- */
+/* --- what hosts left that are gone for long --- */
 
 static void on_swept(void *arg, const struct store_reply *reply)
 {
@@ -175,8 +176,8 @@ static void on_sweep_timer(uv_timer_t *timer)
 
 /* --- start and end --- */
 
-/* What came through the store and means nothing: at most a line in a while, since anybody who may publish can send it.
- */
+/* Logs a message of the store that means nothing, at most a line in a while: any client that may publish can send such
+ * messages. */
 static void on_note(void *arg, const char *line)
 {
 	struct keeper *k = arg;

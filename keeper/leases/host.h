@@ -1,5 +1,5 @@
-/* This host and the store: what comes from the store by itself (messages, its ups and downs), and hosts that are silent for
- * long. Beats: deadline.h. Loop only. */
+/* This host and the store: handles what the store reports unasked (messages, up and down), and hosts that were silent
+ * for long. Beats: deadline.h. Loop only. */
 #ifndef DFLOCK_KEEPER_HOST_H
 #define DFLOCK_KEEPER_HOST_H
 

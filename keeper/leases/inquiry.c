@@ -1,7 +1,7 @@
 /*
- * See inquiry.h. The lease may end while a worker asks the kernel: it is looked up again by its token. What the worker
- * says is no more than a hint for who does not wait: a lock that it saw has been there during the question, and where
- * it saw none, the recall takes its ordinary way, with a probe. So nothing of this decides who has a lock.
+ * See inquiry.h. The lease may end while a worker asks the kernel: it is looked up again by its token. The worker's
+ * answer is only a hint for a caller that does not wait: a lock that the worker saw was there during the question, and
+ * if it saw none, the recall goes on as usual, with a probe. So this file never decides which host has a lock.
  */
 #include "keeper/leases/inquiry.h"
 
@@ -77,7 +77,8 @@ static void inquiry_finish(struct inquiry *inquiry)
 	struct lease *lease = k->leaving ? NULL : lease_find(k, inquiry->token);
 
 	DL_DELETE(k->inquiries.all, inquiry);
-	/* Given back meanwhile: then the store grants the asker what it wants. Leaving: there is no store any more. */
+	/* If the lease was given back meanwhile, the store grants the asker what it wants. If the keeper is leaving,
+	 * there is no store any more. */
 	if (lease && lease_is_ours(lease->state))
 		inquiry_answer(lease, inquiry);
 	free(inquiry);
@@ -109,7 +110,7 @@ bool inquiry_needed(const struct lease *lease)
 	return lease->range.space == WIRE_RECORD && !file->local && file_is_open(file);
 }
 
-/* One that asks again, since it has had no answer yet. */
+/* The same asker asks again, since it has had no answer so far. */
 static bool is_running(const struct keeper *k, const struct lease *lease, const struct asker *asker)
 {
 	const struct inquiry *inquiry;

@@ -1,6 +1,6 @@
 /*
- * The keeper: puts together what its modules own. The event loop's thread alone touches it. Each folder's README.md says what
- * is in it; the structs that are only named here are seen by the modules that own them, in the header or file of that name.
+ * The keeper: puts together what its modules own. Only the event loop's thread touches it. Each folder's README.md says
+ * what is in it. A struct that is only declared here is defined in the header or file of its name.
  */
 #ifndef DFLOCK_KEEPER_KEEPER_H
 #define DFLOCK_KEEPER_KEEPER_H
@@ -74,22 +74,22 @@ struct keeper {
 	char *names_dir; /* resolved: of the files of `dflock lock`; NULL: it could not be made */
 	char host[STORE_HOST_BYTES];
 	bool system;     /* serves several users */
-	bool foreground; /* does not end when nobody needs it */
+	bool foreground; /* does not end when no program needs it */
 	time_t started;
 	struct page *page;
 	struct store *store;
-	struct watch *watch; /* silent for a ttl: dead */
+	struct watch *watch; /* hosts that were silent for a ttl: dead */
 	struct probes *probes;
 	struct workers *workers;
-	struct fronts *fronts; /* NULL: only our own user asks */
+	struct fronts *fronts; /* NULL: the keeper serves only its own user */
 	struct mounts *mounts;
 	struct room room;
 	struct table *table; /* of leases; shared with the parent */
 
 	struct file *files;
 	struct lease *leases;
-	struct file *unused; /* files that may be so */
-	struct lease *ended; /* leases that are freed when nothing refers to them any more */
+	struct file *unused; /* files that may be unused */
+	struct lease *ended; /* ended leases, freed when nothing refers to them any more */
 
 	struct queue queue;
 	struct deadline deadline;
@@ -102,7 +102,7 @@ struct keeper {
 	struct reopens reopens;
 	struct inquiries inquiries;
 	struct old_pins old_pins;
-	bool leaving; /* keeper_end(): nothing happens to leases and callers any more */
+	bool leaving; /* set by keeper_end(): nothing happens to leases and callers any more */
 };
 
 #endif

@@ -1,5 +1,5 @@
-/* See leasepage.h. There is one writer, so it never gives up on a slot that another one left odd, as seqcopy_write()
- * would. */
+/* See leasepage.h. There is one writer, so a slot that an earlier writer left odd is written anyway; seqcopy_write()
+ * would give up. */
 #include "keeper/leases/leasepage.h"
 
 #include <string.h>
@@ -57,10 +57,10 @@ void leasepage_show(struct lease *lease)
 
 	if (lease->shown && lease->shown->entry.file.path_hash == entry.file.path_hash)
 		return;
-	/* The caller may have waited since before the configuration was read again. */
+	/* The caller may have begun to wait before the configuration was read again. */
 	if (config_lock_name(lease_keeper(lease)->config, file->path, name) < 0 || strcmp(name, file->name) != 0)
 		return;
-	/* Each caller is to be looked at. */
+	/* Each caller must be looked at again. */
 	if (config_rule(lease_keeper(lease)->config, file->path)->refuse_unstoppable)
 		return;
 	if (!lease->shown)

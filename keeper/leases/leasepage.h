@@ -2,8 +2,7 @@
  * The keeper's side of the leases in the shared page (wire/leases.h has the argument why they are safe). Loop only.
  *
  * A lease is shown when a caller is granted from it: then its path is known to lead to its lock name. It is closed
- * before anything else is done with it; what has been closed is seen as closed by whoever takes a kernel lock after
- * that.
+ * before anything else is done with it; a program that takes the kernel lock after that sees it closed.
  */
 #ifndef DFLOCK_KEEPER_LEASEPAGE_H
 #define DFLOCK_KEEPER_LEASEPAGE_H
@@ -24,14 +23,14 @@ void leasepage_show(struct lease *lease);
 /* Closes the lease's slot, if it is shown. */
 void leasepage_close(struct lease *lease);
 
-/* All of them, of one lock or of all: they are shown again when somebody is granted. */
+/* Closes all slots of one lock, or of all locks. A lease is shown again when a caller is granted. */
 void leasepage_close_lock(struct lock *lock);
 void leasepage_close_all(struct keeper *k);
 
 /*
- * Says until when leases are sure (deadline_sure_until()), but not for longer than LEASEPAGE_FRESH_MS from now: when keeper and parent are
- * gone, the next call has to ask, and so starts a keeper, which freezes the holders in time. To be called more often
- * than that, and when the deadline has moved, after the parent was told.
+ * Writes until when leases are sure (deadline_sure_until()), but at most LEASEPAGE_FRESH_MS from now: if keeper and
+ * parent are gone, the next call has to ask, and so starts a keeper, which freezes the holders in time. Call it more
+ * often than every LEASEPAGE_FRESH_MS, and when the deadline has moved, after the parent was told.
  */
 #define LEASEPAGE_FRESH_MS 1000
 void leasepage_refresh(struct keeper *k, int64_t sure_until_ns);

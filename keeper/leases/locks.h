@@ -26,7 +26,7 @@ struct lock;
 struct reopen;
 struct waiter;
 
-/* Whom to tell that it is in use: those who ask and do not wait. */
+/* A host that asks whether the lease is in use, and does not wait. */
 #define LEASE_MAX_ASKERS 16
 struct asker {
 	char host[STORE_HOST_BYTES];
@@ -36,7 +36,7 @@ struct asker {
 
 #define LEASE_OF_NOBODY ((uid_t)-1)
 
-/* How badly another host wants a lease: the larger counts. */
+/* How much another host wants a lease: the larger value counts. */
 enum recall_level { RECALL_NONE, RECALL_LINGER, RECALL_ASK, RECALL_WAIT };
 
 /* The question whether a lease stands: confirm.c. */
@@ -68,7 +68,7 @@ struct lease {
 	int64_t held_at;           /* unix seconds; 0: never granted */
 	uid_t uid;                 /* whose call asked for it, or LEASE_OF_NOBODY: room.h */
 	uint32_t slot;             /* in the table, while it is a lease */
-	struct leases_slot *shown; /* in the page; NULL: not, or closed */
+	struct leases_slot *shown; /* its slot in the page; NULL: not shown, or closed */
 
 	/* awaited.c, confirm.c */
 	unsigned requests; /* store requests under way, or waiting to be sent */
@@ -77,9 +77,9 @@ struct lease {
 	/* requests.c */
 	uint64_t offered; /* asking: the fence that the store has granted it with; 0 */
 	bool queued;      /* asking: the store has it in its queue; also with `insist` */
-	bool insist;      /* asking: the holders are to be asked, though others wait that they know of */
+	bool insist;      /* asking: the holders must be asked, though they know of other hosts that wait */
 	bool lapsed;      /* asking: the deadline has passed since: a message that it was granted may be older */
-	struct store_blocker *blockers; /* asking: who was in the way when last asked; NULL or blocker_count of them */
+	struct store_blocker *blockers; /* asking: the hosts in the way at the last answer; blocker_count */
 	size_t blocker_count;
 	struct answers *answers; /* asking: what holders said is in the way; NULL: none has said anything yet */
 
@@ -89,22 +89,22 @@ struct lease {
 
 	/* split.c */
 	bool splitting;      /* parts of it are asked for, to take its place: those whose `whole` it is */
-	struct lease *whole; /* is to take the place of a part of this one, which is splitting; else NULL */
+	struct lease *whole; /* of a part: the lease that is being split; else NULL */
 
 	/* recall.c, askers.c: what other hosts want */
 	enum recall_level recall;
 	bool recall_shared, recall_exclusive; /* a set: either, or both; not with RECALL_NONE or _LINGER */
-	struct store_range recall_range;      /* what is wanted: by the first */
+	struct store_range recall_range;      /* what is wanted, by the first asker */
 	struct asker askers[LEASE_MAX_ASKERS];
 	unsigned asker_count;
-	int64_t keep_until_ns; /* not recalled before: min_hold_ms */
-	int64_t linger_ns;     /* how long unused before it is given back; doubles while it is used */
+	int64_t keep_until_ns; /* no recall is obeyed before this: min_hold_ms */
+	int64_t linger_ns;     /* given back after so long without use; doubles while it is used */
 
 	/* probing.c */
 	struct probe *probe;           /* runs */
 	struct away_probe *away_probe; /* runs, in a front, instead of that one */
 	struct probe_want probed_for;  /* what the one that runs was asked */
-	int64_t probe_pause_ms;        /* the last one, after the kernel refused; 0: it did not */
+	int64_t probe_pause_ms;        /* errno of the last probe, if the kernel refused; else 0 */
 
 	enum unseen_state unseen;
 
@@ -112,8 +112,8 @@ struct lease {
 	UT_hash_handle hh;                       /* keeper->leases, by token */
 	struct lease *prev, *next;               /* lock->leases */
 	struct lease *ended_prev, *ended_next;   /* keeper->ended */
-	struct queue_event events[LEASE_EVENTS]; /* those that wait: queue.c */
-	struct lease *in_use_prev, *in_use_next; /* queue.in_use; prev NULL: it is not there */
+	struct queue_event events[LEASE_EVENTS]; /* the events that wait: queue.c */
+	struct lease *in_use_prev, *in_use_next; /* in queue.in_use; prev NULL: not in the list */
 	struct lease *obey_prev, *obey_next;     /* queue.obeying; ditto */
 	struct lease *unused_prev, *unused_next; /* room.unused */
 };
@@ -124,7 +124,7 @@ struct lock {
 	enum wire_space space;
 	struct lease *leases;
 	struct waiter *waiters; /* every caller: waiting or pinned */
-	int64_t given_back_ns;  /* when a lease went last to another host that waited */
+	int64_t given_back_ns;  /* when a lease last went to another host that waited */
 };
 
 struct file_key {
@@ -137,9 +137,9 @@ struct file {
 	struct identity id;           /* the kernel's number: what lock lines in /proc show */
 	char inode[STORE_FILE_BYTES]; /* "DEV:INO" */
 	bool local;                   /* no call on it waits for another machine (mounts.h) */
-	int fd;                /* the keeper's own description; pins the inode; -1: was not opened again yet, or away */
-	struct away *away;     /* a front has one in its place (fronts.h); NULL: none */
-	struct reopen *reopen; /* reopen.c: while there is neither */
+	int fd;                /* the keeper's own description; pins the inode; -1: not opened again so far, or away */
+	struct away *away;     /* a front has the description (fronts.h); NULL: none */
+	struct reopen *reopen; /* reopen.c: while there is neither fd nor away fd nor away */
 	char *path;            /* as last seen */
 	char *name;            /* lock name */
 	struct lock locks[WIRE_SPACES];
@@ -156,31 +156,32 @@ struct file *file_find(struct keeper *k, uint64_t dev, uint64_t ino);
  */
 int file_get(struct keeper *k, const struct stat *st, bool local, const char *path, const char *name, int fd,
 	     struct file **out);
-/* A front has a description of it (fronts.h), which is forgotten if it has one already. */
+/* A front has a description of the file (fronts.h). If the file has a description already, drops the new one. */
 void file_is_away(struct file *file, struct away *away);
-/* Is there a description that its leases can be probed with? */
+/* Does it have a description with which its leases can be probed? */
 static inline bool file_is_open(const struct file *file)
 {
 	return file->fd >= 0 || file->away;
 }
-/* Has it leases, or waiters? */
+/* Does it have leases, or waiters? */
 bool file_is_used(const struct file *file);
 /* Nothing may refer to it. */
 void file_free(struct file *file);
-/* It has got a description: leases that waited for one are probed. */
+/* The file has got a description: probes the leases that waited for one. */
 void file_opened(struct file *file);
-/* Closes a descriptor (-1: none) of a file on this device: in a worker, which may wait for it, unless it is local. */
+/* Closes a descriptor (-1: none) of a file on this device. Unless the file is local, a worker does it, since close()
+ * may wait. */
 void file_close(struct keeper *k, uint64_t dev, int fd, bool local);
-/* Perhaps nothing uses it any more: it is looked at when nothing waits in the queue. */
+/* Perhaps nothing uses the file any more: looks at it when the queue is empty. */
 void file_unused(struct file *file);
 
-/* What a search of /proc is to look for (holders.h). */
+/* The file as a search of /proc needs it (holders.h). */
 struct holders_file file_searched(const struct file *file);
-/* What an inspection, or the table of an earlier keeper, knows of the kernel's number; ino 0: nothing. */
+/* Takes the kernel's number from an inspection, or from the table of an earlier keeper; ino 0: not known. */
 void file_learnt(struct file *file, const struct identity *id);
 
-/* A new lease of the lock, asking, with a token of its own; in both tables. uid: whose call asks for it. NULL: no
- * memory or no randomness. */
+/* A new asking lease of the lock, with a token of its own; in both tables. uid: the user whose call asks for it. NULL:
+ * no memory or no randomness. */
 struct lease *lease_new(struct lock *lock, const struct store_range *range, uid_t uid);
 /* A lease that has a token already, from the table; the caller sets its state. uid: as above. */
 struct lease *lease_take_up(struct lock *lock, const struct store_range *range, const char *token, uid_t uid);
@@ -198,8 +199,8 @@ static inline bool lease_is_probed(const struct lease *lease)
 	return lease->probe || lease->away_probe;
 }
 
-/* Is this a part of a lease that still stands (split.h)? Then it stays open, whatever other hosts want: the whole is given
- * up only when all parts are open. */
+/* Is this a part of a lease that still stands (split.h)? Then it stays open, whatever other hosts want, since the whole
+ * is given up only when all parts are open. */
 static inline bool lease_is_part(const struct lease *lease)
 {
 	return lease->whole != NULL;
@@ -213,12 +214,12 @@ void lease_start_timer(struct lease *lease, int64_t ms);
  * answers as leases. */
 void lease_set_state(struct lease *lease, enum lease_state state);
 
-bool range_covers(const struct store_range *a, const struct store_range *b); /* whatever b allows, a does */
+bool range_covers(const struct store_range *a, const struct store_range *b); /* does a allow whatever b allows? */
 bool range_overlaps(const struct store_range *a, const struct store_range *b);
 
-/* The lease of ours that covers the range; an open one before a closed one. NULL: none. */
+/* This host's lease that covers the range; an open one is preferred to a closed one. NULL: none. */
 struct lease *lock_covering(const struct lock *lock, const struct store_range *range);
-/* Do other open leases of ours, together, cover what this one does? Leases that are being split do not count. */
+/* Do other open leases of this host together cover all of this one? Leases that are being split do not count. */
 bool lock_covered_without(const struct lease *lease);
 /* "NAME (PATH)", for people. */
 void lock_describe(const struct lock *lock, char *out, size_t size);

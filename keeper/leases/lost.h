@@ -1,5 +1,5 @@
-/* Leases that were lost while processes may hold the lock: who is told of them, and until when nobody else gets it.
- * Loop only. */
+/* Leases that were lost while processes may hold the lock: reports them, and keeps the locks from other callers until
+ * the holders are dead. Loop only. */
 #ifndef DFLOCK_KEEPER_LOST_H
 #define DFLOCK_KEEPER_LOST_H
 
@@ -31,7 +31,7 @@ struct lost_lease {
 struct lost {
 	struct lost_lease *all;
 	unsigned count;
-	bool losing; /* holders of lost leases are to be killed: no process is to be taken for one of them meanwhile */
+	bool losing; /* holders of lost leases must be killed: no other process may be taken for one meanwhile */
 	uv_timer_t timer;
 };
 
@@ -42,8 +42,8 @@ void lost_stop(struct keeper *k);
 void lost_report(struct lease *lease, const char *why);
 
 /*
- * There may be lost leases whose holders the parent has to kill: sends for it. Until it has, nobody else gets these
- * locks: it tells holders by the kernel lock that they have.
+ * There may be lost leases whose holders the parent has to kill: tells the parent. Until it has killed them, no other
+ * caller gets these locks, since the parent recognises holders by their kernel locks.
  */
 void lost_end_holders(struct keeper *k);
 bool lost_has_holders(const struct lock *lock);

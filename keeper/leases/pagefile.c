@@ -24,7 +24,8 @@ struct page *pagefile_open(int dir_fd, char *why, size_t why_size)
 			 "the page in the runtime directory is not a file of this keeper's user: remove it");
 		goto out;
 	}
-	/* Programs check the mode; a umask must not matter. Only ever made longer: programs have it mapped. */
+	/* Programs check the mode, so the umask must not change it. The file is only ever made longer: programs have it
+	 * mapped. */
 	if (fchmod(fd, 0644) != 0 || (st.st_size < (off_t)PAGE_BYTES && ftruncate(fd, PAGE_BYTES) != 0)) {
 		snprintf(why, why_size, "the page cannot be prepared: %s", strerror(errno));
 		goto out;
@@ -43,7 +44,8 @@ void pagefile_close(struct page *page)
 		munmap(page, PAGE_BYTES);
 }
 
-/* A keeper may have died between the two: so begin makes it odd and end even, whatever it was. */
+/* An earlier keeper may have died between begin and end: so begin makes the number odd and end makes it even, whatever
+ * it was. */
 static void pagefile_begin(struct page *page)
 {
 	__atomic_store_n(&page->seq, page->seq | 1, __ATOMIC_RELAXED);

@@ -11,9 +11,9 @@ void pagefile_close(struct page *page);
 
 /* Publishes the rules of a configuration. `seen` is the state of its file now. 0 or -ENOSPC. */
 int pagefile_publish(struct page *page, const struct config *config, const struct wire_config_id *seen);
-/* The file of the rules in force is in another state now. */
+/* Publishes that the file of the rules in force is in another state now. */
 void pagefile_seen(struct page *page, const struct config *config, const struct wire_config_id *seen);
-/* No rules are in force: a program has to start the next keeper to know them. */
+/* Publishes that no rules are in force: a program has to start the next keeper to know them. */
 void pagefile_forget(struct page *page);
 /* Publishes that the configuration `path` is invalid, and why: programs that have it in this state refuse. */
 void pagefile_invalid(struct page *page, const char *path, const struct wire_config_id *id, const char *why);

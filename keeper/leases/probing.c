@@ -17,11 +17,11 @@
 #include "keeper/leases/queue.h"
 #include "keeper/leases/waiters.h"
 
-#define PAUSE_MS     100 /* after the kernel refused to tell, or to let us wait; doubles */
+#define PAUSE_MS     100 /* pause after the kernel refused to tell, or to wait; doubles */
 #define PAUSE_MAX_MS 5000
 
-/* Is it enough if nobody has it exclusively? Then the lease becomes a shared one, whatever else is wanted of it later.
- */
+/* Is it enough that no process has the lock exclusively? Then the lease becomes shared, whatever else is wanted of it
+ * later. */
 static bool shared_will_do(const struct lease *lease)
 {
 	/* mutant: shared-will-do */
@@ -33,7 +33,7 @@ bool probe_waits_for_more(const struct lease *lease)
 	return lease_is_probed(lease) && !lease->probed_for.shared_will_do && shared_will_do(lease);
 }
 
-/* What the kernel refuses once it will most likely refuse again. */
+/* The kernel will most likely refuse again what it refused once. */
 static void ask_again_later(struct lease *lease, int error)
 {
 	lease->probe_pause_ms = lease->probe_pause_ms ? 2 * lease->probe_pause_ms : PAUSE_MS;
@@ -56,7 +56,7 @@ static void probe_said(struct lease *lease, enum probe_answer answer, int error,
 		return queue_raise(lease, LEASE_EV_STOPPED);
 	switch (answer) {
 	case PROBE_FREE:
-		/* Free, but a caller here needs it and no other host waits for it. */
+		/* The lock is free, but a local caller needs the lease and no other host waits for it. */
 		if (lease->state == LEASE_STOPPING && lease->recall < RECALL_WAIT)
 			return queue_raise(lease, LEASE_EV_STOPPED);
 		return queue_raise(lease, LEASE_EV_FREE);
@@ -74,7 +74,7 @@ static void probe_said(struct lease *lease, enum probe_answer answer, int error,
 			return queue_raise(lease, last ? LEASE_EV_STOPPED : LEASE_EV_NEEDED);
 		if (lease->recall != RECALL_WAIT)
 			return queue_raise(lease, LEASE_EV_KEPT);
-		/* A recall that came after a probe for a mere question was started: start one that waits. */
+		/* The recall came after a probe for a mere question was started: starts a probe that waits. */
 		return queue_raise(lease, last ? LEASE_EV_STOPPED : LEASE_EV_IN_USE);
 	}
 }
@@ -87,7 +87,7 @@ static void on_probe(void *arg, enum probe_answer answer, int error)
 
 	probe_said(lease, answer, error, last);
 	if (last)
-		waiters_serve(lease->lock); /* those that lock_stop_probes() has kept waiting */
+		waiters_serve(lease->lock); /* callers that waited for probes to stop (lock_stop_probes()) */
 	queue_settle(k);
 }
 
@@ -132,7 +132,7 @@ void lease_start_probe(struct lease *lease)
 		lease->away_probe = away_probe_start(lease->lock->file->away, &want, on_probe, lease);
 	else
 		lease->probe = probe_start(lease_keeper(lease)->probes, lease->lock->file->fd, &want, on_probe, lease);
-	if (!lease_is_probed(lease)) /* no thread to be had: again in a while */
+	if (!lease_is_probed(lease)) /* no thread could be started: tries again later */
 		lease_start_timer(lease, 100);
 }
 
@@ -160,7 +160,7 @@ int lock_in_the_way(const struct lease *lease, const struct store_range *wanted,
 	return found == -EAGAIN ? 0 : found < 0 ? -1 : found;
 }
 
-/* A probe has the lock on the same description for a moment: what is tried here would change that lock. */
+/* A probe may have the lock on the same description at this moment: an attempt here would change that lock. */
 static bool is_free_of_probes(const struct lock *lock)
 {
 	const struct lease *lease;
@@ -181,7 +181,7 @@ bool lease_is_in_use(const struct lease *lease)
 		return lock_in_the_way(lease, &all, &in_use) > 0;
 	if (!file->local || file->fd < 0 || !is_free_of_probes(lease->lock))
 		return false;
-	/* Who is refused because of this asks the keeper, and comes to know better. */
+	/* A program that the kernel refuses because of this attempt asks the keeper, and gets the right answer. */
 	if (flock(file->fd, LOCK_EX | LOCK_NB) != 0)
 		return errno == EWOULDBLOCK;
 	flock(file->fd, LOCK_UN);

@@ -1,36 +1,36 @@
 /*
  * See queue.h.
  *
- * The order: first all events, in the order in which they were raised; then one piece of news; then all events again
- * that this has raised; and so on. When there is no news any more, leases that another host wants are closed, one at a
- * time. When nothing waits at all, what has ended is freed.
+ * The order: first all events, in the order in which they were raised; then one piece of news; then all events that
+ * this raised; and so on. When there is no news any more, leases that another host wants are closed, one at a time.
+ * When nothing waits at all, leases and files that have ended are freed.
  *
- * Why no input finds a state that a waiting event would change: queue_settle() is the last act of every input and
- * returns when nothing waits. (An input inside of another one, as when a front's connection breaks while a probe is
- * started, raises its events, and the outer one settles them.)
+ * Why no input finds a state that a waiting event would change: every input ends with queue_settle(), which returns
+ * when nothing waits. (An input inside another one, as when a front's connection breaks while a probe is started,
+ * raises its events, and the outer input settles them.)
  *
  * Why no caller is answered from such a state: callers are answered by news, which is told only while no event waits,
  * or by a function that takes an input, before it raises anything. Expired, gone and forgotten are raised for all
- * leases at once, so they have been applied to all when the next caller is told.
+ * leases at once, so they have reached all leases when the next caller is told.
  *
  * Why a waiting event does no harm to events that are applied before it: what an event says stays true while it waits,
  * or the step asks again.
  *   - drained: pins are given by news alone, and no news is told meanwhile;
  *   - unwanted: callers join a lease in news alone;
- *   - superseded: two leases may each be covered by the other one: act.c looks again, when the other may have gone;
- *   - granted: act.c looks at the deadline again, and only then takes the lease into the table;
- *   - what kernel and store said: that it was true once is all that they ever say.
- * Questions whether a lease stands, or to put it back, are sent when no event waits (send()): an event may say that it is
- * too late for that.
+ *   - superseded: each of two leases may be covered by the other: act.c checks again, since the other may have gone;
+ *   - granted: act.c checks the deadline again before it takes the lease into the table;
+ *   - what kernel and store said: this says only that it was true once.
+ * Questions whether a lease stands, and requests to put it back, are sent when no event waits (send()): an event may
+ * say that it is too late for them.
  *
- * Why it ends: an event is raised by an input, by a step, or by news. A step raises events for its own lease only on
- * the way held, draining, probing or releasing, which leads nowhere back without an answer of the kernel or the store,
- * and for other leases only superseded, unwanted and recalled, each of which leads there, too, or is without effect. A
- * caller has news told once each time that a lease of its lock opens, ends or stops being probed, and that needs such an
- * answer again.
+ * Why it ends: an event is raised by an input, by a step, or by news. For its own lease a step raises events only on
+ * the way from held over draining and probing to releasing, and no lease returns on this way without an answer of the
+ * kernel or the store. For other leases a step raises only superseded, unwanted and recalled, each of which starts on
+ * the same way, or has no effect. A caller is told news once each time that a lease of its lock opens, ends or stops
+ * being probed, which also needs such an answer.
  *
- * Why nothing is freed that is in use: leases and files are freed when nothing waits, by the outermost queue_settle(),
- * after which the function that took the input does nothing.
+ * Why nothing is freed that is in use: the outermost queue_settle() frees leases and files when nothing waits, and the
+ * function that took the input does nothing after it.
  */
 #include "keeper/leases/queue.h"
 
@@ -98,7 +98,7 @@ void queue_obey(struct lease *lease)
 		DL_APPEND2(queue_of(lease)->obeying, lease, obey_prev, obey_next);
 }
 
-/* --- taking off --- */
+/* --- taking from the queue --- */
 
 static void run_event(struct queue *q)
 {

@@ -1,12 +1,12 @@
 /*
- * What has happened and was not dealt with yet: events of leases, and news for callers. Loop only.
+ * What has happened and still waits to be handled: events of leases, and news for callers. Loop only.
  *
  * An input is one answer of the store, one message, one question, one answer of a probe or a worker, or one timer. The
- * function that takes it reads what it needs, raises events, and calls queue_settle() as its last act. So whatever an
- * input leads to has happened before the next input is looked at. No function reads the state of a lease after it has
- * raised an event for it: queue.c says what holds in between.
+ * function that takes it reads what it needs, raises events, and calls queue_settle() as its last act. So all
+ * consequences of an input have happened before the next input is taken. No function reads the state of a lease after
+ * it has raised an event for it: queue.c says what holds in between.
  *
- * Nothing here allocates memory but the reason of a refusal, so nothing is lost when there is none.
+ * Only the reason of a refusal needs memory, so no event is lost when there is none.
  */
 #ifndef DFLOCK_KEEPER_QUEUE_H
 #define DFLOCK_KEEPER_QUEUE_H
@@ -29,27 +29,27 @@ struct queue_event {
 
 /* News for callers that concern no single lease. */
 enum queue_store {
-	QUEUE_STORE_TRIED = 1 << 0, /* for the first time a connection stood or failed */
+	QUEUE_STORE_TRIED = 1 << 0, /* a connection stood, or failed, for the first time */
 	QUEUE_STORE_DOWN = 1 << 1,
 };
 
-/* What act.c does for the queue. */
+/* What the queue calls in act.c. */
 struct queue_work {
 	/* The lease's timer ran out: an input. */
 	void (*timer)(struct lease *lease);
-	/* Another host asks for a lease, and the kernel shows no lock in its way (inquiry.h): an input. */
+	/* Another host asks for a lease, and the kernel shows no lock that is in the way (inquiry.h): an input. */
 	void (*asked)(struct lease *lease, const struct asker *asker);
 	/* Runs the lease's step. */
 	void (*step)(struct lease *lease, enum lease_event event);
-	/* No event waits: sends what must not be sent before. Raises nothing. */
+	/* No event waits: sends requests that must not be sent earlier. Raises nothing. */
 	void (*send)(struct keeper *k);
-	/* All callers have been told: a lease that another host wants may be closed. */
+	/* All callers have been told their news: may close a lease that another host wants. */
 	void (*obey)(struct lease *lease);
-	/* Nothing waits: frees what has ended. How many leases that were. */
+	/* Nothing waits: frees what has ended. Returns how many leases that were. */
 	unsigned (*reap)(struct keeper *k);
 };
 
-/* What callers/ does with news. Each is called when no event waits, and may raise events. */
+/* What the queue calls in callers/. Each is called when no event waits, and may raise events. */
 struct queue_news {
 	void (*told)(struct waiter *waiter, unsigned news, const char *why); /* waiters.h */
 	void (*in_use)(const struct lease *lease);                           /* by a program of this host */
@@ -70,33 +70,33 @@ struct queue {
 	const struct queue_work *work;
 	const struct queue_news *news;
 	struct queue_event *events;
-	struct waiter *told;   /* those with news */
+	struct waiter *told;   /* waiters with news */
 	struct lease *in_use;  /* found in use */
-	struct lease *obeying; /* to be looked at by obey() */
+	struct lease *obeying; /* leases that obey() must look at */
 	unsigned store;        /* of enum queue_store */
 	enum queue_state state;
 };
 
-/* Something happened to the lease: its step is run by queue_settle(), after those of the events that were raised before.
- * An event that waits already is not raised again. */
+/* Something happened to the lease: queue_settle() runs its step, after those of events that were raised earlier. An
+ * event that waits already is not raised again. */
 void queue_raise(struct lease *lease, enum lease_event event);
 /* The same for every lease of the keeper. */
 void queue_raise_all(struct keeper *k, enum lease_event event);
 
-/* News for one caller: these bits (waiters.h), besides those that it was not told yet. */
+/* News for one caller: adds these bits (waiters.h) to those that it was not told so far. */
 void queue_tell(struct waiter *waiter, unsigned news);
-/* It does not wait any more. */
+/* The waiter does not wait any more. */
 void queue_untell(struct waiter *waiter);
 /* A program of this host uses the lease. */
 void queue_tell_in_use(struct lease *lease);
 void queue_tell_store(struct keeper *k, enum queue_store what);
 
-/* obey() when the callers that have news have been told: they come first. */
+/* obey() will look at the lease, after all callers with news have been told. */
 void queue_obey(struct lease *lease);
 
-/* The last act of every input. Inside of itself it does nothing. */
+/* The last act of every input. A call from inside queue_settle() does nothing. */
 void queue_settle(struct keeper *k);
-/* The keeper ends: nothing is done any more. */
+/* The keeper ends: queue_settle() does nothing any more. */
 void queue_stop(struct keeper *k);
 
 #endif

@@ -26,11 +26,11 @@
 #include "keeper/log.h"
 #include "keeper/kernel/workers.h"
 
-#define UNUSED_MS    100 /* in which a lease is looked at again that nobody seems to use */
-#define PAUSE_MS     100 /* before a lease that another host waits for is looked at again; doubles */
+#define UNUSED_MS    100 /* pause before a second look at a lease that seems unused */
+#define PAUSE_MS     100 /* pause before a second look at a lease that another host waits for; doubles */
 #define PAUSE_MAX_MS 5000
-#define PAUSE_TIMES  10                 /* as long as looking took, at least */
-#define SLOW_NS      (1000 * NS_PER_MS) /* after which a file system counts as one that does not answer */
+#define PAUSE_TIMES  10                 /* at least as long as the look took */
+#define SLOW_NS      (1000 * NS_PER_MS) /* after this time without an answer a file system counts as hanging */
 
 /* "Devices" for workers_start(): a path to a local file may lead through a mount that hangs; and the search. */
 #define DEVICE_PATHS  (~UINT64_C(0))
@@ -41,7 +41,7 @@ enum step { STEP_NONE, STEP_PATH, STEP_WAIT, STEP_SEARCH, STEP_OPEN };
 struct reopen {
 	struct work work; /* the first member */
 	struct keeper *keeper;
-	struct file *file; /* NULL: freed meanwhile; the job is the last that knows of this */
+	struct file *file; /* NULL: freed meanwhile; only the job refers to this now */
 	enum step step;
 	int64_t started_ns;  /* the first step */
 	struct refind found; /* the worker's, during a step */
@@ -121,12 +121,12 @@ static void say_trouble(struct reopen *r)
 		  r->file->path, reopen_trouble(r->file));
 }
 
-/* The lease is being asked about, and there is nothing to ask with. */
+/* The lease is being probed, and there is no description to probe it with. */
 static void reopen_answer(struct reopen *r, struct lease *lease)
 {
 	int64_t took_ms = (clock_now_ns() - r->started_ns) / NS_PER_MS;
 
-	if (r->started_ns <= lease->since_ns) { /* what was found is from before it was closed: again */
+	if (r->started_ns <= lease->since_ns) { /* the list is from before the lease was closed: looks again */
 		lease_start_timer(lease, 1);
 	} else if (is_free(r, lease->lock->space)) {
 		queue_raise(lease, LEASE_EV_FREE);
@@ -148,7 +148,7 @@ static void tell_lease(struct reopen *r, struct lease *lease)
 	if (lease->state == LEASE_PROBING) {
 		reopen_answer(r, lease);
 	} else if (is_free(r, lease->lock->space)) {
-		/* It was not closed when that was found out, but will not be used for long. */
+		/* The lease was not closed at the time of the search, but it will not be used for long. */
 		lease->linger_ns = UNUSED_MS * NS_PER_MS;
 		if (lease->state == LEASE_HELD && lease->recall != RECALL_WAIT)
 			lease_start_timer(lease, UNUSED_MS);
@@ -254,7 +254,7 @@ static void start_search(struct keeper *k)
 		search->files = calloc(search->count, sizeof(struct refind *));
 	}
 	if (!search || !search->files)
-		abort(); /* leases that could never be given back: a fresh keeper does better */
+		abort(); /* these leases could never be given back: a fresh keeper does better */
 	search->count = 0;
 	DL_FOREACH (k->reopens.searched, r) {
 		r->step = STEP_SEARCH;
@@ -267,7 +267,7 @@ static void start_search(struct keeper *k)
 		abort();
 }
 
-/* No memory: as if there were no job; the next one who needs it tries again. */
+/* No memory: as if there were no job; the next caller that needs it tries again. */
 static struct reopen *get_reopen(struct file *file)
 {
 	struct reopen *r = file->reopen ? file->reopen : calloc(1, sizeof(*r));

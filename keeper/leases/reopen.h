@@ -1,11 +1,11 @@
 /*
- * Files whose leases were taken up from the table, and which the keeper has no description of: opening them again,
- * and finding out without one that nobody uses them.
+ * Files whose leases were taken up from the table, and of which the keeper has no description: opens them again, and
+ * finds out without a description that no process uses them.
  *
- * A lease without a description is one like others: it is confirmed, renewed and held. It cannot be probed: it goes back
- * only when the kernel's list of locks has none on the file (listed.h), which is read when the lease is closed and its
- * pins have ended. Where that cannot be known either, the lease stays, and status and log say what it waits for. A caller
- * that locks the file brings a description.
+ * A lease without a description is confirmed, renewed and held like others. But it cannot be probed: it goes back only
+ * when the kernel's list of locks (listed.h), read after the lease was closed and its pins had ended, has no lock on
+ * the file. If the list cannot tell, the lease stays, and status and log say what it waits for. A caller that locks the
+ * file brings a description.
  *
  * What may block (resolving a path, opening a file that is not on a local file system) is a worker's job, with the bound of
  * workers.h for the file's device. Loop only.
@@ -26,7 +26,8 @@ struct reopens {
 	bool searching;
 };
 
-/* Tries in the background, unless that is under way: by its path, then through any process that has it open. */
+/* Tries to open the file in the background, unless that is under way: by its path, then through any process that has it
+ * open. */
 void reopen_file(struct file *file);
 
 /* The lease is closed, its pins have ended, and its file has no description to probe it with: LEASE_EV_FREE, _IN_USE,

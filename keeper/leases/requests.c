@@ -18,7 +18,7 @@
 #include "keeper/leases/waiters.h"
 #include "keeper/log.h"
 
-#define LIMIT_RETRY_MS 25 /* while ranges go back that nobody uses */
+#define LIMIT_RETRY_MS 25 /* while unused ranges go back */
 
 static void keep_blockers(struct lease *lease, const struct store_reply *reply)
 {
@@ -64,15 +64,15 @@ bool lease_take(struct lease *lease)
 	struct keeper *k = lease_keeper(lease);
 	const struct holders_file file = file_searched(lease->lock->file);
 
-	/* The deadline may have passed since it was looked at last. */
+	/* The deadline may have passed since the last look. */
 	deadline_sure_until(k);
 	/* mutant: granted-late */
-	if (k->deadline.expired) { /* granted to a host that was silent: somebody may have taken it since */
+	if (k->deadline.expired) { /* granted while this host was silent: another host may have got it since */
 		lease_acquire(lease, NULL, 0);
 		return false;
 	}
 	lease->fence = lease->offered;
-	/* Wanted again as soon as it was given to another: both use it all the time. */
+	/* This host wants the lease again as soon as another host has got it: both use it all the time. */
 	if (lease->since_ns - lease->lock->given_back_ns < k->config->lease.min_hold_ms * NS_PER_MS)
 		lease->keep_until_ns = clock_now_ns() + k->config->lease.min_hold_ms * NS_PER_MS;
 	table_grant(k->table, lease->slot, lease->fence, &lease->range, &file); /* mutant: fence-recorded */
@@ -110,7 +110,7 @@ static bool all_silent(const struct lease *lease, const struct store_reply *repl
 	return true;
 }
 
-/* What an answer showed of other hosts. */
+/* Notes what an answer showed of other hosts. */
 static void see_hosts(struct keeper *k, const struct store_reply *reply)
 {
 	int64_t now = clock_now_ns();
@@ -128,7 +128,7 @@ static void refuse_part(struct lease *part)
 	queue_raise(part, LEASE_EV_UNWANTED);
 }
 
-/* Ranges that nobody uses any more go back soon: ours at once, those of other hosts when they have lingered. */
+/* Unused ranges go back soon: this host's at once, those of other hosts after they have lingered. */
 static void on_limit(struct lease *lease)
 {
 	const struct config_lease *config = &lease_keeper(lease)->config->lease;
@@ -146,18 +146,18 @@ static void on_limit(struct lease *lease)
 			      "fewer or larger ranges");
 }
 
-/* Others hold it, and it was only asked for. */
+/* Other hosts hold the lock, and the request only asked. */
 static void on_busy(struct lease *lease, const struct store_reply *reply)
 {
-	/* Hosts that have been silent for long may be dead: then the question must be put to them first, although others
+	/* Hosts that were silent for long may be dead: so the question must be put to them first, although others
 	 * wait. */
 	bool insist = !lease->insist && all_silent(lease, reply);
 
 	lease->insist = lease->insist || insist;
-	if (insist || waiters_block(lease)) /* one that waits came while the question was under way */
+	if (insist || waiters_block(lease)) /* a caller that waits came while the question was under way */
 		lease_acquire(lease, NULL, 0);
 	else
-		waiters_in_use(lease); /* those are its last: it will be unwanted */
+		waiters_in_use(lease); /* these callers are its last: it will be unwanted */
 }
 
 static void take_acquire(struct lease *lease, const struct store_reply *reply, int64_t sent_ns)
@@ -223,8 +223,8 @@ static void on_acquire(void *arg, const struct store_reply *reply)
 }
 
 /*
- * Whom to name dead: those in `silent`, those that are known to be in the way, and then any others, who may turn out to
- * be. There is room for some only, and more may be dead.
+ * The hosts to name dead: those in `silent`, then dead hosts that are known to be in the way, then other dead hosts,
+ * which may turn out to be in the way. There may be more dead hosts than there is room.
  */
 static size_t find_dead(const struct lease *lease, const struct store_blocker *silent, size_t silent_count, int64_t now,
 			struct store_blocker dead[STORE_MAX_BLOCKERS])
@@ -249,7 +249,7 @@ void lease_acquire(struct lease *lease, const struct store_blocker *silent, size
 	struct store_blocker dead[STORE_MAX_BLOCKERS];
 	int64_t now = clock_now_ns();
 	bool blocking = waiters_block(lease);
-	/* A kernel lets a request pass that conflicts with waiters only: shared flocks, and any record lock. */
+	/* In a kernel, a request that conflicts only with waiters passes: shared flocks, and any record lock. */
 	bool passes = lease->range.mode == WIRE_SHARED || lease->range.space == WIRE_RECORD;
 	bool unfair = now - lease->since_ns >= k->config->lease.fair_ms * NS_PER_MS;
 	struct store_acquire a = {
@@ -277,7 +277,8 @@ static void on_release(void *arg, const struct store_reply *reply)
 	struct lease *lease = awaited_end(arg, &sent_ns);
 	struct keeper *k = lease_keeper(lease);
 
-	/* What nobody was ever told of (no fence) is cleared by the recall of an unknown token. */
+	/* A lease without a fence, of which no caller was told, needs no release: the recall of an unknown token clears
+	 * it. */
 	if (reply->status == STORE_OK || reply->status == STORE_GONE || (reply->status == STORE_ERROR && !lease->fence))
 		queue_raise(lease, LEASE_EV_RELEASED);
 	else if (reply->status == STORE_ERROR)

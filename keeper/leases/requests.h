@@ -13,13 +13,13 @@ struct store_blocker;
 struct store_range;
 
 /*
- * A new lease of the lock for a call of this user, asking and in the table, but not asked for yet. 0; -ENOMEM; -errno
- * of the table (table_ask()).
+ * Makes a new asking lease of the lock for a call of this user, and puts it into the table; sends nothing. 0; -ENOMEM;
+ * -errno of table_ask().
  */
 int lease_begin(struct lock *lock, const struct store_range *range, uid_t uid, struct lease **out);
 
 /*
- * Asks the store for an asking lease (again), naming the hosts dead that have been watched for a ttl, and those in
+ * Asks the store for an asking lease (again). Names dead the hosts that were watched in silence for a ttl, and those in
  * `silent` (dead_ms).
  */
 void lease_acquire(struct lease *lease, const struct store_blocker *silent, size_t silent_count);
@@ -28,8 +28,8 @@ void lease_send_shrink(struct lease *lease);
 
 /* The store has granted an asking lease: LEASE_EV_GRANTED follows. */
 void lease_granted(struct lease *lease, uint64_t fence);
-/* The lease's step for that: is it still sure? Then the table has its fence number, before any caller is
- * told. False: it is asked for again. */
+/* The lease's step for that: is the lease still sure? Then writes its fence number to the table, before any caller is
+ * told. False: asks for the lease again. */
 bool lease_take(struct lease *lease);
 
 #endif

@@ -1,12 +1,12 @@
 /*
  * See room.h.
  *
- * How long a lease was unused is known by when a caller was last granted one: locks from the page are not seen. So a
- * lease is never given up because of its place in the list: it is given back like one that lingered, which asks the
- * kernel first, and one that turns out to be in use goes to the end of the list.
+ * The list knows only when a caller was last granted a lease: it does not see locks that were taken through the page.
+ * So the place in the list never decides alone: a lease is given back like one that lingered, which asks the kernel
+ * first, and a lease that turns out to be in use goes to the end of the list.
  *
- * Bounded: LOOKS leases are looked at per PAUSE_MS, which costs two system calls each; and once all have been looked at
- * without any that could go, the next look is FRUITLESS_MS later.
+ * Bounded: LOOKS leases are looked at per PAUSE_MS, which costs two system calls each; and when a look at all leases
+ * has found none that could go, the next look is FRUITLESS_MS later.
  */
 #include "keeper/leases/room.h"
 
@@ -35,7 +35,7 @@ struct room_user {
 	UT_hash_handle hh;
 };
 
-/* From here on unused leases are given back before anybody has to wait for it. */
+/* From this number of leases on, unused ones are given back before a caller has to wait for room. */
 static bool is_crowded(const struct room *room)
 {
 	return room->count > room->limit - room->limit / 8;
@@ -46,7 +46,7 @@ static bool has_room(const struct room *room)
 	return room->count < room->limit;
 }
 
-/* Root has more programs than others have, and must leave them something all the same. */
+/* Root has more programs than other users, but must leave them some room, too. */
 static unsigned room_share(const struct keeper *k, uid_t uid)
 {
 	if (!k->system || uid == LEASE_OF_NOBODY)
@@ -71,9 +71,9 @@ int room_check(const struct keeper *k, uid_t uid)
 	return user && user->count >= room_share(k, uid) ? -EDQUOT : 0;
 }
 
-/* --- giving back what nobody uses --- */
+/* --- giving back unused leases --- */
 
-/* Those of one user, if it is that user's share that is used up. */
+/* Only leases of one user, if that user's share is used up. */
 static bool may_help(const struct keeper *k, const struct lease *lease)
 {
 	const struct waiter *w;
@@ -86,7 +86,7 @@ static bool may_help(const struct keeper *k, const struct lease *lease)
 	return false;
 }
 
-/* True: it goes back, if the kernel agrees. */
+/* True: the lease goes back, if the kernel says that it is unused. */
 static bool give_back(struct lease *lease)
 {
 	if (lease->state != LEASE_HELD || lease->recall > RECALL_LINGER || lease_is_part(lease) || lease->splitting ||
@@ -240,7 +240,8 @@ static unsigned limited(unsigned n, unsigned least, unsigned most)
 	return n < least ? least : n > most ? most : n;
 }
 
-/* A file has one descriptor here, and mostly one lease; questions have up to two while they last. */
+/* A file has one descriptor in the keeper, and mostly one lease; a question has up to two descriptors while it
+ * lasts. */
 void room_start(struct keeper *k, unsigned descriptors)
 {
 	unsigned reserved = OWN_DESCRIPTORS + limited(descriptors / 8, LEAST_FOR_QUESTIONS, MOST_FOR_QUESTIONS);

@@ -71,7 +71,7 @@ void split_piece_ended(struct lease *piece)
 	recall_as_a_whole(whole);
 }
 
-/* Nobody here uses anything of it, as far as can be said at once: then all of it may go. */
+/* As far as can be known at once, no local process uses any part of it: then all of it may go. */
 static bool is_idle(const struct lease *lease)
 {
 	struct store_range all = lease->range, in_use;
@@ -88,15 +88,16 @@ bool split_on_recall(struct lease *lease, const struct store_range *wanted, bool
 	/* mutant: split */
 	if (lease->range.space != WIRE_RECORD || from >= to || (from == lease->range.from && to == lease->range.to))
 		return false;
-	/* Parts are leases like this one, and it may be shared in a moment, or gone: when it is open again, if it is.
-	 */
+	/* Not now: the parts need the same mode as the lease, which may soon be shared, or gone. Tried again if the
+	 * lease opens again. */
 	if (lease->state == LEASE_SHRINKING || lease_is_unsure(lease->state))
 		return false;
 	if (ask && lock_in_the_way(lease, wanted, &in_use) > 0) {
 		askers_tell(lease);
 		return true;
 	}
-	/* A caller is to have his pin under it, and may want more than one of the parts. Then it is tried again. */
+	/* A pin under the lease is pending, and its caller may want more than one of the parts. The split is tried
+	 * again later. */
 	if (waiters_need_pin(lease->lock, &lease->range))
 		return false;
 	if (is_idle(lease))

@@ -1,6 +1,6 @@
 /*
- * See takeup.h. That a file cannot be opened says nothing about which processes use it: a lease that the table has is kept,
- * with or without a description (promise 2: it goes back when it is known that no process relies on it).
+ * See takeup.h. That a file cannot be opened says nothing about which processes use it: so every lease of the table is
+ * kept, with or without a description (promise 2: it goes back when it is known that no process relies on it).
  */
 #include "keeper/leases/takeup.h"
 
@@ -20,7 +20,7 @@ static struct file *take_up_file(struct keeper *k, const struct table_entry *ent
 	struct file *file = file_find(k, entry->dev, entry->ino);
 	int fd = -1;
 
-	/* What nobody relies on is given back without a look at the file. */
+	/* A lease on which no process relies is given back without a look at the file. */
 	if (entry->unsure && local && (!file || file->fd < 0))
 		fd = refind_at_once(entry->dev, entry->ino, entry->path);
 	return file_get(k, &st, local, entry->path, entry->name, fd, &file) == 0 ? file : NULL;

@@ -18,7 +18,7 @@
 
 #define SOON_MS  100
 #define LEAST_MS 1000 /* between two looks */
-#define SHARE    20   /* a look that took so long is followed by a pause of so many times that */
+#define SHARE    20   /* after each look, a pause of so many times what the look took */
 #define MOST     4096 /* leases in one look */
 
 /* --- the search --- */
@@ -26,12 +26,12 @@
 struct unseen_search {
 	struct claims *claims;
 	pid_t keeper;
-	bool *shown; /* of each claim: nobody else can have a lock on it */
+	bool *shown; /* of each claim: no other process can have a lock on it */
 	size_t shown_count;
 	struct hidden hidden;
 	struct holders_file *files; /* of locks whose holder is not known */
 	size_t *locks;              /* ditto: which */
-	bool *mapped;               /* ditto: somebody who may be looked into has the file mapped */
+	bool *mapped;               /* ditto: a process that may be looked into has the file mapped */
 	size_t count;
 };
 
@@ -84,7 +84,7 @@ static int on_mapper(void *arg, size_t file, pid_t pid)
 	return 0;
 }
 
-/* One lock, of each claim that it is under. */
+/* Tells of one lock, for each claim that it is under. */
 static int unseen_tell(struct unseen_search *l, const struct procfs_lock *lock, pid_t pid, bool beyond, unseen_cb *cb,
 		       void *arg)
 {

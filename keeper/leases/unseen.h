@@ -4,12 +4,12 @@
  * user's process that has inherited the descriptor (sudo, su).
  *
  * What is known of them: /proc/locks has the lock, and who took it, unless it is an OFD lock. If that process still
- * runs and may not be looked into, it is taken for the holder. It may have passed the lock on and ended, and its number
- * may be another process's by now: the kernel does not say when a lock was taken, so a process of that number that may
- * not be looked into either is stopped, and killed, in its place.
+ * runs and may not be looked into, it counts as the holder. This may be wrong: the holder may have passed the lock on
+ * and ended, and another process that may not be looked into may have its number by now. The kernel does not say when a
+ * lock was taken, so that other process is stopped, and killed, in the holder's place.
  *
- * What remains: one that has inherited a flock from a process that has ended, or took an OFD lock, is not found; and
- * another user's process gets no signal from us. The log and status say so while the lease is held.
+ * What remains: a process that inherited a flock from a process that has ended, or took an OFD lock, is not found; and
+ * the keeper cannot signal another user's process. The log and status say so while the lease is held.
  *
  * unseen_find() is blocking, like holders.h and hidden.h; for a worker. unseen_due(), unseen_start(), unseen_stop():
  * loop.
@@ -26,11 +26,11 @@
 #include "keeper/kernel/claims.h"
 #include "procfs/procfs_locks.h"
 
-/* pid: who took it; 0: not known, or not it. beyond: it could not be stopped. */
+/* pid: the process that took the lock; 0: not known, or not the holder. beyond: the holder cannot be stopped. */
 typedef int unseen_cb(void *arg, const struct claim *claim, const struct procfs_lock *lock, pid_t pid, bool beyond);
 
-/* Calls back for each claim of which a lock is held that no process shows. keeper: is left out. 0, what cb returned, or
- * -errno. */
+/* Calls back for each claim under which a lock is held that no process shows. Leaves out `keeper`. 0, what cb returned,
+ * or -errno. */
 int unseen_find(struct claims *claims, pid_t keeper, unseen_cb *cb, void *arg);
 
 struct keeper;
@@ -39,14 +39,13 @@ struct lease;
 /* Part of struct keeper. */
 struct unseen {
 	uv_timer_t timer; /* the next look */
-	bool looking;     /* a worker does */
+	bool looking;     /* a worker looks now */
 	size_t due_count;
 	int64_t not_before_ns; /* the next look */
 };
 
-/* A lease was found in use: it is to be looked at soon who holds its lock. If that is somebody who cannot be stopped,
- * the log says so, once for each lease. One worker looks at all that are due, for a twentieth of the time at the most.
- */
+/* A lease was found in use: looks soon which process holds its lock. If that process cannot be stopped, the log says
+ * so, once for each lease. One worker looks at all leases that are due, for at most a twentieth of the time. */
 void unseen_due(struct lease *lease);
 void unseen_start(struct keeper *k);
 void unseen_stop(struct keeper *k);

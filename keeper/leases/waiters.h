@@ -1,8 +1,8 @@
 /*
- * What leases must know of callers: who waits for which lease, and which pins are out. A waiter is part of a caller's
- * session, which callers/ has; what a waiter is told goes there as news (queue.h). Loop only.
+ * What leases must know of callers: which caller waits for which lease, and which pins have been given. A waiter is
+ * part of a caller's session, which belongs to callers/; news for a waiter goes there (queue.h). Loop only.
  *
- * A pin is the word that no lease of the lock in this range is given back before pin_until_ns.
+ * A pin is the keeper's word that no lease of the lock in this range is given back before pin_until_ns.
  */
 #ifndef DFLOCK_KEEPER_WAITERS_H
 #define DFLOCK_KEEPER_WAITERS_H
@@ -20,9 +20,9 @@ struct lock;
 
 /* What a waiter may be told. */
 enum waiter_news {
-	WAITER_SERVE = 1 << 0,   /* something changed: is it to be granted now? */
+	WAITER_SERVE = 1 << 0,   /* something changed: look whether it can be granted now */
 	WAITER_QUEUED = 1 << 1,  /* the store has its lease in its queue */
-	WAITER_IN_USE = 1 << 2,  /* a holder elsewhere has answered that it uses the lock */
+	WAITER_IN_USE = 1 << 2,  /* a holder on another host has answered that it uses the lock */
 	WAITER_REFUSED = 1 << 3, /* its lease cannot be had; with the reason */
 };
 
@@ -40,12 +40,12 @@ struct waiter {
 	struct store_range range; /* what it wants */
 	uid_t uid;
 	bool nonblocking;           /* constant, as the next: wants an answer now: LOCK_NB, a test */
-	bool may_pass;              /* has record locks of the file already: a kernel would grant it more past others */
-	bool needs_pin;             /* may have one when the probes in its range have ended; none starts before */
+	bool may_pass;              /* has record locks of the file: a kernel would let it pass others */
+	bool needs_pin;             /* gets a pin when the probes in its range have ended; none starts before */
 	bool roomless;              /* waits for room for another lease: room.c */
 	int64_t pin_until_ns;       /* 0: it has none */
 	int64_t joined_ns;          /* since when it waits for its lease */
-	uint64_t arrival;           /* its place among all that wait, as the store numbers them; 0: not known yet */
+	uint64_t arrival;           /* its place among all that wait, as the store numbers them; 0: not known so far */
 	unsigned news;              /* of enum waiter_news; 0: none waits to be told */
 	char *why;                  /* WAITER_REFUSED; NULL: there was no memory for it */
 	struct waiter *prev, *next; /* lock->waiters */
@@ -53,39 +53,40 @@ struct waiter {
 	struct waiter *room_prev, *room_next; /* room.roomless: while it is */
 };
 
-/* It wants `waiter->range` of the lock, and has neither lease nor pin yet. The caller has set range, uid, nonblocking and
- * may_pass. */
+/* The waiter wants `waiter->range` of the lock, and has neither lease nor pin. Set range, uid, nonblocking and may_pass
+ * before. */
 void waiters_add(struct waiter *waiter, struct lock *lock);
-/* It was answered, or is gone: what it alone waited for is not wanted any more, its pin has ended. */
+/* The waiter was answered, or is gone: ends its pin, and gives up what it alone waited for. */
 void waiters_remove(struct waiter *waiter);
 
-/* It waits for this asking lease from now on. */
+/* The waiter waits for this asking lease from now on. */
 void waiters_join(struct waiter *waiter, struct lease *lease);
-/* It does not wait for its lease any more; if no other does, that is not wanted. */
+/* The waiter does not wait for its lease any more; if no other waiter does, the lease is unwanted. */
 void waiters_leave(struct waiter *waiter);
-/* The lease is not asking any more: none waits for it. */
+/* The lease is not asking any more: no waiter waits for it from now on. */
 void waiters_detach(struct lease *lease);
 
-/* Does one wait for this asking lease; one that blocks; one that does not? Is there one that may pass others? */
+/* Does any waiter wait for this asking lease; one that blocks; one that does not block? Is there one that may pass
+ * others? */
 bool waiters_exist(const struct lease *lease);
 bool waiters_block(const struct lease *lease);
 bool waiters_ask(const struct lease *lease);
 bool waiters_may_pass(const struct lease *lease);
 
-/* Is there one, in this range or a part, that gets a pin when the probes there have ended? */
+/* Is there a waiter, in this range or a part of it, that gets a pin when the probes there have ended? */
 bool waiters_need_pin(const struct lock *lock, const struct store_range *range);
-/* ... or one that has it, or may have it from an earlier keeper? */
+/* ... or one that has a pin, or may have one from an earlier keeper? */
 bool waiters_are_pinned(const struct lock *lock, const struct store_range *range);
-/* A pin of the lock has ended, or is not needed any more: leases that wait for that go on. */
+/* A pin of the lock has ended, or is not needed any more: leases that wait for its end go on. */
 void waiters_unpinned(struct lock *lock);
 
-/* All that wait for an asking lease are told. Queued: those that had joined it when the store was asked have this
- * arrival. */
+/* Tells all that wait for an asking lease. Queued: sets this arrival for those that had joined the lease when the store
+ * was asked. */
 void waiters_queued(struct lease *lease, int64_t asked_ns, uint64_t arrival);
 void waiters_in_use(struct lease *lease);
 void waiters_refuse(struct lease *lease, const char *why);
 void waiters_refuse_nonblocking(struct lease *lease, const char *why);
-/* All of a lock, of all locks: WAITER_SERVE. */
+/* Tells WAITER_SERVE to all waiters of a lock, or of all locks. */
 void waiters_serve(struct lock *lock);
 void waiters_serve_all(struct keeper *k);
 

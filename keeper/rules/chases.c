@@ -13,7 +13,7 @@ static uint64_t mix(uint64_t id, const void *data, size_t size)
 	return id;
 }
 
-/* Two with the same one by chance: one of them is late. */
+/* If two chases have the same hash by chance, one of them is late. */
 static uint64_t chase_id(const struct store_chase *c, uint64_t dev, uint64_t ino)
 {
 	const uint64_t numbers[] = {(uint64_t)c->pid,        c->youngest,          dev, ino, (uint64_t)c->range.mode,

@@ -25,7 +25,8 @@ static const struct cell table[LEASE_STATES][LEASE_EVENTS] = {
 			[LEASE_EV_REFUSED] = STEP(RELEASING, RELEASE),
 			[LEASE_EV_UNSENT] = STEP(ENDED, NOTHING),
 			[LEASE_EV_UNWANTED] = STEP(RELEASING, RELEASE),
-			/* Somebody saw our token as a lease: the message that said so was lost, or is late. */
+			/* Another host saw this host's token as a lease: the message that granted it was lost, or is
+			 * late. */
 			[LEASE_EV_RECALLED] = STEP(ASKING, LEASE_DO_ACQUIRE),
 			[LEASE_EV_ASKED] = STEP(ASKING, LEASE_DO_ACQUIRE),
 			[LEASE_EV_UP] = STEP(ASKING, LEASE_DO_ACQUIRE),

@@ -17,9 +17,9 @@
  *   from every state that is a lease:  expired ----> UNSURE       forgotten ----> FORGOTTEN
  *   in both orders: the lease is lost  UNSURE --forgotten--> ENDED    FORGOTTEN --expired--> ENDED
  *
- * Closed to newcomers from DRAINING on. DRAINING: pins are still out. PROBING: a probe asks the kernel
- * whether anybody has the lock. WAITING: somebody has, and the probe waits for the end of it. STOPPING: the probe
- * was told to stop since a caller who already has something under the lease must be let in.
+ * Closed to newcomers from DRAINING on. DRAINING: pins have not ended. PROBING: a probe asks the kernel whether a
+ * process has the lock. WAITING: a process has it, and the probe waits for its end. STOPPING: the probe was told to
+ * stop, since a caller that already has something under the lease must be let in.
  *
  * Four states are unsure (lease_is_unsure()): the store has to say that the lease stands. They differ in what a loss of
  * the store's memory means. Before the host's deadline no other host can have had the lease, so it is put back
@@ -28,13 +28,13 @@
  * and a probe from before has not ended yet; over an open lease none may run.
  *
  * Why a lease is never given back while a local process relies on it (promise 2): a process relies on a kernel lock
- * only if it took it while it had a pin, and before the pin's end. Pins are given in HELD and DRAINING only, and PROBING
- * is entered only when none is left. So a process that relies on the lock took it before the probe asked, and the
- * probe finds the lock taken. A process that takes the kernel lock after the probe has looked has no pin, or
- * finds that its pin is over: it asks again before it relies on the lock. So the probe holds nothing: it lets go of
- * what it took before it answers.
+ * only if it took it while it had a pin, and before the pin's end. Pins are given in HELD and DRAINING only, and a
+ * lease enters PROBING only after the last pin has ended. So a process that relies on the lock took it before the probe
+ * asked, and the probe finds the lock taken. A process that takes the kernel lock after the probe has looked has no
+ * pin, or finds that its pin is over: it asks again before it relies on the lock. So the probe need not hold anything:
+ * it lets go of what it took before it answers.
  *
- * What was sent once may be executed at any later time: a server that hung goes on with what it got over connections
+ * A request that was sent may be executed at any later time: a server that hung goes on with requests from connections
  * that were given up long ago. So a lease that was to be released never opens again, and one that was to be shrunk
  * never becomes an exclusive one again, whatever the store says of it now: it is shrunk once more.
  */
@@ -46,7 +46,7 @@
 enum lease_state {
 	LEASE_ASKING,    /* acquire sent, or queued in the store */
 	LEASE_HELD,      /* open: callers are granted */
-	LEASE_DRAINING,  /* closed; pins are out */
+	LEASE_DRAINING,  /* closed; pins have not ended */
 	LEASE_PROBING,   /* closed; the kernel is being asked */
 	LEASE_WAITING,   /* closed and recalled; in use; the probe waits */
 	LEASE_STOPPING,  /* closed; the probe was told to stop */
@@ -62,18 +62,18 @@ enum lease_state {
 
 enum lease_event {
 	LEASE_EV_GRANTED,    /* the store granted it */
-	LEASE_EV_REFUSED,    /* the store answered with an error: nobody knows what it has */
-	LEASE_EV_UNSENT,     /* it could not even be asked for */
+	LEASE_EV_REFUSED,    /* the store answered with an error: it is not known what it has */
+	LEASE_EV_UNSENT,     /* the request could not even be sent */
 	LEASE_EV_UNWANTED,   /* no caller waits for it any more */
 	LEASE_EV_RECALLED,   /* another host waits for it */
 	LEASE_EV_ASKED,      /* another host asks whether it is in use */
-	LEASE_EV_LINGERED,   /* nobody asked for it for linger_ms */
+	LEASE_EV_LINGERED,   /* no caller asked for it for linger_ms */
 	LEASE_EV_DRAINED,    /* the last pin has ended */
-	LEASE_EV_FREE,       /* the probe found that nobody has the kernel lock */
-	LEASE_EV_SHARED,     /* the probe found that nobody has it exclusively */
-	LEASE_EV_IN_USE,     /* somebody has it, and another host waits for the lease */
-	LEASE_EV_KEPT,       /* somebody has it, and nobody waits */
-	LEASE_EV_NEEDED,     /* a caller who already has something under it wants more */
+	LEASE_EV_FREE,       /* the probe found that no process has the kernel lock */
+	LEASE_EV_SHARED,     /* the probe found that no process has it exclusively */
+	LEASE_EV_IN_USE,     /* a process has it, and another host waits for the lease */
+	LEASE_EV_KEPT,       /* a process has it, and no host waits */
+	LEASE_EV_NEEDED,     /* a caller that already has something under it wants more */
 	LEASE_EV_STOPPED,    /* the probe stopped without the kernel lock, or none runs */
 	LEASE_EV_SUPERSEDED, /* another lease of this host covers it */
 	LEASE_EV_RELEASED,   /* the store acknowledged the release */
@@ -82,7 +82,7 @@ enum lease_event {
 	LEASE_EV_EXPIRED,    /* the host's deadline has passed */
 	LEASE_EV_STANDS,     /* the store says that token and fence stand, or has it back */
 	LEASE_EV_UNSHRUNK,   /* ... in another mode: exclusive, though it was to be shrunk */
-	LEASE_EV_GONE,       /* the store says that they do not */
+	LEASE_EV_GONE,       /* the store says that they do not stand */
 	LEASE_EV_FORGOTTEN, /* the store lost its memory; raised after LEASE_EV_EXPIRED if the deadline has passed, too */
 	LEASE_EVENTS
 };
@@ -96,10 +96,10 @@ enum lease_action {
 	LEASE_DO_RELEASE = 1 << 4,    /* send release */
 	LEASE_DO_SHRINK = 1 << 5,     /* send shrink */
 	LEASE_DO_CONFIRM = 1 << 6, /* ask whether token and fence stand, or put it back if the store has forgotten it */
-	LEASE_DO_TELL_IN_USE = 1 << 7,  /* answer those who asked */
+	LEASE_DO_TELL_IN_USE = 1 << 7,  /* answer the hosts that asked */
 	LEASE_DO_LOST = 1 << 8,         /* report: it was lost */
 	LEASE_DO_OPEN = 1 << 9,         /* it is open: a recall that is not served yet closes it again */
-	LEASE_DO_SERVE = 1 << 10,       /* look at the callers of this lock again */
+	LEASE_DO_SERVE = 1 << 10,       /* look again at the callers of this lock */
 	LEASE_DO_CLOSE = 1 << 11,       /* LEASE_EV_DRAINED when there are no pins */
 	LEASE_DO_PROBE = 1 << 12,       /* start a probe */
 	LEASE_DO_AWAIT_PROBE = 1 << 13, /* LEASE_EV_STOPPED when no probe runs */

@@ -59,7 +59,7 @@ void watch_see(struct watch *watch, const struct store_blocker *host, int64_t no
 	if (!w) {
 		w = calloc(1, sizeof(*w));
 		if (!w)
-			return; /* not seen: it will only be named dead later */
+			return; /* without memory, not noted: the host will be named dead later */
 		memcpy(w->host, host->host, sizeof(w->host));
 		w->host[sizeof(w->host) - 1] = '\0';
 		HASH_ADD_STR(watch->hosts, host, w);

@@ -1,5 +1,5 @@
 /*
- * Which hosts have been silent, and for how long, as this keeper itself has seen it.
+ * Which hosts have been silent, and for how long, as seen by this keeper itself.
  *
  * A host may be named dead to the store after this keeper has watched the same beat of it for one whole
  * ttl of its own clock, counted from when the answer that showed the beat arrived: the host's deadline
@@ -21,7 +21,7 @@ struct watch;
 /* NULL: out of memory. Freed with watch_free(). */
 struct watch *watch_new(int64_t ttl_ns);
 void watch_free(struct watch *watch);
-/* The store was another before: nothing seen counts any more. */
+/* The store is another one now: forgets all that was seen. */
 void watch_clear(struct watch *watch);
 
 /* An answer that arrived at now_ns showed this host with this beat. */

@@ -1,5 +1,5 @@
 /*
- * What runs under a lock that somebody else took (flock(1), a shell): writes down when it really ran, and adds one to a
+ * Runs under a lock that another program took (flock(1), a shell): writes down when it really ran, and adds one to a
  * number.
  *
  *   holder STAMPS SLOT COUNTER HOLD_US
@@ -36,7 +36,7 @@ static void fail(const char *what)
 	exit(3);
 }
 
-/* The true time, whatever preload is there (tests/preload/clock.c). */
+/* The true time, also under the preload that makes clocks wrong (tests/preload/clock.c). */
 static int64_t now_ns(void)
 {
 	struct timespec t;

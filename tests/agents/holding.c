@@ -1,7 +1,7 @@
 /*
- * Locks many files and holds them: holding FOLDER COUNT. Says "ok COUNT" when it has all of them, or "ERRNO-NAME N" for the
- * first that it does not get. Then, for each line on standard input: "un" gives all back, and says "ok". The end of
- * standard input ends it.
+ * Locks many files and holds them: holding FOLDER COUNT. Says "ok COUNT" when it has all of them, or "ERRNO-NAME N" for
+ * the first lock that it does not get. Then each line "un" on standard input makes it give all back, and say "ok". The
+ * end of standard input ends it.
  */
 #include <errno.h>
 #include <fcntl.h>

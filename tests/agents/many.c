@@ -1,12 +1,12 @@
 /*
- * Many locks in few processes, each of which writes down when it runs.
+ * Many locks in few processes; each process writes down when it runs.
  *
  *   many PREFIX COUNT PROCESSES STAMPS
  *
- * Process n of PROCESSES takes flock() on the files PREFIX0, PREFIX1, ... of which the number divided by PROCESSES
- * leaves n. When all have theirs, the first says "held" on standard output. From then on, each writes CLOCK_MONOTONIC
- * in ns into the n-th 8 bytes of the file STAMPS, again and again with short pauses, until its parent ends, which it
- * does with its standard input.
+ * Process n of PROCESSES takes flock() on those of the files PREFIX0, PREFIX1, ... whose number modulo PROCESSES is n.
+ * When all have their locks, the first says "held" on standard output. From then on, each writes CLOCK_MONOTONIC in ns
+ * into the n-th 8 bytes of the file STAMPS, again and again with short pauses, until its parent ends, which it does
+ * with its standard input.
  */
 #include <errno.h>
 #include <fcntl.h>

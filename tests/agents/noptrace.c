@@ -1,6 +1,6 @@
 /*
- * noptrace PROGRAM ARGUMENT...: runs a program for which, and for all that it starts, ptrace() fails with EPERM, as in a
- * container whose seccomp filter has it so.
+ * noptrace PROGRAM ARGUMENT...: runs a program. ptrace() fails with EPERM for the program and all that it starts, as in
+ * a container with such a seccomp filter.
  */
 #include <errno.h>
 #include <linux/filter.h>

@@ -2,10 +2,10 @@
  * Passes a locked descriptor from one process to another (SCM_RIGHTS). One command a line, one answer a line:
  *
  *   lock FILE    opens and locks it: "held"           listen SOCKET   "ok": a sender may connect
- *   send SOCKET  the descriptor: "ok" when it is in the socket, whether or not anybody has received it
+ *   send SOCKET  the descriptor: "ok" when it is in the socket, whether or not a process has received it
  *   receive      from the process that has connected: "ok"        close           its own copy: "ok"
  *
- * What fails is answered with the error's name.
+ * If a command fails, the answer is the error's name.
  */
 #include <errno.h>
 #include <fcntl.h>

@@ -7,7 +7,7 @@
  *   fork ("ok PID")        exec: runs itself anew; the slots stay        reset: closes all slots
  *   seek SLOT OFFSET       flock SLOT sh|ex|un [nb]                      lockf SLOT lock|tlock|test|ulock LEN
  *   set SLOT sh|ex|un FROM LEN [w] [ofd] [cur|end]    fcntl(F_SETLK), F_SETLKW, F_OFD_SETLK[W]
- *   get SLOT sh|ex|un FROM LEN [ofd] [cur|end]        "sh|ex|un FROM LEN WHENCE": what F_GETLK wrote, but for l_pid
+ *   get SLOT sh|ex|un FROM LEN [ofd] [cur|end]        "sh|ex|un FROM LEN WHENCE": what F_GETLK wrote, without l_pid
  *   look PID:FD,FD,... PID:FD,...                     "ok", then a line "PID FD KIND MODE FIRST LAST" for each lock
  *
  * Other answers are "ok" or the name of an errno. SIGUSR1 interrupts a call that waits.

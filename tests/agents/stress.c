@@ -1,12 +1,13 @@
 /*
  * stress FILE ARENA NUMBER SEED PAUSE_US: takes and drops locks on FILE as fast as it can, in bursts, until the test
  * ends it: flock() shared and exclusive, POSIX and OFD locks on some of the file's first bytes. Between the bursts are
- * pauses of up to PAUSE_US; 0: no burst is of the slow kinds, either. ARENA is mapped by the workers of all hosts: who
- * has a lock is inside its zones there, and no two workers may be at work in one zone unless both share it.
+ * pauses of up to PAUSE_US; 0: no burst is of the slow kinds, either. The workers of all hosts map ARENA. A worker that
+ * has a lock is inside the lock's zones, and no two workers may be at work in one zone unless both share it.
  *
- * A worker that enters where somebody is inside whom it does not share with says so in the zone's `met`. Whoever was
- * inside finds that when it leaves; and the newcomer sees whether the other one still runs. So a holder whose lease ran
- * out may be inside, as long as it is stopped, and never goes on from there; a killed one does not matter either.
+ * A worker that enters a zone in which there is a worker that it does not share with notes that in the zone's `met`.
+ * The worker inside finds the note when it leaves, and the newcomer sees whether the other one still runs. So a holder
+ * whose lease ran out may be inside as long as it is stopped, and must never go on from there; a killed one does not
+ * matter either.
  *
  * ARENA is tests/cluster/test_page_stress.py's to make and to read: all 64-bit words, struct arena.
  */
@@ -30,8 +31,8 @@ struct worker {
 	uint64_t calls, locks, failed, ticks, inside, unused[3];
 };
 struct zone {
-	uint64_t exclusive, shared[WORKERS]; /* who is inside: NUMBER + 1, or 0 */
-	uint64_t met[2];                     /* how often a shared newcomer met somebody, and an exclusive one */
+	uint64_t exclusive, shared[WORKERS]; /* the worker inside: NUMBER + 1, or 0 */
+	uint64_t met[2];                     /* how often a shared newcomer met a worker, and an exclusive one */
 };
 struct arena {
 	uint64_t end, wrong, unused[6];
@@ -47,8 +48,8 @@ static bool slow, blinking; /* in this burst */
 struct visit {
 	int zone;
 	bool exclusive, met_somebody;
-	uint64_t met;            /* by those whom this one does not share with */
-	uint64_t ticks[WORKERS]; /* of whom it met; 0: nobody */
+	uint64_t met;            /* by workers that this one does not share with */
+	uint64_t ticks[WORKERS]; /* of the worker that it met; 0: none */
 };
 
 static unsigned dice(unsigned sides)
@@ -128,7 +129,7 @@ static void tick(void)
 	__atomic_add_fetch(&self->ticks, 1, __ATOMIC_SEQ_CST);
 }
 
-/* As short as can be, or for as long as a lease may need to go elsewhere. */
+/* As short as possible, or for as long as a lease may need to go to another host. */
 static void work(bool longer)
 {
 	int64_t until = longer || slow || blinking ? now_us() + 200 + dice(2000) : 0;
@@ -215,7 +216,7 @@ int main(int argc, char **argv)
 	if (arena == MAP_FAILED || number >= WORKERS)
 		return 99;
 	self = &arena->workers[number];
-	/* One that was killed may have been inside. */
+	/* A worker that was killed may have been inside. */
 	for (int i = 0; i <= BYTES; i++) {
 		uint64_t mine = number + 1;
 

@@ -2,7 +2,7 @@
  * threads FILE WITNESS ROUNDS [HOLD_MS]: eight threads, each with a descriptor of its own, lock FILE again and again.
  * The thread that has the lock makes and removes WITNESS, which all hosts share, and every fourth time takes up to HOLD_MS in
  * between; if it was there already, two had the lock: WITNESS.overlap says so and ends all of them. WITNESS.end, made
- * by the test, ends them, too. Prints how often the lock was had; a refused lock ends it with status 1.
+ * by the test, ends them, too. Prints how often a thread had the lock; a refused lock ends it with status 1.
  */
 #include <errno.h>
 #include <fcntl.h>

@@ -1,6 +1,6 @@
 /*
- * A program that spends most of its time in vfork(): the child rests for half a second before it ends, as one does that
- * closes thousands of descriptors before its exec. Appends a byte to FILE each time.
+ * A program that spends most of its time in vfork(): the child rests for half a second before it ends, like a child
+ * that closes thousands of descriptors before its exec. Appends a byte to FILE each time.
  */
 #include <fcntl.h>
 #include <stdlib.h>

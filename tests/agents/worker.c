@@ -4,11 +4,11 @@
  *   worker KIND HOST SEED NB HOLD HISTORY FILE...
  *
  * KIND: flock, or record: OFD locks of the whole file, which also belong to the description. NB: how many of 100 calls
- * are LOCK_NB. HOLD: for how many µs a lock is held at the most.
+ * are LOCK_NB. HOLD: for how many µs at most a lock is held.
  *
  * It makes all kinds of calls: shared and exclusive, waiting, interrupted and LOCK_NB, conversions, the same
  * description again or a new one, and locks that live on in a child. Locks end by LOCK_UN, by close, by the child's
- * exit, or because somebody kills the worker. HISTORY gets lines (O_APPEND, one write each; NS is CLOCK_MONOTONIC):
+ * exit, or because a test kills the worker. HISTORY gets lines (O_APPEND, one write each; NS is CLOCK_MONOTONIC):
  *
  *   call NS HOST SEED N FILE MODE FLAG    before the call; MODE: shared, exclusive. FLAG: wait, nb
  *   got NS HOST SEED N FILE MODE          after it succeeded
@@ -130,7 +130,7 @@ static bool take(int fd, const char *file, bool exclusive, bool convert)
 		return true;
 	errno = err;
 	note("failed", " %s %s", file, strerrorname_np(err));
-	/* A conversion that failed may or may not have lost what it converted. */
+	/* A conversion that failed may have lost the lock that it converted. */
 	lock(fd, LOCK_UN);
 	return false;
 }

@@ -1,4 +1,4 @@
-"""A server that says of itself in INFO whatever a test wants, and agrees to everything else."""
+"""A server whose INFO says what a test wants, and that answers OK to everything else."""
 import socket
 import threading
 

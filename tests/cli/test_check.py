@@ -137,7 +137,7 @@ def test_a_name_that_becomes_too_long(host, folder):
 
 
 def test_a_file_that_cannot_be_told(host):
-    """The others are, all the same."""
+    """The other files are reported all the same."""
     written(host, VALID)
     done = check(host, "", "/srv/a.lock", 5000 * "x")
     assert done.returncode == 1
@@ -146,7 +146,7 @@ def test_a_file_that_cannot_be_told(host):
 
 
 def test_names_are_shown_as_they_are(host, folder):
-    """What would move the cursor is escaped."""
+    """Characters that would move the cursor are escaped."""
     written(host, VALID)
     done = check(host, folder + "/a\x1b[2J\n")
     assert done.stdout.splitlines()[1] == folder + r"/a\x1b[2J\x0a: not protected"

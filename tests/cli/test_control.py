@@ -35,7 +35,7 @@ def waits_in_the_kernel(pid):
 
 
 def test_init_opens_a_new_store(host_of, redis):
-    """Without it nothing is granted for as long as a forgotten host could hold something."""
+    """Without `init` the store grants nothing for as long as a forgotten host could hold something."""
     a = host_of(redis, lease="ttl_ms = 6000;", foreground=False)
     refused = a.run("flock", "-n", a.path("f"), "true")
     assert refused.returncode == 71 and "in grace" in refused.stderr and "dflock init" not in refused.stderr
@@ -85,7 +85,7 @@ def test_without_a_keeper(host_of):
 
 
 def test_stop(make_host):
-    """What is cached is given back."""
+    """Cached leases are given back."""
     a, b = make_host("a", lease="ttl_ms = 60000; linger_ms = 60000;"), make_host("b", lease="ttl_ms = 60000;")
     assert a.run("flock", a.path("f"), "true").returncode == 0
     _, keeper = a.keeper_pids()
@@ -104,7 +104,7 @@ def test_stop_while_a_program_holds(make_host):
 
 
 def test_stop_while_a_program_holds_what_another_host_wants(make_host):
-    """Also while the lease is closed already, and not found to be in use yet, since somebody here may have got it."""
+    """Also while the lease is closed already, and the probe has not answered: a local program may have got the lock."""
     a, b = make_host("a", lease="ttl_ms = 20000; pin_ms = 5000;"), make_host("b", lease="ttl_ms = 20000;")
     job = holder(a)
     waiting = [a.popen("flock", a.path("f"), "true")]

@@ -70,7 +70,7 @@ def test_a_path_behind_a_file(host):
 
 
 def test_on_fuse(host, folder):
-    """bindfs passes locks on or not, as it is told: from outside nobody can see that."""
+    """bindfs passes locks on or not, depending on an option that cannot be seen from outside."""
     data, view = os.path.join(folder, "data"), os.path.join(folder, "view")
     os.mkdir(data)
     os.mkdir(view)
@@ -86,7 +86,7 @@ def test_on_fuse(host, folder):
 
 @needs_root
 def test_the_mount_that_is_on_top(host, folder):
-    """By the mount that a path leads to, not by its name: a file system mounted over another one."""
+    """The mount that a path leads to counts, not its name: a file system mounted over another one."""
     protect(host, f'tree = "{host.files}"; name = "t";')
     env = {k: v for k, v in host.env().items() if k != "LD_PRELOAD"}
     text = 'mount -t ramfs ramfs "$1" && "$2" doctor'

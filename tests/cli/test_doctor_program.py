@@ -1,4 +1,5 @@
-"""`dflock doctor PROGRAM`: will the preload reach it? Where it says so, the program is run to see whether that is true."""
+"""`dflock doctor PROGRAM`: will the preload reach it? If the doctor says yes, the test runs the program to see whether that is
+true."""
 import os
 import shutil
 import subprocess
@@ -126,7 +127,7 @@ def test_setuid(host, compiled):
 
 
 def test_made_with_go(host, compiled):
-    """What marks them is a note."""
+    """A note in the file marks them."""
     note = '.pushsection .note.go.buildid, "a", @note\\n.long 4, 4, 4\\n.ascii "Go\\\\0\\\\0", "none"\\n.popsection'
     path = compiled("go", text="__asm__(\"%s\");\n" % note.replace('"', '\\"'))
     level, line = about(host, path)
@@ -136,7 +137,7 @@ def test_made_with_go(host, compiled):
 
 
 def test_of_another_architecture(host, compiled):
-    """By its header alone."""
+    """The header alone tells it."""
     path = compiled("seven")
     with open(path, "r+b") as f:
         f.seek(18)

@@ -150,7 +150,7 @@ def test_in_a_library_with_a_name_of_libcs(host, built, programs):
 
 
 def test_another_system_call(host, built, programs):
-    """getppid: what is no lock does not matter."""
+    """getppid: a call that takes no lock does not matter."""
     text = INLINE.replace("73L", "110L").replace("= 32", "= 173")
     path = built("other", text + "#include <sys/file.h>\nint main(void) { return flock(0, LOCK_SH) || lock() < 0; }\n")
     check(host, path, "ok", "the preload reaches it", True, programs)
@@ -203,7 +203,7 @@ def test_with_rights_of_its_own(host, built, programs, prepare, what):
 
 
 def test_an_older_libc(host, built, programs):
-    """No program of the distribution has one; what counts is which versions the file knows."""
+    """No program of the distribution has one; the versions that the file knows count."""
     built("libc.so.6", '#include <stddef.h>\nconst char versions[] = "GLIBC_2.2.5\\0GLIBC_2.17\\0GLIBC_2.27";\nint seven(void) { return 7; }\n',
           "-shared", "-fPIC", "-nostdlib", "-Wl,-soname,libc.so.6")
     path = built("old", "int seven(void);\nvoid _start(void) { seven(); for (;;); }\n", "-nostdlib", "-L" + programs, "-l:libc.so.6",
@@ -282,7 +282,7 @@ def test_damaged_programs(host, built, seed):
 
 @x86_64
 def test_libraries_that_are_passed_over_take_no_lock(host):
-    """Those are known by name; if one of them took locks itself, its number would tell."""
+    """These are known by name; if one of them took locks itself, the call's number would show it."""
     folder = "/usr/lib/x86_64-linux-gnu"
     linked = {name: path for path in os.listdir(folder) for name in ("libcrypto.so", "libgcrypt.so", "libgomp.so", "libitm.so")
               if path.startswith(name + ".")}

@@ -64,7 +64,7 @@ def test_no_server(host_of, folder):
 
 
 def test_no_such_name(host_of):
-    """One that nobody needs to ask a name server for."""
+    """A name that needs no name server."""
     found = Doctor(host_of("redis..invalid:6379", foreground=False))
     assert found.only("the store").startswith(
         f"the store redis..invalid:6379 {REFUSED}cannot look up the address of redis..invalid: ")

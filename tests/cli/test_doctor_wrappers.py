@@ -11,7 +11,7 @@ from test_doctor_program import about, host, needs_root, script  # noqa: F401 (f
 
 
 def keeps(*command):
-    """Is the preload still in the environment of what this command starts? It must print that."""
+    """Is the preload still in the environment of the program that this command starts? That program must print it."""
     done = subprocess.run(command, env={"PATH": os.environ["PATH"], "HOME": "/nonexistent", "LD_PRELOAD": SHIM},
                           stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=60)
     assert "PATH=" in done.stdout, done

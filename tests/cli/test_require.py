@@ -33,7 +33,7 @@ def test_a_file_that_is_not_protected(host):
 
 
 def test_a_file_by_another_path(host, folder):
-    """What counts is where the path leads."""
+    """The file that the path leads to counts."""
     os.symlink(host.files, os.path.join(folder, "elsewhere"))
     assert required(host, "--require=" + os.path.join(folder, "elsewhere/f")) == ("ran\n", 0, "")
 

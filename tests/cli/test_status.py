@@ -158,7 +158,7 @@ def test_the_store_is_down_and_time_runs(make_host, redis, folder, on_lost, what
         proxy.accepting = False
         proxy.cut()
         said = says(a, rf"        leases cannot be renewed: in (\d+) s their holders {what} \(on_lost\)")
-        # Nine tenths of a ttl; less the margin, if somebody is to be stopped before.
+        # Nine tenths of a ttl; less the margin, if holders must be stopped before.
         assert int(said[1]) <= (54 if on_lost == "warn" else 44)
         says(a, rf"store   {proxy.address}, DOWN: .*")
         says(a, "the rest of the cluster cannot be shown: .*")

@@ -86,7 +86,7 @@ def test_run_gives_the_status_of_the_job(job, status):
 
 
 def test_run_becomes_the_job():
-    """No process in between that a signal or a waiting parent would meet."""
+    """No process stands in between that a signal or a waiting parent would meet."""
     done = dflock("run", "--", "sh", "-c", "kill -TERM $$")
     assert done.returncode == -signal.SIGTERM
 

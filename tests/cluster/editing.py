@@ -37,7 +37,7 @@ def check_refused(host, line, name="f"):
 
 
 def eventually(agent, answer):
-    """A program that has just seen that its file was not protected believes it for up to a second."""
+    """A program that has just seen that its file was not protected may go by that for up to a second."""
     def matches():
         said = agent.do("flock 0 ex nb")
         assert said in ("ok", answer)

@@ -1,4 +1,4 @@
-"""What a host has, and the killing of its keeper."""
+"""What a host holds, and how a test kills its keeper."""
 import json
 import os
 import signal
@@ -56,7 +56,7 @@ def kill_keeper(host):
 
 
 def parent_and_keeper(host, killed):
-    """Their pids, also while the keeper only starts; None while there is none, but for one that was killed."""
+    """Their pids, also while the keeper only starts; None while there is none, or only one that was killed."""
     for pid in host.keeper_pids():
         try:
             with open(f"/proc/{pid}/task/{pid}/children") as f:

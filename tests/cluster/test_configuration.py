@@ -32,7 +32,7 @@ def remove_rule(host):
 
 
 def test_reload_of_changed_rules(pair):
-    """With the operator's word it is in force at once; without, a moment later."""
+    """After `dflock reload` the new rules are in force at once; without it, a moment later."""
     a, b = pair
     held = [holder(a, "f"), holder(a, "g")]
     running = b.agent()
@@ -124,7 +124,7 @@ def test_reload_of_fewer_rules(pair):
 
 
 def test_the_store_is_found_again_after_a_reload(pair, redis):
-    """The keeper connects with what it had read, and that is still there."""
+    """The keeper connects with the settings that it had read, and these are still in memory."""
     a, b = pair
     for host in pair:
         add_rule(host)
@@ -255,7 +255,7 @@ def test_invalid_while_a_keeper_runs_and_after_its_end(pair):
 
 
 def test_no_configuration(make_host, folder):
-    """One line that says so, and locks as ever: on this machine alone."""
+    """One line says so, and locks work as without dflock: on this machine only."""
     assert not os.path.exists("/etc/dflock.conf"), "this test needs a machine without a configuration"
     a = make_host("a", foreground=False)
     text = 'import fcntl, sys\nf = open(sys.argv[1], "a")\n' \

@@ -1,4 +1,4 @@
-"""Whatever state the configuration file passes through, no lock is refused for it, and no protected lock passes."""
+"""In whatever state the configuration file is, no lock is refused because of it, and no protected lock passes."""
 import collections
 import json
 import os
@@ -54,7 +54,7 @@ class Hammer:
         return set(self.seen) - RIGHT
 
     def end(self):
-        """What was seen, and how often."""
+        """Ends the programs; returns what they saw, and how often."""
         self.ends = True
         self.starter.join()
         said, complaints = self.running.communicate(timeout=60)

@@ -106,7 +106,7 @@ def test_downgrade_lets_readers_in(two):
 
 
 def test_shared_while_shared_is_held_passes_a_waiting_writer(two):
-    """A parent with a shared lock waits for a child that wants one: the kernel grants it, and so must we."""
+    """A parent with a shared lock waits for a child that wants one: the kernel grants it, and so must the keeper."""
     a, b = opened(two[0]), opened(two[1])
     assert a.do("flock 0 sh") == "ok"
     b.say("flock 0 ex")
@@ -279,8 +279,8 @@ def test_a_hot_file_does_not_go_to_and_fro_all_the_time(make_host, redis):
 @pytest.mark.parametrize("path", ["granted", "from the page"])
 def test_a_kernel_lock_that_is_taken_late_counts_for_nothing(make_host, tmp_path, path):
     """
-    A program is stopped between its pin, or its look at the page, and its kernel lock, until the lease is another host's. The
-    probe has found nobody, and holds nothing: the program gets the kernel lock at once, and must ask again.
+    A program is stopped between its pin, or its look at the page, and its kernel lock, until the lease is another host's. The probe
+    has found no holder, and holds nothing: the program gets the kernel lock at once, and must ask again.
     """
     a, b = make_host("a"), make_host("b")
     held = str(tmp_path / "held")

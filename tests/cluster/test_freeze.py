@@ -111,7 +111,7 @@ def test_a_holder_that_was_stopped_before_stays_so(make_host, redis):
 
 
 def test_one_of_the_frozen_is_killed(make_host, redis):
-    """By another process: its parent is told, and the others go on."""
+    """Another process kills it: its parent is told, and the others go on."""
     a = make_host("a", lease=LEASE)
     agent = opened(a)
     assert agent.do("flock 0 ex") == "ok"
@@ -164,7 +164,7 @@ def test_a_keeper_that_dies_while_they_are_frozen(make_host, redis):
 
 @pytest.mark.parametrize("again", [False, True])
 def test_told_to_end_while_they_are_frozen(make_host, redis, again):
-    """It waits until the leases stand and their locks end, for its end would be theirs. Unless it is told twice."""
+    """It waits until the leases stand and their locks end, since they would end with it. If it is told twice, it ends at once."""
     a = make_host("a", lease=LEASE)
     process, path = job(a)
     redis.signal(signal.SIGSTOP)

@@ -1,4 +1,4 @@
-"""A holder that hangs in the kernel when its lease runs out keeps nobody from being stopped, and is not killed for it."""
+"""A holder that hangs in the kernel when its lease runs out does not delay the stop of others, and is not killed for it."""
 import os
 import shutil
 import signal
@@ -45,7 +45,8 @@ sys.stdin.read()
 
 
 class View:
-    """A FUSE file system that has a program, and does not answer from stop() to go(). What the kernel knows of it, it knows for ever."""
+    """A FUSE file system that has a program, and does not answer from stop() to go(). What the kernel has learnt of it stays cached
+    for ever."""
 
     def __init__(self, host):
         self.path, self.data = host.path("view"), host.path("data-view")
@@ -159,7 +160,7 @@ def test_it_delays_the_stop_of_no_other_process(ground, proxy, count):
 
 @pytest.mark.parametrize("count", [1, 40])
 def test_those_that_hang_go_on(ground, proxy, count):
-    """An outage shorter than a ttl of the others: nobody was killed, and the programs that hung run to their end."""
+    """An outage shorter than a ttl of the other hosts: no process is killed, and the programs that hung run to their end."""
     a, b, view = ground
     view.begin("program")
     holder, pids = hanging(a, view, count)

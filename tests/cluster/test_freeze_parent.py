@@ -52,7 +52,7 @@ def test_a_holder_that_was_stopped_by_a_parent_that_dies_goes_on(make_host, redi
 
 
 def test_a_parent_that_dies_takes_the_frozen_with_it(make_host, redis):
-    """EXITKILL: nobody would watch them for a moment. The next keeper and parent take over all the same."""
+    """EXITKILL: for a moment no process would watch them. The next keeper and parent take over all the same."""
     a = make_host("a", lease=LEASE)
     process, path = job(a)
     redis.signal(signal.SIGSTOP)
@@ -69,7 +69,7 @@ def test_a_parent_that_dies_takes_the_frozen_with_it(make_host, redis):
 
 @pytest.mark.parametrize("n", [1, 5, 20, 60, 150])
 def test_a_parent_that_dies_while_it_freezes(make_host, redis, n):
-    """At its nth system call: the holder is stopped all the same, or dead, when another host may get the lock."""
+    """The parent dies at its nth system call: the holder is stopped or dead all the same when another host may get the lock."""
     a = make_host("a", lease=LEASE)
     process, path = job(a)
     pid = int(open(path + ".pid").read())

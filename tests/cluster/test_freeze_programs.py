@@ -142,7 +142,7 @@ class Terminal:
                                   "exec 9>{f}; flock 9; bash {job} {out} &", "exec 9>{f}; flock 9; bash {job} {out}"],
                          ids=["in front", "behind", "the shell has it, behind", "the shell has it, in front"])
 def test_an_interactive_shell(make_host, redis, line):
-    """With job control: it does not see that its job is stopped, and the terminal stays whose it was."""
+    """With job control: the shell does not see that its job is stopped, and the terminal keeps its foreground group."""
     a = make_host("a", lease=LEASE)
     path, script = a.path("job.out"), a.path("job.sh")
     with open(script, "w") as f:

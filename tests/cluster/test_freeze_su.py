@@ -1,6 +1,7 @@
 """
-Jobs under programs that look after them: su, sudo, timeout, a shell with job control. The keeper freezes the job, and these see
-nothing of it; where it has to do with SIGSTOP they stop with their job, as they do for anybody, and go on with it.
+Jobs under programs that look after them: su, sudo, timeout, a shell with job control. The keeper freezes the job, and these
+programs see nothing of it. Where the keeper has to use SIGSTOP, they stop with their job, as they do after any SIGSTOP, and go on
+with it.
 """
 import os
 import shlex
@@ -24,7 +25,7 @@ PARENTS = {
     "timeout": "timeout 600 {0}",
     "a script": "bash -c 'timeout 600 {0}; true' & wait",
 }
-# Those that stop with a child that is stopped by a signal. timeout and a script do not care.
+# Programs that stop with a child that is stopped by a signal. timeout and a script do not.
 STOP = [name for name in PARENTS if "su" in name]
 
 

@@ -82,7 +82,7 @@ def test_several_holders_always_give_the_same_answer(make_on):
 
 
 def test_a_holder_that_says_nothing_does_not_hide_the_others(make_on):
-    """Its keeper is stopped: after probe_ms the answer is the first of what the others said."""
+    """Its keeper is stopped: after probe_ms the answer is the first lock that the others named."""
     hosts = [make_on(name, "tmpfs") for name in "abc"]
     agents = [opened(h) for h in hosts]
     assert agents[0].do("setlk 0 sh 100 10 w") == "ok"

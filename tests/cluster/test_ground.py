@@ -86,7 +86,7 @@ def test_a_mapping_alone(on, redis, kind):
 
 @pytest.mark.parametrize("kind", ALL)
 def test_on_its_way_through_a_socket(on, redis, kind):
-    """Only /proc/locks tells, and there is no process to stop: that is said."""
+    """Only /proc/locks shows the lock, and there is no process to stop: log and status say so."""
     made, host = on(kind)
     holder = job(made, host, HIDDEN, "message", os.path.join(made.path, "f"))
     assert locked_by(holder.pid)
@@ -100,8 +100,8 @@ def test_on_its_way_through_a_socket(on, redis, kind):
 
 @pytest.mark.parametrize("kind", ["overlayfs", "btrfs"])
 def test_another_file_with_the_same_number(on, redis, kind):
-    """/proc/locks shows one number for a file of each of two subvolumes, or layers. A process that has locked the other file is none of
-    our business."""
+    """/proc/locks shows one number for a file of each of two subvolumes, or layers. A process that has locked the other file must
+    be left alone."""
     made, host = on(kind)
     path, other = made.twins()
     holder = job(made, host, HOLDER, path)

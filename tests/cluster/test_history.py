@@ -1,5 +1,5 @@
 """
-Workers on three hosts take locks at random, are killed at random, and so are keepers: what they wrote down is checked.
+Workers on three hosts take locks at random; they and keepers are killed at random. A checker reads what they wrote down.
 
 The random choices come from a seed, which is printed: DFLOCK_HISTORY_SEED=N makes the same choices again (when they
 meet is up to the machine). DFLOCK_HISTORY_SECONDS=N is how long the workers run (default 10).
@@ -18,7 +18,7 @@ from harness.mutants import mutant
 SECONDS = float(os.environ.get("DFLOCK_HISTORY_SECONDS", "10"))
 SEED = int(os.environ.get("DFLOCK_HISTORY_SEED", str(random.SystemRandom().randrange(1 << 32))))
 WORKERS = {"a": 30, "b": 10, "c": 0}  # host -> how many of its 100 calls are LOCK_NB
-# Long: no host shall seem dead because this machine was busy.
+# Long: no host may seem dead because this machine is busy.
 LEASE = "ttl_ms = 10000; linger_ms = 20;"
 
 
@@ -73,7 +73,7 @@ def in_turn(waiting, unlock):
 
 @pytest.mark.parametrize("lock, unlock", [("flock 0 ex", "flock 0 un"), ("setlk 0 ex 0 10 w", "setlk 0 un 0 10")])
 def test_rounds_of_arrivals(make_host, redis, lock, unlock):
-    """In each round hosts come one after the other, each when the store has seen the one before: so must they get it."""
+    """In each round hosts come one after the other, each when the store has seen the one before: they must get it in this order."""
     dice = random.Random(SEED)
     print(f"DFLOCK_HISTORY_SEED={SEED} repeats this")
     agents = {}
@@ -98,7 +98,7 @@ def test_rounds_of_arrivals(make_host, redis, lock, unlock):
 
 
 def until_wrong(crowd, what, redis, disturb=None):
-    """A crowd that must be found out, soon."""
+    """A crowd in which the checker must soon find a violation."""
     def found():
         crowd.run(0.3, redis, disturb)
         return [line for line in crowd.wrong() if line.startswith(what)]

@@ -30,7 +30,7 @@ def test_killed_it_is_restarted_and_takes_up_what_is_in_use(pair):
 
 @pytest.mark.parametrize("what", ["text", "range", "state"])
 def test_killed_with_a_damaged_table(make_host, what):
-    """The next keeper cannot read one lease, and nobody can renew it: its holder is killed. The other leases go on."""
+    """The next keeper cannot read one lease, so no keeper can renew it: its holder is killed. The other leases go on."""
     b, a = make_host("b", lease=LONG), make_host("a", lease=LONG, foreground=False)
     other, holder = opened(a, "g"), opened(a)
     assert other.do("flock 0 ex") == "ok" and holder.do("flock 0 ex") == "ok"
@@ -80,7 +80,7 @@ def test_killed_and_the_next_one_cannot_start(make_host, which, config):
 @pytest.mark.parametrize("config", ["nonsense", ""], ids=["invalid", "gone"])
 @pytest.mark.parametrize("which", [1, 0], ids=["keeper", "parent"])
 def test_killed_and_the_next_one_goes_by_the_copy(make_host, which, config):
-    """The configuration is invalid or gone just then: its leases stand, and what they are for stays protected."""
+    """The configuration is invalid or gone at that moment: the leases stand, and their files stay protected."""
     b, a = make_host("b", lease="ttl_ms = 4000;"), make_host("a", lease="ttl_ms = 4000;", foreground=False)
     holder, other = opened(a), opened(b)
     assert holder.do("flock 0 ex") == "ok"
@@ -153,7 +153,8 @@ def test_killed_it_takes_up_unused_leases(make_host):
 
 
 def test_killed_it_gives_back_what_is_gone(make_host):
-    """The file was deleted, and nobody has it open: nobody can hold a lock on it. Nothing of it stays in the table of leases."""
+    """The file was deleted, and no process has it open, so none can hold a lock on it. Nothing of it stays in the table of
+    leases."""
     lease = LONG + "linger_ms = 20000;"
     b, a = make_host("b", lease=lease), make_host("a", lease=lease, foreground=False)
     agent = opened(a)
@@ -232,7 +233,7 @@ def both_anew(host, old):
 
 @pytest.mark.parametrize("foreground", [False, True])
 def test_the_parent_killed_alone(make_host, foreground):
-    """The keeper makes room for a new parent and a new keeper. Nobody asks meanwhile."""
+    """The keeper makes room for a new parent and a new keeper. No program asks meanwhile."""
     b, a = make_host("b", lease=LONG), make_host("a", lease=LONG, foreground=foreground)
     holder, waiter = opened(a), opened(b)
     assert holder.do("flock 0 ex") == "ok"
@@ -286,8 +287,8 @@ def test_one_killed_soon_after_the_other(pair, first):
 
 
 def test_both_killed_at_once(make_host):
-    """Beyond the promise, as dflockd(8) says: no process is left that could stop the holder, and b gets the lock after a ttl, unless
-    somebody starts a keeper before (test_parent_and_keeper_killed)."""
+    """Beyond the promise, as dflockd(8) says: no process is left that could stop the holder, and b gets the lock after a ttl,
+    unless a program starts a keeper before (test_parent_and_keeper_killed)."""
     lease = "ttl_ms = 1500;"
     b, a = make_host("b", lease=lease), make_host("a", lease=lease, foreground=False)
     holder, other = opened(a), opened(b)

@@ -1,4 +1,4 @@
-"""A keeper whose loop stands still is replaced in time for the next one to renew: its holders need not be frozen."""
+"""A keeper whose loop stands still is replaced early enough for the next one to renew: its holders need not be frozen."""
 import json
 import os
 import signal

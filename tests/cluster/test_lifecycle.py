@@ -1,4 +1,4 @@
-"""A keeper's life: started by programs, ended when nobody needs it or when it is told to."""
+"""A keeper's life: programs start it; it ends when no program needs it, or when it is told to."""
 import os
 import signal
 import subprocess
@@ -137,7 +137,7 @@ def told_to_end(host, number=signal.SIGTERM):
 
 
 def told_again(host, number=signal.SIGTERM):
-    """Until it ends: a signal that comes too soon after the first means the same."""
+    """Signals again until it ends: a signal that comes too soon after the first counts as the same one."""
     wait_until(lambda: host.keeper.send_signal(number) or host.keeper.poll() is not None, "it ends at once")
     assert host.keeper.poll() == 0
 
@@ -145,7 +145,7 @@ def told_again(host, number=signal.SIGTERM):
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 @pytest.mark.parametrize("recalled", [False, True], ids=["nobody waits", "b waits"])
 def test_told_to_end_it_waits_for_what_is_in_use(make_host, number, recalled):
-    """And gives back what is not."""
+    """It gives back leases that are not in use."""
     a, b = make_host("a", lease=LONG + "linger_ms = 20000;"), make_host("b", lease=LONG)
     used, free, waiter = opened(a, "used"), opened(a, "free"), opened(b, "used")
     assert used.do("flock 0 ex") == "ok" and free.do("flock 0 ex") == "ok" and free.do("flock 0 un") == "ok"

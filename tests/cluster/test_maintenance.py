@@ -70,7 +70,7 @@ def test_a_restart_that_outlasts_the_leases_kills(make_host, redis):
 
 
 def test_a_hang_that_outlasts_the_leases_kills_no_process(make_host, redis):
-    """The store still has its memory, and nobody else has had the lock."""
+    """The store still has its memory, and no other host has had the lock."""
     a, process, path, before = make(make_host)
     redis.signal(signal.SIGSTOP)
     time.sleep(0.92 * TTL)

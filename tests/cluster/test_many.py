@@ -1,4 +1,4 @@
-"""Thousands of leases: what is due in time does not depend on their number."""
+"""Thousands of leases: what must happen in time happens in time, whatever their number."""
 import os
 import resource
 import signal

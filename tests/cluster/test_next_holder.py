@@ -42,7 +42,7 @@ def test_waiters_in_the_kernel_are_no_holders(make_host, redis, proxy):
 
 
 def test_the_next_holder_is_not_taken_for_the_lost_one(make_host, redis, proxy):
-    """A lease that nobody used is lost; a caller gets a new one at once, and is not killed for the old one."""
+    """A lease that no process used is lost; a caller gets a new one at once, and is not killed for the old one."""
     lease = "ttl_ms = 2000; freeze_margin_ms = 600; linger_ms = 60000;"
     b = make_host("b", lease=lease)
     a = make_host("a", lease=lease, server=proxy.address).wait_up()

@@ -1,7 +1,7 @@
 """
 Workers on two hosts lock and unlock as fast as they can, most of it from the page, while the other host recalls what they
-have, keepers are killed, the store stops for longer than leases last, and configurations are read again. Nobody may be at work
-where somebody else is: tests/agents/stress.c says how that is seen.
+have, keepers are killed, the store stops for longer than leases last, and configurations are read again. No worker may be at work
+in a zone that another one has: tests/agents/stress.c says how that is seen.
 
 The choices come from a seed, which is printed: DFLOCK_STRESS_SEED=N makes them again (when they meet is up to the machine).
 DFLOCK_STRESS_SECONDS=N and DFLOCK_STRESS_CALLS=N: the test ends after so long, or so many calls. `make stress` is the long form.
@@ -38,7 +38,7 @@ class Manner(typing.NamedTuple):
     least: int  # that the test was one at all
 
 
-# Those of a host are in each other's way, and so often ask; one alone hardly does, if no other host wants the lock.
+# Workers of one host are in each other's way, and so often ask; a single one hardly asks if no other host wants the lock.
 MANNERS = {"in each other's way": Manner(3, 300000, [1000, 10000, 50000], 20000),
            "one on a host": Manner(1, 0, [10000, 100000, 500000], 1000000)}
 
@@ -74,7 +74,7 @@ class Arena:
         return [sum(self.word(64 + WORKER * w + 8 * i) for w in self.workers) for i in range(3)]
 
     def look(self):
-        """Starts the workers anew that were killed for a lost lease; one that ended otherwise has found something."""
+        """Starts those workers anew that were killed for a lost lease. A worker that ended in another way has found a violation."""
         for number, process in self.workers.items():
             status = process.poll()
             if status is None:

@@ -56,7 +56,7 @@ def test_a_kernel_that_refuses_to_wait_is_asked_at_growing_intervals(make_host, 
 
 def test_a_lease_that_comes_before_the_old_one_is_acknowledged_as_released(make_host, redis, proxy):
     """The message that grants the next lease may overtake the acknowledgement that the last one was released. A caller must get its
-    lock all the same, whatever the keeper's probe still has."""
+    lock all the same, whatever lock the keeper's probe still has."""
     lease = "ttl_ms = 20000; probe_ms = 5000; linger_ms = 20000;"
     b = make_host("b", lease=lease)
     a = make_host("a", lease=lease, server=proxy.address).wait_up()

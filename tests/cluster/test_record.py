@@ -237,7 +237,7 @@ def test_a_dead_hosts_range_is_free_after_a_ttl(two, kind):
 
 
 def test_no_deadlock_without_a_cycle(make_host):
-    """b waits for a, c waits for b: nobody waits for himself, however often they ask."""
+    """b waits for a, c waits for b: no process waits for itself, however often they ask."""
     hosts = [make_host(n, lease="ttl_ms = 1000;") for n in "abc"]
     agents = [opened(h) for h in hosts]
     assert agents[0].do("setlk 0 ex 0 1") == "ok"

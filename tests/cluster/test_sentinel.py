@@ -124,7 +124,7 @@ def behind_is_first(i):
 @pytest.mark.long
 @pytest.mark.parametrize("count", [3, 5])
 def test_failover_to_a_replica_that_was_behind(make_nodes, host_at, count):
-    """It has never heard of the lease. Its host puts it back, and until then nobody is granted anything."""
+    """That replica has never heard of the lease. The lease's host puts it back, and until then the store grants nothing."""
     nodes = make_nodes(count, options=behind_is_first)
     a, b = host_at(nodes.settings, "a").init(), host_at(nodes.settings, "b").wait_up()
     nodes[1].command("REPLICAOF", "127.0.0.1", "1")  # nobody is there
@@ -181,7 +181,7 @@ def test_a_master_that_is_cut_off_grants_and_renews_nothing(make_nodes, host_at,
 
 @pytest.mark.parametrize("count,replicas", [(3, 0), (5, 2)])
 def test_with_too_few_acknowledgements_both_hold(make_nodes, host_at, count, replicas):
-    """The test before this one can fail: what the configuration must not say."""
+    """Shows that the test above can fail: a wrong number of replicas in the configuration."""
     a, holder, other = two_masters(make_nodes, host_at, count, replicas)
     assert other.do("flock 0 ex", seconds=30) == "ok"
     holder.goes_on()
@@ -296,7 +296,7 @@ def test_many_at_once_wait_together(make_nodes, host_at):
 
 
 def test_beats_count_only_when_acknowledged(make_nodes, host_at):
-    """Replicas that are connected but do not answer: the job is frozen in time, and goes on, for nobody else got the lock."""
+    """Replicas that are connected but do not answer: the job is frozen in time, and goes on, since no other host got the lock."""
     nodes = make_nodes(3, sentinels=0)
     a, b = (host_at(nodes.at(0, 2), n, lease=SHORT) for n in "ab")
     a.init()

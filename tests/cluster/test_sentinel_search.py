@@ -65,7 +65,7 @@ NONSENSE = {
 
 
 class Impostor(threading.Thread):
-    """Answers whatever comes on its port."""
+    """Answers everything that comes on its port."""
 
     def __init__(self, answer):
         super().__init__(daemon=True)

@@ -1,4 +1,4 @@
-"""The store loses its memory while locks are held: what still had time is put back, nothing is granted twice."""
+"""The store loses its memory while locks are held: leases that have not run out are put back, and nothing is granted twice."""
 import os
 import signal
 
@@ -67,7 +67,7 @@ def put_back(host, before, other, waiting_host):
 
 @pytest.mark.parametrize("when", ["before all", "it was another's", "it was the same"])
 def test_an_old_snapshot(make_host, another, when):
-    """kill -9, and it starts with an RDB file from before: what that says of the lock is out of date."""
+    """kill -9, and it starts with an RDB file from before: its record of the lock is out of date."""
     redis = another("--dbfilename", "old.rdb")
     a, b = (make_host(n, server=redis, lease="ttl_ms = 3000; linger_ms = 0;") for n in "ab")
     one, other = opened(a), opened(b)
@@ -149,7 +149,7 @@ def test_a_key_is_evicted(make_host, redis, key):
 
 
 def test_the_store_stops_for_longer_than_a_ttl(make_host, redis):
-    """Nobody else gets the lock, neither meanwhile nor when it goes on; the holder loses nothing but time."""
+    """No other host gets the lock, neither meanwhile nor when the store goes on; the holder loses nothing but time."""
     a, b = (make_host(n, lease="ttl_ms = 2000; linger_ms = 0;", store="connect_ms = 700;") for n in "ab")
     process, path = job(a)
     other = opened(b).say("flock 0 ex")
@@ -180,7 +180,8 @@ def test_nothing_new_in_grace(make_host, redis):
 
 
 def test_grace_ends_each_time(make_host, redis):
-    """Also when nobody connects anew: FLUSHALL breaks no connection. The second time, since the keeper's start counts as one, too."""
+    """Also if no keeper connects anew: FLUSHALL breaks no connection. The second time, since the keeper's start counts as one,
+    too."""
     a = make_host("a", lease="ttl_ms = 500;")
     one = opened(a)
     for _ in range(2):

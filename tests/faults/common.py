@@ -56,7 +56,7 @@ def works(host, name="f", seconds=20):
 
 
 def is_busy(host, name="f"):
-    """Another one has it. ENOLCK may come before: a connection that is deaf is noticed after connect_ms."""
+    """Another program has it. ENOLCK may come before: the keeper notices a dead connection after connect_ms."""
     def busy():
         word = attempt(host, name).word
         assert word != "ok"
@@ -82,7 +82,7 @@ def lock_key(name="f"):
 
 
 def gone(redis, name="f"):
-    """Nobody has or wants the lock any more, as far as the store knows."""
+    """No host has or wants the lock any more, as far as the store knows."""
     wait_until(lambda: redis.command("EXISTS", lock_key(name)) == 0, "the store has nothing about " + name)
 
 

@@ -47,7 +47,7 @@ class Puppet:
         return self.do(f"connect({SYSTEM_DIR!r})")
 
     def send(self, question, *fds):
-        """On a connection of its own, whose number it gives."""
+        """Sends on a connection of its own, and returns the connection's number."""
         number = self.connect()
         self.do(f"send({number}, {question}, *{list(fds)!r})")
         return number
@@ -126,7 +126,7 @@ def served(host, uid=0, seconds=SOON, name=None):
 
 
 def turns(host):
-    """The loop answers, and nobody is frozen."""
+    """The loop answers, and no process is frozen."""
     begun = time.monotonic()
     status = host.status()
     assert time.monotonic() - begun < SOON, status

@@ -13,7 +13,7 @@ USER = 31977  # of nobody on the real machine
 
 
 class Machine:
-    """Everybody can run the programs, and lock the files. No DFLOCK_RUNTIME_DIR but where a call gives it."""
+    """Every user can run the programs, and lock the files. DFLOCK_RUNTIME_DIR is set only where a call gives it."""
 
     def __init__(self, redis, folder, shown):
         self.redis, self.apart = redis, Apart(folder)
@@ -73,7 +73,7 @@ class Machine:
         return keeper["runtime_dir"], keeper["pid"]
 
     def take(self, name, uid=NOBODY):
-        """Somebody makes that first."""
+        """Another user makes that entry first."""
         self.apart.sh(f"setpriv --reuid={uid} --regid={uid} --clear-groups mkdir {name}")
 
     def list(self):

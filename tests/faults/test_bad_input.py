@@ -63,7 +63,7 @@ class Client:
 
 
 def descriptors(host):
-    """How many the keeper has open, once those that it is about to close are closed."""
+    """How many the keeper has open, after it has closed those that it was about to close."""
     return len(os.listdir(f"/proc/{host.keeper_pids()[1]}/fd"))
 
 
@@ -181,7 +181,7 @@ def test_goes_away_while_the_configuration_is_looked_at(host):
 
 
 def test_descriptors_of_no_use(host):
-    """Of what cannot be protected, or not be opened again."""
+    """Descriptors of files that cannot be protected, or cannot be opened again."""
     read, write = os.pipe()
     opened_here = [read, write, os.open("/dev/null", os.O_RDWR), os.open(host.path("f"), os.O_PATH),
                    os.open("/proc/self/stat", os.O_RDONLY), os.memfd_create("x"), os.open("/", os.O_RDONLY),
@@ -230,7 +230,7 @@ def test_client_that_leaves_its_pin(host, make_host, how):
 
 
 def test_client_that_does_not_read(host):
-    """Answers that find no room are dropped, and everybody else is served meanwhile."""
+    """Answers that find no room are dropped, and all other clients are served meanwhile."""
     with Client(host) as client:
         client.socket.settimeout(0.2)
         sent = 0
@@ -355,7 +355,7 @@ def test_no_descriptor_left(make_host):
 
 
 def test_a_malformed_message_is_in_the_log(host, redis):
-    """Somebody else publishes on the keeper's channel."""
+    """Another client publishes on the keeper's channel."""
     for text in ("nonsense", "recall x", "granted"):
         redis.command("PUBLISH", "dflock:{0}:host:" + host.status()["host"], text)
     wait_until(lambda: "a malformed message came through the store and was ignored" in host.log(), "the log has it")
@@ -363,7 +363,7 @@ def test_a_malformed_message_is_in_the_log(host, redis):
 
 
 def test_a_store_socket_whose_path_is_no_utf8(host_of, redis, folder):
-    """Status and doctor say what is to be said, and not that there is no memory."""
+    """Status and doctor report the real error, and not that there is no memory."""
     path = os.fsencode(folder) + b"/\xe9.sock"
     os.symlink(redis.socket, path)
     host = host_of(redis, foreground=False)

@@ -1,6 +1,6 @@
 """
-Connections to the store that break at the worst moment. An answer that does not come means "maybe granted": whatever
-happened, what a program was told it has is protected, and nothing stays behind in the store.
+Connections to the store that break at the worst moment. An answer that does not come means "maybe granted": whatever happened, a
+lock that a program was told it has is protected, and nothing stays behind in the store.
 """
 import os
 import random
@@ -124,7 +124,7 @@ def test_release_while_another_waits(pair, redis, kind):
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_cancelled_wait(pair, redis, kind):
-    """The release that takes a waiter out of the queue is lost: nobody must wait for it for ever."""
+    """The release that takes a waiter out of the queue is lost: no caller may wait behind that waiter for ever."""
     a, b, proxy = pair
     agent, waiter = agent_with(b), Waiting(a)
     wait_until(lambda: leases(a, note="waits for another host"), "a is queued")
@@ -267,7 +267,7 @@ def test_lost_recall(make_host, make_proxy):
 
 
 def test_all_recalls_lost(make_host, make_proxy):
-    """a never hears anything: what it does not use it gives back by itself."""
+    """a never hears anything: it gives unused leases back by itself."""
     proxy = make_proxy()
     a, b = make_host("a", server=proxy.address, lease="ttl_ms = 3000;"), make_host("b")
     agent = agent_with(a)

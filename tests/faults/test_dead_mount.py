@@ -1,4 +1,4 @@
-"""A file system that does not answer: what is on it has to wait, and is refused; everything else is served."""
+"""A file system that does not answer: calls on its files wait, and are refused; all other calls are served."""
 import os
 import signal
 import subprocess
@@ -69,7 +69,7 @@ def test_others_are_served(views):
 
 
 def test_a_program_killed_while_it_waits_leaves_nothing(views):
-    """No descriptor in the keeper when the mount answers again, which would keep its lock."""
+    """When the mount answers again, the keeper has no descriptor that would keep the program's lock."""
     host, dead, well = views
     keeper = host.keeper_pids()[1]
     agents = [opened(host, dead, "f%d" % i) for i in range(6)]
@@ -90,7 +90,7 @@ def test_a_program_killed_while_it_waits_leaves_nothing(views):
 
 
 def test_a_second_signal_while_files_are_open_there(make_host):
-    """Closing them is a worker's job; it is done before what workers need is freed."""
+    """Workers close the files, before the memory that workers need is freed."""
     host = make_host("a", lease="ttl_ms = 20000; linger_ms = 20000;", foreground=False)
     host.inside = ["env", "MALLOC_PERTURB_=165", "ASAN_OPTIONS=detect_leaks=0"]  # what was freed is nonsense
     host.start()

@@ -1,6 +1,6 @@
 """
-What the keeper of a whole system has to know about other users' files though a front looks at them: which configuration the program goes
-by, what its process holds, and what becomes of a file whose front has ended.
+A front looks at other users' files, but the keeper of a whole system still has to know: which configuration the program goes by,
+what its process holds, and what becomes of a file whose front has ended.
 """
 import os
 import shutil
@@ -49,7 +49,7 @@ def test_a_state_of_the_configuration_that_no_keeper_has_looked_at(ground, make_
 
 @pytest.mark.parametrize("away", [False, True])
 def test_another_configuration(ground, folder, away):
-    """It is refused as from anybody, and the fronts that looked at its files are free again."""
+    """It is refused as from any user, and the fronts that looked at its files are free again."""
     host, mount, puppet = ground
     mount()
     served(host, HOSTILE)
@@ -73,7 +73,7 @@ def test_another_configuration(ground, folder, away):
 @pytest.mark.parametrize("descriptors", [0, 5000])
 @pytest.mark.parametrize("away", [False, True])
 def test_what_a_process_holds(ground, away, descriptors):
-    """Its POSIX locks, so that the program undoes nothing that it had before."""
+    """Its POSIX locks: the program must undo nothing that it had before."""
     host, mount, puppet = ground
     mount()
     served(host, OTHER)

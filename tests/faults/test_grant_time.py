@@ -1,4 +1,4 @@
-"""A grant names a moment on the caller's clock: never one after which the host's word does not hold any more."""
+"""A grant names a moment on the caller's clock, which is never later than the end of the host's promise."""
 import os
 
 from common import opened
@@ -23,7 +23,7 @@ def keeper_that_is_late(make_host, folder):
 
 
 def test_a_question_that_comes_after_the_keeper_has_looked_at_the_clock(make_host, folder):
-    """The pin ends pin_ms after the grant at the latest; the caller must not be told a later moment."""
+    """The pin ends at the latest pin_ms after the grant; the caller must not be told a later moment."""
     host, late = keeper_that_is_late(make_host, folder)
     assert opened(host).do("flock 0 ex nb") == "ok"  # the lease is there: the next answer comes at once
     open(late, "w").close()

@@ -1,6 +1,6 @@
 """
-Descriptors whose close never ends, and others that no program should send, from users of a system keeper: the keeper serves everybody
-else meanwhile, can be stopped, killed and restarted, and what was left behind is bounded and ends when the mount answers.
+Descriptors whose close never ends, and others that no program should send, from users of a system keeper: the keeper serves all
+others meanwhile, can be stopped, killed and restarted, and what was left behind is bounded and ends when the mount answers.
 """
 import os
 import signal
@@ -51,7 +51,7 @@ def test_a_close_that_never_ends(ground):
 
 @pytest.mark.parametrize("uid", [HOSTILE, 0])
 def test_a_malformed_question_with_it(ground, uid):
-    """What is not looked at has to be closed, too: also for the keeper's own user, which it trusts."""
+    """Descriptors that are not looked at must be closed, too: also for the keeper's own user, which it trusts."""
     host, mount, puppet = ground
     served(host), served(host, OTHER)
     dead, hostile = mount(), puppet(uid)
@@ -214,7 +214,7 @@ def test_files_that_are_not_local_are_served(ground, make_host):
 
 
 def test_what_was_left_behind_ends(ground):
-    """Also the processes that keep files, once nobody needs them."""
+    """Also the processes that keep files end, once they are not needed."""
     host, mount, _ = ground
     mount()
     for i in range(3):
@@ -239,7 +239,7 @@ def test_the_door_is_killed(ground):
 
 
 def test_held_through_an_outage(ground, redis):
-    """Holders of files that fronts keep are found, frozen and let go as any."""
+    """Holders of files that fronts keep are found, frozen and let go like all others."""
     host, mount, _ = ground
     mount()
     agent = agent_of(host, OTHER)

@@ -1,4 +1,5 @@
-"""A process may have any number of descriptors, all of which the keeper looks at when it asks for a POSIX lock. Nobody waits for that."""
+"""A process may have any number of descriptors, and the keeper looks at all of them when the process asks for a POSIX lock. No
+other caller waits for that."""
 import os
 import signal
 import subprocess

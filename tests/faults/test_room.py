@@ -1,4 +1,4 @@
-"""A keeper has room for so many leases: what nobody uses goes back for what somebody asks for."""
+"""A keeper has a bounded room for leases: unused ones go back to make room for those that a program asks for."""
 import os
 
 import pytest
@@ -103,7 +103,7 @@ def system(redis, folder):
 
 
 def as_user(host, uid, first, count):
-    """many(), of another user. The files are there, and everybody's."""
+    """many(), of another user. The files exist, and every user may use them."""
     for i in range(first, first + count):
         path = host.path("f%d" % i)
         with open(path, "w"):

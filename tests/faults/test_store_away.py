@@ -11,7 +11,7 @@ LINE = ": waiting: store "
 
 @pytest.fixture(params=["killed", "stopped"])
 def away(request, redis):
-    """Takes the store away: no connection, or one that nobody answers."""
+    """Takes the store away: no connection, or one without answers."""
     return redis.stop if request.param == "killed" else lambda: redis.signal(signal.SIGSTOP)
 
 
@@ -50,7 +50,7 @@ def test_a_call_that_waits_for_another_host_is_silent(make_host):
 
 
 def test_a_call_that_waits_for_a_program_of_this_host_is_silent(make_host, away):
-    """The lease is here, and sure: the kernel alone decides, whatever the store does."""
+    """The host has the lease, and it is sure: the kernel alone decides, whatever the store does."""
     host = make_host("a", lease="ttl_ms = 20000;")
     assert opened(host).do("flock 0 ex nb") == "ok"
     away()

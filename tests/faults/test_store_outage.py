@@ -131,7 +131,7 @@ def test_stopped_during_release(slow_two, redis):
 
 
 def test_stopped_for_longer_than_the_lease(make_host, redis):
-    """Nobody could take it meanwhile, so it still stands: the holder has lost nothing."""
+    """No host could take the lease meanwhile, so it still stands: the holder has lost nothing."""
     a, b = (make_host(n, lease='ttl_ms = 1000; on_lost = "warn";', store=SHORT) for n in "ab")
     held = agent_with(a)
     redis.signal(signal.SIGSTOP)

@@ -63,7 +63,7 @@ def test_stop_while_the_store_refuses(locked_redis, host_of, folder, setting):
 @pytest.mark.parametrize("how", ["wrong password", "no scripts"])
 @pytest.mark.parametrize("expired", [False, True], ids=["sure", "run out"])
 def test_stop_when_a_store_refuses_that_did_not(redis, host_of, folder, how, expired):
-    """What nobody uses is no reason to go on, whether its lease stands or ran out meanwhile; what a program has is."""
+    """The keeper ends although there are unused leases, whether they stand or ran out meanwhile; not if a program has a lock."""
     redis.command("ACL", "SETUSER", "dflock", "on", ">pw", "~dflock:*", "&dflock:*", "+@all")
     pw = written(folder, "pw", "pw\n")
     lease = "linger_ms = 60000; store_wait_ms = 300; ttl_ms = " + ("1500;" if expired else "60000;")
@@ -229,7 +229,7 @@ def test_script_flush(two, redis):
 
 
 def test_busy_script(make_host, redis):
-    """Somebody's script runs for ever: refused with the cure, and SCRIPT KILL is one."""
+    """Another client's script runs for ever: the refusal names the cure, and SCRIPT KILL is one."""
     host = make_host("a", lease="ttl_ms = 20000; store_wait_ms = 300;")
     held = agent_with(host, name="g")
     redis.command("CONFIG", "SET", "busy-reply-threshold", "50")

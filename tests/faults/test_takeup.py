@@ -2,6 +2,7 @@
 A keeper is killed, and the next one cannot open a file that it has a lease on: the file is forbidden, or no path leads to it, or its
 file system does not answer. Its lease stays as long as it is not known that no process holds the lock, and nothing else has to wait.
 """
+import contextlib
 import errno
 import fcntl
 import json
@@ -78,7 +79,7 @@ def ordinary(make_host, folder, redis, monkeypatch):
 
 @needs_root
 def test_a_file_that_may_not_be_opened(ordinary):
-    """The kernel's list of locks tells when nobody has the lock any more."""
+    """The kernel's list of locks tells when no process has the lock any more."""
     b, a = ordinary
     holder = agent_with(a)
     os.chmod(a.path("f"), 0)
@@ -193,7 +194,7 @@ def test_a_mount_that_is_gone(ground):
 
 @needs_root
 def test_a_mount_that_hangs_when_its_leases_are_taken_up(ground):
-    """The others go on; when it answers again, so does what is on it."""
+    """The other leases go on; when the mount answers again, those of its files go on, too."""
     b, a, view = ground
     os.mkdir(b.path("dead"))
     local, remote = agent_with(a), agent_with(a, name="dead/g")
@@ -212,9 +213,9 @@ def test_a_mount_that_hangs_when_its_leases_are_taken_up(ground):
         assert waiter.heard()[0] == "ok"
 
 
-@needs_root
-def test_killed_while_one_of_its_threads_hangs(ground):
-    """Such a keeper never ends. The next one does not wait for that, and a program that waits for an answer asks the next one."""
+@contextlib.contextmanager
+def replaced_while_a_thread_hangs(ground):
+    """(host a, the pid of its keeper, a thread of which hangs): the caller has the keeper replaced. Then all is served as before."""
     b, a, view = ground
     local, waiting, other = agent_with(a), opened(a, "w"), agent_with(b, name="w")
     asking = opened(a, "dead/g")
@@ -224,8 +225,7 @@ def test_killed_while_one_of_its_threads_hangs(ground):
     asking.say("flock 0 ex")
     keeper = a.keeper_pids()[1]
     view.hangs(keeper)
-    kill_keeper(a)
-    assert state(keeper) == "Z" and "is not waited for" in a.log()
+    yield a, keeper
     assert attempt(a, "new").word == "ok" and state(local.pid) == "S"
     is_busy(b)
     wait_until(lambda: leases(a, name="t/w", note="waits for another host"), "the next keeper was asked")
@@ -236,26 +236,19 @@ def test_killed_while_one_of_its_threads_hangs(ground):
 
 
 @needs_root
+def test_killed_while_one_of_its_threads_hangs(ground):
+    """Such a keeper never ends. The next one does not wait for that, and a program that waits for an answer asks the next one."""
+    with replaced_while_a_thread_hangs(ground) as (a, keeper):
+        kill_keeper(a)
+        assert state(keeper) == "Z" and "is not waited for" in a.log()
+
+
+@needs_root
 def test_the_parent_is_killed_while_a_thread_of_its_keeper_hangs(ground):
     """The keeper makes room for another pair, which does not wait for its end either."""
-    b, a, view = ground
-    local, waiting, other = agent_with(a), opened(a, "w"), agent_with(b, name="w")
-    asking = opened(a, "dead/g")
-    waiting.say("flock 0 ex")
-    wait_until(lambda: leases(a, name="t/w", note="waits for another host"), "it is queued")
-    view.do("hold")
-    asking.say("flock 0 ex")
-    parent, keeper = a.keeper_pids()
-    view.hangs(keeper)
-    os.kill(parent, signal.SIGKILL)
-    wait_for_another(a, keeper)
-    assert attempt(a, "new").word == "ok" and state(local.pid) == "S"
-    is_busy(b)
-    wait_until(lambda: leases(a, name="t/w", note="waits for another host"), "the next keeper was asked")
-    assert other.do("flock 0 un") == "ok"
-    assert waiting.heard()[0] == "ok"
-    view.do("let")
-    wait_until(lambda: not os.path.exists(f"/proc/{keeper}"), "it has ended")
+    with replaced_while_a_thread_hangs(ground) as (a, keeper):
+        os.kill(a.keeper_pids()[0], signal.SIGKILL)
+        wait_for_another(a, keeper)
 
 
 @needs_root

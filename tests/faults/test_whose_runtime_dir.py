@@ -24,7 +24,7 @@ def test_no_other_user_is_in_the_way(machine):
 
 @pytest.mark.parametrize("uid", [0, USER])
 def test_another_user_took_the_name(machine, uid):
-    """The lock works, and when the name is free again, or others are taken, everybody still finds the same keeper."""
+    """The lock works, and when the name is free again, or others are taken, all processes still find the same keeper."""
     machine.take(f"/dev/shm/dflock-{uid}")
     machine.works(uid)
     found = machine.where(uid)
@@ -72,7 +72,7 @@ def test_many_at_once(machine):
 
 
 def test_a_squatter_at_work(machine):
-    """The user takes the name and lets it go, all the time: once a directory was found, all processes find it."""
+    """Another user takes the name and lets it go, all the time: once a directory was found, all processes find it."""
     loop = machine.start("sh", "-c", "while :; do mkdir /dev/shm/dflock-0; rmdir /dev/shm/dflock-0; done", uid=NOBODY)
     try:
         for process in [machine.begin(name=f"f{i}") for i in range(8)]:
@@ -99,7 +99,7 @@ def test_several_siblings(machine):
 
 
 def test_run_dflock(machine):
-    """A user's own directory that root made there; root's is made when it is needed; one that is somebody else's does not count."""
+    """Root made the user's directory there. Root's own is made when it is needed. Another user's directory does not count."""
     machine.apart.sh(f"mkdir -m 0755 /run/dflock; mkdir -m 0700 /run/dflock/{USER} /run/dflock/{USER + 1}; "
                     f"chown {USER} /run/dflock/{USER}")
     for uid in (USER, 0):

@@ -1,9 +1,9 @@
 /*
  * Any bytes from a program, and any bytes as the table of leases of an earlier keeper. The first byte says which:
  *   0: the message itself as it comes; the second byte is the number of descriptors that come with it
- *   1: a good question with these bytes laid over it from a place on
- *   2: a file of the table (the second byte says which of the two)
- *   3: changes to a good table, four bytes each: where (head, slots, text), two for the place, and one for the value
+ *   1: a good question; these bytes replace its bytes from a given place on 2: a file of the table (the second byte
+ *   says which of the two) 3: changes to a good table, four bytes each: where (head, slots, text), two for the place,
+ *   and one for the value
  * Built by clang -fsanitize=fuzzer,address,undefined with keeper/callers/question.c and keeper/guard/table*.c.
  */
 #include <dirent.h>
@@ -71,7 +71,7 @@ static void send_message(int to, const void *data, size_t size, size_t descripto
 	check(sendmsg(to, &msg, 0) == (ssize_t)size, "no message");
 }
 
-/* Whatever question_check() lets through must be what wire/msg.h promises. */
+/* A question that question_check() accepts must keep what wire/msg.h promises. */
 static void check_question(const struct wire_request *r, ssize_t n, int fd)
 {
 	switch (question_check(r, n, fd >= 0)) {
@@ -216,7 +216,7 @@ static uint32_t add_lease(int n)
 	return slot;
 }
 
-/* Whatever the files were, what is there now is in order, and is gone on with: what the parent does with it, too. */
+/* Whatever the files were, the table is in order now. Goes on with it, also as the parent. */
 static void check_table(void)
 {
 	const struct store_range all = {WIRE_FLOCK, WIRE_EXCLUSIVE, 0, WIRE_EOF};
@@ -273,8 +273,8 @@ static void make_good(void)
 	table_vacate(&table, 0);
 }
 
-/* Four bytes of input change one: where (head, slots or text), and what it becomes. A slot's sum is made right again, so that
- * the rest is looked at. */
+/* Four bytes of input change one byte: where (head, slots or text), and the new value. Then corrects the slot's sum, so
+ * that the code looks at the rest. */
 static void read_changed(const uint8_t *data, size_t size)
 {
 	make_good();

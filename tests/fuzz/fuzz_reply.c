@@ -1,7 +1,7 @@
 /*
  * Any bytes as what the server sends: as the protocol, whose answers go to every parser; as a message; as an error; as
- * INFO. Whatever is accepted must be what store.h promises. The first byte says which.
- * Built by clang -fsanitize=fuzzer,address,undefined with store/reply.c, store/message.c and store/explain.c.
+ * INFO. Everything that is accepted must keep what store.h promises. The first byte says which. Built by clang
+ * -fsanitize=fuzzer,address,undefined with store/reply.c, store/message.c and store/explain.c.
  */
 #include <stddef.h>
 #include <stdint.h>
@@ -115,7 +115,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 
 	if (size == 0)
 		return 0;
-	char *text = malloc(size); /* exactly as long as it is: what reads past it is seen */
+	char *text = malloc(size); /* exactly as long as the text: a read past it is caught */
 	check(text != NULL, "no memory");
 	memcpy(text, data + 1, size - 1);
 	text[size - 1] = '\0';

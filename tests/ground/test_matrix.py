@@ -1,4 +1,4 @@
-"""What everything else rests on, on each kind of file system, for root, for an ordinary user, and for two users of a system keeper."""
+"""The basic promises on each kind of file system, for root, for an ordinary user, and for two users of a system keeper."""
 import os
 import signal
 import subprocess

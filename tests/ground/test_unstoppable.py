@@ -1,6 +1,6 @@
 """
 Holders that the keeper of an ordinary user may not look into: a program that may be run but not read. Root's keeper may look into
-everybody. (setpriv still has root's rights while it starts a program: it has to be another one that starts those.)
+every process. (setpriv still has root's rights while it starts a program: it has to be another one that starts those.)
 """
 import ctypes
 import os
@@ -223,7 +223,7 @@ def test_a_rule_may_refuse_them(sides, secret, start):
     else:
         assert done.returncode != 0 and "the keeper may not look into this process" in done.stderr, done.stderr
         assert 'unstoppable = "refuse"' in done.stderr
-    # Everybody else has it, also again and again.
+    # All other users have it, also again and again.
     for _ in range(2):
         assert subprocess.run([*a.inside, *sides[0].by(0), "flock", a.path("f"), "true"], env=a.env(), timeout=60).returncode == 0
 

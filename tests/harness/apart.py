@@ -1,6 +1,6 @@
 """
-A mount namespace of the test's own: with a /dev/shm and a /run in which nothing is, since runtime directories without
-DFLOCK_RUNTIME_DIR are there. Needs root. delete() ends everything that runs in it, and with that it is gone.
+A mount namespace of the test's own with an empty /dev/shm and /run, where runtime directories without DFLOCK_RUNTIME_DIR are. Needs
+root. delete() ends everything that runs in it, and with that it is gone.
 """
 import os
 import signal
@@ -39,7 +39,7 @@ class Apart:
         return done.stdout
 
     def pids(self):
-        """Of mount namespaces that were made from this one nobody is asked: none of the tests makes them."""
+        """Leaves out mount namespaces that were made from this one: no test makes them."""
         pids = []
         for pid in filter(str.isdigit, os.listdir("/proc")):
             try:

@@ -1,4 +1,5 @@
-"""The workers of some hosts (tests/agents/worker.c), the killing of some at random, and the history that they and we write."""
+"""The workers of some hosts (tests/agents/worker.c), some of which are killed at random, and the history that they and the harness
+write."""
 import contextlib
 import os
 import random
@@ -86,7 +87,7 @@ class Crowd:
             now = time.monotonic()
 
     def stop(self):
-        """Every call must come to its end: nobody hangs when the others have gone."""
+        """Every call must come to its end: no worker hangs when the others have gone."""
         for _, _, process in self.workers:
             process.stdin.close()
         left = [p for _, _, p in self.workers]

@@ -77,7 +77,7 @@ class History:
 
     @classmethod
     def read(cls, path):
-        """What a reader may see of the last line, while workers write, is not counted."""
+        """Does not count a last line that a worker is still writing."""
         with open(path) as f:
             return cls(line for line in f if line.endswith("\n"))
 

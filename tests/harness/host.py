@@ -126,7 +126,7 @@ class Host:
             return s.connect_ex(os.path.join(self.runtime, "keeper.sock")) == 0
 
     def init(self):
-        """Opens the store at once: nobody else uses it."""
+        """Opens the store at once: no other host uses it."""
         self.wait_up()
         wait_until(lambda: self.cli("init", "--force", check=False).returncode == 0, "the store was opened")
         return self

@@ -57,7 +57,7 @@ SIMULATOR = {
     "what was under way is not sent again": [step("RELEASING", "UP", "RELEASING", "0")],
 }
 
-# These need so many things at once, or are made good by something else so often, that it takes the simulator hours to find them.
+# These need so many things at once, or are corrected elsewhere so often, that the simulator needs hours to find them.
 RARE = {"the page says for a second that leases are sure", "a fence is not compared",
         "granted by hand-over after the deadline", "deadline counted from the answer"}
 

@@ -2,8 +2,8 @@
 A network of the test's own: a namespace with a bridge, and a namespace for each machine, in which programs are started with
 `inside(name)` before their words. Nothing of it is in the network that the machine is in, and delete() removes it all.
 
-Needs root, and no more of the kernel than namespaces, veth and bridges: what cuts is a port that is down (both ways), or a
-neighbour's address that nobody has (one way: what is sent there arrives nowhere, and nobody is told).
+Needs root, and no more of the kernel than namespaces, veth and bridges: a port that is down cuts both ways; a neighbour's address
+that no machine has cuts one way (packets to it are lost without an error).
 """
 import os
 import subprocess

@@ -1,5 +1,5 @@
 """
-A proxy between keepers and a redis-server, on a Unix socket or TCP, that does to them what networks do.
+A proxy between keepers and a redis-server, on a Unix socket or TCP, that makes the faults of networks.
 
 It understands RESP, so that a fault can be tied to a command or a script: fault("release", "no answer") lets the next
 release reach the server and swallows its answer. What can be done to a command (Fault.KINDS):
@@ -8,7 +8,7 @@ release reach the server and swallows its answer. What can be done to a command 
   "no answer"   the server executes it; its answer is swallowed
   "cut before"  the connections of this keeper's side are cut before the server gets it
   "cut after"   the server executes it; instead of the answer the connection is cut
-  "garbage"     the server executes it; instead of the answer comes what is no RESP
+  "garbage"     the server executes it; instead of the answer come bytes that are no RESP
   "late"        the server executes it; this answer and all behind it wait until release()
 
 After a swallowed answer a connection is deaf: whatever the server says on it is swallowed, as on a broken network, for

@@ -148,7 +148,7 @@ class Connection:
         self.sock.send(REPLY.pack(magic, version, size, verdict, 0, 0, reason.encode(), until_ns, 1, to, to))
 
     def grant(self, request, ns=10 * SECOND):
-        """Also the answer to a WIRE_TEST: nobody is in the way. For the record space: "you had no locks there",
+        """Also the answer to a WIRE_TEST: no lock is in the way. For the record space: "you had no locks there",
         which matters only to a call that must put things back."""
         self.send(GRANTED, request.sent_ns + ns, to=request.to)
 

@@ -90,7 +90,7 @@ def test_the_page_that_is_mapped_is_read_after_chroot(world):
 def test_without_a_page_nobody_knows(world):
     with world.keeper(refuse_all, with_page=False):
         out, err = run(world, "chroot")
-    assert out[0] == "flock: -1 ENOLCK" and "nobody can say" in err
+    assert out[0] == "flock: -1 ENOLCK" and "it cannot be known" in err
 
 
 @needs_root

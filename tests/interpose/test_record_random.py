@@ -100,7 +100,7 @@ def test_whatever_happens(world, lockers, seed, owner):
         neighbour = lockers(preload=False)
         for i in range(CALLS):
             call = random_call(chance, ofd)
-            # With somebody else's lock in the way, only calls that do not wait come to an end.
+            # With another process's lock in the way, only calls that do not wait come to an end.
             assert neighbour.do("setlk 0 un 0 0") == "ok"
             if " w" not in call and chance.randrange(3) == 0:
                 neighbour.do(f"setlk 0 {chance.choice(['sh', 'ex'])} {chance.randrange(24)} {chance.randrange(1, 4)}")

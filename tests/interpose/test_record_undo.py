@@ -104,7 +104,7 @@ def test_downgrade(one, script):
 
 
 def test_a_keeper_that_dies_takes_no_lock_with_it(one, script):
-    """What is to be put back is known here, and not there."""
+    """The shim knows what it has to put back, and the keeper does not."""
     have(script, one, *HAD)
     one.say("setlk 0 ex 2 18 w")
     script.next_known().late()

@@ -16,7 +16,7 @@ SUBJECTS = [
     dict(BASE, flock=0, ofd=0, posix=10, wait=0.2, bytes=12),
     dict(BASE, flock=0, posix=0.5, lockf=0, ofd=10, fork=1, dup=1, wait=0.3, bytes=12),
     dict(BASE, flock=10, posix=0.5, lockf=0, ofd=0.5, fork=1.5, dup=1, wait=0.4, bytes=4),
-    # Cycles: few bytes, everybody waits.
+    # Cycles: few bytes, every process waits.
     dict(BASE, flock=0, ofd=0, posix=12, fork=0, kill=0.1, wait=0.75, bytes=4),
 ]
 
@@ -28,7 +28,7 @@ class Author:
         self.subject = rng.choice(SUBJECTS)
         hosts = "ab" if rng.random() < 0.5 else "abc"
         names = [f"p{i}" for i in range(rng.randint(len(hosts), 4))]
-        # Everybody gets a host, and every host somebody.
+        # Every process gets a host, and every host a process.
         places = list(hosts) + [rng.choice(hosts) for _ in range(len(names) - len(hosts))]
         rng.shuffle(places)
         files = {f: rng.choice([0, 5, 10]) for f in ("fg" if rng.random() < 0.3 else "f")}

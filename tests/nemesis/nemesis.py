@@ -1,9 +1,9 @@
 """
-What breaks things: networks, keepers, holders and the store, at random, three things at a time, within what is promised
+Makes faults: in networks, keepers, holders and the store, at random, three at a time, within what is promised
 (docs/guarantees.md): a keeper and its parent are never killed at once, and a parent is stopped for a moment only.
 
 A fault is a generator: it breaks something, yields how many seconds it is to stay so, and mends it; None: there was
-nothing to break. What it needs must not be broken by another one at the same time.
+nothing to break. No other fault may break at the same time what it needs.
 """
 import collections
 import os
@@ -17,14 +17,14 @@ from harness.nodes import MASTER
 from setting import HOSTS, Servers
 
 AT_ONCE = 3
-QUIET_TTLS = 3  # for which the store does not lose its memory once more: else nobody would get anywhere
+QUIET_TTLS = 3  # for which the store does not lose its memory once more: else no host would make progress
 MOMENT_S = 0.2  # for which a keeper's parent may be stopped: less than the margin in which it has to act
 
 
 class Nemesis:
     def __init__(self, stage, seed, grace=True, often=()):
         """
-        grace=False: somebody says `dflock init --force` whenever the store has lost its memory, which is what one must not do.
+        grace=False: an operator says `dflock init --force` whenever the store has lost its memory, which the manual forbids.
         often: kinds of faults of which every other one shall be.
         """
         self.stage, self.grace, self.often = stage, grace, often
@@ -39,7 +39,7 @@ class Nemesis:
     # --- faults ---
 
     def spell(self):
-        """Some are over before anybody notices, most last longer than a lease."""
+        """Some are over before a keeper notices, most last longer than a lease."""
         return self.dice.uniform(0.05, 1) if self.dice.random() < 0.4 else self.dice.uniform(1.2, 2.2) * self.stage.ttl_s
 
     def cut(self, name):
@@ -105,7 +105,7 @@ class Nemesis:
             self.stage.signal(self.dice.choice(pids), signal.SIGKILL)
 
     def holder(self, name):
-        """A holder of this host, or else of another one; None: nobody holds anything."""
+        """A holder of this host, or else of another one; None: no process holds anything."""
         running = self.stage.running()
         here = [r.pid for r in running if r.worker.startswith(name)]
         return self.dice.choice(here or [r.pid for r in running] or [None])
@@ -184,7 +184,7 @@ class Nemesis:
         node.start()
 
     def failover(self):
-        """Somebody asks for one: the old master lives."""
+        """An operator asks for one: the old master lives."""
         try:
             self.dice.choice(self.stage.store.sentinels).command("SENTINEL", "FAILOVER", MASTER)
         except RuntimeError:  # there is one just now, or no good replica

@@ -79,7 +79,7 @@ class Report:
 
     @staticmethod
     def longest_gap(begin, times):
-        """In which nobody got a lock, of the times after `begin`."""
+        """The longest time after `begin` in which no worker got a lock."""
         times = [begin] + sorted(t for t in times if t > begin)
         return max([b - a for a, b in zip(times, times[1:])], default=0)
 

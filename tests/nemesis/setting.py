@@ -194,12 +194,12 @@ class Stage:
         open(os.path.join(self.signs, sign), "w").close()
 
     def finish(self):
-        """All end by themselves: nobody waits for ever."""
+        """All end by themselves: no worker waits for ever."""
         self.show("stop")
         self.wait_until(lambda: all(p.poll() is not None for p in self.workers.values()), "every worker has ended", 60)
 
     def wait_until(self, condition, what, seconds):
-        """If it takes too long, what everybody is about is said."""
+        """If it takes too long, says what each worker is doing."""
         try:
             return wait_until(condition, what, seconds)
         except Deadline:

@@ -96,7 +96,7 @@ def test_the_preload_is_asked(store, make_host, folder):
 
 
 def test_wall_clocks_step(store, make_host, folder):
-    """While a lock is held, and others wait for it and ask: nothing runs out, and nobody waits longer."""
+    """While a lock is held, and others wait for it and ask: nothing runs out, and no caller waits longer."""
     clocks = [store.clock] + [clock_of(folder, name) for name in "ab"]
     a, b = (make_host(name, server=store, lease=LEASE + "probe_ms = 1900;", clock=clock)
             for name, clock in zip("ab", clocks[1:]))
@@ -283,7 +283,7 @@ def test_a_program_in_a_time_namespace(make_host, redis, folder, offset):
 
 
 def test_a_shown_lease_is_not_believed_in_a_time_namespace(make_host):
-    """Whose clock has begun later takes what has run out for sure."""
+    """A program whose clock began later would take a lease that has run out for a sure one."""
     a, b = (make_host(name, lease="ttl_ms = 2000; linger_ms = 60000;") for name in "ab")
     one, other = opened(a), opened(b)
     assert one.do("flock 0 ex") == "ok" and one.do("flock 0 un") == "ok"

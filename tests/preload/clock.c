@@ -1,10 +1,10 @@
 /*
  * A preload that makes a program's clocks wrong: the file that DFLOCK_TEST_CLOCK names has two numbers (int64_t), which
  * may change at any time: by how many ns the wall clock is wrong, and by how many parts per million the others run fast
- * (slow, if negative). A third one counts the questions, so that a test sees that the program asks here, and not the
- * kernel past us.
+ * (slow, if negative). A third one counts the calls, so that a test sees that the program's calls come here, and do not
+ * bypass the preload.
  *
- * What waits (poll, nanosleep) waits in true time.
+ * Calls that wait (poll, nanosleep) wait in true time.
  */
 #include <dlfcn.h>
 #include <fcntl.h>

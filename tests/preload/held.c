@@ -3,8 +3,8 @@
  * file that DFLOCK_TEST_HELD names exists, flock() makes a second file, that name with ".reached" behind it, and waits
  * until the first one is gone (at most WAIT_MS). Unlocking is not held up.
  *
- * And one for a keeper, which stops a probe when it has just taken the kernel lock: DFLOCK_TEST_TAKEN is the same for the moment
- * after.
+ * It also stops a keeper's probe just after that has taken the kernel lock: DFLOCK_TEST_TAKEN is the same for the
+ * moment after the lock.
  */
 #include <dlfcn.h>
 #include <fcntl.h>

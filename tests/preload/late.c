@@ -1,10 +1,11 @@
 /*
- * A preload for the keeper that puts time between a look at the clock and the message that is received next: while the
- * file that DFLOCK_TEST_LATE names exists, recvmsg() on a SOCK_SEQPACKET socket removes that file, waits until there is
- * something to receive (at most WAIT_MS), and only then receives.
+ * A preload for the keeper that delays the next message after a look at the clock: while the file that DFLOCK_TEST_LATE
+ * names exists, recvmsg() on a SOCK_SEQPACKET socket removes that file, waits until there is something to receive (at
+ * most WAIT_MS), and only then receives.
  *
- * And one that stops it in the middle of writing new rules into the page, where it looks at "/": while the file that
- * DFLOCK_TEST_ROOT names exists, stat("/") removes that file, and waits until it is there again (at most WAIT_MS).
+ * It also stops the keeper in the middle of writing new rules into the page, where the keeper looks at "/": while the
+ * file that DFLOCK_TEST_ROOT names exists, stat("/") removes that file, and waits until it is there again (at most
+ * WAIT_MS).
  */
 #include <dlfcn.h>
 #include <poll.h>

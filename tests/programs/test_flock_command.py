@@ -1,4 +1,4 @@
-"""flock(1) of util-linux: each option, each form, and what is left when parts of it are killed."""
+"""flock(1) of util-linux: each option, each form, and which lock is left when parts of it are killed."""
 import os
 import re
 import signal

@@ -1,4 +1,4 @@
-"""Programs that come with something of their own between them and the kernel: fakeroot's preload, AddressSanitizer, seccomp."""
+"""Programs that have another layer between them and the kernel: fakeroot's preload, AddressSanitizer, seccomp."""
 import os
 import signal
 import subprocess
@@ -105,7 +105,7 @@ def test_address_sanitizer(make_host, built):
 
 
 def test_a_seccomp_filter_on_socket(make_host, built, folder):
-    """Unprotected locks need none, nor do locks that the page has a lease for; the others do what the filter says."""
+    """Unprotected locks need no socket, nor do locks that the page has a lease for; for the others the filter's verdict counts."""
     host = make_host("a", lease="ttl_ms = 20000;")
     program = built("gcc", source=SECCOMP)
     outside = os.path.join(folder, "unprotected")

@@ -1,6 +1,6 @@
 /*
  * What the shim does beyond its locks: it asks the keeper (shim/ask.h), over a real socket, and looks at the page
- * (shim/protect.h). Only waiting for an answer is the scheduler's.
+ * (shim/protect.h). Only the wait for an answer belongs to the scheduler.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -24,7 +24,7 @@ static int connect_keeper(struct program *p)
 	p->sock = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 	if (p->sock < 0)
 		return -errno;
-	/* Its name tells the keeper's machine who asks (clocks.c). */
+	/* Its name tells the keeper's machine which program asks (clocks.c). */
 	snprintf(name.sun_path + 1, sizeof(name.sun_path) - 1, "dflock-sim-%d-%d-%u", (int)getpid(), (int)p->pid,
 		 ++made);
 	if (bind(p->sock, (struct sockaddr *)&name, sizeof(name)) != 0)

@@ -1,4 +1,4 @@
-/* What must hold after every step, whatever breaks; and at the end, when nothing breaks any more. */
+/* What must hold after every step, whatever fails; and at the end, when no fault is active any more. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -15,7 +15,7 @@ static bool clash(const struct store_range *a, const struct store_range *b)
 	       b->from < a->to;
 }
 
-/* --- promise 1 and 3: nobody runs who relies on what another one has --- */
+/* --- promise 1 and 3: no program runs that relies on a lock that another one has --- */
 
 static void check_programs(void)
 {
@@ -35,7 +35,7 @@ static void check_programs(void)
 	}
 }
 
-/* --- promise 2: what a program relies on is not given back --- */
+/* --- promise 2: a lease that a program relies on is not given back --- */
 
 static bool is_covered(const struct host *host, const struct program *p)
 {
@@ -75,7 +75,7 @@ static void check_holders(void)
 
 static bool is_sure(const struct host *host, const struct lease *lease)
 {
-	/* One that is suspended in the middle of a change is neither here nor there. */
+	/* A keeper that is suspended in the middle of a change is in no defined state. */
 	return host->idle &&
 	       (lease->state == LEASE_HELD || lease->state == LEASE_DRAINING || lease->state == LEASE_PROBING ||
 		lease->state == LEASE_WAITING || lease->state == LEASE_STOPPING) &&
@@ -142,14 +142,14 @@ static bool entries_clash(const struct entry *a, const struct entry *b)
 	return (strcmp(a->host, b->host) != 0 || strcmp(a->file, b->file) != 0) && clash(&a->range, &b->range);
 }
 
-/* Who waited for each name, after the script before this one: the tokens, in order. */
-#define MAX_WAITING 30 /* more than so few programs could ever need: somebody asks again and again */
+/* The waiters of each name after the previous script: their tokens, in order. */
+#define MAX_WAITING 30 /* more than these few programs can need: one asks again and again */
 static struct waited {
 	char name[16];
 	unsigned count;
 	char tokens[MAX_WAITING][STORE_TOKEN_BYTES];
-	bool pass[MAX_WAITING];       /* it need not wait for those who came first */
-} waited[SIM_NAMES], held[SIM_NAMES]; /* and who had it */
+	bool pass[MAX_WAITING];       /* it need not wait for those that came first */
+} waited[SIM_NAMES], held[SIM_NAMES]; /* and the owner */
 
 void check_forget(void)
 {
@@ -176,7 +176,7 @@ static unsigned place(const struct waited *w, const char *token)
 	return i;
 }
 
-/* Of two that clash and both waited, or one of which still waits, the first that came is the first that gets it. */
+/* If two requests conflict, and both waited or one still waits, the request that came first must be granted first. */
 static void check_order(const struct waited *before, const struct entry *granted, const redisReply *waiters,
 			const char *pass_token)
 {

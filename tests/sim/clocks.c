@@ -1,6 +1,6 @@
 /*
- * What the code of a host asks of its machine: the time, its parent, randomness; and the points at which a process may
- * lose the processor, or its life, in the middle of what it does. Linked with --wrap.
+ * What the code of a host gets from its machine: the time, its parent, randomness. Also the points at which a process
+ * may lose the processor, or be killed, in the middle of its work. Linked with --wrap.
  */
 #include <errno.h>
 #include <signal.h>
@@ -14,7 +14,7 @@
 
 #include "tests/sim/sim.h"
 
-/* The server's clock, and everybody's wall clock, at the beginning. */
+/* The server's clock, and the wall clock of all hosts, at the beginning. */
 #define WALL_START INT64_C(1750000000)
 
 int __real_clock_gettime(clockid_t clock, struct timespec *t);
@@ -66,7 +66,7 @@ static void hiccup(void)
 		program_sleep(program, ns);
 }
 
-/* The keeper may die here. True: after it has done half of what it was about to do. */
+/* The keeper may die here. True: it dies after half of what it was about to do. */
 static bool crash_point(void)
 {
 	struct host *host = task_host(task_now);
@@ -262,7 +262,8 @@ int __wrap_flock(int fd, int op)
 	return ret;
 }
 
-/* A copy of a description, also one in a socket that nobody has read, may have been the last that kept a lock alive. */
+/* A copy of a description, also one in a socket that no process has read, may have been the last that kept a lock
+ * alive. */
 int __wrap_close(int fd)
 {
 	int ret = __real_close(fd);

@@ -1,5 +1,5 @@
-/* What breaks in this run, and when: drawn from the seed before anything happens. Each fault has random numbers of its
- * own. */
+/* Which faults happen in this run, and when: drawn from the seed before the run begins. Each fault has random numbers
+ * of its own. */
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -8,7 +8,7 @@
 #include "tests/sim/sim.h"
 
 #define BEGIN      (4 * SEC)  /* the store's first grace is over about then */
-#define END        (20 * SEC) /* nothing breaks any more */
+#define END        (20 * SEC) /* no fault happens any more */
 #define MAX_FAULTS 10
 #define FAR_STEP_S 28800 /* of the server's clock */
 
@@ -24,7 +24,7 @@ struct fault {
 	int64_t ns; /* how long, or how far */
 };
 
-/* Nothing breaks for longer than that. */
+/* No fault lasts longer than that. */
 static int64_t lasts(int64_t ns)
 {
 	return sim_now + ns < END ? ns : END > sim_now ? END - sim_now : 0;
@@ -248,7 +248,7 @@ static void restart(struct fault *f)
 
 /* --- the plan --- */
 
-/* Those without a weight in the second column may keep a host from renewing its leases in time. */
+/* Faults without a weight in the second column may keep a host from renewing its leases in time. */
 static const struct {
 	void (*fn)(struct fault *fault);
 	unsigned weight, mild_weight;
@@ -322,8 +322,8 @@ static void no_more(void *arg, uint64_t number)
 	for (int i = 0; i < sim_host_count; i++)
 		sim_hosts[i].crashing = false;
 	sim_trace("nothing breaks any more");
-	/* Some machines are dead for good. But two must be there, so that each asks for whatever the other one has: a
-	 * lease that a keeper no longer knows of is given back when somebody else wants it. */
+	/* Some machines are dead for good. But two must live, so that each asks for all that the other one has: a lease
+	 * that a keeper no longer knows of is given back when another host wants it. */
 	for (int i = 0, down = 0; i < sim_host_count; i++) {
 		down += !sim_hosts[i].up;
 		if (!sim_hosts[i].up && down > sim_host_count - 2)

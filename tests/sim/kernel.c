@@ -1,7 +1,7 @@
 /*
  * keeper/kernel/probe.h without threads. The locks themselves are the kernel's own: every program and every keeper of the
- * simulation has descriptions of its own of real files. Only waiting for a lock is the scheduler's: who waits tries
- * again when one was let go on that host.
+ * simulation has descriptions of its own of real files. Only the wait for a lock belongs to the scheduler: a probe that
+ * waits tries again when a lock was let go on that host.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -173,7 +173,7 @@ void kernel_drop(struct host *host)
 			probe->over = true;
 }
 
-/* --- who waits in the kernel --- */
+/* --- waits in the kernel --- */
 
 void kernel_changed(struct host *host)
 {

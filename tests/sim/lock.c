@@ -1,4 +1,5 @@
-/* shim/real.h: the kernel's locks, taken without waiting; who has to wait tries again when one was let go. */
+/* shim/real.h: the kernel's locks, taken without waiting; a program that has to wait tries again when a lock was let
+ * go. */
 #include <stdlib.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -64,7 +65,7 @@ static int sim_fcntl(int fd, int cmd, ...)
 int (*real_flock)(int fd, int op) = sim_flock;
 real_fcntl_fn *real_fcntl64 = sim_fcntl;
 
-/* No simulated call comes by syscall(), and nobody is cancelled. */
+/* No simulated call comes by syscall(), and no thread is cancelled. */
 int real_syscall_fcntl(int fd, int cmd, ...)
 {
 	(void)fd;

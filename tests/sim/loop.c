@@ -67,7 +67,7 @@ static void wake(void *arg, uint64_t life)
 		return;
 	host->kicked = false;
 	if (!host->idle)
-		return; /* suspended in the middle of something: whoever did that resumes it */
+		return; /* suspended in the middle of something: the function that did that resumes it */
 	if (sim_now < host->stopped_until) {
 		host->kicked = true;
 		sim_at(host->stopped_until, wake, host, life);
@@ -452,7 +452,7 @@ int uv_run(uv_loop_t *loop, uv_run_mode mode)
 		run_closing(l);
 		if (loop->stop_flag)
 			break;
-		/* The second time is for what is left to end. */
+		/* The second time is for handles that are left to end. */
 		if (host->ending && !host->works && !host->inbox)
 			return 0;
 		host->idle = true;

@@ -21,7 +21,7 @@
 #include "tests/sim/sim.h"
 
 #define LIMIT        (400 * SEC) /* of simulated time, for a run */
-#define REAL_LIMIT_S 120         /* of real time: it goes round in circles */
+#define REAL_LIMIT_S 120         /* of real time: more means an endless loop */
 #define MAX_JOBS     16
 #define DROP_BYTES   256
 #define TRACE_LINES  120 /* that are shown of a seed that fails */
@@ -88,8 +88,8 @@ static int remove_one(const char *path, const struct stat *st, int flag, struct 
 
 /*
  * In a process and a folder of its own: nothing of a run may reach the next one. (A folder that all runs had kept the
- * copy of the first run's configuration, which has another dead_ms.) The process says what it has to say to the file
- * `out` (NULL: where we say it). 0: all that must hold did.
+ * copy of the first run's configuration, which has another dead_ms.) The process writes its output to the file `out`
+ * (NULL: to this process's output). 0: everything that must hold did hold.
  */
 static int run_seed(uint64_t seed, const char *drop, const char *worker_dir, const char *socket, bool trace,
 		    const char *out)
@@ -191,7 +191,7 @@ static int failed_seed(const struct options *o, struct worker *w, uint64_t seed,
 	return 1;
 }
 
-/* Runs it again, now behind another one: it must be the same schedule. */
+/* Runs the seed again, now after another one: the schedule must be the same. */
 static int same_again(const struct options *o, struct worker *w, uint64_t seed)
 {
 	uint64_t first = *digest;

@@ -1,6 +1,7 @@
 /*
  * store/link.h without sockets: two queues of packets for each connection, one each way. Packets of one connection stay
- * in order, as TCP keeps them; nothing else does. What was sent before the client closed may still arrive, much later.
+ * in order, as TCP keeps them; nothing else does. Packets that were sent before the client closed may still arrive,
+ * much later.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -238,7 +239,7 @@ static void execute(struct conn *conn, struct packet *up)
 		return;
 	}
 	reply = server_execute(up->argc, up->argv, NULL, &owned);
-	if (conn->gone) { /* it was killed by that */
+	if (conn->gone) { /* this killed the keeper */
 		freeReplyObject(owned);
 		return;
 	}
@@ -369,7 +370,7 @@ int link_send(struct link *link, int argc, const char *const *argv, link_reply_c
 	return 0;
 }
 
-/* What the kernel has still to send, it goes on trying to, at growing intervals. */
+/* The kernel goes on trying to send what is left, at growing intervals. */
 static void linger(struct conn *conn)
 {
 	int64_t more = rng_between(&conn->rng, 0, NET_LATEST - SEC);

@@ -205,7 +205,7 @@ static struct store_range choose(struct program *p)
 	return range;
 }
 
-/* It holds something: goes on in one of the ways in which programs do. */
+/* The program holds a lock: goes on in one of the ways in which programs do. */
 static void use(struct program *p)
 {
 	struct store_range other = p->held;

@@ -1,7 +1,7 @@
 /*
- * The server: a real redis-server that runs the store's own scripts. In front of each stands a prelude that answers
- * TIME and INFO for the scheduler and keeps what is published, and behind it one that shows what the lock looks like
- * afterwards; the script between them is untouched.
+ * The server: a real redis-server that runs the store's own scripts. A prelude before each script answers TIME and INFO
+ * for the scheduler and collects what is published; an epilogue after it shows the resulting lock. The script between
+ * them is unchanged.
  */
 #include <errno.h>
 #include <stdio.h>

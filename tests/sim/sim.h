@@ -1,7 +1,6 @@
 /*
  * The simulator: several hosts in one process, with the keeper's, its parent's and the shim's own code, the store's own
- * scripts on a real redis-server, and the real kernel's locks. What is not real is whatever decides when something
- * happens:
+ * scripts on a real redis-server, and the real kernel's locks. Only what decides when something happens is not real:
  *
  *   schedule.c  time, the queue of events, random numbers, tasks
  *   clocks.c    clocks, pids, signals; the points at which a process may be suspended or die
@@ -11,11 +10,12 @@
  *   server.c    the server: runs the scripts, has its own clock and identity
  *   redis.c     starts redis-server
  *   host.c      a host's life: keeper, parent, crash, reboot
- *   stopping.c  who holds locks, and is stopped (keeper/kernel/holders.h, stopped.h, family.h)
+ *   folders.c   what is made before a run: folders, files, configurations
+ *   stopping.c  which programs hold locks and are stopped (keeper/kernel/holders.h, stopped.h, family.h)
  *   program.c   programs that lock
  *   ask.c       the shim's socket and page (shim/ask.h, protect.h)
  *   lock.c      the shim's kernel calls (shim/real.h)
- *   faults.c    what breaks, when
+ *   faults.c    which faults happen, and when
  *   check.c     what must hold after every step, and at the end
  *   main.c      runs seeds
  *
@@ -52,9 +52,9 @@ struct rng rng_of(const char *kind, uint64_t number);
 /* How long a short thing takes: mostly next to nothing, now and then much more, at most `most`. */
 int64_t rng_delay(struct rng *rng, int64_t most);
 
-extern int64_t sim_now; /* ns; what no host can see */
+extern int64_t sim_now; /* ns; the true time, which no host can see */
 extern uint64_t sim_seed;
-extern uint64_t *sim_digest; /* of when all events were, in their order: the schedule */
+extern uint64_t *sim_digest; /* hash of the times of all events, in their order: the schedule */
 typedef void sim_fn(void *arg, uint64_t number);
 void sim_at(int64_t when, sim_fn *fn, void *arg, uint64_t number);
 void sim_after(int64_t ns, sim_fn *fn, void *arg, uint64_t number);
@@ -62,17 +62,18 @@ void sim_after(int64_t ns, sim_fn *fn, void *arg, uint64_t number);
 bool sim_run(bool (*done)(void), int64_t until);
 
 void sim_trace(const char *format, ...) __attribute__((format(printf, 1, 2)));
-/* What must hold does not: the run ends. */
+/* Something that must hold does not: ends the run. */
 void sim_fail(const char *format, ...) __attribute__((format(printf, 1, 2), noreturn));
 extern bool sim_tracing;
 
 struct host;
 struct task;
-/* Runs main(arg) on a stack of its own when it is resumed. host: whose clock it sees. Never freed by itself. */
+/* Runs main(arg) on a stack of its own when it is resumed. host: the task sees this host's clock. A task is never freed
+ * by itself. */
 struct task *task_new(struct host *host, struct rng *rng, void (*main)(void *arg), void *arg);
-void task_free(struct task *task); /* not the one that runs; it never runs again */
+void task_free(struct task *task); /* for a task that does not run now; it never runs again */
 void task_resume(struct task *task);
-void task_yield(void); /* back to the scheduler, until somebody resumes it */
+void task_yield(void); /* back to the scheduler, until the task is resumed */
 bool task_ended(const struct task *task);
 extern struct task *task_now; /* NULL: the scheduler */
 struct host *task_host(const struct task *task);
@@ -125,7 +126,7 @@ struct host {
 	bool orphaned; /* the parent was killed, and the next one does not watch yet */
 	uint64_t parent_nap;
 
-	int64_t cut_up_until, cut_down_until; /* nothing gets through to the server, from it */
+	int64_t cut_up_until, cut_down_until; /* nothing gets through to the server, or from it */
 	unsigned works;                       /* of the loop's pool, under way */
 	int64_t disturbed[2];    /* when its keeper died, or its connections broke, last: first the older */
 	unsigned frozen, killed; /* programs, by the parent, ever; but see host_disturb() */
@@ -137,7 +138,7 @@ extern int sim_host_count;
 void hosts_prepare(const char *dir); /* once per process: folders, files, configurations */
 void hosts_start(int count);
 void host_boot(struct host *host); /* the machine starts, with a keeper */
-void host_die(struct host *host);  /* and stops, with all that runs there */
+void host_die(struct host *host);  /* the machine stops, with all that runs there */
 /* Something keeps it from renewing its leases for a while. Twice within a ttl may be too much, and programs that are
  * frozen then are not counted. */
 void host_disturb(struct host *host);
@@ -152,7 +153,7 @@ const struct page *host_page(struct host *host);
 /* A host's CLOCK_BOOTTIME; and when its clock will have gone on by so much. */
 int64_t host_clock(const struct host *host);
 int64_t host_after(const struct host *host, int64_t own_ns);
-/* Something for the keeper's loop. Dropped with the keeper. */
+/* Adds an item for the keeper's loop. Dropped with the keeper. */
 void host_post(struct host *host, sim_fn *fn, void *arg, uint64_t number);
 /* The keeper's task is suspended for so long, in the middle of what it does. */
 void host_pause(struct host *host, int64_t ns);
@@ -173,7 +174,7 @@ void net_reset_all(void);            /* the server has gone */
 void net_reset(struct host *host);   /* all of the host's connections break */
 void net_look(void);                 /* a cut was made or healed */
 void net_publish(const char *channel, size_t channel_len, const char *text, size_t len);
-#define NET_LATEST (12 * SEC) /* what was sent on a connection that has been given up since may come so much later */
+#define NET_LATEST (12 * SEC) /* requests on a connection that has been given up since may come so much later */
 extern unsigned net_loss;     /* per mille of published messages that are lost */
 extern bool net_slow;         /* packets take long, now and then */
 extern bool server_up;
@@ -186,13 +187,13 @@ void server_start(const char *socket);
 void server_new_identity(void);
 void server_flush(void);
 void server_save(void);    /* a snapshot is taken */
-void server_restore(void); /* what the snapshot had is all there is */
+void server_restore(void); /* the store has what the snapshot has, and nothing else */
 void server_set_clock(int64_t wrong_by_ns);
 void server_expect_empty(void);
 void server_describe(void);
 
 /* --- kernel.c --- */
-void kernel_changed(struct host *host); /* a kernel lock was let go of: who waits looks again */
+void kernel_changed(struct host *host); /* a kernel lock was let go of: waiting probes look again */
 void kernel_drop(struct host *host);    /* the keeper has crashed, with its probes */
 
 /* --- program.c --- */
@@ -212,13 +213,13 @@ struct program {
 	struct store_range held;  /* PROGRAM_HOLDING */
 	struct store_range wants; /* PROGRAM_CALLING */
 	int rounds;
-	bool busy;           /* goes on until nothing breaks any more */
+	bool busy;           /* goes on until no fault happens any more */
 	bool faithful;       /* tries again until it has had its turns */
 	bool frozen, wakes;  /* wakes: an event came while it was frozen */
 	bool receives;       /* waits for the keeper's answer */
 	bool waits_for_lock; /* in the kernel */
 	bool converts;
-	bool final; /* looks at the end whether this one lock can be had */
+	bool final; /* checks at the end whether this one lock can be taken */
 	bool interrupted;
 	uint64_t nap; /* the wake-up that it waits for */
 	unsigned grants, refusals;
@@ -228,7 +229,7 @@ extern struct program sim_programs[SIM_PROGRAMS];
 extern int sim_program_count;
 
 void programs_start(int count);
-void programs_finish(void); /* those that look at the end whether every lock can be had */
+void programs_finish(void); /* programs that check at the end whether every lock can be taken */
 bool programs_ended(void);
 void program_kill(struct program *program, const char *why);
 void program_freeze(struct program *program, bool frozen);
@@ -244,8 +245,8 @@ struct program *program_of_task(void);
 
 /* --- faults.c --- */
 void faults_plan(void);
-extern bool faults_mild;   /* nothing keeps a host from renewing its leases: nobody may be frozen or killed for that */
-extern int64_t faults_end; /* from then on nothing breaks any more */
+extern bool faults_mild;        /* no fault keeps a host from renewing: no program may be frozen or killed */
+extern int64_t faults_end;      /* from then on no fault happens any more */
 extern const char *faults_drop; /* "f0,f3,p1": faults and programs that are left out */
 bool faults_dropped(char kind, int number);
 unsigned faults_hiccups(void); /* per mille of points at which a process loses the processor */

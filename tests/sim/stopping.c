@@ -65,7 +65,7 @@ unsigned stopped_let_go(struct stopped *s)
 	return count;
 }
 
-/* Nobody here is stopped by a signal. */
+/* No program here is stopped by a signal. */
 void stopped_adopt(struct stopped *s, struct table_signalled *noted, size_t room)
 {
 	(void)s, (void)noted, (void)room;
@@ -196,7 +196,7 @@ void farewell(struct table *table, unsigned which, const struct family *family, 
 	(void)keeper;
 }
 
-/* --- keeper/kernel/sight.h and keeper/leases/unseen.h: everybody may be looked into --- */
+/* --- keeper/kernel/sight.h and keeper/leases/unseen.h: every process may be looked into --- */
 
 enum sight sight_of(pid_t pid)
 {

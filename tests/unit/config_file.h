@@ -13,25 +13,14 @@
 #include <unistd.h>
 
 #include "config/internal.h"
+#include "tests/unit/base_folder.h"
 
-static char base[64], file[96], why[PAGE_MESSAGE_BYTES];
+static char file[96], why[PAGE_MESSAGE_BYTES];
 static struct config *config;
-
-/* A path below base; valid until four more were asked for. */
-static inline const char *in_base(const char *name)
-{
-	static char paths[4][PATH_MAX];
-	static unsigned next;
-	char *path = paths[next++ % 4];
-
-	snprintf(path, PATH_MAX, "%s/%s", base, name);
-	return path;
-}
 
 static inline void setup(void)
 {
-	strcpy(base, "/dev/shm/dflock-test-XXXXXX");
-	ck_assert_ptr_nonnull(mkdtemp(base));
+	base_make();
 	strcpy(file, in_base("c.conf"));
 	ck_assert_int_eq(chdir(base), 0);
 	config = NULL;
@@ -39,12 +28,9 @@ static inline void setup(void)
 
 static inline void teardown(void)
 {
-	char command[128];
-
 	config_free(config);
 	ck_assert_int_eq(chdir("/"), 0);
-	snprintf(command, sizeof(command), "rm -rf '%s'", base);
-	ck_assert_int_eq(system(command), 0);
+	base_remove();
 }
 
 static inline void write_bytes(const char *path, const char *bytes, size_t len)
@@ -102,7 +88,7 @@ static inline void expect_refusal(const char *text, int line, const char *messag
 	ck_assert_ptr_null(strchr(why, '\n'));
 }
 
-/* The example; main() has it read, before a test changes the folder. */
+/* The example; main() reads it before a test changes the folder. */
 static char example[65536];
 
 static inline void read_example(void)

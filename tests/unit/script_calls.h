@@ -1,5 +1,5 @@
 /*
- * The store's scripts, called one by one on a real server. add_tests() is the file's own.
+ * The store's scripts, called one by one on a real server.
  */
 #ifndef DFLOCK_TESTS_UNIT_SCRIPT_CALLS_H
 #define DFLOCK_TESTS_UNIT_SCRIPT_CALLS_H
@@ -134,7 +134,7 @@ struct want {
 	const char *name; /* NULL: NAME */
 };
 
-/* "WAIT 17 A ..." as "WAIT A ...": who waits is numbered; the number is a test's of its own. */
+/* "WAIT 17 A ..." as "WAIT A ...": leaves out the waiter's number, which has a test of its own. */
 static inline const char *without_arrival(const char *answer)
 {
 	static char rest[4096];
@@ -161,7 +161,7 @@ static inline const char *acquire_want(const struct want *w)
 					 w->pass ? w->pass : "0", "1", w->grow ? w->grow : "0", w->dead_host,
 					 w->dead_beat, NULL));
 }
-/* acquire("A", 'a', 'x', .pass = "1"): host, token, mode, and what is not usual. */
+/* acquire("A", 'a', 'x', .pass = "1"): host, token, mode, and unusual arguments by name. */
 #define acquire(h, t, m, ...) acquire_want(&(struct want){.host = h, .token = t, .mode = m, ##__VA_ARGS__})
 #define RANGE(a, b)           .from = a, .to = b
 #define RECORD(a, b)          .space = 'r', .from = a, .to = b
@@ -283,6 +283,33 @@ static inline void use_flags(void)
 static inline void use_no_flags(void)
 {
 	with_flags = false;
+}
+
+static inline TCase *case_for_version(const char *name, SFun choose, void (*add_tests)(TCase *t))
+{
+	TCase *t = tcase_create(name);
+
+	tcase_set_timeout(t, 60);
+	tcase_add_unchecked_fixture(t, start_server, stop_server);
+	tcase_add_unchecked_fixture(t, choose, NULL);
+	tcase_add_checked_fixture(t, connect_and_init, disconnect);
+	add_tests(t);
+	return t;
+}
+
+/* Runs the tests with the scripts as Redis 7 gets them, and as 6.2 does. Returns the exit status. */
+static inline int run_for_each_version(const char *name, void (*add_tests)(TCase *t))
+{
+	Suite *suite = suite_create(name);
+	SRunner *runner = srunner_create(suite);
+	int failed;
+
+	suite_add_tcase(suite, case_for_version("as for Redis 7", use_flags, add_tests));
+	suite_add_tcase(suite, case_for_version("as for Redis 6.2", use_no_flags, add_tests));
+	srunner_run_all(runner, CK_ENV);
+	failed = srunner_ntests_failed(runner);
+	srunner_free(runner);
+	return failed ? EXIT_FAILURE : EXIT_SUCCESS;
 }
 
 #endif

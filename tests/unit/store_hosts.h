@@ -15,7 +15,7 @@
 
 #define NAME     "/var/lock/job one.lock"
 #define TTL_MS   3000
-#define LIMIT_MS 8000 /* for anything that is waited for */
+#define LIMIT_MS 8000 /* limit of each wait */
 
 struct host {
 	struct store *store;

@@ -44,7 +44,7 @@ START_TEST(grows)
 }
 END_TEST
 
-/* utarray counts the room before it has it: the next item must not be written there. */
+/* utarray counts room before it has got it: the next item must not be written there. */
 START_TEST(survives)
 {
 	UT_array array = {0};

@@ -1,4 +1,4 @@
-/* Each chase is followed once in a while, and not too many of them. */
+/* Each chase is followed once in a given time, and not too many of them. */
 #include "keeper/rules/chases.h"
 
 #include <check.h>

@@ -1,4 +1,5 @@
-/* keeper/kernel/claims.c: every lock leads to exactly the claims that it is under; compared with a search one by one. */
+/* keeper/kernel/claims.c: every lock leads to exactly the claims that it is under. Compares with a search one by
+ * one. */
 #include "keeper/kernel/claims.h"
 
 #include <check.h>

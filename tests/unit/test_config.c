@@ -303,7 +303,7 @@ START_TEST(refused)
 }
 END_TEST
 
-/* What looks like a mistake to scan.c and is none. */
+/* Text that looks like a mistake to scan.c and is none. */
 START_TEST(not_refused)
 {
 	read_ok("# @include \"x\" 4294997296 /* \"\n"
@@ -328,7 +328,7 @@ START_TEST(bytes_refused)
 	ck_assert_ptr_nonnull(strstr(why, "c.conf:3: a NUL byte; expected text"));
 
 	ck_assert_ptr_nonnull(big);
-	/* Blanks: what looks back over them at each of them needs hours. */
+	/* Blanks: code that looks back over all of them at each one needs hours. */
 	memset(big, ' ', CONFIG_FILE_BYTES + 1);
 	write_bytes(file, big, CONFIG_FILE_BYTES + 1);
 	ck_assert_int_eq(config_load(file, &config, why, sizeof(why)), -EFBIG);

@@ -91,7 +91,7 @@ START_TEST(impossible_answers)
 	ck_assert_int_eq(earlier_add(&list, WIRE_MODES, 100, 110), -EPROTO);
 	ck_assert_int_eq(earlier_add(&list, 0, -1, 110), -EPROTO);
 	ck_assert_int_eq(earlier_add(&list, 0, 110, 109), -EPROTO);
-	/* Ends before what was asked from. */
+	/* Ends before the place that was asked from. */
 	ck_assert_int_eq(earlier_add(&list, 0, 50, 100), -EPROTO);
 	ck_assert_int_eq(earlier_add(&list, 0, 50, 120), 0);
 	ck_assert_int_eq(earlier_add(&list, 0, 100, 120), -EPROTO);

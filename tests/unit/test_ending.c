@@ -1,4 +1,5 @@
-/* keeper/callers/ending.c, control_stop.c: when a keeper ends that nobody needs, that was told to, or that is asked to stop. */
+/* keeper/callers/ending.c, control_stop.c: when a keeper ends: if no program needs it, if it was told to, or if it is
+ * asked to stop. */
 #include "keeper/callers/ending.h"
 
 #include <check.h>
@@ -16,7 +17,7 @@ START_TEST(idle_for_idle_ms)
 }
 END_TEST
 
-/* What it knows of silent hosts is of use for longer than a short idle_ms. */
+/* What the keeper knows of silent hosts is useful for longer than a short idle_ms. */
 START_TEST(idle_for_two_ttl_at_least)
 {
 	ck_assert(!ending_is_idle(2 * TTL - 1, 1000, TTL));
@@ -57,7 +58,7 @@ START_TEST(a_stop_waits_longer_for_leases_in_use)
 }
 END_TEST
 
-/* Never ended while a lease may be in use, however long it takes. */
+/* The keeper never ends while a lease may be in use, however long that takes. */
 START_TEST(a_stop_never_ends_what_is_in_use)
 {
 	for (int64_t ms = 0; ms < 3 * CONTROL_STOP_WAIT_MS; ms += 100)

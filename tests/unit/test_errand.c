@@ -1,4 +1,5 @@
-/* keeper/kernel/errand.c: what never returns is left behind, and its memory is freed once, by the last who has it. */
+/* keeper/kernel/errand.c: an errand that never returns is left behind, and the side that lets go last frees the memory,
+ * once. */
 #include "keeper/kernel/errand.h"
 
 #include <check.h>

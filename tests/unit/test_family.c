@@ -16,7 +16,7 @@ static void *rest(void *arg)
 	return arg;
 }
 
-/* A process whose first thread has ended, or not, and whose second one goes on. */
+/* A process whose second thread goes on, and whose first thread has ended or not. */
 static pid_t start(bool first_ends)
 {
 	pid_t pid = fork();

@@ -7,11 +7,11 @@ static const struct change {
 	const char *old, *fresh; /* what stands between protect = ( and ); */
 	const char *why;         /* a part of the reason; NULL: it is taken over */
 } changes[] = {
-	/* The same, and more behind it. */
+	/* The same rules, and more after them. */
 	{"{ path = \"/a/f\"; }", "{ path = \"/a/f\"; }", NULL},
 	{"", "{ tree = \"/a\"; }", NULL},
 	{"{ tree = \"/a\"; }", "{ tree = \"/a\"; }, { tree = \"/\"; name = \"all\"; }", NULL},
-	{"{ path = \"/a/f\"; }", "{ path = \"/a/f\"; name = \"/a/f\"; }", NULL}, /* what it is without one */
+	{"{ path = \"/a/f\"; }", "{ path = \"/a/f\"; name = \"/a/f\"; }", NULL}, /* the reason without such a text */
 	/* Gone, or under another name. */
 	{"{ path = \"/a/f\"; }", "", "path \"/a/f\" is not protected as \"/a/f\" any more"},
 	{"{ path = \"/a/f\"; }, { tree = \"/b\"; }", "{ path = \"/a/f\"; }", "tree \"/b\" is not protected"},
@@ -20,7 +20,7 @@ static const struct change {
 	{"{ path = \"/a/f\"; }", "{ tree = \"/a\"; }", "is not protected as"}, /* it is, but that is not looked for */
 	{"{ path = \"/a/*\"; }", "{ tree = \"/a\"; }", "is not protected as"},
 	{"{ path = \"/a/?\"; }", "{ path = \"/a/*\"; }", "is not protected as"},
-	/* In front: no file of the old one, or under the name that it has. */
+	/* A rule before the old one: it matches no file of that, or gives the same name. */
 	{"{ path = \"/a/f\"; }", "{ path = \"/a/g\"; name = \"x\"; }, { path = \"/a/f\"; }", NULL},
 	{"{ path = \"/a/f\"; }", "{ path = \"/a/*\"; name = \"x\"; }, { path = \"/a/f\"; }",
 	 "path \"/a/*\" (line 3) now stands before"},
@@ -118,7 +118,7 @@ START_TEST(rules_changed)
 }
 END_TEST
 
-/* Whatever is taken over gives every path the name that it had: small random lists, all short paths. */
+/* A configuration that is taken over gives every path the name that it had: small random lists, all short paths. */
 START_TEST(what_follows_keeps_all_names)
 {
 	static const char *const kinds[][2] = {{"path", ""}, {"tree", ""}, {"path", "*"}, {"path", "/*"}};

@@ -40,7 +40,7 @@ static void make(const char *letters)
 
 static const struct {
 	const char *letters;
-	int idle;     /* which may be given work; -1: none */
+	int idle;     /* the front that may be given work; -1: none */
 	bool another; /* up to FRONTS_PER_USER */
 	bool all_hang;
 } rows[] = {
@@ -50,9 +50,9 @@ static const struct {
 	{"wb", -1, false, false},   {"ww", -1, false, false}, /* the third one only if both hang */
 	{"hw", -1, false, false},   {"hh", -1, true, false},    {"hhw", -1, false, false},
 	{"hhh", -1, true, false},   {"hhhw", -1, false, false}, {"hhhh", -1, false, true},
-	{"e", -1, true, false},     /* it counts, but nobody waits for it */
-	{"heee", -1, false, false}, /* those that end make room soon */
-	{"k", -1, true, false},     /* what keeps files is not asked, and does not count */
+	{"e", -1, true, false},     /* it counts, but no connection waits for it */
+	{"heee", -1, false, false}, /* fronts that end make room soon */
+	{"k", -1, true, false},     /* a front that keeps files is not asked, and does not count */
 	{"kkkki", 4, false, false}, {"khhhh", -1, false, true},
 };
 

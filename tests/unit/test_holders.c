@@ -295,7 +295,7 @@ static void *lock_in_own_table(void *arg)
 	return NULL;
 }
 
-/* The kernel sets it to 0 and wakes when the first thread is gone; a sanitizer does not let anybody join that one. */
+/* The kernel sets it to 0 and wakes when the first thread is gone; a sanitizer does not allow a join of that thread. */
 static int first_thread = 1;
 
 static void *lock_and_stay(void *arg)

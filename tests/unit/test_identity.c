@@ -64,7 +64,7 @@ static int on_lock(void *arg, const struct procfs_lock *lock)
 	return 1;
 }
 
-/* What is learnt is what a lock line shows, whatever st says. */
+/* The result is the number that a lock line shows, whatever st says. */
 static void check_same(int fd, pid_t pid, const struct stat *st)
 {
 	const struct stat wrong = {.st_dev = 1, .st_ino = st->st_ino};

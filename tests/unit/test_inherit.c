@@ -1,5 +1,5 @@
-/* What a keeper takes back of what the program that started it had. Each test is a process of its own, also without
- * Check's fork. */
+/* What a keeper undoes of what it inherited from the program that started it. Each test is a process of its own, also
+ * without Check's fork. */
 #include <check.h>
 #include <fcntl.h>
 #include <sched.h>
@@ -13,7 +13,7 @@
 
 #include "keeper/guard/inherit.h"
 
-/* The exit status of a child that runs this; it has the effects. */
+/* The exit status of a child that runs this function; the effects stay in the child. */
 static int in_child(int (*run)(void))
 {
 	pid_t pid = fork();

@@ -107,7 +107,7 @@ START_TEST(record_ranges)
 	ck_assert_int_eq(want.mode, WIRE_SHARED);
 	ck_assert_int_eq(want.owner, WIRE_OWNER_PROCESS);
 	ck_assert(want.nonblock);
-	/* What is asked for is no less than what is locked, and never empty. */
+	/* The range that is asked for covers what is locked, and is never empty. */
 	ck_assert(want.from < want.to && want.from <= want.first && intent_last(want.to) >= want.last);
 	if (want.last < LAST - 1)
 		ck_assert(want.from == want.first && want.to == want.last + 1);
@@ -175,7 +175,7 @@ static void compare_with_kernel(int fd, int other, const struct flock64 *lock, i
 		      "%s: %lld to %lld, but the kernel has start %lld len %lld", what, (long long)want.first,
 		      (long long)want.last, (long long)seen.l_start, (long long)seen.l_len);
 	ck_assert_int_eq(seen.l_type, want.mode == WIRE_SHARED ? F_RDLCK : F_WRLCK);
-	/* And what the kernel is then told comes to the same. */
+	/* And the call that is then made in the kernel locks the same. */
 	taken = (struct flock64){.l_type = lock->l_type, .l_start = want.first};
 	taken.l_len = intent_len(want.first, want.last);
 	ck_assert_int_eq(fcntl(fd, F_OFD_SETLK, &taken), 0);
@@ -216,7 +216,7 @@ START_TEST(record_as_the_kernel)
 		accepted += intent_record(&lock, offset, &(struct intent){0}) == 0;
 		compare_with_kernel(fd, other, &lock, offset);
 	}
-	/* Neither all nor none were refused. */
+	/* Some were refused, and some were not. */
 	ck_assert(accepted > 4000 && accepted < 16000);
 	close(fd);
 	close(other);

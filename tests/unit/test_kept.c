@@ -9,27 +9,22 @@
 #include <unistd.h>
 
 #include "keeper/callers/kept.h"
+#include "tests/unit/base_folder.h"
 
-static char base[64];
 static int dir;
 static struct config_source source;
 
 static void setup(void)
 {
-	strcpy(base, "/dev/shm/dflock-test-XXXXXX");
-	ck_assert_ptr_nonnull(mkdtemp(base));
-	dir = open(base, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	ck_assert_int_ge(dir, 0);
+	base_make();
+	dir = base_open();
 }
 
 static void teardown(void)
 {
-	char command[128];
-
 	config_source_free(&source);
 	close(dir);
-	snprintf(command, sizeof(command), "rm -rf '%s'", base);
-	ck_assert_int_eq(system(command), 0);
+	base_remove();
 }
 
 static int keep(const char *path, const char *text, size_t len)
@@ -131,7 +126,7 @@ START_TEST(something_else_in_its_place)
 	ck_assert_int_eq(renameat(dir, KEPT_NAME, dir, "elsewhere"), 0);
 	ck_assert_int_eq(symlinkat("elsewhere", dir, KEPT_NAME), 0);
 	ck_assert_int_eq(read_again("/a"), -ELOOP);
-	ck_assert_int_eq(keep_text("/a", "new"), 0); /* takes its place, and leaves what it led to */
+	ck_assert_int_eq(keep_text("/a", "new"), 0); /* replaces the link, and leaves its target */
 	ck_assert_int_eq(read_again("/a"), 0);
 	ck_assert_str_eq(source.text, "new");
 	ck_assert(is_there("elsewhere"));

@@ -23,7 +23,7 @@ static void say(const pid_t *pids, size_t count, const char *line)
 	lastwords(words, count, LASTWORDS_MS);
 }
 
-/* A process that does nothing but to have this standard error. */
+/* A process that only has this standard error. */
 static pid_t process_with(int fd)
 {
 	pid_t pid = fork();
@@ -49,7 +49,7 @@ static void new_pipe(int ends[2])
 	ck_assert_int_eq(fcntl(ends[0], F_SETFL, O_NONBLOCK), 0);
 }
 
-/* The child has forked, and not made descriptor 2 its own: until it has. */
+/* The child may not have replaced its descriptor 2 so far: waits until it has. */
 static void wait_until_it_has(pid_t pid, int fd)
 {
 	char path[64];
@@ -86,7 +86,7 @@ START_TEST(once_where_it_is_shared)
 }
 END_TEST
 
-/* Two programs that log to the same place, each with a lock of its own. */
+/* Two programs that log to the same file, each with a lock of its own. */
 START_TEST(each_its_own_line)
 {
 	int ends[2];
@@ -153,7 +153,7 @@ START_TEST(one_that_is_full_holds_up_nobody)
 }
 END_TEST
 
-/* What the process may only read, the keeper's parent, which may be root, must not write. */
+/* The keeper's parent, which may be root, must not write where the process may only read. */
 START_TEST(with_the_rights_of_the_process)
 {
 	char name[] = "/dev/shm/lastwords-XXXXXX";
@@ -183,7 +183,7 @@ START_TEST(one_that_has_gone)
 	end(pid);
 	say(&pid, 1, "x");
 	say(NULL, 0, "x");
-	/* Nobody else was written to. */
+	/* No other process got a line. */
 	new_pipe(ends);
 	dup2(ends[1], 2);
 	say(&pid, 1, "x");

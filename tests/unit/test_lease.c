@@ -1,7 +1,7 @@
 /*
  * The lease table. Laws say what an event means in every state, and what entering a state does; the few steps that no
- * law gives are rows. What neither names must leave the lease as it is. The last test alters every entry of the table
- * in every way, one at a time: each must be found.
+ * law gives are rows. A pair that neither names must leave the lease as it is. The last test alters every entry of the
+ * table in every way, one at a time: the checks must find each change.
  */
 #include <check.h>
 #include <stdio.h>
@@ -14,7 +14,7 @@
 
 static struct lease_step (*step_of)(enum lease_state state, enum lease_event event) = lease_step;
 static bool named[LEASE_STATES][LEASE_EVENTS];
-static char wrong[256]; /* the first that is; empty: nothing */
+static char wrong[256]; /* the first one found; empty: nothing is wrong */
 
 static void expect(bool good, const char *law, enum lease_state state, enum lease_event event)
 {
@@ -39,7 +39,7 @@ static void expect_nothing(const char *law, enum lease_state state, enum lease_e
 	expect_step(law, state, event, state, 0);
 }
 
-/* What is done whenever a state is entered. For ENDED it depends on what was before. */
+/* The actions of entering a state. For ENDED they depend on the state before. */
 static const unsigned entering[LEASE_STATES] = {
 	[LEASE_HELD] = LEASE_DO_OPEN | LEASE_DO_SERVE,
 	[LEASE_DRAINING] = LEASE_DO_CLOSE,
@@ -56,7 +56,7 @@ static const unsigned entering[LEASE_STATES] = {
 
 #define LOSE (LEASE_DO_LOST | LEASE_DO_SERVE)
 
-/* A probe is under way, and its result is waited for. */
+/* States in which a probe is under way, and the lease waits for its result. */
 static bool is_probed(enum lease_state state)
 {
 	return state == LEASE_PROBING || state == LEASE_WAITING || state == LEASE_STOPPING;
@@ -243,7 +243,7 @@ static void expect_promises(enum lease_state s, enum lease_event e)
 		expect(step.next != LEASE_HELD, "nothing is open past the deadline", s, e);
 }
 
-/* All of it; NULL: nothing is wrong. */
+/* Checks everything; NULL: nothing is wrong. */
 static const char *find_wrong(void)
 {
 	*wrong = '\0';
@@ -277,7 +277,7 @@ START_TEST(laws_and_rows)
 }
 END_TEST
 
-/* --- can they fail? --- */
+/* --- can the checks fail? --- */
 
 static struct {
 	enum lease_state state;

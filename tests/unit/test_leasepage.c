@@ -51,7 +51,7 @@ static void free_page(void)
 	teardown();
 }
 
-/* What a program that calls this path its file's would conclude of lease i, without asking. */
+/* What a program whose file has this path would conclude of lease i, without asking. */
 static bool is_shown(const char *path, int i)
 {
 	const struct leases_file f = {.dev = 5, .ino = 77, .path_hash = leases_hash(path)};
@@ -84,7 +84,7 @@ START_TEST(shown_and_closed)
 }
 END_TEST
 
-/* It is shown as it is now, not as it was: shrunk meanwhile, say. */
+/* The lease is shown as it is now, for example shrunk, not as it was. */
 START_TEST(mode_is_the_leases)
 {
 	leasepage_show(&leases[0]);
@@ -121,7 +121,7 @@ START_TEST(full_bucket)
 	leasepage_close(&leases[3]);
 	leasepage_show(&leases[LEASES_IN_BUCKET]);
 	ck_assert(is_shown("/data/a", LEASES_IN_BUCKET) && !is_shown("/data/a", 3));
-	leasepage_close(&leases[LEASES_IN_BUCKET + 1]); /* was never shown: closes nobody else's */
+	leasepage_close(&leases[LEASES_IN_BUCKET + 1]); /* was never shown: closes no other lease's slot */
 	ck_assert(is_shown("/data/a", LEASES_IN_BUCKET) && is_shown("/data/a", 0));
 }
 END_TEST
@@ -141,7 +141,8 @@ START_TEST(many_are_closed_at_once)
 }
 END_TEST
 
-/* A writer that died in the middle of a slot leaves it odd: nobody believes it, and the next one goes on with it. */
+/* A writer that died in the middle of a slot leaves it odd: no program believes it, and the next writer uses it
+ * again. */
 START_TEST(page_of_a_dead_keeper)
 {
 	struct leases_slot *slot;
@@ -182,7 +183,7 @@ START_TEST(sure_for_a_second_at_the_most)
 }
 END_TEST
 
-/* Whatever was said of freeze_margin_ms since the parent was told. */
+/* Whatever freeze_margin_ms has become since the parent was told. */
 START_TEST(sure_until_the_parent_looks)
 {
 	int64_t told = clock_now_ns() + 100 * NS_PER_MS;

@@ -1,5 +1,5 @@
-/* wire/leases.c: which slot counts, and that no reader takes for a lease what a writer has half written, or from two
- * times. */
+/* wire/leases.c: which slot counts, and that no reader takes a half-written slot, or values from two moments, for a
+ * lease. */
 #include "wire/leases.h"
 
 #include <check.h>
@@ -194,8 +194,8 @@ START_TEST(whose_namespaces)
 }
 END_TEST
 
-/* Whatever stands there: nothing outside is read (the page behind is forbidden), and nothing found but what was asked
- * for. */
+/* With any bytes in the page: nothing outside is read (the memory page after it is forbidden), and only the wanted
+ * lease is found. */
 START_TEST(hostile_contents)
 {
 	size_t size = (sizeof(*leases) + 4095) / 4096 * 4096;
@@ -244,7 +244,7 @@ END_TEST
 
 static char *trap; /* the page whose first reading lets the keeper run */
 
-/* What a keeper does when its leases have run out and the store answers again. */
+/* Does what a keeper does when its leases have run out and the store answers again. */
 static void renew_after_an_outage(int sig)
 {
 	const struct leases_entry closed = {0};
@@ -255,8 +255,8 @@ static void renew_after_an_outage(int sig)
 	set_sure_until(FOR_EVER);
 }
 
-/* The program is stopped before it reads the clock, or the slot: neither way may it take one from before and one from
- * after. */
+/* The program is stopped before it reads the clock, or before it reads the slot: in neither case may it combine one
+ * from before with one from after. */
 START_TEST(no_slot_from_before_with_a_time_from_after)
 {
 	struct sigaction action = {.sa_handler = renew_after_an_outage}, old;

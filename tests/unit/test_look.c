@@ -78,7 +78,7 @@ START_TEST(a_caller_without_an_answer_relies_on_nothing)
 	calls(5);
 	ck_assert_int_eq(holds(5, 10, 20), 0);
 	ck_assert_uint_eq(family_count(&family), 0);
-	/* It has inherited the lock from one of the first, and asked nothing. */
+	/* The process has inherited the lock from one of the first, and asked no question. */
 	holds(6, 10, 20);
 	ck_assert(family_has(&family, 6));
 }

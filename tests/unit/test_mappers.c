@@ -17,7 +17,7 @@
 static struct holders_file files[FILES];
 static int fds[FILES];
 static unsigned seen[FILES];
-static pid_t mapper; /* of those that were seen, one */
+static pid_t mapper; /* one of those that were seen */
 
 static void setup(void)
 {

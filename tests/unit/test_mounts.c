@@ -177,7 +177,7 @@ START_TEST(overlay_whose_layer_is_hidden)
 	overlay(path("lower"));
 	ck_assert(is_local("over/f"));
 	mount_fuse();
-	/* Nobody can tell any more what the path in the options meant. */
+	/* It can no longer be known what the path in the options meant. */
 	ck_assert_int_eq(mount(path("fuse"), path("lower"), "none", MS_BIND, NULL), 0);
 	ck_assert(!is_local("over/f"));
 	ck_assert_int_eq(umount2(path("lower"), MNT_DETACH), 0);

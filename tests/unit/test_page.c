@@ -19,7 +19,8 @@ START_TEST(page_answers)
 }
 END_TEST
 
-/* Every file that a rule matches is below each directory of its path, and no other is claimed without need. */
+/* Every file that a rule matches is below each directory of its path, and no other directory is claimed without
+ * need. */
 START_TEST(below_a_directory)
 {
 	static const struct {
@@ -113,12 +114,12 @@ START_TEST(page_speaks_of_its_file)
 	of_other.young = false;
 	page->seen = of_other.id; /* by whatever path */
 	ck_assert_int_eq(page_ask(page, &of_other, "/run/lock/a", NULL), PAGE_SAYS_YES);
-	/* Missing: no two files are the same for that. */
+	/* Missing files: that does not make two files the same. */
 	of_other.id = page->seen = page->config = (struct wire_config_id){0};
 	ck_assert_int_eq(page_ask(page, &of_other, "/run/lock/a", NULL), PAGE_SAYS_NOTHING);
 	of_other.path_hash = 6;
 	ck_assert_int_eq(page_ask(page, &of_other, "/run/lock/a", NULL), PAGE_SAYS_YES);
-	/* An invalid one is refused in just that state. */
+	/* An invalid file is refused in exactly that state. */
 	page->state = PAGE_INVALID;
 	page->config = page->seen = id;
 	ck_assert_int_eq(page_ask(page, &mine, "/x", NULL), PAGE_SAYS_REFUSE);

@@ -56,8 +56,8 @@ static void scribble(unsigned char *at, size_t n)
 	}
 }
 
-/* Whatever is in the page, the answer is one of the four. A sanitizer or a guard page tells of the rest: the
- * page lies before its allocation's end. */
+/* Whatever is in the page, the answer is one of the four. A sanitizer or a guard page finds reads outside: the page
+ * ends where its allocation ends. */
 START_TEST(random_pages)
 {
 	seed = 1;

@@ -9,8 +9,9 @@
 #include <unistd.h>
 
 #include "keeper/leases/pagefile.h"
+#include "tests/unit/base_folder.h"
 
-static char base[64], why[256];
+static char why[256];
 static int dir;
 static struct page *page;
 static struct rule rules[] = {{.kind = PAGE_RULE_PATH, .pattern = "/data/f"},
@@ -20,9 +21,8 @@ static struct config config = {.path = "/etc/dflock.conf", .rules = rules, .rule
 
 static void setup(void)
 {
-	strcpy(base, "/dev/shm/dflock-test-XXXXXX");
-	ck_assert_ptr_nonnull(mkdtemp(base));
-	dir = open(base, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	base_make();
+	dir = base_open();
 	config.id = first;
 	page = pagefile_open(dir, why, sizeof(why));
 	ck_assert_msg(page, "%s", why);
@@ -30,15 +30,12 @@ static void setup(void)
 
 static void teardown(void)
 {
-	char command[128];
-
 	pagefile_close(page);
 	close(dir);
-	snprintf(command, sizeof(command), "rm -rf '%s'", base);
-	ck_assert_int_eq(system(command), 0);
+	base_remove();
 }
 
-/* Of a program whose file is in this state. */
+/* The answer for a program whose file is in this state. */
 static enum page_answer answer(const struct wire_config_id *id, const char *path)
 {
 	return page_ask(page, &(struct page_config){.id = *id}, path, NULL);

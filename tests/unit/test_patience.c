@@ -1,4 +1,4 @@
-/* How long a keeper's loop may stand still, and what of its parent is kept in memory. */
+/* How long a keeper's loop may stand still, and which memory of its parent is locked. */
 #include "keeper/guard/table_notes.h"
 #include "keeper/guard/resident.h"
 

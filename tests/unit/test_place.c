@@ -8,27 +8,18 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "tests/unit/base_folder.h"
 #include "wire/place.h"
 #include "wire/text.h"
 
 #define UNUSABLE "/dev/null/DFLOCK_CONFIG-has-no-usable-absolute-path"
 
-static char base[64]; /* on a tmpfs */
 static char home[96];
 static struct place place;
 
-static const char *in_base(const char *name)
-{
-	static char path[160];
-
-	snprintf(path, sizeof(path), "%s/%s", base, name);
-	return path;
-}
-
 static void setup(void)
 {
-	strcpy(base, "/dev/shm/dflock-test-XXXXXX");
-	ck_assert_ptr_nonnull(mkdtemp(base));
+	base_make();
 	strcpy(home, in_base("home"));
 	ck_assert_int_eq(mkdir(home, 0700), 0);
 	ck_assert_int_eq(setenv("HOME", home, 1), 0);
@@ -39,19 +30,8 @@ static void setup(void)
 
 static void teardown(void)
 {
-	char command[128];
-
 	ck_assert_int_eq(chdir("/"), 0);
-	snprintf(command, sizeof(command), "rm -rf '%s'", base);
-	ck_assert_int_eq(system(command), 0);
-}
-
-static void make_file(const char *path)
-{
-	int fd = open(path, O_CREAT | O_WRONLY | O_CLOEXEC, 0600);
-
-	ck_assert_int_ge(fd, 0);
-	close(fd);
+	base_remove();
 }
 
 START_TEST(errors_are_described_as_libc_does)

@@ -19,7 +19,8 @@ static void setup(void)
 	pulse_start(&pulse, now);
 }
 
-/* Looks once per period for so long; the counter stands still at 1. When it is found to hang, in ms; -1: it is not. */
+/* Looks once per period for so long; the counter stands still at 1. Returns after how many ms the loop counts as
+ * hanging; -1: it does not. */
 static int hangs_after(int64_t patience, bool waits, int ms)
 {
 	int period = pulse_period_ms(patience);

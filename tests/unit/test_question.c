@@ -84,7 +84,7 @@ static void send_message(const void *data, size_t size, size_t descriptors)
 
 /* --- receiving --- */
 
-/* One descriptor or none with what may be a question; what comes with anything else is closed here. */
+/* A possible question comes with one descriptor or none; closes the descriptors that come with anything else. */
 static ssize_t receive(struct wire_request *r, int *fd)
 {
 	struct question_fds came;
@@ -341,7 +341,7 @@ static const struct {
 	FIELD(sent_ns, INT64_MAX, false),
 	FIELD(sent_ns, -1, false),
 	FIELD(sent_ns, INT64_MIN, false),
-	FIELD(from, 1, false), /* flock has the whole file */
+	FIELD(from, 1, false), /* flock covers the whole file */
 	FIELD(from, -1, false),
 	FIELD(to, WIRE_EOF - 1, false),
 	FIELD(to, 0, false),

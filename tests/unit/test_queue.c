@@ -1,4 +1,4 @@
-/* keeper/leases/queue.c: the order of events and news, no recursion, and when what has ended is freed. */
+/* keeper/leases/queue.c: the order of events and news, no recursion, and when ended leases are freed. */
 #include "keeper/leases/queue.h"
 
 #include <check.h>

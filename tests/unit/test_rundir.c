@@ -1,4 +1,4 @@
-/* The runtime directory: which one, and what it must be like. What other users make of it: tests/faults. */
+/* The runtime directory: which one it is, and what it must be like. Attacks of other users: tests/faults. */
 #include <check.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -8,42 +8,17 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "tests/unit/base_folder.h"
 #include "wire/rundir.h"
 
-static char base[64]; /* on a tmpfs */
 static char why[512];
 static struct place place;
 
-static const char *in_base(const char *name)
-{
-	static char path[160];
-
-	snprintf(path, sizeof(path), "%s/%s", base, name);
-	return path;
-}
-
 static void setup(void)
 {
-	strcpy(base, "/dev/shm/dflock-test-XXXXXX");
-	ck_assert_ptr_nonnull(mkdtemp(base));
+	base_make();
 	unsetenv("DFLOCK_RUNTIME_DIR");
 	umask(022);
-}
-
-static void teardown(void)
-{
-	char command[128];
-
-	snprintf(command, sizeof(command), "rm -rf '%s'", base);
-	ck_assert_int_eq(system(command), 0);
-}
-
-static void make_file(const char *path)
-{
-	int fd = open(path, O_CREAT | O_WRONLY | O_CLOEXEC, 0600);
-
-	ck_assert_int_ge(fd, 0);
-	close(fd);
 }
 
 /* What DFLOCK_RUNTIME_DIR leads to, for finding and for making. */
@@ -172,7 +147,7 @@ START_TEST(runtime_dir_of_another)
 
 	ck_assert_int_eq(mkdir(in_base("run"), 0700), 0);
 	if (geteuid() == 0) {
-		/* Root's is everybody's; another's is refused also to root. */
+		/* Every user may use root's directory; root, too, may not use another user's. */
 		int fd = rundir_open(in_base("run"), other, false, why, sizeof(why));
 
 		ck_assert_msg(fd >= 0, "%s", why);
@@ -197,11 +172,11 @@ int main(void)
 	SRunner *runner = srunner_create(suite);
 	int failed;
 
-	tcase_add_checked_fixture(which, setup, teardown);
+	tcase_add_checked_fixture(which, setup, base_remove);
 	tcase_add_test(which, environment);
 	tcase_add_test(which, none_yet);
 	suite_add_tcase(suite, which);
-	tcase_add_checked_fixture(opening, setup, teardown);
+	tcase_add_checked_fixture(opening, setup, base_remove);
 	tcase_add_test(opening, runtime_dir_is_made);
 	tcase_add_test(opening, runtime_dir_is_refused);
 	tcase_add_test(opening, runtime_dir_of_another);

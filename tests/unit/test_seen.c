@@ -68,7 +68,7 @@ START_TEST(what_has_just_changed)
 }
 END_TEST
 
-/* A whole second as the change time says that the file system counts in such. */
+/* A change time of a whole second means that the file system counts in seconds. */
 START_TEST(times_that_tick_slowly)
 {
 	int64_t now = sys_clock_ns(CLOCK_REALTIME_COARSE);

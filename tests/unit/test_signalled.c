@@ -85,7 +85,7 @@ START_TEST(another_process_with_the_number)
 }
 END_TEST
 
-/* Kin must not take the room of processes that nobody else would let go. */
+/* Kin must not take the room of processes that only these notes let go. */
 START_TEST(room_for_our_own)
 {
 	for (int i = 0; i < ROOM; i++)

@@ -1,4 +1,4 @@
-/* The table of those that are stopped: processes that are odd to stop. */
+/* Stopping processes that are hard to stop. */
 #include "keeper/guard/stopped.h"
 
 #include <check.h>
@@ -90,8 +90,8 @@ START_TEST(one_in_vfork_is_held)
 }
 END_TEST
 
-/* How one is seen that runs on in the kernel and does not come to take its stop cannot be had here; but one that is not
- * asked to stop at all can: it is killed, while one that is held is not. */
+/* A process that runs on in the kernel and never takes its stop cannot be made here. One that is not asked to stop at
+ * all can: it is killed, while a held process is not. */
 START_TEST(one_that_runs_is_killed)
 {
 	pid_t pid = fork();
@@ -183,7 +183,7 @@ START_TEST(kin_goes_on)
 }
 END_TEST
 
-/* It stops itself only after its child has gone on; and the notes are of an earlier parent. */
+/* The parent process stops itself only after its child has gone on; and the notes are an earlier keeper parent's. */
 START_TEST(kin_that_is_late_and_notes_of_another)
 {
 	struct signalled s;

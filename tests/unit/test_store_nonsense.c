@@ -57,8 +57,8 @@ START_TEST(nonsense_in_messages)
 }
 END_TEST
 
-/* A server in the same loop that answers whatever comes with the same bytes, or (NULL) as one that is right in all but
- * that each connection reaches another one. */
+/* A server in the same loop that answers everything with the same bytes; or (NULL) that answers correctly, but each
+ * connection reaches another server. */
 static uv_pipe_t fake, fake_client[64];
 static unsigned fake_clients;
 static const char *fake_says, *fake_greets;

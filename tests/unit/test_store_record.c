@@ -1,4 +1,4 @@
-/* The store's scripts: its record of itself, a memory that is not the right one, what else can be wrong. */
+/* The store's scripts: the store's record, a memory that is not the expected one, other errors. */
 #include "tests/unit/script_calls.h"
 
 /* ---- the record ---- */
@@ -25,7 +25,7 @@ START_TEST(another_incarnation)
 	assert_granted(acquire("A", 'a', 'x'));
 	begin("begin"); /* of the same incarnation: still open */
 	assert_granted(acquire("A", 'a', 'x'));
-	ck_assert_str_ne(before, incarnation); /* the server is the same, but whoever asks later must hear of it too */
+	ck_assert_str_ne(before, incarnation); /* the same server, but hosts that ask later must hear of it too */
 	strcpy(incarnation, before);
 	assert_says(call(SCRIPT_BEAT, "B", NULL), "INC");
 }
@@ -71,7 +71,7 @@ START_TEST(another_past)
 	assert_says(acquire("B", 'b', 'x'), "INC");
 	snprintf(there, sizeof(there), "%s", command("HGET dflock:{0}:store inc"));
 	ck_assert_str_ne(there, here);
-	/* Whoever was here all the time, or comes from there as well, has nothing new to tell. */
+	/* A host that was here all the time, or also comes from there, has nothing new to tell. */
 	strcpy(incarnation, here);
 	ck_assert_ptr_nonnull(strstr(call(SCRIPT_STORE, "begin", "3000", NULL), there));
 	strcpy(incarnation, "elsewhere-1-2");
@@ -98,7 +98,7 @@ START_TEST(a_lock_that_vanished)
 	assert_granted(acquire("C", 'd', 's', .name = NAME_OF_ONE_WORD));
 	command("DEL dflock:{0}:lock:" NAME_OF_ONE_WORD);
 	assert_says(acquire("B", 'c', 'x', .name = NAME_OF_ONE_WORD), "INC");
-	assert_says(acquire("B", 'c', 'x'), "INC"); /* whoever asks hears of it */
+	assert_says(acquire("B", 'c', 'x'), "INC"); /* every host that asks hears of it */
 	assert_says(call(SCRIPT_BEAT, "B", NULL), "INC");
 	begin("begin");
 	assert_says(acquire("B", 'c', 'x', .name = NAME_OF_ONE_WORD), "GRACE");
@@ -136,7 +136,7 @@ START_TEST(what_was_shrunk_is_put_back_as_shared)
 }
 END_TEST
 
-/* Opening a store as a new one, and putting a lease back: whichever comes first decides. */
+/* Opening a store as a new one, and putting a lease back: the request that comes first decides. */
 START_TEST(new_or_put_back)
 {
 	command("FLUSHALL");
@@ -242,14 +242,8 @@ START_TEST(out_of_memory)
 }
 END_TEST
 
-static void add_tests(Suite *suite, const char *name, SFun choose)
+static void add_tests(TCase *t)
 {
-	TCase *t = tcase_create(name);
-
-	tcase_set_timeout(t, 60);
-	tcase_add_unchecked_fixture(t, start_server, stop_server);
-	tcase_add_unchecked_fixture(t, choose, NULL);
-	tcase_add_checked_fixture(t, connect_and_init, disconnect);
 	tcase_add_test(t, another_incarnation);
 	tcase_add_test(t, a_record_of_another_server);
 	tcase_add_test(t, another_past);
@@ -261,18 +255,9 @@ static void add_tests(Suite *suite, const char *name, SFun choose)
 	tcase_add_test(t, sweeping);
 	tcase_add_test(t, wrong_types_change_nothing);
 	tcase_add_test(t, out_of_memory);
-	suite_add_tcase(suite, t);
 }
 
 int main(void)
 {
-	Suite *suite = suite_create("store record");
-
-	add_tests(suite, "as for Redis 7", use_flags);
-	add_tests(suite, "as for Redis 6.2", use_no_flags);
-	SRunner *runner = srunner_create(suite);
-	srunner_run_all(runner, CK_ENV);
-	int failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+	return run_for_each_version("store record", add_tests);
 }

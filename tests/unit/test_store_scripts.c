@@ -177,7 +177,7 @@ START_TEST(questions_queue_once)
 	assert_starts(acquire("C", 'c', 'x', .ask = "1"), "BUSY A ");
 	assert_says(heard(), "");
 	ck_assert_ptr_null(strstr(call(SCRIPT_DUMP, NULL), "cccc"));
-	/* One that may call A dead asks it all the same. */
+	/* A host that may name A dead asks it all the same. */
 	assert_starts(acquire("C", 'c', 'x', .ask = "2"), "WAIT A ");
 	ck_assert_ptr_nonnull(strstr(heard(), " 1 " NAME));
 	release('c');
@@ -185,7 +185,7 @@ START_TEST(questions_queue_once)
 		;
 	release('a');
 	assert_starts(heard(), "B: granted");
-	/* One that waits and then only asks is taken out of the queue, and was all that D waited for. */
+	/* A waiter that then only asks is taken out of the queue, and was all that D waited for. */
 	assert_starts(acquire("A", '1', 's', RANGE("0", "10")), "WAIT B ");
 	release('b');
 	while (*heard())
@@ -336,7 +336,7 @@ START_TEST(a_waiter_asks_also_for_those_in_front)
 	acquire("A", 'b', 'x', .file = "1:2");
 	while (*heard())
 		;
-	/* It is in nobody's way but that waiter's, whom its host may have forgotten, like the lease. */
+	/* It is only in the way of that waiter, which its host may have forgotten, like the lease. */
 	assert_starts(acquire("A", 'c', 'x'), "WAIT A ");
 	assert_starts(heard(), "A: recall aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa A bbbb");
 }
@@ -362,14 +362,8 @@ START_TEST(a_thousand_entries)
 }
 END_TEST
 
-static void add_tests(Suite *suite, const char *name, SFun choose)
+static void add_tests(TCase *t)
 {
-	TCase *t = tcase_create(name);
-
-	tcase_set_timeout(t, 60);
-	tcase_add_unchecked_fixture(t, start_server, stop_server);
-	tcase_add_unchecked_fixture(t, choose, NULL);
-	tcase_add_checked_fixture(t, connect_and_init, disconnect);
 	tcase_add_test(t, grant_again_and_conflict);
 	tcase_add_test(t, what_does_not_conflict);
 	tcase_add_test(t, a_lone_host_gets_the_whole_range);
@@ -390,18 +384,9 @@ static void add_tests(Suite *suite, const char *name, SFun choose)
 	tcase_add_test(t, a_waiter_that_waits_for_nobody_is_granted);
 	tcase_add_test(t, a_waiter_asks_also_for_those_in_front);
 	tcase_add_test(t, a_thousand_entries);
-	suite_add_tcase(suite, t);
 }
 
 int main(void)
 {
-	Suite *suite = suite_create("store scripts");
-
-	add_tests(suite, "as for Redis 7", use_flags);
-	add_tests(suite, "as for Redis 6.2", use_no_flags);
-	SRunner *runner = srunner_create(suite);
-	srunner_run_all(runner, CK_ENV);
-	int failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+	return run_for_each_version("store scripts", add_tests);
 }

@@ -41,7 +41,7 @@ START_TEST(each_process_counts_once)
 	ck_assert_uint_eq(threads_processes(&threads), 1);
 	add(8, 8, THREAD_SIGNALLED);
 	ck_assert_uint_eq(threads_processes(&threads), 2);
-	add(9, 9, THREAD_TRACED)->going = true; /* is only to be let go */
+	add(9, 9, THREAD_TRACED)->going = true; /* only waits to be let go */
 	ck_assert_uint_eq(threads_processes(&threads), 2);
 }
 END_TEST

@@ -1,4 +1,5 @@
-/* keeper/leases/waiters.c: who waits for a lease, which pins are out, and what is raised when they end. */
+/* keeper/leases/waiters.c: which caller waits for a lease, which pins have not ended, and which events their end
+ * raises. */
 #include "keeper/leases/waiters.h"
 
 #include <check.h>

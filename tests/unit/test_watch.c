@@ -1,4 +1,4 @@
-/* keeper/rules/watch.c: who may be named dead, and not a nanosecond too early. */
+/* keeper/rules/watch.c: which hosts may be named dead, and not a nanosecond too early. */
 #include "keeper/rules/watch.h"
 
 #include <check.h>
@@ -66,11 +66,11 @@ START_TEST(other_beat)
 	ck_assert(!watch_is_dead(watch, "a", 7, START + 5 * TTL)); /* an answer of before: it has beaten since */
 	ck_assert_int_eq(watch_dead_at(watch, "a", 7), INT64_MAX);
 	ck_assert(watch_is_dead(watch, "a", 8, START + 2 * TTL - 1));
-	/* One that went down is as new: the store was another, or forgot. */
+	/* A beat that went down counts as new: the store was another, or forgot. */
 	see("a", 3, START + 2 * TTL);
 	ck_assert_int_eq(watch_dead_at(watch, "a", 3), START + 3 * TTL);
 	ck_assert_uint_eq(count_dead(START + 3 * TTL - 1), 0);
-	/* Back to one that was seen long ago: counted from now. */
+	/* Back to a beat that was seen long ago: counted from now. */
 	see("a", 7, START + 3 * TTL);
 	ck_assert_int_eq(watch_dead_at(watch, "a", 7), START + 4 * TTL);
 }

@@ -1,4 +1,4 @@
-/* keeper/kernel/workers.h: what hangs on one device keeps two threads, and no other device's work. */
+/* keeper/kernel/workers.h: work that hangs on one device keeps two threads, and delays no other device's work. */
 #include "keeper/kernel/workers.h"
 
 #include <check.h>
@@ -95,7 +95,7 @@ static void start_next(struct work *work)
 		start(&next, 1);
 }
 
-/* Work on a device may be started by what was done there last, when nothing else is known of the device. */
+/* The last work on a device may start new work there when it ends, after the device was forgotten. */
 START_TEST(one_starts_the_next)
 {
 	struct job first = {0};

@@ -1,0 +1,56 @@
+/* A folder of the test's own on a tmpfs, `base`: a fixture calls base_make(), and at the end base_remove(). */
+#ifndef DFLOCK_TESTS_UNIT_BASE_FOLDER_H
+#define DFLOCK_TESTS_UNIT_BASE_FOLDER_H
+
+#include <check.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+static char base[64];
+
+/* A path below base; valid until four more were asked for. */
+static inline const char *in_base(const char *name)
+{
+	static char paths[4][PATH_MAX];
+	static unsigned next;
+	char *path = paths[next++ % 4];
+
+	snprintf(path, PATH_MAX, "%s/%s", base, name);
+	return path;
+}
+
+static inline void base_make(void)
+{
+	strcpy(base, "/dev/shm/dflock-test-XXXXXX");
+	ck_assert_ptr_nonnull(mkdtemp(base));
+}
+
+static inline void base_remove(void)
+{
+	char command[128];
+
+	snprintf(command, sizeof(command), "rm -rf '%s'", base);
+	ck_assert_int_eq(system(command), 0);
+}
+
+static inline int base_open(void)
+{
+	int dir = open(base, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+
+	ck_assert_int_ge(dir, 0);
+	return dir;
+}
+
+static inline void make_file(const char *path)
+{
+	int fd = open(path, O_CREAT | O_WRONLY | O_CLOEXEC, 0600);
+
+	ck_assert_int_ge(fd, 0);
+	close(fd);
+}
+
+#endif

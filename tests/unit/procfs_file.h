@@ -1,0 +1,28 @@
+/* A file that a test finds again in what /proc says: for test_procfs_locks.c and test_procfs_process.c. */
+#ifndef DFLOCK_TESTS_UNIT_PROCFS_FILE_H
+#define DFLOCK_TESTS_UNIT_PROCFS_FILE_H
+
+#include <check.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+/* A descriptor of a new file on a tmpfs, which has no name any more. */
+static inline int make_file(struct stat *st)
+{
+	char path[] = "/dev/shm/dflock-test-XXXXXX";
+	int fd = mkostemp(path, O_CLOEXEC);
+
+	ck_assert_int_ge(fd, 0);
+	unlink(path);
+	ck_assert_int_eq(fstat(fd, st), 0);
+	return fd;
+}
+
+struct wanted {
+	struct stat st;
+	unsigned count;
+};
+
+#endif
