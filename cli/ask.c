@@ -199,6 +199,8 @@ int ask_question(struct ask *ask, enum wire_op op, const struct place *place, in
 	if (!ret && reply.verdict == WIRE_REFUSED)
 		ret = ask_fail(why, ENOLCK, "%s",
 			       reply.reason[0] ? reply.reason : "the keeper refuses, without a reason");
+	else if (!ret && op == WIRE_FIT && reply.verdict == WIRE_WOULD_BLOCK)
+		ret = ask_fail(why, EAGAIN, "%s", reply.reason);
 	else if (!ret && reply.verdict != WIRE_OK)
 		ret = ask_fail(why, EPROTO, "the keeper (pid %d) gave an answer that does not fit the question (%u)",
 			       (int)ask->pid, reply.verdict);

@@ -15,9 +15,10 @@
 
 enum cli_exit {
 	CLI_OK = 0,
-	CLI_FAILED = 1,      /* it could not be done, or a check found a problem */
-	CLI_USAGE = 2,       /* the command line makes no sense */
-	CLI_RUN_UNFIT = 123, /* run --require: the job was not started, since its locks would not be protected */
+	CLI_FAILED = 1,          /* it could not be done, or a check found a problem */
+	CLI_USAGE = 2,           /* the command line makes no sense */
+	CLI_RUN_NOT_TAKEN = 122, /* run --require=taken: the job got no lock on a protected file */
+	CLI_RUN_UNFIT = 123,     /* run --require: the job was not started, since its locks would not be protected */
 	/* run, as env(1) has them */
 	CLI_RUN_FAILED = 125,
 	CLI_RUN_CANNOT_EXECUTE = 126,

@@ -2,27 +2,46 @@
 #include "cli/cli.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
+#include "cli/job.h"
 #include "cli/program.h"
+#include "cli/report.h"
 #include "cli/require.h"
+#include "wire/rundir.h"
 
 static const char run_doc[] =
 	"Runs JOB, found in PATH, with libdflock.so in LD_PRELOAD, so that its file locks, and those of all programs "
 	"that it starts, hold across the cluster. Other preloads stay.\v"
 	"The exit status is that of JOB; 127 if it was not found, 126 if it could not be executed, 125 if dflock "
-	"itself failed, and 123 if --require found something missing. One line says so if the preload cannot reach "
-	"JOB (statically linked, setuid); it is run all the same.";
+	"itself failed, 123 if --require found something missing, and 122 if JOB succeeded and --require=taken found "
+	"that it took no protected lock. One line says so if the preload cannot reach JOB (statically linked, "
+	"setuid); it is run all the same.";
 
 struct run_options {
 	char **job;
 	bool require;
-	const char *file; /* to be protected; NULL: none is named */
+	bool taken;         /* the job must take a protected lock */
+	const char **files; /* to be protected, file_count of them */
+	size_t file_count;
+	bool report, json;
+	const char *report_file; /* NULL: standard error */
 };
+
+static void run_require(struct run_options *options, const char *what)
+{
+	options->require = true;
+	if (what && strcmp(what, "taken") == 0)
+		options->taken = true;
+	else if (what)
+		options->files[options->file_count++] = what;
+}
 
 static error_t run_parse(int key, char *arg, struct argp_state *state)
 {
@@ -30,8 +49,14 @@ static error_t run_parse(int key, char *arg, struct argp_state *state)
 
 	switch (key) {
 	case 'r':
-		options->require = true;
-		options->file = arg;
+		run_require(options, arg);
+		return 0;
+	case 'R':
+		options->report = true;
+		options->report_file = arg;
+		return 0;
+	case 'j':
+		options->json = true;
 		return 0;
 	case ARGP_KEY_ARG:
 		/* The first argument is the job. All others are the job's, options too. */
@@ -40,6 +65,10 @@ static error_t run_parse(int key, char *arg, struct argp_state *state)
 		return 0;
 	case ARGP_KEY_NO_ARGS:
 		argp_usage(state);
+		return 0;
+	case ARGP_KEY_END:
+		if (options->json && !options->report)
+			argp_error(state, "--json is the form of a --report");
 		return 0;
 	default:
 		return ARGP_ERR_UNKNOWN;
@@ -96,30 +125,17 @@ static int examine(const struct run_options *options, const char *shim)
 	if (program.reach != REACH_YES && program.reach != REACH_ITSELF)
 		return 0; /* execvp() says why, as ever */
 	cli_place(&place, NULL);
-	if (require_fit(&place, options->file, why))
+	if (require_fit(&place, options->files, options->file_count, why))
 		return 0;
 	cli_error("not started: %s", why);
 	return CLI_RUN_UNFIT;
 }
 
-int cmd_run(int argc, char **argv)
+static int prepare(const struct run_options *options)
 {
-	static const struct argp_option known[] = {
-		{"require", 'r', "FILE", OPTION_ARG_OPTIONAL,
-		 "start JOB only if it will be protected: the preload reaches it, a keeper runs, the store grants "
-		 "locks, and FILE, if named, is protected",
-		 0},
-		{0}};
-	static const struct argp argp = {
-		.options = known, .parser = run_parse, .args_doc = "[--] JOB [ARGUMENT...]", .doc = run_doc};
-	struct run_options options = {.job = NULL};
-	char shim[PATH_MAX], **job;
-	int ret;
+	char shim[PATH_MAX];
+	int ret = program_shim(shim);
 
-	argp_err_exit_status = CLI_RUN_FAILED;
-	argp_parse(&argp, argc, argv, ARGP_IN_ORDER, NULL, &options);
-	job = options.job;
-	ret = program_shim(shim);
 	if (ret) {
 		cli_error("%s: %s; without it locks would not be protected: install it", shim, strerror(-ret));
 		return CLI_RUN_FAILED;
@@ -128,7 +144,7 @@ int cmd_run(int argc, char **argv)
 		cli_error("%s: a path with a space or a colon cannot be preloaded; install dflock elsewhere", shim);
 		return CLI_RUN_FAILED;
 	}
-	ret = examine(&options, shim);
+	ret = examine(options, shim);
 	if (ret)
 		return ret;
 	ret = set_preload(shim);
@@ -136,8 +152,154 @@ int cmd_run(int argc, char **argv)
 		cli_error("cannot set LD_PRELOAD: %s", strerror(-ret));
 		return CLI_RUN_FAILED;
 	}
-	execvp(job[0], job);
-	ret = errno;
-	cli_error("cannot run %s: %s", job[0], strerror(ret));
-	return ret == ENOENT ? CLI_RUN_NOT_FOUND : CLI_RUN_CANNOT_EXECUTE;
+	return 0;
+}
+
+static int cannot_run(const char *job, int err)
+{
+	cli_error("cannot run %s: %s", job, strerror(err));
+	return err == ENOENT ? CLI_RUN_NOT_FOUND : CLI_RUN_CANNOT_EXECUTE;
+}
+
+/* Before the job starts, so that it does not run for hours without a report. What an earlier report left there stays
+ * until this one is written. */
+static FILE *open_report(const struct run_options *options)
+{
+	int fd = -1;
+	FILE *f;
+
+	if (!options->report_file)
+		return stderr;
+	fd = open(options->report_file, O_WRONLY | O_CREAT | O_CLOEXEC | O_NOCTTY, 0666);
+	f = fd < 0 ? NULL : fdopen(fd, "w");
+	if (!f)
+		cli_error("not started: the report cannot be written to %s: %s", options->report_file, strerror(errno));
+	return f;
+}
+
+/* For the lock names. NULL: there is none, or it is invalid, and a line said so. */
+static struct config *load_config(void)
+{
+	char why[CLI_LINE_BYTES], dir[PLACE_DIR_BYTES], names[PLACE_DIR_BYTES + sizeof(NAMES_DIR) + 1], *path = NULL;
+	struct config *config;
+	struct place place;
+
+	cli_place(&place, NULL);
+	if (!place.config[0])
+		return NULL;
+	if (config_load(place.config, &config, why, sizeof(why))) {
+		cli_error("the report has no lock names: %s", why);
+		return NULL;
+	}
+	/* Those of `dflock lock` are the keeper's own. */
+	if (rundir_find(&place, geteuid(), dir, why, sizeof(why)) == 0) {
+		snprintf(names, sizeof(names), "%s/" NAMES_DIR, dir);
+		path = realpath(names, NULL);
+	}
+	if (path && config_set_names(config, path))
+		cli_error("the report has not all lock names: %s", strerror(ENOMEM));
+	free(path);
+	return config;
+}
+
+/* A report that cannot be written changes nothing in what the job did: the exit status stays. */
+static void write_report(const struct run_options *options, const struct report *report, FILE *f)
+{
+	struct config *config = load_config();
+	bool written;
+
+	/* It fails where it has no meaning: for a terminal, a pipe. */
+	if (f != stderr && ftruncate(fileno(f), 0) && errno != EINVAL)
+		cli_error("%s: %s", options->report_file, strerror(errno));
+	written = (options->json ? report_print_json : report_print)(report, config, options->job[0], f);
+	if (!written || (f != stderr && fclose(f)))
+		cli_error("the report could not be written%s%s: %s", options->report_file ? " to " : "",
+			  options->report_file ? options->report_file : "", strerror(errno));
+	config_free(config);
+}
+
+/* The job's end, when it was counted which locks it took. */
+static int conclude(const struct run_options *options, struct report *report, FILE *f, int status)
+{
+	int ret = report_read(report);
+
+	if (ret) {
+		cli_error("there is no report: %s", strerror(-ret));
+		return CLI_RUN_FAILED;
+	}
+	if (options->report)
+		write_report(options, report, f);
+	if (!options->taken || report_has_taken(report))
+		return 0;
+	cli_error("%s took no lock on a protected file", options->job[0]);
+	return WIFEXITED(status) && WEXITSTATUS(status) == 0 ? CLI_RUN_NOT_TAKEN : 0;
+}
+
+/* Where dflock was started without standard error, its messages must not get into a file that is opened now. For the
+ * job, these descriptors stay closed. */
+static void fill_stdio(void)
+{
+	int fd;
+
+	do
+		fd = open("/dev/null", O_RDWR | O_CLOEXEC);
+	while (fd >= 0 && fd <= 2);
+	if (fd > 2)
+		close(fd);
+}
+
+static int run_reported(const struct run_options *options)
+{
+	struct report report;
+	int ret, status;
+	FILE *f;
+
+	fill_stdio();
+	f = options->report ? open_report(options) : stderr;
+	if (!f)
+		return CLI_RUN_FAILED;
+	ret = report_start(&report);
+	if (ret) {
+		cli_error("not started: no memory for the report: %s", strerror(-ret));
+		return CLI_RUN_FAILED;
+	}
+	ret = job_run(options->job, &status);
+	if (ret)
+		return cannot_run(options->job[0], -ret);
+	ret = conclude(options, &report, f, status);
+	report_end(&report);
+	return ret ? ret : job_exit(status);
+}
+
+int cmd_run(int argc, char **argv)
+{
+	static const struct argp_option known[] = {
+		{"require", 'r', "FILE", OPTION_ARG_OPTIONAL,
+		 "start JOB only if it will be protected: the preload reaches it, a keeper runs, the store grants "
+		 "locks, and FILE, if named, is protected. --require=taken: also fail if JOB took no protected lock",
+		 0},
+		{"report", 'R', "FILE", OPTION_ARG_OPTIONAL,
+		 "when JOB has ended, list the files that it locked, on standard error or in FILE", 0},
+		{"json", 'j', NULL, 0, "the report as JSON", 0},
+		{0}};
+	static const struct argp argp = {
+		.options = known, .parser = run_parse, .args_doc = "[--] JOB [ARGUMENT...]", .doc = run_doc};
+	struct run_options options = {.files = calloc((size_t)argc, sizeof(char *))};
+	int ret;
+
+	if (!options.files) {
+		cli_error("%s", strerror(ENOMEM));
+		return CLI_RUN_FAILED;
+	}
+	argp_err_exit_status = CLI_RUN_FAILED;
+	argp_parse(&argp, argc, argv, ARGP_IN_ORDER, NULL, &options);
+	ret = prepare(&options);
+	if (!ret && (options.report || options.taken)) {
+		ret = run_reported(&options);
+	} else if (!ret) {
+		execvp(options.job[0], options.job);
+		ret = cannot_run(options.job[0], errno);
+	}
+	free(options.files);
+	return ret;
 }

@@ -74,6 +74,7 @@ int acquire_answer(struct call *c, const struct wire_reply *reply)
 		break;
 	case WIRE_NOT_PROTECTED:
 		/* Place 3. */
+		c->look->disclaimed = true;
 		ret = c->have ? 0 : taking->take(c);
 		break;
 	case WIRE_WOULD_BLOCK:
@@ -124,6 +125,7 @@ static int acquire_by_keeper(struct call *c)
 	case PROTECT_NO:
 		if (!c->have)
 			return ACQUIRE_KERNEL;
+		c->look->disclaimed = true;
 		return taking->finish ? taking->finish(c) : 0;
 	case PROTECT_REFUSED:
 		return -ENOLCK;

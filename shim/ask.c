@@ -151,6 +151,8 @@ static int ask_start_and_connect(struct ask *ask, const struct protect_by *by, i
 		ask_pause_before(attempt);
 		started = 0;
 	}
+	if (ask->fd == NOTE_JOB) /* a new keeper has as long as one that was there */
+		ask->deadline_ns = sys_clock_ns(CLOCK_MONOTONIC) + ASK_JOB_PATIENCE_NS;
 	/* The keeper may have made the directory. */
 	ret = rundir_find(&settings_get()->place, by->euid, dir, unfound, sizeof(unfound));
 	if (ret < 0 && ret != -ENOENT)
@@ -163,6 +165,7 @@ static int ask_start_and_connect(struct ask *ask, const struct protect_by *by, i
 
 int ask_open(struct ask *ask, const struct protect_by *by, const struct intent *want, int fd, int attempt)
 {
+	const int64_t patience_ns = fd == NOTE_JOB ? ASK_JOB_PATIENCE_NS : ASK_PATIENCE_NS;
 	int ret = -ECONNRESET;
 
 	*ask = (struct ask){
@@ -170,7 +173,7 @@ int ask_open(struct ask *ask, const struct protect_by *by, const struct intent *
 		.fd = fd,
 		.nonblock = want->nonblock,
 		.cancellable = want->space == WIRE_RECORD && !want->nonblock && !want->raw,
-		.deadline_ns = want->nonblock ? sys_clock_ns(CLOCK_MONOTONIC) + ASK_PATIENCE_NS : 0,
+		.deadline_ns = want->nonblock ? sys_clock_ns(CLOCK_MONOTONIC) + patience_ns : 0,
 	};
 	if (attempt < ASK_DOUBTS)
 		ret = ask_connect(ask, by->dir, by->euid);
@@ -230,6 +233,14 @@ int ask_before(struct ask *ask, const struct protect_by *by, int64_t from)
 {
 	struct wire_request request = ask_before_request(from);
 
+	return ask_send_question(ask, by, &request, -1);
+}
+
+int ask_fit(struct ask *ask, const struct protect_by *by)
+{
+	struct wire_request request = {.op = WIRE_FIT, .to = WIRE_EOF};
+
+	ask->deadline_ns = sys_clock_ns(CLOCK_MONOTONIC) + ASK_JOB_PATIENCE_NS;
 	return ask_send_question(ask, by, &request, -1);
 }
 

@@ -21,10 +21,12 @@
 
 /* A call that does not wait gives up on a silent keeper after this. */
 #define ASK_PATIENCE_NS (30 * INT64_C(1000000000))
+/* The same if `fd` is NOTE_JOB: it is asked whether a job may start (ask_fit()). */
+#define ASK_JOB_PATIENCE_NS (5 * INT64_C(1000000000))
 
 struct ask {
 	int sock;
-	int fd; /* the caller's descriptor, which the questions are about */
+	int fd; /* the caller's descriptor, which the questions are about, or NOTE_JOB */
 	bool nonblock;
 	bool cancellable;    /* waiting for an answer is a cancellation point: record space, if the caller waits */
 	int64_t deadline_ns; /* CLOCK_MONOTONIC; nonblock only */
@@ -61,6 +63,9 @@ int ask_send(struct ask *ask, const struct protect_by *by, enum wire_op op, cons
 
 /* Sends WIRE_BEFORE for the locks that end after `from`. */
 int ask_before(struct ask *ask, const struct protect_by *by, int64_t from);
+
+/* Sends WIRE_FIT; the answer may take ASK_JOB_PATIENCE_NS from now on. */
+int ask_fit(struct ask *ask, const struct protect_by *by);
 
 /* Receives one answer, also WIRE_WAITING, and checks its form. */
 int ask_receive(struct ask *ask, struct wire_reply *reply);

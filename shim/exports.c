@@ -14,6 +14,8 @@
 #include "shim/protect.h"
 #include "shim/real.h"
 #include "shim/record.h"
+#include "shim/report.h"
+#include "shim/require.h"
 #include "shim/root.h"
 #include "shim/settings.h"
 #include "wire/sys.h"
@@ -26,6 +28,8 @@ __attribute__((constructor)) static void shim_init(void)
 
 	real_init();
 	settings_init();
+	report_init();
+	require_check();
 	errno = saved;
 }
 
@@ -36,29 +40,54 @@ static int shim_end(int ret, int saved)
 	return ret < 0 ? -1 : 0;
 }
 
-static int shim_flock(int (*real)(int fd, int op), int fd, int op)
+/* 0, -errno, or ACQUIRE_KERNEL. */
+static inline int shim_flock_decide(int fd, int op, struct protect_look *look)
 {
 	struct intent want;
-	struct protect_look look;
-	int saved = errno, ret = -ENOLCK;
 
-	abandoned_end();
 	if (!intent_flock(op, &want))
-		return real(fd, op);
-	switch (protect_look(fd, &look)) {
+		return ACQUIRE_KERNEL;
+	switch (protect_look(fd, look)) {
 	case PROTECT_NO:
-		ret = ACQUIRE_KERNEL;
-		break;
+		return ACQUIRE_KERNEL;
 	case PROTECT_ASK:
-		ret = acquire_flock(fd, op, &want, &look);
-		break;
-	case PROTECT_REFUSED:
-		break;
+		return acquire_flock(fd, op, &want, look);
+	default:
+		return -ENOLCK;
 	}
+}
+
+static inline int shim_flock_end(int (*real)(int fd, int op), int fd, int op, int ret, int saved)
+{
 	if (ret != ACQUIRE_KERNEL)
 		return shim_end(ret, saved);
 	errno = saved;
 	return real(fd, op);
+}
+
+static __attribute__((noinline, cold)) int shim_flock_reported(int (*real)(int fd, int op), int fd, int op)
+{
+	const struct report_what what = report_flock(op);
+	struct protect_look look = {.disclaimed = false};
+	struct report_call call;
+	int saved = errno, decided, ret;
+
+	report_begin(&call, fd, &what);
+	decided = shim_flock_decide(fd, op, &look);
+	ret = shim_flock_end(real, fd, op, decided, saved);
+	report_end(&call, decided != ACQUIRE_KERNEL && !look.disclaimed, ret);
+	return ret;
+}
+
+static int shim_flock(int (*real)(int fd, int op), int fd, int op)
+{
+	struct protect_look look;
+	int saved = errno;
+
+	abandoned_end();
+	if (report_is_wanted())
+		return shim_flock_reported(real, fd, op);
+	return shim_flock_end(real, fd, op, shim_flock_decide(fd, op, &look), saved);
 }
 
 EXPORT int flock(int fd, int op)
@@ -71,17 +100,39 @@ EXPORT int chroot(const char *path)
 	return root_change(path);
 }
 
-/* Cold, so that all the other commands of fcntl() stay fast. */
-static __attribute__((noinline, cold)) int shim_fcntl(real_fcntl_fn *real, int fd, int cmd, void *arg, bool ofd_small)
+static inline int shim_fcntl_end(real_fcntl_fn *real, int fd, int cmd, void *arg, int ret, int saved)
 {
-	int saved = errno, ret;
-
-	abandoned_end();
-	ret = record_fcntl(real, fd, cmd, arg, ofd_small);
 	if (ret != RECORD_KERNEL)
 		return shim_end(ret, saved);
 	errno = saved;
 	return real(fd, cmd, arg);
+}
+
+static __attribute__((noinline)) int shim_fcntl_reported(real_fcntl_fn *real, int fd, int cmd, void *arg,
+							 bool ofd_small)
+{
+	const struct report_what what = record_report(fd, cmd, arg, ofd_small);
+	struct protect_look look = {.disclaimed = false};
+	struct report_call call;
+	int saved = errno, decided, ret;
+
+	report_begin(&call, fd, &what);
+	decided = record_fcntl(real, fd, cmd, arg, ofd_small, &look);
+	ret = shim_fcntl_end(real, fd, cmd, arg, decided, saved);
+	report_end(&call, decided != RECORD_KERNEL && !look.disclaimed, ret);
+	return ret;
+}
+
+/* Cold, so that all the other commands of fcntl() stay fast. */
+static __attribute__((noinline, cold)) int shim_fcntl(real_fcntl_fn *real, int fd, int cmd, void *arg, bool ofd_small)
+{
+	struct protect_look look;
+	int saved = errno;
+
+	abandoned_end();
+	if (report_is_wanted())
+		return shim_fcntl_reported(real, fd, cmd, arg, ofd_small);
+	return shim_fcntl_end(real, fd, cmd, arg, record_fcntl(real, fd, cmd, arg, ofd_small, &look), saved);
 }
 
 /* libc, too, reads the third argument as a pointer, for every command, whether the program gave it or not. */
@@ -181,20 +232,53 @@ long shim_syscall(long number, long a, long b, long c, long d, long e, long f)
 #endif
 #endif
 
+typedef int shim_lockf_fn(int fd, int cmd, int64_t len);
+
+static inline __attribute__((always_inline)) int shim_lockf_end(shim_lockf_fn *real, int fd, int cmd, int64_t len,
+								int decided, int saved)
+{
+	int ret;
+
+	if (decided != RECORD_KERNEL)
+		return shim_end(decided, saved);
+	errno = saved;
+	ret = real(fd, cmd, len);
+	return cmd == F_TEST && (ret == 0 || errno == EACCES) ? shim_end(record_lockf_test(fd, len), saved) : ret;
+}
+
+static __attribute__((noinline, cold)) int shim_lockf_reported(shim_lockf_fn *real, int fd, int cmd, int64_t len)
+{
+	const struct report_what what = record_report_lockf(fd, cmd, len);
+	struct protect_look look = {.disclaimed = false};
+	struct report_call call;
+	int saved = errno, decided, ret;
+
+	report_begin(&call, fd, &what);
+	decided = record_lockf(fd, cmd, len, &look);
+	ret = shim_lockf_end(real, fd, cmd, len, decided, saved);
+	report_end(&call, decided != RECORD_KERNEL && !look.disclaimed, ret);
+	return ret;
+}
+
+static inline __attribute__((always_inline)) int shim_lockf(shim_lockf_fn *real, int fd, int cmd, int64_t len)
+{
+	struct protect_look look;
+	int saved = errno;
+
+	abandoned_end();
+	if (report_is_wanted())
+		return shim_lockf_reported(real, fd, cmd, len);
+	return shim_lockf_end(real, fd, cmd, len, record_lockf(fd, cmd, len, &look), saved);
+}
+
 #define EXPORT_LOCKF(name, type)                                                                                       \
+	static int pass_##name(int fd, int cmd, int64_t len)                                                           \
+	{                                                                                                              \
+		return real_##name(fd, cmd, (type)len);                                                                \
+	}                                                                                                              \
 	EXPORT int name(int fd, int cmd, type len)                                                                     \
 	{                                                                                                              \
-		int saved = errno, ret;                                                                                \
-                                                                                                                       \
-		abandoned_end();                                                                                       \
-		ret = record_lockf(fd, cmd, len);                                                                      \
-                                                                                                                       \
-		if (ret != RECORD_KERNEL)                                                                              \
-			return shim_end(ret, saved);                                                                   \
-		errno = saved;                                                                                         \
-		ret = real_##name(fd, cmd, len);                                                                       \
-		return cmd == F_TEST && (ret == 0 || errno == EACCES) ? shim_end(record_lockf_test(fd, len), saved)    \
-								      : ret;                                           \
+		return shim_lockf(pass_##name, fd, cmd, len);                                                          \
 	}
 
 EXPORT_LOCKF(lockf, off_t)

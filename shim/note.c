@@ -151,8 +151,12 @@ void note_refused(int fd, const char *what, const char *detail)
 
 	text_init(&line, buf, sizeof(buf));
 	text_add(&line, "dflock: ");
-	add_path(&line, fd);
-	text_add(&line, ": lock refused: ");
+	if (fd == NOTE_JOB) {
+		text_add(&line, "not started: ");
+	} else {
+		add_path(&line, fd);
+		text_add(&line, ": lock refused: ");
+	}
 	text_add(&line, what);
 	if (detail) {
 		text_add(&line, ": ");
@@ -191,7 +195,9 @@ void note_debug(int fd, const char *what)
 	if (!s || !s->debug)
 		return;
 	text_init(&line, buf, sizeof(buf));
-	text_add(&line, "dflock: debug: ");
+	text_add(&line, "dflock: debug: pid ");
+	text_add_number(&line, getpid());
+	text_add(&line, ": ");
 	add_path(&line, fd);
 	text_add(&line, ": ");
 	text_add(&line, what);

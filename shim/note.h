@@ -15,6 +15,8 @@
 #define NOTE_REPEAT_S 10
 #define NOTE_BURST_S  60
 #define NOTE_BURST    10
+/* As `fd`: the line is about the start of the program and no lock: "dflock: not started: WHAT[: DETAIL]". */
+#define NOTE_JOB (-1)
 void note_refused(int fd, const char *what, const char *detail);
 
 /* The same with the text of `err`, which is positive, as the detail. */
@@ -23,7 +25,7 @@ void note_refused_errno(int fd, const char *what, int err);
 /* A line in the keeper's words: "dflock: LINE". */
 void note_line(int fd, const char *line);
 
-/* "dflock: debug: PATH: WHAT", only with DFLOCK_LOG=debug; each line is written, however often it comes. */
+/* "dflock: debug: pid PID: PATH: WHAT", only with DFLOCK_LOG=debug; each line is written, however often it comes. */
 void note_debug(int fd, const char *what);
 
 #endif

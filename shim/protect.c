@@ -17,8 +17,7 @@
 #include "wire/seqcopy.h"
 #include "wire/text.h"
 
-/* False in a chroot or a container, where a path leads to another file than the same path does for the keeper. */
-static bool protect_same_root(const struct page *page)
+bool protect_same_root(const struct page *page)
 {
 	struct stat st;
 
@@ -82,10 +81,8 @@ static uint64_t protect_known_by(const struct settings *s, const struct page *pa
 	return now.same ? theirs : s->config_hash;
 }
 
-/* The configuration as this program and this page (NULL: none) know it. Without a page, a keeper that is started reads
- * the program's own path. */
-static struct page_config protect_which(const struct settings *s, const struct settings_config *config,
-					const struct page *page)
+struct page_config protect_which(const struct settings *s, const struct settings_config *config,
+				 const struct page *page)
 {
 	struct page_config mine = {.id = config->id, .young = config->young, .path_hash = s->config_hash};
 
@@ -244,8 +241,7 @@ static void protect_refuse_missing(const struct settings *s, int fd, int error)
 	note_refused(fd, "the configuration cannot be read; put it back, or start the program without it", why);
 }
 
-/* Fills *by, except by->mine. 0, or -errno after the reason was written. */
-static int protect_gather(const struct settings *s, int fd, struct protect_by *by)
+int protect_gather(const struct settings *s, int fd, struct protect_by *by)
 {
 	char why[512];
 	int ret;

@@ -7,6 +7,7 @@
 #define DFLOCK_SHIM_PROTECT_H
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <sys/types.h>
 
 #include "wire/msg.h"
@@ -33,6 +34,7 @@ struct protect_look {
 	const struct page *page;
 	struct leases_file file;
 	struct protect_by by; /* filled by protect_ask() */
+	bool disclaimed;      /* set if the call succeeded after PROTECT_ASK, and the file is not protected after all */
 };
 
 /* Would the kernel refuse a lock on `fd` at once, or does `fd` refer to something that cannot be protected? */
@@ -47,5 +49,28 @@ enum protect protect_ask(int fd, struct protect_look *look);
 /* The keeper has said that the file is not protected. What does the page say now about the path that the file has now?
  * PROTECT_NO: the same, or nothing. PROTECT_ASK: it is protected. PROTECT_REFUSED: the reason was written. */
 enum protect protect_again(int fd, const struct protect_look *look);
+
+/* Fills *by for a question about no file. 0, or -errno after the reason was written, with NOTE_JOB. */
+int protect_start(struct protect_by *by);
+/* Is this path (resolved, absolute) protected, as the page says now? */
+enum page_answer protect_path(const char *path);
+
+/* For messages: the rule that protects fd's file, as the page shows it, like `tree = "/x"`. False: none does, or the
+ * page does not say. */
+bool protect_rule(int fd, char *text, size_t size);
+
+/* --- what protect.c and protect_job.c share --- */
+
+struct settings;
+struct settings_config;
+
+/* False in a chroot or a container, where a path leads to another file than the same path does for the keeper. */
+bool protect_same_root(const struct page *page);
+/* The configuration as this program and this page (NULL: none) know it. Without a page, a keeper that is started reads
+ * the program's own path. */
+struct page_config protect_which(const struct settings *s, const struct settings_config *config,
+				 const struct page *page);
+/* Fills *by, except by->mine. 0, or -errno after the reason was written. */
+int protect_gather(const struct settings *s, int fd, struct protect_by *by);
 
 #endif

@@ -138,15 +138,15 @@ static int record_resolve(int fd, const struct flock64 *lock, struct intent *wan
 	return intent_record(lock, base, want);
 }
 
-static int record_take(int fd, const struct flock64 *lock, enum wire_owner owner, bool wait, bool raw)
+static int record_take(int fd, const struct flock64 *lock, enum wire_owner owner, bool wait, bool raw,
+		       struct protect_look *look)
 {
 	struct intent want = {.owner = owner, .nonblock = !wait, .raw = raw};
-	struct protect_look look;
 	int ret;
 
 	if (lock->l_type != F_RDLCK && lock->l_type != F_WRLCK)
 		return RECORD_KERNEL;
-	switch (protect_look(fd, &look)) {
+	switch (protect_look(fd, look)) {
 	case PROTECT_NO:
 		return RECORD_KERNEL;
 	case PROTECT_REFUSED:
@@ -154,7 +154,7 @@ static int record_take(int fd, const struct flock64 *lock, enum wire_owner owner
 	case PROTECT_ASK:
 		break;
 	}
-	if (!look.page && protect_is_kernels(fd))
+	if (!look->page && protect_is_kernels(fd))
 		return RECORD_KERNEL;
 	/* If the range is bad, refuse the call here and not in the kernel: the file may grow before that, and then the
 	 * kernel would accept the range. */
@@ -163,7 +163,7 @@ static int record_take(int fd, const struct flock64 *lock, enum wire_owner owner
 		return protect_is_kernels(fd) ? RECORD_KERNEL : ret;
 	if (owner == WIRE_OWNER_DESCRIPTION && lock->l_pid != 0)
 		return RECORD_KERNEL;
-	ret = acquire_record(fd, &want, &look);
+	ret = acquire_record(fd, &want, look);
 	return ret == ACQUIRE_KERNEL ? RECORD_KERNEL : ret;
 }
 
@@ -233,7 +233,7 @@ static int record_test(real_fcntl_fn *real, int fd, int cmd, void *arg, const st
 
 /* --- the calls --- */
 
-int record_fcntl(real_fcntl_fn *real, int fd, int cmd, void *arg, bool ofd_small)
+int record_fcntl(real_fcntl_fn *real, int fd, int cmd, void *arg, bool ofd_small, struct protect_look *look)
 {
 	struct command command = record_command_of(cmd, ofd_small);
 	struct flock64 lock;
@@ -242,16 +242,16 @@ int record_fcntl(real_fcntl_fn *real, int fd, int cmd, void *arg, bool ofd_small
 		return RECORD_KERNEL;
 	if (command.test)
 		return record_test(real, fd, cmd, arg, &lock, command);
-	return record_take(fd, &lock, command.owner, command.wait, real == real_syscall_fcntl);
+	return record_take(fd, &lock, command.owner, command.wait, real == real_syscall_fcntl, look);
 }
 
-int record_lockf(int fd, int cmd, int64_t len)
+int record_lockf(int fd, int cmd, int64_t len, struct protect_look *look)
 {
 	const struct flock64 lock = {.l_type = F_WRLCK, .l_whence = SEEK_CUR, .l_len = len};
 
 	if (cmd != F_LOCK && cmd != F_TLOCK)
 		return RECORD_KERNEL;
-	return record_take(fd, &lock, WIRE_OWNER_PROCESS, cmd == F_LOCK, false);
+	return record_take(fd, &lock, WIRE_OWNER_PROCESS, cmd == F_LOCK, false, look);
 }
 
 int record_lockf_test(int fd, int64_t len)
@@ -270,4 +270,53 @@ int record_lockf_test(int fd, int64_t len)
 		return -EACCES;
 	ret = record_find_remote(fd, &lock, WIRE_OWNER_PROCESS, &found);
 	return ret > 0 ? -EACCES : ret;
+}
+
+/* --- what is told of them --- */
+
+static void record_report_lock(int fd, const struct flock64 *lock, struct report_what *what)
+{
+	struct flock64 shape = *lock;
+	struct intent range;
+	int64_t base = record_base(fd, lock->l_whence);
+
+	what->shared = lock->l_type == F_RDLCK;
+	if (lock->l_type == F_UNLCK && what->kind == REPORT_TAKE)
+		what->kind = REPORT_UNLOCK;
+	shape.l_type = F_WRLCK;
+	if (base >= 0 && intent_record(&shape, base, &range) == 0) {
+		what->first = range.first;
+		what->last = range.last;
+	}
+}
+
+struct report_what record_report(int fd, int cmd, const void *arg, bool ofd_small)
+{
+	struct command command = record_command_of(cmd, ofd_small);
+	struct report_what what = {
+		.name = "fcntl",
+		.space = WIRE_RECORD,
+		.waits = command.wait,
+		.process = command.owner == WIRE_OWNER_PROCESS,
+	};
+	struct flock64 lock;
+
+	if (record_read(&lock, arg, command.small) < 0)
+		return what;
+	what.kind = command.test ? REPORT_TEST : REPORT_TAKE;
+	record_report_lock(fd, &lock, &what);
+	return what;
+}
+
+struct report_what record_report_lockf(int fd, int cmd, int64_t len)
+{
+	const struct flock64 lock = {.l_type = F_WRLCK, .l_whence = SEEK_CUR, .l_len = len};
+	struct report_what what = {.name = "lockf", .space = WIRE_RECORD, .waits = cmd == F_LOCK, .process = true};
+
+	what.kind = cmd == F_LOCK || cmd == F_TLOCK ? REPORT_TAKE
+		    : cmd == F_ULOCK                ? REPORT_UNLOCK
+		    : cmd == F_TEST                 ? REPORT_TEST
+						    : REPORT_NOTHING;
+	record_report_lock(fd, &lock, &what);
+	return what;
 }

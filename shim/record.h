@@ -9,7 +9,9 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "shim/protect.h"
 #include "shim/real.h"
+#include "shim/report.h"
 
 /* Not an errno: dflock has no part in the call; make it as it came. */
 #define RECORD_KERNEL 1
@@ -31,16 +33,21 @@ static inline bool record_is(int cmd)
  * real(fd, cmd, arg), where record_is(cmd). `ofd_small`: under the name that the program called, F_OFD_* take a struct
  * flock and not a struct flock64 (they differ only on 32-bit systems). 0, -errno as fcntl(2) gives it, RECORD_KERNEL,
  * or -ENOLCK after a line that says why. `arg` may be any pointer: if it cannot be read, the kernel refuses it.
- * Commands that wait are cancellation points, unless `real` is real_syscall_fcntl.
+ * Commands that wait are cancellation points, unless `real` is real_syscall_fcntl. *look is filled as far as the call
+ * needs it.
  */
-int record_fcntl(real_fcntl_fn *real, int fd, int cmd, void *arg, bool ofd_small);
+int record_fcntl(real_fcntl_fn *real, int fd, int cmd, void *arg, bool ofd_small, struct protect_look *look);
 
 /* lockf(fd, cmd, len), with the same results. F_LOCK is a cancellation point. Commands that take no lock give
  * RECORD_KERNEL. */
-int record_lockf(int fd, int cmd, int64_t len);
+int record_lockf(int fd, int cmd, int64_t len, struct protect_look *look);
 
 /* lockf(fd, F_TEST, len), after the real one has succeeded or said EACCES. 0: no lock is in the way. -EACCES: one is.
  * Else -errno. */
 int record_lockf_test(int fd, int64_t len);
+
+/* What the calls are, for report_begin(). errno may change. */
+struct report_what record_report(int fd, int cmd, const void *arg, bool ofd_small);
+struct report_what record_report_lockf(int fd, int cmd, int64_t len);
 
 #endif

@@ -41,6 +41,8 @@ enum wire_op {
 	WIRE_BEFORE,   /* record space: which locks did the caller have before the last WIRE_LOCK on this connection?
 			* WIRE_OK: the first one that ends after `from` (mode, from, to); from == to: no more. A call that
 			* fails puts these back */
+	WIRE_FIT, /* may a job that starts now rely on its locks? WIRE_OK; WIRE_REFUSED; WIRE_WOULD_BLOCK with the reason:
+			* not connected to the store so far, ask again */
 	WIRE_OPS
 };
 

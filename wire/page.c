@@ -222,7 +222,9 @@ static void copy_message(const struct page *page, char message[PAGE_MESSAGE_BYTE
 
 typedef bool match_fn(uint32_t kind, const struct pattern *p, const char *path);
 
-static enum page_answer page_ask_rules(const struct page *page, const char *path, match_fn *match)
+/* With PAGE_SAYS_YES, *found is the rule (found may be NULL). */
+static enum page_answer page_ask_rules(const struct page *page, const char *path, match_fn *match,
+				       const struct page_rule **found)
 {
 	size_t end = page_load(&page->rules_bytes);
 
@@ -238,8 +240,11 @@ static enum page_answer page_ask_rules(const struct page *page, const char *path
 		kind = page_load(&rule->kind);
 		if (bytes <= sizeof(*rule) || bytes % 8 || bytes > end - from || kind >= PAGE_RULE_KINDS)
 			return PAGE_SAYS_NOTHING;
-		if (match(kind, &(struct pattern){rule->pattern, bytes - sizeof(*rule)}, path))
+		if (match(kind, &(struct pattern){rule->pattern, bytes - sizeof(*rule)}, path)) {
+			if (found)
+				*found = rule;
 			return PAGE_SAYS_YES;
+		}
 		from += bytes;
 	}
 	return PAGE_SAYS_NO;
@@ -260,13 +265,13 @@ static bool page_speaks_of(const struct page *page, const struct page_config *mi
 }
 
 static enum page_answer page_ask_once(const struct page *page, const struct page_config *mine, const char *path,
-				      match_fn *match, char message[PAGE_MESSAGE_BYTES])
+				      match_fn *match, const struct page_rule **found, char message[PAGE_MESSAGE_BYTES])
 {
 	if (!page_speaks_of(page, mine))
 		return PAGE_SAYS_NOTHING;
 	switch (page_load(&page->state)) {
 	case PAGE_RULES:
-		return page_ask_rules(page, path, match);
+		return page_ask_rules(page, path, match, found);
 	case PAGE_INVALID:
 		if (message)
 			copy_message(page, message);
@@ -277,7 +282,7 @@ static enum page_answer page_ask_once(const struct page *page, const struct page
 }
 
 static enum page_answer page_ask_with(const struct page *page, const struct page_config *mine, const char *path,
-				      match_fn *match, char message[PAGE_MESSAGE_BYTES])
+				      match_fn *match, const struct page_rule **found, char message[PAGE_MESSAGE_BYTES])
 {
 	static const uint64_t magic = PAGE_MAGIC;
 
@@ -290,7 +295,7 @@ static enum page_answer page_ask_with(const struct page *page, const struct page
 			continue;
 		}
 		if (same_words(&page->magic, &magic, sizeof(magic)) && page_load(&page->version) == PAGE_VERSION)
-			answer = page_ask_once(page, mine, path, match, message);
+			answer = page_ask_once(page, mine, path, match, found, message);
 		__atomic_thread_fence(__ATOMIC_ACQUIRE);
 		if (page_load(&page->seq) == seq)
 			return answer;
@@ -301,12 +306,33 @@ static enum page_answer page_ask_with(const struct page *page, const struct page
 enum page_answer page_ask(const struct page *page, const struct page_config *mine, const char *path,
 			  char message[PAGE_MESSAGE_BYTES])
 {
-	return page_ask_with(page, mine, path, rule_matches, message);
+	return page_ask_with(page, mine, path, rule_matches, NULL, message);
+}
+
+bool page_find_rule(const struct page *page, const struct page_config *mine, const char *path,
+		    enum page_rule_kind *kind, char *pattern, size_t size)
+{
+	const struct page_rule *rule;
+	struct pattern text;
+	uint32_t found;
+	size_t i = 0;
+
+	if (page_ask_with(page, mine, path, rule_matches, &rule, NULL) != PAGE_SAYS_YES)
+		return false;
+	found = page_load(&rule->kind);
+	if (found >= PAGE_RULE_KINDS)
+		return false;
+	*kind = found;
+	text = (struct pattern){rule->pattern, (size_t)((const char *)page + sizeof(*page) - rule->pattern)};
+	for (unsigned char c; i + 1 < size && (c = pattern_byte(&text, i)); i++)
+		pattern[i] = (char)c;
+	pattern[i] = '\0';
+	return true;
 }
 
 enum page_answer page_ask_below(const struct page *page, const struct page_config *mine, const char *path)
 {
-	return page_ask_with(page, mine, path, rule_may_match_below, NULL);
+	return page_ask_with(page, mine, path, rule_may_match_below, NULL, NULL);
 }
 
 void page_config(const struct page *page, struct wire_config_id *id)

@@ -99,6 +99,11 @@ struct page_config {
 enum page_answer page_ask(const struct page *page, const struct page_config *mine, const char *path,
 			  char message[PAGE_MESSAGE_BYTES]);
 
+/* The rule that protects `path`, for messages: its kind, and as much of its pattern as fits. False: page_ask() does not
+ * say PAGE_SAYS_YES. The text may be mixed from two rules if the page changes meanwhile. */
+bool page_find_rule(const struct page *page, const struct page_config *mine, const char *path,
+		    enum page_rule_kind *kind, char *pattern, size_t size);
+
 /* The same for the directory `path` ("": the root) and all paths below it. PAGE_SAYS_NO: no rule can match any of them.
  * PAGE_SAYS_YES: a rule may. */
 enum page_answer page_ask_below(const struct page *page, const struct page_config *mine, const char *path);

@@ -6,6 +6,7 @@
 
 #include "keeper/callers/configfile.h"
 #include "keeper/callers/configwatch.h"
+#include "keeper/callers/control_fit.h"
 #include "keeper/callers/control_init.h"
 #include "keeper/callers/control_stop.h"
 #include "keeper/callers/session.h"
@@ -40,13 +41,14 @@ static void control_reload(struct session *s)
 
 void control_question(struct session *s)
 {
+	const unsigned int op = s->request.op;
 	uid_t uid = s->peer.uid;
 
-	if (s->request.op != WIRE_PING && s->request.op != WIRE_STATUS && uid != 0 && uid != geteuid()) {
+	if (op != WIRE_PING && op != WIRE_STATUS && op != WIRE_FIT && uid != 0 && uid != geteuid()) {
 		session_refuse(s, "only root or the keeper's user may do that");
 		return;
 	}
-	switch (s->request.op) {
+	switch (op) {
 	case WIRE_STATUS:
 		status_start(s);
 		return;
@@ -58,6 +60,9 @@ void control_question(struct session *s)
 		return;
 	case WIRE_INIT:
 		control_init(s);
+		return;
+	case WIRE_FIT:
+		control_fit(s);
 		return;
 	default:
 		session_reply(s, WIRE_OK, NULL, -1);

@@ -1,5 +1,6 @@
 /*
- * The operator's questions: status, reload, stop (control_stop.h), init (control_init.h). Loop only.
+ * The operator's questions: status, reload, stop (control_stop.h), init (control_init.h), and whether a job may start
+ * (control_fit.h). Loop only.
  */
 #ifndef DFLOCK_KEEPER_CONTROL_H
 #define DFLOCK_KEEPER_CONTROL_H

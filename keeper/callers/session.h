@@ -44,7 +44,8 @@ enum session_state {
 	SESSION_INIT,       /* WIRE_INIT: waits for the store */
 	SESSION_STOPPING,   /* WIRE_STOP: waits until all is given back */
 	SESSION_RELOADING,  /* WIRE_RELOAD: waits for a look at the configuration file */
-	SESSION_LOOKING,    /* a question about a lock that waits for such a look */
+	SESSION_LOOKING,    /* another question that waits for such a look */
+	SESSION_FIT,        /* WIRE_FIT: waits for the store */
 	SESSION_CLOSED,
 };
 

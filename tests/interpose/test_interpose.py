@@ -1,4 +1,5 @@
 """Programs behave the same with the shim as without it, wherever they call from."""
+import json
 import os
 import re
 import subprocess
@@ -8,13 +9,13 @@ import pytest
 
 import fake_keeper as fk
 from harness import wait_until
-from world import ROOT, SHIM
+from world import BUILD, ROOT, SHIM
 
 # What the shim may use of libc: no heap, no stdio, no threads, nothing that could be another library's.
 ALLOWED = set("""
     __errno_location _exit clock_gettime dladdr dlsym fstatfs getpid getrlimit getsockopt
     bcmp memchr memcmp memcpy memmove memset mkdir mmap munmap prctl sched_yield secure_getenv setrlimit setsockopt
-    sigaction statfs statx strchr strcmp strcpy strcspn strlen strncmp strrchr strstr sysconf umask
+    sigaction statfs statx strchr strcmp strcpy strcspn strlen strncmp strrchr strstr sysconf umask unsetenv
     environ __environ
     __cxa_finalize __gmon_start__ _ITM_deregisterTMCloneTable _ITM_registerTMCloneTable
     __stack_chk_fail __memcpy_chk __memset_chk
@@ -125,6 +126,35 @@ def test_same_as_plain(world, case):
         protected = run(world, case)
         assert (protected.stdout, protected.stderr) == (plain.stdout, "")
         assert keeper.requests > 0
+
+
+@pytest.mark.parametrize("case", CASES, ids=" ".join)
+def test_same_when_it_is_reported(world, case):
+    plain = run(world, case, env=world.environment(preload=False))
+    report = ["env", "LD_PRELOAD=", str(BUILD / "dflock"), "run", "--report=/dev/null", "--json"]
+    for rules in ([], None):
+        with world.keeper(rules=rules) as keeper:
+            reported = run(world, case, wrap=report)
+            assert (reported.stdout, keeper.requests > 0) == (plain.stdout, rules is None)
+            # dflock itself cannot read the configuration, which is the fake keeper's.
+            assert reported.stderr.count("\n") == 1 and "the report has no lock names" in reported.stderr
+            shown = run(world, case, env=world.environment(DFLOCK_LOG="debug"))
+            assert shown.stdout == plain.stdout and (" us\n" in shown.stderr or case[:2] == ("limits", "closed"))
+
+
+@pytest.mark.parametrize("program, space", [(("places", "constructor"), "flock"), (("syscall_calls", "main"), "record")])
+@pytest.mark.parametrize("protected", [True, False])
+def test_a_report_goes_by_what_the_keeper_says(world, program, space, protected):
+    """Where the page says nothing; and the kernel's lock alone is no lease."""
+    def answer(connection):
+        while request := connection.receive():
+            connection.grant(request) if protected else connection.send(fk.NOT_PROTECTED)
+
+    file = world.folder / "report"
+    with world.keeper(answer, with_page=False):
+        run(world, (*program, "{lock}"), wrap=["env", "LD_PRELOAD=", str(BUILD / "dflock"), "run", f"--report={file}", "--json"])
+    row = next(row for row in json.loads(file.read_text())["files"] if row["space"] == space)
+    assert row["taken"] + row["taken_unprotected"] > 0 == row["taken_unprotected" if protected else "taken"], row
 
 
 def test_before_libc_knows_the_environment_a_lock_is_refused(world):

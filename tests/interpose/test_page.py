@@ -1,5 +1,6 @@
 """What the shim concludes from the page and the configuration, and when it asks instead."""
 import os
+import re
 import subprocess
 import time
 
@@ -157,4 +158,4 @@ def test_debug_lines(world):
 
     with world.keeper(handler):
         done = world.run("waits", "restart", "x", world.lock, env=world.environment(DFLOCK_LOG="debug"))
-    assert f"dflock: debug: {world.lock}: waiting for another host\n" in done.stderr
+    assert re.search(rf"^dflock: debug: pid \d+: {re.escape(str(world.lock))}: waiting for another host$", done.stderr, re.M)

@@ -4,6 +4,7 @@ stage has no shim and one copy of the files; the other has hosts, each with its 
 """
 import collections
 import os
+import re
 import select
 import signal
 import socket
@@ -15,7 +16,7 @@ from harness import BUILD, Deadline
 # The numbers of fcntl and flock, and fcntl's commands that wait, as /proc/PID/syscall shows them: "72 0x4 0x7 ...".
 FCNTL, FLOCK = {"x86_64": ("72", "73"), "aarch64": ("25", "32")}[os.uname().machine]
 WAIT_COMMANDS = ("0x7", "0x26")  # F_SETLKW, F_OFD_SETLKW
-WAITS_ELSEWHERE = b"waiting for another host"  # DFLOCK_LOG=debug
+WAITS_ELSEWHERE = re.compile(r"^dflock: debug: pid (\d+): .*waiting for another host$", re.M)  # DFLOCK_LOG=debug
 SMALL = 0.0002
 
 
@@ -38,14 +39,19 @@ class Errors:
         self.read_end, self.write_end = os.pipe()
         os.set_blocking(self.read_end, False)
         self.last = collections.deque(maxlen=20)
+        self.waiting = set()  # pids that have said so since they were asked last
 
-    def take(self):
+    def said_that_it_waits(self, pid):
+        """Since the last time. A process's relatives write here too."""
         try:
-            text = os.read(self.read_end, 1 << 16)
+            text = os.read(self.read_end, 1 << 16).decode(errors="replace")
         except BlockingIOError:
-            return b""
-        self.last.extend(l for l in text.decode(errors="replace").splitlines() if "debug" not in l)
-        return text
+            text = ""
+        self.last.extend(l for l in text.splitlines() if "debug" not in l)
+        self.waiting.update(map(int, WAITS_ELSEWHERE.findall(text)))
+        said = pid in self.waiting
+        self.waiting.discard(pid)
+        return said
 
     def __del__(self):
         os.close(self.read_end)
@@ -59,7 +65,7 @@ class Player:
         self.gone = False
 
     def say(self, command):
-        self.errors.take()
+        self.errors.said_that_it_waits(self.pid)
         self.saw_wait = False
         self.connection.send(command.encode())
 
@@ -82,7 +88,7 @@ class Player:
 
     def waits_in(self):
         """"kernel": for a lock; "keeper": which told it to wait; None."""
-        self.saw_wait |= WAITS_ELSEWHERE in self.errors.take()
+        self.saw_wait |= self.errors.said_that_it_waits(self.pid)
         with open(f"/proc/{self.pid}/syscall") as f:
             call, *words = f.read().split()
             if call == FLOCK or call == FCNTL and words[1] in WAIT_COMMANDS:

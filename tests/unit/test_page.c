@@ -19,6 +19,22 @@ START_TEST(page_answers)
 }
 END_TEST
 
+/* For messages: which rule it is; what does not fit is left out. */
+START_TEST(which_rule)
+{
+	enum page_rule_kind kind;
+	char pattern[32];
+
+	ck_assert(page_find_rule(page, &mine, "/mnt/share/x", &kind, pattern, sizeof(pattern)));
+	ck_assert_int_eq(kind, PAGE_RULE_TREE);
+	ck_assert_str_eq(pattern, "/mnt/share");
+	ck_assert(page_find_rule(page, &mine, "/srv/x.lock", &kind, pattern, 5));
+	ck_assert_int_eq(kind, PAGE_RULE_GLOB);
+	ck_assert_str_eq(pattern, "/srv");
+	ck_assert(!page_find_rule(page, &mine, "/srv/x", &kind, pattern, sizeof(pattern)));
+}
+END_TEST
+
 /* Every file that a rule matches is below each directory of its path, and no other directory is claimed without
  * need. */
 START_TEST(below_a_directory)
@@ -157,6 +173,7 @@ int main(void)
 
 	tcase_add_checked_fixture(t, setup, teardown);
 	tcase_set_timeout(t, 60);
+	tcase_add_test(t, which_rule);
 	tcase_add_test(t, page_answers);
 	tcase_add_test(t, below_a_directory);
 	tcase_add_test(t, page_says_nothing);

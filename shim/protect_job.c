@@ -1,0 +1,74 @@
+/* What protect.h says beside lock calls: for the start of a job, and for messages. */
+#include <limits.h>
+
+#include "shim/mapping.h"
+#include "shim/name.h"
+#include "shim/note.h"
+#include "shim/protect.h"
+#include "shim/settings.h"
+#include "shim/sys.h"
+#include "wire/text.h"
+
+/* The page that is in the runtime directory now, or NULL; *by is filled for it. 0, or -errno after a line. */
+static int protect_find_page(struct protect_by *by, const struct page **page)
+{
+	const struct settings *s = settings_get();
+	struct settings_config config;
+	char why[512];
+	int ret = protect_gather(s, NOTE_JOB, by);
+
+	if (ret < 0)
+		return ret;
+	ret = mapping_refresh(by->dir, by->euid, page, why, sizeof(why));
+	if (ret < 0) {
+		note_refused(NOTE_JOB, why, NULL);
+		return ret;
+	}
+	settings_config_now(s, &config);
+	by->mine = protect_which(s, &config, *page);
+	return 0;
+}
+
+int protect_start(struct protect_by *by)
+{
+	const struct page *page;
+
+	return protect_find_page(by, &page);
+}
+
+enum page_answer protect_path(const char *path)
+{
+	const struct page *page;
+	struct protect_by by;
+
+	if (protect_find_page(&by, &page) < 0 || !page || !protect_same_root(page))
+		return PAGE_SAYS_NOTHING;
+	return page_ask(page, &by.mine, path, NULL);
+}
+
+bool protect_rule(int fd, char *text, size_t size)
+{
+	static const char *const kinds[PAGE_RULE_KINDS] = {"path", "glob", "tree"};
+	const struct settings *s = settings_get();
+	char name[PATH_MAX], pattern[128];
+	struct settings_config config;
+	struct page_config mine;
+	const struct page *page;
+	enum page_rule_kind kind;
+	struct text rule;
+	uid_t owner;
+
+	page = s && s->place.config[0] ? mapping_find(sys_geteuid(), &owner) : NULL;
+	if (!page || !protect_same_root(page) || name_read(fd, name) != 0)
+		return false;
+	settings_config(s, &config);
+	mine = protect_which(s, &config, page);
+	if (!page_find_rule(page, &mine, name, &kind, pattern, sizeof(pattern)))
+		return false;
+	text_init(&rule, text, size);
+	text_add(&rule, kinds[kind]);
+	text_add(&rule, " = \"");
+	text_add(&rule, pattern);
+	text_add(&rule, "\"");
+	return true;
+}

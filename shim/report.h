@@ -1,0 +1,59 @@
+/*
+ * What is told of each lock call: counted for `dflock run --report` (wire/tally.h), and a line for DFLOCK_LOG=debug.
+ *
+ * If neither is wanted, a lock call costs one load and one branch more. Else report_begin() and report_end() stand
+ * around the call. Callable wherever flock() is; errno is kept. No descriptor stays open: the tally is mapped when the
+ * program starts, and so goes on after chroot(), after a change of user, and if the program closes all descriptors.
+ */
+#ifndef DFLOCK_SHIM_REPORT_H
+#define DFLOCK_SHIM_REPORT_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "wire/msg.h"
+#include "wire/tally.h"
+
+enum report_kind {
+	REPORT_NOTHING, /* the kernel knows no such call */
+	REPORT_TAKE,
+	REPORT_TEST,
+	REPORT_UNLOCK
+};
+
+/* What a call is, as its arguments say. */
+struct report_what {
+	enum report_kind kind;
+	const char *name; /* of the function */
+	enum wire_space space;
+	bool shared, waits;
+	bool process;        /* the lock belongs to the process, and not to the description */
+	int64_t first, last; /* both included; 0 and INTENT_LAST in the flock space */
+};
+
+struct report_call {
+	struct report_what what;
+	int fd;
+	struct tally_entry *entry; /* NULL: the call is not counted */
+	struct tally_lock lock;
+	int64_t began_ns;
+};
+
+/* For report_is_wanted(). */
+extern uint32_t report_wanted;
+
+static inline bool report_is_wanted(void)
+{
+	return __builtin_expect(__atomic_load_n(&report_wanted, __ATOMIC_RELAXED) != 0, 0);
+}
+
+/* From the constructor, after settings_init(). A call before that does the same. */
+void report_init(void);
+
+struct report_what report_flock(int op);
+
+void report_begin(struct report_call *call, int fd, const struct report_what *what);
+/* The call has returned `ret`, and errno. `leased`: it was not left to the kernel alone. */
+void report_end(struct report_call *call, bool leased, int ret);
+
+#endif

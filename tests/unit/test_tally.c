@@ -1,0 +1,274 @@
+/* wire/tally.c: entries, held locks, and contents that a hostile process wrote. */
+#include <check.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "wire/tally.h"
+
+static struct tally *tally;
+
+static void setup(void)
+{
+	tally = aligned_alloc(64, sizeof(*tally));
+	ck_assert_ptr_nonnull(tally);
+	memset(tally, 0, sizeof(*tally));
+	tally_init(tally);
+}
+
+static void teardown(void)
+{
+	free(tally);
+}
+
+static struct tally_entry *find(const char *program, const char *path, enum wire_space space)
+{
+	const struct tally_key key = {.program = program, .path = path, .space = space};
+
+	return tally_find(tally, &key);
+}
+
+static size_t ready(void)
+{
+	struct tally_line line;
+	size_t n = 0;
+
+	for (size_t i = 0; i < TALLY_ENTRIES; i++)
+		n += tally_read(tally, i, &line);
+	return n;
+}
+
+START_TEST(entries)
+{
+	struct tally_entry *one = find("flock", "/a", WIRE_FLOCK);
+	struct tally_line line;
+
+	ck_assert_ptr_nonnull(one);
+	ck_assert_ptr_eq(find("flock", "/a", WIRE_FLOCK), one);
+	ck_assert_ptr_ne(find("flock", "/b", WIRE_FLOCK), one);
+	ck_assert_ptr_ne(find("flock", "/a", WIRE_RECORD), one);
+	ck_assert_ptr_ne(find("flocks", "/a", WIRE_FLOCK), one);
+	ck_assert_uint_eq(ready(), 4);
+	tally_add(one, TALLY_CALLS, 2);
+	tally_add_time(one, TALLY_WAITED_NS, 5);
+	tally_add_time(one, TALLY_WAITED_NS, 9);
+	tally_add_time(one, TALLY_WAITED_NS, 7);
+	tally_add_time(one, TALLY_WAITED_NS, -7);
+	ck_assert(tally_read(tally, (size_t)(one - tally->entries), &line));
+	ck_assert_str_eq(line.program, "flock");
+	ck_assert_str_eq(line.path, "/a");
+	ck_assert_uint_eq(line.counts[TALLY_CALLS], 2);
+	ck_assert_uint_eq(line.counts[TALLY_WAITED_NS], 21);
+	ck_assert_uint_eq(line.counts[TALLY_WAITED_MAX_NS], 9);
+}
+END_TEST
+
+/* A program's name may be longer than the kernel's; it is found again all the same. */
+START_TEST(long_names)
+{
+	char path[PATH_MAX];
+	struct tally_entry *one;
+
+	memset(path, 'x', sizeof(path));
+	path[sizeof(path) - 1] = '\0';
+	one = find("a program with a long name", path, WIRE_FLOCK);
+	ck_assert_ptr_nonnull(one);
+	ck_assert_ptr_eq(find("a program with a long name", path, WIRE_FLOCK), one);
+	ck_assert_uint_eq(ready(), 1);
+}
+END_TEST
+
+/* Another process was killed, or is stopped, while it made the entry. */
+START_TEST(never_made)
+{
+	struct tally_entry *one = find("flock", "/a", WIRE_FLOCK), *other;
+
+	one->state = TALLY_BEING_MADE;
+	other = find("flock", "/a", WIRE_FLOCK);
+	ck_assert_ptr_nonnull(other);
+	ck_assert_ptr_ne(other, one);
+	ck_assert_uint_eq(ready(), 1);
+}
+END_TEST
+
+START_TEST(too_many_files)
+{
+	char path[64];
+	size_t found = 0;
+
+	for (int i = 0; i < 2 * TALLY_ENTRIES; i++) {
+		snprintf(path, sizeof(path), "/file-%d", i);
+		found += find("p", path, WIRE_FLOCK) != NULL;
+	}
+	ck_assert_uint_ge(found, TALLY_ENTRIES / 2);
+	ck_assert_uint_le(found, TALLY_ENTRIES);
+	ck_assert_uint_eq(tally->left_out, 2 * TALLY_ENTRIES - found);
+	ck_assert_uint_eq(ready(), found);
+}
+END_TEST
+
+START_TEST(too_long_names)
+{
+	char path[PATH_MAX];
+	size_t found = 0;
+
+	for (int i = 0; i < 1000; i++) {
+		memset(path, 'x', sizeof(path));
+		snprintf(path, 16, "/%d", i);
+		path[strlen(path)] = 'x';
+		path[sizeof(path) - 1] = '\0';
+		found += find("p", path, WIRE_FLOCK) != NULL;
+	}
+	ck_assert_uint_eq(found, TALLY_NAMES_BYTES / PATH_MAX);
+	ck_assert_uint_eq(tally->left_out, 1000 - found);
+	ck_assert_uint_eq(ready(), found);
+	/* A short one still has no room, and no entry is used up for that. */
+	ck_assert_ptr_null(find("p", "/short", WIRE_FLOCK));
+	ck_assert_uint_eq(ready(), found);
+}
+END_TEST
+
+static struct tally_lock lock_of(bool exclusive, uint32_t owner)
+{
+	return (struct tally_lock){
+		.dev = 1, .ino = 2, .exclusive = exclusive, .owner = owner, .first = 0, .last = INT64_MAX};
+}
+
+static uint64_t held_ns(const struct tally_entry *e, uint64_t ended)
+{
+	ck_assert_uint_eq(e->counts[TALLY_ENDED], ended);
+	return e->counts[TALLY_HELD_NS];
+}
+
+/* flock(1) takes the lock and ends; another flock(1) unlocks it. */
+START_TEST(unlocked_by_another_process)
+{
+	struct tally_entry *e = find("flock", "/a", WIRE_FLOCK);
+	const struct tally_lock lock = lock_of(true, TALLY_ANYBODY);
+
+	tally_take(tally, e, &lock, 100);
+	tally_unlock(tally, &lock, 77, 150);
+	ck_assert_uint_eq(held_ns(e, 1), 50);
+	tally_unlock(tally, &lock, 77, 170);
+	ck_assert_uint_eq(held_ns(e, 1), 50);
+}
+END_TEST
+
+/* The first one ended by a close: nobody knows when. */
+START_TEST(closed)
+{
+	struct tally_entry *e = find("flock", "/a", WIRE_FLOCK);
+	const struct tally_lock lock = lock_of(true, TALLY_ANYBODY), shared = lock_of(false, 8);
+
+	tally_take(tally, e, &lock, 100);
+	tally_take(tally, e, &lock, 200);
+	tally_unlock(tally, &lock, 77, 250);
+	ck_assert_uint_eq(held_ns(e, 1), 50);
+	tally_take(tally, e, &lock, 300);
+	tally_take(tally, e, &shared, 400);
+	tally_unlock(tally, &shared, 9, 500);
+	ck_assert_uint_eq(held_ns(e, 1), 50);
+	tally_unlock(tally, &shared, 8, 600);
+	ck_assert_uint_eq(held_ns(e, 2), 250);
+}
+END_TEST
+
+/* Ranges of one process: an unlock of all ends all, of a part only what is in it. */
+START_TEST(ranges)
+{
+	struct tally_entry *e = find("sqlite3", "/a", WIRE_RECORD);
+	struct tally_lock low = lock_of(true, 7), high = lock_of(true, 7), all = lock_of(true, 7);
+
+	low.space = high.space = all.space = WIRE_RECORD;
+	low.last = 9;
+	high.first = 100;
+	tally_take(tally, e, &low, 100);
+	tally_take(tally, e, &high, 100);
+	tally_unlock(tally, &low, 8, 105);
+	ck_assert_uint_eq(held_ns(e, 0), 0);
+	tally_unlock(tally, &low, 7, 110);
+	ck_assert_uint_eq(held_ns(e, 1), 10);
+	tally_take(tally, e, &low, 200);
+	tally_unlock(tally, &all, 7, 300);
+	ck_assert_uint_eq(held_ns(e, 3), 310);
+}
+END_TEST
+
+/* Locks that end by a close leave their slots; the oldest one goes. */
+START_TEST(more_than_can_be_held)
+{
+	struct tally_entry *e = find("p", "/a", WIRE_FLOCK);
+	struct tally_lock lock = lock_of(true, TALLY_ANYBODY);
+
+	for (unsigned i = 0; i <= TALLY_HELD; i++) {
+		lock.ino = i;
+		tally_take(tally, e, &lock, 100 + i);
+	}
+	lock.ino = 0;
+	tally_unlock(tally, &lock, 7, 1000);
+	ck_assert_uint_eq(held_ns(e, 0), 0);
+	lock.ino = 1;
+	tally_unlock(tally, &lock, 7, 1000);
+	ck_assert_uint_eq(held_ns(e, 1), 899);
+}
+END_TEST
+
+/* Whatever a process of the job writes there: nothing is read or written outside of it (the sanitizers watch). */
+START_TEST(hostile)
+{
+	const struct tally_lock lock = lock_of(true, TALLY_ANYBODY);
+	struct tally_line line;
+	unsigned char *bytes = (unsigned char *)tally;
+
+	srandom((unsigned)_i);
+	for (int round = 0; round < 4; round++) {
+		for (size_t i = 0; i < sizeof(*tally); i++)
+			bytes[i] = (unsigned char)(random() % (round % 2 ? 256 : 3));
+		for (size_t i = 0; i < TALLY_ENTRIES; i += 1 + (size_t)random() % 3)
+			tally->entries[i].state = TALLY_READY;
+		for (size_t i = 0; i < TALLY_HELD; i++) {
+			tally->held[i].state = TALLY_READY;
+			if (random() % 2) {
+				tally->held[i].dev = lock.dev;
+				tally->held[i].ino = lock.ino;
+				tally->held[i].space = lock.space;
+				tally->held[i].owner = lock.owner;
+				tally->held[i].first = 0;
+			}
+		}
+		find("p", "/a", WIRE_FLOCK);
+		tally_take(tally, &tally->entries[3], &lock, 1);
+		tally_unlock(tally, &lock, 1, 2);
+		for (size_t i = 0; i < TALLY_ENTRIES; i++)
+			if (tally_read(tally, i, &line))
+				ck_assert(line.path + strlen(line.path) < tally->names + TALLY_NAMES_BYTES);
+	}
+}
+END_TEST
+
+int main(void)
+{
+	Suite *suite = suite_create("tally");
+	TCase *t = tcase_create("tally");
+	SRunner *runner;
+	int failed;
+
+	tcase_add_checked_fixture(t, setup, teardown);
+	tcase_add_test(t, entries);
+	tcase_add_test(t, long_names);
+	tcase_add_test(t, never_made);
+	tcase_add_test(t, too_many_files);
+	tcase_add_test(t, too_long_names);
+	tcase_add_test(t, unlocked_by_another_process);
+	tcase_add_test(t, closed);
+	tcase_add_test(t, ranges);
+	tcase_add_test(t, more_than_can_be_held);
+	tcase_add_loop_test(t, hostile, 0, 3);
+	suite_add_tcase(suite, t);
+	runner = srunner_create(suite);
+	srunner_run_all(runner, CK_NORMAL);
+	failed = srunner_ntests_failed(runner);
+	srunner_free(runner);
+	return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+}
