@@ -258,7 +258,7 @@ static struct session *status_session(const struct status_job *job)
 	struct session *s;
 
 	DL_FOREACH (job->keeper->sessions->all, s)
-		if (s == job->session && s->state == SESSION_STATUS)
+		if (s == job->session && s->state == SESSION_STATUS) /* mutant: status-session */
 			return s;
 	return NULL;
 }

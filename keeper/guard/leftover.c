@@ -70,6 +70,7 @@ static int is_own_lock(void *arg, const struct procfs_lock *lock)
 {
 	const struct leftover *t = arg;
 
+	/* mutant: leftover-own */
 	return lock->space == WIRE_FLOCK && lock->locker == t->pid && mounts_local_device(t->mounts, lock->dev);
 }
 

@@ -34,6 +34,15 @@ void slots_set(struct table *table, unsigned which, enum table_state to)
 			table_move(table, i, table_state(table, i), to);
 }
 
+static int slot_claim(struct claims *claims, const struct table_view *view, uint64_t tag)
+{
+	int ret = claims_add(claims, &view->file, view->space, view->from, view->to, tag);
+
+	if (ret == 0 && view->any_space) /* mutant: any-space */
+		ret = claims_add(claims, &view->file, WIRE_RECORD, view->from, view->to, tag);
+	return ret;
+}
+
 int slots_claims(struct table *table, unsigned which, struct claims *claims)
 {
 	uint32_t used = table_used(table);
@@ -46,8 +55,7 @@ int slots_claims(struct table *table, unsigned which, struct claims *claims)
 			continue;
 		table_view(table, i, &view);
 		if (slots_mean(which, view.state, view.on_lost))
-			ret = claims_add(claims, &view.file, view.space, view.from, view.to,
-					 slots_tag(i, view.generation));
+			ret = slot_claim(claims, &view, slots_tag(i, view.generation));
 	}
 	return ret == 0 ? claims_build(claims) : ret;
 }

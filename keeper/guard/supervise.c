@@ -65,7 +65,7 @@ static void supervise_told_to_end(struct table *table)
 
 	if (!table->head->ending)
 		first_ns = now;
-	if (!table->head->ending || now - first_ns > KEEPER_AGAIN_MS * NS_PER_MS)
+	if (!table->head->ending || now - first_ns > KEEPER_AGAIN_MS * NS_PER_MS) /* mutant: supervise-again */
 		table_put32(&table->head->ending, table->head->ending ? 2 : 1);
 }
 
@@ -214,7 +214,8 @@ static bool supervise_goes_on(struct supervisor *s, pid_t pid, int status, int *
 	if (WIFEXITED(status) && number == KEEPER_EXIT_IDLE)
 		return false;
 	/* A keeper that cannot start leaves its predecessor's leases behind: their holders must be stopped in time. */
-	if (WIFEXITED(status) && number == KEEPER_EXIT_CONFIG && !table_in_use(&s->table))
+	if (WIFEXITED(status) && number == KEEPER_EXIT_CONFIG &&
+	    !table_in_use(&s->table)) /* mutant: supervise-cannot */
 		return false;
 	if (s->table.head->ending > 1) { /* what it had is in the table */
 		log_error("the keeper (pid %d) died while it ended (%s %d)", (int)pid, how, number);
@@ -249,7 +250,7 @@ int supervise(const struct supervise *options)
 			close(s.ready_fd);
 		s.ready_fd = -1;
 		status = supervise_watch(&s, pid);
-		table_unsure(&s.table);
+		table_unsure(&s.table); /* mutant: supervise-unsure */
 		if (!supervise_goes_on(&s, pid, status, &ret))
 			return ret;
 		if (clock_now_ns() - started > SUPERVISE_STEADY_MS * NS_PER_MS)

@@ -72,19 +72,9 @@
 #include <string.h>
 
 #include "keeper/guard/table_file.h"
+#include "keeper/guard/table_sums.h"
 #include "keeper/guard/table_text.h"
 #include "keeper/guard/table_words.h"
-
-uint64_t table_slot_sum(const struct table_slot *s, uint64_t generation)
-{
-	const uint64_t words[] = {generation,        s->fence,        s->dev,   s->ino,
-				  (uint64_t)s->from, (uint64_t)s->to, s->space, s->uid};
-	uint64_t sum = 14695981039346656037ull;
-
-	for (size_t i = 0; i < sizeof(words) / sizeof(*words); i++)
-		sum = (sum ^ words[i]) * 1099511628211ull ^ sum >> 29;
-	return sum ? sum : 1; /* 0 is no user's (table_earlier.c) */
-}
 
 static uint64_t word_of(const struct table *t, uint32_t slot)
 {
@@ -221,7 +211,7 @@ void table_grant(struct table *t, uint32_t slot, uint64_t fence, const struct st
 	put_file(s, file);
 	table_put64(&s->fence, fence);
 	table_put64(&s->incarnation, t->head->incarnation);
-	table_put64(&s->sum, table_slot_sum(s, generation)); /* mutant: table-sum */
+	table_put64(&s->sum, table_slot_sum(s, generation, t->boot)); /* mutant: table-sum */
 	table_put64(&s->word, table_word(TABLE_HELD, range->mode, generation));
 }
 
@@ -308,7 +298,8 @@ static void read_view(const struct table_slot *s, uint64_t word, struct table_vi
 	out->file.ino = table_get64(&s->ino);
 	out->from = table_get_ns(&s->from);
 	out->to = table_get_ns(&s->to);
-	out->space = space < WIRE_SPACES ? (enum wire_space)space : WIRE_FLOCK;
+	out->any_space = space >= WIRE_SPACES;
+	out->space = out->any_space ? WIRE_FLOCK : (enum wire_space)space;
 	out->why = why < TABLE_WHYS ? (enum table_why)why : TABLE_WHY_UNKNOWN;
 }
 
@@ -326,7 +317,7 @@ void table_view(const struct table *t, uint32_t slot, struct table_view *out)
 			break;
 		word = again;
 	}
-	if (out->from < 0 || out->to <= out->from) {
+	if (out->from < 0 || out->to <= out->from || out->any_space) {
 		out->from = 0;
 		out->to = WIRE_EOF;
 	}
@@ -362,9 +353,12 @@ int table_open(struct table *t, int dir_fd, char *why, size_t why_size)
 {
 	int ret = table_file_open(t, dir_fd, why, why_size);
 
-	if (ret == 0)
-		table_unsure(t);
-	return ret;
+	if (ret < 0)
+		return ret;
+	table_unsure(t);
+	if (!table_get_ns(&t->head->freeze_at_ns) && table_in_use(t)) /* no lease is sure for ever */
+		table_file_doubt_times(t);                            /* mutant: rescue-times */
+	return 0;
 }
 
 void table_close(struct table *t)

@@ -16,6 +16,7 @@
 #define DFLOCK_KEEPER_TABLE_H
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 #include <sys/types.h>
 
@@ -26,6 +27,7 @@
 
 #define TABLE_NAME      "leases"
 #define TABLE_TEXT_NAME "leases.text"
+#define TABLE_NEW_NAME  "leases.new" /* until it is whole */
 #define TABLE_BAD_NAME  "leases.bad"
 #define TABLE_MAGIC     0x7365736165666c64ull
 #define TABLE_VERSION   1 /* of the layout: a keeper takes up tables of its own version */
@@ -52,25 +54,30 @@ enum table_why {
 	TABLE_WHYS
 };
 
-/* 128 bytes: all that the parent needs to know of a lease. */
+/*
+ * 128 bytes: all that the parent needs. The first TABLE_SLOT_PROMISED bytes are the same in every version of the table
+ * (table_rescue.h).
+ */
 struct table_slot {
-	uint64_t word;  /* state, mode, generation: table_word() */
-	uint64_t fence; /* the store's number of the lease; 0: not granted, as far as is known */
+	uint64_t word; /* state, mode, generation: table_word() */
 	uint64_t dev, ino;
 	uint64_t kernel_dev, kernel_ino; /* what lock lines show (procfs.h); kernel_ino 0: the same */
+	uint32_t on_lost;                /* enum on_lost: what the rule of its file says */
+	uint32_t space;                  /* enum wire_space; TABLE_ANY_SPACE: all locks on the file, in both */
+	uint64_t fence;                  /* the store's number of the lease; 0: not granted, as far as is known */
 	int64_t from, to;
 	uint64_t incarnation; /* which of head->incarnation the store last confirmed it under */
 	uint64_t hidden,
 		hidden_said; /* the parent's: the generation for which it saw a lock and no process that could be
 					 stopped, and for which the log says so */
-	uint64_t sum;        /* checksum of what does not change while it is a lease: table_slot_sum() */
-	uint32_t space;      /* enum wire_space */
+	uint64_t sum;        /* of what does not change while it is a lease: table_sums.h */
 	uint32_t uid;        /* the user whose call asked for it */
-	uint32_t on_lost;    /* enum on_lost: what the rule of its file says */
 	uint32_t why;        /* enum table_why, of a lost one */
 	uint32_t text_at, text_room; /* in the text area, in units of TEXT_UNIT; stay with the slot when it is free */
 	uint64_t reserved;
 };
+#define TABLE_SLOT_PROMISED offsetof(struct table_slot, space)
+#define TABLE_ANY_SPACE     UINT32_MAX
 
 enum table_noted {
 	TABLE_OURS,   /* the parent has stopped it by SIGSTOP, which outlives the parent */
@@ -96,22 +103,28 @@ struct table_caller {
 	uint64_t dev, ino;
 };
 
+/* The first TABLE_HEAD_PROMISED bytes are the same in every version of the table (table_rescue.h). */
 struct table_head {
-	uint64_t magic; /* written last, when the table is made */
+	uint64_t magic;
 	uint32_t version;
+	uint32_t head_bytes; /* the first slot begins there */
 	uint32_t slot_bytes;
-	uint64_t id; /* the text area has the same */
+	uint32_t signalled_at, signalled_count; /* `signalled`, from the beginning of the file */
+	uint32_t unused;
 	char boot[CLOCK_BOOT_BYTES];
+	uint64_t sum; /* of all of the above: table_sums.h */
 	uint64_t time_dev,
-		time_ino; /* the time namespace whose CLOCK_BOOTTIME the times below are of; 0: there are none */
-	char host[STORE_HOST_BYTES]; /* whose leases they are; "": not named yet. Its first byte is written last */
-	int32_t parent;
-	uint32_t ending;       /* the parent's: how often it was told to end (2: at once) */
-	int64_t alive;         /* counts up while the keeper's loop turns */
+		time_ino;      /* the time namespace whose CLOCK_BOOTTIME the times below are of; 0: there are none */
 	int64_t freeze_at_ns;  /* CLOCK_BOOTTIME: holders must be stopped from then on; 0: no lease so far */
 	int64_t deadline_ns;   /* leases are sure until then */
 	int64_t pins_until_ns; /* no pin that was given ends later */
-	uint64_t incarnation;  /* counts the incarnations of the store that this table has seen */
+
+	uint64_t id;                 /* the text area has the same */
+	char host[STORE_HOST_BYTES]; /* whose leases they are; "": not named yet. Its first byte is written last */
+	int32_t parent;
+	uint32_t ending;                       /* the parent's: how often it was told to end (2: at once) */
+	int64_t alive;                         /* counts up while the keeper's loop turns */
+	uint64_t incarnation;                  /* counts the incarnations of the store that this table has seen */
 	char incarnations[2][STORE_INC_BYTES]; /* the present one is [incarnation % 2] */
 	uint32_t used;                         /* slots beyond this were never taken */
 	uint32_t first;                        /* where to begin the search for a free one: a hint */
@@ -122,6 +135,7 @@ struct table_head {
 	struct table_signalled signalled[TABLE_SIGNALLED]; /* the parent's */
 	struct table_caller callers[TABLE_CALLERS];
 };
+#define TABLE_HEAD_PROMISED offsetof(struct table_head, id)
 
 /* This process's view of the table. Filled by table_open(); a forked keeper uses its copy. */
 struct table {
@@ -130,6 +144,7 @@ struct table {
 	int dir_fd;               /* not owned */
 	int fd;
 	uint32_t room; /* slots that the file has room for, as far as this process knows */
+	uint64_t boot; /* a number for the present boot */
 	struct {
 		int fd; /* -1: not open (the parent) */
 		char *map;
@@ -160,13 +175,12 @@ static inline enum wire_mode table_word_mode(uint64_t word)
 {
 	return (word >> 8 & 0xff) == WIRE_SHARED ? WIRE_SHARED : WIRE_EXCLUSIVE;
 }
-uint64_t table_slot_sum(const struct table_slot *slot, uint64_t generation);
 
 /*
  * For the parent, which must have keeper.lock: opens the table, or makes one. The leases of an earlier keeper become
  * unsure: their holders are stopped at the old deadline unless the next keeper renews in time. 0 or -errno. `why`: one
- * line on a file that is not a table of ours and was put aside as leases.bad; else "". The caller owns what `table` has
- * then: table_close().
+ * line on a file that cannot be gone on with and is kept as leases.bad, and on what becomes of its leases
+ * (table_rescue.h); else "". The caller owns what `table` has then: table_close().
  */
 int table_open(struct table *table, int dir_fd, char *why, size_t why_size);
 void table_close(struct table *table);
@@ -229,6 +243,7 @@ struct table_view {
 	uint64_t generation;
 	struct holders_file file;
 	enum wire_space space;
+	bool any_space; /* all locks on the file: the slot is damaged */
 	int64_t from, to;
 	enum on_lost on_lost;
 	enum table_why why;

@@ -14,6 +14,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "keeper/guard/table_sums.h"
 #include "keeper/guard/table_text.h"
 #include "keeper/guard/table_words.h"
 
@@ -35,7 +36,7 @@ static bool is_whole(const struct table *t, uint32_t slot, struct table_text *te
 	unsigned mode = s->word >> 8 & 0xff;
 
 	return (s->word & 0xff) < TABLE_STATES && mode < WIRE_MODES && s->fence && is_range(s) &&
-	       s->sum == table_slot_sum(s, generation) &&
+	       s->sum == table_slot_sum(s, generation, t->boot) &&
 	       table_text_get(t, slot, generation, text); /* mutant: table-whole */
 }
 
@@ -116,22 +117,7 @@ int table_take_up(struct table *t, table_entry_cb *cb, void *arg, unsigned *dama
 /* All locks on the file, in both spaces: it is not known which lock it was. */
 static void lose_whole_file(struct table *t, uint32_t slot)
 {
-	struct table_slot *s = &t->slots[slot];
-	uint32_t other;
-	struct table_lease lease = {
-		.token = "00000000000000000000000000000000",
-		.name = "?",
-		.path = "?",
-		.file = {.dev = s->dev, .ino = s->ino, .kernel_dev = s->kernel_dev, .kernel_ino = s->kernel_ino},
-		.range = {.space = WIRE_RECORD, .mode = WIRE_EXCLUSIVE, .from = 0, .to = WIRE_EOF},
-		.uid = s->uid,
-		.on_lost = table_on_lost(t, slot)};
-
-	table_put_ns(&s->from, 0);
-	table_put_ns(&s->to, WIRE_EOF);
-	table_put32(&s->space, WIRE_FLOCK);
-	if (table_ask(t, &lease, &other) == 0)
-		table_lose(t, other, TABLE_WHY_UNKNOWN);
+	table_put32(&t->slots[slot].space, TABLE_ANY_SPACE);
 	table_lose(t, slot, TABLE_WHY_UNKNOWN);
 }
 

@@ -3,6 +3,9 @@
  * knows to be allocated, by its own call or by the file's size, which only posix_fallocate() changes. So neither a full
  * file system nor a damaged word of the table leads to SIGBUS. The whole range of addresses is mapped at once, so that
  * the slots never move.
+ *
+ * A new table is made as leases.new, and takes the name when it is whole. A parent that dies before that leaves the old one,
+ * and the next parent does the same again.
  */
 #include "keeper/guard/table_file.h"
 
@@ -15,11 +18,15 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "keeper/guard/table_rescue.h"
+#include "keeper/guard/table_sums.h"
 #include "keeper/guard/table_words.h"
 
 #define ROOM_STEP  1024 /* slots by which the file grows */
-#define HEAD_BYTES ((sizeof(struct table_head) + 4095) / 4096 * 4096)
+#define HEAD_BYTES TABLE_HEAD_BYTES
 #define MAP_BYTES  (HEAD_BYTES + TABLE_SLOTS * sizeof(struct table_slot))
+
+#define TTL_MAX_NS (3600000 * NS_PER_MS) /* no configuration may say more (config.c) */
 
 _Static_assert(sizeof(struct table_slot) == 128, "a slot has two cache lines");
 
@@ -112,38 +119,55 @@ static int map_file(struct table *t)
 	return 0;
 }
 
-/* A parent that dies in here leaves a table without its magic, which the next one makes anew. */
-static int table_file_make(struct table *t, const char *boot)
+/* A number for the present boot: slots have it in their sums. */
+static uint64_t number_of_boot(const char boot[CLOCK_BOOT_BYTES])
 {
-	uint64_t dev, ino, id = 0;
+	return table_sum(boot, CLOCK_BOOT_BYTES);
+}
+
+/* Under a name of its own: nothing looks at a table that is not whole (table_file_open()). */
+static int table_file_make(struct table *t, const char boot[CLOCK_BOOT_BYTES])
+{
+	struct table_head *h;
 	int ret;
 
-	t->fd = openat(t->dir_fd, TABLE_NAME, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+	unlinkat(t->dir_fd, TABLE_NEW_NAME, 0);
+	t->fd = openat(t->dir_fd, TABLE_NEW_NAME, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
 	if (t->fd < 0)
 		return -errno;
 	ret = table_file_grow(t, 0);
 	if (ret == 0)
 		ret = map_file(t);
 	if (ret < 0) {
-		unlinkat(t->dir_fd, TABLE_NAME, 0);
+		unlinkat(t->dir_fd, TABLE_NEW_NAME, 0);
 		return ret;
 	}
-	(void)!getrandom(&id, sizeof(id), 0);
-	own_clock(&dev, &ino);
-	table_put32(&t->head->version, TABLE_VERSION);
-	table_put32(&t->head->slot_bytes, sizeof(struct table_slot));
-	table_put64(&t->head->id, id);
-	table_put_bytes(t->head->boot, boot, CLOCK_BOOT_BYTES);
-	table_put64(&t->head->time_dev, dev);
-	table_put64(&t->head->time_ino, ino);
-	table_put64(&t->head->magic, TABLE_MAGIC);
+	h = t->head; /* zeros */
+	h->magic = TABLE_MAGIC;
+	h->version = TABLE_VERSION;
+	h->head_bytes = HEAD_BYTES;
+	h->slot_bytes = sizeof(struct table_slot);
+	h->signalled_at = offsetof(struct table_head, signalled);
+	h->signalled_count = TABLE_SIGNALLED;
+	memcpy(h->boot, boot, CLOCK_BOOT_BYTES);
+	h->sum = table_head_sum(h);
+	own_clock(&h->time_dev, &h->time_ino);
+	(void)!getrandom(&h->id, sizeof(h->id), 0);
 	return 0;
 }
 
-/* 1: of this boot and version, and mapped. 0: there is none, or it is void. -EUCLEAN: not a table of ours. Else -errno. */
-static int open_old(struct table *t, const char *boot)
+/* What there is under the table's name. */
+enum found {
+	FOUND_NOTHING, /* or a table of another boot */
+	FOUND_TABLE,
+	FOUND_OTHER_VERSION,
+	FOUND_DAMAGED,
+	FOUND_FOREIGN, /* not a file that a parent of this user made */
+};
+
+/* enum found, or -errno. t->fd: the file, or -1. *head: the promised part of it. */
+static int find_old(struct table *t, const char boot[CLOCK_BOOT_BYTES], struct table_head *head)
 {
-	struct table_head head;
 	struct stat st;
 	ssize_t n;
 
@@ -152,26 +176,23 @@ static int open_old(struct table *t, const char *boot)
 		bool foreign =
 			errno == ELOOP || errno == EISDIR || errno == EACCES || errno == ENXIO; /* ENXIO: a socket */
 
-		return foreign ? -EUCLEAN : errno == ENOENT ? 0 : -errno;
+		return foreign ? FOUND_FOREIGN : errno == ENOENT ? FOUND_NOTHING : -errno;
 	}
 	if (fstat(t->fd, &st) != 0 || !S_ISREG(st.st_mode) || st.st_uid != geteuid() || (st.st_mode & 077))
-		return -EUCLEAN;
-	n = pread(t->fd, &head, offsetof(struct table_head, used), 0);
+		return FOUND_FOREIGN;
+	n = pread(t->fd, head, TABLE_HEAD_PROMISED, 0);
 	if (n < 0)
 		return -errno;
-	if (n == 0 || (n == offsetof(struct table_head, used) && head.magic == 0))
-		return 0;
-	if (n != offsetof(struct table_head, used) || head.magic != TABLE_MAGIC)
-		return -EUCLEAN;
-	if (memcmp(head.boot, boot, sizeof(head.boot)) != 0) /* mutant: table-boot */
-		return 0;
+	if (n != TABLE_HEAD_PROMISED || head->magic != TABLE_MAGIC || head->sum != table_head_sum(head))
+		return FOUND_DAMAGED;
+	if (memcmp(head->boot, boot, sizeof(head->boot)) != 0) /* mutant: table-boot */
+		return FOUND_NOTHING;
+	if (head->version != TABLE_VERSION || head->head_bytes != HEAD_BYTES ||
+	    head->slot_bytes != sizeof(struct table_slot))
+		return FOUND_OTHER_VERSION;
 	t->room = room_of_file(t->fd);
-	if (head.version != TABLE_VERSION || head.slot_bytes != sizeof(struct table_slot) || t->room == 0)
-		return -EUCLEAN;
 	/* A process other than ours may have made it longer, and left holes. */
-	if (table_file_allocate(t->fd, table_file_bytes(t)) < 0)
-		return -EUCLEAN;
-	return map_file(t) == 0 ? 1 : -errno;
+	return t->room && table_file_allocate(t->fd, table_file_bytes(t)) == 0 ? FOUND_TABLE : FOUND_DAMAGED;
 }
 
 /* Corrects the words that this process relies on, whatever wrote them. */
@@ -190,6 +211,20 @@ static void check_head(struct table *t)
 			table_put_bytes(h->incarnations[i], "", 1);
 }
 
+void table_file_doubt_times(struct table *t)
+{
+	table_put_ns(&t->head->freeze_at_ns, clock_now_ns());
+	table_put_ns(&t->head->deadline_ns, t->head->freeze_at_ns);
+	table_put_ns(&t->head->pins_until_ns, INT64_MAX);
+}
+
+/* Could a keeper have written them? */
+static bool times_can_be(const struct table_head *h)
+{
+	return h->freeze_at_ns >= 0 && h->freeze_at_ns <= h->deadline_ns &&
+	       h->deadline_ns <= clock_now_ns() + TTL_MAX_NS; /* mutant: table-times */
+}
+
 /*
  * In another time namespace the same moment has another, unknown number. So no lease is sure: the holders are stopped
  * now, and go on when the store has confirmed the leases. The end of the pins is not known, either.
@@ -199,24 +234,11 @@ static void check_clock(struct table *t)
 	uint64_t dev, ino;
 
 	own_clock(&dev, &ino);
-	if (t->head->time_dev == dev && t->head->time_ino == ino) /* mutant: table-clock */
+	if (t->head->time_dev == dev && t->head->time_ino == ino && times_can_be(t->head)) /* mutant: table-clock */
 		return;
-	if (t->head->freeze_at_ns)
-		table_put_ns(&t->head->freeze_at_ns, clock_now_ns());
-	table_put_ns(&t->head->deadline_ns, t->head->freeze_at_ns);
-	table_put_ns(&t->head->pins_until_ns, INT64_MAX);
+	table_file_doubt_times(t);
 	table_put64(&t->head->time_dev, dev);
 	table_put64(&t->head->time_ino, ino);
-}
-
-static int put_aside(struct table *t, char *why, size_t why_size)
-{
-	if (renameat(t->dir_fd, TABLE_NAME, t->dir_fd, TABLE_BAD_NAME) != 0)
-		return -errno;
-	snprintf(why, why_size,
-		 "the table of leases is damaged, of another version or not one of ours: kept as " TABLE_BAD_NAME
-		 "; its leases run out, and processes that hold locks under them are not stopped");
-	return 0;
 }
 
 static void close_fd(struct table *t)
@@ -227,26 +249,130 @@ static void close_fd(struct table *t)
 	t->room = 0;
 }
 
+/* A file of which nothing is taken. It may be anything, so it is moved and not linked. */
+static int put_aside(struct table *t, char *why, size_t why_size)
+{
+	if (renameat(t->dir_fd, TABLE_NAME, t->dir_fd, TABLE_BAD_NAME) != 0)
+		return -errno;
+	snprintf(why, why_size,
+		 "the file " TABLE_NAME
+		 " is not a table of leases that a keeper of this user has made since the machine "
+		 "started: kept as " TABLE_BAD_NAME ", and nothing is taken from it");
+	return 0;
+}
+
+/* A table whose leases the new one has, as lost ones. It keeps its name until the new one takes its place. */
+static void keep_copy(struct table *t, int found, const struct table_head *old, uint32_t leases, char *why,
+		      size_t why_size)
+{
+	int len;
+	bool kept;
+
+	unlinkat(t->dir_fd, TABLE_BAD_NAME, 0);
+	kept = linkat(t->dir_fd, TABLE_NAME, t->dir_fd, TABLE_BAD_NAME, 0) == 0;
+	if (found == FOUND_DAMAGED)
+		len = snprintf(why, why_size, "the table of leases is damaged");
+	else
+		len = snprintf(why, why_size, "the table of leases has version %u, this keeper knows version %d",
+			       old->version, TABLE_VERSION);
+	snprintf(why + len, why_size - (size_t)len,
+		 ": %s " TABLE_BAD_NAME
+		 "; the processes that hold locks under its leases (%u) are ended, as their rules say (on_lost)",
+		 kept ? "kept as" : "it could not be kept as", leases);
+}
+
+/* What is taken from the old table. */
+struct taken {
+	struct table *table; /* the new one */
+	uint32_t leases, signalled;
+};
+
+/* As one that cannot be read, for all locks on its file. */
+static int take_lease(void *arg, const struct table_slot *from)
+{
+	struct taken *taken = arg;
+	struct table *t = taken->table;
+	uint32_t slot = taken->leases;
+	int ret = slot < t->room ? 0 : slot < TABLE_SLOTS ? table_file_grow(t, slot) : -EFBIG;
+
+	if (ret < 0)
+		return ret;
+	taken->leases++;
+	t->slots[slot] = (struct table_slot){.word = table_word(TABLE_UNSURE, WIRE_EXCLUSIVE, 1),
+					     .dev = from->dev,
+					     .ino = from->ino,
+					     .kernel_dev = from->kernel_dev,
+					     .kernel_ino = from->kernel_ino,
+					     .on_lost = from->on_lost,
+					     .space = TABLE_ANY_SPACE};
+	return 0;
+}
+
+static void take_signalled(void *arg, const struct table_signalled *from)
+{
+	struct taken *taken = arg;
+
+	taken->table->head->signalled[taken->signalled++] = *from;
+}
+
+/* old: its head, of another version; NULL: that is damaged, and nothing is sure. */
+static int take_over(struct taken *taken, int fd, const struct table_head *old)
+{
+	const struct rescue_to to = {.lease = take_lease, .signalled = take_signalled, .arg = taken};
+	struct table_head *h = taken->table->head;
+	int ret = table_rescue(fd, old ? old : h, !old, taken->table->boot, &to);
+
+	if (ret < 0 || !old)
+		return ret; /* without times nothing is sure: table_open() */
+	h->time_dev = old->time_dev;
+	h->time_ino = old->time_ino;
+	h->freeze_at_ns = old->freeze_at_ns;
+	h->deadline_ns = old->deadline_ns;
+	h->pins_until_ns = old->pins_until_ns;
+	return 0;
+}
+
+/* In place of what was found: a table without leases, or with those of the old one as lost ones. */
+static int make_anew(struct table *t, const char boot[CLOCK_BOOT_BYTES], int found, const struct table_head *old,
+		     char *why, size_t why_size)
+{
+	struct taken taken = {.table = t};
+	int old_fd = t->fd, ret;
+
+	t->room = 0;
+	ret = table_file_make(t, boot);
+	if (ret == 0 && (found == FOUND_OTHER_VERSION || found == FOUND_DAMAGED))
+		ret = take_over(&taken, old_fd, found == FOUND_OTHER_VERSION ? old : NULL);
+	if (ret == -EUCLEAN || (ret == 0 && found == FOUND_FOREIGN))
+		ret = put_aside(t, why, why_size);
+	else if (ret == 0 && taken.leases)
+		keep_copy(t, found, old, taken.leases, why, why_size);
+	if (old_fd >= 0)
+		close(old_fd);
+	if (ret == 0 && renameat(t->dir_fd, TABLE_NEW_NAME, t->dir_fd, TABLE_NAME) != 0)
+		ret = -errno;
+	if (ret < 0)
+		unlinkat(t->dir_fd, TABLE_NEW_NAME, 0);
+	return ret;
+}
+
 int table_file_open(struct table *t, int dir_fd, char *why, size_t why_size)
 {
 	char boot[CLOCK_BOOT_BYTES] = "";
+	struct table_head old;
 	int ret = clock_boot(boot);
 
 	*why = '\0';
-	*t = (struct table){.dir_fd = dir_fd, .fd = -1, .text.fd = -1};
+	*t = (struct table){.dir_fd = dir_fd, .fd = -1, .boot = number_of_boot(boot), .text.fd = -1};
 	if (ret < 0)
 		return ret;
-	ret = open_old(t, boot);
-	if (ret <= 0)
-		close_fd(t);
-	if (ret == -EUCLEAN)
-		ret = put_aside(t, why, why_size);
-	else if (ret == 0 && unlinkat(dir_fd, TABLE_NAME, 0) != 0 && errno != ENOENT)
-		ret = -errno;
-	if (ret == 0)
-		ret = table_file_make(t, boot);
+	ret = find_old(t, boot, &old);
+	if (ret == FOUND_TABLE)
+		ret = map_file(t);
+	else if (ret >= 0)
+		ret = make_anew(t, boot, ret, &old, why, why_size);
 	if (ret < 0) {
-		close_fd(t);
+		table_file_close(t);
 		return ret;
 	}
 	check_head(t);

@@ -7,6 +7,8 @@
 
 #include "keeper/guard/table.h"
 
+#define TABLE_HEAD_BYTES ((sizeof(struct table_head) + 4095) / 4096 * 4096)
+
 /* The part of table_open() that does not concern leases. */
 int table_file_open(struct table *table, int dir_fd, char *why, size_t why_size);
 void table_file_close(struct table *table);
@@ -16,6 +18,8 @@ size_t table_file_bytes(const struct table *table);
 int table_file_grow(struct table *table, uint32_t slot);
 /* Finds the bits of the slots that are not free, and how many are used. No keeper runs. */
 void table_file_find_busy(struct table *table);
+/* Until when the leases are sure, and when pins end, is not known: as if the leases had run out now. */
+void table_file_doubt_times(struct table *table);
 /* Allocates memory for the file's first `bytes` bytes. 0 or -errno. */
 int table_file_allocate(int fd, uint64_t bytes);
 

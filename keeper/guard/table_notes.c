@@ -90,7 +90,8 @@ bool table_has_lost_on(struct table *t, uint64_t dev, uint64_t ino, enum wire_sp
 	for (uint32_t i = 0; !found && i < used; i++) {
 		const struct table_slot *s = &t->slots[i];
 
-		found = is_lost(t, i) && s->dev == dev && s->ino == ino && s->space == space;
+		found = is_lost(t, i) && s->dev == dev && s->ino == ino &&
+			(s->space == space || s->space >= WIRE_SPACES);
 	}
 	return found && getppid() == t->head->parent;
 }

@@ -39,7 +39,7 @@ def test_killed_with_a_damaged_table(make_host, what):
         slots = os.path.getsize(f.name) - 1024 * 128
         second = slots + 128 # the first is the other's
         if what != "text":
-            f.seek(second + (48 if what == "range" else 0))
+            f.seek(second + (56 if what == "range" else 0))
             f.write(b"\xff")
     if what == "text":
         with open(os.path.join(a.runtime, "leases.text"), "r+b") as f:

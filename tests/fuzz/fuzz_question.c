@@ -21,6 +21,7 @@
 #include "keeper/fronts/question.h"
 #include "keeper/guard/table.h"
 #include "keeper/guard/table_earlier.h"
+#include "keeper/guard/table_sums.h"
 
 #define FDS_MAX 8
 #define HOST    "box-0123456789abcdef"
@@ -288,7 +289,7 @@ static void read_changed(const uint8_t *data, size_t size)
 		else
 			table.text.map[at % table.text.bytes] = (char)data[i + 3];
 		if (data[i] & 4)
-			slot->sum = table_slot_sum(slot, table_word_generation(slot->word));
+			slot->sum = table_slot_sum(slot, table_word_generation(slot->word), table.boot);
 	}
 	close_table();
 	check_table();

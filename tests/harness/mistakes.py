@@ -101,25 +101,57 @@ PAST = {
     "what was there before is new": [put("past-before", "!o->began", "false")],
 }
 
-# The table of leases, found by tests/unit/test_table.c: harness/test_unit_mistakes.py.
-TABLE = {
-    "a slot says that it is held before it says what": [
-        before("table-granted", "table_put64(&s->word, table_word(TABLE_HELD, range->mode, generation));")],
-    "a granted slot has no sum": [skip("table-sum")],
-    "a slot is taken without its bit": [skip("table-busy")],
-    "two leases of a slot have the same generation": [put("table-generation", " + 1", "")],
-    "shrunk, but exclusive in the table": SIMULATOR["shrunk, but exclusive in the table"],
-    "what goes back may open again": [skip("table-returned")],
-    "what goes back is forgotten": SIMULATOR["what goes back is forgotten"],
-    "holders of lost leases go on": SIMULATOR["holders of lost leases go on"],
-    "the parent reads a slot once": [condition("table-again", "true")],
-    "a parent that dies while it kills leaves the holders": [skip("table-ending")],
-    "a damaged slot is taken up": [put("table-whole", "s->sum == table_slot_sum(s, generation)", "true")],
-    "the text of an earlier lease is taken up": [skip("table-text-of")],
-    "two slots write to one piece of text": [become("table-pieces", "ret = 0;")],
-    "the present incarnation is written over": [put("table-incarnation", "next % 2", "(next + 1) % 2")],
-    "a host has half a name": [before("table-host", "table_put_bytes(t->head->host, host, 1);")],
-    "slots are used that the file has no room for": [become("table-room", "return used;")],
-    "a table of another boot is taken up": [condition("table-boot", "false")],
-    "the times of another time namespace count": [condition("table-clock", "true")],
+# Found by a unit test: harness/test_unit_mistakes.py.
+UNIT = {
+    "test_table_kills": {
+        "a slot says that it is held before it says what": [
+            before("table-granted", "table_put64(&s->word, table_word(TABLE_HELD, range->mode, generation));")],
+        "a granted slot has no sum": [skip("table-sum")],
+        "shrunk, but exclusive in the table": SIMULATOR["shrunk, but exclusive in the table"],
+        "what goes back may open again": [skip("table-returned")],
+        "what goes back is forgotten": SIMULATOR["what goes back is forgotten"],
+        "holders of lost leases go on": SIMULATOR["holders of lost leases go on"],
+        "a parent that dies while it kills leaves the holders": [skip("table-ending")],
+        "the present incarnation is written over": [put("table-incarnation", "next % 2", "(next + 1) % 2")],
+        "a host has half a name": [before("table-host", "table_put_bytes(t->head->host, host, 1);")],
+    },
+    "test_table": {
+        "a slot is taken without its bit": [skip("table-busy")],
+        "the times of another time namespace count": [condition("table-clock", "true")],
+    },
+    "test_table_damage": {
+        "a damaged slot is taken up": [put("table-whole", "s->sum == table_slot_sum(s, generation, t->boot)", "true")],
+        "the text of an earlier lease is taken up": [skip("table-text-of")],
+        "two slots write to one piece of text": [become("table-pieces", "ret = 0;")],
+        "slots are used that the file has no room for": [become("table-room", "return used;")],
+    },
+    "test_table_parent": {
+        "two leases of a slot have the same generation": [put("table-generation", " + 1", "")],
+        "the parent reads a slot once": [condition("table-again", "true")],
+    },
+    "test_table_rescue": {
+        "a table of another boot is taken up": [condition("table-boot", "false")],
+        "any times are believed": [put("table-times", "h->freeze_at_ns <= h->deadline_ns", "true")],
+        "leases of a damaged table that are being lost are forgotten": [put("rescue-lease", "state != TABLE_FREE", "state < TABLE_LOST")],
+        "what nothing shows to be a table ends processes": [become("rescue-ours", "ret = 1;")],
+        "any process may be one that was stopped": [put("rescue-signalled", "stat.started == s->started", "true")],
+        "with a damaged head leases are never unsure": [skip("rescue-times")],
+        "only whole-file locks of a damaged slot count": [condition("any-space", "false")],
+    },
+    "test_supervise": {
+        "what a dead keeper had is sure": [skip("supervise-unsure")],
+        "a keeper that cannot start leaves leases behind": [put("supervise-cannot", "!table_in_use(&s->table)", "true")],
+        "two signals at once are two": [condition("supervise-again", "true")],
+    },
+    "test_leftover": {"what programs had passed is unlocked": [put("leftover-own", "lock->locker == t->pid", "true")]},
+    "test_takeup": {"a restarted keeper gives back what is in the table": HISTORY["a restarted keeper gives back what is in the table"][1]},
+    "test_act": {"the page is not closed when a lease is": SIMULATOR["the page is not closed when a lease is"]},
+    "test_serve": {
+        "every caller passes those that wait elsewhere": [condition("newcomer", "true")],
+        "callers are granted while the kernel is asked": SIMULATOR["callers are granted while the kernel is asked"],
+        "grants everything": MODEL["grants everything"],
+    },
+    "test_freezer": {"holders of a lease that is lost meanwhile go on": [
+        put("thaw", "!slots_any(freeze->table, SLOTS_DUE)", "!slots_any(freeze->table, SLOTS_IN(TABLE_UNSURE))")]},
+    "test_status": {"a session that ended is answered": [put("status-session", " && s->state == SESSION_STATUS", "")]},
 }

@@ -86,7 +86,7 @@ static void crash(void)
 
 int __wrap_clock_gettime(clockid_t clock, struct timespec *t)
 {
-	struct host *host = task_host(task_now);
+	struct host *host = task_now ? task_host(task_now) : sim_starting;
 	int64_t ns;
 
 	if (!host)
@@ -96,7 +96,8 @@ int __wrap_clock_gettime(clockid_t clock, struct timespec *t)
 		ns = WALL_START * SEC + sim_now;
 	t->tv_sec = ns / SEC;
 	t->tv_nsec = ns % SEC;
-	hiccup();
+	if (task_now)
+		hiccup();
 	return 0;
 }
 

@@ -28,6 +28,7 @@
 #define HUNG_MS      PULSE_HUNG_MS
 
 struct host sim_hosts[SIM_HOSTS];
+struct host *sim_starting;
 int sim_host_count;
 
 /* The page that the keeper shares with programs; NULL: no keeper has made one yet. */
@@ -305,8 +306,11 @@ static void parent_main(void *arg)
 static void start_parent(struct host *host)
 {
 	char why[256];
-	int ret = table_open(&host->table, host->dir_fd, why, sizeof(why));
+	int ret;
 
+	sim_starting = host;
+	ret = table_open(&host->table, host->dir_fd, why, sizeof(why));
+	sim_starting = NULL;
 	if (ret < 0 || *why)
 		sim_fail("h%d has no table of leases: %s %s", host->id, strerror(-ret), why);
 	host->freezer = freezer_new(&host->table);

@@ -132,6 +132,7 @@ struct host {
 	unsigned frozen, killed; /* programs, by the parent, ever; but see host_disturb() */
 };
 extern struct host sim_hosts[SIM_HOSTS];
+extern struct host *sim_starting; /* whose table is opened, which no task does; NULL */
 extern int sim_host_count;
 
 void hosts_prepare(const char *dir); /* once per process: folders, files, configurations */

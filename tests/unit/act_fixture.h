@@ -1,0 +1,383 @@
+/*
+ * For the tests of keeper/leases/act.c and recall.c: a keeper with one file. The queue, the leases and the callers are real; the table, the
+ * page, the requests of the store and the probes are here, and write down what they are told.
+ */
+#ifndef DFLOCK_TESTS_UNIT_ACT_FIXTURE_H
+#define DFLOCK_TESTS_UNIT_ACT_FIXTURE_H
+
+#include <check.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <utlist.h>
+
+#include "keeper/leases/act.h"
+#include "keeper/clock.h"
+#include "keeper/guard/table_notes.h"
+#include "keeper/leases/answers.h"
+#include "keeper/leases/askers.h"
+#include "keeper/leases/confirm.h"
+#include "keeper/leases/inquiry.h"
+#include "keeper/leases/keeper.h"
+#include "keeper/leases/leasepage.h"
+#include "keeper/leases/locks.h"
+#include "keeper/leases/lost.h"
+#include "keeper/leases/probing.h"
+#include "keeper/leases/queue.h"
+#include "keeper/leases/recall.h"
+#include "keeper/leases/reopen.h"
+#include "keeper/leases/requests.h"
+#include "keeper/leases/room.h"
+#include "keeper/leases/split.h"
+#include "keeper/leases/unseen.h"
+#include "keeper/leases/waiters.h"
+
+#define LINGER_MS 100
+#define TTL_MS    1000
+#define LONG_NS   (3600 * 1000 * NS_PER_MS)
+#define SLOT      5
+
+static uv_loop_t loop;
+static struct config config;
+static struct keeper k;
+static struct file *file;
+static struct lock *lock;
+static char said[1024];
+
+static inline void say(const char *word)
+{
+	size_t len = strlen(said);
+
+	snprintf(said + len, sizeof(said) - len, "%s%s", len ? ", " : "", word);
+}
+
+/* What was said since the last time. */
+#define check_said(words)                                                                                              \
+	do {                                                                                                           \
+		ck_assert_str_eq(said, words);                                                                         \
+		said[0] = '\0';                                                                                        \
+	} while (0)
+
+/* --- the table of leases --- */
+
+void table_share(struct table *table, uint32_t slot)
+{
+	(void)table;
+	ck_assert_uint_eq(slot, SLOT);
+	say("table: shared");
+}
+
+void table_return(struct table *table, uint32_t slot)
+{
+	(void)table, (void)slot;
+	say("table: returned");
+}
+
+void table_doubt(struct table *table, uint32_t slot)
+{
+	(void)table, (void)slot;
+	say("table: unsure");
+}
+
+void table_hold(struct table *table, uint32_t slot)
+{
+	(void)table, (void)slot;
+	say("table: held");
+}
+
+void table_lose(struct table *table, uint32_t slot, enum table_why why)
+{
+	(void)table;
+	ck_assert_uint_eq(slot, SLOT);
+	ck_assert_int_eq(why, TABLE_WHY_TAKEN);
+	say("table: lost");
+}
+
+void table_vacate(struct table *table, uint32_t slot)
+{
+	(void)table;
+	say(slot == TABLE_NO_SLOT ? "table: no slot" : "table: free");
+}
+
+/* --- the page, and the parent --- */
+
+void leasepage_close(struct lease *lease)
+{
+	ck_assert_int_eq(lease->state, LEASE_HELD); /* first of all */
+	say("page: closed");
+}
+
+void leasepage_close_lock(struct lock *of)
+{
+	(void)of;
+	say("page: all of the lock closed");
+}
+
+void lost_end_holders(struct keeper *keeper)
+{
+	(void)keeper;
+	say("holders end");
+}
+
+void lost_report(struct lease *lease, const char *why)
+{
+	(void)lease;
+	ck_assert_str_ne(why, "");
+	say("reported");
+}
+
+/* --- the store --- */
+
+static bool takes;
+
+void lease_acquire(struct lease *lease, const struct store_blocker *silent, size_t silent_count)
+{
+	(void)lease;
+	ck_assert(!silent && !silent_count);
+	say("acquire");
+}
+
+bool lease_take(struct lease *lease)
+{
+	(void)lease;
+	say("take");
+	return takes;
+}
+
+void lease_send_release(struct lease *lease)
+{
+	(void)lease;
+	say("release");
+}
+
+void lease_send_shrink(struct lease *lease)
+{
+	ck_assert_int_eq(lease->range.mode, WIRE_SHARED);
+	say("shrink");
+}
+
+void lease_send_confirm(struct lease *lease)
+{
+	(void)lease;
+	say("confirm");
+}
+
+void confirm_send_waiting(struct keeper *keeper)
+{
+	(void)keeper;
+}
+
+void deadline_asked(struct keeper *keeper)
+{
+	(void)keeper;
+}
+
+/* --- what others want, and what the kernel says --- */
+
+static bool splits, in_use, needs_more;
+
+void askers_add(struct lease *lease, const struct asker *asker)
+{
+	lease->askers[lease->asker_count++] = *asker;
+}
+
+void askers_tell(struct lease *lease)
+{
+	lease->asker_count = 0;
+	say("askers told");
+}
+
+void askers_forget(struct lease *lease)
+{
+	lease->asker_count = 0;
+}
+
+bool inquiry_needed(const struct lease *lease)
+{
+	(void)lease;
+	return false;
+}
+
+bool inquiry_start(struct lease *lease, const struct asker *asker)
+{
+	(void)lease, (void)asker;
+	ck_abort();
+}
+
+bool split_on_recall(struct lease *lease, const struct store_range *wanted, bool ask)
+{
+	(void)lease, (void)wanted, (void)ask;
+	if (splits)
+		say("split");
+	return splits;
+}
+
+void split_done(struct lease *whole)
+{
+	(void)whole;
+	say("split is done");
+}
+
+void split_piece_ended(struct lease *piece)
+{
+	(void)piece;
+	say("a piece ended");
+}
+
+static struct probe *a_probe = (struct probe *)said; /* only compared */
+
+void lease_start_probe(struct lease *lease)
+{
+	ck_assert_int_eq(lease->state, LEASE_PROBING);
+	lease->probe = a_probe;
+	say("probe");
+}
+
+void lease_stop_probe(struct lease *lease)
+{
+	(void)lease;
+	say("stop probe");
+}
+
+bool probe_waits_for_more(const struct lease *lease)
+{
+	(void)lease;
+	return needs_more;
+}
+
+bool lease_is_in_use(const struct lease *lease)
+{
+	(void)lease;
+	return in_use;
+}
+
+void unseen_due(struct lease *lease)
+{
+	(void)lease;
+	say("holders looked at");
+}
+
+/* --- what ends with a lease --- */
+
+void answers_forget(struct lease *lease)
+{
+	(void)lease;
+}
+
+void room_remove(struct lease *lease)
+{
+	(void)lease;
+	say("freed");
+}
+
+void room_used(struct lease *lease)
+{
+	(void)lease;
+}
+
+void reopen_forget(struct file *of)
+{
+	(void)of;
+	say("file freed");
+}
+
+/* --- a keeper with one file --- */
+
+static inline void on_told(struct waiter *waiter, unsigned news, const char *why)
+{
+	(void)waiter, (void)why;
+	ck_assert_uint_eq(news, WAITER_SERVE);
+	say("caller served");
+}
+
+static inline void on_freed(struct keeper *keeper)
+{
+	(void)keeper;
+}
+
+static inline void prepare(void)
+{
+	static const struct queue_news news = {.told = on_told, .leases_freed = on_freed};
+	const struct stat st = {.st_dev = 1, .st_ino = 2};
+
+	uv_loop_init(&loop);
+	config = (struct config){.lease = {.ttl_ms = TTL_MS, .linger_ms = LINGER_MS}};
+	k = (struct keeper){.loop = &loop, .config = &config};
+	act_start(&k);
+	k.queue.news = &news;
+	ck_assert_int_eq(file_get(&k, &st, true, "/srv/x", "x", -1, &file), 0);
+	lock = &file->locks[WIRE_RECORD];
+	said[0] = '\0';
+	takes = true;
+	splits = in_use = needs_more = false;
+}
+
+static inline void clean(void)
+{
+	struct lease *lease, *next;
+
+	HASH_ITER (hh, k.leases, lease, next)
+		lease->probe = NULL;
+	act_free_all(&k);
+	uv_run(&loop, UV_RUN_DEFAULT);
+	ck_assert_int_eq(uv_loop_close(&loop), 0);
+}
+
+static inline struct lease *lease_in(enum lease_state state, int64_t from, int64_t to)
+{
+	struct store_range range = {.space = WIRE_RECORD, .mode = WIRE_EXCLUSIVE, .from = from, .to = to};
+	struct lease *lease = lease_new(lock, &range, 0);
+
+	ck_assert_ptr_nonnull(lease);
+	lease->state = state;
+	lease->slot = SLOT;
+	lease->fence = 1;
+	return lease;
+}
+
+static inline void happens(struct lease *lease, enum lease_event event)
+{
+	queue_raise(lease, event);
+	queue_settle(&k);
+}
+
+static inline void recall(struct lease *lease, enum wire_mode mode, bool ask)
+{
+	struct store_message m = {.range = {WIRE_RECORD, mode, lease->range.from, lease->range.to}, .ask = ask};
+
+	lease_recall(lease, &m);
+	queue_settle(&k);
+}
+
+/* The time until its timer rings, in ms; 0: it does not run. */
+static inline int64_t timer_ms(const struct lease *lease)
+{
+	return uv_is_active((const uv_handle_t *)&lease->timer) ? (int64_t)uv_timer_get_due_in(&lease->timer) : 0;
+}
+
+static inline void ring(struct lease *lease)
+{
+	uv_timer_stop(&lease->timer);
+	k.queue.work->timer(lease);
+	queue_settle(&k);
+}
+
+/* Runs what add() adds. For main(). */
+static inline int run_tests(const char *name, void (*add)(TCase *tests))
+{
+	Suite *suite = suite_create(name);
+	TCase *tests = tcase_create(name);
+	SRunner *runner;
+	int failed;
+
+	tcase_add_checked_fixture(tests, prepare, clean);
+	add(tests);
+	suite_add_tcase(suite, tests);
+	runner = srunner_create(suite);
+	srunner_run_all(runner, CK_NORMAL);
+	failed = srunner_ntests_failed(runner);
+	srunner_free(runner);
+	return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+}
+
+#endif

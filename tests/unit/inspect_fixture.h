@@ -1,0 +1,216 @@
+/*
+ * Looking at descriptors as keeper/kernel/inspect.c does: in a worker, and in the caller's thread. Each test has an empty folder,
+ * and leaves no descriptor open.
+ */
+#ifndef DFLOCK_TESTS_UNIT_INSPECT_FIXTURE_H
+#define DFLOCK_TESTS_UNIT_INSPECT_FIXTURE_H
+
+#include <check.h>
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "keeper/kernel/inspect.h"
+
+struct asked {
+	struct inspect_result result;
+	unsigned answers;
+	bool known, unused;
+	int other; /* a descriptor to try for a lock in the callback, or 0 */
+	bool lockable;
+};
+
+static char folder[64];
+static uv_loop_t loop;
+static struct ucred self;
+static int before;
+static struct workers *workers;
+static gid_t peer_group; /* the peer's other group; 0: none */
+static bool at_once;     /* in the caller's thread, else in a worker */
+
+static inline int count_open(void)
+{
+	DIR *dir = opendir("/proc/self/fd");
+	int count = 0;
+
+	ck_assert_ptr_nonnull(dir);
+	while (readdir(dir))
+		count++;
+	closedir(dir);
+	return count;
+}
+
+static inline void clear_folder(void)
+{
+	DIR *dir = opendir(folder);
+	struct dirent *d;
+
+	while (dir && (d = readdir(dir)))
+		if (strcmp(d->d_name, ".") != 0 && strcmp(d->d_name, "..") != 0 &&
+		    unlinkat(dirfd(dir), d->d_name, 0) != 0)
+			unlinkat(dirfd(dir), d->d_name, AT_REMOVEDIR);
+	if (dir)
+		closedir(dir);
+}
+
+static inline void on_answer(void *arg, struct inspect_result *result)
+{
+	struct asked *a = arg;
+
+	a->answers++;
+	if (result != &a->result)
+		a->result = *result;
+	if (a->other)
+		a->lockable = flock(a->other, LOCK_EX | LOCK_NB) == 0;
+}
+
+static inline void start(struct asked *a, int fd, const struct ucred *peer, bool test_shared)
+{
+	struct inspect_request request = {.fd = fd,
+					  .peer = *peer,
+					  .foreign = peer->uid != self.uid,
+					  .known = a->known,
+					  .unused = a->unused,
+					  .test_shared = test_shared};
+
+	ck_assert_int_ge(fd, 0);
+	if (peer_group) {
+		request.groups = malloc(sizeof(gid_t));
+		request.groups[0] = peer_group;
+		request.group_count = 1;
+	}
+	if (at_once) {
+		int ret = inspect_now(&request, &a->result);
+
+		ck_assert_int_eq(ret, a->result.refused[0] ? -1 : 0);
+		on_answer(a, &a->result);
+		return;
+	}
+	ck_assert_ptr_nonnull(inspect_start(workers, 1, &request, on_answer, a));
+	ck_assert_uint_eq(a->answers, 0); /* never from inside the call */
+}
+
+static inline void setup_worker(void)
+{
+	struct asked a = {0};
+
+	at_once = false;
+	clear_folder();
+	self = (struct ucred){getpid(), geteuid(), getegid()};
+	ck_assert_int_eq(uv_loop_init(&loop), 0);
+	workers = workers_new(&loop);
+	/* The first job starts libuv's threads, which have descriptors of their own; so has the table of mounts. */
+	identity_mount_is_ours(0);
+	start(&a, open("/dev/null", O_RDONLY | O_CLOEXEC), &self, false);
+	uv_run(&loop, UV_RUN_DEFAULT);
+	before = count_open();
+}
+
+static inline void setup_at_once(void)
+{
+	setup_worker();
+	at_once = true;
+}
+
+static inline void teardown(void)
+{
+	ck_assert_int_eq(count_open(), before);
+	ck_assert_int_eq(uv_loop_close(&loop), 0);
+	workers_free(workers);
+}
+
+/* Takes over fd, as the keeper does. */
+static inline struct inspect_result look_as(int fd, const struct ucred *peer, bool test_shared)
+{
+	struct asked a = {0};
+
+	start(&a, fd, peer, test_shared);
+	uv_run(&loop, UV_RUN_DEFAULT);
+	ck_assert_uint_eq(a.answers, 1);
+	ck_assert((a.result.fd < 0) == (a.result.nameless || a.result.refused[0] != '\0'));
+	return a.result;
+}
+
+static inline struct inspect_result look(int fd)
+{
+	return look_as(fd, &self, false);
+}
+
+static inline const char *in_folder(const char *name)
+{
+	static char path[PATH_MAX];
+
+	snprintf(path, sizeof(path), "%s/%s", folder, name);
+	return path;
+}
+
+static inline int make(const char *name, int flags, mode_t mode)
+{
+	int fd = open(in_folder(name), flags | O_CREAT | O_CLOEXEC, 0600);
+
+	ck_assert_int_ge(fd, 0);
+	ck_assert_int_eq(fchmod(fd, mode), 0);
+	return fd;
+}
+
+static inline void check_good(const struct inspect_result *r, const char *path)
+{
+	struct stat st;
+
+	ck_assert_str_eq(r->refused, "");
+	ck_assert_str_eq(r->path, path);
+	ck_assert_int_eq(fstat(r->fd, &st), 0);
+	ck_assert_uint_eq(st.st_ino, r->st.st_ino);
+	ck_assert_uint_eq(st.st_dev, r->st.st_dev);
+	ck_assert_int_eq(fcntl(r->fd, F_GETFD), FD_CLOEXEC);
+}
+
+static inline void check_refused(const struct inspect_result *r, const char *why)
+{
+	ck_assert_msg(strstr(r->refused, why) != NULL, "refused: \"%s\", not \"%s\"", r->refused, why);
+	ck_assert_ptr_null(strchr(r->refused, '\n'));
+	ck_assert_int_eq(r->fd, -1);
+}
+
+/* Adds the tests both for a worker and for the caller's thread; `meanwhile` (or NULL): those for a worker alone. For main(). */
+static inline int run_tests(const char *name, void (*add)(TCase *tests), void (*meanwhile)(TCase *tests))
+{
+	const struct {
+		const char *name;
+		void (*setup)(void), (*add)(TCase *tests);
+	} cases[] = {
+		{"worker", setup_worker, add}, {"at once", setup_at_once, add}, {"meanwhile", setup_worker, meanwhile}};
+	Suite *suite = suite_create(name);
+	SRunner *runner;
+	char made[] = "/tmp/dflock-inspect-XXXXXX";
+	int failed;
+
+	if (!mkdtemp(made) || !realpath(made, folder)) {
+		perror(made);
+		return EXIT_FAILURE;
+	}
+	for (size_t i = 0; i < sizeof(cases) / sizeof(*cases) && cases[i].add; i++) {
+		TCase *tests = tcase_create(cases[i].name);
+
+		tcase_add_checked_fixture(tests, cases[i].setup, teardown);
+		tcase_set_timeout(tests, 60);
+		cases[i].add(tests);
+		suite_add_tcase(suite, tests);
+	}
+	runner = srunner_create(suite);
+	srunner_run_all(runner, CK_NORMAL);
+	failed = srunner_ntests_failed(runner);
+	srunner_free(runner);
+	clear_folder();
+	rmdir(folder);
+	return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+}
+
+#endif

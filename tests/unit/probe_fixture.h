@@ -1,0 +1,190 @@
+/*
+ * Probes of keeper/kernel/probe.c on one file: every answer is compared with what another description can lock.
+ */
+#ifndef DFLOCK_TESTS_UNIT_PROBE_FIXTURE_H
+#define DFLOCK_TESTS_UNIT_PROBE_FIXTURE_H
+
+#include <check.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <unistd.h>
+
+#include "keeper/kernel/probe.h"
+
+#define DEADLINE_MS 20000
+#define RACES       1000
+
+/* One probe and what it said. */
+struct asked {
+	struct probe *probe;
+	int fd;
+	unsigned in_use, last; /* how often */
+	enum probe_answer answer;
+	int error;
+	bool wait;
+};
+
+static char folder[] = "/tmp/dflock-probe-XXXXXX", path[64];
+static uv_loop_t loop;
+static struct probes *probes;
+static uv_timer_t deadline;
+
+static inline void on_deadline(uv_timer_t *timer)
+{
+	(void)timer;
+	ck_abort_msg("a probe has not answered in %d ms", DEADLINE_MS);
+}
+
+static inline void setup(void)
+{
+	ck_assert_int_eq(uv_loop_init(&loop), 0);
+	probes = probes_new(&loop);
+	ck_assert_ptr_nonnull(probes);
+	uv_timer_init(&loop, &deadline);
+	uv_timer_start(&deadline, on_deadline, DEADLINE_MS, 0);
+	uv_unref((uv_handle_t *)&deadline);
+}
+
+static inline void close_handle(uv_handle_t *handle, void *arg)
+{
+	(void)arg;
+	if (!uv_is_closing(handle))
+		uv_close(handle, NULL);
+}
+
+static inline void teardown(void)
+{
+	probes_free(probes);
+	uv_walk(&loop, close_handle, NULL); /* as the keeper does */
+	uv_run(&loop, UV_RUN_DEFAULT);
+	ck_assert_int_eq(uv_loop_close(&loop), 0);
+}
+
+/* A description of its own. */
+static inline int open_file(void)
+{
+	int fd = open(path, O_RDWR | O_CLOEXEC);
+
+	ck_assert_int_ge(fd, 0);
+	return fd;
+}
+
+static inline int holder(int op)
+{
+	int fd = open_file();
+
+	if (op)
+		ck_assert_int_eq(flock(fd, op | LOCK_NB), 0);
+	return fd;
+}
+
+/* What could somebody else lock now? LOCK_EX, LOCK_SH or nothing (LOCK_UN). */
+static inline int possible(void)
+{
+	static const int ops[] = {LOCK_EX, LOCK_SH};
+	int got = LOCK_UN, fd = open_file();
+
+	for (int i = 0; i < 2 && got == LOCK_UN; i++)
+		if (flock(fd, ops[i] | LOCK_NB) == 0)
+			got = ops[i];
+	close(fd);
+	return got;
+}
+
+static inline void on_answer(void *arg, enum probe_answer answer, int error)
+{
+	struct asked *a = arg;
+
+	ck_assert_uint_eq(a->last, 0); /* nothing comes after the last one */
+	if (answer == PROBE_IN_USE && a->wait) {
+		ck_assert_int_eq(error, 0);
+		a->in_use++;
+		return;
+	}
+	a->last++;
+	a->answer = answer;
+	a->error = error;
+}
+
+static inline void start_want(struct asked *a, const struct probe_want *want)
+{
+	if (!a->fd)
+		a->fd = open_file();
+	a->wait = want->wait;
+	a->probe = probe_start(probes, a->fd, want, on_answer, a);
+	ck_assert_ptr_nonnull(a->probe);
+	ck_assert_uint_eq(a->in_use + a->last, 0); /* never from inside the call */
+}
+
+static inline void start(struct asked *a, bool shared_will_do, bool wait)
+{
+	start_want(a, &(struct probe_want){.to = WIRE_EOF, .shared_will_do = shared_will_do, .wait = wait});
+}
+
+static inline void start_record(struct asked *a, int64_t from, int64_t to, bool shared_will_do, bool wait)
+{
+	start_want(a, &(struct probe_want){WIRE_RECORD, from, to, shared_will_do, wait});
+}
+
+static inline void until_last(struct asked *a)
+{
+	while (!a->last)
+		uv_run(&loop, UV_RUN_ONCE);
+}
+
+static inline void until_in_use(struct asked *a)
+{
+	while (!a->in_use)
+		uv_run(&loop, UV_RUN_ONCE);
+	ck_assert_uint_eq(a->in_use, 1);
+	ck_assert_uint_eq(a->last, 0);
+}
+
+static inline void check_answer(const struct asked *a, enum probe_answer answer)
+{
+	ck_assert_int_eq(a->answer, answer);
+	ck_assert_int_eq(a->error, 0);
+}
+
+struct other {
+	int fd;
+	unsigned turns;
+};
+
+/* Runs what add() adds, on a file that no other process has. For main(). */
+static inline int run_tests(const char *name, void (*add)(TCase *tests))
+{
+	Suite *suite = suite_create(name);
+	TCase *tests = tcase_create(name);
+	SRunner *runner;
+	int failed, fd = -1;
+
+	if (mkdtemp(folder)) {
+		snprintf(path, sizeof(path), "%s/file", folder);
+		fd = open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+	}
+	if (fd < 0) {
+		perror(folder);
+		return EXIT_FAILURE;
+	}
+	close(fd);
+	tcase_add_checked_fixture(tests, setup, teardown);
+	tcase_set_timeout(tests, 60);
+	add(tests);
+	suite_add_tcase(suite, tests);
+	runner = srunner_create(suite);
+	srunner_run_all(runner, CK_NORMAL);
+	failed = srunner_ntests_failed(runner);
+	srunner_free(runner);
+	unlink(path);
+	rmdir(folder);
+	return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+}
+
+#endif

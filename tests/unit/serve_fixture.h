@@ -1,0 +1,422 @@
+/*
+ * For the tests of keeper/callers/serve.c and waiting.c: a keeper with one file, and two callers. Session, answers, queue and leases are real;
+ * the store, the deadline, the probes and the room for leases are here.
+ */
+#ifndef DFLOCK_TESTS_UNIT_SERVE_FIXTURE_H
+#define DFLOCK_TESTS_UNIT_SERVE_FIXTURE_H
+
+#include <check.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+#include <utlist.h>
+
+#include "keeper/callers/serve.h"
+#include "keeper/callers/deadlock.h"
+#include "keeper/callers/lookup.h"
+#include "keeper/clock.h"
+#include "keeper/guard/table_notes.h"
+#include "keeper/leases/act.h"
+#include "keeper/leases/answers.h"
+#include "keeper/leases/deadline.h"
+#include "keeper/leases/keeper.h"
+#include "keeper/leases/leasepage.h"
+#include "keeper/leases/locks.h"
+#include "keeper/leases/lost.h"
+#include "keeper/leases/probing.h"
+#include "keeper/leases/queue.h"
+#include "keeper/leases/requests.h"
+#include "keeper/leases/room.h"
+#include "keeper/leases/split.h"
+#include "keeper/leases/waiters.h"
+
+#define PIN_MS        200
+#define PROBE_MS      700
+#define STORE_WAIT_MS 9000
+#define DEAD_MS       60000
+#define HOUR_MS       (3600 * 1000)
+
+static uv_loop_t loop;
+static struct config config;
+static struct keeper k;
+static struct file *file;
+static struct lock *lock;
+static struct lease *lease; /* the first one that there is */
+static char said[1024];
+
+static inline void say(const char *word)
+{
+	size_t len = strlen(said);
+
+	snprintf(said + len, sizeof(said) - len, "%s%s", len ? ", " : "", word);
+}
+
+/* What was said since the last time. */
+#define check_said(words)                                                                                              \
+	do {                                                                                                           \
+		ck_assert_str_eq(said, words);                                                                         \
+		said[0] = '\0';                                                                                        \
+	} while (0)
+
+/* --- the store, and until when leases are sure --- */
+
+static bool up;
+static int64_t sure_ms; /* from now on */
+
+bool store_is_up(const struct store *store)
+{
+	(void)store;
+	return up;
+}
+
+bool store_in_grace(const struct store *store)
+{
+	(void)store;
+	return false;
+}
+
+const char *store_server(const struct store *store)
+{
+	(void)store;
+	return "S";
+}
+
+int64_t deadline_sure_until(struct keeper *keeper)
+{
+	(void)keeper;
+	return clock_now_ns() + sure_ms * NS_PER_MS;
+}
+
+void deadline_trouble(const struct keeper *keeper, char *out, size_t size)
+{
+	(void)keeper;
+	snprintf(out, size, "store S: down");
+}
+
+/* --- leases --- */
+
+static int begins; /* what lease_begin() says */
+static uint64_t pinned_until;
+static size_t named_dead;
+static char dead_host[STORE_HOST_BYTES];
+static bool probes_run, losing;
+
+static inline struct lease *add_lease(enum lease_state state, enum wire_mode mode, int64_t from, int64_t to)
+{
+	const struct store_range range = {lock->space, mode, from, to};
+	struct lease *made = lease_new(lock, &range, 0);
+
+	ck_assert_ptr_nonnull(made);
+	made->state = state;
+	made->fence = 77;
+	return made;
+}
+
+int lease_begin(struct lock *of, const struct store_range *range, uid_t uid, struct lease **out)
+{
+	ck_assert_ptr_eq(of, lock);
+	ck_assert_uint_eq(uid, 500);
+	say("begin");
+	if (begins == 0)
+		*out = add_lease(LEASE_ASKING, range->mode, range->from, range->to);
+	return begins;
+}
+
+void lease_acquire(struct lease *of, const struct store_blocker *silent, size_t silent_count)
+{
+	(void)of;
+	named_dead = silent_count;
+	snprintf(dead_host, sizeof(dead_host), "%s", silent_count ? silent[0].host : "");
+	say("acquire");
+}
+
+void lease_used(struct lease *of)
+{
+	(void)of;
+	say("used");
+}
+
+void leasepage_show(struct lease *of)
+{
+	ck_assert_int_eq(of->state, LEASE_HELD);
+	say("shown");
+}
+
+void table_pinned(struct table *table, int64_t until_ns)
+{
+	(void)table;
+	pinned_until = (uint64_t)until_ns;
+	say("table: pin");
+}
+
+bool lock_stop_probes(struct lock *of, const struct store_range *range)
+{
+	(void)of, (void)range;
+	return !probes_run;
+}
+
+bool lost_has_holders(const struct lock *of)
+{
+	(void)of;
+	return losing;
+}
+
+bool split_on_recall(struct lease *of, const struct store_range *wanted, bool ask)
+{
+	(void)of, (void)wanted, (void)ask;
+	say("split");
+	return true;
+}
+
+/* --- room, answers of other hosts, and the rest of callers/ --- */
+
+static bool full, complete;
+static struct store_range *in_the_way;
+
+int room_check(const struct keeper *keeper, uid_t uid)
+{
+	(void)keeper, (void)uid;
+	return full ? -ENFILE : 0;
+}
+
+void room_wait(struct waiter *waiter)
+{
+	waiter->roomless = true;
+	say("waits for room");
+}
+
+void room_leave(struct waiter *waiter)
+{
+	waiter->roomless = false;
+}
+
+void room_why(const struct waiter *waiter, char *why, size_t size)
+{
+	(void)waiter;
+	snprintf(why, size, "no room");
+}
+
+bool answers_complete(const struct lease *of)
+{
+	(void)of;
+	return complete;
+}
+
+const struct store_range *answers_first(const struct lease *of)
+{
+	(void)of;
+	return in_the_way;
+}
+
+bool deadlock_possible(const struct session *s)
+{
+	(void)s;
+	return false;
+}
+
+void deadlock_chase(struct session *s)
+{
+	(void)s;
+	say("chase");
+}
+
+void lookup_test_shared(struct session *s)
+{
+	(void)s;
+	say("test shared");
+}
+
+/* --- callers --- */
+
+struct caller {
+	struct session s;
+	int end;
+	struct wire_reply reply; /* the last */
+};
+
+static struct caller one, two;
+
+static inline void begin_caller(struct caller *c)
+{
+	int ends[2];
+
+	memset(c, 0, sizeof(*c));
+	ck_assert_int_eq(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends), 0);
+	c->end = ends[0];
+	c->s = (struct session){.keeper = &k, .fd = ends[1], .peer = {.pid = 1, .uid = 500}};
+	uv_timer_init(&loop, &c->s.timer);
+	c->s.timer.data = &c->s;
+}
+
+static inline void end_caller(struct caller *c)
+{
+	if (c->s.waiter.lock)
+		session_stop_waiting(&c->s);
+	uv_close((uv_handle_t *)&c->s.timer, NULL);
+	close(c->end);
+	close(c->s.fd);
+}
+
+static inline void ask(struct caller *c, enum wire_op op, enum wire_mode mode, unsigned flags, int64_t from, int64_t to)
+{
+	c->s.request = (struct wire_request){
+		.op = op, .space = lock->space, .mode = mode, .flags = flags, .from = from, .to = to};
+	c->s.received_ns = clock_now_ns();
+	c->s.request.sent_ns = c->s.received_ns;
+	serve_begin(&c->s, lock);
+	queue_settle(&k);
+}
+
+static inline void ask_all(struct caller *c, unsigned flags)
+{
+	ask(c, WIRE_LOCK, WIRE_EXCLUSIVE, flags, 0, WIRE_EOF);
+}
+
+/* Its answer; 0: none has come. */
+static inline int verdict(struct caller *c)
+{
+	ssize_t n = recv(c->end, &c->reply, sizeof(c->reply), MSG_DONTWAIT);
+
+	ck_assert(n == sizeof(c->reply) || (n < 0 && errno == EAGAIN));
+	return n < 0 ? 0 : c->reply.verdict;
+}
+
+static inline void check_refused(struct caller *c, const char *why)
+{
+	ck_assert_int_eq(verdict(c), WIRE_REFUSED);
+	ck_assert_str_eq(c->reply.reason, why);
+	ck_assert_ptr_null(c->s.waiter.lock);
+}
+
+/* It waits, in silence, and its timer rings after so many ms. */
+static inline void check_waits(struct caller *c, int64_t ms)
+{
+	ck_assert_int_eq(verdict(c), 0);
+	ck_assert_int_eq(c->s.state, SESSION_WAITING);
+	if (ms)
+		ck_assert_int_eq((int64_t)uv_timer_get_due_in(&c->s.timer), ms);
+	else
+		ck_assert(!uv_is_active((uv_handle_t *)&c->s.timer));
+}
+
+static inline void check_pinned(struct caller *c)
+{
+	ck_assert_int_eq(verdict(c), WIRE_GRANTED);
+	ck_assert_int_eq(c->s.state, SESSION_PINNED);
+	ck_assert_uint_eq(c->reply.fence, 77);
+	ck_assert_int_eq(c->reply.until_ns, c->s.waiter.pin_until_ns);
+	ck_assert_uint_eq(pinned_until, (uint64_t)c->s.waiter.pin_until_ns);
+}
+
+/* Its timer runs out now. */
+static inline void ring(struct caller *c)
+{
+	uv_timer_set_repeat(&c->s.timer, 1);
+	ck_assert_int_eq(uv_timer_again(&c->s.timer), 0);
+	uv_timer_set_repeat(&c->s.timer, 0);
+	while (uv_is_active((uv_handle_t *)&c->s.timer) && uv_timer_get_due_in(&c->s.timer) <= 1)
+		uv_run(&loop, UV_RUN_NOWAIT); /* which does not wait for the next one */
+}
+
+static inline void serve_again(void)
+{
+	waiters_serve(lock);
+	queue_settle(&k);
+}
+
+static inline void told(struct caller *c, unsigned news)
+{
+	queue_tell(&c->s.waiter, news);
+	queue_settle(&k);
+}
+
+/* --- a keeper with one file --- */
+
+static inline void on_step(struct lease *of, enum lease_event event)
+{
+	(void)of;
+	say(lease_event_name(event));
+}
+
+static inline void on_nothing(struct keeper *keeper)
+{
+	(void)keeper;
+}
+
+static inline unsigned on_reap(struct keeper *keeper)
+{
+	(void)keeper;
+	return 0;
+}
+
+static inline void prepare(void)
+{
+	static const struct queue_work work = {.step = on_step, .send = on_nothing, .reap = on_reap};
+	static const struct queue_news news = {.told = serve_told, .leases_freed = on_nothing};
+	const struct stat st = {.st_dev = 1, .st_ino = 2};
+
+	uv_loop_init(&loop);
+	config = (struct config){.lease = {.ttl_ms = 30000,
+					   .pin_ms = PIN_MS,
+					   .probe_ms = PROBE_MS,
+					   .store_wait_ms = STORE_WAIT_MS,
+					   .dead_ms = DEAD_MS}};
+	k = (struct keeper){.loop = &loop, .config = &config, .host_in_store.tried = true};
+	k.queue.work = &work;
+	k.queue.news = &news;
+	ck_assert_int_eq(file_get(&k, &st, true, "/srv/x", "x", -1, &file), 0);
+	lock = &file->locks[WIRE_FLOCK];
+	begin_caller(&one);
+	begin_caller(&two);
+	up = true;
+	sure_ms = HOUR_MS;
+	begins = 0;
+	losing = probes_run = full = complete = false;
+	in_the_way = NULL;
+	pinned_until = 0;
+	said[0] = '\0';
+}
+
+static inline void clean(void)
+{
+	struct lease *l, *next;
+
+	end_caller(&one);
+	end_caller(&two);
+	HASH_ITER (hh, k.leases, l, next) {
+		free(l->blockers);
+		lease_free(l);
+	}
+	file_free(file);
+	uv_run(&loop, UV_RUN_DEFAULT);
+	ck_assert_int_eq(uv_loop_close(&loop), 0);
+}
+
+static inline struct lease *all_of(enum lease_state state)
+{
+	lease = add_lease(state, WIRE_EXCLUSIVE, 0, WIRE_EOF);
+	return lease;
+}
+
+/* Runs what add() adds. For main(). */
+static inline int run_tests(const char *name, void (*add)(TCase *tests))
+{
+	Suite *suite = suite_create(name);
+	TCase *tests = tcase_create(name);
+	SRunner *runner;
+	int failed;
+
+	tcase_add_checked_fixture(tests, prepare, clean);
+	add(tests);
+	suite_add_tcase(suite, tests);
+	runner = srunner_create(suite);
+	srunner_run_all(runner, CK_NORMAL);
+	failed = srunner_ntests_failed(runner);
+	srunner_free(runner);
+	return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+}
+
+#endif

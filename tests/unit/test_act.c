@@ -1,0 +1,207 @@
+/* keeper/leases/act.c: what is done when something happens to a lease, and in which order. */
+#include "tests/unit/act_fixture.h"
+
+/* --- the order in which things are done --- */
+
+START_TEST(page_before_probe)
+{
+	struct lease *lease = lease_in(LEASE_HELD, 0, 10);
+
+	recall(lease, WIRE_EXCLUSIVE, false);
+	check_said("page: closed, probe");
+	ck_assert_int_eq(lease->state, LEASE_PROBING);
+}
+END_TEST
+
+START_TEST(pins_before_probe)
+{
+	struct lease *lease = lease_in(LEASE_HELD, 0, 10);
+	struct waiter pinned = {.range = {WIRE_RECORD, WIRE_EXCLUSIVE, 9, 12}};
+
+	waiters_add(&pinned, lock);
+	pinned.pin_until_ns = clock_now_ns() + LONG_NS;
+	recall(lease, WIRE_EXCLUSIVE, false);
+	check_said("page: closed");
+	ck_assert_int_eq(lease->state, LEASE_DRAINING);
+	waiters_remove(&pinned);
+	queue_settle(&k);
+	check_said("probe");
+}
+END_TEST
+
+START_TEST(table_before_release)
+{
+	struct lease *lease = lease_in(LEASE_PROBING, 0, 10);
+
+	lease->recall = RECALL_WAIT;
+	happens(lease, LEASE_EV_FREE);
+	check_said("table: returned, release");
+	ck_assert_int_eq(lease->state, LEASE_RELEASING);
+	ck_assert_int_gt(lock->given_back_ns, 0);
+}
+END_TEST
+
+START_TEST(table_before_shrink)
+{
+	struct lease *lease = lease_in(LEASE_PROBING, 0, 10);
+
+	happens(lease, LEASE_EV_SHARED);
+	check_said("table: held, table: shared, shrink");
+	ck_assert_int_eq(lease->range.mode, WIRE_SHARED);
+}
+END_TEST
+
+START_TEST(page_and_table_before_the_store_is_asked)
+{
+	struct lease *lease = lease_in(LEASE_HELD, 0, 10);
+
+	happens(lease, LEASE_EV_EXPIRED);
+	check_said("page: closed, table: unsure, confirm");
+}
+END_TEST
+
+START_TEST(lost)
+{
+	struct lease *lease = lease_in(LEASE_HELD, 0, 10);
+	struct waiter waits = {.range = lease->range};
+
+	waiters_add(&waits, lock);
+	happens(lease, LEASE_EV_EXPIRED);
+	said[0] = '\0';
+	happens(lease, LEASE_EV_GONE);
+	check_said(
+		"page: all of the lock closed, table: lost, holders end, reported, table: no slot, caller served, freed");
+	waiters_remove(&waits);
+}
+END_TEST
+
+/* The same lease may be granted twice, by message and by answer: the second time it means nothing. */
+START_TEST(granted)
+{
+	struct lease *lease = lease_in(LEASE_ASKING, 0, 10);
+	struct waiter waits = {.range = lease->range};
+
+	waiters_add(&waits, lock);
+	waiters_join(&waits, lease);
+	happens(lease, LEASE_EV_GRANTED);
+	check_said("take, table: held, caller served");
+	ck_assert_int_eq(lease->state, LEASE_HELD);
+	ck_assert_ptr_null(waits.lease);
+	ck_assert_int_eq(timer_ms(lease), LINGER_MS);
+	ck_assert_int_gt(lease->held_at, 0);
+	happens(lease, LEASE_EV_GRANTED);
+	check_said("");
+	waiters_remove(&waits);
+}
+END_TEST
+
+START_TEST(granted_and_cannot_be_taken)
+{
+	struct lease *lease = lease_in(LEASE_ASKING, 0, 10);
+
+	takes = false;
+	happens(lease, LEASE_EV_GRANTED);
+	check_said("take");
+	ck_assert_int_eq(lease->state, LEASE_ASKING);
+}
+END_TEST
+
+/* --- leases that another one covers --- */
+
+START_TEST(superseded)
+{
+	struct lease *small = lease_in(LEASE_HELD, 2, 5), *apart = lease_in(LEASE_HELD, 20, 30),
+		     *large = lease_in(LEASE_ASKING, 0, 10);
+
+	happens(large, LEASE_EV_GRANTED);
+	check_said("take, table: held, page: closed, table: returned, release");
+	ck_assert_int_eq(small->state, LEASE_RELEASING);
+	ck_assert_int_eq(apart->state, LEASE_HELD);
+}
+END_TEST
+
+/* When its turn comes, the lease that covers it is open no more. */
+START_TEST(superseded_no_more)
+{
+	struct lease *small = lease_in(LEASE_HELD, 2, 5), *large = lease_in(LEASE_HELD, 0, 10);
+
+	queue_raise(large, LEASE_EV_EXPIRED);
+	queue_raise(small, LEASE_EV_SUPERSEDED);
+	queue_settle(&k);
+	ck_assert_int_eq(small->state, LEASE_HELD);
+}
+END_TEST
+
+/* All parts must be open before the whole is given up. */
+START_TEST(parts_are_not_superseded)
+{
+	struct lease *whole = lease_in(LEASE_HELD, 0, 100), *part = lease_in(LEASE_ASKING, 0, 10);
+
+	part->whole = whole;
+	happens(part, LEASE_EV_GRANTED);
+	check_said("take, table: held");
+	recall(part, WIRE_EXCLUSIVE, false);
+	check_said("");
+	ck_assert_int_eq(part->state, LEASE_HELD);
+	part->whole = NULL;
+}
+END_TEST
+
+/* --- the end --- */
+
+/* Whoever refers to it may still do so. */
+START_TEST(freed_when_nothing_refers_to_it)
+{
+	struct lease *lease = lease_in(LEASE_RELEASING, 0, 10);
+
+	lease->requests = 1;
+	happens(lease, LEASE_EV_RELEASED);
+	check_said("table: free");
+	ck_assert_int_eq(lease->state, LEASE_ENDED);
+	ck_assert_uint_eq(lease->slot, TABLE_NO_SLOT);
+	lease->requests = 0;
+	lease->probe = a_probe;
+	queue_settle(&k);
+	check_said("");
+	lease->probe = NULL;
+	queue_settle(&k);
+	check_said("freed, file freed");
+	ck_assert_ptr_null(k.files);
+}
+END_TEST
+
+/* The parent goes by the slots: they stay as they are. */
+START_TEST(leaves_all)
+{
+	struct lease *lease = lease_in(LEASE_HELD, 0, 10);
+
+	lease_used(lease);
+	act_leave_all(&k);
+	check_said("stop probe");
+	ck_assert_int_eq(lease->state, LEASE_ENDED);
+	ck_assert_uint_eq(lease->slot, TABLE_NO_SLOT);
+	ck_assert_int_eq(timer_ms(lease), 0);
+}
+END_TEST
+
+static void add_tests(TCase *tests)
+{
+	tcase_add_test(tests, page_before_probe);
+	tcase_add_test(tests, pins_before_probe);
+	tcase_add_test(tests, table_before_release);
+	tcase_add_test(tests, table_before_shrink);
+	tcase_add_test(tests, page_and_table_before_the_store_is_asked);
+	tcase_add_test(tests, lost);
+	tcase_add_test(tests, granted);
+	tcase_add_test(tests, granted_and_cannot_be_taken);
+	tcase_add_test(tests, superseded);
+	tcase_add_test(tests, superseded_no_more);
+	tcase_add_test(tests, parts_are_not_superseded);
+	tcase_add_test(tests, freed_when_nothing_refers_to_it);
+	tcase_add_test(tests, leaves_all);
+}
+
+int main(void)
+{
+	return run_tests("act", add_tests);
+}

@@ -1,0 +1,153 @@
+/* keeper/leases/recall.c, act.c: leases that another host wants, and leases that nobody uses. */
+#include "tests/unit/act_fixture.h"
+
+/* --- recalls --- */
+
+START_TEST(recalled_while_young)
+{
+	struct lease *lease = lease_in(LEASE_HELD, 0, 10);
+
+	lease->keep_until_ns = clock_now_ns() + LONG_NS;
+	recall(lease, WIRE_EXCLUSIVE, false);
+	check_said("");
+	ck_assert_int_eq(lease->state, LEASE_HELD);
+	ck_assert_int_gt(timer_ms(lease), LONG_NS / NS_PER_MS - 10000);
+	lease->keep_until_ns = 0;
+	ring(lease);
+	check_said("page: closed, probe");
+}
+END_TEST
+
+START_TEST(recalled_while_asking)
+{
+	struct lease *lease = lease_in(LEASE_ASKING, 0, 10);
+	struct waiter waits = {.range = lease->range};
+
+	waiters_add(&waits, lock);
+	recall(lease, WIRE_EXCLUSIVE, false);
+	check_said("acquire"); /* the message that it was granted may be lost */
+	happens(lease, LEASE_EV_GRANTED);
+	check_said("take, table: held, caller served, page: closed, probe"); /* the caller first */
+	waiters_remove(&waits);
+}
+END_TEST
+
+START_TEST(recalled_for_shared)
+{
+	struct lease *lease = lease_in(LEASE_HELD, 0, 10);
+
+	lease->range.mode = WIRE_SHARED;
+	recall(lease, WIRE_SHARED, false);
+	check_said(""); /* late: it is shared already */
+	ck_assert_int_eq(lease->recall, RECALL_NONE);
+	recall(lease, WIRE_EXCLUSIVE, false);
+	check_said("page: closed, probe");
+	ck_assert(lease->recall_exclusive && !lease->recall_shared);
+}
+END_TEST
+
+START_TEST(recalled_and_split)
+{
+	struct lease *lease = lease_in(LEASE_HELD, 0, 10);
+
+	splits = true;
+	recall(lease, WIRE_EXCLUSIVE, false);
+	check_said("split");
+	ck_assert_int_eq(lease->state, LEASE_HELD);
+	ck_assert_int_eq(lease->recall, RECALL_NONE);
+}
+END_TEST
+
+START_TEST(asked_and_in_use)
+{
+	struct lease *lease = lease_in(LEASE_HELD, 0, 10);
+
+	recall(lease, WIRE_EXCLUSIVE, true);
+	check_said("page: closed, probe");
+	ck_assert_uint_eq(lease->asker_count, 1);
+	lease->probe = NULL;
+	happens(lease, LEASE_EV_KEPT);
+	check_said("table: held, askers told");
+	ck_assert_int_eq(lease->state, LEASE_HELD);
+	ck_assert_int_eq(lease->recall, RECALL_NONE); /* it is answered */
+}
+END_TEST
+
+/* A probe that waits for the end of exclusive locks does not do for one that wants all. */
+START_TEST(recalled_while_the_probe_waits)
+{
+	struct lease *lease = lease_in(LEASE_WAITING, 0, 10);
+
+	lease->probe = a_probe;
+	recall(lease, WIRE_EXCLUSIVE, false);
+	check_said("askers told");
+	needs_more = true;
+	recall(lease, WIRE_EXCLUSIVE, false);
+	check_said("stop probe");
+	ck_assert_int_eq(lease->state, LEASE_STOPPING);
+}
+END_TEST
+
+/* --- unused --- */
+
+START_TEST(lingers)
+{
+	struct lease *lease = lease_in(LEASE_HELD, 0, 10);
+
+	in_use = true;
+	for (int64_t ms = 2 * LINGER_MS; ms < 10 * TTL_MS; ms *= 2) {
+		int64_t most = ms < 4 * TTL_MS ? ms : 4 * TTL_MS;
+
+		ring(lease);
+		check_said("holders looked at");
+		ck_assert_int_eq(timer_ms(lease), most);
+	}
+	lease_used(lease);
+	ck_assert_int_eq(timer_ms(lease), LINGER_MS);
+	in_use = false;
+	ring(lease);
+	check_said("page: closed, probe");
+	ck_assert_int_eq(lease->recall, RECALL_LINGER);
+}
+END_TEST
+
+START_TEST(lingers_while_pinned)
+{
+	struct lease *lease = lease_in(LEASE_HELD, 0, 10);
+	struct waiter pinned = {.range = lease->range};
+
+	waiters_add(&pinned, lock);
+	pinned.pin_until_ns = clock_now_ns() + LONG_NS;
+	ring(lease);
+	check_said("");
+	ck_assert_int_eq(timer_ms(lease), LINGER_MS);
+	waiters_remove(&pinned);
+}
+END_TEST
+
+START_TEST(timer_asks_again)
+{
+	ring(lease_in(LEASE_ASKING, 0, 10));
+	check_said("acquire");
+	ring(lease_in(LEASE_RELEASING, 10, 20));
+	check_said("table: returned, release");
+}
+END_TEST
+
+static void add_tests(TCase *tests)
+{
+	tcase_add_test(tests, recalled_while_young);
+	tcase_add_test(tests, recalled_while_asking);
+	tcase_add_test(tests, recalled_for_shared);
+	tcase_add_test(tests, recalled_and_split);
+	tcase_add_test(tests, asked_and_in_use);
+	tcase_add_test(tests, recalled_while_the_probe_waits);
+	tcase_add_test(tests, lingers);
+	tcase_add_test(tests, lingers_while_pinned);
+	tcase_add_test(tests, timer_asks_again);
+}
+
+int main(void)
+{
+	return run_tests("act_recall", add_tests);
+}

@@ -1,0 +1,193 @@
+/* keeper/kernel/inspect.c: whose rights count, and files of mounts of one's own. Only root can serve several users. */
+#include "tests/unit/inspect_fixture.h"
+
+#include <grp.h>
+#include <sched.h>
+#include <signal.h>
+#include <sys/mount.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+
+#define USER  12345 /* not root, and nobody's */
+#define GROUP 23456
+
+/* A file that its user may write and not read. Root may read everything, and so tries it as somebody else. */
+START_TEST(write_only)
+{
+	struct ucred user = self;
+	struct inspect_result r;
+	int fd = make("x", O_WRONLY, 0200), other;
+
+	if (self.uid == 0) {
+		user.uid = user.gid = USER;
+		ck_assert_int_eq(fchown(fd, USER, USER), 0);
+	}
+	other = open(in_folder("x"), O_WRONLY | O_CLOEXEC);
+	ck_assert_int_eq(flock(other, LOCK_SH), 0);
+	r = look_as(fd, &user, true);
+	check_good(&r, in_folder("x"));
+	ck_assert_int_eq(fcntl(r.fd, F_GETFL) & O_ACCMODE, O_WRONLY);
+	ck_assert(r.shared_in_use);
+	close(r.fd);
+	close(other);
+}
+END_TEST
+
+START_TEST(users_rights)
+{
+	struct ucred user = {getpid(), USER, USER};
+	struct inspect_result r;
+	int fd;
+
+	if (self.uid != 0)
+		return;
+	r = look_as(make("mine", O_RDWR, 0600), &user, false);
+	check_refused(&r, "Permission denied");
+	r = look_as(make("group", O_RDWR, 0640), &user, false);
+	check_refused(&r, "Permission denied");
+	fd = make("theirs", O_RDWR, 0600);
+	ck_assert_int_eq(fchown(fd, USER, USER), 0);
+	r = look_as(fd, &user, false);
+	check_good(&r, in_folder("theirs"));
+	close(r.fd);
+	fd = make("grouped", O_RDWR, 0040);
+	ck_assert_int_eq(fchown(fd, 0, USER), 0);
+	r = look_as(fd, &user, false);
+	check_good(&r, in_folder("grouped"));
+	close(r.fd);
+	/* The worker has its own rights again: this one is looked at by the same threads. */
+	for (int i = 0; i < 16; i++) {
+		r = look(make("mine", O_RDWR, 0600));
+		check_good(&r, in_folder("mine"));
+		close(r.fd);
+	}
+}
+END_TEST
+
+/* The peer's other groups count, and the keeper's own do not. */
+START_TEST(users_groups)
+{
+	struct ucred user = {getpid(), USER, USER};
+	gid_t own[] = {GROUP + 1, GROUP + 2}, now[3];
+	struct inspect_result r;
+	int fd;
+
+	if (self.uid != 0)
+		return;
+	ck_assert_int_eq(setgroups(2, own), 0);
+	for (int i = 0; i < 8; i++) {
+		peer_group = 0;
+		fd = make("grouped", O_RDWR, 0640);
+		ck_assert_int_eq(fchown(fd, 0, GROUP), 0);
+		r = look_as(fd, &user, false);
+		check_refused(&r, "Permission denied");
+		peer_group = GROUP;
+		r = look_as(open(in_folder("grouped"), O_RDWR | O_CLOEXEC), &user, false);
+		check_good(&r, in_folder("grouped"));
+		close(r.fd);
+		fd = make("keepers", O_RDWR, 0640);
+		ck_assert_int_eq(fchown(fd, 0, GROUP + 1), 0);
+		r = look_as(fd, &user, false);
+		check_refused(&r, "Permission denied");
+	}
+	peer_group = 0;
+	ck_assert_int_eq(getgroups(3, now), 2);
+	ck_assert_int_eq(memcmp(now, own, sizeof(own)), 0);
+	ck_assert_int_eq(setgroups(0, NULL), 0);
+}
+END_TEST
+
+/* In a world of one's own `folder` is another file system, or the file in it is another of the same file system. */
+enum own { OWN_TMPFS, OWN_TMPFS_DELETED, OWN_FILE };
+
+static int open_own(enum own own)
+{
+	char path[PATH_MAX];
+	int fd;
+
+	strcpy(path, in_folder("x"));
+	if (unshare(CLONE_NEWNS) != 0 || mount("none", "/", "", MS_REC | MS_PRIVATE, "") != 0)
+		_exit(1);
+	if (own == OWN_FILE ? mount(in_folder("other"), path, "", MS_BIND, "") != 0
+			    : mount("none", folder, "tmpfs", 0, "mode=0777") != 0)
+		_exit(2);
+	fd = open(path, O_RDWR | O_CREAT, 0666);
+	if (fd < 0 || fchown(fd, USER, USER) != 0 || (own == OWN_TMPFS_DELETED && unlink(path) != 0))
+		_exit(3);
+	return fd;
+}
+
+/* What a child has opened there. */
+static int from_own_mount(enum own own)
+{
+	union {
+		struct cmsghdr head;
+		char room[CMSG_SPACE(sizeof(int))];
+	} control = {0};
+	char c = 0;
+	struct iovec iov = {&c, 1};
+	struct msghdr msg = {
+		.msg_iov = &iov, .msg_iovlen = 1, .msg_control = &control, .msg_controllen = sizeof(control)};
+	int pair[2], fd, status;
+	pid_t pid;
+
+	ck_assert_int_eq(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair), 0);
+	pid = fork();
+	ck_assert_int_ge(pid, 0);
+	if (!pid) {
+		fd = open_own(own);
+		control.head = (struct cmsghdr){CMSG_LEN(sizeof(int)), SOL_SOCKET, SCM_RIGHTS};
+		memcpy(CMSG_DATA(&control.head), &fd, sizeof(fd));
+		_exit(sendmsg(pair[1], &msg, 0) == 1 ? 0 : 4);
+	}
+	ck_assert_int_eq(waitpid(pid, &status, 0), pid);
+	ck_assert_int_eq(status, 0);
+	ck_assert_int_eq(recvmsg(pair[0], &msg, MSG_CMSG_CLOEXEC), 1);
+	memcpy(&fd, CMSG_DATA(&control.head), sizeof(fd));
+	close(pair[0]);
+	close(pair[1]);
+	return fd;
+}
+
+START_TEST(users_own_mount)
+{
+	struct ucred user = {getpid(), USER, USER};
+	struct inspect_result r;
+	int fd;
+
+	if (self.uid != 0)
+		return;
+	r = look_as(from_own_mount(OWN_TMPFS), &user, false);
+	check_refused(&r, "another file");
+	r = look_as(from_own_mount(OWN_TMPFS_DELETED), &user, false);
+	check_refused(&r, "another file");
+	close(make("x", O_RDWR, 0666));
+	close(make("other", O_RDWR, 0666));
+	r = look_as(from_own_mount(OWN_TMPFS), &user, false);
+	check_refused(&r, "another file");
+	r = look_as(from_own_mount(OWN_FILE), &user, false);
+	check_refused(&r, "another file");
+	/* One that is really there, and one that is really deleted. */
+	r = look_as(make("x", O_RDWR, 0666), &user, false);
+	check_good(&r, in_folder("x"));
+	close(r.fd);
+	fd = make("y", O_RDWR, 0666);
+	unlink(in_folder("y"));
+	r = look_as(fd, &user, false);
+	check_good(&r, in_folder("y"));
+	close(r.fd);
+}
+END_TEST
+
+static void add_tests(TCase *tests)
+{
+	tcase_add_test(tests, write_only);
+	tcase_add_test(tests, users_rights);
+	tcase_add_test(tests, users_groups);
+	tcase_add_test(tests, users_own_mount);
+}
+
+int main(void)
+{
+	return run_tests("inspect_users", add_tests, NULL);
+}

@@ -1,0 +1,208 @@
+/*
+ * keeper/guard/leftover.c: a process is cut off from outside. What it had open for programs ends, the locks of its probes are
+ * given back, and what is not its own stays. (A process that hangs in the kernel is in tests/cluster/test_keeper_hangs.py and
+ * tests/faults/; here it only sleeps, which makes no difference to what is done from outside.)
+ */
+#include "keeper/guard/leftover.h"
+
+#include <check.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <pthread.h>
+#include <stdbool.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <sys/un.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#ifndef PIDFD_THREAD
+#define PIDFD_THREAD O_EXCL
+#endif
+
+static char folder[64], own_path[128], passed_path[128];
+static int passed;     /* a program's description, with its lock */
+static int connection; /* of a program; the other end is the keeper's */
+static struct sockaddr_un address;
+static pid_t keeper;
+
+static int open_new(char path[128], const char *name)
+{
+	int fd;
+
+	snprintf(path, 128, "%s/%s", folder, name);
+	fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+	ck_assert_int_ge(fd, 0);
+	return fd;
+}
+
+static void *sleep_on(void *arg)
+{
+	for (;;)
+		pause();
+	return arg;
+}
+
+/* The dead keeper: a listening socket, a connection, a probe's lock, and the descriptor that a program passed. */
+static _Noreturn void be_keeper(int end, int ready)
+{
+	int probe = open_new(own_path, "own"), listener = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+	pthread_t thread;
+
+	(void)end;
+	if (flock(probe, LOCK_EX | LOCK_NB) != 0 || bind(listener, (void *)&address, sizeof(address)) != 0 ||
+	    listen(listener, 5) != 0 || pthread_create(&thread, NULL, sleep_on, NULL) != 0 || write(ready, "", 1) != 1)
+		_exit(1);
+	sleep_on(NULL);
+	_exit(0);
+}
+
+static void begin(void)
+{
+	int ends[2], ready[2];
+	char c;
+
+	snprintf(folder, sizeof(folder), "/dev/shm/dflock-leftover-XXXXXX");
+	ck_assert_ptr_nonnull(mkdtemp(folder));
+	snprintf(own_path, sizeof(own_path), "%s/own", folder);
+	address = (struct sockaddr_un){.sun_family = AF_UNIX};
+	snprintf(address.sun_path, sizeof(address.sun_path), "%s/socket", folder);
+	passed = open_new(passed_path, "passed");
+	ck_assert_int_eq(flock(passed, LOCK_EX | LOCK_NB), 0);
+	ck_assert_int_eq(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends), 0);
+	ck_assert_int_eq(pipe(ready), 0);
+	connection = ends[0];
+	keeper = fork();
+	ck_assert_int_ge(keeper, 0);
+	if (keeper == 0) {
+		close(ends[0]);
+		be_keeper(ends[1], ready[1]);
+	}
+	close(ends[1]);
+	ck_assert_int_eq(read(ready[0], &c, 1), 1);
+	close(ready[0]);
+	close(ready[1]);
+}
+
+static void end(void)
+{
+	kill(keeper, SIGKILL);
+	waitpid(keeper, NULL, 0);
+	close(passed);
+	close(connection);
+	unlink(own_path);
+	unlink(passed_path);
+	unlink(address.sun_path);
+	rmdir(folder);
+}
+
+/* Linux 6.9 */
+static bool can_cut_off(void)
+{
+	int fd = (int)syscall(SYS_pidfd_open, getpid(), PIDFD_THREAD);
+
+	if (fd >= 0)
+		close(fd);
+	return fd >= 0;
+}
+
+static int connect_to_it(void)
+{
+	int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+
+	if (connect(fd, (void *)&address, sizeof(address)) == 0)
+		return fd;
+	close(fd);
+	return -1;
+}
+
+static bool has_ended(int fd)
+{
+	struct pollfd p = {.fd = fd, .events = POLLIN};
+	char c;
+
+	return poll(&p, 1, 10000) == 1 && recv(fd, &c, 1, MSG_DONTWAIT) <= 0;
+}
+
+static bool is_free(const char *path)
+{
+	int fd = open(path, O_RDWR | O_CLOEXEC);
+	bool got = flock(fd, LOCK_EX | LOCK_NB) == 0;
+
+	close(fd);
+	return got;
+}
+
+START_TEST(cut_off)
+{
+	int waits = connect_to_it();
+
+	ck_assert_int_ge(waits, 0); /* not accepted */
+	ck_assert(!is_free(own_path));
+	leftover_leave(keeper);
+	if (!can_cut_off())
+		return; /* it has said so */
+	ck_assert(has_ended(connection));
+	ck_assert(has_ended(waits));
+	ck_assert_int_eq(connect_to_it(), -1);
+	ck_assert(is_free(own_path));
+	ck_assert(!is_free(passed_path)); /* a program's */
+	close(waits);
+}
+END_TEST
+
+START_TEST(reaped_when_it_has_ended)
+{
+	leftover_leave(keeper);
+	leftover_reap();
+	ck_assert_int_eq(kill(keeper, 0), 0); /* it lives */
+	kill(keeper, SIGKILL);
+	for (int i = 0; i < 1000 && kill(keeper, 0) == 0; i++) {
+		leftover_reap();
+		poll(NULL, 0, 10);
+	}
+	ck_assert_int_eq(kill(keeper, 0), -1);
+	ck_assert_int_eq(errno, ESRCH);
+}
+END_TEST
+
+START_TEST(other_children_are_not_reaped)
+{
+	pid_t other = fork();
+	siginfo_t info;
+
+	if (other == 0)
+		_exit(3);
+	leftover_leave(keeper);
+	ck_assert_int_eq(waitid(P_PID, (id_t)other, &info, WEXITED | WNOWAIT), 0);
+	leftover_reap();
+	ck_assert_int_eq(waitid(P_PID, (id_t)other, &info, WEXITED), 0);
+	ck_assert_int_eq(info.si_status, 3);
+}
+END_TEST
+
+int main(void)
+{
+	Suite *suite = suite_create("leftover");
+	TCase *tests = tcase_create("leftover");
+	SRunner *runner;
+	int failed;
+
+	tcase_set_timeout(tests, 60);
+	tcase_add_checked_fixture(tests, begin, end);
+	tcase_add_test(tests, cut_off);
+	tcase_add_test(tests, reaped_when_it_has_ended);
+	tcase_add_test(tests, other_children_are_not_reaped);
+	suite_add_tcase(suite, tests);
+	runner = srunner_create(suite);
+	srunner_run_all(runner, CK_NORMAL);
+	failed = srunner_ntests_failed(runner);
+	srunner_free(runner);
+	return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+}

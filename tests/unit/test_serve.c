@@ -1,0 +1,300 @@
+/* keeper/callers/serve.c: what a caller gets of a lease that is there, open or closed, and of one that must be asked for. */
+#include "tests/unit/serve_fixture.h"
+
+/* --- an open lease --- */
+
+START_TEST(granted)
+{
+	int64_t before = clock_now_ns();
+
+	all_of(LEASE_HELD);
+	ask_all(&one, 0);
+	check_said("used, shown, table: pin");
+	check_pinned(&one);
+	ck_assert_int_ge(one.s.waiter.pin_until_ns, before + PIN_MS * NS_PER_MS);
+	ck_assert_int_le(one.s.waiter.pin_until_ns, clock_now_ns() + PIN_MS * NS_PER_MS);
+}
+END_TEST
+
+START_TEST(no_pin_beyond_what_is_sure)
+{
+	all_of(LEASE_HELD);
+	sure_ms = PIN_MS / 2;
+	ask_all(&one, 0);
+	check_pinned(&one);
+	ck_assert_int_le(one.s.waiter.pin_until_ns, clock_now_ns() + PIN_MS / 2 * NS_PER_MS);
+}
+END_TEST
+
+/* It would be over before the answer arrives. */
+START_TEST(hardly_sure)
+{
+	all_of(LEASE_HELD);
+	sure_ms = 4;
+	ask_all(&one, 0);
+	check_said("");
+	check_waits(&one, 0);
+	sure_ms = HOUR_MS;
+	serve_again();
+	check_pinned(&one);
+}
+END_TEST
+
+START_TEST(tests_get_no_pin)
+{
+	all_of(LEASE_HELD);
+	ask(&one, WIRE_TEST, WIRE_EXCLUSIVE, WIRE_F_NONBLOCK, 0, WIRE_EOF);
+	ck_assert_int_eq(verdict(&one), WIRE_GRANTED);
+	check_said("used, shown");
+	ck_assert_ptr_null(one.s.waiter.lock);
+}
+END_TEST
+
+/* Probes of other leases in the range are stopped first. The lease's own goes on when the pin is not wanted any more. */
+START_TEST(probes_in_the_range)
+{
+	all_of(LEASE_HELD);
+	probes_run = true;
+	ask_all(&one, 0);
+	check_said("");
+	check_waits(&one, 0);
+	ck_assert(one.s.waiter.needs_pin);
+	probes_run = false;
+	serve_again();
+	check_pinned(&one);
+	ck_assert(!one.s.waiter.needs_pin);
+}
+END_TEST
+
+START_TEST(holders_of_a_lost_lease)
+{
+	all_of(LEASE_HELD);
+	losing = true;
+	ask_all(&one, 0);
+	check_waits(&one, 0);
+	losing = false;
+	serve_again();
+	check_pinned(&one);
+}
+END_TEST
+
+/* When the pin is over, what waits for that goes on; the loop's clock may be early. */
+START_TEST(pin_ends)
+{
+	all_of(LEASE_HELD);
+	ask_all(&one, 0);
+	check_pinned(&one);
+	lease->state = LEASE_DRAINING;
+	said[0] = '\0';
+	ring(&one);
+	check_said("");
+	ck_assert(uv_is_active((uv_handle_t *)&one.s.timer));
+	one.s.waiter.pin_until_ns = clock_now_ns() - 1;
+	ring(&one);
+	check_said("drained");
+}
+END_TEST
+
+/* --- no lease --- */
+
+START_TEST(asked_for)
+{
+	ask_all(&one, 0);
+	check_said("begin, acquire");
+	check_waits(&one, 1000);
+	ask_all(&two, 0); /* the same: one question for both */
+	check_said("");
+	check_waits(&two, 1000);
+	ck_assert_ptr_eq(two.s.waiter.lease, one.s.waiter.lease);
+}
+END_TEST
+
+/* It passes those that wait, and so has a question of its own. */
+START_TEST(asked_for_without_waiting)
+{
+	ask_all(&one, 0);
+	said[0] = '\0';
+	ask_all(&two, WIRE_F_NONBLOCK);
+	check_said("begin, acquire");
+	check_waits(&two, PROBE_MS);
+	ck_assert_ptr_ne(two.s.waiter.lease, one.s.waiter.lease);
+}
+END_TEST
+
+START_TEST(other_modes_and_ranges)
+{
+	ask(&one, WIRE_LOCK, WIRE_SHARED, 0, 0, WIRE_EOF);
+	said[0] = '\0';
+	ask_all(&two, 0);
+	check_said("begin, acquire");
+}
+END_TEST
+
+START_TEST(queued)
+{
+	ask_all(&one, 0);
+	told(&one, WAITER_QUEUED);
+	ck_assert_int_eq(verdict(&one), WIRE_WAITING);
+	told(&one, WAITER_QUEUED);
+	ck_assert_int_eq(verdict(&one), 0); /* once is enough */
+	check_said("begin, acquire, chase, chase");
+	one.s.waiter.lease->queued = true;
+	ask_all(&two, 0);
+	ck_assert_int_eq(verdict(&two), WIRE_WAITING);
+}
+END_TEST
+
+static const struct {
+	int ret;
+	const char *why;
+} failures[] = {
+	{-ENOMEM, "/srv/x: the keeper has no memory left"},
+	{-ENFILE, "/srv/x: the keeper holds as many leases as it can"},
+	{-ENOSPC,
+	 "/srv/x: the keeper's table of leases cannot grow (No space left on device): is the runtime directory's "
+	 "file system full?"},
+};
+
+START_TEST(cannot_be_asked_for)
+{
+	begins = failures[_i].ret;
+	ask_all(&one, 0);
+	check_refused(&one, failures[_i].why);
+	check_said("begin");
+}
+END_TEST
+
+START_TEST(no_room)
+{
+	full = true;
+	ask_all(&one, _i ? WIRE_F_NONBLOCK : 0);
+	check_said("waits for room");
+	check_waits(&one, _i ? PROBE_MS : STORE_WAIT_MS);
+	if (_i)
+		full = false;
+	else
+		ring(&one);
+	if (!_i) {
+		check_refused(&one, "/srv/x: no room");
+		return;
+	}
+	serve_again();
+	check_said("begin, acquire");
+	ck_assert(!one.s.waiter.roomless);
+}
+END_TEST
+
+START_TEST(refused)
+{
+	ask_all(&one, 0);
+	waiters_refuse(one.s.waiter.lease, "the store is full");
+	queue_settle(&k);
+	check_refused(&one, "/srv/x: the store is full");
+}
+END_TEST
+
+/* --- a closed lease --- */
+
+/* Whether another host waits for it decides. */
+START_TEST(closed)
+{
+	all_of(LEASE_DRAINING)->recall = RECALL_ASK;
+	ask_all(&one, 0);
+	check_pinned(&one);
+	said[0] = '\0';
+	lease->recall = RECALL_WAIT;
+	ask_all(&two, 0); /* a newcomer: behind that host */
+	check_said("begin, acquire");
+	check_waits(&two, 1000);
+}
+END_TEST
+
+START_TEST(no_newcomers)
+{
+	all_of(LEASE_DRAINING)->recall = RECALL_WAIT;
+	one.s.holds.exclusive = true;
+	ask_all(&one, 0);
+	check_pinned(&one);
+	two.s.holds.shared = true;
+	ask_all(&two, WIRE_F_NONBLOCK); /* it passes those that wait */
+	check_pinned(&two);
+}
+END_TEST
+
+/* To share what is shared is nothing new; a conversion is. */
+START_TEST(holds_shared)
+{
+	all_of(LEASE_DRAINING)->recall = RECALL_WAIT;
+	one.s.holds.shared = true;
+	ask_all(&one, 0);
+	check_said("begin, acquire");
+	two.s.holds.shared = true;
+	ask(&two, WIRE_LOCK, WIRE_SHARED, 0, 0, WIRE_EOF);
+	check_said("test shared"); /* is it shared now? The answer serves again */
+}
+END_TEST
+
+START_TEST(probed)
+{
+	all_of(LEASE_PROBING)->recall = RECALL_ASK;
+	ask_all(&one, 0);
+	check_said("needed"); /* stops the probe */
+	check_waits(&one, 0);
+	ck_assert(one.s.waiter.needs_pin);
+	lease->state = LEASE_DRAINING;
+	lease->recall = RECALL_WAIT; /* meanwhile: its pin was due before */
+	serve_again();
+	check_said("used, table: pin, split");
+	check_pinned(&one);
+}
+END_TEST
+
+START_TEST(unsure)
+{
+	all_of(LEASE_UNSURE);
+	ask_all(&one, 0);
+	check_said("");
+	check_waits(&one, 0);
+}
+END_TEST
+
+START_TEST(shrinking)
+{
+	all_of(LEASE_SHRINKING);
+	ask_all(&one, 0);
+	check_said("begin, acquire");
+	lease->range.mode = WIRE_SHARED;
+	ask(&two, WIRE_LOCK, WIRE_SHARED, 0, 0, WIRE_EOF);
+	check_said(""); /* when it has shrunk */
+	check_waits(&two, 0);
+}
+END_TEST
+
+static void add_tests(TCase *tests)
+{
+	tcase_add_test(tests, granted);
+	tcase_add_test(tests, no_pin_beyond_what_is_sure);
+	tcase_add_test(tests, hardly_sure);
+	tcase_add_test(tests, tests_get_no_pin);
+	tcase_add_test(tests, probes_in_the_range);
+	tcase_add_test(tests, holders_of_a_lost_lease);
+	tcase_add_test(tests, pin_ends);
+	tcase_add_test(tests, asked_for);
+	tcase_add_test(tests, asked_for_without_waiting);
+	tcase_add_test(tests, other_modes_and_ranges);
+	tcase_add_test(tests, queued);
+	tcase_add_loop_test(tests, cannot_be_asked_for, 0, sizeof(failures) / sizeof(*failures));
+	tcase_add_loop_test(tests, no_room, 0, 2);
+	tcase_add_test(tests, refused);
+	tcase_add_test(tests, closed);
+	tcase_add_test(tests, no_newcomers);
+	tcase_add_test(tests, holds_shared);
+	tcase_add_test(tests, probed);
+	tcase_add_test(tests, unsure);
+	tcase_add_test(tests, shrinking);
+}
+
+int main(void)
+{
+	return run_tests("serve", add_tests);
+}

@@ -1,0 +1,154 @@
+/* keeper/callers/waiting.c, serve.c: callers that wait for a store that is away, or for the answers of other hosts. */
+#include "tests/unit/serve_fixture.h"
+
+/* --- no store --- */
+
+START_TEST(store_away)
+{
+	up = false;
+	ask_all(&one, WIRE_F_NONBLOCK);
+	check_refused(&one, "/srv/x: store S: down");
+	k.host_in_store.tried = false; /* the keeper has only just started */
+	ask_all(&one, WIRE_F_NONBLOCK);
+	check_waits(&one, 0);
+	k.host_in_store.tried = true;
+	serve_again();
+	check_refused(&one, "/srv/x: store S: down");
+	check_said("");
+}
+END_TEST
+
+/* A lease that is sure needs no store. */
+START_TEST(store_away_and_a_lease)
+{
+	up = false;
+	all_of(LEASE_HELD);
+	ask_all(&one, 0);
+	check_pinned(&one);
+}
+END_TEST
+
+START_TEST(waits_for_the_store)
+{
+	up = false;
+	ask_all(&one, 0);
+	ck_assert_int_eq(verdict(&one), 0);
+	ck_assert_int_gt((int64_t)uv_timer_get_due_in(&one.s.timer), 900);
+	one.s.received_ns -= 1000 * NS_PER_MS;
+	one.s.away_ns -= 1000 * NS_PER_MS;
+	ring(&one);
+	ck_assert_int_eq(verdict(&one), WIRE_WAITING);
+	ck_assert_str_eq(one.reply.reason, "/srv/x: waiting: store S: down");
+	ck_assert_int_gt((int64_t)uv_timer_get_due_in(&one.s.timer), STORE_WAIT_MS - 1100);
+	one.s.away_ns -= STORE_WAIT_MS * NS_PER_MS;
+	ring(&one);
+	check_refused(&one, "/srv/x: store S: down (waited 9000 ms)");
+}
+END_TEST
+
+START_TEST(store_comes_back)
+{
+	up = false;
+	ask_all(&one, 0);
+	ck_assert_int_ne(one.s.away_ns, 0);
+	up = true;
+	serve_again();
+	check_said("begin, acquire");
+	ck_assert_int_eq(one.s.away_ns, 0);
+	check_waits(&one, 1000);
+}
+END_TEST
+
+/* --- answers of other hosts --- */
+
+START_TEST(in_use)
+{
+	ask_all(&one, WIRE_F_NONBLOCK);
+	ask_all(&two, 0);
+	told(&two, WAITER_IN_USE);
+	check_waits(&two, 1000);
+	told(&one, WAITER_IN_USE);
+	ck_assert_int_eq(verdict(&one), WIRE_WOULD_BLOCK);
+}
+END_TEST
+
+/* A test of records wants the first lock in the way, of all hosts. */
+START_TEST(test_waits_for_all_answers)
+{
+	lock = &file->locks[WIRE_RECORD];
+	ask(&one, WIRE_TEST, WIRE_EXCLUSIVE, WIRE_F_NONBLOCK, 0, 10);
+	told(&one, WAITER_IN_USE);
+	check_waits(&one, PROBE_MS);
+	complete = true;
+	in_the_way = &(struct store_range){WIRE_RECORD, WIRE_SHARED, 3, 5};
+	told(&one, WAITER_IN_USE);
+	ck_assert_int_eq(verdict(&one), WIRE_WOULD_BLOCK);
+	ck_assert(one.reply.mode == WIRE_SHARED && one.reply.from == 3 && one.reply.to == 5);
+}
+END_TEST
+
+static void put_blockers(struct lease *of, int64_t age_ms, int64_t other_age_ms, bool other_waits)
+{
+	of->blockers = calloc(2, sizeof(*of->blockers));
+	of->blocker_count = 2;
+	of->blockers[0] = (struct store_blocker){.host = "a", .age_ms = age_ms};
+	of->blockers[1] = (struct store_blocker){.host = "b", .age_ms = other_age_ms, .waiter = other_waits};
+	of->queued = true;
+}
+
+START_TEST(no_answer)
+{
+	ask_all(&one, WIRE_F_NONBLOCK);
+	ring(&one); /* the store itself has not answered */
+	check_waits(&one, PROBE_MS);
+	put_blockers(one.s.waiter.lease, DEAD_MS, DEAD_MS - 1, false);
+	ring(&one); /* b lives, and has it */
+	ck_assert_int_eq(verdict(&one), WIRE_WOULD_BLOCK);
+}
+END_TEST
+
+START_TEST(silent_host)
+{
+	ask_all(&one, WIRE_F_NONBLOCK);
+	said[0] = '\0';
+	put_blockers(one.s.waiter.lease, DEAD_MS, DEAD_MS, _i);
+	ring(&one);
+	check_said("acquire");
+	ck_assert_uint_eq(named_dead, _i ? 1 : 2); /* one that waits was not asked */
+	ck_assert_str_eq(dead_host, "a");
+	check_waits(&one, PROBE_MS);
+	ring(&one); /* once */
+	ck_assert_int_eq(verdict(&one), WIRE_WOULD_BLOCK);
+}
+END_TEST
+
+/* It has said what is in the way: so it lives. */
+START_TEST(silent_host_that_answered)
+{
+	ask_all(&one, WIRE_F_NONBLOCK);
+	said[0] = '\0';
+	put_blockers(one.s.waiter.lease, DEAD_MS, DEAD_MS, false);
+	in_the_way = &(struct store_range){WIRE_FLOCK, WIRE_EXCLUSIVE, 0, WIRE_EOF};
+	ring(&one);
+	check_said("unwanted");
+	ck_assert_int_eq(verdict(&one), WIRE_WOULD_BLOCK);
+}
+END_TEST
+
+static void add_tests(TCase *tests)
+{
+	tcase_add_test(tests, store_away);
+	tcase_add_test(tests, store_away_and_a_lease);
+	tcase_add_test(tests, waits_for_the_store);
+	tcase_add_test(tests, store_comes_back);
+	tcase_add_test(tests, in_use);
+	tcase_add_test(tests, test_waits_for_all_answers);
+	tcase_add_test(tests, no_answer);
+	tcase_add_loop_test(tests, silent_host, 0, 2);
+	tcase_add_test(tests, silent_host_that_answered);
+}
+
+int main(void)
+{
+	return run_tests("serve_waits", add_tests);
+}

@@ -1,0 +1,631 @@
+/*
+ * keeper/callers/status.c: the document that `dflock status` shows, from the question to the descriptor that comes back. Leases,
+ * session and the search for holders are real; the store is here.
+ */
+#include "keeper/callers/status.h"
+
+#include <check.h>
+#include <fcntl.h>
+#include <jansson.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+#include <utlist.h>
+
+#include "keeper/callers/configfile.h"
+#include "keeper/callers/elsewhere.h"
+#include "keeper/callers/ending.h"
+#include "keeper/callers/session.h"
+#include "keeper/clock.h"
+#include "keeper/leases/grace.h"
+#include "keeper/leases/keeper.h"
+#include "keeper/leases/locks.h"
+#include "keeper/leases/lost.h"
+#include "keeper/leases/reopen.h"
+#include "keeper/leases/room.h"
+#include "keeper/leases/unseen.h"
+#include "keeper/leases/waiters.h"
+
+static uv_loop_t loop;
+static struct config config;
+static struct configfile configfile;
+static struct sessions sessions;
+static struct keeper k;
+static struct file *file;
+static struct session asker, caller;
+static char path[64];
+static int lock_fd, ends[2];
+static pid_t holder;
+
+/* --- what the document also shows --- */
+
+static bool up, hidden, frozen;
+static enum store_status tried;
+static const char *dump, *dump_error, *trouble;
+static void (*meanwhile)(void);
+
+bool store_is_up(const struct store *store)
+{
+	(void)store;
+	return up;
+}
+
+const char *store_incarnation(const struct store *store)
+{
+	(void)store;
+	return "inc-1";
+}
+
+bool store_in_grace(const struct store *store)
+{
+	(void)store;
+	return false;
+}
+
+const char *store_last_error(const struct store *store)
+{
+	(void)store;
+	return up ? "" : "it is away";
+}
+
+const char *store_version(const struct store *store)
+{
+	(void)store;
+	return "7.0";
+}
+
+const char *store_server(const struct store *store)
+{
+	(void)store;
+	return "unix:/run/redis";
+}
+
+void store_try_write(struct store *store, store_reply_cb *cb, void *arg)
+{
+	const struct store_reply reply = {.status = tried, .error = "it is full"};
+
+	(void)store;
+	if (meanwhile)
+		meanwhile();
+	cb(arg, &reply);
+}
+
+const char *store_trouble(const struct store *store)
+{
+	(void)store;
+	return "is not reachable";
+}
+
+void store_read_rules(struct store *store, const char *place, const char *digest, store_rules_cb *cb, void *arg)
+{
+	(void)store, (void)place;
+	ck_assert_str_eq(digest, "digest");
+	cb(arg, NULL, "not recorded");
+}
+
+/* The rules of other hosts: the answer alone, here. */
+static struct elsewhere {
+	const char *error;
+} elsewhere;
+
+struct elsewhere *elsewhere_new(const struct config *of)
+{
+	ck_assert_ptr_eq(of, &config);
+	elsewhere.error = "not asked";
+	return &elsewhere;
+}
+
+void elsewhere_free(struct elsewhere *e)
+{
+	(void)e;
+}
+
+const char *elsewhere_digest(const struct elsewhere *e)
+{
+	(void)e;
+	return "digest";
+}
+
+void elsewhere_take(struct elsewhere *e, const struct store_rules *rules, const char *error)
+{
+	ck_assert_ptr_null(rules);
+	e->error = error;
+}
+
+json_t *elsewhere_json(const struct elsewhere *e)
+{
+	return json_pack("{s:s}", "error", e->error);
+}
+
+void store_dump(struct store *store, store_dump_cb *cb, void *arg)
+{
+	(void)store;
+	cb(arg, dump, dump ? strlen(dump) : 0, dump_error);
+}
+
+int64_t grace_left_ms(const struct keeper *keeper)
+{
+	(void)keeper;
+	return 0;
+}
+
+unsigned table_frozen(const struct table *table)
+{
+	(void)table;
+	return frozen ? 3 : 0;
+}
+
+bool table_is_hidden(const struct table *table, uint32_t slot)
+{
+	(void)table, (void)slot;
+	return hidden;
+}
+
+const char *configfile_state_name(enum configfile_state state)
+{
+	(void)state;
+	return "same";
+}
+
+bool ending_waits(const struct keeper *keeper)
+{
+	(void)keeper;
+	return false;
+}
+
+const char *reopen_trouble(const struct file *of)
+{
+	(void)of;
+	return trouble;
+}
+
+void room_leave(struct waiter *waiter)
+{
+	(void)waiter;
+}
+
+/* A lock of a process that may not be looked into. */
+int unseen_find(struct claims *claims, pid_t keeper, unseen_cb *cb, void *arg)
+{
+	const struct procfs_lock lock = {.mode = WIRE_SHARED, .from = 0, .to = WIRE_EOF};
+
+	(void)keeper;
+	return hidden ? cb(arg, claims_at(claims, 0), &lock, 0, true) : 0;
+}
+
+/* --- a keeper with one lease, whose lock a child holds --- */
+
+static pid_t hold(void)
+{
+	int ready[2];
+	pid_t pid;
+	char c;
+
+	ck_assert_int_eq(pipe(ready), 0);
+	pid = fork();
+	if (pid == 0) {
+		int fd = open(path, O_RDWR | O_CLOEXEC);
+
+		close(lock_fd);
+		if (flock(fd, LOCK_EX) != 0 || write(ready[1], "", 1) != 1)
+			_exit(1);
+		pause();
+		_exit(0);
+	}
+	ck_assert_int_eq(read(ready[0], &c, 1), 1);
+	close(ready[0]);
+	close(ready[1]);
+	return pid;
+}
+
+static void begin_session(struct session *s, int fd)
+{
+	*s = (struct session){.keeper = &k, .fd = fd, .peer = {.pid = 4711}};
+	uv_timer_init(&loop, &s->timer);
+	DL_APPEND(sessions.all, s);
+}
+
+static struct lease *add_lease(enum lease_state state)
+{
+	const struct store_range all = {WIRE_FLOCK, WIRE_EXCLUSIVE, 0, WIRE_EOF};
+	struct lease *lease = lease_new(&file->locks[WIRE_FLOCK], &all, 0);
+
+	ck_assert_ptr_nonnull(lease);
+	lease->state = state;
+	lease->fence = 9007199254740993; /* more than a double tells apart */
+	lease->held_at = 12345;
+	return lease;
+}
+
+static void prepare(void)
+{
+	struct stat st;
+
+	snprintf(path, sizeof(path), "/tmp/dflock-status-XXXXXX");
+	lock_fd = mkstemp(path);
+	ck_assert_int_eq(fstat(lock_fd, &st), 0);
+	holder = hold();
+	uv_loop_init(&loop);
+	config = (struct config){.path = (char *)"/etc/dflock.conf",
+				 .lease = {.ttl_ms = 3000, .freeze_margin_ms = 500, .on_lost = ON_LOST_FREEZE}};
+	configfile = (struct configfile){.why = "because"};
+	sessions = (struct sessions){0};
+	k = (struct keeper){.loop = &loop,
+			    .config = &config,
+			    .configfile = &configfile,
+			    .sessions = &sessions,
+			    .host = "box-1",
+			    .runtime_dir = "/run/x",
+			    .deadline.at_ns = clock_now_ns() + 3600 * 1000 * NS_PER_MS};
+	ck_assert_int_eq(file_get(&k, &st, true, path, "jobs/x", -1, &file), 0);
+	ck_assert_int_eq(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends), 0);
+	begin_session(&asker, ends[1]);
+	begin_session(&caller, -1);
+	up = true;
+	hidden = frozen = false;
+	tried = STORE_OK;
+	dump = "{\"open\": true}";
+	dump_error = trouble = NULL;
+	meanwhile = NULL;
+}
+
+static void clean(void)
+{
+	struct lease *lease, *next;
+
+	kill(holder, SIGKILL);
+	waitpid(holder, NULL, 0);
+	if (caller.waiter.lock)
+		waiters_remove(&caller.waiter);
+	HASH_ITER (hh, k.leases, lease, next)
+		lease_free(lease);
+	file_free(file);
+	uv_close((uv_handle_t *)&asker.timer, NULL);
+	uv_close((uv_handle_t *)&caller.timer, NULL);
+	uv_run(&loop, UV_RUN_DEFAULT);
+	ck_assert_int_eq(uv_loop_close(&loop), 0);
+	close(ends[0]);
+	close(ends[1]);
+	close(lock_fd);
+	unlink(path);
+}
+
+/* Asks, and waits for the answer. */
+static void ask(struct wire_reply *reply, int *fd)
+{
+	union {
+		struct cmsghdr head;
+		char room[CMSG_SPACE(sizeof(int))];
+	} control = {0};
+	struct iovec iov = {.iov_base = reply, .iov_len = sizeof(*reply)};
+	struct msghdr msg = {
+		.msg_iov = &iov, .msg_iovlen = 1, .msg_control = &control, .msg_controllen = sizeof(control)};
+
+	memset(reply, 0, sizeof(*reply));
+	*fd = -1;
+	status_start(&asker);
+	ck_assert_int_eq(recv(ends[0], reply, sizeof(*reply), MSG_DONTWAIT), -1); /* later */
+	uv_run(&loop, UV_RUN_DEFAULT);
+	if (recvmsg(ends[0], &msg, MSG_DONTWAIT | MSG_CMSG_CLOEXEC) > 0 && msg.msg_controllen)
+		memcpy(fd, CMSG_DATA(&control.head), sizeof(*fd));
+}
+
+static json_t *document(void)
+{
+	struct wire_reply reply;
+	int fd;
+	json_t *doc;
+
+	ask(&reply, &fd);
+	ck_assert_int_eq(reply.verdict, WIRE_OK);
+	ck_assert_int_ge(fd, 0);
+	ck_assert_int_eq(lseek(fd, 0, SEEK_CUR), 0);
+	doc = json_loadfd(fd, 0, NULL);
+	ck_assert_ptr_nonnull(doc);
+	close(fd);
+	return doc;
+}
+
+static const char *text(const json_t *object, const char *key)
+{
+	const char *value = json_string_value(json_object_get(object, key));
+
+	ck_assert_msg(value != NULL, "no text: %s", key);
+	return value;
+}
+
+static long long number(const json_t *object, const char *key)
+{
+	ck_assert_msg(json_is_integer(json_object_get(object, key)), "no number: %s", key);
+	return json_integer_value(json_object_get(object, key));
+}
+
+static const json_t *nth(const json_t *object, const char *key, size_t i)
+{
+	const json_t *list = json_object_get(object, key);
+
+	ck_assert_msg(json_array_size(list) > i, "%s: only %zu", key, json_array_size(list));
+	return json_array_get(list, i);
+}
+
+START_TEST(keeper_and_store)
+{
+	json_t *doc = document(), *store = json_object_get(doc, "store"), *rules = json_object_get(doc, "rules");
+
+	ck_assert_str_eq(text(doc, "host"), "box-1");
+	ck_assert_str_eq(text(doc, "config"), "/etc/dflock.conf");
+	ck_assert_str_eq(text(doc, "runtime_dir"), "/run/x");
+	ck_assert_int_eq(number(doc, "pid"), getpid());
+	ck_assert_int_eq(number(doc, "frozen"), 0);
+	ck_assert_str_eq(text(rules, "file"), "same");
+	ck_assert_str_eq(text(rules, "why"), "because");
+	ck_assert_str_eq(text(store, "server"), "unix:/run/redis");
+	ck_assert_str_eq(text(store, "incarnation"), "inc-1");
+	ck_assert(json_is_true(json_object_get(store, "up")) && json_is_false(json_object_get(store, "grace")));
+	ck_assert_int_eq(number(store, "deadline_left_ms") - number(store, "sure_left_ms"), 500);
+	ck_assert_str_eq(text(store, "on_lost"), "freeze");
+	ck_assert_str_eq(text(store, "refuses"), "");
+	ck_assert_str_eq(text(store, "error"), "");
+	ck_assert(json_is_true(json_object_get(json_object_get(doc, "cluster"), "open")));
+	ck_assert_str_eq(text(doc, "cluster_error"), "");
+	ck_assert_str_eq(text(store, "trouble"), "");
+	ck_assert_str_eq(text(json_object_get(doc, "elsewhere"), "error"), "not recorded");
+	ck_assert_uint_eq(json_array_size(json_object_get(doc, "leases")), 0);
+	json_decref(doc);
+}
+END_TEST
+
+START_TEST(leases_and_who_holds_them)
+{
+	struct lease *lease = add_lease(LEASE_HELD);
+	json_t *doc = document();
+	const json_t *row = nth(doc, "leases", 0), *held = nth(row, "holders", 0);
+
+	ck_assert_str_eq(text(row, "name"), "jobs/x");
+	ck_assert_str_eq(text(row, "path"), path);
+	ck_assert_str_eq(text(row, "space"), "flock");
+	ck_assert_str_eq(text(row, "mode"), "exclusive");
+	ck_assert_str_eq(text(row, "token"), lease->token);
+	ck_assert_str_eq(text(row, "state"), "held");
+	ck_assert_str_eq(text(row, "note"), "");
+	ck_assert_str_eq(text(row, "on_lost"), "freeze");
+	ck_assert_int_eq(number(row, "fence"), 9007199254740993);
+	ck_assert_int_eq(number(row, "since"), 12345);
+	ck_assert_int_eq(number(row, "from"), 0);
+	ck_assert(json_is_null(json_object_get(row, "to")));
+	ck_assert_uint_eq(json_array_size(json_object_get(row, "holders")), 1);
+	ck_assert_int_eq(number(held, "pid"), holder);
+	ck_assert_str_eq(text(held, "mode"), "exclusive");
+	ck_assert_str_ne(text(held, "command"), "");
+	ck_assert_int_gt(number(held, "started"), 1000000000);
+	json_decref(doc);
+}
+END_TEST
+
+/* Each row has the holders of its own range. */
+START_TEST(ranges)
+{
+	const struct store_range part = {WIRE_RECORD, WIRE_SHARED, 5, 7};
+	json_t *doc;
+
+	lease_new(&file->locks[WIRE_RECORD], &part, 0)->state = LEASE_HELD;
+	doc = document();
+	ck_assert_str_eq(text(nth(doc, "leases", 0), "space"), "record");
+	ck_assert_str_eq(text(nth(doc, "leases", 0), "mode"), "shared");
+	ck_assert_int_eq(number(nth(doc, "leases", 0), "from"), 5);
+	ck_assert_int_eq(number(nth(doc, "leases", 0), "to"), 7);
+	ck_assert_uint_eq(json_array_size(json_object_get(nth(doc, "leases", 0), "holders")), 0);
+	json_decref(doc);
+}
+END_TEST
+
+static void check_note(const char *note)
+{
+	json_t *doc = document();
+
+	ck_assert_str_eq(text(nth(doc, "leases", 0), "note"), note);
+	json_decref(doc);
+}
+
+START_TEST(notes)
+{
+	struct lease *lease = add_lease(LEASE_ASKING);
+
+	check_note("being asked for");
+	lease->queued = true;
+	check_note("waits for another host");
+	lease->state = LEASE_HELD;
+	lease->recall = RECALL_LINGER;
+	check_note("");
+	lease->recall = RECALL_ASK;
+	check_note("wanted by another host");
+	lease->state = LEASE_UNSURE;
+	check_note("was not renewed in time; closed until the store confirms it");
+	trouble = "EIO";
+	check_note("EIO");
+	lease->state = LEASE_RELEASING;
+	check_note("wanted by another host");
+	frozen = true;
+	check_note("cannot be renewed: its holders are frozen until the store answers");
+	k.deadline.at_ns = 1;
+	check_note("ran out: its holders are frozen; they go on if the store still has it, and are killed if another "
+		   "host has had it or the store comes back without its memory");
+	config.lease.on_lost = ON_LOST_WARN;
+	check_note("wanted by another host");
+	hidden = true;
+	check_note("cannot be renewed; held, but no holder can be stopped");
+}
+END_TEST
+
+START_TEST(a_holder_that_cannot_be_seen)
+{
+	const json_t *row;
+	json_t *doc;
+
+	add_lease(LEASE_HELD);
+	hidden = true;
+	doc = document();
+	row = nth(nth(doc, "leases", 0), "holders", 1);
+	ck_assert_int_eq(number(row, "pid"), 0);
+	ck_assert(json_is_true(json_object_get(row, "unseen")) && json_is_true(json_object_get(row, "unstoppable")));
+	json_decref(doc);
+}
+END_TEST
+
+START_TEST(callers_that_wait)
+{
+	struct lease *lease = add_lease(LEASE_ASKING), *other = add_lease(LEASE_ASKING);
+	json_t *doc;
+	size_t mine = 0;
+
+	(void)other;
+	caller.request.mode = WIRE_SHARED;
+	caller.started = 777;
+	caller.waiter.nonblocking = true;
+	waiters_add(&caller.waiter, &file->locks[WIRE_FLOCK]);
+	waiters_join(&caller.waiter, lease);
+	doc = document();
+	if (strcmp(text(nth(doc, "leases", 0), "token"), lease->token) != 0)
+		mine = 1;
+	ck_assert_uint_eq(json_array_size(json_object_get(nth(doc, "leases", !mine), "waiting")), 0);
+	ck_assert_int_eq(number(nth(nth(doc, "leases", mine), "waiting", 0), "pid"), 4711);
+	ck_assert_int_eq(number(nth(nth(doc, "leases", mine), "waiting", 0), "since"), 777);
+	ck_assert_str_eq(text(nth(nth(doc, "leases", mine), "waiting", 0), "mode"), "shared");
+	json_decref(doc);
+}
+END_TEST
+
+START_TEST(lost_leases)
+{
+	struct lost_lease lost = {.name = (char *)"jobs/y",
+				  .path = (char *)"/srv/\xff",
+				  .file = file_searched(file),
+				  .range = {WIRE_FLOCK, WIRE_EXCLUSIVE, 0, WIRE_EOF},
+				  .fence = 5,
+				  .when = 99,
+				  .why = "taken"};
+	json_t *doc;
+
+	DL_APPEND(k.lost.all, &lost);
+	k.lost.count = 1;
+	doc = document();
+	ck_assert_str_eq(text(nth(doc, "lost", 0), "name"), "jobs/y");
+	ck_assert_str_eq(text(nth(doc, "lost", 0), "path"), "(not UTF-8)");
+	ck_assert_str_eq(text(nth(doc, "lost", 0), "why"), "taken");
+	ck_assert_int_eq(number(nth(doc, "lost", 0), "when"), 99);
+	ck_assert_int_eq(number(nth(nth(doc, "lost", 0), "holders", 0), "pid"), holder);
+	json_decref(doc);
+	DL_DELETE(k.lost.all, &lost);
+}
+END_TEST
+
+/* --- the store --- */
+
+START_TEST(store_away)
+{
+	json_t *doc;
+
+	up = false;
+	tried = STORE_ERROR;
+	dump = NULL;
+	dump_error = "no answer";
+	k.deadline.at_ns = 1;
+	doc = document();
+	ck_assert_str_eq(text(json_object_get(doc, "store"), "error"), "it is away");
+	ck_assert_str_eq(text(json_object_get(doc, "store"), "trouble"), "is not reachable");
+	ck_assert_str_eq(text(json_object_get(doc, "store"), "refuses"), "it is full");
+	ck_assert_int_eq(number(json_object_get(doc, "store"), "deadline_left_ms"), 0);
+	ck_assert_int_eq(number(json_object_get(doc, "store"), "sure_left_ms"), 0);
+	ck_assert(json_is_null(json_object_get(doc, "cluster")));
+	ck_assert_str_eq(text(doc, "cluster_error"), "no answer");
+	json_decref(doc);
+}
+END_TEST
+
+/* Only an answer of the store is one; that it cannot be reached stands in "error". */
+START_TEST(store_unreachable)
+{
+	json_t *doc;
+
+	tried = STORE_UNREACHABLE;
+	dump = "nonsense";
+	doc = document();
+	ck_assert_str_eq(text(json_object_get(doc, "store"), "refuses"), "");
+	ck_assert(json_is_null(json_object_get(doc, "cluster")));
+	ck_assert_str_eq(text(doc, "cluster_error"), "the store's answer is not JSON");
+	json_decref(doc);
+}
+END_TEST
+
+/* --- a session that ends meanwhile --- */
+
+static void hang_up(void)
+{
+	DL_DELETE(sessions.all, &asker);
+}
+
+static void ask_another(void)
+{
+	asker.state = SESSION_READING;
+}
+
+START_TEST(nobody_waits_any_more)
+{
+	struct wire_reply reply;
+	int fd;
+
+	meanwhile = _i ? hang_up : ask_another;
+	ask(&reply, &fd);
+	ck_assert_int_eq(reply.verdict, 0);
+	ck_assert_int_eq(fd, -1);
+	if (_i)
+		DL_APPEND(sessions.all, &asker);
+}
+END_TEST
+
+START_TEST(keeper_ends)
+{
+	json_t *doc;
+
+	k.leaving = true;
+	meanwhile = abort; /* the store is not asked */
+	doc = document();
+	ck_assert_str_eq(text(doc, "cluster_error"), "the keeper ends");
+	ck_assert_str_eq(text(json_object_get(doc, "elsewhere"), "error"), "not asked");
+	json_decref(doc);
+}
+END_TEST
+
+int main(void)
+{
+	Suite *suite = suite_create("status");
+	TCase *tests = tcase_create("status");
+	SRunner *runner;
+	int failed;
+
+	tcase_set_timeout(tests, 60);
+	tcase_add_checked_fixture(tests, prepare, clean);
+	tcase_add_test(tests, keeper_and_store);
+	tcase_add_test(tests, leases_and_who_holds_them);
+	tcase_add_test(tests, ranges);
+	tcase_add_test(tests, notes);
+	tcase_add_test(tests, a_holder_that_cannot_be_seen);
+	tcase_add_test(tests, callers_that_wait);
+	tcase_add_test(tests, lost_leases);
+	tcase_add_test(tests, store_away);
+	tcase_add_test(tests, store_unreachable);
+	tcase_add_loop_test(tests, nobody_waits_any_more, 0, 2);
+	tcase_add_test(tests, keeper_ends);
+	suite_add_tcase(suite, tests);
+	runner = srunner_create(suite);
+	srunner_run_all(runner, CK_NORMAL);
+	failed = srunner_ntests_failed(runner);
+	srunner_free(runner);
+	return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+}

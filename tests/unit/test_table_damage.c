@@ -1,0 +1,201 @@
+/* keeper/guard/table_earlier.c, table_text.c: damaged slots and texts. What is damaged is lost, and nothing else. */
+#include "tests/unit/table_fixture.h"
+
+/* A lease with damage in one byte: the other one is whole, and the damaged one is either as it was, or lost. */
+static void check_damaged(uint64_t ino)
+{
+	const struct told *told;
+	const struct table_entry *e;
+	bool lost = false;
+
+	new_keeper();
+	told = take_up();
+	ck_assert(entry_of(told, 2)->unsure && entry_of(told, 2)->fence == 102);
+	e = entry_of(told, 1);
+	if (!told->damaged) {
+		ck_assert(e && e->unsure && e->fence == 101 && e->range.from == 6 && e->range.to == 26 &&
+			  e->ino == 1001);
+		return;
+	}
+	ck_assert_ptr_null(e);
+	ck_assert(table_in_use(&parent));
+	table_lose_damaged(&keeper);
+	for (uint32_t i = 0; i < table_used(&parent); i++) {
+		struct table_view view;
+
+		table_view(&parent, i, &view);
+		if (view.state == TABLE_LOST)
+			ck_assert(view.from == 0 && view.to == WIRE_EOF);
+		lost = lost || (view.state == TABLE_LOST && (!ino || view.file.ino == ino));
+	}
+	ck_assert(lost);
+	new_keeper();
+	told = take_up(); /* which is no news to the next one */
+	ck_assert_uint_eq(told->damaged, 0);
+	ck_assert_uint_eq(told->count, 1);
+}
+
+START_TEST(damaged_at_every_byte)
+{
+	for (size_t at = 0; at < sizeof(struct table_slot); at++) {
+		uint32_t slot;
+		bool is_ino = at >= offsetof(struct table_slot, ino) && at < offsetof(struct table_slot, ino) + 8;
+
+		begin();
+		slot = held(&keeper, 1);
+		held(&keeper, 2);
+		((char *)&keeper.slots[slot])[at] ^= (char)0xff;
+		check_damaged(is_ino ? 0 : 1001);
+	}
+}
+END_TEST
+
+START_TEST(damaged_text)
+{
+	for (size_t at = 0; at < 128; at++) {
+		uint32_t slot;
+
+		begin();
+		slot = held(&keeper, 1);
+		held(&keeper, 2);
+		keeper.text.map[keeper.slots[slot].text_at * TEXT_UNIT + at] ^= (char)0xff;
+		check_damaged(1001);
+	}
+}
+END_TEST
+
+static const struct wrong {
+	const char *what;
+	size_t at, bytes;
+	uint64_t value;
+} wrongs[] = {
+#define WRONG(field, value)                                                                                            \
+	{                                                                                                              \
+#field, offsetof(struct table_slot, field), sizeof(((struct table_slot *)0)->field), (value)           \
+	}
+	WRONG(text_at, 0),
+	WRONG(text_at, UINT32_MAX),
+	WRONG(text_room, UINT32_MAX),
+	WRONG(text_room, 0),
+	WRONG(from, UINT64_MAX),
+	WRONG(to, 0),
+	WRONG(to, 1ull << 63),
+	WRONG(space, WIRE_SPACES),
+	WRONG(space, UINT32_MAX),
+	WRONG(fence, 0),
+	WRONG(sum, 0),
+	WRONG(word, UINT64_MAX),
+	WRONG(word, 0xff),
+	WRONG(uid, 0),
+};
+
+START_TEST(nonsense)
+{
+	const struct wrong *w = &wrongs[_i];
+	uint32_t slot;
+
+	begin();
+	slot = held(&keeper, 1);
+	held(&keeper, 2);
+	memcpy((char *)&keeper.slots[slot] + w->at, &w->value, w->bytes);
+	check_damaged(1001);
+}
+END_TEST
+
+/* Two slots that say that they have the same piece: the lease whose text it is keeps it, and no new lease writes there. */
+START_TEST(shared_piece)
+{
+	uint32_t one, two, three;
+
+	begin();
+	one = held(&keeper, 1);
+	two = held(&keeper, 2);
+	three = held(&keeper, 3);
+	table_vacate(&keeper, three);
+	keeper.slots[three].text_at = keeper.slots[one].text_at;
+	keeper.slots[three].text_room = keeper.slots[one].text_room;
+	new_keeper();
+	ck_assert_uint_eq(take_up()->count, 2);
+	ck_assert_uint_eq(held(&keeper, 0), three); /* whose text is shorter */
+	new_keeper();
+	ck_assert_uint_eq(take_up()->count, 3);
+	ck_assert_uint_eq(take_up()->damaged, 0);
+	(void)two;
+}
+END_TEST
+
+START_TEST(text_area_gone)
+{
+	const struct told *told;
+
+	begin();
+	held(&keeper, 1);
+	ask(&keeper, 2);
+	ck_assert_int_eq(unlinkat(dir_fd, TABLE_TEXT_NAME, 0), 0);
+	new_keeper();
+	told = take_up();
+	ck_assert_uint_eq(told->count, 0); /* nobody was told of what was only asked for */
+	ck_assert_uint_eq(told->damaged, 1);
+	held(&keeper, 3);
+	table_lose_damaged(&keeper);
+	ck_assert_int_eq(table_state(&parent, 0), TABLE_LOST);
+	new_keeper();
+	ck_assert_uint_eq(take_up()->count, 1);
+}
+END_TEST
+
+/* That of an earlier table has the same slots, and other leases. */
+START_TEST(text_area_of_another_table)
+{
+	begin();
+	held(&keeper, 1);
+	ck_assert_int_eq(unlinkat(dir_fd, TABLE_NAME, 0), 0);
+	new_parent();
+	ck_assert_uint_eq(take_up()->count, 0);
+	held(&keeper, 2);
+	new_parent();
+	ck_assert_ptr_nonnull(entry_of(take_up(), 2));
+	parent.head->id++;
+	new_keeper();
+	ck_assert_uint_eq(take_up()->damaged, 1);
+}
+END_TEST
+
+START_TEST(head_that_says_too_much)
+{
+	begin();
+	held(&keeper, 1);
+	parent.head->used = UINT32_MAX;
+	parent.head->first = UINT32_MAX;
+	parent.head->caller_count = UINT32_MAX;
+	memset(parent.head->host, 'h', sizeof(parent.head->host));
+	memset(parent.head->incarnations, 'i', sizeof(parent.head->incarnations));
+	ck_assert_uint_lt(table_used(&parent), TABLE_SLOTS); /* no slot is looked at that the file has no room for */
+	ck_assert(table_in_use(&parent));
+	ck_assert(!table_has_caller(&parent, &(struct table_caller){.pid = 1}));
+	new_parent();
+	ck_assert_str_eq(why, "");
+	parent.head->used = 0; /* or too little */
+	new_parent();
+	ck_assert_ptr_nonnull(entry_of(take_up(), 1));
+	ck_assert_str_eq(parent.head->host, "");
+	ck_assert_str_eq(table_incarnation(&keeper), "");
+	held(&keeper, 2);
+}
+END_TEST
+
+static void add_tests(TCase *tests)
+{
+	tcase_add_test(tests, damaged_at_every_byte);
+	tcase_add_test(tests, damaged_text);
+	tcase_add_loop_test(tests, nonsense, 0, sizeof(wrongs) / sizeof(*wrongs));
+	tcase_add_test(tests, shared_piece);
+	tcase_add_test(tests, text_area_gone);
+	tcase_add_test(tests, text_area_of_another_table);
+	tcase_add_test(tests, head_that_says_too_much);
+}
+
+int main(void)
+{
+	return run_tests("table_damage", add_tests, 120);
+}

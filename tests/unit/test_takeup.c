@@ -1,0 +1,326 @@
+/*
+ * keeper/leases/takeup.c: what a dead keeper had becomes a lease of this one, with its file if that can be opened without
+ * waiting. Files and leases are real; the table and the room for leases are here.
+ */
+#include "keeper/leases/takeup.h"
+
+#include <check.h>
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+#include <utlist.h>
+
+#include "keeper/guard/table_notes.h"
+#include "keeper/kernel/mounts.h"
+#include "keeper/kernel/workers.h"
+#include "keeper/leases/keeper.h"
+#include "keeper/leases/locks.h"
+#include "keeper/leases/reopen.h"
+#include "keeper/leases/room.h"
+
+#define TOKEN "0123456789abcdef0123456789abcdef"
+#define OTHER "fedcba9876543210fedcba9876543210"
+
+static uv_loop_t loop;
+static struct config config;
+static struct keeper k;
+static char folder[64];
+static unsigned alive, rooms, background;
+static bool local;
+static enum on_lost set_on_lost;
+
+void table_alive(struct table *table)
+{
+	(void)table;
+	alive++;
+}
+
+void table_set_on_lost(struct table *table, uint32_t slot, enum on_lost on_lost)
+{
+	(void)table;
+	ck_assert_uint_eq(slot, 9);
+	set_on_lost = on_lost;
+}
+
+enum on_lost config_on_lost(const struct config *of, const char *path)
+{
+	(void)of;
+	return strstr(path, "killed") ? ON_LOST_KILL : ON_LOST_FREEZE;
+}
+
+void room_add(struct lease *lease)
+{
+	ck_assert_uint_eq(lease->uid, 500);
+	rooms++;
+}
+
+bool mounts_local_path(struct mounts *mounts, const char *path)
+{
+	(void)mounts, (void)path;
+	return local;
+}
+
+/* The other functions of mounts.h are for what is linked here and does not run. */
+struct mounts *mounts_new(void)
+{
+	ck_abort();
+}
+
+void mounts_free(struct mounts *mounts)
+{
+	(void)mounts;
+}
+
+bool mounts_local(struct mounts *mounts, int fd, uint64_t *device)
+{
+	(void)mounts, (void)fd, (void)device;
+	ck_abort();
+}
+
+bool mounts_local_device(struct mounts *mounts, uint64_t device)
+{
+	(void)mounts, (void)device;
+	ck_abort();
+}
+
+/* What would be done in the background. */
+int workers_start(struct workers *workers, uint64_t dev, struct work *work)
+{
+	(void)workers, (void)dev, (void)work;
+	background++;
+	return -ENOMEM; /* it is not: then nothing is left to clean up */
+}
+
+static void prepare(void)
+{
+	snprintf(folder, sizeof(folder), "/dev/shm/dflock-takeup-XXXXXX");
+	ck_assert_ptr_nonnull(mkdtemp(folder));
+	uv_loop_init(&loop);
+	k = (struct keeper){.loop = &loop, .config = &config};
+	alive = rooms = background = 0;
+	local = true;
+	set_on_lost = ON_LOST_WARN;
+}
+
+static const char *in_folder(const char *name)
+{
+	static char path[2][PATH_MAX];
+	static int n;
+
+	snprintf(path[n ^= 1], PATH_MAX, "%s/%s", folder, name);
+	return path[n];
+}
+
+static void clean(void)
+{
+	struct lease *lease, *next;
+	struct file *file, *next_file;
+
+	HASH_ITER (hh, k.leases, lease, next)
+		lease_free(lease);
+	HASH_ITER (hh, k.files, file, next_file) {
+		reopen_forget(file);
+		file_free(file);
+	}
+	uv_run(&loop, UV_RUN_DEFAULT);
+	ck_assert_int_eq(uv_loop_close(&loop), 0);
+	unlink(in_folder("f"));
+	unlink(in_folder("killed"));
+	unlink(in_folder("elsewhere"));
+	ck_assert_int_eq(rmdir(folder), 0);
+}
+
+static int count_open(void)
+{
+	DIR *dir = opendir("/proc/self/fd");
+	int count = 0;
+
+	while (readdir(dir))
+		count++;
+	closedir(dir);
+	return count;
+}
+
+/* An entry for a new file of this name. */
+static struct table_entry entry_of(const char *name)
+{
+	struct stat st;
+	int fd = open(in_folder(name), O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+
+	ck_assert_int_eq(fstat(fd, &st), 0);
+	close(fd);
+	return (struct table_entry){.slot = 9,
+				    .unsure = true,
+				    .token = TOKEN,
+				    .name = "jobs/x",
+				    .path = in_folder(name),
+				    .range = {WIRE_RECORD, WIRE_SHARED, 5, 7},
+				    .fence = 42,
+				    .dev = st.st_dev,
+				    .ino = st.st_ino,
+				    .uid = 500};
+}
+
+static struct lease *taken_up(const struct table_entry *entry)
+{
+	struct lease *lease;
+
+	ck_assert(takeup_entry(&k, entry));
+	lease = lease_find(&k, entry->token);
+	ck_assert_ptr_nonnull(lease);
+	return lease;
+}
+
+START_TEST(a_lease)
+{
+	struct table_entry entry = entry_of("f");
+	struct lease *lease = taken_up(&entry);
+	struct stat st;
+
+	ck_assert(lease_is_ours(lease->state) && lease->state != LEASE_HELD); /* closed */
+	ck_assert_uint_eq(lease->fence, 42);
+	ck_assert_uint_eq(lease->slot, 9);
+	ck_assert(lease->range.space == WIRE_RECORD && lease->range.mode == WIRE_SHARED && lease->range.from == 5 &&
+		  lease->range.to == 7);
+	ck_assert_ptr_eq(lease->lock, &lease->lock->file->locks[WIRE_RECORD]);
+	ck_assert_str_eq(lease->lock->file->name, "jobs/x");
+	ck_assert_int_eq(fstat(lease->lock->file->fd, &st), 0);
+	ck_assert(st.st_ino == entry.ino && st.st_dev == entry.dev);
+	ck_assert(rooms == 1 && alive == 1 && background == 0);
+	ck_assert_int_eq(set_on_lost, ON_LOST_FREEZE);
+	ck_assert_uint_eq(k.grace.forgotten_count, 0);
+}
+END_TEST
+
+START_TEST(a_lease_that_the_store_has_forgotten)
+{
+	struct table_entry entry = entry_of("f");
+
+	entry.forgotten = true;
+	taken_up(&entry);
+	ck_assert_uint_eq(k.grace.forgotten_count, 1);
+}
+END_TEST
+
+/* The rule of now, not that of the dead keeper. */
+START_TEST(what_happens_when_it_is_lost)
+{
+	struct table_entry entry = entry_of("killed");
+
+	taken_up(&entry);
+	ck_assert_int_eq(set_on_lost, ON_LOST_KILL);
+}
+END_TEST
+
+/* No process relies on it, so the file is not looked at, wherever it is. */
+START_TEST(what_goes_back)
+{
+	struct table_entry entry = entry_of("f");
+	struct lease *lease;
+
+	entry.unsure = false;
+	lease = taken_up(&entry);
+	ck_assert_int_eq(lease->state, LEASE_RELEASING);
+	ck_assert_int_eq(lease->lock->file->fd, -1);
+	ck_assert_uint_eq(background, 0);
+	ck_assert_int_eq(set_on_lost, ON_LOST_WARN);
+}
+END_TEST
+
+/* What cannot be opened says nothing about its users: the lease is kept. */
+START_TEST(cannot_be_opened)
+{
+	struct table_entry entry = entry_of("f");
+	struct lease *lease;
+
+	if (_i == 0)
+		unlink(entry.path);
+	else if (_i == 1)
+		ck_assert_int_eq(rename(entry.path, in_folder("elsewhere")), 0);
+	else if (_i == 2)
+		entry.ino++; /* the path leads to another file by now */
+	else
+		local = false; /* who knows whether the mount answers */
+	lease = taken_up(&entry);
+	ck_assert(lease_is_ours(lease->state));
+	ck_assert_int_eq(lease->lock->file->fd, -1);
+	ck_assert_uint_eq(background, 1);
+}
+END_TEST
+
+START_TEST(two_leases_of_a_file)
+{
+	struct table_entry entry = entry_of("f");
+	struct lease *one, *two;
+	int open_before;
+
+	one = taken_up(&entry);
+	open_before = count_open();
+	entry.token = OTHER;
+	entry.range.space = WIRE_FLOCK;
+	two = taken_up(&entry);
+	ck_assert_ptr_eq(one->lock->file, two->lock->file);
+	ck_assert_ptr_ne(one->lock, two->lock);
+	ck_assert_int_eq(count_open(), open_before);
+}
+END_TEST
+
+/* What goes back came first: its file is opened for the lease. */
+START_TEST(opened_for_the_second)
+{
+	struct table_entry entry = entry_of("f");
+
+	entry.unsure = false;
+	taken_up(&entry);
+	entry.unsure = true;
+	entry.token = OTHER;
+	ck_assert_int_ge(taken_up(&entry)->lock->file->fd, 0);
+}
+END_TEST
+
+/* One inode under two names: that cannot be, and a damaged table may say it. */
+START_TEST(another_name)
+{
+	struct table_entry entry = entry_of("f");
+	int open_before;
+
+	taken_up(&entry);
+	open_before = count_open();
+	entry.token = OTHER;
+	entry.name = "jobs/y";
+	ck_assert(!takeup_entry(&k, &entry));
+	ck_assert_ptr_null(lease_find(&k, OTHER));
+	ck_assert_int_eq(count_open(), open_before);
+	ck_assert_uint_eq(rooms, 1);
+	ck_assert_uint_eq(alive, 2);
+}
+END_TEST
+
+int main(void)
+{
+	Suite *suite = suite_create("takeup");
+	TCase *tests = tcase_create("takeup");
+	SRunner *runner;
+	int failed;
+
+	tcase_add_checked_fixture(tests, prepare, clean);
+	tcase_add_test(tests, a_lease);
+	tcase_add_test(tests, a_lease_that_the_store_has_forgotten);
+	tcase_add_test(tests, what_happens_when_it_is_lost);
+	tcase_add_test(tests, what_goes_back);
+	tcase_add_loop_test(tests, cannot_be_opened, 0, 4);
+	tcase_add_test(tests, two_leases_of_a_file);
+	tcase_add_test(tests, opened_for_the_second);
+	tcase_add_test(tests, another_name);
+	suite_add_tcase(suite, tests);
+	runner = srunner_create(suite);
+	srunner_run_all(runner, CK_NORMAL);
+	failed = srunner_ntests_failed(runner);
+	srunner_free(runner);
+	return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+}
