@@ -27,7 +27,8 @@
 #define OTHER "fedcba9876543210fedcba9876543210"
 
 static uv_loop_t loop;
-static struct config config;
+static struct rule killed = {.kind = PAGE_RULE_GLOB, .pattern = (char *)"/dev/shm/*/killed", .on_lost = ON_LOST_KILL};
+static struct config config = {.rules = &killed, .rule_count = 1, .lease.on_lost = ON_LOST_FREEZE};
 static struct keeper k;
 static char folder[64];
 static unsigned alive, rooms, background;
@@ -45,12 +46,6 @@ void table_set_on_lost(struct table *table, uint32_t slot, enum on_lost on_lost)
 	(void)table;
 	ck_assert_uint_eq(slot, 9);
 	set_on_lost = on_lost;
-}
-
-enum on_lost config_on_lost(const struct config *of, const char *path)
-{
-	(void)of;
-	return strstr(path, "killed") ? ON_LOST_KILL : ON_LOST_FREEZE;
 }
 
 void room_add(struct lease *lease)
