@@ -187,6 +187,27 @@ def test_a_leader_among_workers(machines_of):
     assert {second, third} == {"b", "c"}
 
 
+def test_a_late_writer(machines_of):
+    """a gets a fence number and is delayed, b writes, and then a does. Plain: with a row that takes every number."""
+    a, b = machines_of("A late writer is turned away", "ab")
+    script, plain = machines_of.blocks["sh report"], " AND fence <= $DFLOCK_FENCE"
+    assert plain in script
+    os.mkdir(os.path.join(machines_of.shared, "db"))
+    for host in (a, b):
+        host.share(machines_of.shared, "/srv/shared")
+        host.write("/usr/local/bin/report", script if machines_of.excludes else script.replace(plain, ""), 0o755)
+    assert a.run("sqlite3 /srv/shared/db/report.db " + shlex.quote(machines_of.blocks["sql table"])).returncode == 0
+    number = a.run("dflock lock report -- sh -c 'echo $DFLOCK_FENCE'").stdout.strip()
+    done = b.run(machines_of.blocks["sh run"])
+    assert (done.returncode, done.stderr) == (0, ""), done
+    late = a.run(f"DFLOCK_FENCE={number} /usr/local/bin/report 7")
+    total = a.run("sqlite3 /srv/shared/db/report.db 'SELECT total FROM report'").stdout.strip()
+    if machines_of.excludes:
+        assert (late.returncode, late.stderr, total) == (1, "report: a later holder of the lock has written\n", "42")
+    else:
+        assert (late.returncode, total) == (0, "7")
+
+
 def test_sqlite(machines_of):
     """a is in a transaction while b inserts."""
     a, b = machines_of("SQLite on a shared mount", "ab")
