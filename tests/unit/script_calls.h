@@ -201,11 +201,13 @@ static inline const char *beat_of(const char *host)
 	return beat;
 }
 
+static char queue[64][512];
+static unsigned first, count;
+
 /* The next published message as "HOST: TEXT", "" if there is none. A marker shows where the messages so far end. */
 static inline const char *heard(void)
 {
-	static char queue[64][512], text[512];
-	static unsigned first, count;
+	static char text[512];
 	bool marker = false;
 
 	for (command("PUBLISH dflock:{0}:host:end end"); !marker;) {
@@ -252,6 +254,7 @@ static inline void connect_and_init(void)
 {
 	redis = redis_server_connect(&server);
 	listener = redis_server_connect(&server);
+	count = 0; /* what an earlier test has left, if one process runs them all */
 	command("FLUSHALL");
 	freeReplyObject(redisCommand(listener, "PSUBSCRIBE dflock:{0}:host:*"));
 	begin("init");

@@ -291,13 +291,17 @@ static inline void check_refused(struct caller *c, const char *why)
 	ck_assert_ptr_null(c->s.waiter.lock);
 }
 
+#define CALLBACK_MS 90 /* for one callback; the waits that are told apart differ by more */
+
 /* It waits, in silence, and its timer rings after so many ms. */
 static inline void check_waits(struct caller *c, int64_t ms)
 {
+	int64_t due = (int64_t)uv_timer_get_due_in(&c->s.timer);
+
 	ck_assert_int_eq(verdict(c), 0);
 	ck_assert_int_eq(c->s.state, SESSION_WAITING);
-	if (ms)
-		ck_assert_int_eq((int64_t)uv_timer_get_due_in(&c->s.timer), ms);
+	if (ms) /* the loop looks at the clock once more after the callback, which valgrind makes slow */
+		ck_assert_msg(due <= ms && due > ms - CALLBACK_MS, "due in %lld ms", (long long)due);
 	else
 		ck_assert(!uv_is_active((uv_handle_t *)&c->s.timer));
 }
