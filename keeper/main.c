@@ -233,15 +233,45 @@ static int run_keeper(void *arg, const struct supervised *supervised)
 	return keeper_run(keeper);
 }
 
+struct serving {
+	char config[PATH_MAX], dir[PLACE_DIR_BYTES];
+	int dir_fd;
+};
+
+/* By which configuration the keeper goes, and where it serves. False with one line in `why`. */
+static bool main_prepare(const struct arguments *a, struct serving *s, char *why, size_t why_size)
+{
+	struct place place;
+
+	place_init(&place);
+	/* Keeps the path as it is written, and does not follow its links: programs name the file by this path, and it
+	 * may be replaced. The file need not exist: there may be a copy of it (configfile.h). */
+	if (a->config && place_absolute(a->config, s->config) < 0) {
+		snprintf(why, why_size, "%.900s: no usable path", a->config);
+		return false;
+	}
+	if (!a->config)
+		snprintf(s->config, sizeof(s->config), "%s", place.config);
+	if (!*s->config) {
+		snprintf(why, why_size,
+			 "no configuration: write /etc/dflock.conf, ~/.config/dflock.conf, or set DFLOCK_CONFIG");
+		return false;
+	}
+	if (ownproc_check(why, why_size) < 0 || choose_dir(a, &place, s->dir, why, why_size) < 0)
+		return false;
+	s->dir_fd = rundir_open(s->dir, geteuid(), true, why, why_size);
+	return s->dir_fd >= 0;
+}
+
 int main(int argc, char **argv)
 {
 	struct arguments a = {.ready_fd = -1, .after_fd = -1};
 	const char *level = secure_getenv("DFLOCK_LOG");
 	bool debug = level && strcmp(level, "debug") == 0;
-	char dir[PLACE_DIR_BYTES], why[1024], config[PATH_MAX];
 	struct keeper_options keeper;
-	struct place place;
-	int dir_fd, lock_fd = -1, ret;
+	struct serving serving;
+	int lock_fd = -1, ret;
+	char why[1024];
 
 	if (argp_parse(&argp, argc, argv, 0, NULL, &a) != 0)
 		return EXIT_FAILURE;
@@ -251,33 +281,16 @@ int main(int argc, char **argv)
 	prctl(PR_SET_NAME, "dflockd"); /* a keeper started as /proc/self/exe (orphan.c) would show that name */
 	if (a.after_fd >= 0)
 		wait_for_end(a.after_fd);
-	place_init(&place);
-	/* Keeps the path as it is written, and does not follow its links: programs name the file by this path, and it
-	 * may be replaced. The file need not exist: there may be a copy of it (configfile.h). */
-	if (a.config && place_absolute(a.config, config) < 0) {
-		snprintf(why, sizeof(why), "%.900s: no usable path", a.config);
-		return main_fail(&a, why);
-	}
-	if (!a.config)
-		snprintf(config, sizeof(config), "%s", place.config);
-	if (!*config)
-		return main_fail(
-			&a, "no configuration: write /etc/dflock.conf, ~/.config/dflock.conf, or set DFLOCK_CONFIG");
-	if (ownproc_check(why, sizeof(why)) < 0)
-		return main_fail(&a, why);
-	if (choose_dir(&a, &place, dir, why, sizeof(why)) < 0)
-		return main_fail(&a, why);
-	dir_fd = rundir_open(dir, geteuid(), true, why, sizeof(why));
-	if (dir_fd < 0)
+	if (!main_prepare(&a, &serving, why, sizeof(why)))
 		return main_fail(&a, why);
 	ret = a.foreground ? 0 : go_to_background(&a);
 	log_init(a.foreground, debug);
 	if (!a.foreground)
 		inherit_tell();
 	if (ret == 0)
-		ret = be_the_one(dir_fd, dir, &lock_fd);
+		ret = be_the_one(serving.dir_fd, serving.dir, &lock_fd);
 	if (ret < 0) {
-		snprintf(why, sizeof(why), "%s: no keeper can start: %s", dir,
+		snprintf(why, sizeof(why), "%s: no keeper can start: %s", serving.dir,
 			 ret == -EWOULDBLOCK ? "another process has keeper.lock, but does not answer: kill it"
 					     : strerror(-ret));
 		return main_fail(&a, why);
@@ -288,16 +301,19 @@ int main(int argc, char **argv)
 					 &a,
 					 "another keeper serves this runtime directory already: `dflock stop` ends it")
 			       : EXIT_SUCCESS;
-	keeper = (struct keeper_options){.config = config,
-					 .runtime_dir = dir,
-					 .dir_fd = dir_fd,
+	keeper = (struct keeper_options){.config = serving.config,
+					 .runtime_dir = serving.dir,
+					 .dir_fd = serving.dir_fd,
 					 .lock_fd = lock_fd,
 					 .ready_fd = -1,
 					 .parent_fd = -1,
 					 .foreground = a.foreground,
 					 .debug = debug};
-	ret = supervise(&(struct supervise){
-		.runtime_dir = dir, .dir_fd = dir_fd, .ready_fd = a.ready_fd, .run = run_keeper, .arg = &keeper});
+	ret = supervise(&(struct supervise){.runtime_dir = serving.dir,
+					    .dir_fd = serving.dir_fd,
+					    .ready_fd = a.ready_fd,
+					    .run = run_keeper,
+					    .arg = &keeper});
 	flock(lock_fd, LOCK_UN); /* a keeper that was left behind (leftover.h) still has the pipe open */
 	return ret;
 }
