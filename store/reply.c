@@ -307,7 +307,7 @@ int reply_parse_entries(const redisReply *reply, struct store_entry **entries, s
 
 	*entries = NULL;
 	*count = 0;
-	if (!verdict || strcmp(verdict, "OK") != 0 || reply->elements != 3)
+	if (!verdict || strcmp(verdict, "OK") != 0 || reply->elements != 4)
 		return -EPROTO;
 	leases = reply->element[1];
 	waiters = reply->element[2];
