@@ -30,7 +30,9 @@ def test_a_line_of_a_crontab(line, make_host):
     if "dflock" not in line:
         assert "/usr/local/bin/dflock" not in line  # the line that README begins with, without dflock
         return
+    line = re.sub(r"^root\s+", "", line)  # as in /etc/crontab
     host = make_host("a")
+    os.mkdir(host.path("once"))
     assert "/usr/local/bin/dflock " in line, "cron does not look in /usr/local/bin"
     command = line.replace("/usr/local/bin/dflock", shlex.quote(os.path.join(BUILD, "dflock")))
     command = command.replace("/usr/local/bin/nightly", "echo ran").replace("/var/lock", host.files)
