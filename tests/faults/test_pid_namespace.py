@@ -5,7 +5,7 @@ import subprocess
 
 import pytest
 from common import attempt, refused, works
-from harness import Apart, wait_until
+from harness import Apart, Deadline, wait_until
 from harness.host import CLI, KEEPER
 from machine import USER
 
@@ -112,12 +112,14 @@ def test_hidepid(machine, uid):
     """A keeper that sees only its own user's processes sees all that it could stop: the holder, and what it started, are frozen."""
     machine.apart.sh("mount -n -t proc -o hidepid=2 proc /proc")
     machine.works(uid)
-    held = machine.start("sh", "-c", f"exec 9>{machine.host.path('f')}; flock 9 && sleep 100 9>&- & echo $!; wait", uid=uid)
+    held = machine.start("sh", "-c", f"exec 9>{machine.host.path('f')}; flock 9; sleep 100 9>&- & echo $!; wait", uid=uid)
     pids = [held.pid, int(held.stdout.readline())]
     wait_until(lambda: machine.lock(uid).word == "busy", "it has the lock")
     machine.redis.signal(signal.SIGSTOP)
     try:
         wait_until(lambda: all(map(is_stopped, pids)), "the holder and its child are frozen")
+    except Deadline as e:
+        raise Deadline(f"{e}; {pids}\n{machine.cli('status', uid=uid).stdout}\n{machine.apart.sh('ps -ef --forest')}") from e
     finally:
         machine.redis.signal(signal.SIGCONT)
         for pid in pids:
