@@ -17,6 +17,7 @@
 
 #include "keeper/clock.h"
 #include "keeper/guard/inherit.h"
+#include "keeper/guard/manager.h"
 #include "keeper/log.h"
 #include "keeper/main.h"
 #include "procfs/ownproc.h"
@@ -230,6 +231,7 @@ static int run_keeper(void *arg, const struct supervised *supervised)
 	keeper->table = supervised->table;
 	keeper->parent_fd = supervised->parent_fd;
 	keeper->ready_fd = supervised->ready_fd;
+	keeper->serves = supervised->serves;
 	return keeper_run(keeper);
 }
 
@@ -271,10 +273,12 @@ int main(int argc, char **argv)
 	struct keeper_options keeper;
 	struct serving serving;
 	int lock_fd = -1, ret;
+	struct manager manager;
 	char why[1024];
 
 	if (argp_parse(&argp, argc, argv, 0, NULL, &a) != 0)
 		return EXIT_FAILURE;
+	manager_begin(&manager, a.foreground);
 	if (a.ready_fd >= 0 && !a.foreground) /* a program started it, and not a person or a service manager */
 		inherit_take_back();
 	umask(022);
@@ -312,6 +316,7 @@ int main(int argc, char **argv)
 	ret = supervise(&(struct supervise){.runtime_dir = serving.dir,
 					    .dir_fd = serving.dir_fd,
 					    .ready_fd = a.ready_fd,
+					    .manager = &manager,
 					    .run = run_keeper,
 					    .arg = &keeper});
 	flock(lock_fd, LOCK_UN); /* a keeper that was left behind (leftover.h) still has the pipe open */
