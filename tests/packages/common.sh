@@ -64,10 +64,12 @@ begin() { # a Redis with a password that root alone can read, and the other host
 	cat >"$work/other.conf" <<-END
 	host = "other";
 	store = { server = "unix:$work/redis.sock"; password_file = "$work/password"; };
+	lease = { ttl_ms = 10000; };
 	protect = ( { path = "$work/files/*"; name = "locks"; } );
 	END
 	cat >"$work/ours.conf" <<-END
 	store = { server = "unix:$work/redis.sock"; password_file = "/etc/dflock.password"; };
+	lease = { ttl_ms = 10000; };
 	protect = ( { path = "/srv/locks/*"; name = "locks"; } );
 	END
 }
