@@ -61,7 +61,12 @@ bash -euc 'echo $$ >"$2/cgroup.procs"; exec unshare --mount --propagation privat
 unshared=$!
 deadline=$((SECONDS + 60))
 inside() { nsenter --target "$booted" --all -- env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin HOME=/root LANG=C.UTF-8 "$@"; }
-until [ -n "$booted" ] && inside systemctl is-system-running 2>/dev/null | grep -qE 'running|degraded'; do
+is_up() {
+	local state
+	state=$([ -z "$booted" ] || inside systemctl is-system-running 2>/dev/null || true) # it fails if it is degraded
+	[ "$state" = running ] || [ "$state" = degraded ]
+}
+until is_up; do
 	booted=$(cat "/proc/$unshared/task/$unshared/children" 2>/dev/null || true)
 	booted=${booted%% *}
 	[ $SECONDS -lt $deadline ] || { echo "$0: systemd does not boot:" >&2; cat "$root/root/boot.log" >&2; exit 1; }

@@ -26,8 +26,10 @@ job() { # job NAME [WORDS before it]
 	local name=$1
 	shift
 	mkfifo -m 666 "$work/$name.in"
+	: >"$work/$name.out"
+	chmod 666 "$work/$name.out"
 	"$@" env LD_PRELOAD=libdflock.so bash -c '
-		exec 9>"/srv/locks/$1" 8>"/srv/locks/$1.second" && flock 9 && echo held >"$2/$1.out"
+		exec 9>"/srv/locks/$1" 8>"/srv/locks/$1.second" && flock 9 && echo held >>"$2/$1.out"
 		while read -r line <"$2/$1.in" && [ "$line" != end ]; do
 			flock 8 && flock -u 8 && echo "$line" >>"$2/$1.out"
 		done

@@ -31,7 +31,8 @@ start() {
 }
 start
 other dflock init >/dev/null
-dflock doctor flock | tee "$work/doctor" | grep -q "the library is $library" || fail "doctor: $(cat "$work/doctor")"
+await "the store is open" sh -c 'dflock doctor flock >"$1/doctor" 2>&1' doctor "$work"
+grep -q "the library is $library" "$work/doctor" || fail "doctor: $(cat "$work/doctor")"
 job root
 job user setpriv --reuid=nobody --regid=nogroup --clear-groups
 goes_on root && goes_on user
