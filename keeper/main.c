@@ -13,6 +13,7 @@
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
+#include <sysexits.h>
 #include <unistd.h>
 
 #include "keeper/clock.h"
@@ -299,12 +300,10 @@ int main(int argc, char **argv)
 					     : strerror(-ret));
 		return main_fail(&a, why);
 	}
+	if (ret == 1 && a.foreground)
+		main_fail(&a, "another keeper serves this runtime directory already: `dflock stop` ends it");
 	if (ret == 1)
-		return a.foreground
-			       ? main_fail(
-					 &a,
-					 "another keeper serves this runtime directory already: `dflock stop` ends it")
-			       : EXIT_SUCCESS;
+		return a.foreground ? EX_TEMPFAIL : EXIT_SUCCESS;
 	keeper = (struct keeper_options){.config = serving.config,
 					 .runtime_dir = serving.dir,
 					 .dir_fd = serving.dir_fd,

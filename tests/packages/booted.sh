@@ -20,21 +20,22 @@ fi
 folder=$2
 main() { systemctl show -P MainPID dflock; }
 log() { journalctl -q --no-pager -o cat -u dflock "$@"; }
-says() { log | grep -qF -e "$1"; }
+errors() { log | grep -c "syntax error" || true; } # in the configuration
+more_errors() { [ "$(errors)" -gt "$1" ]; }
 active() { [ "$(systemctl show -P ActiveState dflock)" = "$1" ]; }
 
 apt-get install -y -qq --no-install-recommends "$folder"/first/dflock_*.deb >/dev/null
 active inactive && [ "$(systemctl is-enabled dflock)" = disabled ] || fail "the package has started or enabled it"
-systemd-analyze verify /usr/lib/systemd/system/dflock.service 2>&1 | grep -i dflock && fail "the unit is not valid"
+# (man is not installed here.)
+if systemd-analyze verify /usr/lib/systemd/system/dflock.service 2>&1 | grep -v "Command 'man " | grep dflock; then fail "the unit is not valid"; fi
 systemd-analyze security --no-pager dflock | tail -n 1
 
 begin
 trap end EXIT
 echo "nonsense" >/etc/dflock.conf
 refused systemctl start dflock
-await "the journal says why" says "/etc/dflock.conf:1"
-systemctl stop dflock
-systemctl reset-failed dflock
+await "the journal says why" more_errors 0
+active failed || fail "the unit is $(systemctl show -P ActiveState dflock): it is tried again and again"
 cp "$work/ours.conf" /etc/dflock.conf
 systemctl enable --now dflock 2>/dev/null
 dflock status >/dev/null || fail "systemctl start has returned before programs are served"
@@ -50,9 +51,10 @@ before=$(fence root)
 # reload
 cp /etc/dflock.conf "$work/good.conf"
 echo "nonsense" >>/etc/dflock.conf
+count=$(errors)
 refused systemctl reload dflock
 active active && goes_on user || fail "a reload that was refused has changed something"
-await "the journal says why" says "/etc/dflock.conf:4"
+await "the journal says why" more_errors "$count"
 sed 's/^protect = ( /&{ path = "\/srv\/new"; }, /' "$work/good.conf" >/etc/dflock.conf
 systemctl reload dflock
 dflock check --require /srv/new >/dev/null || fail "not reloaded"
@@ -93,13 +95,13 @@ thawed() { ! frozen "$1"; }
 await "root's job goes on" thawed "$pid_root"
 await "the user's job goes on" thawed "$pid_user"
 goes_on root && goes_on user
-log | grep -iE "EPERM|not permitted|cannot be stopped|no priority|locked into memory" && fail "the unit takes something that the keeper needs"
+if log | grep -iE "not permitted|cannot be stopped|no priority|locked into memory"; then fail "the unit takes something that the keeper needs"; fi
 
 refused apt-get remove -y -qq dflock
 active active && goes_on root && goes_on user || fail "the removal has ended something"
 end_job root && end_job user
 await "nobody has the lock" is_free root
 apt-get purge -y -qq dflock >/dev/null
-pgrep dflockd >/dev/null && fail "a keeper is left: $(pgrep -a dflockd)"
+if pgrep -a dflockd; then fail "a keeper is left"; fi
 [ -z "$(traces)" ] || fail "purge leaves behind: $(traces)"
 echo "with systemd $(systemctl --version | awk 'NR == 1 { print $2 }'): started, reloaded, restarted, watched, upgraded under held locks, purged"
