@@ -102,6 +102,6 @@ active active && goes_on root && goes_on user || fail "the removal has ended som
 end_job root && end_job user
 await "nobody has the lock" is_free root
 apt-get purge -y -qq dflock >/dev/null
-if pgrep -a dflockd; then fail "a keeper is left"; fi
+if pgrep -af 'dflockd.*/run/dflock'; then fail "a keeper is left"; fi
 [ -z "$(traces)" ] || fail "purge leaves behind: $(traces)"
 echo "with systemd $(systemctl --version | awk 'NR == 1 { print $2 }'): started, reloaded, restarted, watched, upgraded under held locks, purged"
