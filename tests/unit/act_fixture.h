@@ -31,6 +31,7 @@
 #include "keeper/leases/split.h"
 #include "keeper/leases/unseen.h"
 #include "keeper/leases/waiters.h"
+#include "tests/unit/suite.h"
 
 #define LINGER_MS 100
 #define TTL_MS    1000
@@ -365,19 +366,11 @@ static inline void ring(struct lease *lease)
 /* Runs what add() adds. For main(). */
 static inline int run_tests(const char *name, void (*add)(TCase *tests))
 {
-	Suite *suite = suite_create(name);
 	TCase *tests = tcase_create(name);
-	SRunner *runner;
-	int failed;
 
 	tcase_add_checked_fixture(tests, prepare, clean);
 	add(tests);
-	suite_add_tcase(suite, tests);
-	runner = srunner_create(suite);
-	srunner_run_all(runner, CK_NORMAL);
-	failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+	return suite_run_case(name, tests);
 }
 
 #endif

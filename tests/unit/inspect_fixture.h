@@ -18,6 +18,7 @@
 #include <unistd.h>
 
 #include "keeper/kernel/inspect.h"
+#include "tests/unit/suite.h"
 
 struct asked {
 	struct inspect_result result;
@@ -188,11 +189,10 @@ static inline int run_tests(const char *name, void (*add)(TCase *tests), void (*
 	} cases[] = {
 		{"worker", setup_worker, add}, {"at once", setup_at_once, add}, {"meanwhile", setup_worker, meanwhile}};
 	Suite *suite = suite_create(name);
-	SRunner *runner;
-	char made[] = "/tmp/dflock-inspect-XXXXXX";
-	int failed;
+	char made[SUITE_PATH_BYTES];
 
-	if (!mkdtemp(made) || !realpath(made, folder)) {
+	suite_make_folder(made, "/tmp");
+	if (!realpath(made, folder)) {
 		perror(made);
 		return EXIT_FAILURE;
 	}
@@ -204,13 +204,7 @@ static inline int run_tests(const char *name, void (*add)(TCase *tests), void (*
 		cases[i].add(tests);
 		suite_add_tcase(suite, tests);
 	}
-	runner = srunner_create(suite);
-	srunner_run_all(runner, CK_NORMAL);
-	failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	clear_folder();
-	rmdir(folder);
-	return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+	return suite_run(suite);
 }
 
 #endif

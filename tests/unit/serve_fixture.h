@@ -32,6 +32,7 @@
 #include "keeper/leases/room.h"
 #include "keeper/leases/split.h"
 #include "keeper/leases/waiters.h"
+#include "tests/unit/suite.h"
 
 #define PIN_MS        200
 #define PROBE_MS      700
@@ -408,19 +409,11 @@ static inline struct lease *all_of(enum lease_state state)
 /* Runs what add() adds. For main(). */
 static inline int run_tests(const char *name, void (*add)(TCase *tests))
 {
-	Suite *suite = suite_create(name);
 	TCase *tests = tcase_create(name);
-	SRunner *runner;
-	int failed;
 
 	tcase_add_checked_fixture(tests, prepare, clean);
 	add(tests);
-	suite_add_tcase(suite, tests);
-	runner = srunner_create(suite);
-	srunner_run_all(runner, CK_NORMAL);
-	failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+	return suite_run_case(name, tests);
 }
 
 #endif

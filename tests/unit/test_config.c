@@ -3,6 +3,7 @@
 
 #include "tests/unit/config_file.h"
 #include "wire/place.h"
+#include "tests/unit/suite.h"
 
 START_TEST(defaults)
 {
@@ -215,10 +216,7 @@ END_TEST
 
 int main(void)
 {
-	Suite *suite = suite_create("config");
 	TCase *tests = tcase_create("reading");
-	SRunner *runner = srunner_create(suite);
-	int failed;
 
 	read_example();
 	tcase_add_checked_fixture(tests, setup, teardown);
@@ -229,10 +227,5 @@ int main(void)
 	tcase_add_test(tests, what_rules_say_of_loss);
 	tcase_add_test(tests, what_rules_say_of_rests);
 	tcase_add_test(tests, example_is_complete);
-	suite_add_tcase(suite, tests);
-
-	srunner_run_all(runner, CK_NORMAL);
-	failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+	return suite_run_case("config", tests);
 }

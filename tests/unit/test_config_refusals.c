@@ -3,6 +3,7 @@
 #include <sys/stat.h>
 
 #include "tests/unit/config_file.h"
+#include "tests/unit/suite.h"
 
 #define AS_SERVER "; expected host:port, [IPv6 address]:port or unix:/path"
 static const struct refusal {
@@ -261,10 +262,7 @@ END_TEST
 
 int main(void)
 {
-	Suite *suite = suite_create("config refusals");
 	TCase *tests = tcase_create("refusals");
-	SRunner *runner = srunner_create(suite);
-	int failed;
 
 	tcase_add_checked_fixture(tests, setup, teardown);
 	tcase_add_loop_test(tests, refused, 0, sizeof(refusals) / sizeof(refusals[0]));
@@ -272,10 +270,5 @@ int main(void)
 	tcase_add_test(tests, bytes_refused);
 	tcase_add_test(tests, files_refused);
 	tcase_add_test(tests, passwords_refused);
-	suite_add_tcase(suite, tests);
-
-	srunner_run_all(runner, CK_NORMAL);
-	failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+	return suite_run_case("config refusals", tests);
 }

@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "keeper/clock.h"
+#include "tests/unit/suite.h"
 
 #define DEADLINE_MS 10000
 
@@ -97,17 +98,10 @@ END_TEST
 
 int main(void)
 {
-	Suite *suite = suite_create("errand");
 	TCase *tc = tcase_create("errand");
-	SRunner *runner = srunner_create(suite);
-	int failed;
 
 	tcase_set_timeout(tc, 60);
 	tcase_add_test(tc, one_that_ends);
 	tcase_add_test(tc, those_that_hang);
-	suite_add_tcase(suite, tc);
-	srunner_run_all(runner, CK_NORMAL);
-	failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+	return suite_run_case("errand", tc);
 }

@@ -9,6 +9,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "tests/unit/suite.h"
+
 static void *rest(void *arg)
 {
 	for (;;)
@@ -128,18 +130,11 @@ END_TEST
 
 int main(void)
 {
-	Suite *suite = suite_create("family");
 	TCase *tc = tcase_create("family");
-	SRunner *runner = srunner_create(suite);
-	int failed;
 
 	tcase_set_timeout(tc, 60);
 	tcase_add_loop_test(tc, all_threads_count, 0, 2);
 	tcase_add_test(tc, a_zombie_runs_no_more);
 	tcase_add_test(tc, descendants);
-	suite_add_tcase(suite, tc);
-	srunner_run_all(runner, CK_NORMAL);
-	failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+	return suite_run_case("family", tc);
 }

@@ -12,7 +12,9 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-static char folder[] = "/tmp/dflock-unit-XXXXXX";
+#include "tests/unit/suite.h"
+
+static char folder[SUITE_PATH_BYTES];
 
 static void setup(void)
 {
@@ -28,8 +30,7 @@ static void setup(void)
 		close(fd);
 	}
 	ck_assert_int_eq(mount("none", "/", "none", MS_REC | MS_PRIVATE, NULL), 0);
-	strcpy(folder + strlen(folder) - 6, "XXXXXX");
-	ck_assert_ptr_nonnull(mkdtemp(folder));
+	suite_make_folder(folder, "/tmp");
 }
 
 static void teardown(void)
@@ -150,18 +151,11 @@ END_TEST
 
 int main(void)
 {
-	Suite *suite = suite_create("identity");
 	TCase *tc = tcase_create("identity");
-	SRunner *runner = srunner_create(suite);
-	int failed;
 
 	tcase_add_checked_fixture(tc, setup, teardown);
 	tcase_add_test(tc, a_new_mount);
 	tcase_add_test(tc, another_namespace);
 	tcase_add_test(tc, by_stat);
-	suite_add_tcase(suite, tc);
-	srunner_run_all(runner, CK_NORMAL);
-	failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return failed ? 1 : 0;
+	return suite_run_case("identity", tc);
 }

@@ -13,9 +13,10 @@
 #include <unistd.h>
 
 #include "keeper/kernel/mounts.h"
+#include "tests/unit/suite.h"
 
 static struct mounts *mounts;
-static char *folder; /* a tmpfs */
+static char folder[SUITE_PATH_BYTES]; /* a tmpfs */
 
 static void run(const char *program, const char *a, const char *b)
 {
@@ -61,8 +62,7 @@ static void setup(void)
 		close(fd);
 	}
 	ck_assert_int_eq(mount("none", "/", "none", MS_REC | MS_PRIVATE, NULL), 0);
-	folder = strdup("/tmp/dflock-unit-XXXXXX");
-	ck_assert_ptr_nonnull(mkdtemp(folder));
+	suite_make_folder(folder, "/tmp");
 	ck_assert_int_eq(mount("none", folder, "tmpfs", 0, NULL), 0);
 	make_dir("upper");
 	make_dir("work");
@@ -79,7 +79,6 @@ static void teardown(void)
 	umount2(path("fuse"), MNT_DETACH); /* ends its server */
 	umount2(folder, MNT_DETACH);
 	rmdir(folder);
-	free(folder);
 }
 
 static void mount_fuse(void)
@@ -235,10 +234,7 @@ END_TEST
 
 int main(void)
 {
-	Suite *suite = suite_create("mounts");
 	TCase *tc = tcase_create("mounts");
-	SRunner *runner = srunner_create(suite);
-	int failed;
 
 	tcase_add_checked_fixture(tc, setup, teardown);
 	tcase_add_test(tc, by_type);
@@ -249,9 +245,5 @@ int main(void)
 	tcase_add_test(tc, overlay_whose_layer_is_hidden);
 	tcase_add_test(tc, overlay_on_overlay);
 	tcase_add_test(tc, mount_of_another_namespace);
-	suite_add_tcase(suite, tc);
-	srunner_run_all(runner, CK_NORMAL);
-	failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return failed ? 1 : 0;
+	return suite_run_case("mounts", tc);
 }

@@ -31,6 +31,7 @@
 #include "keeper/leases/room.h"
 #include "keeper/leases/unseen.h"
 #include "keeper/leases/waiters.h"
+#include "tests/unit/suite.h"
 
 static uv_loop_t loop;
 static struct config config;
@@ -39,7 +40,7 @@ static struct sessions sessions;
 static struct keeper k;
 static struct file *file;
 static struct session asker, caller;
-static char path[64];
+static char path[SUITE_PATH_BYTES];
 static int lock_fd, ends[2];
 static pid_t holder;
 
@@ -247,8 +248,7 @@ static void prepare(void)
 {
 	struct stat st;
 
-	snprintf(path, sizeof(path), "/tmp/dflock-status-XXXXXX");
-	lock_fd = mkstemp(path);
+	lock_fd = suite_make_file(path, "/tmp");
 	ck_assert_int_eq(fstat(lock_fd, &st), 0);
 	holder = hold();
 	uv_loop_init(&loop);
@@ -604,10 +604,7 @@ END_TEST
 
 int main(void)
 {
-	Suite *suite = suite_create("status");
 	TCase *tests = tcase_create("status");
-	SRunner *runner;
-	int failed;
 
 	tcase_set_timeout(tests, 60);
 	tcase_add_checked_fixture(tests, prepare, clean);
@@ -622,10 +619,5 @@ int main(void)
 	tcase_add_test(tests, store_unreachable);
 	tcase_add_loop_test(tests, nobody_waits_any_more, 0, 2);
 	tcase_add_test(tests, keeper_ends);
-	suite_add_tcase(suite, tests);
-	runner = srunner_create(suite);
-	srunner_run_all(runner, CK_NORMAL);
-	failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+	return suite_run_case("status", tests);
 }

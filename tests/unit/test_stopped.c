@@ -10,6 +10,7 @@
 
 #include "keeper/guard/held.h"
 #include "keeper/kernel/family.h"
+#include "tests/unit/suite.h"
 
 #define wait_for(condition)                                                                                            \
 	do {                                                                                                           \
@@ -213,10 +214,7 @@ END_TEST
 
 int main(void)
 {
-	Suite *suite = suite_create("stopped");
 	TCase *tc = tcase_create("stopped");
-	SRunner *runner = srunner_create(suite);
-	int failed;
 
 	tcase_set_timeout(tc, 60);
 	tcase_add_checked_fixture(tc, setup, NULL);
@@ -225,9 +223,5 @@ int main(void)
 	tcase_add_test(tc, stopped_and_let_go);
 	tcase_add_loop_test(tc, kin_goes_on, 0, 2);
 	tcase_add_test(tc, kin_that_is_late_and_notes_of_another);
-	suite_add_tcase(suite, tc);
-	srunner_run_all(runner, CK_NORMAL);
-	failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+	return suite_run_case("stopped", tc);
 }

@@ -1,5 +1,6 @@
 /* store.h against a real server, in the ordinary course. */
 #include "tests/unit/store_hosts.h"
+#include "tests/unit/suite.h"
 
 /* ---- the ordinary course ---- */
 
@@ -192,10 +193,7 @@ END_TEST
 
 int main(void)
 {
-	Suite *suite = suite_create("store");
 	TCase *t = tcase_create("store");
-	SRunner *runner;
-	int failed;
 
 	tcase_set_timeout(t, 60);
 	tcase_add_unchecked_fixture(t, make_folder, remove_folder);
@@ -207,10 +205,5 @@ int main(void)
 	tcase_add_test(t, offsets_and_arguments);
 	tcase_add_test(t, sweeping);
 	tcase_add_test(t, dumping);
-	suite_add_tcase(suite, t);
-	runner = srunner_create(suite);
-	srunner_run_all(runner, CK_NORMAL);
-	failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+	return suite_run_case("store", t);
 }

@@ -1,5 +1,6 @@
 /* store.h against a server that stops, or talks nonsense. */
 #include "tests/unit/store_hosts.h"
+#include "tests/unit/suite.h"
 
 /* ---- silence and nonsense ---- */
 
@@ -248,10 +249,7 @@ END_TEST
 
 int main(void)
 {
-	Suite *suite = suite_create("store nonsense");
 	TCase *t = tcase_create("store");
-	SRunner *runner;
-	int failed;
 
 	tcase_set_timeout(t, 60);
 	tcase_add_unchecked_fixture(t, make_folder, remove_folder);
@@ -264,10 +262,5 @@ int main(void)
 	tcase_add_test(t, an_answer_that_nobody_asked_for);
 	tcase_add_test(t, freed_while_it_would_open);
 	tcase_add_test(t, freed_with_questions_open);
-	suite_add_tcase(suite, t);
-	runner = srunner_create(suite);
-	srunner_run_all(runner, CK_NORMAL);
-	failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+	return suite_run_case("store nonsense", t);
 }

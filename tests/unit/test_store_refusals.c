@@ -1,5 +1,6 @@
 /* store.h against a server that lost its memory, refuses, or is not what it should be. */
 #include "tests/unit/store_hosts.h"
+#include "tests/unit/suite.h"
 
 /* ---- the store loses its memory ---- */
 
@@ -209,10 +210,7 @@ END_TEST
 
 int main(void)
 {
-	Suite *suite = suite_create("store refusals");
 	TCase *t = tcase_create("store");
-	SRunner *runner;
-	int failed;
 
 	tcase_set_timeout(t, 60);
 	tcase_add_unchecked_fixture(t, make_folder, remove_folder);
@@ -228,10 +226,5 @@ int main(void)
 	tcase_add_test(t, passwords);
 	tcase_add_test(t, a_user_with_few_rights);
 	tcase_add_test(t, names_and_ports);
-	suite_add_tcase(suite, t);
-	runner = srunner_create(suite);
-	srunner_run_all(runner, CK_NORMAL);
-	failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+	return suite_run_case("store refusals", t);
 }

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "wire/tally.h"
+#include "tests/unit/suite.h"
 
 static struct tally *tally;
 
@@ -249,10 +250,7 @@ END_TEST
 
 int main(void)
 {
-	Suite *suite = suite_create("tally");
 	TCase *t = tcase_create("tally");
-	SRunner *runner;
-	int failed;
 
 	tcase_add_checked_fixture(t, setup, teardown);
 	tcase_add_test(t, entries);
@@ -265,10 +263,5 @@ int main(void)
 	tcase_add_test(t, ranges);
 	tcase_add_test(t, more_than_can_be_held);
 	tcase_add_loop_test(t, hostile, 0, 3);
-	suite_add_tcase(suite, t);
-	runner = srunner_create(suite);
-	srunner_run_all(runner, CK_NORMAL);
-	failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+	return suite_run_case("tally", t);
 }
