@@ -31,6 +31,7 @@
 #include "keeper/leases/split.h"
 #include "keeper/leases/unseen.h"
 #include "keeper/leases/waiters.h"
+#include "tests/unit/said.h"
 #include "tests/unit/suite.h"
 
 #define LINGER_MS 100
@@ -43,21 +44,6 @@ static struct config config;
 static struct keeper k;
 static struct file *file;
 static struct lock *lock;
-static char said[1024];
-
-static inline void say(const char *word)
-{
-	size_t len = strlen(said);
-
-	snprintf(said + len, sizeof(said) - len, "%s%s", len ? ", " : "", word);
-}
-
-/* What was said since the last time. */
-#define check_said(words)                                                                                              \
-	do {                                                                                                           \
-		ck_assert_str_eq(said, words);                                                                         \
-		said[0] = '\0';                                                                                        \
-	} while (0)
 
 /* --- the table of leases --- */
 

@@ -18,6 +18,7 @@
 #include <unistd.h>
 
 #include "keeper/kernel/inspect.h"
+#include "tests/unit/open_count.h"
 #include "tests/unit/suite.h"
 
 struct asked {
@@ -35,18 +36,6 @@ static int before;
 static struct workers *workers;
 static gid_t peer_group; /* the peer's other group; 0: none */
 static bool at_once;     /* in the caller's thread, else in a worker */
-
-static inline int count_open(void)
-{
-	DIR *dir = opendir("/proc/self/fd");
-	int count = 0;
-
-	ck_assert_ptr_nonnull(dir);
-	while (readdir(dir))
-		count++;
-	closedir(dir);
-	return count;
-}
 
 static inline void clear_folder(void)
 {

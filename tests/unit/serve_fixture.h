@@ -32,6 +32,7 @@
 #include "keeper/leases/room.h"
 #include "keeper/leases/split.h"
 #include "keeper/leases/waiters.h"
+#include "tests/unit/said.h"
 #include "tests/unit/suite.h"
 
 #define PIN_MS        200
@@ -46,21 +47,6 @@ static struct keeper k;
 static struct file *file;
 static struct lock *lock;
 static struct lease *lease; /* the first one that there is */
-static char said[1024];
-
-static inline void say(const char *word)
-{
-	size_t len = strlen(said);
-
-	snprintf(said + len, sizeof(said) - len, "%s%s", len ? ", " : "", word);
-}
-
-/* What was said since the last time. */
-#define check_said(words)                                                                                              \
-	do {                                                                                                           \
-		ck_assert_str_eq(said, words);                                                                         \
-		said[0] = '\0';                                                                                        \
-	} while (0)
 
 /* --- the store, and until when leases are sure --- */
 

@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "tests/unit/suite.h"
+#include "tests/unit/wait_until.h"
 
 static void *rest(void *arg)
 {
@@ -55,27 +56,19 @@ static int threads(pid_t pid)
 	return count;
 }
 
-#define wait_for(condition)                                                                                            \
-	do {                                                                                                           \
-		for (int i_ = 0; !(condition); i_++) {                                                                 \
-			ck_assert_msg(i_ < 20000, "not within 20 s: %s", #condition);                                  \
-			nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);                                       \
-		}                                                                                                      \
-	} while (0)
-
 START_TEST(all_threads_count)
 {
 	bool first_ends = _i;
 	pid_t pid = start(first_ends);
 
-	wait_for(threads(pid) == 2 && family_state(pid) == (first_ends ? 'Z' : 'S'));
+	wait_until(threads(pid) == 2 && family_state(pid) == (first_ends ? 'Z' : 'S'));
 	ck_assert(!family_is_stopped(pid));
 	ck_assert(!family_has_stop(pid));
 	kill(pid, SIGSTOP);
-	wait_for(family_is_stopped(pid));
+	wait_until(family_is_stopped(pid));
 	ck_assert(family_has_stop(pid));
 	kill(pid, SIGCONT);
-	wait_for(!family_is_stopped(pid));
+	wait_until(!family_is_stopped(pid));
 	ck_assert(!family_has_stop(pid));
 	end(pid);
 	ck_assert(family_is_stopped(pid));
@@ -89,7 +82,7 @@ START_TEST(a_zombie_runs_no_more)
 
 	if (pid == 0)
 		_exit(0);
-	wait_for(family_state(pid) == 'Z');
+	wait_until(family_state(pid) == 'Z');
 	ck_assert(family_is_stopped(pid));
 	ck_assert(!family_has_stop(pid));
 	ck_assert_uint_gt(family_started(pid), 0);

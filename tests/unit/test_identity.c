@@ -12,24 +12,14 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "tests/unit/own_mounts.h"
 #include "tests/unit/suite.h"
 
 static char folder[SUITE_PATH_BYTES];
 
 static void setup(void)
 {
-	uid_t uid = getuid();
-	char line[64];
-	int fd;
-
-	ck_assert_int_eq(unshare(CLONE_NEWNS | (uid ? CLONE_NEWUSER : 0)), 0);
-	if (uid) {
-		fd = open("/proc/self/uid_map", O_WRONLY);
-		snprintf(line, sizeof(line), "0 %d 1", (int)uid);
-		ck_assert_int_gt(write(fd, line, strlen(line)), 0);
-		close(fd);
-	}
-	ck_assert_int_eq(mount("none", "/", "none", MS_REC | MS_PRIVATE, NULL), 0);
+	own_mounts();
 	suite_make_folder(folder, "/tmp");
 }
 

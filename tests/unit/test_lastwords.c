@@ -13,6 +13,7 @@
 #include "keeper/clock.h"
 #include "keeper/guard/lastwords.h"
 #include "tests/unit/suite.h"
+#include "tests/unit/wait_until.h"
 
 /* The same line for all. */
 static void say(const pid_t *pids, size_t count, const char *line)
@@ -58,12 +59,7 @@ static void wait_until_it_has(pid_t pid, int fd)
 
 	snprintf(path, sizeof(path), "/proc/%d/fd/2", (int)pid);
 	ck_assert_int_eq(fstat(fd, &mine), 0);
-	for (int i = 0; i < 10000; i++) {
-		if (stat(path, &its) == 0 && its.st_dev == mine.st_dev && its.st_ino == mine.st_ino)
-			return;
-		usleep(1000);
-	}
-	ck_abort_msg("the process does not have the descriptor");
+	wait_until(stat(path, &its) == 0 && its.st_dev == mine.st_dev && its.st_ino == mine.st_ino);
 }
 
 START_TEST(once_where_it_is_shared)

@@ -24,6 +24,7 @@
 
 #include "tests/unit/base_folder.h"
 #include "tests/unit/suite.h"
+#include "tests/unit/wait_until.h"
 
 #ifndef PIDFD_THREAD
 #define PIDFD_THREAD O_EXCL
@@ -162,11 +163,7 @@ START_TEST(reaped_when_it_has_ended)
 	leftover_reap();
 	ck_assert_int_eq(kill(keeper, 0), 0); /* it lives */
 	kill(keeper, SIGKILL);
-	for (int i = 0; i < 1000 && kill(keeper, 0) == 0; i++) {
-		leftover_reap();
-		poll(NULL, 0, 10);
-	}
-	ck_assert_int_eq(kill(keeper, 0), -1);
+	wait_until((leftover_reap(), kill(keeper, 0)) == -1);
 	ck_assert_int_eq(errno, ESRCH);
 }
 END_TEST

@@ -8,28 +8,18 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mount.h>
+#include <sys/prctl.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include "keeper/kernel/mounts.h"
+#include "tests/unit/own_mounts.h"
 #include "tests/unit/suite.h"
+#include "tests/unit/wait_until.h"
 
 static struct mounts *mounts;
 static char folder[SUITE_PATH_BYTES]; /* a tmpfs */
-
-static void run(const char *program, const char *a, const char *b)
-{
-	pid_t pid = fork();
-	int status;
-
-	if (pid == 0) {
-		execlp(program, program, a, b, NULL);
-		_exit(127);
-	}
-	ck_assert_int_eq(waitpid(pid, &status, 0), pid);
-	ck_assert_msg(status == 0, "%s: status %x", program, status);
-}
 
 static const char *path(const char *name)
 {
@@ -48,20 +38,7 @@ static void make_dir(const char *name)
 
 static void setup(void)
 {
-	uid_t uid = getuid();
-	char line[64];
-	int fd;
-
-	if (uid == 0) {
-		ck_assert_int_eq(unshare(CLONE_NEWNS), 0);
-	} else {
-		ck_assert_int_eq(unshare(CLONE_NEWUSER | CLONE_NEWNS), 0);
-		fd = open("/proc/self/uid_map", O_WRONLY);
-		snprintf(line, sizeof(line), "0 %d 1", (int)uid);
-		ck_assert_int_gt(write(fd, line, strlen(line)), 0);
-		close(fd);
-	}
-	ck_assert_int_eq(mount("none", "/", "none", MS_REC | MS_PRIVATE, NULL), 0);
+	own_mounts();
 	suite_make_folder(folder, "/tmp");
 	ck_assert_int_eq(mount("none", folder, "tmpfs", 0, NULL), 0);
 	make_dir("upper");
@@ -81,11 +58,23 @@ static void teardown(void)
 	rmdir(folder);
 }
 
+/* Its server ends with the test, also with one that fails. */
 static void mount_fuse(void)
 {
+	struct stat plain, mounted;
+	pid_t server;
+
 	make_dir("fuse");
 	make_dir("below");
-	run("bindfs", path("below"), path("fuse"));
+	ck_assert_int_eq(stat(path("fuse"), &plain), 0);
+	server = fork();
+	if (server == 0) {
+		prctl(PR_SET_PDEATHSIG, SIGKILL);
+		execlp("bindfs", "bindfs", "-f", path("below"), path("fuse"), NULL);
+		_exit(127);
+	}
+	wait_until(waitpid(server, NULL, WNOHANG) != 0 ||
+		   (stat(path("fuse"), &mounted) == 0 && mounted.st_dev != plain.st_dev));
 	ck_assert_int_eq(mkdir(path("fuse/lower"), 0755), 0);
 }
 

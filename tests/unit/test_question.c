@@ -12,6 +12,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "tests/unit/open_count.h"
 #include "tests/unit/suite.h"
 
 #define MANY 253 /* descriptors in one message: the kernel's limit */
@@ -19,18 +20,6 @@
 static int ours, theirs; /* the two ends */
 static int passed;       /* a descriptor to pass */
 static int before;       /* how many we had open */
-
-static int count_open(void)
-{
-	DIR *dir = opendir("/proc/self/fd");
-	int count = 0;
-
-	ck_assert_ptr_nonnull(dir);
-	while (readdir(dir))
-		count++;
-	closedir(dir);
-	return count;
-}
 
 static void setup(void)
 {

@@ -10,6 +10,7 @@
 #include "keeper/leases/keeper.h"
 #include "keeper/leases/locks.h"
 #include "keeper/leases/waiters.h"
+#include "tests/unit/said.h"
 #include "tests/unit/suite.h"
 
 #define LEASES  3
@@ -21,19 +22,10 @@ static struct lock *lock;
 static struct lease leases[LEASES];
 static struct waiter waiters[WAITERS];
 
-/* What was done, as words: "a:granted", "send", "told 0 1", ... */
-static char said[1024];
 static int depth;
 static unsigned to_free;
 static void (*in_step)(struct lease *lease, enum lease_event event);
 static void (*when_told)(struct waiter *waiter, unsigned news);
-
-static void say(const char *word)
-{
-	size_t len = strlen(said);
-
-	snprintf(said + len, sizeof(said) - len, "%s%s", len ? ", " : "", word);
-}
 
 static void on_step(struct lease *lease, enum lease_event event)
 {

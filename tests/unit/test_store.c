@@ -1,6 +1,5 @@
 /* store.h against a real server, in the ordinary course. */
 #include "tests/unit/store_hosts.h"
-#include "tests/unit/suite.h"
 
 /* ---- the ordinary course ---- */
 
@@ -191,13 +190,8 @@ START_TEST(dumping)
 }
 END_TEST
 
-int main(void)
+static void add_tests(TCase *t)
 {
-	TCase *t = tcase_create("store");
-
-	tcase_set_timeout(t, 60);
-	tcase_add_unchecked_fixture(t, make_folder, remove_folder);
-	tcase_add_checked_fixture(t, set_up, tear_down);
 	tcase_add_test(t, coming_up);
 	tcase_add_test(t, a_lease_changes_hands);
 	tcase_add_test(t, a_question);
@@ -205,5 +199,9 @@ int main(void)
 	tcase_add_test(t, offsets_and_arguments);
 	tcase_add_test(t, sweeping);
 	tcase_add_test(t, dumping);
-	return suite_run_case("store", t);
+}
+
+int main(void)
+{
+	return run_tests("store", add_tests);
 }

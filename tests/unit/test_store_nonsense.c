@@ -1,6 +1,5 @@
 /* store.h against a server that stops, or talks nonsense. */
 #include "tests/unit/store_hosts.h"
-#include "tests/unit/suite.h"
 
 /* ---- silence and nonsense ---- */
 
@@ -247,13 +246,8 @@ START_TEST(freed_with_questions_open)
 }
 END_TEST
 
-int main(void)
+static void add_tests(TCase *t)
 {
-	TCase *t = tcase_create("store");
-
-	tcase_set_timeout(t, 60);
-	tcase_add_unchecked_fixture(t, make_folder, remove_folder);
-	tcase_add_checked_fixture(t, set_up, tear_down);
 	tcase_add_test(t, a_stopped_server);
 	tcase_add_test(t, messages_connection_lost);
 	tcase_add_test(t, nonsense_in_messages);
@@ -262,5 +256,9 @@ int main(void)
 	tcase_add_test(t, an_answer_that_nobody_asked_for);
 	tcase_add_test(t, freed_while_it_would_open);
 	tcase_add_test(t, freed_with_questions_open);
-	return suite_run_case("store nonsense", t);
+}
+
+int main(void)
+{
+	return run_tests("store nonsense", add_tests);
 }

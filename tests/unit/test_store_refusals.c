@@ -1,6 +1,5 @@
 /* store.h against a server that lost its memory, refuses, or is not what it should be. */
 #include "tests/unit/store_hosts.h"
-#include "tests/unit/suite.h"
 
 /* ---- the store loses its memory ---- */
 
@@ -208,13 +207,8 @@ START_TEST(names_and_ports)
 }
 END_TEST
 
-int main(void)
+static void add_tests(TCase *t)
 {
-	TCase *t = tcase_create("store");
-
-	tcase_set_timeout(t, 60);
-	tcase_add_unchecked_fixture(t, make_folder, remove_folder);
-	tcase_add_checked_fixture(t, set_up, tear_down);
 	tcase_add_test(t, flushall);
 	tcase_add_test(t, restart);
 	tcase_add_test(t, another_server_behind_the_connection);
@@ -226,5 +220,9 @@ int main(void)
 	tcase_add_test(t, passwords);
 	tcase_add_test(t, a_user_with_few_rights);
 	tcase_add_test(t, names_and_ports);
-	return suite_run_case("store refusals", t);
+}
+
+int main(void)
+{
+	return run_tests("store refusals", add_tests);
 }

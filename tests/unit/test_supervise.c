@@ -24,6 +24,7 @@
 #include "keeper/guard/table_text.h"
 #include "tests/unit/base_folder.h"
 #include "tests/unit/suite.h"
+#include "tests/unit/wait_until.h"
 
 #define MOST  8
 #define WRONG 77 /* a keeper's exit status: what it found is not what it should find */
@@ -113,14 +114,6 @@ static int result(keeper_life *life)
 	start(life);
 	return wait_for_end();
 }
-
-#define wait_until(condition)                                                                                          \
-	do {                                                                                                           \
-		for (int i_ = 0; !(condition); i_++) {                                                                 \
-			ck_assert_msg(i_ < 2000, "waited in vain for %s", #condition);                                 \
-			poll(NULL, 0, 10);                                                                             \
-		}                                                                                                      \
-	} while (0)
 
 /* A keeper takes SIGTERM when it can act on it. */
 static void await_term(void)

@@ -23,6 +23,7 @@
 #include "keeper/leases/reopen.h"
 #include "keeper/leases/room.h"
 #include "tests/unit/base_folder.h"
+#include "tests/unit/open_count.h"
 #include "tests/unit/suite.h"
 
 #define TOKEN "0123456789abcdef0123456789abcdef"
@@ -116,17 +117,6 @@ static void clean(void)
 	uv_run(&loop, UV_RUN_DEFAULT);
 	ck_assert_int_eq(uv_loop_close(&loop), 0);
 	base_remove();
-}
-
-static int count_open(void)
-{
-	DIR *dir = opendir("/proc/self/fd");
-	int count = 0;
-
-	while (readdir(dir))
-		count++;
-	closedir(dir);
-	return count;
 }
 
 /* An entry for a new file of this name. */
