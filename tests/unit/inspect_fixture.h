@@ -29,7 +29,7 @@ struct asked {
 	bool lockable;
 };
 
-static char folder[64];
+static char folder[SUITE_PATH_BYTES];
 static uv_loop_t loop;
 static struct ucred self;
 static int before;
@@ -48,6 +48,23 @@ static inline void clear_folder(void)
 			unlinkat(dirfd(dir), d->d_name, AT_REMOVEDIR);
 	if (dir)
 		closedir(dir);
+}
+
+static inline void make_folder(void)
+{
+	char made[SUITE_PATH_BYTES], *path;
+
+	suite_make_folder(made, "/tmp");
+	path = realpath(made, NULL);
+	ck_assert_ptr_nonnull(path);
+	ck_assert_int_lt(snprintf(folder, sizeof(folder), "%s", path), sizeof(folder));
+	free(path);
+}
+
+static inline void remove_folder(void)
+{
+	clear_folder();
+	ck_assert_int_eq(rmdir(folder), 0);
 }
 
 static inline void on_answer(void *arg, struct inspect_result *result)
@@ -178,16 +195,11 @@ static inline int run_tests(const char *name, void (*add)(TCase *tests), void (*
 	} cases[] = {
 		{"worker", setup_worker, add}, {"at once", setup_at_once, add}, {"meanwhile", setup_worker, meanwhile}};
 	Suite *suite = suite_create(name);
-	char made[SUITE_PATH_BYTES];
 
-	suite_make_folder(made, "/tmp");
-	if (!realpath(made, folder)) {
-		perror(made);
-		return EXIT_FAILURE;
-	}
 	for (size_t i = 0; i < sizeof(cases) / sizeof(*cases) && cases[i].add; i++) {
 		TCase *tests = tcase_create(cases[i].name);
 
+		tcase_add_unchecked_fixture(tests, make_folder, remove_folder);
 		tcase_add_checked_fixture(tests, cases[i].setup, teardown);
 		tcase_set_timeout(tests, 60);
 		cases[i].add(tests);

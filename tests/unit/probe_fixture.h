@@ -36,6 +36,23 @@ static uv_loop_t loop;
 static struct probes *probes;
 static uv_timer_t deadline;
 
+static inline void make_file(void)
+{
+	int fd;
+
+	suite_make_folder(folder, "/tmp");
+	snprintf(path, sizeof(path), "%s/file", folder);
+	fd = open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+	ck_assert_int_ge(fd, 0);
+	close(fd);
+}
+
+static inline void remove_file(void)
+{
+	unlink(path);
+	rmdir(folder);
+}
+
 static inline void on_deadline(uv_timer_t *timer)
 {
 	(void)timer;
@@ -162,16 +179,8 @@ struct other {
 static inline int run_tests(const char *name, void (*add)(TCase *tests))
 {
 	TCase *tests = tcase_create(name);
-	int fd;
 
-	suite_make_folder(folder, "/tmp");
-	snprintf(path, sizeof(path), "%s/file", folder);
-	fd = open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
-	if (fd < 0) {
-		perror(path);
-		return EXIT_FAILURE;
-	}
-	close(fd);
+	tcase_add_unchecked_fixture(tests, make_file, remove_file);
 	tcase_add_checked_fixture(tests, setup, teardown);
 	tcase_set_timeout(tests, 60);
 	add(tests);
