@@ -20,6 +20,7 @@
 
 static struct mounts *mounts;
 static char folder[SUITE_PATH_BYTES]; /* a tmpfs */
+static pid_t server;                  /* of a FUSE mount; 0: none */
 
 static const char *path(const char *name)
 {
@@ -38,6 +39,7 @@ static void make_dir(const char *name)
 
 static void setup(void)
 {
+	server = 0;
 	own_mounts();
 	suite_make_folder(folder, "/tmp");
 	ck_assert_int_eq(mount("none", folder, "tmpfs", 0, NULL), 0);
@@ -53,7 +55,11 @@ static void teardown(void)
 {
 	mounts_free(mounts);
 	umount2(path("over"), MNT_DETACH);
-	umount2(path("fuse"), MNT_DETACH); /* ends its server */
+	umount2(path("fuse"), MNT_DETACH);
+	if (server) {
+		kill(server, SIGKILL);
+		waitpid(server, NULL, 0);
+	}
 	umount2(folder, MNT_DETACH);
 	rmdir(folder);
 }
@@ -62,7 +68,6 @@ static void teardown(void)
 static void mount_fuse(void)
 {
 	struct stat plain, mounted;
-	pid_t server;
 
 	make_dir("fuse");
 	make_dir("below");
