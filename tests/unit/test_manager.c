@@ -10,10 +10,12 @@
 #include <unistd.h>
 
 #include "keeper/clock.h"
+#include "tests/unit/base_folder.h"
+#include "tests/unit/suite.h"
 
 #define SECOND_NS (1000 * NS_PER_MS)
 
-static char folder[64], path[80];
+static char path[SUITE_PATH_BYTES + 8];
 static int inbox;
 
 /* A socket that reads what is sent to `name`, a path or "@" with an abstract name. */
@@ -32,9 +34,8 @@ static int listen_at(const char *name)
 
 static void begin(void)
 {
-	snprintf(folder, sizeof(folder), "/dev/shm/dflock-manager-XXXXXX");
-	ck_assert_ptr_nonnull(mkdtemp(folder));
-	snprintf(path, sizeof(path), "%s/notify", folder);
+	base_make();
+	snprintf(path, sizeof(path), "%s/notify", base);
 	inbox = listen_at(path);
 	setenv("NOTIFY_SOCKET", path, 1);
 	unsetenv("WATCHDOG_USEC");
@@ -44,8 +45,7 @@ static void begin(void)
 static void end(void)
 {
 	close(inbox);
-	unlink(path);
-	rmdir(folder);
+	base_remove();
 }
 
 /* The next message that has come, or "". */
@@ -218,10 +218,7 @@ END_TEST
 
 int main(void)
 {
-	Suite *suite = suite_create("manager");
 	TCase *tests = tcase_create("manager");
-	SRunner *runner;
-	int failed;
 
 	tcase_add_checked_fixture(tests, begin, end);
 	tcase_add_test(tests, ready_and_stopping_are_said_once);
@@ -232,10 +229,5 @@ int main(void)
 	tcase_add_test(tests, said_again_when_there_is_room);
 	tcase_add_test(tests, the_watchdog_hears_four_times_in_its_time);
 	tcase_add_test(tests, no_watchdog);
-	suite_add_tcase(suite, tests);
-	runner = srunner_create(suite);
-	srunner_run_all(runner, CK_NORMAL);
-	failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+	return suite_run_case("manager", tests);
 }

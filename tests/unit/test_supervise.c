@@ -25,6 +25,9 @@
 #include "keeper/guard/table.h"
 #include "keeper/guard/table_notes.h"
 #include "keeper/guard/table_text.h"
+#include "tests/unit/base_folder.h"
+#include "tests/unit/suite.h"
+#include "tests/unit/wait_until.h"
 
 #define MOST  8
 #define WRONG 77 /* a keeper's exit status: what it found is not what it should find */
@@ -37,16 +40,14 @@ static struct {
 	atomic_bool go;
 } * shared;
 
-static char folder[64];
 static int dir_fd, ready[2];
 static pid_t parent;
 static struct manager manager;
 
 static void begin(void)
 {
-	snprintf(folder, sizeof(folder), "/dev/shm/dflock-supervise-XXXXXX");
-	ck_assert_ptr_nonnull(mkdtemp(folder));
-	dir_fd = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	base_make();
+	dir_fd = base_open();
 	shared = mmap(NULL, sizeof(*shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 	ck_assert_ptr_ne(shared, MAP_FAILED);
 	ck_assert_int_eq(pipe2(ready, O_CLOEXEC), 0);
@@ -55,8 +56,6 @@ static void begin(void)
 
 static void end(void)
 {
-	static const char *const names[] = {TABLE_NAME, TABLE_TEXT_NAME, TABLE_BAD_NAME, "notify"};
-
 	if (parent) {
 		kill(parent, SIGKILL);
 		waitpid(parent, NULL, 0);
@@ -64,14 +63,11 @@ static void end(void)
 	for (int i = 0; i < MOST; i++)
 		if (shared->pids[i])
 			kill(shared->pids[i], SIGKILL);
-	for (size_t i = 0; i < sizeof(names) / sizeof(*names); i++)
-		if (unlinkat(dir_fd, names[i], 0) != 0)
-			unlinkat(dir_fd, names[i], AT_REMOVEDIR);
 	munmap(shared, sizeof(*shared));
 	close(dir_fd);
 	close(ready[0]);
 	close(ready[1]);
-	rmdir(folder);
+	base_remove();
 }
 
 /* --- keepers --- */
@@ -92,7 +88,7 @@ static int run(void *arg, const struct supervised *keeper)
 static int supervise_it(keeper_life *life)
 {
 	const struct supervise options = {
-		.runtime_dir = folder, .dir_fd = dir_fd, .ready_fd = ready[1], .run = run, .arg = &life};
+		.runtime_dir = base, .dir_fd = dir_fd, .ready_fd = ready[1], .run = run, .arg = &life};
 
 	return supervise(&options);
 }
@@ -122,14 +118,6 @@ static int result(keeper_life *life)
 	start(life);
 	return wait_for_end();
 }
-
-#define wait_until(condition)                                                                                          \
-	do {                                                                                                           \
-		for (int i_ = 0; !(condition); i_++) {                                                                 \
-			ck_assert_msg(i_ < 2000, "waited in vain for %s", #condition);                                 \
-			poll(NULL, 0, 10);                                                                             \
-		}                                                                                                      \
-	} while (0)
 
 /* A keeper takes SIGTERM when it can act on it. */
 static void await_term(void)
@@ -387,13 +375,13 @@ static int start_managed(keeper_life *life)
 	struct sockaddr_un address = {.sun_family = AF_UNIX};
 	int inbox = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 
-	snprintf(address.sun_path, sizeof(address.sun_path), "%s/notify", folder);
+	snprintf(address.sun_path, sizeof(address.sun_path), "%s/notify", base);
 	ck_assert_int_eq(bind(inbox, (struct sockaddr *)&address, sizeof(address)), 0);
 	setenv("NOTIFY_SOCKET", address.sun_path, 1);
 	parent = fork();
 	ck_assert_int_ge(parent, 0);
 	if (parent == 0) {
-		const struct supervise options = {.runtime_dir = folder,
+		const struct supervise options = {.runtime_dir = base,
 						  .dir_fd = dir_fd,
 						  .ready_fd = -1,
 						  .manager = &manager,
@@ -560,10 +548,7 @@ END_TEST
 
 int main(void)
 {
-	Suite *suite = suite_create("supervise");
 	TCase *tests = tcase_create("supervise");
-	SRunner *runner;
-	int failed;
 
 	tcase_set_timeout(tests, 60);
 	tcase_add_checked_fixture(tests, begin, end);
@@ -584,10 +569,5 @@ int main(void)
 	tcase_add_test(tests, quit_after_term);
 	tcase_add_test(tests, hangs);
 	tcase_add_test(tests, does_not_hang);
-	suite_add_tcase(suite, tests);
-	runner = srunner_create(suite);
-	srunner_run_all(runner, CK_NORMAL);
-	failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+	return suite_run_case("supervise", tests);
 }
