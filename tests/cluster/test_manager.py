@@ -4,6 +4,7 @@ import signal
 import socket
 import subprocess
 
+import pytest
 from harness import Job, wait_until
 from harness.host import KEEPER
 from harness.system import Place, SystemHost
@@ -65,11 +66,15 @@ def test_a_keeper_that_cannot_start_is_never_ready(two_long):
     assert manager.heard_nothing()
 
 
-def test_a_keeper_that_a_service_started_by_a_lock_says_nothing(make_host):
+@pytest.mark.parametrize("how", ["by a lock", "by hand"])
+def test_a_keeper_that_another_service_has_started_says_nothing(make_host, how):
     """Else that service would count as ready."""
     a = make_host("a", foreground=False)
     manager = Manager(a)
-    done = subprocess.run(["flock", a.path("f"), "true"], env={**a.env(), "NOTIFY_SOCKET": manager.path}, timeout=60)
+    env = {**a.env(), "NOTIFY_SOCKET": manager.path}
+    if how == "by hand":
+        del env["LD_PRELOAD"]
+    done = subprocess.run([KEEPER] if how == "by hand" else ["flock", a.path("f"), "true"], env=env, timeout=60)
     assert done.returncode == 0 and len(a.keeper_pids()) == 2
     wait_until(lambda: a.status()["store"]["up"], "it serves for a while")
     assert manager.heard_nothing()
