@@ -1,5 +1,6 @@
 """What a service manager hears of a keeper, and how it replaces one (docs/operating.md)."""
 import os
+import shutil
 import signal
 import socket
 import subprocess
@@ -121,6 +122,8 @@ def test_a_user_who_asks_while_the_system_keeper_is_replaced(redis, folder):
     place = Place()
     host = SystemHost(redis, folder, place, lease="ttl_ms = 20000;")
     user = 54321
+    own = f"/dev/shm/dflock-{user}"
+    shutil.rmtree(own, ignore_errors=True)  # of a run that failed
     try:
         host.init()
         env = host.env()
@@ -135,7 +138,7 @@ def test_a_user_who_asks_while_the_system_keeper_is_replaced(redis, folder):
             host.start()
             assert asks.wait(60) == 0, asks.stderr.read()
             asks.stderr.close()
-            assert len(host.keeper_pids()) == 2 and not os.path.exists(f"/dev/shm/dflock-{user}")
+            assert len(host.keeper_pids()) == 2 and not os.path.exists(own)
     finally:
         host.stop()
         place.end()
