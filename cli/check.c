@@ -13,7 +13,8 @@
 static const char check_doc[] =
 	"Reads the configuration as a keeper would and says what is wrong with it, with file and line. For each FILE "
 	"says whether its locks are protected and under which lock name; it need not exist yet.\v"
-	"The exit status is 0 if the configuration is valid, whether the FILEs are protected or not, and else 1. With "
+	"The exit status is 0 if the configuration is valid and the command of on_event can be run, whether the FILEs are "
+	"protected or not, and else 1. With "
 	"--require it is 1 also if one of them is not protected.";
 
 struct check_options {
@@ -107,6 +108,10 @@ int cmd_check(int argc, char **argv)
 	fputs("configuration OK: ", stdout);
 	show_text(stdout, config->path);
 	printf(", %zu rule%s\n", config->rule_count, config->rule_count == 1 ? "" : "s");
+	if (!config_can_run(config, why, sizeof(why))) {
+		cli_error("%s", why);
+		all = false;
+	}
 	for (int i = 0; i < options.count; i++)
 		all &= report_file(config, options.files[i], options.require);
 	config_free(config);

@@ -17,6 +17,7 @@
 #include "keeper/rules/lease.h"
 #include "keeper/kernel/probe.h"
 #include "keeper/kernel/identity.h"
+#include "keeper/leases/absence.h"
 #include "keeper/leases/confirm.h"
 #include "keeper/leases/deadline.h"
 #include "keeper/leases/grace.h"
@@ -42,6 +43,7 @@ struct configfile;
 struct configwatch;
 struct deadlock;
 struct ending;
+struct events;
 struct fronts;
 struct keeper;
 struct keeper_options;
@@ -102,6 +104,8 @@ struct keeper {
 	struct lost lost;
 	struct unseen unseen;
 	struct past past;
+	struct events *events;
+	struct absence absence;
 	struct touched touched;
 	struct reopens reopens;
 	struct inquiries inquiries;
