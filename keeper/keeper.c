@@ -38,6 +38,7 @@
 #include "keeper/leases/room.h"
 #include "keeper/leases/probing.h"
 #include "keeper/callers/listener.h"
+#include "keeper/callers/longwait.h"
 #include "keeper/callers/session.h"
 #include "keeper/callers/deadlock.h"
 #include "keeper/callers/news.h"
@@ -267,6 +268,8 @@ static int keeper_start(struct life *life)
 		ret = sessions_init(k);
 	if (ret == 0)
 		ret = deadlock_init(k);
+	if (ret == 0)
+		ret = longwait_start(k);
 	if (ret < 0) {
 		keeper_cannot_start(o, "the keeper cannot start: %s", strerror(-ret));
 		return ret;
@@ -331,6 +334,7 @@ static void keeper_clean_up(struct keeper *k)
 	queue_stop(k);
 	orphan_close(k);
 	event_stop(k);
+	longwait_stop(k);
 	past_stop(k);
 	host_stop(k);
 	room_stop(k);
@@ -358,6 +362,7 @@ static void keeper_clean_up(struct keeper *k)
 	deadlock_free(k);
 	ending_free(k);
 	orphan_free(k);
+	longwait_free(k);
 	event_free(k);
 }
 

@@ -7,7 +7,7 @@
 
 #include <stdbool.h>
 
-/* What operators want to be told of. The names are stable: docs/events.md. */
+/* What operators want to be told of. The names are stable: dflockd(8). */
 enum event_kind {
 	EVENT_LEASE_LOST,
 	EVENT_HOLDERS_FROZEN,

@@ -10,6 +10,7 @@
 #include <time.h>
 #include <utlist.h>
 
+#include "keeper/guard/deeds.h"
 #include "keeper/kernel/hook.h"
 #include "keeper/leases/keeper.h"
 
@@ -263,9 +264,35 @@ void event_raise(struct keeper *k, const struct event *e, const char *format, ..
 		event_add(k, e, message);
 }
 
+/* The file that the parent names by its inode; a lost lease's may be known no more. */
+static void event_name_file(struct keeper *k, const struct deed *deed, struct event *e)
+{
+	const struct file *file = deed->ino ? file_find(k, deed->dev, deed->ino) : NULL;
+	const struct lost_lease *lost;
+
+	if (file) {
+		e->name = file->name;
+		e->path = file->path;
+	}
+	DL_FOREACH (k->lost.all, lost)
+		if (!e->name && deed->ino && lost->file.dev == deed->dev && lost->file.ino == deed->ino) {
+			e->name = lost->name;
+			e->path = lost->path;
+		}
+}
+
 void event_take_deeds(struct keeper *k)
 {
-	(void)k;
+	struct deed deed;
+
+	while (deeds_take(k->table, &deed)) {
+		struct event e = {
+			.kind = deed.kind, .pids = deed.pids, .pid_count = deed.pid_count, .processes = deed.processes};
+
+		event_name_file(k, &deed, &e);
+		if (event_is_wanted(k))
+			event_add(k, &e, deed.text);
+	}
 }
 
 /* --- start and end --- */

@@ -1,6 +1,6 @@
 /*
  * Events: what an operator wants to be told of. Each has a stable name (keeper/log.h), is a line in the log, and is given to
- * the command of the configuration (on_event) as JSON on its standard input; docs/events.md lists names and fields.
+ * the command of the configuration (on_event) as JSON on its standard input; dflockd(8) lists names and fields.
  *
  * The command runs once at a time (kernel/hook.h), in the order of the events. While it runs, or within EVENT_GATHER_MS,
  * events of one kind become one, which counts them and names the first EVENT_OTHERS + 1. So there is never more than one

@@ -49,6 +49,7 @@ struct keeper;
 struct keeper_options;
 struct leases_slot;
 struct listener;
+struct longwait;
 struct lock;
 struct orphan;
 struct reopen;
@@ -67,6 +68,7 @@ struct keeper {
 	struct listener *listener;
 	struct deadlock *deadlock;
 	struct ending *ending;
+	struct longwait *longwait;
 
 	/* orphan.c */
 	struct orphan *orphan;
