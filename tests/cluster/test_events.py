@@ -200,7 +200,8 @@ def test_what_the_command_inherits(make_host, redis, folder, monkeypatch):
     fds = {line[3:].split(":")[0] for line in lines if line.startswith("fd ")}
     assert fds <= {"/memfd", "pipe", script, out + ".new", ""}, fds  # the last one: of the shell's $(...)
     said = {line.split(":")[0]: line.split(":")[1].strip() for line in lines if line.startswith("Sig")}
-    assert int(said["SigBlk"], 16) == 0 and int(said["SigIgn"], 16) == 0
+    # 32 and 33 are the C library's own; its posix_spawn() leaves them ignored.
+    assert int(said["SigBlk"], 16) == 0 and int(said["SigIgn"], 16) & ~(3 << 31) == 0
     files, = (line.split() for line in lines if line.startswith("Max open files"))
     assert int(files[3]) <= 1024
     stat, = (line for line in lines if "(look)" in line or "(sh)" in line)
