@@ -103,7 +103,8 @@ static json_t *event_fields(const struct event *e, const char *message, time_t n
 	event_set_text(doc, "command", e->command);
 	event_set_text(doc, "holder", e->holder);
 	event_set_text(doc, "reason", e->reason);
-	event_set_number(doc, "for_ms", e->for_ms);
+	if (e->for_ms)
+		json_object_set_new(doc, "seconds", json_real((double)e->for_ms / 1000));
 	return doc;
 }
 
@@ -119,7 +120,7 @@ static char *event_document(const struct keeper *k, const struct event_entry *en
 	json_object_set_new(doc, "count", json_integer(entry->count));
 	json_object_set_new(doc, "last", json_integer(entry->last));
 	json_object_set(doc, "others", entry->others);
-	return json_dumps(doc, JSON_COMPACT | JSON_PRESERVE_ORDER);
+	return json_dumps(doc, JSON_COMPACT | JSON_PRESERVE_ORDER | JSON_REAL_PRECISION(12));
 }
 
 /* --- the command --- */

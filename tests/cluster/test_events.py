@@ -62,12 +62,12 @@ def test_the_store_is_away_and_back(make_host, redis, told):
     a = make_host("a", top=told.top)
     redis.stop()
     away, = told.get("store-away")
-    assert "is not reachable" in away["message"] and away["reason"] and away["for_ms"] > 0
+    assert "is not reachable" in away["message"] and away["reason"] and away["seconds"] > 0
     check_frame(a, away)
     redis.start()
     back, = told.get("store-back")
     check_frame(a, back)
-    assert back["for_ms"] >= away["for_ms"] and (away["number"], back["number"]) == (1, 2)
+    assert back["seconds"] >= away["seconds"] and (away["number"], back["number"]) == (1, 2)
     assert told.names() == ["store-away", "store-back"]
 
 
@@ -134,7 +134,7 @@ def test_waited_too_long(make_host, told, where):
     waiting = [a.popen("flock", a.path(name), "true") for name in ("quiet", "f")]
     event, = told.get("waited-too-long")
     assert (event["pids"], event["name"], event["path"]) == ([waiting[1].pid], "t/f", a.path("f"))
-    assert event["holder"] == b.status()["host"] and event["for_ms"] > 0
+    assert event["holder"] == b.status()["host"] and event["seconds"] > 0
     assert ("has it" in event["reason"]) and event["count"] == 1
     check_frame(a, event)
     for holder in holders:
@@ -179,7 +179,7 @@ def test_names_of_any_bytes(make_host, redis, told):
 # --- the command ---
 
 LOOK = r"""#!/bin/sh
-{ env; echo "cwd $(pwd)"; for fd in /proc/$$/fd/*; do echo "fd $(readlink $fd)"; done; cat /proc/$$/status /proc/$$/limits; cut -d' ' -f1-7,19 /proc/$$/stat; echo "words $# $1 $2"; } >"$1.new"
+{ env; echo "cwd $(pwd)"; for fd in /proc/$$/fd/*; do echo "fd $(readlink $fd)"; done; while read -r line; do echo "$line"; done </proc/$$/status; cat /proc/$$/limits; cut -d' ' -f1-7,19 /proc/$$/stat; echo "words $# $1 $2"; } >"$1.new"
 mv "$1.new" "$1"
 """
 
