@@ -313,23 +313,23 @@ static int config_load_as(const char *path, bool rules_only, struct config **out
 	return ret;
 }
 
-bool config_can_run(const struct config *config, char *why, size_t why_size)
+int config_can_run(const struct config *config, char *why, size_t why_size)
 {
-	const char *wrong = NULL;
+	const char *program = config->on_event ? config->on_event[0] : NULL;
 	struct stat st;
+	int ret = 0;
 
-	if (!config->on_event)
-		return true;
-	if (stat(config->on_event[0], &st) != 0)
-		wrong = strerror(errno);
+	if (!program)
+		return 0;
+	if (stat(program, &st) != 0)
+		ret = -errno;
 	else if (!S_ISREG(st.st_mode))
-		wrong = "not a file";
-	else if (faccessat(AT_FDCWD, config->on_event[0], X_OK, AT_EACCESS) != 0)
-		wrong = strerror(errno);
-	if (wrong)
-		snprintf(why, why_size, "%s: on_event %.200s cannot be run: %s", config->path, config->on_event[0],
-			 wrong);
-	return !wrong;
+		ret = -EACCES; /* as execve() says */
+	else if (faccessat(AT_FDCWD, program, X_OK, AT_EACCESS) != 0)
+		ret = -errno;
+	if (ret < 0)
+		snprintf(why, why_size, "%s: on_event %.200s cannot be run: %s", config->path, program, strerror(-ret));
+	return ret;
 }
 
 int config_load(const char *path, struct config **out, char *why, size_t why_size)

@@ -149,9 +149,9 @@ enum on_lost config_on_lost(const struct config *config, const char *path);
 int64_t config_at_least_ms(const struct config *config, const char *path);
 /* The wait_warn_ms of that rule; 0: it has none, or no rule matches. Pure. */
 int64_t config_wait_warn_ms(const struct config *config, const char *path);
-/* Can the command of on_event be run by the caller? True also if there is none. False with one line in `why`. Blocks on the
+/* Can the command of on_event be run by the caller? 0 also if there is none. -errno with one line in `why`. Blocks on the
  * file system. */
-bool config_can_run(const struct config *config, char *why, size_t why_size);
+int config_can_run(const struct config *config, char *why, size_t why_size);
 /*
  * May `fresh` take the place of `old` without an operator's command (follow.c)? True if it certainly protects every
  * file that `old` protects, under the same name, and does no less for a lost lease. False with the reason in `why`,

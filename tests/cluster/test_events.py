@@ -294,6 +294,8 @@ def test_commands_of_all_kinds(make_host, redis, folder, kind, said):
 
     wait_until(at_rest, "no process is left", 20)
     lines = [line for line in a.log().splitlines() if "on_event" in line]
+    if checked.returncode:  # said when the keeper started, too
+        assert "cannot be run" in lines.pop(0)
     assert lines == ([f"dflockd: on_event: {script} {said}"] if said else [])
 
 
