@@ -364,10 +364,9 @@ class Alerts(http.server.BaseHTTPRequestHandler):
 
 @needs("jq", "jq")
 @needs("curl", "curl")
+@pytest.mark.parametrize("machines_of", ["dflock"], indirect=True)
 def test_tell_somebody(machines_of, redis):
     """A lock is lost: a mail and a message to a web server say so. mail(1) and the server are the test's."""
-    if not machines_of.excludes:
-        pytest.skip("there is nothing to compare with")
     server = http.server.HTTPServer(("127.0.0.1", 0), Alerts)
     server.got = []
     threading.Thread(target=server.serve_forever, daemon=True).start()
