@@ -48,7 +48,7 @@ class Host:
         where = redis if isinstance(redis, str) else "unix:" + redis.socket
         where = where if "=" in where else f'server = "{where}";'
         with open(self.config, "w") as f:
-            f.write('host = "%s";\n%s\nstore = { %s %s };\nlease = { %s };\nprotect = ( %s );\n' %
+            f.write('host = "%s"; %s\nstore = { %s %s };\nlease = { %s };\nprotect = ( %s );\n' %
                     (name, top, where, store, lease, rules.replace("%s", self.files)))
         if foreground:
             self.start()

@@ -19,6 +19,7 @@
 #include "keeper/leases/keeper.h"
 #include "keeper/runevent.h"
 #include "tests/unit/base_folder.h"
+#include "tests/unit/suite.h"
 
 #define WAIT_MS 20000
 
@@ -345,10 +346,7 @@ END_TEST
 
 int main(int argc, char **argv)
 {
-	Suite *suite = suite_create("event");
 	TCase *tests = tcase_create("event");
-	SRunner *runner = srunner_create(suite);
-	int failed;
 
 	if (argc > 1 && strcmp(argv[1], HOOK_RUN_EVENT) == 0)
 		return runevent_main(argc - 2, argv + 2);
@@ -360,9 +358,5 @@ int main(int argc, char **argv)
 	tcase_add_test(tests, deeds);
 	tcase_add_loop_test(tests, how_it_ends, 0, sizeof(ends) / sizeof(*ends));
 	tcase_add_test(tests, left_while_it_runs);
-	suite_add_tcase(suite, tests);
-	srunner_run_all(runner, CK_NORMAL);
-	failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+	return suite_run_case("event", tests);
 }
