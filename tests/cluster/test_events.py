@@ -112,6 +112,37 @@ def test_lost_and_killed(make_host, redis, told, on_lost):
         check_frame(a, lost)
 
 
+def test_frozen_ones_that_die_with_the_parent(make_host, redis, told):
+    """EXITKILL; the keeper, which ends then, tells it."""
+    a = make_host("a", lease=LEASE, top=told.top)
+    process, path = job(a)
+    redis.signal(signal.SIGSTOP)
+    told.get("holders-frozen")
+    old = a.keeper_pids()
+    os.kill(old[0], signal.SIGKILL)
+    process.communicate(timeout=20)
+    killed, = told.get("holders-killed")
+    redis.signal(signal.SIGCONT)
+    assert killed["processes"] >= 2 and "died with it" in killed["message"]
+    wait_until(lambda: len(a.keeper_pids()) == 2 and not set(a.keeper_pids()) & set(old), "the next keeper and parent")
+
+
+def test_a_keeper_that_was_killed_meanwhile(make_host, redis, told):
+    """What the parent did while there was no keeper, the next keeper tells."""
+    a = make_host("a", lease=LEASE, top=told.top)
+    process, path = job(a)
+    shell = int(open(path + ".pid").read())
+    parent, keeper = a.keeper_pids()
+    redis.stop()
+    os.kill(keeper, signal.SIGSTOP)  # the parent notices that it hangs, kills it and starts another one; meanwhile it freezes
+    frozen, = told.get("holders-frozen", 40)
+    assert shell in frozen["pids"]
+    redis.start()
+    told.get("holders-killed", 40)
+    process.communicate(timeout=20)
+    assert a.keeper_pids()[0] == parent and a.keeper_pids()[1] != keeper
+
+
 def test_taken_past(make_host, told):
     a = make_host("a", lease="ttl_ms = 3000; past_look_ms = 50;", top=told.top)
     open(a.path("f"), "w").close()
