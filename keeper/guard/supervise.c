@@ -16,6 +16,7 @@
 #include <unistd.h>
 
 #include "keeper/clock.h"
+#include "keeper/guard/deeds.h"
 #include "keeper/guard/freezer.h"
 #include "keeper/guard/leftover.h"
 #include "keeper/guard/manager.h"
@@ -207,6 +208,7 @@ static int supervise_prepare(struct supervisor *s)
 		log_error("%s: %s", s->options->runtime_dir, why);
 	if (ret < 0)
 		return ret;
+	s->table.deeds = deeds_new();
 	s->freezer = freezer_new(&s->table);
 	s->serves = mmap(NULL, sizeof(*s->serves), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 	if (!s->freezer || s->serves == MAP_FAILED)
