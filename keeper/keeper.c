@@ -359,6 +359,7 @@ int keeper_run(const struct keeper_options *options)
 {
 	struct life life = {.options = options};
 	struct keeper *k = &life.k;
+	bool unconfirmed;
 
 	signal(SIGPIPE, SIG_IGN);
 	k->system = geteuid() == 0 && strcmp(options->runtime_dir, "/run/dflock") == 0;
@@ -382,6 +383,7 @@ int keeper_run(const struct keeper_options *options)
 	if (options->ready_fd >= 0)
 		close(options->ready_fd);
 	uv_run(k->loop, UV_RUN_DEFAULT);
+	unconfirmed = ending_was_unconfirmed(k);
 	keeper_clean_up(k);
-	return KEEPER_EXIT_IDLE;
+	return unconfirmed ? KEEPER_EXIT_UNCONFIRMED : KEEPER_EXIT_IDLE;
 }
