@@ -235,12 +235,10 @@ def test_a_store_that_is_away(a, redis, start):
     assert (status, out) == (7, "") and re.fullmatch(UNCONFIRMED, err), err
 
 
-def test_a_store_that_hangs_and_a_lease_that_is_unsure(a, redis, make_host, start):
+def test_a_lease_that_is_unsure(redis, make_host):
     """It is not known whether the lease stands, so the keeper would wait for the store."""
+    make_host("opener", lease="ttl_ms = 2000;")
     c = make_host("c", lease="ttl_ms = 2000;", shim=False, foreground=False)
-    redis.command("FLUSHALL")
-    c.cli("init", "--force", check=False)
-    c.cli("stop")
     container = Container(c, *RUN, *locking(c, "sh", "-c", "echo held; read line; exit 7"))
     container.hears("held")
     redis.signal(signal.SIGSTOP)
