@@ -91,3 +91,11 @@ def test_check(host):
     done = host.cli("check", "--require", fine, typo, check=False)
     assert done.returncode == 1 and typo + ": not protected" in done.stdout
     assert host.cli("check", "--require", check=False).returncode == 2
+
+
+def test_the_job_has_no_child_that_it_does_not_know(host):
+    """`dflock run` has started the keeper, and becomes the job."""
+    wait_until(host.kill_keeper, "the keeper has ended")
+    look = "import os\ntry: print(os.waitpid(-1, os.WNOHANG))\nexcept ChildProcessError: print('none')"
+    assert required(host, "--require", "--", "/usr/bin/python3", "-c", look) == ("none\n", 0, "")
+    assert host.keeper_pids()
