@@ -41,6 +41,11 @@ class Container:
     def hears(self, line):
         assert self.process.stdout.readline() == line + "\n", self.process.communicate()[1]
 
+    def no_more(self):
+        """Ends its input."""
+        self.process.stdin.close()
+        self.process.stdin = None
+
     def signal(self, number):
         os.kill(self.first(), number)
 
@@ -111,18 +116,17 @@ def test_when_it_is_told_to_end(a, b, start):
     container.hears("held")
     assert not is_free(b)
     container.signal(signal.SIGTERM)
-    assert container.end() == (128 + signal.SIGTERM, "cleaned\n", "")
+    assert container.end()[:2] == (128 + signal.SIGTERM, "cleaned\n")
     assert is_free(b)
 
 
 def test_processes_that_do_not_end(a, b, start):
     """A background process has the lock, and ignores SIGTERM."""
-    job = "exec 9>$0; flock -n 9 || exit 1; (trap '' TERM; echo held; while :; do sleep 0.05; done) & read line"
+    job = "exec 9>$0; flock -n 9 || exit 1; (trap '' TERM; echo held; while :; do sleep 0.05; done) & read line; exit 7"
     container = start(*RUN, "--init=0", "sh", "-c", job, a.path("f"))
     container.hears("held")
-    container.process.stdin.close()
-    container.process.stdin = None
-    assert container.end() == (0, "", "")
+    container.no_more()
+    assert container.end() == (7, "", "")
     assert is_free(b)
 
 
@@ -171,13 +175,12 @@ def test_init_without_a_namespace(a, b, start):
     """It ends what its job left, and nothing else: not the keepers of other hosts, nor what this test started."""
     other = subprocess.Popen(["sleep", "1000"])
     try:
-        job = "flock -n $0 sh -c 'echo held; exec sleep 1000' & read line"
+        job = "flock -n $0 sh -c 'echo held; exec sleep 1000' & read line; exit 7"
         container = start(*RUN, "--init", "sh", "-c", job, a.path("f"), before=[])
         container.hears("held")
         _, keeper = b.keeper_pids()
-        container.process.stdin.close()
-        container.process.stdin = None
-        assert container.end() == (0, "", "")
+        container.no_more()
+        assert container.end() == (7, "", "")
         assert is_free(b)
         assert other.poll() is None and b.keeper_pids()[1] == keeper
         assert not a.program_pids()
@@ -201,8 +204,7 @@ def test_it_reaps_orphans(a, start):
     container.hears("ready")
     wait_until(lambda: len(container.pids()) == 2, "dflock and the shell are left")
     assert "Z" not in container.pids().values()
-    container.process.stdin.close()
-    container.process.stdin = None
+    container.no_more()
     assert container.end()[0] == 1
 
 
@@ -229,8 +231,7 @@ def test_a_store_that_is_away(a, redis, start):
     container = start(*RUN, *locking(a, "sh", "-c", "echo held; read line; exit 7"))
     container.hears("held")
     redis.stop()
-    container.process.stdin.close()
-    container.process.stdin = None
+    container.no_more()
     status, out, err = container.end()
     assert (status, out) == (7, "") and re.fullmatch(UNCONFIRMED, err), err
 
