@@ -383,7 +383,8 @@ int keeper_run(const struct keeper_options *options)
 	if (options->ready_fd >= 0)
 		close(options->ready_fd);
 	uv_run(k->loop, UV_RUN_DEFAULT);
-	unconfirmed = ending_was_unconfirmed(k);
+	/* A service manager would take the status for a failure, and start the next one. */
+	unconfirmed = ending_was_unconfirmed(k) && !options->foreground;
 	keeper_clean_up(k);
 	return unconfirmed ? KEEPER_EXIT_UNCONFIRMED : KEEPER_EXIT_IDLE;
 }
