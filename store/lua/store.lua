@@ -47,7 +47,7 @@ if record[3] and record[3] ~= ttl_ms then
 	end
 	local since = now_ms() - math.max(tonumber(record[3]) or 0, tonumber(ttl_ms))
 	for i = 1, #alive, 2 do
-		if (tonumber(alive[i + 1]) or 0) > since then -- mutant: init-alive
+		if (tonumber(alive[i + 1]) or 0) > since then
 			count = count + 1
 			named[#named + 1] = count <= MAX_NAMED and alive[i] or nil
 		end
