@@ -370,6 +370,7 @@ int keeper_run(const struct keeper_options *options)
 {
 	struct life life = {.options = options};
 	struct keeper *k = &life.k;
+	bool unconfirmed;
 
 	signal(SIGPIPE, SIG_IGN);
 	k->system = geteuid() == 0 && strcmp(options->runtime_dir, "/run/dflock") == 0;
@@ -394,6 +395,8 @@ int keeper_run(const struct keeper_options *options)
 		close(options->ready_fd);
 	supervise_serves(k->table, options->serves);
 	uv_run(k->loop, UV_RUN_DEFAULT);
+	/* A service manager would take the status for a failure, and start the next one. */
+	unconfirmed = ending_was_unconfirmed(k) && !options->foreground;
 	keeper_clean_up(k);
-	return KEEPER_EXIT_IDLE;
+	return unconfirmed ? KEEPER_EXIT_UNCONFIRMED : KEEPER_EXIT_IDLE;
 }

@@ -8,8 +8,9 @@
  * with WIRE_F_HAVE: "the pin has run out, I have the kernel lock, is the lease still there?"). Closing the connection
  * cancels a wait and ends a pin.
  *
- * The first eight bytes (magic, version, size) never change their place, nor do verdict and reason of a reply: so two
- * versions can always tell each other that they differ.
+ * What never changes in any version: the place of magic, version, size and op, and of verdict and reason in a reply; and
+ * the numbers of WIRE_STOP, WIRE_REFUSED and WIRE_OK. So two versions can always tell each other that they differ, and
+ * `dflock stop` of any version ends a keeper of any other.
  *
  * libc only, no allocation: included by the shim.
  */
@@ -17,6 +18,7 @@
 #define DFLOCK_WIRE_MSG_H
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 #define WIRE_MAGIC        0x6b6c6664u /* "dflk" */
@@ -33,7 +35,7 @@ enum wire_op {
 			* WIRE_WOULD_BLOCK: yes, and mode, from, to, pid show it. WIRE_REFUSED, WIRE_NOT_PROTECTED */
 	WIRE_STATUS,   /* WIRE_OK with a memfd that holds JSON (SCM_RIGHTS), or WIRE_REFUSED */
 	WIRE_RELOAD,   /* read the configuration again. WIRE_OK or WIRE_REFUSED */
-	WIRE_STOP,     /* give all leases back and end. WIRE_OK, or WIRE_REFUSED (a lock is held) */
+	WIRE_STOP,     /* give all leases back and end. WIRE_OK, or WIRE_REFUSED (a lock is held). Of any version */
 	WIRE_INIT,     /* open a new store before its grace is over. WIRE_OK, or WIRE_REFUSED with what is known of an
 			* earlier memory of it. The answer may take somewhat longer than a third of ttl_ms. With
 			* WIRE_F_FORCE: at once, whatever is known */
@@ -126,6 +128,10 @@ struct wire_reply {
 };
 
 _Static_assert(sizeof(struct wire_request) == 88, "the layout is the protocol");
+_Static_assert(offsetof(struct wire_request, op) == 8 && WIRE_STOP == 5, "the same in all versions");
+_Static_assert(offsetof(struct wire_reply, verdict) == 8 && offsetof(struct wire_reply, reason) == 16 &&
+		       WIRE_REFUSED == 4 && WIRE_OK == 7,
+	       "the same in all versions");
 _Static_assert(sizeof(struct wire_reply) == 16 + WIRE_REASON_BYTES + 32, "the layout is the protocol");
 
 #endif

@@ -59,7 +59,7 @@ static void stop_keeper(struct keeper *k)
 	configfile_forget(k);
 	FOR_STOPPERS (k, s, next)
 		session_reply(s, WIRE_OK, NULL, -1);
-	ending_now(k, "stopped on request");
+	ending_quietly(k, "stopped on request");
 }
 
 /* Has a program asked a question that has no answer so far? It would have to ask the next keeper, and it gives up when several

@@ -248,7 +248,7 @@ static bool supervise_goes_on(struct supervisor *s, pid_t pid, int status, int *
 	int number = WIFSIGNALED(status) ? WTERMSIG(status) : WEXITSTATUS(status);
 
 	*result = number;
-	if (WIFEXITED(status) && number == KEEPER_EXIT_IDLE)
+	if (WIFEXITED(status) && (number == KEEPER_EXIT_IDLE || number == KEEPER_EXIT_UNCONFIRMED))
 		return false;
 	/* A keeper that cannot start leaves its predecessor's leases behind: their holders must be stopped in time. */
 	if (WIFEXITED(status) && number == KEEPER_EXIT_CONFIG &&

@@ -15,6 +15,8 @@
 enum keeper_exit {
 	KEEPER_EXIT_IDLE = 0,   /* no program needs it, or it was told to end */
 	KEEPER_EXIT_CONFIG = 1, /* it cannot start, and a further attempt would fail, too */
+	/* As IDLE, but the store has not confirmed that all leases were given back. dflock reads it (cli/container.c). */
+	KEEPER_EXIT_UNCONFIRMED = 3,
 };
 
 /* A second signal to end counts as a second one only if it comes later than this. */
