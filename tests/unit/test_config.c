@@ -274,6 +274,13 @@ static const struct refusal {
 	 "at_least_ms is 2592000001; expected 0 to 2592000000"},
 	{"protect = ( { path = \"/a\";\nat_least_ms = \"1 min\"; } );", 2,
 	 "at_least_ms is a string; expected a whole number"},
+	{"protect = ( { path = \"/a\";\nwarn_after_ms = -1; } );", 2, "warn_after_ms is -1; expected 0 to 2592000000"},
+	{"protect = ( { path = \"/a\";\nkill_after_ms = 2592000001L; } );", 2,
+	 "kill_after_ms is 2592000001; expected 0 to 2592000000"},
+	{"protect = ( { path = \"/a\";\nkill_after_ms = 999; } );", 2,
+	 "kill_after_ms is 999; expected 0, or at least 1000: it is in milliseconds"},
+	{"protect = ( { path = \"/a\"; warn_after_ms = 5001;\nkill_after_ms = 5000; } );", 2,
+	 "kill_after_ms is 5000; expected at least warn_after_ms, which is 5001"},
 	{"protect = ( { path = \"/a\"; },\n { } );", 2, "this rule has neither path nor tree; expected one of the two"},
 	{"protect = (\n{ path = \"/a\"; tree = \"/b\"; } );", 2,
 	 "this rule has both path and tree; expected one of the two"},
@@ -440,6 +447,25 @@ START_TEST(what_rules_say_of_rests)
 }
 END_TEST
 
+START_TEST(what_rules_say_of_long_locks)
+{
+	int64_t warn, kill;
+
+	read_ok("protect = ( { path = \"/d/a\"; warn_after_ms = 5; }, { path = \"/d/b\"; kill_after_ms = 1000; }, "
+		"{ path = \"/d/c\"; }, { tree = \"/d\"; warn_after_ms = 1000; kill_after_ms = 1000; } );\n");
+	config_hold_limits(config, "/d/a", &warn, &kill);
+	ck_assert(warn == 5 && kill == 0);
+	config_hold_limits(config, "/d/b", &warn, &kill);
+	ck_assert(warn == 0 && kill == 1000);
+	config_hold_limits(config, "/d/c", &warn, &kill);
+	ck_assert(warn == 0 && kill == 0);
+	config_hold_limits(config, "/d/d", &warn, &kill);
+	ck_assert(warn == 1000 && kill == 1000);
+	config_hold_limits(config, "/e", &warn, &kill);
+	ck_assert(warn == 0 && kill == 0);
+}
+END_TEST
+
 START_TEST(example_is_complete)
 {
 	struct config_store store;
@@ -489,6 +515,7 @@ int main(void)
 	tcase_add_test(tests, passwords_refused);
 	tcase_add_test(tests, what_rules_say_of_loss);
 	tcase_add_test(tests, what_rules_say_of_rests);
+	tcase_add_test(tcase, what_rules_say_of_long_locks);
 	tcase_add_test(tests, example_is_complete);
 	suite_add_tcase(suite, tests);
 
