@@ -189,7 +189,9 @@ static bool is_beginning(const struct config *old, const struct config *fresh)
 	size_t same = 0;
 
 	while (same < old->rule_count && same < fresh->rule_count &&
-	       same_rule(&old->rules[same], &fresh->rules[same]) && !is_weaker(&fresh->rules[same], &old->rules[same]))
+	       same_rule(&old->rules[same], &fresh->rules[same]) &&
+	       !is_weaker(&fresh->rules[same], &old->rules[same]) &&
+	       !ends_sooner(&fresh->rules[same], &old->rules[same]))
 		same++;
 	return same == old->rule_count;
 }

@@ -195,9 +195,11 @@ static void on_toolong_looked(uv_work_t *work, int status)
 	for (size_t i = 0; k->toolong.on && !k->leaving && i < look->count; i++) {
 		struct file *file = file_find(k, look->keys[i].dev, look->keys[i].ino);
 
-		for (int space = 0; file && space < WIRE_SPACES; space++)
+		for (int space = 0; file && space < WIRE_SPACES; space++) {
 			HASH_ITER (hh, file->locks[space].holdings, h, next)
 				toolong_judge(look, i, &file->locks[space], h);
+			toolong_say(&file->locks[space]);
+		}
 	}
 	free(look->lines);
 	free(look);

@@ -515,7 +515,7 @@ int main(void)
 	tcase_add_test(tests, passwords_refused);
 	tcase_add_test(tests, what_rules_say_of_loss);
 	tcase_add_test(tests, what_rules_say_of_rests);
-	tcase_add_test(tcase, what_rules_say_of_long_locks);
+	tcase_add_test(tests, what_rules_say_of_long_locks);
 	tcase_add_test(tests, example_is_complete);
 	suite_add_tcase(suite, tests);
 
