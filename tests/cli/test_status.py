@@ -120,10 +120,10 @@ def test_record_locks(make_host):
     assert agents[0].do("setlk 0 ex 10 5") == "ok" and agents[0].do("setlk 0 sh 100 0") == "ok"
     assert agents[1].do("setlk 0 ex 50 10") == "ok"  # the only host of a file has all of it until then
     lines = paragraph(status(a), "NAME")
-    assert re.fullmatch(rf"t/r +record +exclusive +0-49 +held +\d+ +{WHEN}", lines[1])
-    assert re.fullmatch(rf"    held by pid {agents[0].pid}, exclusive 10-14, running since {WHEN}: .*/agent", lines[3])
+    assert re.fullmatch(rf"t/r +record +exclusive +0-49 +held +\d+ +after {WHEN}", lines[1])
+    assert re.fullmatch(rf"    held by pid {agents[0].pid}, exclusive 10-14, locked after {WHEN}, running since {WHEN}: .*/agent", lines[3])
     assert re.fullmatch(rf"t/r +record +exclusive +60-end +held +\d+ +{WHEN}", lines[4])
-    assert re.fullmatch(rf"    held by pid {agents[0].pid}, shared 100-end, running since {WHEN}: .*/agent", lines[6])
+    assert re.fullmatch(rf"    held by pid {agents[0].pid}, shared 100-end, locked after {WHEN}, running since {WHEN}: .*/agent", lines[6])
     assert len(lines) == 7
     held = [re.fullmatch(r"    held +([ab])-[0-9a-f]+( \(this host\))? +record exclusive, (\S+) +fence \d+", line).groups()
             for line in paragraph(status(b), "cluster:")[2:]]
@@ -199,7 +199,7 @@ def test_lost(make_host, redis, folder):
         proxy.accepting = True
         says(a, "LOST: what the holders did after these times was not protected")
         says(a, rf"t/f \({a.path('f')}\), exclusive, fence {fence}, lost {WHEN}: it was not renewed in time, .*")
-        says(a, rf"    held by pid {job.pid}, exclusive, running since .*")
+        says(a, rf"    held by pid {job.pid}, exclusive, .*running since .*")
         done = a.cli("doctor", check=False)
         assert "warning: leases were lost; `dflock status` shows which and why\n" in done.stdout and done.returncode == 0
     finally:

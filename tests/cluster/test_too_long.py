@@ -172,6 +172,10 @@ LOOPS = {
     "flock": "while True: fcntl.flock(f, fcntl.LOCK_EX); work(); fcntl.flock(f, fcntl.LOCK_UN)",
     "close": "while True: f = open(sys.argv[1], 'w'); fcntl.flock(f, fcntl.LOCK_EX); work(); f.close()",
     "posix": "while True: fcntl.lockf(f, fcntl.LOCK_EX); work(); fcntl.lockf(f, fcntl.LOCK_UN)",
+    "ofd": """
+        def ofd(how): fcntl.fcntl(f, fcntl.F_OFD_SETLKW, struct.pack("hhqqi4x", how, 0, 0, 0, 0))
+        while True: ofd(fcntl.F_WRLCK); work(); ofd(fcntl.F_UNLCK)
+        """,
     "conversion": "while True: fcntl.flock(f, fcntl.LOCK_EX); work(); fcntl.flock(f, fcntl.LOCK_SH); work()",
     "ranges": "i = 0\nwhile True: fcntl.lockf(f, fcntl.LOCK_EX, 2, i % 9); work(); fcntl.lockf(f, fcntl.LOCK_UN, 2, i % 9); i += 1",
     # Processes that share a description do not exclude each other, so one mostly has the lock when another one asks.
@@ -185,7 +189,7 @@ LOOPS = {
             os.wait(); work(); fcntl.flock(f, fcntl.LOCK_UN)
         """,
 }
-LOOP = "import fcntl, os, sys, time\ndef work(): time.sleep(0.03)\nf = open(sys.argv[1], 'w')\nprint('runs', flush=True)\n"
+LOOP = "import fcntl, os, struct, sys, time\ndef work(): time.sleep(0.03)\nf = open(sys.argv[1], 'w')\nprint('runs', flush=True)\n"
 
 
 def loop(host, how, name="f"):
@@ -233,18 +237,17 @@ def test_a_caller_that_waits(make):
     waits.end()
 
 
-@pytest.mark.parametrize("covered", [False, True])
-def test_a_lock_past_dflock(make, covered):
+def test_a_lock_past_dflock(make):
     """Whether or not a lease of another process covers it."""
     host = make(kill=KILL)
-    job = Job(host, PAST, "shared", host.path("f"))
-    assert job.line() == "held"
-    other = loop(host, "conversion", "g") if not covered else None
-    if covered:
-        agent = host.agent()
-        assert agent.do(f"open 0 {host.path('f')} rwc") == "ok" and agent.do("flock 0 sh") == "ok"
+    jobs = [Job(host, PAST, "shared", host.path(name)) for name in "fg"]
+    assert [job.line() for job in jobs] == ["held"] * 2
+    agent = host.agent()
+    assert agent.do(f"open 0 {host.path('g')} rwc") == "ok" and agent.do("flock 0 sh") == "ok"
+    agent.process.wait(LONG)
     a_hang_is_ended(host)
-    runs_on(host, *[j for j in (job, other) if j])
+    assert [job.process.poll() for job in jobs] == [None] * 2
+    assert len([line for line in killed(host) if "hang" not in line]) == 1
 
 
 def test_the_limit_comes_while_locks_are_held(make):
