@@ -122,7 +122,7 @@ def test_record_locks(make_host):
     lines = paragraph(status(a), "NAME")
     assert re.fullmatch(rf"t/r +record +exclusive +0-49 +held +\d+ +after {WHEN}", lines[1])
     assert re.fullmatch(rf"    held by pid {agents[0].pid}, exclusive 10-14, locked after {WHEN}, running since {WHEN}: .*/agent", lines[3])
-    assert re.fullmatch(rf"t/r +record +exclusive +60-end +held +\d+ +{WHEN}", lines[4])
+    assert re.fullmatch(rf"t/r +record +exclusive +60-end +held +\d+ +after {WHEN}", lines[4])
     assert re.fullmatch(rf"    held by pid {agents[0].pid}, shared 100-end, locked after {WHEN}, running since {WHEN}: .*/agent", lines[6])
     assert len(lines) == 7
     held = [re.fullmatch(r"    held +([ab])-[0-9a-f]+( \(this host\))? +record exclusive, (\S+) +fence \d+", line).groups()
