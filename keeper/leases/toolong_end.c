@@ -52,8 +52,9 @@ struct toolong_end {
 	struct identity id;  /* the kernel's number */
 	enum wire_space space;
 	pid_t pid;
-	uid_t uid;      /* of the process that took the lock */
-	int64_t at_ns;  /* the holding's: it is the same one */
+	uid_t uid;     /* of the process that took the lock */
+	int64_t at_ns; /* the holding's: it is the same one */
+	int64_t held_ms;
 	int64_t due_ns; /* running clock: of the next step */
 	enum toolong_step step;
 	UT_array holders, targets;
@@ -176,9 +177,9 @@ static void toolong_tell_signalled(const struct toolong_end *e, size_t count, bo
 	const struct toolong_target *first = array_at(&e->targets, 0);
 
 	log_error(
-		"HELD TOO LONG: %s, longer than kill_after_ms: %zu processes that hold it, or were started by one that does, get "
-		"%s (pid %d, ...)",
-		e->what, count, kill ? "SIGKILL" : "SIGTERM", (int)first->pid);
+		"HELD TOO LONG: %s, held for %lld ms, longer than kill_after_ms: %zu processes that have it, or were started by "
+		"one that has, get %s (pid %d, ...)",
+		e->what, (long long)e->held_ms, count, kill ? "SIGKILL" : "SIGTERM", (int)first->pid);
 }
 
 /* To how many it was sent. */
@@ -252,6 +253,7 @@ static void on_toolong_found(uv_work_t *work, int status)
 		toolong_end_finish(e, HOLDING_WARNED);
 		return;
 	}
+	e->held_ms = holding_age_ms(k, toolong_end_holding(e));
 	count = toolong_signal_all(e, SIGTERM);
 	if (!count) {
 		toolong_end_finish(e, HOLDING_STUCK);
