@@ -79,6 +79,7 @@ static void holdings_note(struct lock *lock, pid_t pid, uid_t uid, int64_t pin_n
 	holding->at_ns = holdings_now_ns(lock->file->keeper) + pin_ns; /* mutant: holding-anew */
 	holding->granted_ns = clock_now_ns();
 	holding->since = time(NULL);
+	holding->missed = 0;
 	if (holding->state == HOLDING_ENDING)
 		return; /* toolong_end.c sees that it is a younger one */
 	holding_begin(holding);

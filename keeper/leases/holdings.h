@@ -16,7 +16,7 @@
  * What is not known counts as young, or not at all: every grant begins the time anew, also one that repeats or converts a
  * lock (the keeper cannot tell whether the lock was lost in between: processes that share a description may take turns), and
  * also one after which the kernel refuses the lock; a keeper that takes over knows no holdings; where there is no room for a
- * holding, or where a look has not found its lock, there is none.
+ * holding, or where looks have not found its lock, there is none.
  *
  * Ages are in the running clock: it never runs faster than CLOCK_BOOTTIME, and stands still while the machine sleeps, the
  * keeper is stopped, or holders are frozen (holdings_tick()).
@@ -51,6 +51,7 @@ struct holding {
 	time_t since;       /* ditto, Unix time */
 	enum holding_state state;
 	bool said;         /* warned: and the log says so */
+	unsigned missed;   /* how many looks have not found its lock */
 	unsigned tries;    /* how often its holders were to be ended */
 	pid_t holder;      /* warned: a process that has the lock, ... */
 	char *command;     /* ... and its command; NULL: not known */

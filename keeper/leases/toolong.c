@@ -17,6 +17,7 @@
 #define TOOLONG_TICK_MS  200
 #define TOOLONG_SHARE    20 /* a look that took so much processor time is followed by a pause of so many times that */
 #define TOOLONG_FILES    32 /* in one look */
+#define TOOLONG_MISSES   3  /* looks, one after the other: then the lock has ended */
 #define TOOLONG_LINES    1024
 #define TOOLONG_FULL     (HOLDINGS_MAX / 2) /* a look then drops the holdings of locks that have ended */
 #define TOOLONG_AGAIN_NS (10000 * NS_PER_MS)
@@ -177,11 +178,11 @@ static void toolong_judge(const struct toolong_look *look, size_t at, struct loc
 	/* Its pin ended after the look had begun: the look may have missed its lock. */
 	if (h->at_ns >= look->begun_ns || h->state == HOLDING_ENDING)
 		return;
-	if (!count) {
-		if (!look->partial)
-			holdings_drop(lock, h);
+	h->missed = count || look->partial ? 0 : h->missed + 1;
+	if (h->missed == TOOLONG_MISSES)
+		holdings_drop(lock, h);
+	if (!count)
 		return;
-	}
 	if (file->warn_after_ms && age_ms >= file->warn_after_ms && h->state == HOLDING_QUIET)
 		toolong_mark(h, lines, count);
 	if (file->kill_after_ms && age_ms >= file->kill_after_ms && h->state != HOLDING_STUCK) {
@@ -231,6 +232,8 @@ static bool toolong_is_due(const struct lock *lock)
 		if (h->state == HOLDING_QUIET && file->warn_after_ms && age_ms >= file->warn_after_ms)
 			return true;
 		if (h->state < HOLDING_ENDING && file->kill_after_ms && age_ms >= file->kill_after_ms)
+			return true;
+		if (h->missed)
 			return true;
 		if (again && (h->state == HOLDING_WARNED || h->state == HOLDING_STUCK))
 			return true;

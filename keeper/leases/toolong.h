@@ -20,13 +20,13 @@
  *   - A lock that was there before the rule had a limit, before this keeper came, or that was taken past dflock: P has no
  *     holding, and nothing is done (NULL from holdings_find()). Such a lock is reported only after P was granted another one.
  *   - P has ended, and its number is another process's, which has locks that were taken past dflock: that process was started
- *     after the grant, so the holding is dropped. And a look that does not find P's lock drops its holding.
+ *     after the grant, so the holding is dropped. And looks that do not find P's lock drop its holding.
  *   - A process inherits a lock, or gets it by a message: the lock line says P all the same. A process is ended only if P's
  *     user might signal it, or that user is root: else any user could send a lock to another user's process. Process 1 is
  *     never ended.
  *   - While holders are frozen, leases are not sure, or the machine sleeps, the running clock stands, and nobody is ended.
  * The assumption: a process that is granted a lock of a file takes none of that file past dflock as well (by a system call of
- * its own, or after execve() into a static program). If it does, it is taken for the granted one if each look finds it.
+ * its own, or after execve() into a static program). If it does, it is taken for the granted one if looks find it.
  *
  * What it misses: holders that the keeper may not look into, or does not find (holders.h); a process that locks again now and
  * then, in another thread for example, is not taken for one that hangs.

@@ -182,10 +182,9 @@ static void toolong_tell_signalled(const struct toolong_end *e, size_t count, bo
 		e->what, (long long)e->held_ms, count, kill ? "SIGKILL" : "SIGTERM", (int)first->pid);
 }
 
-/* To how many it was sent. */
-static size_t toolong_signal_all(const struct toolong_end *e, int number)
+/* To how many it was sent. refused: or NULL; a process may not be signalled, and the log says so. */
+static size_t toolong_signal_all(const struct toolong_end *e, int number, bool *refused)
 {
-	bool told = number != SIGTERM;
 	size_t count = 0;
 
 	for (size_t i = 0; i < utarray_len(&e->targets); i++) {
@@ -193,10 +192,10 @@ static size_t toolong_signal_all(const struct toolong_end *e, int number)
 		int ret = toolong_signal(e, target, number);
 
 		count += ret == 0;
-		if (ret == 0 || ret == -ESRCH || told)
+		if (ret == 0 || ret == -ESRCH || !refused || *refused)
 			continue;
 		toolong_tell_refused(e, target->pid, ret);
-		told = true;
+		*refused = true;
 	}
 	return count;
 }
@@ -246,6 +245,7 @@ static void on_toolong_found(uv_work_t *work, int status)
 {
 	struct toolong_end *e = work->data;
 	struct keeper *k = e->keeper;
+	bool refused = false;
 	size_t count;
 
 	(void)status;
@@ -254,11 +254,12 @@ static void on_toolong_found(uv_work_t *work, int status)
 		return;
 	}
 	e->held_ms = holding_age_ms(k, toolong_end_holding(e));
-	count = toolong_signal_all(e, SIGTERM);
+	count = toolong_signal_all(e, SIGTERM, &refused);
 	if (!count) {
-		toolong_end_finish(e, HOLDING_STUCK);
+		toolong_end_finish(e, refused ? HOLDING_STUCK : HOLDING_WARNED);
 		return;
 	}
+	toolong_end_holding(e)->tries++;
 	toolong_tell_signalled(e, count, false);
 	e->step = TOOLONG_ASKED;
 	e->due_ns = holdings_now_ns(k) + k->config->lease.freeze_margin_ms * NS_PER_MS;
@@ -287,7 +288,7 @@ static void toolong_end_step(struct toolong_end *e)
 	if (now_ns < e->due_ns)
 		return;
 	if (e->step == TOOLONG_ASKED) {
-		toolong_tell_signalled(e, toolong_signal_all(e, SIGKILL), true);
+		toolong_tell_signalled(e, toolong_signal_all(e, SIGKILL, NULL), true);
 		e->step = TOOLONG_KILLED;
 		e->due_ns = now_ns + TOOLONG_GONE_MS * NS_PER_MS;
 		return;
@@ -359,7 +360,6 @@ void toolong_end_begin(struct lock *lock, struct holding *holding, const struct 
 		toolong_end_free(e);
 		return;
 	}
-	holding->tries++;
 	holding->state = HOLDING_ENDING;
 	DL_APPEND(k->toolong.ends, e);
 }
