@@ -14,7 +14,7 @@ import time
 import harness.host
 import pytest
 from harness import Job, wait_until
-from harness.system import Place, SystemHost
+from harness.system import Hanging, Place, SystemHost
 
 from editing import read, write
 from jobs import state
@@ -330,6 +330,26 @@ def test_another_users_job(system):
     job = Job(system, *system.as_user(NOBODY, "bash", "-c", HANG, "job", system.path("f")))
     assert job.line() == "held"
     ended(job)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="mounts")
+def test_one_that_cannot_be_ended(system):
+    """It waits in the kernel for a file server, and SIGKILL takes effect after that. It is left alone, and others are not."""
+    server = Hanging(system.place)
+    try:
+        server.say("hold 1")
+        job = Job(system, "bash", "-c", 'exec 9>"$1"; flock 9 && echo held; read line; exec 8<"$2"', "job", system.path("f"), server.path + "/x")
+        assert job.line() == "held"
+        job.say("go")
+        wait_until(lambda: state(job.pid) == "D", "it hangs", LONG)
+        wait_until(lambda: "cannot be ended: it has got SIGKILL and is in state D" in system.log(), "that is said", LONG)
+        a_hang_is_ended(system)
+        assert state(job.pid) == "D" and len([line for line in killed(system) if "t/f" in line]) == 2
+        wait_until(lambda: "could not be ended" in system.cli("status").stdout, "status says so")
+    finally:
+        server.end()
+    ended(job)
+    wait_until(lambda: system.run("flock", "-n", system.path("f"), "true").returncode == 0, "the lock is free")
 
 
 GIVE = """
