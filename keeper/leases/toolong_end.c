@@ -42,7 +42,8 @@ struct toolong_holder {
 struct toolong_target {
 	pid_t pid;
 	uint64_t started;
-	uid_t owner; /* who may signal it: of /proc/PID */
+	uid_t owner;  /* who may signal it: of /proc/PID */
+	bool refused; /* it may not be signalled */
 };
 
 struct toolong_end {
@@ -57,6 +58,7 @@ struct toolong_end {
 	int64_t held_ms;
 	int64_t due_ns; /* running clock: of the next step */
 	enum toolong_step step;
+	bool refused; /* some may not be signalled */
 	UT_array holders, targets;
 	char what[LOCK_NAME_BYTES + PATH_MAX]; /* the lock, for people */
 	char line[LINE_BYTES];                 /* for their standard errors */
@@ -182,21 +184,27 @@ static void toolong_tell_signalled(const struct toolong_end *e, size_t count, bo
 		e->what, (long long)e->held_ms, count, kill ? "SIGKILL" : "SIGTERM", (int)first->pid);
 }
 
-/* To how many it was sent. refused: or NULL; a process may not be signalled, and the log says so. */
-static size_t toolong_signal_all(const struct toolong_end *e, int number, bool *refused)
+/* To how many it was sent. A process that may not be signalled is left out from then on, and the log names the first. */
+static size_t toolong_signal_all(struct toolong_end *e, int number)
 {
+	const struct toolong_target *first = NULL;
 	size_t count = 0;
+	int error = 0;
 
 	for (size_t i = 0; i < utarray_len(&e->targets); i++) {
-		const struct toolong_target *target = array_at(&e->targets, i);
-		int ret = toolong_signal(e, target, number);
+		struct toolong_target *target = array_at(&e->targets, i);
+		int ret = target->refused ? -ESRCH : toolong_signal(e, target, number);
 
 		count += ret == 0;
-		if (ret == 0 || ret == -ESRCH || !refused || *refused)
+		if (ret == 0 || ret == -ESRCH)
 			continue;
-		toolong_tell_refused(e, target->pid, ret);
-		*refused = true;
+		target->refused = true;
+		first = first ? first : target;
+		error = first == target ? ret : error;
 	}
+	if (first)
+		toolong_tell_refused(e, first->pid, error);
+	e->refused = e->refused || first;
 	return count;
 }
 
@@ -245,7 +253,6 @@ static void on_toolong_found(uv_work_t *work, int status)
 {
 	struct toolong_end *e = work->data;
 	struct keeper *k = e->keeper;
-	bool refused = false;
 	size_t count;
 
 	(void)status;
@@ -254,9 +261,9 @@ static void on_toolong_found(uv_work_t *work, int status)
 		return;
 	}
 	e->held_ms = holding_age_ms(k, toolong_end_holding(e));
-	count = toolong_signal_all(e, SIGTERM, &refused);
+	count = toolong_signal_all(e, SIGTERM);
 	if (!count) {
-		toolong_end_finish(e, refused ? HOLDING_STUCK : HOLDING_WARNED);
+		toolong_end_finish(e, e->refused ? HOLDING_STUCK : HOLDING_WARNED);
 		return;
 	}
 	toolong_end_holding(e)->tries++;
@@ -270,7 +277,7 @@ static const struct toolong_target *toolong_left(const struct toolong_end *e)
 	for (size_t i = 0; i < utarray_len(&e->targets); i++) {
 		const struct toolong_target *target = array_at(&e->targets, i);
 
-		if (!toolong_is_gone(target) && !(geteuid() == 0 && e->uid != 0 && e->uid != target->owner))
+		if (!target->refused && !toolong_is_gone(target))
 			return target;
 	}
 	return NULL;
@@ -288,7 +295,7 @@ static void toolong_end_step(struct toolong_end *e)
 	if (now_ns < e->due_ns)
 		return;
 	if (e->step == TOOLONG_ASKED) {
-		toolong_tell_signalled(e, toolong_signal_all(e, SIGKILL, NULL), true);
+		toolong_tell_signalled(e, toolong_signal_all(e, SIGKILL), true);
 		e->step = TOOLONG_KILLED;
 		e->due_ns = now_ns + TOOLONG_GONE_MS * NS_PER_MS;
 		return;
