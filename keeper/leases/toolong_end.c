@@ -83,13 +83,16 @@ static bool toolong_is_shown(const struct toolong_end *e)
 
 static int toolong_add_target(struct toolong_end *e, pid_t pid)
 {
-	struct toolong_target target = {.pid = pid, .started = family_started(pid)};
+	struct toolong_target target = {.pid = pid};
+	struct procfs_stat stat_line;
 	char name[32];
 	struct stat st;
 
 	snprintf(name, sizeof(name), "/proc/%d", (int)pid);
-	if (!target.started || pid == getpid() || utarray_len(&e->targets) >= TARGETS_MAX || stat(name, &st) < 0)
+	if (!family_stat(pid, &stat_line) || pid == getpid() || utarray_len(&e->targets) >= TARGETS_MAX ||
+	    stat(name, &st) < 0)
 		return 0;
+	target.started = stat_line.started;
 	target.owner = st.st_uid;
 	return array_push(&e->targets, &target, sizeof(target));
 }
@@ -287,6 +290,7 @@ static void toolong_end_step(struct toolong_end *e)
 {
 	const struct toolong_target *left = toolong_left(e);
 	int64_t now_ns = holdings_now_ns(e->keeper);
+	struct procfs_stat stat;
 
 	if (!left) {
 		toolong_end_finish(e, HOLDING_WARNED);
@@ -302,7 +306,7 @@ static void toolong_end_step(struct toolong_end *e)
 	}
 	log_error(
 		"%s: held too long, but pid %d cannot be ended: it has got SIGKILL and is in state %c; it is not tried again",
-		e->what, (int)left->pid, family_state(left->pid) ? family_state(left->pid) : 'X');
+		e->what, (int)left->pid, family_stat(left->pid, &stat) ? stat.state : 'X');
 	toolong_end_finish(e, HOLDING_STUCK);
 }
 
