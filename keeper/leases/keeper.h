@@ -17,6 +17,7 @@
 #include "keeper/rules/lease.h"
 #include "keeper/kernel/probe.h"
 #include "keeper/kernel/identity.h"
+#include "keeper/leases/absence.h"
 #include "keeper/leases/confirm.h"
 #include "keeper/leases/deadline.h"
 #include "keeper/leases/grace.h"
@@ -44,11 +45,13 @@ struct configfile;
 struct configwatch;
 struct deadlock;
 struct ending;
+struct events;
 struct fronts;
 struct keeper;
 struct keeper_options;
 struct leases_slot;
 struct listener;
+struct longwait;
 struct lock;
 struct orphan;
 struct reopen;
@@ -67,6 +70,7 @@ struct keeper {
 	struct listener *listener;
 	struct deadlock *deadlock;
 	struct ending *ending;
+	struct longwait *longwait;
 
 	/* orphan.c */
 	struct orphan *orphan;
@@ -106,6 +110,8 @@ struct keeper {
 	struct past past;
 	struct holdings holdings;
 	struct toolong toolong;
+	struct events *events;
+	struct absence absence;
 	struct touched touched;
 	struct reopens reopens;
 	struct inquiries inquiries;

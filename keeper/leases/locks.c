@@ -132,6 +132,7 @@ void file_follow_rule(struct file *file)
 	const struct config *config = file->keeper->config;
 
 	file->at_least_ms = config_at_least_ms(config, file->path);
+	file->wait_warn_ms = config_wait_warn_ms(config, file->path);
 	config_hold_limits(config, file->path, &file->warn_after_ms, &file->kill_after_ms);
 	for (int i = 0; i < WIRE_SPACES && !file_is_limited(file); i++)
 		holdings_drop_all(&file->locks[i]);

@@ -155,8 +155,9 @@ struct file {
 	struct reopen *reopen; /* reopen.c: while there is neither fd nor away */
 	char *path;            /* as last seen */
 	char *name;            /* lock name */
-	int64_t at_least_ms;   /* of its rule (file_follow_rule()), as the next two; 0: none */
+	int64_t at_least_ms;   /* of its rule (file_follow_rule()), as the next three; 0: none */
 	int64_t warn_after_ms, kill_after_ms;
+	int64_t wait_warn_ms;
 	struct lock locks[WIRE_SPACES];
 	struct file *unused_prev, *unused_next; /* keeper->unused; prev NULL: it is not there */
 	UT_hash_handle hh;                      /* keeper->files */
@@ -188,7 +189,7 @@ static inline bool file_is_open(const struct file *file)
 bool file_is_used(const struct file *file);
 /* Nothing may refer to it. */
 void file_free(struct file *file);
-/* The path is known anew, or other rules are in force: sets at_least_ms, warn_after_ms and kill_after_ms. */
+/* The path is known anew, or other rules are in force: sets at_least_ms, wait_warn_ms, warn_after_ms and kill_after_ms. */
 void file_follow_rule(struct file *file);
 /* Does its rule have a limit for how long a lock is held? Then each lock that is taken asks the keeper (holdings.h). */
 static inline bool file_is_limited(const struct file *file)
