@@ -69,6 +69,8 @@ struct config_lease {
 	enum on_lost on_lost; /* freeze: for rules without an on_lost of their own */
 };
 
+#define CONFIG_KILL_LEAST_MS 1000
+
 /* A rule: which paths are protected, under which lock name. */
 struct rule {
 	enum page_rule_kind kind;
@@ -79,8 +81,10 @@ struct rule {
 	enum on_lost on_lost;
 	bool refuse_unstoppable; /* unstoppable = "refuse": programs that the keeper could not stop get no lock */
 	int64_t at_least_ms; /* a new lock keeps all others from it for this long, also after its end; 0: it does not */
-	int64_t wait_warn_ms; /* a caller that waits for so long is an event; 0: none is */
-	int line;             /* of the file: where its path or tree stands */
+	int64_t warn_after_ms; /* a lock that is held for longer is reported; 0: none is */
+	int64_t kill_after_ms; /* ditto: its holders are ended; 0 or at least CONFIG_KILL_LEAST_MS */
+	int64_t wait_warn_ms;  /* a caller that waits for so long is an event; 0: none is */
+	int line;              /* of the file: where its path or tree stands */
 };
 
 struct config {
@@ -147,6 +151,8 @@ const struct rule *config_rule(const struct config *config, const char *path);
 enum on_lost config_on_lost(const struct config *config, const char *path);
 /* The at_least_ms of that rule; 0: it has none, or no rule matches. Pure. */
 int64_t config_at_least_ms(const struct config *config, const char *path);
+/* The warn_after_ms and kill_after_ms of that rule; both 0 if no rule matches. Pure. */
+void config_hold_limits(const struct config *config, const char *path, int64_t *warn_after_ms, int64_t *kill_after_ms);
 /* The wait_warn_ms of that rule; 0: it has none, or no rule matches. Pure. */
 int64_t config_wait_warn_ms(const struct config *config, const char *path);
 /* Can the command of on_event be run by the caller? 0 also if there is none. -errno with one line in `why`. Blocks on the

@@ -7,11 +7,11 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#define AT_LEAST_MAX_MS INT64_C(2592000000) /* 30 days */
+#define RULE_MAX_MS INT64_C(2592000000) /* 30 days */
 
 struct rule_values {
 	const char *path, *tree, *name, *on_lost, *unstoppable;
-	int64_t at_least_ms, wait_warn_ms;
+	int64_t at_least_ms, wait_warn_ms, warn_after_ms, kill_after_ms;
 };
 
 const struct setting_row config_rule_rows[] = {
@@ -20,7 +20,9 @@ const struct setting_row config_rule_rows[] = {
 	{"name", SETTING_STRING, offsetof(struct rule_values, name), 0, 0},
 	{"on_lost", SETTING_STRING, offsetof(struct rule_values, on_lost), 0, 0},
 	{"unstoppable", SETTING_STRING, offsetof(struct rule_values, unstoppable), 0, 0},
-	{"at_least_ms", SETTING_NUMBER, offsetof(struct rule_values, at_least_ms), 0, AT_LEAST_MAX_MS},
+	{"at_least_ms", SETTING_NUMBER, offsetof(struct rule_values, at_least_ms), 0, RULE_MAX_MS},
+	{"warn_after_ms", SETTING_NUMBER, offsetof(struct rule_values, warn_after_ms), 0, RULE_MAX_MS},
+	{"kill_after_ms", SETTING_NUMBER, offsetof(struct rule_values, kill_after_ms), 0, RULE_MAX_MS},
 	{"wait_warn_ms", SETTING_NUMBER, offsetof(struct rule_values, wait_warn_ms), 0, CONFIG_DAY_MS},
 	{NULL, 0, 0, 0, 0},
 };
@@ -144,6 +146,20 @@ static int read_unstoppable(const struct config_reading *r, int line, const char
 	return reading_fail(r, line, "unstoppable is \"%.80s\"; expected \"warn\" or \"refuse\"", text);
 }
 
+/* Such a setting counts seconds in milliseconds: a number that is far too small would end every job. */
+static int check_hold_limits(const struct config_reading *r, config_setting_t *group, const struct rule *rule)
+{
+	int line = settings_line(group, "kill_after_ms");
+
+	if (rule->kill_after_ms && rule->kill_after_ms < CONFIG_KILL_LEAST_MS)
+		return reading_fail(r, line, "kill_after_ms is %lld; expected 0, or at least %d: it is in milliseconds",
+				    (long long)rule->kill_after_ms, CONFIG_KILL_LEAST_MS);
+	if (rule->kill_after_ms && rule->kill_after_ms < rule->warn_after_ms)
+		return reading_fail(r, line, "kill_after_ms is %lld; expected at least warn_after_ms, which is %lld",
+				    (long long)rule->kill_after_ms, (long long)rule->warn_after_ms);
+	return 0;
+}
+
 static int read_rule(const struct config_reading *r, config_setting_t *group, struct rule *rule)
 {
 	struct rule_values values = {.wait_warn_ms = rule->wait_warn_ms};
@@ -159,6 +175,11 @@ static int read_rule(const struct config_reading *r, config_setting_t *group, st
 		return ret;
 	rule->at_least_ms = values.at_least_ms;
 	rule->wait_warn_ms = values.wait_warn_ms;
+	rule->warn_after_ms = values.warn_after_ms;
+	rule->kill_after_ms = values.kill_after_ms;
+	ret = check_hold_limits(r, group, rule);
+	if (ret < 0)
+		return ret;
 	if (values.on_lost)
 		ret = settings_on_lost(r, settings_line(group, "on_lost"), "", values.on_lost, &rule->on_lost);
 	if (ret == 0 && values.unstoppable)

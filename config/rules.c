@@ -48,6 +48,14 @@ int64_t config_at_least_ms(const struct config *config, const char *path)
 	return rule ? rule->at_least_ms : 0;
 }
 
+void config_hold_limits(const struct config *config, const char *path, int64_t *warn_after_ms, int64_t *kill_after_ms)
+{
+	const struct rule *rule = config_rule(config, path);
+
+	*warn_after_ms = rule ? rule->warn_after_ms : 0;
+	*kill_after_ms = rule ? rule->kill_after_ms : 0;
+}
+
 int64_t config_wait_warn_ms(const struct config *config, const char *path)
 {
 	const struct rule *rule = config_rule(config, path);

@@ -307,8 +307,10 @@ static int keeper_start(struct life *life)
 		ret = listener_start(k, life->session_limit);
 	if (ret < 0)
 		keeper_cannot_start(o, "%s: the keeper cannot serve: %s", o->runtime_dir, strerror(-ret));
-	else
+	else {
 		past_start(k, session_is_asking);
+		toolong_start(k);
+	}
 	return ret;
 }
 
@@ -336,6 +338,7 @@ static void keeper_clean_up(struct keeper *k)
 	event_stop(k);
 	longwait_stop(k);
 	past_stop(k);
+	toolong_stop(k);
 	host_stop(k);
 	room_stop(k);
 	ending_close(k);
@@ -345,6 +348,7 @@ static void keeper_clean_up(struct keeper *k)
 	uv_run(k->loop, UV_RUN_DEFAULT); /* until probes and workers have ended: there is no timer or socket any more */
 	act_free_all(k);
 	past_free(k);
+	toolong_free(k);
 	fronts_free(k->fronts);          /* before the loop runs again: it must not call back into what is freed */
 	uv_run(k->loop, UV_RUN_DEFAULT); /* workers have closed what is not on local file systems */
 	probes_free(k->probes);

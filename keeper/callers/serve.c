@@ -24,6 +24,7 @@
 #include "keeper/clock.h"
 #include "keeper/callers/deadlock.h"
 #include "keeper/leases/deadline.h"
+#include "keeper/leases/holdings.h"
 #include "keeper/leases/probing.h"
 #include "keeper/leases/queue.h"
 #include "keeper/leases/requests.h"
@@ -153,6 +154,8 @@ static void pin(struct session *s, struct lease *lease, int64_t now, int64_t sur
 	if (lease->state == LEASE_HELD)
 		leasepage_show(lease);
 	table_pinned(k->table, s->waiter.pin_until_ns);
+	if (file_is_limited(lease->lock->file))
+		holdings_granted(lease->lock, s->peer.pid, s->peer.uid, s->waiter.pin_until_ns);
 	session_grant(s, s->waiter.pin_until_ns, lease->fence);
 }
 

@@ -188,6 +188,25 @@ START_TEST(what_rules_say_of_rests)
 }
 END_TEST
 
+START_TEST(what_rules_say_of_long_locks)
+{
+	int64_t warn, kill;
+
+	read_ok("protect = ( { path = \"/d/a\"; warn_after_ms = 5; }, { path = \"/d/b\"; kill_after_ms = 1000; }, "
+		"{ path = \"/d/c\"; }, { tree = \"/d\"; warn_after_ms = 1000; kill_after_ms = 1000; } );\n");
+	config_hold_limits(config, "/d/a", &warn, &kill);
+	ck_assert(warn == 5 && kill == 0);
+	config_hold_limits(config, "/d/b", &warn, &kill);
+	ck_assert(warn == 0 && kill == 1000);
+	config_hold_limits(config, "/d/c", &warn, &kill);
+	ck_assert(warn == 0 && kill == 0);
+	config_hold_limits(config, "/d/d", &warn, &kill);
+	ck_assert(warn == 1000 && kill == 1000);
+	config_hold_limits(config, "/e", &warn, &kill);
+	ck_assert(warn == 0 && kill == 0);
+}
+END_TEST
+
 START_TEST(example_is_complete)
 {
 	struct config_store store;
@@ -292,6 +311,7 @@ int main(void)
 	tcase_add_loop_test(tests, server_syntax, 0, sizeof(servers) / sizeof(servers[0]));
 	tcase_add_test(tests, what_rules_say_of_loss);
 	tcase_add_test(tests, what_rules_say_of_rests);
+	tcase_add_test(tests, what_rules_say_of_long_locks);
 	tcase_add_test(tests, what_rules_say_of_waits);
 	tcase_add_test(tests, a_command_for_events);
 	tcase_add_test(tests, a_command_of_another_user);
