@@ -7,10 +7,8 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#define AT_LEAST_MAX_MS INT64_C(2592000000) /* 30 days */
-
 struct rule_values {
-	const char *path, *tree, *name, *on_lost, *unstoppable;
+	const char *path, *tree, *name, *on_lost, *on_refused, *unstoppable;
 	int64_t at_least_ms;
 };
 
@@ -19,8 +17,9 @@ const struct setting_row config_rule_rows[] = {
 	{"tree", SETTING_STRING, offsetof(struct rule_values, tree), 0, 0},
 	{"name", SETTING_STRING, offsetof(struct rule_values, name), 0, 0},
 	{"on_lost", SETTING_STRING, offsetof(struct rule_values, on_lost), 0, 0},
+	{"on_refused", SETTING_STRING, offsetof(struct rule_values, on_refused), 0, 0},
 	{"unstoppable", SETTING_STRING, offsetof(struct rule_values, unstoppable), 0, 0},
-	{"at_least_ms", SETTING_NUMBER, offsetof(struct rule_values, at_least_ms), 0, AT_LEAST_MAX_MS},
+	{"at_least_ms", SETTING_NUMBER, offsetof(struct rule_values, at_least_ms), 0, CONFIG_REST_MAX_MS},
 	{NULL, 0, 0, 0, 0},
 };
 
@@ -159,6 +158,9 @@ static int read_rule(const struct config_reading *r, config_setting_t *group, st
 	rule->at_least_ms = values.at_least_ms;
 	if (values.on_lost)
 		ret = settings_on_lost(r, settings_line(group, "on_lost"), "", values.on_lost, &rule->on_lost);
+	if (ret == 0 && values.on_refused)
+		ret = settings_on_refused(r, settings_line(group, "on_refused"), "", values.on_refused,
+					  &rule->on_refused);
 	if (ret == 0 && values.unstoppable)
 		ret = read_unstoppable(r, settings_line(group, "unstoppable"), values.unstoppable, rule);
 	if (ret < 0)
@@ -229,7 +231,7 @@ static int check_room(const struct config_reading *r, const struct config *confi
 	for (size_t i = 0; i < config->rule_count && ret == 0; i++) {
 		const struct rule *rule = &config->rules[i];
 
-		if (page_rule_append(page, PAGE_RULES_BYTES, &used, rule->kind, rule->pattern) < 0)
+		if (page_rule_append(page, PAGE_RULES_BYTES, &used, rule->kind, rule->on_refused, rule->pattern) < 0)
 			ret = reading_fail(r, rule->line, "the rules up to here need more than %u bytes; expected %s",
 					   PAGE_RULES_BYTES, "fewer: a tree or a wildcard can stand for many");
 	}
@@ -249,6 +251,7 @@ int protect_read(const struct config_reading *r, config_setting_t *list, struct 
 		return reading_out_of_memory(r);
 	for (; config->rule_count < count; config->rule_count++) {
 		config->rules[config->rule_count].on_lost = config->lease.on_lost;
+		config->rules[config->rule_count].on_refused = config->lease.on_refused;
 		ret = read_rule(r, config_setting_get_elem(list, (unsigned)config->rule_count),
 				&config->rules[config->rule_count]);
 		if (ret < 0) {
