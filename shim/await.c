@@ -74,7 +74,7 @@ static int await_open(struct ask *ask)
 	if (ask->sock < 0)
 		return ask->sock;
 	abandoned_note(ask);
-	return timerfd_settime(ask->sock, 0, &second, NULL) < 0 ? -errno : 0;
+	return (int)sys(timerfd_settime, ask->sock, 0L, &second, NULL);
 }
 
 /* The rest of a second; seconds that have passed already count. libc's read(), since deferred cancellation acts only in
