@@ -42,8 +42,8 @@ static void start_restore_signals(const unsigned long old[SET_BYTES / sizeof(lon
 	sys(rt_sigprocmask, SIG_SETMASK, old, NULL, (long)SET_BYTES);
 }
 
-/* Is this process under seccomp? Asks /proc first, since a filter may kill a process that makes an unexpected call. */
-static bool start_has_seccomp(void)
+/* Asks /proc first, since a filter may kill a process that makes an unexpected call. */
+bool start_is_restricted(void)
 {
 	static const char key[] = "\nSeccomp:\t";
 	char status[2048];
@@ -69,7 +69,7 @@ static const char *start_obstacle(void)
 
 	if (getpid() == 1)
 		return "it is the first process of its pid namespace";
-	if (start_has_seccomp())
+	if (start_is_restricted())
 		return "it is restricted by seccomp";
 	if (prctl(PR_GET_CHILD_SUBREAPER, &reaper) == 0 && reaper)
 		return "it is a child subreaper";

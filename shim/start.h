@@ -23,4 +23,7 @@
  */
 int start_keeper(const struct protect_by *by, bool nonblock, char *why, size_t why_size);
 
+/* Is this process under seccomp? Then a call that it has not made before may kill it. */
+bool start_is_restricted(void);
+
 #endif

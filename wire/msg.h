@@ -70,6 +70,13 @@ enum wire_verdict {
 	WIRE_VERDICTS
 };
 
+/*
+ * on_refused of a rule: what a lock call gets that cannot be served because store, keeper or lease are not there. BUSY: one
+ * that does not wait gets EWOULDBLOCK, as if another process had the lock. WAIT: one that waits goes on waiting, if
+ * waiting may mend it. All others are refused: ENOLCK.
+ */
+enum wire_on_refused { WIRE_ON_REFUSED_REFUSE = 0, WIRE_ON_REFUSED_BUSY, WIRE_ON_REFUSED_WAIT, WIRE_ON_REFUSED_VALUES };
+
 /* One state of a configuration file; all zero: there is no file. Two states are the same if all words are equal. */
 struct wire_config_id {
 	uint64_t dev, ino, size;
@@ -111,9 +118,10 @@ struct wire_reply {
 	uint16_t version;
 	uint16_t size;
 	uint8_t verdict;
-	uint8_t mode; /* of the lock that `from` and `to` show */
-	uint8_t reserved[2];
-	int32_t pid;                    /* WIRE_WOULD_BLOCK of WIRE_TEST: what F_GETLK shows as l_pid */
+	uint8_t mode;       /* of the lock that `from` and `to` show */
+	uint8_t on_refused; /* WIRE_REFUSED: of the file's rule; 0 also if the keeper did not get as far as that */
+	uint8_t may_mend;   /* WIRE_REFUSED: 1: the same question may be served later, and nothing was wrong with it */
+	int32_t pid;        /* WIRE_WOULD_BLOCK of WIRE_TEST: what F_GETLK shows as l_pid */
 	char reason[WIRE_REASON_BYTES]; /* NUL-terminated, one line without newline: see the verdicts */
 	int64_t until_ns; /* WIRE_GRANTED: sent_ns, plus the time for which the lease stands after the question was
 			     received */

@@ -58,11 +58,11 @@ static struct lease *ask(struct session *s, const struct store_range *range)
 	}
 	ret = lease_begin(s->waiter.lock, range, s->peer.uid, &lease);
 	if (ret == -ENOMEM)
-		caller_refuse(s, "the keeper has no memory left");
+		caller_refuse_for_now(s, "the keeper has no memory left");
 	else if (ret == -ENFILE)
-		caller_refuse(s, "the keeper holds as many leases as it can");
+		caller_refuse_for_now(s, "the keeper holds as many leases as it can");
 	else if (ret < 0)
-		caller_refuse(
+		caller_refuse_for_now(
 			s,
 			"the keeper's table of leases cannot grow (%s): is the runtime directory's file system full?",
 			strerror(-ret));
@@ -257,7 +257,7 @@ void serve_told(struct waiter *waiter, unsigned news, const char *why)
 	const struct store_range whole = {.mode = WIRE_EXCLUSIVE, .to = WIRE_EOF};
 
 	if (news & WAITER_REFUSED) {
-		caller_refuse(s, "%s", why);
+		caller_refuse_for_now(s, "%s", why);
 		return;
 	}
 	if (news & WAITER_RESTING && caller_is_nonblocking(s)) {

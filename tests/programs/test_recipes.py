@@ -344,6 +344,37 @@ def test_containers(machines_of):
     assert machines_of.ran() == [first.name, other.name]
 
 
+def test_apt_with_its_own_locks(redis, folder):
+    """Under the page's rules apt stops when the store is away; with on_refused = "refuse", the default, it would go on without locks."""
+    blocks = recipe("Apt and dpkg")
+    rules = blocks["conf own locks"]
+    a = Machine(redis, folder, "a", rules)
+    b = Machine(redis, folder, "b", rules.replace('"busy"', '"refuse"'))
+
+    def said(machine, words):
+        done = machine.run(blocks["sh own locks"])
+        return done if words in done.stderr else None
+
+    try:
+        a.init()
+        for machine in (a, b):
+            assert machine.run(APT).returncode == 0
+            done = machine.run(blocks["sh own locks"])
+            assert done.returncode == 0 and "0 upgraded" in done.stdout, done
+        redis.stop()
+        # As long as their leases are sure, both work on.
+        done = wait_until(lambda: said(a, "Could not get lock"), "apt gets no lock")
+        assert done.returncode == 100 and "Not using locking" not in done.stderr, done
+        assert "dflock: /var/lib/dpkg/lock-frontend: store " in done.stderr, done
+        done = wait_until(lambda: said(b, "Not using locking for nfs mounted lock file"), "apt goes on without locks")
+        assert done.returncode == 0, done
+        redis.start()
+        wait_until(lambda: a.run(blocks["sh own locks"]).returncode == 0, "apt works again", 60)
+    finally:
+        a.end()
+        b.end()
+
+
 def test_kubernetes(machines_of):
     """The command as process 1 of a container; when it has ended, and the machine with it, the lock is free at once."""
     hosts = machines_of("Kubernetes CronJob", lease="ttl_ms = 600000; probe_ms = 5000;")

@@ -129,6 +129,11 @@ static const struct refusal {
 	{"store = { sentinels = ( \"a\" ); master = \"b\"; replicas = 1;\nsentinel_password_file = \"p\"; };", 2,
 	 "store.sentinel_password_file is \"p\"; expected an absolute path"},
 	/* Rules. */
+	{"lease = { on_refused = \"BUSY\"; };", 1,
+	 "lease.on_refused is \"BUSY\"; expected \"refuse\", \"busy\" or \"wait\""},
+	{"lease = { on_refused = 1; };", 1, "lease.on_refused is a number; expected a string"},
+	{"protect = ( { path = \"/a\";\non_refused = \"waits\"; } );", 2,
+	 "on_refused is \"waits\"; expected \"refuse\", \"busy\" or \"wait\""},
 	{"protect = ( { path = \"/a\";\non_lost = \"stop\"; } );", 2,
 	 "on_lost is \"stop\"; expected \"freeze\", \"kill\" or \"warn\""},
 	{"protect = ( { path = \"/a\";\nunstoppable = \"kill\"; } );", 2,

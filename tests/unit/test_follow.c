@@ -77,6 +77,10 @@ static const struct change {
 	{"{ path = \"/a/f\"; kill_after_ms = 5000; }", "{ path = \"/a/f\"; }", NULL},
 	{"{ path = \"/a/f\"; }", "{ path = \"/a/f\"; warn_after_ms = 5; }", NULL},
 	{"{ path = \"/a/f\"; }", "{ tree = \"/a\"; kill_after_ms = 5000; }, { path = \"/a/f\"; }", "do less"},
+	{"{ path = \"/a/f\"; on_refused = \"busy\"; }", "{ path = \"/a/f\"; }", "no on_refused"},
+	{"{ path = \"/a/f\"; on_refused = \"busy\"; }", "{ path = \"/a/f\"; on_refused = \"wait\"; }", "no on_refused"},
+	{"{ path = \"/a/f\"; on_refused = \"wait\"; }", "{ path = \"/a/f\"; }", NULL},
+	{"{ path = \"/a/f\"; }", "{ path = \"/a/f\"; on_refused = \"busy\"; }", NULL},
 	{"{ path = \"/a/f\"; }", "{ tree = \"/a\"; on_lost = \"warn\"; }, { path = \"/a/f\"; }", "do less"},
 	{"{ path = \"/a/f\"; }", "{ tree = \"/b\"; on_lost = \"warn\"; }, { path = \"/a/f\"; }", NULL},
 	/* Moved. */
