@@ -5,6 +5,7 @@
 #include "keeper/callers/control_stop.h"
 #include "keeper/callers/deadlock.h"
 #include "keeper/callers/serve.h"
+#include "keeper/callers/who.h"
 #include "keeper/leases/keeper.h"
 #include "keeper/leases/queue.h"
 
@@ -22,7 +23,8 @@ void news_start(struct keeper *k)
 					       .in_use = control_stop_in_use,
 					       .store = on_store,
 					       .leases_freed = control_stop_leases_ended,
-					       .chase = deadlock_message};
+					       .chase = deadlock_message,
+					       .who = who_message};
 
 	k->queue.news = &news;
 }
