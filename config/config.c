@@ -129,6 +129,8 @@ static int config_read_top(const struct config_reading *r, config_setting_t *roo
 	struct top_values values = {.show_jobs = true};
 	int ret = settings_read(r, root, "", config_top_rows, &values);
 
+	config->show_jobs = values.show_jobs;
+
 	config->has_store = values.store != NULL;
 	config->has_protect = values.protect != NULL;
 	if (ret == 0)

@@ -8,7 +8,7 @@
 #include "store/reply.h"
 #include "wire/text.h"
 
-static void job_set_command(struct job *job, const char *command)
+static void job_set_command(struct store_job *job, const char *command)
 {
 	size_t n = strnlen(command, JOB_COMMAND_BYTES - 1);
 
@@ -17,9 +17,9 @@ static void job_set_command(struct job *job, const char *command)
 	text_make_printable(job->command, n);
 }
 
-void job_format(char text[JOB_TEXT_BYTES], const struct job *job)
+void job_format(char text[JOB_TEXT_BYTES], const struct store_job *job)
 {
-	struct job clean = *job;
+	struct store_job clean = *job;
 
 	job_set_command(&clean, job->command);
 	text[0] = '\0';
@@ -28,13 +28,13 @@ void job_format(char text[JOB_TEXT_BYTES], const struct job *job)
 			 clean.command);
 }
 
-bool job_parse(const char *text, struct job *out)
+bool job_parse(const char *text, struct store_job *out)
 {
 	char copy[JOB_TEXT_BYTES], *since, *command;
 	uint64_t pid, seconds;
 	size_t n = strlen(text);
 
-	*out = (struct job){.pid = 0};
+	*out = (struct store_job){.pid = 0};
 	if (n >= sizeof(copy))
 		return false;
 	memcpy(copy, text, n + 1);

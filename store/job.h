@@ -11,15 +11,15 @@
 #define JOB_COMMAND_BYTES 16 /* the kernel's name of a process: 15 bytes and NUL */
 #define JOB_TEXT_BYTES    64
 
-struct job {
+struct store_job {
 	int pid;                         /* in the pid namespace of its keeper; 0: not known, or not told */
 	int64_t since;                   /* Unix time in seconds by its host's clock; 0: not known */
 	char command[JOB_COMMAND_BYTES]; /* printable (text_make_printable()); "": not known. Never with arguments */
 };
 
 /* "PID SINCE COMMAND"; "" for a job without pid. A job of any content: it is made printable. */
-void job_format(char text[JOB_TEXT_BYTES], const struct job *job);
+void job_format(char text[JOB_TEXT_BYTES], const struct store_job *job);
 /* The way back; false, and *out empty: the text is no such text. */
-bool job_parse(const char *text, struct job *out);
+bool job_parse(const char *text, struct store_job *out);
 
 #endif

@@ -180,7 +180,7 @@ int message_format_who(char message[MESSAGE_BYTES], const char *host, const char
 }
 
 int message_format_holder(char message[MESSAGE_BYTES], const char *host, const char *token,
-			  const struct store_range *range, const struct job *job)
+			  const struct store_range *range, const struct store_job *job)
 {
 	char text[JOB_TEXT_BYTES];
 	int n;

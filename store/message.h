@@ -21,7 +21,7 @@ int message_format_in_use(char message[MESSAGE_BYTES], const char *host, const c
 			  const struct store_range *in_use);
 int message_format_who(char message[MESSAGE_BYTES], const char *host, const char *name, const char *token);
 int message_format_holder(char message[MESSAGE_BYTES], const char *host, const char *token,
-			  const struct store_range *range, const struct job *job);
+			  const struct store_range *range, const struct store_job *job);
 int message_format_holders(char message[MESSAGE_BYTES], const char *host, const char *token, uint64_t count);
 int message_format_chase(char message[MESSAGE_BYTES], const struct store_chase *chase);
 

@@ -216,7 +216,7 @@ void store_tell_who(struct store *s, const char *host, const char *name, const c
 }
 
 void store_tell_holder(struct store *s, const char *host, const char *token, const struct store_range *range,
-		       const struct job *job)
+		       const struct store_job *job)
 {
 	char message[MESSAGE_BYTES];
 

@@ -116,7 +116,7 @@ struct store_message {
 	uint64_t fence;                      /* GRANTED */
 	bool provisional;         /* GRANTED: perhaps not acknowledged by replicas; acquire with the same token asks */
 	struct store_chase chase; /* CHASE */
-	struct job job;           /* HOLDER: of `holder`, with `range` */
+	struct store_job job;           /* HOLDER: of `holder`, with `range` */
 	uint64_t count;           /* HOLDERS: how many locks `holder` has found; not all may have been told */
 };
 
@@ -211,7 +211,7 @@ void store_tell_in_use(struct store *s, const char *host, const char *name, cons
 /* Between keepers (keeper/callers/who.h): the question, and the answers to it. No reply; each may be lost. */
 void store_tell_who(struct store *s, const char *host, const char *name, const char *token);
 void store_tell_holder(struct store *s, const char *host, const char *token, const struct store_range *range,
-		       const struct job *job);
+		       const struct store_job *job);
 void store_tell_holders(struct store *s, const char *host, const char *token, uint64_t count);
 /* Sends a chase to a host. No reply; it may be lost. */
 void store_tell_chase(struct store *s, const char *host, const struct store_chase *chase);
@@ -238,7 +238,7 @@ struct store_entry {
 	uint64_t fence; /* 0: a waiter */
 	bool waiter;
 	bool old;       /* of a host whose version does not know STORE_MSG_WHO */
-	struct job job; /* which program asked for it; pid 0: not known */
+	struct store_job job; /* which program asked for it; pid 0: not known */
 };
 typedef void store_entries_cb(void *arg, enum store_status status, const struct store_entry *entries, size_t count,
 			      const int64_t rest_ms[WIRE_SPACES]);

@@ -229,7 +229,7 @@ static json_t *entry_json(const redisReply *entry)
 	} fields[] = {{"host", false}, {"file", false}, {"token", false}, {"space", false},
 		      {"mode", false}, {"from", true},  {"to", true},     {"fence", true}};
 	json_t *json = json_object();
-	struct job job;
+	struct store_job job;
 
 	for (size_t i = 0; i < sizeof(fields) / sizeof(*fields); i++) {
 		if (entry->type != REDIS_REPLY_ARRAY || i >= entry->elements ||

@@ -44,8 +44,8 @@ enum wire_op {
 	WIRE_FIT, /* may a job that starts now rely on its locks? WIRE_OK; WIRE_REFUSED; WIRE_WOULD_BLOCK with the reason:
 			* not connected to the store so far, ask again */
 	WIRE_HELD, /* which processes hold locks that are in the way of this one, on all hosts? With the caller's descriptor, as
-		    * WIRE_LOCK. WIRE_OK with a line to show; WIRE_NOT_PROTECTED; WIRE_REFUSED. Takes a second at most,
-		    * and perhaps somewhat longer where many ask */
+		    * WIRE_LOCK. WIRE_OK with a line to show; WIRE_NOT_PROTECTED; WIRE_REFUSED. Takes two seconds at
+		    * most */
 	WIRE_WHO,  /* the same about a whole lock: its name, or the absolute path of a file, follows the struct in the
 		    * message, without a NUL. WIRE_OK with a memfd that holds JSON (SCM_RIGHTS), or WIRE_REFUSED */
 	WIRE_OPS

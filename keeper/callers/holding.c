@@ -17,7 +17,7 @@
 #include "keeper/leases/queue.h"
 #include "keeper/leases/unseen.h"
 
-#define PAUSE 4 /* times as long as a search took: until the next one */
+#define PAUSE 2 /* times as long as a search took: until the next one */
 
 struct holding_search {
 	uv_work_t work;
@@ -44,7 +44,7 @@ static void holding_run(struct holdings *h);
 
 /* --- in a worker: only the search is touched --- */
 
-static void holding_add(struct holding_list *list, const struct job *job, const struct store_range *range)
+static void holding_add(struct holding_list *list, const struct store_job *job, const struct store_range *range)
 {
 	if (list->shown < HOLDING_MAX)
 		list->items[list->shown++] = (struct holding){.job = *job, .range = *range};
@@ -55,7 +55,7 @@ static int holding_on_holder(void *arg, const struct holder *h)
 {
 	struct holding_search *search = arg;
 	const struct store_range range = {.space = h->space, .mode = h->mode, .from = h->from, .to = h->to};
-	struct job job = {.pid = h->pid, .since = INT64_MAX};
+	struct store_job job = {.pid = h->pid, .since = INT64_MAX};
 	const struct claim *claim;
 	size_t next = SIZE_MAX;
 
@@ -76,7 +76,7 @@ static int holding_on_unseen(void *arg, const struct claim *claim, const struct 
 {
 	struct holding_search *search = arg;
 	const struct store_range range = {.space = lock->space, .mode = lock->mode, .from = lock->from, .to = lock->to};
-	struct job job = {.pid = pid, .since = (int64_t)claim->tag};
+	struct store_job job = {.pid = pid, .since = (int64_t)claim->tag};
 
 	(void)beyond;
 	if (pid)

@@ -2,7 +2,7 @@
  * Which processes of this host hold locks under the leases of a lock name? The one place that finds them by a name: for
  * who.h, and for all that acts on the holders of a name. Loop only.
  *
- * A worker looks through /proc (holders.h, unseen.h), for one name at a time, and for at most a fifth of the time, however
+ * A worker looks through /proc (holders.h, unseen.h), for one name at a time, and for at most a third of the time, however
  * many ask. The processes may have ended, and others may have got the lock, when the answer is read.
  */
 #ifndef DFLOCK_KEEPER_HOLDING_H
@@ -22,7 +22,7 @@ struct keeper;
 struct holding {
 	/* since: the earliest moment at which it can have got the lock: when the lease was granted, or when the process was
 	 * started if that is later. pid 0: a process that the keeper may not look into. */
-	struct job job;
+	struct store_job job;
 	struct store_range range;
 };
 

@@ -11,10 +11,12 @@
 
 static void on_store(struct keeper *k, enum queue_store what)
 {
-	if (what == QUEUE_STORE_TRIED)
+	if (what == QUEUE_STORE_TRIED) {
 		control_init_store_tried(k);
-	else
+		who_store_tried(k);
+	} else {
 		control_stop_store_down(k);
+	}
 }
 
 void news_start(struct keeper *k)

@@ -70,7 +70,7 @@ static struct lease *ask(struct session *s, const struct store_range *range)
 		return NULL;
 	lease->rest_ms = once_rest_ms(s);
 	if (s->keeper->config->show_jobs) {
-		lease->job = (struct job){.pid = s->peer.pid, .since = s->started};
+		lease->job = (struct store_job){.pid = s->peer.pid, .since = s->started};
 		comm_read(s->peer.pid, lease->job.command);
 	}
 	return lease;

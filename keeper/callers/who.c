@@ -22,6 +22,7 @@ struct who {
 	struct session *session; /* NULL: it has ended, or was answered */
 	char token[STORE_TOKEN_BYTES];
 	unsigned calls; /* that have not come back: holding_find(), store_entries() */
+	bool early;     /* the keeper has only just started: the store is asked when it was tried to connect */
 	struct who_report report;
 	char *path; /* WIRE_HELD: of the file; else NULL */
 	struct who *prev, *next;
@@ -110,7 +111,7 @@ static bool who_is_complete(const struct who *who)
 	for (size_t i = 0; i < who->report.host_count; i++)
 		if (who->report.hosts[i]->state == WHO_SILENT)
 			return false;
-	return !who->calls;
+	return !who->calls && !who->early;
 }
 
 static void on_who_timer(uv_timer_t *timer)
@@ -217,6 +218,22 @@ static void who_take_answer(struct who *who, const struct store_message *m)
 
 /* --- asking --- */
 
+static void who_ask_store(struct who *who)
+{
+	who->early = false;
+	who->calls++;
+	store_entries(who->keeper->store, who->report.name, who_take_entries, who);
+}
+
+void who_store_tried(struct keeper *k)
+{
+	struct who *who;
+
+	DL_FOREACH (k->whos->all, who)
+		if (who->early)
+			who_ask_store(who);
+}
+
 static void who_begin(struct session *s, struct who *who)
 {
 	struct keeper *k = s->keeper;
@@ -237,8 +254,9 @@ static void who_begin(struct session *s, struct who *who)
 	session_enter(s, SESSION_WHO);
 	DL_APPEND(k->whos->all, who);
 	k->whos->count++;
-	who->calls = 1;
-	store_entries(k->store, who->report.name, who_take_entries, who);
+	who->early = !store_is_up(k->store) && !k->host_in_store.tried;
+	if (!who->early)
+		who_ask_store(who);
 	if (holding_find(k, who->report.name, who_take_local, who) == 0)
 		who->calls++;
 	uv_timer_start(&s->timer, on_who_timer, WHO_MS, 0);

@@ -16,7 +16,7 @@ struct keeper;
 struct session;
 struct store_message;
 
-#define WHO_MS  1000
+#define WHO_MS  2000
 #define WHO_MAX 256 /* questions under way */
 
 /* WIRE_WHO: text is a lock name, or the path of a file. */
@@ -26,6 +26,8 @@ void who_blocks(struct session *s, const struct file *file);
 /* The session ends: forgets its question. */
 void who_leave(struct session *s);
 
+/* A connection to the store stands, or failed, for the first time. */
+void who_store_tried(struct keeper *k);
 /* STORE_MSG_WHO, STORE_MSG_HOLDER, STORE_MSG_HOLDERS. */
 void who_message(struct keeper *k, const struct store_message *message);
 

@@ -34,7 +34,7 @@ static void whoreport_set_range(json_t *object, const struct store_range *range)
 	json_object_set_new(object, "to", range->to == WIRE_EOF ? json_null() : json_integer(range->to));
 }
 
-static json_t *whoreport_job(const struct job *job)
+static json_t *whoreport_job(const struct store_job *job)
 {
 	return json_pack("{s:i,s:s,s:I}", "pid", job->pid, "command", job->command, "since", (json_int_t)job->since);
 }
@@ -152,7 +152,7 @@ static void whoreport_add_when(struct whoreport_line *line, const char *before, 
 		whoreport_add(line, "%s%s", before, text);
 }
 
-static void whoreport_add_job(struct whoreport_line *line, const struct job *job)
+static void whoreport_add_job(struct whoreport_line *line, const struct store_job *job)
 {
 	if (job->pid && *job->command)
 		whoreport_add(line, "pid %d (%s)", job->pid, job->command);

@@ -72,7 +72,7 @@ struct lease {
 	struct leases_slot *shown; /* its slot in the page; NULL: not shown, or closed */
 	int64_t rest_ms;           /* its grant begins a rest of so long, and the lease is for one lock; 0: as others */
 	bool spent;                /* a caller was granted under it, or may have been */
-	struct job job;            /* the program that asked for it; pid 0: not known, or not to be told */
+	struct store_job job;            /* the program that asked for it; pid 0: not known, or not to be told */
 
 	/* awaited.c, confirm.c */
 	unsigned requests; /* store requests under way, or waiting to be sent */

@@ -135,7 +135,7 @@ struct want {
 	const char *from, *to;
 	char space; /* 'r'; else flock */
 	const char *file;
-	const char *ask, *pass, *grow, *rest;
+	const char *ask, *pass, *grow, *rest, *job;
 	const char *dead_host, *dead_beat;
 	const char *name; /* NULL: NAME */
 };
