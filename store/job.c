@@ -1,11 +1,12 @@
 #include "store/job.h"
 
+#include <errno.h>
 #include <inttypes.h>
 #include <limits.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
-#include "store/reply.h"
 #include "wire/text.h"
 
 static void job_set_command(struct store_job *job, const char *command)
@@ -28,10 +29,18 @@ void job_format(char text[JOB_TEXT_BYTES], const struct store_job *job)
 			 clean.command);
 }
 
+/* Digits, and nothing else. */
+static bool job_number(const char *text, int64_t max, int64_t *out)
+{
+	errno = 0;
+	*out = strtoll(text, NULL, 10);
+	return *text && text[strspn(text, "0123456789")] == '\0' && errno == 0 && *out <= max;
+}
+
 bool job_parse(const char *text, struct store_job *out)
 {
 	char copy[JOB_TEXT_BYTES], *since, *command;
-	uint64_t pid, seconds;
+	int64_t pid, seconds;
 	size_t n = strlen(text);
 
 	*out = (struct store_job){.pid = 0};
@@ -43,11 +52,10 @@ bool job_parse(const char *text, struct store_job *out)
 	if (!command)
 		return false;
 	*since++ = *command++ = '\0';
-	if (!reply_number(copy, &pid) || pid == 0 || pid > INT_MAX || !reply_number(since, &seconds) ||
-	    seconds > INT64_MAX)
+	if (!job_number(copy, INT_MAX, &pid) || pid == 0 || !job_number(since, INT64_MAX, &seconds))
 		return false;
 	out->pid = (int)pid;
-	out->since = (int64_t)seconds;
+	out->since = seconds;
 	job_set_command(out, command);
 	return true;
 }
