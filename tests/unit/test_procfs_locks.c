@@ -6,6 +6,7 @@
 
 #include "procfs/procfs_locks.h"
 #include "tests/unit/procfs_file.h"
+#include "tests/unit/suite.h"
 
 static const struct {
 	const char *line;
@@ -123,17 +124,10 @@ END_TEST
 
 int main(void)
 {
-	Suite *suite = suite_create("procfs_locks");
 	TCase *tc = tcase_create("procfs_locks");
-	SRunner *runner = srunner_create(suite);
-	int failed;
 
 	tcase_add_loop_test(tc, lock_lines, 0, sizeof(lock_rows) / sizeof(*lock_rows));
 	tcase_add_test(tc, fdinfo_texts);
 	tcase_add_test(tc, many_locks);
-	suite_add_tcase(suite, tc);
-	srunner_run_all(runner, CK_NORMAL);
-	failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return failed ? 1 : 0;
+	return suite_run_case("procfs_locks", tc);
 }
