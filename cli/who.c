@@ -87,7 +87,7 @@ bool who_is_held(const json_t *report)
 	json_array_foreach (json_object_get(report, "hosts"), i, host)
 		if (field_number(host, "count") > 0 || !who_answered(host))
 			return true;
-	return false;
+	return field_number(report, "left_out") > 0;
 }
 
 static void who_add_host(struct grid *grid, const json_t *host)
@@ -207,6 +207,9 @@ void who_print(const json_t *report, FILE *f)
 	who_add_waiting(grid, report);
 	grid_print(grid, f);
 	grid_free(grid);
+	if (field_number(report, "left_out") > 0)
+		fprintf(f, "    and %" PRId64 " leases of more hosts, which were not asked\n",
+			field_number(report, "left_out"));
 	who_print_rests(report, f);
 }
 

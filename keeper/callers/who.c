@@ -161,12 +161,13 @@ static void who_take_local(void *arg, const struct holding_list *list)
 
 static void who_ask_hosts(struct who *who)
 {
-	const struct who_report *report = &who->report;
+	struct who_report *report = &who->report;
 
 	for (size_t i = 0; i < report->entry_count; i++) {
 		const struct store_entry *e = &report->entries[i];
 		struct who_host *host = e->waiter ? NULL : who_host(who, e->host, true);
 
+		report->left_out += !host && !e->waiter;
 		if (!host || host->own || host->state != WHO_UNASKED)
 			continue;
 		host->state = e->old ? WHO_OLD : WHO_SILENT; /* mutant: who-old */

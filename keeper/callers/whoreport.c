@@ -93,9 +93,9 @@ json_t *whoreport_json(const struct who_report *report)
 		if (report->rest_ms[space] > 0)
 			json_object_set_new(resting, space == WIRE_FLOCK ? "flock" : "record",
 					    json_integer(report->rest_ms[space]));
-	return json_pack("{s:o,s:b,s:s,s:o,s:o,s:o}", "name", whoreport_text(report->name), "protected",
+	return json_pack("{s:o,s:b,s:s,s:o,s:o,s:o,s:I}", "name", whoreport_text(report->name), "protected",
 			 report->is_protected, "error", report->why, "hosts", hosts, "waiting", waiting, "resting",
-			 resting);
+			 resting, "left_out", (json_int_t)report->left_out);
 }
 
 /* --- the line --- */

@@ -42,10 +42,12 @@ struct who_report {
 	int64_t rest_ms[WIRE_SPACES];
 	struct who_host *hosts[WHO_HOSTS]; /* the first is this one */
 	size_t host_count;
+	uint64_t left_out; /* leases of hosts for which there was no room */
 };
 
 /* {"name","protected","error","hosts":[{"host","own","state","count","leases":[{"space","mode","from","to","fence","job"}],
- * "holders":[{"pid","command","since","space","mode","from","to"}]}],"waiting":[...],"resting":{"flock":ms}}. Hosts that
+ * "holders":[{"pid","command","since","space","mode","from","to"}]}],"waiting":[...],"resting":{"flock":ms},
+ * "left_out"}. Hosts that
  * have neither lease nor holder are left out. NULL: no memory. */
 json_t *whoreport_json(const struct who_report *report);
 
