@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "cli/files.h"
 #include "cli/show.h"
@@ -13,7 +14,8 @@
 static const char check_doc[] =
 	"Reads the configuration as a keeper would and says what is wrong with it, with file and line. For each FILE "
 	"says whether its locks are protected and under which lock name; it need not exist yet.\v"
-	"The exit status is 0 if the configuration is valid, whether the FILEs are protected or not, and else 1. With "
+	"The exit status is 0 if the configuration is valid and the command of on_event can be run, whether the FILEs are "
+	"protected or not, and else 1. With "
 	"--require it is 1 also if one of them is not protected.";
 
 struct check_options {
@@ -95,6 +97,17 @@ static bool check_load(const char *path, struct config **config)
 	return ret == 0;
 }
 
+static bool check_command(const struct config *config)
+{
+	char why[CLI_LINE_BYTES];
+	int ret = config_can_run(config, why, sizeof(why));
+	bool harmless = ret == -EACCES && geteuid() != 0;
+
+	if (ret < 0)
+		cli_error("%s%s", why, harmless ? "; that does no harm where the keeper is another user's" : "");
+	return ret == 0 || harmless;
+}
+
 int cmd_check(int argc, char **argv)
 {
 	static const struct argp_option known[] = {
@@ -106,7 +119,7 @@ int cmd_check(int argc, char **argv)
 	struct check_options options = {.config = NULL};
 	struct config *config;
 	struct place place;
-	bool all = true;
+	bool all;
 
 	argp_parse(&argp, argc, argv, 0, NULL, &options);
 	cli_place(&place, options.config);
@@ -119,6 +132,7 @@ int cmd_check(int argc, char **argv)
 	fputs("configuration OK: ", stdout);
 	show_text(stdout, config->path);
 	printf(", %zu rule%s\n", config->rule_count, config->rule_count == 1 ? "" : "s");
+	all = check_command(config);
 	for (int i = 0; i < options.count; i++)
 		all &= report_file(config, options.files[i], options.require);
 	config_free(config);

@@ -23,10 +23,12 @@
 #include <limits.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <sys/stat.h>
 
 #include "config/config.h"
 
 #define CONFIG_FILE_BYTES (1u << 20)
+#define CONFIG_DAY_MS     INT64_C(86400000)
 
 struct config_reading {
 	const char *path; /* of the configuration file, for messages */
@@ -40,10 +42,10 @@ int reading_fail(const struct config_reading *r, int line, const char *format, .
 	__attribute__((format(printf, 3, 4)));
 
 /*
- * Reads a regular file into *bytes, which the caller frees, with a NUL behind them that *len does not count. *mode gets
- * the file's mode; `mode` may be NULL. -EFBIG: more than `max` bytes. -EINVAL: not a regular file. Else -errno.
+ * Reads a regular file into *bytes, which the caller frees, with a NUL behind them that *len does not count; *st is the
+ * file's. -EFBIG: more than `max` bytes. -EINVAL: not a regular file. Else -errno.
  */
-int load_file(const char *path, size_t max, char **bytes, size_t *len, unsigned *mode);
+int load_file(const char *path, size_t max, char **bytes, size_t *len, struct stat *st);
 
 /*
  * Goes over the text before libconfig does, and refuses what libconfig accepts but reads in another way than a person

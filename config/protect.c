@@ -11,7 +11,7 @@
 
 struct rule_values {
 	const char *path, *tree, *name, *on_lost, *unstoppable;
-	int64_t at_least_ms;
+	int64_t at_least_ms, wait_warn_ms;
 };
 
 const struct setting_row config_rule_rows[] = {
@@ -21,6 +21,7 @@ const struct setting_row config_rule_rows[] = {
 	{"on_lost", SETTING_STRING, offsetof(struct rule_values, on_lost), 0, 0},
 	{"unstoppable", SETTING_STRING, offsetof(struct rule_values, unstoppable), 0, 0},
 	{"at_least_ms", SETTING_NUMBER, offsetof(struct rule_values, at_least_ms), 0, AT_LEAST_MAX_MS},
+	{"wait_warn_ms", SETTING_NUMBER, offsetof(struct rule_values, wait_warn_ms), 0, CONFIG_DAY_MS},
 	{NULL, 0, 0, 0, 0},
 };
 
@@ -145,7 +146,7 @@ static int read_unstoppable(const struct config_reading *r, int line, const char
 
 static int read_rule(const struct config_reading *r, config_setting_t *group, struct rule *rule)
 {
-	struct rule_values values = {.path = NULL};
+	struct rule_values values = {.wait_warn_ms = rule->wait_warn_ms};
 	char as_written[PATH_MAX];
 	const char *what, *text, *wrong = NULL;
 	int line = config_setting_source_line(group);
@@ -157,6 +158,7 @@ static int read_rule(const struct config_reading *r, config_setting_t *group, st
 	if (ret < 0)
 		return ret;
 	rule->at_least_ms = values.at_least_ms;
+	rule->wait_warn_ms = values.wait_warn_ms;
 	if (values.on_lost)
 		ret = settings_on_lost(r, settings_line(group, "on_lost"), "", values.on_lost, &rule->on_lost);
 	if (ret == 0 && values.unstoppable)
@@ -249,6 +251,7 @@ int protect_read(const struct config_reading *r, config_setting_t *list, struct 
 		return reading_out_of_memory(r);
 	for (; config->rule_count < count; config->rule_count++) {
 		config->rules[config->rule_count].on_lost = config->lease.on_lost;
+		config->rules[config->rule_count].wait_warn_ms = config->lease.wait_warn_ms;
 		ret = read_rule(r, config_setting_get_elem(list, (unsigned)config->rule_count),
 				&config->rules[config->rule_count]);
 		if (ret < 0) {

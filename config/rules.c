@@ -6,7 +6,10 @@
 
 int config_set_names(struct config *config, const char *dir)
 {
-	struct rule rule = {.kind = PAGE_RULE_TREE, .on_lost = config->lease.on_lost, .fixed_len = strlen(dir) + 1};
+	struct rule rule = {.kind = PAGE_RULE_TREE,
+			    .on_lost = config->lease.on_lost,
+			    .wait_warn_ms = config->lease.wait_warn_ms,
+			    .fixed_len = strlen(dir) + 1};
 
 	rule.pattern = strdup(dir);
 	rule.name = strdup(CONFIG_NAMES);
@@ -43,6 +46,13 @@ int64_t config_at_least_ms(const struct config *config, const char *path)
 	const struct rule *rule = config_rule(config, path);
 
 	return rule ? rule->at_least_ms : 0;
+}
+
+int64_t config_wait_warn_ms(const struct config *config, const char *path)
+{
+	const struct rule *rule = config_rule(config, path);
+
+	return rule ? rule->wait_warn_ms : 0;
 }
 
 int config_lock_name(const struct config *config, const char *path, char name[LOCK_NAME_BYTES])

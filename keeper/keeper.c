@@ -20,6 +20,7 @@
 #include "keeper/fronts/door.h"
 #include "keeper/fronts/fronts.h"
 #include "keeper/leases/deadline.h"
+#include "keeper/leases/event.h"
 #include "keeper/leases/host.h"
 #include "keeper/leases/hostid.h"
 #include "keeper/leases/past.h"
@@ -38,6 +39,7 @@
 #include "keeper/leases/room.h"
 #include "keeper/leases/probing.h"
 #include "keeper/callers/listener.h"
+#include "keeper/callers/longwait.h"
 #include "keeper/callers/session.h"
 #include "keeper/callers/deadlock.h"
 #include "keeper/callers/news.h"
@@ -217,6 +219,7 @@ static void on_alive(uv_timer_t *timer)
 
 	leasepage_refresh(k, deadline_sure_until(k));
 	table_alive(k->table);
+	event_take_deeds(k);
 	if (k->leases && k->deadline.at_ns && clock_now_ns() >= k->table->head->freeze_at_ns)
 		note_callers(k);
 	queue_settle(k);
@@ -262,13 +265,17 @@ static int keeper_start(struct life *life)
 	k->old_pins.timer.data = k;
 	if (load_config(k, o) < 0)
 		return -EINVAL;
-	ret = sessions_init(k);
+	ret = event_start(k);
+	if (ret == 0)
+		ret = sessions_init(k);
 	if (ret == 0)
 		ret = deadlock_init(k);
 	if (ret == 0)
 		ret = holding_start(k);
 	if (ret == 0)
 		ret = who_init(k);
+	if (ret == 0)
+		ret = longwait_start(k);
 	if (ret < 0) {
 		keeper_cannot_start(o, "the keeper cannot start: %s", strerror(-ret));
 		return ret;
@@ -332,6 +339,8 @@ static void keeper_clean_up(struct keeper *k)
 	pthread_sigmask(SIG_BLOCK, &signals, NULL);
 	queue_stop(k);
 	orphan_close(k);
+	event_stop(k);
+	longwait_stop(k);
 	past_stop(k);
 	holding_stop(k);
 	host_stop(k);
@@ -362,6 +371,8 @@ static void keeper_clean_up(struct keeper *k)
 	holding_free(k);
 	ending_free(k);
 	orphan_free(k);
+	longwait_free(k);
+	event_free(k);
 }
 
 int keeper_run(const struct keeper_options *options)

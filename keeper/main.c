@@ -17,8 +17,10 @@
 
 #include "keeper/clock.h"
 #include "keeper/guard/inherit.h"
+#include "keeper/kernel/hook.h"
 #include "keeper/log.h"
 #include "keeper/main.h"
+#include "keeper/runevent.h"
 #include "procfs/ownproc.h"
 #include "wire/rundir.h"
 
@@ -273,6 +275,8 @@ int main(int argc, char **argv)
 	int lock_fd = -1, ret;
 	char why[1024];
 
+	if (argc > 1 && strcmp(argv[1], HOOK_RUN_EVENT) == 0)
+		return runevent_main(argc - 2, argv + 2);
 	if (argp_parse(&argp, argc, argv, 0, NULL, &a) != 0)
 		return EXIT_FAILURE;
 	if (a.ready_fd >= 0 && !a.foreground) /* a program started it, and not a person or a service manager */

@@ -91,6 +91,7 @@ struct session {
 
 	/* waiting.c, callers.c: what happened to this question, in any order; so no state says it */
 	bool told_waiting;
+	bool warned;    /* it has waited for too long, and that was said (longwait.h) */
 	bool told_away; /* the caller was told that it waits for the store */
 	/* Non-blocking: the holders were asked a second time, since a message may be lost; then the question was repeated with
 	 * silent hosts named dead. */

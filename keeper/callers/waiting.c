@@ -27,7 +27,7 @@ static void waiting_start_timer(struct session *s, int64_t ms)
 
 void waiting_begin(struct session *s)
 {
-	s->asked_twice = s->named_dead = s->told_waiting = s->told_away = false;
+	s->warned = s->asked_twice = s->named_dead = s->told_waiting = s->told_away = false;
 	s->away_ns = 0;
 }
 

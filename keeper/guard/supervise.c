@@ -15,6 +15,7 @@
 #include <unistd.h>
 
 #include "keeper/clock.h"
+#include "keeper/guard/deeds.h"
 #include "keeper/guard/freezer.h"
 #include "keeper/guard/leftover.h"
 #include "keeper/guard/pulse.h"
@@ -174,6 +175,7 @@ static int supervise_prepare(struct supervisor *s)
 		log_error("%s: %s", s->options->runtime_dir, why);
 	if (ret < 0)
 		return ret;
+	s->table.deeds = deeds_new();
 	s->freezer = freezer_new(&s->table);
 	if (!s->freezer)
 		return -ENOMEM;

@@ -137,14 +137,17 @@ struct table_head {
 };
 #define TABLE_HEAD_PROMISED offsetof(struct table_head, id)
 
+struct deeds;
+
 /* This process's view of the table. Filled by table_open(); a forked keeper uses its copy. */
 struct table {
 	struct table_head *head;
 	struct table_slot *slots; /* after the head */
 	int dir_fd;               /* not owned */
 	int fd;
-	uint32_t room; /* slots that the file has room for, as far as this process knows */
-	uint64_t boot; /* a number for the present boot */
+	uint32_t room;       /* slots that the file has room for, as far as this process knows */
+	uint64_t boot;       /* a number for the present boot */
+	struct deeds *deeds; /* what the parent did (deeds.h); NULL: no notes are taken */
 	struct {
 		int fd; /* -1: not open (the parent) */
 		char *map;

@@ -17,6 +17,7 @@
 #include "keeper/rules/lease.h"
 #include "keeper/kernel/probe.h"
 #include "keeper/kernel/identity.h"
+#include "keeper/leases/absence.h"
 #include "keeper/leases/confirm.h"
 #include "keeper/leases/deadline.h"
 #include "keeper/leases/grace.h"
@@ -42,12 +43,14 @@ struct configfile;
 struct configwatch;
 struct deadlock;
 struct ending;
+struct events;
 struct fronts;
 struct holdings;
 struct keeper;
 struct keeper_options;
 struct leases_slot;
 struct listener;
+struct longwait;
 struct lock;
 struct orphan;
 struct reopen;
@@ -69,6 +72,7 @@ struct keeper {
 	struct holdings *holdings;
 	struct whos *whos;
 	struct ending *ending;
+	struct longwait *longwait;
 
 	/* orphan.c */
 	struct orphan *orphan;
@@ -106,6 +110,8 @@ struct keeper {
 	struct lost lost;
 	struct unseen unseen;
 	struct past past;
+	struct events *events;
+	struct absence absence;
 	struct touched touched;
 	struct reopens reopens;
 	struct inquiries inquiries;

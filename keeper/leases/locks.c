@@ -129,6 +129,7 @@ int file_get(struct keeper *k, const struct stat *st, bool local, const char *pa
 void file_follow_rule(struct file *file)
 {
 	file->at_least_ms = config_at_least_ms(file->keeper->config, file->path);
+	file->wait_warn_ms = config_wait_warn_ms(file->keeper->config, file->path);
 }
 
 void file_opened(struct file *file)

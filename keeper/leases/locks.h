@@ -148,6 +148,7 @@ struct file {
 	char *path;            /* as last seen */
 	char *name;            /* lock name */
 	int64_t at_least_ms;   /* of its rule (file_follow_rule()); 0: none */
+	int64_t wait_warn_ms;  /* ditto */
 	struct lock locks[WIRE_SPACES];
 	struct file *unused_prev, *unused_next; /* keeper->unused; prev NULL: it is not there */
 	UT_hash_handle hh;                      /* keeper->files */
@@ -179,7 +180,7 @@ static inline bool file_is_open(const struct file *file)
 bool file_is_used(const struct file *file);
 /* Nothing may refer to it. */
 void file_free(struct file *file);
-/* The path is known anew, or other rules are in force: sets at_least_ms. */
+/* The path is known anew, or other rules are in force: sets at_least_ms and wait_warn_ms. */
 void file_follow_rule(struct file *file);
 /* The file has got a description: probes the leases that waited for one. */
 void file_opened(struct file *file);

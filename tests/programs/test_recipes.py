@@ -2,10 +2,13 @@
 docs/recipes.md: its rules, files and commands, taken from the page and run as they stand there, on machines of the test's own (machines.py).
 Without dflock ("plain": the same commands without `dflock run`) they must fail to exclude.
 """
+import http.server
+import json
 import os
 import re
 import shlex
 import subprocess
+import threading
 
 import pytest
 import yaml
@@ -347,3 +350,43 @@ def test_nfs(machines_of):
         assert waiter.wait(60) == 0
     holder.communicate("\n", timeout=60)
     assert waiter.wait(60) == 0
+
+
+class Alerts(http.server.BaseHTTPRequestHandler):
+    def do_POST(self):
+        self.server.got.append((self.headers["Content-Type"], json.loads(self.rfile.read(int(self.headers["Content-Length"])))))
+        self.send_response(204)
+        self.end_headers()
+
+    def log_message(self, *words):
+        pass
+
+
+@needs("jq", "jq")
+@needs("curl", "curl")
+@pytest.mark.parametrize("machines_of", ["dflock"], indirect=True)
+def test_tell_somebody(machines_of, redis):
+    """A lock is lost: a mail and a message to a web server say so. mail(1) and the server are the test's."""
+    server = http.server.HTTPServer(("127.0.0.1", 0), Alerts)
+    server.got = []
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    a, = machines_of("Tell somebody", "a", "ttl_ms = 3000;")
+    script = machines_of.blocks["sh dflock-event"]
+    assert "https://alerts.example.com/dflock" in script
+    a.write("/usr/local/sbin/dflock-event", script.replace("https://alerts.example.com", f"http://127.0.0.1:{server.server_port}"), 0o755)
+    a.write("/usr/local/bin/mail", f'#!/bin/sh\n(echo "$@"; cat) >>{machines_of.shared}/mail\n', 0o755)
+    a.popen("dflock run -- flock /var/lock/nightly.lock /usr/local/bin/nightly")
+    wait_until(machines_of.ran, "the job runs")
+    redis.stop()
+    wait_until(lambda: [e for _, e in server.got if e["event"] == "holders-frozen"], "that is told", 30)
+    wait_until(lambda: "unsure" in a.run("dflock status").stdout, "the lease has run out", 30)
+    redis.start()
+    wait_until(lambda: {"lease-lost", "holders-killed"} <= {e["event"] for _, e in server.got}, "the loss is told", 30)
+    server.shutdown()
+    server.server_close()
+    assert {kind for kind, _ in server.got} == {"application/json"}
+    lost, = (e for _, e in server.got if e["event"] == "lease-lost")
+    with open(machines_of.shared + "/mail") as f:
+        mail = f.read()
+    assert "-s dflock: lease-lost root\n" + f"{lost['host']}: LOST: the exclusive lease on /var/lock/nightly.lock" in mail
+    assert "holders-killed" in mail and "store-away" not in mail

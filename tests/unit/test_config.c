@@ -1,4 +1,5 @@
 /* Reading the configuration: values and defaults, and what the example shows. Refusals: test_config_refusals.c. */
+#include <errno.h>
 #include <sys/stat.h>
 
 #include "tests/unit/config_file.h"
@@ -34,7 +35,9 @@ START_TEST(defaults)
 	ck_assert_int_eq(config->lease.dead_ms, 600000);
 	ck_assert_int_eq(config->lease.sweep_ms, 86400000);
 	ck_assert_int_eq(config->lease.idle_ms, 60000);
+	ck_assert_int_eq(config->lease.wait_warn_ms, 0);
 	ck_assert_int_eq(config->lease.on_lost, ON_LOST_FREEZE);
+	ck_assert_ptr_null(config->on_event);
 	ck_assert_uint_eq(config->rule_count, 0);
 }
 END_TEST
@@ -214,6 +217,69 @@ START_TEST(example_is_complete)
 }
 END_TEST
 
+START_TEST(what_rules_say_of_waits)
+{
+	read_ok("lease = { wait_warn_ms = 7; };\n"
+		"protect = ( { path = \"/d/a\"; wait_warn_ms = 60000; }, { path = \"/d/b\"; wait_warn_ms = 0; }, "
+		"{ path = \"/d/c\"; } );\n");
+	ck_assert_int_eq(config_wait_warn_ms(config, "/d/a"), 60000);
+	ck_assert_int_eq(config_wait_warn_ms(config, "/d/b"), 0);
+	ck_assert_int_eq(config_wait_warn_ms(config, "/d/c"), 7);
+	ck_assert_int_eq(config_wait_warn_ms(config, "/e"), 0);
+	ck_assert_int_eq(config_set_names(config, "/names"), 0);
+	ck_assert_int_eq(config_wait_warn_ms(config, "/names/x"), 7);
+}
+END_TEST
+
+START_TEST(a_command_for_events)
+{
+	read_ok("on_event = ( \"/bin/sh\", \"-c\", \"cat >/x; $(id)\" );\n");
+	ck_assert_str_eq(config->on_event[0], "/bin/sh");
+	ck_assert_str_eq(config->on_event[1], "-c");
+	ck_assert_str_eq(config->on_event[2], "cat >/x; $(id)");
+	ck_assert_ptr_null(config->on_event[3]);
+	ck_assert_int_eq(config_can_run(config, why, sizeof(why)), 0);
+	read_ok("on_event = [ \"/none\" ];\n");
+	ck_assert_int_eq(config_can_run(config, why, sizeof(why)), -ENOENT);
+	ck_assert_ptr_nonnull(strstr(why, "c.conf: on_event /none cannot be run: No such file or directory"));
+	read_ok("on_event = [ \"/etc\" ];\n");
+	ck_assert_int_eq(config_can_run(config, why, sizeof(why)), -EACCES);
+	read_ok("");
+	ck_assert_int_eq(config_can_run(config, why, sizeof(why)), 0);
+}
+END_TEST
+
+/* Another user, or a group, may have written the file. */
+START_TEST(a_command_of_another_user)
+{
+	static const struct {
+		mode_t mode;
+		uid_t owner;
+		bool good;
+	} files[] = {{0644, 0, true},  {0600, 0, true},  {0664, 0, false},
+		     {0646, 0, false}, {0620, 0, false}, {0644, 65534, false}};
+
+	ck_assert_int_eq(geteuid(), 0);
+	for (size_t i = 0; i < sizeof(files) / sizeof(*files); i++) {
+		struct config *none = NULL;
+
+		for (int with = 0; with < 2; with++) {
+			bool good = files[i].good || !with;
+
+			write_config(with ? "on_event = [ \"/bin/true\" ];" : "");
+			ck_assert_int_eq(chown(file, files[i].owner, (gid_t)-1), 0);
+			ck_assert_int_eq(chmod(file, files[i].mode), 0);
+			ck_assert_int_eq(config_load(file, &none, why, sizeof(why)), good ? 0 : -EINVAL);
+			ck_assert_msg(
+				good || strstr(why,
+					       "c.conf:1: on_event is a command that the keeper runs; expected a file"),
+				"%s", why);
+			config_free(good ? none : NULL);
+		}
+	}
+}
+END_TEST
+
 int main(void)
 {
 	TCase *tests = tcase_create("reading");
@@ -226,6 +292,9 @@ int main(void)
 	tcase_add_loop_test(tests, server_syntax, 0, sizeof(servers) / sizeof(servers[0]));
 	tcase_add_test(tests, what_rules_say_of_loss);
 	tcase_add_test(tests, what_rules_say_of_rests);
+	tcase_add_test(tests, what_rules_say_of_waits);
+	tcase_add_test(tests, a_command_for_events);
+	tcase_add_test(tests, a_command_of_another_user);
 	tcase_add_test(tests, example_is_complete);
 	return suite_run_case("config", tests);
 }
