@@ -8,7 +8,7 @@
 struct keeper;
 struct session;
 
-/* A session has asked something other than for a lock. */
-void control_question(struct session *s);
+/* A session has asked something other than for a lock. text: what followed the question. */
+void control_question(struct session *s, const char *text);
 
 #endif

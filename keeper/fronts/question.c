@@ -17,9 +17,9 @@ static void take_descriptors(struct msghdr *msg, struct question_fds *came)
 	}
 }
 
-ssize_t question_receive(int socket, struct wire_request *request, struct question_fds *came)
+ssize_t question_receive(int socket, struct question *question, struct question_fds *came)
 {
-	struct iovec iov = {.iov_base = request, .iov_len = sizeof(*request)};
+	struct iovec iov = {.iov_base = question, .iov_len = sizeof(*question) - 1};
 	union {
 		struct cmsghdr head;
 		char room[CMSG_SPACE(sizeof(int) * QUESTION_FDS)];
@@ -32,6 +32,7 @@ ssize_t question_receive(int socket, struct wire_request *request, struct questi
 	came->count = 0;
 	if (n < 0)
 		return -errno;
+	((char *)question)[n < (ssize_t)sizeof(*question) ? (size_t)n : sizeof(*question) - 1] = '\0';
 	take_descriptors(&msg, came);
 	/* Without room in our own table the kernel drops the descriptor. Everything else the peer has done. */
 	if (msg.msg_flags & MSG_CTRUNC)
@@ -60,11 +61,14 @@ enum question_kind question_check(const struct wire_request *r, ssize_t n, bool 
 		return n > (ssize_t)offsetof(struct wire_request, op) && r->op == WIRE_STOP && !has_fd
 			       ? QUESTION_CONTROL
 			       : QUESTION_OTHER_VERSION;
+	if (r->op == WIRE_WHO && r->size == sizeof(*r) && !has_fd)
+		return n > (ssize_t)sizeof(*r) && n < (ssize_t)sizeof(struct question) ? QUESTION_CONTROL
+										       : QUESTION_MALFORMED;
 	if (n != sizeof(*r) || r->size != sizeof(*r))
 		return QUESTION_MALFORMED;
-	if (r->op == WIRE_LOCK || r->op == WIRE_TEST)
+	if (r->op == WIRE_LOCK || r->op == WIRE_TEST || r->op == WIRE_HELD)
 		return has_fd && lock_ok(r) ? QUESTION_LOCK : QUESTION_MALFORMED;
 	if (r->op == WIRE_BEFORE)
 		return !has_fd && r->from >= 0 ? QUESTION_BEFORE : QUESTION_MALFORMED;
-	return r->op > 0 && r->op < WIRE_OPS && !has_fd ? QUESTION_CONTROL : QUESTION_MALFORMED;
+	return r->op > 0 && r->op < WIRE_WHO && !has_fd ? QUESTION_CONTROL : QUESTION_MALFORMED;
 }

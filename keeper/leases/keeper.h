@@ -47,6 +47,7 @@ struct deadlock;
 struct ending;
 struct events;
 struct fronts;
+struct holdings;
 struct keeper;
 struct keeper_options;
 struct leases_slot;
@@ -57,6 +58,7 @@ struct orphan;
 struct reopen;
 struct session;
 struct sessions;
+struct whos;
 
 struct keeper {
 	uv_loop_t *loop;
@@ -69,6 +71,8 @@ struct keeper {
 	struct sessions *sessions;
 	struct listener *listener;
 	struct deadlock *deadlock;
+	struct holdings *holdings;
+	struct whos *whos;
 	struct ending *ending;
 	struct longwait *longwait;
 

@@ -57,6 +57,8 @@ struct queue_news {
 	void (*leases_freed)(struct keeper *k);
 	/* A chase has come (store message). Called at once; answers nobody. */
 	void (*chase)(struct keeper *k, const struct store_message *message);
+	/* Another host asks which processes here hold a lock, or answers such a question of this host. Called at once. */
+	void (*who)(struct keeper *k, const struct store_message *message);
 };
 
 enum queue_state {
