@@ -25,7 +25,7 @@
 #include "keeper/clock.h"
 #include "keeper/callers/deadlock.h"
 #include "keeper/leases/deadline.h"
-#include "keeper/leases/holdings.h"
+#include "keeper/leases/grants.h"
 #include "keeper/leases/probing.h"
 #include "keeper/leases/queue.h"
 #include "keeper/leases/requests.h"
@@ -160,7 +160,7 @@ static void pin(struct session *s, struct lease *lease, int64_t now, int64_t sur
 		leasepage_show(lease);
 	table_pinned(k->table, s->waiter.pin_until_ns);
 	if (file_is_limited(lease->lock->file))
-		holdings_granted(lease->lock, s->peer.pid, s->peer.uid, s->waiter.pin_until_ns);
+		grants_note_granted(lease->lock, s->peer.pid, s->peer.uid, s->waiter.pin_until_ns);
 	session_grant(s, s->waiter.pin_until_ns, lease->fence);
 }
 

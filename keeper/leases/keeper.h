@@ -21,7 +21,7 @@
 #include "keeper/leases/confirm.h"
 #include "keeper/leases/deadline.h"
 #include "keeper/leases/grace.h"
-#include "keeper/leases/holdings.h"
+#include "keeper/leases/grants.h"
 #include "keeper/leases/host.h"
 #include "keeper/leases/inquiry.h"
 #include "keeper/leases/locks.h"
@@ -112,7 +112,7 @@ struct keeper {
 	struct lost lost;
 	struct unseen unseen;
 	struct past past;
-	struct holdings holdings;
+	struct grants grants;
 	struct toolong toolong;
 	struct events *events;
 	struct absence absence;

@@ -12,7 +12,7 @@
 #include "keeper/clock.h"
 #include "keeper/fronts/away.h"
 #include "keeper/kernel/workers.h"
-#include "keeper/leases/holdings.h"
+#include "keeper/leases/grants.h"
 #include "keeper/leases/keeper.h"
 #include "keeper/leases/touched.h"
 
@@ -135,7 +135,7 @@ void file_follow_rule(struct file *file)
 	file->wait_warn_ms = config_wait_warn_ms(config, file->path);
 	config_hold_limits(config, file->path, &file->warn_after_ms, &file->kill_after_ms);
 	for (int i = 0; i < WIRE_SPACES && !file_is_limited(file); i++)
-		holdings_drop_all(&file->locks[i]);
+		grants_drop_all(&file->locks[i]);
 }
 
 void file_opened(struct file *file)
@@ -170,7 +170,7 @@ bool file_is_used(const struct file *file)
 void file_free(struct file *file)
 {
 	for (int i = 0; i < WIRE_SPACES; i++)
-		holdings_drop_all(&file->locks[i]);
+		grants_drop_all(&file->locks[i]);
 	HASH_DEL(file->keeper->files, file);
 	HASH_DELETE(by_id, file->keeper->files_by_id, file);
 	file_close(file->keeper, file->key.dev, file->fd, file->local);
