@@ -26,6 +26,7 @@ static const struct command commands[] = {
 	{"lock", cmd_lock, "run a program while a lock without a file is held"},
 	{"status", cmd_status, "show which locks are held here and in the cluster, and which callers wait"},
 	{"fence", cmd_fence, "print the fence number of a lock that is held on this host"},
+	{"break", cmd_break, "take a lock away from its holders, or give up a host that is off"},
 	{"check", cmd_check, "check the configuration; say which files it protects"},
 	{"doctor", cmd_doctor, "look for what is wrong with the set-up, or with one program"},
 	{"reload", cmd_reload, "make the keeper read the configuration again"},

@@ -85,6 +85,7 @@ struct config {
 	char *path; /* absolute */
 	struct wire_config_id id;
 	char *host; /* name of this host in the store; host = "..." or the machine's own name */
+	bool allow_break; /* false: `dflock break` on other hosts may end processes here */
 	struct config_store store;
 	struct config_lease lease;
 	struct rule *rules;

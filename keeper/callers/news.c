@@ -1,6 +1,7 @@
 /* See news.h. */
 #include "keeper/callers/news.h"
 
+#include "keeper/callers/control_break.h"
 #include "keeper/callers/control_init.h"
 #include "keeper/callers/control_stop.h"
 #include "keeper/callers/deadlock.h"
@@ -22,7 +23,9 @@ void news_start(struct keeper *k)
 					       .in_use = control_stop_in_use,
 					       .store = on_store,
 					       .leases_freed = control_stop_leases_ended,
-					       .chase = deadlock_message};
+					       .chase = deadlock_message,
+					       .broken = control_break_here,
+					       .broken_elsewhere = control_break_elsewhere};
 
 	k->queue.news = &news;
 }

@@ -17,6 +17,7 @@
 #include "keeper/rules/lease.h"
 #include "keeper/kernel/probe.h"
 #include "keeper/kernel/identity.h"
+#include "keeper/leases/breaking.h"
 #include "keeper/leases/confirm.h"
 #include "keeper/leases/deadline.h"
 #include "keeper/leases/grace.h"
@@ -100,6 +101,7 @@ struct keeper {
 	struct posting posting;
 	struct confirms confirms;
 	struct lost lost;
+	struct breakings breakings;
 	struct unseen unseen;
 	struct past past;
 	struct touched touched;

@@ -1,0 +1,25 @@
+/* Which processes hold the lock of a lease that is to be taken away, and may they be ended? In a worker. */
+#ifndef DFLOCK_KEEPER_BREAKING_LOOK_H
+#define DFLOCK_KEEPER_BREAKING_LOOK_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+struct keeper;
+struct lease;
+
+struct breaking_found {
+	bool unstoppable; /* a holder, or a process that a holder started, cannot be ended by this keeper */
+	bool not_yours; /* ... is of another user; or there is no holder, and the asker is neither root nor the keeper's user */
+	pid_t pid; /* such a process; 0: not known */
+	int error; /* -errno: the search failed */
+};
+
+/* Looks. breaking_looked() hears of it. 0, or -errno: nothing was started. */
+int breaking_look_start(struct lease *lease, uint64_t number, uid_t uid);
+
+/* In breaking.c. */
+void breaking_looked(struct keeper *k, uint64_t number, const struct breaking_found *found);
+
+#endif

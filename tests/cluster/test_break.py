@@ -1,0 +1,167 @@
+"""
+dflock break: the holders end before the next host has the lock, and nothing but what was shown is hit.
+
+What must not be: a former holder that goes on while another host has the lock. Each job here writes down that it runs,
+and the next holder compares. The dangerous places are named in keeper/leases/breaking.c: between the moment at which the
+slot says "lost" and the end of the holders, and between that and the release. The parent is stopped there (it ends the
+holders), or the keeper is killed there.
+"""
+import os
+import signal
+
+import pytest
+from harness import wait_until
+
+from jobs import JOB, grows, job, size, state
+from keepers import held
+
+LEASE = "ttl_ms = 6000; freeze_margin_ms = 1500;"
+ALLOWS = "allow_break = true;\n"
+
+
+def allow(host):
+    """This host lets others break its locks."""
+    with open(host.config) as f:
+        text = f.read()
+    with open(host.config, "w") as f:
+        f.write(ALLOWS + text)
+    host.cli("reload")
+    return host
+
+
+def runs(pid):
+    return state(pid) not in ("gone", "Z")
+
+
+def pid_of(path):
+    return int(open(path + ".pid").read().split()[0])
+
+
+def took(host, *how):
+    """A job that waits for the lock; it writes one line when it has it."""
+    process = host.popen("flock", *how, host.path("f"), "sh", "-c", "echo got; exec sleep 1000")
+    return process
+
+
+def waits(host, count=1):
+    return wait_until(lambda: len([w for lease in host.status()["cluster"]["locks"] for w in lease["waiters"]]) >= count,
+                      "another host waits")
+
+
+def broken(host, *words, check=True):
+    return host.cli("break", "--yes", *words, check=check)
+
+
+def test_the_holder_ends_before_the_next_one_starts(make_host):
+    a, b = make_host("a", lease=LEASE), make_host("b", lease=LEASE)
+    process, path = job(a)
+    pid = pid_of(path)
+    next_one = took(b)
+    waits(a)
+    fence = held(a)[0]["fence"]
+    done = broken(a, a.path("f"))
+    assert f"fence {fence}" in done.stdout and f"pid {pid}" in done.stdout, done.stdout
+    assert f"taken away: fence {fence} of host a-" in done.stdout
+    assert next_one.stdout.readline() == "got\n"
+    assert not runs(pid)
+    out, err = process.communicate(timeout=20)
+    assert f"dflock: {a.path('f')}: the lock is gone: an operator took it away with `dflock break`" in err, err
+    assert held(b)[0]["fence"] > fence
+    assert a.run("flock", "-n", a.path("f"), "true").returncode == 1
+
+
+def test_those_that_wait_get_it_in_order(make_host):
+    a, b, c = (make_host(name, lease=LEASE) for name in "abc")
+    process, _ = job(a)
+    first = took(b)
+    waits(a)
+    second = took(c)
+    waits(a, 2)
+    broken(a, "t/f")
+    assert first.stdout.readline() == "got\n"
+    process.communicate(timeout=20)
+    broken(b, "t/f")
+    assert second.stdout.readline() == "got\n"
+
+
+def test_all_that_a_holder_started_ends(make_host):
+    a = make_host("a", lease=LEASE)
+    process = a.popen("flock", "-o", a.path("f"), "sh", "-c", "sleep 1000 & echo $!; wait")
+    child = int(process.stdout.readline())
+    broken(a, a.path("f"))
+    wait_until(lambda: not runs(child), "it has ended")
+    process.communicate(timeout=20)
+
+
+def test_warn_is_about_outages(make_host):
+    a = make_host("a", lease=LEASE, rules='{ tree = "%s"; name = "t"; on_lost = "warn"; }')
+    process, path = job(a)
+    broken(a, a.path("f"))
+    process.communicate(timeout=20)
+    assert not held(a)
+
+
+def test_no_terminal_and_no_yes(make_host):
+    a = make_host("a", lease=LEASE)
+    process, path = job(a)
+    done = a.cli("break", a.path("f"), check=False)
+    assert done.returncode == 1 and "nothing was changed" in done.stderr and "--yes" in done.stderr
+    grows(path)
+    process.kill()
+    os.kill(pid_of(path), signal.SIGKILL)
+    process.communicate(timeout=20)
+
+
+def test_a_name_that_no_host_holds(make_host):
+    a = make_host("a", lease=LEASE).wait_up()
+    done = broken(a, a.path("f"), check=False)
+    assert done.returncode == 3 and "t/f: no host holds a lock of this name" in done.stderr
+    assert a.run("flock", "-n", a.path("f"), "true").returncode == 0
+
+
+def test_the_store_is_away(make_host, redis):
+    a = make_host("a", lease=LEASE)
+    process, path = job(a)
+    redis.signal(signal.SIGSTOP)
+    wait_until(lambda: not a.status()["store"]["up"], "the keeper has noticed", 20)
+    done = broken(a, a.path("f"), check=False)
+    redis.signal(signal.SIGCONT)
+    assert done.returncode == 1 and len(done.stderr.splitlines()) == 1 and "nothing was changed: the store" in done.stderr
+    grows(path)
+    os.kill(pid_of(path), signal.SIGKILL)
+    process.communicate(timeout=20)
+
+
+def test_ranges_and_shared_locks_of_several_hosts(make_host):
+    """All of them: two ranges on one host, and a shared lock of each of two hosts."""
+    a, b = make_host("a", lease=LEASE), make_host("b", lease=LEASE)
+    allow(b)
+    agents = [(h.agent(), at) for h, at in ((a, 0), (a, 20), (b, 40))]
+    for (agent, at), h in zip(agents, (a, a, b)):
+        assert agent.do(f"open 1 {h.path('r')} rwc") == "ok"
+        assert agent.do(f"setlk 1 ex {at} 10") == "ok"
+    assert len(held(a)) >= 1 and len(held(b)) == 1
+    broken(a, "t/r")
+    for agent, _ in agents:
+        assert agent.process.wait(20) == -signal.SIGKILL
+    jobs = [h.popen("flock", "-s", h.path("g"), "sh", "-c", "echo got; exec sleep 1000") for h in (a, b)]
+    for process in jobs:
+        assert process.stdout.readline() == "got\n"
+    done = broken(a, "t/g")
+    assert done.stdout.count("taken away") == 2, done.stdout
+    for process in jobs:
+        assert process.wait(20) != 0
+
+
+def test_another_host_must_allow_it(make_host):
+    a, b = make_host("a", lease=LEASE), make_host("b", lease=LEASE)
+    process, path = job(b)
+    a.wait_up()
+    done = broken(a, "t/f", check=False)
+    assert done.returncode == 1 and "does not allow other hosts to do that" in done.stderr
+    grows(path)
+    assert "wants to take t/f away, which allow_break does not allow" in b.log()
+    allow(b)
+    done = broken(a, "t/f")
+    assert process.wait(20) != 0
+    assert "on request of host a-" in b.log()
