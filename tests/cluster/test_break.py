@@ -1,62 +1,24 @@
 """
 dflock break: the holders end before the next host has the lock, and nothing but what was shown is hit.
-
-What must not be: a former holder that goes on while another host has the lock. Each job here writes down that it runs,
-and the next holder compares. The dangerous places are named in keeper/leases/breaking.c: between the moment at which the
-slot says "lost" and the end of the holders, and between that and the release. The parent is stopped there (it ends the
-holders), or the keeper is killed there.
+What is refused, and why, is here too; what happens when keeper, parent or store stop in the middle: test_break_faults.py;
+hosts that are given up: test_break_host.py.
 """
 import os
 import signal
 
-import pytest
 from harness import wait_until
 
-from jobs import JOB, grows, job, size, state
-from keepers import held
-
-LEASE = "ttl_ms = 6000; freeze_margin_ms = 1500;"
-ALLOWS = "allow_break = true;\n"
-
-
-def allow(host):
-    """This host lets others break its locks."""
-    with open(host.config) as f:
-        text = f.read()
-    with open(host.config, "w") as f:
-        f.write(ALLOWS + text)
-    host.cli("reload")
-    return host
-
-
-def runs(pid):
-    return state(pid) not in ("gone", "Z")
-
-
-def pid_of(path):
-    return int(open(path + ".pid").read().split()[0])
-
-
-def took(host, *how):
-    """A job that waits for the lock; it writes one line when it has it."""
-    process = host.popen("flock", *how, host.path("f"), "sh", "-c", "echo got; exec sleep 1000")
-    return process
-
-
-def waits(host, count=1):
-    return wait_until(lambda: len([w for lease in host.status()["cluster"]["locks"] for w in lease["waiters"]]) >= count,
-                      "another host waits")
-
-
-def broken(host, *words, check=True):
-    return host.cli("break", "--yes", *words, check=check)
+from breaking import LEASE, allow, broken, end, pid_of, runs, taker, waits
+from jobs import grows, job
+from keepers import LONG, held
+from terminal import terminal
 
 
 def test_the_holder_ends_before_the_next_one_starts(make_host):
     a, b = make_host("a", lease=LEASE), make_host("b", lease=LEASE)
     process, path = job(a)
     pid = pid_of(path)
-    next_one = took(b)
+    next_one = taker(b)
     waits(a)
     fence = held(a)[0]["fence"]
     done = broken(a, a.path("f"))
@@ -73,9 +35,9 @@ def test_the_holder_ends_before_the_next_one_starts(make_host):
 def test_those_that_wait_get_it_in_order(make_host):
     a, b, c = (make_host(name, lease=LEASE) for name in "abc")
     process, _ = job(a)
-    first = took(b)
+    first = taker(b)
     waits(a)
-    second = took(c)
+    second = taker(c)
     waits(a, 2)
     broken(a, "t/f")
     assert first.stdout.readline() == "got\n"
@@ -107,9 +69,7 @@ def test_no_terminal_and_no_yes(make_host):
     done = a.cli("break", a.path("f"), check=False)
     assert done.returncode == 1 and "nothing was changed" in done.stderr and "--yes" in done.stderr
     grows(path)
-    process.kill()
-    os.kill(pid_of(path), signal.SIGKILL)
-    process.communicate(timeout=20)
+    end(process, path)
 
 
 def test_a_name_that_no_host_holds(make_host):
@@ -128,8 +88,7 @@ def test_the_store_is_away(make_host, redis):
     redis.signal(signal.SIGCONT)
     assert done.returncode == 1 and len(done.stderr.splitlines()) == 1 and "nothing was changed: the store" in done.stderr
     grows(path)
-    os.kill(pid_of(path), signal.SIGKILL)
-    process.communicate(timeout=20)
+    end(process, path)
 
 
 def test_ranges_and_shared_locks_of_several_hosts(make_host):
@@ -165,3 +124,64 @@ def test_another_host_must_allow_it(make_host):
     done = broken(a, "t/f")
     assert process.wait(20) != 0
     assert "on request of host a-" in b.log()
+
+
+def test_one_that_does_not_answer(make_host, redis):
+    """As a keeper of an earlier version does not: the lock stays."""
+    a, b = make_host("a", lease=LONG), make_host("b", lease=LONG)
+    process, path = job(b)
+    a.wait_up()
+    pids = b.keeper_pids()
+    try:
+        for pid in pids:
+            os.kill(pid, signal.SIGSTOP)
+        done = broken(a, "t/f", check=False)
+    finally:
+        for pid in pids:
+            os.kill(pid, signal.SIGCONT)
+    assert done.returncode == 1 and "has not answered for 10 s" in done.stderr and "of a version" in done.stderr, done.stderr
+    grows(path)
+    end(process, path)
+
+
+def test_a_younger_holder_is_not_hit(make_host, redis):
+    """What was shown has ended, and another host has the lock, when the operator says yes."""
+    a, b = make_host("a", lease=LEASE), make_host("b", lease=LEASE)
+    process, path = job(a)
+    with terminal(a, "break", a.path("f")) as asked:
+        asked.until("[y/N]")
+        end(process, path)
+        other, other_path = job(b)
+        asked.say("y")
+        text, status = asked.end()
+    assert status == 1 and "was not there any more" in text and "meanwhile host b-" in text, text
+    grows(other_path)
+    end(other, other_path)
+
+
+def test_no_is_no(make_host):
+    a = make_host("a", lease=LEASE)
+    process, path = job(a)
+    with terminal(a, "break", "t/f") as asked:
+        asked.until("[y/N]")
+        asked.say("n")
+        text, status = asked.end()
+    assert status == 1 and "nothing was changed" in text
+    grows(path)
+    end(process, path)
+
+
+def test_a_rest_ends(make_host):
+    rules = '{ tree = "%s"; name = "t"; at_least_ms = 600000; }'
+    a, b = make_host("a", lease=LEASE, rules=rules), make_host("b", lease=LEASE, rules=rules)
+    assert a.run("flock", "-n", a.path("f"), "true").returncode == 0
+    assert b.run("flock", "-n", b.path("f"), "true").returncode == 1
+    next_one = taker(b)
+    waits(a)
+    done = broken(a, "t/f")
+    assert "the rest (flock) is over" in done.stdout
+    assert next_one.stdout.readline() == "got\n"  # and a rest of its own has begun
+    assert a.run("flock", "-n", a.path("f"), "true").returncode == 1
+    broken(b, "t/f")  # the holder ends, and its rest with it
+    assert a.run("flock", "-n", a.path("f"), "true").returncode == 0
+    next_one.communicate(timeout=20)
