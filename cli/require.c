@@ -40,7 +40,7 @@ static bool configuration_is_fit(const struct place *place, const char *const *f
 		snprintf(why, CLI_LINE_BYTES, "there is no configuration: " CLI_WRITE_ONE);
 		return false;
 	}
-	if (config_load(place->config, &config, why, CLI_LINE_BYTES))
+	if (config_load_rules(place->config, &config, why, CLI_LINE_BYTES))
 		return false;
 	for (size_t i = 0; i < count && fit; i++)
 		fit = file_is_protected(config, files[i], why);

@@ -187,7 +187,7 @@ static struct config *load_config(void)
 	cli_place(&place, NULL);
 	if (!place.config[0])
 		return NULL;
-	if (config_load(place.config, &config, why, sizeof(why))) {
+	if (config_load_rules(place.config, &config, why, sizeof(why))) {
 		cli_error("the report has no lock names: %s", why);
 		return NULL;
 	}

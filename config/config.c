@@ -236,9 +236,10 @@ void config_source_free(struct config_source *source)
 	*source = (struct config_source){.path = NULL};
 }
 
-int config_parse(const struct config_source *source, struct config **out, char *why, size_t why_size)
+static int config_parse_as(const struct config_source *source, bool rules_only, struct config **out, char *why,
+			   size_t why_size)
 {
-	struct config_reading r = {.path = source->path, .why = why, .why_size = why_size};
+	struct config_reading r = {.path = source->path, .why = why, .why_size = why_size, .rules_only = rules_only};
 	struct config *config = calloc(1, sizeof(*config));
 	int ret;
 
@@ -263,16 +264,31 @@ int config_parse(const struct config_source *source, struct config **out, char *
 	return 0;
 }
 
-int config_load(const char *path, struct config **out, char *why, size_t why_size)
+int config_parse(const struct config_source *source, struct config **out, char *why, size_t why_size)
+{
+	return config_parse_as(source, false, out, why, why_size);
+}
+
+static int config_load_as(const char *path, bool rules_only, struct config **out, char *why, size_t why_size)
 {
 	struct config_source source;
 	int ret = config_fetch(path, &source, why, why_size);
 
 	if (ret < 0)
 		return ret;
-	ret = config_parse(&source, out, why, why_size);
+	ret = config_parse_as(&source, rules_only, out, why, why_size);
 	config_source_free(&source);
 	return ret;
+}
+
+int config_load(const char *path, struct config **out, char *why, size_t why_size)
+{
+	return config_load_as(path, false, out, why, why_size);
+}
+
+int config_load_rules(const char *path, struct config **out, char *why, size_t why_size)
+{
+	return config_load_as(path, true, out, why, why_size);
 }
 
 void config_free(struct config *config)

@@ -115,10 +115,12 @@ int config_parse(const struct config_source *source, struct config **out, char *
 
 /*
  * Reads and checks `path`: config_fetch() and config_parse(). 0 with *out, which the caller frees with config_free().
- * On failure -EINVAL (contents), -ENOMEM or -errno (reading), and one line in `why`: "FILE:LINE: what was found; what
+ * On failure -EINVAL (contents), -ENOMEM or -errno (reading; -EACCES also of a password file), and one line in `why`: "FILE:LINE: what was found; what
  * was expected". All three block on the file system: the keeper calls them at its start, and later only in a worker.
  */
 int config_load(const char *path, struct config **out, char *why, size_t why_size);
+/* As config_load(), without the passwords, whose files are not read: for programs that connect to no store. */
+int config_load_rules(const char *path, struct config **out, char *why, size_t why_size);
 void config_free(struct config *config);
 
 /*

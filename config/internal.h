@@ -32,6 +32,7 @@ struct config_reading {
 	const char *path; /* of the configuration file, for messages */
 	char *why;
 	size_t why_size;
+	bool rules_only; /* the passwords are left out */
 };
 
 /* Writes "FILE:LINE: ..." (line 0: "FILE: ...") into `why`, as one line, and returns -EINVAL. */

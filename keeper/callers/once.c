@@ -44,6 +44,6 @@ bool once_may_use(const struct session *s, const struct lease *lease, bool neede
 	if (!lease->rest_ms) /* of before the rule: no rest began with it */
 		return false;
 	if (lease->spent)
-		return lease->fence == s->granted_fence;
+		return lease->fence == s->granted_fence; /* mutant: once */
 	return lease->state == LEASE_HELD || needed;
 }

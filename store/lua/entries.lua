@@ -55,7 +55,7 @@ local function rest_left(space)
 		redis.call('PEXPIRE', REST[space], number(ms))
 		left = ms
 	end
-	return math.max(left, 0)
+	return math.max(left, 0) -- mutant: rest-left
 end
 
 -- Drops what these hosts have, and returns it.

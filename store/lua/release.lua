@@ -12,6 +12,7 @@ for _, list in ipairs({lock.l, lock.q}) do
 	if place then
 		local e = table.remove(list, place)
 		gone[#gone + 1] = e
+		-- mutant: rest-unused
 		if ARGV[3] == '1' and e.rest and e.fence and redis.call('GET', REST[e.space]) == rest_of(e) then
 			redis.call('DEL', REST[e.space])
 		end

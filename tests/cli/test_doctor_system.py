@@ -1,4 +1,4 @@
-"""`dflock doctor` of an ordinary user beside the keeper of the system, which may read more than the user."""
+"""Commands of an ordinary user beside the keeper of the system, which may read more than the user."""
 import os
 import shutil
 import subprocess
@@ -34,12 +34,15 @@ def system(folder, monkeypatch):
     redis.stop()
 
 
-def doctor(host, uid):
+def dflock(host, uid, *words):
     """DFLOCK_RUNTIME_DIR is not set: the user finds the system's keeper by itself."""
     env = {k: v for k, v in host.env().items() if k not in ("LD_PRELOAD", "DFLOCK_RUNTIME_DIR")}
-    done = subprocess.run([*host.inside, *host.as_user(uid, host_module.CLI, "doctor")], env=env, capture_output=True, text=True,
+    return subprocess.run([*host.inside, *host.as_user(uid, host_module.CLI, *words)], env=env, capture_output=True, text=True,
                           timeout=60)
-    return Doctor(host, done=done)
+
+
+def doctor(host, uid):
+    return Doctor(host, done=dflock(host, uid, "doctor"))
 
 
 def test_the_password_is_not_for_this_user(system):
@@ -66,3 +69,29 @@ def test_rules_that_are_not_in_force(system):
         f.write("nonsense = 1;\n")
     system.cli("reload", check=False)
     assert doctor(system, USER).of("problem")
+
+
+def test_commands_that_need_the_rules_only(system):
+    """What is protected can be asked, and a job can be started, without the password."""
+    system.wait_up()
+    system.cli("init")
+    file = system.path("f")
+    with open(file, "w"):
+        os.chmod(file, 0o666)
+    done = dflock(system, USER, "check", "--require", file)
+    assert (done.returncode, done.stderr.count("\n")) == (0, 1) and f"{file}: protected" in done.stdout, done
+    assert "cannot be read: Permission denied; that does no harm where the keeper is another user's" in done.stderr
+    done = dflock(system, USER, "run", f"--require={file}", "echo", "ran")
+    assert (done.stdout, done.returncode, done.stderr) == ("ran\n", 0, "")
+    done = dflock(system, USER, "run", "--report", "flock", file, "true")
+    assert done.returncode == 0 and "no lock names" not in done.stderr and file in done.stderr, done.stderr
+    done = dflock(system, USER, "run", f"--require={system.config}", "echo", "ran")
+    assert done.returncode == 123 and "is not protected" in done.stderr
+
+
+def test_a_broken_password_file_is_no_harmless_one(system):
+    system.wait_up()
+    password = os.path.join(os.path.dirname(system.config), "password")
+    os.chmod(password, 0o644)
+    done = dflock(system, USER, "check")
+    assert done.returncode == 1 and "can be read or written by everybody" in done.stderr

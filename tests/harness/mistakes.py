@@ -54,6 +54,9 @@ SIMULATOR = {
     "a waiter asks only once": [skip("ask-again")],
     "what was to be shrunk is exclusive again": [become("unshrunk", "lease->range.mode = reply->mode;")],
     "a caller that was to have its pin is a newcomer": [condition("newcomer", "lease->recall < RECALL_WAIT || s->holds.exclusive || before_count(&s->before)")],
+    "no lock rests": [become("rest-left", "return 0")],
+    "a rest ends with its lock": [put("rest-unused", "ARGV[3] == '1' and ", "")],
+    "two callers have a lock by one grant": [become("once", "return true;")],
     "what was under way is not sent again": [step("RELEASING", "UP", "RELEASING", "0")],
 }
 

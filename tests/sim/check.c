@@ -151,10 +151,53 @@ static struct waited {
 	bool pass[MAX_WAITING];       /* it need not wait for those that came first */
 } waited[SIM_NAMES], held[SIM_NAMES]; /* and the owner */
 
+/* The last grant of the name whose rule has at_least_ms, in each space: no other may follow before the rest is over,
+ * unless no program had a lock by it. */
+static struct rest {
+	int64_t at;
+	char token[STORE_TOKEN_BYTES]; /* empty: it is not known when the rest began */
+	char host[8];
+	bool used; /* a program had a lock by it */
+} rests[WIRE_SPACES];
+
 void check_forget(void)
 {
 	memset(waited, 0, sizeof(waited));
 	memset(held, 0, sizeof(held));
+	check_forget_rests();
+}
+
+void check_forget_rests(void)
+{
+	memset(rests, 0, sizeof(rests));
+}
+
+static void check_rest(const char *name, const struct entry *granted, bool put_back)
+{
+	int64_t ms = host_at_least_ms_of(name);
+	struct rest *rest = &rests[granted->range.space];
+
+	if (!ms)
+		return;
+	if (*rest->token && rest->used && sim_now - rest->at < (ms - 1) * MS) /* the server counts whole ms */
+		sim_fail("%s: %.8s of %s was granted %lld ms after %.8s of %s, within the rest of %lld ms", name,
+			 granted->token, granted->host, (long long)((sim_now - rest->at) / MS), rest->token, rest->host,
+			 (long long)ms);
+	*rest = (struct rest){.at = sim_now};
+	snprintf(rest->token, sizeof(rest->token), "%s", put_back ? "" : granted->token);
+	snprintf(rest->host, sizeof(rest->host), "%s", granted->host);
+}
+
+void check_new_lock(const struct program *p)
+{
+	struct rest *rest = &rests[p->held.space];
+
+	if (!host_at_least_ms_of(program_file_name(p->file)) || !*rest->token)
+		return;
+	if (strtol(rest->host + 1, NULL, 10) != p->host->id || rest->used)
+		sim_fail("p%d (h%d) has %s by no grant of its own: the last was %.8s of %s%s", p->id, p->host->id,
+			 program_file_name(p->file), rest->token, rest->host, rest->used ? ", and is used" : "");
+	rest->used = true;
 }
 
 static struct waited *waited_for(const char *name)
@@ -194,7 +237,8 @@ static void check_order(const struct waited *before, const struct entry *granted
 	}
 }
 
-void check_lock(const char *name, const redisReply *leases, const redisReply *waiters, const char *pass_token)
+void check_lock(const char *name, const redisReply *leases, const redisReply *waiters, const char *pass_token,
+		bool puts_back)
 {
 	struct waited *before = waited_for(name), *had = &held[before - waited];
 
@@ -210,8 +254,10 @@ void check_lock(const char *name, const redisReply *leases, const redisReply *wa
 				sim_fail("%s: the store has leases that clash: %.8s of %s and %.8s of %s", name,
 					 b.token, b.host, a.token, a.host);
 		}
-		if (place(had, a.token) == had->count)
-			check_order(before, &a, waiters, pass_token);
+		if (place(had, a.token) < had->count)
+			continue;
+		check_order(before, &a, waiters, pass_token);
+		check_rest(name, &a, puts_back);
 	}
 	had->count = before->count = 0;
 	for (size_t i = 0; i < leases->elements; i++)

@@ -16,6 +16,15 @@ int64_t host_dead_ms(void)
 	return faults_dropped('d', 0) || rng_chance(&rng, 500) ? 60000 : 86400000;
 }
 
+int64_t host_at_least_ms_of(const char *name)
+{
+	struct rng rng = rng_of("rest", 0);
+
+	if (strcmp(name, "b") != 0 || faults_dropped('r', 0) || rng_chance(&rng, 600))
+		return 0;
+	return rng_between(&rng, 100, 3000);
+}
+
 static void write_config(const struct host *host)
 {
 	FILE *f = fopen(host->config, "w");
@@ -29,7 +38,8 @@ static void write_config(const struct host *host)
 		"  freeze_margin_ms = 500; dead_ms = %lld; idle_ms = 0; past_look_ms = 0; };\nprotect = (\n",
 		host->id, SIM_TTL_MS, (long long)host_dead_ms());
 	for (int i = 0; i < SIM_FILES; i++)
-		fprintf(f, "  { path = \"%s\"; name = \"%s\"; }%s\n", host->files[i], program_file_name(i),
+		fprintf(f, "  { path = \"%s\"; name = \"%s\"; at_least_ms = %lld; }%s\n", host->files[i],
+			program_file_name(i), (long long)host_at_least_ms_of(program_file_name(i)),
 			i + 1 < SIM_FILES ? "," : ");");
 	fclose(f);
 }

@@ -131,9 +131,9 @@ static int run_seed(uint64_t seed, const char *drop, const char *worker_dir, con
 /* Leaves out one fault or program after the other, as long as it goes on failing. */
 static void minimise(uint64_t seed, char drop[DROP_BYTES], const char *dir, const char *socket)
 {
-	static const char *const words[] = {"l0", "h0", "s0", "k0", "f0", "f1", "f2",  "f3",  "f4",
-					    "f5", "f6", "f7", "f8", "f9", "p0", "p1",  "p2",  "p3",
-					    "p4", "p5", "p6", "p7", "p8", "p9", "p10", "p11", "p12"};
+	static const char *const words[] = {"l0", "h0", "s0", "k0", "r0", "f0",  "f1",  "f2", "f3", "f4",
+					    "f5", "f6", "f7", "f8", "f9", "p0",  "p1",  "p2", "p3", "p4",
+					    "p5", "p6", "p7", "p8", "p9", "p10", "p11", "p12"};
 	char longer[DROP_BYTES];
 
 	for (size_t i = 0; i < sizeof(words) / sizeof(*words); i++) {
@@ -323,7 +323,7 @@ static const struct argp_option options[] = {
 	{"found", 'l', "FILE", 0, "Seeds that are run first: one per line, what to leave out, # a remark", 0},
 	{"drop", 'd', "LIST", 0,
 	 "Faults, programs, ... to leave out: \"f0,f3,p1\"; l0: message loss, h0: hiccups, s0: slow packets, k0: "
-	 "killed parents; d0: the bound of the steps of the server's clock",
+	 "killed parents; r0: rests; d0: the bound of the steps of the server's clock",
 	 0},
 	{"minimise", 'm', NULL, 0, "Find out for a seed that fails what can be left out, and show the end of its trace",
 	 0},

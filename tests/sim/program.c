@@ -166,6 +166,8 @@ static int call(struct program *p, const struct store_range *range, bool nonbloc
 		p->state = PROGRAM_HOLDING;
 		p->held = *range;
 		p->grants++;
+		if (before != PROGRAM_HOLDING)
+			check_new_lock(p);
 	} else {
 		/* A record call that fails changes nothing; flock() may have lost what it was to convert. */
 		p->state = before == PROGRAM_HOLDING && range->space == WIRE_RECORD ? PROGRAM_HOLDING : PROGRAM_IDLE;
@@ -228,6 +230,8 @@ static void one_round(struct program *p)
 	int rc;
 
 	p->file = p->final ? p->file : (int)rng_between(&p->rng, 0, SIM_FILES);
+	if (host_at_least_ms_of(program_file_name(p->file))) /* such files have no other locks */
+		range = (struct store_range){.space = range.space, .mode = WIRE_EXCLUSIVE, .to = WIRE_EOF};
 	do {
 		if (p->fd < 0)
 			p->fd = open(p->host->files[p->file], O_RDWR | O_CLOEXEC);

@@ -1,7 +1,7 @@
 /*
  * The server: a real redis-server that runs the store's own scripts. A prelude before each script answers TIME and INFO
- * for the scheduler and collects what is published; an epilogue after it shows the resulting lock. The script between
- * them is unchanged.
+ * for the scheduler, collects what is published and lets rests end by the simulated clock; an epilogue after it shows the
+ * resulting lock. The script between them is unchanged.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -22,10 +22,34 @@ static const char prelude[] =
 	"SIM.id = table.remove(ARGV)\n"
 	"SIM.usec = table.remove(ARGV)\n"
 	"SIM.sec = table.remove(ARGV)\n"
+	"SIM.now = SIM.sec * 1000 + math.floor(SIM.usec / 1000)\n"
+	"local function SIM_is_rest(key) return key == KEYS[4] or key == KEYS[5] end\n"
+	"local function SIM_left(key)\n" /* ms; nil: it has not begun */
+	"	local at = SIM_redis.call('HGET', 'SIM:rests', key)\n"
+	"	return at and at - SIM.now\n"
+	"end\n"
+	"local function SIM_exists(...)\n"
+	"	local count = 0\n"
+	"	for _, key in ipairs({...}) do\n"
+	"		local over = SIM_is_rest(key) and (SIM_left(key) or 0) <= 0\n"
+	"		count = count + (over and 0 or SIM_redis.call('EXISTS', key))\n"
+	"	end\n"
+	"	return count\n"
+	"end\n"
+	"local function SIM_of_rest(command, key, value, option, ms)\n"
+	"	local begins = command == 'SET' and ms or command == 'PEXPIRE' and value\n"
+	"	if begins then SIM_redis.call('HSET', 'SIM:rests', key, SIM.now + begins) end\n"
+	"	if command == 'SET' then return SIM_redis.call('SET', key, value) end\n"
+	"	if command == 'PTTL' then return SIM_exists(key) == 1 and SIM_left(key) or -2 end\n"
+	"	if command == 'GET' then return SIM_exists(key) == 1 and SIM_redis.call('GET', key) end\n"
+	"	if command == 'DEL' then return SIM_redis.call('DEL', key) end\n"
+	"end\n"
 	"local redis = {error_reply = redis.error_reply, call = function(command, ...)\n"
 	"	if command == 'TIME' then return {SIM.sec, SIM.usec} end\n"
 	"	if command == 'INFO' then return 'role:master\\r\\nmaster_replid:' .. SIM.id .. '\\r\\n' end\n"
 	"	if command == 'PUBLISH' then SIM.said[#SIM.said + 1] = {...} return 0 end\n"
+	"	if command == 'EXISTS' then return SIM_exists(...) end\n"
+	"	if SIM_is_rest((...)) then return SIM_of_rest(command, ...) end\n"
 	"	return SIM_redis.call(command, ...)\n"
 	"end}\n"
 	"local function SIM_body()\n";
@@ -98,6 +122,7 @@ void server_new_identity(void)
 void server_set_clock(int64_t wrong_by_ns)
 {
 	wall_offset = wrong_by_ns;
+	check_forget_rests();
 }
 
 /* --- snapshots --- */
@@ -219,6 +244,17 @@ static const char *name_of(const char *sha)
 	return "?";
 }
 
+/* The keys of such a script are the store's two, the lock, and the rests of the lock. */
+static bool is_of_lock(char **argv)
+{
+	return atoi(argv[2]) > 2;
+}
+
+static const char *lock_name(char **argv)
+{
+	return argv[5] + strlen(STORE_LOCK_KEY);
+}
+
 static void trace(const char *name, int argc, char **argv, const redisReply *answer)
 {
 	char line[400];
@@ -226,9 +262,9 @@ static void trace(const char *name, int argc, char **argv, const redisReply *ans
 
 	if (!sim_tracing)
 		return;
-	if (strcmp(argv[2], "3") == 0)
-		at = snprintf(line, sizeof(line), " %.20s:", argv[5] + strlen(STORE_LOCK_KEY));
-	for (int i = argv[2][0] - '0' + 4; i < argc && at < (int)sizeof(line); i++)
+	if (is_of_lock(argv))
+		at = snprintf(line, sizeof(line), " %.20s:", lock_name(argv));
+	for (int i = atoi(argv[2]) + 4; i < argc && at < (int)sizeof(line); i++)
 		at += snprintf(line + at, sizeof(line) - (size_t)at, " %.19s", argv[i]);
 	if (answer->type == REDIS_REPLY_ERROR) {
 		sim_trace("store: %s%s -> ERROR %s", name, line, answer->str);
@@ -247,7 +283,7 @@ static redisReply *run(int argc, char **argv, redisReply **owned)
 	int64_t wall = WALL_START * SEC + sim_now + wall_offset;
 	char sec[24], usec[8], id[48];
 	redisReply *reply, *answer;
-	bool has_lock = strcmp(argv[2], "3") == 0;
+	char **args = argv + 2 + atoi(argv[2]); /* as the script numbers them, from 1 */
 
 	if (argc + 3 > MAX_ARGS)
 		sim_fail("too many arguments for the simulator");
@@ -268,10 +304,11 @@ static redisReply *run(int argc, char **argv, redisReply **owned)
 	}
 	answer = reply->element[0];
 	trace(name, argc, argv, answer);
-	if (has_lock && reply->elements == 4) {
-		bool pass = strcmp(name, "acquire") == 0 && argc > 15 && strcmp(argv[15], "1") == 0;
+	if (is_of_lock(argv)) {
+		bool pass = strcmp(name, "acquire") == 0 && strcmp(args[10], "1") == 0;
 
-		check_lock(argv[5] + strlen(STORE_LOCK_KEY), reply->element[2], reply->element[3], pass ? argv[9] : "");
+		check_lock(lock_name(argv), reply->element[2], reply->element[3], pass ? args[4] : "",
+			   strcmp(name, "reclaim") == 0);
 	}
 	for (size_t i = 0; i < reply->element[1]->elements; i++) {
 		const redisReply *said = reply->element[1]->element[i];

@@ -148,6 +148,8 @@ void host_notify_parent(struct host *host);
 /* SIGKILL to the parent: the keeper notices, makes room, and another pair starts. */
 void host_kill_parent(struct host *host);
 int64_t host_dead_ms(void); /* as configured in this run */
+/* at_least_ms of the rule of this lock name; 0: it has none. */
+int64_t host_at_least_ms_of(const char *name);
 pid_t host_parent_pid(const struct host *host);
 const struct page *host_page(struct host *host);
 /* A host's CLOCK_BOOTTIME; and when its clock will have gone on by so much. */
@@ -254,8 +256,10 @@ unsigned faults_hiccups(void); /* per mille of points at which a process loses t
 /* --- check.c --- */
 void check_step(void); /* after every event */
 void check_lock(const char *name, const struct redisReply *leases, const struct redisReply *waiters,
-		const char *pass_token);
-void check_forget(void); /* the store was changed by a fault */
+		const char *pass_token, bool puts_back);
+void check_forget(void);                            /* the store was changed by a fault */
+void check_forget_rests(void);                      /* the server's clock was stepped */
+void check_new_lock(const struct program *program); /* it has a lock that it did not have before its call */
 void check_end(void);
 void check_describe(void);
 
