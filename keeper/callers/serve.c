@@ -20,7 +20,6 @@
 #include "keeper/guard/table_notes.h"
 #include "keeper/leases/act.h"
 #include "keeper/leases/answers.h"
-#include "keeper/leases/breaking.h"
 #include "keeper/callers/callers.h"
 #include "keeper/clock.h"
 #include "keeper/callers/deadlock.h"
@@ -211,7 +210,7 @@ static void decide(struct session *s, bool needed)
 		waiting_store_is_back(s);
 	if (lost_has_holders(s->waiter.lock))
 		return; /* lost.c serves again */
-	if (breaking_is_on(s->waiter.lock)) /* mutant: serve-breaking */
+	if (lock_is_breaking(s->waiter.lock)) /* mutant: serve-breaking */
 		return; /* the lease's end does, or its opening */
 	if (!store_is_up(k->store) && !(lease && sure)) {
 		waiting_for_store(s);

@@ -301,16 +301,6 @@ void breaking_asked(struct keeper *k, const struct store_message *m)
 		store_tell_broken(k->store, m->asker, m->question, how, 0);
 }
 
-bool breaking_is_on(const struct lock *lock)
-{
-	const struct lease *lease;
-
-	DL_FOREACH (lock->leases, lease)
-		if (lease->state == LEASE_BREAKING || lease->state == LEASE_ENDING)
-			return true;
-	return false;
-}
-
 void breaking_open(struct keeper *k)
 {
 	uv_timer_init(k->loop, &k->breakings.timer);

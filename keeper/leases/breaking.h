@@ -20,7 +20,6 @@
 #include "store/store.h"
 
 struct keeper;
-struct lock;
 
 #define BREAKING_MAX     64   /* at once; more are refused */
 #define BREAKING_WAIT_MS 5000 /* after that the answer is BREAKING_LATE */
@@ -57,8 +56,5 @@ void breaking_asked(struct keeper *k, const struct store_message *m);
 
 /* Has this host a lease with this fence number, or one that was taken away and is not yet released? */
 bool breaking_knows(const struct keeper *k, uint64_t fence);
-
-/* Is a lease of this lock being taken away? Then no caller is answered: the lease's end, or its opening, serves again. */
-bool breaking_is_on(const struct lock *lock);
 
 #endif

@@ -12,7 +12,8 @@ if not fence or tonumber(fence) > tonumber(ARGV[3]) then
 end
 redis.call('DEL', REST[ARGV[2]])
 local lock = read_lock()
-if #lock.q > 0 then
-	commit(lock, open and hand_over(lock, lock.q) or {})
+if open and #lock.q > 0 then -- as if an exclusive lease of the whole range had gone
+	commit(lock, hand_over(lock, {{token = '', host = '', file = '', space = ARGV[2], mode = 'exclusive',
+		from = '0000000000000000000', to = '9223372036854775807'}}))
 end
 return {'OK'}

@@ -100,19 +100,20 @@ static void check_question(const struct wire_request *r, ssize_t n, int fd)
 static void ask(const void *data, size_t size, size_t descriptors)
 {
 	int before = count_open(), pair[2], fd;
-	struct wire_request r = {0};
+	struct question question = {.text = ""};
 	struct question_fds came;
 	ssize_t n;
 
 	check(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) == 0, "no sockets");
 	send_message(pair[1], data, size, descriptors);
-	n = question_receive(pair[0], &r, &came);
+	n = question_receive(pair[0], &question, &came);
 	check(came.count == (descriptors < QUESTION_FDS ? descriptors : QUESTION_FDS), "another count");
 	fd = n > 0 && came.count ? came.fds[0] : -1;
 	check(descriptors > 1 ? n < 0 : n == (ssize_t)size, "another length");
 	check((fd >= 0) == (n > 0 && descriptors == 1), "another descriptor");
 	if (n > 0)
-		check_question(&r, n, fd);
+		check_question(&question.request, n, fd);
+	check(strlen(question.text) < sizeof(question.text), "a text without an end");
 	for (unsigned i = 0; i < came.count; i++)
 		close(came.fds[i]);
 	close(pair[0]);

@@ -87,8 +87,11 @@ static void send_message(const void *data, size_t size, size_t descriptors)
 /* A possible question comes with one descriptor or none; closes the descriptors that come with anything else. */
 static ssize_t receive(struct wire_request *r, int *fd)
 {
+	struct question question = {.text = ""};
 	struct question_fds came;
-	ssize_t n = question_receive(ours, r, &came);
+	ssize_t n = question_receive(ours, &question, &came);
+
+	*r = question.request;
 
 	ck_assert_uint_le(came.count, QUESTION_FDS);
 	*fd = n > 0 && came.count ? came.fds[0] : -1;
@@ -229,7 +232,7 @@ START_TEST(good_ones)
 	ck_assert_int_eq(question_check(&r, sizeof(r), true), QUESTION_LOCK);
 	r.op = WIRE_TEST;
 	ck_assert_int_eq(question_check(&r, sizeof(r), true), QUESTION_LOCK);
-	for (r.op = WIRE_STATUS; r.op < WIRE_OPS; r.op++)
+	for (r.op = WIRE_STATUS; r.op < WIRE_BREAK; r.op++)
 		ck_assert_int_eq(question_check(&r, sizeof(r), false),
 				 r.op == WIRE_BEFORE ? QUESTION_BEFORE : QUESTION_CONTROL);
 }
@@ -240,7 +243,7 @@ START_TEST(descriptor_and_operation)
 	for (unsigned op = 0; op < 256; op++) {
 		struct wire_request r = good(op);
 		bool lock = op == WIRE_LOCK || op == WIRE_TEST;
-		bool control = op > 0 && op < WIRE_OPS && !lock && op != WIRE_BEFORE;
+		bool control = op > 0 && op < WIRE_BREAK && !lock && op != WIRE_BEFORE; /* the rest need a text */
 		enum question_kind without = control             ? QUESTION_CONTROL
 					     : op == WIRE_BEFORE ? QUESTION_BEFORE
 								 : QUESTION_MALFORMED;
@@ -303,6 +306,45 @@ START_TEST(sizes)
 		ck_assert_int_eq(question_check(&r, sizeof(r), false),
 				 n == sizeof(r) ? QUESTION_CONTROL : QUESTION_MALFORMED);
 	}
+}
+END_TEST
+
+/* ---- a text behind the question ---- */
+
+START_TEST(a_text_follows)
+{
+	struct {
+		struct wire_request r;
+		char text[WIRE_TEXT_BYTES + 10];
+	} sent = {.r = good(WIRE_BREAK)};
+	static const size_t lengths[] = {0, 1, 100, WIRE_TEXT_BYTES - 1, WIRE_TEXT_BYTES, WIRE_TEXT_BYTES + 10};
+
+	for (size_t i = 0; i < sizeof(lengths) / sizeof(*lengths); i++) {
+		struct question question = {.text = ""};
+		struct question_fds came;
+		bool fits = lengths[i] > 0 && lengths[i] < WIRE_TEXT_BYTES;
+		ssize_t n;
+
+		memset(sent.text, 'x', lengths[i]);
+		send_message(&sent, sizeof(sent.r) + lengths[i], 0);
+		n = question_receive(ours, &question, &came);
+		ck_assert_int_eq(n, (ssize_t)(sizeof(sent.r) + lengths[i]));
+		ck_assert_int_eq(question_check(&question.request, n, false),
+				 fits ? QUESTION_CONTROL : QUESTION_MALFORMED);
+		ck_assert_uint_eq(strlen(question.text), lengths[i] < WIRE_TEXT_BYTES ? lengths[i] : WIRE_TEXT_BYTES - 1);
+	}
+	for (unsigned op = 0; op < 256; op++) { /* others have none */
+		bool has = op == WIRE_BREAK || op == WIRE_END_REST || op == WIRE_GIVE_UP;
+		struct wire_request r = good(op);
+
+		ck_assert_int_eq(question_check(&r, sizeof(r) + 1, false), has ? QUESTION_CONTROL : QUESTION_MALFORMED);
+		ck_assert_int_eq(question_check(&r, sizeof(r) + 1, true), QUESTION_MALFORMED);
+	}
+	sent.r.from = -1;
+	ck_assert_int_eq(question_check(&sent.r, sizeof(sent.r) + 1, false), QUESTION_MALFORMED);
+	sent.r = good(WIRE_END_REST);
+	sent.r.space = WIRE_SPACES;
+	ck_assert_int_eq(question_check(&sent.r, sizeof(sent.r) + 1, false), QUESTION_MALFORMED);
 }
 END_TEST
 
@@ -419,6 +461,7 @@ int main(void)
 	if (!under_valgrind())
 		tcase_add_test(receive, table_full);
 	tcase_add_test(receive, longer_other_version);
+	tcase_add_test(receive, a_text_follows);
 	suite_add_tcase(suite, receive);
 	tcase_add_test(check, good_ones);
 	tcase_add_test(check, descriptor_and_operation);

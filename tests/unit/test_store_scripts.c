@@ -263,6 +263,50 @@ START_TEST(beats_only_grow)
 }
 END_TEST
 
+/* ---- a host that is given up ---- */
+
+/* What a beat of host A says that knows this mark. */
+#define beat_with(mark) call(SCRIPT_BEAT, "A", mark, NULL)
+
+START_TEST(a_host_that_was_given_up_hears_of_it_before_it_renews)
+{
+	char mark[64], beat[64];
+
+	assert_granted(acquire("A", 'a', 'x'));
+	assert_says(beat_with("0"), "OK");
+	snprintf(beat, sizeof(beat), "%s", beat_of("A"));
+	assert_says(call(SCRIPT_GIVE_UP, "A", "1", NULL), "GONE"); /* it was heard of meanwhile */
+	assert_says(beat_with("0"), "OK");
+	snprintf(beat, sizeof(beat), "%s", beat_of("A"));
+	assert_says(call(SCRIPT_GIVE_UP, "A", beat, NULL), "OK");
+	snprintf(mark, sizeof(mark), "%s", beat_with("0"));
+	assert_starts(mark, "GIVENUP ");
+	assert_says(beat_of("A"), beat);   /* no other host takes it for alive */
+	assert_says(beat_with("0"), mark); /* the answer was lost: again */
+	assert_says(beat_with("77"), mark);
+	memmove(mark, mark + 8, strlen(mark + 8) + 1);
+	assert_says(beat_with(mark), "OK");
+	assert_says(beat_with(mark), "OK");
+	assert_says(beat_with("0"), "OK");
+	assert_says(call(SCRIPT_BEAT, "B", "0", NULL), "OK");
+	/* Given up once more: the earlier mark does not count. */
+	snprintf(beat, sizeof(beat), "%s", beat_of("A"));
+	assert_says(call(SCRIPT_GIVE_UP, "A", beat, NULL), "OK");
+	assert_says(call(SCRIPT_GIVE_UP, "A", beat, NULL), "OK");
+	assert_starts(beat_with(mark), "GIVENUP ");
+}
+END_TEST
+
+START_TEST(marks_of_hosts_that_never_came_back_go)
+{
+	assert_granted(acquire("A", 'a', 'x'));
+	command("HSET dflock:{0}:store given:gone 1000");
+	assert_says(call(SCRIPT_GIVE_UP, "A", beat_of("A"), NULL), "OK");
+	assert_says(command("HGET dflock:{0}:store given:gone"), "(nil)");
+	assert_starts(beat_with("0"), "GIVENUP ");
+}
+END_TEST
+
 /* ---- rests ---- */
 
 #define HOUR "3600000"
@@ -377,6 +421,26 @@ START_TEST(a_lease_that_nobody_was_told_of_takes_its_rest_along)
 	command("SET " REST " %s PX 3600000", HOUR " 1");
 	assert_says(give_back('f', "1"), "OK");
 	assert_starts(resting(rested("C", 'd', 'x', .rest = HOUR, .ask = "1")), "REST");
+}
+END_TEST
+
+START_TEST(an_operator_ends_a_rest)
+{
+	uint64_t fence = fence_of(rested("A", 'a', 'x', .rest = HOUR));
+	char limit[32], earlier[32];
+
+	snprintf(limit, sizeof(limit), "%" PRIu64, fence);
+	snprintf(earlier, sizeof(earlier), "%" PRIu64, fence - 1);
+	assert_says(give_back('a', "0"), "OK");
+	assert_starts(resting(rested("B", 'b', 'x', .rest = HOUR)), "REST");
+	while (*heard())
+		;
+	assert_says(call_name(SCRIPT_REST, NAME_OF_ONE_WORD, "flock", earlier, NULL),
+		    "GONE"); /* a younger one began it */
+	assert_says(call_name(SCRIPT_REST, NAME_OF_ONE_WORD, "record", limit, NULL), "GONE");
+	assert_says(call_name(SCRIPT_REST, NAME_OF_ONE_WORD, "flock", limit, NULL), "OK");
+	assert_starts(heard(), "B: granted bbbb"); /* no timer has to come first */
+	assert_says(call_name(SCRIPT_REST, NAME_OF_ONE_WORD, "flock", limit, NULL), "GONE"); /* B's own */
 }
 END_TEST
 
@@ -520,6 +584,9 @@ static void add_tests(TCase *t)
 	tcase_add_test(t, a_host_without_a_beat_has_beat_zero);
 	tcase_add_test(t, dropping_the_dead_hands_over_in_order);
 	tcase_add_test(t, beats_only_grow);
+	tcase_add_test(t, a_host_that_was_given_up_hears_of_it_before_it_renews);
+	tcase_add_test(t, marks_of_hosts_that_never_came_back_go);
+	tcase_add_test(t, an_operator_ends_a_rest);
 	tcase_add_test(t, a_rest_outlives_its_lock);
 	tcase_add_test(t, who_waits_for_a_rest_keeps_its_place);
 	tcase_add_test(t, leases_of_one_host_that_rest_exclude_each_other);
