@@ -18,6 +18,7 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 #include <utlist.h>
 
 #include "keeper/clock.h"
@@ -46,6 +47,7 @@ struct breaking {
 	enum breaking_phase phase;
 	struct breaking_found found;
 	bool answered;
+	bool allowed; /* the asker is root or the keeper's user, or a first look has shown that all that would end is its own */
 	uint32_t slot; /* in the table, with its generation: BREAKING_ENDS */
 	uint64_t generation;
 	int64_t until_ns;
@@ -103,7 +105,12 @@ static bool breaking_has_younger(const struct breaking *b, const struct lease *l
 static void breaking_closes(struct breaking *b, struct lease *lease)
 {
 	if (lease_is_part(lease) || lease->splitting || lease->state == LEASE_SHRINKING)
-		return; /* that ends soon */
+		return;    /* that ends soon */
+	if (!b->allowed) { /* a user must not even close another one's lease */
+		if (breaking_look_start(lease, b->number, b->asker.uid) == 0)
+			b->phase = BREAKING_LOOKS;
+		return;
+	}
 	if (lease->state != LEASE_BREAKING)
 		queue_raise(lease, LEASE_EV_BREAK);
 	else if (!waiters_are_pinned(lease->lock, &lease->range) &&
@@ -113,16 +120,17 @@ static void breaking_closes(struct breaking *b, struct lease *lease)
 
 static void breaking_judge(struct keeper *k, struct breaking *b, struct lease *lease)
 {
-	if (lease->state != LEASE_BREAKING) {
-		b->phase = BREAKING_CLOSES;
-		return;
-	}
 	if (b->found.error)
 		return breaking_spare(k, b, lease, STORE_BROKEN_FAILED, 0);
 	if (b->found.unstoppable)
 		return breaking_spare(k, b, lease, STORE_BROKEN_UNSTOPPABLE, b->found.pid);
 	if (b->found.not_yours)
 		return breaking_spare(k, b, lease, STORE_BROKEN_NOT_YOURS, b->found.pid);
+	if (!b->allowed || lease->state != LEASE_BREAKING) {
+		b->allowed = true;
+		b->phase = BREAKING_CLOSES;
+		return;
+	}
 	if (breaking_has_younger(b, lease))
 		return breaking_spare(k, b, lease, STORE_BROKEN_YOUNGER, 0);
 	log_error("%s (fence %llu) is taken away on request of %s%s", lease->lock->file->name,
@@ -224,7 +232,9 @@ bool breaking_knows(const struct keeper *k, uint64_t fence)
 uint64_t breaking_start(struct keeper *k, uint64_t fence, uint64_t limit, const struct breaking_asker *asker)
 {
 	const struct lease *lease = breaking_find(k, fence);
-	struct breaking *b = k->breakings.count < BREAKING_MAX ? calloc(1, sizeof(*b)) : NULL;
+	bool trusted = asker->uid == 0 || asker->uid == geteuid();
+	struct breaking *b =
+		k->breakings.count < (trusted ? BREAKING_MAX : BREAKING_MAX / 2) ? calloc(1, sizeof(*b)) : NULL;
 
 	if (!b)
 		return 0;
@@ -232,6 +242,7 @@ uint64_t breaking_start(struct keeper *k, uint64_t fence, uint64_t limit, const 
 	b->fence = fence;
 	b->limit = limit;
 	b->asker = *asker;
+	b->allowed = trusted;
 	b->until_ns = clock_now_ns() + BREAKING_WAIT_MS * NS_PER_MS;
 	if (lease)
 		memcpy(b->token, lease->token, sizeof(b->token));

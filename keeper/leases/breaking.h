@@ -21,7 +21,7 @@
 
 struct keeper;
 
-#define BREAKING_MAX     64   /* at once; more are refused */
+#define BREAKING_MAX     64   /* at once, half of them for users other than root and the keeper's; more are refused */
 #define BREAKING_WAIT_MS 5000 /* after that the answer is BREAKING_LATE */
 
 /* Who is told how it ended: a session of this host by the number that breaking_start() returned, or a host that asked. */
