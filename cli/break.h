@@ -1,4 +1,4 @@
-/* What the files of `dflock break` share: break.c has the command and hosts, break_lock.c locks. */
+/* What the files of `dflock break` share: break.c has the command and hosts, break_lock.c locks, break_ask.c what both ask. */
 #ifndef DFLOCK_CLI_BREAK_H
 #define DFLOCK_CLI_BREAK_H
 

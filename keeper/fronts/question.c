@@ -53,7 +53,7 @@ static bool lock_ok(const struct wire_request *r)
 	return r->space == WIRE_RECORD || (r->from == 0 && r->to == WIRE_EOF);
 }
 
-static bool has_text(unsigned op)
+static bool question_has_text(unsigned op)
 {
 	return op == WIRE_BREAK || op == WIRE_END_REST || op == WIRE_GIVE_UP;
 }
@@ -69,11 +69,11 @@ enum question_kind question_check(const struct wire_request *r, ssize_t n, bool 
 		return QUESTION_MALFORMED;
 	if (r->version != WIRE_VERSION)
 		return QUESTION_OTHER_VERSION;
-	if (has_text(r->op) && r->size == sizeof(*r) && !has_fd)
+	if (question_has_text(r->op) && r->size == sizeof(*r) && !has_fd)
 		return n > (ssize_t)sizeof(*r) && n < (ssize_t)sizeof(struct question) && break_ok(r)
 			       ? QUESTION_CONTROL
 			       : QUESTION_MALFORMED;
-	if (n != sizeof(*r) || r->size != sizeof(*r) || has_text(r->op))
+	if (n != sizeof(*r) || r->size != sizeof(*r) || question_has_text(r->op))
 		return QUESTION_MALFORMED;
 	if (r->op == WIRE_LOCK || r->op == WIRE_TEST)
 		return has_fd && lock_ok(r) ? QUESTION_LOCK : QUESTION_MALFORMED;

@@ -102,19 +102,30 @@ static bool breaking_has_younger(const struct breaking *b, const struct lease *l
 	return false;
 }
 
+static void breaking_looked(struct keeper *k, uint64_t number, const struct breaking_found *found)
+{
+	struct breaking *b;
+
+	DL_FOREACH (k->breakings.all, b)
+		if (b->number == number && b->phase == BREAKING_LOOKS) {
+			b->found = *found;
+			b->phase = BREAKING_LOOKED;
+		}
+}
+
 static void breaking_closes(struct breaking *b, struct lease *lease)
 {
 	if (lease_is_part(lease) || lease->splitting || lease->state == LEASE_SHRINKING)
 		return;    /* that ends soon */
 	if (!b->allowed) { /* a user must not even close another one's lease */
-		if (breaking_look_start(lease, b->number, b->asker.uid) == 0)
+		if (breaking_look_start(lease, b->number, b->asker.uid, breaking_looked) == 0)
 			b->phase = BREAKING_LOOKS;
 		return;
 	}
 	if (lease->state != LEASE_BREAKING)
 		queue_raise(lease, LEASE_EV_BREAK);
 	else if (!waiters_are_pinned(lease->lock, &lease->range) &&
-		 breaking_look_start(lease, b->number, b->asker.uid) == 0)
+		 breaking_look_start(lease, b->number, b->asker.uid, breaking_looked) == 0)
 		b->phase = BREAKING_LOOKS;
 }
 
@@ -194,22 +205,12 @@ static void breaking_on_timer(uv_timer_t *timer)
 	struct keeper *k = timer->data;
 	struct breaking *b, *next;
 
-	DL_FOREACH_SAFE (k->breakings.all, b, next)
+	DL_FOREACH_SAFE (k->breakings.all, b, next) {
 		breaking_look_at(k, b);
+		queue_settle(k); /* each is an input of its own: two may be about one lease */
+	}
 	if (k->breakings.all && !k->leaving)
 		uv_timer_start(timer, breaking_on_timer, BREAKING_LOOK_MS, 0);
-	queue_settle(k);
-}
-
-void breaking_looked(struct keeper *k, uint64_t number, const struct breaking_found *found)
-{
-	struct breaking *b;
-
-	DL_FOREACH (k->breakings.all, b)
-		if (b->number == number && b->phase == BREAKING_LOOKS) {
-			b->found = *found;
-			b->phase = BREAKING_LOOKED;
-		}
 }
 
 /* --- from outside --- */

@@ -26,6 +26,7 @@ struct breaking_job {
 	uv_work_t work;
 	struct keeper *keeper;
 	uint64_t number;
+	breaking_look_cb *cb;
 	uid_t uid;
 	bool any; /* whichever user's they are */
 	pid_t self;
@@ -99,13 +100,13 @@ static void breaking_done(uv_work_t *req, int status)
 	struct breaking_job *job = req->data;
 
 	(void)status;
-	breaking_looked(job->keeper, job->number, &job->found);
+	job->cb(job->keeper, job->number, &job->found);
 	claims_free(&job->claims);
 	family_free(&job->family);
 	free(job);
 }
 
-int breaking_look_start(struct lease *lease, uint64_t number, uid_t uid)
+int breaking_look_start(struct lease *lease, uint64_t number, uid_t uid, breaking_look_cb *cb)
 {
 	const struct holders_file file = file_searched(lease->lock->file);
 	struct breaking_job *job = calloc(1, sizeof(*job));
@@ -115,6 +116,7 @@ int breaking_look_start(struct lease *lease, uint64_t number, uid_t uid)
 		return ret;
 	*job = (struct breaking_job){.keeper = lease_keeper(lease),
 				     .number = number,
+				     .cb = cb,
 				     .uid = uid,
 				     .any = uid == 0 || uid == geteuid(),
 				     .self = getpid()};

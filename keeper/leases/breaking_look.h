@@ -16,10 +16,9 @@ struct breaking_found {
 	int error; /* -errno: the search failed */
 };
 
-/* Looks. breaking_looked() hears of it. 0, or -errno: nothing was started. */
-int breaking_look_start(struct lease *lease, uint64_t number, uid_t uid);
+typedef void breaking_look_cb(struct keeper *k, uint64_t number, const struct breaking_found *found);
 
-/* In breaking.c. */
-void breaking_looked(struct keeper *k, uint64_t number, const struct breaking_found *found);
+/* Looks, and calls cb from the loop; `number` is the caller's. 0, or -errno: nothing was started. */
+int breaking_look_start(struct lease *lease, uint64_t number, uid_t uid, breaking_look_cb *cb);
 
 #endif
