@@ -9,11 +9,12 @@ import os
 import signal
 
 import pytest
-from harness import wait_until
+from harness import BUILD, wait_until
+from harness.host import SHIM
 
 from breaking import breaking, pid_of, runs, taker, waits
 from jobs import grows, job
-from keepers import held, wait_for_another
+from keepers import held, opened, wait_for_another
 
 LEASE = "ttl_ms = 12000; freeze_margin_ms = 3000;"
 
@@ -87,6 +88,40 @@ def test_the_store_is_away_before_the_release(doomed, redis):
     wait_until(lambda: not runs(pid_of(path)), "the holder has ended", 20)
     redis.signal(signal.SIGCONT)
     handed_over(b, next_one, path)
+
+
+@pytest.mark.parametrize("path", ["granted", "from the page"])
+def test_a_program_between_its_grant_and_its_kernel_lock(make_host, tmp_path, path):
+    """
+    No search for holders finds it. Granted: the break waits for the end of its pin, and then it is a holder like others. From the
+    page: it gets the kernel lock when the lease is another host's, and must ask again.
+    """
+    a, b = make_host("a", lease="ttl_ms = 20000; pin_ms = 4000; linger_ms = 15000;"), make_host("b", lease="ttl_ms = 20000;")
+    sign = str(tmp_path / "held")
+    a.inside = ["env", f"LD_PRELOAD={SHIM}:{os.path.join(BUILD, 'tests/preload/held.so')}", f"DFLOCK_TEST_HELD={sign}"]
+    late, other = opened(a), opened(b)
+    a.inside = []
+    if path == "from the page":
+        assert late.do("flock 0 ex") == "ok" and late.do("flock 0 un") == "ok"
+    open(sign, "w").close()
+    late.say("flock 0 ex")
+    wait_until(lambda: os.path.exists(sign + ".reached"), "the program is about to take the kernel lock")
+    command = breaking(a, "t/f")
+    if path == "granted":
+        wait_until(lambda: held(a, state="breaking"), "the lease is closed to all")
+        os.unlink(sign)
+        assert late.heard()[0] == "ok"
+        assert command.wait(20) == 0
+        assert late.process.wait(20) == -signal.SIGKILL
+        assert other.do("flock 0 ex nb") == "ok"
+    else:
+        assert command.wait(20) == 0
+        assert other.do("flock 0 ex nb") == "ok"
+        os.unlink(sign)
+        assert late.silent()
+        assert other.do("flock 0 un") == "ok"
+        assert late.heard()[0] == "ok"
+    command.communicate()
 
 
 def test_a_keeper_that_ended_left_its_lease_in_the_store(make_host):
