@@ -7,6 +7,7 @@ by stopping the parent, which ends the holders; the second by stopping the keepe
 """
 import os
 import signal
+import time
 
 import pytest
 from harness import BUILD, wait_until
@@ -109,6 +110,8 @@ def test_a_program_between_its_grant_and_its_kernel_lock(make_host, tmp_path, pa
     command = breaking(a, "t/f")
     if path == "granted":
         wait_until(lambda: held(a, state="breaking"), "the lease is closed to all")
+        time.sleep(1)  # only waiting can show that it waits; the pin lasts for 4 s
+        assert held(a, state="breaking")
         os.unlink(sign)
         assert late.heard()[0] == "ok"
         assert command.wait(20) == 0
