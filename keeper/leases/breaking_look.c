@@ -83,7 +83,11 @@ static void breaking_look(uv_work_t *req)
 	int ret = claims_build(&job->claims);
 
 	if (!ret)
-		ret = holders_find(job->claims.files, job->claims.file_count, job->self, breaking_on_lock, job, NULL);
+		ret = holders_search(&(struct holders_search){.files = job->claims.files,
+							      .count = job->claims.file_count,
+							      .ignore_pid = job->self,
+							      .cb = breaking_on_lock,
+							      .arg = job});
 	if (!ret)
 		ret = unseen_find(&job->claims, job->self, breaking_on_unseen, job);
 	if (!ret && !family_count(&job->family) && !job->any)
