@@ -25,7 +25,7 @@ make -s sim
 part "tests with processes"
 make -s check
 part "tests with processes, of sanitized programs"
-make -s check-san T="cluster/test_flock.py cluster/test_record.py cluster/test_keeper_dies.py cluster/test_freeze.py faults/test_room.py"
+make -s check-san T="cluster/test_flock.py cluster/test_record.py cluster/test_keeper_dies.py cluster/test_parent_dies.py cluster/test_freeze.py faults/test_room.py"
 part "the demo"
 scripts/demo.sh
 part "all is well"

@@ -3,8 +3,8 @@
  * keeper.c, which registers that. Loop only.
  *
  * A keeper that is told to end (SIGTERM, SIGINT) gives back what no program uses. While locks are held, or the store has
- * yet to confirm something, it goes on serving, until it is told again: its end would leave the holders unprotected after
- * a ttl, unless another keeper is started in time, and kill those that are frozen.
+ * yet to confirm something, it goes on serving until it is told again. If it ended, nothing would protect the holders
+ * after a ttl, unless another keeper is started in time; and holders that are frozen would be killed.
  */
 #ifndef DFLOCK_KEEPER_ENDING_H
 #define DFLOCK_KEEPER_ENDING_H

@@ -2,10 +2,10 @@
  * Files whose rule has at_least_ms: each new lock is a grant of the store of its own, after which the lock rests. Which
  * callers may be granted under a lease that this host has already, and which locks such files have. Loop only.
  *
- * The store remembers the rest, and it alone (store/lua/acquire.lua), so a lease of such a file is for one lock of one
- * caller: whoever wants the lock next asks the store, also on this host, which keeps the first lease and the second one
- * apart as if they were of two hosts. The first caller that is granted under a lease spends it. From then on these
- * callers alone are granted under it:
+ * Only the store remembers the rest (store/lua/acquire.lua). So a lease of such a file is for one lock of one caller,
+ * and the keeper asks the store for another lease when the next caller wants the lock, also if that caller is on this
+ * host. The two leases exclude each other in the store, as leases of two hosts do. The first caller that is granted
+ * under a lease spends it. From then on these callers alone are granted under it:
  *
  *   - a caller whose description (with POSIX locks: process) has the lock already, and asks for it once more;
  *   - the caller that spent it, if it asks again in the same call, because its pin was over before it had the kernel

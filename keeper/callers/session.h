@@ -1,7 +1,7 @@
 /*
  * A session: one connection of a program or an operator, and its present question. Loop only.
  *
- *   session.c       its life, and the list of all sessions sessions
+ *   session.c       its life, and the list of all sessions
  *   session_reply.c answers
  *   dispatch.h      reads questions and gives each to the module that answers it: lookup.h, control.h
  *   listener.h      the socket that new connections come from
@@ -103,7 +103,7 @@ struct session {
 struct sessions {
 	struct session *all;
 	unsigned count;
-	int64_t idle_since_ns; /* when when the last one ended, or the keeper started */
+	int64_t idle_since_ns; /* when the last one ended, or the keeper started */
 	int epoll;             /* of the connections: far cheaper than one libuv handle each */
 };
 

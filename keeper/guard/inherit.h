@@ -6,11 +6,11 @@
  *                 oom_score_adj, blocked and ignored signals, limits of resources (the soft ones; the hard ones of
  *                 CPU time, file size and memory, too, where it may)
  *   kept          capabilities (without the program's own the kernel would not let it stop that program), no_new_privs,
- *                 securebits and keyrings (nothing here goes by them), a negative oom_score_adj
- *   cannot be     the cgroup, and with it limits and the end of a service; namespaces; seccomp (shim/start.c
- *                 refuses to start one under it)
+ *                 securebits and keyrings (the keeper does not use them), a negative oom_score_adj
+ *   cannot be     the cgroup, with its limits and with the end of its service; namespaces; seccomp (shim/start.c
+ *   taken back    starts no keeper under it)
  *
- * A keeper that is started by hand, or by a service manager, keeps all that it inherited: that is as they want it.
+ * A keeper that an operator or a service manager starts keeps all that it inherited: they have set it on purpose.
  */
 #ifndef DFLOCK_KEEPER_INHERIT_H
 #define DFLOCK_KEEPER_INHERIT_H

@@ -19,8 +19,8 @@
 /*
  * Stops waiting for the end of such a process, a child of the caller, and cuts it off. Nothing of it runs any more, so
  * the next keeper may start: this one cannot write to the table of leases, and what it sent to the store may arrive
- * late, as from every keeper that died. Does not block: it touches no file that is not on a local file system. Logs it,
- * and also if the process cannot be cut off (the kernel is older than Linux 6.9).
+ * late, as from every keeper that died. Does not block: it touches only files of local file systems. Logs that it
+ * does so, or that the process cannot be cut off (the kernel is older than Linux 6.9).
  */
 void leftover_leave(pid_t pid);
 

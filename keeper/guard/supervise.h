@@ -38,9 +38,9 @@ struct supervise {
 };
 
 /*
- * Runs keepers until one ends by itself; returns its enum keeper_exit. SIGTERM and SIGINT are passed on; a keeper that
- * dies after the first is started again, since it may have been waiting for locks to end, and one after the second is
- * not.
+ * Runs keepers until one ends by itself; returns its enum keeper_exit. SIGTERM and SIGINT are passed on. A keeper
+ * that dies after the first such signal is started again, since it may have been waiting for locks to end; a keeper
+ * that dies after the second is not.
  */
 int supervise(const struct supervise *options);
 

@@ -1,7 +1,7 @@
 /*
  * The table of leases: one slot for each lease that this host has, asks for or gives back, in memory that the keeper, its
- * parent and the next keeper share. The keeper writes it; the next keeper takes the leases up from it; the parent reads
- * which locks it has to stop the holders of, and until when the leases are sure (promise 3 of docs/design.md).
+ * parent and the next keeper share. The keeper writes it; the next keeper takes the leases up from it; the parent
+ * reads in it until when the leases are sure, and whose holders it has to stop then (promise 3 of docs/design.md).
  *
  * It is two files in the runtime directory, mode 0600, on a tmpfs: "leases" with the slots, which keeper and parent map,
  * and "leases.text" with token, name and path of each lease, which only keepers map (table_text.h). Both grow by
@@ -68,12 +68,12 @@ struct table_slot {
 	uint64_t fence;                  /* the store's number of the lease; 0: not granted, as far as is known */
 	int64_t from, to;
 	uint64_t incarnation; /* which of head->incarnation the store last confirmed it under */
-	uint64_t hidden,
-		hidden_said; /* the parent's: the generation for which it saw a lock and no process that could be
-					 stopped, and for which the log says so */
-	uint64_t sum;        /* of what does not change while it is a lease: table_sums.h */
-	uint32_t uid;        /* the user whose call asked for it */
-	uint32_t why;        /* enum table_why, of a lost one */
+	/* The parent's: the generation of the lease for which it saw a lock, and no process that it could stop; and the
+	 * generation for which the log says so. */
+	uint64_t hidden, hidden_said;
+	uint64_t sum;                /* of what does not change while it is a lease: table_sums.h */
+	uint32_t uid;                /* the user whose call asked for it */
+	uint32_t why;                /* enum table_why, of a lost one */
 	uint32_t text_at, text_room; /* in the text area, in units of TEXT_UNIT; stay with the slot when it is free */
 	uint64_t reserved;
 };
@@ -179,8 +179,8 @@ static inline enum wire_mode table_word_mode(uint64_t word)
 
 /*
  * For the parent, which must have keeper.lock: opens the table, or makes one. The leases of an earlier keeper become
- * unsure: their holders are stopped at the old deadline unless the next keeper renews in time. 0 or -errno. `why`: one
- * line on a file that cannot be gone on with and is kept as leases.bad, and on what becomes of its leases
+ * unsure: their holders are stopped at the old deadline unless the next keeper renews in time. 0 or -errno. `why`: if
+ * the file cannot be used and is kept as leases.bad, one line that says so, and what becomes of its leases
  * (table_rescue.h); else "". The caller owns what `table` has then: table_close().
  */
 int table_open(struct table *table, int dir_fd, char *why, size_t why_size);

@@ -27,7 +27,7 @@ void table_lose_damaged(struct table *table);
 
 /* The host whose leases the table has: copies its name to `host`; if the table has no name, takes that of `host`. */
 void table_host(struct table *table, char host[STORE_HOST_BYTES]);
-/* The incarnation of the store that it has seen last; "": none. */
+/* The incarnation of the store that the keepers of this table have seen last; "": none. */
 const char *table_incarnation(const struct table *table);
 void table_set_incarnation(struct table *table, const char *incarnation);
 

@@ -25,7 +25,7 @@ void table_alive(struct table *table);
 /* Was a lease lost whose holders the parent has yet to kill? False if the parent has died: then no process will kill
  * them. */
 bool table_has_lost(struct table *table);
-/* One on this file. */
+/* The same for leases of this file and space. */
 bool table_has_lost_on(struct table *table, uint64_t dev, uint64_t ino, enum wire_space space);
 
 /* --- the parent's --- */

@@ -36,8 +36,8 @@ struct asker {
 
 #define LEASE_OF_NOBODY ((uid_t)-1)
 
-/* How much a lease is wanted back: the larger value counts. RULE: the lease was for one lock (at_least_ms) and goes back at
- * the end of that, though no other host waits. */
+/* How much a lease is wanted back: the larger value counts. RULE: the lease was for one lock (at_least_ms) and goes
+ * back when that lock ends, though no other host waits. */
 enum recall_level { RECALL_NONE, RECALL_LINGER, RECALL_ASK, RECALL_RULE, RECALL_WAIT };
 
 /* The question whether a lease stands: confirm.c. */
@@ -52,7 +52,7 @@ enum confirm_state {
 enum unseen_state {
 	UNSEEN_LEFT_ALONE,
 	UNSEEN_DUE,
-	UNSEEN_SAID /* the log says who cannot be stopped: no more looks */
+	UNSEEN_SAID /* the log says that the process cannot be stopped: no more looks */
 };
 
 /*
@@ -143,7 +143,7 @@ struct file {
 	bool local;                   /* no call on it waits for another machine (mounts.h) */
 	int fd;                /* the keeper's own description; pins the inode; -1: not opened again so far, or away */
 	struct away *away;     /* a front has the description (fronts.h); NULL: none */
-	struct reopen *reopen; /* reopen.c: while there is neither fd nor away fd nor away */
+	struct reopen *reopen; /* reopen.c: while there is neither fd nor away */
 	char *path;            /* as last seen */
 	char *name;            /* lock name */
 	int64_t at_least_ms;   /* of its rule (file_follow_rule()); 0: none */
@@ -158,7 +158,7 @@ void file_inode_text(const struct file_key *key, char out[STORE_FILE_BYTES]);
 
 /* The file of this inode, or NULL. */
 struct file *file_find(struct keeper *k, uint64_t dev, uint64_t ino);
-/* One with this number of the kernel's, or NULL: on btrfs there may be others (procfs_locks.h). */
+/* A file with this number of the kernel's, or NULL. On btrfs other files may have the same number (procfs_locks.h). */
 struct file *file_find_by_id(struct keeper *k, uint64_t dev, uint64_t ino);
 /*
  * The file of this inode under this lock name. Takes over fd (closes it if the file is known already); -1 is allowed.
@@ -219,15 +219,15 @@ static inline bool lease_is_part(const struct lease *lease)
 	return lease->whole != NULL;
 }
 
-/* It is for one lock: it goes back at the end of that. */
+/* The lease is for one lock (at_least_ms): it goes back when that lock ends. */
 void lease_for_one_lock(struct lease *lease);
 
 /* The lease's one timer; what it means depends on the state, and a change of state stops it. Its end is an input
  * (queue.h). */
 void lease_start_timer(struct lease *lease, int64_t ms);
 
-/* Those that are forgotten are counted: each answer of the store asks whether there are any, and there may be as many
- * answers as leases. */
+/* Sets the state, and counts the leases in LEASE_FORGOTTEN: for each answer of the store the keeper must know whether
+ * there are any, and there may be as many answers as leases. */
 void lease_set_state(struct lease *lease, enum lease_state state);
 
 bool range_covers(const struct store_range *a, const struct store_range *b); /* does a allow whatever b allows? */

@@ -17,18 +17,19 @@
  *    leads to a protected file in the keeper's own mount namespace (a container's own file of that name is another one);
  *  - no lease of this host was there that covers it, at any moment from before the list was read until the judgement:
  *    what ends meanwhile is noted (touched.h);
- *  - nor any question about it, nor a question of that process that has not been looked at, nor is the process stopped: it
- *    might stand between its kernel lock and its question (shim/acquire.c, places 2 and 4);
+ *  - no question about the lock was under way, and no question of that process of which the keeper does not know so
+ *    far what it is about; and the process was not stopped: a stopped one may be between its kernel lock and its
+ *    question (shim/acquire.c, places 2 and 4);
  * and in the last PAST_SURE of them also
  *  - the store has no lease and no waiter of another keeper of this machine that touches this range, while the descriptor
  *    showed the lock both right before the store was asked and right after it had answered. A keeper's host id says on
  *    which machine it is (hostid.h). Without the store's answer nothing is reported.
- * Not reported as past dflock, but shown apart: a lock that was there when the keeper (or a new rule) came, since it may be
- * from a time without dflock. Locks of keepers are left out (probes).
+ * A lock that was there before the keeper, or before the rule, is shown apart and not reported: it may be from a time
+ * without dflock. Locks of keepers are left out (probes).
  *
- * What it misses: a lock that is held for less than some looks, or while a lease of this host happens to be there; one
- * that no descriptor shows, or that only processes have which the keeper may not look into (counted: status); files that
- * are deleted or open under a path that no rule has.
+ * What it misses: a lock that is held for less than some looks, or while a lease of this host happens to be there; a
+ * lock that no descriptor shows, or that only the descriptors of processes show that the keeper may not look into
+ * (status counts them); locks on files that are deleted, or open under a path that no rule has.
  *
  * A keeper of another store on the same machine covers nothing here: its locks do not exclude the hosts of this one.
  *

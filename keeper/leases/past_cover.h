@@ -16,7 +16,8 @@ enum past_cover {
 	PAST_NAKED,
 };
 
-/* By the leases of one file that the kernel's number leads to; never PAST_NAKED. The quick way: most locks are covered. */
+/* Do the leases of a file that the kernel's number leads to cover the lock? The quick way, since most locks are
+ * covered; false: ask past_cover_of(). */
 bool past_is_covered(struct keeper *k, const struct openers_lock *lock);
 /* name: the lock name of the opener's path. */
 enum past_cover past_cover_of(struct keeper *k, const struct openers_lock *lock, const char *name);

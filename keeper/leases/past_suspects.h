@@ -9,8 +9,8 @@ struct keeper;
 /* In the look that is judged nothing covers this lock, or (sure: false) that cannot be said. */
 void suspects_found(struct keeper *k, const struct openers_lock *lock, const char *name, const char *path, bool sure);
 
-/* The judgement is over: forgets those that were not found any more, and begins to confirm others: while
- * k->past.confirming, at whose end confirmed() is called. */
+/* The judgement is over: forgets the suspects that this look has not found, and begins to confirm others. Until that
+ * is done, k->past.confirming is true; then confirmed() is called. */
 void suspects_judged(struct keeper *k, void (*confirmed)(struct keeper *k));
 
 void suspects_free(struct keeper *k);

@@ -16,8 +16,8 @@ struct keeper;
 
 /* Part of struct keeper. */
 struct posting {
-	/* Which keeper of which machine: the next keeper of this user here has the same, with another host id. Else what
-	 * a keeper has posted would stand beside what the one before it did. */
+	/* The same for all keepers that this user starts on this machine, one after the other; their host ids differ. So
+	 * what a keeper posts replaces what the keeper before it has posted. */
 	char place[POSTING_PLACE_BYTES];
 	bool refused; /* the log says so */
 };

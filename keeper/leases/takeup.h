@@ -8,8 +8,8 @@
 #include "keeper/guard/table_earlier.h"
 #include <stdbool.h>
 
-/* table_take_up()'s callback: makes a lease of one entry, which stays closed until the store confirms it, or goes back.
- * arg: the keeper. Opens the lease's file at once if that cannot block, else in the background (reopen.h). */
+/* table_take_up()'s callback: makes a lease of one entry. The lease stays closed until the store confirms it, or goes
+ * back. arg: the keeper. Opens the lease's file at once if that cannot block, else in the background (reopen.h). */
 bool takeup_entry(void *arg, const struct table_entry *entry);
 
 #endif

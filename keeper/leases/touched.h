@@ -23,7 +23,7 @@ struct touched {
 	struct touched_name *names;
 };
 
-/* From now on it is noted what ends; nothing is so far. */
+/* Begins to note which names' leases and questions end. None is noted so far. */
 void touched_begin(struct keeper *k);
 void touched_end(struct keeper *k);
 

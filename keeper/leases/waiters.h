@@ -76,7 +76,7 @@ bool waiters_may_pass(const struct lease *lease);
 
 /* Is there a waiter, in this range or a part of it, that gets a pin when the probes there have ended? */
 bool waiters_need_pin(const struct lock *lock, const struct store_range *range);
-/* ... or one that has a pin, or may have one from an earlier keeper? */
+/* Is there a waiter, in this range or a part of it, that has a pin, or may an earlier keeper have given one there? */
 bool waiters_are_pinned(const struct lock *lock, const struct store_range *range);
 /* A pin of the lock has ended, or is not needed any more: leases that wait for its end go on. */
 void waiters_unpinned(struct lock *lock);

@@ -279,17 +279,21 @@ def test_signals_are_passed_on(host):
     """Those of other processes, once; the job's own to its group come back to nobody."""
     ready = os.path.join(host.runtime, "ready")
     text = """
-import os, signal, sys, time
+import os, signal, sys
 got = []
-signal.signal(signal.SIGUSR1, lambda *_: got.append("USR1"))
+def on_first(*_):
+    got.append("USR1")
+    os.kill(0, signal.SIGUSR2)
+    open(sys.argv[1] + "2", "w")
+signal.signal(signal.SIGUSR1, on_first)
 signal.signal(signal.SIGUSR2, lambda *_: got.append("USR2"))
 signal.signal(signal.SIGTERM, lambda *_: (print(*got), sys.exit(3)))
+ends = os.pipe()
+os.set_blocking(ends[1], False)
+signal.set_wakeup_fd(ends[1])  # a signal that comes just before the read ends it, too
 open(sys.argv[1], "w")
-while True:
-    time.sleep(0.01)
-    if got == ["USR1"]:
-        os.kill(0, signal.SIGUSR2)
-        open(sys.argv[1] + "2", "w")
+while os.read(ends[0], 1):
+    pass
 """
     job = subprocess.Popen([os.path.join(BUILD, "dflock"), "run", "--report=" + os.path.join(host.runtime, "r"), sys.executable, "-c", text,
                             ready], env=environment(host), stdout=subprocess.PIPE, text=True, start_new_session=True)
@@ -309,7 +313,7 @@ def test_an_alarm_that_was_set_before(host):
 def test_a_signal_from_outside_of_the_pid_namespace(host):
     ready = os.path.join(host.runtime, "ready")
     job = subprocess.Popen(["unshare", "--pid", "--fork", "--mount-proc", os.path.join(BUILD, "dflock"), "run", "--report", "sh", "-c",
-                            'trap "echo got it; exit 3" TERM; touch "$0"; while :; do sleep 0.05; done', ready], env=environment(host),
+                            'trap "echo got it; exit 3" TERM; touch "$0"; while :; do sleep 60 & wait; done', ready], env=environment(host),
                            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     wait_until(lambda: os.path.exists(ready), "the job runs")
     with open(f"/proc/{job.pid}/task/{job.pid}/children") as f:

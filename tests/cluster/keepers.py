@@ -78,6 +78,14 @@ def wait_for_another(host, keeper):
     return wait_until(lambda: {serving(host)} - {None, keeper}, "another keeper serves", 30).pop()
 
 
+def both_anew(host, old):
+    """[parent, keeper] when both are others than the old ones, and serve."""
+    def found():
+        pids = host.keeper_pids()
+        return pids if len(pids) == 2 and not set(pids) & set(old) and serving(host) == pids[1] else None
+    return wait_until(found, "another parent and keeper serve", 30)
+
+
 def waits(host, name="f"):
     wait_until(lambda: leases(host, name, note="waits for another host"), host.name + " is queued")
 

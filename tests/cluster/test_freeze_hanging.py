@@ -17,7 +17,7 @@ import sys, time
 out = open(sys.argv[1], "a", buffering=1)
 while True:
     out.write("%d\\n" % time.monotonic_ns())
-    time.sleep(0.002)
+    time.sleep(0.002)  # the pace of this job: a gap between its times that is longer is a freeze
 """
 # Holds the lock; N children of it go to exec a program when they read a line.
 HANGING = """

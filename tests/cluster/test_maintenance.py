@@ -35,7 +35,7 @@ def put_back(a, before):
 def test_a_short_restart_is_not_noticed(make_host, redis):
     a, process, path, before = make(make_host)
     redis.stop()
-    time.sleep(0.4 * TTL - RECONNECT - 0.05 * TTL)  # the machine may be slow
+    time.sleep(0.4 * TTL - RECONNECT - 0.05 * TTL)  # how long the store is away is what is tested; the machine may be slow
     redis.start()
     put_back(a, before)
     assert "frozen" not in a.log()
@@ -60,7 +60,7 @@ def test_a_longer_restart_freezes_and_kills_no_process(make_host, redis):
 def test_a_restart_that_outlasts_the_leases_kills(make_host, redis):
     a, process, path, before = make(make_host)
     redis.stop()
-    time.sleep(0.92 * TTL)
+    time.sleep(0.92 * TTL)  # how long the store is away is what is tested
     redis.start()
     last = size(path)
     words = process.communicate(timeout=20)[1]
@@ -73,7 +73,7 @@ def test_a_hang_that_outlasts_the_leases_kills_no_process(make_host, redis):
     """The store still has its memory, and no other host has had the lock."""
     a, process, path, before = make(make_host)
     redis.signal(signal.SIGSTOP)
-    time.sleep(0.92 * TTL)
+    time.sleep(0.92 * TTL)  # how long the store is away is what is tested
     redis.signal(signal.SIGCONT)
     wait_until(lambda: "go on" in a.log(), "the job is let go", 20)
     grows(path)

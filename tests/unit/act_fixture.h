@@ -31,6 +31,8 @@
 #include "keeper/leases/split.h"
 #include "keeper/leases/unseen.h"
 #include "keeper/leases/waiters.h"
+#include "tests/unit/said.h"
+#include "tests/unit/suite.h"
 
 #define LINGER_MS 100
 #define TTL_MS    1000
@@ -42,21 +44,6 @@ static struct config config;
 static struct keeper k;
 static struct file *file;
 static struct lock *lock;
-static char said[1024];
-
-static inline void say(const char *word)
-{
-	size_t len = strlen(said);
-
-	snprintf(said + len, sizeof(said) - len, "%s%s", len ? ", " : "", word);
-}
-
-/* What was said since the last time. */
-#define check_said(words)                                                                                              \
-	do {                                                                                                           \
-		ck_assert_str_eq(said, words);                                                                         \
-		said[0] = '\0';                                                                                        \
-	} while (0)
 
 /* --- the table of leases --- */
 
@@ -365,19 +352,11 @@ static inline void ring(struct lease *lease)
 /* Runs what add() adds. For main(). */
 static inline int run_tests(const char *name, void (*add)(TCase *tests))
 {
-	Suite *suite = suite_create(name);
 	TCase *tests = tcase_create(name);
-	SRunner *runner;
-	int failed;
 
 	tcase_add_checked_fixture(tests, prepare, clean);
 	add(tests);
-	suite_add_tcase(suite, tests);
-	runner = srunner_create(suite);
-	srunner_run_all(runner, CK_NORMAL);
-	failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+	return suite_run_case(name, tests);
 }
 
 #endif

@@ -10,7 +10,9 @@
 #include <string.h>
 #include <unistd.h>
 
-static char base[64];
+#include "tests/unit/suite.h"
+
+static char base[SUITE_PATH_BYTES];
 
 /* A path below base; valid until four more were asked for. */
 static inline const char *in_base(const char *name)
@@ -25,8 +27,7 @@ static inline const char *in_base(const char *name)
 
 static inline void base_make(void)
 {
-	strcpy(base, "/dev/shm/dflock-test-XXXXXX");
-	ck_assert_ptr_nonnull(mkdtemp(base));
+	suite_make_folder(base, "/dev/shm");
 }
 
 static inline void base_remove(void)

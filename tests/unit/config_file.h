@@ -1,5 +1,5 @@
 /*
- * A configuration file in a folder of its own on a tmpfs, written and read: for test_config.c and test_rules.c.
+ * A configuration file in a folder of its own on a tmpfs, written and read: for test_config.c, test_config_refusals.c and test_rules.c.
  * setup() and teardown() are their fixtures.
  */
 #ifndef DFLOCK_TESTS_UNIT_CONFIG_FILE_H

@@ -18,6 +18,8 @@
 #include <unistd.h>
 
 #include "keeper/kernel/inspect.h"
+#include "tests/unit/open_count.h"
+#include "tests/unit/suite.h"
 
 struct asked {
 	struct inspect_result result;
@@ -27,25 +29,13 @@ struct asked {
 	bool lockable;
 };
 
-static char folder[64];
+static char folder[SUITE_PATH_BYTES];
 static uv_loop_t loop;
 static struct ucred self;
 static int before;
 static struct workers *workers;
 static gid_t peer_group; /* the peer's other group; 0: none */
 static bool at_once;     /* in the caller's thread, else in a worker */
-
-static inline int count_open(void)
-{
-	DIR *dir = opendir("/proc/self/fd");
-	int count = 0;
-
-	ck_assert_ptr_nonnull(dir);
-	while (readdir(dir))
-		count++;
-	closedir(dir);
-	return count;
-}
 
 static inline void clear_folder(void)
 {
@@ -58,6 +48,23 @@ static inline void clear_folder(void)
 			unlinkat(dirfd(dir), d->d_name, AT_REMOVEDIR);
 	if (dir)
 		closedir(dir);
+}
+
+static inline void make_folder(void)
+{
+	char made[SUITE_PATH_BYTES], *path;
+
+	suite_make_folder(made, "/tmp");
+	path = realpath(made, NULL);
+	ck_assert_ptr_nonnull(path);
+	ck_assert_int_lt(snprintf(folder, sizeof(folder), "%s", path), sizeof(folder));
+	free(path);
+}
+
+static inline void remove_folder(void)
+{
+	clear_folder();
+	ck_assert_int_eq(rmdir(folder), 0);
 }
 
 static inline void on_answer(void *arg, struct inspect_result *result)
@@ -188,29 +195,17 @@ static inline int run_tests(const char *name, void (*add)(TCase *tests), void (*
 	} cases[] = {
 		{"worker", setup_worker, add}, {"at once", setup_at_once, add}, {"meanwhile", setup_worker, meanwhile}};
 	Suite *suite = suite_create(name);
-	SRunner *runner;
-	char made[] = "/tmp/dflock-inspect-XXXXXX";
-	int failed;
 
-	if (!mkdtemp(made) || !realpath(made, folder)) {
-		perror(made);
-		return EXIT_FAILURE;
-	}
 	for (size_t i = 0; i < sizeof(cases) / sizeof(*cases) && cases[i].add; i++) {
 		TCase *tests = tcase_create(cases[i].name);
 
+		tcase_add_unchecked_fixture(tests, make_folder, remove_folder);
 		tcase_add_checked_fixture(tests, cases[i].setup, teardown);
 		tcase_set_timeout(tests, 60);
 		cases[i].add(tests);
 		suite_add_tcase(suite, tests);
 	}
-	runner = srunner_create(suite);
-	srunner_run_all(runner, CK_NORMAL);
-	failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	clear_folder();
-	rmdir(folder);
-	return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+	return suite_run(suite);
 }
 
 #endif

@@ -16,6 +16,7 @@
 #include <unistd.h>
 
 #include "keeper/kernel/probe.h"
+#include "tests/unit/suite.h"
 
 #define DEADLINE_MS 20000
 #define RACES       1000
@@ -30,10 +31,27 @@ struct asked {
 	bool wait;
 };
 
-static char folder[] = "/tmp/dflock-probe-XXXXXX", path[64];
+static char folder[SUITE_PATH_BYTES], path[SUITE_PATH_BYTES + 8];
 static uv_loop_t loop;
 static struct probes *probes;
 static uv_timer_t deadline;
+
+static inline void make_file(void)
+{
+	int fd;
+
+	suite_make_folder(folder, "/tmp");
+	snprintf(path, sizeof(path), "%s/file", folder);
+	fd = open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+	ck_assert_int_ge(fd, 0);
+	close(fd);
+}
+
+static inline void remove_file(void)
+{
+	unlink(path);
+	rmdir(folder);
+}
 
 static inline void on_deadline(uv_timer_t *timer)
 {
@@ -160,31 +178,13 @@ struct other {
 /* Runs what add() adds, on a file that no other process has. For main(). */
 static inline int run_tests(const char *name, void (*add)(TCase *tests))
 {
-	Suite *suite = suite_create(name);
 	TCase *tests = tcase_create(name);
-	SRunner *runner;
-	int failed, fd = -1;
 
-	if (mkdtemp(folder)) {
-		snprintf(path, sizeof(path), "%s/file", folder);
-		fd = open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
-	}
-	if (fd < 0) {
-		perror(folder);
-		return EXIT_FAILURE;
-	}
-	close(fd);
+	tcase_add_unchecked_fixture(tests, make_file, remove_file);
 	tcase_add_checked_fixture(tests, setup, teardown);
 	tcase_set_timeout(tests, 60);
 	add(tests);
-	suite_add_tcase(suite, tests);
-	runner = srunner_create(suite);
-	srunner_run_all(runner, CK_NORMAL);
-	failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	unlink(path);
-	rmdir(folder);
-	return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+	return suite_run_case(name, tests);
 }
 
 #endif

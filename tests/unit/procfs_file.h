@@ -8,14 +8,13 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "tests/unit/suite.h"
+
 /* A descriptor of a new file on a tmpfs, which has no name any more. */
 static inline int make_file(struct stat *st)
 {
-	char path[] = "/dev/shm/dflock-test-XXXXXX";
-	int fd = mkostemp(path, O_CLOEXEC);
+	int fd = suite_nameless_file();
 
-	ck_assert_int_ge(fd, 0);
-	unlink(path);
 	ck_assert_int_eq(fstat(fd, st), 0);
 	return fd;
 }

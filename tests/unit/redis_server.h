@@ -21,10 +21,12 @@
 
 #include <hiredis.h>
 
+#include "tests/unit/suite.h"
+
 #define SERVER_LIMIT_MS 10000
 
 struct redis_server {
-	char dir[64], socket[96];
+	char dir[SUITE_PATH_BYTES], socket[96];
 	pid_t pid;
 };
 
@@ -79,8 +81,7 @@ static inline void redis_server_remove(struct redis_server *server)
 /* Makes the folder; before the tests, so that one that fails cannot leave it behind. */
 static inline void redis_server_prepare(struct redis_server *server)
 {
-	strcpy(server->dir, "/dev/shm/dflock-unit-XXXXXX");
-	ck_assert_msg(mkdtemp(server->dir) != NULL, "mkdtemp: %s", strerror(errno));
+	suite_make_folder(server->dir, "/dev/shm");
 	snprintf(server->socket, sizeof(server->socket), "%s/redis.sock", server->dir);
 }
 

@@ -10,6 +10,7 @@
 #include "store/reply.h"
 #include "store/scripts.h"
 #include "tests/unit/redis_server.h"
+#include "tests/unit/suite.h"
 
 #define NAME             "/var/lock/a b.lock"
 #define NAME_OF_ONE_WORD "word" /* for command() */
@@ -310,15 +311,10 @@ static inline TCase *case_for_version(const char *name, SFun choose, void (*add_
 static inline int run_for_each_version(const char *name, void (*add_tests)(TCase *t))
 {
 	Suite *suite = suite_create(name);
-	SRunner *runner = srunner_create(suite);
-	int failed;
 
 	suite_add_tcase(suite, case_for_version("as for Redis 7", use_flags, add_tests));
 	suite_add_tcase(suite, case_for_version("as for Redis 6.2", use_no_flags, add_tests));
-	srunner_run_all(runner, CK_ENV);
-	failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+	return suite_run(suite);
 }
 
 #endif

@@ -32,6 +32,8 @@
 #include "keeper/leases/room.h"
 #include "keeper/leases/split.h"
 #include "keeper/leases/waiters.h"
+#include "tests/unit/said.h"
+#include "tests/unit/suite.h"
 
 #define PIN_MS        200
 #define PROBE_MS      700
@@ -45,21 +47,6 @@ static struct keeper k;
 static struct file *file;
 static struct lock *lock;
 static struct lease *lease; /* the first one that there is */
-static char said[1024];
-
-static inline void say(const char *word)
-{
-	size_t len = strlen(said);
-
-	snprintf(said + len, sizeof(said) - len, "%s%s", len ? ", " : "", word);
-}
-
-/* What was said since the last time. */
-#define check_said(words)                                                                                              \
-	do {                                                                                                           \
-		ck_assert_str_eq(said, words);                                                                         \
-		said[0] = '\0';                                                                                        \
-	} while (0)
 
 /* --- the store, and until when leases are sure --- */
 
@@ -408,19 +395,11 @@ static inline struct lease *all_of(enum lease_state state)
 /* Runs what add() adds. For main(). */
 static inline int run_tests(const char *name, void (*add)(TCase *tests))
 {
-	Suite *suite = suite_create(name);
 	TCase *tests = tcase_create(name);
-	SRunner *runner;
-	int failed;
 
 	tcase_add_checked_fixture(tests, prepare, clean);
 	add(tests);
-	suite_add_tcase(suite, tests);
-	runner = srunner_create(suite);
-	srunner_run_all(runner, CK_NORMAL);
-	failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+	return suite_run_case(name, tests);
 }
 
 #endif

@@ -1,6 +1,5 @@
 /*
- * Two stores of store.h in one loop, on a real server: two hosts. Each test has a server of its own; set_up(),
- * tear_down(), make_folder() and remove_folder() are the fixtures.
+ * Two stores of store.h in one loop, on a real server: two hosts. run_tests() gives each test a server of its own.
  */
 #ifndef DFLOCK_TESTS_UNIT_STORE_HOSTS_H
 #define DFLOCK_TESTS_UNIT_STORE_HOSTS_H
@@ -263,6 +262,18 @@ static inline void refused(struct host *h, const char *line)
 	wait_until(h->downs == 1);
 	ck_assert_msg(strstr(h->why, line) != NULL, "\"%s\" does not say \"%s\"", h->why, line);
 	stop(h);
+}
+
+/* Runs what add() adds, each test with a server of its own. For main(). */
+static inline int run_tests(const char *name, void (*add)(TCase *t))
+{
+	TCase *t = tcase_create(name);
+
+	tcase_set_timeout(t, 60);
+	tcase_add_unchecked_fixture(t, make_folder, remove_folder);
+	tcase_add_checked_fixture(t, set_up, tear_down);
+	add(t);
+	return suite_run_case(name, t);
 }
 
 #endif

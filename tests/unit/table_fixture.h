@@ -25,6 +25,8 @@
 #include "keeper/guard/table_notes.h"
 #include "keeper/guard/table_text.h"
 #include "keeper/guard/table_words.h"
+#include "tests/unit/base_folder.h"
+#include "tests/unit/suite.h"
 
 #define HOST  "box-0123456789abcdef"
 #define OTHER "box-fedcba9876543210"
@@ -98,7 +100,7 @@ int posix_fallocate(int fd, off_t at, off_t bytes)
 /* --- a runtime directory --- */
 
 static int dir_fd;
-static char folder[64], why[256];
+static char why[256];
 static struct table parent, keeper;
 
 static inline void clear_folder(void)
@@ -112,9 +114,8 @@ static inline void clear_folder(void)
 
 static inline void make_folder(void)
 {
-	snprintf(folder, sizeof(folder), "/dev/shm/dflock-table-XXXXXX");
-	ck_assert_ptr_nonnull(mkdtemp(folder));
-	dir_fd = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	base_make();
+	dir_fd = base_open();
 	full = false;
 	until_death = NEVER;
 	parent.fd = parent.text.fd = -1;
@@ -125,9 +126,8 @@ static inline void remove_folder(void)
 {
 	table_text_close(&keeper);
 	table_close(&parent);
-	clear_folder();
 	close(dir_fd);
-	rmdir(folder);
+	base_remove();
 }
 
 static inline void new_parent(void)
@@ -313,20 +313,12 @@ static inline bool killed_in(void (*life)(void), int store)
 /* Runs what add() adds, each test with a folder of its own. For main(). */
 static inline int run_tests(const char *name, void (*add)(TCase *tests), double timeout_s)
 {
-	Suite *suite = suite_create(name);
 	TCase *tests = tcase_create(name);
-	SRunner *runner;
-	int failed;
 
 	tcase_set_timeout(tests, timeout_s);
 	tcase_add_checked_fixture(tests, make_folder, remove_folder);
 	add(tests);
-	suite_add_tcase(suite, tests);
-	runner = srunner_create(suite);
-	srunner_run_all(runner, CK_NORMAL);
-	failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+	return suite_run_case(name, tests);
 }
 
 #endif

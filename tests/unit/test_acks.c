@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "store/acks.h"
+#include "tests/unit/suite.h"
 
 static struct acks acks;
 static struct acks_entry entry[6];
@@ -128,10 +129,7 @@ END_TEST
 
 int main(void)
 {
-	Suite *suite = suite_create("acks");
 	TCase *t = tcase_create("acks");
-	SRunner *runner;
-	int failed;
 
 	tcase_add_checked_fixture(t, setup, NULL);
 	tcase_add_test(t, one_wait_at_a_time);
@@ -139,10 +137,5 @@ int main(void)
 	tcase_add_test(t, forgotten);
 	tcase_add_loop_test(t, how_many_are_enough, 0, sizeof(majorities) / sizeof(*majorities));
 	tcase_add_test(t, what_is_no_count);
-	suite_add_tcase(suite, t);
-	runner = srunner_create(suite);
-	srunner_run_all(runner, CK_NORMAL);
-	failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+	return suite_run_case("acks", t);
 }

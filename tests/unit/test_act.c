@@ -149,7 +149,7 @@ END_TEST
 
 /* --- the end --- */
 
-/* Whoever refers to it may still do so. */
+/* A request or a probe that is under way refers to the lease. */
 START_TEST(freed_when_nothing_refers_to_it)
 {
 	struct lease *lease = lease_in(LEASE_RELEASING, 0, 10);

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "store/address.h"
+#include "tests/unit/suite.h"
 
 START_TEST(numbers)
 {
@@ -76,18 +77,10 @@ END_TEST
 
 int main(void)
 {
-	Suite *suite = suite_create("address");
 	TCase *t = tcase_create("address");
-	SRunner *runner;
-	int failed;
 
 	tcase_add_test(t, numbers);
 	tcase_add_test(t, shown);
 	tcase_add_test(t, lookups);
-	suite_add_tcase(suite, t);
-	runner = srunner_create(suite);
-	srunner_run_all(runner, CK_NORMAL);
-	failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+	return suite_run_case("address", t);
 }

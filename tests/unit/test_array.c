@@ -15,6 +15,8 @@ static void *test_realloc(void *memory, size_t size)
 
 #include <check.h>
 
+#include "tests/unit/suite.h"
+
 static int compare(const void *a, const void *b)
 {
 	return *(const int *)a - *(const int *)b;
@@ -71,16 +73,9 @@ END_TEST
 
 int main(void)
 {
-	Suite *suite = suite_create("array");
 	TCase *tc = tcase_create("array");
-	SRunner *runner = srunner_create(suite);
-	int failed;
 
 	tcase_add_test(tc, grows);
 	tcase_add_test(tc, survives);
-	suite_add_tcase(suite, tc);
-	srunner_run_all(runner, CK_NORMAL);
-	failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return failed ? 1 : 0;
+	return suite_run_case("array", tc);
 }

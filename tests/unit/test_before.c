@@ -10,16 +10,16 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-static char path[sizeof("/dev/shm/dflock-test-XXXXXX")];
+#include "tests/unit/suite.h"
+
+static char path[SUITE_PATH_BYTES];
 static struct stat st;
 static struct before before;
 static int fd;
 
 static void setup(void)
 {
-	snprintf(path, sizeof(path), "/dev/shm/dflock-test-XXXXXX");
-	fd = mkostemp(path, O_CLOEXEC);
-	ck_assert_int_ge(fd, 0);
+	fd = suite_make_file(path, "/dev/shm");
 	ck_assert_int_eq(fstat(fd, &st), 0);
 }
 
@@ -129,10 +129,7 @@ END_TEST
 
 int main(void)
 {
-	Suite *suite = suite_create("before");
 	TCase *tc = tcase_create("before");
-	SRunner *runner = srunner_create(suite);
-	int failed;
 
 	tcase_add_checked_fixture(tc, setup, teardown);
 	tcase_add_test(tc, of_a_process);
@@ -140,9 +137,5 @@ int main(void)
 	tcase_add_test(tc, too_many);
 	tcase_add_test(tc, copies);
 	tcase_add_test(tc, one_that_has_ended);
-	suite_add_tcase(suite, tc);
-	srunner_run_all(runner, CK_NORMAL);
-	failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return failed ? 1 : 0;
+	return suite_run_case("before", tc);
 }

@@ -4,6 +4,8 @@
 #include <check.h>
 #include <stdlib.h>
 
+#include "tests/unit/suite.h"
+
 #define FOR 1000
 
 static const struct store_chase one = {.host = "a-1",
@@ -82,18 +84,11 @@ END_TEST
 
 int main(void)
 {
-	Suite *suite = suite_create("chases");
 	TCase *tc = tcase_create("chases");
-	SRunner *runner = srunner_create(suite);
-	int failed;
 
 	tcase_add_checked_fixture(tc, setup, NULL);
 	tcase_add_test(tc, once);
 	tcase_add_test(tc, others);
 	tcase_add_test(tc, a_storm);
-	suite_add_tcase(suite, tc);
-	srunner_run_all(runner, CK_NORMAL);
-	failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+	return suite_run_case("chases", tc);
 }

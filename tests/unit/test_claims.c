@@ -5,6 +5,8 @@
 #include <check.h>
 #include <stdlib.h>
 
+#include "tests/unit/suite.h"
+
 #define RANGES 200
 
 static uint64_t state = 1;
@@ -88,16 +90,9 @@ END_TEST
 
 int main(void)
 {
-	Suite *suite = suite_create("claims");
 	TCase *tc = tcase_create("claims");
-	SRunner *runner = srunner_create(suite);
-	int failed;
 
 	tcase_add_loop_test(tc, each_lock_leads_to_its_claims, 0, 20);
 	tcase_add_test(tc, files_with_one_number);
-	suite_add_tcase(suite, tc);
-	srunner_run_all(runner, CK_NORMAL);
-	failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+	return suite_run_case("claims", tc);
 }

@@ -7,6 +7,7 @@
 #include "cli/files.h"
 #include "cli/show.h"
 #include "cli/grid.h"
+#include "tests/unit/suite.h"
 
 static char line[FILES_LINE_BYTES];
 
@@ -17,8 +18,10 @@ START_TEST(file_systems)
 		enum files_locks locks;
 		const char *says;
 	} cases[] = {
-		{"ext4", "rw,relatime", FILES_LOCAL, "ext4: its own locks hold on this machine only, those under dflock on all hosts"},
-		{"overlay", "rw", FILES_LOCAL, "overlay: its own locks hold on this machine only, those under dflock on all hosts"},
+		{"ext4", "rw,relatime", FILES_LOCAL,
+		 "ext4: its own locks hold on this machine only, those under dflock on all hosts"},
+		{"overlay", "rw", FILES_LOCAL,
+		 "overlay: its own locks hold on this machine only, those under dflock on all hosts"},
 		{"nfs4", "rw,vers=4.2,local_lock=none", FILES_NETWORK, "nfs4 that asks its server for each lock"},
 		{"nfs", "rw,vers=3,local_lock=none", FILES_NETWORK, "mount it with local_lock=flock"},
 		{"nfs", "rw,vers=3,local_lock=posix", FILES_NETWORK, "nfs that asks its server for each lock"},
@@ -213,7 +216,6 @@ END_TEST
 
 int main(void)
 {
-	Suite *suite = suite_create("cli");
 	TCase *t = tcase_create("text");
 
 	tcase_add_test(t, file_systems);
@@ -222,10 +224,5 @@ int main(void)
 	tcase_add_test(t, tables);
 	tcase_add_test(t, tables_of_hostile_text);
 	tcase_add_test(t, tables_of_notes_and_of_many_rows);
-	suite_add_tcase(suite, t);
-	SRunner *runner = srunner_create(suite);
-	srunner_run_all(runner, CK_ENV);
-	int failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+	return suite_run_case("cli", t);
 }

@@ -11,6 +11,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "tests/unit/suite.h"
+
 static char out[COMMAND_BYTES];
 
 static void read_of(pid_t pid)
@@ -107,17 +109,10 @@ END_TEST
 
 int main(void)
 {
-	Suite *suite = suite_create("command");
 	TCase *tc = tcase_create("command");
-	SRunner *runner = srunner_create(suite);
-	int failed;
 
 	tcase_add_loop_test(tc, harmless, 0, sizeof(rows) / sizeof(*rows));
 	tcase_add_test(tc, long_ones_are_cut);
 	tcase_add_test(tc, a_zombie_has_its_short_name);
-	suite_add_tcase(suite, tc);
-	srunner_run_all(runner, CK_NORMAL);
-	failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return failed ? 1 : 0;
+	return suite_run_case("command", tc);
 }

@@ -7,6 +7,7 @@
 
 #include "config/differ.h"
 #include "config/ruleset.h"
+#include "tests/unit/suite.h"
 
 #define MAX 8
 
@@ -246,7 +247,6 @@ END_TEST
 
 int main(void)
 {
-	Suite *suite = suite_create("differ");
 	TCase *t = tcase_create("rules of two hosts");
 
 	tcase_set_timeout(t, 60);
@@ -257,10 +257,5 @@ int main(void)
 	tcase_add_loop_test(t, nonsense_is_refused, 0, sizeof(nonsense) / sizeof(*nonsense));
 	tcase_add_test(t, too_long_is_refused);
 	tcase_add_test(t, random_texts);
-	suite_add_tcase(suite, t);
-	SRunner *runner = srunner_create(suite);
-	srunner_run_all(runner, CK_ENV);
-	int failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+	return suite_run_case("differ", t);
 }

@@ -5,6 +5,7 @@
 
 /* The shim is no part of the library that unit tests are linked with. */
 #include "shim/earlier.c"
+#include "tests/unit/suite.h"
 
 static struct earlier list;
 
@@ -124,10 +125,7 @@ END_TEST
 
 int main(void)
 {
-	Suite *suite = suite_create("earlier");
 	TCase *tc = tcase_create("list");
-	SRunner *runner;
-	int failed;
 
 	tcase_add_checked_fixture(tc, setup, teardown);
 	tcase_add_test(tc, nothing);
@@ -137,10 +135,5 @@ int main(void)
 	tcase_add_test(tc, to_the_largest_offset);
 	tcase_add_test(tc, impossible_answers);
 	tcase_add_test(tc, many);
-	suite_add_tcase(suite, tc);
-	runner = srunner_create(suite);
-	srunner_run_all(runner, CK_NORMAL);
-	failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+	return suite_run_case("earlier", tc);
 }

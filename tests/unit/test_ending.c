@@ -6,6 +6,7 @@
 #include <stdlib.h>
 
 #include "keeper/callers/control_stop.h"
+#include "tests/unit/suite.h"
 
 #define IDLE 60000
 #define TTL  30000
@@ -68,12 +69,8 @@ END_TEST
 
 int main(void)
 {
-	Suite *suite = suite_create("ending");
 	TCase *tcase = tcase_create("all");
-	SRunner *runner = srunner_create(suite);
-	int failed;
 
-	suite_add_tcase(suite, tcase);
 	tcase_add_test(tcase, idle_for_idle_ms);
 	tcase_add_test(tcase, idle_for_two_ttl_at_least);
 	tcase_add_test(tcase, a_second_signal_ends_it_at_once);
@@ -81,8 +78,5 @@ int main(void)
 	tcase_add_test(tcase, it_waits_for_the_store_for_a_while);
 	tcase_add_test(tcase, a_stop_waits_longer_for_leases_in_use);
 	tcase_add_test(tcase, a_stop_never_ends_what_is_in_use);
-	srunner_run_all(runner, CK_NORMAL);
-	failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+	return suite_run_case("ending", tcase);
 }

@@ -7,6 +7,8 @@
 #include <unistd.h>
 
 #include "keeper/clock.h"
+#include "tests/unit/suite.h"
+#include "tests/unit/wait_until.h"
 
 #define DEADLINE_MS 10000
 
@@ -42,9 +44,7 @@ static struct work *work_new(int pipe)
 
 static void wait_freed(int count)
 {
-	for (int i = 0; i < DEADLINE_MS && __atomic_load_n(&freed, __ATOMIC_ACQUIRE) != count; i++)
-		usleep(1000);
-	ck_assert_int_eq(__atomic_load_n(&freed, __ATOMIC_ACQUIRE), count);
+	wait_until(__atomic_load_n(&freed, __ATOMIC_ACQUIRE) == count);
 }
 
 START_TEST(one_that_ends)
@@ -83,12 +83,7 @@ START_TEST(those_that_hang)
 	ck_assert_int_eq(freed, 1);
 	close(fds[1]);
 	wait_freed(ERRANDS_MAX + 1);
-	for (int i = 0; i < DEADLINE_MS && !more; i++) { /* the threads end a moment later */
-		more = errand_start(run, done, work_new(-1));
-		if (!more)
-			usleep(1000);
-	}
-	ck_assert_ptr_nonnull(more);
+	wait_until((more = errand_start(run, done, work_new(-1))) != NULL); /* the threads end a moment later */
 	ck_assert(errand_wait(more, DEADLINE_MS));
 	errand_leave(more);
 	close(fds[0]);
@@ -97,17 +92,10 @@ END_TEST
 
 int main(void)
 {
-	Suite *suite = suite_create("errand");
 	TCase *tc = tcase_create("errand");
-	SRunner *runner = srunner_create(suite);
-	int failed;
 
 	tcase_set_timeout(tc, 60);
 	tcase_add_test(tc, one_that_ends);
 	tcase_add_test(tc, those_that_hang);
-	suite_add_tcase(suite, tc);
-	srunner_run_all(runner, CK_NORMAL);
-	failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+	return suite_run_case("errand", tc);
 }

@@ -9,6 +9,9 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "tests/unit/suite.h"
+#include "tests/unit/wait_until.h"
+
 static void *rest(void *arg)
 {
 	for (;;)
@@ -53,27 +56,19 @@ static int threads(pid_t pid)
 	return count;
 }
 
-#define wait_for(condition)                                                                                            \
-	do {                                                                                                           \
-		for (int i_ = 0; !(condition); i_++) {                                                                 \
-			ck_assert_msg(i_ < 20000, "not within 20 s: %s", #condition);                                  \
-			nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);                                       \
-		}                                                                                                      \
-	} while (0)
-
 START_TEST(all_threads_count)
 {
 	bool first_ends = _i;
 	pid_t pid = start(first_ends);
 
-	wait_for(threads(pid) == 2 && family_state(pid) == (first_ends ? 'Z' : 'S'));
+	wait_until(threads(pid) == 2 && family_state(pid) == (first_ends ? 'Z' : 'S'));
 	ck_assert(!family_is_stopped(pid));
 	ck_assert(!family_has_stop(pid));
 	kill(pid, SIGSTOP);
-	wait_for(family_is_stopped(pid));
+	wait_until(family_is_stopped(pid));
 	ck_assert(family_has_stop(pid));
 	kill(pid, SIGCONT);
-	wait_for(!family_is_stopped(pid));
+	wait_until(!family_is_stopped(pid));
 	ck_assert(!family_has_stop(pid));
 	end(pid);
 	ck_assert(family_is_stopped(pid));
@@ -87,7 +82,7 @@ START_TEST(a_zombie_runs_no_more)
 
 	if (pid == 0)
 		_exit(0);
-	wait_for(family_state(pid) == 'Z');
+	wait_until(family_state(pid) == 'Z');
 	ck_assert(family_is_stopped(pid));
 	ck_assert(!family_has_stop(pid));
 	ck_assert_uint_gt(family_started(pid), 0);
@@ -128,18 +123,11 @@ END_TEST
 
 int main(void)
 {
-	Suite *suite = suite_create("family");
 	TCase *tc = tcase_create("family");
-	SRunner *runner = srunner_create(suite);
-	int failed;
 
 	tcase_set_timeout(tc, 60);
 	tcase_add_loop_test(tc, all_threads_count, 0, 2);
 	tcase_add_test(tc, a_zombie_runs_no_more);
 	tcase_add_test(tc, descendants);
-	suite_add_tcase(suite, tc);
-	srunner_run_all(runner, CK_NORMAL);
-	failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+	return suite_run_case("family", tc);
 }

@@ -1,5 +1,6 @@
 /* May a configuration take another's place by itself? Rules, old and new, and the word for each refusal. */
 #include "tests/unit/config_file.h"
+#include "tests/unit/suite.h"
 
 #define STORE "store = { server = \"a\"; };"
 
@@ -251,10 +252,7 @@ END_TEST
 
 int main(void)
 {
-	Suite *suite = suite_create("follow");
 	TCase *tests = tcase_create("follow");
-	SRunner *runner;
-	int failed;
 
 	tcase_add_checked_fixture(tests, setup, teardown);
 	tcase_set_timeout(tests, 60);
@@ -263,10 +261,5 @@ int main(void)
 	tcase_add_test(tests, what_is_not_finished);
 	tcase_add_test(tests, settings_of_leases);
 	tcase_add_loop_test(tests, same_store, 0, sizeof(stores) / sizeof(stores[0]));
-	suite_add_tcase(suite, tests);
-	runner = srunner_create(suite);
-	srunner_run_all(runner, CK_NORMAL);
-	failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+	return suite_run_case("follow", tests);
 }

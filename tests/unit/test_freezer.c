@@ -23,10 +23,12 @@
 #include "keeper/guard/table_text.h"
 #include "keeper/kernel/family.h"
 #include "keeper/log.h"
+#include "tests/unit/base_folder.h"
+#include "tests/unit/suite.h"
+#include "tests/unit/wait_until.h"
 
 #define HOLDERS 2
 
-static char dir[] = "/dev/shm/dflock-unit-XXXXXX";
 static int dir_fd;
 static struct table table;
 static struct freezer *freezer;
@@ -112,8 +114,8 @@ static void setup(void)
 {
 	char why[256];
 
-	ck_assert_ptr_nonnull(mkdtemp(dir));
-	dir_fd = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	base_make();
+	dir_fd = base_open();
 	ran = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 	ck_assert(ran != MAP_FAILED);
 	ck_assert_int_eq(table_open(&table, dir_fd, why, sizeof(why)), 0);
@@ -130,17 +132,13 @@ static void setup(void)
 
 static void teardown(void)
 {
-	char names[][16] = {"0", "1", TABLE_NAME, TABLE_TEXT_NAME};
-
 	for (int i = 0; i < HOLDERS; i++) {
 		kill(holders[i], SIGKILL);
 		waitpid(holders[i], NULL, __WALL);
 	}
 	table_close(&table);
-	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
-		unlinkat(dir_fd, names[i], 0);
 	close(dir_fd);
-	rmdir(dir);
+	base_remove();
 }
 
 /* The leases cannot be renewed: all holders are stopped, and the leases unsure. */
@@ -194,9 +192,7 @@ START_TEST(holders_go_on_when_all_leases_stand)
 	table_hold(&table, slots[1]);
 	freezer_look(freezer, 1000);
 	ck_assert_uint_eq(table_frozen(&table), 0);
-	for (int64_t end = clock_now_ns() + 20000 * NS_PER_MS; ran[0] == before && clock_now_ns() < end;)
-		nanosleep(&(struct timespec){.tv_nsec = NS_PER_MS}, NULL);
-	ck_assert_uint_ne(ran[0], before);
+	wait_until(ran[0] != before);
 }
 END_TEST
 
@@ -224,19 +220,12 @@ END_TEST
 
 int main(void)
 {
-	Suite *suite = suite_create("freezer");
 	TCase *tests = tcase_create("freezer");
-	SRunner *runner = srunner_create(suite);
-	int failed;
 
 	tcase_add_checked_fixture(tests, setup, teardown);
 	tcase_set_timeout(tests, 60);
 	tcase_add_test(tests, holders_go_on_when_all_leases_stand);
 	tcase_add_test(tests, holders_of_a_lost_lease_are_killed_while_they_are_stopped);
 	tcase_add_test(tests, a_lease_that_is_lost_meanwhile_keeps_its_holders_stopped);
-	suite_add_tcase(suite, tests);
-	srunner_run_all(runner, CK_NORMAL);
-	failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+	return suite_run_case("freezer", tests);
 }

@@ -6,6 +6,7 @@
 #include <utlist.h>
 
 #include "keeper/clock.h"
+#include "tests/unit/suite.h"
 
 #define MS  NS_PER_MS
 #define NOW (1000000 * MS)
@@ -129,18 +130,11 @@ END_TEST
 
 int main(void)
 {
-	Suite *suite = suite_create("hanging");
 	TCase *tc = tcase_create("hanging");
-	SRunner *runner = srunner_create(suite);
-	int failed;
 
 	tcase_add_loop_test(tc, limits, 0, sizeof(rows) / sizeof(*rows));
 	tcase_add_test(tc, one_more_to_close_connections);
 	tcase_add_test(tc, devices_that_hang);
 	tcase_add_test(tc, the_oldest_goes);
-	suite_add_tcase(suite, tc);
-	srunner_run_all(runner, CK_NORMAL);
-	failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+	return suite_run_case("hanging", tc);
 }

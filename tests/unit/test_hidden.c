@@ -13,17 +13,16 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "tests/unit/suite.h"
+
 static struct holders_file file;
 static int fd;
 
 static void setup(void)
 {
-	char path[] = "/dev/shm/dflock-test-XXXXXX";
 	struct stat st;
 
-	fd = mkostemp(path, O_CLOEXEC);
-	ck_assert_int_ge(fd, 0);
-	unlink(path);
+	fd = suite_nameless_file();
 	ck_assert_int_eq(ftruncate(fd, 4096), 0);
 	ck_assert_int_eq(fstat(fd, &st), 0);
 	file = (struct holders_file){.dev = st.st_dev, .ino = st.st_ino};
@@ -146,19 +145,12 @@ END_TEST
 
 int main(void)
 {
-	Suite *suite = suite_create("hidden");
 	TCase *tc = tcase_create("hidden");
-	SRunner *runner = srunner_create(suite);
-	int failed;
 
 	tcase_set_timeout(tc, 60);
 	tcase_add_checked_fixture(tc, setup, NULL);
 	tcase_add_test(tc, what_descriptors_show);
 	tcase_add_test(tc, a_mapping);
 	tcase_add_test(tc, a_message);
-	suite_add_tcase(suite, tc);
-	srunner_run_all(runner, CK_NORMAL);
-	failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+	return suite_run_case("hidden", tc);
 }

@@ -20,6 +20,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "tests/unit/suite.h"
+
 #define DEADLINE_MS 10000
 
 /* A child that took its locks and keeps them until told to end. */
@@ -34,8 +36,7 @@ struct seen {
 	size_t count, stop_after;
 };
 
-static char folder[] = "/tmp/dflock-holders-XXXXXX";
-static char path[2][64];
+static char path[2][SUITE_PATH_BYTES];
 static struct holders_file files[2];
 
 static int see(void *arg, const struct holder *h)
@@ -368,14 +369,10 @@ END_TEST
 
 static void make_files(void)
 {
-	ck_assert_ptr_nonnull(mkdtemp(folder));
 	for (int i = 0; i < 2; i++) {
 		struct stat st;
-		int fd;
+		int fd = suite_make_file(path[i], "/tmp");
 
-		snprintf(path[i], sizeof(path[i]), "%s/%d", folder, i);
-		fd = open(path[i], O_RDWR | O_CREAT | O_CLOEXEC, 0600);
-		ck_assert_int_ge(fd, 0);
 		ck_assert_int_eq(fstat(fd, &st), 0);
 		files[i] = (struct holders_file){.dev = st.st_dev, .ino = st.st_ino};
 		close(fd);
@@ -386,15 +383,11 @@ static void remove_files(void)
 {
 	for (int i = 0; i < 2; i++)
 		unlink(path[i]);
-	rmdir(folder);
 }
 
 int main(void)
 {
-	Suite *suite = suite_create("holders");
 	TCase *search = tcase_create("search");
-	SRunner *runner = srunner_create(suite);
-	int failed;
 
 	tcase_add_unchecked_fixture(search, make_files, remove_files);
 	tcase_set_timeout(search, 30);
@@ -404,9 +397,5 @@ int main(void)
 	tcase_add_test(search, finds_the_process_that_inherited_the_lock);
 	tcase_add_test(search, finds_locks_that_only_a_thread_has);
 	tcase_add_test(search, makes_the_command_harmless);
-	suite_add_tcase(suite, search);
-	srunner_run_all(runner, CK_NORMAL);
-	failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return failed ? 1 : 0;
+	return suite_run_case("holders", search);
 }

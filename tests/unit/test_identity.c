@@ -12,24 +12,15 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-static char folder[] = "/tmp/dflock-unit-XXXXXX";
+#include "tests/unit/own_mounts.h"
+#include "tests/unit/suite.h"
+
+static char folder[SUITE_PATH_BYTES];
 
 static void setup(void)
 {
-	uid_t uid = getuid();
-	char line[64];
-	int fd;
-
-	ck_assert_int_eq(unshare(CLONE_NEWNS | (uid ? CLONE_NEWUSER : 0)), 0);
-	if (uid) {
-		fd = open("/proc/self/uid_map", O_WRONLY);
-		snprintf(line, sizeof(line), "0 %d 1", (int)uid);
-		ck_assert_int_gt(write(fd, line, strlen(line)), 0);
-		close(fd);
-	}
-	ck_assert_int_eq(mount("none", "/", "none", MS_REC | MS_PRIVATE, NULL), 0);
-	strcpy(folder + strlen(folder) - 6, "XXXXXX");
-	ck_assert_ptr_nonnull(mkdtemp(folder));
+	own_mounts();
+	suite_make_folder(folder, "/tmp");
 }
 
 static void teardown(void)
@@ -150,18 +141,11 @@ END_TEST
 
 int main(void)
 {
-	Suite *suite = suite_create("identity");
 	TCase *tc = tcase_create("identity");
-	SRunner *runner = srunner_create(suite);
-	int failed;
 
 	tcase_add_checked_fixture(tc, setup, teardown);
 	tcase_add_test(tc, a_new_mount);
 	tcase_add_test(tc, another_namespace);
 	tcase_add_test(tc, by_stat);
-	suite_add_tcase(suite, tc);
-	srunner_run_all(runner, CK_NORMAL);
-	failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return failed ? 1 : 0;
+	return suite_run_case("identity", tc);
 }

@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "keeper/guard/inherit.h"
+#include "tests/unit/suite.h"
 
 /* The exit status of a child that runs this function; the effects stay in the child. */
 static int in_child(int (*run)(void))
@@ -145,20 +146,12 @@ END_TEST
 
 int main(void)
 {
-	Suite *suite = suite_create("inherit");
 	TCase *t = tcase_create("taken back");
-	SRunner *runner;
-	int failed;
 
 	tcase_add_test(t, no_signal_is_blocked_or_ignored);
 	tcase_add_test(t, soft_limits_rise_to_the_hard_ones);
 	tcase_add_test(t, a_hard_limit_of_the_file_size_goes_where_that_is_allowed);
 	tcase_add_test(t, it_runs_when_it_has_to);
 	tcase_add_test(t, nice_is_taken_back_by_root);
-	suite_add_tcase(suite, t);
-	runner = srunner_create(suite);
-	srunner_run_all(runner, CK_NORMAL);
-	failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+	return suite_run_case("inherit", t);
 }

@@ -8,6 +8,7 @@
 
 /* The shim is no part of the library that unit tests are linked with. */
 #include "shim/intent.c"
+#include "tests/unit/suite.h"
 
 static const struct {
 	int op;
@@ -188,10 +189,10 @@ static void compare_with_kernel(int fd, int other, const struct flock64 *lock, i
 
 START_TEST(record_as_the_kernel)
 {
-	char path[] = "/dev/shm/dflock-intent-XXXXXX";
-	int fd = mkstemp(path), other = open(path, O_RDWR), accepted = 0;
+	char path[SUITE_PATH_BYTES];
+	int fd = suite_make_file(path, "/dev/shm"), other = open(path, O_RDWR), accepted = 0;
 
-	ck_assert(fd >= 0 && other >= 0);
+	ck_assert_int_ge(other, 0);
 	unlink(path);
 	ck_assert_int_eq(ftruncate(fd, 1000), 0);
 	random_state = 0x9e3779b97f4a7c15ull * (uint64_t)(_i + 1);
@@ -227,8 +228,6 @@ int main(void)
 {
 	Suite *suite = suite_create("intent");
 	TCase *tc = tcase_create("flock");
-	SRunner *runner;
-	int failed;
 
 	tcase_add_loop_test(tc, flock_ops, 0, sizeof(ops) / sizeof(ops[0]));
 	suite_add_tcase(suite, tc);
@@ -237,9 +236,5 @@ int main(void)
 	tcase_add_test(tc, record_types);
 	tcase_add_loop_test(tc, record_as_the_kernel, 0, 3);
 	suite_add_tcase(suite, tc);
-	runner = srunner_create(suite);
-	srunner_run_all(runner, CK_NORMAL);
-	failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+	return suite_run(suite);
 }

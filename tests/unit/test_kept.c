@@ -10,6 +10,7 @@
 
 #include "keeper/callers/kept.h"
 #include "tests/unit/base_folder.h"
+#include "tests/unit/suite.h"
 
 static int dir;
 static struct config_source source;
@@ -145,10 +146,7 @@ END_TEST
 
 int main(void)
 {
-	Suite *suite = suite_create("kept");
 	TCase *t = tcase_create("copy");
-	SRunner *runner;
-	int failed;
 
 	tcase_add_checked_fixture(t, setup, teardown);
 	tcase_add_test(t, what_was_written_is_read);
@@ -157,10 +155,5 @@ int main(void)
 	tcase_add_test(t, damaged);
 	tcase_add_test(t, something_else_in_its_place);
 	tcase_add_test(t, what_cannot_be_replaced_is_removed);
-	suite_add_tcase(suite, t);
-	runner = srunner_create(suite);
-	srunner_run_all(runner, CK_NORMAL);
-	failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+	return suite_run_case("kept", t);
 }

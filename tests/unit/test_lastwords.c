@@ -12,6 +12,8 @@
 
 #include "keeper/clock.h"
 #include "keeper/guard/lastwords.h"
+#include "tests/unit/suite.h"
+#include "tests/unit/wait_until.h"
 
 /* The same line for all. */
 static void say(const pid_t *pids, size_t count, const char *line)
@@ -57,12 +59,7 @@ static void wait_until_it_has(pid_t pid, int fd)
 
 	snprintf(path, sizeof(path), "/proc/%d/fd/2", (int)pid);
 	ck_assert_int_eq(fstat(fd, &mine), 0);
-	for (int i = 0; i < 10000; i++) {
-		if (stat(path, &its) == 0 && its.st_dev == mine.st_dev && its.st_ino == mine.st_ino)
-			return;
-		usleep(1000);
-	}
-	ck_abort_msg("the process does not have the descriptor");
+	wait_until(stat(path, &its) == 0 && its.st_dev == mine.st_dev && its.st_ino == mine.st_ino);
 }
 
 START_TEST(once_where_it_is_shared)
@@ -156,8 +153,8 @@ END_TEST
 /* The keeper's parent, which may be root, must not write where the process may only read. */
 START_TEST(with_the_rights_of_the_process)
 {
-	char name[] = "/dev/shm/lastwords-XXXXXX";
-	int fd = mkstemp(name), read_only = open(name, O_RDONLY | O_CLOEXEC);
+	char name[SUITE_PATH_BYTES];
+	int fd = suite_make_file(name, "/dev/shm"), read_only = open(name, O_RDONLY | O_CLOEXEC);
 	struct stat st;
 	pid_t pid = process_with(read_only);
 
@@ -196,10 +193,7 @@ END_TEST
 
 int main(void)
 {
-	Suite *suite = suite_create("lastwords");
 	TCase *tcase = tcase_create("lastwords");
-	SRunner *runner = srunner_create(suite);
-	int failed;
 
 	tcase_add_test(tcase, once_where_it_is_shared);
 	tcase_add_test(tcase, each_its_own_line);
@@ -207,9 +201,5 @@ int main(void)
 	tcase_add_test(tcase, one_that_is_full_holds_up_nobody);
 	tcase_add_test(tcase, with_the_rights_of_the_process);
 	tcase_add_test(tcase, one_that_has_gone);
-	suite_add_tcase(suite, tcase);
-	srunner_run_all(runner, CK_NORMAL);
-	failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return failed != 0;
+	return suite_run_case("lastwords", tcase);
 }

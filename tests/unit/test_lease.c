@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "keeper/rules/lease.h"
+#include "tests/unit/suite.h"
 
 #define ACTIONS 15 /* of enum lease_action */
 
@@ -380,18 +381,10 @@ END_TEST
 
 int main(void)
 {
-	Suite *suite = suite_create("lease");
 	TCase *tc = tcase_create("table");
-	SRunner *runner;
-	int failed;
 
 	tcase_add_test(tc, laws_and_rows);
 	tcase_add_test(tc, every_altered_entry_is_found);
 	tcase_add_test(tc, a_broken_promise_is_named);
-	suite_add_tcase(suite, tc);
-	runner = srunner_create(suite);
-	srunner_run_all(runner, CK_NORMAL);
-	failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+	return suite_run_case("lease", tc);
 }

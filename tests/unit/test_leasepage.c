@@ -9,6 +9,7 @@
 #include "keeper/leases/keeper.h"
 #include "tests/unit/config_file.h"
 #include "wire/page.h"
+#include "tests/unit/suite.h"
 
 static struct keeper k;
 static struct file the_file;
@@ -209,10 +210,7 @@ END_TEST
 
 int main(void)
 {
-	Suite *suite = suite_create("leasepage");
 	TCase *tc = tcase_create("page");
-	SRunner *runner;
-	int failed;
 
 	tcase_add_checked_fixture(tc, make_page, free_page);
 	tcase_add_test(tc, shown_and_closed);
@@ -224,10 +222,5 @@ int main(void)
 	tcase_add_test(tc, page_of_a_dead_keeper);
 	tcase_add_test(tc, sure_for_a_second_at_the_most);
 	tcase_add_test(tc, sure_until_the_parent_looks);
-	suite_add_tcase(suite, tc);
-	runner = srunner_create(suite);
-	srunner_run_all(runner, CK_NORMAL);
-	failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+	return suite_run_case("leasepage", tc);
 }

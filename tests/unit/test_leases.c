@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "wire/seqcopy.h"
+#include "tests/unit/suite.h"
 
 #define LONG_AGO 1
 #define FOR_EVER INT64_MAX
@@ -319,10 +320,7 @@ END_TEST
 
 int main(void)
 {
-	Suite *suite = suite_create("leases");
 	TCase *tc = tcase_create("leases");
-	SRunner *runner;
-	int failed;
 
 	tcase_add_checked_fixture(tc, setup, teardown);
 	tcase_set_timeout(tc, 60);
@@ -336,10 +334,5 @@ int main(void)
 	tcase_add_test(tc, buckets_are_used_evenly);
 	tcase_add_test(tc, no_torn_read_counts);
 	tcase_add_loop_test(tc, no_slot_from_before_with_a_time_from_after, 0, 2);
-	suite_add_tcase(suite, tc);
-	runner = srunner_create(suite);
-	srunner_run_all(runner, CK_NORMAL);
-	failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+	return suite_run_case("leases", tc);
 }

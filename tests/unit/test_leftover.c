@@ -22,11 +22,15 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "tests/unit/base_folder.h"
+#include "tests/unit/suite.h"
+#include "tests/unit/wait_until.h"
+
 #ifndef PIDFD_THREAD
 #define PIDFD_THREAD O_EXCL
 #endif
 
-static char folder[64], own_path[128], passed_path[128];
+static char own_path[128], passed_path[128];
 static int passed;     /* a program's description, with its lock */
 static int connection; /* of a program; the other end is the keeper's */
 static struct sockaddr_un address;
@@ -36,7 +40,7 @@ static int open_new(char path[128], const char *name)
 {
 	int fd;
 
-	snprintf(path, 128, "%s/%s", folder, name);
+	snprintf(path, 128, "%s/%s", base, name);
 	fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
 	ck_assert_int_ge(fd, 0);
 	return fd;
@@ -68,11 +72,10 @@ static void begin(void)
 	int ends[2], ready[2];
 	char c;
 
-	snprintf(folder, sizeof(folder), "/dev/shm/dflock-leftover-XXXXXX");
-	ck_assert_ptr_nonnull(mkdtemp(folder));
-	snprintf(own_path, sizeof(own_path), "%s/own", folder);
+	base_make();
+	snprintf(own_path, sizeof(own_path), "%s/own", base);
 	address = (struct sockaddr_un){.sun_family = AF_UNIX};
-	snprintf(address.sun_path, sizeof(address.sun_path), "%s/socket", folder);
+	snprintf(address.sun_path, sizeof(address.sun_path), "%s/socket", base);
 	passed = open_new(passed_path, "passed");
 	ck_assert_int_eq(flock(passed, LOCK_EX | LOCK_NB), 0);
 	ck_assert_int_eq(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends), 0);
@@ -96,10 +99,7 @@ static void end(void)
 	waitpid(keeper, NULL, 0);
 	close(passed);
 	close(connection);
-	unlink(own_path);
-	unlink(passed_path);
-	unlink(address.sun_path);
-	rmdir(folder);
+	base_remove();
 }
 
 /* Linux 6.9 */
@@ -163,11 +163,7 @@ START_TEST(reaped_when_it_has_ended)
 	leftover_reap();
 	ck_assert_int_eq(kill(keeper, 0), 0); /* it lives */
 	kill(keeper, SIGKILL);
-	for (int i = 0; i < 1000 && kill(keeper, 0) == 0; i++) {
-		leftover_reap();
-		poll(NULL, 0, 10);
-	}
-	ck_assert_int_eq(kill(keeper, 0), -1);
+	wait_until((leftover_reap(), kill(keeper, 0)) == -1);
 	ck_assert_int_eq(errno, ESRCH);
 }
 END_TEST
@@ -189,20 +185,12 @@ END_TEST
 
 int main(void)
 {
-	Suite *suite = suite_create("leftover");
 	TCase *tests = tcase_create("leftover");
-	SRunner *runner;
-	int failed;
 
 	tcase_set_timeout(tests, 60);
 	tcase_add_checked_fixture(tests, begin, end);
 	tcase_add_test(tests, cut_off);
 	tcase_add_test(tests, reaped_when_it_has_ended);
 	tcase_add_test(tests, other_children_are_not_reaped);
-	suite_add_tcase(suite, tests);
-	runner = srunner_create(suite);
-	srunner_run_all(runner, CK_NORMAL);
-	failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+	return suite_run_case("leftover", tests);
 }

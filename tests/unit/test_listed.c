@@ -11,16 +11,14 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "tests/unit/suite.h"
+
 static struct stat st;
 static int fd;
 
 static void setup(void)
 {
-	char path[] = "/dev/shm/dflock-test-XXXXXX";
-
-	fd = mkostemp(path, O_CLOEXEC);
-	ck_assert_int_ge(fd, 0);
-	unlink(path);
+	fd = suite_nameless_file();
 	ck_assert_int_eq(ftruncate(fd, 4096), 0);
 	ck_assert_int_eq(fstat(fd, &st), 0);
 }
@@ -111,20 +109,12 @@ END_TEST
 
 int main(void)
 {
-	Suite *suite = suite_create("listed");
 	TCase *tcase = tcase_create("listed");
-	SRunner *runner;
-	int failed;
 
 	tcase_add_checked_fixture(tcase, setup, teardown);
 	tcase_add_test(tcase, spaces);
 	tcase_add_test(tcase, no_descriptor);
 	tcase_add_test(tcase, other_file_systems);
 	tcase_add_test(tcase, other_namespace);
-	suite_add_tcase(suite, tcase);
-	runner = srunner_create(suite);
-	srunner_run_all(runner, CK_NORMAL);
-	failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return failed != 0;
+	return suite_run_case("listed", tcase);
 }

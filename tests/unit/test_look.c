@@ -5,6 +5,7 @@
 #include <stdlib.h>
 
 #include "keeper/guard/table_notes.h"
+#include "tests/unit/suite.h"
 
 #define FREEZE_AT 1000
 
@@ -106,10 +107,7 @@ END_TEST
 
 int main(void)
 {
-	Suite *suite = suite_create("look");
 	TCase *tc = tcase_create("look");
-	SRunner *runner = srunner_create(suite);
-	int failed;
 
 	tcase_add_checked_fixture(tc, setup, teardown);
 	tcase_add_test(tc, a_lock_under_a_lease_counts);
@@ -117,9 +115,5 @@ int main(void)
 	tcase_add_test(tc, a_caller_without_an_answer_relies_on_nothing);
 	tcase_add_test(tc, one_of_the_first_counts_also_in_a_call);
 	tcase_add_test(tc, a_call_on_another_file_is_no_excuse);
-	suite_add_tcase(suite, tc);
-	srunner_run_all(runner, CK_NORMAL);
-	failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+	return suite_run_case("look", tc);
 }

@@ -12,6 +12,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "tests/unit/suite.h"
+
 #define FILES 3
 
 static struct holders_file files[FILES];
@@ -22,12 +24,9 @@ static pid_t mapper; /* one of those that were seen */
 static void setup(void)
 {
 	for (int i = 0; i < FILES; i++) {
-		char path[] = "/dev/shm/dflock-test-XXXXXX";
 		struct stat st;
 
-		fds[i] = mkostemp(path, O_CLOEXEC);
-		ck_assert_int_ge(fds[i], 0);
-		unlink(path);
+		fds[i] = suite_nameless_file();
 		ck_assert_int_eq(ftruncate(fds[i], 8192), 0);
 		ck_assert_int_eq(fstat(fds[i], &st), 0);
 		files[i] = (struct holders_file){.dev = st.st_dev, .ino = st.st_ino};
@@ -110,17 +109,10 @@ END_TEST
 
 int main(void)
 {
-	Suite *suite = suite_create("mappers");
 	TCase *tc = tcase_create("mappers");
-	SRunner *runner = srunner_create(suite);
-	int failed;
 
 	tcase_add_checked_fixture(tc, setup, teardown);
 	tcase_add_test(tc, in_another_process);
 	tcase_add_test(tc, the_callback_ends_it);
-	suite_add_tcase(suite, tc);
-	srunner_run_all(runner, CK_NORMAL);
-	failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return failed ? 1 : 0;
+	return suite_run_case("mappers", tc);
 }

@@ -8,27 +8,19 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mount.h>
+#include <sys/prctl.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include "keeper/kernel/mounts.h"
+#include "tests/unit/own_mounts.h"
+#include "tests/unit/suite.h"
+#include "tests/unit/wait_until.h"
 
 static struct mounts *mounts;
-static char *folder; /* a tmpfs */
-
-static void run(const char *program, const char *a, const char *b)
-{
-	pid_t pid = fork();
-	int status;
-
-	if (pid == 0) {
-		execlp(program, program, a, b, NULL);
-		_exit(127);
-	}
-	ck_assert_int_eq(waitpid(pid, &status, 0), pid);
-	ck_assert_msg(status == 0, "%s: status %x", program, status);
-}
+static char folder[SUITE_PATH_BYTES]; /* a tmpfs */
+static pid_t server;                  /* of a FUSE mount; 0: none */
 
 static const char *path(const char *name)
 {
@@ -47,22 +39,9 @@ static void make_dir(const char *name)
 
 static void setup(void)
 {
-	uid_t uid = getuid();
-	char line[64];
-	int fd;
-
-	if (uid == 0) {
-		ck_assert_int_eq(unshare(CLONE_NEWNS), 0);
-	} else {
-		ck_assert_int_eq(unshare(CLONE_NEWUSER | CLONE_NEWNS), 0);
-		fd = open("/proc/self/uid_map", O_WRONLY);
-		snprintf(line, sizeof(line), "0 %d 1", (int)uid);
-		ck_assert_int_gt(write(fd, line, strlen(line)), 0);
-		close(fd);
-	}
-	ck_assert_int_eq(mount("none", "/", "none", MS_REC | MS_PRIVATE, NULL), 0);
-	folder = strdup("/tmp/dflock-unit-XXXXXX");
-	ck_assert_ptr_nonnull(mkdtemp(folder));
+	server = 0;
+	own_mounts();
+	suite_make_folder(folder, "/tmp");
 	ck_assert_int_eq(mount("none", folder, "tmpfs", 0, NULL), 0);
 	make_dir("upper");
 	make_dir("work");
@@ -76,17 +55,31 @@ static void teardown(void)
 {
 	mounts_free(mounts);
 	umount2(path("over"), MNT_DETACH);
-	umount2(path("fuse"), MNT_DETACH); /* ends its server */
+	umount2(path("fuse"), MNT_DETACH);
+	if (server) {
+		kill(server, SIGKILL);
+		waitpid(server, NULL, 0);
+	}
 	umount2(folder, MNT_DETACH);
 	rmdir(folder);
-	free(folder);
 }
 
+/* Its server ends with the test, also with one that fails. */
 static void mount_fuse(void)
 {
+	struct stat plain, mounted;
+
 	make_dir("fuse");
 	make_dir("below");
-	run("bindfs", path("below"), path("fuse"));
+	ck_assert_int_eq(stat(path("fuse"), &plain), 0);
+	server = fork();
+	if (server == 0) {
+		prctl(PR_SET_PDEATHSIG, SIGKILL);
+		execlp("bindfs", "bindfs", "-f", path("below"), path("fuse"), NULL);
+		_exit(127);
+	}
+	wait_until(waitpid(server, NULL, WNOHANG) != 0 ||
+		   (stat(path("fuse"), &mounted) == 0 && mounted.st_dev != plain.st_dev));
 	ck_assert_int_eq(mkdir(path("fuse/lower"), 0755), 0);
 }
 
@@ -235,10 +228,7 @@ END_TEST
 
 int main(void)
 {
-	Suite *suite = suite_create("mounts");
 	TCase *tc = tcase_create("mounts");
-	SRunner *runner = srunner_create(suite);
-	int failed;
 
 	tcase_add_checked_fixture(tc, setup, teardown);
 	tcase_add_test(tc, by_type);
@@ -249,9 +239,5 @@ int main(void)
 	tcase_add_test(tc, overlay_whose_layer_is_hidden);
 	tcase_add_test(tc, overlay_on_overlay);
 	tcase_add_test(tc, mount_of_another_namespace);
-	suite_add_tcase(suite, tc);
-	srunner_run_all(runner, CK_NORMAL);
-	failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return failed ? 1 : 0;
+	return suite_run_case("mounts", tc);
 }

@@ -2,6 +2,7 @@
 #include <stdlib.h>
 
 #include "keeper/kernel/overflowuid.h"
+#include "tests/unit/suite.h"
 
 START_TEST(which_maps_are_whole)
 {
@@ -18,16 +19,8 @@ END_TEST
 
 int main(void)
 {
-	Suite *suite = suite_create("overflowuid");
 	TCase *t = tcase_create("maps");
-	SRunner *runner;
-	int failed;
 
 	tcase_add_test(t, which_maps_are_whole);
-	suite_add_tcase(suite, t);
-	runner = srunner_create(suite);
-	srunner_run_all(runner, CK_NORMAL);
-	failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+	return suite_run_case("overflowuid", t);
 }

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "tests/unit/page_fixture.h"
+#include "tests/unit/suite.h"
 
 START_TEST(page_answers)
 {
@@ -166,10 +167,7 @@ END_TEST
 
 int main(void)
 {
-	Suite *suite = suite_create("page");
 	TCase *t = tcase_create("answers");
-	SRunner *runner;
-	int failed;
 
 	tcase_add_checked_fixture(t, setup, teardown);
 	tcase_set_timeout(t, 60);
@@ -179,10 +177,5 @@ int main(void)
 	tcase_add_test(t, page_says_nothing);
 	tcase_add_test(t, page_speaks_of_its_file);
 	tcase_add_test(t, page_refuses);
-	suite_add_tcase(suite, t);
-	runner = srunner_create(suite);
-	srunner_run_all(runner, CK_NORMAL);
-	failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+	return suite_run_case("page", t);
 }

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "tests/unit/page_fixture.h"
+#include "tests/unit/suite.h"
 
 START_TEST(page_distrusts_its_rules)
 {
@@ -161,10 +162,7 @@ END_TEST
 
 int main(void)
 {
-	Suite *suite = suite_create("hostile page");
 	TCase *t = tcase_create("pages");
-	SRunner *runner;
-	int failed;
 
 	tcase_add_checked_fixture(t, setup, teardown);
 	tcase_set_timeout(t, 60);
@@ -172,10 +170,5 @@ int main(void)
 	tcase_add_test(t, random_pages);
 	tcase_add_test(t, records_at_the_end);
 	tcase_add_test(t, torn_reads_do_not_count);
-	suite_add_tcase(suite, t);
-	runner = srunner_create(suite);
-	srunner_run_all(runner, CK_NORMAL);
-	failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+	return suite_run_case("hostile page", t);
 }

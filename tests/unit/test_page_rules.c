@@ -6,6 +6,7 @@
 #include <time.h>
 
 #include "wire/page.h"
+#include "tests/unit/suite.h"
 
 static const struct match {
 	enum page_rule_kind kind;
@@ -159,18 +160,10 @@ END_TEST
 
 int main(void)
 {
-	Suite *suite = suite_create("page rules");
 	TCase *t = tcase_create("rules");
-	SRunner *runner;
-	int failed;
 
 	tcase_add_loop_test(t, rules_match, 0, sizeof(matches) / sizeof(matches[0]));
 	tcase_add_test(t, glob_ends_soon);
 	tcase_add_test(t, append_fills_to_the_end);
-	suite_add_tcase(suite, t);
-	runner = srunner_create(suite);
-	srunner_run_all(runner, CK_NORMAL);
-	failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+	return suite_run_case("page rules", t);
 }

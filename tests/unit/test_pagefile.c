@@ -10,6 +10,7 @@
 
 #include "keeper/leases/pagefile.h"
 #include "tests/unit/base_folder.h"
+#include "tests/unit/suite.h"
 
 static char why[256];
 static int dir;
@@ -148,10 +149,7 @@ END_TEST
 
 int main(void)
 {
-	Suite *suite = suite_create("pagefile");
 	TCase *t = tcase_create("page");
-	SRunner *runner;
-	int failed;
 
 	tcase_add_checked_fixture(t, setup, teardown);
 	tcase_add_test(t, rules_in_force);
@@ -161,10 +159,5 @@ int main(void)
 	tcase_add_test(t, a_keeper_that_died_while_it_wrote);
 	tcase_add_test(t, opened_again);
 	tcase_add_test(t, something_else_in_its_place);
-	suite_add_tcase(suite, t);
-	runner = srunner_create(suite);
-	srunner_run_all(runner, CK_NORMAL);
-	failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+	return suite_run_case("pagefile", t);
 }

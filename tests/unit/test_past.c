@@ -6,6 +6,7 @@
 #include "keeper/kernel/mountmap.h"
 #include "keeper/leases/hostid.h"
 #include "keeper/leases/past_cover.h"
+#include "tests/unit/suite.h"
 
 #define RANGE(m, a, b)                                                                                                 \
 	{                                                                                                              \
@@ -148,20 +149,12 @@ END_TEST
 
 int main(void)
 {
-	Suite *s = suite_create("past");
 	TCase *t = tcase_create("all");
-	SRunner *runner;
-	int failed;
 
 	tcase_add_test(t, ranges);
 	tcase_add_test(t, entries);
 	tcase_add_test(t, hosts);
 	tcase_add_test(t, below);
 	tcase_add_test(t, other_namespaces);
-	suite_add_tcase(s, t);
-	runner = srunner_create(s);
-	srunner_run_all(runner, CK_NORMAL);
-	failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+	return suite_run_case("past", t);
 }

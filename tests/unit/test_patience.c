@@ -7,6 +7,8 @@
 #include <stdlib.h>
 #include <sys/mman.h>
 
+#include "tests/unit/suite.h"
+
 #define MS NS_PER_MS
 
 static const struct {
@@ -63,16 +65,9 @@ END_TEST
 
 int main(void)
 {
-	Suite *suite = suite_create("patience");
 	TCase *tc = tcase_create("patience");
-	SRunner *runner = srunner_create(suite);
-	int failed;
 
 	tcase_add_loop_test(tc, patience, 0, sizeof(rows) / sizeof(*rows));
 	tcase_add_test(tc, what_is_needed);
-	suite_add_tcase(suite, tc);
-	srunner_run_all(runner, CK_NORMAL);
-	failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+	return suite_run_case("patience", tc);
 }

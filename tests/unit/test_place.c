@@ -11,6 +11,7 @@
 #include "tests/unit/base_folder.h"
 #include "wire/place.h"
 #include "wire/text.h"
+#include "tests/unit/suite.h"
 
 #define UNUSABLE "/dev/null/DFLOCK_CONFIG-has-no-usable-absolute-path"
 
@@ -207,8 +208,6 @@ int main(void)
 {
 	Suite *suite = suite_create("place");
 	TCase *texts = tcase_create("text"), *places = tcase_create("places");
-	SRunner *runner = srunner_create(suite);
-	int failed;
 
 	tcase_add_test(texts, errors_are_described_as_libc_does);
 	tcase_add_test(texts, text_is_bounded);
@@ -221,9 +220,5 @@ int main(void)
 	tcase_add_test(places, config_from_home);
 	tcase_add_test(places, config_id);
 	suite_add_tcase(suite, places);
-
-	srunner_run_all(runner, CK_NORMAL);
-	failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+	return suite_run(suite);
 }

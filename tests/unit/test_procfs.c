@@ -10,6 +10,7 @@
 
 #include "procfs/ownproc.h"
 #include "procfs/procfs.h"
+#include "tests/unit/suite.h"
 
 START_TEST(walks)
 {
@@ -65,18 +66,22 @@ END_TEST
 START_TEST(kinds)
 {
 	int pair[2], ends[2], fds = open("/proc/self/fd", O_RDONLY | O_DIRECTORY | O_CLOEXEC), anon, file;
-	char path[] = "/dev/shm/socket:-XXXXXX";
+	char folder[SUITE_PATH_BYTES], path[SUITE_PATH_BYTES + 16];
 
 	ck_assert_int_ge(fds, 0);
 	ck_assert_int_eq(socketpair(AF_UNIX, SOCK_STREAM, 0, pair), 0);
 	ck_assert_int_eq(pipe(ends), 0);
 	anon = memfd_create("pipe:", MFD_CLOEXEC);
-	file = mkstemp(path);
+	suite_make_folder(folder, "/dev/shm");
+	snprintf(path, sizeof(path), "%s/socket:", folder);
+	file = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+	ck_assert_int_ge(file, 0);
 	ck_assert_int_eq(procfs_kind(fds, pair[0]), PROCFS_SOCKET);
 	ck_assert_int_eq(procfs_kind(fds, ends[0]), PROCFS_PIPE);
 	ck_assert_int_eq(procfs_kind(fds, anon), PROCFS_FILE); /* it can be locked */
 	ck_assert_int_eq(procfs_kind(fds, file), PROCFS_FILE);
 	unlink(path);
+	rmdir(folder);
 	ck_assert_int_eq(procfs_kind(fds, file), PROCFS_FILE);
 	close(file);
 	ck_assert_int_eq(procfs_kind(fds, file), PROCFS_FILE); /* nothing is known: it is looked at */
@@ -112,19 +117,12 @@ END_TEST
 
 int main(void)
 {
-	Suite *suite = suite_create("procfs");
 	TCase *tc = tcase_create("procfs");
-	SRunner *runner = srunner_create(suite);
-	int failed;
 
 	tcase_add_test(tc, walks);
 	tcase_add_test(tc, a_walk_goes_on);
 	tcase_add_test(tc, kinds);
 	tcase_add_test(tc, texts);
 	tcase_add_test(tc, own_proc);
-	suite_add_tcase(suite, tc);
-	srunner_run_all(runner, CK_NORMAL);
-	failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return failed ? 1 : 0;
+	return suite_run_case("procfs", tc);
 }

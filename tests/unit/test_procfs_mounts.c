@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "procfs/procfs_mounts.h"
+#include "tests/unit/suite.h"
 
 START_TEST(mount_lines)
 {
@@ -78,17 +79,10 @@ END_TEST
 
 int main(void)
 {
-	Suite *suite = suite_create("procfs_mounts");
 	TCase *tc = tcase_create("procfs_mounts");
-	SRunner *runner = srunner_create(suite);
-	int failed;
 
 	tcase_add_test(tc, mount_lines);
 	tcase_add_loop_test(tc, no_mount_lines, 0, 9);
 	tcase_add_test(tc, own_mounts);
-	suite_add_tcase(suite, tc);
-	srunner_run_all(runner, CK_NORMAL);
-	failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return failed ? 1 : 0;
+	return suite_run_case("procfs_mounts", tc);
 }

@@ -9,6 +9,7 @@
 
 #include "procfs/procfs_process.h"
 #include "tests/unit/procfs_file.h"
+#include "tests/unit/suite.h"
 
 static const struct {
 	const char *text;
@@ -118,18 +119,11 @@ END_TEST
 
 int main(void)
 {
-	Suite *suite = suite_create("procfs_process");
 	TCase *tc = tcase_create("procfs_process");
-	SRunner *runner = srunner_create(suite);
-	int failed;
 
 	tcase_add_loop_test(tc, stat_texts, 0, sizeof(stat_rows) / sizeof(*stat_rows));
 	tcase_add_test(tc, own_stat);
 	tcase_add_test(tc, map_lines);
 	tcase_add_test(tc, own_maps);
-	suite_add_tcase(suite, tc);
-	srunner_run_all(runner, CK_NORMAL);
-	failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return failed ? 1 : 0;
+	return suite_run_case("procfs_process", tc);
 }

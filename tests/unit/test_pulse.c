@@ -5,6 +5,7 @@
 #include <stdlib.h>
 
 #include "keeper/clock.h"
+#include "tests/unit/suite.h"
 
 #define MS    NS_PER_MS
 #define SOON  (400 * MS) /* patience where leases run out soon */
@@ -73,10 +74,7 @@ END_TEST
 
 int main(void)
 {
-	Suite *suite = suite_create("pulse");
 	TCase *tc = tcase_create("pulse");
-	SRunner *runner = srunner_create(suite);
-	int failed;
 
 	tcase_add_checked_fixture(tc, setup, NULL);
 	tcase_add_test(tc, period);
@@ -84,9 +82,5 @@ int main(void)
 	tcase_add_test(tc, one_that_waits_for_a_processor_has_more_time);
 	tcase_add_test(tc, one_that_turns_does_not_hang);
 	tcase_add_test(tc, time_without_the_parent_does_not_count);
-	suite_add_tcase(suite, tc);
-	srunner_run_all(runner, CK_NORMAL);
-	failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+	return suite_run_case("pulse", tc);
 }

@@ -12,23 +12,14 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "tests/unit/open_count.h"
+#include "tests/unit/suite.h"
+
 #define MANY 253 /* descriptors in one message: the kernel's limit */
 
 static int ours, theirs; /* the two ends */
 static int passed;       /* a descriptor to pass */
 static int before;       /* how many we had open */
-
-static int count_open(void)
-{
-	DIR *dir = opendir("/proc/self/fd");
-	int count = 0;
-
-	ck_assert_ptr_nonnull(dir);
-	while (readdir(dir))
-		count++;
-	closedir(dir);
-	return count;
-}
 
 static void setup(void)
 {
@@ -448,8 +439,6 @@ int main(void)
 {
 	Suite *suite = suite_create("question");
 	TCase *receive = tcase_create("receive"), *check = tcase_create("check");
-	SRunner *runner;
-	int failed;
 
 	tcase_add_checked_fixture(receive, setup, teardown);
 	tcase_add_test(receive, nothing_yet);
@@ -470,9 +459,5 @@ int main(void)
 	tcase_add_loop_test(check, field, 0, sizeof(fields) / sizeof(*fields));
 	tcase_add_test(check, ranges);
 	suite_add_tcase(suite, check);
-	runner = srunner_create(suite);
-	srunner_run_all(runner, CK_NORMAL);
-	failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+	return suite_run(suite);
 }

@@ -10,6 +10,8 @@
 #include "keeper/leases/keeper.h"
 #include "keeper/leases/locks.h"
 #include "keeper/leases/waiters.h"
+#include "tests/unit/said.h"
+#include "tests/unit/suite.h"
 
 #define LEASES  3
 #define WAITERS 3
@@ -20,19 +22,10 @@ static struct lock *lock;
 static struct lease leases[LEASES];
 static struct waiter waiters[WAITERS];
 
-/* What was done, as words: "a:granted", "send", "told 0 1", ... */
-static char said[1024];
 static int depth;
 static unsigned to_free;
 static void (*in_step)(struct lease *lease, enum lease_event event);
 static void (*when_told)(struct waiter *waiter, unsigned news);
-
-static void say(const char *word)
-{
-	size_t len = strlen(said);
-
-	snprintf(said + len, sizeof(said) - len, "%s%s", len ? ", " : "", word);
-}
 
 static void on_step(struct lease *lease, enum lease_event event)
 {
@@ -268,10 +261,7 @@ END_TEST
 
 int main(void)
 {
-	Suite *suite = suite_create("queue");
 	TCase *tc = tcase_create("queue");
-	SRunner *runner;
-	int failed;
 
 	tcase_add_checked_fixture(tc, prepare, clean);
 	tcase_add_test(tc, events_in_the_order_in_which_they_were_raised);
@@ -283,10 +273,5 @@ int main(void)
 	tcase_add_test(tc, the_reason_of_a_refusal);
 	tcase_add_test(tc, what_comes_when);
 	tcase_add_test(tc, a_keeper_that_ends_does_nothing);
-	suite_add_tcase(suite, tc);
-	runner = srunner_create(suite);
-	srunner_run_all(runner, CK_NORMAL);
-	failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return failed ? 1 : 0;
+	return suite_run_case("queue", tc);
 }

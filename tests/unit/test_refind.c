@@ -15,9 +15,12 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "tests/unit/base_folder.h"
+#include "tests/unit/suite.h"
+
 #define FILES 3
 
-static char dir[64], paths[FILES][96], elsewhere[FILES][96];
+static char paths[FILES][96], elsewhere[FILES][96];
 static struct refind files[FILES];
 static pid_t holder; /* has all files open, descriptors 100 and up */
 
@@ -31,21 +34,12 @@ static struct refind sought(const char *path)
 	return r;
 }
 
-static void make_file(const char *path)
-{
-	int fd = open(path, O_CREAT | O_RDWR | O_CLOEXEC, 0600);
-
-	ck_assert_int_ge(fd, 0);
-	close(fd);
-}
-
 static void setup(void)
 {
-	snprintf(dir, sizeof(dir), "/dev/shm/dflock-test-XXXXXX");
-	ck_assert_ptr_nonnull(mkdtemp(dir));
+	base_make();
 	for (int i = 0; i < FILES; i++) {
-		snprintf(paths[i], sizeof(paths[i]), "%s/f%d", dir, i);
-		snprintf(elsewhere[i], sizeof(elsewhere[i]), "%s/elsewhere%d", dir, i);
+		snprintf(paths[i], sizeof(paths[i]), "%s/f%d", base, i);
+		snprintf(elsewhere[i], sizeof(elsewhere[i]), "%s/elsewhere%d", base, i);
 		make_file(paths[i]);
 		files[i] = sought(paths[i]);
 		refind_begin(&files[i]);
@@ -63,10 +57,8 @@ static void teardown(void)
 		refind_end(&files[i]);
 		if (files[i].fd >= 0)
 			close(files[i].fd);
-		unlink(paths[i]);
-		unlink(elsewhere[i]);
 	}
-	rmdir(dir);
+	base_remove();
 }
 
 static bool is_file(int fd, const struct refind *r)
@@ -213,10 +205,7 @@ END_TEST
 
 int main(void)
 {
-	Suite *suite = suite_create("refind");
 	TCase *tc = tcase_create("files");
-	SRunner *runner;
-	int failed;
 
 	tcase_add_checked_fixture(tc, setup, teardown);
 	tcase_add_test(tc, a_path_that_leads_to_the_file_opens_it);
@@ -226,10 +215,5 @@ int main(void)
 	tcase_add_test(tc, the_search_leaves_what_was_found_to_the_list);
 	tcase_add_test(tc, another_try_closes_what_the_last_one_found);
 	tcase_add_test(tc, a_path_in_memory_opens_at_once);
-	suite_add_tcase(suite, tc);
-	runner = srunner_create(suite);
-	srunner_run_all(runner, CK_NORMAL);
-	failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+	return suite_run_case("refind", tc);
 }

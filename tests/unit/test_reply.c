@@ -6,6 +6,7 @@
 
 #include "store/message.h"
 #include "store/reply.h"
+#include "tests/unit/suite.h"
 
 #define TOKEN "0123456789abcdef0123456789abcdef"
 #define OTHER "fedcba9876543210fedcba9876543210"
@@ -247,10 +248,7 @@ END_TEST
 
 int main(void)
 {
-	Suite *suite = suite_create("reply");
 	TCase *t = tcase_create("reply");
-	SRunner *runner;
-	int failed;
 
 	tcase_add_loop_test(t, verdict, 0, sizeof(verdicts) / sizeof(*verdicts));
 	tcase_add_test(t, blockers);
@@ -259,10 +257,5 @@ int main(void)
 	tcase_add_test(t, info);
 	tcase_add_loop_test(t, parsed, 0, sizeof(messages) / sizeof(*messages));
 	tcase_add_test(t, there_and_back);
-	suite_add_tcase(suite, t);
-	runner = srunner_create(suite);
-	srunner_run_all(runner, CK_NORMAL);
-	failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+	return suite_run_case("reply", t);
 }

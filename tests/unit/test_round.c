@@ -3,6 +3,7 @@
 #include <stdlib.h>
 
 #include "store/round.h"
+#include "tests/unit/suite.h"
 
 START_TEST(each_round_begins_with_the_next_one)
 {
@@ -78,19 +79,11 @@ END_TEST
 
 int main(void)
 {
-	Suite *suite = suite_create("round");
 	TCase *t = tcase_create("round");
-	SRunner *runner;
-	int failed;
 
 	tcase_add_test(t, each_round_begins_with_the_next_one);
 	tcase_add_test(t, down_until_one_names_a_master);
 	tcase_add_test(t, a_single_one);
 	tcase_add_loop_test(t, up_until_most_name_another, 0, sizeof(checks) / sizeof(*checks));
-	suite_add_tcase(suite, t);
-	runner = srunner_create(suite);
-	srunner_run_all(runner, CK_NORMAL);
-	failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+	return suite_run_case("round", t);
 }

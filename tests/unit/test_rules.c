@@ -3,6 +3,7 @@
 #include <sys/stat.h>
 
 #include "tests/unit/config_file.h"
+#include "tests/unit/suite.h"
 
 /* One rule for `setting`, which is in base, read. */
 static const struct rule *rule_of(const char *setting, const char *path, const char *name)
@@ -224,10 +225,7 @@ END_TEST
 
 int main(void)
 {
-	Suite *suite = suite_create("rules");
 	TCase *tests = tcase_create("rules");
-	SRunner *runner = srunner_create(suite);
-	int failed;
 
 	read_example();
 	tcase_add_checked_fixture(tests, setup, teardown);
@@ -239,10 +237,5 @@ int main(void)
 	tcase_add_test(tests, lock_name_limits);
 	tcase_add_test(tests, rules_must_fit_the_page);
 	tcase_add_test(tests, example_rules_are_valid);
-	suite_add_tcase(suite, tests);
-
-	srunner_run_all(runner, CK_NORMAL);
-	failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+	return suite_run_case("rules", tests);
 }

@@ -10,6 +10,7 @@
 
 #include "tests/unit/base_folder.h"
 #include "wire/rundir.h"
+#include "tests/unit/suite.h"
 
 static char why[512];
 static struct place place;
@@ -169,8 +170,6 @@ int main(void)
 {
 	Suite *suite = suite_create("rundir");
 	TCase *which = tcase_create("which"), *opening = tcase_create("opening");
-	SRunner *runner = srunner_create(suite);
-	int failed;
 
 	tcase_add_checked_fixture(which, setup, base_remove);
 	tcase_add_test(which, environment);
@@ -181,9 +180,5 @@ int main(void)
 	tcase_add_test(opening, runtime_dir_is_refused);
 	tcase_add_test(opening, runtime_dir_of_another);
 	suite_add_tcase(suite, opening);
-
-	srunner_run_all(runner, CK_NORMAL);
-	failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+	return suite_run(suite);
 }

@@ -7,16 +7,17 @@
 #include <unistd.h>
 
 #include "shim/seen.c"
+#include "tests/unit/base_folder.h"
+#include "tests/unit/suite.h"
 
-static char dir[] = "/dev/shm/dflock-test-XXXXXX", path[64], other[64];
+static char path[SUITE_PATH_BYTES + 2], other[SUITE_PATH_BYTES + 2];
 static int fd;
 
 static void setup(void)
 {
-	strcpy(dir + sizeof(dir) - 7, "XXXXXX");
-	ck_assert_ptr_nonnull(mkdtemp(dir));
-	snprintf(path, sizeof(path), "%s/f", dir);
-	snprintf(other, sizeof(other), "%s/g", dir);
+	base_make();
+	snprintf(path, sizeof(path), "%s/f", base);
+	snprintf(other, sizeof(other), "%s/g", base);
 	fd = open(path, O_RDWR | O_CREAT, 0600);
 	ck_assert_int_ge(fd, 0);
 	memset(seen_table, 0, sizeof(seen_table));
@@ -25,9 +26,7 @@ static void setup(void)
 static void teardown(void)
 {
 	close(fd);
-	unlink(path);
-	unlink(other);
-	rmdir(dir);
+	base_remove();
 }
 
 /* The key, as soon as the file has not changed for long enough; 10 s are a failure. */
@@ -122,20 +121,12 @@ END_TEST
 
 int main(void)
 {
-	Suite *suite = suite_create("seen");
 	TCase *tc = tcase_create("seen");
-	SRunner *runner;
-	int failed;
 
 	tcase_add_checked_fixture(tc, setup, teardown);
 	tcase_add_test(tc, what_has_just_changed);
 	tcase_add_test(tc, times_that_tick_slowly);
 	tcase_add_test(tc, remembered);
 	tcase_add_test(tc, no_file);
-	suite_add_tcase(suite, tc);
-	runner = srunner_create(suite);
-	srunner_run_all(runner, CK_NORMAL);
-	failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+	return suite_run_case("seen", tc);
 }

@@ -6,6 +6,8 @@
 #include <signal.h>
 #include <stdlib.h>
 
+#include "tests/unit/suite.h"
+
 #define ROOM 8
 
 /* pid 10 is a job that got SIGSTOP; 20 its parent, in group 2; 30 in the same group; 40 in another. */
@@ -109,10 +111,7 @@ END_TEST
 
 int main(void)
 {
-	Suite *suite = suite_create("signalled");
 	TCase *tc = tcase_create("signalled");
-	SRunner *runner = srunner_create(suite);
-	int failed;
 
 	tcase_add_checked_fixture(tc, setup, NULL);
 	tcase_add_test(tc, ancestors_and_their_groups);
@@ -121,9 +120,5 @@ int main(void)
 	tcase_add_test(tc, another_process_with_the_number);
 	tcase_add_test(tc, room_for_our_own);
 	tcase_add_test(tc, each_once);
-	suite_add_tcase(suite, tc);
-	srunner_run_all(runner, CK_NORMAL);
-	failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+	return suite_run_case("signalled", tc);
 }

@@ -10,14 +10,8 @@
 
 #include "keeper/guard/held.h"
 #include "keeper/kernel/family.h"
-
-#define wait_for(condition)                                                                                            \
-	do {                                                                                                           \
-		for (int i_ = 0; !(condition); i_++) {                                                                 \
-			ck_assert_msg(i_ < 20000, "not within 20 s: %s", #condition);                                  \
-			nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);                                       \
-		}                                                                                                      \
-	} while (0)
+#include "tests/unit/suite.h"
+#include "tests/unit/wait_until.h"
 
 static struct table_signalled noted[8];
 static struct stopped stopped;
@@ -72,19 +66,19 @@ START_TEST(one_in_vfork_is_held)
 	pid_t pid = start_vfork(), child;
 	int status;
 
-	wait_for(family_state(pid) == 'D');
+	wait_until(family_state(pid) == 'D');
 	child = child_of(pid);
 	stopped_stop(&stopped, pid);
 	ck_assert(!collected(threads_all_stopped));
 	ck_assert(held_all(&stopped.threads));
 	stopped_stop(&stopped, child);
-	wait_for(collected(held_all) && family_state(child) == 't');
+	wait_until(collected(held_all) && family_state(child) == 't');
 	ck_assert(!threads_all_stopped(&stopped.threads));
 	held_warn(&stopped.threads);
 	held_kill_rest(&stopped.threads);
 	ck_assert_uint_eq(threads_processes(&stopped.threads), 2);
 	ck_assert_uint_eq(stopped_let_go(&stopped), 2);
-	wait_for((stopped_let_go(&stopped), threads_count(&stopped.threads) == 0));
+	wait_until((stopped_let_go(&stopped), threads_count(&stopped.threads) == 0));
 	ck_assert_int_eq(waitpid(pid, &status, 0), pid);
 	ck_assert(WIFEXITED(status) && WEXITSTATUS(status) == 7);
 }
@@ -115,13 +109,13 @@ START_TEST(stopped_and_let_go)
 
 	if (pid == 0)
 		rest();
-	wait_for(family_state(pid) == 'S');
+	wait_until(family_state(pid) == 'S');
 	stopped_stop(&stopped, pid);
-	wait_for(collected(threads_all_stopped));
+	wait_until(collected(threads_all_stopped));
 	ck_assert_int_eq(family_state(pid), 't');
 	ck_assert_uint_eq(stopped_let_go(&stopped), 1);
 	ck_assert_uint_eq(threads_count(&stopped.threads), 0);
-	wait_for(family_state(pid) == 'S');
+	wait_until(family_state(pid) == 'S');
 	kill(pid, SIGKILL);
 	waitpid(pid, NULL, 0);
 }
@@ -164,19 +158,19 @@ START_TEST(kin_goes_on)
 	signalled_init(&s, noted, 8);
 	if (before) {
 		kill(su, SIGSTOP);
-		wait_for(family_state(su) == 'T');
+		wait_until(family_state(su) == 'T');
 	}
 	signalled_note(&s, child);
 	kill(child, SIGSTOP);
-	wait_for(family_state(child) == 'T' && family_state(su) == 'T');
+	wait_until(family_state(child) == 'T' && family_state(su) == 'T');
 	ck_assert(!signalled_continue_kin(&s)); /* not while the child is stopped */
 	signalled_continue(&s, child);
 	ck_assert(signalled_continue_kin(&s));
-	wait_for(family_state(child) == 'S');
+	wait_until(family_state(child) == 'S');
 	if (before)
 		ck_assert_int_eq(family_state(su), 'T');
 	else
-		wait_for(family_state(su) == 'S');
+		wait_until(family_state(su) == 'S');
 	kill(child, SIGKILL);
 	kill(su, SIGKILL);
 	waitpid(su, NULL, 0);
@@ -196,10 +190,10 @@ START_TEST(kin_that_is_late_and_notes_of_another)
 	signalled_continue(&s, child);
 	ck_assert(signalled_continue_kin(&s));
 	kill(su, SIGSTOP);
-	wait_for(family_state(su) == 'T');
-	wait_for(signalled_continue_kin(&s) && family_state(su) == 'S');
+	wait_until(family_state(su) == 'T');
+	wait_until(signalled_continue_kin(&s) && family_state(su) == 'S');
 	kill(su, SIGTSTP); /* a terminal's */
-	wait_for(family_state(su) == 'T');
+	wait_until(family_state(su) == 'T');
 	for (int i = 0; i < 200; i++) {
 		signalled_continue_kin(&s);
 		nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
@@ -213,10 +207,7 @@ END_TEST
 
 int main(void)
 {
-	Suite *suite = suite_create("stopped");
 	TCase *tc = tcase_create("stopped");
-	SRunner *runner = srunner_create(suite);
-	int failed;
 
 	tcase_set_timeout(tc, 60);
 	tcase_add_checked_fixture(tc, setup, NULL);
@@ -225,9 +216,5 @@ int main(void)
 	tcase_add_test(tc, stopped_and_let_go);
 	tcase_add_loop_test(tc, kin_goes_on, 0, 2);
 	tcase_add_test(tc, kin_that_is_late_and_notes_of_another);
-	suite_add_tcase(suite, tc);
-	srunner_run_all(runner, CK_NORMAL);
-	failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+	return suite_run_case("stopped", tc);
 }

@@ -190,16 +190,8 @@ START_TEST(dumping)
 }
 END_TEST
 
-int main(void)
+static void add_tests(TCase *t)
 {
-	Suite *suite = suite_create("store");
-	TCase *t = tcase_create("store");
-	SRunner *runner;
-	int failed;
-
-	tcase_set_timeout(t, 60);
-	tcase_add_unchecked_fixture(t, make_folder, remove_folder);
-	tcase_add_checked_fixture(t, set_up, tear_down);
 	tcase_add_test(t, coming_up);
 	tcase_add_test(t, a_lease_changes_hands);
 	tcase_add_test(t, a_question);
@@ -207,10 +199,9 @@ int main(void)
 	tcase_add_test(t, offsets_and_arguments);
 	tcase_add_test(t, sweeping);
 	tcase_add_test(t, dumping);
-	suite_add_tcase(suite, t);
-	runner = srunner_create(suite);
-	srunner_run_all(runner, CK_NORMAL);
-	failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+}
+
+int main(void)
+{
+	return run_tests("store", add_tests);
 }

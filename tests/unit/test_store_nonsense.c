@@ -246,16 +246,8 @@ START_TEST(freed_with_questions_open)
 }
 END_TEST
 
-int main(void)
+static void add_tests(TCase *t)
 {
-	Suite *suite = suite_create("store nonsense");
-	TCase *t = tcase_create("store");
-	SRunner *runner;
-	int failed;
-
-	tcase_set_timeout(t, 60);
-	tcase_add_unchecked_fixture(t, make_folder, remove_folder);
-	tcase_add_checked_fixture(t, set_up, tear_down);
 	tcase_add_test(t, a_stopped_server);
 	tcase_add_test(t, messages_connection_lost);
 	tcase_add_test(t, nonsense_in_messages);
@@ -264,10 +256,9 @@ int main(void)
 	tcase_add_test(t, an_answer_that_nobody_asked_for);
 	tcase_add_test(t, freed_while_it_would_open);
 	tcase_add_test(t, freed_with_questions_open);
-	suite_add_tcase(suite, t);
-	runner = srunner_create(suite);
-	srunner_run_all(runner, CK_NORMAL);
-	failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+}
+
+int main(void)
+{
+	return run_tests("store nonsense", add_tests);
 }

@@ -207,16 +207,8 @@ START_TEST(names_and_ports)
 }
 END_TEST
 
-int main(void)
+static void add_tests(TCase *t)
 {
-	Suite *suite = suite_create("store refusals");
-	TCase *t = tcase_create("store");
-	SRunner *runner;
-	int failed;
-
-	tcase_set_timeout(t, 60);
-	tcase_add_unchecked_fixture(t, make_folder, remove_folder);
-	tcase_add_checked_fixture(t, set_up, tear_down);
 	tcase_add_test(t, flushall);
 	tcase_add_test(t, restart);
 	tcase_add_test(t, another_server_behind_the_connection);
@@ -228,10 +220,9 @@ int main(void)
 	tcase_add_test(t, passwords);
 	tcase_add_test(t, a_user_with_few_rights);
 	tcase_add_test(t, names_and_ports);
-	suite_add_tcase(suite, t);
-	runner = srunner_create(suite);
-	srunner_run_all(runner, CK_NORMAL);
-	failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+}
+
+int main(void)
+{
+	return run_tests("store refusals", add_tests);
 }

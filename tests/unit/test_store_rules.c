@@ -1,5 +1,6 @@
 /* The scripts that record and read by which rules hosts go. */
 #include "tests/unit/script_calls.h"
+#include "tests/unit/suite.h"
 
 #define ONE   "1111111111111111"
 #define TWO   "2222222222222222"
@@ -155,9 +156,5 @@ int main(void)
 
 	add_tests(suite, "as for Redis 7", use_flags);
 	add_tests(suite, "as for Redis 6.2", use_no_flags);
-	SRunner *runner = srunner_create(suite);
-	srunner_run_all(runner, CK_ENV);
-	int failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+	return suite_run(suite);
 }

@@ -22,6 +22,9 @@
 #include "keeper/guard/table.h"
 #include "keeper/guard/table_notes.h"
 #include "keeper/guard/table_text.h"
+#include "tests/unit/base_folder.h"
+#include "tests/unit/suite.h"
+#include "tests/unit/wait_until.h"
 
 #define MOST  8
 #define WRONG 77 /* a keeper's exit status: what it found is not what it should find */
@@ -34,15 +37,13 @@ static struct {
 	atomic_bool go;
 } * shared;
 
-static char folder[64];
 static int dir_fd, ready[2];
 static pid_t parent;
 
 static void begin(void)
 {
-	snprintf(folder, sizeof(folder), "/dev/shm/dflock-supervise-XXXXXX");
-	ck_assert_ptr_nonnull(mkdtemp(folder));
-	dir_fd = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	base_make();
+	dir_fd = base_open();
 	shared = mmap(NULL, sizeof(*shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 	ck_assert_ptr_ne(shared, MAP_FAILED);
 	ck_assert_int_eq(pipe2(ready, O_CLOEXEC), 0);
@@ -51,8 +52,6 @@ static void begin(void)
 
 static void end(void)
 {
-	static const char *const names[] = {TABLE_NAME, TABLE_TEXT_NAME, TABLE_BAD_NAME};
-
 	if (parent) {
 		kill(parent, SIGKILL);
 		waitpid(parent, NULL, 0);
@@ -60,14 +59,11 @@ static void end(void)
 	for (int i = 0; i < MOST; i++)
 		if (shared->pids[i])
 			kill(shared->pids[i], SIGKILL);
-	for (size_t i = 0; i < sizeof(names) / sizeof(*names); i++)
-		if (unlinkat(dir_fd, names[i], 0) != 0)
-			unlinkat(dir_fd, names[i], AT_REMOVEDIR);
 	munmap(shared, sizeof(*shared));
 	close(dir_fd);
 	close(ready[0]);
 	close(ready[1]);
-	rmdir(folder);
+	base_remove();
 }
 
 /* --- keepers --- */
@@ -88,7 +84,7 @@ static int run(void *arg, const struct supervised *keeper)
 static int supervise_it(keeper_life *life)
 {
 	const struct supervise options = {
-		.runtime_dir = folder, .dir_fd = dir_fd, .ready_fd = ready[1], .run = run, .arg = &life};
+		.runtime_dir = base, .dir_fd = dir_fd, .ready_fd = ready[1], .run = run, .arg = &life};
 
 	return supervise(&options);
 }
@@ -118,14 +114,6 @@ static int result(keeper_life *life)
 	start(life);
 	return wait_for_end();
 }
-
-#define wait_until(condition)                                                                                          \
-	do {                                                                                                           \
-		for (int i_ = 0; !(condition); i_++) {                                                                 \
-			ck_assert_msg(i_ < 2000, "waited in vain for %s", #condition);                                 \
-			poll(NULL, 0, 10);                                                                             \
-		}                                                                                                      \
-	} while (0)
 
 /* A keeper takes SIGTERM when it can act on it. */
 static void await_term(void)
@@ -424,10 +412,7 @@ END_TEST
 
 int main(void)
 {
-	Suite *suite = suite_create("supervise");
 	TCase *tests = tcase_create("supervise");
-	SRunner *runner;
-	int failed;
 
 	tcase_set_timeout(tests, 60);
 	tcase_add_checked_fixture(tests, begin, end);
@@ -444,10 +429,5 @@ int main(void)
 	tcase_add_test(tests, two_signals_at_once_are_one);
 	tcase_add_test(tests, hangs);
 	tcase_add_test(tests, does_not_hang);
-	suite_add_tcase(suite, tests);
-	runner = srunner_create(suite);
-	srunner_run_all(runner, CK_NORMAL);
-	failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+	return suite_run_case("supervise", tests);
 }

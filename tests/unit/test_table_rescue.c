@@ -2,14 +2,12 @@
  * keeper/guard/table_file.c, table_rescue.c: files that no keeper can go on with. The holders of leases that such a file still
  * shows are ended, wherever the damage is, and whenever the parent dies meanwhile; nothing is taken from any other file.
  */
-#include "tests/unit/table_fixture.h"
-
 #include <sys/mman.h>
 #include <sys/stat.h>
 
-#include "keeper/guard/slots.h"
 #include "keeper/guard/table_sums.h"
 #include "keeper/kernel/family.h"
+#include "tests/unit/rescue_fixture.h"
 
 /* A parent can die at each of these, too. */
 int renameat(int from_fd, const char *from, int to_fd, const char *to)
@@ -30,35 +28,7 @@ int unlinkat(int fd, const char *name, int flags)
 	return (int)syscall(SYS_unlinkat, fd, name, flags);
 }
 
-static bool exists(const char *name)
-{
-	return faccessat(dir_fd, name, F_OK, AT_SYMLINK_NOFOLLOW) == 0;
-}
-
-static void write_file(const char *name, const void *data, size_t bytes, mode_t mode)
-{
-	int fd = openat(dir_fd, name, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, mode);
-
-	ck_assert_int_eq(write(fd, data, bytes), (ssize_t)bytes);
-	ck_assert_int_eq(fchmod(fd, mode), 0);
-	close(fd);
-}
-
 /* --- a table of another boot, and files that are no tables --- */
-
-static void begin_with_leases(void)
-{
-	begin();
-	held(&keeper, 1);
-	held(&keeper, 2);
-}
-
-static void check_nothing_taken(void)
-{
-	ck_assert(!table_in_use(&parent));
-	ck_assert_uint_eq(take_up()->count, 0);
-	ck_assert_uint_eq(take_up()->damaged, 0);
-}
 
 START_TEST(other_boot)
 {
@@ -138,65 +108,7 @@ START_TEST(cannot_put_aside)
 }
 END_TEST
 
-/* --- what becomes of leases --- */
-
-/* Is the whole file of lease n in the parent's sight, and the slot in this state? */
-static bool is_whole_file(unsigned n, enum table_state state)
-{
-	const struct holders_file file = file_of(n);
-	bool found = false;
-
-	for (uint32_t i = 0; i < table_used(&parent); i++) {
-		struct table_view view;
-
-		table_view(&parent, i, &view);
-		found = found || (view.state == state && memcmp(&view.file, &file, sizeof(file)) == 0 &&
-				  view.any_space && view.from == 0 && view.to == WIRE_EOF);
-	}
-	return found;
-}
-
-/* The holders of leases 1 to `count` are stopped, and ended when the pins are over; and the next keeper is a new host. */
-static void check_lost(unsigned count)
-{
-	char host[STORE_HOST_BYTES] = OTHER;
-
-	for (unsigned n = 1; n <= count; n++)
-		ck_assert(is_whole_file(n, TABLE_UNSURE));
-	ck_assert_uint_eq(table_used(&parent), count);
-	ck_assert_uint_eq(take_up()->count, 0);
-	ck_assert_uint_eq(take_up()->damaged, count);
-	table_host(&keeper, host);
-	ck_assert_str_eq(host, OTHER);
-	new_parent(); /* dies meanwhile, and so does the keeper */
-	ck_assert_str_eq(why, "");
-	ck_assert_uint_eq(take_up()->damaged, count);
-	table_lose_damaged(&keeper);
-	for (unsigned n = 1; n <= count; n++)
-		ck_assert(is_whole_file(n, TABLE_LOST));
-	new_keeper();
-	ck_assert_uint_eq(take_up()->damaged, 0);
-}
-
-/* Are holders stopped now, and pins waited for as long as any may last? */
-static bool nothing_is_sure(void)
-{
-	return slots_freeze_at_ns(&parent) > 0 && slots_freeze_at_ns(&parent) <= clock_now_ns() &&
-	       slots_deadline_ns(&parent) <= clock_now_ns() && table_pins_until(&parent, 12345) == 12345;
-}
-
 /* --- a damaged head --- */
-
-static void begin_with_host(void)
-{
-	char host[STORE_HOST_BYTES] = HOST;
-	int64_t now = clock_now_ns();
-
-	begin_with_leases();
-	table_host(&keeper, host);
-	table_renewed(&keeper, now + 100000 * NS_PER_MS, now + 200000 * NS_PER_MS);
-	table_pinned(&keeper, now + 5);
-}
 
 START_TEST(damaged_head)
 {
@@ -357,138 +269,6 @@ START_TEST(times_that_cannot_be)
 }
 END_TEST
 
-/* --- another version --- */
-
-enum { OTHER_HEAD = 20000, OTHER_SLOT = 200, OTHER_COUNT = 9 };
-
-/* A table of a version that keeps to the promise and to nothing else. State of slot i: states[i]; its lease is number i. */
-static void make_other_version(const unsigned char states[OTHER_COUNT])
-{
-	static unsigned char file[OTHER_HEAD + OTHER_COUNT * OTHER_SLOT + 60]; /* and a piece that is no slot */
-	static struct table_head head;
-
-	memset(file, 0xaa, sizeof(file));
-	memcpy(&head, parent.head, TABLE_HEAD_PROMISED);
-	head.version = 77;
-	head.head_bytes = OTHER_HEAD;
-	head.slot_bytes = OTHER_SLOT;
-	head.signalled_at = 10000;
-	head.signalled_count = 2;
-	head.sum = table_head_sum(&head);
-	memcpy(file, &head, TABLE_HEAD_PROMISED);
-	memset(file + 10000, 0, 2 * sizeof(struct table_signalled));
-	memcpy(file + 10016,
-	       &(struct table_signalled){.pid = getpid(), .noted = TABLE_KIN, .started = family_started(getpid())}, 16);
-	for (unsigned i = 0; i < OTHER_COUNT; i++) {
-		const struct holders_file of = file_of(i);
-		const struct table_slot slot = {.word = 0xabcdef00 | states[i],
-						.dev = of.dev,
-						.ino = of.ino,
-						.kernel_dev = of.kernel_dev,
-						.kernel_ino = of.kernel_ino,
-						.on_lost = i == 5   ? ON_LOST_KILL
-							   : i == 6 ? 1000
-								    : ON_LOST_FREEZE};
-
-		memcpy(file + OTHER_HEAD + i * OTHER_SLOT, &slot, TABLE_SLOT_PROMISED);
-	}
-	table_close(&parent);
-	write_file(TABLE_NAME, file, sizeof(file), 0600);
-}
-
-START_TEST(other_version)
-{
-	const unsigned char states[OTHER_COUNT] = {TABLE_FREE, TABLE_HELD, TABLE_UNSURE, TABLE_LOST,    TABLE_ENDING,
-						   TABLE_HELD, 200,        TABLE_ASKED,  TABLE_RETURNED};
-	int64_t freeze_at, deadline, pins;
-
-	begin_with_host();
-	freeze_at = parent.head->freeze_at_ns;
-	deadline = parent.head->deadline_ns;
-	pins = parent.head->pins_until_ns;
-	make_other_version(states);
-	new_parent();
-	ck_assert_ptr_nonnull(strstr(why, "has version 77, this keeper knows version 1: kept as leases.bad"));
-	ck_assert_ptr_nonnull(strstr(why, "leases (6) are ended"));
-	ck_assert(exists(TABLE_BAD_NAME));
-	/* What the keeper of that version has promised its callers stands. */
-	ck_assert_int_eq(slots_freeze_at_ns(&parent), freeze_at);
-	ck_assert_int_eq(slots_deadline_ns(&parent), deadline);
-	ck_assert_int_eq(table_pins_until(&parent, INT64_MAX), pins);
-	ck_assert_int_eq(table_on_lost(&parent, 4), ON_LOST_KILL);
-	ck_assert_int_eq(table_on_lost(&parent, 5), ON_LOST_FREEZE);
-	ck_assert_int_eq(parent.head->signalled[0].pid, getpid());
-	ck_assert_int_eq(parent.head->signalled[0].noted, TABLE_KIN);
-	check_lost(6);
-}
-END_TEST
-
-START_TEST(other_version_without_leases)
-{
-	const unsigned char states[OTHER_COUNT] = {TABLE_FREE, TABLE_ASKED, TABLE_RETURNED};
-
-	begin_with_host();
-	make_other_version(states);
-	new_parent();
-	ck_assert_str_eq(why, ""); /* as after every upgrade */
-	check_nothing_taken();
-	ck_assert(!exists(TABLE_BAD_NAME));
-}
-END_TEST
-
-/* The same version number for another layout, as while one works on it. */
-START_TEST(other_layout)
-{
-	begin_with_host();
-	parent.head->slot_bytes =
-		sizeof(struct table_slot) / 2; /* every second one is a piece of text numbers and sums */
-	parent.head->sum = table_head_sum(parent.head);
-	parent.slots[0].sum = parent.slots[1].sum = 0;
-	memset(&parent.slots[0].to, 0, 64);
-	memset(&parent.slots[1].to, 0, 64);
-	new_parent();
-	check_lost(2);
-}
-END_TEST
-
-START_TEST(other_version_that_cannot_be)
-{
-	begin_with_host();
-	parent.head->version++;
-	if (_i == 0)
-		parent.head->slot_bytes = TABLE_SLOT_PROMISED - 1;
-	else
-		parent.head->head_bytes = TABLE_HEAD_PROMISED - 1;
-	parent.head->sum = table_head_sum(parent.head);
-	new_parent();
-	ck_assert_ptr_nonnull(strstr(why, "nothing is taken from it"));
-	check_nothing_taken();
-}
-END_TEST
-
-START_TEST(other_version_has_too_many)
-{
-	struct table_slot *slots;
-	struct table_head *head;
-	size_t bytes = TABLE_HEAD_BYTES + (TABLE_SLOTS + 1) * sizeof(*slots);
-
-	begin_with_host();
-	head = calloc(1, bytes);
-	memcpy(head, parent.head, TABLE_HEAD_PROMISED);
-	head->version++;
-	head->sum = table_head_sum(head);
-	slots = (struct table_slot *)((char *)head + TABLE_HEAD_BYTES);
-	for (size_t i = 0; i <= TABLE_SLOTS; i++)
-		slots[i].word = TABLE_HELD;
-	write_file(TABLE_NAME, head, bytes, 0600);
-	free(head);
-	table_text_close(&keeper);
-	table_close(&parent);
-	ck_assert_int_eq(table_open(&parent, dir_fd, why, sizeof(why)), -EFBIG);
-	ck_assert(exists(TABLE_NAME) && !exists(TABLE_NEW_NAME));
-}
-END_TEST
-
 /* --- what else is in it, and what may fail --- */
 
 static void put_signalled(uint32_t i, pid_t pid, uint32_t noted, uint64_t started)
@@ -579,11 +359,6 @@ static void add_tests(TCase *tests)
 	tcase_add_test(tests, rules_count);
 	tcase_add_test(tests, claims_both_spaces);
 	tcase_add_loop_test(tests, times_that_cannot_be, 0, 5);
-	tcase_add_test(tests, other_version);
-	tcase_add_test(tests, other_version_without_leases);
-	tcase_add_test(tests, other_layout);
-	tcase_add_loop_test(tests, other_version_that_cannot_be, 0, 2);
-	tcase_add_test(tests, other_version_has_too_many);
 	tcase_add_test(tests, signalled);
 	tcase_add_test(tests, no_copy);
 	tcase_add_test(tests, no_room_for_it);

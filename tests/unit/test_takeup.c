@@ -22,6 +22,9 @@
 #include "keeper/leases/locks.h"
 #include "keeper/leases/reopen.h"
 #include "keeper/leases/room.h"
+#include "tests/unit/base_folder.h"
+#include "tests/unit/open_count.h"
+#include "tests/unit/suite.h"
 
 #define TOKEN "0123456789abcdef0123456789abcdef"
 #define OTHER "fedcba9876543210fedcba9876543210"
@@ -30,7 +33,6 @@ static uv_loop_t loop;
 static struct rule killed = {.kind = PAGE_RULE_GLOB, .pattern = (char *)"/dev/shm/*/killed", .on_lost = ON_LOST_KILL};
 static struct config config = {.rules = &killed, .rule_count = 1, .lease.on_lost = ON_LOST_FREEZE};
 static struct keeper k;
-static char folder[64];
 static unsigned alive, rooms, background;
 static bool local;
 static enum on_lost set_on_lost;
@@ -93,22 +95,12 @@ int workers_start(struct workers *workers, uint64_t dev, struct work *work)
 
 static void prepare(void)
 {
-	snprintf(folder, sizeof(folder), "/dev/shm/dflock-takeup-XXXXXX");
-	ck_assert_ptr_nonnull(mkdtemp(folder));
+	base_make();
 	uv_loop_init(&loop);
 	k = (struct keeper){.loop = &loop, .config = &config};
 	alive = rooms = background = 0;
 	local = true;
 	set_on_lost = ON_LOST_WARN;
-}
-
-static const char *in_folder(const char *name)
-{
-	static char path[2][PATH_MAX];
-	static int n;
-
-	snprintf(path[n ^= 1], PATH_MAX, "%s/%s", folder, name);
-	return path[n];
 }
 
 static void clean(void)
@@ -124,28 +116,14 @@ static void clean(void)
 	}
 	uv_run(&loop, UV_RUN_DEFAULT);
 	ck_assert_int_eq(uv_loop_close(&loop), 0);
-	unlink(in_folder("f"));
-	unlink(in_folder("killed"));
-	unlink(in_folder("elsewhere"));
-	ck_assert_int_eq(rmdir(folder), 0);
-}
-
-static int count_open(void)
-{
-	DIR *dir = opendir("/proc/self/fd");
-	int count = 0;
-
-	while (readdir(dir))
-		count++;
-	closedir(dir);
-	return count;
+	base_remove();
 }
 
 /* An entry for a new file of this name. */
 static struct table_entry entry_of(const char *name)
 {
 	struct stat st;
-	int fd = open(in_folder(name), O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+	int fd = open(in_base(name), O_RDWR | O_CREAT | O_CLOEXEC, 0600);
 
 	ck_assert_int_eq(fstat(fd, &st), 0);
 	close(fd);
@@ -153,7 +131,7 @@ static struct table_entry entry_of(const char *name)
 				    .unsure = true,
 				    .token = TOKEN,
 				    .name = "jobs/x",
-				    .path = in_folder(name),
+				    .path = in_base(name),
 				    .range = {WIRE_RECORD, WIRE_SHARED, 5, 7},
 				    .fence = 42,
 				    .dev = st.st_dev,
@@ -236,7 +214,7 @@ START_TEST(cannot_be_opened)
 	if (_i == 0)
 		unlink(entry.path);
 	else if (_i == 1)
-		ck_assert_int_eq(rename(entry.path, in_folder("elsewhere")), 0);
+		ck_assert_int_eq(rename(entry.path, in_base("elsewhere")), 0);
 	else if (_i == 2)
 		entry.ino++; /* the path leads to another file by now */
 	else
@@ -298,10 +276,7 @@ END_TEST
 
 int main(void)
 {
-	Suite *suite = suite_create("takeup");
 	TCase *tests = tcase_create("takeup");
-	SRunner *runner;
-	int failed;
 
 	tcase_add_checked_fixture(tests, prepare, clean);
 	tcase_add_test(tests, a_lease);
@@ -312,10 +287,5 @@ int main(void)
 	tcase_add_test(tests, two_leases_of_a_file);
 	tcase_add_test(tests, opened_for_the_second);
 	tcase_add_test(tests, another_name);
-	suite_add_tcase(suite, tests);
-	runner = srunner_create(suite);
-	srunner_run_all(runner, CK_NORMAL);
-	failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+	return suite_run_case("takeup", tests);
 }

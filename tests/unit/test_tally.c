@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "wire/tally.h"
+#include "tests/unit/suite.h"
 
 static struct tally *tally;
 
@@ -135,10 +136,13 @@ static struct tally_lock lock_of(bool exclusive, uint32_t owner)
 		.dev = 1, .ino = 2, .exclusive = exclusive, .owner = owner, .first = 0, .last = INT64_MAX};
 }
 
-static uint64_t held_ns(const struct tally_entry *e, uint64_t ended)
+/* Process `who` unlocks at that time; then so many locks have ended, after so many ns. */
+static void check_unlock(const struct tally_entry *e, const struct tally_lock *lock, uint32_t who, int64_t at,
+			 uint64_t ended, uint64_t held_ns)
 {
+	tally_unlock(tally, lock, who, at);
 	ck_assert_uint_eq(e->counts[TALLY_ENDED], ended);
-	return e->counts[TALLY_HELD_NS];
+	ck_assert_uint_eq(e->counts[TALLY_HELD_NS], held_ns);
 }
 
 /* flock(1) takes the lock and ends; another flock(1) unlocks it. */
@@ -148,10 +152,8 @@ START_TEST(unlocked_by_another_process)
 	const struct tally_lock lock = lock_of(true, TALLY_ANYBODY);
 
 	tally_take(tally, e, &lock, 100);
-	tally_unlock(tally, &lock, 77, 150);
-	ck_assert_uint_eq(held_ns(e, 1), 50);
-	tally_unlock(tally, &lock, 77, 170);
-	ck_assert_uint_eq(held_ns(e, 1), 50);
+	check_unlock(e, &lock, 77, 150, 1, 50);
+	check_unlock(e, &lock, 77, 170, 1, 50);
 }
 END_TEST
 
@@ -163,14 +165,11 @@ START_TEST(closed)
 
 	tally_take(tally, e, &lock, 100);
 	tally_take(tally, e, &lock, 200);
-	tally_unlock(tally, &lock, 77, 250);
-	ck_assert_uint_eq(held_ns(e, 1), 50);
+	check_unlock(e, &lock, 77, 250, 1, 50);
 	tally_take(tally, e, &lock, 300);
 	tally_take(tally, e, &shared, 400);
-	tally_unlock(tally, &shared, 9, 500);
-	ck_assert_uint_eq(held_ns(e, 1), 50);
-	tally_unlock(tally, &shared, 8, 600);
-	ck_assert_uint_eq(held_ns(e, 2), 250);
+	check_unlock(e, &shared, 9, 500, 1, 50);
+	check_unlock(e, &shared, 8, 600, 2, 250);
 }
 END_TEST
 
@@ -185,13 +184,10 @@ START_TEST(ranges)
 	high.first = 100;
 	tally_take(tally, e, &low, 100);
 	tally_take(tally, e, &high, 100);
-	tally_unlock(tally, &low, 8, 105);
-	ck_assert_uint_eq(held_ns(e, 0), 0);
-	tally_unlock(tally, &low, 7, 110);
-	ck_assert_uint_eq(held_ns(e, 1), 10);
+	check_unlock(e, &low, 8, 105, 0, 0);
+	check_unlock(e, &low, 7, 110, 1, 10);
 	tally_take(tally, e, &low, 200);
-	tally_unlock(tally, &all, 7, 300);
-	ck_assert_uint_eq(held_ns(e, 3), 310);
+	check_unlock(e, &all, 7, 300, 3, 310);
 }
 END_TEST
 
@@ -206,11 +202,9 @@ START_TEST(more_than_can_be_held)
 		tally_take(tally, e, &lock, 100 + i);
 	}
 	lock.ino = 0;
-	tally_unlock(tally, &lock, 7, 1000);
-	ck_assert_uint_eq(held_ns(e, 0), 0);
+	check_unlock(e, &lock, 7, 1000, 0, 0);
 	lock.ino = 1;
-	tally_unlock(tally, &lock, 7, 1000);
-	ck_assert_uint_eq(held_ns(e, 1), 899);
+	check_unlock(e, &lock, 7, 1000, 1, 899);
 }
 END_TEST
 
@@ -249,10 +243,7 @@ END_TEST
 
 int main(void)
 {
-	Suite *suite = suite_create("tally");
 	TCase *t = tcase_create("tally");
-	SRunner *runner;
-	int failed;
 
 	tcase_add_checked_fixture(t, setup, teardown);
 	tcase_add_test(t, entries);
@@ -265,10 +256,5 @@ int main(void)
 	tcase_add_test(t, ranges);
 	tcase_add_test(t, more_than_can_be_held);
 	tcase_add_loop_test(t, hostile, 0, 3);
-	suite_add_tcase(suite, t);
-	runner = srunner_create(suite);
-	srunner_run_all(runner, CK_NORMAL);
-	failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+	return suite_run_case("tally", t);
 }

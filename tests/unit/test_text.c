@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "wire/text.h"
+#include "tests/unit/suite.h"
 
 START_TEST(cut)
 {
@@ -77,18 +78,10 @@ END_TEST
 
 int main(void)
 {
-	Suite *suite = suite_create("text");
 	TCase *t = tcase_create("text");
-	SRunner *runner;
-	int failed;
 
 	tcase_add_test(t, cut);
 	tcase_add_loop_test(t, number, 0, sizeof(numbers) / sizeof(*numbers));
 	tcase_add_test(t, errors);
-	suite_add_tcase(suite, t);
-	runner = srunner_create(suite);
-	srunner_run_all(runner, CK_NORMAL);
-	failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+	return suite_run_case("text", t);
 }

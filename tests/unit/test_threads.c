@@ -4,6 +4,8 @@
 #include <check.h>
 #include <stdlib.h>
 
+#include "tests/unit/suite.h"
+
 static struct threads threads;
 
 static struct thread *add(pid_t pid, pid_t tid, enum thread_how how)
@@ -73,19 +75,12 @@ END_TEST
 
 int main(void)
 {
-	Suite *suite = suite_create("threads");
 	TCase *tc = tcase_create("threads");
-	SRunner *runner = srunner_create(suite);
-	int failed;
 
 	tcase_add_checked_fixture(tc, NULL, teardown);
 	tcase_add_test(tc, a_process_is_not_its_first_thread);
 	tcase_add_test(tc, each_process_counts_once);
 	tcase_add_test(tc, all_stopped);
 	tcase_add_test(tc, it_grows_and_shrinks);
-	suite_add_tcase(suite, tc);
-	srunner_run_all(runner, CK_NORMAL);
-	failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+	return suite_run_case("threads", tc);
 }

@@ -11,6 +11,7 @@
 #include "keeper/leases/keeper.h"
 #include "keeper/leases/locks.h"
 #include "keeper/leases/queue.h"
+#include "tests/unit/suite.h"
 
 static struct keeper k;
 static struct file file;
@@ -162,10 +163,7 @@ END_TEST
 
 int main(void)
 {
-	Suite *suite = suite_create("waiters");
 	TCase *tc = tcase_create("waiters");
-	SRunner *runner;
-	int failed;
 
 	tcase_add_checked_fixture(tc, prepare, clean);
 	tcase_add_test(tc, which_kinds_wait_for_a_lease);
@@ -176,10 +174,5 @@ int main(void)
 	tcase_add_test(tc, those_that_waited_when_the_store_was_asked_have_its_number);
 	tcase_add_test(tc, only_its_waiters_hear_of_a_lease);
 	tcase_add_test(tc, pinned_ones_need_not_be_served);
-	suite_add_tcase(suite, tc);
-	runner = srunner_create(suite);
-	srunner_run_all(runner, CK_NORMAL);
-	failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return failed ? 1 : 0;
+	return suite_run_case("waiters", tc);
 }

@@ -6,6 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "tests/unit/suite.h"
+
 #define TTL   1000
 #define START 5000000000000ll
 
@@ -184,10 +186,7 @@ END_TEST
 
 int main(void)
 {
-	Suite *suite = suite_create("watch");
 	TCase *tc = tcase_create("beats");
-	SRunner *runner;
-	int failed;
 
 	tcase_add_checked_fixture(tc, setup, teardown);
 	tcase_add_test(tc, exact_ttl);
@@ -200,10 +199,5 @@ int main(void)
 	tcase_add_test(tc, longest_name);
 	tcase_add_test(tc, forget);
 	tcase_add_test(tc, clear);
-	suite_add_tcase(suite, tc);
-	runner = srunner_create(suite);
-	srunner_run_all(runner, CK_NORMAL);
-	failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+	return suite_run_case("watch", tc);
 }

@@ -6,6 +6,8 @@
 #include <stdlib.h>
 #include <unistd.h>
 
+#include "tests/unit/suite.h"
+
 struct job {
 	struct work work; /* the first member */
 	bool hangs;       /* until the pipe ends */
@@ -111,17 +113,10 @@ END_TEST
 
 int main(void)
 {
-	Suite *suite = suite_create("workers");
 	TCase *tc = tcase_create("workers");
-	SRunner *runner = srunner_create(suite);
-	int failed;
 
 	tcase_add_checked_fixture(tc, setup, teardown);
 	tcase_add_test(tc, one_device_hangs);
 	tcase_add_test(tc, one_starts_the_next);
-	suite_add_tcase(suite, tc);
-	srunner_run_all(runner, CK_NORMAL);
-	failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return failed ? 1 : 0;
+	return suite_run_case("workers", tc);
 }

@@ -1,0 +1,223 @@
+"""at_least_ms: jobs, keepers, hosts and the store end, and the rule comes and goes; and many rounds in which keepers are killed."""
+import os
+import random
+import signal
+import subprocess
+
+import pytest
+from harness import Job, wait_until
+
+from editing import read, write
+from jobs import state
+from keepers import kill_keeper, leases, opened, parent_and_keeper
+from once import LEASE, NEVER, held, make, over, pair, queue, queued, rests, went_back  # noqa: F401
+
+
+def test_the_job_is_killed(pair, redis):
+    a, b = pair
+    job = Job(a, "flock", "-n", a.path("f"), "sh", "-c", "echo held; read line")
+    assert job.line() == "held"
+    job.kill()
+    went_back(redis)
+    assert opened(a).do("flock 0 ex nb") == "EAGAIN" and opened(b).do("flock 0 ex nb") == "EAGAIN"
+
+
+def test_a_host_vanishes(make, redis):
+    a, b = (make(name, lease="ttl_ms = 1000; probe_ms = 5000;") for name in "ab")
+    holder, waiter = opened(a), opened(b)
+    assert holder.do("flock 0 ex nb") == "ok"
+    wait_until(a.kill_all, "nothing of it is left")
+    assert waiter.do("flock 0 ex nb") == "EAGAIN"
+    waiter.say("flock 0 ex")
+    wait_until(lambda: not held(redis), "its lease is gone, and it rests", 30)
+    assert waiter.silent() and opened(b).do("flock 0 ex nb") == "EAGAIN"
+    over(redis)
+    assert waiter.heard()[0] == "ok"
+
+
+@pytest.mark.parametrize("end", ["stop", "kill"])
+def test_the_keeper_ends(make, redis, end):
+    """The next one knows nothing of the rest: the store does."""
+    a = make("a", foreground=False)
+    b = make("b")
+    b.init()
+    assert a.run("flock", "-n", a.path("f"), "true").returncode == 0
+    if end == "stop":
+        a.cli("stop")
+    else:
+        wait_until(a.kill_keeper, "it is gone")
+    assert opened(a).do("flock 0 ex nb") == "EAGAIN" and opened(b).do("flock 0 ex nb") == "EAGAIN"
+
+
+def test_the_next_keeper_gives_it_back_at_the_end_of_the_lock(make, redis):
+    """It takes the lease up, which is for the lock that is held and for no other."""
+    b, a = make("b"), make("a", foreground=False)
+    holder, other = opened(a), opened(a)
+    assert holder.do("flock 0 ex nb") == "ok"
+    kill_keeper(a)
+    wait_until(lambda: leases(a, state="waiting"), "it waits for the end of the lock, though nobody else does")
+    over(redis)
+    assert holder.do("flock 0 ex nb") == "ok"  # it has it
+    assert not rests(redis)
+    assert other.do("flock 0 ex nb") == "EAGAIN" and opened(b).do("flock 0 ex nb") == "EAGAIN"
+    other.say("flock 0 ex")
+    queued(redis, a)
+    assert holder.do("flock 0 un") == "ok"
+    assert other.heard()[0] == "ok"
+    assert rests(redis) and holder.do("flock 0 ex nb") == "EAGAIN"
+    kill_keeper(a)
+    assert other.do("flock 0 un") == "ok"
+    went_back(redis)
+
+
+def test_the_keeper_dies_before_the_caller_is_told(make, redis, proxy):
+    """The store has granted the lock and begun the rest, and nobody was told: the next keeper gives both back, and the caller has
+    its lock."""
+    b = make("b")
+    a = make("a", server=proxy.address, foreground=False)
+    agent = opened(a)
+    assert agent.do(f"open 1 {a.path('g')} rwc") == "ok" and agent.do("flock 1 ex nb") == "ok"  # a keeper runs
+    answer = proxy.fault("acquire", "late")
+    agent.say("flock 0 ex nb")
+    assert answer.happened.wait(20)
+    wait_until(lambda: rests(redis), "it was granted")
+    keeper = a.keeper_pids()[1]
+    os.kill(keeper, signal.SIGKILL)
+    proxy.release()
+    assert agent.heard()[0] == "ok"
+    assert rests(redis) and opened(b).do("flock 0 ex nb") == "EAGAIN"
+
+
+def test_frozen_and_going_on(make, redis):
+    """An outage of the store that forgets nothing: the holder goes on, the rest with it."""
+    lease = "ttl_ms = 3000; freeze_margin_ms = 1300;"
+    a, b = make("a", lease=lease), make("b", lease=lease)
+    holder = opened(a)
+    assert holder.do("flock 0 ex nb") == "ok"
+    redis.signal(signal.SIGSTOP)
+    wait_until(lambda: state(holder.pid) in "tT", "it is frozen", 20)
+    redis.signal(signal.SIGCONT)
+    wait_until(lambda: state(holder.pid) not in "tT", "it goes on", 20)
+    assert holder.do("flock 0 ex nb") == "ok"
+    wait_until(lambda: b.status()["store"]["up"], "the store is back for b")
+    assert holder.do("flock 0 un") == "ok"
+    went_back(redis)
+    wait_until(lambda: opened(b).do("flock 0 ex nb") == "EAGAIN" and opened(a).do("flock 0 ex nb") == "EAGAIN", "it rests")
+    over(redis)
+    assert opened(b).do("flock 0 ex nb") == "ok"
+
+
+def test_the_loss_of_the_stores_memory_ends_it(make, redis):
+    """While the lock is held it is put back, as all are; the rest is forgotten."""
+    lease = "ttl_ms = 2000; probe_ms = 5000;"
+    a, b = make("a", lease=lease), make("b", lease=lease)
+    holder, other = opened(a), opened(b)
+    assert holder.do("flock 0 ex nb") == "ok"
+    redis.command("FLUSHALL")
+    other.say("flock 0 ex")
+    wait_until(lambda: leases(b, note="waits for another host"), "grace is over, and the lock is held", 30)
+    assert not rests(redis)
+    assert holder.do("flock 0 un") == "ok"
+    assert other.heard()[0] == "ok"
+    assert rests(redis)
+
+
+def test_the_rule_comes_while(make_host, redis):
+    """While a lock is held, and while others wait for it, in the kernel and elsewhere: the next lock is the first in a rest."""
+    a, b = (make_host(name, lease=LEASE + "pin_ms = 100;") for name in "ab")
+    holder, local, remote, reader = opened(a), opened(a), opened(b), opened(b)
+    assert holder.do("flock 0 ex nb") == "ok"
+    local.say("flock 0 ex")
+    assert local.silent(0.2)  # in the kernel, and its pin is over
+    remote.say("flock 0 ex")
+    reader.say("flock 0 sh")
+    wait_until(lambda: len(queue(redis)) >= 2, "they are queued")
+    for host in (a, b):
+        write(host, read(host).replace('name = "t";', f'name = "t"; at_least_ms = {NEVER};'))
+        host.cli("reload")
+    assert not rests(redis)
+    assert holder.do("flock 0 ex nb") == "ok"
+    assert holder.do("flock 0 un") == "ok"
+    got = wait_until(lambda: [agent for agent in (local, remote) if not agent.silent(0.05)], "one of them gets it")
+    assert len(got) == 1 and got[0].heard()[0] == "ok"
+    left = remote if got[0] is local else local
+    assert rests(redis) and left.silent() and holder.do("flock 0 ex nb") == "EAGAIN"
+    assert got[0].do("flock 0 un") == "ok"
+    assert left.silent()
+    over(redis)
+    assert left.heard()[0] == "ok" and rests(redis)
+    assert left.do("flock 0 un") == "ok"
+    over(redis)
+    assert reader.heard()[0] == "ENOLCK"
+
+
+def test_the_rule_goes_while(pair, redis):
+    a, b = pair
+    holder, waiter = opened(a), opened(a)
+    assert holder.do("flock 0 ex nb") == "ok"
+    waiter.say("flock 0 ex")
+    queued(redis, a)
+    for host in pair:
+        write(host, read(host).replace(f"at_least_ms = {NEVER};", ""))
+        host.cli("reload")
+    assert holder.do("flock 0 un") == "ok"
+    assert waiter.silent() and rests(redis)  # what rests, rests
+    over(redis)
+    assert waiter.heard()[0] == "ok"
+    assert waiter.do("flock 0 un") == "ok"
+    redis.command("DEL", "dflock:{0}:rest:flock:t/f")  # it had asked under the old rule
+    for agent in (opened(b), holder, holder):
+        assert agent.do("flock 0 ex nb") == "ok" and agent.do("flock 0 un") == "ok"
+    assert not rests(redis)
+
+
+def test_a_rule_is_not_dropped_by_a_mere_edit(make):
+    a = make("a")
+    write(a, read(a).replace(f"at_least_ms = {NEVER};", ""))
+    wait_until(lambda: a.status()["rules"]["file"] == "waits", "an operator has to say so")
+    assert "at_least_ms" in a.status()["rules"]["why"]
+
+
+# --- many rounds ---
+
+ROUNDS = int(os.environ.get("DFLOCK_ONCE_ROUNDS", "12"))
+
+
+def play(hosts, rnd, spread):
+    """The same line of cron on all hosts, started within so many seconds: how many ran the job, and how many said "taken"."""
+    jobs = []
+    for host in rnd.sample(hosts, len(hosts)):
+        line = f"sleep {rnd.random() * spread:.3f}; exec flock -n -E 99 {host.path('f')} sleep 0.01"
+        jobs.append(host.popen("sh", "-c", line, stdout=subprocess.DEVNULL))
+    done = [(job.communicate(timeout=60)[1], job.returncode) for job in jobs]
+    assert all(code in (0, 99) and not said for said, code in done), done
+    codes = [code for _, code in done]
+    return codes.count(0), codes.count(99)
+
+
+def test_five_hosts_and_the_same_line_of_cron(make, redis):
+    """A job that is much shorter than the hosts' clocks are apart."""
+    hosts, rnd = [make(name) for name in "abcde"], random.Random(1)
+    for _ in range(ROUNDS):
+        assert play(hosts, rnd, 0.2) == (1, 4)
+        over(redis)
+
+
+def test_keepers_are_killed(make, redis):
+    """At any moment, and started anew: never do two run. None may run if a keeper died between its grant and the word to its caller:
+    it cannot be known whether the caller had the word."""
+    hosts, rnd = [make(name, foreground=False) for name in "abc"], random.Random(2)
+    make("d").init()
+    assert all(host.run("flock", "-n", host.path(host.name), "true").returncode == 0 for host in hosts)  # keepers run
+    killed, ran = set(), 0
+    for _ in range(ROUNDS):
+        victim = rnd.choice(hosts)
+        parent, keeper = wait_until(lambda: parent_and_keeper(victim, killed), "it was restarted")
+        killer = subprocess.Popen(["sh", "-c", f"sleep {rnd.random() * 0.2:.3f}; kill -9 {keeper}"])
+        runs, taken = play(hosts, rnd, 0.1)
+        assert killer.wait() == 0
+        killed.add(keeper)
+        assert runs <= 1 and runs + taken == len(hosts)
+        ran += runs
+        redis.command("DEL", "dflock:{0}:rest:flock:t/f")
+    assert ran > ROUNDS // 2

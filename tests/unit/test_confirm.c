@@ -1,0 +1,315 @@
+/*
+ * keeper/leases/confirm.c: which questions about unsure leases are sent and when, and what an answer means that is late, or too
+ * old. Queue and leases are real; the store, the deadline and the table are here.
+ */
+#include "keeper/leases/confirm.h"
+
+#include <check.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <utlist.h>
+
+#include "keeper/leases/awaited.h"
+#include "keeper/leases/deadline.h"
+#include "keeper/leases/keeper.h"
+#include "keeper/leases/locks.h"
+#include "keeper/leases/queue.h"
+#include "keeper/log.h"
+#include "tests/unit/said.h"
+#include "tests/unit/suite.h"
+
+#define AT_ONCE 64
+#define MANY    (AT_ONCE + 6)
+
+static uv_loop_t loop;
+static struct keeper k;
+static struct file *file;
+static struct lock *lock;
+
+/* The questions that the store has not answered, the oldest first. */
+static struct question {
+	store_reply_cb *cb;
+	struct awaited *awaited;
+} asked[MANY];
+static size_t asked_count;
+static int64_t renewed_by; /* when the answered question was sent */
+static bool expires;       /* the deadline passes before the answer is handled */
+
+static void note_question(store_reply_cb *cb, void *arg)
+{
+	ck_assert_uint_lt(asked_count, MANY);
+	asked[asked_count++] = (struct question){.cb = cb, .awaited = arg};
+}
+
+void store_confirm(struct store *s, const char *name, const char *token, uint64_t fence, store_reply_cb *cb, void *arg)
+{
+	(void)s;
+	ck_assert_str_eq(name, "x");
+	ck_assert_str_eq(token, ((struct awaited *)arg)->lease->token);
+	ck_assert_uint_eq(fence, 7);
+	say("confirm");
+	note_question(cb, arg);
+}
+
+void store_reclaim(struct store *s, const char *name, const char *inode, const char *token, uint64_t fence,
+		   const struct store_range *range, store_reply_cb *cb, void *arg)
+{
+	(void)s;
+	ck_assert_str_eq(name, "x");
+	ck_assert_str_eq(inode, file->inode);
+	ck_assert_str_eq(token, ((struct awaited *)arg)->lease->token);
+	ck_assert_uint_eq(fence, 7);
+	ck_assert_int_eq(range->mode, WIRE_EXCLUSIVE);
+	say("reclaim");
+	note_question(cb, arg);
+}
+
+void deadline_notice(struct keeper *keeper)
+{
+	keeper->deadline.expired |= expires;
+}
+
+void deadline_renewed(struct keeper *keeper, int64_t sent_ns)
+{
+	(void)keeper;
+	renewed_by = sent_ns;
+	say("renewed");
+}
+
+void table_confirm(struct table *table, uint32_t slot)
+{
+	(void)table;
+	ck_assert_uint_eq(slot, 5);
+	say("table");
+}
+
+void log_error(const char *format, ...)
+{
+	(void)format;
+	say("logged");
+}
+
+static void on_step(struct lease *lease, enum lease_event event)
+{
+	if (event == LEASE_EV_STANDS)
+		lease->state = LEASE_HELD;
+	say(lease_event_name(event));
+}
+
+static void on_nothing(struct keeper *keeper)
+{
+	(void)keeper;
+}
+
+static unsigned on_reap(struct keeper *keeper)
+{
+	(void)keeper;
+	return 0;
+}
+
+static void prepare(void)
+{
+	static struct config config;
+	static const struct queue_work work = {.step = on_step, .send = confirm_send_waiting, .reap = on_reap};
+	static const struct queue_news news = {.leases_freed = on_nothing};
+	const struct stat st = {.st_dev = 1, .st_ino = 2};
+
+	uv_loop_init(&loop);
+	k = (struct keeper){.loop = &loop, .config = &config, .queue = {.work = &work, .news = &news}};
+	ck_assert_int_eq(file_get(&k, &st, true, "/srv/x", "x", -1, &file), 0);
+	lock = &file->locks[WIRE_FLOCK];
+	asked_count = 0;
+	said[0] = '\0';
+	expires = false;
+}
+
+static void clean(void)
+{
+	struct lease *lease, *next;
+
+	ck_assert_uint_eq(k.confirms.sent, asked_count);
+	for (size_t i = 0; i < asked_count; i++)
+		free(asked[i].awaited);
+	HASH_ITER (hh, k.leases, lease, next)
+		lease_free(lease);
+	file_free(file);
+	uv_run(&loop, UV_RUN_DEFAULT);
+	ck_assert_int_eq(uv_loop_close(&loop), 0);
+}
+
+static struct lease *lease_in(enum lease_state state)
+{
+	const struct store_range all = {WIRE_FLOCK, WIRE_EXCLUSIVE, 0, WIRE_EOF};
+	struct lease *lease = lease_new(lock, &all, 0);
+
+	ck_assert_ptr_nonnull(lease);
+	lease_set_state(lease, state);
+	lease->slot = 5;
+	lease->fence = 7;
+	return lease;
+}
+
+static void ask(struct lease *lease)
+{
+	lease_send_confirm(lease);
+	queue_settle(&k);
+}
+
+/* The store answers the oldest question. */
+static void answer(enum store_status status, enum wire_mode mode)
+{
+	const struct question q = asked[0];
+	const int64_t sent_ns = q.awaited->sent_ns;
+
+	ck_assert_uint_gt(asked_count, 0);
+	memmove(asked, asked + 1, --asked_count * sizeof(*asked));
+	renewed_by = sent_ns;
+	q.cb(q.awaited, &(struct store_reply){.status = status, .mode = mode, .error = "no"});
+	ck_assert_int_eq(renewed_by, sent_ns);
+}
+
+START_TEST(it_stands)
+{
+	struct lease *lease = lease_in(LEASE_UNSURE);
+
+	ask(lease);
+	check_said("confirm");
+	answer(STORE_OK, WIRE_EXCLUSIVE);
+	check_said("table, renewed, stands");
+	ck_assert_uint_eq(lease->requests, 0);
+}
+END_TEST
+
+/* It was to be shrunk, and the store has it as it was; or the other way round. */
+START_TEST(in_another_mode)
+{
+	ask(lease_in(LEASE_UNSURE));
+	answer(STORE_OK, WIRE_SHARED);
+	check_said("confirm, table, renewed, unshrunk");
+}
+END_TEST
+
+START_TEST(other_answers)
+{
+	struct lease *lease = lease_in(LEASE_UNSURE);
+
+	ask(lease);
+	answer(STORE_GONE, 0);
+	check_said("confirm, gone");
+	ask(lease);
+	answer(STORE_UNREACHABLE, 0); /* the next connection asks */
+	check_said("confirm");
+	ck_assert(!uv_is_active((uv_handle_t *)&lease->timer));
+	ask(lease);
+	answer(STORE_ERROR, 0);
+	check_said("confirm, logged");
+	ck_assert(uv_is_active((uv_handle_t *)&lease->timer));
+	ask(lease);
+	answer(STORE_ERROR, 0);
+	check_said("confirm"); /* it is logged once */
+	ck_assert_uint_eq(lease->requests, 0);
+}
+END_TEST
+
+/* The last of those that are forgotten stands before the time of all leases is moved on. */
+START_TEST(put_back)
+{
+	ask(lease_in(LEASE_FORGOTTEN));
+	answer(STORE_OK, WIRE_EXCLUSIVE);
+	check_said("reclaim, table, stands, renewed");
+}
+END_TEST
+
+/* It stood when the store was asked; since then the deadline has passed, and another host may have had it. */
+START_TEST(answered_after_the_deadline)
+{
+	struct lease *lease = lease_in(LEASE_UNSURE);
+
+	ask(lease);
+	expires = true;
+	answer(STORE_OK, WIRE_EXCLUSIVE);
+	check_said("confirm, table, renewed, confirm");
+	ck_assert_int_eq(lease->state, LEASE_UNSURE);
+	expires = k.deadline.expired = false;
+	answer(STORE_OK, WIRE_EXCLUSIVE);
+	check_said("table, renewed, stands");
+}
+END_TEST
+
+/* What it is asked about has changed meanwhile: the answer is too old, whatever it says, but for the host's time. */
+START_TEST(asked_again_meanwhile)
+{
+	struct lease *lease = lease_in(LEASE_UNSURE);
+
+	ask(lease);
+	ask(lease);
+	ask(lease);
+	check_said("confirm");
+	if (_i == 0) {
+		answer(STORE_OK, WIRE_EXCLUSIVE);
+		check_said("renewed, confirm");
+	} else {
+		answer(_i == 1 ? STORE_GONE : STORE_ERROR, 0);
+		check_said("confirm");
+	}
+	answer(STORE_OK, WIRE_EXCLUSIVE);
+	check_said("table, renewed, stands");
+	ck_assert_uint_eq(lease->requests + asked_count, 0);
+}
+END_TEST
+
+/* Then there is nothing to ask about. */
+START_TEST(not_unsure_any_more)
+{
+	struct lease *lease = lease_in(LEASE_UNSURE);
+
+	lease_send_confirm(lease);
+	lease_set_state(lease, LEASE_RELEASING);
+	queue_settle(&k);
+	check_said("");
+	lease_set_state(lease, LEASE_UNSURE);
+	ask(lease);
+	lease_set_state(lease, LEASE_RELEASING);
+	lease_send_confirm(lease);
+	answer(STORE_OK, WIRE_EXCLUSIVE);
+	check_said("confirm, renewed, stands"); /* which a lease that goes back ignores; and not into the table */
+	ck_assert_uint_eq(lease->requests + asked_count, 0);
+}
+END_TEST
+
+START_TEST(a_few_at_a_time_in_their_order)
+{
+	struct lease *all[MANY];
+
+	for (int i = 0; i < MANY; i++) {
+		all[i] = lease_in(LEASE_UNSURE);
+		lease_send_confirm(all[i]);
+	}
+	queue_settle(&k);
+	ck_assert_uint_eq(asked_count, AT_ONCE);
+	for (int i = 0; i < MANY; i++) {
+		said[0] = '\0';
+		ck_assert_ptr_eq(asked[0].awaited->lease, all[i]);
+		answer(STORE_OK, WIRE_EXCLUSIVE);
+		check_said(i < MANY - AT_ONCE ? "table, renewed, stands, confirm" : "table, renewed, stands");
+		ck_assert_int_eq(all[i]->state, LEASE_HELD);
+	}
+	ck_assert_uint_eq(asked_count, 0);
+}
+END_TEST
+
+int main(void)
+{
+	TCase *tests = tcase_create("confirm");
+
+	tcase_add_checked_fixture(tests, prepare, clean);
+	tcase_add_test(tests, it_stands);
+	tcase_add_test(tests, in_another_mode);
+	tcase_add_test(tests, other_answers);
+	tcase_add_test(tests, put_back);
+	tcase_add_test(tests, answered_after_the_deadline);
+	tcase_add_loop_test(tests, asked_again_meanwhile, 0, 3);
+	tcase_add_test(tests, not_unsure_any_more);
+	tcase_add_test(tests, a_few_at_a_time_in_their_order);
+	return suite_run_case("confirm", tests);
+}

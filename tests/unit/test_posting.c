@@ -1,0 +1,158 @@
+/* keeper/leases/posting.c: what a keeper tells other hosts of its rules, under which place, and what the log says if it cannot. */
+#include "keeper/leases/posting.h"
+
+#include "config/ruleset.h"
+#include "keeper/leases/keeper.h"
+#include "keeper/log.h"
+#include "tests/unit/config_file.h"
+#include "tests/unit/said.h"
+#include "tests/unit/suite.h"
+
+static struct keeper k;
+static bool up;
+static char text[RULESET_BYTES], digest[RULESET_DIGEST_BYTES], place[POSTING_PLACE_BYTES];
+static int64_t keep_ms;
+static store_reply_cb *answer;
+
+bool store_is_up(const struct store *store)
+{
+	(void)store;
+	return up;
+}
+
+void store_post_rules(struct store *store, const struct store_posting *posting, store_reply_cb *cb, void *arg)
+{
+	(void)store;
+	ck_assert_ptr_eq(arg, &k);
+	snprintf(text, sizeof(text), "%s", posting->text);
+	snprintf(digest, sizeof(digest), "%s", posting->digest);
+	snprintf(place, sizeof(place), "%s", posting->place);
+	keep_ms = posting->keep_ms;
+	answer = cb;
+	say("posted");
+}
+
+void log_error(const char *format, ...)
+{
+	ck_assert_ptr_nonnull(strstr(format, "other hosts cannot compare"));
+	say("logged");
+}
+
+static void begin(void)
+{
+	setup();
+	read_ok("host = \"a\"; lease = { sweep_ms = 86400001; };\nprotect = ( { path = \"/srv/x\"; name = \"x\"; } );");
+	k = (struct keeper){.config = config, .host = "a-0123456789abcdef", .runtime_dir = "/run/user/1/dflock"};
+	up = true;
+	said[0] = '\0';
+}
+
+static const char *place_of(const char *dir)
+{
+	static char places[2][POSTING_PLACE_BYTES];
+	static int n;
+
+	snprintf(k.runtime_dir, sizeof(k.runtime_dir), "%s", dir);
+	posting_start(&k);
+	ck_assert_uint_eq(strlen(k.posting.place), POSTING_PLACE_BYTES - 1);
+	n = !n;
+	return strcpy(places[n], k.posting.place);
+}
+
+/* The next keeper there replaces what this one has posted; one of another directory, or of another host's name, does not. */
+START_TEST(places)
+{
+	const char *here = place_of("/run/a");
+
+	strcpy(k.host, "a-fedcba9876543210");
+	ck_assert_str_eq(place_of("/run/a"), here);
+	here = place_of("/run/a");
+	ck_assert_str_ne(place_of("/run/b"), here);
+	here = place_of("/run/a");
+	free(config->host);
+	config->host = strdup("b");
+	ck_assert_str_ne(place_of("/run/a"), here);
+}
+END_TEST
+
+START_TEST(what_is_posted)
+{
+	char *rules = ruleset_text(config), of_rules[RULESET_DIGEST_BYTES];
+
+	ck_assert_ptr_nonnull(strstr(rules, "/srv/x"));
+	ruleset_digest(rules, of_rules);
+	posting_start(&k);
+	posting_send(&k);
+	check_said("posted");
+	ck_assert_str_eq(text, rules);
+	ck_assert_str_eq(digest, of_rules);
+	ck_assert_str_eq(place, k.posting.place);
+	ck_assert_int_eq(keep_ms, 86400001);
+	free(rules);
+}
+END_TEST
+
+START_TEST(nothing_while_the_store_is_down)
+{
+	up = false;
+	posting_send(&k);
+	check_said("");
+}
+END_TEST
+
+/* Their digest alone: other hosts see that the rules are others, and not which. */
+START_TEST(rules_that_are_too_long)
+{
+	char *many = NULL;
+	size_t len;
+	FILE *f = open_memstream(&many, &len);
+
+	fputs("protect = ( { path = \"/srv/first\"; }", f);
+	for (int i = 0; i < 400; i++)
+		fprintf(f, ", { path = \"/srv/%0100d\"; name = \"%0100d\"; }", i, i);
+	fputs(" );", f);
+	fclose(f);
+	read_ok(many);
+	free(many);
+	k.config = config;
+	posting_send(&k);
+	check_said("posted");
+	ck_assert_str_eq(text, "");
+	ck_assert_uint_eq(strlen(digest), RULESET_DIGEST_BYTES - 1);
+}
+END_TEST
+
+static void send_and_hear(enum store_status status)
+{
+	posting_send(&k);
+	answer(&k, &(struct store_reply){.status = status, .error = "no"});
+}
+
+START_TEST(refusals_are_logged_once)
+{
+	const enum store_status refusal = _i ? STORE_LIMIT : STORE_ERROR;
+
+	send_and_hear(refusal);
+	check_said("posted, logged");
+	send_and_hear(refusal);
+	send_and_hear(STORE_UNREACHABLE);
+	send_and_hear(refusal);
+	check_said("posted, posted, posted");
+	send_and_hear(STORE_OK);
+	send_and_hear(refusal);
+	check_said("posted, posted, logged");
+}
+END_TEST
+
+int main(void)
+{
+	TCase *tests = tcase_create("posting");
+
+	tcase_add_checked_fixture(tests, begin, teardown);
+	tcase_add_test(tests, places);
+	tcase_add_test(tests, what_is_posted);
+	tcase_add_test(tests, nothing_while_the_store_is_down);
+	tcase_add_test(tests, rules_that_are_too_long);
+	tcase_add_loop_test(tests, refusals_are_logged_once, 0, 2);
+	return suite_run_case("posting", tests);
+}

@@ -1,0 +1,178 @@
+/* store/lua: rests, in which nothing of a name and space is granted to any host. */
+#include "tests/unit/script_calls.h"
+
+#define HOUR "3600000"
+#define REST "dflock:{0}:rest:flock:" NAME_OF_ONE_WORD
+
+/* acquire() of a name without blanks, for command(). */
+#define rested(h, t, m, ...) acquire(h, t, m, .name = NAME_OF_ONE_WORD, ##__VA_ARGS__)
+
+static const char *give_back(char letter, const char *unused)
+{
+	return call_name(SCRIPT_RELEASE, NAME_OF_ONE_WORD, token(letter), unused, NULL);
+}
+
+/* "REST 3599990 A ..." as "REST A ..."; how much is left is the server's business. */
+static const char *resting(const char *answer)
+{
+	static char text[4096];
+	long long left = 0;
+	int skip = 0;
+
+	if (sscanf(answer, "REST %lld%n", &left, &skip) != 1 || left <= 0 || left > 3600000)
+		return answer;
+	snprintf(text, sizeof(text), "REST%s", answer + skip);
+	return text;
+}
+
+START_TEST(a_rest_outlives_its_lock)
+{
+	uint64_t fence = fence_of(rested("A", 'a', 'x', .rest = HOUR));
+	char value[64];
+
+	snprintf(value, sizeof(value), HOUR " %" PRIu64, fence);
+	assert_says(command("GET " REST), value);
+	ck_assert_uint_eq(fence_of(rested("A", 'a', 'x', .rest = HOUR)), fence); /* asks again: it has it */
+	assert_starts(resting(rested("B", 'b', 'x', .rest = HOUR, .ask = "1")), "REST");
+	assert_starts(resting(rested("A", 'c', 'x', .rest = HOUR, .ask = "1")), "REST"); /* its own host */
+	assert_starts(resting(rested("C", 'd', 's', .ask = "1")), "REST");               /* a host without the rule */
+	assert_starts(resting(rested("C", 'd', 'x', RANGE("5", "6"), .ask = "2")), "REST");
+	assert_says(heard(), ""); /* nobody is asked */
+	assert_says(give_back('a', "0"), "OK");
+	assert_starts(resting(rested("A", 'e', 'x', .rest = HOUR, .ask = "1")), "REST");
+	assert_says(command("KEYS dflock:{0}:lock:*"), ""); /* one that only asks is not queued */
+	assert_granted(rested("A", 'f', 'x', RECORD("0", NULL)));
+	command("DEL " REST);
+	assert_granted(rested("B", 'b', 'x', .rest = HOUR));
+	ck_assert_ptr_nonnull(strstr(command("GET " REST), HOUR));
+}
+END_TEST
+
+START_TEST(who_waits_for_a_rest_keeps_its_place)
+{
+	assert_granted(rested("A", 'a', 'x', .rest = HOUR));
+	assert_starts(resting(rested("B", 'b', 'x', .rest = HOUR)), "REST A ");
+	ck_assert_ptr_nonnull(strstr(resting(rested("A", 'c', 'x', .rest = HOUR)), " waits"));
+	ck_assert_ptr_nonnull(strstr(resting(rested("D", 'd', 's')), " waits"));
+	assert_says(give_back('a', "0"), "OK");
+	assert_says(heard(), ""); /* not handed over */
+	assert_starts(resting(rested("A", 'c', 'x', .rest = HOUR)), "REST B ");
+	command("DEL " REST);
+	/* The second one asks first: the first one is granted, which begins the next rest. */
+	assert_starts(rested("A", 'c', 'x', .rest = HOUR), "WAIT B ");
+	assert_starts(heard(), "B: granted bbbb");
+	assert_starts(resting(rested("A", 'c', 'x', .rest = HOUR)), "REST B ");
+	command("DEL " REST);
+	while (*heard())
+		;
+	assert_says(give_back('b', "0"), "OK"); /* nothing rests: handed over, and no further than to the next */
+	assert_starts(heard(), "A: granted cccc");
+	ck_assert_ptr_nonnull(strstr(command("GET " REST), HOUR));
+	assert_starts(heard(), "A: recall cccccccccccccccccccccccccccccccc D dddd");
+	assert_says(heard(), "");
+}
+END_TEST
+
+/* Each is for one lock of one caller: the store keeps apart what a host has and what it asks for. */
+START_TEST(leases_of_one_host_that_rest_exclude_each_other)
+{
+	assert_granted(rested("A", 'a', 'x'));
+	assert_starts(rested("A", 'b', 'x', .rest = HOUR), "WAIT A ");
+	assert_starts(heard(), "A: recall aaaa");
+	assert_says(give_back('a', "0"), "OK");
+	assert_starts(heard(), "A: granted bbbb");
+	command("DEL " REST);
+	assert_starts(rested("A", 'c', 'x', .rest = HOUR, .ask = "1"), "WAIT A ");
+	assert_starts(heard(), "A: recall bbbb");
+	assert_starts(rested("A", 'd', 's'), "WAIT A "); /* a test, or a caller of before the rule */
+	assert_says(give_back('b', "0"), "OK");
+	assert_starts(heard(), "A: recall bbbb");
+	assert_starts(heard(), "A: granted cccc");
+	ck_assert_ptr_nonnull(strstr(command("GET " REST), HOUR));
+}
+END_TEST
+
+START_TEST(a_lease_that_nobody_was_told_of_takes_its_rest_along)
+{
+	assert_granted(rested("A", 'a', 'x', .rest = HOUR));
+	assert_starts(resting(rested("B", 'b', 'x', .rest = HOUR)), "REST A ");
+	assert_says(give_back('a', "1"), "OK");
+	assert_starts(heard(), "B: granted bbbb");
+	assert_says(give_back('a', "1"), "OK"); /* once more */
+	assert_says(give_back('b', "0"), "OK");
+	assert_granted(rested("C", 'c', 'x', RECORD("0", NULL), .rest = HOUR));
+	assert_says(give_back('c', "1"), "OK"); /* the other space */
+	assert_starts(resting(rested("C", 'd', 'x', .rest = HOUR, .ask = "1")), "REST");
+	/* A request that is given up began no rest. */
+	assert_starts(resting(rested("C", 'e', 'x', .rest = HOUR)), "REST");
+	assert_says(give_back('e', "1"), "OK");
+	assert_starts(resting(rested("C", 'd', 'x', .rest = HOUR, .ask = "1")), "REST");
+	/* Nor does it end another one's. */
+	command("DEL " REST);
+	assert_granted(rested("A", 'f', 'x', .rest = HOUR));
+	command("SET " REST " %s PX 3600000", HOUR " 1");
+	assert_says(give_back('f', "1"), "OK");
+	assert_starts(resting(rested("C", 'd', 'x', .rest = HOUR, .ask = "1")), "REST");
+}
+END_TEST
+
+START_TEST(an_operator_ends_a_rest)
+{
+	uint64_t fence = fence_of(rested("A", 'a', 'x', .rest = HOUR));
+	char limit[32], earlier[32];
+
+	snprintf(limit, sizeof(limit), "%" PRIu64, fence);
+	snprintf(earlier, sizeof(earlier), "%" PRIu64, fence - 1);
+	assert_says(give_back('a', "0"), "OK");
+	assert_starts(resting(rested("B", 'b', 'x', .rest = HOUR)), "REST");
+	while (*heard())
+		;
+	assert_says(call_name(SCRIPT_REST, NAME_OF_ONE_WORD, "flock", earlier, NULL),
+		    "GONE"); /* a younger one began it */
+	assert_says(call_name(SCRIPT_REST, NAME_OF_ONE_WORD, "record", limit, NULL), "GONE");
+	assert_says(call_name(SCRIPT_REST, NAME_OF_ONE_WORD, "flock", limit, NULL), "OK");
+	assert_starts(heard(), "B: granted bbbb"); /* no timer has to come first */
+	assert_says(call_name(SCRIPT_REST, NAME_OF_ONE_WORD, "flock", limit, NULL), "GONE"); /* B's own */
+}
+END_TEST
+
+START_TEST(a_clock_that_was_set_back_makes_no_rest_longer_than_it_is)
+{
+	assert_granted(rested("A", 'a', 'x', .rest = HOUR));
+	assert_says(give_back('a', "0"), "OK");
+	command("PEXPIRE " REST " 86400000"); /* as if it had been, by 23 hours */
+	assert_starts(resting(rested("B", 'b', 'x', .rest = HOUR, .ask = "1")), "REST");
+	ck_assert_int_le(atoll(command("PTTL " REST)), 3600000);
+	command("PEXPIRE " REST " 1");
+	while (atoll(command("EXISTS " REST)))
+		;
+	assert_granted(rested("B", 'b', 'x', .rest = HOUR));
+}
+END_TEST
+
+START_TEST(a_dead_host_leaves_its_rest)
+{
+	assert_granted(rested("A", 'a', 'x', .rest = HOUR));
+	assert_starts(resting(rested("B", 'b', 'x', .rest = HOUR, .dead_host = "A", .dead_beat = beat_of("A"))),
+		      "REST");
+	assert_says(heard(), "");
+	command("DEL " REST);
+	assert_granted(rested("B", 'b', 'x', .rest = HOUR));
+}
+END_TEST
+
+static void add_tests(TCase *t)
+{
+	tcase_add_test(t, a_rest_outlives_its_lock);
+	tcase_add_test(t, an_operator_ends_a_rest);
+	tcase_add_test(t, who_waits_for_a_rest_keeps_its_place);
+	tcase_add_test(t, leases_of_one_host_that_rest_exclude_each_other);
+	tcase_add_test(t, a_lease_that_nobody_was_told_of_takes_its_rest_along);
+	tcase_add_test(t, a_clock_that_was_set_back_makes_no_rest_longer_than_it_is);
+	tcase_add_test(t, a_dead_host_leaves_its_rest);
+}
+
+int main(void)
+{
+	return run_for_each_version("store rests", add_tests);
+}
