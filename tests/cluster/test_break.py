@@ -159,6 +159,12 @@ def test_a_younger_holder_is_not_hit(make_host, redis):
     end(other, other_path)
 
 
+def test_command_lines_that_make_no_sense(make_host):
+    a = make_host("a", lease=LEASE)
+    for words in ([], ["f", "g"], ["--host", "h", "f"], ["--force", "f"], ["--host"]):
+        assert a.cli("break", *words, check=False).returncode == 2, words
+
+
 def test_no_is_no(make_host):
     a = make_host("a", lease=LEASE)
     process, path = job(a)
