@@ -38,6 +38,7 @@ int cmd_status(int argc, char **argv);
 int cmd_doctor(int argc, char **argv);
 int cmd_break(int argc, char **argv);
 int cmd_fence(int argc, char **argv);
+int cmd_who(int argc, char **argv);
 int cmd_init(int argc, char **argv);
 int cmd_reload(int argc, char **argv);
 int cmd_stop(int argc, char **argv);

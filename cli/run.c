@@ -24,13 +24,15 @@ static const char run_doc[] =
 	"that it took no protected lock. One line says so if the preload cannot reach JOB (statically linked, "
 	"setuid); it is run all the same.";
 
+#define RUN_VERBOSE "DFLOCK_VERBOSE"
+
 struct run_options {
 	char **job;
 	bool require;
 	bool taken;         /* the job must take a protected lock */
 	const char **files; /* to be protected, file_count of them */
 	size_t file_count;
-	bool report, json;
+	bool report, json, verbose;
 	const char *report_file; /* NULL: standard error */
 };
 
@@ -57,6 +59,9 @@ static error_t run_parse(int key, char *arg, struct argp_state *state)
 		return 0;
 	case 'j':
 		options->json = true;
+		return 0;
+	case 'v':
+		options->verbose = true;
 		return 0;
 	case ARGP_KEY_ARG:
 		/* The first argument is the job. All others are the job's, options too. */
@@ -147,6 +152,10 @@ static int prepare(const struct run_options *options)
 	ret = examine(options, shim);
 	if (ret)
 		return ret;
+	if (options->verbose && setenv(RUN_VERBOSE, "1", 1)) {
+		cli_error("cannot set " RUN_VERBOSE ": %s", strerror(errno));
+		return CLI_RUN_FAILED;
+	}
 	ret = set_preload(shim);
 	if (ret) {
 		cli_error("cannot set LD_PRELOAD: %s", strerror(-ret));
@@ -281,6 +290,8 @@ int cmd_run(int argc, char **argv)
 		{"report", 'R', "FILE", OPTION_ARG_OPTIONAL,
 		 "when JOB has ended, list the files that it locked, on standard error or in FILE", 0},
 		{"json", 'j', NULL, 0, "the report as JSON", 0},
+		{"verbose", 'v', NULL, 0,
+		 "when a lock is refused because it is taken, say on standard error which processes hold it", 0},
 		{0}};
 	static const struct argp argp = {
 		.options = known, .parser = run_parse, .args_doc = "[--] JOB [ARGUMENT...]", .doc = run_doc};

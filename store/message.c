@@ -16,8 +16,11 @@
  *   chase HOST TOKEN PID YOUNGEST HOPS SPACE MODE FROM TO NAME
  *   break TOKEN FENCE LIMIT ASKER_HOST QUESTION NAME
  *   broken QUESTION HOW PID HOLDER_HOST
- * One blank stands between words. The name is the rest of the text, since it may have blanks. The answer "broken" has none:
- * its host stands there.
+ *   who TOKEN ASKER_HOST NAME
+ *   holder TOKEN HOLDER_HOST SPACE MODE FROM TO JOB
+ *   holders TOKEN HOLDER_HOST COUNT
+ * One blank stands between words. The name, or the job, is the rest of the text, since it may have blanks. The answer
+ * "broken" has none: its host stands there.
  */
 #define MAX_WORDS 10
 
@@ -114,15 +117,43 @@ static bool message_take_broken(char *const word[], struct store_message *out)
 	    pid > INT_MAX)
 		return false;
 	out->pid = (int)pid;
+	if (!reply_is_host(out->name))
+		return false;
+	strcpy(out->holder, out->name);
+	*out->name = '\0';
 	return true;
 }
 
-static int message_take_holder(const char *host, struct store_message *out)
+static bool message_take_who(char *const word[], struct store_message *out)
 {
-	if (!reply_is_host(host))
-		return -EINVAL;
-	strcpy(out->holder, host);
-	return 0;
+	out->kind = STORE_MSG_WHO;
+	if (!reply_is_token(word[1]) || !reply_is_host(word[2]))
+		return false;
+	strcpy(out->token, word[1]);
+	strcpy(out->asker, word[2]);
+	return true;
+}
+
+static bool message_take_answer(char *const word[], struct store_message *out)
+{
+	if (!reply_is_token(word[1]) || !reply_is_host(word[2]))
+		return false;
+	strcpy(out->token, word[1]);
+	strcpy(out->holder, word[2]);
+	return true;
+}
+
+static bool message_take_holder(char *const word[], struct store_message *out)
+{
+	out->kind = STORE_MSG_HOLDER;
+	return message_take_answer(word, out) && message_take_range(word + 3, &out->range) &&
+	       job_parse(out->name, &out->job);
+}
+
+static bool message_take_holders(char *const word[], struct store_message *out)
+{
+	out->kind = STORE_MSG_HOLDERS;
+	return message_take_answer(word, out) && reply_number(out->name, &out->count);
 }
 
 /* Cuts `count` words off the front of the text, which changes. Returns the rest; NULL: there are fewer words. */
@@ -145,8 +176,10 @@ int message_parse(const char *text, size_t len, const char *incarnation, struct 
 		size_t words;
 		bool (*parse)(char *const word[], struct store_message *out);
 	} kinds[] = {{"recall ", 9, message_take_recall}, {"granted ", 4, message_take_granted},
-		     {"inuse ", 7, message_take_in_use},  {"chase ", 10, message_take_chase},
-		     {"break ", 6, message_take_break},   {"broken ", 4, message_take_broken}};
+		     {"inuse ", 7, message_take_in_use},  {"who ", 3, message_take_who},
+		     {"holder ", 7, message_take_holder}, {"holders ", 3, message_take_holders},
+		     {"chase ", 10, message_take_chase},  {"break ", 6, message_take_break},
+		     {"broken ", 4, message_take_broken}};
 	char copy[MESSAGE_BYTES], *word[MAX_WORDS];
 
 	*out = (struct store_message){.kind = STORE_MSG_RECALL};
@@ -158,11 +191,11 @@ int message_parse(const char *text, size_t len, const char *incarnation, struct 
 		if (strncmp(copy, kinds[i].kind, strlen(kinds[i].kind)) != 0)
 			continue;
 		const char *name = message_cut_words(copy, word, kinds[i].words);
-		if (!name || !*name || strlen(name) >= sizeof(out->name) || !kinds[i].parse(word, out))
+		if (!name || !*name || strlen(name) >= sizeof(out->name))
 			return -EINVAL;
-		if (out->kind == STORE_MSG_BROKEN)
-			return message_take_holder(name, out);
 		strcpy(out->name, name);
+		if (!kinds[i].parse(word, out))
+			return -EINVAL;
 		return out->kind == STORE_MSG_GRANTED && strcmp(word[3], incarnation) != 0 ? -ESTALE : 0;
 	}
 	return -EINVAL;
@@ -174,6 +207,32 @@ int message_format_in_use(char message[MESSAGE_BYTES], const char *host, const c
 	int n = snprintf(message, MESSAGE_BYTES, "inuse %s %s %s " REPLY_OFFSET " " REPLY_OFFSET " %s %s", asker_token,
 			 reply_space_word[in_use->space], reply_mode_word[in_use->mode], in_use->from, in_use->to, host,
 			 name);
+
+	return n < MESSAGE_BYTES ? 0 : -ENAMETOOLONG;
+}
+
+int message_format_who(char message[MESSAGE_BYTES], const char *host, const char *name, const char *token)
+{
+	int n = snprintf(message, MESSAGE_BYTES, "who %s %s %s", token, host, name);
+
+	return n < MESSAGE_BYTES ? 0 : -ENAMETOOLONG;
+}
+
+int message_format_holder(char message[MESSAGE_BYTES], const char *host, const char *token,
+			  const struct store_range *range, const struct store_job *job)
+{
+	char text[JOB_TEXT_BYTES];
+	int n;
+
+	job_format(text, job);
+	n = snprintf(message, MESSAGE_BYTES, "holder %s %s %s %s " REPLY_OFFSET " " REPLY_OFFSET " %s", token, host,
+		     reply_space_word[range->space], reply_mode_word[range->mode], range->from, range->to, text);
+	return n < MESSAGE_BYTES ? 0 : -ENAMETOOLONG;
+}
+
+int message_format_holders(char message[MESSAGE_BYTES], const char *host, const char *token, uint64_t count)
+{
+	int n = snprintf(message, MESSAGE_BYTES, "holders %s %s %" PRIu64, token, host, count);
 
 	return n < MESSAGE_BYTES ? 0 : -ENAMETOOLONG;
 }

@@ -28,6 +28,7 @@
 #include <uv.h>
 
 #include "config/config.h"
+#include "store/job.h"
 #include "wire/msg.h"
 
 #define STORE_TOKEN_BYTES  33  /* 32 hex digits and NUL */
@@ -90,6 +91,10 @@ enum store_message_kind {
 	STORE_MSG_IN_USE,  /* the answer to a recall with `ask`: `token` (the asker's) will not be granted now */
 	STORE_MSG_BREAK,   /* an operator on the host `asker` wants the lease `fence` of this host to be taken away */
 	STORE_MSG_BROKEN,  /* the answer of the host `holder`: what became of it */
+	STORE_MSG_WHO,     /* between keepers: which processes of this host hold locks of `name`? `asker` wants to know, and
+			      calls its question `token` */
+	STORE_MSG_HOLDER,  /* one answer to that question: one lock of one process. No name */
+	STORE_MSG_HOLDERS, /* the last answer to that question. No name */
 };
 /* What became of a lease that was to be taken away (keeper/leases/breaking.h). */
 enum store_broken {
@@ -137,6 +142,8 @@ struct store_message {
 	int pid;                             /* BROKEN: the process that is the reason; 0: none is */
 	bool provisional;         /* GRANTED: perhaps not acknowledged by replicas; acquire with the same token asks */
 	struct store_chase chase; /* CHASE */
+	struct store_job job;           /* HOLDER: of `holder`, with `range` */
+	uint64_t count;           /* HOLDERS: how many locks `holder` has found; not all may have been told */
 };
 
 struct store_callbacks {
@@ -183,6 +190,7 @@ const char *store_server(const struct store *s);  /* for people: host:port, the 
  * `rest_ms` this lease is for one lock of one caller: it excludes other leases of its own owner, too, and for so long
  *          after its grant nothing of the name and space is granted to anybody, this host included. 0: it is a lease as
  *          others. The range must be the whole one, exclusive
+ * `job`    which program asks; "" or job_format()'s text. Recorded with the lease, for people
  * `dead`   hosts whose beat this keeper has watched unchanged for a whole ttl, or that did not answer and were silent for
  *          dead_ms, at most STORE_MAX_BLOCKERS; what they have is dropped if their beat is still that one. This host
  *          itself is never dropped
@@ -191,7 +199,7 @@ const char *store_server(const struct store *s);  /* for people: host:port, the 
  * blanks, and an empty range are answered STORE_ERROR.
  */
 struct store_acquire {
-	const char *name, *file, *token;
+	const char *name, *file, *token, *job;
 	struct store_range range;
 	bool ask, insist, pass, beat, grow;
 	int64_t rest_ms;
@@ -231,6 +239,11 @@ void store_open(struct store *s, enum store_open how, const char *earlier, store
  * lost. */
 void store_tell_in_use(struct store *s, const char *host, const char *name, const char *asker_token,
 		       const struct store_range *in_use);
+/* Between keepers (keeper/callers/who.h): the question, and the answers to it. No reply; each may be lost. */
+void store_tell_who(struct store *s, const char *host, const char *name, const char *token);
+void store_tell_holder(struct store *s, const char *host, const char *token, const struct store_range *range,
+		       const struct store_job *job);
+void store_tell_holders(struct store *s, const char *host, const char *token, uint64_t count);
 /* Sends a chase to a host. No reply; it may be lost. */
 void store_tell_chase(struct store *s, const char *host, const struct store_chase *chase);
 /* Asks a host to take the lease away, or answers that. No reply; both may be lost. */
@@ -255,16 +268,19 @@ void store_sweep(struct store *s, const struct store_blocker *host, store_reply_
 void store_give_up(struct store *s, const struct store_blocker *host, store_reply_cb *cb, void *arg);
 
 /* What one lock has: leases and waiters of all hosts. entries are valid during the callback; count is 0 unless the status
- * is STORE_OK. */
+ * is STORE_OK. rest_ms: for how long its spaces still rest; 0: they do not. */
 struct store_entry {
 	char host[STORE_HOST_BYTES];
 	char file[STORE_FILE_BYTES];
 	char token[STORE_TOKEN_BYTES];
 	struct store_range range;
-	uint64_t fence; /* of a lease */
+	uint64_t fence; /* 0: a waiter */
 	bool waiter;
+	bool old;       /* of a host whose version does not know STORE_MSG_WHO */
+	struct store_job job; /* which program asked for it; pid 0: not known */
 };
-typedef void store_entries_cb(void *arg, enum store_status status, const struct store_entry *entries, size_t count);
+typedef void store_entries_cb(void *arg, enum store_status status, const struct store_entry *entries, size_t count,
+			      const int64_t rest_ms[WIRE_SPACES]);
 void store_entries(struct store *s, const char *name, store_entries_cb *cb, void *arg);
 
 /* ---- for people: by which rules hosts go. No lease depends on it ---- */
@@ -306,8 +322,8 @@ void store_read_rules(struct store *s, const char *place, const char *digest, st
 
 /* The whole store as JSON text for status:
  * {"incarnation":..,"open":..,"ttl_ms":..,"fence":..,"hosts":{HOST:{"beat","age_ms"}},
- * "locks":[{"name":..,"leases":[{"host","file","token","space","mode","from","to","fence"}],"waiters":[..same, no
- * fence..],"resting":{"flock":ms,"record":ms}}]}. space: "flock", "record"; "resting" has the spaces that rest; mode: "shared", "exclusive"; numbers are exact; bytes that are no UTF-8 are
+ * "locks":[{"name":..,"leases":[{"host","file","token","space","mode","from","to","fence","job":{"pid","since",
+ * "command"}}],"waiters":[..same, no fence..],"resting":{"flock":ms,"record":ms}}]}. space: "flock", "record"; "resting" has the spaces that rest; mode: "shared", "exclusive"; numbers are exact; bytes that are no UTF-8 are
  * \xNN. `json` is valid during the callback; NULL: `error` says why there is none. Not atomic over several locks. */
 typedef void store_dump_cb(void *arg, const char *json, size_t len, const char *error);
 void store_dump(struct store *s, store_dump_cb *cb, void *arg);

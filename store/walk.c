@@ -240,6 +240,7 @@ static json_t *entry_json(const redisReply *entry)
 	} fields[] = {{"host", false}, {"file", false}, {"token", false}, {"space", false},
 		      {"mode", false}, {"from", true},  {"to", true},     {"fence", true}};
 	json_t *json = json_object();
+	struct store_job job;
 
 	for (size_t i = 0; i < sizeof(fields) / sizeof(*fields); i++) {
 		if (entry->type != REDIS_REPLY_ARRAY || i >= entry->elements ||
@@ -248,6 +249,10 @@ static json_t *entry_json(const redisReply *entry)
 		const char *text = entry->element[i]->str;
 		json_object_set_new(json, fields[i].key, fields[i].number ? number_json(text) : text_json(text));
 	}
+	if (entry->type == REDIS_REPLY_ARRAY && reply_text(entry, 8) && job_parse(reply_text(entry, 8), &job))
+		json_object_set_new(json, "job",
+				    json_pack("{s:i, s:I, s:s}", "pid", job.pid, "since", (json_int_t)job.since,
+					      "command", job.command));
 	return json;
 }
 

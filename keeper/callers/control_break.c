@@ -233,11 +233,12 @@ static void control_break_entry(struct control_break *b, const struct store_entr
 }
 
 static void control_break_on_entries(void *arg, enum store_status status, const struct store_entry *entries,
-				     size_t count)
+				     size_t count, const int64_t rest_ms[WIRE_SPACES])
 {
 	struct control_break *b = arg;
 	size_t i = 0;
 
+	(void)rest_ms;
 	if (b->session && status != STORE_OK) {
 		control_break_trouble(b, status, NULL);
 	} else if (b->session) {

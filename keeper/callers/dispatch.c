@@ -8,6 +8,7 @@
 #include "keeper/callers/control.h"
 #include "keeper/callers/control_break.h"
 #include "keeper/callers/lookup.h"
+#include "keeper/callers/who.h"
 #include "keeper/clock.h"
 #include "keeper/fronts/frontmsg.h"
 #include "keeper/fronts/fronts.h"
@@ -29,6 +30,7 @@ void dispatch_close(struct session *s)
 	lookup_leave(s);
 	configwatch_leave(&s->look);
 	control_break_leave(s);
+	who_leave(s);
 	session_end(s);
 	if (s->foreign)
 		fronts_bury(s->keeper->fronts, s->peer.uid, s->fd);

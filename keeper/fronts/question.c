@@ -55,12 +55,12 @@ static bool lock_ok(const struct wire_request *r)
 
 static bool question_has_text(unsigned op)
 {
-	return op == WIRE_BREAK || op == WIRE_END_REST || op == WIRE_GIVE_UP;
+	return op == WIRE_WHO || op == WIRE_BREAK || op == WIRE_END_REST || op == WIRE_GIVE_UP;
 }
 
 static bool break_ok(const struct wire_request *r)
 {
-	return r->space < WIRE_SPACES && r->from >= 0 && r->to >= 0;
+	return r->op == WIRE_WHO || (r->space < WIRE_SPACES && r->from >= 0 && r->to >= 0);
 }
 
 enum question_kind question_check(const struct wire_request *r, ssize_t n, bool has_fd)
@@ -75,7 +75,7 @@ enum question_kind question_check(const struct wire_request *r, ssize_t n, bool 
 			       : QUESTION_MALFORMED;
 	if (n != sizeof(*r) || r->size != sizeof(*r) || question_has_text(r->op))
 		return QUESTION_MALFORMED;
-	if (r->op == WIRE_LOCK || r->op == WIRE_TEST)
+	if (r->op == WIRE_LOCK || r->op == WIRE_TEST || r->op == WIRE_HELD)
 		return has_fd && lock_ok(r) ? QUESTION_LOCK : QUESTION_MALFORMED;
 	if (r->op == WIRE_BEFORE)
 		return !has_fd && r->from >= 0 ? QUESTION_BEFORE : QUESTION_MALFORMED;

@@ -122,6 +122,11 @@ static void take_message(struct keeper *k, const struct store_message *m)
 	case STORE_MSG_BROKEN:
 		k->queue.news->broken_elsewhere(k, m);
 		return;
+	case STORE_MSG_WHO:
+	case STORE_MSG_HOLDER:
+	case STORE_MSG_HOLDERS:
+		k->queue.news->who(k, m);
+		return;
 	case STORE_MSG_CHASE:
 		k->queue.news->chase(k, m);
 		return;

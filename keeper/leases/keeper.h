@@ -44,6 +44,7 @@ struct configwatch;
 struct deadlock;
 struct ending;
 struct fronts;
+struct holdings;
 struct keeper;
 struct keeper_options;
 struct leases_slot;
@@ -53,6 +54,7 @@ struct orphan;
 struct reopen;
 struct session;
 struct sessions;
+struct whos;
 
 struct keeper {
 	uv_loop_t *loop;
@@ -65,6 +67,8 @@ struct keeper {
 	struct sessions *sessions;
 	struct listener *listener;
 	struct deadlock *deadlock;
+	struct holdings *holdings;
+	struct whos *whos;
 	struct ending *ending;
 
 	/* orphan.c */

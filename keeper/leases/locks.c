@@ -195,7 +195,7 @@ void file_unused(struct file *file)
 }
 
 /* 128 random bits: no two requests of any two hosts ever have the same token. */
-static int make_token(char token[STORE_TOKEN_BYTES])
+int lease_make_token(char token[STORE_TOKEN_BYTES])
 {
 	static const char digits[] = "0123456789abcdef";
 	unsigned char bytes[(STORE_TOKEN_BYTES - 1) / 2];
@@ -241,7 +241,7 @@ struct lease *lease_new(struct lock *lock, const struct store_range *range, uid_
 {
 	char token[STORE_TOKEN_BYTES];
 
-	return make_token(token) == 0 ? lease_make(lock, range, token, uid) : NULL;
+	return lease_make_token(token) == 0 ? lease_make(lock, range, token, uid) : NULL;
 }
 
 void lease_for_one_lock(struct lease *lease)

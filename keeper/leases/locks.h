@@ -72,6 +72,7 @@ struct lease {
 	struct leases_slot *shown; /* its slot in the page; NULL: not shown, or closed */
 	int64_t rest_ms;           /* its grant begins a rest of so long, and the lease is for one lock; 0: as others */
 	bool spent;                /* a caller was granted under it, or may have been */
+	struct store_job job;            /* the program that asked for it; pid 0: not known, or not to be told */
 
 	/* awaited.c, confirm.c */
 	unsigned requests; /* store requests under way, or waiting to be sent */
@@ -192,6 +193,9 @@ void file_unused(struct file *file);
 struct holders_file file_searched(const struct file *file);
 /* Takes the kernel's number from an inspection, or from the table of an earlier keeper; ino 0: not known. */
 void file_learnt(struct file *file, const struct identity *id);
+
+/* A new token. 0; -EIO: there is no randomness. */
+int lease_make_token(char token[STORE_TOKEN_BYTES]);
 
 /* A new asking lease of the lock, with a token of its own; in both tables. uid: the user whose call asks for it. NULL:
  * no memory or no randomness. */

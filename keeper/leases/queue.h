@@ -62,6 +62,8 @@ struct queue_news {
 	void (*broken)(struct keeper *k, uint64_t number, enum store_broken how, pid_t pid);
 	/* ... on another host (store message). */
 	void (*broken_elsewhere)(struct keeper *k, const struct store_message *message);
+	/* Another host asks which processes here hold a lock, or answers such a question of this host. Called at once. */
+	void (*who)(struct keeper *k, const struct store_message *message);
 };
 
 enum queue_state {

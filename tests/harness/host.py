@@ -23,12 +23,12 @@ CLI = os.path.join(BUILD, "dflock")
 
 
 class Host:
-    def __init__(self, redis, name, folder, shim=True, rules=None, lease="ttl_ms = 3000;", store="", foreground=True,
+    def __init__(self, redis, name, folder, shim=True, rules=None, lease="ttl_ms = 3000;", store="", top="", foreground=True,
                  debug=False, inside=(), clock=None, times=False):
         """
         redis: a Redis, an address, or settings of the store as text. rules: text for protect = (...); "%s" is the host's
-        folder of files. Default: every file there, named by its name. inside: words before those of each program of this
-        host (Network.inside()). clock: what they take for the time (Clock).
+        folder of files. Default: every file there, named by its name. top: settings outside of the groups. inside: words
+        before those of each program of this host (Network.inside()). clock: what they take for the time (Clock).
         times: each line of the log begins with CLOCK_BOOTTIME in ns.
         """
         self.times = times
@@ -47,8 +47,8 @@ class Host:
         where = redis if isinstance(redis, str) else "unix:" + redis.socket
         where = where if "=" in where else f'server = "{where}";'
         with open(self.config, "w") as f:
-            f.write('host = "%s";\nstore = { %s %s };\nlease = { %s };\nprotect = ( %s );\n' %
-                    (name, where, store, lease, rules.replace("%s", self.files)))
+            f.write('host = "%s"; %s\nstore = { %s %s };\nlease = { %s };\nprotect = ( %s );\n' %
+                    (name, top, where, store, lease, rules.replace("%s", self.files)))
         if foreground:
             self.start()
 

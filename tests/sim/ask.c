@@ -11,6 +11,7 @@
 
 #include "shim/acquire.h"
 #include "shim/sys.h"
+#include "shim/verbose.h"
 #include "tests/sim/sim.h"
 #include "wire/place.h"
 
@@ -167,4 +168,9 @@ enum protect protect_again(int fd, const struct protect_look *look)
 {
 	(void)fd, (void)look;
 	return PROTECT_ASK;
+}
+
+void verbose_refused(int fd, const struct intent *want, struct protect_look *look)
+{
+	(void)fd, (void)want, (void)look; /* as without DFLOCK_VERBOSE */
 }

@@ -163,30 +163,55 @@ START_TEST(empty_message)
 }
 END_TEST
 
-START_TEST(every_length)
+/* What is longer than a question may be is cut off, and its length says so; a text always ends with NUL. */
+static void check_length(size_t n)
 {
-	unsigned char bytes[2 * sizeof(struct wire_request)];
-	struct wire_request sent = good(WIRE_LOCK), r;
-	int fd;
+	static unsigned char bytes[sizeof(struct question) + 100];
+	struct wire_request sent = good(WIRE_LOCK);
+	struct question_fds came;
+	struct {
+		struct question q;
+		char guard[16];
+	} in;
+	size_t text = n > sizeof(sent) ? n - sizeof(sent) : 0;
 
 	memset(bytes, 0xee, sizeof(bytes));
 	memcpy(bytes, &sent, sizeof(sent));
-	for (size_t n = 1; n <= sizeof(bytes); n++) {
-		struct {
-			struct wire_request r;
-			char guard[16];
-		} in;
+	memset(&in, 0x5a, sizeof(in));
+	send_message(bytes, n, 1);
+	ck_assert_int_eq(question_receive(ours, &in.q, &came), (ssize_t)n);
+	ck_assert_uint_eq(came.count, 1);
+	close(came.fds[0]);
+	for (size_t i = 0; i < sizeof(in.guard); i++)
+		ck_assert_int_eq(in.guard[i], 0x5a);
+	if (n >= sizeof(sent))
+		ck_assert_uint_eq(strlen(in.q.text), text < WIRE_TEXT_BYTES ? text : WIRE_TEXT_BYTES - 1);
+	ck_assert_int_eq(question_check(&in.q.request, n, true),
+			 n == sizeof(sent) ? QUESTION_LOCK : QUESTION_MALFORMED);
+}
 
-		memset(&in, 0x5a, sizeof(in));
-		send_message(bytes, n, 1);
-		ck_assert_int_eq(receive(&in.r, &fd), (ssize_t)n);
-		ck_assert_int_ge(fd, 0);
-		close(fd);
-		for (size_t i = 0; i < sizeof(in.guard); i++)
-			ck_assert_int_eq(in.guard[i], 0x5a);
-		r = in.r;
-		ck_assert_int_eq(question_check(&r, n, true), n == sizeof(r) ? QUESTION_LOCK : QUESTION_MALFORMED);
-	}
+START_TEST(every_length)
+{
+	for (size_t n = 1; n <= 2 * sizeof(struct wire_request); n++)
+		check_length(n);
+	for (size_t n = sizeof(struct question) - 2; n <= sizeof(struct question) + 100; n += 17)
+		check_length(n);
+}
+END_TEST
+
+START_TEST(with_a_text)
+{
+	struct wire_request r = good(WIRE_WHO);
+
+	ck_assert_int_eq(question_check(&r, sizeof(r), false), QUESTION_MALFORMED);
+	ck_assert_int_eq(question_check(&r, sizeof(r) + 1, false), QUESTION_CONTROL);
+	ck_assert_int_eq(question_check(&r, sizeof(struct question) - 1, false), QUESTION_CONTROL);
+	ck_assert_int_eq(question_check(&r, sizeof(struct question), false), QUESTION_MALFORMED); /* no room for NUL */
+	ck_assert_int_eq(question_check(&r, sizeof(r) + 1, true), QUESTION_MALFORMED);
+	r.size++;
+	ck_assert_int_eq(question_check(&r, sizeof(r) + 1, false), QUESTION_MALFORMED);
+	for (r = good(WIRE_LOCK); r.op < WIRE_WHO; r.op++)
+		ck_assert_int_eq(question_check(&r, sizeof(r) + 1, false), QUESTION_MALFORMED);
 }
 END_TEST
 
@@ -223,7 +248,9 @@ START_TEST(good_ones)
 	ck_assert_int_eq(question_check(&r, sizeof(r), true), QUESTION_LOCK);
 	r.op = WIRE_TEST;
 	ck_assert_int_eq(question_check(&r, sizeof(r), true), QUESTION_LOCK);
-	for (r.op = WIRE_STATUS; r.op < WIRE_BREAK; r.op++)
+	r.op = WIRE_HELD;
+	ck_assert_int_eq(question_check(&r, sizeof(r), true), QUESTION_LOCK);
+	for (r.op = WIRE_STATUS; r.op < WIRE_HELD; r.op++)
 		ck_assert_int_eq(question_check(&r, sizeof(r), false),
 				 r.op == WIRE_BEFORE ? QUESTION_BEFORE : QUESTION_CONTROL);
 }
@@ -233,8 +260,8 @@ START_TEST(descriptor_and_operation)
 {
 	for (unsigned op = 0; op < 256; op++) {
 		struct wire_request r = good(op);
-		bool lock = op == WIRE_LOCK || op == WIRE_TEST;
-		bool control = op > 0 && op < WIRE_BREAK && !lock && op != WIRE_BEFORE; /* the rest need a text */
+		bool lock = op == WIRE_LOCK || op == WIRE_TEST || op == WIRE_HELD;
+		bool control = op > 0 && op < WIRE_WHO && !lock && op != WIRE_BEFORE;
 		enum question_kind without = control             ? QUESTION_CONTROL
 					     : op == WIRE_BEFORE ? QUESTION_BEFORE
 								 : QUESTION_MALFORMED;
@@ -325,7 +352,7 @@ START_TEST(a_text_follows)
 		ck_assert_uint_eq(strlen(question.text), lengths[i] < WIRE_TEXT_BYTES ? lengths[i] : WIRE_TEXT_BYTES - 1);
 	}
 	for (unsigned op = 0; op < 256; op++) { /* others have none */
-		bool has = op == WIRE_BREAK || op == WIRE_END_REST || op == WIRE_GIVE_UP;
+		bool has = op == WIRE_WHO || op == WIRE_BREAK || op == WIRE_END_REST || op == WIRE_GIVE_UP;
 		struct wire_request r = good(op);
 
 		ck_assert_int_eq(question_check(&r, sizeof(r) + 1, false), has ? QUESTION_CONTROL : QUESTION_MALFORMED);
@@ -447,6 +474,7 @@ int main(void)
 	tcase_add_loop_test(receive, too_many_descriptors, 0, 6);
 	tcase_add_loop_test(receive, empty_message, 0, 3);
 	tcase_add_test(receive, every_length);
+	tcase_add_test(receive, with_a_text);
 	if (!under_valgrind())
 		tcase_add_test(receive, table_full);
 	tcase_add_test(receive, longer_other_version);

@@ -386,6 +386,26 @@ START_TEST(a_waiter_asks_also_for_those_in_front)
 }
 END_TEST
 
+START_TEST(a_job_stays_with_its_entry)
+{
+	/* take.lua; a waiter; granted by acquire.lua; handed over. */
+	assert_granted(acquire("A", 'a', 'x', .job = "11 5 one two"));
+	ck_assert_ptr_nonnull(strstr(call(SCRIPT_DUMP, NULL), "11 5 one two"));
+	acquire("B", 'b', 's', .job = "12 6 b");
+	ck_assert_ptr_nonnull(strstr(call(SCRIPT_DUMP, NULL), "12 6 b"));
+	assert_granted(acquire("C", 'c', 'x', RECORD("0", "1"), .job = "13 7 c"));
+	release('a');
+	call(SCRIPT_SHRINK, token('c'), NULL);
+	const char *dump = call(SCRIPT_DUMP, NULL);
+	ck_assert_ptr_null(strstr(dump, "one two"));
+	ck_assert_ptr_nonnull(strstr(dump, "12 6 b"));
+	ck_assert_ptr_nonnull(strstr(dump, "13 7 c"));
+	/* One that is not told is another thing than a host that knows of no jobs. */
+	assert_granted(acquire("A", 'd', 'x', RECORD("5", "6")));
+	ck_assert_ptr_null(strstr(call(SCRIPT_DUMP, NULL), " -"));
+}
+END_TEST
+
 START_TEST(a_thousand_entries)
 {
 	char tokens[33], from[24], to[24];
@@ -429,6 +449,7 @@ static void add_tests(TCase *t)
 	tcase_add_test(t, no_more_is_put_back_than_the_host_has);
 	tcase_add_test(t, a_waiter_that_waits_for_nobody_is_granted);
 	tcase_add_test(t, a_waiter_asks_also_for_those_in_front);
+	tcase_add_test(t, a_job_stays_with_its_entry);
 	tcase_add_test(t, a_thousand_entries);
 }
 
