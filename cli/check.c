@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "cli/files.h"
 #include "cli/show.h"
@@ -13,7 +14,8 @@
 static const char check_doc[] =
 	"Reads the configuration as a keeper would and says what is wrong with it, with file and line. For each FILE "
 	"says whether its locks are protected and under which lock name; it need not exist yet.\v"
-	"The exit status is 0 if the configuration is valid, whether the FILEs are protected or not, and else 1. With "
+	"The exit status is 0 if the configuration is valid and the command of on_event can be run, whether the FILEs are "
+	"protected or not, and else 1. With "
 	"--require it is 1 also if one of them is not protected.";
 
 struct check_options {
@@ -55,6 +57,18 @@ static void report_rest(int64_t at_least_ms)
 		printf(", one lock in %s (at_least_ms)", show_ms(at_least_ms, time));
 }
 
+static void report_hold_limits(const struct config *config, const char *path)
+{
+	int64_t warn_after_ms, kill_after_ms;
+	char time[SHOW_TIME_BYTES];
+
+	config_hold_limits(config, path, &warn_after_ms, &kill_after_ms);
+	if (warn_after_ms)
+		printf(", reported after %s (warn_after_ms)", show_ms(warn_after_ms, time));
+	if (kill_after_ms)
+		printf(", holders ended after %s (kill_after_ms)", show_ms(kill_after_ms, time));
+}
+
 /* False: the path could not be resolved, or the file must be protected (require) and is not. */
 static bool report_file(const struct config *config, const char *file, bool require)
 {
@@ -71,6 +85,7 @@ static bool report_file(const struct config *config, const char *file, bool requ
 		fputs(": protected as ", stdout);
 		show_text(stdout, name);
 		report_rest(config_at_least_ms(config, path));
+		report_hold_limits(config, path);
 	} else if (ret == -ENOENT) {
 		fputs(": not protected", stdout);
 	} else {
@@ -95,6 +110,17 @@ static bool check_load(const char *path, struct config **config)
 	return ret == 0;
 }
 
+static bool check_command(const struct config *config)
+{
+	char why[CLI_LINE_BYTES];
+	int ret = config_can_run(config, why, sizeof(why));
+	bool harmless = ret == -EACCES && geteuid() != 0;
+
+	if (ret < 0)
+		cli_error("%s%s", why, harmless ? "; that does no harm where the keeper is another user's" : "");
+	return ret == 0 || harmless;
+}
+
 int cmd_check(int argc, char **argv)
 {
 	static const struct argp_option known[] = {
@@ -106,7 +132,7 @@ int cmd_check(int argc, char **argv)
 	struct check_options options = {.config = NULL};
 	struct config *config;
 	struct place place;
-	bool all = true;
+	bool all;
 
 	argp_parse(&argp, argc, argv, 0, NULL, &options);
 	cli_place(&place, options.config);
@@ -119,6 +145,7 @@ int cmd_check(int argc, char **argv)
 	fputs("configuration OK: ", stdout);
 	show_text(stdout, config->path);
 	printf(", %zu rule%s\n", config->rule_count, config->rule_count == 1 ? "" : "s");
+	all = check_command(config);
 	for (int i = 0; i < options.count; i++)
 		all &= report_file(config, options.files[i], options.require);
 	config_free(config);

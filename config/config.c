@@ -1,6 +1,7 @@
 #include "config/config.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,18 +14,19 @@
 #define HOST_CHARS "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-._"
 #define LOAD_TRIES 3
 #define HOUR_MS    INT64_C(3600000)
-#define DAY_MS     (24 * HOUR_MS)
+#define DAY_MS     CONFIG_DAY_MS
 
 struct top_values {
 	const char *host;
 	bool allow_break;
 	bool show_jobs;
-	config_setting_t *store, *lease, *protect;
+	config_setting_t *on_event, *store, *lease, *protect;
 };
 
 const struct setting_row config_top_rows[] = {
 	{"host", SETTING_STRING, offsetof(struct top_values, host), 0, 0},
 	{"allow_break", SETTING_FLAG, offsetof(struct top_values, allow_break), 0, 0},
+	{"on_event", SETTING_TEXTS, offsetof(struct top_values, on_event), 0, 0},
 	{"show_jobs", SETTING_FLAG, offsetof(struct top_values, show_jobs), 0, 0},
 	{"store", SETTING_GROUP, offsetof(struct top_values, store), 0, 0},
 	{"lease", SETTING_GROUP, offsetof(struct top_values, lease), 0, 0},
@@ -34,7 +36,7 @@ const struct setting_row config_top_rows[] = {
 
 struct lease_values {
 	struct config_lease lease;
-	const char *on_lost;
+	const char *on_lost, *on_refused;
 };
 
 const struct setting_row config_lease_rows[] = {
@@ -50,7 +52,9 @@ const struct setting_row config_lease_rows[] = {
 	{"sweep_ms", SETTING_NUMBER, offsetof(struct lease_values, lease.sweep_ms), 100, 30 * DAY_MS},
 	{"idle_ms", SETTING_NUMBER, offsetof(struct lease_values, lease.idle_ms), 0, DAY_MS},
 	{"past_look_ms", SETTING_NUMBER, offsetof(struct lease_values, lease.past_look_ms), 0, HOUR_MS},
+	{"wait_warn_ms", SETTING_NUMBER, offsetof(struct lease_values, lease.wait_warn_ms), 0, DAY_MS},
 	{"on_lost", SETTING_STRING, offsetof(struct lease_values, on_lost), 0, 0},
+	{"on_refused", SETTING_STRING, offsetof(struct lease_values, on_refused), 0, 0},
 	{NULL, 0, 0, 0, 0},
 };
 
@@ -89,6 +93,7 @@ static int config_read_lease(const struct config_reading *r, config_setting_t *g
 		.lease.idle_ms = 60000,
 		.lease.past_look_ms = 5000,
 		.on_lost = "freeze",
+		.on_refused = "refuse",
 	};
 	int ret;
 
@@ -103,9 +108,12 @@ static int config_read_lease(const struct config_reading *r, config_setting_t *g
 	if (lease->dead_ms < 0)
 		lease->dead_ms = lease->ttl_ms > 30000 ? 20 * lease->ttl_ms : 600000;
 	ret = config_check_lease(r, group, lease);
-	if (ret < 0)
-		return ret;
-	return settings_on_lost(r, settings_line(group, "on_lost"), "lease.", values.on_lost, &lease->on_lost);
+	if (ret == 0)
+		ret = settings_on_lost(r, settings_line(group, "on_lost"), "lease.", values.on_lost, &lease->on_lost);
+	if (ret == 0)
+		ret = settings_on_refused(r, settings_line(group, "on_refused"), "lease.", values.on_refused,
+					  &lease->on_refused);
+	return ret;
 }
 
 static int config_read_host(const struct config_reading *r, int line, const char *host, char **out)
@@ -126,18 +134,45 @@ static int config_read_host(const struct config_reading *r, int line, const char
 	return *out ? 0 : reading_out_of_memory(r);
 }
 
-static int config_read_top(const struct config_reading *r, config_setting_t *root, struct config *config)
+/* A user that can write the file could make the keeper run any command. */
+static int config_read_on_event(const struct config_reading *r, config_setting_t *words, bool shared, char ***out)
+{
+	int count, line;
+
+	if (!words)
+		return 0;
+	count = config_setting_length(words);
+	line = config_setting_source_line(words);
+	if (shared)
+		return reading_fail(r, line,
+				    "on_event is a command that the keeper runs; expected a file that only root or "
+				    "user %u can write: chown and chmod go-w it",
+				    (unsigned)geteuid());
+	if (config_setting_get_string_elem(words, 0)[0] != '/')
+		return reading_fail(r, line, "on_event begins with \"%.100s\"; expected the absolute path of a program",
+				    config_setting_get_string_elem(words, 0));
+	*out = calloc((size_t)count + 1, sizeof(**out));
+	for (int i = 0; *out && i < count; i++) {
+		(*out)[i] = strdup(config_setting_get_string_elem(words, i));
+		if (!(*out)[i])
+			return reading_out_of_memory(r);
+	}
+	return *out ? 0 : reading_out_of_memory(r);
+}
+
+static int config_read_top(const struct config_reading *r, config_setting_t *root, bool shared, struct config *config)
 {
 	struct top_values values = {.show_jobs = true};
 	int ret = settings_read(r, root, "", config_top_rows, &values);
 
 	config->show_jobs = values.show_jobs;
-
 	config->has_store = values.store != NULL;
 	config->has_protect = values.protect != NULL;
 	config->allow_break = values.allow_break;
 	if (ret == 0)
 		ret = config_read_host(r, settings_line(root, "host"), values.host, &config->host);
+	if (ret == 0)
+		ret = config_read_on_event(r, values.on_event, shared, &config->on_event);
 	if (ret == 0)
 		ret = server_read(r, values.store, &config->store);
 	if (ret == 0)
@@ -147,16 +182,17 @@ static int config_read_top(const struct config_reading *r, config_setting_t *roo
 	return ret;
 }
 
-static int config_parse_text(const struct config_reading *r, const char *text, size_t len, struct config *config)
+static int config_parse_text(const struct config_reading *r, bool shared, struct config *config)
 {
+	const char *text = config->text;
 	config_t parsed;
-	int ret = scan_text(r, text, len);
+	int ret = scan_text(r, text, config->text_len);
 
 	if (ret < 0)
 		return ret;
 	config_init(&parsed);
 	if (config_read_string(&parsed, text)) {
-		ret = config_read_top(r, config_root_setting(&parsed), config);
+		ret = config_read_top(r, config_root_setting(&parsed), shared, config);
 	} else {
 		const char *error = config_error_text(&parsed);
 		const char *expected = "name = value; here, or the end of what stands before";
@@ -172,6 +208,7 @@ static int config_parse_text(const struct config_reading *r, const char *text, s
 /* Reads id and bytes so that the id is that of these bytes: if the file changes meanwhile, reads it again. */
 static int config_read_bytes(const struct config_reading *r, struct config_source *source)
 {
+	struct stat st;
 	int ret = 0;
 
 	for (int tries = 0; tries < LOAD_TRIES; tries++) {
@@ -179,12 +216,14 @@ static int config_read_bytes(const struct config_reading *r, struct config_sourc
 
 		ret = place_config_id(r->path, &source->id);
 		if (ret == 0)
-			ret = load_file(r->path, CONFIG_FILE_BYTES, &source->text, &source->len, NULL);
+			ret = load_file(r->path, CONFIG_FILE_BYTES, &source->text, &source->len, &st);
 		if (ret < 0)
 			break;
 		ret = place_config_id(r->path, &after);
 		if (ret < 0)
 			break;
+		/* The mode of a file with an access list shows what the list allows at the most. */
+		source->shared = (st.st_uid != 0 && st.st_uid != geteuid()) || st.st_mode & (S_IWGRP | S_IWOTH);
 		if (memcmp(&source->id, &after, sizeof(after)) == 0)
 			return 0;
 		free(source->text);
@@ -256,7 +295,7 @@ static int config_parse_as(const struct config_source *source, bool rules_only, 
 		memcpy(config->text, source->text, source->len);
 		config->text[source->len] = '\0';
 		config->text_len = source->len;
-		ret = config_parse_text(&r, config->text, config->text_len, config);
+		ret = config_parse_text(&r, source->shared, config);
 	} else {
 		ret = reading_out_of_memory(&r);
 	}
@@ -285,6 +324,25 @@ static int config_load_as(const char *path, bool rules_only, struct config **out
 	return ret;
 }
 
+int config_can_run(const struct config *config, char *why, size_t why_size)
+{
+	const char *program = config->on_event ? config->on_event[0] : NULL;
+	struct stat st;
+	int ret = 0;
+
+	if (!program)
+		return 0;
+	if (stat(program, &st) != 0)
+		ret = -errno;
+	else if (!S_ISREG(st.st_mode))
+		ret = -EACCES; /* as execve() says */
+	else if (faccessat(AT_FDCWD, program, X_OK, AT_EACCESS) != 0)
+		ret = -errno;
+	if (ret < 0)
+		snprintf(why, why_size, "%s: on_event %.200s cannot be run: %s", config->path, program, strerror(-ret));
+	return ret;
+}
+
 int config_load(const char *path, struct config **out, char *why, size_t why_size)
 {
 	return config_load_as(path, false, out, why, why_size);
@@ -304,6 +362,9 @@ void config_free(struct config *config)
 		free(config->rules[i].name);
 	}
 	free(config->rules);
+	for (size_t i = 0; config->on_event && config->on_event[i]; i++)
+		free(config->on_event[i]);
+	free(config->on_event);
 	free(config->names.pattern);
 	free(config->names.name);
 	server_free(&config->store);

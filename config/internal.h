@@ -23,10 +23,12 @@
 #include <limits.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <sys/stat.h>
 
 #include "config/config.h"
 
 #define CONFIG_FILE_BYTES (1u << 20)
+#define CONFIG_DAY_MS     INT64_C(86400000)
 
 struct config_reading {
 	const char *path; /* of the configuration file, for messages */
@@ -40,10 +42,10 @@ int reading_fail(const struct config_reading *r, int line, const char *format, .
 	__attribute__((format(printf, 3, 4)));
 
 /*
- * Reads a regular file into *bytes, which the caller frees, with a NUL behind them that *len does not count. *mode gets
- * the file's mode; `mode` may be NULL. -EFBIG: more than `max` bytes. -EINVAL: not a regular file. Else -errno.
+ * Reads a regular file into *bytes, which the caller frees, with a NUL behind them that *len does not count; *st is the
+ * file's. -EFBIG: more than `max` bytes. -EINVAL: not a regular file. Else -errno.
  */
-int load_file(const char *path, size_t max, char **bytes, size_t *len, unsigned *mode);
+int load_file(const char *path, size_t max, char **bytes, size_t *len, struct stat *st);
 
 /*
  * Goes over the text before libconfig does, and refuses what libconfig accepts but reads in another way than a person
@@ -104,6 +106,10 @@ int resolve_path(const char *path, char out[PATH_MAX]);
 /* The value `text` of an on_lost; `prefix` and `line` are for messages. */
 int settings_on_lost(const struct config_reading *r, int line, const char *prefix, const char *text,
 		     enum on_lost *on_lost);
+
+/* The same for an on_refused. */
+int settings_on_refused(const struct config_reading *r, int line, const char *prefix, const char *text,
+			enum wire_on_refused *on_refused);
 
 /* Fills config->rules from the list (NULL: none). config->lease must be complete. config_free() frees the rules, also
  * after a failure. */

@@ -24,21 +24,20 @@ static int load_all(int fd, char *bytes, size_t max, size_t *len)
 	return -EFBIG;
 }
 
-int load_file(const char *path, size_t max, char **bytes, size_t *len, unsigned *mode)
+int load_file(const char *path, size_t max, char **bytes, size_t *len, struct stat *st)
 {
 	char *buf = NULL;
-	struct stat st;
 	int ret;
 	/* O_NONBLOCK: otherwise opening a FIFO waits for a writer. */
 	int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
 
 	if (fd < 0)
 		return -errno;
-	if (fstat(fd, &st) < 0) {
+	if (fstat(fd, st) < 0) {
 		ret = -errno;
 		goto out;
 	}
-	if (!S_ISREG(st.st_mode)) {
+	if (!S_ISREG(st->st_mode)) {
 		ret = -EINVAL;
 		goto out;
 	}
@@ -51,8 +50,6 @@ int load_file(const char *path, size_t max, char **bytes, size_t *len, unsigned 
 	if (ret < 0)
 		goto out;
 	buf[*len] = '\0';
-	if (mode)
-		*mode = st.st_mode;
 	*bytes = buf;
 	buf = NULL;
 out:

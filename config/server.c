@@ -100,14 +100,14 @@ static int read_password(const struct config_reading *r, int line, const char *s
 	const char *wrong = NULL;
 	char *bytes = NULL;
 	size_t len = 0;
-	unsigned mode = 0;
+	struct stat st;
 	int ret;
 
 	if (r->rules_only)
 		return 0;
 	if (file[0] != '/')
 		return reading_fail(r, line, "store.%s is \"%.100s\"; expected an absolute path", setting, file);
-	ret = load_file(file, PASSWORD_BYTES, &bytes, &len, &mode);
+	ret = load_file(file, PASSWORD_BYTES, &bytes, &len, &st);
 	if (ret == -EFBIG)
 		wrong = "is larger than 4096 bytes; expected the password in its first line";
 	else if (ret == -EINVAL)
@@ -115,7 +115,7 @@ static int read_password(const struct config_reading *r, int line, const char *s
 	else if (ret < 0) {
 		reading_fail(r, line, "store.%s %.200s cannot be read: %s", setting, file, strerror(-ret));
 		return ret == -EACCES ? ret : -EINVAL;
-	} else if (mode & (S_IROTH | S_IWOTH))
+	} else if (st.st_mode & (S_IROTH | S_IWOTH))
 		wrong = "can be read or written by everybody; run chmod o-rw on it";
 	else if (memchr(bytes, '\0', len))
 		wrong = "contains a NUL byte; expected text";

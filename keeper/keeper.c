@@ -20,6 +20,7 @@
 #include "keeper/fronts/door.h"
 #include "keeper/fronts/fronts.h"
 #include "keeper/leases/deadline.h"
+#include "keeper/leases/event.h"
 #include "keeper/leases/host.h"
 #include "keeper/leases/hostid.h"
 #include "keeper/leases/past.h"
@@ -38,6 +39,7 @@
 #include "keeper/leases/room.h"
 #include "keeper/leases/probing.h"
 #include "keeper/callers/listener.h"
+#include "keeper/callers/longwait.h"
 #include "keeper/callers/session.h"
 #include "keeper/callers/deadlock.h"
 #include "keeper/callers/news.h"
@@ -217,6 +219,7 @@ static void on_alive(uv_timer_t *timer)
 
 	leasepage_refresh(k, deadline_sure_until(k));
 	table_alive(k->table);
+	event_take_deeds(k);
 	if (k->leases && k->deadline.at_ns && clock_now_ns() >= k->table->head->freeze_at_ns)
 		note_callers(k);
 	queue_settle(k);
@@ -262,13 +265,17 @@ static int keeper_start(struct life *life)
 	k->old_pins.timer.data = k;
 	if (load_config(k, o) < 0)
 		return -EINVAL;
-	ret = sessions_init(k);
+	ret = event_start(k);
+	if (ret == 0)
+		ret = sessions_init(k);
 	if (ret == 0)
 		ret = deadlock_init(k);
 	if (ret == 0)
 		ret = holding_start(k);
 	if (ret == 0)
 		ret = who_init(k);
+	if (ret == 0)
+		ret = longwait_start(k);
 	if (ret < 0) {
 		keeper_cannot_start(o, "the keeper cannot start: %s", strerror(-ret));
 		return ret;
@@ -306,8 +313,10 @@ static int keeper_start(struct life *life)
 		ret = listener_start(k, life->session_limit);
 	if (ret < 0)
 		keeper_cannot_start(o, "%s: the keeper cannot serve: %s", o->runtime_dir, strerror(-ret));
-	else
+	else {
 		past_start(k, session_is_asking);
+		toolong_start(k);
+	}
 	return ret;
 }
 
@@ -332,7 +341,10 @@ static void keeper_clean_up(struct keeper *k)
 	pthread_sigmask(SIG_BLOCK, &signals, NULL);
 	queue_stop(k);
 	orphan_close(k);
+	event_stop(k);
+	longwait_stop(k);
 	past_stop(k);
+	toolong_stop(k);
 	holding_stop(k);
 	host_stop(k);
 	room_stop(k);
@@ -343,6 +355,7 @@ static void keeper_clean_up(struct keeper *k)
 	uv_run(k->loop, UV_RUN_DEFAULT); /* until probes and workers have ended: there is no timer or socket any more */
 	act_free_all(k);
 	past_free(k);
+	toolong_free(k);
 	fronts_free(k->fronts);          /* before the loop runs again: it must not call back into what is freed */
 	uv_run(k->loop, UV_RUN_DEFAULT); /* workers have closed what is not on local file systems */
 	probes_free(k->probes);
@@ -362,12 +375,15 @@ static void keeper_clean_up(struct keeper *k)
 	holding_free(k);
 	ending_free(k);
 	orphan_free(k);
+	longwait_free(k);
+	event_free(k);
 }
 
 int keeper_run(const struct keeper_options *options)
 {
 	struct life life = {.options = options};
 	struct keeper *k = &life.k;
+	bool unconfirmed;
 
 	signal(SIGPIPE, SIG_IGN);
 	k->system = geteuid() == 0 && strcmp(options->runtime_dir, "/run/dflock") == 0;
@@ -390,7 +406,10 @@ int keeper_run(const struct keeper_options *options)
 		 k->config->path, k->config->rule_count);
 	if (options->ready_fd >= 0)
 		close(options->ready_fd);
+	supervise_serves(k->table, options->serves);
 	uv_run(k->loop, UV_RUN_DEFAULT);
+	/* A service manager would take the status for a failure, and start the next one. */
+	unconfirmed = ending_was_unconfirmed(k) && !options->foreground;
 	keeper_clean_up(k);
-	return KEEPER_EXIT_IDLE;
+	return unconfirmed ? KEEPER_EXIT_UNCONFIRMED : KEEPER_EXIT_IDLE;
 }

@@ -22,6 +22,7 @@
 
 #include "keeper/log.h"
 #include "keeper/callers/listener.h"
+#include "keeper/leases/event.h"
 #include "keeper/leases/keeper.h"
 #include "keeper/main.h"
 
@@ -86,6 +87,11 @@ static int make_way(struct keeper *k)
 	}
 	log_error("the keeper's parent was killed: a new parent and keeper take up the leases%s",
 		  frozen ? "; the processes that it held frozen died with it" : "");
+	if (frozen)
+		event_raise(k, &(struct event){.kind = EVENT_HOLDERS_KILLED, .processes = frozen},
+			    "the keeper's parent was killed, and %u processes that it held frozen died with it",
+			    frozen);
+	event_stop(k); /* the command goes on without this keeper */
 	listener_abandon(k);
 	flock(k->options->lock_fd, LOCK_UN);
 	close(fds[1]); /* no further work from here on */

@@ -100,6 +100,8 @@ void configfile_look_now(const char *path, struct configfile_look *look)
 	}
 	look->id = look->source.id;
 	look->read = config_parse(&look->source, &look->fresh, look->why, sizeof(look->why));
+	if (look->fresh)
+		look->command = config_can_run(look->fresh, look->why, sizeof(look->why));
 }
 
 /* --- taking over --- */
@@ -140,10 +142,20 @@ static void configfile_replace(struct keeper *k, struct config *fresh)
 		file_follow_rule(file);
 }
 
-static void configfile_take_over(struct keeper *k, struct config *fresh)
+static void configfile_tell_command(const struct configfile_look *look)
+{
+	if (look->command < 0)
+		log_error("%s; events are in the log alone", look->why);
+}
+
+/* Takes over look->fresh. */
+static void configfile_take_over(struct keeper *k, struct configfile_look *look)
 {
 	struct configfile *c = k->configfile;
+	struct config *fresh = look->fresh;
 
+	look->fresh = NULL;
+	configfile_tell_command(look);
 	configfile_keep(k, fresh);
 	configfile_add_names(k, fresh);
 	leasepage_close_all(k);
@@ -173,8 +185,7 @@ static void configfile_judge(struct keeper *k, struct configfile_look *look)
 		configfile_enter(k, CONFIGFILE_STOP, "%s was changed: host, store, ttl_ms or sweep_ms; " STOP_ADVICE,
 				 path);
 	} else {
-		look->fresh = NULL;
-		configfile_take_over(k, fresh);
+		configfile_take_over(k, look);
 		log_info("%s was changed and taken over: %zu rules, and no file lost its protection or name", path,
 			 k->config->rule_count);
 	}
@@ -306,6 +317,7 @@ int configfile_load(struct keeper *k, const char *path, char *why, size_t why_si
 		old = NULL;
 		configfile_found(k, &look, clock_now_ns());
 	} else if (look.fresh) {
+		configfile_tell_command(&look);
 		configfile_keep(k, look.fresh);
 		ret = configfile_start_with(k, look.fresh, &look.id);
 		look.fresh = NULL;
@@ -376,8 +388,7 @@ int configfile_reload(struct keeper *k, struct configfile_look *look, bool force
 			named ? "have the name " : "not be protected any more", named ? name : "");
 		return -EINVAL;
 	}
-	configfile_take_over(k, look->fresh);
-	look->fresh = NULL;
+	configfile_take_over(k, look);
 	log_info("%s was read again: %zu rules", k->config->path, k->config->rule_count);
 	return 0;
 }

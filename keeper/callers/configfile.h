@@ -79,6 +79,7 @@ struct configfile_look {
 	int read;                    /* of config_fetch() and config_parse(): 0 or negative, with `why` */
 	struct config_source source; /* source.text NULL: it could not be read */
 	struct config *fresh;        /* NULL: invalid */
+	int command;                 /* of config_can_run(), with `why` */
 	char why[WIRE_REASON_BYTES];
 };
 

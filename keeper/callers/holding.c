@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 #include <utlist.h>
 #include <uv.h>
@@ -17,7 +18,7 @@
 #include "keeper/leases/queue.h"
 #include "keeper/leases/unseen.h"
 
-#define PAUSE 2 /* times as long as a search took: until the next one */
+#define PAUSE 2 /* times as long as a search ran on a processor: until the next one */
 
 struct holding_search {
 	uv_work_t work;
@@ -26,10 +27,11 @@ struct holding_search {
 	holding_cb *cb;
 	void *arg;
 	pid_t self;
-	int64_t begun_ns;
+	int64_t ran_ns;       /* on a processor */
 	struct claims claims; /* tag: since when there is the lease, Unix time */
 	struct holding_list list;
-	struct holding_search *prev, *next; /* holdings.waiting */
+	struct holding_search *also;        /* others that asked for the name before this search began */
+	struct holding_search *prev, *next; /* holdings.waiting, or `also` of another */
 };
 
 struct holdings {
@@ -85,10 +87,20 @@ static int holding_on_unseen(void *arg, const struct claim *claim, const struct 
 	return 0;
 }
 
+/* Waiting for a processor does not count: on a busy machine the pauses would grow with it. */
+static int64_t holding_ran_ns(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
+	return t.tv_sec * 1000000000ll + t.tv_nsec;
+}
+
 static void holding_work(uv_work_t *req)
 {
 	struct holding_search *search = req->data;
 	struct holders_search ask = {.ignore_pid = search->self, .cb = holding_on_holder, .arg = search};
+	int64_t before = holding_ran_ns();
 	int ret = claims_build(&search->claims);
 
 	ask.files = search->claims.files;
@@ -98,13 +110,20 @@ static void holding_work(uv_work_t *req)
 	if (ret == 0 && ask.count)
 		ret = unseen_find(&search->claims, search->self, holding_on_unseen, search);
 	search->list.error = ret;
+	search->ran_ns = holding_ran_ns() - before;
 }
 
 /* --- in the loop --- */
 
 static void holding_tell(struct holding_search *search)
 {
+	struct holding_search *other, *next;
+
 	search->cb(search->arg, &search->list);
+	DL_FOREACH_SAFE (search->also, other, next) {
+		other->cb(other->arg, &search->list);
+		free(other);
+	}
 	claims_free(&search->claims);
 	free(search);
 }
@@ -114,11 +133,10 @@ static void holding_done(uv_work_t *req, int status)
 	struct holding_search *search = req->data;
 	struct keeper *k = search->keeper;
 	struct holdings *h = k->holdings;
-	int64_t now = clock_now_ns();
 
 	(void)status;
 	h->running = false;
-	h->not_before_ns = now + PAUSE * (now - search->begun_ns);
+	h->not_before_ns = clock_now_ns() + PAUSE * search->ran_ns;
 	holding_tell(search);
 	holding_run(h);
 	queue_settle(k);
@@ -141,13 +159,27 @@ static void holding_add_claims(struct holding_search *search)
 	}
 }
 
-static void holding_begin(struct holdings *h)
+/* One search answers all that wait for the name: a host that asks again, since the answer was late, makes no later ones. */
+static struct holding_search *holding_take(struct holdings *h)
 {
-	struct holding_search *search = h->waiting;
+	struct holding_search *search = h->waiting, *other, *next;
 
 	DL_DELETE(h->waiting, search);
 	h->count--;
-	search->begun_ns = clock_now_ns();
+	DL_FOREACH_SAFE (h->waiting, other, next) {
+		if (strcmp(other->name, search->name) != 0)
+			continue;
+		DL_DELETE(h->waiting, other);
+		h->count--;
+		DL_APPEND(search->also, other);
+	}
+	return search;
+}
+
+static void holding_begin(struct holdings *h)
+{
+	struct holding_search *search = holding_take(h);
+
 	search->work.data = search;
 	holding_add_claims(search);
 	if (!search->list.error)

@@ -36,7 +36,8 @@ enum question_kind {
 	QUESTION_OTHER_VERSION, /* refuse, and say so */
 	QUESTION_LOCK,          /* every field is in range; a descriptor came with it */
 	QUESTION_BEFORE,        /* `from` is in range */
-	QUESTION_CONTROL,       /* with a text, if its operation has one */
+	/* With a text, if its operation has one. Of another version: WIRE_STOP, and the fields behind `op` mean nothing. */
+	QUESTION_CONTROL,
 };
 
 /* Classifies a message of n bytes. has_fd: a descriptor came along. Pure. */

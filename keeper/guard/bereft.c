@@ -15,6 +15,7 @@
 #include <signal.h>
 
 #include "keeper/clock.h"
+#include "keeper/guard/deeds.h"
 #include "keeper/guard/farewell.h"
 #include "keeper/guard/slots.h"
 #include "keeper/log.h"
@@ -42,6 +43,11 @@ void bereft_kill(struct freeze *f)
 	for (size_t i = 0; i < family_count(&family); i++)
 		log_error("pid %d held a lock whose lease was lost, or was started by one that did: it is killed",
 			  (int)family_at(&family, i));
+	if (family_count(&family))
+		deeds_add(
+			f->table, EVENT_HOLDERS_KILLED, ending, &family, family_count(&family),
+			"%zu processes that held locks whose leases were lost, or were started by one that did, are killed",
+			family_count(&family));
 	if (stopped) /* else the kill must not wait */
 		farewell(f->table, ending, &family, FAREWELL_LOST, f->relying.keeper);
 	evict_signal(&family, SIGKILL);

@@ -4,9 +4,9 @@
 #include <signal.h>
 #include <unistd.h>
 
+#include "keeper/guard/deeds.h"
 #include "keeper/guard/farewell.h"
 #include "keeper/guard/slots.h"
-#include "keeper/log.h"
 
 #define EVICT_SLOTS   (SLOTS_SURE_UNTIL | SLOTS_AS(ON_LOST_KILL))
 #define EVICT_PARENTS 64 /* ancestors of one process that are looked at */
@@ -28,8 +28,9 @@ void evict_holders(struct evict *e, int64_t now_ns)
 		return;
 	family_free(&e->targets);
 	relying_find_unshown(e->relying, &e->targets, EVICT_SLOTS, NULL);
-	if (family_count(&e->targets))
-		log_error(
+	if (family_count(&e->targets) && !e->killed) /* one that waits in the kernel is found again and again */
+		deeds_add(
+			table, EVENT_HOLDERS_KILLED, EVICT_SLOTS, &e->targets, family_count(&e->targets),
 			"the store has not answered: %zu processes that hold locks, or were started by one that does, get %s",
 			family_count(&e->targets), ask ? "SIGTERM" : "SIGKILL");
 	farewell(table, EVICT_SLOTS, &e->targets, ask ? FAREWELL_ASK : FAREWELL_KILL, e->relying->keeper);

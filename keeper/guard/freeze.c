@@ -13,9 +13,9 @@
 #include <time.h>
 
 #include "keeper/clock.h"
+#include "keeper/guard/deeds.h"
 #include "keeper/guard/held.h"
 #include "keeper/guard/slots.h"
-#include "keeper/log.h"
 
 #define FREEZE_SLOTS    (SLOTS_SURE_UNTIL | SLOTS_AS(ON_LOST_FREEZE))
 #define FREEZE_LATE_NS  (10 * NS_PER_MS) /* past the deadline: time for PTRACE_SEIZE to return */
@@ -107,6 +107,44 @@ void freeze_publish(struct freeze *f)
 	slots_tell_frozen(f->table, threads_processes(&f->stopped.threads));
 }
 
+static void freeze_list_stopped(const struct freeze *f, struct family *family)
+{
+	const struct threads *threads = &f->stopped.threads;
+
+	/* For people. There may be thousands, and the parent has other work. */
+	for (size_t i = 0; i < threads_count(threads) && family_count(family) < DEEDS_PIDS; i++)
+		if (family_add(family, threads_at(threads, i)->pid) < 0)
+			return;
+}
+
+static void freeze_say(struct freeze *f)
+{
+	struct family family = {0};
+	unsigned count = threads_processes(&f->stopped.threads);
+
+	if (!count || f->said)
+		return;
+	freeze_list_stopped(f, &family);
+	deeds_add(
+		f->table, EVENT_HOLDERS_FROZEN, FREEZE_SLOTS, &family, count,
+		"the store has not answered: %u processes that hold locks, or were started by one that does, are frozen "
+		"until it does",
+		count);
+	family_free(&family);
+	f->said = true;
+}
+
+static void freeze_kill_rest(struct freeze *f)
+{
+	struct family killed = {0};
+
+	held_kill_rest(&f->stopped.threads, &killed);
+	if (family_count(&killed))
+		deeds_add(f->table, EVENT_HOLDERS_KILLED, FREEZE_SLOTS, &killed, family_count(&killed),
+			  "%zu processes could not be stopped in time: they are killed", family_count(&killed));
+	family_free(&killed);
+}
+
 /* The next looks wait for a killed process that does not end: a process that hangs in the kernel must not keep the
  * parent from the others. */
 void freeze_holders(struct freeze *f)
@@ -114,32 +152,31 @@ void freeze_holders(struct freeze *f)
 	int64_t now = clock_now_ns(), left = slots_deadline_ns(f->table) - now;
 	int64_t fourth = left > 0 ? left / 4 : FREEZE_AFTER_NS / 3;
 	struct family family = {0};
-	unsigned count;
 
 	if (!freeze_until(f, &family, FREEZE_SLOTS, f->patient_until, now + 2 * fourth)) {
 		held_warn(&f->stopped.threads);
 		family_free(&family);
 		if (!freeze_until(f, &family, FREEZE_SLOTS, f->patient_until, now + 3 * fourth))
-			held_kill_rest(&f->stopped.threads);
+			freeze_kill_rest(f);
 	}
 	family_free(&family);
 	freeze_publish(f);
-	count = threads_processes(&f->stopped.threads);
-	if (count && !f->said) {
-		log_error("the store has not answered: %u processes that hold locks, or were started by one that does, "
-			  "are frozen until it does",
-			  count);
-		f->said = true;
-	}
+	freeze_say(f);
 }
 
 void freeze_thaw(struct freeze *f)
 {
-	unsigned count = stopped_let_go(&f->stopped);
+	struct family family = {0};
+	unsigned count;
 
+	if (f->said)
+		freeze_list_stopped(f, &family);
+	count = stopped_let_go(&f->stopped);
 	freeze_publish(f);
 	if (count && f->said)
-		log_error("the leases stand: %u frozen processes go on", count);
+		deeds_add(f->table, EVENT_HOLDERS_THAWED, SLOTS_SURE_UNTIL, &family, count,
+			  "the leases stand: %u frozen processes go on", count);
+	family_free(&family);
 	f->said = false;
 	evict_forget(&f->evict);
 }

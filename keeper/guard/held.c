@@ -85,7 +85,7 @@ static bool held_waits_for_processor(const struct threads *threads, const struct
 	return t->ran_ns <= 0 ? t->ran_ns == 0 : now >= 0 && now - t->ran_ns < HELD_RAN_NS;
 }
 
-void held_kill_rest(struct threads *threads)
+void held_kill_rest(struct threads *threads, struct family *killed)
 {
 	for (size_t i = 0; i < threads_count(threads); i++) {
 		struct thread *t = threads_at(threads, i);
@@ -95,5 +95,6 @@ void held_kill_rest(struct threads *threads)
 		log_error("pid %d could not be stopped in time: it is killed", (int)t->pid);
 		kill(t->pid, SIGKILL);
 		t->killed = true;
+		(void)!family_add(killed, t->pid); /* it is only for people */
 	}
 }

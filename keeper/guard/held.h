@@ -13,15 +13,16 @@
 #include <stdbool.h>
 
 #include "keeper/guard/threads.h"
+#include "keeper/kernel/family.h"
 
 /* Is each thread confirmed stopped, or held? */
 bool held_all(const struct threads *threads);
 /*
  * held_warn() notes how long each of the other threads has been on a processor. held_kill_rest() kills, once each,
  * those that are still not held and have run since. It does not kill a thread whose stop is pending and that only waits
- * for a processor.
+ * for a processor. It adds those that it kills to `killed`.
  */
 void held_warn(struct threads *threads);
-void held_kill_rest(struct threads *threads);
+void held_kill_rest(struct threads *threads, struct family *killed);
 
 #endif

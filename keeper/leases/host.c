@@ -41,6 +41,7 @@ static void on_up(void *arg)
 	store_tried(k);
 	log_info("store %s is reachable (version %s)%s", store_server(k->store), store_version(k->store),
 		 store_in_grace(k->store) ? ", in grace" : "");
+	absence_ends(k);
 	grace_store_is_up(k);
 	if (k->leases) {
 		deadline_beat(k);
@@ -58,6 +59,7 @@ static void on_down(void *arg, const char *why)
 
 	store_tried(k);
 	log_error("store %s %s: %s", store_server(k->store), store_trouble(k->store), why);
+	absence_begins(k);
 	queue_tell_store(k, QUEUE_STORE_DOWN);
 	waiters_serve_all(k);
 	queue_settle(k);
@@ -220,6 +222,7 @@ int host_start(struct keeper *k)
 		uv_timer_init(k->loop, timers[i]);
 		timers[i]->data = k;
 	}
+	absence_start(k);
 	posting_start(k);
 	lost_start(k);
 	breaking_open(k);
@@ -233,6 +236,7 @@ int host_start(struct keeper *k)
 void host_stop(struct keeper *k)
 {
 	deadline_stop(k);
+	absence_stop(k);
 	uv_close((uv_handle_t *)&k->grace.timer, NULL);
 	uv_close((uv_handle_t *)&k->host_in_store.sweep, NULL);
 	store_free(k->store);

@@ -17,10 +17,12 @@
 #include "keeper/rules/lease.h"
 #include "keeper/kernel/probe.h"
 #include "keeper/kernel/identity.h"
+#include "keeper/leases/absence.h"
 #include "keeper/leases/breaking.h"
 #include "keeper/leases/confirm.h"
 #include "keeper/leases/deadline.h"
 #include "keeper/leases/grace.h"
+#include "keeper/leases/holdings.h"
 #include "keeper/leases/host.h"
 #include "keeper/leases/inquiry.h"
 #include "keeper/leases/locks.h"
@@ -30,6 +32,7 @@
 #include "keeper/leases/queue.h"
 #include "keeper/leases/reopen.h"
 #include "keeper/leases/room.h"
+#include "keeper/leases/toolong.h"
 #include "keeper/leases/touched.h"
 #include "keeper/leases/unseen.h"
 #include "keeper/leases/waiters.h"
@@ -43,12 +46,14 @@ struct configfile;
 struct configwatch;
 struct deadlock;
 struct ending;
+struct events;
 struct fronts;
 struct holdings;
 struct keeper;
 struct keeper_options;
 struct leases_slot;
 struct listener;
+struct longwait;
 struct lock;
 struct orphan;
 struct reopen;
@@ -70,6 +75,7 @@ struct keeper {
 	struct holdings *holdings;
 	struct whos *whos;
 	struct ending *ending;
+	struct longwait *longwait;
 
 	/* orphan.c */
 	struct orphan *orphan;
@@ -108,6 +114,10 @@ struct keeper {
 	struct breakings breakings;
 	struct unseen unseen;
 	struct past past;
+	struct holdings holdings;
+	struct toolong toolong;
+	struct events *events;
+	struct absence absence;
 	struct touched touched;
 	struct reopens reopens;
 	struct inquiries inquiries;

@@ -9,10 +9,10 @@
 
 #include "keeper/leases/keeper.h"
 #include "keeper/guard/table_notes.h"
+#include "keeper/leases/event.h"
 #include "keeper/leases/locks.h"
 #include "keeper/leases/queue.h"
 #include "keeper/leases/waiters.h"
-#include "keeper/log.h"
 
 #define LOSING_MS 5
 
@@ -58,11 +58,18 @@ void lost_report(struct lease *lease, const char *why)
 	struct keeper *k = file->keeper;
 	struct lost_lease *lost = calloc(1, sizeof(*lost));
 
-	log_error("LOST: the %s lease on %s (%s, fence %llu): %s; %s, see `dflock status`",
-		  lease->range.mode == WIRE_SHARED ? "shared" : "exclusive", file->name, file->path,
-		  (unsigned long long)lease->fence, why,
-		  lease->state == LEASE_ENDING ? "processes that hold the lock are killed"
-					       : "processes that hold the lock are no longer alone");
+	event_raise(k,
+		    &(struct event){.kind = EVENT_LEASE_LOST,
+				    .name = file->name,
+				    .path = file->path,
+				    .range = &lease->range,
+				    .fence = lease->fence,
+				    .reason = why},
+		    "LOST: the %s lease on %s (%s, fence %llu): %s; %s, see `dflock status`",
+		    lease->range.mode == WIRE_SHARED ? "shared" : "exclusive", file->name, file->path,
+		    (unsigned long long)lease->fence, why,
+		    lease->state == LEASE_ENDING ? "processes that hold the lock are killed"
+						 : "processes that hold the lock are no longer alone");
 	if (!lost)
 		return;
 	lost->name = strdup(file->name);

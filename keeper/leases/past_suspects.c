@@ -6,6 +6,7 @@
 #include <string.h>
 #include <utlist.h>
 
+#include "keeper/leases/event.h"
 #include "keeper/leases/keeper.h"
 #include "keeper/leases/past_cover.h"
 #include "keeper/log.h"
@@ -94,6 +95,7 @@ static void suspects_describe(const struct suspect *s, char *out, size_t size)
 
 static void suspects_report(struct suspect *s)
 {
+	const struct store_range range = {.space = s->space, .mode = s->mode, .from = s->from, .to = s->to};
 	char what[LOCK_NAME_BYTES + PATH_MAX];
 
 	s->reported = true;
@@ -103,7 +105,15 @@ static void suspects_report(struct suspect *s)
 			"%s: locked by pid %d (%s) since before the keeper or the rule came; no lease covers this lock",
 			what, (int)s->pid, s->command);
 	else
-		log_error(
+		event_raise(
+			s->keeper,
+			&(struct event){.kind = EVENT_TAKEN_PAST,
+					.name = s->name,
+					.path = s->path,
+					.range = &range,
+					.pids = &s->pid,
+					.pid_count = 1,
+					.command = s->command},
 			"PAST DFLOCK: %s is locked by pid %d (%s), and no lease covers this lock: another host may have "
 			"the lock, too. Start the program with `dflock run`; `dflock doctor PROGRAM` says why dflock does "
 			"not reach it",

@@ -34,7 +34,7 @@ def asked(host, lock, status=0):
 def who(host, lock, status=0):
     """The answer of a cluster whose hosts all answer: on a busy machine one may be late."""
     return wait_until(lambda: next((r for r in [asked(host, lock, status)] if "silent" not in states(r).values()), None),
-                      "all hosts answer")
+                      "all hosts answer", 60)
 
 
 def told(report):
@@ -61,7 +61,7 @@ def verbose(host, *words, late=False, env={"DFLOCK_VERBOSE": "1"}):
         done = subprocess.run([*host.inside, *words], env={**host.env(), **env}, capture_output=True, text=True, timeout=60)
         return done if late or "has not answered" not in done.stderr else None
 
-    return wait_until(run, "all hosts answer")
+    return wait_until(run, "all hosts answer", 60)
 
 
 # --- dflock who ---

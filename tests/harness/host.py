@@ -23,12 +23,13 @@ CLI = os.path.join(BUILD, "dflock")
 
 
 class Host:
-    def __init__(self, redis, name, folder, shim=True, rules=None, lease="ttl_ms = 3000;", store="", top="", foreground=True,
-                 debug=False, inside=(), clock=None, times=False):
+    def __init__(self, redis, name, folder, shim=True, rules=None, lease="ttl_ms = 3000;", store="", foreground=True,
+                 debug=False, inside=(), clock=None, times=False, top=""):
         """
         redis: a Redis, an address, or settings of the store as text. rules: text for protect = (...); "%s" is the host's
-        folder of files. Default: every file there, named by its name. top: settings outside of the groups. inside: words
-        before those of each program of this host (Network.inside()). clock: what they take for the time (Clock).
+        folder of files. Default: every file there, named by its name. inside: words before those of each program of this
+        host (Network.inside()). clock: what they take for the time (Clock).
+        top: more settings, outside of the groups.
         times: each line of the log begins with CLOCK_BOOTTIME in ns.
         """
         self.times = times

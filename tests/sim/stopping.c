@@ -88,9 +88,9 @@ void held_warn(struct threads *threads)
 	(void)threads;
 }
 
-void held_kill_rest(struct threads *threads)
+void held_kill_rest(struct threads *threads, struct family *killed)
 {
-	(void)threads;
+	(void)threads, (void)killed;
 }
 
 void stopping_forget(struct host *host)

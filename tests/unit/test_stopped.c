@@ -64,6 +64,7 @@ static pid_t child_of(pid_t pid)
 START_TEST(one_in_vfork_is_held)
 {
 	pid_t pid = start_vfork(), child;
+	struct family killed = {0};
 	int status;
 
 	wait_until(family_state(pid) == 'D');
@@ -75,7 +76,8 @@ START_TEST(one_in_vfork_is_held)
 	wait_until(collected(held_all) && family_state(child) == 't');
 	ck_assert(!threads_all_stopped(&stopped.threads));
 	held_warn(&stopped.threads);
-	held_kill_rest(&stopped.threads);
+	held_kill_rest(&stopped.threads, &killed);
+	ck_assert_uint_eq(family_count(&killed), 0);
 	ck_assert_uint_eq(threads_processes(&stopped.threads), 2);
 	ck_assert_uint_eq(stopped_let_go(&stopped), 2);
 	wait_until((stopped_let_go(&stopped), threads_count(&stopped.threads) == 0));
@@ -88,6 +90,7 @@ END_TEST
  * all can: it is killed, while a held process is not. */
 START_TEST(one_that_runs_is_killed)
 {
+	struct family killed = {0};
 	pid_t pid = fork();
 	int status;
 
@@ -97,7 +100,10 @@ START_TEST(one_that_runs_is_killed)
 	threads_add(&stopped.threads, &(struct thread){.pid = pid, .tid = pid, .how = THREAD_ASKED});
 	held_warn(&stopped.threads);
 	ck_assert(!held_all(&stopped.threads));
-	held_kill_rest(&stopped.threads);
+	held_kill_rest(&stopped.threads, &killed);
+	ck_assert_uint_eq(family_count(&killed), 1);
+	ck_assert_int_eq(family_at(&killed, 0), pid);
+	family_free(&killed);
 	ck_assert_int_eq(waitpid(pid, &status, 0), pid);
 	ck_assert(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL);
 }

@@ -1,0 +1,87 @@
+/*
+ * See deeds.h. A ring: the parent alone moves `written`, the keeper that runs moves `taken`. There is one keeper at a time;
+ * one that was killed and does not end (leftover.h) executes nothing any more.
+ */
+#include "keeper/guard/deeds.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#include "keeper/guard/slots.h"
+
+struct deeds {
+	uint32_t written, taken;
+	struct deed all[DEEDS_MAX];
+};
+
+struct deeds *deeds_new(void)
+{
+	struct deeds *deeds =
+		mmap(NULL, sizeof(*deeds), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
+
+	if (deeds == MAP_FAILED)
+		return NULL;
+	mlock(deeds, sizeof(*deeds)); /* or not: see resident.h */
+	return deeds;
+}
+
+/* The file of all these slots; false: there is none, or more than one. */
+static bool deeds_file(struct table *table, unsigned which, uint64_t *dev, uint64_t *ino)
+{
+	uint32_t used = table_used(table);
+	bool found = false;
+
+	for (uint32_t i = 0; i < used; i++) {
+		struct table_view view;
+
+		if (!(which & SLOTS_IN(table_state(table, i))))
+			continue;
+		table_view(table, i, &view);
+		if (found && (view.file.dev != *dev || view.file.ino != *ino))
+			return false;
+		*dev = view.file.dev;
+		*ino = view.file.ino;
+		found = true;
+	}
+	return found;
+}
+
+void deeds_add(struct table *table, enum event_kind kind, unsigned which, const struct family *family, size_t processes,
+	       const char *format, ...)
+{
+	struct deeds *deeds = table->deeds;
+	struct deed d = {.kind = kind, .processes = (uint32_t)processes, .pid_count = (uint32_t)family_count(family)};
+	va_list args;
+	uint32_t written;
+
+	va_start(args, format);
+	vsnprintf(d.text, sizeof(d.text), format, args);
+	va_end(args);
+	log_event(kind, "%s", d.text);
+	if (!deeds)
+		return;
+	written = deeds->written;
+	if (written - __atomic_load_n(&deeds->taken, __ATOMIC_ACQUIRE) >= DEEDS_MAX)
+		return;
+	d.pid_count = d.pid_count < DEEDS_PIDS ? d.pid_count : DEEDS_PIDS;
+	for (uint32_t i = 0; i < d.pid_count; i++)
+		d.pids[i] = family_at(family, i);
+	if (!deeds_file(table, which, &d.dev, &d.ino))
+		d.dev = d.ino = 0;
+	deeds->all[written % DEEDS_MAX] = d;
+	__atomic_store_n(&deeds->written, written + 1, __ATOMIC_RELEASE);
+}
+
+bool deeds_take(struct table *table, struct deed *out)
+{
+	struct deeds *deeds = table->deeds;
+	uint32_t taken = deeds ? deeds->taken : 0;
+
+	if (!deeds || taken == __atomic_load_n(&deeds->written, __ATOMIC_ACQUIRE))
+		return false;
+	*out = deeds->all[taken % DEEDS_MAX];
+	__atomic_store_n(&deeds->taken, taken + 1, __ATOMIC_RELEASE);
+	return true;
+}

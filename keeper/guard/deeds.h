@@ -1,0 +1,40 @@
+/*
+ * What the parent did to processes (froze them, let them go, killed them), for the keeper's events: notes in memory that the
+ * parent shares with all its keepers. The parent waits for nothing: if the notes are full, because no keeper has taken any
+ * for long, it leaves further ones out; they are in the log.
+ */
+#ifndef DFLOCK_KEEPER_DEEDS_H
+#define DFLOCK_KEEPER_DEEDS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#include "keeper/guard/table.h"
+#include "keeper/kernel/family.h"
+#include "keeper/log.h"
+
+#define DEEDS_MAX        32
+#define DEEDS_PIDS       64
+#define DEEDS_TEXT_BYTES 256
+
+struct deed {
+	enum event_kind kind;
+	uint32_t processes, pid_count; /* pids: at most the first DEEDS_PIDS of them */
+	pid_t pids[DEEDS_PIDS];
+	uint64_t dev, ino; /* of the locks' file, if all are on one; ino 0: not so */
+	char text[DEEDS_TEXT_BYTES];
+};
+
+/* The parent's, before the first keeper. NULL: no memory; then table->deeds stays so, and all below do nothing. */
+struct deeds *deeds_new(void);
+
+/* Logs the line, and notes the deed. which: the slots (slots.h) whose locks it is about. family: some of the processes,
+ * DEEDS_PIDS of them are enough. Parent only. */
+void deeds_add(struct table *table, enum event_kind kind, unsigned which, const struct family *family, size_t processes,
+	       const char *format, ...) __attribute__((format(printf, 6, 7)));
+
+/* The oldest note, which is then gone. False: there is none. Loop only. */
+bool deeds_take(struct table *table, struct deed *out);
+
+#endif
