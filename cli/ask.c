@@ -80,7 +80,9 @@ int ask_connect(const struct place *place, struct ask *ask, char why[CLI_LINE_BY
 	int dir, ret;
 
 	ask->fd = -1;
-	ask->flags = 0;
+	ask->flags = ask->space = 0;
+	ask->from = 0;
+	ask->to = WIRE_EOF;
 	ask->deadline_s = ASK_DEADLINE_S;
 	ret = rundir_find(place, geteuid(), ask->dir, why, CLI_LINE_BYTES);
 	if (ret == -ENOENT)
@@ -209,7 +211,9 @@ int ask_about(struct ask *ask, enum wire_op op, const char *text, const struct p
 				       .size = sizeof(request),
 				       .op = (uint8_t)op,
 				       .flags = ask->flags,
-				       .to = WIRE_EOF};
+				       .space = ask->space,
+				       .from = ask->from,
+				       .to = ask->to};
 	struct wire_reply reply;
 	struct timespec now;
 	int fd = -1, ret;
@@ -228,7 +232,7 @@ int ask_about(struct ask *ask, enum wire_op op, const char *text, const struct p
 	if (!ret && reply.verdict == WIRE_REFUSED)
 		ret = ask_fail(why, ENOLCK, "%s",
 			       reply.reason[0] ? reply.reason : "the keeper refuses, without a reason");
-	else if (!ret && op == WIRE_FIT && reply.verdict == WIRE_WOULD_BLOCK)
+	else if (!ret && reply.verdict == WIRE_WOULD_BLOCK)
 		ret = ask_fail(why, EAGAIN, "%s", reply.reason);
 	else if (!ret && reply.verdict != WIRE_OK)
 		ret = ask_fail(why, EPROTO, "the keeper (pid %d) gave an answer that does not fit the question (%u)",

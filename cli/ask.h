@@ -23,6 +23,8 @@ struct ask {
 	uid_t uid;
 	int deadline_s;
 	uint8_t flags; /* of the questions that follow; 0 at first */
+	uint8_t space; /* ditto: WIRE_BREAK and WIRE_END_REST, as are the next two */
+	int64_t from, to;
 };
 
 /*
@@ -38,7 +40,7 @@ void ask_patience(struct ask *ask, int seconds);
 /*
  * One question and its answer. 0: the keeper said WIRE_OK; *memfd (memfd may be NULL) is the descriptor that came
  * with the answer, or -1, and the caller closes it. -ENOLCK: the keeper refused, why has its reason; -EAGAIN: the same, and
- * WIRE_FIT may be asked again. Else -errno with one line in why.
+ * WIRE_FIT may be asked again, and of what is to be broken nothing is there. Else -errno with one line in why.
  */
 int ask_question(struct ask *ask, enum wire_op op, const struct place *place, int *memfd, char why[CLI_LINE_BYTES]);
 /* The same with the text that follows the question: WIRE_WHO. NULL: none. */

@@ -27,6 +27,7 @@ static const struct command commands[] = {
 	{"status", cmd_status, "show which locks are held here and in the cluster, and which callers wait"},
 	{"who", cmd_who, "say which processes hold a lock, on which hosts"},
 	{"fence", cmd_fence, "print the fence number of a lock that is held on this host"},
+	{"break", cmd_break, "take a lock away from its holders, or give up a host that is off"},
 	{"check", cmd_check, "check the configuration; say which files it protects"},
 	{"doctor", cmd_doctor, "look for what is wrong with the set-up, or with one program"},
 	{"reload", cmd_reload, "make the keeper read the configuration again"},

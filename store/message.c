@@ -14,10 +14,13 @@
  *   granted TOKEN FENCE INCARNATION NAME
  *   inuse TOKEN SPACE MODE FROM TO HOLDER_HOST NAME
  *   chase HOST TOKEN PID YOUNGEST HOPS SPACE MODE FROM TO NAME
+ *   break TOKEN FENCE LIMIT ASKER_HOST QUESTION NAME
+ *   broken QUESTION HOW PID HOLDER_HOST
  *   who TOKEN ASKER_HOST NAME
  *   holder TOKEN HOLDER_HOST SPACE MODE FROM TO JOB
  *   holders TOKEN HOLDER_HOST COUNT
- * One blank stands between words. The name, or the job, is the rest of the text, since it may have blanks.
+ * One blank stands between words. The name, or the job, is the rest of the text, since it may have blanks. The answer
+ * "broken" has none: its host stands there.
  */
 #define MAX_WORDS 10
 
@@ -83,6 +86,44 @@ static bool message_take_chase(char *const word[], struct store_message *out)
 	return true;
 }
 
+static const char *const broken_word[STORE_BROKENS] = {
+	[STORE_BROKEN_DONE] = "done",           [STORE_BROKEN_GONE] = "gone",
+	[STORE_BROKEN_NOT_YOURS] = "not-yours", [STORE_BROKEN_UNSTOPPABLE] = "unstoppable",
+	[STORE_BROKEN_YOUNGER] = "younger",     [STORE_BROKEN_UNSURE] = "unsure",
+	[STORE_BROKEN_LATE] = "late",           [STORE_BROKEN_FAILED] = "failed",
+	[STORE_BROKEN_FORBIDDEN] = "forbidden",
+};
+
+static bool message_take_break(char *const word[], struct store_message *out)
+{
+	out->kind = STORE_MSG_BREAK;
+	if (!reply_is_token(word[1]) || !reply_number(word[2], &out->fence) || !out->fence ||
+	    !reply_number(word[3], &out->limit) || !reply_is_host(word[4]) || !reply_number(word[5], &out->question))
+		return false;
+	strcpy(out->token, word[1]);
+	strcpy(out->asker, word[4]);
+	return true;
+}
+
+static bool message_take_broken(char *const word[], struct store_message *out)
+{
+	uint64_t pid;
+
+	out->kind = STORE_MSG_BROKEN;
+	for (out->broken = 0; out->broken < STORE_BROKENS; out->broken++)
+		if (strcmp(word[2], broken_word[out->broken]) == 0)
+			break;
+	if (out->broken == STORE_BROKENS || !reply_number(word[1], &out->question) || !reply_number(word[3], &pid) ||
+	    pid > INT_MAX)
+		return false;
+	out->pid = (int)pid;
+	if (!reply_is_host(out->name))
+		return false;
+	strcpy(out->holder, out->name);
+	*out->name = '\0';
+	return true;
+}
+
 static bool message_take_who(char *const word[], struct store_message *out)
 {
 	out->kind = STORE_MSG_WHO;
@@ -134,13 +175,11 @@ int message_parse(const char *text, size_t len, const char *incarnation, struct 
 		const char *kind;
 		size_t words;
 		bool (*parse)(char *const word[], struct store_message *out);
-	} kinds[] = {{"recall ", 9, message_take_recall},
-		     {"granted ", 4, message_take_granted},
-		     {"inuse ", 7, message_take_in_use},
-		     {"who ", 3, message_take_who},
-		     {"holder ", 7, message_take_holder},
-		     {"holders ", 3, message_take_holders},
-		     {"chase ", 10, message_take_chase}};
+	} kinds[] = {{"recall ", 9, message_take_recall}, {"granted ", 4, message_take_granted},
+		     {"inuse ", 7, message_take_in_use},  {"who ", 3, message_take_who},
+		     {"holder ", 7, message_take_holder}, {"holders ", 3, message_take_holders},
+		     {"chase ", 10, message_take_chase},  {"break ", 6, message_take_break},
+		     {"broken ", 4, message_take_broken}};
 	char copy[MESSAGE_BYTES], *word[MAX_WORDS];
 
 	*out = (struct store_message){.kind = STORE_MSG_RECALL};
@@ -206,4 +245,19 @@ int message_format_chase(char message[MESSAGE_BYTES], const struct store_chase *
 			 reply_mode_word[chase->range.mode], chase->range.from, chase->range.to, chase->name);
 
 	return n < MESSAGE_BYTES ? 0 : -ENAMETOOLONG;
+}
+
+int message_format_break(char message[MESSAGE_BYTES], const char *asker, const struct store_break *what)
+{
+	int n = snprintf(message, MESSAGE_BYTES, "break %s %" PRIu64 " %" PRIu64 " %s %" PRIu64 " %s", what->token,
+			 what->fence, what->limit, asker, what->question, what->name);
+
+	return n < MESSAGE_BYTES ? 0 : -ENAMETOOLONG;
+}
+
+void message_format_broken(char message[MESSAGE_BYTES], const char *holder, uint64_t question, enum store_broken broken,
+			   int pid)
+{
+	snprintf(message, MESSAGE_BYTES, "broken %" PRIu64 " %s %d %.*s", question, broken_word[broken], pid,
+		 STORE_HOST_BYTES - 1, holder);
 }

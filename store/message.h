@@ -24,5 +24,8 @@ int message_format_holder(char message[MESSAGE_BYTES], const char *host, const c
 			  const struct store_range *range, const struct store_job *job);
 int message_format_holders(char message[MESSAGE_BYTES], const char *host, const char *token, uint64_t count);
 int message_format_chase(char message[MESSAGE_BYTES], const struct store_chase *chase);
+int message_format_break(char message[MESSAGE_BYTES], const char *asker, const struct store_break *what);
+void message_format_broken(char message[MESSAGE_BYTES], const char *holder, uint64_t question, enum store_broken broken,
+			   int pid);
 
 #endif

@@ -138,6 +138,20 @@ void store_release(struct store *s, const char *name, const char *token, bool un
 	ask_script(q, 0, cb, arg);
 }
 
+void store_end_rest(struct store *s, const char *name, enum wire_space space, uint64_t limit, store_reply_cb *cb,
+		    void *arg)
+{
+	struct query *q = query_script(s, SCRIPT_REST, name);
+
+	if (!*name || strlen(name) >= LOCK_NAME_BYTES || (unsigned)space >= WIRE_SPACES) {
+		refuse_bad(q, "the lock name is empty or too long", cb, arg);
+		return;
+	}
+	query_word(q, reply_space_word[space]);
+	query_add(q, "%" PRIu64, limit);
+	ask_script(q, REPLY_MAY(STORE_GONE), cb, arg);
+}
+
 void store_shrink(struct store *s, const char *name, const char *token, store_reply_cb *cb, void *arg)
 {
 	ask_about(s, SCRIPT_SHRINK, name, token, NULL, cb, arg);
@@ -206,6 +220,25 @@ void store_tell_chase(struct store *s, const char *host, const struct store_chas
 		publish_message(s, host, message);
 }
 
+void store_tell_break(struct store *s, const char *host, const struct store_break *what)
+{
+	char message[MESSAGE_BYTES];
+
+	if (s->state == STORE_UP && reply_is_host(host) && !bad_lock(what->name, what->token) &&
+	    message_format_break(message, s->host, what) == 0)
+		publish_message(s, host, message);
+}
+
+void store_tell_broken(struct store *s, const char *host, uint64_t question, enum store_broken broken, int pid)
+{
+	char message[MESSAGE_BYTES];
+
+	if (s->state != STORE_UP || !reply_is_host(host))
+		return; /* the asker's question ends by its own time limit */
+	message_format_broken(message, s->host, question, broken, pid);
+	publish_message(s, host, message);
+}
+
 void store_tell_who(struct store *s, const char *host, const char *name, const char *token)
 {
 	char message[MESSAGE_BYTES];
@@ -236,12 +269,13 @@ void store_tell_holders(struct store *s, const char *host, const char *token, ui
 
 /* ---- this host ---- */
 
-void store_beat(struct store *s, store_reply_cb *cb, void *arg)
+void store_beat(struct store *s, uint64_t mark, store_reply_cb *cb, void *arg)
 {
 	struct query *q = query_script(s, SCRIPT_BEAT, NULL);
 
 	query_word(q, s->host);
-	ask_script(q, 0, cb, arg);
+	query_add(q, "%" PRIu64, mark);
+	ask_script(q, REPLY_MAY(STORE_GIVEN_UP), cb, arg);
 }
 
 static void on_write_tried(struct query *q, const redisReply *reply, enum store_status status, const char *error)

@@ -152,7 +152,7 @@ static void on_swept_lock(struct query *q, const redisReply *reply, enum store_s
 	}
 	if (answer.status == STORE_INCARNATION)
 		store_reread_record(q->store);
-	if (answer.status == STORE_OK && q->script == SCRIPT_SWEEP)
+	if (answer.status == STORE_OK && q->script != SCRIPT_LEAVE)
 		walk_on(walk);
 	else
 		end_sweep(walk, answer.status, answer.error);
@@ -184,7 +184,7 @@ static void sweep_host(struct walk *walk, enum store_status status, const char *
 		end_sweep(walk, status, error);
 }
 
-void store_sweep(struct store *s, const struct store_blocker *host, store_reply_cb *cb, void *arg)
+static struct walk *walk_new_sweep(struct store *s, const struct store_blocker *host, store_reply_cb *cb, void *arg)
 {
 	struct walk *walk = walk_new(s, arg);
 
@@ -192,7 +192,18 @@ void store_sweep(struct store *s, const struct store_blocker *host, store_reply_
 	walk->swept = cb;
 	walk->visit = sweep_lock;
 	walk->end = sweep_host;
-	walk_on(walk);
+	return walk;
+}
+
+void store_sweep(struct store *s, const struct store_blocker *host, store_reply_cb *cb, void *arg)
+{
+	walk_on(walk_new_sweep(s, host, cb, arg));
+}
+
+/* The mark comes before the first lock is swept: a host that lives hears of it with its next beat. */
+void store_give_up(struct store *s, const struct store_blocker *host, store_reply_cb *cb, void *arg)
+{
+	ask_sweep(walk_new_sweep(s, host, cb, arg), SCRIPT_GIVE_UP, NULL);
 }
 
 /* ---- dump ---- */

@@ -50,10 +50,18 @@ enum wire_op {
 		    * most */
 	WIRE_WHO,  /* the same about a whole lock: its name, or the absolute path of a file, follows the struct in the
 		    * message, without a NUL. WIRE_OK with a memfd that holds JSON (SCM_RIGHTS), or WIRE_REFUSED */
+	/* For `dflock break`; a text follows the struct in the message, without a NUL. WIRE_OK: done; WIRE_WOULD_BLOCK: there is
+	 * no such thing (any more); WIRE_REFUSED with the reason: nothing was done, or not all. */
+	WIRE_BREAK,    /* take the lease with the fence number `from` away; `to`: the largest that the operator has seen.
+			* Text: the lock name */
+	WIRE_END_REST, /* end the rest of the name in `space`, if a lease with a fence number of at most `to` began it.
+			* Text: the lock name */
+	WIRE_GIVE_UP,  /* release what a silent host has in the store. Text: the host. The answer may take ttl_ms and some
+			* seconds. With WIRE_F_FORCE: at once */
 	WIRE_OPS
 };
 
-#define WIRE_TEXT_BYTES 4096 /* of WIRE_WHO, with a NUL */
+#define WIRE_TEXT_BYTES 4096 /* of such a text, with a NUL */
 
 enum wire_space { WIRE_FLOCK = 0, WIRE_RECORD = 1, WIRE_SPACES };
 enum wire_mode { WIRE_SHARED = 0, WIRE_EXCLUSIVE = 1, WIRE_MODES };
@@ -62,7 +70,7 @@ enum wire_owner { WIRE_OWNER_DESCRIPTION = 0, WIRE_OWNER_PROCESS = 1, WIRE_OWNER
 #define WIRE_F_NONBLOCK 0x01u /* the caller will not wait (LOCK_NB, F_SETLK) */
 #define WIRE_F_HAVE     0x02u /* the caller holds the kernel lock it asks about */
 #define WIRE_F_ALL      0x03u /* the flags of lock calls */
-/* WIRE_INIT: whatever is known. WIRE_RELOAD: also if a lock is held under a name that goes. */
+/* WIRE_INIT: whatever is known. WIRE_GIVE_UP: however long it was silent. WIRE_RELOAD: also if a lock is held under a name that goes. */
 #define WIRE_F_FORCE 0x80u
 
 enum wire_verdict {

@@ -6,6 +6,7 @@
 
 #include "keeper/callers/configwatch.h"
 #include "keeper/callers/control.h"
+#include "keeper/callers/control_break.h"
 #include "keeper/callers/lookup.h"
 #include "keeper/callers/who.h"
 #include "keeper/clock.h"
@@ -28,6 +29,7 @@ void dispatch_close(struct session *s)
 		reading_leave(&s->reading);
 	lookup_leave(s);
 	configwatch_leave(&s->look);
+	control_break_leave(s);
 	who_leave(s);
 	session_end(s);
 	if (s->foreign)

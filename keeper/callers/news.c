@@ -1,6 +1,7 @@
 /* See news.h. */
 #include "keeper/callers/news.h"
 
+#include "keeper/callers/control_break.h"
 #include "keeper/callers/control_init.h"
 #include "keeper/callers/control_stop.h"
 #include "keeper/callers/deadlock.h"
@@ -26,6 +27,8 @@ void news_start(struct keeper *k)
 					       .store = on_store,
 					       .leases_freed = control_stop_leases_ended,
 					       .chase = deadlock_message,
+					       .broken = control_break_here,
+					       .broken_elsewhere = control_break_elsewhere,
 					       .who = who_message};
 
 	k->queue.news = &news;

@@ -53,6 +53,16 @@ static bool lock_ok(const struct wire_request *r)
 	return r->space == WIRE_RECORD || (r->from == 0 && r->to == WIRE_EOF);
 }
 
+static bool question_has_text(unsigned op)
+{
+	return op == WIRE_WHO || op == WIRE_BREAK || op == WIRE_END_REST || op == WIRE_GIVE_UP;
+}
+
+static bool break_ok(const struct wire_request *r)
+{
+	return r->op == WIRE_WHO || (r->space < WIRE_SPACES && r->from >= 0 && r->to >= 0);
+}
+
 enum question_kind question_check(const struct wire_request *r, ssize_t n, bool has_fd)
 {
 	if (n < (ssize_t)offsetof(struct wire_request, op) || r->magic != WIRE_MAGIC)
@@ -61,14 +71,15 @@ enum question_kind question_check(const struct wire_request *r, ssize_t n, bool 
 		return n > (ssize_t)offsetof(struct wire_request, op) && r->op == WIRE_STOP && !has_fd
 			       ? QUESTION_CONTROL
 			       : QUESTION_OTHER_VERSION;
-	if (r->op == WIRE_WHO && r->size == sizeof(*r) && !has_fd)
-		return n > (ssize_t)sizeof(*r) && n < (ssize_t)sizeof(struct question) ? QUESTION_CONTROL
-										       : QUESTION_MALFORMED;
-	if (n != sizeof(*r) || r->size != sizeof(*r))
+	if (question_has_text(r->op) && r->size == sizeof(*r) && !has_fd)
+		return n > (ssize_t)sizeof(*r) && n < (ssize_t)sizeof(struct question) && break_ok(r)
+			       ? QUESTION_CONTROL
+			       : QUESTION_MALFORMED;
+	if (n != sizeof(*r) || r->size != sizeof(*r) || question_has_text(r->op))
 		return QUESTION_MALFORMED;
 	if (r->op == WIRE_LOCK || r->op == WIRE_TEST || r->op == WIRE_HELD)
 		return has_fd && lock_ok(r) ? QUESTION_LOCK : QUESTION_MALFORMED;
 	if (r->op == WIRE_BEFORE)
 		return !has_fd && r->from >= 0 ? QUESTION_BEFORE : QUESTION_MALFORMED;
-	return r->op > 0 && r->op < WIRE_WHO && !has_fd ? QUESTION_CONTROL : QUESTION_MALFORMED;
+	return r->op > 0 && r->op < WIRE_OPS && !has_fd ? QUESTION_CONTROL : QUESTION_MALFORMED;
 }

@@ -36,7 +36,7 @@ enum question_kind {
 	QUESTION_OTHER_VERSION, /* refuse, and say so */
 	QUESTION_LOCK,          /* every field is in range; a descriptor came with it */
 	QUESTION_BEFORE,        /* `from` is in range */
-	/* If it is WIRE_WHO, a text came with it. Of another version: WIRE_STOP, and the fields behind `op` mean nothing. */
+	/* With a text, if its operation has one. Of another version: WIRE_STOP, and the fields behind `op` mean nothing. */
 	QUESTION_CONTROL,
 };
 

@@ -18,6 +18,7 @@
 #include "keeper/kernel/probe.h"
 #include "keeper/kernel/identity.h"
 #include "keeper/leases/absence.h"
+#include "keeper/leases/breaking.h"
 #include "keeper/leases/confirm.h"
 #include "keeper/leases/deadline.h"
 #include "keeper/leases/grace.h"
@@ -110,6 +111,7 @@ struct keeper {
 	struct posting posting;
 	struct confirms confirms;
 	struct lost lost;
+	struct breakings breakings;
 	struct unseen unseen;
 	struct past past;
 	struct grants grants;

@@ -357,6 +357,16 @@ bool lock_covered_without(const struct lease *lease)
 	return at >= lease->range.to;
 }
 
+bool lock_is_breaking(const struct lock *lock)
+{
+	const struct lease *lease;
+
+	DL_FOREACH (lock->leases, lease)
+		if (lease->state == LEASE_BREAKING || lease->state == LEASE_ENDING)
+			return true;
+	return false;
+}
+
 void lock_describe(const struct lock *lock, char *out, size_t size)
 {
 	const struct file *file = lock->file;

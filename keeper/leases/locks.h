@@ -257,6 +257,9 @@ bool range_overlaps(const struct store_range *a, const struct store_range *b);
 struct lease *lock_covering(const struct lock *lock, const struct store_range *range);
 /* Do other open leases of this host together cover all of this one? Leases that are being split do not count. */
 bool lock_covered_without(const struct lease *lease);
+/* Is a lease of this lock being taken away (breaking.h)? Then no caller is answered: the lease's end, or its opening,
+ * serves again. */
+bool lock_is_breaking(const struct lock *lock);
 /* "NAME (PATH)", for people. */
 void lock_describe(const struct lock *lock, char *out, size_t size);
 

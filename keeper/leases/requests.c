@@ -215,6 +215,7 @@ static void take_acquire(struct lease *lease, const struct store_reply *reply, i
 		return on_limit(lease);
 	case STORE_ERROR:
 	case STORE_GONE:
+	case STORE_GIVEN_UP:
 		log_error("%s: the store refused: %s", lease->lock->file->name, reply->error ? reply->error : "");
 		if (lease_is_part(lease))
 			return refuse_part(lease);

@@ -78,7 +78,7 @@ static void send_message(const void *data, size_t size, size_t descriptors)
 /* A possible question comes with one descriptor or none; closes the descriptors that come with anything else. */
 static ssize_t receive(struct wire_request *r, int *fd)
 {
-	struct question question;
+	struct question question = {.text = ""};
 	struct question_fds came;
 	ssize_t n = question_receive(ours, &question, &came);
 
@@ -339,6 +339,45 @@ START_TEST(sizes)
 }
 END_TEST
 
+/* ---- a text behind the question ---- */
+
+START_TEST(a_text_follows)
+{
+	struct {
+		struct wire_request r;
+		char text[WIRE_TEXT_BYTES + 10];
+	} sent = {.r = good(WIRE_BREAK)};
+	static const size_t lengths[] = {0, 1, 100, WIRE_TEXT_BYTES - 1, WIRE_TEXT_BYTES, WIRE_TEXT_BYTES + 10};
+
+	for (size_t i = 0; i < sizeof(lengths) / sizeof(*lengths); i++) {
+		struct question question = {.text = ""};
+		struct question_fds came;
+		bool fits = lengths[i] > 0 && lengths[i] < WIRE_TEXT_BYTES;
+		ssize_t n;
+
+		memset(sent.text, 'x', lengths[i]);
+		send_message(&sent, sizeof(sent.r) + lengths[i], 0);
+		n = question_receive(ours, &question, &came);
+		ck_assert_int_eq(n, (ssize_t)(sizeof(sent.r) + lengths[i]));
+		ck_assert_int_eq(question_check(&question.request, n, false),
+				 fits ? QUESTION_CONTROL : QUESTION_MALFORMED);
+		ck_assert_uint_eq(strlen(question.text), lengths[i] < WIRE_TEXT_BYTES ? lengths[i] : WIRE_TEXT_BYTES - 1);
+	}
+	for (unsigned op = 0; op < 256; op++) { /* others have none */
+		bool has = op == WIRE_WHO || op == WIRE_BREAK || op == WIRE_END_REST || op == WIRE_GIVE_UP;
+		struct wire_request r = good(op);
+
+		ck_assert_int_eq(question_check(&r, sizeof(r) + 1, false), has ? QUESTION_CONTROL : QUESTION_MALFORMED);
+		ck_assert_int_eq(question_check(&r, sizeof(r) + 1, true), QUESTION_MALFORMED);
+	}
+	sent.r.from = -1;
+	ck_assert_int_eq(question_check(&sent.r, sizeof(sent.r) + 1, false), QUESTION_MALFORMED);
+	sent.r = good(WIRE_END_REST);
+	sent.r.space = WIRE_SPACES;
+	ck_assert_int_eq(question_check(&sent.r, sizeof(sent.r) + 1, false), QUESTION_MALFORMED);
+}
+END_TEST
+
 /* Each row spoils one field of a good question. */
 static const struct {
 	const char *what;
@@ -451,6 +490,7 @@ int main(void)
 	if (!under_valgrind())
 		tcase_add_test(receive, table_full);
 	tcase_add_test(receive, longer_other_version);
+	tcase_add_test(receive, a_text_follows);
 	suite_add_tcase(suite, receive);
 	tcase_add_test(check, good_ones);
 	tcase_add_test(check, descriptor_and_operation);

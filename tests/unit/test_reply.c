@@ -243,6 +243,12 @@ static const struct {
 	{"inuse " TOKEN " record shared " FROM " " TO " b-2 a name", 0, STORE_MSG_IN_USE},
 	{"chase b-2 " TOKEN " 77 5 3 record shared " FROM " " TO " a name", 0, STORE_MSG_CHASE},
 	{"chase b-2 " TOKEN " 0 5 3 record shared " FROM " " TO " a name", -EINVAL, 0},
+	{"break " TOKEN " 12 13 b-2 99 a name", 0, STORE_MSG_BREAK},
+	{"break " TOKEN " 0 13 b-2 99 a name", -EINVAL, 0}, /* no lease has that fence */
+	{"break 12 13 b-2 99 a name", -EINVAL, 0},
+	{"broken 99 never 0 b-2", -EINVAL, 0},
+	{"broken 99 done -1 b-2", -EINVAL, 0},
+	{"broken 99 done 0 b 2", -EINVAL, 0}, /* no host */
 	{"who " TOKEN " b-2 a name", 0, STORE_MSG_WHO},
 	{"who " TOKEN " b-2 ", -EINVAL, 0},
 	{"who 12 b-2 a name", -EINVAL, 0},
@@ -281,6 +287,21 @@ START_TEST(there_and_back)
 	ck_assert(m.kind == STORE_MSG_CHASE && m.chase.pid == 77 && m.chase.youngest == 5 && m.chase.hops == 3);
 	ck_assert_str_eq(m.name, "a b");
 
+	ck_assert_int_eq(
+		message_format_break(
+			text, "b-2",
+			&(struct store_break){.name = "a b", .token = TOKEN, .fence = 7, .limit = 8, .question = 9}),
+		0);
+	ck_assert_int_eq(message_parse(text, strlen(text), "", &m), 0);
+	ck_assert(m.kind == STORE_MSG_BREAK && m.fence == 7 && m.limit == 8 && m.question == 9);
+	ck_assert_str_eq(m.asker, "b-2");
+	ck_assert_str_eq(m.name, "a b");
+	for (int how = 0; how < STORE_BROKENS; how++) {
+		message_format_broken(text, "b-2", 9, how, 77);
+		ck_assert_int_eq(message_parse(text, strlen(text), "", &m), 0);
+		ck_assert(m.kind == STORE_MSG_BROKEN && m.question == 9 && (int)m.broken == how && m.pid == 77);
+		ck_assert_str_eq(m.holder, "b-2");
+	}
 	ck_assert_int_eq(message_format_who(text, "b-2", "a b", TOKEN), 0);
 	ck_assert_int_eq(message_parse(text, strlen(text), "", &m), 0);
 	ck_assert(m.kind == STORE_MSG_WHO && strcmp(m.asker, "b-2") == 0 && strcmp(m.token, TOKEN) == 0);
