@@ -2,6 +2,7 @@
 
 #include <errno.h>
 #include <stdarg.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -135,7 +136,14 @@ static int ask_take_descriptor(struct msghdr *message)
 	return found;
 }
 
-static int ask_receive(struct ask *ask, struct wire_reply *reply, int *memfd, char why[CLI_LINE_BYTES])
+/* What all versions have in common (wire/msg.h) is enough for WIRE_STOP. */
+static bool ask_is_common(const struct wire_reply *reply, size_t n)
+{
+	return n > offsetof(struct wire_reply, reason) && n <= sizeof(*reply) &&
+	       memchr(reply->reason, '\0', n - offsetof(struct wire_reply, reason));
+}
+
+static int ask_receive(struct ask *ask, enum wire_op op, struct wire_reply *reply, int *memfd, char why[CLI_LINE_BYTES])
 {
 	_Alignas(struct cmsghdr) char control[CMSG_SPACE(2 * sizeof(int))];
 	struct iovec iov = {.iov_base = reply, .iov_len = sizeof(*reply)};
@@ -155,12 +163,13 @@ static int ask_receive(struct ask *ask, struct wire_reply *reply, int *memfd, ch
 				(int)ask->pid);
 	if ((size_t)n < 8 || reply->magic != WIRE_MAGIC)
 		return ask_fail(why, EPROTO, "what answers at %s/" WIRE_SOCKET_NAME " is no keeper", ask->dir);
+	if (reply->version != WIRE_VERSION && op == WIRE_STOP && ask_is_common(reply, (size_t)n))
+		return 0;
 	if (reply->version != WIRE_VERSION)
-		return ask_fail(
-			why, EPROTO,
-			"the keeper (pid %d) speaks version %u of the protocol and this dflock version %u; end it "
-			"with its own `dflock stop`",
-			(int)ask->pid, reply->version, WIRE_VERSION);
+		return ask_fail(why, EPROTO,
+				"the keeper (pid %d) speaks version %u of the protocol and this dflock version %u; "
+				"`dflock stop` ends it, and the next program that locks starts the right one",
+				(int)ask->pid, reply->version, WIRE_VERSION);
 	if ((size_t)n != sizeof(*reply) || reply->size != sizeof(*reply) ||
 	    !memchr(reply->reason, '\0', sizeof(reply->reason)))
 		return ask_fail(why, EPROTO, "the keeper (pid %d) sent an answer that makes no sense", (int)ask->pid);
@@ -215,7 +224,7 @@ int ask_about(struct ask *ask, enum wire_op op, const char *text, const struct p
 	ret = ask_send(ask, &request, text, why);
 	if (ret)
 		return ret;
-	ret = ask_receive(ask, &reply, &fd, why);
+	ret = ask_receive(ask, op, &reply, &fd, why);
 	if (!ret && reply.verdict == WIRE_REFUSED)
 		ret = ask_fail(why, ENOLCK, "%s",
 			       reply.reason[0] ? reply.reason : "the keeper refuses, without a reason");

@@ -57,6 +57,18 @@ static void report_rest(int64_t at_least_ms)
 		printf(", one lock in %s (at_least_ms)", show_ms(at_least_ms, time));
 }
 
+static void report_hold_limits(const struct config *config, const char *path)
+{
+	int64_t warn_after_ms, kill_after_ms;
+	char time[SHOW_TIME_BYTES];
+
+	config_hold_limits(config, path, &warn_after_ms, &kill_after_ms);
+	if (warn_after_ms)
+		printf(", reported after %s (warn_after_ms)", show_ms(warn_after_ms, time));
+	if (kill_after_ms)
+		printf(", holders ended after %s (kill_after_ms)", show_ms(kill_after_ms, time));
+}
+
 /* False: the path could not be resolved, or the file must be protected (require) and is not. */
 static bool report_file(const struct config *config, const char *file, bool require)
 {
@@ -73,6 +85,7 @@ static bool report_file(const struct config *config, const char *file, bool requ
 		fputs(": protected as ", stdout);
 		show_text(stdout, name);
 		report_rest(config_at_least_ms(config, path));
+		report_hold_limits(config, path);
 	} else if (ret == -ENOENT) {
 		fputs(": not protected", stdout);
 	} else {

@@ -33,10 +33,13 @@ static bool is_to_relay(const siginfo_t *info)
 
 static void wait_for(pid_t pid, const sigset_t *relayed, int *status)
 {
+	pid_t ended;
 	siginfo_t info;
 	int sig;
 
-	while (waitpid(pid, status, WNOHANG) != pid) {
+	while ((ended = waitpid(-1, status, WNOHANG)) != pid) {
+		if (ended > 0)
+			continue;
 		sig = sigwaitinfo(relayed, &info);
 		if (sig > 0 && sig != SIGCHLD && is_to_relay(&info))
 			kill(pid, sig);
@@ -52,7 +55,7 @@ static void __attribute__((noreturn)) become(char *const argv[], int failed)
 	_exit(write(failed, &err, sizeof(err)) < 0 ? EXIT_FAILURE : 0);
 }
 
-int job_run(char *const argv[], int *status)
+int job_run(char *const argv[], bool stay_blocked, int *status)
 {
 	const struct sigaction usual = {.sa_handler = SIG_DFL};
 	struct sigaction before;
@@ -76,7 +79,8 @@ int job_run(char *const argv[], int *status)
 		err = errno;
 	else
 		wait_for(pid, &relayed, status);
-	sigprocmask(SIG_SETMASK, &mask, NULL);
+	if (!stay_blocked)
+		sigprocmask(SIG_SETMASK, &mask, NULL);
 	close(failed[1]);
 	if (pid > 0 && read(failed[0], &err, sizeof(err)) != sizeof(err))
 		err = 0;

@@ -2,7 +2,8 @@
  * dflock lock: a lock without a file.
  *
  * The keeper protects the files of a directory of its own, each as lock:NAME (keeper/names.h). On one of these runs
- * flock(1), under the preload, with the options that were given here. So waiting, time limits, exit statuses and the way
+ * flock(1), under the preload, with the options that were given here. With --at-least it is another file of the same lock,
+ * NAME~MS, whose name tells the keeper the rest (config_set_names()). So waiting, time limits, exit statuses and the way
  * in which a child inherits the lock are flock(1)'s. flock(1) starts this program again (--taken), which sets
  * DFLOCK_FENCE and becomes the job.
  */
@@ -32,16 +33,19 @@ static const char lock_doc[] =
 	"the lock was not obtained; 123, with one line, if it would not hold across the cluster: then JOB is not started.";
 
 #define LOCK_WORDS 16
+#define NAME_PLAIN "._@:+=,-" /* not CONFIG_NAMES_REST */
+#define AT_LEAST   256        /* the key of an option without a letter */
 /* For the library in flock(1): names the holders of a lock that is refused. */
 #define LOCK_VERBOSE      "DFLOCK_VERBOSE"
 #define LOCK_VERBOSE_HERE "lock"
-#define NAME_PLAIN "._@:+=,-"
 
 struct lock_options {
 	const char *words[LOCK_WORDS]; /* of flock(1) */
 	char flags[LOCK_WORDS][3];     /* some of these */
 	size_t count;
 	const char *name, *command;
+	int64_t at_least_ms;
+	bool shared;
 	const char *taken; /* flock(1) has the lock: through this descriptor, which the job is not to have */
 	char **job;
 };
@@ -56,8 +60,47 @@ static const struct argp_option lock_known[] = {
 	{"no-fork", 'F', NULL, 0, "JOB takes the place of flock(1)", 0},
 	{"verbose", 'v', NULL, 0, "say how long it took to get the lock, or which processes hold it", 0},
 	{"command", 'c', "COMMAND", 0, "run COMMAND through the shell", 0},
+	{"at-least", AT_LEAST, "TIME", 0,
+	 "keep all others from the lock for TIME from its start, also after its end: 90 or 90s, 500ms, 5m, 2h, 1d", 0},
 	{"taken", 't', "FD", OPTION_HIDDEN, NULL, 0},
 	{0}};
+
+/* Like 90, 1.5s, 500ms, 5m, 2h or 1d; seconds without a unit, as with flock(1). False: it is no such time, or too long. */
+static bool lock_read_time(const char *text, int64_t *ms)
+{
+	static const struct {
+		const char *name;
+		double ms;
+	} units[] = {{"", 1e3}, {"ms", 1}, {"s", 1e3}, {"m", 6e4}, {"h", 3.6e6}, {"d", 8.64e7}};
+	size_t digits = strspn(text, "0123456789."), i = 0;
+	char number[24], *end;
+	double value;
+
+	if (digits == 0 || digits >= sizeof(number))
+		return false;
+	memcpy(number, text, digits);
+	number[digits] = '\0';
+	value = strtod(number, &end);
+	while (i < sizeof(units) / sizeof(*units) && strcmp(text + digits, units[i].name))
+		i++;
+	if (*end || i == sizeof(units) / sizeof(*units) || value * units[i].ms > (double)CONFIG_RULE_MAX_MS)
+		return false;
+	*ms = (int64_t)(value * units[i].ms);
+	return *ms > 0 || value == 0; /* what is shorter than 1 ms would be no rest at all */
+}
+
+static void lock_check(const struct lock_options *options, struct argp_state *state)
+{
+	if (!options->name)
+		argp_usage(state);
+	if (!*options->name)
+		argp_error(state, "the NAME of the lock is empty");
+	if (options->command ? *options->job != NULL : *options->job == NULL)
+		argp_error(state, "%s",
+			   options->command ? "it takes a JOB or --command, but got both" : "there is no JOB to run");
+	if (options->at_least_ms && options->shared)
+		argp_error(state, "--at-least is for exclusive locks, not for --shared");
+}
 
 static error_t lock_parse(int key, char *arg, struct argp_state *state)
 {
@@ -78,17 +121,17 @@ static error_t lock_parse(int key, char *arg, struct argp_state *state)
 			options->job++;
 		state->next = state->argc;
 		return 0;
+	case AT_LEAST:
+		if (!lock_read_time(arg, &options->at_least_ms))
+			argp_error(state,
+				   "--at-least is %s; expected a time like 90, 90s, 500ms, 5m or 2h, at most 30d", arg);
+		return 0;
 	case ARGP_KEY_END:
-		if (!options->name)
-			argp_usage(state);
-		if (!*options->name)
-			argp_error(state, "the NAME of the lock is empty");
-		if (options->command ? *options->job != NULL : *options->job == NULL)
-			argp_error(state, "%s",
-				   options->command ? "it takes a JOB or --command, but got both"
-						    : "there is no JOB to run");
+		lock_check(options, state);
 		return 0;
 	}
+	if (key == 's' || key == 'x')
+		options->shared = key == 's';
 	for (const struct argp_option *o = lock_known; o->name; o++) {
 		char *flag = options->flags[options->count];
 
@@ -124,8 +167,20 @@ bool lock_file_name(const char *name, char file[NAME_MAX + 1])
 	return true;
 }
 
+/* The same with the rest that begins with the lock. */
+static bool lock_resting_name(const char *name, int64_t at_least_ms, char file[NAME_MAX + 1])
+{
+	size_t len;
+
+	if (!lock_file_name(name, file))
+		return false;
+	len = strlen(file);
+	return !at_least_ms || snprintf(file + len, NAME_MAX + 1 - len, "%c%" PRId64, CONFIG_NAMES_REST, at_least_ms) <=
+				       (int)(NAME_MAX - len);
+}
+
 /* The keeper makes the directory when it starts. -1 with the line printed. */
-static int lock_open(const char *name)
+static int lock_open(const char *name, int64_t at_least_ms)
 {
 	char why[CLI_LINE_BYTES], file[NAME_MAX + 1], path[PLACE_DIR_BYTES + sizeof(NAMES_DIR) + NAME_MAX + 3];
 	struct place place;
@@ -133,7 +188,7 @@ static int lock_open(const char *name)
 	struct ask ask;
 	int fd;
 
-	if (!lock_file_name(name, file)) {
+	if (!lock_resting_name(name, at_least_ms, file)) {
 		cli_error("not started: the name of the lock is too long; expected at most %d letters", NAME_MAX);
 		return -1;
 	}
@@ -238,6 +293,6 @@ int cmd_lock(int argc, char **argv)
 	argp_parse(&argp, argc, argv, ARGP_IN_ORDER, NULL, &options);
 	if (options.taken)
 		return lock_become_job(&options);
-	fd = lock_open(options.name);
+	fd = lock_open(options.name, options.at_least_ms);
 	return fd < 0 ? CLI_RUN_UNFIT : lock_run(&options, fd, (size_t)argc);
 }

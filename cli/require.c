@@ -50,17 +50,23 @@ static bool configuration_is_fit(const struct place *place, const char *const *f
 
 static bool keeper_is_fit(const struct place *place, char why[CLI_LINE_BYTES])
 {
+	const struct timespec again = {.tv_nsec = AGAIN_MS * 1000000};
+	int64_t until = 0;
 	struct ask ask;
-	int64_t until;
 	bool started;
 	int ret;
 
-	if (start_connect(place, &ask, &started, why))
-		return false;
-	until = cli_now_ms() + REQUIRE_PATIENCE_MS;
-	while ((ret = ask_question(&ask, WIRE_FIT, place, NULL, why)) == -EAGAIN && cli_now_ms() < until)
-		nanosleep(&(struct timespec){.tv_nsec = AGAIN_MS * 1000000}, NULL);
-	ask_close(&ask);
+	do { /* an idle keeper may end just now: the next one is asked */
+		if (until)
+			nanosleep(&again, NULL);
+		if (start_connect(place, &ask, &started, why))
+			return false;
+		if (!until)
+			until = cli_now_ms() + REQUIRE_PATIENCE_MS;
+		while ((ret = ask_question(&ask, WIRE_FIT, place, NULL, why)) == -EAGAIN && cli_now_ms() < until)
+			nanosleep(&again, NULL);
+		ask_close(&ask);
+	} while (ret == -ECONNRESET && cli_now_ms() < until);
 	return ret == 0;
 }
 

@@ -1,6 +1,7 @@
 /* dflock run: the preload for one program. */
 #include "cli/cli.h"
 
+#include <ctype.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdbool.h>
@@ -10,11 +11,14 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "cli/container.h"
 #include "cli/job.h"
 #include "cli/program.h"
 #include "cli/report.h"
 #include "cli/require.h"
 #include "wire/rundir.h"
+
+#define PATIENCE_MAX_S 3600
 
 static const char run_doc[] =
 	"Runs JOB, found in PATH, with libdflock.so in LD_PRELOAD, so that its file locks, and those of all programs "
@@ -34,6 +38,8 @@ struct run_options {
 	size_t file_count;
 	bool report, json, verbose;
 	const char *report_file; /* NULL: standard error */
+	bool init;               /* stays until the job ends, and ends what it left: container.h */
+	int patience_s;
 };
 
 static void run_require(struct run_options *options, const char *what)
@@ -43,6 +49,17 @@ static void run_require(struct run_options *options, const char *what)
 		options->taken = true;
 	else if (what)
 		options->files[options->file_count++] = what;
+}
+
+static void run_init(struct run_options *options, const char *seconds, struct argp_state *state)
+{
+	char *end;
+	long number = seconds ? strtol(seconds, &end, 10) : CONTAINER_PATIENCE_S;
+
+	if (seconds && (!isdigit((unsigned char)*seconds) || *end || number > PATIENCE_MAX_S))
+		argp_error(state, "--init takes 0 to %d seconds, not \"%s\"", PATIENCE_MAX_S, seconds);
+	options->init = true;
+	options->patience_s = (int)number;
 }
 
 static error_t run_parse(int key, char *arg, struct argp_state *state)
@@ -62,6 +79,9 @@ static error_t run_parse(int key, char *arg, struct argp_state *state)
 		return 0;
 	case 'v':
 		options->verbose = true;
+		return 0;
+	case 'i':
+		run_init(options, arg, state);
 		return 0;
 	case ARGP_KEY_ARG:
 		/* The first argument is the job. All others are the job's, options too. */
@@ -227,7 +247,7 @@ static void write_report(const struct run_options *options, const struct report 
 	config_free(config);
 }
 
-/* The job's end, when it was counted which locks it took. */
+/* The job's end, when it was counted which locks it took. Another exit status than the job's, or 0. */
 static int conclude(const struct run_options *options, struct report *report, FILE *f, int status)
 {
 	int ret = report_read(report);
@@ -257,27 +277,54 @@ static void fill_stdio(void)
 		close(fd);
 }
 
-static int run_reported(const struct run_options *options)
+/* For reports. 0, or the exit status, when a line was printed. */
+static int begin_report(const struct run_options *options, struct report *report, FILE **f)
 {
-	struct report report;
-	int ret, status;
-	FILE *f;
+	int ret;
 
 	fill_stdio();
-	f = options->report ? open_report(options) : stderr;
-	if (!f)
+	*f = options->report ? open_report(options) : stderr;
+	if (!*f)
 		return CLI_RUN_FAILED;
-	ret = report_start(&report);
-	if (ret) {
-		cli_error("not started: no memory for the report: %s", strerror(-ret));
-		return CLI_RUN_FAILED;
-	}
-	ret = job_run(options->job, &status);
+	ret = report_start(report);
+	if (!ret)
+		return 0;
+	cli_error("not started: no memory for the report: %s", strerror(-ret));
+	return CLI_RUN_FAILED;
+}
+
+/* Runs the job as a child, for what is to be done at its end. */
+static int run_and_stay(const struct run_options *options)
+{
+	const bool counted = options->report || options->taken;
+	int ret = 0, run, status = 0;
+	struct report report;
+	FILE *f = stderr;
+
+	if (counted)
+		ret = begin_report(options, &report, &f);
 	if (ret)
-		return cannot_run(options->job[0], -ret);
-	ret = conclude(options, &report, f, status);
-	report_end(&report);
+		return ret;
+	run = job_run(options->job, options->init, &status);
+	if (run)
+		ret = cannot_run(options->job[0], -run);
+	else if (counted)
+		ret = conclude(options, &report, f, status);
+	if (counted)
+		report_end(&report);
+	if (options->init)
+		container_end(options->patience_s);
 	return ret ? ret : job_exit(status);
+}
+
+static int run_begin(struct run_options *options)
+{
+	int ret = options->init ? container_begin() : 0;
+
+	if (!ret)
+		return prepare(options);
+	cli_error("not started: cannot become the parent of orphans: %s", strerror(-ret));
+	return CLI_RUN_FAILED;
 }
 
 int cmd_run(int argc, char **argv)
@@ -292,10 +339,16 @@ int cmd_run(int argc, char **argv)
 		{"json", 'j', NULL, 0, "the report as JSON", 0},
 		{"verbose", 'v', NULL, 0,
 		 "when a lock is refused because it is taken, say on standard error which processes hold it", 0},
+		{"init", 'i', "SECONDS", OPTION_ARG_OPTIONAL,
+		 "stay until JOB has ended; then end what it left, after SECONDS (5) by force, and have its keeper give "
+		 "everything back, for containers. The default for the first process of a pid namespace",
+		 0},
 		{0}};
 	static const struct argp argp = {
 		.options = known, .parser = run_parse, .args_doc = "[--] JOB [ARGUMENT...]", .doc = run_doc};
-	struct run_options options = {.files = calloc((size_t)argc, sizeof(char *))};
+	struct run_options options = {.files = calloc((size_t)argc, sizeof(char *)),
+				      .init = container_is_first(),
+				      .patience_s = CONTAINER_PATIENCE_S};
 	int ret;
 
 	if (!options.files) {
@@ -304,9 +357,9 @@ int cmd_run(int argc, char **argv)
 	}
 	argp_err_exit_status = CLI_RUN_FAILED;
 	argp_parse(&argp, argc, argv, ARGP_IN_ORDER, NULL, &options);
-	ret = prepare(&options);
-	if (!ret && (options.report || options.taken)) {
-		ret = run_reported(&options);
+	ret = run_begin(&options);
+	if (!ret && (options.report || options.taken || options.init)) {
+		ret = run_and_stay(&options);
 	} else if (!ret) {
 		execvp(options.job[0], options.job);
 		ret = cannot_run(options.job[0], errno);

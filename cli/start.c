@@ -5,6 +5,7 @@
 #include <poll.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 /* The keeper inherits DFLOCK_RUNTIME_DIR; without it, it finds the runtime directory by the same rule as this
@@ -65,10 +66,29 @@ static int read_ready(int fd, char line[CLI_LINE_BYTES])
 	return 0;
 }
 
+/* Forks twice: `dflock run` becomes the job, which must not find a child that it does not know. 0 or -errno. */
+static int start_unrelated(int ready, const char *config)
+{
+	pid_t pid = fork();
+	int status;
+
+	if (pid < 0)
+		return -errno;
+	if (pid == 0) {
+		pid = fork();
+		if (pid == 0)
+			become_keeper(ready, config);
+		_exit(pid < 0 ? errno : 0);
+	}
+	while (waitpid(pid, &status, 0) < 0)
+		if (errno != EINTR)
+			return 0; /* SIGCHLD is ignored: it is not told, and `ready` says the rest */
+	return WIFEXITED(status) ? -WEXITSTATUS(status) : -ECHILD;
+}
+
 static int start_keeper(const char *config, char why[CLI_LINE_BYTES])
 {
 	int ends[2], ret;
-	pid_t pid;
 
 	if (pipe2(ends, O_CLOEXEC)) {
 		ret = -errno;
@@ -76,10 +96,7 @@ static int start_keeper(const char *config, char why[CLI_LINE_BYTES])
 		return ret;
 	}
 	fflush(NULL);
-	pid = fork();
-	if (!pid)
-		become_keeper(ends[1], config);
-	ret = pid < 0 ? -errno : 0;
+	ret = start_unrelated(ends[1], config);
 	close(ends[1]);
 	if (ret)
 		snprintf(why, CLI_LINE_BYTES, "cannot start a keeper: %s", strerror(-ret));
@@ -88,8 +105,8 @@ static int start_keeper(const char *config, char why[CLI_LINE_BYTES])
 
 		ret = read_ready(ends[0], line);
 		if (ret)
-			snprintf(why, CLI_LINE_BYTES, "the keeper (pid %d) that was started does not get ready: %s",
-				 (int)pid, strerror(-ret));
+			snprintf(why, CLI_LINE_BYTES, "the keeper that was started does not get ready: %s",
+				 strerror(-ret));
 		else if (line[0]) {
 			snprintf(why, CLI_LINE_BYTES, "%s", line);
 			ret = -ECHILD;

@@ -1,4 +1,4 @@
-/* Starts a keeper as an ordinary program does: fork and exec, then wait until it serves. */
+/* Starts a keeper that is no child of this process, and waits until it serves. */
 #ifndef DFLOCK_CLI_START_H
 #define DFLOCK_CLI_START_H
 

@@ -20,6 +20,9 @@ void status_print(const json_t *status, const struct status_options *options, FI
 void status_leases_print(const json_t *leases, FILE *f);
 void status_leases_print_lost(const json_t *lost, FILE *f);
 
+/* status_toolong.c: locks that are held too long. */
+void status_toolong_print(const json_t *too_long, FILE *f);
+
 /* status_past.c: locks that were taken past dflock. */
 void status_past_print(const json_t *status, FILE *f);
 

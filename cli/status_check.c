@@ -11,7 +11,7 @@
 #define CHECK_WHY_BYTES 700
 
 struct check_figures {
-	size_t leases, used, waiting, lost, unstoppable, past;
+	size_t leases, used, waiting, lost, unstoppable, past, too_long;
 	int64_t frozen;
 };
 
@@ -22,6 +22,7 @@ static void check_count(const json_t *status, struct check_figures *n)
 
 	*n = (struct check_figures){.lost = json_array_size(json_object_get(status, "lost")),
 				    .past = json_array_size(json_object_get(status, "taken_past")),
+				    .too_long = json_array_size(json_object_get(status, "too_long")),
 				    .frozen = field_number(status, "frozen")};
 	json_array_foreach (json_object_get(status, "leases"), i, lease) {
 		bool asking = !strcmp(field_text(lease, "state"), "asking");
@@ -68,6 +69,9 @@ static bool check_is_doubtful(const json_t *status, const struct check_figures *
 	else if (n->past)
 		snprintf(why, CHECK_WHY_BYTES, "%zu lock%s taken past dflock", n->past,
 			 n->past == 1 ? " was" : "s were");
+	else if (n->too_long)
+		snprintf(why, CHECK_WHY_BYTES, "%zu lock%s held too long", n->too_long,
+			 n->too_long == 1 ? " is" : "s are");
 	else if (n->unstoppable)
 		snprintf(why, CHECK_WHY_BYTES, "%zu holder%s cannot be stopped", n->unstoppable,
 			 n->unstoppable == 1 ? "" : "s");

@@ -8,6 +8,8 @@
 #include "cli/show.h"
 #include "cli/grid.h"
 
+#define LEASES_WHEN_BYTES (SHOW_TIME_BYTES + 8)
+
 const char *status_leases_range(const json_t *lease, char out[STATUS_RANGE_BYTES])
 {
 	int64_t to = field_number(lease, "to"); /* null: to the end */
@@ -35,10 +37,46 @@ static void add_unseen(struct grid *grid, const json_t *p)
 			  : "it is stopped by SIGSTOP if the lease runs out");
 }
 
+/* Since when a process has the lock; "after" a time where programs take it without a question. */
+static const char *leases_when(const json_t *holder, char out[LEASES_WHEN_BYTES])
+{
+	char when[SHOW_TIME_BYTES];
+
+	if (!field_number(holder, "since"))
+		return "not known";
+	snprintf(out, LEASES_WHEN_BYTES, "%s%s", strcmp(field_text(holder, "since_is"), "granted") ? "after " : "",
+		 show_when(field_number(holder, "since"), when));
+	return out;
+}
+
+static const char *leases_since_word(const json_t *holder)
+{
+	return !field_number(holder, "since")                      ? ""
+	       : strcmp(field_text(holder, "since_is"), "granted") ? ", locked "
+								   : ", locked since ";
+}
+
+/* The earliest of them that is known; "-": no process has it. */
+static const char *leases_held_since(const json_t *lease, char out[LEASES_WHEN_BYTES])
+{
+	const json_t *holders = json_object_get(lease, "holders"), *p, *first = NULL;
+	size_t i;
+
+	if (!strcmp(field_text(lease, "state"), "asking"))
+		return "-";
+	json_array_foreach (holders, i, p) {
+		if (!field_number(p, "since"))
+			return "not known";
+		if (!first || field_number(p, "since") < field_number(first, "since"))
+			first = p;
+	}
+	return first ? leases_when(first, out) : "-";
+}
+
 static void add_processes(struct grid *grid, const json_t *lease)
 {
 	bool record = !strcmp(field_text(lease, "space"), "record");
-	char since[SHOW_TIME_BYTES], range[STATUS_RANGE_BYTES];
+	char since[SHOW_TIME_BYTES], held[LEASES_WHEN_BYTES], range[STATUS_RANGE_BYTES];
 	/* While the host asks for this lease, processes that hold the file's lock do so under another lease of the
 	 * file. */
 	const json_t *holders = strcmp(field_text(lease, "state"), "asking") ? json_object_get(lease, "holders") : NULL;
@@ -50,8 +88,9 @@ static void add_processes(struct grid *grid, const json_t *lease)
 			add_unseen(grid, p);
 			continue;
 		}
-		grid_note(grid, "    held by pid %" PRId64 ", %s%s%s, running since %s: %s", field_number(p, "pid"),
+		grid_note(grid, "    held by pid %" PRId64 ", %s%s%s%s%s, running since %s: %s", field_number(p, "pid"),
 			  field_text(p, "mode"), record ? " " : "", record ? status_leases_range(p, range) : "",
+			  leases_since_word(p), field_number(p, "since") ? leases_when(p, held) : "",
 			  show_when(field_number(p, "started"), since), field_text(p, "command"));
 	}
 	json_array_foreach (json_object_get(lease, "waiting"), i, p)
@@ -83,7 +122,7 @@ void status_leases_print_lost(const json_t *lost, FILE *f)
 
 void status_leases_print(const json_t *leases, FILE *f)
 {
-	static const char *const heads[] = {"NAME", "SPACE", "MODE", "RANGE", "STATE", "FENCE", "LEASE SINCE"};
+	static const char *const heads[] = {"NAME", "SPACE", "MODE", "RANGE", "STATE", "FENCE", "HELD SINCE"};
 	size_t count, columns = sizeof(heads) / sizeof(heads[0]);
 	json_t **list = field_sorted(leases, "name", "from", &count);
 	struct grid *grid = count ? grid_new(columns) : NULL;
@@ -96,7 +135,7 @@ void status_leases_print(const json_t *leases, FILE *f)
 	for (size_t i = 0; i < columns; i++)
 		grid_cell(grid, "%s", heads[i]);
 	for (size_t i = 0; i < count; i++) {
-		char range[STATUS_RANGE_BYTES], since[SHOW_TIME_BYTES];
+		char range[STATUS_RANGE_BYTES], since[LEASES_WHEN_BYTES];
 
 		grid_cell(grid, "%s", field_text(list[i], "name"));
 		grid_cell(grid, "%s", field_text(list[i], "space"));
@@ -107,7 +146,7 @@ void status_leases_print(const json_t *leases, FILE *f)
 			grid_cell(grid, "%" PRId64, field_number(list[i], "fence"));
 		else
 			grid_cell(grid, "-");
-		grid_cell(grid, "%s", show_when(field_number(list[i], "since"), since));
+		grid_cell(grid, "%s", leases_held_since(list[i], since));
 		if (strcmp(field_text(list[i], "path"), field_text(list[i], "name")))
 			grid_note(grid, "    file %s", field_text(list[i], "path"));
 		if (*field_text(list[i], "note"))

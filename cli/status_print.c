@@ -111,6 +111,7 @@ void status_print(const json_t *status, const struct status_options *options, FI
 	if (field_flag(status, "ending"))
 		fprintf(f, "        told to end: waits until the locks below are not held any more\n");
 	print_store(status, f);
+	status_toolong_print(json_object_get(status, "too_long"), f);
 	status_past_print(status, f);
 	status_leases_print_lost(json_object_get(status, "lost"), f);
 	status_leases_print(json_object_get(status, "leases"), f);

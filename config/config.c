@@ -34,7 +34,7 @@ const struct setting_row config_top_rows[] = {
 
 struct lease_values {
 	struct config_lease lease;
-	const char *on_lost;
+	const char *on_lost, *on_refused;
 };
 
 const struct setting_row config_lease_rows[] = {
@@ -52,6 +52,7 @@ const struct setting_row config_lease_rows[] = {
 	{"past_look_ms", SETTING_NUMBER, offsetof(struct lease_values, lease.past_look_ms), 0, HOUR_MS},
 	{"wait_warn_ms", SETTING_NUMBER, offsetof(struct lease_values, lease.wait_warn_ms), 0, DAY_MS},
 	{"on_lost", SETTING_STRING, offsetof(struct lease_values, on_lost), 0, 0},
+	{"on_refused", SETTING_STRING, offsetof(struct lease_values, on_refused), 0, 0},
 	{NULL, 0, 0, 0, 0},
 };
 
@@ -90,6 +91,7 @@ static int config_read_lease(const struct config_reading *r, config_setting_t *g
 		.lease.idle_ms = 60000,
 		.lease.past_look_ms = 5000,
 		.on_lost = "freeze",
+		.on_refused = "refuse",
 	};
 	int ret;
 
@@ -104,9 +106,12 @@ static int config_read_lease(const struct config_reading *r, config_setting_t *g
 	if (lease->dead_ms < 0)
 		lease->dead_ms = lease->ttl_ms > 30000 ? 20 * lease->ttl_ms : 600000;
 	ret = config_check_lease(r, group, lease);
-	if (ret < 0)
-		return ret;
-	return settings_on_lost(r, settings_line(group, "on_lost"), "lease.", values.on_lost, &lease->on_lost);
+	if (ret == 0)
+		ret = settings_on_lost(r, settings_line(group, "on_lost"), "lease.", values.on_lost, &lease->on_lost);
+	if (ret == 0)
+		ret = settings_on_refused(r, settings_line(group, "on_refused"), "lease.", values.on_refused,
+					  &lease->on_refused);
+	return ret;
 }
 
 static int config_read_host(const struct config_reading *r, int line, const char *host, char **out)

@@ -67,7 +67,10 @@ struct config_lease {
 	int64_t past_look_ms;     /* 5000: the least time between two looks at the machine's locks; 0: none */
 	int64_t wait_warn_ms; /* 0: never: a caller that waits for so long is an event; for rules without their own */
 	enum on_lost on_lost; /* freeze: for rules without an on_lost of their own */
+	enum wire_on_refused on_refused; /* refuse: ditto */
 };
+
+#define CONFIG_KILL_LEAST_MS 1000
 
 /* A rule: which paths are protected, under which lock name. */
 struct rule {
@@ -77,10 +80,13 @@ struct rule {
 	/* PATH: the whole path. GLOB: the directories before the first wildcard. TREE: the directory. */
 	size_t fixed_len;
 	enum on_lost on_lost;
+	enum wire_on_refused on_refused;
 	bool refuse_unstoppable; /* unstoppable = "refuse": programs that the keeper could not stop get no lock */
 	int64_t at_least_ms; /* a new lock keeps all others from it for this long, also after its end; 0: it does not */
-	int64_t wait_warn_ms; /* a caller that waits for so long is an event; 0: none is */
-	int line;             /* of the file: where its path or tree stands */
+	int64_t warn_after_ms; /* a lock that is held for longer is reported; 0: none is */
+	int64_t kill_after_ms; /* ditto: its holders are ended; 0 or at least CONFIG_KILL_LEAST_MS */
+	int64_t wait_warn_ms;  /* a caller that waits for so long is an event; 0: none is */
+	int line;              /* of the file: where its path or tree stands */
 };
 
 struct config {
@@ -137,17 +143,24 @@ int config_lock_name(const struct config *config, const char *path, char name[LO
 
 /*
  * Protects the files in the resolved directory `dir`, each as CONFIG_NAMES and its own name: these stand for locks without
- * a file (`dflock lock`). No rule of the file is about them. 0 or -ENOMEM.
+ * a file (`dflock lock`). A file NAME~MS stands for the lock NAME, too; its at_least_ms is MS. No rule of the file is about
+ * them. 0 or -ENOMEM.
  */
-#define CONFIG_NAMES "lock:"
+#define CONFIG_NAMES       "lock:"
+#define CONFIG_NAMES_REST  '~'
+#define CONFIG_RULE_MAX_MS INT64_C(2592000000) /* 30 days: the largest at_least_ms and kill_after_ms */
 int config_set_names(struct config *config, const char *dir);
 
 /* The first rule that matches a resolved path. NULL: none. Pure. */
 const struct rule *config_rule(const struct config *config, const char *path);
 /* The on_lost of that rule; if no rule matches, that of the lease group. Pure. */
 enum on_lost config_on_lost(const struct config *config, const char *path);
+/* The on_refused of that rule; if no rule matches, that of the lease group. Pure. */
+enum wire_on_refused config_on_refused(const struct config *config, const char *path);
 /* The at_least_ms of that rule; 0: it has none, or no rule matches. Pure. */
 int64_t config_at_least_ms(const struct config *config, const char *path);
+/* The warn_after_ms and kill_after_ms of that rule; both 0 if no rule matches. Pure. */
+void config_hold_limits(const struct config *config, const char *path, int64_t *warn_after_ms, int64_t *kill_after_ms);
 /* The wait_warn_ms of that rule; 0: it has none, or no rule matches. Pure. */
 int64_t config_wait_warn_ms(const struct config *config, const char *path);
 /* Can the command of on_event be run by the caller? 0 also if there is none. -errno with one line in `why`. Blocks on the

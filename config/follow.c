@@ -14,9 +14,11 @@
  * Proof: the first rule of the new list that matches p is o, or some m before it. An m that stood before o in the old
  * list does not match p, since o was the first rule that did. By 2, any other m that matches p gives it o's name.
  *
- * What a rule does for a lost lease (on_lost), against holders that cannot be stopped (unstoppable), and against a
- * second lock soon after the first (at_least_ms), counts like the name: none of them may become weaker. Another number
- * in at_least_ms is not weaker; none is.
+ * What a rule does for a lost lease (on_lost), against holders that cannot be stopped (unstoppable), against a second
+ * lock soon after the first (at_least_ms), and against programs that go on when they are refused (on_refused), counts like
+ * the name: none of them may become weaker. Another number in at_least_ms is not weaker; none is. Nothing but "busy" keeps a
+ * program from going on without a lock. A kill_after_ms that is new or shorter may end a job that runs now: an operator
+ * must want that.
  *
  * This code finds 2 out only in these cases:
  *   - one of the rules is for a single path: the matcher says whether the other one matches it;
@@ -69,11 +71,17 @@ static bool is_in_directory(const char *path, const char *dir)
 }
 
 /* Does `rule` do less than the other one for a lost lease, against a holder that cannot be stopped, or against a second
- * lock soon after the first? */
+ * lock soon after the first, or against a program that goes on when it is refused? */
 static bool is_weaker(const struct rule *rule, const struct rule *than)
 {
 	return (rule->on_lost == ON_LOST_WARN && than->on_lost != ON_LOST_WARN) ||
-	       (than->refuse_unstoppable && !rule->refuse_unstoppable) || (than->at_least_ms && !rule->at_least_ms);
+	       (than->refuse_unstoppable && !rule->refuse_unstoppable) || (than->at_least_ms && !rule->at_least_ms) ||
+	       (than->on_refused == WIRE_ON_REFUSED_BUSY && rule->on_refused != WIRE_ON_REFUSED_BUSY);
+}
+
+static bool ends_sooner(const struct rule *rule, const struct rule *than)
+{
+	return rule->kill_after_ms && (!than->kill_after_ms || rule->kill_after_ms < than->kill_after_ms);
 }
 
 /* The fixed directory of `in` is that of `out` followed by `rest`. Do both give its files the same names? */
@@ -96,9 +104,11 @@ static bool rules_agree(const struct rule *before, const struct rule *rule)
 	fixed_path(before, first);
 	fixed_path(rule, second);
 	if (is_in_directory(second, first))
-		return names_alike(before, rule, second + strlen(first)) && !is_weaker(before, rule);
+		return names_alike(before, rule, second + strlen(first)) && !is_weaker(before, rule) &&
+		       !ends_sooner(before, rule);
 	if (is_in_directory(first, second))
-		return names_alike(rule, before, first + strlen(second)) && !is_weaker(before, rule);
+		return names_alike(rule, before, first + strlen(second)) && !is_weaker(before, rule) &&
+		       !ends_sooner(before, rule);
 	return true;
 }
 
@@ -138,9 +148,17 @@ static bool match_rules(const struct config *old, const struct config *fresh, si
 		}
 		if (is_weaker(&fresh->rules[at], &old->rules[i])) {
 			snprintf(why, why_size,
-				 "%s \"%.200s\" (line %d) would have on_lost = \"warn\", unstoppable = \"warn\", or no "
-				 "at_least_ms",
+				 "%s \"%.200s\" (line %d) would have on_lost = \"warn\", unstoppable = \"warn\", no "
+				 "at_least_ms, or no on_refused = \"busy\"",
 				 rule_word(&old->rules[i]), old->rules[i].pattern, fresh->rules[at].line);
+			return false;
+		}
+		if (ends_sooner(&fresh->rules[at], &old->rules[i])) {
+			snprintf(
+				why, why_size,
+				"%s \"%.200s\" (line %d) has a kill_after_ms that is new or shorter, so holders could be "
+				"ended at once",
+				rule_word(&old->rules[i]), old->rules[i].pattern, fresh->rules[at].line);
 			return false;
 		}
 		old_at[at] = i;
@@ -173,7 +191,9 @@ static bool is_beginning(const struct config *old, const struct config *fresh)
 	size_t same = 0;
 
 	while (same < old->rule_count && same < fresh->rule_count &&
-	       same_rule(&old->rules[same], &fresh->rules[same]) && !is_weaker(&fresh->rules[same], &old->rules[same]))
+	       same_rule(&old->rules[same], &fresh->rules[same]) &&
+	       !is_weaker(&fresh->rules[same], &old->rules[same]) &&
+	       !ends_sooner(&fresh->rules[same], &old->rules[same]))
 		same++;
 	return same == old->rule_count;
 }

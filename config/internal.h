@@ -107,6 +107,10 @@ int resolve_path(const char *path, char out[PATH_MAX]);
 int settings_on_lost(const struct config_reading *r, int line, const char *prefix, const char *text,
 		     enum on_lost *on_lost);
 
+/* The same for an on_refused. */
+int settings_on_refused(const struct config_reading *r, int line, const char *prefix, const char *text,
+			enum wire_on_refused *on_refused);
+
 /* Fills config->rules from the list (NULL: none). config->lease must be complete. config_free() frees the rules, also
  * after a failure. */
 int protect_read(const struct config_reading *r, config_setting_t *list, struct config *config);

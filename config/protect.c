@@ -7,11 +7,9 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#define AT_LEAST_MAX_MS INT64_C(2592000000) /* 30 days */
-
 struct rule_values {
-	const char *path, *tree, *name, *on_lost, *unstoppable;
-	int64_t at_least_ms, wait_warn_ms;
+	const char *path, *tree, *name, *on_lost, *on_refused, *unstoppable;
+	int64_t at_least_ms, wait_warn_ms, warn_after_ms, kill_after_ms;
 };
 
 const struct setting_row config_rule_rows[] = {
@@ -19,8 +17,11 @@ const struct setting_row config_rule_rows[] = {
 	{"tree", SETTING_STRING, offsetof(struct rule_values, tree), 0, 0},
 	{"name", SETTING_STRING, offsetof(struct rule_values, name), 0, 0},
 	{"on_lost", SETTING_STRING, offsetof(struct rule_values, on_lost), 0, 0},
+	{"on_refused", SETTING_STRING, offsetof(struct rule_values, on_refused), 0, 0},
 	{"unstoppable", SETTING_STRING, offsetof(struct rule_values, unstoppable), 0, 0},
-	{"at_least_ms", SETTING_NUMBER, offsetof(struct rule_values, at_least_ms), 0, AT_LEAST_MAX_MS},
+	{"at_least_ms", SETTING_NUMBER, offsetof(struct rule_values, at_least_ms), 0, CONFIG_RULE_MAX_MS},
+	{"warn_after_ms", SETTING_NUMBER, offsetof(struct rule_values, warn_after_ms), 0, CONFIG_RULE_MAX_MS},
+	{"kill_after_ms", SETTING_NUMBER, offsetof(struct rule_values, kill_after_ms), 0, CONFIG_RULE_MAX_MS},
 	{"wait_warn_ms", SETTING_NUMBER, offsetof(struct rule_values, wait_warn_ms), 0, CONFIG_DAY_MS},
 	{NULL, 0, 0, 0, 0},
 };
@@ -144,6 +145,20 @@ static int read_unstoppable(const struct config_reading *r, int line, const char
 	return reading_fail(r, line, "unstoppable is \"%.80s\"; expected \"warn\" or \"refuse\"", text);
 }
 
+/* Such a setting counts seconds in milliseconds: a number that is far too small would end every job. */
+static int check_hold_limits(const struct config_reading *r, config_setting_t *group, const struct rule *rule)
+{
+	int line = settings_line(group, "kill_after_ms");
+
+	if (rule->kill_after_ms && rule->kill_after_ms < CONFIG_KILL_LEAST_MS)
+		return reading_fail(r, line, "kill_after_ms is %lld; expected 0, or at least %d: it is in milliseconds",
+				    (long long)rule->kill_after_ms, CONFIG_KILL_LEAST_MS);
+	if (rule->kill_after_ms && rule->kill_after_ms < rule->warn_after_ms)
+		return reading_fail(r, line, "kill_after_ms is %lld; expected at least warn_after_ms, which is %lld",
+				    (long long)rule->kill_after_ms, (long long)rule->warn_after_ms);
+	return 0;
+}
+
 static int read_rule(const struct config_reading *r, config_setting_t *group, struct rule *rule)
 {
 	struct rule_values values = {.wait_warn_ms = rule->wait_warn_ms};
@@ -159,8 +174,16 @@ static int read_rule(const struct config_reading *r, config_setting_t *group, st
 		return ret;
 	rule->at_least_ms = values.at_least_ms;
 	rule->wait_warn_ms = values.wait_warn_ms;
+	rule->warn_after_ms = values.warn_after_ms;
+	rule->kill_after_ms = values.kill_after_ms;
+	ret = check_hold_limits(r, group, rule);
+	if (ret < 0)
+		return ret;
 	if (values.on_lost)
 		ret = settings_on_lost(r, settings_line(group, "on_lost"), "", values.on_lost, &rule->on_lost);
+	if (ret == 0 && values.on_refused)
+		ret = settings_on_refused(r, settings_line(group, "on_refused"), "", values.on_refused,
+					  &rule->on_refused);
 	if (ret == 0 && values.unstoppable)
 		ret = read_unstoppable(r, settings_line(group, "unstoppable"), values.unstoppable, rule);
 	if (ret < 0)
@@ -231,7 +254,7 @@ static int check_room(const struct config_reading *r, const struct config *confi
 	for (size_t i = 0; i < config->rule_count && ret == 0; i++) {
 		const struct rule *rule = &config->rules[i];
 
-		if (page_rule_append(page, PAGE_RULES_BYTES, &used, rule->kind, rule->pattern) < 0)
+		if (page_rule_append(page, PAGE_RULES_BYTES, &used, rule->kind, rule->on_refused, rule->pattern) < 0)
 			ret = reading_fail(r, rule->line, "the rules up to here need more than %u bytes; expected %s",
 					   PAGE_RULES_BYTES, "fewer: a tree or a wildcard can stand for many");
 	}
@@ -252,6 +275,7 @@ int protect_read(const struct config_reading *r, config_setting_t *list, struct 
 	for (; config->rule_count < count; config->rule_count++) {
 		config->rules[config->rule_count].on_lost = config->lease.on_lost;
 		config->rules[config->rule_count].wait_warn_ms = config->lease.wait_warn_ms;
+		config->rules[config->rule_count].on_refused = config->lease.on_refused;
 		ret = read_rule(r, config_setting_get_elem(list, (unsigned)config->rule_count),
 				&config->rules[config->rule_count]);
 		if (ret < 0) {

@@ -9,6 +9,7 @@ int config_set_names(struct config *config, const char *dir)
 	struct rule rule = {.kind = PAGE_RULE_TREE,
 			    .on_lost = config->lease.on_lost,
 			    .wait_warn_ms = config->lease.wait_warn_ms,
+			    .on_refused = config->lease.on_refused,
 			    .fixed_len = strlen(dir) + 1};
 
 	rule.pattern = strdup(dir);
@@ -41,11 +42,51 @@ enum on_lost config_on_lost(const struct config *config, const char *path)
 	return rule ? rule->on_lost : config->lease.on_lost;
 }
 
-int64_t config_at_least_ms(const struct config *config, const char *path)
+enum wire_on_refused config_on_refused(const struct config *config, const char *path)
 {
 	const struct rule *rule = config_rule(config, path);
 
+	return rule ? rule->on_refused : config->lease.on_refused;
+}
+
+/* `file` stands for a lock without a file. The length of the lock's name in *len, and the rest that begins with it; 0:
+ * none, and the name is the whole of `file`. Users make these files, so it may be any text. */
+static int64_t rules_named_rest(const char *file, size_t *len)
+{
+	const char *mark = strrchr(file, CONFIG_NAMES_REST);
+	int64_t ms = 0;
+
+	*len = strlen(file);
+	if (!mark || mark == file || mark[1] == '0')
+		return 0;
+	for (const char *p = mark + 1; *p; p++) {
+		if (*p < '0' || *p > '9')
+			return 0;
+		ms = ms * 10 + (*p - '0');
+		if (ms > CONFIG_RULE_MAX_MS)
+			return 0;
+	}
+	if (ms)
+		*len = (size_t)(mark - file);
+	return ms;
+}
+
+int64_t config_at_least_ms(const struct config *config, const char *path)
+{
+	const struct rule *rule = config_rule(config, path);
+	size_t len;
+
+	if (rule == &config->names)
+		return rules_named_rest(path + rule->fixed_len, &len);
 	return rule ? rule->at_least_ms : 0;
+}
+
+void config_hold_limits(const struct config *config, const char *path, int64_t *warn_after_ms, int64_t *kill_after_ms)
+{
+	const struct rule *rule = config_rule(config, path);
+
+	*warn_after_ms = rule ? rule->warn_after_ms : 0;
+	*kill_after_ms = rule ? rule->kill_after_ms : 0;
 }
 
 int64_t config_wait_warn_ms(const struct config *config, const char *path)
@@ -64,9 +105,12 @@ int config_lock_name(const struct config *config, const char *path, char name[LO
 		return -ENOENT;
 	head = strlen(rule->name);
 	tail = strlen(path + rule->fixed_len);
+	if (rule == &config->names)
+		rules_named_rest(path + rule->fixed_len, &tail);
 	if (head + tail >= LOCK_NAME_BYTES)
 		return -ENAMETOOLONG;
 	memcpy(name, rule->name, head);
-	memcpy(name + head, path + rule->fixed_len, tail + 1);
+	memcpy(name + head, path + rule->fixed_len, tail);
+	name[head + tail] = '\0';
 	return 0;
 }

@@ -235,3 +235,22 @@ int settings_on_lost(const struct config_reading *r, int line, const char *prefi
 	}
 	return reading_fail(r, line, "%son_lost is \"%.80s\"; expected \"freeze\", \"kill\" or \"warn\"", prefix, text);
 }
+
+int settings_on_refused(const struct config_reading *r, int line, const char *prefix, const char *text,
+			enum wire_on_refused *on_refused)
+{
+	static const char *const names[WIRE_ON_REFUSED_VALUES] = {
+		[WIRE_ON_REFUSED_REFUSE] = "refuse",
+		[WIRE_ON_REFUSED_BUSY] = "busy",
+		[WIRE_ON_REFUSED_WAIT] = "wait",
+	};
+
+	for (size_t i = 0; i < WIRE_ON_REFUSED_VALUES; i++) {
+		if (strcmp(text, names[i]) == 0) {
+			*on_refused = (enum wire_on_refused)i;
+			return 0;
+		}
+	}
+	return reading_fail(r, line, "%son_refused is \"%.80s\"; expected \"refuse\", \"busy\" or \"wait\"", prefix,
+			    text);
+}

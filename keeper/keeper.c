@@ -16,7 +16,7 @@
 #include "keeper/callers/configwatch.h"
 #include "keeper/callers/dispatch.h"
 #include "keeper/callers/ending.h"
-#include "keeper/callers/holding.h"
+#include "keeper/callers/finding.h"
 #include "keeper/fronts/door.h"
 #include "keeper/fronts/fronts.h"
 #include "keeper/leases/deadline.h"
@@ -271,7 +271,7 @@ static int keeper_start(struct life *life)
 	if (ret == 0)
 		ret = deadlock_init(k);
 	if (ret == 0)
-		ret = holding_start(k);
+		ret = finding_start(k);
 	if (ret == 0)
 		ret = who_init(k);
 	if (ret == 0)
@@ -313,8 +313,10 @@ static int keeper_start(struct life *life)
 		ret = listener_start(k, life->session_limit);
 	if (ret < 0)
 		keeper_cannot_start(o, "%s: the keeper cannot serve: %s", o->runtime_dir, strerror(-ret));
-	else
+	else {
 		past_start(k, session_is_asking);
+		toolong_start(k);
+	}
 	return ret;
 }
 
@@ -342,7 +344,8 @@ static void keeper_clean_up(struct keeper *k)
 	event_stop(k);
 	longwait_stop(k);
 	past_stop(k);
-	holding_stop(k);
+	finding_stop(k);
+	toolong_stop(k);
 	host_stop(k);
 	room_stop(k);
 	ending_close(k);
@@ -352,6 +355,7 @@ static void keeper_clean_up(struct keeper *k)
 	uv_run(k->loop, UV_RUN_DEFAULT); /* until probes and workers have ended: there is no timer or socket any more */
 	act_free_all(k);
 	past_free(k);
+	toolong_free(k);
 	fronts_free(k->fronts);          /* before the loop runs again: it must not call back into what is freed */
 	uv_run(k->loop, UV_RUN_DEFAULT); /* workers have closed what is not on local file systems */
 	probes_free(k->probes);
@@ -368,7 +372,7 @@ static void keeper_clean_up(struct keeper *k)
 	sessions_free(k);
 	deadlock_free(k);
 	who_free(k);
-	holding_free(k);
+	finding_free(k);
 	ending_free(k);
 	orphan_free(k);
 	longwait_free(k);
@@ -379,6 +383,7 @@ int keeper_run(const struct keeper_options *options)
 {
 	struct life life = {.options = options};
 	struct keeper *k = &life.k;
+	bool unconfirmed;
 
 	signal(SIGPIPE, SIG_IGN);
 	k->system = geteuid() == 0 && strcmp(options->runtime_dir, "/run/dflock") == 0;
@@ -401,7 +406,10 @@ int keeper_run(const struct keeper_options *options)
 		 k->config->path, k->config->rule_count);
 	if (options->ready_fd >= 0)
 		close(options->ready_fd);
+	supervise_serves(k->table, options->serves);
 	uv_run(k->loop, UV_RUN_DEFAULT);
+	/* A service manager would take the status for a failure, and start the next one. */
+	unconfirmed = ending_was_unconfirmed(k) && !options->foreground;
 	keeper_clean_up(k);
-	return KEEPER_EXIT_IDLE;
+	return unconfirmed ? KEEPER_EXIT_UNCONFIRMED : KEEPER_EXIT_IDLE;
 }

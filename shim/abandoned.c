@@ -15,8 +15,9 @@
  * now.
  *
  * The thread's number tells whether it is the same thread; a child of fork() has another number. A number that was used
- * again, or a descriptor that the program closed and that now is something else, shows in the socket's inode. The
- * socket is shut down before it is closed, so that a copy in a child does not keep the keeper waiting.
+ * again, or a descriptor that the program closed and that now is something else, shows in its inode and type. A socket
+ * is shut down before it is closed, so that a copy in a child does not keep the keeper waiting. A caller that waits until
+ * there is a keeper has a timer instead of a socket (await.c).
  *
  * A slot's `cookie` is FREE; or BUSY, while a thread writes the slot or ends its conversation; or a value that is never
  * used again. A reader of a slot reads the cookie first. If compare and exchange then still finds this cookie, what was
@@ -40,7 +41,8 @@ enum { FREE, BUSY };
 static struct slot {
 	uint64_t cookie;
 	const struct ask *ask;
-	ino_t ino; /* of the socket */
+	ino_t ino;   /* of the socket */
+	mode_t mode; /* ditto */
 	int sock;
 	pid_t thread;
 	bool alternate; /* the conversation is on an alternate signal stack */
@@ -85,6 +87,7 @@ void abandoned_note(struct ask *ask)
 		ask->cookie = abandoned_cookie(i);
 		abandoned_slots[i].ask = ask;
 		abandoned_slots[i].ino = st.st_ino;
+		abandoned_slots[i].mode = st.st_mode;
 		abandoned_slots[i].sock = ask->sock;
 		abandoned_slots[i].thread = (pid_t)sys_raw(SYS_gettid);
 		abandoned_slots[i].alternate = flags & SS_ONSTACK;
@@ -123,11 +126,11 @@ static bool abandoned_was_left(const struct slot *slot, uint64_t cookie, const v
 	       __atomic_load_n(&slot->ask->cookie, __ATOMIC_RELAXED) != cookie;
 }
 
-static void abandoned_hang_up(int sock, ino_t ino)
+static void abandoned_hang_up(int sock, ino_t ino, mode_t mode)
 {
 	struct stat st;
 
-	if (sys_fstat(sock, &st) < 0 || !S_ISSOCK(st.st_mode) || st.st_ino != ino)
+	if (sys_fstat(sock, &st) < 0 || st.st_mode != mode || st.st_ino != ino)
 		return;
 	sys(shutdown, sock, SHUT_RDWR);
 	sys(close, sock);
@@ -148,7 +151,7 @@ void abandoned_end_slow(void)
 		if (!abandoned_was_left(&seen, cookie, __builtin_frame_address(0), flags) ||
 		    !abandoned_exchange(&abandoned_slots[i], cookie, BUSY))
 			continue;
-		abandoned_hang_up(seen.sock, seen.ino);
+		abandoned_hang_up(seen.sock, seen.ino, seen.mode);
 		abandoned_release(&abandoned_slots[i]);
 	}
 	errno = saved;

@@ -16,7 +16,7 @@
 /* How many are noted at a time. More are not noted, and nothing ends them. */
 #define ABANDONED_NOTED 64
 
-/* Notes a conversation whose ask->sock is open. `ask` must be a variable on the thread's stack, of a function that runs
+/* Notes a conversation whose ask->sock is open, a socket or a timer. `ask` must be a variable on the thread's stack, of a function that runs
  * as long as the conversation. Sets ask->cookie, unless it could not be noted. errno may change. */
 void abandoned_note(struct ask *ask);
 

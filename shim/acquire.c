@@ -30,6 +30,7 @@
 #include <stdbool.h>
 #include <sys/file.h>
 
+#include "shim/await.h"
 #include "shim/note.h"
 #include "shim/real.h"
 #include "shim/sys.h"
@@ -41,6 +42,15 @@
 static bool is_conflict(int ret)
 {
 	return ret == -EWOULDBLOCK || ret == -EACCES;
+}
+
+/* An ENOLCK of the kernel's own is passed on, whatever on_refused says. */
+static int acquire_in_kernel(struct call *c, int (*how)(struct call *c))
+{
+	int ret = how(c);
+
+	c->kernels = ret == -ENOLCK;
+	return ret;
 }
 
 static int acquire_by_grant(struct call *c, const struct wire_reply *granted)
@@ -55,7 +65,7 @@ static int acquire_by_grant(struct call *c, const struct wire_reply *granted)
 		ret = taking->learn(c, granted);
 	if (ret != 0)
 		return ret;
-	ret = taking->take(c);
+	ret = acquire_in_kernel(c, taking->take);
 	if (sys_clock_ns(CLOCK_BOOTTIME) < granted->until_ns)
 		return ret; /* Place 1. */
 	if (ret < 0 && !is_conflict(ret))
@@ -76,7 +86,7 @@ int acquire_answer(struct call *c, const struct wire_reply *reply)
 	case WIRE_NOT_PROTECTED:
 		/* Place 3. */
 		c->look->disclaimed = true;
-		ret = c->have ? 0 : taking->take(c);
+		ret = c->have ? 0 : acquire_in_kernel(c, taking->take);
 		break;
 	case WIRE_WOULD_BLOCK:
 		if (!c->want->nonblock)
@@ -103,7 +113,7 @@ static int acquire_by_page(struct call *c)
 
 	if (!slot)
 		return CALL_AGAIN;
-	ret = taking->try(c); /* mutant: page-lock */
+	ret = acquire_in_kernel(c, taking->try); /* mutant: page-lock */
 	if (ret != 0)
 		return is_conflict(ret) ? CALL_AGAIN : ret;
 	if (!leases_stand(&look->page->leases, slot, &look->file, &wanted)) { /* mutant: page-again */
@@ -113,7 +123,7 @@ static int acquire_by_page(struct call *c)
 	return taking->finish ? taking->finish(c) : 0; /* Place 4. */
 }
 
-static int acquire_by_keeper(struct call *c)
+static int acquire_ask(struct call *c)
 {
 	const struct call_taking *taking = c->kind->taking;
 	bool shown = c->look->page != NULL;
@@ -122,6 +132,7 @@ static int acquire_by_keeper(struct call *c)
 	ret = taking->check && !c->have ? taking->check(c) : 0;
 	if (ret != 0)
 		return ret;
+	c->look->waits = !c->want->nonblock;
 	switch (protect_ask(c->fd, c->look)) {
 	case PROTECT_NO:
 		if (!c->have)
@@ -137,6 +148,36 @@ static int acquire_by_keeper(struct call *c)
 	return ret == CALL_AGAIN ? call_run(c) : ret;
 }
 
+/* With on_refused = "wait", asks again until a keeper has served the call. Meanwhile the call has taken no kernel lock. */
+static int acquire_by_keeper(struct call *c)
+{
+	unsigned tries = 0;
+	int ret;
+
+	while ((ret = acquire_ask(c)) == ASK_LATER) {
+		ret = c->have ? c->kind->taking->let_go(c) : 0;
+		if (ret == 0)
+			ret = await_keeper(&c->ask, &c->look->by, tries++);
+		if (ret < 0)
+			break;
+	}
+	return ret;
+}
+
+/* With on_refused = "busy", a call that does not wait fails as if another process had the lock: of a flock() that
+ * converts one, the earlier lock is gone, too. */
+static int acquire_refused(struct call *c)
+{
+	int ret;
+
+	if (!c->want->nonblock || c->kernels ||
+	    (c->on_refused ? c->on_refused : protect_on_refused(c->fd)) != WIRE_ON_REFUSED_BUSY)
+		return -ENOLCK;
+	c->look->refused = true;
+	ret = c->kind->taking->let_go(c);
+	return ret < 0 ? ret : -EWOULDBLOCK;
+}
+
 int acquire(struct call *c)
 {
 	int ret = acquire_by_page(c);
@@ -147,7 +188,7 @@ int acquire(struct call *c)
 		c->kind->taking->let_go(c);
 	if (is_conflict(ret) && c->want->nonblock)
 		verbose_refused(c->fd, c->want, c->look);
-	return ret;
+	return ret == -ENOLCK ? acquire_refused(c) : ret;
 }
 
 /* --- flock --- */

@@ -3,7 +3,7 @@
  *
  * All return 0: the caller has the kernel lock, and had it while its host had an unexpired lease. ACQUIRE_KERNEL:
  * dflock has no part in this call; make it as it came. Else -errno as the manual page of the call gives it, or -ENOLCK
- * after a line that says why. errno changes. *look is what protect_look() filled when it returned PROTECT_ASK.
+ * after a line that says why; with on_refused = "busy", -EWOULDBLOCK in its place if the call does not wait. errno changes. *look is what protect_look() filled when it returned PROTECT_ASK.
  */
 #ifndef DFLOCK_SHIM_ACQUIRE_H
 #define DFLOCK_SHIM_ACQUIRE_H

@@ -25,6 +25,24 @@ static int ask_refuse(const struct ask *ask, const char *what, int err)
 	return -ENOLCK;
 }
 
+bool ask_is_patient(const struct ask *ask)
+{
+	return !ask->nonblock && (ask->patient || protect_on_refused(ask->fd) == WIRE_ON_REFUSED_WAIT);
+}
+
+int ask_unserved(struct ask *ask, const char *what, const char *detail, bool absent)
+{
+	if (!ask_is_patient(ask)) {
+		note_refused(ask->fd, what, detail);
+		return -ENOLCK;
+	}
+	if (!ask->told)
+		note_waiting(ask->fd, what, detail);
+	ask->told = true;
+	ask->absent = absent;
+	return ASK_LATER;
+}
+
 /*
  * Sets the socket's time limit before a system call that may wait. A caller that waits must have no limit: with one,
  * the kernel gives EINTR also after handlers with SA_RESTART. A caller that does not wait must have one.
@@ -92,18 +110,38 @@ static int ask_check_peer(const struct ask *ask, const char *dir, uid_t euid)
 	return ask_refuse(ask, why, 0);
 }
 
+static void ask_address(struct sockaddr_un *addr, const char *dir)
+{
+	struct text path;
+
+	*addr = (struct sockaddr_un){.sun_family = AF_UNIX};
+	text_init(&path, addr->sun_path, sizeof(addr->sun_path));
+	text_add(&path, dir);
+	text_add(&path, "/" WIRE_SOCKET_NAME);
+}
+
+bool ask_is_answered(const char *dir)
+{
+	long sock = sys(socket, AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0), ret;
+	struct sockaddr_un addr;
+
+	if (sock < 0)
+		return false;
+	ask_address(&addr, dir);
+	ret = sys(connect, sock, &addr, (long)sizeof(addr));
+	sys(close, sock);
+	return ret == 0 || ret == -EAGAIN; /* EAGAIN: it listens, and has much to do */
+}
+
 /* Connects once. -ENOENT, -ECONNREFUSED: there is no keeper. */
 static int ask_connect(struct ask *ask, const char *dir, uid_t euid)
 {
-	struct sockaddr_un addr = {.sun_family = AF_UNIX};
-	struct text path;
+	struct sockaddr_un addr;
 	long ret;
 
 	if (!dir[0])
 		return -ENOENT;
-	text_init(&path, addr.sun_path, sizeof(addr.sun_path));
-	text_add(&path, dir);
-	text_add(&path, "/" WIRE_SOCKET_NAME);
+	ask_address(&addr, dir);
 	ask->sock = sys_above_stdio((int)sys(socket, AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0));
 	if (ask->sock < 0)
 		return ask_refuse(ask, "no connection to the keeper can be made", -ask->sock);
@@ -122,11 +160,11 @@ static int ask_connect(struct ask *ask, const char *dir, uid_t euid)
 	return (int)ret;
 }
 
-/* 50, 100, 200, 400 ms, in which the keeper's parent restarts it. Signals do not shorten the pause, since this code
+/* 100, 200, 400, 800 ms, in which the keeper's parent, or a service manager, restarts it. Signals do not shorten the pause, since this code
  * cannot tell a handler with SA_RESTART from one without. */
 static void ask_pause_before(int attempt)
 {
-	struct timespec left = {.tv_nsec = 50000000l << (attempt < 3 ? attempt : 3)};
+	struct timespec left = {.tv_nsec = 100000000l << (attempt < 3 ? attempt : 3)};
 
 	while (sys(nanosleep, &left, &left) == -EINTR)
 		;
@@ -147,7 +185,7 @@ static int ask_start_and_connect(struct ask *ask, const struct protect_by *by, i
 	if (started == -EINTR)
 		return started;
 	/* A keeper ran here, and this process cannot start another one: the keeper's parent will. */
-	if (started == -EPERM && ret != -ENOENT && attempt < ASK_ATTEMPTS - 1) {
+	if (started == -EPERM && ret != -ENOENT && attempt < ASK_ATTEMPTS - 1 && !ask->told) {
 		ask_pause_before(attempt);
 		started = 0;
 	}
@@ -159,7 +197,7 @@ static int ask_start_and_connect(struct ask *ask, const struct protect_by *by, i
 		return ask_refuse(ask, unfound, 0);
 	ret = ask_connect(ask, dir, by->euid);
 	if (ask_is_absent(ret) && started < 0)
-		return ask_refuse(ask, why, 0);
+		return ask_unserved(ask, why, NULL, true);
 	return ask_is_absent(ret) ? -ECONNRESET : ret;
 }
 
@@ -174,6 +212,8 @@ int ask_open(struct ask *ask, const struct protect_by *by, const struct intent *
 		.nonblock = want->nonblock,
 		.cancellable = want->space == WIRE_RECORD && !want->nonblock && !want->raw,
 		.deadline_ns = want->nonblock ? sys_clock_ns(CLOCK_MONOTONIC) + patience_ns : 0,
+		.patient = ask->patient,
+		.told = ask->told,
 	};
 	if (attempt < ASK_DOUBTS)
 		ret = ask_connect(ask, by->dir, by->euid);
@@ -245,15 +285,16 @@ int ask_fit(struct ask *ask, const struct protect_by *by)
 }
 
 /* The keeper is trusted, but a keeper of another version, or a program that is no keeper, may listen there. */
-static int ask_check_form(const struct ask *ask, const struct wire_reply *reply, size_t size)
+static int ask_check_form(struct ask *ask, const struct wire_reply *reply, size_t size)
 {
 	if (size < HEAD_BYTES || reply->magic != WIRE_MAGIC)
 		return ask_refuse(ask, "what listens on the keeper's socket is no keeper; end it", 0);
 	if (reply->version != WIRE_VERSION)
-		return ask_refuse(ask,
-				  "the keeper is of another version than this library; end it with `dflock stop`, the "
-				  "next lock starts the right one",
-				  0);
+		return ask_unserved(
+			ask,
+			"the keeper is of another version than this library; end it with `dflock stop`, the "
+			"next lock starts the right one",
+			NULL, false);
 	if (size != sizeof(*reply) || reply->size != sizeof(*reply) ||
 	    !memchr(reply->reason, '\0', sizeof(reply->reason)))
 		return ask_refuse(ask, "the keeper's answer is malformed; end it with `dflock stop`", 0);

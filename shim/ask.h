@@ -5,6 +5,8 @@
  * -EINTR       a signal handler without SA_RESTART ran; only if the caller waits (nonblock is false)
  * -ECONNRESET  the keeper ended; ask the next one
  * -ENOLCK      refused, and the reason was written
+ * ASK_LATER    no keeper can answer now, and the file's rule says that the caller waits: await_keeper(), and ask anew. The
+ *              reason was written, once for each call
  * Callable wherever flock() is; errno changes. No cancellation points, except ask_receive() if `cancellable`.
  * abandoned.h ends a conversation that a handler leaves by longjmp(). After a failed ask_open() nothing is to be
  * closed.
@@ -24,6 +26,9 @@
 /* The same if `fd` is NOTE_JOB: it is asked whether a job may start (ask_fit()). */
 #define ASK_JOB_PATIENCE_NS (5 * INT64_C(1000000000))
 
+/* Negative, and not an errno. */
+#define ASK_LATER (-4096)
+
 struct ask {
 	int sock;
 	int fd; /* the caller's descriptor, which the questions are about, or NOTE_JOB */
@@ -31,6 +36,10 @@ struct ask {
 	bool cancellable;    /* waiting for an answer is a cancellation point: record space, if the caller waits */
 	int64_t deadline_ns; /* CLOCK_MONOTONIC; nonblock only */
 	uint64_t cookie;     /* abandoned.h; 0: the conversation is not noted there */
+	/* These stay from one ask_open() to the next; all false before the first. */
+	bool patient; /* a keeper has said that the file's rule has on_refused = "wait" */
+	bool told;    /* the person was told that this call waits */
+	bool absent;  /* ASK_LATER: there is no keeper; else there is one, which cannot serve this call now */
 };
 
 /* Connects to the keeper; starts one if there is none. `attempt`: how many keepers have ended without any answer
@@ -69,6 +78,15 @@ int ask_fit(struct ask *ask, const struct protect_by *by);
 
 /* Receives one answer, also WIRE_WAITING, and checks its form. */
 int ask_receive(struct ask *ask, struct wire_reply *reply);
+
+/* Is on_refused = "wait" for this caller? */
+bool ask_is_patient(const struct ask *ask);
+
+/* No keeper can answer now; `what` and `detail` as for note_refused(); `absent` as in struct ask. ASK_LATER or -ENOLCK. */
+int ask_unserved(struct ask *ask, const char *what, const char *detail, bool absent);
+
+/* Does something listen where the keeper of this runtime directory does? Waits for nothing. */
+bool ask_is_answered(const char *dir);
 
 /* Closes the connection, if it is open: this cancels a wait and ends a pin. */
 void ask_close(struct ask *ask);

@@ -3,6 +3,7 @@
 #include <errno.h>
 
 #include "shim/note.h"
+#include "wire/text.h"
 
 /* How many keepers one call may outlive. A call that waits for weeks outlives some; a question that makes each keeper
  * die must come to an end. */
@@ -22,7 +23,9 @@ static int call_question(struct call *c, struct wire_reply *reply)
 		if (ret < 0 || reply->verdict != WIRE_WAITING)
 			break;
 		if (!c->want->nonblock && reply->reason[0]) {
-			note_line(c->fd, reply->reason); /* the caller waits for the store, and stands in no queue */
+			/* The caller waits for the store, and stands in no queue. It keeps a lock that it had before. */
+			note_line(c->fd, reply->reason);
+			ret = c->have ? c->kind->taking->let_go(c) : 0;
 		} else if (c->want->nonblock) {
 			note_refused(c->fd, "the keeper waits for a call that does not; end it with `dflock stop`",
 				     NULL);
@@ -61,6 +64,27 @@ static int call_unprotected(struct call *c, const struct wire_reply *reply)
 	return -ENOLCK;
 }
 
+static int call_refused(struct call *c, const struct wire_reply *reply)
+{
+	char line[WIRE_REASON_BYTES];
+	struct text text;
+
+	c->on_refused = reply->on_refused;
+	c->ask.patient |= reply->on_refused == WIRE_ON_REFUSED_WAIT;
+	if (!reply->may_mend || !ask_is_patient(&c->ask)) {
+		note_line(c->fd, reply->reason);
+		return -ENOLCK;
+	}
+	text_init(&text, line, sizeof(line));
+	text_add(&text, "waiting: ");
+	text_add(&text, reply->reason);
+	if (!c->ask.told)
+		note_line(c->fd, line);
+	c->ask.told = true;
+	c->ask.absent = false;
+	return ASK_LATER;
+}
+
 static int call_converse(struct call *c)
 {
 	struct wire_reply reply;
@@ -70,10 +94,8 @@ static int call_converse(struct call *c)
 		ret = call_question(c, &reply);
 		if (ret < 0)
 			return ret;
-		if (reply.verdict == WIRE_REFUSED) {
-			note_line(c->fd, reply.reason);
-			return -ENOLCK;
-		}
+		if (reply.verdict == WIRE_REFUSED)
+			return call_refused(c, &reply);
 		ret = reply.verdict == WIRE_NOT_PROTECTED ? call_unprotected(c, &reply) : c->kind->answer(c, &reply);
 	} while (ret == CALL_AGAIN);
 	return ret;
@@ -97,8 +119,8 @@ int call_run(struct call *c)
 		note_refused(c->fd, "the keeper's answer makes no sense here; end it with `dflock stop`", NULL);
 		ret = -ENOLCK;
 	} else if (ret == -ECONNRESET) {
-		note_refused(c->fd, "keepers end before they answer; run dflockd --foreground to see why", NULL);
-		ret = -ENOLCK;
+		ret = ask_unserved(&c->ask, "keepers end before they answer; run dflockd --foreground to see why", NULL,
+				   false);
 	}
 	return ret;
 }

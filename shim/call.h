@@ -20,10 +20,12 @@ struct call {
 	int fd;
 	const struct intent *want;
 	struct protect_look *look;
-	bool have;     /* this call has taken the kernel lock */
-	bool answered; /* this keeper has answered something */
-	int late;      /* how many grants had ended before the kernel lock was taken */
-	int disputed;  /* how often the keeper said that the file is not protected, and the page that it is */
+	bool have;          /* this call has taken the kernel lock */
+	bool answered;      /* this keeper has answered something */
+	int late;           /* how many grants had ended before the kernel lock was taken */
+	bool kernels;       /* it was the kernel that said ENOLCK */
+	uint8_t on_refused; /* of the file's rule, as a keeper has said; 0: it has not */
+	int disputed;       /* how often the keeper said that the file is not protected, and the page that it is */
 	struct ask ask;
 };
 
@@ -46,7 +48,7 @@ struct call_taking {
 	int (*finish)(struct call *c); /* may be NULL */
 };
 
-/* 0 or -errno, as `answer` gave it; -ENOLCK after the reason was written; -EINTR as in ask.h. errno changes. A
+/* 0 or -errno, as `answer` gave it; -ENOLCK after the reason was written; -EINTR and ASK_LATER as in ask.h. errno changes. A
  * cancellation point where ask.h says so; a cancelled thread leaves c->ask open. */
 int call_run(struct call *c);
 

@@ -74,6 +74,7 @@ static __attribute__((noinline, cold)) int shim_flock_reported(int (*real)(int f
 	report_begin(&call, fd, &what);
 	decided = shim_flock_decide(fd, op, &look);
 	ret = shim_flock_end(real, fd, op, decided, saved);
+	call.refused = look.refused;
 	report_end(&call, decided != ACQUIRE_KERNEL && !look.disclaimed, ret);
 	return ret;
 }
@@ -118,6 +119,7 @@ static __attribute__((noinline)) int shim_fcntl_reported(real_fcntl_fn *real, in
 	report_begin(&call, fd, &what);
 	decided = record_fcntl(real, fd, cmd, arg, ofd_small, &look);
 	ret = shim_fcntl_end(real, fd, cmd, arg, decided, saved);
+	call.refused = look.refused;
 	report_end(&call, decided != RECORD_KERNEL && !look.disclaimed, ret);
 	return ret;
 }
@@ -255,6 +257,7 @@ static __attribute__((noinline, cold)) int shim_lockf_reported(shim_lockf_fn *re
 	report_begin(&call, fd, &what);
 	decided = record_lockf(fd, cmd, len, &look);
 	ret = shim_lockf_end(real, fd, cmd, len, decided, saved);
+	call.refused = look.refused;
 	report_end(&call, decided != RECORD_KERNEL && !look.disclaimed, ret);
 	return ret;
 }

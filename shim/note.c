@@ -144,7 +144,7 @@ static void add_path(struct text *line, int fd)
 		text_add(line, "...");
 }
 
-void note_refused(int fd, const char *what, const char *detail)
+static void note_about(int fd, const char *word, const char *what, const char *detail)
 {
 	char buf[LINE_BYTES];
 	struct text line;
@@ -155,7 +155,7 @@ void note_refused(int fd, const char *what, const char *detail)
 		text_add(&line, "not started: ");
 	} else {
 		add_path(&line, fd);
-		text_add(&line, ": lock refused: ");
+		text_add(&line, word);
 	}
 	text_add(&line, what);
 	if (detail) {
@@ -163,6 +163,16 @@ void note_refused(int fd, const char *what, const char *detail)
 		text_add(&line, detail);
 	}
 	send_line(fd, &line, false);
+}
+
+void note_refused(int fd, const char *what, const char *detail)
+{
+	note_about(fd, ": lock refused: ", what, detail);
+}
+
+void note_waiting(int fd, const char *what, const char *detail)
+{
+	note_about(fd, ": waiting: ", what, detail);
 }
 
 void note_refused_errno(int fd, const char *what, int err)

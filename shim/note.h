@@ -19,7 +19,10 @@
 #define NOTE_JOB (-1)
 void note_refused(int fd, const char *what, const char *detail);
 
-/* The same with the text of `err`, which is positive, as the detail. */
+/* The lock call on `fd` waits because of on_refused = "wait": "dflock: PATH: waiting: WHAT[: DETAIL]". */
+void note_waiting(int fd, const char *what, const char *detail);
+
+/* note_refused() with the text of `err`, which is positive, as the detail. */
 void note_refused_errno(int fd, const char *what, int err);
 
 /* A line in the keeper's words: "dflock: LINE". */

@@ -256,6 +256,11 @@ int protect_gather(const struct settings *s, int fd, struct protect_by *by)
 	return 0;
 }
 
+static bool protect_is_patient(int fd, const struct protect_look *look)
+{
+	return look->waits && protect_on_refused(fd) == WIRE_ON_REFUSED_WAIT;
+}
+
 /* Looks at the page that is in the runtime directory now. */
 static enum protect protect_full_look(const struct settings *s, const struct settings_config *config, int fd,
 				      struct protect_look *look)
@@ -272,10 +277,14 @@ static enum protect protect_full_look(const struct settings *s, const struct set
 	}
 	seen_key(fd, 0, &key);
 	by->mine = protect_which(s, config, page);
-	switch (protect_consult(page, &by->mine, fd, true, &hash)) {
+	switch (protect_consult(page, &by->mine, fd, !look->waits, &hash)) {
 	case PAGE_SAYS_NO:
 		return PROTECT_NO;
 	case PAGE_SAYS_REFUSE:
+		if (protect_is_patient(fd, look))
+			return PROTECT_ASK;
+		if (look->waits) /* with the line that was left out */
+			protect_consult(page, &by->mine, fd, true, &hash);
 		return PROTECT_REFUSED;
 	case PAGE_SAYS_YES:
 		if (leases_same_namespaces(&page->leases))
@@ -283,7 +292,7 @@ static enum protect protect_full_look(const struct settings *s, const struct set
 		return PROTECT_ASK;
 	default:
 		/* The file is missing, and no rules are known. */
-		if (config->error) {
+		if (config->error && !protect_is_patient(fd, look)) {
 			protect_refuse_missing(s, fd, config->error);
 			return PROTECT_REFUSED;
 		}
@@ -297,6 +306,7 @@ enum protect protect_look(int fd, struct protect_look *look)
 	const struct settings *s = settings_get();
 
 	look->page = NULL;
+	look->waits = false;
 	/* Without a line, since only the settings say whether descriptor 2 may be written. */
 	if (!s)
 		return PROTECT_REFUSED;

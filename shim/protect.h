@@ -32,8 +32,10 @@ struct protect_look {
 	/* With PROTECT_ASK: the page that says so, in which the leases of `file` (a regular file or a directory) may be
 	 * looked up. NULL: there is no such page, or its namespaces are not those of this process. */
 	const struct page *page;
+	bool waits; /* set by the caller before protect_ask(), if the call waits; false after protect_look() */
 	struct leases_file file;
 	struct protect_by by; /* filled by protect_ask() */
+	bool refused;         /* set if the call fails with EWOULDBLOCK because of on_refused = "busy" */
 	bool disclaimed;      /* set if the call succeeded after PROTECT_ASK, and the file is not protected after all */
 };
 
@@ -43,7 +45,8 @@ bool protect_is_kernels(int fd);
 /* The first look, without a line. PROTECT_REFUSED: it is too early in the program's start to know anything. */
 enum protect protect_look(int fd, struct protect_look *look);
 
-/* After PROTECT_ASK: looks again, at the files as they are now, and fills look->by. */
+/* After PROTECT_ASK. A call that waits is not refused for a configuration that is invalid or missing if the file's rule has
+ * on_refused = "wait": no keeper can be started with it, and one can when it is mended. Looks again, at the files as they are now, and fills look->by. */
 enum protect protect_ask(int fd, struct protect_look *look);
 
 /* The keeper has said that the file is not protected. What does the page say now about the path that the file has now?
@@ -58,6 +61,9 @@ enum page_answer protect_path(const char *path);
 /* For messages: the rule that protects fd's file, as the page shows it, like `tree = "/x"`. False: none does, or the
  * page does not say. */
 bool protect_rule(int fd, char *text, size_t size);
+
+/* The on_refused of the rule that protects fd's file, as page_on_refused() says. */
+enum wire_on_refused protect_on_refused(int fd);
 
 /* --- what protect.c and protect_job.c share --- */
 

@@ -1,4 +1,4 @@
-/* What protect.h says beside lock calls: for the start of a job, and for messages. */
+/* What protect.h says beside lock calls: for the start of a job, for messages, and for calls that are refused. */
 #include <limits.h>
 
 #include "shim/mapping.h"
@@ -46,23 +46,42 @@ enum page_answer protect_path(const char *path)
 	return page_ask(page, &by.mine, path, NULL);
 }
 
-bool protect_rule(int fd, char *text, size_t size)
+/* The page that this process knows, and the path of fd's file in it. NULL: there is none, or none that speaks of it. */
+static const struct page *protect_known_page(int fd, struct page_config *mine, char name[PATH_MAX])
 {
-	static const char *const kinds[PAGE_RULE_KINDS] = {"path", "glob", "tree"};
 	const struct settings *s = settings_get();
-	char name[PATH_MAX], pattern[128];
 	struct settings_config config;
-	struct page_config mine;
 	const struct page *page;
-	enum page_rule_kind kind;
-	struct text rule;
 	uid_t owner;
 
 	page = s && s->place.config[0] ? mapping_find(sys_geteuid(), &owner) : NULL;
 	if (!page || !protect_same_root(page) || name_read(fd, name) != 0)
-		return false;
+		return NULL;
 	settings_config(s, &config);
-	mine = protect_which(s, &config, page);
+	*mine = protect_which(s, &config, page);
+	return page;
+}
+
+enum wire_on_refused protect_on_refused(int fd)
+{
+	char name[PATH_MAX];
+	struct page_config mine;
+	const struct page *page = protect_known_page(fd, &mine, name);
+
+	return page ? page_on_refused(page, &mine, name) : WIRE_ON_REFUSED_REFUSE;
+}
+
+bool protect_rule(int fd, char *text, size_t size)
+{
+	static const char *const kinds[PAGE_RULE_KINDS] = {"path", "glob", "tree"};
+	char name[PATH_MAX], pattern[128];
+	struct page_config mine;
+	const struct page *page = protect_known_page(fd, &mine, name);
+	enum page_rule_kind kind;
+	struct text rule;
+
+	if (!page)
+		return false;
 	if (!page_find_rule(page, &mine, name, &kind, pattern, sizeof(pattern)))
 		return false;
 	text_init(&rule, text, size);

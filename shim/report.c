@@ -158,10 +158,10 @@ static void report_count_take(const struct report_call *call, bool leased, int e
 	if (!err) {
 		tally_add(call->entry, leased ? TALLY_LEASED : TALLY_ALONE, 1);
 		tally_take(report_tally, call->entry, &call->lock, now_ns);
-	} else if (!call->what.waits && (err == EWOULDBLOCK || err == EACCES)) {
+	} else if (!call->refused && !call->what.waits && (err == EWOULDBLOCK || err == EACCES)) {
 		tally_add(call->entry, TALLY_BUSY, 1);
 	} else {
-		tally_add(call->entry, err == ENOLCK ? TALLY_REFUSED : TALLY_FAILED, 1);
+		tally_add(call->entry, err == ENOLCK || call->refused ? TALLY_REFUSED : TALLY_FAILED, 1);
 	}
 }
 

@@ -37,6 +37,7 @@ struct report_call {
 	struct tally_entry *entry; /* NULL: the call is not counted */
 	struct tally_lock lock;
 	int64_t began_ns;
+	bool refused; /* it fails with EWOULDBLOCK, but no process has the lock (on_refused) */
 };
 
 /* For report_is_wanted(). */

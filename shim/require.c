@@ -54,7 +54,7 @@ static bool require_keeper(const struct protect_by *by)
 {
 	const struct intent want = {.nonblock = true};
 	int ret = -ECONNRESET;
-	struct ask ask;
+	struct ask ask = {.sock = -1};
 
 	for (int attempt = 0; attempt < ASK_ATTEMPTS && ret == -ECONNRESET; attempt++) {
 		ret = ask_open(&ask, by, &want, NOTE_JOB, attempt);

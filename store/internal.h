@@ -240,7 +240,7 @@ void store_reread_record(struct store *s);
 /* The record is this one now; calls on_incarnation if it is another one than before. */
 void store_set_record(struct store *s, const struct reply_record *record);
 /* Writes the line that says that the record has another ttl_ms. */
-void store_explain_ttl(const struct store *s, int64_t ttl_ms, char line[REPLY_LINE_BYTES]);
+void store_explain_ttl(const struct store *s, const struct reply_record *record, char line[REPLY_LINE_BYTES]);
 /* store_open(FORCED) while the record's ttl_ms is refused: `q` is sent at the next connection, which is tried now. */
 void store_init_later(struct store *s, struct query *q, query_done *done);
 

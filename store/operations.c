@@ -354,7 +354,7 @@ static void on_opened(struct query *q, const redisReply *reply, enum store_statu
 		return;
 	}
 	if (reply && record.refused_ttl) {
-		store_explain_ttl(s, record.ttl_ms, line);
+		store_explain_ttl(s, &record, line);
 		answer.status = STORE_ERROR;
 		answer.error = line;
 	} else if (reply) {

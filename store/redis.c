@@ -121,12 +121,20 @@ void store_set_record(struct store *s, const struct reply_record *record)
 	s->callbacks.on_incarnation(s->arg, old, s->record.incarnation);
 }
 
-void store_explain_ttl(const struct store *s, int64_t ttl_ms, char line[REPLY_LINE_BYTES])
+void store_explain_ttl(const struct store *s, const struct reply_record *record, char line[REPLY_LINE_BYTES])
 {
-	snprintf(line, REPLY_LINE_BYTES,
-		 "the store's leases have ttl_ms = %" PRId64 ", this keeper is configured with %" PRId64
-		 ": use the same value in every configuration; dflock(1), init, says how to change it everywhere",
-		 ttl_ms, s->ttl_ms);
+	if (*record->used_by)
+		snprintf(line, REPLY_LINE_BYTES,
+			 "hosts still use its ttl_ms = %" PRId64
+			 " (%s): `dflock stop` there first, or wait that long if they "
+			 "are gone",
+			 record->ttl_ms, record->used_by);
+	else
+		snprintf(
+			line, REPLY_LINE_BYTES,
+			"the store's leases have ttl_ms = %" PRId64 ", this keeper is configured with %" PRId64
+			": use the same value in every configuration; dflock(1), init, says how to change it everywhere",
+			record->ttl_ms, s->ttl_ms);
 }
 
 static void store_read_record(struct store *s);
@@ -149,7 +157,7 @@ static void store_on_record(struct query *q, const redisReply *reply, enum store
 	} else if (s->record.init && !inits) {
 		store_read_record(s);
 	} else if (record.refused_ttl) {
-		store_explain_ttl(s, record.ttl_ms, line);
+		store_explain_ttl(s, &record, line);
 		store_reject(s, "%s", line);
 		s->record.ttl_refused = true;
 	} else {

@@ -234,6 +234,8 @@ int reply_parse_record(const redisReply *reply, struct reply_record *out)
 		return -EPROTO;
 	if (strcmp(verdict, "TTL") == 0) {
 		out->refused_ttl = true;
+		for (size_t i = 0; second && second[i] && i < sizeof(out->used_by) - 1; i++)
+			out->used_by[i] = (char)(second[i] >= ' ' && second[i] <= '~' ? second[i] : '?');
 		return signed_number(first, &out->ttl_ms) ? 0 : -EPROTO;
 	}
 	if (strcmp(verdict, "OK") != 0 || !reply_is_incarnation(first) || !second)

@@ -33,8 +33,9 @@ int reply_parse(const redisReply *reply, unsigned may, struct store_reply *out);
 struct reply_record {
 	char incarnation[STORE_INC_BYTES];
 	bool open;
-	bool refused_ttl; /* the record has another ttl_ms, and nothing else here is filled */
-	int64_t ttl_ms;   /* only with refused_ttl: the record's */
+	bool refused_ttl;  /* the record has another ttl_ms, and nothing else here is filled */
+	int64_t ttl_ms;    /* only with refused_ttl: the record's; */
+	char used_by[256]; /* and some hosts that use it, for people; "": not asked for */
 };
 /* The store script's answers OK and TTL. 0, or -EPROTO for every other answer, INC and KNOWN included. */
 int reply_parse_record(const redisReply *reply, struct reply_record *out);

@@ -8,8 +8,9 @@
  * with WIRE_F_HAVE: "the pin has run out, I have the kernel lock, is the lease still there?"). Closing the connection
  * cancels a wait and ends a pin.
  *
- * The first eight bytes (magic, version, size) never change their place, nor do verdict and reason of a reply: so two
- * versions can always tell each other that they differ.
+ * What never changes in any version: the place of magic, version, size and op, and of verdict and reason in a reply; and
+ * the numbers of WIRE_STOP, WIRE_REFUSED and WIRE_OK. So two versions can always tell each other that they differ, and
+ * `dflock stop` of any version ends a keeper of any other.
  *
  * libc only, no allocation: included by the shim.
  */
@@ -17,6 +18,7 @@
 #define DFLOCK_WIRE_MSG_H
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 #define WIRE_MAGIC        0x6b6c6664u /* "dflk" */
@@ -33,7 +35,7 @@ enum wire_op {
 			* WIRE_WOULD_BLOCK: yes, and mode, from, to, pid show it. WIRE_REFUSED, WIRE_NOT_PROTECTED */
 	WIRE_STATUS,   /* WIRE_OK with a memfd that holds JSON (SCM_RIGHTS), or WIRE_REFUSED */
 	WIRE_RELOAD,   /* read the configuration again. WIRE_OK or WIRE_REFUSED */
-	WIRE_STOP,     /* give all leases back and end. WIRE_OK, or WIRE_REFUSED (a lock is held) */
+	WIRE_STOP,     /* give all leases back and end. WIRE_OK, or WIRE_REFUSED (a lock is held). Of any version */
 	WIRE_INIT,     /* open a new store before its grace is over. WIRE_OK, or WIRE_REFUSED with what is known of an
 			* earlier memory of it. The answer may take somewhat longer than a third of ttl_ms. With
 			* WIRE_F_FORCE: at once, whatever is known */
@@ -74,6 +76,13 @@ enum wire_verdict {
 	WIRE_OK,            /* done; the answer to every operation but WIRE_LOCK and WIRE_TEST */
 	WIRE_VERDICTS
 };
+
+/*
+ * on_refused of a rule: what a lock call gets that cannot be served because store, keeper or lease are not there. BUSY: one
+ * that does not wait gets EWOULDBLOCK, as if another process had the lock. WAIT: one that waits goes on waiting, if
+ * waiting may mend it. All others are refused: ENOLCK.
+ */
+enum wire_on_refused { WIRE_ON_REFUSED_REFUSE = 0, WIRE_ON_REFUSED_BUSY, WIRE_ON_REFUSED_WAIT, WIRE_ON_REFUSED_VALUES };
 
 /* One state of a configuration file; all zero: there is no file. Two states are the same if all words are equal. */
 struct wire_config_id {
@@ -116,9 +125,10 @@ struct wire_reply {
 	uint16_t version;
 	uint16_t size;
 	uint8_t verdict;
-	uint8_t mode; /* of the lock that `from` and `to` show */
-	uint8_t reserved[2];
-	int32_t pid;                    /* WIRE_WOULD_BLOCK of WIRE_TEST: what F_GETLK shows as l_pid */
+	uint8_t mode;       /* of the lock that `from` and `to` show */
+	uint8_t on_refused; /* WIRE_REFUSED: of the file's rule; 0 also if the keeper did not get as far as that */
+	uint8_t may_mend;   /* WIRE_REFUSED: 1: the same question may be served later, and nothing was wrong with it */
+	int32_t pid;        /* WIRE_WOULD_BLOCK of WIRE_TEST: what F_GETLK shows as l_pid */
 	char reason[WIRE_REASON_BYTES]; /* NUL-terminated, one line without newline: see the verdicts */
 	int64_t until_ns; /* WIRE_GRANTED: sent_ns, plus the time for which the lease stands after the question was
 			     received */
@@ -133,6 +143,10 @@ struct wire_reply {
 };
 
 _Static_assert(sizeof(struct wire_request) == 88, "the layout is the protocol");
+_Static_assert(offsetof(struct wire_request, op) == 8 && WIRE_STOP == 5, "the same in all versions");
+_Static_assert(offsetof(struct wire_reply, verdict) == 8 && offsetof(struct wire_reply, reason) == 16 &&
+		       WIRE_REFUSED == 4 && WIRE_OK == 7,
+	       "the same in all versions");
 _Static_assert(sizeof(struct wire_reply) == 16 + WIRE_REASON_BYTES + 32, "the layout is the protocol");
 
 #endif

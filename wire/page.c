@@ -176,7 +176,8 @@ bool page_rule_matches(enum page_rule_kind kind, const char *pattern, const char
 	return rule_matches(kind, &p, path);
 }
 
-int page_rule_append(unsigned char *rules, size_t size, size_t *used, enum page_rule_kind kind, const char *pattern)
+int page_rule_append(unsigned char *rules, size_t size, size_t *used, enum page_rule_kind kind,
+		     enum wire_on_refused on_refused, const char *pattern)
 {
 	size_t len = strlen(pattern);
 	size_t bytes = (sizeof(struct page_rule) + len + 1 + 7) & ~(size_t)7;
@@ -186,7 +187,8 @@ int page_rule_append(unsigned char *rules, size_t size, size_t *used, enum page_
 		return -ENOSPC;
 	memset(rule, 0, bytes);
 	rule->bytes = (uint32_t)bytes;
-	rule->kind = kind;
+	rule->kind = (uint16_t)kind;
+	rule->on_refused = (uint16_t)on_refused;
 	memcpy(rule->pattern, pattern, len);
 	*used += bytes;
 	return 0;
@@ -195,6 +197,11 @@ int page_rule_append(unsigned char *rules, size_t size, size_t *used, enum page_
 static uint32_t page_load(const uint32_t *word)
 {
 	return __atomic_load_n(word, __ATOMIC_RELAXED);
+}
+
+static uint16_t page_load_half(const uint16_t *half)
+{
+	return __atomic_load_n(half, __ATOMIC_RELAXED);
 }
 
 /* Word by word: an atomic load of 64 bits would need libatomic on some 32-bit machines. */
@@ -237,7 +244,7 @@ static enum page_answer page_ask_rules(const struct page *page, const char *path
 
 		/* A multiple of 8 below PAGE_RULES_BYTES: the record's head is in the page, whatever `end` is. */
 		bytes = page_load(&rule->bytes);
-		kind = page_load(&rule->kind);
+		kind = page_load_half(&rule->kind);
 		if (bytes <= sizeof(*rule) || bytes % 8 || bytes > end - from || kind >= PAGE_RULE_KINDS)
 			return PAGE_SAYS_NOTHING;
 		if (match(kind, &(struct pattern){rule->pattern, bytes - sizeof(*rule)}, path)) {
@@ -264,25 +271,36 @@ static bool page_speaks_of(const struct page *page, const struct page_config *mi
 	       same_words(&page->config_hash, &mine->path_hash, sizeof(mine->path_hash));
 }
 
-static enum page_answer page_ask_once(const struct page *page, const struct page_config *mine, const char *path,
-				      match_fn *match, const struct page_rule **found, char message[PAGE_MESSAGE_BYTES])
+struct page_question {
+	const struct page_config *mine;
+	const char *path;
+	match_fn *match;
+	const struct page_rule **found; /* may be NULL, and so may `message` */
+	char *message;                  /* PAGE_MESSAGE_BYTES */
+	bool left;                      /* of the rules that stand there, whether or not they are in force */
+};
+
+static enum page_answer page_ask_once(const struct page *page, const struct page_question *q)
 {
-	if (!page_speaks_of(page, mine))
+	if (q->left)
+		return q->mine->path_hash && same_words(&page->config_hash, &q->mine->path_hash, sizeof(uint64_t))
+			       ? page_ask_rules(page, q->path, q->match, q->found)
+			       : PAGE_SAYS_NOTHING;
+	if (!page_speaks_of(page, q->mine))
 		return PAGE_SAYS_NOTHING;
 	switch (page_load(&page->state)) {
 	case PAGE_RULES:
-		return page_ask_rules(page, path, match, found);
+		return page_ask_rules(page, q->path, q->match, q->found);
 	case PAGE_INVALID:
-		if (message)
-			copy_message(page, message);
+		if (q->message)
+			copy_message(page, q->message);
 		return PAGE_SAYS_REFUSE;
 	default:
 		return PAGE_SAYS_NOTHING;
 	}
 }
 
-static enum page_answer page_ask_with(const struct page *page, const struct page_config *mine, const char *path,
-				      match_fn *match, const struct page_rule **found, char message[PAGE_MESSAGE_BYTES])
+static enum page_answer page_ask_with(const struct page *page, const struct page_question *q)
 {
 	static const uint64_t magic = PAGE_MAGIC;
 
@@ -295,7 +313,7 @@ static enum page_answer page_ask_with(const struct page *page, const struct page
 			continue;
 		}
 		if (same_words(&page->magic, &magic, sizeof(magic)) && page_load(&page->version) == PAGE_VERSION)
-			answer = page_ask_once(page, mine, path, match, found, message);
+			answer = page_ask_once(page, q);
 		__atomic_thread_fence(__ATOMIC_ACQUIRE);
 		if (page_load(&page->seq) == seq)
 			return answer;
@@ -306,20 +324,22 @@ static enum page_answer page_ask_with(const struct page *page, const struct page
 enum page_answer page_ask(const struct page *page, const struct page_config *mine, const char *path,
 			  char message[PAGE_MESSAGE_BYTES])
 {
-	return page_ask_with(page, mine, path, rule_matches, NULL, message);
+	return page_ask_with(
+		page, &(struct page_question){.mine = mine, .path = path, .match = rule_matches, .message = message});
 }
 
 bool page_find_rule(const struct page *page, const struct page_config *mine, const char *path,
 		    enum page_rule_kind *kind, char *pattern, size_t size)
 {
 	const struct page_rule *rule;
+	const struct page_question q = {.mine = mine, .path = path, .match = rule_matches, .found = &rule};
 	struct pattern text;
 	uint32_t found;
 	size_t i = 0;
 
-	if (page_ask_with(page, mine, path, rule_matches, &rule, NULL) != PAGE_SAYS_YES)
+	if (page_ask_with(page, &q) != PAGE_SAYS_YES)
 		return false;
-	found = page_load(&rule->kind);
+	found = page_load_half(&rule->kind);
 	if (found >= PAGE_RULE_KINDS)
 		return false;
 	*kind = found;
@@ -330,9 +350,22 @@ bool page_find_rule(const struct page *page, const struct page_config *mine, con
 	return true;
 }
 
+enum wire_on_refused page_on_refused(const struct page *page, const struct page_config *mine, const char *path)
+{
+	const struct page_rule *rule;
+	const struct page_question q = {
+		.mine = mine, .path = path, .match = rule_matches, .found = &rule, .left = true};
+	uint16_t found;
+
+	if (page_ask_with(page, &q) != PAGE_SAYS_YES)
+		return WIRE_ON_REFUSED_REFUSE;
+	found = page_load_half(&rule->on_refused);
+	return found < WIRE_ON_REFUSED_VALUES ? (enum wire_on_refused)found : WIRE_ON_REFUSED_REFUSE;
+}
+
 enum page_answer page_ask_below(const struct page *page, const struct page_config *mine, const char *path)
 {
-	return page_ask_with(page, mine, path, rule_may_match_below, NULL, NULL);
+	return page_ask_with(page, &(struct page_question){.mine = mine, .path = path, .match = rule_may_match_below});
 }
 
 void page_config(const struct page *page, struct wire_config_id *id)

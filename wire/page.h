@@ -34,7 +34,7 @@
 
 #define PAGE_NAME          "page"
 #define PAGE_MAGIC         0x65676170636c6664ull
-#define PAGE_VERSION       4
+#define PAGE_VERSION       5
 #define PAGE_BYTES         (4u << 20)
 #define PAGE_RULES_BYTES   (1u << 20)
 #define PAGE_MESSAGE_BYTES 768
@@ -50,8 +50,9 @@ enum page_state {
  * NUL-terminated), and padding to 8 bytes. */
 enum page_rule_kind { PAGE_RULE_PATH = 0, PAGE_RULE_GLOB, PAGE_RULE_TREE, PAGE_RULE_KINDS };
 struct page_rule {
-	uint32_t bytes; /* of this record, header and padding included; a multiple of 8 */
-	uint32_t kind;  /* enum page_rule_kind */
+	uint32_t bytes;      /* of this record, header and padding included; a multiple of 8 */
+	uint16_t kind;       /* enum page_rule_kind */
+	uint16_t on_refused; /* enum wire_on_refused */
 	char pattern[];
 };
 
@@ -104,6 +105,10 @@ enum page_answer page_ask(const struct page *page, const struct page_config *min
 bool page_find_rule(const struct page *page, const struct page_config *mine, const char *path,
 		    enum page_rule_kind *kind, char *pattern, size_t size);
 
+/* The on_refused of the rule that protects `path`, or did when the page had rules of this configuration last, whatever has
+ * become of the file since: it is asked for a lock that is refused in any case. WIRE_ON_REFUSED_REFUSE also if there is none. */
+enum wire_on_refused page_on_refused(const struct page *page, const struct page_config *mine, const char *path);
+
 /* The same for the directory `path` ("": the root) and all paths below it. PAGE_SAYS_NO: no rule can match any of them.
  * PAGE_SAYS_YES: a rule may. */
 enum page_answer page_ask_below(const struct page *page, const struct page_config *mine, const char *path);
@@ -117,6 +122,7 @@ void page_config(const struct page *page, struct wire_config_id *id);
 bool page_rule_matches(enum page_rule_kind kind, const char *pattern, const char *path);
 
 /* The keeper's side: appends a rule at rules[*used], and adds its bytes to *used. 0, or -ENOSPC. */
-int page_rule_append(unsigned char *rules, size_t size, size_t *used, enum page_rule_kind kind, const char *pattern);
+int page_rule_append(unsigned char *rules, size_t size, size_t *used, enum page_rule_kind kind,
+		     enum wire_on_refused on_refused, const char *pattern);
 
 #endif

@@ -30,6 +30,23 @@ void caller_refuse(struct session *s, const char *format, ...)
 	session_refuse(s, "%s: %s", s->waiter.lock->file->path, why);
 }
 
+void caller_refuse_for_now(struct session *s, const char *format, ...)
+{
+	char why[WIRE_REASON_BYTES];
+	va_list args;
+
+	va_start(args, format);
+	vsnprintf(why, sizeof(why), format, args);
+	va_end(args);
+	session_refuse_for_now(s, "%s: %s", s->waiter.lock->file->path, why);
+}
+
+bool caller_is_patient(const struct session *s)
+{
+	return !caller_is_nonblocking(s) &&
+	       config_on_refused(s->keeper->config, s->waiter.lock->file->path) == WIRE_ON_REFUSED_WAIT;
+}
+
 void caller_tell_waiting(struct session *s)
 {
 	if (!s->told_waiting)

@@ -14,5 +14,9 @@ void caller_tell_waiting(struct session *s);
 void caller_would_block(struct session *s);
 /* ENOLCK, with one line that begins with the file. */
 void caller_refuse(struct session *s, const char *format, ...) __attribute__((format(printf, 2, 3)));
+/* The same for a reason that may be gone later: session_refuse_for_now(). */
+void caller_refuse_for_now(struct session *s, const char *format, ...) __attribute__((format(printf, 2, 3)));
+/* Does it wait for as long as store, keeper or lease are not there (on_refused = "wait")? */
+bool caller_is_patient(const struct session *s);
 
 #endif

@@ -46,11 +46,12 @@ static void dispatch_other(struct session *s, const struct wire_request *r, cons
 		s->request = *r;
 		return control_question(s, text);
 	case QUESTION_OTHER_VERSION:
-		session_refuse(s,
-			       "the keeper (dflockd " DFLOCK_VERSION
-			       ", protocol %d) and libdflock.so (protocol %d) are of different versions: end the "
-			       "keeper with `dflock stop`",
-			       WIRE_VERSION, r->version);
+		session_refuse_for_now(
+			s,
+			"the keeper (dflockd " DFLOCK_VERSION
+			", protocol %d) and libdflock.so (protocol %d) are of different versions: end the "
+			"keeper with `dflock stop`",
+			WIRE_VERSION, r->version);
 		return;
 	default:
 		log_info("pid %d sent a malformed question: disconnected", (int)s->peer.pid);
@@ -68,7 +69,7 @@ static void close_passed(struct keeper *k, const struct question_fds *came)
 static bool dispatch_is_in_turn(struct session *s, ssize_t n)
 {
 	if (n == -EMFILE) {
-		session_refuse(s, "the keeper has no descriptor left: raise its RLIMIT_NOFILE");
+		session_refuse_for_now(s, "the keeper has no descriptor left: raise its RLIMIT_NOFILE");
 		return false;
 	}
 	if (n == -EBADMSG)

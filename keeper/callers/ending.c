@@ -25,6 +25,7 @@ enum ending_state {
 struct ending {
 	ending_cb *end;
 	enum ending_state state;
+	bool unconfirmed; /* leases were on their way back at the end */
 	int64_t told_ns;
 	uint64_t look_ms; /* runs until the next look whether the keeper can end */
 	uv_signal_t sigterm, sigint;
@@ -34,6 +35,20 @@ struct ending {
 void ending_now(struct keeper *k, const char *why)
 {
 	k->ending->end(k, why);
+}
+
+void ending_quietly(struct keeper *k, const char *why)
+{
+	k->ending->unconfirmed = k->leases != NULL;
+	if (k->leases)
+		log_error("ends, and the store has not confirmed that all leases were given back: other hosts may have "
+			  "to wait for ttl_ms");
+	ending_now(k, why);
+}
+
+bool ending_was_unconfirmed(const struct keeper *k)
+{
+	return k->ending->unconfirmed;
 }
 
 bool ending_waits(const struct keeper *k)
@@ -139,12 +154,12 @@ static void on_term_timer(uv_timer_t *timer)
 	const struct lease *one = NULL;
 	unsigned count = count_in_use(k, &one);
 
-	switch (ending_decide(k->table->head->ending > 1, count, is_releasing(k), waited)) {
+	switch (ending_decide(k->table->head->ending > TABLE_TOLD_TO_END, count, is_releasing(k), waited)) {
 	case ENDING_AT_ONCE:
 		end_at_once(k);
 		return;
 	case ENDING_QUIETLY:
-		ending_now(k, "terminated");
+		ending_quietly(k, "terminated");
 		return;
 	case ENDING_LATER:
 		break;

@@ -25,6 +25,10 @@ void ending_free(struct keeper *k);
 
 /* Ends the keeper. The caller returns to the loop and touches no session or lease any more. */
 void ending_now(struct keeper *k, const char *why);
+/* The same when no lease is in use. Some may be on their way back, and the store may not have answered so far. */
+void ending_quietly(struct keeper *k, const char *why);
+/* Were there such leases at the end? */
+bool ending_was_unconfirmed(const struct keeper *k);
 /* Was the keeper told to end, and does it wait for leases that are in use? */
 bool ending_waits(const struct keeper *k);
 /* Begins to give back every lease that no program here uses, as far as is known. The caller settles (queue.h). */

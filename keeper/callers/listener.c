@@ -16,23 +16,28 @@
 #include "keeper/clock.h"
 #include "keeper/fronts/fronts.h"
 #include "keeper/fronts/reading.h"
+#include "keeper/guard/table_words.h"
 #include "keeper/kernel/overflowuid.h"
 #include "keeper/leases/keeper.h"
 #include "keeper/leases/queue.h"
 
 #define LISTEN_BACKLOG 4096
 
-static const char *peer_refused(const struct keeper *k, const struct ucred *peer)
+/* A user for whom the keeper can do nothing, now or later. */
+static const char *peer_unknown(const struct keeper *k, const struct ucred *peer)
 {
 	if (peer->pid <= 0)
 		return "the program runs in a pid namespace that the keeper cannot see: run a keeper in its container";
+	if (k->system && peer->uid == k->listener->unknown_uid)
+		return "the program's user is not known to the keeper's user namespace";
+	return NULL;
+}
+
+static const char *peer_too_many(const struct keeper *k, const struct ucred *peer)
+{
 	if (k->sessions->count >= k->listener->limit)
 		return "the keeper serves too many programs at once: raise its RLIMIT_NOFILE";
-	if (!k->system)
-		return NULL;
-	if (peer->uid == k->listener->unknown_uid)
-		return "the program's user is not known to the keeper's user namespace";
-	if (peer->uid != 0) {
+	if (k->system && peer->uid != 0) {
 		unsigned count = 0;
 		const struct session *s;
 
@@ -50,12 +55,12 @@ static bool peer_is_foreign(const struct keeper *k, const struct ucred *peer)
 	return k->fronts && peer->uid != 0 && peer->uid != geteuid();
 }
 
-static void listener_turn_away(struct keeper *k, int fd, const char *why)
+static void listener_turn_away(struct keeper *k, int fd, const char *why, bool may_mend)
 {
 	struct ucred peer = {0};
 	socklen_t len = sizeof(peer);
 
-	session_turn_away(fd, why);
+	session_turn_away(fd, why, may_mend);
 	if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &len) == 0 && peer_is_foreign(k, &peer))
 		fronts_bury(k->fronts, peer.uid, fd);
 	else
@@ -70,13 +75,16 @@ static void listener_admit(struct keeper *k, int fd)
 	const char *why;
 
 	if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &len) != 0)
-		return listener_turn_away(k, fd, "the keeper cannot see which process asks");
-	why = peer_refused(k, &peer);
+		return listener_turn_away(k, fd, "the keeper cannot see which process asks", false);
+	why = peer_unknown(k, &peer);
 	if (why)
-		return listener_turn_away(k, fd, why);
+		return listener_turn_away(k, fd, why, false);
+	why = peer_too_many(k, &peer);
+	if (why)
+		return listener_turn_away(k, fd, why, true);
 	s = session_new(k, fd, &peer, peer_is_foreign(k, &peer));
 	if (!s)
-		return listener_turn_away(k, fd, "the keeper has no memory left");
+		return listener_turn_away(k, fd, "the keeper has no memory left", true);
 	if (!s->foreign)
 		dispatch_readable(s); /* mostly the question has arrived already */
 }
@@ -110,7 +118,7 @@ static void turn_next_away(struct keeper *k)
 	close(l->spare_fd);
 	fd = accept4(l->fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
 	if (fd >= 0)
-		listener_turn_away(k, fd, "the keeper has no descriptor left: raise its RLIMIT_NOFILE");
+		listener_turn_away(k, fd, "the keeper has no descriptor left: raise its RLIMIT_NOFILE", true);
 	l->spare_fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
 }
 
@@ -182,7 +190,9 @@ void listener_stop(struct keeper *k)
 	struct listener *l = k->listener;
 	struct session *s, *next;
 
-	unlinkat(k->dir_fd, WIRE_SOCKET_NAME, 0);
+	/* With the socket there, and nothing that listens, programs know that the next keeper is about to start. */
+	if (table_get32(&k->table->head->ending) != TABLE_TOLD_TO_MAKE_WAY)
+		unlinkat(k->dir_fd, WIRE_SOCKET_NAME, 0);
 	uv_close((uv_handle_t *)&l->accepting, NULL);
 	uv_close((uv_handle_t *)&l->readable, NULL);
 	close(l->fd);

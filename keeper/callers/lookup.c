@@ -90,7 +90,7 @@ void lookup_found(struct session *s, struct inspect_result *r, struct away *away
 			       "give both paths the same name in %s",
 			       r->path, file->name, name, k->config->path);
 	else if (ret < 0)
-		session_refuse(s, "the keeper has no memory left");
+		session_refuse_for_now(s, "the keeper has no memory left");
 	else {
 		file_learnt(file, &r->id);
 		file_follow_rule(file);
@@ -147,7 +147,7 @@ static void read_before(struct session *s, struct inspect_result *r)
 		free(s->lookup.inspected);
 		s->lookup.inspected = NULL;
 		lookup_drop(s, r, NULL);
-		session_refuse(s, "the keeper has no memory left");
+		session_refuse_for_now(s, "the keeper has no memory left");
 		return;
 	}
 	session_enter(s, SESSION_INSPECTING);
@@ -240,8 +240,8 @@ static void on_config_looked_at(struct configwatch_wait *wait, struct configfile
 	if (look)
 		refuse_stranger(s);
 	else
-		session_refuse(s, "%s: its file system has not answered the keeper for %d s", s->keeper->config->path,
-			       CONFIGWATCH_SLOW_MS / 1000);
+		session_refuse_for_now(s, "%s: its file system has not answered the keeper for %d s",
+				       s->keeper->config->path, CONFIGWATCH_SLOW_MS / 1000);
 }
 
 void lookup_await_config(struct session *s, void (*then)(struct session *s))

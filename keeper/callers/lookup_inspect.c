@@ -82,7 +82,7 @@ void lookup_inspect(struct session *s, uint64_t dev, struct inspect_request *req
 	if (!s->lookup.job) {
 		lookup_close(s->keeper, request->fd);
 		free(request->groups);
-		session_refuse(s, "the keeper has no memory left");
+		session_refuse_for_now(s, "the keeper has no memory left");
 		return;
 	}
 	session_use(s);

@@ -92,7 +92,7 @@ void lookup_received(struct session *s, const struct front_answer *a, const stru
 		free(s->lookup.found);
 		s->lookup.found = NULL;
 		file_close(s->keeper, a->dev, fd, true);
-		session_refuse(s, "the keeper has no memory left");
+		session_refuse_for_now(s, "the keeper has no memory left");
 		return;
 	}
 	if (s->reading.front)

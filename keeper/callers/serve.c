@@ -25,6 +25,7 @@
 #include "keeper/clock.h"
 #include "keeper/callers/deadlock.h"
 #include "keeper/leases/deadline.h"
+#include "keeper/leases/holdings.h"
 #include "keeper/leases/probing.h"
 #include "keeper/leases/queue.h"
 #include "keeper/leases/requests.h"
@@ -58,11 +59,11 @@ static struct lease *ask(struct session *s, const struct store_range *range)
 	}
 	ret = lease_begin(s->waiter.lock, range, s->peer.uid, &lease);
 	if (ret == -ENOMEM)
-		caller_refuse(s, "the keeper has no memory left");
+		caller_refuse_for_now(s, "the keeper has no memory left");
 	else if (ret == -ENFILE)
-		caller_refuse(s, "the keeper holds as many leases as it can");
+		caller_refuse_for_now(s, "the keeper holds as many leases as it can");
 	else if (ret < 0)
-		caller_refuse(
+		caller_refuse_for_now(
 			s,
 			"the keeper's table of leases cannot grow (%s): is the runtime directory's file system full?",
 			strerror(-ret));
@@ -158,6 +159,8 @@ static void pin(struct session *s, struct lease *lease, int64_t now, int64_t sur
 	if (lease->state == LEASE_HELD)
 		leasepage_show(lease);
 	table_pinned(k->table, s->waiter.pin_until_ns);
+	if (file_is_limited(lease->lock->file))
+		holdings_granted(lease->lock, s->peer.pid, s->peer.uid, s->waiter.pin_until_ns);
 	session_grant(s, s->waiter.pin_until_ns, lease->fence);
 }
 
@@ -259,7 +262,7 @@ void serve_told(struct waiter *waiter, unsigned news, const char *why)
 	const struct store_range whole = {.mode = WIRE_EXCLUSIVE, .to = WIRE_EOF};
 
 	if (news & WAITER_REFUSED) {
-		caller_refuse(s, "%s", why);
+		caller_refuse_for_now(s, "%s", why);
 		return;
 	}
 	if (news & WAITER_RESTING && caller_is_nonblocking(s)) {

@@ -105,8 +105,8 @@ void session_end(struct session *s)
 	DL_DELETE(sessions->all, s);
 	if (!--sessions->count)
 		sessions->idle_since_ns = clock_now_ns();
-	if (s->foreign)
-		epoll_ctl(sessions->epoll, EPOLL_CTL_DEL, s->fd,
-			  NULL); /* close() does not do that: a front may have a copy */
+	/* close() does not do that while there is a copy: a front may have one, and each process that is being forked off the
+	 * keeper has one for a moment. */
+	epoll_ctl(sessions->epoll, EPOLL_CTL_DEL, s->fd, NULL);
 	uv_close((uv_handle_t *)&s->timer, on_session_timer_closed);
 }

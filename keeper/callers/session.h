@@ -140,6 +140,8 @@ void session_stop_waiting(struct session *s);
 /* WIRE_WAITING leaves the session as it is; any other verdict ends the question. fd: passed along, or -1. */
 void session_reply(struct session *s, enum wire_verdict verdict, const char *reason, int fd);
 void session_refuse(struct session *s, const char *format, ...) __attribute__((format(printf, 2, 3)));
+/* The same for a reason that may be gone later, without a change to the question: a caller whose rule says so waits. */
+void session_refuse_for_now(struct session *s, const char *format, ...) __attribute__((format(printf, 2, 3)));
 /* WIRE_WOULD_BLOCK; to WIRE_TEST with the lock in the way (NULL: not known more exactly than what was asked for). */
 void session_would_block(struct session *s, const struct store_range *in_use);
 /* WIRE_GRANTED, sure until until_ns of the keeper's clock. The question goes on: the session has a pin. */
@@ -148,7 +150,7 @@ void session_grant(struct session *s, int64_t until_ns, uint64_t fence);
 /* Sends the first lock that the program has from this byte on. One at a time, since a message may not have room for
  * all. */
 void session_tell_before(struct session *s, int64_t from);
-/* Refuses a peer that gets no session. */
-void session_turn_away(int to, const char *why);
+/* Refuses a peer that gets no session. may_mend: as for session_refuse_for_now(). */
+void session_turn_away(int to, const char *why, bool may_mend);
 
 #endif

@@ -7,6 +7,8 @@
 
 #include "keeper/fronts/frontmsg.h"
 #include "keeper/kernel/before.h"
+#include "keeper/leases/keeper.h"
+#include "keeper/leases/locks.h"
 #include "keeper/log.h"
 #include "keeper/callers/session.h"
 
@@ -36,11 +38,12 @@ static void session_finish(struct session *s, const struct wire_reply *reply, in
 	reply_send(s->fd, reply, fd);
 }
 
-void session_turn_away(int to, const char *why)
+void session_turn_away(int to, const char *why, bool may_mend)
 {
 	struct wire_reply reply;
 
 	reply_fill(&reply, WIRE_REFUSED, why);
+	reply.may_mend = may_mend;
 	reply_send(to, &reply, -1);
 }
 
@@ -71,20 +74,39 @@ void session_would_block(struct session *s, const struct store_range *in_use)
 	session_finish(s, &reply, -1);
 }
 
-void session_refuse(struct session *s, const char *format, ...)
+__attribute__((format(printf, 3, 0))) static void refuse(struct session *s, bool may_mend, const char *format,
+							 va_list args)
 {
 	struct wire_reply reply;
-	va_list args;
 
 	reply_fill(&reply, WIRE_REFUSED, NULL);
-	va_start(args, format);
+	reply.may_mend = may_mend;
+	if (s->waiter.lock)
+		reply.on_refused = (uint8_t)config_on_refused(s->keeper->config, s->waiter.lock->file->path);
 	vsnprintf(reply.reason, sizeof(reply.reason), format, args);
-	va_end(args);
 	for (char *p = reply.reason; *p; p++)
 		if ((unsigned char)*p < ' ' || *p == 0x7f)
 			*p = '?';
 	log_debug("pid %d: refused: %s", (int)s->peer.pid, reply.reason);
 	session_finish(s, &reply, -1);
+}
+
+void session_refuse(struct session *s, const char *format, ...)
+{
+	va_list args;
+
+	va_start(args, format);
+	refuse(s, false, format, args);
+	va_end(args);
+}
+
+void session_refuse_for_now(struct session *s, const char *format, ...)
+{
+	va_list args;
+
+	va_start(args, format);
+	refuse(s, true, format, args);
+	va_end(args);
 }
 
 /* Answers the WIRE_BEFORE that the caller would send next. */

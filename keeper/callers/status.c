@@ -26,6 +26,7 @@
 #include "keeper/leases/reopen.h"
 #include "keeper/callers/serve.h"
 #include "keeper/callers/status_past.h"
+#include "keeper/callers/status_since.h"
 #include "keeper/callers/ending.h"
 #include "keeper/callers/session.h"
 #include "keeper/leases/keeper.h"
@@ -36,8 +37,9 @@ struct status_job {
 	struct keeper *keeper;
 	const struct session *session; /* compared, never followed */
 	json_t *doc;
-	struct claims claims; /* tag: the row */
-	json_t **rows;        /* the holders of each, borrowed from the document */
+	struct claims claims;       /* tag: the row */
+	json_t **rows;              /* the holders of each, borrowed from the document */
+	struct status_since *since; /* of each */
 	size_t count;
 	int error;
 	size_t unseen;
@@ -148,12 +150,16 @@ static json_t *lease_json(const struct lease *lease, json_t *holders)
 			 on_lost_name(on_lost_of(lease)), "holders", holders, "waiting", waiting_json(lease));
 }
 
-static json_t *status_add_row(struct status_job *job, const struct holders_file *file, const struct store_range *range)
+/* lock: NULL if it is known no more. */
+static json_t *status_add_row(struct status_job *job, const struct holders_file *file, const struct store_range *range,
+			      const struct lock *lock)
 {
 	json_t *holders = json_array();
 
 	if (claims_add(&job->claims, file, range->space, range->from, range->to, job->count) < 0)
 		job->error = -ENOMEM;
+	if (lock)
+		status_since_init(&job->since[job->count], lock);
 	job->rows[job->count++] = holders;
 	return holders;
 }
@@ -177,25 +183,26 @@ static json_t *status_document(struct status_job *job)
 
 	HASH_ITER (hh, k->leases, lease, next) {
 		struct holders_file file = file_searched(lease->lock->file);
-		json_t *holders = status_add_row(job, &file, &lease->range);
+		json_t *holders = status_add_row(job, &file, &lease->range, lease->lock);
 
 		json_array_append_new(leases, lease_json(lease, holders));
 		json_decref(holders);
 	}
 	DL_FOREACH (k->lost.all, l) {
-		json_t *holders = status_add_row(job, &l->file, &l->range);
+		json_t *holders = status_add_row(job, &l->file, &l->range, NULL);
 
 		json_array_append_new(lost, json_pack("{s:o,s:o,s:s,s:I,s:I,s:s,s:o}", "name", json_text(l->name),
 						      "path", json_text(l->path), "mode", mode_name(l->range.mode),
 						      "fence", (json_int_t)l->fence, "when", (json_int_t)l->when, "why",
 						      l->why, "holders", holders));
 	}
-	return json_pack("{s:s,s:i,s:i,s:s,s:o,s:o,s:o,s:I,s:i,s:b,s:b,s:o,s:o,s:o,s:o,s:o}", "version", DFLOCK_VERSION,
-			 "pid", (int)getpid(), "uid", (int)geteuid(), "host", k->host, "config",
+	return json_pack("{s:s,s:i,s:i,s:s,s:o,s:o,s:o,s:I,s:i,s:b,s:b,s:o,s:o,s:o,s:o,s:o,s:o}", "version",
+			 DFLOCK_VERSION, "pid", (int)getpid(), "uid", (int)geteuid(), "host", k->host, "config",
 			 json_text(k->config->path), "rules", rules_json(k), "runtime_dir", json_text(k->runtime_dir),
 			 "started", (json_int_t)k->started, "frozen", (int)table_frozen(k->table), "unsupervised",
 			 k->unsupervised, "ending", ending_waits(k), "store", store_json(k), "leases", leases, "lost",
-			 lost, "taken_past", status_past_json(k), "past_looks", status_past_looks_json(k));
+			 lost, "too_long", status_since_too_long(k), "taken_past", status_past_json(k), "past_looks",
+			 status_past_looks_json(k));
 }
 
 /* In a worker: only the job is touched. */
@@ -205,12 +212,15 @@ static int status_on_holder(void *arg, const struct holder *h)
 	const struct claim *claim;
 	size_t next = SIZE_MAX;
 
-	while ((claim = claims_next(&job->claims, h->file, h->space, h->from, h->to, &next)))
-		json_array_append_new(job->rows[claim->tag],
-				      json_pack("{s:i,s:o,s:s,s:I,s:o,s:I}", "pid", (int)h->pid, "command",
-						json_text(h->command), "mode", mode_name(h->mode), "from",
-						(json_int_t)h->from, "to", range_end(h->to), "started",
-						(json_int_t)h->started));
+	while ((claim = claims_next(&job->claims, h->file, h->space, h->from, h->to, &next))) {
+		json_t *holder =
+			json_pack("{s:i,s:o,s:s,s:I,s:o,s:I}", "pid", (int)h->pid, "command", json_text(h->command),
+				  "mode", mode_name(h->mode), "from", (json_int_t)h->from, "to", range_end(h->to),
+				  "started", (json_int_t)h->started);
+
+		status_since_add(&job->since[claim->tag], h->locker, holder);
+		json_array_append_new(job->rows[claim->tag], holder);
+	}
 	return 0;
 }
 
@@ -246,6 +256,9 @@ static void status_job_free(struct status_job *job)
 		return;
 	json_decref(job->doc);
 	claims_free(&job->claims);
+	for (size_t i = 0; job->since && i < job->count; i++)
+		status_since_free(&job->since[i]);
+	free(job->since);
 	free(job->rows);
 	elsewhere_free(job->elsewhere);
 	free(job->cluster);
@@ -370,7 +383,8 @@ void status_start(struct session *s)
 		job->session = s;
 		job->rows = calloc(rows, sizeof(*job->rows));
 		job->elsewhere = elsewhere_new(k->config);
-		if (job->rows && job->elsewhere)
+		job->since = calloc(rows, sizeof(*job->since));
+		if (job->rows && job->since && job->elsewhere)
 			job->doc = status_document(job);
 		job->work.data = job;
 	}

@@ -42,7 +42,9 @@ void waiting_for_room(struct session *s)
 	const struct config_lease *config = &s->keeper->config->lease;
 
 	if (!s->waiter.roomless || !uv_is_active((uv_handle_t *)&s->timer))
-		waiting_start_timer(s, caller_is_nonblocking(s) ? config->probe_ms : config->store_wait_ms);
+		waiting_start_timer(s, caller_is_nonblocking(s) ? config->probe_ms
+				       : caller_is_patient(s)   ? AWAY_MS
+								: config->store_wait_ms);
 	room_wait(&s->waiter);
 }
 
@@ -61,7 +63,7 @@ static int64_t since_ms(int64_t then_ns)
 /* If store_wait_ms is shorter than AWAY_MS, the refusal tells the caller soon enough. */
 static bool is_to_be_told(const struct session *s)
 {
-	return !s->told_away && s->keeper->config->lease.store_wait_ms >= AWAY_MS;
+	return !s->told_away && (caller_is_patient(s) || s->keeper->config->lease.store_wait_ms >= AWAY_MS);
 }
 
 /* Starts the timer until the caller has waited long enough to be told why, or to be refused. A caller that waited for
@@ -71,7 +73,10 @@ static void start_away_timer(struct session *s)
 	int64_t left = s->keeper->config->lease.store_wait_ms - since_ms(s->away_ns);
 	int64_t silent = AWAY_MS - since_ms(s->told_waiting ? s->away_ns : s->received_ns);
 
-	waiting_start_timer(s, !is_to_be_told(s) || left < silent ? left : silent);
+	if (is_to_be_told(s) && (silent < left || caller_is_patient(s)))
+		waiting_start_timer(s, silent);
+	else if (!caller_is_patient(s))
+		waiting_start_timer(s, left);
 }
 
 void waiting_for_store(struct session *s)
@@ -84,7 +89,7 @@ void waiting_for_store(struct session *s)
 		if (!s->keeper->host_in_store.tried)
 			return; /* the keeper has only just started; on_up() or on_down() serves */
 		deadline_trouble(s->keeper, why, sizeof(why));
-		caller_refuse(s, "%s", why);
+		caller_refuse_for_now(s, "%s", why);
 		return;
 	}
 	if (s->away_ns)
@@ -151,11 +156,20 @@ static void question_timeout(struct session *s)
 	lease_acquire(lease, silent, count);
 }
 
-/* Tells the caller that it waits for the store, and not for another host. */
+/* Tells the caller that it waits, for what `why` says and not for another host. */
+static void tell_why(struct session *s, const char *why)
+{
+	char line[WIRE_REASON_BYTES];
+
+	snprintf(line, sizeof(line), "%.512s: waiting: %.480s", s->waiter.lock->file->path, why);
+	s->told_away = true;
+	session_reply(s, WIRE_WAITING, line, -1);
+}
+
 static void tell_away(struct session *s)
 {
 	const struct keeper *k = s->keeper;
-	char why[WIRE_REASON_BYTES], line[WIRE_REASON_BYTES];
+	char why[WIRE_REASON_BYTES];
 
 	if (store_is_up(k->store) && store_in_grace(k->store))
 		snprintf(why, sizeof(why), "the store is in grace: see `dflock status`");
@@ -164,9 +178,18 @@ static void tell_away(struct session *s)
 	else
 		snprintf(why, sizeof(why), "store %s is not reachable: no answer for %d ms; see `dflock doctor`",
 			 store_server(k->store), AWAY_MS);
-	snprintf(line, sizeof(line), "%.512s: waiting: %.480s", s->waiter.lock->file->path, why);
-	s->told_away = true;
-	session_reply(s, WIRE_WAITING, line, -1);
+	tell_why(s, why);
+}
+
+static void room_timeout(struct session *s)
+{
+	char why[WIRE_REASON_BYTES];
+
+	room_why(&s->waiter, why, sizeof(why));
+	if (!caller_is_patient(s))
+		caller_refuse_for_now(s, "%s", why);
+	else if (!s->told_away)
+		tell_why(s, why);
 }
 
 /* A blocking caller has waited for AWAY_MS, or for store_wait_ms, and the store is why. */
@@ -176,9 +199,9 @@ static void wait_timeout(struct session *s)
 	bool unanswered = s->waiter.lease && !s->waiter.lease->queued;
 	char why[WIRE_REASON_BYTES];
 
-	if (s->away_ns && since_ms(s->away_ns) >= wait_ms) {
+	if (s->away_ns && since_ms(s->away_ns) >= wait_ms && !caller_is_patient(s)) {
 		deadline_trouble(s->keeper, why, sizeof(why));
-		caller_refuse(s, "%s (waited %lld ms)", why, (long long)wait_ms);
+		caller_refuse_for_now(s, "%s (waited %lld ms)", why, (long long)wait_ms);
 		return;
 	}
 	if (is_to_be_told(s) && (s->away_ns || unanswered))
@@ -190,7 +213,6 @@ static void wait_timeout(struct session *s)
 static void waiting_timeout(struct session *s)
 {
 	struct waiter *w = &s->waiter;
-	char why[WIRE_REASON_BYTES];
 
 	if (s->state == SESSION_PINNED) {
 		int64_t left = w->pin_until_ns - clock_now_ns();
@@ -204,8 +226,7 @@ static void waiting_timeout(struct session *s)
 	if (s->state != SESSION_WAITING)
 		return;
 	if (w->roomless && !s->away_ns) {
-		room_why(w, why, sizeof(why));
-		caller_refuse(s, "%s", why);
+		room_timeout(s);
 		return;
 	}
 	if (caller_is_nonblocking(s))

@@ -58,7 +58,9 @@ enum question_kind question_check(const struct wire_request *r, ssize_t n, bool 
 	if (n < (ssize_t)offsetof(struct wire_request, op) || r->magic != WIRE_MAGIC)
 		return QUESTION_MALFORMED;
 	if (r->version != WIRE_VERSION)
-		return QUESTION_OTHER_VERSION;
+		return n > (ssize_t)offsetof(struct wire_request, op) && r->op == WIRE_STOP && !has_fd
+			       ? QUESTION_CONTROL
+			       : QUESTION_OTHER_VERSION;
 	if (r->op == WIRE_WHO && r->size == sizeof(*r) && !has_fd)
 		return n > (ssize_t)sizeof(*r) && n < (ssize_t)sizeof(struct question) ? QUESTION_CONTROL
 										       : QUESTION_MALFORMED;

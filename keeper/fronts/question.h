@@ -36,7 +36,8 @@ enum question_kind {
 	QUESTION_OTHER_VERSION, /* refuse, and say so */
 	QUESTION_LOCK,          /* every field is in range; a descriptor came with it */
 	QUESTION_BEFORE,        /* `from` is in range */
-	QUESTION_CONTROL, /* if it is WIRE_WHO, a text came with it */
+	QUESTION_CONTROL, /* with WIRE_WHO, a text came. Of another version: WIRE_STOP, and the fields behind `op` mean
+			   * nothing */
 };
 
 /* Classifies a message of n bytes. has_fd: a descriptor came along. Pure. */

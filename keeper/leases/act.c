@@ -49,6 +49,8 @@ static void open_lease(struct lease *lease, enum lease_event event)
 {
 	if (!lease->held_at)
 		lease->held_at = time(NULL);
+	if (!lease->lock->leased_at)
+		lease->lock->leased_at = lease->held_at;
 	recall_opened(lease, event);
 	lease_start_timer(lease, lease->linger_ns / NS_PER_MS);
 	supersede(lease);

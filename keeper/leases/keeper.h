@@ -21,6 +21,7 @@
 #include "keeper/leases/confirm.h"
 #include "keeper/leases/deadline.h"
 #include "keeper/leases/grace.h"
+#include "keeper/leases/holdings.h"
 #include "keeper/leases/host.h"
 #include "keeper/leases/inquiry.h"
 #include "keeper/leases/locks.h"
@@ -30,6 +31,7 @@
 #include "keeper/leases/queue.h"
 #include "keeper/leases/reopen.h"
 #include "keeper/leases/room.h"
+#include "keeper/leases/toolong.h"
 #include "keeper/leases/touched.h"
 #include "keeper/leases/unseen.h"
 #include "keeper/leases/waiters.h"
@@ -45,7 +47,7 @@ struct deadlock;
 struct ending;
 struct events;
 struct fronts;
-struct holdings;
+struct finding_searches;
 struct keeper;
 struct keeper_options;
 struct leases_slot;
@@ -69,7 +71,7 @@ struct keeper {
 	struct sessions *sessions;
 	struct listener *listener;
 	struct deadlock *deadlock;
-	struct holdings *holdings;
+	struct finding_searches *finding_searches;
 	struct whos *whos;
 	struct ending *ending;
 	struct longwait *longwait;
@@ -110,6 +112,8 @@ struct keeper {
 	struct lost lost;
 	struct unseen unseen;
 	struct past past;
+	struct holdings holdings;
+	struct toolong toolong;
 	struct events *events;
 	struct absence absence;
 	struct touched touched;

@@ -61,7 +61,8 @@ void leasepage_show(struct lease *lease)
 	if (config_lock_name(lease_keeper(lease)->config, file->path, name) < 0 || strcmp(name, file->name) != 0)
 		return;
 	/* Each caller must be looked at again, or asks the store. */
-	if (config_rule(lease_keeper(lease)->config, file->path)->refuse_unstoppable || file->at_least_ms)
+	if (config_rule(lease_keeper(lease)->config, file->path)->refuse_unstoppable || file->at_least_ms ||
+	    file_is_limited(file)) /* mutant: page-limited */
 		return;
 	if (!lease->shown)
 		lease->shown = free_slot(lease_keeper(lease)->page, &file->key);

@@ -12,6 +12,7 @@
 #include "keeper/clock.h"
 #include "keeper/fronts/away.h"
 #include "keeper/kernel/workers.h"
+#include "keeper/leases/holdings.h"
 #include "keeper/leases/keeper.h"
 #include "keeper/leases/touched.h"
 
@@ -128,8 +129,13 @@ int file_get(struct keeper *k, const struct stat *st, bool local, const char *pa
 
 void file_follow_rule(struct file *file)
 {
-	file->at_least_ms = config_at_least_ms(file->keeper->config, file->path);
-	file->wait_warn_ms = config_wait_warn_ms(file->keeper->config, file->path);
+	const struct config *config = file->keeper->config;
+
+	file->at_least_ms = config_at_least_ms(config, file->path);
+	file->wait_warn_ms = config_wait_warn_ms(config, file->path);
+	config_hold_limits(config, file->path, &file->warn_after_ms, &file->kill_after_ms);
+	for (int i = 0; i < WIRE_SPACES && !file_is_limited(file); i++)
+		holdings_drop_all(&file->locks[i]);
 }
 
 void file_opened(struct file *file)
@@ -163,6 +169,8 @@ bool file_is_used(const struct file *file)
 
 void file_free(struct file *file)
 {
+	for (int i = 0; i < WIRE_SPACES; i++)
+		holdings_drop_all(&file->locks[i]);
 	HASH_DEL(file->keeper->files, file);
 	HASH_DELETE(by_id, file->keeper->files_by_id, file);
 	file_close(file->keeper, file->key.dev, file->fd, file->local);
@@ -267,6 +275,10 @@ void lease_free(struct lease *lease)
 	touched_add(lock);
 	HASH_DEL(lock->file->keeper->leases, lease);
 	DL_DELETE(lock->leases, lease);
+	if (!lock->leases) {
+		lock->leased_at = 0;
+		lock->taken_up = false;
+	}
 	uv_close((uv_handle_t *)&lease->timer, on_lease_timer_closed);
 	file_unused(lock->file);
 }

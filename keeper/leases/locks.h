@@ -20,6 +20,7 @@
 struct answers;
 struct away;
 struct away_probe;
+struct holding;
 struct keeper;
 struct leases_slot;
 struct lock;
@@ -130,6 +131,14 @@ struct lock {
 	struct lease *leases;
 	struct waiter *waiters; /* every caller: waiting or pinned */
 	int64_t given_back_ns;  /* when a lease last went to another host that waited */
+	time_t leased_at; /* Unix time: without an end since then, there was a lease; no process has had it for longer. 0: none */
+	bool taken_up; /* ... but for leases of an earlier keeper */
+
+	/* holdings.c, toolong.c */
+	struct holding *holdings; /* of processes that were granted a lock, if the file's rule has a limit */
+	int64_t warned_ns;        /* running clock: when the log last said that it is held too long; 0: never */
+	int64_t looked_ns;        /* the last look at it began */
+	struct lock *held_prev, *held_next; /* keeper->holdings.locks */
 };
 
 struct file_key {
@@ -147,8 +156,9 @@ struct file {
 	struct reopen *reopen; /* reopen.c: while there is neither fd nor away */
 	char *path;            /* as last seen */
 	char *name;            /* lock name */
-	int64_t at_least_ms;   /* of its rule (file_follow_rule()); 0: none */
-	int64_t wait_warn_ms;  /* ditto */
+	int64_t at_least_ms;   /* of its rule (file_follow_rule()), as the next three; 0: none */
+	int64_t warn_after_ms, kill_after_ms;
+	int64_t wait_warn_ms;
 	struct lock locks[WIRE_SPACES];
 	struct file *unused_prev, *unused_next; /* keeper->unused; prev NULL: it is not there */
 	UT_hash_handle hh;                      /* keeper->files */
@@ -180,8 +190,13 @@ static inline bool file_is_open(const struct file *file)
 bool file_is_used(const struct file *file);
 /* Nothing may refer to it. */
 void file_free(struct file *file);
-/* The path is known anew, or other rules are in force: sets at_least_ms and wait_warn_ms. */
+/* The path is known anew, or other rules are in force: sets at_least_ms, wait_warn_ms, warn_after_ms and kill_after_ms. */
 void file_follow_rule(struct file *file);
+/* Does its rule have a limit for how long a lock is held? Then each lock that is taken asks the keeper (holdings.h). */
+static inline bool file_is_limited(const struct file *file)
+{
+	return file->warn_after_ms || file->kill_after_ms;
+}
 /* The file has got a description: probes the leases that waited for one. */
 void file_opened(struct file *file);
 /* Closes a descriptor (-1: none) of a file on this device. Unless the file is local, a worker does it, since close()

@@ -85,10 +85,11 @@ int pagefile_publish(struct page *page, const struct config *config, const struc
 
 	pagefile_begin(page);
 	if (names->pattern)
-		ret = page_rule_append(page->rules, sizeof(page->rules), &used, names->kind, names->pattern);
+		ret = page_rule_append(page->rules, sizeof(page->rules), &used, names->kind, names->on_refused,
+				       names->pattern);
 	for (size_t i = 0; i < config->rule_count && ret == 0; i++)
 		ret = page_rule_append(page->rules, sizeof(page->rules), &used, config->rules[i].kind,
-				       config->rules[i].pattern);
+				       config->rules[i].on_refused, config->rules[i].pattern);
 	page->rules_bytes = used;
 	page->message[0] = '\0';
 	fill_head(page, config->path, &config->id, seen, ret == 0 ? PAGE_RULES : PAGE_EMPTY);
@@ -114,7 +115,8 @@ void pagefile_forget(struct page *page)
 void pagefile_invalid(struct page *page, const char *path, const struct wire_config_id *id, const char *why)
 {
 	pagefile_begin(page);
-	page->rules_bytes = 0;
+	if (page->config_hash != leases_hash(path))
+		page->rules_bytes = 0; /* else they still say what calls get that are refused */
 	snprintf(page->message, sizeof(page->message), "%s", why);
 	fill_head(page, path, id, id, PAGE_INVALID);
 	pagefile_end(page);

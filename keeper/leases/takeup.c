@@ -42,6 +42,7 @@ bool takeup_entry(void *arg, const struct table_entry *entry)
 		log_error("%s: its lease could not be taken up", entry->name);
 		return false;
 	}
+	lease->lock->taken_up = true;
 	room_add(lease);
 	lease->fence = entry->fence;
 	lease->slot = entry->slot;

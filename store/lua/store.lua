@@ -7,9 +7,11 @@
 --          incarnation (ARGV 4: one that the caller has known, or ''), and none has put a lease back. Decided here, since
 --          hosts put back their leases at the same time: a reclaim after this one is answered GONE, and one before it is
 --          seen here
---   init:  opens at once and sets ttl_ms, whatever is known
--- Answers: OK incarnation open | TTL ttl_ms (all hosts must use the same: deadlines are counted with it) | INC |
--- KNOWN text (new: what is known)
+--   init:  opens at once, whatever is known, and sets ttl_ms. Another ttl_ms begins a new incarnation, so that hosts with
+--          the old one find out, and is refused while there are such hosts: those that watch the beats for a shorter time
+--          would call them dead, while they hold locks
+-- Answers: OK incarnation open | TTL ttl_ms hosts (all must use the same: deadlines are counted with it; init: which hosts
+-- do use that one, else '') | INC | KNOWN text (new: what is known)
 local MAX_EARLIER, MAX_NAMED = 16, 3
 local record = redis.call('HMGET', STORE, 'inc', 'open', 'ttl_ms', 'fence', 'earlier')
 local caller, what, ttl_ms = ARGV[1], ARGV[2], ARGV[3]
@@ -38,8 +40,22 @@ end
 if (what == 'open' or what == 'new') and not (same and inc == ARGV[1]) then
 	return {'INC'}
 end
-if what ~= 'init' and record[3] and record[3] ~= ttl_ms then
-	return {'TTL', record[3]}
+if record[3] and record[3] ~= ttl_ms then
+	local alive, count, named = {}, 0, {}
+	if what == 'init' then
+		alive = redis.call('HGETALL', HOSTS)
+	end
+	local since = now_ms() - math.max(tonumber(record[3]) or 0, tonumber(ttl_ms))
+	for i = 1, #alive, 2 do
+		if (tonumber(alive[i + 1]) or 0) > since then
+			count = count + 1
+			named[#named + 1] = count <= MAX_NAMED and alive[i] or nil
+		end
+	end
+	if what ~= 'init' or count > 0 then
+		return {'TTL', record[3], table.concat(named, ', ') .. (count > MAX_NAMED and ', ...' or '')}
+	end
+	same = false
 end
 
 -- The leases that hosts have put back: the number of locks, and name and hosts of some of them.

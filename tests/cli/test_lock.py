@@ -193,3 +193,62 @@ def test_all_users_of_a_system_share_the_names(system):
         assert tried(uid).stdout == "ran\n"
     mode = os.stat(system.place.outside(os.path.join(system.runtime, "names"))).st_mode
     assert mode & 0o7777 == 0o1777
+
+
+# --- --at-least ---
+
+def test_one_of_two_hosts_runs_a_short_job(hosts):
+    a, b = hosts
+    words = ("-n", "-E", "75", "--at-least=1h", "once", "sh", "-c", "echo ran $DFLOCK_FENCE")
+    first = lock(a, *words)
+    assert first.returncode == 0 and first.stdout.startswith("ran ")
+    for host in (a, b):
+        assert (lock(host, *words).stdout, lock(host, *words).returncode) == ("", 75)
+    assert lock(b, "-n", "--at-least=1h", "another", "echo", "ran").stdout == "ran\n"
+
+
+def test_commands_that_say_another_time(hosts):
+    """It is one lock. The time of the command that gets it counts; one without a time begins no rest, but finds that of others."""
+    a, b = hosts
+    assert lock(a, "-n", "--at-least=2h", "once", "echo", "ran").stdout == "ran\n"
+    for host in (a, b):
+        for words in (["--at-least=500ms"], []):
+            assert lock(host, "-n", *words, "once", "echo", "ran").returncode == 1
+    for host in (a, b):
+        assert lock(host, "-n", "free", "echo", "ran").stdout == "ran\n"
+    assert lock(b, "-w", "30", "--at-least=0", "free", "echo", "ran").stdout == "ran\n"
+
+
+def test_they_exclude_each_other_while_they_run(hosts):
+    a, b = hosts
+    first = holding(a, "--at-least=10ms", "once")
+    for host in (a, b):
+        for words in (["--at-least=5ms"], ["--at-least=10ms"], []):
+            assert lock(host, "-n", *words, "once", "echo", "ran").returncode == 1
+    first.end()
+    assert lock(b, "-w", "30", "once", "echo", "ran").stdout == "ran\n"
+
+
+def test_a_short_rest_ends(hosts):
+    a, b = hosts
+    assert lock(a, "--at-least=300ms", "once", "echo", "ran").stdout == "ran\n"
+    assert lock(b, "-w", "30", "--at-least=0.3", "once", "echo", "ran").stdout == "ran\n"
+
+
+@pytest.mark.parametrize("time,ms", [("90", 90000), ("90s", 90000), ("1.5", 1500), ("500ms", 500), ("5m", 300000), ("2h", 7200000), ("30d", 2592000000)])
+def test_units(host, time, ms):
+    holding(host, "--at-least=" + time, "once")
+    lease, = json.loads(host.cli("status", "--json").stdout)["leases"]
+    assert (lease["name"], os.path.basename(lease["path"])) == ("lock:once", f"once~{ms}")
+
+
+@pytest.mark.parametrize("time", ["", "x", "5 m", "-1", "1e3", "5M", "31d", "0.1ms", "1.2.3", "ms", "9" * 30, "inf"])
+def test_times_that_make_no_sense(host, time):
+    done = lock(host, "--at-least=" + time, "once", "true")
+    assert done.returncode == 125 and "--at-least is" in done.stderr, done
+
+
+def test_shared_and_at_least(host):
+    done = lock(host, "-s", "--at-least=5", "once", "true")
+    assert done.returncode == 125 and "exclusive" in done.stderr
+    assert lock(host, "-s", "-x", "--at-least=5ms", "once", "echo", "ran").stdout == "ran\n"

@@ -1,8 +1,12 @@
 """`dflock run --require` and `dflock check --require`: a job that would not be protected does not start."""
 import os
+import sys
 
 import pytest
 from harness import wait_until
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../interpose"))
+import fake_keeper as fk  # noqa: E402
 
 
 @pytest.fixture
@@ -91,3 +95,26 @@ def test_check(host):
     done = host.cli("check", "--require", fine, typo, check=False)
     assert done.returncode == 1 and typo + ": not protected" in done.stdout
     assert host.cli("check", "--require", check=False).returncode == 2
+
+
+def test_the_job_has_no_child_that_it_does_not_know(host):
+    """`dflock run` has started the keeper, and becomes the job."""
+    wait_until(host.kill_keeper, "the keeper has ended")
+    look = "import os\ntry: print(os.waitpid(-1, os.WNOHANG))\nexcept ChildProcessError: print('none')"
+    assert required(host, "--require", "--", "/usr/bin/python3", "-c", look) == ("none\n", 0, "")
+    assert host.keeper_pids()
+
+
+@pytest.mark.parametrize("read", [True, False])
+def test_a_keeper_that_ends_just_now(host_of, redis, read):
+    """Idle keepers end by themselves, and one may do so between the connection and the answer."""
+    host, connections = host_of(redis, foreground=False), []
+
+    def handler(connection):
+        connections.append(connection)
+        while (len(connections) > 1 or read) and connection.receive() and len(connections) > 1:
+            connection.send(fk.OK)
+
+    with fk.Keeper(host.runtime, host.config, [(fk.TREE, host.files)], handler):
+        assert required(host, "--require") == ("ran\n", 0, "")
+    assert len(connections) == 2

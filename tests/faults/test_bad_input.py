@@ -138,6 +138,36 @@ def test_library_of_another_version(host, version):
             assert verdict == fk.REFUSED and "different versions: end the keeper with `dflock stop`" in reason
 
 
+def test_stop_of_another_version(host_of, redis):
+    """An operator has installed another version: its `dflock stop` ends this keeper, unless a lock is held, and disturbs nothing."""
+    host = host_of(redis)
+    host.init()
+    data = question(host, op=STOP, version=fk.VERSION + 1)
+    agent = agent_with(host)
+    for message in (data, data[:9], data + b"x" * 100):
+        with Client(host) as client:
+            verdict, reason = client.send(message).answer()
+            assert verdict == fk.REFUSED and "is locked by a program" in reason
+    agent.kill()
+    with Client(host) as client:
+        assert client.send(data).answer() == (fk.OK, "")
+    wait_until(lambda: not host.keeper_pids(), "the keeper has ended")
+
+
+def test_a_keeper_of_another_version_is_told_to_stop(host_of, redis):
+    """Of its answer counts what is the same in all versions; other commands say what to do."""
+    host = host_of(redis, foreground=False)
+
+    def handler(connection):
+        while connection.receive():
+            connection.send(fk.REFUSED, reason="something is held", version=fk.VERSION + 1)
+
+    with fk.Keeper(host.runtime, host.config, [(fk.TREE, host.files)], handler):
+        stop, status = host.cli("stop", check=False), host.cli("status", check=False)
+    assert (stop.returncode, stop.stderr) == (1, "dflock: something is held\n")
+    assert status.returncode == 1 and "`dflock stop` ends it" in status.stderr
+
+
 @pytest.mark.parametrize("answer,pattern", [
     ({"version": fk.VERSION + 1}, "the keeper is of another version than this library; end it with `dflock stop`"),
     ({"magic": 7}, "what listens on the keeper's socket is no keeper; end it"),

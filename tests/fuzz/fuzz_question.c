@@ -86,7 +86,8 @@ static void check_question(const struct wire_request *r, ssize_t n, int fd)
 		check(r->from >= 0, "a place out of range");
 		/* fall through */
 	case QUESTION_CONTROL:
-		check(r->magic == WIRE_MAGIC && r->version == WIRE_VERSION && r->op > 0 && r->op < WIRE_OPS,
+		check(r->magic == WIRE_MAGIC && (r->version == WIRE_VERSION || r->op == WIRE_STOP) && r->op > 0 &&
+			      r->op < WIRE_OPS,
 		      "not ours");
 		break;
 	case QUESTION_OTHER_VERSION:

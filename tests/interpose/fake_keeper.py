@@ -16,16 +16,17 @@ import time
 
 MAGIC, VERSION = 0x6B6C6664, 2
 REQUEST = struct.Struct("<IHH4BB3xqqq3Q2qQ")
-REPLY = struct.Struct("<IHHBB2xi1024sqQqq")
+REPLY = struct.Struct("<IHHBBBBi1024sqQqq")
 LOCK, HELD = 1, 10
 GRANTED, WAITING, WOULD_BLOCK, REFUSED, DEADLOCK, NOT_PROTECTED, OK = range(1, 8)
 SHARED, EXCLUSIVE = 0, 1
 NONBLOCK, HAVE = 1, 2
 
-PAGE_MAGIC, PAGE_VERSION, PAGE_BYTES = 0x65676170636C6664, 4, 4 << 20
+PAGE_MAGIC, PAGE_VERSION, PAGE_BYTES = 0x65676170636C6664, 5, 4 << 20
 PAGE_HEAD = struct.Struct("<Q4I3Q2q2Q8s3Q2qQ72s4096s768s")
 EMPTY, RULES, INVALID = range(3)
 PATH, GLOB, TREE = range(3)
+REFUSE, BUSY, WAIT = range(3)  # on_refused
 
 LEASES_AT, BUCKETS, IN_BUCKET = 1053696, 1024, 8  # struct leases
 CLOCK, SLOT = struct.Struct("<q4Q"), struct.Struct("<2I3Q2q4I")
@@ -48,12 +49,12 @@ NONE = (0,) * 5  # no file
 
 
 def page(config, rules=(), state=RULES, message="", root=None, seq=2, ids=None, path=None):
-    """ids: those of the file that the rules came from, and of the file when the keeper last looked."""
+    """rules: kind, pattern and perhaps on_refused. ids: those of the file that the rules came from, and of the file when the keeper last looked."""
     packed = b""
-    for kind, pattern in rules:
+    for kind, pattern, *on_refused in rules:
         record = pattern.encode() + b"\0"
         record += b"\0" * (-len(record) % 8)
-        packed += struct.pack("<II", 8 + len(record), kind) + record
+        packed += struct.pack("<IHH", 8 + len(record), kind, *on_refused or [REFUSE]) + record
     st = root or os.stat("/")
     ids, path = ids or (config_id(config),) * 2, str(path or config)
     head = PAGE_HEAD.pack(PAGE_MAGIC, PAGE_VERSION, seq, state, len(packed), *ids[0], st.st_dev, st.st_ino, b"", *ids[1],
@@ -144,8 +145,9 @@ class Connection:
             os.close(fd)
         return Request(data, paths)
 
-    def send(self, verdict, until_ns=0, reason="", version=VERSION, size=REPLY.size, magic=MAGIC, to=0):
-        self.sock.send(REPLY.pack(magic, version, size, verdict, 0, 0, reason.encode(), until_ns, 1, to, to))
+    def send(self, verdict, until_ns=0, reason="", version=VERSION, size=REPLY.size, magic=MAGIC, to=0,
+             on_refused=REFUSE, may_mend=False):
+        self.sock.send(REPLY.pack(magic, version, size, verdict, 0, on_refused, may_mend, 0, reason.encode(), until_ns, 1, to, to))
 
     def grant(self, request, ns=10 * SECOND):
         """Also the answer to a WIRE_TEST: no lock is in the way. For the record space: "you had no locks there",

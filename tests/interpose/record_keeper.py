@@ -13,7 +13,7 @@ KINDS = {"OFDLCK": DESCRIPTION, "POSIX": PROCESS}
 
 
 def answer(connection, verdict, until_ns=0, mode=0, start=0, to=0, pid=0, reason=""):
-    connection.sock.send(fk.REPLY.pack(fk.MAGIC, fk.VERSION, fk.REPLY.size, verdict, mode, pid, reason.encode(), until_ns, 1,
+    connection.sock.send(fk.REPLY.pack(fk.MAGIC, fk.VERSION, fk.REPLY.size, verdict, mode, 0, 0, pid, reason.encode(), until_ns, 1,
                                        start, to))
 
 

@@ -10,31 +10,8 @@ import pytest
 
 import fake_keeper as fk
 from harness import wait_until
+from scripted import Local, Script, finish, result
 from world import wait_in_recv
-
-
-class Local:
-    """Another process's view of the kernel lock."""
-
-    def __init__(self, path):
-        self.fd = os.open(path, os.O_RDWR | os.O_CREAT)
-
-    def take(self, op=fcntl.LOCK_EX):
-        try:
-            fcntl.flock(self.fd, op | fcntl.LOCK_NB)
-            return True
-        except BlockingIOError:
-            return False
-
-    def free(self):
-        """Whether nobody holds anything."""
-        taken = self.take()
-        if taken:
-            self.release()
-        return taken
-
-    def release(self):
-        fcntl.flock(self.fd, fcntl.LOCK_UN)
 
 
 @pytest.fixture
@@ -44,46 +21,11 @@ def local(world):
     os.close(local.fd)
 
 
-class Script:
-    """A handler whose questions the test answers, one after the other."""
-
-    def __init__(self):
-        self.arrived = threading.Semaphore(0)
-        self.questions, self.gone = [], threading.Event()
-
-    def __call__(self, connection):
-        while request := connection.receive():
-            self.questions.append((connection, request))
-            self.arrived.release()
-        self.gone.set()
-
-    def next(self):
-        assert self.arrived.acquire(timeout=20), "no question came"
-        return self.questions.pop(0)
-
-
 @pytest.fixture
 def script(world):
     script = Script()
     with world.keeper(script):
         yield script
-
-
-def finish(process):
-    """What it still says on standard error, once it was told to end. (Its output was read by lines.)"""
-    process.stdin.close()
-    out, err = process.stdout.read(), process.stderr.read()
-    assert process.wait(20) == 0, (out, err)
-    assert out.endswith("mask same\nchildren: -1 ECHILD\nchildren of all kinds: -1 ECHILD\nopen: 0 1 2 3\n")
-    return err
-
-
-def result(process):
-    """The line of the call itself, as soon as it is there."""
-    for line in process.stdout:
-        if line.startswith("flock: "):
-            return line.rstrip("\n")
-    raise AssertionError("the program ended: " + process.stderr.read())
 
 
 def test_what_is_asked(world, script):
@@ -356,7 +298,7 @@ def raw(**fields):
     return lambda connection: connection.receive() and connection.send(fk.GRANTED, 1 << 62, **fields)
 
 
-CUT_OFF = fk.REPLY.pack(fk.MAGIC, fk.VERSION, fk.REPLY.size, fk.GRANTED, 0, 0, b"", 1 << 62, 0, 0, 0)[:100]
+CUT_OFF = fk.REPLY.pack(fk.MAGIC, fk.VERSION, fk.REPLY.size, fk.GRANTED, 0, 0, 0, 0, b"", 1 << 62, 0, 0, 0)[:100]
 
 
 @pytest.mark.parametrize("handler, line", [
@@ -381,7 +323,7 @@ def test_answers_that_no_keeper_gives(world, handler, line):
 def test_descriptors_in_an_answer_do_not_arrive(world):
     def handler(connection):
         request = connection.receive()
-        reply = fk.REPLY.pack(fk.MAGIC, fk.VERSION, fk.REPLY.size, fk.GRANTED, 0, 0, b"", request.sent_ns + fk.SECOND, 1, 0, 0)
+        reply = fk.REPLY.pack(fk.MAGIC, fk.VERSION, fk.REPLY.size, fk.GRANTED, 0, 0, 0, 0, b"", request.sent_ns + fk.SECOND, 1, 0, 0)
         socket.send_fds(connection.sock, [reply], [0, 1, 2])
 
     with world.keeper(handler):

@@ -20,9 +20,9 @@ ALLOWED = set("""
     __cxa_finalize __gmon_start__ _ITM_deregisterTMCloneTable _ITM_registerTMCloneTable
     __stack_chk_fail __memcpy_chk __memset_chk
 """.split())
-# F_SETLKW is a cancellation point: a wait for the keeper is libc's recv() with a clean-up handler. All are libc's own.
+# F_SETLKW is a cancellation point: a wait for the keeper is libc's recv(), or read() of a timer, with a clean-up handler. All are libc's own.
 ALLOWED |= set("""
-    recv pthread_testcancel __pthread_register_cancel __pthread_unregister_cancel __pthread_unwind_next __sigsetjmp
+    recv read pthread_testcancel __pthread_register_cancel __pthread_unregister_cancel __pthread_unwind_next __sigsetjmp
 """.split())
 
 

@@ -193,7 +193,7 @@ def test_descriptors_in_an_answer_do_not_arrive(world, lockers):
     """Neither through libc's recv()."""
     def handler(connection):
         request = connection.receive()
-        reply = fk.REPLY.pack(fk.MAGIC, fk.VERSION, fk.REPLY.size, fk.GRANTED, 0, 0, b"", request.sent_ns + fk.SECOND, 1, EOF, EOF)
+        reply = fk.REPLY.pack(fk.MAGIC, fk.VERSION, fk.REPLY.size, fk.GRANTED, 0, 0, 0, 0, b"", request.sent_ns + fk.SECOND, 1, EOF, EOF)
         socket.send_fds(connection.sock, [reply], [0, 1, 2])
 
     with world.keeper(handler):

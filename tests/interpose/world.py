@@ -15,6 +15,7 @@ BUILD = pathlib.Path(os.environ.get("DFLOCK_BUILD", ROOT / "build"))
 SHIM = BUILD / "libdflock.so"
 PROGRAMS = BUILD / "tests" / "interpose"
 RECVFROM = {"x86_64": "45", "aarch64": "207"}[os.uname().machine]
+READ = {"x86_64": "0", "aarch64": "63"}[os.uname().machine]
 
 
 class World:
@@ -86,9 +87,22 @@ class World:
         shutil.rmtree(self.folder)
 
 
-def wait_in_recv(process):
+def wait_in_recv(process, call=RECVFROM):
     """Until it waits for the keeper in the kernel: from then on a signal meets recvfrom()."""
     def waits():
         with open(f"/proc/{process.pid}/syscall") as file:
-            return file.read().split()[0] == RECVFROM
-    wait_until(waits, f"{process.args} waits in recvfrom")
+            return file.read().split()[0] == call
+    wait_until(waits, f"{process.args} waits in call {call}")
+
+
+def wait_in_pause(process):
+    """Until it waits for there to be a keeper (shim/await.c)."""
+    wait_until(lambda: has_timer(process.pid), f"{process.args} has a timer")
+    wait_in_recv(process, READ)
+
+
+def has_timer(pid):
+    try:
+        return any(os.readlink(f"/proc/{pid}/fd/{fd}") == "anon_inode:[timerfd]" for fd in os.listdir(f"/proc/{pid}/fd"))
+    except FileNotFoundError:  # one of them was closed just now
+        return False

@@ -7,6 +7,7 @@ import json
 import os
 import re
 import shlex
+import signal
 import subprocess
 import threading
 
@@ -301,18 +302,95 @@ def test_apt(machines_of):
     assert (first.poll() is None) == (not machines_of.excludes) or first.wait(60) != 0
 
 
+CONTAINER = ["unshare", "--pid", "--fork", "--kill-child", "--mount-proc"]
+
+
+def first_process(machine):
+    """Of the container on this machine: its number outside."""
+    uts, found = os.stat(f"/proc/{machine.first}/ns/uts").st_ino, []
+    for pid in filter(str.isdigit, os.listdir("/proc")):
+        try:
+            with open(f"/proc/{pid}/status") as f:
+                numbers = re.search(r"^NSpid:\t(.*)$", f.read(), re.M)[1].split()
+            if numbers[-1] == "1" and len(numbers) > 1 and os.stat(f"/proc/{pid}/ns/uts").st_ino == uts and int(pid) != machine.first:
+                found.append(int(pid))
+        except OSError:
+            continue
+    first, = found
+    return first
+
+
+def test_containers(machines_of):
+    """The one that runs the job is stopped; when it has ended, and the machine with it, the lock is free at once."""
+    hosts = machines_of("Containers", lease="ttl_ms = 600000; probe_ms = 5000;")
+    hosts[0].run("dflock stop")  # it is outside of the container, whose /dev/shm is the same here
+    words = [word for key in ("ENTRYPOINT", "CMD") for word in json.loads(
+        re.search(rf"^{key} (.*)$", machines_of.blocks["dockerfile"], re.M)[1])]
+    assert words[:2] == ["dflock", "run"]
+    if not machines_of.excludes:
+        words = words[words.index("--") + 1:]
+    jobs = {host: host.popen(*CONTAINER, *words, env={"PATH": PATH}) for host in hosts}
+    if not machines_of.excludes:
+        return check_one_runs(machines_of, list(jobs.values()), 1)
+    wait_until(lambda: sum(job.poll() is None for job in jobs.values()) == 1, "all but one have ended")
+    wait_until(machines_of.ran, "one runs it")
+    first = next(host for host in hosts if host.name == machines_of.ran()[0])
+    other = next(host for host in hosts if host is not first)
+    os.kill(first_process(first), signal.SIGTERM)
+    assert jobs[first].wait(60) == 128 + signal.SIGTERM
+    first.end()
+    machines_of.enough()
+    assert other.popen(*CONTAINER, *words, env={"PATH": PATH}).wait(60) == 0
+    assert machines_of.ran() == [first.name, other.name]
+
+
+def test_apt_with_its_own_locks(redis, folder):
+    """Under the page's rules apt stops when the store is away; with on_refused = "refuse", the default, it would go on without locks."""
+    blocks = recipe("Apt and dpkg")
+    rules = blocks["conf own locks"]
+    a = Machine(redis, folder, "a", rules)
+    b = Machine(redis, folder, "b", rules.replace('"busy"', '"refuse"'))
+
+    def said(machine, words):
+        done = machine.run(blocks["sh own locks"])
+        return done if words in done.stderr else None
+
+    try:
+        a.init()
+        for machine in (a, b):
+            assert machine.run(APT).returncode == 0
+            done = machine.run(blocks["sh own locks"])
+            assert done.returncode == 0 and "0 upgraded" in done.stdout, done
+        redis.stop()
+        # As long as their leases are sure, both work on.
+        done = wait_until(lambda: said(a, "Could not get lock"), "apt gets no lock")
+        assert done.returncode == 100 and "Not using locking" not in done.stderr, done
+        assert "dflock: /var/lib/dpkg/lock-frontend: store " in done.stderr, done
+        done = wait_until(lambda: said(b, "Not using locking for nfs mounted lock file"), "apt goes on without locks")
+        assert done.returncode == 0, done
+        redis.start()
+        wait_until(lambda: a.run(blocks["sh own locks"]).returncode == 0, "apt works again", 60)
+    finally:
+        a.end()
+        b.end()
+
+
 def test_kubernetes(machines_of):
     """The command as process 1 of a container; when it has ended, and the machine with it, the lock is free at once."""
     hosts = machines_of("Kubernetes CronJob", lease="ttl_ms = 600000; probe_ms = 5000;")
+    hosts[0].run("dflock stop")  # it is outside of the container, whose /dev/shm is the same here
     job = yaml.safe_load(machines_of.blocks["yaml"])
     assert job["kind"] == "CronJob"
     pod = job["spec"]["jobTemplate"]["spec"]["template"]["spec"]
     container, = pod["containers"]
     assert {mount["name"] for mount in container["volumeMounts"]} == {volume["name"] for volume in pod["volumes"]}
-    words = [*container["command"], *map(machines_of.command, container["args"])]
+    patience, = (int(word[7:]) for word in container["command"] if word.startswith("--init="))
+    assert patience + 7 < pod["terminationGracePeriodSeconds"]
+    assert container["command"][:2] == ["dflock", "run"] and container["command"][-1] == "--"
+    words = [*(container["command"] if machines_of.excludes else []), *container["args"]]
 
     def start(host):
-        return host.popen("unshare", "--pid", "--fork", "--kill-child", "--mount-proc", *words, env={"PATH": PATH})
+        return host.popen(*CONTAINER, *words, env={"PATH": PATH})
 
     jobs = {host: start(host) for host in hosts}
     check_one_runs(machines_of, list(jobs.values()), 0)

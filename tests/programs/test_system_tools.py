@@ -7,7 +7,7 @@ import re
 import subprocess
 
 import pytest
-from harness import Job
+from harness import Job, wait_until
 
 CONTROL = "Package: hold\nVersion: 1\nArchitecture: all\nMaintainer: A <a@example.org>\nDescription: holds dpkg's locks\n"
 # In the middle of an installation, with all locks taken. It fails then, so that nothing is unpacked.
@@ -32,10 +32,14 @@ def package(folder):
 def systems(pair):
     """What dpkg and apt-get need to see."""
     for host in (pair.a, pair.b):
-        for name in ("dpkg/info", "dpkg/updates", "root", "lists/partial", "archives/partial", "etc"):
-            os.makedirs(host.path(name))
-        for name in ("dpkg/status", "dpkg/available", "etc/sources.list", "etc/none"):
-            open(host.path(name), "w").close()
+        make_system(host)
+
+
+def make_system(host):
+    for name in ("dpkg/info", "dpkg/updates", "root", "lists/partial", "archives/partial", "etc"):
+        os.makedirs(host.path(name))
+    for name in ("dpkg/status", "dpkg/available", "etc/sources.list", "etc/none"):
+        open(host.path(name), "w").close()
 
 
 def dpkg(host, *words):
@@ -101,6 +105,27 @@ def test_apt_get_update(pair, systems):
     check(pair, apt(pair.b, "clean"), 100, r"E: Could not get lock \S+/lists/lock - open \(11:")
     job.end()
     assert pair.b.run(*apt(pair.b, "clean")).returncode == 0
+
+
+@pytest.mark.parametrize("on_refused", ["busy", "refuse"])
+def test_apt_get_and_dpkg_when_no_lock_can_be_had(redis, make_host, on_refused):
+    """apt-get goes on without a lock when it gets ENOLCK; with "busy" it does not. dpkg stops in either case."""
+    host = make_host("a", rules=f'{{ tree = "%s"; on_refused = "{on_refused}"; }}', lease="ttl_ms = 3000; linger_ms = 0;")
+    make_system(host)
+    assert host.run(*apt(host, "dist-upgrade")).returncode == 0
+    redis.stop()
+    wait_until(lambda: not host.status()["store"]["up"], "the keeper has noticed")
+    done = host.run(*apt(host, "dist-upgrade"))
+    if on_refused == "busy":
+        assert done.returncode == 100 and re.search(r"E: Could not get lock \S+/lock-frontend - open \(11:", done.stderr), done
+    else:
+        assert done.returncode == 0 and "Not using locking for nfs mounted lock file" in done.stderr, done
+    assert done.stderr.count("dflock: ") >= 1
+    done = host.run(*dpkg(host, "--configure", "-a"))
+    assert done.returncode == 2 and ("was locked by another process" if on_refused == "busy" else "unable to lock") in done.stderr, done
+    redis.start()
+    waiter = host.run(*apt(host, "-o", "DPkg::Lock::Timeout=60", "dist-upgrade"))
+    assert waiter.returncode == 0, waiter
 
 
 @pytest.mark.skipif(not os.environ.get("DFLOCK_ANACRON"), reason="run by hand with DFLOCK_ANACRON=1: a machine with anacron "

@@ -10,6 +10,8 @@
 #include <unistd.h>
 
 #include "shim/acquire.h"
+#include "shim/await.h"
+#include "shim/note.h"
 #include "shim/sys.h"
 #include "shim/verbose.h"
 #include "tests/sim/sim.h"
@@ -129,6 +131,32 @@ int ask_receive(struct ask *ask, struct wire_reply *reply)
 		if (ask->nonblock && sys_clock_ns(CLOCK_MONOTONIC) > ask->deadline_ns)
 			return -ENOLCK;
 	}
+}
+
+/* No rule here has on_refused. */
+bool ask_is_patient(const struct ask *ask)
+{
+	(void)ask;
+	return false;
+}
+
+int ask_unserved(struct ask *ask, const char *what, const char *detail, bool absent)
+{
+	(void)absent;
+	note_refused(ask->fd, what, detail);
+	return -ENOLCK;
+}
+
+int await_keeper(struct ask *ask, const struct protect_by *by, unsigned tries)
+{
+	(void)ask, (void)by, (void)tries;
+	sim_fail("a program waits for a keeper");
+}
+
+enum wire_on_refused protect_on_refused(int fd)
+{
+	(void)fd;
+	return WIRE_ON_REFUSED_REFUSE;
 }
 
 void ask_close(struct ask *ask)

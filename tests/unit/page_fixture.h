@@ -18,7 +18,8 @@ static inline void put(enum page_rule_kind kind, const char *pattern)
 {
 	size_t used = page->rules_bytes;
 
-	ck_assert_int_eq(page_rule_append(page->rules, PAGE_RULES_BYTES, &used, kind, pattern), 0);
+	ck_assert_int_eq(page_rule_append(page->rules, PAGE_RULES_BYTES, &used, kind, WIRE_ON_REFUSED_REFUSE, pattern),
+			 0);
 	page->rules_bytes = (uint32_t)used;
 }
 

@@ -132,6 +132,12 @@ void leasepage_show(struct lease *of)
 	say("shown");
 }
 
+void leasepage_close_lock(struct lock *of)
+{
+	ck_assert_ptr_eq(of, lock);
+	say("page: closed");
+}
+
 void table_pinned(struct table *table, int64_t until_ns)
 {
 	(void)table;

@@ -38,6 +38,7 @@ START_TEST(defaults)
 	ck_assert_int_eq(config->lease.wait_warn_ms, 0);
 	ck_assert_int_eq(config->lease.on_lost, ON_LOST_FREEZE);
 	ck_assert_ptr_null(config->on_event);
+	ck_assert_int_eq(config->lease.on_refused, WIRE_ON_REFUSED_REFUSE);
 	ck_assert_uint_eq(config->rule_count, 0);
 }
 END_TEST
@@ -54,7 +55,7 @@ START_TEST(values)
 		"lease = { ttl_ms = 100; linger_ms = 0; pin_ms = 10; probe_ms = 11; store_wait_ms = 12; fair_ms = 13; "
 		"min_hold_ms = 14;\n"
 		"          freeze_margin_ms = 44; dead_ms = 2000; sweep_ms = 2592000000L; idle_ms = 0L;\n"
-		"          on_lost = \"kill\"; };\n"
+		"          on_lost = \"kill\"; on_refused = \"busy\"; };\n"
 		"protect = ();\n");
 	ck_assert_int_eq(place_config_id(file, &id), 0);
 	ck_assert_mem_eq(&config->id, &id, sizeof(id));
@@ -77,6 +78,7 @@ START_TEST(values)
 	ck_assert_int_eq(config->lease.sweep_ms, 2592000000);
 	ck_assert_int_eq(config->lease.idle_ms, 0);
 	ck_assert_int_eq(config->lease.on_lost, ON_LOST_KILL);
+	ck_assert_int_eq(config->lease.on_refused, WIRE_ON_REFUSED_BUSY);
 
 	read_ok("lease = { on_lost = \"warn\"; ttl_ms = 3600000; };");
 	ck_assert_int_eq(config->lease.on_lost, ON_LOST_WARN);
@@ -188,6 +190,76 @@ START_TEST(what_rules_say_of_rests)
 }
 END_TEST
 
+START_TEST(what_rules_say_of_long_locks)
+{
+	int64_t warn, kill;
+
+	read_ok("protect = ( { path = \"/d/a\"; warn_after_ms = 5; }, { path = \"/d/b\"; kill_after_ms = 1000; }, "
+		"{ path = \"/d/c\"; }, { tree = \"/d\"; warn_after_ms = 1000; kill_after_ms = 1000; } );\n");
+	config_hold_limits(config, "/d/a", &warn, &kill);
+	ck_assert(warn == 5 && kill == 0);
+	config_hold_limits(config, "/d/b", &warn, &kill);
+	ck_assert(warn == 0 && kill == 1000);
+	config_hold_limits(config, "/d/c", &warn, &kill);
+	ck_assert(warn == 0 && kill == 0);
+	config_hold_limits(config, "/d/d", &warn, &kill);
+	ck_assert(warn == 1000 && kill == 1000);
+	config_hold_limits(config, "/e", &warn, &kill);
+	ck_assert(warn == 0 && kill == 0);
+}
+END_TEST
+
+START_TEST(each_rule_its_own_on_refused)
+{
+	read_ok("protect = ( { path = \"/d/a\"; on_refused = \"busy\"; }, { path = \"/d/b\"; on_refused = \"refuse\"; }, "
+		"{ tree = \"/d\"; } );\nlease = { on_refused = \"wait\"; };");
+	ck_assert_int_eq(config_on_refused(config, "/d/a"), WIRE_ON_REFUSED_BUSY);
+	ck_assert_int_eq(config_on_refused(config, "/d/b"), WIRE_ON_REFUSED_REFUSE);
+	ck_assert_int_eq(config_on_refused(config, "/d/c"), WIRE_ON_REFUSED_WAIT);
+	ck_assert_int_eq(config_on_refused(config, "/e"), WIRE_ON_REFUSED_WAIT);
+	ck_assert_int_eq(config_set_names(config, "/run/names"), 0);
+	ck_assert_int_eq(config_on_refused(config, "/run/names/x"), WIRE_ON_REFUSED_WAIT);
+}
+END_TEST
+
+static const struct {
+	const char *file, *name;
+	int64_t at_least_ms;
+} named_locks[] = {
+	{"x", "lock:x", 0},
+	{"x~90000", "lock:x", 90000},
+	{"x~1", "lock:x", 1},
+	{"x~2592000000", "lock:x", CONFIG_RULE_MAX_MS},
+	/* No dflock makes such files, but users can. */
+	{"x~2592000001", "lock:x~2592000001", 0},
+	{"x~99999999999999999999999999", "lock:x~99999999999999999999999999", 0},
+	{"x~0", "lock:x~0", 0},
+	{"x~090", "lock:x~090", 0},
+	{"x~", "lock:x~", 0},
+	{"x~-5", "lock:x~-5", 0},
+	{"x~5s", "lock:x~5s", 0},
+	{"~5", "lock:~5", 0},
+	{"x~5~6", "lock:x~5", 6},
+};
+
+START_TEST(a_lock_without_a_file_may_have_a_rest)
+{
+	char path[PATH_MAX], name[LOCK_NAME_BYTES];
+
+	read_ok("protect = ( { tree = \"/d\"; at_least_ms = 7; } );");
+	ck_assert_int_eq(config_set_names(config, "/run/names"), 0);
+	snprintf(path, sizeof(path), "/run/names/%s", named_locks[_i].file);
+	ck_assert_int_eq(config_lock_name(config, path, name), 0);
+	ck_assert_str_eq(name, named_locks[_i].name);
+	ck_assert_int_eq(config_at_least_ms(config, path), named_locks[_i].at_least_ms);
+	/* Only there. */
+	snprintf(path, sizeof(path), "/d/%s", named_locks[_i].file);
+	ck_assert_int_eq(config_at_least_ms(config, path), 7);
+	ck_assert_int_eq(config_lock_name(config, path, name), 0);
+	ck_assert_str_eq(name, path);
+}
+END_TEST
+
 START_TEST(example_is_complete)
 {
 	struct config_store store;
@@ -292,9 +364,13 @@ int main(void)
 	tcase_add_loop_test(tests, server_syntax, 0, sizeof(servers) / sizeof(servers[0]));
 	tcase_add_test(tests, what_rules_say_of_loss);
 	tcase_add_test(tests, what_rules_say_of_rests);
+	tcase_add_test(tests, what_rules_say_of_long_locks);
 	tcase_add_test(tests, what_rules_say_of_waits);
 	tcase_add_test(tests, a_command_for_events);
 	tcase_add_test(tests, a_command_of_another_user);
+	tcase_add_test(tests, each_rule_its_own_on_refused);
+	tcase_add_loop_test(tests, a_lock_without_a_file_may_have_a_rest, 0,
+			    sizeof(named_locks) / sizeof(named_locks[0]));
 	tcase_add_test(tests, example_is_complete);
 	return suite_run_case("config", tests);
 }

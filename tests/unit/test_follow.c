@@ -70,6 +70,17 @@ static const struct change {
 	{"{ path = \"/a/f\"; at_least_ms = 5; }", "{ path = \"/a/f\"; }", "no at_least_ms"},
 	{"{ path = \"/a/f\"; at_least_ms = 5; }", "{ path = \"/a/f\"; at_least_ms = 4; }", NULL},
 	{"{ path = \"/a/f\"; }", "{ path = \"/a/f\"; at_least_ms = 5; }", NULL},
+	/* Holders would be ended. */
+	{"{ path = \"/a/f\"; }", "{ path = \"/a/f\"; kill_after_ms = 5000; }", "new or shorter"},
+	{"{ path = \"/a/f\"; kill_after_ms = 5000; }", "{ path = \"/a/f\"; kill_after_ms = 4000; }", "new or shorter"},
+	{"{ path = \"/a/f\"; kill_after_ms = 5000; }", "{ path = \"/a/f\"; kill_after_ms = 6000; }", NULL},
+	{"{ path = \"/a/f\"; kill_after_ms = 5000; }", "{ path = \"/a/f\"; }", NULL},
+	{"{ path = \"/a/f\"; }", "{ path = \"/a/f\"; warn_after_ms = 5; }", NULL},
+	{"{ path = \"/a/f\"; }", "{ tree = \"/a\"; kill_after_ms = 5000; }, { path = \"/a/f\"; }", "do less"},
+	{"{ path = \"/a/f\"; on_refused = \"busy\"; }", "{ path = \"/a/f\"; }", "no on_refused"},
+	{"{ path = \"/a/f\"; on_refused = \"busy\"; }", "{ path = \"/a/f\"; on_refused = \"wait\"; }", "no on_refused"},
+	{"{ path = \"/a/f\"; on_refused = \"wait\"; }", "{ path = \"/a/f\"; }", NULL},
+	{"{ path = \"/a/f\"; }", "{ path = \"/a/f\"; on_refused = \"busy\"; }", NULL},
 	{"{ path = \"/a/f\"; }", "{ tree = \"/a\"; on_lost = \"warn\"; }, { path = \"/a/f\"; }", "do less"},
 	{"{ path = \"/a/f\"; }", "{ tree = \"/b\"; on_lost = \"warn\"; }, { path = \"/a/f\"; }", NULL},
 	/* Moved. */

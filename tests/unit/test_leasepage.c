@@ -125,6 +125,22 @@ START_TEST(one_that_rests_is_not_shown)
 }
 END_TEST
 
+/* Its keeper must know of each lock. */
+START_TEST(one_with_a_limit_is_not_shown)
+{
+	the_file.warn_after_ms = 1;
+	leasepage_show(&leases[0]);
+	ck_assert(!is_shown("/data/a", 0));
+	the_file.warn_after_ms = 0;
+	the_file.kill_after_ms = 1000;
+	leasepage_show(&leases[0]);
+	ck_assert(!is_shown("/data/a", 0));
+	the_file.kill_after_ms = 0;
+	leasepage_show(&leases[0]);
+	ck_assert(is_shown("/data/a", 0));
+}
+END_TEST
+
 START_TEST(full_bucket)
 {
 	for (int i = 0; i < LEASES_IN_BUCKET + 2; i++)
@@ -217,6 +233,7 @@ int main(void)
 	tcase_add_test(tc, mode_is_the_leases);
 	tcase_add_test(tc, path_leads_to_the_lock_name);
 	tcase_add_test(tc, one_that_rests_is_not_shown);
+	tcase_add_test(tc, one_with_a_limit_is_not_shown);
 	tcase_add_test(tc, full_bucket);
 	tcase_add_test(tc, many_are_closed_at_once);
 	tcase_add_test(tc, page_of_a_dead_keeper);

@@ -36,6 +36,34 @@ START_TEST(which_rule)
 }
 END_TEST
 
+START_TEST(what_a_refused_call_gets)
+{
+	struct page_rule *first = (struct page_rule *)page->rules;
+	struct page_config other = mine;
+
+	other.path_hash++;
+	page->config_hash = mine.path_hash;
+	ck_assert_int_eq(page_on_refused(page, &mine, "/run/lock/a"), WIRE_ON_REFUSED_REFUSE);
+	first->on_refused = WIRE_ON_REFUSED_WAIT;
+	ck_assert_int_eq(page_on_refused(page, &mine, "/run/lock/a"), WIRE_ON_REFUSED_WAIT);
+	ck_assert_int_eq(page_on_refused(page, &mine, "/mnt/share/x"), WIRE_ON_REFUSED_REFUSE);
+	ck_assert_int_eq(page_on_refused(page, &mine, "/run/lock/b"), WIRE_ON_REFUSED_REFUSE);
+	first->on_refused = WIRE_ON_REFUSED_VALUES;
+	ck_assert_int_eq(page_on_refused(page, &mine, "/run/lock/a"), WIRE_ON_REFUSED_REFUSE);
+	first->on_refused = WIRE_ON_REFUSED_BUSY;
+	ck_assert_int_eq(page_on_refused(page, &mine, "/run/lock/a"), WIRE_ON_REFUSED_BUSY);
+	/* Whatever has become of the file since, but not for another file. */
+	page->config.ino++;
+	ck_assert_int_eq(page_ask(page, &mine, "/run/lock/a", NULL), PAGE_SAYS_NOTHING);
+	ck_assert_int_eq(page_on_refused(page, &mine, "/run/lock/a"), WIRE_ON_REFUSED_BUSY);
+	page->state = PAGE_INVALID;
+	ck_assert_int_eq(page_on_refused(page, &mine, "/run/lock/a"), WIRE_ON_REFUSED_BUSY);
+	ck_assert_int_eq(page_on_refused(page, &other, "/run/lock/a"), WIRE_ON_REFUSED_REFUSE);
+	page->version++;
+	ck_assert_int_eq(page_on_refused(page, &mine, "/run/lock/a"), WIRE_ON_REFUSED_REFUSE);
+}
+END_TEST
+
 /* Every file that a rule matches is below each directory of its path, and no other directory is claimed without
  * need. */
 START_TEST(below_a_directory)
@@ -71,8 +99,9 @@ START_TEST(below_a_directory)
 	for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
 		size_t used = 0;
 
-		ck_assert_int_eq(
-			page_rule_append(page->rules, sizeof(page->rules), &used, cases[i].kind, cases[i].pattern), 0);
+		ck_assert_int_eq(page_rule_append(page->rules, sizeof(page->rules), &used, cases[i].kind,
+						  WIRE_ON_REFUSED_REFUSE, cases[i].pattern),
+				 0);
 		page->rules_bytes = (uint32_t)used;
 		ck_assert_msg(page_ask_below(page, &mine, cases[i].directory) == cases[i].answer, "%s in %s",
 			      cases[i].pattern, cases[i].directory);
@@ -172,6 +201,7 @@ int main(void)
 	tcase_add_checked_fixture(t, setup, teardown);
 	tcase_set_timeout(t, 60);
 	tcase_add_test(t, which_rule);
+	tcase_add_test(t, what_a_refused_call_gets);
 	tcase_add_test(t, page_answers);
 	tcase_add_test(t, below_a_directory);
 	tcase_add_test(t, page_says_nothing);

@@ -128,8 +128,10 @@ static void *write_pages(void *arg)
 		page->config = id;
 		page->config.size += i % 2;
 		for (int n = 0; n < 20; n++)
-			page_rule_append(page->rules, PAGE_RULES_BYTES, &used, PAGE_RULE_GLOB, "/a*b*c*d*e");
-		page_rule_append(page->rules, PAGE_RULES_BYTES, &used, PAGE_RULE_PATH, i % 2 ? "/other" : "/yes");
+			page_rule_append(page->rules, PAGE_RULES_BYTES, &used, PAGE_RULE_GLOB, WIRE_ON_REFUSED_REFUSE,
+					 "/a*b*c*d*e");
+		page_rule_append(page->rules, PAGE_RULES_BYTES, &used, PAGE_RULE_PATH, WIRE_ON_REFUSED_REFUSE,
+				 i % 2 ? "/other" : "/yes");
 		page->rules_bytes = (uint32_t)used;
 		__atomic_store_n(&page->seq, seq + 2, __ATOMIC_RELEASE);
 		/* One processor for both (valgrind): let the reader see a page at rest, too. */

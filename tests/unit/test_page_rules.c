@@ -146,15 +146,19 @@ START_TEST(append_fills_to_the_end)
 	size_t used = 0;
 
 	/* 8 bytes of header, 7 letters and a NUL; then 8 and 8 with padding; then nothing more. */
-	ck_assert_int_eq(page_rule_append(rules, sizeof(rules), &used, PAGE_RULE_PATH, "/234567"), 0);
+	ck_assert_int_eq(
+		page_rule_append(rules, sizeof(rules), &used, PAGE_RULE_PATH, WIRE_ON_REFUSED_REFUSE, "/234567"), 0);
 	ck_assert_uint_eq(used, 16);
-	ck_assert_int_eq(page_rule_append(rules, sizeof(rules), &used, PAGE_RULE_TREE, "/2345678"), -ENOSPC);
+	ck_assert_int_eq(
+		page_rule_append(rules, sizeof(rules), &used, PAGE_RULE_TREE, WIRE_ON_REFUSED_REFUSE, "/2345678"),
+		-ENOSPC);
 	ck_assert_uint_eq(used, 16);
 	memset(rules + used, 0xff, sizeof(rules) - used);
-	ck_assert_int_eq(page_rule_append(rules, sizeof(rules), &used, PAGE_RULE_TREE, "/"), 0);
+	ck_assert_int_eq(page_rule_append(rules, sizeof(rules), &used, PAGE_RULE_TREE, WIRE_ON_REFUSED_REFUSE, "/"), 0);
 	ck_assert_uint_eq(used, 32);
 	ck_assert_mem_eq(rules + 16 + 8, "/\0\0\0\0\0\0\0", 8);
-	ck_assert_int_eq(page_rule_append(rules, sizeof(rules), &used, PAGE_RULE_PATH, ""), -ENOSPC);
+	ck_assert_int_eq(page_rule_append(rules, sizeof(rules), &used, PAGE_RULE_PATH, WIRE_ON_REFUSED_REFUSE, ""),
+			 -ENOSPC);
 }
 END_TEST
 

@@ -282,6 +282,18 @@ START_TEST(other_version)
 		r.version = v;
 		ck_assert_int_eq(question_check(&r, sizeof(r), true), other);
 	}
+	/* Any version may tell the keeper to end, and nothing else. */
+	for (int op = 0; op < 256; op++) {
+		r = good((enum wire_op)op);
+		r.version = WIRE_VERSION + 1;
+		memset(&r.op + 1, 0xff, sizeof(r) - offsetof(struct wire_request, op) - 1);
+		ck_assert_int_eq(question_check(&r, 9, false),
+				 op == WIRE_STOP ? QUESTION_CONTROL : QUESTION_OTHER_VERSION);
+		ck_assert_int_eq(question_check(&r, sizeof(r) + 100, false),
+				 op == WIRE_STOP ? QUESTION_CONTROL : QUESTION_OTHER_VERSION);
+		ck_assert_int_eq(question_check(&r, sizeof(r), true), QUESTION_OTHER_VERSION);
+	}
+	r = good(WIRE_STOP);
 	r.version = WIRE_VERSION + 1;
 	r.size = 8;
 	ck_assert_int_eq(question_check(&r, 8, false), QUESTION_OTHER_VERSION);

@@ -151,7 +151,7 @@ START_TEST(new_or_put_back)
 	begin("begin");
 	assert_says(call(SCRIPT_STORE, "new", "3000", "another", NULL),
 		    "KNOWN there was an earlier memory of it (another)");
-	assert_says(call(SCRIPT_STORE, "new", "4000", "", NULL), "TTL 3000");
+	assert_says(call(SCRIPT_STORE, "new", "4000", "", NULL), "TTL 3000 ");
 	assert_starts(call(SCRIPT_STORE, "new", "3000", "", NULL), "OK ");
 	assert_says(reclaim("A", 'a', "7", "exclusive"), "GONE");
 	assert_granted(acquire("B", 'b', 'x'));
@@ -170,10 +170,27 @@ END_TEST
 
 START_TEST(ttl_must_be_the_same)
 {
-	assert_says(call(SCRIPT_STORE, "begin", "4000", NULL), "TTL 3000");
-	assert_says(call(SCRIPT_STORE, "open", "4000", NULL), "TTL 3000");
+	assert_says(call(SCRIPT_STORE, "begin", "4000", NULL), "TTL 3000 ");
+	assert_says(call(SCRIPT_STORE, "open", "4000", NULL), "TTL 3000 ");
 	assert_starts(call(SCRIPT_STORE, "init", "4000", NULL), "OK ");
-	assert_says(call(SCRIPT_STORE, "begin", "3000", NULL), "TTL 4000");
+	assert_says(call(SCRIPT_STORE, "begin", "3000", NULL), "TTL 4000 ");
+}
+END_TEST
+
+/* A host with the old one beats too seldom for hosts with a shorter one, which would call it dead. */
+START_TEST(ttl_of_hosts_that_live)
+{
+	for (char name[] = "A"; *name <= 'D'; name[0]++) {
+		assert_says(call(SCRIPT_BEAT, name, NULL), "OK");
+		if (*name == 'A')
+			assert_says(call(SCRIPT_STORE, "init", "100", NULL), "TTL 3000 A");
+	}
+	ck_assert_ptr_nonnull(strstr(call(SCRIPT_STORE, "init", "100", NULL), ", ..."));
+	assert_starts(call(SCRIPT_STORE, "init", "3000", NULL), "OK "); /* it has the same */
+	command("DEL dflock:{0}:hosts");
+	command("HSET dflock:{0}:hosts A 5"); /* it was silent for long */
+	assert_starts(call(SCRIPT_STORE, "init", "100", NULL), "OK ");
+	assert_says(call(SCRIPT_BEAT, "A", NULL), "INC"); /* it was only cut off, and must find out */
 }
 END_TEST
 
@@ -252,6 +269,7 @@ static void add_tests(TCase *t)
 	tcase_add_test(t, what_was_shrunk_is_put_back_as_shared);
 	tcase_add_test(t, new_or_put_back);
 	tcase_add_test(t, ttl_must_be_the_same);
+	tcase_add_test(t, ttl_of_hosts_that_live);
 	tcase_add_test(t, sweeping);
 	tcase_add_test(t, wrong_types_change_nothing);
 	tcase_add_test(t, out_of_memory);

@@ -1,0 +1,320 @@
+/* See toolong.h. */
+#include "keeper/leases/toolong.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+#include <utlist.h>
+
+#include "keeper/array.h"
+#include "keeper/clock.h"
+#include "keeper/kernel/holders.h"
+#include "keeper/leases/keeper.h"
+#include "keeper/leases/toolong_end.h"
+#include "keeper/log.h"
+
+#define TOOLONG_TICK_MS  200
+#define TOOLONG_SHARE    20 /* a look that took so much processor time is followed by a pause of so many times that */
+#define TOOLONG_FILES    32 /* in one look */
+#define TOOLONG_MISSES   3  /* looks, one after the other: then the lock has ended */
+#define TOOLONG_LINES    1024
+#define TOOLONG_FULL     (HOLDINGS_MAX / 2) /* a look then drops the holdings of locks that have ended */
+#define TOOLONG_AGAIN_NS (10000 * NS_PER_MS)
+#define TOOLONG_SAY_NS   (60000 * NS_PER_MS) /* between two lines of the log about one file */
+
+struct toolong_look {
+	uv_work_t work;
+	struct keeper *keeper;
+	int64_t begun_ns; /* running clock */
+	struct holders_file files[TOOLONG_FILES];
+	struct file_key keys[TOOLONG_FILES];
+	size_t count;
+	struct toolong_line *lines;
+	size_t line_count;
+	bool partial; /* not all that there is */
+	int64_t took_ns;
+};
+
+bool toolong_is(const struct holding *holding)
+{
+	return holding->state != HOLDING_QUIET;
+}
+
+/* --- in a worker --- */
+
+static int64_t toolong_thread_ns(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
+	return t.tv_sec * 1000000000ll + t.tv_nsec;
+}
+
+static int toolong_on_holder(void *arg, const struct holder *h)
+{
+	struct toolong_look *look = arg;
+	struct toolong_line *line;
+
+	if (look->line_count == TOOLONG_LINES) {
+		look->partial = true;
+		return 0;
+	}
+	line = &look->lines[look->line_count++];
+	*line = (struct toolong_line){.file = h->file,
+				      .space = h->space,
+				      .pid = h->pid,
+				      .fd = h->fd,
+				      .locker = h->locker,
+				      .start_ticks = h->start_ticks};
+	snprintf(line->command, sizeof(line->command), "%s", h->command);
+	return 0;
+}
+
+static void toolong_work(uv_work_t *work)
+{
+	struct toolong_look *look = work->data;
+	int64_t begun_ns = toolong_thread_ns();
+
+	if (holders_find(look->files, look->count, getpid(), toolong_on_holder, look, NULL) < 0)
+		look->partial = true;
+	look->took_ns = toolong_thread_ns() - begun_ns;
+}
+
+/* --- warnings --- */
+
+static void toolong_mark(struct holding *h, const struct toolong_line *const *lines, size_t count)
+{
+	const struct toolong_line *line = lines[0];
+
+	for (size_t i = 0; i < count; i++)
+		if (lines[i]->pid == h->pid)
+			line = lines[i];
+	h->state = HOLDING_WARNED;
+	h->said = false;
+	h->holder = line->pid;
+	free(h->command);
+	h->command = strdup(line->command);
+}
+
+/* The log's line: from here an event could be raised. others: so many more processes, for which there is no line. */
+static void toolong_tell_warned(const struct lock *lock, const struct holding *h, unsigned others)
+{
+	const struct file *file = lock->file;
+	char what[LOCK_NAME_BYTES + PATH_MAX], since[32] = "?", more[80] = "", end[80] = "";
+	struct tm tm;
+
+	lock_describe(lock, what, sizeof(what));
+	if (localtime_r(&h->since, &tm))
+		strftime(since, sizeof(since), "%F %T", &tm);
+	if (others)
+		snprintf(more, sizeof(more), ", and %u other locks on it as long", others);
+	if (file->kill_after_ms)
+		snprintf(end, sizeof(end), "; after kill_after_ms = %lld its holders are ended",
+			 (long long)file->kill_after_ms);
+	log_error(
+		"HELD TOO LONG: %s is locked by pid %d (%s) since %s, longer than warn_after_ms = %lld%s%s; `dflock status` "
+		"shows all that have the lock: end the job if it hangs, else raise warn_after_ms",
+		what, (int)h->holder, h->command ? h->command : "", since, (long long)file->warn_after_ms, more, end);
+}
+
+static void toolong_say(struct lock *lock)
+{
+	struct keeper *k = lock->file->keeper;
+	struct holding *h, *next, *oldest = NULL;
+	unsigned others = 0;
+
+	if (lock->warned_ns && holdings_now_ns(k) - lock->warned_ns < TOOLONG_SAY_NS)
+		return;
+	HASH_ITER (hh, lock->holdings, h, next) {
+		if (h->state != HOLDING_WARNED || h->said)
+			continue;
+		others++;
+		h->said = true;
+		if (!oldest || h->at_ns < oldest->at_ns)
+			oldest = h;
+	}
+	if (!oldest)
+		return;
+	lock->warned_ns = holdings_now_ns(k) + 1;
+	toolong_tell_warned(lock, oldest, others - 1);
+}
+
+/* --- what a look found --- */
+
+/* Another process has the number by now: it was started after the grant. */
+static bool toolong_is_reused(const struct holding *h, const struct toolong_line *line)
+{
+	int64_t tick_ns = 1000000000ll / sysconf(_SC_CLK_TCK);
+
+	return line->pid == h->pid && (int64_t)line->start_ticks * tick_ns > h->granted_ns; /* mutant: toolong-reused */
+}
+
+static size_t toolong_lines_of(const struct toolong_look *look, size_t file, const struct lock *lock,
+			       const struct holding *h, const struct toolong_line **lines)
+{
+	size_t count = 0;
+
+	for (size_t i = 0; i < look->line_count; i++) {
+		const struct toolong_line *line = &look->lines[i];
+
+		if (line->file != file || line->space != lock->space || (line->locker > 0 ? line->locker : 0) != h->pid)
+			continue;
+		if (toolong_is_reused(h, line))
+			return 0;
+		lines[count++] = line;
+	}
+	return count;
+}
+
+static void toolong_judge(const struct toolong_look *look, size_t at, struct lock *lock, struct holding *h)
+{
+	const struct toolong_line *lines[TOOLONG_LINES];
+	const struct file *file = lock->file;
+	const struct keeper *k = look->keeper;
+	size_t count = toolong_lines_of(look, at, lock, h, lines);
+	int64_t age_ms = holding_age_ms(k, h);
+
+	/* Its pin ended after the look had begun: the look may have missed its lock. */
+	if (h->at_ns >= look->begun_ns || h->state == HOLDING_ENDING)
+		return;
+	h->missed = count || look->partial ? 0 : h->missed + 1;
+	if (h->missed == TOOLONG_MISSES)
+		holdings_drop(lock, h);
+	if (!count)
+		return;
+	if (file->warn_after_ms && age_ms >= file->warn_after_ms && h->state == HOLDING_QUIET)
+		toolong_mark(h, lines, count);
+	if (file->kill_after_ms && age_ms >= file->kill_after_ms && h->state != HOLDING_STUCK) {
+		if (h->state == HOLDING_QUIET)
+			toolong_mark(h, lines, count);
+		toolong_end_begin(lock, h, lines, count);
+	}
+}
+
+static void on_toolong_looked(uv_work_t *work, int status)
+{
+	struct toolong_look *look = work->data;
+	struct keeper *k = look->keeper;
+	struct holding *h, *next;
+
+	(void)status;
+	k->toolong.looking = false;
+	k->toolong.rest_until_ns = clock_now_ns() + TOOLONG_SHARE * look->took_ns;
+	for (size_t i = 0; k->toolong.on && !k->leaving && i < look->count; i++) {
+		struct file *file = file_find(k, look->keys[i].dev, look->keys[i].ino);
+
+		for (int space = 0; file && space < WIRE_SPACES; space++) {
+			HASH_ITER (hh, file->locks[space].holdings, h, next)
+				toolong_judge(look, i, &file->locks[space], h);
+			toolong_say(&file->locks[space]);
+		}
+	}
+	free(look->lines);
+	free(look);
+}
+
+/* --- when --- */
+
+static bool toolong_is_due(const struct lock *lock)
+{
+	const struct file *file = lock->file;
+	const struct holding *h, *next;
+
+	/* Do the locks that were reported go on; which holdings are of locks that have ended? */
+	bool again = clock_now_ns() - lock->looked_ns >= TOOLONG_AGAIN_NS;
+
+	if (again && HASH_COUNT(lock->holdings) >= TOOLONG_FULL)
+		return true;
+	HASH_ITER (hh, lock->holdings, h, next) {
+		int64_t age_ms = holding_age_ms(file->keeper, h);
+
+		if (h->state == HOLDING_QUIET && file->warn_after_ms && age_ms >= file->warn_after_ms)
+			return true;
+		if (h->state < HOLDING_ENDING && file->kill_after_ms && age_ms >= file->kill_after_ms)
+			return true;
+		if (h->missed)
+			return true;
+		if (again && (h->state == HOLDING_WARNED || h->state == HOLDING_STUCK))
+			return true;
+	}
+	return false;
+}
+
+static void toolong_add_file(struct toolong_look *look, const struct file *file)
+{
+	for (size_t i = 0; i < look->count; i++)
+		if (memcmp(&look->keys[i], &file->key, sizeof(file->key)) == 0)
+			return;
+	look->files[look->count] = file_searched(file);
+	look->keys[look->count++] = file->key;
+}
+
+static void toolong_begin(struct keeper *k)
+{
+	struct toolong_look *look = calloc(1, sizeof(*look));
+	struct lock *lock, *next, *last = k->holdings.locks->held_prev;
+
+	if (!look)
+		return;
+	look->keeper = k;
+	look->begun_ns = holdings_now_ns(k);
+	look->work.data = look;
+	for (lock = k->holdings.locks; lock && look->count < TOOLONG_FILES; lock = lock == last ? NULL : next) {
+		next = lock->held_next;
+		if (!toolong_is_due(lock))
+			continue;
+		toolong_add_file(look, lock->file);
+		lock->looked_ns = clock_now_ns();
+		/* The others come first the next time. */
+		DL_DELETE2(k->holdings.locks, lock, held_prev, held_next);
+		DL_APPEND2(k->holdings.locks, lock, held_prev, held_next);
+	}
+	look->lines = look->count ? calloc(TOOLONG_LINES, sizeof(*look->lines)) : NULL;
+	k->toolong.looking = look->lines && uv_queue_work(k->loop, &look->work, toolong_work, on_toolong_looked) == 0;
+	if (k->toolong.looking)
+		return;
+	free(look->lines);
+	free(look);
+}
+
+static void toolong_tick(uv_timer_t *timer)
+{
+	struct keeper *k = timer->data;
+	/* Holders are frozen, or may be in this moment. */
+	bool paused = table_frozen(k->table) || k->deadline.expired || clock_now_ns() >= k->table->head->freeze_at_ns;
+	struct lock *lock;
+
+	holdings_tick(k, paused);
+	if (k->leaving)
+		return;
+	toolong_end_tick(k, paused);
+	if (paused || !k->holdings.locks)
+		return;
+	DL_FOREACH2 (k->holdings.locks, lock, held_next)
+		toolong_say(lock);
+	if (!k->toolong.looking && clock_now_ns() >= k->toolong.rest_until_ns)
+		toolong_begin(k);
+}
+
+void toolong_start(struct keeper *k)
+{
+	k->toolong.on = true;
+	holdings_tick(k, false);
+	uv_timer_init(k->loop, &k->toolong.timer);
+	k->toolong.timer.data = k;
+	uv_timer_start(&k->toolong.timer, toolong_tick, TOOLONG_TICK_MS, TOOLONG_TICK_MS);
+}
+
+void toolong_stop(struct keeper *k)
+{
+	if (!k->toolong.on)
+		return;
+	k->toolong.on = false;
+	uv_close((uv_handle_t *)&k->toolong.timer, NULL);
+}
+
+void toolong_free(struct keeper *k)
+{
+	toolong_end_free_all(k);
+}

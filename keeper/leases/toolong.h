@@ -1,0 +1,79 @@
+/*
+ * warn_after_ms and kill_after_ms: locks that are held too long are reported (log, status), and their holders are ended.
+ *
+ *   holdings.h     how old a lock is at least, by what callers were granted
+ *   toolong.c      when to look, what a look found, warnings
+ *   toolong_end.c  the holders are ended
+ *
+ * When a holding is old enough, a worker searches /proc for the processes that have locks on its file (holders.h), and the
+ * loop compares what it found with the holdings as they are then.
+ *
+ * Why no process is ended that holds a lock briefly, however often. Before SIGTERM the loop reads, in one go and without
+ * returning to its other inputs:
+ *   1. the holding of process P for this file and space: the last pin of P ended kill_after_ms ago or earlier;
+ *   2. the fdinfo of each holder: it has a lock on this file, in this space, that P took.
+ * Grants are made by the same loop, so P has got no pin between 1 and 2, and by holdings.h the lock of 2 is older than
+ * kill_after_ms. It may end between 2 and the signal, some microseconds: then it was held too long, too.
+ * What comes in between:
+ *   - Lock, unlock, lock: each lock is a grant, and makes the holding young. So it is for processes that take turns: each has
+ *     a holding of its own, and where the kernel does not say which process took a lock, the youngest of all counts.
+ *   - A lock that was there before the rule had a limit, before this keeper came, or that was taken past dflock: P has no
+ *     holding, and nothing is done (NULL from holdings_find()). Such a lock is reported only after P was granted another one.
+ *   - P has ended, and its number is another process's, which has locks that were taken past dflock: that process was started
+ *     after the grant, so the holding is dropped. And looks that do not find P's lock drop its holding.
+ *   - A process inherits a lock, or gets it by a message: the lock line says P all the same. A process is ended only if P's
+ *     user might signal it, or that user is root: else any user could send a lock to another user's process. Process 1 is
+ *     never ended.
+ *   - While holders are frozen, leases are not sure, or the machine sleeps, the running clock stands, and nobody is ended.
+ * The assumption: a process that is granted a lock of a file takes none of that file past dflock as well (by a system call of
+ * its own, or after execve() into a static program). If it does, it is taken for the granted one if looks find it.
+ *
+ * What it misses: holders that the keeper may not look into, or does not find (holders.h); a process that locks again now and
+ * then, in another thread for example, is not taken for one that hangs.
+ *
+ * Loop only.
+ */
+#ifndef DFLOCK_KEEPER_TOOLONG_H
+#define DFLOCK_KEEPER_TOOLONG_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/types.h>
+#include <uv.h>
+
+#include "keeper/kernel/command.h"
+#include "wire/msg.h"
+
+struct holding;
+struct keeper;
+struct lock;
+struct toolong_end;
+
+/* A lock that a look has found: of one process, on one descriptor. */
+struct toolong_line {
+	size_t file; /* of those that were looked at */
+	enum wire_space space;
+	pid_t pid;
+	int fd;
+	pid_t locker; /* the process that took it, or what the kernel shows in place of it: 0 or -1 */
+	uint64_t start_ticks;
+	char command[COMMAND_BYTES];
+};
+
+/* Part of struct keeper. */
+struct toolong {
+	uv_timer_t timer;
+	bool on, looking;
+	int64_t rest_until_ns;
+	struct toolong_end *ends; /* holders that are being ended: toolong_end.c */
+};
+
+void toolong_start(struct keeper *k);
+/* Nothing begins any more; toolong_free() when all workers have ended. */
+void toolong_stop(struct keeper *k);
+void toolong_free(struct keeper *k);
+
+/* Is this holding reported, or acted upon? For status. */
+bool toolong_is(const struct holding *holding);
+
+#endif

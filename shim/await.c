@@ -1,0 +1,110 @@
+/*
+ * A wait that signals end exactly as they end the kernel's: EINTR after a handler without SA_RESTART, none after other
+ * handlers, a stop or a continuation. poll(), nanosleep() and a socket with a time limit give EINTR after every handler. The
+ * read of a timer does not: it has no limit itself, so the kernel restarts it.
+ *
+ * A signal whose handler runs while this code looks for a keeper would be missed, and with it perhaps the alarm() by which
+ * a program limits its wait. So signals are blocked meanwhile, which is for some microseconds, and those that come are
+ * found pending before they are let in. (What is left is what the kernel's calls have, too: a signal that comes between two
+ * instructions before the call.) While the caller asks, or starts a keeper, signals are not blocked: both may take long.
+ */
+#include "shim/await.h"
+
+#include <signal.h>
+#include <stdbool.h>
+#include <string.h>
+#include <sys/timerfd.h>
+#include <unistd.h>
+
+#include "shim/abandoned.h"
+#include "shim/note.h"
+#include "shim/start.h"
+#include "shim/sys.h"
+
+#define ABSENT_DOUBLED 5 /* 32 s */
+#define SERVED_DOUBLED 3 /* 8 s */
+
+#define SET_BYTES (_NSIG / 8)
+struct await_signals {
+	unsigned long bits[SET_BYTES / sizeof(unsigned long)];
+};
+
+static bool await_has_signal(const struct await_signals *set, int sig)
+{
+	return set->bits[(size_t)(sig - 1) / (8 * sizeof(long))] >> ((size_t)(sig - 1) % (8 * sizeof(long))) & 1;
+}
+
+/* Will one of the pending signals, which `mask` lets in, end a wait? */
+static bool await_is_interrupted(const struct await_signals *mask)
+{
+	struct await_signals pending = {{0}};
+	struct sigaction action;
+
+	sys(rt_sigpending, &pending, (long)SET_BYTES);
+	for (int sig = 1; sig < _NSIG; sig++)
+		if (await_has_signal(&pending, sig) && !await_has_signal(mask, sig) &&
+		    sigaction(sig, NULL, &action) == 0 && action.sa_handler != SIG_DFL &&
+		    action.sa_handler != SIG_IGN && !(action.sa_flags & SA_RESTART))
+			return true;
+	return false;
+}
+
+/* -EINTR; 1: a keeper listens; 0: none does. */
+static int await_look(const char *dir)
+{
+	struct await_signals all, mask;
+	bool answered, interrupted;
+
+	memset(&all, 0xff, sizeof(all));
+	sys(rt_sigprocmask, SIG_SETMASK, &all, &mask, (long)SET_BYTES);
+	answered = ask_is_answered(dir);
+	interrupted = await_is_interrupted(&mask);
+	sys(rt_sigprocmask, SIG_SETMASK, &mask, NULL, (long)SET_BYTES);
+	return interrupted ? -EINTR : answered;
+}
+
+/* Opens the timer in the place of the socket: so ask_close() and abandoned.h close it. */
+static int await_open(struct ask *ask)
+{
+	const struct itimerspec second = {.it_interval.tv_sec = 1, .it_value.tv_sec = 1};
+
+	if (start_is_restricted())
+		return -EPERM;
+	ask->sock = sys_above_stdio((int)sys(timerfd_create, CLOCK_MONOTONIC, TFD_CLOEXEC));
+	if (ask->sock < 0)
+		return ask->sock;
+	abandoned_note(ask);
+	return (int)sys(timerfd_settime, ask->sock, 0L, &second, NULL);
+}
+
+/* The rest of a second; seconds that have passed already count. libc's read(), since deferred cancellation acts only in
+ * libc's own calls. */
+static int await_second(const struct ask *ask)
+{
+	uint64_t passed;
+	ssize_t n;
+
+	if (!ask->cancellable)
+		return (int)sys(read, ask->sock, &passed, (long)sizeof(passed));
+	n = read(ask->sock, &passed, sizeof(passed));
+	return n < 0 ? -errno : 0;
+}
+
+int await_keeper(struct ask *ask, const struct protect_by *by, unsigned tries)
+{
+	const unsigned most = ask->absent ? ABSENT_DOUBLED : SERVED_DOUBLED;
+	unsigned seconds = 1u << (tries < most ? tries : most);
+	int ret = await_open(ask), found = 0;
+
+	for (; ret >= 0 && !found && seconds > 0; seconds--) {
+		ret = await_second(ask);
+		if (ret >= 0 && ask->absent && by->dir[0])
+			ret = found = await_look(by->dir);
+	}
+	ask_close(ask);
+	if (ret < 0 && ret != -EINTR) {
+		note_refused_errno(ask->fd, "this process cannot wait for a keeper", -ret);
+		return -ENOLCK;
+	}
+	return ret < 0 ? ret : 0;
+}

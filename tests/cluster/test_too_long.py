@@ -1,0 +1,380 @@
+"""
+warn_after_ms and kill_after_ms: a lock that is held too long is reported, and its holders are ended.
+
+And no others are. The tests of the second half hold locks briefly, for several times kill_after_ms: they run beside a job that
+hangs, until the keeper has ended that, so the keeper has looked and judged meanwhile.
+"""
+import os
+import re
+import signal
+import sys
+import textwrap
+import time
+
+import harness.host
+import pytest
+from harness import Job, wait_until
+from harness.system import Hanging, Place, SystemHost
+
+from editing import read, write
+from jobs import state
+from keepers import held, kill_keeper
+
+KILL = 1000  # the least that there may be
+LEASE = "ttl_ms = 6000; freeze_margin_ms = 600; pin_ms = 50; linger_ms = 100;"
+PAST = os.path.join(harness.host.BUILD, "tests/agents/past")
+HANG = 'exec 9>"$1"; flock 9 && echo held; while :; do sleep 1000; done'
+IGNORE = 'trap "" TERM; ' + HANG
+NOBODY = 65534
+LONG = 60
+
+
+def rule(limits, files="%s", name="t"):
+    return '{ tree = "%s"; name = "%s"; %s }' % (files, name, limits)
+
+
+@pytest.fixture
+def make(make_host):
+    def make(name="a", warn=0, kill=0, lease=LEASE, **options):
+        limits = ("warn_after_ms = %d; " % warn if warn else "") + ("kill_after_ms = %d;" % kill if kill else "")
+        return make_host(name, rules=rule(limits), lease=lease, **options)
+
+    return make
+
+
+def hang(host, name="f", script=HANG):
+    job = Job(host, "bash", "-c", script, "job", host.path(name))
+    assert job.line() == "held"
+    return job
+
+
+def ended(job, number=None):
+    """By a signal."""
+    status = job.process.wait(LONG)
+    assert status < 0 if number is None else status == -number, status
+    return status
+
+
+def a_hang_is_ended(host, times=2):
+    """The limit has passed so many times, and the keeper has acted."""
+    for i in range(times):
+        ended(hang(host, f"hang{i}"))
+
+
+def killed(host):
+    """The processes that the log says were signalled, and for which file."""
+    return [line for line in host.log().splitlines() if "longer than kill_after_ms" in line]
+
+
+def check(host):
+    done = host.cli("status", "--check", check=False)
+    return done.returncode, done.stdout
+
+
+def reported(host):
+    return host.status()["too_long"]
+
+
+# --- what is reported and ended ---
+
+@pytest.mark.parametrize("lock", ["flock 0 ex", "flock 0 sh", "setlk 0 ex 0 1", "setlk 0 ex 0 1 ofd"])
+def test_reported(make, lock):
+    """Once in the log; in status (JSON and text) and by --check, until the lock has gone."""
+    host = make(warn=300)
+    agent = host.agent()
+    assert agent.do(f"open 0 {host.path('f')} rwc") == "ok" and agent.do(lock) == "ok"
+    one, = wait_until(lambda: reported(host), "it is reported", LONG)
+    assert (one["name"], one["path"], one["pid"], one["doing"]) == ("t/f", host.path("f"), agent.pid, "")
+    assert one["command"].endswith("agent") and one["held_ms"] >= 300
+    line, = [l for l in host.log().splitlines() if "HELD TOO LONG" in l]
+    assert f"{host.path('f')}) is locked by pid {agent.pid} (" in line and "warn_after_ms = 300" in line
+    status, text = check(host)
+    assert status == 1 and "1 lock is held too long" in text
+    assert re.search(rf"HELD TOO LONG.*\nt/f \({host.path('f')}\), for .*, since .*\n    by pid {agent.pid}: .*agent", host.cli("status").stdout)
+    assert agent.do(lock.replace(" ex", " un").replace(" sh", " un")) == "ok"
+    wait_until(lambda: not reported(host), "it is over", LONG)
+    assert check(host)[0] == 0
+    assert host.log().count("HELD TOO LONG") == 1 and agent.do("pid") == "ok"
+
+
+def test_the_log_is_not_filled(make):
+    """One line a minute about one file, with how many more there are."""
+    host = make(warn=300)
+    agents = [host.agent() for _ in range(5)]
+    for agent in agents:
+        assert agent.do(f"open 0 {host.path('f')} rwc") == "ok" and agent.do("flock 0 sh") == "ok"
+    wait_until(lambda: len(reported(host)) == 5, "all are reported", LONG)
+    assert host.log().count("HELD TOO LONG") == 1
+
+
+@pytest.mark.parametrize("script,number", [(HANG, signal.SIGTERM), (IGNORE, signal.SIGKILL)], ids=["ends", "ignores"])
+def test_ended(make, script, number):
+    """With a line that says why, with what it started, and the next one gets the lock, here and on another host."""
+    host, other = make("a", kill=KILL), make("b")
+    job = hang(host, script=script)
+    waits = [h.popen("flock", h.path("f"), "echo", "got it") for h in (host, other)]
+    wait_until(lambda: job.processes(), "it runs")
+    started = job.processes()
+    assert job.line(LONG).startswith(f"dflock: {host.path('f')}: the lock is held too long, since ")
+    ended(job, number)
+    assert [w.communicate(timeout=LONG)[0] for w in waits] == ["got it\n"] * 2
+    wait_until(lambda: all(state(p) in ("gone", "Z") for p in started), "what it started has ended, too", LONG)
+    assert any("get SIGTERM" in line for line in killed(host)) and "t/f" in killed(host)[0]
+    assert any("get SIGKILL" in line for line in killed(host)) == (number == signal.SIGKILL)
+    wait_until(lambda: not reported(host), "it is over", LONG)
+
+
+@pytest.mark.parametrize("options", [(), ("-o",), ("-F",)], ids=["inherits", "closes", "execs"])
+def test_the_job_of_flock_is_ended(make, options):
+    host = make(kill=KILL)
+    job = Job(host, "flock", *options, host.path("f"), "bash", "-c", "echo $$; while :; do sleep 1000; done")
+    pid = int(job.line())
+    ended(job)
+    wait_until(lambda: state(pid) in ("gone", "Z"), "the job has ended", LONG)
+
+
+def test_inherited_by_a_process_that_outlives_the_locker(make):
+    """A daemon that a job left behind keeps the lock: the classic."""
+    host = make(kill=KILL)
+    done = host.run("bash", "-c", 'exec 9>"$1"; flock 9; setsid sleep 1000 >/dev/null 2>&1 & echo $!', "job", host.path("f"))
+    daemon = int(done.stdout)
+    wait_until(lambda: state(daemon) in ("gone", "Z"), "the daemon has ended", LONG)
+    assert host.run("flock", "-n", host.path("f"), "true").returncode == 0
+
+
+def test_stopped_holder(make):
+    """A stopped process cannot obey SIGTERM."""
+    host = make(kill=KILL)
+    job = hang(host)
+    os.kill(job.pid, signal.SIGSTOP)
+    ended(job, signal.SIGKILL)
+
+
+def test_only_the_one_that_hangs(make):
+    """Shared locks and ranges count by process."""
+    host = make(kill=KILL)
+    hangs, brief = host.agent(), host.agent()
+    for agent in (hangs, brief):
+        assert agent.do(f"open 0 {host.path('f')} rwc") == "ok" and agent.do(f"open 1 {host.path('g')} rwc") == "ok"
+    assert hangs.do("flock 0 sh") == "ok" and hangs.do("setlk 1 ex 0 1") == "ok"
+
+    def again():
+        assert [brief.do(c) for c in ("flock 0 sh", "setlk 1 ex 5 1", "flock 0 un", "setlk 1 un 5 1")] == ["ok"] * 4
+        return hangs.process.poll() is not None
+
+    wait_until(again, "the process that hangs is ended", LONG)
+    assert brief.do("flock 0 ex nb") == "ok" and brief.do("setlk 1 ex 0 0") == "ok"
+
+
+# --- and what is not ---
+
+LOOPS = {
+    "flock": "while True: fcntl.flock(f, fcntl.LOCK_EX); work(); fcntl.flock(f, fcntl.LOCK_UN)",
+    "close": "while True: f = open(sys.argv[1], 'w'); fcntl.flock(f, fcntl.LOCK_EX); work(); f.close()",
+    "posix": "while True: fcntl.lockf(f, fcntl.LOCK_EX); work(); fcntl.lockf(f, fcntl.LOCK_UN)",
+    "ofd": """
+        def ofd(how): fcntl.fcntl(f, fcntl.F_OFD_SETLKW, struct.pack("hhqqi4x", how, 0, 0, 0, 0))
+        while True: ofd(fcntl.F_WRLCK); work(); ofd(fcntl.F_UNLCK)
+        """,
+    "conversion": "while True: fcntl.flock(f, fcntl.LOCK_EX); work(); fcntl.flock(f, fcntl.LOCK_SH); work()",
+    "ranges": "i = 0\nwhile True: fcntl.lockf(f, fcntl.LOCK_EX, 2, i % 9); work(); fcntl.lockf(f, fcntl.LOCK_UN, 2, i % 9); i += 1",
+    # Processes that share a description do not exclude each other, so one mostly has the lock when another one asks.
+    "turns": "[os.fork() for _ in range(2)]\nwhile True: fcntl.flock(f, fcntl.LOCK_EX); work(); fcntl.flock(f, fcntl.LOCK_UN)",
+    # The locker has ended when the lock is used, and another one uses it soon.
+    "children": """
+        while True:
+            if os.fork() == 0:
+                fcntl.flock(f, fcntl.LOCK_EX)
+                os._exit(0)
+            os.wait(); work(); fcntl.flock(f, fcntl.LOCK_UN)
+        """,
+}
+LOOP = "import fcntl, os, struct, sys, time\ndef work(): time.sleep(0.03)\nf = open(sys.argv[1], 'w')\nprint('runs', flush=True)\n"
+
+
+def loop(host, how, name="f"):
+    job = Job(host, sys.executable, "-c", LOOP + textwrap.dedent(LOOPS[how]), host.path(name))
+    assert job.line() == "runs"
+    return job
+
+
+def runs_on(host, *jobs):
+    for job in jobs:
+        assert job.process.poll() is None, job.process.args
+    assert not [line for line in killed(host) if "hang" not in line]
+
+
+@pytest.mark.parametrize("how", LOOPS)
+def test_brief_and_often(make, how):
+    """Two programs in turns, and one that never meets another one."""
+    host = make(warn=KILL, kill=KILL)
+    jobs = [loop(host, how) for _ in range(2)] + [loop(host, how, "alone")]
+    a_hang_is_ended(host)
+    runs_on(host, *jobs)
+    assert not [one for one in reported(host) if one["name"] in ("t/f", "t/alone")]
+
+
+def test_two_hosts_in_turns(make):
+    hosts = make("a", kill=KILL), make("b", kill=KILL)
+    jobs = [loop(host, "flock") for host in hosts]
+    a_hang_is_ended(hosts[0])
+    a_hang_is_ended(hosts[1])
+    for host, job in zip(hosts, jobs):
+        runs_on(host, job)
+
+
+def test_a_caller_that_waits(make):
+    """It has nothing, for however long."""
+    host, other = make("a", kill=KILL), make("b")
+    holder = Job(other, "flock", other.path("f"), "bash", "-c", "echo held; read line")
+    assert holder.line() == "held"
+    waits = Job(host, "flock", host.path("f"), "bash", "-c", "echo held; read line")
+    wait_until(lambda: held(host, state="asking"), "it waits")
+    a_hang_is_ended(host, 1)
+    runs_on(host, waits)
+    holder.end()
+    assert waits.line() == "held"
+    waits.end()
+
+
+def test_a_lock_past_dflock(make):
+    """Whether or not a lease of another process covers it."""
+    host = make(kill=KILL)
+    jobs = [Job(host, PAST, "shared", host.path(name)) for name in "fg"]
+    assert [job.line() for job in jobs] == ["held"] * 2
+    agent = host.agent()
+    assert agent.do(f"open 0 {host.path('g')} rwc") == "ok" and agent.do("flock 0 sh") == "ok"
+    agent.process.wait(LONG)
+    a_hang_is_ended(host)
+    assert [job.process.poll() for job in jobs] == [None] * 2
+    assert len([line for line in killed(host) if "hang" not in line]) == 1
+
+
+def test_the_limit_comes_while_locks_are_held(make):
+    """A lock that was taken under an open page, before the rule had a limit: its age is not known."""
+    host = make()
+    job, brief = hang(host), loop(host, "flock", "g")
+    agent = host.agent()
+    assert agent.do(f"open 0 {host.path('h')} rwc") == "ok"
+    for _ in range(3):  # the page shows its lease
+        assert agent.do("flock 0 ex") == "ok" and agent.do("flock 0 un") == "ok"
+    assert agent.do("flock 0 ex") == "ok"
+    write(host, read(host).replace('name = "t";', 'name = "t"; kill_after_ms = %d;' % KILL))
+    wait_until(lambda: "kill_after_ms that is new or shorter" in host.log(), "an operator must want that", LONG)
+    assert host.cli("reload").returncode == 0
+    a_hang_is_ended(host)
+    runs_on(host, job, brief)
+    assert agent.do("flock 0 un") == "ok" and agent.do("flock 0 ex") == "ok"  # now it is
+    agent.process.wait(LONG)
+    assert "t/h" in killed(host)[-1]
+
+
+def test_the_limit_changes_and_goes(make):
+    host = make(kill=3000)
+    job = hang(host)
+    text = read(host)
+    write(host, text.replace("kill_after_ms = 3000;", ""))
+    assert host.cli("reload").returncode == 0
+    write(host, text.replace('name = "t"; kill_after_ms = 3000;', 'name = "t";') .replace(
+        "protect = (", 'protect = ( { path = "%s"; name = "t/hang0"; kill_after_ms = 3000; },' % host.path("hang0")))
+    assert host.cli("reload").returncode == 0
+    a_hang_is_ended(host, 1)
+    runs_on(host, job)
+    write(host, text)
+    assert host.cli("reload").returncode == 0
+    a_hang_is_ended(host, 1)
+    runs_on(host, job)  # its holding was forgotten
+
+
+def test_keepers_are_killed(make):
+    """The next keeper does not know what the dead one granted: such a lock is left alone, and a new one counts."""
+    host = make(kill=KILL)
+    job = hang(host)
+    loops = [loop(host, "flock", "g"), loop(host, "turns", "h")]
+    for _ in range(3):
+        kill_keeper(host)
+    a_hang_is_ended(host)
+    runs_on(host, job, *loops)
+
+
+def test_frozen_time_does_not_count(make, redis):
+    """The holder is frozen for far longer than it may hold the lock."""
+    host = make(kill=3000, lease="ttl_ms = 2000; freeze_margin_ms = 600; pin_ms = 50;")
+    job = hang(host)
+    redis.signal(signal.SIGSTOP)
+    wait_until(lambda: state(job.pid) in "tT", "it is frozen")
+    frozen = time.monotonic()
+    wait_until(lambda: time.monotonic() > frozen + 9, "the limit is over")
+    assert state(job.pid) in "tT" and not killed(host)
+    redis.signal(signal.SIGCONT)
+    ended(job)
+    assert int(re.search(r"held for (\d+) ms", killed(host)[0])[1]) < 9000
+
+
+# --- users ---
+
+@pytest.fixture
+def system(redis, folder):
+    os.chmod(redis.socket, 0o777)
+    place = Place()
+    host = SystemHost(redis, folder, place, rules=rule("kill_after_ms = %d;" % KILL), lease=LEASE)
+    host.init()
+    os.chmod(host.files, 0o777)
+    yield host
+    host.stop()
+    place.end()
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="runs programs as other users, and so needs root")
+def test_another_users_job(system):
+    job = Job(system, *system.as_user(NOBODY, "bash", "-c", HANG, "job", system.path("f")))
+    assert job.line() == "held"
+    ended(job)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="mounts")
+def test_one_that_cannot_be_ended(system):
+    """It waits in the kernel for a file server, and SIGKILL takes effect after that. It is left alone, and others are not."""
+    server = Hanging(system.place)
+    try:
+        server.say("hold 1")
+        job = Job(system, "bash", "-c", 'exec 9>"$1"; flock 9 && echo held; read line; exec 8<"$2"', "job", system.path("f"), server.path + "/x")
+        assert job.line() == "held"
+        job.say("go")
+        wait_until(lambda: state(job.pid) == "D", "it hangs", LONG)
+        wait_until(lambda: "cannot be ended: it has got SIGKILL and is in state D" in system.log(), "that is said", LONG)
+        a_hang_is_ended(system)
+        assert state(job.pid) == "D" and len([line for line in killed(system) if "t/f" in line]) == 2
+        wait_until(lambda: "could not be ended" in system.cli("status").stdout, "status says so")
+    finally:
+        server.end()
+    ended(job)
+    wait_until(lambda: system.run("flock", "-n", system.path("f"), "true").returncode == 0, "the lock is free")
+
+
+GIVE = """
+import array, fcntl, os, socket, sys
+ours, theirs = socket.socketpair()
+if os.fork() == 0:
+    os.setuid(%d)
+    f = open(sys.argv[1], "w")
+    fcntl.flock(f, fcntl.LOCK_EX)
+    ours.sendmsg([b"x"], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", [f.fileno()]))])
+    os._exit(0)
+message = theirs.recvmsg(1, socket.CMSG_SPACE(4))
+os.wait()
+print("held", flush=True)
+sys.stdin.readline()
+""" % NOBODY
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="runs programs as other users, and so needs root")
+def test_a_lock_that_a_user_sends_to_root_ends_no_process_of_root(system):
+    job = Job(system, sys.executable, "-c", GIVE, system.path("f"))
+    assert job.line() == "held"
+    wait_until(lambda: "is not ended: it is another user's" in system.log(), "that is said", LONG)
+    a_hang_is_ended(system)
+    assert job.process.poll() is None
+    assert system.log().count("is not ended") == 1
+    wait_until(lambda: "could not be ended" in system.cli("status").stdout, "status says so")
+    assert job.end() == 0
