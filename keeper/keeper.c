@@ -16,7 +16,7 @@
 #include "keeper/callers/configwatch.h"
 #include "keeper/callers/dispatch.h"
 #include "keeper/callers/ending.h"
-#include "keeper/callers/holding.h"
+#include "keeper/callers/finding.h"
 #include "keeper/fronts/door.h"
 #include "keeper/fronts/fronts.h"
 #include "keeper/leases/deadline.h"
@@ -271,7 +271,7 @@ static int keeper_start(struct life *life)
 	if (ret == 0)
 		ret = deadlock_init(k);
 	if (ret == 0)
-		ret = holding_start(k);
+		ret = finding_start(k);
 	if (ret == 0)
 		ret = who_init(k);
 	if (ret == 0)
@@ -344,8 +344,8 @@ static void keeper_clean_up(struct keeper *k)
 	event_stop(k);
 	longwait_stop(k);
 	past_stop(k);
+	finding_stop(k);
 	toolong_stop(k);
-	holding_stop(k);
 	host_stop(k);
 	room_stop(k);
 	ending_close(k);
@@ -372,7 +372,7 @@ static void keeper_clean_up(struct keeper *k)
 	sessions_free(k);
 	deadlock_free(k);
 	who_free(k);
-	holding_free(k);
+	finding_free(k);
 	ending_free(k);
 	orphan_free(k);
 	longwait_free(k);

@@ -9,7 +9,7 @@
 #include <unistd.h>
 #include <utlist.h>
 
-#include "keeper/callers/holding.h"
+#include "keeper/callers/finding.h"
 #include "keeper/callers/session.h"
 #include "keeper/callers/status.h"
 #include "keeper/callers/whoreport.h"
@@ -21,7 +21,7 @@ struct who {
 	struct keeper *keeper;
 	struct session *session; /* NULL: it has ended, or was answered */
 	char token[STORE_TOKEN_BYTES];
-	unsigned calls; /* that have not come back: holding_find(), store_entries() */
+	unsigned calls; /* that have not come back: finding_find(), store_entries() */
 	bool early;     /* the keeper has only just started: the store is asked when it was tried to connect */
 	struct who_report report;
 	char *path; /* WIRE_HELD: of the file; else NULL */
@@ -143,7 +143,7 @@ static struct who_host *who_host(struct who *who, const char *host, bool add)
 	return new;
 }
 
-static void who_take_local(void *arg, const struct holding_list *list)
+static void who_take_local(void *arg, const struct finding_list *list)
 {
 	struct who *who = arg;
 	struct who_host *own = who->report.hosts[0];
@@ -212,8 +212,8 @@ static void who_take_answer(struct who *who, const struct store_message *m)
 		host->state = WHO_ANSWERED;
 		if (who_is_complete(who))
 			who_answer(who);
-	} else if (host->shown < HOLDING_MAX) {
-		host->holders[host->shown++] = (struct holding){.job = m->job, .range = m->range};
+	} else if (host->shown < FINDING_MAX) {
+		host->holders[host->shown++] = (struct finding){.job = m->job, .range = m->range};
 	}
 }
 
@@ -258,7 +258,7 @@ static void who_begin(struct session *s, struct who *who)
 	who->early = !store_is_up(k->store) && !k->host_in_store.tried;
 	if (!who->early)
 		who_ask_store(who);
-	if (holding_find(k, who->report.name, who_take_local, who) == 0)
+	if (finding_find(k, who->report.name, who_take_local, who) == 0)
 		who->calls++;
 	uv_timer_start(&s->timer, on_who_timer, WHO_MS, 0);
 }
@@ -307,7 +307,7 @@ struct who_asker {
 	char token[STORE_TOKEN_BYTES];
 };
 
-static void who_tell_asker(void *arg, const struct holding_list *list)
+static void who_tell_asker(void *arg, const struct finding_list *list)
 {
 	struct who_asker *asker = arg;
 	struct keeper *k = asker->keeper;
@@ -330,7 +330,7 @@ static void who_asked(struct keeper *k, const struct store_message *m)
 	asker->keeper = k;
 	memcpy(asker->host, m->asker, sizeof(asker->host));
 	memcpy(asker->token, m->token, sizeof(asker->token));
-	if (holding_find(k, m->name, who_tell_asker, asker) < 0)
+	if (finding_find(k, m->name, who_tell_asker, asker) < 0)
 		free(asker);
 }
 

@@ -1,7 +1,7 @@
 /*
  * Which processes hold a lock, on all hosts? Loop only.
  *
- *   this host    holding.h looks through /proc
+ *   this host    finding.h looks through /proc
  *   the store    which hosts have a lease of the name, and which program asked for it (STORE_MSG_WHO goes to each host)
  *   their keepers look through their /proc, and tell (STORE_MSG_HOLDER for each process, then STORE_MSG_HOLDERS)
  *

@@ -53,11 +53,11 @@ static json_t *whoreport_entry(const struct store_entry *entry)
 	return object;
 }
 
-static json_t *whoreport_holder(const struct holding *holding)
+static json_t *whoreport_holder(const struct finding *finding)
 {
-	json_t *object = whoreport_job(&holding->job);
+	json_t *object = whoreport_job(&finding->job);
 
-	whoreport_set_range(object, &holding->range);
+	whoreport_set_range(object, &finding->range);
 	return object;
 }
 
@@ -170,7 +170,7 @@ static bool whoreport_clashes(const struct store_range *range, const struct stor
 /* A process with several locks counts once. */
 static bool whoreport_is_in_way(const struct who_host *host, size_t i, const struct store_range *wanted, pid_t but)
 {
-	const struct holding *h = &host->holders[i];
+	const struct finding *h = &host->holders[i];
 
 	if (!whoreport_clashes(&h->range, wanted) || (host->own && but && h->job.pid == but))
 		return false;

@@ -12,7 +12,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-#include "keeper/callers/holding.h"
+#include "keeper/callers/finding.h"
 #include "store/store.h"
 
 #define WHO_HOSTS 17 /* this one, and those that are asked */
@@ -28,9 +28,9 @@ struct who_host {
 	char host[STORE_HOST_BYTES];
 	bool own;
 	enum who_state state;
-	uint64_t count; /* of its holdings; more than shown if it does not tell them all (show_jobs) */
+	uint64_t count; /* of its findings; more than shown if it does not tell them all (show_jobs) */
 	size_t shown;
-	struct holding holders[HOLDING_MAX];
+	struct finding holders[FINDING_MAX];
 };
 
 struct who_report {

@@ -48,7 +48,7 @@ struct deadlock;
 struct ending;
 struct events;
 struct fronts;
-struct holdings;
+struct finding_searches;
 struct keeper;
 struct keeper_options;
 struct leases_slot;
@@ -72,7 +72,7 @@ struct keeper {
 	struct sessions *sessions;
 	struct listener *listener;
 	struct deadlock *deadlock;
-	struct holdings *holdings;
+	struct finding_searches *finding_searches;
 	struct whos *whos;
 	struct ending *ending;
 	struct longwait *longwait;

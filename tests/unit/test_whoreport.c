@@ -40,7 +40,7 @@ static struct who_host *add_host(const char *name, enum who_state state)
 
 static void add_holder(struct who_host *host, int pid, const char *command, int64_t since, struct store_range range)
 {
-	struct holding *h = &host->holders[host->shown++];
+	struct finding *h = &host->holders[host->shown++];
 
 	h->job.pid = pid;
 	h->job.since = since;
@@ -83,7 +83,7 @@ START_TEST(many)
 	for (int n = 1; n < WHO_HOSTS; n++) {
 		snprintf(name, sizeof(name), "host%d-0123456789abcdef", n);
 		struct who_host *host = add_host(name, WHO_ANSWERED);
-		for (int i = 0; i < HOLDING_MAX; i++)
+		for (int i = 0; i < FINDING_MAX; i++)
 			add_holder(host, 100 + i, "abcdefghijklmno", 0, whole);
 	}
 	ck_assert_ptr_nonnull(strstr(said(whole, 0),

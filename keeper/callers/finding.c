@@ -1,5 +1,5 @@
-/* See holding.h. */
-#include "keeper/callers/holding.h"
+/* See finding.h. */
+#include "keeper/callers/finding.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -20,42 +20,42 @@
 
 #define PAUSE 2 /* times as long as a search ran on a processor: until the next one */
 
-struct holding_search {
+struct finding_search {
 	uv_work_t work;
 	struct keeper *keeper;
 	char name[LOCK_NAME_BYTES];
-	holding_cb *cb;
+	finding_cb *cb;
 	void *arg;
 	pid_t self;
 	int64_t ran_ns;       /* on a processor */
 	struct claims claims; /* tag: since when there is the lease, Unix time */
-	struct holding_list list;
-	struct holding_search *also;        /* others that asked for the name before this search began */
-	struct holding_search *prev, *next; /* holdings.waiting, or `also` of another */
+	struct finding_list list;
+	struct finding_search *also;        /* others that asked for the name before this search began */
+	struct finding_search *prev, *next; /* findings.waiting, or `also` of another */
 };
 
-struct holdings {
-	struct holding_search *waiting;
+struct finding_searches {
+	struct finding_search *waiting;
 	unsigned count; /* of those */
 	bool running, stopped;
 	int64_t not_before_ns; /* the next search */
 	uv_timer_t timer;
 };
 
-static void holding_run(struct holdings *h);
+static void finding_run(struct finding_searches *h);
 
 /* --- in a worker: only the search is touched --- */
 
-static void holding_add(struct holding_list *list, const struct store_job *job, const struct store_range *range)
+static void finding_add(struct finding_list *list, const struct store_job *job, const struct store_range *range)
 {
-	if (list->shown < HOLDING_MAX)
-		list->items[list->shown++] = (struct holding){.job = *job, .range = *range};
+	if (list->shown < FINDING_MAX)
+		list->items[list->shown++] = (struct finding){.job = *job, .range = *range};
 	list->count++;
 }
 
-static int holding_on_holder(void *arg, const struct holder *h)
+static int finding_on_holder(void *arg, const struct holder *h)
 {
-	struct holding_search *search = arg;
+	struct finding_search *search = arg;
 	const struct store_range range = {.space = h->space, .mode = h->mode, .from = h->from, .to = h->to};
 	struct store_job job = {.pid = h->pid, .since = INT64_MAX};
 	const struct claim *claim;
@@ -69,26 +69,26 @@ static int holding_on_holder(void *arg, const struct holder *h)
 	if (job.since < h->started)
 		job.since = h->started;
 	comm_read(h->pid, job.command);
-	holding_add(&search->list, &job, &range);
+	finding_add(&search->list, &job, &range);
 	return 0;
 }
 
-static int holding_on_unseen(void *arg, const struct claim *claim, const struct procfs_lock *lock, pid_t pid,
+static int finding_on_unseen(void *arg, const struct claim *claim, const struct procfs_lock *lock, pid_t pid,
 			     bool beyond)
 {
-	struct holding_search *search = arg;
+	struct finding_search *search = arg;
 	const struct store_range range = {.space = lock->space, .mode = lock->mode, .from = lock->from, .to = lock->to};
 	struct store_job job = {.pid = pid, .since = (int64_t)claim->tag};
 
 	(void)beyond;
 	if (pid)
 		comm_read(pid, job.command);
-	holding_add(&search->list, &job, &range);
+	finding_add(&search->list, &job, &range);
 	return 0;
 }
 
 /* Waiting for a processor does not count: on a busy machine the pauses would grow with it. */
-static int64_t holding_ran_ns(void)
+static int64_t finding_ran_ns(void)
 {
 	struct timespec t;
 
@@ -96,11 +96,11 @@ static int64_t holding_ran_ns(void)
 	return t.tv_sec * 1000000000ll + t.tv_nsec;
 }
 
-static void holding_work(uv_work_t *req)
+static void finding_work(uv_work_t *req)
 {
-	struct holding_search *search = req->data;
-	struct holders_search ask = {.ignore_pid = search->self, .cb = holding_on_holder, .arg = search};
-	int64_t before = holding_ran_ns();
+	struct finding_search *search = req->data;
+	struct holders_search ask = {.ignore_pid = search->self, .cb = finding_on_holder, .arg = search};
+	int64_t before = finding_ran_ns();
 	int ret = claims_build(&search->claims);
 
 	ask.files = search->claims.files;
@@ -108,16 +108,16 @@ static void holding_work(uv_work_t *req)
 	if (ret == 0 && ask.count)
 		ret = holders_search(&ask);
 	if (ret == 0 && ask.count)
-		ret = unseen_find(&search->claims, search->self, holding_on_unseen, search);
+		ret = unseen_find(&search->claims, search->self, finding_on_unseen, search);
 	search->list.error = ret;
-	search->ran_ns = holding_ran_ns() - before;
+	search->ran_ns = finding_ran_ns() - before;
 }
 
 /* --- in the loop --- */
 
-static void holding_tell(struct holding_search *search)
+static void finding_tell(struct finding_search *search)
 {
-	struct holding_search *other, *next;
+	struct finding_search *other, *next;
 
 	search->cb(search->arg, &search->list);
 	DL_FOREACH_SAFE (search->also, other, next) {
@@ -128,22 +128,22 @@ static void holding_tell(struct holding_search *search)
 	free(search);
 }
 
-static void holding_done(uv_work_t *req, int status)
+static void finding_done(uv_work_t *req, int status)
 {
-	struct holding_search *search = req->data;
+	struct finding_search *search = req->data;
 	struct keeper *k = search->keeper;
-	struct holdings *h = k->holdings;
+	struct finding_searches *h = k->finding_searches;
 
 	(void)status;
 	h->running = false;
 	h->not_before_ns = clock_now_ns() + PAUSE * search->ran_ns;
-	holding_tell(search);
-	holding_run(h);
+	finding_tell(search);
+	finding_run(h);
 	queue_settle(k);
 }
 
 /* A lease that is asked for, or on its way back, has no holder. */
-static void holding_add_claims(struct holding_search *search)
+static void finding_add_claims(struct finding_search *search)
 {
 	const struct keeper *k = search->keeper;
 	const struct lease *lease, *next;
@@ -160,9 +160,9 @@ static void holding_add_claims(struct holding_search *search)
 }
 
 /* One search answers all that wait for the name: a host that asks again, since the answer was late, makes no later ones. */
-static struct holding_search *holding_take(struct holdings *h)
+static struct finding_search *finding_take(struct finding_searches *h)
 {
-	struct holding_search *search = h->waiting, *other, *next;
+	struct finding_search *search = h->waiting, *other, *next;
 
 	DL_DELETE(h->waiting, search);
 	h->count--;
@@ -176,50 +176,50 @@ static struct holding_search *holding_take(struct holdings *h)
 	return search;
 }
 
-static void holding_begin(struct holdings *h)
+static void finding_begin(struct finding_searches *h)
 {
-	struct holding_search *search = holding_take(h);
+	struct finding_search *search = finding_take(h);
 
 	search->work.data = search;
-	holding_add_claims(search);
+	finding_add_claims(search);
 	if (!search->list.error)
 		search->list.error =
-			uv_queue_work(search->keeper->loop, &search->work, holding_work, holding_done) ? -ENOMEM : 0;
+			uv_queue_work(search->keeper->loop, &search->work, finding_work, finding_done) ? -ENOMEM : 0;
 	if (search->list.error)
-		holding_tell(search);
+		finding_tell(search);
 	else
 		h->running = true;
 }
 
-static void on_holding_timer(uv_timer_t *timer)
+static void on_finding_timer(uv_timer_t *timer)
 {
-	holding_run(timer->data);
+	finding_run(timer->data);
 }
 
-/* Never begins a search from inside holding_find(), whose caller expects no answer then. */
-static void holding_plan(struct holdings *h, int64_t now)
+/* Never begins a search from inside finding_find(), whose caller expects no answer then. */
+static void finding_plan(struct finding_searches *h, int64_t now)
 {
 	int64_t ms = (h->not_before_ns - now) / NS_PER_MS + 1;
 
 	if (!h->running && !h->stopped && h->waiting && !uv_is_active((uv_handle_t *)&h->timer))
-		uv_timer_start(&h->timer, on_holding_timer, (uint64_t)(ms > 0 ? ms : 0), 0);
+		uv_timer_start(&h->timer, on_finding_timer, (uint64_t)(ms > 0 ? ms : 0), 0);
 }
 
-static void holding_run(struct holdings *h)
+static void finding_run(struct finding_searches *h)
 {
 	int64_t now = clock_now_ns();
 
 	while (h->waiting && !h->running && !h->stopped && h->not_before_ns <= now)
-		holding_begin(h);
-	holding_plan(h, now);
+		finding_begin(h);
+	finding_plan(h, now);
 }
 
-int holding_find(struct keeper *k, const char *name, holding_cb *cb, void *arg)
+int finding_find(struct keeper *k, const char *name, finding_cb *cb, void *arg)
 {
-	struct holdings *h = k->holdings;
-	struct holding_search *search;
+	struct finding_searches *h = k->finding_searches;
+	struct finding_search *search;
 
-	if (h->stopped || h->count == HOLDING_QUEUE)
+	if (h->stopped || h->count == FINDING_QUEUE)
 		return -EAGAIN;
 	search = calloc(1, sizeof(*search));
 	if (!search)
@@ -231,13 +231,13 @@ int holding_find(struct keeper *k, const char *name, holding_cb *cb, void *arg)
 	snprintf(search->name, sizeof(search->name), "%s", name);
 	DL_APPEND(h->waiting, search);
 	h->count++;
-	holding_plan(h, clock_now_ns());
+	finding_plan(h, clock_now_ns());
 	return 0;
 }
 
-int holding_start(struct keeper *k)
+int finding_start(struct keeper *k)
 {
-	struct holdings *h = k->holdings = calloc(1, sizeof(*h));
+	struct finding_searches *h = k->finding_searches = calloc(1, sizeof(*h));
 
 	if (!h)
 		return -ENOMEM;
@@ -246,26 +246,26 @@ int holding_start(struct keeper *k)
 	return 0;
 }
 
-void holding_stop(struct keeper *k)
+void finding_stop(struct keeper *k)
 {
-	struct holdings *h = k->holdings;
+	struct finding_searches *h = k->finding_searches;
 
 	if (!h)
 		return;
 	h->stopped = true;
 	uv_close((uv_handle_t *)&h->timer, NULL);
 	while (h->waiting) {
-		struct holding_search *search = h->waiting;
+		struct finding_search *search = h->waiting;
 
 		DL_DELETE(h->waiting, search);
 		search->list.error = -ECANCELED;
-		holding_tell(search);
+		finding_tell(search);
 	}
 	h->count = 0;
 }
 
-void holding_free(struct keeper *k)
+void finding_free(struct keeper *k)
 {
-	free(k->holdings);
-	k->holdings = NULL;
+	free(k->finding_searches);
+	k->finding_searches = NULL;
 }
