@@ -62,9 +62,22 @@ static void stop_keeper(struct keeper *k)
 	ending_now(k, "stopped on request");
 }
 
+/* Has a program asked a question that has no answer so far? It would have to ask the next keeper, and it gives up when several
+ * keepers have ended like that. Where there is a lease for the question, that decides. */
+static bool is_asked(const struct keeper *k)
+{
+	const struct session *s;
+
+	DL_FOREACH (k->sessions->all, s)
+		if (s->state == SESSION_LOOKING || s->state == SESSION_INSPECTING || s->state == SESSION_WAITING ||
+		    s->state == SESSION_FIT)
+			return true;
+	return false;
+}
+
 void control_stop_leases_ended(struct keeper *k)
 {
-	if (!k->leases && is_stopping(k))
+	if (!k->leases && is_stopping(k) && !is_asked(k))
 		stop_keeper(k);
 }
 
@@ -142,8 +155,8 @@ static bool is_refused_for_use(struct session *s)
 
 static void on_stop_timer(uv_timer_t *timer);
 
-/* Gives back the open leases. Leases that were unsure or shrinking open meanwhile, so this is repeated until all have
- * gone, or the time is over. */
+/* Gives back the open leases. Leases that were unsure or shrinking open meanwhile, and programs ask, so this is repeated until
+ * all have gone, or the time is over. */
 static void go_on_stopping(struct session *s)
 {
 	if (is_refused_for_use(s))
@@ -188,6 +201,6 @@ void control_stop(struct session *s)
 	session_enter(s, SESSION_STOPPING);
 	if (!store_is_up(s->keeper->store))
 		control_stop_store_down(s->keeper);
-	if (s->state == SESSION_STOPPING)
-		go_on_stopping(s);
+	if (s->state == SESSION_STOPPING) /* not at once: questions that have come with this one are looked at first */
+		uv_timer_start(&s->timer, on_stop_timer, 1, 0);
 }

@@ -1,6 +1,7 @@
 /*
  * `dflock stop`: gives back every lease that no program uses, and ends the keeper when all have gone. Refused when one is
- * in use, may be in use, or cannot be given back in time; then the keeper goes on. Loop only.
+ * in use, may be in use, or cannot be given back in time; then the keeper goes on. Programs that have asked, and for which
+ * there is no lease so far, get CONTROL_STOP_RELEASE_MS to have their answer. Loop only.
  */
 #ifndef DFLOCK_KEEPER_CONTROL_STOP_H
 #define DFLOCK_KEEPER_CONTROL_STOP_H
@@ -13,7 +14,7 @@ struct lease;
 struct session;
 
 #define CONTROL_STOP_WAIT_MS    5000 /* less than the command line waits for an answer */
-#define CONTROL_STOP_RELEASE_MS 2000 /* for the store's answers alone */
+#define CONTROL_STOP_RELEASE_MS 2000 /* for the store's answers, and for programs that have none */
 
 /* A session has asked for it: answers now or later. */
 void control_stop(struct session *s);

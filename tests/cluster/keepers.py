@@ -100,3 +100,11 @@ def pair(make_host):
 @pytest.fixture
 def two_long(make_host):
     return make_host("a", lease=LONG), make_host("b", lease=LONG)
+
+
+def files_of(pid):
+    return [os.readlink(f"/proc/{pid}/fd/{fd}") for fd in os.listdir(f"/proc/{pid}/fd") if os.path.lexists(f"/proc/{pid}/fd/{fd}")]
+
+
+def connected(pid):
+    return any(name.startswith("socket:") for name in files_of(pid))

@@ -7,7 +7,7 @@ import time
 
 import pytest
 from harness import BUILD, Job, wait_until
-from keepers import (HOLD, LONG, both_anew, flock, identity, is_busy, kill_keeper, leases, opened, pair,  # noqa: F401
+from keepers import (HOLD, LONG, both_anew, connected, files_of, flock, identity, is_busy, kill_keeper, leases, opened, pair,  # noqa: F401
                      parent_and_keeper, serving, two_long, wait_for_another, waits)
 
 
@@ -340,11 +340,3 @@ def test_it_survives_that_all_waiting_callers_go(make_host, redis):
 def state(pid):
     with open(f"/proc/{pid}/stat") as f:
         return f.read().rpartition(")")[2].split()[0]
-
-
-def files_of(pid):
-    return [os.readlink(f"/proc/{pid}/fd/{fd}") for fd in os.listdir(f"/proc/{pid}/fd") if os.path.lexists(f"/proc/{pid}/fd/{fd}")]
-
-
-def connected(pid):
-    return any(name.startswith("socket:") for name in files_of(pid))

@@ -5,8 +5,9 @@ import subprocess
 
 import pytest
 from harness import Job, wait_until
-from harness.host import KEEPER
-from keepers import HOLD, LONG, flock, identity, is_busy, kill_keeper, leases, opened, pair, socket_of, two_long, waits  # noqa: F401
+from harness.host import CLI, KEEPER
+from jobs import state
+from keepers import HOLD, LONG, connected, flock, identity, is_busy, kill_keeper, leases, opened, pair, socket_of, two_long, waits  # noqa: F401
 
 
 # --- it starts ---
@@ -127,9 +128,39 @@ def test_stop_refuses_while_a_program_waits(two_long):
     assert waiter.heard()[0] == "ok"
 
 
-def state(pid):
-    with open(f"/proc/{pid}/stat") as f:
-        return f.read().rpartition(")")[2].split()[0]
+@pytest.mark.parametrize("how", ["ex", "ex nb"])
+def test_stop_waits_for_those_that_have_just_asked(make_host, redis, how):
+    """A program has asked a new keeper, which has no connection to the store so far, and hence no lease for it. Were the keeper to end
+    now, the program would ask the next one, and be refused after some of these. If the store does not answer for two seconds, the
+    keeper ends: then this is tried again."""
+    lease = "ttl_ms = 20000; linger_ms = 0; probe_ms = 5000;"
+    make_host("b", lease=lease)
+    a = make_host("a", lease=lease, foreground=False)
+
+    def refused():
+        agent = opened(a)
+        redis.signal(signal.SIGSTOP)
+        agent.say("flock 0 " + how)
+        wait_until(lambda: len(a.keeper_pids()) == 2 and a.serves() and connected(agent.pid), "the program has asked")
+        pids = a.keeper_pids()
+        stop = subprocess.Popen([CLI, "stop"], env=a.env(), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        # The operator's question wakes the keeper; once it sleeps again, it has looked at it.
+        wait_until(lambda: stop.poll() is not None or (waits_for_answer(stop.pid) and state(pids[1]) != "R"), "the operator has asked")
+        redis.signal(signal.SIGCONT)
+        assert agent.heard()[0] == "ok"
+        said = stop.communicate(timeout=20)[1]
+        is_refused = stop.returncode == 1 and "t/f" in said
+        assert not is_refused or a.keeper_pids() == pids
+        agent.kill()
+        wait_until(lambda: a.cli("stop", check=False).returncode == 0 and not a.keeper_pids(), "no keeper is left")
+        return is_refused
+
+    wait_until(refused, "the stop was refused", 60)
+
+
+def waits_for_answer(pid):
+    with open(f"/proc/{pid}/stack") as f:
+        return "recvmsg" in f.read()
 
 
 def told_to_end(host, number=signal.SIGTERM):
