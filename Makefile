@@ -1,12 +1,14 @@
-# dflock. `make help` lists the targets; variables: CC, BUILD (output folder), SAN=1 (sanitizers), PREFIX, DESTDIR.
+# dflock. `make help` lists the targets; variables: CC, BUILD (output folder), SAN=1 (sanitizers), PREFIX, LIBDIR, DESTDIR.
 BUILD   ?= build
 PREFIX  ?= /usr/local
+LIBDIR  ?= $(PREFIX)/lib
+ZSHDIR  ?= $(PREFIX)/share/zsh/site-functions
 CC      ?= cc
 VERSION := $(shell cat VERSION)
 PKGS    := libuv hiredis libconfig jansson
 
 CPPFLAGS += -I. -D_GNU_SOURCE -DDFLOCK_VERSION='"$(VERSION)"' -DDFLOCKD_INSTALLED='"$(PREFIX)/sbin/dflockd"' \
-            -DSHIM_INSTALLED='"$(PREFIX)/lib/libdflock.so"'
+            -DSHIM_INSTALLED='"$(LIBDIR)/libdflock.so"'
 WARN    := -Wall -Wextra -Werror -Wshadow -Wstrict-prototypes -Wmissing-prototypes -Wvla -Wformat=2
 CFLAGS  ?= -O2 -g
 CFLAGS  += -std=gnu11 $(WARN) -fno-strict-aliasing
@@ -57,11 +59,11 @@ $(BUILD)/libdflock.so: $(SHIM_OBJ) shim/exports.map
 	$(call say,LD)
 	$(Q)$(CC) $(SHIM_CFLAGS) $(LDFLAGS) -shared -Wl,--version-script=shim/exports.map -Wl,-z,now,-z,relro,-z,defs \
 	  -Wl,-soname,libdflock.so -o $@ $(SHIM_OBJ)
-# Paths under PREFIX are compiled in.
+# Paths under PREFIX and LIBDIR are compiled in.
 .PHONY: FORCE
 $(BUILD)/prefix: FORCE
 	@mkdir -p $(@D)
-	@echo '$(PREFIX)' | cmp -s - $@ || echo '$(PREFIX)' >$@
+	@echo '$(PREFIX) $(LIBDIR)' | cmp -s - $@ || echo '$(PREFIX) $(LIBDIR)' >$@
 $(BUILD)/pic/%.o: %.c Makefile $(BUILD)/prefix
 	@mkdir -p $(@D)
 	$(call say,CC)
@@ -115,7 +117,7 @@ test: all agents ## run every test (what CI runs)
 clean: ## remove what was built
 	rm -rf $(BUILD)
 
-.PHONY: memcheck check check-san model stress check-docs fuzz bench plot install uninstall format nemesis sim sim-long sim-mutants model-check model-check-long
+.PHONY: memcheck check check-san model stress check-docs fuzz bench plot install uninstall deb format nemesis sim sim-long sim-mutants model-check model-check-long
 # Not under valgrind: what freezer, lastwords, stopped and supervise look at must be done in a tenth of a second; valgrind has limits of its
 # own, which inherit looks at, and no openat2(), which refind and takeup need; and /proc/self/exe, which event starts, is valgrind then. The
 # sanitizers run them.
@@ -168,22 +170,26 @@ bench: all $(BENCH) ## measure; prints a table and writes $(BUILD)/bench.json
 	PYTHONDONTWRITEBYTECODE=1 DFLOCK_BUILD=$(abspath $(BUILD)) bench/run.py $(B)
 plot: ## draw the pictures of docs/performance.md from what `make bench` has measured (gnuplot)
 	bench/plot.py $(BUILD)/bench.json docs
+deb: ## build the Debian package of what is committed into $(BUILD)/deb (DEB_VERSION: another version than debian/changelog's)
+	scripts/deb.sh $(abspath $(BUILD))/deb $(DEB_VERSION)
 format: ## format the C sources with clang-format
 	clang-format -i $$(git ls-files '*.c' '*.h')
 install: all ## install under PREFIX (DESTDIR)
-	install -D -m 755 $(BUILD)/libdflock.so $(DESTDIR)$(PREFIX)/lib/libdflock.so
+	install -D -m 755 $(BUILD)/libdflock.so $(DESTDIR)$(LIBDIR)/libdflock.so
 	install -D -m 755 $(BUILD)/dflockd $(DESTDIR)$(PREFIX)/sbin/dflockd
 	install -D -m 755 $(BUILD)/dflock $(DESTDIR)$(PREFIX)/bin/dflock
 	install -D -m 644 packaging/dflock.service $(DESTDIR)$(PREFIX)/lib/systemd/system/dflock.service
 	sed -i 's|=/usr/\(s\?bin\)/|=$(PREFIX)/\1/|' $(DESTDIR)$(PREFIX)/lib/systemd/system/dflock.service
 	install -D -m 644 packaging/tmpfiles.d/dflock.conf $(DESTDIR)$(PREFIX)/lib/tmpfiles.d/dflock.conf
 	install -D -m 644 packaging/bash-completion/dflock $(DESTDIR)$(PREFIX)/share/bash-completion/completions/dflock
+	install -D -m 644 packaging/zsh-completion/_dflock $(DESTDIR)$(ZSHDIR)/_dflock
 	install -D -m 644 config/dflock.conf $(DESTDIR)$(PREFIX)/share/doc/dflock/dflock.conf.example
 	for m in man/*.[1-8]; do install -D -m 644 $$m $(DESTDIR)$(PREFIX)/share/man/man$${m##*.}/$${m##*/} || exit 1; done
-# So that LD_PRELOAD=libdflock.so finds it, where PREFIX/lib is one of the dynamic linker's folders.
-	[ -n "$(DESTDIR)" ] || ldconfig || echo 'ldconfig failed: LD_PRELOAD needs the whole path $(PREFIX)/lib/libdflock.so'
+# So that LD_PRELOAD=libdflock.so finds it, where LIBDIR is one of the dynamic linker's folders.
+	[ -n "$(DESTDIR)" ] || ldconfig || echo 'ldconfig failed: LD_PRELOAD needs the whole path $(LIBDIR)/libdflock.so'
 uninstall: ## remove what install put there
-	cd $(DESTDIR)$(PREFIX) && rm -f lib/libdflock.so sbin/dflockd bin/dflock lib/systemd/system/dflock.service \
+	rm -f $(DESTDIR)$(LIBDIR)/libdflock.so $(DESTDIR)$(ZSHDIR)/_dflock
+	cd $(DESTDIR)$(PREFIX) && rm -f sbin/dflockd bin/dflock lib/systemd/system/dflock.service \
 	  lib/tmpfiles.d/dflock.conf share/bash-completion/completions/dflock share/doc/dflock/dflock.conf.example
 	for m in man/*.[1-8]; do rm -f $(DESTDIR)$(PREFIX)/share/man/man$${m##*.}/$${m##*/}; done
 	rmdir $(DESTDIR)$(PREFIX)/share/doc/dflock

@@ -392,6 +392,7 @@ int keeper_run(const struct keeper_options *options)
 		 k->config->path, k->config->rule_count);
 	if (options->ready_fd >= 0)
 		close(options->ready_fd);
+	supervise_serves(k->table, options->serves);
 	uv_run(k->loop, UV_RUN_DEFAULT);
 	keeper_clean_up(k);
 	return KEEPER_EXIT_IDLE;

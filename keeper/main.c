@@ -13,10 +13,12 @@
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
+#include <sysexits.h>
 #include <unistd.h>
 
 #include "keeper/clock.h"
 #include "keeper/guard/inherit.h"
+#include "keeper/guard/manager.h"
 #include "keeper/kernel/hook.h"
 #include "keeper/log.h"
 #include "keeper/main.h"
@@ -232,6 +234,7 @@ static int run_keeper(void *arg, const struct supervised *supervised)
 	keeper->table = supervised->table;
 	keeper->parent_fd = supervised->parent_fd;
 	keeper->ready_fd = supervised->ready_fd;
+	keeper->serves = supervised->serves;
 	return keeper_run(keeper);
 }
 
@@ -273,12 +276,14 @@ int main(int argc, char **argv)
 	struct keeper_options keeper;
 	struct serving serving;
 	int lock_fd = -1, ret;
+	struct manager manager;
 	char why[1024];
 
 	if (argc > 1 && strcmp(argv[1], HOOK_RUN_EVENT) == 0)
 		return runevent_main(argc - 2, argv + 2);
 	if (argp_parse(&argp, argc, argv, 0, NULL, &a) != 0)
 		return EXIT_FAILURE;
+	manager_begin(&manager, a.foreground);
 	if (a.ready_fd >= 0 && !a.foreground) /* a program started it, and not a person or a service manager */
 		inherit_take_back();
 	umask(022);
@@ -299,12 +304,10 @@ int main(int argc, char **argv)
 					     : strerror(-ret));
 		return main_fail(&a, why);
 	}
+	if (ret == 1 && a.foreground)
+		main_fail(&a, "another keeper serves this runtime directory already: `dflock stop` ends it");
 	if (ret == 1)
-		return a.foreground
-			       ? main_fail(
-					 &a,
-					 "another keeper serves this runtime directory already: `dflock stop` ends it")
-			       : EXIT_SUCCESS;
+		return a.foreground ? EX_TEMPFAIL : EXIT_SUCCESS;
 	keeper = (struct keeper_options){.config = serving.config,
 					 .runtime_dir = serving.dir,
 					 .dir_fd = serving.dir_fd,
@@ -316,6 +319,7 @@ int main(int argc, char **argv)
 	ret = supervise(&(struct supervise){.runtime_dir = serving.dir,
 					    .dir_fd = serving.dir_fd,
 					    .ready_fd = a.ready_fd,
+					    .manager = &manager,
 					    .run = run_keeper,
 					    .arg = &keeper});
 	flock(lock_fd, LOCK_UN); /* a keeper that was left behind (leftover.h) still has the pipe open */

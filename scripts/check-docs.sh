@@ -52,7 +52,9 @@ for command in $commands; do
 	part=$(awk -v name="$command" '/^\.S[hs]/ { on = $0 == ".Ss dflock " name } on' man/dflock.1)
 	same "dflock $command --help" "$(options "$build/dflock" "$command")" "man/dflock.1 ($command)" "$(in_page <<<"$part")"
 	for word in $command $(options "$build/dflock" "$command" | grep -e --); do
-		grep -qw -e "$word" packaging/bash-completion/dflock || wrong "$word: not in packaging/bash-completion/dflock"
+		for file in packaging/bash-completion/dflock packaging/zsh-completion/_dflock; do
+			grep -qw -e "$word" $file || wrong "$word: not in $file"
+		done
 	done
 done
 for word in help usage version; do
@@ -116,7 +118,8 @@ while IFS= read -r message; do
 	done < <(sed 's/ *\.\.\. */\n/g' <<<"$message" | grep .)
 done <"$work/messages"
 
-# The newest entry is about this version.
+# The newest entries are about this version.
+[ "$(sed -n '1s/^dflock (\([^)]*\)).*/\1/p' debian/changelog)" = "$(cat VERSION)" ] || wrong "debian/changelog: the first entry is not $(cat VERSION)"
 grep -m 1 '^## ' CHANGELOG.md | grep -qF "$(cat VERSION)" || wrong "CHANGELOG.md: the first entry is not $(cat VERSION)"
 
 # The shim shows programs the listed names and no others.

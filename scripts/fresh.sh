@@ -2,10 +2,13 @@
 # Does it work on a machine that has nothing? For developers, as root; needs debootstrap and git.
 #
 #     scripts/fresh.sh [SUITE [COMMAND...]]
+#     scripts/fresh.sh SUITE package
 #
 # Makes an empty Debian (SUITE: bookworm or trixie, which is the default) in a temporary folder (TMPDIR), clones into it
-# what is committed, and runs COMMAND there, or else the demo and then every test. Packages come from the mirror that
-# this machine uses. Nothing is left behind; KEEP=1 keeps the folder.
+# what is committed, and runs COMMAND there, or else the demo and then every test. With `package`: builds the Debian package there
+# (tests/packages/build.sh), and installs, upgrades and removes it in two other empty systems: one without systemd, and one that
+# systemd has booted (tests/packages/try.sh, booted.sh). Packages come from the mirror that this machine uses. Nothing is left
+# behind; KEEP=1 keeps the folder.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 die() { echo "$0: $*" >&2; exit 1; }
@@ -21,33 +24,60 @@ mirror=$(apt-get indextargets --format '$(SITE)' 'Origin: Debian' "Codename: $(.
 	sort -u | head -n 1)
 [ -n "$mirror" ] || die "apt knows no Debian mirror here: run apt-get update first"
 
-root=$(mktemp -d "${TMPDIR:-/tmp}/dflock-fresh-XXXXXX")
+work=$(mktemp -d "${TMPDIR:-/tmp}/dflock-fresh-XXXXXX")
 finish() {
 	if [ -n "${KEEP:-}" ]; then
-		echo "kept: $root"
+		echo "kept: $work"
 	else
-		rm -rf --one-file-system "$root"
+		rm -rf --one-file-system "$work"
 	fi
 }
 trap finish EXIT
-chmod 755 "$root" # it is the / of users who are not root
-echo "an empty $suite from $mirror in $root"
-log=$(unshare --mount --propagation private debootstrap --variant=minbase "$suite" "$root" "$mirror" 2>&1) ||
-	die "debootstrap: $log"
-[ -e "$root/etc/hosts" ] || echo "127.0.0.1 localhost" >"$root/etc/hosts" # which any machine has
-git clone -q . "$root/root/dflock"
+chmod 755 "$work"
+
+empty_system() { # empty_system ROOT
+	local log
+	if [ ! -d "$work/base" ]; then
+		echo "an empty $suite from $mirror in $work"
+		log=$(unshare --mount --propagation private debootstrap --variant=minbase "$suite" "$work/base" "$mirror" 2>&1) ||
+			die "debootstrap: $log"
+		chmod 755 "$work/base" # it is the / of users who are not root
+		[ -e "$work/base/etc/hosts" ] || echo "127.0.0.1 localhost" >"$work/base/etc/hosts" # which any machine has
+		git clone -q . "$work/base/root/dflock"
+	fi
+	cp -a --reflink=auto "$work/base" "$1"
+}
 
 # Mounts and processes are in namespaces of their own: they end with this command, whatever it left running, and what
 # is removed afterwards has nothing mounted in it. The root is a mount, as it is on a machine.
 # shellcheck disable=SC2016
-unshare --mount --propagation private --pid --fork --kill-child bash -euc '
-	root=$1
-	shift
-	mount --bind "$root" "$root"
-	mount -t proc proc "$root/proc"
-	mount --rbind /dev "$root/dev"
-	mount -t tmpfs tmpfs "$root/dev/shm"
-	cd "$root"
-	chroot . env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin HOME=/root LANG=C.UTF-8 \
-		sh -c "cd /root/dflock && \"\$@\"" sh "$@"' fresh "$root" "$@"
+inside() { # inside ROOT COMMAND...
+	unshare --mount --propagation private --pid --fork --kill-child bash -euc '
+		root=$1
+		shift
+		mount --bind "$root" "$root"
+		mount -t proc proc "$root/proc"
+		mount --rbind /dev "$root/dev"
+		mount -t tmpfs tmpfs "$root/dev/shm"
+		mount -t tmpfs -o mode=755 tmpfs "$root/run"
+		mkdir -m 1777 "$root/run/lock"
+		cd "$root"
+		chroot . env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin HOME=/root LANG=C.UTF-8 \
+			sh -c "cd /root/dflock && \"\$@\"" sh "$@"' fresh "$@"
+}
+
+if [ "$*" != package ]; then
+	empty_system "$work/root"
+	inside "$work/root" "$@"
+else
+	empty_system "$work/build"
+	inside "$work/build" tests/packages/build.sh /root/packages
+	for system in plain booted; do
+		empty_system "$work/$system"
+		cp -a "$work/build/root/packages" "$work/$system/root/packages"
+	done
+	inside "$work/plain" tests/packages/try.sh /root/packages
+	inside "$work/booted" tests/packages/booted.sh prepare
+	tests/packages/boot.sh "$work/booted" /root/dflock/tests/packages/booted.sh try /root/packages
+fi
 echo "$suite: done"

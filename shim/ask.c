@@ -122,11 +122,11 @@ static int ask_connect(struct ask *ask, const char *dir, uid_t euid)
 	return (int)ret;
 }
 
-/* 50, 100, 200, 400 ms, in which the keeper's parent restarts it. Signals do not shorten the pause, since this code
+/* 100, 200, 400, 800 ms, in which the keeper's parent, or a service manager, restarts it. Signals do not shorten the pause, since this code
  * cannot tell a handler with SA_RESTART from one without. */
 static void ask_pause_before(int attempt)
 {
-	struct timespec left = {.tv_nsec = 50000000l << (attempt < 3 ? attempt : 3)};
+	struct timespec left = {.tv_nsec = 100000000l << (attempt < 3 ? attempt : 3)};
 
 	while (sys(nanosleep, &left, &left) == -EINTR)
 		;

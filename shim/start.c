@@ -24,6 +24,7 @@
 #include "shim/settings.h"
 #include "shim/starter.h"
 #include "shim/sys.h"
+#include "wire/rundir.h"
 #include "wire/text.h"
 
 #define SET_BYTES (_NSIG / 8)
@@ -73,6 +74,16 @@ static const char *start_obstacle(void)
 	if (prctl(PR_GET_CHILD_SUBREAPER, &reaper) == 0 && reaper)
 		return "it is a child subreaper";
 	return NULL;
+}
+
+/* Does the runtime directory of this process belong to a keeper of the system that has died or is being replaced? Its socket
+ * is there, and nothing listens. A keeper of the user's own would be another host. */
+static bool start_is_roots(const struct settings *s, const struct protect_by *by)
+{
+	char dir[PLACE_DIR_BYTES], why[WIRE_REASON_BYTES];
+
+	return by->euid != 0 && s && rundir_find(&s->place, by->euid, dir, why, sizeof(why)) == 0 &&
+	       strcmp(dir, RUNDIR_SYSTEM) == 0;
 }
 
 static void start_add_command(struct text *text, const struct protect_by *by, const char *dir)
@@ -172,6 +183,11 @@ int start_keeper(const struct protect_by *by, bool nonblock, char *why, size_t w
 	int ret = -EPERM;
 
 	text_init(&text, why, why_size);
+	if (start_is_roots(s, by)) {
+		text_add(&text,
+			 "the keeper of the system does not run, and only root can start it: systemctl start dflock");
+		return -EPERM;
+	}
 	if (hindrance) {
 		text_add(&text, "no keeper runs, and this process cannot start one unseen, since ");
 		text_add(&text, hindrance);

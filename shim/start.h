@@ -17,7 +17,8 @@
  * Starts a keeper and waits until one serves. `nonblock`: signals do not end the wait. Several threads and processes
  * may do this at the same time, also while a keeper runs. Callable wherever flock() is; errno changes.
  *
- * 0; -EINTR (not with `nonblock`); -EPERM: this process would have to reap the keeper, or is restricted by seccomp;
+ * 0; -EINTR (not with `nonblock`); -EPERM: this process would have to reap the keeper, is restricted by seccomp, or
+ * only root can start it;
  * -ENOLCK: the keeper could not be started. With the last two, `why` says in one line what is wrong and what to do.
  */
 int start_keeper(const struct protect_by *by, bool nonblock, char *why, size_t why_size);

@@ -139,7 +139,7 @@ static void on_term_timer(uv_timer_t *timer)
 	const struct lease *one = NULL;
 	unsigned count = count_in_use(k, &one);
 
-	switch (ending_decide(k->table->head->ending > 1, count, is_releasing(k), waited)) {
+	switch (ending_decide(k->table->head->ending > TABLE_TOLD_TO_END, count, is_releasing(k), waited)) {
 	case ENDING_AT_ONCE:
 		end_at_once(k);
 		return;

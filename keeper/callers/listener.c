@@ -16,6 +16,7 @@
 #include "keeper/clock.h"
 #include "keeper/fronts/fronts.h"
 #include "keeper/fronts/reading.h"
+#include "keeper/guard/table_words.h"
 #include "keeper/kernel/overflowuid.h"
 #include "keeper/leases/keeper.h"
 #include "keeper/leases/queue.h"
@@ -182,7 +183,9 @@ void listener_stop(struct keeper *k)
 	struct listener *l = k->listener;
 	struct session *s, *next;
 
-	unlinkat(k->dir_fd, WIRE_SOCKET_NAME, 0);
+	/* With the socket there, and nothing that listens, programs know that the next keeper is about to start. */
+	if (table_get32(&k->table->head->ending) != TABLE_TOLD_TO_MAKE_WAY)
+		unlinkat(k->dir_fd, WIRE_SOCKET_NAME, 0);
 	uv_close((uv_handle_t *)&l->accepting, NULL);
 	uv_close((uv_handle_t *)&l->readable, NULL);
 	close(l->fd);

@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
@@ -18,6 +19,7 @@
 #include "keeper/guard/deeds.h"
 #include "keeper/guard/freezer.h"
 #include "keeper/guard/leftover.h"
+#include "keeper/guard/manager.h"
 #include "keeper/guard/pulse.h"
 #include "keeper/guard/resident.h"
 #include "keeper/guard/table_file.h"
@@ -38,6 +40,8 @@ struct supervisor {
 	struct freezer *freezer;
 	int parent_fd, keeper_fd; /* two ends of a pipe */
 	int ready_fd;
+	uint32_t *serves; /* a page that keepers share: the first one serves */
+	struct manager *manager;
 	sigset_t waited;  /* the signals that the parent waits for */
 	sigset_t keepers; /* blocked when a keeper begins */
 	int64_t pause_ms; /* until the next keeper is started */
@@ -47,7 +51,8 @@ struct supervisor {
 
 static pid_t supervise_start(struct supervisor *s)
 {
-	const struct supervised keeper = {.table = &s->table, .parent_fd = s->keeper_fd, .ready_fd = s->ready_fd};
+	const struct supervised keeper = {
+		.table = &s->table, .parent_fd = s->keeper_fd, .ready_fd = s->ready_fd, .serves = s->serves};
 	pid_t pid = fork();
 
 	if (pid != 0)
@@ -55,6 +60,7 @@ static pid_t supervise_start(struct supervisor *s)
 	sigprocmask(SIG_SETMASK, &s->keepers, NULL);
 	prctl(PR_SET_NAME, "dflockd");
 	close(s->parent_fd);
+	manager_end(s->manager);
 	exit(s->options->run(s->options->arg, &keeper));
 }
 
@@ -64,21 +70,29 @@ static void supervise_told_to_end(struct table *table)
 	static int64_t first_ns;
 	int64_t now = clock_now_ns();
 
+	if (table->head->ending > TABLE_TOLD_TO_END)
+		return;
 	if (!table->head->ending)
 		first_ns = now;
 	if (!table->head->ending || now - first_ns > KEEPER_AGAIN_MS * NS_PER_MS) /* mutant: supervise-again */
-		table_put32(&table->head->ending, table->head->ending ? 2 : 1);
+		table_put32(&table->head->ending, table->head->ending ? TABLE_TOLD_AT_ONCE : TABLE_TOLD_TO_END);
 }
 
 /* Waits until a signal comes or the time is over, and passes a signal to end on. */
 static void supervise_wait(struct supervisor *s, pid_t pid, int wait_ms)
 {
-	struct timespec wait = {.tv_sec = wait_ms / 1000, .tv_nsec = wait_ms % 1000 * NS_PER_MS};
-	int number = sigtimedwait(&s->waited, NULL, &wait);
+	struct timespec wait = {.tv_nsec = 0};
+	int number;
 
-	if (number != SIGTERM && number != SIGINT)
+	wait_ms = manager_wait_ms(s->manager, wait_ms);
+	wait = (struct timespec){.tv_sec = wait_ms / 1000, .tv_nsec = wait_ms % 1000 * NS_PER_MS};
+	number = sigtimedwait(&s->waited, NULL, &wait);
+	if (number == SIGQUIT)
+		table_put32(&s->table.head->ending, TABLE_TOLD_TO_MAKE_WAY);
+	else if (number == SIGTERM || number == SIGINT)
+		supervise_told_to_end(&s->table);
+	else
 		return;
-	supervise_told_to_end(&s->table);
 	kill(pid, SIGTERM);
 }
 
@@ -89,6 +103,15 @@ static void supervise_stay_resident(struct supervisor *s, uint32_t *room)
 		return;
 	*room = s->table.room;
 	resident_stay(s->table.head, table_file_bytes(&s->table));
+}
+
+static void supervise_tell_manager(struct supervisor *s)
+{
+	if (table_get32(s->serves))
+		manager_ready(s->manager);
+	if (s->table.head->ending)
+		manager_stopping(s->manager);
+	manager_alive(s->manager, clock_now_ns());
 }
 
 /*
@@ -110,6 +133,7 @@ static int supervise_watch(struct supervisor *s, pid_t pid)
 		char state;
 
 		supervise_stay_resident(s, &resident_room);
+		supervise_tell_manager(s);
 		supervise_wait(s, pid,
 			       freezer_look(s->freezer, killed_ns ? SUPERVISE_LOOK_MS : pulse_period_ms(patience_ns)));
 		if (waitpid(pid, &status, WNOHANG) == pid)
@@ -157,11 +181,20 @@ static void supervise_pause(struct supervisor *s, int64_t ms)
 	int64_t end = clock_now_ns() + ms * NS_PER_MS, left_ms;
 
 	while ((left_ms = (end - clock_now_ns()) / NS_PER_MS) > 0) {
-		int wait_ms = freezer_look(s->freezer, (int)left_ms);
+		int wait_ms = manager_wait_ms(s->manager, freezer_look(s->freezer, (int)left_ms));
 		struct timespec wait = {.tv_sec = wait_ms / 1000, .tv_nsec = wait_ms % 1000 * NS_PER_MS};
 
 		nanosleep(&wait, NULL);
+		supervise_tell_manager(s);
 	}
+}
+
+void supervise_serves(const struct table *table, uint32_t *serves)
+{
+	if (!serves)
+		return;
+	table_put32(serves, 1);
+	table_notify(table);
 }
 
 /* 0 or -errno. */
@@ -177,7 +210,8 @@ static int supervise_prepare(struct supervisor *s)
 		return ret;
 	s->table.deeds = deeds_new();
 	s->freezer = freezer_new(&s->table);
-	if (!s->freezer)
+	s->serves = mmap(NULL, sizeof(*s->serves), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	if (!s->freezer || s->serves == MAP_FAILED)
 		return -ENOMEM;
 	if (pipe2(pipe_fds, O_CLOEXEC) != 0)
 		return -errno;
@@ -187,6 +221,7 @@ static int supervise_prepare(struct supervisor *s)
 	sigaddset(&s->waited, SIGCHLD);
 	sigaddset(&s->waited, SIGTERM);
 	sigaddset(&s->waited, SIGINT);
+	sigaddset(&s->waited, SIGQUIT);
 	sigaddset(&s->waited, SIGUSR1); /* table_notify() */
 	sigprocmask(SIG_BLOCK, &s->waited, &s->keepers);
 	sigaddset(&s->keepers, SIGTERM); /* until it can act on them */
@@ -219,7 +254,7 @@ static bool supervise_goes_on(struct supervisor *s, pid_t pid, int status, int *
 	if (WIFEXITED(status) && number == KEEPER_EXIT_CONFIG &&
 	    !table_in_use(&s->table)) /* mutant: supervise-cannot */
 		return false;
-	if (s->table.head->ending > 1) { /* what it had is in the table */
+	if (s->table.head->ending > TABLE_TOLD_TO_END) { /* what it had is in the table */
 		log_error("the keeper (pid %d) died while it ended (%s %d)", (int)pid, how, number);
 		*result = KEEPER_EXIT_IDLE;
 		return false;
@@ -230,10 +265,14 @@ static bool supervise_goes_on(struct supervisor *s, pid_t pid, int status, int *
 
 int supervise(const struct supervise *options)
 {
+	static struct manager none = {.fd = -1};
 	static struct supervisor s;
 	int ret;
 
-	s = (struct supervisor){.options = options, .ready_fd = options->ready_fd, .pause_ms = SUPERVISE_FIRST_MS};
+	s = (struct supervisor){.options = options,
+				.ready_fd = options->ready_fd,
+				.manager = options->manager ? options->manager : &none,
+				.pause_ms = SUPERVISE_FIRST_MS};
 	ret = supervise_prepare(&s);
 	if (ret < 0)
 		return supervise_cannot(options, ret);

@@ -9,6 +9,8 @@
 #ifndef DFLOCK_KEEPER_SUPERVISE_H
 #define DFLOCK_KEEPER_SUPERVISE_H
 
+#include <stdint.h>
+
 /* How a keeper ends. */
 enum keeper_exit {
 	KEEPER_EXIT_IDLE = 0,   /* no program needs it, or it was told to end */
@@ -18,6 +20,7 @@ enum keeper_exit {
 /* A second signal to end counts as a second one only if it comes later than this. */
 #define KEEPER_AGAIN_MS 500
 
+struct manager;
 struct table;
 
 /* What a keeper's process gets. */
@@ -25,11 +28,13 @@ struct supervised {
 	struct table *table; /* of leases, shared with the parent; the process's own view of it */
 	int parent_fd;       /* ends when the parent has died */
 	int ready_fd;        /* as below; -1 for all keepers but the first */
+	uint32_t *serves;    /* shared with the parent: supervise_serves() */
 };
 
 struct supervise {
 	const char *runtime_dir;
-	int dir_fd;   /* the same, open; keeper.lock is held */
+	int dir_fd;              /* the same, open; keeper.lock is held */
+	struct manager *manager; /* is told of the parent and the first keeper; NULL: none */
 	int ready_fd; /* gets an error, if there is one; closed when the first keeper has started; -1: none */
 	/* Runs a keeper until it ends, in a process of its own; returns an enum keeper_exit. SIGTERM and SIGINT are
 	 * blocked when it is called. */
@@ -40,8 +45,12 @@ struct supervise {
 /*
  * Runs keepers until one ends by itself; returns its enum keeper_exit. SIGTERM and SIGINT are passed on. A keeper
  * that dies after the first such signal is started again, since it may have been waiting for locks to end; a keeper
- * that dies after the second is not.
+ * that dies after the second is not. SIGQUIT comes from a service manager that starts the next keeper at once: it
+ * counts as the second signal, and the keeper leaves its socket, so that programs wait for the next one.
  */
 int supervise(const struct supervise *options);
+
+/* In the keeper's process: programs are served. The service manager hears of it. */
+void supervise_serves(const struct table *table, uint32_t *serves);
 
 #endif

@@ -47,6 +47,13 @@ enum table_state {
 	TABLE_STATES
 };
 
+enum table_told {
+	TABLE_TOLD_NOTHING,
+	TABLE_TOLD_TO_END,      /* when no lease is in use */
+	TABLE_TOLD_AT_ONCE,     /* now */
+	TABLE_TOLD_TO_MAKE_WAY, /* now, and the next keeper is about to start: programs wait for it */
+};
+
 enum table_why {
 	TABLE_WHY_UNKNOWN, /* the entry of a dead keeper cannot be read */
 	TABLE_WHY_TAKEN,   /* it was not renewed, and the store gave it up */
@@ -122,7 +129,7 @@ struct table_head {
 	uint64_t id;                 /* the text area has the same */
 	char host[STORE_HOST_BYTES]; /* whose leases they are; "": not named yet. Its first byte is written last */
 	int32_t parent;
-	uint32_t ending;                       /* the parent's: how often it was told to end (2: at once) */
+	uint32_t ending;                       /* the parent's: how it was told to end (enum table_told) */
 	int64_t alive;                         /* counts up while the keeper's loop turns */
 	uint64_t incarnation;                  /* counts the incarnations of the store that this table has seen */
 	char incarnations[2][STORE_INC_BYTES]; /* the present one is [incarnation % 2] */

@@ -15,10 +15,13 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/un.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "keeper/guard/manager.h"
 #include "keeper/guard/table.h"
 #include "keeper/guard/table_notes.h"
 #include "keeper/guard/table_text.h"
@@ -39,6 +42,7 @@ static struct {
 
 static int dir_fd, ready[2];
 static pid_t parent;
+static struct manager manager;
 
 static void begin(void)
 {
@@ -363,6 +367,138 @@ START_TEST(two_signals_at_once_are_one)
 }
 END_TEST
 
+/* --- a service manager --- */
+
+/* Runs `life` under a service manager whose socket this returns. */
+static int start_managed(keeper_life *life)
+{
+	struct sockaddr_un address = {.sun_family = AF_UNIX};
+	int inbox = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+
+	snprintf(address.sun_path, sizeof(address.sun_path), "%s/notify", base);
+	ck_assert_int_eq(bind(inbox, (struct sockaddr *)&address, sizeof(address)), 0);
+	setenv("NOTIFY_SOCKET", address.sun_path, 1);
+	parent = fork();
+	ck_assert_int_ge(parent, 0);
+	if (parent == 0) {
+		const struct supervise options = {.runtime_dir = base,
+						  .dir_fd = dir_fd,
+						  .ready_fd = -1,
+						  .manager = &manager,
+						  .run = run,
+						  .arg = &life};
+
+		setenv("WATCHDOG_USEC", "40000", 1);
+		manager_begin(&manager, true);
+		_exit(supervise(&options));
+	}
+	return inbox;
+}
+
+/* The next message that is not the watchdog's. */
+static const char *hear(int inbox)
+{
+	static char line[64];
+	ssize_t n = -1;
+
+	do {
+		wait_until((n = recv(inbox, line, sizeof(line) - 1, 0)) > 0);
+		line[n] = '\0';
+	} while (strcmp(line, "WATCHDOG=1") == 0);
+	return line;
+}
+
+static int serve_when_told(const struct supervised *keeper, int number)
+{
+	(void)number;
+	wait_until(shared->go);
+	supervise_serves(keeper->table, keeper->serves);
+	await_term();
+	return keeper->table->head->ending == TABLE_TOLD_TO_END ? KEEPER_EXIT_IDLE : WRONG;
+}
+
+START_TEST(the_manager_hears_when_programs_are_served)
+{
+	int inbox = start_managed(serve_when_told), alive = 0;
+	char line[64] = "";
+
+	/* Not before; but the parent lives. */
+	while (alive < 3) {
+		wait_until(recv(inbox, line, sizeof(line), 0) > 0);
+		ck_assert_int_eq(strncmp(line, "WATCHDOG=1", 10), 0);
+		alive++;
+	}
+	shared->go = true;
+	ck_assert_str_eq(hear(inbox), "READY=1");
+	kill(parent, SIGTERM);
+	ck_assert_str_eq(hear(inbox), "STOPPING=1");
+	ck_assert_int_eq(wait_for_end(), KEEPER_EXIT_IDLE);
+	close(inbox);
+}
+END_TEST
+
+static int die_and_serve(const struct supervised *keeper, int number)
+{
+	if (number == 0)
+		raise(SIGKILL);
+	supervise_serves(keeper->table, keeper->serves);
+	await_term();
+	return KEEPER_EXIT_IDLE;
+}
+
+START_TEST(the_manager_hears_of_a_keeper_after_the_first)
+{
+	int inbox = start_managed(die_and_serve);
+
+	ck_assert_str_eq(hear(inbox), "READY=1");
+	ck_assert_int_eq(shared->runs, 2);
+	kill(parent, SIGTERM);
+	ck_assert_int_eq(wait_for_end(), KEEPER_EXIT_IDLE);
+	close(inbox);
+}
+END_TEST
+
+static int make_way(const struct supervised *keeper, int number)
+{
+	(void)number;
+	shared->go = true;
+	await_term();
+	return keeper->table->head->ending == TABLE_TOLD_TO_MAKE_WAY ? KEEPER_EXIT_IDLE : WRONG;
+}
+
+START_TEST(quit_means_to_make_way)
+{
+	start(make_way);
+	wait_until(shared->go);
+	kill(parent, SIGQUIT);
+	ck_assert_int_eq(wait_for_end(), KEEPER_EXIT_IDLE);
+	ck_assert_int_eq(shared->runs, 1);
+}
+END_TEST
+
+/* Also while it waits for locks to end. */
+static int make_way_after_term(const struct supervised *keeper, int number)
+{
+	(void)number;
+	shared->go = true;
+	await_term();
+	shared->go = false;
+	await_term();
+	return keeper->table->head->ending == TABLE_TOLD_TO_MAKE_WAY ? KEEPER_EXIT_IDLE : WRONG;
+}
+
+START_TEST(quit_after_term)
+{
+	start(make_way_after_term);
+	wait_until(shared->go);
+	kill(parent, SIGTERM);
+	wait_until(!shared->go);
+	kill(parent, SIGQUIT);
+	ck_assert_int_eq(wait_for_end(), KEEPER_EXIT_IDLE);
+	ck_assert_int_eq(shared->runs, 1);
+}
+END_TEST
+
 /* --- hanging --- */
 
 /* Leases run out soon: so it is noticed soon. */
@@ -427,6 +563,10 @@ int main(void)
 	tcase_add_test(tests, term_is_passed_on);
 	tcase_add_test(tests, dies_while_it_ends);
 	tcase_add_test(tests, two_signals_at_once_are_one);
+	tcase_add_test(tests, the_manager_hears_when_programs_are_served);
+	tcase_add_test(tests, the_manager_hears_of_a_keeper_after_the_first);
+	tcase_add_test(tests, quit_means_to_make_way);
+	tcase_add_test(tests, quit_after_term);
 	tcase_add_test(tests, hangs);
 	tcase_add_test(tests, does_not_hang);
 	return suite_run_case("supervise", tests);

@@ -1,0 +1,29 @@
+#!/usr/bin/env bash
+# Builds the Debian package of what is committed: for developers, and for those who want it before a release.
+#
+#     scripts/deb.sh FOLDER [VERSION]
+#
+# Exports the last commit, and runs dpkg-buildpackage there, which says what is missing. The packages, their .changes and
+# .buildinfo come into FOLDER. VERSION: another one than the newest in debian/changelog. Two builds of one commit give the
+# same files. Root needs no fakeroot, and users need none either.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+[ $# -ge 1 ] || { echo "usage: $0 FOLDER [VERSION]" >&2; exit 2; }
+mkdir -p "$1"
+folder=$(cd "$1" && pwd)
+for program in git dpkg-buildpackage dh; do
+	command -v $program >/dev/null || { echo "$program is missing: apt-get install git dpkg-dev debhelper" >&2; exit 1; }
+done
+
+work=$(mktemp -d "${TMPDIR:-/tmp}/dflock-deb-XXXXXX")
+trap 'rm -rf "$work"' EXIT
+mkdir "$work/dflock"
+git archive HEAD | tar -x -C "$work/dflock"
+if [ -n "${2:-}" ]; then
+	maintainer=$(sed -n 's/^Maintainer: //p' debian/control)
+	printf 'dflock (%s) UNRELEASED; urgency=medium\n\n  * Built from commit %s.\n\n -- %s  %s\n\n' "$2" "$(git rev-parse --short=12 HEAD)" \
+		"$maintainer" "$(git log -1 --format=%cD)" | cat - debian/changelog >"$work/dflock/debian/changelog"
+fi
+(cd "$work/dflock" && dpkg-buildpackage -b -us -uc) >"$work/log" 2>&1 || { cat "$work/log" >&2; exit 1; }
+mv "$work"/*.deb "$work"/*.changes "$work"/*.buildinfo "$folder/"
+ls "$folder"
