@@ -53,6 +53,19 @@ static void runevent_set_environment(void)
 	setenv("LOGNAME", user->pw_name, 1);
 }
 
+/* The keeper of a system has a value that keeps the kernel from killing it. */
+static void runevent_set_oom(void)
+{
+	int fd = open("/proc/self/oom_score_adj", O_RDWR | O_CLOEXEC);
+	char text[16] = "";
+
+	if (fd < 0)
+		return;
+	if (read(fd, text, sizeof(text) - 1) > 0 && atoi(text) < 0 && pwrite(fd, "0", 1, 0) < 0)
+		text[0] = '\0'; /* then it stays */
+	close(fd);
+}
+
 static void runevent_set_limits(void)
 {
 	const struct sched_param plain = {0};
@@ -65,6 +78,7 @@ static void runevent_set_limits(void)
 	sched_setscheduler(0, SCHED_OTHER, &plain);
 	setpriority(PRIO_PROCESS, 0, 0);
 	umask(022);
+	runevent_set_oom();
 }
 
 __attribute__((noreturn)) static void runevent_exec(char **words, int out)
