@@ -93,6 +93,7 @@ static void supervise_wait(struct supervisor *s, pid_t pid, int wait_ms)
 		supervise_told_to_end(&s->table);
 	else
 		return;
+	manager_stopping(s->manager); /* before the keeper ends: then nothing looks any more */
 	kill(pid, SIGTERM);
 }
 
