@@ -64,7 +64,7 @@ static void stop_keeper(struct keeper *k)
 
 /* Has a program asked a question that has no answer so far? It would have to ask the next keeper, and it gives up when several
  * keepers have ended like that. Where there is a lease for the question, that decides. */
-static bool control_has_askers(const struct keeper *k)
+static bool control_stop_is_asked(const struct keeper *k)
 {
 	const struct session *s;
 
@@ -77,7 +77,7 @@ static bool control_has_askers(const struct keeper *k)
 
 void control_stop_leases_ended(struct keeper *k)
 {
-	if (!k->leases && is_stopping(k) && !control_has_askers(k))
+	if (!k->leases && is_stopping(k) && !control_stop_is_asked(k))
 		stop_keeper(k);
 }
 
