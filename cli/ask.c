@@ -80,7 +80,9 @@ int ask_connect(const struct place *place, struct ask *ask, char why[CLI_LINE_BY
 	int dir, ret;
 
 	ask->fd = -1;
-	ask->flags = 0;
+	ask->flags = ask->space = 0;
+	ask->from = 0;
+	ask->to = WIRE_EOF;
 	ask->deadline_s = ASK_DEADLINE_S;
 	ret = rundir_find(place, geteuid(), ask->dir, why, CLI_LINE_BYTES);
 	if (ret == -ENOENT)
@@ -176,14 +178,42 @@ static int ask_receive(struct ask *ask, enum wire_op op, struct wire_reply *repl
 	return 0;
 }
 
+static int ask_send(struct ask *ask, const struct wire_request *request, const char *text, char why[CLI_LINE_BYTES])
+{
+	struct iovec parts[] = {{.iov_base = (void *)request, .iov_len = sizeof(*request)},
+				{.iov_base = (void *)text, .iov_len = text ? strlen(text) : 0}};
+	const struct msghdr message = {.msg_iov = parts, .msg_iovlen = text ? 2 : 1};
+	size_t size = parts[0].iov_len + parts[1].iov_len;
+	int ret;
+
+	if (parts[1].iov_len >= WIRE_TEXT_BYTES)
+		return ask_fail(why, ENAMETOOLONG, "a name is longer than %d bytes", WIRE_TEXT_BYTES - 1);
+	ret = sendmsg(ask->fd, &message, MSG_NOSIGNAL) == (ssize_t)size ? 0 : errno;
+	if (ret == EPIPE || ret == ECONNRESET)
+		return ask_fail(
+			why, ECONNRESET,
+			"the keeper (pid %d) closed the connection before it was asked: it has ended, or serves "
+			"too many; try again",
+			(int)ask->pid);
+	return ret ? ask_fail(why, ret, "cannot ask the keeper (pid %d): %s", (int)ask->pid, strerror(ret)) : 0;
+}
+
 int ask_question(struct ask *ask, enum wire_op op, const struct place *place, int *memfd, char why[CLI_LINE_BYTES])
+{
+	return ask_about(ask, op, NULL, place, memfd, why);
+}
+
+int ask_about(struct ask *ask, enum wire_op op, const char *text, const struct place *place, int *memfd,
+	      char why[CLI_LINE_BYTES])
 {
 	struct wire_request request = {.magic = WIRE_MAGIC,
 				       .version = WIRE_VERSION,
 				       .size = sizeof(request),
 				       .op = (uint8_t)op,
 				       .flags = ask->flags,
-				       .to = WIRE_EOF};
+				       .space = ask->space,
+				       .from = ask->from,
+				       .to = ask->to};
 	struct wire_reply reply;
 	struct timespec now;
 	int fd = -1, ret;
@@ -195,20 +225,14 @@ int ask_question(struct ask *ask, enum wire_op op, const struct place *place, in
 		(void)place_config_id(place->config, &request.config);
 		request.config_path = leases_hash(place->config);
 	}
-	ret = send(ask->fd, &request, sizeof(request), MSG_NOSIGNAL) == sizeof(request) ? 0 : errno;
-	if (ret == EPIPE || ret == ECONNRESET)
-		return ask_fail(
-			why, ECONNRESET,
-			"the keeper (pid %d) closed the connection before it was asked: it has ended, or serves "
-			"too many; try again",
-			(int)ask->pid);
+	ret = ask_send(ask, &request, text, why);
 	if (ret)
-		return ask_fail(why, ret, "cannot ask the keeper (pid %d): %s", (int)ask->pid, strerror(ret));
+		return ret;
 	ret = ask_receive(ask, op, &reply, &fd, why);
 	if (!ret && reply.verdict == WIRE_REFUSED)
 		ret = ask_fail(why, ENOLCK, "%s",
 			       reply.reason[0] ? reply.reason : "the keeper refuses, without a reason");
-	else if (!ret && op == WIRE_FIT && reply.verdict == WIRE_WOULD_BLOCK)
+	else if (!ret && reply.verdict == WIRE_WOULD_BLOCK)
 		ret = ask_fail(why, EAGAIN, "%s", reply.reason);
 	else if (!ret && reply.verdict != WIRE_OK)
 		ret = ask_fail(why, EPROTO, "the keeper (pid %d) gave an answer that does not fit the question (%u)",
@@ -247,10 +271,11 @@ static int ask_read_status(int fd, char **json, size_t *len, char why[CLI_LINE_B
 	return 0;
 }
 
-int ask_status(struct ask *ask, const struct place *place, char **json, size_t *len, char why[CLI_LINE_BYTES])
+static int ask_text(struct ask *ask, enum wire_op op, const char *text, const struct place *place, char **json,
+		    size_t *len, char why[CLI_LINE_BYTES])
 {
 	int fd = -1;
-	int ret = ask_question(ask, WIRE_STATUS, place, &fd, why);
+	int ret = ask_about(ask, op, text, place, &fd, why);
 
 	if (!ret)
 		ret = ask_read_status(fd, json, len, why);
@@ -259,21 +284,32 @@ int ask_status(struct ask *ask, const struct place *place, char **json, size_t *
 	return ret;
 }
 
-json_t *ask_status_json(struct ask *ask, const struct place *place, char why[CLI_LINE_BYTES])
+int ask_status(struct ask *ask, const struct place *place, char **json, size_t *len, char why[CLI_LINE_BYTES])
+{
+	return ask_text(ask, WIRE_STATUS, NULL, place, json, len, why);
+}
+
+json_t *ask_json(struct ask *ask, enum wire_op op, const char *text, const struct place *place,
+		 char why[CLI_LINE_BYTES])
 {
 	json_error_t error;
-	json_t *status;
+	json_t *answer;
 	size_t len;
-	char *text;
+	char *json;
 
-	if (ask_status(ask, place, &text, &len, why))
+	if (ask_text(ask, op, text, place, &json, &len, why))
 		return NULL;
-	status = json_loadb(text, len, 0, &error);
-	free(text);
-	if (json_is_object(status))
-		return status;
-	json_decref(status);
+	answer = json_loadb(json, len, 0, &error);
+	free(json);
+	if (json_is_object(answer))
+		return answer;
+	json_decref(answer);
 	snprintf(why, CLI_LINE_BYTES, "the status of the keeper (pid %d) makes no sense (%s); is it another version's?",
 		 (int)ask->pid, error.text);
 	return NULL;
+}
+
+json_t *ask_status_json(struct ask *ask, const struct place *place, char why[CLI_LINE_BYTES])
+{
+	return ask_json(ask, WIRE_STATUS, NULL, place, why);
 }

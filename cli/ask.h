@@ -23,6 +23,8 @@ struct ask {
 	uid_t uid;
 	int deadline_s;
 	uint8_t flags; /* of the questions that follow; 0 at first */
+	uint8_t space; /* ditto: WIRE_BREAK and WIRE_END_REST, as are the next two */
+	int64_t from, to;
 };
 
 /*
@@ -38,13 +40,20 @@ void ask_patience(struct ask *ask, int seconds);
 /*
  * One question and its answer. 0: the keeper said WIRE_OK; *memfd (memfd may be NULL) is the descriptor that came
  * with the answer, or -1, and the caller closes it. -ENOLCK: the keeper refused, why has its reason; -EAGAIN: the same, and
- * WIRE_FIT may be asked again. Else -errno with one line in why.
+ * WIRE_FIT may be asked again, and of what is to be broken nothing is there. Else -errno with one line in why.
  */
 int ask_question(struct ask *ask, enum wire_op op, const struct place *place, int *memfd, char why[CLI_LINE_BYTES]);
+/* The same with the text that follows the question: WIRE_WHO. NULL: none. */
+int ask_about(struct ask *ask, enum wire_op op, const char *text, const struct place *place, int *memfd,
+	      char why[CLI_LINE_BYTES]);
 
 /* The keeper's status as text, which the caller frees. 0, or -errno with why. */
 int ask_status(struct ask *ask, const struct place *place, char **json, size_t *len, char why[CLI_LINE_BYTES]);
-/* The same, parsed, which the caller ends with json_decref(). NULL with why. */
+/* An answer that is JSON, parsed, which the caller ends with json_decref(): to WIRE_STATUS (text NULL), or to WIRE_WHO about
+ * `text`. NULL with why. */
+json_t *ask_json(struct ask *ask, enum wire_op op, const char *text, const struct place *place,
+		 char why[CLI_LINE_BYTES]);
+/* The status, so. */
 json_t *ask_status_json(struct ask *ask, const struct place *place, char why[CLI_LINE_BYTES]);
 
 #endif

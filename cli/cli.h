@@ -17,6 +17,7 @@ enum cli_exit {
 	CLI_OK = 0,
 	CLI_FAILED = 1,          /* it could not be done, or a check found a problem */
 	CLI_USAGE = 2,           /* the command line makes no sense */
+	CLI_BREAK_NOBODY = 3,    /* break: no host holds the lock, or the host is not known */
 	CLI_RUN_NOT_TAKEN = 122, /* run --require=taken: the job got no lock on a protected file */
 	CLI_RUN_UNFIT = 123,     /* run --require: the job was not started, since its locks would not be protected */
 	/* run, as env(1) has them */
@@ -35,7 +36,9 @@ int cmd_lock(int argc, char **argv);
 int cmd_check(int argc, char **argv);
 int cmd_status(int argc, char **argv);
 int cmd_doctor(int argc, char **argv);
+int cmd_break(int argc, char **argv);
 int cmd_fence(int argc, char **argv);
+int cmd_who(int argc, char **argv);
 int cmd_init(int argc, char **argv);
 int cmd_reload(int argc, char **argv);
 int cmd_stop(int argc, char **argv);

@@ -7,7 +7,7 @@
  * in which a child inherits the lock are flock(1)'s. flock(1) starts this program again (--taken), which sets
  * DFLOCK_FENCE and becomes the job.
  */
-#include "cli/cli.h"
+#include "cli/lock.h"
 
 #include <ctype.h>
 #include <errno.h>
@@ -19,6 +19,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "cli/cli.h"
 #include "cli/fence.h"
 #include "cli/start.h"
 #include "config/config.h"
@@ -34,6 +35,9 @@ static const char lock_doc[] =
 #define LOCK_WORDS 16
 #define NAME_PLAIN "._@:+=,-" /* not CONFIG_NAMES_REST */
 #define AT_LEAST   256        /* the key of an option without a letter */
+/* For the library in flock(1): names the holders of a lock that is refused. */
+#define LOCK_VERBOSE      "DFLOCK_VERBOSE"
+#define LOCK_VERBOSE_HERE "lock"
 
 struct lock_options {
 	const char *words[LOCK_WORDS]; /* of flock(1) */
@@ -54,7 +58,7 @@ static const struct argp_option lock_known[] = {
 	{"timeout", 'w', "SECONDS", 0, "fail if the lock cannot be obtained within this time", 0},
 	{"conflict-exit-code", 'E', "NUMBER", 0, "the exit status if the lock was not obtained", 0},
 	{"no-fork", 'F', NULL, 0, "JOB takes the place of flock(1)", 0},
-	{"verbose", 'v', NULL, 0, "say how long it took to get the lock", 0},
+	{"verbose", 'v', NULL, 0, "say how long it took to get the lock, or which processes hold it", 0},
 	{"command", 'c', "COMMAND", 0, "run COMMAND through the shell", 0},
 	{"at-least", AT_LEAST, "TIME", 0,
 	 "keep all others from the lock for TIME from its start, also after its end: 90 or 90s, 500ms, 5m, 2h, 1d", 0},
@@ -137,6 +141,8 @@ static error_t lock_parse(int key, char *arg, struct argp_state *state)
 			argp_error(state, "too many options");
 		snprintf(flag, sizeof(options->flags[0]), "-%c", key);
 		options->words[options->count++] = key == 'v' ? "--verbose" : flag;
+		if (key == 'v' && setenv(LOCK_VERBOSE, LOCK_VERBOSE_HERE, 0))
+			argp_error(state, "%s", strerror(errno));
 		if (arg)
 			options->words[options->count++] = arg;
 		return 0;
@@ -144,8 +150,7 @@ static error_t lock_parse(int key, char *arg, struct argp_state *state)
 	return ARGP_ERR_UNKNOWN;
 }
 
-/* As a file name: what could be a path, or hide the file, becomes %XX. False: it is too long for one. */
-static bool lock_file_name(const char *name, char file[NAME_MAX + 1])
+bool lock_file_name(const char *name, char file[NAME_MAX + 1])
 {
 	size_t len = 0;
 
@@ -216,6 +221,8 @@ static int lock_become_job(const struct lock_options *options)
 	if (!lock_file_name(options->name, lock + strlen(CONFIG_NAMES)))
 		return CLI_RUN_FAILED;
 	close(atoi(options->taken));
+	if (getenv(LOCK_VERBOSE) && !strcmp(getenv(LOCK_VERBOSE), LOCK_VERBOSE_HERE))
+		unsetenv(LOCK_VERBOSE); /* for flock(1), not for the job */
 	if (!fence_find(lock, getpid(), false, &fence, why)) {
 		cli_error("not started: %s", why);
 		return CLI_RUN_UNFIT;

@@ -28,13 +28,15 @@ static const char run_doc[] =
 	"that it took no protected lock. One line says so if the preload cannot reach JOB (statically linked, "
 	"setuid); it is run all the same.";
 
+#define RUN_VERBOSE "DFLOCK_VERBOSE"
+
 struct run_options {
 	char **job;
 	bool require;
 	bool taken;         /* the job must take a protected lock */
 	const char **files; /* to be protected, file_count of them */
 	size_t file_count;
-	bool report, json;
+	bool report, json, verbose;
 	const char *report_file; /* NULL: standard error */
 	bool init;               /* stays until the job ends, and ends what it left: container.h */
 	int patience_s;
@@ -77,6 +79,9 @@ static error_t run_parse(int key, char *arg, struct argp_state *state)
 		return 0;
 	case 'i':
 		run_init(options, arg, state);
+		return 0;
+	case 'v':
+		options->verbose = true;
 		return 0;
 	case ARGP_KEY_ARG:
 		/* The first argument is the job. All others are the job's, options too. */
@@ -167,6 +172,10 @@ static int prepare(const struct run_options *options)
 	ret = examine(options, shim);
 	if (ret)
 		return ret;
+	if (options->verbose && setenv(RUN_VERBOSE, "1", 1)) {
+		cli_error("cannot set " RUN_VERBOSE ": %s", strerror(errno));
+		return CLI_RUN_FAILED;
+	}
 	ret = set_preload(shim);
 	if (ret) {
 		cli_error("cannot set LD_PRELOAD: %s", strerror(-ret));
@@ -332,6 +341,8 @@ int cmd_run(int argc, char **argv)
 		 "stay until JOB has ended; then end what it left, after SECONDS (5) by force, and have its keeper give "
 		 "everything back, for containers. The default for the first process of a pid namespace",
 		 0},
+		{"verbose", 'v', NULL, 0,
+		 "when a lock is refused because it is taken, say on standard error which processes hold it", 0},
 		{0}};
 	static const struct argp argp = {
 		.options = known, .parser = run_parse, .args_doc = "[--] JOB [ARGUMENT...]", .doc = run_doc};

@@ -72,7 +72,21 @@ static void add_rests(struct grid *grid, const json_t *lock)
 		grid_cell(grid, "until %s", show_when(time(NULL) + (ms + 999) / 1000, when));
 		grid_cell(grid, "%s", space);
 		grid_cell(grid, "%s more", show_ms(ms, time_left));
+		grid_cell(grid, "%s", "");
 	}
+}
+
+/* The program whose question got the lease: it may have ended since, and others of its host may use the lease. */
+static void add_job(struct grid *grid, const json_t *entry)
+{
+	const json_t *job = json_object_get(entry, "job");
+	char when[SHOW_TIME_BYTES];
+
+	if (field_number(job, "pid"))
+		grid_cell(grid, "asked for by pid %" PRId64 " (%s), %s", field_number(job, "pid"),
+			  field_text(job, "command"), show_when(field_number(job, "since"), when));
+	else
+		grid_cell(grid, "%s", "");
 }
 
 static void add_lock(struct grid *grid, const struct cluster *c, const json_t *lock)
@@ -88,6 +102,7 @@ static void add_lock(struct grid *grid, const struct cluster *c, const json_t *l
 		grid_cell(grid, "%s %s, %s", field_text(entry, "space"), field_text(entry, "mode"),
 			  status_leases_range(entry, range));
 		grid_cell(grid, "fence %" PRId64, field_number(entry, "fence"));
+		add_job(grid, entry);
 	}
 	add_rests(grid, lock);
 	json_array_foreach (json_object_get(lock, "waiters"), i, entry) {
@@ -96,6 +111,7 @@ static void add_lock(struct grid *grid, const struct cluster *c, const json_t *l
 		grid_cell(grid, "%s %s, %s", field_text(entry, "space"), field_text(entry, "mode"),
 			  status_leases_range(entry, range));
 		grid_cell(grid, "%s", "");
+		add_job(grid, entry);
 	}
 }
 
@@ -121,7 +137,7 @@ void status_cluster_print(const json_t *cluster, const char *own, bool all, FILE
 	struct cluster c = {json_object_get(cluster, "hosts"), own, field_number(cluster, "ttl_ms")};
 	size_t count, left_out = 0, living = 0;
 	json_t **list = field_sorted(json_object_get(cluster, "locks"), "name", "", &count);
-	struct grid *grid = grid_new(4);
+	struct grid *grid = grid_new(5);
 	const char *host;
 	json_t *about;
 

@@ -18,12 +18,16 @@
 
 struct top_values {
 	const char *host;
+	bool allow_break;
+	bool show_jobs;
 	config_setting_t *on_event, *store, *lease, *protect;
 };
 
 const struct setting_row config_top_rows[] = {
 	{"host", SETTING_STRING, offsetof(struct top_values, host), 0, 0},
+	{"allow_break", SETTING_FLAG, offsetof(struct top_values, allow_break), 0, 0},
 	{"on_event", SETTING_TEXTS, offsetof(struct top_values, on_event), 0, 0},
+	{"show_jobs", SETTING_FLAG, offsetof(struct top_values, show_jobs), 0, 0},
 	{"store", SETTING_GROUP, offsetof(struct top_values, store), 0, 0},
 	{"lease", SETTING_GROUP, offsetof(struct top_values, lease), 0, 0},
 	{"protect", SETTING_LIST, offsetof(struct top_values, protect), 0, 0},
@@ -158,11 +162,13 @@ static int config_read_on_event(const struct config_reading *r, config_setting_t
 
 static int config_read_top(const struct config_reading *r, config_setting_t *root, bool shared, struct config *config)
 {
-	struct top_values values = {.host = NULL};
+	struct top_values values = {.show_jobs = true};
 	int ret = settings_read(r, root, "", config_top_rows, &values);
 
+	config->show_jobs = values.show_jobs;
 	config->has_store = values.store != NULL;
 	config->has_protect = values.protect != NULL;
+	config->allow_break = values.allow_break;
 	if (ret == 0)
 		ret = config_read_host(r, settings_line(root, "host"), values.host, &config->host);
 	if (ret == 0)

@@ -56,6 +56,7 @@ int scan_text(const struct config_reading *r, const char *text, size_t len);
 
 enum setting_type {
 	SETTING_NUMBER, /* int64_t, from min to max */
+	SETTING_FLAG,   /* bool: true or false */
 	SETTING_STRING, /* const char *: not empty, no control characters; lives as long as the config_setting_t */
 	SETTING_GROUP,  /* config_setting_t * */
 	SETTING_LIST,   /* config_setting_t * */

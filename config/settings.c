@@ -1,6 +1,7 @@
 #include "config/internal.h"
 
 #include <errno.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -164,6 +165,11 @@ static int settings_read_one(const struct config_reading *r, config_setting_t *s
 	switch (row->type) {
 	case SETTING_NUMBER:
 		return settings_read_number(r, setting, prefix, row, value);
+	case SETTING_FLAG:
+		if (config_setting_type(setting) != CONFIG_TYPE_BOOL)
+			return settings_wrong_type(r, setting, prefix, "true or false");
+		*(bool *)value = config_setting_get_bool(setting);
+		return 0;
 	case SETTING_STRING:
 		return settings_read_string(r, setting, prefix, value);
 	case SETTING_GROUP:

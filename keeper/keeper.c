@@ -16,6 +16,7 @@
 #include "keeper/callers/configwatch.h"
 #include "keeper/callers/dispatch.h"
 #include "keeper/callers/ending.h"
+#include "keeper/callers/holding.h"
 #include "keeper/fronts/door.h"
 #include "keeper/fronts/fronts.h"
 #include "keeper/leases/deadline.h"
@@ -42,6 +43,7 @@
 #include "keeper/callers/session.h"
 #include "keeper/callers/deadlock.h"
 #include "keeper/callers/news.h"
+#include "keeper/callers/who.h"
 #include "keeper/leases/queue.h"
 #include "keeper/leases/waiters.h"
 #include "keeper/leases/takeup.h"
@@ -269,6 +271,10 @@ static int keeper_start(struct life *life)
 	if (ret == 0)
 		ret = deadlock_init(k);
 	if (ret == 0)
+		ret = holding_start(k);
+	if (ret == 0)
+		ret = who_init(k);
+	if (ret == 0)
 		ret = longwait_start(k);
 	if (ret < 0) {
 		keeper_cannot_start(o, "the keeper cannot start: %s", strerror(-ret));
@@ -339,6 +345,7 @@ static void keeper_clean_up(struct keeper *k)
 	longwait_stop(k);
 	past_stop(k);
 	toolong_stop(k);
+	holding_stop(k);
 	host_stop(k);
 	room_stop(k);
 	ending_close(k);
@@ -364,6 +371,8 @@ static void keeper_clean_up(struct keeper *k)
 	listener_free(k);
 	sessions_free(k);
 	deadlock_free(k);
+	who_free(k);
+	holding_free(k);
 	ending_free(k);
 	orphan_free(k);
 	longwait_free(k);

@@ -34,6 +34,7 @@
 #include "shim/note.h"
 #include "shim/real.h"
 #include "shim/sys.h"
+#include "shim/verbose.h"
 
 /* How often a grant may end before the kernel has answered. */
 #define LATE_GRANTS 5
@@ -185,6 +186,8 @@ int acquire(struct call *c)
 		ret = acquire_by_keeper(c);
 	if (ret < 0 && c->have)
 		c->kind->taking->let_go(c);
+	if (is_conflict(ret) && c->want->nonblock)
+		verbose_refused(c->fd, c->want, c->look);
 	return ret == -ENOLCK ? acquire_refused(c) : ret;
 }
 

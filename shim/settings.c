@@ -48,13 +48,14 @@ static void settings_find_library(struct text *path)
 
 static void settings_capture(struct settings *s)
 {
-	const char *log = secure_getenv("DFLOCK_LOG");
+	const char *log = secure_getenv("DFLOCK_LOG"), *verbose = secure_getenv("DFLOCK_VERBOSE");
 	struct stat st;
 	struct text library;
 
 	place_init(&s->place);
 	s->config_hash = leases_hash(s->place.config);
 	s->debug = log && strcmp(log, "debug") == 0;
+	s->verbose = verbose && *verbose && strcmp(verbose, "0") != 0;
 	if (sys_fstat(2, &st) == 0) {
 		s->has_stderr = true;
 		s->stderr_dev = st.st_dev;

@@ -20,6 +20,7 @@ struct settings {
 	struct place place;
 	uint64_t config_hash; /* leases_hash() of place.config */
 	bool debug;           /* DFLOCK_LOG=debug */
+	bool verbose;         /* DFLOCK_VERBOSE, neither empty nor "0" */
 	bool has_stderr;      /* descriptor 2 was open at the start, and was this file: */
 	dev_t stderr_dev;
 	ino_t stderr_ino;

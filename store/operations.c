@@ -94,6 +94,7 @@ void store_acquire(struct store *s, const struct store_acquire *a, store_reply_c
 	query_word(q, a->beat ? "1" : "0");
 	query_word(q, a->grow ? "1" : "0");
 	query_add(q, "%" PRId64, a->rest_ms);
+	query_word(q, a->job ? a->job : "");
 	for (size_t i = 0; i < a->dead_count && i < STORE_MAX_BLOCKERS; i++) {
 		query_word(q, a->dead[i].host);
 		query_add(q, "%" PRIu64, a->dead[i].beat);
@@ -135,6 +136,20 @@ void store_release(struct store *s, const char *name, const char *token, bool un
 	query_word(q, token);
 	query_word(q, unused ? "1" : "0");
 	ask_script(q, 0, cb, arg);
+}
+
+void store_end_rest(struct store *s, const char *name, enum wire_space space, uint64_t limit, store_reply_cb *cb,
+		    void *arg)
+{
+	struct query *q = query_script(s, SCRIPT_REST, name);
+
+	if (!*name || strlen(name) >= LOCK_NAME_BYTES || (unsigned)space >= WIRE_SPACES) {
+		refuse_bad(q, "the lock name is empty or too long", cb, arg);
+		return;
+	}
+	query_word(q, reply_space_word[space]);
+	query_add(q, "%" PRIu64, limit);
+	ask_script(q, REPLY_MAY(STORE_GONE), cb, arg);
 }
 
 void store_shrink(struct store *s, const char *name, const char *token, store_reply_cb *cb, void *arg)
@@ -205,14 +220,62 @@ void store_tell_chase(struct store *s, const char *host, const struct store_chas
 		publish_message(s, host, message);
 }
 
+void store_tell_break(struct store *s, const char *host, const struct store_break *what)
+{
+	char message[MESSAGE_BYTES];
+
+	if (s->state == STORE_UP && reply_is_host(host) && !bad_lock(what->name, what->token) &&
+	    message_format_break(message, s->host, what) == 0)
+		publish_message(s, host, message);
+}
+
+void store_tell_broken(struct store *s, const char *host, uint64_t question, enum store_broken broken, int pid)
+{
+	char message[MESSAGE_BYTES];
+
+	if (s->state != STORE_UP || !reply_is_host(host))
+		return; /* the asker's question ends by its own time limit */
+	message_format_broken(message, s->host, question, broken, pid);
+	publish_message(s, host, message);
+}
+
+void store_tell_who(struct store *s, const char *host, const char *name, const char *token)
+{
+	char message[MESSAGE_BYTES];
+
+	if (s->state == STORE_UP && !bad_lock(name, token) && reply_is_host(host) &&
+	    message_format_who(message, s->host, name, token) == 0)
+		publish_message(s, host, message);
+}
+
+void store_tell_holder(struct store *s, const char *host, const char *token, const struct store_range *range,
+		       const struct store_job *job)
+{
+	char message[MESSAGE_BYTES];
+
+	if (s->state == STORE_UP && reply_is_token(token) && reply_is_host(host) &&
+	    message_format_holder(message, s->host, token, range, job) == 0)
+		publish_message(s, host, message);
+}
+
+void store_tell_holders(struct store *s, const char *host, const char *token, uint64_t count)
+{
+	char message[MESSAGE_BYTES];
+
+	if (s->state == STORE_UP && reply_is_token(token) && reply_is_host(host) &&
+	    message_format_holders(message, s->host, token, count) == 0)
+		publish_message(s, host, message);
+}
+
 /* ---- this host ---- */
 
-void store_beat(struct store *s, store_reply_cb *cb, void *arg)
+void store_beat(struct store *s, uint64_t mark, store_reply_cb *cb, void *arg)
 {
 	struct query *q = query_script(s, SCRIPT_BEAT, NULL);
 
 	query_word(q, s->host);
-	ask_script(q, 0, cb, arg);
+	query_add(q, "%" PRIu64, mark);
+	ask_script(q, REPLY_MAY(STORE_GIVEN_UP), cb, arg);
 }
 
 static void on_write_tried(struct query *q, const redisReply *reply, enum store_status status, const char *error)
@@ -274,14 +337,15 @@ void store_hosts(struct store *s, store_hosts_cb *cb, void *arg)
 static void on_entries_answer(struct query *q, const redisReply *reply, enum store_status status, const char *error)
 {
 	struct store_entry *entries = NULL;
+	int64_t rest_ms[WIRE_SPACES] = {0};
 	size_t count = 0;
 
 	(void)error;
-	if (reply && reply_parse_entries(reply, &entries, &count) != 0) {
+	if (reply && reply_parse_entries(reply, &entries, &count, rest_ms) != 0) {
 		query_nonsense(q);
 		status = STORE_UNREACHABLE;
 	}
-	q->cb.entries(q->arg, status, entries, count);
+	q->cb.entries(q->arg, status, entries, count, rest_ms);
 	free(entries);
 }
 

@@ -205,8 +205,9 @@ int reply_parse(const redisReply *reply, unsigned may, struct store_reply *out)
 		const char *verdict;
 		enum store_status status;
 	} verdicts[] = {
-		{"OK", STORE_OK},       {"WAIT", STORE_WAIT},   {"BUSY", STORE_BUSY},       {"GONE", STORE_GONE},
-		{"GRACE", STORE_GRACE}, {"LIMIT", STORE_LIMIT}, {"INC", STORE_INCARNATION}, {"REST", STORE_REST},
+		{"OK", STORE_OK},           {"WAIT", STORE_WAIT},   {"BUSY", STORE_BUSY},
+		{"GONE", STORE_GONE},       {"GRACE", STORE_GRACE}, {"LIMIT", STORE_LIMIT},
+		{"INC", STORE_INCARNATION}, {"REST", STORE_REST},   {"GIVENUP", STORE_GIVEN_UP},
 	};
 	const char *verdict = verdict_of(reply);
 
@@ -217,6 +218,8 @@ int reply_parse(const redisReply *reply, unsigned may, struct store_reply *out)
 		out->status = verdicts[i].status;
 		if (out->status == STORE_WAIT || out->status == STORE_BUSY || out->status == STORE_REST)
 			return parse_blockers(reply, out);
+		if (out->status == STORE_GIVEN_UP)
+			return reply_text(reply, 1) && reply_number(reply_text(reply, 1), &out->arrival) ? 0 : -EPROTO;
 		if (out->status == STORE_OK)
 			return parse_grant(reply, out);
 		return 0;
@@ -267,26 +270,34 @@ int reply_parse_hosts(const redisReply *reply, struct store_blocker **hosts, siz
 	return 0;
 }
 
-/* {host, file, token, space, mode, from, to, fence} */
+/* {host, file, token, space, mode, from, to, fence, job} */
 static bool parse_entry(const redisReply *row, struct store_entry *out)
 {
-	const char *host, *file, *space, *mode, *from, *to;
+	const char *host, *file, *token, *space, *mode, *from, *to, *fence, *job;
 	uint64_t first, end;
 
 	if (row->type != REDIS_REPLY_ARRAY)
 		return false;
 	host = reply_text(row, 0);
 	file = reply_text(row, 1);
+	token = reply_text(row, 2);
+	fence = reply_text(row, 7);
 	space = reply_text(row, 3);
 	mode = reply_text(row, 4);
 	from = reply_text(row, 5);
 	to = reply_text(row, 6);
-	if (!host || !reply_is_host(host) || !file || !reply_is_file(file) || !space ||
-	    !reply_space(space, &out->range.space) || !mode || !reply_mode(mode, &out->range.mode) || !from ||
-	    !reply_number(from, &first) || !to || !reply_number(to, &end) || end > INT64_MAX || first >= end)
+	job = reply_text(row, 8);
+	if (!host || !reply_is_host(host) || !file || !reply_is_file(file) || !token || !reply_is_token(token) ||
+	    !space || !reply_space(space, &out->range.space) || !mode || !reply_mode(mode, &out->range.mode) || !from ||
+	    !reply_number(from, &first) || !to || !reply_number(to, &end) || end > INT64_MAX || first >= end ||
+	    !fence || (*fence && !reply_number(fence, &out->fence)))
 		return false;
 	strcpy(out->host, host);
 	strcpy(out->file, file);
+	strcpy(out->token, token);
+	out->old = job && strcmp(job, "-") == 0;
+	if (job)
+		job_parse(job, &out->job); /* what is no job is not known */
 	out->range.from = (int64_t)first;
 	out->range.to = (int64_t)end;
 	return true;
@@ -302,7 +313,19 @@ static bool parse_entries(const redisReply *rows, bool waiters, struct store_ent
 	return true;
 }
 
-int reply_parse_entries(const redisReply *reply, struct store_entry **entries, size_t *count)
+static bool parse_rests(const redisReply *rests, int64_t rest_ms[WIRE_SPACES])
+{
+	for (size_t space = 0; space < WIRE_SPACES; space++) {
+		const char *left = rests->type == REDIS_REPLY_ARRAY ? reply_text(rests, space) : NULL;
+
+		if (!left || !signed_number(left, &rest_ms[space]) || rest_ms[space] < 0)
+			return false;
+	}
+	return true;
+}
+
+int reply_parse_entries(const redisReply *reply, struct store_entry **entries, size_t *count,
+			int64_t rest_ms[WIRE_SPACES])
 {
 	const char *verdict = verdict_of(reply);
 	const redisReply *leases, *waiters;
@@ -313,7 +336,8 @@ int reply_parse_entries(const redisReply *reply, struct store_entry **entries, s
 		return -EPROTO;
 	leases = reply->element[1];
 	waiters = reply->element[2];
-	if (leases->type != REDIS_REPLY_ARRAY || waiters->type != REDIS_REPLY_ARRAY)
+	if (leases->type != REDIS_REPLY_ARRAY || waiters->type != REDIS_REPLY_ARRAY ||
+	    !parse_rests(reply->element[3], rest_ms))
 		return -EPROTO;
 	*entries = calloc(leases->elements + waiters->elements + 1, sizeof(**entries));
 	if (!*entries)

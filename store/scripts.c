@@ -29,6 +29,8 @@ EMBED(leave, "store/lua/leave.lua");
 EMBED(store, "store/lua/store.lua");
 EMBED(hosts, "store/lua/hosts.lua");
 EMBED(sweep, "store/lua/sweep.lua");
+EMBED(give_up, "store/lua/give_up.lua");
+EMBED(rest, "store/lua/rest.lua");
 EMBED(dump, "store/lua/dump.lua");
 EMBED(post, "store/lua/post.lua");
 EMBED(rules, "store/lua/rules.lua");
@@ -49,6 +51,8 @@ static const struct {
 	[SCRIPT_STORE] = {"store", script_store, .binding = true},
 	[SCRIPT_HOSTS] = {.name = "hosts", .text = script_hosts},
 	[SCRIPT_SWEEP] = {"sweep", script_sweep, .lock = true},
+	[SCRIPT_GIVE_UP] = {.name = "give_up", .text = script_give_up, .binding = true},
+	[SCRIPT_REST] = {"rest", script_rest, .lock = true},
 	[SCRIPT_DUMP] = {"dump", script_dump, .lock = true},
 	[SCRIPT_POST] = {.name = "post", .text = script_post},
 	[SCRIPT_RULES] = {.name = "rules", .text = script_rules},

@@ -28,6 +28,7 @@
 #include <uv.h>
 
 #include "config/config.h"
+#include "store/job.h"
 #include "wire/msg.h"
 
 #define STORE_TOKEN_BYTES  33  /* 32 hex digits and NUL */
@@ -52,6 +53,7 @@ enum store_status {
 	STORE_GONE,        /* confirm, shrink, reclaim: the lease stands no more. sweep: the host is not silent */
 	STORE_GRACE,       /* acquire: the shard is in grace, nothing new is granted */
 	STORE_INCARNATION, /* the store is another than it was; on_incarnation follows */
+	STORE_GIVEN_UP,    /* beat: an operator gave this host up */
 	STORE_LIMIT,       /* acquire: the name has 1,000 leases and waiters */
 	STORE_UNREACHABLE, /* no answer; `error` says why */
 	STORE_ERROR, /* the request is malformed, or the store answered with an error: script error, wrong type, out
@@ -71,7 +73,7 @@ struct store_reply {
 	uint64_t fence;      /* STORE_OK of acquire, confirm, reclaim */
 	enum wire_mode mode; /* the same: the mode that is recorded */
 	int64_t from, to;    /* STORE_OK of acquire: what is granted, if it is more than was asked for; else to is 0 */
-	uint64_t arrival; /* STORE_WAIT, STORE_REST: grows with every such answer of the whole store; 0: not queued */
+	uint64_t arrival; /* STORE_GIVEN_UP: the mark. STORE_WAIT, STORE_REST: grows with every such answer of the whole store; 0: not queued */
 	int64_t rest_ms;  /* STORE_REST: how long it still rests; else 0 */
 	size_t blocker_count; /* STORE_WAIT, STORE_BUSY, STORE_REST */
 	struct store_blocker blockers[STORE_MAX_BLOCKERS];
@@ -87,6 +89,25 @@ enum store_message_kind {
 	STORE_MSG_GRANTED, /* by hand-over: `token` is now a lease, with `fence` */
 	STORE_MSG_CHASE,   /* between keepers: a search for a cycle of waiters (keeper/callers/deadlock.h) */
 	STORE_MSG_IN_USE,  /* the answer to a recall with `ask`: `token` (the asker's) will not be granted now */
+	STORE_MSG_BREAK,   /* an operator on the host `asker` wants the lease `fence` of this host to be taken away */
+	STORE_MSG_BROKEN,  /* the answer of the host `holder`: what became of it */
+	STORE_MSG_WHO,     /* between keepers: which processes of this host hold locks of `name`? `asker` wants to know, and
+			      calls its question `token` */
+	STORE_MSG_HOLDER,  /* one answer to that question: one lock of one process. No name */
+	STORE_MSG_HOLDERS, /* the last answer to that question. No name */
+};
+/* What became of a lease that was to be taken away (keeper/leases/breaking.h). */
+enum store_broken {
+	STORE_BROKEN_DONE,        /* its holders have ended, and it was released */
+	STORE_BROKEN_GONE,        /* the host has no such lease */
+	STORE_BROKEN_NOT_YOURS,   /* it stays: a process that would have to end is another user's */
+	STORE_BROKEN_UNSTOPPABLE, /* it stays: a process cannot be ended by that keeper */
+	STORE_BROKEN_YOUNGER,     /* it stays: a younger lease of that host covers the same range */
+	STORE_BROKEN_UNSURE,      /* it stays: the store is away from that host, or has not confirmed the lease */
+	STORE_BROKEN_LATE,        /* it takes too long: it may be taken away later */
+	STORE_BROKEN_FAILED,      /* it stays: the host's log says why */
+	STORE_BROKEN_FORBIDDEN,   /* it stays: that host's configuration does not allow it (allow_break) */
+	STORE_BROKENS
 };
 /* A chase: process `pid` of `host`, which waits with `token`, waits through `hops` other waiters for `range` of
  * `name`. */
@@ -99,18 +120,30 @@ struct store_chase {
 	struct store_range range;
 	char name[LOCK_NAME_BYTES];
 };
+/* A lease to be taken away, by the question of the host that asks. */
+struct store_break {
+	const char *name, *token;
+	uint64_t fence, limit; /* limit: the largest fence that the operator has seen */
+	uint64_t question;
+};
 struct store_message {
 	enum store_message_kind kind;
-	char name[LOCK_NAME_BYTES];
-	char token[STORE_TOKEN_BYTES];       /* RECALL: of the lease in the way. Else of this host's own request */
-	char asker[STORE_HOST_BYTES];        /* RECALL */
-	char holder[STORE_HOST_BYTES];       /* IN_USE: the host that says so */
+	char name[LOCK_NAME_BYTES];          /* BROKEN: "" */
+	char token[STORE_TOKEN_BYTES];       /* RECALL, BREAK: of the lease in the way. Else of this host's own request */
+	char asker[STORE_HOST_BYTES];        /* RECALL, BREAK */
+	char holder[STORE_HOST_BYTES];       /* IN_USE, BROKEN: the host that says so */
 	char asker_token[STORE_TOKEN_BYTES]; /* RECALL */
 	struct store_range range;            /* RECALL: what the asker wants. IN_USE: what is in its way */
 	bool ask;                            /* RECALL */
-	uint64_t fence;                      /* GRANTED */
+	uint64_t fence;                      /* GRANTED, BREAK */
+	uint64_t limit;                      /* BREAK: the largest fence that the operator has seen */
+	uint64_t question;                   /* BREAK, BROKEN: the asker's number for it */
+	enum store_broken broken;            /* BROKEN */
+	int pid;                             /* BROKEN: the process that is the reason; 0: none is */
 	bool provisional;         /* GRANTED: perhaps not acknowledged by replicas; acquire with the same token asks */
 	struct store_chase chase; /* CHASE */
+	struct store_job job;           /* HOLDER: of `holder`, with `range` */
+	uint64_t count;           /* HOLDERS: how many locks `holder` has found; not all may have been told */
 };
 
 struct store_callbacks {
@@ -157,6 +190,7 @@ const char *store_server(const struct store *s);  /* for people: host:port, the 
  * `rest_ms` this lease is for one lock of one caller: it excludes other leases of its own owner, too, and for so long
  *          after its grant nothing of the name and space is granted to anybody, this host included. 0: it is a lease as
  *          others. The range must be the whole one, exclusive
+ * `job`    which program asks; "" or job_format()'s text. Recorded with the lease, for people
  * `dead`   hosts whose beat this keeper has watched unchanged for a whole ttl, or that did not answer and were silent for
  *          dead_ms, at most STORE_MAX_BLOCKERS; what they have is dropped if their beat is still that one. This host
  *          itself is never dropped
@@ -165,7 +199,7 @@ const char *store_server(const struct store *s);  /* for people: host:port, the 
  * blanks, and an empty range are answered STORE_ERROR.
  */
 struct store_acquire {
-	const char *name, *file, *token;
+	const char *name, *file, *token, *job;
 	struct store_range range;
 	bool ask, insist, pass, beat, grow;
 	int64_t rest_ms;
@@ -185,8 +219,13 @@ void store_confirm(struct store *s, const char *name, const char *token, uint64_
  * is over, or a younger lease is in the way. */
 void store_reclaim(struct store *s, const char *name, const char *file, const char *token, uint64_t fence,
 		   const struct store_range *range, store_reply_cb *cb, void *arg);
-/* Renews all leases of this host. */
-void store_beat(struct store *s, store_reply_cb *cb, void *arg);
+/* Renews all leases of this host. STORE_GIVEN_UP: an operator gave this host up (store_give_up()), and what it had may be
+ * gone: nothing was renewed. `mark` is what that answer said in `arrival`, once the caller has acted on it; else 0. */
+void store_beat(struct store *s, uint64_t mark, store_reply_cb *cb, void *arg);
+/* Ends the rests of the name in this space that a lease with a fence of at most `limit` began, and grants to the
+ * waiters. STORE_OK; STORE_GONE: there is no such rest. */
+void store_end_rest(struct store *s, const char *name, enum wire_space space, uint64_t limit, store_reply_cb *cb,
+		    void *arg);
 enum store_open {
 	STORE_OPEN_WATCHED, /* the caller has watched this incarnation for a whole ttl */
 	STORE_OPEN_NEW,     /* the caller has watched it only for as long as hosts with leases take to come back.
@@ -200,8 +239,16 @@ void store_open(struct store *s, enum store_open how, const char *earlier, store
  * lost. */
 void store_tell_in_use(struct store *s, const char *host, const char *name, const char *asker_token,
 		       const struct store_range *in_use);
+/* Between keepers (keeper/callers/who.h): the question, and the answers to it. No reply; each may be lost. */
+void store_tell_who(struct store *s, const char *host, const char *name, const char *token);
+void store_tell_holder(struct store *s, const char *host, const char *token, const struct store_range *range,
+		       const struct store_job *job);
+void store_tell_holders(struct store *s, const char *host, const char *token, uint64_t count);
 /* Sends a chase to a host. No reply; it may be lost. */
 void store_tell_chase(struct store *s, const char *host, const struct store_chase *chase);
+/* Asks a host to take the lease away, or answers that. No reply; both may be lost. */
+void store_tell_break(struct store *s, const char *host, const struct store_break *what);
+void store_tell_broken(struct store *s, const char *host, uint64_t question, enum store_broken broken, int pid);
 /* Asks whether the store would write something new now. It would not while it is out of memory, cannot save, or lacks
  * replicas. Writes nothing. STORE_OK; STORE_ERROR with what to do; or STORE_UNREACHABLE. */
 void store_try_write(struct store *s, store_reply_cb *cb, void *arg);
@@ -216,15 +263,24 @@ void store_hosts(struct store *s, store_hosts_cb *cb, void *arg);
  * it is not silent. */
 void store_sweep(struct store *s, const struct store_blocker *host, store_reply_cb *cb, void *arg);
 
+/* The same for a host that an operator gives up, perhaps before it was silent for long. If it lives, its next beat is
+ * answered STORE_GIVEN_UP, before anything else counts as a renewal of its leases. */
+void store_give_up(struct store *s, const struct store_blocker *host, store_reply_cb *cb, void *arg);
+
 /* What one lock has: leases and waiters of all hosts. entries are valid during the callback; count is 0 unless the status
- * is STORE_OK. */
+ * is STORE_OK. rest_ms: for how long its spaces still rest; 0: they do not. */
 struct store_entry {
 	char host[STORE_HOST_BYTES];
 	char file[STORE_FILE_BYTES];
+	char token[STORE_TOKEN_BYTES];
 	struct store_range range;
+	uint64_t fence; /* 0: a waiter */
 	bool waiter;
+	bool old;       /* of a host whose version does not know STORE_MSG_WHO */
+	struct store_job job; /* which program asked for it; pid 0: not known */
 };
-typedef void store_entries_cb(void *arg, enum store_status status, const struct store_entry *entries, size_t count);
+typedef void store_entries_cb(void *arg, enum store_status status, const struct store_entry *entries, size_t count,
+			      const int64_t rest_ms[WIRE_SPACES]);
 void store_entries(struct store *s, const char *name, store_entries_cb *cb, void *arg);
 
 /* ---- for people: by which rules hosts go. No lease depends on it ---- */
@@ -266,8 +322,8 @@ void store_read_rules(struct store *s, const char *place, const char *digest, st
 
 /* The whole store as JSON text for status:
  * {"incarnation":..,"open":..,"ttl_ms":..,"fence":..,"hosts":{HOST:{"beat","age_ms"}},
- * "locks":[{"name":..,"leases":[{"host","file","token","space","mode","from","to","fence"}],"waiters":[..same, no
- * fence..],"resting":{"flock":ms,"record":ms}}]}. space: "flock", "record"; "resting" has the spaces that rest; mode: "shared", "exclusive"; numbers are exact; bytes that are no UTF-8 are
+ * "locks":[{"name":..,"leases":[{"host","file","token","space","mode","from","to","fence","job":{"pid","since",
+ * "command"}}],"waiters":[..same, no fence..],"resting":{"flock":ms,"record":ms}}]}. space: "flock", "record"; "resting" has the spaces that rest; mode: "shared", "exclusive"; numbers are exact; bytes that are no UTF-8 are
  * \xNN. `json` is valid during the callback; NULL: `error` says why there is none. Not atomic over several locks. */
 typedef void store_dump_cb(void *arg, const char *json, size_t len, const char *error);
 void store_dump(struct store *s, store_dump_cb *cb, void *arg);

@@ -152,7 +152,7 @@ static void on_swept_lock(struct query *q, const redisReply *reply, enum store_s
 	}
 	if (answer.status == STORE_INCARNATION)
 		store_reread_record(q->store);
-	if (answer.status == STORE_OK && q->script == SCRIPT_SWEEP)
+	if (answer.status == STORE_OK && q->script != SCRIPT_LEAVE)
 		walk_on(walk);
 	else
 		end_sweep(walk, answer.status, answer.error);
@@ -184,7 +184,7 @@ static void sweep_host(struct walk *walk, enum store_status status, const char *
 		end_sweep(walk, status, error);
 }
 
-void store_sweep(struct store *s, const struct store_blocker *host, store_reply_cb *cb, void *arg)
+static struct walk *walk_new_sweep(struct store *s, const struct store_blocker *host, store_reply_cb *cb, void *arg)
 {
 	struct walk *walk = walk_new(s, arg);
 
@@ -192,7 +192,18 @@ void store_sweep(struct store *s, const struct store_blocker *host, store_reply_
 	walk->swept = cb;
 	walk->visit = sweep_lock;
 	walk->end = sweep_host;
-	walk_on(walk);
+	return walk;
+}
+
+void store_sweep(struct store *s, const struct store_blocker *host, store_reply_cb *cb, void *arg)
+{
+	walk_on(walk_new_sweep(s, host, cb, arg));
+}
+
+/* The mark comes before the first lock is swept: a host that lives hears of it with its next beat. */
+void store_give_up(struct store *s, const struct store_blocker *host, store_reply_cb *cb, void *arg)
+{
+	ask_sweep(walk_new_sweep(s, host, cb, arg), SCRIPT_GIVE_UP, NULL);
 }
 
 /* ---- dump ---- */
@@ -229,6 +240,7 @@ static json_t *entry_json(const redisReply *entry)
 	} fields[] = {{"host", false}, {"file", false}, {"token", false}, {"space", false},
 		      {"mode", false}, {"from", true},  {"to", true},     {"fence", true}};
 	json_t *json = json_object();
+	struct store_job job;
 
 	for (size_t i = 0; i < sizeof(fields) / sizeof(*fields); i++) {
 		if (entry->type != REDIS_REPLY_ARRAY || i >= entry->elements ||
@@ -237,6 +249,10 @@ static json_t *entry_json(const redisReply *entry)
 		const char *text = entry->element[i]->str;
 		json_object_set_new(json, fields[i].key, fields[i].number ? number_json(text) : text_json(text));
 	}
+	if (entry->type == REDIS_REPLY_ARRAY && reply_text(entry, 8) && job_parse(reply_text(entry, 8), &job))
+		json_object_set_new(json, "job",
+				    json_pack("{s:i, s:I, s:s}", "pid", job.pid, "since", (json_int_t)job.since,
+					      "command", job.command));
 	return json;
 }
 

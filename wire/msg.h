@@ -2,7 +2,7 @@
  * The messages between a program and its keeper, over one SOCK_SEQPACKET connection per lock call
  * (RUNTIME_DIR/keeper.sock).
  *
- * A question is one struct wire_request. WIRE_LOCK and WIRE_TEST carry the caller's own descriptor as SCM_RIGHTS; no
+ * A question is one struct wire_request. WIRE_LOCK, WIRE_TEST and WIRE_HELD carry the caller's own descriptor as SCM_RIGHTS; no
  * other operation carries any. The keeper answers each question with struct wire_reply: any number of WIRE_WAITING, and
  * then exactly one other verdict. Then the next question may follow on the same connection (WIRE_BEFORE; or WIRE_LOCK
  * with WIRE_F_HAVE: "the pin has run out, I have the kernel lock, is the lease still there?"). Closing the connection
@@ -45,8 +45,23 @@ enum wire_op {
 			* fails puts these back */
 	WIRE_FIT, /* may a job that starts now rely on its locks? WIRE_OK; WIRE_REFUSED; WIRE_WOULD_BLOCK with the reason:
 			* not connected to the store so far, ask again */
+	WIRE_HELD, /* which processes hold locks that are in the way of this one, on all hosts? With the caller's descriptor, as
+		    * WIRE_LOCK. WIRE_OK with a line to show; WIRE_NOT_PROTECTED; WIRE_REFUSED. Takes two seconds at
+		    * most */
+	WIRE_WHO,  /* the same about a whole lock: its name, or the absolute path of a file, follows the struct in the
+		    * message, without a NUL. WIRE_OK with a memfd that holds JSON (SCM_RIGHTS), or WIRE_REFUSED */
+	/* For `dflock break`; a text follows the struct in the message, without a NUL. WIRE_OK: done; WIRE_WOULD_BLOCK: there is
+	 * no such thing (any more); WIRE_REFUSED with the reason: nothing was done, or not all. */
+	WIRE_BREAK,    /* take the lease with the fence number `from` away; `to`: the largest that the operator has seen.
+			* Text: the lock name */
+	WIRE_END_REST, /* end the rest of the name in `space`, if a lease with a fence number of at most `to` began it.
+			* Text: the lock name */
+	WIRE_GIVE_UP,  /* release what a silent host has in the store. Text: the host. The answer may take ttl_ms and some
+			* seconds. With WIRE_F_FORCE: at once */
 	WIRE_OPS
 };
+
+#define WIRE_TEXT_BYTES 4096 /* of such a text, with a NUL */
 
 enum wire_space { WIRE_FLOCK = 0, WIRE_RECORD = 1, WIRE_SPACES };
 enum wire_mode { WIRE_SHARED = 0, WIRE_EXCLUSIVE = 1, WIRE_MODES };
@@ -55,7 +70,7 @@ enum wire_owner { WIRE_OWNER_DESCRIPTION = 0, WIRE_OWNER_PROCESS = 1, WIRE_OWNER
 #define WIRE_F_NONBLOCK 0x01u /* the caller will not wait (LOCK_NB, F_SETLK) */
 #define WIRE_F_HAVE     0x02u /* the caller holds the kernel lock it asks about */
 #define WIRE_F_ALL      0x03u /* the flags of lock calls */
-/* WIRE_INIT: whatever is known. WIRE_RELOAD: also if a lock is held under a name that goes. */
+/* WIRE_INIT: whatever is known. WIRE_GIVE_UP: however long it was silent. WIRE_RELOAD: also if a lock is held under a name that goes. */
 #define WIRE_F_FORCE 0x80u
 
 enum wire_verdict {

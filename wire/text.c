@@ -144,3 +144,44 @@ void text_add_errno(struct text *text, int err)
 		text_add_number(text, err);
 	}
 }
+
+/* The length of the UTF-8 sequence at s (n bytes left), and its character; 0: it is none. */
+static size_t text_decode(const unsigned char *s, size_t n, uint32_t *out)
+{
+	static const uint32_t least[] = {0, 0, 0x80, 0x800, 0x10000};
+	size_t len = s[0] < 0x80 ? 1 : s[0] < 0xc2 ? 0 : s[0] < 0xe0 ? 2 : s[0] < 0xf0 ? 3 : s[0] < 0xf5 ? 4 : 0;
+	uint32_t c;
+
+	if (!len || len > n)
+		return 0;
+	c = len == 1 ? s[0] : s[0] & (0x7fu >> len);
+	for (size_t i = 1; i < len; i++) {
+		if ((s[i] & 0xc0) != 0x80)
+			return 0;
+		c = c << 6 | (s[i] & 0x3fu);
+	}
+	*out = c;
+	return c < least[len] || c > 0x10ffff || (c >= 0xd800 && c <= 0xdfff) ? 0 : len;
+}
+
+/* Controls, and characters that are invisible or turn the direction of text. */
+static bool text_is_hidden(uint32_t c)
+{
+	return c < 0x20 || (c >= 0x7f && c < 0xa0) || c == 0xad || c == 0x61c || (c >= 0x200b && c <= 0x200f) ||
+	       (c >= 0x2028 && c <= 0x202e) || (c >= 0x2060 && c <= 0x206f) || c == 0xfeff ||
+	       (c >= 0xfff9 && c <= 0xfffb) || (c >= 0xe0000 && c <= 0xe0fff);
+}
+
+void text_make_printable(char *s, size_t n)
+{
+	uint32_t c;
+
+	for (size_t i = 0, len; i < n; i += len) {
+		len = text_decode((const unsigned char *)s + i, n - i, &c);
+		if (len && !text_is_hidden(c))
+			continue;
+		len = len ? len : 1;
+		for (size_t at = i; at < i + len; at++)
+			s[at] = s[at] == '\0' || s[at] == ' ' || (s[at] >= '\t' && s[at] <= '\r') ? ' ' : '?';
+	}
+}

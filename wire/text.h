@@ -25,4 +25,9 @@ void text_add_bytes(struct text *text, const char *s, size_t n);
 void text_add_number(struct text *text, int64_t n); /* in decimal */
 void text_add_errno(struct text *text, int err);    /* what strerror(err) says in the C locale; err is positive */
 
+/* Makes n bytes of another process's choice harmless for logs, JSON and terminals, in place: afterwards they are UTF-8
+ * without control characters and without what is invisible or turns the direction of text. White space becomes a blank,
+ * every other byte that must go '?'. */
+void text_make_printable(char *s, size_t n);
+
 #endif

@@ -6,11 +6,13 @@
 
 #include "keeper/callers/configfile.h"
 #include "keeper/callers/configwatch.h"
+#include "keeper/callers/control_break.h"
 #include "keeper/callers/control_fit.h"
 #include "keeper/callers/control_init.h"
 #include "keeper/callers/control_stop.h"
 #include "keeper/callers/session.h"
 #include "keeper/callers/status.h"
+#include "keeper/callers/who.h"
 #include "keeper/leases/keeper.h"
 
 /* --- reload --- */
@@ -39,18 +41,22 @@ static void control_reload(struct session *s)
 
 /* --- questions --- */
 
-void control_question(struct session *s)
+void control_question(struct session *s, const char *text)
 {
 	const unsigned int op = s->request.op;
 	uid_t uid = s->peer.uid;
 
-	if (op != WIRE_PING && op != WIRE_STATUS && op != WIRE_FIT && uid != 0 && uid != geteuid()) {
+	if (op != WIRE_PING && op != WIRE_STATUS && op != WIRE_WHO && op != WIRE_FIT && op != WIRE_BREAK && uid != 0 &&
+	    uid != geteuid()) {
 		session_refuse(s, "only root or the keeper's user may do that");
 		return;
 	}
 	switch (op) {
 	case WIRE_STATUS:
 		status_start(s);
+		return;
+	case WIRE_WHO:
+		who_start(s, text);
 		return;
 	case WIRE_RELOAD:
 		control_reload(s);
@@ -60,6 +66,11 @@ void control_question(struct session *s)
 		return;
 	case WIRE_INIT:
 		control_init(s);
+		return;
+	case WIRE_BREAK:
+	case WIRE_END_REST:
+	case WIRE_GIVE_UP:
+		control_break(s, text);
 		return;
 	case WIRE_FIT:
 		control_fit(s);

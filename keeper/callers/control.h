@@ -1,5 +1,6 @@
 /*
- * The operator's questions: status, reload, stop (control_stop.h), init (control_init.h), and whether a job may start
+ * The operator's questions: status, reload, stop (control_stop.h), init (control_init.h), break (control_break.h),
+ * and whether a job may start
  * (control_fit.h). Loop only.
  */
 #ifndef DFLOCK_KEEPER_CONTROL_H
@@ -8,7 +9,7 @@
 struct keeper;
 struct session;
 
-/* A session has asked something other than for a lock. */
-void control_question(struct session *s);
+/* A session has asked something other than for a lock. text: what followed the question; "" */
+void control_question(struct session *s, const char *text);
 
 #endif

@@ -6,7 +6,9 @@
 
 #include "keeper/callers/configwatch.h"
 #include "keeper/callers/control.h"
+#include "keeper/callers/control_break.h"
 #include "keeper/callers/lookup.h"
+#include "keeper/callers/who.h"
 #include "keeper/clock.h"
 #include "keeper/fronts/frontmsg.h"
 #include "keeper/fronts/fronts.h"
@@ -27,6 +29,8 @@ void dispatch_close(struct session *s)
 		reading_leave(&s->reading);
 	lookup_leave(s);
 	configwatch_leave(&s->look);
+	control_break_leave(s);
+	who_leave(s);
 	session_end(s);
 	if (s->foreign)
 		fronts_bury(s->keeper->fronts, s->peer.uid, s->fd);
@@ -35,14 +39,14 @@ void dispatch_close(struct session *s)
 }
 
 /* Not about a lock. */
-static void dispatch_other(struct session *s, const struct wire_request *r, enum question_kind kind)
+static void dispatch_other(struct session *s, const struct wire_request *r, const char *text, enum question_kind kind)
 {
 	switch (kind) {
 	case QUESTION_BEFORE:
 		return session_tell_before(s, r->from);
 	case QUESTION_CONTROL:
 		s->request = *r;
-		return control_question(s);
+		return control_question(s, text);
 	case QUESTION_OTHER_VERSION:
 		session_refuse_for_now(
 			s,
@@ -88,12 +92,12 @@ static bool dispatch_is_in_turn(struct session *s, ssize_t n)
 
 void dispatch_readable(struct session *s)
 {
-	struct wire_request request = {0};
+	struct question question = {.text = ""};
 	struct question_fds came;
 	enum question_kind kind;
 	ssize_t n;
 
-	n = question_receive(s->fd, &request, &came);
+	n = question_receive(s->fd, &question, &came);
 	if (n == -EAGAIN || n == -EINTR)
 		return;
 	s->received_ns = clock_now_ns(); /* after the question was received: see session_grant() */
@@ -101,13 +105,13 @@ void dispatch_readable(struct session *s)
 		close_passed(s->keeper, &came);
 		return;
 	}
-	kind = question_check(&request, n, came.count > 0);
+	kind = question_check(&question.request, n, came.count > 0);
 	if (kind == QUESTION_LOCK) {
-		s->request = request;
+		s->request = question.request;
 		return lookup_start(s, came.fds[0]);
 	}
 	close_passed(s->keeper, &came);
-	dispatch_other(s, &request, kind);
+	dispatch_other(s, &question.request, question.text, kind);
 }
 
 static void dispatch_answer(struct session *s, const struct front_answer *a, const struct held *before, int fd)
@@ -115,7 +119,8 @@ static void dispatch_answer(struct session *s, const struct front_answer *a, con
 	s->received_ns = a->received_ns;
 	if (dispatch_is_in_turn(s, a->n)) {
 		if (!a->looked)
-			return dispatch_other(s, &a->request, question_check(&a->request, a->n, a->has_fd));
+			return dispatch_other(s, &a->request, a->path,
+					      question_check(&a->request, a->n, a->has_fd));
 		s->request = a->request;
 		return lookup_received(s, a, before, fd);
 	}

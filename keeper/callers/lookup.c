@@ -19,6 +19,7 @@
 #include "keeper/leases/queue.h"
 #include "keeper/kernel/mounts.h"
 #include "keeper/callers/serve.h"
+#include "keeper/callers/who.h"
 #include "keeper/leases/keeper.h"
 #include "keeper/kernel/sight.h"
 
@@ -95,6 +96,11 @@ void lookup_found(struct session *s, struct inspect_result *r, struct away *away
 		file_follow_rule(file);
 		s->holds = r->holds;
 		s->shared = SESSION_SHARED_UNTESTED;
+		if (s->request.op == WIRE_HELD) {
+			who_blocks(s, file);
+			file_unused(file);
+			return;
+		}
 		serve_begin(s, &file->locks[s->request.space]);
 	}
 }

@@ -18,13 +18,14 @@
 
 #include "keeper/leases/keeper.h"
 #include "keeper/guard/table_notes.h"
+#include "keeper/kernel/comm.h"
 #include "keeper/leases/act.h"
 #include "keeper/leases/answers.h"
 #include "keeper/callers/callers.h"
 #include "keeper/clock.h"
 #include "keeper/callers/deadlock.h"
 #include "keeper/leases/deadline.h"
-#include "keeper/leases/holdings.h"
+#include "keeper/leases/grants.h"
 #include "keeper/leases/probing.h"
 #include "keeper/leases/queue.h"
 #include "keeper/leases/requests.h"
@@ -69,6 +70,10 @@ static struct lease *ask(struct session *s, const struct store_range *range)
 	if (ret < 0)
 		return NULL;
 	lease->rest_ms = once_rest_ms(s);
+	if (s->keeper->config->show_jobs) {
+		lease->job = (struct store_job){.pid = s->peer.pid, .since = s->started};
+		comm_read(s->peer.pid, lease->job.command);
+	}
 	return lease;
 }
 
@@ -155,7 +160,7 @@ static void pin(struct session *s, struct lease *lease, int64_t now, int64_t sur
 		leasepage_show(lease);
 	table_pinned(k->table, s->waiter.pin_until_ns);
 	if (file_is_limited(lease->lock->file))
-		holdings_granted(lease->lock, s->peer.pid, s->peer.uid, s->waiter.pin_until_ns);
+		grants_note_granted(lease->lock, s->peer.pid, s->peer.uid, s->waiter.pin_until_ns);
 	session_grant(s, s->waiter.pin_until_ns, lease->fence);
 }
 
@@ -213,6 +218,8 @@ static void decide(struct session *s, bool needed)
 		waiting_store_is_back(s);
 	if (lost_has_holders(s->waiter.lock))
 		return; /* lost.c serves again */
+	if (lock_is_breaking(s->waiter.lock)) /* mutant: serve-breaking */
+		return; /* the lease's end does, or its opening */
 	if (!store_is_up(k->store) && !(lease && sure)) {
 		waiting_for_store(s);
 		return;

@@ -25,13 +25,15 @@
 #include "keeper/leases/waiters.h"
 #include "wire/msg.h"
 
+struct control_break;
 struct keeper;
 struct store_range;
+struct who;
 
 /*
  *   READING --> LOOKING --> READING --> INSPECTING --> WAITING --> PINNED     a question for a lock
  *                                            ^------------'                   (has a process the lock shared?)
- *   READING --> STATUS, INIT, STOPPING, RELOADING                             any other question
+ *   READING --> STATUS, INIT, STOPPING, RELOADING, FIT, WHO, BREAKING         any other question
  *
  * The answer leads back to READING from each of them but PINNED: there the next question does. From each state to CLOSED.
  */
@@ -46,6 +48,8 @@ enum session_state {
 	SESSION_RELOADING,  /* WIRE_RELOAD: waits for a look at the configuration file */
 	SESSION_LOOKING,    /* another question that waits for such a look */
 	SESSION_FIT,        /* WIRE_FIT: waits for the store */
+	SESSION_BREAKING,   /* WIRE_BREAK and what belongs to it: waits for holders, the store or another host */
+	SESSION_WHO,        /* WIRE_WHO, WIRE_HELD: waits for this host's /proc, the store and other hosts */
 	SESSION_CLOSED,
 };
 
@@ -84,6 +88,9 @@ struct session {
 
 	/* serve.c; waiting, pinned */
 	struct waiter waiter; /* what leases/ know of it */
+
+	struct control_break *breaking; /* control_break.c: SESSION_BREAKING; else NULL */
+	struct who *who; /* who.c: SESSION_WHO; else NULL */
 
 	/* waiting.c, callers.c: what happened to this question, in any order; so no state says it */
 	bool told_waiting;

@@ -276,8 +276,8 @@ static struct session *status_session(const struct status_job *job)
 	return NULL;
 }
 
-/* Writes large pieces: json_dumpfd() would make a system call for each comma. */
-static int json_to_memfd(const json_t *doc)
+/* Writes large pieces: json_dumpfd() would make a system call for each comma. Any thread. */
+int status_to_memfd(const json_t *doc)
 {
 	int fd = memfd_create("dflock-status", MFD_CLOEXEC), ret;
 	FILE *f = fd < 0 ? NULL : fdopen(fcntl(fd, F_DUPFD_CLOEXEC, 3), "w");
@@ -306,7 +306,7 @@ static void status_write(uv_work_t *req)
 	json_object_set_new(job->doc, "cluster", cluster ? cluster : json_null());
 	json_object_set_new(job->doc, "cluster_error", json_text(cluster ? "" : error));
 	json_object_set_new(job->doc, "elsewhere", elsewhere_json(job->elsewhere));
-	job->fd = json_to_memfd(job->doc);
+	job->fd = status_to_memfd(job->doc);
 	job->error = job->fd < 0 ? -errno : 0;
 }
 

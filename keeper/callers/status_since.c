@@ -4,18 +4,18 @@
 #include <stdlib.h>
 #include <utlist.h>
 
-#include "keeper/leases/holdings.h"
+#include "keeper/leases/grants.h"
 #include "keeper/leases/keeper.h"
 
 void status_since_init(struct status_since *since, const struct lock *lock)
 {
-	const struct holding *h, *next;
+	const struct grant *h, *next;
 
 	*since = (struct status_since){.leased_at = lock->taken_up ? 0 : lock->leased_at};
-	if (!lock->holdings)
+	if (!lock->grants)
 		return;
-	since->all = calloc(HASH_COUNT(lock->holdings), sizeof(*since->all));
-	HASH_ITER (hh, lock->holdings, h, next)
+	since->all = calloc(HASH_COUNT(lock->grants), sizeof(*since->all));
+	HASH_ITER (hh, lock->grants, h, next)
 		if (since->all)
 			since->all[since->count++] = (struct status_since_one){.pid = h->pid, .at = h->since};
 }
@@ -42,9 +42,9 @@ void status_since_add(const struct status_since *since, pid_t locker, json_t *ho
 	json_object_set_new(holder, "since_is", json_string(is));
 }
 
-static const char *status_since_doing(const struct holding *h)
+static const char *status_since_doing(const struct grant *h)
 {
-	return h->state == HOLDING_ENDING ? "is being ended" : h->state == HOLDING_STUCK ? "could not be ended" : "";
+	return h->state == GRANT_ENDING ? "is being ended" : h->state == GRANT_STUCK ? "could not be ended" : "";
 }
 
 static json_t *status_since_text(const char *text)
@@ -57,12 +57,12 @@ static json_t *status_since_text(const char *text)
 json_t *status_since_too_long(const struct keeper *k)
 {
 	json_t *list = json_array();
-	const struct holding *h, *next;
+	const struct grant *h, *next;
 	const struct lock *lock;
 
-	DL_FOREACH2 (k->holdings.locks, lock, held_next) {
-		HASH_ITER (hh, lock->holdings, h, next) {
-			if (h->state == HOLDING_QUIET)
+	DL_FOREACH2 (k->grants.locks, lock, held_next) {
+		HASH_ITER (hh, lock->grants, h, next) {
+			if (h->state == GRANT_QUIET)
 				continue;
 			json_array_append_new(
 				list, json_pack("{s:o,s:o,s:s,s:i,s:o,s:I,s:I,s:s}", "name",
@@ -70,7 +70,7 @@ json_t *status_since_too_long(const struct keeper *k)
 						status_since_text(lock->file->path), "space",
 						lock->space == WIRE_FLOCK ? "flock" : "record", "pid", (int)h->holder,
 						"command", status_since_text(h->command ? h->command : ""), "since",
-						(json_int_t)h->since, "held_ms", (json_int_t)holding_age_ms(k, h),
+						(json_int_t)h->since, "held_ms", (json_int_t)grant_age_ms(k, h),
 						"doing", status_since_doing(h)));
 		}
 	}

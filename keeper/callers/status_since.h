@@ -2,7 +2,7 @@
  * Since when processes have locks, for status.
  *
  *   "granted"  the keeper knows the moment: the process that took the lock asked, and this was its last grant (files whose
- *              rule has warn_after_ms or kill_after_ms: holdings.h)
+ *              rule has warn_after_ms or kill_after_ms: grants.h)
  *   "after"    the lock was taken at this time or later: since then this host has had a lease (leases.h: programs take locks
  *              under an open lease without a question)
  *   "unknown"  an earlier keeper may have granted it; 0

@@ -162,11 +162,15 @@ static void front_receive(const struct front_ask *ask, int socket)
 {
 	struct front_answer a = {.said = FRONT_QUESTION};
 	struct inspect_request request = {.foreign = true};
+	struct question question = {.text = ""};
 	struct question_fds came;
 	socklen_t len = sizeof(request.peer);
 	int ret;
 
-	a.n = question_receive(socket, &a.request, &came);
+	a.n = question_receive(socket, &question, &came);
+	a.request = question.request;
+	_Static_assert(sizeof(a.path) >= sizeof(question.text), "a text has room where else a path is");
+	memcpy(a.path, question.text, sizeof(question.text));
 	a.received_ns = clock_now_ns();
 	a.has_fd = came.count > 0;
 	ret = getsockopt(socket, SOL_SOCKET, SO_PEERCRED, &request.peer, &len);

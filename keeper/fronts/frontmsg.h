@@ -90,7 +90,7 @@ struct front_answer {
 	struct caller_holds holds;
 	uint32_t before_count;
 	char refused[256];
-	char path[PATH_MAX];
+	char path[PATH_MAX]; /* if not looked: the question's text */
 };
 
 #define FRONT_ANSWER_MAX (sizeof(struct front_answer) + BEFORE_MAX * sizeof(struct held))

@@ -17,9 +17,9 @@ static void take_descriptors(struct msghdr *msg, struct question_fds *came)
 	}
 }
 
-ssize_t question_receive(int socket, struct wire_request *request, struct question_fds *came)
+ssize_t question_receive(int socket, struct question *question, struct question_fds *came)
 {
-	struct iovec iov = {.iov_base = request, .iov_len = sizeof(*request)};
+	struct iovec iov = {.iov_base = question, .iov_len = sizeof(*question) - 1};
 	union {
 		struct cmsghdr head;
 		char room[CMSG_SPACE(sizeof(int) * QUESTION_FDS)];
@@ -32,6 +32,7 @@ ssize_t question_receive(int socket, struct wire_request *request, struct questi
 	came->count = 0;
 	if (n < 0)
 		return -errno;
+	((char *)question)[n < (ssize_t)sizeof(*question) ? (size_t)n : sizeof(*question) - 1] = '\0';
 	take_descriptors(&msg, came);
 	/* Without room in our own table the kernel drops the descriptor. Everything else the peer has done. */
 	if (msg.msg_flags & MSG_CTRUNC)
@@ -52,6 +53,16 @@ static bool lock_ok(const struct wire_request *r)
 	return r->space == WIRE_RECORD || (r->from == 0 && r->to == WIRE_EOF);
 }
 
+static bool question_has_text(unsigned op)
+{
+	return op == WIRE_WHO || op == WIRE_BREAK || op == WIRE_END_REST || op == WIRE_GIVE_UP;
+}
+
+static bool break_ok(const struct wire_request *r)
+{
+	return r->op == WIRE_WHO || (r->space < WIRE_SPACES && r->from >= 0 && r->to >= 0);
+}
+
 enum question_kind question_check(const struct wire_request *r, ssize_t n, bool has_fd)
 {
 	if (n < (ssize_t)offsetof(struct wire_request, op) || r->magic != WIRE_MAGIC)
@@ -60,9 +71,13 @@ enum question_kind question_check(const struct wire_request *r, ssize_t n, bool 
 		return n > (ssize_t)offsetof(struct wire_request, op) && r->op == WIRE_STOP && !has_fd
 			       ? QUESTION_CONTROL
 			       : QUESTION_OTHER_VERSION;
-	if (n != sizeof(*r) || r->size != sizeof(*r))
+	if (question_has_text(r->op) && r->size == sizeof(*r) && !has_fd)
+		return n > (ssize_t)sizeof(*r) && n < (ssize_t)sizeof(struct question) && break_ok(r)
+			       ? QUESTION_CONTROL
+			       : QUESTION_MALFORMED;
+	if (n != sizeof(*r) || r->size != sizeof(*r) || question_has_text(r->op))
 		return QUESTION_MALFORMED;
-	if (r->op == WIRE_LOCK || r->op == WIRE_TEST)
+	if (r->op == WIRE_LOCK || r->op == WIRE_TEST || r->op == WIRE_HELD)
 		return has_fd && lock_ok(r) ? QUESTION_LOCK : QUESTION_MALFORMED;
 	if (r->op == WIRE_BEFORE)
 		return !has_fd && r->from >= 0 ? QUESTION_BEFORE : QUESTION_MALFORMED;

@@ -18,19 +18,26 @@ struct question_fds {
 	unsigned count;
 };
 
+/* A message: the question, and the text that may follow it, ended with NUL. */
+struct question {
+	struct wire_request request;
+	char text[WIRE_TEXT_BYTES];
+};
+
 /*
- * Receives one message without blocking and closes nothing. Its length, also if that is more than fits into *request (a
+ * Receives one message without blocking and closes nothing. Its length, also if that is more than fits into *question (a
  * later version may be longer), with one descriptor or none; 0 if the peer has gone or sent an empty one; -EAGAIN,
  * -EINTR: nothing yet; -EBADMSG: more than one descriptor; -EMFILE: this process's own table is full.
  */
-ssize_t question_receive(int socket, struct wire_request *request, struct question_fds *came);
+ssize_t question_receive(int socket, struct question *question, struct question_fds *came);
 
 enum question_kind {
 	QUESTION_MALFORMED,     /* disconnect */
 	QUESTION_OTHER_VERSION, /* refuse, and say so */
 	QUESTION_LOCK,          /* every field is in range; a descriptor came with it */
 	QUESTION_BEFORE,        /* `from` is in range */
-	QUESTION_CONTROL,       /* of another version: WIRE_STOP, and the fields behind `op` mean nothing */
+	/* With a text, if its operation has one. Of another version: WIRE_STOP, and the fields behind `op` mean nothing. */
+	QUESTION_CONTROL,
 };
 
 /* Classifies a message of n bytes. has_fd: a descriptor came along. Pure. */

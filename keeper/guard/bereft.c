@@ -4,6 +4,11 @@
  * First all are stopped. If a process were killed while others run, the kernel would pass its lock on to a local
  * process that waits for it. That process has not been told that it holds the lock, but would be taken for a holder. A
  * process that has got SIGKILL runs no more, however long it takes to end.
+ *
+ * Of a lease that was lost, another host may be the holder by now, so the kill does not wait, and a process that was
+ * not found in time is not looked for again. A lease that an operator takes away goes to no other host before its slot is
+ * free. So there the look is repeated until it has found and stopped all processes; and as long as that seems to come,
+ * none is killed, so that each gets its line.
  */
 #include "keeper/guard/bereft.h"
 
@@ -15,8 +20,9 @@
 #include "keeper/guard/slots.h"
 #include "keeper/log.h"
 
-#define BEREFT_SEIZE_NS (10 * NS_PER_MS)  /* time for PTRACE_SEIZE to return */
-#define BEREFT_STOP_NS  (100 * NS_PER_MS) /* time for stopping them; then they are killed, stopped or not */
+#define BEREFT_SEIZE_NS  (10 * NS_PER_MS)  /* time for PTRACE_SEIZE to return */
+#define BEREFT_STOP_NS   (100 * NS_PER_MS) /* time for stopping them; then they are killed, stopped or not */
+#define BEREFT_REPRIEVES 10                /* looks in which holders of broken leases are only stopped */
 
 void bereft_kill(struct freeze *f)
 {
@@ -29,6 +35,11 @@ void bereft_kill(struct freeze *f)
 	slots_set(f->table, SLOTS_IN(TABLE_LOST), TABLE_ENDING);
 	stopped_limit(&f->stopped, BEREFT_SEIZE_NS);
 	stopped = freeze_until(f, &family, ending, now, now + BEREFT_STOP_NS);
+	if (!stopped && !slots_any(f->table, ending | SLOTS_UNBROKEN) && f->reprieves++ < BEREFT_REPRIEVES) {
+		slots_set(f->table, ending, TABLE_LOST);
+		family_free(&family);
+		return;
+	}
 	for (size_t i = 0; i < family_count(&family); i++)
 		log_error("pid %d held a lock whose lease was lost, or was started by one that did: it is killed",
 			  (int)family_at(&family, i));
@@ -40,6 +51,10 @@ void bereft_kill(struct freeze *f)
 	if (stopped) /* else the kill must not wait */
 		farewell(f->table, ending, &family, FAREWELL_LOST, f->relying.keeper);
 	evict_signal(&family, SIGKILL);
+	if (stopped)
+		f->reprieves = 0;
+	else                                                            /* one may have slipped through */
+		slots_set(f->table, ending | SLOTS_BROKEN, TABLE_LOST); /* mutant: break-again */
 	slots_set(f->table, ending, TABLE_FREE);
 	family_free(&family);
 	stopped_collect(&f->stopped);

@@ -71,6 +71,8 @@ static const char *farewell_why(const struct table_view *view)
 	case TABLE_WHY_FORGOTTEN:
 		return "the store lost its memory, and the lease had run out or could not be put back: it cannot "
 		       "be known whether another host has had the lock";
+	case TABLE_WHY_BROKEN:
+		return "an operator took it away with `dflock break`";
 	default:
 		return "the keeper that had its lease has ended, and no other has taken it up in time";
 	}
@@ -79,7 +81,10 @@ static const char *farewell_why(const struct table_view *view)
 static void farewell_line(enum farewell_end how, const char *file, const struct table_view *view,
 			  char out[FAREWELL_LINE])
 {
-	if (how == FAREWELL_LOST)
+	if (how == FAREWELL_LOST && view->why == TABLE_WHY_BROKEN)
+		snprintf(out, FAREWELL_LINE, "%s: the lock is gone: %s; this process is killed", file,
+			 farewell_why(view));
+	else if (how == FAREWELL_LOST)
 		snprintf(out, FAREWELL_LINE,
 			 "%s: the lock was lost: %s; this process is killed (on_lost, see dflockd(8))", file,
 			 farewell_why(view));

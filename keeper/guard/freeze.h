@@ -30,6 +30,7 @@ struct freeze {
 	bool said;               /* the log says that processes are frozen */
 	int64_t limited_for;     /* freeze_at of the freeze for which the limits were set */
 	int64_t patient_until;   /* until then the freeze waits for processes that are held */
+	unsigned reprieves;      /* bereft.c: how often the kill of holders of broken leases was put off */
 };
 
 /* Also takes up the processes that an earlier parent stopped by SIGSTOP. The struct must not move afterwards. */

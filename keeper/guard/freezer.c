@@ -119,5 +119,7 @@ int freezer_look(struct freezer *f, int max_ms)
 	slots_set(table, SLOTS_IN(TABLE_LOST) | SLOTS_AS(ON_LOST_WARN), TABLE_FREE);
 	if (slots_any(table, SLOTS_IN(TABLE_LOST)))
 		bereft_kill(freeze);
+	if (slots_any(table, SLOTS_IN(TABLE_LOST)) && max_ms > FREEZER_LOOK_MS)
+		max_ms = FREEZER_LOOK_MS;
 	return due ? freezer_stop_holders(f, now, max_ms) : freezer_rest(f, now, freeze_at, leases, max_ms);
 }

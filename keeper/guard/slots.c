@@ -12,6 +12,10 @@ static bool slots_mean(unsigned which, enum table_state state, enum on_lost on_l
 
 static bool slot_is_meant(const struct table *table, uint32_t slot, unsigned which)
 {
+	bool broken = table_get32(&table->slots[slot].why) == TABLE_WHY_BROKEN;
+
+	if (which & (broken ? SLOTS_UNBROKEN : SLOTS_BROKEN))
+		return false;
 	return slots_mean(which, table_state(table, slot), table_on_lost(table, slot));
 }
 

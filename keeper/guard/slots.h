@@ -18,6 +18,8 @@
 
 #define SLOTS_IN(state)   (1u << (state))
 #define SLOTS_AS(on_lost) (1u << (8 + (on_lost)))
+#define SLOTS_BROKEN      (1u << 12) /* only leases that an operator takes away, which the store still has */
+#define SLOTS_UNBROKEN    (1u << 13) /* only others */
 
 /* Leases that end at the deadline. */
 #define SLOTS_SURE_UNTIL (SLOTS_IN(TABLE_HELD) | SLOTS_IN(TABLE_UNSURE))

@@ -241,17 +241,34 @@ void table_share(struct table *t, uint32_t slot)
 
 void table_return(struct table *t, uint32_t slot)
 {
+	if (slot == TABLE_NO_SLOT)
+		return;
 	put_state(t, slot, TABLE_RETURNED); /* mutant: table-returned */
 }
 
 void table_lose(struct table *t, uint32_t slot, enum table_why why)
 {
-	if (table_on_lost(t, slot) == ON_LOST_WARN) { /* mutant: lost */
+	if (table_on_lost(t, slot) == ON_LOST_WARN && why != TABLE_WHY_BROKEN) { /* mutant: lost */
 		table_vacate(t, slot);
 		return;
 	}
+	if (why == TABLE_WHY_BROKEN) /* "warn" is about leases that could not be renewed */
+		table_set_on_lost(t, slot, ON_LOST_KILL);
 	table_put32(&t->slots[slot].why, why);
 	put_state(t, slot, TABLE_LOST);
+}
+
+bool table_is_ending(struct table *t, uint32_t slot, uint64_t generation)
+{
+	uint64_t word = word_of(t, slot);
+	enum table_state state = table_word_state(word);
+
+	return table_word_generation(word) == generation && (state == TABLE_LOST || state == TABLE_ENDING);
+}
+
+uint64_t table_generation(const struct table *t, uint32_t slot)
+{
+	return table_word_generation(word_of(t, slot));
 }
 
 void table_set_on_lost(struct table *t, uint32_t slot, enum on_lost on_lost)

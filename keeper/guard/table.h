@@ -58,6 +58,7 @@ enum table_why {
 	TABLE_WHY_UNKNOWN, /* the entry of a dead keeper cannot be read */
 	TABLE_WHY_TAKEN,   /* it was not renewed, and the store gave it up */
 	TABLE_WHY_FORGOTTEN,
+	TABLE_WHY_BROKEN, /* an operator took it away; the store still has it */
 	TABLE_WHYS
 };
 
@@ -236,8 +237,12 @@ void table_share(struct table *table, uint32_t slot);
 void table_return(struct table *table, uint32_t slot);
 /* The store does not have it any more, and no process relied on it. */
 void table_vacate(struct table *table, uint32_t slot);
-/* It was lost: its holders are to be killed, or not (ON_LOST_WARN). The slot is the parent's from now on. */
+/* It was lost: its holders are to be killed, or not (ON_LOST_WARN, unless it was broken). The slot is the parent's from
+ * now on. */
 void table_lose(struct table *table, uint32_t slot, enum table_why why);
+/* Has the parent yet to end the holders of the lease that the slot had with this generation? */
+bool table_is_ending(struct table *table, uint32_t slot, uint64_t generation);
+uint64_t table_generation(const struct table *table, uint32_t slot);
 
 void table_set_on_lost(struct table *table, uint32_t slot, enum on_lost on_lost);
 /* The kernel's number of a slot's file. False, with 0: it is not known. */

@@ -1,7 +1,6 @@
 /* See command.h. */
 #include "keeper/kernel/command.h"
 
-#include <ctype.h>
 #include <fcntl.h>
 #include <stdbool.h>
 #include <stdlib.h>
@@ -11,37 +10,7 @@
 
 #include "keeper/kernel/errand.h"
 #include "procfs/procfs.h"
-
-/* Length of the UTF-8 sequence at s (n bytes left) if it is valid and command_printable, else 0. */
-static size_t command_printable(const unsigned char *s, size_t n)
-{
-	size_t len = s[0] < 0x80 ? 1 : s[0] < 0xc2 ? 0 : s[0] < 0xe0 ? 2 : s[0] < 0xf0 ? 3 : s[0] < 0xf5 ? 4 : 0;
-
-	if (len == 1)
-		return s[0] >= 0x20 && s[0] != 0x7f;
-	if (!len || len > n)
-		return 0;
-	for (size_t i = 1; i < len; i++)
-		if ((s[i] & 0xc0) != 0x80)
-			return 0;
-	/* C1 controls, overlong forms, surrogates, beyond U+10FFFF */
-	if ((s[0] == 0xc2 && s[1] < 0xa0) || (s[0] == 0xe0 && s[1] < 0xa0) || (s[0] == 0xed && s[1] > 0x9f) ||
-	    (s[0] == 0xf0 && s[1] < 0x90) || (s[0] == 0xf4 && s[1] > 0x8f))
-		return 0;
-	return len;
-}
-
-/* A process may choose any bytes as its command line: makes them harmless for logs, JSON and terminals. */
-static void command_make_printable(char *text, size_t n)
-{
-	for (size_t i = 0, len; i < n; i += len) {
-		len = command_printable((unsigned char *)text + i, n - i);
-		if (!len) {
-			text[i] = text[i] == '\0' || isspace((unsigned char)text[i]) ? ' ' : '?';
-			len = 1;
-		}
-	}
-}
+#include "wire/text.h"
 
 struct command_job {
 	int procfd;
@@ -101,7 +70,7 @@ void command_read(int procfd, char out[COMMAND_BYTES])
 
 		n = len > 0 ? (size_t)len : 0;
 	}
-	command_make_printable(out, n);
+	text_make_printable(out, n);
 	while (n > 0 && out[n - 1] == ' ')
 		n--;
 	out[n] = '\0';

@@ -73,6 +73,14 @@ static void become_shared(struct lease *lease)
 	touched_add(lease->lock);
 }
 
+static const char *lose_why(enum table_why why)
+{
+	if (why == TABLE_WHY_BROKEN)
+		return "an operator took it away (dflock break)";
+	return why == TABLE_WHY_FORGOTTEN ? "the store lost its memory, and it could not be put back in time"
+					  : "it was not renewed in time, and the store gave it up";
+}
+
 /* Its holders end. */
 static void lose(struct lease *lease, enum table_why why)
 {
@@ -82,9 +90,7 @@ static void lose(struct lease *lease, enum table_why why)
 	table_lose(k->table, lease->slot, why);
 	lease->slot = TABLE_NO_SLOT; /* the parent frees it */
 	lost_end_holders(k);
-	lost_report(lease, why == TABLE_WHY_FORGOTTEN
-				   ? "the store lost its memory, and it could not be put back in time"
-				   : "it was not renewed in time, and the store gave it up");
+	lost_report(lease, lose_why(why));
 }
 
 /* from: the state before. */
@@ -112,7 +118,11 @@ static void act(struct lease *lease, unsigned actions, enum lease_state from, en
 	if (actions & LEASE_DO_TELL_IN_USE)
 		askers_tell(lease);
 	if (actions & LEASE_DO_LOST)
-		lose(lease, forgotten ? TABLE_WHY_FORGOTTEN : TABLE_WHY_TAKEN);
+		lose(lease, event == LEASE_EV_DOOMED ? TABLE_WHY_BROKEN
+			    : forgotten		     ? TABLE_WHY_FORGOTTEN
+						     : TABLE_WHY_TAKEN);
+	if (event == LEASE_EV_DOOMED)
+		lease->spent = false; /* its rest ends with it */
 	if (actions & LEASE_DO_OPEN)
 		open_lease(lease, event);
 	if (actions & LEASE_DO_SERVE)

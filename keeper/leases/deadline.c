@@ -104,6 +104,22 @@ void deadline_renewed(struct keeper *k, int64_t sent_ns)
 
 /* --- beats --- */
 
+/* An operator gave this host up (store/lua/give_up.lua): another host may have its leases by now. As if the deadline had
+ * passed: the parent stops the holders at once, and each lease must be confirmed. */
+static void give_up_time(struct keeper *k, uint64_t mark)
+{
+	int64_t now = clock_now_ns();
+
+	log_error("this host was given up by `dflock break --host`: its leases are unsure until the store confirms them");
+	k->deadline.mark = mark;
+	k->deadline.expired = true;
+	deadline_set(k, now); /* mutant: given-up */
+	leasepage_refresh(k, 0);
+	table_notify(k->table);
+	queue_raise_all(k, LEASE_EV_EXPIRED);
+	deadline_beat(k);
+}
+
 static void on_beat(void *arg, const struct store_reply *reply)
 {
 	struct keeper *k = arg;
@@ -112,6 +128,8 @@ static void on_beat(void *arg, const struct store_reply *reply)
 	deadline_notice(k);
 	if (reply->status == STORE_OK)
 		deadline_renewed(k, k->deadline.beat_sent_ns);
+	else if (reply->status == STORE_GIVEN_UP)
+		give_up_time(k, reply->arrival);
 	else if (reply->status == STORE_ERROR)
 		log_error("the store refused a beat: %s", reply->error);
 	queue_settle(k);
@@ -123,7 +141,7 @@ void deadline_beat(struct keeper *k)
 		return;
 	k->deadline.beat_under_way = true;
 	k->deadline.beat_sent_ns = clock_now_ns();
-	store_beat(k->store, on_beat, k);
+	store_beat(k->store, k->deadline.mark, on_beat, k);
 }
 
 static void on_beat_timer(uv_timer_t *timer)

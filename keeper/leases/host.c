@@ -7,6 +7,7 @@
 
 #include "keeper/leases/keeper.h"
 #include "keeper/leases/answers.h"
+#include "keeper/leases/breaking.h"
 #include "keeper/clock.h"
 #include "keeper/leases/deadline.h"
 #include "keeper/leases/grace.h"
@@ -117,6 +118,17 @@ static void take_message(struct keeper *k, const struct store_message *m)
 	case STORE_MSG_GRANTED:
 		on_granted(k, lease, m);
 		return;
+	case STORE_MSG_BREAK:
+		breaking_asked(k, m);
+		return;
+	case STORE_MSG_BROKEN:
+		k->queue.news->broken_elsewhere(k, m);
+		return;
+	case STORE_MSG_WHO:
+	case STORE_MSG_HOLDER:
+	case STORE_MSG_HOLDERS:
+		k->queue.news->who(k, m);
+		return;
 	case STORE_MSG_CHASE:
 		k->queue.news->chase(k, m);
 		return;
@@ -213,6 +225,7 @@ int host_start(struct keeper *k)
 	absence_start(k);
 	posting_start(k);
 	lost_start(k);
+	breaking_open(k);
 	unseen_start(k);
 	uv_timer_start(&k->host_in_store.sweep, on_sweep_timer, often, often);
 	deadline_start(k);
@@ -230,5 +243,6 @@ void host_stop(struct keeper *k)
 	watch_free(k->watch);
 	watch_free(k->host_in_store.sweeping);
 	lost_stop(k);
+	breaking_close(k);
 	unseen_stop(k);
 }

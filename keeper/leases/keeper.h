@@ -18,10 +18,11 @@
 #include "keeper/kernel/probe.h"
 #include "keeper/kernel/identity.h"
 #include "keeper/leases/absence.h"
+#include "keeper/leases/breaking.h"
 #include "keeper/leases/confirm.h"
 #include "keeper/leases/deadline.h"
 #include "keeper/leases/grace.h"
-#include "keeper/leases/holdings.h"
+#include "keeper/leases/grants.h"
 #include "keeper/leases/host.h"
 #include "keeper/leases/inquiry.h"
 #include "keeper/leases/locks.h"
@@ -47,6 +48,7 @@ struct deadlock;
 struct ending;
 struct events;
 struct fronts;
+struct holdings;
 struct keeper;
 struct keeper_options;
 struct leases_slot;
@@ -57,6 +59,7 @@ struct orphan;
 struct reopen;
 struct session;
 struct sessions;
+struct whos;
 
 struct keeper {
 	uv_loop_t *loop;
@@ -69,6 +72,8 @@ struct keeper {
 	struct sessions *sessions;
 	struct listener *listener;
 	struct deadlock *deadlock;
+	struct holdings *holdings;
+	struct whos *whos;
 	struct ending *ending;
 	struct longwait *longwait;
 
@@ -106,9 +111,10 @@ struct keeper {
 	struct posting posting;
 	struct confirms confirms;
 	struct lost lost;
+	struct breakings breakings;
 	struct unseen unseen;
 	struct past past;
-	struct holdings holdings;
+	struct grants grants;
 	struct toolong toolong;
 	struct events *events;
 	struct absence absence;

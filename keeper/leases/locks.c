@@ -12,7 +12,7 @@
 #include "keeper/clock.h"
 #include "keeper/fronts/away.h"
 #include "keeper/kernel/workers.h"
-#include "keeper/leases/holdings.h"
+#include "keeper/leases/grants.h"
 #include "keeper/leases/keeper.h"
 #include "keeper/leases/touched.h"
 
@@ -135,7 +135,7 @@ void file_follow_rule(struct file *file)
 	file->wait_warn_ms = config_wait_warn_ms(config, file->path);
 	config_hold_limits(config, file->path, &file->warn_after_ms, &file->kill_after_ms);
 	for (int i = 0; i < WIRE_SPACES && !file_is_limited(file); i++)
-		holdings_drop_all(&file->locks[i]);
+		grants_drop_all(&file->locks[i]);
 }
 
 void file_opened(struct file *file)
@@ -170,7 +170,7 @@ bool file_is_used(const struct file *file)
 void file_free(struct file *file)
 {
 	for (int i = 0; i < WIRE_SPACES; i++)
-		holdings_drop_all(&file->locks[i]);
+		grants_drop_all(&file->locks[i]);
 	HASH_DEL(file->keeper->files, file);
 	HASH_DELETE(by_id, file->keeper->files_by_id, file);
 	file_close(file->keeper, file->key.dev, file->fd, file->local);
@@ -204,7 +204,7 @@ void file_unused(struct file *file)
 }
 
 /* 128 random bits: no two requests of any two hosts ever have the same token. */
-static int make_token(char token[STORE_TOKEN_BYTES])
+int lease_make_token(char token[STORE_TOKEN_BYTES])
 {
 	static const char digits[] = "0123456789abcdef";
 	unsigned char bytes[(STORE_TOKEN_BYTES - 1) / 2];
@@ -250,7 +250,7 @@ struct lease *lease_new(struct lock *lock, const struct store_range *range, uid_
 {
 	char token[STORE_TOKEN_BYTES];
 
-	return make_token(token) == 0 ? lease_make(lock, range, token, uid) : NULL;
+	return lease_make_token(token) == 0 ? lease_make(lock, range, token, uid) : NULL;
 }
 
 void lease_for_one_lock(struct lease *lease)
@@ -355,6 +355,16 @@ bool lock_covered_without(const struct lease *lease)
 		}
 	}
 	return at >= lease->range.to;
+}
+
+bool lock_is_breaking(const struct lock *lock)
+{
+	const struct lease *lease;
+
+	DL_FOREACH (lock->leases, lease)
+		if (lease->state == LEASE_BREAKING || lease->state == LEASE_ENDING)
+			return true;
+	return false;
 }
 
 void lock_describe(const struct lock *lock, char *out, size_t size)

@@ -20,7 +20,7 @@
 struct answers;
 struct away;
 struct away_probe;
-struct holding;
+struct grant;
 struct keeper;
 struct leases_slot;
 struct lock;
@@ -73,6 +73,7 @@ struct lease {
 	struct leases_slot *shown; /* its slot in the page; NULL: not shown, or closed */
 	int64_t rest_ms;           /* its grant begins a rest of so long, and the lease is for one lock; 0: as others */
 	bool spent;                /* a caller was granted under it, or may have been */
+	struct store_job job;      /* the program that asked for it; pid 0: not known, or not to be told */
 
 	/* awaited.c, confirm.c */
 	unsigned requests; /* store requests under way, or waiting to be sent */
@@ -133,11 +134,11 @@ struct lock {
 	time_t leased_at; /* Unix time: without an end since then, there was a lease; no process has had it for longer. 0: none */
 	bool taken_up; /* ... but for leases of an earlier keeper */
 
-	/* holdings.c, toolong.c */
-	struct holding *holdings; /* of processes that were granted a lock, if the file's rule has a limit */
-	int64_t warned_ns;        /* running clock: when the log last said that it is held too long; 0: never */
-	int64_t looked_ns;        /* the last look at it began */
-	struct lock *held_prev, *held_next; /* keeper->holdings.locks */
+	/* grants.c, toolong.c */
+	struct grant *grants; /* of processes that were granted a lock, if the file's rule has a limit */
+	int64_t warned_ns;    /* running clock: when the log last said that it is held too long; 0: never */
+	int64_t looked_ns;    /* the last look at it began */
+	struct lock *held_prev, *held_next; /* keeper->grants.locks */
 };
 
 struct file_key {
@@ -191,7 +192,7 @@ bool file_is_used(const struct file *file);
 void file_free(struct file *file);
 /* The path is known anew, or other rules are in force: sets at_least_ms, wait_warn_ms, warn_after_ms and kill_after_ms. */
 void file_follow_rule(struct file *file);
-/* Does its rule have a limit for how long a lock is held? Then each lock that is taken asks the keeper (holdings.h). */
+/* Does its rule have a limit for how long a lock is held? Then each lock that is taken asks the keeper (grants.h). */
 static inline bool file_is_limited(const struct file *file)
 {
 	return file->warn_after_ms || file->kill_after_ms;
@@ -208,6 +209,9 @@ void file_unused(struct file *file);
 struct holders_file file_searched(const struct file *file);
 /* Takes the kernel's number from an inspection, or from the table of an earlier keeper; ino 0: not known. */
 void file_learnt(struct file *file, const struct identity *id);
+
+/* A new token. 0; -EIO: there is no randomness. */
+int lease_make_token(char token[STORE_TOKEN_BYTES]);
 
 /* A new asking lease of the lock, with a token of its own; in both tables. uid: the user whose call asks for it. NULL:
  * no memory or no randomness. */
@@ -253,6 +257,9 @@ bool range_overlaps(const struct store_range *a, const struct store_range *b);
 struct lease *lock_covering(const struct lock *lock, const struct store_range *range);
 /* Do other open leases of this host together cover all of this one? Leases that are being split do not count. */
 bool lock_covered_without(const struct lease *lease);
+/* Is a lease of this lock being taken away (breaking.h)? Then no caller is answered: the lease's end, or its opening,
+ * serves again. */
+bool lock_is_breaking(const struct lock *lock);
 /* "NAME (PATH)", for people. */
 void lock_describe(const struct lock *lock, char *out, size_t size);
 

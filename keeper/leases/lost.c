@@ -65,10 +65,11 @@ void lost_report(struct lease *lease, const char *why)
 				    .range = &lease->range,
 				    .fence = lease->fence,
 				    .reason = why},
-		    "LOST: the %s lease on %s (%s, fence %llu): %s; processes that hold the lock are no longer alone, "
-		    "see `dflock status`",
+		    "LOST: the %s lease on %s (%s, fence %llu): %s; %s, see `dflock status`",
 		    lease->range.mode == WIRE_SHARED ? "shared" : "exclusive", file->name, file->path,
-		    (unsigned long long)lease->fence, why);
+		    (unsigned long long)lease->fence, why,
+		    lease->state == LEASE_ENDING ? "processes that hold the lock are killed"
+						 : "processes that hold the lock are no longer alone");
 	if (!lost)
 		return;
 	lost->name = strdup(file->name);

@@ -240,12 +240,14 @@ static void suspects_look(struct suspects_batch *batch, uv_after_work_cb then)
 		suspects_finish(batch);
 }
 
-static void on_suspects_entries(void *arg, enum store_status status, const struct store_entry *entries, size_t count)
+static void on_suspects_entries(void *arg, enum store_status status, const struct store_entry *entries, size_t count,
+				const int64_t rest_ms[WIRE_SPACES])
 {
 	struct suspects_item *item = arg;
 	struct suspects_batch *batch = item->batch;
 	const struct keeper *k = batch->keeper;
 
+	(void)rest_ms;
 	/* A store that has lost its memory may not have been told of all leases again. */
 	if (status == STORE_OK && !store_in_grace(k->store)) {
 		const struct procfs_lock lock = suspects_lock(item->suspect);

@@ -215,6 +215,7 @@ static void take_acquire(struct lease *lease, const struct store_reply *reply, i
 		return on_limit(lease);
 	case STORE_ERROR:
 	case STORE_GONE:
+	case STORE_GIVEN_UP:
 		log_error("%s: the store refused: %s", lease->lock->file->name, reply->error ? reply->error : "");
 		if (lease_is_part(lease))
 			return refuse_part(lease);
@@ -279,11 +280,13 @@ void lease_acquire(struct lease *lease, const struct store_blocker *silent, size
 	/* In a kernel, a request that conflicts only with waiters passes: shared flocks, and any record lock. Not a request that
 	 * begins a rest: such requests wait for a rest, mostly longer than fair_ms, and get the lock in turn. */
 	bool passes = !lease->rest_ms && (lease->range.mode == WIRE_SHARED || lease->range.space == WIRE_RECORD);
+	char job[JOB_TEXT_BYTES];
 	bool unfair = now - lease->since_ns >= k->config->lease.fair_ms * NS_PER_MS;
 	struct store_acquire a = {
 		.name = lease->lock->file->name,
 		.file = lease->lock->file->inode,
 		.token = lease->token,
+		.job = job,
 		.range = lease->range,
 		.ask = !blocking,
 		.insist = lease->insist,
@@ -294,6 +297,7 @@ void lease_acquire(struct lease *lease, const struct store_blocker *silent, size
 		.dead = dead,
 	};
 
+	job_format(job, &lease->job);
 	a.dead_count = find_dead(lease, silent, silent_count, now, dead);
 	request = awaited_new(lease);
 	request->beat = a.beat = !deadline_beats(k);

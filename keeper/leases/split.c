@@ -33,6 +33,7 @@ static bool ask_for_piece(struct lease *whole, int64_t from, int64_t to)
 	if (lease_begin(whole->lock, &range, whole->uid, &piece) < 0)
 		return false;
 	piece->whole = whole;
+	piece->job = whole->job;
 	lease_acquire(piece, NULL, 0);
 	return true;
 }

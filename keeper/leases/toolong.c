@@ -19,7 +19,7 @@
 #define TOOLONG_FILES    32 /* in one look */
 #define TOOLONG_MISSES   3  /* looks, one after the other: then the lock has ended */
 #define TOOLONG_LINES    1024
-#define TOOLONG_FULL     (HOLDINGS_MAX / 2) /* a look then drops the holdings of locks that have ended */
+#define TOOLONG_FULL     (GRANTS_MAX / 2) /* a look then drops the grants of locks that have ended */
 #define TOOLONG_AGAIN_NS (10000 * NS_PER_MS)
 #define TOOLONG_SAY_NS   (60000 * NS_PER_MS) /* between two lines of the log about one file */
 
@@ -36,9 +36,9 @@ struct toolong_look {
 	int64_t took_ns;
 };
 
-bool toolong_is(const struct holding *holding)
+bool toolong_is(const struct grant *grant)
 {
-	return holding->state != HOLDING_QUIET;
+	return grant->state != GRANT_QUIET;
 }
 
 /* --- in a worker --- */
@@ -83,14 +83,14 @@ static void toolong_work(uv_work_t *work)
 
 /* --- warnings --- */
 
-static void toolong_mark(struct holding *h, const struct toolong_line *const *lines, size_t count)
+static void toolong_mark(struct grant *h, const struct toolong_line *const *lines, size_t count)
 {
 	const struct toolong_line *line = lines[0];
 
 	for (size_t i = 0; i < count; i++)
 		if (lines[i]->pid == h->pid)
 			line = lines[i];
-	h->state = HOLDING_WARNED;
+	h->state = GRANT_WARNED;
 	h->said = false;
 	h->holder = line->pid;
 	free(h->command);
@@ -98,7 +98,7 @@ static void toolong_mark(struct holding *h, const struct toolong_line *const *li
 }
 
 /* The log's line: from here an event could be raised. others: so many more processes, for which there is no line. */
-static void toolong_tell_warned(const struct lock *lock, const struct holding *h, unsigned others)
+static void toolong_tell_warned(const struct lock *lock, const struct grant *h, unsigned others)
 {
 	const struct file *file = lock->file;
 	char what[LOCK_NAME_BYTES + PATH_MAX], since[32] = "?", more[80] = "", end[80] = "";
@@ -121,13 +121,13 @@ static void toolong_tell_warned(const struct lock *lock, const struct holding *h
 static void toolong_say(struct lock *lock)
 {
 	struct keeper *k = lock->file->keeper;
-	struct holding *h, *next, *oldest = NULL;
+	struct grant *h, *next, *oldest = NULL;
 	unsigned others = 0;
 
-	if (lock->warned_ns && holdings_now_ns(k) - lock->warned_ns < TOOLONG_SAY_NS)
+	if (lock->warned_ns && grants_now_ns(k) - lock->warned_ns < TOOLONG_SAY_NS)
 		return;
-	HASH_ITER (hh, lock->holdings, h, next) {
-		if (h->state != HOLDING_WARNED || h->said)
+	HASH_ITER (hh, lock->grants, h, next) {
+		if (h->state != GRANT_WARNED || h->said)
 			continue;
 		others++;
 		h->said = true;
@@ -136,14 +136,14 @@ static void toolong_say(struct lock *lock)
 	}
 	if (!oldest)
 		return;
-	lock->warned_ns = holdings_now_ns(k) + 1;
+	lock->warned_ns = grants_now_ns(k) + 1;
 	toolong_tell_warned(lock, oldest, others - 1);
 }
 
 /* --- what a look found --- */
 
 /* Another process has the number by now: it was started after the grant. */
-static bool toolong_is_reused(const struct holding *h, const struct toolong_line *line)
+static bool toolong_is_reused(const struct grant *h, const struct toolong_line *line)
 {
 	int64_t tick_ns = 1000000000ll / sysconf(_SC_CLK_TCK);
 
@@ -151,7 +151,7 @@ static bool toolong_is_reused(const struct holding *h, const struct toolong_line
 }
 
 static size_t toolong_lines_of(const struct toolong_look *look, size_t file, const struct lock *lock,
-			       const struct holding *h, const struct toolong_line **lines)
+			       const struct grant *h, const struct toolong_line **lines)
 {
 	size_t count = 0;
 
@@ -167,26 +167,26 @@ static size_t toolong_lines_of(const struct toolong_look *look, size_t file, con
 	return count;
 }
 
-static void toolong_judge(const struct toolong_look *look, size_t at, struct lock *lock, struct holding *h)
+static void toolong_judge(const struct toolong_look *look, size_t at, struct lock *lock, struct grant *h)
 {
 	const struct toolong_line *lines[TOOLONG_LINES];
 	const struct file *file = lock->file;
 	const struct keeper *k = look->keeper;
 	size_t count = toolong_lines_of(look, at, lock, h, lines);
-	int64_t age_ms = holding_age_ms(k, h);
+	int64_t age_ms = grant_age_ms(k, h);
 
 	/* Its pin ended after the look had begun: the look may have missed its lock. */
-	if (h->at_ns >= look->begun_ns || h->state == HOLDING_ENDING)
+	if (h->at_ns >= look->begun_ns || h->state == GRANT_ENDING)
 		return;
 	h->missed = count || look->partial ? 0 : h->missed + 1;
 	if (h->missed == TOOLONG_MISSES)
-		holdings_drop(lock, h);
+		grants_drop(lock, h);
 	if (!count)
 		return;
-	if (file->warn_after_ms && age_ms >= file->warn_after_ms && h->state == HOLDING_QUIET)
+	if (file->warn_after_ms && age_ms >= file->warn_after_ms && h->state == GRANT_QUIET)
 		toolong_mark(h, lines, count);
-	if (file->kill_after_ms && age_ms >= file->kill_after_ms && h->state != HOLDING_STUCK) {
-		if (h->state == HOLDING_QUIET)
+	if (file->kill_after_ms && age_ms >= file->kill_after_ms && h->state != GRANT_STUCK) {
+		if (h->state == GRANT_QUIET)
 			toolong_mark(h, lines, count);
 		toolong_end_begin(lock, h, lines, count);
 	}
@@ -196,7 +196,7 @@ static void on_toolong_looked(uv_work_t *work, int status)
 {
 	struct toolong_look *look = work->data;
 	struct keeper *k = look->keeper;
-	struct holding *h, *next;
+	struct grant *h, *next;
 
 	(void)status;
 	k->toolong.looking = false;
@@ -205,7 +205,7 @@ static void on_toolong_looked(uv_work_t *work, int status)
 		struct file *file = file_find(k, look->keys[i].dev, look->keys[i].ino);
 
 		for (int space = 0; file && space < WIRE_SPACES; space++) {
-			HASH_ITER (hh, file->locks[space].holdings, h, next)
+			HASH_ITER (hh, file->locks[space].grants, h, next)
 				toolong_judge(look, i, &file->locks[space], h);
 			toolong_say(&file->locks[space]);
 		}
@@ -219,23 +219,23 @@ static void on_toolong_looked(uv_work_t *work, int status)
 static bool toolong_is_due(const struct lock *lock)
 {
 	const struct file *file = lock->file;
-	const struct holding *h, *next;
+	const struct grant *h, *next;
 
-	/* Do the locks that were reported go on; which holdings are of locks that have ended? */
+	/* Do the locks that were reported go on; which grants are of locks that have ended? */
 	bool again = clock_now_ns() - lock->looked_ns >= TOOLONG_AGAIN_NS;
 
-	if (again && HASH_COUNT(lock->holdings) >= TOOLONG_FULL)
+	if (again && HASH_COUNT(lock->grants) >= TOOLONG_FULL)
 		return true;
-	HASH_ITER (hh, lock->holdings, h, next) {
-		int64_t age_ms = holding_age_ms(file->keeper, h);
+	HASH_ITER (hh, lock->grants, h, next) {
+		int64_t age_ms = grant_age_ms(file->keeper, h);
 
-		if (h->state == HOLDING_QUIET && file->warn_after_ms && age_ms >= file->warn_after_ms)
+		if (h->state == GRANT_QUIET && file->warn_after_ms && age_ms >= file->warn_after_ms)
 			return true;
-		if (h->state < HOLDING_ENDING && file->kill_after_ms && age_ms >= file->kill_after_ms)
+		if (h->state < GRANT_ENDING && file->kill_after_ms && age_ms >= file->kill_after_ms)
 			return true;
 		if (h->missed)
 			return true;
-		if (again && (h->state == HOLDING_WARNED || h->state == HOLDING_STUCK))
+		if (again && (h->state == GRANT_WARNED || h->state == GRANT_STUCK))
 			return true;
 	}
 	return false;
@@ -253,22 +253,22 @@ static void toolong_add_file(struct toolong_look *look, const struct file *file)
 static void toolong_begin(struct keeper *k)
 {
 	struct toolong_look *look = calloc(1, sizeof(*look));
-	struct lock *lock, *next, *last = k->holdings.locks->held_prev;
+	struct lock *lock, *next, *last = k->grants.locks->held_prev;
 
 	if (!look)
 		return;
 	look->keeper = k;
-	look->begun_ns = holdings_now_ns(k);
+	look->begun_ns = grants_now_ns(k);
 	look->work.data = look;
-	for (lock = k->holdings.locks; lock && look->count < TOOLONG_FILES; lock = lock == last ? NULL : next) {
+	for (lock = k->grants.locks; lock && look->count < TOOLONG_FILES; lock = lock == last ? NULL : next) {
 		next = lock->held_next;
 		if (!toolong_is_due(lock))
 			continue;
 		toolong_add_file(look, lock->file);
 		lock->looked_ns = clock_now_ns();
 		/* The others come first the next time. */
-		DL_DELETE2(k->holdings.locks, lock, held_prev, held_next);
-		DL_APPEND2(k->holdings.locks, lock, held_prev, held_next);
+		DL_DELETE2(k->grants.locks, lock, held_prev, held_next);
+		DL_APPEND2(k->grants.locks, lock, held_prev, held_next);
 	}
 	look->lines = look->count ? calloc(TOOLONG_LINES, sizeof(*look->lines)) : NULL;
 	k->toolong.looking = look->lines && uv_queue_work(k->loop, &look->work, toolong_work, on_toolong_looked) == 0;
@@ -285,13 +285,13 @@ static void toolong_tick(uv_timer_t *timer)
 	bool paused = table_frozen(k->table) || k->deadline.expired || clock_now_ns() >= k->table->head->freeze_at_ns;
 	struct lock *lock;
 
-	holdings_tick(k, paused);
+	grants_tick(k, paused);
 	if (k->leaving)
 		return;
 	toolong_end_tick(k, paused);
-	if (paused || !k->holdings.locks)
+	if (paused || !k->grants.locks)
 		return;
-	DL_FOREACH2 (k->holdings.locks, lock, held_next)
+	DL_FOREACH2 (k->grants.locks, lock, held_next)
 		toolong_say(lock);
 	if (!k->toolong.looking && clock_now_ns() >= k->toolong.rest_until_ns)
 		toolong_begin(k);
@@ -300,7 +300,7 @@ static void toolong_tick(uv_timer_t *timer)
 void toolong_start(struct keeper *k)
 {
 	k->toolong.on = true;
-	holdings_tick(k, false);
+	grants_tick(k, false);
 	uv_timer_init(k->loop, &k->toolong.timer);
 	k->toolong.timer.data = k;
 	uv_timer_start(&k->toolong.timer, toolong_tick, TOOLONG_TICK_MS, TOOLONG_TICK_MS);

@@ -1,26 +1,26 @@
 /*
  * warn_after_ms and kill_after_ms: locks that are held too long are reported (log, status), and their holders are ended.
  *
- *   holdings.h     how old a lock is at least, by what callers were granted
+ *   grants.h     how old a lock is at least, by what callers were granted
  *   toolong.c      when to look, what a look found, warnings
  *   toolong_end.c  the holders are ended
  *
- * When a holding is old enough, a worker searches /proc for the processes that have locks on its file (holders.h), and the
- * loop compares what it found with the holdings as they are then.
+ * When a grant is old enough, a worker searches /proc for the processes that have locks on its file (holders.h), and the
+ * loop compares what it found with the grants as they are then.
  *
  * Why no process is ended that holds a lock briefly, however often. Before SIGTERM the loop reads, in one go and without
  * returning to its other inputs:
- *   1. the holding of process P for this file and space: the last pin of P ended kill_after_ms ago or earlier;
+ *   1. the grant of process P for this file and space: the last pin of P ended kill_after_ms ago or earlier;
  *   2. the fdinfo of each holder: it has a lock on this file, in this space, that P took.
- * Grants are made by the same loop, so P has got no pin between 1 and 2, and by holdings.h the lock of 2 is older than
+ * Grants are made by the same loop, so P has got no pin between 1 and 2, and by grants.h the lock of 2 is older than
  * kill_after_ms. It may end between 2 and the signal, some microseconds: then it was held too long, too.
  * What comes in between:
- *   - Lock, unlock, lock: each lock is a grant, and makes the holding young. So it is for processes that take turns: each has
- *     a holding of its own, and where the kernel does not say which process took a lock, the youngest of all counts.
+ *   - Lock, unlock, lock: each lock is a grant, and makes the grant young. So it is for processes that take turns: each has
+ *     a grant of its own, and where the kernel does not say which process took a lock, the youngest of all counts.
  *   - A lock that was there before the rule had a limit, before this keeper came, or that was taken past dflock: P has no
- *     holding, and nothing is done (NULL from holdings_find()). Such a lock is reported only after P was granted another one.
+ *     grant, and nothing is done (NULL from grants_find()). Such a lock is reported only after P was granted another one.
  *   - P has ended, and its number is another process's, which has locks that were taken past dflock: that process was started
- *     after the grant, so the holding is dropped. And looks that do not find P's lock drop its holding.
+ *     after the grant, so the grant is dropped. And looks that do not find P's lock drop its grant.
  *   - A process inherits a lock, or gets it by a message: the lock line says P all the same. A process is ended only if P's
  *     user might signal it, or that user is root: else any user could send a lock to another user's process. Process 1 is
  *     never ended.
@@ -44,7 +44,7 @@
 #include "keeper/kernel/command.h"
 #include "wire/msg.h"
 
-struct holding;
+struct grant;
 struct keeper;
 struct lock;
 struct toolong_end;
@@ -73,7 +73,7 @@ void toolong_start(struct keeper *k);
 void toolong_stop(struct keeper *k);
 void toolong_free(struct keeper *k);
 
-/* Is this holding reported, or acted upon? For status. */
-bool toolong_is(const struct holding *holding);
+/* Is this grant reported, or acted upon? For status. */
+bool toolong_is(const struct grant *grant);
 
 #endif

@@ -49,12 +49,12 @@ struct toolong_target {
 struct toolong_end {
 	uv_work_t work;
 	struct keeper *keeper;
-	struct file_key key; /* with space and pid: the holding */
+	struct file_key key; /* with space and pid: the grant */
 	struct identity id;  /* the kernel's number */
 	enum wire_space space;
 	pid_t pid;
 	uid_t uid;     /* of the process that took the lock */
-	int64_t at_ns; /* the holding's: it is the same one */
+	int64_t at_ns; /* the grant's: it is the same one */
 	int64_t held_ms;
 	int64_t due_ns; /* running clock: of the next step */
 	enum toolong_step step;
@@ -213,11 +213,11 @@ static size_t toolong_signal_all(struct toolong_end *e, int number)
 
 /* --- step by step --- */
 
-static struct holding *toolong_end_holding(const struct toolong_end *e)
+static struct grant *toolong_end_holding(const struct toolong_end *e)
 {
 	struct file *file = file_find(e->keeper, e->key.dev, e->key.ino);
 
-	return file ? holdings_find(&file->locks[e->space], e->pid) : NULL;
+	return file ? grants_find(&file->locks[e->space], e->pid) : NULL;
 }
 
 static void toolong_end_free(struct toolong_end *e)
@@ -227,15 +227,15 @@ static void toolong_end_free(struct toolong_end *e)
 	free(e);
 }
 
-/* state: of the holding from now on. */
-static void toolong_end_finish(struct toolong_end *e, enum holding_state state)
+/* state: of the grant from now on. */
+static void toolong_end_finish(struct toolong_end *e, enum grant_state state)
 {
-	struct holding *h = toolong_end_holding(e);
+	struct grant *h = toolong_end_holding(e);
 
-	if (h && h->state == HOLDING_ENDING && h->at_ns == e->at_ns)
+	if (h && h->state == GRANT_ENDING && h->at_ns == e->at_ns)
 		h->state = state;
-	else if (h && h->state == HOLDING_ENDING) /* granted again */
-		holding_begin(h);
+	else if (h && h->state == GRANT_ENDING) /* granted again */
+		grant_begin(h);
 	DL_DELETE(e->keeper->toolong.ends, e);
 	toolong_end_free(e);
 }
@@ -244,10 +244,10 @@ static void toolong_end_finish(struct toolong_end *e, enum holding_state state)
 static bool toolong_is_certain(const struct toolong_end *e)
 {
 	const struct file *file = file_find(e->keeper, e->key.dev, e->key.ino);
-	const struct holding *h = toolong_end_holding(e);
+	const struct grant *h = toolong_end_holding(e);
 
 	/* mutant: toolong-young */
-	if (!h || h->at_ns != e->at_ns || !file->kill_after_ms || holding_age_ms(e->keeper, h) < file->kill_after_ms)
+	if (!h || h->at_ns != e->at_ns || !file->kill_after_ms || grant_age_ms(e->keeper, h) < file->kill_after_ms)
 		return false;
 	return toolong_is_shown(e);
 }
@@ -259,20 +259,20 @@ static void on_toolong_found(uv_work_t *work, int status)
 	size_t count;
 
 	(void)status;
-	if (!k->toolong.on || k->leaving || k->holdings.paused || !toolong_is_certain(e)) {
-		toolong_end_finish(e, HOLDING_WARNED);
+	if (!k->toolong.on || k->leaving || k->grants.paused || !toolong_is_certain(e)) {
+		toolong_end_finish(e, GRANT_WARNED);
 		return;
 	}
-	e->held_ms = holding_age_ms(k, toolong_end_holding(e));
+	e->held_ms = grant_age_ms(k, toolong_end_holding(e));
 	count = toolong_signal_all(e, SIGTERM);
 	if (!count) {
-		toolong_end_finish(e, e->refused ? HOLDING_STUCK : HOLDING_WARNED);
+		toolong_end_finish(e, e->refused ? GRANT_STUCK : GRANT_WARNED);
 		return;
 	}
 	toolong_end_holding(e)->tries++;
 	toolong_tell_signalled(e, count, false);
 	e->step = TOOLONG_ASKED;
-	e->due_ns = holdings_now_ns(k) + k->config->lease.freeze_margin_ms * NS_PER_MS;
+	e->due_ns = grants_now_ns(k) + k->config->lease.freeze_margin_ms * NS_PER_MS;
 }
 
 static const struct toolong_target *toolong_left(const struct toolong_end *e)
@@ -289,11 +289,11 @@ static const struct toolong_target *toolong_left(const struct toolong_end *e)
 static void toolong_end_step(struct toolong_end *e)
 {
 	const struct toolong_target *left = toolong_left(e);
-	int64_t now_ns = holdings_now_ns(e->keeper);
+	int64_t now_ns = grants_now_ns(e->keeper);
 	struct procfs_stat stat;
 
 	if (!left) {
-		toolong_end_finish(e, HOLDING_WARNED);
+		toolong_end_finish(e, GRANT_WARNED);
 		return;
 	}
 	if (now_ns < e->due_ns)
@@ -307,7 +307,7 @@ static void toolong_end_step(struct toolong_end *e)
 	log_error(
 		"%s: held too long, but pid %d cannot be ended: it has got SIGKILL and is in state %c; it is not tried again",
 		e->what, (int)left->pid, family_stat(left->pid, &stat) ? stat.state : 'X');
-	toolong_end_finish(e, HOLDING_STUCK);
+	toolong_end_finish(e, GRANT_STUCK);
 }
 
 void toolong_end_tick(struct keeper *k, bool paused)
@@ -319,7 +319,7 @@ void toolong_end_tick(struct keeper *k, bool paused)
 			toolong_end_step(e);
 }
 
-static void toolong_end_describe(struct toolong_end *e, const struct lock *lock, const struct holding *h)
+static void toolong_end_describe(struct toolong_end *e, const struct lock *lock, const struct grant *h)
 {
 	char since[32] = "?";
 	struct tm tm;
@@ -336,18 +336,17 @@ static void toolong_end_describe(struct toolong_end *e, const struct lock *lock,
 			*c = '?';
 }
 
-void toolong_end_begin(struct lock *lock, struct holding *holding, const struct toolong_line *const *lines,
-		       size_t count)
+void toolong_end_begin(struct lock *lock, struct grant *grant, const struct toolong_line *const *lines, size_t count)
 {
 	struct keeper *k = lock->file->keeper;
 	struct toolong_end *e;
 
-	if (holding->tries == TOOLONG_TRIES) {
-		holding->state = HOLDING_STUCK;
+	if (grant->tries == TOOLONG_TRIES) {
+		grant->state = GRANT_STUCK;
 		log_error(
 			"%s: held too long, and its holders were ended %u times: other processes have the lock since, and are left "
 			"alone",
-			lock->file->path, holding->tries);
+			lock->file->path, grant->tries);
 		return;
 	}
 	e = calloc(1, sizeof(*e));
@@ -358,20 +357,20 @@ void toolong_end_begin(struct lock *lock, struct holding *holding, const struct 
 				  .key = lock->file->key,
 				  .id = lock->file->id,
 				  .space = lock->space,
-				  .pid = holding->pid,
-				  .uid = holding->uid,
-				  .at_ns = holding->at_ns};
+				  .pid = grant->pid,
+				  .uid = grant->uid,
+				  .at_ns = grant->at_ns};
 	for (size_t i = 0; i < count; i++) {
 		const struct toolong_holder h = {.pid = lines[i]->pid, .fd = lines[i]->fd, .locker = lines[i]->locker};
 
 		(void)!array_push(&e->holders, &h, sizeof(h)); /* without memory: the next time */
 	}
-	toolong_end_describe(e, lock, holding);
+	toolong_end_describe(e, lock, grant);
 	if (uv_queue_work(k->loop, &e->work, toolong_find, on_toolong_found) != 0) {
 		toolong_end_free(e);
 		return;
 	}
-	holding->state = HOLDING_ENDING;
+	grant->state = GRANT_ENDING;
 	DL_APPEND(k->toolong.ends, e);
 }
 

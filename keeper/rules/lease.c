@@ -37,6 +37,7 @@ static const struct cell table[LEASE_STATES][LEASE_EVENTS] = {
 			[LEASE_EV_RECALLED] = STEP(DRAINING, LEASE_DO_CLOSE),
 			[LEASE_EV_ASKED] = STEP(DRAINING, LEASE_DO_CLOSE),
 			[LEASE_EV_LINGERED] = STEP(DRAINING, LEASE_DO_CLOSE),
+			[LEASE_EV_BREAK] = STEP(BREAKING, NOTHING),
 			[LEASE_EV_SUPERSEDED] = STEP(RELEASING, RELEASE),
 			[LEASE_EV_EXPIRED] = STEP(UNSURE, LEASE_DO_CONFIRM),
 			[LEASE_EV_FORGOTTEN] = STEP(FORGOTTEN, LEASE_DO_CONFIRM),
@@ -44,6 +45,7 @@ static const struct cell table[LEASE_STATES][LEASE_EVENTS] = {
 	[LEASE_DRAINING] =
 		{
 			[LEASE_EV_DRAINED] = STEP(PROBING, LEASE_DO_PROBE),
+			[LEASE_EV_BREAK] = STEP(BREAKING, NOTHING),
 			[LEASE_EV_SUPERSEDED] = STEP(RELEASING, RELEASE),
 			[LEASE_EV_EXPIRED] = STEP(UNSURE, LEASE_DO_CONFIRM),
 			[LEASE_EV_FORGOTTEN] = STEP(FORGOTTEN, LEASE_DO_CONFIRM),
@@ -57,6 +59,7 @@ static const struct cell table[LEASE_STATES][LEASE_EVENTS] = {
 			[LEASE_EV_STOPPED] = STEP(DRAINING, LEASE_DO_CLOSE),
 			[LEASE_EV_NEEDED] = STEP(STOPPING, LEASE_DO_STOP_PROBE),
 			[LEASE_EV_SUPERSEDED] = STEP(STOPPING, LEASE_DO_STOP_PROBE),
+			[LEASE_EV_BREAK] = STEP(BREAKING, LEASE_DO_STOP_PROBE),
 			[LEASE_EV_EXPIRED] = STEP(UNSURE, LEASE_DO_STOP_PROBE | LEASE_DO_CONFIRM),
 			[LEASE_EV_FORGOTTEN] = STEP(FORGOTTEN, LEASE_DO_STOP_PROBE | LEASE_DO_CONFIRM),
 		},
@@ -69,6 +72,7 @@ static const struct cell table[LEASE_STATES][LEASE_EVENTS] = {
 			[LEASE_EV_ASKED] = STEP(WAITING, LEASE_DO_TELL_IN_USE),
 			[LEASE_EV_NEEDED] = STEP(STOPPING, LEASE_DO_STOP_PROBE),
 			[LEASE_EV_SUPERSEDED] = STEP(STOPPING, LEASE_DO_STOP_PROBE),
+			[LEASE_EV_BREAK] = STEP(BREAKING, LEASE_DO_STOP_PROBE),
 			[LEASE_EV_EXPIRED] = STEP(UNSURE, LEASE_DO_STOP_PROBE | LEASE_DO_CONFIRM),
 			[LEASE_EV_FORGOTTEN] = STEP(FORGOTTEN, LEASE_DO_STOP_PROBE | LEASE_DO_CONFIRM),
 		},
@@ -77,8 +81,26 @@ static const struct cell table[LEASE_STATES][LEASE_EVENTS] = {
 			[LEASE_EV_FREE] = STEP(RELEASING, RELEASE),
 			[LEASE_EV_SHARED] = STEP(SHRINKING, SHRINK),
 			[LEASE_EV_STOPPED] = STEP(DRAINING, LEASE_DO_SERVE | LEASE_DO_CLOSE),
+			[LEASE_EV_BREAK] = STEP(BREAKING, NOTHING),
 			[LEASE_EV_EXPIRED] = STEP(UNSURE, LEASE_DO_CONFIRM),
 			[LEASE_EV_FORGOTTEN] = STEP(FORGOTTEN, LEASE_DO_CONFIRM),
+		},
+	/* A loss of time or memory ends the attempt: the store may have given the lease to another host, and then its
+	   holders end in any case. */
+	[LEASE_BREAKING] =
+		{
+			[LEASE_EV_FREE] = STEP(RELEASING, RELEASE),
+			[LEASE_EV_RECALLED] = STEP(BREAKING, LEASE_DO_TELL_IN_USE),
+			[LEASE_EV_ASKED] = STEP(BREAKING, LEASE_DO_TELL_IN_USE),
+			[LEASE_EV_SPARED] = STEP(DRAINING, LEASE_DO_SERVE | LEASE_DO_CLOSE),
+			[LEASE_EV_DOOMED] = STEP(ENDING, LOSE),
+			[LEASE_EV_EXPIRED] = STEP(UNSURE, LEASE_DO_CONFIRM),
+			[LEASE_EV_FORGOTTEN] = STEP(FORGOTTEN, LEASE_DO_CONFIRM),
+		},
+	/* The parent has the slot, and ends the holders whatever the deadline or the store say. */
+	[LEASE_ENDING] =
+		{
+			[LEASE_EV_BEREFT] = STEP(RELEASING, RELEASE),
 		},
 	[LEASE_SHRINKING] =
 		{
@@ -144,11 +166,11 @@ struct lease_step lease_step(enum lease_state state, enum lease_event event)
 const char *lease_state_name(enum lease_state state)
 {
 	static const char *const names[LEASE_STATES] = {
-		[LEASE_ASKING] = "asking",       [LEASE_HELD] = "held",           [LEASE_DRAINING] = "draining",
-		[LEASE_PROBING] = "probing",     [LEASE_WAITING] = "waiting",     [LEASE_STOPPING] = "stopping",
-		[LEASE_SHRINKING] = "shrinking", [LEASE_RELEASING] = "releasing", [LEASE_TAKEN_UP] = "taken up",
-		[LEASE_UNSURE] = "unsure",       [LEASE_FORGOTTEN] = "forgotten", [LEASE_STANDING] = "standing",
-		[LEASE_ENDED] = "ended",
+		[LEASE_ASKING] = "asking",       [LEASE_HELD] = "held",         [LEASE_DRAINING] = "draining",
+		[LEASE_PROBING] = "probing",     [LEASE_WAITING] = "waiting",   [LEASE_STOPPING] = "stopping",
+		[LEASE_BREAKING] = "breaking",   [LEASE_ENDING] = "ending",     [LEASE_SHRINKING] = "shrinking",
+		[LEASE_RELEASING] = "releasing", [LEASE_TAKEN_UP] = "taken up", [LEASE_UNSURE] = "unsure",
+		[LEASE_FORGOTTEN] = "forgotten", [LEASE_STANDING] = "standing", [LEASE_ENDED] = "ended",
 	};
 
 	return names[state];
@@ -171,6 +193,10 @@ const char *lease_event_name(enum lease_event event)
 		[LEASE_EV_KEPT] = "kept",
 		[LEASE_EV_NEEDED] = "needed",
 		[LEASE_EV_STOPPED] = "stopped",
+		[LEASE_EV_BREAK] = "break",
+		[LEASE_EV_SPARED] = "spared",
+		[LEASE_EV_DOOMED] = "doomed",
+		[LEASE_EV_BEREFT] = "bereft",
 		[LEASE_EV_SUPERSEDED] = "superseded",
 		[LEASE_EV_RELEASED] = "released",
 		[LEASE_EV_SHRUNK] = "shrunk",
@@ -187,7 +213,7 @@ const char *lease_event_name(enum lease_event event)
 
 bool lease_is_ours(enum lease_state state)
 {
-	return state != LEASE_ASKING && state != LEASE_RELEASING && state != LEASE_ENDED;
+	return state != LEASE_ASKING && state != LEASE_RELEASING && state != LEASE_ENDING && state != LEASE_ENDED;
 }
 
 bool lease_is_unsure(enum lease_state state)

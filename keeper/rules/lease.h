@@ -14,12 +14,22 @@
  *  RELEASING <--------------------------------------+-----------> SHRINKING --shrunk--> HELD
  *     `--released--> ENDED
  *
+ *   an operator takes it away (breaking.h):
+ *   HELD, DRAINING, PROBING, WAITING, STOPPING --break--> BREAKING --doomed--> ENDING --bereft--> RELEASING
+ *                                          DRAINING <--spared--'
+ *
  *   from every state that is a lease:  expired ----> UNSURE       forgotten ----> FORGOTTEN
  *   in both orders: the lease is lost  UNSURE --forgotten--> ENDED    FORGOTTEN --expired--> ENDED
  *
  * Closed to newcomers from DRAINING on. DRAINING: pins have not ended. PROBING: a probe asks the kernel whether a
  * process has the lock. WAITING: a process has it, and the probe waits for its end. STOPPING: the probe was told to
  * stop, since a caller that already has something under the lease must be let in.
+ *
+ * BREAKING: closed to all callers, also to those that have something under it, so that no new holder comes; until the
+ * last pin has ended, and it is known which processes hold the lock. ENDING: the slot in the table says "lost", and the
+ * parent ends the holders. The store still has the lease, so no other host gets it before all of them are dead. Only
+ * then is it released. If the keeper dies meanwhile, the parent goes on, and the next keeper does not know the token: it
+ * releases it when another host wants it.
  *
  * Four states are unsure (lease_is_unsure()): the store has to say that the lease stands. They differ in what a loss of
  * the store's memory means. Before the host's deadline no other host can have had the lease, so it is put back
@@ -50,6 +60,8 @@ enum lease_state {
 	LEASE_PROBING,   /* closed; the kernel is being asked */
 	LEASE_WAITING,   /* closed and recalled; in use; the probe waits */
 	LEASE_STOPPING,  /* closed; the probe was told to stop */
+	LEASE_BREAKING,  /* closed to all; an operator takes it away: until its holders are known */
+	LEASE_ENDING,    /* its holders are being ended; the store still has it */
 	LEASE_SHRINKING, /* shrink sent; the probe holds the shared kernel lock */
 	LEASE_RELEASING, /* release sent */
 	LEASE_TAKEN_UP, /* closed; of an earlier keeper, before its deadline: until the store says that the token stands */
@@ -75,6 +87,10 @@ enum lease_event {
 	LEASE_EV_KEPT,       /* a process has it, and no host waits */
 	LEASE_EV_NEEDED,     /* a caller that already has something under it wants more */
 	LEASE_EV_STOPPED,    /* the probe stopped without the kernel lock, or none runs */
+	LEASE_EV_BREAK,      /* an operator takes it away */
+	LEASE_EV_SPARED,     /* ... but it stays: a holder may not or cannot be ended */
+	LEASE_EV_DOOMED,     /* ... and its holders are to be ended: no pin is left */
+	LEASE_EV_BEREFT,     /* ... and the parent has ended them */
 	LEASE_EV_SUPERSEDED, /* another lease of this host covers it */
 	LEASE_EV_RELEASED,   /* the store acknowledged the release */
 	LEASE_EV_SHRUNK,     /* the store acknowledged the shrink */
@@ -117,7 +133,7 @@ struct lease_step lease_step(enum lease_state state, enum lease_event event);
 const char *lease_state_name(enum lease_state state);
 const char *lease_event_name(enum lease_event event);
 
-/* Does the store take this for a lease of ours (as far as we know)? */
+/* Does the store take this for a lease of ours (as far as we know), under which programs may hold locks? */
 bool lease_is_ours(enum lease_state state);
 /* ... and must it be asked first whether it stands? */
 bool lease_is_unsure(enum lease_state state);

@@ -4,7 +4,8 @@
 -- host)  12 grow (if no other owner has or waits for anything of the name and space, grant the whole range)
 -- 13 rest (ms; 0: none): this lease is for one lock, and nothing of the name and space is granted for so long after its
 -- grant, to this host neither. Only for exclusive requests of the whole range
--- 14.. host, beat of each host that the caller calls dead: what it has is dropped if its beat is still that one
+-- 14 job: which program asks (store/job.h), for people
+-- 15.. host, beat of each host that the caller calls dead: what it has is dropped if its beat is still that one
 -- Answers: OK fence mode, and from to if that is more than was asked for | WAIT or BUSY, then a number that grows with
 -- every WAIT (BUSY: 0), then host, beat, age in ms, 'holds' or 'waits' of up to 16 hosts in the way | REST, the same
 -- number (0: it only asked, and is not queued), how many ms the rest lasts, then hosts as above | GRACE | LIMIT | INC
@@ -82,7 +83,7 @@ if lease then
 end
 
 local dead = {}
-for i = 14, #ARGV, 2 do
+for i = 15, #ARGV, 2 do
 	dead[ARGV[i]] = ARGV[i] ~= host and beat_of(ARGV[i]) == ARGV[i + 1] or nil -- mutant: named-dead
 end
 local gone = drop_hosts(lock, dead)
@@ -92,7 +93,7 @@ local queued = mine ~= nil
 local full = not queued and #lock.l + #lock.q >= MAX_ENTRIES
 if not queued and not full then
 	mine = {token = token, host = host, file = ARGV[3], space = ARGV[5], mode = ARGV[6], from = ARGV[7], to = ARGV[8],
-		rest = ARGV[13] ~= '0' and tonumber(ARGV[13]) or nil}
+		rest = ARGV[13] ~= '0' and tonumber(ARGV[13]) or nil, job = ARGV[14]}
 	lock.q[#lock.q + 1] = mine
 end
 -- What the dead hosts had may have kept others waiting too, and these come first.

@@ -1,11 +1,11 @@
 #!lua flags=no-writes
 -- One lock for people to read. Answers: OK, leases, waiters; both are lists of {host, file, token, space, mode, from,
--- to, fence}, all text: JSON made here would round the large numbers. Then how many ms the rests of its two spaces
--- last, flock before record; 0: none.
+-- to, fence, job}, all text: JSON made here would round the large numbers. job: '' is not known, '-' is of a host of an
+-- older version. Then how many ms the rests of its two spaces last, flock before record; 0: none.
 local function rows(list)
 	local out = {}
 	for i, e in ipairs(list) do
-		out[i] = {e.host, e.file, e.token, e.space, e.mode, e.from, e.to, e.fence and number(e.fence) or ''}
+		out[i] = {e.host, e.file, e.token, e.space, e.mode, e.from, e.to, e.fence and number(e.fence) or '', e.job or '-'}
 	end
 	return out
 end

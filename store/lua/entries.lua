@@ -3,7 +3,8 @@
 -- An entry has token, host, file (which inode of the host), space ('flock', 'record'), mode ('shared', 'exclusive'),
 -- from, to (half open; 19 decimal digits each, so that comparing the strings compares the numbers: a double has
 -- only 53 bits). A lease also has fence. A waiter may have ask (it only asks and does not wait long) and pass
--- (it passes waiters). An entry with rest (ms) begins a rest when it is granted. take.lua writes such a value, too.
+-- (it passes waiters). An entry with rest (ms) begins a rest when it is granted. job says which program asked, for people
+-- ('': not told; missing: its host is of an older version). take.lua writes such a value, too.
 local BASE = string.sub(STORE, 1, -6) -- "dflock:{0}:store" without "store"
 local NAME = string.sub(KEYS[3], #BASE + #'lock:' + 1)
 

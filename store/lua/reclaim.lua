@@ -24,7 +24,7 @@ if open then
 	return {'GONE'}
 end
 local mine = {token = ARGV[3], host = ARGV[2], fence = tonumber(ARGV[4]), file = ARGV[5], space = ARGV[6], mode = ARGV[7],
-	from = ARGV[8], to = ARGV[9]}
+	from = ARGV[8], to = ARGV[9], job = ''}
 local kept = {}
 for _, e in ipairs(lock.l) do
 	if clash(mine, e) and e.fence > mine.fence then -- mutant: reclaim-older

@@ -15,7 +15,7 @@ if not written and ARGV[13] == '0' and redis.call('EXISTS', KEYS[4], KEYS[5]) ==
 	end
 	fence = (fence or 0) + 1
 	local lock = cmsgpack.pack({q = {}, l = {{token = ARGV[4], host = ARGV[2], file = ARGV[3], space = ARGV[5],
-		mode = ARGV[6], from = from, to = to, fence = fence}}})
+		mode = ARGV[6], from = from, to = to, fence = fence, job = ARGV[14]}}})
 	if redis.call('SET', KEYS[3], lock, 'NX') then -- else something else wrote there
 		redis.call('HSET', STORE, 'fence', number(fence), KEYS[3], ARGV[1])
 		if ARGV[11] == '1' then

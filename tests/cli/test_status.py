@@ -47,6 +47,10 @@ def shell_of(job):
     return next(p for p in job.processes() if p != job.pid)
 
 
+def asked_by(job):
+    return f"asked for by pid {job.pid} (flock), WHEN"
+
+
 def test_no_keeper(host_of):
     a = host_of("unix:/none", foreground=False)
     assert status(a) == (f"no keeper runs for {a.runtime}: this host holds nothing\n"
@@ -88,14 +92,15 @@ def test_holders_and_waiters_on_two_hosts(make_host):
     for host, marks in ((a, (" (this host)", "")), (b, ("", " (this host)"))):
         cluster = [line.split("  ") for line in paragraph(status(host), "cluster:")]
         cluster = [[word.strip() for word in words if word] for words in cluster]
+        cluster = [[re.sub(WHEN, "WHEN", word) for word in words] for words in cluster]
         assert cluster == [
             ["cluster: 2 active hosts, 1 lock name"], ["t/f"],
-            ["held", hosts[0] + marks[0], "flock exclusive, whole file", f"fence {fence}"],
-            ["waits (1.)", hosts[1] + marks[1], "flock exclusive, whole file"],
+            ["held", hosts[0] + marks[0], "flock exclusive, whole file", f"fence {fence}", asked_by(job)],
+            ["waits (1.)", hosts[1] + marks[1], "flock exclusive, whole file", asked_by(waiting)],
         ]
     job.end()
     waiting.communicate(timeout=20)
-    says(a, rf"    held +{hosts[1]} +flock exclusive, whole file +fence \d+")
+    says(a, rf"    held +{hosts[1]} +flock exclusive, whole file +fence \d+ +asked for by pid {waiting.pid} \(flock\), {WHEN}")
     assert b.status()["leases"][0]["fence"] > fence
 
 
@@ -125,7 +130,7 @@ def test_record_locks(make_host):
     assert re.fullmatch(rf"t/r +record +exclusive +60-end +held +\d+ +after {WHEN}", lines[4])
     assert re.fullmatch(rf"    held by pid {agents[0].pid}, shared 100-end, locked after {WHEN}, running since {WHEN}: .*/agent", lines[6])
     assert len(lines) == 7
-    held = [re.fullmatch(r"    held +([ab])-[0-9a-f]+( \(this host\))? +record exclusive, (\S+) +fence \d+", line).groups()
+    held = [re.fullmatch(r"    held +([ab])-[0-9a-f]+( \(this host\))? +record exclusive, (\S+) +fence \d+ +asked for by .*", line).groups()
             for line in paragraph(status(b), "cluster:")[2:]]
     assert held == [("a", None, "0-49"), ("a", None, "60-end"), ("b", " (this host)", "50-59")]
 
@@ -214,7 +219,7 @@ def test_a_silent_host_and_its_leftovers(make_host):
     wait_until(a.kill_keeper, "the keeper is dead")
     says(b, r"\(--all shows 1 more, which only silent hosts have: until another host wants them\)")
     assert "t/f" not in status(b)
-    says(b, rf"    held +{name} \(silent for .*\) +flock exclusive, whole file +fence \d+", "--all")
+    says(b, rf"    held +{name} \(silent for .*\) +flock exclusive, whole file +fence \d+ +asked for by .*", "--all")
     says(b, rf"    {name} +\d.*", "--all")
     says(b, r"    b-[0-9a-f]+ \(this host\) +\d.*", "--all")
 

@@ -283,7 +283,7 @@ def test_the_limit_changes_and_goes(make):
     write(host, text)
     assert host.cli("reload").returncode == 0
     a_hang_is_ended(host, 1)
-    runs_on(host, job)  # its holding was forgotten
+    runs_on(host, job)  # its grant was forgotten
 
 
 def test_keepers_are_killed(make):

@@ -76,7 +76,7 @@ static void check_question(const struct wire_request *r, ssize_t n, int fd)
 {
 	switch (question_check(r, n, fd >= 0)) {
 	case QUESTION_LOCK:
-		check(fd >= 0 && n == sizeof(*r) && (r->op == WIRE_LOCK || r->op == WIRE_TEST),
+		check(fd >= 0 && n == sizeof(*r) && (r->op == WIRE_LOCK || r->op == WIRE_TEST || r->op == WIRE_HELD),
 		      "no question for a lock");
 		check(r->space < WIRE_SPACES && r->mode < WIRE_MODES && r->owner < WIRE_OWNERS, "a field out of range");
 		check(0 <= r->from && r->from < r->to && !(r->flags & ~WIRE_F_ALL), "a range out of range");
@@ -101,19 +101,20 @@ static void check_question(const struct wire_request *r, ssize_t n, int fd)
 static void ask(const void *data, size_t size, size_t descriptors)
 {
 	int before = count_open(), pair[2], fd;
-	struct wire_request r = {0};
+	struct question q = {.text = ""};
 	struct question_fds came;
 	ssize_t n;
 
 	check(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) == 0, "no sockets");
 	send_message(pair[1], data, size, descriptors);
-	n = question_receive(pair[0], &r, &came);
+	n = question_receive(pair[0], &q, &came);
 	check(came.count == (descriptors < QUESTION_FDS ? descriptors : QUESTION_FDS), "another count");
 	fd = n > 0 && came.count ? came.fds[0] : -1;
 	check(descriptors > 1 ? n < 0 : n == (ssize_t)size, "another length");
 	check((fd >= 0) == (n > 0 && descriptors == 1), "another descriptor");
 	if (n > 0)
-		check_question(&r, n, fd);
+		check_question(&q.request, n, fd);
+	check(strlen(q.text) < sizeof(q.text), "a text without an end");
 	for (unsigned i = 0; i < came.count; i++)
 		close(came.fds[i]);
 	close(pair[0]);

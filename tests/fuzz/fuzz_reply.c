@@ -93,7 +93,13 @@ static void read_message(const char *text, size_t size)
 
 	if (message_parse(text, size, INCARNATION, &m) != 0)
 		return;
+	if (m.kind == STORE_MSG_BROKEN) {
+		check(reply_is_host(m.holder) && m.broken < STORE_BROKENS && m.pid >= 0, "no answer");
+		return;
+	}
 	check(*m.name && strlen(m.name) < sizeof(m.name), "no name");
+	if (m.kind == STORE_MSG_BREAK)
+		check(reply_is_host(m.asker) && m.fence, "not which lease, or no asker");
 	check(reply_is_token(m.kind == STORE_MSG_CHASE ? m.chase.token : m.token), "no token");
 	if (m.kind == STORE_MSG_RECALL)
 		check(reply_is_host(m.asker) && reply_is_token(m.asker_token), "not an asker");

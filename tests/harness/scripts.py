@@ -49,4 +49,4 @@ class Scripts:
                 rest=0):
         """to: None is the end of all offsets. dead: host and beat of each."""
         return self.call("acquire", host, file, token, space, mode, offset(first), END if to is None else offset(to), int(ask),
-                         int(passes), 0, 0, rest, *dead)
+                         int(passes), 0, 0, rest, "", *dead)

@@ -142,6 +142,32 @@ def test_same_when_it_is_reported(world, case):
             assert shown.stdout == plain.stdout and (" us\n" in shown.stderr or case[:2] == ("limits", "closed"))
 
 
+@pytest.mark.parametrize("case", CASES, ids=" ".join)
+def test_same_when_it_is_verbose(world, case):
+    """Whatever the keeper answers: results and errno stay. One of another version closes the connection."""
+    plain = run(world, case, env=world.environment(preload=False))
+
+    def answer_as(**said):
+        def answer(connection):
+            while request := connection.receive():
+                if request.op != fk.HELD:
+                    connection.grant(request)
+                elif said:
+                    connection.send(**said)
+                else:
+                    return
+        return answer
+
+    for said in ({"verdict": fk.OK, "reason": "x: held by\033 host b"}, {"verdict": fk.WAITING}, {}):
+        with world.keeper(handler=answer_as(**said)):
+            result = run(world, case, env=world.environment(DFLOCK_VERBOSE="1"))
+        assert result.stdout == plain.stdout
+        shown = {"dflock: x: held by? host b"} if "reason" in said else set()
+        assert set(result.stderr.splitlines()) <= shown
+        if case[0] in ("flock_calls", "fcntl_calls"):  # one for the file that they lock
+            assert len(result.stderr.splitlines()) == len(shown)
+
+
 @pytest.mark.parametrize("program, space", [(("places", "constructor"), "flock"), (("syscall_calls", "main"), "record")])
 @pytest.mark.parametrize("protected", [True, False])
 def test_a_report_goes_by_what_the_keeper_says(world, program, space, protected):

@@ -13,6 +13,7 @@
 #include "shim/await.h"
 #include "shim/note.h"
 #include "shim/sys.h"
+#include "shim/verbose.h"
 #include "tests/sim/sim.h"
 #include "wire/place.h"
 
@@ -195,4 +196,9 @@ enum protect protect_again(int fd, const struct protect_look *look)
 {
 	(void)fd, (void)look;
 	return PROTECT_ASK;
+}
+
+void verbose_refused(int fd, const struct intent *want, struct protect_look *look)
+{
+	(void)fd, (void)want, (void)look; /* as without DFLOCK_VERBOSE */
 }

@@ -58,6 +58,7 @@ static void run(const char *dir, const char *socket)
 	hosts_start((int)rng_between(&world, 2, SIM_HOSTS + 1));
 	programs_start((int)rng_between(&world, 2, 10));
 	faults_plan();
+	operator_plan();
 	sim_run(never, faults_end + NET_LATEST);
 	if (!sim_run(programs_ended, LIMIT))
 		sim_fail("no progress: programs still wait for locks");
@@ -323,7 +324,7 @@ static const struct argp_option options[] = {
 	{"found", 'l', "FILE", 0, "Seeds that are run first: one per line, what to leave out, # a remark", 0},
 	{"drop", 'd', "LIST", 0,
 	 "Faults, programs, ... to leave out: \"f0,f3,p1\"; l0: message loss, h0: hiccups, s0: slow packets, k0: "
-	 "killed parents; r0: rests; d0: the bound of the steps of the server's clock",
+	 "killed parents; o0: operators; r0: rests; d0: the bound of the steps of the server's clock",
 	 0},
 	{"minimise", 'm', NULL, 0, "Find out for a seed that fails what can be left out, and show the end of its trace",
 	 0},

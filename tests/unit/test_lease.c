@@ -55,7 +55,8 @@ static const unsigned entering[LEASE_STATES] = {
 	[LEASE_STANDING] = LEASE_DO_AWAIT_PROBE,
 };
 
-#define LOSE (LEASE_DO_LOST | LEASE_DO_SERVE)
+#define RELEASE (LEASE_DO_RETURN | LEASE_DO_RELEASE)
+#define LOSE    (LEASE_DO_LOST | LEASE_DO_SERVE)
 
 /* States in which a probe is under way, and the lease waits for its result. */
 static bool is_probed(enum lease_state state)
@@ -127,7 +128,10 @@ static void law_probe_result(enum lease_state s)
 		expect_step(law, s, LEASE_EV_FREE, LEASE_RELEASING, entering[LEASE_RELEASING]);
 		expect_step(law, s, LEASE_EV_SHARED, LEASE_SHRINKING, entering[LEASE_SHRINKING]);
 	} else {
-		expect_nothing(law, s, LEASE_EV_FREE);
+		if (s == LEASE_BREAKING) /* a probe from before had looked when no pin was left */
+			expect_step(law, s, LEASE_EV_FREE, LEASE_RELEASING, entering[LEASE_RELEASING]);
+		else
+			expect_nothing(law, s, LEASE_EV_FREE);
 		expect_nothing(law, s, LEASE_EV_SHARED);
 	}
 }
@@ -168,6 +172,16 @@ static void law_confirmed(enum lease_state s)
 	}
 }
 
+static void law_broken(enum lease_state s)
+{
+	static const char law[] = "a lease that the store has confirmed can be taken away, and is closed first";
+
+	if (s == LEASE_HELD || s == LEASE_DRAINING || is_probed(s))
+		expect_step(law, s, LEASE_EV_BREAK, LEASE_BREAKING, end_probe(s));
+	else
+		expect_nothing(law, s, LEASE_EV_BREAK);
+}
+
 static void law_wanted_elsewhere(enum lease_state s)
 {
 	static const char law[] = "a recall and a question do the same";
@@ -200,6 +214,10 @@ static const struct {
 	{LEASE_WAITING, LEASE_EV_RECALLED, LEASE_WAITING, LEASE_DO_TELL_IN_USE},
 	{LEASE_WAITING, LEASE_EV_NEEDED, LEASE_STOPPING, 0},
 	{LEASE_WAITING, LEASE_EV_SUPERSEDED, LEASE_STOPPING, 0},
+	{LEASE_BREAKING, LEASE_EV_RECALLED, LEASE_BREAKING, LEASE_DO_TELL_IN_USE},
+	{LEASE_BREAKING, LEASE_EV_SPARED, LEASE_DRAINING, LEASE_DO_SERVE},
+	{LEASE_BREAKING, LEASE_EV_DOOMED, LEASE_ENDING, LOSE},
+	{LEASE_ENDING, LEASE_EV_BEREFT, LEASE_RELEASING, 0},
 	{LEASE_SHRINKING, LEASE_EV_SHRUNK, LEASE_HELD, 0},
 	{LEASE_RELEASING, LEASE_EV_RELEASED, LEASE_ENDED, LEASE_DO_SERVE},
 };
@@ -224,6 +242,12 @@ static void expect_promises(enum lease_state s, enum lease_event e)
 		       "given back only if the kernel says that it is free, or another lease of ours covers it", s, e);
 	if (step.actions & LEASE_DO_PROBE)
 		expect(e == LEASE_EV_DRAINED, "a probe starts when the pins have ended", s, e);
+	if (step.next == LEASE_ENDING && s != LEASE_ENDING)
+		expect(s == LEASE_BREAKING && step.actions & LEASE_DO_LOST,
+		       "holders are ended after the lease was closed to all", s, e);
+	if (s == LEASE_ENDING && step.next != LEASE_ENDING)
+		expect(step.next == LEASE_RELEASING && e == LEASE_EV_BEREFT,
+		       "a broken lease is released when its holders have ended", s, e);
 	if (s == LEASE_ENDED)
 		expect(step.next == LEASE_ENDED, "what has ended stays so", s, e);
 	if (s == LEASE_RELEASING)
@@ -260,6 +284,7 @@ static const char *find_wrong(void)
 		law_probe_stopped(s);
 		law_gone(s);
 		law_confirmed(s);
+		law_broken(s);
 		law_wanted_elsewhere(s);
 	}
 	expect_rows();
@@ -336,6 +361,8 @@ START_TEST(a_broken_promise_is_named)
 		{LEASE_UNSURE, LEASE_EV_FORGOTTEN, {LEASE_FORGOTTEN, LEASE_DO_CONFIRM}, "past the deadline"},
 		{LEASE_FORGOTTEN, LEASE_EV_EXPIRED, {LEASE_UNSURE, LEASE_DO_CONFIRM}, "what is forgotten"},
 		{LEASE_DRAINING, LEASE_EV_EXPIRED, {LEASE_HELD, LEASE_DO_CONFIRM}, "nothing is open"},
+		{LEASE_HELD, LEASE_EV_DOOMED, {LEASE_ENDING, LEASE_DO_LOST}, "holders are ended"},
+		{LEASE_ENDING, LEASE_EV_EXPIRED, {LEASE_RELEASING, RELEASE}, "a broken lease"},
 		{LEASE_WAITING, LEASE_EV_GONE, {LEASE_ENDED, LEASE_DO_SERVE}, "a loss is reported"},
 	};
 

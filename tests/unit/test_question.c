@@ -78,8 +78,11 @@ static void send_message(const void *data, size_t size, size_t descriptors)
 /* A possible question comes with one descriptor or none; closes the descriptors that come with anything else. */
 static ssize_t receive(struct wire_request *r, int *fd)
 {
+	struct question question = {.text = ""};
 	struct question_fds came;
-	ssize_t n = question_receive(ours, r, &came);
+	ssize_t n = question_receive(ours, &question, &came);
+
+	*r = question.request;
 
 	ck_assert_uint_le(came.count, QUESTION_FDS);
 	*fd = n > 0 && came.count ? came.fds[0] : -1;
@@ -160,30 +163,55 @@ START_TEST(empty_message)
 }
 END_TEST
 
-START_TEST(every_length)
+/* What is longer than a question may be is cut off, and its length says so; a text always ends with NUL. */
+static void check_length(size_t n)
 {
-	unsigned char bytes[2 * sizeof(struct wire_request)];
-	struct wire_request sent = good(WIRE_LOCK), r;
-	int fd;
+	static unsigned char bytes[sizeof(struct question) + 100];
+	struct wire_request sent = good(WIRE_LOCK);
+	struct question_fds came;
+	struct {
+		struct question q;
+		char guard[16];
+	} in;
+	size_t text = n > sizeof(sent) ? n - sizeof(sent) : 0;
 
 	memset(bytes, 0xee, sizeof(bytes));
 	memcpy(bytes, &sent, sizeof(sent));
-	for (size_t n = 1; n <= sizeof(bytes); n++) {
-		struct {
-			struct wire_request r;
-			char guard[16];
-		} in;
+	memset(&in, 0x5a, sizeof(in));
+	send_message(bytes, n, 1);
+	ck_assert_int_eq(question_receive(ours, &in.q, &came), (ssize_t)n);
+	ck_assert_uint_eq(came.count, 1);
+	close(came.fds[0]);
+	for (size_t i = 0; i < sizeof(in.guard); i++)
+		ck_assert_int_eq(in.guard[i], 0x5a);
+	if (n >= sizeof(sent))
+		ck_assert_uint_eq(strlen(in.q.text), text < WIRE_TEXT_BYTES ? text : WIRE_TEXT_BYTES - 1);
+	ck_assert_int_eq(question_check(&in.q.request, n, true),
+			 n == sizeof(sent) ? QUESTION_LOCK : QUESTION_MALFORMED);
+}
 
-		memset(&in, 0x5a, sizeof(in));
-		send_message(bytes, n, 1);
-		ck_assert_int_eq(receive(&in.r, &fd), (ssize_t)n);
-		ck_assert_int_ge(fd, 0);
-		close(fd);
-		for (size_t i = 0; i < sizeof(in.guard); i++)
-			ck_assert_int_eq(in.guard[i], 0x5a);
-		r = in.r;
-		ck_assert_int_eq(question_check(&r, n, true), n == sizeof(r) ? QUESTION_LOCK : QUESTION_MALFORMED);
-	}
+START_TEST(every_length)
+{
+	for (size_t n = 1; n <= 2 * sizeof(struct wire_request); n++)
+		check_length(n);
+	for (size_t n = sizeof(struct question) - 2; n <= sizeof(struct question) + 100; n += 17)
+		check_length(n);
+}
+END_TEST
+
+START_TEST(with_a_text)
+{
+	struct wire_request r = good(WIRE_WHO);
+
+	ck_assert_int_eq(question_check(&r, sizeof(r), false), QUESTION_MALFORMED);
+	ck_assert_int_eq(question_check(&r, sizeof(r) + 1, false), QUESTION_CONTROL);
+	ck_assert_int_eq(question_check(&r, sizeof(struct question) - 1, false), QUESTION_CONTROL);
+	ck_assert_int_eq(question_check(&r, sizeof(struct question), false), QUESTION_MALFORMED); /* no room for NUL */
+	ck_assert_int_eq(question_check(&r, sizeof(r) + 1, true), QUESTION_MALFORMED);
+	r.size++;
+	ck_assert_int_eq(question_check(&r, sizeof(r) + 1, false), QUESTION_MALFORMED);
+	for (r = good(WIRE_LOCK); r.op < WIRE_WHO; r.op++)
+		ck_assert_int_eq(question_check(&r, sizeof(r) + 1, false), QUESTION_MALFORMED);
 }
 END_TEST
 
@@ -220,7 +248,9 @@ START_TEST(good_ones)
 	ck_assert_int_eq(question_check(&r, sizeof(r), true), QUESTION_LOCK);
 	r.op = WIRE_TEST;
 	ck_assert_int_eq(question_check(&r, sizeof(r), true), QUESTION_LOCK);
-	for (r.op = WIRE_STATUS; r.op < WIRE_OPS; r.op++)
+	r.op = WIRE_HELD;
+	ck_assert_int_eq(question_check(&r, sizeof(r), true), QUESTION_LOCK);
+	for (r.op = WIRE_STATUS; r.op < WIRE_HELD; r.op++)
 		ck_assert_int_eq(question_check(&r, sizeof(r), false),
 				 r.op == WIRE_BEFORE ? QUESTION_BEFORE : QUESTION_CONTROL);
 }
@@ -230,8 +260,8 @@ START_TEST(descriptor_and_operation)
 {
 	for (unsigned op = 0; op < 256; op++) {
 		struct wire_request r = good(op);
-		bool lock = op == WIRE_LOCK || op == WIRE_TEST;
-		bool control = op > 0 && op < WIRE_OPS && !lock && op != WIRE_BEFORE;
+		bool lock = op == WIRE_LOCK || op == WIRE_TEST || op == WIRE_HELD;
+		bool control = op > 0 && op < WIRE_WHO && !lock && op != WIRE_BEFORE;
 		enum question_kind without = control             ? QUESTION_CONTROL
 					     : op == WIRE_BEFORE ? QUESTION_BEFORE
 								 : QUESTION_MALFORMED;
@@ -306,6 +336,45 @@ START_TEST(sizes)
 		ck_assert_int_eq(question_check(&r, sizeof(r), false),
 				 n == sizeof(r) ? QUESTION_CONTROL : QUESTION_MALFORMED);
 	}
+}
+END_TEST
+
+/* ---- a text behind the question ---- */
+
+START_TEST(a_text_follows)
+{
+	struct {
+		struct wire_request r;
+		char text[WIRE_TEXT_BYTES + 10];
+	} sent = {.r = good(WIRE_BREAK)};
+	static const size_t lengths[] = {0, 1, 100, WIRE_TEXT_BYTES - 1, WIRE_TEXT_BYTES, WIRE_TEXT_BYTES + 10};
+
+	for (size_t i = 0; i < sizeof(lengths) / sizeof(*lengths); i++) {
+		struct question question = {.text = ""};
+		struct question_fds came;
+		bool fits = lengths[i] > 0 && lengths[i] < WIRE_TEXT_BYTES;
+		ssize_t n;
+
+		memset(sent.text, 'x', lengths[i]);
+		send_message(&sent, sizeof(sent.r) + lengths[i], 0);
+		n = question_receive(ours, &question, &came);
+		ck_assert_int_eq(n, (ssize_t)(sizeof(sent.r) + lengths[i]));
+		ck_assert_int_eq(question_check(&question.request, n, false),
+				 fits ? QUESTION_CONTROL : QUESTION_MALFORMED);
+		ck_assert_uint_eq(strlen(question.text), lengths[i] < WIRE_TEXT_BYTES ? lengths[i] : WIRE_TEXT_BYTES - 1);
+	}
+	for (unsigned op = 0; op < 256; op++) { /* others have none */
+		bool has = op == WIRE_WHO || op == WIRE_BREAK || op == WIRE_END_REST || op == WIRE_GIVE_UP;
+		struct wire_request r = good(op);
+
+		ck_assert_int_eq(question_check(&r, sizeof(r) + 1, false), has ? QUESTION_CONTROL : QUESTION_MALFORMED);
+		ck_assert_int_eq(question_check(&r, sizeof(r) + 1, true), QUESTION_MALFORMED);
+	}
+	sent.r.from = -1;
+	ck_assert_int_eq(question_check(&sent.r, sizeof(sent.r) + 1, false), QUESTION_MALFORMED);
+	sent.r = good(WIRE_END_REST);
+	sent.r.space = WIRE_SPACES;
+	ck_assert_int_eq(question_check(&sent.r, sizeof(sent.r) + 1, false), QUESTION_MALFORMED);
 }
 END_TEST
 
@@ -417,9 +486,11 @@ int main(void)
 	tcase_add_loop_test(receive, too_many_descriptors, 0, 6);
 	tcase_add_loop_test(receive, empty_message, 0, 3);
 	tcase_add_test(receive, every_length);
+	tcase_add_test(receive, with_a_text);
 	if (!under_valgrind())
 		tcase_add_test(receive, table_full);
 	tcase_add_test(receive, longer_other_version);
+	tcase_add_test(receive, a_text_follows);
 	suite_add_tcase(suite, receive);
 	tcase_add_test(check, good_ones);
 	tcase_add_test(check, descriptor_and_operation);

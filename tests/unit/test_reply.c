@@ -165,6 +165,67 @@ START_TEST(info)
 }
 END_TEST
 
+/* --- jobs --- */
+
+#define LONGEST "abcdefghijklmno" /* 15 bytes */
+
+static const struct {
+	const char *text;
+	bool ok;
+	struct store_job job;
+} jobs[] = {
+	{"4711 1700000000 nightly", true, {4711, 1700000000, "nightly"}},
+	{"4711 0 ", true, {4711, 0, ""}},
+	{"1 2 tmux: server", true, {1, 2, "tmux: server"}},
+	{"1 2 " LONGEST "pq", true, {1, 2, LONGEST}},
+	{"1 2 \033]0;x\007\n\xff", true, {1, 2, "?]0;x? ?"}},
+	{"1 2 j\xc3\xb6\xe2\x80\xae", true, {1, 2, "j\xc3\xb6???"}}, /* turns the direction of text */
+	{"1 2 12345678901234\xc3\xb6", true, {1, 2, "12345678901234?"}}, /* cut in a character */
+	{"0 2 x", false, {0}},
+	{"-1 2 x", false, {0}},
+	{"99999999999 2 x", false, {0}},
+	{"1 x", false, {0}},
+	{"1 -2 x", false, {0}},
+	{"", false, {0}},
+	{"-", false, {0}},
+	{"1 2 ----------------------------------------------------------------", false, {0}},
+};
+
+START_TEST(job_parsed)
+{
+	struct store_job out;
+
+	ck_assert_int_eq(job_parse(jobs[_i].text, &out), jobs[_i].ok);
+	ck_assert_int_eq(out.pid, jobs[_i].job.pid);
+	ck_assert_int_eq(out.since, jobs[_i].job.since);
+	ck_assert_str_eq(out.command, jobs[_i].job.command);
+}
+END_TEST
+
+START_TEST(job_there_and_back)
+{
+	const struct store_range range = {.space = WIRE_RECORD, .mode = WIRE_SHARED, .from = 3, .to = 9};
+	struct store_job job = {.pid = INT32_MAX, .since = INT64_MAX}, out;
+	char text[JOB_TEXT_BYTES], message[MESSAGE_BYTES];
+	struct store_message m;
+
+	for (int i = 0; i < JOB_COMMAND_BYTES; i++)
+		job.command[i] = (char)(0x80 + i); /* not even ended */
+	job_format(text, &job);
+	ck_assert(job_parse(text, &out));
+	ck_assert(out.pid == job.pid && out.since == job.since);
+	ck_assert_str_eq(out.command, "???????????????");
+	strcpy(job.command, "a\nb c");
+	ck_assert_int_eq(message_format_holder(message, "b-2", TOKEN, &range, &job), 0);
+	ck_assert_int_eq(message_parse(message, strlen(message), "", &m), 0);
+	ck_assert(m.kind == STORE_MSG_HOLDER && m.range.to == 9 && m.range.mode == WIRE_SHARED);
+	ck_assert_str_eq(m.job.command, "a b c");
+	job.pid = 0;
+	job_format(text, &job);
+	ck_assert_str_eq(text, "");
+}
+END_TEST
+
 /* --- messages --- */
 
 static const struct {
@@ -182,6 +243,15 @@ static const struct {
 	{"inuse " TOKEN " record shared " FROM " " TO " b-2 a name", 0, STORE_MSG_IN_USE},
 	{"chase b-2 " TOKEN " 77 5 3 record shared " FROM " " TO " a name", 0, STORE_MSG_CHASE},
 	{"chase b-2 " TOKEN " 0 5 3 record shared " FROM " " TO " a name", -EINVAL, 0},
+	{"break " TOKEN " 12 13 b-2 99 a name", 0, STORE_MSG_BREAK},
+	{"break " TOKEN " 0 13 b-2 99 a name", -EINVAL, 0}, /* no lease has that fence */
+	{"break 12 13 b-2 99 a name", -EINVAL, 0},
+	{"broken 99 never 0 b-2", -EINVAL, 0},
+	{"broken 99 done -1 b-2", -EINVAL, 0},
+	{"broken 99 done 0 b 2", -EINVAL, 0}, /* no host */
+	{"who " TOKEN " b-2 a name", 0, STORE_MSG_WHO},
+	{"who " TOKEN " b-2 ", -EINVAL, 0},
+	{"who 12 b-2 a name", -EINVAL, 0},
 	{"hello", -EINVAL, 0},
 	{"", -EINVAL, 0},
 };
@@ -217,6 +287,30 @@ START_TEST(there_and_back)
 	ck_assert(m.kind == STORE_MSG_CHASE && m.chase.pid == 77 && m.chase.youngest == 5 && m.chase.hops == 3);
 	ck_assert_str_eq(m.name, "a b");
 
+	ck_assert_int_eq(
+		message_format_break(
+			text, "b-2",
+			&(struct store_break){.name = "a b", .token = TOKEN, .fence = 7, .limit = 8, .question = 9}),
+		0);
+	ck_assert_int_eq(message_parse(text, strlen(text), "", &m), 0);
+	ck_assert(m.kind == STORE_MSG_BREAK && m.fence == 7 && m.limit == 8 && m.question == 9);
+	ck_assert_str_eq(m.asker, "b-2");
+	ck_assert_str_eq(m.name, "a b");
+	for (int how = 0; how < STORE_BROKENS; how++) {
+		message_format_broken(text, "b-2", 9, how, 77);
+		ck_assert_int_eq(message_parse(text, strlen(text), "", &m), 0);
+		ck_assert(m.kind == STORE_MSG_BROKEN && m.question == 9 && (int)m.broken == how && m.pid == 77);
+		ck_assert_str_eq(m.holder, "b-2");
+	}
+	ck_assert_int_eq(message_format_who(text, "b-2", "a b", TOKEN), 0);
+	ck_assert_int_eq(message_parse(text, strlen(text), "", &m), 0);
+	ck_assert(m.kind == STORE_MSG_WHO && strcmp(m.asker, "b-2") == 0 && strcmp(m.token, TOKEN) == 0);
+	ck_assert_str_eq(m.name, "a b");
+
+	ck_assert_int_eq(message_format_holders(text, "b-2", TOKEN, 17), 0);
+	ck_assert_int_eq(message_parse(text, strlen(text), "", &m), 0);
+	ck_assert(m.kind == STORE_MSG_HOLDERS && strcmp(m.holder, "b-2") == 0 && m.count == 17);
+
 	/* A NUL byte inside, and more bytes than there may be. */
 	ck_assert_int_eq(message_parse("hello\0", 6, "", &m), -EINVAL);
 	memset(text, 'x', sizeof(text));
@@ -233,6 +327,8 @@ int main(void)
 	tcase_add_test(t, too_deep_or_too_many);
 	tcase_add_loop_test(t, explained, 0, sizeof(errors) / sizeof(*errors));
 	tcase_add_test(t, info);
+	tcase_add_loop_test(t, job_parsed, 0, sizeof(jobs) / sizeof(*jobs));
+	tcase_add_test(t, job_there_and_back);
 	tcase_add_loop_test(t, parsed, 0, sizeof(messages) / sizeof(*messages));
 	tcase_add_test(t, there_and_back);
 	return suite_run_case("reply", t);

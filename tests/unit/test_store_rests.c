@@ -116,6 +116,26 @@ START_TEST(a_lease_that_nobody_was_told_of_takes_its_rest_along)
 }
 END_TEST
 
+START_TEST(an_operator_ends_a_rest)
+{
+	uint64_t fence = fence_of(rested("A", 'a', 'x', .rest = HOUR));
+	char limit[32], earlier[32];
+
+	snprintf(limit, sizeof(limit), "%" PRIu64, fence);
+	snprintf(earlier, sizeof(earlier), "%" PRIu64, fence - 1);
+	assert_says(give_back('a', "0"), "OK");
+	assert_starts(resting(rested("B", 'b', 'x', .rest = HOUR)), "REST");
+	while (*heard())
+		;
+	assert_says(call_name(SCRIPT_REST, NAME_OF_ONE_WORD, "flock", earlier, NULL),
+		    "GONE"); /* a younger one began it */
+	assert_says(call_name(SCRIPT_REST, NAME_OF_ONE_WORD, "record", limit, NULL), "GONE");
+	assert_says(call_name(SCRIPT_REST, NAME_OF_ONE_WORD, "flock", limit, NULL), "OK");
+	assert_starts(heard(), "B: granted bbbb"); /* no timer has to come first */
+	assert_says(call_name(SCRIPT_REST, NAME_OF_ONE_WORD, "flock", limit, NULL), "GONE"); /* B's own */
+}
+END_TEST
+
 START_TEST(a_clock_that_was_set_back_makes_no_rest_longer_than_it_is)
 {
 	assert_granted(rested("A", 'a', 'x', .rest = HOUR));
@@ -144,6 +164,7 @@ END_TEST
 static void add_tests(TCase *t)
 {
 	tcase_add_test(t, a_rest_outlives_its_lock);
+	tcase_add_test(t, an_operator_ends_a_rest);
 	tcase_add_test(t, who_waits_for_a_rest_keeps_its_place);
 	tcase_add_test(t, leases_of_one_host_that_rest_exclude_each_other);
 	tcase_add_test(t, a_lease_that_nobody_was_told_of_takes_its_rest_along);

@@ -263,6 +263,50 @@ START_TEST(beats_only_grow)
 }
 END_TEST
 
+/* ---- a host that is given up ---- */
+
+/* What a beat of host A says that knows this mark. */
+#define beat_with(mark) call(SCRIPT_BEAT, "A", mark, NULL)
+
+START_TEST(a_host_that_was_given_up_hears_of_it_before_it_renews)
+{
+	char mark[64], beat[64];
+
+	assert_granted(acquire("A", 'a', 'x'));
+	assert_says(beat_with("0"), "OK");
+	snprintf(beat, sizeof(beat), "%s", beat_of("A"));
+	assert_says(call(SCRIPT_GIVE_UP, "A", "1", NULL), "GONE"); /* it was heard of meanwhile */
+	assert_says(beat_with("0"), "OK");
+	snprintf(beat, sizeof(beat), "%s", beat_of("A"));
+	assert_says(call(SCRIPT_GIVE_UP, "A", beat, NULL), "OK");
+	snprintf(mark, sizeof(mark), "%s", beat_with("0"));
+	assert_starts(mark, "GIVENUP ");
+	assert_says(beat_of("A"), beat);   /* no other host takes it for alive */
+	assert_says(beat_with("0"), mark); /* the answer was lost: again */
+	assert_says(beat_with("77"), mark);
+	memmove(mark, mark + 8, strlen(mark + 8) + 1);
+	assert_says(beat_with(mark), "OK");
+	assert_says(beat_with(mark), "OK");
+	assert_says(beat_with("0"), "OK");
+	assert_says(call(SCRIPT_BEAT, "B", "0", NULL), "OK");
+	/* Given up once more: the earlier mark does not count. */
+	snprintf(beat, sizeof(beat), "%s", beat_of("A"));
+	assert_says(call(SCRIPT_GIVE_UP, "A", beat, NULL), "OK");
+	assert_says(call(SCRIPT_GIVE_UP, "A", beat, NULL), "OK");
+	assert_starts(beat_with(mark), "GIVENUP ");
+}
+END_TEST
+
+START_TEST(marks_of_hosts_that_never_came_back_go)
+{
+	assert_granted(acquire("A", 'a', 'x'));
+	command("HSET dflock:{0}:store given:gone 1000");
+	assert_says(call(SCRIPT_GIVE_UP, "A", beat_of("A"), NULL), "OK");
+	assert_says(command("HGET dflock:{0}:store given:gone"), "(nil)");
+	assert_starts(beat_with("0"), "GIVENUP ");
+}
+END_TEST
+
 /* ---- confirm, shrink, duplicates, limits ---- */
 
 START_TEST(a_late_duplicate_revives_nothing)
@@ -342,6 +386,26 @@ START_TEST(a_waiter_asks_also_for_those_in_front)
 }
 END_TEST
 
+START_TEST(a_job_stays_with_its_entry)
+{
+	/* take.lua; a waiter; granted by acquire.lua; handed over. */
+	assert_granted(acquire("A", 'a', 'x', .job = "11 5 one two"));
+	ck_assert_ptr_nonnull(strstr(call(SCRIPT_DUMP, NULL), "11 5 one two"));
+	acquire("B", 'b', 's', .job = "12 6 b");
+	ck_assert_ptr_nonnull(strstr(call(SCRIPT_DUMP, NULL), "12 6 b"));
+	assert_granted(acquire("C", 'c', 'x', RECORD("0", "1"), .job = "13 7 c"));
+	release('a');
+	call(SCRIPT_SHRINK, token('c'), NULL);
+	const char *dump = call(SCRIPT_DUMP, NULL);
+	ck_assert_ptr_null(strstr(dump, "one two"));
+	ck_assert_ptr_nonnull(strstr(dump, "12 6 b"));
+	ck_assert_ptr_nonnull(strstr(dump, "13 7 c"));
+	/* One that is not told is another thing than a host that knows of no jobs. */
+	assert_granted(acquire("A", 'd', 'x', RECORD("5", "6")));
+	ck_assert_ptr_null(strstr(call(SCRIPT_DUMP, NULL), " -"));
+}
+END_TEST
+
 START_TEST(a_thousand_entries)
 {
 	char tokens[33], from[24], to[24];
@@ -378,11 +442,14 @@ static void add_tests(TCase *t)
 	tcase_add_test(t, a_host_without_a_beat_has_beat_zero);
 	tcase_add_test(t, dropping_the_dead_hands_over_in_order);
 	tcase_add_test(t, beats_only_grow);
+	tcase_add_test(t, a_host_that_was_given_up_hears_of_it_before_it_renews);
+	tcase_add_test(t, marks_of_hosts_that_never_came_back_go);
 	tcase_add_test(t, a_late_duplicate_revives_nothing);
 	tcase_add_test(t, shrink_lets_readers_in);
 	tcase_add_test(t, no_more_is_put_back_than_the_host_has);
 	tcase_add_test(t, a_waiter_that_waits_for_nobody_is_granted);
 	tcase_add_test(t, a_waiter_asks_also_for_those_in_front);
+	tcase_add_test(t, a_job_stays_with_its_entry);
 	tcase_add_test(t, a_thousand_entries);
 }
 

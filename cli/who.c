@@ -1,0 +1,281 @@
+/* dflock who: which processes hold a lock, on which hosts. */
+#include "cli/who.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "cli/field.h"
+#include "cli/files.h"
+#include "cli/grid.h"
+#include "cli/lock.h"
+#include "cli/show.h"
+#include "cli/start.h"
+#include "cli/status.h"
+#include "config/config.h"
+
+static const char who_doc[] =
+	"Says which processes hold a lock, on all hosts. LOCK is a file, a lock name as `dflock status' shows it, or the NAME "
+	"of a `dflock lock'. The keepers of the hosts that have leases are asked; what one does not answer within two "
+	"seconds is shown as last known.\v"
+	"The exit status is 0 if the lock is held, or may be; 1 if no process holds it; 2, with one line, if that cannot be "
+	"found out.";
+
+enum who_exit { WHO_HELD = 0, WHO_FREE = 1, WHO_UNKNOWN = 2 };
+
+struct who_options {
+	const char *lock;
+	bool json;
+};
+
+/* --- asking --- */
+
+static bool who_is_empty(const json_t *report)
+{
+	return !json_array_size(json_object_get(report, "hosts")) &&
+	       !json_array_size(json_object_get(report, "waiting")) &&
+	       !json_object_size(json_object_get(report, "resting"));
+}
+
+json_t *who_ask(struct ask *ask, const struct place *place, const char *lock, char why[CLI_LINE_BYTES])
+{
+	char path[PATH_MAX], name[sizeof(CONFIG_NAMES) + NAME_MAX];
+	bool is_file = access(lock, F_OK) == 0;
+	json_t *report, *plain;
+
+	if ((is_file || strchr(lock, '/')) && files_resolve(lock, path) == 0) {
+		report = ask_json(ask, WIRE_WHO, path, place, why);
+		if (!report || field_flag(report, "protected"))
+			return report;
+		json_decref(report);
+	}
+	plain = ask_json(ask, WIRE_WHO, lock, place, why);
+	if (!plain || !who_is_empty(plain))
+		return plain;
+	memcpy(name, CONFIG_NAMES, sizeof(CONFIG_NAMES));
+	if (lock_file_name(lock, name + strlen(CONFIG_NAMES))) {
+		report = ask_json(ask, WIRE_WHO, name, place, why);
+		if (!report || !who_is_empty(report)) {
+			json_decref(plain);
+			return report;
+		}
+		json_decref(report);
+	}
+	if (!is_file)
+		return plain;
+	json_decref(plain);
+	snprintf(
+		why, CLI_LINE_BYTES,
+		"%.512s: no rule protects this file, so dflock does not know which processes lock it; see `dflock check`",
+		lock);
+	return NULL;
+}
+
+/* --- showing --- */
+
+static bool who_answered(const json_t *host)
+{
+	return !strcmp(field_text(host, "state"), "answered");
+}
+
+bool who_is_held(const json_t *report)
+{
+	const json_t *host;
+	size_t i;
+
+	json_array_foreach (json_object_get(report, "hosts"), i, host)
+		if (field_number(host, "count") > 0 || !who_answered(host))
+			return true;
+	return field_number(report, "left_out") > 0;
+}
+
+static void who_add_host(struct grid *grid, const json_t *host)
+{
+	grid_cell(grid, "    %s%s", field_text(host, "host"), field_flag(host, "own") ? " (this host)" : "");
+}
+
+static void who_add_process(struct grid *grid, const json_t *job)
+{
+	int64_t pid = field_number(job, "pid");
+
+	if (!pid)
+		grid_cell(grid, "a process that the keeper may not look into");
+	else if (*field_text(job, "command"))
+		grid_cell(grid, "pid %" PRId64 " (%s)", pid, field_text(job, "command"));
+	else
+		grid_cell(grid, "pid %" PRId64, pid);
+}
+
+static void who_add_holders(struct grid *grid, const json_t *host)
+{
+	const json_t *holder;
+	char since[SHOW_TIME_BYTES], range[STATUS_RANGE_BYTES];
+	int64_t more = field_number(host, "count");
+	size_t i;
+
+	json_array_foreach (json_object_get(host, "holders"), i, holder) {
+		who_add_host(grid, host);
+		who_add_process(grid, holder);
+		grid_cell(grid, "%s %s, %s", field_text(holder, "space"), field_text(holder, "mode"),
+			  status_leases_range(holder, range));
+		grid_cell(grid, "since %s", show_when(field_number(holder, "since"), since));
+		more--;
+	}
+	if (more <= 0)
+		return;
+	who_add_host(grid, host);
+	grid_cell(grid, "%" PRId64 " %s", more, i ? "more" : "that it does not tell (show_jobs)");
+	grid_cell(grid, "%s", "");
+	grid_cell(grid, "%s", "");
+}
+
+/* What the store says of a host that has not said anything itself. */
+static void who_add_known(struct grid *grid, const json_t *host)
+{
+	const char *state = field_text(host, "state");
+	const char *note = !strcmp(state, "old")      ? "unknown: its dflock is of an older version"
+			   : !strcmp(state, "silent") ? "unknown: it has not answered"
+						      : "unknown: it was not asked";
+	char since[SHOW_TIME_BYTES], range[STATUS_RANGE_BYTES];
+	const json_t *lease;
+	size_t i;
+
+	json_array_foreach (json_object_get(host, "leases"), i, lease) {
+		const json_t *job = json_object_get(lease, "job");
+
+		who_add_host(grid, host);
+		grid_cell(grid, "%s", note);
+		grid_cell(grid, "%s %s, %s", field_text(lease, "space"), field_text(lease, "mode"),
+			  status_leases_range(lease, range));
+		if (field_number(job, "pid"))
+			grid_cell(grid, "last known: pid %" PRId64 " (%s) asked for it %s", field_number(job, "pid"),
+				  field_text(job, "command"), show_when(field_number(job, "since"), since));
+		else
+			grid_cell(grid, "%s", "");
+	}
+}
+
+static void who_add_waiting(struct grid *grid, const json_t *report)
+{
+	const json_t *entry;
+	char range[STATUS_RANGE_BYTES];
+	size_t i;
+
+	json_array_foreach (json_object_get(report, "waiting"), i, entry) {
+		grid_cell(grid, "    %s", field_text(entry, "host"));
+		grid_cell(grid, "waits (%zu.)", i + 1);
+		grid_cell(grid, "%s %s, %s", field_text(entry, "space"), field_text(entry, "mode"),
+			  status_leases_range(entry, range));
+		grid_cell(grid, "%s", "");
+	}
+}
+
+static void who_print_rests(const json_t *report, FILE *f)
+{
+	char left_text[SHOW_TIME_BYTES];
+	const char *space;
+	json_t *left;
+
+	json_object_foreach (json_object_get(report, "resting"), space, left) {
+		fprintf(f, "    rests for %s more (at_least_ms): ", show_ms(json_integer_value(left), left_text));
+		show_text(f, space);
+		fputc('\n', f);
+	}
+}
+
+void who_print(const json_t *report, FILE *f)
+{
+	struct grid *grid = grid_new(4);
+	const json_t *host;
+	size_t i;
+
+	show_text(f, field_text(report, "name"));
+	fprintf(f, ": %s\n", who_is_held(report) ? "held" : "free");
+	json_array_foreach (json_object_get(report, "hosts"), i, host) {
+		if (!who_answered(host)) {
+			who_add_known(grid, host);
+		} else if (field_number(host, "count") > 0) {
+			who_add_holders(grid, host);
+		} else {
+			who_add_host(grid, host);
+			grid_cell(grid, "has the lease, and no process uses it");
+			grid_cell(grid, "%s", "");
+			grid_cell(grid, "%s", "");
+		}
+	}
+	who_add_waiting(grid, report);
+	grid_print(grid, f);
+	grid_free(grid);
+	if (field_number(report, "left_out") > 0)
+		fprintf(f, "    and %" PRId64 " leases of more hosts, which were not asked\n",
+			field_number(report, "left_out"));
+	who_print_rests(report, f);
+}
+
+/* --- the command --- */
+
+static error_t who_parse(int key, char *arg, struct argp_state *state)
+{
+	struct who_options *options = state->input;
+
+	switch (key) {
+	case 'j':
+		options->json = true;
+		return 0;
+	case ARGP_KEY_ARG:
+		if (options->lock)
+			argp_error(state, "it takes one LOCK, but got %s as well", arg);
+		if (!*arg)
+			argp_error(state, "the LOCK is empty");
+		options->lock = arg;
+		return 0;
+	case ARGP_KEY_NO_ARGS:
+		argp_usage(state);
+		return 0;
+	default:
+		return ARGP_ERR_UNKNOWN;
+	}
+}
+
+static int who_show(const struct who_options *options, const json_t *report)
+{
+	bool held = who_is_held(report);
+
+	if (options->json) {
+		json_dumpf(report, stdout, JSON_INDENT(1));
+		putchar('\n');
+	} else if (held || !*field_text(report, "error")) {
+		who_print(report, stdout);
+	}
+	if (*field_text(report, "error"))
+		cli_error("%s: other hosts could not be asked: %s", field_text(report, "name"),
+			  field_text(report, "error"));
+	return held ? WHO_HELD : *field_text(report, "error") ? WHO_UNKNOWN : WHO_FREE;
+}
+
+int cmd_who(int argc, char **argv)
+{
+	static const struct argp_option known[] = {{"json", 'j', NULL, 0, "as JSON", 0}, {0}};
+	static const struct argp argp = {.options = known, .parser = who_parse, .args_doc = "LOCK", .doc = who_doc};
+	struct who_options options = {.lock = NULL};
+	int status = WHO_UNKNOWN;
+	char why[CLI_LINE_BYTES];
+	json_t *report = NULL;
+	struct place place;
+	struct ask ask;
+	bool started;
+
+	argp_parse(&argp, argc, argv, 0, NULL, &options);
+	cli_place(&place, NULL);
+	if (!start_connect(&place, &ask, &started, why)) {
+		report = who_ask(&ask, &place, options.lock, why);
+		ask_close(&ask);
+	}
+	if (report)
+		status = who_show(&options, report);
+	else
+		cli_error("%s", why);
+	json_decref(report);
+	return status;
+}

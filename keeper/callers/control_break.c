@@ -1,0 +1,430 @@
+/*
+ * See control_break.h. What is done to a lease of this host: leases/breaking.h. Another host is asked through the store,
+ * and goes by its own configuration (allow_break); a keeper of an earlier version does not answer.
+ *
+ * A host may be given up if it was silent for a whole ttl, as this keeper itself has watched by its own clock (rules/
+ * watch.h): then its deadline has passed, its holders are stopped, and its leases may be given to others, as after any
+ * ttl. That the server's clock says so as well is asked only so that a host that lives is refused at once. With --force
+ * none of this is asked: a host that lives hears of it with its next beat (store/lua/give_up.lua), and until then two
+ * hosts may have one lock.
+ */
+#include "keeper/callers/control_break.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+#include <utlist.h>
+
+#include "keeper/callers/session.h"
+#include "keeper/clock.h"
+#include "keeper/leases/breaking.h"
+#include "keeper/leases/deadline.h"
+#include "keeper/leases/keeper.h"
+#include "keeper/leases/queue.h"
+#include "keeper/log.h"
+
+#define CONTROL_BREAK_AGAIN_MS 1000  /* a message may be lost */
+#define CONTROL_BREAK_WAIT_MS  10000 /* for another host */
+
+struct control_break {
+	struct keeper *keeper;
+	struct session *session; /* NULL: it has its answer, or is gone */
+	unsigned pending;        /* answers of the store that will still come */
+	char text[WIRE_TEXT_BYTES];
+	uint64_t number; /* of what is under way here, or of the question to another host; 0: none */
+	char host[STORE_HOST_BYTES], token[STORE_TOKEN_BYTES];
+	struct store_blocker silent; /* WIRE_GIVE_UP: as it was seen first */
+	bool watched;
+	int64_t until_ns;
+};
+
+/* --- answers --- */
+
+static void control_break_free(struct control_break *b)
+{
+	if (!b->session && !b->pending)
+		free(b);
+}
+
+/* The last act of each answer of the store. */
+static void control_break_answered(struct control_break *b)
+{
+	struct keeper *k = b->keeper;
+
+	b->pending--;
+	control_break_free(b);
+	queue_settle(k);
+}
+
+void control_break_leave(struct session *s)
+{
+	struct control_break *b = s->breaking;
+
+	if (!b)
+		return;
+	s->breaking = NULL;
+	b->session = NULL;
+	control_break_free(b);
+}
+
+static void control_break_end(struct control_break *b, enum wire_verdict verdict, const char *why)
+{
+	struct session *s = b->session;
+
+	if (!s)
+		return;
+	control_break_leave(s);
+	uv_timer_stop(&s->timer);
+	if (verdict == WIRE_REFUSED)
+		session_refuse(s, "%s", why);
+	else
+		session_reply(s, verdict, why, -1);
+}
+
+static void __attribute__((format(printf, 3, 4)))
+control_break_say(struct control_break *b, enum wire_verdict verdict, const char *format, ...)
+{
+	char why[WIRE_REASON_BYTES];
+	va_list args;
+
+	va_start(args, format);
+	vsnprintf(why, sizeof(why), format, args);
+	va_end(args);
+	control_break_end(b, verdict, why);
+}
+
+/* An answer of the store that was no success. */
+static void control_break_trouble(struct control_break *b, enum store_status status, const char *error)
+{
+	char why[WIRE_REASON_BYTES];
+
+	if (status == STORE_UNREACHABLE || !error)
+		deadline_trouble(b->keeper, why, sizeof(why));
+	else
+		snprintf(why, sizeof(why), "the store refused: %s", error);
+	control_break_end(b, WIRE_REFUSED, why);
+}
+
+/* host: "this host", or "host NAME". */
+static void control_break_tell(struct control_break *b, const char *host, enum store_broken how, int pid)
+{
+	char process[64] = "a process that its keeper cannot find or look into";
+
+	if (pid)
+		snprintf(process, sizeof(process), "process %d", pid);
+	switch (how) {
+	case STORE_BROKEN_DONE:
+		return control_break_end(b, WIRE_OK, NULL);
+	case STORE_BROKEN_GONE:
+		return control_break_say(b, WIRE_WOULD_BLOCK, "%s has no such lease any more", host);
+	case STORE_BROKEN_NOT_YOURS:
+		return control_break_say(b, WIRE_REFUSED,
+					 "%s would have to end on %s, and is not yours: only root or "
+					 "the keeper's user may do that",
+					 pid ? process : "what other users have", host);
+	case STORE_BROKEN_UNSTOPPABLE:
+		return control_break_say(b, WIRE_REFUSED,
+					 "%s holds the lock on %s, or was started by a holder, and "
+					 "cannot be ended by the keeper: end it yourself",
+					 process, host);
+	case STORE_BROKEN_YOUNGER:
+		return control_break_say(b, WIRE_WOULD_BLOCK, "%s has got a younger lease of the lock meanwhile", host);
+	case STORE_BROKEN_UNSURE:
+		return control_break_say(b, WIRE_REFUSED,
+					 "%s cannot be sure of the lease now, since it does not reach "
+					 "the store or has only just reached it: try again",
+					 host);
+	case STORE_BROKEN_LATE:
+		return control_break_say(b, WIRE_REFUSED,
+					 "%s is not done after %d s; see `dflock status` and its "
+					 "keeper's log",
+					 host, BREAKING_WAIT_MS / 1000);
+	case STORE_BROKEN_FORBIDDEN:
+		return control_break_say(b, WIRE_REFUSED,
+					 "%s does not allow other hosts to do that: run `dflock break' "
+					 "there, or set allow_break in its configuration",
+					 host);
+	case STORE_BROKEN_FAILED:
+	case STORE_BROKENS:
+		break;
+	}
+	control_break_say(b, WIRE_REFUSED, "%s could not do it; its keeper's log may say why", host);
+}
+
+void control_break_here(struct keeper *k, uint64_t number, enum store_broken how, pid_t pid)
+{
+	struct session *s, *next;
+
+	DL_FOREACH_SAFE (k->sessions->all, s, next)
+		if (s->breaking && s->breaking->number == number && !*s->breaking->host)
+			control_break_tell(s->breaking, "this host", how, (int)pid);
+}
+
+void control_break_elsewhere(struct keeper *k, const struct store_message *m)
+{
+	char host[STORE_HOST_BYTES + 8];
+	struct session *s, *next;
+
+	snprintf(host, sizeof(host), "host %s", m->holder);
+	DL_FOREACH_SAFE (k->sessions->all, s, next)
+		if (s->breaking && s->breaking->number == m->question && !strcmp(s->breaking->host, m->holder))
+			control_break_tell(s->breaking, host, m->broken, m->pid);
+}
+
+/* --- a lease --- */
+
+static void control_break_ask_host(uv_timer_t *timer)
+{
+	struct session *s = timer->data;
+	struct control_break *b = s->breaking;
+	struct keeper *k = s->keeper;
+
+	if (!b)
+		return;
+	if (clock_now_ns() >= b->until_ns) {
+		control_break_say(
+			b, WIRE_REFUSED,
+			"host %s has not answered for %d s: its keeper has ended, does not reach the store, or "
+			"is of a version that cannot be asked; run `dflock break' there, or `dflock break --host "
+			"%s' if it is off",
+			b->host, CONTROL_BREAK_WAIT_MS / 1000, b->host);
+	} else {
+		const struct store_break what = {.name = b->text,
+						 .token = b->token,
+						 .fence = (uint64_t)s->request.from,
+						 .limit = (uint64_t)s->request.to,
+						 .question = b->number};
+
+		store_tell_break(k->store, b->host, &what);
+		uv_timer_start(timer, control_break_ask_host, CONTROL_BREAK_AGAIN_MS, 0);
+	}
+	queue_settle(k);
+}
+
+static void control_break_on_release(void *arg, const struct store_reply *reply)
+{
+	struct control_break *b = arg;
+
+	if (reply->status == STORE_OK)
+		control_break_end(b, WIRE_OK, NULL);
+	else
+		control_break_trouble(b, reply->status, reply->error);
+	control_break_answered(b);
+}
+
+static void control_break_entry(struct control_break *b, const struct store_entry *e)
+{
+	struct keeper *k = b->keeper;
+
+	memcpy(b->token, e->token, sizeof(b->token));
+	if (strcmp(e->host, k->host) != 0) {
+		memcpy(b->host, e->host, sizeof(b->host));
+		b->number = ++k->breakings.last;
+		b->until_ns = clock_now_ns() + CONTROL_BREAK_WAIT_MS * NS_PER_MS;
+		uv_timer_start(&b->session->timer, control_break_ask_host, 0, 0);
+	} else if (k->lost.losing || lease_find(k, e->token)) {
+		control_break_tell(b, "this host", STORE_BROKEN_UNSURE, 0); /* its holders still have to end */
+	} else { /* a keeper before this one had it, and no process relies on it (host.c, release_unknown()) */
+		b->pending++;
+		store_release(k->store, b->text, b->token, true, control_break_on_release, b);
+	}
+}
+
+static void control_break_on_entries(void *arg, enum store_status status, const struct store_entry *entries,
+				     size_t count, const int64_t rest_ms[WIRE_SPACES])
+{
+	struct control_break *b = arg;
+	size_t i = 0;
+
+	(void)rest_ms;
+	if (b->session && status != STORE_OK) {
+		control_break_trouble(b, status, NULL);
+	} else if (b->session) {
+		while (i < count && (entries[i].waiter || entries[i].fence != (uint64_t)b->session->request.from))
+			i++;
+		if (i < count)
+			control_break_entry(b, &entries[i]);
+		else
+			control_break_end(b, WIRE_WOULD_BLOCK, "the store has no such lease any more");
+	}
+	control_break_answered(b);
+}
+
+static void control_break_lease(struct control_break *b, bool trusted)
+{
+	struct session *s = b->session;
+	const struct breaking_asker asker = {.uid = s->peer.uid};
+	uint64_t fence = (uint64_t)s->request.from;
+
+	if (breaking_knows(b->keeper, fence)) {
+		b->number = breaking_start(b->keeper, fence, (uint64_t)s->request.to, &asker);
+		if (!b->number)
+			control_break_end(b, WIRE_REFUSED, "the keeper is busy with others: try again");
+	} else if (!trusted) {
+		control_break_end(b, WIRE_REFUSED,
+				  "this host has no such lease, and only root or the keeper's user may take away what "
+				  "other hosts have");
+	} else {
+		b->pending++;
+		store_entries(b->keeper->store, b->text, control_break_on_entries, b);
+	}
+}
+
+/* --- a rest --- */
+
+static void control_break_on_rest(void *arg, const struct store_reply *reply)
+{
+	struct control_break *b = arg;
+
+	if (reply->status == STORE_OK)
+		control_break_end(b, WIRE_OK, NULL);
+	else if (reply->status == STORE_GONE)
+		control_break_end(b, WIRE_WOULD_BLOCK, "that rest is over");
+	else
+		control_break_trouble(b, reply->status, reply->error);
+	control_break_answered(b);
+}
+
+static void control_break_rest(struct control_break *b)
+{
+	const struct wire_request *r = &b->session->request;
+
+	b->pending++;
+	store_end_rest(b->keeper->store, b->text, r->space, (uint64_t)r->to, control_break_on_rest, b);
+}
+
+/* --- a host --- */
+
+static void control_break_on_given_up(void *arg, const struct store_reply *reply)
+{
+	struct control_break *b = arg;
+
+	if (reply->status == STORE_OK) {
+		log_error("host %s was given up on request: what it had in the store is released", b->text);
+		control_break_end(b, WIRE_OK, NULL);
+	} else if (reply->status == STORE_GONE) {
+		control_break_say(b, WIRE_REFUSED,
+				  "host %s lives: it has just been heard of; not all of its leases were "
+				  "released",
+				  b->text);
+	} else {
+		control_break_trouble(b, reply->status, reply->error);
+	}
+	control_break_answered(b);
+}
+
+static void control_break_give_up(struct control_break *b, const struct store_blocker *host)
+{
+	b->pending++;
+	store_give_up(b->keeper->store, host, control_break_on_given_up, b);
+}
+
+/* Since when this keeper has seen this very beat. */
+static int64_t control_break_silent_since(const struct keeper *k, const struct store_blocker *host)
+{
+	int64_t dead = watch_dead_at(k->watch, host->host, host->beat);
+	int64_t swept = watch_dead_at(k->host_in_store.sweeping, host->host, host->beat);
+	int64_t since = dead - deadline_ttl_ns(k);
+
+	if (swept != INT64_MAX && swept - k->config->lease.sweep_ms * NS_PER_MS < since)
+		since = swept - k->config->lease.sweep_ms * NS_PER_MS;
+	return since;
+}
+
+static void control_break_look_at_hosts(uv_timer_t *timer);
+
+static void control_break_judge_host(struct control_break *b, const struct store_blocker *host)
+{
+	struct keeper *k = b->keeper;
+	int64_t now = clock_now_ns(), ttl_ms = k->config->lease.ttl_ms, left;
+
+	if (b->session->request.flags & WIRE_F_FORCE)
+		return control_break_give_up(b, host);
+	if (b->watched && host->beat != b->silent.beat)
+		return control_break_say(b, WIRE_REFUSED, "host %s lives: it was heard of while it was watched",
+					 b->text);
+	if (!b->watched && host->age_ms < ttl_ms)
+		return control_break_say(
+			b, WIRE_REFUSED,
+			"host %s was heard of %lld ms ago: it may be given up when it has been silent for "
+			"%lld ms (ttl_ms); --force does it now, and its programs may run beside the next "
+			"holders for up to a third of that",
+			b->text, (long long)host->age_ms, (long long)ttl_ms);
+	watch_see(k->watch, host, now);
+	left = control_break_silent_since(k, host) + deadline_ttl_ns(k) - now;
+	if (left <= 0) /* mutant: give-up-watched */
+		return control_break_give_up(b, host);
+	b->silent = *host;
+	b->watched = true;
+	uv_timer_start(&b->session->timer, control_break_look_at_hosts, (uint64_t)(left / NS_PER_MS + 1), 0);
+}
+
+static void control_break_on_hosts(void *arg, enum store_status status, const struct store_blocker *hosts, size_t count)
+{
+	struct control_break *b = arg;
+	size_t i = 0;
+
+	if (b->session && status != STORE_OK) {
+		control_break_trouble(b, status, NULL);
+	} else if (b->session) {
+		while (i < count && strcmp(hosts[i].host, b->text) != 0)
+			i++;
+		if (i < count)
+			control_break_judge_host(b, &hosts[i]);
+		else
+			control_break_say(b, WIRE_WOULD_BLOCK, "the store knows no host %s", b->text);
+	}
+	control_break_answered(b);
+}
+
+static void control_break_host(struct control_break *b)
+{
+	if (!strcmp(b->text, b->keeper->host)) {
+		control_break_end(b, WIRE_REFUSED, "that is this host, which lives");
+		return;
+	}
+	b->pending++;
+	store_hosts(b->keeper->store, control_break_on_hosts, b);
+}
+
+static void control_break_look_at_hosts(uv_timer_t *timer)
+{
+	struct session *s = timer->data;
+
+	if (s->breaking)
+		control_break_host(s->breaking);
+	queue_settle(s->keeper);
+}
+
+/* --- from outside --- */
+
+void control_break(struct session *s, const char *text)
+{
+	struct keeper *k = s->keeper;
+	struct control_break *b = calloc(1, sizeof(*b));
+	char why[WIRE_REASON_BYTES];
+
+	if (!b) {
+		session_refuse(s, "the keeper has no memory left");
+		return;
+	}
+	b->keeper = k;
+	b->session = s;
+	snprintf(b->text, sizeof(b->text), "%s", text);
+	s->breaking = b;
+	session_enter(s, SESSION_BREAKING);
+	if (k->leaving) {
+		control_break_end(b, WIRE_REFUSED, "the keeper ends");
+	} else if (!store_is_up(k->store)) {
+		deadline_trouble(k, why, sizeof(why));
+		control_break_end(b, WIRE_REFUSED, why);
+	} else if (s->request.op == WIRE_BREAK) {
+		control_break_lease(b, s->peer.uid == 0 || s->peer.uid == geteuid());
+	} else if (s->request.op == WIRE_END_REST) {
+		control_break_rest(b);
+	} else {
+		control_break_host(b);
+	}
+}

@@ -1,0 +1,22 @@
+/* `dflock break`: takes leases away here or on another host, ends rests, and gives up a silent host. Loop only. */
+#ifndef DFLOCK_KEEPER_CONTROL_BREAK_H
+#define DFLOCK_KEEPER_CONTROL_BREAK_H
+
+#include <stdint.h>
+#include <sys/types.h>
+
+#include "store/store.h"
+
+struct keeper;
+struct session;
+
+/* A session has asked for one of these: answers now or later. text: the lock name, or the host. */
+void control_break(struct session *s, const char *text);
+/* The session ends: gives up waiting. What was begun goes on. */
+void control_break_leave(struct session *s);
+
+/* News: queue_news.broken, .broken_elsewhere. */
+void control_break_here(struct keeper *k, uint64_t number, enum store_broken how, pid_t pid);
+void control_break_elsewhere(struct keeper *k, const struct store_message *m);
+
+#endif

@@ -1,0 +1,271 @@
+/* See holding.h. */
+#include "keeper/callers/holding.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+#include <utlist.h>
+#include <uv.h>
+
+#include "keeper/clock.h"
+#include "keeper/kernel/comm.h"
+#include "keeper/kernel/holders.h"
+#include "keeper/leases/keeper.h"
+#include "keeper/leases/locks.h"
+#include "keeper/leases/queue.h"
+#include "keeper/leases/unseen.h"
+
+#define PAUSE 2 /* times as long as a search ran on a processor: until the next one */
+
+struct holding_search {
+	uv_work_t work;
+	struct keeper *keeper;
+	char name[LOCK_NAME_BYTES];
+	holding_cb *cb;
+	void *arg;
+	pid_t self;
+	int64_t ran_ns;       /* on a processor */
+	struct claims claims; /* tag: since when there is the lease, Unix time */
+	struct holding_list list;
+	struct holding_search *also;        /* others that asked for the name before this search began */
+	struct holding_search *prev, *next; /* holdings.waiting, or `also` of another */
+};
+
+struct holdings {
+	struct holding_search *waiting;
+	unsigned count; /* of those */
+	bool running, stopped;
+	int64_t not_before_ns; /* the next search */
+	uv_timer_t timer;
+};
+
+static void holding_run(struct holdings *h);
+
+/* --- in a worker: only the search is touched --- */
+
+static void holding_add(struct holding_list *list, const struct store_job *job, const struct store_range *range)
+{
+	if (list->shown < HOLDING_MAX)
+		list->items[list->shown++] = (struct holding){.job = *job, .range = *range};
+	list->count++;
+}
+
+static int holding_on_holder(void *arg, const struct holder *h)
+{
+	struct holding_search *search = arg;
+	const struct store_range range = {.space = h->space, .mode = h->mode, .from = h->from, .to = h->to};
+	struct store_job job = {.pid = h->pid, .since = INT64_MAX};
+	const struct claim *claim;
+	size_t next = SIZE_MAX;
+
+	while ((claim = claims_next(&search->claims, h->file, h->space, h->from, h->to, &next)))
+		if ((int64_t)claim->tag < job.since)
+			job.since = (int64_t)claim->tag;
+	if (job.since == INT64_MAX)
+		return 0; /* past dflock, or of another range */
+	if (job.since < h->started)
+		job.since = h->started;
+	comm_read(h->pid, job.command);
+	holding_add(&search->list, &job, &range);
+	return 0;
+}
+
+static int holding_on_unseen(void *arg, const struct claim *claim, const struct procfs_lock *lock, pid_t pid,
+			     bool beyond)
+{
+	struct holding_search *search = arg;
+	const struct store_range range = {.space = lock->space, .mode = lock->mode, .from = lock->from, .to = lock->to};
+	struct store_job job = {.pid = pid, .since = (int64_t)claim->tag};
+
+	(void)beyond;
+	if (pid)
+		comm_read(pid, job.command);
+	holding_add(&search->list, &job, &range);
+	return 0;
+}
+
+/* Waiting for a processor does not count: on a busy machine the pauses would grow with it. */
+static int64_t holding_ran_ns(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
+	return t.tv_sec * 1000000000ll + t.tv_nsec;
+}
+
+static void holding_work(uv_work_t *req)
+{
+	struct holding_search *search = req->data;
+	struct holders_search ask = {.ignore_pid = search->self, .cb = holding_on_holder, .arg = search};
+	int64_t before = holding_ran_ns();
+	int ret = claims_build(&search->claims);
+
+	ask.files = search->claims.files;
+	ask.count = search->claims.file_count;
+	if (ret == 0 && ask.count)
+		ret = holders_search(&ask);
+	if (ret == 0 && ask.count)
+		ret = unseen_find(&search->claims, search->self, holding_on_unseen, search);
+	search->list.error = ret;
+	search->ran_ns = holding_ran_ns() - before;
+}
+
+/* --- in the loop --- */
+
+static void holding_tell(struct holding_search *search)
+{
+	struct holding_search *other, *next;
+
+	search->cb(search->arg, &search->list);
+	DL_FOREACH_SAFE (search->also, other, next) {
+		other->cb(other->arg, &search->list);
+		free(other);
+	}
+	claims_free(&search->claims);
+	free(search);
+}
+
+static void holding_done(uv_work_t *req, int status)
+{
+	struct holding_search *search = req->data;
+	struct keeper *k = search->keeper;
+	struct holdings *h = k->holdings;
+
+	(void)status;
+	h->running = false;
+	h->not_before_ns = clock_now_ns() + PAUSE * search->ran_ns;
+	holding_tell(search);
+	holding_run(h);
+	queue_settle(k);
+}
+
+/* A lease that is asked for, or on its way back, has no holder. */
+static void holding_add_claims(struct holding_search *search)
+{
+	const struct keeper *k = search->keeper;
+	const struct lease *lease, *next;
+
+	HASH_ITER (hh, k->leases, lease, next) {
+		struct holders_file file = file_searched(lease->lock->file);
+
+		if (!lease_is_ours(lease->state) || strcmp(lease->lock->file->name, search->name) != 0)
+			continue;
+		if (claims_add(&search->claims, &file, lease->range.space, lease->range.from, lease->range.to,
+			       (uint64_t)lease->held_at) < 0)
+			search->list.error = -ENOMEM;
+	}
+}
+
+/* One search answers all that wait for the name: a host that asks again, since the answer was late, makes no later ones. */
+static struct holding_search *holding_take(struct holdings *h)
+{
+	struct holding_search *search = h->waiting, *other, *next;
+
+	DL_DELETE(h->waiting, search);
+	h->count--;
+	DL_FOREACH_SAFE (h->waiting, other, next) {
+		if (strcmp(other->name, search->name) != 0)
+			continue;
+		DL_DELETE(h->waiting, other);
+		h->count--;
+		DL_APPEND(search->also, other);
+	}
+	return search;
+}
+
+static void holding_begin(struct holdings *h)
+{
+	struct holding_search *search = holding_take(h);
+
+	search->work.data = search;
+	holding_add_claims(search);
+	if (!search->list.error)
+		search->list.error =
+			uv_queue_work(search->keeper->loop, &search->work, holding_work, holding_done) ? -ENOMEM : 0;
+	if (search->list.error)
+		holding_tell(search);
+	else
+		h->running = true;
+}
+
+static void on_holding_timer(uv_timer_t *timer)
+{
+	holding_run(timer->data);
+}
+
+/* Never begins a search from inside holding_find(), whose caller expects no answer then. */
+static void holding_plan(struct holdings *h, int64_t now)
+{
+	int64_t ms = (h->not_before_ns - now) / NS_PER_MS + 1;
+
+	if (!h->running && !h->stopped && h->waiting && !uv_is_active((uv_handle_t *)&h->timer))
+		uv_timer_start(&h->timer, on_holding_timer, (uint64_t)(ms > 0 ? ms : 0), 0);
+}
+
+static void holding_run(struct holdings *h)
+{
+	int64_t now = clock_now_ns();
+
+	while (h->waiting && !h->running && !h->stopped && h->not_before_ns <= now)
+		holding_begin(h);
+	holding_plan(h, now);
+}
+
+int holding_find(struct keeper *k, const char *name, holding_cb *cb, void *arg)
+{
+	struct holdings *h = k->holdings;
+	struct holding_search *search;
+
+	if (h->stopped || h->count == HOLDING_QUEUE)
+		return -EAGAIN;
+	search = calloc(1, sizeof(*search));
+	if (!search)
+		return -ENOMEM;
+	search->keeper = k;
+	search->cb = cb;
+	search->arg = arg;
+	search->self = getpid();
+	snprintf(search->name, sizeof(search->name), "%s", name);
+	DL_APPEND(h->waiting, search);
+	h->count++;
+	holding_plan(h, clock_now_ns());
+	return 0;
+}
+
+int holding_start(struct keeper *k)
+{
+	struct holdings *h = k->holdings = calloc(1, sizeof(*h));
+
+	if (!h)
+		return -ENOMEM;
+	uv_timer_init(k->loop, &h->timer);
+	h->timer.data = h;
+	return 0;
+}
+
+void holding_stop(struct keeper *k)
+{
+	struct holdings *h = k->holdings;
+
+	if (!h)
+		return;
+	h->stopped = true;
+	uv_close((uv_handle_t *)&h->timer, NULL);
+	while (h->waiting) {
+		struct holding_search *search = h->waiting;
+
+		DL_DELETE(h->waiting, search);
+		search->list.error = -ECANCELED;
+		holding_tell(search);
+	}
+	h->count = 0;
+}
+
+void holding_free(struct keeper *k)
+{
+	free(k->holdings);
+	k->holdings = NULL;
+}

@@ -1,0 +1,38 @@
+/*
+ * Which processes hold a lock, on all hosts? Loop only.
+ *
+ *   this host    holding.h looks through /proc
+ *   the store    which hosts have a lease of the name, and which program asked for it (STORE_MSG_WHO goes to each host)
+ *   their keepers look through their /proc, and tell (STORE_MSG_HOLDER for each process, then STORE_MSG_HOLDERS)
+ *
+ * After WHO_MS the question is answered with what has come. Messages may be lost, and whoever may publish in the store can
+ * send such messages: all that depends on an answer is what people read. No lease, no caller waits for any of this.
+ */
+#ifndef DFLOCK_KEEPER_WHO_H
+#define DFLOCK_KEEPER_WHO_H
+
+struct file;
+struct keeper;
+struct session;
+struct store_message;
+
+#define WHO_MS  2000
+#define WHO_MAX 256 /* questions under way */
+
+/* WIRE_WHO: text is a lock name, or the path of a file. */
+void who_start(struct session *s, const char *text);
+/* WIRE_HELD, about this file. */
+void who_blocks(struct session *s, const struct file *file);
+/* The session ends: forgets its question. */
+void who_leave(struct session *s);
+
+/* A connection to the store stands, or failed, for the first time. */
+void who_store_tried(struct keeper *k);
+/* STORE_MSG_WHO, STORE_MSG_HOLDER, STORE_MSG_HOLDERS. */
+void who_message(struct keeper *k, const struct store_message *message);
+
+/* k->whos. 0 or -ENOMEM. */
+int who_init(struct keeper *k);
+void who_free(struct keeper *k);
+
+#endif

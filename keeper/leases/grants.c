@@ -1,0 +1,116 @@
+/* See grants.h. */
+#include "keeper/leases/grants.h"
+
+#include <stdlib.h>
+#include <utlist.h>
+
+#include "keeper/clock.h"
+#include "keeper/leases/keeper.h"
+#include "keeper/leases/leasepage.h"
+
+/* --- the running clock --- */
+
+int64_t grants_now_ns(const struct keeper *k)
+{
+	const struct grants *h = &k->grants;
+	int64_t passed = clock_now_ns() - h->last_ns;
+
+	if (h->paused || passed < 0)
+		return h->ran_ns;
+	return h->ran_ns + (passed < GRANTS_TICK_MAX_MS * NS_PER_MS ? passed : GRANTS_TICK_MAX_MS * NS_PER_MS);
+}
+
+void grants_tick(struct keeper *k, bool paused)
+{
+	k->grants.ran_ns = grants_now_ns(k);
+	k->grants.last_ns = clock_now_ns();
+	k->grants.paused = paused;
+}
+
+int64_t grant_age_ms(const struct keeper *k, const struct grant *grant)
+{
+	return (grants_now_ns(k) - grant->at_ns) / NS_PER_MS;
+}
+
+/* --- grants --- */
+
+struct grant *grants_find(struct lock *lock, pid_t locker)
+{
+	struct grant *grant;
+	pid_t pid = locker > 0 ? locker : 0;
+
+	HASH_FIND(hh, lock->grants, &pid, sizeof(pid), grant);
+	return grant;
+}
+
+static struct grant *grants_add(struct lock *lock, pid_t pid, uid_t uid)
+{
+	struct grant *grant = HASH_COUNT(lock->grants) < GRANTS_MAX ? calloc(1, sizeof(*grant)) : NULL;
+
+	if (!grant)
+		return NULL;
+	if (!lock->grants)
+		DL_APPEND2(lock->file->keeper->grants.locks, lock, held_prev, held_next);
+	grant->pid = pid;
+	grant->uid = uid;
+	HASH_ADD(hh, lock->grants, pid, sizeof(grant->pid), grant);
+	return grant;
+}
+
+void grant_begin(struct grant *grant)
+{
+	grant->state = GRANT_QUIET;
+	grant->said = false;
+	grant->tries = 0;
+}
+
+static void grants_note(struct lock *lock, pid_t pid, uid_t uid, int64_t pin_ns)
+{
+	struct grant *grant = grants_find(lock, pid);
+
+	if (!grant)
+		grant = grants_add(lock, pid, uid);
+	if (!grant)
+		return;
+	if (!pid && grant->uid != uid)
+		grant->uid = LEASE_OF_NOBODY;
+	if (pid)
+		grant->uid = uid;
+	grant->at_ns = grants_now_ns(lock->file->keeper) + pin_ns; /* mutant: grant-anew */
+	grant->granted_ns = clock_now_ns();
+	grant->since = time(NULL);
+	grant->missed = 0;
+	if (grant->state == GRANT_ENDING)
+		return; /* toolong_end.c sees that it is a younger one */
+	grant_begin(grant);
+}
+
+void grants_note_granted(struct lock *lock, pid_t pid, uid_t uid, int64_t until_ns)
+{
+	int64_t pin_ns = until_ns - clock_now_ns();
+
+	if (pin_ns < 0)
+		pin_ns = 0;
+	/* The file may be known under a path whose rule has no limit, too. */
+	leasepage_close_lock(lock);
+	grants_note(lock, 0, uid, pin_ns);
+	if (pid > 0)
+		grants_note(lock, pid, uid, pin_ns);
+}
+
+void grants_drop(struct lock *lock, struct grant *grant)
+{
+	HASH_DEL(lock->grants, grant);
+	if (!lock->grants)
+		DL_DELETE2(lock->file->keeper->grants.locks, lock, held_prev, held_next);
+	free(grant->command);
+	free(grant);
+}
+
+void grants_drop_all(struct lock *lock)
+{
+	struct grant *grant, *next;
+
+	HASH_ITER (hh, lock->grants, grant, next)
+		grants_drop(lock, grant);
+}

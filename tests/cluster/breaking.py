@@ -1,0 +1,57 @@
+"""What the tests of dflock break share."""
+import os
+import signal
+import subprocess
+
+from harness import wait_until
+from harness.host import CLI
+
+from jobs import state
+
+LEASE = "ttl_ms = 6000; freeze_margin_ms = 1500;"
+
+
+def allow(host):
+    """This host lets others break its locks."""
+    with open(host.config) as f:
+        text = f.read()
+    with open(host.config, "w") as f:
+        f.write("allow_break = true;\n" + text)
+    host.cli("reload")
+    return host
+
+
+def runs(pid):
+    return state(pid) not in ("gone", "Z")
+
+
+def pid_of(path):
+    return int(open(path + ".pid").read().split()[0])
+
+
+def end(process, path):
+    os.kill(pid_of(path), signal.SIGKILL)
+    process.communicate(timeout=20)
+
+
+def taker(host, *how):
+    """A job that waits for the lock; it writes one line when it has it."""
+    return host.popen("flock", *how, host.path("f"), "sh", "-c", "echo got; exec sleep 1000")
+
+
+def waits(host, count=1):
+    def waiting():
+        return len([w for lock in host.status()["cluster"]["locks"] for w in lock["waiters"]])
+
+    wait_until(lambda: waiting() >= count, "other hosts wait")
+
+
+def broken(host, *words, check=True):
+    return host.cli("break", "--yes", *words, check=check)
+
+
+def breaking(host, *words):
+    """The same, while the test goes on."""
+    env = host.env()
+    env.pop("LD_PRELOAD", None)
+    return subprocess.Popen([CLI, "break", "--yes", *words], env=env, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE)

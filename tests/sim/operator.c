@@ -1,0 +1,131 @@
+/*
+ * What operators do: they take leases away from their holders (keeper/leases/breaking.h), on any host, in any state and at any moment,
+ * and give up hosts that have been silent for a ttl (store_give_up()), also such as come back. Of random numbers of their own, so that
+ * seeds which found something without them still mean the same (drop o0).
+ */
+#include <string.h>
+
+#include "keeper/leases/breaking.h"
+#include "keeper/leases/keeper.h"
+#include "keeper/leases/queue.h"
+#include "tests/sim/sim.h"
+
+#define BEGIN    (4 * SEC)
+#define BREAKS   6
+#define GIVEN_UP 3
+#define LOOKS    12 /* of one operator at the silence of a host */
+
+struct giving_up {
+	struct host *by, *whom;
+	unsigned looks;
+	char host[STORE_HOST_BYTES]; /* "": not known so far */
+};
+
+static char broken[BREAKS][STORE_TOKEN_BYTES];
+static unsigned broken_count;
+
+bool operator_broke(const char *token)
+{
+	for (unsigned i = 0; i < broken_count; i++)
+		if (strcmp(broken[i], token) == 0)
+			return true;
+	return false;
+}
+
+static void break_lease(void *arg, uint64_t number)
+{
+	const struct breaking_asker asker = {.uid = 0};
+	struct host *host = arg;
+	struct lease *lease, *next;
+	uint64_t at = 0, count;
+
+	if (!host->k || host->k->leaving)
+		return;
+	count = HASH_COUNT(host->k->leases);
+	HASH_ITER (hh, host->k->leases, lease, next) {
+		if (at++ != number % (count ? count : 1) || !lease->fence)
+			continue;
+		sim_trace("h%d: an operator breaks %.8s, fence %llu", host->id, lease->token,
+			  (unsigned long long)lease->fence);
+		if (broken_count < BREAKS)
+			memcpy(broken[broken_count++], lease->token, sizeof(broken[0]));
+		breaking_start(host->k, lease->fence, number % 3 ? UINT64_MAX : lease->fence, &asker);
+	}
+	queue_settle(host->k);
+}
+
+static void on_given_up(void *arg, const struct store_reply *reply)
+{
+	struct giving_up *g = arg;
+
+	sim_trace("h%d: giving up h%d: %d", g->by->id, g->whom->id, (int)reply->status);
+}
+
+static void on_hosts(void *arg, enum store_status status, const struct store_blocker *hosts, size_t count)
+{
+	struct giving_up *g = arg;
+	struct keeper *k = g->by->k;
+
+	for (size_t i = 0; status == STORE_OK && k && i < count; i++) {
+		if (strcmp(hosts[i].host, g->host) != 0)
+			continue;
+		watch_see(k->watch, &hosts[i], clock_now_ns());
+		if (!watch_is_dead(k->watch, hosts[i].host, hosts[i].beat, clock_now_ns()))
+			continue;
+		sim_trace("h%d: an operator gives up h%d", g->by->id, g->whom->id);
+		store_give_up(k->store, &hosts[i], on_given_up, g);
+	}
+}
+
+static void ask_hosts(void *arg, uint64_t number)
+{
+	struct giving_up *g = arg;
+	struct keeper *k = g->by->k;
+
+	(void)number;
+	if (k && !k->leaving && store_is_up(k->store))
+		store_hosts(k->store, on_hosts, g);
+}
+
+/* By the name that it has while it lives. */
+static void look_at_host(void *arg, uint64_t number)
+{
+	struct giving_up *g = arg;
+
+	(void)number;
+	if (g->whom->k)
+		memcpy(g->host, g->whom->k->host, sizeof(g->host));
+	if (*g->host)
+		host_post(g->by, ask_hosts, g, 0);
+	if (++g->looks < LOOKS && sim_now < faults_end)
+		sim_after(SIM_TTL_MS * MS / 4, look_at_host, g, 0);
+}
+
+static void strike(void *arg, uint64_t number)
+{
+	host_post(arg, break_lease, arg, number);
+}
+
+void operator_plan(void)
+{
+	static struct giving_up given_up[GIVEN_UP];
+	struct rng rng = rng_of("operators", 0);
+	int breaks = rng_chance(&rng, 400) ? (int)rng_between(&rng, 1, BREAKS + 1) : 0;
+	int hosts = rng_chance(&rng, 300) ? (int)rng_between(&rng, 1, GIVEN_UP + 1) : 0;
+
+	broken_count = 0;
+	if (faults_mild || faults_dropped('o', 0))
+		return;
+	for (int i = 0; i < breaks; i++) {
+		int64_t when = rng_between(&rng, BEGIN, faults_end);
+		int64_t host = rng_between(&rng, 0, sim_host_count);
+
+		sim_at(when, strike, &sim_hosts[host], (uint64_t)rng_between(&rng, 0, 1000));
+	}
+	for (int i = 0; i < hosts; i++) {
+		int64_t by = rng_between(&rng, 0, sim_host_count), when = rng_between(&rng, BEGIN, faults_end);
+
+		given_up[i] = (struct giving_up){.by = &sim_hosts[by], .whom = &sim_hosts[(by + 1) % sim_host_count]};
+		sim_at(when, look_at_host, &given_up[i], 0);
+	}
+}
