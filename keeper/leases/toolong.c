@@ -11,6 +11,7 @@
 #include "keeper/clock.h"
 #include "keeper/kernel/holders.h"
 #include "keeper/leases/keeper.h"
+#include "keeper/leases/event.h"
 #include "keeper/leases/toolong_end.h"
 #include "keeper/log.h"
 
@@ -97,7 +98,7 @@ static void toolong_mark(struct grant *h, const struct toolong_line *const *line
 	h->command = strdup(line->command);
 }
 
-/* The log's line: from here an event could be raised. others: so many more processes, for which there is no line. */
+/* others: so many more processes, for which there is no event. */
 static void toolong_tell_warned(const struct lock *lock, const struct grant *h, unsigned others)
 {
 	const struct file *file = lock->file;
@@ -112,7 +113,15 @@ static void toolong_tell_warned(const struct lock *lock, const struct grant *h, 
 	if (file->kill_after_ms)
 		snprintf(end, sizeof(end), "; after kill_after_ms = %lld its holders are ended",
 			 (long long)file->kill_after_ms);
-	log_error(
+	event_raise(
+		file->keeper,
+		&(struct event){.kind = EVENT_HELD_TOO_LONG,
+				.name = file->name,
+				.path = file->path,
+				.pids = &h->holder,
+				.pid_count = 1,
+				.command = h->command,
+				.for_ms = grant_age_ms(file->keeper, h)},
 		"HELD TOO LONG: %s is locked by pid %d (%s) since %s, longer than warn_after_ms = %lld%s%s; `dflock status` "
 		"shows all that have the lock: end the job if it hangs, else raise warn_after_ms",
 		what, (int)h->holder, h->command ? h->command : "", since, (long long)file->warn_after_ms, more, end);

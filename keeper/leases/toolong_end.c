@@ -24,11 +24,13 @@
 #include "keeper/guard/lastwords.h"
 #include "keeper/kernel/family.h"
 #include "keeper/kernel/openers.h"
+#include "keeper/leases/event.h"
 #include "keeper/leases/keeper.h"
 #include "keeper/log.h"
 
 #define TARGETS_MAX 1024
 #define LINE_BYTES  900
+#define PIDS_MAX    64 /* that an event names */
 
 enum toolong_step { TOOLONG_FINDING, TOOLONG_ASKED, TOOLONG_KILLED };
 
@@ -176,15 +178,33 @@ static void toolong_tell_refused(const struct toolong_end *e, pid_t pid, int err
 			  : strerror(-error));
 }
 
-/* From here an event could be raised. */
 static void toolong_tell_signalled(const struct toolong_end *e, size_t count, bool kill)
 {
-	const struct toolong_target *first = array_at(&e->targets, 0);
+	const struct file *file = file_find(e->keeper, e->key.dev, e->key.ino);
+	pid_t pids[PIDS_MAX];
+	size_t listed = 0;
 
-	log_error(
+	if (!count)
+		return;
+	for (size_t i = 0; i < utarray_len(&e->targets) && listed < PIDS_MAX; i++) {
+		const struct toolong_target *target = array_at(&e->targets, i);
+
+		if (!target->refused)
+			pids[listed++] = target->pid;
+	}
+	event_raise(
+		e->keeper,
+		&(struct event){.kind = EVENT_HOLDERS_KILLED,
+				.name = file ? file->name : NULL,
+				.path = file ? file->path : NULL,
+				.pids = pids,
+				.pid_count = listed,
+				.processes = count,
+				.reason = "held for longer than kill_after_ms",
+				.for_ms = e->held_ms},
 		"HELD TOO LONG: %s, held for %lld ms, longer than kill_after_ms: %zu processes that have it, or were started by "
 		"one that has, get %s (pid %d, ...)",
-		e->what, (long long)e->held_ms, count, kill ? "SIGKILL" : "SIGTERM", (int)first->pid);
+		e->what, (long long)e->held_ms, count, kill ? "SIGKILL" : "SIGTERM", (int)pids[0]);
 }
 
 /* To how many it was sent. A process that may not be signalled is left out from then on, and the log names the first. */

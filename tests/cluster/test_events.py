@@ -155,6 +155,22 @@ def test_taken_past(make_host, told):
     check_frame(a, event)
 
 
+def test_held_too_long(make_host, told):
+    """First it is only reported, and then its holder is ended."""
+    a = make_host("a", rules='{ tree = "%s"; name = "t"; warn_after_ms = 300; kill_after_ms = 1500; }', top=told.top)
+    held = a.popen("flock", a.path("f"), "sh", "-c", "echo held; sleep 100")
+    assert held.stdout.readline() == "held\n"
+    event, = told.get("held-too-long")
+    assert (event["name"], event["path"], event["pids"], event["processes"]) == ("t/f", a.path("f"), [held.pid], 1)
+    assert 0.3 <= event["seconds"] < 1.5 and event["command"].startswith("flock ")
+    check_frame(a, event)
+    event, = told.get("holders-killed")
+    assert held.wait(20) == -signal.SIGTERM
+    assert (event["name"], event["reason"], event["processes"]) == ("t/f", "held for longer than kill_after_ms", 3)
+    assert held.pid in event["pids"] and len(event["pids"]) == 3 and event["seconds"] >= 1.5
+    check_frame(a, event)
+
+
 @pytest.mark.parametrize("where", ["another host", "this host"])
 def test_waited_too_long(make_host, told, where):
     rules = '{ path = "%s/quiet"; name = "quiet"; }, { tree = "%s"; name = "t"; wait_warn_ms = 300; }'
