@@ -11,6 +11,7 @@
 #include "cli/files.h"
 #include "cli/show.h"
 #include "cli/status.h"
+#include "cli/who.h"
 #include "config/config.h"
 
 #define BREAK_PATIENCE_S 20 /* for one lease */
@@ -45,7 +46,8 @@ static void break_name(const char *word, const struct place *place, const json_t
 	snprintf(name, LOCK_NAME_BYTES, "%s", word);
 	if (break_find(status, word) || files_resolve(word, path) != 0 || !place->config[0])
 		return;
-	if (config_load(place->config, &config, why, sizeof(why)) == 0 && config_lock_name(config, path, name) != 0)
+	if (config_load_rules(place->config, &config, why, sizeof(why)) == 0 &&
+	    config_lock_name(config, path, name) != 0)
 		snprintf(name, LOCK_NAME_BYTES, "%s", word);
 	config_free(config);
 }
@@ -75,12 +77,43 @@ static void break_show_holders(const json_t *status, int64_t fence)
 		puts("        no process holds the lock now: the host gives the lease back by itself when it is wanted");
 }
 
+/* Those of another host, as its keeper tells them: for all leases that the host has of this name. */
+static void break_show_elsewhere(const json_t *who, const char *name)
+{
+	const json_t *host, *found = NULL, *p;
+	char since[SHOW_TIME_BYTES];
+	int64_t count;
+	size_t i;
+
+	json_array_foreach (json_object_get(who, "hosts"), i, host)
+		if (!strcmp(field_text(host, "host"), name))
+			found = host;
+	if (strcmp(field_text(found, "state"), "answered") != 0) {
+		puts("        which processes hold the lock is not known: the host has not answered");
+		return;
+	}
+	count = field_number(found, "count");
+	json_array_foreach (json_object_get(found, "holders"), i, p) {
+		printf("        pid %" PRId64 ", since %s: ", field_number(p, "pid"),
+		       show_when(field_number(p, "since"), since));
+		show_text(stdout, field_text(p, "command"));
+		putchar('\n');
+		count--;
+	}
+	if (count > 0)
+		printf("        %" PRId64 " %sprocesses, of which it tells no more (show_jobs)\n", count,
+		       i ? "more " : "");
+	else if (!i)
+		puts("        no process holds the lock now: the host gives the lease back by itself when it is wanted");
+}
+
 static void break_show(const struct break_lock *b, const json_t *status)
 {
 	const char *own = field_text(status, "host"), *space;
 	char range[STATUS_RANGE_BYTES], left[SHOW_TIME_BYTES];
+	char why[CLI_LINE_BYTES];
+	json_t *rest, *who = who_ask(b->ask, b->place, b->name, why);
 	const json_t *e;
-	json_t *rest;
 	size_t i;
 
 	show_text(stdout, b->name);
@@ -94,10 +127,13 @@ static void break_show(const struct break_lock *b, const json_t *status)
 		       field_text(e, "mode"), status_leases_range(e, range), field_number(e, "fence"));
 		if (here)
 			break_show_holders(status, field_number(e, "fence"));
+		else
+			break_show_elsewhere(who, field_text(e, "host"));
 	}
 	json_object_foreach (json_object_get(b->lock, "resting"), space, rest)
 		printf("    a rest, %s, for %s more (at_least_ms)\n", space, show_ms(json_integer_value(rest), left));
 	fflush(stdout);
+	json_decref(who);
 }
 
 /* --- doing it --- */

@@ -4,6 +4,7 @@ What is refused, and why, is here too; what happens when keeper, parent or store
 hosts that are given up: test_break_host.py.
 """
 import os
+import re
 import signal
 
 from harness import wait_until
@@ -118,6 +119,7 @@ def test_another_host_must_allow_it(make_host):
     a.wait_up()
     done = broken(a, "t/f", check=False)
     assert done.returncode == 1 and "does not allow other hosts to do that" in done.stderr
+    assert re.search(rf"host b-.*flock exclusive.*\n        pid {process.pid}, since .*: flock\n", done.stdout), done.stdout
     grows(path)
     assert "wants to take t/f away, which allow_break does not allow" in b.log()
     allow(b)
@@ -140,6 +142,7 @@ def test_one_that_does_not_answer(make_host, redis):
         for pid in pids:
             os.kill(pid, signal.SIGCONT)
     assert done.returncode == 1 and "has not answered for 10 s" in done.stderr and "of a version" in done.stderr, done.stderr
+    assert "is not known: the host has not answered" in done.stdout
     grows(path)
     end(process, path)
 
