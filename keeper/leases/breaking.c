@@ -148,7 +148,7 @@ static void breaking_judge(struct keeper *k, struct breaking *b, struct lease *l
 		  (unsigned long long)lease->fence, *b->asker.host ? "host " : "an operator here", b->asker.host);
 	b->slot = lease->slot;
 	b->generation = table_generation(k->table, lease->slot);
-	b->phase = BREAKING_ENDS; /* mutant: break-order */
+	b->phase = BREAKING_ENDS;
 	queue_raise(lease, LEASE_EV_DOOMED);
 }
 

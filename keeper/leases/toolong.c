@@ -156,7 +156,7 @@ static bool toolong_is_reused(const struct grant *h, const struct toolong_line *
 {
 	int64_t tick_ns = 1000000000ll / sysconf(_SC_CLK_TCK);
 
-	return line->pid == h->pid && (int64_t)line->start_ticks * tick_ns > h->granted_ns; /* mutant: toolong-reused */
+	return line->pid == h->pid && (int64_t)line->start_ticks * tick_ns > h->granted_ns;
 }
 
 static size_t toolong_lines_of(const struct toolong_look *look, size_t file, const struct lock *lock,

@@ -137,6 +137,7 @@ def test_a_keeper_that_was_killed_meanwhile(make_host, redis, told):
     os.kill(keeper, signal.SIGSTOP)  # the parent notices that it hangs, kills it and starts another one; meanwhile it freezes
     frozen, = told.get("holders-frozen", 40)
     assert shell in frozen["pids"]
+    wait_until(lambda: a.status()["store"]["deadline_left_ms"] == 0, "the lease can no longer be put back")
     redis.start()
     told.get("holders-killed", 40)
     process.communicate(timeout=20)

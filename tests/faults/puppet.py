@@ -43,14 +43,14 @@ def answer(number):
         return "nothing"
     if not data:
         return None
-    fields = fk.REPLY.unpack(data)
-    return fields[3], fields[6].rstrip(b"\0").decode()
+    reply = fk.reply_of(data)
+    return reply.verdict, reply.reason
 
 
 def granted(number):
     """(verdict, the first record lock that the process has had before: mode, from, to)"""
-    fields = fk.REPLY.unpack(connections[number].recv(4096))
-    return fields[3], (fields[4], fields[9], fields[10])
+    reply = fk.reply_of(connections[number].recv(4096))
+    return reply.verdict, (reply.mode, reply.from_, reply.to)
 
 
 def hang_up(number):

@@ -57,9 +57,9 @@ class Client:
             return None
         if not data:
             return None
-        fields = fk.REPLY.unpack(data)
-        assert fields[:3] == (fk.MAGIC, fk.VERSION, fk.REPLY.size)
-        return fields[3], fields[6].rstrip(b"\0").decode()
+        reply = fk.reply_of(data)
+        assert reply[:3] == (fk.MAGIC, fk.VERSION, fk.REPLY.size)
+        return reply.verdict, reply.reason
 
 
 def descriptors(host):

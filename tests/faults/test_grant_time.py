@@ -33,7 +33,7 @@ def test_a_question_that_comes_after_the_keeper_has_looked_at_the_clock(make_hos
         wait_until(lambda: fk.boottime() - begun > LATE_NS, "time has passed since")
         sent = fk.boottime()
         client.send(question(host, sent_ns=sent), f.fileno())
-        fields = fk.REPLY.unpack(client.socket.recv(4096))
+        reply = fk.reply_of(client.socket.recv(4096))
         answered = fk.boottime()
-    assert fields[3] == fk.GRANTED and answered - sent < LATE_NS / 2
-    assert sent < fields[7] <= answered + PIN_MS * 1_000_000
+    assert reply.verdict == fk.GRANTED and answered - sent < LATE_NS / 2
+    assert sent < reply.until_ns <= answered + PIN_MS * 1_000_000

@@ -104,8 +104,24 @@ PAST = {
     "what was there before is new": [put("past-before", "!o->began", "false")],
 }
 
+# Found by the test that is named: harness/test_program_mistakes.py.
+PROGRAMS = {
+    "cluster/test_break.py::test_another_host_must_allow_it": {
+        "other hosts may take locks away without being allowed": [condition("allow-break", "true")]},
+    "cluster/test_break_host.py::test_one_that_is_heard_of_while_it_is_watched": {
+        "a host is given up at once": [condition("give-up-watched", "true")]},
+    "cluster/test_too_long.py::test_brief_and_often": {
+        "only the first grant counts": [
+            become("grant-anew", "if (!grant->at_ns) grant->at_ns = grants_now_ns(lock->file->keeper) + pin_ns;")]},
+    "cli/test_who.py::test_a_host_of_an_older_version": {
+        "an older host has not answered": [put("who-old", "e->old ? WHO_OLD : WHO_SILENT", "WHO_SILENT")]},
+}
+
 # Found by a unit test: harness/test_unit_mistakes.py.
 UNIT = {
+    "test_leasepage": {
+        "files whose rule has a limit are shown in the page": [put("page-limited", "file_is_limited(file)", "false")],
+    },
     "test_table_kills": {
         "a slot says that it is held before it says what": [
             before("table-granted", "table_put64(&s->word, table_word(TABLE_HELD, range->mode, generation));")],

@@ -7,7 +7,8 @@ import pytest
 from harness import mistakes, mutants
 
 HISTORY = {name: changes for name, (_, changes) in mistakes.HISTORY.items()}
-ALL = [(name, changes) for group in (mistakes.SIMULATOR, mistakes.MODEL, HISTORY, mistakes.PAGE, mistakes.PAST, *mistakes.UNIT.values())
+ALL = [(name, changes) for group in (mistakes.SIMULATOR, mistakes.MODEL, HISTORY, mistakes.PAGE, mistakes.PAST, *mistakes.PROGRAMS.values(),
+                     *mistakes.UNIT.values())
        for name, changes in group.items()]
 
 

@@ -13,10 +13,12 @@ import struct
 import sys
 import threading
 import time
+from collections import namedtuple
 
 MAGIC, VERSION = 0x6B6C6664, 2
 REQUEST = struct.Struct("<IHH4BB3xqqq3Q2qQ")
 REPLY = struct.Struct("<IHHBBBBi1024sqQqq")
+Reply = namedtuple("Reply", "magic version size verdict mode on_refused may_mend pid reason until_ns fence from_ to")
 LOCK, HELD = 1, 10
 GRANTED, WAITING, WOULD_BLOCK, REFUSED, DEADLOCK, NOT_PROTECTED, OK = range(1, 8)
 SHARED, EXCLUSIVE = 0, 1
@@ -77,6 +79,11 @@ def path_hash(path):
         value = (value ^ int.from_bytes(path[at:at + 8], sys.byteorder)) * 0x9E3779B97F4A7C15 % 2**64
         value ^= value >> 32
     return value
+
+
+def reply_of(data):
+    reply = Reply(*REPLY.unpack(data))
+    return reply._replace(reason=reply.reason.rstrip(b"\0").decode())
 
 
 class Leases:
