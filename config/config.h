@@ -92,9 +92,9 @@ struct rule {
 struct config {
 	char *path; /* absolute */
 	struct wire_config_id id;
-	char *host; /* name of this host in the store; host = "..." or the machine's own name */
+	char *host;       /* name of this host in the store; host = "..." or the machine's own name */
 	bool allow_break; /* false: `dflock break` on other hosts may end processes here */
-	bool show_jobs; /* true: other hosts are told pid and command name of the programs that hold locks here */
+	bool show_jobs;   /* true: other hosts are told pid and command name of the programs that hold locks here */
 	struct config_store store;
 	struct config_lease lease;
 	struct rule *rules;

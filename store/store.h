@@ -73,8 +73,9 @@ struct store_reply {
 	uint64_t fence;      /* STORE_OK of acquire, confirm, reclaim */
 	enum wire_mode mode; /* the same: the mode that is recorded */
 	int64_t from, to;    /* STORE_OK of acquire: what is granted, if it is more than was asked for; else to is 0 */
-	uint64_t arrival; /* STORE_GIVEN_UP: the mark. STORE_WAIT, STORE_REST: grows with every such answer of the whole store; 0: not queued */
-	int64_t rest_ms;  /* STORE_REST: how long it still rests; else 0 */
+	uint64_t
+		arrival; /* STORE_GIVEN_UP: the mark. STORE_WAIT, STORE_REST: grows with every such answer of the whole store; 0: not queued */
+	int64_t rest_ms;      /* STORE_REST: how long it still rests; else 0 */
 	size_t blocker_count; /* STORE_WAIT, STORE_BUSY, STORE_REST */
 	struct store_blocker blockers[STORE_MAX_BLOCKERS];
 	const char *error; /* STORE_UNREACHABLE, STORE_ERROR: one line, valid during the callback */
@@ -91,7 +92,7 @@ enum store_message_kind {
 	STORE_MSG_IN_USE,  /* the answer to a recall with `ask`: `token` (the asker's) will not be granted now */
 	STORE_MSG_BREAK,   /* an operator on the host `asker` wants the lease `fence` of this host to be taken away */
 	STORE_MSG_BROKEN,  /* the answer of the host `holder`: what became of it */
-	STORE_MSG_WHO,     /* between keepers: which processes of this host hold locks of `name`? `asker` wants to know, and
+	STORE_MSG_WHO, /* between keepers: which processes of this host hold locks of `name`? `asker` wants to know, and
 			      calls its question `token` */
 	STORE_MSG_HOLDER,  /* one answer to that question: one lock of one process. No name */
 	STORE_MSG_HOLDERS, /* the last answer to that question. No name */
@@ -128,10 +129,10 @@ struct store_break {
 };
 struct store_message {
 	enum store_message_kind kind;
-	char name[LOCK_NAME_BYTES];          /* BROKEN: "" */
-	char token[STORE_TOKEN_BYTES];       /* RECALL, BREAK: of the lease in the way. Else of this host's own request */
-	char asker[STORE_HOST_BYTES];        /* RECALL, BREAK */
-	char holder[STORE_HOST_BYTES];       /* IN_USE, BROKEN: the host that says so */
+	char name[LOCK_NAME_BYTES];    /* BROKEN: "" */
+	char token[STORE_TOKEN_BYTES]; /* RECALL, BREAK: of the lease in the way. Else of this host's own request */
+	char asker[STORE_HOST_BYTES];  /* RECALL, BREAK */
+	char holder[STORE_HOST_BYTES]; /* IN_USE, BROKEN: the host that says so */
 	char asker_token[STORE_TOKEN_BYTES]; /* RECALL */
 	struct store_range range;            /* RECALL: what the asker wants. IN_USE: what is in its way */
 	bool ask;                            /* RECALL */
@@ -142,7 +143,7 @@ struct store_message {
 	int pid;                             /* BROKEN: the process that is the reason; 0: none is */
 	bool provisional;         /* GRANTED: perhaps not acknowledged by replicas; acquire with the same token asks */
 	struct store_chase chase; /* CHASE */
-	struct store_job job;           /* HOLDER: of `holder`, with `range` */
+	struct store_job job;     /* HOLDER: of `holder`, with `range` */
 	uint64_t count;           /* HOLDERS: how many locks `holder` has found; not all may have been told */
 };
 
@@ -276,7 +277,7 @@ struct store_entry {
 	struct store_range range;
 	uint64_t fence; /* 0: a waiter */
 	bool waiter;
-	bool old;       /* of a host whose version does not know STORE_MSG_WHO */
+	bool old;             /* of a host whose version does not know STORE_MSG_WHO */
 	struct store_job job; /* which program asked for it; pid 0: not known */
 };
 typedef void store_entries_cb(void *arg, enum store_status status, const struct store_entry *entries, size_t count,

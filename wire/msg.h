@@ -48,15 +48,15 @@ enum wire_op {
 	WIRE_HELD, /* which processes hold locks that are in the way of this one, on all hosts? With the caller's descriptor, as
 		    * WIRE_LOCK. WIRE_OK with a line to show; WIRE_NOT_PROTECTED; WIRE_REFUSED. Takes two seconds at
 		    * most */
-	WIRE_WHO,  /* the same about a whole lock: its name, or the absolute path of a file, follows the struct in the
+	WIRE_WHO, /* the same about a whole lock: its name, or the absolute path of a file, follows the struct in the
 		    * message, without a NUL. WIRE_OK with a memfd that holds JSON (SCM_RIGHTS), or WIRE_REFUSED */
 	/* For `dflock break`; a text follows the struct in the message, without a NUL. WIRE_OK: done; WIRE_WOULD_BLOCK: there is
 	 * no such thing (any more); WIRE_REFUSED with the reason: nothing was done, or not all. */
-	WIRE_BREAK,    /* take the lease with the fence number `from` away; `to`: the largest that the operator has seen.
+	WIRE_BREAK, /* take the lease with the fence number `from` away; `to`: the largest that the operator has seen.
 			* Text: the lock name */
 	WIRE_END_REST, /* end the rest of the name in `space`, if a lease with a fence number of at most `to` began it.
 			* Text: the lock name */
-	WIRE_GIVE_UP,  /* release what a silent host has in the store. Text: the host. The answer may take ttl_ms and some
+	WIRE_GIVE_UP, /* release what a silent host has in the store. Text: the host. The answer may take ttl_ms and some
 			* seconds. With WIRE_F_FORCE: at once */
 	WIRE_OPS
 };

@@ -119,8 +119,7 @@ static void dispatch_answer(struct session *s, const struct front_answer *a, con
 	s->received_ns = a->received_ns;
 	if (dispatch_is_in_turn(s, a->n)) {
 		if (!a->looked)
-			return dispatch_other(s, &a->request, a->path,
-					      question_check(&a->request, a->n, a->has_fd));
+			return dispatch_other(s, &a->request, a->path, question_check(&a->request, a->n, a->has_fd));
 		s->request = a->request;
 		return lookup_received(s, a, before, fd);
 	}

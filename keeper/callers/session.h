@@ -90,7 +90,7 @@ struct session {
 	struct waiter waiter; /* what leases/ know of it */
 
 	struct control_break *breaking; /* control_break.c: SESSION_BREAKING; else NULL */
-	struct who *who; /* who.c: SESSION_WHO; else NULL */
+	struct who *who;                /* who.c: SESSION_WHO; else NULL */
 
 	/* waiting.c, callers.c: what happened to this question, in any order; so no state says it */
 	bool told_waiting;

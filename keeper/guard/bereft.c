@@ -53,7 +53,7 @@ void bereft_kill(struct freeze *f)
 	evict_signal(&family, SIGKILL);
 	if (stopped)
 		f->reprieves = 0;
-	else                                                            /* one may have slipped through */
+	else /* one may have slipped through */
 		slots_set(f->table, ending | SLOTS_BROKEN, TABLE_LOST);
 	slots_set(f->table, ending, TABLE_FREE);
 	family_free(&family);

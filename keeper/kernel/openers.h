@@ -51,11 +51,11 @@ struct opener {
 	enum opener_state state;
 	pid_t pid; /* a process that has it open, as descriptor fd */
 	int fd;
-	char *paths;  /* mountmap_paths() */
-	bool plain;   /* ditto */
-	bool before;  /* listed in the first look: nobody knows since when */
-	bool unused;  /* the owner's word: locks of this opener are not wanted */
-	bool checked; /* the owner's: `unused` has been decided since the state last changed */
+	char *paths;    /* mountmap_paths() */
+	bool plain;     /* ditto */
+	bool before;    /* listed in the first look: nobody knows since when */
+	bool unused;    /* the owner's word: locks of this opener are not wanted */
+	bool checked;   /* the owner's: `unused` has been decided since the state last changed */
 	unsigned look;  /* the last one that had it listed */
 	unsigned looks; /* how many had, one after the other */
 	int64_t sought_ns;

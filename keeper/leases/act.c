@@ -119,7 +119,7 @@ static void act(struct lease *lease, unsigned actions, enum lease_state from, en
 		askers_tell(lease);
 	if (actions & LEASE_DO_LOST)
 		lose(lease, event == LEASE_EV_DOOMED ? TABLE_WHY_BROKEN
-			    : forgotten		     ? TABLE_WHY_FORGOTTEN
+			    : forgotten              ? TABLE_WHY_FORGOTTEN
 						     : TABLE_WHY_TAKEN);
 	if (event == LEASE_EV_DOOMED)
 		lease->spent = false; /* its rest ends with it */

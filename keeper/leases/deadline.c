@@ -110,7 +110,8 @@ static void give_up_time(struct keeper *k, uint64_t mark)
 {
 	int64_t now = clock_now_ns();
 
-	log_error("this host was given up by `dflock break --host`: its leases are unsure until the store confirms them");
+	log_error(
+		"this host was given up by `dflock break --host`: its leases are unsure until the store confirms them");
 	k->deadline.mark = mark;
 	k->deadline.expired = true;
 	deadline_set(k, now);

@@ -28,7 +28,8 @@ struct deadline {
 	uv_timer_t passing;
 	int64_t beat_sent_ns;
 	bool beat_under_way;
-	uint64_t mark; /* what the store said when this host had been given up, and is acknowledged by beats; 0: never */
+	uint64_t
+		mark; /* what the store said when this host had been given up, and is acknowledged by beats; 0: never */
 	uv_timer_t beat;
 	uv_timer_t asked; /* runs since another host asked */
 };

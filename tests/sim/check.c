@@ -179,7 +179,8 @@ static void check_rest(const char *name, const struct entry *granted, bool put_b
 
 	if (!ms)
 		return;
-	if (*rest->token && rest->used && !operator_broke(rest->token) && sim_now - rest->at < (ms - 1) * MS) /* the server counts whole ms */
+	if (*rest->token && rest->used && !operator_broke(rest->token) &&
+	    sim_now - rest->at < (ms - 1) * MS) /* the server counts whole ms */
 		sim_fail("%s: %.8s of %s was granted %lld ms after %.8s of %s, within the rest of %lld ms", name,
 			 granted->token, granted->host, (long long)((sim_now - rest->at) / MS), rest->token, rest->host,
 			 (long long)ms);

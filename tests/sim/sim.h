@@ -249,11 +249,11 @@ struct program *program_of_task(void);
 void faults_plan(void);
 
 /* --- operator.c --- */
-void operator_plan(void); /* after faults_plan() */
+void operator_plan(void);               /* after faults_plan() */
 bool operator_broke(const char *token); /* was that lease to be taken away, in this run? */
-extern bool faults_mild;        /* no fault keeps a host from renewing: no program may be frozen or killed */
-extern int64_t faults_end;      /* from then on no fault happens any more */
-extern const char *faults_drop; /* "f0,f3,p1": faults and programs that are left out */
+extern bool faults_mild;                /* no fault keeps a host from renewing: no program may be frozen or killed */
+extern int64_t faults_end;              /* from then on no fault happens any more */
+extern const char *faults_drop;         /* "f0,f3,p1": faults and programs that are left out */
 bool faults_dropped(char kind, int number);
 unsigned faults_hiccups(void); /* per mille of points at which a process loses the processor */
 

@@ -165,8 +165,8 @@ static inline const char *acquire_want(const struct want *w)
 	return without_arrival(call_name(SCRIPT_ACQUIRE, w->name ? w->name : NAME, w->host, w->file ? w->file : "1:1",
 					 token(w->token), w->space == 'r' ? "record" : "flock",
 					 w->mode == 's' ? "shared" : "exclusive", from, to, w->ask ? w->ask : "0",
-					 w->pass ? w->pass : "0", "1", w->grow ? w->grow : "0", w->rest ? w->rest : "0", w->job ? w->job : "",
-					 w->dead_host, w->dead_beat, NULL));
+					 w->pass ? w->pass : "0", "1", w->grow ? w->grow : "0", w->rest ? w->rest : "0",
+					 w->job ? w->job : "", w->dead_host, w->dead_beat, NULL));
 }
 /* acquire("A", 'a', 'x', .pass = "1"): host, token, mode, and unusual arguments by name. */
 #define acquire(h, t, m, ...) acquire_want(&(struct want){.host = h, .token = t, .mode = m, ##__VA_ARGS__})

@@ -361,7 +361,8 @@ START_TEST(a_text_follows)
 		ck_assert_int_eq(n, (ssize_t)(sizeof(sent.r) + lengths[i]));
 		ck_assert_int_eq(question_check(&question.request, n, false),
 				 fits ? QUESTION_CONTROL : QUESTION_MALFORMED);
-		ck_assert_uint_eq(strlen(question.text), lengths[i] < WIRE_TEXT_BYTES ? lengths[i] : WIRE_TEXT_BYTES - 1);
+		ck_assert_uint_eq(strlen(question.text),
+				  lengths[i] < WIRE_TEXT_BYTES ? lengths[i] : WIRE_TEXT_BYTES - 1);
 	}
 	for (unsigned op = 0; op < 256; op++) { /* others have none */
 		bool has = op == WIRE_WHO || op == WIRE_BREAK || op == WIRE_END_REST || op == WIRE_GIVE_UP;

@@ -179,7 +179,7 @@ static const struct {
 	{"1 2 tmux: server", true, {1, 2, "tmux: server"}},
 	{"1 2 " LONGEST "pq", true, {1, 2, LONGEST}},
 	{"1 2 \033]0;x\007\n\xff", true, {1, 2, "?]0;x? ?"}},
-	{"1 2 j\xc3\xb6\xe2\x80\xae", true, {1, 2, "j\xc3\xb6???"}}, /* turns the direction of text */
+	{"1 2 j\xc3\xb6\xe2\x80\xae", true, {1, 2, "j\xc3\xb6???"}},     /* turns the direction of text */
 	{"1 2 12345678901234\xc3\xb6", true, {1, 2, "12345678901234?"}}, /* cut in a character */
 	{"0 2 x", false, {0}},
 	{"-1 2 x", false, {0}},
