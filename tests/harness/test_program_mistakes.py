@@ -8,6 +8,8 @@ import pytest
 from harness.mistakes import PROGRAMS
 from harness.mutants import ROOT, mutant
 
+pytestmark = pytest.mark.alone
+
 FAILED, PASSED = 1, 0
 
 

@@ -54,13 +54,14 @@ void log_debug(const char *format, ...)
 
 void log_error(const char *format, ...)
 {
-	if (lose_second && strstr(format, "whose lease was lost"))
-		table_lose(&table, slots[1], TABLE_WHY_TAKEN);
+	(void)format;
 }
 
 void log_event(enum event_kind kind, const char *format, ...)
 {
-	(void)kind, (void)format;
+	(void)format;
+	if (lose_second && kind == EVENT_HOLDERS_KILLED)
+		table_lose(&table, slots[1], TABLE_WHY_TAKEN);
 }
 
 static int file_open(int n)
