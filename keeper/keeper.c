@@ -400,8 +400,10 @@ int keeper_run(const struct keeper_options *options)
 	if (!k->names_dir)
 		log_error("%s/" NAMES_DIR " cannot be made: %s; `dflock lock` is refused", k->runtime_dir,
 			  strerror(errno));
-	if (keeper_start(&life) < 0)
-		return KEEPER_EXIT_CONFIG; /* the process ends: nothing need be freed */
+	if (keeper_start(&life) < 0) {
+		free(k->names_dir);
+		return KEEPER_EXIT_CONFIG; /* the process ends: what else there is ends with it */
+	}
 	log_info("version " DFLOCK_VERSION " serves %s as host %s (%s, %zu rules)", k->runtime_dir, k->host,
 		 k->config->path, k->config->rule_count);
 	if (options->ready_fd >= 0)
