@@ -23,7 +23,7 @@
 
 #define LISTEN_BACKLOG 4096
 
-/* A user for whom the keeper can do nothing, now or later. */
+/* Why the keeper can never serve this program: its process, or its user, has no number in the keeper's namespaces. */
 static const char *peer_unknown(const struct keeper *k, const struct ucred *peer)
 {
 	if (peer->pid <= 0)

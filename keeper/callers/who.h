@@ -5,8 +5,8 @@
  *   the store    which hosts have a lease of the name, and which program asked for it (STORE_MSG_WHO goes to each host)
  *   their keepers look through their /proc, and tell (STORE_MSG_HOLDER for each process, then STORE_MSG_HOLDERS)
  *
- * After WHO_MS the question is answered with what has come. Messages may be lost, and whoever may publish in the store can
- * send such messages: all that depends on an answer is what people read. No lease, no caller waits for any of this.
+ * After WHO_MS the question is answered with what has come. Messages may be lost, and every client that may publish in the
+ * store can send false ones: all that depends on an answer is what people read. No lease and no caller waits for any of this.
  */
 #ifndef DFLOCK_KEEPER_WHO_H
 #define DFLOCK_KEEPER_WHO_H

@@ -4,7 +4,7 @@
  *
  * The command runs once at a time (kernel/hook.h), in the order of the events. While it runs, or within EVENT_GATHER_MS,
  * events of one kind become one, which counts them and names the first EVENT_OTHERS + 1. So there is never more than one
- * event of each kind waiting, whatever happens and whoever causes it. Of two opposites (the store is away, and back;
+ * event of each kind waiting, however many happen. Of two opposites (the store is away, and back;
  * holders are frozen, and thawed) the later one is always told last.
  *
  * What the parent does (freezing, killing) it says in the log itself, and leaves a note in shared memory (guard/deeds.h),
@@ -34,7 +34,7 @@ struct event {
 	const char *name, *path;         /* of the file; any bytes */
 	const struct store_range *range; /* of the lock */
 	uint64_t fence;
-	const pid_t *pids; /* whom it is about: holders, callers, those that were frozen or killed */
+	const pid_t *pids; /* the processes that it concerns: holders, callers, those that were frozen or killed */
 	size_t pid_count;
 	size_t processes;    /* how many these are, if pids does not have all; 0: pid_count */
 	const char *command; /* of the first of them */

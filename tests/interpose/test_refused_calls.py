@@ -126,7 +126,7 @@ def test_without_a_keeper(world, local, op, on_refused, expected):
 
 
 def test_waiting_without_a_keeper(world, local):
-    """It notices the keeper that comes, whoever starts it, and holds nothing until then."""
+    """The waiting call notices a keeper that another program started, and holds nothing until then."""
     without_keeper(world, fk.WAIT)
     process = world.start("waits", "restart", "x", world.lock)
     wait_in_pause(process)
