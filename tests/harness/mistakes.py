@@ -160,8 +160,8 @@ UNIT = {
     "test_supervise": {
         "what a dead keeper had is sure": [skip("supervise-unsure")],
         "a keeper that cannot start leaves leases behind": [put("supervise-cannot", "!table_in_use(&s->table)", "true")],
-        "two signals at once are two": [condition("supervise-again", "true")],
     },
+    "test_supervise_signals": {"two signals at once are two": [condition("supervise-again", "true")]},
     "test_leftover": {"what programs had passed is unlocked": [put("leftover-own", "lock->locker == t->pid", "true")]},
     "test_takeup": {"a restarted keeper gives back what is in the table": HISTORY["a restarted keeper gives back what is in the table"][1]},
     "test_act": {"the page is not closed when a lease is": SIMULATOR["the page is not closed when a lease is"]},
