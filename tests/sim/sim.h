@@ -4,9 +4,9 @@
  *
  *   schedule.c  time, the queue of events, random numbers, tasks
  *   clocks.c    clocks, pids, signals; the points at which a process may be suspended or die
- *   loop.c      libuv's loop, timers, polls and workers
+ *   loop.c      libuv's loop and timers; loop_events.c: polls, workers, signals
  *   kernel.c    the probes' threads (keeper/kernel/probe.h)
- *   net.c       connections (store/link.h): delays, losses
+ *   net.c       the network: delays, losses; link.c: the client's end (store/link.h)
  *   server.c    the server: runs the scripts, has its own clock and identity
  *   redis.c     starts redis-server
  *   host.c      a host's life: keeper, parent, crash, reboot
