@@ -6,6 +6,7 @@
 #include "keeper/clock.h"
 #include "keeper/leases/grants.h"
 #include "keeper/leases/keeper.h"
+#include "tests/unit/suite.h"
 
 #define HOUR_NS (3600 * 1000 * NS_PER_MS)
 
@@ -180,10 +181,7 @@ END_TEST
 
 int main(void)
 {
-	Suite *suite = suite_create("grants");
 	TCase *tests = tcase_create("grants");
-	SRunner *runner = srunner_create(suite);
-	int failed;
 
 	tcase_add_checked_fixture(tests, setup, teardown);
 	tcase_add_test(tests, the_clock_runs);
@@ -196,9 +194,5 @@ int main(void)
 	tcase_add_test(tests, several_users);
 	tcase_add_test(tests, a_process_without_a_number);
 	tcase_add_test(tests, there_is_room_for_so_many);
-	suite_add_tcase(suite, tests);
-	srunner_run_all(runner, CK_NORMAL);
-	failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+	return suite_run_case("grants", tests);
 }
