@@ -11,9 +11,10 @@ import pytest
 from harness import BUILD, wait_until
 from harness.host import SHIM
 
-from jobs import JOB, SLOW_LEASE, grows, is_frozen, size, state
+from jobs import JOB, grows, is_frozen, size, state
 from test_freeze_programs import Terminal
 
+LEASE = "ttl_ms = 6000; freeze_margin_ms = 2500;"
 # Before the words of a keeper that cannot use ptrace().
 NO_PTRACE = [os.path.join(BUILD, "tests/agents/noptrace")]
 PARENTS = {
@@ -83,7 +84,7 @@ def ends(process, path):
 
 @pytest.mark.parametrize("parent", PARENTS)
 def test_they_see_nothing_of_it(make_host, redis, parent):
-    a = make_host("a", lease=SLOW_LEASE)
+    a = make_host("a", lease=LEASE)
     process, path = start(a, parent)
     pid = int(open(path + ".pid").read())
     above = looking_after(pid, process.pid)
@@ -94,7 +95,7 @@ def test_they_see_nothing_of_it(make_host, redis, parent):
 
 @pytest.mark.parametrize("parent", PARENTS)
 def test_they_go_on_with_a_job_that_got_sigstop(make_host, redis, parent):
-    a = make_host("a", lease=SLOW_LEASE, inside=NO_PTRACE)
+    a = make_host("a", lease=LEASE, inside=NO_PTRACE)
     process, path = start(a, parent)
     pid = int(open(path + ".pid").read())
     above = [p for p in looking_after(pid, process.pid) if comm(p) in ("su", "sudo")]
@@ -110,7 +111,7 @@ def test_they_go_on_with_a_job_that_got_sigstop(make_host, redis, parent):
 
 def test_one_that_was_stopped_before_stays_so(make_host, redis):
     """Its su was stopped by hand, before the outage."""
-    a = make_host("a", lease=SLOW_LEASE, inside=NO_PTRACE)
+    a = make_host("a", lease=LEASE, inside=NO_PTRACE)
     process, path = start(a, "su")
     pid = int(open(path + ".pid").read())
     su, = [p for p in looking_after(pid, process.pid) if comm(p) == "su"]
@@ -126,7 +127,7 @@ def test_one_that_was_stopped_before_stays_so(make_host, redis):
 @pytest.mark.parametrize("ptrace", [True, False], ids=["ptrace", "sigstop"])
 def test_in_a_terminal(make_host, redis, parent, ptrace):
     """Under an interactive shell; sudo gives its job a terminal of its own, if it is told to (use_pty)."""
-    a = make_host("a", lease=SLOW_LEASE, inside=[] if ptrace else NO_PTRACE)
+    a = make_host("a", lease=LEASE, inside=[] if ptrace else NO_PTRACE)
     path, script = write_job(a)
     terminal = Terminal(a)
     terminal.type(PARENTS[parent].format(script))

@@ -214,6 +214,24 @@ def test_brief_and_often(make, how):
     assert not [one for one in reported(host) if one["name"] in ("t/f", "t/alone")]
 
 
+@pytest.mark.parametrize("how", ["flock 0 ex", "flock 0 un"])
+def test_one_that_goes_on_in_the_last_moment(make, tmp_path, how):
+    """Its end is decided, and the keeper is about to write its last line: it locks again, and so has a young lock, or none."""
+    sign = str(tmp_path / "fork")
+    preload = os.path.join(harness.host.BUILD, "tests/preload/held.so")
+    host = make(kill=5 * KILL, inside=["env", f"LD_PRELOAD={preload}", f"DFLOCK_TEST_FORK={sign}"])  # the keeper only
+    host.inside = []
+    open(sign, "w").close()
+    agent = host.agent()
+    assert agent.do(f"open 0 {host.path('f')} rwc") == "ok" and agent.do("flock 0 ex") == "ok"
+    wait_until(lambda: os.path.exists(sign + ".reached"), "its end is decided", LONG)
+    assert agent.do("flock 0 un") == "ok" and agent.do(how) == "ok"
+    os.unlink(sign)
+    later = hang(host, "hang")
+    wait_until(lambda: agent.do(how) == "ok" and later.process.poll() is not None, "one that began later is ended", LONG)
+    assert not [line for line in killed(host) if "hang" not in line]
+
+
 def test_two_hosts_in_turns(make):
     hosts = make("a", kill=KILL), make("b", kill=KILL)
     jobs = [loop(host, "flock") for host in hosts]

@@ -125,6 +125,7 @@ struct host {
 	bool starting, notified, parent_sleeps;
 	bool orphaned; /* the parent was killed, and the next one does not watch yet */
 	uint64_t parent_nap;
+	int64_t parent_busy_until; /* others have the processor: it does not run */
 
 	int64_t cut_up_until, cut_down_until; /* nothing gets through to the server, or from it */
 	unsigned works;                       /* of the loop's pool, under way */
