@@ -1,12 +1,19 @@
 /* See grants.h. */
 #include "keeper/leases/grants.h"
 
+#include <errno.h>
 #include <stdlib.h>
+#include <string.h>
 #include <utlist.h>
 
 #include "keeper/clock.h"
 #include "keeper/leases/keeper.h"
 #include "keeper/leases/leasepage.h"
+#include "keeper/leases/locks.h"
+#include "keeper/log.h"
+
+/* A keeper of a version that keeps no grants may have served since: what was written before that counts no more. */
+#define GRANTS_RECENT_NS (60000 * NS_PER_MS)
 
 /* --- the running clock --- */
 
@@ -25,6 +32,7 @@ void grants_tick(struct keeper *k, bool paused)
 	k->grants.ran_ns = grants_now_ns(k);
 	k->grants.last_ns = clock_now_ns();
 	k->grants.paused = paused;
+	grantsfile_tick(&k->grants.file, k->grants.ran_ns, k->grants.last_ns);
 }
 
 int64_t grant_age_ms(const struct keeper *k, const struct grant *grant)
@@ -64,6 +72,30 @@ void grant_begin(struct grant *grant)
 	grant->tries = 0;
 }
 
+/* For the next keeper. */
+static void grants_keep(struct lock *lock, struct grant *grant)
+{
+	struct keeper *k = lock->file->keeper;
+	const struct grantsfile_record record = {.dev = lock->file->key.dev,
+						 .ino = lock->file->key.ino,
+						 .at_ns = grant->at_ns,
+						 .granted_ns = grant->granted_ns,
+						 .since = grant->since,
+						 .pid = grant->pid,
+						 .uid = grant->uid,
+						 .space = lock->space};
+	int ret = grantsfile_open(&k->grants.file, k->dir_fd, true);
+
+	if (ret < 0 && !k->grants.cannot_keep)
+		log_error("%s/" GRANTSFILE_NAME
+			  ": %s; a keeper that is started for one that died will not know since when "
+			  "locks with warn_after_ms or kill_after_ms are held",
+			  k->runtime_dir, strerror(-ret));
+	k->grants.cannot_keep = ret < 0;
+	grantsfile_tick(&k->grants.file, k->grants.ran_ns, k->grants.last_ns);
+	grant->kept = grantsfile_put(&k->grants.file, grant->kept, &record); /* mutant: grant-kept */
+}
+
 static void grants_note(struct lock *lock, pid_t pid, uid_t uid, int64_t pin_ns)
 {
 	struct grant *grant = grants_find(lock, pid);
@@ -80,6 +112,7 @@ static void grants_note(struct lock *lock, pid_t pid, uid_t uid, int64_t pin_ns)
 	grant->granted_ns = clock_now_ns();
 	grant->since = time(NULL);
 	grant->missed = 0;
+	grants_keep(lock, grant);
 	if (grant->state == GRANT_ENDING)
 		return; /* toolong_end.c sees that it is a younger one */
 	grant_begin(grant);
@@ -103,6 +136,7 @@ void grants_drop(struct lock *lock, struct grant *grant)
 	HASH_DEL(lock->grants, grant);
 	if (!lock->grants)
 		DL_DELETE2(lock->file->keeper->grants.locks, lock, held_prev, held_next);
+	grantsfile_drop(&lock->file->keeper->grants.file, grant->kept);
 	free(grant->command);
 	free(grant);
 }
@@ -113,4 +147,48 @@ void grants_drop_all(struct lock *lock)
 
 	HASH_ITER (hh, lock->grants, grant, next)
 		grants_drop(lock, grant);
+}
+
+/* --- what an earlier keeper has left --- */
+
+/* False: it does not count any more. */
+static bool grants_adopt(struct keeper *k, const struct grantsfile_record *r, size_t number)
+{
+	struct file *file = file_find(k, r->dev, r->ino);
+	struct lock *lock = file && r->space < WIRE_SPACES ? &file->locks[r->space] : NULL;
+	struct grant *grant;
+
+	if (!lock || !lock->leases || !file_is_limited(file) || r->pid < 0 || grants_find(lock, r->pid))
+		return false;
+	grant = grants_add(lock, r->pid, r->uid);
+	if (!grant)
+		return false;
+	grant->at_ns = r->at_ns;
+	grant->granted_ns = r->granted_ns;
+	grant->since = (time_t)r->since;
+	grant->kept = number;
+	return true;
+}
+
+void grants_take_up(struct keeper *k)
+{
+	struct grantsfile *file = &k->grants.file;
+	bool recent;
+
+	k->grants.last_ns = clock_now_ns();
+	if (grantsfile_open(file, k->dir_fd, false) < 0)
+		return; /* nothing was granted so far, or no grant counts any more */
+	k->grants.ran_ns = grantsfile_ran_ns(file);
+	recent = k->grants.last_ns - grantsfile_ticked_ns(file) < GRANTS_RECENT_NS;
+	for (size_t i = 1; i <= GRANTSFILE_RECORDS; i++) {
+		const struct grantsfile_record *r = grantsfile_get(file, i);
+
+		if (!r || !recent || !grants_adopt(k, r, i)) /* mutant: grants-recent */
+			grantsfile_drop(file, i);
+	}
+}
+
+void grants_close(struct keeper *k)
+{
+	grantsfile_close(&k->grants.file);
 }

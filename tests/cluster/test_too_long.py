@@ -305,14 +305,31 @@ def test_the_limit_changes_and_goes(make):
 
 
 def test_keepers_are_killed(make):
-    """The next keeper does not know what the dead one granted: such a lock is left alone, and a new one counts."""
-    host = make(kill=KILL)
-    job = hang(host)
+    """The next keeper goes on with what the dead one granted; what is locked briefly stays young."""
+    host = make(kill=5 * KILL)
+    job = hang(host, "hang-before")
     loops = [loop(host, "flock", "g"), loop(host, "turns", "h")]
     for _ in range(3):
         kill_keeper(host)
-    a_hang_is_ended(host)
-    runs_on(host, job, *loops)
+    ended(job)
+    later = hang(host, "hang-after")
+    kill_keeper(host)
+    ended(later)
+    runs_on(host, *loops)
+
+
+def test_a_keeper_is_killed_and_the_locks_of_then_have_ended(make):
+    """What the dead keeper granted says nothing of locks that were taken past dflock, or under another rule."""
+    host = make(kill=5 * KILL)
+    agent = host.agent()
+    assert agent.do(f"open 0 {host.path('f')} rwc") == "ok" and agent.do("flock 0 sh") == "ok"
+    past = Job(host, PAST, "shared", host.path("f"))
+    assert past.line() == "held"
+    kill_keeper(host)
+    agent.process.wait(LONG)
+    a_hang_is_ended(host, 1)
+    assert past.process.poll() is None
+    assert [line for line in killed(host) if "t/f" in line]
 
 
 def test_frozen_time_does_not_count(make, redis):

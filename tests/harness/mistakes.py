@@ -173,6 +173,10 @@ UNIT = {
     "test_supervise_signals": {"two signals at once are two": [condition("supervise-again", "true")]},
     "test_signalled": {"what a script started goes on although its operator has stopped it": [
         put("signalled-group", "signalled_has(s, &all[i], TABLE_STOPPED_KIN)", "signalled_has_kin(s, &all[i])")]},
+    "test_grants_kept": {
+        "the next keeper knows no grants": [skip("grant-kept")],
+        "a grant that was half written counts": [put("grantsfile-sum", "r->sum == grantsfile_sum(r)", "true")],
+        "grants of long ago count": [put("grants-recent", "!recent || ", "")]},
     "test_leftover": {"what programs had passed is unlocked": [put("leftover-own", "lock->locker == t->pid", "true")]},
     "test_takeup": {"a restarted keeper gives back what is in the table": HISTORY["a restarted keeper gives back what is in the table"][1]},
     "test_act": {"the page is not closed when a lease is": SIMULATOR["the page is not closed when a lease is"]},

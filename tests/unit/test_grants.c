@@ -2,10 +2,12 @@
 #include <check.h>
 #include <stdlib.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "keeper/clock.h"
 #include "keeper/leases/grants.h"
 #include "keeper/leases/keeper.h"
+#include "tests/unit/base_folder.h"
 #include "tests/unit/suite.h"
 
 #define HOUR_NS (3600 * 1000 * NS_PER_MS)
@@ -16,7 +18,8 @@ static struct lock *lock;
 
 static void setup(void)
 {
-	k = (struct keeper){0};
+	base_make();
+	k = (struct keeper){.dir_fd = base_open()};
 	file = (struct file){.keeper = &k};
 	lock = &file.locks[WIRE_FLOCK];
 	lock->file = &file;
@@ -28,6 +31,9 @@ static void teardown(void)
 	grants_drop_all(lock);
 	ck_assert_ptr_null(lock->grants);
 	ck_assert_ptr_null(k.grants.locks);
+	grants_close(&k);
+	close(k.dir_fd);
+	base_remove();
 }
 
 static void pause_ms(long ms)
