@@ -9,11 +9,7 @@
 #include "keeper/clock.h"
 #include "keeper/leases/keeper.h"
 #include "keeper/leases/leasepage.h"
-#include "keeper/leases/locks.h"
 #include "keeper/log.h"
-
-/* A keeper of a version that keeps no grants may have served since: what was written before that counts no more. */
-#define GRANTS_RECENT_NS (60000 * NS_PER_MS)
 
 /* --- the running clock --- */
 
@@ -149,43 +145,17 @@ void grants_drop_all(struct lock *lock)
 		grants_drop(lock, grant);
 }
 
-/* --- what an earlier keeper has left --- */
-
-/* False: it does not count any more. */
-static bool grants_adopt(struct keeper *k, const struct grantsfile_record *r, size_t number)
+bool grants_adopt(struct lock *lock, const struct grantsfile_record *record, size_t number)
 {
-	struct file *file = file_find(k, r->dev, r->ino);
-	struct lock *lock = file && r->space < WIRE_SPACES ? &file->locks[r->space] : NULL;
-	struct grant *grant;
+	struct grant *grant = grants_find(lock, record->pid) ? NULL : grants_add(lock, record->pid, record->uid);
 
-	if (!lock || !lock->leases || !file_is_limited(file) || r->pid < 0 || grants_find(lock, r->pid))
-		return false;
-	grant = grants_add(lock, r->pid, r->uid);
 	if (!grant)
 		return false;
-	grant->at_ns = r->at_ns;
-	grant->granted_ns = r->granted_ns;
-	grant->since = (time_t)r->since;
+	grant->at_ns = record->at_ns;
+	grant->granted_ns = record->granted_ns;
+	grant->since = (time_t)record->since;
 	grant->kept = number;
 	return true;
-}
-
-void grants_take_up(struct keeper *k)
-{
-	struct grantsfile *file = &k->grants.file;
-	bool recent;
-
-	k->grants.last_ns = clock_now_ns();
-	if (grantsfile_open(file, k->dir_fd, false) < 0)
-		return; /* nothing was granted so far, or no grant counts any more */
-	k->grants.ran_ns = grantsfile_ran_ns(file);
-	recent = k->grants.last_ns - grantsfile_ticked_ns(file) < GRANTS_RECENT_NS;
-	for (size_t i = 1; i <= GRANTSFILE_RECORDS; i++) {
-		const struct grantsfile_record *r = grantsfile_get(file, i);
-
-		if (!r || !recent || !grants_adopt(k, r, i)) /* mutant: grants-recent */
-			grantsfile_drop(file, i);
-	}
 }
 
 void grants_close(struct keeper *k)

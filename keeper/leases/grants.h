@@ -79,14 +79,14 @@ struct grants {
 	bool cannot_keep; /* there is no file, and the log says so */
 };
 
-/* The leases of an earlier keeper have been taken up: what it granted under them counts. Before anything is granted. */
-void grants_take_up(struct keeper *k);
 void grants_close(struct keeper *k);
 
 /* A caller has a pin until until_ns, for a lock of a file whose rule has a limit. Without memory the process has no grant. */
 void grants_note_granted(struct lock *lock, pid_t pid, uid_t uid, int64_t until_ns);
 /* Of the process that took a lock, as a lock line has it (procfs_locks.h). NULL: nothing is known. */
 struct grant *grants_find(struct lock *lock, pid_t locker);
+/* A grant of an earlier keeper (grants_takeup.h), which has this record. False: the lock has one of this process, or no room. */
+bool grants_adopt(struct lock *lock, const struct grantsfile_record *record, size_t number);
 /* Nothing has been done about it. */
 void grant_begin(struct grant *grant);
 void grants_drop(struct lock *lock, struct grant *grant);

@@ -9,6 +9,7 @@
 
 #include "keeper/clock.h"
 #include "keeper/leases/grants.h"
+#include "keeper/leases/grants_takeup.h"
 #include "keeper/leases/keeper.h"
 #include "keeper/leases/locks.h"
 #include "tests/unit/base_folder.h"
@@ -33,7 +34,7 @@ static void start(int64_t limit_ms, bool leased)
 	lock = &file->locks[WIRE_FLOCK];
 	lease = (struct lease){.lock = lock};
 	lock->leases = leased ? &lease : NULL;
-	grants_take_up(&k);
+	grants_takeup(&k);
 }
 
 /* As kill -9 does: nothing of it is undone. */
