@@ -98,11 +98,12 @@ static bool ask_is_kept(int dir)
 static int ask_open_next(struct ask *ask, int dir, char why[CLI_LINE_BYTES])
 {
 	const struct timespec pause = {.tv_nsec = ASK_PAUSE_MS * 1000000L};
+	int64_t deadline = cli_now_ms() + ASK_NEXT_S * 1000;
 	int ret = ask_open_socket(ask, why);
 
-	for (int waited_ms = 0; ret == -ENOENT && ask_is_kept(dir); waited_ms += ASK_PAUSE_MS) {
+	while (ret == -ENOENT && ask_is_kept(dir)) {
 		ask_close(ask);
-		if (waited_ms >= ASK_NEXT_S * 1000)
+		if (cli_now_ms() >= deadline)
 			return ask_fail(
 				why, ETIMEDOUT,
 				"the keeper for %s has ended, and its parent has started no other one for %d s; its log "

@@ -191,7 +191,7 @@ class Stage:
 
     def end_operator(self, operator):
         """The command ends by itself, done or refused."""
-        self.operated[operator.wait(60)] += 1
+        self.operated[operator.wait(90)] += 1
         self.operators.remove(operator)
 
     @staticmethod
