@@ -318,7 +318,7 @@ void net_publish(const char *channel, size_t channel_len, const char *text, size
 
 /* --- store/link.h --- */
 
-struct link *link_open(uv_loop_t *loop, const struct link_target *target, uint64_t limit_ms,
+struct link *link_open(uv_loop_t *loop, const struct channel_target *target, uint64_t limit_ms,
 		       const struct link_events *events, void *arg, char *why, size_t why_size)
 {
 	struct host *host = task_host(task_now);
