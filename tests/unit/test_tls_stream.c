@@ -9,7 +9,7 @@
 
 #include "tests/unit/suite.h"
 
-#define BIG_BYTES 1000000
+#define BIG_BYTES 200000
 #define HOST      "redis.example"
 
 static struct tls_identity ca, leaf;
@@ -178,7 +178,7 @@ START_TEST(cut_at_each_byte_of_the_handshake)
 	shake_hands(65536);
 	all = BIO_number_written(server.out);
 	stop();
-	for (size_t most = 0; most + 300 < all; most += 3) { /* 300: the tickets, which need not come */
+	for (size_t most = 0; most + 300 < all; most += 5) { /* 300: the tickets, which need not come */
 		start(&leaf, NULL, NULL, versions[_i], HOST);
 		ck_assert_int_ne(shake(65536, most), -EPROTO);
 		char byte;
@@ -242,12 +242,12 @@ static const struct {
 } named[] = {
 	{"DNS:redis.example", "redis.example", NULL},
 	{"DNS:redis.example", "REDIS.example.", NULL},
-	{"DNS:*.example", "redis.example", NULL},
+	{"DNS:*.test.example", "redis.test.example", NULL},
 	{"DNS:a.example,IP:10.0.0.1", "10.0.0.1", NULL},
 	{"IP:fe80::1", "fe80::1%eth0", NULL},
 	{NULL, "redis.example", NULL}, /* the subject, if there are no names */
-	{"DNS:*.example", "a.b.example",
-	 "is for *.example, not for a.b.example: correct the address, set tls_server_name"},
+	{"DNS:*.test.example", "a.b.test.example",
+	 "is for *.test.example, not for a.b.test.example: correct the address, set tls_server_name"},
 	{"DNS:r*.example", "redis.example", "not for redis.example"},
 	{"DNS:a.example,IP:10.0.0.1,email:a@b", "redis.example", "is for a.example, 10.0.0.1, not for redis.example"},
 	{"IP:10.0.0.1", "10.0.0.2", "is for 10.0.0.1, not for 10.0.0.2"},
@@ -431,7 +431,7 @@ static size_t feed_nonsense(unsigned seed, bool records)
 
 START_TEST(nonsense)
 {
-	for (unsigned seed = 1; seed <= 300; seed++) {
+	for (unsigned seed = 1; seed <= 120; seed++) {
 		start(&leaf, NULL, NULL, 0, HOST);
 		tls_stream_shake(t);
 		if (seed % 3 == 0) /* after the handshake */
