@@ -121,7 +121,7 @@ START_TEST(sentinels)
 }
 END_TEST
 
-START_TEST(tls)
+START_TEST(encrypted)
 {
 	const struct config_tls *tls;
 
@@ -390,7 +390,7 @@ int main(void)
 	tcase_add_test(tests, defaults);
 	tcase_add_test(tests, values);
 	tcase_add_test(tests, sentinels);
-	tcase_add_test(tests, tls);
+	tcase_add_test(tests, encrypted);
 	tcase_add_loop_test(tests, server_syntax, 0, sizeof(servers) / sizeof(servers[0]));
 	tcase_add_test(tests, what_rules_say_of_loss);
 	tcase_add_test(tests, what_rules_say_of_rests);
