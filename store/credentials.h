@@ -1,7 +1,7 @@
 /*
- * The certificates and the key for TLS to the store, as the files are now: read by a thread of libuv, because a file may be on a
- * file system that does not answer, and many authorities take milliseconds. One reading at a time. Everything is called from
- * the event loop.
+ * The certificates and the key for TLS to the store, as the files are now: read by a thread, because a file may be on a file
+ * system that does not answer, and many authorities take milliseconds. One reading at a time. Everything is called from the
+ * event loop, which does not wait for the thread when it ends.
  */
 #ifndef DFLOCK_STORE_CREDENTIALS_H
 #define DFLOCK_STORE_CREDENTIALS_H
@@ -19,11 +19,11 @@ typedef void credentials_cb(void *arg, const char *why);
 
 /* The configuration is copied. NULL: no memory. */
 struct credentials *credentials_new(uv_loop_t *loop, const struct config_tls *config);
-/* cb will not be called. Frees it, if a thread reads when that has come to an end. NULL is allowed. */
+/* cb will not be called. Frees it, in the loop. NULL is allowed. */
 void credentials_free(struct credentials *c);
 
-/* Reads the files. If a reading is under way, `cb` (may be NULL) waits for that one; then no other cb may wait. 0; -ENOMEM: cb
- * will not be called. */
+/* Reads the files. If a reading is under way, `cb` (may be NULL) waits for that one; then no other cb may wait. 0; or -errno:
+ * there is no thread, and cb will not be called. */
 int credentials_read(struct credentials *c, credentials_cb *cb, void *arg);
 /* The cb that waits will not be called. */
 void credentials_cancel(struct credentials *c);

@@ -76,7 +76,7 @@ static void store_on_retry(uv_timer_t *timer)
 	s->state = STORE_READING;
 	uv_timer_start(&s->retry, store_on_reading_limit, (uint64_t)s->config->connect_ms, 0);
 	if (credentials_read(s->credentials, store_on_credentials, s) != 0)
-		store_fail(s, "no memory left to read the files of TLS");
+		store_fail(s, "no thread can be started to read the files of TLS");
 }
 
 static void store_on_failed(struct store *s, const char *why, bool answers)

@@ -14,7 +14,6 @@
 
 struct tls_context {
 	SSL_CTX *ssl;
-	unsigned char digest[TLS_DIGEST_BYTES];
 };
 
 /* OpenSSL would ask the terminal. */
@@ -175,7 +174,6 @@ struct tls_context *tls_context_new(const struct config_tls *config, const struc
 		snprintf(why, TLS_LINE_BYTES, "OpenSSL cannot be used: %s", context_reason());
 		goto failed;
 	}
-	memcpy(context->digest, files->digest, TLS_DIGEST_BYTES);
 	if (!context_add_ca(context->ssl, config, files, why) ||
 	    !context_add_certificate(context->ssl, config, files, why))
 		goto failed;
@@ -204,11 +202,6 @@ void tls_context_free(struct tls_context *context)
 	if (context)
 		SSL_CTX_free(context->ssl);
 	free(context);
-}
-
-bool tls_context_is_of(const struct tls_context *context, const unsigned char digest[TLS_DIGEST_BYTES])
-{
-	return memcmp(context->digest, digest, TLS_DIGEST_BYTES) == 0;
 }
 
 bool tls_context_left_s(const struct tls_context *context, int64_t *left_s)

@@ -21,9 +21,6 @@ int tls_context_load(const struct config_tls *config, struct tls_context **conte
 /* Connections that were made with it keep what they need. NULL is allowed. */
 void tls_context_free(struct tls_context *context);
 
-/* Of the files with this digest? */
-bool tls_context_is_of(const struct tls_context *context, const unsigned char digest[TLS_DIGEST_BYTES]);
-
 /* This host's certificate: how long it is still valid by this machine's clock, in seconds; negative: no longer. False: there
  * is none. */
 bool tls_context_left_s(const struct tls_context *context, int64_t *left_s);

@@ -2,6 +2,7 @@
 import os
 import re
 import signal
+import subprocess
 import time
 
 import pytest
@@ -116,3 +117,28 @@ def test_large_answers(serve, ca, host_at):
     assert "the store knows no host nobody" in said.stderr, said
     assert attempt(a)
     assert not reasons(a)
+
+
+def test_a_file_system_that_does_not_answer(serve, ca, host_at, folder):
+    """The keeper goes on, says what it waits for, and comes back by itself."""
+    server, place = serve(), os.path.join(folder, "view")
+    os.mkdir(place)
+    view = subprocess.Popen(["bindfs", "-f", ca.folder, place])
+    try:
+        wait_until(lambda: os.path.ismount(place), "it is mounted")
+        through = f'server = "rediss://127.0.0.1:{server.tls_port}"; tls_ca = "{place}/ca.pem";'
+        a = host_at(through, "a").init()
+        view.send_signal(signal.SIGSTOP)
+        server.command("CLIENT", "KILL", "TYPE", "normal")
+        why = "the files of TLS (tls_ca, tls_certificate_file, tls_key_file) cannot be read within 1200 ms"
+        wait_until(lambda: why in a.status()["store"]["error"], "status says so")
+        assert any(why in line for line in reasons(a))
+        view.send_signal(signal.SIGCONT)
+        a.wait_up()
+        assert attempt(a)
+    finally:
+        view.send_signal(signal.SIGCONT)
+        a.stop()
+        subprocess.run(["umount", "-l", place], check=False)
+        view.kill()
+        view.wait()
