@@ -35,7 +35,7 @@ MISTAKES = [
     ("port", ("6379", "99999"), 1, r'store\.server is "127\.0\.0\.1:99999": the port is not .*; expected host:port'),
     ("URL", ("127.0.0.1", "http://127.0.0.1"), 1, "it is no URL that begins with redis:// or rediss://; expected host:port"),
     ("socket without unix:", ("127.0.0.1:6379", "/run/redis.sock"), 1, "a socket's path needs unix: before it"),
-    ("IPv6 without brackets", ("127.0.0.1:6379", "::1:6379"), 1, "expected host:port, .IPv6 address.:port or unix:/path"),
+    ("IPv6 without brackets", ("127.0.0.1:6379", "::1:6379"), 1, "expected host:port, .IPv6 address.:port, rediss://... or unix:/path"),
     ("user without password", ('";', '"; user = "x";'), 1, r"store\.user is there without store\.password_file"),
     ("password file missing", ('";', '"; password_file = "/none";'), 1,
      r"store\.password_file /none cannot be read: No such file or directory"),

@@ -17,7 +17,7 @@
 #include "tests/unit/suite.h"
 
 #define HOST      "redis.example"
-#define BIG_BYTES 3000000
+#define BIG_BYTES 1000000
 #define LIMIT_MS  20000
 
 static uv_loop_t loop;
@@ -235,7 +235,8 @@ START_TEST(much_and_the_end)
 	ck_assert_str_eq(heard.why, "the server closed the connection");
 	ck_assert_uint_eq(heard.len, BIG_BYTES);
 	for (size_t i = 0; i < BIG_BYTES; i++)
-		ck_assert_int_eq((unsigned char)heard.bytes[i], (int)(i % 251));
+		if ((unsigned char)heard.bytes[i] != i % 251)
+			ck_abort_msg("byte %zu is wrong", i);
 	ck_assert_int_eq(channel_write(channel, strdup("late"), 4, free), -ENOTCONN);
 	stop(server);
 }
