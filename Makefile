@@ -5,7 +5,7 @@ LIBDIR  ?= $(PREFIX)/lib
 ZSHDIR  ?= $(PREFIX)/share/zsh/site-functions
 CC      ?= cc
 VERSION := $(shell cat VERSION)
-PKGS    := libuv hiredis libconfig jansson
+PKGS    := libuv hiredis libconfig jansson openssl
 
 CPPFLAGS += -I. -D_GNU_SOURCE -DDFLOCK_VERSION='"$(VERSION)"' -DDFLOCKD_INSTALLED='"$(PREFIX)/sbin/dflockd"' \
             -DSHIM_INSTALLED='"$(LIBDIR)/libdflock.so"'
@@ -23,7 +23,7 @@ $(shell mkdir -p -m 1777 $(BUILD)/reports)
 $(SAN_OBJ): CPPFLAGS += -DSAN_REPORTS='"$(abspath $(BUILD))/reports"'
 endif
 
-CORE_SRC := $(wildcard wire/*.c procfs/*.c config/*.c store/*.c) $(filter-out keeper/main.c,$(wildcard keeper/*.c keeper/*/*.c))
+CORE_SRC := $(wildcard wire/*.c procfs/*.c config/*.c tls/*.c store/*.c) $(filter-out keeper/main.c,$(wildcard keeper/*.c keeper/*/*.c))
 CORE_OBJ := $(CORE_SRC:%.c=$(BUILD)/%.o)
 CORE     := $(BUILD)/libcore.a
 SHIM_SRC := $(wildcard shim/*.c wire/*.c)

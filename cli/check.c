@@ -10,11 +10,12 @@
 #include "cli/files.h"
 #include "cli/show.h"
 #include "config/config.h"
+#include "tls/tls_context.h"
 
 static const char check_doc[] =
 	"Reads the configuration as a keeper would and says what is wrong with it, with file and line. For each FILE "
 	"says whether its locks are protected and under which lock name; it need not exist yet.\v"
-	"The exit status is 0 if the configuration is valid and the command of on_event can be run, whether the FILEs are "
+	"The exit status is 0 if the configuration is valid, the files of TLS can be used and the command of on_event can be run, whether the FILEs are "
 	"protected or not, and else 1. With "
 	"--require it is 1 also if one of them is not protected.";
 
@@ -121,6 +122,21 @@ static bool check_command(const struct config *config)
 	return ret == 0 || harmless;
 }
 
+/* The keeper reads these files when it connects. */
+static bool check_tls(const struct config *config)
+{
+	struct tls_context *tls = NULL;
+	char why[TLS_LINE_BYTES];
+	int ret = config->store.tls.on ? tls_context_load(&config->store.tls, &tls, why) : 0;
+	bool harmless = ret == -EACCES && geteuid() != 0;
+
+	if (ret < 0)
+		cli_error("%s: store.%s%s", config->path, why,
+			  harmless ? "; that does no harm where the keeper is another user's" : "");
+	tls_context_free(tls);
+	return ret == 0 || harmless;
+}
+
 int cmd_check(int argc, char **argv)
 {
 	static const struct argp_option known[] = {
@@ -146,6 +162,7 @@ int cmd_check(int argc, char **argv)
 	show_text(stdout, config->path);
 	printf(", %zu rule%s\n", config->rule_count, config->rule_count == 1 ? "" : "s");
 	all = check_command(config);
+	all &= check_tls(config);
 	for (int i = 0; i < options.count; i++)
 		all &= report_file(config, options.files[i], options.require);
 	config_free(config);

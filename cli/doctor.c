@@ -102,12 +102,14 @@ int cmd_doctor(int argc, char **argv)
 	cli_place(&d.place, options.config);
 	check_installation(&d);
 	check_config(&d);
+	doctor_tls(&d);
 	doctor_keeper(&d);
 	doctor_replicas(&d);
 	doctor_files(&d);
 	doctor_preloads(&d);
 	if (options.program)
 		check_program(&d, options.program);
+	tls_context_free(d.tls);
 	config_free(d.config);
 	printf("\n%u problem%s, %u warning%s\n", d.counts[FINDING_PROBLEM], d.counts[FINDING_PROBLEM] == 1 ? "" : "s",
 	       d.counts[FINDING_WARNING], d.counts[FINDING_WARNING] == 1 ? "" : "s");

@@ -7,14 +7,17 @@
 
 #include "cli/cli.h"
 #include "config/config.h"
+#include "tls/tls_context.h"
+#include "tls/tls_stream.h"
 #include "wire/place.h"
 
 enum finding { FINDING_OK, FINDING_WARNING, FINDING_PROBLEM };
 
 struct doctor {
 	struct place place;
-	struct config *config; /* NULL: there is none, or it is invalid */
-	unsigned counts[3];    /* by enum finding */
+	struct config *config;   /* NULL: there is none, or it is invalid */
+	struct tls_context *tls; /* NULL: the configuration wants none, or its files cannot be used */
+	unsigned counts[3];      /* by enum finding */
 };
 
 /* Prints one line: what was found and, unless it is in order, what to do. (doctor_find.c) */
@@ -29,6 +32,10 @@ bool doctor_keeper_reads(struct doctor *d, const char *why);
 void doctor_keeper(struct doctor *d);
 /* doctor_past.c: locks that the keeper's status says were taken past dflock. */
 void doctor_past(struct doctor *d, const json_t *status);
+/* doctor_tls.c: the files of TLS; fills d->tls, which the caller frees. */
+void doctor_tls(struct doctor *d);
+/* doctor_tls.c: a server that was reached by TLS: how long is its certificate still valid? */
+void doctor_tls_server(struct doctor *d, const char *at, const struct tls_stream *tls);
 /* doctor_replicas.c: sentinels, the master's replicas. Waits for their answers. */
 void doctor_replicas(struct doctor *d);
 /* doctor_files.c: every path and tree of the configuration. */

@@ -2,64 +2,38 @@
  * most connect_ms. */
 #include "cli/doctor.h"
 
-#include <hiredis.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#define AT_BYTES  320
-#define WHY_BYTES 256
+#include "cli/dial.h"
+
+#define AT_BYTES 320
 
 static void show_address(char at[AT_BYTES], const char *host, int port)
 {
 	snprintf(at, AT_BYTES, strchr(host, ':') ? "[%.255s]:%d" : "%.255s:%d", host, port);
 }
 
-/* One question. NULL, also after an error reply: why says what was wrong. */
-__attribute__((format(printf, 3, 4))) static redisReply *question(redisContext *c, char why[WHY_BYTES],
-								  const char *format, ...)
+static redisReply *log_in(struct dial *c, char why[DIAL_WHY_BYTES], const char *user, const char *password)
 {
-	redisReply *reply;
-	va_list args;
-
-	va_start(args, format);
-	reply = redisvCommand(c, format, args);
-	va_end(args);
-	if (reply && reply->type != REDIS_REPLY_ERROR)
-		return reply;
-	snprintf(why, WHY_BYTES, "%.200s", reply ? reply->str : c->errstr);
-	freeReplyObject(reply);
-	return NULL;
-}
-
-static redisReply *log_in(redisContext *c, char why[WHY_BYTES], const char *user, const char *password)
-{
-	return user ? question(c, why, "AUTH %s %s", user, password) : question(c, why, "AUTH %s", password);
+	return user ? dial_ask(c, why, "AUTH %s %s", user, password) : dial_ask(c, why, "AUTH %s", password);
 }
 
 /* host NULL: the configuration's socket. NULL: why says what was wrong. */
-static redisContext *dial(const struct config_store *store, const char *host, int port, const char *user,
-			  const char *password, char why[WHY_BYTES])
+static struct dial *dial_in(const struct doctor *d, const char *host, int port, const char *user, const char *password,
+			    char why[DIAL_WHY_BYTES])
 {
-	struct timeval limit = {.tv_sec = store->connect_ms / 1000, .tv_usec = store->connect_ms % 1000 * 1000};
-	redisContext *c =
-		host ? redisConnectWithTimeout(host, port, limit) : redisConnectUnixWithTimeout(store->socket, limit);
+	struct dial *c = dial_open(&d->config->store, host, port, d->tls, why);
 	redisReply *reply;
 
-	snprintf(why, WHY_BYTES, "%s", c ? c->errstr : "out of memory");
-	if (!c || c->err)
-		goto failed;
-	redisSetTimeout(c, limit);
-	if (!password)
+	if (!c || !password)
 		return c;
 	reply = log_in(c, why, user, password);
 	freeReplyObject(reply);
 	if (reply)
 		return c;
-failed:
-	if (c)
-		redisFree(c);
+	dial_close(c);
 	return NULL;
 }
 
@@ -109,16 +83,14 @@ static void check_counts(struct doctor *d, const char *at, const redisReply *fie
 static bool check_sentinel(struct doctor *d, const struct config_address *address, struct master *master)
 {
 	const struct config_store *store = &d->config->store;
-	char at[AT_BYTES], there[AT_BYTES], why[WHY_BYTES];
+	char at[AT_BYTES], there[AT_BYTES], why[DIAL_WHY_BYTES];
 	redisReply *fields = NULL;
 
 	show_address(at, address->host, address->port);
-	redisContext *c =
-		dial(store, address->host, address->port, store->sentinel_user, store->sentinel_password, why);
+	struct dial *c = dial_in(d, address->host, address->port, store->sentinel_user, store->sentinel_password, why);
 	if (c)
-		fields = question(c, why, "SENTINEL MASTER %s", store->master);
-	if (c)
-		redisFree(c);
+		fields = dial_ask(c, why, "SENTINEL MASTER %s", store->master);
+	dial_close(c);
 	if (!fields) {
 		doctor_find(d, FINDING_WARNING, "sentinel %s is of no use: %s", at, why);
 		return false;
@@ -190,10 +162,10 @@ static void check_connected(struct doctor *d, const char *at, int connected)
 }
 
 /* If the user may read the setting. INFO shows only whether there is one, not its value. */
-static void check_min_replicas(struct doctor *d, redisContext *c, const char *at, const char *info)
+static void check_min_replicas(struct doctor *d, struct dial *c, const char *at, const char *info)
 {
 	int acks = config_acknowledgements(&d->config->store), set;
-	char why[WHY_BYTES];
+	char why[DIAL_WHY_BYTES];
 
 	if (!strstr(info, "\nmin_slaves_good_slaves:")) {
 		doctor_find(
@@ -203,7 +175,7 @@ static void check_min_replicas(struct doctor *d, redisContext *c, const char *at
 			at);
 		return;
 	}
-	redisReply *reply = question(c, why, "CONFIG GET min-replicas-to-write");
+	redisReply *reply = dial_ask(c, why, "CONFIG GET min-replicas-to-write");
 	set = reply ? atoi(field(reply, "min-replicas-to-write")) : 0;
 	freeReplyObject(reply);
 	if (set > acks)
@@ -219,36 +191,37 @@ static void check_min_replicas(struct doctor *d, redisContext *c, const char *at
 static void check_master(struct doctor *d, const struct master *master)
 {
 	const struct config_store *store = &d->config->store;
-	char at[AT_BYTES] = "the server", why[WHY_BYTES];
+	char at[AT_BYTES] = "the server", why[DIAL_WHY_BYTES];
 	const char *host = master->known ? master->host : store->address.host;
 	int port = master->known ? master->port : store->address.port;
 	redisReply *reply = NULL;
 
 	if (host)
 		show_address(at, host, port);
-	redisContext *c = dial(store, host, port, store->user, store->password, why);
+	struct dial *c = dial_in(d, host, port, store->user, store->password, why);
 	if (c)
-		reply = question(c, why, "INFO replication");
+		reply = dial_ask(c, why, "INFO replication");
 	if (!reply || reply->type != REDIS_REPLY_STRING) {
 		if (store->replicas > 0)
 			doctor_find(d, FINDING_PROBLEM, "%s cannot be asked for its replicas: %s", at, why);
 		goto out; /* else doctor_keeper.c has reported it */
 	}
+	if (dial_tls(c))
+		doctor_tls_server(d, at, dial_tls(c));
 	const char *connected = strstr(reply->str, "\nconnected_slaves:");
 	check_connected(d, at, connected ? atoi(connected + strlen("\nconnected_slaves:")) : 0);
 	if (store->replicas > 0)
 		check_min_replicas(d, c, at, reply->str);
 out:
 	freeReplyObject(reply);
-	if (c)
-		redisFree(c);
+	dial_close(c);
 }
 
 void doctor_replicas(struct doctor *d)
 {
 	struct master master = {.known = false};
 
-	if (!d->config)
+	if (!d->config || (d->config->store.tls.on && !d->tls))
 		return;
 	if (d->config->store.sentinel_count > 0)
 		check_sentinels(d, &master);

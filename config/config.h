@@ -23,6 +23,16 @@ struct config_address {
 	int port;
 };
 
+/* TLS to the server and the sentinels. The files are read when a connection is made (tls/tls_files.h), and not with the
+ * configuration: renewed ones count at once. */
+struct config_tls {
+	bool on;           /* rediss:// */
+	char *ca;          /* a file, or a directory of files; NULL: the authorities that the system trusts */
+	char *certificate; /* this host's, a file; NULL: none */
+	char *key;         /* its key, a file; NULL if and only if `certificate` is */
+	char *server_name; /* which name must stand in the server's certificate; NULL: that of the address */
+};
+
 #define CONFIG_MAX_SENTINELS 16
 #define CONFIG_MAX_REPLICAS  64
 
@@ -40,7 +50,8 @@ struct config_store {
 	char *user;              /* NULL: none */
 	char *password;          /* the first line of password_file; NULL: none */
 	int database;            /* 0 */
-	int64_t connect_ms;      /* 5000: how long a connection or an answer may take, else the store is unreachable */
+	struct config_tls tls;
+	int64_t connect_ms; /* 5000: how long a connection or an answer may take, else the store is unreachable */
 };
 
 /*

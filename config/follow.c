@@ -258,11 +258,17 @@ static bool same_sentinels(const struct config_store *a, const struct config_sto
 	       follow_same_text(a->sentinel_password, b->sentinel_password);
 }
 
+static bool same_tls(const struct config_tls *a, const struct config_tls *b)
+{
+	return a->on == b->on && follow_same_text(a->ca, b->ca) && follow_same_text(a->certificate, b->certificate) &&
+	       follow_same_text(a->key, b->key) && follow_same_text(a->server_name, b->server_name);
+}
+
 static bool same_server(const struct config_store *a, const struct config_store *b)
 {
 	return follow_same_text(a->socket, b->socket) && same_address(&a->address, &b->address) &&
 	       same_sentinels(a, b) && a->replicas == b->replicas && follow_same_text(a->user, b->user) &&
-	       follow_same_text(a->password, b->password) && a->database == b->database &&
+	       follow_same_text(a->password, b->password) && same_tls(&a->tls, &b->tls) && a->database == b->database &&
 	       a->connect_ms == b->connect_ms;
 }
 

@@ -2,11 +2,11 @@
  * What the files of config/ share. Each file calls only files above it in this list:
  *
  *   reading.c  what a reading says when it fails
- *   load.c     the bytes of a file
+ *   load.c     the bytes of a file (load.h)
  *   scan.c     refuses text that libconfig would misread
  *   settings.c one group of settings against its table
  *   resolve.c  the path by which the kernel knows a file
- *   server.c   the group `store`
+ *   servertls.c, server.c  the group `store`
  *   protect.c  the list of rules
  *   config.c   the life of a configuration; `host` and the group `lease`
  *   rules.c    from a path to its rule and its lock name (pure)
@@ -26,6 +26,7 @@
 #include <sys/stat.h>
 
 #include "config/config.h"
+#include "config/load.h"
 
 #define CONFIG_FILE_BYTES (1u << 20)
 #define CONFIG_DAY_MS     INT64_C(86400000)
@@ -40,12 +41,6 @@ struct config_reading {
 /* Writes "FILE:LINE: ..." (line 0: "FILE: ...") into `why`, as one line, and returns -EINVAL. */
 int reading_fail(const struct config_reading *r, int line, const char *format, ...)
 	__attribute__((format(printf, 3, 4)));
-
-/*
- * Reads a regular file into *bytes, which the caller frees, with a NUL behind them that *len does not count; *st is the
- * file's. -EFBIG: more than `max` bytes. -EINVAL: not a regular file. Else -errno.
- */
-int load_file(const char *path, size_t max, char **bytes, size_t *len, struct stat *st);
 
 /*
  * Goes over the text before libconfig does, and refuses what libconfig accepts but reads in another way than a person
@@ -85,6 +80,16 @@ int settings_line(config_setting_t *group, const char *name);
 
 /* Says so in `why`, and returns -ENOMEM. */
 int reading_out_of_memory(const struct config_reading *r);
+
+/* The settings tls_... as they stand in the file. */
+struct servertls_values {
+	const char *ca, *certificate, *key, *server_name;
+};
+/* Fills *tls, whose `on` is set, and refuses settings that do not go together. The files are not read. */
+int servertls_read(const struct config_reading *r, config_setting_t *group, const struct servertls_values *values,
+		   struct config_tls *tls);
+/* Frees what servertls_read() allocated, also if it failed. */
+void servertls_free(struct config_tls *tls);
 
 /* Fills *store from the group (NULL: all defaults). */
 int server_read(const struct config_reading *r, config_setting_t *group, struct config_store *store);

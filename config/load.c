@@ -1,4 +1,4 @@
-#include "config/internal.h"
+#include "config/load.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -20,6 +20,7 @@ struct store_values {
 	const char *server, *user, *password_file;
 	config_setting_t *sentinels;
 	const char *master, *sentinel_user, *sentinel_password_file;
+	struct servertls_values tls;
 	int64_t replicas, database, connect_ms;
 };
 
@@ -33,6 +34,10 @@ const struct setting_row config_store_rows[] = {
 	{"user", SETTING_STRING, offsetof(struct store_values, user), 0, 0},
 	{"password_file", SETTING_STRING, offsetof(struct store_values, password_file), 0, 0},
 	{"database", SETTING_NUMBER, offsetof(struct store_values, database), 0, 16383},
+	{"tls_ca", SETTING_STRING, offsetof(struct store_values, tls.ca), 0, 0},
+	{"tls_certificate_file", SETTING_STRING, offsetof(struct store_values, tls.certificate), 0, 0},
+	{"tls_key_file", SETTING_STRING, offsetof(struct store_values, tls.key), 0, 0},
+	{"tls_server_name", SETTING_STRING, offsetof(struct store_values, tls.server_name), 0, 0},
 	{"connect_ms", SETTING_NUMBER, offsetof(struct store_values, connect_ms), 100, 600000},
 	{NULL, 0, 0, 0, 0},
 };
@@ -50,15 +55,33 @@ static int port_of(const char *s, int default_port)
 	return port >= 1 && port <= 65535 ? (int)port : -1;
 }
 
-/* What is wrong with the text; or NULL with the address set, whose host is NULL if memory is missing. */
-static const char *parse_address(const char *text, int default_port, struct config_address *address)
+/* What is wrong with a URL, of which an address can be the whole but for its scheme; or NULL with *text behind that. */
+static const char *parse_scheme(const char **text, bool *tls)
 {
+	static const char plain[] = "redis://", encrypted[] = "rediss://";
+
+	*tls = strncmp(*text, encrypted, strlen(encrypted)) == 0;
+	if (*tls)
+		*text += strlen(encrypted);
+	else if (strncmp(*text, plain, strlen(plain)) == 0)
+		*text += strlen(plain);
+	else
+		return strstr(*text, "://") ? "it is no URL that begins with redis:// or rediss://" : NULL;
+	if (strchr(*text, '@'))
+		return "user and password_file are settings of their own";
+	return strchr(*text, '/') ? "nothing may stand behind the port (database is a setting of its own)" : NULL;
+}
+
+/* What is wrong with the text; or NULL with the address set, whose host is NULL if memory is missing. */
+static const char *parse_address(const char *text, int default_port, struct config_address *address, bool *tls)
+{
+	const char *wrong = parse_scheme(&text, tls), *rest;
 	bool v6 = text[0] == '[';
-	const char *host = text + v6, *rest;
+	const char *host = text + v6;
 	size_t len = strspn(host, v6 ? V6_CHARS : HOST_CHARS);
 
-	if (strstr(text, "://"))
-		return "it is not a URL";
+	if (wrong)
+		return wrong;
 	rest = host + len;
 	if (len == 0 || len > 253)
 		return "there is no host name of 1 to 253 letters, digits, '-', '.' and '_'";
@@ -78,7 +101,7 @@ static const char *parse_server(const char *server, struct config_store *store)
 {
 	if (strncmp(server, "unix:", 5) != 0)
 		return server[0] == '/' ? "a socket's path needs unix: before it"
-					: parse_address(server, DEFAULT_PORT, &store->address);
+					: parse_address(server, DEFAULT_PORT, &store->address, &store->tls.on);
 	if (server[5] != '/')
 		return "the socket's path is not absolute";
 	if (strlen(server + 5) >= sizeof(((struct sockaddr_un *)NULL)->sun_path))
@@ -115,7 +138,7 @@ static int read_password(const struct config_reading *r, int line, const char *s
 	else if (ret < 0) {
 		reading_fail(r, line, "store.%s %.200s cannot be read: %s", setting, file, strerror(-ret));
 		return ret == -EACCES ? ret : -EINVAL;
-	} else if (st.st_mode & (S_IROTH | S_IWOTH))
+	} else if (load_is_exposed(&st))
 		wrong = "can be read or written by everybody; run chmod o-rw on it";
 	else if (memchr(bytes, '\0', len))
 		wrong = "contains a NUL byte; expected text";
@@ -153,7 +176,7 @@ static int read_server(const struct config_reading *r, config_setting_t *group, 
 
 	if (wrong)
 		return reading_fail(r, settings_line(group, "server"), "store.server is \"%.100s\": %s; expected %s",
-				    server, wrong, "host:port, [IPv6 address]:port or unix:/path");
+				    server, wrong, "host:port, [IPv6 address]:port, rediss://... or unix:/path");
 	return store->address.host || store->socket ? 0 : reading_out_of_memory(r);
 }
 
@@ -171,13 +194,22 @@ static int read_sentinel(const struct config_reading *r, config_setting_t *setti
 	int line = config_setting_source_line(setting);
 	const char *text = config_setting_get_string(setting), *wrong;
 	struct config_address *address = &store->sentinels[store->sentinel_count];
+	bool tls;
 
-	wrong = parse_address(text, SENTINEL_PORT, address);
+	wrong = parse_address(text, SENTINEL_PORT, address, &tls);
 	if (wrong)
 		return reading_fail(r, line, "store.sentinels contains \"%.100s\": %s; expected %s", text, wrong,
-				    "host:port or [IPv6 address]:port");
+				    "host:port, [IPv6 address]:port or rediss://...");
 	if (!address->host)
 		return reading_out_of_memory(r);
+	if (store->sentinel_count > 0 && tls != store->tls.on) {
+		free(address->host);
+		return reading_fail(
+			r, line,
+			"store.sentinels contains \"%.100s\" beside one %s rediss://; expected TLS to all or none",
+			text, tls ? "without" : "with");
+	}
+	store->tls.on = tls;
 	if (is_known_sentinel(store, address)) {
 		free(address->host);
 		return reading_fail(r, line, "store.sentinels contains \"%.100s\" twice; expected each sentinel once",
@@ -253,6 +285,8 @@ int server_read(const struct config_reading *r, config_setting_t *group, struct 
 	if (ret == 0 && !values.sentinels)
 		ret = read_server(r, group, values.server ? values.server : DEFAULT_SERVER, store);
 	if (ret == 0)
+		ret = servertls_read(r, group, &values.tls, &store->tls);
+	if (ret == 0)
 		ret = read_login(r, group, "user", values.user, "password_file", values.password_file, &store->user,
 				 &store->password);
 	if (ret == 0)
@@ -270,6 +304,7 @@ static void free_secret(char *text)
 
 void server_free(struct config_store *store)
 {
+	servertls_free(&store->tls);
 	free(store->socket);
 	free(store->address.host);
 	for (size_t i = 0; i < store->sentinel_count; i++)

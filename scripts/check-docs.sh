@@ -23,9 +23,9 @@ same "config/*.c" "$settings" config/dflock.conf "$(grep -oE '\b[a-z_]+ = ' conf
 same "config/*.c" "$settings" man/dflock.conf.5 \
 	"$(sed -n 's/^\.It Va \([a-z_]*\) No = .*/\1/p; s/^\.Ss \(Group\|List\) //p' man/dflock.conf.5)"
 
-# Examples of configurations are valid. Passwords and commands in them are in files that are not there.
+# Examples of configurations are valid. Passwords, certificates and commands in them are in files that are not there.
 accepted() { # accepted FILE NAME
-	sed -i 's/password_file = "[^"]*";//; s/on_event = [[(][^])]*[])];//' "$1"
+	sed -i 's/\(password_file\|tls_[a-z_]*\) *= "[^"]*";//; s/rediss:/redis:/; s/on_event = [[(][^])]*[])];//' "$1"
 	local said
 	said=$("$build/dflock" check --config "$1" 2>&1) || wrong "$2: an example is not accepted: $said"
 }
@@ -109,7 +109,7 @@ for page in $documents man/*.[1-8]; do
 done
 
 # Messages that are explained are said: each part between dots is in a string of the sources.
-perl -0pe 's/"\s*\n\s*"//g; s/\\"/"/g' $(find shim keeper store config procfs wire cli -name '*.c') >"$work/strings"
+perl -0pe 's/"\s*\n\s*"//g; s/\\"/"/g' $(find shim keeper store tls config procfs wire cli -name '*.c') >"$work/strings"
 sed -n 's/^| `\([^|]*\)` |.*/\1/p' docs/troubleshooting.md | sed 's/` *<br> *`/\n/g' >"$work/messages"
 [ -s "$work/messages" ] || wrong "docs/troubleshooting.md: no messages were found"
 while IFS= read -r message; do

@@ -20,16 +20,16 @@ BUILD = os.environ.get("DFLOCK_BUILD", "build")
 # Rooms outside of the keeper; the keeper's say it themselves: "May call: `rules`, `store`." in keeper/ROOM/README.md, and
 # "Uses the types of: `store`." where a header is included for its types alone.
 MAY_CALL = {
-    "wire": [], "procfs": ["wire"], "config": ["wire"], "store": ["config", "wire"], "shim": ["wire"],
-    "cli": ["config", "procfs", "wire"],
+    "wire": [], "procfs": ["wire"], "config": ["wire"], "tls": ["config", "wire"], "store": ["tls", "config", "wire"],
+    "shim": ["wire"], "cli": ["tls", "config", "procfs", "wire"],
     # Puts the rooms together.
     "keeper": ["keeper/*", "store", "config", "procfs", "wire"],
 }
 # Files of the keeper that every room but rules may use.
 COMMON = {"keeper/array", "keeper/clock", "keeper/log"}
 PROGRAMS = {
-    "dflockd": ["keeper", "keeper/*", "store", "config", "procfs", "wire"],
-    "dflock": ["cli", "config", "procfs", "wire"],
+    "dflockd": ["keeper", "keeper/*", "store", "tls", "config", "procfs", "wire"],
+    "dflock": ["cli", "tls", "config", "procfs", "wire"],
     "libdflock.so": ["shim", "wire"],
 }
 DEFINED = re.compile(r"^(?!static const|typedef|extern|return|else)[a-z][\w \t*]*?[ *](?!__attribute__)(\w+)\([^;{}]*\)\n\{", re.M)
@@ -57,7 +57,7 @@ def module_of(path):
 
 
 def sources():
-    return sorted(path for folder in ("wire", "procfs", "config", "store", "shim", "cli", "keeper", "keeper/*")
+    return sorted(path for folder in ("wire", "procfs", "config", "tls", "store", "shim", "cli", "keeper", "keeper/*")
                   for path in glob.glob(folder + "/*.[ch]"))
 
 

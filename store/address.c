@@ -16,9 +16,11 @@ bool address_of_number(const char *host, int port, struct sockaddr_storage *out)
 	       uv_ip6_addr(host, port, (struct sockaddr_in6 *)out) == 0;
 }
 
-void address_show(const char *host, int port, char *out, size_t size)
+void address_show(const char *host, int port, bool tls, char *out, size_t size)
 {
-	snprintf(out, size, strchr(host, ':') ? "[%s]:%d" : "%s:%d", host, port);
+	bool v6 = strchr(host, ':') != NULL;
+
+	snprintf(out, size, "%s%s%s%s:%d", tls ? "rediss://" : "", v6 ? "[" : "", host, v6 ? "]" : "", port);
 }
 
 static void address_on_resolved(uv_getaddrinfo_t *request, int status, struct addrinfo *list)

@@ -13,8 +13,8 @@
 /* A numeric host (IPv4 or IPv6) is an address already: true, with *out filled. False: it is a name. */
 bool address_of_number(const char *host, int port, struct sockaddr_storage *out);
 
-/* For people: "host:port", "[v6]:port". Cut where it is too long. */
-void address_show(const char *host, int port, char *out, size_t size);
+/* For people: "host:port", "[v6]:port", with `tls` "rediss://host:port". Cut where it is too long. */
+void address_show(const char *host, int port, bool tls, char *out, size_t size);
 
 struct address_lookup;
 /* `list`: at least one address, valid during the call; or NULL, and `why` says what failed. Comes from the loop, once,

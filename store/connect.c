@@ -101,6 +101,18 @@ static void connect_on_message(void *arg, const char *text, size_t len)
 	s->news->message(s, text, len);
 }
 
+/* As the configuration or the sentinels name it. */
+static const char *connect_host(const struct store *s)
+{
+	return s->config->sentinel_count ? s->discover.host : s->config->address.host;
+}
+
+/* Whose certificate the server must show. */
+static const char *connect_name(const struct store *s)
+{
+	return s->config->tls.server_name ? s->config->tls.server_name : connect_host(s);
+}
+
 static struct link *connect_open(struct store *s, const struct connect_step *steps, bool messages)
 {
 	const struct link_events events = {.connected = connect_on_connected,
@@ -109,6 +121,8 @@ static struct link *connect_open(struct store *s, const struct connect_step *ste
 	char why[128];
 
 	s->connect.step = steps;
+	s->connect.target.tls = credentials_context(s->credentials);
+	s->connect.target.name = connect_name(s);
 	struct link *link =
 		link_open(s->loop, &s->connect.target, (uint64_t)s->config->connect_ms, &events, s, why, sizeof(why));
 	if (!link)
@@ -156,12 +170,6 @@ static void connect_commands(struct store *s)
 	s->state = STORE_CONNECTING;
 	uv_timer_stop(&s->retry);
 	s->commands = connect_open(s, steps_of_commands, false);
-}
-
-/* For messages: the name that is looked up. */
-static const char *connect_host(const struct store *s)
-{
-	return s->config->sentinel_count ? s->discover.host : s->config->address.host;
 }
 
 static void connect_on_addresses(void *arg, const struct addrinfo *list, const char *why)

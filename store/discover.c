@@ -14,11 +14,11 @@ static bool is_same_master(const struct store *s, const char *host, int port)
 
 static void connect_to_master(struct store *s, const char *host, int port)
 {
-	char at[SENTINEL_HOST_BYTES + 16];
+	char at[SENTINEL_HOST_BYTES + 32];
 
 	snprintf(s->discover.host, sizeof(s->discover.host), "%s", host);
 	s->discover.port = port;
-	address_show(host, port, at, sizeof(at));
+	address_show(host, port, s->config->tls.on, at, sizeof(at));
 	snprintf(s->server, sizeof(s->server), "%s at %s", s->config->master, at);
 	connect_to(s, host, port);
 }
@@ -42,11 +42,11 @@ static void discover_found(struct store *s, const char *host, int port)
 /* The store is up. */
 static void discover_checked(struct store *s, const char *host, int port)
 {
-	char at[SENTINEL_HOST_BYTES + 16];
+	char at[SENTINEL_HOST_BYTES + 32];
 
 	switch (round_checked(&s->discover.round, host != NULL, host && is_same_master(s, host, port))) {
 	case ROUND_BELIEVE:
-		address_show(host, port, at, sizeof(at));
+		address_show(host, port, s->config->tls.on, at, sizeof(at));
 		store_fail(s, "the sentinels say that the master is %s now", at);
 		break;
 	case ROUND_ASK:
@@ -72,8 +72,8 @@ static void discover_on_answer(void *arg, const char *host, int port, const char
 
 static void discover_ask(struct store *s)
 {
-	s->discover.question =
-		store_need(sentinel_ask(s->loop, s->config, round_next(&s->discover.round), discover_on_answer, s));
+	s->discover.question = store_need(sentinel_ask(s->loop, s->config, credentials_context(s->credentials),
+						       round_next(&s->discover.round), discover_on_answer, s));
 }
 
 void discover_start(struct store *s)

@@ -5,7 +5,10 @@
  *   scripts.c                      the texts of the Lua scripts
  *   acks.c                         which answers wait for the replicas (pure)
  *   round.c                        which sentinel to ask next, and what to believe (pure)
- *   address.c, link.c, sentinel.c  a name's addresses; one connection; one question to one sentinel
+ *   credentials.c                  certificates and the key for TLS, read in a thread
+ *   address.c, channel.c, link.c, sentinel.c
+ *                                  a name's addresses; bytes to and from a server, with TLS or without; one connection; one
+ *                                  question to one sentinel
  *   fail.c                         the way up for bad news, and memory that must be there
  *   query.c                        one question to the store and its answer
  *   steps.c, connect.c             the steps from an address to a checked pair of connections
@@ -25,6 +28,7 @@
 
 #include "store/acks.h"
 #include "store/address.h"
+#include "store/credentials.h"
 #include "store/link.h"
 #include "store/message.h"
 #include "store/reply.h"
@@ -52,6 +56,7 @@ struct query_list {
 
 enum store_state {
 	STORE_DOWN,       /* waits for the retry timer */
+	STORE_READING,    /* reads the files of TLS; the retry timer limits it */
 	STORE_ASKING,     /* asks the sentinels where the master is */
 	STORE_RESOLVING,  /* looks up the server's name; the retry timer limits it */
 	STORE_CONNECTING, /* runs the steps of steps.c, then reads the record */
@@ -75,7 +80,7 @@ struct connect_step;
 struct connect {
 	struct address_lookup *lookup; /* NULL: none is under way */
 	unsigned attempt;              /* counts, so that each attempt takes the next address of the name */
-	struct link_target target;
+	struct channel_target target;
 	const struct connect_step *step; /* the step whose answer is awaited */
 	unsigned loaded;                 /* how many scripts the server has acknowledged */
 };
@@ -124,7 +129,8 @@ struct store {
 	char sha[SCRIPTS][STORE_SHA_BYTES]; /* by which it knows the scripts */
 
 	struct acks acks;
-	struct query_list refused; /* these queries end at the next turn of the loop */
+	struct credentials *credentials; /* NULL: no TLS */
+	struct query_list refused;       /* these queries end at the next turn of the loop */
 	struct connect connect;
 	struct discover discover;
 	struct store_record record;

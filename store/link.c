@@ -6,9 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define READ_BYTES      65536
 #define MAX_REPLY_BYTES (64u << 20)
-#define WHY_BYTES       256
+#define WHY_BYTES       512
 
 enum link_state { LINK_CONNECTING, LINK_OPEN, LINK_BROKEN, LINK_CLOSED };
 
@@ -20,16 +19,8 @@ struct pending {
 };
 
 struct link {
-	uv_loop_t *loop;
-	union {
-		uv_handle_t handle;
-		uv_stream_t stream;
-		uv_tcp_t tcp;
-		uv_pipe_t pipe;
-	} io;
+	struct channel *channel;
 	uv_timer_t timer;
-	uv_connect_t connect;
-	unsigned open_handles;
 	enum link_state state;
 	uint64_t limit_ms, started_ms;
 	bool last_look;   /* the limit has passed; what has arrived meanwhile is read first */
@@ -38,13 +29,6 @@ struct link {
 	void *arg;
 	redisReader *reader;
 	struct pending *first, **last;
-	char buffer[READ_BYTES];
-};
-
-struct write {
-	uv_write_t request;
-	struct link *link;
-	char *command;
 };
 
 static uint64_t link_now_ms(void)
@@ -103,18 +87,14 @@ static void link_take_reply(struct link *link, const redisReply *reply)
 	free(pending);
 }
 
-static void link_on_read(uv_stream_t *stream, ssize_t n, const uv_buf_t *buf)
+static void link_on_bytes(void *arg, const char *bytes, size_t len)
 {
-	struct link *link = stream->data;
+	struct link *link = arg;
 	void *reply = NULL;
 
-	if (n < 0) {
-		link_break(link, "%s", n == UV_EOF ? "the server closed the connection" : uv_strerror((int)n));
+	if (link->state != LINK_OPEN)
 		return;
-	}
-	if (n == 0 || link->state != LINK_OPEN)
-		return;
-	int failed = redisReaderFeed(link->reader, buf->base, (size_t)n);
+	int failed = redisReaderFeed(link->reader, bytes, len);
 	while (link->state == LINK_OPEN && !failed) {
 		failed = redisReaderGetReply(link->reader, &reply);
 		if (failed || !reply)
@@ -127,14 +107,6 @@ static void link_on_read(uv_stream_t *stream, ssize_t n, const uv_buf_t *buf)
 		link_break(link, "what the server sends is not Redis's protocol (%s)", link->reader->errstr);
 	else if (link->reader->len > MAX_REPLY_BYTES)
 		link_break(link, "the server sends an answer of more than %u bytes", MAX_REPLY_BYTES);
-}
-
-static void link_on_alloc(uv_handle_t *handle, size_t suggested, uv_buf_t *buf)
-{
-	struct link *link = handle->data;
-
-	(void)suggested;
-	*buf = uv_buf_init(link->buffer, sizeof(link->buffer));
 }
 
 /* ---- the time limit ---- */
@@ -156,83 +128,55 @@ static void link_on_timer(uv_timer_t *timer)
 		link->last_look = true;
 		uv_timer_start(timer, link_on_timer, 1, 0);
 	} else {
-		link_break(link, "%s within %llu ms", link->state == LINK_OPEN ? "no answer" : "no connection",
+		link_break(link, "%s within %llu ms",
+			   link->state == LINK_OPEN ? "no answer" : channel_awaits(link->channel),
 			   (unsigned long long)link->limit_ms);
 	}
 }
 
 /* ---- connecting, sending, closing ---- */
 
-static void link_on_connect(uv_connect_t *request, int status)
+static void link_on_connected(void *arg)
 {
-	struct link *link = request->data;
+	struct link *link = arg;
 
-	if (link->state != LINK_CONNECTING)
-		return;
-	if (status == 0)
-		status = uv_read_start(&link->io.stream, link_on_alloc, link_on_read);
-	if (status < 0) {
-		link_break(link, "%s", uv_strerror(status));
-		return;
-	}
 	link->state = LINK_OPEN;
 	link->last_look = false;
 	uv_timer_stop(&link->timer);
 	link->events.connected(link->arg);
 }
 
+static void link_on_broken(void *arg, const char *why)
+{
+	link_break(arg, "%s", why);
+}
+
 static void link_on_closed(uv_handle_t *handle)
 {
 	struct link *link = handle->data;
 
-	if (--link->open_handles > 0)
-		return;
 	redisReaderFree(link->reader);
 	free(link);
 }
 
-static int link_start_connecting(struct link *link, const struct link_target *target)
-{
-	int ret;
-
-	link->connect.data = link;
-	if (target->path) {
-		ret = uv_pipe_init(link->loop, &link->io.pipe, 0);
-		if (ret)
-			return ret;
-		link->open_handles++;
-		uv_pipe_connect(&link->connect, &link->io.pipe, target->path, link_on_connect);
-	} else {
-		ret = uv_tcp_init(link->loop, &link->io.tcp);
-		if (ret)
-			return ret;
-		link->open_handles++;
-		uv_tcp_nodelay(&link->io.tcp, 1);
-		ret = uv_tcp_connect(&link->connect, &link->io.tcp, (const struct sockaddr *)&target->address,
-				     link_on_connect);
-	}
-	link->io.handle.data = link;
-	return ret;
-}
-
-struct link *link_open(uv_loop_t *loop, const struct link_target *target, uint64_t limit_ms,
+struct link *link_open(uv_loop_t *loop, const struct channel_target *target, uint64_t limit_ms,
 		       const struct link_events *events, void *arg, char *why, size_t why_size)
 {
+	const struct channel_events of_channel = {
+		.connected = link_on_connected, .bytes = link_on_bytes, .broken = link_on_broken};
 	struct link *link = calloc(1, sizeof(*link));
 	int ret = UV_ENOMEM;
 
 	if (!link)
 		goto failed;
-	*link = (struct link){
-		.loop = loop, .limit_ms = limit_ms, .events = *events, .arg = arg, .started_ms = link_now_ms()};
+	*link = (struct link){.limit_ms = limit_ms, .events = *events, .arg = arg, .started_ms = link_now_ms()};
 	link->last = &link->first;
 	link->reader = reply_reader_new();
 	if (!link->reader)
 		goto failed;
 	uv_timer_init(loop, &link->timer); /* cannot fail */
 	link->timer.data = link;
-	link->open_handles = 1;
-	ret = link_start_connecting(link, target);
+	ret = channel_open(loop, target, &of_channel, link, &link->channel);
 	if (ret) {
 		link_close(link);
 		snprintf(why, why_size, "%s", uv_strerror(ret));
@@ -246,24 +190,18 @@ failed:
 	return NULL;
 }
 
-static void link_on_written(uv_write_t *request, int status)
+static void link_free_command(void *command)
 {
-	struct write *write = (struct write *)request;
-
-	if (status < 0)
-		link_break(write->link, "%s", uv_strerror(status));
-	redisFreeCommand(write->command);
-	free(write);
+	redisFreeCommand(command);
 }
 
 int link_send(struct link *link, int argc, const char *const *argv, link_reply_cb *cb, void *arg)
 {
 	struct pending *pending = malloc(sizeof(*pending));
-	struct write *write = malloc(sizeof(*write));
 	char *command = NULL;
 	int ret = -ENOMEM;
 
-	if (!pending || !write)
+	if (!pending)
 		goto failed;
 	ret = -ENOTCONN;
 	if (link->state != LINK_OPEN)
@@ -272,9 +210,7 @@ int link_send(struct link *link, int argc, const char *const *argv, link_reply_c
 	long long len = redisFormatCommandArgv(&command, argc, (const char **)argv, NULL);
 	if (len < 0)
 		goto failed;
-	*write = (struct write){.link = link, .command = command};
-	uv_buf_t buf = uv_buf_init(command, (unsigned)len);
-	ret = uv_write(&write->request, &link->io.stream, &buf, 1, link_on_written);
+	ret = channel_write(link->channel, command, (size_t)len, link_free_command);
 	if (ret)
 		goto failed;
 	*pending = (struct pending){.cb = cb, .arg = arg, .sent_ms = link_now_ms()};
@@ -284,9 +220,6 @@ int link_send(struct link *link, int argc, const char *const *argv, link_reply_c
 	link->last = &pending->next;
 	return 0;
 failed:
-	if (command)
-		redisFreeCommand(command);
-	free(write);
 	free(pending);
 	return ret;
 }
@@ -309,8 +242,8 @@ void link_close(struct link *link)
 	/* The handles first: the callbacks below must not find the link half closed. It lives until the loop has
 	 * run. */
 	uv_close((uv_handle_t *)&link->timer, link_on_closed);
-	if (link->open_handles > 1)
-		uv_close(&link->io.handle, link_on_closed);
+	if (link->channel)
+		channel_close(link->channel);
 	for (struct pending *pending = link->first; pending; pending = next) {
 		next = pending->next;
 		pending->cb(pending->arg, NULL);

@@ -1,6 +1,6 @@
 /*
- * One connection to a server: libuv's stream, hiredis's reader and writer of the protocol, answers matched with
- * commands in order, and a time limit for each.
+ * One connection to a server: a channel of bytes (channel.h), hiredis's reader and writer of the protocol, answers matched
+ * with commands in order, and a time limit for each.
  *
  * Not hiredis's own asynchronous connection: version 0.14 (Debian 12) ends the whole program with assert() when a
  * server sends something unexpected on a subscribed connection, never calls back for a PING there, and looks up host
@@ -14,9 +14,9 @@
 #define DFLOCK_STORE_LINK_H
 
 #include <stdint.h>
-#include <sys/socket.h>
 #include <uv.h>
 
+#include "store/channel.h"
 #include "store/reply.h"
 
 struct link;
@@ -34,15 +34,9 @@ struct link_events {
 	void (*broken)(void *arg, const char *why);
 };
 
-/* `path`, if not NULL, is a socket's and must live as long as the call of link_open(); else `address` counts. */
-struct link_target {
-	const char *path;
-	struct sockaddr_storage address;
-};
-
-/* Starts connecting. `limit_ms`: how long connecting and each answer may take. `events` are copied; `arg` is for them.
+/* Starts connecting. `limit_ms`: how long connecting (with TLS, its handshake, too) and each answer may take. `events` are copied; `arg` is for them.
  * NULL: `why` says what failed. */
-struct link *link_open(uv_loop_t *loop, const struct link_target *target, uint64_t limit_ms,
+struct link *link_open(uv_loop_t *loop, const struct channel_target *target, uint64_t limit_ms,
 		       const struct link_events *events, void *arg, char *why, size_t why_size);
 
 /* Sends a command, whose words are copied. 0, or -errno, and cb will not be called: -ENOTCONN before `connected` and

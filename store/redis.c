@@ -34,16 +34,49 @@ static void store_end_init(struct store *s, enum store_status status, const char
 		query_end(init, status, error);
 }
 
-static void store_on_retry(uv_timer_t *timer)
+static void store_seek(struct store *s)
 {
-	struct store *s = timer->data;
-
 	if (s->config->sentinel_count > 0)
 		discover_start(s);
 	else if (s->config->socket)
 		connect_to_socket(s, s->config->socket);
 	else
 		connect_to(s, s->config->address.host, s->config->address.port);
+}
+
+static void store_on_credentials(void *arg, const char *why)
+{
+	struct store *s = arg;
+
+	uv_timer_stop(&s->retry);
+	if (why)
+		store_reject(s, "%s", why);
+	else
+		store_seek(s);
+}
+
+static void store_on_reading_limit(uv_timer_t *timer)
+{
+	struct store *s = timer->data;
+
+	store_reject(s,
+		     "the files of TLS (tls_ca, tls_certificate_file, tls_key_file) cannot be read within %" PRId64
+		     " ms: is their file system there?",
+		     s->config->connect_ms);
+}
+
+static void store_on_retry(uv_timer_t *timer)
+{
+	struct store *s = timer->data;
+
+	if (!s->credentials) {
+		store_seek(s);
+		return;
+	}
+	s->state = STORE_READING;
+	uv_timer_start(&s->retry, store_on_reading_limit, (uint64_t)s->config->connect_ms, 0);
+	if (credentials_read(s->credentials, store_on_credentials, s) != 0)
+		store_fail(s, "no thread can be started to read the files of TLS");
 }
 
 static void store_on_failed(struct store *s, const char *why, bool answers)
@@ -55,6 +88,7 @@ static void store_on_failed(struct store *s, const char *why, bool answers)
 	s->answers = answers;
 	s->state = STORE_DOWN;
 	s->record.ttl_refused = s->record.rereading = false;
+	credentials_cancel(s->credentials);
 	connect_cancel(s);
 	discover_cancel(s);
 	uv_timer_stop(&s->ping);
@@ -93,6 +127,8 @@ static void store_on_ping(uv_timer_t *timer)
 		connect_check(s);
 	if (s->state == STORE_UP)
 		discover_check(s);
+	if (s->state == STORE_UP && s->config->sentinel_count > 0 && s->credentials)
+		(void)!credentials_read(s->credentials, NULL, NULL); /* renewed ones, for the next check */
 }
 
 static void store_up(struct store *s)
@@ -234,15 +270,24 @@ struct store *store_new(uv_loop_t *loop, const struct config_store *config, int6
 	static const struct store_news news = {
 		.failed = store_on_failed, .connected = store_read_record, .message = store_on_message};
 	struct store *s = calloc(1, sizeof(*s));
+	struct credentials *credentials = NULL;
 
 	if (!s)
 		return NULL;
+	if (config->tls.on) {
+		credentials = credentials_new(loop, &config->tls);
+		if (!credentials) {
+			free(s);
+			return NULL;
+		}
+	}
 	*s = (struct store){.loop = loop,
 			    .config = config,
 			    .ttl_ms = ttl_ms,
 			    .callbacks = *callbacks,
 			    .arg = arg,
 			    .news = &news,
+			    .credentials = credentials,
 			    .retry_ms = RETRY_MIN_MS,
 			    .discover.round.count = config->sentinel_count,
 			    .record.grace = true};
@@ -253,7 +298,7 @@ struct store *store_new(uv_loop_t *loop, const struct config_store *config, int6
 	else if (config->sentinel_count)
 		snprintf(s->server, sizeof(s->server), "%s", config->master);
 	else
-		address_show(config->address.host, config->address.port, s->server, sizeof(s->server));
+		address_show(config->address.host, config->address.port, config->tls.on, s->server, sizeof(s->server));
 	strcpy(s->error, "not connected yet");
 	uv_timer_t *timers[] = {&s->retry, &s->ping, &s->soon};
 	for (size_t i = 0; i < 3; i++) {
@@ -272,6 +317,8 @@ void store_free(struct store *s)
 	connect_cancel(s);
 	discover_cancel(s);
 	store_close_links(s);
+	credentials_free(s->credentials);
+	s->credentials = NULL;
 	store_end_init(s, STORE_UNREACHABLE, s->error);
 	while (s->refused.first) /* a callback may have added one */
 		query_end_refused(s);

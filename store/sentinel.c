@@ -21,6 +21,7 @@ struct sentinel_question {
 	uv_loop_t *loop;
 	const struct config_store *config;
 	const struct config_address *at;
+	struct tls_context *tls;
 	sentinel_cb *cb;
 	void *arg;
 	uv_timer_t timer;
@@ -60,7 +61,7 @@ static void sentinel_end(struct sentinel_question *q, const char *host, int port
 
 __attribute__((format(printf, 2, 3))) static void sentinel_fail(struct sentinel_question *q, const char *format, ...)
 {
-	char at[SENTINEL_HOST_BYTES + 16], what[WHY_BYTES], why[sizeof(at) + sizeof(what) + 16];
+	char at[SENTINEL_HOST_BYTES + 32], what[WHY_BYTES], why[sizeof(at) + sizeof(what) + 16];
 	va_list args;
 
 	if (q->ended)
@@ -68,7 +69,7 @@ __attribute__((format(printf, 2, 3))) static void sentinel_fail(struct sentinel_
 	va_start(args, format);
 	vsnprintf(what, sizeof(what), format, args);
 	va_end(args);
-	address_show(q->at->host, q->at->port, at, sizeof(at));
+	address_show(q->at->host, q->at->port, q->config->tls.on, at, sizeof(at));
 	snprintf(why, sizeof(why), "sentinel %s: %s", at, what);
 	sentinel_end(q, NULL, 0, why);
 }
@@ -166,7 +167,14 @@ static void sentinel_on_broken(void *arg, const char *why)
 	sentinel_fail(arg, "%s", why);
 }
 
-static void sentinel_connect(struct sentinel_question *q, const struct link_target *target)
+static struct channel_target sentinel_target(const struct sentinel_question *q)
+{
+	const char *name = q->config->tls.server_name;
+
+	return (struct channel_target){.tls = q->tls, .name = name ? name : q->at->host};
+}
+
+static void sentinel_connect(struct sentinel_question *q, const struct channel_target *target)
 {
 	const struct link_events events = {.connected = sentinel_on_connected, .broken = sentinel_on_broken};
 	char why[128];
@@ -179,7 +187,7 @@ static void sentinel_connect(struct sentinel_question *q, const struct link_targ
 static void sentinel_on_addresses(void *arg, const struct addrinfo *list, const char *why)
 {
 	struct sentinel_question *q = arg;
-	struct link_target target = {.path = NULL};
+	struct channel_target target = sentinel_target(q);
 
 	q->lookup = NULL;
 	if (!list) {
@@ -200,7 +208,7 @@ static void sentinel_on_limit(uv_timer_t *timer)
 static void sentinel_on_start(uv_timer_t *timer)
 {
 	struct sentinel_question *q = timer->data;
-	struct link_target target = {.path = NULL};
+	struct channel_target target = sentinel_target(q);
 	const char *why;
 
 	uv_timer_start(timer, sentinel_on_limit, (uint64_t)sentinel_limit_ms(q), 0);
@@ -213,15 +221,15 @@ static void sentinel_on_start(uv_timer_t *timer)
 		sentinel_fail(q, "cannot look up its address: %s", why);
 }
 
-struct sentinel_question *sentinel_ask(uv_loop_t *loop, const struct config_store *config, size_t index,
-				       sentinel_cb *cb, void *arg)
+struct sentinel_question *sentinel_ask(uv_loop_t *loop, const struct config_store *config, struct tls_context *tls,
+				       size_t index, sentinel_cb *cb, void *arg)
 {
 	struct sentinel_question *q = calloc(1, sizeof(*q));
 
 	if (!q)
 		return NULL;
 	*q = (struct sentinel_question){
-		.loop = loop, .config = config, .at = &config->sentinels[index], .cb = cb, .arg = arg};
+		.loop = loop, .config = config, .at = &config->sentinels[index], .tls = tls, .cb = cb, .arg = arg};
 	uv_timer_init(loop, &q->timer);
 	q->timer.data = q;
 	uv_timer_start(&q->timer, sentinel_on_start, 0, 0); /* every failure is reported from the loop */

@@ -12,6 +12,7 @@
 #include <uv.h>
 
 #include "config/config.h"
+#include "tls/tls_context.h"
 
 #define SENTINEL_HOST_BYTES 256
 
@@ -21,9 +22,10 @@ struct sentinel_question;
  * then. */
 typedef void sentinel_cb(void *arg, const char *host, int port, const char *why);
 
-/* Asks config->sentinels[index]; `config` must live as long as the question. NULL: out of memory. */
-struct sentinel_question *sentinel_ask(uv_loop_t *loop, const struct config_store *config, size_t index,
-				       sentinel_cb *cb, void *arg);
+/* Asks config->sentinels[index]. `config` must live as long as the question, and so must `tls`, which may be NULL: no TLS.
+ * NULL: out of memory. */
+struct sentinel_question *sentinel_ask(uv_loop_t *loop, const struct config_store *config, struct tls_context *tls,
+				       size_t index, sentinel_cb *cb, void *arg);
 /* cb will not be called. Must not be called once cb was. */
 void sentinel_cancel(struct sentinel_question *q);
 

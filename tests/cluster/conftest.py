@@ -2,7 +2,8 @@
 import os
 
 import pytest
-from harness import Host, Nodes, Proxy
+from harness import Authority, Host, Nodes, Proxy, Redis
+from harness.nodes import here
 
 from failover import LONG, QUICK
 
@@ -25,6 +26,29 @@ def make_nodes(folder):
     yield make
     for nodes in made:
         nodes.stop()
+
+
+@pytest.fixture
+def ca(folder):
+    return Authority(os.path.join(folder, "tls"))
+
+
+@pytest.fixture
+def serve(folder, ca):
+    """serve(certificate, clients=True) is a redis-server that speaks TLS on tls_port, and none on its Unix socket."""
+    servers = []
+
+    def make(certificate=None, clients=False, more=()):
+        place = os.path.join(folder, f"redis{len(servers)}")
+        os.makedirs(place)
+        port = here(1)[0].port
+        servers.append(Redis(place, *ca.server_options(certificate or ca.issue("server"), port, clients), *more))
+        servers[-1].tls_port = port
+        return servers[-1]
+
+    yield make
+    for server in servers:
+        server.stop()
 
 
 @pytest.fixture

@@ -1,6 +1,8 @@
 """What tests with processes share: a private redis-server, hosts (keepers with files of their own), agents."""
 from .wait import wait_until, Deadline
 from .apart import Apart
+from .certificates import Authority
+from .cutter import Cutter
 from .redis import Redis
 from .host import Host, Agent, BUILD
 from .clock import Clock
@@ -10,5 +12,5 @@ from .nodes import Nodes
 from .proxy import Proxy
 from .views import Views
 
-__all__ = ["Agent", "Apart", "BUILD", "Clock", "Deadline", "Host", "Job", "Network", "Nodes", "Proxy", "Redis", "Views",
+__all__ = ["Agent", "Apart", "Authority", "BUILD", "Clock", "Cutter", "Deadline", "Host", "Job", "Network", "Nodes", "Proxy", "Redis", "Views",
            "wait_until"]

@@ -55,10 +55,10 @@ class Node(Redis):
 
 
 class Sentinel(Redis):
-    def __init__(self, folder, place, node, quorum, options=()):
+    def __init__(self, folder, place, node, quorum, options=(), tls=()):
         os.makedirs(folder)
         self.path = os.path.join(folder, "sentinel.conf")
-        lines = [f"port {place.port}", f"bind {place.address}", "protected-mode no", f"dir {folder}",
+        lines = [*(tls or [f"port {place.port}"]), f"bind {place.address}", "protected-mode no", f"dir {folder}",
                  f"unixsocket {folder}/redis.sock", f"sentinel monitor {MASTER} {node.address} {node.port} {quorum}",
                  f"sentinel down-after-milliseconds {MASTER} 1500", f"sentinel failover-timeout {MASTER} 4000",
                  f"sentinel parallel-syncs {MASTER} 5", *options]
@@ -85,16 +85,19 @@ class Sentinel(Redis):
 class Nodes:
     """nodes[0] is the master at first, the others its replicas; sentinels know that. places: of the nodes, then of the sentinels."""
 
-    def __init__(self, folder, count, sentinels=0, options=lambda i: (), places=None):
+    def __init__(self, folder, count, sentinels=0, options=lambda i: (), places=None, tls=None):
+        """tls(place, sentinel): the settings of a server that speaks TLS alone, for a sentinel lines of its file."""
         places = places or here(count + sentinels)
         self.all, self.sentinels = [], []
         try:
             for i, place in enumerate(places[:count]):
                 master = places[0] if i else None
-                self.all.append(Node(os.path.join(folder, f"node{i}"), place, master, options(i)))
+                more = tls(place, False) if tls else ()
+                self.all.append(Node(os.path.join(folder, f"node{i}"), place, master, [*options(i), *more]))
             wait_until(lambda: self.all[0].has_replicas(count - 1), "all replicas are connected")
             for i, place in enumerate(places[count:]):
-                self.sentinels.append(Sentinel(os.path.join(folder, f"sentinel{i}"), place, self.all[0], sentinels // 2 + 1))
+                self.sentinels.append(Sentinel(os.path.join(folder, f"sentinel{i}"), place, self.all[0], sentinels // 2 + 1,
+                                               tls=tls(place, True) if tls else ()))
             wait_until(lambda: all(s.knows(count - 1, sentinels) for s in self.sentinels), "the sentinels know all", 30)
         except BaseException:
             self.stop()

@@ -114,7 +114,7 @@ void link_arrived(struct link *link, struct packet *packet)
 
 /* --- store/link.h --- */
 
-struct link *link_open(uv_loop_t *loop, const struct link_target *target, uint64_t limit_ms,
+struct link *link_open(uv_loop_t *loop, const struct channel_target *target, uint64_t limit_ms,
 		       const struct link_events *events, void *arg, char *why, size_t why_size)
 {
 	struct host *host = task_host(task_now);

@@ -30,13 +30,13 @@ END_TEST
 
 START_TEST(shown)
 {
-	char out[24], small[8];
+	char out[32], small[8];
 
-	address_show("redis.example", 6379, out, sizeof(out));
-	ck_assert_str_eq(out, "redis.example:6379");
-	address_show("fd00::1", 6379, out, sizeof(out));
+	address_show("redis.example", 6379, true, out, sizeof(out));
+	ck_assert_str_eq(out, "rediss://redis.example:6379");
+	address_show("fd00::1", 6379, false, out, sizeof(out));
 	ck_assert_str_eq(out, "[fd00::1]:6379");
-	address_show("redis.example", 6379, small, sizeof(small));
+	address_show("redis.example", 6379, false, small, sizeof(small));
 	ck_assert_str_eq(small, "redis.e");
 }
 END_TEST

@@ -121,6 +121,35 @@ START_TEST(sentinels)
 }
 END_TEST
 
+START_TEST(encrypted)
+{
+	const struct config_tls *tls;
+
+	read_ok("store = { server = \"redis://a:1\"; };");
+	ck_assert(!config->store.tls.on);
+	ck_assert_str_eq(config->store.address.host, "a");
+	/* The files need not exist: they are read when a connection is made. */
+	read_ok("store = { server = \"rediss://[::1]\"; tls_ca = \"/a\"; tls_certificate_file = \"/b\"; "
+		"tls_key_file = \"/c\"; tls_server_name = \"d.e\"; };");
+	tls = &config->store.tls;
+	ck_assert(tls->on);
+	ck_assert_str_eq(config->store.address.host, "::1");
+	ck_assert_int_eq(config->store.address.port, 6379);
+	ck_assert_str_eq(tls->ca, "/a");
+	ck_assert_str_eq(tls->certificate, "/b");
+	ck_assert_str_eq(tls->key, "/c");
+	ck_assert_str_eq(tls->server_name, "d.e");
+	read_ok("store = { sentinels = ( \"rediss://a\", \"rediss://b:7\" ); master = \"m\"; replicas = 1; };");
+	tls = &config->store.tls;
+	ck_assert(tls->on);
+	ck_assert_ptr_null(tls->ca);
+	ck_assert_ptr_null(tls->key);
+	ck_assert_ptr_null(tls->server_name);
+	ck_assert_int_eq(config->store.sentinels[0].port, 26379);
+	ck_assert_str_eq(config->store.sentinels[1].host, "b");
+}
+END_TEST
+
 static const struct server {
 	const char *text, *socket, *host;
 	int port;
@@ -361,6 +390,7 @@ int main(void)
 	tcase_add_test(tests, defaults);
 	tcase_add_test(tests, values);
 	tcase_add_test(tests, sentinels);
+	tcase_add_test(tests, encrypted);
 	tcase_add_loop_test(tests, server_syntax, 0, sizeof(servers) / sizeof(servers[0]));
 	tcase_add_test(tests, what_rules_say_of_loss);
 	tcase_add_test(tests, what_rules_say_of_rests);

@@ -5,7 +5,8 @@
 #include "tests/unit/config_file.h"
 #include "tests/unit/suite.h"
 
-#define AS_SERVER "; expected host:port, [IPv6 address]:port or unix:/path"
+#define AS_SERVER "; expected host:port, [IPv6 address]:port, rediss://... or unix:/path"
+#define TLS_ON    "store = { server = \"rediss://a\";\n"
 static const struct refusal {
 	const char *text;
 	int line;
@@ -81,7 +82,35 @@ static const struct refusal {
 	{"protect = ( { path = \"/a\";\nname = \"\\x7f\"; } );", 2,
 	 "name contains a control character (byte 1 is 0x7f)"},
 	/* The server. */
-	{"store = {\nserver = \"redis://x\"; };", 2, "store.server is \"redis://x\": it is not a URL" AS_SERVER},
+	{"store = {\nserver = \"http://x\"; };", 2,
+	 "store.server is \"http://x\": it is no URL that begins with redis:// or rediss://" AS_SERVER},
+	{"store = {\nserver = \"rediss://:x@y\"; };", 2,
+	 "store.server is \"rediss://:x@y\": user and password_file are settings of their own" AS_SERVER},
+	{"store = { server = \"redis://x/1\"; };", 1,
+	 "store.server is \"redis://x/1\": nothing may stand behind the port (database is a setting of"},
+	{"store = { server = \"rediss://unix:/x\"; };", 1,
+	 "store.server is \"rediss://unix:/x\": nothing may stand behind the port"},
+	{"store = { server = \"rediss://\"; };", 1, "store.server is \"rediss://\": there is no host name"},
+	{"store = { server = \"rediss://a:b\"; };", 1,
+	 "store.server is \"rediss://a:b\": the port is not a number from 1 to 65535"},
+	/* TLS. */
+	{"store = { server = \"a\";\ntls_ca = \"/a\"; };", 2,
+	 "store.tls_ca is there, and no server or sentinel is reached by TLS; expected rediss:// before the address"},
+	{"store = {\ntls_server_name = \"a\"; };", 2, "store.tls_server_name is there, and no server"},
+	{"store = { server = \"unix:/a\";\ntls_key_file = \"/a\"; };", 2, "store.tls_key_file is there, and no server"},
+	{TLS_ON "tls_ca = \"a\"; };", 2, "store.tls_ca is \"a\"; expected an absolute path"},
+	{TLS_ON "tls_key_file = \"/a\"; };", 2,
+	 "store.tls_key_file is there without store.tls_certificate_file; expected both"},
+	{TLS_ON "tls_certificate_file = \"/a\"; };", 2,
+	 "store.tls_certificate_file is there without store.tls_key_file; expected both"},
+	{TLS_ON "tls_certificate_file = \"a\"; tls_key_file = \"/a\"; };", 2,
+	 "store.tls_certificate_file is \"a\"; expected an absolute path"},
+	{TLS_ON "tls_server_name = \"a/b\"; };", 2,
+	 "store.tls_server_name is \"a/b\"; expected a host's name or number"},
+	{"store = { sentinels = ( \"rediss://a\",\n\"b\" ); };", 2,
+	 "store.sentinels contains \"b\" beside one with rediss://; expected TLS to all or none"},
+	{"store = { sentinels = ( \"a\",\n\"rediss://b\" ); };", 2,
+	 "store.sentinels contains \"rediss://b\" beside one without rediss://; expected TLS to all or none"},
 	{"store = { server = \"::1\"; };", 1, "store.server is \"::1\": there is no host name"},
 	{"store = { server = \"1::2\"; };", 1, "store.server is \"1::2\": an IPv6 address needs brackets" AS_SERVER},
 	{"store = { server = \"[::1\"; };", 1, "store.server is \"[::1\": there is no ']' after the address"},
@@ -109,7 +138,7 @@ static const struct refusal {
 	{"store = { sentinels = (\n\"a\",\n1 ); };", 3, "store.sentinels contains a number; expected strings only"},
 	{"store = { sentinels = ( \"a\",\n\"\" ); };", 2, "store.sentinels is empty; expected text"},
 	{"store = { sentinels = (\n\"a:b\" ); };", 2,
-	 "store.sentinels contains \"a:b\": the port is not a number from 1 to 65535; expected host:port or [IPv6"},
+	 "store.sentinels contains \"a:b\": the port is not a number from 1 to 65535; expected host:port, [IPv6"},
 	{"store = { sentinels = (\n\"unix:/a\" ); };", 2, "store.sentinels contains \"unix:/a\": the port is not"},
 	{"store = { sentinels = ( \"a\",\n\"a:26379\" ); };", 2,
 	 "store.sentinels contains \"a:26379\" twice; expected each sentinel once"},

@@ -245,6 +245,8 @@ static const struct {
 	{"host = \"h\"; store = { server = \"a\"; replicas = 1; };", false},
 	{"host = \"h\"; store = { server = \"a\"; connect_ms = 100; };", false},
 	{"host = \"h\"; store = { sentinels = ( \"a\" ); master = \"m\"; replicas = 1; };", false},
+	{"host = \"h\"; store = { server = \"redis://a\"; };", true},
+	{"host = \"h\"; store = { server = \"rediss://a\"; };", false},
 	{"host = \"g\"; store = { server = \"a\"; };", false},
 	{"host = \"h\"; store = { server = \"a\"; }; lease = { ttl_ms = 29000; };", false},
 	{"host = \"h\"; store = { server = \"a\"; }; lease = { sweep_ms = 86400001; };", false},

@@ -199,7 +199,7 @@ START_TEST(an_answer_that_nobody_asked_for)
 
 	start_fake();
 	fake_greets = "+OK\r\n";
-	struct link_target target = {.path = config.socket};
+	struct channel_target target = {.path = config.socket};
 	struct link *link = link_open(&loop, &target, LIMIT_MS, &events, NULL, why, sizeof(why));
 	ck_assert_ptr_nonnull(link);
 	wait_until(*link_why);

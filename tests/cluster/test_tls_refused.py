@@ -1,0 +1,167 @@
+"""The store by TLS, when something is wrong: each cause is one line that says what to do, in log, status and doctor."""
+import os
+import socket
+import threading
+
+import pytest
+from harness import Authority
+
+from failover import attempt
+from tls import reasons, refused, settings
+
+
+class Talker:
+    """A server that sends something, again and again, and reads what comes."""
+
+    def __init__(self, text, again=False):
+        self.text, self.again = text, again
+        self.listener = socket.create_server(("127.0.0.1", 0))
+        self.port = self.listener.getsockname()[1]
+        threading.Thread(target=self.serve, daemon=True).start()
+
+    def serve(self):
+        while True:
+            try:
+                client, _ = self.listener.accept()
+            except OSError:
+                return
+            threading.Thread(target=self.talk, args=(client,), daemon=True).start()
+
+    def talk(self, client):
+        try:
+            client.recv(65536)
+            client.sendall(self.text)
+            while self.again:
+                client.sendall(self.text)
+            while client.recv(65536):
+                pass
+        except OSError:
+            pass
+        client.close()
+
+    def stop(self):
+        self.listener.shutdown(socket.SHUT_RDWR)
+        self.listener.close()
+
+
+@pytest.fixture
+def talk():
+    talkers = []
+
+    def make(text, again=False):
+        talkers.append(Talker(text, again))
+        return talkers[-1].port
+
+    yield make
+    for talker in talkers:
+        talker.stop()
+
+
+def once(host):
+    assert len(reasons(host)) == 1, reasons(host)
+
+
+def test_expired_certificate(serve, ca, host_at):
+    a = host_at(settings(serve(ca.issue("server", days=-1)).tls_port, ca), "a")
+    refused(a, "the server's certificate expired on 20")
+    once(a)
+
+
+def test_wrong_name(serve, ca, host_at):
+    server = serve(ca.issue("server", "DNS:other.example,IP:10.1.2.3"))
+    a = host_at(settings(server.tls_port, ca), "a")
+    refused(a, "the server's certificate is for other.example, 10.1.2.3, not for 127.0.0.1: correct the address, set tls_server_name")
+    once(a)
+    b = host_at(settings(server.tls_port, ca, more='tls_server_name = "other.example";'), "b").init()
+    assert attempt(b)
+
+
+def test_unknown_authority(serve, ca, host_at, folder):
+    server = serve()
+    a = host_at(settings(server.tls_port, Authority(os.path.join(folder, "tls"), "another")), "a")
+    refused(a, "is from an authority that is not trusted here (CN=Authority ca): set tls_ca")
+    once(a)
+
+
+def test_the_systems_authorities_do_not_do(serve, ca, host_at):
+    a = host_at(settings(serve().tls_port, None), "a")
+    refused(a, "is from an authority that is not trusted here (CN=Authority ca): set tls_ca")
+
+
+def test_certificate_of_this_host_is_missing(serve, ca, host_at):
+    a = host_at(settings(serve(clients=True).tls_port, ca), "a")
+    refused(a, "the server wants a certificate of this host: set tls_certificate_file and tls_key_file")
+    once(a)
+
+
+def test_certificate_of_this_host_is_missing_before_tls_1_3(serve, ca, host_at):
+    a = host_at(settings(serve(clients=True, more=["--tls-protocols", "TLSv1.2"]).tls_port, ca), "a")
+    refused(a, "set tls_certificate_file and tls_key_file")
+
+
+def test_plain_server_behind_rediss(redis, ca, host_at, talk):
+    """Redis waits for the rest of what it takes for a command; others answer."""
+    port = talk(b"")
+    a = host_at(settings(port, ca), "a", store="connect_ms = 400;")
+    refused(a, "no answer to TLS (does the server speak it on this port?) within 400 ms")
+    once(a)
+    b = host_at(settings(talk(b"-ERR Protocol error: too big inline request\r\n"), ca), "b")
+    refused(b, "what the server sends is no TLS: correct its port, or write redis:// instead of rediss:// if it has none")
+
+
+def test_tls_server_behind_redis(serve, host_at, talk):
+    a = host_at(f'server = "redis://127.0.0.1:{serve().tls_port}";', "a")
+    refused(a, "before its first answer: if it wants TLS, write rediss:// before its address")
+    once(a)
+    b = host_at(f'server = "127.0.0.1:{talk(bytes([21, 3, 1, 0, 2, 2, 70]))}";', "b")
+    refused(b, "the server speaks TLS: write rediss:// before its address")
+
+
+def test_handshake_without_end(ca, host_at, talk):
+    """A server that sends handshake messages for ever: given up after 256 kB, and the keeper goes on."""
+    port = talk(bytes([22, 3, 3, 0x40, 0]) + bytes(0x4000), again=True)
+    a = host_at(settings(port, ca), "a")
+    refused(a, "TLS")
+    assert a.run("flock", "-n", "/dev/shm", "true").returncode == 0
+    assert a.status()["store"]["up"] is False
+
+
+@pytest.mark.parametrize("mode,why", [
+    (0o644, "can be read or written by everybody; run chmod o-rw on it"),
+    (None, "cannot be read: No such file or directory")])
+def test_key_file(serve, ca, host_at, mode, why):
+    own = ca.issue("host", "DNS:a")
+    if mode:
+        os.chmod(own.key, mode)
+    else:
+        os.unlink(own.key)
+    a = host_at(settings(serve(clients=True).tls_port, ca, own=own), "a")
+    refused(a, f"tls_key_file {own.key} {why}")
+    once(a)
+    check = a.cli("check", check=False)
+    assert check.returncode == 1 and f"store.tls_key_file {own.key} {why}" in check.stderr
+    # It is mended, and counts at the next attempt.
+    ca.issue("host", "DNS:a")
+    a.init()
+    assert a.cli("check").returncode == 0
+
+
+def test_key_of_another_certificate(serve, ca, host_at):
+    own, other = ca.issue("host", "DNS:a"), ca.issue("other", "DNS:a")
+    own.key = other.key
+    a = host_at(settings(serve(clients=True).tls_port, ca, own=own), "a")
+    refused(a, f"tls_key_file {own.key} is not the key of tls_certificate_file {own.path}")
+
+
+def test_authorities_in_a_directory(serve, ca, host_at, folder):
+    place = os.path.join(folder, "authorities")
+    os.makedirs(os.path.join(place, "folder.pem"))
+    os.symlink("/nowhere", os.path.join(place, "gone.crt"))
+    server = serve()
+    here = Authority(os.path.join(folder, "tls"), "ignored")
+    here.path = place
+    a = host_at(settings(server.tls_port, here), "a")
+    refused(a, f"tls_ca {place} has no file NAME.pem, NAME.crt or NAME.cer")
+    os.symlink(ca.path, os.path.join(place, "mine.crt"))
+    a.init()
+    assert attempt(a)
