@@ -29,6 +29,8 @@ bool doctor_keeper_reads(struct doctor *d, const char *why);
 void doctor_keeper(struct doctor *d);
 /* doctor_past.c: locks that the keeper's status says were taken past dflock. */
 void doctor_past(struct doctor *d, const json_t *status);
+/* doctor_acl.c: prints the rights that dflock needs in the store (NULL: of whatever kind). Returns the exit status. */
+int doctor_acl(const struct config_store *store);
 /* doctor_replicas.c: sentinels, the master's replicas. Waits for their answers. */
 void doctor_replicas(struct doctor *d);
 /* doctor_files.c: every path and tree of the configuration. */

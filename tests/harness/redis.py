@@ -6,6 +6,7 @@ import subprocess
 
 from .wait import wait_until
 
+SERVER = os.environ.get("REDIS_SERVER", "redis-server")
 
 class Redis:
     def __init__(self, folder, *options, address="127.0.0.1", port=0, inside=(), env=None):
@@ -24,7 +25,7 @@ class Redis:
 
     def start(self):
         self.process = subprocess.Popen(
-            [*self.inside, "redis-server", "--port", str(self.port), "--bind", self.address, "--protected-mode", "no",
+            [*self.inside, SERVER, "--port", str(self.port), "--bind", self.address, "--protected-mode", "no",
              "--unixsocket", self.socket, "--save", "", "--dir", self.folder, "--daemonize", "no", "--loglevel", "warning", *self.options],
             env={**os.environ, **self.env},
             stdout=open(os.path.join(self.folder, "redis.log"), "ab"), stderr=subprocess.STDOUT)
