@@ -6,7 +6,9 @@
 
 #include "config/rights.h"
 
-#define EXPLAIN_IN_SCRIPT "The user executing the script can't"
+/* How the error of a command inside a script begins, before Redis 7.2 and since. */
+#define EXPLAIN_IN_SCRIPT     "The user executing the script can't"
+#define EXPLAIN_IN_SCRIPT_7_2 "ACL failure in script: "
 
 bool reply_info_field(const char *info, const char *field, char *value, size_t size)
 {
@@ -128,14 +130,16 @@ void reply_quote(char said[REPLY_SAID_BYTES], const char *text)
 /*
  * A right that the user lacks. Redis names the command ("NOPERM this user has no permissions to run the 'client|setname'
  * command"), or says whether it was about keys or channels. For a command inside a script 7.0 and 6.2 do neither ("ERR The
- * user executing the script can't run this command or subcommand"): then `command` is it.
+ * user executing the script can't run this command or subcommand"): then `command` is it. 8.0 says "ERR ACL failure in script:
+ * User few has no permissions to run the 'get' command".
  */
 static bool explain_denied(const char *error, const char *said, const char *command, char line[REPLY_LINE_BYTES])
 {
 	const char *quote = strstr(error, " the '"), *end = quote ? strchr(quote + 6, '\'') : NULL;
 	char right[REPLY_WORD_BYTES + 24] = "some right";
 
-	if (strncmp(error, "NOPERM", 6) != 0 && !strstr(error, EXPLAIN_IN_SCRIPT))
+	if (strncmp(error, "NOPERM", 6) != 0 && !strstr(error, EXPLAIN_IN_SCRIPT) &&
+	    !strstr(error, EXPLAIN_IN_SCRIPT_7_2))
 		return false;
 	if (strstr(error, " channel"))
 		strcpy(right, "the right " RIGHTS_CHANNELS);

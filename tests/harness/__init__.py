@@ -4,11 +4,12 @@ from .apart import Apart
 from .redis import Redis
 from .host import Host, Agent, BUILD
 from .clock import Clock
+from .cluster import Cluster
 from .job import Job
 from .network import Network
 from .nodes import Nodes
 from .proxy import Proxy
 from .views import Views
 
-__all__ = ["Agent", "Apart", "BUILD", "Clock", "Deadline", "Host", "Job", "Network", "Nodes", "Proxy", "Redis", "Views",
+__all__ = ["Agent", "Apart", "BUILD", "Clock", "Cluster", "Deadline", "Host", "Job", "Network", "Nodes", "Proxy", "Redis", "Views",
            "wait_until"]
