@@ -7,6 +7,8 @@ import subprocess
 from .wait import wait_until
 
 SERVER = os.environ.get("REDIS_SERVER", "redis-server")
+LEAST_RIGHTS = "DFLOCK_TEST_LEAST_RIGHTS" in os.environ  # hosts are a user with the rights that `dflock doctor --acl` prints
+
 
 class Redis:
     def __init__(self, folder, *options, address="127.0.0.1", port=0, inside=(), env=None):
@@ -30,6 +32,13 @@ class Redis:
             env={**os.environ, **self.env},
             stdout=open(os.path.join(self.folder, "redis.log"), "ab"), stderr=subprocess.STDOUT)
         wait_until(self.answers, "redis-server answers")
+        if LEAST_RIGHTS:
+            self.give_rights()
+
+    def give_rights(self, words=None, password="least"):
+        """ACL SETUSER with these words, or those for a configuration that says nothing."""
+        words = words or rights(self.folder)[0]
+        self.command(*(w.replace(">PASSWORD", ">" + password) for w in words))
 
     def answers(self):
         try:
@@ -66,6 +75,16 @@ class Redis:
     def restart(self):
         self.stop()
         self.start()
+
+
+def rights(folder, settings=""):
+    """What `dflock doctor --acl` prints for these settings of the store: the words of each command."""
+    from .host import CLI
+    path = os.path.join(folder, "rights.conf")
+    with open(path, "w") as f:
+        f.write("store = { %s };\n" % settings)
+    said = subprocess.run([CLI, "doctor", "--acl", "--config", path], capture_output=True, text=True, check=True, timeout=60)
+    return [line.split() for line in said.stdout.splitlines() if not line.startswith("#")]
 
 
 def _read(f):
