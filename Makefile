@@ -102,6 +102,8 @@ $(BUILD)/bench/%: bench/%.c Makefile
 	$(Q)$(CC) $(CPPFLAGS) $(CFLAGS) $(PKG_CFLAGS) -MMD -MP -o $@ $< $(BENCH_LIBS)
 $(BUILD)/bench/freeze: BENCH_LIBS := $(CORE) $(LIBS)
 $(BUILD)/bench/freeze: $(CORE)
+$(BUILD)/bench/onestore: BENCH_LIBS := $(CORE) $(LIBS)
+$(BUILD)/bench/onestore: $(CORE)
 $(BUILD)/bench/roundtrip: BENCH_LIBS := $(shell pkg-config --libs hiredis)
 -include $(shell find $(BUILD) -name '*.d' 2>/dev/null)
 

@@ -33,20 +33,20 @@ def clients(redis):
     return sorted(names)
 
 
-def test_only_what_the_configuration_needs(folder):
-    plain, = rights(folder)
+def test_only_what_the_configuration_needs():
+    plain, = rights()
     assert plain[:4] == ["ACL", "SETUSER", "dflock", "reset"]
     assert not {"+select", "+wait", "+cluster|slots"} & set(plain) and "+@all" not in plain
-    assert set(rights(folder, "database = 1;")[0]) - set(plain) == {"+select"}
-    assert set(rights(folder, "replicas = 1;")[0]) - set(plain) == {"+wait"}
-    cluster, = rights(folder, 'cluster = ( "a" ); replicas = 0;')
+    assert set(rights("database = 1;")[0]) - set(plain) == {"+select"}
+    assert set(rights("replicas = 1;")[0]) - set(plain) == {"+wait"}
+    cluster, = rights('cluster = ( "a" ); replicas = 0;')
     assert set(cluster) - set(plain) == {"+cluster|slots"}
-    server, sentinel = rights(folder, 'sentinels = ( "a" ); master = "m"; replicas = 1; user = "me"; password_file = "/none";')
+    server, sentinel = rights('sentinels = ( "a" ); master = "m"; replicas = 1; user = "me"; password_file = "/none";')
     assert server[2] == "me" and sentinel[2] == "dflock" and not {"+get", "+info"} & set(sentinel)
 
 
-def test_all_works_with_exactly_these(redis, folder, host_as_user):
-    redis.give_rights(rights(folder)[0], "pw")
+def test_all_works_with_exactly_these(redis, host_as_user):
+    redis.give_rights(rights()[0], "pw")
     redis.command("CONFIG", "SET", "requirepass", "other")  # of the user default, which the host is not
     a = host_as_user(redis, lease="ttl_ms = 3000;").init()
     b = host_as_user(redis, "b", lease="ttl_ms = 3000;").wait_up()
@@ -63,8 +63,8 @@ def test_all_works_with_exactly_these(redis, folder, host_as_user):
 
 
 @pytest.mark.parametrize("right", ["+info", "+evalsha", "+subscribe", "+hget", "~dflock:{0}:*", "&dflock:{0}:host:*"])
-def test_what_is_missing_is_named(redis, folder, host_as_user, right):
-    redis.give_rights(without(rights(folder)[0], right), "pw")
+def test_what_is_missing_is_named(redis, host_as_user, right):
+    redis.give_rights(without(rights()[0], right), "pw")
     found = Doctor(host_as_user(redis)).of("problem")
     if right == "+hget":  # nothing that a keeper does at once
         a = host_as_user(redis, "b").init()
@@ -77,7 +77,7 @@ def test_what_is_missing_is_named(redis, folder, host_as_user, right):
 def test_wait_is_needed_with_replicas(folder, host_as_user):
     nodes = Nodes(folder + "/nodes", 2)
     try:
-        words, = rights(folder, nodes.settings)
+        words, = rights(nodes.settings)
         for node in nodes.all:
             node.give_rights(without(words, "+wait"), "pw")
         a = host_as_user(nodes.settings)
@@ -88,7 +88,7 @@ def test_wait_is_needed_with_replicas(folder, host_as_user):
         nodes.stop()
 
 
-def test_connections_say_which_host(redis, folder, make_host):
+def test_connections_say_which_host(redis, make_host):
     a, b = make_host("a"), make_host("b")
     ids = sorted(a.status()["cluster"]["hosts"])
     wait_until(lambda: len(clients(redis)) == 4, "two connections of each host")
@@ -100,8 +100,8 @@ def test_connections_say_which_host(redis, folder, make_host):
     wait_until(lambda: clients(redis) == names, "they say so again")
 
 
-def test_a_server_that_takes_no_names(redis, folder, host_as_user):
-    redis.give_rights(without(rights(folder)[0], "+client|setname"), "pw")
+def test_a_server_that_takes_no_names(redis, host_as_user):
+    redis.give_rights(without(rights()[0], "+client|setname"), "pw")
     a = host_as_user(redis, lease="ttl_ms = 3000;").init()
     assert a.run("flock", "-n", a.path("f"), "true").returncode == 0
     redis.command("CLIENT", "KILL", "TYPE", "pubsub")

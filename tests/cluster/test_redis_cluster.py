@@ -3,6 +3,7 @@ A Redis Cluster as the store: hosts find the node that has dflock's slot, and fo
 key by key, and after a failover, no lock has two holders (store/slots.h has the argument), and a job that holds one goes on.
 """
 import os
+import re
 
 import pytest
 from harness import Cluster, wait_until
@@ -33,6 +34,13 @@ def make_cluster(folder):
 
 def refused(host, line):
     wait_until(lambda: line in host.status()["store"]["error"], f"{host.name} says: {line}", 20)
+
+
+def tries(node):
+    """How often keepers have asked it whether it has the whole slot."""
+    stats = node.command("INFO", "commandstats")
+    found = re.search(r"cmdstat_exists:calls=(\d+),.*rejected_calls=(\d+)", stats)
+    return sum(map(int, found.groups())) if found else 0
 
 
 def put_back(host, lease):
@@ -97,6 +105,9 @@ def test_the_slot_moves_key_by_key(make_cluster, host_at, first):
     assert cluster.move_key(source, to, TAG + first)
     assert other.do("flock 0 ex nb") != "ok"
     refused(b, "dflock's slot is moving to another node of the cluster: wait")
+    ups, tried = b.log().count("is reachable"), tries(source)
+    wait_until(lambda: tries(source) > tried + 2, "b tries again")
+    assert b.log().count("is reachable") == ups  # and does not take what is there for the store
     cluster.move_keys(source, to)
     assert other.do("flock 0 ex nb") != "ok"
     cluster.end_move(source, to)

@@ -1,8 +1,10 @@
 """A real redis-server of the test's own, on a Unix socket in the test's folder."""
+import functools
 import os
 import signal
 import socket
 import subprocess
+import tempfile
 
 from .wait import wait_until
 
@@ -37,7 +39,7 @@ class Redis:
 
     def give_rights(self, words=None, password="least"):
         """ACL SETUSER with these words, or those for a configuration that says nothing."""
-        words = words or rights(self.folder)[0]
+        words = words or rights()[0]
         self.command(*(w.replace(">PASSWORD", ">" + password) for w in words))
 
     def answers(self):
@@ -77,13 +79,14 @@ class Redis:
         self.start()
 
 
-def rights(folder, settings=""):
+@functools.cache  # a server that was restarted must have its user again at once
+def rights(settings=""):
     """What `dflock doctor --acl` prints for these settings of the store: the words of each command."""
     from .host import CLI
-    path = os.path.join(folder, "rights.conf")
-    with open(path, "w") as f:
+    with tempfile.NamedTemporaryFile("w", suffix=".conf") as f:
         f.write("store = { %s };\n" % settings)
-    said = subprocess.run([CLI, "doctor", "--acl", "--config", path], capture_output=True, text=True, check=True, timeout=60)
+        f.flush()
+        said = subprocess.run([CLI, "doctor", "--acl", "--config", f.name], capture_output=True, text=True, check=True, timeout=60)
     return [line.split() for line in said.stdout.splitlines() if not line.startswith("#")]
 
 
