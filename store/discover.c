@@ -39,7 +39,9 @@ static void discover_found(struct store *s, const char *host, int port)
 		discover_ask(s);
 		break;
 	case ROUND_OVER:
-		store_fail(s, "no %s says where it is. %s", s->config->cluster ? "node of the cluster" : "sentinel",
+		store_fail(s,
+			   s->config->cluster ? "no node of the cluster says where it is. %s"
+					      : "no sentinel says where it is. %s",
 			   s->discover.first_why);
 		break;
 	}
@@ -53,7 +55,10 @@ static void discover_checked(struct store *s, const char *host, int port)
 	switch (round_checked(&s->discover.round, host != NULL, host && is_same_master(s, host, port))) {
 	case ROUND_BELIEVE:
 		address_show(host, port, at, sizeof(at));
-		store_fail(s, "the %s say that the master is %s now", s->config->cluster ? "nodes" : "sentinels", at);
+		store_fail(s,
+			   s->config->cluster ? "the nodes say that the master is %s now"
+					      : "the sentinels say that the master is %s now",
+			   at);
 		break;
 	case ROUND_ASK:
 		discover_ask(s);

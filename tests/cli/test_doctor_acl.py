@@ -9,7 +9,7 @@ AS_USER = 'user = "dflock"; password_file = "%s";'
 
 
 @pytest.fixture
-def host_as_user(host_of, folder):
+def host_as_user(host_of):
     def make(server, name="a", **options):
         host = host_of(server, name, foreground=False, **options)
         with open(host.config) as f:
