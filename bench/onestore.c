@@ -1,8 +1,8 @@
 /*
  * onestore SOCKET PID HOSTS BUSY SECONDS: what HOSTS hosts cost one server (its socket, and its pid). Each host is a store of
  * store.h, with its two connections, as a keeper has it. First all of them beat, at the pace of ttl_ms = 30000, and do
- * nothing else; then BUSY of them also lock and unlock a name of their own, one lock after the other; then each host holds
- * LEASES leases. Prints one line: hosts, seconds until all were connected, the server's memory for them and its processor
+ * nothing else; then BUSY of them lock and unlock a name of their own, one lock after the other; then each host holds
+ * LEASES leases. Prints one line: hosts, seconds until all were connected, the server's memory for all of them and its processor
  * time while they beat (in thousandths of a processor), locks per second, the server's processor time for one lock and
  * unlock in µs, and its memory for one lease. Memory is in bytes.
  */
@@ -48,14 +48,15 @@ static double server_seconds(void)
 	return (double)(user + system) / (double)sysconf(_SC_CLK_TCK);
 }
 
-static double server_memory(void)
+/* A field of INFO memory, in bytes. */
+static double server_memory(const char *field)
 {
 	redisReply *reply = redisCommand(control, "INFO memory");
-	const char *at = reply ? strstr(reply->str, "used_memory:") : NULL;
+	const char *at = reply ? strstr(reply->str, field) : NULL;
 
 	if (!at)
 		bench_die("INFO memory");
-	double bytes = atof(at + strlen("used_memory:"));
+	double bytes = atof(at + strlen(field));
 	freeReplyObject(reply);
 	return bytes;
 }
@@ -211,7 +212,7 @@ int main(int argc, char **argv)
 	if (!hosts || !control || control->err || uv_loop_init(&loop) != 0)
 		bench_die("cannot begin");
 
-	double memory = server_memory(), from = bench_now_ns();
+	double memory = server_memory("\nused_memory:"), from = bench_now_ns();
 	start_host();
 	run_until(&up, 1);
 	asked++;
@@ -220,7 +221,8 @@ int main(int argc, char **argv)
 	for (unsigned i = 0; i < AT_ONCE; i++)
 		start_host();
 	run_until(&up, host_count);
-	double connected = (bench_now_ns() - from) / 1e9, host_memory = (server_memory() - memory) / host_count;
+	double connected = (bench_now_ns() - from) / 1e9;
+	memory = server_memory("\nused_memory:") - memory;
 
 	for (unsigned i = 0; i < host_count; i++) /* spread over the time between two beats */
 		uv_timer_start(&hosts[i].beat, on_beat, (uint64_t)i * (TTL_MS / 3) / host_count, TTL_MS / 3);
@@ -229,6 +231,9 @@ int main(int argc, char **argv)
 	run_for(TTL_MS / 3000.0);
 	beats = (server_seconds() - beats) / (TTL_MS / 3000.0);
 
+	for (unsigned i = 0; i < host_count; i++) /* each lock is a beat */
+		uv_timer_stop(&hosts[i].beat);
+	run_until(&asked, 0);
 	locking = true;
 	locks = 0;
 	from = bench_now_ns();
@@ -236,22 +241,22 @@ int main(int argc, char **argv)
 	for (unsigned i = 0; i < busy && i < host_count; i++)
 		ask_acquire(&hosts[i], 0, on_locked);
 	run_for(seconds);
-	work = server_seconds() - work - beats * (bench_now_ns() - from) / 1e9;
+	work = server_seconds() - work;
 	double took = (bench_now_ns() - from) / 1e9;
 	unsigned long done = locks;
 	locking = false;
 	run_until(&asked, 0);
 
-	memory = server_memory();
+	double dataset = server_memory("\nused_memory_dataset:");
 	for (unsigned i = 0; i < LEASES; i++) {
 		ask_acquire(&hosts[i % host_count], i + 1, on_reply);
 		while (asked > AT_ONCE)
 			uv_run(&loop, UV_RUN_ONCE);
 	}
 	run_until(&asked, 0);
-	double lease = (server_memory() - memory) / LEASES;
+	double lease = (server_memory("\nused_memory_dataset:") - dataset) / LEASES;
 
-	printf("%u %.1f %.0f %.1f %.0f %.1f %.0f\n", host_count, connected, host_memory, beats * 1000,
-	       (double)done / took, work * 1e6 / (double)done, lease);
+	printf("%u %.1f %.0f %.1f %.0f %.1f %.0f\n", host_count, connected, memory, beats * 1000, (double)done / took,
+	       work * 1e6 / (double)done, lease);
 	return fflush(stdout) == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
 }

@@ -87,7 +87,7 @@ def one_store(lab):
         if done.returncode:
             raise CannotMeasure("onestore: " + done.stderr.strip())
         _, connected, memory, beats, rate, cost, lease = map(float, done.stdout.split())
-        curve.add(n, {"connected after, s": connected, "memory for a host, kB": memory / 1000, "beats, % of a processor": beats / 10,
+        curve.add(n, {"connected after, s": connected, "memory, MB": memory / 1e6, "beats, % of a processor": beats / 10,
                       "names locked per second": rate, "processor for one, us": cost, "memory for a lease, bytes": lease})
     return [curve]
 
