@@ -131,21 +131,20 @@ void reply_quote(char said[REPLY_SAID_BYTES], const char *text)
  * A right that the user lacks. Redis names the command ("NOPERM this user has no permissions to run the 'client|setname'
  * command"), or says whether it was about keys or channels. For a command inside a script 7.0 and 6.2 do neither ("ERR The
  * user executing the script can't run this command or subcommand"): then `command` is it. 8.0 says "ERR ACL failure in script:
- * User few has no permissions to run the 'get' command".
+ * User few has no permissions to run the 'get' command". `said` is printable.
  */
-static bool explain_denied(const char *error, const char *said, const char *command, char line[REPLY_LINE_BYTES])
+static bool explain_denied(const char *said, const char *command, char line[REPLY_LINE_BYTES])
 {
-	const char *quote = strstr(error, " the '"), *end = quote ? strchr(quote + 6, '\'') : NULL;
+	const char *quote = strstr(said, " the '"), *end = quote ? strchr(quote + 6, '\'') : NULL;
 	char right[REPLY_WORD_BYTES + 24] = "some right";
 
-	if (strncmp(error, "NOPERM", 6) != 0 && !strstr(error, EXPLAIN_IN_SCRIPT) &&
-	    !strstr(error, EXPLAIN_IN_SCRIPT_7_2))
+	if (strncmp(said, "NOPERM", 6) != 0 && !strstr(said, EXPLAIN_IN_SCRIPT) && !strstr(said, EXPLAIN_IN_SCRIPT_7_2))
 		return false;
-	if (strstr(error, " channel"))
+	if (strstr(said, " channel"))
 		strcpy(right, "the right " RIGHTS_CHANNELS);
 	else if (end && end - quote - 6 < REPLY_WORD_BYTES)
 		snprintf(right, sizeof(right), "the right +%.*s", (int)(end - quote - 6), quote + 6);
-	else if (strstr(error, " key"))
+	else if (strstr(said, " key"))
 		strcpy(right, "the right " RIGHTS_KEYS);
 	else if (command)
 		snprintf(right, sizeof(right), "the right +%s", command);
@@ -174,7 +173,7 @@ enum reply_error reply_explain_script(const char *error, const char *command, ch
 	char said[REPLY_SAID_BYTES];
 
 	reply_quote(said, error);
-	if (explain_denied(error, said, command, line))
+	if (explain_denied(said, command, line))
 		return REPLY_ERROR_HERE;
 	for (size_t i = 0; i < sizeof(errors) / sizeof(*errors); i++) {
 		if (!error_is(error, errors[i].code))

@@ -145,6 +145,7 @@ static const struct {
 	{"ERR ACL failure in script: User few has no permissions to run the 'get' command script: 1, on @user_script:2.",
 	 REPLY_ERROR_HERE, "the user lacks the right +get "},
 	{"NOPERM", REPLY_ERROR_HERE, "`dflock doctor --acl`"},
+	{"NOPERM the '\r\n\x1b'", REPLY_ERROR_HERE, "the right +??? (the store"},
 	{"NOPERM the '", REPLY_ERROR_HERE, "some right"},
 	{"NOPERM run the 'aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa'", REPLY_ERROR_HERE,
 	 "some right"},
