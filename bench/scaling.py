@@ -13,11 +13,14 @@ from bench.lab import BUILD, CannotMeasure
 from bench.latency import DISTANCES_MS, distant
 from bench.measurements import DEFAULT_TTL_MS, holding, measurement
 from bench.report import Curve, Series
+from tests.harness import Redis
 
 HOLDS_MS = (0, 1, 2, 5, 10, 20, 50)
 HOT_HOSTS = (1, 2, 4, 8)
 WAITING_HOSTS = (2, 4, 8, 16, 32, 64)
 HELD = (1, 10, 100, 1000, 10000)
+STORE_HOSTS = (1, 10, 100, 1000, 5000)
+BUSY_HOSTS = 32  # that lock and unlock all the time
 FROZEN = (1000, 20000, 60000)
 
 
@@ -66,6 +69,26 @@ def queue(lab):
                         samples = Series("", [lab.samples(p) for p in players])
                 far = " at %d ms" % ms if ms else ""
                 curve.add(n, {"median, us" + far: samples.median / 1e3, "p99, us" + far: samples.p99 / 1e3})
+    return [curve]
+
+
+@measurement("onestore")
+def one_store(lab):
+    """What so many hosts cost one server, and how many names they lock in a second; each is two connections, as of a keeper."""
+    curve = Curve("one store, by hosts", "hosts")
+    for n in STORE_HOSTS:
+        folder = tempfile.mkdtemp(dir=lab.folder)
+        server = Redis(folder, "--maxclients", str(2 * max(STORE_HOSTS) + 1000))
+        try:
+            done = subprocess.run([os.path.join(BUILD, "bench/onestore"), server.socket, str(server.process.pid), str(n), str(BUSY_HOSTS),
+                                   "5"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, timeout=400)
+        finally:
+            server.stop()
+        if done.returncode:
+            raise CannotMeasure("onestore: " + done.stderr.strip())
+        _, connected, memory, beats, rate, cost, lease = map(float, done.stdout.split())
+        curve.add(n, {"connected after, s": connected, "memory, MB": memory / 1e6, "beats, % of a processor": beats / 10,
+                      "names locked per second": rate, "processor for one, us": cost, "memory for a lease, bytes": lease})
     return [curve]
 
 

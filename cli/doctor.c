@@ -16,8 +16,11 @@ static const char doctor_doc[] = "Looks at the installation, the configuration, 
 				 "by itself when no program needs it.\v"
 				 "The exit status is 0 if there is no problem, and else 1.";
 
+#define DOCTOR_ACL 0x100 /* no short option */
+
 struct doctor_options {
 	const char *config, *program;
+	bool acl;
 };
 
 static error_t doctor_parse(int key, char *arg, struct argp_state *state)
@@ -27,6 +30,9 @@ static error_t doctor_parse(int key, char *arg, struct argp_state *state)
 	switch (key) {
 	case 'c':
 		options->config = arg;
+		return 0;
+	case DOCTOR_ACL:
+		options->acl = true;
 		return 0;
 	case ARGP_KEY_ARG:
 		if (options->program)
@@ -89,10 +95,28 @@ static void check_program(struct doctor *d, const char *name)
 	doctor_find(d, levels[program.reach], "%s", program.line);
 }
 
+/* Without a configuration: for all that it may say. */
+static int print_acl(struct doctor *d)
+{
+	char why[CLI_LINE_BYTES];
+	int ret;
+
+	if (d->place.config[0] && config_load_rules(d->place.config, &d->config, why, sizeof(why))) {
+		cli_error("%s", why);
+		return CLI_FAILED;
+	}
+	ret = doctor_acl(d->config ? &d->config->store : NULL);
+	config_free(d->config);
+	return ret;
+}
+
 int cmd_doctor(int argc, char **argv)
 {
 	static const struct argp_option known[] = {
-		{"config", 'c', "FILE", 0, "go by FILE instead of the configuration that would be used", 0}, {0}};
+		{"config", 'c', "FILE", 0, "go by FILE instead of the configuration that would be used", 0},
+		{"acl", DOCTOR_ACL, NULL, 0, "only print the rights that dflock needs in the store, as Redis commands",
+		 0},
+		{0}};
 	static const struct argp argp = {
 		.options = known, .parser = doctor_parse, .args_doc = "[PROGRAM]", .doc = doctor_doc};
 	struct doctor_options options = {.config = NULL};
@@ -100,6 +124,8 @@ int cmd_doctor(int argc, char **argv)
 
 	argp_parse(&argp, argc, argv, 0, NULL, &options);
 	cli_place(&d.place, options.config);
+	if (options.acl)
+		return print_acl(&d);
 	check_installation(&d);
 	check_config(&d);
 	doctor_tls(&d);

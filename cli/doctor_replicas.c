@@ -217,12 +217,40 @@ out:
 	dial_close(c);
 }
 
+/* ---- a cluster ---- */
+
+/* Which of them is the master, and whether it has its replicas, the keeper has found out (doctor_keeper.c). */
+static void check_nodes(struct doctor *d)
+{
+	const struct config_store *store = &d->config->store;
+	char at[AT_BYTES], why[DIAL_WHY_BYTES];
+
+	for (size_t i = 0; i < store->sentinel_count; i++) {
+		const struct config_address *node = &store->sentinels[i];
+		redisReply *reply = NULL;
+		struct dial *c = dial_in(d, node->host, node->port, store->user, store->password, why);
+		if (c)
+			reply = dial_ask(c, why, "CLUSTER SLOTS");
+		show_address(at, node->host, node->port);
+		if (reply)
+			doctor_find(d, FINDING_OK, "node %s of the cluster answers", at);
+		else
+			doctor_find(d, FINDING_WARNING, "node %s of the cluster is of no use: %s", at, why);
+		freeReplyObject(reply);
+		dial_close(c);
+	}
+}
+
 void doctor_replicas(struct doctor *d)
 {
 	struct master master = {.known = false};
 
 	if (!d->config || (d->config->store.tls.on && !d->tls))
 		return;
+	if (d->config->store.cluster) {
+		check_nodes(d);
+		return;
+	}
 	if (d->config->store.sentinel_count > 0)
 		check_sentinels(d, &master);
 	if (d->config->store.sentinel_count == 0 || master.known)

@@ -36,20 +36,21 @@ struct config_tls {
 #define CONFIG_MAX_SENTINELS 16
 #define CONFIG_MAX_REPLICAS  64
 
-/* Either a server (socket, or address.host), or sentinels that know it. The numbers in these comments are the
+/* Either a server (socket, or address.host), or sentinels that know it, or nodes of a Redis Cluster. The numbers in these comments are the
  * defaults. */
 struct config_store {
 	char *socket;                                          /* "unix:/path" gives /path here; else NULL */
 	struct config_address address;                         /* port 6379 */
 	struct config_address sentinels[CONFIG_MAX_SENTINELS]; /* port 26379; no two are the same */
 	size_t sentinel_count;
-	char *master;            /* what the sentinels call it; NULL without sentinels */
+	bool cluster; /* what is in `sentinels` are nodes of a Redis Cluster, port 6379, and know which of them it is */
+	char *master; /* what the sentinels call it; NULL without sentinels, and with a cluster */
 	char *sentinel_user;     /* NULL: none */
 	char *sentinel_password; /* the first line of sentinel_password_file; NULL: none */
-	int replicas;            /* how many replicas the master has: 0; with sentinels 1 or more, and no default */
-	char *user;              /* NULL: none */
-	char *password;          /* the first line of password_file; NULL: none */
-	int database;            /* 0 */
+	int replicas;   /* how many replicas the master has: 0; no default with sentinels (1 or more) or a cluster */
+	char *user;     /* NULL: none */
+	char *password; /* the first line of password_file; NULL: none */
+	int database;   /* 0 */
 	struct config_tls tls;
 	int64_t connect_ms; /* 5000: how long a connection or an answer may take, else the store is unreachable */
 };

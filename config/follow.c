@@ -249,7 +249,7 @@ static bool same_address(const struct config_address *a, const struct config_add
 
 static bool same_sentinels(const struct config_store *a, const struct config_store *b)
 {
-	if (a->sentinel_count != b->sentinel_count)
+	if (a->sentinel_count != b->sentinel_count || a->cluster != b->cluster)
 		return false;
 	for (size_t i = 0; i < a->sentinel_count; i++)
 		if (!same_address(&a->sentinels[i], &b->sentinels[i]))

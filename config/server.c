@@ -18,7 +18,7 @@
 
 struct store_values {
 	const char *server, *user, *password_file;
-	config_setting_t *sentinels;
+	config_setting_t *sentinels, *cluster;
 	const char *master, *sentinel_user, *sentinel_password_file;
 	struct servertls_values tls;
 	int64_t replicas, database, connect_ms;
@@ -27,6 +27,7 @@ struct store_values {
 const struct setting_row config_store_rows[] = {
 	{"server", SETTING_STRING, offsetof(struct store_values, server), 0, 0},
 	{"sentinels", SETTING_TEXTS, offsetof(struct store_values, sentinels), 0, 0},
+	{"cluster", SETTING_TEXTS, offsetof(struct store_values, cluster), 0, 0},
 	{"master", SETTING_STRING, offsetof(struct store_values, master), 0, 0},
 	{"sentinel_user", SETTING_STRING, offsetof(struct store_values, sentinel_user), 0, 0},
 	{"sentinel_password_file", SETTING_STRING, offsetof(struct store_values, sentinel_password_file), 0, 0},
@@ -189,54 +190,66 @@ static bool is_known_sentinel(const struct config_store *store, const struct con
 	return false;
 }
 
-static int read_sentinel(const struct config_reading *r, config_setting_t *setting, struct config_store *store)
+/* `list`: "sentinels" or "cluster". */
+static int read_sentinel(const struct config_reading *r, const char *list, config_setting_t *setting,
+			 struct config_store *store)
 {
 	int line = config_setting_source_line(setting);
 	const char *text = config_setting_get_string(setting), *wrong;
 	struct config_address *address = &store->sentinels[store->sentinel_count];
 	bool tls;
 
-	wrong = parse_address(text, SENTINEL_PORT, address, &tls);
+	wrong = parse_address(text, store->cluster ? DEFAULT_PORT : SENTINEL_PORT, address, &tls);
 	if (wrong)
-		return reading_fail(r, line, "store.sentinels contains \"%.100s\": %s; expected %s", text, wrong,
+		return reading_fail(r, line, "store.%s contains \"%.100s\": %s; expected %s", list, text, wrong,
 				    "host:port, [IPv6 address]:port or rediss://...");
 	if (!address->host)
 		return reading_out_of_memory(r);
 	if (store->sentinel_count > 0 && tls != store->tls.on) {
 		free(address->host);
-		return reading_fail(
-			r, line,
-			"store.sentinels contains \"%.100s\" beside one %s rediss://; expected TLS to all or none",
-			text, tls ? "without" : "with");
+		return reading_fail(r, line,
+				    "store.%s contains \"%.100s\" beside one %s rediss://; expected TLS to all or none",
+				    list, text, tls ? "without" : "with");
 	}
 	store->tls.on = tls;
 	if (is_known_sentinel(store, address)) {
 		free(address->host);
-		return reading_fail(r, line, "store.sentinels contains \"%.100s\" twice; expected each sentinel once",
-				    text);
+		return reading_fail(r, line, "store.%s contains \"%.100s\" twice; expected each %s once", list, text,
+				    store->cluster ? "node" : "sentinel");
 	}
 	store->sentinel_count++;
+	return 0;
+}
+
+/* The list of those that know the server: sentinels, or nodes of a cluster. */
+static int read_list(const struct config_reading *r, config_setting_t *group, const char *name,
+		     config_setting_t *setting, const struct store_values *values, struct config_store *store)
+{
+	int count = config_setting_length(setting);
+
+	if (values->server)
+		return reading_fail(
+			r, settings_line(group, "server"),
+			"store.server is there beside store.%s, which know the server; expected one of them", name);
+	if (count > CONFIG_MAX_SENTINELS)
+		return reading_fail(r, settings_line(group, name), "store.%s has %d; expected 1 to %d", name, count,
+				    CONFIG_MAX_SENTINELS);
+	for (int i = 0; i < count; i++) {
+		int ret = read_sentinel(r, name, config_setting_get_elem(setting, (unsigned)i), store);
+
+		if (ret < 0)
+			return ret;
+	}
 	return 0;
 }
 
 static int read_sentinels(const struct config_reading *r, config_setting_t *group, const struct store_values *values,
 			  struct config_store *store)
 {
-	int count = config_setting_length(values->sentinels);
+	int ret = read_list(r, group, "sentinels", values->sentinels, values, store);
 
-	if (values->server)
-		return reading_fail(
-			r, settings_line(group, "server"),
-			"store.server is there beside store.sentinels, which know the server; expected one of them");
-	if (count > CONFIG_MAX_SENTINELS)
-		return reading_fail(r, settings_line(group, "sentinels"), "store.sentinels has %d; expected 1 to %d",
-				    count, CONFIG_MAX_SENTINELS);
-	for (int i = 0; i < count; i++) {
-		int ret = read_sentinel(r, config_setting_get_elem(values->sentinels, (unsigned)i), store);
-
-		if (ret < 0)
-			return ret;
-	}
+	if (ret < 0)
+		return ret;
 	if (!values->master)
 		return reading_fail(
 			r, settings_line(group, "sentinels"),
@@ -252,6 +265,29 @@ static int read_sentinels(const struct config_reading *r, config_setting_t *grou
 			"counts only once enough of them know of it",
 			values->replicas < 0 ? "missing" : "0", CONFIG_MAX_REPLICAS);
 	return server_keep(r, &store->master, values->master, strlen(values->master));
+}
+
+static int read_cluster(const struct config_reading *r, config_setting_t *group, const struct store_values *values,
+			struct config_store *store)
+{
+	if (values->sentinels)
+		return reading_fail(r, settings_line(group, "cluster"),
+				    "store.cluster is there beside store.sentinels; expected one of them");
+	store->cluster = true;
+	int ret = read_list(r, group, "cluster", values->cluster, values, store);
+	if (ret < 0)
+		return ret;
+	if (values->database)
+		return reading_fail(
+			r, settings_line(group, "database"),
+			"store.database is there beside store.cluster; expected none, a cluster has only 0");
+	if (values->replicas < 0)
+		return reading_fail(
+			r, settings_line(group, "cluster"),
+			"store.replicas is missing; expected how many replicas each master of the cluster has (0 to %d), "
+			"so that a lock counts only once enough of them know of it",
+			CONFIG_MAX_REPLICAS);
+	return 0;
 }
 
 /* Refuses settings that make sense only with sentinels. */
@@ -278,11 +314,13 @@ int server_read(const struct config_reading *r, config_setting_t *group, struct 
 	store->database = (int)values.database;
 	store->connect_ms = values.connect_ms;
 	store->replicas = values.replicas < 0 ? 0 : (int)values.replicas;
-	if (values.sentinels)
-		ret = read_sentinels(r, group, &values, store);
-	else
+	if (!values.sentinels)
 		ret = refuse_lonely(r, group, &values);
-	if (ret == 0 && !values.sentinels)
+	if (ret == 0 && values.cluster)
+		ret = read_cluster(r, group, &values, store);
+	else if (ret == 0 && values.sentinels)
+		ret = read_sentinels(r, group, &values, store);
+	else if (ret == 0)
 		ret = read_server(r, group, values.server ? values.server : DEFAULT_SERVER, store);
 	if (ret == 0)
 		ret = servertls_read(r, group, &values.tls, &store->tls);

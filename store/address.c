@@ -4,6 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define ADDRESS_CHARS "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-._:%"
+
 struct address_lookup {
 	uv_getaddrinfo_t request;
 	address_cb *cb; /* NULL: cancelled */
@@ -14,6 +16,11 @@ bool address_of_number(const char *host, int port, struct sockaddr_storage *out)
 {
 	return uv_ip4_addr(host, port, (struct sockaddr_in *)out) == 0 ||
 	       uv_ip6_addr(host, port, (struct sockaddr_in6 *)out) == 0;
+}
+
+bool address_is_host(const char *host)
+{
+	return *host && host[strspn(host, ADDRESS_CHARS)] == '\0';
 }
 
 void address_show(const char *host, int port, bool tls, char *out, size_t size)

@@ -13,6 +13,9 @@
 /* A numeric host (IPv4 or IPv6) is an address already: true, with *out filled. False: it is a name. */
 bool address_of_number(const char *host, int port, struct sockaddr_storage *out);
 
+/* Is it a name or a number, as an address may have it: letters, digits, and "-._:%"? Other servers say what they like. */
+bool address_is_host(const char *host);
+
 /* For people: "host:port", "[v6]:port", with `tls` "rediss://host:port". Cut where it is too long. */
 void address_show(const char *host, int port, bool tls, char *out, size_t size);
 

@@ -12,6 +12,21 @@
 
 /* ---- running the steps ---- */
 
+/* A step whose refusal harms nothing. It is reported once, and not at each connection. */
+static bool connect_refused_optional(struct store *s, const redisReply *reply)
+{
+	char line[REPLY_LINE_BYTES];
+
+	if (!s->connect.step->optional || !reply || reply->type != REDIS_REPLY_ERROR ||
+	    strncmp(reply->str, "NOAUTH", 6) == 0)
+		return false;
+	reply_explain(reply->str, line);
+	if (!s->step_noted && s->callbacks.on_note)
+		s->callbacks.on_note(s->arg, line);
+	s->step_noted = true;
+	return true;
+}
+
 /* The common part of all answers. False: the answer is of no use, and the store is down. */
 static bool connect_usable(struct store *s, const redisReply *reply)
 {
@@ -34,7 +49,8 @@ static void connect_on_step(void *arg, const redisReply *reply)
 	struct store *s = arg;
 	const struct connect_step *step = s->connect.step;
 
-	if (!connect_usable(s, reply) || (step->accept && !step->accept(s, reply)))
+	if (!connect_refused_optional(s, reply) &&
+	    (!connect_usable(s, reply) || (step->accept && !step->accept(s, reply))))
 		return;
 	s->connect.step++;
 	connect_next_step(s);
@@ -75,7 +91,7 @@ void connect_check(struct store *s)
 	char text[STEP_TEXT_BYTES];
 	const char *argv[STEP_ARGS];
 
-	if (s->config->replicas == 0)
+	if (s->config->replicas == 0 && !s->config->cluster)
 		return;
 	int ret = link_send(s->commands, steps_of_check->command(s, argv, text), argv, connect_on_check, s);
 	if (ret)

@@ -1,4 +1,4 @@
-/* Where the server is, as the sentinels say: round.h has the rules. The check while the store is up is for a keeper
+/* Where the server is, as the sentinels or the nodes of a cluster say: round.h has the rules. The check while the store is up is for a keeper
  * that has nothing to renew: it would otherwise stay with an old master. */
 #include "store/internal.h"
 
@@ -12,6 +12,11 @@ static bool is_same_master(const struct store *s, const char *host, int port)
 	return strcmp(host, s->discover.host) == 0 && port == s->discover.port;
 }
 
+const char *discover_name(const struct config_store *config)
+{
+	return config->cluster ? "the cluster" : config->master;
+}
+
 static void connect_to_master(struct store *s, const char *host, int port)
 {
 	char at[SENTINEL_HOST_BYTES + 32];
@@ -19,7 +24,7 @@ static void connect_to_master(struct store *s, const char *host, int port)
 	snprintf(s->discover.host, sizeof(s->discover.host), "%s", host);
 	s->discover.port = port;
 	address_show(host, port, s->config->tls.on, at, sizeof(at));
-	snprintf(s->server, sizeof(s->server), "%s at %s", s->config->master, at);
+	snprintf(s->server, sizeof(s->server), "%s at %s", discover_name(s->config), at);
 	connect_to(s, host, port);
 }
 
@@ -34,7 +39,10 @@ static void discover_found(struct store *s, const char *host, int port)
 		discover_ask(s);
 		break;
 	case ROUND_OVER:
-		store_fail(s, "no sentinel says where it is. %s", s->discover.first_why);
+		store_fail(s,
+			   s->config->cluster ? "no node of the cluster says where it is. %s"
+					      : "no sentinel says where it is. %s",
+			   s->discover.first_why);
 		break;
 	}
 }
@@ -47,7 +55,10 @@ static void discover_checked(struct store *s, const char *host, int port)
 	switch (round_checked(&s->discover.round, host != NULL, host && is_same_master(s, host, port))) {
 	case ROUND_BELIEVE:
 		address_show(host, port, s->config->tls.on, at, sizeof(at));
-		store_fail(s, "the sentinels say that the master is %s now", at);
+		store_fail(s,
+			   s->config->cluster ? "the nodes say that the master is %s now"
+					      : "the sentinels say that the master is %s now",
+			   at);
 		break;
 	case ROUND_ASK:
 		discover_ask(s);
@@ -79,7 +90,7 @@ static void discover_ask(struct store *s)
 void discover_start(struct store *s)
 {
 	s->state = STORE_ASKING;
-	snprintf(s->server, sizeof(s->server), "%s", s->config->master);
+	snprintf(s->server, sizeof(s->server), "%s", discover_name(s->config));
 	round_begin(&s->discover.round);
 	discover_ask(s);
 }

@@ -4,6 +4,12 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "config/rights.h"
+
+/* How the error of a command inside a script begins, before Redis 7.2 and since. */
+#define EXPLAIN_IN_SCRIPT     "The user executing the script can't"
+#define EXPLAIN_IN_SCRIPT_7_2 "ACL failure in script: "
+
 bool reply_info_field(const char *info, const char *field, char *value, size_t size)
 {
 	size_t len = strlen(field);
@@ -73,7 +79,6 @@ static const struct {
 	{"ERR AUTH", REPLY_ERROR_UNREACHABLE, "it has no password: remove password_file from the configuration"},
 	{"ERR Client sent AUTH", REPLY_ERROR_UNREACHABLE,
 	 "it has no password: remove password_file from the configuration"},
-	{"NOPERM", REPLY_ERROR_HERE, "give the user \"~dflock:* &dflock:* +@all -@dangerous +info\" with ACL SETUSER"},
 	{"OOM", REPLY_ERROR_HERE, "the store is out of memory: raise its maxmemory or remove other data"},
 	{"WRONGTYPE", REPLY_ERROR_HERE,
 	 "something else uses keys that start with \"dflock:\": remove it, or give dflock a database of its own"},
@@ -85,9 +90,13 @@ static const struct {
 	{"BUSY", REPLY_ERROR_UNREACHABLE, "another script has been running there for long: stop it with SCRIPT KILL"},
 	{"UNKILLABLE", REPLY_ERROR_UNREACHABLE, "another script has been running there for long"},
 	{"MASTERDOWN", REPLY_ERROR_UNREACHABLE, "it is a replica without its master: set the address of the master"},
-	{"MOVED", REPLY_ERROR_UNREACHABLE, "it is a node of a Redis Cluster: set the address of a server of its own"},
+	{"MOVED", REPLY_ERROR_UNREACHABLE, "another node of the cluster has dflock's slot now"},
+	{"ASK ", REPLY_ERROR_UNREACHABLE, "dflock's slot is moving to another node of the cluster: wait"},
+	{"TRYAGAIN", REPLY_ERROR_UNREACHABLE, "dflock's slot is moving to another node of the cluster: wait"},
+	{"ERR Script attempted to access a non local key", REPLY_ERROR_UNREACHABLE,
+	 "dflock's slot is moving to another node of the cluster: wait"},
 	{"CLUSTERDOWN", REPLY_ERROR_UNREACHABLE,
-	 "it is a node of a Redis Cluster: set the address of a server of its own"},
+	 "the cluster lacks slots or masters, or this node is cut off from most of them: see CLUSTER INFO there"},
 	{"MISCONF", REPLY_ERROR_HERE, "it cannot save its data to disk: its log says why"},
 	{"NOREPLICAS", REPLY_ERROR_HERE, "bring its replicas back, or lower its min-replicas-to-write"},
 	{"DENIED", REPLY_ERROR_UNREACHABLE, "it is in protected mode: set a password there, and password_file here"},
@@ -118,11 +127,54 @@ void reply_quote(char said[REPLY_SAID_BYTES], const char *text)
 	said[n] = '\0';
 }
 
+/*
+ * A right that the user lacks. Redis names the command ("NOPERM this user has no permissions to run the 'client|setname'
+ * command"), or says whether it was about keys or channels. For a command inside a script 7.0 and 6.2 do neither ("ERR The
+ * user executing the script can't run this command or subcommand"): then `command` is it. 8.0 says "ERR ACL failure in script:
+ * User few has no permissions to run the 'get' command". `said` is printable.
+ */
+static bool explain_denied(const char *said, const char *command, char line[REPLY_LINE_BYTES])
+{
+	const char *quote = strstr(said, " the '"), *end = quote ? strchr(quote + 6, '\'') : NULL;
+	char right[REPLY_WORD_BYTES + 24] = "some right";
+
+	if (strncmp(said, "NOPERM", 6) != 0 && !strstr(said, EXPLAIN_IN_SCRIPT) && !strstr(said, EXPLAIN_IN_SCRIPT_7_2))
+		return false;
+	if (strstr(said, " channel"))
+		strcpy(right, "the right " RIGHTS_CHANNELS);
+	else if (end && end - quote - 6 < REPLY_WORD_BYTES)
+		snprintf(right, sizeof(right), "the right +%.*s", (int)(end - quote - 6), quote + 6);
+	else if (strstr(said, " key"))
+		strcpy(right, "the right " RIGHTS_KEYS);
+	else if (command)
+		snprintf(right, sizeof(right), "the right +%s", command);
+	snprintf(
+		line, REPLY_LINE_BYTES,
+		"NOPERM: the user lacks %s (the store says \"%s\"): `dflock doctor --acl` prints the ACL SETUSER command "
+		"with all that dflock needs",
+		right, said);
+	return true;
+}
+
+bool reply_denied_line(const char *error, unsigned *line)
+{
+	const char *at = strstr(error, "@user_script:");
+
+	return strstr(error, EXPLAIN_IN_SCRIPT) && at && sscanf(at, "@user_script:%u", line) == 1;
+}
+
 enum reply_error reply_explain(const char *error, char line[REPLY_LINE_BYTES])
+{
+	return reply_explain_script(error, NULL, line);
+}
+
+enum reply_error reply_explain_script(const char *error, const char *command, char line[REPLY_LINE_BYTES])
 {
 	char said[REPLY_SAID_BYTES];
 
 	reply_quote(said, error);
+	if (explain_denied(said, command, line))
+		return REPLY_ERROR_HERE;
 	for (size_t i = 0; i < sizeof(errors) / sizeof(*errors); i++) {
 		if (!error_is(error, errors[i].code))
 			continue;

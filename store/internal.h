@@ -3,7 +3,9 @@
  *
  *   reply.c, explain.c, message.c  what the server sends, made into what store.h promises (pure)
  *   scripts.c                      the texts of the Lua scripts
+ *   fit.c                          which servers will do (pure)
  *   acks.c                         which answers wait for the replicas (pure)
+ *   slots.c                        which node of a cluster is the store (pure)
  *   round.c                        which sentinel to ask next, and what to believe (pure)
  *   credentials.c                  certificates and the key for TLS, read in a thread
  *   address.c, channel.c, link.c, sentinel.c
@@ -12,7 +14,7 @@
  *   fail.c                         the way up for bad news, and memory that must be there
  *   query.c                        one question to the store and its answer
  *   steps.c, connect.c             the steps from an address to a checked pair of connections
- *   discover.c                     the sentinels: where the server is
+ *   discover.c                     the sentinels, or the nodes of a cluster: where the server is
  *   redis.c                        life: up and down, the incarnation record, messages
  *   operations.c, walk.c, rules.c  the calls of store.h
  *
@@ -29,6 +31,7 @@
 #include "store/acks.h"
 #include "store/address.h"
 #include "store/credentials.h"
+#include "store/fit.h"
 #include "store/link.h"
 #include "store/message.h"
 #include "store/reply.h"
@@ -57,7 +60,7 @@ struct query_list {
 enum store_state {
 	STORE_DOWN,       /* waits for the retry timer */
 	STORE_READING,    /* reads the files of TLS; the retry timer limits it */
-	STORE_ASKING,     /* asks the sentinels where the master is */
+	STORE_ASKING,     /* asks the sentinels, or nodes of the cluster, where the master is */
 	STORE_RESOLVING,  /* looks up the server's name; the retry timer limits it */
 	STORE_CONNECTING, /* runs the steps of steps.c, then reads the record */
 	STORE_UP,
@@ -122,9 +125,10 @@ struct store {
 	bool answers;                    /* that is what the server answered */
 	char reported[REPLY_LINE_BYTES]; /* the reason that on_down was last called with */
 	bool noted;                      /* a bad message was reported since the last on_up */
+	bool step_noted;                 /* a step that is not needed was refused, and reported */
 
 	/* What steps.c found out about the server. */
-	char version[STORE_INFO_BYTES], run_id[STORE_INFO_BYTES];
+	char version[FIT_VERSION_BYTES], run_id[STORE_INFO_BYTES];
 	bool redis7;                        /* it knows the flags of scripts */
 	char sha[SCRIPTS][STORE_SHA_BYTES]; /* by which it knows the scripts */
 
@@ -212,6 +216,7 @@ struct connect_step {
 	int (*command)(const struct store *s, const char *argv[STEP_ARGS], char text[STEP_TEXT_BYTES]);
 	/* Looks at the answer, which is no error reply. False: store_fail() was called. NULL: any answer will do. */
 	bool (*accept)(struct store *s, const redisReply *reply);
+	bool optional; /* an error reply is a note for people, and the next step follows */
 };
 
 /* What is asked on the connection for commands, on that for messages, and now and then while the store is up. */
@@ -231,6 +236,8 @@ void connect_cancel(struct store *s);
 
 /* ---- discover.c ---- */
 
+/* What the configuration calls the server that is looked for, for people. */
+const char *discover_name(const struct config_store *config);
 /* Asks the sentinels in turn, and goes on with connect_to() or store_fail(). */
 void discover_start(struct store *s);
 /* Only in STORE_UP: asks whether the master is still where it was; calls store_fail() if most sentinels say that it is

@@ -104,12 +104,24 @@ static bool query_send_whole(struct query *q)
 	return query_transmit(q) == 0;
 }
 
+/* What the error says, and what to do. */
+static enum reply_error query_explain(const struct query *q, char line[REPLY_LINE_BYTES])
+{
+	char command[REPLY_WORD_BYTES];
+	unsigned at;
+
+	if (q->script < 0 || !reply_denied_line(q->reply->str, &at) ||
+	    !script_command((enum script_id)q->script, q->store->redis7, at, command, sizeof(command)))
+		return reply_explain(q->reply->str, line);
+	return reply_explain_script(q->reply->str, command, line);
+}
+
 static void query_take_error(struct query *q)
 {
 	struct store *s = q->store;
 	char line[REPLY_LINE_BYTES];
 
-	switch (reply_explain(q->reply->str, line)) {
+	switch (query_explain(q, line)) {
 	case REPLY_ERROR_NOSCRIPT:
 		if (query_send_whole(q))
 			return;

@@ -296,7 +296,7 @@ struct store *store_new(uv_loop_t *loop, const struct config_store *config, int6
 	if (config->socket)
 		snprintf(s->server, sizeof(s->server), "unix:%s", config->socket);
 	else if (config->sentinel_count)
-		snprintf(s->server, sizeof(s->server), "%s", config->master);
+		snprintf(s->server, sizeof(s->server), "%s", discover_name(config));
 	else
 		address_show(config->address.host, config->address.port, config->tls.on, s->server, sizeof(s->server));
 	strcpy(s->error, "not connected yet");

@@ -97,4 +97,11 @@ enum reply_error {
 /* One line for an error reply: what the server said, and what to do. */
 enum reply_error reply_explain(const char *error, char line[REPLY_LINE_BYTES]);
 
+/* Redis before 7.2 does not say which command in a script the user may not run, only in which line of the script it
+ * stands. True: the error is of this kind, with the line's number, the first one is 1. */
+bool reply_denied_line(const char *error, unsigned *line);
+/* As reply_explain(), with the command of that line ("hget"; NULL: it is not known). */
+#define REPLY_WORD_BYTES 32
+enum reply_error reply_explain_script(const char *error, const char *command, char line[REPLY_LINE_BYTES]);
+
 #endif

@@ -1,5 +1,6 @@
 #include "store/scripts.h"
 
+#include <ctype.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -77,6 +78,36 @@ char *script_text(enum script_id id, bool flags)
 		end = stpcpy(stpcpy(end, script_clashes), script_entries);
 	stpcpy(end, text + first);
 	return out;
+}
+
+/* The first call in this line of the text. */
+static bool script_call(const char *line, char *command, size_t size)
+{
+	const char *end = line + strcspn(line, "\n");
+	const char *call = strstr(line, "redis.call('");
+	size_t n = 0;
+
+	if (!call || call > end)
+		return false;
+	for (call += strlen("redis.call('"); call < end && *call != '\'' && n + 1 < size; call++)
+		command[n++] = (char)tolower((unsigned char)*call);
+	command[n] = '\0';
+	return n > 0;
+}
+
+bool script_command(enum script_id id, bool flags, unsigned line, char *command, size_t size)
+{
+	char *text = script_text(id, flags);
+	const char *at = text;
+	bool found;
+
+	for (; at && line > 1; line--) {
+		at = strchr(at, '\n');
+		at = at ? at + 1 : NULL;
+	}
+	found = at && script_call(at, command, size);
+	free(text);
+	return found;
 }
 
 int script_keys(enum script_id id)

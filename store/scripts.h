@@ -9,6 +9,7 @@
 #define DFLOCK_STORE_SCRIPTS_H
 
 #include <stdbool.h>
+#include <stddef.h>
 
 enum script_id {
 	SCRIPT_ACQUIRE,
@@ -31,6 +32,10 @@ enum script_id {
 
 /* The text to load. `flags`: the server is Redis 7 or newer. NULL: out of memory. The caller frees it. */
 char *script_text(enum script_id id, bool flags);
+/* Which command (in lower case) the script calls in this line of its text, the first one if there are several; `flags` as
+ * for script_text(). False: none, or out of memory. For people: an error names only the line. */
+bool script_command(enum script_id id, bool flags, unsigned line, char *command, size_t size);
+
 /* How many keys it takes: 2 (record, hosts) or 5 (and the lock, its rest in the space flock, and in the space record). */
 int script_keys(enum script_id id);
 /* Its answer counts only when enough replicas have acknowledged it: store/acks.c says why. */

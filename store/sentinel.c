@@ -12,10 +12,10 @@
 #include "store/address.h"
 #include "store/link.h"
 #include "store/reply.h"
+#include "store/slots.h"
 
 #define LIMIT_MIN_MS 100
 #define WHY_BYTES    512
-#define HOST_CHARS   "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-._:%"
 
 struct sentinel_question {
 	uv_loop_t *loop;
@@ -70,7 +70,7 @@ __attribute__((format(printf, 2, 3))) static void sentinel_fail(struct sentinel_
 	vsnprintf(what, sizeof(what), format, args);
 	va_end(args);
 	address_show(q->at->host, q->at->port, q->config->tls.on, at, sizeof(at));
-	snprintf(why, sizeof(why), "sentinel %s: %s", at, what);
+	snprintf(why, sizeof(why), "%s %s: %s", q->config->cluster ? "node" : "sentinel", at, what);
 	sentinel_end(q, NULL, 0, why);
 }
 
@@ -88,7 +88,7 @@ static int64_t sentinel_limit_ms(const struct sentinel_question *q)
 static bool sentinel_usable(struct sentinel_question *q, const redisReply *reply)
 {
 	static const char *const logins[] = {"NOAUTH", "WRONGPASS", "NOPERM", "ERR AUTH"};
-	const char *advice = "is it a Redis Sentinel?";
+	const char *advice = q->config->cluster ? "is it a node of a Redis Cluster?" : "is it a Redis Sentinel?";
 	char said[REPLY_SAID_BYTES];
 
 	if (!reply || q->ended)
@@ -97,7 +97,9 @@ static bool sentinel_usable(struct sentinel_question *q, const redisReply *reply
 		return true;
 	for (size_t i = 0; i < sizeof(logins) / sizeof(*logins); i++)
 		if (strncmp(reply->str, logins[i], strlen(logins[i])) == 0)
-			advice = "see sentinel_user and sentinel_password_file in the configuration";
+			advice = q->config->cluster
+					 ? "see user and password_file in the configuration, and `dflock doctor --acl`"
+					 : "see sentinel_user and sentinel_password_file in the configuration";
 	reply_quote(said, reply->str);
 	sentinel_fail(q, "it says \"%s\": %s", said, advice);
 	return false;
@@ -130,7 +132,7 @@ static void sentinel_on_master(void *arg, const redisReply *reply)
 	if (reply->type != REDIS_REPLY_ARRAY || reply->elements != 2 ||
 	    !sentinel_is_text(reply->element[0], sizeof(host)) || !sentinel_is_text(reply->element[1], 6) ||
 	    !reply_number(reply->element[1]->str, &port) || port < 1 || port > 65535 ||
-	    reply->element[0]->str[strspn(reply->element[0]->str, HOST_CHARS)]) {
+	    !address_is_host(reply->element[0]->str)) {
 		sentinel_fail(q, "its answer makes no sense: it is no Redis Sentinel");
 		return;
 	}
@@ -138,26 +140,50 @@ static void sentinel_on_master(void *arg, const redisReply *reply)
 	sentinel_end(q, host, (int)port, NULL);
 }
 
+static void sentinel_on_slots(void *arg, const redisReply *reply)
+{
+	struct sentinel_question *q = arg;
+	char host[SENTINEL_HOST_BYTES];
+	int port;
+
+	if (!sentinel_usable(q, reply))
+		return;
+	switch (slots_master(reply, q->at->host, host, sizeof(host), &port)) {
+	case SLOTS_FOUND:
+		sentinel_end(q, host, port, NULL);
+		break;
+	case SLOTS_NOBODY:
+		sentinel_fail(q, "it knows no node that has the slot %d", STORE_SLOT);
+		break;
+	case SLOTS_NONSENSE:
+		sentinel_fail(q, "its answer makes no sense: it is no node of a Redis Cluster");
+		break;
+	}
+}
+
 /* ---- asking ---- */
 
 static void sentinel_send_login(struct sentinel_question *q)
 {
-	const char *with_user[] = {"AUTH", q->config->sentinel_user, q->config->sentinel_password};
-	const char *without[] = {"AUTH", q->config->sentinel_password};
+	bool cluster = q->config->cluster;
+	const char *user = cluster ? q->config->user : q->config->sentinel_user;
+	const char *password = cluster ? q->config->password : q->config->sentinel_password;
 
-	if (q->config->sentinel_user)
-		link_send(q->link, 3, with_user, sentinel_on_login, q);
-	else if (q->config->sentinel_password)
-		link_send(q->link, 2, without, sentinel_on_login, q);
+	if (user)
+		link_send(q->link, 3, (const char *const[]){"AUTH", user, password}, sentinel_on_login, q);
+	else if (password)
+		link_send(q->link, 2, (const char *const[]){"AUTH", password}, sentinel_on_login, q);
 }
 
 static void sentinel_on_connected(void *arg)
 {
 	struct sentinel_question *q = arg;
 	const char *question[] = {"SENTINEL", "GET-MASTER-ADDR-BY-NAME", q->config->master};
+	const char *slots[] = {"CLUSTER", "SLOTS"};
 
 	sentinel_send_login(q); /* if the login cannot be sent, neither can the question */
-	int ret = link_send(q->link, 3, question, sentinel_on_master, q);
+	int ret = q->config->cluster ? link_send(q->link, 2, slots, sentinel_on_slots, q)
+				     : link_send(q->link, 3, question, sentinel_on_master, q);
 	if (ret)
 		sentinel_fail(q, "cannot send: %s", uv_strerror(ret));
 }

@@ -1,5 +1,5 @@
 /*
- * One question to one sentinel: where is the master? Everything is called from the event loop, and the answer comes
+ * One question to one sentinel, or to one node of a cluster (slots.h): where is the master? Everything is called from the event loop, and the answer comes
  * from it, within connect_ms divided by the number of sentinels (but at least 100 ms).
  *
  * A sentinel that is cut off from the others says what it knew last. So the caller must check the server that was named

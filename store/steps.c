@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#define CLIENT_NAME "dflock"
+#define CLIENT_NAME "dflock:"
 
 /* ---- the commands of the steps ---- */
 
@@ -34,36 +34,38 @@ static int step_choose_database(const struct store *s, const char *argv[STEP_ARG
 
 static int step_say_name(const struct store *s, const char *argv[STEP_ARGS], char text[STEP_TEXT_BYTES])
 {
-	(void)s, (void)text;
+	/* Redis refuses a name with blanks, control characters or bytes above 0x7e. */
+	snprintf(text, STEP_TEXT_BYTES, CLIENT_NAME "%s", s->host);
+	for (char *c = text; *c; c++)
+		if (*c <= ' ' || *c > '~')
+			*c = '_';
 	argv[0] = "CLIENT";
 	argv[1] = "SETNAME";
-	argv[2] = CLIENT_NAME;
+	argv[2] = text;
 	return 3;
 }
 
-static int step_ask_info(const char *argv[STEP_ARGS], const char *section)
+static int step_ask_info(const struct store *s, const char *argv[STEP_ARGS], char text[STEP_TEXT_BYTES])
 {
+	(void)s, (void)text;
 	argv[0] = "INFO";
-	argv[1] = section;
-	return 2;
+	return 1;
 }
 
 static int step_ask_server(const struct store *s, const char *argv[STEP_ARGS], char text[STEP_TEXT_BYTES])
 {
 	(void)s, (void)text;
-	return step_ask_info(argv, "server");
-}
-
-static int step_ask_memory(const struct store *s, const char *argv[STEP_ARGS], char text[STEP_TEXT_BYTES])
-{
-	(void)s, (void)text;
-	return step_ask_info(argv, "memory");
+	argv[0] = "INFO";
+	argv[1] = "server";
+	return 2;
 }
 
 static int step_ask_role(const struct store *s, const char *argv[STEP_ARGS], char text[STEP_TEXT_BYTES])
 {
 	(void)s, (void)text;
-	return step_ask_info(argv, "replication");
+	argv[0] = "INFO";
+	argv[1] = "replication";
+	return 2;
 }
 
 static int step_subscribe(const struct store *s, const char *argv[STEP_ARGS], char text[STEP_TEXT_BYTES])
@@ -72,6 +74,19 @@ static int step_subscribe(const struct store *s, const char *argv[STEP_ARGS], ch
 	argv[0] = "SUBSCRIBE";
 	argv[1] = text;
 	return 2;
+}
+
+/* In a cluster: two keys, one of which never exists. The answer is a number only from the master that has the slot, while
+ * nothing of it moves (slots.h); else it is ASK, TRYAGAIN or MOVED. */
+static int step_ask_slot(const struct store *s, const char *argv[STEP_ARGS], char text[STEP_TEXT_BYTES])
+{
+	(void)text;
+	if (!s->config->cluster)
+		return 0;
+	argv[0] = "EXISTS";
+	argv[1] = STORE_KEYS "store";
+	argv[2] = STORE_KEYS "try";
+	return 3;
 }
 
 /* ---- their answers ---- */
@@ -84,38 +99,22 @@ static bool step_field(struct store *s, const redisReply *reply, const char *nam
 	return false;
 }
 
-static bool step_accept_server(struct store *s, const redisReply *reply)
+static bool step_accept_info(struct store *s, const redisReply *reply)
 {
-	char version[STORE_INFO_BYTES], valkey[STORE_INFO_BYTES];
-	unsigned major, minor;
+	char why[REPLY_LINE_BYTES];
 
-	if (!step_field(s, reply, "redis_version", version) || !step_field(s, reply, "run_id", s->run_id))
-		return false;
-	if (sscanf(version, "%u.%u", &major, &minor) != 2 || major < 6 || (major == 6 && minor < 2)) {
-		store_reject(s, "its version is %s: dflock needs Redis 6.2 or newer", version);
+	if (reply->type == REDIS_REPLY_STRING && !fit_server(reply->str, why)) {
+		store_reject(s, "%s", why);
 		return false;
 	}
-	s->redis7 = major >= 7;
-	if (reply_info_field(reply->str, "valkey_version", valkey, sizeof(valkey)))
-		snprintf(s->version, sizeof(s->version), "%.16s (valkey %.16s)", version, valkey);
-	else
-		snprintf(s->version, sizeof(s->version), "%s", version);
-	return true;
-}
-
-static bool step_accept_memory(struct store *s, const redisReply *reply)
-{
-	char policy[STORE_INFO_BYTES];
-
-	if (!step_field(s, reply, "maxmemory_policy", policy))
+	if (!step_field(s, reply, "run_id", s->run_id))
 		return false;
-	if (strcmp(policy, "noeviction") == 0 || strncmp(policy, "volatile-", 9) == 0)
-		return true;
-	store_reject(s,
-		     "its maxmemory-policy is %s, which drops leases when memory is short: set it to noeviction or to "
-		     "volatile-... (CONFIG SET maxmemory-policy noeviction, and in its configuration file)",
-		     policy);
-	return false;
+	if (!s->config->cluster && fit_is_cluster(reply->str)) {
+		store_reject(s, "it is a node of a Redis Cluster: name nodes of it in cluster, instead of server");
+		return false;
+	}
+	fit_version(reply->str, s->version, &s->redis7);
+	return true;
 }
 
 /* With fewer replicas than must acknowledge, every answer would wait in vain. With more than configured, the number
@@ -125,7 +124,7 @@ static bool step_accept_replicas(struct store *s, const redisReply *reply)
 	int acks = config_acknowledgements(s->config), replicas = s->config->replicas;
 	int connected = reply_replicas(reply->str);
 
-	if (replicas == 0 || (connected >= acks && connected <= replicas))
+	if ((replicas == 0 && !s->config->cluster) || (connected >= acks && connected <= replicas))
 		return true;
 	if (connected < acks)
 		store_reject(s,
@@ -142,14 +141,19 @@ static bool step_accept_replicas(struct store *s, const redisReply *reply)
 
 static bool step_accept_role(struct store *s, const redisReply *reply)
 {
-	char role[STORE_INFO_BYTES];
+	char role[STORE_INFO_BYTES], why[REPLY_LINE_BYTES];
 
 	if (!step_field(s, reply, "role", role))
 		return false;
 	if (strcmp(role, "master") != 0) {
 		store_reject(s, "it is a replica (role:%s): %s", role,
-			     s->config->sentinel_count ? "the sentinels have not noticed yet"
-						       : "set the address of the master");
+			     s->config->cluster          ? "the cluster has not noticed yet"
+			     : s->config->sentinel_count ? "the sentinels have not noticed yet"
+							 : "set the address of the master");
+		return false;
+	}
+	if (!fit_replication(reply->str, why)) {
+		store_reject(s, "%s", why);
 		return false;
 	}
 	return step_accept_replicas(s, reply);
@@ -182,15 +186,15 @@ static bool step_accept_subscription(struct store *s, const redisReply *reply)
 const struct connect_step steps_of_commands[] = {
 	{.command = step_say_password},
 	{.command = step_choose_database},
-	{.command = step_say_name},
-	{.command = step_ask_server, .accept = step_accept_server},
-	{.command = step_ask_memory, .accept = step_accept_memory},
+	{.command = step_say_name, .optional = true},
+	{.command = step_ask_info, .accept = step_accept_info},
 	{.command = step_ask_role, .accept = step_accept_role},
+	{.command = step_ask_slot},
 	{.command = NULL},
 };
 const struct connect_step steps_of_messages[] = {
 	{.command = step_say_password},
-	{.command = step_say_name},
+	{.command = step_say_name, .optional = true},
 	{.command = step_ask_server, .accept = step_accept_same_server},
 	{.command = step_subscribe, .accept = step_accept_subscription},
 	{.command = NULL},

@@ -11,12 +11,12 @@
  * A connection or an answer that takes longer than connect_ms counts as broken: on_down. The process must ignore
  * SIGPIPE. A request for which there is no memory ends the process with a line.
  *
- * With sentinels in the configuration the store asks them where the server is, before each connection and now and then
- * while it is up. With replicas, acquire, confirm, reclaim, beat and the incarnation record are answered only when
+ * With sentinels, or nodes of a cluster, in the configuration the store asks them where the server is, before each
+ * connection and now and then while it is up. With replicas, acquire, confirm, reclaim, beat and the incarnation record are answered only when
  * enough replicas have acknowledged; if they have not, the store counts as unreachable (acks.c says why).
  *
- * on_up comes when both connections (commands, messages) stand, the version (6.2 or newer) and the maxmemory-policy
- * were checked, the server has said that it is a master with enough replicas, the scripts are loaded, the subscription
+ * on_up comes when both connections (commands, messages) stand, it was checked that this is a server that will do (fit.h),
+ * the server has said that it is a master with enough replicas (of a cluster: with the whole slot, slots.h), the scripts are loaded, the subscription
  * stands, and the incarnation record was read or begun.
  */
 #ifndef DFLOCK_STORE_STORE_H

@@ -341,22 +341,32 @@ static void dump_lock(struct walk *walk, const char *name)
 	query_send(q, on_dumped_lock);
 }
 
-static void on_dump_hosts(void *arg, enum store_status status, const struct store_blocker *hosts, size_t count)
+static json_t *hosts_json(const struct store_blocker *hosts, size_t count)
 {
-	struct walk *walk = arg;
 	json_t *json = json_object();
 
-	if (status != STORE_OK) {
-		json_decref(json);
-		end_dump(walk, status, walk->store->error);
-		return;
-	}
 	for (size_t i = 0; i < count; i++)
 		json_object_set_new(json, hosts[i].host,
 				    json_pack("{s:I, s:I}", "beat", (json_int_t)hosts[i].beat, "age_ms",
 					      (json_int_t)hosts[i].age_ms));
-	json_object_set_new(walk->json, "hosts", json);
-	walk_on(walk);
+	return json;
+}
+
+static void on_dump_hosts(struct query *q, const redisReply *reply, enum store_status status, const char *error)
+{
+	struct walk *walk = q->arg;
+	struct store_blocker *hosts = NULL;
+	size_t count = 0;
+
+	if (!reply) {
+		end_dump(walk, status, error);
+	} else if (reply_parse_hosts(reply, &hosts, &count) != 0) {
+		end_dump(walk, STORE_UNREACHABLE, query_nonsense(q));
+	} else {
+		json_object_set_new(walk->json, "hosts", hosts_json(hosts, count));
+		walk_on(walk);
+	}
+	free(hosts);
 }
 
 static void on_dump_record(struct query *q, const redisReply *reply, enum store_status status, const char *error)
@@ -375,7 +385,9 @@ static void on_dump_record(struct query *q, const redisReply *reply, enum store_
 				    : i == 1 ? json_boolean(strcmp(text, "1") == 0)
 					     : number_json(text));
 	}
-	store_hosts(walk->store, on_dump_hosts, walk);
+	q = query_script(walk->store, SCRIPT_HOSTS, NULL);
+	q->arg = walk;
+	query_send(q, on_dump_hosts);
 }
 
 void store_dump(struct store *s, store_dump_cb *cb, void *arg)

@@ -96,6 +96,23 @@ def test_too_old(host_of, pretend):
     assert found.only("the store") == f"the store {address} {REFUSED}its version is 6.0.16: dflock needs Redis 6.2 or newer"
 
 
+@pytest.mark.parametrize("info, why", [
+    ({"redis_version": "7.4.0", "dragonfly_version": "df-v1.40.1"}, "it is Dragonfly, which dflock does not support: its scripts"),
+    ({"redis_version": "6.3.4", "mvcc_depth": "0"}, "it is KeyDB, which dflock does not support: with active-replica or multi-master"),
+    ({"redis_version": "6.3.4", "role": "active-replica"}, "it is KeyDB, which dflock does not support: with active-replica"),
+    ({"redis_version": "7.2.0", "module": "name=raft,ver=1,api=1"}, "it is RedisRaft, which dflock does not support: each"),
+    ({"redis_version": "7.0.15", "redis_mode": "sentinel"}, "it is a Redis Sentinel: name it in sentinels"),
+    ({"redis_version": "7.0.15", "cluster_enabled": "1"}, "it is a node of a Redis Cluster: name nodes of it in cluster"),
+    ({"redis_version": "7.2.4"}, "INFO does not show a replication id (master_replid), by which dflock sees that the server has lost"),
+    ({"redis_version": "7.2.4", "master_replid": "0" * 40}, "INFO does not show a replication id (master_replid)"),
+])
+def test_servers_that_are_not_fit(host_of, pretend, info, why):
+    """By name, when the keeper connects."""
+    info = {"run_id": "0" * 40, "maxmemory_policy": "noeviction", "role": "master", **info}
+    address = pretend(**info)
+    assert Doctor(host_of(address, foreground=False)).only("the store").startswith(f"the store {address} {REFUSED}{why}")
+
+
 def test_passwords(host_of, redis, folder):
     redis.command("CONFIG", "SET", "requirepass", "secret")
     Doctor(host_of(redis, "a", foreground=False)).only("NOAUTH .*: set user and password_file in the configuration$")

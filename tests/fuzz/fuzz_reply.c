@@ -1,7 +1,7 @@
 /*
  * Any bytes as what the server sends: as the protocol, whose answers go to every parser; as a message; as an error; as
  * INFO. Everything that is accepted must keep what store.h promises. The first byte says which. Built by clang
- * -fsanitize=fuzzer,address,undefined with store/reply.c, store/message.c and store/explain.c.
+ * -fsanitize=fuzzer,address,undefined with the files of store/ that are pure.
  */
 #include <stddef.h>
 #include <stdint.h>
@@ -9,8 +9,11 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "store/address.h"
+#include "store/fit.h"
 #include "store/message.h"
 #include "store/reply.h"
+#include "store/slots.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
@@ -37,7 +40,8 @@ static void parse(const redisReply *reply)
 	struct reply_record record;
 	struct store_blocker *hosts;
 	const redisReply *keys;
-	char cursor[REPLY_CURSOR_BYTES];
+	char cursor[REPLY_CURSOR_BYTES], host[16];
+	int port;
 	uint64_t n;
 	size_t count;
 
@@ -55,6 +59,8 @@ static void parse(const redisReply *reply)
 	free(hosts);
 	if (reply_parse_scan(reply, cursor, &keys) == 0)
 		check(reply_number(cursor, &n) && keys->type == REDIS_REPLY_ARRAY, "no cursor");
+	if (slots_master(reply, "asked", host, sizeof(host), &port) == SLOTS_FOUND)
+		check(address_is_host(host) && port > 0 && port < 65536, "no address");
 }
 
 static void read_protocol(const char *text, size_t size)
@@ -138,6 +144,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		break;
 	case 3:
 		check(reply_replicas(text) <= CONFIG_MAX_REPLICAS + 1, "more replicas than there may be");
+		check(fit_server(text, line) || (*line && !strpbrk(line, "\r\n")), "not one line");
+		check(fit_replication(text, line) || (*line && !strpbrk(line, "\r\n")), "not one line");
 		if (reply_info_field(text, "role", value, sizeof(value)))
 			check(*value && !strpbrk(value, "\r\n"), "not one value");
 	}

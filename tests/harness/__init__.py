@@ -6,11 +6,13 @@ from .cutter import Cutter
 from .redis import Redis
 from .host import Host, Agent, BUILD
 from .clock import Clock
+from .cluster import Cluster
 from .job import Job
 from .network import Network
 from .nodes import Nodes
 from .proxy import Proxy
 from .views import Views
 
-__all__ = ["Agent", "Apart", "Authority", "BUILD", "Clock", "Cutter", "Deadline", "Host", "Job", "Network", "Nodes", "Proxy", "Redis", "Views",
+__all__ = ["Agent", "Apart", "Authority", "BUILD", "Clock", "Cluster", "Cutter", "Deadline", "Host", "Job", "Network", "Nodes", "Proxy",
+           "Redis", "Views",
            "wait_until"]

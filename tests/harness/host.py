@@ -13,6 +13,7 @@ import tempfile
 import threading
 import time
 
+from .redis import LEAST_RIGHTS
 from .wait import Deadline, wait_until
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
@@ -47,11 +48,20 @@ class Host:
         rules = rules or '{ tree = "%s"; name = "t"; }'
         where = redis if isinstance(redis, str) else "unix:" + redis.socket
         where = where if "=" in where else f'server = "{where}";'
+        if LEAST_RIGHTS and not isinstance(redis, str) and "password_file" not in store:
+            store += ' user = "dflock"; password_file = "%s";' % self.password("least")
         with open(self.config, "w") as f:
             f.write('host = "%s"; %s\nstore = { %s %s };\nlease = { %s };\nprotect = ( %s );\n' %
                     (name, top, where, store, lease, rules.replace("%s", self.files)))
         if foreground:
             self.start()
+
+    def password(self, text):
+        """A file with it."""
+        path = self.config + "-password"
+        with open(path, "w", opener=lambda p, flags: os.open(p, flags, 0o600)) as f:
+            f.write(text + "\n")
+        return path
 
     def path(self, name):
         return os.path.join(self.files, name)

@@ -4,7 +4,7 @@ import os
 import socket
 import subprocess
 
-from .redis import Redis
+from .redis import SERVER, Redis
 from .wait import wait_until
 
 MASTER = "themaster"
@@ -67,7 +67,7 @@ class Sentinel(Redis):
         super().__init__(folder, **place._asdict())
 
     def start(self):
-        self.process = subprocess.Popen([*self.inside, "redis-server", self.path, "--sentinel"], stderr=subprocess.STDOUT,
+        self.process = subprocess.Popen([*self.inside, SERVER, self.path, "--sentinel"], stderr=subprocess.STDOUT,
                                         stdout=open(os.path.join(self.folder, "sentinel.log"), "ab"))
         wait_until(self.answers, "a sentinel answers")
 

@@ -1,10 +1,15 @@
 """A real redis-server of the test's own, on a Unix socket in the test's folder."""
+import functools
 import os
 import signal
 import socket
 import subprocess
+import tempfile
 
 from .wait import wait_until
+
+SERVER = os.environ.get("REDIS_SERVER", "redis-server")
+LEAST_RIGHTS = "DFLOCK_TEST_LEAST_RIGHTS" in os.environ  # hosts are a user with the rights that `dflock doctor --acl` prints
 
 
 class Redis:
@@ -24,11 +29,18 @@ class Redis:
 
     def start(self):
         self.process = subprocess.Popen(
-            [*self.inside, "redis-server", "--port", str(self.port), "--bind", self.address, "--protected-mode", "no",
+            [*self.inside, SERVER, "--port", str(self.port), "--bind", self.address, "--protected-mode", "no",
              "--unixsocket", self.socket, "--save", "", "--dir", self.folder, "--daemonize", "no", "--loglevel", "warning", *self.options],
             env={**os.environ, **self.env},
             stdout=open(os.path.join(self.folder, "redis.log"), "ab"), stderr=subprocess.STDOUT)
         wait_until(self.answers, "redis-server answers")
+        if LEAST_RIGHTS:
+            self.give_rights()
+
+    def give_rights(self, words=None, password="least"):
+        """ACL SETUSER with these words, or those for a configuration that says nothing."""
+        words = words or rights()[0]
+        self.command(*(w.replace(">PASSWORD", ">" + password) for w in words))
 
     def answers(self):
         try:
@@ -65,6 +77,17 @@ class Redis:
     def restart(self):
         self.stop()
         self.start()
+
+
+@functools.cache  # a server that was restarted must have its user again at once
+def rights(settings=""):
+    """What `dflock doctor --acl` prints for these settings of the store: the words of each command."""
+    from .host import CLI
+    with tempfile.NamedTemporaryFile("w", suffix=".conf") as f:
+        f.write("store = { %s };\n" % settings)
+        f.flush()
+        said = subprocess.run([CLI, "doctor", "--acl", "--config", f.name], capture_output=True, text=True, check=True, timeout=60)
+    return [line.split() for line in said.stdout.splitlines() if not line.startswith("#")]
 
 
 def _read(f):

@@ -90,6 +90,20 @@ START_TEST(values)
 }
 END_TEST
 
+START_TEST(cluster)
+{
+	read_ok("store = { cluster = ( \"10.0.0.1\", \"[::1]:8\" ); replicas = 0; };");
+	ck_assert(config->store.cluster);
+	ck_assert_ptr_null(config->store.address.host);
+	ck_assert_ptr_null(config->store.master);
+	ck_assert_uint_eq(config->store.sentinel_count, 2);
+	ck_assert_str_eq(config->store.sentinels[0].host, "10.0.0.1");
+	ck_assert_int_eq(config->store.sentinels[0].port, 6379);
+	ck_assert_int_eq(config->store.sentinels[1].port, 8);
+	ck_assert_int_eq(config->store.replicas, 0);
+}
+END_TEST
+
 START_TEST(sentinels)
 {
 	static const int acks[] = {0, 1, 1, 2, 2, 3};
@@ -389,6 +403,7 @@ int main(void)
 	tcase_add_checked_fixture(tests, setup, teardown);
 	tcase_add_test(tests, defaults);
 	tcase_add_test(tests, values);
+	tcase_add_test(tests, cluster);
 	tcase_add_test(tests, sentinels);
 	tcase_add_test(tests, encrypted);
 	tcase_add_loop_test(tests, server_syntax, 0, sizeof(servers) / sizeof(servers[0]));

@@ -244,6 +244,7 @@ static const struct {
 	{"host = \"h\"; store = { server = \"a\"; database = 1; };", false},
 	{"host = \"h\"; store = { server = \"a\"; replicas = 1; };", false},
 	{"host = \"h\"; store = { server = \"a\"; connect_ms = 100; };", false},
+	{"host = \"h\"; store = { cluster = ( \"a\" ); replicas = 1; };", false},
 	{"host = \"h\"; store = { sentinels = ( \"a\" ); master = \"m\"; replicas = 1; };", false},
 	{"host = \"h\"; store = { server = \"redis://a\"; };", true},
 	{"host = \"h\"; store = { server = \"rediss://a\"; };", false},

@@ -83,11 +83,12 @@ static void fake_answer(uv_stream_t *stream, const char *asked, size_t len)
 {
 	static const char load[] = "\r\nLOAD\r\n";
 	static size_t matched, loaded; /* the scripts come in several pieces */
-	char info[128], text[160];
+	char info[192], text[224];
 
 	if (len < 64 && strstr(asked, "INFO")) {
 		snprintf(info, sizeof(info),
-			 "redis_version:7.0.15\r\nrun_id:%tx\r\nmaxmemory_policy:noeviction\r\nrole:master\r\n",
+			 "redis_version:7.0.15\r\nrun_id:%tx\r\nmaxmemory_policy:noeviction\r\nrole:master\r\n"
+			 "master_replid:0123456789abcdef0123456789abcdef01234567\r\n",
 			 (uv_pipe_t *)stream - fake_client);
 		snprintf(text, sizeof(text), "$%zu\r\n%s\r\n", strlen(info), info);
 		fake_write(stream, text);
@@ -155,7 +156,7 @@ START_TEST(garbage)
 		{"*1\r\n*1\r\n*1\r\n*1\r\n*1\r\n*1\r\n*1\r\n*1\r\n*1\r\n*1\r\n*1\r\n*1\r\n", "is not Redis's protocol"},
 		{"+OK\r\n+OK\r\n+OK\r\n+OK\r\n", ""},
 		{"-ERR max number of clients reached\r\n", "maxclients"},
-		{"$26\r\nredis_version:5.0.7\r\nrun_i\r\n", "INFO does not show run_id"},
+		{"$51\r\nredis_version:7.0.15\r\nmaxmemory_policy:noeviction\r\n\r\n", "INFO does not show run_id"},
 		{"$38\r\nredis_version:5.0.7\r\nrun_id:0123456789\r\n", "needs Redis 6.2"},
 		{"*0\r\n", "INFO does not show"},
 		{"$-1\r\n", "INFO does not show"},

@@ -1,0 +1,110 @@
+"""`dflock doctor --acl`: with exactly these rights all works, and what is missing is named. Connections say which host they are."""
+import pytest
+from harness import Nodes, wait_until
+from harness.redis import rights
+
+from lines import Doctor
+
+AS_USER = 'user = "dflock"; password_file = "%s";'
+
+
+@pytest.fixture
+def host_as_user(host_of):
+    def make(server, name="a", **options):
+        host = host_of(server, name, foreground=False, **options)
+        with open(host.config) as f:
+            text = f.read()
+        with open(host.config, "w") as f:
+            f.write(text.replace("store = {", "store = { " + AS_USER % host.password("pw"), 1))
+        host.start()
+        return host
+
+    return make
+
+
+def without(words, right):
+    assert right in words
+    return [w for w in words if w != right]
+
+
+def clients(redis):
+    """The names of the connections that have one."""
+    names = (line.split(" name=")[1].split()[0] for line in redis.command("CLIENT", "LIST").splitlines() if " name=dflock" in line)
+    return sorted(names)
+
+
+def test_only_what_the_configuration_needs():
+    plain, = rights()
+    assert plain[:4] == ["ACL", "SETUSER", "dflock", "reset"]
+    assert not {"+select", "+wait", "+cluster|slots"} & set(plain) and "+@all" not in plain
+    assert set(rights("database = 1;")[0]) - set(plain) == {"+select"}
+    assert set(rights("replicas = 1;")[0]) - set(plain) == {"+wait"}
+    cluster, = rights('cluster = ( "a" ); replicas = 0;')
+    assert set(cluster) - set(plain) == {"+cluster|slots"}
+    server, sentinel = rights('sentinels = ( "a" ); master = "m"; replicas = 1; user = "me"; password_file = "/none";')
+    assert server[2] == "me" and sentinel[2] == "dflock" and not {"+get", "+info"} & set(sentinel)
+
+
+def test_all_works_with_exactly_these(redis, host_as_user):
+    redis.give_rights(rights()[0], "pw")
+    redis.command("CONFIG", "SET", "requirepass", "other")  # of the user default, which the host is not
+    a = host_as_user(redis, lease="ttl_ms = 3000;").init()
+    b = host_as_user(redis, "b", lease="ttl_ms = 3000;").wait_up()
+    held, other = a.agent(), b.agent()
+    for host, agent in (a, held), (b, other):
+        agent.do(f"open 0 {host.path('f')} rwc")
+    assert held.do("flock 0 ex") == "ok"
+    other.say("flock 0 ex")
+    wait_until(lambda: "waits for another host" in b.cli("status").stdout, "b is queued")
+    assert held.do("flock 0 un") == "ok" and other.heard(10)[0] == "ok"
+    assert "t/f" in a.cli("status").stdout
+    assert not Doctor(a).of("problem") and not Doctor(b).of("problem")
+    assert "NOPERM" not in a.log() + b.log()
+
+
+@pytest.mark.parametrize("right", ["+info", "+evalsha", "+subscribe", "+hget", "~dflock:{0}:*", "&dflock:{0}:host:*"])
+def test_what_is_missing_is_named(redis, host_as_user, right):
+    redis.give_rights(without(rights()[0], right), "pw")
+    found = Doctor(host_as_user(redis)).of("problem")
+    if right == "+hget":  # nothing that a keeper does at once
+        a = host_as_user(redis, "b").init()
+        done = a.run("flock", "-n", a.path("f"), "true")
+        assert done.returncode != 0
+        found = [a.log() + done.stderr]
+    assert any(f"the user lacks the right {right} (" in f and "`dflock doctor --acl` prints" in f for f in found), found
+
+
+def test_wait_is_needed_with_replicas(folder, host_as_user):
+    nodes = Nodes(folder + "/nodes", 2)
+    try:
+        words, = rights(nodes.settings)
+        for node in nodes.all:
+            node.give_rights(without(words, "+wait"), "pw")
+        a = host_as_user(nodes.settings)
+        wait_until(lambda: "the user lacks the right +wait (" in a.log(), "it is named")
+        nodes[0].give_rights(words, "pw")
+        a.init()
+    finally:
+        nodes.stop()
+
+
+def test_connections_say_which_host(redis, make_host):
+    a, b = make_host("a"), make_host("b")
+    ids = sorted(a.status()["cluster"]["hosts"])
+    wait_until(lambda: len(clients(redis)) == 4, "two connections of each host")
+    names = clients(redis)
+    assert names[0] == names[1] and names[0].startswith("dflock:a-") and names[2] == names[3] and names[2].startswith("dflock:b-")
+    assert {"dflock:" + i for i in ids} <= set(names)
+    redis.command("CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes")
+    redis.command("CLIENT", "KILL", "TYPE", "pubsub")
+    wait_until(lambda: clients(redis) == names, "they say so again")
+
+
+def test_a_server_that_takes_no_names(redis, host_as_user):
+    redis.give_rights(without(rights()[0], "+client|setname"), "pw")
+    a = host_as_user(redis, lease="ttl_ms = 3000;").init()
+    assert a.run("flock", "-n", a.path("f"), "true").returncode == 0
+    redis.command("CLIENT", "KILL", "TYPE", "pubsub")
+    wait_until(lambda: "is not reachable" in a.log(), "it has noticed")
+    a.wait_up()
+    assert a.log().count("the user lacks the right +client|setname (") == 1 and not clients(redis)
