@@ -21,6 +21,7 @@
 
 struct keeper;
 
+#define BREAKING_EACH    4    /* of them for each of these users */
 #define BREAKING_MAX     64   /* at once, half of them for users other than root and the keeper's; more are refused */
 #define BREAKING_WAIT_MS 5000 /* after that the answer is BREAKING_LATE */
 

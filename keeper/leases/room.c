@@ -62,11 +62,20 @@ static struct room_user *find_user(const struct keeper *k, uid_t uid)
 	return user;
 }
 
+/* Many users together (one with subordinate user ids, too) must leave root some room. It is less than what is_crowded() keeps free,
+ * so unused leases are given back before a user has to wait for that. */
+static unsigned room_of_others(const struct keeper *k)
+{
+	const struct room_user *root = find_user(k, 0);
+
+	return k->room.count - (root ? root->count : 0);
+}
+
 int room_check(const struct keeper *k, uid_t uid)
 {
 	const struct room_user *user = find_user(k, uid);
 
-	if (!has_room(&k->room))
+	if (!has_room(&k->room) || (uid != 0 && k->system && room_of_others(k) >= k->room.limit - k->room.limit / 16))
 		return -ENFILE;
 	return user && user->count >= room_share(k, uid) ? -EDQUOT : 0;
 }

@@ -15,8 +15,9 @@ EOF = (1 << 63) - 1
 connections, fds = [], []
 
 
-def question(config, op=fk.LOCK, space=0, mode=fk.EXCLUSIVE, flags=fk.NONBLOCK, magic=fk.MAGIC, owner=0):
-    return fk.REQUEST.pack(magic, fk.VERSION, fk.REQUEST.size, op, space, mode, flags, owner, 0, EOF, fk.boottime(), *fk.config_id(config), fk.path_hash(config))
+def question(config, op=fk.LOCK, space=0, mode=fk.EXCLUSIVE, flags=fk.NONBLOCK, magic=fk.MAGIC, owner=0, text=b""):
+    head = fk.REQUEST.pack(magic, fk.VERSION, fk.REQUEST.size, op, space, mode, flags, owner, 0, EOF, fk.boottime(), *fk.config_id(config), fk.path_hash(config))
+    return head + text
 
 
 def connect(runtime):
@@ -56,6 +57,40 @@ def granted(number):
 def hang_up(number):
     connections[number].close()
     return number
+
+
+def listen(name):
+    """Other puppets give() descriptors to this one."""
+    s = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    s.bind("\0" + name)
+    s.listen()
+    fds.append(s)
+    return s.fileno()
+
+
+def give(name, fd):
+    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as s:
+        s.connect("\0" + name)
+        s.sendmsg([b"x"], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", [fd]))])
+        return s.recv(1)
+
+
+def take(listener):
+    """The number of the descriptor that was given."""
+    s = fds[[each.fileno() if hasattr(each, "fileno") else each for each in fds].index(listener)].accept()[0]
+    _, ancillary, _, _ = s.recvmsg(1, 64)
+    s.send(b"y")
+    return array.array("i", ancillary[0][2])[0]
+
+
+def send_as(number, data, uid, *passed):
+    """With the credentials of another user, as far as the kernel lets this one."""
+    creds = (socket.SOL_SOCKET, socket.SCM_CREDENTIALS, struct.pack("3i", os.getpid(), uid, uid))
+    rights = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", passed))] if passed else []
+    try:
+        return connections[number].sendmsg([data], [creds, *rights])
+    except PermissionError:
+        return "refused by the kernel"
 
 
 def keep(thing):
