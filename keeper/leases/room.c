@@ -193,6 +193,11 @@ void room_why(const struct waiter *waiter, char *why, size_t size)
 			 "this user has %u files or ranges in use, which is %s of what the keeper has room for: unlock "
 			 "some, or raise the keeper's RLIMIT_NOFILE",
 			 room_share(k, waiter->uid), waiter->uid == 0 ? "three quarters" : "a quarter");
+	else if (has_room(&k->room))
+		snprintf(why, size,
+			 "the keeper has room for %u files or ranges, and users other than root have all in use that "
+			 "they may have: unlock some, or raise its RLIMIT_NOFILE",
+			 k->room.limit);
 	else
 		snprintf(why, size,
 			 "the keeper has room for %u files or ranges, and all are in use: unlock some, or raise its "

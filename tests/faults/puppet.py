@@ -3,6 +3,7 @@ A client of the keeper that may run as another user: each line of standard input
 For tests of what comes to the keeper's socket from users that it must not trust; connections and descriptors stay open until it ends.
 """
 import array
+import ctypes
 import os
 import socket
 import struct
@@ -91,6 +92,15 @@ def send_as(number, data, uid, *passed):
         return connections[number].sendmsg([data], [creds, *rights])
     except PermissionError:
         return "refused by the kernel"
+
+
+def map_only(fd):
+    """Maps a page of it for reading. Python's mmap would keep a copy of the descriptor."""
+    mmap = ctypes.CDLL(None, use_errno=True).mmap
+    mmap.restype = ctypes.c_ssize_t
+    at = mmap(None, ctypes.c_size_t(4096), 1, 1, fd, ctypes.c_long(0))
+    assert at > 0, os.strerror(ctypes.get_errno())
+    return at
 
 
 def keep(thing):
