@@ -94,6 +94,13 @@ def send_as(number, data, uid, *passed):
         return "refused by the kernel"
 
 
+def storm(runtime):
+    """Connects and hangs up for as long as this process lives."""
+    while True:
+        with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as s:
+            s.connect_ex(os.path.join(runtime, "keeper.sock"))
+
+
 def map_only(fd):
     """Maps a page of it for reading. Python's mmap would keep a copy of the descriptor."""
     mmap = ctypes.CDLL(None, use_errno=True).mmap

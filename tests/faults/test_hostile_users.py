@@ -348,6 +348,36 @@ def test_a_lock_that_another_users_process_gets_just_before_the_end(ground, fold
     turns(host)
 
 
+@pytest.mark.parametrize("made", ["mkfifo {}", "mkdir {}", "ln -s /etc/passwd {}"])
+def test_what_a_user_puts_in_the_place_of_a_lock_without_a_file(ground, made):
+    """`dflock lock` of root ends with a line: a FIFO must not make it wait for ever."""
+    host, _, puppet = ground
+    served(host)
+    path = "/run/dflock/names/nightly"
+    assert puppet().do(f"__import__('subprocess').call({made.format(path)!r}, shell=True)") == 0
+    env = {**host.env(), "LD_PRELOAD": ""}
+    done = subprocess.run([*host.inside, CLI, "lock", "-n", "nightly", "echo", "ran"], env=env, capture_output=True, text=True, timeout=40)
+    assert done.stdout == "" and done.returncode == 123 and path in done.stderr, done
+    assert "ln" in made or f"uid {HOSTILE} has made it; remove it" in done.stderr
+    done = subprocess.run([*host.inside, CLI, "lock", "-n", "another", "echo", "ran"], env=env, capture_output=True, text=True, timeout=40)
+    assert done.stdout == "ran\n", done
+
+
+def test_a_user_that_connects_all_the_time(ground):
+    """Connections that end at once, as fast as four processes can: others have their turn in the queue of the socket."""
+    host, _, puppet = ground
+    served(host), served(host, OTHER)
+    hostile = puppet()
+    children = [hostile.do("(lambda pid: pid if pid else storm('/run/dflock'))(os.fork())") for _ in range(4)]
+    try:
+        for _ in range(3):
+            served(host, seconds=20), served(host, OTHER, seconds=20), turns(host)
+    finally:
+        for pid in children:
+            os.kill(pid, signal.SIGKILL)
+    served(host, HOSTILE, seconds=20)
+
+
 def test_what_the_status_tells(ground):
     """Names, processes and commands are what `ps` shows everybody; the token of a lease is root's."""
     host, _, _ = ground
