@@ -100,7 +100,7 @@ def is_free(host):
 def test_a_volume_and_the_hosts_keeper(system, make_host, container, uid):
     """It excludes the host's own programs (the kernel does) and other hosts; the end of its first process frees it at once."""
     b = make_host("b", lease=LONG)
-    inside = container(system, "volume", uid).held()
+    inside = container(system, "volume", uid, run="--require=" + system.path("f")).held()
     assert not is_free(b)
     assert system.run("flock", "-n", system.path("f"), "true").returncode == 1
     assert inside.end() == (7, "", [])

@@ -113,12 +113,19 @@ PROGRAMS = {
     "cluster/test_too_long.py::test_brief_and_often": {
         "only the first grant counts": [
             become("grant-anew", "if (!grant->at_ns) grant->at_ns = grants_now_ns(lock->file->keeper) + pin_ns;")]},
+    "faults/test_hostile_users.py::test_a_lock_that_another_users_process_gets_just_before_the_end": {
+        "dflock break ends other users' processes": [become("table-spares", "return false;")]},
+    "faults/test_hostile_users.py::test_a_file_that_may_only_be_read": {
+        "bytes are locked on any descriptor": [become("may-lock", "return true;")]},
     "cli/test_who.py::test_a_host_of_an_older_version": {
         "an older host has not answered": [put("who-old", "e->old ? WHO_OLD : WHO_SILENT", "WHO_SILENT")]},
 }
 
 # Found by a unit test: harness/test_unit_mistakes.py.
 UNIT = {
+    "test_quota": {
+        "one user may have all": [condition("quota-each", "false")],
+    },
     "test_leasepage": {
         "files whose rule has a limit are shown in the page": [put("page-limited", "file_is_limited(file)", "false")],
     },
