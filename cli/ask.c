@@ -42,7 +42,7 @@ static int ask_check_peer(struct ask *ask, char why[CLI_LINE_BYTES])
 	if (getsockopt(ask->fd, SOL_SOCKET, SO_PEERCRED, &peer, &len))
 		return ask_fail(why, errno, "cannot find out which process answers at %s/" WIRE_SOCKET_NAME ": %s",
 				ask->dir, strerror(errno));
-	if (peer.uid != 0 && peer.uid != geteuid())
+	if (!rundir_owner_counts(ask->dir, peer.uid, geteuid()))
 		return ask_fail(why, EPERM,
 				"the keeper at %s/" WIRE_SOCKET_NAME
 				" runs as uid %u, neither root nor you: not trusted; remove the directory or set "

@@ -17,6 +17,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "cli/cli.h"
@@ -179,6 +180,32 @@ static bool lock_resting_name(const char *name, int64_t at_least_ms, char file[N
 				       (int)(NAME_MAX - len);
 }
 
+/* Where all users make files, the kernel may refuse O_CREAT for one that another user has made; and what another user has made may be
+ * a FIFO, whose open() would wait for ever without O_NONBLOCK. -1 with errno. */
+static int lock_open_file(const char *path)
+{
+	const int flags = O_RDONLY | O_NOFOLLOW | O_NOCTTY | O_NONBLOCK;
+	int fd = open(path, flags);
+
+	if (fd < 0 && errno == ENOENT)
+		fd = open(path, flags | O_CREAT | O_EXCL, 0644);
+	if (fd < 0 && errno == EEXIST)
+		fd = open(path, flags);
+	return fd;
+}
+
+/* False with the line printed. */
+static bool lock_is_file(int fd, const char *path)
+{
+	struct stat st;
+
+	if (fstat(fd, &st) == 0 && S_ISREG(st.st_mode))
+		return true;
+	cli_error("not started: %s is no regular file, and so cannot be the lock's: uid %u has made it; remove it",
+		  path, (unsigned)st.st_uid);
+	return false;
+}
+
 /* The keeper makes the directory when it starts. -1 with the line printed. */
 static int lock_open(const char *name, int64_t at_least_ms)
 {
@@ -199,14 +226,13 @@ static int lock_open(const char *name, int64_t at_least_ms)
 	}
 	ask_close(&ask);
 	snprintf(path, sizeof(path), "%s/" NAMES_DIR "/%s", ask.dir, file);
-	/* Where all users make files, the kernel may refuse O_CREAT for one that another user has made. */
-	fd = open(path, O_RDONLY | O_NOFOLLOW | O_NOCTTY);
-	if (fd < 0 && errno == ENOENT)
-		fd = open(path, O_RDONLY | O_CREAT | O_EXCL | O_NOFOLLOW, 0644);
-	if (fd < 0 && errno == EEXIST)
-		fd = open(path, O_RDONLY | O_NOFOLLOW | O_NOCTTY);
+	fd = lock_open_file(path);
 	if (fd < 0)
 		cli_error("not started: %s: %s; see `dflock doctor`", path, strerror(errno));
+	else if (!lock_is_file(fd, path)) {
+		close(fd);
+		fd = -1;
+	}
 	return fd;
 }
 

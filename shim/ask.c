@@ -87,7 +87,7 @@ static int ask_failed(const struct ask *ask, const char *what, int ret)
 }
 
 /* DFLOCK_RUNTIME_DIR may be another user's directory, where anything may listen; a keeper of ours runs as root or as
- * us. */
+ * us. Root without a number here: rundir_owner_counts(). */
 static int ask_check_peer(const struct ask *ask, const char *dir, uid_t euid)
 {
 	char why[PLACE_DIR_BYTES + 256];
@@ -97,7 +97,7 @@ static int ask_check_peer(const struct ask *ask, const char *dir, uid_t euid)
 
 	if (getsockopt(ask->sock, SOL_SOCKET, SO_PEERCRED, &peer, &size) < 0)
 		return ask_refuse(ask, "the keeper's user cannot be found out", errno);
-	if (peer.uid == 0 || peer.uid == euid)
+	if (rundir_owner_counts(dir, peer.uid, euid))
 		return 0;
 	text_init(&text, why, sizeof(why));
 	text_add(&text, "the keeper of ");

@@ -103,7 +103,7 @@ static const struct page *mapping_get(int fd, const struct stat *st)
 	return page;
 }
 
-static int mapping_check(int fd, uid_t euid, struct stat *st, struct text *why)
+static int mapping_check(int fd, const char *dir, uid_t euid, struct stat *st, struct text *why)
 {
 	if (sys_fstat(fd, st) < 0) {
 		int err = errno;
@@ -114,7 +114,7 @@ static int mapping_check(int fd, uid_t euid, struct stat *st, struct text *why)
 	}
 	if (!S_ISREG(st->st_mode))
 		text_add(why, "it is no regular file");
-	else if (st->st_uid != 0 && st->st_uid != euid)
+	else if (!rundir_owner_counts(dir, st->st_uid, euid))
 		text_add(why, "it belongs neither to you nor to root");
 	else if (st->st_mode & (S_IWGRP | S_IWOTH))
 		text_add(why, "others can write it");
@@ -148,7 +148,7 @@ int mapping_refresh(const char dir[PLACE_DIR_BYTES], uid_t euid, const struct pa
 	/* There is no page, or we may not read it (it is that of a keeper for other users): ask the keeper. */
 	if (fd < 0)
 		return 0;
-	ret = mapping_check((int)fd, euid, &st, &text);
+	ret = mapping_check((int)fd, dir, euid, &st, &text);
 	/* The file is smaller while its first keeper makes it. */
 	if (ret == 0 && st.st_size == PAGE_BYTES)
 		*page = mapping_get((int)fd, &st);

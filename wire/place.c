@@ -58,7 +58,7 @@ static bool place_is_in_force(const struct place *place, const char *path)
 	sys_raw(SYS_close, dirfd);
 	if (fd < 0)
 		return false;
-	if (sys_fstat(fd, &st) == 0 && (st.st_uid == 0 || st.st_uid == euid) && !(st.st_mode & (S_IWGRP | S_IWOTH)))
+	if (sys_fstat(fd, &st) == 0 && rundir_owner_counts(dir, st.st_uid, euid) && !(st.st_mode & (S_IWGRP | S_IWOTH)))
 		n = sys_raw(SYS_read, fd, head, sizeof(head));
 	sys_raw(SYS_close, fd);
 	if (n != (long)sizeof(head))

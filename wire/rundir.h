@@ -38,12 +38,19 @@ int rundir_find(const struct place *place, uid_t uid, char dir[PLACE_DIR_BYTES],
 int rundir_make(const struct place *place, uid_t uid, char dir[PLACE_DIR_BYTES], char *why, size_t why_size);
 
 /*
- * Opens a runtime directory (O_PATH | O_CLOEXEC, links not followed) and checks it: it must belong to root or `uid`,
+ * Opens a runtime directory (O_PATH | O_CLOEXEC, links not followed) and checks it: its owner must count (rundir_owner_counts()), it must
  * not be writable by others, and be on a tmpfs or ramfs. With `create`, makes it (mode 0700, less the umask) if it is
  * missing. Returns the descriptor, which the caller closes, or -errno. -ENOENT: it does not exist (no keeper has run
  * since boot).
  */
 int rundir_open(const char *dir, uid_t uid, bool create, char *why, size_t why_size);
+
+/*
+ * May `uid` go by what this owner has in the runtime directory `dir`? The owner must be root or `uid`. In a user namespace root
+ * outside has no number, and looks like all users without one. In /run/dflock such an owner counts as well: only root makes that
+ * directory, or in a mount namespace of its own the one who made that, and so decides what everything in it is.
+ */
+bool rundir_owner_counts(const char *dir, uid_t owner, uid_t uid);
 
 /* Does the first name below /dev/shm belong to something that is not ours? If so, `why` says to what: for `dflock
  * doctor`. */

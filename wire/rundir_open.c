@@ -83,6 +83,16 @@ static bool rundir_is_unknown(uid_t uid)
 	return uid == RUNDIR_OVERFLOW_UID && rundir_outer_uid(uid, &outer) < 0;
 }
 
+bool rundir_owner_counts(const char *dir, uid_t owner, uid_t uid)
+{
+	uid_t outer;
+
+	if (owner == 0 || owner == uid)
+		return true;
+	return owner == RUNDIR_OVERFLOW_UID && strcmp(dir, RUNDIR_SYSTEM) == 0 &&
+	       rundir_outer_uid(owner, &outer) == -ESRCH;
+}
+
 bool rundir_is_in_memory(const struct statfs *fs)
 {
 	return (uint32_t)fs->f_type == TMPFS_MAGIC || (uint32_t)fs->f_type == RAMFS_MAGIC;
@@ -108,7 +118,7 @@ static int rundir_check(int fd, const char *dir, uid_t uid, struct text *why)
 		return rundir_finding(why, dir, EPERM, "belongs to a user that cannot be identified",
 				      ", since this process's user has no number in its user namespace; map it there "
 				      "(unshare --map-user)");
-	if (st.st_uid != 0 && st.st_uid != uid) {
+	if (!rundir_owner_counts(dir, st.st_uid, uid)) {
 		text_init(&text, owner, sizeof(owner));
 		text_add(&text, "belongs to uid ");
 		text_add_number(&text, st.st_uid);

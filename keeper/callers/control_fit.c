@@ -29,12 +29,14 @@ static void fit_tell(struct session *s, const struct store_reply *reply)
 	}
 }
 
-/* Answers all that wait: one answer of the store is as good as another. */
+/* Answers all that wait: one answer of the store is as good as another. So one question to it is under way at a time, however
+ * many jobs start, and however often a user asks and hangs up. */
 static void on_fit_tried(void *arg, const struct store_reply *reply)
 {
 	struct keeper *k = arg;
 	struct session *s, *next;
 
+	k->sessions->fit_asked = false;
 	DL_FOREACH_SAFE (k->sessions->all, s, next)
 		if (s->state == SESSION_FIT)
 			fit_tell(s, reply);
@@ -60,6 +62,9 @@ static void fit_ask_store(struct session *s)
 		return;
 	}
 	session_enter(s, SESSION_FIT);
+	if (k->sessions->fit_asked)
+		return;
+	k->sessions->fit_asked = true;
 	store_try_write(k->store, on_fit_tried, k);
 }
 

@@ -33,20 +33,21 @@ static const char *peer_unknown(const struct keeper *k, const struct ucred *peer
 	return NULL;
 }
 
-static const char *peer_too_many(const struct keeper *k, const struct ucred *peer)
+/* NULL: the peer may have a connection, and QUOTA_CONNECTION was taken. */
+static const char *peer_too_many(struct keeper *k, const struct ucred *peer)
 {
 	if (k->sessions->count >= k->listener->limit)
 		return "the keeper serves too many programs at once: raise its RLIMIT_NOFILE";
-	if (k->system && peer->uid != 0) {
-		unsigned count = 0;
-		const struct session *s;
-
-		DL_FOREACH (k->sessions->all, s)
-			count += s->peer.uid == peer->uid;
-		if (count >= k->listener->limit / 4)
-			return "this user asks too much at once: a quarter of what the keeper can serve";
+	switch (quota_take(k, peer->uid, QUOTA_CONNECTION)) {
+	case 0:
+		return NULL;
+	case -EDQUOT:
+		return "this user asks too much at once: a quarter of what the keeper can serve";
+	case -EBUSY:
+		return "the keeper serves too many programs of users other than root at once: raise its RLIMIT_NOFILE";
+	default:
+		return "the keeper has no memory left";
 	}
-	return NULL;
 }
 
 /* Is this a user whose descriptors must not come to the keeper? Not root, and not the keeper's own user. */
@@ -83,8 +84,10 @@ static void listener_admit(struct keeper *k, int fd)
 	if (why)
 		return listener_turn_away(k, fd, why, true);
 	s = session_new(k, fd, &peer, peer_is_foreign(k, &peer));
-	if (!s)
+	if (!s) {
+		quota_give(k, peer.uid, QUOTA_CONNECTION);
 		return listener_turn_away(k, fd, "the keeper has no memory left", true);
+	}
 	if (!s->foreign)
 		dispatch_readable(s); /* mostly the question has arrived already */
 }

@@ -184,7 +184,9 @@ static void inspect(struct session *s, int fd)
 	struct inspect_request request = {.fd = fd,
 					  .peer = s->peer,
 					  .foreign = s->peer.uid != geteuid(),
+					  .takes = s->request.op == WIRE_LOCK,
 					  .space = s->request.space,
+					  .mode = s->request.mode,
 					  .owner = s->request.owner};
 	struct inspect_result result;
 	const struct file *file;
@@ -197,6 +199,7 @@ static void inspect(struct session *s, int fd)
 		/* A worker opens the file anew: the keeper might forget the file meanwhile. */
 		request.known = !request.foreign && file && file->fd >= 0;
 	}
+	request.same_path = k->system && !s->lookup.local; /* root's, in a container */
 	if (!s->lookup.local || request.foreign) {
 		lookup_inspect(s, dev, &request, on_inspected);
 		return;

@@ -103,6 +103,7 @@ void session_end(struct session *s)
 
 	session_enter(s, SESSION_CLOSED);
 	DL_DELETE(sessions->all, s);
+	quota_give(s->keeper, s->peer.uid, QUOTA_CONNECTION);
 	if (!--sessions->count)
 		sessions->idle_since_ns = clock_now_ns();
 	/* close() does not do that while there is a copy: a front may have one, and each process that is being forked off the

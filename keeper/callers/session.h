@@ -20,6 +20,7 @@
 
 #include "keeper/callers/configwatch.h"
 #include "keeper/callers/lookup.h"
+#include "keeper/callers/quota.h"
 #include "keeper/fronts/connection.h"
 #include "keeper/kernel/inspect.h"
 #include "keeper/leases/waiters.h"
@@ -109,6 +110,8 @@ struct sessions {
 	unsigned count;
 	int64_t idle_since_ns; /* when the last one ended, or the keeper started */
 	int epoll;             /* of the connections: far cheaper than one libuv handle each */
+	struct quotas quotas;  /* quota.c */
+	bool fit_asked;        /* control_fit.c: the store is being asked for all sessions in SESSION_FIT */
 };
 
 /* --- session.c --- */
@@ -119,7 +122,8 @@ int sessions_init(struct keeper *k);
 void sessions_free(struct keeper *k);
 
 /* Makes a connection's session, and adds it to the list and to epoll. The caller closes fd: at once if this returns
- * NULL (no memory), else after session_end(). */
+ * NULL (no memory), else after session_end(). The caller has taken QUOTA_CONNECTION, and gives it back after NULL;
+ * session_end() gives it back otherwise. */
 struct session *session_new(struct keeper *k, int fd, const struct ucred *peer, bool foreign);
 /* Takes it out of the list; session_unuse() frees it with its last use. It must not wait for anything any more:
  * dispatch_close(). */

@@ -44,6 +44,7 @@ struct status_job {
 	int error;
 	size_t unseen;
 	struct elsewhere *elsewhere;
+	uid_t uid;                     /* the user that asks: QUOTA_STATUS was taken for it */
 	char *cluster, *cluster_error; /* what the store has */
 	size_t cluster_len;
 	int fd; /* the answer */
@@ -137,16 +138,17 @@ static const char *lease_word(const struct lease *lease)
 	return lease_state_name(lease_is_unsure(lease->state) ? LEASE_UNSURE : lease->state);
 }
 
-static json_t *lease_json(const struct lease *lease, json_t *holders)
+/* The token is of use to nobody but a client of the store; root may read it in leases.text, too. */
+static json_t *lease_json(const struct lease *lease, json_t *holders, bool all)
 {
 	const struct file *file = lease->lock->file;
 
 	return json_pack("{s:o,s:o,s:s,s:s,s:s,s:I,s:o,s:s,s:I,s:s,s:I,s:s,s:s,s:O,s:o}", "name", json_text(file->name),
 			 "path", json_text(file->path), "inode", file->inode, "space",
 			 lease->range.space == WIRE_FLOCK ? "flock" : "record", "mode", mode_name(lease->range.mode),
-			 "from", (json_int_t)lease->range.from, "to", range_end(lease->range.to), "token", lease->token,
-			 "fence", (json_int_t)lease->fence, "state", lease_word(lease), "since",
-			 (json_int_t)lease->held_at, "note", lease_note(lease), "on_lost",
+			 "from", (json_int_t)lease->range.from, "to", range_end(lease->range.to), "token",
+			 all ? lease->token : "", "fence", (json_int_t)lease->fence, "state", lease_word(lease),
+			 "since", (json_int_t)lease->held_at, "note", lease_note(lease), "on_lost",
 			 on_lost_name(on_lost_of(lease)), "holders", holders, "waiting", waiting_json(lease));
 }
 
@@ -185,7 +187,7 @@ static json_t *status_document(struct status_job *job)
 		struct holders_file file = file_searched(lease->lock->file);
 		json_t *holders = status_add_row(job, &file, &lease->range, lease->lock);
 
-		json_array_append_new(leases, lease_json(lease, holders));
+		json_array_append_new(leases, lease_json(lease, holders, !quota_is_limited(k, job->uid)));
 		json_decref(holders);
 	}
 	DL_FOREACH (k->lost.all, l) {
@@ -254,6 +256,7 @@ static void status_job_free(struct status_job *job)
 {
 	if (!job)
 		return;
+	quota_give(job->keeper, job->uid, QUOTA_STATUS);
 	json_decref(job->doc);
 	claims_free(&job->claims);
 	for (size_t i = 0; job->since && i < job->count; i++)
@@ -274,24 +277,6 @@ static struct session *status_session(const struct status_job *job)
 		if (s == job->session && s->state == SESSION_STATUS) /* mutant: status-session */
 			return s;
 	return NULL;
-}
-
-/* Writes large pieces: json_dumpfd() would make a system call for each comma. Any thread. */
-int status_to_memfd(const json_t *doc)
-{
-	int fd = memfd_create("dflock-status", MFD_CLOEXEC), ret;
-	FILE *f = fd < 0 ? NULL : fdopen(fcntl(fd, F_DUPFD_CLOEXEC, 3), "w");
-	bool written = f && json_dumpf(doc, f, JSON_INDENT(1)) == 0;
-
-	if (f && fclose(f) != 0)
-		written = false;
-	if (written && lseek(fd, 0, SEEK_SET) == 0)
-		return fd;
-	ret = errno;
-	if (fd >= 0)
-		close(fd);
-	errno = ret;
-	return -1;
 }
 
 /* In a worker: with tens of thousands of leases it takes a second. */
@@ -372,7 +357,8 @@ static void status_searched(uv_work_t *req, int status)
 		store_try_write(job->keeper->store, status_on_tried, job);
 }
 
-void status_start(struct session *s)
+/* The user's share was taken. NULL: no memory; the share was given back. */
+static struct status_job *status_job_new(struct session *s)
 {
 	struct keeper *k = s->keeper;
 	size_t rows = HASH_COUNT(k->leases) + k->lost.count + 1;
@@ -381,17 +367,35 @@ void status_start(struct session *s)
 	if (job) {
 		job->keeper = k;
 		job->session = s;
+		job->uid = s->peer.uid;
 		job->rows = calloc(rows, sizeof(*job->rows));
 		job->elsewhere = elsewhere_new(k->config);
 		job->since = calloc(rows, sizeof(*job->since));
 		if (job->rows && job->since && job->elsewhere)
 			job->doc = status_document(job);
 		job->work.data = job;
-	}
-	if (!job || !job->doc || uv_queue_work(k->loop, &job->work, status_search_work, status_searched) != 0) {
-		status_job_free(job);
-		session_refuse(s, "the keeper has no memory left");
+	} else
+		quota_give(k, s->peer.uid, QUOTA_STATUS);
+	if (job && job->doc)
+		return job;
+	status_job_free(job);
+	return NULL;
+}
+
+void status_start(struct session *s)
+{
+	int ret = quota_take(s->keeper, s->peer.uid, QUOTA_STATUS);
+	struct status_job *job = ret == 0 ? status_job_new(s) : NULL;
+
+	if (job && uv_queue_work(s->keeper->loop, &job->work, status_search_work, status_searched) == 0) {
+		session_enter(s, SESSION_STATUS);
 		return;
 	}
-	session_enter(s, SESSION_STATUS);
+	status_job_free(job);
+	if (ret == -EDQUOT)
+		session_refuse(s, "this user has asked for the status %d times and has no answer so far: wait for one",
+			       QUOTA_STATUS_EACH);
+	else
+		session_refuse(s, ret == -EBUSY ? "too many users ask for the status at once: try again"
+						: "the keeper has no memory left");
 }

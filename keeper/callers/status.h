@@ -11,7 +11,7 @@ struct session;
  * commands. */
 void status_start(struct session *s);
 
-/* A memfd with this text, for session_reply(); the caller closes it. -1 with errno. Any thread. */
+/* status_text.c: a memfd with this text, for session_reply(); the caller closes it. -1 with errno. Any thread. */
 int status_to_memfd(const json_t *doc);
 
 #endif

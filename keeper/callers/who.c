@@ -20,6 +20,8 @@
 struct who {
 	struct keeper *keeper;
 	struct session *session; /* NULL: it has ended, or was answered */
+	uid_t uid;
+	bool counted; /* in whos.count, and has QUOTA_WHO */
 	char token[STORE_TOKEN_BYTES];
 	unsigned calls; /* that have not come back: finding_find(), store_entries() */
 	bool early;     /* the keeper has only just started: the store is asked when it was tried to connect */
@@ -30,13 +32,17 @@ struct who {
 
 struct whos {
 	struct who *all; /* those with a session */
-	unsigned count;
+	unsigned count;  /* also of those whose session has ended, while they make work */
 };
 
 static void who_drop(struct who *who)
 {
 	if (who->calls)
 		return;
+	if (who->counted) {
+		who->keeper->whos->count--;
+		quota_give(who->keeper, who->uid, QUOTA_WHO);
+	}
 	for (size_t i = 0; i < who->report.host_count; i++)
 		free(who->report.hosts[i]);
 	free(who->report.entries);
@@ -53,7 +59,6 @@ static void who_detach(struct who *who)
 	who->session->who = NULL;
 	who->session = NULL;
 	DL_DELETE(whos->all, who);
-	whos->count--;
 }
 
 void who_leave(struct session *s)
@@ -235,18 +240,36 @@ void who_store_tried(struct keeper *k)
 			who_ask_store(who);
 }
 
+/* 0, -EDQUOT, -EBUSY or -ENOMEM: it may not begin. */
+static int who_count(struct who *who)
+{
+	struct keeper *k = who->keeper;
+	int ret = k->whos->count < WHO_MAX ? quota_take(k, who->uid, QUOTA_WHO) : -EBUSY;
+
+	who->counted = ret == 0;
+	k->whos->count += who->counted;
+	return ret;
+}
+
 static void who_begin(struct session *s, struct who *who)
 {
 	struct keeper *k = s->keeper;
 	struct who_host *own;
+	int ret;
 
 	who->keeper = k;
+	who->uid = s->peer.uid;
 	who->report.why = "the store has not answered";
 	own = lease_make_token(who->token) == 0 ? who_host(who, k->host, true) : NULL;
-	if (!own || k->whos->count >= WHO_MAX) {
+	ret = own ? who_count(who) : -ENOMEM;
+	if (ret < 0) {
 		who_drop(who);
-		session_refuse(s, own ? "too many ask which processes hold locks: try again later"
-				      : "the keeper has no memory left");
+		if (ret == -EDQUOT)
+			session_refuse(s,
+				       "this user asks too often at once which processes hold locks: try again later");
+		else
+			session_refuse(s, ret == -EBUSY ? "too many ask which processes hold locks: try again later"
+							: "the keeper has no memory left");
 		return;
 	}
 	own->own = true;
@@ -254,7 +277,6 @@ static void who_begin(struct session *s, struct who *who)
 	s->who = who;
 	session_enter(s, SESSION_WHO);
 	DL_APPEND(k->whos->all, who);
-	k->whos->count++;
 	who->early = !store_is_up(k->store) && !k->host_in_store.tried;
 	if (!who->early)
 		who_ask_store(who);

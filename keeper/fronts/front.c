@@ -179,7 +179,9 @@ static void front_receive(const struct front_ask *ask, int socket)
 	close(socket);
 	if (ret == 0 && a.n > 0 && question_check(&a.request, a.n, a.has_fd) == QUESTION_LOCK) {
 		request.fd = came.fds[0];
+		request.takes = a.request.op == WIRE_LOCK;
 		request.space = a.request.space;
+		request.mode = a.request.mode;
 		request.owner = a.request.owner;
 		front_about_lock(ask, &a, &request); /* takes over descriptor and groups */
 		return;

@@ -14,6 +14,28 @@ static bool look_relies_on_nothing(const struct look *look, const struct holder 
 		       &(struct table_caller){.pid = h->pid, .space = h->space, .dev = file->dev, .ino = file->ino});
 }
 
+bool look_spares(const struct look *look, const struct claim *claim, pid_t pid)
+{
+	uint32_t slot = slots_tag_slot(claim->tag);
+	uid_t owner;
+
+	/* The first test needs no system call. */
+	return table_spares(look->table, slot, (uid_t)-1) && family_owner(pid, &owner) &&
+	       table_spares(look->table, slot, owner);
+}
+
+/* Is there a claim for which this lock makes the process count? */
+static bool look_counts(const struct look *look, const struct holder *h)
+{
+	const struct claim *claim;
+	size_t next = SIZE_MAX;
+
+	while ((claim = claims_next(&look->claims, h->file, h->space, h->from, h->to, &next)))
+		if (!look_spares(look, claim, h->pid))
+			return true;
+	return false;
+}
+
 int look_add(struct look *look, pid_t pid)
 {
 	size_t before = family_count(look->family);
@@ -27,10 +49,9 @@ int look_add(struct look *look, pid_t pid)
 
 int look_holder(struct look *look, const struct holder *h)
 {
-	size_t next = SIZE_MAX;
 	int ret;
 
-	if (!claims_next(&look->claims, h->file, h->space, h->from, h->to, &next))
+	if (!look_counts(look, h))
 		return 0;
 	if (h->pid == look->last) /* a process's locks come one after the other */
 		return HOLDERS_LATER;

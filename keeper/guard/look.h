@@ -47,6 +47,12 @@ int look_search(struct look *look);
 
 /* For callers with a search of their own: looks at one lock of one process; a holders_cb except for its argument. */
 int look_holder(struct look *look, const struct holder *holder);
+/*
+ * Is this process left alone where the locks of this claim are concerned? `dflock break` of a user who is not trusted ends
+ * processes of that user only. The keeper has looked at that before; but a user could pass the lock to another user's process,
+ * or have that map the file, between the keeper's look and this one.
+ */
+bool look_spares(const struct look *look, const struct claim *claim, pid_t pid);
 /* Adds a process, and tells `found` if it is new. 0 or -ENOMEM. */
 int look_add(struct look *look, pid_t pid);
 

@@ -171,6 +171,7 @@ int table_ask(struct table *t, const struct table_lease *lease, uint32_t *slot)
 	table_put32(&s->uid, lease->uid);
 	table_put32(&s->on_lost, lease->on_lost);
 	table_put32(&s->why, TABLE_WHY_UNKNOWN);
+	table_put64(&s->broken_by, 0);
 	table_put64(&s->fence, 0);
 	table_put64(&s->word, table_word(TABLE_ASKED, lease->range.mode, generation));
 	*slot = i;
@@ -244,6 +245,19 @@ void table_return(struct table *t, uint32_t slot)
 	if (slot == TABLE_NO_SLOT)
 		return;
 	put_state(t, slot, TABLE_RETURNED); /* mutant: table-returned */
+}
+
+void table_break_for(struct table *t, uint32_t slot, uid_t uid)
+{
+	table_put64(&t->slots[slot].broken_by, (uint64_t)uid + 1);
+}
+
+bool table_spares(const struct table *t, uint32_t slot, uid_t uid)
+{
+	const struct table_slot *s = &t->slots[slot];
+	uint64_t by = table_get64(&s->broken_by);
+
+	return by && table_get32(&s->why) == TABLE_WHY_BROKEN && by != (uint64_t)uid + 1; /* mutant: table-spares */
 }
 
 void table_lose(struct table *t, uint32_t slot, enum table_why why)

@@ -82,7 +82,7 @@ struct table_slot {
 	uint32_t uid;                /* the user whose call asked for it */
 	uint32_t why;                /* enum table_why, of a lost one */
 	uint32_t text_at, text_room; /* in the text area, in units of TEXT_UNIT; stay with the slot when it is free */
-	uint64_t reserved;
+	uint64_t broken_by;          /* of a broken one: only this user's processes are ended (uid + 1); 0: all */
 };
 #define TABLE_SLOT_PROMISED offsetof(struct table_slot, space)
 #define TABLE_ANY_SPACE     UINT32_MAX
@@ -241,6 +241,10 @@ void table_vacate(struct table *table, uint32_t slot);
 /* It was lost: its holders are to be killed, or not (ON_LOST_WARN, unless it was broken). The slot is the parent's from
  * now on. */
 void table_lose(struct table *table, uint32_t slot, enum table_why why);
+/* Before table_lose() with TABLE_WHY_BROKEN: a user who is not trusted wants that, so only its processes are ended. */
+void table_break_for(struct table *table, uint32_t slot, uid_t uid);
+/* Any process. Are processes of this user left alone when the slot's holders are ended? */
+bool table_spares(const struct table *table, uint32_t slot, uid_t uid);
 /* Has the parent yet to end the holders of the lease that the slot had with this generation? */
 bool table_is_ending(struct table *table, uint32_t slot, uint64_t generation);
 uint64_t table_generation(const struct table *table, uint32_t slot);

@@ -107,12 +107,32 @@ static void unshown_mark(struct unshown *u, const struct procfs_lock *lock)
 	}
 }
 
+/* look_spares() of each claim that the lock is under. */
+static bool unshown_spares(const struct unshown *u, const struct procfs_lock *lock, pid_t pid)
+{
+	const struct claims *claims = &u->look->claims;
+	size_t file = FILE_NONE;
+
+	while ((file = file_index_find(&u->hidden.index, lock->dev, lock->ino, file)) != FILE_NONE) {
+		const struct claim *claim;
+		size_t next = SIZE_MAX;
+
+		while ((claim = claims_next(claims, file, lock->space, lock->from, lock->to, &next)))
+			if (!look_spares(u->look, claim, pid))
+				return false;
+	}
+	return true;
+}
+
 static int unshown_on_mapper(void *arg, size_t file, pid_t pid)
 {
 	struct unshown *u = arg;
 
 	u->mapped[file] = true;
-	return pid == getpid() || pid == u->look->keeper ? 0 : look_add(u->look, pid);
+	if (pid == getpid() || pid == u->look->keeper ||
+	    unshown_spares(u, hidden_lock(&u->hidden, u->locks[file]), pid))
+		return 0;
+	return look_add(u->look, pid);
 }
 
 /* Adds the process that the kernel names, or notes the lock as one whose holder only a mapping may show. */
@@ -127,7 +147,7 @@ static int unshown_judge(struct unshown *u, size_t index)
 	if (sight == SIGHT_BEYOND)
 		unshown_mark(u, lock);
 	if (lock->owner == WIRE_OWNER_PROCESS || sight == SIGHT_SIGNAL || sight == SIGHT_BEYOND)
-		return look_add(u->look, lock->locker);
+		return unshown_spares(u, lock, lock->locker) ? 0 : look_add(u->look, lock->locker);
 	u->locks[u->count] = index;
 	u->files[u->count++] = (struct holders_file){.dev = lock->dev, .ino = lock->ino};
 	return 0;

@@ -3,6 +3,7 @@
 
 #include <fcntl.h>
 #include <stdio.h>
+#include <sys/stat.h>
 
 #include "procfs/procfs.h"
 
@@ -62,6 +63,18 @@ bool family_stat(pid_t pid, struct procfs_stat *stat)
 
 	snprintf(path, sizeof(path), "/proc/%d/stat", (int)pid);
 	return procfs_stat_read(AT_FDCWD, path, stat);
+}
+
+bool family_owner(pid_t pid, uid_t *owner)
+{
+	struct stat st;
+	char path[32];
+
+	snprintf(path, sizeof(path), "/proc/%d", (int)pid);
+	if (stat(path, &st) != 0)
+		return false;
+	*owner = st.st_uid;
+	return true;
 }
 
 char family_state(pid_t pid)

@@ -34,6 +34,8 @@ int family_threads(pid_t pid, int (*cb)(void *arg, pid_t pid, pid_t tid), void *
 bool family_stat(pid_t pid, struct procfs_stat *stat);
 /* All processes that are visible, from malloc(), for the caller to free. 0 or -errno. */
 int family_all(struct procfs_stat **all, size_t *count);
+/* The owner of /proc/PID: its effective user, or root if it is not dumpable. False: it is gone. */
+bool family_owner(pid_t pid, uid_t *owner);
 /* Its state; 0: it is gone. */
 char family_state(pid_t pid);
 /* When it was started (procfs_stat); 0: it is gone. */

@@ -175,6 +175,15 @@ static bool inspect_test_shared(const struct inspect_request *req, const char *l
 	return in_use;
 }
 
+/* The kernel takes a record lock only on a description that is open for it (EBADF), and libdflock does not ask then. So only a
+ * user who makes up questions would get a lease here that the kernel keeps from it. flock() takes any description. */
+static bool inspect_may_lock(const struct inspect_request *req, int flags)
+{
+	int wrong = req->mode == WIRE_SHARED ? O_WRONLY : O_RDONLY;
+
+	return !req->takes || req->space == WIRE_FLOCK || (flags & O_ACCMODE) != wrong; /* mutant: may-lock */
+}
+
 static void inspect_look(const struct inspect_request *req, struct inspect_result *r)
 {
 	int flags = fcntl(req->fd, F_GETFL);
@@ -184,6 +193,11 @@ static void inspect_look(const struct inspect_request *req, struct inspect_resul
 
 	if (flags < 0 || (flags & O_PATH))
 		return inspect_refuse(r, "the descriptor is open for its path only (O_PATH)", 0);
+	if (!inspect_may_lock(req, flags))
+		return inspect_refuse(r,
+				      req->mode == WIRE_SHARED ? "the descriptor is not open for reading"
+							       : "the descriptor is not open for writing",
+				      0);
 	snprintf(link, sizeof(link), "/proc/self/fd/%d", req->fd);
 	ret = inspect_read_name(req->fd, link, &r->st, r->path);
 	if (ret == -ENAMETOOLONG) {
@@ -214,9 +228,13 @@ static void inspect_look(const struct inspect_request *req, struct inspect_resul
 		if (req->unused)
 			r->holds = (struct caller_holds){0};
 	}
-	if (req->foreign && !inspect_path_leads_there(r, info.mount_id))
-		return inspect_refuse(r, "its path leads the keeper to another file (a mount of the program's own?)",
-				      0);
+	if ((req->foreign || (req->same_path && !identity_mount_is_ours(info.mount_id))) &&
+	    !inspect_path_leads_there(r, info.mount_id))
+		return inspect_refuse(
+			r,
+			"its path leads the keeper to another file or to none; in a container, mount its folder "
+			"from the host under the same path, or run a keeper in the container",
+			0);
 	if (req->space == WIRE_RECORD && req->owner == WIRE_OWNER_DESCRIPTION && !req->test_shared) {
 		ret = before_read(&r->before, req->fd, req->peer.pid, req->owner, &r->st);
 		if (ret < 0)

@@ -44,14 +44,17 @@ struct inspect_request {
 	struct ucred peer;
 	gid_t *groups; /* of the peer, besides peer.gid; from malloc(), taken over */
 	size_t group_count;
-	bool foreign; /* another user's: its rights count, and its path must lead the keeper to the same file */
-	bool known;   /* the keeper has a description of this file already: do not open it again */
-	bool unused;  /* the keeper has no lease on this file, so no process holds anything under one: skips `holds` */
+	bool foreign;   /* another user's: its rights count, and its path must lead the keeper to the same file */
+	bool same_path; /* on a mount that is not the keeper's own, its path must lead the keeper to the same file, too */
+	bool known;     /* the keeper has a description of this file already: do not open it again */
+	bool unused; /* the keeper has no lease on this file, so no process holds anything under one: skips `holds` */
 	struct identity
 		id; /* of the file, from inspect_ground(), so that with `unused` fdinfo is not read again; 0, 0: not known */
 	bool test_shared; /* find out whether the lock is held shared, with a description that lives only for the test
 			   */
+	bool takes;       /* the program wants to take the lock, and not only to know who has it */
 	enum wire_space space;
+	enum wire_mode mode;   /* with takes */
 	enum wire_owner owner; /* record space */
 	int64_t from, to;      /* ditto */
 };

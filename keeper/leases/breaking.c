@@ -54,6 +54,11 @@ struct breaking {
 	struct breaking *prev, *next;
 };
 
+static bool breaking_is_trusted(const struct breaking_asker *asker)
+{
+	return asker->uid == 0 || asker->uid == geteuid();
+}
+
 /* --- the end --- */
 
 static void breaking_answer(struct keeper *k, struct breaking *b, enum store_broken how, pid_t pid)
@@ -148,6 +153,8 @@ static void breaking_judge(struct keeper *k, struct breaking *b, struct lease *l
 	log_error("%s (fence %llu) is taken away on request of %s%s", lease->lock->file->name,
 		  (unsigned long long)lease->fence, *b->asker.host ? "host " : "an operator here", b->asker.host);
 	b->slot = lease->slot;
+	if (!breaking_is_trusted(&b->asker))
+		table_break_for(k->table, b->slot, b->asker.uid);
 	b->generation = table_generation(k->table, lease->slot);
 	b->phase = BREAKING_ENDS;
 	queue_raise(lease, LEASE_EV_DOOMED);
@@ -232,12 +239,23 @@ bool breaking_knows(const struct keeper *k, uint64_t fence)
 	return breaking_find(k, fence) != NULL;
 }
 
+static bool breaking_has_room(const struct keeper *k, const struct breaking_asker *asker)
+{
+	const struct breaking *b;
+	unsigned own = 0;
+
+	if (breaking_is_trusted(asker))
+		return k->breakings.count < BREAKING_MAX;
+	DL_FOREACH (k->breakings.all, b)
+		own += b->asker.uid == asker->uid;
+	return k->breakings.count < BREAKING_MAX / 2 && own < BREAKING_EACH;
+}
+
 uint64_t breaking_start(struct keeper *k, uint64_t fence, uint64_t limit, const struct breaking_asker *asker)
 {
 	const struct lease *lease = breaking_find(k, fence);
-	bool trusted = asker->uid == 0 || asker->uid == geteuid();
-	struct breaking *b =
-		k->breakings.count < (trusted ? BREAKING_MAX : BREAKING_MAX / 2) ? calloc(1, sizeof(*b)) : NULL;
+	bool trusted = breaking_is_trusted(asker);
+	struct breaking *b = breaking_has_room(k, asker) ? calloc(1, sizeof(*b)) : NULL;
 
 	if (!b)
 		return 0;

@@ -62,11 +62,20 @@ static struct room_user *find_user(const struct keeper *k, uid_t uid)
 	return user;
 }
 
+/* Many users together (one with subordinate user ids, too) must leave root some room. It is less than what is_crowded() keeps free,
+ * so unused leases are given back before a user has to wait for that. */
+static unsigned room_of_others(const struct keeper *k)
+{
+	const struct room_user *root = find_user(k, 0);
+
+	return k->room.count - (root ? root->count : 0);
+}
+
 int room_check(const struct keeper *k, uid_t uid)
 {
 	const struct room_user *user = find_user(k, uid);
 
-	if (!has_room(&k->room))
+	if (!has_room(&k->room) || (uid != 0 && k->system && room_of_others(k) >= k->room.limit - k->room.limit / 16))
 		return -ENFILE;
 	return user && user->count >= room_share(k, uid) ? -EDQUOT : 0;
 }
@@ -184,6 +193,11 @@ void room_why(const struct waiter *waiter, char *why, size_t size)
 			 "this user has %u files or ranges in use, which is %s of what the keeper has room for: unlock "
 			 "some, or raise the keeper's RLIMIT_NOFILE",
 			 room_share(k, waiter->uid), waiter->uid == 0 ? "three quarters" : "a quarter");
+	else if (has_room(&k->room))
+		snprintf(why, size,
+			 "the keeper has room for %u files or ranges, and users other than root have all in use that "
+			 "they may have: unlock some, or raise its RLIMIT_NOFILE",
+			 k->room.limit);
 	else
 		snprintf(why, size,
 			 "the keeper has room for %u files or ranges, and all are in use: unlock some, or raise its "

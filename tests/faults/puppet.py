@@ -3,6 +3,7 @@ A client of the keeper that may run as another user: each line of standard input
 For tests of what comes to the keeper's socket from users that it must not trust; connections and descriptors stay open until it ends.
 """
 import array
+import ctypes
 import os
 import socket
 import struct
@@ -15,8 +16,9 @@ EOF = (1 << 63) - 1
 connections, fds = [], []
 
 
-def question(config, op=fk.LOCK, space=0, mode=fk.EXCLUSIVE, flags=fk.NONBLOCK, magic=fk.MAGIC, owner=0):
-    return fk.REQUEST.pack(magic, fk.VERSION, fk.REQUEST.size, op, space, mode, flags, owner, 0, EOF, fk.boottime(), *fk.config_id(config), fk.path_hash(config))
+def question(config, op=fk.LOCK, space=0, mode=fk.EXCLUSIVE, flags=fk.NONBLOCK, magic=fk.MAGIC, owner=0, text=b""):
+    head = fk.REQUEST.pack(magic, fk.VERSION, fk.REQUEST.size, op, space, mode, flags, owner, 0, EOF, fk.boottime(), *fk.config_id(config), fk.path_hash(config))
+    return head + text
 
 
 def connect(runtime):
@@ -56,6 +58,56 @@ def granted(number):
 def hang_up(number):
     connections[number].close()
     return number
+
+
+def listen(name):
+    """Other puppets give() descriptors to this one."""
+    s = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    s.bind("\0" + name)
+    s.listen()
+    fds.append(s)
+    return s.fileno()
+
+
+def give(name, fd):
+    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as s:
+        s.connect("\0" + name)
+        s.sendmsg([b"x"], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", [fd]))])
+        return s.recv(1)
+
+
+def take(listener):
+    """The number of the descriptor that was given."""
+    s = fds[[each.fileno() if hasattr(each, "fileno") else each for each in fds].index(listener)].accept()[0]
+    _, ancillary, _, _ = s.recvmsg(1, 64)
+    s.send(b"y")
+    return array.array("i", ancillary[0][2])[0]
+
+
+def send_as(number, data, uid, *passed):
+    """With the credentials of another user, as far as the kernel lets this one."""
+    creds = (socket.SOL_SOCKET, socket.SCM_CREDENTIALS, struct.pack("3i", os.getpid(), uid, uid))
+    rights = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", passed))] if passed else []
+    try:
+        return connections[number].sendmsg([data], [creds, *rights])
+    except PermissionError:
+        return "refused by the kernel"
+
+
+def storm(runtime):
+    """Connects and hangs up for as long as this process lives."""
+    while True:
+        with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as s:
+            s.connect_ex(os.path.join(runtime, "keeper.sock"))
+
+
+def map_only(fd):
+    """Maps a page of it for reading. Python's mmap would keep a copy of the descriptor."""
+    mmap = ctypes.CDLL(None, use_errno=True).mmap
+    mmap.restype = ctypes.c_ssize_t
+    at = mmap(None, ctypes.c_size_t(4096), 1, 1, fd, ctypes.c_long(0))
+    assert at > 0, os.strerror(ctypes.get_errno())
+    return at
 
 
 def keep(thing):

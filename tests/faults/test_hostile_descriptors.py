@@ -118,6 +118,14 @@ KINDS = {
     "epoll": "keep(__import__('select').epoll())",
     "pidfd": "keep(os.pidfd_open(os.getpid()))",
     "connection to the keeper": "keep(connections[connect('/run/dflock')])",
+    "eventfd": "keep(os.eventfd(0))",
+    "socket with itself in its queue": "(lambda a, b: (a.sendmsg([b'x'], [(1, 1, array.array('i', [b.fileno()]))]), keep(a), keep(b))[2])"
+                                       "(*socket.socketpair())",
+    "namespace": "keep(os.open('/proc/self/ns/mnt', os.O_RDONLY))",
+    "file of /proc": "keep(os.open('/proc/self/stat', os.O_RDONLY))",
+    "directory": "keep(os.open('/tmp', os.O_RDONLY))",
+    "O_PATH of a protected file's directory": "keep(os.open('{files}', os.O_PATH))",
+    "deleted directory": "(lambda path: (os.mkdir(path), keep(os.open(path, os.O_RDONLY)), os.rmdir(path))[1])('/tmp/{mark}')",
     "deleted file": "(lambda path: (keep(os.open(path, os.O_RDWR | os.O_CREAT)), os.unlink(path))[0])('/tmp/{mark}')",
 }
 
@@ -130,8 +138,8 @@ def test_other_kinds(ground, folder, uid):
     client = puppet(uid)
     before = host.keeper_pids()
     for kind, expression in KINDS.items():
-        mark = os.path.basename(folder) + "-" + kind.replace(" ", "")
-        fd = client.do(expression.format(mark=mark))
+        mark = os.path.basename(folder) + "-" + kind.replace(" ", "").replace("/", "")
+        fd = client.do(expression.format(mark=mark, files=host.files))
         os.kill(before[1], signal.SIGSTOP)  # so that the keeper's is the last, where it is not in use here
         number = client.send(client.question, fd)
         client.do(f"os.close({fd})")

@@ -90,12 +90,12 @@ def test_ranges_of_one_name(make_host):
 
 
 @pytest.fixture
-def system(redis, folder):
-    """A keeper of the system with few descriptors, and agents of its users."""
+def system(redis, folder, request):
+    """A keeper of the system with few descriptors, and agents of its users. The parameter is its lease settings."""
     os.chmod(redis.socket, 0o777)
     place = Place()
     place.inside += FEW
-    host = SystemHost(redis, folder, place, lease=LEASE)
+    host = SystemHost(redis, folder, place, lease=getattr(request, "param", LEASE))
     host.init()
     yield host
     host.stop()
@@ -125,3 +125,16 @@ def test_a_user_has_a_share(system):
     lines = end(greedy)
     assert len(lines) == 2 and all("which is a quarter of what the keeper has room for" in l for l in lines), lines
     assert end(other) == end(root) == []
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="runs programs as other users, and so needs root")
+@pytest.mark.parametrize("system", [LEASE.replace("probe_ms = 3000", "probe_ms = 200")], indirect=True)
+def test_users_together_leave_root_some(system):
+    """Four users take all that they can; what is left is root's."""
+    crowd = [as_user(system, 12345 + i, 1000 * i, ROOM // 4) for i in range(4)]
+    assert sum(got for _, got, _ in crowd) == ROOM - ROOM // 16
+    root, got, refused = many(system, 9000, 10, keep=True)
+    assert (got, refused) == (10, 0)
+    lines = [line for p, _, _ in crowd for line in end(p)]
+    assert lines and all(f"has room for {ROOM} files or ranges" in l for l in lines), lines
+    assert end(root) == []

@@ -115,6 +115,10 @@ PROGRAMS = {
     "cluster/test_too_long.py::test_brief_and_often": {
         "only the first grant counts": [
             become("grant-anew", "if (!grant->at_ns) grant->at_ns = grants_now_ns(lock->file->keeper) + pin_ns;")]},
+    "faults/test_hostile_users.py::test_a_lock_that_another_users_process_gets_just_before_the_end": {
+        "dflock break ends other users' processes": [become("table-spares", "return false;")]},
+    "faults/test_hostile_users.py::test_a_file_that_may_only_be_read": {
+        "bytes are locked on any descriptor": [become("may-lock", "return true;")]},
     "cluster/test_too_long.py::test_one_that_goes_on_in_the_last_moment": {
         "what was decided before the last look counts": [condition("toolong-young", "!h")],
         "a lock that has ended meanwhile is held too long": [put("toolong-shown", "openers_shown(holder->pid, holder->fd, &key, e->space)", "(key.ino || e->space)")]},
@@ -128,6 +132,9 @@ PROGRAMS = {
 
 # Found by a unit test: harness/test_unit_mistakes.py.
 UNIT = {
+    "test_quota": {
+        "one user may have all": [condition("quota-each", "false")],
+    },
     "test_leasepage": {
         "files whose rule has a limit are shown in the page": [put("page-limited", "file_is_limited(file)", "false")],
     },

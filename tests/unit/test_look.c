@@ -3,6 +3,7 @@
 
 #include <check.h>
 #include <stdlib.h>
+#include <unistd.h>
 
 #include "keeper/guard/table_notes.h"
 #include "tests/unit/suite.h"
@@ -11,7 +12,8 @@
 
 static const struct holders_file file = {.dev = 1, .ino = 2};
 static struct table_head head;
-static struct table table = {.head = &head};
+static struct table_slot slot;
+static struct table table = {.head = &head, .slots = &slot};
 static struct family family, first;
 static struct look look;
 static int told;
@@ -28,6 +30,7 @@ static void setup(void)
 {
 	head.freeze_at_ns = FREEZE_AT;
 	head.caller_count = 0;
+	slot = (struct table_slot){.why = TABLE_WHY_UNKNOWN};
 	look = (struct look){.table = &table, .family = &family, .found = &found};
 	ck_assert_int_eq(claims_add(&look.claims, &file, WIRE_RECORD, 10, 20, 0), 0);
 	ck_assert_int_eq(claims_build(&look.claims), 0);
@@ -105,6 +108,25 @@ START_TEST(a_call_on_another_file_is_no_excuse)
 }
 END_TEST
 
+/* `dflock break` of a user: this process, which that user has passed the lock to, is another user's. */
+START_TEST(a_lease_that_was_broken_for_a_user)
+{
+	const uid_t own = geteuid(), another = own + 1;
+
+	table_break_for(&table, 0, another);
+	holds(getpid(), 10, 20);
+	ck_assert(family_has(&family, getpid())); /* it was not broken */
+	family_free(&family);
+	look.last = 0;
+	slot.why = TABLE_WHY_BROKEN;
+	ck_assert_int_eq(holds(getpid(), 10, 20), 0);
+	ck_assert_uint_eq(family_count(&family), 0);
+	table_break_for(&table, 0, own);
+	holds(getpid(), 10, 20);
+	ck_assert(family_has(&family, getpid()));
+}
+END_TEST
+
 int main(void)
 {
 	TCase *tc = tcase_create("look");
@@ -115,5 +137,6 @@ int main(void)
 	tcase_add_test(tc, a_caller_without_an_answer_relies_on_nothing);
 	tcase_add_test(tc, one_of_the_first_counts_also_in_a_call);
 	tcase_add_test(tc, a_call_on_another_file_is_no_excuse);
+	tcase_add_test(tc, a_lease_that_was_broken_for_a_user);
 	return suite_run_case("look", tc);
 }

@@ -1,0 +1,391 @@
+"""
+Users of a system keeper who make up what they send: each gets what the kernel would give it, and an answer or the end of its
+connection; the shares of users (quota.h, room.h); and what a user cannot end, or learn, by way of the keeper.
+"""
+import os
+import signal
+import subprocess
+
+import pytest
+from common import attempt
+from fronted import (GRANTED, HOSTILE, NOT_PROTECTED, OTHER, REFUSED, Puppet, ground, place, prepare, served,  # noqa: F401
+                     shown, turns)
+from harness import wait_until
+from harness.host import CLI
+from harness.system import Place, SystemHost
+
+pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="needs root, for users and mounts")
+
+OK = 7
+STATUS, RELOAD, STOP, INIT, PING, BEFORE, FIT, HELD, WHO, BREAK, END_REST, GIVE_UP = range(3, 15)
+
+
+def names(host):
+    return {lease["name"] for lease in host.status()["leases"]}
+
+
+# --- what the kernel lets them lock ---
+
+
+@pytest.mark.parametrize("space,mode,verdict", [(0, 1, GRANTED), (0, 0, GRANTED), (1, 0, GRANTED), (1, 1, REFUSED)])
+def test_a_file_that_may_only_be_read(ground, space, mode, verdict):
+    """flock() takes any descriptor, and a lock of bytes takes one that is open for it: so does the keeper, and others may read."""
+    host, _, puppet = ground
+    with open(host.path("f"), "w"):
+        os.chmod(host.path("f"), 0o644)
+    hostile = puppet()
+    fd = hostile.do(f"keep(os.open({host.path('f')!r}, os.O_RDONLY))")
+    said = hostile.answer(hostile.send(f"question({host.config!r}, space={space}, mode={mode}, owner={space})", fd))
+    assert said[0] == verdict, said
+    if verdict == REFUSED:
+        assert "not open for writing" in said[1] and not names(host)
+
+
+def test_a_file_that_may_not_be_opened(ground):
+    """A descriptor from a time when the user could open it gets no lease: the kernel's lock is all that it has."""
+    host, _, puppet = ground
+    path = prepare(host, "f", HOSTILE)
+    hostile = puppet()
+    fd = hostile.open(path)
+    os.chown(path, 0, 0)
+    os.chmod(path, 0o600)
+    said = hostile.answer(hostile.send(hostile.question, fd))
+    assert said[0] == REFUSED and "cannot open it again: Permission denied" in said[1], said
+    assert not names(host)
+    served(host, name="f")
+
+
+# --- paths of their own ---
+
+FAKES = {
+    "tmpfs": "mount -t tmpfs x {files} && touch {files}/f",
+    "bind": "mkdir /tmp/{mark} && touch /tmp/{mark}/f && mount --bind /tmp/{mark} {files} && rmdir /tmp/{mark} 2>/dev/null; true",
+    "overlay": "mkdir -p /tmp/{mark}/u /tmp/{mark}/w && mount -t tmpfs x /tmp/{mark} && mkdir /tmp/{mark}/u /tmp/{mark}/w && "
+               "mount -t overlay -o userxattr,lowerdir={files},upperdir=/tmp/{mark}/u,workdir=/tmp/{mark}/w x {files} && touch {files}/f",
+    "file": "mount -t tmpfs x /tmp && touch /tmp/f && mount --bind /tmp/f {files}/f",
+}
+
+
+@pytest.mark.parametrize("deleted", [False, True])
+@pytest.mark.parametrize("how", FAKES)
+def test_a_protected_path_in_a_namespace_of_ones_own(ground, folder, how, deleted):
+    """Its file is not the lock's, so no lease is taken for it; and others lock the real one meanwhile."""
+    host, _, puppet = ground
+    mark = os.path.basename(folder)
+    prepare(host, "f", HOSTILE)
+    hostile = puppet(inside=["unshare", "--user", "--map-root-user", "--mount"])
+    script = FAKES[how].format(files=host.files, mark=mark)
+    try:
+        made = hostile.do(f"__import__('subprocess').call({script!r}, shell=True)")
+        assert made == 0
+        fd = hostile.do(f"keep(os.open({host.path('f')!r}, os.O_RDWR))")
+        if deleted and how != "file":
+            hostile.do(f"os.unlink({host.path('f')!r})")
+        said = hostile.answer(hostile.send(hostile.question, fd))
+        assert said[0] == REFUSED and "another file" in said[1], said
+        assert not names(host)
+        assert attempt(host, "f", before=host.inside).word == "ok"
+    finally:
+        subprocess.run(["rm", "-rf", "--one-file-system", "/tmp/" + mark], check=False)
+
+
+def test_the_real_file_from_such_a_namespace(ground):
+    """The control: the user is the one that it is outside, whatever it is called inside."""
+    host, _, puppet = ground
+    prepare(host, "f", HOSTILE)
+    inside = puppet(inside=["unshare", "--user", "--map-root-user", "--mount"])
+    assert inside.do("os.getuid()") == 0
+    assert inside.answer(inside.send(inside.question, inside.open(host.path("f"))))[0] == GRANTED
+    for op in (RELOAD, STOP, INIT):
+        said = inside.answer(inside.send(f"question({host.config!r}, op={op})"))
+        assert said[0] == REFUSED and "only root" in said[1], said
+
+
+# --- messages ---
+
+
+def test_shapes_of_messages(ground):
+    """Half a message, a byte at a time, more than any, 253 descriptors: the connection ends, and nothing stays open."""
+    host, _, puppet = ground
+    served(host), served(host, OTHER)
+    hostile = puppet()
+    fd = hostile.open(prepare(host, "f", HOSTILE))
+    before = host.keeper_pids()
+    for data in ("b'x'", f"{hostile.question}[:44]", f"{hostile.question} + bytes(60000)", "bytes(88)"):
+        for count in (0, 1, 2, 253):
+            assert hostile.answer(hostile.send(data, *[fd] * count)) is None, (data, count)
+    for count in (0, 2, 253):
+        assert hostile.answer(hostile.send(hostile.question, *[fd] * count)) is None, count
+    slow = hostile.connect()
+    hostile.do(f"send({slow}, {hostile.question}[:1])")
+    assert hostile.answer(slow) is None
+    assert host.keeper_pids() == before
+    served(host), served(host, OTHER), turns(host)
+    assert hostile.answer(hostile.send(hostile.question, fd))[0] == GRANTED
+
+
+def test_credentials_in_messages(ground):
+    """Who asks is who connected: what a message says does not count, also where the kernel lets it pass (root)."""
+    host, _, puppet = ground
+    hostile, root = puppet(), puppet(0)
+    stop = f"question({host.config!r}, op={STOP})"
+    number = hostile.connect()
+    assert hostile.do(f"send_as({number}, {stop}, 0)") == "refused by the kernel"
+    hostile.do(f"send_as({number}, {stop}, {HOSTILE})")
+    assert "only root" in hostile.answer(number)[1]
+    prepare(host, "f", 0)
+    os.chmod(host.path("f"), 0o600)
+    fd, number = root.open(host.path("f")), root.connect()
+    root.do(f"send_as({number}, {root.question}, {HOSTILE}, {fd})")
+    assert root.answer(number)[0] == GRANTED
+    assert host.keeper_pids()
+
+
+def test_gone_at_every_point(ground):
+    """Every question, with and without a descriptor, whose peer is gone before its answer."""
+    host, _, puppet = ground
+    served(host), served(host, OTHER)
+    hostile = puppet()
+    fd = hostile.open(prepare(host, "f", HOSTILE))
+    before = host.keeper_pids()
+    for op in range(0, 17):
+        for passed in ([], [fd]):
+            for text in ("b''", "b't/f'"):
+                number = hostile.send(f"question({host.config!r}, op={op}, text={text})", *passed)
+                hostile.do(f"hang_up({number})")
+    assert host.keeper_pids() == before
+    served(host), served(host, OTHER), turns(host)
+    wait_until(lambda: hostile.answer(hostile.send(hostile.question, fd))[0] == GRANTED, "it is served again", 20)
+
+
+def test_a_peer_that_does_not_read(ground):
+    host, _, puppet = ground
+    served(host), served(host, OTHER)
+    hostile = puppet()
+    ping = f"question({host.config!r}, op={PING})"
+    number = hostile.connect()
+    hostile.do(f"connections[{number}].setblocking(False)")
+    hostile.do(f"(lambda q: [send({number}, q) for _ in range(8)])({ping}) and 0")
+    for _ in range(20):
+        hostile.do(f"send({number}, {ping}) if __import__('select').select([], [connections[{number}]], [], 0)[1] else 0")
+    served(host), served(host, OTHER), turns(host)
+    hostile.do(f"connections[{number}].setblocking(True)")
+    assert hostile.answer(number)[0] == OK
+
+
+def test_a_connection_that_a_child_keeps(ground):
+    """The process that connected has ended, and another one has the connection: it counts until that is gone, too."""
+    host, _, puppet = ground
+    fd = (client := puppet()).open(prepare(host, "f", HOSTILE))
+    number = client.connect()
+    child = client.do("(lambda pid: pid if pid else __import__('time').sleep(1000))(os.fork())")
+    client.do(f"send({number}, {client.question}, {fd})")
+    assert client.answer(number)[0] == GRANTED
+    client.do(f"hang_up({number})")
+    other = puppet(OTHER)
+    os.chmod(host.path("f"), 0o666)
+    assert other.answer(other.send(other.question, other.open(host.path("f"))))[0] == GRANTED
+    os.kill(child, signal.SIGKILL)
+    served(host), served(host, HOSTILE)
+
+
+# --- shares ---
+
+
+def test_questions_for_the_status(ground, redis):
+    """The store does not answer, so each question stays under way: two are, and the next is refused with a line. Others ask."""
+    host, _, puppet = ground
+    served(host)
+    hostile, other = puppet(), puppet(OTHER)
+    status = f"question({host.config!r}, op={STATUS})"
+    redis.signal(signal.SIGSTOP)
+    try:
+        numbers = [hostile.send(status) for _ in range(5)]
+        said = [hostile.answer(number) for number in numbers[2:]]
+        assert all(s[0] == REFUSED and "has asked for the status 2 times and has no answer so far" in s[1] for s in said), said
+        hostile.do(f"[hang_up(n) for n in {numbers}] and 0")
+        said = hostile.answer(hostile.send(status))
+        assert said[0] == REFUSED and "2 times" in said[1], "what was asked for and left counts as well"
+        theirs = other.send(status)
+    finally:
+        redis.signal(signal.SIGCONT)
+    assert other.answer(theirs)[0] == OK
+    assert other.answer(other.send(status))[0] == OK
+    wait_until(lambda: hostile.answer(hostile.send(status))[0] == OK, "it may ask again")
+    turns(host)
+
+
+def test_questions_who_has_a_lock(ground, redis):
+    host, _, puppet = ground
+    served(host)
+    hostile, other = puppet(), puppet(OTHER)
+    redis.signal(signal.SIGSTOP)
+    try:
+        numbers = [hostile.send(f"question({host.config!r}, op={WHO}, text=b't/f{i}')") for i in range(60)]
+        said = [hostile.answer(number) for number in numbers[8:]]
+        assert all(s[0] == REFUSED and "this user asks too often at once" in s[1] for s in said), said
+        theirs = other.send(f"question({host.config!r}, op={WHO}, text=b't/f')")
+    finally:
+        redis.signal(signal.SIGCONT)
+    assert other.answer(theirs)[0] == OK
+    assert [hostile.answer(number)[0] for number in numbers[:8]] == [OK] * 8
+    wait_until(lambda: hostile.answer(hostile.send(f"question({host.config!r}, op={WHO}, text=b't/f')"))[0] == OK, "it may ask again")
+
+
+LIMIT = (400 - 128) // 2  # connections of a keeper with 400 descriptors: keeper.c
+
+
+@pytest.fixture
+def small(redis, folder, shown):  # noqa: F811
+    """A system keeper with few descriptors, and clients of it."""
+    os.chmod(redis.socket, 0o777)
+    space, puppets = Place(), []
+    space.inside += ["prlimit", "--nofile=400"]
+    host = SystemHost(redis, folder, space)
+    space.inside = space.inside[:-2]
+    host.inside = space.inside
+
+    def puppet(uid=HOSTILE):
+        puppets.append(Puppet(host, uid))
+        return puppets[-1]
+    host.init()
+    yield host, puppet
+    for each in puppets:
+        each.kill()
+        each.process.wait(20)
+        each.process.stdin.close()
+        each.process.stdout.close()
+    host.stop()
+    space.end()
+
+
+def told(client, number):
+    """What the keeper says without being asked, if anything."""
+    client.do(f"connections[{number}].settimeout(0.3)")
+    said = client.answer(number)
+    client.do(f"connections[{number}].settimeout(30)")
+    return said
+
+
+def test_connections(small):
+    """One user has a quarter of them, all together seven eighths; each that is turned away is told, and root is served."""
+    host, puppet = small
+    client = puppet()
+    numbers = [client.connect() for _ in range(LIMIT // 4 + 3)]
+    assert ["a quarter of what the keeper can serve" in client.answer(n)[1] for n in numbers[LIMIT // 4:]] == [True] * 3
+    assert told(client, numbers[LIMIT // 4 - 1]) == "nothing"
+    served(host), served(host, OTHER)
+    turned_away = 0
+    for i in range(1, 5):
+        more = puppet(HOSTILE + 1000 + i)
+        numbers = [more.connect() for _ in range(LIMIT // 4)]
+        if told(more, numbers[-1]) != "nothing":
+            turned_away += 1
+    assert turned_away
+    for _ in range(3):
+        served(host), turns(host)
+    client.do("[c.close() for c in connections] and 0")
+    wait_until(lambda: attempt(host, os.path.basename(prepare(host, "again", OTHER)), before=[*host.inside, *host.as_user(OTHER)]).word == "ok",
+               "there is room for users again")
+
+
+# --- what they cannot end, and what they are told ---
+
+
+def dflock_break(host, uid, what):
+    env = host.env()
+    env.pop("LD_PRELOAD")
+    return subprocess.Popen([*host.inside, *host.as_user(uid, CLI, "break", "--yes", what)], env=env, stdout=subprocess.PIPE,
+                            stderr=subprocess.STDOUT, text=True)
+
+
+def runs(pid):
+    try:
+        with open(f"/proc/{pid}/stat") as f:
+            return f.read().rsplit(")", 1)[1].split()[0] not in "ZX"
+    except OSError:
+        return False
+
+
+@pytest.mark.parametrize("how", ["passed", "mapped"])
+def test_a_lock_that_another_users_process_gets_just_before_the_end(ground, folder, how):
+    """
+    `dflock break` of one's own lock, after the keeper has looked whose processes have it, and before its parent (which is stopped
+    here for so long) ends them: the other user's process goes on.
+    """
+    host, _, puppet = ground
+    served(host)
+    name = os.path.basename(folder)
+    hostile, victim = puppet(), puppet(OTHER)
+    fd = hostile.open(prepare(host, "f", HOSTILE))
+    os.truncate(host.path("f"), 4096)
+    assert hostile.answer(hostile.send(hostile.question, fd))[0] == GRANTED
+    hostile.do(f"__import__('fcntl').flock({fd}, 2)")
+    if how == "mapped":
+        hostile.do(f"map_only({fd})")
+        victim.do(f"map_only(os.open({host.path('f')!r}, os.O_RDONLY))")
+    listener = victim.do(f"listen({name!r})")
+    parent = host.keeper_pids()[0]
+    os.kill(parent, signal.SIGSTOP)
+    try:
+        breaking = dflock_break(host, HOSTILE, "t/f")
+        wait_until(lambda: [l for l in host.status()["leases"] if l["state"] == "ending"] or breaking.poll() is not None, "it is doomed")
+        assert breaking.poll() is None, breaking.communicate()
+        if how == "passed":
+            victim.process.stdin.write(f"keep(take({listener}))\n")
+            victim.process.stdin.flush()
+            hostile.do(f"give({name!r}, {fd})")
+            got = victim.process.stdout.readline()
+            assert got.strip().isdigit(), got
+        else:
+            hostile.do(f"os.close({fd})")  # now only mappings keep the lock, and the victim has one
+    finally:
+        os.kill(parent, signal.SIGCONT)
+    wait_until(lambda: hostile.process.poll() is not None, "the one that is the user's own has ended", 20)
+    breaking.communicate(timeout=30)
+    wait_until(lambda: "t/f" not in names(host), "the lease is gone", 20)
+    assert runs(victim.process.pid) and victim.do("1 + 1") == 2
+    turns(host)
+
+
+@pytest.mark.parametrize("made", ["mkfifo {}", "mkdir {}", "ln -s /etc/passwd {}"])
+def test_what_a_user_puts_in_the_place_of_a_lock_without_a_file(ground, made):
+    """`dflock lock` of root ends with a line: a FIFO must not make it wait for ever."""
+    host, _, puppet = ground
+    served(host)
+    path = "/run/dflock/names/nightly"
+    assert puppet().do(f"__import__('subprocess').call({made.format(path)!r}, shell=True)") == 0
+    env = {**host.env(), "LD_PRELOAD": ""}
+    done = subprocess.run([*host.inside, CLI, "lock", "-n", "nightly", "echo", "ran"], env=env, capture_output=True, text=True, timeout=40)
+    assert done.stdout == "" and done.returncode == 123 and path in done.stderr, done
+    assert "ln" in made or f"uid {HOSTILE} has made it; remove it" in done.stderr
+    done = subprocess.run([*host.inside, CLI, "lock", "-n", "another", "echo", "ran"], env=env, capture_output=True, text=True, timeout=40)
+    assert done.stdout == "ran\n", done
+
+
+def test_a_user_that_connects_all_the_time(ground):
+    """Connections that end at once, as fast as four processes can: others have their turn in the queue of the socket."""
+    host, _, puppet = ground
+    served(host), served(host, OTHER)
+    hostile = puppet()
+    children = [hostile.do("(lambda pid: pid if pid else storm('/run/dflock'))(os.fork())") for _ in range(4)]
+    try:
+        for _ in range(3):
+            served(host, seconds=20), served(host, OTHER, seconds=20), turns(host)
+    finally:
+        for pid in children:
+            os.kill(pid, signal.SIGKILL)
+    served(host, HOSTILE, seconds=20)
+
+
+def test_what_the_status_tells(ground):
+    """Names, processes and commands are what `ps` shows everybody; the token of a lease is root's."""
+    host, _, _ = ground
+    served(host, OTHER, name="f")
+    env = {**host.env(), "LD_PRELOAD": ""}
+
+    def tokens(uid):
+        done = subprocess.run([*host.inside, *host.as_user(uid, CLI, "status", "--json")], env=env, capture_output=True, text=True, check=True)
+        return [lease["token"] for lease in __import__("json").loads(done.stdout)["leases"] if lease["name"] == "t/f"]
+    assert len(tokens(0)) == 1 and tokens(0)[0]
+    assert tokens(HOSTILE) == [""]

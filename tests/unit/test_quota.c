@@ -1,0 +1,122 @@
+/* keeper/callers/quota.c: the shares of users, one kind beside another, and what is left when all was given back. */
+#include <check.h>
+#include <errno.h>
+#include <unistd.h>
+
+#include "keeper/callers/listener.h"
+#include "keeper/callers/quota.h"
+#include "keeper/callers/session.h"
+#include "keeper/leases/keeper.h"
+#include "tests/unit/suite.h"
+
+#define FIRST_UID 4242
+#define LIMIT     40 /* connections: ten for each user, 35 for all */
+
+static struct sessions sessions;
+static struct listener listener;
+static struct keeper k;
+
+static void quota_begin(void)
+{
+	listener = (struct listener){.limit = LIMIT};
+	sessions = (struct sessions){.count = 0};
+	k = (struct keeper){.system = true, .sessions = &sessions, .listener = &listener};
+}
+
+/* How many a user gets until it is refused with `end`. */
+static unsigned take_all(uid_t uid, enum quota_kind kind, int end)
+{
+	unsigned count = 0;
+	int ret;
+
+	while ((ret = quota_take(&k, uid, kind)) == 0)
+		ck_assert_uint_le(++count, 1000);
+	ck_assert_int_eq(ret, end);
+	return count;
+}
+
+START_TEST(each_user_has_a_share)
+{
+	quota_begin();
+	ck_assert_uint_eq(take_all(FIRST_UID, QUOTA_CONNECTION, -EDQUOT), LIMIT / 4);
+	ck_assert_uint_eq(take_all(FIRST_UID, QUOTA_STATUS, -EDQUOT), QUOTA_STATUS_EACH);
+	ck_assert_uint_eq(take_all(FIRST_UID, QUOTA_WHO, -EDQUOT), QUOTA_WHO_EACH);
+	ck_assert_uint_eq(take_all(FIRST_UID + 1, QUOTA_CONNECTION, -EDQUOT), LIMIT / 4);
+	quota_give(&k, FIRST_UID, QUOTA_STATUS);
+	ck_assert_int_eq(quota_take(&k, FIRST_UID, QUOTA_CONNECTION), -EDQUOT);
+	ck_assert_int_eq(quota_take(&k, FIRST_UID, QUOTA_STATUS), 0);
+}
+END_TEST
+
+START_TEST(all_together_leave_some)
+{
+	static const struct {
+		enum quota_kind kind;
+		unsigned each, all;
+	} kinds[] = {{QUOTA_CONNECTION, LIMIT / 4, LIMIT - LIMIT / 8},
+		     {QUOTA_STATUS, QUOTA_STATUS_EACH, QUOTA_STATUS_ALL},
+		     {QUOTA_WHO, QUOTA_WHO_EACH, QUOTA_WHO_ALL}};
+
+	quota_begin();
+	for (size_t i = 0; i < sizeof(kinds) / sizeof(*kinds); i++) {
+		uid_t uid = FIRST_UID;
+
+		for (unsigned left = kinds[i].all; left; uid++) {
+			unsigned share = left < kinds[i].each ? left : kinds[i].each;
+
+			ck_assert_uint_eq(take_all(uid, kinds[i].kind, share < kinds[i].each ? -EBUSY : -EDQUOT),
+					  share);
+			left -= share;
+		}
+		ck_assert_int_eq(quota_take(&k, uid, kinds[i].kind), -EBUSY);
+		quota_give(&k, FIRST_UID, kinds[i].kind);
+		ck_assert_int_eq(quota_take(&k, uid, kinds[i].kind), 0);
+	}
+}
+END_TEST
+
+START_TEST(root_and_the_keepers_user_are_not_counted)
+{
+	quota_begin();
+	for (int i = 0; i < 10 * LIMIT; i++) {
+		ck_assert_int_eq(quota_take(&k, 0, QUOTA_STATUS), 0);
+		ck_assert_int_eq(quota_take(&k, geteuid(), QUOTA_WHO), 0);
+	}
+	quota_give(&k, 0, QUOTA_STATUS);
+	k.system = false;
+	for (int i = 0; i < 10 * LIMIT; i++)
+		ck_assert_int_eq(quota_take(&k, FIRST_UID, QUOTA_CONNECTION), 0);
+	quota_give(&k, FIRST_UID, QUOTA_CONNECTION);
+	ck_assert_ptr_null(sessions.quotas.users);
+}
+END_TEST
+
+START_TEST(nothing_is_left)
+{
+	quota_begin();
+	for (int round = 0; round < 3; round++) {
+		unsigned count[QUOTA_KINDS];
+
+		for (int i = 0; i < QUOTA_KINDS; i++)
+			count[i] = take_all(FIRST_UID, i, -EDQUOT);
+		for (int i = 0; i < QUOTA_KINDS; i++) {
+			ck_assert_ptr_nonnull(sessions.quotas.users);
+			while (count[i]--)
+				quota_give(&k, FIRST_UID, i);
+			ck_assert_uint_eq(sessions.quotas.all[i], 0);
+		}
+		ck_assert_ptr_null(sessions.quotas.users);
+	}
+}
+END_TEST
+
+int main(void)
+{
+	TCase *tests = tcase_create("quota");
+
+	tcase_add_test(tests, each_user_has_a_share);
+	tcase_add_test(tests, all_together_leave_some);
+	tcase_add_test(tests, root_and_the_keepers_user_are_not_counted);
+	tcase_add_test(tests, nothing_is_left);
+	return suite_run_case("quota", tests);
+}
