@@ -13,7 +13,7 @@ from harness import BUILD, wait_until
 from harness.host import SHIM
 
 from breaking import breaking, broken, pid_of, runs, taker, waits
-from jobs import grows, job
+from jobs import grows, job, size
 from keepers import held, opened, wait_for_another
 
 LEASE = "ttl_ms = 12000; freeze_margin_ms = 3000;"
@@ -41,9 +41,11 @@ def doomed(make_host):
 
 
 def handed_over(b, next_one, path):
-    """b's job has the lock, and the former holder had ended before."""
+    """b's job has the lock, and the former holder does nothing any more. (A process that was killed may need some time to end.)"""
     assert next_one.stdout.readline() == "got\n"
-    assert not runs(pid_of(path))
+    written = size(path)
+    wait_until(lambda: not runs(pid_of(path)), "the former holder has ended")
+    assert size(path) == written
     assert [lease["state"] for lease in held(b)] == ["held"]
 
 

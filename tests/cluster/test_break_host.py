@@ -79,7 +79,7 @@ def test_forced_and_it_lives(make_host):
     got = taker(b, "-n")
     assert got.stdout.readline() == "got\n"
     assert process.wait(20) != 0  # by its next beat
-    assert not runs(pid_of(path))
+    wait_until(lambda: not runs(pid_of(path)), "all that it started has ended")
     assert "given up by `dflock break --host`" in a.log()
     assert a.run("flock", "-n", a.path("f"), "true").returncode == 1
     wait_until(lambda: b.kill(b.program_pids()), "b's job has ended")
@@ -111,7 +111,8 @@ def test_forced_it_stops_its_holders_until_it_knows(make_host, proxy):
     wait_until(lambda: "are frozen" in b.log(), "its holders are stopped")
     assert is_frozen(path)
     proxy.release()
-    assert process.wait(20) != 0 and not runs(pid_of(path))
+    assert process.wait(20) != 0
+    wait_until(lambda: not runs(pid_of(path)), "all that it started has ended")
     process.communicate()
 
 
