@@ -54,7 +54,7 @@ static void fronts_on_gone(struct front *front)
 	struct front_connection *c = crew_let_go(front);
 
 	if (front->settled && !front->ending)
-		log_error("the front that keeps files of uid %u has ended", front->user->uid);
+		log_event(LINE_FRONT_FAILED, "the front that keeps files of uid %u has ended", front->user->uid);
 	crew_unlink(front);
 	away_gone(front);
 	crew_close(front);

@@ -59,7 +59,8 @@ bool resident_stay(const void *shared, size_t size)
 		return ret == 0;
 	said = true;
 	getrlimit(RLIMIT_MEMLOCK, &limit);
-	log_error(
+	log_event(
+		LINE_PARENT_SWAPPABLE,
 		"the keeper's parent cannot be locked into memory (%s; the limit is %llu kB): on a machine that swaps it "
 		"may stop the holders of locks too late; raise RLIMIT_MEMLOCK (ulimit -l, LimitMEMLOCK=) to 16 MB",
 		strerror(-ret), (unsigned long long)limit.rlim_cur / 1024);

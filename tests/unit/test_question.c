@@ -365,7 +365,8 @@ START_TEST(a_text_follows)
 				  lengths[i] < WIRE_TEXT_BYTES ? lengths[i] : WIRE_TEXT_BYTES - 1);
 	}
 	for (unsigned op = 0; op < 256; op++) { /* others have none */
-		bool has = op == WIRE_WHO || op == WIRE_BREAK || op == WIRE_END_REST || op == WIRE_GIVE_UP;
+		bool has = op == WIRE_WHO || op == WIRE_BREAK || op == WIRE_END_REST || op == WIRE_GIVE_UP ||
+			   op == WIRE_LOG_LEVEL;
 		struct wire_request r = good(op);
 
 		ck_assert_int_eq(question_check(&r, sizeof(r) + 1, false), has ? QUESTION_CONTROL : QUESTION_MALFORMED);
