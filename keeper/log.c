@@ -49,6 +49,11 @@ void log_make_one_line(char *text)
 			*p = '?';
 }
 
+const char *log_event_name(enum event_kind kind)
+{
+	return logname_of(kind);
+}
+
 /* --- the level --- */
 
 void log_set_level(enum log_by by, int level)
@@ -159,7 +164,7 @@ __attribute__((format(printf, 3, 0))) static void log_line(enum event_kind kind,
 							   const char *format, va_list args)
 {
 	char text[2048], more[LOGCAUSE_MORE] = "";
-	struct logcause_line line = {.kind = kind, .text = text};
+	struct logcause_line line = {.kind = kind, .site = format, .text = text};
 	int level = log_level(NULL), len = 0;
 
 	if (logname_level(kind) > level)

@@ -59,6 +59,8 @@ void log_about(enum event_kind kind, const struct log_about *about, const char *
 void log_process(enum event_kind kind, pid_t pid, const char *format, ...) __attribute__((format(printf, 3, 4)));
 void log_debug(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
+/* "lease-lost" and so on. */
+const char *log_event_name(enum event_kind kind);
 /* Control characters become '?': any user can choose names and paths, and they must not be able to make a line that looks
  * like one of the keeper's. */
 void log_make_one_line(char *text);

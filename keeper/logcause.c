@@ -21,10 +21,10 @@ static bool logcause_is_running(const struct logcause *cause, int64_t now_ns)
 	return cause->used && now_ns - cause->said_ns < LOGCAUSE_NS;
 }
 
-/* Is it about the subject? The hash alone would let one user hide another's lines. */
+/* Is it about the subject ("": none)? The hash alone would let one user hide another's lines. */
 static bool logcause_is_about(const struct logcauses *c, size_t i, const char *subject, uint64_t hash)
 {
-	return i >= LOGNAME_KINDS && c->all[i].used && c->all[i].hash == hash &&
+	return c->all[i].used && c->all[i].hash == hash &&
 	       strncmp(c->texts[i].subject, subject, LOGCAUSE_BYTES - 1) == 0;
 }
 
@@ -34,28 +34,30 @@ static bool logcause_is_free(const struct logcause *cause, int64_t now_ns)
 }
 
 /* The line's cause; makes it. */
-static size_t logcause_find(struct logcauses *c, const struct logcause_line *line, uint64_t hash, int64_t now_ns)
+static size_t logcause_find(struct logcauses *c, const struct logcause_line *line, int64_t now_ns)
 {
-	size_t free = LOGCAUSE_ALL, subjects = 0;
+	const char *subject = line->subject ? line->subject : "";
+	size_t from = LOGNAME_KINDS + (*subject ? LOGCAUSE_SITES : 0), free = LOGCAUSE_ALL, count = 0;
+	size_t to = *subject ? LOGCAUSE_ALL : LOGNAME_KINDS + LOGCAUSE_SITES;
+	uint64_t hash = logcause_hash(subject);
 
-	if (!line->subject)
-		return line->kind;
-	for (size_t i = LOGNAME_KINDS; i < LOGCAUSE_ALL; i++) {
+	for (size_t i = from; i < to; i++) {
 		const struct logcause *cause = &c->all[i];
 
-		if (cause->kind == line->kind && logcause_is_about(c, i, line->subject, hash))
+		if (cause->kind == line->kind && cause->site == line->site && logcause_is_about(c, i, subject, hash))
 			return i;
 		if (logcause_is_free(cause, now_ns))
 			free = free < LOGCAUSE_ALL ? free : i;
 		else
-			subjects += cause->kind == line->kind;
+			count += cause->kind == line->kind;
 	}
-	if (free == LOGCAUSE_ALL || subjects >= LOGCAUSE_SUBJECTS) {
+	if (free == LOGCAUSE_ALL || (*subject && count >= LOGCAUSE_EACH)) {
 		c->all[line->kind].others = true;
 		return line->kind;
 	}
-	c->all[free] = (struct logcause){.kind = line->kind, .hash = hash, .is_lock = line->is_lock};
-	snprintf(c->texts[free].subject, LOGCAUSE_BYTES, "%s", line->subject);
+	c->all[free] =
+		(struct logcause){.kind = line->kind, .site = line->site, .hash = hash, .is_lock = line->is_lock};
+	snprintf(c->texts[free].subject, LOGCAUSE_BYTES, "%s", subject);
 	return free;
 }
 
@@ -69,11 +71,16 @@ static enum event_kind logcause_kind(size_t i, const struct logcause *cause)
 /* Do both say states of one thing? */
 static bool logcause_same_thing(const struct logcauses *c, size_t i, size_t j)
 {
-	unsigned state = logname_state(logcause_kind(i, &c->all[i]));
+	bool each;
+	unsigned state = logname_state(logcause_kind(i, &c->all[i]), &each);
 
-	if (i == j || !state || state != logname_state(logcause_kind(j, &c->all[j])))
+	if (i == j || !state || state != logname_state(logcause_kind(j, &c->all[j]), &each))
 		return false;
-	return i < LOGNAME_KINDS ? j < LOGNAME_KINDS : logcause_is_about(c, j, c->texts[i].subject, c->all[i].hash);
+	if (!each)
+		return true;
+	if (i < LOGNAME_KINDS || j < LOGNAME_KINDS)
+		return i < LOGNAME_KINDS && j < LOGNAME_KINDS;
+	return logcause_is_about(c, j, c->texts[i].subject, c->all[i].hash);
 }
 
 __attribute__((format(printf, 2, 3))) static void logcause_add(char more[LOGCAUSE_MORE], const char *format, ...)
@@ -117,7 +124,7 @@ static void logcause_tell(struct logcauses *c, size_t i, unsigned times, int64_t
 	if (*more)
 		logcause_add(more, " in the last %lld s", (long long)((now_ns - since + NS_PER_S / 2) / NS_PER_S));
 	if (*more && cause->others)
-		logcause_add(more, ", about several names");
+		logcause_add(more, ", of several causes");
 	if (*more && now_ns - cause->latest_ns >= NS_PER_S)
 		logcause_add(more, ", the last %lld s ago", (long long)((now_ns - cause->latest_ns) / NS_PER_S));
 	if (*more)
@@ -131,8 +138,7 @@ static void logcause_tell(struct logcauses *c, size_t i, unsigned times, int64_t
 bool logcause_admit(struct logcauses *c, const struct logcause_line *line, bool always, int64_t now_ns,
 		    char more[LOGCAUSE_MORE])
 {
-	uint64_t hash = line->subject ? logcause_hash(line->subject) : 0;
-	size_t i = logcause_find(c, line, hash, now_ns);
+	size_t i = logcause_find(c, line, now_ns);
 	struct logcause *cause = &c->all[i];
 
 	cause->number = ++c->number;
@@ -144,8 +150,7 @@ bool logcause_admit(struct logcauses *c, const struct logcause_line *line, bool 
 	cause->pid = line->pid;
 	if (snprintf(c->texts[i].text, LOGCAUSE_BYTES, "%s", line->text) >= LOGCAUSE_BYTES)
 		memcpy(c->texts[i].text + LOGCAUSE_BYTES - 4, "...", 4);
-	/* The cause of all further subjects: of the latest line. */
-	if (i < LOGNAME_KINDS)
+	if (i < LOGNAME_KINDS) /* of the latest line */
 		snprintf(c->texts[i].subject, LOGCAUSE_BYTES, "%s", line->subject ? line->subject : "");
 	cause->is_lock = line->subject && line->is_lock;
 	cause->missed++;

@@ -2,8 +2,8 @@
  * Which lines are written, and which are only counted: at most one line in LOGCAUSE_NS for each cause. Pure: the time is an
  * argument.
  *
- * A cause is a name (logname.h) together with what the line is about: a lock name, or another subject. The first line of a cause is
- * written at once. Further ones are counted, and the latest is kept; when LOGCAUSE_NS have passed since the last line that was
+ * A cause is a name (logname.h), the place in the sources that says it, and what the line is about: a lock name, another subject, or
+ * nothing. The first line of a cause is written at once. Further ones are counted, and the latest is kept; when LOGCAUSE_NS have passed since the last line that was
  * written, the latest is written with the number of lines for which it stands. So no line is lost without being counted, and
  * the last state is always told.
  *
@@ -11,11 +11,11 @@
  * of one thing (logname_state()) only the latest is kept: a line that is written counts the earlier ones of the other states, and
  * these are not written after it.
  *
- * Why the memory is bounded although anybody can think up names: only LOGCAUSE_NAMED causes with a subject are told apart, and of
- * these at most LOGCAUSE_SUBJECTS of one name. All further subjects of a name are one cause, for which there is always room. A
- * place of a subject is free again when its time is over and nothing is left to be told. So there are never more than
- * LOGCAUSE_ALL lines in LOGCAUSE_NS, whatever happens, and a user who fills the places of some names takes from the lines of others
- * no more than that their subjects are told apart.
+ * Why the memory is bounded although anybody can think up lock names: there are LOGCAUSE_SITES entries for causes without a subject
+ * (the sources have fewer of them) and LOGCAUSE_SUBJECTS for those with one, of which a name has at most LOGCAUSE_EACH. All further
+ * causes of a name are one cause, which has an entry of its own. An entry is free again when its time is over and nothing is left to
+ * be told. So there are never more than LOGCAUSE_ALL lines in LOGCAUSE_NS, whatever happens; and a user who takes all entries for
+ * subjects takes no more from other lines than that their subjects are told apart.
  *
  * A struct logcauses that is all zero is empty. It may be in memory that processes share, and the process that wrote in it may have
  * been killed at any moment: what is read from it is in bounds, whatever it is.
@@ -31,14 +31,16 @@
 #include "keeper/logname.h"
 
 #define LOGCAUSE_NS       60000000000ll
-#define LOGCAUSE_NAMED    96
-#define LOGCAUSE_SUBJECTS 16
-#define LOGCAUSE_ALL      (LOGNAME_KINDS + LOGCAUSE_NAMED)
+#define LOGCAUSE_SITES    80
+#define LOGCAUSE_SUBJECTS 96
+#define LOGCAUSE_EACH     16
+#define LOGCAUSE_ALL      (LOGNAME_KINDS + LOGCAUSE_SITES + LOGCAUSE_SUBJECTS)
 #define LOGCAUSE_BYTES    1024 /* of a text or a subject that is kept */
 #define LOGCAUSE_MORE     256
 
 struct logcause_line {
 	enum event_kind kind;
+	const void *site;    /* compared, never followed */
 	const char *subject; /* any bytes; NULL: none */
 	bool is_lock;        /* it is a lock name */
 	pid_t pid;           /* 0: none */
@@ -46,8 +48,9 @@ struct logcause_line {
 };
 
 struct logcause {
-	bool used, is_lock, others; /* others: the cause of all further subjects */
+	bool used, is_lock, others; /* others: it stands for several causes */
 	uint32_t kind;
+	const void *site;
 	uint32_t missed;   /* lines that were counted since the last one that was written */
 	uint64_t number;   /* of the latest line, in the order in which lines came */
 	uint64_t hash;     /* of the whole subject */
@@ -58,7 +61,8 @@ struct logcause {
 
 struct logcauses {
 	uint64_t number;
-	struct logcause all[LOGCAUSE_ALL]; /* first one for each name, then those with a subject */
+	struct logcause
+		all[LOGCAUSE_ALL]; /* first one for each name: all further causes; then the sites; then the subjects */
 	struct {
 		char subject[LOGCAUSE_BYTES], text[LOGCAUSE_BYTES];
 	} texts[LOGCAUSE_ALL]; /* apart: most pages of it are never touched */

@@ -69,15 +69,17 @@ static const struct logname {
 	[LINE_DEBUG] = {"", LOG_DEBUG},
 };
 
-/* Lines of one row say states of the same thing, of which the latest holds. A row ends with a kind that is in it already. */
-static const enum event_kind logname_states[][3] = {
-	{EVENT_HOLDERS_FROZEN, EVENT_HOLDERS_THAWED, EVENT_HOLDERS_THAWED},
-	{EVENT_STORE_AWAY, EVENT_STORE_BACK, EVENT_STORE_BACK},
-	{EVENT_TAKEN_PAST, LINE_TAKEN_PAST_OVER, LINE_TAKEN_PAST_OVER},
-	{LINE_STORE_DISCONNECTED, LINE_STORE_CONNECTED, LINE_STORE_CONNECTED},
-	{LINE_STORE_MEMORY_LOST, LINE_GRACE_OVER, LINE_GRACE_OVER},
-	{LINE_LEASE_KEPT, LINE_LEASE_NOT_KEPT, LINE_LEASE_NOT_KEPT},
-	{LINE_CONFIG_NOT_IN_FORCE, LINE_CONFIG_IN_FORCE_AGAIN, LINE_CONFIG_TAKEN_OVER},
+static const struct {
+	enum event_kind kinds[3]; /* the last may be there twice */
+	bool each;
+} logname_states[] = {
+	{{EVENT_HOLDERS_FROZEN, EVENT_HOLDERS_THAWED, EVENT_HOLDERS_THAWED}, false},
+	{{EVENT_STORE_AWAY, EVENT_STORE_BACK, EVENT_STORE_BACK}, false},
+	{{LINE_STORE_DISCONNECTED, LINE_STORE_CONNECTED, LINE_STORE_CONNECTED}, false},
+	{{LINE_STORE_MEMORY_LOST, LINE_GRACE_OVER, LINE_GRACE_OVER}, false},
+	{{LINE_CONFIG_NOT_IN_FORCE, LINE_CONFIG_IN_FORCE_AGAIN, LINE_CONFIG_TAKEN_OVER}, false},
+	{{LINE_LEASE_KEPT, LINE_LEASE_NOT_KEPT, LINE_LEASE_NOT_KEPT}, true},
+	{{EVENT_TAKEN_PAST, LINE_TAKEN_PAST_OVER, LINE_TAKEN_PAST_OVER}, true},
 };
 
 const char *logname_of(enum event_kind kind)
@@ -90,11 +92,13 @@ int logname_level(enum event_kind kind)
 	return lognames[kind].level;
 }
 
-unsigned logname_state(enum event_kind kind)
+unsigned logname_state(enum event_kind kind, bool *each)
 {
 	for (unsigned i = 0; i < sizeof(logname_states) / sizeof(*logname_states); i++)
-		for (unsigned j = 0; j < sizeof(logname_states[i]) / sizeof(logname_states[i][0]); j++)
-			if (logname_states[i][j] == kind)
+		for (unsigned j = 0; j < sizeof(logname_states[i].kinds) / sizeof(logname_states[i].kinds[0]); j++)
+			if (logname_states[i].kinds[j] == kind) {
+				*each = logname_states[i].each;
 				return i + 1;
+			}
 	return 0;
 }

@@ -5,6 +5,8 @@
 #ifndef DFLOCK_KEEPER_LOGNAME_H
 #define DFLOCK_KEEPER_LOGNAME_H
 
+#include <stdbool.h>
+
 /* Events: what operators want to be told of (keeper/leases/event.h). Their lines begin with "event=NAME: ". */
 enum event_kind {
 	EVENT_LEASE_LOST,
@@ -81,8 +83,8 @@ const char *logname_of(enum event_kind kind);
 /* LOG_ERR, LOG_WARNING, LOG_INFO or LOG_DEBUG (syslog.h). */
 int logname_level(enum event_kind kind);
 
-/* Lines with the same number say states of one thing, of which the latest holds (the store is away; it is back). 0: the line
- * says no state. */
-unsigned logname_state(enum event_kind kind);
+/* Lines with the same number say states of one thing, of which the latest holds (the store is away; it is back); with *each, of one
+ * thing for each lock name. 0: the line says no state. */
+unsigned logname_state(enum event_kind kind, bool *each);
 
 #endif

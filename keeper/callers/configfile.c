@@ -47,7 +47,8 @@ __attribute__((format(printf, 3, 4))) static void configfile_enter(struct keeper
 	if (state == c->state && strcmp(why, c->why) == 0)
 		return;
 	if (state >= CONFIGFILE_WAITS)
-		log_event(LINE_CONFIG_NOT_IN_FORCE, "%s; the old rules stay in force", why);
+		log_about(LINE_CONFIG_NOT_IN_FORCE, &(struct log_about){.subject = why},
+			  "%s; the old rules stay in force", why);
 	else if (state == CONFIGFILE_SAME && c->state >= CONFIGFILE_WAITS)
 		log_event(LINE_CONFIG_IN_FORCE_AGAIN, "%s: it has the rules in force again", k->config->path);
 	c->state = state;

@@ -63,7 +63,7 @@ void deeds_add(struct table *table, enum event_kind kind, unsigned which, const 
 	if (!deeds_file(table, which, &d.dev, &d.ino))
 		d.dev = d.ino = 0;
 	snprintf(subject, sizeof(subject), "%llx:%llx", (unsigned long long)d.dev, (unsigned long long)d.ino);
-	log_about(kind, &(struct log_about){.subject = d.ino && !logname_state(kind) ? subject : NULL}, "%s", d.text);
+	log_about(kind, &(struct log_about){.subject = d.ino ? subject : NULL}, "%s", d.text);
 	if (!deeds)
 		return;
 	written = deeds->written;

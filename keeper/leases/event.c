@@ -113,7 +113,7 @@ static char *event_document(const struct keeper *k, const struct event_entry *en
 {
 	json_t *doc = entry->first;
 
-	event_set_text(doc, "event", logname_of(entry->kind));
+	event_set_text(doc, "event", log_event_name(entry->kind));
 	event_set_text(doc, "host", k->host);
 	event_set_text(doc, "runtime_dir", k->runtime_dir);
 	json_object_set_new(doc, "number", json_integer(k->events->number));
@@ -155,7 +155,7 @@ static int event_run(struct keeper *k, const struct event_entry *entry)
 	char *env[] = {kind, config, dir, NULL}, *text;
 	int ret;
 
-	snprintf(kind, sizeof(kind), "DFLOCK_EVENT=%s", logname_of(entry->kind));
+	snprintf(kind, sizeof(kind), "DFLOCK_EVENT=%s", log_event_name(entry->kind));
 	snprintf(config, sizeof(config), "DFLOCK_CONFIG=%s", k->config->path);
 	snprintf(dir, sizeof(dir), "DFLOCK_RUNTIME_DIR=%s", k->runtime_dir);
 	k->events->number++;

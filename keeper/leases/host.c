@@ -57,7 +57,8 @@ static void on_down(void *arg, const char *why)
 	struct keeper *k = arg;
 
 	store_tried(k);
-	log_event(LINE_STORE_DISCONNECTED, "store %s %s: %s", store_server(k->store), store_trouble(k->store), why);
+	log_about(LINE_STORE_DISCONNECTED, &(struct log_about){.subject = why}, "store %s %s: %s",
+		  store_server(k->store), store_trouble(k->store), why);
 	absence_begins(k);
 	queue_tell_store(k, QUEUE_STORE_DOWN);
 	waiters_serve_all(k);

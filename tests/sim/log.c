@@ -56,6 +56,12 @@ void log_process(enum event_kind kind, pid_t pid, const char *format, ...)
 	va_end(args);
 }
 
+const char *log_event_name(enum event_kind kind)
+{
+	(void)kind;
+	return "";
+}
+
 void log_make_one_line(char *text)
 {
 	(void)text; /* no configuration has on_event */

@@ -123,7 +123,7 @@ static json_int_t number_of(const json_t *all, size_t i, const char *key)
 
 static void raise_one(enum event_kind kind, const char *name)
 {
-	event_raise(&k, &(struct event){.kind = kind, .name = name, .fence = 7}, "%s happened to %s", logname_of(kind),
+	event_raise(&k, &(struct event){.kind = kind, .name = name, .fence = 7}, "%s happened to %s", log_event_name(kind),
 		    name);
 }
 

@@ -28,11 +28,14 @@ static void teardown(void)
 	free(causes);
 }
 
+static const char *site = "one place";
+
 static bool comes(enum event_kind kind, const char *lock, const char *text)
 {
 	return logcause_admit(
 		causes,
-		&(struct logcause_line){.kind = kind, .subject = lock, .is_lock = lock != NULL, .pid = 7, .text = text},
+		&(struct logcause_line){
+			.kind = kind, .site = site, .subject = lock, .is_lock = lock != NULL, .pid = 7, .text = text},
 		false, now, more);
 }
 
@@ -98,6 +101,20 @@ START_TEST(names_and_kinds_are_causes_of_their_own)
 }
 END_TEST
 
+/* "ends: told to" and "ends, and 3 leases are in use" have one name. */
+START_TEST(each_place_in_the_sources_is_a_cause)
+{
+	ck_assert(comes(LINE_KEEPER_ENDS, NULL, "one"));
+	ck_assert(!comes(LINE_KEEPER_ENDS, NULL, "one"));
+	site = "another place";
+	ck_assert(comes(LINE_KEEPER_ENDS, NULL, "two"));
+	ck_assert(comes(LINE_KEEPER_ENDS, "a", "two"));
+	site = "one place";
+	ck_assert(comes(LINE_KEEPER_ENDS, "a", "one"));
+	ck_assert(!comes(LINE_KEEPER_ENDS, "a", "one"));
+}
+END_TEST
+
 START_TEST(at_debug_all_are_written)
 {
 	for (int i = 0; i < 100; i++)
@@ -145,6 +162,20 @@ START_TEST(states_of_two_names_are_two_things)
 	ck_assert(comes(LINE_LEASE_NOT_KEPT, "b", "b not kept") && !*more);
 	now += LOGCAUSE_NS;
 	check_due(LINE_LEASE_KEPT, "a kept 2", " (once in the last 60 s, the last 60 s ago)");
+}
+END_TEST
+
+/* Each reason is told at once. */
+START_TEST(reasons_for_one_state)
+{
+	ck_assert(comes(LINE_STORE_DISCONNECTED, "refused", "refused"));
+	ck_assert(!comes(LINE_STORE_DISCONNECTED, "refused", "refused 2"));
+	ck_assert(comes(LINE_STORE_DISCONNECTED, "NOAUTH", "NOAUTH"));
+	ck_assert_str_eq(more, " (store-disconnected once in the last 0 s)");
+	ck_assert(!comes(LINE_STORE_DISCONNECTED, "NOAUTH", "NOAUTH 2"));
+	ck_assert(comes(LINE_STORE_CONNECTED, NULL, "up"));
+	ck_assert_str_eq(more, " (store-disconnected once in the last 0 s)");
+	ck_assert(!is_due(true));
 }
 END_TEST
 
@@ -198,17 +229,17 @@ START_TEST(many_names_make_few_lines)
 		snprintf(name, sizeof(name), "name-%d", i);
 		lines += comes(LINE_STORE_REFUSED, name, name);
 	}
-	ck_assert_uint_eq(lines, LOGCAUSE_SUBJECTS + 1);
+	ck_assert_uint_eq(lines, LOGCAUSE_EACH + 1);
 	ck_assert(comes(LINE_PROBE_FAILED, "name-0", "x")); /* other kinds have room */
 	now += LOGCAUSE_NS;
 	while (is_due(false)) {
 		ck_assert_int_eq(sscanf(more, " (%u times", &times), 1);
-		ck_assert(strstr(more, "about several names") != NULL);
+		ck_assert(strstr(more, "of several causes") != NULL);
 		ck_assert_str_eq(due.text, "name-19999");
 		ck_assert_str_eq(due.subject, "name-19999");
 		counted += times;
 	}
-	ck_assert_uint_eq(counted, 20000 - LOGCAUSE_SUBJECTS - 1);
+	ck_assert_uint_eq(counted, 20000 - LOGCAUSE_EACH - 1);
 	/* Names of before have made room. */
 	ck_assert(comes(LINE_STORE_REFUSED, "name-20001", "x"));
 }
@@ -230,7 +261,7 @@ START_TEST(never_more_lines_than_places)
 				lines++;
 		}
 		ck_assert_uint_le(lines, 2 * LOGCAUSE_ALL); /* a minute of the test has parts of two of theirs */
-		ck_assert_uint_ge(lines, LOGCAUSE_NAMED);
+		ck_assert_uint_ge(lines, LOGCAUSE_SUBJECTS);
 	}
 }
 END_TEST
@@ -294,10 +325,12 @@ int main(void)
 	tcase_add_test(tests, the_first_line_comes_at_once_and_the_others_are_counted);
 	tcase_add_test(tests, a_line_after_its_minute_counts_those_before);
 	tcase_add_test(tests, names_and_kinds_are_causes_of_their_own);
+	tcase_add_test(tests, each_place_in_the_sources_is_a_cause);
 	tcase_add_test(tests, at_debug_all_are_written);
 	tcase_add_test(tests, the_latest_state_is_told_last);
 	tcase_add_test(tests, a_state_that_is_told_at_once_ends_the_other);
 	tcase_add_test(tests, states_of_two_names_are_two_things);
+	tcase_add_test(tests, reasons_for_one_state);
 	tcase_add_test(tests, three_states_of_one_thing);
 	tcase_add_test(tests, random_orders);
 	tcase_add_test(tests, many_names_make_few_lines);
