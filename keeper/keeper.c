@@ -176,6 +176,7 @@ static int take_up(struct keeper *k, const struct keeper_options *o)
 	int ret;
 
 	table_host(k->table, k->host);
+	log_set_host(k->host);
 	k->deadline.at_ns = k->table->head->deadline_ns;
 	k->old_pins.until_ns = table_pins_until(k->table, now + PIN_MAX_MS * NS_PER_MS); /* mutant: old-pins */
 	snprintf(k->grace.taken_incarnation, sizeof(k->grace.taken_incarnation), "%s", table_incarnation(k->table));
@@ -287,7 +288,6 @@ static int keeper_start(struct life *life)
 	k->probes = probes_new(k->loop);
 	k->mounts = mounts_new();
 	k->fronts = life->door >= 0 ? fronts_new(k->loop, life->door, &dispatch_fronts_news) : NULL;
-	log_set_host(k->host);
 	if (!k->workers || !k->probes || (k->system && !k->fronts) || hostid_make(k->config->host, k->host) < 0) {
 		keeper_cannot_start(o, "the keeper cannot start: %s", strerror(errno));
 		return -ENOMEM;

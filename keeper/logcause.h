@@ -32,8 +32,8 @@
 
 #define LOGCAUSE_NS       60000000000ll
 #define LOGCAUSE_SITES    80
-#define LOGCAUSE_SUBJECTS 96
-#define LOGCAUSE_EACH     16
+#define LOGCAUSE_SUBJECTS 128
+#define LOGCAUSE_EACH     32
 #define LOGCAUSE_ALL      (LOGNAME_KINDS + LOGCAUSE_SITES + LOGCAUSE_SUBJECTS)
 #define LOGCAUSE_BYTES    1024 /* of a text or a subject that is kept */
 #define LOGCAUSE_MORE     256
