@@ -230,7 +230,6 @@ void log_init(bool foreground, const char *environment)
 	int level = environment ? config_log_level(environment) : -1;
 
 	if (memory != MAP_FAILED) {
-		mlock(memory, sizeof(*memory)); /* or not: see resident.h */
 		common = &memory->common;
 		causes = memory->causes;
 	}
@@ -238,6 +237,12 @@ void log_init(bool foreground, const char *environment)
 	log_set_level(LOG_BY_ENVIRONMENT, level);
 	if (environment && *environment && level < 0)
 		log_event(LINE_LOG_LEVEL, "DFLOCK_LOG is \"%.40s\"; expected " CONFIG_LOG_LEVELS, environment);
+}
+
+void log_stay_resident(void)
+{
+	if (causes)
+		mlock(&causes[LOG_PARENT], sizeof(causes[LOG_PARENT]));
 }
 
 void log_begin_keeper(void)

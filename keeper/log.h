@@ -31,6 +31,8 @@ enum log_by { LOG_BY_DEFAULT, LOG_BY_CONFIGURATION, LOG_BY_ENVIRONMENT, LOG_BY_C
 
 /* The first process, before the keeper is forked. environment: DFLOCK_LOG, or NULL. */
 void log_init(bool foreground, const char *environment);
+/* Locks what the parent's lines need into memory, if it may: after all that is needed more. */
+void log_stay_resident(void);
 /* In the keeper's process, when it begins. */
 void log_begin_keeper(void);
 /* In the parent: the keeper has ended, and tells nothing more. */

@@ -73,6 +73,7 @@ void logsink_open(struct logsink *s, bool foreground, const char *journal, const
 	if (foreground && !s->journal)
 		return;
 	logsink_address(s, s->journal ? journal : syslog);
+	tzset(); /* reads the file now, and not when a line is written */
 	s->fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 }
 

@@ -55,6 +55,8 @@ bool resident_stay(const void *shared, size_t size)
 	if (mlockall(MCL_CURRENT) == 0)
 		return true;
 	ret = lock_needed(shared, size);
+	if (ret == 0)
+		log_stay_resident();
 	if (ret == 0 || said)
 		return ret == 0;
 	said = true;

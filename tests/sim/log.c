@@ -100,6 +100,10 @@ void log_init(bool foreground, const char *environment)
 	(void)foreground, (void)environment;
 }
 
+void log_stay_resident(void)
+{
+}
+
 void log_begin_keeper(void)
 {
 }

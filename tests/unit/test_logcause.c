@@ -245,6 +245,27 @@ START_TEST(many_names_make_few_lines)
 }
 END_TEST
 
+/* Entries whose minute is over, and that have something to be told, make no room. */
+START_TEST(what_is_counted_is_not_forgotten_for_a_new_name)
+{
+	unsigned told = 0;
+	char name[32];
+
+	for (int i = 0; i < 2 * LOGCAUSE_EACH; i++) {
+		snprintf(name, sizeof(name), "name-%d", i / 2);
+		comes(LINE_STORE_REFUSED, name, name);
+	}
+	now += LOGCAUSE_NS;
+	for (int i = 0; i < LOGCAUSE_SUBJECTS; i++) {
+		snprintf(name, sizeof(name), "new-%d", i);
+		comes(LINE_STORE_REFUSED, name, name);
+	}
+	while (is_due(false))
+		told += strncmp(due.text, "name-", 5) == 0;
+	ck_assert_uint_eq(told, LOGCAUSE_EACH);
+}
+END_TEST
+
 /* All kinds at once: in no minute are there more lines than places. */
 START_TEST(never_more_lines_than_places)
 {
@@ -334,6 +355,7 @@ int main(void)
 	tcase_add_test(tests, three_states_of_one_thing);
 	tcase_add_test(tests, random_orders);
 	tcase_add_test(tests, many_names_make_few_lines);
+	tcase_add_test(tests, what_is_counted_is_not_forgotten_for_a_new_name);
 	tcase_add_test(tests, never_more_lines_than_places);
 	tcase_add_test(tests, long_texts_and_names_are_cut);
 	tcase_add_test(tests, memory_that_is_nonsense);

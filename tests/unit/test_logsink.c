@@ -246,12 +246,20 @@ END_TEST
 
 START_TEST(standard_error_that_is_not_the_journals)
 {
-	setenv("JOURNAL_STREAM", "1:1", 1);
+	char others[64];
+	struct stat st;
+
+	ck_assert_int_eq(fstat(2, &st), 0);
+	snprintf(others, sizeof(others), "%llu:%llu", (unsigned long long)st.st_dev, (unsigned long long)st.st_ino + 1);
 	inbox = listen_at(socket_path, SOCK_DGRAM);
-	logsink_open(&sink, true, socket_path, socket_path);
-	ck_assert_int_eq(write_line("plain"), 0);
-	ck_assert_str_eq(err_said(), "dflockd: plain\n");
-	ck_assert(!receive());
+	for (int i = 0; i < 3; i++) {
+		setenv("JOURNAL_STREAM", i == 0 ? others : i == 1 ? "1" : "nonsense", 1);
+		logsink_open(&sink, true, socket_path, socket_path);
+		ck_assert_int_eq(write_line("plain"), 0);
+		ck_assert_str_eq(err_said(), "dflockd: plain\n");
+		ck_assert(!receive());
+		logsink_close(&sink);
+	}
 }
 END_TEST
 
