@@ -83,6 +83,16 @@ void table_confirm(struct table *table, uint32_t slot)
 	say("table");
 }
 
+void log_event(enum event_kind kind, const char *format, ...)
+{
+	(void)kind, (void)format;
+}
+
+void log_debug(const char *format, ...)
+{
+	(void)format;
+}
+
 void log_about(enum event_kind kind, const struct log_about *about, const char *format, ...)
 {
 	(void)format;
