@@ -78,7 +78,7 @@ __attribute__((format(printf, 2, 3))) static void keeper_cannot_start(const stru
 	va_start(args, format);
 	vsnprintf(line, sizeof(line), format, args);
 	va_end(args);
-	log_event(LINE_KEEPER_CANNOT_START, "%s", line);
+	log_about(LINE_KEEPER_CANNOT_START, &(struct log_about){.subject = line}, "%s", line);
 	if (o->ready_fd >= 0 && write(o->ready_fd, line, strlen(line)) < 0)
 		log_event(LINE_KEEPER_CANNOT_START,
 			  "the process that waits for this keeper cannot be told why it ends: %s", strerror(errno));

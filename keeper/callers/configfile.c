@@ -308,9 +308,13 @@ int configfile_load(struct keeper *k, const char *path, char *why, size_t why_si
 	}
 	ret = kept_read(k->dir_fd, path, &kept);
 	if (ret == 0 && config_parse(&kept, &old, why, why_size) < 0)
-		log_event(LINE_CONFIG_COPY_FAILED, "the copy of the configuration in force is of no use: %s", why);
+		log_event(LINE_CONFIG_COPY_FAILED,
+			  "the copy of the configuration in force is of no use: %s; the configuration itself is read",
+			  why);
 	else if (ret < 0 && ret != -ENOENT)
-		log_event(LINE_CONFIG_COPY_FAILED, "%s/" KEPT_NAME " is of no use: %s", k->runtime_dir, strerror(-ret));
+		log_event(LINE_CONFIG_COPY_FAILED,
+			  "%s/" KEPT_NAME " is of no use: %s; the configuration itself is read", k->runtime_dir,
+			  strerror(-ret));
 	config_source_free(&kept);
 	if (old)
 		configfile_look_now(path, &look);

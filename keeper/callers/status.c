@@ -374,7 +374,7 @@ static void status_searched(uv_work_t *req, int status)
 
 	(void)status;
 	if (job->error < 0)
-		log_event(LINE_SEARCH_FAILED, "status: the holders of the locks could not be found: %s",
+		log_event(LINE_SEARCH_FAILED, "status: the holders of the locks could not be found: %s; ask again",
 			  strerror(-job->error));
 	if (job->keeper->leaving)
 		status_on_dump(job, NULL, 0, "the keeper ends");

@@ -134,7 +134,9 @@ static void on_beat(void *arg, const struct store_reply *reply)
 	else if (reply->status == STORE_GIVEN_UP)
 		give_up_time(k, reply->arrival);
 	else if (reply->status == STORE_ERROR)
-		log_event(LINE_STORE_REFUSED, "the store refused a beat: %s", reply->error);
+		log_event(LINE_STORE_REFUSED,
+			  "the store refused a beat: %s; leases run out unless it takes one, see `dflock doctor`",
+			  reply->error);
 	queue_settle(k);
 }
 

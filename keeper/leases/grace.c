@@ -22,7 +22,10 @@ static void on_open(void *arg, const struct store_reply *reply)
 
 	if (reply->status != STORE_OK) {
 		if (reply->status == STORE_ERROR)
-			log_event(LINE_STORE_REFUSED, "grace cannot be ended: %s", reply->error);
+			log_event(
+				LINE_STORE_REFUSED,
+				"grace cannot be ended, and no new locks are granted: %s; tried again, see `dflock doctor`",
+				reply->error);
 		uv_timer_start(&k->grace.timer, on_grace_timer, deadline_reask_ms(k), 0);
 		return;
 	}

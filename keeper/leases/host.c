@@ -156,7 +156,8 @@ static void on_swept(void *arg, const struct store_reply *reply)
 {
 	(void)arg;
 	if (reply->status == STORE_ERROR)
-		log_event(LINE_STORE_REFUSED, "what a silent host left behind cannot be removed: %s", reply->error);
+		log_event(LINE_STORE_REFUSED, "what a silent host left behind cannot be removed: %s; tried again",
+			  reply->error);
 }
 
 static void on_hosts(void *arg, enum store_status status, const struct store_blocker *hosts, size_t count)

@@ -218,7 +218,8 @@ static void take_acquire(struct lease *lease, const struct store_reply *reply, i
 	case STORE_GONE:
 	case STORE_GIVEN_UP:
 		log_about(LINE_STORE_REFUSED, &(struct log_about){.lock = lease->lock->file->name},
-			  "%s: the store refused: %s", lease->lock->file->name, reply->error ? reply->error : "");
+			  "%s: the store refused: %s; see `dflock doctor`", lease->lock->file->name,
+			  reply->error ? reply->error : "");
 		if (lease_is_part(lease))
 			return refuse_part(lease);
 		return waiters_refuse(lease, reply->error ? reply->error : "the store refused");
