@@ -48,7 +48,7 @@ static void print_log(const json_t *status, FILE *f)
 {
 	const json_t *log = json_object_get(status, "log");
 
-	if (*field_text(log, "by") && strcmp(field_text(log, "by"), "default")) {
+	if (*field_text(log, "level") && strcmp(field_text(log, "level"), "info")) {
 		fprintf(f, "        log level ");
 		show_text(f, field_text(log, "level"));
 		fprintf(f, ", set by ");
