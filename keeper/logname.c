@@ -52,6 +52,7 @@ static const struct logname {
 	[LINE_CONFIG_COPY_FAILED] = {"config-copy-failed", LOG_WARNING},
 	[LINE_COMMAND_FAILED] = {"command-failed", LOG_WARNING},
 	[LINE_NAMES_UNUSABLE] = {"names-unusable", LOG_ERR},
+	[LINE_GRANTS_NOT_KEPT] = {"grants-not-kept", LOG_WARNING},
 	[LINE_LOG_LEVEL] = {"log-level", LOG_INFO},
 	[LINE_KEEPER_SERVES] = {"keeper-serves", LOG_INFO},
 	[LINE_KEEPER_CANNOT_START] = {"keeper-cannot-start", LOG_ERR},
