@@ -277,6 +277,8 @@ int ask_about(struct ask *ask, enum wire_op op, const char *text, const struct p
 	else if (!ret && reply.verdict != WIRE_OK)
 		ret = ask_fail(why, EPROTO, "the keeper (pid %d) gave an answer that does not fit the question (%u)",
 			       (int)ask->pid, reply.verdict);
+	if (!ret)
+		snprintf(why, CLI_LINE_BYTES, "%s", reply.reason);
 	if (memfd && !ret)
 		*memfd = fd;
 	else if (fd >= 0)

@@ -41,7 +41,7 @@ void ask_patience(struct ask *ask, int seconds);
 
 /*
  * One question and its answer. 0: the keeper said WIRE_OK; *memfd (memfd may be NULL) is the descriptor that came
- * with the answer, or -1, and the caller closes it. -ENOLCK: the keeper refused, why has its reason; -EAGAIN: the same, and
+ * with the answer, or -1, and the caller closes it; why is the line that came with it, mostly "". -ENOLCK: the keeper refused, why has its reason; -EAGAIN: the same, and
  * WIRE_FIT may be asked again, and of what is to be broken nothing is there. Else -errno with one line in why.
  */
 int ask_question(struct ask *ask, enum wire_op op, const struct place *place, int *memfd, char why[CLI_LINE_BYTES]);

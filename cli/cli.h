@@ -41,6 +41,7 @@ int cmd_fence(int argc, char **argv);
 int cmd_who(int argc, char **argv);
 int cmd_init(int argc, char **argv);
 int cmd_reload(int argc, char **argv);
+int cmd_log_level(int argc, char **argv);
 int cmd_stop(int argc, char **argv);
 
 /* "dflock: MESSAGE" on standard error, with control characters made visible. */

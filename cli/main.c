@@ -31,6 +31,7 @@ static const struct command commands[] = {
 	{"check", cmd_check, "check the configuration; say which files it protects"},
 	{"doctor", cmd_doctor, "look for what is wrong with the set-up, or with one program"},
 	{"reload", cmd_reload, "make the keeper read the configuration again"},
+	{"log-level", cmd_log_level, "show or set which lines the keeper logs"},
 	{"stop", cmd_stop, "make the keeper give everything back and end"},
 	{"init", cmd_init, "open a new store at once, when nothing uses it yet"},
 	{"version", cmd_version, "print the version"},

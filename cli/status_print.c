@@ -43,6 +43,23 @@ static void print_keeper(const json_t *status, FILE *f)
 	fputc('\n', f);
 }
 
+/* Nothing if all is as usual. */
+static void print_log(const json_t *status, FILE *f)
+{
+	const json_t *log = json_object_get(status, "log");
+
+	if (*field_text(log, "level") && strcmp(field_text(log, "level"), "info")) {
+		fprintf(f, "        log level ");
+		show_text(f, field_text(log, "level"));
+		fprintf(f, ", set by ");
+		show_text(f, field_text(log, "by"));
+		fputc('\n', f);
+	}
+	if (field_number(log, "unwritten"))
+		fprintf(f, "        %" PRId64 " LINES of its log could not be written\n",
+			field_number(log, "unwritten"));
+}
+
 /* How long this host may count on its leases, and what happens then. */
 static void print_deadline(const json_t *status, FILE *f)
 {
@@ -105,6 +122,7 @@ void status_print(const json_t *status, const struct status_options *options, FI
 
 	print_keeper(status, f);
 	print_rules(status, f);
+	print_log(status, f);
 	if (field_flag(status, "unsupervised"))
 		fprintf(f, "        UNSUPERVISED: its parent was killed and no other can be started; see the log. "
 			   "No process would stop holders whose leases cannot be renewed\n");

@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <syslog.h>
 #include <unistd.h>
 
 #include "config/internal.h"
@@ -17,7 +18,7 @@
 #define DAY_MS     CONFIG_DAY_MS
 
 struct top_values {
-	const char *host;
+	const char *host, *log_level;
 	bool allow_break;
 	bool show_jobs;
 	config_setting_t *on_event, *store, *lease, *protect;
@@ -25,6 +26,7 @@ struct top_values {
 
 const struct setting_row config_top_rows[] = {
 	{"host", SETTING_STRING, offsetof(struct top_values, host), 0, 0},
+	{"log_level", SETTING_STRING, offsetof(struct top_values, log_level), 0, 0},
 	{"allow_break", SETTING_FLAG, offsetof(struct top_values, allow_break), 0, 0},
 	{"on_event", SETTING_TEXTS, offsetof(struct top_values, on_event), 0, 0},
 	{"show_jobs", SETTING_FLAG, offsetof(struct top_values, show_jobs), 0, 0},
@@ -160,6 +162,29 @@ static int config_read_on_event(const struct config_reading *r, config_setting_t
 	return *out ? 0 : reading_out_of_memory(r);
 }
 
+int config_log_level(const char *word)
+{
+	static const int levels[] = {LOG_ERR, LOG_WARNING, LOG_INFO, LOG_DEBUG};
+
+	for (size_t i = 0; i < sizeof(levels) / sizeof(levels[0]); i++)
+		if (strcmp(word, config_log_level_name(levels[i])) == 0)
+			return levels[i];
+	return -1;
+}
+
+const char *config_log_level_name(int level)
+{
+	return level <= LOG_ERR ? "error" : level == LOG_WARNING ? "warning" : level == LOG_DEBUG ? "debug" : "info";
+}
+
+static int config_read_log_level(const struct config_reading *r, int line, const char *word, int *level)
+{
+	*level = word ? config_log_level(word) : -1;
+	if (word && *level < 0)
+		return reading_fail(r, line, "log_level is \"%.80s\"; expected " CONFIG_LOG_LEVELS, word);
+	return 0;
+}
+
 static int config_read_top(const struct config_reading *r, config_setting_t *root, bool shared, struct config *config)
 {
 	struct top_values values = {.show_jobs = true};
@@ -171,6 +196,8 @@ static int config_read_top(const struct config_reading *r, config_setting_t *roo
 	config->allow_break = values.allow_break;
 	if (ret == 0)
 		ret = config_read_host(r, settings_line(root, "host"), values.host, &config->host);
+	if (ret == 0)
+		ret = config_read_log_level(r, settings_line(root, "log_level"), values.log_level, &config->log_level);
 	if (ret == 0)
 		ret = config_read_on_event(r, values.on_event, shared, &config->on_event);
 	if (ret == 0)

@@ -105,6 +105,7 @@ struct config {
 	char *path; /* absolute */
 	struct wire_config_id id;
 	char *host;       /* name of this host in the store; host = "..." or the machine's own name */
+	int log_level;    /* LOG_ERR, LOG_WARNING, LOG_INFO or LOG_DEBUG (syslog.h); -1: it does not say */
 	bool allow_break; /* false: `dflock break` on other hosts may end processes here */
 	bool show_jobs;   /* true: other hosts are told pid and command name of the programs that hold locks here */
 	struct config_store store;
@@ -185,6 +186,12 @@ int config_can_run(const struct config *config, char *why, size_t why_size);
  * which is to stand behind "FILE: ". Calls malloc(), otherwise pure.
  */
 bool config_follows(const struct config *old, const struct config *fresh, char *why, size_t why_size);
+
+/* A level of the log as a word (the values are syslog.h's): "error", "warning", "info" or "debug". config_log_level(): -1 if it is
+ * none of them. Pure. */
+#define CONFIG_LOG_LEVELS "\"error\", \"warning\", \"info\" or \"debug\""
+int config_log_level(const char *word);
+const char *config_log_level_name(int level);
 
 /* Are those settings the same that cannot change while leases are held: the host, the store, ttl_ms and sweep_ms?
  * Pure. */

@@ -79,9 +79,10 @@ __attribute__((format(printf, 2, 3))) static void keeper_cannot_start(const stru
 	va_start(args, format);
 	vsnprintf(line, sizeof(line), format, args);
 	va_end(args);
-	log_error("%s", line);
+	log_about(LINE_KEEPER_CANNOT_START, &(struct log_about){.subject = line}, "%s", line);
 	if (o->ready_fd >= 0 && write(o->ready_fd, line, strlen(line)) < 0)
-		log_error("the process that waits for this keeper cannot be told why it ends: %s", strerror(errno));
+		log_event(LINE_KEEPER_CANNOT_START,
+			  "the process that waits for this keeper cannot be told why it ends: %s", strerror(errno));
 }
 
 /* At most two descriptors per question, and some for the keeper itself. */
@@ -141,7 +142,8 @@ static void lose_damaged(struct keeper *k, const struct keeper_options *o, unsig
 
 	if (!damaged)
 		return;
-	log_error("%s: %u leases cannot be read from the table: processes that hold locks under them are ended",
+	log_event(LINE_TABLE_DAMAGED,
+		  "%s: %u leases cannot be read from the table: processes that hold locks under them are ended",
 		  o->runtime_dir, damaged);
 	while (clock_now_ns() < k->old_pins.until_ns) {
 		nanosleep(&pause, NULL);
@@ -175,6 +177,7 @@ static int take_up(struct keeper *k, const struct keeper_options *o)
 	int ret;
 
 	table_host(k->table, k->host);
+	log_set_host(k->host);
 	k->deadline.at_ns = k->table->head->deadline_ns;
 	k->old_pins.until_ns = table_pins_until(k->table, now + PIN_MAX_MS * NS_PER_MS); /* mutant: old-pins */
 	snprintf(k->grace.taken_incarnation, sizeof(k->grace.taken_incarnation), "%s", table_incarnation(k->table));
@@ -222,6 +225,7 @@ static void on_alive(uv_timer_t *timer)
 	leasepage_refresh(k, deadline_sure_until(k));
 	table_alive(k->table);
 	event_take_deeds(k);
+	log_tick();
 	if (k->leases && k->deadline.at_ns && clock_now_ns() >= k->table->head->freeze_at_ns)
 		note_callers(k);
 	queue_settle(k);
@@ -243,7 +247,7 @@ static void keeper_end(struct keeper *k, const char *why)
 	if (k->leaving)
 		return;
 	k->leaving = true;
-	log_info("ends: %s", why);
+	log_event(LINE_KEEPER_ENDS, "ends: %s", why);
 	leasepage_reset(k->page);
 	act_leave_all(k);
 	/* Done before the store is told: a question that came in between would get a lease that no keeper renews. */
@@ -401,14 +405,14 @@ int keeper_run(const struct keeper_options *options)
 	snprintf(k->runtime_dir, sizeof(k->runtime_dir), "%s", options->runtime_dir);
 	k->names_dir = names_make(k->dir_fd, k->system);
 	if (!k->names_dir)
-		log_error("%s/" NAMES_DIR " cannot be made: %s; `dflock lock` is refused", k->runtime_dir,
-			  strerror(errno));
+		log_event(LINE_NAMES_UNUSABLE, "%s/" NAMES_DIR " cannot be made: %s; `dflock lock` is refused",
+			  k->runtime_dir, strerror(errno));
 	if (keeper_start(&life) < 0) {
 		free(k->names_dir);
 		return KEEPER_EXIT_CONFIG; /* the process ends: what else there is ends with it */
 	}
-	log_info("version " DFLOCK_VERSION " serves %s as host %s (%s, %zu rules)", k->runtime_dir, k->host,
-		 k->config->path, k->config->rule_count);
+	log_event(LINE_KEEPER_SERVES, "version " DFLOCK_VERSION " serves %s as host %s (%s, %zu rules)", k->runtime_dir,
+		  k->host, k->config->path, k->config->rule_count);
 	if (options->ready_fd >= 0)
 		close(options->ready_fd);
 	supervise_serves(k->table, options->serves);

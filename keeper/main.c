@@ -93,7 +93,8 @@ static const struct argp argp = {
 static int main_fail(const struct arguments *a, const char *line)
 {
 	if (a->ready_fd >= 0 && write(a->ready_fd, line, strlen(line)) < 0)
-		log_error("the process that waits for this keeper cannot be told: %s", strerror(errno));
+		log_event(LINE_KEEPER_CANNOT_START, "the process that waits for this keeper cannot be told: %s",
+			  strerror(errno));
 	fprintf(stderr, "dflockd: %s\n", line);
 	return EXIT_FAILURE;
 }
@@ -271,7 +272,6 @@ int main(int argc, char **argv)
 {
 	struct arguments a = {.ready_fd = -1, .after_fd = -1};
 	const char *level = secure_getenv("DFLOCK_LOG");
-	bool debug = level && strcmp(level, "debug") == 0;
 	struct keeper_options keeper;
 	struct serving serving;
 	int lock_fd = -1, ret;
@@ -292,7 +292,8 @@ int main(int argc, char **argv)
 	if (!main_prepare(&a, &serving, why, sizeof(why)))
 		return main_fail(&a, why);
 	ret = a.foreground ? 0 : go_to_background(&a);
-	log_init(a.foreground, debug);
+	signal(SIGPIPE, SIG_IGN); /* a reader of the log that has gone must not end the parent */
+	log_init(a.foreground, level);
 	if (!a.foreground)
 		inherit_tell();
 	if (ret == 0)
@@ -313,14 +314,14 @@ int main(int argc, char **argv)
 					 .lock_fd = lock_fd,
 					 .ready_fd = -1,
 					 .parent_fd = -1,
-					 .foreground = a.foreground,
-					 .debug = debug};
+					 .foreground = a.foreground};
 	ret = supervise(&(struct supervise){.runtime_dir = serving.dir,
 					    .dir_fd = serving.dir_fd,
 					    .ready_fd = a.ready_fd,
 					    .manager = &manager,
 					    .run = run_keeper,
 					    .arg = &keeper});
+	log_flush();
 	flock(lock_fd, LOCK_UN); /* a keeper that was left behind (leftover.h) still has the pipe open */
 	return ret;
 }

@@ -13,7 +13,7 @@ struct keeper_options {
 	int dir_fd;              /* the same, open; keeper.lock is held */
 	int lock_fd;             /* keeper.lock; parent and keeper have the same description of it */
 	int ready_fd;            /* closed when it serves; an error goes there first; -1: none */
-	bool foreground, debug;
+	bool foreground;
 	struct table *table; /* these are the parent's: supervise.h */
 	int parent_fd;
 	uint32_t *serves;

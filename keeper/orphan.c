@@ -85,13 +85,14 @@ static int make_way(struct keeper *k)
 		close(fds[1]);
 		return ret;
 	}
-	log_error("the keeper's parent was killed: a new parent and keeper take up the leases%s",
+	log_event(LINE_PARENT_KILLED, "the keeper's parent was killed: a new parent and keeper take up the leases%s",
 		  frozen ? "; the processes that it held frozen died with it" : "");
 	if (frozen)
 		event_raise(k, &(struct event){.kind = EVENT_HOLDERS_KILLED, .processes = frozen},
 			    "the keeper's parent was killed, and %u processes that it held frozen died with it",
 			    frozen);
 	event_stop(k); /* the command goes on without this keeper */
+	log_flush();
 	listener_abandon(k);
 	flock(k->options->lock_fd, LOCK_UN);
 	close(fds[1]); /* no further work from here on */
@@ -104,7 +105,8 @@ static void on_orphan_retry(uv_timer_t *timer)
 	int ret = make_way(k);
 
 	if (!k->unsupervised)
-		log_error("the keeper's parent was killed, and no other can be started (%s; tried again): no "
+		log_event(LINE_PARENT_KILLED,
+			  "the keeper's parent was killed, and no other can be started (%s; tried again): no "
 			  "process would stop processes whose leases cannot be renewed",
 			  strerror(-ret));
 	k->unsupervised = true;

@@ -46,7 +46,7 @@ options() { # options COMMAND...: "-c" or "--config" for each that its --help li
 in_page() { # in_page < PART OF A PAGE
 	grep -oE '\bFl [a-zA-Z-]+' | sed 's/Fl /-/' | grep -vxE -- '--|--help|--usage|--version' || true
 }
-commands=$("$build/dflock" --help | sed -n '/^Commands:/,/^$/s/^  \([a-z]*\) .*/\1/p')
+commands=$("$build/dflock" --help | sed -n '/^Commands:/,/^$/s/^  \([a-z-]*\) .*/\1/p')
 same "dflock --help" "$commands" man/dflock.1 "$(sed -n 's/^\.Ss dflock //p' man/dflock.1)"
 for command in $commands; do
 	part=$(awk -v name="$command" '/^\.S[hs]/ { on = $0 == ".Ss dflock " name } on' man/dflock.1)
@@ -61,9 +61,26 @@ for word in help usage version; do
 	grep -qE "Fl -$word\b" man/dflock.1 || wrong "--$word: not in man/dflock.1"
 done
 same "dflockd --help" "$(options "$build/dflockd")" man/dflockd.8 "$(in_page <man/dflockd.8)"
-for word in $(grep -rhoE '`dflock [a-z]+' --include='*.[ch]' --include='*.md' --include='*.conf' . | sed 's/.* //' | sort -u); do
+for word in $(grep -rhoE '`dflock [a-z-]+' --include='*.[ch]' --include='*.md' --include='*.conf' . | sed 's/.* //' | sort -u); do
 	grep -qx "$word" <<<"$commands" || wrong "\`dflock $word': there is no such command"
 done
+
+# Names of log lines: the table of the keeper, and the manual page. Each line that is not for debugging has one, and causes without a
+# subject have room (logcause.h).
+names() { grep -oE "\[$1_[A-Z_]+\] = \{\"[a-z-]+\"" keeper/logname.c | sed 's/.*"\(.*\)"/\1/'; }
+listed() { sed -n "/^\.Sh $1/,/^\.Sh/s/^\.It \([a-z-]*-[a-z-]*\|deadlock\)$/\1/p" man/dflockd.8; }
+same keeper/logname.c "$(names EVENT)" "man/dflockd.8 (EVENTS)" "$(listed EVENTS)"
+same keeper/logname.c "$(names LINE)" "man/dflockd.8 (LOG)" "$(listed LOG)"
+for name in $(names LINE) $(names EVENT); do
+	kind=$(tr 'a-z-' 'A-Z_' <<<"$name")
+	grep -rqE "\b(EVENT|LINE)_$kind\b" --include='*.c' --exclude='logname*' keeper || wrong "$name: no line of the keeper has this name"
+done
+for name in $(sed -n '/^## Logs/,/^## /s/^| \(`.*`\) |.*/\1/p' docs/operating.md | tr -d '`,'); do
+	grep -qx -- "$name" <<<"$(names LINE; names EVENT)" || wrong "docs/operating.md: no line has the name $name"
+done
+sites=$(grep -rohE 'log_event\(LINE' keeper --include='*.c' | wc -l)
+room=$(sed -n 's/^#define LOGCAUSE_SITES *//p' keeper/logcause.h)
+[ "$sites" -lt "$room" ] || wrong "keeper/logcause.h: LOGCAUSE_SITES is $room, and $sites places log lines without a subject"
 
 # Manual pages.
 mandoc -Tlint -Wwarning man/*.[1-8] >"$work/lint" || wrong "mandoc -Tlint: $(cat "$work/lint")"

@@ -58,6 +58,8 @@ enum wire_op {
 			* Text: the lock name */
 	WIRE_GIVE_UP, /* release what a silent host has in the store. Text: the host. The answer may take ttl_ms and some
 			* seconds. With WIRE_F_FORCE: at once */
+	WIRE_LOG_LEVEL, /* which lines the log has: `dflock log-level`. Text: a level, "default", or "show". WIRE_OK with the level that is
+			 * in force as reason */
 	WIRE_OPS
 };
 

@@ -47,9 +47,10 @@ __attribute__((format(printf, 3, 4))) static void configfile_enter(struct keeper
 	if (state == c->state && strcmp(why, c->why) == 0)
 		return;
 	if (state >= CONFIGFILE_WAITS)
-		log_error("%s; the old rules stay in force", why);
+		log_about(LINE_CONFIG_NOT_IN_FORCE, &(struct log_about){.subject = why},
+			  "%s; the old rules stay in force", why);
 	else if (state == CONFIGFILE_SAME && c->state >= CONFIGFILE_WAITS)
-		log_info("%s: it has the rules in force again", k->config->path);
+		log_event(LINE_CONFIG_IN_FORCE_AGAIN, "%s: it has the rules in force again", k->config->path);
 	c->state = state;
 	c->since = time(NULL);
 	snprintf(c->why, sizeof(c->why), "%s", why);
@@ -109,7 +110,8 @@ void configfile_look_now(const char *path, struct configfile_look *look)
 static void configfile_add_names(const struct keeper *k, struct config *config)
 {
 	if (k->names_dir && !config->names.pattern && config_set_names(config, k->names_dir) < 0)
-		log_error("no memory left: `dflock lock` is refused until the configuration is read again");
+		log_event(LINE_NAMES_UNUSABLE,
+			  "no memory left: `dflock lock` is refused until the configuration is read again");
 }
 
 static void configfile_keep(struct keeper *k, const struct config *config)
@@ -117,7 +119,8 @@ static void configfile_keep(struct keeper *k, const struct config *config)
 	int ret = kept_write(k->dir_fd, config);
 
 	if (ret < 0)
-		log_error("%s/" KEPT_NAME " cannot be written: %s; a keeper that is started anew reads the file, "
+		log_event(LINE_CONFIG_COPY_FAILED,
+			  "%s/" KEPT_NAME " cannot be written: %s; a keeper that is started anew reads the file, "
 			  "whatever it then says",
 			  k->runtime_dir, strerror(-ret));
 }
@@ -136,6 +139,7 @@ static void configfile_replace(struct keeper *k, struct config *fresh)
 	old.store = fresh->store;
 	*fresh = old;
 	config_free(fresh);
+	log_set_level(LOG_BY_CONFIGURATION, k->config->log_level);
 	HASH_ITER (hh, k->leases, lease, next)
 		table_set_on_lost(k->table, lease->slot, config_on_lost(k->config, lease->lock->file->path));
 	HASH_ITER (hh, k->files, file, next_file)
@@ -145,7 +149,7 @@ static void configfile_replace(struct keeper *k, struct config *fresh)
 static void configfile_tell_command(const struct configfile_look *look)
 {
 	if (look->command < 0)
-		log_error("%s; events are in the log alone", look->why);
+		log_event(LINE_COMMAND_FAILED, "%s; events are in the log alone", look->why);
 }
 
 /* Takes over look->fresh. */
@@ -186,8 +190,9 @@ static void configfile_judge(struct keeper *k, struct configfile_look *look)
 				 path);
 	} else {
 		configfile_take_over(k, look);
-		log_info("%s was changed and taken over: %zu rules, and no file lost its protection or name", path,
-			 k->config->rule_count);
+		log_event(LINE_CONFIG_TAKEN_OVER,
+			  "%s was changed and taken over: %zu rules, and no file lost its protection or name", path,
+			  k->config->rule_count);
 	}
 }
 
@@ -256,6 +261,7 @@ static int configfile_start_with(struct keeper *k, struct config *config, const 
 
 	configfile_add_names(k, config);
 	k->config = config;
+	log_set_level(LOG_BY_CONFIGURATION, config->log_level);
 	c->seen = *seen;
 	c->since = c->in_force_since = time(NULL);
 	return pagefile_publish(k->page, config, seen);
@@ -302,16 +308,21 @@ int configfile_load(struct keeper *k, const char *path, char *why, size_t why_si
 	}
 	ret = kept_read(k->dir_fd, path, &kept);
 	if (ret == 0 && config_parse(&kept, &old, why, why_size) < 0)
-		log_error("the copy of the configuration in force is of no use: %s", why);
+		log_event(LINE_CONFIG_COPY_FAILED,
+			  "the copy of the configuration in force is of no use: %s; the configuration itself is read",
+			  why);
 	else if (ret < 0 && ret != -ENOENT)
-		log_error("%s/" KEPT_NAME " is of no use: %s", k->runtime_dir, strerror(-ret));
+		log_event(LINE_CONFIG_COPY_FAILED,
+			  "%s/" KEPT_NAME " is of no use: %s; the configuration itself is read", k->runtime_dir,
+			  strerror(-ret));
 	config_source_free(&kept);
 	if (old)
 		configfile_look_now(path, &look);
 	else
 		configfile_read_at_start(path, &look);
 	if (old && !configfile_may_replace(k, old, &look)) {
-		log_error("%s does not have the rules in force: those of the keeper before this one stay in force",
+		log_event(LINE_CONFIG_NOT_IN_FORCE,
+			  "%s does not have the rules in force: those of the keeper before this one stay in force",
 			  path);
 		ret = configfile_start_with(k, old, &look.id);
 		old = NULL;
@@ -389,7 +400,7 @@ int configfile_reload(struct keeper *k, struct configfile_look *look, bool force
 		return -EINVAL;
 	}
 	configfile_take_over(k, look);
-	log_info("%s was read again: %zu rules", k->config->path, k->config->rule_count);
+	log_event(LINE_CONFIG_TAKEN_OVER, "%s was read again: %zu rules", k->config->path, k->config->rule_count);
 	return 0;
 }
 

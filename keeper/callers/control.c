@@ -2,6 +2,8 @@
 #include "keeper/callers/control.h"
 
 #include <stddef.h>
+#include <stdio.h>
+#include <string.h>
 #include <unistd.h>
 
 #include "keeper/callers/configfile.h"
@@ -14,6 +16,7 @@
 #include "keeper/callers/status.h"
 #include "keeper/callers/who.h"
 #include "keeper/leases/keeper.h"
+#include "keeper/log.h"
 
 /* --- reload --- */
 
@@ -39,6 +42,30 @@ static void control_reload(struct session *s)
 	configwatch_wait(s->keeper, &s->look, true, on_reload_looked_at);
 }
 
+/* --- the level of the log --- */
+
+static void control_log_level(struct session *s, const char *text)
+{
+	bool show = strcmp(text, "show") == 0, back = strcmp(text, "default") == 0;
+	int level = config_log_level(text);
+	char said[WIRE_REASON_BYTES];
+	enum log_by by;
+
+	if (!show && !back && level < 0) {
+		session_refuse(s, "\"%.40s\" is no level of the log; expected " CONFIG_LOG_LEVELS " or \"default\"",
+			       text);
+		return;
+	}
+	if (!show)
+		log_set_level(LOG_BY_COMMAND, level);
+	level = log_level(&by);
+	snprintf(said, sizeof(said), "%s (%s)", config_log_level_name(level), log_by_name(by));
+	if (!show)
+		log_event(LINE_LOG_LEVEL, "the log has another level, as pid %d (uid %u) wants: %s", (int)s->peer.pid,
+			  (unsigned)s->peer.uid, said);
+	session_reply(s, WIRE_OK, said, -1);
+}
+
 /* --- questions --- */
 
 void control_question(struct session *s, const char *text)
@@ -46,8 +73,9 @@ void control_question(struct session *s, const char *text)
 	const unsigned int op = s->request.op;
 	uid_t uid = s->peer.uid;
 
-	if (op != WIRE_PING && op != WIRE_STATUS && op != WIRE_WHO && op != WIRE_FIT && op != WIRE_BREAK && uid != 0 &&
-	    uid != geteuid()) {
+	/* Every user may see the level. */
+	if (!(op == WIRE_LOG_LEVEL && strcmp(text, "show") == 0) && op != WIRE_PING && op != WIRE_STATUS &&
+	    op != WIRE_WHO && op != WIRE_FIT && op != WIRE_BREAK && uid != 0 && uid != geteuid()) {
 		session_refuse(s, "only root or the keeper's user may do that");
 		return;
 	}
@@ -71,6 +99,9 @@ void control_question(struct session *s, const char *text)
 	case WIRE_END_REST:
 	case WIRE_GIVE_UP:
 		control_break(s, text);
+		return;
+	case WIRE_LOG_LEVEL:
+		control_log_level(s, text);
 		return;
 	case WIRE_FIT:
 		control_fit(s);

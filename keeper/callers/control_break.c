@@ -297,7 +297,8 @@ static void control_break_on_given_up(void *arg, const struct store_reply *reply
 	struct control_break *b = arg;
 
 	if (reply->status == STORE_OK) {
-		log_error("host %s was given up on request: what it had in the store is released", b->text);
+		log_about(LINE_HOST_GIVEN_UP, &(struct log_about){.subject = b->text},
+			  "host %s was given up on request: what it had in the store is released", b->text);
 		control_break_end(b, WIRE_OK, NULL);
 	} else if (reply->status == STORE_GONE) {
 		control_break_say(b, WIRE_REFUSED,

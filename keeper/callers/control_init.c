@@ -108,7 +108,8 @@ void control_init(struct session *s)
 	if (!k->host_in_store.tried)
 		return;     /* the keeper has only just started; control_init_store_tried() goes on */
 	if (is_forced(s)) { /* this also opens a store that is down because its record has another ttl_ms */
-		log_info("the store is opened on request, whatever is known of an earlier memory of it");
+		log_event(LINE_STORE_OPENED,
+			  "the store is opened on request, whatever is known of an earlier memory of it");
 		store_open(k->store, STORE_OPEN_FORCED, "", on_forced_init, k);
 	} else if (!store_is_up(k->store)) {
 		deadline_trouble(k, why, sizeof(why));

@@ -96,8 +96,9 @@ static void deadlock_came_around(struct keeper *k, const struct store_chase *cha
 		if (w->lease != lease || s->peer.pid != chase->pid || w->arrival != chase->youngest ||
 		    !deadlock_possible(s)) /* mutant: chase-youngest */
 			continue;
-		log_info("%s: pid %d waits for itself over other hosts: EDEADLK", lease->lock->file->name,
-			 (int)s->peer.pid);
+		log_about(LINE_DEADLOCK, &(struct log_about){.lock = lease->lock->file->name, .pid = s->peer.pid},
+			  "%s: pid %d waits for itself over other hosts: EDEADLK", lease->lock->file->name,
+			  (int)s->peer.pid);
 		session_reply(s, WIRE_DEADLOCK, NULL, -1);
 		return;
 	}

@@ -38,6 +38,15 @@ void dispatch_close(struct session *s)
 		close(s->fd);
 }
 
+static void dispatch_log_nonsense(const struct session *s, const char *what)
+{
+	char user[32];
+
+	snprintf(user, sizeof(user), "uid %u", (unsigned)s->peer.uid);
+	log_about(LINE_MALFORMED_QUESTION, &(struct log_about){.subject = user, .pid = s->peer.pid},
+		  "pid %d %s: disconnected", (int)s->peer.pid, what);
+}
+
 /* Not about a lock. */
 static void dispatch_other(struct session *s, const struct wire_request *r, const char *text, enum question_kind kind)
 {
@@ -56,7 +65,7 @@ static void dispatch_other(struct session *s, const struct wire_request *r, cons
 			WIRE_VERSION, r->version);
 		return;
 	default:
-		log_info("pid %d sent a malformed question: disconnected", (int)s->peer.pid);
+		dispatch_log_nonsense(s, "sent a malformed question");
 		return dispatch_close(s);
 	}
 }
@@ -75,13 +84,13 @@ static bool dispatch_is_in_turn(struct session *s, ssize_t n)
 		return false;
 	}
 	if (n == -EBADMSG)
-		log_info("pid %d sent more than one descriptor: disconnected", (int)s->peer.pid);
+		dispatch_log_nonsense(s, "sent more than one descriptor");
 	if (n > 0 && s->state == SESSION_PINNED) { /* ends the pin; an early answer is re-asked for */
 		session_stop_waiting(s);
 		session_enter(s, SESSION_READING);
 	}
 	if (n > 0 && s->state != SESSION_READING)
-		log_info("pid %d asked again before it had its answer: disconnected", (int)s->peer.pid);
+		dispatch_log_nonsense(s, "asked again before it had its answer");
 	if (n <= 0 || s->state != SESSION_READING) {
 		dispatch_close(s);
 		return false;

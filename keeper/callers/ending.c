@@ -41,7 +41,8 @@ void ending_quietly(struct keeper *k, const char *why)
 {
 	k->ending->unconfirmed = k->leases != NULL;
 	if (k->leases)
-		log_error("ends, and the store has not confirmed that all leases were given back: other hosts may have "
+		log_event(LINE_KEEPER_ENDS,
+			  "ends, and the store has not confirmed that all leases were given back: other hosts may have "
 			  "to wait for ttl_ms");
 	ending_now(k, why);
 }
@@ -121,7 +122,8 @@ static void say_what_it_waits_for(struct keeper *k, unsigned count, const struct
 		return;
 	k->ending->state = ENDING_WAITS;
 	lock_describe(one->lock, name, sizeof(name));
-	log_error("told to end: waits until %u leases are not in use any more, among them %s; see `dflock status`. A "
+	log_event(LINE_KEEPER_WAITS,
+		  "told to end: waits until %u leases are not in use any more, among them %s; see `dflock status`. A "
 		  "second signal ends it at once",
 		  count, name);
 }
@@ -132,10 +134,11 @@ static void end_at_once(struct keeper *k)
 	unsigned count = count_in_use(k, &one), frozen = table_frozen(k->table);
 
 	if (count)
-		log_error("%u leases are in use; the next keeper takes them up if it starts within %lld ms", count,
+		log_event(LINE_KEEPER_ENDS,
+			  "%u leases are in use; the next keeper takes them up if it starts within %lld ms", count,
 			  (long long)((k->deadline.at_ns - clock_now_ns()) / NS_PER_MS));
 	if (frozen)
-		log_error("%u processes are frozen and end with the keeper's parent", frozen);
+		log_event(LINE_KEEPER_ENDS, "%u processes are frozen and end with the keeper's parent", frozen);
 	ending_now(k, "terminated");
 }
 

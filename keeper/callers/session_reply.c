@@ -74,6 +74,20 @@ void session_would_block(struct session *s, const struct store_range *in_use)
 	session_finish(s, &reply, -1);
 }
 
+/* Without a lock name, the questions of one user are one cause. */
+static void session_log_refusal(const struct session *s, const char *reason)
+{
+	bool is_lock = s->request.op == WIRE_LOCK || s->request.op == WIRE_TEST;
+	char user[32];
+
+	snprintf(user, sizeof(user), "uid %u", (unsigned)s->peer.uid);
+	log_about(is_lock ? LINE_LOCK_REFUSED : LINE_QUESTION_REFUSED,
+		  &(struct log_about){.lock = s->waiter.lock ? s->waiter.lock->file->name : NULL,
+				      .subject = user,
+				      .pid = s->peer.pid},
+		  "pid %d: refused: %s", (int)s->peer.pid, reason);
+}
+
 __attribute__((format(printf, 3, 0))) static void refuse(struct session *s, bool may_mend, const char *format,
 							 va_list args)
 {
@@ -84,10 +98,8 @@ __attribute__((format(printf, 3, 0))) static void refuse(struct session *s, bool
 	if (s->waiter.lock)
 		reply.on_refused = (uint8_t)config_on_refused(s->keeper->config, s->waiter.lock->file->path);
 	vsnprintf(reply.reason, sizeof(reply.reason), format, args);
-	for (char *p = reply.reason; *p; p++)
-		if ((unsigned char)*p < ' ' || *p == 0x7f)
-			*p = '?';
-	log_debug("pid %d: refused: %s", (int)s->peer.pid, reply.reason);
+	log_make_one_line(reply.reason);
+	session_log_refusal(s, reply.reason);
 	session_finish(s, &reply, -1);
 }
 

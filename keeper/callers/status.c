@@ -176,6 +176,15 @@ static json_t *rules_json(const struct keeper *k)
 			 (json_int_t)c->seen.dev);
 }
 
+static json_t *log_json(void)
+{
+	enum log_by by;
+	int level = log_level(&by);
+
+	return json_pack("{s:s,s:s,s:I}", "level", config_log_level_name(level), "by", log_by_name(by), "unwritten",
+			 (json_int_t)log_unwritten());
+}
+
 static json_t *status_document(struct status_job *job)
 {
 	struct keeper *k = job->keeper;
@@ -198,13 +207,13 @@ static json_t *status_document(struct status_job *job)
 						      "fence", (json_int_t)l->fence, "when", (json_int_t)l->when, "why",
 						      l->why, "holders", holders));
 	}
-	return json_pack("{s:s,s:i,s:i,s:s,s:o,s:o,s:o,s:I,s:i,s:b,s:b,s:o,s:o,s:o,s:o,s:o,s:o}", "version",
+	return json_pack("{s:s,s:i,s:i,s:s,s:o,s:o,s:o,s:I,s:i,s:b,s:b,s:o,s:o,s:o,s:o,s:o,s:o,s:o}", "version",
 			 DFLOCK_VERSION, "pid", (int)getpid(), "uid", (int)geteuid(), "host", k->host, "config",
 			 json_text(k->config->path), "rules", rules_json(k), "runtime_dir", json_text(k->runtime_dir),
 			 "started", (json_int_t)k->started, "frozen", (int)table_frozen(k->table), "unsupervised",
 			 k->unsupervised, "ending", ending_waits(k), "store", store_json(k), "leases", leases, "lost",
 			 lost, "too_long", status_since_too_long(k), "taken_past", status_past_json(k), "past_looks",
-			 status_past_looks_json(k));
+			 status_past_looks_json(k), "log", log_json());
 }
 
 /* In a worker: only the job is touched. */
@@ -350,7 +359,8 @@ static void status_searched(uv_work_t *req, int status)
 
 	(void)status;
 	if (job->error < 0)
-		log_error("status: the holders of the locks could not be found: %s", strerror(-job->error));
+		log_event(LINE_SEARCH_FAILED, "status: the holders of the locks could not be found: %s; ask again",
+			  strerror(-job->error));
 	if (job->keeper->leaving)
 		status_on_dump(job, NULL, 0, "the keeper ends");
 	else

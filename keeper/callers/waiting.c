@@ -150,8 +150,9 @@ static void question_timeout(struct session *s)
 		return;
 	}
 	s->named_dead = true;
-	log_info("%s: %s has been silent for more than dead_ms and does not answer: it counts as dead",
-		 s->waiter.lock->file->name, silent[0].host);
+	log_about(LINE_HOST_DEAD, &(struct log_about){.lock = s->waiter.lock->file->name, .pid = s->peer.pid},
+		  "%s: %s has been silent for more than dead_ms and does not answer: it counts as dead",
+		  s->waiter.lock->file->name, silent[0].host);
 	waiting_start_timer(s, s->keeper->config->lease.probe_ms);
 	lease_acquire(lease, silent, count);
 }

@@ -62,11 +62,13 @@ struct front *crew_start(struct front_user *user, bool settled)
 		return NULL;
 	front->fd = door_new_front(fronts->door);
 	if (front->fd == -EPIPE || front->fd == -ECONNRESET) {
-		log_error("the process that starts fronts has ended: the keeper ends, and the next one has another");
+		log_event(LINE_FRONT_FAILED,
+			  "the process that starts fronts has ended: the keeper ends, and the next one has another");
 		abort();
 	}
 	if (front->fd < 0 || uv_poll_init(fronts->loop, &front->poll, front->fd) != 0) {
-		log_error("a front cannot be started: %s", strerror(front->fd < 0 ? -front->fd : ENOMEM));
+		log_event(LINE_FRONT_FAILED, "a front cannot be started: %s",
+			  strerror(front->fd < 0 ? -front->fd : ENOMEM));
 		if (front->fd >= 0)
 			close(front->fd);
 		free(front);

@@ -2,6 +2,7 @@
  * needed. */
 #include "keeper/fronts/fronts.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>
 #include <utlist.h>
@@ -52,9 +53,14 @@ static void fronts_on_gone(struct front *front)
 {
 	struct fronts *fronts = front->fronts;
 	struct front_connection *c = crew_let_go(front);
+	char user[32];
 
-	if (front->settled && !front->ending)
-		log_error("the front that keeps files of uid %u has ended", front->user->uid);
+	if (front->settled && !front->ending) {
+		snprintf(user, sizeof(user), "uid %u", (unsigned)front->user->uid);
+		log_about(LINE_FRONT_FAILED, &(struct log_about){.subject = user},
+			  "the front that keeps files of %s has ended: the next program that asks brings them again",
+			  user);
+	}
 	crew_unlink(front);
 	away_gone(front);
 	crew_close(front);

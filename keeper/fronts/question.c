@@ -55,7 +55,7 @@ static bool lock_ok(const struct wire_request *r)
 
 static bool question_has_text(unsigned op)
 {
-	return op == WIRE_WHO || op == WIRE_BREAK || op == WIRE_END_REST || op == WIRE_GIVE_UP;
+	return op == WIRE_WHO || op == WIRE_BREAK || op == WIRE_END_REST || op == WIRE_GIVE_UP || op == WIRE_LOG_LEVEL;
 }
 
 static bool break_ok(const struct wire_request *r)

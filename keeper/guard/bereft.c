@@ -41,8 +41,9 @@ void bereft_kill(struct freeze *f)
 		return;
 	}
 	for (size_t i = 0; i < family_count(&family); i++)
-		log_error("pid %d held a lock whose lease was lost, or was started by one that did: it is killed",
-			  (int)family_at(&family, i));
+		log_process(LINE_PROCESS_KILLED, family_at(&family, i),
+			    "pid %d held a lock whose lease was lost, or was started by one that did: it is killed",
+			    (int)family_at(&family, i));
 	if (family_count(&family))
 		deeds_add(
 			f->table, EVENT_HOLDERS_KILLED, ending, &family, family_count(&family),

@@ -53,13 +53,17 @@ void deeds_add(struct table *table, enum event_kind kind, unsigned which, const 
 {
 	struct deeds *deeds = table->deeds;
 	struct deed d = {.kind = kind, .processes = (uint32_t)processes, .pid_count = (uint32_t)family_count(family)};
+	char subject[64];
 	va_list args;
 	uint32_t written;
 
 	va_start(args, format);
 	vsnprintf(d.text, sizeof(d.text), format, args);
 	va_end(args);
-	log_event(kind, "%s", d.text);
+	if (!deeds_file(table, which, &d.dev, &d.ino))
+		d.dev = d.ino = 0;
+	snprintf(subject, sizeof(subject), "%llx:%llx", (unsigned long long)d.dev, (unsigned long long)d.ino);
+	log_about(kind, &(struct log_about){.subject = d.ino ? subject : NULL}, "%s", d.text);
 	if (!deeds)
 		return;
 	written = deeds->written;
@@ -68,8 +72,6 @@ void deeds_add(struct table *table, enum event_kind kind, unsigned which, const 
 	d.pid_count = d.pid_count < DEEDS_PIDS ? d.pid_count : DEEDS_PIDS;
 	for (uint32_t i = 0; i < d.pid_count; i++)
 		d.pids[i] = family_at(family, i);
-	if (!deeds_file(table, which, &d.dev, &d.ino))
-		d.dev = d.ino = 0;
 	deeds->all[written % DEEDS_MAX] = d;
 	__atomic_store_n(&deeds->written, written + 1, __ATOMIC_RELEASE);
 }

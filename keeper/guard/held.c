@@ -92,7 +92,8 @@ void held_kill_rest(struct threads *threads, struct family *killed)
 
 		if (t->killed || held_thread(threads, t) || held_waits_for_processor(threads, t))
 			continue;
-		log_error("pid %d could not be stopped in time: it is killed", (int)t->pid);
+		log_process(LINE_PROCESS_KILLED, t->pid, "pid %d could not be stopped in time: it is killed",
+			    (int)t->pid);
 		kill(t->pid, SIGKILL);
 		t->killed = true;
 		(void)!family_add(killed, t->pid); /* it is only for people */

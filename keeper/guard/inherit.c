@@ -95,13 +95,15 @@ void inherit_tell(void)
 	struct rlimit limit;
 
 	if (nice_value > 0 || policy == SCHED_IDLE)
-		log_error(
+		log_event(
+			LINE_INHERITED_LIMIT,
 			"the program that started this keeper had nice %d%s, and the keeper may not take that back: on a busy "
 			"machine its leases may run out and their holders be frozen; start dflockd before such programs",
 			nice_value, policy == SCHED_IDLE ? " and SCHED_IDLE" : "");
 	for (size_t i = 0; i < sizeof(hurting) / sizeof(*hurting); i++)
 		if (getrlimit(hurting[i].which, &limit) == 0 && limit.rlim_max != RLIM_INFINITY)
-			log_error(
+			log_about(
+				LINE_INHERITED_LIMIT, &(struct log_about){.subject = hurting[i].name},
 				"the program that started this keeper had a limit of %s, and the keeper may not take that "
 				"back: it ends when it reaches it; start dflockd before such programs",
 				hurting[i].name);

@@ -159,11 +159,13 @@ void leftover_leave(pid_t pid)
 {
 	int ret = cut_off_process(pid), i = 0;
 
-	log_error("the keeper (pid %d) was killed, but a thread of it waits for a file system that does not answer: it "
+	log_event(LINE_KEEPER_LEFT_BEHIND,
+		  "the keeper (pid %d) was killed, but a thread of it waits for a file system that does not answer: it "
 		  "is not waited for",
 		  (int)pid);
 	if (ret < 0)
-		log_error("programs that wait for an answer of that keeper (pid %d) wait until it has ended: its "
+		log_event(LINE_KEEPER_LEFT_BEHIND,
+			  "programs that wait for an answer of that keeper (pid %d) wait until it has ended: its "
 			  "connections cannot be ended (%s)",
 			  (int)pid, strerror(-ret));
 	while (i < LEFT_MAX && left[i])

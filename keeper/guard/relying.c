@@ -23,7 +23,8 @@ static void relying_run(struct relying *r, struct family *family, unsigned which
 	if (ret == 0)
 		ret = family_add_descendants(family, r->keeper);
 	if (ret < 0 && !r->blind)
-		log_error("the processes that hold locks cannot be searched for: %s", strerror(-ret));
+		log_event(LINE_SEARCH_FAILED, "the processes that hold locks cannot be searched for: %s; tried again",
+			  strerror(-ret));
 	r->blind = ret < 0;
 }
 

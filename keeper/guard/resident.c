@@ -55,11 +55,14 @@ bool resident_stay(const void *shared, size_t size)
 	if (mlockall(MCL_CURRENT) == 0)
 		return true;
 	ret = lock_needed(shared, size);
+	if (ret == 0)
+		log_stay_resident();
 	if (ret == 0 || said)
 		return ret == 0;
 	said = true;
 	getrlimit(RLIMIT_MEMLOCK, &limit);
-	log_error(
+	log_event(
+		LINE_PARENT_SWAPPABLE,
 		"the keeper's parent cannot be locked into memory (%s; the limit is %llu kB): on a machine that swaps it "
 		"may stop the holders of locks too late; raise RLIMIT_MEMLOCK (ulimit -l, LimitMEMLOCK=) to 16 MB",
 		strerror(-ret), (unsigned long long)limit.rlim_cur / 1024);

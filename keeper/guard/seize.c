@@ -41,7 +41,8 @@ void seize_prepare(void)
 	seize_has_timer = sigaction(SIGALRM, &action, NULL) == 0 && sigprocmask(SIG_UNBLOCK, &alarm, NULL) == 0 &&
 			  timer_create(CLOCK_MONOTONIC, &event, &seize_timer) == 0;
 	if (!seize_has_timer)
-		log_error("no timer (%s): a process that hangs in execve() when its lease runs out may keep the "
+		log_event(LINE_NOT_STOPPABLE,
+			  "no timer (%s): a process that hangs in execve() when its lease runs out may keep the "
 			  "keeper's parent from stopping the others",
 			  strerror(errno));
 }

@@ -89,9 +89,10 @@ static void stopped_signal(struct stopped *s, pid_t pid)
 	if (!sent && err == ESRCH)
 		return;
 	if (!sent)
-		log_error("pid %d holds a lock whose lease runs out, or was started by one that does, and cannot be "
-			  "stopped: %s",
-			  (int)pid, strerror(err));
+		log_process(LINE_NOT_STOPPABLE, pid,
+			    "pid %d holds a lock whose lease runs out, or was started by one that does, and cannot be "
+			    "stopped: %s",
+			    (int)pid, strerror(err));
 	t.how = sent ? THREAD_SIGNALLED : THREAD_REFUSED;
 	t.stopped = !sent;
 	threads_add(&s->threads, &t); /* no memory: the next look tries again */

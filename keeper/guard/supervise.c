@@ -54,6 +54,7 @@ static pid_t supervise_start(struct supervisor *s)
 	const struct supervised keeper = {
 		.table = &s->table, .parent_fd = s->keeper_fd, .ready_fd = s->ready_fd, .serves = s->serves};
 	pid_t pid = fork();
+	int exit_status;
 
 	if (pid != 0)
 		return pid;
@@ -61,7 +62,10 @@ static pid_t supervise_start(struct supervisor *s)
 	prctl(PR_SET_NAME, "dflockd");
 	close(s->parent_fd);
 	manager_end(s->manager);
-	exit(s->options->run(s->options->arg, &keeper));
+	log_begin_keeper();
+	exit_status = s->options->run(s->options->arg, &keeper);
+	log_flush();
+	exit(exit_status);
 }
 
 /* A program that signals both keeper and parent wants to be counted once. */
@@ -135,6 +139,7 @@ static int supervise_watch(struct supervisor *s, pid_t pid)
 
 		supervise_stay_resident(s, &resident_room);
 		supervise_tell_manager(s);
+		log_tick();
 		supervise_wait(s, pid,
 			       freezer_look(s->freezer, killed_ns ? SUPERVISE_LOOK_MS : pulse_period_ms(patience_ns)));
 		if (waitpid(pid, &status, WNOHANG) == pid)
@@ -152,7 +157,8 @@ static int supervise_watch(struct supervisor *s, pid_t pid)
 		patience_ns = table_patience_ns(table, pulse.since_ns);
 		if (!killed_ns &&
 		    pulse_hangs(&pulse, table_get_ns(&table->head->alive), now, patience_ns, state == 'R')) {
-			log_error("the keeper (pid %d) hangs: it is killed and started again", (int)pid);
+			log_event(LINE_KEEPER_HANGS, "the keeper (pid %d) hangs: it is killed and started again",
+				  (int)pid);
 			kill(pid, SIGKILL);
 			killed_ns = now;
 		}
@@ -187,6 +193,7 @@ static void supervise_pause(struct supervisor *s, int64_t ms)
 
 		nanosleep(&wait, NULL);
 		supervise_tell_manager(s);
+		log_tick();
 	}
 }
 
@@ -206,7 +213,7 @@ static int supervise_prepare(struct supervisor *s)
 
 	ret = table_open(&s->table, s->options->dir_fd, why, sizeof(why));
 	if (*why)
-		log_error("%s: %s", s->options->runtime_dir, why);
+		log_event(LINE_TABLE_DAMAGED, "%s: %s", s->options->runtime_dir, why);
 	if (ret < 0)
 		return ret;
 	s->table.deeds = deeds_new();
@@ -236,9 +243,10 @@ static int supervise_cannot(const struct supervise *o, int ret)
 
 	snprintf(line, sizeof(line), "%s/" TABLE_NAME ": %s; the keeper cannot start without it", o->runtime_dir,
 		 strerror(-ret));
-	log_error("%s", line);
+	log_event(LINE_KEEPER_CANNOT_START, "%s", line);
 	if (o->ready_fd >= 0 && write(o->ready_fd, line, strlen(line)) < 0)
-		log_error("the program that waits for the keeper cannot be told: %s", strerror(errno));
+		log_event(LINE_KEEPER_CANNOT_START, "the program that waits for the keeper cannot be told: %s",
+			  strerror(errno));
 	return KEEPER_EXIT_CONFIG;
 }
 
@@ -256,11 +264,11 @@ static bool supervise_goes_on(struct supervisor *s, pid_t pid, int status, int *
 	    !table_in_use(&s->table)) /* mutant: supervise-cannot */
 		return false;
 	if (s->table.head->ending > TABLE_TOLD_TO_END) { /* what it had is in the table */
-		log_error("the keeper (pid %d) died while it ended (%s %d)", (int)pid, how, number);
+		log_event(LINE_KEEPER_DIED, "the keeper (pid %d) died while it ended (%s %d)", (int)pid, how, number);
 		*result = KEEPER_EXIT_IDLE;
 		return false;
 	}
-	log_error("the keeper (pid %d) died (%s %d): started again", (int)pid, how, number);
+	log_event(LINE_KEEPER_DIED, "the keeper (pid %d) died (%s %d): started again", (int)pid, how, number);
 	return true;
 }
 
@@ -285,13 +293,14 @@ int supervise(const struct supervise *options)
 		int status;
 
 		if (pid < 0) {
-			log_error("the keeper cannot be started: %s", strerror(errno));
+			log_event(LINE_KEEPER_CANNOT_START, "the keeper cannot be started: %s", strerror(errno));
 			return KEEPER_EXIT_CONFIG;
 		}
 		if (s.ready_fd >= 0)
 			close(s.ready_fd);
 		s.ready_fd = -1;
 		status = supervise_watch(&s, pid);
+		log_keeper_ended();
 		table_unsure(&s.table); /* mutant: supervise-unsure */
 		if (!supervise_goes_on(&s, pid, status, &ret))
 			return ret;

@@ -175,6 +175,18 @@ static int unshown_find(struct unshown *u)
 	return ret;
 }
 
+static void unshown_log(const struct table_slot *slot)
+{
+	char subject[64];
+
+	snprintf(subject, sizeof(subject), "%llx:%llx", (unsigned long long)slot->dev, (unsigned long long)slot->ino);
+	log_about(LINE_NOT_STOPPABLE, &(struct log_about){.subject = subject},
+		  "a lock on inode %llu of device %u:%u is held, but no process can be stopped for it: "
+		  "its descriptor is on its way through a socket, or the keeper may not look into the "
+		  "process that has it; `dflock status` names the lock",
+		  (unsigned long long)slot->ino, major(slot->dev), minor(slot->dev));
+}
+
 static void unshown_publish(const struct unshown *u)
 {
 	for (size_t i = 0; i < claims_count(&u->look->claims); i++) {
@@ -183,10 +195,7 @@ static void unshown_publish(const struct unshown *u)
 		struct table_slot *slot = &u->look->table->slots[number];
 
 		if (u->beyond[i] && slot->hidden_said != generation)
-			log_error("a lock on inode %llu of device %u:%u is held, but no process can be stopped for it: "
-				  "its descriptor is on its way through a socket, or the keeper may not look into the "
-				  "process that has it; `dflock status` names the lock",
-				  (unsigned long long)slot->ino, major(slot->dev), minor(slot->dev));
+			unshown_log(slot);
 		if (u->beyond[i])
 			table_put64(&slot->hidden_said, generation);
 		table_set_hidden(u->look->table, number, generation, u->beyond[i]);

@@ -36,7 +36,8 @@ struct lease *awaited_end(void *arg, int64_t *sent_ns)
 void awaited_try_again(struct lease *lease, const char *what, const struct store_reply *reply)
 {
 	if (!lease->warned)
-		log_error("%s: cannot be %s: %s; trying again", lease->lock->file->name, what, reply->error);
+		log_about(LINE_STORE_REFUSED, &(struct log_about){.lock = lease->lock->file->name},
+			  "%s: cannot be %s: %s; trying again", lease->lock->file->name, what, reply->error);
 	lease->warned = true;
 	lease_start_timer(lease, RETRY_MS);
 }

@@ -30,7 +30,6 @@
 #include "keeper/log.h"
 
 #define BREAKING_LOOK_MS 5
-#define BREAKING_NOTE_MS 10000
 
 enum breaking_phase {
 	BREAKING_CLOSES, /* until the lease is closed and has no pin */
@@ -150,7 +149,8 @@ static void breaking_judge(struct keeper *k, struct breaking *b, struct lease *l
 	}
 	if (breaking_has_younger(b, lease))
 		return breaking_spare(k, b, lease, STORE_BROKEN_YOUNGER, 0);
-	log_error("%s (fence %llu) is taken away on request of %s%s", lease->lock->file->name,
+	log_about(LINE_LEASE_BROKEN, &(struct log_about){.lock = lease->lock->file->name},
+		  "%s (fence %llu) is taken away on request of %s%s", lease->lock->file->name,
 		  (unsigned long long)lease->fence, *b->asker.host ? "host " : "an operator here", b->asker.host);
 	b->slot = lease->slot;
 	if (!breaking_is_trusted(&b->asker))
@@ -283,17 +283,6 @@ static bool breaking_is_asked(const struct keeper *k, const struct store_message
 	return false;
 }
 
-/* Any client that may publish can send such messages: few lines. */
-static void breaking_note_refusal(struct keeper *k, const struct store_message *m)
-{
-	int64_t now = clock_now_ns();
-
-	if (k->breakings.noted_ns && now - k->breakings.noted_ns < BREAKING_NOTE_MS * NS_PER_MS)
-		return;
-	k->breakings.noted_ns = now;
-	log_error("host %s wants to take %s away, which allow_break does not allow", m->asker, m->name);
-}
-
 static void breaking_released(void *arg, const struct store_reply *reply)
 {
 	(void)arg, (void)reply; /* if it is still there, the next recall brings it again */
@@ -314,7 +303,8 @@ static enum store_broken breaking_refuse(struct keeper *k, const struct store_me
 	}
 	if (k->config->allow_break) /* mutant: allow-break */
 		return STORE_BROKENS;
-	breaking_note_refusal(k, m);
+	log_about(LINE_BREAK_REFUSED, &(struct log_about){.lock = m->name},
+		  "host %s wants to take %s away, which allow_break does not allow", m->asker, m->name);
 	return STORE_BROKEN_FORBIDDEN;
 }
 

@@ -38,7 +38,6 @@ struct breakings {
 	struct breaking *all;
 	unsigned count;
 	uint64_t last; /* number */
-	int64_t noted_ns;
 	uv_timer_t timer;
 };
 

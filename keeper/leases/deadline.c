@@ -29,8 +29,9 @@ static void check_deadline(struct keeper *k)
 		return;
 	k->deadline.expired = true;
 	if (HASH_COUNT(k->leases))
-		log_info("no beat was answered for %lld ms: leases are unsure until the store confirms them",
-			 (long long)((now - k->deadline.at_ns + deadline_ttl_ns(k) * 9 / 10) / NS_PER_MS));
+		log_event(LINE_LEASES_UNSURE,
+			  "no beat was answered for %lld ms: leases are unsure until the store confirms them",
+			  (long long)((now - k->deadline.at_ns + deadline_ttl_ns(k) * 9 / 10) / NS_PER_MS));
 	queue_raise_all(k, LEASE_EV_EXPIRED);
 }
 
@@ -78,7 +79,7 @@ static void on_deadline(uv_timer_t *timer)
 	}
 	if (now >= k->deadline.freeze_at_ns && holds_something(k)) {
 		deadline_trouble(k, why, sizeof(why));
-		log_error("leases cannot be renewed and run out in %lld ms: %s",
+		log_event(LINE_LEASES_RUN_OUT, "leases cannot be renewed and run out in %lld ms: %s",
 			  (long long)((k->deadline.at_ns - now) / NS_PER_MS), why);
 	}
 	/* The loop's clock is not the keeper's: the timer may be early. */
@@ -110,7 +111,8 @@ static void give_up_time(struct keeper *k, uint64_t mark)
 {
 	int64_t now = clock_now_ns();
 
-	log_error(
+	log_event(
+		LINE_LEASES_UNSURE,
 		"this host was given up by `dflock break --host`: its leases are unsure until the store confirms them");
 	k->deadline.mark = mark;
 	k->deadline.expired = true;
@@ -132,7 +134,9 @@ static void on_beat(void *arg, const struct store_reply *reply)
 	else if (reply->status == STORE_GIVEN_UP)
 		give_up_time(k, reply->arrival);
 	else if (reply->status == STORE_ERROR)
-		log_error("the store refused a beat: %s", reply->error);
+		log_event(LINE_STORE_REFUSED,
+			  "the store refused a beat: %s; leases run out unless it takes one, see `dflock doctor`",
+			  reply->error);
 	queue_settle(k);
 }
 

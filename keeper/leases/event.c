@@ -139,7 +139,7 @@ static void event_say_trouble(struct keeper *k, const char *said)
 	struct events *events = k->events;
 
 	if (*said && strcmp(said, events->said) != 0)
-		log_error("on_event: %s", said);
+		log_event(LINE_COMMAND_FAILED, "on_event: %s", said);
 	snprintf(events->said, sizeof(events->said), "%s", said);
 }
 
@@ -259,7 +259,7 @@ void event_raise(struct keeper *k, const struct event *e, const char *format, ..
 	va_start(args, format);
 	vsnprintf(message, sizeof(message), format, args);
 	va_end(args);
-	log_event(e->kind, "%s", message);
+	log_about(e->kind, &(struct log_about){.lock = e->name, .pid = e->pid_count ? e->pids[0] : 0}, "%s", message);
 	log_make_one_line(message);
 	if (event_is_wanted(k))
 		event_add(k, e, message);
@@ -321,7 +321,7 @@ void event_stop(struct keeper *k)
 	DL_FOREACH (events->waiting, entry)
 		left++;
 	if (left)
-		log_error("on_event: the keeper ends; %u kinds of events are not told", left);
+		log_event(LINE_COMMAND_FAILED, "on_event: the keeper ends; %u kinds of events are not told", left);
 	while (events->waiting)
 		event_entry_free(k, events->waiting);
 	hook_stop(&events->hook);

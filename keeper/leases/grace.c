@@ -22,11 +22,14 @@ static void on_open(void *arg, const struct store_reply *reply)
 
 	if (reply->status != STORE_OK) {
 		if (reply->status == STORE_ERROR)
-			log_error("grace cannot be ended: %s", reply->error);
+			log_event(
+				LINE_STORE_REFUSED,
+				"grace cannot be ended, and no new locks are granted: %s; tried again, see `dflock doctor`",
+				reply->error);
 		uv_timer_start(&k->grace.timer, on_grace_timer, deadline_reask_ms(k), 0);
 		return;
 	}
-	log_info("grace is over: the store grants leases");
+	log_event(LINE_GRACE_OVER, "grace is over: the store grants leases");
 	queue_raise_all(k, LEASE_EV_UP);
 	queue_settle(k);
 }
@@ -68,7 +71,8 @@ void grace_store_is_up(struct keeper *k)
 
 static void grace_forget(struct keeper *k, const char *old, const char *now)
 {
-	log_error("the store lost its memory (incarnation %s was %s): %s; nothing new is granted until all old leases "
+	log_event(LINE_STORE_MEMORY_LOST,
+		  "the store lost its memory (incarnation %s was %s): %s; nothing new is granted until all old leases "
 		  "have run out",
 		  now, old,
 		  k->deadline.expired ? "the leases of this host had run out" : "the leases of this host are put back");

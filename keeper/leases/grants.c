@@ -83,7 +83,8 @@ static void grants_keep(struct lock *lock, struct grant *grant)
 	int ret = grantsfile_open(&k->grants.file, k->dir_fd, true);
 
 	if (ret < 0 && !k->grants.cannot_keep)
-		log_error("%s/" GRANTSFILE_NAME
+		log_event(LINE_GRANTS_NOT_KEPT,
+			  "%s/" GRANTSFILE_NAME
 			  ": %s; a keeper that is started for one that died will not know since when "
 			  "locks with warn_after_ms or kill_after_ms are held",
 			  k->runtime_dir, strerror(-ret));

@@ -22,7 +22,6 @@
 #include "keeper/leases/waiters.h"
 
 #define SWEEPS_PER_PERIOD 24
-#define NOTE_MS           10000
 
 /* --- what the store says --- */
 
@@ -39,8 +38,8 @@ static void on_up(void *arg)
 	struct keeper *k = arg;
 
 	store_tried(k);
-	log_info("store %s is reachable (version %s)%s", store_server(k->store), store_version(k->store),
-		 store_in_grace(k->store) ? ", in grace" : "");
+	log_event(LINE_STORE_CONNECTED, "store %s is reachable (version %s)%s", store_server(k->store),
+		  store_version(k->store), store_in_grace(k->store) ? ", in grace" : "");
 	absence_ends(k);
 	grace_store_is_up(k);
 	if (k->leases) {
@@ -58,7 +57,8 @@ static void on_down(void *arg, const char *why)
 	struct keeper *k = arg;
 
 	store_tried(k);
-	log_error("store %s %s: %s", store_server(k->store), store_trouble(k->store), why);
+	log_about(LINE_STORE_DISCONNECTED, &(struct log_about){.subject = why}, "store %s %s: %s",
+		  store_server(k->store), store_trouble(k->store), why);
 	absence_begins(k);
 	queue_tell_store(k, QUEUE_STORE_DOWN);
 	waiters_serve_all(k);
@@ -156,7 +156,8 @@ static void on_swept(void *arg, const struct store_reply *reply)
 {
 	(void)arg;
 	if (reply->status == STORE_ERROR)
-		log_error("what a silent host left behind cannot be removed: %s", reply->error);
+		log_event(LINE_STORE_REFUSED, "what a silent host left behind cannot be removed: %s; tried again",
+			  reply->error);
 }
 
 static void on_hosts(void *arg, enum store_status status, const struct store_blocker *hosts, size_t count)
@@ -173,7 +174,8 @@ static void on_hosts(void *arg, enum store_status status, const struct store_blo
 	watch_forget(k->host_in_store.sweeping, now); /* those that are gone from the store */
 	count = watch_dead(k->host_in_store.sweeping, now, silent, STORE_MAX_BLOCKERS);
 	for (size_t i = 0; i < count; i++) {
-		log_info("host %s has been silent for sweep_ms: what it left in the store is removed", silent[i].host);
+		log_about(LINE_HOST_SWEPT, &(struct log_about){.subject = silent[i].host},
+			  "host %s has been silent for sweep_ms: what it left in the store is removed", silent[i].host);
 		store_sweep(k->store, &silent[i], on_swept, k);
 	}
 	watch_forget(k->watch, now - 10 * deadline_ttl_ns(k));
@@ -190,17 +192,12 @@ static void on_sweep_timer(uv_timer_t *timer)
 
 /* --- start and end --- */
 
-/* Logs a message of the store that means nothing, at most a line in a while: any client that may publish can send such
- * messages. */
+/* A message of the store that means nothing: any client that may publish can send such messages. */
 static void on_note(void *arg, const char *line)
 {
 	struct keeper *k = arg;
-	int64_t now = clock_now_ns();
 
-	if (k->host_in_store.noted_ns && now - k->host_in_store.noted_ns < NOTE_MS * NS_PER_MS)
-		return;
-	k->host_in_store.noted_ns = now;
-	log_error("store %s: %s", store_server(k->store), line);
+	log_event(LINE_STORE_NONSENSE, "store %s: %s", store_server(k->store), line);
 }
 
 int host_start(struct keeper *k)

@@ -15,7 +15,6 @@ struct host_in_store {
 	bool tried;             /* a connection stood or failed since the start */
 	struct watch *sweeping; /* hosts that are silent for sweep_ms: removed */
 	uv_timer_t sweep;
-	int64_t noted_ns; /* when the log last had a line about a message of the store */
 };
 
 int host_start(struct keeper *k); /* 0 or -errno */

@@ -101,7 +101,8 @@ static void suspects_report(struct suspect *s)
 	s->reported = true;
 	suspects_describe(s, what, sizeof(what));
 	if (s->before)
-		log_info(
+		log_about(
+			LINE_TAKEN_BEFORE, &(struct log_about){.lock = s->name, .pid = s->pid},
 			"%s: locked by pid %d (%s) since before the keeper or the rule came; no lease covers this lock",
 			what, (int)s->pid, s->command);
 	else
@@ -126,8 +127,9 @@ static void suspects_gone(struct keeper *k, struct suspect *s)
 
 	if (s->reported && !s->before) {
 		suspects_describe(s, what, sizeof(what));
-		log_info("%s: the lock that pid %d had taken past dflock has gone, or a lease covers it", what,
-			 (int)s->pid);
+		log_about(LINE_TAKEN_PAST_OVER, &(struct log_about){.lock = s->name, .pid = s->pid},
+			  "%s: the lock that pid %d had taken past dflock has gone, or a lease covers it", what,
+			  (int)s->pid);
 	}
 	suspects_remove(k, s);
 }

@@ -40,7 +40,7 @@ static void posting_on_sent(void *arg, const struct store_reply *reply)
 	bool refused = reply->status == STORE_ERROR || reply->status == STORE_LIMIT;
 
 	if (refused && !k->posting.refused)
-		log_error("other hosts cannot compare this host's rules with theirs: %s",
+		log_event(LINE_RULES_NOT_SHARED, "other hosts cannot compare this host's rules with theirs: %s",
 			  reply->status == STORE_LIMIT ? "the store has room for those of 10,000 keepers"
 						       : reply->error);
 	if (reply->status != STORE_UNREACHABLE)

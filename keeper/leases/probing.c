@@ -39,7 +39,8 @@ static void ask_again_later(struct lease *lease, int error)
 	lease->probe_pause_ms = lease->probe_pause_ms ? 2 * lease->probe_pause_ms : PAUSE_MS;
 	if (lease->probe_pause_ms > PAUSE_MAX_MS)
 		lease->probe_pause_ms = PAUSE_MAX_MS;
-	log_error("%s: the kernel cannot tell whether it is in use: %s; trying again in %lld ms",
+	log_about(LINE_PROBE_FAILED, &(struct log_about){.lock = lease->lock->file->name},
+		  "%s: the kernel cannot tell whether it is in use: %s; trying again in %lld ms",
 		  lease->lock->file->path, strerror(error), (long long)lease->probe_pause_ms);
 	lease_start_timer(lease, lease->probe_pause_ms);
 }

@@ -116,7 +116,8 @@ static void say_trouble(struct reopen *r)
 	if (r->said)
 		return;
 	r->said = true;
-	log_error("%s: its lease is kept: %s; tried again when the lease is wanted elsewhere or has been unused for a "
+	log_about(LINE_LEASE_KEPT, &(struct log_about){.lock = r->file->name},
+		  "%s: its lease is kept: %s; tried again when the lease is wanted elsewhere or has been unused for a "
 		  "while",
 		  r->file->path, reopen_trouble(r->file));
 }
@@ -188,7 +189,8 @@ static void reopen_finish(struct reopen *r)
 	}
 	file->fd = fd;
 	if (r->said)
-		log_info("%s: can be opened again", file->path);
+		log_about(LINE_LEASE_NOT_KEPT, &(struct log_about){.lock = file->name}, "%s: can be opened again",
+			  file->path);
 	file_opened(file);
 }
 

@@ -127,7 +127,8 @@ static void see_hosts(struct keeper *k, const struct store_reply *reply)
 /* The store refuses a part of a lease that is to be split. */
 static void refuse_part(struct lease *part)
 {
-	log_error("%s: the store refuses the parts of a lease: it is given back as a whole or not at all",
+	log_about(LINE_STORE_REFUSED, &(struct log_about){.lock = part->lock->file->name},
+		  "%s: the store refuses the parts of a lease: it is given back as a whole or not at all",
 		  part->lock->file->name);
 	queue_raise(part, LEASE_EV_UNWANTED);
 }
@@ -216,7 +217,9 @@ static void take_acquire(struct lease *lease, const struct store_reply *reply, i
 	case STORE_ERROR:
 	case STORE_GONE:
 	case STORE_GIVEN_UP:
-		log_error("%s: the store refused: %s", lease->lock->file->name, reply->error ? reply->error : "");
+		log_about(LINE_STORE_REFUSED, &(struct log_about){.lock = lease->lock->file->name},
+			  "%s: the store refused: %s; see `dflock doctor`", lease->lock->file->name,
+			  reply->error ? reply->error : "");
 		if (lease_is_part(lease))
 			return refuse_part(lease);
 		return waiters_refuse(lease, reply->error ? reply->error : "the store refused");

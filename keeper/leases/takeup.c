@@ -39,7 +39,8 @@ bool takeup_entry(void *arg, const struct table_entry *entry)
 
 	table_alive(k->table); /* there may be many: it does not hang */
 	if (!lease) {
-		log_error("%s: its lease could not be taken up", entry->name);
+		log_about(LINE_LEASE_TAKEN_UP, &(struct log_about){.lock = entry->name},
+			  "%s: its lease could not be taken up", entry->name);
 		return false;
 	}
 	lease->lock->taken_up = true;
@@ -55,8 +56,8 @@ bool takeup_entry(void *arg, const struct table_entry *entry)
 		table_set_on_lost(k->table, lease->slot, config_on_lost(k->config, file->path));
 		reopen_file(file);
 	}
-	log_info("%s: lease %s", entry->name,
-		 entry->unsure ? "of the earlier keeper taken up"
-			       : "that the earlier keeper asked for or gave back goes back");
+	log_about(LINE_LEASE_TAKEN_UP, &(struct log_about){.lock = entry->name}, "%s: lease %s", entry->name,
+		  entry->unsure ? "of the earlier keeper taken up"
+				: "that the earlier keeper asked for or gave back goes back");
 	return true;
 }

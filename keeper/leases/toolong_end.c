@@ -171,7 +171,8 @@ static int toolong_signal(const struct toolong_end *e, const struct toolong_targ
 
 static void toolong_tell_refused(const struct toolong_end *e, pid_t pid, int error)
 {
-	log_error("%s: held too long (kill_after_ms), but pid %d is not ended: %s", e->what, (int)pid,
+	log_about(LINE_NOT_ENDED, &(struct log_about){.subject = e->what, .pid = pid},
+		  "%s: held too long (kill_after_ms), but pid %d is not ended: %s", e->what, (int)pid,
 		  error == -EPERM
 			  ? "it is another user's than the process that took the lock, or the keeper may not signal "
 			    "it; end it yourself"
@@ -324,7 +325,8 @@ static void toolong_end_step(struct toolong_end *e)
 		e->due_ns = now_ns + TOOLONG_GONE_MS * NS_PER_MS;
 		return;
 	}
-	log_error(
+	log_about(
+		LINE_NOT_ENDED, &(struct log_about){.subject = e->what, .pid = left->pid},
 		"%s: held too long, but pid %d cannot be ended: it has got SIGKILL and is in state %c; it is not tried again",
 		e->what, (int)left->pid, family_stat(left->pid, &stat) ? stat.state : 'X');
 	toolong_end_finish(e, GRANT_STUCK);
@@ -363,7 +365,8 @@ void toolong_end_begin(struct lock *lock, struct grant *grant, const struct tool
 
 	if (grant->tries == TOOLONG_TRIES) {
 		grant->state = GRANT_STUCK;
-		log_error(
+		log_about(
+			LINE_NOT_ENDED, &(struct log_about){.lock = lock->file->name},
 			"%s: held too long, and its holders were ended %u times: other processes have the lock since, and are left "
 			"alone",
 			lock->file->path, grant->tries);

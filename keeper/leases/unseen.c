@@ -211,7 +211,8 @@ static void say(struct lease *lease, pid_t pid)
 	lease->unseen = UNSEEN_SAID;
 	if (pid)
 		snprintf(who, sizeof(who), "pid %d, which the keeper may not look into", (int)pid);
-	log_error("%s (%s): its lock is held by %s: it cannot be stopped if the store does not answer, and another "
+	log_about(LINE_NOT_STOPPABLE, &(struct log_about){.lock = file->name, .pid = pid},
+		  "%s (%s): its lock is held by %s: it cannot be stopped if the store does not answer, and another "
 		  "host may then get the lock; see \"unstoppable\" in dflock.conf(5)",
 		  file->name, file->path, who);
 }

@@ -131,6 +131,8 @@ def test_the_store_is_found_again_after_a_reload(pair, redis):
         host.cli("reload")
         host.wait_up()
     held = holder(a)
+    for host in pair:
+        host.cli("log-level", "debug")  # all lines
     before = [host.log().count("is reachable") for host in pair]
     redis.command("CLIENT", "KILL", "TYPE", "normal")
     for host, count in zip(pair, before):

@@ -335,6 +335,7 @@ def test_commands_of_all_kinds(make_host, redis, folder, kind, said):
     assert (checked.returncode == 1) == (kind in ("missing", "not executable"))
     if checked.returncode:
         assert f"{a.config}: on_event {script} cannot be run: " in checked.stderr
+    a.cli("log-level", "debug")  # all lines
     for turn in range(2):
         redis.stop()
         wait_until(lambda: a.log().count("event=store-away") == turn + 1, "an event", 20)
@@ -373,6 +374,7 @@ def test_reload_takes_and_changes_it(make_host, redis, told, folder):
     a = make_host("a")
     text = open(a.config).read()
     other = Told(folder, "b")
+    a.cli("log-level", "debug")  # all lines
     for top, now in ((told.top, told), (other.top, other)):
         with open(a.config, "w") as f:
             f.write(top + "\n" + text)

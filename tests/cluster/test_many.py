@@ -69,6 +69,7 @@ def test_many_go_on_after_an_outage(make_host, redis, folder):
     path = os.path.join(folder, "stamps")
     many = Job(a, os.path.join(BUILD, "tests/agents/many"), a.path("f"), str(COUNT), "4", path)
     assert many.line(120) == "held"
+    a.cli("log-level", "debug")  # all lines
     deadline = a.log().count("no beat was answered")
     way.cut()
     wait_until(lambda: "are frozen" in a.log(), "they are frozen")

@@ -259,6 +259,7 @@ def test_more_replicas_than_configured(make_nodes, host_at):
     nodes = make_nodes(3, sentinels=0)
     host = host_at(nodes.at(0, 1), "a")
     wait_until(lambda: "2 replicas are connected to it, and the configuration says replicas = 1" in host.log(), "it says so")
+    host.cli("log-level", "debug")  # all lines
     nodes[2].promote()
     agent = opened(host.init())
     assert agent.do("flock 0 ex nb") == "ok"

@@ -43,6 +43,8 @@ await "the store is there" sh -c 'dflock status --json | grep -q "\"up\": true"'
 other dflock init >/dev/null
 [ "$(stat -c %a /run/dflock)" = 755 ] || fail "users cannot reach the keeper"
 
+await "the journal has the fields of a line" sh -c 'journalctl -q -u dflock DFLOCK_EVENT=keeper-serves | grep -q "version .* serves /run/dflock"'
+
 job root
 job user setpriv --reuid=nobody --regid=nogroup --clear-groups
 goes_on root && goes_on user

@@ -1,6 +1,7 @@
 /* Reading the configuration: values and defaults, and what the example shows. Refusals: test_config_refusals.c. */
 #include <errno.h>
 #include <sys/stat.h>
+#include <syslog.h>
 
 #include "tests/unit/config_file.h"
 #include "wire/place.h"
@@ -14,6 +15,7 @@ START_TEST(defaults)
 	ck_assert_str_eq(config->path, file);
 	ck_assert_int_eq(gethostname(own, sizeof(own)), 0);
 	ck_assert_str_eq(config->host, own);
+	ck_assert_int_eq(config->log_level, -1);
 	ck_assert_ptr_null(config->store.socket);
 	ck_assert_str_eq(config->store.address.host, "127.0.0.1");
 	ck_assert_int_eq(config->store.address.port, 6379);
@@ -101,6 +103,21 @@ START_TEST(cluster)
 	ck_assert_int_eq(config->store.sentinels[0].port, 6379);
 	ck_assert_int_eq(config->store.sentinels[1].port, 8);
 	ck_assert_int_eq(config->store.replicas, 0);
+}
+END_TEST
+
+START_TEST(log_levels)
+{
+	static const int levels[] = {LOG_ERR, LOG_WARNING, LOG_INFO, LOG_DEBUG};
+	char text[64];
+
+	for (size_t i = 0; i < sizeof(levels) / sizeof(*levels); i++) {
+		snprintf(text, sizeof(text), "log_level = \"%s\";", config_log_level_name(levels[i]));
+		read_ok(text);
+		ck_assert_int_eq(config->log_level, levels[i]);
+	}
+	ck_assert_int_eq(config_log_level("Info"), -1);
+	ck_assert_int_eq(config_log_level(""), -1);
 }
 END_TEST
 
@@ -404,6 +421,7 @@ int main(void)
 	tcase_add_test(tests, defaults);
 	tcase_add_test(tests, values);
 	tcase_add_test(tests, cluster);
+	tcase_add_test(tests, log_levels);
 	tcase_add_test(tests, sentinels);
 	tcase_add_test(tests, encrypted);
 	tcase_add_loop_test(tests, server_syntax, 0, sizeof(servers) / sizeof(servers[0]));

@@ -83,9 +83,21 @@ void table_confirm(struct table *table, uint32_t slot)
 	say("table");
 }
 
-void log_error(const char *format, ...)
+void log_event(enum event_kind kind, const char *format, ...)
+{
+	(void)kind, (void)format;
+}
+
+void log_debug(const char *format, ...)
 {
 	(void)format;
+}
+
+void log_about(enum event_kind kind, const struct log_about *about, const char *format, ...)
+{
+	(void)format;
+	ck_assert_int_eq(kind, LINE_STORE_REFUSED);
+	ck_assert_ptr_nonnull(about->lock);
 	say("logged");
 }
 

@@ -123,8 +123,8 @@ static json_int_t number_of(const json_t *all, size_t i, const char *key)
 
 static void raise_one(enum event_kind kind, const char *name)
 {
-	event_raise(&k, &(struct event){.kind = kind, .name = name, .fence = 7}, "%s happened to %s",
-		    log_event_name(kind), name);
+	event_raise(&k, &(struct event){.kind = kind, .name = name, .fence = 7}, "%s happened to %s", log_event_name(kind),
+		    name);
 }
 
 START_TEST(all_fields)

@@ -37,29 +37,24 @@ static pid_t holders[HOLDERS];
 static volatile uint64_t *ran; /* each holder counts */
 static bool lose_second;       /* when the first one is said to be killed */
 
-void log_init(bool foreground, bool debug)
-{
-	(void)foreground, (void)debug;
-}
-
-void log_info(const char *format, ...)
-{
-	(void)format;
-}
-
 void log_debug(const char *format, ...)
-{
-	(void)format;
-}
-
-void log_error(const char *format, ...)
 {
 	(void)format;
 }
 
 void log_event(enum event_kind kind, const char *format, ...)
 {
-	(void)format;
+	(void)kind, (void)format;
+}
+
+void log_process(enum event_kind kind, pid_t pid, const char *format, ...)
+{
+	(void)kind, (void)pid, (void)format;
+}
+
+void log_about(enum event_kind kind, const struct log_about *about, const char *format, ...)
+{
+	(void)about, (void)format;
 	if (lose_second && kind == EVENT_HOLDERS_KILLED)
 		table_lose(&table, slots[1], TABLE_WHY_TAKEN);
 }

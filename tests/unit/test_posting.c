@@ -32,8 +32,9 @@ void store_post_rules(struct store *store, const struct store_posting *posting, 
 	say("posted");
 }
 
-void log_error(const char *format, ...)
+void log_event(enum event_kind kind, const char *format, ...)
 {
+	ck_assert_int_eq(kind, LINE_RULES_NOT_SHARED);
 	ck_assert_ptr_nonnull(strstr(format, "other hosts cannot compare"));
 	say("logged");
 }

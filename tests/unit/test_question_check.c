@@ -107,7 +107,8 @@ START_TEST(which_have_a_text)
 	struct wire_request sent = good(WIRE_BREAK);
 
 	for (unsigned op = 0; op < 256; op++) {
-		bool has = op == WIRE_WHO || op == WIRE_BREAK || op == WIRE_END_REST || op == WIRE_GIVE_UP;
+		bool has = op == WIRE_WHO || op == WIRE_BREAK || op == WIRE_END_REST || op == WIRE_GIVE_UP ||
+			   op == WIRE_LOG_LEVEL;
 		struct wire_request r = good(op);
 
 		ck_assert_int_eq(question_check(&r, sizeof(r) + 1, false), has ? QUESTION_CONTROL : QUESTION_MALFORMED);
