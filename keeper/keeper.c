@@ -146,6 +146,7 @@ static void lose_damaged(struct keeper *k, const struct keeper_options *o, unsig
 		nanosleep(&pause, NULL);
 		table_alive(k->table); /* it does not hang */
 	}
+	k->lost.counts[TABLE_WHY_UNKNOWN] += damaged;
 	table_lose_damaged(k->table);
 }
 

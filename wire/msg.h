@@ -58,6 +58,7 @@ enum wire_op {
 			* Text: the lock name */
 	WIRE_GIVE_UP, /* release what a silent host has in the store. Text: the host. The answer may take ttl_ms and some
 			* seconds. With WIRE_F_FORCE: at once */
+	WIRE_METRICS, /* WIRE_OK with a memfd that holds JSON (SCM_RIGHTS), or WIRE_REFUSED: numbers, no names. At once */
 	WIRE_OPS
 };
 

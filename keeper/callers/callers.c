@@ -19,7 +19,7 @@ void caller_would_block(struct session *s)
 	session_would_block(s, s->waiter.lease ? answers_first(s->waiter.lease) : NULL); /* mutant: would-block */
 }
 
-void caller_refuse(struct session *s, const char *format, ...)
+void caller_refuse(struct session *s, enum refusal refusal, const char *format, ...)
 {
 	char why[WIRE_REASON_BYTES];
 	va_list args;
@@ -27,10 +27,10 @@ void caller_refuse(struct session *s, const char *format, ...)
 	va_start(args, format);
 	vsnprintf(why, sizeof(why), format, args);
 	va_end(args);
-	session_refuse(s, "%s: %s", s->waiter.lock->file->path, why);
+	session_refuse_call(s, refusal, false, "%s: %s", s->waiter.lock->file->path, why);
 }
 
-void caller_refuse_for_now(struct session *s, const char *format, ...)
+void caller_refuse_for_now(struct session *s, enum refusal refusal, const char *format, ...)
 {
 	char why[WIRE_REASON_BYTES];
 	va_list args;
@@ -38,7 +38,7 @@ void caller_refuse_for_now(struct session *s, const char *format, ...)
 	va_start(args, format);
 	vsnprintf(why, sizeof(why), format, args);
 	va_end(args);
-	session_refuse_for_now(s, "%s: %s", s->waiter.lock->file->path, why);
+	session_refuse_call(s, refusal, true, "%s: %s", s->waiter.lock->file->path, why);
 }
 
 bool caller_is_patient(const struct session *s)

@@ -10,6 +10,7 @@
 #include "keeper/callers/control_fit.h"
 #include "keeper/callers/control_init.h"
 #include "keeper/callers/control_stop.h"
+#include "keeper/callers/metrics.h"
 #include "keeper/callers/session.h"
 #include "keeper/callers/status.h"
 #include "keeper/callers/who.h"
@@ -46,14 +47,17 @@ void control_question(struct session *s, const char *text)
 	const unsigned int op = s->request.op;
 	uid_t uid = s->peer.uid;
 
-	if (op != WIRE_PING && op != WIRE_STATUS && op != WIRE_WHO && op != WIRE_FIT && op != WIRE_BREAK && uid != 0 &&
-	    uid != geteuid()) {
+	if (op != WIRE_PING && op != WIRE_STATUS && op != WIRE_METRICS && op != WIRE_WHO && op != WIRE_FIT &&
+	    op != WIRE_BREAK && uid != 0 && uid != geteuid()) {
 		session_refuse(s, "only root or the keeper's user may do that");
 		return;
 	}
 	switch (op) {
 	case WIRE_STATUS:
 		status_start(s);
+		return;
+	case WIRE_METRICS:
+		metrics_answer(s);
 		return;
 	case WIRE_WHO:
 		who_start(s, text);

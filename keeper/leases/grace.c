@@ -68,6 +68,7 @@ void grace_store_is_up(struct keeper *k)
 
 static void grace_forget(struct keeper *k, const char *old, const char *now)
 {
+	k->grace.losses++;
 	log_error("the store lost its memory (incarnation %s was %s): %s; nothing new is granted until all old leases "
 		  "have run out",
 		  now, old,

@@ -18,6 +18,7 @@
 #include "keeper/kernel/probe.h"
 #include "keeper/kernel/identity.h"
 #include "keeper/leases/absence.h"
+#include "keeper/leases/act.h"
 #include "keeper/leases/breaking.h"
 #include "keeper/leases/confirm.h"
 #include "keeper/leases/deadline.h"
@@ -90,6 +91,7 @@ struct keeper {
 	bool foreground; /* does not end when no program needs it */
 	time_t started;
 	struct page *page;
+	unsigned shown; /* leasepage.c: how many leases the page shows */
 	struct store *store;
 	struct watch *watch; /* hosts that were silent for a ttl: dead */
 	struct probes *probes;
@@ -101,6 +103,8 @@ struct keeper {
 
 	struct file *files, *files_by_id;
 	struct lease *leases;
+	struct lease_states lease_states;
+	struct act_counts act;
 	struct file *unused; /* files that may be unused */
 	struct lease *ended; /* ended leases, freed when nothing refers to them any more */
 

@@ -104,7 +104,8 @@ static void suspects_report(struct suspect *s)
 		log_info(
 			"%s: locked by pid %d (%s) since before the keeper or the rule came; no lease covers this lock",
 			what, (int)s->pid, s->command);
-	else
+	else {
+		s->keeper->past.reported++;
 		event_raise(
 			s->keeper,
 			&(struct event){.kind = EVENT_TAKEN_PAST,
@@ -118,6 +119,7 @@ static void suspects_report(struct suspect *s)
 			"the lock, too. Start the program with `dflock run`; `dflock doctor PROGRAM` says why dflock does "
 			"not reach it",
 			what, (int)s->pid, s->command);
+	}
 }
 
 static void suspects_gone(struct keeper *k, struct suspect *s)
