@@ -27,6 +27,7 @@ const struct metric metrics_table[] = {
 
 	/* leases */
 	{"leases", METRIC_GAUGE, {"space", "state"}, "Leases of this host; docs/design.md, section 5, has the states."},
+	{"leases_max", METRIC_GAUGE, {NULL}, "How many leases there may be, of all spaces and states."},
 	{"page_leases",
 	 METRIC_GAUGE,
 	 {NULL},

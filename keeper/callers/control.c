@@ -52,6 +52,10 @@ void control_question(struct session *s, const char *text)
 		session_refuse(s, "only root or the keeper's user may do that");
 		return;
 	}
+	if ((op == WIRE_STATUS || op == WIRE_METRICS || op == WIRE_WHO) && session_has_unread(s)) {
+		session_refuse(s, "the answer to the question before was not read so far");
+		return;
+	}
 	switch (op) {
 	case WIRE_STATUS:
 		status_start(s);

@@ -109,6 +109,7 @@ static void set_leases(json_t *doc, const struct keeper *k)
 		for (int i = 0; i < LEASE_ENDED; i++)
 			set_number(states, lease_state_name((enum lease_state)i), k->lease_states.count[space][i]);
 	}
+	set_number(doc, "leases_max", k->room.limit);
 	set_number(doc, "page_leases", k->shown);
 	set_by_space(doc, "lease_grants_total", k->act.granted);
 	set_histograms(doc, "lease_hold_seconds", k->act.held);

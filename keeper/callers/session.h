@@ -165,6 +165,10 @@ void session_would_block(struct session *s, const struct store_range *in_use);
 /* WIRE_GRANTED, sure until until_ns of the keeper's clock. The question goes on: the session has a pin. */
 void session_grant(struct session *s, int64_t until_ns, uint64_t fence);
 
+/* Has the peer an answer that it has not read? Then none with a descriptor should follow: the kernel bounds how many of these
+ * the keeper may have on their way, and those to other users would not arrive. */
+bool session_has_unread(const struct session *s);
+
 /* Sends the first lock that the program has from this byte on. One at a time, since a message may not have room for
  * all. */
 void session_tell_before(struct session *s, int64_t from);

@@ -1,8 +1,10 @@
 /* Answers to sessions: see session.h. The keeper never waits for a peer: a message that the peer's socket does not take
  * at once is dropped. */
 #include <stdarg.h>
+#include <linux/sockios.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/socket.h>
 
 #include "keeper/clock.h"
@@ -30,6 +32,13 @@ static void reply_send(int to, const struct wire_reply *reply, int fd)
 
 	if (ret < 0)
 		log_debug("an answer could not be sent: %s", strerror(-ret));
+}
+
+bool session_has_unread(const struct session *s)
+{
+	int bytes = 0;
+
+	return ioctl(s->fd, SIOCOUTQ, &bytes) == 0 && bytes > 0;
 }
 
 static void session_finish(struct session *s, const struct wire_reply *reply, int fd)
