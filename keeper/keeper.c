@@ -40,6 +40,7 @@
 #include "keeper/leases/probing.h"
 #include "keeper/callers/listener.h"
 #include "keeper/callers/longwait.h"
+#include "keeper/callers/metrics.h"
 #include "keeper/callers/session.h"
 #include "keeper/callers/deadlock.h"
 #include "keeper/callers/news.h"
@@ -277,6 +278,8 @@ static int keeper_start(struct life *life)
 		ret = who_init(k);
 	if (ret == 0)
 		ret = longwait_start(k);
+	if (ret == 0)
+		ret = metrics_start(k);
 	if (ret < 0) {
 		keeper_cannot_start(o, "the keeper cannot start: %s", strerror(-ret));
 		return ret;
@@ -344,6 +347,7 @@ static void keeper_clean_up(struct keeper *k)
 	orphan_close(k);
 	event_stop(k);
 	longwait_stop(k);
+	metrics_stop(k);
 	past_stop(k);
 	finding_stop(k);
 	toolong_stop(k);
@@ -377,6 +381,7 @@ static void keeper_clean_up(struct keeper *k)
 	ending_free(k);
 	orphan_free(k);
 	longwait_free(k);
+	metrics_free(k);
 	event_free(k);
 }
 

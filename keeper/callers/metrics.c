@@ -2,6 +2,7 @@
 #include "keeper/callers/metrics.h"
 
 #include <errno.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 #include <utlist.h>
@@ -225,17 +226,79 @@ json_t *metrics_json(const struct keeper *k)
 	return doc;
 }
 
-void metrics_answer(struct session *s)
+/* --- answers --- */
+
+struct metrics {
+	uv_timer_t timer;
+	int64_t made_ns; /* the last answer; 0: none was made */
+};
+
+static int metrics_make(const struct keeper *k, int *error)
 {
-	json_t *doc = metrics_json(s->keeper);
+	json_t *doc = metrics_json(k);
 	int fd = doc ? status_to_memfd(doc) : -1;
 
-	if (fd >= 0)
-		session_reply(s, WIRE_OK, NULL, fd);
-	else
-		session_refuse(s, "the metrics could not be written: %s", strerror(doc ? errno : ENOMEM));
+	*error = doc ? errno : ENOMEM;
 	json_decref(doc);
+	return fd;
+}
+
+/* All that have asked get the same. */
+static void metrics_answer_all(struct keeper *k)
+{
+	struct session *s, *next;
+	int error, fd = metrics_make(k, &error);
+
+	k->metrics->made_ns = clock_now_ns();
+	DL_FOREACH_SAFE (k->sessions->all, s, next) {
+		if (s->state != SESSION_METRICS)
+			continue;
+		if (fd >= 0)
+			session_reply(s, WIRE_OK, NULL, fd);
+		else
+			session_refuse(s, "the metrics could not be written: %s", strerror(error));
+	}
 	if (fd >= 0)
 		close(fd);
-	posting_compare(s->keeper);
+	posting_compare(k);
+}
+
+static void on_metrics_timer(uv_timer_t *timer)
+{
+	metrics_answer_all(timer->data);
+}
+
+void metrics_answer(struct session *s)
+{
+	struct metrics *m = s->keeper->metrics;
+	int64_t left_ms = METRICS_PAUSE_MS - (clock_now_ns() - m->made_ns) / NS_PER_MS;
+
+	session_enter(s, SESSION_METRICS);
+	if (uv_is_active((uv_handle_t *)&m->timer))
+		return;
+	if (m->made_ns && left_ms > 0)
+		uv_timer_start(&m->timer, on_metrics_timer, (uint64_t)left_ms, 0);
+	else
+		metrics_answer_all(s->keeper);
+}
+
+int metrics_start(struct keeper *k)
+{
+	k->metrics = calloc(1, sizeof(*k->metrics));
+	if (!k->metrics)
+		return -ENOMEM;
+	uv_timer_init(k->loop, &k->metrics->timer);
+	k->metrics->timer.data = k;
+	return 0;
+}
+
+void metrics_stop(struct keeper *k)
+{
+	uv_close((uv_handle_t *)&k->metrics->timer, NULL);
+}
+
+void metrics_free(struct keeper *k)
+{
+	free(k->metrics);
+	k->metrics = NULL;
 }

@@ -34,7 +34,7 @@ struct who;
 /*
  *   READING --> LOOKING --> READING --> INSPECTING --> WAITING --> PINNED     a question for a lock
  *                                            ^------------'                   (has a process the lock shared?)
- *   READING --> STATUS, INIT, STOPPING, RELOADING, FIT, WHO, BREAKING         any other question
+ *   READING --> STATUS, METRICS, INIT, STOPPING, RELOADING, FIT, WHO, BREAKING         any other question
  *
  * The answer leads back to READING from each of them but PINNED: there the next question does. From each state to CLOSED.
  */
@@ -44,6 +44,7 @@ enum session_state {
 	SESSION_WAITING,    /* its waiter is the lock's */
 	SESSION_PINNED,     /* ditto: granted */
 	SESSION_STATUS,     /* the answer is being made */
+	SESSION_METRICS,    /* ditto */
 	SESSION_INIT,       /* WIRE_INIT: waits for the store */
 	SESSION_STOPPING,   /* WIRE_STOP: waits until all is given back */
 	SESSION_RELOADING,  /* WIRE_RELOAD: waits for a look at the configuration file */

@@ -56,6 +56,7 @@ struct leases_slot;
 struct listener;
 struct longwait;
 struct lock;
+struct metrics;
 struct orphan;
 struct reopen;
 struct session;
@@ -77,6 +78,7 @@ struct keeper {
 	struct whos *whos;
 	struct ending *ending;
 	struct longwait *longwait;
+	struct metrics *metrics;
 
 	/* orphan.c */
 	struct orphan *orphan;

@@ -1,4 +1,5 @@
 """`dflock metrics` counts each refusal once, under its reason; and readers that ask much, or do not read, delay no other."""
+import array
 import os
 import socket
 import subprocess
@@ -161,6 +162,26 @@ def test_a_reader_that_does_not_read(make_host, op):
         assert sum(len(ancillary) for _, ancillary, _, _ in answers) == 1
         assert "was not read" in fk.reply_of(answers[1][0]).reason
         assert c.send(question(a, op=op, mode=0, to=0)).answer()[0] == fk.OK
+
+
+def test_many_ask_at_a_time(make_host):
+    """All are answered, most with the same memfd: what they cost the keeper does not grow with their number."""
+    a = make_host("a")
+    clients = [Client(a) for _ in range(100)]
+    inodes = set()
+    try:
+        for c in clients:
+            c.send(question(a, op=METRICS, mode=0, to=0))
+        works(a)
+        for c in clients:
+            data, ancillary, _, _ = c.socket.recvmsg(4096, 1024)
+            assert fk.reply_of(data).verdict == fk.OK
+            fd, = array.array("i", ancillary[0][2])
+            inodes.add(os.fstat(fd).st_ino)
+            os.close(fd)
+    finally:
+        close_all(clients)
+    assert len(inodes) < len(clients) / 2
 
 
 def unread(client):
