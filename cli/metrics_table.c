@@ -127,4 +127,4 @@ const struct metric metrics_table[] = {
 	 {NULL},
 	 "When dflock_rules_hosts was found out; 0: not so far. Looked at when metrics are read, every 15 minutes at most."},
 	{"config_refused", METRIC_GAUGE, {NULL}, "1: the configuration file is not in force, and older rules are."},
-	{NULL}};
+	{.name = NULL}};
