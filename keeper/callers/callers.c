@@ -19,26 +19,31 @@ void caller_would_block(struct session *s)
 	session_would_block(s, s->waiter.lease ? answers_first(s->waiter.lease) : NULL); /* mutant: would-block */
 }
 
-void caller_refuse(struct session *s, enum refusal refusal, const char *format, ...)
+static void __attribute__((format(printf, 4, 0)))
+caller_refuse_by(struct session *s, enum refusal refusal, bool may_mend, const char *format, va_list args)
 {
 	char why[WIRE_REASON_BYTES];
+
+	vsnprintf(why, sizeof(why), format, args);
+	session_refuse_call(s, refusal, may_mend, "%s: %s", s->waiter.lock->file->path, why);
+}
+
+void caller_refuse(struct session *s, enum refusal refusal, const char *format, ...)
+{
 	va_list args;
 
 	va_start(args, format);
-	vsnprintf(why, sizeof(why), format, args);
+	caller_refuse_by(s, refusal, false, format, args);
 	va_end(args);
-	session_refuse_call(s, refusal, false, "%s: %s", s->waiter.lock->file->path, why);
 }
 
 void caller_refuse_for_now(struct session *s, enum refusal refusal, const char *format, ...)
 {
-	char why[WIRE_REASON_BYTES];
 	va_list args;
 
 	va_start(args, format);
-	vsnprintf(why, sizeof(why), format, args);
+	caller_refuse_by(s, refusal, true, format, args);
 	va_end(args);
-	session_refuse_call(s, refusal, true, "%s: %s", s->waiter.lock->file->path, why);
 }
 
 bool caller_is_patient(const struct session *s)
