@@ -42,7 +42,8 @@ def moves(since, want):
 
 
 def test_freeze_and_thaw_survive_a_keeper(make_host, redis):
-    a = make_host("a", lease=SLOW_LEASE, store="connect_ms = 2000;")
+    # A beat is sent before the connection counts as broken: a third of ttl_ms is shorter than connect_ms.
+    a = make_host("a", lease=SLOW_LEASE, store="connect_ms = 6000;")
     agent = holding(a)
     before = Since(a)
     redis.signal(signal.SIGSTOP)
