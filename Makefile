@@ -76,6 +76,7 @@ $(BUILD)/%.o: %.c Makefile $(BUILD)/prefix
 $(BUILD)/store/scripts.o: $(wildcard store/lua/*.lua)
 $(BUILD)/unit/test_cli: $(BUILD)/cli/files.o $(BUILD)/cli/show.o $(BUILD)/cli/grid.o
 $(BUILD)/unit/test_cli: LIBS += $(CLI_LIBS)
+$(BUILD)/unit/test_metrics_print: $(BUILD)/cli/metrics_print.o $(BUILD)/cli/metrics_table.o
 $(BUILD)/unit/%: tests/unit/%.c $(CORE) Makefile
 	@mkdir -p $(@D)
 	$(call say,LD)
@@ -199,6 +200,8 @@ install: all ## install under PREFIX (DESTDIR)
 	install -D -m 644 packaging/bash-completion/dflock $(DESTDIR)$(PREFIX)/share/bash-completion/completions/dflock
 	install -D -m 644 packaging/zsh-completion/_dflock $(DESTDIR)$(ZSHDIR)/_dflock
 	install -D -m 644 config/dflock.conf $(DESTDIR)$(PREFIX)/share/doc/dflock/dflock.conf.example
+	for f in packaging/prometheus/*; do install -D -m 644 $$f $(DESTDIR)$(PREFIX)/share/doc/dflock/prometheus/$${f##*/} || exit 1; done
+	sed -i 's|=/usr/bin/|=$(PREFIX)/bin/|' $(DESTDIR)$(PREFIX)/share/doc/dflock/prometheus/dflock-metrics.service
 	for m in man/*.[1-8]; do install -D -m 644 $$m $(DESTDIR)$(PREFIX)/share/man/man$${m##*.}/$${m##*/} || exit 1; done
 # So that LD_PRELOAD=libdflock.so finds it, where LIBDIR is one of the dynamic linker's folders.
 	[ -n "$(DESTDIR)" ] || ldconfig || echo 'ldconfig failed: LD_PRELOAD needs the whole path $(LIBDIR)/libdflock.so'
@@ -207,4 +210,5 @@ uninstall: ## remove what install put there
 	cd $(DESTDIR)$(PREFIX) && rm -f sbin/dflockd bin/dflock lib/systemd/system/dflock.service \
 	  lib/tmpfiles.d/dflock.conf share/bash-completion/completions/dflock share/doc/dflock/dflock.conf.example
 	for m in man/*.[1-8]; do rm -f $(DESTDIR)$(PREFIX)/share/man/man$${m##*.}/$${m##*/}; done
+	rm -rf $(DESTDIR)$(PREFIX)/share/doc/dflock/prometheus
 	rmdir $(DESTDIR)$(PREFIX)/share/doc/dflock

@@ -25,6 +25,7 @@ static const struct command commands[] = {
 	{"run", cmd_run, "run a program so that its locks hold across the cluster"},
 	{"lock", cmd_lock, "run a program while a lock without a file is held"},
 	{"status", cmd_status, "show which locks are held here and in the cluster, and which callers wait"},
+	{"metrics", cmd_metrics, "print what the keeper counts, for Prometheus"},
 	{"who", cmd_who, "say which processes hold a lock, on which hosts"},
 	{"fence", cmd_fence, "print the fence number of a lock that is held on this host"},
 	{"break", cmd_break, "take a lock away from its holders, or give up a host that is off"},

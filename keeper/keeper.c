@@ -40,6 +40,7 @@
 #include "keeper/leases/probing.h"
 #include "keeper/callers/listener.h"
 #include "keeper/callers/longwait.h"
+#include "keeper/callers/metrics.h"
 #include "keeper/callers/session.h"
 #include "keeper/callers/deadlock.h"
 #include "keeper/callers/news.h"
@@ -149,6 +150,7 @@ static void lose_damaged(struct keeper *k, const struct keeper_options *o, unsig
 		nanosleep(&pause, NULL);
 		table_alive(k->table); /* it does not hang */
 	}
+	k->lost.counts[TABLE_WHY_UNKNOWN] += damaged;
 	table_lose_damaged(k->table);
 }
 
@@ -282,6 +284,8 @@ static int keeper_start(struct life *life)
 		ret = who_init(k);
 	if (ret == 0)
 		ret = longwait_start(k);
+	if (ret == 0)
+		ret = metrics_start(k);
 	if (ret < 0) {
 		keeper_cannot_start(o, "the keeper cannot start: %s", strerror(-ret));
 		return ret;
@@ -349,6 +353,7 @@ static void keeper_clean_up(struct keeper *k)
 	orphan_close(k);
 	event_stop(k);
 	longwait_stop(k);
+	metrics_stop(k);
 	past_stop(k);
 	finding_stop(k);
 	toolong_stop(k);
@@ -383,6 +388,7 @@ static void keeper_clean_up(struct keeper *k)
 	ending_free(k);
 	orphan_free(k);
 	longwait_free(k);
+	metrics_free(k);
 	event_free(k);
 }
 

@@ -2,6 +2,7 @@
  * What the files of the store share. Each file calls only files above it in this list:
  *
  *   reply.c, explain.c, message.c  what the server sends, made into what store.h promises (pure)
+ *   histogram.c                    how long things took, counted (pure)
  *   scripts.c                      the texts of the Lua scripts
  *   fit.c                          which servers will do (pure)
  *   acks.c                         which answers wait for the replicas (pure)
@@ -138,6 +139,7 @@ struct store {
 	struct connect connect;
 	struct discover discover;
 	struct store_record record;
+	struct store_counts counts; /* query.c: asked, took, failed; redis.c: the others */
 };
 
 /* ---- fail.c ---- */
@@ -159,9 +161,10 @@ struct query {
 	struct store *store;
 	int argc;
 	char *argv[QUERY_ARGS];
-	int script;      /* enum script_id, or -1 */
-	bool sent_whole; /* NOSCRIPT came, and the script's text was sent with EVAL */
-	bool binding;    /* its answer counts only when enough replicas have acknowledged it */
+	int script;       /* enum script_id, or -1 */
+	uint64_t sent_ns; /* uv_hrtime(); 0: not sent */
+	bool sent_whole;  /* NOSCRIPT came, and the script's text was sent with EVAL */
+	bool binding;     /* its answer counts only when enough replicas have acknowledged it */
 	struct acks_entry entry;
 	redisReply *reply;
 	query_done *done;

@@ -75,6 +75,19 @@ struct query *query_script(struct store *s, enum script_id script, const char *n
 	return q;
 }
 
+/* It was sent: with replicas the answer counts, and the time ends, when enough of them have it. */
+static void query_count(struct query *q, enum store_status status)
+{
+	struct store_counts *counts = &q->store->counts;
+
+	if (!q->sent_ns)
+		return;
+	counts->unanswered += status == STORE_UNREACHABLE;
+	counts->errors += status == STORE_ERROR;
+	if (status != STORE_UNREACHABLE)
+		histogram_observe(&counts->took, (int64_t)(uv_hrtime() - q->sent_ns));
+}
+
 static void query_free(struct query *q)
 {
 	for (int i = 0; i < q->argc; i++)
@@ -85,6 +98,7 @@ static void query_free(struct query *q)
 
 void query_end(struct query *q, enum store_status status, const char *error)
 {
+	query_count(q, status);
 	q->done(q, NULL, status, error);
 	query_free(q);
 }
@@ -143,6 +157,7 @@ static void query_take_reply(struct query *q)
 		query_take_error(q);
 		return;
 	}
+	query_count(q, STORE_OK);
 	q->done(q, q->reply, STORE_OK, NULL);
 	query_free(q);
 }
@@ -168,6 +183,10 @@ static int query_transmit(struct query *q)
 	struct link *link = q->store->commands; /* NULL: an earlier reply of the same read has brought the store down */
 	int ret = link ? link_send(link, q->argc, (const char *const *)q->argv, query_on_reply, q) : -ENOTCONN;
 
+	if (ret == 0 && !q->sent_ns) { /* NOSCRIPT: it is sent again, and is the same question */
+		q->sent_ns = uv_hrtime();
+		q->store->counts.asked[q->script < 0 ? SCRIPTS : q->script]++;
+	}
 	if (ret == 0 && q->binding)
 		acks_await(&q->store->acks, &q->entry);
 	return ret;
@@ -180,6 +199,18 @@ const char *query_nonsense(struct query *q)
 		     q->script < 0 ? q->argv[0] : script_name((enum script_id)q->script));
 	return q->store->error;
 }
+
+const struct store_counts *store_counts(const struct store *s)
+{
+	return &s->counts;
+}
+
+const char *store_operation_name(size_t operation)
+{
+	return operation < SCRIPTS ? script_name((enum script_id)operation) : "other";
+}
+
+_Static_assert(STORE_OPERATIONS == SCRIPTS + 1, "one for each script, and one for all commands");
 
 /* ---- the replicas ---- */
 

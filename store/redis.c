@@ -84,6 +84,7 @@ static void store_on_failed(struct store *s, const char *why, bool answers)
 	if (s->state == STORE_DOWN || s->state == STORE_FREED)
 		return;
 	bool was_up = s->state == STORE_UP;
+	s->counts.broken += was_up;
 	snprintf(s->error, sizeof(s->error), "%s", why);
 	s->answers = answers;
 	s->state = STORE_DOWN;
@@ -136,6 +137,7 @@ static void store_up(struct store *s)
 	uint64_t every_ms = s->ttl_ms < 3 ? 1 : (uint64_t)s->ttl_ms / 3;
 
 	s->state = STORE_UP;
+	s->counts.connected++;
 	s->retry_ms = RETRY_MIN_MS;
 	s->error[0] = s->reported[0] = '\0';
 	s->noted = false;
@@ -289,6 +291,7 @@ struct store *store_new(uv_loop_t *loop, const struct config_store *config, int6
 			    .news = &news,
 			    .credentials = credentials,
 			    .retry_ms = RETRY_MIN_MS,
+			    .counts.took.kind = HISTOGRAM_TRIPS,
 			    .discover.round.count = config->sentinel_count,
 			    .record.grace = true};
 	query_init(s);

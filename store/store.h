@@ -28,6 +28,7 @@
 #include <uv.h>
 
 #include "config/config.h"
+#include "store/histogram.h"
 #include "store/job.h"
 #include "wire/msg.h"
 
@@ -179,6 +180,21 @@ const char *
 store_trouble(const struct store *s); /* for messages: "is not reachable", or "cannot be used" (it answers) */
 const char *store_version(const struct store *s); /* of the server, as last seen; "" */
 const char *store_server(const struct store *s);  /* for people: host:port, the socket, or "master at host:port" */
+
+/* What was asked since store_new(); none of it ever goes back. */
+#define STORE_OPERATIONS 16 /* the scripts, and "other": all other commands of requests */
+struct store_counts {
+	uint64_t asked[STORE_OPERATIONS]; /* that were sent, by store_operation_name(); PING, WAIT and the steps of a
+					   * connection do not count */
+	uint64_t errors;                  /* of these: the server answered with an error */
+	uint64_t unanswered;              /* of these: the connection broke before, or too few replicas acknowledged */
+	struct histogram took; /* of these: all that were answered, errors too; with replicas, until they have it */
+	uint64_t connected;    /* on_up */
+	uint64_t broken;       /* on_down after on_up */
+};
+const struct store_counts *store_counts(const struct store *s);
+/* "acquire", "beat", ...; operation < STORE_OPERATIONS. */
+const char *store_operation_name(size_t operation);
 
 /*
  * acquire grants the range, or queues the request and tells the hosts in the way. Idempotent per token: the same token

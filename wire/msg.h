@@ -60,6 +60,7 @@ enum wire_op {
 			* seconds. With WIRE_F_FORCE: at once */
 	WIRE_LOG_LEVEL, /* which lines the log has: `dflock log-level`. Text: a level, "default", or "show". WIRE_OK with the level that is
 			 * in force as reason */
+	WIRE_METRICS, /* WIRE_OK with a memfd that holds JSON (SCM_RIGHTS), or WIRE_REFUSED: numbers, no names. At once */
 	WIRE_OPS
 };
 

@@ -19,31 +19,30 @@ void caller_would_block(struct session *s)
 	session_would_block(s, s->waiter.lease ? answers_first(s->waiter.lease) : NULL); /* mutant: would-block */
 }
 
-static void __attribute__((format(printf, 3, 0)))
-caller_refuse_by(struct session *s, void (*refuse)(struct session *s, const char *format, ...), const char *format,
-		 va_list args)
+static void __attribute__((format(printf, 4, 0)))
+caller_refuse_by(struct session *s, enum refusal refusal, bool may_mend, const char *format, va_list args)
 {
 	char why[WIRE_REASON_BYTES];
 
 	vsnprintf(why, sizeof(why), format, args);
-	refuse(s, "%s: %s", s->waiter.lock->file->path, why);
+	session_refuse_call(s, refusal, may_mend, "%s: %s", s->waiter.lock->file->path, why);
 }
 
-void caller_refuse(struct session *s, const char *format, ...)
+void caller_refuse(struct session *s, enum refusal refusal, const char *format, ...)
 {
 	va_list args;
 
 	va_start(args, format);
-	caller_refuse_by(s, session_refuse, format, args);
+	caller_refuse_by(s, refusal, false, format, args);
 	va_end(args);
 }
 
-void caller_refuse_for_now(struct session *s, const char *format, ...)
+void caller_refuse_for_now(struct session *s, enum refusal refusal, const char *format, ...)
 {
 	va_list args;
 
 	va_start(args, format);
-	caller_refuse_by(s, session_refuse_for_now, format, args);
+	caller_refuse_by(s, refusal, true, format, args);
 	va_end(args);
 }
 

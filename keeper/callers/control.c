@@ -12,6 +12,7 @@
 #include "keeper/callers/control_fit.h"
 #include "keeper/callers/control_init.h"
 #include "keeper/callers/control_stop.h"
+#include "keeper/callers/metrics.h"
 #include "keeper/callers/session.h"
 #include "keeper/callers/status.h"
 #include "keeper/callers/who.h"
@@ -75,13 +76,21 @@ void control_question(struct session *s, const char *text)
 
 	/* Every user may see the level. */
 	if (!(op == WIRE_LOG_LEVEL && strcmp(text, "show") == 0) && op != WIRE_PING && op != WIRE_STATUS &&
-	    op != WIRE_WHO && op != WIRE_FIT && op != WIRE_BREAK && uid != 0 && uid != geteuid()) {
+	    op != WIRE_METRICS && op != WIRE_WHO && op != WIRE_FIT && op != WIRE_BREAK && uid != 0 &&
+	    uid != geteuid()) {
 		session_refuse(s, "only root or the keeper's user may do that");
+		return;
+	}
+	if ((op == WIRE_STATUS || op == WIRE_METRICS || op == WIRE_WHO) && session_has_unread(s)) {
+		session_refuse(s, "the answer to the question before was not read so far");
 		return;
 	}
 	switch (op) {
 	case WIRE_STATUS:
 		status_start(s);
+		return;
+	case WIRE_METRICS:
+		metrics_answer(s);
 		return;
 	case WIRE_WHO:
 		who_start(s, text);

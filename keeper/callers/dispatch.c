@@ -57,12 +57,11 @@ static void dispatch_other(struct session *s, const struct wire_request *r, cons
 		s->request = *r;
 		return control_question(s, text);
 	case QUESTION_OTHER_VERSION:
-		session_refuse_for_now(
-			s,
-			"the keeper (dflockd " DFLOCK_VERSION
-			", protocol %d) and libdflock.so (protocol %d) are of different versions: end the "
-			"keeper with `dflock stop`",
-			WIRE_VERSION, r->version);
+		session_refuse_call(s, REFUSAL_VERSION, true,
+				    "the keeper (dflockd " DFLOCK_VERSION
+				    ", protocol %d) and libdflock.so (protocol %d) are of different versions: end the "
+				    "keeper with `dflock stop`",
+				    WIRE_VERSION, r->version);
 		return;
 	default:
 		dispatch_log_nonsense(s, "sent a malformed question");
@@ -80,7 +79,8 @@ static void close_passed(struct keeper *k, const struct question_fds *came)
 static bool dispatch_is_in_turn(struct session *s, ssize_t n)
 {
 	if (n == -EMFILE) {
-		session_refuse_for_now(s, "the keeper has no descriptor left: raise its RLIMIT_NOFILE");
+		session_refuse_call(s, REFUSAL_ROOM, true,
+				    "the keeper has no descriptor left: raise its RLIMIT_NOFILE");
 		return false;
 	}
 	if (n == -EBADMSG)
@@ -159,7 +159,7 @@ static void dispatch_refused(struct front_connection *reading, const char *why)
 {
 	struct session *s = reading->owner;
 
-	session_refuse(s, "%s", why);
+	session_refuse_call(s, REFUSAL_FILE, false, "%s", why);
 	queue_settle(s->keeper);
 }
 

@@ -56,12 +56,12 @@ static bool peer_is_foreign(const struct keeper *k, const struct ucred *peer)
 	return k->fronts && peer->uid != 0 && peer->uid != geteuid();
 }
 
-static void listener_turn_away(struct keeper *k, int fd, const char *why, bool may_mend)
+static void listener_turn_away(struct keeper *k, int fd, enum refusal refusal, const char *why, bool may_mend)
 {
 	struct ucred peer = {0};
 	socklen_t len = sizeof(peer);
 
-	session_turn_away(fd, why, may_mend);
+	session_turn_away(k, fd, refusal, why, may_mend);
 	if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &len) == 0 && peer_is_foreign(k, &peer))
 		fronts_bury(k->fronts, peer.uid, fd);
 	else
@@ -76,17 +76,17 @@ static void listener_admit(struct keeper *k, int fd)
 	const char *why;
 
 	if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &len) != 0)
-		return listener_turn_away(k, fd, "the keeper cannot see which process asks", false);
+		return listener_turn_away(k, fd, REFUSAL_PROGRAM, "the keeper cannot see which process asks", false);
 	why = peer_unknown(k, &peer);
 	if (why)
-		return listener_turn_away(k, fd, why, false);
+		return listener_turn_away(k, fd, REFUSAL_PROGRAM, why, false);
 	why = peer_too_many(k, &peer);
 	if (why)
-		return listener_turn_away(k, fd, why, true);
+		return listener_turn_away(k, fd, REFUSAL_ROOM, why, true);
 	s = session_new(k, fd, &peer, peer_is_foreign(k, &peer));
 	if (!s) {
 		quota_give(k, peer.uid, QUOTA_CONNECTION);
-		return listener_turn_away(k, fd, "the keeper has no memory left", true);
+		return listener_turn_away(k, fd, REFUSAL_ROOM, "the keeper has no memory left", true);
 	}
 	if (!s->foreign)
 		dispatch_readable(s); /* mostly the question has arrived already */
@@ -121,7 +121,8 @@ static void turn_next_away(struct keeper *k)
 	close(l->spare_fd);
 	fd = accept4(l->fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
 	if (fd >= 0)
-		listener_turn_away(k, fd, "the keeper has no descriptor left: raise its RLIMIT_NOFILE", true);
+		listener_turn_away(k, fd, REFUSAL_ROOM, "the keeper has no descriptor left: raise its RLIMIT_NOFILE",
+				   true);
 	l->spare_fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
 }
 

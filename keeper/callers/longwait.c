@@ -18,6 +18,7 @@
 
 struct longwait {
 	uv_timer_t timer;
+	uint64_t warned;
 };
 
 /* The hosts that have leases in the way, as the store said when it was asked last; "": not known. */
@@ -61,6 +62,7 @@ static void longwait_say(struct session *s, int64_t ms)
 
 	longwait_why(s, holder, why);
 	s->warned = true;
+	s->keeper->longwait->warned++;
 	event_raise(s->keeper,
 		    &(struct event){.kind = EVENT_WAITED_TOO_LONG,
 				    .name = file->name,
@@ -96,6 +98,11 @@ static void on_longwait_timer(uv_timer_t *timer)
 
 	DL_FOREACH (k->sessions->all, s)
 		longwait_look_at(s, now_ns);
+}
+
+uint64_t longwait_count(const struct keeper *k)
+{
+	return k->longwait->warned;
 }
 
 int longwait_start(struct keeper *k)

@@ -5,6 +5,8 @@
 #ifndef DFLOCK_KEEPER_LONGWAIT_H
 #define DFLOCK_KEEPER_LONGWAIT_H
 
+#include <stdint.h>
+
 struct keeper;
 
 #define LONGWAIT_LOOK_MS 500 /* between two looks at all callers */
@@ -14,5 +16,7 @@ int longwait_start(struct keeper *k);
 /* Closes its handle; longwait_free() when the loop has run. */
 void longwait_stop(struct keeper *k);
 void longwait_free(struct keeper *k);
+/* How many such callers there were since the start. */
+uint64_t longwait_count(const struct keeper *k);
 
 #endif

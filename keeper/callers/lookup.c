@@ -32,14 +32,16 @@ static bool find_name(struct session *s, struct inspect_result *r, struct away *
 		return true;
 	lookup_drop(s, r, away);
 	if (ret == 0)
-		session_refuse(s,
-			       "%s: it was made without a name (O_TMPFILE), and the keeper cannot see the one that it "
-			       "has now: open it by that to lock it",
-			       r->path);
+		session_refuse_call(
+			s, REFUSAL_FILE, false,
+			"%s: it was made without a name (O_TMPFILE), and the keeper cannot see the one that it "
+			"has now: open it by that to lock it",
+			r->path);
 	else if (ret == -ENOENT)
 		session_reply(s, WIRE_NOT_PROTECTED, r->path, -1);
 	else
-		session_refuse(s, "%s: its lock name is longer than %d bytes", r->path, LOCK_NAME_BYTES - 1);
+		session_refuse_call(s, REFUSAL_FILE, false, "%s: its lock name is longer than %d bytes", r->path,
+				    LOCK_NAME_BYTES - 1);
 	return false;
 }
 
@@ -63,15 +65,15 @@ void lookup_found(struct session *s, struct inspect_result *r, struct away *away
 	int ret;
 
 	if (*r->refused) {
-		session_refuse(s, "%s%s%s", r->path, *r->path ? ": " : "", r->refused);
+		session_refuse_call(s, REFUSAL_FILE, false, "%s%s%s", r->path, *r->path ? ": " : "", r->refused);
 		return;
 	}
 	if (!find_name(s, r, away, name))
 		return;
 	if (is_refused(s, r->path)) {
 		lookup_drop(s, r, away);
-		session_refuse(
-			s,
+		session_refuse_call(
+			s, REFUSAL_RULE, false,
 			"%s: the keeper may not look into this process (pid %d), and so could not stop it if the "
 			"lease ran out: unstoppable = \"refuse\" in %s",
 			r->path, (int)s->peer.pid, k->config->path);
@@ -85,12 +87,12 @@ void lookup_found(struct session *s, struct inspect_result *r, struct away *away
 	else if (away)
 		file_is_away(file, away);
 	if (ret == -EEXIST)
-		session_refuse(s,
-			       "%s: this file is in use as lock \"%s\" already and cannot be lock \"%s\" too: "
-			       "give both paths the same name in %s",
-			       r->path, file->name, name, k->config->path);
+		session_refuse_call(s, REFUSAL_FILE, false,
+				    "%s: this file is in use as lock \"%s\" already and cannot be lock \"%s\" too: "
+				    "give both paths the same name in %s",
+				    r->path, file->name, name, k->config->path);
 	else if (ret < 0)
-		session_refuse_for_now(s, "the keeper has no memory left");
+		session_refuse_call(s, REFUSAL_ROOM, true, "the keeper has no memory left");
 	else {
 		file_learnt(file, &r->id);
 		file_follow_rule(file);
@@ -111,8 +113,9 @@ static void look_up_with(struct session *s, struct inspect_result *r, int ret)
 	if (ret == 0)
 		return lookup_found(s, r, NULL);
 	lookup_drop(s, r, NULL);
-	session_refuse(
-		s, "%s: the keeper cannot see which locks the program has, which it needs to undo a failed call: %s",
+	session_refuse_call(
+		s, REFUSAL_PROGRAM, false,
+		"%s: the keeper cannot see which locks the program has, which it needs to undo a failed call: %s",
 		r->path, strerror(-ret));
 }
 
@@ -147,7 +150,7 @@ static void read_before(struct session *s, struct inspect_result *r)
 		free(s->lookup.inspected);
 		s->lookup.inspected = NULL;
 		lookup_drop(s, r, NULL);
-		session_refuse_for_now(s, "the keeper has no memory left");
+		session_refuse_call(s, REFUSAL_ROOM, true, "the keeper has no memory left");
 		return;
 	}
 	session_enter(s, SESSION_INSPECTING);
@@ -220,8 +223,8 @@ static void inspect_held(struct session *s)
 
 static void refuse_stranger(struct session *s)
 {
-	session_refuse(
-		s,
+	session_refuse_call(
+		s, REFUSAL_CONFIG, false,
 		"the keeper goes by another configuration than this program: by %s. Set DFLOCK_CONFIG to that, or "
 		"DFLOCK_RUNTIME_DIR to a directory of its own for a keeper of its own%s",
 		s->keeper->config->path,
@@ -243,8 +246,8 @@ static void on_config_looked_at(struct configwatch_wait *wait, struct configfile
 	if (look)
 		refuse_stranger(s);
 	else
-		session_refuse_for_now(s, "%s: its file system has not answered the keeper for %d s",
-				       s->keeper->config->path, CONFIGWATCH_SLOW_MS / 1000);
+		session_refuse_call(s, REFUSAL_CONFIG, true, "%s: its file system has not answered the keeper for %d s",
+				    s->keeper->config->path, CONFIGWATCH_SLOW_MS / 1000);
 }
 
 void lookup_await_config(struct session *s, void (*then)(struct session *s))
@@ -258,8 +261,9 @@ bool lookup_is_behind(struct session *s)
 {
 	if (!s->lookup.job && !s->lookup.inspected)
 		return false;
-	session_refuse(s, s->lookup.job ? "the file system of the previous question's file has not answered so far"
-					: "the keeper still looks for what the previous question needs");
+	session_refuse_call(s, REFUSAL_FILE, false,
+			    s->lookup.job ? "the file system of the previous question's file has not answered so far"
+					  : "the keeper still looks for what the previous question needs");
 	return true;
 }
 

@@ -49,8 +49,9 @@ void lookup_slow(struct session *s, int ms)
 	if (s->foreign)
 		reading_leave(&s->reading);
 	lookup_leave(s);
-	session_refuse(
-		s, "its file system has not answered the keeper for %d s: is the server that it is mounted from away?",
+	session_refuse_call(
+		s, REFUSAL_FILE, false,
+		"its file system has not answered the keeper for %d s: is the server that it is mounted from away?",
 		ms / 1000);
 }
 
@@ -75,14 +76,14 @@ void lookup_inspect(struct session *s, uint64_t dev, struct inspect_request *req
 	if (request->foreign && inspect_peer_groups(s->fd, request) < 0) {
 		lookup_close(s->keeper, request->fd);
 		free(request->groups);
-		session_refuse(s, "the keeper cannot see the program's groups");
+		session_refuse_call(s, REFUSAL_PROGRAM, false, "the keeper cannot see the program's groups");
 		return;
 	}
 	s->lookup.job = inspect_start(s->keeper->workers, dev, request, cb, s);
 	if (!s->lookup.job) {
 		lookup_close(s->keeper, request->fd);
 		free(request->groups);
-		session_refuse_for_now(s, "the keeper has no memory left");
+		session_refuse_call(s, REFUSAL_ROOM, true, "the keeper has no memory left");
 		return;
 	}
 	session_use(s);

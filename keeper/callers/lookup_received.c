@@ -35,7 +35,7 @@ static void on_kept(struct front_connection *reading, struct away *away, const c
 		lookup_found(s, &r, away);
 	} else {
 		before_free(&r.before);
-		session_refuse(s, "%s: %s", r.path, why);
+		session_refuse_call(s, REFUSAL_FILE, false, "%s: %s", r.path, why);
 	}
 	queue_settle(s->keeper);
 }
@@ -92,7 +92,7 @@ void lookup_received(struct session *s, const struct front_answer *a, const stru
 		free(s->lookup.found);
 		s->lookup.found = NULL;
 		file_close(s->keeper, a->dev, fd, true);
-		session_refuse_for_now(s, "the keeper has no memory left");
+		session_refuse_call(s, REFUSAL_ROOM, true, "the keeper has no memory left");
 		return;
 	}
 	if (s->reading.front)

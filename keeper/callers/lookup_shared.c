@@ -50,7 +50,7 @@ void lookup_test_shared(struct session *s)
 	}
 	request.fd = fcntl(s->waiter.lock->file->fd, F_DUPFD_CLOEXEC, 3);
 	if (request.fd < 0)
-		session_refuse_for_now(s, "the keeper has no descriptor left: %s", strerror(errno));
+		session_refuse_call(s, REFUSAL_ROOM, true, "the keeper has no descriptor left: %s", strerror(errno));
 	else
 		lookup_inspect(s, s->waiter.lock->file->key.dev, &request, on_shared_tested);
 }

@@ -59,12 +59,12 @@ static struct lease *ask(struct session *s, const struct store_range *range)
 	}
 	ret = lease_begin(s->waiter.lock, range, s->peer.uid, &lease);
 	if (ret == -ENOMEM)
-		caller_refuse_for_now(s, "the keeper has no memory left");
+		caller_refuse_for_now(s, REFUSAL_ROOM, "the keeper has no memory left");
 	else if (ret == -ENFILE)
-		caller_refuse_for_now(s, "the keeper holds as many leases as it can");
+		caller_refuse_for_now(s, REFUSAL_ROOM, "the keeper holds as many leases as it can");
 	else if (ret < 0)
 		caller_refuse_for_now(
-			s,
+			s, REFUSAL_ROOM,
 			"the keeper's table of leases cannot grow (%s): is the runtime directory's file system full?",
 			strerror(-ret));
 	if (ret < 0)
@@ -208,7 +208,7 @@ static void decide(struct session *s, bool needed)
 	struct lease *lease = lock_covering(s->waiter.lock, &range);
 
 	if (once_forbids(s)) {
-		caller_refuse(s,
+		caller_refuse(s, REFUSAL_RULE,
 			      "its rule has at_least_ms, and then only exclusive locks of the whole file can be had");
 		return;
 	}
@@ -265,7 +265,7 @@ void serve_told(struct waiter *waiter, unsigned news, const char *why)
 	const struct store_range whole = {.mode = WIRE_EXCLUSIVE, .to = WIRE_EOF};
 
 	if (news & WAITER_REFUSED) {
-		caller_refuse_for_now(s, "%s", why);
+		caller_refuse_for_now(s, waiter->refusal, "%s", why);
 		return;
 	}
 	if (news & WAITER_RESTING && caller_is_nonblocking(s)) {

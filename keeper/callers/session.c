@@ -54,11 +54,18 @@ struct session *session_new(struct keeper *k, int fd, const struct ucred *peer, 
 	s->timer.data = s;
 	DL_APPEND(k->sessions->all, s);
 	k->sessions->count++;
+	k->sessions->accepted++;
 	return s;
 }
 
 void session_enter(struct session *s, enum session_state state)
 {
+	struct sessions *sessions = s->keeper->sessions;
+
+	/* The request is another one only after the session has left SESSION_WAITING. */
+	sessions->waiting[s->request.space] -= s->state == SESSION_WAITING;
+	sessions->waiting[s->request.space] += state == SESSION_WAITING;
+	sessions->counts.abandoned += s->state == SESSION_WAITING && state == SESSION_CLOSED;
 	s->state = state;
 }
 

@@ -24,6 +24,7 @@
 #include "keeper/fronts/connection.h"
 #include "keeper/kernel/inspect.h"
 #include "keeper/leases/waiters.h"
+#include "store/histogram.h"
 #include "wire/msg.h"
 
 struct control_break;
@@ -34,7 +35,7 @@ struct who;
 /*
  *   READING --> LOOKING --> READING --> INSPECTING --> WAITING --> PINNED     a question for a lock
  *                                            ^------------'                   (has a process the lock shared?)
- *   READING --> STATUS, INIT, STOPPING, RELOADING, FIT, WHO, BREAKING         any other question
+ *   READING --> STATUS, METRICS, INIT, STOPPING, RELOADING, FIT, WHO, BREAKING         any other question
  *
  * The answer leads back to READING from each of them but PINNED: there the next question does. From each state to CLOSED.
  */
@@ -44,6 +45,7 @@ enum session_state {
 	SESSION_WAITING,    /* its waiter is the lock's */
 	SESSION_PINNED,     /* ditto: granted */
 	SESSION_STATUS,     /* the answer is being made */
+	SESSION_METRICS,    /* ditto */
 	SESSION_INIT,       /* WIRE_INIT: waits for the store */
 	SESSION_STOPPING,   /* WIRE_STOP: waits until all is given back */
 	SESSION_RELOADING,  /* WIRE_RELOAD: waits for a look at the configuration file */
@@ -104,10 +106,22 @@ struct session {
 	uint64_t granted_fence; /* of the lease under which this call was granted last; 0: none. Stays over questions */
 };
 
+/* Of lock calls, by what became of them; never go back. A call that asks again after its pin counts again. */
+struct session_counts {
+	struct histogram waited[WIRE_SPACES]; /* granted: from the question to the answer */
+	uint64_t busy[WIRE_SPACES];           /* another host had it, and the caller did not wait */
+	uint64_t refused[REFUSALS];           /* tests too, and connections that were turned away */
+	uint64_t deadlocks;
+	uint64_t abandoned; /* the caller went away while it waited */
+};
+
 /* All sessions: k->sessions. */
 struct sessions {
 	struct session *all;
 	unsigned count;
+	unsigned waiting[WIRE_SPACES]; /* how many are in SESSION_WAITING */
+	uint64_t accepted;             /* since the start */
+	struct session_counts counts;
 	int64_t idle_since_ns; /* when the last one ended, or the keeper started */
 	int epoll;             /* of the connections: far cheaper than one libuv handle each */
 	struct quotas quotas;  /* quota.c */
@@ -147,17 +161,23 @@ void session_stop_waiting(struct session *s);
 /* WIRE_WAITING leaves the session as it is; any other verdict ends the question. fd: passed along, or -1. */
 void session_reply(struct session *s, enum wire_verdict verdict, const char *reason, int fd);
 void session_refuse(struct session *s, const char *format, ...) __attribute__((format(printf, 2, 3)));
-/* The same for a reason that may be gone later, without a change to the question: a caller whose rule says so waits. */
-void session_refuse_for_now(struct session *s, const char *format, ...) __attribute__((format(printf, 2, 3)));
+/* The same for a lock call or a test, which counts it. may_mend: the reason may be gone later, without a change to the
+ * question: a caller whose rule says so waits. */
+void session_refuse_call(struct session *s, enum refusal refusal, bool may_mend, const char *format, ...)
+	__attribute__((format(printf, 4, 5)));
 /* WIRE_WOULD_BLOCK; to WIRE_TEST with the lock in the way (NULL: not known more exactly than what was asked for). */
 void session_would_block(struct session *s, const struct store_range *in_use);
 /* WIRE_GRANTED, sure until until_ns of the keeper's clock. The question goes on: the session has a pin. */
 void session_grant(struct session *s, int64_t until_ns, uint64_t fence);
 
+/* Has the peer an answer that it has not read? Then none with a descriptor should follow: the kernel bounds how many of these
+ * the keeper may have on their way, and those to other users would not arrive. */
+bool session_has_unread(const struct session *s);
+
 /* Sends the first lock that the program has from this byte on. One at a time, since a message may not have room for
  * all. */
 void session_tell_before(struct session *s, int64_t from);
-/* Refuses a peer that gets no session. may_mend: as for session_refuse_for_now(). */
-void session_turn_away(int to, const char *why, bool may_mend);
+/* Refuses a peer that gets no session, and counts that. may_mend: as for session_refuse_call(). */
+void session_turn_away(struct keeper *k, int to, enum refusal refusal, const char *why, bool may_mend);
 
 #endif

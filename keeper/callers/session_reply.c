@@ -1,10 +1,13 @@
 /* Answers to sessions: see session.h. The keeper never waits for a peer: a message that the peer's socket does not take
  * at once is dropped. */
 #include <stdarg.h>
+#include <linux/sockios.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/socket.h>
 
+#include "keeper/clock.h"
 #include "keeper/fronts/frontmsg.h"
 #include "keeper/kernel/before.h"
 #include "keeper/leases/keeper.h"
@@ -31,6 +34,13 @@ static void reply_send(int to, const struct wire_reply *reply, int fd)
 		log_debug("an answer could not be sent: %s", strerror(-ret));
 }
 
+bool session_has_unread(const struct session *s)
+{
+	int bytes = 0;
+
+	return ioctl(s->fd, SIOCOUTQ, &bytes) == 0 && bytes > 0;
+}
+
 static void session_finish(struct session *s, const struct wire_reply *reply, int fd)
 {
 	session_stop_waiting(s);
@@ -38,10 +48,11 @@ static void session_finish(struct session *s, const struct wire_reply *reply, in
 	reply_send(s->fd, reply, fd);
 }
 
-void session_turn_away(int to, const char *why, bool may_mend)
+void session_turn_away(struct keeper *k, int to, enum refusal refusal, const char *why, bool may_mend)
 {
 	struct wire_reply reply;
 
+	k->sessions->counts.refused[refusal]++;
 	reply_fill(&reply, WIRE_REFUSED, why);
 	reply.may_mend = may_mend;
 	reply_send(to, &reply, -1);
@@ -51,6 +62,7 @@ void session_reply(struct session *s, enum wire_verdict verdict, const char *rea
 {
 	struct wire_reply reply;
 
+	s->keeper->sessions->counts.deadlocks += verdict == WIRE_DEADLOCK;
 	reply_fill(&reply, verdict, reason);
 	if (verdict == WIRE_WAITING)
 		reply_send(s->fd, &reply, -1);
@@ -66,6 +78,7 @@ void session_would_block(struct session *s, const struct store_range *in_use)
 {
 	struct wire_reply reply;
 
+	s->keeper->sessions->counts.busy[s->request.space] += s->request.op == WIRE_LOCK;
 	reply_fill(&reply, WIRE_WOULD_BLOCK, NULL);
 	reply.mode = in_use ? in_use->mode : WIRE_EXCLUSIVE;
 	reply.from = in_use ? in_use->from : s->request.from;
@@ -112,12 +125,14 @@ void session_refuse(struct session *s, const char *format, ...)
 	va_end(args);
 }
 
-void session_refuse_for_now(struct session *s, const char *format, ...)
+void session_refuse_call(struct session *s, enum refusal refusal, bool may_mend, const char *format, ...)
 {
 	va_list args;
 
+	if (s->request.op != WIRE_HELD)
+		s->keeper->sessions->counts.refused[refusal]++;
 	va_start(args, format);
-	refuse(s, true, format, args);
+	refuse(s, may_mend, format, args);
 	va_end(args);
 }
 
@@ -146,6 +161,7 @@ void session_grant(struct session *s, int64_t until_ns, uint64_t fence)
 {
 	struct wire_reply reply;
 
+	histogram_observe(&s->keeper->sessions->counts.waited[s->request.space], clock_now_ns() - s->received_ns);
 	reply_fill(&reply, WIRE_GRANTED, NULL);
 	reply.until_ns = s->request.sent_ns + (until_ns - s->received_ns);
 	reply.fence = fence;

@@ -89,7 +89,7 @@ void waiting_for_store(struct session *s)
 		if (!s->keeper->host_in_store.tried)
 			return; /* the keeper has only just started; on_up() or on_down() serves */
 		deadline_trouble(s->keeper, why, sizeof(why));
-		caller_refuse_for_now(s, "%s", why);
+		caller_refuse_for_now(s, REFUSAL_STORE, "%s", why);
 		return;
 	}
 	if (s->away_ns)
@@ -188,7 +188,7 @@ static void room_timeout(struct session *s)
 
 	room_why(&s->waiter, why, sizeof(why));
 	if (!caller_is_patient(s))
-		caller_refuse_for_now(s, "%s", why);
+		caller_refuse_for_now(s, REFUSAL_ROOM, "%s", why);
 	else if (!s->told_away)
 		tell_why(s, why);
 }
@@ -202,7 +202,7 @@ static void wait_timeout(struct session *s)
 
 	if (s->away_ns && since_ms(s->away_ns) >= wait_ms && !caller_is_patient(s)) {
 		deadline_trouble(s->keeper, why, sizeof(why));
-		caller_refuse_for_now(s, "%s (waited %lld ms)", why, (long long)wait_ms);
+		caller_refuse_for_now(s, REFUSAL_STORE, "%s (waited %lld ms)", why, (long long)wait_ms);
 		return;
 	}
 	if (is_to_be_told(s) && (s->away_ns || unanswered))

@@ -49,6 +49,8 @@ void bereft_kill(struct freeze *f)
 			f->table, EVENT_HOLDERS_KILLED, ending, &family, family_count(&family),
 			"%zu processes that held locks whose leases were lost, or were started by one that did, are killed",
 			family_count(&family));
+	deeds_count(f->table, slots_any(f->table, ending | SLOTS_UNBROKEN) ? DEEDS_LOST_KILL : DEEDS_BROKEN_KILL,
+		    family_count(&family));
 	if (stopped) /* else the kill must not wait */
 		farewell(f->table, ending, &family, FAREWELL_LOST, f->relying.keeper);
 	evict_signal(&family, SIGKILL);

@@ -13,6 +13,7 @@
 
 struct deeds {
 	uint32_t written, taken;
+	uint64_t counts[DEEDS_COUNTS];
 	struct deed all[DEEDS_MAX];
 };
 
@@ -74,6 +75,17 @@ void deeds_add(struct table *table, enum event_kind kind, unsigned which, const 
 		d.pids[i] = family_at(family, i);
 	deeds->all[written % DEEDS_MAX] = d;
 	__atomic_store_n(&deeds->written, written + 1, __ATOMIC_RELEASE);
+}
+
+void deeds_count(struct table *table, enum deeds_count which, uint64_t n)
+{
+	if (table->deeds)
+		__atomic_fetch_add(&table->deeds->counts[which], n, __ATOMIC_RELAXED);
+}
+
+uint64_t deeds_counted(const struct table *table, enum deeds_count which)
+{
+	return table->deeds ? __atomic_load_n(&table->deeds->counts[which], __ATOMIC_RELAXED) : 0;
 }
 
 bool deeds_take(struct table *table, struct deed *out)

@@ -1,7 +1,7 @@
 /*
  * What the parent did to processes (froze them, let them go, killed them), for the keeper's events: notes in memory that the
  * parent shares with all its keepers. The parent waits for nothing: if the notes are full, because no keeper has taken any
- * for long, it leaves further ones out; they are in the log.
+ * for long, it leaves further ones out; they are in the log. Beside the notes it counts, and leaves nothing out.
  */
 #ifndef DFLOCK_KEEPER_DEEDS_H
 #define DFLOCK_KEEPER_DEEDS_H
@@ -33,6 +33,25 @@ struct deeds *deeds_new(void);
  * DEEDS_PIDS of them are enough. Parent only. */
 void deeds_add(struct table *table, enum event_kind kind, unsigned which, const struct family *family, size_t processes,
 	       const char *format, ...) __attribute__((format(printf, 6, 7)));
+
+/* What the parent counts, over all its keepers: a keeper that dies loses none of it. */
+enum deeds_count {
+	DEEDS_FREEZES, /* how often holders were frozen */
+	/* Processes that got the signal: */
+	DEEDS_LOST_KILL,    /* the lease was lost */
+	DEEDS_BROKEN_KILL,  /* an operator took it away */
+	DEEDS_STUCK_KILL,   /* it could not be stopped in time */
+	DEEDS_EXPIRED_TERM, /* on_lost = "kill", and the lease runs out */
+	DEEDS_EXPIRED_KILL,
+	DEEDS_RESTARTS, /* keepers that were started after the first */
+	DEEDS_HANGS,    /* keepers that were killed because they did nothing */
+	DEEDS_COUNTS
+};
+
+/* Parent only. */
+void deeds_count(struct table *table, enum deeds_count which, uint64_t n);
+/* Both sides. */
+uint64_t deeds_counted(const struct table *table, enum deeds_count which);
 
 /* The oldest note, which is then gone. False: there is none. Loop only. */
 bool deeds_take(struct table *table, struct deed *out);

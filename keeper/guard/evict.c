@@ -33,6 +33,8 @@ void evict_holders(struct evict *e, int64_t now_ns)
 			table, EVENT_HOLDERS_KILLED, EVICT_SLOTS, &e->targets, family_count(&e->targets),
 			"the store has not answered: %zu processes that hold locks, or were started by one that does, get %s",
 			family_count(&e->targets), ask ? "SIGTERM" : "SIGKILL");
+	if (!e->killed)
+		deeds_count(table, ask ? DEEDS_EXPIRED_TERM : DEEDS_EXPIRED_KILL, family_count(&e->targets));
 	farewell(table, EVICT_SLOTS, &e->targets, ask ? FAREWELL_ASK : FAREWELL_KILL, e->relying->keeper);
 	evict_signal(&e->targets, ask ? SIGTERM : SIGKILL);
 	e->asked = true;

@@ -131,6 +131,7 @@ static void freeze_say(struct freeze *f)
 		"until it does",
 		count);
 	family_free(&family);
+	deeds_count(f->table, DEEDS_FREEZES, 1);
 	f->said = true;
 }
 
@@ -139,6 +140,7 @@ static void freeze_kill_rest(struct freeze *f)
 	struct family killed = {0};
 
 	held_kill_rest(&f->stopped.threads, &killed);
+	deeds_count(f->table, DEEDS_STUCK_KILL, family_count(&killed));
 	if (family_count(&killed))
 		deeds_add(f->table, EVENT_HOLDERS_KILLED, FREEZE_SLOTS, &killed, family_count(&killed),
 			  "%zu processes could not be stopped in time: they are killed", family_count(&killed));

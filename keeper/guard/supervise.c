@@ -160,6 +160,7 @@ static int supervise_watch(struct supervisor *s, pid_t pid)
 			log_event(LINE_KEEPER_HANGS, "the keeper (pid %d) hangs: it is killed and started again",
 				  (int)pid);
 			kill(pid, SIGKILL);
+			deeds_count(table, DEEDS_HANGS, 1);
 			killed_ns = now;
 		}
 	}
@@ -304,6 +305,7 @@ int supervise(const struct supervise *options)
 		table_unsure(&s.table); /* mutant: supervise-unsure */
 		if (!supervise_goes_on(&s, pid, status, &ret))
 			return ret;
+		deeds_count(&s.table, DEEDS_RESTARTS, 1);
 		if (clock_now_ns() - started > SUPERVISE_STEADY_MS * NS_PER_MS)
 			s.pause_ms = SUPERVISE_FIRST_MS;
 		/* The first time at once: leases are running out. */

@@ -90,7 +90,7 @@ static void lose(struct lease *lease, enum table_why why)
 	table_lose(k->table, lease->slot, why);
 	lease->slot = TABLE_NO_SLOT; /* the parent frees it */
 	lost_end_holders(k);
-	lost_report(lease, lose_why(why));
+	lost_report(lease, why, lose_why(why));
 }
 
 /* from: the state before. */
@@ -162,6 +162,41 @@ static void enter(struct lease *lease, enum lease_state next)
 	uv_timer_stop(&lease->timer);
 	if (next == LEASE_ENDED)
 		DL_APPEND2(lease_keeper(lease)->ended, lease, ended_prev, ended_next);
+}
+
+/* --- counts --- */
+
+/* How long processes held the kernel lock is not known: unlocking needs no message. The lease was here for longer. */
+static void count_end(struct lease *lease)
+{
+	if (lease->granted_ns)
+		histogram_observe(&lease_keeper(lease)->act.held[lease->range.space],
+				  clock_now_ns() - lease->granted_ns);
+	lease->granted_ns = 0;
+}
+
+static void count_handover(struct lease *lease)
+{
+	struct act_counts *counts = &lease_keeper(lease)->act;
+
+	counts->handovers[lease->range.space]++;
+	if (lease->recalled_ns)
+		histogram_observe(&counts->recalled[lease->range.space], clock_now_ns() - lease->recalled_ns);
+}
+
+/* The lease has gone from one state to another. */
+static void count_step(struct lease *lease, enum lease_state from, enum lease_event event)
+{
+	bool wanted = lease->recall == RECALL_ASK || lease->recall == RECALL_WAIT;
+
+	if (event == LEASE_EV_GRANTED && lease->state == LEASE_HELD) {
+		lease->granted_ns = clock_now_ns();
+		lease_keeper(lease)->act.granted[lease->range.space]++;
+	}
+	if ((event == LEASE_EV_FREE && wanted && from != LEASE_BREAKING) || event == LEASE_EV_SHARED)
+		count_handover(lease);
+	if (lease->state == LEASE_RELEASING || lease->state == LEASE_ENDING || lease->state == LEASE_ENDED)
+		count_end(lease);
 }
 
 /* --- the queue's work --- */
@@ -246,6 +281,8 @@ static void run_step(struct lease *lease, enum lease_event event)
 	log_debug("%s %.8s: %s in %s -> %s", lease->lock->file->name, lease->token, lease_event_name(event),
 		  lease_state_name(from), lease_state_name(step.next));
 	enter(lease, step.next);
+	if (step.next != from)
+		count_step(lease, from, event);
 	if (event == LEASE_EV_EXPIRED)
 		lease->lapsed = true;
 	act(lease, step.actions, from, event);

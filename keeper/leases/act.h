@@ -4,6 +4,15 @@
 #define DFLOCK_KEEPER_ACT_H
 
 #include "keeper/leases/locks.h"
+#include "store/histogram.h"
+
+/* Part of struct keeper. All but a lease's own times; never go back. */
+struct act_counts {
+	uint64_t granted[WIRE_SPACES];          /* leases that the store granted */
+	uint64_t handovers[WIRE_SPACES];        /* given back, or shrunk to shared, because another host wanted them */
+	struct histogram held[WIRE_SPACES];     /* from the grant until a lease was given back or lost */
+	struct histogram recalled[WIRE_SPACES]; /* from the wish of another host until the hand-over */
+};
 
 /* To be called before any event is raised: act.c does the queue's work from now on. */
 void act_start(struct keeper *k);

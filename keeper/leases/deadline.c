@@ -123,11 +123,26 @@ static void give_up_time(struct keeper *k, uint64_t mark)
 	deadline_beat(k);
 }
 
+static enum deadline_beat beat_became(enum store_status status)
+{
+	switch (status) {
+	case STORE_OK:
+		return DEADLINE_BEAT_COUNTED;
+	case STORE_GIVEN_UP:
+		return DEADLINE_BEAT_GIVEN_UP;
+	case STORE_UNREACHABLE:
+		return DEADLINE_BEAT_UNANSWERED;
+	default:
+		return DEADLINE_BEAT_REFUSED;
+	}
+}
+
 static void on_beat(void *arg, const struct store_reply *reply)
 {
 	struct keeper *k = arg;
 
 	k->deadline.beat_under_way = false;
+	k->deadline.beats[beat_became(reply->status)]++;
 	deadline_notice(k);
 	if (reply->status == STORE_OK)
 		deadline_renewed(k, k->deadline.beat_sent_ns);

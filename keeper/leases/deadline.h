@@ -20,6 +20,15 @@
 
 struct keeper;
 
+/* What became of a beat that was sent. */
+enum deadline_beat {
+	DEADLINE_BEAT_COUNTED,
+	DEADLINE_BEAT_GIVEN_UP, /* an operator has given this host up */
+	DEADLINE_BEAT_REFUSED,
+	DEADLINE_BEAT_UNANSWERED,
+	DEADLINE_BEATS
+};
+
 /* Part of struct keeper. Leases are sure until at_ns; callers are granted until freeze_at_ns, which the parent knows. */
 struct deadline {
 	int64_t at_ns;        /* 0: never renewed */
@@ -28,6 +37,7 @@ struct deadline {
 	uv_timer_t passing;
 	int64_t beat_sent_ns;
 	bool beat_under_way;
+	uint64_t beats[DEADLINE_BEATS]; /* by what became of them; never go back */
 	uint64_t
 		mark; /* what the store said when this host had been given up, and is acknowledged by beats; 0: never */
 	uv_timer_t beat;

@@ -71,6 +71,7 @@ void grace_store_is_up(struct keeper *k)
 
 static void grace_forget(struct keeper *k, const char *old, const char *now)
 {
+	k->grace.losses++;
 	log_event(LINE_STORE_MEMORY_LOST,
 		  "the store lost its memory (incarnation %s was %s): %s; nothing new is granted until all old leases "
 		  "have run out",

@@ -23,6 +23,7 @@ struct grace {
 	char earlier_incarnation[STORE_INC_BYTES]; /* the one that this keeper knew before the present one; "": none */
 	int64_t since_ns;
 	size_t forgotten_count; /* leases in LEASE_FORGOTTEN: lease_set_state() */
+	uint64_t losses;        /* how often the store was seen to have lost its memory; never goes back */
 	uv_timer_t timer;
 };
 

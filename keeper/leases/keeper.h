@@ -18,6 +18,7 @@
 #include "keeper/kernel/probe.h"
 #include "keeper/kernel/identity.h"
 #include "keeper/leases/absence.h"
+#include "keeper/leases/act.h"
 #include "keeper/leases/breaking.h"
 #include "keeper/leases/confirm.h"
 #include "keeper/leases/deadline.h"
@@ -55,6 +56,7 @@ struct leases_slot;
 struct listener;
 struct longwait;
 struct lock;
+struct metrics;
 struct orphan;
 struct reopen;
 struct session;
@@ -76,6 +78,7 @@ struct keeper {
 	struct whos *whos;
 	struct ending *ending;
 	struct longwait *longwait;
+	struct metrics *metrics;
 
 	/* orphan.c */
 	struct orphan *orphan;
@@ -90,6 +93,7 @@ struct keeper {
 	bool foreground; /* does not end when no program needs it */
 	time_t started;
 	struct page *page;
+	unsigned shown; /* leasepage.c: how many leases the page shows */
 	struct store *store;
 	struct watch *watch; /* hosts that were silent for a ttl: dead */
 	struct probes *probes;
@@ -101,6 +105,8 @@ struct keeper {
 
 	struct file *files, *files_by_id;
 	struct lease *leases;
+	struct lease_states lease_states;
+	struct act_counts act;
 	struct file *unused; /* files that may be unused */
 	struct lease *ended; /* ended leases, freed when nothing refers to them any more */
 

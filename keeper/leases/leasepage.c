@@ -64,8 +64,10 @@ void leasepage_show(struct lease *lease)
 	if (config_rule(lease_keeper(lease)->config, file->path)->refuse_unstoppable || file->at_least_ms ||
 	    file_is_limited(file)) /* mutant: page-limited */
 		return;
-	if (!lease->shown)
+	if (!lease->shown) {
 		lease->shown = free_slot(lease_keeper(lease)->page, &file->key);
+		lease_keeper(lease)->shown += lease->shown != NULL;
+	}
 	if (lease->shown)
 		write_slot(lease->shown, &entry);
 }
@@ -74,8 +76,10 @@ void leasepage_close(struct lease *lease)
 {
 	const struct leases_entry closed = {0};
 
-	if (lease->shown)
+	if (lease->shown) {
 		write_slot(lease->shown, &closed);
+		lease_keeper(lease)->shown--;
+	}
 	lease->shown = NULL;
 }
 

@@ -238,6 +238,7 @@ static struct lease *lease_make(struct lock *lock, const struct store_range *ran
 	DL_APPEND(lock->leases, lease);
 	HASH_ADD_STR(k->leases, token, lease);
 	lease->uid = uid;
+	k->lease_states.count[range->space][LEASE_ASKING]++;
 	return lease;
 }
 
@@ -273,6 +274,7 @@ void lease_free(struct lease *lease)
 	struct lock *lock = lease->lock;
 
 	touched_add(lock);
+	lock->file->keeper->lease_states.count[lease->range.space][lease->state]--;
 	HASH_DEL(lock->file->keeper->leases, lease);
 	DL_DELETE(lock->leases, lease);
 	if (!lock->leases) {
@@ -301,6 +303,8 @@ void lease_set_state(struct lease *lease, enum lease_state state)
 {
 	struct keeper *k = lease_keeper(lease);
 
+	k->lease_states.count[lease->range.space][lease->state]--;
+	k->lease_states.count[lease->range.space][state]++;
 	k->grace.forgotten_count -= lease->state == LEASE_FORGOTTEN;
 	k->grace.forgotten_count += state == LEASE_FORGOTTEN;
 	lease->state = state;

@@ -68,6 +68,7 @@ struct lease {
 	uint64_t fence;            /* 0: it was not granted yet */
 	int64_t since_ns;          /* when the state was last entered; of those that are unsure, the first */
 	int64_t held_at;           /* unix seconds; 0: never granted */
+	int64_t granted_ns;        /* act.c; 0: not granted by the store to this keeper, or given back or lost since */
 	uid_t uid;                 /* whose call asked for it, or LEASE_OF_NOBODY: room.h */
 	uint32_t slot;             /* in the table, while it is a lease */
 	struct leases_slot *shown; /* its slot in the page; NULL: not shown, or closed */
@@ -101,6 +102,7 @@ struct lease {
 	enum recall_level recall;
 	bool recall_shared, recall_exclusive; /* a set: either, or both; not with RECALL_NONE or _LINGER */
 	struct store_range recall_range;      /* what is wanted, by the first asker */
+	int64_t recalled_ns;                  /* since when another host wants it; 0: none does */
 	struct asker askers[LEASE_MAX_ASKERS];
 	unsigned asker_count;
 	int64_t keep_until_ns; /* no recall is obeyed before this: min_hold_ms */
@@ -122,6 +124,11 @@ struct lease {
 	struct lease *in_use_prev, *in_use_next; /* in queue.in_use; prev NULL: not in the list */
 	struct lease *obey_prev, *obey_next;     /* queue.obeying; ditto */
 	struct lease *unused_prev, *unused_next; /* room.unused */
+};
+
+/* Part of struct keeper: how many leases are in each state. */
+struct lease_states {
+	unsigned count[WIRE_SPACES][LEASE_STATES];
 };
 
 /* One space of one file. */
@@ -246,7 +253,7 @@ void lease_for_one_lock(struct lease *lease);
  * (queue.h). */
 void lease_start_timer(struct lease *lease, int64_t ms);
 
-/* Sets the state, and counts the leases in LEASE_FORGOTTEN: for each answer of the store the keeper must know whether
+/* Sets the state, and counts the leases in each, and those in LEASE_FORGOTTEN once more: for each answer of the store the keeper must know whether
  * there are any, and there may be as many answers as leases. */
 void lease_set_state(struct lease *lease, enum lease_state state);
 

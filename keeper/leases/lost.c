@@ -52,22 +52,23 @@ static void lost_lease_free(struct keeper *k, struct lost_lease *lost)
 	free(lost);
 }
 
-void lost_report(struct lease *lease, const char *why)
+void lost_report(struct lease *lease, enum table_why why, const char *text)
 {
 	struct file *file = lease->lock->file;
 	struct keeper *k = file->keeper;
 	struct lost_lease *lost = calloc(1, sizeof(*lost));
 
+	k->lost.counts[why]++;
 	event_raise(k,
 		    &(struct event){.kind = EVENT_LEASE_LOST,
 				    .name = file->name,
 				    .path = file->path,
 				    .range = &lease->range,
 				    .fence = lease->fence,
-				    .reason = why},
+				    .reason = text},
 		    "LOST: the %s lease on %s (%s, fence %llu): %s; %s, see `dflock status`",
 		    lease->range.mode == WIRE_SHARED ? "shared" : "exclusive", file->name, file->path,
-		    (unsigned long long)lease->fence, why,
+		    (unsigned long long)lease->fence, text,
 		    lease->state == LEASE_ENDING ? "processes that hold the lock are killed"
 						 : "processes that hold the lock are no longer alone");
 	if (!lost)
@@ -78,7 +79,7 @@ void lost_report(struct lease *lease, const char *why)
 	lost->range = lease->range;
 	lost->fence = lease->fence;
 	lost->when = time(NULL);
-	snprintf(lost->why, sizeof(lost->why), "%s", why);
+	snprintf(lost->why, sizeof(lost->why), "%s", text);
 	DL_APPEND(k->lost.all, lost);
 	if (++k->lost.count > LOST_MAX)
 		lost_lease_free(k, k->lost.all);

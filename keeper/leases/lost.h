@@ -8,6 +8,7 @@
 #include <time.h>
 #include <uv.h>
 
+#include "keeper/guard/table.h"
 #include "keeper/kernel/claims.h"
 #include "store/store.h"
 
@@ -31,6 +32,7 @@ struct lost_lease {
 struct lost {
 	struct lost_lease *all;
 	unsigned count;
+	uint64_t counts[TABLE_WHYS]; /* of all that were lost, by why; never go back */
 	bool losing; /* holders of lost leases must be killed: no other process may be taken for one meanwhile */
 	uv_timer_t timer;
 };
@@ -38,8 +40,8 @@ struct lost {
 void lost_start(struct keeper *k);
 void lost_stop(struct keeper *k);
 
-/* Reports a lease as lost: log and status. */
-void lost_report(struct lease *lease, const char *why);
+/* Reports a lease as lost: log, status, counts. text: `why` for people. */
+void lost_report(struct lease *lease, enum table_why why, const char *text);
 
 /*
  * There may be lost leases whose holders the parent has to kill: tells the parent. Until it has killed them, no other

@@ -88,10 +88,11 @@ struct past {
 	bool judging; /* its result is being judged */
 	bool leave;   /* atomic: the worker is to end */
 	bool rules_changed;
-	bool confirming;  /* some suspects are looked at once more */
-	unsigned looks;   /* that were judged */
-	int64_t took_ns;  /* processor time of the last look */
-	uv_timer_t timer; /* the next look; the next part of the judgement */
+	bool confirming;   /* some suspects are looked at once more */
+	unsigned looks;    /* that were judged */
+	uint64_t reported; /* locks, since the start; never goes back */
+	int64_t took_ns;   /* processor time of the last look */
+	uv_timer_t timer;  /* the next look; the next part of the judgement */
 	/* Is a question of this process under way? */
 	bool (*is_asking)(const struct keeper *k, pid_t pid);
 };

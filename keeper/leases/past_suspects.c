@@ -105,7 +105,8 @@ static void suspects_report(struct suspect *s)
 			LINE_TAKEN_BEFORE, &(struct log_about){.lock = s->name, .pid = s->pid},
 			"%s: locked by pid %d (%s) since before the keeper or the rule came; no lease covers this lock",
 			what, (int)s->pid, s->command);
-	else
+	else {
+		s->keeper->past.reported++;
 		event_raise(
 			s->keeper,
 			&(struct event){.kind = EVENT_TAKEN_PAST,
@@ -119,6 +120,7 @@ static void suspects_report(struct suspect *s)
 			"the lock, too. Start the program with `dflock run`; `dflock doctor PROGRAM` says why dflock does "
 			"not reach it",
 			what, (int)s->pid, s->command);
+	}
 }
 
 static void suspects_gone(struct keeper *k, struct suspect *s)

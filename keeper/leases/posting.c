@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "config/ruleset.h"
+#include "keeper/clock.h"
 #include "keeper/leases/keeper.h"
 #include "keeper/log.h"
 
@@ -45,6 +46,38 @@ static void posting_on_sent(void *arg, const struct store_reply *reply)
 						       : reply->error);
 	if (reply->status != STORE_UNREACHABLE)
 		k->posting.refused = refused;
+}
+
+static void posting_on_rules(void *arg, const struct store_rules *rules, const char *error)
+{
+	struct keeper *k = arg;
+	struct posting_compared *c = &k->posting.compared;
+
+	k->posting.asking = false;
+	if (!rules) {
+		log_debug("how many hosts go by other rules is not known: %s", error ? error : "");
+		return;
+	}
+	*c = (struct posting_compared){.same = rules->same, .different = rules->left_out, .unknown = rules->unknown};
+	for (size_t i = 0; i < rules->count; i++)
+		c->different += rules->sets[i].places;
+	k->posting.compared_at = time(NULL);
+}
+
+void posting_compare(struct keeper *k)
+{
+	struct posting *p = &k->posting;
+	char digest[RULESET_DIGEST_BYTES], *text;
+	int64_t now = clock_now_ns();
+
+	if (p->asking || !store_is_up(k->store) ||
+	    (p->asked_ns && now - p->asked_ns < POSTING_COMPARE_MS * NS_PER_MS) || !(text = ruleset_text(k->config)))
+		return;
+	ruleset_digest(text, digest);
+	free(text);
+	p->asking = true;
+	p->asked_ns = now;
+	store_read_rules(k->store, p->place, digest, posting_on_rules, k);
 }
 
 void posting_send(struct keeper *k)

@@ -9,6 +9,8 @@
 #define DFLOCK_KEEPER_POSTING_H
 
 #include <stdbool.h>
+#include <stdint.h>
+#include <time.h>
 
 struct keeper;
 
@@ -20,12 +22,25 @@ struct posting {
 	 * what a keeper posts replaces what the keeper before it has posted. */
 	char place[POSTING_PLACE_BYTES];
 	bool refused; /* the log says so */
+	/* posting_compare(): how many other keepers the store knows, as of compared_at. */
+	struct posting_compared {
+		uint64_t same, different, unknown; /* rules; unknown: of an older version, or silent */
+	} compared;
+	time_t compared_at; /* 0: never */
+	int64_t asked_ns;   /* when the store was asked last; 0: never */
+	bool asking;
 };
+
+/* How old the comparison may be: with 5,000 hosts that are watched, the store is asked 6 times a second. */
+#define POSTING_COMPARE_MS (15 * 60 * 1000)
 
 /* Once, when the host's name and the runtime directory are known. */
 void posting_start(struct keeper *k);
 /* Sends the rules in force. Called when the store is reached or has lost its memory, when the rules change, and so often
  * that the store does not forget them. Nothing happens while the store is down. */
 void posting_send(struct keeper *k);
+/* Somebody wants to know how many keepers go by other rules: asks the store, unless it is down or was asked lately. The answer
+ * is there the next time: nobody waits for it. */
+void posting_compare(struct keeper *k);
 
 #endif

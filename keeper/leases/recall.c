@@ -52,6 +52,8 @@ static void recalled(struct lease *lease, const struct store_range *range, const
 			askers_add(lease, asker);
 		if (lease_is_ours(lease->state) && !is_young(lease) && split_on_recall(lease, range, asker != NULL))
 			return;
+		if (!lease->recalled_ns)
+			lease->recalled_ns = clock_now_ns();
 		if (lease->recall < RECALL_ASK) /* that of the others comes again, for the parts */
 			lease->recall_range = *range;
 		if (lease->recall < RECALL_ASK)
@@ -103,5 +105,6 @@ void recall_opened(struct lease *lease, enum lease_event event)
 	if (!recall_is_served(lease, event))
 		return;
 	lease->recall = RECALL_NONE;
+	lease->recalled_ns = 0;
 	askers_forget(lease);
 }

@@ -147,8 +147,9 @@ static void on_limit(struct lease *lease)
 		lease_start_timer(lease, LIMIT_RETRY_MS);
 		return;
 	}
-	waiters_refuse(lease, "all hosts together hold or wait for 1,000 ranges of it, and there may be no more: lock "
-			      "fewer or larger ranges");
+	waiters_refuse(lease, REFUSAL_ROOM,
+		       "all hosts together hold or wait for 1,000 ranges of it, and there may be no more: lock "
+		       "fewer or larger ranges");
 }
 
 /* Other hosts hold the lock, and the request only asked. */
@@ -208,7 +209,7 @@ static void take_acquire(struct lease *lease, const struct store_reply *reply, i
 	case STORE_BUSY:
 		return on_busy(lease, reply);
 	case STORE_GRACE:
-		waiters_refuse_nonblocking(lease,
+		waiters_refuse_nonblocking(lease, REFUSAL_GRACE,
 					   "the store is in grace: it lost its memory or is new, and waits until "
 					   "every old lease has run out; see `dflock status`");
 		return lease_start_timer(lease, deadline_reask_ms(k));
@@ -222,10 +223,10 @@ static void take_acquire(struct lease *lease, const struct store_reply *reply, i
 			  reply->error ? reply->error : "");
 		if (lease_is_part(lease))
 			return refuse_part(lease);
-		return waiters_refuse(lease, reply->error ? reply->error : "the store refused");
+		return waiters_refuse(lease, REFUSAL_STORE, reply->error ? reply->error : "the store refused");
 	case STORE_UNREACHABLE: /* LEASE_EV_UP comes later */
 		deadline_trouble(k, why, sizeof(why));
-		return waiters_refuse_nonblocking(lease, why);
+		return waiters_refuse_nonblocking(lease, REFUSAL_STORE, why);
 	case STORE_INCARNATION: /* LEASE_EV_FORGOTTEN comes at once */
 		return;
 	}

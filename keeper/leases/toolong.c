@@ -146,6 +146,7 @@ static void toolong_say(struct lock *lock)
 	if (!oldest)
 		return;
 	lock->warned_ns = grants_now_ns(k) + 1;
+	k->toolong.warned += others;
 	toolong_tell_warned(lock, oldest, others - 1);
 }
 

@@ -64,6 +64,7 @@ struct toolong_line {
 struct toolong {
 	uv_timer_t timer;
 	bool on, looking;
+	uint64_t warned, terminated, killed; /* locks; processes by signal: never go back */
 	int64_t rest_until_ns;
 	struct toolong_end *ends; /* holders that are being ended: toolong_end.c */
 };

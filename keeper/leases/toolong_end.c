@@ -187,6 +187,7 @@ static void toolong_tell_signalled(const struct toolong_end *e, size_t count, bo
 
 	if (!count)
 		return;
+	*(kill ? &e->keeper->toolong.killed : &e->keeper->toolong.terminated) += count;
 	for (size_t i = 0; i < utarray_len(&e->targets) && listed < PIDS_MAX; i++) {
 		const struct toolong_target *target = array_at(&e->targets, i);
 

@@ -167,28 +167,29 @@ void waiters_resting(struct lease *lease)
 		queue_tell(w, WAITER_RESTING);
 }
 
-static void waiters_refuse_one(struct waiter *w, const char *why)
+static void waiters_refuse_one(struct waiter *w, enum refusal refusal, const char *why)
 {
+	w->refusal = refusal;
 	free(w->why);
 	w->why = strdup(why);
 	queue_tell(w, WAITER_REFUSED);
 }
 
-void waiters_refuse(struct lease *lease, const char *why)
+void waiters_refuse(struct lease *lease, enum refusal refusal, const char *why)
 {
 	struct waiter *w;
 
 	FOR_WAITERS (lease, w)
-		waiters_refuse_one(w, why);
+		waiters_refuse_one(w, refusal, why);
 }
 
-void waiters_refuse_nonblocking(struct lease *lease, const char *why)
+void waiters_refuse_nonblocking(struct lease *lease, enum refusal refusal, const char *why)
 {
 	struct waiter *w;
 
 	FOR_WAITERS (lease, w)
 		if (w->nonblocking)
-			waiters_refuse_one(w, why);
+			waiters_refuse_one(w, refusal, why);
 }
 
 void waiters_serve(struct lock *lock)

@@ -27,6 +27,19 @@ enum waiter_news {
 	WAITER_RESTING = 1 << 4, /* the lock's name rests */
 };
 
+/* Why a lock call was refused, for counts; operators read the words in docs/operating.md. */
+enum refusal {
+	REFUSAL_STORE,   /* it is not there, or answers with an error */
+	REFUSAL_GRACE,   /* it grants nothing new */
+	REFUSAL_ROOM,    /* leases, ranges, descriptors, connections, memory */
+	REFUSAL_FILE,    /* it cannot be looked at, or has no usable name */
+	REFUSAL_RULE,    /* its rule forbids this call */
+	REFUSAL_CONFIG,  /* the program goes by another configuration */
+	REFUSAL_VERSION, /* ... or has a library of another version */
+	REFUSAL_PROGRAM, /* the keeper cannot see the program: namespaces */
+	REFUSALS
+};
+
 /* Part of struct keeper. A keeper that died may have given pins: until then every lease counts as pinned. */
 struct old_pins {
 	int64_t until_ns;
@@ -48,7 +61,8 @@ struct waiter {
 	int64_t joined_ns;          /* since when it waits for its lease */
 	uint64_t arrival;           /* its place among all that wait, as the store numbers them; 0: not known so far */
 	unsigned news;              /* of enum waiter_news; 0: none waits to be told */
-	char *why;                  /* WAITER_REFUSED; NULL: there was no memory for it */
+	enum refusal refusal;       /* WAITER_REFUSED, as the next */
+	char *why;                  /* NULL: there was no memory for it */
 	struct waiter *prev, *next; /* lock->waiters */
 	struct waiter *told_prev, *told_next; /* queue.told: while it has news */
 	struct waiter *room_prev, *room_next; /* room.roomless: while it is */
@@ -86,8 +100,8 @@ void waiters_unpinned(struct lock *lock);
 void waiters_queued(struct lease *lease, int64_t asked_ns, uint64_t arrival);
 void waiters_in_use(struct lease *lease);
 void waiters_resting(struct lease *lease);
-void waiters_refuse(struct lease *lease, const char *why);
-void waiters_refuse_nonblocking(struct lease *lease, const char *why);
+void waiters_refuse(struct lease *lease, enum refusal refusal, const char *why);
+void waiters_refuse_nonblocking(struct lease *lease, enum refusal refusal, const char *why);
 /* Tells WAITER_SERVE to all waiters of a lock, or of all locks. */
 void waiters_serve(struct lock *lock);
 void waiters_serve_all(struct keeper *k);

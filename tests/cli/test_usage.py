@@ -9,7 +9,7 @@ import pytest
 from harness import BUILD
 from harness.host import CLI, ROOT, SHIM
 
-COMMANDS = ("run", "lock", "status", "who", "fence", "break", "check", "doctor", "reload", "stop", "init", "version")
+COMMANDS = ("run", "lock", "status", "metrics", "who", "fence", "break", "check", "doctor", "reload", "stop", "init", "version")
 
 
 def dflock(*words, **more):

@@ -5,6 +5,7 @@ import signal
 
 import pytest
 from harness import BUILD, wait_until
+from harness.metrics import value
 from keepers import (LONG, both_anew, flock, identity, is_busy, opened, pair, parent_and_keeper, serving, wait_for_another,  # noqa: F401
                      waits)
 
@@ -106,8 +107,9 @@ def test_no_new_parent_can_be_started(make_host, folder, monkeypatch):
     os.chmod(program, 0o600)
     os.kill(old[0], signal.SIGKILL)
     wait_until(lambda: a.status()["unsupervised"], "that is noticed")
+    assert value(a, "unsupervised") == 1
     assert "UNSUPERVISED" in a.cli("status").stdout and "no other can be started (Permission denied" in a.log()
     assert serving(a) == old[1] and flock(a, "-n", name="other") == (0, "")
     os.chmod(program, 0o700)
     both_anew(a, old)
-    assert not a.status()["unsupervised"] and identity(a) == before
+    assert not a.status()["unsupervised"] and identity(a) == before and value(a, "unsupervised") == 0

@@ -106,9 +106,9 @@ void lost_end_holders(struct keeper *keeper)
 	say("holders end");
 }
 
-void lost_report(struct lease *lease, const char *why)
+void lost_report(struct lease *lease, enum table_why which, const char *why)
 {
-	(void)lease;
+	(void)lease, (void)which;
 	ck_assert_str_ne(why, "");
 	say("reported");
 }

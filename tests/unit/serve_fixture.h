@@ -43,6 +43,7 @@
 
 static uv_loop_t loop;
 static struct config config;
+static struct sessions sessions;
 static struct keeper k;
 static struct file *file;
 static struct lock *lock;
@@ -361,7 +362,8 @@ static inline void prepare(void)
 					   .probe_ms = PROBE_MS,
 					   .store_wait_ms = STORE_WAIT_MS,
 					   .dead_ms = DEAD_MS}};
-	k = (struct keeper){.loop = &loop, .config = &config, .host_in_store.tried = true};
+	sessions = (struct sessions){0};
+	k = (struct keeper){.loop = &loop, .config = &config, .sessions = &sessions, .host_in_store.tried = true};
 	k.queue.work = &work;
 	k.queue.news = &news;
 	ck_assert_int_eq(file_get(&k, &st, true, "/srv/x", "x", -1, &file), 0);

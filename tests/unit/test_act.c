@@ -184,6 +184,100 @@ START_TEST(leaves_all)
 }
 END_TEST
 
+/* --- counts --- */
+
+static uint64_t observed(const struct histogram *h)
+{
+	uint64_t all = 0;
+
+	for (size_t i = 0; i <= HISTOGRAM_BUCKETS; i++)
+		all += h->counts[i];
+	return all;
+}
+
+static void check_counts(uint64_t leases, uint64_t handovers, uint64_t held, uint64_t recalled)
+{
+	ck_assert_uint_eq(k.act.granted[WIRE_RECORD], leases);
+	ck_assert_uint_eq(k.act.handovers[WIRE_RECORD], handovers);
+	ck_assert_uint_eq(observed(&k.act.held[WIRE_RECORD]), held);
+	ck_assert_uint_eq(observed(&k.act.recalled[WIRE_RECORD]), recalled);
+	ck_assert_uint_eq(k.act.granted[WIRE_FLOCK] + k.act.handovers[WIRE_FLOCK], 0);
+}
+
+/* Given back once because another host waits, and once because no process used it for long. */
+START_TEST(counts_of_a_life)
+{
+	struct lease *lease = lease_in(LEASE_ASKING, 0, 10);
+
+	happens(lease, LEASE_EV_GRANTED);
+	check_counts(1, 0, 0, 0);
+	lease->granted_ns -= 3600 * 1000 * NS_PER_MS;
+	recall(lease, WIRE_EXCLUSIVE, false);
+	recall(lease, WIRE_EXCLUSIVE, false); /* the store says it again */
+	lease->recalled_ns -= 20 * 1000 * NS_PER_MS;
+	happens(lease, LEASE_EV_FREE);
+	check_counts(1, 1, 1, 1);
+	ck_assert_int_eq(k.act.held[WIRE_RECORD].sum_ns / 1000 / 1000 / 1000, 3600);
+	ck_assert_int_eq(k.act.recalled[WIRE_RECORD].sum_ns / 1000 / 1000 / 1000, 20);
+	happens(lease, LEASE_EV_UP); /* the release is sent again */
+	happens(lease, LEASE_EV_RELEASED);
+	check_counts(1, 1, 1, 1);
+	lease = lease_in(LEASE_ASKING, 0, 10);
+	happens(lease, LEASE_EV_GRANTED);
+	happens(lease, LEASE_EV_LINGERED);
+	happens(lease, LEASE_EV_FREE);
+	check_counts(2, 1, 2, 1);
+}
+END_TEST
+
+/* A shrink is a hand-over, and the lease goes on. */
+START_TEST(counts_of_a_shrink)
+{
+	struct lease *lease = lease_in(LEASE_ASKING, 0, 10);
+
+	happens(lease, LEASE_EV_GRANTED);
+	recall(lease, WIRE_SHARED, false);
+	happens(lease, LEASE_EV_SHARED);
+	check_counts(1, 1, 0, 1);
+	happens(lease, LEASE_EV_SHRUNK);
+	ck_assert_int_eq(lease->state, LEASE_HELD);
+	ck_assert_int_eq(lease->recalled_ns, 0);
+	happens(lease, LEASE_EV_EXPIRED);
+	happens(lease, LEASE_EV_GONE); /* lost */
+	check_counts(1, 1, 1, 1);
+}
+END_TEST
+
+/* What was never granted was never held. */
+START_TEST(counts_of_one_that_is_unwanted)
+{
+	struct lease *lease = lease_in(LEASE_ASKING, 0, 10);
+
+	recall(lease, WIRE_EXCLUSIVE, false);
+	happens(lease, LEASE_EV_UNWANTED);
+	ck_assert_int_eq(lease->state, LEASE_RELEASING);
+	check_counts(0, 0, 0, 0);
+}
+END_TEST
+
+START_TEST(counts_of_states)
+{
+	struct lease *lease = lease_in(LEASE_ASKING, 0, 10);
+	unsigned(*count)[LEASE_STATES] = k.lease_states.count;
+
+	ck_assert_uint_eq(count[WIRE_RECORD][LEASE_ASKING], 1);
+	happens(lease, LEASE_EV_GRANTED);
+	ck_assert_uint_eq(count[WIRE_RECORD][LEASE_ASKING], 0);
+	ck_assert_uint_eq(count[WIRE_RECORD][LEASE_HELD], 1);
+	happens(lease, LEASE_EV_SUPERSEDED);
+	lease_set_state(lease, LEASE_RELEASING);
+	happens(lease, LEASE_EV_RELEASED);
+	for (int space = 0; space < WIRE_SPACES; space++)
+		for (int i = 0; i < LEASE_STATES; i++)
+			ck_assert_uint_eq(count[space][i], 0);
+}
+END_TEST
+
 static void add_tests(TCase *tests)
 {
 	tcase_add_test(tests, page_before_probe);
@@ -199,6 +293,10 @@ static void add_tests(TCase *tests)
 	tcase_add_test(tests, parts_are_not_superseded);
 	tcase_add_test(tests, freed_when_nothing_refers_to_it);
 	tcase_add_test(tests, leaves_all);
+	tcase_add_test(tests, counts_of_a_life);
+	tcase_add_test(tests, counts_of_a_shrink);
+	tcase_add_test(tests, counts_of_one_that_is_unwanted);
+	tcase_add_test(tests, counts_of_states);
 }
 
 int main(void)

@@ -282,6 +282,31 @@ START_TEST(deeds)
 }
 END_TEST
 
+/* The parent counts over all its keepers, and leaves nothing out when the notes are full. */
+START_TEST(deeds_counts)
+{
+	struct table of = {.fd = -1, .deeds = deeds_new()};
+	int status;
+	pid_t pid;
+
+	ck_assert_ptr_nonnull(of.deeds);
+	for (int keeper = 1; keeper <= 2; keeper++) {
+		deeds_count(&of, DEEDS_FREEZES, 1);
+		deeds_count(&of, DEEDS_LOST_KILL, 1000);
+		pid = fork();
+		if (pid == 0)
+			_exit(deeds_counted(&of, DEEDS_FREEZES) != (uint64_t)keeper ||
+			      deeds_counted(&of, DEEDS_LOST_KILL) != 1000 * (uint64_t)keeper ||
+			      deeds_counted(&of, DEEDS_HANGS) != 0);
+		ck_assert_int_eq(waitpid(pid, &status, 0), pid);
+		ck_assert_int_eq(status, 0);
+	}
+	of.deeds = NULL;
+	deeds_count(&of, DEEDS_FREEZES, 1);
+	ck_assert_uint_eq(deeds_counted(&of, DEEDS_FREEZES), 0);
+}
+END_TEST
+
 /* --- the hook --- */
 
 static char said[HOOK_SAID_BYTES];
@@ -357,6 +382,7 @@ int main(int argc, char **argv)
 	tcase_add_test(tests, opposites);
 	tcase_add_test(tests, without_a_command);
 	tcase_add_test(tests, deeds);
+	tcase_add_test(tests, deeds_counts);
 	tcase_add_loop_test(tests, how_it_ends, 0, sizeof(ends) / sizeof(*ends));
 	tcase_add_test(tests, left_while_it_runs);
 	return suite_run_case("event", tests);

@@ -32,6 +32,24 @@ void store_post_rules(struct store *store, const struct store_posting *posting, 
 	say("posted");
 }
 
+static store_rules_cb *compared;
+
+void store_read_rules(struct store *store, const char *of, const char *same_as, store_rules_cb *cb, void *arg)
+{
+	(void)store;
+	ck_assert_ptr_eq(arg, &k);
+	ck_assert_str_eq(of, k.posting.place);
+	ck_assert_str_eq(same_as, digest);
+	compared = cb;
+	say("asked");
+}
+
+void log_debug(const char *format, ...)
+{
+	ck_assert_ptr_nonnull(strstr(format, "not known"));
+	say("not known");
+}
+
 void log_event(enum event_kind kind, const char *format, ...)
 {
 	ck_assert_int_eq(kind, LINE_RULES_NOT_SHARED);
@@ -145,6 +163,38 @@ START_TEST(refusals_are_logged_once)
 }
 END_TEST
 
+/* The answer is there the next time; the store is not asked more often than that. */
+START_TEST(compares)
+{
+	const struct store_rules rules = {
+		.same = 3, .unknown = 1, .left_out = 4, .count = 2, .sets = {{.places = 2}, {.places = 5}}};
+
+	posting_start(&k);
+	posting_send(&k);
+	check_said("posted");
+	posting_compare(&k);
+	posting_compare(&k);
+	check_said("asked"); /* one question at a time */
+	ck_assert_int_eq(k.posting.compared_at, 0);
+	compared(&k, &rules, NULL);
+	ck_assert_int_gt(k.posting.compared_at, 0);
+	ck_assert_uint_eq(k.posting.compared.same, 3);
+	ck_assert_uint_eq(k.posting.compared.different, 11);
+	ck_assert_uint_eq(k.posting.compared.unknown, 1);
+	posting_compare(&k);
+	check_said("");
+	k.posting.asked_ns -= POSTING_COMPARE_MS * 1000000ll;
+	posting_compare(&k);
+	compared(&k, NULL, "away");
+	check_said("asked, not known");
+	ck_assert_uint_eq(k.posting.compared.different, 11); /* as it was */
+	k.posting.asked_ns -= POSTING_COMPARE_MS * 1000000ll;
+	up = false;
+	posting_compare(&k);
+	check_said("");
+}
+END_TEST
+
 int main(void)
 {
 	TCase *tests = tcase_create("posting");
@@ -154,6 +204,7 @@ int main(void)
 	tcase_add_test(tests, what_is_posted);
 	tcase_add_test(tests, nothing_while_the_store_is_down);
 	tcase_add_test(tests, rules_that_are_too_long);
+	tcase_add_test(tests, compares);
 	tcase_add_loop_test(tests, refusals_are_logged_once, 0, 2);
 	return suite_run_case("posting", tests);
 }

@@ -29,7 +29,7 @@ START_TEST(descriptor_and_operation)
 	for (unsigned op = 0; op < 256; op++) {
 		struct wire_request r = good(op);
 		bool lock = op == WIRE_LOCK || op == WIRE_TEST || op == WIRE_HELD;
-		bool control = op > 0 && op < WIRE_WHO && !lock && op != WIRE_BEFORE;
+		bool control = ((op > 0 && op < WIRE_WHO) || op == WIRE_METRICS) && !lock && op != WIRE_BEFORE;
 		enum question_kind without = control             ? QUESTION_CONTROL
 					     : op == WIRE_BEFORE ? QUESTION_BEFORE
 								 : QUESTION_MALFORMED;

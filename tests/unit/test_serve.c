@@ -206,7 +206,7 @@ END_TEST
 START_TEST(refused)
 {
 	ask_all(&one, 0);
-	waiters_refuse(one.s.waiter.lease, "the store is full");
+	waiters_refuse(one.s.waiter.lease, REFUSAL_STORE, "the store is full");
 	queue_settle(&k);
 	check_refused(&one, "/srv/x: the store is full");
 }

@@ -14,6 +14,7 @@ START_TEST(store_away)
 	k.host_in_store.tried = true;
 	serve_again();
 	check_refused(&one, "/srv/x: store S: down");
+	ck_assert_uint_eq(sessions.counts.refused[REFUSAL_STORE], 2);
 	check_said("");
 }
 END_TEST
@@ -25,6 +26,9 @@ START_TEST(store_away_and_a_lease)
 	all_of(LEASE_HELD);
 	ask_all(&one, 0);
 	check_pinned(&one);
+	ck_assert_uint_eq(sessions.counts.waited[WIRE_FLOCK].counts[0] + sessions.counts.waited[WIRE_FLOCK].counts[1],
+			  1);
+	ck_assert_uint_eq(sessions.waiting[WIRE_FLOCK], 0);
 }
 END_TEST
 
@@ -67,8 +71,12 @@ START_TEST(in_use)
 	ask_all(&two, 0);
 	told(&two, WAITER_IN_USE);
 	check_waits(&two, 1000);
+	ck_assert_uint_eq(sessions.waiting[WIRE_FLOCK], 2);
 	told(&one, WAITER_IN_USE);
 	ck_assert_int_eq(verdict(&one), WIRE_WOULD_BLOCK);
+	ck_assert_uint_eq(sessions.waiting[WIRE_FLOCK], 1);
+	ck_assert_uint_eq(sessions.counts.busy[WIRE_FLOCK], 1);
+	ck_assert_uint_eq(sessions.counts.abandoned, 0);
 }
 END_TEST
 
@@ -84,6 +92,7 @@ START_TEST(test_waits_for_all_answers)
 	told(&one, WAITER_IN_USE);
 	ck_assert_int_eq(verdict(&one), WIRE_WOULD_BLOCK);
 	ck_assert(one.reply.mode == WIRE_SHARED && one.reply.from == 3 && one.reply.to == 5);
+	ck_assert_uint_eq(sessions.counts.busy[WIRE_RECORD], 0); /* a test is no lock call */
 }
 END_TEST
 

@@ -55,11 +55,50 @@ START_TEST(one_that_has_ended_is_not_reported)
 }
 END_TEST
 
+START_TEST(counts)
+{
+	struct session *s = session_new(&k, ends[0], &(struct ucred){.pid = 4711}, false);
+
+	ck_assert_uint_eq(k.sessions->accepted, 1);
+	s->request.space = WIRE_RECORD;
+	session_enter(s, SESSION_WAITING);
+	ck_assert_uint_eq(k.sessions->waiting[WIRE_RECORD], 1);
+	session_enter(s, SESSION_PINNED);
+	ck_assert_uint_eq(k.sessions->waiting[WIRE_RECORD], 0);
+	session_enter(s, SESSION_WAITING);
+	session_end(s);
+	close(ends[0]);
+	ck_assert_uint_eq(k.sessions->waiting[WIRE_RECORD], 0);
+	ck_assert_uint_eq(k.sessions->counts.abandoned, 1);
+	ck_assert_uint_eq(k.sessions->accepted, 1);
+	ck_assert_uint_eq(k.sessions->count, 0);
+}
+END_TEST
+
+START_TEST(unread)
+{
+	struct session *s = session_new(&k, ends[0], &(struct ucred){.pid = 4711}, false);
+	char answer[2000];
+
+	ck_assert(!session_has_unread(s));
+	ck_assert_int_eq(write(ends[1], "question", 8), 8); /* of the peer: does not count */
+	ck_assert(!session_has_unread(s));
+	session_reply(s, WIRE_OK, NULL, -1);
+	ck_assert(session_has_unread(s));
+	ck_assert_int_gt(read(ends[1], answer, sizeof(answer)), 0);
+	ck_assert(!session_has_unread(s));
+	session_end(s);
+	close(ends[0]);
+}
+END_TEST
+
 int main(void)
 {
 	TCase *tests = tcase_create("session");
 
 	tcase_add_checked_fixture(tests, setup, teardown);
+	tcase_add_test(tests, counts);
+	tcase_add_test(tests, unread);
 	tcase_add_loop_test(tests, one_that_has_ended_is_not_reported, 0, 2);
 	return suite_run_case("session", tests);
 }

@@ -141,9 +141,9 @@ START_TEST(only_its_waiters_hear_of_a_lease)
 	waiters_in_use(&asking);
 	ck_assert(!waits.news && asks.news == WAITER_IN_USE);
 	waiters_join(&waits, &asking);
-	waiters_refuse_nonblocking(&asking, "one");
+	waiters_refuse_nonblocking(&asking, REFUSAL_GRACE, "one");
 	ck_assert(!waits.news && asks.news == (WAITER_IN_USE | WAITER_REFUSED));
-	waiters_refuse(&asking, "two");
+	waiters_refuse(&asking, REFUSAL_ROOM, "two");
 	ck_assert_uint_eq(waits.news, WAITER_REFUSED);
 	ck_assert_str_eq(waits.why, "two");
 	ck_assert_str_eq(asks.why, "two");

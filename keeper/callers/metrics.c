@@ -1,0 +1,304 @@
+/* See metrics.h. */
+#include "keeper/callers/metrics.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+#include <utlist.h>
+
+#include "keeper/callers/configfile.h"
+#include "keeper/callers/listener.h"
+#include "keeper/callers/longwait.h"
+#include "keeper/callers/session.h"
+#include "keeper/callers/status.h"
+#include "keeper/clock.h"
+#include "keeper/guard/deeds.h"
+#include "keeper/leases/keeper.h"
+
+static void set_number(json_t *doc, const char *key, uint64_t n)
+{
+	json_object_set_new(doc, key, json_integer((json_int_t)n));
+}
+
+static double seconds(int64_t ns)
+{
+	return (double)ns / 1e9;
+}
+
+/* An object for the values of one metric. */
+static json_t *set_group(json_t *doc, const char *key)
+{
+	json_t *group = json_object();
+
+	json_object_set_new(doc, key, group);
+	return group; /* the document's; NULL if there is no memory: then what is set in it is left out */
+}
+
+static const char *space_name(int space)
+{
+	return space == WIRE_FLOCK ? "flock" : "record";
+}
+
+static void set_by_space(json_t *doc, const char *key, const uint64_t counts[WIRE_SPACES])
+{
+	json_t *group = set_group(doc, key);
+
+	for (int i = 0; i < WIRE_SPACES; i++)
+		set_number(group, space_name(i), counts[i]);
+}
+
+static json_t *histogram_json(const struct histogram *h)
+{
+	json_t *le = json_array(), *counts = json_array();
+	size_t count;
+	const int64_t *bounds = histogram_bounds(h, &count);
+
+	for (size_t i = 0; i < count; i++)
+		json_array_append_new(le, json_real(seconds(bounds[i])));
+	for (size_t i = 0; i <= count; i++)
+		json_array_append_new(counts, json_integer((json_int_t)h->counts[i]));
+	return json_pack("{s:o,s:o,s:f}", "le", le, "counts", counts, "sum", (double)h->sum_ns / 1e9);
+}
+
+static void set_histograms(json_t *doc, const char *key, const struct histogram histograms[WIRE_SPACES])
+{
+	json_t *group = set_group(doc, key);
+
+	for (int i = 0; i < WIRE_SPACES; i++)
+		json_object_set_new(group, space_name(i), histogram_json(&histograms[i]));
+}
+
+/* --- what is counted --- */
+
+static void set_callers(json_t *doc, const struct keeper *k)
+{
+	static const char *const refusals[REFUSALS] = {
+		[REFUSAL_STORE] = "store",     [REFUSAL_GRACE] = "grace",     [REFUSAL_ROOM] = "room",
+		[REFUSAL_FILE] = "file",       [REFUSAL_RULE] = "rule",       [REFUSAL_CONFIG] = "config",
+		[REFUSAL_VERSION] = "version", [REFUSAL_PROGRAM] = "program",
+	};
+	const struct sessions *s = k->sessions;
+	json_t *group = set_group(doc, "waiters");
+
+	for (int i = 0; i < WIRE_SPACES; i++)
+		set_number(group, space_name(i), s->waiting[i]);
+	set_histograms(doc, "lock_wait_seconds", s->counts.waited);
+	set_by_space(doc, "lock_busy_total", s->counts.busy);
+	group = set_group(doc, "lock_refusals_total");
+	for (int i = 0; i < REFUSALS; i++)
+		set_number(group, refusals[i], s->counts.refused[i]);
+	set_number(doc, "lock_deadlocks_total", s->counts.deadlocks);
+	set_number(doc, "lock_abandoned_total", s->counts.abandoned);
+	set_number(doc, "waited_too_long_total", longwait_count(k));
+	set_number(doc, "connections", s->count);
+	set_number(doc, "connections_max", k->listener->limit);
+	set_number(doc, "connections_accepted_total", s->accepted);
+}
+
+static void set_leases(json_t *doc, const struct keeper *k)
+{
+	static const char *const whys[TABLE_WHYS] = {[TABLE_WHY_UNKNOWN] = "damaged",
+						     [TABLE_WHY_TAKEN] = "taken",
+						     [TABLE_WHY_FORGOTTEN] = "forgotten",
+						     [TABLE_WHY_BROKEN] = "broken"};
+	json_t *group = set_group(doc, "leases");
+
+	for (int space = 0; space < WIRE_SPACES; space++) {
+		json_t *states = set_group(group, space_name(space));
+
+		for (int i = 0; i < LEASE_ENDED; i++)
+			set_number(states, lease_state_name((enum lease_state)i), k->lease_states.count[space][i]);
+	}
+	set_number(doc, "leases_max", k->room.limit);
+	set_number(doc, "page_leases", k->shown);
+	set_by_space(doc, "lease_grants_total", k->act.granted);
+	set_histograms(doc, "lease_hold_seconds", k->act.held);
+	set_histograms(doc, "lease_recall_seconds", k->act.recalled);
+	set_by_space(doc, "handovers_total", k->act.handovers);
+	group = set_group(doc, "leases_lost_total");
+	for (int i = 0; i < TABLE_WHYS; i++)
+		set_number(group, whys[i], k->lost.counts[i]);
+	set_number(doc, "held_too_long_total", k->toolong.warned);
+}
+
+static void set_past(json_t *doc, const struct keeper *k)
+{
+	const struct suspect *s;
+	uint64_t count = 0;
+
+	DL_FOREACH (k->past.suspects, s)
+		count += s->reported && !s->before;
+	set_number(doc, "locks_past", count);
+	set_number(doc, "taken_past_total", k->past.reported);
+}
+
+static void set_deadline(json_t *doc, const struct keeper *k)
+{
+	static const char *const results[DEADLINE_BEATS] = {[DEADLINE_BEAT_COUNTED] = "counted",
+							    [DEADLINE_BEAT_GIVEN_UP] = "given_up",
+							    [DEADLINE_BEAT_REFUSED] = "refused",
+							    [DEADLINE_BEAT_UNANSWERED] = "unanswered"};
+	json_t *group = set_group(doc, "beats_total");
+	int64_t left = k->deadline.at_ns - clock_now_ns();
+
+	for (int i = 0; i < DEADLINE_BEATS; i++)
+		set_number(group, results[i], k->deadline.beats[i]);
+	json_object_set_new(doc, "deadline_left_seconds",
+			    json_real(k->deadline.expired || left < 0 ? 0 : seconds(left)));
+	json_object_set_new(doc, "ttl_seconds", json_real(seconds(deadline_ttl_ns(k))));
+}
+
+static void set_store(json_t *doc, const struct keeper *k)
+{
+	const struct store_counts *counts = store_counts(k->store);
+	json_t *group = set_group(doc, "store_requests_total");
+
+	for (size_t i = 0; i < STORE_OPERATIONS; i++)
+		set_number(group, store_operation_name(i), counts->asked[i]);
+	group = set_group(doc, "store_request_failures_total");
+	set_number(group, "error", counts->errors);
+	set_number(group, "unanswered", counts->unanswered);
+	json_object_set_new(doc, "store_request_seconds", histogram_json(&counts->took));
+	set_number(doc, "store_up", store_is_up(k->store));
+	set_number(doc, "store_grace", store_is_up(k->store) && store_in_grace(k->store));
+	set_number(doc, "store_connects_total", counts->connected);
+	set_number(doc, "store_disconnects_total", counts->broken);
+	set_number(doc, "store_memory_losses_total", k->grace.losses);
+}
+
+static void set_rules(json_t *doc, const struct keeper *k)
+{
+	const struct posting *p = &k->posting;
+	json_t *group = set_group(doc, "rules_hosts");
+
+	set_number(group, "same", p->compared.same);
+	set_number(group, "different", p->compared.different);
+	set_number(group, "unknown", p->compared.unknown);
+	set_number(doc, "rules_compared_timestamp_seconds", (uint64_t)p->compared_at);
+	set_number(doc, "config_refused",
+		   *k->configfile->why && k->configfile->state != CONFIGFILE_CHANGED); /* changed: it reads it again */
+}
+
+static void set_parent(json_t *doc, const struct keeper *k)
+{
+	static const struct {
+		enum deeds_count which;
+		const char *reason, *signal;
+	} ended[] = {
+		{DEEDS_LOST_KILL, "lost", "KILL"},       {DEEDS_BROKEN_KILL, "broken", "KILL"},
+		{DEEDS_STUCK_KILL, "stuck", "KILL"},     {DEEDS_EXPIRED_TERM, "expired", "TERM"},
+		{DEEDS_EXPIRED_KILL, "expired", "KILL"},
+	};
+	json_t *group = set_group(doc, "ended_processes_total");
+
+	for (size_t i = 0; i < sizeof(ended) / sizeof(*ended); i++) {
+		json_t *reason = json_object_get(group, ended[i].reason);
+
+		set_number(reason ? reason : set_group(group, ended[i].reason), ended[i].signal,
+			   deeds_counted(k->table, ended[i].which));
+	}
+	group = set_group(group, "held_too_long"); /* the keeper itself */
+	set_number(group, "TERM", k->toolong.terminated);
+	set_number(group, "KILL", k->toolong.killed);
+	set_number(doc, "frozen_processes", table_frozen(k->table));
+	set_number(doc, "freezes_total", deeds_counted(k->table, DEEDS_FREEZES));
+	set_number(doc, "keeper_restarts_total", deeds_counted(k->table, DEEDS_RESTARTS));
+	set_number(doc, "keeper_hangs_total", deeds_counted(k->table, DEEDS_HANGS));
+	set_number(doc, "unsupervised", k->unsupervised);
+}
+
+json_t *metrics_json(const struct keeper *k)
+{
+	json_t *doc = json_object();
+
+	if (!doc)
+		return NULL;
+	json_object_set_new(doc, "version", json_string(DFLOCK_VERSION));
+	set_number(doc, "start_time_seconds", (uint64_t)k->started);
+	set_leases(doc, k);
+	set_callers(doc, k);
+	set_past(doc, k);
+	set_deadline(doc, k);
+	set_store(doc, k);
+	set_rules(doc, k);
+	set_parent(doc, k);
+	return doc;
+}
+
+/* --- answers --- */
+
+struct metrics {
+	uv_timer_t timer;
+	int64_t made_ns; /* the last answer; 0: none was made */
+};
+
+static int metrics_make(const struct keeper *k, int *error)
+{
+	json_t *doc = metrics_json(k);
+	int fd = doc ? status_to_memfd(doc) : -1;
+
+	*error = doc ? errno : ENOMEM;
+	json_decref(doc);
+	return fd;
+}
+
+/* All that have asked get the same. */
+static void metrics_answer_all(struct keeper *k)
+{
+	struct session *s, *next;
+	int error, fd = metrics_make(k, &error);
+
+	k->metrics->made_ns = clock_now_ns();
+	DL_FOREACH_SAFE (k->sessions->all, s, next) {
+		if (s->state != SESSION_METRICS)
+			continue;
+		if (fd >= 0)
+			session_reply(s, WIRE_OK, NULL, fd);
+		else
+			session_refuse(s, "the metrics could not be written: %s", strerror(error));
+	}
+	if (fd >= 0)
+		close(fd);
+	posting_compare(k);
+}
+
+static void on_metrics_timer(uv_timer_t *timer)
+{
+	metrics_answer_all(timer->data);
+}
+
+void metrics_answer(struct session *s)
+{
+	struct metrics *m = s->keeper->metrics;
+	int64_t left_ms = METRICS_PAUSE_MS - (clock_now_ns() - m->made_ns) / NS_PER_MS;
+
+	session_enter(s, SESSION_METRICS);
+	if (uv_is_active((uv_handle_t *)&m->timer))
+		return;
+	if (m->made_ns && left_ms > 0)
+		uv_timer_start(&m->timer, on_metrics_timer, (uint64_t)left_ms, 0);
+	else
+		metrics_answer_all(s->keeper);
+}
+
+int metrics_start(struct keeper *k)
+{
+	k->metrics = calloc(1, sizeof(*k->metrics));
+	if (!k->metrics)
+		return -ENOMEM;
+	uv_timer_init(k->loop, &k->metrics->timer);
+	k->metrics->timer.data = k;
+	return 0;
+}
+
+void metrics_stop(struct keeper *k)
+{
+	uv_close((uv_handle_t *)&k->metrics->timer, NULL);
+}
+
+void metrics_free(struct keeper *k)
+{
+	free(k->metrics);
+	k->metrics = NULL;
+}

@@ -1,0 +1,239 @@
+"""`dflock metrics` as a command: its text, and the file for node_exporter, of which nobody ever sees a half."""
+import os
+import re
+import signal
+import stat
+import subprocess
+import threading
+
+import pytest
+from harness.host import CLI, ROOT
+from harness.metrics import metrics, parsed, promtool
+
+PROMETHEUS = os.path.join(ROOT, "packaging/prometheus")
+AWAY = {"dflock_up": 0.0}
+
+
+def without_build(values):
+    return {k: v for k, v in values.items() if not k.startswith("dflock_build_info")}
+
+
+@pytest.fixture
+def textfiles(folder):
+    path = os.path.join(folder, "textfile")
+    os.mkdir(path)
+    return path
+
+
+def file_of(folder):
+    with open(os.path.join(folder, "dflock.prom")) as f:
+        return f.read()
+
+
+def test_clean(make_host):
+    text = make_host("a").cli("metrics").stdout
+    assert promtool(text) == (0, "")
+    values = parsed(text)
+    assert values["dflock_up"] == 1 and len(values) < 400
+
+
+def test_a_mistake_is_found():
+    assert promtool("# TYPE dflock_waits counter\ndflock_waits 1\n")[0] != 0
+
+
+def test_every_metric_is_there(make_host):
+    """With a keeper: HELP, TYPE and a sample for each that the table has; histograms add up."""
+    text = make_host("a").cli("metrics").stdout
+    with open(os.path.join(ROOT, "cli/metrics_table.c")) as f:
+        names = re.findall(r'^\t\{"([a-z_]+)"', f.read(), re.M)
+    assert len(names) > 40
+    assert re.findall(r"^# TYPE dflock_([a-z_]+) ", text, re.M) == names
+    values = parsed(text)
+    for name in names:
+        assert any(re.fullmatch(rf"dflock_{name}(_count)?(\{{.*\}})?", key) for key in values), name
+    for key in values:
+        if re.match(r"dflock_\w+_count\b", key):
+            bucket = re.sub(r"_count(\{(.*)\})?$", lambda m: "_bucket{" + (m[2] + "," if m[2] else "") + 'le="+Inf"}', key)
+            assert values[bucket] == values[key], key
+
+
+def test_the_keeper_is_away(host_of, textfiles):
+    a = host_of("unix:/none", foreground=False)
+    done = a.cli("metrics")
+    assert done.stderr == "" and promtool(done.stdout) == (0, "") and without_build(parsed(done.stdout)) == AWAY
+    assert a.cli("metrics", "--textfile", textfiles).stdout == ""
+    assert without_build(parsed(file_of(textfiles))) == AWAY
+
+
+def test_the_keeper_does_not_answer(make_host, textfiles):
+    a = make_host("a")
+    pids = a.keeper_pids()
+    for pid in pids:
+        os.kill(pid, signal.SIGSTOP)
+    try:
+        done = a.cli("metrics", "-t", textfiles, check=False)
+    finally:
+        for pid in pids:
+            os.kill(pid, signal.SIGCONT)
+    assert done.returncode == 1 and re.fullmatch(r"dflock: the keeper \(pid \d+\) has not answered for 10 s.*\n", done.stderr)
+    assert without_build(parsed(file_of(textfiles))) == AWAY
+
+
+def test_textfile(make_host, textfiles):
+    """Readable for node_exporter, whatever the umask is, and nothing else stays there."""
+    a = make_host("a")
+    old = os.umask(0o077)
+    try:
+        done = a.cli("metrics", "--textfile", textfiles)
+    finally:
+        os.umask(old)
+    assert (done.stdout, done.stderr) == ("", "")
+    assert os.listdir(textfiles) == ["dflock.prom"]
+    assert stat.S_IMODE(os.stat(os.path.join(textfiles, "dflock.prom")).st_mode) == 0o644
+    assert promtool(file_of(textfiles)) == (0, "")
+    assert set(parsed(file_of(textfiles))) == set(metrics(a))
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="mounts a file system")
+def test_a_full_file_system(make_host, folder):
+    a = make_host("a")
+    small = os.path.join(folder, "small")
+    os.mkdir(small)
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=32k", "none", small], check=True)
+    try:
+        assert a.cli("metrics", "--textfile", small).returncode == 0
+        before = file_of(small)
+        with open(os.path.join(small, "full"), "wb", buffering=0) as f, pytest.raises(OSError):
+            while True:
+                f.write(b"x" * 4096)
+        done = a.cli("metrics", "--textfile", small, check=False)
+        assert done.returncode == 1
+        assert done.stderr == f"dflock: {small}/dflock.prom cannot be written, and stays as it was: No space left on device\n"
+        assert file_of(small) == before and sorted(os.listdir(small)) == ["dflock.prom", "full"]
+    finally:
+        subprocess.run(["umount", small], check=True)
+
+
+@pytest.mark.parametrize("what,says", [("missing", "No such file or directory"), ("a file", "Not a directory")])
+def test_no_directory(make_host, folder, what, says):
+    a = make_host("a")
+    if what == "a file":
+        open(os.path.join(folder, what), "w").close()
+    done = a.cli("metrics", "--textfile", os.path.join(folder, what), check=False)
+    assert done.returncode == 1
+    assert done.stderr == (f"dflock: {folder}/{what}: {says}; --textfile takes the directory that node_exporter's "
+                           "--collector.textfile.directory names\n")
+
+
+def test_what_others_left_there(make_host, textfiles, folder):
+    """A link in place of the new file is not followed; one in place of the file is replaced."""
+    a = make_host("a")
+    victim = os.path.join(folder, "victim")
+    with open(victim, "w") as f:
+        f.write("mine")
+    for name in (".dflock.prom.new", "dflock.prom"):
+        os.symlink(victim, os.path.join(textfiles, name))
+    a.cli("metrics", "--textfile", textfiles)
+    with open(victim) as f:
+        assert f.read() == "mine"
+    assert os.listdir(textfiles) == ["dflock.prom"] and not os.path.islink(os.path.join(textfiles, "dflock.prom"))
+
+
+# --- killed in the middle ---
+
+
+class Reader:
+    """Reads the file again and again, as node_exporter does; whole is what each text must be."""
+
+    def __init__(self, folder):
+        self.folder, self.wrong, self.reads, self.over = folder, [], 0, threading.Event()
+        self.last = file_of(folder).splitlines()[-1].split(" ")[0]
+        self.thread = threading.Thread(target=self.run)
+
+    def run(self):
+        while not self.over.is_set() and not self.wrong:
+            text = file_of(self.folder)
+            self.reads += 1
+            if not text.endswith("\n") or not text.splitlines()[-1].startswith(self.last + " "):
+                self.wrong.append(text)
+
+    def __enter__(self):
+        self.thread.start()
+        return self
+
+    def __exit__(self, *_):
+        self.over.set()
+        self.thread.join()
+        assert not self.wrong and self.reads
+
+
+# The system calls from the file's making to its name; the text takes several writes.
+PLACES = [("unlinkat", 1), ("openat", "last"), ("write", 1), ("write", 2), ("write", 3), ("fchmod", 1), ("renameat", 1)]
+
+
+@pytest.mark.parametrize("call,which", PLACES)
+def test_killed_at_each_step(make_host, textfiles, call, which):
+    """strace kills it when it begins the call. The file stays whole, and the next dflock mends what is left."""
+    a = make_host("a")
+    a.cli("metrics", "--textfile", textfiles)
+    env = {**a.env(), "LD_PRELOAD": ""}
+    if which == "last":  # the one that makes the new file
+        trace = subprocess.run(["strace", "-e", "trace=openat", CLI, "metrics", "--textfile", textfiles], env=env, capture_output=True, text=True)
+        opens = [l for l in trace.stderr.splitlines() if l.startswith("openat(")]
+        which = 1 + next(i for i, l in enumerate(opens) if "dflock.prom.new" in l)
+    with Reader(textfiles):
+        done = subprocess.run(["strace", "-o", "/dev/null", "-e", f"trace={call}", "-e", f"inject={call}:signal=SIGKILL:when={which}", CLI,
+                               "metrics", "--textfile", textfiles], env=env, timeout=60)
+        assert done.returncode in (-signal.SIGKILL, 128 + signal.SIGKILL)
+        assert set(os.listdir(textfiles)) <= {"dflock.prom", ".dflock.prom.new"}
+        a.cli("metrics", "--textfile", textfiles)
+    assert os.listdir(textfiles) == ["dflock.prom"]
+    parsed(file_of(textfiles))
+
+
+def test_many_at_a_time_and_killed(make_host, textfiles):
+    """They write the same file, and some are killed anywhere."""
+    a = make_host("a")
+    a.cli("metrics", "--textfile", textfiles)
+    env = {**a.env(), "LD_PRELOAD": ""}
+    with Reader(textfiles):
+        for round_ in range(20):
+            writers = [subprocess.Popen([CLI, "metrics", "--textfile", textfiles], env=env, stderr=subprocess.PIPE) for _ in range(4)]
+            for writer in writers[:2]:
+                writer.send_signal(signal.SIGKILL)
+            for writer in writers:
+                _, said = writer.communicate(timeout=60)
+                assert said == b"" and writer.returncode in (0, -signal.SIGKILL)
+            assert [w.returncode for w in writers[2:]] == [0, 0]
+    assert os.listdir(textfiles) == ["dflock.prom"]
+
+
+def test_a_directory_that_stays_locked(make_host, textfiles):
+    a = make_host("a", shim=False)
+    holder = a.popen("flock", textfiles, "sh", "-c", "echo held; read line", stdin=subprocess.PIPE)
+    assert holder.stdout.readline() == "held\n"
+    done = a.cli("metrics", "--textfile", textfiles, check=False)
+    assert done.returncode == 1 and "another process has had a lock on this directory for 5 s" in done.stderr
+    holder.communicate("\n", timeout=20)
+    assert a.cli("metrics", "--textfile", textfiles).returncode == 0
+
+
+# --- the examples ---
+
+
+def test_alerts():
+    done = subprocess.run(["promtool", "check", "rules", os.path.join(PROMETHEUS, "dflock.rules.yml")], capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+    done = subprocess.run(["promtool", "test", "rules", os.path.join(ROOT, "tests/cli/alerts.test.yml")], capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_alerts_use_metrics_that_exist(make_host):
+    known = set(metrics(make_host("a")))
+    with open(os.path.join(PROMETHEUS, "dflock.rules.yml")) as f:
+        text = f.read()
+    for expr in re.findall(r"^    expr: (.*)", text, re.M):
+        for name in re.findall(r"dflock_[a-z_]+", expr):
+            assert any(re.fullmatch(rf"{name}(\{{.*\}})?", key) for key in known), name
+    alerts = re.findall(r"^  - alert: (\w+)", text, re.M)
+    assert len(alerts) == len(set(alerts)) == text.count("      description: >-") == text.count("      summary: ")

@@ -1,0 +1,161 @@
+/* cli/metrics_print.c: the text for Prometheus, also of answers that make no sense. */
+#include <check.h>
+#include <jansson.h>
+#include <regex.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cli/metrics.h"
+#include "tests/unit/suite.h"
+
+static char *text;
+
+static const char *printed(const char *json)
+{
+	json_t *answer = json ? json_loads(json, 0, NULL) : NULL;
+	size_t size;
+	FILE *f;
+
+	ck_assert(!json || answer);
+	free(text);
+	f = open_memstream(&text, &size);
+	metrics_print(answer, f);
+	fclose(f);
+	json_decref(answer);
+	return text;
+}
+
+static bool has_line(const char *line)
+{
+	const char *at = text;
+	size_t n = strlen(line);
+
+	while ((at = strstr(at, line)))
+		if ((at == text || at[-1] == '\n') && at[n] == '\n')
+			return true;
+		else
+			at++;
+	return false;
+}
+
+/* What Prometheus takes: comments and samples, each line whole. */
+static void check_lines(void)
+{
+	regex_t re;
+	char *copy = strdup(text), *save, *line;
+
+	ck_assert(*text && text[strlen(text) - 1] == '\n');
+	ck_assert_int_eq(
+		regcomp(&re,
+			"^(# (HELP|TYPE) dflock_[a-z_]+ .+|dflock_[a-z_]+([{]([a-z]+=\"([^\"\\]|\\\\[n\"\\])*\",?)+[}])? "
+			"[0-9.e+-]+)$",
+			REG_EXTENDED | REG_NOSUB),
+		0);
+	for (line = strtok_r(copy, "\n", &save); line; line = strtok_r(NULL, "\n", &save))
+		ck_assert_msg(regexec(&re, line, 0, NULL, 0) == 0, "%s", line);
+	regfree(&re);
+	free(copy);
+}
+
+START_TEST(the_keeper_is_away)
+{
+	printed(NULL);
+	check_lines();
+	ck_assert(has_line("dflock_up 0"));
+	ck_assert(has_line("# TYPE dflock_up gauge"));
+	ck_assert(has_line("dflock_build_info{program=\"dflock\",version=\"" DFLOCK_VERSION "\"} 1"));
+	ck_assert_ptr_null(strstr(text, "program=\"dflockd"));
+	ck_assert_ptr_null(strstr(text, "dflock_leases"));
+}
+END_TEST
+
+START_TEST(values)
+{
+	printed("{\"version\": \"1\", \"waiters\": {\"flock\": 3, \"record\": 0}, \"leases\": {\"flock\": {\"held\": 7}},"
+		" \"ttl_seconds\": 12.5, \"freezes_total\": 9007199254740993}");
+	check_lines();
+	ck_assert(has_line("dflock_up 1"));
+	ck_assert(has_line("dflock_waiters{space=\"flock\"} 3"));
+	ck_assert(has_line("dflock_waiters{space=\"record\"} 0"));
+	ck_assert(has_line("dflock_leases{space=\"flock\",state=\"held\"} 7"));
+	ck_assert(has_line("dflock_ttl_seconds 12.5"));
+	ck_assert(has_line("dflock_freezes_total 9007199254740993"));
+	ck_assert(has_line("# TYPE dflock_freezes_total counter"));
+}
+END_TEST
+
+START_TEST(histograms_are_cumulative)
+{
+	printed("{\"store_request_seconds\": {\"le\": [0.0001, 2.5, 86400.0], \"counts\": [1, 2, 0, 4], \"sum\": 0.25}}");
+	check_lines();
+	ck_assert(has_line("# TYPE dflock_store_request_seconds histogram"));
+	ck_assert(has_line("dflock_store_request_seconds_bucket{le=\"0.0001\"} 1"));
+	ck_assert(has_line("dflock_store_request_seconds_bucket{le=\"2.5\"} 3"));
+	ck_assert(has_line("dflock_store_request_seconds_bucket{le=\"86400\"} 3"));
+	ck_assert(has_line("dflock_store_request_seconds_bucket{le=\"+Inf\"} 7"));
+	ck_assert(has_line("dflock_store_request_seconds_sum 0.25"));
+	ck_assert(has_line("dflock_store_request_seconds_count 7"));
+	printed("{\"lock_wait_seconds\": {\"flock\": {\"le\": [1.0], \"counts\": [1, 1], \"sum\": 3}}}");
+	check_lines();
+	ck_assert(has_line("dflock_lock_wait_seconds_bucket{space=\"flock\",le=\"1\"} 1"));
+	ck_assert(has_line("dflock_lock_wait_seconds_count{space=\"flock\"} 2"));
+}
+END_TEST
+
+/* Any text that comes as a label is escaped. */
+START_TEST(awkward_texts)
+{
+	printed("{\"version\": \"1\\\"} 7\\ndflock_up 2\\\\\", \"waiters\": {\"a\\\"b\\\\c\\nd}\": 1, \"\": 2, \"\\u00e9\\r\": 3}}");
+	check_lines();
+	ck_assert(has_line("dflock_build_info{program=\"dflockd\",version=\"1\\\"} 7\\ndflock_up 2\\\\\"} 1"));
+	ck_assert(has_line("dflock_waiters{space=\"a\\\"b\\\\c\\nd}\"} 1"));
+	ck_assert(has_line("dflock_waiters{space=\"\"} 2"));
+	ck_assert(!has_line("dflock_up 2"));
+}
+END_TEST
+
+/* A value of another kind than the metric's is left out, and so is a key that is not known. */
+START_TEST(nonsense)
+{
+	static const char *const answers[] = {
+		"{\"waiters\": 3}",
+		"{\"waiters\": {\"flock\": {\"x\": 1}}}",
+		"{\"waiters\": {\"flock\": \"7\\n\"}}",
+		"{\"leases\": {\"flock\": 1}}",
+		"{\"leases\": [1, 2]}",
+		"{\"freezes_total\": null}",
+		"{\"freezes_total\": {\"a\": 1}}",
+		"{\"store_request_seconds\": 1}",
+		"{\"store_request_seconds\": {\"le\": [1], \"counts\": [1], \"sum\": 1}}",
+		"{\"store_request_seconds\": {\"le\": [1], \"counts\": [1, 2], \"sum\": \"x\"}}",
+		"{\"secrets\": {\"name\": 1}, \"up\": 7, \"build_info\": 9}",
+	};
+	char *without;
+
+	printed("{}");
+	without = strdup(text);
+	for (size_t i = 0; i < sizeof(answers) / sizeof(*answers); i++) {
+		char *save, *copy, *line;
+
+		printed(answers[i]);
+		check_lines();
+		copy = strdup(text);
+		for (line = strtok_r(copy, "\n", &save); line; line = strtok_r(NULL, "\n", &save))
+			ck_assert_msg(*line == '#' || strstr(without, line), "%s: %s", answers[i], line);
+		free(copy);
+	}
+	free(without);
+}
+END_TEST
+
+int main(void)
+{
+	TCase *t = tcase_create("metrics_print");
+
+	tcase_add_test(t, the_keeper_is_away);
+	tcase_add_test(t, values);
+	tcase_add_test(t, histograms_are_cumulative);
+	tcase_add_test(t, awkward_texts);
+	tcase_add_test(t, nonsense);
+	return suite_run_case("metrics_print", t);
+}
