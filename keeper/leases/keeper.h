@@ -46,6 +46,7 @@ struct configfile;
 struct configwatch;
 struct deadlock;
 struct ending;
+struct hangup;
 struct events;
 struct fronts;
 struct finding_searches;
@@ -75,6 +76,7 @@ struct keeper {
 	struct finding_searches *finding_searches;
 	struct whos *whos;
 	struct ending *ending;
+	struct hangup *hangup;
 	struct longwait *longwait;
 
 	/* orphan.c */
