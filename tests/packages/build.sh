@@ -7,9 +7,9 @@ set -euo pipefail
 cd "$(dirname "$0")/../.."
 folder=$1
 export DEBIAN_FRONTEND=noninteractive
-git config --global --add safe.directory "$PWD"
 apt-get update -qq
 apt-get install -y -qq --no-install-recommends build-essential debhelper git lintian >/dev/null
+git config --global --add safe.directory "$PWD"
 # What the package says that it needs, and nothing else.
 mkdir -p "$folder"
 apt-get build-dep -y -qq --no-install-recommends "$PWD" >/dev/null
