@@ -125,7 +125,7 @@ def test_sysvinit(machine):
     machine.write("/etc/dflock.conf", "nonsense")
     refused = machine.run(INIT, "start")
     assert refused.returncode == 1 and "syntax error" in refused.stderr, refused
-    assert machine.run(INIT, "status").returncode != 0
+    wait_until(lambda: machine.run(INIT, "status").returncode != 0, "it has ended")
 
     machine.write("/etc/dflock.conf", config)
     ok(machine, INIT, "start")
