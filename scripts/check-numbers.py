@@ -1,5 +1,11 @@
 #!/usr/bin/env python3
-"""The table in docs/operating.md, "What ttl_ms costs": computes each cell from the numbers in the sources. Part of `make check-docs`."""
+"""
+Numbers that documents share with the sources. Part of `make check-docs`.
+
+- The table in docs/operating.md, "What ttl_ms costs": each cell is computed from the sources.
+- The bounds of each number in the configuration: man/dflock.conf.5 says them.
+"""
+import glob
 import os
 import re
 import sys
@@ -12,7 +18,7 @@ def number(path, pattern):
     with open(path) as f:
         found = re.findall(pattern, f.read())
     if len(found) != 1:
-        sys.exit(f"check-costs: {path}: {pattern!r} stands there {len(found)} times, and should once: see docs/operating.md")
+        sys.exit(f"check-numbers: {path}: {pattern!r} stands there {len(found)} times, and should once: see docs/operating.md")
     return [int(n) for n in (found[0] if isinstance(found[0], tuple) else found)]
 
 
@@ -49,5 +55,33 @@ for text in (f"{FIRST:.1f} ", f"{KILLED:.2f} ", f"{LAST:.2f} ", f"tries at least
              {10: "a tenth of `ttl_ms`"}.get(asks, "?"), {6: "a sixth of `ttl_ms`"}.get(margin, "?")):
     if text not in part:
         wrong.append(f"docs/operating.md: what ttl_ms costs: {text!r} is missing")
-print("\n".join(wrong) or "what ttl_ms costs is what the sources say")
+
+# {"ttl_ms", SETTING_NUMBER, offsetof(struct lease_values, lease.ttl_ms), 100, HOUR_MS},
+text = "\n".join(open(path).read() for path in sorted(glob.glob("config/*.[ch]")))
+names = dict(re.findall(r"#define (\w+) +(?:INT64_C\()?(\w+)", text))
+
+
+def value(words):
+    """Of a bound: a number, a name of one, or a product of these."""
+    product = 1
+    for word in words.split(" * "):
+        while not word.isdigit():
+            word = names[word]
+        product *= int(word)
+    return product
+
+
+rows = re.findall(r'\{"(\w+)", SETTING_NUMBER, .*?, ([\w* ]+), ([\w* ]+)\},', text)
+with open("man/dflock.conf.5") as page:
+    items = {}
+    for name, said in re.findall(r"^\.It Va (\w+) No = (.*?)(?=^\.It |^\.El|^\.S[hs] )", page.read(), re.M | re.S):
+        items[name] = items.get(name, "") + said  # a setting may be in a group and in a rule
+if len(rows) < 10:
+    wrong.append("config/: the numbers of the configuration were not found")
+for name, low, high in rows:
+    for bound in (low, high):
+        number = value(bound)
+        if not re.search(rf"\b{number}\b", items.get(name, "")):
+            wrong.append(f"man/dflock.conf.5: {name}: its bound {number} is missing")
+print("\n".join(wrong) or "numbers are what the sources say")
 sys.exit(bool(wrong))
