@@ -1,6 +1,7 @@
 #include "cli/ask.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdio.h>
@@ -12,8 +13,11 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "procfs/procfs_locks.h"
 #include "wire/leases.h"
 #include "wire/rundir.h"
+
+#define ASK_PAUSE_MS 20
 
 /* A status longer than this is no status. */
 #define STATUS_MAX_BYTES (256u << 20)
@@ -75,6 +79,41 @@ static int ask_open_socket(struct ask *ask, char why[CLI_LINE_BYTES])
 	return ask_fail(why, errno, "cannot connect to %s: %s", address.sun_path, strerror(errno));
 }
 
+static int ask_is_lock_of(void *arg, const struct procfs_lock *lock)
+{
+	const struct stat *st = arg;
+
+	return lock->dev == st->st_dev && lock->ino == st->st_ino && lock->space == WIRE_FLOCK;
+}
+
+/* Has a process the lock of a keeper, or of its parent? The lock is looked at and not taken: a keeper that starts would find
+ * it taken. */
+static bool ask_is_kept(int dir)
+{
+	struct stat st;
+
+	return fstatat(dir, RUNDIR_LOCK_NAME, &st, AT_SYMLINK_NOFOLLOW) == 0 && procfs_locks(ask_is_lock_of, &st) > 0;
+}
+
+static int ask_open_next(struct ask *ask, int dir, char why[CLI_LINE_BYTES])
+{
+	const struct timespec pause = {.tv_nsec = ASK_PAUSE_MS * 1000000L};
+	int ret = ask_open_socket(ask, why);
+
+	for (int waited_ms = 0; ret == -ENOENT && ask_is_kept(dir); waited_ms += ASK_PAUSE_MS) {
+		ask_close(ask);
+		if (waited_ms >= ASK_NEXT_S * 1000)
+			return ask_fail(
+				why, ETIMEDOUT,
+				"the keeper for %s has ended, and its parent has started no other one for %d s; its log "
+				"may say why",
+				ask->dir, ASK_NEXT_S);
+		nanosleep(&pause, NULL);
+		ret = ask_open_socket(ask, why);
+	}
+	return ret;
+}
+
 int ask_connect(const struct place *place, struct ask *ask, char why[CLI_LINE_BYTES])
 {
 	int dir, ret;
@@ -92,7 +131,7 @@ int ask_connect(const struct place *place, struct ask *ask, char why[CLI_LINE_BY
 	dir = rundir_open(ask->dir, geteuid(), false, why, CLI_LINE_BYTES);
 	if (dir < 0)
 		return dir;
-	ret = ask_open_socket(ask, why);
+	ret = ask_open_next(ask, dir, why);
 	if (!ret)
 		ret = ask_check_peer(ask, why);
 	if (ret)

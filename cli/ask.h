@@ -15,6 +15,7 @@
 #include "wire/place.h"
 
 #define ASK_DEADLINE_S 10
+#define ASK_NEXT_S     3 /* for which the next keeper is waited for */
 
 struct ask {
 	char dir[PLACE_DIR_BYTES]; /* its runtime directory */
@@ -28,8 +29,9 @@ struct ask {
 };
 
 /*
- * Connects to the keeper of the runtime directory, which root or this user must run. Returns 0; -ENOENT: no keeper
- * runs; else -errno with one line in why. dir is filled after 0 and -ENOENT, with "" if there is no runtime directory.
+ * Connects to the keeper of the runtime directory, which root or this user must run. When a keeper ends, its parent
+ * starts the next one: this waits for it, ASK_NEXT_S at most. Returns 0; -ENOENT: no keeper runs; else -errno with one
+ * line in why. dir is filled after 0 and -ENOENT, with "" if there is no runtime directory.
  * After 0, end it with ask_close(), which may be called after an error too.
  */
 int ask_connect(const struct place *place, struct ask *ask, char why[CLI_LINE_BYTES]);

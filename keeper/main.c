@@ -26,7 +26,6 @@
 #include "procfs/ownproc.h"
 #include "wire/rundir.h"
 
-#define LOCK_NAME     "keeper.lock"
 #define OTHER_WAIT_MS 8000
 
 const char *argp_program_version = "dflockd " DFLOCK_VERSION;
@@ -119,7 +118,7 @@ static bool serves(const char *dir)
  */
 static int be_the_one(int dir_fd, const char *dir, int *lock_fd)
 {
-	int fd = openat(dir_fd, LOCK_NAME, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
+	int fd = openat(dir_fd, RUNDIR_LOCK_NAME, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
 	int64_t deadline = clock_now_ns() + OTHER_WAIT_MS * NS_PER_MS;
 	const struct timespec pause = {.tv_nsec = 10 * NS_PER_MS};
 

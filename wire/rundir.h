@@ -17,6 +17,9 @@
 /* The system keeper's directory. */
 #define RUNDIR_SYSTEM "/run/dflock"
 
+/* In a runtime directory: the keeper and its parent have this file's lock, as flock() takes it. */
+#define RUNDIR_LOCK_NAME "keeper.lock"
+
 /* In a runtime directory: files that stand for locks without a file (`dflock lock`), named as they are. */
 #define NAMES_DIR "names"
 

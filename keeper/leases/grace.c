@@ -79,6 +79,7 @@ void grace_begin(struct keeper *k, const char *old, const char *now)
 {
 	k->grace.since_ns = clock_now_ns();
 	/* Connections may have survived it: then grace_store_is_up() does not follow. */
+	/* mutant: grace-timer */
 	uv_timer_start(&k->grace.timer, on_grace_timer, deadline_ttl_ns(k) / NS_PER_MS + 1, 0);
 	watch_clear(k->watch);
 	watch_clear(k->host_in_store.sweeping);
@@ -88,8 +89,6 @@ void grace_begin(struct keeper *k, const char *old, const char *now)
 		snprintf(k->grace.earlier_incarnation, sizeof(k->grace.earlier_incarnation), "%s", old);
 		grace_forget(k, old, now);
 	}
-	/* mutant: grace-timer */
-	on_grace_timer(&k->grace.timer); /* no connection need have broken: then grace_store_is_up() does not come */
 	k->grace.taken_incarnation[0] = '\0';
 	table_set_incarnation(k->table, now);
 }

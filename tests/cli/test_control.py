@@ -105,7 +105,7 @@ def test_stop_while_a_program_holds(make_host):
 
 def test_stop_while_a_program_holds_what_another_host_wants(make_host):
     """Also while the lease is closed already, and the probe has not answered: a local program may have got the lock."""
-    a, b = make_host("a", lease="ttl_ms = 20000; pin_ms = 5000;"), make_host("b", lease="ttl_ms = 20000;")
+    a, b = make_host("a", lease="ttl_ms = 20000; pin_ms = 3000;"), make_host("b", lease="ttl_ms = 20000;")
     job = holder(a)
     waiting = [a.popen("flock", a.path("f"), "true")]
     wait_until(lambda: waits_in_the_kernel(waiting[0].pid), "it has its pin and waits for the kernel lock")

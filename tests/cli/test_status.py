@@ -6,6 +6,7 @@ import signal
 
 import pytest
 from harness import Job, Proxy, wait_until
+from harness.host import CLI
 
 WHEN = r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d"
 
@@ -56,6 +57,26 @@ def test_no_keeper(host_of):
     assert status(a) == (f"no keeper runs for {a.runtime}: this host holds nothing\n"
                          "(the first program that locks a protected file starts one)\n")
     assert json.loads(status(a, "--json")) == {"running": False}
+
+
+def test_the_keeper_was_killed(make_host):
+    """Until its parent has started the next one, "no keeper runs: this host holds nothing" would be wrong."""
+    a = make_host("a", lease="ttl_ms = 60000;")
+    job = holder(a)
+    parent, keeper = a.keeper_pids()
+    os.kill(parent, signal.SIGSTOP)
+    try:
+        os.kill(keeper, signal.SIGKILL)
+        wait_until(lambda: not a.serves(), "no process listens")
+        done = a.cli("status", check=False)
+        assert (done.returncode, done.stdout, done.stderr) == (
+            1, "", f"dflock: the keeper for {a.runtime} has ended, and its parent has started no other one for 3 s; its log may say why\n")
+        asked = a.popen(CLI, "status", "--json")
+        wait_until(lambda: open(f"/proc/{asked.pid}/wchan").read() == "hrtimer_nanosleep", "it waits")
+    finally:
+        os.kill(parent, signal.SIGCONT)
+    assert len(json.loads(asked.communicate(timeout=20)[0])["leases"]) == 1
+    assert job.end() == 0
 
 
 def test_nothing_is_held(make_host, redis):

@@ -14,7 +14,7 @@ import time
 import stamps
 from harness import wait_until
 from harness.nodes import MASTER
-from setting import HOSTS, Servers
+from setting import HOSTS, LOCKS, Servers
 
 AT_ONCE = 3
 QUIET_TTLS = 3  # for which the store does not lose its memory once more: else no host would make progress
@@ -124,6 +124,27 @@ class Nemesis:
         if self.stage.is_holder(pid):
             self.stage.signal(pid, signal.SIGCONT)
 
+    # --- operators ---
+
+    def broken(self):
+        """The holders are ended, on all hosts that the operator's host reaches."""
+        held = [LOCKS[r.name] for r in self.stage.running()]
+        operator = self.stage.operate(self.dice.choice(HOSTS), 0, "--yes", self.dice.choice(held or list(LOCKS.values())))
+        yield self.spell()
+        self.stage.end_operator(operator)
+
+    def given_up(self, name):
+        """A host that is cut off, and lives: it has stopped its holders before another host can have what they held."""
+        silent_s = self.dice.uniform(1, 1.3) * self.stage.ttl_s
+        self.stage.network.cut(name)
+        other = self.dice.choice([host for host in HOSTS if host != name])
+        operator = self.stage.operate(other, silent_s, "--yes", "--host", name)
+        yield silent_s + self.dice.uniform(0.5, 1.5) * self.stage.ttl_s
+        self.stage.network.mend(name)
+        self.stage.end_operator(operator)
+
+    # --- one server ---
+
     def store_stopped(self):
         self.stage.store.signal(signal.SIGSTOP)
         yield self.spell()
@@ -231,6 +252,8 @@ class Nemesis:
             ("parent stopped for a moment", {"keeper " + a}, self.parent_stopped(a)),
             ("parent killed", {"keeper " + a}, self.parent_killed(a)),
             ("parent killed, and one of the next two", {"keeper " + a}, self.parent_killed(a, both=True)),
+            *(("lock broken", set(), self.broken()) for _ in range(4)),
+            ("host cut, and given up", {"net " + a, "operator"}, self.given_up(a)),
         ] + (self.servers_cards() if self.stage.kind is Servers else self.store_cards())
 
     def store_cards(self):

@@ -72,6 +72,7 @@ class Report:
         self.by_host = dict(sorted(collections.Counter(r.worker[0] for r in held).items()))
         self.handovers = self.count_handovers(held)
         self.stopped_and_went_on = sum(r.gap > FROZEN_NS and r.state == stamps.ENDED for r in held)
+        self.operators = dict(sorted(stage.operated.items()))
         self.never_ended = sum(r.state == stamps.RUNS for r in held)
         self.keepers_said = {w: stage.said(w) for w in ("are frozen", "go on", "it is killed", "lost its memory (")}
         self.longest_still_ms = self.longest_gap(healed, [r.first for r in held]) / 1e6
@@ -106,7 +107,7 @@ seed {self.seed}
 {self.handovers} hand-overs between hosts
   {self.stopped_and_went_on} holders were stopped for a while and went on, {self.never_ended} ended while they held a lock, \
 {self.killed_workers} workers were replaced
-  keepers said: {said}
+  keepers said: {said}; `dflock break` ended with: {self.operators}
   after the last fault had healed: {self.longest_still_ms:.0f} ms was the longest time in which nobody got a lock, and \
 {self.longest_without_ms:.0f} ms until each worker had had one
   overlaps: {overlaps}, lost updates: {lost}, other: {len(wrong) - overlaps - lost}

@@ -6,6 +6,7 @@ The namespaces share pids and files. So a host is a keeper with a runtime direct
 other inodes than those of the other hosts; SQLite's database is one, and each host sees it through a FUSE view of its
 own. The numbers that the workers count up are files that all share.
 """
+import collections
 import glob
 import os
 import shutil
@@ -17,6 +18,7 @@ import sys
 
 import stamps
 from harness import BUILD, Deadline, Host, Network, Nodes, Redis, Views, wait_until
+from harness.host import CLI
 from harness.nodes import Place
 
 HOSTS = "abcde"
@@ -24,6 +26,8 @@ KINDS = ("flock", "fcntl", "sqlite")
 LEASE = 'ttl_ms = %d; freeze_margin_ms = %d; linger_ms = 100; on_lost = "%s";'
 # A network that swallows everything must be noticed before the lease runs out.
 STORE = "connect_ms = 1000;"
+LOCKS = {"f0": "t/f0", "f1": "f1", "r0": "t/r0", "db": "v/db"}  # the file, and its lock name
+LIMIT_S = 4  # after which a holder of f1 is ended
 COUNTERS = [("f0", 0), ("f1", 0), ("r0", 0), ("r0", 1)]
 WORKER = os.path.join(os.path.dirname(__file__), "worker.py")
 HOLDER = os.path.join(BUILD, "tests/agents/holder")
@@ -94,6 +98,7 @@ class Stage:
             os.path.join(folder, name) for name in ("stamps", "counters", "signs", "logs"))
         self.network = self.store = self.views = None
         self.hosts, self.workers, self.writes, self.started = [], {}, {}, 0
+        self.operators, self.operated = set(), collections.Counter()
         for path in (self.stamps, self.counters, self.signs, self.logs):
             os.mkdir(path)
         for name, at in COUNTERS:
@@ -120,10 +125,11 @@ class Stage:
                          "CREATE TABLE log (n);")
         db.close()
         for name in HOSTS:
-            rules = '{ tree = "%s"; name = "t"; }, { tree = "' + self.view(name) + '"; name = "v"; }'
+            rules = '{ path = "%s/f1"; name = "f1"; kill_after_ms = ' + str(1000 * LIMIT_S) + '; }, ' \
+                '{ tree = "%s"; name = "t"; }, { tree = "' + self.view(name) + '"; name = "v"; }'
             lease = LEASE % (1000 * self.ttl_s, 1000 * self.ttl_s // 3, self.on_lost)
             host = Host(self.store.settings, name, self.folder, rules=rules, store=STORE, lease=lease, debug=True, times=True,
-                        inside=self.network.inside(name))
+                        top="allow_break = true;", inside=self.network.inside(name))
             self.hosts.append(host)
             for lock in ("f0", "f1", "r0"):
                 open(host.path(lock), "w").close()
@@ -134,7 +140,7 @@ class Stage:
                 self.start_worker(host, kind)
 
     def strike(self):
-        for process in self.workers.values():
+        for process in [*self.workers.values(), *self.operators]:
             self.end(process)
         for host in self.hosts:
             host.stop()
@@ -172,6 +178,21 @@ class Stage:
 
     def host(self, name):
         return next(h for h in self.hosts if h.name == name)
+
+    def operate(self, name, after_s, *words):
+        """An operator at that host says `dflock break WORDS` so many seconds later."""
+        host = self.host(name)
+        env = {**host.env(), "LD_PRELOAD": ""}
+        with open(os.path.join(self.logs, "operators"), "a") as log:
+            operator = subprocess.Popen([*host.inside, "sh", "-c", 'sleep "$0"; exec "$@"', str(after_s), CLI, "break", *words], env=env,
+                                        start_new_session=True, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
+        self.operators.add(operator)
+        return operator
+
+    def end_operator(self, operator):
+        """The command ends by itself, done or refused."""
+        self.operated[operator.wait(60)] += 1
+        self.operators.remove(operator)
 
     @staticmethod
     def signal(pid, number):

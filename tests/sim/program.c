@@ -193,11 +193,23 @@ static void unlock(struct program *p)
 	kernel_changed(p->host);
 }
 
+/* In one run of eight all programs lock the whole of one file and convert it: leases are shrunk all the time, so
+ * that each fault also comes while one is. Of other runs few shrink a lease at all. */
+static bool all_convert(void)
+{
+	return sim_seed % 8 == 5;
+}
+
 static struct store_range choose(struct program *p)
 {
 	struct store_range range = whole_file;
 	struct rng world = rng_of("world", 1);
 
+	if (all_convert()) {
+		range.space = rng_chance(&world, 500) ? WIRE_RECORD : WIRE_FLOCK;
+		range.mode = rng_chance(&p->rng, 600) ? WIRE_EXCLUSIVE : WIRE_SHARED;
+		return range;
+	}
 	range.space = rng_chance(&p->rng, (unsigned)rng_between(&world, 0, 3) * 300) ? WIRE_RECORD : WIRE_FLOCK;
 	range.mode = rng_chance(&p->rng, (unsigned)rng_between(&world, 2, 11) * 100) ? WIRE_EXCLUSIVE : WIRE_SHARED;
 	if (range.space == WIRE_RECORD && rng_chance(&p->rng, 800)) {
@@ -214,7 +226,7 @@ static void use(struct program *p)
 
 	program_sleep(p, rng_chance(&p->rng, p->final ? 0 : 300) ? rng_between(&p->rng, 0, 8 * SEC)
 								 : rng_between(&p->rng, 0, 300 * MS));
-	if (!p->converts || !rng_chance(&p->rng, 300))
+	if (!p->converts || !rng_chance(&p->rng, all_convert() ? 800 : 300))
 		return;
 	other.mode = p->held.mode == WIRE_SHARED ? WIRE_EXCLUSIVE : WIRE_SHARED;
 	/* Two upgraders of record locks that wait for each other would wait for ever: OFD locks know no deadlock. */
@@ -229,7 +241,8 @@ static void one_round(struct program *p)
 	bool nonblock = !p->faithful && rng_chance(&p->rng, 500);
 	int rc;
 
-	p->file = p->final ? p->file : (int)rng_between(&p->rng, 0, SIM_FILES);
+	if (!p->final)
+		p->file = all_convert() ? 0 : (int)rng_between(&p->rng, 0, SIM_FILES);
 	if (host_at_least_ms_of(program_file_name(p->file))) /* such files have no other locks */
 		range = (struct store_range){.space = range.space, .mode = WIRE_EXCLUSIVE, .to = WIRE_EOF};
 	do {
@@ -294,7 +307,7 @@ void programs_start(int count)
 		p->rounds = (int)rng_between(&rng, 1, 4);
 		p->busy = rng_chance(&rng, 600);
 		p->faithful = rng_chance(&rng, 500);
-		p->converts = rng_chance(&rng, 300);
+		p->converts = rng_chance(&rng, 300) || all_convert();
 		if (faults_dropped('p', i))
 			program_kill(p, "left out");
 	}
