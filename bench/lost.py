@@ -133,7 +133,7 @@ def end(process):
 
 def both(lab, what, name, breaks):
     """Two jobs under one lock; what happens to the first is `breaks`. (When it broke, stamps of the first, stamps of the second.)"""
-    files = [lab.open_file("%s-%d" % (name, i)) for i in (0, 1)]
+    files = [lab.open_file("stamps-%s-%s-%d" % (type(what).__name__, name, i)) for i in (0, 1)]
     jobs = [["/usr/bin/python3", os.path.join(HERE, "stamps.py"), f] for f in files]
     first = what.start(0, name, jobs[0])
     try:
@@ -155,8 +155,8 @@ def both(lab, what, name, breaks):
 
 
 def ran_both_s(_, first, second):
-    """For how long the first went on when the second had begun: what it wrote in this time, in hundredths of a second."""
-    return sum(at > second[0] for at in first) / 100 if second else 0.0
+    """For how long the first went on after the second had begun."""
+    return max(0.0, first[-1] - second[0]) if second else 0.0
 
 
 def all_of(lab, what):
