@@ -74,7 +74,7 @@ END
 sed -i 's/ttl_ms = 10000/ttl_ms = 4000/' "$work/other.conf"
 mkdir -p -m 1777 /dev/shm/locks
 
-as_user() { setpriv --reuid=nobody --regid=nogroup --clear-groups "$@"; }
+AS_USER="setpriv --reuid=nobody --regid=nogroup --clear-groups" # words, not a function: $! is to be the job
 state() { cut -d' ' -f3 "/proc/$1/stat" 2>/dev/null || echo gone; }
 stands() { case $(state "$1") in t | T) ;; *) return 1 ;; esac }
 runs() { case $(state "$1") in t | T | gone | Z) return 1 ;; *) ;; esac }
@@ -98,7 +98,7 @@ clear_up() {
 	kill -CONT "$redis"
 	kill -9 $jobs 2>/dev/null || true
 	for j in $jobs; do wait "$j" 2>/dev/null || true; done
-	umount /srv/locks/later 2>/dev/null || true
+	umount -l /srv/locks/later 2>/dev/null || true
 	systemctl stop dflock 2>/dev/null || true
 	systemctl reset-failed dflock 2>/dev/null || true
 }
@@ -115,7 +115,7 @@ what_breaks() { # says what does not work, or nothing
 	holder /srv/locks/root || { echo "root gets no lock: $(cat "$work/said")"; jobs="$jobs $pid"; return; }
 	root=$pid jobs="$jobs $pid"
 	for path in /srv/locks/user /home/alice/locks/f /home/bob/locks/f /tmp/locks/f /var/tmp/locks/f /dev/shm/locks/f /srv/locks/later/f; do
-		holder "$path" as_user || { echo "a user gets no lock on $path: $(cat "$work/said")"; jobs="$jobs $pid"; return; }
+		holder "$path" $AS_USER || { echo "a user gets no lock on $path: $(cat "$work/said")"; jobs="$jobs $pid"; return; }
 		jobs="$jobs $pid"
 	done
 	holder /srv/locks/later/g || { echo "root gets no lock on a mount that came later: $(cat "$work/said")"; jobs="$jobs $pid"; return; }
