@@ -62,7 +62,7 @@ mkdir -p /home/alice/locks /tmp/locks /var/tmp/locks /srv/locks
 mkdir -p -m 700 /home/bob
 chown nobody /home/alice/locks /home/bob
 chmod 1777 /tmp/locks /var/tmp/locks /srv/locks
-mkdir -m 755 /home/bob/locks
+mkdir -p -m 755 /home/bob/locks
 chown nobody /home/bob/locks
 cat >/etc/dflock.conf <<END
 store = { server = "unix:$work/redis.sock"; password_file = "/etc/dflock.password"; };
