@@ -89,6 +89,7 @@ store_up() { dflock status --json | grep -q '"up": true'; }
 holder() { # holder PATH [WORDS]: a job that holds the lock; its pid is in $pid
 	local path=$1
 	shift
+	: >"$work/held"
 	"$@" env LD_PRELOAD=libdflock.so bash -c 'exec 9>"$1" && flock -w 5 9 && echo held && exec sleep 1000' job "$path" >"$work/held" 2>"$work/said" &
 	pid=$!
 	soon grep -q held "$work/held"
