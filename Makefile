@@ -53,12 +53,13 @@ $(BUILD)/dflockd: $(BUILD)/keeper/main.o $(SAN_OBJ) $(CORE)
 $(BUILD)/dflock: $(CLI_OBJ) $(SAN_OBJ) $(CORE)
 	$(call say,LD)
 	$(Q)$(CC) $(CFLAGS) $(LDFLAGS) -o $@ $^ $(LIBS) $(CLI_LIBS)
-# The shim: libc only, never sanitized, its names hidden but for the list in exports.map.
+# The shim: libc only, never sanitized, its names hidden but for the list in exports.map. Each program maps it when it starts: in
+# two pieces, instead of four that would keep read-only data from being executable.
 SHIM_CFLAGS := $(filter-out -fsanitize% -fno-sanitize%,$(CFLAGS)) -fPIC -fvisibility=hidden -ftls-model=initial-exec
 $(BUILD)/libdflock.so: $(SHIM_OBJ) shim/exports.map
 	$(call say,LD)
 	$(Q)$(CC) $(SHIM_CFLAGS) $(LDFLAGS) -shared -Wl,--version-script=shim/exports.map -Wl,-z,now,-z,relro,-z,defs \
-	  -Wl,-soname,libdflock.so -o $@ $(SHIM_OBJ)
+	  -Wl,-z,noseparate-code -Wl,-soname,libdflock.so -o $@ $(SHIM_OBJ)
 # Paths under PREFIX and LIBDIR are compiled in.
 .PHONY: FORCE
 $(BUILD)/prefix: FORCE
@@ -121,7 +122,7 @@ clean: ## remove what was built
 # Not under valgrind: what freezer, lastwords, stopped and supervise look at must be done in a tenth of a second; valgrind has limits of its
 # own, which inherit looks at, and no openat2(), which refind and takeup need; and /proc/self/exe, which event starts, is valgrind then. The
 # sanitizers run them.
-NO_MEMCHECK := $(addprefix $(BUILD)/unit/test_,event freezer inherit lastwords refind stopped supervise takeup)
+NO_MEMCHECK := $(addprefix $(BUILD)/unit/test_,event freezer inherit lastwords refind stopped supervise supervise_manager supervise_signals takeup)
 MEMCHECK_RUN := $(addprefix memcheck-,$(notdir $(filter-out $(NO_MEMCHECK),$(UNIT))))
 memcheck: $(MEMCHECK_RUN) ## run the unit tests under valgrind (memcheck-test_NAME: one of them)
 .PHONY: $(MEMCHECK_RUN)
@@ -137,13 +138,14 @@ sim-mutants: $(BUILD)/tests/sim/sim ## build the product with one mistake at a t
 	/usr/bin/python3 tests/sim/mutants.py $(BUILD) $(M)
 PYTEST := PYTHONDONTWRITEBYTECODE=1 DFLOCK_BUILD=$(abspath $(BUILD)) /usr/bin/python3 -m pytest -q -rs
 # They wait for something most of the time (a quarter of a minute of CPU a minute), so several run at a time for each processor. A test that fails then, on a machine that has too much to do, is run
-# once more, alone, and must pass; the output names it. Those that cannot share the machine are marked "alone"; so is the fault run.
+# once more, alone, and must pass; the output names it. Those that cannot share the machine are marked "alone". The fault runs, each in
+# networks of its own, share it with one another only.
 PARALLEL = { $(PYTEST) -o cache_dir=$(abspath $(BUILD))/pytest -n $(or $(JOBS),$(shell expr $$(nproc) \* 3)) $(1) || \
 	  { echo '== what failed beside others, once more and alone'; \
 	  $(PYTEST) -o cache_dir=$(abspath $(BUILD))/pytest --last-failed --last-failed-no-failures none $(1); }; }
 check: all agents ## run the tests with processes (pytest), JOBS at a time; T="..." runs these, one after the other
 	cd tests && $(if $(T),$(PYTEST) -p no:cacheprovider $(T),$(call PARALLEL,-m "not alone" --ignore=nemesis) && \
-	  $(PYTEST) -p no:cacheprovider -m alone --ignore=nemesis && $(PYTEST) -p no:cacheprovider nemesis)
+	  $(PYTEST) -p no:cacheprovider -m alone --ignore=nemesis && $(PYTEST) -p no:cacheprovider -n 2 nemesis)
 # Without what builds mutants, or preloads into a sanitized dflock.
 check-san: ## run tests with processes with a sanitized keeper and dflock (T="...")
 	$(MAKE) -s SAN=1 BUILD=build-san all agents

@@ -18,8 +18,6 @@
 #include "cli/start.h"
 #include "cli/store.h"
 
-#define BREAK_PATIENCE_S 20 /* for one lease */
-
 static const char break_doc[] =
 	"Takes a lock away from its holders: they, and all that they started, are killed, and then those that wait get "
 	"the lock, in their order. Ends a rest (at_least_ms), too. LOCK is a file, or a lock name as `dflock status' "
@@ -45,9 +43,7 @@ static error_t break_parse(int key, char *arg, struct argp_state *state)
 		options->host = arg;
 		return 0;
 	case ARGP_KEY_ARG:
-		if (options->lock)
-			argp_error(state, "it takes one LOCK, but got %s as well", arg);
-		options->lock = arg;
+		cli_take_lock(state, arg, &options->lock);
 		return 0;
 	case ARGP_KEY_END:
 		if (!options->lock == !options->host)

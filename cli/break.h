@@ -7,6 +7,8 @@
 
 #include "cli/ask.h"
 
+#define BREAK_PATIENCE_S 30 /* for one lease: more than the keeper has for it */
+
 struct break_options {
 	const char *lock, *host; /* one of them */
 	bool yes, force;

@@ -14,8 +14,6 @@
 #include "cli/who.h"
 #include "config/config.h"
 
-#define BREAK_PATIENCE_S 20 /* for one lease */
-
 struct break_lock {
 	struct ask *ask;
 	const struct place *place;

@@ -66,6 +66,15 @@ bool cli_force(int argc, char **argv, const char *doc, const char *help)
 	return force;
 }
 
+void cli_take_lock(const struct argp_state *state, char *arg, const char **lock)
+{
+	if (*lock)
+		argp_error(state, "it takes one LOCK, but got %s as well", arg);
+	if (!*arg)
+		argp_error(state, "the LOCK is empty");
+	*lock = arg;
+}
+
 int64_t cli_now_ms(void)
 {
 	struct timespec now;

@@ -56,6 +56,10 @@ void cli_no_arguments(int argc, char **argv, const char *doc);
 /* The same for a subcommand whose only option is --force, which does what `help` says. Was it given? */
 bool cli_force(int argc, char **argv, const char *doc, const char *help);
 
+/* What an argp parser of a subcommand with one LOCK does with an argument: *lock becomes it. A second one, or an empty one, ends
+ * the process with a line. */
+void cli_take_lock(const struct argp_state *state, char *arg, const char **lock);
+
 /* CLOCK_BOOTTIME, for deadlines. */
 int64_t cli_now_ms(void);
 

@@ -57,9 +57,7 @@ static error_t fence_parse(int key, char *arg, struct argp_state *state)
 		options->pid = (pid_t)pid;
 		return 0;
 	case ARGP_KEY_ARG:
-		if (options->lock)
-			argp_error(state, "it takes one LOCK, but got %s as well", arg);
-		options->lock = arg;
+		cli_take_lock(state, arg, &options->lock);
 		return 0;
 	case ARGP_KEY_NO_ARGS:
 		argp_usage(state);

@@ -224,11 +224,7 @@ static error_t who_parse(int key, char *arg, struct argp_state *state)
 		options->json = true;
 		return 0;
 	case ARGP_KEY_ARG:
-		if (options->lock)
-			argp_error(state, "it takes one LOCK, but got %s as well", arg);
-		if (!*arg)
-			argp_error(state, "the LOCK is empty");
-		options->lock = arg;
+		cli_take_lock(state, arg, &options->lock);
 		return 0;
 	case ARGP_KEY_NO_ARGS:
 		argp_usage(state);

@@ -47,6 +47,7 @@
 #include "keeper/callers/who.h"
 #include "keeper/leases/queue.h"
 #include "keeper/leases/waiters.h"
+#include "keeper/leases/grants_takeup.h"
 #include "keeper/leases/takeup.h"
 #include "keeper/kernel/workers.h"
 
@@ -185,6 +186,7 @@ static int take_up(struct keeper *k, const struct keeper_options *o)
 	}
 	lose_damaged(k, o, damaged);
 	learn_numbers(k);
+	grants_takeup(k);
 	if (k->deadline.at_ns)
 		deadline_set(k, k->deadline.at_ns);
 	if (!k->leases)
@@ -367,6 +369,7 @@ static void keeper_clean_up(struct keeper *k)
 	workers_free(k->workers);
 	mounts_free(k->mounts);
 	table_text_close(k->table);
+	grants_close(k);
 	pagefile_close(k->page);
 	uv_walk(k->loop, close_handle, NULL);
 	uv_run(k->loop, UV_RUN_DEFAULT);

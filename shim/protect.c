@@ -91,21 +91,23 @@ struct page_config protect_which(const struct settings *s, const struct settings
 	return mine;
 }
 
-/* What the page says about `fd`; PAGE_SAYS_NOTHING also if there is no page. With PAGE_SAYS_REFUSE, the message was
- * written if `say` is set. With PAGE_SAYS_YES, *hash is that of the file's path. */
-static enum page_answer protect_consult(const struct page *page, const struct page_config *mine, int fd, bool say,
-					uint64_t *hash)
+/*
+ * What the page says about `fd`; PAGE_SAYS_NOTHING also if there is no page. With PAGE_SAYS_REFUSE, the message was
+ * written if `say` is set. With PAGE_SAYS_YES, *hash is that of the file's path. config: *mine is made from it; NULL: *mine
+ * is given. The root directory is looked at after the name was read: another thread may call chroot() in between.
+ */
+static enum page_answer protect_consult(const struct page *page, const struct settings_config *config,
+					struct page_config *mine, int fd, bool say, uint64_t *hash)
 {
 	char name[PATH_MAX], message[PAGE_MESSAGE_BYTES];
 	enum page_answer answer;
-	int named;
+	int named = page ? name_read(fd, name) : -1;
 
-	if (!page)
-		return PAGE_SAYS_NOTHING;
-	named = name_read(fd, name);
 	if (named == NAME_NONE)
 		return PAGE_SAYS_NO;
-	if (named < 0 || !protect_same_root(page))
+	if (config)
+		*mine = protect_which(settings_get(), config, page);
+	if (named < 0 || (config ? !mine->path_hash : !protect_same_root(page)))
 		return PAGE_SAYS_NOTHING;
 	if (name[0] != '/')
 		return PAGE_SAYS_NO;
@@ -167,8 +169,7 @@ static enum page_answer protect_quick_answer(const struct settings *s, int fd, s
 	}
 	seen = (struct seen){0};
 	seen.page = mapping_find(sys_geteuid(), &seen.owner);
-	mine = protect_which(s, &config, seen.page);
-	answer = protect_consult(seen.page, &mine, fd, false, &seen.path_hash);
+	answer = protect_consult(seen.page, &config, &mine, fd, false, &seen.path_hash);
 	if (answer == PAGE_SAYS_YES && protect_same_namespaces(seen.page, config.stamp_ns))
 		protect_set_shown(look, seen.page, &key, seen.path_hash);
 	else if (answer == PAGE_SAYS_NO)
@@ -277,14 +278,14 @@ static enum protect protect_full_look(const struct settings *s, const struct set
 	}
 	seen_key(fd, 0, &key);
 	by->mine = protect_which(s, config, page);
-	switch (protect_consult(page, &by->mine, fd, !look->waits, &hash)) {
+	switch (protect_consult(page, NULL, &by->mine, fd, !look->waits, &hash)) {
 	case PAGE_SAYS_NO:
 		return PROTECT_NO;
 	case PAGE_SAYS_REFUSE:
 		if (protect_is_patient(fd, look))
 			return PROTECT_ASK;
 		if (look->waits) /* with the line that was left out */
-			protect_consult(page, &by->mine, fd, true, &hash);
+			protect_consult(page, NULL, &by->mine, fd, true, &hash);
 		return PROTECT_REFUSED;
 	case PAGE_SAYS_YES:
 		if (leases_same_namespaces(&page->leases))
@@ -340,6 +341,7 @@ enum protect protect_ask(int fd, struct protect_look *look)
 enum protect protect_again(int fd, const struct protect_look *look)
 {
 	const struct protect_by *by = &look->by;
+	struct page_config mine = by->mine;
 	const struct page *page;
 	uint64_t hash;
 	char why[512];
@@ -348,7 +350,7 @@ enum protect protect_again(int fd, const struct protect_look *look)
 		note_refused(fd, why, NULL);
 		return PROTECT_REFUSED;
 	}
-	switch (protect_consult(page, &by->mine, fd, true, &hash)) {
+	switch (protect_consult(page, NULL, &mine, fd, true, &hash)) {
 	case PAGE_SAYS_YES:
 		return PROTECT_ASK;
 	case PAGE_SAYS_REFUSE:

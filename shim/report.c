@@ -82,7 +82,8 @@ void report_init(void)
 		return;
 	tally = report_map(secure_getenv(TALLY_ENV));
 	/* The name that the kernel shows for this program. Of two threads that are here, both write the same. */
-	prctl(PR_GET_NAME, report_program);
+	if (tally)
+		prctl(PR_GET_NAME, report_program);
 	if (tally &&
 	    !__atomic_compare_exchange_n(&report_tally, &none, tally, false, __ATOMIC_ACQ_REL, __ATOMIC_RELAXED))
 		munmap(tally, sizeof(*tally));

@@ -13,24 +13,29 @@ void *store_need(void *memory)
 	abort();
 }
 
-void store_fail(struct store *s, const char *format, ...)
+static void __attribute__((format(printf, 3, 0)))
+store_tell_failed(struct store *s, bool rejected, const char *format, va_list args)
 {
 	char why[REPLY_LINE_BYTES];
+
+	vsnprintf(why, sizeof(why), format, args);
+	s->news->failed(s, why, rejected);
+}
+
+void store_fail(struct store *s, const char *format, ...)
+{
 	va_list args;
 
 	va_start(args, format);
-	vsnprintf(why, sizeof(why), format, args);
+	store_tell_failed(s, false, format, args);
 	va_end(args);
-	s->news->failed(s, why, false);
 }
 
 void store_reject(struct store *s, const char *format, ...)
 {
-	char why[REPLY_LINE_BYTES];
 	va_list args;
 
 	va_start(args, format);
-	vsnprintf(why, sizeof(why), format, args);
+	store_tell_failed(s, true, format, args);
 	va_end(args);
-	s->news->failed(s, why, true);
 }

@@ -19,26 +19,32 @@ void caller_would_block(struct session *s)
 	session_would_block(s, s->waiter.lease ? answers_first(s->waiter.lease) : NULL); /* mutant: would-block */
 }
 
-void caller_refuse(struct session *s, const char *format, ...)
+static void __attribute__((format(printf, 3, 0)))
+caller_refuse_by(struct session *s, void (*refuse)(struct session *s, const char *format, ...), const char *format,
+		 va_list args)
 {
 	char why[WIRE_REASON_BYTES];
+
+	vsnprintf(why, sizeof(why), format, args);
+	refuse(s, "%s: %s", s->waiter.lock->file->path, why);
+}
+
+void caller_refuse(struct session *s, const char *format, ...)
+{
 	va_list args;
 
 	va_start(args, format);
-	vsnprintf(why, sizeof(why), format, args);
+	caller_refuse_by(s, session_refuse, format, args);
 	va_end(args);
-	session_refuse(s, "%s: %s", s->waiter.lock->file->path, why);
 }
 
 void caller_refuse_for_now(struct session *s, const char *format, ...)
 {
-	char why[WIRE_REASON_BYTES];
 	va_list args;
 
 	va_start(args, format);
-	vsnprintf(why, sizeof(why), format, args);
+	caller_refuse_by(s, session_refuse_for_now, format, args);
 	va_end(args);
-	session_refuse_for_now(s, "%s: %s", s->waiter.lock->file->path, why);
 }
 
 bool caller_is_patient(const struct session *s)

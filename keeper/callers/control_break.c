@@ -26,7 +26,7 @@
 #include "keeper/log.h"
 
 #define CONTROL_BREAK_AGAIN_MS 1000  /* a message may be lost */
-#define CONTROL_BREAK_WAIT_MS  10000 /* for another host */
+#define CONTROL_BREAK_WAIT_MS  20000 /* for another host, which has BREAKING_WAIT_MS itself */
 
 struct control_break {
 	struct keeper *keeper;
@@ -107,50 +107,45 @@ static void control_break_trouble(struct control_break *b, enum store_status sta
 	control_break_end(b, WIRE_REFUSED, why);
 }
 
-/* host: "this host", or "host NAME". */
+/* What the operator is told of these ends, behind "this host" or "host NAME". */
+static const struct {
+	enum wire_verdict verdict;
+	const char *why;
+} control_break_ends[STORE_BROKENS] = {
+	[STORE_BROKEN_GONE] = {WIRE_WOULD_BLOCK, "has no such lease any more"},
+	[STORE_BROKEN_YOUNGER] = {WIRE_WOULD_BLOCK, "has got a younger lease of the lock meanwhile"},
+	[STORE_BROKEN_UNSURE] = {WIRE_REFUSED,
+				 "cannot be sure of the lease now, since it does not reach the store or has "
+				 "only just reached it: try again"},
+	[STORE_BROKEN_LATE] = {WIRE_REFUSED,
+			       "is not done in time, and may still do it; see `dflock status` and its keeper's log"},
+	[STORE_BROKEN_FORBIDDEN] = {WIRE_REFUSED,
+				    "does not allow other hosts to do that: run `dflock break' there, or set "
+				    "allow_break in its configuration"},
+	[STORE_BROKEN_FAILED] = {WIRE_REFUSED, "could not do it; its keeper's log may say why"},
+};
+
+/* host: "this host", or "host NAME". pid: STORE_BROKEN_NOT_YOURS, STORE_BROKEN_UNSTOPPABLE; 0: not known. */
 static void control_break_tell(struct control_break *b, const char *host, enum store_broken how, int pid)
 {
 	char process[64] = "a process that its keeper cannot find or look into";
 
 	if (pid)
 		snprintf(process, sizeof(process), "process %d", pid);
-	switch (how) {
-	case STORE_BROKEN_DONE:
-		return control_break_end(b, WIRE_OK, NULL);
-	case STORE_BROKEN_GONE:
-		return control_break_say(b, WIRE_WOULD_BLOCK, "%s has no such lease any more", host);
-	case STORE_BROKEN_NOT_YOURS:
-		return control_break_say(b, WIRE_REFUSED,
-					 "%s would have to end on %s, and is not yours: only root or "
-					 "the keeper's user may do that",
-					 pid ? process : "what other users have", host);
-	case STORE_BROKEN_UNSTOPPABLE:
-		return control_break_say(b, WIRE_REFUSED,
-					 "%s holds the lock on %s, or was started by a holder, and "
-					 "cannot be ended by the keeper: end it yourself",
-					 process, host);
-	case STORE_BROKEN_YOUNGER:
-		return control_break_say(b, WIRE_WOULD_BLOCK, "%s has got a younger lease of the lock meanwhile", host);
-	case STORE_BROKEN_UNSURE:
-		return control_break_say(b, WIRE_REFUSED,
-					 "%s cannot be sure of the lease now, since it does not reach "
-					 "the store or has only just reached it: try again",
-					 host);
-	case STORE_BROKEN_LATE:
-		return control_break_say(b, WIRE_REFUSED,
-					 "%s is not done after %d s; see `dflock status` and its "
-					 "keeper's log",
-					 host, BREAKING_WAIT_MS / 1000);
-	case STORE_BROKEN_FORBIDDEN:
-		return control_break_say(b, WIRE_REFUSED,
-					 "%s does not allow other hosts to do that: run `dflock break' "
-					 "there, or set allow_break in its configuration",
-					 host);
-	case STORE_BROKEN_FAILED:
-	case STORE_BROKENS:
-		break;
-	}
-	control_break_say(b, WIRE_REFUSED, "%s could not do it; its keeper's log may say why", host);
+	if (how == STORE_BROKEN_DONE)
+		control_break_end(b, WIRE_OK, NULL);
+	else if (how == STORE_BROKEN_NOT_YOURS)
+		control_break_say(b, WIRE_REFUSED,
+				  "%s would have to end on %s, and is not yours: only root or the keeper's user may do "
+				  "that",
+				  pid ? process : "what other users have", host);
+	else if (how == STORE_BROKEN_UNSTOPPABLE)
+		control_break_say(b, WIRE_REFUSED,
+				  "%s holds the lock on %s, or was started by a holder, and cannot be ended by the "
+				  "keeper: end it yourself",
+				  process, host);
+	else
+		control_break_say(b, control_break_ends[how].verdict, "%s %s", host, control_break_ends[how].why);
 }
 
 void control_break_here(struct keeper *k, uint64_t number, enum store_broken how, pid_t pid)

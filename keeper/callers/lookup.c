@@ -190,7 +190,7 @@ static void inspect(struct session *s, int fd)
 	const struct file *file;
 	uint64_t dev, ino;
 
-	s->lookup.local = inspect_ground(k->mounts, fd, &dev, &ino) == INSPECT_LOCAL;
+	s->lookup.local = inspect_ground(k->mounts, fd, &dev, &ino, &request.id) == INSPECT_LOCAL;
 	if (s->lookup.local) {
 		file = file_find(k, dev, ino);
 		request.unused = !file;

@@ -15,7 +15,7 @@
 void lookup_close(struct keeper *k, int fd)
 {
 	uint64_t dev, ino;
-	bool local = inspect_ground(k->mounts, fd, &dev, &ino) == INSPECT_LOCAL;
+	bool local = inspect_ground(k->mounts, fd, &dev, &ino, NULL) == INSPECT_LOCAL;
 
 	file_close(k, dev, fd, local);
 }

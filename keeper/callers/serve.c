@@ -218,6 +218,7 @@ static void decide(struct session *s, bool needed)
 		waiting_store_is_back(s);
 	if (lost_has_holders(s->waiter.lock))
 		return; /* lost.c serves again */
+	/* mutant: serve-breaking */
 	if (lock_is_breaking(s->waiter.lock))
 		return; /* the lease's end does, or its opening */
 	if (!store_is_up(k->store) && !(lease && sure)) {

@@ -312,7 +312,7 @@ static void who_tell_asker(void *arg, const struct finding_list *list)
 	struct who_asker *asker = arg;
 	struct keeper *k = asker->keeper;
 
-	for (size_t i = 0; !k->leaving && k->config->show_jobs && i < list->shown; i++)
+	for (size_t i = 0; !k->leaving && k->config->show_jobs && i < list->shown; i++) /* mutant: who-hidden */
 		if (list->items[i].job.pid)
 			store_tell_holder(k->store, asker->host, asker->token, &list->items[i].range,
 					  &list->items[i].job);

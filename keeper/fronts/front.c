@@ -139,7 +139,7 @@ static void front_about_lock(const struct front_ask *ask, struct front_answer *a
 
 	if (!mounts)
 		mounts = mounts_new();
-	ground = inspect_ground(mounts, request->fd, &a->dev, &ino);
+	ground = inspect_ground(mounts, request->fd, &a->dev, &ino, NULL);
 	a->looked = true;
 	a->local = ground == INSPECT_LOCAL;
 	if (ground == INSPECT_AWAY && front_is_hung(ask, a->dev)) {

@@ -39,6 +39,11 @@ void signalled_add(struct signalled *s, const struct procfs_stat *stat, enum tab
 	__atomic_store_n(&entry->pid, stat->pid, __ATOMIC_RELEASE);
 }
 
+static bool signalled_has_kin(const struct signalled *s, const struct procfs_stat *stat)
+{
+	return signalled_has(s, stat, TABLE_KIN) || signalled_has(s, stat, TABLE_STOPPED_KIN);
+}
+
 static bool signalled_has_any(const struct signalled *s, enum table_noted noted)
 {
 	for (size_t i = 0; i < s->room; i++)
@@ -59,13 +64,14 @@ void signalled_init(struct signalled *s, struct table_signalled *noted, size_t r
 		if (noted[i].pid && family_started(noted[i].pid) != noted[i].started)
 			signalled_drop(&noted[i]); /* it has ended, and perhaps another has its number */
 	if (!signalled_has_any(s, TABLE_OURS) &&
-	    signalled_has_any(s, TABLE_KIN)) /* the earlier parent died while it watched them */
+	    (signalled_has_any(s, TABLE_KIN) ||
+	     signalled_has_any(s, TABLE_STOPPED_KIN))) /* the earlier parent died while it watched them */
 		s->kin_until_ns = clock_now_ns() + SIGNALLED_KIN_NS;
 }
 
 void signalled_note_kin(struct signalled *s, const struct procfs_stat *kin)
 {
-	if (signalled_has(s, kin, TABLE_KIN))
+	if (signalled_has_kin(s, kin))
 		return;
 	signalled_add(s, kin, TABLE_KIN);
 	for (size_t i = 0; i < s->before_count; i++)
@@ -109,19 +115,33 @@ void signalled_continue(struct signalled *s, pid_t pid)
 static bool signalled_is_kin(const struct signalled *s, const struct procfs_stat *p, const struct procfs_stat *all,
 			     size_t count)
 {
-	if (signalled_has(s, p, TABLE_KIN))
+	if (signalled_has_kin(s, p))
 		return true;
 	for (size_t i = 0; i < count; i++)
-		if (all[i].group == p->group && signalled_has(s, &all[i], TABLE_KIN))
+		if (all[i].group == p->group &&
+		    signalled_has(s, &all[i], TABLE_STOPPED_KIN)) /* mutant: signalled-group */
 			return true;
 	return false;
+}
+
+/* By SIGSTOP, but neither by ours nor before it. */
+static bool signalled_has_stopped(const struct signalled *s, const struct procfs_stat *p)
+{
+	return p->state == 'T' && (!p->stop_signal || p->stop_signal == SIGSTOP) && !signalled_has(s, p, TABLE_OURS) &&
+	       !signalled_has(s, p, TABLE_BEFORE);
+}
+
+void signalled_note_stopped(struct signalled *s, const struct procfs_stat *all, size_t count)
+{
+	for (size_t i = 0; i < count; i++)
+		if (signalled_has(s, &all[i], TABLE_KIN) && signalled_has_stopped(s, &all[i]))
+			signalled_find(s, all[i].pid, TABLE_KIN)->noted = TABLE_STOPPED_KIN;
 }
 
 bool signalled_is_to_go_on(const struct signalled *s, const struct procfs_stat *p, const struct procfs_stat *all,
 			   size_t count)
 {
-	return p->state == 'T' && (!p->stop_signal || p->stop_signal == SIGSTOP) && !signalled_has(s, p, TABLE_OURS) &&
-	       !signalled_has(s, p, TABLE_BEFORE) && signalled_is_kin(s, p, all, count);
+	return signalled_has_stopped(s, p) && signalled_is_kin(s, p, all, count);
 }
 
 static void signalled_forget_kin(struct signalled *s)
@@ -146,6 +166,7 @@ bool signalled_continue_kin(struct signalled *s)
 	s->kin_looked_ns = now;
 	if (family_all(&all, &count) < 0)
 		count = 0;
+	signalled_note_stopped(s, all, count);
 	for (size_t i = 0; i < count; i++)
 		if (signalled_is_to_go_on(s, &all[i], all, count))
 			kill(all[i].pid, SIGCONT);

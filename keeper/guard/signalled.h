@@ -6,12 +6,14 @@
  * The parent of a process sees that SIGSTOP has stopped it. su(1), sudo(8) and other job-control parents then stop
  * themselves, sudo with its whole process group, and wait until they are continued. So the ancestors of a process are
  * noted with it (TABLE_KIN), and when the process goes on, each process goes on, too, that
- *   - is one of these ancestors, or in the process group of one,
+ *   - is one of these ancestors, or in the process group of one that has stopped itself (TABLE_STOPPED_KIN),
  *   - is stopped by SIGSTOP (a terminal's Ctrl-Z is SIGTSTP), and
  *   - was not stopped when our SIGSTOP was sent (TABLE_BEFORE).
  * Such a parent may be late: it stops itself after it has seen its child stopped, and the child may have gone on
  * meanwhile. So the keeper's parent looks for it for some seconds. If an operator stops such a process with SIGSTOP
- * during the outage, it is continued, too: nothing tells the two cases apart.
+ * during the outage, it is continued, too: nothing tells the two cases apart. The rest of a group is left alone as long as
+ * the ancestor in it runs: a script and all that it has started are one group, and any of them may be stopped for a reason
+ * of its own.
  *
  * One thread. Reads /proc; allocates.
  */
@@ -52,7 +54,9 @@ bool signalled_continue_kin(struct signalled *signalled);
 void signalled_add(struct signalled *signalled, const struct procfs_stat *process, enum table_noted noted);
 /* Notes an ancestor, and those processes of its group that were stopped before (signalled->before). */
 void signalled_note_kin(struct signalled *signalled, const struct procfs_stat *kin);
-/* Must this process be continued by the rules above? all: the processes that exist now. */
+/* Notes which of the ancestors are stopped by SIGSTOP now, and were not before. all: the processes that exist now. */
+void signalled_note_stopped(struct signalled *signalled, const struct procfs_stat *all, size_t count);
+/* Must this process be continued by the rules above? */
 bool signalled_is_to_go_on(const struct signalled *signalled, const struct procfs_stat *process,
 			   const struct procfs_stat *all, size_t count);
 

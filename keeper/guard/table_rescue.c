@@ -142,7 +142,7 @@ static bool rescue_is_note(const struct table_signalled *s)
 {
 	struct procfs_stat stat;
 
-	return s->pid > 0 && s->noted <= TABLE_BEFORE && family_stat(s->pid, &stat) &&
+	return s->pid > 0 && s->noted <= TABLE_STOPPED_KIN && family_stat(s->pid, &stat) &&
 	       stat.started == s->started; /* mutant: rescue-signalled */
 }
 

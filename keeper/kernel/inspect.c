@@ -204,7 +204,9 @@ static void inspect_look(const struct inspect_request *req, struct inspect_resul
 			return;
 	}
 	inspect_cut_deleted(&r->st, r->path);
-	if (req->foreign || !req->known || req->space == WIRE_FLOCK) {
+	if (req->unused && !req->foreign && req->id.ino) {
+		r->id = req->id;
+	} else if (req->foreign || !req->known || req->space == WIRE_FLOCK) {
 		ret = procfs_fdinfo_of(req->fd, &info, inspect_on_lock, &r->holds);
 		if (ret < 0)
 			return inspect_refuse(r, "its fdinfo cannot be read", -ret);
@@ -243,13 +245,18 @@ static bool inspect_is_file(const struct statx *stx)
 	return S_ISREG(stx->stx_mode) || S_ISDIR(stx->stx_mode);
 }
 
-enum inspect_ground inspect_ground(struct mounts *mounts, int fd, uint64_t *dev, uint64_t *ino)
+enum inspect_ground inspect_ground(struct mounts *mounts, int fd, uint64_t *dev, uint64_t *ino, struct identity *id)
 {
+	struct procfs_fdinfo head;
 	struct statx stx;
 
 	*ino = 0;
-	if (!mounts_local(mounts, fd, dev) || !inspect_read_status(fd, &stx))
+	if (id)
+		*id = (struct identity){0};
+	if (!mounts_local(mounts, fd, dev, &head) || !inspect_read_status(fd, &stx))
 		return INSPECT_AWAY;
+	if (id)
+		*id = (struct identity){.dev = *dev, .ino = head.ino ? head.ino : stx.stx_ino};
 	*dev = makedev(stx.stx_dev_major, stx.stx_dev_minor);
 	*ino = stx.stx_ino;
 	return inspect_is_file(&stx) ? INSPECT_LOCAL : INSPECT_NO_FILE;

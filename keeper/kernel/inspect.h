@@ -47,6 +47,8 @@ struct inspect_request {
 	bool foreign; /* another user's: its rights count, and its path must lead the keeper to the same file */
 	bool known;   /* the keeper has a description of this file already: do not open it again */
 	bool unused;  /* the keeper has no lease on this file, so no process holds anything under one: skips `holds` */
+	struct identity
+		id; /* of the file, from inspect_ground(), so that with `unused` fdinfo is not read again; 0, 0: not known */
 	bool test_shared; /* find out whether the lock is held shared, with a description that lives only for the test
 			   */
 	enum wire_space space;
@@ -57,7 +59,8 @@ struct inspect_request {
 /*
  * What a descriptor refers to. If the file is not known to be local, this does not even call statx(): some file systems
  * ask their server, or take a cluster's lock, whatever the flags say (9p, gfs2). *dev: what workers are counted by
- * (mounts_local()); of a local file st_dev. *ino: of a local file; else 0.
+ * (mounts_local()); of a local file st_dev. *ino: of a local file; else 0. *id, unless NULL: the kernel's number of a local
+ * file; else 0, 0.
  */
 enum inspect_ground {
 	INSPECT_LOCAL,   /* a file or directory of a local file system (mounts.h): nothing that is done with it waits */
@@ -65,7 +68,7 @@ enum inspect_ground {
 	INSPECT_NO_FILE, /* a pipe's node, a device's, ...: the last close may wait, wherever that is */
 };
 struct mounts;
-enum inspect_ground inspect_ground(struct mounts *mounts, int fd, uint64_t *dev, uint64_t *ino);
+enum inspect_ground inspect_ground(struct mounts *mounts, int fd, uint64_t *dev, uint64_t *ino, struct identity *id);
 /* Is the file neither regular nor a directory? May wait for its file system. */
 bool inspect_is_no_file(int fd);
 

@@ -279,21 +279,17 @@ static void mounts_refresh(struct mounts *m)
 		mounts_read(m);
 }
 
-bool mounts_local(struct mounts *m, int fd, uint64_t *device)
+bool mounts_local(struct mounts *m, int fd, uint64_t *device, struct procfs_fdinfo *head)
 {
-	struct procfs_fdinfo info;
-
-	procfs_fdinfo_head(fd, &info);
-	if (device)
-		*device = UNKNOWN_DEVICE | (unsigned)info.mount_id;
+	procfs_fdinfo_head(fd, head);
+	*device = UNKNOWN_DEVICE | (unsigned)head->mount_id;
 	if (!m)
 		return false;
 	mounts_refresh(m);
 	for (struct mount *mount = mounts_begin(m); mount != mounts_end(m); mount++) {
-		if (mount->id != info.mount_id)
+		if (mount->id != head->mount_id)
 			continue;
-		if (device)
-			*device = mount->dev;
+		*device = mount->dev;
 		return mounts_is_local(m, mount, 0);
 	}
 	return false;

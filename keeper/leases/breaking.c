@@ -124,6 +124,7 @@ static void breaking_closes(struct breaking *b, struct lease *lease)
 	}
 	if (lease->state != LEASE_BREAKING)
 		queue_raise(lease, LEASE_EV_BREAK);
+	/* mutant: break-pins */
 	else if (!waiters_are_pinned(lease->lock, &lease->range) &&
 		 breaking_look_start(lease, b->number, b->asker.uid, breaking_looked) == 0)
 		b->phase = BREAKING_LOOKS;
@@ -169,6 +170,7 @@ static void breaking_finish(struct keeper *k, struct breaking *b, struct lease *
 {
 	if (clock_now_ns() > b->until_ns)
 		breaking_answer(k, b, STORE_BROKEN_LATE, 0);
+	/* mutant: break-order */
 	if (b->phase == BREAKING_ENDS && !table_is_ending(k->table, b->slot, b->generation)) {
 		b->phase = BREAKING_RETURNS;
 		if (lease)

@@ -22,7 +22,7 @@
 struct keeper;
 
 #define BREAKING_MAX     64   /* at once, half of them for users other than root and the keeper's; more are refused */
-#define BREAKING_WAIT_MS 5000 /* after that the answer is BREAKING_LATE */
+#define BREAKING_WAIT_MS 15000 /* after that the answer is STORE_BROKEN_LATE: for a machine that has too much to do */
 
 /* Who is told how it ended: a session of this host by the number that breaking_start() returned, or a host that asked. */
 struct breaking_asker {

@@ -114,7 +114,7 @@ static void give_up_time(struct keeper *k, uint64_t mark)
 		"this host was given up by `dflock break --host`: its leases are unsure until the store confirms them");
 	k->deadline.mark = mark;
 	k->deadline.expired = true;
-	deadline_set(k, now);
+	deadline_set(k, now); /* mutant: given-up */
 	leasepage_refresh(k, 0);
 	table_notify(k->table);
 	queue_raise_all(k, LEASE_EV_EXPIRED);

@@ -1,12 +1,15 @@
 /* See grants.h. */
 #include "keeper/leases/grants.h"
 
+#include <errno.h>
 #include <stdlib.h>
+#include <string.h>
 #include <utlist.h>
 
 #include "keeper/clock.h"
 #include "keeper/leases/keeper.h"
 #include "keeper/leases/leasepage.h"
+#include "keeper/log.h"
 
 /* --- the running clock --- */
 
@@ -25,6 +28,7 @@ void grants_tick(struct keeper *k, bool paused)
 	k->grants.ran_ns = grants_now_ns(k);
 	k->grants.last_ns = clock_now_ns();
 	k->grants.paused = paused;
+	grantsfile_tick(&k->grants.file, k->grants.ran_ns, k->grants.last_ns);
 }
 
 int64_t grant_age_ms(const struct keeper *k, const struct grant *grant)
@@ -64,6 +68,30 @@ void grant_begin(struct grant *grant)
 	grant->tries = 0;
 }
 
+/* For the next keeper. */
+static void grants_keep(struct lock *lock, struct grant *grant)
+{
+	struct keeper *k = lock->file->keeper;
+	const struct grantsfile_record record = {.dev = lock->file->key.dev,
+						 .ino = lock->file->key.ino,
+						 .at_ns = grant->at_ns,
+						 .granted_ns = grant->granted_ns,
+						 .since = grant->since,
+						 .pid = grant->pid,
+						 .uid = grant->uid,
+						 .space = lock->space};
+	int ret = grantsfile_open(&k->grants.file, k->dir_fd, true);
+
+	if (ret < 0 && !k->grants.cannot_keep)
+		log_error("%s/" GRANTSFILE_NAME
+			  ": %s; a keeper that is started for one that died will not know since when "
+			  "locks with warn_after_ms or kill_after_ms are held",
+			  k->runtime_dir, strerror(-ret));
+	k->grants.cannot_keep = ret < 0;
+	grantsfile_tick(&k->grants.file, k->grants.ran_ns, k->grants.last_ns);
+	grant->kept = grantsfile_put(&k->grants.file, grant->kept, &record); /* mutant: grant-kept */
+}
+
 static void grants_note(struct lock *lock, pid_t pid, uid_t uid, int64_t pin_ns)
 {
 	struct grant *grant = grants_find(lock, pid);
@@ -80,6 +108,7 @@ static void grants_note(struct lock *lock, pid_t pid, uid_t uid, int64_t pin_ns)
 	grant->granted_ns = clock_now_ns();
 	grant->since = time(NULL);
 	grant->missed = 0;
+	grants_keep(lock, grant);
 	if (grant->state == GRANT_ENDING)
 		return; /* toolong_end.c sees that it is a younger one */
 	grant_begin(grant);
@@ -103,6 +132,7 @@ void grants_drop(struct lock *lock, struct grant *grant)
 	HASH_DEL(lock->grants, grant);
 	if (!lock->grants)
 		DL_DELETE2(lock->file->keeper->grants.locks, lock, held_prev, held_next);
+	grantsfile_drop(&lock->file->keeper->grants.file, grant->kept);
 	free(grant->command);
 	free(grant);
 }
@@ -113,4 +143,22 @@ void grants_drop_all(struct lock *lock)
 
 	HASH_ITER (hh, lock->grants, grant, next)
 		grants_drop(lock, grant);
+}
+
+bool grants_adopt(struct lock *lock, const struct grantsfile_record *record, size_t number)
+{
+	struct grant *grant = grants_find(lock, record->pid) ? NULL : grants_add(lock, record->pid, record->uid);
+
+	if (!grant)
+		return false;
+	grant->at_ns = record->at_ns;
+	grant->granted_ns = record->granted_ns;
+	grant->since = (time_t)record->since;
+	grant->kept = number;
+	return true;
+}
+
+void grants_close(struct keeper *k)
+{
+	grantsfile_close(&k->grants.file);
 }

@@ -15,11 +15,19 @@
  *
  * What is not known counts as young, or not at all: every grant begins the time anew, also one that repeats or converts a
  * lock (the keeper cannot tell whether the lock was lost in between: processes that share a description may take turns), and
- * also one after which the kernel refuses the lock; a keeper that takes over knows no grants; where there is no room for a
- * grant, or where looks have not found its lock, there is none.
+ * also one after which the kernel refuses the lock; where there is no room for a grant, or where looks have not found its lock,
+ * there is none.
  *
  * Ages are in the running clock: it never runs faster than CLOCK_BOOTTIME, and stands still while the machine sleeps, the
- * keeper is stopped, or holders are frozen (grants_tick()).
+ * keeper is stopped, no keeper runs, or holders are frozen (grants_tick()).
+ *
+ * A keeper that dies leaves its grants to the next one (grantsfile.h), which goes on with those of files that it takes up
+ * leases of, and whose rule still has a limit. The argument is the same then. Each grant of the dead keeper was written, with
+ * the end of its pin, before the caller was told, so no process has a lock that is younger than what is written of it; a grant
+ * that could not be written has no record, or an unreadable one, and such a lock is left alone. While no keeper ran, none was
+ * granted. And no lock is taken by the page before or after: the dead keeper did not show these files, which had grants, and
+ * the next one has taken up the grants before it shows anything. The running clock goes on from where the dead keeper wrote
+ * it last, so ages are too small rather than too large.
  */
 #ifndef DFLOCK_KEEPER_GRANTS_H
 #define DFLOCK_KEEPER_GRANTS_H
@@ -29,6 +37,8 @@
 #include <sys/types.h>
 #include <time.h>
 #include <uthash.h>
+
+#include "keeper/leases/grantsfile.h"
 
 struct keeper;
 struct lock;
@@ -55,6 +65,7 @@ struct grant {
 	unsigned tries;    /* how often its holders were to be ended */
 	pid_t holder;      /* warned: a process that has the lock, ... */
 	char *command;     /* ... and its command; NULL: not known */
+	size_t kept;       /* its record for the next keeper; 0: it has none */
 	UT_hash_handle hh; /* lock->grants, by pid */
 };
 
@@ -64,12 +75,18 @@ struct grants {
 	int64_t ran_ns;     /* the running clock at the last tick, ... */
 	int64_t last_ns;    /* ... which was at this CLOCK_BOOTTIME */
 	bool paused;
+	struct grantsfile file;
+	bool cannot_keep; /* there is no file, and the log says so */
 };
+
+void grants_close(struct keeper *k);
 
 /* A caller has a pin until until_ns, for a lock of a file whose rule has a limit. Without memory the process has no grant. */
 void grants_note_granted(struct lock *lock, pid_t pid, uid_t uid, int64_t until_ns);
 /* Of the process that took a lock, as a lock line has it (procfs_locks.h). NULL: nothing is known. */
 struct grant *grants_find(struct lock *lock, pid_t locker);
+/* A grant of an earlier keeper (grants_takeup.h), which has this record. False: the lock has one of this process, or no room. */
+bool grants_adopt(struct lock *lock, const struct grantsfile_record *record, size_t number);
 /* Nothing has been done about it. */
 void grant_begin(struct grant *grant);
 void grants_drop(struct lock *lock, struct grant *grant);

@@ -17,7 +17,7 @@
  * What comes in between:
  *   - Lock, unlock, lock: each lock is a grant, and makes the grant young. So it is for processes that take turns: each has
  *     a grant of its own, and where the kernel does not say which process took a lock, the youngest of all counts.
- *   - A lock that was there before the rule had a limit, before this keeper came, or that was taken past dflock: P has no
+ *   - A lock that was there before the rule had a limit, or that was taken past dflock: P has no
  *     grant, and nothing is done (NULL from grants_find()). Such a lock is reported only after P was granted another one.
  *   - P has ended, and its number is another process's, which has locks that were taken past dflock: that process was started
  *     after the grant, so the grant is dropped. And looks that do not find P's lock drop its grant.

@@ -74,6 +74,7 @@ static bool toolong_is_shown(const struct toolong_end *e)
 		const struct toolong_holder *holder = array_at(&e->holders, i);
 		const struct opener_key key = {.dev = e->id.dev, .ino = e->id.ino, .locker = holder->locker};
 
+		/* mutant: toolong-shown */
 		if (openers_shown(holder->pid, holder->fd, &key, e->space))
 			return true;
 	}
@@ -265,6 +266,7 @@ static bool toolong_is_certain(const struct toolong_end *e)
 	const struct file *file = file_find(e->keeper, e->key.dev, e->key.ino);
 	const struct grant *h = toolong_end_holding(e);
 
+	/* mutant: toolong-young */
 	if (!h || h->at_ns != e->at_ns || !file->kill_after_ms || grant_age_ms(e->keeper, h) < file->kill_after_ms)
 		return false;
 	return toolong_is_shown(e);

@@ -7,13 +7,12 @@ by stopping the parent, which ends the holders; the second by stopping the keepe
 """
 import os
 import signal
-import time
 
 import pytest
 from harness import BUILD, wait_until
 from harness.host import SHIM
 
-from breaking import breaking, pid_of, runs, taker, waits
+from breaking import breaking, broken, pid_of, runs, taker, waits
 from jobs import grows, job
 from keepers import held, opened, wait_for_another
 
@@ -91,13 +90,21 @@ def test_the_store_is_away_before_the_release(doomed, redis):
     handed_over(b, next_one, path)
 
 
+def breaks_another(host):
+    """A lock of another file is taken away from its holder, from the first step to the last."""
+    holder = opened(host, "g")
+    assert holder.do("flock 0 ex nb") == "ok"
+    assert "taken away" in broken(host, "t/g").stdout
+    assert holder.process.wait(20) == -signal.SIGKILL
+
+
 @pytest.mark.parametrize("path", ["granted", "from the page"])
 def test_a_program_between_its_grant_and_its_kernel_lock(make_host, tmp_path, path):
     """
     No search for holders finds it. Granted: the break waits for the end of its pin, and then it is a holder like others. From the
     page: it gets the kernel lock when the lease is another host's, and must ask again.
     """
-    a, b = make_host("a", lease="ttl_ms = 20000; pin_ms = 4000; linger_ms = 15000;"), make_host("b", lease="ttl_ms = 20000;")
+    a, b = make_host("a", lease="ttl_ms = 60000; pin_ms = 30000; linger_ms = 30000;"), make_host("b", lease="ttl_ms = 60000;")
     sign = str(tmp_path / "held")
     a.inside = ["env", f"LD_PRELOAD={SHIM}:{os.path.join(BUILD, 'tests/preload/held.so')}", f"DFLOCK_TEST_HELD={sign}"]
     late, other = opened(a), opened(b)
@@ -109,9 +116,9 @@ def test_a_program_between_its_grant_and_its_kernel_lock(make_host, tmp_path, pa
     wait_until(lambda: os.path.exists(sign + ".reached"), "the program is about to take the kernel lock")
     command = breaking(a, "t/f")
     if path == "granted":
-        wait_until(lambda: held(a, state="breaking"), "the lease is closed to all")
-        time.sleep(1)  # only waiting can show that it waits; the pin lasts for 4 s
-        assert held(a, state="breaking")
+        wait_until(lambda: held(a, name="t/f", state="breaking"), "the lease is closed to all")
+        breaks_another(a)  # a break that does not wait would have got further by then: it began earlier
+        assert held(a, name="t/f", state="breaking")
         os.unlink(sign)
         assert late.heard()[0] == "ok"
         assert command.wait(20) == 0

@@ -11,9 +11,10 @@ from harness import wait_until
 from harness.host import CLI
 
 from breaking import end, pid_of, runs, taker
-from jobs import grows, job, state
+from jobs import grows, is_frozen, job, state
 
 LEASE = "ttl_ms = 3000; freeze_margin_ms = 800;"
+LONG = "ttl_ms = 12000; freeze_margin_ms = 3000;"
 
 
 def own(host):
@@ -98,6 +99,20 @@ def test_forced_and_nothing_was_given_to_others(make_host):
     grows(path)
     assert state(pid_of(path)) not in ("gone", "Z")
     end(process, path)
+
+
+def test_forced_it_stops_its_holders_until_it_knows(make_host, proxy):
+    """Until the store has said which of its leases still are."""
+    a, b = make_host("a", lease=LONG), make_host("b", server=proxy.address, lease=LONG).wait_up()
+    process, path = job(b)
+    late = proxy.fault("confirm", "late")
+    a.cli("break", "--yes", "--force", "--host", own(b))
+    assert late.happened.wait(20)
+    wait_until(lambda: "are frozen" in b.log(), "its holders are stopped")
+    assert is_frozen(path)
+    proxy.release()
+    assert process.wait(20) != 0 and not runs(pid_of(path))
+    process.communicate()
 
 
 def test_unknown_hosts(make_host):

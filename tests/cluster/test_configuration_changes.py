@@ -5,7 +5,6 @@ import os
 import re
 import subprocess
 import threading
-import time
 
 import pytest
 from harness import wait_until
@@ -41,15 +40,14 @@ class Hammer:
         self.host = host
         self.running = host.popen("/usr/bin/python3", "-c", HAMMER, *map(host.path, "fgu"), stdin=subprocess.PIPE)
         self.starter = threading.Thread(target=self.start_programs)
-        self.seen, self.ends = collections.Counter(), False
+        self.seen, self.ends = collections.Counter(), threading.Event()
         self.starter.start()
 
     def start_programs(self):
-        while not self.ends:
+        while not self.ends.wait(0.02):  # leaves the machine to the others
             for name in "fhv":
                 status, said = flock(self.host, name)
                 self.seen[name + {0: " ok", 1: " EAGAIN"}.get(status, said)] += 1
-                time.sleep(0.02)  # leaves the machine to the others; nothing waits for this
 
     def wrong(self):
         return set(self.seen) - RIGHT
@@ -61,7 +59,7 @@ class Hammer:
 
     def end(self):
         """Ends the programs; returns what they saw, and how often."""
-        self.ends = True
+        self.ends.set()
         self.starter.join()
         said, complaints = self.running.communicate(timeout=60)
         assert complaints == ""

@@ -8,7 +8,7 @@ import harness.host
 import pytest
 from harness import wait_until
 
-from jobs import LEASE, grows, is_frozen, job, size
+from jobs import LEASE, SLOW_LEASE, grows, is_frozen, job, size
 
 PAST = os.path.join(harness.host.BUILD, "tests/agents/past")
 TELL = '#!/bin/sh\ncat >>"$1"\necho >>"$1"\n'
@@ -291,7 +291,8 @@ def test_a_command_that_hangs(make_host, redis, told, folder):
     """It waits for a protected lock that a frozen job has: freezing, thawing and callers do not wait for it, and it ends with all it started."""
     hang = os.path.join(folder, "hang")
     write_script(hang, HANG)
-    a = make_host("a", lease=LEASE, top=f'on_event = [ "{hang}", "{told.path}", "{os.path.join(folder, "files-a", "f")}", "{told.script}" ];')
+    # Long leases: a second outage, by a machine that has too much to do, would be told before the end of the first.
+    a = make_host("a", lease=SLOW_LEASE, top=f'on_event = [ "{hang}", "{told.path}", "{os.path.join(folder, "files-a", "f")}", "{told.script}" ];')
     process, path = job(a)
     redis.signal(signal.SIGSTOP)
     wait_until(lambda: os.path.exists(told.path + ".started"), "the command runs", 20)
@@ -300,7 +301,7 @@ def test_a_command_that_hangs(make_host, redis, told, folder):
     grows(path)
     assert len(alive("HANGS=" + told.path)) >= 4  # flock(1), and the daemon's three
     assert a.run("flock", "-n", a.path("other"), "true").returncode == 0
-    told.get("holders-thawed", 30)
+    told.get("holders-thawed", 60)
     assert not alive("HANGS=" + told.path)  # all that it started has ended before the next one began
     assert "on_event: " + hang + " was killed: it had not ended after 10000 ms" in a.log()
     assert process.poll() is None

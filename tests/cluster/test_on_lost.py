@@ -6,7 +6,7 @@ import pytest
 from harness import wait_until
 
 from keepers import held
-from jobs import LEASE, grows, is_frozen, size, state
+from jobs import LEASE, SLOW_LEASE, grows, is_frozen, size, state
 
 RULES = """{ path = "%s/k*"; name = "k"; on_lost = "kill"; }, { path = "%s/w*"; name = "w"; on_lost = "warn"; },
            { tree = "%s"; name = "t"; }"""
@@ -65,7 +65,7 @@ def test_each_job_has_its_own_line(make_host, redis):
 
 
 def test_one_that_is_asked_to_end(make_host, redis):
-    a = make_host("a", lease=LEASE, rules=RULES)
+    a = make_host("a", lease=SLOW_LEASE, rules=RULES)
     process, path = holder(a, "k")
     redis.signal(signal.SIGSTOP)
     words = words_of(process)
@@ -77,13 +77,13 @@ def test_one_that_is_asked_to_end(make_host, redis):
 
 def test_each_rule_its_own(make_host, redis):
     """One program each: frozen, ended, and going on."""
-    a = make_host("a", lease=LEASE, rules=RULES)
+    a = make_host("a", lease=SLOW_LEASE, rules=RULES)
     (frozen, frozen_path), (killed, killed_path), (warned, warned_path) = (holder(a, name) for name in ("f", "k", "w"))
     assert {(lease["name"], lease["on_lost"]) for lease in a.status()["leases"]} == {
         ("t/f", "freeze"), ("k/k", "kill"), ("w/w", "warn")}
     redis.signal(signal.SIGSTOP)
     wait_until(lambda: "are frozen" in a.log(), "the job is frozen", 20)
-    wait_until(lambda: killed.poll() is not None, "the job is ended", 10)
+    wait_until(lambda: killed.poll() is not None, "the job is ended", 20)
     assert is_frozen(frozen_path)
     grows(warned_path)
     redis.signal(signal.SIGCONT)
@@ -98,7 +98,7 @@ def test_each_rule_its_own(make_host, redis):
 @pytest.mark.parametrize("files, frozen", [(("w", "f"), True), (("f", "w"), True), (("k", "f"), False), (("f", "k"), False)])
 def test_locks_under_several_rules(make_host, redis, files, frozen):
     """kill before freeze before warn."""
-    a = make_host("a", lease=LEASE, rules=RULES)
+    a = make_host("a", lease=SLOW_LEASE, rules=RULES)
     process, path = holder(a, *files)
     pid = int(open(path + ".pid").read())
     redis.signal(signal.SIGSTOP)

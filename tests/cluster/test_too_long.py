@@ -214,6 +214,24 @@ def test_brief_and_often(make, how):
     assert not [one for one in reported(host) if one["name"] in ("t/f", "t/alone")]
 
 
+@pytest.mark.parametrize("how", ["flock 0 ex", "flock 0 un"])
+def test_one_that_goes_on_in_the_last_moment(make, tmp_path, how):
+    """Its end is decided, and the keeper is about to write its last line: it locks again, and so has a young lock, or none."""
+    sign = str(tmp_path / "fork")
+    preload = os.path.join(harness.host.BUILD, "tests/preload/held.so")
+    host = make(kill=5 * KILL, inside=["env", f"LD_PRELOAD={preload}", f"DFLOCK_TEST_FORK={sign}"])  # the keeper only
+    host.inside = []
+    open(sign, "w").close()
+    agent = host.agent()
+    assert agent.do(f"open 0 {host.path('f')} rwc") == "ok" and agent.do("flock 0 ex") == "ok"
+    wait_until(lambda: os.path.exists(sign + ".reached"), "its end is decided", LONG)
+    assert agent.do("flock 0 un") == "ok" and agent.do(how) == "ok"
+    os.unlink(sign)
+    later = hang(host, "hang")
+    wait_until(lambda: agent.do(how) == "ok" and later.process.poll() is not None, "one that began later is ended", LONG)
+    assert not [line for line in killed(host) if "hang" not in line]
+
+
 def test_two_hosts_in_turns(make):
     hosts = make("a", kill=KILL), make("b", kill=KILL)
     jobs = [loop(host, "flock") for host in hosts]
@@ -287,14 +305,31 @@ def test_the_limit_changes_and_goes(make):
 
 
 def test_keepers_are_killed(make):
-    """The next keeper does not know what the dead one granted: such a lock is left alone, and a new one counts."""
-    host = make(kill=KILL)
-    job = hang(host)
+    """The next keeper goes on with what the dead one granted; what is locked briefly stays young."""
+    host = make(kill=5 * KILL)
+    job = hang(host, "hang-before")
     loops = [loop(host, "flock", "g"), loop(host, "turns", "h")]
     for _ in range(3):
         kill_keeper(host)
-    a_hang_is_ended(host)
-    runs_on(host, job, *loops)
+    ended(job)
+    later = hang(host, "hang-after")
+    kill_keeper(host)
+    ended(later)
+    runs_on(host, *loops)
+
+
+def test_a_keeper_is_killed_and_the_locks_of_then_have_ended(make):
+    """What the dead keeper granted says nothing of locks that were taken past dflock, or under another rule."""
+    host = make(kill=5 * KILL)
+    agent = host.agent()
+    assert agent.do(f"open 0 {host.path('f')} rwc") == "ok" and agent.do("flock 0 sh") == "ok"
+    past = Job(host, PAST, "shared", host.path("f"))
+    assert past.line() == "held"
+    kill_keeper(host)
+    agent.process.wait(LONG)
+    a_hang_is_ended(host, 1)
+    assert past.process.poll() is None
+    assert [line for line in killed(host) if "t/f" in line]
 
 
 def test_frozen_time_does_not_count(make, redis):

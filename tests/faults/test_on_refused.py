@@ -55,8 +55,7 @@ class Away:
 
     def end(self):
         if self.how == "no keeper":
-            os.chmod(self.password, 0o600)
-            self.host.start()
+            os.chmod(self.password, 0o600)  # the first program that asks starts one
         elif self.how == "stopped":
             self.redis.signal(signal.SIGCONT)
         elif self.how == "killed":

@@ -79,17 +79,18 @@ def test_many(sides, redis, request):
     a, b = sides
     count = MANY_LOCKS * 3 // 4 if a.users else MANY_LOCKS  # root's share of a system keeper's room
     many = a.host.popen(os.path.join(host_module.BUILD, "tests/agents/holding"), a.host.files, str(count), stdin=subprocess.PIPE)
-    assert many.stdout.readline() == f"ok {count}\n"
+    said = many.stdout.readline()
+    assert said == f"ok {count}\n", said + many.stderr.read()
     os.kill(a.host.keeper_pids()[1], signal.SIGKILL)
-    wait_until(a.host.serves, "the next one serves")
+    wait_until(a.host.serves, "the next one serves", 60)
     other = b.agent(f"many-{count - 1}")
     assert other.do("flock 0 ex nb") == "EAGAIN"
     redis.signal(signal.SIGSTOP)
-    wait_until(lambda: state(many.pid) in "tT", "the holder is stopped", 20)
+    wait_until(lambda: state(many.pid) in "tT", "the holder is stopped", 60)
     redis.signal(signal.SIGCONT)
     wait_until(lambda: state(many.pid) not in "tT", "the holder goes on", 60)
     many.stdin.write("un\n")
     many.stdin.flush()
     assert many.stdout.readline() == "ok\n"
-    wait_until(lambda: other.do("flock 0 ex nb") == "ok", "the other host has it")
+    wait_until(lambda: other.do("flock 0 ex nb") == "ok", "the other host has it", 60)
     many.communicate(timeout=20)

@@ -80,38 +80,41 @@ def test_one_that_waits_asks_again(world, script, known):
         assert finish(process) == "dflock: waiting: so it is\n"
 
 
+def takes_the_lock_too_late(world, script, local):
+    """A caller whose grant was over when it had the kernel lock: it has that, and asks again."""
+    process = world.start("waits", "restart", "x", world.lock)
+    connection, request = script.next()
+    connection.grant(request, -fk.SECOND)
+    connection, request = script.next()
+    assert request.have and not local.take()
+    return process, connection, request
+
+
+def gets_it(process, connection, request, local):
+    connection.grant(request)
+    assert result(process) == "flock: 0 -"
+    assert not local.take()
+    finish(process)
+
+
 def test_a_wait_gives_up_the_kernel_lock_that_it_took(world, script, local):
-    """The grant was over when it had the lock, and then the keeper cannot serve it: nobody on this host may wait for that lock."""
+    """The keeper cannot serve it: nobody on this host may wait for that lock."""
     with world.keeper(script, rules=rules(world, fk.WAIT)):
-        process = world.start("waits", "restart", "x", world.lock)
-        connection, request = script.next()
-        connection.grant(request, -fk.SECOND)
-        connection, request = script.next()
-        assert request.have and not local.take()
+        process, connection, _ = takes_the_lock_too_late(world, script, local)
         connection.send(fk.REFUSED, reason="so it is", may_mend=True)
         wait_in_pause(process)
         assert local.free()
         connection, request = script.next()
         assert not request.have
-        connection.grant(request)
-        assert result(process) == "flock: 0 -"
-        assert not local.take()
-        finish(process)
+        gets_it(process, connection, request, local)
 
 
 def test_a_wait_for_the_store_gives_it_up_as_well(world, script, local):
     with world.keeper(script, rules=rules(world, fk.WAIT)):
-        process = world.start("waits", "restart", "x", world.lock)
-        connection, request = script.next()
-        connection.grant(request, -fk.SECOND)
-        connection, request = script.next()
-        assert request.have and not local.take()
+        process, connection, request = takes_the_lock_too_late(world, script, local)
         connection.send(fk.WAITING, reason="waiting: for the store")
         wait_until(local.free, "it has given up the lock")
-        connection.grant(request)
-        assert result(process) == "flock: 0 -"
-        assert not local.take()
-        finish(process)
+        gets_it(process, connection, request, local)
 
 
 @pytest.mark.parametrize("op,on_refused,expected", [

@@ -4,7 +4,7 @@
  * until the first one is gone (at most WAIT_MS). Unlocking is not held up.
  *
  * It also stops a keeper's probe just after that has taken the kernel lock: DFLOCK_TEST_TAKEN is the same for the
- * moment after the lock.
+ * moment after the lock. And DFLOCK_TEST_FORK stops any process before a fork().
  */
 #include <dlfcn.h>
 #include <fcntl.h>
@@ -42,4 +42,16 @@ int flock(int fd, int op)
 	if (ret == 0 && after && !(op & LOCK_UN))
 		wait_while_there(after);
 	return ret;
+}
+
+pid_t fork(void)
+{
+	static pid_t (*real_fork)(void);
+	const char *before = getenv("DFLOCK_TEST_FORK");
+
+	if (!real_fork)
+		*(void **)&real_fork = dlsym(RTLD_NEXT, "fork");
+	if (before)
+		wait_while_there(before);
+	return real_fork();
 }

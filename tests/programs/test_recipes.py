@@ -1,87 +1,29 @@
 """
-docs/recipes.md: its rules, files and commands, taken from the page and run as they stand there, on machines of the test's own (machines.py).
-Without dflock ("plain": the same commands without `dflock run`) they must fail to exclude.
+docs/recipes.md: jobs on several hosts, by cron, systemd or themselves, and files that they share. The commands of the page are run as they
+stand there; without dflock ("plain": the same commands without `dflock run`) they must fail to exclude.
 """
-import http.server
-import json
 import os
 import re
 import shlex
-import signal
 import subprocess
-import threading
 
 import pytest
-import yaml
 from harness import wait_until
-from harness.host import ROOT
 
 from installed import needs
-from machines import CRON, PATH, Machine
+from machines import CRON, PATH
+from recipes import PAGE, machines_of, recipe  # noqa: F401
 
-with open(os.path.join(ROOT, "docs/recipes.md")) as page:
-    PAGE = page.read()
-with open(__file__) as own:
-    OWN = own.read()
-# Says on which machine it runs, and runs until the test is content.
-JOB = '#!/bin/sh\necho "$(hostname)" >>{shared}/ran\nuntil [ -e {shared}/enough ]; do sleep 0.02; done\n'
 # Recipes that another test runs.
 ELSEWHERE = {"Once per schedule"}
 
 
-def recipe(title):
-    """Its blocks: {what stands behind ```: text}."""
-    part, = re.findall(rf"^## {re.escape(title)}\n(.*?)(?=^## |\Z)", PAGE, re.M | re.S)
-    return dict(re.findall(r"^```(\w[^\n]*)\n(.*?)^```$", part, re.M | re.S))
-
-
 def test_each_recipe_is_run():
     titles = set(re.findall(r"^## (.*)", PAGE, re.M)) - ELSEWHERE
-    assert titles == set(re.findall(r'machines_of\("(.*?)"', OWN))
+    ours = "".join(open(os.path.join(os.path.dirname(__file__), name)).read() for name in ("test_recipes.py", "test_recipes_systems.py"))
+    assert titles == set(re.findall(r'machines_of\("(.*?)"', ours))
     for title in titles:
         assert "conf" in recipe(title)
-
-
-class Group:
-    """Machines under the rules of one recipe. shared: a folder that all see by this path."""
-
-    def __init__(self, redis, folder, excludes):
-        self.redis, self.folder, self.excludes, self.machines = redis, folder, excludes, []
-        self.shared = os.path.join(folder, "shared")
-        os.mkdir(self.shared)
-
-    def __call__(self, title, names="abc", lease="ttl_ms = 10000; probe_ms = 5000;", job="nightly"):
-        self.blocks = recipe(title)
-        for name in names:
-            machine = Machine(self.redis, self.folder, name, self.blocks["conf"], lease)
-            machine.write("/usr/local/bin/" + job, JOB.format(shared=self.shared), 0o755)
-            self.machines.append(machine)
-        self.machines[0].init()
-        return self.machines
-
-    def command(self, text):
-        """As it stands in the page; plain: without `dflock run` and what belongs to it."""
-        assert "dflock run --require=" in text
-        return text if self.excludes else re.sub(r"(/usr/local/bin/)?dflock run \S+ -- ", "", text)
-
-    def ran(self):
-        """The machines on which the job ran, in this order."""
-        path = os.path.join(self.shared, "ran")
-        return open(path).read().split() if os.path.exists(path) else []
-
-    def enough(self):
-        open(os.path.join(self.shared, "enough"), "w").close()
-
-    def end(self):
-        for machine in self.machines:
-            machine.end()
-
-
-@pytest.fixture(params=["dflock", "plain"])
-def machines_of(request, redis, folder):
-    group = Group(redis, folder, request.param == "dflock")
-    yield group
-    group.end()
 
 
 def check_one_runs(group, jobs, taken):
@@ -274,197 +216,3 @@ def test_mail_boxes(machines_of):
 def messages(box):
     with open(box) as f:
         return len(re.findall("^From ", f.read(), re.M))
-
-
-APT = r"""
-for dir in /var/lib/dpkg /var/lib/apt /var/cache/apt /var/log; do mount -t tmpfs tmpfs $dir; done
-mkdir -p /var/lib/dpkg/info /var/lib/dpkg/updates /var/lib/apt/lists/partial /var/cache/apt/archives/partial /var/log/apt
-rm -rf /etc/apt/sources.list* && touch /etc/apt/sources.list /var/lib/dpkg/available /var/lib/dpkg/status
-"""
-
-
-def test_apt(machines_of):
-    a, b = machines_of("Apt and dpkg", "ab")
-    upgrade = machines_of.command(machines_of.blocks["sh upgrade"])
-    for host in (a, b):
-        assert host.run(APT).returncode == 0
-    # a's apt-get waits in the middle of it, for a list that it reads.
-    a.run("rm /var/lib/dpkg/status && mkfifo /var/lib/dpkg/status")
-    first = a.popen(upgrade)
-    wait_until(lambda: a.pids("apt-get"), "a upgrades")
-    second = b.popen(upgrade)
-    if machines_of.excludes:
-        wait_until(lambda: "waits" in b.run("dflock status").stdout, "b waits")
-        assert not b.pids("apt-get")
-        a.kill("flock", "apt-get")
-    out, _ = second.communicate(timeout=60)
-    assert second.returncode == 0 and "0 upgraded" in out
-    assert (first.poll() is None) == (not machines_of.excludes) or first.wait(60) != 0
-
-
-CONTAINER = ["unshare", "--pid", "--fork", "--kill-child", "--mount-proc"]
-
-
-def first_process(machine):
-    """Of the container on this machine: its number outside."""
-    uts, found = os.stat(f"/proc/{machine.first}/ns/uts").st_ino, []
-    for pid in filter(str.isdigit, os.listdir("/proc")):
-        try:
-            with open(f"/proc/{pid}/status") as f:
-                numbers = re.search(r"^NSpid:\t(.*)$", f.read(), re.M)[1].split()
-            if numbers[-1] == "1" and len(numbers) > 1 and os.stat(f"/proc/{pid}/ns/uts").st_ino == uts and int(pid) != machine.first:
-                found.append(int(pid))
-        except OSError:
-            continue
-    first, = found
-    return first
-
-
-def test_containers(machines_of):
-    """The one that runs the job is stopped; when it has ended, and the machine with it, the lock is free at once."""
-    hosts = machines_of("Containers", lease="ttl_ms = 600000; probe_ms = 5000;")
-    hosts[0].run("dflock stop")  # it is outside of the container, whose /dev/shm is the same here
-    words = [word for key in ("ENTRYPOINT", "CMD") for word in json.loads(
-        re.search(rf"^{key} (.*)$", machines_of.blocks["dockerfile"], re.M)[1])]
-    assert words[:2] == ["dflock", "run"]
-    if not machines_of.excludes:
-        words = words[words.index("--") + 1:]
-    jobs = {host: host.popen(*CONTAINER, *words, env={"PATH": PATH}) for host in hosts}
-    if not machines_of.excludes:
-        return check_one_runs(machines_of, list(jobs.values()), 1)
-    wait_until(lambda: sum(job.poll() is None for job in jobs.values()) == 1, "all but one have ended")
-    wait_until(machines_of.ran, "one runs it")
-    first = next(host for host in hosts if host.name == machines_of.ran()[0])
-    other = next(host for host in hosts if host is not first)
-    os.kill(first_process(first), signal.SIGTERM)
-    assert jobs[first].wait(60) == 128 + signal.SIGTERM
-    first.end()
-    machines_of.enough()
-    assert other.popen(*CONTAINER, *words, env={"PATH": PATH}).wait(60) == 0
-    assert machines_of.ran() == [first.name, other.name]
-
-
-def test_apt_with_its_own_locks(redis, folder):
-    """Under the page's rules apt stops when the store is away; with on_refused = "refuse", the default, it would go on without locks."""
-    blocks = recipe("Apt and dpkg")
-    rules = blocks["conf own locks"]
-    a = Machine(redis, folder, "a", rules)
-    b = Machine(redis, folder, "b", rules.replace('"busy"', '"refuse"'))
-
-    def said(machine, words):
-        done = machine.run(blocks["sh own locks"])
-        return done if words in done.stderr else None
-
-    try:
-        a.init()
-        for machine in (a, b):
-            assert machine.run(APT).returncode == 0
-            done = machine.run(blocks["sh own locks"])
-            assert done.returncode == 0 and "0 upgraded" in done.stdout, done
-        redis.stop()
-        # As long as their leases are sure, both work on.
-        done = wait_until(lambda: said(a, "Could not get lock"), "apt gets no lock")
-        assert done.returncode == 100 and "Not using locking" not in done.stderr, done
-        assert "dflock: /var/lib/dpkg/lock-frontend: store " in done.stderr, done
-        done = wait_until(lambda: said(b, "Not using locking for nfs mounted lock file"), "apt goes on without locks")
-        assert done.returncode == 0, done
-        redis.start()
-        wait_until(lambda: a.run(blocks["sh own locks"]).returncode == 0, "apt works again", 60)
-    finally:
-        a.end()
-        b.end()
-
-
-def test_kubernetes(machines_of):
-    """The command as process 1 of a container; when it has ended, and the machine with it, the lock is free at once."""
-    hosts = machines_of("Kubernetes CronJob", lease="ttl_ms = 600000; probe_ms = 5000;")
-    hosts[0].run("dflock stop")  # it is outside of the container, whose /dev/shm is the same here
-    job = yaml.safe_load(machines_of.blocks["yaml"])
-    assert job["kind"] == "CronJob"
-    pod = job["spec"]["jobTemplate"]["spec"]["template"]["spec"]
-    container, = pod["containers"]
-    assert {mount["name"] for mount in container["volumeMounts"]} == {volume["name"] for volume in pod["volumes"]}
-    patience, = (int(word[7:]) for word in container["command"] if word.startswith("--init="))
-    assert patience + 7 < pod["terminationGracePeriodSeconds"]
-    assert container["command"][:2] == ["dflock", "run"] and container["command"][-1] == "--"
-    words = [*(container["command"] if machines_of.excludes else []), *container["args"]]
-
-    def start(host):
-        return host.popen(*CONTAINER, *words, env={"PATH": PATH})
-
-    jobs = {host: start(host) for host in hosts}
-    check_one_runs(machines_of, list(jobs.values()), 0)
-    if machines_of.excludes:
-        first = next(host for host in hosts if host.name == machines_of.ran()[0])
-        first.end()
-        other = next(host for host in hosts if host is not first)
-        assert start(other).wait(60) == 0
-        assert machines_of.ran() == [first.name, other.name]
-
-
-def test_nfs(machines_of):
-    """On views whose locks are local, in the place of NFS: no update of a number is lost. And the line of fstab is one."""
-    a, b = machines_of("NFS with local_lock", "ab")
-    source, where, kind, options, _, _ = machines_of.blocks["fstab"].split()
-    assert (where, kind) == ("/srv/shared", "nfs") and "local_lock=all" in options.split(",")
-    with open(os.path.join(machines_of.shared, "count"), "w") as f:
-        f.write("0\n")
-    for host in (a, b):
-        host.share(machines_of.shared, where)
-    count = machines_of.command(machines_of.blocks["sh count"])
-    if machines_of.excludes:
-        jobs = [host.popen(count) for host in (a, b) * 10]
-        assert [job.wait(60) for job in jobs] == [0] * 20
-        assert b.read("/srv/shared/count") == "20\n"
-    # Another program holds the lock: without dflock it is not waited for.
-    holder = a.popen(machines_of.command("dflock run --require=/srv/shared/count.lock -- flock /srv/shared/count.lock sh -c 'echo held; read line'"),
-                     stdin=subprocess.PIPE)
-    assert holder.stdout.readline() == "held\n"
-    waiter = b.popen(count)
-    if machines_of.excludes:
-        wait_until(lambda: "waits" in b.run("dflock status").stdout, "b waits")
-        assert waiter.poll() is None
-    else:
-        assert waiter.wait(60) == 0
-    holder.communicate("\n", timeout=60)
-    assert waiter.wait(60) == 0
-
-
-class Alerts(http.server.BaseHTTPRequestHandler):
-    def do_POST(self):
-        self.server.got.append((self.headers["Content-Type"], json.loads(self.rfile.read(int(self.headers["Content-Length"])))))
-        self.send_response(204)
-        self.end_headers()
-
-    def log_message(self, *words):
-        pass
-
-
-@needs("jq", "jq")
-@needs("curl", "curl")
-@pytest.mark.parametrize("machines_of", ["dflock"], indirect=True)
-def test_tell_somebody(machines_of, redis):
-    """A lock is lost: a mail and a message to a web server say so. mail(1) and the server are the test's."""
-    server = http.server.HTTPServer(("127.0.0.1", 0), Alerts)
-    server.got = []
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    a, = machines_of("Tell somebody", "a", "ttl_ms = 3000;")
-    script = machines_of.blocks["sh dflock-event"]
-    assert "https://alerts.example.com/dflock" in script
-    a.write("/usr/local/sbin/dflock-event", script.replace("https://alerts.example.com", f"http://127.0.0.1:{server.server_port}"), 0o755)
-    a.write("/usr/local/bin/mail", f'#!/bin/sh\n(echo "$@"; cat) >>{machines_of.shared}/mail\n', 0o755)
-    a.popen("dflock run -- flock /var/lock/nightly.lock /usr/local/bin/nightly")
-    wait_until(machines_of.ran, "the job runs")
-    redis.stop()
-    wait_until(lambda: [e for _, e in server.got if e["event"] == "holders-frozen"], "that is told", 30)
-    wait_until(lambda: "unsure" in a.run("dflock status").stdout, "the lease has run out", 30)
-    redis.start()
-    wait_until(lambda: {"lease-lost", "holders-killed"} <= {e["event"] for _, e in server.got}, "the loss is told", 30)
-    server.shutdown()
-    server.server_close()
-    assert {kind for kind, _ in server.got} == {"application/json"}
-    lost, = (e for _, e in server.got if e["event"] == "lease-lost")
-    with open(machines_of.shared + "/mail") as f:
-        mail = f.read()
-    assert "-s dflock: lease-lost root\n" + f"{lost['host']}: LOST: the exclusive lease on /var/lock/nightly.lock" in mail
-    assert "holders-killed" in mail and "store-away" not in mail

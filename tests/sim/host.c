@@ -236,6 +236,10 @@ static void parent_wake(void *arg, uint64_t nap)
 
 	if (!host->parent || !host->parent_sleeps || host->parent_nap != nap)
 		return;
+	if (sim_now < host->parent_busy_until) {
+		sim_at(host->parent_busy_until, parent_wake, host, nap);
+		return;
+	}
 	host->parent_sleeps = false;
 	task_resume(host->parent);
 }

@@ -1,65 +1,16 @@
 /*
- * store/link.h without sockets: two queues of packets for each connection, one each way. Packets of one connection stay
- * in order, as TCP keeps them; nothing else does. Packets that were sent before the client closed may still arrive,
- * much later.
+ * The network: two queues of packets for each connection, one each way, and the server's end. Packets of one connection stay in
+ * order, as TCP keeps them; nothing else does. Packets that were sent before the client closed may still arrive, much later.
  */
-#include <errno.h>
+#include "tests/sim/net.h"
+
 #include <stdlib.h>
 #include <string.h>
-
-#include "store/link.h"
-#include "tests/sim/sim.h"
 
 /* How long a packet may take: in most runs always less than connect_ms, so that an answer is there in time. */
 #define SLOW      (400 * MS)
 #define VERY_SLOW (1100 * MS)
 
-enum link_state { LINK_CONNECTING, LINK_OPEN, LINK_BROKEN, LINK_CLOSED };
-
-struct pending {
-	struct pending *next;
-	link_reply_cb *cb;
-	void *arg;
-	int64_t sent;
-};
-
-struct link {
-	struct host *host;
-	unsigned life;
-	enum link_state state;
-	int64_t limit, started;
-	struct link_events events;
-	void *arg;
-	struct pending *first, **last;
-	struct conn *conn;
-	struct packet *delivering; /* its callback runs */
-};
-
-struct packet {
-	struct packet *next;
-	int64_t ready;
-	bool fin;
-	int argc; /* up */
-	char **argv;
-	redisReply *reply, *owned; /* down: an answer, or ... */
-	char *text;                /* ... a message */
-	size_t len;
-};
-
-struct backlog {
-	struct packet *first, **last;
-	int64_t ready; /* of the last one */
-};
-
-struct conn {
-	struct conn *next;
-	struct host *host;
-	struct link *link; /* NULL: closed by the client */
-	struct rng rng;
-	bool gone; /* the server knows nothing of it (any more) */
-	char *channel;
-	struct backlog up, down;
-};
 static struct conn *conns;
 static unsigned conn_count;
 unsigned net_loss;
@@ -89,7 +40,7 @@ static struct packet *put(struct conn *conn, struct backlog *queue, sim_fn *pump
 	return p;
 }
 
-static void packet_free(struct packet *p)
+void packet_free(struct packet *p)
 {
 	for (int i = 0; i < p->argc; i++)
 		free(p->argv[i]);
@@ -120,75 +71,6 @@ static void drop(struct backlog *queue)
 		packet_free(p);
 	}
 	queue->last = &queue->first;
-}
-
-/* --- the client's end --- */
-
-static void break_item(void *arg, uint64_t number)
-{
-	struct link *link = arg;
-
-	(void)number;
-	if (link->state >= LINK_BROKEN)
-		return;
-	link->state = LINK_BROKEN;
-	link->events.broken(link->arg, "the connection broke");
-}
-
-static void break_link(struct link *link)
-{
-	if (link && link->host->keeper && link->host->life == link->life)
-		host_post(link->host, break_item, link, 0);
-}
-
-static void deliver_item(void *arg, uint64_t number)
-{
-	struct packet *p = arg;
-	struct link *link = (struct link *)(uintptr_t)number;
-
-	if (link->state == LINK_OPEN && p->text && link->events.message) {
-		link->events.message(link->arg, p->text, p->len);
-	} else if (link->state == LINK_OPEN && p->reply) {
-		struct pending *pending = link->first;
-
-		if (!pending)
-			sim_fail("an answer to no question: a defect of the simulator");
-		link->first = pending->next;
-		if (!link->first)
-			link->last = &link->first;
-		link->delivering = p;
-		pending->cb(pending->arg, p->reply);
-		free(pending);
-	}
-	packet_free(p);
-}
-
-static void limit_item(void *arg, uint64_t number)
-{
-	struct link *link = arg;
-	int64_t since = link->state == LINK_OPEN ? (link->first ? link->first->sent : INT64_MAX) : link->started;
-
-	if (link->state < LINK_BROKEN && since != INT64_MAX && host_clock(link->host) - since >= link->limit)
-		break_item(link, number);
-}
-
-static void limit_due(void *arg, uint64_t number)
-{
-	struct link *link = arg;
-
-	if (link->host->keeper && link->host->life == link->life)
-		host_post(link->host, limit_item, link, number);
-}
-
-static void connected_item(void *arg, uint64_t number)
-{
-	struct link *link = arg;
-
-	(void)number;
-	if (link->state != LINK_CONNECTING)
-		return;
-	link->state = LINK_OPEN;
-	link->events.connected(link->arg);
 }
 
 /* --- the server's end --- */
@@ -248,13 +130,6 @@ static void execute(struct conn *conn, struct packet *up)
 	p->owned = owned;
 }
 
-static void accept_conn(struct conn *conn)
-{
-	if (!conn->link || conn->link->host->life != conn->link->life || !conn->link->host->keeper)
-		return;
-	host_post(conn->host, connected_item, conn->link, 0);
-}
-
 /* The first packet is an empty one: the connection's own. */
 static void pump_up(void *arg, uint64_t number)
 {
@@ -269,13 +144,13 @@ static void pump_up(void *arg, uint64_t number)
 		if (!server_up) {
 			conn_gone(conn);
 			if (sim_now >= conn->host->cut_down_until)
-				break_link(conn->link);
+				link_broke(conn->link);
 		} else if (p->fin) {
 			conn_gone(conn);
 		} else if (p->argc) {
 			execute(conn, p);
 		} else {
-			accept_conn(conn);
+			link_connected(conn->link);
 		}
 		packet_free(p);
 	}
@@ -289,12 +164,8 @@ static void pump_down(void *arg, uint64_t number)
 	(void)number;
 	if (conn->gone || !conn->down.first || cut(conn->host->cut_down_until, pump_down, conn))
 		return;
-	while (!conn->gone && (p = take(&conn->down))) {
-		if (conn->link && conn->host->keeper && conn->link->life == conn->host->life)
-			host_post(conn->host, deliver_item, p, (uintptr_t)conn->link);
-		else
-			packet_free(p);
-	}
+	while (!conn->gone && (p = take(&conn->down)))
+		link_arrived(conn->link, p);
 }
 
 void net_publish(const char *channel, size_t channel_len, const char *text, size_t len)
@@ -316,58 +187,33 @@ void net_publish(const char *channel, size_t channel_len, const char *text, size
 	}
 }
 
-/* --- store/link.h --- */
+/* --- for the client's end --- */
 
-struct link *link_open(uv_loop_t *loop, const struct link_target *target, uint64_t limit_ms,
-		       const struct link_events *events, void *arg, char *why, size_t why_size)
+struct conn *conn_open(struct host *host, struct link *link)
 {
-	struct host *host = task_host(task_now);
-	struct link *link = calloc(1, sizeof(*link));
 	struct conn *conn = calloc(1, sizeof(*conn));
 
-	(void)loop, (void)target, (void)why, (void)why_size;
-	if (!link || !conn)
+	if (!conn)
 		abort();
-	*link = (struct link){.host = host,
-			      .life = host->life,
-			      .limit = (int64_t)limit_ms * MS,
-			      .events = *events,
-			      .arg = arg,
-			      .started = host_clock(host),
-			      .conn = conn};
-	link->last = &link->first;
 	*conn = (struct conn){.next = conns, .host = host, .link = link, .rng = rng_of("connection", conn_count++)};
 	conn->up.last = &conn->up.first;
 	conn->down.last = &conn->down.first;
 	conns = conn;
 	put(conn, &conn->up, pump_up);
-	sim_at(host_after(host, link->limit + MS), limit_due, link, 0);
-	return link;
+	return conn;
 }
 
-int link_send(struct link *link, int argc, const char *const *argv, link_reply_cb *cb, void *arg)
+void conn_send(struct conn *conn, int argc, const char *const *argv)
 {
-	struct pending *pending;
 	struct packet *p;
 
-	host_write_point(link->host);
-	if (link->state != LINK_OPEN)
-		return -ENOTCONN;
-	pending = calloc(1, sizeof(*pending));
-	if (!pending)
-		abort();
-	*pending = (struct pending){.cb = cb, .arg = arg, .sent = host_clock(link->host)};
-	*link->last = pending;
-	link->last = &pending->next;
-	sim_at(host_after(link->host, link->limit + MS), limit_due, link, 0);
-	if (link->conn->gone)
-		return 0; /* it will be told */
-	p = put(link->conn, &link->conn->up, pump_up);
+	if (conn->gone)
+		return; /* the client will be told */
+	p = put(conn, &conn->up, pump_up);
 	p->argv = calloc((size_t)argc, sizeof(*p->argv));
 	p->argc = argc;
 	for (int i = 0; i < argc; i++)
 		p->argv[i] = strdup(argv[i]);
-	return 0;
 }
 
 /* The kernel goes on trying to send what is left, at growing intervals. */
@@ -382,22 +228,7 @@ static void linger(struct conn *conn)
 	conn->up.ready += more;
 }
 
-redisReply *link_keep_reply(struct link *link);
-
-/* An answer of a script stands in a list with what was published (server.c). */
-redisReply *link_keep_reply(struct link *link)
-{
-	struct packet *p = link->delivering;
-	redisReply *reply = p->reply;
-
-	if (p->owned == reply)
-		p->owned = NULL;
-	else
-		p->owned->element[0] = NULL;
-	return reply;
-}
-
-static void close_conn(struct conn *conn)
+void conn_close(struct conn *conn)
 {
 	if (!conn->link)
 		return;
@@ -407,23 +238,6 @@ static void close_conn(struct conn *conn)
 	if (rng_chance(&conn->rng, 300))
 		linger(conn);
 	put(conn, &conn->up, pump_up)->fin = true;
-}
-
-void link_close(struct link *link)
-{
-	struct pending *pending, *next;
-
-	if (link->state == LINK_CLOSED)
-		return;
-	link->state = LINK_CLOSED;
-	close_conn(link->conn);
-	for (pending = link->first; pending; pending = next) {
-		next = pending->next;
-		pending->cb(pending->arg, NULL);
-		free(pending);
-	}
-	link->first = NULL;
-	link->last = &link->first;
 }
 
 /* --- faults --- */
@@ -439,7 +253,7 @@ void net_drop(struct host *host)
 {
 	for (struct conn *conn = conns; conn; conn = conn->next)
 		if (conn->host == host)
-			close_conn(conn);
+			conn_close(conn);
 }
 
 static void reset(struct conn *conn)
@@ -448,7 +262,7 @@ static void reset(struct conn *conn)
 		return;
 	conn_gone(conn);
 	if (sim_now >= conn->host->cut_down_until)
-		break_link(conn->link);
+		link_broke(conn->link);
 }
 
 void net_reset(struct host *host)

@@ -4,9 +4,9 @@
  *
  *   schedule.c  time, the queue of events, random numbers, tasks
  *   clocks.c    clocks, pids, signals; the points at which a process may be suspended or die
- *   loop.c      libuv's loop, timers, polls and workers
+ *   loop.c      libuv's loop and timers; loop_events.c: polls, workers, signals
  *   kernel.c    the probes' threads (keeper/kernel/probe.h)
- *   net.c       connections (store/link.h): delays, losses
+ *   net.c       the network: delays, losses; link.c: the client's end (store/link.h)
  *   server.c    the server: runs the scripts, has its own clock and identity
  *   redis.c     starts redis-server
  *   host.c      a host's life: keeper, parent, crash, reboot
@@ -125,6 +125,7 @@ struct host {
 	bool starting, notified, parent_sleeps;
 	bool orphaned; /* the parent was killed, and the next one does not watch yet */
 	uint64_t parent_nap;
+	int64_t parent_busy_until; /* others have the processor: it does not run */
 
 	int64_t cut_up_until, cut_down_until; /* nothing gets through to the server, or from it */
 	unsigned works;                       /* of the loop's pool, under way */

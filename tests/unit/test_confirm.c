@@ -168,24 +168,26 @@ static void answer(enum store_status status, enum wire_mode mode)
 	ck_assert_int_eq(renewed_by, sent_ns);
 }
 
+static const struct {
+	enum lease_state state;
+	enum wire_mode mode; /* that the store says */
+	const char *said;
+} answers[] = {
+	{LEASE_UNSURE, WIRE_EXCLUSIVE, "confirm, table, renewed, stands"},
+	/* It was to be shrunk, and the store has it as it was; or the other way round. */
+	{LEASE_UNSURE, WIRE_SHARED, "confirm, table, renewed, unshrunk"},
+	/* The last of those that are forgotten stands before the time of all leases is moved on. */
+	{LEASE_FORGOTTEN, WIRE_EXCLUSIVE, "reclaim, table, stands, renewed"},
+};
+
 START_TEST(it_stands)
 {
-	struct lease *lease = lease_in(LEASE_UNSURE);
+	struct lease *lease = lease_in(answers[_i].state);
 
 	ask(lease);
-	check_said("confirm");
-	answer(STORE_OK, WIRE_EXCLUSIVE);
-	check_said("table, renewed, stands");
+	answer(STORE_OK, answers[_i].mode);
+	check_said(answers[_i].said);
 	ck_assert_uint_eq(lease->requests, 0);
-}
-END_TEST
-
-/* It was to be shrunk, and the store has it as it was; or the other way round. */
-START_TEST(in_another_mode)
-{
-	ask(lease_in(LEASE_UNSURE));
-	answer(STORE_OK, WIRE_SHARED);
-	check_said("confirm, table, renewed, unshrunk");
 }
 END_TEST
 
@@ -208,15 +210,6 @@ START_TEST(other_answers)
 	answer(STORE_ERROR, 0);
 	check_said("confirm"); /* it is logged once */
 	ck_assert_uint_eq(lease->requests, 0);
-}
-END_TEST
-
-/* The last of those that are forgotten stands before the time of all leases is moved on. */
-START_TEST(put_back)
-{
-	ask(lease_in(LEASE_FORGOTTEN));
-	answer(STORE_OK, WIRE_EXCLUSIVE);
-	check_said("reclaim, table, stands, renewed");
 }
 END_TEST
 
@@ -303,10 +296,8 @@ int main(void)
 	TCase *tests = tcase_create("confirm");
 
 	tcase_add_checked_fixture(tests, prepare, clean);
-	tcase_add_test(tests, it_stands);
-	tcase_add_test(tests, in_another_mode);
+	tcase_add_loop_test(tests, it_stands, 0, sizeof(answers) / sizeof(*answers));
 	tcase_add_test(tests, other_answers);
-	tcase_add_test(tests, put_back);
 	tcase_add_test(tests, answered_after_the_deadline);
 	tcase_add_loop_test(tests, asked_again_meanwhile, 0, 3);
 	tcase_add_test(tests, not_unsure_any_more);

@@ -2,10 +2,13 @@
 #include <check.h>
 #include <stdlib.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "keeper/clock.h"
 #include "keeper/leases/grants.h"
 #include "keeper/leases/keeper.h"
+#include "tests/unit/base_folder.h"
+#include "tests/unit/suite.h"
 
 #define HOUR_NS (3600 * 1000 * NS_PER_MS)
 
@@ -15,7 +18,8 @@ static struct lock *lock;
 
 static void setup(void)
 {
-	k = (struct keeper){0};
+	base_make();
+	k = (struct keeper){.dir_fd = base_open()};
 	file = (struct file){.keeper = &k};
 	lock = &file.locks[WIRE_FLOCK];
 	lock->file = &file;
@@ -27,6 +31,9 @@ static void teardown(void)
 	grants_drop_all(lock);
 	ck_assert_ptr_null(lock->grants);
 	ck_assert_ptr_null(k.grants.locks);
+	grants_close(&k);
+	close(k.dir_fd);
+	base_remove();
 }
 
 static void pause_ms(long ms)
@@ -180,10 +187,7 @@ END_TEST
 
 int main(void)
 {
-	Suite *suite = suite_create("grants");
 	TCase *tests = tcase_create("grants");
-	SRunner *runner = srunner_create(suite);
-	int failed;
 
 	tcase_add_checked_fixture(tests, setup, teardown);
 	tcase_add_test(tests, the_clock_runs);
@@ -196,9 +200,5 @@ int main(void)
 	tcase_add_test(tests, several_users);
 	tcase_add_test(tests, a_process_without_a_number);
 	tcase_add_test(tests, there_is_room_for_so_many);
-	suite_add_tcase(suite, tests);
-	srunner_run_all(runner, CK_NORMAL);
-	failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+	return suite_run_case("grants", tests);
 }

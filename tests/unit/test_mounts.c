@@ -7,12 +7,14 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/mount.h>
 #include <sys/prctl.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "keeper/kernel/inspect.h"
 #include "keeper/kernel/mounts.h"
 #include "tests/unit/own_mounts.h"
 #include "tests/unit/suite.h"
@@ -91,13 +93,23 @@ static void overlay(const char *lower)
 	ck_assert_msg(mount("none", path("over"), "overlay", 0, options) == 0, "%s: %s", options, strerror(errno));
 }
 
+static bool is_local_by(struct mounts *by, int fd)
+{
+	struct procfs_fdinfo head;
+	uint64_t device;
+
+	return mounts_local(by, fd, &device, &head);
+}
+
 static bool is_local_at(const char *at, int flags, uint64_t *device)
 {
 	int fd = open(at, flags | O_CLOEXEC, 0644);
+	struct procfs_fdinfo head;
+	uint64_t number;
 	bool local;
 
 	ck_assert_msg(fd >= 0, "%s: %s", at, strerror(errno));
-	local = mounts_local(mounts, fd, device);
+	local = mounts_local(mounts, fd, device ? device : &number, &head);
 	close(fd);
 	return local;
 }
@@ -114,8 +126,8 @@ START_TEST(by_type)
 
 	ck_assert(is_local("f"));
 	ck_assert(!is_local_at("/proc/self/status", O_RDONLY, NULL));
-	ck_assert(!mounts_local(NULL, 0, NULL));
-	ck_assert(!mounts_local(mounts, -1, NULL));
+	ck_assert(!is_local_by(NULL, 0));
+	ck_assert(!is_local_by(mounts, -1));
 	mount_fuse();
 	ck_assert(!is_local("fuse/f"));
 	ck_assert_int_eq(stat(path("fuse/f"), &st), 0);
@@ -129,6 +141,43 @@ START_TEST(overlay_on_local)
 	overlay(path("lower"));
 	ck_assert(is_local("over/f"));
 	ck_assert(is_local_at(path("over"), O_RDONLY | O_DIRECTORY, NULL));
+}
+END_TEST
+
+static int on_lock(void *arg, const struct procfs_lock *lock)
+{
+	*(struct identity *)arg = (struct identity){.dev = lock->dev, .ino = lock->ino};
+	return 1;
+}
+
+/* inspect_ground(): the number that lock lines show, which is not always what stat says. */
+static void check_number(const char *name)
+{
+	struct identity id, listed = {0};
+	int fd = open(path(name), O_RDONLY | O_CREAT | O_CLOEXEC, 0644);
+	uint64_t dev, ino;
+	struct stat st;
+
+	ck_assert_int_ge(fd, 0);
+	ck_assert_int_eq(inspect_ground(mounts, fd, &dev, &ino, &id), INSPECT_LOCAL);
+	ck_assert_int_eq(fstat(fd, &st), 0);
+	ck_assert_uint_eq(dev, st.st_dev);
+	ck_assert_uint_eq(ino, st.st_ino);
+	ck_assert_int_eq(flock(fd, LOCK_EX), 0);
+	ck_assert_int_eq(procfs_fdinfo_of(fd, NULL, on_lock, &listed), 1);
+	ck_assert_uint_eq(id.dev, listed.dev);
+	ck_assert_uint_eq(id.ino, listed.ino);
+	close(fd);
+}
+
+START_TEST(number)
+{
+	check_number("f");
+	ck_assert_int_eq(mount("none", path("lower"), "tmpfs", 0, NULL), 0);
+	close(open(path("lower/below"), O_WRONLY | O_CREAT | O_CLOEXEC, 0644));
+	overlay(path("lower"));
+	check_number("over/f");
+	check_number("over/below");
 }
 END_TEST
 
@@ -219,7 +268,7 @@ START_TEST(mount_of_another_namespace)
 	snprintf(link, sizeof(link), "/proc/%d/fd/100", (int)pid);
 	fd = open(link, O_RDWR);
 	ck_assert_int_ge(fd, 0);
-	ck_assert(!mounts_local(mounts, fd, NULL));
+	ck_assert(!is_local_by(mounts, fd));
 	close(fd);
 	close(end[1]);
 	waitpid(pid, NULL, 0);
@@ -237,6 +286,7 @@ int main(void)
 	tcase_add_test(tc, one_layer_of_two_on_fuse);
 	tcase_add_test(tc, overlay_by_a_link);
 	tcase_add_test(tc, overlay_whose_layer_is_hidden);
+	tcase_add_test(tc, number);
 	tcase_add_test(tc, overlay_on_overlay);
 	tcase_add_test(tc, mount_of_another_namespace);
 	return suite_run_case("mounts", tc);

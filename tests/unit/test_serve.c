@@ -78,6 +78,25 @@ START_TEST(holders_of_a_lost_lease)
 }
 END_TEST
 
+/* An operator takes another lease of the lock away. Its holders have kernel locks in the same range. */
+START_TEST(taken_away)
+{
+	struct lease *broken = add_lease(LEASE_BREAKING, WIRE_EXCLUSIVE, 0, WIRE_EOF);
+
+	all_of(LEASE_HELD);
+	ask_all(&one, 0);
+	check_said("");
+	check_waits(&one, 0);
+	broken->state = LEASE_ENDING;
+	serve_again();
+	check_said("");
+	check_waits(&one, 0);
+	broken->state = LEASE_RELEASING;
+	serve_again();
+	check_pinned(&one);
+}
+END_TEST
+
 /* When the pin is over, what waits for that goes on; the loop's clock may be early. */
 START_TEST(pin_ends)
 {
@@ -278,6 +297,7 @@ static void add_tests(TCase *tests)
 	tcase_add_test(tests, tests_get_no_pin);
 	tcase_add_test(tests, probes_in_the_range);
 	tcase_add_test(tests, holders_of_a_lost_lease);
+	tcase_add_test(tests, taken_away);
 	tcase_add_test(tests, pin_ends);
 	tcase_add_test(tests, asked_for);
 	tcase_add_test(tests, asked_for_without_waiting);

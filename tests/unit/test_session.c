@@ -7,6 +7,7 @@
 
 #include "keeper/callers/session.h"
 #include "keeper/leases/keeper.h"
+#include "tests/unit/suite.h"
 
 static struct keeper k;
 static uv_loop_t loop;
@@ -56,16 +57,9 @@ END_TEST
 
 int main(void)
 {
-	Suite *suite = suite_create("session");
 	TCase *tests = tcase_create("session");
-	SRunner *runner = srunner_create(suite);
-	int failed;
 
 	tcase_add_checked_fixture(tests, setup, teardown);
 	tcase_add_loop_test(tests, one_that_has_ended_is_not_reported, 0, 2);
-	suite_add_tcase(suite, tests);
-	srunner_run_all(runner, CK_NORMAL);
-	failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+	return suite_run_case("session", tests);
 }

@@ -37,6 +37,7 @@ static void stop(int which)
 
 static bool goes_on(int which)
 {
+	signalled_note_stopped(&s, all, COUNT);
 	return signalled_is_to_go_on(&s, &all[which], all, COUNT);
 }
 
@@ -55,6 +56,21 @@ START_TEST(ancestors_and_their_groups)
 	ck_assert(goes_on(PARENT) && goes_on(PEER));
 	ck_assert(!goes_on(OTHER));
 	ck_assert(!goes_on(JOB)); /* signalled_continue() does that */
+}
+END_TEST
+
+/* A script, and what it has started beside the job. */
+START_TEST(the_group_of_an_ancestor_that_runs)
+{
+	note();
+	stop(PEER);
+	ck_assert(!goes_on(PEER));
+	stop(PARENT);
+	ck_assert(goes_on(PEER) && goes_on(PARENT));
+	all[PARENT].state = 'S'; /* it has been continued first */
+	ck_assert(goes_on(PEER) && !goes_on(PARENT));
+	note();
+	ck_assert_int_eq(noted[2].pid, 0);
 }
 END_TEST
 
@@ -115,6 +131,7 @@ int main(void)
 
 	tcase_add_checked_fixture(tc, setup, NULL);
 	tcase_add_test(tc, ancestors_and_their_groups);
+	tcase_add_test(tc, the_group_of_an_ancestor_that_runs);
 	tcase_add_test(tc, stopped_before_stays_so);
 	tcase_add_test(tc, a_terminals_stop_stays);
 	tcase_add_test(tc, another_process_with_the_number);

@@ -200,113 +200,6 @@ START_TEST(questions_queue_once)
 }
 END_TEST
 
-/* ---- the dead ---- */
-
-START_TEST(the_dead_are_dropped_if_their_beat_is_the_same)
-{
-	assert_granted(acquire("A", 'a', 'x'));
-	const char *seen = beat_of("A");
-	ck_assert_ptr_nonnull(strstr(acquire("B", 'b', 'x'), seen));
-	assert_says(call(SCRIPT_BEAT, "A", NULL), "OK");
-	assert_starts(acquire("B", 'b', 'x', .dead_host = "A", .dead_beat = seen), "WAIT A ");
-	assert_granted(acquire("B", 'b', 'x', .dead_host = "A", .dead_beat = beat_of("A")));
-	assert_says(call(SCRIPT_CONFIRM, "A", token('a'), "1", NULL), "GONE");
-}
-END_TEST
-
-START_TEST(a_host_without_a_beat_has_beat_zero)
-{
-	assert_granted(acquire("A", 'a', 'x'));
-	assert_says(call(SCRIPT_LEAVE, "A", "", NULL), "OK");
-	assert_starts(acquire("B", 'b', 'x'), "WAIT A 0 ");
-	assert_granted(acquire("B", 'b', 'x', .dead_host = "A", .dead_beat = "0"));
-}
-END_TEST
-
-START_TEST(dropping_the_dead_hands_over_in_order)
-{
-	assert_granted(acquire("A", 'a', 'x'));
-	acquire("B", 'b', 'x');
-	acquire("C", 'c', 'x');
-	while (*heard())
-		;
-	assert_starts(acquire("C", 'c', 'x', .dead_host = "A", .dead_beat = beat_of("A")), "WAIT B ");
-	assert_starts(heard(), "B: granted");
-	assert_starts(heard(), "B: recall bbbb");
-	/* A dead waiter in front goes too. */
-	acquire("D", 'd', 'x');
-	release('b');
-	assert_granted(acquire("C", 'c', 'x'));
-	acquire("E", 'e', 'x');
-	release('c');
-	assert_granted(acquire("D", 'd', 'x'));
-	acquire("F", 'f', 'x');
-	assert_starts(acquire("F", 'f', 'x', .dead_host = "E", .dead_beat = beat_of("E")), "WAIT D ");
-	release('d');
-	assert_granted(acquire("F", 'f', 'x'));
-}
-END_TEST
-
-START_TEST(beats_only_grow)
-{
-	acquire("A", 'a', 'x');
-	command("HSET dflock:{0}:hosts A 8000000000000000");
-	assert_says(call(SCRIPT_BEAT, "A", NULL), "OK");
-	assert_says(beat_of("A"), "8000000000000001");
-	acquire("A", 'a', 'x');
-	assert_says(beat_of("A"), "8000000000000002");
-	call(SCRIPT_CONFIRM, "A", token('a'), "1", NULL);
-	assert_says(beat_of("A"), "8000000000000003");
-	release('a');
-	assert_says(beat_of("A"), "8000000000000003");
-	assert_starts(call(SCRIPT_HOSTS, NULL), "OK A 8000000000000003 -");
-}
-END_TEST
-
-/* ---- a host that is given up ---- */
-
-/* What a beat of host A says that knows this mark. */
-#define beat_with(mark) call(SCRIPT_BEAT, "A", mark, NULL)
-
-START_TEST(a_host_that_was_given_up_hears_of_it_before_it_renews)
-{
-	char mark[64], beat[64];
-
-	assert_granted(acquire("A", 'a', 'x'));
-	assert_says(beat_with("0"), "OK");
-	snprintf(beat, sizeof(beat), "%s", beat_of("A"));
-	assert_says(call(SCRIPT_GIVE_UP, "A", "1", NULL), "GONE"); /* it was heard of meanwhile */
-	assert_says(beat_with("0"), "OK");
-	snprintf(beat, sizeof(beat), "%s", beat_of("A"));
-	assert_says(call(SCRIPT_GIVE_UP, "A", beat, NULL), "OK");
-	snprintf(mark, sizeof(mark), "%s", beat_with("0"));
-	assert_starts(mark, "GIVENUP ");
-	assert_says(beat_of("A"), beat);   /* no other host takes it for alive */
-	assert_says(beat_with("0"), mark); /* the answer was lost: again */
-	assert_says(beat_with("77"), mark);
-	memmove(mark, mark + 8, strlen(mark + 8) + 1);
-	assert_says(beat_with(mark), "OK");
-	assert_says(beat_with(mark), "OK");
-	assert_says(beat_with("0"), "OK");
-	assert_says(call(SCRIPT_BEAT, "B", "0", NULL), "OK");
-	/* Given up once more: the earlier mark does not count. */
-	snprintf(beat, sizeof(beat), "%s", beat_of("A"));
-	assert_says(call(SCRIPT_GIVE_UP, "A", beat, NULL), "OK");
-	assert_says(call(SCRIPT_GIVE_UP, "A", beat, NULL), "OK");
-	assert_starts(beat_with(mark), "GIVENUP ");
-}
-END_TEST
-
-START_TEST(marks_of_hosts_that_never_came_back_go)
-{
-	assert_granted(acquire("A", 'a', 'x'));
-	command("HSET dflock:{0}:store given:gone 1000");
-	assert_says(call(SCRIPT_GIVE_UP, "A", beat_of("A"), NULL), "OK");
-	assert_says(command("HGET dflock:{0}:store given:gone"), "(nil)");
-	assert_starts(beat_with("0"), "GIVENUP ");
-}
-END_TEST
-
 /* ---- confirm, shrink, duplicates, limits ---- */
 
 START_TEST(a_late_duplicate_revives_nothing)
@@ -438,12 +331,6 @@ static void add_tests(TCase *t)
 	tcase_add_test(t, cancelling_a_waiter_frees_those_behind_it);
 	tcase_add_test(t, pass_passes_waiters_but_not_holders);
 	tcase_add_test(t, questions_queue_once);
-	tcase_add_test(t, the_dead_are_dropped_if_their_beat_is_the_same);
-	tcase_add_test(t, a_host_without_a_beat_has_beat_zero);
-	tcase_add_test(t, dropping_the_dead_hands_over_in_order);
-	tcase_add_test(t, beats_only_grow);
-	tcase_add_test(t, a_host_that_was_given_up_hears_of_it_before_it_renews);
-	tcase_add_test(t, marks_of_hosts_that_never_came_back_go);
 	tcase_add_test(t, a_late_duplicate_revives_nothing);
 	tcase_add_test(t, shrink_lets_readers_in);
 	tcase_add_test(t, no_more_is_put_back_than_the_host_has);

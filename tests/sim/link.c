@@ -1,0 +1,186 @@
+/* store/link.h without sockets: the client's end of the connections of net.c. */
+#include <errno.h>
+#include <stdlib.h>
+
+#include "tests/sim/net.h"
+
+enum link_state { LINK_CONNECTING, LINK_OPEN, LINK_BROKEN, LINK_CLOSED };
+
+struct pending {
+	struct pending *next;
+	link_reply_cb *cb;
+	void *arg;
+	int64_t sent;
+};
+
+struct link {
+	struct host *host;
+	unsigned life;
+	enum link_state state;
+	int64_t limit, started;
+	struct link_events events;
+	void *arg;
+	struct pending *first, **last;
+	struct conn *conn;
+	struct packet *delivering; /* its callback runs */
+};
+
+static void break_item(void *arg, uint64_t number)
+{
+	struct link *link = arg;
+
+	(void)number;
+	if (link->state >= LINK_BROKEN)
+		return;
+	link->state = LINK_BROKEN;
+	link->events.broken(link->arg, "the connection broke");
+}
+
+/* Is there still the process that has it? */
+static bool lives(const struct link *link)
+{
+	return link && link->host->keeper && link->host->life == link->life;
+}
+
+void link_broke(struct link *link)
+{
+	if (lives(link))
+		host_post(link->host, break_item, link, 0);
+}
+
+static void deliver_item(void *arg, uint64_t number)
+{
+	struct packet *p = arg;
+	struct link *link = (struct link *)(uintptr_t)number;
+
+	if (link->state == LINK_OPEN && p->text && link->events.message) {
+		link->events.message(link->arg, p->text, p->len);
+	} else if (link->state == LINK_OPEN && p->reply) {
+		struct pending *pending = link->first;
+
+		if (!pending)
+			sim_fail("an answer to no question: a defect of the simulator");
+		link->first = pending->next;
+		if (!link->first)
+			link->last = &link->first;
+		link->delivering = p;
+		pending->cb(pending->arg, p->reply);
+		free(pending);
+	}
+	packet_free(p);
+}
+
+static void limit_item(void *arg, uint64_t number)
+{
+	struct link *link = arg;
+	int64_t since = link->state == LINK_OPEN ? (link->first ? link->first->sent : INT64_MAX) : link->started;
+
+	if (link->state < LINK_BROKEN && since != INT64_MAX && host_clock(link->host) - since >= link->limit)
+		break_item(link, number);
+}
+
+static void limit_due(void *arg, uint64_t number)
+{
+	struct link *link = arg;
+
+	if (lives(link))
+		host_post(link->host, limit_item, link, number);
+}
+
+static void connected_item(void *arg, uint64_t number)
+{
+	struct link *link = arg;
+
+	(void)number;
+	if (link->state != LINK_CONNECTING)
+		return;
+	link->state = LINK_OPEN;
+	link->events.connected(link->arg);
+}
+
+void link_connected(struct link *link)
+{
+	if (lives(link))
+		host_post(link->host, connected_item, link, 0);
+}
+
+void link_arrived(struct link *link, struct packet *packet)
+{
+	if (lives(link))
+		host_post(link->host, deliver_item, packet, (uintptr_t)link);
+	else
+		packet_free(packet);
+}
+
+/* --- store/link.h --- */
+
+struct link *link_open(uv_loop_t *loop, const struct link_target *target, uint64_t limit_ms,
+		       const struct link_events *events, void *arg, char *why, size_t why_size)
+{
+	struct host *host = task_host(task_now);
+	struct link *link = calloc(1, sizeof(*link));
+
+	(void)loop, (void)target, (void)why, (void)why_size;
+	if (!link)
+		abort();
+	*link = (struct link){.host = host,
+			      .life = host->life,
+			      .limit = (int64_t)limit_ms * MS,
+			      .events = *events,
+			      .arg = arg,
+			      .started = host_clock(host)};
+	link->last = &link->first;
+	link->conn = conn_open(host, link);
+	sim_at(host_after(host, link->limit + MS), limit_due, link, 0);
+	return link;
+}
+
+int link_send(struct link *link, int argc, const char *const *argv, link_reply_cb *cb, void *arg)
+{
+	struct pending *pending;
+
+	host_write_point(link->host);
+	if (link->state != LINK_OPEN)
+		return -ENOTCONN;
+	pending = calloc(1, sizeof(*pending));
+	if (!pending)
+		abort();
+	*pending = (struct pending){.cb = cb, .arg = arg, .sent = host_clock(link->host)};
+	*link->last = pending;
+	link->last = &pending->next;
+	sim_at(host_after(link->host, link->limit + MS), limit_due, link, 0);
+	conn_send(link->conn, argc, argv);
+	return 0;
+}
+
+redisReply *link_keep_reply(struct link *link);
+
+/* An answer of a script stands in a list with what was published (server.c). */
+redisReply *link_keep_reply(struct link *link)
+{
+	struct packet *p = link->delivering;
+	redisReply *reply = p->reply;
+
+	if (p->owned == reply)
+		p->owned = NULL;
+	else
+		p->owned->element[0] = NULL;
+	return reply;
+}
+
+void link_close(struct link *link)
+{
+	struct pending *pending, *next;
+
+	if (link->state == LINK_CLOSED)
+		return;
+	link->state = LINK_CLOSED;
+	conn_close(link->conn);
+	for (pending = link->first; pending; pending = next) {
+		next = pending->next;
+		pending->cb(pending->arg, NULL);
+		free(pending);
+	}
+	link->first = NULL;
+	link->last = &link->first;
+}

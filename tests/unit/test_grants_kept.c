@@ -1,0 +1,230 @@
+/* keeper/leases/grants.c, grantsfile.c: what a keeper that died has granted, as the next one knows it. */
+#include <check.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "keeper/clock.h"
+#include "keeper/leases/grants.h"
+#include "keeper/leases/grants_takeup.h"
+#include "keeper/leases/keeper.h"
+#include "keeper/leases/locks.h"
+#include "tests/unit/base_folder.h"
+#include "tests/unit/suite.h"
+
+#define MINUTE_NS (60000 * NS_PER_MS)
+
+static struct keeper k;
+static struct file *file;
+static struct lock *lock;
+static struct lease lease;
+static int dir_fd;
+
+/* A keeper with one file, of which it has taken a lease up. */
+static void start(int64_t limit_ms, bool leased)
+{
+	const struct stat st = {.st_dev = 7, .st_ino = 8};
+
+	k = (struct keeper){.dir_fd = dir_fd};
+	ck_assert_int_eq(file_get(&k, &st, true, "/srv/f", "f", -1, &file), 0);
+	file->kill_after_ms = limit_ms;
+	lock = &file->locks[WIRE_FLOCK];
+	lease = (struct lease){.lock = lock};
+	lock->leases = leased ? &lease : NULL;
+	grants_takeup(&k);
+}
+
+/* As kill -9 does: nothing of it is undone. */
+static void die(void)
+{
+	struct grantsfile_head *head = k.grants.file.head;
+
+	k.grants.file.head = NULL;
+	lock->leases = NULL;
+	file_free(file);
+	k.grants.file.head = head;
+	grants_close(&k);
+}
+
+static void setup(void)
+{
+	base_make();
+	dir_fd = base_open();
+	start(1000, true);
+}
+
+static void teardown(void)
+{
+	die();
+	close(dir_fd);
+	base_remove();
+}
+
+static void grant(pid_t pid, int64_t pin_ns)
+{
+	grants_note_granted(lock, pid, 5, clock_now_ns() + pin_ns);
+}
+
+/* So much of the running clock goes by. */
+static void run(int64_t ns)
+{
+	k.grants.ran_ns += ns;
+	grants_tick(&k, false);
+}
+
+START_TEST(the_next_keeper_goes_on)
+{
+	struct grant *one;
+	int64_t granted_ns;
+
+	grant(1001, 0);
+	run(MINUTE_NS);
+	grant(1002, MINUTE_NS);
+	granted_ns = grants_find(lock, 1002)->granted_ns;
+	die();
+	start(1000, true);
+	one = grants_find(lock, 1001);
+	ck_assert(one && grant_age_ms(&k, one) >= 60000 && grant_age_ms(&k, one) < 70000);
+	ck_assert(one->uid == 5 && one->state == GRANT_QUIET && one->since > 0);
+	ck_assert_int_lt(grant_age_ms(&k, grants_find(lock, 1002)), -50000);
+	ck_assert_int_eq(grants_find(lock, 1002)->granted_ns, granted_ns);
+	ck_assert_int_lt(grant_age_ms(&k, grants_find(lock, 0)), -50000);
+	ck_assert_ptr_eq(k.grants.locks, lock);
+	/* And the one after it, for which one has been granted anew, and one has ended. */
+	grant(1001, 0);
+	grants_drop(lock, grants_find(lock, 1002));
+	die();
+	start(1000, true);
+	ck_assert_int_lt(grant_age_ms(&k, grants_find(lock, 1001)), 10000);
+	ck_assert_ptr_null(grants_find(lock, 1002));
+}
+END_TEST
+
+/* The time without a keeper does not count. */
+START_TEST(the_clock_goes_on_where_it_was)
+{
+	int64_t before;
+
+	grant(1001, 0);
+	run(MINUTE_NS);
+	before = grants_now_ns(&k);
+	die();
+	poll(NULL, 0, 50);
+	start(1000, true);
+	ck_assert_int_lt(grants_now_ns(&k) - before, 40 * NS_PER_MS);
+}
+END_TEST
+
+static const struct {
+	int64_t limit_ms;
+	bool leased;
+} others[] = {{0, true}, {1000, false}};
+
+/* The rule has no limit any more, or no lease was taken up: later locks may be taken without a grant. */
+START_TEST(what_does_not_count_any_more)
+{
+	grant(1001, 0);
+	die();
+	start(others[_i].limit_ms, others[_i].leased);
+	ck_assert_ptr_null(lock->grants);
+	die();
+	start(1000, true);
+	ck_assert_ptr_null(lock->grants);
+}
+END_TEST
+
+/* The keeper died in the middle of writing it. */
+START_TEST(half_written)
+{
+	int fd;
+
+	grant(1001, 0);
+	die();
+	fd = openat(dir_fd, GRANTSFILE_NAME, O_RDWR | O_CLOEXEC);
+	for (off_t at = 0; at < 4096; at++) { /* the times of a grant that came before */
+		struct grantsfile_record r;
+
+		if (pread(fd, &r, sizeof(r), at) == sizeof(r) && r.dev == 7 && r.ino == 8 && r.pid == 1001) {
+			r.at_ns -= MINUTE_NS;
+			ck_assert_int_eq(pwrite(fd, &r, sizeof(r), at), sizeof(r));
+		}
+	}
+	close(fd);
+	start(1000, true);
+	ck_assert_ptr_null(grants_find(lock, 1001));
+	ck_assert_ptr_nonnull(grants_find(lock, 0));
+}
+END_TEST
+
+/* A keeper of another version may have served since. */
+START_TEST(of_long_ago)
+{
+	grant(1001, 0);
+	k.grants.last_ns -= 2 * MINUTE_NS;
+	grantsfile_tick(&k.grants.file, k.grants.ran_ns, k.grants.last_ns);
+	die();
+	start(1000, true);
+	ck_assert_ptr_null(lock->grants);
+}
+END_TEST
+
+static const char *const void_files[] = {"", "x", "of another version, or another boot"};
+
+START_TEST(another_file_is_void)
+{
+	int fd;
+
+	grant(1001, 0);
+	die();
+	fd = openat(dir_fd, GRANTSFILE_NAME, O_RDWR | O_CLOEXEC);
+	if (strlen(void_files[_i]) < 2)
+		ck_assert_int_eq(ftruncate(fd, 0), 0);
+	ck_assert_int_eq(write(fd, void_files[_i], strlen(void_files[_i])), (ssize_t)strlen(void_files[_i]));
+	close(fd);
+	start(1000, true);
+	ck_assert_ptr_null(lock->grants);
+	grant(1002, 0); /* it is made anew */
+	die();
+	start(1000, true);
+	ck_assert_ptr_nonnull(grants_find(lock, 1002));
+}
+END_TEST
+
+START_TEST(there_is_room_for_so_many)
+{
+	struct grantsfile_record r = {.dev = 1, .ino = 2, .pid = 3};
+	struct grantsfile *kept = &k.grants.file;
+
+	grant(1001, 0); /* and for any process: two records */
+	for (size_t i = 2; i < GRANTSFILE_RECORDS; i++)
+		ck_assert_uint_ne(grantsfile_put(kept, 0, &r), 0);
+	ck_assert_uint_eq(grantsfile_put(kept, 0, &r), 0);
+	grant(1002, 0); /* not kept, and no other one is overwritten */
+	ck_assert_uint_eq(grants_find(lock, 1002)->kept, 0);
+	grantsfile_drop(kept, 77);
+	ck_assert_uint_eq(grantsfile_put(kept, 0, &r), 77);
+	die();
+	start(1000, true); /* drops all that is of no file that it knows */
+	ck_assert_ptr_nonnull(grants_find(lock, 1001));
+	ck_assert_ptr_null(grants_find(lock, 1002));
+	ck_assert_uint_ne(grantsfile_put(kept, 0, &r), 0);
+}
+END_TEST
+
+int main(void)
+{
+	TCase *tests = tcase_create("grants_kept");
+
+	tcase_add_checked_fixture(tests, setup, teardown);
+	tcase_add_test(tests, the_next_keeper_goes_on);
+	tcase_add_test(tests, the_clock_goes_on_where_it_was);
+	tcase_add_loop_test(tests, what_does_not_count_any_more, 0, 2);
+	tcase_add_test(tests, half_written);
+	tcase_add_test(tests, of_long_ago);
+	tcase_add_loop_test(tests, another_file_is_void, 0, 3);
+	tcase_add_test(tests, there_is_room_for_so_many);
+	return suite_run_case("grants_kept", tests);
+}
