@@ -176,6 +176,7 @@ nemesis: all agents ## a fault run of NEMESIS_SECONDS (1800) with one server, an
 check-docs: all ## what documentation and sources must agree on; which way files call each other, and their names
 	scripts/check-docs.sh
 	scripts/check-rooms.py
+	scripts/check-numbers.py
 model-check: ## check the models in docs/model with spin, and that their mutants are caught
 	docs/model/check.sh
 model-check-long: ## the same with larger bounds: hours, and 20 GB

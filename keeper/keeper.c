@@ -16,6 +16,7 @@
 #include "keeper/callers/configwatch.h"
 #include "keeper/callers/dispatch.h"
 #include "keeper/callers/ending.h"
+#include "keeper/callers/hangup.h"
 #include "keeper/callers/finding.h"
 #include "keeper/fronts/door.h"
 #include "keeper/fronts/fronts.h"
@@ -302,6 +303,8 @@ static int keeper_start(struct life *life)
 	life->alive.data = life;
 	uv_timer_start(&life->alive, on_alive, 0, ALIVE_MS);
 	ret = ending_start(k, keeper_end);
+	if (ret == 0)
+		ret = hangup_start(k);
 	if (ret < 0) {
 		keeper_cannot_start(o, "the keeper cannot start: %s", strerror(-ret));
 		return ret;
@@ -344,10 +347,11 @@ static void keeper_clean_up(struct keeper *k)
 	struct life *life = life_of(k);
 	sigset_t signals;
 
-	/* A second SIGTERM would look to the parent as if the keeper had died. */
+	/* Another signal would look to the parent as if the keeper had died. */
 	sigemptyset(&signals);
 	sigaddset(&signals, SIGTERM);
 	sigaddset(&signals, SIGINT);
+	sigaddset(&signals, SIGHUP);
 	pthread_sigmask(SIG_BLOCK, &signals, NULL);
 	queue_stop(k);
 	orphan_close(k);
@@ -360,6 +364,7 @@ static void keeper_clean_up(struct keeper *k)
 	host_stop(k);
 	room_stop(k);
 	ending_close(k);
+	hangup_close(k);
 	configwatch_close(k);
 	uv_close((uv_handle_t *)&life->alive, NULL);
 	uv_close((uv_handle_t *)&k->old_pins.timer, NULL);
@@ -386,6 +391,7 @@ static void keeper_clean_up(struct keeper *k)
 	who_free(k);
 	finding_free(k);
 	ending_free(k);
+	hangup_free(k);
 	orphan_free(k);
 	longwait_free(k);
 	metrics_free(k);

@@ -3,12 +3,14 @@
 #
 #     scripts/fresh.sh [SUITE [COMMAND...]]
 #     scripts/fresh.sh SUITE package
+#     scripts/fresh.sh SUITE hardening
 #
 # Makes an empty Debian (SUITE: bookworm or trixie, which is the default) in a temporary folder (TMPDIR), clones into it
 # what is committed, and runs COMMAND there, or else the demo and then every test. With `package`: builds the Debian package there
 # (tests/packages/build.sh), and installs, upgrades and removes it in two other empty systems: one without systemd, and one that
-# systemd has booted (tests/packages/try.sh, booted.sh). Packages come from the mirror that this machine uses. Nothing is left
-# behind; KEEP=1 keeps the folder.
+# systemd has booted (tests/packages/try.sh, booted.sh); and debian/tests run in one more, as Debian's autopkgtest runs them. With `hardening`:
+# builds it, and tries in a booted system which of systemd's restrictions the keeper bears (tests/packages/hardening.sh); judges nothing.
+# Packages come from the mirror that this machine uses. Nothing is left behind; KEEP=1 keeps the folder.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 die() { echo "$0: $*" >&2; exit 1; }
@@ -66,18 +68,33 @@ inside() { # inside ROOT COMMAND...
 			sh -c "cd /root/dflock && \"\$@\"" sh "$@"' fresh "$@"
 }
 
-if [ "$*" != package ]; then
+system_with_packages() { # system_with_packages NAME
+	empty_system "$work/$1"
+	cp -a "$work/build/root/packages" "$work/$1/root/packages"
+}
+
+case "$*" in
+package | hardening)
+	empty_system "$work/build"
+	inside "$work/build" tests/packages/build.sh /root/packages "$*"
+	system_with_packages booted
+	inside "$work/booted" tests/packages/booted.sh prepare
+	;;
+*)
 	empty_system "$work/root"
 	inside "$work/root" "$@"
-else
-	empty_system "$work/build"
-	inside "$work/build" tests/packages/build.sh /root/packages
-	for system in plain booted; do
-		empty_system "$work/$system"
-		cp -a "$work/build/root/packages" "$work/$system/root/packages"
-	done
+	;;
+esac
+case "$*" in
+package)
+	system_with_packages plain
 	inside "$work/plain" tests/packages/try.sh /root/packages
-	inside "$work/booted" tests/packages/booted.sh prepare
+	system_with_packages autopkgtest
+	inside "$work/autopkgtest" tests/packages/autopkgtest.sh /root/packages
 	tests/packages/boot.sh "$work/booted" /root/dflock/tests/packages/booted.sh try /root/packages
-fi
+	;;
+hardening)
+	tests/packages/boot.sh "$work/booted" /root/dflock/tests/packages/hardening.sh /root/packages
+	;;
+esac
 echo "$suite: done"

@@ -82,7 +82,7 @@ static void supervise_told_to_end(struct table *table)
 		table_put32(&table->head->ending, table->head->ending ? TABLE_TOLD_AT_ONCE : TABLE_TOLD_TO_END);
 }
 
-/* Waits until a signal comes or the time is over, and passes a signal to end on. */
+/* Waits until a signal comes or the time is over, and passes on a signal to end or to reload. */
 static void supervise_wait(struct supervisor *s, pid_t pid, int wait_ms)
 {
 	struct timespec wait = {.tv_nsec = 0};
@@ -91,6 +91,8 @@ static void supervise_wait(struct supervisor *s, pid_t pid, int wait_ms)
 	wait_ms = manager_wait_ms(s->manager, wait_ms);
 	wait = (struct timespec){.tv_sec = wait_ms / 1000, .tv_nsec = wait_ms % 1000 * NS_PER_MS};
 	number = sigtimedwait(&s->waited, NULL, &wait);
+	if (number == SIGHUP)
+		kill(pid, SIGHUP);
 	if (number == SIGQUIT)
 		table_put32(&s->table.head->ending, TABLE_TOLD_TO_MAKE_WAY);
 	else if (number == SIGTERM || number == SIGINT)
@@ -231,10 +233,12 @@ static int supervise_prepare(struct supervisor *s)
 	sigaddset(&s->waited, SIGTERM);
 	sigaddset(&s->waited, SIGINT);
 	sigaddset(&s->waited, SIGQUIT);
+	sigaddset(&s->waited, SIGHUP);
 	sigaddset(&s->waited, SIGUSR1); /* table_notify() */
 	sigprocmask(SIG_BLOCK, &s->waited, &s->keepers);
 	sigaddset(&s->keepers, SIGTERM); /* until it can act on them */
 	sigaddset(&s->keepers, SIGINT);
+	sigaddset(&s->keepers, SIGHUP);
 	return 0;
 }
 

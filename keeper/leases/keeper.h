@@ -47,6 +47,7 @@ struct configfile;
 struct configwatch;
 struct deadlock;
 struct ending;
+struct hangup;
 struct events;
 struct fronts;
 struct finding_searches;
@@ -77,6 +78,7 @@ struct keeper {
 	struct finding_searches *finding_searches;
 	struct whos *whos;
 	struct ending *ending;
+	struct hangup *hangup;
 	struct longwait *longwait;
 	struct metrics *metrics;
 

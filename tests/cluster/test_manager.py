@@ -142,3 +142,27 @@ def test_a_user_who_asks_while_the_system_keeper_is_replaced(redis, folder):
     finally:
         host.stop()
         place.end()
+
+
+def test_sighup_reloads(make_host):
+    """As `dflock reload` does; a file that is invalid changes nothing, and takes down no keeper."""
+    a = make_host("a", rules='{ path = "%s/f"; name = "f"; }, { path = "%s/g"; name = "g"; }')
+    job = Job(a, "flock", a.path("f"), "sh", "-c", HOLD)
+    assert job.line() == "held"
+    pids = a.keeper_pids()
+    with open(a.config) as f:
+        text = f.read()
+    fewer = text.replace('/g"; name', '/other"; name')
+    assert fewer != text
+    with open(a.config, "w") as f:
+        f.write(fewer)
+    a.keeper.send_signal(signal.SIGHUP)
+    wait_until(lambda: "was read again" in a.log(), "it is reloaded")
+    assert a.status()["rules"]["file"] == "same"
+    with open(a.config, "a") as f:
+        f.write("nonsense")
+    for pid in pids:  # as to a whole control group
+        os.kill(pid, signal.SIGHUP)
+    wait_until(lambda: "SIGHUP: not reloaded: " in a.log(), "it says why not")
+    assert "syntax error" in a.log() and a.keeper_pids() == pids
+    job.end()

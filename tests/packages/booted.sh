@@ -38,7 +38,7 @@ await "the journal says why" more_errors 0
 active failed || fail "the unit is $(systemctl show -P ActiveState dflock): it is tried again and again"
 cp "$work/ours.conf" /etc/dflock.conf
 systemctl enable --now dflock 2>/dev/null
-dflock status >/dev/null || fail "systemctl start has returned before programs are served"
+serves || fail "systemctl start has returned before programs are served"
 await "the store is there" sh -c 'dflock status --json | grep -q "\"up\": true"'
 other dflock init >/dev/null
 [ "$(stat -c %a /run/dflock)" = 755 ] || fail "users cannot reach the keeper"
@@ -49,6 +49,17 @@ job root
 job user setpriv --reuid=nobody --regid=nogroup --clear-groups
 goes_on root && goes_on user
 before=$(fence root)
+
+# A user who may not read the password can do what jobs need.
+as_user() { setpriv --reuid=nobody --regid=nogroup --clear-groups "$@"; }
+refused as_user cat /etc/dflock.password
+as_user dflock run --require=/srv/locks/other -- flock -n /srv/locks/other true || fail "a user cannot lock"
+as_user dflock check --require /srv/locks/other >/dev/null && as_user dflock who /srv/locks/user | grep -q "pid $pid_user " ||
+	fail "a user is not told: $(as_user dflock who /srv/locks/user)"
+for command in stop reload "init --force"; do
+	refused as_user dflock $command
+	grep -q "only root or the keeper's user" <<<"$said" || fail "$command: $said"
+done
 
 # reload
 cp /etc/dflock.conf "$work/good.conf"
@@ -61,6 +72,22 @@ sed 's/^protect = ( /&{ path = "\/srv\/new"; }, /' "$work/good.conf" >/etc/dfloc
 systemctl reload dflock
 dflock check --require /srv/new >/dev/null || fail "not reloaded"
 goes_on root && goes_on user
+cp "$work/good.conf" /etc/dflock.conf
+systemctl kill --signal=HUP --kill-who=main dflock
+await "SIGHUP reloads" sh -c '[ "$(journalctl -q --no-pager -o cat -u dflock | grep -c "was read again")" = 2 ]'
+goes_on root && goes_on user
+
+# A configuration that is broken takes down no keeper that runs, and keeps none from taking its leases up.
+echo "nonsense" >>/etc/dflock.conf
+parent=$(main)
+systemctl kill --signal=HUP --kill-who=main dflock
+await "the journal says why" sh -c 'journalctl -q --no-pager -o cat -u dflock | grep -q "SIGHUP: not reloaded: .*syntax error"'
+[ "$(main)" = "$parent" ] && goes_on root && goes_on user
+systemctl restart dflock
+[ "$(main)" != "$parent" ] && goes_on root && goes_on user
+[ "$(fence root)" = "$before" ] || fail "the lease is another one"
+await "--check says that the file is not in force" sh -c 'dflock status --check | grep -q "WARNING.*older rules"'
+cp "$work/good.conf" /etc/dflock.conf
 
 # restart: another parent and another keeper, the same leases
 parent=$(main)
@@ -82,7 +109,7 @@ await "the journal names the watchdog" sh -c 'journalctl -q --no-pager -u dflock
 upgrade=$(main)
 dpkg -i --force-confdef "$folder"/next/dflock_*.deb >"$work/dpkg" 2>&1 || fail "$(cat "$work/dpkg")"
 [ "$(main)" != "$upgrade" ] && active active || fail "the upgrade has not replaced the keeper"
-await "the keeper serves" dflock status
+await "the keeper serves" serves
 goes_on root && goes_on user
 [ "$(fence root)" = "$before" ] || fail "the lease is another one after the upgrade"
 

@@ -8,6 +8,7 @@ await() { # await WHAT COMMAND...: until it succeeds
 		sleep 0.1
 	done
 }
+serves() { dflock status --json | grep -q '"pid"'; } # `dflock status` alone also succeeds if no keeper runs
 refused() { # refused COMMAND...: it must fail; what it says is in $said
 	if said=$("$@" 2>&1); then fail "not refused: $*"; fi
 }

@@ -27,7 +27,7 @@ start() {
 	install -d -m 755 /run/dflock
 	DFLOCK_CONFIG=/etc/dflock.conf dflockd --foreground --config /etc/dflock.conf --runtime-dir /run/dflock 2>>"$work/log" &
 	keeper=$!
-	await "the keeper serves" dflock status
+	await "the keeper serves" serves
 }
 start
 other dflock init >/dev/null

@@ -40,7 +40,7 @@ cp "$2/dflock" /usr/local/bin
 cp "$2/dflockd" /usr/local/sbin
 cp "$2/libdflock.so" /usr/local/lib
 echo ok
-exec sleep infinity
+exec bash -c 'sleep infinity & wait' # reaps orphans, as an init does
 """
 
 
