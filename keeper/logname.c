@@ -50,6 +50,7 @@ static const struct logname {
 	[LINE_CONFIG_NOT_IN_FORCE] = {"config-not-in-force", LOG_WARNING},
 	[LINE_CONFIG_IN_FORCE_AGAIN] = {"config-in-force-again", LOG_INFO},
 	[LINE_CONFIG_COPY_FAILED] = {"config-copy-failed", LOG_WARNING},
+	[LINE_RELOAD_REFUSED] = {"reload-refused", LOG_ERR},
 	[LINE_COMMAND_FAILED] = {"command-failed", LOG_WARNING},
 	[LINE_NAMES_UNUSABLE] = {"names-unusable", LOG_ERR},
 	[LINE_GRANTS_NOT_KEPT] = {"grants-not-kept", LOG_WARNING},

@@ -28,12 +28,12 @@ static void on_hangup_looked_at(struct configwatch_wait *wait, struct configfile
 	char why[WIRE_REASON_BYTES];
 
 	if (!look)
-		log_error("SIGHUP: not reloaded: %s: its file system has not answered for %d s", k->config->path,
-			  CONFIGWATCH_SLOW_MS / 1000);
+		log_event(LINE_RELOAD_REFUSED, "SIGHUP: not reloaded: %s: its file system has not answered for %d s",
+			  k->config->path, CONFIGWATCH_SLOW_MS / 1000);
 	else if (look->read == 0 && !look->fresh)
-		log_info("SIGHUP: %s is in force already", k->config->path);
+		log_event(LINE_CONFIG_IN_FORCE_AGAIN, "SIGHUP: %s is in force already", k->config->path);
 	else if (configfile_reload(k, look, false, why, sizeof(why)) < 0)
-		log_error("SIGHUP: not reloaded: %s", why);
+		log_event(LINE_RELOAD_REFUSED, "SIGHUP: not reloaded: %s", why);
 }
 
 static void on_hangup(uv_signal_t *signal, int number)
