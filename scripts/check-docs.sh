@@ -91,6 +91,9 @@ for word in $(grep -oE 'dflock_[a-z_]+' packaging/prometheus/dflock.rules.yml | 
 	grep -qx "$word" <<<"$metrics" || wrong "packaging/prometheus/dflock.rules.yml: there is no metric $word"
 done
 
+# pytest collects one of two test files that have one name.
+for word in $(find tests -name 'test_*.py' -printf '%f\n' | sort | uniq -d); do wrong "$word: two files below tests/ have this name"; done
+
 # Manual pages.
 mandoc -Tlint -Wwarning man/*.[1-8] >"$work/lint" || wrong "mandoc -Tlint: $(cat "$work/lint")"
 
