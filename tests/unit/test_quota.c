@@ -1,6 +1,7 @@
 /* keeper/callers/quota.c: the shares of users, one kind beside another, and what is left when all was given back. */
 #include <check.h>
 #include <errno.h>
+#include <string.h>
 #include <unistd.h>
 
 #include "keeper/callers/listener.h"
@@ -15,12 +16,37 @@
 static struct sessions sessions;
 static struct listener listener;
 static struct keeper k;
+static unsigned taken[64][QUOTA_KINDS]; /* by the users from FIRST_UID on */
 
 static void quota_begin(void)
 {
+	memset(taken, 0, sizeof(taken));
 	listener = (struct listener){.limit = LIMIT};
 	sessions = (struct sessions){.count = 0};
 	k = (struct keeper){.system = true, .sessions = &sessions, .listener = &listener};
+}
+
+static int take(uid_t uid, enum quota_kind kind)
+{
+	int ret = quota_take(&k, uid, kind);
+
+	taken[uid - FIRST_UID][kind] += ret == 0;
+	return ret;
+}
+
+static void give(uid_t uid, enum quota_kind kind)
+{
+	taken[uid - FIRST_UID][kind]--;
+	quota_give(&k, uid, kind);
+}
+
+static void quota_end(void)
+{
+	for (unsigned user = 0; user < sizeof(taken) / sizeof(*taken); user++)
+		for (int kind = 0; kind < QUOTA_KINDS; kind++)
+			while (taken[user][kind])
+				give(FIRST_UID + user, kind);
+	ck_assert_ptr_null(sessions.quotas.users);
 }
 
 /* How many a user gets until it is refused with `end`. */
@@ -29,7 +55,7 @@ static unsigned take_all(uid_t uid, enum quota_kind kind, int end)
 	unsigned count = 0;
 	int ret;
 
-	while ((ret = quota_take(&k, uid, kind)) == 0)
+	while ((ret = take(uid, kind)) == 0)
 		ck_assert_uint_le(++count, 1000);
 	ck_assert_int_eq(ret, end);
 	return count;
@@ -42,9 +68,10 @@ START_TEST(each_user_has_a_share)
 	ck_assert_uint_eq(take_all(FIRST_UID, QUOTA_STATUS, -EDQUOT), QUOTA_STATUS_EACH);
 	ck_assert_uint_eq(take_all(FIRST_UID, QUOTA_WHO, -EDQUOT), QUOTA_WHO_EACH);
 	ck_assert_uint_eq(take_all(FIRST_UID + 1, QUOTA_CONNECTION, -EDQUOT), LIMIT / 4);
-	quota_give(&k, FIRST_UID, QUOTA_STATUS);
-	ck_assert_int_eq(quota_take(&k, FIRST_UID, QUOTA_CONNECTION), -EDQUOT);
-	ck_assert_int_eq(quota_take(&k, FIRST_UID, QUOTA_STATUS), 0);
+	give(FIRST_UID, QUOTA_STATUS);
+	ck_assert_int_eq(take(FIRST_UID, QUOTA_CONNECTION), -EDQUOT);
+	ck_assert_int_eq(take(FIRST_UID, QUOTA_STATUS), 0);
+	quota_end();
 }
 END_TEST
 
@@ -68,10 +95,11 @@ START_TEST(all_together_leave_some)
 					  share);
 			left -= share;
 		}
-		ck_assert_int_eq(quota_take(&k, uid, kinds[i].kind), -EBUSY);
-		quota_give(&k, FIRST_UID, kinds[i].kind);
-		ck_assert_int_eq(quota_take(&k, uid, kinds[i].kind), 0);
+		ck_assert_int_eq(take(uid, kinds[i].kind), -EBUSY);
+		give(FIRST_UID, kinds[i].kind);
+		ck_assert_int_eq(take(uid, kinds[i].kind), 0);
 	}
+	quota_end();
 }
 END_TEST
 
@@ -102,7 +130,7 @@ START_TEST(nothing_is_left)
 		for (int i = 0; i < QUOTA_KINDS; i++) {
 			ck_assert_ptr_nonnull(sessions.quotas.users);
 			while (count[i]--)
-				quota_give(&k, FIRST_UID, i);
+				give(FIRST_UID, i);
 			ck_assert_uint_eq(sessions.quotas.all[i], 0);
 		}
 		ck_assert_ptr_null(sessions.quotas.users);
