@@ -183,19 +183,21 @@ static bool step_accept_subscription(struct store *s, const redisReply *reply)
 
 /* ---- the lists ---- */
 
+/* The first answer may say why the server takes no connection (maxclients), so the first step is none whose refusal harms
+ * nothing. */
 const struct connect_step steps_of_commands[] = {
 	{.command = step_say_password},
 	{.command = step_choose_database},
-	{.command = step_say_name, .optional = true},
 	{.command = step_ask_info, .accept = step_accept_info},
+	{.command = step_say_name, .optional = true},
 	{.command = step_ask_role, .accept = step_accept_role},
 	{.command = step_ask_slot},
 	{.command = NULL},
 };
 const struct connect_step steps_of_messages[] = {
 	{.command = step_say_password},
-	{.command = step_say_name, .optional = true},
 	{.command = step_ask_server, .accept = step_accept_same_server},
+	{.command = step_say_name, .optional = true},
 	{.command = step_subscribe, .accept = step_accept_subscription},
 	{.command = NULL},
 };

@@ -10,7 +10,7 @@ VALID = 'store = { server = "127.0.0.1:6379"; };\nlease = { ttl_ms = 30000; };\n
 
 # Name, what VALID is changed to, the line of the mistake, what is said about it. None: the mistake has no line.
 MISTAKES = [
-    ("unknown setting", ("store =", "colour = 1;\nstore ="), 1, "unknown setting colour; expected one of host, allow_break, on_event, show_jobs, store, lease"),
+    ("unknown setting", ("store =", "colour = 1;\nstore ="), 1, "unknown setting colour; expected one of host, log_level, allow_break, on_event, show_jobs, store, lease"),
     ("misspelt setting", ("lease =", "leese ="), 2, "unknown setting leese; did you mean lease?"),
     ("misspelt in a group", ("ttl_ms", "tll_ms"), 2, r"unknown setting lease\.tll_ms; did you mean ttl_ms\?"),
     ("unit left out", ("ttl_ms", "ttl"), 2, r"unknown setting lease\.ttl; did you mean ttl_ms\?"),

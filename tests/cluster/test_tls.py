@@ -93,6 +93,8 @@ def test_connections_that_end_in_the_handshake(serve, ca, host_at, then):
         server.command("CLIENT", "KILL", "TYPE", "normal")
         wait_until(lambda: cutter.reached > reached, f"connections met the limit of {limit} bytes")
         wait_until(lambda: not a.status()["store"]["up"], "the store is away")
+        if then == "stop":  # first it says that the connections were closed
+            wait_until(lambda: "within 300 ms" in a.status()["store"]["error"], "the handshake took too long")
         whys.add(a.status()["store"]["error"])
     end = {"cut": "the server closed the connection in the TLS handshake: its log says why", "stop": "no end of the TLS handshake within"}
     assert any(end[then] in why for why in whys), whys

@@ -37,7 +37,9 @@ def rule(limits, files="%s", name="t"):
 def make(make_host):
     def make(name="a", warn=0, kill=0, lease=LEASE, **options):
         limits = ("warn_after_ms = %d; " % warn if warn else "") + ("kill_after_ms = %d;" % kill if kill else "")
-        return make_host(name, rules=rule(limits), lease=lease, **options)
+        host = make_host(name, rules=rule(limits), lease=lease, **options)
+        host.cli("log-level", "debug")  # each line, also several of one cause within a minute
+        return host
 
     return make
 
@@ -354,6 +356,7 @@ def system(redis, folder):
     place = Place()
     host = SystemHost(redis, folder, place, rules=rule("kill_after_ms = %d;" % KILL), lease=LEASE)
     host.init()
+    host.cli("log-level", "debug")
     os.chmod(host.files, 0o777)
     yield host
     host.stop()

@@ -14,7 +14,7 @@ from machine import USER
 from test_bad_input import STATUS, Client, close_all, connect_all, fk, many_descriptors, question  # noqa: F401
 
 LONG = "ttl_ms = 20000; store_wait_ms = 300;"
-METRICS = 15
+METRICS = 16
 
 
 def refusals(**reasons):

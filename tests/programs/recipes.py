@@ -3,6 +3,7 @@ import os
 import re
 
 import pytest
+from harness import wait_until
 from harness.host import ROOT
 
 from machines import Machine
@@ -59,3 +60,18 @@ def machines_of(request, redis, folder):
     group = Group(redis, folder, request.param == "dflock")
     yield group
     group.end()
+
+
+def check_one_runs(group, jobs, taken):
+    """One of them runs the job, and the others end with the status `taken`; the job is still running then."""
+    if not group.excludes:
+        wait_until(lambda: len(group.ran()) == len(jobs), "each machine runs it")
+        group.enough()
+        assert [job.wait(60) for job in jobs] == [0] * len(jobs)
+        return
+    wait_until(lambda: sum(job.poll() is None for job in jobs) == 1, "all but one have ended")
+    wait_until(group.ran, "one runs it")
+    assert sorted(str(job.poll()) for job in jobs) == sorted([str(taken)] * (len(jobs) - 1) + ["None"])
+    group.enough()
+    assert sorted(job.wait(60) for job in jobs) == sorted([taken] * (len(jobs) - 1) + [0])
+    assert len(group.ran()) == 1

@@ -12,7 +12,7 @@ from harness import wait_until
 
 from installed import needs
 from machines import CRON, PATH
-from recipes import PAGE, machines_of, recipe  # noqa: F401
+from recipes import PAGE, check_one_runs, machines_of, recipe  # noqa: F401
 
 # Recipes that another test runs.
 ELSEWHERE = {"Once per schedule"}
@@ -24,21 +24,6 @@ def test_each_recipe_is_run():
     assert titles == set(re.findall(r'machines_of\("(.*?)"', ours))
     for title in titles:
         assert "conf" in recipe(title)
-
-
-def check_one_runs(group, jobs, taken):
-    """One of them runs the job, and the others end with the status `taken`; the job is still running then."""
-    if not group.excludes:
-        wait_until(lambda: len(group.ran()) == len(jobs), "each machine runs it")
-        group.enough()
-        assert [job.wait(60) for job in jobs] == [0] * len(jobs)
-        return
-    wait_until(lambda: sum(job.poll() is None for job in jobs) == 1, "all but one have ended")
-    wait_until(group.ran, "one runs it")
-    assert sorted(str(job.poll()) for job in jobs) == sorted([str(taken)] * (len(jobs) - 1) + ["None"])
-    group.enough()
-    assert sorted(job.wait(60) for job in jobs) == sorted([taken] * (len(jobs) - 1) + [0])
-    assert len(group.ran()) == 1
 
 
 def test_cron_on_several_hosts(machines_of):

@@ -13,7 +13,7 @@ from harness import wait_until
 
 from installed import needs
 from machines import PATH, Machine
-from recipes import machines_of, recipe  # noqa: F401
+from recipes import check_one_runs, machines_of, recipe  # noqa: F401
 
 APT = r"""
 for dir in /var/lib/dpkg /var/lib/apt /var/cache/apt /var/log; do mount -t tmpfs tmpfs $dir; done
