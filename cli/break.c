@@ -23,8 +23,8 @@ static const char break_doc[] =
 	"the lock, in their order. Ends a rest (at_least_ms), too. LOCK is a file, or a lock name as `dflock status' "
 	"shows it. Shows what would be hit, and asks. With --host, gives up a host that is off: what it has in the store "
 	"is released at once, for all locks.\v"
-	"On this host root, the keeper's user, and a user to whom all holders belong may do that. Other hosts do it only if their "
-	"configuration has allow_break. The exit status is 0 if no lease that was shown is left, 3 if no host holds the "
+	"On this host root and the keeper's user may break a lock, and so may a user who owns all of its holders. Another host "
+	"ends its holders only if its configuration has allow_break. The exit status is 0 if no lease that was shown is left, 3 if no host holds the "
 	"lock, or the store does not know the host, 2 if the command line makes no sense, and else 1, with one line for "
 	"each lease that was not taken away.";
 

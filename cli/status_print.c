@@ -56,7 +56,9 @@ static void print_log(const json_t *status, FILE *f)
 		fputc('\n', f);
 	}
 	if (field_number(log, "unwritten"))
-		fprintf(f, "        %" PRId64 " LINES of its log could not be written\n",
+		fprintf(f,
+			"        %" PRId64
+			" LINES of its log could not be written: is there a journal or syslog (/dev/log)?\n",
 			field_number(log, "unwritten"));
 }
 

@@ -26,7 +26,7 @@ struct log_about {
 	pid_t pid; /* a process that holds the lock, asks for it, or was ended; 0: none. Tells no causes apart */
 };
 
-/* Who says the level; each is before those above it. */
+/* What has set the level; each counts before those above it. */
 enum log_by { LOG_BY_DEFAULT, LOG_BY_CONFIGURATION, LOG_BY_ENVIRONMENT, LOG_BY_COMMAND, LOG_BYS };
 
 /* The first process, before the keeper is forked. environment: DFLOCK_LOG, or NULL. */
@@ -46,7 +46,7 @@ void log_flush(void);
 void log_set_host(const char *host);
 /* LOG_BY_CONFIGURATION and LOG_BY_COMMAND. level: of syslog.h; -1: not this one's to say. */
 void log_set_level(enum log_by by, int level);
-/* The level that is in force; *by, which may be NULL: by whom. */
+/* The level that is in force. *by, which may be NULL: what has set it. */
 int log_level(enum log_by *by);
 /* What an operator wrote: "default", "log_level", "DFLOCK_LOG" or "dflock log-level". */
 const char *log_by_name(enum log_by by);
