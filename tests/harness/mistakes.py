@@ -132,6 +132,17 @@ PROGRAMS = {
 
 # Found by a unit test: harness/test_unit_mistakes.py.
 UNIT = {
+    "test_store_scripts": {
+        "a release hands over in grace": [put("give-grace", "record[2] == '1'", "true")],
+        "a release hands over in a rest": [put("give-rest", "redis.call('EXISTS', KEYS[4], KEYS[5]) == 0", "true")],
+        "a release hands over on another server": [put("give-server", "is_of_this_server(ARGV[1])", "true")],
+        "what was handed over has no fence of its own": [become("give-fence", "")],
+    },
+    "test_probe_threads": {
+        "each local test has a thread": [condition("probe-at-once", "true")],
+        "all threads are parked": [put("probe-parked", "probes->parked < PARKED_MAX && ", "")],
+        "a thread that has left the table of descriptors goes on": [become("probe-left-table", "return true;")],
+    },
     "test_quota": {
         "one user may have all": [condition("quota-each", "false")],
     },
