@@ -67,6 +67,8 @@ struct probe {
 	pthread_t thread;
 	bool works;                        /* `thread` works for this probe */
 	struct probe *job_prev, *job_next; /* probes->jobs */
+	probe_fire_fn *fire;               /* under the mutex; NULL: not armed */
+	void *fire_arg;
 	probe_cb *cb;
 	void *arg;
 	struct posted answers[2]; /* in use, and the last one */
@@ -86,12 +88,16 @@ static void put(struct probe *probe, enum probe_answer answer, int error, bool l
 static void post(struct probe *probe, enum probe_answer answer, int error, bool last)
 {
 	struct probes *probes = probe->probes;
+	bool fired = false;
 
 	pthread_mutex_lock(&probes->mutex);
+	if (answer == PROBE_FREE && probe->fire) /* mutant: fire-free */
+		fired = probe->fire(probe->fire_arg);
 	put(probe, answer, error, last);
 	if (last)
 		probe->works = false;
-	eventfd_write(probes->wake_fd, 1);
+	if (!fired)
+		eventfd_write(probes->wake_fd, 1);
 	pthread_mutex_unlock(&probes->mutex);
 }
 
@@ -343,19 +349,19 @@ static int add_job(struct probe *probe)
 	DL_APPEND2(probes->jobs, probe, job_prev, job_next);
 	probes->job_count++;
 	needs_thread = probes->job_count > probes->parked;
-	if (needs_thread)
+	if (needs_thread) {
+		/* Under the mutex: no other thread takes the job meanwhile, so it can be taken back. */
 		probes->users++;
-	else
-		pthread_cond_signal(&probes->work);
-	/* Under the mutex: no other thread takes the job meanwhile, so it can be taken back. */
-	if (needs_thread)
 		err = start_thread(probes);
+	}
 	if (err) {
 		DL_DELETE2(probes->jobs, probe, job_prev, job_next);
 		probes->job_count--;
 		probes->users--;
 	}
 	pthread_mutex_unlock(&probes->mutex);
+	if (!needs_thread)
+		pthread_cond_signal(&probes->work);
 	return err;
 }
 
@@ -546,4 +552,27 @@ void probe_stop(struct probe *probe)
 	DL_APPEND(probes->stopping, probe);
 	signal_thread(probe);
 	uv_timer_start(&probes->resignal, on_resignal, RESIGNAL_MS, RESIGNAL_MS);
+}
+
+bool probe_arm(struct probe *probe, probe_fire_fn *fire, void *arg)
+{
+	struct probes *probes = probe->probes;
+	const struct posted *last = &probe->answers[true];
+	bool waits;
+
+	pthread_mutex_lock(&probes->mutex);
+	waits = probe->want.space == WIRE_FLOCK && !last->probe; /* the last answer is not given */
+	if (waits) {
+		probe->fire = fire;
+		probe->fire_arg = arg;
+	}
+	pthread_mutex_unlock(&probes->mutex);
+	return waits;
+}
+
+void probe_disarm(struct probe *probe)
+{
+	pthread_mutex_lock(&probe->probes->mutex); /* mutant: fire-disarmed */
+	probe->fire = NULL;
+	pthread_mutex_unlock(&probe->probes->mutex);
 }

@@ -54,6 +54,18 @@ struct probe_want {
  */
 struct probe *probe_start(struct probes *probes, int fd, const struct probe_want *want, probe_cb *cb, void *arg);
 
+/*
+ * While the probe waits: if no process has the lock any more, its thread calls fire(arg) before the last answer, and the loop learns of
+ * that answer, PROBE_FREE, when it wakes for another reason, if fire() returned true: then something else will wake it soon.
+ * For flock only. False: too late, or no such probe. Once for each probe.
+ *
+ * fire() runs in the thread, while the loop cannot begin or end probe_disarm(), and must not wait.
+ */
+typedef bool probe_fire_fn(void *arg);
+bool probe_arm(struct probe *probe, probe_fire_fn *fire, void *arg);
+/* After this call fire() is not called any more, and not running. */
+void probe_disarm(struct probe *probe);
+
 /* Stops the probe. The last answer comes soon: PROBE_STOPPED, or what the probe got before it noticed. May be called
  * again. */
 void probe_stop(struct probe *probe);
