@@ -57,6 +57,9 @@ SIMULATOR = {
     "no lock rests": [become("rest-left", "return 0")],
     "a rest ends with its lock": [put("rest-unused", "ARGV[3] == '1' and ", "")],
     "two callers have a lock by one grant": [become("once", "return true;")],
+    "the probe sends, and the table does not say so": [skip("early-returned")],
+    "the probe sends what is not to go back any more": [
+        put("early-disarmed", "stays ? EARLY_NOT : early_disarm(lease)", "event == LEASE_EV_FREE ? early_disarm(lease) : EARLY_NOT")],
     "what was under way is not sent again": [step("RELEASING", "UP", "RELEASING", "0")],
     "a broken lease is released before its holders have ended": [condition("break-order", "b->phase == BREAKING_ENDS")],
     "a break does not wait for pins": [put("break-pins", "!waiters_are_pinned(lease->lock, &lease->range)", "true")],

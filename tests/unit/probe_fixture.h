@@ -207,6 +207,17 @@ struct other {
 	unsigned turns;
 };
 
+/* Another thread that ends its lock after some turns, as a program would at any moment. */
+static inline void *let_go(void *arg)
+{
+	struct other *o = arg;
+
+	for (volatile unsigned i = 0; i < o->turns; i++)
+		;
+	flock(o->fd, LOCK_UN);
+	return NULL;
+}
+
 /* Runs what add() adds, on a file that no other process has. For main(). */
 static inline int run_tests(const char *name, void (*add)(TCase *tests))
 {

@@ -119,17 +119,6 @@ START_TEST(stray_signals)
 }
 END_TEST
 
-/* Another thread that ends its lock after some turns, as a program would at any moment. */
-static void *let_go(void *arg)
-{
-	struct other *o = arg;
-
-	for (volatile unsigned i = 0; i < o->turns; i++)
-		;
-	flock(o->fd, LOCK_UN);
-	return NULL;
-}
-
 /* A start, a stop and an unlock as close together as can be: exactly one last answer, and it is true. */
 START_TEST(races)
 {
