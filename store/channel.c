@@ -102,7 +102,7 @@ static int channel_send(struct channel *ch, struct channel_bytes *write, size_t 
 	uv_buf_t buf = uv_buf_init(write->bytes + sent, (unsigned)(len - sent));
 	int ret;
 
-	__atomic_add_fetch(&ch->writing, 1, __ATOMIC_RELAXED); /* mutant: channel-writing */
+	__atomic_add_fetch(&ch->writing, 1, __ATOMIC_RELAXED);
 	ret = uv_write(&write->request, &ch->io.stream, &buf, 1, channel_on_written);
 	if (ret == 0)
 		return 0;

@@ -328,7 +328,7 @@ int link_shot_fire(struct link_shot *shot, struct link_gate *gate)
 {
 	int ret = -ENOTCONN;
 
-	pthread_mutex_lock(&gate->mutex); /* mutant: gate-locked */
+	pthread_mutex_lock(&gate->mutex);
 	if (gate->link)
 		ret = channel_send_now(gate->link->channel, shot->command, shot->len);
 	if (ret == 0) {

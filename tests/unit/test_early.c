@@ -184,6 +184,23 @@ START_TEST(disarmed_before)
 }
 END_TEST
 
+/* Its last answer is that it was stopped: it fires for no other answer than that the lock is free. */
+START_TEST(stopped_while_armed)
+{
+	int fd = waits();
+
+	early_arm(&lease);
+	probe_stop(asked.probe);
+	until_last(&asked);
+	check_answer(&asked, PROBE_STOPPED);
+	lease.probe = NULL;
+	ck_assert_int_eq(early_disarm(&lease), EARLY_NOT);
+	ck_assert_uint_eq(returned + sent, 0);
+	close(fd);
+	close(asked.fd);
+}
+END_TEST
+
 /* The socket takes nothing: the loop is woken, and has to send. */
 START_TEST(refused)
 {
@@ -279,6 +296,7 @@ static void add_tests(TCase *tests)
 	tcase_add_loop_test(tests, fired_and_told_later, 0, 2);
 	tcase_add_test(tests, disarmed_while_it_sends);
 	tcase_add_test(tests, disarmed_before);
+	tcase_add_test(tests, stopped_while_armed);
 	tcase_add_test(tests, refused);
 	tcase_add_test(tests, answered_with_an_error);
 	tcase_add_loop_test(tests, not_armed, 0, 3);
