@@ -34,7 +34,7 @@ def traced(host, folder, call, *inject):
 @pytest.fixture
 def waited_for(make_host):
     """(host a, whose program has the lock, the program, host b, its program, which waits)"""
-    a, b = make_host("a", lease=LEASE, foreground=False), make_host("b", lease=LEASE)
+    b, a = make_host("b", lease=LEASE), make_host("a", lease=LEASE, foreground=False)
     holder, waiter = opened(a), opened(b)
     assert holder.do("flock 0 ex") == "ok"
     waiter.say("flock 0 ex")
@@ -111,6 +111,6 @@ def test_probes_that_need_no_thread(make_host, folder):
         assert started() == 0
         there.say("flock 0 ex")
         wait_until(lambda: held(a, state="waiting"), "this one waits")
-        assert started() == 1
+        assert started() >= 1
     here.do("flock 0 un")
     assert there.heard()[0] == "ok"
