@@ -9,9 +9,8 @@
 #define HELD     "dflock:{0}:keys:A"
 
 /* acquire() of a name without blanks, with a key. */
-#define keyed(h, t, ...) acquire(h, t, 'x', .name = NAME_OF_ONE_WORD, .key = STRING, ##__VA_ARGS__)
-#define keyed_redisson(h, t, ...)                                                                                      \
-	acquire(h, t, 'x', .name = NAME_OF_ONE_WORD, .key = REDISSON, ##__VA_ARGS__)
+#define keyed(h, t, ...)          acquire(h, t, 'x', .name = NAME_OF_ONE_WORD, .key = STRING, ##__VA_ARGS__)
+#define keyed_redisson(h, t, ...) acquire(h, t, 'x', .name = NAME_OF_ONE_WORD, .key = REDISSON, ##__VA_ARGS__)
 
 /* The ttl_ms of connect_and_init(). */
 #define TTL 3000
@@ -142,7 +141,7 @@ START_TEST(a_beat_renews_the_key)
 	assert_says(beat("1"), "OK");
 	ck_assert_int_gt(left_of_key(), 1000);
 	command("PEXPIRE " KEY " 1000");
-	command("HINCRBY " HELD " %s -1000", ""); /* as if that were a second ago */
+	command("HINCRBY " HELD " %s -1000", "");              /* as if that were a second ago */
 	ck_assert_int_ne(fence_of(acquire("A", 'c', 'x')), 0); /* counts as a beat, too */
 	ck_assert_int_gt(left_of_key(), 1000);
 }
