@@ -129,8 +129,9 @@ static void keys_lost(struct file *file, const char *key, enum store_key_state w
 		DL_FOREACH (file->locks[i].leases, lease) {
 			if (!lease->key || strcmp(lease->key, key) != 0 || !lease_is_ours(lease->state))
 				continue;
+			if (!lease->key_lost) /* later beats say STORE_KEY_LOST */
+				lease->key_state = what;
 			lease->key_lost = true;
-			lease->key_state = what;
 			if (lease_is_unsure(lease->state))
 				keys_owe(k, file->name, lease->token);
 			queue_raise(lease, lease_is_unsure(lease->state) ? LEASE_EV_GONE : LEASE_EV_BREAK);

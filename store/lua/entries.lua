@@ -96,6 +96,10 @@ local function who_waits_for(gone, lock)
 	return waits, count
 end
 
+local function takes_key(lock, w)
+	return not w.key or not key_take(lock, w, w.ask) -- mutant: key-hand-over
+end
+
 -- These entries have gone. Makes leases of all waiters that clash with no lease and, unless they may pass, with no
 -- earlier waiter that still waits; returns them. None in a space that rests, or whose key a client has: their hosts ask
 -- again when that is over.
@@ -112,8 +116,7 @@ local function hand_over(lock, gone)
 		held.add(e)
 	end
 	for _, w in ipairs(lock.q) do -- mutant: hand-over-order
-		if waits[w] and not rests[w.space] and not held.first(w) and (w.pass or not ahead.first(w)) and
-			(not w.key or not key_take(lock, w, w.ask)) then -- mutant: hand-over
+		if waits[w] and not rests[w.space] and not held.first(w) and (w.pass or not ahead.first(w)) and takes_key(lock, w) then -- mutant: hand-over
 			held.add(w)
 			lock.l[#lock.l + 1] = w
 			granted[#granted + 1] = w
