@@ -301,6 +301,15 @@ static bool protect_is_patient(int fd, const struct protect_look *look)
 	return look->waits && protect_on_refused(fd) == WIRE_ON_REFUSED_WAIT;
 }
 
+static void protect_remember(int fd, const struct seen_key *key, const struct page *page, uint64_t hash, uid_t euid)
+{
+	struct seen seen = {.path_hash = hash};
+
+	seen.page = mapping_find(euid, &seen.owner);
+	if (seen.page == page)
+		seen_add(fd, key, &seen);
+}
+
 /* Looks at the page that is in the runtime directory now. */
 static enum protect protect_full_look(const struct settings *s, const struct settings_config *config, int fd,
 				      struct protect_look *look)
@@ -308,6 +317,7 @@ static enum protect protect_full_look(const struct settings *s, const struct set
 	struct protect_by *by = &look->by;
 	const struct page *page;
 	struct seen_key key;
+	bool keyed = true;
 	uint64_t hash;
 	char why[512];
 
@@ -315,7 +325,10 @@ static enum protect protect_full_look(const struct settings *s, const struct set
 		note_refused(fd, why, NULL);
 		return PROTECT_REFUSED;
 	}
-	seen_key(fd, 0, &key);
+	if (seen_key(fd, config->stamp_ns, &key))
+		seen_look(&key);
+	else
+		keyed = false;
 	by->mine = protect_which(s, config, page);
 	switch (protect_consult(page, NULL, &by->mine, fd, !look->waits, &hash)) {
 	case PAGE_SAYS_NO:
@@ -327,8 +340,11 @@ static enum protect protect_full_look(const struct settings *s, const struct set
 			protect_consult(page, NULL, &by->mine, fd, true, &hash);
 		return PROTECT_REFUSED;
 	case PAGE_SAYS_YES:
-		if (leases_same_namespaces(&page->leases))
+		if (leases_same_namespaces(&page->leases)) {
 			protect_set_shown(look, page, &key, hash);
+			if (keyed)
+				protect_remember(fd, &key, page, hash, by->euid);
+		}
 		return PROTECT_ASK;
 	default:
 		/* The file is missing, and no rules are known. */
