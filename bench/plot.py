@@ -136,6 +136,15 @@ set y2tics
 set yrange [0:*]
 set y2range [0:*]
 """, columns(curves, "hot lock, by hosts", "pairs/s") + columns(curves, "hot lock, by hosts", "longest", "axes x1y2"))
+    draw(to("crowd"), """
+set logscale xy
+set xlabel "programs of one host"
+set ylabel "microseconds for one lock, or one program"
+set xrange [0.9:1100]
+""", [(title + ": " + name.split(",")[0], points, options) for title, of in
+      (("one file", "crowd on one file, by programs"), ("a file each, from start to end", "crowd on a file each, by programs"),
+       ("hosts on one name, 1 ms each", "crowd of hosts on one name, by hosts"))
+      for name, points, options in columns(curves, of, "")])
     draw(to("load"), """
 set logscale xy
 set xlabel "leases that are held"

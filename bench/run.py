@@ -64,8 +64,10 @@ def main():
         rows, failed = measure(lab, names)
     finally:
         lab.close()
+    facts["rounds_made_again"], facts["rounds_disturbed"] = measurements.again["rounds"], measurements.again["kept"]
     facts["seconds"] = round(time.monotonic() - begin, 1)
     print("dflock {version}, {processors} x {processor}, Linux {kernel}, Redis {redis}, load {load:.1f}, {seconds} s\n"
+          "rounds made again because the reference was disturbed: {rounds_made_again}; disturbed all the same: {rounds_disturbed}\n"
           .format(**facts))
     print(report.text([row for some in rows.values() for row in some]))
     report.write_json(options.json, facts, rows, failed)
