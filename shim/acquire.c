@@ -112,7 +112,7 @@ int acquire_answer(struct call *c, const struct wire_reply *reply)
 /* Without waiting in the kernel. */
 static int acquire_try(struct call *c)
 {
-	int ret = acquire_in_kernel(c, c->kind->taking->try); /* mutant: page-lock */
+	int ret = acquire_in_kernel(c, c->kind->taking->try);
 
 	for (int tries = 1; is_conflict(ret) && tries < PAGE_TRIES; tries++) {
 		sched_yield();
@@ -133,7 +133,7 @@ static int acquire_by_page(struct call *c)
 
 	if (!slot)
 		return CALL_AGAIN;
-	ret = acquire_try(c);
+	ret = acquire_try(c); /* mutant: page-lock */
 	if (ret != 0)
 		return is_conflict(ret) ? CALL_AGAIN : ret;
 	if (!leases_stand(&look->page->leases, slot, &look->file, &wanted)) { /* mutant: page-again */

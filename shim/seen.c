@@ -98,7 +98,6 @@ bool seen_find(const struct seen_key *key, struct seen *seen)
 
 	if (!seen_get(key, &found) || found.key.ctime_ns != key->ctime_ns || found.timeless)
 		return false;
-	/* mutant: seen-tick */
 	if (found.key.tick_ns && found.key.tick_ns != sys_clock_ns(CLOCK_MONOTONIC_COARSE))
 		return false;
 	*seen = found.seen;
@@ -181,7 +180,7 @@ void seen_add(int fd, const struct seen_key *key, const struct seen *seen)
 	memset(&entry, 0, sizeof(entry)); /* padding, too, on 32-bit systems */
 	entry.key = *key;
 	entry.seen = *seen;
-	entry.timeless = key->tick_ns && !seen_is_fine(fd, key); /* mutant: seen-young */
+	entry.timeless = key->tick_ns && !seen_is_fine(fd, key);
 	seqcopy_write(&seen_seqs[i], &seen_table[i], &entry, sizeof(entry));
 }
 
