@@ -8,7 +8,7 @@ import statistics
 
 from bench.latency import placed, places
 from bench.measurements import REST_US, measurement
-from bench.report import Steps, Timeline
+from bench.report import Timeline
 from bench.tracing import Trace
 
 COUNT = 40
@@ -16,7 +16,7 @@ COLD = 3  # the first ones are not counted: a program's first lock maps the page
 
 
 def taken(trace, title, actors, swapped=None):
-    """The rows of what was traced. `swapped`: actor -> its name where the last of the programs begins."""
+    """The row of what was traced. `swapped`: actor -> its name where the last of the programs begins."""
     parts = trace.between_marks()[COLD:]
     middle = sorted(parts, key=lambda part: part[1] - part[0])[len(parts) // 2]
 
@@ -34,8 +34,7 @@ def taken(trace, title, actors, swapped=None):
     drawn["spans"] = [(named(begins, name), *rest) for name, *rest in drawn["spans"]]
     drawn["calls"] = [(named(begins, name), *rest) for name, *rest in drawn["calls"]]
     drawn["wakes"] = [(named(begins, a), tid, named(begins, b), *rest) for a, tid, b, *rest in drawn["wakes"]]
-    return [Steps(title, calls, median(c[1] for c in counts), median(c[2] for c in counts), len(parts)),
-            Timeline(title, list(actors), drawn)]
+    return [Timeline(title, calls, median(c[1] for c in counts), median(c[2] for c in counts), len(parts), drawn)]
 
 
 def first_lock(lab):
