@@ -138,12 +138,12 @@ set y2range [0:*]
 """, columns(curves, "hot lock, by hosts", "pairs/s") + columns(curves, "hot lock, by hosts", "longest", "axes x1y2"))
     draw(to("crowd"), """
 set logscale xy
-set xlabel "programs of one host"
+set xlabel "programs of one host, or hosts"
 set ylabel "microseconds for one lock, or one program"
 set xrange [0.9:1100]
 """, [(title + ": " + name.split(",")[0], points, options) for title, of in
-      (("one file", "crowd on one file, by programs"), ("a file each, from start to end", "crowd on a file each, by programs"),
-       ("hosts on one name, 1 ms each", "crowd of hosts on one name, by hosts"))
+      (("one file", "crowd on one file, by programs"), ("a file each", "crowd on a file each, by programs"),
+       ("hosts on one name", "crowd of hosts on one name, by hosts"))
       for name, points, options in columns(curves, of, "")])
     draw(to("load"), """
 set logscale xy
