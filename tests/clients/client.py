@@ -38,15 +38,11 @@ def need(kind):
     pytest.skip(why)
 
 
-class Client:
-    def __init__(self, kind, redis, key, ttl_ms=20000, pause=0.01):
-        """pause: seconds between two tries; None: the library's default."""
-        need(kind)
-        program = ["node", os.path.join(HERE, "locker.js")] if kind in OF_NODE else ["/usr/bin/python3", os.path.join(HERE, "locker.py")]
-        words = [kind, redis.socket, key, str(ttl_ms)] + ([] if pause is None else [str(pause)])
-        env = {k: v for k, v in os.environ.items() if not k.startswith(("DFLOCK_", "LD_PRELOAD"))}
-        self.process = subprocess.Popen(program + words, env={**env, "NODE_PATH": os.path.join(MODULES, "node_modules")}, bufsize=0,
-                                        stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+class Program:
+    """One that is driven by lines (locker.py)."""
+
+    def __init__(self, words, env, kind):
+        self.process = subprocess.Popen(words, env=env, bufsize=0, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
         self.kind, self.pid = kind, self.process.pid
         assert self.heard(60) == "ready"
 
@@ -81,3 +77,21 @@ class Client:
         self.process.wait()
         self.process.stdin.close()
         self.process.stdout.close()
+
+
+class Client(Program):
+    def __init__(self, kind, redis, key, ttl_ms=20000, pause=0.01):
+        """pause: seconds between two tries; None: the library's default."""
+        need(kind)
+        program = ["node", os.path.join(HERE, "locker.js")] if kind in OF_NODE else ["/usr/bin/python3", os.path.join(HERE, "locker.py")]
+        words = [kind, redis.socket, key, str(ttl_ms)] + ([] if pause is None else [str(pause)])
+        env = {k: v for k, v in os.environ.items() if not k.startswith(("DFLOCK_", "LD_PRELOAD"))}
+        super().__init__(program + words, {**env, "NODE_PATH": os.path.join(MODULES, "node_modules")}, kind)
+
+
+class Flocker(Program):
+    """flock() on the host's file, under its shim. Ends with the host."""
+
+    def __init__(self, host, name="f"):
+        super().__init__(["/usr/bin/python3", os.path.join(HERE, "flocker.py"), host.path(name)], host.env(), "flock() of " + host.name)
+        host.agents.append(self)

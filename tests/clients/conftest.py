@@ -7,6 +7,7 @@ import pytest
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../cluster"))
 
 from client import Client, key_of  # noqa: E402
+from hosts import LEASE, rule  # noqa: E402
 
 
 @pytest.fixture
@@ -21,3 +22,13 @@ def make_client(redis):
     yield make
     for client in clients:
         client.kill()
+
+
+@pytest.fixture
+def make(make_host):
+    """make("redis-py", "ab"): hosts whose file f is the key of this library; one alone is not in a list."""
+    def make(kind, names="a", lease=LEASE, **options):
+        hosts = [make_host(name, rules=rule(kind), lease=lease, **options) for name in names]
+        return hosts if len(hosts) > 1 else hosts[0]
+
+    return make

@@ -28,10 +28,13 @@ function semaphore() {
 	const {Mutex} = require('redis-semaphore');
 	const redis = new Redis({path});
 	const options = {lockTimeout: ttl, onLockLost: () => {}, acquireTimeout: 3600000, ...(pause === undefined ? {} : {retryInterval: pause})};
-	const mutex = new Mutex(redis, key.replace(/^mutex:/, ''), options);
+	let mutex = new Mutex(redis, key.replace(/^mutex:/, ''), options);
 	return {
 		lock: () => mutex.acquire(),
-		attempt: () => redis.exists(key).then(there => there ? false : mutex.tryAcquire()),
+		attempt: () => {
+			mutex = new Mutex(redis, key.replace(/^mutex:/, ''), {...options, acquireAttemptsLimit: 1});
+			return mutex.tryAcquire();
+		},
 		// release() says nothing of a lock that was lost: whether the key was its own is looked at before.
 		unlock: async () => {
 			const own = await redis.get(key) === mutex.identifier;
@@ -66,6 +69,18 @@ async function count(lock, file, times, ms) {
 	return `counted ${times}`;
 }
 
+async function spin(lock, seconds, ms, least) {
+	const end = Date.now() + 1000 * seconds;
+	let times = 0;
+	while (Date.now() < end || times < least) {
+		await lock.lock();
+		await sleep(ms);
+		await lock.unlock();
+		times++;
+	}
+	return `spun ${times}`;
+}
+
 async function obey(lock, word, ...more) {
 	switch (word) {
 	case 'lock': await lock.lock(); return 'locked';
@@ -73,6 +88,7 @@ async function obey(lock, word, ...more) {
 	case 'unlock': return await lock.unlock() ? 'unlocked' : 'lost';
 	case 'extend': return await lock.extend(Number(more[0])) ? 'extended' : 'lost';
 	case 'force': return await lock.force() ? 'unlocked' : 'lost';
+	case 'spin': return spin(lock, ...more.map(Number));
 	case 'count': return count(lock, more[0], Number(more[1]), Number(more[2] || 0));
 	}
 	throw new Error(word);

@@ -1,13 +1,15 @@
 #!/usr/bin/python3
 """
 locker.py KIND SOCKET KEY TTL_MS [PAUSE]: a lock of one of these kinds in the Redis at SOCKET, driven by lines on standard input, each of
-which gets one line as its answer. PAUSE: seconds between two tries of one that waits.
+which gets one line as its answer. PAUSE: seconds between two tries of one that waits. TTL_MS 0:
+for ever, as redis-py does by default.
 
   lock      waits for it: "locked"
   try       "locked" or "busy"
   unlock    "unlocked", or "lost": it was not its lock any more
   extend MS "extended" or "lost"
   force     whoever has it: "unlocked" or "lost" (Redisson)
+  spin S MS N  lock, wait for MS, unlock, again and again, for S seconds or, if longer, until that was done N times: "spun TIMES"
   count PATH N [MS]  N times: lock, add one to the number in PATH, which takes MS, unlock: "counted N", or "lost" and how far it came
 
   redis-py      the library: redis.lock.Lock
@@ -26,7 +28,7 @@ class RedisPy:
     def __init__(self, path, key, ttl_ms, pause):
         import redis
         self.of_library = redis.exceptions.LockError
-        self.inner = redis.Redis(unix_socket_path=path).lock(key, timeout=ttl_ms / 1000, sleep=pause)
+        self.inner = redis.Redis(unix_socket_path=path).lock(key, timeout=ttl_ms / 1000 or None, sleep=pause)
 
     def attempt(self):
         return self.inner.acquire(blocking=False)
@@ -61,6 +63,16 @@ def count(lock, path, times, ms=0):
     return f"counted {times}"
 
 
+def spin(lock, seconds, ms, least):
+    times, end = 0, time.monotonic() + seconds
+    while time.monotonic() < end or times < least:
+        lock.lock()
+        time.sleep(ms / 1000)
+        lock.unlock()
+        times += 1
+    return f"spun {times}"
+
+
 KINDS = {"redis-py": RedisPy, "recipe": Recipe, "redisson": Redisson, "redisson-3.12": Redisson312}
 
 
@@ -76,6 +88,8 @@ def obey(lock, word, *more):
         return "extended" if lock.extend(int(more[0])) else "lost"
     if word == "force":
         return "unlocked" if lock.force() else "lost"
+    if word == "spin":
+        return spin(lock, *map(int, more))
     return count(lock, more[0], *map(int, more[1:]))
 
 
