@@ -76,7 +76,8 @@ static bool is_weaker(const struct rule *rule, const struct rule *than)
 {
 	return (rule->on_lost == ON_LOST_WARN && than->on_lost != ON_LOST_WARN) ||
 	       (than->refuse_unstoppable && !rule->refuse_unstoppable) || (than->at_least_ms && !rule->at_least_ms) ||
-	       (than->on_refused == WIRE_ON_REFUSED_BUSY && rule->on_refused != WIRE_ON_REFUSED_BUSY);
+	       (than->on_refused == WIRE_ON_REFUSED_BUSY && rule->on_refused != WIRE_ON_REFUSED_BUSY) ||
+	       (than->redis_key && (!rule->redis_key || strcmp(rule->redis_key, than->redis_key) != 0));
 }
 
 static bool ends_sooner(const struct rule *rule, const struct rule *than)
@@ -149,7 +150,7 @@ static bool match_rules(const struct config *old, const struct config *fresh, si
 		if (is_weaker(&fresh->rules[at], &old->rules[i])) {
 			snprintf(why, why_size,
 				 "%s \"%.200s\" (line %d) would have on_lost = \"warn\", unstoppable = \"warn\", no "
-				 "at_least_ms, or no on_refused = \"busy\"",
+				 "at_least_ms, no on_refused = \"busy\", or another redis_key or none",
 				 rule_word(&old->rules[i]), old->rules[i].pattern, fresh->rules[at].line);
 			return false;
 		}

@@ -89,6 +89,13 @@ void config_hold_limits(const struct config *config, const char *path, int64_t *
 	*kill_after_ms = rule ? rule->kill_after_ms : 0;
 }
 
+const char *config_redis_key(const struct config *config, const char *path)
+{
+	const struct rule *rule = config_rule(config, path);
+
+	return rule ? rule->redis_key : NULL;
+}
+
 int64_t config_wait_warn_ms(const struct config *config, const char *path)
 {
 	const struct rule *rule = config_rule(config, path);

@@ -82,6 +82,8 @@ static const struct {
 	{"OOM", REPLY_ERROR_HERE, "the store is out of memory: raise its maxmemory or remove other data"},
 	{"WRONGTYPE", REPLY_ERROR_HERE,
 	 "something else uses keys that start with \"dflock:\": remove it, or give dflock a database of its own"},
+	{"KEYTYPE", REPLY_ERROR_HERE,
+	 "redis_key must name a key that is nothing but a lock of redis_key_format: correct it, or remove the key"},
 	{"READONLY", REPLY_ERROR_UNREACHABLE, "it is a replica now; without sentinels, set the address of the master"},
 	{"ERR WAIT cannot be used", REPLY_ERROR_UNREACHABLE,
 	 "it is a replica now; without sentinels, set the address of the master"},

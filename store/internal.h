@@ -47,7 +47,7 @@
 #define STORE_SHA_BYTES  41
 #define SERVER_BYTES     640 /* for people: the master's name, and its address */
 #define STORE_INFO_BYTES 64
-#define QUERY_ARGS       (24 + 2 * STORE_MAX_BLOCKERS)
+#define QUERY_ARGS       (26 + 2 * STORE_MAX_BLOCKERS)
 
 struct query;
 /* The answer to a query: `reply`, which is no error reply and valid during the call; or NULL, with `status`

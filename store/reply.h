@@ -30,6 +30,11 @@ redisReader *reply_reader_new(void);
  */
 int reply_parse(const redisReply *reply, unsigned may, struct store_reply *out);
 
+/* Is this the beat script's answer KEYS? Then reply_parse_keys(): 0, -EPROTO or -ENOMEM. The caller frees *keys, which is
+ * NULL on failure; the names in it are parts of `reply`. */
+bool reply_has_keys(const redisReply *reply);
+int reply_parse_keys(const redisReply *reply, struct store_key_news **keys, size_t *count);
+
 struct reply_record {
 	char incarnation[STORE_INC_BYTES];
 	bool open;

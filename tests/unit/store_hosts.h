@@ -169,7 +169,7 @@ static inline struct store_acquire want(unsigned n, enum wire_mode mode)
 		ask(store_acquire((h)->store, &w, on_answer, &answer));                                                \
 	})
 #define release(h, n) ask(store_release((h)->store, NAME, token(n), false, on_answer, &answer))
-#define beat(h)       ask(store_beat((h)->store, 0, on_answer, &answer))
+#define beat(h)       ask(store_beat((h)->store, 0, 0, on_answer, &answer))
 
 /* With hiredis's format: a string is one word, whatever is in it. */
 static inline void command(const char *format, ...)

@@ -54,12 +54,12 @@ static void try_locks(void)
 	try(store_release(b.store, NAME, token(2), false, on_answer, &answer));
 	try_acquire(&a, 3, 60000);
 	try(store_release(a.store, NAME, token(3), true, on_answer, &answer));
-	try(store_beat(a.store, 0, on_answer, &answer));
+	try(store_beat(a.store, 0, 0, on_answer, &answer));
 	try(store_sweep(a.store, &silent, on_answer, &answer));
 	try(store_give_up(a.store, &silent, on_answer, &answer));
 	store_tell_who(a.store, "host-b", NAME, token(4)); /* no answer: on_note() */
 	command("SCRIPT FLUSH");
-	try(store_beat(b.store, 0, on_answer, &answer));
+	try(store_beat(b.store, 0, 0, on_answer, &answer));
 }
 
 static void try_what_people_ask(void)
