@@ -28,13 +28,11 @@ function semaphore() {
 	const {Mutex} = require('redis-semaphore');
 	const redis = new Redis({path});
 	const options = {lockTimeout: ttl, onLockLost: () => {}, acquireTimeout: 3600000, ...(pause === undefined ? {} : {retryInterval: pause})};
-	let mutex = new Mutex(redis, key.replace(/^mutex:/, ''), options);
+	const make = more => new Mutex(redis, key.replace(/^mutex:/, ''), {...options, ...more});
+	let mutex;
 	return {
-		lock: () => mutex.acquire(),
-		attempt: () => {
-			mutex = new Mutex(redis, key.replace(/^mutex:/, ''), {...options, acquireAttemptsLimit: 1});
-			return mutex.tryAcquire();
-		},
+		lock: () => (mutex = make()).acquire(),
+		attempt: () => (mutex = make({acquireAttemptsLimit: 1})).tryAcquire(),
 		// release() says nothing of a lock that was lost: whether the key was its own is looked at before.
 		unlock: async () => {
 			const own = await redis.get(key) === mutex.identifier;
