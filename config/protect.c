@@ -173,6 +173,9 @@ static int check_key(const struct config_reading *r, config_setting_t *group, co
 	if (!*key || strlen(key) >= CONFIG_KEY_BYTES)
 		return reading_fail(r, line, "redis_key is %zu bytes long; expected 1 to %d", strlen(key),
 				    CONFIG_KEY_BYTES - 1);
+	for (const char *c = key; *c; c++)
+		if (*c < ' ' || *c > '~')
+			return reading_fail(r, line, "redis_key has a byte that is not printable ASCII; expected none");
 	if (strncmp(key, "dflock:", 7) == 0)
 		return reading_fail(r, line, "redis_key is \"%.100s\"; expected a key that is not dflock's own", key);
 	if (rule->kind != PAGE_RULE_PATH)
