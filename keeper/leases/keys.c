@@ -44,14 +44,21 @@ static void keys_unknown(struct keeper *k, const struct store_key_news *news)
 	store_release(k->store, news->name, news->token, false, keys_on_released, k);
 }
 
-/* The key was that of all leases of the file which have it: one in each space. */
-static void keys_lost(struct file *file, const char *key, enum store_key_state how)
+static bool keys_same(const struct lease *a, const struct lease *b)
 {
+	return a->key && b->key && strcmp(a->key, b->key) == 0 && lease_is_ours(a->state) && lease_is_ours(b->state);
+}
+
+/* The key was that of all leases of the file which have it: one in each space. Before the store has confirmed a lease that was
+ * taken up, what it has for its key may be wrong. One that is still asked for is given back, and asked for anew. */
+static void keys_lost(struct lease *which, enum store_key_state how)
+{
+	struct file *file = which->lock->file;
 	struct lease *lease;
 
 	for (int i = 0; i < WIRE_SPACES; i++)
 		DL_FOREACH (file->locks[i].leases, lease)
-			if (lease->key && strcmp(lease->key, key) == 0 && lease_is_ours(lease->state)) {
+			if (lease == which || keys_same(lease, which)) {
 				lease->key_lost = how;
 				queue_raise(lease, LEASE_EV_KEY_LOST);
 			}
@@ -61,7 +68,7 @@ static void keys_take(struct keeper *k, const struct store_key_news *news)
 {
 	struct lease *lease = lease_find(k, news->token);
 
-	if (lease && (!lease->key || lease->state == LEASE_ENDED || strcmp(lease->lock->file->name, news->name) != 0))
+	if (lease && (lease->state == LEASE_ENDED || strcmp(lease->lock->file->name, news->name) != 0))
 		lease = NULL;
 	if (!lease)
 		keys_unknown(k, news);
@@ -69,9 +76,9 @@ static void keys_take(struct keeper *k, const struct store_key_news *news)
 		log_about(LINE_KEY_PUT_BACK, &(struct log_about){.lock = news->name},
 			  "%s: its key %s was gone from the store before its time, and was put back: a Redis client may have "
 			  "had the lock since the beat before; who deletes it? (`dflock break` takes the lock away)",
-			  news->name, keys_name(lease->key));
+			  news->name, lease->key ? keys_name(lease->key) : "");
 	else if (news->state != STORE_KEY_EXTRA)
-		keys_lost(lease->lock->file, lease->key, news->state);
+		keys_lost(lease, news->state);
 }
 
 void keys_heard(struct keeper *k, const struct store_reply *reply)

@@ -18,7 +18,7 @@
  *   HELD, DRAINING, PROBING, WAITING, STOPPING --break--> BREAKING --doomed--> ENDING --bereft--> RELEASING
  *                                          DRAINING <--spared--'
  *
- *   from every state that is a lease:  key lost ---> ENDING
+ *   from every state that is a lease:  key lost ---> ENDING       ASKING --key lost--> RELEASING
  *   from every state that is a lease:  expired ----> UNSURE       forgotten ----> FORGOTTEN
  *   in both orders: the lease is lost  UNSURE --forgotten--> ENDED    FORGOTTEN --expired--> ENDED
  *

@@ -14,7 +14,7 @@ import pytest
 from client import Flocker, format_of, key_of
 from harness import Redis, wait_until
 
-from breaking import broken
+from breaking import broken, end
 from hosts import LEASE, SHORT, free, holds, is_busy, owner, rule, token, waits
 from jobs import grows, job, size
 from keepers import held, kill_keeper, opened
@@ -44,7 +44,7 @@ def test_another_token_means_lost(make, redis, kind):
     assert process.returncode != 0 and a.path("f") in said, said
     written = size(path)
     assert owner(redis, kind) == "another" and size(path) == written
-    assert key_of(kind) in a.log() and a.status()["lost"]
+    assert "a Redis client has its key" in a.log() and a.status()["lost"]
     assert is_busy(a) and is_busy(b)
     redis.command("DEL", key_of(kind))
     wait_until(lambda: not is_busy(b), "the lock is free again")
@@ -76,8 +76,7 @@ def test_a_key_that_was_deleted_is_put_back(make, make_client, redis, kind):
     wait_until(lambda: key_of(kind) in host.log(), "and that is said")
     grows(path)
     assert make_client(kind).do("try") == "busy" and token(host) == had
-    process.kill()
-    process.communicate(timeout=20)
+    end(process, path)
 
 
 @pytest.mark.parametrize("kind", ONE_OF_EACH)
@@ -110,8 +109,7 @@ def test_the_store_loses_its_memory(make, make_client, redis, kind, how):
     grows(path)
     client = make_client(kind).say("lock")
     assert client.silent() and owner(redis, kind) == had
-    process.kill()
-    process.communicate(timeout=20)
+    end(process, path)
     assert client.heard() == "locked"
 
 
@@ -144,12 +142,11 @@ def test_an_old_snapshot(folder, make_host, kind):
         had, old = token(b), owner(redis, kind)
         assert had == old
         redis.restart()
-        wait_until(lambda: held(b, token=had, state="held") and owner(redis, kind) == had, "lease and key are put back", 20)
+        wait_until(lambda: held(b, token=had, state="waiting") and owner(redis, kind) == had, "lease and key are put back", 20)
         grows(path)
         wait_until(lambda: not b.status()["store"]["grace"], "grace is over", 20)
         assert not b.status()["lost"] and is_busy(a)
-        process.kill()
-        process.communicate(timeout=20)
+        end(process, path)
         free(redis, kind)
     finally:
         redis.stop()
@@ -173,8 +170,8 @@ def proxied(make_host, redis, folder):
 
 @pytest.mark.parametrize("kind", ONE_OF_EACH)
 def test_the_key_is_taken_before_the_host_knows(proxied, make_client, redis, kind):
-    """b is granted the lock by hand-over, and cannot hear of it. When it hears, a client has the key."""
-    a, b, proxy = proxied(kind)
+    """b is granted the lock by hand-over, and cannot hear of it until the key has expired: a client has it then."""
+    a, b, proxy = proxied(kind, lease="ttl_ms = 2000; probe_ms = 5000;")
     one, client = holds(a), make_client(kind)
     waiter = waits(b)
     wait_until(lambda: held(b, note="waits for another host"), "b waits")
@@ -183,14 +180,14 @@ def test_the_key_is_taken_before_the_host_knows(proxied, make_client, redis, kin
     proxy.hold_messages()
     assert one.end() == 0
     wait_until(lambda: owner(redis, kind) not in ("", had), "b is granted it")
-    redis.command("DEL", key_of(kind))
-    assert client.do("try") == "locked"
+    assert client.do("lock") == "locked"
+    mine = owner(redis, kind)
     proxy.pass_messages()
     proxy.resume()
-    assert waiter.silent(3)
-    assert client.do("unlock") == "unlocked"
+    assert waiter.silent(3)  # beats, and questions, and b is asked anew
+    assert owner(redis, kind) == mine and client.do("unlock") == "unlocked"
     assert waiter.line(60) == "held"
-    assert client.do("try") == "busy"
+    assert owner(redis, kind) == token(b) and client.do("try") == "busy"
 
 
 @pytest.mark.parametrize("kind", ONE_OF_EACH)
@@ -248,7 +245,7 @@ def test_a_keeper_dies(make, make_client, redis, kind):
     process, path = job(host)
     had = token(host)
     kill_keeper(host)
-    wait_until(lambda: held(host, token=had, state="held"), "the next keeper has the lease")
+    wait_until(lambda: held(host, token=had, state="waiting"), "the next keeper has the lease")
     last = redis.command("PTTL", key_of(kind))
 
     def renewed():
@@ -258,8 +255,7 @@ def test_a_keeper_dies(make, make_client, redis, kind):
     wait_until(renewed, "it renews the key")
     assert owner(redis, kind) == had
     grows(path)
-    process.kill()
-    process.communicate(timeout=20)
+    end(process, path)
     assert make_client(kind).do("lock", seconds=2.5) == "locked"
 
 
@@ -284,8 +280,7 @@ def test_a_forced_unlock_of_redisson(make, make_client, redis, kind):
     assert make_client(kind).do("force") == "unlocked"
     wait_until(lambda: owner(redis, kind) == had, "the next beat puts it back")
     grows(path)
-    process.kill()
-    process.communicate(timeout=20)
+    end(process, path)
 
 
 # --- one host alone ---
@@ -377,3 +372,80 @@ def test_one_that_waits_beside_one_that_grabs(make, redis, kind):
     for _ in range(3):
         assert waiter.do("lock", seconds=9) == "locked" and waiter.do("unlock") == "unlocked"
     assert int(grabber.heard().split()[1]) > 3
+
+
+# --- the rule changes, and then the keeper ends ---
+
+def change(host, old, new):
+    with open(host.config) as f:
+        text = f.read()
+    assert old in text
+    with open(host.config, "w") as f:
+        f.write(text.replace(old, new))
+    host.cli("reload", "--force")
+
+
+@pytest.mark.parametrize("kind", ONE_OF_EACH)
+def test_the_rule_has_no_key_any_more(make, redis, kind):
+    """The lease still has its key in the store. The next keeper knows only the new rule, and must not take the lease for an unknown one."""
+    a, b = make(kind, "ab", lease=BEATS)
+    process, path = job(a)
+    had = token(a)
+    change(a, f'redis_key = "{key_of(kind)}"; redis_key_format = "{format_of(kind)}";', "")
+    kill_keeper(a)
+    wait_until(lambda: held(a, token=had) and "asking" not in held(a)[0]["state"], "the next keeper has the lease")
+    last, turns = redis.command("PTTL", key_of(kind)), 0
+    while turns < 3:
+        def renewed():
+            nonlocal last
+            before, last = last, redis.command("PTTL", key_of(kind))
+            assert owner(redis, kind) == had
+            return last > before
+        wait_until(renewed, "it renews the key")
+        turns += 1
+    grows(path)
+    assert is_busy(b) and not a.status()["lost"]
+    take_away(redis, kind)
+    process.communicate(timeout=30)
+    assert process.returncode != 0
+
+
+@pytest.mark.parametrize("kind", ONE_OF_EACH)
+def test_the_rule_has_a_key_now(make_host, make_client, redis, kind):
+    """The lease has none, so a client may have it: the next keeper must not grant anything more under this lease."""
+    whole = rule(kind)
+    words = f'redis_key = "{key_of(kind)}"; redis_key_format = "{format_of(kind)}";'
+    host, client = make_host("a", rules=whole.replace(words, ""), lease=LEASE), make_client(kind)
+    one = opened(host)
+    assert one.do("flock 0 sh") == "ok"
+    had = token(host)
+    change(host, 'name = "t/f";', 'name = "t/f"; ' + words)
+    kill_keeper(host)
+    wait_until(lambda: held(host, token=had) and held(host)[0]["state"] in ("held", "waiting"), "the next keeper has the lease")
+    assert client.do("try") == "locked"  # as it could all the time
+    other = opened(host)
+    assert other.do("flock 0 sh nb") == "EAGAIN"
+    assert client.do("unlock") == "unlocked"
+    assert one.do("flock 0 un") == "ok"
+    assert other.do("flock 0 ex") == "ok" and owner(redis, kind) == token(host)
+
+
+# --- while the key is left free for clients ---
+
+@pytest.mark.parametrize("kind", ONE_OF_EACH)
+def test_one_that_waits_gets_it_soon(make, make_client, redis, kind):
+    """The other host had the lock for longer than a turn, so the key is left free first. No client wants it: who waits is not left waiting
+    until it asks by itself, which is every three seconds."""
+    a, b = make(kind, "ab", lease="ttl_ms = 60000; probe_ms = 5000;")
+    for _ in range(3):
+        one = holds(a)
+        taken = redis.command("TIME")
+        waiter = waits(b)
+        wait_until(lambda: held(b, note="waits for another host"), "b waits")
+        wait_until(lambda: int(redis.command("TIME")[0]) - int(taken[0]) > 2, "a has it for longer than a turn")
+        before = redis.command("TIME")
+        assert one.end() == 0
+        assert waiter.line() == "held"
+        after = redis.command("TIME")
+        print("handed over after", (int(after[0]) - int(before[0])) * 1000 + (int(after[1]) - int(before[1])) // 1000, "ms")
+        assert waiter.end() == 0
