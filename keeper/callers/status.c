@@ -30,7 +30,7 @@
 #include "keeper/callers/ending.h"
 #include "keeper/callers/session.h"
 #include "keeper/leases/keeper.h"
-#include "keeper/leases/keys.h"
+#include "keeper/leases/keynote.h"
 #include "keeper/leases/unseen.h"
 
 #define STATUS_NOTE_BYTES 320
@@ -117,7 +117,7 @@ static enum on_lost on_lost_of(const struct lease *lease)
 static const char *lease_note(const struct lease *lease, char made[STATUS_NOTE_BYTES])
 {
 	if (lease->state == LEASE_ASKING && lease->taken) {
-		keys_describe(lease, made, STATUS_NOTE_BYTES);
+		keynote_taken(lease, made, STATUS_NOTE_BYTES);
 		return made;
 	}
 	if (lease->state == LEASE_ASKING)

@@ -11,6 +11,7 @@
 #include "keeper/clock.h"
 #include "keeper/leases/deadline.h"
 #include "keeper/leases/grace.h"
+#include "keeper/leases/keys.h"
 #include "keeper/leases/locks.h"
 #include "keeper/log.h"
 #include "keeper/leases/lost.h"
@@ -223,6 +224,7 @@ int host_start(struct keeper *k)
 	posting_start(k);
 	lost_start(k);
 	breaking_open(k);
+	keys_open(k);
 	unseen_start(k);
 	uv_timer_start(&k->host_in_store.sweep, on_sweep_timer, often, often);
 	deadline_start(k);
@@ -241,5 +243,6 @@ void host_stop(struct keeper *k)
 	watch_free(k->host_in_store.sweeping);
 	lost_stop(k);
 	breaking_close(k);
+	keys_close(k);
 	unseen_stop(k);
 }

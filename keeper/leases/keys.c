@@ -1,22 +1,18 @@
-/* See keys.h. */
+/* See keys.h. One timer looks at the leases that end, so nothing here depends on who hears of a change of state. */
 #include "keeper/leases/keys.h"
 
-#include <stdint.h>
-#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <utlist.h>
 
-#include "keeper/clock.h"
 #include "keeper/leases/keeper.h"
+#include "keeper/leases/keynote.h"
 #include "keeper/leases/locks.h"
 #include "keeper/leases/queue.h"
+#include "keeper/leases/waiters.h"
 #include "keeper/log.h"
 
-/* "FORMAT KEY". */
-static const char *keys_name(const char *key)
-{
-	return strchr(key, ' ') + 1;
-}
+#define KEYS_LOOK_MS 5
 
 size_t keys_count(const struct keeper *k)
 {
@@ -28,20 +24,99 @@ size_t keys_count(const struct keeper *k)
 	return count;
 }
 
-/* --- what a beat says --- */
+/* --- tokens that no lease here has --- */
+
+struct keys_owed {
+	char token[STORE_TOKEN_BYTES];
+	char *name; /* of the lock */
+	struct keys_owed *prev, *next;
+};
+
+static void keys_on_timer(uv_timer_t *timer);
+
+static void keys_forget(struct keeper *k, struct keys_owed *owed)
+{
+	DL_DELETE(k->keys.owed, owed);
+	free(owed->name);
+	free(owed);
+}
+
+static void keys_owe(struct keeper *k, const char *name, const char *token)
+{
+	struct keys_owed *owed;
+
+	DL_FOREACH (k->keys.owed, owed)
+		if (strcmp(owed->token, token) == 0)
+			return;
+	owed = calloc(1, sizeof(*owed));
+	if (owed)
+		owed->name = strdup(name);
+	if (!owed || !owed->name) { /* the next beat says it again */
+		free(owed);
+		return;
+	}
+	memcpy(owed->token, token, sizeof(owed->token));
+	DL_APPEND(k->keys.owed, owed);
+	uv_timer_start(&k->keys.timer, keys_on_timer, 0, 0);
+}
 
 static void keys_on_released(void *arg, const struct store_reply *reply)
 {
 	(void)arg, (void)reply; /* if it is still there, the next beat says so */
 }
 
-/* No lease here has the token. While holders of lost leases have to end, it may be one of theirs. */
-static void keys_unknown(struct keeper *k, const struct store_key_news *news)
+/* While holders of lost leases have to end, a token may be one of theirs. */
+static void keys_pay(struct keeper *k)
 {
+	struct keys_owed *owed, *next;
+
 	if (k->lost.losing)
 		return;
-	log_debug("%s %.8s: unknown, its key goes back", news->name, news->token);
-	store_release(k->store, news->name, news->token, false, keys_on_released, k);
+	DL_FOREACH_SAFE (k->keys.owed, owed, next) {
+		log_debug("%s %.8s: unknown, its key goes back", owed->name, owed->token);
+		store_release(k->store, owed->name, owed->token, false, keys_on_released, k); /* mutant: key-unknown */
+		keys_forget(k, owed);
+	}
+}
+
+/* --- the end of a lost lease --- */
+
+/* Its pins have ended: the parent ends the holders. */
+static void keys_doom(struct keeper *k, struct lease *lease)
+{
+	lease->key_slot = lease->slot;
+	lease->key_generation = table_generation(k->table, lease->slot);
+	queue_raise(lease, LEASE_EV_DOOMED);
+}
+
+/* Does it end still? */
+static bool keys_look_at(struct keeper *k, struct lease *lease)
+{
+	if (lease->state == LEASE_BREAKING) {
+		if (!waiters_are_pinned(lease->lock, &lease->range)) /* mutant: key-pins */
+			keys_doom(k, lease);
+		return true;
+	}
+	if (lease->state != LEASE_ENDING)
+		return false;
+	/* mutant: key-order */
+	if (lease->key_generation && !table_is_ending(k->table, lease->key_slot, lease->key_generation))
+		queue_raise(lease, LEASE_EV_BEREFT);
+	return true;
+}
+
+static void keys_on_timer(uv_timer_t *timer)
+{
+	struct keeper *k = timer->data;
+	struct lease *lease, *next;
+	bool more = false;
+
+	HASH_ITER (hh, k->leases, lease, next)
+		more |= lease->key_lost && keys_look_at(k, lease);
+	keys_pay(k);
+	if ((more || k->keys.owed) && !k->leaving)
+		uv_timer_start(timer, keys_on_timer, KEYS_LOOK_MS, 0);
+	queue_settle(k);
 }
 
 static bool keys_same(const struct lease *a, const struct lease *b)
@@ -49,20 +124,34 @@ static bool keys_same(const struct lease *a, const struct lease *b)
 	return a->key && b->key && strcmp(a->key, b->key) == 0 && lease_is_ours(a->state) && lease_is_ours(b->state);
 }
 
+/* One that is still asked for was handed over, and this host has not heard of it: it is given back, and asked for anew. */
+static enum lease_event keys_event(const struct lease *lease)
+{
+	return lease->state == LEASE_ASKING || lease_is_unsure(lease->state) ? LEASE_EV_GONE : LEASE_EV_BREAK;
+}
+
 /* The key was that of all leases of the file which have it: one in each space. Before the store has confirmed a lease that was
- * taken up, what it has for its key may be wrong. One that is still asked for is given back, and asked for anew. */
-static void keys_lost(struct lease *which, enum store_key_state how)
+ * taken up, what it has for its key may be wrong. */
+static void keys_lost(struct lease *which, enum store_key_state what)
 {
 	struct file *file = which->lock->file;
+	struct keeper *k = file->keeper;
 	struct lease *lease;
 
 	for (int i = 0; i < WIRE_SPACES; i++)
-		DL_FOREACH (file->locks[i].leases, lease)
-			if (lease == which || keys_same(lease, which)) {
-				lease->key_lost = how;
-				queue_raise(lease, LEASE_EV_KEY_LOST);
-			}
+		DL_FOREACH (file->locks[i].leases, lease) {
+			if (lease != which && !keys_same(lease, which))
+				continue;
+			lease->key_lost = true;
+			lease->key_state = what;
+			if (lease_is_unsure(lease->state))
+				keys_owe(k, file->name, lease->token);
+			queue_raise(lease, keys_event(lease));
+			uv_timer_start(&k->keys.timer, keys_on_timer, 0, 0);
+		}
 }
+
+/* --- what a beat says --- */
 
 static void keys_take(struct keeper *k, const struct store_key_news *news)
 {
@@ -71,12 +160,12 @@ static void keys_take(struct keeper *k, const struct store_key_news *news)
 	if (lease && (lease->state == LEASE_ENDED || strcmp(lease->lock->file->name, news->name) != 0))
 		lease = NULL;
 	if (!lease)
-		keys_unknown(k, news);
+		keys_owe(k, news->name, news->token);
 	else if (news->state == STORE_KEY_BACK)
 		log_about(LINE_KEY_PUT_BACK, &(struct log_about){.lock = news->name},
-			  "%s: its key %s was gone from the store before its time, and was put back: a Redis client may have "
-			  "had the lock since the beat before; who deletes it? (`dflock break` takes the lock away)",
-			  news->name, lease->key ? keys_name(lease->key) : "");
+			  "%s: its key %s had gone before its time, and was put back: a Redis client may have had the lock "
+			  "since the beat before; find out what deletes it (`dflock break` takes a lock away)",
+			  news->name, keynote_name(lease));
 	else if (news->state != STORE_KEY_EXTRA)
 		keys_lost(lease, news->state);
 }
@@ -89,51 +178,17 @@ void keys_heard(struct keeper *k, const struct store_reply *reply)
 		queue_settle(k);
 }
 
-/* --- the end of a lost lease --- */
+/* --- start and end --- */
 
-void keys_lose(struct lease *lease)
+void keys_open(struct keeper *k)
 {
-	lease->ending_slot = lease->slot;
-	lease->ending_generation = table_generation(lease_keeper(lease)->table, lease->slot);
+	uv_timer_init(k->loop, &k->keys.timer);
+	k->keys.timer.data = k;
 }
 
-const char *keys_why(const struct lease *lease)
+void keys_close(struct keeper *k)
 {
-	switch (lease->key_lost) {
-	case STORE_KEY_TAKEN:
-		return "a Redis client has its key";
-	case STORE_KEY_EXPIRED:
-		return "its key was not renewed in time, and a Redis client may have had it";
-	case STORE_KEY_OTHER:
-		return "something else was written into its key";
-	default:
-		return "its key was taken, overwritten, or not renewed in time";
-	}
-}
-
-void keys_look(struct keeper *k)
-{
-	struct lease *lease, *next;
-
-	/* mutant: key-order */
-	HASH_ITER (hh, k->leases, lease, next)
-		if (lease->state == LEASE_ENDING && lease->ending_generation &&
-		    !table_is_ending(k->table, lease->ending_slot, lease->ending_generation))
-			queue_raise(lease, LEASE_EV_BEREFT);
-}
-
-/* --- for people --- */
-
-void keys_describe(const struct lease *lease, char *out, size_t size)
-{
-	int64_t left = (lease->taken_until_ns - clock_now_ns()) / NS_PER_MS;
-	const char *key = keys_name(lease->key);
-
-	if (!*lease->client)
-		snprintf(out, size, "no Redis client has its key %.200s, which is left free for them for a moment", key);
-	else if (!lease->taken_until_ns)
-		snprintf(out, size, "a Redis client (%s...) has its key %.200s, without an expiry", lease->client, key);
-	else
-		snprintf(out, size, "a Redis client (%s...) has its key %.200s, for another %lld s", lease->client, key,
-			 left > 0 ? (long long)(left + 999) / 1000 : 0);
+	uv_close((uv_handle_t *)&k->keys.timer, NULL);
+	while (k->keys.owed)
+		keys_forget(k, k->keys.owed);
 }

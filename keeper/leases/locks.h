@@ -99,9 +99,10 @@ struct lease {
 	struct lease *confirm_prev, *confirm_next; /* keeper->confirms.waiting */
 
 	/* keys.c */
-	enum store_key_state key_lost; /* why, if the key was lost */
-	uint32_t ending_slot;          /* ditto: the slot in which the parent ends the holders, with its generation */
-	uint64_t ending_generation;    /* 0: the key was not lost */
+	bool key_lost; /* the key is not its own any more: the lease ends */
+	enum store_key_state key_state; /* ... what is with it */
+	uint32_t key_slot;              /* ending, after key_lost: the slot in the table, with its generation */
+	uint64_t key_generation;        /* 0: it does not end because of its key */
 
 	/* split.c */
 	bool splitting;      /* parts of it are asked for, to take its place: those whose `whole` it is */

@@ -10,7 +10,6 @@
 #include "keeper/leases/keeper.h"
 #include "keeper/guard/table_notes.h"
 #include "keeper/leases/event.h"
-#include "keeper/leases/keys.h"
 #include "keeper/leases/locks.h"
 #include "keeper/leases/queue.h"
 #include "keeper/leases/waiters.h"
@@ -22,7 +21,6 @@ static void on_losing(uv_timer_t *timer)
 	struct keeper *k = timer->data;
 
 	k->lost.losing = table_has_lost(k->table);
-	keys_look(k);
 	if (k->lost.losing)
 		uv_timer_start(timer, on_losing, LOSING_MS, 0);
 	else
@@ -71,8 +69,7 @@ void lost_report(struct lease *lease, enum table_why why, const char *text)
 		    "LOST: the %s lease on %s (%s, fence %llu): %s; %s, see `dflock status`",
 		    lease->range.mode == WIRE_SHARED ? "shared" : "exclusive", file->name, file->path,
 		    (unsigned long long)lease->fence, text,
-		    lease->state == LEASE_ENDING && why == TABLE_WHY_BROKEN
-			    ? "processes that hold the lock are killed"
+		    lease->state == LEASE_ENDING ? "processes that hold the lock are killed"
 						 : "processes that hold the lock are no longer alone");
 	if (!lost)
 		return;

@@ -18,7 +18,7 @@
  *   HELD, DRAINING, PROBING, WAITING, STOPPING --break--> BREAKING --doomed--> ENDING --bereft--> RELEASING
  *                                          DRAINING <--spared--'
  *
- *   from every state that is a lease:  key lost ---> ENDING       ASKING --key lost--> RELEASING
+ *   ASKING --gone--> RELEASING: granted, and lost before this host heard of it (redis_key)
  *   from every state that is a lease:  expired ----> UNSURE       forgotten ----> FORGOTTEN
  *   in both orders: the lease is lost  UNSURE --forgotten--> ENDED    FORGOTTEN --expired--> ENDED
  *
@@ -29,7 +29,7 @@
  * BREAKING: closed to all callers, also to those that have something under it, so that no new holder comes; until the
  * last pin has ended, and it is known which processes hold the lock. ENDING: the slot in the table says "lost", and the
  * parent ends the holders. The store still has the lease, so no other host gets it before all of them are dead. Only
- * then is it released. A lease whose key a Redis client may have had (keys.h) ends in the same way, from every state. If the keeper dies meanwhile, the parent goes on, and the next keeper does not know the token: it
+ * then is it released. If the keeper dies meanwhile, the parent goes on, and the next keeper does not know the token: it
  * releases it when another host wants it.
  *
  * Four states are unsure (lease_is_unsure()): the store has to say that the lease stands. They differ in what a loss of
@@ -92,7 +92,6 @@ enum lease_event {
 	LEASE_EV_SPARED,     /* ... but it stays: a holder may not or cannot be ended */
 	LEASE_EV_DOOMED,     /* ... and its holders are to be ended: no pin is left */
 	LEASE_EV_BEREFT,     /* ... and the parent has ended them */
-	LEASE_EV_KEY_LOST,   /* the store says that its key (redis_key) is not its own any more */
 	LEASE_EV_SUPERSEDED, /* another lease of this host covers it */
 	LEASE_EV_RELEASED,   /* the store acknowledged the release */
 	LEASE_EV_SHRUNK,     /* the store acknowledged the shrink */
