@@ -42,6 +42,7 @@ static const struct {
 	{"subscribe", NEEDED_ALWAYS},
 	{"time", NEEDED_ALWAYS},
 	{"type", NEEDED_WITH_KEYS},
+	{"unsubscribe", NEEDED_WITH_KEYS},
 	{"wait", NEEDED_WITH_REPLICAS},
 };
 _Static_assert(sizeof(rights) / sizeof(*rights) <= RIGHTS_MAX, "raise RIGHTS_MAX");

@@ -138,16 +138,16 @@ void reply_quote(char said[REPLY_SAID_BYTES], const char *text)
 static bool explain_denied(const char *said, const char *command, char line[REPLY_LINE_BYTES])
 {
 	const char *quote = strstr(said, " the '"), *end = quote ? strchr(quote + 6, '\'') : NULL;
-	char right[REPLY_WORD_BYTES + 24] = "some right";
+	char right[REPLY_WORD_BYTES + 48] = "some right";
 
 	if (strncmp(said, "NOPERM", 6) != 0 && !strstr(said, EXPLAIN_IN_SCRIPT) && !strstr(said, EXPLAIN_IN_SCRIPT_7_2))
 		return false;
 	if (strstr(said, " channel"))
-		strcpy(right, "the right " RIGHTS_CHANNELS);
+		strcpy(right, "the right " RIGHTS_CHANNELS " (or of a redis_key)");
 	else if (end && end - quote - 6 < REPLY_WORD_BYTES)
 		snprintf(right, sizeof(right), "the right +%.*s", (int)(end - quote - 6), quote + 6);
 	else if (strstr(said, " key"))
-		strcpy(right, "the right " RIGHTS_KEYS);
+		strcpy(right, "the right " RIGHTS_KEYS " (or a redis_key)");
 	else if (command)
 		snprintf(right, sizeof(right), "the right +%s", command);
 	snprintf(

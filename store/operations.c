@@ -108,8 +108,8 @@ void store_acquire(struct store *s, const struct store_acquire *a, store_reply_c
 		query_add(q, "%" PRIu64, a->dead[i].beat);
 	}
 	ask_script(q,
-		   REPLY_MAY(STORE_WAIT) | REPLY_MAY(STORE_BUSY) | REPLY_MAY(STORE_REST) | REPLY_MAY(STORE_TAKEN) |
-			   REPLY_MAY(STORE_GRACE) | REPLY_MAY(STORE_LIMIT),
+		   REPLY_MAY(STORE_WAIT) | REPLY_MAY(STORE_BUSY) | REPLY_MAY(STORE_REST) | REPLY_MAY(STORE_GRACE) |
+			   REPLY_MAY(STORE_LIMIT) | (a->key ? REPLY_MAY(STORE_TAKEN) : 0),
 		   cb, arg);
 }
 

@@ -182,6 +182,8 @@ struct store_callbacks {
 	 * begins a new one, FLUSHALL too: what was granted under the old one is gone unless it is confirmed. */
 	void (*on_incarnation)(void *arg, const char *old, const char *now);
 	void (*on_message)(void *arg, const struct store_message *message);
+	/* A key that is watched (store_watch_key()) may have been released. May be NULL if none is watched. */
+	void (*on_key)(void *arg, const char *key);
 	/* A line for the log: a malformed message was ignored (once per on_up), or a message to another host was
 	 * refused. May be NULL. */
 	void (*on_note)(void *arg, const char *line);
@@ -256,6 +258,10 @@ void store_acquire(struct store *s, const struct store_acquire *a, store_reply_c
 /* Gives a lease back, or cancels a waiting request, and hands over to the waiters. STORE_OK also for an unknown
  * token. `unused`: no caller was ever told of the lease, so the rest that it began (rest_ms) ends with it. */
 void store_release(struct store *s, const char *name, const char *token, bool unused, store_reply_cb *cb, void *arg);
+/* From now on, on_key comes when this key ("FORMAT KEY") may have been released by a client: as far as the server or the
+ * client says so. Once for each key; stands until store_unwatch_key(). */
+void store_watch_key(struct store *s, const char *key);
+void store_unwatch_key(struct store *s, const char *key);
 /* Makes an exclusive lease a shared one, and hands over. STORE_GONE if it stands no more. */
 void store_shrink(struct store *s, const char *name, const char *token, store_reply_cb *cb, void *arg);
 /* Does the lease (token and fence) still stand? Raises the beat. */

@@ -140,6 +140,17 @@ static void take_message(struct keeper *k, const struct store_message *m)
 	}
 }
 
+static void on_key(void *arg, const char *key)
+{
+	struct keeper *k = arg;
+
+	if (k->leaving)
+		return;
+	deadline_notice(k);
+	lease_ask_for_key(k, key);
+	queue_settle(k);
+}
+
 static void on_message(void *arg, const struct store_message *m)
 {
 	struct keeper *k = arg;
@@ -207,6 +218,7 @@ int host_start(struct keeper *k)
 							 .on_down = on_down,
 							 .on_incarnation = on_incarnation,
 							 .on_message = on_message,
+							 .on_key = on_key,
 							 .on_note = on_note};
 	uint64_t often = k->config->lease.sweep_ms / SWEEPS_PER_PERIOD;
 

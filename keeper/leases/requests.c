@@ -194,6 +194,8 @@ static void on_taken(struct lease *lease, const struct store_reply *reply, int64
 	lease->taken = true;
 	lease->taken_until_ns = reply->taken_ms < 0 ? 0 : clock_now_ns() + reply->taken_ms * NS_PER_MS;
 	memcpy(lease->client, reply->client, sizeof(lease->client));
+	if (reply->arrival && *reply->client) /* mutant: key-watch */
+		store_watch_key(lease_keeper(lease)->store, lease->key);
 	if (reply->arrival)
 		return on_queued(lease, reply, sent_ns);
 	if (waiters_block(lease)) /* one that waits came while the question was under way */
@@ -324,6 +326,20 @@ void lease_acquire(struct lease *lease, const struct store_blocker *silent, size
 	request = awaited_new(lease);
 	request->beat = a.beat = !deadline_beats(k);
 	store_acquire(k->store, &a, on_acquire, request);
+}
+
+void lease_ask_for_key(struct keeper *k, const char *key)
+{
+	struct lease *lease, *next;
+	bool asked = false;
+
+	HASH_ITER (hh, k->leases, lease, next)
+		if (lease->state == LEASE_ASKING && lease->taken && lease->queued && strcmp(lease->key, key) == 0) {
+			lease_acquire(lease, NULL, 0);
+			asked = true;
+		}
+	if (!asked)
+		store_unwatch_key(k->store, key);
 }
 
 static void on_release(void *arg, const struct store_reply *reply)
