@@ -182,7 +182,8 @@ static int parse_blockers(const redisReply *reply, struct store_reply *out)
 
 bool reply_is_key(const char *text)
 {
-	return (strncmp(text, "string ", 7) == 0 || strncmp(text, "redisson ", 9) == 0) && strlen(text) < STORE_KEY_BYTES;
+	return (strncmp(text, "string ", 7) == 0 || strncmp(text, "redisson ", 9) == 0) &&
+	       strlen(text) < STORE_KEY_BYTES;
 }
 
 static int parse_grant(const redisReply *reply, struct store_reply *out)
@@ -212,8 +213,9 @@ static int parse_taken(const redisReply *reply, struct store_reply *out)
 {
 	const char *arrival = reply_text(reply, 1), *left = reply_text(reply, 2), *client = reply_text(reply, 3);
 
-	if (!arrival || !reply_number(arrival, &out->arrival) || !left || !signed_number(left, &out->taken_ms) || !client ||
-	    strlen(client) >= STORE_CLIENT_BYTES || (*client && !is_printable_word(client, STORE_CLIENT_BYTES)))
+	if (!arrival || !reply_number(arrival, &out->arrival) || !left || !signed_number(left, &out->taken_ms) ||
+	    !client || strlen(client) >= STORE_CLIENT_BYTES ||
+	    (*client && !is_printable_word(client, STORE_CLIENT_BYTES)))
 		return -EPROTO;
 	strcpy(out->client, client);
 	return 0;
@@ -284,8 +286,8 @@ int reply_parse_keys(const redisReply *reply, struct store_key_news **keys, size
 		const char *token = reply_text(reply, i + 1);
 
 		news->name = reply_text(reply, i + 2);
-		if (!parse_key_state(reply_text(reply, i), &news->state) || !token || !reply_is_token(token) || !news->name ||
-		    !*news->name || strlen(news->name) >= LOCK_NAME_BYTES) {
+		if (!parse_key_state(reply_text(reply, i), &news->state) || !token || !reply_is_token(token) ||
+		    !news->name || !*news->name || strlen(news->name) >= LOCK_NAME_BYTES) {
 			free(*keys);
 			*keys = NULL;
 			*count = 0;

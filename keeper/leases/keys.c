@@ -162,10 +162,11 @@ static void keys_take(struct keeper *k, const struct store_key_news *news)
 	if (!lease)
 		keys_owe(k, news->name, news->token);
 	else if (news->state == STORE_KEY_BACK)
-		log_about(LINE_KEY_PUT_BACK, &(struct log_about){.lock = news->name},
-			  "%s: its key %s had gone before its time, and was put back: a Redis client may have had the lock "
-			  "since the beat before; find out what deletes it (`dflock break` takes a lock away)",
-			  news->name, keynote_name(lease));
+		log_about(
+			LINE_KEY_PUT_BACK, &(struct log_about){.lock = news->name},
+			"%s: its key %s had gone before its time, and was put back: a Redis client may have had the lock "
+			"since the beat before; find out what deletes it (`dflock break` takes a lock away)",
+			news->name, keynote_name(lease));
 	else if (news->state != STORE_KEY_EXTRA)
 		keys_lost(lease, news->state);
 }

@@ -97,8 +97,8 @@ local function who_waits_for(gone, lock)
 end
 
 -- These entries have gone. Makes leases of all waiters that clash with no lease and, unless they may pass, with no
--- earlier waiter that still waits; returns them. None in a space that rests, or whose key a client has: their hosts ask
--- again when that is over.
+-- earlier waiter that still waits; returns them. None in a space that rests: their hosts ask again when it is over.
+-- None whose key a client has, or is to have: its host is told to ask again now, and learns for how long.
 local function hand_over(lock, gone)
 	local waits, count = who_waits_for(gone, lock)
 	if count == 0 then
@@ -112,12 +112,16 @@ local function hand_over(lock, gone)
 		held.add(e)
 	end
 	for _, w in ipairs(lock.q) do -- mutant: hand-over-order
-		if waits[w] and not rests[w.space] and not held.first(w) and (w.pass or not ahead.first(w)) and
-			(not w.key or not key_take(lock, w, w.ask)) then -- mutant: hand-over
+		local is_next = waits[w] and not rests[w.space] and not held.first(w) and (w.pass or not ahead.first(w)) -- mutant: hand-over
+		local client = is_next and w.key and key_take(lock, w, w.ask)
+		if is_next and not client then
 			held.add(w)
 			lock.l[#lock.l + 1] = w
 			granted[#granted + 1] = w
 		else
+			if client and not w.ask and gone ~= lock.q then -- mutant: key-again
+				redis.call('PUBLISH', BASE .. 'host:' .. w.host, 'again ' .. w.token .. ' ' .. NAME)
+			end
 			ahead.add(w)
 			waiting[#waiting + 1] = w
 		end

@@ -428,24 +428,3 @@ def test_the_rule_has_a_key_now(make_host, make_client, redis, kind):
     assert client.do("unlock") == "unlocked"
     assert one.do("flock 0 un") == "ok"
     assert other.do("flock 0 ex") == "ok" and owner(redis, kind) == token(host)
-
-
-# --- while the key is left free for clients ---
-
-@pytest.mark.parametrize("kind", ONE_OF_EACH)
-def test_one_that_waits_gets_it_soon(make, make_client, redis, kind):
-    """The other host had the lock for longer than a turn, so the key is left free first. No client wants it: who waits is not left waiting
-    until it asks by itself, which is every three seconds."""
-    a, b = make(kind, "ab", lease="ttl_ms = 60000; probe_ms = 5000;")
-    for _ in range(3):
-        one = holds(a)
-        taken = redis.command("TIME")
-        waiter = waits(b)
-        wait_until(lambda: held(b, note="waits for another host"), "b waits")
-        wait_until(lambda: int(redis.command("TIME")[0]) - int(taken[0]) > 2, "a has it for longer than a turn")
-        before = redis.command("TIME")
-        assert one.end() == 0
-        assert waiter.line() == "held"
-        after = redis.command("TIME")
-        print("handed over after", (int(after[0]) - int(before[0])) * 1000 + (int(after[1]) - int(before[1])) // 1000, "ms")
-        assert waiter.end() == 0
