@@ -180,6 +180,8 @@ int64_t config_at_least_ms(const struct config *config, const char *path);
 void config_hold_limits(const struct config *config, const char *path, int64_t *warn_after_ms, int64_t *kill_after_ms);
 /* The redis_key of that rule, with its format before it; NULL: it has none, or no rule matches. Valid as long as config. Pure. */
 const char *config_redis_key(const struct config *config, const char *path);
+/* The redis_key of the rule that gives a file this lock name; NULL: there is no such rule, or it has none. Pure. */
+const char *config_redis_key_of(const struct config *config, const char *name);
 /* The wait_warn_ms of that rule; 0: it has none, or no rule matches. Pure. */
 int64_t config_wait_warn_ms(const struct config *config, const char *path);
 /* Can the command of on_event be run by the caller? 0 also if there is none. -errno with one line in `why`. Blocks on the

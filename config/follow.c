@@ -15,8 +15,8 @@
  * list does not match p, since o was the first rule that did. By 2, any other m that matches p gives it o's name.
  *
  * What a rule does for a lost lease (on_lost), against holders that cannot be stopped (unstoppable), against a second
- * lock soon after the first (at_least_ms), and against programs that go on when they are refused (on_refused), counts like
- * the name: none of them may become weaker. Another number in at_least_ms is not weaker; none is. Nothing but "busy" keeps a
+ * lock soon after the first (at_least_ms), against Redis clients (redis_key), and against programs that go on when they are
+ * refused (on_refused), counts like the name: none of them may become weaker. Another number in at_least_ms is not weaker; none is. Nothing but "busy" keeps a
  * program from going on without a lock. A kill_after_ms that is new or shorter may end a job that runs now: an operator
  * must want that.
  *
@@ -71,7 +71,7 @@ static bool is_in_directory(const char *path, const char *dir)
 }
 
 /* Does `rule` do less than the other one for a lost lease, against a holder that cannot be stopped, or against a second
- * lock soon after the first, or against a program that goes on when it is refused? */
+ * lock soon after the first, or against Redis clients, or against a program that goes on when it is refused? */
 static bool is_weaker(const struct rule *rule, const struct rule *than)
 {
 	return (rule->on_lost == ON_LOST_WARN && than->on_lost != ON_LOST_WARN) ||

@@ -369,22 +369,23 @@ void store_hosts(struct store *s, store_hosts_cb *cb, void *arg)
 static void on_entries_answer(struct query *q, const redisReply *reply, enum store_status status, const char *error)
 {
 	struct store_entry *entries = NULL;
-	int64_t rest_ms[WIRE_SPACES] = {0};
+	struct store_aside aside = {.rest_ms = {0}};
 	size_t count = 0;
 
 	(void)error;
-	if (reply && reply_parse_entries(reply, &entries, &count, rest_ms) != 0) {
+	if (reply && reply_parse_entries(reply, &entries, &count, &aside) != 0) {
 		query_nonsense(q);
 		status = STORE_UNREACHABLE;
 	}
-	q->cb.entries(q->arg, status, entries, count, rest_ms);
+	q->cb.entries(q->arg, status, entries, count, &aside);
 	free(entries);
 }
 
-void store_entries(struct store *s, const char *name, store_entries_cb *cb, void *arg)
+void store_entries(struct store *s, const char *name, const char *key, store_entries_cb *cb, void *arg)
 {
 	struct query *q = query_script(s, SCRIPT_DUMP, name);
 
+	query_word(q, key ? key : "");
 	q->cb.entries = cb;
 	q->arg = arg;
 	query_send(q, on_entries_answer);

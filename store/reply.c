@@ -213,9 +213,8 @@ static int parse_taken(const redisReply *reply, struct store_reply *out)
 {
 	const char *arrival = reply_text(reply, 1), *left = reply_text(reply, 2), *client = reply_text(reply, 3);
 
-	if (!arrival || !reply_number(arrival, &out->arrival) || !left || !signed_number(left, &out->taken_ms) ||
-	    !client || strlen(client) >= STORE_CLIENT_BYTES ||
-	    (*client && !is_printable_word(client, STORE_CLIENT_BYTES)))
+	if (!arrival || !reply_number(arrival, &out->arrival) || !left || !signed_number(left, &out->taken_ms) || !client ||
+	    (*client && !is_printable_word(client, STORE_CLIENT_BYTES - 1)))
 		return -EPROTO;
 	strcpy(out->client, client);
 	return 0;
@@ -395,20 +394,36 @@ static bool parse_rests(const redisReply *rests, int64_t rest_ms[WIRE_SPACES])
 	return true;
 }
 
+static bool parse_client(const redisReply *client, struct store_aside *aside)
+{
+	const char *token, *left;
+
+	if (client->type != REDIS_REPLY_ARRAY)
+		return false;
+	if (client->elements == 0)
+		return true;
+	token = reply_text(client, 0);
+	left = reply_text(client, 1);
+	if (!token || !is_printable_word(token, STORE_CLIENT_BYTES - 1) || !left || !signed_number(left, &aside->client_ms))
+		return false;
+	strcpy(aside->client, token);
+	return true;
+}
+
 int reply_parse_entries(const redisReply *reply, struct store_entry **entries, size_t *count,
-			int64_t rest_ms[WIRE_SPACES])
+			struct store_aside *aside)
 {
 	const char *verdict = verdict_of(reply);
 	const redisReply *leases, *waiters;
 
 	*entries = NULL;
 	*count = 0;
-	if (!verdict || strcmp(verdict, "OK") != 0 || reply->elements != 4)
+	if (!verdict || strcmp(verdict, "OK") != 0 || reply->elements != 5)
 		return -EPROTO;
 	leases = reply->element[1];
 	waiters = reply->element[2];
 	if (leases->type != REDIS_REPLY_ARRAY || waiters->type != REDIS_REPLY_ARRAY ||
-	    !parse_rests(reply->element[3], rest_ms))
+	    !parse_rests(reply->element[3], aside->rest_ms) || !parse_client(reply->element[4], aside))
 		return -EPROTO;
 	*entries = calloc(leases->elements + waiters->elements + 1, sizeof(**entries));
 	if (!*entries)

@@ -50,10 +50,10 @@ int reply_parse_record(const redisReply *reply, struct reply_record *out);
 /* The answer of the hosts script. 0, -EPROTO or -ENOMEM. The caller frees *hosts, which is NULL on failure. */
 int reply_parse_hosts(const redisReply *reply, struct store_blocker **hosts, size_t *count);
 
-/* The answer of the dump script: leases, then waiters, and the rests. 0, -EPROTO or -ENOMEM. The caller frees *entries,
+/* The answer of the dump script: leases, then waiters, the rests, and the client. 0, -EPROTO or -ENOMEM. The caller frees *entries,
  * which is NULL on failure. */
 int reply_parse_entries(const redisReply *reply, struct store_entry **entries, size_t *count,
-			int64_t rest_ms[WIRE_SPACES]);
+			struct store_aside *aside);
 
 /* The answer of SCAN: the next cursor, and the list of keys, which is a part of `reply`. 0 or -EPROTO. */
 #define REPLY_CURSOR_BYTES 24

@@ -321,7 +321,12 @@ void store_sweep(struct store *s, const struct store_blocker *host, store_reply_
 void store_give_up(struct store *s, const struct store_blocker *host, store_reply_cb *cb, void *arg);
 
 /* What one lock has: leases and waiters of all hosts. entries are valid during the callback; count is 0 unless the status
- * is STORE_OK. rest_ms: for how long its spaces still rest; 0: they do not. */
+ * is STORE_OK. `key` is that of the caller's rule ("FORMAT KEY", NULL: none). */
+struct store_aside {
+	int64_t rest_ms[WIRE_SPACES];    /* for how long its spaces still rest; 0: they do not */
+	char client[STORE_CLIENT_BYTES]; /* a Redis client has the key: the beginning of its token; "": none has it */
+	int64_t client_ms;               /* ... for so long, unless it renews it; -1: for ever */
+};
 struct store_entry {
 	char host[STORE_HOST_BYTES];
 	char file[STORE_FILE_BYTES];
@@ -333,8 +338,8 @@ struct store_entry {
 	struct store_job job; /* which program asked for it; pid 0: not known */
 };
 typedef void store_entries_cb(void *arg, enum store_status status, const struct store_entry *entries, size_t count,
-			      const int64_t rest_ms[WIRE_SPACES]);
-void store_entries(struct store *s, const char *name, store_entries_cb *cb, void *arg);
+			      const struct store_aside *aside);
+void store_entries(struct store *s, const char *name, const char *key, store_entries_cb *cb, void *arg);
 
 /* ---- for people: by which rules hosts go. No lease depends on it ---- */
 
@@ -376,7 +381,7 @@ void store_read_rules(struct store *s, const char *place, const char *digest, st
 /* The whole store as JSON text for status:
  * {"incarnation":..,"open":..,"ttl_ms":..,"fence":..,"hosts":{HOST:{"beat","age_ms"}},
  * "locks":[{"name":..,"leases":[{"host","file","token","space","mode","from","to","fence","job":{"pid","since",
- * "command"}}],"waiters":[..same, no fence..],"resting":{"flock":ms,"record":ms}}]}. space: "flock", "record"; "resting" has the spaces that rest; mode: "shared", "exclusive"; numbers are exact; bytes that are no UTF-8 are
+ * "command"}}],"waiters":[..same, no fence..],"resting":{"flock":ms,"record":ms},"client":null or {"token":..,"left_ms":(-1: for ever),"key":..}}]}. space: "flock", "record"; "resting" has the spaces that rest; mode: "shared", "exclusive"; numbers are exact; bytes that are no UTF-8 are
  * \xNN. `json` is valid during the callback; NULL: `error` says why there is none. Not atomic over several locks. */
 typedef void store_dump_cb(void *arg, const char *json, size_t len, const char *error);
 void store_dump(struct store *s, store_dump_cb *cb, void *arg);

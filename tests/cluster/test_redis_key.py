@@ -6,6 +6,8 @@ longer than ttl_ms, under a lease of before the rule (test_redis_key_meanwhile.p
 keeper, of a request that nobody knows any more. Callers that wait for ever, because no message says that a client is done.
 Here: which locks there are; in test_redis_key_lost.py: keys that are taken, deleted, overwritten.
 """
+import re
+
 import pytest
 from harness import wait_until
 from harness.metrics import value as metric
@@ -46,6 +48,43 @@ def test_who_waits_for_a_client(make, redis, client, lock):
     assert client.gives_back()
     assert waiter.heard()[0] == "ok"
     assert value(redis) == token(a)
+
+
+def test_what_people_are_told(pair, client):
+    a, b = pair
+    assert client.takes()
+    done = b.cli("who", "t/f", check=False)
+    assert done.stdout.startswith("t/f: held\n")
+    assert re.search(rf"held by a Redis client \({client.token[:8]}\.\.\.\), for another (1 min 0|59|58) s", done.stdout), done.stdout
+    done = b.cli("who", b.path("f"), check=False)
+    assert client.token[:8] in done.stdout and client.token not in done.stdout
+    waiter = opened(a)
+    waiter.say("flock 0 ex")
+    waits_for_client(a)
+    for host in pair:
+        assert re.search(rf"held +a Redis client \({client.token[:8]}\.\.\.\) +key {KEY} +for another", host.cli("status").stdout)
+    redis_client, = [lock["client"] for lock in a.status()["cluster"]["locks"]]
+    assert redis_client["key"] == KEY and 0 < redis_client["left_ms"] <= 60000
+    assert client.gives_back()
+    assert waiter.heard()[0] == "ok"
+    assert "Redis client" not in b.cli("who", "t/f").stdout + b.cli("status").stdout
+
+
+@pytest.mark.parametrize("takes,gives_back", [
+    (f"return redis.call('HSET', '{KEY}', 'uuid:1', 1) and redis.call('PEXPIRE', '{KEY}', 60000)",
+     f"redis.call('DEL', '{KEY}') return redis.call('PUBLISH', 'redisson_lock__channel:{{{KEY}}}', 0)")])
+def test_who_waits_for_redisson(make, redis, takes, gives_back):
+    a = make("a", more='redis_key_format = "redisson";')
+    waiter = opened(a)
+    assert redis.command("EVAL", takes, 0) == 1
+    waiter.say("flock 0 ex")
+    waits_for_client(a)
+    wait_until(lambda: redis.command("PUBSUB", "NUMSUB", f"redisson_lock__channel:{{{KEY}}}")[1] == 1, "it listens")
+    assert redis.command("EVAL", gives_back, 0) == 1
+    assert waiter.heard()[0] == "ok"
+    assert redis.command("HGETALL", KEY) == [token(a) + ":1", "1"]
+    assert waiter.do("flock 0 un") == "ok"
+    key_is_free(redis)
 
 
 def test_who_waits_for_a_client_that_died(pair, redis, client):

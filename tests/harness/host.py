@@ -6,8 +6,6 @@ import json
 import os
 import selectors
 import shutil
-import selectors
-import shutil
 import signal
 import socket
 import subprocess
