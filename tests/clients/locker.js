@@ -67,10 +67,10 @@ async function count(lock, file, times, ms) {
 	return `counted ${times}`;
 }
 
-async function spin(lock, seconds, ms, least) {
+async function spin(lock, seconds, ms) {
 	const end = Date.now() + 1000 * seconds;
 	let times = 0;
-	while (Date.now() < end || times < least) {
+	while (Date.now() < end) {
 		await lock.lock();
 		await sleep(ms);
 		await lock.unlock();

@@ -9,7 +9,7 @@ for ever, as redis-py does by default.
   unlock    "unlocked", or "lost": it was not its lock any more
   extend MS "extended" or "lost"
   force     whoever has it: "unlocked" or "lost" (Redisson)
-  spin S MS N  lock, wait for MS, unlock, again and again, for S seconds or, if longer, until that was done N times: "spun TIMES"
+  spin S MS lock, wait for MS, unlock, again and again for S seconds: "spun TIMES"
   count PATH N [MS]  N times: lock, add one to the number in PATH, which takes MS, unlock: "counted N", or "lost" and how far it came
 
   redis-py      the library: redis.lock.Lock
@@ -63,9 +63,9 @@ def count(lock, path, times, ms=0):
     return f"counted {times}"
 
 
-def spin(lock, seconds, ms, least):
+def spin(lock, seconds, ms):
     times, end = 0, time.monotonic() + seconds
-    while time.monotonic() < end or times < least:
+    while time.monotonic() < end:
         lock.lock()
         time.sleep(ms / 1000)
         lock.unlock()

@@ -13,11 +13,12 @@ SECONDS = int(os.environ.get("DFLOCK_FAIRNESS_SECONDS", "6"))
 @pytest.mark.long
 @pytest.mark.parametrize("kind", STRING + REDISSON)
 def test_each_gets_its_turn(make, make_client, kind):
-    """With the library's own pauses. Each goes on until it had the lock some times, so that one that starves is seen: it never ends."""
+    """With the library's own pauses. A client that only gets the lock by chance had it once or twice in six seconds, when the leases of the
+    two hosts followed each other without a pause."""
     a, b = make(kind, "ab", lease="ttl_ms = 10000; probe_ms = 5000;")
     all_ = [Flocker(a), Flocker(b), make_client(kind, pause=None)]
     for program in all_:
-        program.say("spin", SECONDS, 5, 0)
+        program.say("spin", SECONDS, 5)
     times = [int(program.heard(SECONDS + 60).split()[1]) for program in all_]
     print(f"{SECONDS} s: host a {times[0]}, host b {times[1]}, {kind} {times[2]}")
-    assert min(times) >= SECONDS / 6, times
+    assert min(times) >= SECONDS, times
