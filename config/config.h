@@ -52,7 +52,7 @@ struct config_store {
 	char *password; /* the first line of password_file; NULL: none */
 	int database;   /* 0 */
 	struct config_tls tls;
-	bool keys; /* a rule has a redis_key: the user needs rights for it */
+	bool keys;          /* a rule has a redis_key: the user needs rights for it */
 	int64_t connect_ms; /* 5000: how long a connection or an answer may take, else the store is unreachable */
 };
 

@@ -181,9 +181,10 @@ static int check_key(const struct config_reading *r, config_setting_t *group, co
 	if (rule->kind != PAGE_RULE_PATH)
 		return reading_fail(r, line, "redis_key is in the rule of many files; expected the path of one file");
 	if (rule->at_least_ms)
-		return reading_fail(r, line,
-				    "redis_key and at_least_ms are in one rule; expected one of them: Redis clients know "
-				    "no rest");
+		return reading_fail(
+			r, line,
+			"redis_key and at_least_ms are in one rule; expected one of them: Redis clients know "
+			"no rest");
 	return 0;
 }
 
@@ -316,10 +317,11 @@ static int check_keys(const struct config_reading *r, struct config *config)
 	config->store.keys = count > 0;
 	qsort(sorted, count, sizeof(*sorted), compare_keys);
 	if (count && config->store.cluster)
-		ret = reading_fail(r, sorted[0]->line,
-				   "redis_key is set for %.200s, and the store is a Redis Cluster, whose scripts cannot use "
-				   "keys of two slots; expected a single server or sentinels",
-				   sorted[0]->pattern);
+		ret = reading_fail(
+			r, sorted[0]->line,
+			"redis_key is set for %.200s, and the store is a Redis Cluster, whose scripts cannot use "
+			"keys of two slots; expected a single server or sentinels",
+			sorted[0]->pattern);
 	for (size_t i = 1; i < count && ret == 0; i++)
 		if (strcmp(strchr(sorted[i]->redis_key, ' '), strchr(sorted[i - 1]->redis_key, ' ')) == 0)
 			ret = reading_fail(r, sorted[i]->line,

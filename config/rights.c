@@ -2,7 +2,14 @@
 
 #include <stdbool.h>
 
-enum needed { NEEDED_ALWAYS, NEEDED_WITH_DATABASE, NEEDED_WITH_REPLICAS, NEEDED_WITH_CLUSTER, NEEDED_WITH_KEYS, NEEDED_KINDS };
+enum needed {
+	NEEDED_ALWAYS,
+	NEEDED_WITH_DATABASE,
+	NEEDED_WITH_REPLICAS,
+	NEEDED_WITH_CLUSTER,
+	NEEDED_WITH_KEYS,
+	NEEDED_KINDS
+};
 
 /* Commands of store/, and those that the scripts of store/lua call: Redis checks these, too. */
 static const struct {

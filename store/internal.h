@@ -142,7 +142,7 @@ struct store {
 	struct store_record record;
 	struct keywatch *keywatches; /* keywatch.c */
 	bool key_noted;              /* ditto: a channel was refused, and that was reported since the last on_up */
-	struct store_counts counts; /* query.c: asked, took, failed; redis.c: the others */
+	struct store_counts counts;  /* query.c: asked, took, failed; redis.c: the others */
 };
 
 /* ---- fail.c ---- */

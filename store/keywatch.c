@@ -67,7 +67,8 @@ static void keywatch_on_answer(void *arg, const redisReply *reply)
 		return;
 	}
 	reply_explain(reply->str, line);
-	snprintf(note, sizeof(note), "%s (callers that wait for a redis_key are not told that it is free, and ask again now and then)",
+	snprintf(note, sizeof(note),
+		 "%s (callers that wait for a redis_key are not told that it is free, and ask again now and then)",
 		 line);
 	if (!s->key_noted && s->callbacks.on_note)
 		s->callbacks.on_note(s->arg, note);

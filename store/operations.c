@@ -279,7 +279,7 @@ void store_tell_holders(struct store *s, const char *host, const char *token, ui
 
 /* ---- this host ---- */
 
-static void on_beat(struct query *q, const redisReply *reply, enum store_status status, const char *error)
+static void on_beat_answer(struct query *q, const redisReply *reply, enum store_status status, const char *error)
 {
 	struct store_reply answer = {.status = STORE_OK};
 	struct store_key_news *keys;
@@ -307,7 +307,7 @@ void store_beat(struct store *s, uint64_t mark, size_t keyed, store_reply_cb *cb
 	q->may = REPLY_MAY(STORE_GIVEN_UP) | REPLY_MAY(STORE_OK) | REPLY_MAY(STORE_INCARNATION);
 	q->cb.reply = cb;
 	q->arg = arg;
-	query_send(q, on_beat);
+	query_send(q, on_beat_answer);
 }
 
 static void on_write_tried(struct query *q, const redisReply *reply, enum store_status status, const char *error)

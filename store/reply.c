@@ -213,8 +213,8 @@ static int parse_taken(const redisReply *reply, struct store_reply *out)
 {
 	const char *arrival = reply_text(reply, 1), *left = reply_text(reply, 2), *client = reply_text(reply, 3);
 
-	if (!arrival || !reply_number(arrival, &out->arrival) || !left || !signed_number(left, &out->taken_ms) || !client ||
-	    (*client && !is_printable_word(client, STORE_CLIENT_BYTES - 1)))
+	if (!arrival || !reply_number(arrival, &out->arrival) || !left || !signed_number(left, &out->taken_ms) ||
+	    !client || (*client && !is_printable_word(client, STORE_CLIENT_BYTES - 1)))
 		return -EPROTO;
 	strcpy(out->client, client);
 	return 0;
@@ -404,14 +404,14 @@ static bool parse_client(const redisReply *client, struct store_aside *aside)
 		return true;
 	token = reply_text(client, 0);
 	left = reply_text(client, 1);
-	if (!token || !is_printable_word(token, STORE_CLIENT_BYTES - 1) || !left || !signed_number(left, &aside->client_ms))
+	if (!token || !is_printable_word(token, STORE_CLIENT_BYTES - 1) || !left ||
+	    !signed_number(left, &aside->client_ms))
 		return false;
 	strcpy(aside->client, token);
 	return true;
 }
 
-int reply_parse_entries(const redisReply *reply, struct store_entry **entries, size_t *count,
-			struct store_aside *aside)
+int reply_parse_entries(const redisReply *reply, struct store_entry **entries, size_t *count, struct store_aside *aside)
 {
 	const char *verdict = verdict_of(reply);
 	const redisReply *leases, *waiters;

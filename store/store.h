@@ -97,12 +97,13 @@ struct store_reply {
 	int64_t from, to;    /* STORE_OK of acquire: what is granted, if it is more than was asked for; else to is 0 */
 	uint64_t
 		arrival; /* STORE_GIVEN_UP: the mark. STORE_WAIT, STORE_REST: grows with every such answer of the whole store; 0: not queued */
-	int64_t rest_ms;      /* STORE_REST: how long it still rests; else 0 */
+	int64_t rest_ms;  /* STORE_REST: how long it still rests; else 0 */
 	int64_t taken_ms; /* STORE_TAKEN: how long the client's key lasts, unless it is renewed; -1: for ever */
-	char client[STORE_CLIENT_BYTES]; /* STORE_TAKEN: the beginning of its token; "": none has the key, which is left free for clients */
-	size_t key_count;                /* STORE_OK of beat */
+	char client
+		[STORE_CLIENT_BYTES]; /* STORE_TAKEN: the beginning of its token; "": none has the key, which is left free for clients */
+	size_t key_count;                  /* STORE_OK of beat */
 	const struct store_key_news *keys; /* valid during the callback */
-	size_t blocker_count; /* STORE_WAIT, STORE_BUSY, STORE_REST */
+	size_t blocker_count;              /* STORE_WAIT, STORE_BUSY, STORE_REST */
 	struct store_blocker blockers[STORE_MAX_BLOCKERS];
 	const char *error; /* STORE_UNREACHABLE, STORE_ERROR: one line, valid during the callback */
 };

@@ -128,8 +128,8 @@ static void wait_for_lease(struct session *s, const struct store_range *range)
 static bool is_newcomer(const struct session *s, const struct lease *lease, bool needed)
 {
 	/* mutant: newcomer */
-	if ((lease->recall < RECALL_WAIT && !keyed_is_due(lease)) || s->holds.exclusive || before_count(&s->before) || needed ||
-	    caller_is_nonblocking(s))
+	if ((lease->recall < RECALL_WAIT && !keyed_is_due(lease)) || s->holds.exclusive || before_count(&s->before) ||
+	    needed || caller_is_nonblocking(s))
 		return false;
 	return s->request.mode == WIRE_EXCLUSIVE || !(s->holds.shared || s->shared == SESSION_SHARED_IN_USE);
 }
@@ -180,8 +180,8 @@ static void serve_closed(struct session *s, struct lease *lease, bool needed, in
 		pin(s, lease, now, sure_until);
 		return;
 	}
-	if ((lease->recall == RECALL_WAIT || keyed_is_due(lease)) && range.mode == WIRE_SHARED && s->shared == SESSION_SHARED_UNTESTED &&
-	    !needed && !caller_is_nonblocking(s)) {
+	if ((lease->recall == RECALL_WAIT || keyed_is_due(lease)) && range.mode == WIRE_SHARED &&
+	    s->shared == SESSION_SHARED_UNTESTED && !needed && !caller_is_nonblocking(s)) {
 		lookup_test_shared(s);
 		return;
 	}

@@ -39,7 +39,7 @@ struct who_report {
 	const char *why;             /* "": the store has said what it has; else why it has not */
 	struct store_entry *entries; /* what it has */
 	size_t entry_count;
-	struct store_aside aside; /* what it knows of rests, and of a client */
+	struct store_aside aside;          /* what it knows of rests, and of a client */
 	struct who_host *hosts[WHO_HOSTS]; /* the first is this one */
 	size_t host_count;
 	uint64_t left_out; /* leases of hosts for which there was no room */

@@ -142,8 +142,9 @@ static void keys_lost(struct lease *which, enum store_key_state what)
 		DL_FOREACH (file->locks[i].leases, lease) {
 			if (lease != which && !keys_same(lease, which))
 				continue;
+			if (!lease->key_lost) /* later beats say STORE_KEY_LOST */
+				lease->key_state = what;
 			lease->key_lost = true;
-			lease->key_state = what;
 			if (lease_is_unsure(lease->state))
 				keys_owe(k, file->name, lease->token);
 			queue_raise(lease, keys_event(lease));

@@ -88,8 +88,8 @@ struct lease {
 	bool taken;       /* asking: a Redis client has the key, or none has it, and it is left free for clients */
 	char client[STORE_CLIENT_BYTES]; /* taken: the beginning of its token; "": none has it */
 	int64_t taken_until_ns;          /* taken: until then, unless it is renewed; 0: for ever */
-	bool insist;      /* asking: the holders must be asked, though they know of other hosts that wait */
-	bool lapsed;      /* asking: the deadline has passed since: a message that it was granted may be older */
+	bool insist; /* asking: the holders must be asked, though they know of other hosts that wait */
+	bool lapsed; /* asking: the deadline has passed since: a message that it was granted may be older */
 	struct store_blocker *blockers; /* asking: the hosts in the way at the last answer; blocker_count */
 	size_t blocker_count;
 	struct answers *answers; /* asking: what holders said is in the way; NULL: none has said anything yet */
@@ -99,7 +99,7 @@ struct lease {
 	struct lease *confirm_prev, *confirm_next; /* keeper->confirms.waiting */
 
 	/* keys.c */
-	bool key_lost; /* the key is not its own any more: the lease ends */
+	bool key_lost;                  /* the key is not its own any more: the lease ends */
 	enum store_key_state key_state; /* ... what is with it */
 	uint32_t key_slot;              /* ending, after key_lost: the slot in the table, with its generation */
 	uint64_t key_generation;        /* 0: it does not end because of its key */

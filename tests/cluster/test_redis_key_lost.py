@@ -15,6 +15,11 @@ def holder(host):
     return job
 
 
+def waits_in_kernel(pid):
+    with open("/proc/locks") as f:
+        return any("->" in line and pid == int(line.split()[5]) for line in f)
+
+
 def ended(host, job, why):
     """It was killed, and the log says why."""
     wait_until(lambda: job.process.poll() is not None, "the holder ends")
@@ -32,6 +37,21 @@ def test_a_beat_finds_another_token(make, redis, client):
     assert opened(a).do("flock 0 ex nb") == "EAGAIN"
     assert client.gives_back()
     assert opened(a).do("flock 0 ex nb") == "ok"
+
+
+def test_a_caller_that_was_granted_just_before(make, redis, client):
+    """It waits in the kernel for a process of its host. When that is killed, it must not come to rely on the lock."""
+    a = make("a", lease=QUICK + " pin_ms = 60000; fair_ms = 60000;")
+    job, waiter = holder(a), opened(a)
+    waiter.say("flock 0 ex")
+    wait_until(lambda: waits_in_kernel(waiter.pid), "it waits in the kernel")
+    redis.command("SET", KEY, client.token, "PX", 60000)
+    ended(a, job, "a Redis client has its key")
+    assert waiter.silent(0.5)
+    waits_for_client(a)
+    assert client.gives_back()
+    assert waiter.heard()[0] == "ok"
+    assert value(redis) == token(a)
 
 
 def test_on_lost_warn(make, redis, client):
