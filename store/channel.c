@@ -93,17 +93,24 @@ static void channel_on_written(uv_write_t *request, int status)
 	free(write);
 }
 
+/* At once, if the socket takes it all: uv_write() alone would change what epoll waits for, and come back in the next turn of
+ * the loop. What goes wrong at once is left to uv_write(): a broken channel is told of from the loop, not inside of a call. */
 static int channel_send(struct channel *ch, struct channel_bytes *write, size_t len)
 {
 	uv_buf_t buf = uv_buf_init(write->bytes, (unsigned)len);
-	int ret = uv_write(&write->request, &ch->io.stream, &buf, 1, channel_on_written);
+	int ret = uv_try_write(&ch->io.stream, &buf, 1);
+	size_t done = ret > 0 ? (size_t)ret : 0;
 
-	if (ret == 0)
-		return 0;
+	if (done < len) {
+		buf = uv_buf_init(write->bytes + done, (unsigned)(len - done));
+		ret = uv_write(&write->request, &ch->io.stream, &buf, 1, channel_on_written);
+		if (ret == 0)
+			return 0;
+	}
 	if (write->release)
 		write->release(write->bytes);
 	free(write);
-	return ret;
+	return ret < 0 ? ret : 0;
 }
 
 /* Sends what TLS has for the server. */
