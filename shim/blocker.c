@@ -45,7 +45,7 @@ static bool blocker_is_leased(const struct intent *want, const struct protect_lo
 		.from = want->from, .to = want->to, .space = want->space, .mode = want->mode};
 	const struct leases_slot *slot = look->page ? leases_find(&look->page->leases, &look->file, &wanted) : NULL;
 
-	return slot && leases_stand(&look->page->leases, slot, &look->file, &wanted);
+	return slot && protect_page_is_near(look) && leases_stand(&look->page->leases, slot, &look->file, &wanted);
 }
 
 int blocker_find(int fd, const struct intent *want, struct protect_look *look, struct flock64 *found)

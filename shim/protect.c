@@ -140,6 +140,11 @@ static bool protect_same_namespaces(const struct page *page, int64_t stamp_ns)
 	return now.same;
 }
 
+bool protect_page_is_near(const struct protect_look *look)
+{
+	return protect_same_namespaces(look->page, look->first.stamp_ns);
+}
+
 static void protect_set_shown(struct protect_look *look, const struct page *page, const struct seen_key *key,
 			      uint64_t hash)
 {
@@ -147,30 +152,40 @@ static void protect_set_shown(struct protect_look *look, const struct page *page
 	look->file = (struct leases_file){.dev = key->dev, .ino = key->ino, .path_hash = hash};
 }
 
+static uid_t protect_euid(struct protect_first *first)
+{
+	if (!first->has_euid)
+		first->euid = sys_geteuid();
+	first->has_euid = true;
+	return first->euid;
+}
+
 /* The answer from what is known already: a page that was mapped before, and a look at the configuration within the last
  * second. "No" is certain. "Yes" must be confirmed by the keeper, unless the page shows a lease. */
 static enum page_answer protect_quick_answer(const struct settings *s, int fd, struct protect_look *look)
 {
+	struct protect_first *first = &look->first;
 	struct settings_config config;
-	struct page_config mine;
 	struct seen_key key;
 	struct seen seen;
 	enum page_answer answer;
 	bool keyed;
 
-	settings_config(s, &config);
+	first->is_new = settings_config(s, &config);
+	first->stamp_ns = config.stamp_ns;
 	/* Before the name is read, so that a rename in between changes the key. */
 	keyed = seen_key(fd, config.stamp_ns, &key);
 	/* This process may have had another user when the answer was remembered. */
-	if (keyed && seen_find(&key, &seen) && (seen.owner == 0 || seen.owner == sys_geteuid())) {
+	if (keyed && seen_find(&key, &seen) && (seen.owner == 0 || seen.owner == protect_euid(first))) {
 		if (seen.page)
 			protect_set_shown(look, seen.page, &key, seen.path_hash);
 		return seen.page ? PAGE_SAYS_YES : PAGE_SAYS_NO;
 	}
 	seen = (struct seen){0};
-	seen.page = mapping_find(sys_geteuid(), &seen.owner);
-	answer = protect_consult(seen.page, &config, &mine, fd, false, &seen.path_hash);
-	if (answer == PAGE_SAYS_YES && protect_same_namespaces(seen.page, config.stamp_ns))
+	seen.page = mapping_find(protect_euid(first), &seen.owner);
+	answer = protect_consult(seen.page, &config, &first->mine, fd, false, &seen.path_hash);
+	first->has_mine = answer == PAGE_SAYS_YES;
+	if (answer == PAGE_SAYS_YES)
 		protect_set_shown(look, seen.page, &key, seen.path_hash);
 	else if (answer == PAGE_SAYS_NO)
 		seen.page = NULL;
@@ -181,7 +196,7 @@ static enum page_answer protect_quick_answer(const struct settings *s, int fd, s
 	return answer;
 }
 
-static bool kernel_refuses(int fd)
+bool protect_kernel_refuses(int fd)
 {
 	long flags = sys_fcntl(fd, F_GETFL, 0L);
 
@@ -202,7 +217,7 @@ static bool is_something_else(int fd)
 
 bool protect_is_kernels(int fd)
 {
-	return kernel_refuses(fd) || is_something_else(fd);
+	return protect_kernel_refuses(fd) || is_something_else(fd);
 }
 
 /* After chroot(), when the configuration cannot be found. */
@@ -242,13 +257,13 @@ static void protect_refuse_missing(const struct settings *s, int fd, int error)
 	note_refused(fd, "the configuration cannot be read; put it back, or start the program without it", why);
 }
 
-int protect_gather(const struct settings *s, int fd, struct protect_by *by)
+int protect_gather(const struct settings *s, int fd, uid_t euid, struct protect_by *by)
 {
 	char why[512];
 	int ret;
 
 	by->config = s->place.config;
-	by->euid = sys_geteuid();
+	by->euid = euid;
 	ret = rundir_find(&s->place, by->euid, by->dir, why, sizeof(why));
 	if (ret < 0 && ret != -ENOENT) {
 		note_refused(fd, why, NULL);
@@ -288,8 +303,8 @@ static enum protect protect_full_look(const struct settings *s, const struct set
 			protect_consult(page, NULL, &by->mine, fd, true, &hash);
 		return PROTECT_REFUSED;
 	case PAGE_SAYS_YES:
-		if (leases_same_namespaces(&page->leases))
-			protect_set_shown(look, page, &key, hash);
+		look->first.stamp_ns = config->stamp_ns;
+		protect_set_shown(look, page, &key, hash);
 		return PROTECT_ASK;
 	default:
 		/* The file is missing, and no rules are known. */
@@ -308,6 +323,7 @@ enum protect protect_look(int fd, struct protect_look *look)
 
 	look->page = NULL;
 	look->waits = false;
+	look->first = (struct protect_first){0};
 	/* Without a line, since only the settings say whether descriptor 2 may be written. */
 	if (!s)
 		return PROTECT_REFUSED;
@@ -323,18 +339,26 @@ enum protect protect_look(int fd, struct protect_look *look)
 enum protect protect_ask(int fd, struct protect_look *look)
 {
 	const struct settings *s = settings_get();
+	struct protect_first first = look->first;
 	struct settings_config config;
 
-	if (kernel_refuses(fd) || (!look->page && (is_something_else(fd) || name_is_none(fd))))
+	look->first.has_euid = look->first.has_mine = false; /* when this is called again, time has passed */
+	if (!look->page && (protect_is_kernels(fd) || name_is_none(fd)))
 		return PROTECT_NO;
-	settings_config_now(s, &config);
+	/* The state of a second ago will not do: to a keeper that knows a later one it would be that of another file. */
+	if (!look->page || !first.has_mine || !first.is_new)
+		settings_config_now(s, &config);
 	if (!look->page && (config.error == ENOENT || config.error == ENOTDIR) && root_was_left(s))
 		return protect_ask_root(fd);
-	if (protect_gather(s, fd, &look->by) < 0)
+	if (protect_gather(s, fd, protect_euid(&first), &look->by) < 0)
 		return PROTECT_REFUSED;
 	if (!look->page)
 		return protect_full_look(s, &config, fd, look);
-	look->by.mine = protect_which(s, &config, look->page);
+	look->by.mine = first.has_mine ? first.mine : protect_which(s, &config, look->page);
+	if (!first.is_new) {
+		look->by.mine.id = config.id;
+		look->by.mine.young = config.young;
+	}
 	return PROTECT_ASK;
 }
 

@@ -106,14 +106,15 @@ void settings_config_now(const struct settings *s, struct settings_config *confi
 	seqcopy_write(&config_seq, &config_seen, config, sizeof(*config));
 }
 
-void settings_config(const struct settings *s, struct settings_config *config)
+bool settings_config(const struct settings *s, struct settings_config *config)
 {
 	int64_t age_ns;
 
 	if (seqcopy_read(&config_seq, config, &config_seen, sizeof(*config)) && config->stamp_ns) {
 		age_ns = sys_clock_ns(CLOCK_MONOTONIC_COARSE) - config->stamp_ns;
 		if (age_ns >= 0 && age_ns < SETTINGS_FRESH_NS)
-			return;
+			return false;
 	}
 	settings_config_now(s, config);
+	return true;
 }

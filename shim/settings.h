@@ -48,9 +48,10 @@ struct settings_config {
 
 /*
  * The state of the configuration file, from a look that is at most a second old. stamp_ns identifies that look: a
- * conclusion from it may be used as long as the same stamp is returned. Not for a place without a configuration.
+ * conclusion from it may be used as long as the same stamp is returned. Not for a place without a configuration. True: the
+ * look was taken by this call.
  */
-void settings_config(const struct settings *s, struct settings_config *config);
+bool settings_config(const struct settings *s, struct settings_config *config);
 
 /* The same from a look that is taken now. */
 void settings_config_now(const struct settings *s, struct settings_config *config);
