@@ -277,6 +277,9 @@ void lease_free(struct lease *lease)
 	struct lock *lock = lease->lock;
 
 	touched_add(lock);
+	free(lease->askers);
+	lease->askers = NULL;
+	lease->asker_count = 0;
 	lock->file->keeper->lease_states.count[lease->range.space][lease->state]--;
 	HASH_DEL(lock->file->keeper->leases, lease);
 	DL_DELETE(lock->leases, lease);

@@ -103,7 +103,7 @@ struct lease {
 	bool recall_shared, recall_exclusive; /* a set: either, or both; not with RECALL_NONE or _LINGER */
 	struct store_range recall_range;      /* what is wanted, by the first asker */
 	int64_t recalled_ns;                  /* since when another host wants it; 0: none does */
-	struct asker askers[LEASE_MAX_ASKERS];
+	struct asker *askers; /* room for LEASE_MAX_ASKERS; NULL: there were none */
 	unsigned asker_count;
 	int64_t keep_until_ns; /* no recall is obeyed before this: min_hold_ms */
 	int64_t linger_ns;     /* given back after so long without use; doubles while it is used */
