@@ -17,7 +17,6 @@
 #define SETTINGS_FRESH_NS 1000000000
 
 struct settings {
-	struct place place;
 	uint64_t config_hash; /* leases_hash() of place.config */
 	bool debug;           /* DFLOCK_LOG=debug */
 	bool verbose;         /* DFLOCK_VERBOSE, neither empty nor "0" */
@@ -27,7 +26,8 @@ struct settings {
 	bool has_root; /* the root directory at the start was this one: */
 	dev_t root_dev;
 	ino_t root_ino;
-	char library[PATH_MAX]; /* the absolute path of this library; "" if it is unknown */
+	const char *library; /* the absolute path of this library; "" if it is unknown */
+	struct place place;
 };
 
 /* From the constructor. */
