@@ -26,7 +26,9 @@ endif
 CORE_SRC := $(wildcard wire/*.c procfs/*.c config/*.c tls/*.c store/*.c) $(filter-out keeper/main.c,$(wildcard keeper/*.c keeper/*/*.c))
 CORE_OBJ := $(CORE_SRC:%.c=$(BUILD)/%.o)
 CORE     := $(BUILD)/libcore.a
-SHIM_SRC := $(wildcard shim/*.c wire/*.c)
+# First what runs when a program starts: then its variables, and most of its code, lie together.
+SHIM_START := $(addprefix shim/,real.c settings.c exports.c report.c require.c) $(addprefix wire/,place.c text.c leases.c)
+SHIM_SRC := $(SHIM_START) $(filter-out $(SHIM_START),$(wildcard shim/*.c wire/*.c))
 SHIM_OBJ := $(SHIM_SRC:%.c=$(BUILD)/pic/%.o)
 CLI_OBJ  := $(patsubst %.c,$(BUILD)/%.o,$(filter-out cli/main.c cli/doctor_main.c,$(wildcard cli/*.c)))
 CLI      := $(BUILD)/libcli.a

@@ -18,7 +18,7 @@ case "${1:-build}" in
 build) want=$build ;;
 demo) want="$build $demo" ;;
 test) want="$build $demo $test $tried" ;;
-bench) want="$build $demo gnuplot-nox" ;;
+bench) want="$build $demo gnuplot-nox linux-perf" ;;
 *) echo "usage: $0 [build|demo|test|bench]" >&2; exit 2 ;;
 esac
 missing=
