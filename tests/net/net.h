@@ -36,17 +36,17 @@
 #define NET_DEADLINE_MS  20000
 
 #if defined(__x86_64__)
-#define NET_ARCH        AUDIT_ARCH_X86_64
-#define NET_ARCH_32     AUDIT_ARCH_I386
-#define NET_FLOCK_32    143
-#define NET_FCNTL_32    55
-#define NET_FCNTL64_32  221
+#define NET_ARCH       AUDIT_ARCH_X86_64
+#define NET_ARCH_32    AUDIT_ARCH_I386
+#define NET_FLOCK_32   143
+#define NET_FCNTL_32   55
+#define NET_FCNTL64_32 221
 #elif defined(__aarch64__)
-#define NET_ARCH        AUDIT_ARCH_AARCH64
-#define NET_ARCH_32     AUDIT_ARCH_ARM
-#define NET_FLOCK_32    143
-#define NET_FCNTL_32    55
-#define NET_FCNTL64_32  221
+#define NET_ARCH       AUDIT_ARCH_AARCH64
+#define NET_ARCH_32    AUDIT_ARCH_ARM
+#define NET_FLOCK_32   143
+#define NET_FCNTL_32   55
+#define NET_FCNTL64_32 221
 #else
 #error "x86-64 and arm64 only"
 #endif
@@ -70,9 +70,10 @@ static inline void net_emit(struct net_program *p, struct sock_filter insn)
 	p->code[p->length++] = insn;
 }
 
-#define NET_LOAD(p, field)    net_emit(p, (struct sock_filter)BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, field)))
+#define NET_LOAD(p, field)                                                                                             \
+	net_emit(p, (struct sock_filter)BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, field)))
 #define NET_JEQ(p, k, yes, no) net_emit(p, (struct sock_filter)BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, k, yes, no))
-#define NET_RETURN(p, what)   net_emit(p, (struct sock_filter)BPF_STMT(BPF_RET | BPF_K, what))
+#define NET_RETURN(p, what)    net_emit(p, (struct sock_filter)BPF_STMT(BPF_RET | BPF_K, what))
 
 /* If the number loaded is that of flock: LOCK_UN passes, the rest is handed over. */
 static inline void net_emit_flock(struct net_program *p, unsigned nr)
@@ -86,7 +87,8 @@ static inline void net_emit_flock(struct net_program *p, unsigned nr)
 }
 
 /* If the number loaded is that of fcntl: these commands are handed over, the rest passes. */
-static inline void net_emit_fcntl(struct net_program *p, unsigned nr, const unsigned char *commands, unsigned char count)
+static inline void net_emit_fcntl(struct net_program *p, unsigned nr, const unsigned char *commands,
+				  unsigned char count)
 {
 	NET_JEQ(p, nr, 0, count + 3);
 	NET_LOAD(p, args[1]);

@@ -12,9 +12,9 @@
 /* What supervisor and job both see. */
 struct shared {
 	char path[64];
-	_Atomic int handled;      /* signals that the job's handler saw */
-	_Atomic int done[2];      /* results of the job's calls: 0: none so far; 1: success; -errno */
-	_Atomic int next;         /* the supervisor has seen the last result */
+	_Atomic int handled; /* signals that the job's handler saw */
+	_Atomic int done[2]; /* results of the job's calls: 0: none so far; 1: success; -errno */
+	_Atomic int next;    /* the supervisor has seen the last result */
 	_Atomic long calls, successes, interrupted, others, unlocked, locked;
 };
 
@@ -105,7 +105,8 @@ static void show_early(void)
 	await_call(listener);
 	NET_UNTIL(net_state(pid) == 'S');
 	kill(pid, SIGUSR1);
-	SHOW(await(0) == -EINTR, "LOCK_NB ends with EINTR if a signal comes before the supervisor has received the call");
+	SHOW(await(0) == -EINTR,
+	     "LOCK_NB ends with EINTR if a signal comes before the supervisor has received the call");
 	SHOW(!net_is_locked(shared->path, false), "then nothing is locked");
 	must_receive(listener, &q);
 	net_continue(listener, q.id);
@@ -315,8 +316,9 @@ static void show_storm(void)
 				kept[i].id = 0;
 		}
 	}
-	SHOW(shared->others == 0, "%ld calls of %d threads, %d signals: %ld sent back, %ld continued; %ld EINTR, %ld others",
-	     shared->calls, STORM_THREADS, shared->handled, restarts, continued, shared->interrupted, shared->others);
+	SHOW(shared->others == 0,
+	     "%ld calls of %d threads, %d signals: %ld sent back, %ld continued; %ld EINTR, %ld others", shared->calls,
+	     STORM_THREADS, shared->handled, restarts, continued, shared->interrupted, shared->others);
 	SHOW(shared->interrupted > 0 && restarts > 0, "some of them were interrupted");
 	finish(pid, listener);
 }
@@ -382,7 +384,8 @@ static void lose(const char *what, bool executed, unsigned flags)
 	SHOW(shared->unlocked == 0 && shared->locked == 0,
 	     "%s: of %d calls %ld ended with EINTR; %ld answers accepted, %ld of them lost; after EINTR %ld locked, "
 	     "after success %ld not locked",
-	     what, LOST_CALLS, shared->interrupted, accepted, accepted - shared->successes, shared->locked, shared->unlocked);
+	     what, LOST_CALLS, shared->interrupted, accepted, accepted - shared->successes, shared->locked,
+	     shared->unlocked);
 	finish(pid, listener);
 }
 
@@ -415,8 +418,8 @@ static void call_back(pid_t pid)
 {
 	int status;
 
-	if (ptrace(PTRACE_SEIZE, pid, 0, 0) < 0 || ptrace(PTRACE_INTERRUPT, pid, 0, 0) < 0 || waitpid(pid, &status, 0) != pid ||
-	    !WIFSTOPPED(status))
+	if (ptrace(PTRACE_SEIZE, pid, 0, 0) < 0 || ptrace(PTRACE_INTERRUPT, pid, 0, 0) < 0 ||
+	    waitpid(pid, &status, 0) != pid || !WIFSTOPPED(status))
 		DIE("cannot interrupt the job");
 	if (ptrace(PTRACE_DETACH, pid, 0, 0) < 0)
 		DIE("cannot let the job go on");
@@ -475,7 +478,8 @@ static void show_callback(void)
 		net_end(tracer);
 		NET_UNTIL(net_waits(pid));
 		kill(pid, SIGSTOP);
-		SHOW(waitpid(pid, &status, WUNTRACED) == pid && WIFSTOPPED(status), "SIGSTOP does it, too, and the parent hears of it");
+		SHOW(waitpid(pid, &status, WUNTRACED) == pid && WIFSTOPPED(status),
+		     "SIGSTOP does it, too, and the parent hears of it");
 		kill(pid, SIGCONT);
 		must_receive(listener, &q);
 		shared->handled = 0;
@@ -489,7 +493,7 @@ static void show_callback(void)
 }
 
 static const struct finding findings[] = {
-	{"early", show_early}, {"received", show_received}, {"leak", show_leak},         {"storm", show_storm},
+	{"early", show_early}, {"received", show_received}, {"leak", show_leak}, {"storm", show_storm},
 	{"lost", show_lost},   {"callback", show_callback}, {NULL, NULL},
 };
 
