@@ -285,6 +285,61 @@ static void show_setuid(void)
 	unlink(shared->other);
 }
 
+/* --- a process that may not be looked into --- */
+
+static int dumpable_job(void *arg)
+{
+	int fd;
+
+	(void)arg;
+	fd = open(shared->path, O_RDWR);
+	flock(fd, LOCK_EX | LOCK_NB);
+	prctl(PR_SET_DUMPABLE, 0, 0, 0, 0);
+	shared->done = result(flock(fd, LOCK_EX | LOCK_NB));
+	pause();
+	return 0;
+}
+
+/* An ordinary user's supervisor. */
+static int look_as_nobody(void)
+{
+	struct seccomp_notif q;
+	int listener, seen[2];
+	pid_t pid;
+
+	if (setresgid(NOBODY, NOBODY, NOBODY) < 0 || setresuid(NOBODY, NOBODY, NOBODY) < 0)
+		return 1;
+	/* A change of user makes a process not dumpable. */
+	prctl(PR_SET_DUMPABLE, 1, 0, 0, 0);
+	pid = net_spawn(dumpable_job, NULL, KILLABLE, &listener);
+	for (int i = 0; i < 2; i++) {
+		must_receive(listener, &q);
+		seen[i] = leads_to(q.pid, (int)q.data.args[0], shared->path);
+		net_answer(listener, q.id, -ENOLCK, 0);
+	}
+	SHOW(await() == -ENOLCK && seen[0],
+	     "an ordinary user's supervisor sees which file a process of this user locks");
+	SHOW(!seen[1], "but not if that process is not dumpable: it cannot tell protected files from others");
+	kill(pid, SIGKILL);
+	net_end(pid);
+	return net_differs;
+}
+
+static void show_dumpable(void)
+{
+	pid_t pid;
+
+	if (chmod(shared->path, 0666) < 0)
+		DIE("%s", shared->path);
+	fflush(stdout);
+	pid = fork();
+	if (pid == 0)
+		_exit(look_as_nobody());
+	net_differs = net_end(pid) != 0;
+	unlink(shared->path);
+	unlink(shared->other);
+}
+
 /* --- ways past the filter --- */
 
 static void show_uring(void)
@@ -342,6 +397,7 @@ static const struct finding findings[] = {
 	{"survivor", show_survivor},
 	{"tables", show_tables},
 	{"setuid", show_setuid},
+	{"dumpable", show_dumpable},
 	{"uring", show_uring},
 #ifdef __x86_64__
 	{"compat", show_compat},
