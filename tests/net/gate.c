@@ -17,8 +17,8 @@
  * kernel itself does signals, restarts, conversions and local deadlocks. A call that does not wait is kept until the lease is
  * there, or the other host has said that its gate is not to be had; then it meets the gate, and the kernel says EWOULDBLOCK.
  *
- * Two supervisors have the listener and the gate's description. The second one works when the first one has ended: calls that
- * were received and not answered get ENOLCK. Not here: keepers, shared leases, ranges, other files, outages (window.c,
+ * Two supervisors have the listener and the gate's description. The second one works when the first one has ended, and decides
+ * the call that was received and not answered: a call that was not continued has not begun. Not here: keepers, shared leases, ranges, other files, outages (window.c,
  * show_outage()), deadlocks over hosts.
  */
 #include <linux/futex.h>
@@ -66,14 +66,22 @@ struct net {
 	struct started started[CALLS];
 	struct kept kept[CALLS];
 	struct seccomp_notif received;
-	long calls, refused, returned;
+	long calls, returned;
 };
 
 static struct store *store;
 static struct net *net;
 static int me, listener, gate, log_fd;
 static bool leave_open;
+static _Atomic long die_at;
 static struct stat file;
+
+/* With --die N the first supervisor kills itself at the N-th of these places. */
+static void point(void)
+{
+	if (die_at > 0 && atomic_fetch_sub(&die_at, 1) == 1)
+		kill(getpid(), SIGKILL);
+}
 
 static void say(const char *text, long number)
 {
@@ -236,7 +244,9 @@ static void decide(const struct seccomp_notif *q)
 		net_continue(listener, q->id);
 		return;
 	}
+	point();
 	store_lock();
+	point();
 	net->calls++;
 	if (!note_started(q, space, waits))
 		ret = -ENOLCK;
@@ -246,6 +256,7 @@ static void decide(const struct seccomp_notif *q)
 		ret = -ENOLCK;
 	if (ret < 0)
 		net_answer(listener, q->id, ret, 0);
+	point();
 	if (!net->lease[space])
 		store_changed();
 	store_unlock();
@@ -255,10 +266,14 @@ static void decide(const struct seccomp_notif *q)
 
 static void lease_got(int space)
 {
+	point();
 	net->lease[space] = true;
 	store->spaces[space].wants[me] = false;
+	point();
 	gate_let_go(space);
+	point();
 	continue_kept(space);
+	point();
 }
 
 /* The other host wants the lease. */
@@ -276,13 +291,16 @@ static void lease_return(int space)
 	}
 	if (!taken)
 		return;
+	point();
 	if (!store->spaces[space].wants[!me]) {
 		gate_let_go(space);
 		return;
 	}
 	net->lease[space] = false;
 	net->returned++;
+	point();
 	store->spaces[space].owner = !me;
+	point();
 	store_changed();
 	if (leave_open)
 		gate_let_go(space);
@@ -309,6 +327,7 @@ static void *look_after_lease(void *arg)
 	bool unsure;
 
 	store_lock();
+	store->spaces[space].busy[me] = false;
 	if (net->lease[space])
 		gate_let_go(space);
 	for (;;) {
@@ -326,19 +345,20 @@ static void *look_after_lease(void *arg)
 
 /* --- the supervisors --- */
 
-/* Whatever the earlier supervisor had received gets ENOLCK. */
+/* The call that the earlier supervisor had received last, and had neither answered nor kept, is decided now. Calls that are kept
+ * stay so. */
 static void take_over(void)
 {
+	struct seccomp_notif q = net->received;
+	bool again = q.id != 0 && ioctl(listener, SECCOMP_IOCTL_NOTIF_ID_VALID, &q.id) == 0;
+
 	store_lock();
-	if (net->received.id && net_answer(listener, net->received.id, -ENOLCK, 0) == 0)
-		net->refused++;
 	for (struct kept *k = net->kept; k < net->kept + CALLS; k++)
-		if (k->id != 0) {
-			net->refused += net_answer(listener, k->id, -ENOLCK, 0) == 0;
-			k->id = 0;
-		}
+		again = again && k->id != q.id;
 	store_unlock();
-	say("takes over; calls refused:", net->refused);
+	say("takes over; calls decided:", again);
+	if (again)
+		decide(&q);
 }
 
 static void supervise(bool second, int other)
@@ -352,6 +372,7 @@ static void supervise(bool second, int other)
 			;
 		if (p[0].revents & POLLHUP)
 			return;
+		die_at = 0;
 		take_over();
 	}
 	say("supervises", 0);
@@ -455,8 +476,13 @@ int main(int argc, char **argv)
 	leave_open = argc > 1 && strcmp(argv[1], "--open") == 0;
 	argc -= leave_open;
 	argv += leave_open;
+	if (argc > 2 && strcmp(argv[1], "--die") == 0) {
+		die_at = atol(argv[2]);
+		argc -= 2;
+		argv += 2;
+	}
 	if (argc < 6 || strcmp(argv[4], "--") != 0) {
-		fprintf(stderr, "usage: gate [--open] STORE HOST FILE -- JOB...\n");
+		fprintf(stderr, "usage: gate [--open] [--die N] STORE HOST FILE -- JOB...\n");
 		return 2;
 	}
 	open_store(argv[1]);

@@ -122,7 +122,7 @@ static inline void net_build(struct net_program *p)
 	NET_RETURN(p, SECCOMP_RET_ALLOW);
 }
 
-/* The listener, or -errno. As an ordinary user it gives up what setuid programs would bring. */
+/* The listener, or -errno. Without CAP_SYS_ADMIN the process gives up what setuid programs would bring. */
 static inline int net_install(unsigned flags)
 {
 	struct net_program p;
@@ -131,10 +131,10 @@ static inline int net_install(unsigned flags)
 
 	net_build(&p);
 	prog.len = p.length;
-	if (geteuid() != 0)
-		prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
-	ret = syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER,
-		      flags | SECCOMP_FILTER_FLAG_NEW_LISTENER | SECCOMP_FILTER_FLAG_SPEC_ALLOW, &prog);
+	flags |= SECCOMP_FILTER_FLAG_NEW_LISTENER | SECCOMP_FILTER_FLAG_SPEC_ALLOW;
+	ret = syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, flags, &prog);
+	if (ret < 0 && errno == EACCES && prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0)
+		ret = syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, flags, &prog);
 	return ret < 0 ? -errno : (int)ret;
 }
 

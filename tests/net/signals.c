@@ -4,6 +4,7 @@
 #include <pthread.h>
 #include <signal.h>
 #include <stdatomic.h>
+#include <sys/epoll.h>
 #include <sys/ptrace.h>
 #include <sys/time.h>
 
@@ -492,9 +493,41 @@ static void show_callback(void)
 	close(holder);
 }
 
+/* --- and a thread that has left the lock call meanwhile --- */
+
+static int elsewhere_job(void *arg)
+{
+	struct epoll_event event;
+	int poll = epoll_create1(0), ends[2];
+	char byte;
+
+	(void)arg;
+	if (pipe(ends) < 0)
+		return 1;
+	shared->next = 1;
+	shared->done[0] = result(epoll_wait(poll, &event, 1, -1));
+	shared->done[1] = result(read(ends[0], &byte, 1));
+	return 0;
+}
+
+static void show_elsewhere(void)
+{
+	int listener;
+	pid_t pid = net_spawn(elsewhere_job, NULL, KILLABLE, &listener);
+
+	NET_UNTIL(shared->next && net_state(pid) == 'S');
+	call_back(pid);
+	SHOW(await(0) == -EINTR, "an interrupt by ptrace makes epoll_wait() fail with EINTR, though no signal came");
+	NET_UNTIL(net_sleeps_in(pid) == SYS_read);
+	call_back(pid);
+	NET_UNTIL(net_sleeps_in(pid) == SYS_read);
+	SHOW(shared->done[1] == 0, "read() goes on");
+	finish(pid, listener);
+}
+
 static const struct finding findings[] = {
-	{"early", show_early}, {"received", show_received}, {"leak", show_leak}, {"storm", show_storm},
-	{"lost", show_lost},   {"callback", show_callback}, {NULL, NULL},
+	{"early", show_early}, {"received", show_received}, {"leak", show_leak},           {"storm", show_storm},
+	{"lost", show_lost},   {"callback", show_callback}, {"elsewhere", show_elsewhere}, {NULL, NULL},
 };
 
 int main(int argc, char **argv)

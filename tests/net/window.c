@@ -276,6 +276,102 @@ static void show_convert(void)
 	finish(pid, listener);
 }
 
+/* --- a shared gate that is to become exclusive --- */
+
+static int upgrade_job(void *arg)
+{
+	struct flock l = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
+	int fd = open(shared->path, O_RDWR);
+
+	(void)arg;
+	shared->done = result(flock(fd, LOCK_EX));
+	shared->done = result(fcntl(fd, F_OFD_SETLKW, &l));
+	pause();
+	return 0;
+}
+
+static int share(bool record)
+{
+	struct flock l = {.l_type = F_RDLCK, .l_whence = SEEK_SET};
+	int fd = open(shared->path, O_RDWR | O_CLOEXEC);
+
+	if (fd < 0 || (record ? fcntl(fd, F_OFD_SETLK, &l) : flock(fd, LOCK_SH)) < 0)
+		DIE("shared lock");
+	return fd;
+}
+
+/* Another process converts the gate, waiting. */
+static pid_t upgrade(int gate, int reader, bool record)
+{
+	struct flock l = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
+	pid_t pid = fork();
+
+	if (pid == 0) {
+		close(reader);
+		shared->faulted = result(record ? fcntl(gate, F_OFD_SETLKW, &l) : flock(gate, LOCK_EX));
+		pause();
+	}
+	NET_UNTIL(net_waits(pid) || (record && net_sleeps_in(pid) == SYS_fcntl));
+	return pid;
+}
+
+static void show_upgrade(void)
+{
+	struct seccomp_notif q;
+	int listener, reader, gate;
+	pid_t pid = net_spawn(upgrade_job, NULL, KILLABLE, &listener), keeper;
+
+	reader = share(false);
+	gate = share(false);
+	must_receive(listener, &q);
+	net_continue(listener, q.id);
+	NET_UNTIL(net_waits(pid));
+	keeper = upgrade(gate, reader, false);
+	close(reader);
+	SHOW(await() == 1 && !shared->faulted,
+	     "flock: a shared gate that is converted is lost first: a job that waited gets the exclusive lock before the gate");
+	kill(keeper, SIGKILL);
+	net_end(keeper);
+	close(gate);
+	reader = share(true);
+	gate = share(true);
+	must_receive(listener, &q);
+	net_continue(listener, q.id);
+	NET_UNTIL(net_sleeps_in(pid) == SYS_fcntl && net_state(pid) == 'S');
+	keeper = upgrade(gate, reader, true);
+	close(reader);
+	NET_UNTIL(shared->faulted);
+	SHOW(shared->faulted == 1 && shared->done == 0,
+	     "record locks: the gate is converted in one step, and the job waits on");
+	kill(keeper, SIGKILL);
+	net_end(keeper);
+	close(gate);
+	finish(pid, listener);
+}
+
+/* --- what F_GETLK says of the gate --- */
+
+static int getlk_job(void *arg)
+{
+	struct flock l = {.l_type = F_WRLCK, .l_whence = SEEK_SET, .l_start = 10, .l_len = 1};
+	int fd = open(shared->path, O_RDWR);
+
+	(void)arg;
+	fcntl(fd, F_GETLK, &l);
+	shared->done = l.l_type == F_WRLCK && l.l_start == 0 && l.l_len == 0 ? l.l_pid : 1;
+	return 0;
+}
+
+static void show_getlk(void)
+{
+	int listener, gate = take_gate(true, false);
+	pid_t pid = net_spawn(getlk_job, NULL, KILLABLE, &listener);
+
+	SHOW(await() == -1, "F_GETLK, continued, shows the gate: the whole file, process -1");
+	close(gate);
+	finish(pid, listener);
+}
+
 /* --- the leases have run out --- */
 
 static void show_outage(void)
@@ -416,9 +512,17 @@ static void show_left(void)
 }
 
 static const struct finding findings[] = {
-	{"window", show_window},     {"gate", show_gate},       {"behind", show_behind},
-	{"order", show_order},       {"convert", show_convert}, {"outage", show_outage},
-	{"replaced", show_replaced}, {"left", show_left},       {NULL, NULL},
+	{"window", show_window},
+	{"gate", show_gate},
+	{"behind", show_behind},
+	{"order", show_order},
+	{"convert", show_convert},
+	{"upgrade", show_upgrade},
+	{"getlk", show_getlk},
+	{"outage", show_outage},
+	{"replaced", show_replaced},
+	{"left", show_left},
+	{NULL, NULL},
 };
 
 int main(int argc, char **argv)
