@@ -21,194 +21,7 @@
  * the call that was received and not answered: a call that was not continued has not begun. Not here: keepers, shared leases, ranges, other files, outages (window.c,
  * show_outage()), deadlocks over hosts.
  */
-#include <linux/futex.h>
-#include <pthread.h>
-#include <signal.h>
-#include <stdatomic.h>
-#include <sys/stat.h>
-#include <sys/uio.h>
-
-#include "net.h"
-
-#define SPACES 2 /* 0: flock, 1: record */
-#define CALLS  256
-
-/* What both hosts see, under the mutex. */
-struct store {
-	atomic_bool ready;
-	pthread_mutex_t mutex; /* also for what is below of each host */
-	_Atomic unsigned
-		changes; /* a futex: a condition variable does not outlive the death of a process that waits on it */
-	struct {
-		int owner; /* host, or -1 */
-		bool wants[2];
-		bool busy[2]; /* this host waits for its gate */
-	} spaces[SPACES];
-};
-
-/* A call that was continued, and may be under way still. */
-struct started {
-	pid_t tid;
-	int nr, space;
-	bool waits;
-};
-
-/* A call that has no answer so far. */
-struct kept {
-	uint64_t id;
-	pid_t tid;
-	int space;
-};
-
-/* What the two supervisors of a host see, under the mutex of the store. */
-struct net {
-	bool lease[SPACES];
-	struct started started[CALLS];
-	struct kept kept[CALLS];
-	struct seccomp_notif received;
-	long calls, returned;
-};
-
-static struct store *store;
-static struct net *net;
-static int me, listener, gate, log_fd;
-static bool leave_open;
-static _Atomic long die_at;
-static struct stat file;
-
-/* With --die N the first supervisor kills itself at the N-th of these places. */
-static void point(void)
-{
-	if (die_at > 0 && atomic_fetch_sub(&die_at, 1) == 1)
-		kill(getpid(), SIGKILL);
-}
-
-static void say(const char *text, long number)
-{
-	dprintf(log_fd, "host %d, supervisor %d: %s %ld\n", me, getpid(), text, number);
-}
-
-static void store_lock(void)
-{
-	if (pthread_mutex_lock(&store->mutex) == EOWNERDEAD)
-		pthread_mutex_consistent(&store->mutex);
-}
-
-static void store_unlock(void)
-{
-	pthread_mutex_unlock(&store->mutex);
-}
-
-static void store_changed(void)
-{
-	store->changes++;
-	syscall(SYS_futex, &store->changes, FUTEX_WAKE, 1 << 30, NULL, NULL, 0);
-}
-
-/* Without the mutex, until the next change, or for a while. */
-static void store_wait(int ms)
-{
-	const struct timespec timeout = {.tv_nsec = ms * 1000000};
-	unsigned seen = store->changes;
-
-	store_unlock();
-	syscall(SYS_futex, &store->changes, FUTEX_WAIT, seen, &timeout, NULL, 0);
-	store_lock();
-}
-
-/* --- the gate --- */
-
-static bool gate_take(int space, bool wait)
-{
-	struct flock l = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
-
-	if (space == 0)
-		return flock(gate, LOCK_EX | (wait ? 0 : LOCK_NB)) == 0;
-	return fcntl(gate, wait ? F_OFD_SETLKW : F_OFD_SETLK, &l) == 0;
-}
-
-static void gate_let_go(int space)
-{
-	struct flock l = {.l_type = F_UNLCK, .l_whence = SEEK_SET};
-
-	if (space == 0)
-		flock(gate, LOCK_UN);
-	else
-		fcntl(gate, F_OFD_SETLK, &l);
-}
-
-/* --- calls --- */
-
-/* Notes the call before it is continued. A thread is in one call at a time: its earlier one is over. */
-static bool note_started(const struct seccomp_notif *q, int space, bool waits)
-{
-	struct started *free = NULL, *s;
-
-	for (s = net->started; s < net->started + CALLS && s->tid != (pid_t)q->pid; s++)
-		if (s->tid == 0 && !free)
-			free = s;
-	s = s < net->started + CALLS ? s : free;
-	if (s)
-		*s = (struct started){.tid = q->pid, .nr = q->data.nr, .space = space, .waits = waits};
-	return s;
-}
-
-/* The thread is in a call that matters to nobody: its earlier one is over. */
-static void forget_started(pid_t tid)
-{
-	store_lock();
-	for (struct started *s = net->started; s < net->started + CALLS; s++)
-		if (s->tid == tid)
-			s->tid = 0;
-	store_unlock();
-}
-
-/* Does a call of this space wait in the kernel? Forgets calls that are seen to be over. */
-static bool somebody_waits(int space, bool *unsure)
-{
-	bool waits = false;
-	long nr;
-
-	for (struct started *s = net->started; s < net->started + CALLS; s++) {
-		if (s->tid == 0 || s->space != space || !s->waits)
-			continue;
-		nr = net_sleeps_in(s->tid);
-		if (nr == s->nr)
-			waits = true;
-		else if (nr >= 0 || net_state(s->tid) == 0)
-			s->tid = 0;
-		else
-			*unsure = true;
-	}
-	return waits;
-}
-
-static bool have_kept(int space)
-{
-	for (struct kept *k = net->kept; k < net->kept + CALLS; k++)
-		if (k->id != 0 && k->space == space)
-			return true;
-	return false;
-}
-
-static void continue_kept(int space)
-{
-	for (struct kept *k = net->kept; k < net->kept + CALLS; k++)
-		if (k->id != 0 && k->space == space) {
-			net_continue(listener, k->id);
-			k->id = 0;
-		}
-}
-
-static bool keep(const struct seccomp_notif *q, int space)
-{
-	for (struct kept *k = net->kept; k < net->kept + CALLS; k++)
-		if (k->id == 0) {
-			*k = (struct kept){.id = q->id, .tid = q->pid, .space = space};
-			return true;
-		}
-	return false;
-}
+#include "gate.h"
 
 static bool is_protected(const struct seccomp_notif *q)
 {
@@ -220,12 +33,20 @@ static bool is_protected(const struct seccomp_notif *q)
 }
 
 /* l_type is the first member of all kinds of struct flock. */
-static bool is_unlock(const struct seccomp_notif *q)
+static enum mode record_mode(const struct seccomp_notif *q)
 {
 	short type = F_WRLCK;
 	struct iovec to = {&type, sizeof(type)}, from = {(void *)(uintptr_t)q->data.args[2], sizeof(type)};
 
-	return process_vm_readv(q->pid, &to, 1, &from, 1, 0) == sizeof(type) && type == F_UNLCK;
+	if (process_vm_readv(q->pid, &to, 1, &from, 1, 0) != sizeof(type))
+		return EXCLUSIVE;
+	return type == F_UNLCK ? NONE : type == F_RDLCK ? SHARED : EXCLUSIVE;
+}
+
+static enum mode flock_mode(int op)
+{
+	op &= ~LOCK_NB;
+	return op == LOCK_SH ? SHARED : op == LOCK_EX ? EXCLUSIVE : NONE;
 }
 
 static bool is_flock(const struct seccomp_notif *q)
@@ -233,13 +54,29 @@ static bool is_flock(const struct seccomp_notif *q)
 	return q->data.nr == (q->data.arch == NET_ARCH ? (int)SYS_flock : NET_FLOCK_32);
 }
 
+/* Under the mutex. 0 or -errno. */
+static int decide_lock(const struct seccomp_notif *q, int space, enum mode mode, bool waits)
+{
+	struct started *call = note_started(q, space, mode, waits);
+
+	if (!call)
+		return -ENOLCK;
+	if ((net->lease[space] >= mode && (!net->closing[space] || !waits)) || (waits && gate_stands(space, mode))) {
+		net_continue(listener, q->id);
+		return 0;
+	}
+	if (net->closing[space] && mode == EXCLUSIVE)
+		give_up_shared(call);
+	return keep(q, call) ? 0 : -ENOLCK;
+}
+
 static void decide(const struct seccomp_notif *q)
 {
-	int space = !is_flock(q), command = (int)q->data.args[1];
+	int space = !is_flock(q), command = (int)q->data.args[1], ret;
 	bool waits = space ? command == 7 || command == 14 || command == 38 : !(command & LOCK_NB);
-	int ret = 0;
+	enum mode mode = !is_protected(q) ? NONE : space ? record_mode(q) : flock_mode(command);
 
-	if (!is_protected(q) || (space && is_unlock(q))) {
+	if (mode == NONE) {
 		forget_started(q->pid);
 		net_continue(listener, q->id);
 		return;
@@ -248,79 +85,114 @@ static void decide(const struct seccomp_notif *q)
 	store_lock();
 	point();
 	net->calls++;
-	if (!note_started(q, space, waits))
-		ret = -ENOLCK;
-	else if (net->lease[space] || waits)
-		net_continue(listener, q->id);
-	else if (!keep(q, space))
-		ret = -ENOLCK;
+	ret = decide_lock(q, space, mode, waits);
 	if (ret < 0)
 		net_answer(listener, q->id, ret, 0);
 	point();
-	if (!net->lease[space])
+	if (net->lease[space] < mode)
 		store_changed();
 	store_unlock();
 }
 
 /* --- the lease --- */
 
-static void lease_got(int space)
+/* May this host have it, for all that the other one has? */
+static bool may_have(int space, enum mode mode)
 {
+	return store->spaces[space].has[!me] + mode <= EXCLUSIVE;
+}
+
+/* The store has it first, then the calls and the gate. A gate becomes weaker in one step. */
+static void lease_got(int space, enum mode mode)
+{
+	store->spaces[space].has[me] = mode;
 	point();
-	net->lease[space] = true;
-	store->spaces[space].wants[me] = false;
+	net->lease[space] = mode;
+	store->spaces[space].wants[me] = NONE;
 	point();
-	gate_let_go(space);
+	gate_set(space, EXCLUSIVE - mode, true);
 	point();
-	continue_kept(space);
+	continue_kept(space, false);
 	point();
 }
 
-/* The other host wants the lease. */
-static void lease_return(int space)
+/* Takes the gate for a weaker lease. Under the mutex, which is let go of while this waits. False: not now. */
+static bool gate_strengthen(int space, enum mode mode)
 {
-	bool taken = gate_take(space, false);
+	bool taken;
 
+	if (space == 0 && net->lease[space] == SHARED) {
+		net->closing[space] = true;
+		point();
+		if (!hurry && !call_back_all(space))
+			return false;
+		point();
+	}
+	if (space == 0 && have_interrupted())
+		return false;
+	taken = gate_set(space, mode, false);
 	if (!taken) {
 		store->spaces[space].busy[me] = true;
 		store_changed();
-		store_unlock();
-		taken = gate_take(space, true);
-		store_lock();
-		store->spaces[space].busy[me] = false;
+		if (space == 1 && net->lease[space] == SHARED) {
+			/* To wait with a shared lock in hand, behind a writer that waits for this very lock, is a
+			 * deadlock. The attempt keeps the shared lock, so it is made again. */
+			store_wait(1);
+		} else {
+			store_unlock();
+			taken = gate_set(space, mode, true);
+			store_lock();
+		}
+		store->spaces[space].busy[me] = taken ? false : store->spaces[space].busy[me];
 	}
-	if (!taken)
-		return;
 	point();
-	if (!store->spaces[space].wants[!me]) {
-		gate_let_go(space);
+	return taken;
+}
+
+/* The other host wants what is not possible beside this lease. */
+static void lease_return(int space)
+{
+	enum mode rest = EXCLUSIVE - store->spaces[space].wants[!me];
+
+	if (!gate_strengthen(space, EXCLUSIVE - rest))
 		return;
+	if (store->spaces[space].wants[!me] + rest < EXCLUSIVE) {
+		/* It no longer wants that. */
+		gate_set(space, EXCLUSIVE - net->lease[space], true);
+		net->closing[space] = false;
+	} else {
+		net->lease[space] = rest;
+		net->closing[space] = false;
+		net->returned++;
+		point();
+		store->spaces[space].has[me] = rest;
+		/* To the one that waited, at once. */
+		store->spaces[space].has[!me] = EXCLUSIVE - rest;
+		point();
+		if (leave_open)
+			gate_set(space, NONE, true);
 	}
-	net->lease[space] = false;
-	net->returned++;
-	point();
-	store->spaces[space].owner = !me;
-	point();
 	store_changed();
-	if (leave_open)
-		gate_let_go(space);
+	continue_kept(space, false);
 }
 
 static void lease_want(int space, bool *unsure)
 {
-	bool kept = have_kept(space);
+	enum mode wanted = mode_wanted(space, unsure);
 
-	store->spaces[space].wants[me] = kept || somebody_waits(space, unsure);
-	if (!store->spaces[space].wants[me])
-		return;
-	store_changed();
-	if (store->spaces[space].owner < 0)
-		store->spaces[space].owner = me;
-	else if (kept && store->spaces[space].owner != me && store->spaces[space].busy[!me])
-		continue_kept(space); /* they meet the gate */
+	if (wanted <= net->lease[space])
+		wanted = NONE;
+	if (store->spaces[space].wants[me] != wanted) {
+		store->spaces[space].wants[me] = wanted;
+		store_changed();
+	}
+	if (wanted != NONE && may_have(space, wanted))
+		lease_got(space, wanted);
+	else if (wanted != NONE && store->spaces[space].busy[!me])
+		continue_kept(space, true);
 }
 
-/* One thread for each space. What an earlier supervisor was about to do is done again. */
+/* One thread for each space. What an earlier supervisor was about to do is done again: the gate may be stronger than it must be. */
 static void *look_after_lease(void *arg)
 {
 	int space = *(int *)arg;
@@ -328,16 +200,23 @@ static void *look_after_lease(void *arg)
 
 	store_lock();
 	store->spaces[space].busy[me] = false;
-	if (net->lease[space])
-		gate_let_go(space);
+	if (!net->closing[space])
+		gate_set(space, EXCLUSIVE - net->lease[space], true);
 	for (;;) {
 		unsure = false;
-		if (!net->lease[space] && store->spaces[space].owner != me)
-			lease_want(space, &unsure);
-		if (!net->lease[space] && store->spaces[space].owner == me)
-			lease_got(space);
-		if (net->lease[space] && store->spaces[space].wants[!me])
+		if (store->spaces[space].wants[!me] + net->lease[space] <= EXCLUSIVE)
+			store->spaces[space].busy[me] = false;
+		if (store->spaces[space].has[me] > net->lease[space])
+			lease_got(space, store->spaces[space].has[me]);
+		if (store->spaces[space].wants[!me] + net->lease[space] > EXCLUSIVE)
 			lease_return(space);
+		else if (net->closing[space]) {
+			gate_set(space, EXCLUSIVE - net->lease[space], true);
+			net->closing[space] = false;
+			continue_kept(space, false);
+		}
+		lease_want(space, &unsure);
+		unsure = unsure || net->closing[space] || (space == 0 && have_interrupted());
 		store_wait(unsure ? 2 : 50);
 	}
 	return NULL;
@@ -365,6 +244,7 @@ static void supervise(bool second, int other)
 {
 	static int spaces[SPACES] = {0, 1};
 	struct pollfd p[2] = {{.fd = listener}, {.fd = other, .events = POLLIN}};
+	bool some_kept = true;
 	pthread_t thread;
 
 	if (second) {
@@ -379,18 +259,26 @@ static void supervise(bool second, int other)
 	for (int i = 0; i < SPACES; i++)
 		if (pthread_create(&thread, NULL, look_after_lease, &spaces[i]) != 0)
 			DIE("thread");
-	while (net_next(listener, &net->received, -1))
-		decide(&net->received);
+	for (;;) {
+		if (net_next(listener, &net->received, some_kept ? 3 : -1))
+			decide(&net->received);
+		else if (poll(p, 1, 0) > 0 && p[0].revents & POLLHUP)
+			break;
+		store_lock();
+		some_kept = look_at_kept();
+		store_unlock();
+	}
 	/* The last filtered process has ended. */
 	store_lock();
 	for (int i = 0; i < SPACES; i++) {
-		store->spaces[i].wants[me] = false;
-		if (store->spaces[i].owner == me)
-			store->spaces[i].owner = -1;
+		store->spaces[i].wants[me] = NONE;
+		store->spaces[i].has[me] = NONE;
 	}
 	store_changed();
 	say("calls:", net->calls);
 	say("leases given back:", net->returned);
+	say("calls called back by ptrace:", net->called_back);
+	say("calls sent back by -512:", net->sent_back);
 	_exit(0);
 }
 
@@ -460,8 +348,6 @@ static void open_store(const char *path)
 		pthread_mutexattr_setpshared(&mutex, PTHREAD_PROCESS_SHARED);
 		pthread_mutexattr_setrobust(&mutex, PTHREAD_MUTEX_ROBUST);
 		pthread_mutex_init(&store->mutex, &mutex);
-		for (int i = 0; i < SPACES; i++)
-			store->spaces[i].owner = -1;
 		store->ready = true;
 	}
 	flock(fd, LOCK_UN); /* the mapping keeps the description */
@@ -476,13 +362,16 @@ int main(int argc, char **argv)
 	leave_open = argc > 1 && strcmp(argv[1], "--open") == 0;
 	argc -= leave_open;
 	argv += leave_open;
+	hurry = argc > 1 && strcmp(argv[1], "--hurry") == 0;
+	argc -= hurry;
+	argv += hurry;
 	if (argc > 2 && strcmp(argv[1], "--die") == 0) {
 		die_at = atol(argv[2]);
 		argc -= 2;
 		argv += 2;
 	}
 	if (argc < 6 || strcmp(argv[4], "--") != 0) {
-		fprintf(stderr, "usage: gate [--open] [--die N] STORE HOST FILE -- JOB...\n");
+		fprintf(stderr, "usage: gate [--open | --hurry] [--die N] STORE HOST FILE -- JOB...\n");
 		return 2;
 	}
 	open_store(argv[1]);
@@ -494,7 +383,7 @@ int main(int argc, char **argv)
 	if (log_fd < 0 || gate < 0 || fstat(gate, &file) < 0 || net == MAP_FAILED)
 		DIE("%s", argv[3]);
 	for (int i = 0; i < SPACES; i++)
-		if (!gate_take(i, true))
+		if (!gate_set(i, EXCLUSIVE, true))
 			DIE("gate");
 	for (int i = 0; i < 2; i++)
 		if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, sockets[i]) < 0)
