@@ -1,24 +1,28 @@
 /*
  * The net in small: `gate STORE HOST FILE -- JOB` runs JOB under the filter as host 0 or 1. FILE is this host's protected file;
- * the other host has another inode. The store is memory in a file: which host has the lease, which ones want it. Leases are
- * exclusive and whole, one for flock() and one for record locks.
+ * the other host has another inode. The store is memory in a file: which host has which lease, shared or exclusive, and which ones
+ * want it: one for flock() and one for record locks, of the whole file.
  *
- * Every call is continued; nothing is executed for the job, and no thread is stopped. Why no two hosts' jobs have the lock:
+ * Every call is continued; nothing that takes a lock is executed for the job. Why no two hosts' jobs have the lock:
  *
- *     At each moment a host has the lease, or its supervisors have the kernel lock of FILE (the gate), or both.
+ *     At each moment a host has the lease, or its supervisors have the kernel lock of FILE (the gate), or both; with a shared
+ *     lease they have it shared.
  *
- * The gate is taken before the job starts. It is let go only after the lease was granted; the lease is given back only after
- * the gate was taken. So a job that gets the kernel lock, whenever that is, gets it while its host has the lease; and the lease
- * does not end as long as a process has the kernel lock, because then the gate cannot be taken. It does not matter where a
- * thread is between "continue" and the lock, nor for how long. With --open the gate is let go as soon as it was taken, which
- * is what a probe does: then only time keeps hosts apart.
+ * The gate is taken before the job starts. It is made weaker only after the lease was granted; a lease is given back, or becomes
+ * shared, only after the gate was taken. So a job that gets the kernel lock, whenever that is, gets it while its host has the lease;
+ * and the lease does not end as long as a process has the kernel lock, because then the gate cannot be taken. It does not matter where
+ * a thread is between "continue" and the lock, nor for how long. With --open the gate is let go as soon as it was taken, which is what
+ * a probe does: then only time keeps hosts apart.
+ *
+ * One step is none for the kernel: a shared flock() that becomes exclusive is lost first. So before that ("closing") no exclusive call
+ * may be under way: they are called back by ptrace, and kept meanwhile.
  *
  * A call that waits is continued at once, and waits in the kernel: for local holders, or at the gate for the other host. So the
  * kernel itself does signals, restarts, conversions and local deadlocks. A call that does not wait is kept until the lease is
  * there, or the other host has said that its gate is not to be had; then it meets the gate, and the kernel says EWOULDBLOCK.
  *
  * Two supervisors have the listener and the gate's description. The second one works when the first one has ended, and decides
- * the call that was received and not answered: a call that was not continued has not begun. Not here: keepers, shared leases, ranges, other files, outages (window.c,
+ * the call that was received and not answered: a call that was not continued has not begun. Not here: keepers, ranges, other files, outages (window.c,
  * show_outage()), deadlocks over hosts.
  */
 #include "gate.h"
@@ -124,7 +128,7 @@ static bool gate_strengthen(int space, enum mode mode)
 	if (space == 0 && net->lease[space] == SHARED) {
 		net->closing[space] = true;
 		point();
-		if (!hurry && !call_back_all(space))
+		if (!call_back_all(space))
 			return false;
 		point();
 	}
@@ -202,6 +206,7 @@ static void *look_after_lease(void *arg)
 	store->spaces[space].busy[me] = false;
 	if (!net->closing[space])
 		gate_set(space, EXCLUSIVE - net->lease[space], true);
+	continue_kept(space, false);
 	for (;;) {
 		unsure = false;
 		if (store->spaces[space].wants[!me] + net->lease[space] <= EXCLUSIVE)
@@ -362,16 +367,13 @@ int main(int argc, char **argv)
 	leave_open = argc > 1 && strcmp(argv[1], "--open") == 0;
 	argc -= leave_open;
 	argv += leave_open;
-	hurry = argc > 1 && strcmp(argv[1], "--hurry") == 0;
-	argc -= hurry;
-	argv += hurry;
 	if (argc > 2 && strcmp(argv[1], "--die") == 0) {
 		die_at = atol(argv[2]);
 		argc -= 2;
 		argv += 2;
 	}
 	if (argc < 6 || strcmp(argv[4], "--") != 0) {
-		fprintf(stderr, "usage: gate [--open | --hurry] [--die N] STORE HOST FILE -- JOB...\n");
+		fprintf(stderr, "usage: gate [--open] [--die N] STORE HOST FILE -- JOB...\n");
 		return 2;
 	}
 	open_store(argv[1]);

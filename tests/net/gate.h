@@ -62,7 +62,7 @@ struct net {
 static struct store *store;
 static struct net *net;
 static int me, listener, gate, log_fd;
-static bool leave_open, hurry;
+static bool leave_open;
 static _Atomic long die_at;
 static struct stat file;
 

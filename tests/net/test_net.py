@@ -39,10 +39,10 @@ class Net:
         for path in self.files:
             open(path, "w").close()
 
-    def words(self, host, *job, weak=False, die_at=None):
-        return [os.path.join(PROGRAMS, "gate"), *(["--open"] if weak else []), *(["--die", str(die_at)] if die_at else []), self.store, str(host), self.files[host], "--", *job]
+    def words(self, host, *job, weak=None, die_at=None):
+        return [os.path.join(PROGRAMS, "gate"), *([weak] if weak else []), *(["--die", str(die_at)] if die_at else []), self.store, str(host), self.files[host], "--", *job]
 
-    def start(self, host, *job, weak=False, die_at=None, **more):
+    def start(self, host, *job, weak=None, die_at=None, **more):
         self.jobs.append(subprocess.Popen(self.words(host, *job, weak=weak, die_at=die_at), stdin=subprocess.PIPE, stdout=subprocess.PIPE,
                                           stderr=subprocess.STDOUT, text=True, start_new_session=True, **more))
         return self.jobs[-1]
@@ -80,11 +80,11 @@ def net(folder):
     net.stop()
 
 
-def play(net, kind, signals, calls=2000, weak=False, die_at=None, meanwhile=None):
+def play(net, kind, signals, shares=50, calls=2000, weak=None, die_at=None, meanwhile=None):
     """Two players on each host. What they had, how often two were inside, and what they say."""
     ground = os.path.join(net.folder, "ground")
     player = os.path.join(PROGRAMS, "player")
-    line = f'{player} "$0" {ground} {kind} {calls} $1 {signals} & {player} "$0" {ground} {kind} {calls} $2 {signals} & wait'
+    line = " ".join(f'{player} "$0" {ground} {kind} {calls} ${seed} {signals} {shares} &' for seed in (1, 2)) + " wait"
     if os.path.exists(ground):
         os.unlink(ground)
     jobs = [net.start(host, "sh", "-c", line, net.files[host], str(host), str(host + 10), weak=weak, die_at=host == 0 and die_at)
@@ -100,10 +100,11 @@ def play(net, kind, signals, calls=2000, weak=False, die_at=None, meanwhile=None
     return had, entries, overlaps, said
 
 
+@pytest.mark.parametrize("shares", [0, 50])
 @pytest.mark.parametrize("signals", [0, 1, 2])
 @pytest.mark.parametrize("kind", ["flock", "posix", "ofd"])
-def test_two_hosts(net, kind, signals):
-    had, entries, overlaps, _ = play(net, kind, signals)
+def test_two_hosts(net, kind, signals, shares):
+    had, entries, overlaps, _ = play(net, kind, signals, shares)
     assert overlaps == 0 and had == entries > 0
     assert net.given_back() > 0
 
@@ -114,7 +115,7 @@ def test_without_the_gate_they_overlap(folder):
         os.mkdir(os.path.join(folder, str(number)))
         net = Net(os.path.join(folder, str(number)))
         try:
-            if play(net, "flock", 1, weak=True)[2] > 0:
+            if play(net, "flock", 1, shares=0, weak="--open")[2] > 0:
                 return
         finally:
             net.stop()
