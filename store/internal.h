@@ -118,6 +118,7 @@ struct store {
 
 	enum store_state state;
 	struct link *commands, *messages; /* both or none in STORE_UP */
+	struct link_gate gate;            /* leads to `commands` in STORE_UP */
 	uv_timer_t retry, ping, soon;     /* soon: query.c */
 	unsigned open_handles;
 	uint64_t retry_ms;
@@ -197,10 +198,14 @@ void query_word(struct query *q, const char *word);
 void query_add(struct query *q, const char *format, ...) __attribute__((format(printf, 2, 3)));
 /* Sends it if the store is up. Otherwise, and if it cannot be sent, `done` gets STORE_UNREACHABLE from the loop. */
 void query_send(struct query *q, query_done *done);
+/* Prepares what query_send() would send: the query is answered as by that once the shot was fired. NULL: no memory. */
+struct link_shot *query_prepare(struct query *q, query_done *done);
 /* The same during STORE_CONNECTING. */
 void query_send_early(struct query *q, query_done *done);
 /* Does not send it: `done` gets `status` and `error` from the loop. */
 void query_refuse(struct query *q, query_done *done, enum store_status status, const char *error);
+/* It was not sent, and `done` is not called. */
+void query_drop(struct query *q);
 /* Calls `done`, which was set before, with `status` and `error` at once, and frees it. */
 void query_end(struct query *q, enum store_status status, const char *error);
 /* For `done`: `reply` is nothing that dflock's scripts answer. Calls store_reject(); returns the line. */

@@ -55,11 +55,16 @@ static void on_verdict(struct query *q, const redisReply *reply, enum store_stat
 	q->cb.reply(q->arg, &answer);
 }
 
-static void ask_script(struct query *q, unsigned may, store_reply_cb *cb, void *arg)
+static void prepare_script(struct query *q, unsigned may, store_reply_cb *cb, void *arg)
 {
 	q->may = may | REPLY_MAY(STORE_OK) | REPLY_MAY(STORE_INCARNATION);
 	q->cb.reply = cb;
 	q->arg = arg;
+}
+
+static void ask_script(struct query *q, unsigned may, store_reply_cb *cb, void *arg)
+{
+	prepare_script(q, may, cb, arg);
 	query_send(q, on_verdict);
 }
 
@@ -124,18 +129,62 @@ static void ask_about(struct store *s, enum script_id script, const char *name, 
 	ask_script(q, REPLY_MAY(STORE_GONE), cb, arg);
 }
 
-void store_release(struct store *s, const char *name, const char *token, bool unused, store_reply_cb *cb, void *arg)
+static struct query *ask_release(struct store *s, const char *name, const char *token, bool unused)
 {
 	struct query *q = query_script(s, SCRIPT_RELEASE, name);
-	const char *bad = bad_lock(name, token);
 
-	if (bad) {
-		refuse_bad(q, bad, cb, arg);
-		return;
-	}
 	query_word(q, token);
 	query_word(q, unused ? "1" : "0");
-	ask_script(q, 0, cb, arg);
+	return q;
+}
+
+void store_release(struct store *s, const char *name, const char *token, bool unused, store_reply_cb *cb, void *arg)
+{
+	const char *bad = bad_lock(name, token);
+
+	if (bad)
+		refuse_bad(query_script(s, SCRIPT_RELEASE, NULL), bad, cb, arg);
+	else
+		ask_script(ask_release(s, name, token, unused), 0, cb, arg);
+}
+
+struct store_shot {
+	struct store *store;
+	struct query *q;
+	struct link_shot *shot;
+	bool sent;
+};
+
+struct store_shot *store_prepare_release(struct store *s, const char *name, const char *token, bool unused,
+					 store_reply_cb *cb, void *arg)
+{
+	struct store_shot *shot;
+
+	if (s->state != STORE_UP || s->config->tls.on || bad_lock(name, token))
+		return NULL;
+	shot = store_need(calloc(1, sizeof(*shot)));
+	shot->store = s;
+	shot->q = ask_release(s, name, token, unused);
+	prepare_script(shot->q, 0, cb, arg);
+	shot->shot = store_need(query_prepare(shot->q, on_verdict));
+	return shot;
+}
+
+bool store_shot_fire(struct store_shot *shot)
+{
+	shot->q->sent_ns = uv_hrtime();
+	shot->sent = link_shot_fire(shot->shot, &shot->store->gate) == 0;
+	return shot->sent;
+}
+
+void store_shot_free(struct store_shot *shot)
+{
+	if (shot->sent)
+		shot->store->counts.asked[SCRIPT_RELEASE]++;
+	else
+		query_drop(shot->q);
+	link_shot_free(shot->shot);
+	free(shot);
 }
 
 void store_end_rest(struct store *s, const char *name, enum wire_space space, uint64_t limit, store_reply_cb *cb,

@@ -18,6 +18,7 @@ static void store_close_links(struct store *s)
 {
 	struct link *links[] = {s->commands, s->messages};
 
+	link_gate_close(&s->gate);
 	s->commands = s->messages = NULL;
 	for (size_t i = 0; i < 2; i++)
 		if (links[i])
@@ -137,6 +138,7 @@ static void store_up(struct store *s)
 	uint64_t every_ms = s->ttl_ms < 3 ? 1 : (uint64_t)s->ttl_ms / 3;
 
 	s->state = STORE_UP;
+	link_gate_open(&s->gate, s->commands);
 	s->counts.connected++;
 	s->retry_ms = RETRY_MIN_MS;
 	s->error[0] = s->reported[0] = '\0';
@@ -262,8 +264,10 @@ static void store_on_closed(uv_handle_t *handle)
 {
 	struct store *s = handle->data;
 
-	if (--s->open_handles == 0)
-		free(s);
+	if (--s->open_handles)
+		return;
+	link_gate_destroy(&s->gate);
+	free(s);
 }
 
 struct store *store_new(uv_loop_t *loop, const struct config_store *config, int64_t ttl_ms, const char *host,
@@ -294,6 +298,7 @@ struct store *store_new(uv_loop_t *loop, const struct config_store *config, int6
 			    .counts.took.kind = HISTOGRAM_TRIPS,
 			    .discover.round.count = config->sentinel_count,
 			    .record.grace = true};
+	link_gate_init(&s->gate);
 	query_init(s);
 	snprintf(s->host, sizeof(s->host), "%s", host);
 	if (config->socket)

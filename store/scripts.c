@@ -20,6 +20,7 @@ EMBED(common, "store/lua/common.lua");
 EMBED(clashes, "store/lua/clashes.lua");
 EMBED(entries, "store/lua/entries.lua");
 EMBED(take, "store/lua/take.lua");
+EMBED(give, "store/lua/give.lua");
 EMBED(acquire, "store/lua/acquire.lua");
 EMBED(release, "store/lua/release.lua");
 EMBED(shrink, "store/lua/shrink.lua");
@@ -43,7 +44,7 @@ static const struct {
 	bool binding;       /* store/acks.c */
 } scripts[SCRIPTS] = {
 	[SCRIPT_ACQUIRE] = {"acquire", script_acquire, .simple = script_take, .lock = true, .binding = true},
-	[SCRIPT_RELEASE] = {"release", script_release, .lock = true},
+	[SCRIPT_RELEASE] = {"release", script_release, .simple = script_give, .lock = true},
 	[SCRIPT_SHRINK] = {"shrink", script_shrink, .lock = true},
 	[SCRIPT_CONFIRM] = {"confirm", script_confirm, .lock = true, .binding = true},
 	[SCRIPT_RECLAIM] = {"reclaim", script_reclaim, .lock = true, .binding = true},

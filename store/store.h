@@ -228,6 +228,22 @@ void store_acquire(struct store *s, const struct store_acquire *a, store_reply_c
 /* Gives a lease back, or cancels a waiting request, and hands over to the waiters. STORE_OK also for an unknown
  * token. `unused`: no caller was ever told of the lease, so the rest that it began (rest_ms) ends with it. */
 void store_release(struct store *s, const char *name, const char *token, bool unused, store_reply_cb *cb, void *arg);
+
+/*
+ * A release that is prepared now, and that another thread may send later. Everything but store_shot_fire() in the loop.
+ *
+ * store_prepare_release(): as store_release(), but nothing is sent. NULL where only the loop can send: the store is away, or
+ * reached by TLS.
+ * store_shot_fire(): at most once, from any thread; never waits, but for the loop's own write of a command. True: it is sent, and
+ * `cb` will be called once, as by store_release(). False: the server will not execute it, and `cb` is not called. If the
+ * store has been reached anew since, it goes there: a record that is not the one of then answers STORE_INCARNATION.
+ * store_shot_free(): always, before store_free() and when no thread can fire it any more.
+ */
+struct store_shot;
+struct store_shot *store_prepare_release(struct store *s, const char *name, const char *token, bool unused,
+					 store_reply_cb *cb, void *arg);
+bool store_shot_fire(struct store_shot *shot);
+void store_shot_free(struct store_shot *shot);
 /* Makes an exclusive lease a shared one, and hands over. STORE_GONE if it stands no more. */
 void store_shrink(struct store *s, const char *name, const char *token, store_reply_cb *cb, void *arg);
 /* Does the lease (token and fence) still stand? Raises the beat. */

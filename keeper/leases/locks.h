@@ -20,6 +20,7 @@
 struct answers;
 struct away;
 struct away_probe;
+struct early;
 struct grant;
 struct keeper;
 struct leases_slot;
@@ -112,6 +113,8 @@ struct lease {
 	struct probe *probe;           /* runs */
 	struct away_probe *away_probe; /* runs, in a front, instead of that one */
 	struct probe_want probed_for;  /* what the one that runs was asked */
+	struct early *early;           /* early.c: its release is prepared, and perhaps sent; NULL */
+	bool early_refused;            /* ... and answered with an error, or not at all */
 	int64_t probe_pause_ms;        /* errno of the last probe, if the kernel refused; else 0 */
 
 	enum unseen_state unseen;

@@ -120,7 +120,8 @@ void lease_start_probe(struct lease *lease)
 					.from = lease->range.from,
 					.to = lease->range.to,
 					.shared_will_do = shared_will_do(lease),
-					.wait = lease->recall >= RECALL_RULE};
+					.wait = lease->recall >= RECALL_RULE,
+					.local = lease->lock->file->local};
 
 	if (lease_is_probed(lease)) /* an earlier one is stopping: its last answer starts this one */
 		return;

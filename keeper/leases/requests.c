@@ -313,12 +313,18 @@ static void on_release(void *arg, const struct store_reply *reply)
 	int64_t sent_ns;
 	struct lease *lease = awaited_end(arg, &sent_ns);
 	struct keeper *k = lease_keeper(lease);
-
 	/* A lease without a fence, of which no caller was told, needs no release: the recall of an unknown token clears
 	 * it. */
-	if (reply->status == STORE_OK || reply->status == STORE_GONE || (reply->status == STORE_ERROR && !lease->fence))
+	bool done = reply->status == STORE_OK || reply->status == STORE_GONE ||
+		    (reply->status == STORE_ERROR && !lease->fence);
+
+	if (lease->early) { /* mutant: early-answer */
+		lease->early_refused = !done;
+		queue_raise(lease, LEASE_EV_FREE);
+	}
+	if (done)
 		queue_raise(lease, LEASE_EV_RELEASED);
-	else if (reply->status == STORE_ERROR)
+	else if (reply->status == STORE_ERROR && !lease->early)
 		awaited_try_again(lease, "given back", reply);
 	queue_settle(k);
 }
@@ -342,6 +348,12 @@ void lease_send_release(struct lease *lease)
 {
 	store_release(lease_keeper(lease)->store, lease->lock->file->name, lease->token, !lease->spent, on_release,
 		      awaited_new(lease));
+}
+
+struct store_shot *lease_prepare_release(struct lease *lease, struct awaited *awaited)
+{
+	return store_prepare_release(lease_keeper(lease)->store, lease->lock->file->name, lease->token, !lease->spent,
+				     on_release, awaited);
 }
 
 void lease_send_shrink(struct lease *lease)
