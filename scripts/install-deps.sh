@@ -9,9 +9,9 @@ test="clang check libsubunit-dev python3 python3-pytest python3-pytest-xdist per
       python3-portalocker python3-zc.lockfile python3-yaml openssl logrotate spin musl-tools libcap2-bin binutils curl jq"
 # For promtool: the only check of names, units and alert rules by the conventions of Prometheus. 115 MB; its service is not started.
 test="$test prometheus"
-# Programs that tests/programs tries: without one of them, its tests are skipped. Not dovecot-core, which is a server, and not
+# Programs that tests/programs and tests/net try: without one of them, its tests are skipped. Not dovecot-core, which is a server, and not
 # unattended-upgrades, which upgrades the machine.
-tried="moreutils daemontools runit chiark-utils-bin subversion certbot cron parallel task-spooler"
+tried="moreutils daemontools runit chiark-utils-bin subversion certbot cron parallel task-spooler golang-go"
 case "${1:-build}" in
 build) want=$build ;;
 demo) want="$build $demo" ;;
