@@ -103,10 +103,19 @@ def play(net, kind, signals, shares=50, calls=2000, weak=None, die_at=None, mean
 @pytest.mark.parametrize("shares", [0, 50])
 @pytest.mark.parametrize("signals", [0, 1, 2])
 @pytest.mark.parametrize("kind", ["flock", "posix", "ofd"])
-def test_two_hosts(net, kind, signals, shares):
-    had, entries, overlaps, _ = play(net, kind, signals, shares)
-    assert overlaps == 0 and had == entries > 0
-    assert net.given_back() > 0
+def test_two_hosts(folder, kind, signals, shares):
+    """Until both hosts have had the lock in turn: on a busy machine one host may have ended before the other begins."""
+    for number in range(20):
+        os.mkdir(os.path.join(folder, str(number)))
+        net = Net(os.path.join(folder, str(number)))
+        try:
+            had, entries, overlaps, _ = play(net, kind, signals, shares)
+            assert overlaps == 0 and had == entries > 0
+            if net.given_back() > 0:
+                return
+        finally:
+            net.stop()
+    raise AssertionError("no lease was given back")
 
 
 def test_without_the_gate_they_overlap(folder):
