@@ -34,7 +34,7 @@ CLI_OBJ  := $(patsubst %.c,$(BUILD)/%.o,$(filter-out cli/main.c cli/doctor_main.
 CLI      := $(BUILD)/libcli.a
 UNIT     := $(patsubst tests/unit/%.c,$(BUILD)/unit/%,$(wildcard tests/unit/test_*.c))
 BENCH    := $(patsubst %.c,$(BUILD)/%,$(wildcard bench/*.c))
-AGENTS   := $(patsubst tests/%.c,$(BUILD)/tests/%,$(wildcard tests/agents/*.c tests/interpose/*.c)) \
+AGENTS   := $(patsubst tests/%.c,$(BUILD)/tests/%,$(wildcard tests/agents/*.c tests/interpose/*.c) $(filter-out %/bare.c,$(wildcard tests/net/*.c))) \
             $(patsubst tests/%.c,$(BUILD)/tests/%.so,$(wildcard tests/preload/*.c))
 
 # Quiet by default; V=1 shows the commands.
@@ -99,6 +99,7 @@ $(BUILD)/tests/%: tests/%.c Makefile
 	@mkdir -p $(@D)
 	$(call say,LD)
 	$(Q)$(CC) $(CPPFLAGS) $(filter-out -fsanitize% -fno-sanitize%,$(CFLAGS)) -MMD -MP -pthread -o $@ $< -ldl
+$(BUILD)/tests/net/player: CFLAGS += -static # one of the programs that a preload does not reach
 # The simulator: the product's own objects, but for what the scheduler decides. What is defined in tests/sim/ is not taken from
 # the archive; the calls in SIM_WRAP go to it, too.
 SIM_OBJ  := $(patsubst %.c,$(BUILD)/%.o,$(wildcard tests/sim/*.c) $(addprefix shim/,acquire.c acquire_record.c call.c earlier.c intent.c))
