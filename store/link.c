@@ -116,7 +116,7 @@ static bool link_take_message(struct link *link, const redisReply *reply)
 			return false;
 	if (strcmp(reply->element[0]->str, "message") != 0)
 		return false;
-	link->events.message(link->arg, reply->element[2]->str, reply->element[2]->len);
+	link->events.message(link->arg, reply->element[1]->str, reply->element[2]->str, reply->element[2]->len);
 	return true;
 }
 

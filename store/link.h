@@ -29,8 +29,8 @@ typedef void link_reply_cb(void *arg, const redisReply *reply);
 
 struct link_events {
 	void (*connected)(void *arg);
-	/* A published message came; `text` is valid during the call. NULL: this link does not subscribe. */
-	void (*message)(void *arg, const char *text, size_t len);
+	/* A published message came; the texts are valid during the call. NULL: this link does not subscribe. */
+	void (*message)(void *arg, const char *channel, const char *text, size_t len);
 	/* The link is of no use any more: closed by the server, silent for too long, nonsense received. Comes at most
 	 * once; the owner calls link_close(). `why` is one line. */
 	void (*broken)(void *arg, const char *why);

@@ -145,6 +145,7 @@ static void store_up(struct store *s)
 	s->noted = false;
 	uv_timer_start(&s->ping, store_on_ping, every_ms, every_ms);
 	s->callbacks.on_up(s->arg);
+	keywatch_again(s);
 }
 
 /* ---- the record ---- */
@@ -237,11 +238,11 @@ void store_init_later(struct store *s, struct query *q, query_done *done)
 
 /* ---- messages ---- */
 
-static void store_on_message(struct store *s, const char *text, size_t len)
+static void store_on_message(struct store *s, const char *channel, const char *text, size_t len)
 {
 	struct store_message message;
 
-	if (s->state != STORE_UP)
+	if (s->state != STORE_UP || keywatch_message(s, channel, text))
 		return;
 	switch (message_parse(text, len, s->record.incarnation, &message)) {
 	case 0:
@@ -325,6 +326,7 @@ void store_free(struct store *s)
 	connect_cancel(s);
 	discover_cancel(s);
 	store_close_links(s);
+	keywatch_free(s);
 	credentials_free(s->credentials);
 	s->credentials = NULL;
 	store_end_init(s, STORE_UNREACHABLE, s->error);

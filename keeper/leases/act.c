@@ -10,6 +10,7 @@
 #include "keeper/leases/askers.h"
 #include "keeper/leases/confirm.h"
 #include "keeper/leases/early.h"
+#include "keeper/leases/keynote.h"
 #include "keeper/leases/leasepage.h"
 #include "keeper/leases/locks.h"
 #include "keeper/leases/lost.h"
@@ -74,8 +75,10 @@ static void become_shared(struct lease *lease)
 	touched_add(lease->lock);
 }
 
-static const char *lose_why(enum table_why why)
+static const char *lose_why(const struct lease *lease, enum table_why why)
 {
+	if (why == TABLE_WHY_KEY)
+		return keynote_lost(lease);
 	if (why == TABLE_WHY_BROKEN)
 		return "an operator took it away (dflock break)";
 	return why == TABLE_WHY_FORGOTTEN ? "the store lost its memory, and it could not be put back in time"
@@ -91,7 +94,7 @@ static void lose(struct lease *lease, enum table_why why)
 	table_lose(k->table, lease->slot, why);
 	lease->slot = TABLE_NO_SLOT; /* the parent frees it */
 	lost_end_holders(k);
-	lost_report(lease, why, lose_why(why));
+	lost_report(lease, why, lose_why(lease, why));
 }
 
 /* from: the state before. */
@@ -119,9 +122,10 @@ static void act(struct lease *lease, unsigned actions, enum lease_state from, en
 	if (actions & LEASE_DO_TELL_IN_USE)
 		askers_tell(lease);
 	if (actions & LEASE_DO_LOST)
-		lose(lease, event == LEASE_EV_DOOMED ? TABLE_WHY_BROKEN
-			    : forgotten              ? TABLE_WHY_FORGOTTEN
-						     : TABLE_WHY_TAKEN);
+		lose(lease, lease->key_lost            ? TABLE_WHY_KEY
+			    : event == LEASE_EV_DOOMED ? TABLE_WHY_BROKEN
+			    : forgotten                ? TABLE_WHY_FORGOTTEN
+						       : TABLE_WHY_TAKEN);
 	if (event == LEASE_EV_DOOMED)
 		lease->spent = false; /* its rest ends with it */
 	if (actions & LEASE_DO_OPEN)

@@ -25,7 +25,8 @@
 static bool shared_will_do(const struct lease *lease)
 {
 	/* mutant: shared-will-do */
-	return lease->range.mode == WIRE_EXCLUSIVE && lease->recall >= RECALL_ASK && lease->recall_shared;
+	return lease->range.mode == WIRE_EXCLUSIVE && lease->recall >= RECALL_ASK && lease->recall_shared &&
+	       !lease->key; /* a key has no shared locks */
 }
 
 bool probe_waits_for_more(const struct lease *lease)

@@ -10,7 +10,7 @@ do
 	good = good and type(lock) == 'table' and type(lock.l) == 'table' and type(lock.q) == 'table'
 	if good and #lock.l == 1 and #lock.q <= 1 then
 		local e, w = lock.l[1], lock.q[1]
-		if e.token == ARGV[2] and not e.rest and not w then
+		if e.token == ARGV[2] and not e.rest and not e.key and not w then
 			redis.call('DEL', KEYS[3])
 			redis.call('HDEL', STORE, KEYS[3])
 			return {'OK'}
@@ -20,8 +20,8 @@ do
 			redis.call('SET', KEYS[3], cmsgpack.pack(lock))
 			return {'OK'}
 		end
-		-- They clash as clash() says it, and nothing rests or begins a rest.
-		if w and e.token == ARGV[2] and not e.rest and not w.rest and e.space == w.space and
+		-- They clash as clash() says it, nothing rests or begins a rest, and no key goes with the lock.
+		if w and e.token == ARGV[2] and not e.rest and not w.rest and not e.key and not w.key and e.space == w.space and
 			(e.mode == 'exclusive' or w.mode == 'exclusive') and e.from < w.to and w.from < e.to and
 			(e.host ~= w.host or e.file ~= w.file) and record[2] == '1' and -- mutant: give-grace
 			redis.call('EXISTS', KEYS[4], KEYS[5]) == 0 and -- mutant: give-rest

@@ -114,6 +114,16 @@ PAST = {
 PROGRAMS = {
     "cluster/test_break.py::test_another_host_must_allow_it": {
         "other hosts may take locks away without being allowed": [condition("allow-break", "true")]},
+    "cluster/test_redis_key_lost.py::test_on_lost_warn": {
+        "a lease with a lost key does not go back": [condition("key-order", "false")]},
+    "cluster/test_redis_key_lost.py::test_a_caller_that_was_granted_just_before": {
+        "a lost key does not wait for pins": [put("key-pins", "!waiters_are_pinned(lease->lock, &lease->range)", "true")]},
+    "cluster/test_redis_key_lost.py::test_a_lease_that_nobody_knows": {
+        "a token that nobody knows keeps its key": [skip("key-unknown")]},
+    "cluster/test_redis_key_meanwhile.py::test_the_rule_comes_while": {
+        "a lease without a key will do": [become("keyed-old", "return true;")]},
+    "cluster/test_redis_key.py::test_who_waits_for_redisson": {
+        "nobody listens for a client": [condition("key-watch", "false")]},
     "cluster/test_break_host.py::test_one_that_is_heard_of_while_it_is_watched": {
         "a host is given up at once": [condition("give-up-watched", "true")]},
     "cluster/test_too_long.py::test_brief_and_often": {
@@ -210,6 +220,16 @@ UNIT = {
         "grants of long ago count": [put("grants-recent", "!recent || ", "")]},
     "test_leftover": {"what programs had passed is unlocked": [put("leftover-own", "lock->locker == t->pid", "true")]},
     "test_takeup": {"a restarted keeper gives back what is in the table": HISTORY["a restarted keeper gives back what is in the table"][1]},
+    "test_store_keys": {
+        "any token in a key is the lease's own": [put("key-token", "== token and 'mine' or 'theirs'", "and 'mine'")],
+        "keys are not renewed": [become("key-renew", "")],
+        "a key that expired is put back": [put("key-expired", " and now - at <= ms", "")],
+        "a client's key is deleted": [put("key-drop", "~= 'mine'", "== 'free'")],
+        "a key is handed over that a client has": [become("key-hand-over", "key_take(lock, w, w.ask) return true")],
+        "clients do not get their turn": [put("key-turn", "now - run >= TURN_MS", "false")],
+        "a lease is put back without its key": [put("key-back", "may_put", "false")],
+        "a lease that its host does not know keeps its key": [put("key-extra", "redis.call('HLEN', held) - 1 > tonumber(ARGV[4])", "false")],
+    },
     "test_act": {"the page is not closed when a lease is": SIMULATOR["the page is not closed when a lease is"]},
     "test_serve": {
         "callers are granted while their lease is taken away": [condition("serve-breaking", "false")],

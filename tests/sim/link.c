@@ -55,7 +55,7 @@ static void deliver_item(void *arg, uint64_t number)
 	struct link *link = (struct link *)(uintptr_t)number;
 
 	if (link->state == LINK_OPEN && p->text && link->events.message) {
-		link->events.message(link->arg, p->text, p->len);
+		link->events.message(link->arg, "host", p->text, p->len);
 	} else if (link->state == LINK_OPEN && p->reply) {
 		struct pending *pending = link->first;
 

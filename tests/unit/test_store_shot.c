@@ -114,7 +114,7 @@ START_TEST(no_answer)
 	start_shooting(&s, &a, 1, 0, &released);
 	ck_assert(end_shooting(&s));
 	if (_i)
-		store_beat(a.store, 0, on_answer, &beaten);
+		store_beat(a.store, 0, 0, on_answer, &beaten);
 	else
 		kill(server.pid, SIGKILL);
 	wait_until(released.answers == 1);
