@@ -379,7 +379,7 @@ enum protect protect_look(int fd, struct protect_look *look)
 
 	look->page = NULL;
 	look->waits = false;
-	look->first = (struct protect_first){0};
+	look->first.has_euid = look->first.has_mine = look->first.is_new = false;
 	/* Without a line, since only the settings say whether descriptor 2 may be written. */
 	if (!s)
 		return PROTECT_REFUSED;
