@@ -181,7 +181,7 @@ model-check: ## check the models in docs/model with spin, and that their mutants
 	docs/model/check.sh
 model-check-long: ## the same with larger bounds: hours, and 20 GB
 	docs/model/check.sh long
-fuzz: ## fuzz configuration, messages, table of leases and replies for FUZZ_SECONDS each
+fuzz: ## fuzz configuration, messages, table of leases, replies and TLS for FUZZ_SECONDS each
 	scripts/fuzz.sh $(or $(FUZZ_SECONDS),10)
 bench: all $(BENCH) ## measure; prints a table and writes $(BUILD)/bench.json
 	PYTHONDONTWRITEBYTECODE=1 DFLOCK_BUILD=$(abspath $(BUILD)) bench/run.py $(B)
