@@ -166,6 +166,28 @@ def test_a_younger_holder_is_not_hit(make_host, redis):
     end(other, other_path)
 
 
+def test_a_younger_lease_of_the_same_host_is_not_hit(make_host):
+    """
+    What was shown is shared, and on its way back, since another host waits; a shared lock that does not wait gets a lease of its own
+    meanwhile. Both holders have kernel locks in the same range, so to end those of the older lease would end the younger one's.
+    """
+    a, b = make_host("a", lease=LEASE), make_host("b", lease=LEASE)
+    process, path = job(a, "-s")
+    next_one = taker(b)
+    waits(a)
+    with terminal(a, "break", a.path("f")) as asked:
+        asked.until("[y/N]")
+        younger, younger_path = job(a, "-s", "-n", out="younger")
+        asked.say("y")
+        text, status = asked.end()
+    assert status == 1 and "has got a younger lease of the lock meanwhile" in text, text
+    grows(younger_path)
+    grows(path)
+    end(process, path)
+    end(younger, younger_path)
+    assert next_one.stdout.readline() == "got\n"
+
+
 def test_command_lines_that_make_no_sense(make_host):
     a = make_host("a", lease=LEASE)
     for words in ([], ["f", "g"], ["--host", "h", "f"], ["--force", "f"], ["--host"]):
