@@ -168,24 +168,23 @@ def test_a_younger_holder_is_not_hit(make_host, redis):
 
 def test_a_younger_lease_of_the_same_host_is_not_hit(make_host):
     """
-    What was shown is shared, and on its way back, since another host waits; a shared lock that does not wait gets a lease of its own
-    meanwhile. Both holders have kernel locks in the same range, so to end those of the older lease would end the younger one's.
+    Another lock of bytes has come since the operator looked, and both ranges have bytes in common: to end the processes with kernel
+    locks in the older lease's range would end the younger one's holder. (b's lock is there so that a's leases are not for the whole file.)
     """
     a, b = make_host("a", lease=LEASE), make_host("b", lease=LEASE)
-    process, path = job(a, "-s")
-    next_one = taker(b)
-    waits(a)
-    with terminal(a, "break", a.path("f")) as asked:
+    other, older, younger = b.agent(), a.agent(), a.agent()
+    for agent, host in (other, b), (older, a), (younger, a):
+        assert agent.do(f"open 1 {host.path('r')} rwc") == "ok"
+    assert other.do("setlk 1 sh 100 10") == "ok"
+    assert older.do("setlk 1 sh 0 10") == "ok"
+    with terminal(a, "break", "t/r") as asked:
         asked.until("[y/N]")
-        younger, younger_path = job(a, "-s", "-n", out="younger")
+        assert younger.do("setlk 1 sh 5 10") == "ok"
         asked.say("y")
         text, status = asked.end()
     assert status == 1 and "has got a younger lease of the lock meanwhile" in text, text
-    grows(younger_path)
-    grows(path)
-    end(process, path)
-    end(younger, younger_path)
-    assert next_one.stdout.readline() == "got\n"
+    for agent in other, older, younger:
+        assert agent.do("setlk 1 un 0 200") == "ok"
 
 
 def test_command_lines_that_make_no_sense(make_host):
