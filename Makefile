@@ -171,7 +171,7 @@ stress: all agents ## lock and unlock at full speed on two hosts for STRESS_SECO
 	DFLOCK_STRESS_SECONDS=$(or $(STRESS_SECONDS),900) DFLOCK_STRESS_CALLS=100000000000 $(MAKE) check T="-s cluster/test_page_stress.py"
 model: all agents ## play N (20000) random sequences of lock calls on one kernel and over hosts, instead of the 2000 of `make check`
 	DFLOCK_MODEL_SEQUENCES=$(or $(N),20000) $(MAKE) check T="-s model/test_model.py -k one_kernel"
-nemesis: all agents ## a fault run of NEMESIS_SECONDS (1800) with one server, and as long with three: an hour; as root
+nemesis: all agents ## a fault run of NEMESIS_SECONDS (1800) with one server, with three, and with a Redis Cluster: 1.5 hours; as root
 	cd tests && DFLOCK_NEMESIS_SECONDS=$(or $(NEMESIS_SECONDS),1800) $(PYTEST) -p no:cacheprovider -s nemesis/test_nemesis.py
 check-docs: all ## what documentation and sources must agree on; which way files call each other, and their names
 	scripts/check-docs.sh
