@@ -15,6 +15,7 @@
 
 #include "keeper/guard/freeze.h"
 #include "tests/unit/holders_fixture.h"
+#include "tests/unit/wait_until.h"
 
 static unsigned vain; /* so many times */
 
@@ -29,7 +30,8 @@ static bool vain_freeze_until(struct freeze *f, struct family *family, unsigned 
 #define freeze_until vain_freeze_until
 #include "keeper/guard/bereft.c"
 
-#define REPRIEVES 10 /* as often as it is put off */
+#define REPRIEVES 10  /* as often as it is put off */
+#define PATIENCE  300 /* looks */
 
 static struct freeze freeze;
 static pid_t holder, heir;
@@ -148,14 +150,6 @@ static bool runs_on(pid_t pid)
 	return state && state != 'Z' && state != 'X';
 }
 
-static void killed(pid_t pid)
-{
-	siginfo_t info = {0};
-
-	ck_assert_int_eq(waitid(P_PID, (id_t)pid, &info, WEXITED | WNOWAIT | __WALL), 0);
-	ck_assert_int_eq(info.si_status, SIGKILL);
-}
-
 static bool is_free(void)
 {
 	return !slots_any(&table, SLOTS_IN(TABLE_LOST) | SLOTS_IN(TABLE_ENDING));
@@ -171,11 +165,12 @@ START_TEST(a_broken_lease_is_not_free_before_all_holders_were_found)
 		ck_assert(!is_free());
 	}
 	bereft_kill(&freeze);
-	killed(holder);
+	wait_until(!runs_on(holder));
 	ck_assert(runs_on(heir));
 	ck_assert(!is_free());
-	bereft_kill(&freeze);
-	killed(heir);
+	for (int i = 0; i < PATIENCE && !is_free(); i++) /* a machine with too much to do may be late, too */
+		bereft_kill(&freeze);
+	wait_until(!runs_on(heir));
 	ck_assert(is_free());
 }
 END_TEST
@@ -186,7 +181,7 @@ START_TEST(holders_of_a_lost_lease_are_killed_at_once)
 	table_lose(&table, slots[0], TABLE_WHY_TAKEN);
 	vain = 1;
 	bereft_kill(&freeze);
-	killed(holder);
+	wait_until(!runs_on(holder));
 	ck_assert(is_free());
 }
 END_TEST
