@@ -8,14 +8,14 @@ VERSION := $(shell cat VERSION)
 PKGS    := libuv hiredis libconfig jansson openssl
 
 CPPFLAGS += -I. -D_GNU_SOURCE -DDFLOCK_VERSION='"$(VERSION)"' -DDFLOCKD_INSTALLED='"$(PREFIX)/sbin/dflockd"' \
-            -DSHIM_INSTALLED='"$(LIBDIR)/libdflock.so"'
+            -DDOCTOR_INSTALLED='"$(PREFIX)/libexec/dflock-doctor"' -DSHIM_INSTALLED='"$(LIBDIR)/libdflock.so"'
 WARN    := -Wall -Wextra -Werror -Wshadow -Wstrict-prototypes -Wmissing-prototypes -Wvla -Wformat=2
 CFLAGS  ?= -O2 -g
 CFLAGS  += -std=gnu11 $(WARN) -fno-strict-aliasing
 # Debian's headers are not ours to warn about.
 PKG_CFLAGS := $(subst -I,-isystem ,$(shell pkg-config --cflags $(PKGS) smartcols 2>/dev/null))
 LIBS    := $(shell pkg-config --libs $(PKGS) 2>/dev/null) -pthread
-CLI_LIBS := $(shell pkg-config --libs smartcols 2>/dev/null) -lZydis
+CLI_LIBS := $(shell pkg-config --libs libconfig jansson smartcols 2>/dev/null) -lZydis
 ifdef SAN
 CFLAGS  += -fsanitize=address,undefined -fno-sanitize-recover=all -fno-omit-frame-pointer
 SAN_OBJ := $(BUILD)/tests/san/options.o
@@ -28,7 +28,8 @@ CORE_OBJ := $(CORE_SRC:%.c=$(BUILD)/%.o)
 CORE     := $(BUILD)/libcore.a
 SHIM_SRC := $(wildcard shim/*.c wire/*.c)
 SHIM_OBJ := $(SHIM_SRC:%.c=$(BUILD)/pic/%.o)
-CLI_OBJ  := $(patsubst %.c,$(BUILD)/%.o,$(wildcard cli/*.c))
+CLI_OBJ  := $(patsubst %.c,$(BUILD)/%.o,$(filter-out cli/main.c cli/doctor_main.c,$(wildcard cli/*.c)))
+CLI      := $(BUILD)/libcli.a
 UNIT     := $(patsubst tests/unit/%.c,$(BUILD)/unit/%,$(wildcard tests/unit/test_*.c))
 BENCH    := $(patsubst %.c,$(BUILD)/%,$(wildcard bench/*.c))
 AGENTS   := $(patsubst tests/%.c,$(BUILD)/tests/%,$(wildcard tests/agents/*.c tests/interpose/*.c)) \
@@ -39,20 +40,26 @@ Q    := $(if $(V),,@)
 say   = $(if $(V),,@printf '  %-5s %s\n' $(1) $@)
 
 .PHONY: all help
-all: $(BUILD)/libdflock.so $(BUILD)/dflockd $(BUILD)/dflock ## build the shim, the keeper and the command line
+all: $(BUILD)/libdflock.so $(BUILD)/dflockd $(BUILD)/dflock $(BUILD)/dflock-doctor ## build the shim, the keeper and the command line
 help: ## list the targets
 	@sed -n 's/^\([a-z][a-z-]*\):.*## /\1\t/p' Makefile | expand -t 16
 
 $(CORE): $(CORE_OBJ)
+$(CLI): $(CLI_OBJ)
+$(CORE) $(CLI):
 	@rm -f $@
 	$(call say,AR)
 	$(Q)ar rcs $@ $^
 $(BUILD)/dflockd: $(BUILD)/keeper/main.o $(SAN_OBJ) $(CORE)
 	$(call say,LD)
 	$(Q)$(CC) $(CFLAGS) $(LDFLAGS) -o $@ $^ $(LIBS)
-$(BUILD)/dflock: $(CLI_OBJ) $(SAN_OBJ) $(CORE)
+# Without OpenSSL, which doubles the time of its start.
+$(BUILD)/dflock: $(BUILD)/cli/main.o $(SAN_OBJ) $(CLI) $(CORE)
 	$(call say,LD)
-	$(Q)$(CC) $(CFLAGS) $(LDFLAGS) -o $@ $^ $(LIBS) $(CLI_LIBS)
+	$(Q)$(CC) $(CFLAGS) $(LDFLAGS) -o $@ $^ $(CLI_LIBS)
+$(BUILD)/dflock-doctor: $(BUILD)/cli/doctor_main.o $(SAN_OBJ) $(CLI) $(CORE)
+	$(call say,LD)
+	$(Q)$(CC) $(CFLAGS) $(LDFLAGS) -o $@ $^ $(CLI_LIBS) $(LIBS)
 # The shim: libc only, never sanitized, its names hidden but for the list in exports.map. Each program maps it when it starts: in
 # two pieces, instead of four that would keep read-only data from being executable.
 SHIM_CFLAGS := $(filter-out -fsanitize% -fno-sanitize%,$(CFLAGS)) -fPIC -fvisibility=hidden -ftls-model=initial-exec
@@ -195,6 +202,7 @@ install: all ## install under PREFIX (DESTDIR)
 	install -D -m 755 $(BUILD)/libdflock.so $(DESTDIR)$(LIBDIR)/libdflock.so
 	install -D -m 755 $(BUILD)/dflockd $(DESTDIR)$(PREFIX)/sbin/dflockd
 	install -D -m 755 $(BUILD)/dflock $(DESTDIR)$(PREFIX)/bin/dflock
+	install -D -m 755 $(BUILD)/dflock-doctor $(DESTDIR)$(PREFIX)/libexec/dflock-doctor
 	install -D -m 644 packaging/dflock.service $(DESTDIR)$(PREFIX)/lib/systemd/system/dflock.service
 	sed -i 's|=/usr/\(s\?bin\)/|=$(PREFIX)/\1/|' $(DESTDIR)$(PREFIX)/lib/systemd/system/dflock.service
 	install -D -m 644 packaging/tmpfiles.d/dflock.conf $(DESTDIR)$(PREFIX)/lib/tmpfiles.d/dflock.conf
@@ -208,7 +216,7 @@ install: all ## install under PREFIX (DESTDIR)
 	[ -n "$(DESTDIR)" ] || ldconfig || echo 'ldconfig failed: LD_PRELOAD needs the whole path $(LIBDIR)/libdflock.so'
 uninstall: ## remove what install put there
 	rm -f $(DESTDIR)$(LIBDIR)/libdflock.so $(DESTDIR)$(ZSHDIR)/_dflock
-	cd $(DESTDIR)$(PREFIX) && rm -f sbin/dflockd bin/dflock lib/systemd/system/dflock.service \
+	cd $(DESTDIR)$(PREFIX) && rm -f sbin/dflockd bin/dflock libexec/dflock-doctor lib/systemd/system/dflock.service \
 	  lib/tmpfiles.d/dflock.conf share/bash-completion/completions/dflock share/doc/dflock/dflock.conf.example
 	for m in man/*.[1-8]; do rm -f $(DESTDIR)$(PREFIX)/share/man/man$${m##*.}/$${m##*/}; done
 	rm -rf $(DESTDIR)$(PREFIX)/share/doc/dflock/prometheus

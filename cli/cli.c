@@ -1,5 +1,6 @@
 #include "cli/cli.h"
 
+#include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -73,6 +74,14 @@ void cli_take_lock(const struct argp_state *state, char *arg, const char **lock)
 	if (!*arg)
 		argp_error(state, "the LOCK is empty");
 	*lock = arg;
+}
+
+int cli_end(int status)
+{
+	if (!fflush(stdout) && !ferror(stdout))
+		return status;
+	cli_error("cannot write the output: %s", strerror(errno));
+	return status ? status : CLI_FAILED;
 }
 
 int64_t cli_now_ms(void)

@@ -62,6 +62,9 @@ bool cli_force(int argc, char **argv, const char *doc, const char *help);
  * the process with a line. */
 void cli_take_lock(const struct argp_state *state, char *arg, const char **lock);
 
+/* The exit status of the process: `status` of the subcommand, unless its output could not be written, which a line says. */
+int cli_end(int status);
+
 /* CLOCK_BOOTTIME, for deadlines. */
 int64_t cli_now_ms(void);
 

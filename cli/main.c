@@ -1,10 +1,12 @@
 #include "cli/cli.h"
 
 #include <errno.h>
+#include <limits.h>
 #include <locale.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 const char *argp_program_version = "dflock " DFLOCK_VERSION;
 
@@ -21,6 +23,18 @@ static int cmd_version(int argc, char **argv)
 	return CLI_OK;
 }
 
+/* By the program that has TLS (doctor_main.c). It goes by argv[0]. */
+static int main_by_doctor(int argc, char **argv)
+{
+	char path[PATH_MAX];
+
+	(void)argc;
+	cli_find("dflock-doctor", "libexec", DOCTOR_INSTALLED, path);
+	execv(path, argv);
+	cli_error("cannot run %s: %s; install it", path, strerror(errno));
+	return CLI_FAILED;
+}
+
 static const struct command commands[] = {
 	{"run", cmd_run, "run a program so that its locks hold across the cluster"},
 	{"lock", cmd_lock, "run a program while a lock without a file is held"},
@@ -29,8 +43,8 @@ static const struct command commands[] = {
 	{"who", cmd_who, "say which processes hold a lock, on which hosts"},
 	{"fence", cmd_fence, "print the fence number of a lock that is held on this host"},
 	{"break", cmd_break, "take a lock away from its holders, or give up a host that is off"},
-	{"check", cmd_check, "check the configuration; say which files it protects"},
-	{"doctor", cmd_doctor, "look for what is wrong with the set-up, or with one program"},
+	{"check", main_by_doctor, "check the configuration; say which files it protects"},
+	{"doctor", main_by_doctor, "look for what is wrong with the set-up, or with one program"},
 	{"reload", cmd_reload, "make the keeper read the configuration again"},
 	{"log-level", cmd_log_level, "show or set which lines the keeper logs"},
 	{"stop", cmd_stop, "make the keeper give everything back and end"},
@@ -94,7 +108,6 @@ int main(int argc, char **argv)
 	};
 	struct choice choice = {.command = NULL};
 	char own_name[] = "dflock", name[64];
-	int status;
 
 	setlocale(LC_CTYPE, "");
 	argp_err_exit_status = CLI_USAGE;
@@ -102,10 +115,5 @@ int main(int argc, char **argv)
 	argp_parse(&argp, argc, argv, ARGP_IN_ORDER, NULL, &choice);
 	snprintf(name, sizeof(name), "dflock %s", choice.command->name);
 	argv[choice.at] = name;
-	status = choice.command->run(argc - choice.at, argv + choice.at);
-	if (fflush(stdout) || ferror(stdout)) {
-		cli_error("cannot write the output: %s", strerror(errno));
-		return status ? status : CLI_FAILED;
-	}
-	return status;
+	return cli_end(choice.command->run(argc - choice.at, argv + choice.at));
 }

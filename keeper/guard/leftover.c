@@ -160,7 +160,7 @@ void leftover_leave(pid_t pid)
 	int ret = cut_off_process(pid), i = 0;
 
 	log_event(LINE_KEEPER_LEFT_BEHIND,
-		  "the keeper (pid %d) was killed, but a thread of it waits for a file system that does not answer: it "
+		  "the keeper (pid %d) has ended, but a thread of it waits for a file system that does not answer: it "
 		  "is not waited for",
 		  (int)pid);
 	if (ret < 0)

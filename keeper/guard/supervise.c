@@ -34,13 +34,20 @@
 #define SUPERVISE_MOST_MS   2000
 #define SUPERVISE_STEADY_MS 10000 /* after a keeper that lived so long, the pauses begin with the first again */
 
+/* A page that the parent and its keepers share. */
+struct shared {
+	uint32_t serves; /* the first keeper serves */
+	uint32_t
+		ended; /* the keeper has ended by itself: 1 + its enum keeper_exit. A thread of it may hang nevertheless */
+};
+
 struct supervisor {
 	const struct supervise *options;
 	struct table table; /* a keeper's process goes on with its copy */
 	struct freezer *freezer;
 	int parent_fd, keeper_fd; /* two ends of a pipe */
 	int ready_fd;
-	uint32_t *serves; /* a page that keepers share: the first one serves */
+	struct shared *shared;
 	struct manager *manager;
 	sigset_t waited;  /* the signals that the parent waits for */
 	sigset_t keepers; /* blocked when a keeper begins */
@@ -52,10 +59,12 @@ struct supervisor {
 static pid_t supervise_start(struct supervisor *s)
 {
 	const struct supervised keeper = {
-		.table = &s->table, .parent_fd = s->keeper_fd, .ready_fd = s->ready_fd, .serves = s->serves};
-	pid_t pid = fork();
+		.table = &s->table, .parent_fd = s->keeper_fd, .ready_fd = s->ready_fd, .serves = &s->shared->serves};
 	int exit_status;
+	pid_t pid;
 
+	table_put32(&s->shared->ended, 0);
+	pid = fork();
 	if (pid != 0)
 		return pid;
 	sigprocmask(SIG_SETMASK, &s->keepers, NULL);
@@ -65,6 +74,7 @@ static pid_t supervise_start(struct supervisor *s)
 	log_begin_keeper();
 	exit_status = s->options->run(s->options->arg, &keeper);
 	log_flush();
+	table_put32(&s->shared->ended, (uint32_t)exit_status + 1); /* mutant: supervise-ended */
 	exit(exit_status);
 }
 
@@ -114,7 +124,7 @@ static void supervise_stay_resident(struct supervisor *s, uint32_t *room)
 
 static void supervise_tell_manager(struct supervisor *s)
 {
-	if (table_get32(s->serves))
+	if (table_get32(&s->shared->serves))
 		manager_ready(s->manager);
 	if (s->table.head->ending)
 		manager_stopping(s->manager);
@@ -153,8 +163,10 @@ static int supervise_watch(struct supervisor *s, pid_t pid)
 		if (!killed_ns && state == 'Z')
 			killed_ns = now;
 		if (killed_ns && now - killed_ns > SUPERVISE_END_MS * NS_PER_MS) {
+			uint32_t ended = table_get32(&s->shared->ended);
+
 			leftover_leave(pid);
-			return SIGKILL; /* as waitpid() would say it */
+			return ended ? W_EXITCODE((int)ended - 1, 0) : SIGKILL; /* as waitpid() would say it */
 		}
 		patience_ns = table_patience_ns(table, pulse.since_ns);
 		if (!killed_ns &&
@@ -221,8 +233,8 @@ static int supervise_prepare(struct supervisor *s)
 		return ret;
 	s->table.deeds = deeds_new();
 	s->freezer = freezer_new(&s->table);
-	s->serves = mmap(NULL, sizeof(*s->serves), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-	if (!s->freezer || s->serves == MAP_FAILED)
+	s->shared = mmap(NULL, sizeof(*s->shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	if (!s->freezer || s->shared == MAP_FAILED)
 		return -ENOMEM;
 	if (pipe2(pipe_fds, O_CLOEXEC) != 0)
 		return -errno;

@@ -1,6 +1,5 @@
 """Commands of an ordinary user beside the keeper of the system, which may read more than the user."""
 import os
-import shutil
 import subprocess
 import tempfile
 
@@ -25,8 +24,8 @@ def system(folder, monkeypatch):
     os.chmod(password, 0o600)
     with tempfile.TemporaryDirectory(prefix="dflock-test-") as shown:
         os.chmod(shown, 0o755)
-        for program in ("SHIM", "KEEPER", "CLI"):
-            monkeypatch.setattr(host_module, program, shutil.copy(getattr(host_module, program), shown))
+        for program, copy in host_module.copy_programs(shown).items():
+            monkeypatch.setattr(host_module, program, copy)
         host = SystemHost(redis, folder, place, store=f'password_file = "{password}";')
         yield host
         host.stop()

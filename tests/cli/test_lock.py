@@ -195,6 +195,24 @@ def test_all_users_of_a_system_share_the_names(system):
     assert mode & 0o7777 == 0o1777
 
 
+@pytest.mark.skipif(os.geteuid() != 0, reason="runs programs as other users, and so needs root")
+def test_names_may_have_a_file_system_of_their_own(system):
+    """As docs/operating.md says, so that users cannot fill up /run. The mount is there before the keeper."""
+    def tried(uid, name):
+        words = [*system.inside, *system.as_user(uid, CLI, "lock", "-n", name, "echo", "ran")]
+        return subprocess.run(words, env=system.env(), capture_output=True, text=True, timeout=60)
+
+    system.stop()
+    names = os.path.join(system.runtime, "names")
+    options = "mode=1777,size=64k,nr_inodes=3,nosuid,nodev,noexec"  # one of the three is the directory
+    subprocess.run([*system.inside, "mount", "-t", "tmpfs", "-o", options, "tmpfs", names], check=True)
+    system.start()
+    assert tried(12345, "one").stdout == "ran\n" and tried(12345, "two").stdout == "ran\n"
+    full = tried(12345, "three")
+    assert full.returncode == 123 and f"not started: {names}/three: No space left on device" in full.stderr
+    assert tried(23456, "one").stdout == "ran\n"
+
+
 # --- --at-least ---
 
 def test_one_of_two_hosts_runs_a_short_job(hosts):

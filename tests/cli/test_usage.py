@@ -38,6 +38,25 @@ def test_help_of_each(command):
     assert dflock(command, "--usage").stdout.startswith(f"Usage: dflock {command} ")
 
 
+def test_only_check_and_doctor_map_openssl():
+    linked = subprocess.run(["ldd", CLI], capture_output=True, text=True, check=True).stdout
+    assert "libconfig" in linked and "libssl" not in linked and "libcrypto" not in linked
+
+
+def test_a_missing_doctor_is_named(programs):
+    alone = shutil.copy(CLI, programs)
+    for command in ("check", "doctor"):
+        done = subprocess.run([alone, command], capture_output=True, text=True, timeout=60)
+        assert done.returncode == 1 and done.stdout == ""
+        assert re.fullmatch(r"dflock: cannot run /\S+/libexec/dflock-doctor: No such file or directory; install it\n", done.stderr)
+
+
+def test_doctor_is_started_by_dflock_only():
+    done = subprocess.run([os.path.join(BUILD, "dflock-doctor"), "check"], capture_output=True, text=True, timeout=60)
+    assert done.returncode == 2
+    assert done.stderr.endswith("dflock-doctor is no command: use `dflock check' or `dflock doctor'\n")
+
+
 def test_version():
     with open(os.path.join(ROOT, "VERSION")) as f:
         expected = "dflock " + f.read()

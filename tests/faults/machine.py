@@ -1,12 +1,11 @@
 """A machine of the test's own as far as runtime directories go (Apart), with several users and one configuration."""
 import json
 import os
-import shutil
 import subprocess
 
 from common import Outcome, WORDS
 from harness import Apart, Host, wait_until
-from harness.host import CLI, KEEPER, SHIM
+from harness.host import copy_programs
 
 NOBODY = 65534
 USER = 31977  # of nobody on the real machine
@@ -18,7 +17,7 @@ class Machine:
     def __init__(self, redis, folder, shown):
         self.redis, self.apart = redis, Apart(folder)
         self.host = Host(redis, "a", folder, foreground=False, lease="ttl_ms = 500; idle_ms = 0;")
-        self.programs = {p: shutil.copy(p, shown) for p in (SHIM, KEEPER, CLI)}
+        self.programs = copy_programs(shown)
         os.chmod(os.path.join(folder, "redis.sock"), 0o777)
         os.chmod(shown, 0o755)
         os.chmod(folder, 0o755)
@@ -39,7 +38,7 @@ class Machine:
         return env
 
     def start(self, *words, uid=0, before=(), **environment):
-        env = self.env(LD_PRELOAD=self.programs[SHIM], **environment)
+        env = self.env(LD_PRELOAD=self.programs["SHIM"], **environment)
         return subprocess.Popen([*self.words(uid, before), *words], env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
     def begin(self, uid=0, name="f", **more):
@@ -62,7 +61,7 @@ class Machine:
         wait_until(lambda: self.lock(uid, **more).word == "ok", f"uid {uid} gets a lock")
 
     def cli(self, *words, uid=0, before=(), **environment):
-        return subprocess.run([*self.words(uid, before), self.programs[CLI], *words], env=self.env(LD_PRELOAD="", **environment),
+        return subprocess.run([*self.words(uid, before), self.programs["CLI"], *words], env=self.env(LD_PRELOAD="", **environment),
                               stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, timeout=60)
 
     def where(self, uid=0, **more):

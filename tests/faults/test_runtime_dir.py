@@ -100,8 +100,8 @@ def as_nobody(host, folder, monkeypatch):
         os.chown(host.files, NOBODY, NOBODY)
         os.chown(host.path("f"), NOBODY, NOBODY)
         os.chmod(os.path.join(folder, "redis.sock"), 0o777)
-        for program in ("SHIM", "KEEPER"):
-            monkeypatch.setattr(host_module, program, shutil.copy(getattr(host_module, program), shown))
+        for program, copy in host_module.copy_programs(shown).items():
+            monkeypatch.setattr(host_module, program, copy)
         yield {"before": ["setpriv", f"--reuid={NOBODY}", f"--regid={NOBODY}", "--clear-groups"]}
 
 

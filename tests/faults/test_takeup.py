@@ -8,7 +8,6 @@ import fcntl
 import json
 import os
 import queue
-import shutil
 import signal
 import subprocess
 import sys
@@ -67,8 +66,8 @@ def ordinary(make_host, folder, redis, monkeypatch):
         for path in (folder, shown):
             os.chmod(path, 0o755)
         os.chmod(os.path.join(folder, "redis.sock"), 0o777)
-        for program in ("SHIM", "KEEPER", "CLI"):
-            monkeypatch.setattr(host_module, program, shutil.copy(getattr(host_module, program), shown))
+        for program, copy in host_module.copy_programs(shown).items():
+            monkeypatch.setattr(host_module, program, copy)
         a = make_host("a", lease=LONG, foreground=False,
                       inside=["setpriv", f"--reuid={USER}", f"--regid={USER}", "--clear-groups"])
         for path in (a.files, a.runtime):

@@ -7,7 +7,6 @@ import os
 import pytest
 from common import refused
 from harness import wait_until
-from harness.host import KEEPER
 from machine import NOBODY, USER
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="needs other users and mounts, and so root")
@@ -111,7 +110,7 @@ def test_run_dflock(machine):
 
 def test_the_system_keeper_comes_first(machine):
     machine.apart.sh(f"mkdir -m 0755 /run/dflock; mkdir -m 0700 /run/dflock/{USER}; chown {USER} /run/dflock/{USER}")
-    done = machine.apart.run(machine.programs[KEEPER], "--config", machine.host.config, "--runtime-dir", "/run/dflock/", env=machine.env())
+    done = machine.apart.run(machine.programs["KEEPER"], "--config", machine.host.config, "--runtime-dir", "/run/dflock/", env=machine.env())
     assert done.returncode == 0, done.stderr
     for uid in (USER, 0):
         machine.works(uid)

@@ -34,8 +34,8 @@ def shown(folder, monkeypatch):
     with tempfile.TemporaryDirectory(prefix="dflock-test-", dir="/dev/shm") as shown:
         os.chmod(shown, 0o755)
         os.chmod(folder, 0o755)
-        for program in ("SHIM", "KEEPER", "CLI"):
-            monkeypatch.setattr(host_module, program, shutil.copy(getattr(host_module, program), shown))
+        for program, copy in host_module.copy_programs(shown).items():
+            monkeypatch.setattr(host_module, program, copy)
         agents = os.path.join(shown, "tests/agents")
         os.makedirs(agents)
         for name in ("agent", "holding"):

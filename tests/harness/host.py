@@ -4,7 +4,7 @@ other hosts, under the same lock names: with one inode the kernel would do the e
 """
 import json
 import os
-import selectors
+import shutil
 import shutil
 import signal
 import socket
@@ -21,6 +21,12 @@ BUILD = os.environ.get("DFLOCK_BUILD", os.path.join(ROOT, "build"))
 SHIM = os.path.join(BUILD, "libdflock.so")
 KEEPER = os.path.join(BUILD, "dflockd")
 CLI = os.path.join(BUILD, "dflock")
+DOCTOR = os.path.join(BUILD, "dflock-doctor")  # CLI starts it
+
+
+def copy_programs(folder):
+    """The product in this folder, for users who cannot enter BUILD. By the name here: where the copy is."""
+    return {name: shutil.copy(globals()[name], folder) for name in ("SHIM", "KEEPER", "CLI", "DOCTOR")}
 
 
 class Host:

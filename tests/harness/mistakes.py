@@ -177,6 +177,7 @@ UNIT = {
     },
     "test_supervise": {
         "what a dead keeper had is sure": [skip("supervise-unsure")],
+        "a keeper that ended and hangs is started again": [skip("supervise-ended")],
         "a keeper that cannot start leaves leases behind": [put("supervise-cannot", "!table_in_use(&s->table)", "true")],
     },
     "test_supervise_signals": {"two signals at once are two": [condition("supervise-again", "true")]},

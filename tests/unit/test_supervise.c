@@ -1,9 +1,11 @@
 /* keeper/guard/supervise.c: when another keeper is started, what it finds, and when one that hangs is killed. */
 #include <errno.h>
 #include <poll.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 
 #include "tests/unit/supervise_fixture.h"
 
@@ -67,6 +69,36 @@ START_TEST(started_again)
 {
 	ck_assert_int_eq(result(die_twice), KEEPER_EXIT_IDLE);
 	ck_assert_int_eq(shared->runs, 3);
+}
+END_TEST
+
+static void *hang(void *arg)
+{
+	for (;;)
+		pause();
+	return arg;
+}
+
+/* The first thread only: what a process looks like in which a thread waits for a file system that does not answer. */
+static void hang_at_the_end(void)
+{
+	syscall(SYS_exit, 0);
+}
+
+static int idle_with_a_thread_that_hangs(const struct supervised *keeper, int number)
+{
+	pthread_t thread;
+
+	(void)keeper;
+	if (number > 0)
+		return WRONG;
+	return !pthread_create(&thread, NULL, hang, NULL) && !atexit(hang_at_the_end) ? KEEPER_EXIT_UNCONFIRMED : WRONG;
+}
+
+START_TEST(a_thread_that_hangs_starts_no_other_keeper)
+{
+	ck_assert_int_eq(result(idle_with_a_thread_that_hangs), KEEPER_EXIT_UNCONFIRMED);
+	ck_assert_int_eq(shared->runs, 1);
 }
 END_TEST
 
@@ -208,6 +240,7 @@ int main(void)
 	tcase_add_test(tests, ends_with_a_keeper_that_cannot_start);
 	tcase_add_test(tests, stays_while_there_are_leases);
 	tcase_add_test(tests, started_again);
+	tcase_add_test(tests, a_thread_that_hangs_starts_no_other_keeper);
 	tcase_add_test(tests, leases_of_a_dead_keeper_are_unsure);
 	tcase_add_test(tests, what_a_keeper_is_given);
 	tcase_add_test(tests, the_pipe_ends_with_the_parent);

@@ -1,0 +1,24 @@
+/*
+ * dflock-doctor: `dflock check` and `dflock doctor`, the two commands that know TLS. A program of its own, since each start of a
+ * job by `dflock run` would else map OpenSSL, which takes longer than all the rest of that start.
+ */
+#include <locale.h>
+#include <string.h>
+
+#include "cli/cli.h"
+
+const char *argp_program_version = "dflock " DFLOCK_VERSION;
+
+int main(int argc, char **argv)
+{
+	const char *name = argc > 0 ? argv[0] : "";
+
+	setlocale(LC_CTYPE, "");
+	argp_err_exit_status = CLI_USAGE;
+	if (!strcmp(name, "dflock check"))
+		return cli_end(cmd_check(argc, argv));
+	if (!strcmp(name, "dflock doctor"))
+		return cli_end(cmd_doctor(argc, argv));
+	cli_error("%s is no command: use `dflock check' or `dflock doctor'", name);
+	return CLI_USAGE;
+}
