@@ -4,7 +4,7 @@ other hosts, under the same lock names: with one inode the kernel would do the e
 """
 import json
 import os
-import shutil
+import selectors
 import shutil
 import signal
 import socket
