@@ -166,7 +166,7 @@ check-with-processes:
 # Whatever the store's scripts and the keeper's way to it depend on.
 STORE_UNIT   := store store_nonsense store_record store_refusals store_rests store_rights store_rules store_scripts
 STORE_TESTS  ?= cluster/test_flock.py cluster/test_recall.py cluster/test_store_loss.py cluster/test_redis_cluster.py cli/test_doctor_acl.py
-RIGHTS_TESTS ?= cluster/test_flock.py cluster/test_recall.py cluster/test_once.py cluster/test_break.py cluster/test_store_loss.py cli/test_who.py
+RIGHTS_TESTS ?= cluster/test_flock.py cluster/test_recall.py cluster/test_once.py cluster/test_redis_key.py cluster/test_break.py cluster/test_store_loss.py cli/test_who.py
 SERVERS      ?= $(wildcard $(CURDIR)/build-servers/*-server)
 .PHONY: check-stores check-rights
 check-stores: all agents ## run the tests of the store with this machine's redis-server, and with SERVERS (scripts/servers.sh build-servers)

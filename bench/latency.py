@@ -51,9 +51,9 @@ def placed(lab, hosts, processors):
         place(before, before)
 
 
-def first_locks(lab, host, address, rounds, evals, locks):
-    return in_turns(rounds, lambda: lab.run(lab.plain(), "roundtrip", address, "eval", evals, 0),
-                    lambda: lab.run(host, "first", lab.new_prefix(host), locks))
+def first_locks(lab, host, address, rounds, evals, locks, rest_us=0):
+    return in_turns(rounds, lambda: lab.run(lab.plain(), "roundtrip", address, "eval", evals, rest_us),
+                    lambda: lab.run(host, "first", lab.new_prefix(host), locks, rest_us))
 
 
 @measurement("first")
@@ -63,9 +63,12 @@ def first(lab):
     for where, processors in places().items():
         lab.settle()
         with placed(lab, [host], processors):
-            evals, firsts = first_locks(lab, host, lab.redis().socket, 12, 150, 30)
+            evals, firsts = first_locks(lab, host, lab.redis().socket, 25, 70, 15)
+            cold_evals, cold_firsts = first_locks(lab, host, lab.redis().socket, 10, 15, 15, REST_US)
             lab.protected()
-        rows.append(Times(Series("first lock of a file", firsts), Series("EVAL, hiredis", evals), x=FIRST_X, note=where))
+        rows += [Times(Series("first lock of a file", firsts), Series("EVAL, hiredis", evals), x=FIRST_X, note=where),
+                 Times(Series("first lock after %g ms of rest" % (REST_US / 1000), cold_firsts),
+                       Series("EVAL after such a rest", cold_evals), x=FIRST_X, note=where)]
     return rows
 
 
@@ -76,9 +79,9 @@ def handover(lab):
     for where, processors in places().items():
         with placed(lab, hosts, processors):
             pings, rested, turns = in_turns(
-                5, lambda: lab.run(lab.plain(), "roundtrip", server, "ping", 300, 0),
-                lambda: lab.run(lab.plain(), "roundtrip", server, "ping", 20, REST_US),
-                lambda: lab.turns(30, REST_US))
+                12, lambda: lab.run(lab.plain(), "roundtrip", server, "ping", 100, 0),
+                lambda: lab.run(lab.plain(), "roundtrip", server, "ping", 10, REST_US),
+                lambda: lab.turns(12, REST_US))
         turns = Series("hand-over between two hosts", turns)
         rows += [Times(turns, Series("PING, hiredis", pings), x=HANDOVER_X, note=where),
                  Times(turns, Series("PING after %g ms of rest" % (REST_US / 1000), rested),

@@ -105,7 +105,7 @@ static void on_beat(uv_timer_t *timer)
 	struct bench_host *host = timer->data;
 
 	asked++;
-	store_beat(host->store, 0, on_reply, host);
+	store_beat(host->store, 0, 0, on_reply, host);
 }
 
 static void start_host(void)

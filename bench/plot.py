@@ -39,6 +39,53 @@ def columns(curves, title, wanted, options=""):
     return [(name, [(at, values[name]) for at, values in points.items() if name in values], options) for name in names]
 
 
+ROW, LEFT, WIDTH = 54, 100, 900
+
+
+def box(x, y, width, height, color, title):
+    return '<rect x="%.1f" y="%d" width="%.1f" height="%d" fill="%s"><title>%s</title></rect>' % (x, y, max(width, 0.6), height, color, title)
+
+
+def arrow(x, y, to, title):
+    end = to - 4 if to > y else to + 4
+    return ('<path d="M%.1f %d V%d" stroke="#c0392b" fill="none" marker-end="url(#head)"><title>%s</title></path>' % (x, y, end, title)
+            if y != to else '<circle cx="%.1f" cy="%d" r="2.5" fill="#c0392b"><title>%s</title></circle>' % (x, y, title))
+
+
+def timeline(path, row):
+    """When each actor had a processor (light), in system calls (dark), and which wake-up let which actor go on (arrows)."""
+    names, ns = row["actors"], row["ns"]
+    scale = (WIDTH - LEFT - 20) / ns
+    height = ROW * len(names) + 60
+    at = {name: 14 + ROW * i for i, name in enumerate(names)}
+    out = ['<svg xmlns="http://www.w3.org/2000/svg" width="%d" height="%d" font-family="sans-serif" font-size="13">' % (WIDTH, height),
+           '<defs><marker id="head" viewBox="0 0 6 6" refX="5" refY="3" markerWidth="6" markerHeight="6" orient="auto">'
+           '<path d="M0 0L6 3L0 6z" fill="#c0392b"/></marker></defs><rect width="100%" height="100%" fill="white"/>']
+    step = next(s for s in (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10000) if ns / 1000 / s <= 12)
+    for us in range(0, int(ns / 1000) + 1, step):
+        x = LEFT + us * 1000 * scale
+        out.append('<path d="M%.1f 8V%d" stroke="#dddddd"/><text x="%.1f" y="%d" text-anchor="middle">%d</text>' %
+                   (x, height - 42, x, height - 26, us))
+    out.append('<text x="%d" y="%d" text-anchor="end">microseconds; light: on a processor, dark: in a system call, arrows: wake-ups</text>' %
+               (WIDTH - 20, height - 8))
+    for name in names:
+        out.append('<text x="8" y="%d">%s</text><path d="M%d %dH%d" stroke="#999999"/>' %
+                   (at[name] + 24, name, LEFT, at[name] + 34, WIDTH - 20))
+    for name, _, begin, end in row["spans"]:
+        out.append(box(LEFT + begin * scale, at[name] + 6, (end - begin) * scale, 28, "#a9cce3", "%s: %.0f us" % (name, (end - begin) / 1000)))
+    for name, _, begin, end, number in row["calls"]:
+        for _, _, on, off in (span for span in row["spans"] if span[0] == name):
+            a, b = max(begin, on), min(end, off)
+            if a <= b:
+                out.append(box(LEFT + a * scale, at[name] + 14, (b - a) * scale, 20, "#2471a3", "system call %d: %.0f us" %
+                               (number, (end - begin) / 1000)))
+    for name, _, woken, _, when in row["wakes"]:
+        out.append(arrow(LEFT + when * scale, at.get(name, at[woken]) + 20, at[woken] + 20, "%s wakes %s" % (name, woken)))
+    with open(path, "w") as f:
+        f.write("\n".join([*out, "</svg>\n"]))
+    print(path)
+
+
 def main():
     source = sys.argv[1] if len(sys.argv) > 1 else os.path.join(HERE, "../build/bench.json")
     folder = sys.argv[2] if len(sys.argv) > 2 else os.path.join(HERE, "../docs")
@@ -50,6 +97,8 @@ def main():
     def to(name):
         return os.path.join(folder, name + ".svg")
 
+    for row in measured.get("timelines", []):
+        timeline(to("steps-" + row["title"].split()[0]), row)
     draw(to("ranges"), """
 set logscale xy
 set xlabel "ranges of the lock name, leased or waited for"
@@ -87,6 +136,15 @@ set y2tics
 set yrange [0:*]
 set y2range [0:*]
 """, columns(curves, "hot lock, by hosts", "pairs/s") + columns(curves, "hot lock, by hosts", "longest", "axes x1y2"))
+    draw(to("crowd"), """
+set logscale xy
+set xlabel "programs of one host, or hosts"
+set ylabel "microseconds for one lock, or one program"
+set xrange [0.9:1100]
+""", [(title + ": " + name.split(",")[0], points, options) for title, of in
+      (("one file", "crowd on one file, by programs"), ("a file each", "crowd on a file each, by programs"),
+       ("hosts on one name", "crowd of hosts on one name, by hosts"))
+      for name, points, options in columns(curves, of, "")])
     draw(to("load"), """
 set logscale xy
 set xlabel "leases that are held"

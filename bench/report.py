@@ -128,6 +128,22 @@ class Curve:
         return {"title": self.title, "of": self.of, "points": self.points}
 
 
+class Timeline:
+    """What an operation does until the caller has its lock: system calls by actor, wake-ups of actors, switches to actors, each the median
+    of `count`; and all of one, as tracing.Trace.drawn() says, for the picture."""
+
+    def __init__(self, title, calls, wakings, switches, count, drawn):
+        self.title, self.calls, self.wakings, self.switches, self.count, self.drawn = title, calls, wakings, switches, count, drawn
+
+    def cells(self):
+        return [self.title, "%g" % sum(self.calls.values()), ", ".join("%s %g" % pair for pair in self.calls.items()),
+                "%g" % self.wakings, "%g" % self.switches]
+
+    def json(self):
+        return {"title": self.title, "system_calls": self.calls, "wake_ups": self.wakings, "switches": self.switches, "count": self.count,
+                "actors": list(self.calls), **self.drawn}
+
+
 def figure(value):
     return "%.0f" % value if value >= 100 else "%.3g" % value
 
@@ -168,6 +184,9 @@ def text(rows):
         sizes = sorted({n for r in growth for n in r.us})
         head = ["us of the server, by ranges", *map(str, sizes), "%d to %d" % growth[0].between, "limit", ""]
         parts.append(table(head, [r.cells(sizes) for r in growth], (0, len(head) - 1)))
+    lines = [r.cells() for r in rows if isinstance(r, Timeline)]
+    if lines:
+        parts.append(table(["until the caller has its lock", "system calls", "", "wake-ups", "switches"], lines, (0, 2)))
     parts += [r.text() for r in rows if isinstance(r, Curve)]
     return "\n\n".join(parts)
 
@@ -179,5 +198,6 @@ def write_json(path, about, rows, failed):
                 for name, some in rows.items() for row in some if isinstance(row, kind)]
 
     with open(path, "w") as f:
-        json.dump({**about, "times": of(Times), "commands": of(Counts), "growth": of(Growth), "curves": of(Curve), "not_measured": failed}, f, indent=1)
+        json.dump({**about, "times": of(Times), "commands": of(Counts), "growth": of(Growth), "curves": of(Curve), "timelines": of(Timeline),
+                   "not_measured": failed}, f, indent=1)
         f.write("\n")

@@ -13,7 +13,7 @@ import time
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 sys.path.insert(0, ROOT)
 
-from bench import measurements, latency, tls, scaling, comparison, lost, report  # noqa: E402, F401 (the path comes first; in the order of the table)
+from bench import measurements, latency, timeline, tls, scaling, comparison, lost, report  # noqa: E402, F401 (the path comes first; in the order of the table)
 from bench.lab import BUILD, CannotMeasure, Lab  # noqa: E402
 from tests.harness import Deadline  # noqa: E402
 
@@ -64,8 +64,10 @@ def main():
         rows, failed = measure(lab, names)
     finally:
         lab.close()
+    facts["rounds_made_again"], facts["rounds_disturbed"] = measurements.again["rounds"], measurements.again["kept"]
     facts["seconds"] = round(time.monotonic() - begin, 1)
     print("dflock {version}, {processors} x {processor}, Linux {kernel}, Redis {redis}, load {load:.1f}, {seconds} s\n"
+          "rounds made again because the reference was disturbed: {rounds_made_again}; disturbed all the same: {rounds_disturbed}\n"
           .format(**facts))
     print(report.text([row for some in rows.values() for row in some]))
     report.write_json(options.json, facts, rows, failed)

@@ -11,8 +11,8 @@ import time
 
 from bench.lab import BUILD, CannotMeasure
 from bench.latency import DISTANCES_MS, distant
-from bench.measurements import DEFAULT_TTL_MS, holding, measurement
-from bench.report import Curve, Series
+from bench.measurements import DEFAULT_TTL_MS, holding, in_turns, measurement
+from bench.report import Curve, Series, Times
 from tests.harness import Redis
 
 HOLDS_MS = (0, 1, 2, 5, 10, 20, 50)
@@ -21,6 +21,9 @@ WAITING_HOSTS = (2, 4, 8, 16, 32, 64)
 HELD = (1, 10, 100, 1000, 10000)
 STORE_HOSTS = (1, 10, 100, 1000, 5000)
 BUSY_HOSTS = 32  # that lock and unlock all the time
+CROWDS = (1, 3, 10, 30, 100)  # programs of one host on one file
+OWN = (10, 100, 1000)  # programs of one host that start, and lock a file each
+CROWD_X = 2
 FROZEN = (1000, 20000, 60000)
 
 
@@ -70,6 +73,66 @@ def queue(lab):
                 far = " at %d ms" % ms if ms else ""
                 curve.add(n, {"median, us" + far: samples.median / 1e3, "p99, us" + far: samples.p99 / 1e3})
     return [curve]
+
+
+def crowd_on_one(lab, host, curve):
+    """All are there, and lock the same file 20 times each."""
+    def run(env, n, path):
+        return lab.run(env, "crowd", n, "one", path, 20, 0)
+
+    for n in CROWDS:
+        plain, ours = in_turns(12, lambda: run(lab.plain(), n, lab.open_file("crowd")), lambda: run(host, n, host.path("crowd")))
+        row = Times(Series("%d programs on one file, one lock" % n, ours), Series("plain", plain), x=CROWD_X)
+        curve.add(n, {"dflock, us": row.series.median / 1e3, "plain, us": row.reference.median / 1e3})
+    return [row]
+
+
+def crowd_on_own(lab, host, curve):
+    """Each is started, locks a file of its own, and ends."""
+    def run(env, n, prefix):
+        return lab.run(env, "crowd", n, "own", prefix, 1, 0)
+
+    for n in OWN:
+        plain, unprotected, ours = in_turns(
+            4 if n > 100 else 8, lambda: run(lab.plain(), n, lab.open_file("own")), lambda: run(host, n, lab.open_file("own")),
+            lambda: run(host, n, lab.new_prefix(host)))
+        lab.settle()
+        reference = Series("plain", plain)
+        rows = [Times(Series("%d programs, a file each, from start to end%s" % (n, what), taken), reference, x=CROWD_X)
+                for what, taken in ((", not protected", unprotected), ("", ours))]
+        curve.add(n, {"dflock, us": rows[1].series.median / 1e3, "not protected, us": rows[0].series.median / 1e3,
+                      "plain, us": reference.median / 1e3})
+    return rows
+
+
+def in_line(lab, envs, path):
+    """Programs that lock a file four times each and keep it for a millisecond: ns for one lock."""
+    shared = lab.open_file("line")
+    with open(shared, "wb") as f:
+        f.write(bytes(64))
+    with contextlib.ExitStack() as stack:
+        players = [stack.enter_context(lab.popen(env, "queue", path(env), shared, 4, 1000)) for env in envs]
+        lab.start_together(players)
+        begin = time.monotonic_ns()
+        for p in players:
+            lab.samples(p)
+        return [(time.monotonic_ns() - begin) / len(players) / 4]
+
+
+@measurement("crowd")
+def crowd(lab):
+    """Many programs of one host, beside the same without dflock; and as many hosts as programs, on one name."""
+    host = lab.host("a")
+    one, own = Curve("crowd on one file, by programs", "programs"), Curve("crowd on a file each, by programs", "programs")
+    hosts = Curve("crowd of hosts on one name, by hosts", "hosts")
+    rows = crowd_on_one(lab, host, one) + crowd_on_own(lab, host, own)
+    for n in WAITING_HOSTS:
+        with lab.some_hosts(n, lab.redis().socket) as some:
+            plain, ours = in_turns(3, lambda: in_line(lab, [lab.plain()] * n, lambda _: lab.open_file("turn")),
+                                   lambda: in_line(lab, some, lambda h: h.path("turn")))
+        row = Times(Series("%d hosts in line for one name, one lock of 1 ms" % n, ours), Series("plain, one host", plain))
+        hosts.add(n, {"dflock, us": row.series.median / 1e3, "plain, us": row.reference.median / 1e3})
+    return [*rows, row, one, own, hosts]
 
 
 @measurement("onestore")

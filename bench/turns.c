@@ -62,6 +62,7 @@ static void give(struct player *p)
 	tell(p->peer, TURN_WAIT, 0);
 	hear(p->peer, TURN_CALLS);
 	bench_rest(p->rest_us);
+	bench_mark();
 	at_ns = bench_now_ns();
 	if (flock(p->lock_fd, LOCK_UN) != 0)
 		bench_die("flock(LOCK_UN)");
@@ -78,6 +79,7 @@ static void take(struct player *p)
 	if (flock(p->lock_fd, LOCK_EX) != 0)
 		bench_die("flock(LOCK_EX)");
 	back = bench_now_ns();
+	bench_mark();
 	given = hear(p->peer, TURN_GIVEN);
 	errno = 0;
 	if (back < given)

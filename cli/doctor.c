@@ -105,7 +105,7 @@ static int print_acl(struct doctor *d)
 		cli_error("%s", why);
 		return CLI_FAILED;
 	}
-	ret = doctor_acl(d->config ? &d->config->store : NULL);
+	ret = doctor_acl(d->config);
 	config_free(d->config);
 	return ret;
 }

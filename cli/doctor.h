@@ -37,7 +37,7 @@ void doctor_tls(struct doctor *d);
 /* doctor_tls.c: a server that was reached by TLS: how long is its certificate still valid? */
 void doctor_tls_server(struct doctor *d, const char *at, const struct tls_stream *tls);
 /* doctor_acl.c: prints the rights that dflock needs in the store (NULL: of whatever kind). Returns the exit status. */
-int doctor_acl(const struct config_store *store);
+int doctor_acl(const struct config *config);
 /* doctor_replicas.c: sentinels, the master's replicas. Waits for their answers. */
 void doctor_replicas(struct doctor *d);
 /* doctor_files.c: every path and tree of the configuration. */

@@ -86,6 +86,12 @@ static void elsewhere_find(struct doctor *d, const json_t *difference)
 			"named differently: %s here, and %s on %s: these locks do not exclude each other; give both "
 			"rules the same `name`",
 			here, there, hosts);
+	else if (is_what(difference, "keyed"))
+		doctor_find(
+			d, FINDING_WARNING,
+			"another redis_key: %s here, and %s on %s: Redis clients are excluded by some of these hosts "
+			"only; give both rules the same `redis_key` and `redis_key_format`",
+			here, there, hosts);
 	else if (is_what(difference, "only_here"))
 		doctor_find(
 			d, FINDING_WARNING,

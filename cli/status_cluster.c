@@ -89,6 +89,23 @@ static void add_job(struct grid *grid, const json_t *entry)
 		grid_cell(grid, "%s", "");
 }
 
+/* A program that has the lock by its key (redis_key). */
+static void add_client(struct grid *grid, const json_t *client)
+{
+	char left[SHOW_TIME_BYTES];
+
+	if (!json_is_object(client))
+		return;
+	grid_cell(grid, "    held");
+	grid_cell(grid, "a Redis client (%s...)", field_text(client, "token"));
+	grid_cell(grid, "key %s", field_text(client, "key"));
+	if (field_number(client, "left_ms") < 0)
+		grid_cell(grid, "without an expiry");
+	else
+		grid_cell(grid, "for another %s", show_ms(field_number(client, "left_ms"), left));
+	grid_cell(grid, "%s", "");
+}
+
 static void add_lock(struct grid *grid, const struct cluster *c, const json_t *lock)
 {
 	char host[512], range[STATUS_RANGE_BYTES];
@@ -104,6 +121,7 @@ static void add_lock(struct grid *grid, const struct cluster *c, const json_t *l
 		grid_cell(grid, "fence %" PRId64, field_number(entry, "fence"));
 		add_job(grid, entry);
 	}
+	add_client(grid, json_object_get(lock, "client"));
 	add_rests(grid, lock);
 	json_array_foreach (json_object_get(lock, "waiters"), i, entry) {
 		grid_cell(grid, "    waits (%zu.)", i + 1);

@@ -87,7 +87,7 @@ bool who_is_held(const json_t *report)
 	json_array_foreach (json_object_get(report, "hosts"), i, host)
 		if (field_number(host, "count") > 0 || !who_answered(host))
 			return true;
-	return field_number(report, "left_out") > 0;
+	return field_number(report, "left_out") > 0 || json_is_object(json_object_get(report, "client"));
 }
 
 static void who_add_host(struct grid *grid, const json_t *host)
@@ -184,6 +184,20 @@ static void who_print_rests(const json_t *report, FILE *f)
 	}
 }
 
+static void who_print_client(const json_t *client, FILE *f)
+{
+	char left[SHOW_TIME_BYTES];
+
+	if (!json_is_object(client))
+		return;
+	fprintf(f, "    held by a Redis client (");
+	show_text(f, field_text(client, "token"));
+	if (field_number(client, "left_ms") < 0)
+		fprintf(f, "...), without an expiry\n");
+	else
+		fprintf(f, "...), for another %s\n", show_ms(field_number(client, "left_ms"), left));
+}
+
 void who_print(const json_t *report, FILE *f)
 {
 	struct grid *grid = grid_new(4);
@@ -210,6 +224,7 @@ void who_print(const json_t *report, FILE *f)
 	if (field_number(report, "left_out") > 0)
 		fprintf(f, "    and %" PRId64 " leases of more hosts, which were not asked\n",
 			field_number(report, "left_out"));
+	who_print_client(json_object_get(report, "client"), f);
 	who_print_rests(report, f);
 }
 

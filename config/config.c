@@ -387,6 +387,7 @@ void config_free(struct config *config)
 	for (size_t i = 0; i < config->rule_count; i++) {
 		free(config->rules[i].pattern);
 		free(config->rules[i].name);
+		free(config->rules[i].redis_key);
 	}
 	free(config->rules);
 	for (size_t i = 0; config->on_event && config->on_event[i]; i++)

@@ -53,6 +53,7 @@ struct config_store {
 	char *password; /* the first line of password_file; NULL: none */
 	int database;   /* 0 */
 	struct config_tls tls;
+	bool keys;          /* a rule has a redis_key: the user needs rights for it */
 	int64_t connect_ms; /* 5000: how long a connection or an answer may take, else the store is unreachable */
 };
 
@@ -84,6 +85,7 @@ struct config_lease {
 };
 
 #define CONFIG_KILL_LEAST_MS 1000
+#define CONFIG_KEY_BYTES     512 /* of a redis_key, and NUL */
 
 /* A rule: which paths are protected, under which lock name. */
 struct rule {
@@ -99,6 +101,7 @@ struct rule {
 	int64_t warn_after_ms; /* a lock that is held for longer is reported; 0: none is */
 	int64_t kill_after_ms; /* ditto: its holders are ended; 0 or at least CONFIG_KILL_LEAST_MS */
 	int64_t wait_warn_ms;  /* a caller that waits for so long is an event; 0: none is */
+	char *redis_key;       /* "FORMAT KEY": its lease is also the lock of this key of Redis; NULL: of none */
 	int line;              /* of the file: where its path or tree stands */
 };
 
@@ -176,6 +179,10 @@ enum wire_on_refused config_on_refused(const struct config *config, const char *
 int64_t config_at_least_ms(const struct config *config, const char *path);
 /* The warn_after_ms and kill_after_ms of that rule; both 0 if no rule matches. Pure. */
 void config_hold_limits(const struct config *config, const char *path, int64_t *warn_after_ms, int64_t *kill_after_ms);
+/* The redis_key of that rule, with its format before it; NULL: it has none, or no rule matches. Valid as long as config. Pure. */
+const char *config_redis_key(const struct config *config, const char *path);
+/* The redis_key of the rule that gives a file this lock name; NULL: there is no such rule, or it has none. Pure. */
+const char *config_redis_key_of(const struct config *config, const char *name);
 /* The wait_warn_ms of that rule; 0: it has none, or no rule matches. Pure. */
 int64_t config_wait_warn_ms(const struct config *config, const char *path);
 /* Can the command of on_event be run by the caller? 0 also if there is none. -errno with one line in `why`. Blocks on the

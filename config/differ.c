@@ -207,6 +207,25 @@ static void differ_compare_rule(const struct differ_side *other, const struct di
 		list->related = true;
 }
 
+/* A lock name with a redis_key belongs to one path, and its rule to that path alone. */
+static void differ_compare_keys(const struct differ_side *mine, const struct differ_side *other, bool here,
+				struct differ_list *list)
+{
+	for (size_t i = 0; i < mine->config->rule_count; i++) {
+		const struct differ_rule *d = &mine->rules[i];
+
+		if (!d->rule->redis_key || !d->name)
+			continue;
+		for (size_t j = 0; j < other->config->rule_count; j++) {
+			const struct rule *rule = other->rules[j].rule;
+
+			if (page_rule_matches(rule->kind, other->rules[j].names, d->name) &&
+			    (!rule->redis_key || strcmp(rule->redis_key, d->rule->redis_key) != 0))
+				differ_add(list, DIFFER_KEYED, here ? d->rule : rule, here ? rule : d->rule);
+		}
+	}
+}
+
 static void differ_compare_names(const struct differ_side *mine, const struct differ_side *other, bool here,
 				 struct differ_list *list)
 {
@@ -229,6 +248,8 @@ static void differ_compare(const struct differ_side *here, const struct differ_s
 	}
 	for (size_t i = 0; i < there->config->rule_count; i++)
 		differ_compare_rule(here, &there->rules[i], false, list);
+	differ_compare_keys(here, there, true, list);
+	differ_compare_keys(there, here, false, list);
 	if (!list->related)
 		return;
 	differ_compare_names(here, there, true, list);

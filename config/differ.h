@@ -15,6 +15,7 @@
 
 enum differ_what {
 	DIFFER_RENAMED,    /* a path has one lock name here and another one there */
+	DIFFER_KEYED,      /* a lock name has one redis_key here, and another one or none there */
 	DIFFER_ONLY_HERE,  /* nothing there has such a lock name */
 	DIFFER_ONLY_THERE, /* nothing here has such a lock name */
 };
@@ -24,7 +25,7 @@ struct difference {
 	const struct rule *here, *there; /* NULL where there is none; owned by the two configurations */
 };
 
-/* Fills `out` with at most `max` differences, those of DIFFER_RENAMED first, and *count with how many there are. Returns 0,
+/* Fills `out` with at most `max` differences, those of DIFFER_RENAMED first, then those of DIFFER_KEYED, and *count with how many there are. Returns 0,
  * -E2BIG (too many rules) or -ENOMEM. */
 int differ_find(const struct config *here, const struct config *there, struct difference *out, size_t max,
 		size_t *count);

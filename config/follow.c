@@ -15,8 +15,8 @@
  * list does not match p, since o was the first rule that did. By 2, any other m that matches p gives it o's name.
  *
  * What a rule does for a lost lease (on_lost), against holders that cannot be stopped (unstoppable), against a second
- * lock soon after the first (at_least_ms), and against programs that go on when they are refused (on_refused), counts like
- * the name: none of them may become weaker. Another number in at_least_ms is not weaker; none is. Nothing but "busy" keeps a
+ * lock soon after the first (at_least_ms), against Redis clients (redis_key), and against programs that go on when they are
+ * refused (on_refused), counts like the name: none of them may become weaker. Another number in at_least_ms is not weaker; none is. Nothing but "busy" keeps a
  * program from going on without a lock. A kill_after_ms that is new or shorter may end a job that runs now: an operator
  * must want that.
  *
@@ -71,12 +71,13 @@ static bool is_in_directory(const char *path, const char *dir)
 }
 
 /* Does `rule` do less than the other one for a lost lease, against a holder that cannot be stopped, or against a second
- * lock soon after the first, or against a program that goes on when it is refused? */
+ * lock soon after the first, or against Redis clients, or against a program that goes on when it is refused? */
 static bool is_weaker(const struct rule *rule, const struct rule *than)
 {
 	return (rule->on_lost == ON_LOST_WARN && than->on_lost != ON_LOST_WARN) ||
 	       (than->refuse_unstoppable && !rule->refuse_unstoppable) || (than->at_least_ms && !rule->at_least_ms) ||
-	       (than->on_refused == WIRE_ON_REFUSED_BUSY && rule->on_refused != WIRE_ON_REFUSED_BUSY);
+	       (than->on_refused == WIRE_ON_REFUSED_BUSY && rule->on_refused != WIRE_ON_REFUSED_BUSY) ||
+	       (than->redis_key && (!rule->redis_key || strcmp(rule->redis_key, than->redis_key) != 0));
 }
 
 static bool ends_sooner(const struct rule *rule, const struct rule *than)
@@ -149,7 +150,7 @@ static bool match_rules(const struct config *old, const struct config *fresh, si
 		if (is_weaker(&fresh->rules[at], &old->rules[i])) {
 			snprintf(why, why_size,
 				 "%s \"%.200s\" (line %d) would have on_lost = \"warn\", unstoppable = \"warn\", no "
-				 "at_least_ms, or no on_refused = \"busy\"",
+				 "at_least_ms, no on_refused = \"busy\", or another redis_key or none",
 				 rule_word(&old->rules[i]), old->rules[i].pattern, fresh->rules[at].line);
 			return false;
 		}

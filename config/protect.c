@@ -8,7 +8,7 @@
 #include <sys/stat.h>
 
 struct rule_values {
-	const char *path, *tree, *name, *on_lost, *on_refused, *unstoppable;
+	const char *path, *tree, *name, *on_lost, *on_refused, *unstoppable, *redis_key, *redis_key_format;
 	int64_t at_least_ms, wait_warn_ms, warn_after_ms, kill_after_ms;
 };
 
@@ -22,6 +22,8 @@ const struct setting_row config_rule_rows[] = {
 	{"at_least_ms", SETTING_NUMBER, offsetof(struct rule_values, at_least_ms), 0, CONFIG_RULE_MAX_MS},
 	{"warn_after_ms", SETTING_NUMBER, offsetof(struct rule_values, warn_after_ms), 0, CONFIG_RULE_MAX_MS},
 	{"kill_after_ms", SETTING_NUMBER, offsetof(struct rule_values, kill_after_ms), 0, CONFIG_RULE_MAX_MS},
+	{"redis_key", SETTING_STRING, offsetof(struct rule_values, redis_key), 0, 0},
+	{"redis_key_format", SETTING_STRING, offsetof(struct rule_values, redis_key_format), 0, 0},
 	{"wait_warn_ms", SETTING_NUMBER, offsetof(struct rule_values, wait_warn_ms), 0, CONFIG_DAY_MS},
 	{NULL, 0, 0, 0, 0},
 };
@@ -159,6 +161,53 @@ static int check_hold_limits(const struct config_reading *r, config_setting_t *g
 	return 0;
 }
 
+/* One key is the lock of one file: without a wildcard, and in one rule (check_keys()). */
+static int check_key(const struct config_reading *r, config_setting_t *group, const struct rule *rule, const char *key,
+		     const char *format)
+{
+	int line = settings_line(group, "redis_key");
+
+	if (strcmp(format, "string") != 0 && strcmp(format, "redisson") != 0)
+		return reading_fail(r, settings_line(group, "redis_key_format"),
+				    "redis_key_format is \"%.80s\"; expected \"string\" or \"redisson\"", format);
+	if (!*key || strlen(key) >= CONFIG_KEY_BYTES)
+		return reading_fail(r, line, "redis_key is %zu bytes long; expected 1 to %d", strlen(key),
+				    CONFIG_KEY_BYTES - 1);
+	for (const char *c = key; *c; c++)
+		if (*c < ' ' || *c > '~')
+			return reading_fail(r, line, "redis_key has a byte that is not printable ASCII; expected none");
+	if (strncmp(key, "dflock:", 7) == 0)
+		return reading_fail(r, line, "redis_key is \"%.100s\"; expected a key that is not dflock's own", key);
+	if (rule->kind != PAGE_RULE_PATH)
+		return reading_fail(r, line, "redis_key is in the rule of many files; expected the path of one file");
+	if (rule->at_least_ms)
+		return reading_fail(
+			r, line,
+			"redis_key and at_least_ms are in one rule; expected one of them: Redis clients know "
+			"no rest");
+	return 0;
+}
+
+static int read_key(const struct config_reading *r, config_setting_t *group, struct rule *rule, const char *key,
+		    const char *format)
+{
+	int ret;
+
+	if (!key && format)
+		return reading_fail(r, settings_line(group, "redis_key_format"),
+				    "redis_key_format is there without redis_key; expected both");
+	if (!key)
+		return 0;
+	if (!format)
+		format = "string";
+	ret = check_key(r, group, rule, key, format);
+	if (ret == 0 && asprintf(&rule->redis_key, "%s %s", format, key) < 0) {
+		rule->redis_key = NULL;
+		ret = reading_out_of_memory(r);
+	}
+	return ret;
+}
+
 static int read_rule(const struct config_reading *r, config_setting_t *group, struct rule *rule)
 {
 	struct rule_values values = {.wait_warn_ms = rule->wait_warn_ms};
@@ -207,6 +256,8 @@ static int read_rule(const struct config_reading *r, config_setting_t *group, st
 		return reading_fail(r, line, "%s is \"%.200s\": %s", what, text, wrong);
 	ret = compile_rule(r, rule, as_written,
 			   rule->kind == PAGE_RULE_GLOB ? fixed_part(as_written) : strlen(as_written), values.name);
+	if (ret == 0)
+		ret = read_key(r, group, rule, values.redis_key, values.redis_key_format);
 	if (ret < 0)
 		return ret;
 	return check_name(r, settings_line(group, values.name ? "name" : what), rule->name, values.name != NULL);
@@ -237,6 +288,44 @@ static int check_twins(const struct config_reading *r, const struct config *conf
 		if (sorted[i]->kind == sorted[i - 1]->kind && strcmp(sorted[i]->pattern, sorted[i - 1]->pattern) == 0)
 			ret = reading_fail(r, sorted[i]->line,
 					   "%.200s is in the rule of line %d already; expected it once",
+					   sorted[i]->pattern, sorted[i - 1]->line);
+	free(sorted);
+	return ret;
+}
+
+static int compare_keys(const void *a, const void *b)
+{
+	const struct rule *x = *(const struct rule *const *)a, *y = *(const struct rule *const *)b;
+	int order = strcmp(strchr(x->redis_key, ' '), strchr(y->redis_key, ' '));
+
+	return order ? order : (x > y) - (x < y);
+}
+
+/* No two rules may have the same redis_key: the locks of their files would be one lock. A Redis Cluster refuses scripts
+ * with keys of two slots, and dflock's own keys are in one. */
+static int check_keys(const struct config_reading *r, struct config *config)
+{
+	const struct rule **sorted = calloc(config->rule_count, sizeof(*sorted));
+	size_t count = 0;
+	int ret = 0;
+
+	if (!sorted)
+		return reading_out_of_memory(r);
+	for (size_t i = 0; i < config->rule_count; i++)
+		if (config->rules[i].redis_key)
+			sorted[count++] = &config->rules[i];
+	config->store.keys = count > 0;
+	qsort(sorted, count, sizeof(*sorted), compare_keys);
+	if (count && config->store.cluster)
+		ret = reading_fail(
+			r, sorted[0]->line,
+			"redis_key is set for %.200s, and the store is a Redis Cluster, whose scripts cannot use "
+			"keys of two slots; expected a single server or sentinels",
+			sorted[0]->pattern);
+	for (size_t i = 1; i < count && ret == 0; i++)
+		if (strcmp(strchr(sorted[i]->redis_key, ' '), strchr(sorted[i - 1]->redis_key, ' ')) == 0)
+			ret = reading_fail(r, sorted[i]->line,
+					   "%.200s has the redis_key of line %d; expected a key of its own",
 					   sorted[i]->pattern, sorted[i - 1]->line);
 	free(sorted);
 	return ret;
@@ -284,5 +373,7 @@ int protect_read(const struct config_reading *r, config_setting_t *list, struct 
 		}
 	}
 	ret = check_twins(r, config);
+	if (ret == 0)
+		ret = check_keys(r, config);
 	return ret < 0 ? ret : check_room(r, config);
 }

@@ -2,7 +2,14 @@
 
 #include <stdbool.h>
 
-enum needed { NEEDED_ALWAYS, NEEDED_WITH_DATABASE, NEEDED_WITH_REPLICAS, NEEDED_WITH_CLUSTER, NEEDED_KINDS };
+enum needed {
+	NEEDED_ALWAYS,
+	NEEDED_WITH_DATABASE,
+	NEEDED_WITH_REPLICAS,
+	NEEDED_WITH_CLUSTER,
+	NEEDED_WITH_KEYS,
+	NEEDED_KINDS
+};
 
 /* Commands of store/, and those that the scripts of store/lua call: Redis checks these, too. */
 static const struct {
@@ -16,6 +23,7 @@ static const struct {
 	{"evalsha", NEEDED_ALWAYS},
 	{"exists", NEEDED_ALWAYS},
 	{"get", NEEDED_ALWAYS},
+	{"getrange", NEEDED_WITH_KEYS},
 	{"hdel", NEEDED_ALWAYS},
 	{"hexists", NEEDED_ALWAYS},
 	{"hget", NEEDED_ALWAYS},
@@ -26,6 +34,7 @@ static const struct {
 	{"hmget", NEEDED_ALWAYS},
 	{"hrandfield", NEEDED_ALWAYS},
 	{"hset", NEEDED_ALWAYS},
+	{"hsetnx", NEEDED_WITH_KEYS},
 	{"info", NEEDED_ALWAYS},
 	{"pexpire", NEEDED_ALWAYS},
 	{"ping", NEEDED_ALWAYS},
@@ -39,6 +48,8 @@ static const struct {
 	{"strlen", NEEDED_ALWAYS},
 	{"subscribe", NEEDED_ALWAYS},
 	{"time", NEEDED_ALWAYS},
+	{"type", NEEDED_WITH_KEYS},
+	{"unsubscribe", NEEDED_WITH_KEYS},
 	{"wait", NEEDED_WITH_REPLICAS},
 };
 _Static_assert(sizeof(rights) / sizeof(*rights) <= RIGHTS_MAX, "raise RIGHTS_MAX");
@@ -48,7 +59,8 @@ static bool rights_need(const struct config_store *store, enum needed needed)
 	const bool needs[NEEDED_KINDS] = {[NEEDED_ALWAYS] = true,
 					  [NEEDED_WITH_DATABASE] = !store || store->database > 0,
 					  [NEEDED_WITH_REPLICAS] = !store || store->replicas > 0,
-					  [NEEDED_WITH_CLUSTER] = !store || store->cluster};
+					  [NEEDED_WITH_CLUSTER] = !store || store->cluster,
+					  [NEEDED_WITH_KEYS] = !store || store->keys};
 
 	return needs[needed];
 }

@@ -89,6 +89,21 @@ void config_hold_limits(const struct config *config, const char *path, int64_t *
 	*kill_after_ms = rule ? rule->kill_after_ms : 0;
 }
 
+const char *config_redis_key(const struct config *config, const char *path)
+{
+	const struct rule *rule = config_rule(config, path);
+
+	return rule ? rule->redis_key : NULL;
+}
+
+const char *config_redis_key_of(const struct config *config, const char *name)
+{
+	for (size_t i = 0; i < config->rule_count; i++)
+		if (config->rules[i].redis_key && strcmp(config->rules[i].name, name) == 0) /* the rule of one file */
+			return config->rules[i].redis_key;
+	return NULL;
+}
+
 int64_t config_wait_warn_ms(const struct config *config, const char *path)
 {
 	const struct rule *rule = config_rule(config, path);

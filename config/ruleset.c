@@ -43,6 +43,10 @@ char *ruleset_text(const struct config *config)
 		ruleset_write_word(f, rule->pattern);
 		fputc(' ', f);
 		ruleset_write_word(f, rule->name);
+		if (rule->redis_key) {
+			fputc(' ', f);
+			ruleset_write_word(f, rule->redis_key);
+		}
 		fputc('\n', f);
 	}
 	good = !ferror(f);
@@ -121,15 +125,28 @@ static bool ruleset_is_sound(const struct rule *rule, const char *pattern)
 	return *pattern == '/';
 }
 
+static bool ruleset_is_key(const char *key)
+{
+	return (strncmp(key, "string ", 7) == 0 && key[7]) || (strncmp(key, "redisson ", 9) == 0 && key[9]);
+}
+
 static int ruleset_read_rule(const char **text, struct rule *rule)
 {
-	char kind[8], fixed[8], pattern[PATH_MAX], name[LOCK_NAME_BYTES], *end;
+	char kind[8], fixed[8], pattern[PATH_MAX], name[LOCK_NAME_BYTES], key[CONFIG_KEY_BYTES + 16], *end;
+	const char *at;
 	size_t k = 0;
 
 	if (!ruleset_read_word(text, ' ', kind, sizeof(kind)) || !ruleset_read_word(text, ' ', fixed, sizeof(fixed)) ||
-	    !ruleset_read_word(text, ' ', pattern, sizeof(pattern)) ||
-	    !ruleset_read_word(text, '\n', name, sizeof(name)))
+	    !ruleset_read_word(text, ' ', pattern, sizeof(pattern)))
 		return -EINVAL;
+	at = *text;
+	*key = '\0';
+	if (!ruleset_read_word(text, '\n', name, sizeof(name))) {
+		*text = at;
+		if (!ruleset_read_word(text, ' ', name, sizeof(name)) ||
+		    !ruleset_read_word(text, '\n', key, sizeof(key)) || !ruleset_is_key(key))
+			return -EINVAL;
+	}
 	while (k < RULESET_KINDS && strcmp(kind, ruleset_kinds[k]) != 0)
 		k++;
 	if (k == RULESET_KINDS || fixed[0] < '0' || fixed[0] > '9')
@@ -140,7 +157,8 @@ static int ruleset_read_rule(const char **text, struct rule *rule)
 		return -EINVAL;
 	rule->pattern = strdup(pattern);
 	rule->name = strdup(name);
-	return rule->pattern && rule->name ? 0 : -ENOMEM;
+	rule->redis_key = *key ? strdup(key) : NULL;
+	return rule->pattern && rule->name && (rule->redis_key || !*key) ? 0 : -ENOMEM;
 }
 
 /* `text` ends with NUL. */

@@ -3,7 +3,8 @@
  * differently (differ.h, keeper/leases/posting.h); no lease depends on it. Pure, but for malloc().
  *
  * The text is printable ASCII: the line "1", then one line for each rule, in their order: "path", "glob" or "tree", the
- * length of the fixed part, the resolved pattern and the name, with one blank between two of them. Blanks, '%' and bytes
+ * length of the fixed part, the resolved pattern, the name and, if the rule has one, the redis_key with its format, with one blank
+ * between two of them. A host that does not know redis_key takes such a text for none. Blanks, '%' and bytes
  * that are not printable ASCII are %XX.
  */
 #ifndef DFLOCK_CONFIG_RULESET_H

@@ -41,6 +41,7 @@ static const struct logname {
 	[LINE_LEASE_NOT_KEPT] = {"lease-not-kept", LOG_INFO},
 	[LINE_LEASE_TAKEN_UP] = {"lease-taken-up", LOG_INFO},
 	[LINE_LEASE_BROKEN] = {"lease-broken", LOG_WARNING},
+	[LINE_KEY_PUT_BACK] = {"key-put-back", LOG_WARNING},
 	[LINE_BREAK_REFUSED] = {"break-refused", LOG_WARNING},
 	[LINE_HOST_DEAD] = {"host-dead", LOG_WARNING},
 	[LINE_HOST_GIVEN_UP] = {"host-given-up", LOG_WARNING},

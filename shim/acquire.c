@@ -27,6 +27,7 @@
 #include "shim/acquire.h"
 
 #include <errno.h>
+#include <sched.h>
 #include <stdbool.h>
 #include <sys/file.h>
 
@@ -35,6 +36,13 @@
 #include "shim/real.h"
 #include "shim/sys.h"
 #include "shim/verbose.h"
+
+/*
+ * How often a lock that is taken is tried again, each time after the other processes had their turn, before the keeper
+ * is asked. A question costs both sides some forty system calls; most locks that programs fight for are held for less
+ * than that takes. In the kernel, too, a caller that comes in the right moment passes those that wait.
+ */
+#define PAGE_TRIES 3
 
 /* How often a grant may end before the kernel has answered. */
 #define LATE_GRANTS 5
@@ -101,6 +109,18 @@ int acquire_answer(struct call *c, const struct wire_reply *reply)
 	return ret == 0 && taking->finish ? taking->finish(c) : ret;
 }
 
+/* Without waiting in the kernel. */
+static int acquire_try(struct call *c)
+{
+	int ret = acquire_in_kernel(c, c->kind->taking->try);
+
+	for (int tries = 1; is_conflict(ret) && tries < PAGE_TRIES; tries++) {
+		sched_yield();
+		ret = acquire_in_kernel(c, c->kind->taking->try);
+	}
+	return ret;
+}
+
 /* Takes the lock without asking if the page shows the lease. Else CALL_AGAIN, perhaps with the kernel lock taken. */
 static int acquire_by_page(struct call *c)
 {
@@ -113,7 +133,7 @@ static int acquire_by_page(struct call *c)
 
 	if (!slot)
 		return CALL_AGAIN;
-	ret = acquire_in_kernel(c, taking->try); /* mutant: page-lock */
+	ret = acquire_try(c); /* mutant: page-lock */
 	if (ret != 0)
 		return is_conflict(ret) ? CALL_AGAIN : ret;
 	if (!leases_stand(&look->page->leases, slot, &look->file, &wanted)) { /* mutant: page-again */

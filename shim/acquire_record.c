@@ -336,9 +336,12 @@ int acquire_record(int fd, const struct intent *want, struct protect_look *look)
 							  .finish = reclock_finish};
 	static const struct call_kind reclock_kind = {
 		.op = WIRE_LOCK, .answer = acquire_answer, .taking = &reclock_taking};
-	struct record_call r = {.call = {.kind = &reclock_kind, .fd = fd, .want = want, .look = look, .ask.sock = -1}};
+	struct record_call r;
 	int ret;
 
+	/* Not all of it: the list of earlier locks is large, and this is part of each lock call. */
+	r.call = (struct call){.kind = &reclock_kind, .fd = fd, .want = want, .look = look, .ask.sock = -1};
+	r.learnt = r.taken.any = false;
 	earlier_init(&r.earlier, want->first, want->last);
 	if (want->nonblock || want->raw || !__pthread_register_cancel || real_single_threaded()) {
 		ret = acquire(&r.call);

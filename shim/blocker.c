@@ -43,19 +43,17 @@ static bool blocker_is_leased(const struct intent *want, const struct protect_lo
 {
 	const struct leases_range wanted = {
 		.from = want->from, .to = want->to, .space = want->space, .mode = want->mode};
-	const struct leases_slot *slot = look->page ? leases_find(&look->page->leases, &look->file, &wanted) : NULL;
 
-	return slot && leases_stand(&look->page->leases, slot, &look->file, &wanted);
+	return look->page && leases_shown(&look->page->leases, &look->file, &wanted);
 }
 
-int blocker_find(int fd, const struct intent *want, struct protect_look *look, struct flock64 *found)
+static __attribute__((noinline)) int blocker_ask(int fd, const struct intent *want, struct protect_look *look,
+						 struct flock64 *found)
 {
 	static const struct call_kind blocker_kind = {.op = WIRE_TEST, .answer = blocker_take_answer};
 	struct test_call t = {.call = {.kind = &blocker_kind, .fd = fd, .want = want, .look = look}, .found = found};
 	int ret;
 
-	if (blocker_is_leased(want, look))
-		return 0;
 	switch (protect_ask(fd, look)) {
 	case PROTECT_NO:
 		return 0;
@@ -67,4 +65,9 @@ int blocker_find(int fd, const struct intent *want, struct protect_look *look, s
 	ret = call_run(&t.call);
 
 	return ret < 0 ? ret : t.blocked;
+}
+
+int blocker_find(int fd, const struct intent *want, struct protect_look *look, struct flock64 *found)
+{
+	return blocker_is_leased(want, look) ? 0 : blocker_ask(fd, want, look, found);
 }

@@ -10,7 +10,13 @@
 
 void earlier_init(struct earlier *e, int64_t first, int64_t last)
 {
-	*e = (struct earlier){.first = first, .last = last, .next_from = first};
+	/* Not all of it: `few` is large, and this is part of each lock call. */
+	e->first = first;
+	e->last = last;
+	e->next_from = first;
+	e->count = 0;
+	e->exclusive = false;
+	e->many = NULL;
 }
 
 void earlier_release(struct earlier *e)

@@ -124,8 +124,8 @@ static __attribute__((noinline)) int shim_fcntl_reported(real_fcntl_fn *real, in
 	return ret;
 }
 
-/* Cold, so that all the other commands of fcntl() stay fast. */
-static __attribute__((noinline, cold)) int shim_fcntl(real_fcntl_fn *real, int fd, int cmd, void *arg, bool ofd_small)
+/* Not inlined, so that all the other commands of fcntl() stay fast. */
+static __attribute__((noinline)) int shim_fcntl(real_fcntl_fn *real, int fd, int cmd, void *arg, bool ofd_small)
 {
 	struct protect_look look;
 	int saved = errno;

@@ -93,7 +93,7 @@ struct page_config protect_which(const struct settings *s, const struct settings
 
 /*
  * What the page says about `fd`; PAGE_SAYS_NOTHING also if there is no page. With PAGE_SAYS_REFUSE, the message was
- * written if `say` is set. With PAGE_SAYS_YES, *hash is that of the file's path. config: *mine is made from it; NULL: *mine
+ * written if `say` is set. *hash: that of the file's path, if the page was asked about it. config: *mine is made from it; NULL: *mine
  * is given. The root directory is looked at after the name was read: another thread may call chroot() in between.
  */
 static enum page_answer protect_consult(const struct page *page, const struct settings_config *config,
@@ -114,8 +114,7 @@ static enum page_answer protect_consult(const struct page *page, const struct se
 	answer = page_ask(page, mine, name, message);
 	if (answer == PAGE_SAYS_REFUSE && say)
 		note_refused(fd, "the configuration is invalid", message);
-	if (answer == PAGE_SAYS_YES)
-		*hash = leases_hash(name);
+	*hash = leases_hash(name);
 	return answer;
 }
 
@@ -140,6 +139,29 @@ static bool protect_same_namespaces(const struct page *page, int64_t stamp_ns)
 	return now.same;
 }
 
+static __attribute__((noinline)) bool protect_has_path(int fd, uint64_t hash)
+{
+	char name[PATH_MAX];
+
+	return name_read(fd, name) == 0 && leases_hash(name) == hash;
+}
+
+/* This process may have had another user when the answer was remembered. */
+static bool protect_is_of_user(const struct seen *seen)
+{
+	return seen->owner == 0 || seen->owner == sys_geteuid();
+}
+
+/* The file has changed since an earlier look within the last second; does it still have its path? */
+static bool protect_is_seen(int fd, struct seen_key *key, struct seen *seen)
+{
+	seen_look(key);
+	if (!seen_find_path(key, seen) || !protect_is_of_user(seen) || !protect_has_path(fd, seen->path_hash))
+		return false;
+	seen_add(fd, key, seen);
+	return true;
+}
+
 static void protect_set_shown(struct protect_look *look, const struct page *page, const struct seen_key *key,
 			      uint64_t hash)
 {
@@ -147,9 +169,17 @@ static void protect_set_shown(struct protect_look *look, const struct page *page
 	look->file = (struct leases_file){.dev = key->dev, .ino = key->ino, .path_hash = hash};
 }
 
-/* The answer from what is known already: a page that was mapped before, and a look at the configuration within the last
- * second. "No" is certain. "Yes" must be confirmed by the keeper, unless the page shows a lease. */
-static enum page_answer protect_quick_answer(const struct settings *s, int fd, struct protect_look *look)
+static enum page_answer protect_seen_answer(struct protect_look *look, const struct seen_key *key,
+					    const struct seen *seen)
+{
+	if (seen->page)
+		protect_set_shown(look, seen->page, key, seen->path_hash);
+	return seen->page ? PAGE_SAYS_YES : PAGE_SAYS_NO;
+}
+
+/* Not inlined: what most calls need is before it. */
+static __attribute__((noinline)) enum page_answer protect_new_answer(const struct settings *s, int fd,
+								     struct protect_look *look)
 {
 	struct settings_config config;
 	struct page_config mine;
@@ -161,12 +191,8 @@ static enum page_answer protect_quick_answer(const struct settings *s, int fd, s
 	settings_config(s, &config);
 	/* Before the name is read, so that a rename in between changes the key. */
 	keyed = seen_key(fd, config.stamp_ns, &key);
-	/* This process may have had another user when the answer was remembered. */
-	if (keyed && seen_find(&key, &seen) && (seen.owner == 0 || seen.owner == sys_geteuid())) {
-		if (seen.page)
-			protect_set_shown(look, seen.page, &key, seen.path_hash);
-		return seen.page ? PAGE_SAYS_YES : PAGE_SAYS_NO;
-	}
+	if (keyed && protect_is_seen(fd, &key, &seen))
+		return protect_seen_answer(look, &key, &seen);
 	seen = (struct seen){0};
 	seen.page = mapping_find(sys_geteuid(), &seen.owner);
 	answer = protect_consult(seen.page, &config, &mine, fd, false, &seen.path_hash);
@@ -177,8 +203,21 @@ static enum page_answer protect_quick_answer(const struct settings *s, int fd, s
 	else
 		keyed = false;
 	if (keyed)
-		seen_add(&key, &seen);
+		seen_add(fd, &key, &seen);
 	return answer;
+}
+
+/* The answer from what is known already: a page that was mapped before, and a look at the configuration within the last
+ * second. "No" is certain. "Yes" must be confirmed by the keeper, unless the page shows a lease. */
+static enum page_answer protect_quick_answer(const struct settings *s, int fd, struct protect_look *look)
+{
+	int64_t stamp_ns = settings_stamp();
+	struct seen_key key;
+	struct seen seen;
+
+	if (stamp_ns && seen_key(fd, stamp_ns, &key) && seen_find(&key, &seen) && protect_is_of_user(&seen))
+		return protect_seen_answer(look, &key, &seen);
+	return protect_new_answer(s, fd, look);
 }
 
 static bool kernel_refuses(int fd)
@@ -262,6 +301,15 @@ static bool protect_is_patient(int fd, const struct protect_look *look)
 	return look->waits && protect_on_refused(fd) == WIRE_ON_REFUSED_WAIT;
 }
 
+static void protect_remember(int fd, const struct seen_key *key, const struct page *page, uint64_t hash, uid_t euid)
+{
+	struct seen seen = {.path_hash = hash};
+
+	seen.page = mapping_find(euid, &seen.owner);
+	if (seen.page == page)
+		seen_add(fd, key, &seen);
+}
+
 /* Looks at the page that is in the runtime directory now. */
 static enum protect protect_full_look(const struct settings *s, const struct settings_config *config, int fd,
 				      struct protect_look *look)
@@ -269,6 +317,7 @@ static enum protect protect_full_look(const struct settings *s, const struct set
 	struct protect_by *by = &look->by;
 	const struct page *page;
 	struct seen_key key;
+	bool keyed = true;
 	uint64_t hash;
 	char why[512];
 
@@ -276,7 +325,10 @@ static enum protect protect_full_look(const struct settings *s, const struct set
 		note_refused(fd, why, NULL);
 		return PROTECT_REFUSED;
 	}
-	seen_key(fd, 0, &key);
+	if (seen_key(fd, config->stamp_ns, &key))
+		seen_look(&key);
+	else
+		keyed = false;
 	by->mine = protect_which(s, config, page);
 	switch (protect_consult(page, NULL, &by->mine, fd, !look->waits, &hash)) {
 	case PAGE_SAYS_NO:
@@ -288,8 +340,11 @@ static enum protect protect_full_look(const struct settings *s, const struct set
 			protect_consult(page, NULL, &by->mine, fd, true, &hash);
 		return PROTECT_REFUSED;
 	case PAGE_SAYS_YES:
-		if (leases_same_namespaces(&page->leases))
+		if (leases_same_namespaces(&page->leases)) {
 			protect_set_shown(look, page, &key, hash);
+			if (keyed)
+				protect_remember(fd, &key, page, hash, by->euid);
+		}
 		return PROTECT_ASK;
 	default:
 		/* The file is missing, and no rules are known. */

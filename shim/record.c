@@ -46,27 +46,47 @@ static bool record_is_readable(const char *at)
 	return at && sys(rt_sigprocmask, -1L, at, NULL, (long)SIGSET_BYTES) != -EFAULT;
 }
 
-/* Copies from memory that may not be mapped: first tries both ends, or one end if both are in one page. */
-static int record_peek(void *to, const void *from, size_t size)
+/* The last page above a frame of this thread that was found to be readable. */
+static __thread uintptr_t record_tested;
+
+/* Is what stands between two addresses in the page of `mapped`, or between that page and the one above it, if that was
+ * tested? It still is there: frames of this thread lie below it on the same stack. */
+static bool record_is_near(const void *mapped, const void *from, size_t size)
+{
+	const uintptr_t page = (uintptr_t)mapped / OLDEST_PAGE;
+	const uintptr_t first = (uintptr_t)from / OLDEST_PAGE, last = ((uintptr_t)from + size - 1) / OLDEST_PAGE;
+
+	return first - page <= 1 && last - page <= 1 && (last == page || record_tested == last);
+}
+
+/* Copies from memory that may not be mapped: first tries both ends, or one end if both are in one page. `mapped`: memory
+ * that is, in a frame just below the program's. Most programs have their struct flock on the stack, and what is
+ * there in the same page needs no system call. */
+static int record_peek(void *to, const void *from, size_t size, const void *mapped)
 {
 	const char *end = (const char *)from + size - SIGSET_BYTES;
+	const uintptr_t last = ((uintptr_t)from + size - 1) / OLDEST_PAGE;
 
-	if (!record_is_readable(from))
-		return -EFAULT;
-	if (((uintptr_t)from ^ ((uintptr_t)from + size - 1)) / OLDEST_PAGE && !record_is_readable(end))
-		return -EFAULT;
+	if (!record_is_near(mapped, from, size)) {
+		if (!record_is_readable(from))
+			return -EFAULT;
+		if ((uintptr_t)from / OLDEST_PAGE != last && !record_is_readable(end))
+			return -EFAULT;
+		if (last == (uintptr_t)mapped / OLDEST_PAGE + 1)
+			record_tested = last;
+	}
 	memcpy(to, from, size);
 	return 0;
 }
 
-static int record_read(struct flock64 *lock, const void *arg, bool small)
+static int record_read(struct flock64 *lock, const void *arg, bool small, const void *mapped)
 {
 	struct flock narrow;
 	int ret;
 
 	if (!small)
-		return record_peek(lock, arg, sizeof(*lock));
-	ret = record_peek(&narrow, arg, sizeof(narrow));
+		return record_peek(lock, arg, sizeof(*lock), mapped);
+	ret = record_peek(&narrow, arg, sizeof(narrow), mapped);
 	if (ret == 0)
 		*lock = (struct flock64){
 			.l_type = narrow.l_type,
@@ -212,7 +232,8 @@ static int record_test(real_fcntl_fn *real, int fd, int cmd, void *arg, const st
 		/* With F_UNLCK, F_OFD_GETLK shows the description's own locks. */
 		if (lock->l_type == F_UNLCK)
 			return 0;
-		ret = record_read(&found, arg, command.small);
+		/* It is mapped: the kernel has just written there. */
+		ret = record_read(&found, arg, command.small, arg);
 		if (ret < 0)
 			return ret;
 		if (found.l_type == F_UNLCK)
@@ -238,7 +259,7 @@ int record_fcntl(real_fcntl_fn *real, int fd, int cmd, void *arg, bool ofd_small
 	struct command command = record_command_of(cmd, ofd_small);
 	struct flock64 lock;
 
-	if (record_read(&lock, arg, command.small) < 0)
+	if (record_read(&lock, arg, command.small, look) < 0)
 		return RECORD_KERNEL;
 	if (command.test)
 		return record_test(real, fd, cmd, arg, &lock, command);
@@ -301,7 +322,7 @@ struct report_what record_report(int fd, int cmd, const void *arg, bool ofd_smal
 	};
 	struct flock64 lock;
 
-	if (record_read(&lock, arg, command.small) < 0)
+	if (record_read(&lock, arg, command.small, &what) < 0)
 		return what;
 	what.kind = command.test ? REPORT_TEST : REPORT_TAKE;
 	record_report_lock(fd, &lock, &what);

@@ -19,6 +19,7 @@
 #include "shim/mapping.h"
 #include "shim/protect.h"
 #include "shim/real.h"
+#include "shim/seen.h"
 #include "shim/sys.h"
 #include "wire/rundir.h"
 #include "wire/text.h"
@@ -233,6 +234,8 @@ int root_change(const char *path)
 	}
 	errno = saved;
 	ret = real_chroot(path);
+	if (ret == 0)
+		seen_forget();
 	if (ret == 0 && root)
 		__atomic_store_n(&roots_published[mine], root, __ATOMIC_RELEASE);
 	return ret;

@@ -1,8 +1,11 @@
 #include "shim/seen.h"
 
+#include <linux/magic.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <sys/sysmacros.h>
+#include <sys/utsname.h>
+#include <sys/vfs.h>
 
 #include "shim/sys.h"
 #include "wire/seqcopy.h"
@@ -16,40 +19,50 @@
 #define SEEN_MASK  (STATX_TYPE | STATX_NLINK | STATX_INO | STATX_CTIME | STATX_MNT_ID)
 
 struct seen_entry {
-	struct seen_key key;
+	struct seen_key key; /* tick_ns: until that clock moves on, the answer counts for this change time */
 	struct seen seen;
+	uint64_t timeless; /* the change time proves nothing */
 };
 
 static struct seen_entry seen_table[SEEN_FILES];
 static uint32_t seen_seqs[SEEN_FILES];
+static uint32_t seen_era;
 
-static bool seen_is_young(const struct statx_timestamp *ctime)
+/* An empty path is known by its address since Linux 6.11, and read from memory before that, which takes longer. */
+static long seen_statx(int fd, struct statx *stx)
 {
-	int64_t age_ns = sys_clock_ns(CLOCK_REALTIME_COARSE) - (ctime->tv_sec * 1000000000 + ctime->tv_nsec);
+	static const char *empty;
+	const char *path = __atomic_load_n(&empty, __ATOMIC_RELAXED);
+	long ret = sys(statx, fd, path, AT_EMPTY_PATH | AT_STATX_DONT_SYNC, SEEN_MASK | STATX_BTIME, stx);
 
-	return age_ns < (ctime->tv_nsec ? YOUNG_NS : YOUNG_WHOLE_NS);
+	if (ret != -EFAULT || path)
+		return ret;
+	__atomic_store_n(&empty, "", __ATOMIC_RELAXED);
+	return sys(statx, fd, "", AT_EMPTY_PATH | AT_STATX_DONT_SYNC, SEEN_MASK | STATX_BTIME, stx);
 }
 
 bool seen_key(int fd, int64_t stamp_ns, struct seen_key *key)
 {
+	const uint32_t era = __atomic_load_n(&seen_era, __ATOMIC_ACQUIRE);
 	struct statx stx;
 
-	*key = (struct seen_key){0};
 	/* DONT_SYNC: a short cut must not wait for a file server. */
-	if (statx(fd, "", AT_EMPTY_PATH | AT_STATX_DONT_SYNC, SEEN_MASK, &stx) < 0)
+	if (seen_statx(fd, &stx) < 0 || !(stx.stx_mask & STATX_INO) ||
+	    !(S_ISREG(stx.stx_mode) || S_ISDIR(stx.stx_mode))) {
+		*key = (struct seen_key){0};
 		return false;
-	if (!(stx.stx_mask & STATX_INO) || !(S_ISREG(stx.stx_mode) || S_ISDIR(stx.stx_mode)))
-		return false;
+	}
 	*key = (struct seen_key){
 		.dev = makedev(stx.stx_dev_major, stx.stx_dev_minor),
 		.ino = stx.stx_ino,
 		.mount = stx.stx_mnt_id,
-		.ctime_ns = stx.stx_ctime.tv_sec * 1000000000 + stx.stx_ctime.tv_nsec,
 		.stamp_ns = stamp_ns,
+		.era = era,
+		.ctime_ns = stx.stx_ctime.tv_sec * 1000000000 + stx.stx_ctime.tv_nsec,
+		.born = stx.stx_mask & STATX_BTIME,
 	};
 	/* A directory has several links but one name. */
-	return (stx.stx_mask & SEEN_MASK) == SEEN_MASK && (stx.stx_nlink <= 1 || S_ISDIR(stx.stx_mode)) &&
-	       !seen_is_young(&stx.stx_ctime);
+	return (stx.stx_mask & SEEN_MASK) == SEEN_MASK && (stx.stx_nlink <= 1 || S_ISDIR(stx.stx_mode));
 }
 
 static unsigned int seen_slot_of(const struct seen_key *key)
@@ -59,19 +72,107 @@ static unsigned int seen_slot_of(const struct seen_key *key)
 	return (unsigned int)(mixed >> 32) % SEEN_FILES;
 }
 
-bool seen_find(const struct seen_key *key, struct seen *seen)
+/* Reads the entry in which this file may be: its change time, and what is remembered. False: another file is. */
+static inline bool seen_get(const struct seen_key *key, struct seen_entry *found)
 {
 	unsigned int i = seen_slot_of(key);
+	const struct seen_entry *e = &seen_table[i];
+	uint32_t seq;
+
+	if (!seqcopy_begin(&seen_seqs[i], &seq) || SEQCOPY_FIELD(e->key.ino) != key->ino ||
+	    SEQCOPY_FIELD(e->key.dev) != key->dev || SEQCOPY_FIELD(e->key.mount) != key->mount ||
+	    SEQCOPY_FIELD(e->key.stamp_ns) != key->stamp_ns || SEQCOPY_FIELD(e->key.era) != key->era)
+		return false;
+	found->key.ctime_ns = SEQCOPY_FIELD(e->key.ctime_ns);
+	found->key.tick_ns = SEQCOPY_FIELD(e->key.tick_ns);
+	found->timeless = SEQCOPY_FIELD(e->timeless);
+	found->seen.page = SEQCOPY_FIELD(e->seen.page);
+	found->seen.path_hash = SEQCOPY_FIELD(e->seen.path_hash);
+	found->seen.owner = SEQCOPY_FIELD(e->seen.owner);
+	return seqcopy_end(&seen_seqs[i], seq);
+}
+
+bool seen_find(const struct seen_key *key, struct seen *seen)
+{
 	struct seen_entry found;
 
-	if (!seqcopy_read(&seen_seqs[i], &found, &seen_table[i], sizeof(found)) ||
-	    memcmp(&found.key, key, sizeof(*key)) != 0)
+	if (!seen_get(key, &found) || found.key.ctime_ns != key->ctime_ns || found.timeless)
+		return false;
+	if (found.key.tick_ns && found.key.tick_ns != sys_clock_ns(CLOCK_MONOTONIC_COARSE))
 		return false;
 	*seen = found.seen;
 	return true;
 }
 
-void seen_add(const struct seen_key *key, const struct seen *seen)
+static bool seen_is_young(int64_t ctime_ns)
+{
+	int64_t age_ns = sys_clock_ns(CLOCK_REALTIME_COARSE) - ctime_ns;
+
+	return age_ns < (ctime_ns % 1000000000 ? YOUNG_NS : YOUNG_WHOLE_NS);
+}
+
+void seen_look(struct seen_key *key)
+{
+	key->tick_ns = seen_is_young(key->ctime_ns) ? sys_clock_ns(CLOCK_MONOTONIC_COARSE) : 0;
+}
+
+bool seen_find_path(const struct seen_key *key, struct seen *seen)
+{
+	struct seen_entry found;
+
+	if (!seen_get(key, &found) || !found.seen.path_hash)
+		return false;
+	*seen = found.seen;
+	return true;
+}
+
+/* Reads digits, and moves on behind them. */
+static unsigned seen_number(const char **text)
+{
+	unsigned number = 0;
+
+	for (; **text >= '0' && **text <= '9' && number < 100000; (*text)++)
+		number = number * 10 + (unsigned)(**text - '0');
+	return number;
+}
+
+/* Is `release`, as of uname(2), 6.13 or later? */
+static bool seen_is_fine_kernel(const char *release)
+{
+	unsigned major = seen_number(&release), minor = *release == '.' ? (release++, seen_number(&release)) : 0;
+
+	return major > 6 || (major == 6 && minor >= 13);
+}
+
+static bool seen_kernel_is_fine(void)
+{
+	static enum { UNKNOWN, FINE, COARSE } kernel;
+	unsigned known = __atomic_load_n(&kernel, __ATOMIC_RELAXED);
+	struct utsname name;
+
+	if (known == UNKNOWN && sys(uname, &name) == 0) {
+		known = seen_is_fine_kernel(name.release) ? FINE : COARSE;
+		__atomic_store_n(&kernel, known, __ATOMIC_RELAXED);
+	}
+	return known == FINE;
+}
+
+/*
+ * Does each change after seen_key() get a change time of its own? Since Linux 6.13 on the file systems below
+ * (FS_MGTIME), if their inodes have room for nanoseconds: ext4 keeps those beside the time of birth, and ext2, which has the
+ * same number and coarse times, keeps neither.
+ */
+static bool seen_is_fine(int fd, const struct seen_key *key)
+{
+	struct statfs fs;
+
+	if (!key->born || !seen_kernel_is_fine() || fstatfs(fd, &fs) < 0)
+		return false;
+	return fs.f_type == EXT4_SUPER_MAGIC || fs.f_type == XFS_SUPER_MAGIC || fs.f_type == BTRFS_SUPER_MAGIC ||
+	       fs.f_type == TMPFS_MAGIC;
+}
+
+void seen_add(int fd, const struct seen_key *key, const struct seen *seen)
 {
 	unsigned int i = seen_slot_of(key);
 	struct seen_entry entry;
@@ -79,5 +180,11 @@ void seen_add(const struct seen_key *key, const struct seen *seen)
 	memset(&entry, 0, sizeof(entry)); /* padding, too, on 32-bit systems */
 	entry.key = *key;
 	entry.seen = *seen;
+	entry.timeless = key->tick_ns && !seen_is_fine(fd, key);
 	seqcopy_write(&seen_seqs[i], &seen_table[i], &entry, sizeof(entry));
+}
+
+void seen_forget(void)
+{
+	__atomic_add_fetch(&seen_era, 1, __ATOMIC_RELEASE);
 }

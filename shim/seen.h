@@ -1,12 +1,28 @@
 /*
- * What the page says about files, remembered for at most a second: to read the path of a descriptor takes three times
- * as long as flock(). The path decides; this only saves reading it.
+ * What the page says about files, remembered for at most a second: to read the path of a descriptor takes longer than
+ * several lock calls. The path decides; this only saves reading it, and asking the page about it.
  *
- * A file is remembered with all that would change if it got another path: its inode and change time (renames), and the
- * mount that it was opened through (bind mounts); and only while it has one link. A rename of a directory above it
- * shows in none of these: hence the limit of a second. A file that has just changed is not remembered either, since the
- * change time moves in ticks (up to 10 ms before Linux 6.13, whole seconds on some file systems) and may not show the
- * next rename. Callable in signal handlers, from every thread.
+ * What makes the path of an open file another one, and how it is noticed:
+ *
+ * - A rename of the file. It changes the change time, as every write does, and it is the only thing that says so. So an
+ *   answer counts for as long as the file has the change time that it had before its path was read (seen_find()).
+ * - Another link is made, or one is removed: only a file with one link is remembered. A directory has one name.
+ * - The descriptor refers to another file now, or to the same one by way of another mount: inode and mount are compared.
+ * - A rename of a directory above the file, or a mount that is moved, shows in nothing that can be had cheaply. Hence
+ *   the limit of a second: for so long the old path counts.
+ *
+ * A file that is written all the time always has another change time. Then the path is read again, but if it is the
+ * one of the last look, the page need not be asked again, nor what the page depends on (seen_find_path()).
+ *
+ * When does an equal change time mean that nothing has changed? File systems stamp with a clock that ticks: every 10 ms
+ * or less, or once in one or two seconds (a time of a whole second may mean that). A change in the tick of the one
+ * before it leaves the time as it was. So a time must be older than two ticks before the path is read: later changes
+ * then get another one. Since Linux 6.13 some file systems do better ("multigrain"): once a change time was
+ * asked for, the next change gets one of its own, however soon it comes. On these (seen_is_fine()) a path that was
+ * read just after a change counts as well, but only until the clock ticks: of a rename that goes on while the path is
+ * read, the time may be there already, and the new name not.
+ *
+ * Callable in signal handlers, from every thread.
  */
 #ifndef DFLOCK_SHIM_SEEN_H
 #define DFLOCK_SHIM_SEEN_H
@@ -20,22 +36,35 @@
 struct seen_key {
 	uint64_t dev, ino; /* dev as in struct stat */
 	uint64_t mount;
-	int64_t ctime_ns, stamp_ns;
+	int64_t stamp_ns; /* of the configuration (settings.h) */
+	uint64_t era;     /* how often seen_forget() was called */
+	int64_t ctime_ns;
+	/* Not compared: */
+	int64_t tick_ns; /* 0: the change time is old. Else CLOCK_MONOTONIC_COARSE, when it was found to be young */
+	uint64_t born;   /* the file system says when the file was made */
 };
 
 struct seen {
 	const struct page *page; /* the page that says that the file is protected; NULL: it is not protected */
-	uint64_t path_hash;      /* leases_hash() */
+	uint64_t path_hash;      /* leases_hash(); 0: the file has no path */
 	uid_t owner;             /* of the page that was asked: root, or the only user who may go by it */
 };
 
-/* The key of fd's file under the configuration's stamp (settings.h). False: the file must not be remembered; then only
+/* The key of fd's file under the configuration's stamp. False: the file must not be remembered; then only
  * dev and ino count, which are 0 if it is no regular file or directory, or cannot be examined. errno may change. */
 bool seen_key(int fd, int64_t stamp_ns, struct seen_key *key);
 
-/* What is remembered; false: nothing. */
+/* What is remembered of this file with this change time. */
 bool seen_find(const struct seen_key *key, struct seen *seen);
-/* Remembers it, unless another thread is writing there. */
-void seen_add(const struct seen_key *key, const struct seen *seen);
+/* After seen_find() found nothing, and before the path is read: is the change time young? */
+void seen_look(struct seen_key *key);
+/* What is remembered of this file with any change time, if the file still has the path of *seen, which is not 0. */
+bool seen_find_path(const struct seen_key *key, struct seen *seen);
+
+/* Remembers it, unless another thread is writing there. The path was read after seen_look(). errno may change. */
+void seen_add(int fd, const struct seen_key *key, const struct seen *seen);
+
+/* What was remembered, or is being remembered by other threads, is not found any more: the process has another root directory. */
+void seen_forget(void);
 
 #endif

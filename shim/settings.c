@@ -106,14 +106,25 @@ void settings_config_now(const struct settings *s, struct settings_config *confi
 	seqcopy_write(&config_seq, &config_seen, config, sizeof(*config));
 }
 
+static bool settings_is_fresh(int64_t stamp_ns)
+{
+	int64_t age_ns = sys_clock_ns(CLOCK_MONOTONIC_COARSE) - stamp_ns;
+
+	return stamp_ns && age_ns >= 0 && age_ns < SETTINGS_FRESH_NS;
+}
+
+int64_t settings_stamp(void)
+{
+	int64_t stamp_ns;
+
+	return seqcopy_read(&config_seq, &stamp_ns, &config_seen.stamp_ns, sizeof(stamp_ns)) &&
+			       settings_is_fresh(stamp_ns)
+		       ? stamp_ns
+		       : 0;
+}
+
 void settings_config(const struct settings *s, struct settings_config *config)
 {
-	int64_t age_ns;
-
-	if (seqcopy_read(&config_seq, config, &config_seen, sizeof(*config)) && config->stamp_ns) {
-		age_ns = sys_clock_ns(CLOCK_MONOTONIC_COARSE) - config->stamp_ns;
-		if (age_ns >= 0 && age_ns < SETTINGS_FRESH_NS)
-			return;
-	}
-	settings_config_now(s, config);
+	if (!seqcopy_read(&config_seq, config, &config_seen, sizeof(*config)) || !settings_is_fresh(config->stamp_ns))
+		settings_config_now(s, config);
 }

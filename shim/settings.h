@@ -52,6 +52,9 @@ struct settings_config {
  */
 void settings_config(const struct settings *s, struct settings_config *config);
 
+/* The stamp of that look alone, which costs less; 0: settings_config() would take a new one. */
+int64_t settings_stamp(void);
+
 /* The same from a look that is taken now. */
 void settings_config_now(const struct settings *s, struct settings_config *config);
 

@@ -24,6 +24,8 @@ struct channel {
 	uv_connect_t connect;
 	enum channel_state state;
 	bool heard; /* something came from the server */
+	int fd;
+	unsigned writing; /* atomic: writes that libuv has not finished */
 	struct tls_stream *tls;
 	struct channel_events events;
 	void *arg;
@@ -90,16 +92,21 @@ static void channel_on_written(uv_write_t *request, int status)
 		channel_ended(write->channel, status);
 	if (write->release)
 		write->release(write->bytes);
+	__atomic_sub_fetch(&write->channel->writing, 1, __ATOMIC_RELEASE);
 	free(write);
 }
 
-static int channel_send(struct channel *ch, struct channel_bytes *write, size_t len)
+/* Without what was sent already. */
+static int channel_send(struct channel *ch, struct channel_bytes *write, size_t len, size_t sent)
 {
-	uv_buf_t buf = uv_buf_init(write->bytes, (unsigned)len);
-	int ret = uv_write(&write->request, &ch->io.stream, &buf, 1, channel_on_written);
+	uv_buf_t buf = uv_buf_init(write->bytes + sent, (unsigned)(len - sent));
+	int ret;
 
+	__atomic_add_fetch(&ch->writing, 1, __ATOMIC_RELAXED);
+	ret = uv_write(&write->request, &ch->io.stream, &buf, 1, channel_on_written);
 	if (ret == 0)
 		return 0;
+	__atomic_sub_fetch(&ch->writing, 1, __ATOMIC_RELEASE);
 	if (write->release)
 		write->release(write->bytes);
 	free(write);
@@ -118,13 +125,14 @@ static int channel_flush(struct channel *ch)
 	if (!write)
 		return -ENOMEM;
 	*write = (struct channel_bytes){.channel = ch, .bytes = write->encrypted};
-	return channel_send(ch, write, tls_stream_take(ch->tls, write->encrypted, len));
+	return channel_send(ch, write, tls_stream_take(ch->tls, write->encrypted, len), 0);
 }
 
 int channel_write(struct channel *ch, char *bytes, size_t len, void (*release)(void *bytes))
 {
+	uv_buf_t buf = uv_buf_init(bytes, (unsigned)len);
 	struct channel_bytes *write;
-	int ret = -ENOTCONN;
+	int ret = -ENOTCONN, sent;
 
 	if (ch->state != CHANNEL_OPEN)
 		goto failed;
@@ -134,15 +142,36 @@ int channel_write(struct channel *ch, char *bytes, size_t len, void (*release)(v
 			ret = channel_flush(ch);
 		goto failed; /* or done: the bytes were copied */
 	}
+	/* Mostly all is taken at once. What fails, fails once more below, and is told by the loop. */
+	sent = uv_try_write(&ch->io.stream, &buf, 1);
+	if (sent == (int)len) {
+		release(bytes);
+		return 0;
+	}
 	ret = -ENOMEM;
 	write = malloc(sizeof(*write));
 	if (!write)
 		goto failed;
 	*write = (struct channel_bytes){.channel = ch, .bytes = bytes, .release = release};
-	return channel_send(ch, write, len);
+	return channel_send(ch, write, len, sent > 0 ? (size_t)sent : 0);
 failed:
 	release(bytes);
 	return ret;
+}
+
+int channel_send_now(struct channel *ch, const char *bytes, size_t len)
+{
+	ssize_t n;
+
+	if (ch->tls || __atomic_load_n(&ch->writing, __ATOMIC_ACQUIRE))
+		return -EAGAIN;
+	n = send(ch->fd, bytes, len, MSG_DONTWAIT | MSG_NOSIGNAL);
+	if (n == (ssize_t)len)
+		return 0;
+	if (n < 0)
+		return -errno;
+	shutdown(ch->fd, SHUT_RDWR); /* half a command must not meet the next one */
+	return -EPIPE;
 }
 
 /* ---- reading ---- */
@@ -150,6 +179,7 @@ failed:
 static void channel_opened(struct channel *ch)
 {
 	ch->state = CHANNEL_OPEN;
+	uv_fileno(&ch->io.handle, &ch->fd);
 	ch->events.connected(ch->arg);
 }
 

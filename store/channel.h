@@ -3,8 +3,8 @@
  * knows no difference between the two.
  *
  * Order of calls: channel_open(); then the event `connected`, after which channel_write() may be used, or `broken`;
- * channel_close() once in every case. Everything is called from the event loop, and events come from it, none from inside of
- * a call. No time limit: the owner has one. The process must ignore SIGPIPE.
+ * channel_close() once in every case. Everything but channel_send_now() is called from the event loop, and events come from it,
+ * none from inside of a call. No time limit: the owner has one. The process must ignore SIGPIPE.
  */
 #ifndef DFLOCK_STORE_CHANNEL_H
 #define DFLOCK_STORE_CHANNEL_H
@@ -42,6 +42,13 @@ int channel_open(uv_loop_t *loop, const struct channel_target *target, const str
 
 /* Takes `bytes` over and frees them with `release`, also if it fails. 0 or -errno: then the channel is of no use. */
 int channel_write(struct channel *ch, char *bytes, size_t len, void (*release)(void *bytes));
+
+/*
+ * Sends these bytes at once, from any thread, while its caller keeps the loop from calling channel_write() and
+ * channel_close(). Never waits. 0: the socket has all of them. Else -errno, and the server will not execute them: -EAGAIN
+ * if the loop has to send them (TLS; something else waits to be written; no room), or the channel is of no use.
+ */
+int channel_send_now(struct channel *ch, const char *bytes, size_t len);
 
 /* For a time limit that has passed before `connected`: what has not come about. */
 const char *channel_awaits(const struct channel *ch);

@@ -110,11 +110,11 @@ static void connect_on_broken(void *arg, const char *why)
 	store_fail(arg, "%s", why);
 }
 
-static void connect_on_message(void *arg, const char *text, size_t len)
+static void connect_on_message(void *arg, const char *channel, const char *text, size_t len)
 {
 	struct store *s = arg;
 
-	s->news->message(s, text, len);
+	s->news->message(s, channel, text, len);
 }
 
 /* As the configuration or the sentinels name it. */

@@ -82,6 +82,8 @@ static const struct {
 	{"OOM", REPLY_ERROR_HERE, "the store is out of memory: raise its maxmemory or remove other data"},
 	{"WRONGTYPE", REPLY_ERROR_HERE,
 	 "something else uses keys that start with \"dflock:\": remove it, or give dflock a database of its own"},
+	{"KEYTYPE", REPLY_ERROR_HERE,
+	 "redis_key must name a key that is nothing but a lock of redis_key_format: correct it, or remove the key"},
 	{"READONLY", REPLY_ERROR_UNREACHABLE, "it is a replica now; without sentinels, set the address of the master"},
 	{"ERR WAIT cannot be used", REPLY_ERROR_UNREACHABLE,
 	 "it is a replica now; without sentinels, set the address of the master"},
@@ -136,16 +138,16 @@ void reply_quote(char said[REPLY_SAID_BYTES], const char *text)
 static bool explain_denied(const char *said, const char *command, char line[REPLY_LINE_BYTES])
 {
 	const char *quote = strstr(said, " the '"), *end = quote ? strchr(quote + 6, '\'') : NULL;
-	char right[REPLY_WORD_BYTES + 24] = "some right";
+	char right[REPLY_WORD_BYTES + 48] = "some right";
 
 	if (strncmp(said, "NOPERM", 6) != 0 && !strstr(said, EXPLAIN_IN_SCRIPT) && !strstr(said, EXPLAIN_IN_SCRIPT_7_2))
 		return false;
 	if (strstr(said, " channel"))
-		strcpy(right, "the right " RIGHTS_CHANNELS);
+		strcpy(right, "the right " RIGHTS_CHANNELS " (or of a redis_key)");
 	else if (end && end - quote - 6 < REPLY_WORD_BYTES)
 		snprintf(right, sizeof(right), "the right +%.*s", (int)(end - quote - 6), quote + 6);
 	else if (strstr(said, " key"))
-		strcpy(right, "the right " RIGHTS_KEYS);
+		strcpy(right, "the right " RIGHTS_KEYS " (or a redis_key)");
 	else if (command)
 		snprintf(right, sizeof(right), "the right +%s", command);
 	snprintf(

@@ -15,6 +15,7 @@
  *   fail.c                         the way up for bad news, and memory that must be there
  *   query.c                        one question to the store and its answer
  *   steps.c, connect.c             the steps from an address to a checked pair of connections
+ *   keywatch.c                     the channels of keys that somebody waits for
  *   discover.c                     the sentinels, or the nodes of a cluster: where the server is
  *   redis.c                        life: up and down, the incarnation record, messages
  *   operations.c, walk.c, rules.c  the calls of store.h
@@ -47,7 +48,7 @@
 #define STORE_SHA_BYTES  41
 #define SERVER_BYTES     640 /* for people: the master's name, and its address */
 #define STORE_INFO_BYTES 64
-#define QUERY_ARGS       (24 + 2 * STORE_MAX_BLOCKERS)
+#define QUERY_ARGS       (26 + 2 * STORE_MAX_BLOCKERS)
 
 struct query;
 /* The answer to a query: `reply`, which is no error reply and valid during the call; or NULL, with `status`
@@ -74,8 +75,8 @@ struct store_news {
 	void (*failed)(struct store *s, const char *why, bool answers);
 	/* The last step of connect.c is done: both connections stand and were checked. */
 	void (*connected)(struct store *s);
-	/* A published message came; `text` is valid during the call. */
-	void (*message)(struct store *s, const char *text, size_t len);
+	/* A published message came; the texts are valid during the call. */
+	void (*message)(struct store *s, const char *channel, const char *text, size_t len);
 };
 
 struct connect_step;
@@ -118,6 +119,7 @@ struct store {
 
 	enum store_state state;
 	struct link *commands, *messages; /* both or none in STORE_UP */
+	struct link_gate gate;            /* leads to `commands` in STORE_UP */
 	uv_timer_t retry, ping, soon;     /* soon: query.c */
 	unsigned open_handles;
 	uint64_t retry_ms;
@@ -139,7 +141,9 @@ struct store {
 	struct connect connect;
 	struct discover discover;
 	struct store_record record;
-	struct store_counts counts; /* query.c: asked, took, failed; redis.c: the others */
+	struct keywatch *keywatches; /* keywatch.c */
+	bool key_noted;              /* ditto: a channel was refused, and that was reported since the last on_up */
+	struct store_counts counts;  /* query.c: asked, took, failed; redis.c: the others */
 };
 
 /* ---- fail.c ---- */
@@ -197,10 +201,14 @@ void query_word(struct query *q, const char *word);
 void query_add(struct query *q, const char *format, ...) __attribute__((format(printf, 2, 3)));
 /* Sends it if the store is up. Otherwise, and if it cannot be sent, `done` gets STORE_UNREACHABLE from the loop. */
 void query_send(struct query *q, query_done *done);
+/* Prepares what query_send() would send: the query is answered as by that once the shot was fired. NULL: no memory. */
+struct link_shot *query_prepare(struct query *q, query_done *done);
 /* The same during STORE_CONNECTING. */
 void query_send_early(struct query *q, query_done *done);
 /* Does not send it: `done` gets `status` and `error` from the loop. */
 void query_refuse(struct query *q, query_done *done, enum store_status status, const char *error);
+/* It was not sent, and `done` is not called. */
+void query_drop(struct query *q);
 /* Calls `done`, which was set before, with `status` and `error` at once, and frees it. */
 void query_end(struct query *q, enum store_status status, const char *error);
 /* For `done`: `reply` is nothing that dflock's scripts answer. Calls store_reject(); returns the line. */
@@ -236,6 +244,15 @@ void connect_to_socket(struct store *s, const char *path);
 void connect_check(struct store *s);
 /* Forgets a lookup that is under way. */
 void connect_cancel(struct store *s);
+
+/* ---- keywatch.c ---- */
+
+/* The store is up: subscribes anew. */
+void keywatch_again(struct store *s);
+/* A message came on this channel. False: it is not that of a key. */
+bool keywatch_message(struct store *s, const char *channel, const char *text);
+/* The connections are closed. */
+void keywatch_free(struct store *s);
 
 /* ---- discover.c ---- */
 

@@ -28,7 +28,14 @@ struct link {
 	struct link_events events;
 	void *arg;
 	redisReader *reader;
+	struct link_gate *gate; /* that leads here; NULL: none */
 	struct pending *first, **last;
+};
+
+struct link_shot {
+	char *command;
+	size_t len;
+	struct pending *pending; /* NULL: it was fired */
 };
 
 static uint64_t link_now_ms(void)
@@ -50,6 +57,53 @@ __attribute__((format(printf, 2, 3))) static void link_break(struct link *link, 
 	link->events.broken(link->arg, why);
 }
 
+/* ---- commands that wait for answers; under the gate's mutex, since other threads may fire ---- */
+
+static void link_lock(struct link *link)
+{
+	if (link->gate)
+		pthread_mutex_lock(&link->gate->mutex);
+}
+
+static void link_unlock(struct link *link)
+{
+	if (link->gate)
+		pthread_mutex_unlock(&link->gate->mutex);
+}
+
+static void link_await(struct link *link, struct pending *pending)
+{
+	pending->sent_ms = link_now_ms();
+	pending->next = NULL;
+	*link->last = pending;
+	link->last = &pending->next;
+}
+
+static struct pending *link_next_pending(struct link *link)
+{
+	struct pending *pending;
+
+	link_lock(link);
+	pending = link->first;
+	if (pending)
+		link->first = pending->next;
+	if (!link->first)
+		link->last = &link->first;
+	link_unlock(link);
+	return pending;
+}
+
+/* 0: none waits. */
+static uint64_t link_first_sent_ms(struct link *link)
+{
+	uint64_t sent_ms;
+
+	link_lock(link);
+	sent_ms = link->first ? link->first->sent_ms : 0;
+	link_unlock(link);
+	return sent_ms;
+}
+
 /* ---- receiving ---- */
 
 /* A published message is the only thing on a link that is no answer. */
@@ -62,7 +116,7 @@ static bool link_take_message(struct link *link, const redisReply *reply)
 			return false;
 	if (strcmp(reply->element[0]->str, "message") != 0)
 		return false;
-	link->events.message(link->arg, reply->element[2]->str, reply->element[2]->len);
+	link->events.message(link->arg, reply->element[1]->str, reply->element[2]->str, reply->element[2]->len);
 	return true;
 }
 
@@ -70,7 +124,7 @@ static void link_take_reply(struct link *link, const redisReply *reply)
 {
 	if (link_take_message(link, reply))
 		return;
-	struct pending *pending = link->first;
+	struct pending *pending = link_next_pending(link);
 	if (!pending) {
 		/* Redis says so unasked when it refuses a connection. */
 		if (reply->type == REDIS_REPLY_ERROR)
@@ -79,9 +133,6 @@ static void link_take_reply(struct link *link, const redisReply *reply)
 			link_break(link, "the server sent an answer to no question: it is no Redis");
 		return;
 	}
-	link->first = pending->next;
-	if (!link->first)
-		link->last = &link->first;
 	link->last_look = false;
 	pending->cb(pending->arg, reply);
 	free(pending);
@@ -114,10 +165,10 @@ static void link_on_bytes(void *arg, const char *bytes, size_t len)
 static void link_on_timer(uv_timer_t *timer)
 {
 	struct link *link = timer->data;
+	uint64_t since = link->state == LINK_OPEN ? link_first_sent_ms(link) : link->started_ms;
 
-	if (link->state >= LINK_BROKEN || (link->state == LINK_OPEN && !link->first))
+	if (link->state >= LINK_BROKEN || !since)
 		return;
-	uint64_t since = link->state == LINK_OPEN ? link->first->sent_ms : link->started_ms;
 	uint64_t waited = link_now_ms() - since;
 	if (waited < link->limit_ms) {
 		link->last_look = false;
@@ -210,18 +261,89 @@ int link_send(struct link *link, int argc, const char *const *argv, link_reply_c
 	long long len = redisFormatCommandArgv(&command, argc, (const char **)argv, NULL);
 	if (len < 0)
 		goto failed;
+	*pending = (struct pending){.cb = cb, .arg = arg};
+	link_lock(link);
 	ret = channel_write(link->channel, command, (size_t)len, link_free_command);
+	if (ret == 0)
+		link_await(link, pending);
+	link_unlock(link);
 	if (ret)
 		goto failed;
-	*pending = (struct pending){.cb = cb, .arg = arg, .sent_ms = link_now_ms()};
-	if (!link->first)
+	if (!uv_is_active((uv_handle_t *)&link->timer))
 		uv_timer_start(&link->timer, link_on_timer, link->limit_ms, 0);
-	*link->last = pending;
-	link->last = &pending->next;
 	return 0;
 failed:
 	free(pending);
 	return ret;
+}
+
+/* ---- firing ---- */
+
+void link_gate_init(struct link_gate *gate)
+{
+	pthread_mutex_init(&gate->mutex, NULL);
+	gate->link = NULL;
+}
+
+void link_gate_open(struct link_gate *gate, struct link *link)
+{
+	pthread_mutex_lock(&gate->mutex);
+	gate->link = link;
+	link->gate = gate;
+	pthread_mutex_unlock(&gate->mutex);
+}
+
+void link_gate_close(struct link_gate *gate)
+{
+	pthread_mutex_lock(&gate->mutex);
+	if (gate->link)
+		gate->link->gate = NULL;
+	gate->link = NULL;
+	pthread_mutex_unlock(&gate->mutex);
+}
+
+void link_gate_destroy(struct link_gate *gate)
+{
+	pthread_mutex_destroy(&gate->mutex);
+}
+
+struct link_shot *link_shot_new(int argc, const char *const *argv, link_reply_cb *cb, void *arg)
+{
+	struct link_shot *shot = calloc(1, sizeof(*shot));
+	struct pending *pending = malloc(sizeof(*pending));
+	long long len = shot && pending ? redisFormatCommandArgv(&shot->command, argc, (const char **)argv, NULL) : -1;
+
+	if (len < 0) {
+		free(pending);
+		free(shot);
+		return NULL;
+	}
+	*pending = (struct pending){.cb = cb, .arg = arg};
+	shot->len = (size_t)len;
+	shot->pending = pending;
+	return shot;
+}
+
+int link_shot_fire(struct link_shot *shot, struct link_gate *gate)
+{
+	int ret = -ENOTCONN;
+
+	pthread_mutex_lock(&gate->mutex);
+	if (gate->link)
+		ret = channel_send_now(gate->link->channel, shot->command, shot->len);
+	if (ret == 0) {
+		link_await(gate->link, shot->pending);
+		shot->pending = NULL;
+	}
+	pthread_mutex_unlock(&gate->mutex);
+	return ret;
+}
+
+void link_shot_free(struct link_shot *shot)
+{
+	redisFreeCommand(shot->command);
+	free(shot->pending);
+	free(shot);
 }
 
 redisReply *link_keep_reply(struct link *link)

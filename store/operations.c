@@ -18,6 +18,13 @@ static const char *bad_lock(const char *name, const char *token)
 	return NULL;
 }
 
+static bool is_key(const char *key, const struct store_range *range)
+{
+	return (strncmp(key, "string ", 7) == 0 || strncmp(key, "redisson ", 9) == 0) &&
+	       strlen(key) < STORE_KEY_BYTES && range->mode == WIRE_EXCLUSIVE && range->from == 0 &&
+	       range->to == INT64_MAX;
+}
+
 static const char *bad_acquire(const struct store *s, const struct store_acquire *a)
 {
 	const char *bad = bad_lock(a->name, a->token);
@@ -34,6 +41,8 @@ static const char *bad_acquire(const struct store *s, const struct store_acquire
 	if (a->rest_ms < 0 ||
 	    (a->rest_ms > 0 && (a->range.mode != WIRE_EXCLUSIVE || a->range.from != 0 || a->range.to != INT64_MAX)))
 		return "only an exclusive lock of the whole range can begin a rest";
+	if (a->key && !is_key(a->key, &a->range))
+		return "only an exclusive lock of the whole range can be the lock of a key, whose format must be known";
 	return NULL;
 }
 
@@ -55,11 +64,16 @@ static void on_verdict(struct query *q, const redisReply *reply, enum store_stat
 	q->cb.reply(q->arg, &answer);
 }
 
-static void ask_script(struct query *q, unsigned may, store_reply_cb *cb, void *arg)
+static void prepare_script(struct query *q, unsigned may, store_reply_cb *cb, void *arg)
 {
 	q->may = may | REPLY_MAY(STORE_OK) | REPLY_MAY(STORE_INCARNATION);
 	q->cb.reply = cb;
 	q->arg = arg;
+}
+
+static void ask_script(struct query *q, unsigned may, store_reply_cb *cb, void *arg)
+{
+	prepare_script(q, may, cb, arg);
 	query_send(q, on_verdict);
 }
 
@@ -95,13 +109,14 @@ void store_acquire(struct store *s, const struct store_acquire *a, store_reply_c
 	query_word(q, a->grow ? "1" : "0");
 	query_add(q, "%" PRId64, a->rest_ms);
 	query_word(q, a->job ? a->job : "");
+	query_word(q, a->key ? a->key : "");
 	for (size_t i = 0; i < a->dead_count && i < STORE_MAX_BLOCKERS; i++) {
 		query_word(q, a->dead[i].host);
 		query_add(q, "%" PRIu64, a->dead[i].beat);
 	}
 	ask_script(q,
 		   REPLY_MAY(STORE_WAIT) | REPLY_MAY(STORE_BUSY) | REPLY_MAY(STORE_REST) | REPLY_MAY(STORE_GRACE) |
-			   REPLY_MAY(STORE_LIMIT),
+			   REPLY_MAY(STORE_LIMIT) | (a->key ? REPLY_MAY(STORE_TAKEN) : 0),
 		   cb, arg);
 }
 
@@ -124,18 +139,63 @@ static void ask_about(struct store *s, enum script_id script, const char *name, 
 	ask_script(q, REPLY_MAY(STORE_GONE), cb, arg);
 }
 
-void store_release(struct store *s, const char *name, const char *token, bool unused, store_reply_cb *cb, void *arg)
+static struct query *ask_release(struct store *s, const char *name, const char *token, bool unused)
 {
 	struct query *q = query_script(s, SCRIPT_RELEASE, name);
-	const char *bad = bad_lock(name, token);
 
-	if (bad) {
-		refuse_bad(q, bad, cb, arg);
-		return;
-	}
 	query_word(q, token);
 	query_word(q, unused ? "1" : "0");
-	ask_script(q, 0, cb, arg);
+	query_word(q, s->host);
+	return q;
+}
+
+void store_release(struct store *s, const char *name, const char *token, bool unused, store_reply_cb *cb, void *arg)
+{
+	const char *bad = bad_lock(name, token);
+
+	if (bad)
+		refuse_bad(query_script(s, SCRIPT_RELEASE, NULL), bad, cb, arg);
+	else
+		ask_script(ask_release(s, name, token, unused), 0, cb, arg);
+}
+
+struct store_shot {
+	struct store *store;
+	struct query *q;
+	struct link_shot *shot;
+	bool sent;
+};
+
+struct store_shot *store_prepare_release(struct store *s, const char *name, const char *token, bool unused,
+					 store_reply_cb *cb, void *arg)
+{
+	struct store_shot *shot;
+
+	if (s->state != STORE_UP || s->config->tls.on || bad_lock(name, token))
+		return NULL;
+	shot = store_need(calloc(1, sizeof(*shot)));
+	shot->store = s;
+	shot->q = ask_release(s, name, token, unused);
+	prepare_script(shot->q, 0, cb, arg);
+	shot->shot = store_need(query_prepare(shot->q, on_verdict));
+	return shot;
+}
+
+bool store_shot_fire(struct store_shot *shot)
+{
+	shot->q->sent_ns = uv_hrtime();
+	shot->sent = link_shot_fire(shot->shot, &shot->store->gate) == 0;
+	return shot->sent;
+}
+
+void store_shot_free(struct store_shot *shot)
+{
+	if (shot->sent)
+		shot->store->counts.asked[SCRIPT_RELEASE]++;
+	else
+		query_drop(shot->q);
+	link_shot_free(shot->shot);
+	free(shot);
 }
 
 void store_end_rest(struct store *s, const char *name, enum wire_space space, uint64_t limit, store_reply_cb *cb,
@@ -163,7 +223,7 @@ void store_confirm(struct store *s, const char *name, const char *token, uint64_
 }
 
 void store_reclaim(struct store *s, const char *name, const char *file, const char *token, uint64_t fence,
-		   const struct store_range *range, store_reply_cb *cb, void *arg)
+		   const struct store_range *range, const char *key, store_reply_cb *cb, void *arg)
 {
 	struct query *q = query_script(s, SCRIPT_RECLAIM, name);
 	const char *bad = bad_lock(name, token);
@@ -180,6 +240,7 @@ void store_reclaim(struct store *s, const char *name, const char *file, const ch
 	query_word(q, reply_mode_word[range->mode]);
 	query_add(q, REPLY_OFFSET, range->from);
 	query_add(q, REPLY_OFFSET, range->to);
+	query_word(q, key ? key : "");
 	ask_script(q, REPLY_MAY(STORE_GONE), cb, arg);
 }
 
@@ -269,13 +330,35 @@ void store_tell_holders(struct store *s, const char *host, const char *token, ui
 
 /* ---- this host ---- */
 
-void store_beat(struct store *s, uint64_t mark, store_reply_cb *cb, void *arg)
+static void on_beat_answer(struct query *q, const redisReply *reply, enum store_status status, const char *error)
+{
+	struct store_reply answer = {.status = STORE_OK};
+	struct store_key_news *keys;
+
+	if (!reply || !reply_has_keys(reply)) {
+		on_verdict(q, reply, status, error);
+		return;
+	}
+	if (reply_parse_keys(reply, &keys, &answer.key_count) != 0) {
+		answer.status = STORE_UNREACHABLE;
+		answer.error = query_nonsense(q);
+	}
+	answer.keys = keys;
+	q->cb.reply(q->arg, &answer);
+	free(keys);
+}
+
+void store_beat(struct store *s, uint64_t mark, size_t keyed, store_reply_cb *cb, void *arg)
 {
 	struct query *q = query_script(s, SCRIPT_BEAT, NULL);
 
 	query_word(q, s->host);
 	query_add(q, "%" PRIu64, mark);
-	ask_script(q, REPLY_MAY(STORE_GIVEN_UP), cb, arg);
+	query_add(q, "%zu", keyed);
+	q->may = REPLY_MAY(STORE_GIVEN_UP) | REPLY_MAY(STORE_OK) | REPLY_MAY(STORE_INCARNATION);
+	q->cb.reply = cb;
+	q->arg = arg;
+	query_send(q, on_beat_answer);
 }
 
 static void on_write_tried(struct query *q, const redisReply *reply, enum store_status status, const char *error)
@@ -337,22 +420,23 @@ void store_hosts(struct store *s, store_hosts_cb *cb, void *arg)
 static void on_entries_answer(struct query *q, const redisReply *reply, enum store_status status, const char *error)
 {
 	struct store_entry *entries = NULL;
-	int64_t rest_ms[WIRE_SPACES] = {0};
+	struct store_aside aside = {.rest_ms = {0}};
 	size_t count = 0;
 
 	(void)error;
-	if (reply && reply_parse_entries(reply, &entries, &count, rest_ms) != 0) {
+	if (reply && reply_parse_entries(reply, &entries, &count, &aside) != 0) {
 		query_nonsense(q);
 		status = STORE_UNREACHABLE;
 	}
-	q->cb.entries(q->arg, status, entries, count, rest_ms);
+	q->cb.entries(q->arg, status, entries, count, &aside);
 	free(entries);
 }
 
-void store_entries(struct store *s, const char *name, store_entries_cb *cb, void *arg)
+void store_entries(struct store *s, const char *name, const char *key, store_entries_cb *cb, void *arg)
 {
 	struct query *q = query_script(s, SCRIPT_DUMP, name);
 
+	query_word(q, key ? key : "");
 	q->cb.entries = cb;
 	q->arg = arg;
 	query_send(q, on_entries_answer);

@@ -304,6 +304,17 @@ void query_send_early(struct query *q, query_done *done)
 		query_refuse(q, done, STORE_UNREACHABLE, uv_strerror(ret));
 }
 
+struct link_shot *query_prepare(struct query *q, query_done *done)
+{
+	q->done = done;
+	return link_shot_new(q->argc, (const char *const *)q->argv, query_on_reply, q);
+}
+
+void query_drop(struct query *q)
+{
+	query_free(q);
+}
+
 void query_send(struct query *q, query_done *done)
 {
 	if (q->store->state == STORE_UP)

@@ -18,6 +18,7 @@ static void store_close_links(struct store *s)
 {
 	struct link *links[] = {s->commands, s->messages};
 
+	link_gate_close(&s->gate);
 	s->commands = s->messages = NULL;
 	for (size_t i = 0; i < 2; i++)
 		if (links[i])
@@ -137,12 +138,14 @@ static void store_up(struct store *s)
 	uint64_t every_ms = s->ttl_ms < 3 ? 1 : (uint64_t)s->ttl_ms / 3;
 
 	s->state = STORE_UP;
+	link_gate_open(&s->gate, s->commands);
 	s->counts.connected++;
 	s->retry_ms = RETRY_MIN_MS;
 	s->error[0] = s->reported[0] = '\0';
 	s->noted = false;
 	uv_timer_start(&s->ping, store_on_ping, every_ms, every_ms);
 	s->callbacks.on_up(s->arg);
+	keywatch_again(s);
 }
 
 /* ---- the record ---- */
@@ -235,11 +238,11 @@ void store_init_later(struct store *s, struct query *q, query_done *done)
 
 /* ---- messages ---- */
 
-static void store_on_message(struct store *s, const char *text, size_t len)
+static void store_on_message(struct store *s, const char *channel, const char *text, size_t len)
 {
 	struct store_message message;
 
-	if (s->state != STORE_UP)
+	if (s->state != STORE_UP || keywatch_message(s, channel, text))
 		return;
 	switch (message_parse(text, len, s->record.incarnation, &message)) {
 	case 0:
@@ -262,8 +265,10 @@ static void store_on_closed(uv_handle_t *handle)
 {
 	struct store *s = handle->data;
 
-	if (--s->open_handles == 0)
-		free(s);
+	if (--s->open_handles)
+		return;
+	link_gate_destroy(&s->gate);
+	free(s);
 }
 
 struct store *store_new(uv_loop_t *loop, const struct config_store *config, int64_t ttl_ms, const char *host,
@@ -294,6 +299,7 @@ struct store *store_new(uv_loop_t *loop, const struct config_store *config, int6
 			    .counts.took.kind = HISTOGRAM_TRIPS,
 			    .discover.round.count = config->sentinel_count,
 			    .record.grace = true};
+	link_gate_init(&s->gate);
 	query_init(s);
 	snprintf(s->host, sizeof(s->host), "%s", host);
 	if (config->socket)
@@ -320,6 +326,7 @@ void store_free(struct store *s)
 	connect_cancel(s);
 	discover_cancel(s);
 	store_close_links(s);
+	keywatch_free(s);
 	credentials_free(s->credentials);
 	s->credentials = NULL;
 	store_end_init(s, STORE_UNREACHABLE, s->error);

@@ -199,6 +199,17 @@ static int parse_grant(const redisReply *reply, struct store_reply *out)
 	return 0;
 }
 
+static int parse_taken(const redisReply *reply, struct store_reply *out)
+{
+	const char *arrival = reply_text(reply, 1), *left = reply_text(reply, 2), *client = reply_text(reply, 3);
+
+	if (!arrival || !reply_number(arrival, &out->arrival) || !left || !signed_number(left, &out->taken_ms) ||
+	    !client || (*client && !is_printable_word(client, STORE_CLIENT_BYTES - 1)))
+		return -EPROTO;
+	strcpy(out->client, client);
+	return 0;
+}
+
 int reply_parse(const redisReply *reply, unsigned may, struct store_reply *out)
 {
 	static const struct {
@@ -208,6 +219,7 @@ int reply_parse(const redisReply *reply, unsigned may, struct store_reply *out)
 		{"OK", STORE_OK},           {"WAIT", STORE_WAIT},   {"BUSY", STORE_BUSY},
 		{"GONE", STORE_GONE},       {"GRACE", STORE_GRACE}, {"LIMIT", STORE_LIMIT},
 		{"INC", STORE_INCARNATION}, {"REST", STORE_REST},   {"GIVENUP", STORE_GIVEN_UP},
+		{"TAKEN", STORE_TAKEN},
 	};
 	const char *verdict = verdict_of(reply);
 
@@ -220,11 +232,59 @@ int reply_parse(const redisReply *reply, unsigned may, struct store_reply *out)
 			return parse_blockers(reply, out);
 		if (out->status == STORE_GIVEN_UP)
 			return reply_text(reply, 1) && reply_number(reply_text(reply, 1), &out->arrival) ? 0 : -EPROTO;
+		if (out->status == STORE_TAKEN)
+			return parse_taken(reply, out);
 		if (out->status == STORE_OK)
 			return parse_grant(reply, out);
 		return 0;
 	}
 	return -EPROTO;
+}
+
+bool reply_has_keys(const redisReply *reply)
+{
+	const char *verdict = verdict_of(reply);
+
+	return verdict && strcmp(verdict, "KEYS") == 0;
+}
+
+static bool parse_key_state(const char *text, enum store_key_state *state)
+{
+	static const char *const words[STORE_KEY_STATES] = {
+		[STORE_KEY_BACK] = "back",    [STORE_KEY_EXTRA] = "extra", [STORE_KEY_TAKEN] = "theirs",
+		[STORE_KEY_EXPIRED] = "free", [STORE_KEY_OTHER] = "other", [STORE_KEY_LOST] = "lost",
+	};
+
+	for (*state = 0; *state < STORE_KEY_STATES; ++*state)
+		if (text && strcmp(text, words[*state]) == 0)
+			return true;
+	return false;
+}
+
+int reply_parse_keys(const redisReply *reply, struct store_key_news **keys, size_t *count)
+{
+	*count = 0;
+	*keys = NULL;
+	if (reply->elements % 3 != 1)
+		return -EPROTO;
+	*keys = calloc(reply->elements / 3 + 1, sizeof(**keys));
+	if (!*keys)
+		return -ENOMEM;
+	for (size_t i = 1; i < reply->elements; i += 3) {
+		struct store_key_news *news = &(*keys)[(*count)++];
+		const char *token = reply_text(reply, i + 1);
+
+		news->name = reply_text(reply, i + 2);
+		if (!parse_key_state(reply_text(reply, i), &news->state) || !token || !reply_is_token(token) ||
+		    !news->name || !*news->name || strlen(news->name) >= LOCK_NAME_BYTES) {
+			free(*keys);
+			*keys = NULL;
+			*count = 0;
+			return -EPROTO;
+		}
+		strcpy(news->token, token);
+	}
+	return 0;
 }
 
 int reply_parse_record(const redisReply *reply, struct reply_record *out)
@@ -324,20 +384,36 @@ static bool parse_rests(const redisReply *rests, int64_t rest_ms[WIRE_SPACES])
 	return true;
 }
 
-int reply_parse_entries(const redisReply *reply, struct store_entry **entries, size_t *count,
-			int64_t rest_ms[WIRE_SPACES])
+static bool parse_client(const redisReply *client, struct store_aside *aside)
+{
+	const char *token, *left;
+
+	if (client->type != REDIS_REPLY_ARRAY)
+		return false;
+	if (client->elements == 0)
+		return true;
+	token = reply_text(client, 0);
+	left = reply_text(client, 1);
+	if (!token || !is_printable_word(token, STORE_CLIENT_BYTES - 1) || !left ||
+	    !signed_number(left, &aside->client_ms))
+		return false;
+	strcpy(aside->client, token);
+	return true;
+}
+
+int reply_parse_entries(const redisReply *reply, struct store_entry **entries, size_t *count, struct store_aside *aside)
 {
 	const char *verdict = verdict_of(reply);
 	const redisReply *leases, *waiters;
 
 	*entries = NULL;
 	*count = 0;
-	if (!verdict || strcmp(verdict, "OK") != 0 || reply->elements != 4)
+	if (!verdict || strcmp(verdict, "OK") != 0 || reply->elements != 5)
 		return -EPROTO;
 	leases = reply->element[1];
 	waiters = reply->element[2];
 	if (leases->type != REDIS_REPLY_ARRAY || waiters->type != REDIS_REPLY_ARRAY ||
-	    !parse_rests(reply->element[3], rest_ms))
+	    !parse_rests(reply->element[3], aside->rest_ms) || !parse_client(reply->element[4], aside))
 		return -EPROTO;
 	*entries = calloc(leases->elements + waiters->elements + 1, sizeof(**entries));
 	if (!*entries)

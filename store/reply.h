@@ -30,6 +30,11 @@ redisReader *reply_reader_new(void);
  */
 int reply_parse(const redisReply *reply, unsigned may, struct store_reply *out);
 
+/* Is this the beat script's answer KEYS? Then reply_parse_keys(): 0, -EPROTO or -ENOMEM. The caller frees *keys, which is
+ * NULL on failure; the names in it are parts of `reply`. */
+bool reply_has_keys(const redisReply *reply);
+int reply_parse_keys(const redisReply *reply, struct store_key_news **keys, size_t *count);
+
 struct reply_record {
 	char incarnation[STORE_INC_BYTES];
 	bool open;
@@ -43,10 +48,10 @@ int reply_parse_record(const redisReply *reply, struct reply_record *out);
 /* The answer of the hosts script. 0, -EPROTO or -ENOMEM. The caller frees *hosts, which is NULL on failure. */
 int reply_parse_hosts(const redisReply *reply, struct store_blocker **hosts, size_t *count);
 
-/* The answer of the dump script: leases, then waiters, and the rests. 0, -EPROTO or -ENOMEM. The caller frees *entries,
+/* The answer of the dump script: leases, then waiters, the rests, and the client. 0, -EPROTO or -ENOMEM. The caller frees *entries,
  * which is NULL on failure. */
 int reply_parse_entries(const redisReply *reply, struct store_entry **entries, size_t *count,
-			int64_t rest_ms[WIRE_SPACES]);
+			struct store_aside *aside);
 
 /* The answer of SCAN: the next cursor, and the list of keys, which is a part of `reply`. 0 or -EPROTO. */
 #define REPLY_CURSOR_BYTES 24

@@ -17,9 +17,12 @@
 	extern const char script_##symbol[] __attribute__((visibility("hidden")))
 
 EMBED(common, "store/lua/common.lua");
+EMBED(renew, "store/lua/renew.lua");
+EMBED(key, "store/lua/key.lua");
 EMBED(clashes, "store/lua/clashes.lua");
 EMBED(entries, "store/lua/entries.lua");
 EMBED(take, "store/lua/take.lua");
+EMBED(give, "store/lua/give.lua");
 EMBED(acquire, "store/lua/acquire.lua");
 EMBED(release, "store/lua/release.lua");
 EMBED(shrink, "store/lua/shrink.lua");
@@ -39,15 +42,16 @@ EMBED(rules, "store/lua/rules.lua");
 static const struct {
 	const char *name, *text;
 	const char *simple; /* the simple cases, which come before the functions that take long to define; or NULL */
-	bool lock;          /* KEYS[3] is a lock, KEYS[4] and KEYS[5] are its rests */
+	bool renews;        /* it counts as a beat */
+	bool lock;          /* ditto, perhaps; KEYS[3] is a lock, KEYS[4] and KEYS[5] are its rests */
 	bool binding;       /* store/acks.c */
 } scripts[SCRIPTS] = {
 	[SCRIPT_ACQUIRE] = {"acquire", script_acquire, .simple = script_take, .lock = true, .binding = true},
-	[SCRIPT_RELEASE] = {"release", script_release, .lock = true},
+	[SCRIPT_RELEASE] = {"release", script_release, .simple = script_give, .lock = true},
 	[SCRIPT_SHRINK] = {"shrink", script_shrink, .lock = true},
 	[SCRIPT_CONFIRM] = {"confirm", script_confirm, .lock = true, .binding = true},
 	[SCRIPT_RECLAIM] = {"reclaim", script_reclaim, .lock = true, .binding = true},
-	[SCRIPT_BEAT] = {"beat", script_beat, .binding = true},
+	[SCRIPT_BEAT] = {"beat", script_beat, .renews = true, .binding = true},
 	[SCRIPT_LEAVE] = {.name = "leave", .text = script_leave},
 	[SCRIPT_STORE] = {"store", script_store, .binding = true},
 	[SCRIPT_HOSTS] = {.name = "hosts", .text = script_hosts},
@@ -64,8 +68,8 @@ char *script_text(enum script_id id, bool flags)
 	const char *text = scripts[id].text;
 	size_t first = strcspn(text, "\n") + 1; /* each file starts with its flags */
 	const char *simple = scripts[id].simple ? scripts[id].simple : "";
-	size_t size = strlen(script_common) + strlen(simple) + strlen(script_clashes) + strlen(script_entries) +
-		      strlen(text) + 1;
+	size_t size = strlen(script_common) + strlen(script_renew) + strlen(simple) + strlen(script_clashes) +
+		      strlen(script_key) + strlen(script_entries) + strlen(text) + 1;
 	char *out = malloc(size);
 
 	if (!out)
@@ -73,9 +77,12 @@ char *script_text(enum script_id id, bool flags)
 	char *end = out;
 	if (flags)
 		end = mempcpy(end, text, first);
-	end = stpcpy(stpcpy(end, script_common), simple);
+	end = stpcpy(end, script_common);
+	if (scripts[id].renews || scripts[id].lock)
+		end = stpcpy(end, script_renew);
+	end = stpcpy(end, simple);
 	if (scripts[id].lock)
-		end = stpcpy(stpcpy(end, script_clashes), script_entries);
+		end = stpcpy(stpcpy(stpcpy(end, script_clashes), script_key), script_entries);
 	stpcpy(end, text + first);
 	return out;
 }

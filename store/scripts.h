@@ -1,9 +1,10 @@
 /*
  * The store's Lua scripts (lua/), embedded in the program. Each file's first lines are its contract.
  *
- * The text that is sent to the server consists of the script's "#!lua flags=..." line, lua/common.lua, lua/take.lua
- * (only for acquire: its simple cases), lua/clashes.lua and lua/entries.lua (if the script works on a lock), and the
- * script. Servers before Redis 7 do not know the flags and get the text without that line.
+ * The text that is sent to the server consists of the script's "#!lua flags=..." line, lua/common.lua, lua/renew.lua (if
+ * the script renews, or works on a lock), lua/take.lua or lua/give.lua (the simple cases of acquire and release),
+ * lua/clashes.lua, lua/key.lua and lua/entries.lua (if the script works on a lock), and the script. Servers before Redis 7
+ * do not know the flags and get the text without that line.
  */
 #ifndef DFLOCK_STORE_SCRIPTS_H
 #define DFLOCK_STORE_SCRIPTS_H

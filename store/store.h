@@ -36,6 +36,8 @@
 #define STORE_HOST_BYTES   128 /* NAME-XXXXXXXXXXXXXXXX, no spaces */
 #define STORE_INC_BYTES    128 /* incarnation: hex digits and '-' */
 #define STORE_FILE_BYTES   48  /* which inode of the host, "DEV:INO" */
+#define STORE_KEY_BYTES    544 /* FORMAT KEY */
+#define STORE_CLIENT_BYTES 9   /* of a client's token, for people: printable */
 #define STORE_MAX_BLOCKERS 16  /* in one answer */
 
 /* What a lease covers: bytes [from, to) of a space. The owner is (host, file): two files of one host under one name
@@ -51,6 +53,7 @@ enum store_status {
 	STORE_WAIT,        /* acquire: queued; the blockers were told */
 	STORE_BUSY,        /* acquire with `ask`: others wait already; not queued */
 	STORE_REST,        /* acquire: the name rests (at_least_ms); queued, with `ask` not */
+	STORE_TAKEN,       /* acquire: a Redis client has the key of the name (redis_key); ditto */
 	STORE_GONE,        /* confirm, shrink, reclaim: the lease stands no more. sweep: the host is not silent */
 	STORE_GRACE,       /* acquire: the shard is in grace, nothing new is granted */
 	STORE_INCARNATION, /* the store is another than it was; on_incarnation follows */
@@ -69,6 +72,23 @@ struct store_blocker {
 	bool waiter;    /* it waits; else it holds a lease */
 };
 
+/* What a beat found of the keys of this host's leases (redis_key). */
+enum store_key_state {
+	STORE_KEY_BACK,  /* it was gone, and was put back */
+	STORE_KEY_EXTRA, /* nothing; but the host may not know of this lease */
+	/* The lease is lost: */
+	STORE_KEY_TAKEN,   /* a client has the key */
+	STORE_KEY_EXPIRED, /* it was not renewed in time, so a client may have had it */
+	STORE_KEY_OTHER,   /* it is no lock any more: something else wrote there */
+	STORE_KEY_LOST,    /* one of these, at an earlier beat */
+	STORE_KEY_STATES
+};
+struct store_key_news {
+	enum store_key_state state;
+	char token[STORE_TOKEN_BYTES];
+	const char *name; /* of the lock; bounded, not trusted */
+};
+
 struct store_reply {
 	enum store_status status;
 	uint64_t fence;      /* STORE_OK of acquire, confirm, reclaim */
@@ -76,8 +96,13 @@ struct store_reply {
 	int64_t from, to;    /* STORE_OK of acquire: what is granted, if it is more than was asked for; else to is 0 */
 	uint64_t
 		arrival; /* STORE_GIVEN_UP: the mark. STORE_WAIT, STORE_REST: grows with every such answer of the whole store; 0: not queued */
-	int64_t rest_ms;      /* STORE_REST: how long it still rests; else 0 */
-	size_t blocker_count; /* STORE_WAIT, STORE_BUSY, STORE_REST */
+	int64_t rest_ms;  /* STORE_REST: how long it still rests; else 0 */
+	int64_t taken_ms; /* STORE_TAKEN: how long the client's key lasts, unless it is renewed; -1: for ever */
+	char client
+		[STORE_CLIENT_BYTES]; /* STORE_TAKEN: the beginning of its token; "": none has the key, which is left free for clients */
+	size_t key_count;                  /* STORE_OK of beat */
+	const struct store_key_news *keys; /* valid during the callback */
+	size_t blocker_count;              /* STORE_WAIT, STORE_BUSY, STORE_REST */
 	struct store_blocker blockers[STORE_MAX_BLOCKERS];
 	const char *error; /* STORE_UNREACHABLE, STORE_ERROR: one line, valid during the callback */
 };
@@ -157,6 +182,8 @@ struct store_callbacks {
 	 * begins a new one, FLUSHALL too: what was granted under the old one is gone unless it is confirmed. */
 	void (*on_incarnation)(void *arg, const char *old, const char *now);
 	void (*on_message)(void *arg, const struct store_message *message);
+	/* A key that is watched (store_watch_key()) may have been released. May be NULL if none is watched. */
+	void (*on_key)(void *arg, const char *key);
 	/* A line for the log: a malformed message was ignored (once per on_up), or a message to another host was
 	 * refused. May be NULL. */
 	void (*on_note)(void *arg, const char *line);
@@ -207,6 +234,8 @@ const char *store_operation_name(size_t operation);
  * `rest_ms` this lease is for one lock of one caller: it excludes other leases of its own owner, too, and for so long
  *          after its grant nothing of the name and space is granted to anybody, this host included. 0: it is a lease as
  *          others. The range must be the whole one, exclusive
+ * `key`    "string KEY" or "redisson KEY": the lease is also the lock of this key, for clients of such a format; it excludes
+ *          other leases of its own owner with the key, too. The range must be the whole one, exclusive. NULL: none
  * `job`    which program asks; "" or job_format()'s text. Recorded with the lease, for people
  * `dead`   hosts whose beat this keeper has watched unchanged for a whole ttl, or that did not answer and were silent for
  *          dead_ms, at most STORE_MAX_BLOCKERS; what they have is dropped if their beat is still that one. This host
@@ -220,6 +249,7 @@ struct store_acquire {
 	struct store_range range;
 	bool ask, insist, pass, beat, grow;
 	int64_t rest_ms;
+	const char *key;
 	const struct store_blocker *dead;
 	size_t dead_count;
 };
@@ -228,17 +258,38 @@ void store_acquire(struct store *s, const struct store_acquire *a, store_reply_c
 /* Gives a lease back, or cancels a waiting request, and hands over to the waiters. STORE_OK also for an unknown
  * token. `unused`: no caller was ever told of the lease, so the rest that it began (rest_ms) ends with it. */
 void store_release(struct store *s, const char *name, const char *token, bool unused, store_reply_cb *cb, void *arg);
+/* From now on, on_key comes when this key ("FORMAT KEY") may have been released by a client: as far as the server or the
+ * client says so. Once for each key; stands until store_unwatch_key(). */
+void store_watch_key(struct store *s, const char *key);
+void store_unwatch_key(struct store *s, const char *key);
+
+/*
+ * A release that is prepared now, and that another thread may send later. Everything but store_shot_fire() in the loop.
+ *
+ * store_prepare_release(): as store_release(), but nothing is sent. NULL where only the loop can send: the store is away, or
+ * reached by TLS.
+ * store_shot_fire(): at most once, from any thread; never waits, but for the loop's own write of a command. True: it is sent, and
+ * `cb` will be called once, as by store_release(). False: the server will not execute it, and `cb` is not called. If the
+ * store has been reached anew since, it goes there: a record that is not the one of then answers STORE_INCARNATION.
+ * store_shot_free(): always, before store_free() and when no thread can fire it any more.
+ */
+struct store_shot;
+struct store_shot *store_prepare_release(struct store *s, const char *name, const char *token, bool unused,
+					 store_reply_cb *cb, void *arg);
+bool store_shot_fire(struct store_shot *shot);
+void store_shot_free(struct store_shot *shot);
 /* Makes an exclusive lease a shared one, and hands over. STORE_GONE if it stands no more. */
 void store_shrink(struct store *s, const char *name, const char *token, store_reply_cb *cb, void *arg);
 /* Does the lease (token and fence) still stand? Raises the beat. */
 void store_confirm(struct store *s, const char *name, const char *token, uint64_t fence, store_reply_cb *cb, void *arg);
 /* In grace: puts back a lease that the store has forgotten; the host's deadline must not have passed. STORE_GONE: grace
- * is over, or a younger lease is in the way. */
+ * is over, a younger lease is in the way, or a client has the key. */
 void store_reclaim(struct store *s, const char *name, const char *file, const char *token, uint64_t fence,
-		   const struct store_range *range, store_reply_cb *cb, void *arg);
+		   const struct store_range *range, const char *key, store_reply_cb *cb, void *arg);
 /* Renews all leases of this host. STORE_GIVEN_UP: an operator gave this host up (store_give_up()), and what it had may be
- * gone: nothing was renewed. `mark` is what that answer said in `arrival`, once the caller has acted on it; else 0. */
-void store_beat(struct store *s, uint64_t mark, store_reply_cb *cb, void *arg);
+ * gone: nothing was renewed. `mark` is what that answer said in `arrival`, once the caller has acted on it; else 0. `keyed`: how many leases with a key
+ * this host knows of. */
+void store_beat(struct store *s, uint64_t mark, size_t keyed, store_reply_cb *cb, void *arg);
 /* Ends the rests of the name in this space that a lease with a fence of at most `limit` began, and grants to the
  * waiters. STORE_OK; STORE_GONE: there is no such rest. */
 void store_end_rest(struct store *s, const char *name, enum wire_space space, uint64_t limit, store_reply_cb *cb,
@@ -285,7 +336,12 @@ void store_sweep(struct store *s, const struct store_blocker *host, store_reply_
 void store_give_up(struct store *s, const struct store_blocker *host, store_reply_cb *cb, void *arg);
 
 /* What one lock has: leases and waiters of all hosts. entries are valid during the callback; count is 0 unless the status
- * is STORE_OK. rest_ms: for how long its spaces still rest; 0: they do not. */
+ * is STORE_OK. `key` is that of the caller's rule ("FORMAT KEY", NULL: none). */
+struct store_aside {
+	int64_t rest_ms[WIRE_SPACES];    /* for how long its spaces still rest; 0: they do not */
+	char client[STORE_CLIENT_BYTES]; /* a Redis client has the key: the beginning of its token; "": none has it */
+	int64_t client_ms;               /* ... for so long, unless it renews it; -1: for ever */
+};
 struct store_entry {
 	char host[STORE_HOST_BYTES];
 	char file[STORE_FILE_BYTES];
@@ -297,8 +353,8 @@ struct store_entry {
 	struct store_job job; /* which program asked for it; pid 0: not known */
 };
 typedef void store_entries_cb(void *arg, enum store_status status, const struct store_entry *entries, size_t count,
-			      const int64_t rest_ms[WIRE_SPACES]);
-void store_entries(struct store *s, const char *name, store_entries_cb *cb, void *arg);
+			      const struct store_aside *aside);
+void store_entries(struct store *s, const char *name, const char *key, store_entries_cb *cb, void *arg);
 
 /* ---- for people: by which rules hosts go. No lease depends on it ---- */
 
@@ -340,7 +396,7 @@ void store_read_rules(struct store *s, const char *place, const char *digest, st
 /* The whole store as JSON text for status:
  * {"incarnation":..,"open":..,"ttl_ms":..,"fence":..,"hosts":{HOST:{"beat","age_ms"}},
  * "locks":[{"name":..,"leases":[{"host","file","token","space","mode","from","to","fence","job":{"pid","since",
- * "command"}}],"waiters":[..same, no fence..],"resting":{"flock":ms,"record":ms}}]}. space: "flock", "record"; "resting" has the spaces that rest; mode: "shared", "exclusive"; numbers are exact; bytes that are no UTF-8 are
+ * "command"}}],"waiters":[..same, no fence..],"resting":{"flock":ms,"record":ms},"client":null or {"token":..,"left_ms":(-1: for ever),"key":..}}]}. space: "flock", "record"; "resting" has the spaces that rest; mode: "shared", "exclusive"; numbers are exact; bytes that are no UTF-8 are
  * \xNN. `json` is valid during the callback; NULL: `error` says why there is none. Not atomic over several locks. */
 typedef void store_dump_cb(void *arg, const char *json, size_t len, const char *error);
 void store_dump(struct store *s, store_dump_cb *cb, void *arg);

@@ -280,6 +280,22 @@ static json_t *rests_json(const redisReply *list)
 	return json;
 }
 
+/* The Redis client that has the key; null: none has it. */
+static json_t *client_json(const redisReply *client)
+{
+	const char *token, *left, *key;
+
+	if (client->type != REDIS_REPLY_ARRAY || client->elements != 3)
+		return json_null();
+	token = reply_text(client, 0);
+	left = reply_text(client, 1);
+	key = reply_text(client, 2);
+	if (!token || !left || !key)
+		return json_null();
+	return json_pack("{s:o, s:o, s:o}", "token", text_json(token), "left_ms",
+			 strcmp(left, "-1") == 0 ? json_integer(-1) : number_json(left), "key", text_json(key));
+}
+
 static bool said_ok(const redisReply *reply, size_t elements)
 {
 	return reply->type == REDIS_REPLY_ARRAY && reply->elements == elements &&
@@ -313,7 +329,7 @@ static void on_dumped_lock(struct query *q, const redisReply *reply, enum store_
 		end_dump(walk, status, error);
 		return;
 	}
-	if (!said_ok(reply, 4)) {
+	if (!said_ok(reply, 5)) {
 		end_dump(walk, STORE_UNREACHABLE, query_nonsense(q));
 		return;
 	}
@@ -323,8 +339,8 @@ static void on_dumped_lock(struct query *q, const redisReply *reply, enum store_
 	if (json_array_size(leases) + json_array_size(waiters) + json_object_size(rests) > 0) {
 		json_t *shown = text_json(name);
 		json_object_set_new(walk->locks, json_string_value(shown),
-				    json_pack("{s:o, s:o, s:o, s:o}", "name", shown, "leases", leases, "waiters",
-					      waiters, "resting", rests));
+				    json_pack("{s:o, s:o, s:o, s:o, s:o}", "name", shown, "leases", leases, "waiters",
+					      waiters, "resting", rests, "client", client_json(reply->element[4])));
 	} else {
 		json_decref(leases);
 		json_decref(waiters);
@@ -336,6 +352,8 @@ static void on_dumped_lock(struct query *q, const redisReply *reply, enum store_
 static void dump_lock(struct walk *walk, const char *name)
 {
 	struct query *q = query_script(walk->store, SCRIPT_DUMP, name);
+
+	query_word(q, ""); /* the key of an entry */
 
 	q->arg = walk;
 	query_send(q, on_dumped_lock);

@@ -35,17 +35,17 @@ unsigned leases_bucket(uint64_t dev, uint64_t ino)
 	return (unsigned)(mixed >> 32) % LEASES_BUCKETS;
 }
 
-static bool leases_slot_covers(const struct leases_slot *slot, const struct leases_file *file,
-			       const struct leases_range *wanted)
+static inline bool leases_slot_covers(const struct leases_slot *slot, const struct leases_file *file,
+				      const struct leases_range *wanted)
 {
-	struct leases_entry e;
+	const struct leases_entry *e = &slot->entry;
+	uint32_t seq;
 
-	/* Most slots are closed: this read saves the others. */
-	if (!__atomic_load_n(&slot->entry.open, __ATOMIC_RELAXED))
-		return false;
-	return seqcopy_read(&slot->seq, &e, &slot->entry, sizeof(e)) && e.open && e.file.ino == file->ino &&
-	       e.file.dev == file->dev && e.file.path_hash == file->path_hash && e.range.space == wanted->space &&
-	       e.range.mode >= wanted->mode && e.range.from <= wanted->from && e.range.to >= wanted->to;
+	return seqcopy_begin(&slot->seq, &seq) && SEQCOPY_FIELD(e->open) && SEQCOPY_FIELD(e->file.ino) == file->ino &&
+	       SEQCOPY_FIELD(e->file.dev) == file->dev && SEQCOPY_FIELD(e->file.path_hash) == file->path_hash &&
+	       SEQCOPY_FIELD(e->range.space) == wanted->space && SEQCOPY_FIELD(e->range.mode) >= wanted->mode &&
+	       SEQCOPY_FIELD(e->range.from) <= wanted->from && SEQCOPY_FIELD(e->range.to) >= wanted->to &&
+	       seqcopy_end(&slot->seq, seq);
 }
 
 const struct leases_slot *leases_find(const struct leases *leases, const struct leases_file *file,
@@ -59,18 +59,42 @@ const struct leases_slot *leases_find(const struct leases *leases, const struct 
 	return NULL;
 }
 
+static bool leases_is_before(int64_t sure_until_ns)
+{
+	struct timespec now;
+
+	return clock_gettime(CLOCK_BOOTTIME, &now) == 0 &&
+	       (int64_t)now.tv_sec * 1000000000 + now.tv_nsec < sure_until_ns;
+}
+
+static bool leases_read_sure_until(const struct leases *leases, int64_t *sure_until_ns)
+{
+	uint32_t seq;
+
+	if (!seqcopy_begin(&leases->clock_seq, &seq))
+		return false;
+	*sure_until_ns = SEQCOPY_FIELD(leases->clock.sure_until_ns);
+	return seqcopy_end(&leases->clock_seq, seq);
+}
+
+bool leases_shown(const struct leases *leases, const struct leases_file *file, const struct leases_range *wanted)
+{
+	int64_t sure_until_ns;
+
+	/* In this order, as below. */
+	return leases_read_sure_until(leases, &sure_until_ns) && leases_find(leases, file, wanted) &&
+	       leases_is_before(sure_until_ns);
+}
+
 bool leases_stand(const struct leases *leases, const struct leases_slot *slot, const struct leases_file *file,
 		  const struct leases_range *wanted)
 {
-	struct leases_clock clock;
-	struct timespec now;
+	int64_t sure_until_ns;
 
 	__atomic_thread_fence(__ATOMIC_SEQ_CST);
 	/* In this order: a slot that was closed before sure_until was raised is then seen as closed. */
-	if (!seqcopy_read(&leases->clock_seq, &clock, &leases->clock, sizeof(clock)) ||
-	    !leases_slot_covers(slot, file, wanted) || clock_gettime(CLOCK_BOOTTIME, &now) != 0)
-		return false;
-	return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec < clock.sure_until_ns;
+	return leases_read_sure_until(leases, &sure_until_ns) && leases_slot_covers(slot, file, wanted) &&
+	       leases_is_before(sure_until_ns);
 }
 
 void leases_set_namespaces(struct leases_clock *clock)

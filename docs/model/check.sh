@@ -13,7 +13,11 @@ holds page safety
 holds page safety -DRECORD
 holds page safety -DPROGRAMS=1 -DCRASHES=1 -DRECORD
 holds page safety -DPROGRAMS=1 -DCRASHES=1 -DBAD_TABLE
+holds page safety -DEARLY
+holds page safety -DPROGRAMS=1 -DCRASHES=1 -DEARLY
 holds page progress -DPROGRAMS=1 -DLIVE
+holds page progress -DPROGRAMS=1 -DLIVE -DEARLY
+fails page safety -DEARLY -DNO_DISARM
 fails page safety -DRECORD -DPROBE_FIRST
 fails page safety -DRECORD -DNO_KEEPER_FENCE
 fails page safety -DRECORD -DNO_SHIM_FENCE

@@ -8,12 +8,15 @@
  * way; the other host gets the lease in the end.
  *
  * RECORD        the probe looks and takes nothing, and may miss what a processor has not written so far (F_OFD_GETLK)
+ * EARLY         the probe's thread gives the lease back itself, as soon as it finds the lock free (keeper/leases/early.c);
+ *               not with RECORD. It may be armed in any moment of the probe, whoever wants the lease
  * CRASHES=n     so many keepers die; their table of leases and their words in the page stay
  * BAD_TABLE     ... or the table is damaged
  * LIVE          one program that locks for ever; progress of the other host
  *
  * Mutants, each of which must be caught: PROBE_FIRST NO_KEEPER_FENCE NO_SHIM_FENCE PAGE_FIRST NO_PINS PIN_PROBED
- * OLD_PINS OLD_WORDS LATE_COUNTS LOCK_FIRST (the last with LIVE).
+ * OLD_PINS OLD_WORDS LATE_COUNTS LOCK_FIRST (the last with LIVE); with EARLY: NO_DISARM, the
+ * keeper takes another way without disarming the probe.
  */
 #ifndef PROGRAMS
 #define PROGRAMS 2
@@ -41,6 +44,9 @@ bool recalled[LEASES];
 byte table[LEASES];             /* the table of leases: 0 no entry, 1 asked for, 2 held */
 bool probing[LEASES], stopping[LEASES];
 bool took[LEASES];              /* the probe has just taken the kernel lock, and lets go of it next */
+bool freed[LEASES];             /* it has let go of it, and has said nothing so far */
+bool armed[LEASES];             /* the probe's thread gives the lease back ... */
+bool fired[LEASES];             /* ... and has done so; the keeper does not know it */
 mtype:answer answer[LEASES];
 mtype:session session[PROGRAMS];
 bool have[PROGRAMS];            /* the question was sent with the kernel lock held */
@@ -150,10 +156,27 @@ progress:	skip
 
 /* --- the keeper: lease.c's table, act.c, serve.c --- */
 
+inline learn(l) {        /* early_disarm() */
+	armed[l] = false;
+	if :: fired[l] -> fired[l] = false; state[l] = RELEASING :: else fi
+}
+
+#ifdef NO_DISARM
+#define DISARM(l)       skip
+#define LEARN(l)        if :: state[l] == PROBING -> learn(l) :: else fi
+#elif defined(EARLY)
+#define DISARM(l)       learn(l)
+#define LEARN(l)        learn(l)
+#else
+#define DISARM(l)       skip
+#define LEARN(l)        skip
+#endif
+
 inline supersede(l) {   /* l is open: this host's other lease is of no use any more */
 	if
 	:: state[OTHER(l)] == HELD || state[OTHER(l)] == DRAINING -> CLOSE(OTHER(l)); to_release(OTHER(l))
-	:: state[OTHER(l)] == PROBING -> state[OTHER(l)] = STOPPING; stopping[OTHER(l)] = true
+	:: state[OTHER(l)] == PROBING -> DISARM(OTHER(l));
+		if :: state[OTHER(l)] == PROBING -> state[OTHER(l)] = STOPPING; stopping[OTHER(l)] = true :: else fi
 	:: else
 	fi
 }
@@ -178,6 +201,7 @@ inline granted(l) {
 }
 
 inline stop_probe(l) {  /* LEASE_EV_NEEDED */
+	DISARM(l);
 	if :: state[l] == PROBING -> state[l] = STOPPING :: else fi;
 	stopping[l] = probing[l]
 }
@@ -211,8 +235,8 @@ inline ask_for_lease(i) {
 	:: state[0] == ASKING || state[1] == ASKING
 	:: else ->
 		if
-		:: state[0] == NONE && op[0] == NOTHING -> begin(0)
-		:: else -> if :: state[1] == NONE && op[1] == NOTHING -> begin(1) :: else fi
+		:: state[0] == NONE && op[0] == NOTHING && !probing[0] -> begin(0)
+		:: else -> if :: state[1] == NONE && op[1] == NOTHING && !probing[1] -> begin(1) :: else fi
 		fi
 	fi;
 	session[i] = WAITS; needs[i] = false
@@ -249,8 +273,8 @@ inline serve(i) {
 }
 
 /* True if serving the caller would change something. */
-#define CAN_BEGIN       (state[0] != ASKING && state[1] != ASKING && ((state[0] == NONE && op[0] == NOTHING) || \
-			(state[1] == NONE && op[1] == NOTHING)))
+#define CAN_BEGIN       (state[0] != ASKING && state[1] != ASKING && ((state[0] == NONE && op[0] == NOTHING && \
+			!probing[0]) || (state[1] == NONE && op[1] == NOTHING && !probing[1])))
 #define CLOSED_SERVES(i, l) ((NEWCOMER(i, l) && (session[i] == QUESTION || CAN_BEGIN)) || (PASSES(i, l) && CAN_PIN(i) && \
 			(state[l] == DRAINING || state[l] == PROBING)))
 #define CAN_PIN(i)      (!needs[i] || (!probing[0] && !probing[1]))
@@ -260,6 +284,7 @@ inline serve(i) {
 			   session[i] == QUESTION || CAN_BEGIN))))
 
 inline take_answer(l) {
+	LEARN(l);
 	if
 	:: op[l] == GONE -> state[l] = NONE; table[l] = 0
 	:: op[l] == ANSWERED && state[l] == RELEASING -> ended(l)
@@ -280,6 +305,7 @@ inline take_message(l) {
 }
 
 inline take_probe(l) {
+	LEARN(l);
 	if
 	:: answer[l] == FREE && (state[l] == PROBING || (state[l] == STOPPING && recalled[l])) -> to_release(l)
 	:: answer[l] == FREE && !(state[l] == PROBING || (state[l] == STOPPING && recalled[l])) ->
@@ -340,10 +366,18 @@ end:	do
 #ifdef RECORD
 	:: d_step { probing[l] && answer[l] == SILENT && LOOKS_FREE -> answer[l] = FREE }
 #else
-	:: d_step { probing[l] && answer[l] == SILENT && !took[l] && LOOKS_FREE -> kernel = KEEPER; took[l] = true }
+	:: d_step { probing[l] && answer[l] == SILENT && !took[l] && !freed[l] && LOOKS_FREE -> kernel = KEEPER; took[l] = true }
+#ifdef EARLY
+	:: d_step { alive && state[l] == PROBING && probing[l] && answer[l] == SILENT && !armed[l] -> armed[l] = true }
+	:: d_step { took[l] -> took[l] = false; kernel = (kernel == KEEPER -> 0 : kernel); freed[l] = true }
+	/* post(): under the mutex. The table first: if the keeper dies, the request has arrived or not. */
+	:: d_step { freed[l] -> freed[l] = false; answer[l] = FREE;
+		if :: armed[l] -> armed[l] = false; fired[l] = true; table[l] = 0; op[l] = RELEASE :: else fi }
+#else
 	:: d_step { took[l] -> took[l] = false; kernel = (kernel == KEEPER -> 0 : kernel); answer[l] = FREE }
 #endif
-	:: d_step { probing[l] && answer[l] == SILENT && !took[l] && (stopping[l] || (!LOOKS_FREE && !recalled[l])) ->
+#endif
+	:: d_step { probing[l] && answer[l] == SILENT && !took[l] && !freed[l] && (stopping[l] || (!LOOKS_FREE && !recalled[l])) ->
 		answer[l] = STOPPED }
 	od
 }
@@ -363,7 +397,7 @@ inline dies(l) {
 	request_ends(l);
 	if :: closing[l] -> word[l] = false; closing[l] = false :: else fi;     /* the processor does write it */
 	probing[l] = false; stopping[l] = false; answer[l] = SILENT; recalled[l] = false; state[l] = NONE;
-	took[l] = false
+	took[l] = false; freed[l] = false; armed[l] = false; fired[l] = false
 }
 
 inline take_up(l) {

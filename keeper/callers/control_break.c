@@ -228,12 +228,12 @@ static void control_break_entry(struct control_break *b, const struct store_entr
 }
 
 static void control_break_on_entries(void *arg, enum store_status status, const struct store_entry *entries,
-				     size_t count, const int64_t rest_ms[WIRE_SPACES])
+				     size_t count, const struct store_aside *aside)
 {
 	struct control_break *b = arg;
 	size_t i = 0;
 
-	(void)rest_ms;
+	(void)aside;
 	if (b->session && status != STORE_OK) {
 		control_break_trouble(b, status, NULL);
 	} else if (b->session) {
@@ -263,7 +263,7 @@ static void control_break_lease(struct control_break *b, bool trusted)
 				  "other hosts have");
 	} else {
 		b->pending++;
-		store_entries(b->keeper->store, b->text, control_break_on_entries, b);
+		store_entries(b->keeper->store, b->text, NULL, control_break_on_entries, b);
 	}
 }
 

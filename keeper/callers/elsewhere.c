@@ -109,7 +109,7 @@ static json_t *elsewhere_names(const struct rule *rule)
 static json_t *elsewhere_difference(const struct store_ruleset *set, const struct difference *d)
 {
 	static const char *const words[] = {
-		[DIFFER_RENAMED] = "renamed", [DIFFER_ONLY_HERE] = "only_here", [DIFFER_ONLY_THERE] = "only_there"};
+		[DIFFER_RENAMED] = "renamed", [DIFFER_KEYED] = "keyed", [DIFFER_ONLY_HERE] = "only_here", [DIFFER_ONLY_THERE] = "only_there"};
 	json_t *hosts = json_array();
 	int64_t age_ms = 0;
 

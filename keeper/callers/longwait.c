@@ -12,6 +12,7 @@
 #include "keeper/leases/deadline.h"
 #include "keeper/leases/event.h"
 #include "keeper/leases/keeper.h"
+#include "keeper/leases/keynote.h"
 #include "keeper/leases/locks.h"
 
 #define LONGWAIT_HOSTS 256 /* bytes */
@@ -45,6 +46,8 @@ static void longwait_why(const struct session *s, char holder[LONGWAIT_HOSTS], c
 		snprintf(why, WIRE_REASON_BYTES, "a process of this host has it");
 	else if (s->waiter.roomless)
 		snprintf(why, WIRE_REASON_BYTES, "this keeper holds as many leases as it can");
+	else if (lease && lease->taken)
+		keynote_taken(lease, why, WIRE_REASON_BYTES);
 	else if (lease && lease->resting)
 		snprintf(why, WIRE_REASON_BYTES, "its rest is not over (at_least_ms)");
 	else if (*holder)

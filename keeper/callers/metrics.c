@@ -101,7 +101,8 @@ static void set_leases(json_t *doc, const struct keeper *k)
 	static const char *const whys[TABLE_WHYS] = {[TABLE_WHY_UNKNOWN] = "damaged",
 						     [TABLE_WHY_TAKEN] = "taken",
 						     [TABLE_WHY_FORGOTTEN] = "forgotten",
-						     [TABLE_WHY_BROKEN] = "broken"};
+						     [TABLE_WHY_BROKEN] = "broken",
+						     [TABLE_WHY_KEY] = "key"};
 	json_t *group = set_group(doc, "leases");
 
 	for (int space = 0; space < WIRE_SPACES; space++) {

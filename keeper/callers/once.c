@@ -14,8 +14,7 @@ static bool wants_whole_file(const struct session *s)
 	return s->request.from == 0 && s->request.to == WIRE_EOF;
 }
 
-/* Has it the lock, or a part of it, from an earlier call? */
-static bool holds_already(const struct session *s)
+bool once_holds_already(const struct session *s)
 {
 	return !(s->request.flags & WIRE_F_HAVE) &&
 	       (s->holds.exclusive || s->holds.shared || before_count(&s->before) > 0);
@@ -26,7 +25,7 @@ bool once_forbids(const struct session *s)
 	if (!at_least_ms(s) || s->request.op != WIRE_LOCK)
 		return false;
 	/* A lock that is there may become a shared one: that is no new lock. */
-	return !wants_whole_file(s) || (s->request.mode != WIRE_EXCLUSIVE && !holds_already(s));
+	return !wants_whole_file(s) || (s->request.mode != WIRE_EXCLUSIVE && !once_holds_already(s));
 }
 
 int64_t once_rest_ms(const struct session *s)
@@ -37,7 +36,7 @@ int64_t once_rest_ms(const struct session *s)
 
 bool once_may_use(const struct session *s, const struct lease *lease, bool needed)
 {
-	if (!at_least_ms(s) || holds_already(s))
+	if (!at_least_ms(s) || once_holds_already(s))
 		return true;
 	if (s->request.op != WIRE_LOCK)
 		return !lease->rest_ms;

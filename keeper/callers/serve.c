@@ -32,6 +32,7 @@
 #include "keeper/leases/waiters.h"
 #include "keeper/leases/leasepage.h"
 #include "keeper/leases/locks.h"
+#include "keeper/callers/keyed.h"
 #include "keeper/callers/lookup.h"
 #include "keeper/callers/once.h"
 #include "keeper/leases/lost.h"
@@ -70,6 +71,7 @@ static struct lease *ask(struct session *s, const struct store_range *range)
 	if (ret < 0)
 		return NULL;
 	lease->rest_ms = once_rest_ms(s);
+	lease_set_key(lease, s->waiter.lock->file->redis_key);
 	if (s->keeper->config->show_jobs) {
 		lease->job = (struct store_job){.pid = s->peer.pid, .since = s->started};
 		comm_read(s->peer.pid, lease->job.command);
@@ -96,11 +98,12 @@ static struct lease *find_asking(const struct session *s, const struct store_ran
 
 static void wait_for_lease(struct session *s, const struct store_range *range)
 {
-	struct lease *lease = find_asking(s, range);
+	const struct store_range wanted = keyed_range(s, range);
+	struct lease *lease = find_asking(s, &wanted);
 	bool fresh = !lease;
 
 	if (!lease)
-		lease = ask(s, range);
+		lease = ask(s, &wanted);
 	if (!lease)
 		return;
 	room_leave(&s->waiter);
@@ -125,8 +128,8 @@ static void wait_for_lease(struct session *s, const struct store_range *range)
 static bool is_newcomer(const struct session *s, const struct lease *lease, bool needed)
 {
 	/* mutant: newcomer */
-	if (lease->recall < RECALL_WAIT || s->holds.exclusive || before_count(&s->before) || needed ||
-	    caller_is_nonblocking(s))
+	if ((lease->recall < RECALL_WAIT && !keyed_is_due(lease)) || s->holds.exclusive || before_count(&s->before) ||
+	    needed || caller_is_nonblocking(s))
 		return false;
 	return s->request.mode == WIRE_EXCLUSIVE || !(s->holds.shared || s->shared == SESSION_SHARED_IN_USE);
 }
@@ -177,8 +180,8 @@ static void serve_closed(struct session *s, struct lease *lease, bool needed, in
 		pin(s, lease, now, sure_until);
 		return;
 	}
-	if (lease->recall == RECALL_WAIT && range.mode == WIRE_SHARED && s->shared == SESSION_SHARED_UNTESTED &&
-	    !needed && !caller_is_nonblocking(s)) {
+	if ((lease->recall == RECALL_WAIT || keyed_is_due(lease)) && range.mode == WIRE_SHARED &&
+	    s->shared == SESSION_SHARED_UNTESTED && !needed && !caller_is_nonblocking(s)) {
 		lookup_test_shared(s);
 		return;
 	}
@@ -212,7 +215,7 @@ static void decide(struct session *s, bool needed)
 			      "its rule has at_least_ms, and then only exclusive locks of the whole file can be had");
 		return;
 	}
-	if (lease && !once_may_use(s, lease, needed))
+	if (lease && (!once_may_use(s, lease, needed) || !keyed_may_use(s, lease)))
 		lease = NULL;
 	if (store_is_up(k->store) && !k->deadline.expired)
 		waiting_store_is_back(s);

@@ -30,7 +30,10 @@
 #include "keeper/callers/ending.h"
 #include "keeper/callers/session.h"
 #include "keeper/leases/keeper.h"
+#include "keeper/leases/keynote.h"
 #include "keeper/leases/unseen.h"
+
+#define STATUS_NOTE_BYTES 320
 
 struct status_job {
 	uv_work_t work;
@@ -110,8 +113,13 @@ static enum on_lost on_lost_of(const struct lease *lease)
 	return config_on_lost(lease->lock->file->keeper->config, lease->lock->file->path);
 }
 
-static const char *lease_note(const struct lease *lease)
+/* made: room for a note that is made up. */
+static const char *lease_note(const struct lease *lease, char made[STATUS_NOTE_BYTES])
 {
+	if (lease->state == LEASE_ASKING && lease->taken) {
+		keynote_taken(lease, made, STATUS_NOTE_BYTES);
+		return made;
+	}
 	if (lease->state == LEASE_ASKING)
 		return lease->resting  ? "waits until its rest is over (at_least_ms)"
 		       : lease->queued ? "waits for another host"
@@ -127,6 +135,8 @@ static const char *lease_note(const struct lease *lease)
 		return reopen_trouble(lease->lock->file);
 	if (lease_is_unsure(lease->state))
 		return "was not renewed in time; closed until the store confirms it";
+	if (lease->recall == RECALL_RULE && lease->key)
+		return "its key is taken, too (redis_key)";
 	if (lease->recall == RECALL_RULE)
 		return "for one lock; the next asks the store (at_least_ms)";
 	return lease->recall >= RECALL_ASK ? "wanted by another host" : "";
@@ -142,13 +152,14 @@ static const char *lease_word(const struct lease *lease)
 static json_t *lease_json(const struct lease *lease, json_t *holders, bool all)
 {
 	const struct file *file = lease->lock->file;
+	char made[STATUS_NOTE_BYTES];
 
 	return json_pack("{s:o,s:o,s:s,s:s,s:s,s:I,s:o,s:s,s:I,s:s,s:I,s:s,s:s,s:O,s:o}", "name", json_text(file->name),
 			 "path", json_text(file->path), "inode", file->inode, "space",
 			 lease->range.space == WIRE_FLOCK ? "flock" : "record", "mode", mode_name(lease->range.mode),
 			 "from", (json_int_t)lease->range.from, "to", range_end(lease->range.to), "token",
 			 all ? lease->token : "", "fence", (json_int_t)lease->fence, "state", lease_word(lease),
-			 "since", (json_int_t)lease->held_at, "note", lease_note(lease), "on_lost",
+			 "since", (json_int_t)lease->held_at, "note", lease_note(lease, made), "on_lost",
 			 on_lost_name(on_lost_of(lease)), "holders", holders, "waiting", waiting_json(lease));
 }
 

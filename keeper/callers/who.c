@@ -182,7 +182,7 @@ static void who_ask_hosts(struct who *who)
 }
 
 static void who_take_entries(void *arg, enum store_status status, const struct store_entry *entries, size_t count,
-			     const int64_t rest_ms[WIRE_SPACES])
+			     const struct store_aside *aside)
 {
 	struct who *who = arg;
 	struct who_report *report = &who->report;
@@ -199,7 +199,7 @@ static void who_take_entries(void *arg, enum store_status status, const struct s
 		memcpy(report->entries, entries, count * sizeof(*entries));
 		report->entry_count = count;
 	}
-	memcpy(report->rest_ms, rest_ms, sizeof(report->rest_ms));
+	report->aside = *aside;
 	who_ask_hosts(who);
 	if (who_is_complete(who))
 		who_answer(who);
@@ -228,7 +228,8 @@ static void who_ask_store(struct who *who)
 {
 	who->early = false;
 	who->calls++;
-	store_entries(who->keeper->store, who->report.name, who_take_entries, who);
+	store_entries(who->keeper->store, who->report.name, config_redis_key_of(who->keeper->config, who->report.name),
+		      who_take_entries, who);
 }
 
 void who_store_tried(struct keeper *k)

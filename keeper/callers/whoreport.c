@@ -75,6 +75,13 @@ static json_t *whoreport_host(const struct who_report *report, const struct who_
 			 holders);
 }
 
+static json_t *whoreport_client(const struct who_report *report)
+{
+	if (!*report->aside.client)
+		return json_null();
+	return json_pack("{s:s,s:I}", "token", report->aside.client, "left_ms", (json_int_t)report->aside.client_ms);
+}
+
 json_t *whoreport_json(const struct who_report *report)
 {
 	json_t *hosts = json_array(), *waiting = json_array(), *resting = json_object();
@@ -90,12 +97,12 @@ json_t *whoreport_json(const struct who_report *report)
 		if (report->entries[i].waiter)
 			json_array_append_new(waiting, whoreport_entry(&report->entries[i]));
 	for (int space = 0; space < WIRE_SPACES; space++)
-		if (report->rest_ms[space] > 0)
+		if (report->aside.rest_ms[space] > 0)
 			json_object_set_new(resting, space == WIRE_FLOCK ? "flock" : "record",
-					    json_integer(report->rest_ms[space]));
-	return json_pack("{s:o,s:b,s:s,s:o,s:o,s:o,s:I}", "name", whoreport_text(report->name), "protected",
+					    json_integer(report->aside.rest_ms[space]));
+	return json_pack("{s:o,s:b,s:s,s:o,s:o,s:o,s:o,s:I}", "name", whoreport_text(report->name), "protected",
 			 report->is_protected, "error", report->why, "hosts", hosts, "waiting", waiting, "resting",
-			 resting, "left_out", (json_int_t)report->left_out);
+			 resting, "client", whoreport_client(report), "left_out", (json_int_t)report->left_out);
 }
 
 /* --- the line --- */
@@ -263,9 +270,14 @@ void whoreport_line(const struct who_report *report, const char *path, const str
 	out[line.used] = '\0';
 	if (more)
 		whoreport_add(&line, "; and by %zu more hosts", more);
-	else if (!hosts && report->rest_ms[wanted->space] > 0)
+	else if (!hosts && *report->aside.client && report->aside.client_ms < 0)
+		whoreport_add(&line, "held by a Redis client (%s...), without an expiry", report->aside.client);
+	else if (!hosts && *report->aside.client)
+		whoreport_add(&line, "held by a Redis client (%s...), for another %" PRId64 " s", report->aside.client,
+			      (report->aside.client_ms + 999) / 1000);
+	else if (!hosts && report->aside.rest_ms[wanted->space] > 0)
 		whoreport_add(&line, "free, but it rests for %" PRId64 " s more (at_least_ms)",
-			      (report->rest_ms[wanted->space] + 999) / 1000);
+			      (report->aside.rest_ms[wanted->space] + 999) / 1000);
 	else if (!hosts && *report->why)
 		whoreport_add(&line, "which host has it is not known: %.200s", report->why);
 	else if (!hosts)

@@ -39,7 +39,7 @@ struct who_report {
 	const char *why;             /* "": the store has said what it has; else why it has not */
 	struct store_entry *entries; /* what it has */
 	size_t entry_count;
-	int64_t rest_ms[WIRE_SPACES];
+	struct store_aside aside;          /* what it knows of rests, and of a client */
 	struct who_host *hosts[WHO_HOSTS]; /* the first is this one */
 	size_t host_count;
 	uint64_t left_out; /* leases of hosts for which there was no room */
@@ -47,7 +47,7 @@ struct who_report {
 
 /* {"name","protected","error","hosts":[{"host","own","state","count","leases":[{"space","mode","from","to","fence","job"}],
  * "holders":[{"pid","command","since","space","mode","from","to"}]}],"waiting":[...],"resting":{"flock":ms},
- * "left_out"}. Hosts that
+ * "client":null or {"token","left_ms"},"left_out"}. Hosts that
  * have neither lease nor holder are left out. NULL: no memory. */
 json_t *whoreport_json(const struct who_report *report);
 

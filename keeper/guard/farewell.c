@@ -73,6 +73,8 @@ static const char *farewell_why(const struct table_view *view)
 		       "be known whether another host has had the lock";
 	case TABLE_WHY_BROKEN:
 		return "an operator took it away with `dflock break`";
+	case TABLE_WHY_KEY:
+		return "a Redis client has had its key (redis_key), or may have had it";
 	default:
 		return "the keeper that had its lease has ended, and no other has taken it up in time";
 	}

@@ -4,7 +4,7 @@
  * Who writes. The keeper writes a slot in the states FREE to UNSURE and RETURNED, and makes it LOST; from then on only
  * the parent writes it, until it is FREE. The parent also makes HELD slots UNSURE, but only while no keeper runs. So a
  * word has one writer at a time, and a slot passes from one writer to the other only when it is FREE (see `busy`,
- * below).
+ * below). In the keeper that is the loop; while a probe is armed, its thread (leases/early.c).
  *
  * Order. Every store is a release (table_words.h). A process that is killed at a store has done all stores before it,
  * and none after it. So a process that reads the word of a slot also sees all that was stored before it.

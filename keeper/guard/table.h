@@ -59,6 +59,7 @@ enum table_why {
 	TABLE_WHY_TAKEN,   /* it was not renewed, and the store gave it up */
 	TABLE_WHY_FORGOTTEN,
 	TABLE_WHY_BROKEN, /* an operator took it away; the store still has it */
+	TABLE_WHY_KEY,    /* a Redis client may have its key (redis_key); ditto */
 	TABLE_WHYS
 };
 

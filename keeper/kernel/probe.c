@@ -1,10 +1,16 @@
 /*
- * See probe.h. The thread posts its answers to a list under a mutex and wakes the loop.
+ * See probe.h. A thread posts its answers to a list under a mutex and wakes the loop. What is tested at once is posted by
+ * the loop itself, which delivers it before it sleeps the next time (on_turn()).
+ *
+ * Threads: a probe that needs one is put into `jobs`. A parked thread takes it, or a new thread is started: there are never
+ * more jobs than parked threads that have been woken for them. So no job waits for a thread that works for another probe,
+ * which may take for ever. A thread that has finished takes the next job if there is one, parks if fewer than PARKED_MAX
+ * threads are parked, and else ends. (To start a thread, or to end one, takes a good part of the time of a hand-over.)
  *
  * Stopping: the loop sets `stop` and sends SIGUSR2, whose empty handler has no SA_RESTART, so that a
  * waiting flock() returns EINTR and the thread sees `stop`. A signal that arrives after the thread has
  * looked at `stop` and before it is inside flock() would be lost: so a timer sends it again until the
- * thread has posted its last answer.
+ * thread has posted its last answer. A thread gets signals for a probe only while it works for it (`works`, under the mutex).
  */
 #include "keeper/kernel/probe.h"
 
@@ -23,6 +29,7 @@
 
 #define RESIGNAL_MS  5
 #define THREAD_STACK (128u << 10)
+#define PARKED_MAX   4
 
 struct posted {
 	struct probe *probe;
@@ -33,39 +40,65 @@ struct posted {
 };
 
 struct probes {
-	int wake_fd; /* eventfd: there is something in `posted` */
+	int wake_fd; /* eventfd: a thread has put something into `posted` */
 	uv_poll_t wake;
+	uv_prepare_t turn; /* active while there are probes */
 	uv_timer_t resignal;
-	pthread_mutex_t mutex;
-	struct posted *posted;
 	struct probe *stopping; /* told to stop, last answer not taken */
 	unsigned running;
-	unsigned handles; /* not closed yet */
+
+	pthread_mutex_t mutex; /* for all below */
+	struct posted *posted;
+	pthread_cond_t work; /* there is a job, or `ending` */
+	struct probe *jobs;  /* probes that wait for a thread ... */
+	unsigned job_count;  /* ... no more than `parked` */
+	unsigned parked;     /* threads that wait for a job */
+	unsigned users;      /* threads, and handles that are not closed: the last one frees this */
+	bool ending;
 };
 
 struct probe {
 	struct probes *probes;
-	pthread_t thread;
 	int fd;
 	struct probe_want want;
-	bool stop; /* atomic */
-	bool told; /* in probes->stopping */
+	bool tested; /* by the loop: the thread has only to wait */
+	bool stop;   /* atomic */
+	bool told;   /* in probes->stopping */
+	pthread_t thread;
+	bool works;                        /* `thread` works for this probe */
+	struct probe *job_prev, *job_next; /* probes->jobs */
+	probe_fire_fn *fire;               /* under the mutex; NULL: not armed */
+	void *fire_arg;
 	probe_cb *cb;
 	void *arg;
 	struct posted answers[2]; /* in use, and the last one */
 	struct probe *prev, *next;
 };
 
-static void post(struct probe *probe, enum probe_answer answer, int error, bool last)
+/* Under the mutex. */
+static void put(struct probe *probe, enum probe_answer answer, int error, bool last)
 {
 	struct posted *p = &probe->answers[last];
 
 	*p = (struct posted){.probe = probe, .answer = answer, .error = error, .last = last};
-	pthread_mutex_lock(&probe->probes->mutex);
 	DL_APPEND(probe->probes->posted, p);
-	/* Under the mutex: after it the loop may free the probe, and after the last one `probes`. */
-	eventfd_write(probe->probes->wake_fd, 1);
-	pthread_mutex_unlock(&probe->probes->mutex);
+}
+
+/* By the thread; the last answer is its last use of the probe. */
+static void post(struct probe *probe, enum probe_answer answer, int error, bool last)
+{
+	struct probes *probes = probe->probes;
+	bool fired = false;
+
+	pthread_mutex_lock(&probes->mutex);
+	if (answer == PROBE_FREE && probe->fire) /* mutant: fire-free */
+		fired = probe->fire(probe->fire_arg);
+	put(probe, answer, error, last);
+	if (last)
+		probe->works = false;
+	if (!fired)
+		eventfd_write(probes->wake_fd, 1);
+	pthread_mutex_unlock(&probes->mutex);
 }
 
 static bool told_to_stop(const struct probe *probe)
@@ -205,18 +238,24 @@ out:
 
 /* --- both --- */
 
-static void *probe_main(void *arg)
+static int test(const struct probe *probe, enum probe_answer *answer)
 {
-	struct probe *probe = arg;
-	bool flocks = probe->want.space == WIRE_FLOCK;
-	enum probe_answer answer;
-	int ret = flocks ? test_flock(probe, &answer) : test_record(probe, probe->fd, &answer);
+	return probe->want.space == WIRE_FLOCK ? test_flock(probe, answer) : test_record(probe, probe->fd, answer);
+}
 
-	if (ret == 0)
-		post(probe, PROBE_IN_USE, 0, !probe->want.wait);
-	if (ret == 0 && !probe->want.wait)
-		return NULL;
+/* In a thread. False: it has left the descriptor table, and can work for no other probe. */
+static bool probe_run(struct probe *probe)
+{
+	bool flocks = probe->want.space == WIRE_FLOCK, waits = probe->want.wait, waited = false;
+	enum probe_answer answer;
+	int ret = probe->tested ? 0 : test(probe, &answer);
+
+	if (ret == 0 && !probe->tested)
+		post(probe, PROBE_IN_USE, 0, !waits);
+	if (ret == 0 && !waits)
+		return true;
 	while (ret == 0 && !told_to_stop(probe)) {
+		waited = true;
 		ret = flocks ? wait_flock(probe, &answer) : wait_record(probe, &answer);
 		if (ret == -EINTR)
 			ret = 0;
@@ -225,19 +264,145 @@ static void *probe_main(void *arg)
 	if (ret == -EINTR)
 		ret = 0;
 	post(probe, ret > 0 ? answer : PROBE_STOPPED, -(ret < 0 ? ret : 0), true);
+	return flocks || !waited; /* mutant: probe-left-table */
+}
+
+/* --- threads --- */
+
+/* NULL: the thread ends. */
+static struct probe *take_job(struct probes *probes)
+{
+	struct probe *probe;
+
+	pthread_mutex_lock(&probes->mutex);
+	if (!probes->jobs && probes->parked < PARKED_MAX && !probes->ending) { /* mutant: probe-parked */
+		probes->parked++;
+		while (!probes->jobs && !probes->ending)
+			pthread_cond_wait(&probes->work, &probes->mutex);
+		probes->parked--;
+	}
+	probe = probes->jobs;
+	if (probe) {
+		DL_DELETE2(probes->jobs, probe, job_prev, job_next);
+		probes->job_count--;
+		probe->thread = pthread_self();
+		probe->works = true;
+	}
+	pthread_mutex_unlock(&probes->mutex);
+	return probe;
+}
+
+static void drop_user(struct probes *probes)
+{
+	bool last;
+
+	pthread_mutex_lock(&probes->mutex);
+	last = --probes->users == 0;
+	pthread_mutex_unlock(&probes->mutex);
+	if (!last)
+		return;
+	pthread_cond_destroy(&probes->work);
+	pthread_mutex_destroy(&probes->mutex);
+	close(probes->wake_fd);
+	free(probes);
+}
+
+static void *thread_main(void *arg)
+{
+	struct probes *probes = arg;
+	struct probe *probe;
+
+	while ((probe = take_job(probes)))
+		if (!probe_run(probe))
+			break;
+	drop_user(probes);
 	return NULL;
 }
 
+static int start_thread(struct probes *probes)
+{
+	pthread_attr_t attr;
+	sigset_t all, old;
+	pthread_t thread;
+	int err;
+
+	pthread_attr_init(&attr);
+	pthread_attr_setstacksize(&attr, THREAD_STACK);
+	pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
+	sigfillset(&all);
+	sigdelset(&all, SIGUSR2);
+	pthread_sigmask(SIG_SETMASK, &all, &old);
+	err = pthread_create(&thread, &attr, thread_main, probes);
+	pthread_sigmask(SIG_SETMASK, &old, NULL);
+	pthread_attr_destroy(&attr);
+	return err;
+}
+
+/* 0 or an errno: then no thread will come. */
+static int add_job(struct probe *probe)
+{
+	struct probes *probes = probe->probes;
+	bool needs_thread;
+	int err = 0;
+
+	pthread_mutex_lock(&probes->mutex);
+	DL_APPEND2(probes->jobs, probe, job_prev, job_next);
+	probes->job_count++;
+	needs_thread = probes->job_count > probes->parked;
+	if (needs_thread) {
+		/* Under the mutex: no other thread takes the job meanwhile, so it can be taken back. */
+		probes->users++;
+		err = start_thread(probes);
+	}
+	if (err) {
+		DL_DELETE2(probes->jobs, probe, job_prev, job_next);
+		probes->job_count--;
+		probes->users--;
+	}
+	pthread_mutex_unlock(&probes->mutex);
+	if (!needs_thread)
+		pthread_cond_signal(&probes->work);
+	return err;
+}
+
+/* --- the loop --- */
+
 static void probe_forget(struct probes *probes, struct probe *probe)
 {
-	pthread_join(probe->thread, NULL); /* it has posted its last answer: this takes no time */
 	if (probe->told)
 		DL_DELETE(probes->stopping, probe);
 	if (!probes->stopping)
 		uv_timer_stop(&probes->resignal);
-	if (--probes->running == 0)
+	if (--probes->running == 0) {
 		uv_unref((uv_handle_t *)&probes->wake);
+		uv_prepare_stop(&probes->turn);
+	}
 	free(probe);
+}
+
+static struct posted *next_posted(struct probes *probes)
+{
+	struct posted *p;
+
+	pthread_mutex_lock(&probes->mutex);
+	p = probes->posted;
+	if (p)
+		DL_DELETE(probes->posted, p);
+	pthread_mutex_unlock(&probes->mutex);
+	return p;
+}
+
+static void deliver(struct probes *probes)
+{
+	struct posted *p;
+
+	while ((p = next_posted(probes))) {
+		struct posted posted = *p;
+
+		posted.probe->cb(posted.probe->arg, posted.answer, posted.error);
+		if (posted.last)
+			probe_forget(probes, posted.probe);
+	}
 }
 
 static void on_wake(uv_poll_t *wake, int status, int events)
@@ -247,23 +412,21 @@ static void on_wake(uv_poll_t *wake, int status, int events)
 
 	(void)status, (void)events;
 	eventfd_read(probes->wake_fd, &count);
-	for (;;) {
-		pthread_mutex_lock(&probes->mutex);
-		struct posted *p = probes->posted;
-		if (p)
-			DL_DELETE(probes->posted, p);
-		pthread_mutex_unlock(&probes->mutex);
-		if (!p)
-			return;
-		struct posted posted = *p;
-		probe_cb *cb = posted.probe->cb;
-		void *arg = posted.probe->arg;
+	deliver(probes);
+}
 
-		/* Calls back first: to wait for the thread's end takes as long as a hand-over. */
-		cb(arg, posted.answer, posted.error);
-		if (posted.last)
-			probe_forget(probes, posted.probe);
-	}
+/* Before the loop sleeps. */
+static void on_turn(uv_prepare_t *turn)
+{
+	deliver(turn->data);
+}
+
+static void signal_thread(struct probe *probe)
+{
+	pthread_mutex_lock(&probe->probes->mutex);
+	if (probe->works)
+		pthread_kill(probe->thread, SIGUSR2);
+	pthread_mutex_unlock(&probe->probes->mutex);
 }
 
 static void on_resignal(uv_timer_t *timer)
@@ -272,7 +435,7 @@ static void on_resignal(uv_timer_t *timer)
 	struct probe *probe;
 
 	DL_FOREACH (probes->stopping, probe)
-		pthread_kill(probe->thread, SIGUSR2);
+		signal_thread(probe);
 }
 
 static void on_signal(int sig)
@@ -296,59 +459,85 @@ struct probes *probes_new(uv_loop_t *loop)
 	}
 	sigaction(SIGUSR2, &action, NULL);
 	pthread_mutex_init(&probes->mutex, NULL);
+	pthread_cond_init(&probes->work, NULL);
 	uv_timer_init(loop, &probes->resignal);
-	probes->wake.data = probes->resignal.data = probes;
+	uv_prepare_init(loop, &probes->turn);
+	probes->wake.data = probes->resignal.data = probes->turn.data = probes;
 	uv_poll_start(&probes->wake, UV_READABLE, on_wake);
 	uv_unref((uv_handle_t *)&probes->wake);
 	uv_unref((uv_handle_t *)&probes->resignal);
-	probes->handles = 2;
+	uv_unref((uv_handle_t *)&probes->turn);
+	probes->users = 3;
 	return probes;
 }
 
 static void on_closed(uv_handle_t *handle)
 {
-	struct probes *probes = handle->data;
-
-	if (--probes->handles)
-		return; /* libuv still watches the eventfd */
-	pthread_mutex_destroy(&probes->mutex);
-	close(probes->wake_fd);
-	free(probes);
+	drop_user(handle->data);
 }
 
 void probes_free(struct probes *probes)
 {
 	if (!probes)
 		return;
+	pthread_mutex_lock(&probes->mutex);
+	probes->ending = true;
+	pthread_cond_broadcast(&probes->work);
+	pthread_mutex_unlock(&probes->mutex);
 	uv_close((uv_handle_t *)&probes->resignal, on_closed);
+	uv_close((uv_handle_t *)&probes->turn, on_closed);
 	uv_close((uv_handle_t *)&probes->wake, on_closed);
+}
+
+/* Tests what needs no thread. False: the probe has still to be tested, or to wait. */
+static bool test_at_once(struct probe *probe)
+{
+	bool waits = probe->want.wait;
+	enum probe_answer answer;
+	int ret;
+
+	if (!probe->want.local) /* mutant: probe-at-once */
+		return false;
+	ret = test(probe, &answer);
+	probe->tested = true;
+	pthread_mutex_lock(&probe->probes->mutex);
+	if (ret == 0)
+		put(probe, PROBE_IN_USE, 0, !waits);
+	else
+		put(probe, ret > 0 ? answer : PROBE_STOPPED, -(ret < 0 ? ret : 0), true);
+	pthread_mutex_unlock(&probe->probes->mutex);
+	return ret != 0 || !waits;
+}
+
+/* No thread could be started. */
+static void take_back(struct probe *probe)
+{
+	if (!probe->tested)
+		return;
+	pthread_mutex_lock(&probe->probes->mutex);
+	DL_DELETE(probe->probes->posted, &probe->answers[false]);
+	pthread_mutex_unlock(&probe->probes->mutex);
 }
 
 struct probe *probe_start(struct probes *probes, int fd, const struct probe_want *want, probe_cb *cb, void *arg)
 {
 	struct probe *probe = calloc(1, sizeof(*probe));
-	pthread_attr_t attr;
-	sigset_t all, old;
 	int err;
 
 	if (!probe)
 		return NULL;
 	*probe = (struct probe){.probes = probes, .fd = fd, .want = *want, .cb = cb, .arg = arg};
-	pthread_attr_init(&attr);
-	pthread_attr_setstacksize(&attr, THREAD_STACK);
-	sigfillset(&all);
-	sigdelset(&all, SIGUSR2);
-	pthread_sigmask(SIG_SETMASK, &all, &old);
-	err = pthread_create(&probe->thread, &attr, probe_main, probe);
-	pthread_sigmask(SIG_SETMASK, &old, NULL);
-	pthread_attr_destroy(&attr);
+	err = test_at_once(probe) ? 0 : add_job(probe);
 	if (err) {
+		take_back(probe);
 		free(probe);
 		errno = err;
 		return NULL;
 	}
-	if (probes->running++ == 0)
+	if (probes->running++ == 0) {
 		uv_ref((uv_handle_t *)&probes->wake);
+		uv_prepare_start(&probes->turn, on_turn);
+	}
 	return probe;
 }
 
@@ -361,6 +550,29 @@ void probe_stop(struct probe *probe)
 	probe->told = true;
 	__atomic_store_n(&probe->stop, true, __ATOMIC_RELEASE);
 	DL_APPEND(probes->stopping, probe);
-	pthread_kill(probe->thread, SIGUSR2);
+	signal_thread(probe);
 	uv_timer_start(&probes->resignal, on_resignal, RESIGNAL_MS, RESIGNAL_MS);
+}
+
+bool probe_arm(struct probe *probe, probe_fire_fn *fire, void *arg)
+{
+	struct probes *probes = probe->probes;
+	const struct posted *last = &probe->answers[true];
+	bool waits;
+
+	pthread_mutex_lock(&probes->mutex);
+	waits = probe->want.space == WIRE_FLOCK && !last->probe; /* the last answer is not given */
+	if (waits) {
+		probe->fire = fire;
+		probe->fire_arg = arg;
+	}
+	pthread_mutex_unlock(&probes->mutex);
+	return waits;
+}
+
+void probe_disarm(struct probe *probe)
+{
+	pthread_mutex_lock(&probe->probes->mutex); /* mutant: fire-disarmed */
+	probe->fire = NULL;
+	pthread_mutex_unlock(&probe->probes->mutex);
 }

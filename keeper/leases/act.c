@@ -9,6 +9,8 @@
 #include "keeper/leases/answers.h"
 #include "keeper/leases/askers.h"
 #include "keeper/leases/confirm.h"
+#include "keeper/leases/early.h"
+#include "keeper/leases/keynote.h"
 #include "keeper/leases/leasepage.h"
 #include "keeper/leases/locks.h"
 #include "keeper/leases/lost.h"
@@ -73,8 +75,10 @@ static void become_shared(struct lease *lease)
 	touched_add(lease->lock);
 }
 
-static const char *lose_why(enum table_why why)
+static const char *lose_why(const struct lease *lease, enum table_why why)
 {
+	if (why == TABLE_WHY_KEY)
+		return keynote_lost(lease);
 	if (why == TABLE_WHY_BROKEN)
 		return "an operator took it away (dflock break)";
 	return why == TABLE_WHY_FORGOTTEN ? "the store lost its memory, and it could not be put back in time"
@@ -90,7 +94,7 @@ static void lose(struct lease *lease, enum table_why why)
 	table_lose(k->table, lease->slot, why);
 	lease->slot = TABLE_NO_SLOT; /* the parent frees it */
 	lost_end_holders(k);
-	lost_report(lease, why, lose_why(why));
+	lost_report(lease, why, lose_why(lease, why));
 }
 
 /* from: the state before. */
@@ -118,9 +122,10 @@ static void act(struct lease *lease, unsigned actions, enum lease_state from, en
 	if (actions & LEASE_DO_TELL_IN_USE)
 		askers_tell(lease);
 	if (actions & LEASE_DO_LOST)
-		lose(lease, event == LEASE_EV_DOOMED ? TABLE_WHY_BROKEN
-			    : forgotten              ? TABLE_WHY_FORGOTTEN
-						     : TABLE_WHY_TAKEN);
+		lose(lease, lease->key_lost            ? TABLE_WHY_KEY
+			    : event == LEASE_EV_DOOMED ? TABLE_WHY_BROKEN
+			    : forgotten                ? TABLE_WHY_FORGOTTEN
+						       : TABLE_WHY_TAKEN);
 	if (event == LEASE_EV_DOOMED)
 		lease->spent = false; /* its rest ends with it */
 	if (actions & LEASE_DO_OPEN)
@@ -264,13 +269,15 @@ static void is_in_use(struct lease *lease)
 		return;
 	if (lease->recall == RECALL_RULE) /* it will not linger */
 		unseen_due(lease);
-	if (lease_is_probed(lease)) /* it did not look free when the recall came */
+	if (lease_is_probed(lease)) { /* it did not look free when the recall came */
 		split_on_recall(lease, &lease->recall_range, false);
-	else /* without a description: reopen.c */
+		early_arm(lease);
+	} else /* without a description: reopen.c */
 		lease_start_timer(lease, lease->probe_pause_ms);
 }
 
-static void run_step(struct lease *lease, enum lease_event event)
+/* sent: its release is (early.h). */
+static void apply(struct lease *lease, enum lease_event event, bool sent)
 {
 	enum lease_state from = lease->state;
 	struct lease_step step;
@@ -285,7 +292,7 @@ static void run_step(struct lease *lease, enum lease_event event)
 		count_step(lease, from, event);
 	if (event == LEASE_EV_EXPIRED)
 		lease->lapsed = true;
-	act(lease, step.actions, from, event);
+	act(lease, sent ? step.actions & ~(unsigned)LEASE_DO_RELEASE : step.actions, from, event);
 	if (lease->state == LEASE_ENDED) {
 		table_vacate(lease_keeper(lease)->table, lease->slot);
 		lease->slot = TABLE_NO_SLOT;
@@ -295,6 +302,17 @@ static void run_step(struct lease *lease, enum lease_event event)
 		is_in_use(lease);
 	if (lease->state == LEASE_HELD && lease->recall >= RECALL_ASK)
 		queue_obey(lease);
+}
+
+static void run_step(struct lease *lease, enum lease_event event)
+{
+	bool stays = lease_step(lease->state, event).next == LEASE_WAITING;
+	enum early_end early = stays ? EARLY_NOT : early_disarm(lease); /* mutant: early-disarmed */
+
+	if (early != EARLY_NOT)
+		apply(lease, LEASE_EV_FREE, early == EARLY_SENT);
+	if (early == EARLY_NOT || event != LEASE_EV_FREE)
+		apply(lease, event, false);
 }
 
 /* --- inputs --- */
@@ -373,6 +391,7 @@ void act_leave_all(struct keeper *k)
 		uv_timer_stop(&lease->timer);
 		lease_set_state(lease, LEASE_ENDED);
 		lease->slot = TABLE_NO_SLOT;
+		early_disarm(lease);
 		lease_stop_probe(lease);
 	}
 }

@@ -57,8 +57,8 @@ static void send_confirm(struct lease *lease)
 	k->confirms.sent++;
 	lease->confirm = CONFIRM_SENT;
 	if (lease->state == LEASE_FORGOTTEN)
-		store_reclaim(k->store, file->name, file->inode, lease->token, lease->fence, &lease->range, on_confirm,
-			      awaited_new(lease));
+		store_reclaim(k->store, file->name, file->inode, lease->token, lease->fence, &lease->range, lease->key,
+			      on_confirm, awaited_new(lease));
 	else
 		store_confirm(k->store, file->name, lease->token, lease->fence, on_confirm, awaited_new(lease));
 }

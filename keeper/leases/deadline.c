@@ -7,6 +7,7 @@
 #include "keeper/leases/keeper.h"
 #include "keeper/clock.h"
 #include "keeper/guard/table_notes.h"
+#include "keeper/leases/keys.h"
 #include "keeper/leases/leasepage.h"
 #include "keeper/leases/locks.h"
 #include "keeper/leases/queue.h"
@@ -144,6 +145,7 @@ static void on_beat(void *arg, const struct store_reply *reply)
 	k->deadline.beat_under_way = false;
 	k->deadline.beats[beat_became(reply->status)]++;
 	deadline_notice(k);
+	keys_heard(k, reply); /* first: holders of a lost lease must not go on because the deadline has moved */
 	if (reply->status == STORE_OK)
 		deadline_renewed(k, k->deadline.beat_sent_ns);
 	else if (reply->status == STORE_GIVEN_UP)
@@ -161,7 +163,7 @@ void deadline_beat(struct keeper *k)
 		return;
 	k->deadline.beat_under_way = true;
 	k->deadline.beat_sent_ns = clock_now_ns();
-	store_beat(k->store, k->deadline.mark, on_beat, k);
+	store_beat(k->store, k->deadline.mark, keys_count(k), on_beat, k);
 }
 
 static void on_beat_timer(uv_timer_t *timer)

@@ -11,6 +11,7 @@
 #include "keeper/clock.h"
 #include "keeper/leases/deadline.h"
 #include "keeper/leases/grace.h"
+#include "keeper/leases/keys.h"
 #include "keeper/leases/locks.h"
 #include "keeper/log.h"
 #include "keeper/leases/lost.h"
@@ -139,6 +140,17 @@ static void take_message(struct keeper *k, const struct store_message *m)
 	}
 }
 
+static void on_key(void *arg, const char *key)
+{
+	struct keeper *k = arg;
+
+	if (k->leaving)
+		return;
+	deadline_notice(k);
+	lease_ask_for_key(k, key);
+	queue_settle(k);
+}
+
 static void on_message(void *arg, const struct store_message *m)
 {
 	struct keeper *k = arg;
@@ -206,6 +218,7 @@ int host_start(struct keeper *k)
 							 .on_down = on_down,
 							 .on_incarnation = on_incarnation,
 							 .on_message = on_message,
+							 .on_key = on_key,
 							 .on_note = on_note};
 	uint64_t often = k->config->lease.sweep_ms / SWEEPS_PER_PERIOD;
 
@@ -223,6 +236,7 @@ int host_start(struct keeper *k)
 	posting_start(k);
 	lost_start(k);
 	breaking_open(k);
+	keys_open(k);
 	unseen_start(k);
 	uv_timer_start(&k->host_in_store.sweep, on_sweep_timer, often, often);
 	deadline_start(k);
@@ -241,5 +255,6 @@ void host_stop(struct keeper *k)
 	watch_free(k->host_in_store.sweeping);
 	lost_stop(k);
 	breaking_close(k);
+	keys_close(k);
 	unseen_stop(k);
 }

@@ -26,6 +26,7 @@
 #include "keeper/leases/grants.h"
 #include "keeper/leases/host.h"
 #include "keeper/leases/inquiry.h"
+#include "keeper/leases/keys.h"
 #include "keeper/leases/locks.h"
 #include "keeper/leases/lost.h"
 #include "keeper/leases/past.h"
@@ -118,6 +119,7 @@ struct keeper {
 	struct grace grace;
 	struct posting posting;
 	struct confirms confirms;
+	struct keys keys;
 	struct lost lost;
 	struct breakings breakings;
 	struct unseen unseen;

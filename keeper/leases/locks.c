@@ -127,10 +127,25 @@ int file_get(struct keeper *k, const struct stat *st, bool local, const char *pa
 	return 0;
 }
 
+/* A rule that is not followed would let Redis clients in, so a fresh keeper does better without memory. */
+static void lock_set_text(char **out, const char *text)
+{
+	free(*out);
+	*out = text ? strdup(text) : NULL;
+	if (text && !*out)
+		abort();
+}
+
+void lease_set_key(struct lease *lease, const char *key)
+{
+	lock_set_text(&lease->key, key);
+}
+
 void file_follow_rule(struct file *file)
 {
 	const struct config *config = file->keeper->config;
 
+	lock_set_text(&file->redis_key, config_redis_key(config, file->path));
 	file->at_least_ms = config_at_least_ms(config, file->path);
 	file->wait_warn_ms = config_wait_warn_ms(config, file->path);
 	config_hold_limits(config, file->path, &file->warn_after_ms, &file->kill_after_ms);
@@ -178,6 +193,7 @@ void file_free(struct file *file)
 		away_forget(file->away);
 	free(file->path);
 	free(file->name);
+	free(file->redis_key);
 	free(file);
 }
 
@@ -254,7 +270,7 @@ struct lease *lease_new(struct lock *lock, const struct store_range *range, uid_
 	return lease_make_token(token) == 0 ? lease_make(lock, range, token, uid) : NULL;
 }
 
-void lease_for_one_lock(struct lease *lease)
+void lease_recall_by_rule(struct lease *lease)
 {
 	if (lease->recall < RECALL_ASK) {
 		lease->recall_range = lease->range;
@@ -273,6 +289,7 @@ void lease_free(struct lease *lease)
 {
 	struct lock *lock = lease->lock;
 
+	free(lease->key);
 	touched_add(lock);
 	lock->file->keeper->lease_states.count[lease->range.space][lease->state]--;
 	HASH_DEL(lock->file->keeper->leases, lease);

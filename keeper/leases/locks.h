@@ -20,6 +20,7 @@
 struct answers;
 struct away;
 struct away_probe;
+struct early;
 struct grant;
 struct keeper;
 struct leases_slot;
@@ -37,8 +38,8 @@ struct asker {
 
 #define LEASE_OF_NOBODY ((uid_t)-1)
 
-/* How much a lease is wanted back: the larger value counts. RULE: the lease was for one lock (at_least_ms) and goes
- * back when that lock ends, though no other host waits. */
+/* How much a lease is wanted back: the larger value counts. RULE: its rule (at_least_ms, redis_key) wants it back as soon as
+ * it is unused, though no other host waits. */
 enum recall_level { RECALL_NONE, RECALL_LINGER, RECALL_ASK, RECALL_RULE, RECALL_WAIT };
 
 /* The question whether a lease stands: confirm.c. */
@@ -73,6 +74,7 @@ struct lease {
 	uint32_t slot;             /* in the table, while it is a lease */
 	struct leases_slot *shown; /* its slot in the page; NULL: not shown, or closed */
 	int64_t rest_ms;           /* its grant begins a rest of so long, and the lease is for one lock; 0: as others */
+	char *key;                 /* "FORMAT KEY": the lease is also the lock of this key (keys.h); NULL: of none */
 	bool spent;                /* a caller was granted under it, or may have been */
 	struct store_job job;      /* the program that asked for it; pid 0: not known, or not to be told */
 
@@ -84,8 +86,11 @@ struct lease {
 	uint64_t offered; /* asking: the fence that the store has granted it with; 0 */
 	bool queued;      /* asking: the store has it in its queue; also with `insist` */
 	bool resting;     /* asking: the name rests */
-	bool insist;      /* asking: the holders must be asked, though they know of other hosts that wait */
-	bool lapsed;      /* asking: the deadline has passed since: a message that it was granted may be older */
+	bool taken;       /* asking: a Redis client has the key, or none has it, and it is left free for clients */
+	char client[STORE_CLIENT_BYTES]; /* taken: the beginning of its token; "": none has it */
+	int64_t taken_until_ns;          /* taken: until then, unless it is renewed; 0: for ever */
+	bool insist; /* asking: the holders must be asked, though they know of other hosts that wait */
+	bool lapsed; /* asking: the deadline has passed since: a message that it was granted may be older */
 	struct store_blocker *blockers; /* asking: the hosts in the way at the last answer; blocker_count */
 	size_t blocker_count;
 	struct answers *answers; /* asking: what holders said is in the way; NULL: none has said anything yet */
@@ -93,6 +98,12 @@ struct lease {
 	/* confirm.c */
 	enum confirm_state confirm;
 	struct lease *confirm_prev, *confirm_next; /* keeper->confirms.waiting */
+
+	/* keys.c */
+	bool key_lost;                  /* the key is not its own any more: the lease ends */
+	enum store_key_state key_state; /* ... what is with it */
+	uint32_t key_slot;              /* ending, after key_lost: the slot in the table, with its generation */
+	uint64_t key_generation;        /* 0: it does not end because of its key */
 
 	/* split.c */
 	bool splitting;      /* parts of it are asked for, to take its place: those whose `whole` it is */
@@ -112,6 +123,8 @@ struct lease {
 	struct probe *probe;           /* runs */
 	struct away_probe *away_probe; /* runs, in a front, instead of that one */
 	struct probe_want probed_for;  /* what the one that runs was asked */
+	struct early *early;           /* early.c: its release is prepared, and perhaps sent; NULL */
+	bool early_refused;            /* ... and answered with an error, or not at all */
 	int64_t probe_pause_ms;        /* errno of the last probe, if the kernel refused; else 0 */
 
 	enum unseen_state unseen;
@@ -163,7 +176,8 @@ struct file {
 	struct reopen *reopen; /* reopen.c: while there is neither fd nor away */
 	char *path;            /* as last seen */
 	char *name;            /* lock name */
-	int64_t at_least_ms;   /* of its rule (file_follow_rule()), as the next three; 0: none */
+	char *redis_key;       /* of its rule (file_follow_rule()), as the next four: "FORMAT KEY"; NULL: none */
+	int64_t at_least_ms;   /* 0: none */
 	int64_t warn_after_ms, kill_after_ms;
 	int64_t wait_warn_ms;
 	struct lock locks[WIRE_SPACES];
@@ -197,7 +211,8 @@ static inline bool file_is_open(const struct file *file)
 bool file_is_used(const struct file *file);
 /* Nothing may refer to it. */
 void file_free(struct file *file);
-/* The path is known anew, or other rules are in force: sets at_least_ms, wait_warn_ms, warn_after_ms and kill_after_ms. */
+/* The path is known anew, or other rules are in force: sets redis_key, at_least_ms, wait_warn_ms, warn_after_ms and
+ * kill_after_ms. */
 void file_follow_rule(struct file *file);
 /* Does its rule have a limit for how long a lock is held? Then each lock that is taken asks the keeper (grants.h). */
 static inline bool file_is_limited(const struct file *file)
@@ -246,8 +261,11 @@ static inline bool lease_is_part(const struct lease *lease)
 	return lease->whole != NULL;
 }
 
-/* The lease is for one lock (at_least_ms): it goes back when that lock ends. */
-void lease_for_one_lock(struct lease *lease);
+/* Its rule wants the lease back as soon as it is unused. */
+void lease_recall_by_rule(struct lease *lease);
+/* The lease, which the store does not have so far as we know, is also the lock of this key; NULL: of none. Without
+ * memory, the process ends. */
+void lease_set_key(struct lease *lease, const char *key);
 
 /* The lease's one timer; what it means depends on the state, and a change of state stops it. Its end is an input
  * (queue.h). */

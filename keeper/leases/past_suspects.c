@@ -245,13 +245,13 @@ static void suspects_look(struct suspects_batch *batch, uv_after_work_cb then)
 }
 
 static void on_suspects_entries(void *arg, enum store_status status, const struct store_entry *entries, size_t count,
-				const int64_t rest_ms[WIRE_SPACES])
+				const struct store_aside *aside)
 {
 	struct suspects_item *item = arg;
 	struct suspects_batch *batch = item->batch;
 	const struct keeper *k = batch->keeper;
 
-	(void)rest_ms;
+	(void)aside;
 	/* A store that has lost its memory may not have been told of all leases again. */
 	if (status == STORE_OK && !store_in_grace(k->store)) {
 		const struct procfs_lock lock = suspects_lock(item->suspect);
@@ -272,7 +272,7 @@ static void on_suspects_seen(uv_work_t *work, int status)
 		if (!batch->items[i].shown)
 			continue;
 		batch->asked++;
-		store_entries(batch->keeper->store, batch->items[i].suspect->name, on_suspects_entries,
+		store_entries(batch->keeper->store, batch->items[i].suspect->name, NULL, on_suspects_entries,
 			      &batch->items[i]);
 	}
 	if (!batch->asked)

@@ -25,7 +25,8 @@
 static bool shared_will_do(const struct lease *lease)
 {
 	/* mutant: shared-will-do */
-	return lease->range.mode == WIRE_EXCLUSIVE && lease->recall >= RECALL_ASK && lease->recall_shared;
+	return lease->range.mode == WIRE_EXCLUSIVE && lease->recall >= RECALL_ASK && lease->recall_shared &&
+	       !lease->key; /* a key has no shared locks */
 }
 
 bool probe_waits_for_more(const struct lease *lease)
@@ -120,7 +121,8 @@ void lease_start_probe(struct lease *lease)
 					.from = lease->range.from,
 					.to = lease->range.to,
 					.shared_will_do = shared_will_do(lease),
-					.wait = lease->recall >= RECALL_RULE};
+					.wait = lease->recall >= RECALL_RULE,
+					.local = lease->lock->file->local};
 
 	if (lease_is_probed(lease)) /* an earlier one is stopping: its last answer starts this one */
 		return;

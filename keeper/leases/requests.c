@@ -31,14 +31,14 @@ static void keep_blockers(struct lease *lease, const struct store_reply *reply)
 	lease->blocker_count = reply->blocker_count;
 }
 
-/* When to ask again: at a bounded interval, as soon as a silent host in the way may be named dead, and when the rest is
- * over (rest_ms; 0: there is none). */
-static void plan_reask(struct lease *lease, int64_t rest_ms)
+/* When to ask again: at a bounded interval, as soon as a silent host in the way may be named dead, and when the rest, or the
+ * time of a client's key, is over (over_ms; 0 or less: there is none). */
+static void plan_reask(struct lease *lease, int64_t over_ms)
 {
 	struct keeper *k = lease_keeper(lease);
 	int64_t now = clock_now_ns();
 	int64_t reask_ms = deadline_reask_ms(k);
-	int64_t at = now + (rest_ms && rest_ms < reask_ms ? rest_ms : reask_ms) * NS_PER_MS;
+	int64_t at = now + (over_ms > 0 && over_ms < reask_ms ? over_ms : reask_ms) * NS_PER_MS;
 
 	for (size_t i = 0; i < lease->blocker_count; i++) {
 		int64_t dead = watch_dead_at(k->watch, lease->blockers[i].host, lease->blockers[i].beat);
@@ -78,8 +78,8 @@ bool lease_take(struct lease *lease)
 	if (lease->since_ns - lease->lock->given_back_ns < k->config->lease.min_hold_ms * NS_PER_MS)
 		lease->keep_until_ns = clock_now_ns() + k->config->lease.min_hold_ms * NS_PER_MS;
 	table_grant(k->table, lease->slot, lease->fence, &lease->range, &file); /* mutant: fence-recorded */
-	if (lease->rest_ms)
-		lease_for_one_lock(lease);
+	if (lease->rest_ms || lease->key)
+		lease_recall_by_rule(lease);
 	return true;
 }
 
@@ -171,7 +171,7 @@ static void on_queued(struct lease *lease, const struct store_reply *reply, int6
 {
 	lease->queued = true;
 	keep_blockers(lease, reply);
-	plan_reask(lease, reply->rest_ms);
+	plan_reask(lease, lease->taken ? reply->taken_ms : reply->rest_ms);
 	waiters_queued(lease, sent_ns, reply->arrival);
 	answers_look(lease);
 }
@@ -189,12 +189,27 @@ static void on_rest(struct lease *lease, const struct store_reply *reply, int64_
 		waiters_resting(lease); /* those are its last: it will be unwanted */
 }
 
+static void on_taken(struct lease *lease, const struct store_reply *reply, int64_t sent_ns)
+{
+	lease->taken = true;
+	lease->taken_until_ns = reply->taken_ms < 0 ? 0 : clock_now_ns() + reply->taken_ms * NS_PER_MS;
+	memcpy(lease->client, reply->client, sizeof(lease->client));
+	if (reply->arrival && *reply->client) /* mutant: key-watch */
+		store_watch_key(lease_keeper(lease)->store, lease->key);
+	if (reply->arrival)
+		return on_queued(lease, reply, sent_ns);
+	if (waiters_block(lease)) /* one that waits came while the question was under way */
+		lease_acquire(lease, NULL, 0);
+	else
+		waiters_resting(lease); /* those are its last: it will be unwanted */
+}
+
 static void take_acquire(struct lease *lease, const struct store_reply *reply, int64_t sent_ns)
 {
 	struct keeper *k = lease_keeper(lease);
 	char why[WIRE_REASON_BYTES];
 
-	lease->resting = false;
+	lease->resting = lease->taken = false;
 	switch (reply->status) {
 	case STORE_OK:
 		if (reply->to) {
@@ -206,6 +221,8 @@ static void take_acquire(struct lease *lease, const struct store_reply *reply, i
 		return on_queued(lease, reply, sent_ns);
 	case STORE_REST:
 		return on_rest(lease, reply, sent_ns);
+	case STORE_TAKEN:
+		return on_taken(lease, reply, sent_ns);
 	case STORE_BUSY:
 		return on_busy(lease, reply);
 	case STORE_GRACE:
@@ -244,7 +261,7 @@ static void on_acquire(void *arg, const struct store_reply *reply)
 	lease = awaited_end(request, &sent_ns);
 	see_hosts(k, reply);
 	if (beat && (reply->status == STORE_OK || reply->status == STORE_WAIT || reply->status == STORE_REST ||
-		     reply->status == STORE_BUSY))
+		     reply->status == STORE_TAKEN || reply->status == STORE_BUSY))
 		deadline_renewed(k, sent_ns);
 	if (lease->state == LEASE_ASKING) { /* else it is too late */
 		/* The answer was too late to renew anything, or there was none. */
@@ -282,8 +299,10 @@ void lease_acquire(struct lease *lease, const struct store_blocker *silent, size
 	int64_t now = clock_now_ns();
 	bool blocking = waiters_block(lease);
 	/* In a kernel, a request that conflicts only with waiters passes: shared flocks, and any record lock. Not a request that
-	 * begins a rest: such requests wait for a rest, mostly longer than fair_ms, and get the lock in turn. */
-	bool passes = !lease->rest_ms && (lease->range.mode == WIRE_SHARED || lease->range.space == WIRE_RECORD);
+	 * begins a rest or has a key: such requests wait for a rest or a client, mostly longer than fair_ms, and get the lock in
+	 * turn. */
+	bool passes = !lease->rest_ms && !lease->key &&
+		      (lease->range.mode == WIRE_SHARED || lease->range.space == WIRE_RECORD);
 	char job[JOB_TEXT_BYTES];
 	bool unfair = now - lease->since_ns >= k->config->lease.fair_ms * NS_PER_MS;
 	struct store_acquire a = {
@@ -298,6 +317,7 @@ void lease_acquire(struct lease *lease, const struct store_blocker *silent, size
 			(passes && unfair), /* mutant: pass */
 		.grow = lease->range.space == WIRE_RECORD && !lease_is_part(lease),
 		.rest_ms = lease->rest_ms,
+		.key = lease->key,
 		.dead = dead,
 	};
 
@@ -308,17 +328,37 @@ void lease_acquire(struct lease *lease, const struct store_blocker *silent, size
 	store_acquire(k->store, &a, on_acquire, request);
 }
 
+void lease_ask_for_key(struct keeper *k, const char *key)
+{
+	struct lease *lease, *next;
+	bool asked = false;
+
+	HASH_ITER (hh, k->leases, lease, next)
+		if (lease->state == LEASE_ASKING && lease->taken && lease->queued && strcmp(lease->key, key) == 0) {
+			lease_acquire(lease, NULL, 0);
+			asked = true;
+		}
+	if (!asked)
+		store_unwatch_key(k->store, key);
+}
+
 static void on_release(void *arg, const struct store_reply *reply)
 {
 	int64_t sent_ns;
 	struct lease *lease = awaited_end(arg, &sent_ns);
 	struct keeper *k = lease_keeper(lease);
-
 	/* A lease without a fence, of which no caller was told, needs no release: the recall of an unknown token clears
 	 * it. */
-	if (reply->status == STORE_OK || reply->status == STORE_GONE || (reply->status == STORE_ERROR && !lease->fence))
+	bool done = reply->status == STORE_OK || reply->status == STORE_GONE ||
+		    (reply->status == STORE_ERROR && !lease->fence);
+
+	if (lease->early) { /* mutant: early-answer */
+		lease->early_refused = !done;
+		queue_raise(lease, LEASE_EV_FREE);
+	}
+	if (done)
 		queue_raise(lease, LEASE_EV_RELEASED);
-	else if (reply->status == STORE_ERROR)
+	else if (reply->status == STORE_ERROR && !lease->early)
 		awaited_try_again(lease, "given back", reply);
 	queue_settle(k);
 }
@@ -342,6 +382,12 @@ void lease_send_release(struct lease *lease)
 {
 	store_release(lease_keeper(lease)->store, lease->lock->file->name, lease->token, !lease->spent, on_release,
 		      awaited_new(lease));
+}
+
+struct store_shot *lease_prepare_release(struct lease *lease, struct awaited *awaited)
+{
+	return store_prepare_release(lease_keeper(lease)->store, lease->lock->file->name, lease->token, !lease->spent,
+				     on_release, awaited);
 }
 
 void lease_send_shrink(struct lease *lease)

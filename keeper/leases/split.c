@@ -86,8 +86,8 @@ bool split_on_recall(struct lease *lease, const struct store_range *wanted, bool
 	int64_t from = later(lease->range.from, wanted->from), to = earlier(lease->range.to, wanted->to);
 	struct store_range in_use;
 
-	/* A lease for one lock excludes others of its own host: its parts would wait for it. */
-	if (lease->rest_ms)
+	/* A lease for one lock, or with a key, excludes others of its own host: its parts would wait for it. */
+	if (lease->rest_ms || lease->key)
 		return false;
 	/* mutant: split */
 	if (lease->range.space != WIRE_RECORD || from >= to || (from == lease->range.from && to == lease->range.to))

@@ -50,8 +50,9 @@ bool takeup_entry(void *arg, const struct table_entry *entry)
 	lease_set_state(lease, entry->unsure ? unsure : LEASE_RELEASING); /* mutant: taken-up */
 	lease->spent = entry->fence != 0;                                 /* else no caller was told of it */
 	lease->rest_ms = file->at_least_ms;
-	if (lease->rest_ms)
-		lease_for_one_lock(lease);
+	lease_set_key(lease, file->redis_key);
+	if (lease->rest_ms || lease->key)
+		lease_recall_by_rule(lease);
 	if (entry->unsure) {
 		table_set_on_lost(k->table, lease->slot, config_on_lost(k->config, file->path));
 		reopen_file(file);

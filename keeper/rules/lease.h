@@ -42,7 +42,8 @@
  * lease enters PROBING only after the last pin has ended. So a process that relies on the lock took it before the probe
  * asked, and the probe finds the lock taken. A process that takes the kernel lock after the probe has looked has no
  * pin, or finds that its pin is over: it asks again before it relies on the lock. So the probe need not hold anything:
- * it lets go of what it took before it answers.
+ * it lets go of what it took before it answers. And in WAITING its thread may send the release itself, which is what
+ * "free" leads to (keeper/leases/early.c).
  *
  * A request that was sent may be executed at any later time: a server that hung goes on with requests from connections
  * that were given up long ago. So a lease that was to be released never opens again, and one that was to be shrunk
@@ -62,7 +63,7 @@ enum lease_state {
 	LEASE_STOPPING,  /* closed; the probe was told to stop */
 	LEASE_BREAKING,  /* closed to all; an operator takes it away: until its holders are known */
 	LEASE_ENDING,    /* its holders are being ended; the store still has it */
-	LEASE_SHRINKING, /* shrink sent; the probe holds the shared kernel lock */
+	LEASE_SHRINKING, /* shrink sent */
 	LEASE_RELEASING, /* release sent */
 	LEASE_TAKEN_UP, /* closed; of an earlier keeper, before its deadline: until the store says that the token stands */
 	LEASE_UNSURE,    /* closed; the host's deadline has passed: ditto */

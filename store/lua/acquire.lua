@@ -5,10 +5,12 @@
 -- 13 rest (ms; 0: none): this lease is for one lock, and nothing of the name and space is granted for so long after its
 -- grant, to this host neither. Only for exclusive requests of the whole range
 -- 14 job: which program asks (store/job.h), for people
--- 15.. host, beat of each host that the caller calls dead: what it has is dropped if its beat is still that one
+-- 15 key: the lease is also the lock of this key (renew.lua); '': of none. Only for exclusive requests of the whole range
+-- 16.. host, beat of each host that the caller calls dead: what it has is dropped if its beat is still that one
 -- Answers: OK fence mode, and from to if that is more than was asked for | WAIT or BUSY, then a number that grows with
 -- every WAIT (BUSY: 0), then host, beat, age in ms, 'holds' or 'waits' of up to 16 hosts in the way | REST, the same
--- number (0: it only asked, and is not queued), how many ms the rest lasts, then hosts as above | GRACE | LIMIT | INC
+-- number (0: it only asked, and is not queued), how many ms the rest lasts, then hosts as above | TAKEN, the same number, for how many
+-- ms a client has the key (-1: for ever), and the beginning of its token ('': none has it; it is left free for clients) | GRACE | LIMIT | INC
 -- Who wakes a waiter when a rest is over: no message does. Its host asks again after so many ms, and that grants the
 -- first waiter, whichever host asks.
 -- A late duplicate, executed after the token was released, grants anew with another fence: confirm says GONE for the
@@ -83,7 +85,7 @@ if lease then
 end
 
 local dead = {}
-for i = 15, #ARGV, 2 do
+for i = 16, #ARGV, 2 do
 	dead[ARGV[i]] = ARGV[i] ~= host and beat_of(ARGV[i]) == ARGV[i + 1] or nil -- mutant: named-dead
 end
 local gone = drop_hosts(lock, dead)
@@ -93,7 +95,7 @@ local queued = mine ~= nil
 local full = not queued and #lock.l + #lock.q >= MAX_ENTRIES
 if not queued and not full then
 	mine = {token = token, host = host, file = ARGV[3], space = ARGV[5], mode = ARGV[6], from = ARGV[7], to = ARGV[8],
-		rest = ARGV[13] ~= '0' and tonumber(ARGV[13]) or nil, job = ARGV[14]}
+		rest = ARGV[13] ~= '0' and tonumber(ARGV[13]) or nil, job = ARGV[14], key = ARGV[15] ~= '' and ARGV[15] or nil}
 	lock.q[#lock.q + 1] = mine
 end
 -- What the dead hosts had may have kept others waiting too, and these come first.
@@ -125,7 +127,23 @@ if place and #holders == 0 and #ahead > 0 and not pass then -- mutant: forgotten
 	look()
 end
 local left = place and rest_left(mine.space) or 0
-if place and #holders == 0 and left == 0 and (pass or #ahead == 0) then
+local is_first = place and #holders == 0 and left == 0 and (pass or #ahead == 0)
+local client = is_first and mine.key and key_take(lock, mine, ask)
+if client then
+	local stays = not ask and not client.wrong
+	if stays then
+		changed = changed or mine.ask or mine.pass ~= (pass or nil)
+		mine.ask, mine.pass = nil, pass or nil
+	else
+		table.remove(lock.q, place)
+	end
+	if changed or queued ~= stays then
+		commit(lock, granted)
+	end
+	return client.wrong and redis.error_reply(client.wrong) or
+		{'TAKEN', number(stays and redis.call('HINCRBY', STORE, 'arrivals', 1) or 0), number(client.left), client.who}
+end
+if is_first then
 	table.remove(lock.q, place)
 	if ARGV[12] == '1' and is_alone(lock, mine) then
 		mine.from, mine.to = '0000000000000000000', '9223372036854775807'

@@ -1,7 +1,9 @@
 #!lua flags=allow-oom
 -- Renews all leases of a host: hosts that wait for one of them see its beat move. ARGV 2 host  3 mark: what the last
--- GIVENUP told it; 0: none
--- Answers: OK | GIVENUP mark (an operator has given the host up, give_up.lua: nothing is renewed until the host has
+-- GIVENUP told it; 0: none  4 how many leases with a key (renew.lua) the host knows of
+-- Answers: OK | KEYS, then for each key that is not as the host thinks: what, token, lock name. what: 'back' (it was gone, and was
+-- put back) or 'extra' (the host may not know of this lease); else the lease is lost: 'theirs' (a client has the key), 'free' (it
+-- expired), 'other' (it is no lock any more) or 'lost' (one of these, at an earlier beat) | GIVENUP mark (an operator has given the host up, give_up.lua: nothing is renewed until the host has
 -- doubted all its leases, and sends this mark) | INC
 if not known(true) then
 	return {'INC'}
@@ -13,5 +15,19 @@ if mark and mark ~= ARGV[3] then
 elseif mark then
 	redis.call('HDEL', STORE, field)
 end
-raise_beat(ARGV[2])
-return {'OK'}
+local told, held = {'KEYS'}, HELD_KEYS .. ARGV[2]
+if not raise_beat(ARGV[2], told) then
+	return {'OK'}
+end
+-- A request that was executed late may have granted a lease that the host has given up: it would keep the key from all clients.
+if redis.call('HLEN', held) - 1 > tonumber(ARGV[4]) then -- mutant: key-extra
+	local rows = redis.call('HGETALL', held)
+	for i = 1, #rows, 2 do
+		if rows[i] ~= '' then
+			told[#told + 1] = 'extra'
+			told[#told + 1] = string.match(rows[i + 1], '^%x+')
+			told[#told + 1] = rows[i]
+		end
+	end
+end
+return #told > 1 and told or {'OK'}

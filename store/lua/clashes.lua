@@ -5,9 +5,11 @@
 local FEW = 32 -- so many questions, or entries, are compared one by one: that is still in proportion to n
 
 -- Two files of one host under one name are two owners: they exclude each other as two hosts do. So do two entries that
--- begin a rest: each stands for one lock of one caller, and for nothing else of its host.
+-- begin a rest: each stands for one lock of one caller, and for nothing else of its host. And two with a key: the older
+-- one goes back first, so that clients get their turn.
 local function is_same_owner(a, b)
-	return a.token == b.token or (a.host == b.host and a.file == b.file and not a.rest and not b.rest)
+	return a.token == b.token or (a.host == b.host and a.file == b.file and not a.rest and not b.rest and not a.key and
+		not b.key)
 end
 
 local function clash(a, b)

@@ -51,8 +51,3 @@ end
 local function beat_of(host)
 	return redis.call('HGET', HOSTS, host) or '0'
 end
-
--- The beat is server time in ms, so that its age can be shown, but always more than before: clocks step.
-local function raise_beat(host)
-	redis.call('HSET', HOSTS, host, number(math.max(tonumber(beat_of(host)) + 1, now_ms())))
-end

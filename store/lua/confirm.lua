@@ -5,8 +5,12 @@
 if not known(true) then
 	return {'INC'}
 end
-local lease = find(read_lock().l, ARGV[3])
+local lock = read_lock()
+local lease = find(lock.l, ARGV[3])
 raise_beat(ARGV[2])
+if lease and lease.key and not key_stands(lock, lease) then -- a beat has told what became of it, or will
+	return {'GONE'}
+end
 if lease and lease.host == ARGV[2] and number(lease.fence) == ARGV[4] then -- mutant: confirm
 	return {'OK', ARGV[4], lease.mode}
 end

@@ -3,7 +3,7 @@
 -- An entry has token, host, file (which inode of the host), space ('flock', 'record'), mode ('shared', 'exclusive'),
 -- from, to (half open; 19 decimal digits each, so that comparing the strings compares the numbers: a double has
 -- only 53 bits). A lease also has fence. A waiter may have ask (it only asks and does not wait long) and pass
--- (it passes waiters). An entry with rest (ms) begins a rest when it is granted. job says which program asked, for people
+-- (it passes waiters). An entry with rest (ms) begins a rest when it is granted; one with key takes a key (key.lua). job says which program asked, for people
 -- ('': not told; missing: its host is of an older version). take.lua writes such a value, too.
 local BASE = string.sub(STORE, 1, -6) -- "dflock:{0}:store" without "store"
 local NAME = string.sub(KEYS[3], #BASE + #'lock:' + 1)
@@ -73,6 +73,11 @@ local function drop_hosts(lock, dead)
 		end
 		lock[which] = kept
 	end
+	for _, e in ipairs(dropped) do
+		if e.key and e.fence then
+			key_drop(lock, e)
+		end
+	end
 	return dropped
 end
 
@@ -91,8 +96,13 @@ local function who_waits_for(gone, lock)
 	return waits, count
 end
 
+local function takes_key(lock, w)
+	return not w.key or not key_take(lock, w, w.ask) -- mutant: key-hand-over
+end
+
 -- These entries have gone. Makes leases of all waiters that clash with no lease and, unless they may pass, with no
--- earlier waiter that still waits; returns them. None in a space that rests: their hosts ask again when it is over.
+-- earlier waiter that still waits; returns them. None in a space that rests, or whose key a client has: their hosts ask
+-- again when that is over.
 local function hand_over(lock, gone)
 	local waits, count = who_waits_for(gone, lock)
 	if count == 0 then
@@ -106,7 +116,7 @@ local function hand_over(lock, gone)
 		held.add(e)
 	end
 	for _, w in ipairs(lock.q) do -- mutant: hand-over-order
-		if waits[w] and not rests[w.space] and not held.first(w) and (w.pass or not ahead.first(w)) then -- mutant: hand-over
+		if waits[w] and not rests[w.space] and not held.first(w) and (w.pass or not ahead.first(w)) and takes_key(lock, w) then -- mutant: hand-over
 			held.add(w)
 			lock.l[#lock.l + 1] = w
 			granted[#granted + 1] = w

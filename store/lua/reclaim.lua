@@ -1,7 +1,8 @@
 #!lua flags=allow-oom
 -- In grace, a holder whose deadline has not passed puts its lease back. ARGV 2 host  3 token  4 fence  5 file  6 space
--- 7 mode  8 from  9 to. Raises the host's beat.
--- Answers: OK fence mode | GONE (grace is over and the lease is not there, or a younger lease clashes with it) | INC
+-- 7 mode  8 from  9 to  10 key ('': none). Raises the host's beat.
+-- Answers: OK fence mode | GONE (grace is over and the lease is not there, a younger lease clashes with it, or a client
+-- has its key) | INC
 -- A lease in the way with an older fence was brought back by an old snapshot: its holder has lost it, or the caller
 -- could not have got a younger fence. Requests that wait in a snapshot are dropped: a host that still waits asks
 -- again.
@@ -16,6 +17,9 @@ if lease and number(lease.fence) == ARGV[4] then
 	if ARGV[7] == 'shared' then -- mutant: reclaim-shared
 		lease.mode = 'shared'
 	end
+	if lease.key and not key_stands(lock, lease, true) then
+		return {'GONE'}
+	end
 	write_lock(lock)
 	raise_beat(ARGV[2])
 	return {'OK', ARGV[4], lease.mode}
@@ -24,7 +28,7 @@ if open then
 	return {'GONE'}
 end
 local mine = {token = ARGV[3], host = ARGV[2], fence = tonumber(ARGV[4]), file = ARGV[5], space = ARGV[6], mode = ARGV[7],
-	from = ARGV[8], to = ARGV[9], job = ''}
+	from = ARGV[8], to = ARGV[9], job = '', key = ARGV[10] ~= '' and ARGV[10] or nil}
 local kept = {}
 for _, e in ipairs(lock.l) do
 	if clash(mine, e) and e.fence > mine.fence then -- mutant: reclaim-older
@@ -32,6 +36,9 @@ for _, e in ipairs(lock.l) do
 	elseif not clash(mine, e) and e.token ~= mine.token then
 		kept[#kept + 1] = e
 	end
+end
+if mine.key and not key_stands({l = kept}, mine, true) then -- clients know no grace
+	return {'GONE'}
 end
 kept[#kept + 1] = mine
 raise_beat(mine.host)

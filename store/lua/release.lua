@@ -1,6 +1,6 @@
 #!lua flags=allow-oom
 -- Gives a lease back, or cancels a waiting request, and hands over. ARGV 2 token  3 unused ('1': no caller was ever told
--- of this lease, so the rest that it began ends)
+-- of this lease, so the rest that it began ends)  4 host
 -- Answers: OK (also for a token that is not there) | INC
 if not known(false) then
 	return {'INC'}
@@ -16,9 +16,13 @@ for _, list in ipairs({lock.l, lock.q}) do
 		if ARGV[3] == '1' and e.rest and e.fence and redis.call('GET', REST[e.space]) == rest_of(e) then
 			redis.call('DEL', REST[e.space])
 		end
+		if e.key and e.fence then
+			key_drop(lock, e)
+		end
 	end
 end
 if #gone == 0 then
+	key_forget(lock, ARGV[4], ARGV[2])
 	return {'OK'}
 end
 local granted = {}

@@ -1,5 +1,5 @@
 -- In front of acquire.lua, before clashes.lua and entries.lua: grants a lock that no host has or waits for, and that
--- neither rests nor begins a rest, as most are. It does not need the functions of those files, and to define them would take the server longer than all of
+-- neither rests nor begins a rest nor has a key, as most are. It does not need the functions of those files, and to define them would take the server longer than all of
 -- this.
 local same, open, written, fence = known(true)
 if not same then
@@ -8,7 +8,7 @@ end
 if not open then
 	return {'GRACE'}
 end
-if not written and ARGV[13] == '0' and redis.call('EXISTS', KEYS[4], KEYS[5]) == 0 then
+if not written and ARGV[13] == '0' and ARGV[15] == '' and redis.call('EXISTS', KEYS[4], KEYS[5]) == 0 then
 	local from, to = ARGV[7], ARGV[8]
 	if ARGV[12] == '1' then
 		from, to = '0000000000000000000', '9223372036854775807'

@@ -45,6 +45,37 @@ def test_only_what_the_configuration_needs():
     assert server[2] == "me" and sentinel[2] == "dflock" and not {"+get", "+info"} & set(sentinel)
 
 
+def test_what_a_redis_key_needs():
+    def more(rules):
+        return set(rights(rules=rules)[0]) - set(rights()[0])
+
+    commands = {"+getrange", "+hsetnx", "+type", "+unsubscribe"}
+    assert more('{ path = "/f"; redis_key = "jobs:f"; }') == commands | {"~jobs:f", "&__keyspace@0__:jobs:f"}
+    assert more('{ path = "/f"; redis_key = "a*[b]"; redis_key_format = "redisson"; }') == commands | {
+        '"~a\\\\*\\\\[b\\\\]"', '"&__keyspace@0__:a\\\\*\\\\[b\\\\]"', '"&redisson_lock__channel:{a\\\\*\\\\[b\\\\]}"'}
+
+
+@pytest.mark.parametrize("format", ["string", "redisson"])
+def test_a_redis_key_works_with_exactly_these(redis, host_as_user, format):
+    rule = '{ path = "%%s/f"; name = "t/f"; redis_key = "jobs:f"; redis_key_format = "%s"; }' % format
+    redis.give_rights(rights(rules=rule % "/x")[0], "pw")
+    redis.command("CONFIG", "SET", "notify-keyspace-events", "Kgx")
+    a = host_as_user(redis, lease="ttl_ms = 3000;", rules=rule).init()
+    agent = a.agent()
+    agent.do(f"open 0 {a.path('f')} rwc")
+    assert agent.do("flock 0 ex") == "ok" and redis.command("EXISTS", "jobs:f")
+    wait_until(lambda: redis.command("PTTL", "jobs:f") < 2500, "time goes by")
+    wait_until(lambda: redis.command("PTTL", "jobs:f") > 2500, "a beat renewed it")
+    assert agent.do("flock 0 un") == "ok"
+    wait_until(lambda: not redis.command("EXISTS", "jobs:f"), "it is free")
+    redis.command("SET", "jobs:f", "x") if format == "string" else redis.command("HSET", "jobs:f", "x:1", "1")
+    agent.say("flock 0 ex")
+    wait_until(lambda: "a Redis client" in a.cli("status").stdout, "it waits")
+    redis.command("DEL", "jobs:f")
+    assert agent.heard()[0] == "ok"
+    assert "does not tell" not in a.log() and "NOPERM" not in a.log()
+
+
 def test_all_works_with_exactly_these(redis, host_as_user):
     redis.give_rights(rights()[0], "pw")
     redis.command("CONFIG", "SET", "requirepass", "other")  # of the user default, which the host is not

@@ -35,10 +35,17 @@ def test_a_kernel_that_refuses_to_wait_is_asked_at_growing_intervals(make_host, 
     a, b = make_host("a", lease=lease), make_host("b", lease=lease)
     here, there = opened(a), opened(b)
     assert here.do("flock 0 ex") == "ok"
+    there.say("flock 0 ex")
+    wait_until(lambda: held(a, state="waiting"), "a thread waits; it is parked afterwards")
+    here.do("flock 0 un")
+    assert there.heard()[0] == "ok" and there.do("flock 0 un") == "ok"
+    assert here.do("flock 0 ex") == "ok"
     keeper, said = a.keeper_pids()[1], os.path.join(folder, "calls")
-    trace = a.popen("strace", "-qq", "-f", "-o", said, "-e", "trace=flock", "-e", "inject=flock:error=ENOLCK:when=2", "-p",
-                    str(keeper))
-    wait_until(lambda: f"TracerPid:\t{trace.pid}\n" in open(f"/proc/{keeper}/status").read(), "the keeper is traced")
+    threads = sorted(set(os.listdir(f"/proc/{keeper}/task")) - {str(keeper)})  # the loop only tests
+    trace = a.popen("strace", "-qq", "-o", said, "-e", "trace=flock", "-e", "inject=flock:error=ENOLCK",
+                    *(word for tid in threads for word in ("-p", tid)))
+    wait_until(lambda: all(f"TracerPid:\t{trace.pid}\n" in open(f"/proc/{keeper}/task/{tid}/status").read() for tid in threads),
+               "the threads are traced")
     there.say("flock 0 ex")
 
     def refused():

@@ -57,6 +57,10 @@ SIMULATOR = {
     "no lock rests": [become("rest-left", "return 0")],
     "a rest ends with its lock": [put("rest-unused", "ARGV[3] == '1' and ", "")],
     "two callers have a lock by one grant": [become("once", "return true;")],
+    "the probe sends, and the table does not say so": [skip("early-returned")],
+    "the store's answer to what the probe sent is not expected": [condition("early-answer", "false")],
+    "the probe sends what is not to go back any more": [
+        put("early-disarmed", "stays ? EARLY_NOT : early_disarm(lease)", "event == LEASE_EV_FREE ? early_disarm(lease) : EARLY_NOT")],
     "what was under way is not sent again": [step("RELEASING", "UP", "RELEASING", "0")],
     "a broken lease is released before its holders have ended": [condition("break-order", "b->phase == BREAKING_ENDS")],
     "a break does not wait for pins": [put("break-pins", "!waiters_are_pinned(lease->lock, &lease->range)", "true")],
@@ -112,6 +116,16 @@ PROGRAMS = {
         "other hosts may take locks away without being allowed": [condition("allow-break", "true")]},
     "cluster/test_break.py::test_a_younger_lease_of_the_same_host_is_not_hit": {
         "dflock break ends younger holders": [condition("break-younger", "false")]},
+    "cluster/test_redis_key_lost.py::test_on_lost_warn": {
+        "a lease with a lost key does not go back": [condition("key-order", "false")]},
+    "cluster/test_redis_key_lost.py::test_a_caller_that_was_granted_just_before": {
+        "a lost key does not wait for pins": [put("key-pins", "!waiters_are_pinned(lease->lock, &lease->range)", "true")]},
+    "cluster/test_redis_key_lost.py::test_a_lease_that_nobody_knows": {
+        "a token that nobody knows keeps its key": [skip("key-unknown")]},
+    "cluster/test_redis_key_meanwhile.py::test_the_rule_comes_while": {
+        "a lease without a key will do": [become("keyed-old", "return true;")]},
+    "cluster/test_redis_key.py::test_who_waits_for_redisson": {
+        "nobody listens for a client": [condition("key-watch", "false")]},
     "cluster/test_break_host.py::test_one_that_is_heard_of_while_it_is_watched": {
         "a host is given up at once": [condition("give-up-watched", "true")]},
     "cluster/test_too_long.py::test_brief_and_often": {
@@ -134,6 +148,25 @@ PROGRAMS = {
 
 # Found by a unit test: harness/test_unit_mistakes.py.
 UNIT = {
+    "test_store_scripts": {
+        "a release hands over in grace": [put("give-grace", "record[2] == '1'", "true")],
+        "a release hands over in a rest": [put("give-rest", "redis.call('EXISTS', KEYS[4], KEYS[5]) == 0", "true")],
+        "a release hands over on another server": [put("give-server", "is_of_this_server(ARGV[1])", "true")],
+        "what was handed over has no fence of its own": [become("give-fence", "")],
+    },
+    "test_early": {
+        "a probe fires whatever it found": [condition("fire-free", "probe->fire")],
+        "the loop does not wait for a thread that fires": [skip("fire-disarmed")],
+        "the probe sends, and the table does not say so": SIMULATOR["the probe sends, and the table does not say so"],
+    },
+    "test_act": {
+        "the probe sends what is not to go back any more": SIMULATOR["the probe sends what is not to go back any more"],
+    },
+    "test_probe_threads": {
+        "each local test has a thread": [condition("probe-at-once", "true")],
+        "all threads are parked": [put("probe-parked", "probes->parked < PARKED_MAX && ", "")],
+        "a thread that has left the table of descriptors goes on": [become("probe-left-table", "return true;")],
+    },
     "test_quota": {
         "one user may have all": [condition("quota-each", "false")],
     },
@@ -189,6 +222,16 @@ UNIT = {
         "grants of long ago count": [put("grants-recent", "!recent || ", "")]},
     "test_leftover": {"what programs had passed is unlocked": [put("leftover-own", "lock->locker == t->pid", "true")]},
     "test_takeup": {"a restarted keeper gives back what is in the table": HISTORY["a restarted keeper gives back what is in the table"][1]},
+    "test_store_keys": {
+        "any token in a key is the lease's own": [put("key-token", "== token and 'mine' or 'theirs'", "and 'mine'")],
+        "keys are not renewed": [become("key-renew", "")],
+        "a key that expired is put back": [put("key-expired", " and now - at <= ms", "")],
+        "a client's key is deleted": [put("key-drop", "~= 'mine'", "== 'free'")],
+        "a key is handed over that a client has": [become("key-hand-over", "key_take(lock, w, w.ask) return true")],
+        "clients do not get their turn": [put("key-turn", "now - run >= TURN_MS", "false")],
+        "a lease is put back without its key": [put("key-back", "may_put", "false")],
+        "a lease that its host does not know keeps its key": [put("key-extra", "redis.call('HLEN', held) - 1 > tonumber(ARGV[4])", "false")],
+    },
     "test_act": {"the page is not closed when a lease is": SIMULATOR["the page is not closed when a lease is"]},
     "test_serve": {
         "callers are granted while their lease is taken away": [condition("serve-breaking", "false")],

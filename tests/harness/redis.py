@@ -12,6 +12,10 @@ SERVER = os.environ.get("REDIS_SERVER", "redis-server")
 LEAST_RIGHTS = "DFLOCK_TEST_LEAST_RIGHTS" in os.environ  # hosts are a user with the rights that `dflock doctor --acl` prints
 
 
+# Of tests/cluster/redis_keys.py.
+KEY_OF_TESTS = '{ path = "/f"; redis_key = "jobs:nightly"; redis_key_format = "redisson"; }'
+
+
 class Redis:
     def __init__(self, folder, *options, address="127.0.0.1", port=0, inside=(), env=None):
         """inside: words before the server's own (Network.inside()); env: more environment for it."""
@@ -39,7 +43,7 @@ class Redis:
 
     def give_rights(self, words=None, password="least"):
         """ACL SETUSER with these words, or those for a configuration that says nothing."""
-        words = words or rights()[0]
+        words = words or rights(rules=KEY_OF_TESTS)[0]
         self.command(*(w.replace(">PASSWORD", ">" + password) for w in words))
 
     def answers(self):
@@ -80,11 +84,11 @@ class Redis:
 
 
 @functools.cache  # a server that was restarted must have its user again at once
-def rights(settings=""):
-    """What `dflock doctor --acl` prints for these settings of the store: the words of each command."""
+def rights(settings="", rules=""):
+    """What `dflock doctor --acl` prints for these settings of the store, and rules: the words of each command."""
     from .host import CLI
     with tempfile.NamedTemporaryFile("w", suffix=".conf") as f:
-        f.write("store = { %s };\n" % settings)
+        f.write("store = { %s };\nprotect = ( %s );\n" % (settings, rules))
         f.flush()
         said = subprocess.run([CLI, "doctor", "--acl", "--config", f.name], capture_output=True, text=True, check=True, timeout=60)
     return [line.split() for line in said.stdout.splitlines() if not line.startswith("#")]

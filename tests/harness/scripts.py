@@ -9,7 +9,7 @@ RESTS = ("dflock:{0}:rest:flock:%s", "dflock:{0}:rest:record:%s")
 END = "9223372036854775807"
 OF_ALL = ("beat", "leave", "hosts", "store", "post", "rules")  # they take no lock
 
-SIMPLE = {"acquire": ("take",)}  # in front of what takes long to define
+SIMPLE = {"acquire": ("take",), "release": ("give",)}  # in front of what takes long to define
 
 
 def text_of(name):

@@ -7,6 +7,7 @@ DFLOCK_MODEL_SEED repeats a run.
 import os
 import random
 import socket
+from collections import Counter
 
 import pytest
 from harness.scripts import Scripts, text_of
@@ -194,12 +195,12 @@ class Listener:
         self.socket.close()
 
 
-def play(scripts, plain, rng, number, wide, resting):
-    """One random step on both: (what, verdict, verdict)"""
+def play(scripts, plain, rng, number, wide, resting, releases=4):
+    """One random step on both: (what, verdict, verdict). releases: how many for eight acquires"""
     known = plain.leases + plain.waiters
     some = rng.choice(known) if known else None
     what = rng.choices(["acquire", "again", "release", "shrink", "sweep", "dead", "over"],
-                       [8, 2, 8 if resting else 4, 1, 0.05, 0.05, 0.5 if resting else 0])[0]
+                       [8, 2, 8 if resting else releases, 1, 0.05, 0.05, 0.5 if resting else 0])[0]
     if what == "over":
         space = rng.choice(["flock", "record"])
         return f"over {space}", scripts.redis.command("DEL", scripts.rests[space == "record"]) == 1, plain.over(space)
@@ -235,6 +236,20 @@ class BeatingScripts(Scripts):
         return self.redis.command("HGET", "dflock:{0}:hosts", host)
 
 
+def step(scripts, plain, listener, rng, number, *how):
+    """One step, after which both must have said and must have the same. Returns the verdict."""
+    plain.said = set()
+    what, got, wanted = play(scripts, plain, rng, number, *how)
+    where = f"seed {SEED}, step {number}: {what}"
+    assert got == wanted, where
+    assert listener.heard() == plain.said, where
+    _, leases, waiters, rests = scripts.call("dump")
+    assert [left != "0" for left in rests] == [space in plain.rests for space in ("flock", "record")], where
+    assert [(e[2], e[4]) for e in leases] == [(e.token, e.mode) for e in plain.leases], where
+    assert [e[2] for e in waiters] == [e.token for e in plain.waiters], where
+    return got
+
+
 @pytest.mark.parametrize("few", [0, 32])
 @pytest.mark.parametrize("wide,resting", [(0.02, 0), (0.3, 0), (0.3, 0.2), (0.3, 0.6)])
 def test_they_do_what_is_written_here(redis, monkeypatch, wide, resting, few):
@@ -248,17 +263,23 @@ def test_they_do_what_is_written_here(redis, monkeypatch, wide, resting, few):
     for host in HOSTS:
         scripts.call("beat", host)
     for number in range(STEPS):
-        plain.said = set()
-        what, got, wanted = play(scripts, plain, rng, number, wide, resting)
-        where = f"seed {SEED}, step {number}: {what}"
-        assert got == wanted, where
-        assert listener.heard() == plain.said, where
-        _, leases, waiters, rests = scripts.call("dump")
-        assert [left != "0" for left in rests] == [space in plain.rests for space in ("flock", "record")], where
+        got = step(scripts, plain, listener, rng, number, wide, resting)
         rested += got == "REST"
-        assert [(e[2], e[4]) for e in leases] == [(e.token, e.mode) for e in plain.leases], where
-        assert [e[2] for e in waiters] == [e.token for e in plain.waiters], where
-        most = max(most, len(waiters))
+        most = max(most, len(plain.waiters))
     listener.close()
     assert resting or most > 64, "too few waited: the tree was not tried"
     assert not resting or rested > 20, "too little rested"
+
+
+@pytest.mark.parametrize("resting", [0, 0.1])
+def test_one_or_two_entries(redis, resting):
+    """Mostly none, one or two entries, which take.lua and give.lua look at."""
+    scripts, plain, rng = BeatingScripts(redis), Plain(), random.Random(f"{SEED} few")
+    listener, seen = Listener(redis), Counter()
+    for host in HOSTS:
+        scripts.call("beat", host)
+    for number in range(3 * STEPS):
+        seen[len(plain.leases), len(plain.waiters)] += 1
+        step(scripts, plain, listener, rng, number, 0.8, resting, 12)
+    listener.close()
+    assert all(seen[few] > 100 for few in [(0, 0), (1, 0), (1, 1)]), seen

@@ -20,7 +20,7 @@ ELSEWHERE = {"Once per schedule"}
 
 def test_each_recipe_is_run():
     titles = set(re.findall(r"^## (.*)", PAGE, re.M)) - ELSEWHERE
-    ours = "".join(open(os.path.join(os.path.dirname(__file__), name)).read() for name in ("test_recipes.py", "test_recipes_systems.py"))
+    ours = "".join(open(os.path.join(os.path.dirname(__file__), name)).read() for name in ("test_recipes.py", "test_recipes_systems.py", "test_recipes_key.py"))
     assert titles == set(re.findall(r'machines_of\("(.*?)"', ours))
     for title in titles:
         assert "conf" in recipe(title)

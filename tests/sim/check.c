@@ -37,6 +37,12 @@ static void check_programs(void)
 
 /* --- promise 2: a lease that a program relies on is not given back --- */
 
+/* A probe has given it back, and the keeper does not know it so far (early.c). */
+static bool is_returned(const struct lease *lease)
+{
+	return lease->slot != TABLE_NO_SLOT && table_state(lease_keeper(lease)->table, lease->slot) == TABLE_RETURNED;
+}
+
 static bool is_covered(const struct host *host, const struct program *p)
 {
 	const struct lease *lease, *next;
@@ -46,7 +52,7 @@ static bool is_covered(const struct host *host, const struct program *p)
 	while (at < p->held.to && further) {
 		further = false;
 		HASH_ITER (hh, host->k->leases, lease, next) {
-			if (!lease_is_ours(lease->state) || lease->range.space != p->held.space ||
+			if (!lease_is_ours(lease->state) || is_returned(lease) || lease->range.space != p->held.space ||
 			    lease->range.mode < p->held.mode || lease->range.from > at || lease->range.to <= at ||
 			    strcmp(lease->lock->file->path, host->files[p->file]) != 0)
 				continue;
@@ -76,7 +82,7 @@ static void check_holders(void)
 static bool is_sure(const struct host *host, const struct lease *lease)
 {
 	/* A keeper that is suspended in the middle of a change is in no defined state. */
-	return host->idle &&
+	return host->idle && !is_returned(lease) &&
 	       (lease->state == LEASE_HELD || lease->state == LEASE_DRAINING || lease->state == LEASE_PROBING ||
 		lease->state == LEASE_WAITING || lease->state == LEASE_STOPPING) &&
 	       !host->k->deadline.expired && host_clock(host) < host->k->deadline.at_ns;

@@ -241,6 +241,15 @@ void host_write_point(const struct host *host)
 		crash();
 }
 
+bool host_dies_here(struct host *host)
+{
+	if (!host->keeper || !host->crashing || host->crash_countdown-- > 0)
+		return false;
+	host->crashing = false;
+	host_kill_keeper(host, "while a probe fires");
+	return true;
+}
+
 ssize_t __wrap_sendmsg(int fd, const struct msghdr *msg, int flags)
 {
 	ssize_t n;

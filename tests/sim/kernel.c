@@ -23,6 +23,8 @@ struct probe {
 	struct probe_want want;
 	probe_cb *cb;
 	void *arg;
+	probe_fire_fn *fire;
+	void *fire_arg;
 	bool told, waits, over;
 	struct probe *next;
 };
@@ -43,8 +45,26 @@ static void answer_item(void *arg, uint64_t number)
 	p.probe->cb(p.probe->arg, p.answer, p.error);
 }
 
+static bool lives(const struct probe *probe)
+{
+	return probe->host->keeper && probe->host->life == probe->life;
+}
+
+static void post_item(void *arg, uint64_t number)
+{
+	struct posted *p = arg;
+
+	(void)number;
+	if (lives(p->probe))
+		host_post(p->probe->host, answer_item, p, 0);
+	else
+		free(p);
+}
+
+/* What was fired wakes nobody: the loop finds the answer when it wakes for another reason. */
 static void post(struct probe *probe, enum probe_answer answer, int error, bool last)
 {
+	bool fired = answer == PROBE_FREE && probe->fire && probe->fire(probe->fire_arg);
 	struct posted *p = malloc(sizeof(*p));
 
 	if (!p)
@@ -52,7 +72,10 @@ static void post(struct probe *probe, enum probe_answer answer, int error, bool 
 	*p = (struct posted){.probe = probe, .answer = answer, .error = error};
 	probe->over = last;
 	probe->waits = false;
-	host_post(probe->host, answer_item, p, 0);
+	if (fired)
+		sim_after(rng_delay(&probe->host->rng, 300 * MS), post_item, p, 0);
+	else
+		post_item(p, 0);
 }
 
 static int try_flock(int fd, int op)
@@ -102,7 +125,7 @@ static void look(void *arg, uint64_t again)
 	enum probe_answer answer;
 	int ret;
 
-	if (probe->over || !probe->host->keeper || probe->host->life != probe->life || (again && !probe->waits))
+	if (probe->over || !lives(probe) || (again && !probe->waits))
 		return;
 	ret = try(probe, again, &answer);
 	if (ret > 0) {
@@ -122,7 +145,7 @@ static void stop(void *arg, uint64_t number)
 	struct probe *probe = arg;
 
 	(void)number;
-	if (!probe->over && probe->waits && probe->host->keeper && probe->host->life == probe->life)
+	if (!probe->over && probe->waits && lives(probe))
 		post(probe, PROBE_STOPPED, 0, true);
 }
 
@@ -165,6 +188,20 @@ void probe_stop(struct probe *probe)
 {
 	probe->told = true;
 	sim_after(rng_delay(&probe->host->rng, 20 * MS), stop, probe, 0);
+}
+
+bool probe_arm(struct probe *probe, probe_fire_fn *fire, void *arg)
+{
+	if (probe->over || probe->want.space != WIRE_FLOCK)
+		return false;
+	probe->fire = fire;
+	probe->fire_arg = arg;
+	return true;
+}
+
+void probe_disarm(struct probe *probe)
+{
+	probe->fire = NULL;
 }
 
 void kernel_drop(struct host *host)

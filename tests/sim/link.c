@@ -1,6 +1,7 @@
 /* store/link.h without sockets: the client's end of the connections of net.c. */
 #include <errno.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "tests/sim/net.h"
 
@@ -54,7 +55,7 @@ static void deliver_item(void *arg, uint64_t number)
 	struct link *link = (struct link *)(uintptr_t)number;
 
 	if (link->state == LINK_OPEN && p->text && link->events.message) {
-		link->events.message(link->arg, p->text, p->len);
+		link->events.message(link->arg, "host", p->text, p->len);
 	} else if (link->state == LINK_OPEN && p->reply) {
 		struct pending *pending = link->first;
 
@@ -135,22 +136,93 @@ struct link *link_open(uv_loop_t *loop, const struct channel_target *target, uin
 	return link;
 }
 
-int link_send(struct link *link, int argc, const char *const *argv, link_reply_cb *cb, void *arg)
+static void await(struct link *link, link_reply_cb *cb, void *arg)
 {
-	struct pending *pending;
+	struct pending *pending = calloc(1, sizeof(*pending));
 
-	host_write_point(link->host);
-	if (link->state != LINK_OPEN)
-		return -ENOTCONN;
-	pending = calloc(1, sizeof(*pending));
 	if (!pending)
 		abort();
 	*pending = (struct pending){.cb = cb, .arg = arg, .sent = host_clock(link->host)};
 	*link->last = pending;
 	link->last = &pending->next;
+}
+
+int link_send(struct link *link, int argc, const char *const *argv, link_reply_cb *cb, void *arg)
+{
+	host_write_point(link->host);
+	if (link->state != LINK_OPEN)
+		return -ENOTCONN;
+	await(link, cb, arg);
 	sim_at(host_after(link->host, link->limit + MS), limit_due, link, 0);
 	conn_send(link->conn, argc, argv);
 	return 0;
+}
+
+/* --- firing: by a probe, while the keeper's task is anywhere --- */
+
+struct link_shot {
+	int argc;
+	char **argv;
+	link_reply_cb *cb;
+	void *arg;
+};
+
+void link_gate_init(struct link_gate *gate)
+{
+	gate->link = NULL;
+}
+
+void link_gate_open(struct link_gate *gate, struct link *link)
+{
+	gate->link = link;
+}
+
+void link_gate_close(struct link_gate *gate)
+{
+	gate->link = NULL;
+}
+
+void link_gate_destroy(struct link_gate *gate)
+{
+	(void)gate;
+}
+
+struct link_shot *link_shot_new(int argc, const char *const *argv, link_reply_cb *cb, void *arg)
+{
+	struct link_shot *shot = calloc(1, sizeof(*shot));
+
+	if (!shot || !(shot->argv = calloc((size_t)argc, sizeof(*shot->argv))))
+		abort();
+	shot->argc = argc;
+	shot->cb = cb;
+	shot->arg = arg;
+	for (int i = 0; i < argc; i++)
+		shot->argv[i] = strdup(argv[i]);
+	return shot;
+}
+
+int link_shot_fire(struct link_shot *shot, struct link_gate *gate)
+{
+	struct link *link = gate->link;
+
+	if (!lives(link) || link->state != LINK_OPEN)
+		return -ENOTCONN;
+	if (rng_chance(&link->host->rng, 20)) /* no room in the socket */
+		return -EAGAIN;
+	if (host_dies_here(link->host))
+		return -EPIPE;
+	await(link, shot->cb, shot->arg);
+	conn_send(link->conn, shot->argc, (const char *const *)shot->argv);
+	host_dies_here(link->host);
+	return 0;
+}
+
+void link_shot_free(struct link_shot *shot)
+{
+	for (int i = 0; i < shot->argc; i++)
+		free(shot->argv[i]);
+	free(shot->argv);
+	free(shot);
 }
 
 redisReply *link_keep_reply(struct link *link);

@@ -164,6 +164,8 @@ void host_pause(struct host *host, int64_t ns);
 /* --- clocks.c --- */
 /* The keeper is about to send something: it may be suspended here, or die. */
 void host_write_point(const struct host *host);
+/* A thread of the keeper is at such a place, whatever its task does. True: the keeper died. */
+bool host_dies_here(struct host *host);
 
 /* --- loop.c --- */
 void loop_drop(struct host *host); /* the keeper has crashed */

@@ -17,6 +17,7 @@
 #include "keeper/leases/answers.h"
 #include "keeper/leases/askers.h"
 #include "keeper/leases/confirm.h"
+#include "keeper/leases/early.h"
 #include "keeper/leases/inquiry.h"
 #include "keeper/leases/keeper.h"
 #include "keeper/leases/leasepage.h"
@@ -44,6 +45,24 @@ static struct config config;
 static struct keeper k;
 static struct file *file;
 static struct lock *lock;
+
+/* --- the early release --- */
+
+static enum early_end early; /* what the probe's thread has done */
+
+void early_arm(struct lease *lease)
+{
+	(void)lease;
+}
+
+enum early_end early_disarm(struct lease *lease)
+{
+	enum early_end end = early;
+
+	(void)lease;
+	early = EARLY_NOT;
+	return end;
+}
 
 /* --- the table of leases --- */
 

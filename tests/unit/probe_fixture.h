@@ -5,6 +5,7 @@
 #define DFLOCK_TESTS_UNIT_PROBE_FIXTURE_H
 
 #include <check.h>
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
@@ -35,6 +36,7 @@ static char folder[SUITE_PATH_BYTES], path[SUITE_PATH_BYTES + 8];
 static uv_loop_t loop;
 static struct probes *probes;
 static uv_timer_t deadline;
+static bool one_answer; /* the loop comes back after each: what was tested at once is told before it sleeps */
 
 static inline void make_file(void)
 {
@@ -120,6 +122,8 @@ static inline void on_answer(void *arg, enum probe_answer answer, int error)
 	struct asked *a = arg;
 
 	ck_assert_uint_eq(a->last, 0); /* nothing comes after the last one */
+	if (one_answer)
+		uv_stop(&loop);
 	if (answer == PROBE_IN_USE && a->wait) {
 		ck_assert_int_eq(error, 0);
 		a->in_use++;
@@ -145,21 +149,49 @@ static inline void start(struct asked *a, bool shared_will_do, bool wait)
 	start_want(a, &(struct probe_want){.to = WIRE_EOF, .shared_will_do = shared_will_do, .wait = wait});
 }
 
+/* What a probe asks of a file on a local file system. */
+static inline void start_local(struct asked *a, bool shared_will_do, bool wait)
+{
+	start_want(a,
+		   &(struct probe_want){.to = WIRE_EOF, .shared_will_do = shared_will_do, .wait = wait, .local = true});
+}
+
+/* How many threads this process has, without the one of the test. */
+static inline unsigned threads(void)
+{
+	DIR *dir = opendir("/proc/self/task");
+	const struct dirent *e;
+	unsigned count = 0;
+
+	ck_assert_ptr_nonnull(dir);
+	while ((e = readdir(dir)))
+		count += *e->d_name != '.';
+	closedir(dir);
+	return count - 1;
+}
+
 static inline void start_record(struct asked *a, int64_t from, int64_t to, bool shared_will_do, bool wait)
 {
-	start_want(a, &(struct probe_want){WIRE_RECORD, from, to, shared_will_do, wait});
+	start_want(a, &(struct probe_want){WIRE_RECORD, from, to, shared_will_do, wait, false});
+}
+
+static inline void until_answer(void)
+{
+	one_answer = true;
+	uv_run(&loop, UV_RUN_ONCE);
+	one_answer = false;
 }
 
 static inline void until_last(struct asked *a)
 {
 	while (!a->last)
-		uv_run(&loop, UV_RUN_ONCE);
+		until_answer();
 }
 
 static inline void until_in_use(struct asked *a)
 {
 	while (!a->in_use)
-		uv_run(&loop, UV_RUN_ONCE);
+		until_answer();
 	ck_assert_uint_eq(a->in_use, 1);
 	ck_assert_uint_eq(a->last, 0);
 }
@@ -174,6 +206,17 @@ struct other {
 	int fd;
 	unsigned turns;
 };
+
+/* Another thread that ends its lock after some turns, as a program would at any moment. */
+static inline void *let_go(void *arg)
+{
+	struct other *o = arg;
+
+	for (volatile unsigned i = 0; i < o->turns; i++)
+		;
+	flock(o->fd, LOCK_UN);
+	return NULL;
+}
 
 /* Runs what add() adds, on a file that no other process has. For main(). */
 static inline int run_tests(const char *name, void (*add)(TCase *tests))

@@ -136,7 +136,7 @@ struct want {
 	const char *from, *to;
 	char space; /* 'r'; else flock */
 	const char *file;
-	const char *ask, *pass, *grow, *rest, *job;
+	const char *ask, *pass, *grow, *rest, *job, *key;
 	const char *dead_host, *dead_beat;
 	const char *name; /* NULL: NAME */
 };
@@ -166,13 +166,13 @@ static inline const char *acquire_want(const struct want *w)
 					 token(w->token), w->space == 'r' ? "record" : "flock",
 					 w->mode == 's' ? "shared" : "exclusive", from, to, w->ask ? w->ask : "0",
 					 w->pass ? w->pass : "0", "1", w->grow ? w->grow : "0", w->rest ? w->rest : "0",
-					 w->job ? w->job : "", w->dead_host, w->dead_beat, NULL));
+					 w->job ? w->job : "", w->key ? w->key : "", w->dead_host, w->dead_beat, NULL));
 }
 /* acquire("A", 'a', 'x', .pass = "1"): host, token, mode, and unusual arguments by name. */
 #define acquire(h, t, m, ...) acquire_want(&(struct want){.host = h, .token = t, .mode = m, ##__VA_ARGS__})
 #define RANGE(a, b)           .from = a, .to = b
 #define RECORD(a, b)          .space = 'r', .from = a, .to = b
-#define release(letter)       call(SCRIPT_RELEASE, token(letter), NULL)
+#define release(letter)       call(SCRIPT_RELEASE, token(letter), "0", "A", NULL)
 
 /* Of the whole of NAME. */
 static inline const char *reclaim(const char *host, char letter, const char *fence, const char *mode)

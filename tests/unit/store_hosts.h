@@ -19,9 +19,10 @@
 struct host {
 	struct store *store;
 	const char *id;
-	unsigned ups, downs, changes, messages, notes;
+	unsigned ups, downs, changes, messages, notes, keys;
 	char why[1024], old[STORE_INC_BYTES], now[STORE_INC_BYTES], note[512];
 	struct store_message message; /* the last */
+	char key[STORE_KEY_BYTES];    /* ditto */
 };
 
 static uv_loop_t loop;
@@ -81,6 +82,14 @@ static inline void on_message(void *arg, const struct store_message *message)
 	h->message = *message;
 }
 
+static inline void on_key(void *arg, const char *key)
+{
+	struct host *h = arg;
+
+	h->keys++;
+	snprintf(h->key, sizeof(h->key), "%s", key);
+}
+
 static inline void on_note(void *arg, const char *line)
 {
 	struct host *h = arg;
@@ -95,6 +104,7 @@ static inline void start_ttl(struct host *h, const char *id, int64_t ttl_ms)
 							 .on_down = on_down,
 							 .on_incarnation = on_incarnation,
 							 .on_message = on_message,
+							 .on_key = on_key,
 							 .on_note = on_note};
 
 	*h = (struct host){.id = id};
@@ -169,7 +179,7 @@ static inline struct store_acquire want(unsigned n, enum wire_mode mode)
 		ask(store_acquire((h)->store, &w, on_answer, &answer));                                                \
 	})
 #define release(h, n) ask(store_release((h)->store, NAME, token(n), false, on_answer, &answer))
-#define beat(h)       ask(store_beat((h)->store, 0, on_answer, &answer))
+#define beat(h)       ask(store_beat((h)->store, 0, 0, on_answer, &answer))
 
 /* With hiredis's format: a string is one word, whatever is in it. */
 static inline void command(const char *format, ...)

@@ -41,6 +41,65 @@ START_TEST(table_before_release)
 }
 END_TEST
 
+/* The probe's thread has given the lease back, and the loop hears of something else first. */
+START_TEST(given_back_by_the_probe)
+{
+	static const enum lease_event events[] = {LEASE_EV_FREE,   LEASE_EV_STOPPED,    LEASE_EV_NEEDED,
+						  LEASE_EV_SHARED, LEASE_EV_SUPERSEDED, LEASE_EV_BREAK,
+						  LEASE_EV_EXPIRED};
+	struct lease *lease = lease_in(LEASE_WAITING, 0, 10);
+
+	lease->probe = a_probe;
+	lease->recall = RECALL_WAIT;
+	early = EARLY_SENT;
+	happens(lease, events[_i]);
+	check_said("table: returned");
+	ck_assert_int_eq(lease->state, LEASE_RELEASING);
+	happens(lease, LEASE_EV_UP); /* the connection broke: it is sent again, as every release */
+	check_said("table: returned, release");
+}
+END_TEST
+
+START_TEST(given_back_and_forgotten)
+{
+	struct lease *lease = lease_in(LEASE_WAITING, 0, 10);
+
+	lease->probe = a_probe;
+	early = EARLY_SENT;
+	happens(lease, LEASE_EV_FORGOTTEN);
+	check_said("table: returned, table: free");
+	ck_assert_int_eq(lease->state, LEASE_ENDED);
+}
+END_TEST
+
+START_TEST(returned_but_not_sent)
+{
+	struct lease *lease = lease_in(LEASE_WAITING, 0, 10);
+
+	lease->probe = a_probe;
+	early = EARLY_RETURNED;
+	happens(lease, LEASE_EV_EXPIRED);
+	check_said("table: returned, release");
+	ck_assert_int_eq(lease->state, LEASE_RELEASING);
+}
+END_TEST
+
+/* Nothing leads out of WAITING: the probe stays armed. */
+START_TEST(still_armed)
+{
+	struct lease *lease = lease_in(LEASE_WAITING, 0, 10);
+
+	lease->probe = a_probe;
+	lease->recall = RECALL_WAIT;
+	early = EARLY_SENT;
+	recall(lease, WIRE_EXCLUSIVE, false);
+	happens(lease, LEASE_EV_ASKED);
+	ck_assert_int_eq(lease->state, LEASE_WAITING);
+	ck_assert_int_eq(early, EARLY_SENT);
+	early = EARLY_NOT;
+}
+END_TEST
+
 START_TEST(table_before_shrink)
 {
 	struct lease *lease = lease_in(LEASE_PROBING, 0, 10);
@@ -283,6 +342,10 @@ static void add_tests(TCase *tests)
 	tcase_add_test(tests, page_before_probe);
 	tcase_add_test(tests, pins_before_probe);
 	tcase_add_test(tests, table_before_release);
+	tcase_add_loop_test(tests, given_back_by_the_probe, 0, 7);
+	tcase_add_test(tests, given_back_and_forgotten);
+	tcase_add_test(tests, returned_but_not_sent);
+	tcase_add_test(tests, still_armed);
 	tcase_add_test(tests, table_before_shrink);
 	tcase_add_test(tests, page_and_table_before_the_store_is_asked);
 	tcase_add_test(tests, lost);

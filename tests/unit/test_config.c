@@ -245,6 +245,20 @@ START_TEST(what_rules_say_of_loss)
 }
 END_TEST
 
+START_TEST(what_rules_say_of_keys)
+{
+	read_ok("protect = ( { path = \"/d/a\"; redis_key = \"jobs:{x} y\"; }, "
+		"{ path = \"/d/b\"; redis_key = \"k\"; redis_key_format = \"redisson\"; }, { tree = \"/d\"; } );\n");
+	ck_assert_str_eq(config_redis_key(config, "/d/a"), "string jobs:{x} y");
+	ck_assert_str_eq(config_redis_key(config, "/d/b"), "redisson k");
+	ck_assert_ptr_null(config_redis_key(config, "/d/c"));
+	ck_assert_ptr_null(config_redis_key(config, "/e"));
+	ck_assert(config->store.keys);
+	read_ok("protect = ( { path = \"/d/a\"; } );\n");
+	ck_assert(!config->store.keys);
+}
+END_TEST
+
 /* The first rule that matches says it; the lease group has none. */
 START_TEST(what_rules_say_of_rests)
 {
@@ -435,6 +449,7 @@ int main(void)
 	tcase_add_loop_test(tests, server_syntax, 0, sizeof(servers) / sizeof(servers[0]));
 	tcase_add_test(tests, what_rules_say_of_loss);
 	tcase_add_test(tests, what_rules_say_of_rests);
+	tcase_add_test(tests, what_rules_say_of_keys);
 	tcase_add_test(tests, what_rules_say_of_long_locks);
 	tcase_add_test(tests, what_rules_say_of_waits);
 	tcase_add_test(tests, a_command_for_events);

@@ -52,7 +52,7 @@ void store_confirm(struct store *s, const char *name, const char *token, uint64_
 }
 
 void store_reclaim(struct store *s, const char *name, const char *inode, const char *token, uint64_t fence,
-		   const struct store_range *range, store_reply_cb *cb, void *arg)
+		   const struct store_range *range, const char *key, store_reply_cb *cb, void *arg)
 {
 	(void)s;
 	ck_assert_str_eq(name, "x");
@@ -60,6 +60,7 @@ void store_reclaim(struct store *s, const char *name, const char *inode, const c
 	ck_assert_str_eq(token, ((struct awaited *)arg)->lease->token);
 	ck_assert_uint_eq(fence, 7);
 	ck_assert_int_eq(range->mode, WIRE_EXCLUSIVE);
+	ck_assert_ptr_null(key);
 	say("reclaim");
 	note_question(cb, arg);
 }

@@ -11,7 +11,8 @@
 
 #define MAX 8
 
-/* Rules as in a configuration file, but resolved as they stand: "path /a/f x; tree /b" (the name may be left out). */
+/* Rules as in a configuration file, but resolved as they stand: "path /a/f x; tree /b" (the name may be left out);
+ * a fourth word is a redis_key. */
 static struct config *made(const char *rules)
 {
 	struct config *parsed;
@@ -19,17 +20,17 @@ static struct config *made(const char *rules)
 
 	snprintf(list, sizeof(list), "%s", rules);
 	while ((one = strsep(&rest, ";"))) {
-		char kind[8], pattern[200], name[200] = "";
+		char kind[8], pattern[200], name[200] = "", key[40] = "";
 		size_t fixed;
 
-		if (sscanf(one, " %7s %199s %199s", kind, pattern, name) < 2)
+		if (sscanf(one, " %7s %199s %199s %39s", kind, pattern, name, key) < 2)
 			continue;
 		fixed = strcmp(pattern, "/") == 0 ? 0 : strlen(pattern);
 		if (strcmp(kind, "glob") == 0)
 			for (fixed = strcspn(pattern, "*?[\\"); pattern[fixed] != '/';)
 				fixed--;
-		sprintf(text + strlen(text), "%s %zu %s %.*s\n", kind, fixed, pattern,
-			*name ? (int)strlen(name) : (int)fixed, *name ? name : pattern);
+		sprintf(text + strlen(text), "%s %zu %s %.*s%s%s\n", kind, fixed, pattern,
+			*name ? (int)strlen(name) : (int)fixed, *name ? name : pattern, *key ? " string%20" : "", key);
 	}
 	ck_assert_msg(ruleset_parse(text, strlen(text), &parsed) == 0, "%s", text);
 	return parsed;
@@ -37,7 +38,10 @@ static struct config *made(const char *rules)
 
 static const char *one_text(const struct difference *d)
 {
-	static const char *const words[] = {"renamed", "only here", "only there"};
+	static const char *const words[] = {[DIFFER_RENAMED] = "renamed",
+					    [DIFFER_KEYED] = "keyed",
+					    [DIFFER_ONLY_HERE] = "only here",
+					    [DIFFER_ONLY_THERE] = "only there"};
 	static char text[512];
 	char here[100] = "-", there[100] = "-";
 
@@ -74,6 +78,13 @@ static const struct row {
 	{"tree /srv/app app", "tree /mnt/app app", ""},
 	{"tree /srv/app app", "path /mnt/x app/x.lock", ""},
 	{"glob /a/*.lock app", "path /b/f app/f.lock", ""},
+	/* Another redis_key, or none. */
+	{"path /a/f x k", "path /a/f x k", ""},
+	{"path /a/f x k", "path /b/f x k", ""},
+	{"path /a/f x k", "path /a/f x l", "keyed x x"},
+	{"path /a/f x k", "path /b/g x", "keyed x x"},
+	{"tree /a x", "path /b/f x/f k", "keyed x/... x/f"},
+	{"path /a/f x k", "path /b/f y k", ""},
 	/* Hosts without a common name run other jobs. */
 	{"path /a/f x", "path /b/g y", ""},
 	{"path /a/f x", "", ""},
@@ -121,6 +132,28 @@ START_TEST(more_than_there_is_room_for)
 	ck_assert_int_eq(found[1].what, DIFFER_RENAMED);
 	config_free(here);
 	config_free(there);
+}
+END_TEST
+
+START_TEST(keys_in_texts)
+{
+	static const char *const bad[] = {"path 2 /a x ", "path 2 /a x k", "path 2 /a x string%20",
+					  "path 2 /a x list%20k", "path 2 /a x string%20k more"};
+	struct config *parsed;
+	char text[128], *again;
+
+	for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
+		snprintf(text, sizeof(text), "1\n%s\n", bad[i]);
+		ck_assert_msg(ruleset_parse(text, strlen(text), &parsed) == -EINVAL, "%s", text);
+	}
+	strcpy(text, "1\npath 2 /a x redisson%20k%20%25\npath 2 /b y\n");
+	ck_assert_int_eq(ruleset_parse(text, strlen(text), &parsed), 0);
+	ck_assert_str_eq(parsed->rules[0].redis_key, "redisson k %");
+	ck_assert_ptr_null(parsed->rules[1].redis_key);
+	again = ruleset_text(parsed);
+	ck_assert_str_eq(again, text);
+	free(again);
+	config_free(parsed);
 }
 END_TEST
 
@@ -252,6 +285,7 @@ int main(void)
 	tcase_set_timeout(t, 60);
 	tcase_add_loop_test(t, rules_compared, 0, sizeof(rows) / sizeof(*rows));
 	tcase_add_test(t, more_than_there_is_room_for);
+	tcase_add_test(t, keys_in_texts);
 	tcase_add_test(t, too_many_to_compare);
 	tcase_add_test(t, text_and_back);
 	tcase_add_loop_test(t, nonsense_is_refused, 0, sizeof(nonsense) / sizeof(*nonsense));

@@ -70,6 +70,13 @@ static const struct change {
 	{"{ path = \"/a/f\"; at_least_ms = 5; }", "{ path = \"/a/f\"; }", "no at_least_ms"},
 	{"{ path = \"/a/f\"; at_least_ms = 5; }", "{ path = \"/a/f\"; at_least_ms = 4; }", NULL},
 	{"{ path = \"/a/f\"; }", "{ path = \"/a/f\"; at_least_ms = 5; }", NULL},
+	{"{ path = \"/a/f\"; redis_key = \"k\"; }", "{ path = \"/a/f\"; }", "another redis_key or none"},
+	{"{ path = \"/a/f\"; redis_key = \"k\"; }", "{ path = \"/a/f\"; redis_key = \"l\"; }", "another redis_key"},
+	{"{ path = \"/a/f\"; redis_key = \"k\"; }",
+	 "{ path = \"/a/f\"; redis_key = \"k\"; redis_key_format = \"redisson\"; }", "another redis_key"},
+	{"{ path = \"/a/f\"; }", "{ path = \"/a/f\"; redis_key = \"k\"; }", NULL},
+	{"{ path = \"/a/f\"; redis_key = \"k\"; }", "{ tree = \"/a\"; }, { path = \"/a/f\"; redis_key = \"k\"; }",
+	 "do less"},
 	/* Holders would be ended. */
 	{"{ path = \"/a/f\"; }", "{ path = \"/a/f\"; kill_after_ms = 5000; }", "new or shorter"},
 	{"{ path = \"/a/f\"; kill_after_ms = 5000; }", "{ path = \"/a/f\"; kill_after_ms = 4000; }", "new or shorter"},

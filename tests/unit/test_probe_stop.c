@@ -119,17 +119,6 @@ START_TEST(stray_signals)
 }
 END_TEST
 
-/* Another thread that ends its lock after some turns, as a program would at any moment. */
-static void *let_go(void *arg)
-{
-	struct other *o = arg;
-
-	for (volatile unsigned i = 0; i < o->turns; i++)
-		;
-	flock(o->fd, LOCK_UN);
-	return NULL;
-}
-
 /* A start, a stop and an unlock as close together as can be: exactly one last answer, and it is true. */
 START_TEST(races)
 {
@@ -142,13 +131,13 @@ START_TEST(races)
 		struct other other = {.fd = fd, .turns = rand_r(&seed) % 40000};
 		int op = ops[rand_r(&seed) % 4];
 		bool lets_go = rand_r(&seed) % 2;
-		bool shared_will_do = rand_r(&seed) % 2, wait = rand_r(&seed) % 8;
+		bool shared_will_do = rand_r(&seed) % 2, wait = rand_r(&seed) % 8, local = rand_r(&seed) % 2;
 		pthread_t thread;
 
 		if (op)
 			ck_assert_int_eq(flock(fd, op | LOCK_NB), 0);
 		a = (struct asked){.fd = a.fd};
-		start(&a, shared_will_do, wait);
+		local ? start_local(&a, shared_will_do, wait) : start(&a, shared_will_do, wait);
 		if (lets_go)
 			ck_assert_int_eq(pthread_create(&thread, NULL, let_go, &other), 0);
 		for (int turns = rand_r(&seed) % 4; turns; turns--)

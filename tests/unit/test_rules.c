@@ -217,7 +217,7 @@ START_TEST(example_rules_are_valid)
 	for (char *mark = rules; (mark = strstr(mark, "// "));)
 		memset(mark, ' ', 2);
 	read_ok(rules);
-	ck_assert_uint_eq(config->rule_count, 6);
+	ck_assert_uint_eq(config->rule_count, 7);
 	ck_assert_str_eq(config->rules[1].name, "report");
 	expect_name("/mnt/share/a/b", "share/a/b");
 }

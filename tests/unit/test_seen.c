@@ -29,22 +29,46 @@ static void teardown(void)
 	base_remove();
 }
 
+/* As protect.c does: the key of a look that found nothing. */
+static struct seen_key key_now(void)
+{
+	struct seen_key key;
+
+	ck_assert(seen_key(fd, 1, &key));
+	seen_look(&key);
+	return key;
+}
+
 /* The key, as soon as the file has not changed for long enough; 10 s are a failure. */
 static struct seen_key key_of_an_old_file(void)
 {
-	struct seen_key key;
+	struct seen_key key = key_now();
 	time_t until = time(NULL) + 10;
 
-	while (!seen_key(fd, 1, &key))
+	for (; key.tick_ns; key = key_now())
 		ck_assert_int_lt(time(NULL), until);
 	return key;
 }
 
+static const struct seen answer = {.page = (const struct page *)&seen_table, .path_hash = 17};
+
 static bool is_seen(const struct seen_key *key)
 {
-	struct seen seen;
+	struct seen seen = {0};
+	bool found = seen_find(key, &seen);
 
-	return seen_find(key, &seen);
+	ck_assert(!found || (seen.page == answer.page && seen.path_hash == answer.path_hash));
+	return found;
+}
+
+/* Is the answer at hand if the path is read and is the same? */
+static bool is_seen_by_path(const struct seen_key *key)
+{
+	struct seen seen = {0};
+	bool found = seen_find_path(key, &seen);
+
+	ck_assert(!found || (seen.page == answer.page && seen.path_hash == answer.path_hash));
+	return found;
 }
 
 START_TEST(what_has_just_changed)
@@ -52,15 +76,14 @@ START_TEST(what_has_just_changed)
 	struct timespec now;
 	struct seen_key key;
 	struct stat st;
-	bool keyed;
 
 	ck_assert_int_eq(fchmod(fd, 0640), 0);
-	keyed = seen_key(fd, 1, &key);
+	key = key_now();
 	clock_gettime(CLOCK_REALTIME, &now);
 	ck_assert_int_eq(fstat(fd, &st), 0);
 	/* On a machine that was slow just then, it was old enough. */
 	if ((now.tv_sec - st.st_ctim.tv_sec) * 1000000000 + now.tv_nsec - st.st_ctim.tv_nsec < YOUNG_NS)
-		ck_assert(!keyed);
+		ck_assert_int_ne(key.tick_ns, 0);
 	ck_assert_uint_eq(key.ino, st.st_ino);
 	ck_assert_uint_eq(key.dev, st.st_dev);
 	ck_assert(key_of_an_old_file().ino == st.st_ino);
@@ -70,39 +93,125 @@ END_TEST
 /* A change time of a whole second means that the file system counts in seconds. */
 START_TEST(times_that_tick_slowly)
 {
-	int64_t now = sys_clock_ns(CLOCK_REALTIME_COARSE);
-	struct statx_timestamp t = {.tv_sec = now / 1000000000 - 1, .tv_nsec = 0};
+	const int64_t second = 1000000000;
+	int64_t t = (sys_clock_ns(CLOCK_REALTIME_COARSE) / second - 1) * second;
 
-	ck_assert(seen_is_young(&t));
-	t.tv_sec -= 3;
-	ck_assert(!seen_is_young(&t));
-	t.tv_sec += 1000;
-	ck_assert(seen_is_young(&t));
-	t.tv_nsec = 1;
-	ck_assert(seen_is_young(&t));
-	t.tv_sec -= 1002;
-	ck_assert(!seen_is_young(&t));
+	ck_assert(seen_is_young(t));
+	t -= 3 * second;
+	ck_assert(!seen_is_young(t));
+	t += 1000 * second;
+	ck_assert(seen_is_young(t));
+	t += 1;
+	ck_assert(seen_is_young(t));
+	t -= 1002 * second;
+	ck_assert(!seen_is_young(t));
 }
 END_TEST
 
 START_TEST(remembered)
 {
 	struct seen_key key = key_of_an_old_file(), changed = key;
-	struct seen seen = {.page = (const struct page *)&seen_table, .path_hash = 17}, found;
 
-	ck_assert(!is_seen(&key));
-	seen_add(&key, &seen);
-	ck_assert(seen_find(&key, &found) && found.page == seen.page && found.path_hash == 17);
+	ck_assert(!is_seen(&key) && !is_seen_by_path(&key));
+	seen_add(fd, &key, &answer);
+	ck_assert(is_seen(&key) && is_seen_by_path(&key));
 	changed.stamp_ns++;
-	ck_assert(!is_seen(&changed));
+	ck_assert(!is_seen(&changed) && !is_seen_by_path(&changed));
 	changed = key;
 	changed.mount++;
-	ck_assert(!is_seen(&changed));
+	ck_assert(!is_seen(&changed) && !is_seen_by_path(&changed));
 	ck_assert_int_eq(rename(path, other), 0);
-	changed = key_of_an_old_file();
-	ck_assert(changed.ino == key.ino && !is_seen(&changed));
+	changed = key_now();
+	ck_assert(changed.ino == key.ino && !is_seen(&changed) && is_seen_by_path(&changed));
 	ck_assert_int_eq(link(other, path), 0);
 	ck_assert(!seen_key(fd, 1, &changed));
+}
+END_TEST
+
+/* An answer for a file without a path, or one whose path is too long, is found by its change time only. */
+START_TEST(without_a_path)
+{
+	struct seen_key key = key_of_an_old_file();
+	const struct seen pathless = {.path_hash = 0};
+	struct seen seen;
+
+	seen_add(fd, &key, &pathless);
+	ck_assert(seen_find(&key, &seen) && !seen.page);
+	ck_assert(!seen_find_path(&key, &seen));
+}
+END_TEST
+
+START_TEST(forgotten)
+{
+	struct seen_key key = key_of_an_old_file(), later = key;
+
+	seen_forget(); /* while this thread reads the path */
+	seen_add(fd, &key, &answer);
+	later = key_now();
+	ck_assert(!is_seen(&later) && !is_seen_by_path(&later));
+	seen_add(fd, &later, &answer);
+	ck_assert(is_seen(&later));
+	seen_forget();
+	later = key_now();
+	ck_assert(!is_seen(&later) && !is_seen_by_path(&later));
+}
+END_TEST
+
+/* However soon a rename follows on a look that followed on a write: the look does not count any more. Where the change time
+ * may be the same, it never counted. */
+START_TEST(renamed_just_after_a_look)
+{
+	struct seen_key key, changed;
+	int counted = 0;
+
+	for (int i = 0; i < 2000; i++) {
+		ck_assert_int_eq(write(fd, "x", 1), 1);
+		key = key_now();
+		seen_add(fd, &key, &answer);
+		counted += is_seen(&key);
+		ck_assert_int_eq(rename(i % 2 ? other : path, i % 2 ? path : other), 0);
+		ck_assert(seen_key(fd, 1, &changed));
+		ck_assert(!is_seen(&changed));
+	}
+	if (seen_is_fine(fd, &key))
+		ck_assert_int_gt(counted, 0);
+	else
+		ck_assert_int_eq(counted, 0);
+}
+END_TEST
+
+/* The look at a young file counts until the clock ticks. */
+START_TEST(a_young_look_ends)
+{
+	struct seen_key key, later;
+	time_t until = time(NULL) + 10;
+
+	ck_assert_int_eq(write(fd, "x", 1), 1);
+	key = key_now();
+	seen_add(fd, &key, &answer);
+	if (!key.tick_ns)
+		return;
+	while (sys_clock_ns(CLOCK_MONOTONIC_COARSE) == key.tick_ns)
+		ck_assert_int_lt(time(NULL), until);
+	ck_assert(seen_key(fd, 1, &later));
+	ck_assert_int_eq(later.ctime_ns, key.ctime_ns);
+	ck_assert(!is_seen(&later) && is_seen_by_path(&later));
+}
+END_TEST
+
+START_TEST(kernels)
+{
+	ck_assert(seen_is_fine_kernel("6.13.0"));
+	ck_assert(seen_is_fine_kernel("6.18.44-x"));
+	ck_assert(seen_is_fine_kernel("7.0"));
+	ck_assert(seen_is_fine_kernel("10"));
+	ck_assert(!seen_is_fine_kernel("6.12.99"));
+	ck_assert(!seen_is_fine_kernel("6.1.0-13-amd64"));
+	ck_assert(!seen_is_fine_kernel("6"));
+	ck_assert(!seen_is_fine_kernel("5.15.0"));
+	ck_assert(!seen_is_fine_kernel("2.6.78"));
+	ck_assert(!seen_is_fine_kernel(""));
+	ck_assert(!seen_is_fine_kernel("x.13"));
 }
 END_TEST
 
@@ -127,6 +236,11 @@ int main(void)
 	tcase_add_test(tc, what_has_just_changed);
 	tcase_add_test(tc, times_that_tick_slowly);
 	tcase_add_test(tc, remembered);
+	tcase_add_test(tc, without_a_path);
+	tcase_add_test(tc, forgotten);
+	tcase_add_test(tc, renamed_just_after_a_look);
+	tcase_add_test(tc, a_young_look_ends);
+	tcase_add_test(tc, kernels);
 	tcase_add_test(tc, no_file);
 	return suite_run_case("seen", tc);
 }

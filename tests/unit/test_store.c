@@ -65,6 +65,61 @@ START_TEST(a_lease_changes_hands)
 }
 END_TEST
 
+static struct store_key_news told; /* the first */
+
+static void on_beat_answer(void *arg, const struct store_reply *reply)
+{
+	if (reply->key_count)
+		told = reply->keys[0];
+	on_answer(arg, reply);
+}
+
+START_TEST(a_lease_with_a_key)
+{
+	start_both();
+	command("CONFIG SET notify-keyspace-events Kgx");
+	command("SET jobs other PX 60000");
+	ck_assert_int_eq(acquire(&a, 1, WIRE_EXCLUSIVE, w.key = "string jobs"), STORE_TAKEN);
+	ck_assert_str_eq(answer.reply.client, "other");
+	ck_assert_int_gt(answer.reply.taken_ms, 50000);
+	ck_assert_uint_gt(answer.reply.arrival, 0);
+	store_watch_key(a.store, "string jobs");
+	wait_until(a.keys == 1); /* the subscription stands */
+	store_watch_key(a.store, "string jobs");
+	command("PEXPIRE jobs 50000"); /* nothing that frees it */
+	command("DEL jobs");
+	wait_until(a.keys == 2);
+	ck_assert_str_eq(a.key, "string jobs");
+	ck_assert_int_eq(acquire(&a, 1, WIRE_EXCLUSIVE, w.key = "string jobs"), STORE_OK);
+	store_unwatch_key(a.store, "string jobs");
+	command("DEL jobs");
+	ck_assert_int_eq(ask(store_beat(a.store, 0, 1, on_beat_answer, &answer)), STORE_OK);
+	ck_assert_uint_eq(answer.reply.key_count, 1);
+	ck_assert_int_eq(told.state, STORE_KEY_BACK);
+	ck_assert_str_eq(told.token, token(1));
+	ck_assert_uint_eq(a.keys, 2);
+	ck_assert_int_eq(ask(store_beat(a.store, 0, 1, on_answer, &answer)), STORE_OK);
+	ck_assert_uint_eq(answer.reply.key_count, 0);
+	ck_assert_int_eq(acquire(&a, 3, WIRE_SHARED, w.key = "string jobs"), STORE_ERROR);
+	ck_assert_int_eq(acquire(&a, 3, WIRE_EXCLUSIVE, w.key = "list jobs"), STORE_ERROR);
+}
+END_TEST
+
+START_TEST(a_watch_outlives_its_connection)
+{
+	start_both();
+	command("CONFIG SET notify-keyspace-events Kgx");
+	store_watch_key(a.store, "redisson jobs");
+	wait_until(a.keys == 2); /* two channels */
+	command("CLIENT KILL TYPE pubsub");
+	wait_until(a.ups == 2 && a.keys == 4);
+	command("PUBLISH redisson_lock__channel:{jobs} 0");
+	wait_until(a.keys == 5);
+	command("SET jobs x PX 20");
+	wait_until(a.keys == 6); /* it expired */
+}
+END_TEST
+
 START_TEST(a_question)
 {
 	start_both();
@@ -194,6 +249,8 @@ static void add_tests(TCase *t)
 {
 	tcase_add_test(t, coming_up);
 	tcase_add_test(t, a_lease_changes_hands);
+	tcase_add_test(t, a_lease_with_a_key);
+	tcase_add_test(t, a_watch_outlives_its_connection);
 	tcase_add_test(t, a_question);
 	tcase_add_test(t, a_dead_host);
 	tcase_add_test(t, offsets_and_arguments);

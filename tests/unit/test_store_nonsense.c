@@ -9,7 +9,7 @@ START_TEST(a_stopped_server)
 	start_both();
 	struct asked lost[3] = {0};
 	kill(server.pid, SIGSTOP);
-	store_beat(a.store, 0, on_answer, &lost[0]);
+	store_beat(a.store, 0, 0, on_answer, &lost[0]);
 	struct store_acquire again = want(1, WIRE_EXCLUSIVE);
 	store_acquire(a.store, &again, on_answer, &lost[1]);
 	store_dump(a.store, on_dump, &lost[2]);
@@ -230,7 +230,7 @@ START_TEST(freed_with_questions_open)
 	struct asked lost[4] = {0};
 
 	start_both();
-	store_beat(a.store, 0, on_answer, &lost[0]);
+	store_beat(a.store, 0, 0, on_answer, &lost[0]);
 	store_hosts(a.store, on_hosts, &lost[1]);
 	store_dump(a.store, on_dump, &lost[2]);
 	struct store_acquire bad = want(1, WIRE_EXCLUSIVE);
@@ -241,7 +241,7 @@ START_TEST(freed_with_questions_open)
 		ck_assert_uint_eq(lost[i].answers, 1);
 	ck_assert_int_eq(lost[0].reply.status, STORE_UNREACHABLE);
 	start(&a, "host-a");
-	store_beat(a.store, 0, on_answer, &lost[0]);
+	store_beat(a.store, 0, 0, on_answer, &lost[0]);
 	stop(&a); /* before the loop ran at all */
 	ck_assert_uint_eq(lost[0].answers, 2);
 }

@@ -9,7 +9,7 @@
 
 static const char *give_back(char letter, const char *unused)
 {
-	return call_name(SCRIPT_RELEASE, NAME_OF_ONE_WORD, token(letter), unused, NULL);
+	return call_name(SCRIPT_RELEASE, NAME_OF_ONE_WORD, token(letter), unused, "A", NULL);
 }
 
 /* "REST 3599990 A ..." as "REST A ..."; how much is left is the server's business. */

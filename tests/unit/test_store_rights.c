@@ -42,6 +42,22 @@ static void try_acquire(struct host *h, unsigned n, int64_t rest_ms)
 	try(store_acquire(h->store, &w, on_answer, &answer));
 }
 
+/* Keys that the user may use, since they are dflock's. */
+static void try_key(void)
+{
+	struct store_acquire w = want(5, WIRE_EXCLUSIVE);
+
+	w.key = "string dflock:{0}:jobs";
+	try(store_acquire(a.store, &w, on_answer, &answer));
+	w.token = token(6);
+	try(store_acquire(b.store, &w, on_answer, &answer));
+	try(store_beat(a.store, 0, 1, on_answer, &answer));
+	try(store_release(b.store, NAME, token(6), true, on_answer, &answer));
+	try(store_release(a.store, NAME, token(5), true, on_answer, &answer));
+	store_watch_key(a.store, "string x");
+	store_unwatch_key(a.store, "string x");
+}
+
 static void try_locks(void)
 {
 	struct store_blocker silent = {.host = "host-z", .beat = 0};
@@ -54,12 +70,13 @@ static void try_locks(void)
 	try(store_release(b.store, NAME, token(2), false, on_answer, &answer));
 	try_acquire(&a, 3, 60000);
 	try(store_release(a.store, NAME, token(3), true, on_answer, &answer));
-	try(store_beat(a.store, 0, on_answer, &answer));
+	try(store_beat(a.store, 0, 0, on_answer, &answer));
+	try_key();
 	try(store_sweep(a.store, &silent, on_answer, &answer));
 	try(store_give_up(a.store, &silent, on_answer, &answer));
 	store_tell_who(a.store, "host-b", NAME, token(4)); /* no answer: on_note() */
 	command("SCRIPT FLUSH");
-	try(store_beat(b.store, 0, on_answer, &answer));
+	try(store_beat(b.store, 0, 0, on_answer, &answer));
 }
 
 static void try_what_people_ask(void)
@@ -105,13 +122,13 @@ static void try_all(bool pings)
 /* Gives the user all rights but the one with this index; the two behind the commands are keys and channels. */
 static void give_rights(size_t without, char missing[MISSING_BYTES])
 {
-	struct config_store all = {.database = 3};
+	struct config_store all = {.database = 3, .keys = true};
 	const char *words[RIGHTS_MAX + 2];
 	size_t count = rights_of_server(&all, words);
 
 	words[count] = RIGHTS_KEYS;
 	words[count + 1] = RIGHTS_CHANNELS;
-	command("ACL SETUSER %s reset on >x resetchannels -@all", USER);
+	command("ACL SETUSER %s reset on >x resetchannels &__keyspace@3__:x -@all", USER);
 	*missing = '\0';
 	for (size_t i = 0; i < count + 2; i++) {
 		char right[64];
@@ -149,7 +166,7 @@ END_TEST
 
 static void add(TCase *t)
 {
-	struct config_store all = {.database = 3};
+	struct config_store all = {.database = 3, .keys = true};
 	const char *words[RIGHTS_MAX];
 
 	tcase_add_test(t, all_are_enough);

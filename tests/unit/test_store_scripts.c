@@ -21,6 +21,7 @@ START_TEST(grant_again_and_conflict)
 	ck_assert_uint_eq(fence_of(acquire("B", 'b', 'x')), fence + 1);
 	assert_says(release('b'), "OK");
 	assert_says(command("KEYS dflock:*lock*"), "");
+	ck_assert_uint_eq(fence_of(acquire("A", 'c', 'x')), fence + 2);
 }
 END_TEST
 
@@ -106,6 +107,44 @@ START_TEST(order_of_arrival)
 	release('b');
 	assert_starts(heard(), "C: granted");
 	assert_says(heard(), "");
+}
+END_TEST
+
+/* give.lua must leave alone what it may not hand over. */
+START_TEST(the_only_waiter)
+{
+	uint64_t fence = fence_of(acquire("A", 'a', 'x')), next;
+	char was[128];
+
+	assert_starts(acquire("B", 'b', 'x', .ask = "1"), "WAIT A ");
+	command("HSET dflock:{0}:store open 0"); /* grace */
+	while (*heard())
+		;
+	assert_says(release('a'), "OK");
+	assert_says(heard(), "");
+	command("HSET dflock:{0}:store open 1");
+	next = fence_of(acquire("B", 'b', 'x'));
+	ck_assert_uint_gt(next, fence);
+
+	assert_starts(acquire("A", 'c', 'x'), "WAIT B ");
+	while (*heard())
+		;
+	command("SET dflock:{0}:rest:flock:%s %s", NAME, "60000 1"); /* a rest from before */
+	command("PEXPIRE dflock:{0}:rest:flock:%s 60000", NAME);
+	assert_says(release('b'), "OK");
+	assert_says(heard(), "");
+	command("DEL dflock:{0}:rest:flock:%s", NAME);
+	ck_assert_uint_gt(fence_of(acquire("A", 'c', 'x')), next);
+
+	assert_starts(acquire("B", 'd', 'x'), "WAIT A ");
+	while (*heard())
+		;
+	strcpy(was, incarnation);
+	memset(incarnation, 'f', 40); /* the same record came to another server */
+	command("HSET dflock:{0}:store inc %s dflock:{0}:lock:%s %s", incarnation, NAME, incarnation);
+	assert_says(release('c'), "INC");
+	assert_says(heard(), "");
+	strcpy(incarnation, was);
 }
 END_TEST
 
@@ -327,6 +366,7 @@ static void add_tests(TCase *t)
 	tcase_add_test(t, two_files_of_one_host_are_two_owners);
 	tcase_add_test(t, big_offsets_are_exact);
 	tcase_add_test(t, order_of_arrival);
+	tcase_add_test(t, the_only_waiter);
 	tcase_add_test(t, shared_waiters_are_granted_together);
 	tcase_add_test(t, cancelling_a_waiter_frees_those_behind_it);
 	tcase_add_test(t, pass_passes_waiters_but_not_holders);

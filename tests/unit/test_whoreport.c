@@ -136,9 +136,15 @@ START_TEST(last_known)
 	entries[1].job.pid = 7;
 	host->state = WHO_ANSWERED; /* it has said that no process holds it */
 	ck_assert_str_eq(said(whole, 0), "/f: was taken, and is free again");
-	report.rest_ms[WIRE_FLOCK] = 1001;
+	report.aside.rest_ms[WIRE_FLOCK] = 1001;
 	ck_assert_str_eq(said(whole, 0), "/f: free, but it rests for 2 s more (at_least_ms)");
-	report.rest_ms[WIRE_FLOCK] = 0;
+	report.aside.rest_ms[WIRE_FLOCK] = 0;
+	strcpy(report.aside.client, "1a2b3c4d");
+	report.aside.client_ms = 11500;
+	ck_assert_str_eq(said(whole, 0), "/f: held by a Redis client (1a2b3c4d...), for another 12 s");
+	report.aside.client_ms = -1;
+	ck_assert_str_eq(said(whole, 0), "/f: held by a Redis client (1a2b3c4d...), without an expiry");
+	*report.aside.client = '\0';
 	report.why = "because";
 	ck_assert_str_eq(said(whole, 0), "/f: which host has it is not known: because");
 }

@@ -1,0 +1,83 @@
+-- Behind common.lua, in the scripts that renew: the beat of a host, and with it the keys of its leases.
+-- The lease of a name whose rule has redis_key is also the lock of an ordinary key, as client libraries take it (key.lua).
+-- Such a key is "FORMAT KEY" here:
+--   string    the key holds the token of the lease (SET KEY TOKEN NX PX ttl_ms)
+--   redisson  the key is a hash with one field, TOKEN:1 -> 1 (RLock's UUID:THREAD -> count)
+-- Why a key does not end before its lease: it expires by the server's clock, ttl_ms after the script that took or renewed
+-- it, or at least 19/20 of that (see below). The host counts 9/10 of ttl_ms, from before it sent what renewed, and stops
+-- the holders before that. So if the server's clock does not gain a twentieth, no client finds the key free while the host
+-- relies on it. What else can happen to a key is found out by the next beat: it is then put back, or the lease is lost.
+-- What a host has of keys: hash: lock name -> "TOKEN FORMAT KEY" ("TOKEN lost KEY": it is lost, whatever becomes of the
+-- key); and '' -> when all of them were renewed (server's ms)
+local HELD_KEYS = string.sub(STORE, 1, -6) .. 'keys:'
+
+-- Whose is the key? 'mine', 'free', 'theirs', or 'other': it is no lock of this format.
+local function key_state(format, key, token)
+	local kind = redis.call('TYPE', key).ok
+	if kind == 'none' then
+		return 'free'
+	elseif kind ~= (format == 'redisson' and 'hash' or 'string') then
+		return 'other'
+	elseif format == 'redisson' then
+		return redis.call('HEXISTS', key, token .. ':1') == 1 and 'mine' or 'theirs'
+	end
+	return redis.call('GETRANGE', key, 0, #token) == token and 'mine' or 'theirs' -- mutant: key-token
+end
+
+local function key_set(format, key, token, ms)
+	if format == 'redisson' then
+		redis.call('DEL', key)
+		redis.call('HSET', key, token .. ':1', 1)
+		redis.call('PEXPIRE', key, ms)
+	else
+		redis.call('SET', key, token, 'PX', ms)
+	end
+end
+
+-- Renews the keys of the host. With a list `told` (a beat) adds state, token, name to it for each key that was not ours
+-- any more: 'back': it was gone, and is put back; else the lease is lost. Without one, only keys that are ours are renewed, and at most every twentieth of
+-- ttl_ms: there may be one such script for each lease.
+-- A key that has gone is put back only if it cannot have expired: a client may have had it since, and the holders relied on it all the time if
+-- somebody deleted it, but were stopped if its time was over.
+local function renew_keys(host, told)
+	local held, now = HELD_KEYS .. host, now_ms()
+	local at, ms = tonumber(redis.call('HGET', held, '')) or 0, tonumber(redis.call('HGET', STORE, 'ttl_ms'))
+	if not told and now >= at and now - at < ms / 20 then
+		return
+	end
+	local rows, all = redis.call('HGETALL', held), true
+	for i = 1, #rows, 2 do
+		local token, format, key = string.match(rows[i + 1], '^(%x+) (%a+) (.+)$')
+		if format then
+			local state = format ~= 'lost' and key_state(format, key, token) or 'lost'
+			if state == 'mine' then
+				redis.call('PEXPIRE', key, ms) -- mutant: key-renew
+			elseif told and state == 'free' and now - at <= ms then -- mutant: key-expired
+				key_set(format, key, token, ms)
+				state = 'back'
+			elseif told then
+				redis.call('HSET', held, rows[i], token .. ' lost ' .. key)
+			else
+				all = false
+			end
+			if told and state ~= 'mine' then
+				told[#told + 1] = state
+				told[#told + 1] = token
+				told[#told + 1] = rows[i]
+			end
+		end
+	end
+	if all then
+		redis.call('HSET', held, '', number(now))
+	end
+end
+
+-- The beat is server time in ms, so that its age can be shown, but always more than before: clocks step. Says whether the
+-- host has keys.
+local function raise_beat(host, told)
+	redis.call('HSET', HOSTS, host, number(math.max(tonumber(beat_of(host)) + 1, now_ms())))
+	if redis.call('EXISTS', HELD_KEYS .. host) == 1 then
+		renew_keys(host, told)
+		return true
+	end
+end

@@ -1,0 +1,116 @@
+"""A hand-over begins in the probe's thread, which sends the release: killed, delayed and refused at exactly that place. And probes
+that need no thread."""
+import contextlib
+import os
+
+import pytest
+from harness import wait_until
+
+from keepers import held, leases, opened
+
+LEASE = "ttl_ms = 20000; probe_ms = 5000;"
+
+
+@contextlib.contextmanager
+def traced(host, folder, call, *inject):
+    """All threads of the keeper; yields how often it made the call."""
+    keeper, said = host.keeper_pids()[1], os.path.join(folder, f"{call}.trace")
+    trace = host.popen("strace", "-qq", "-f", "-o", said, "-e", f"trace={call}", *(word for text in inject for word in ("-e", text)),
+                       "-p", str(keeper))
+
+    def is_traced():
+        def traced(tid):
+            with open(f"/proc/{keeper}/task/{tid}/status") as f:
+                return f"TracerPid:\t{trace.pid}\n" in f.read()
+        return all(map(traced, os.listdir(f"/proc/{keeper}/task")))
+    try:
+        wait_until(is_traced, "the keeper is traced")
+        yield lambda: len([line for line in open(said) if "(" in line and "resumed" not in line])
+    finally:
+        trace.terminate()
+        trace.communicate(timeout=20)
+
+
+@pytest.fixture
+def waited_for(make_host):
+    """(host a, whose program has the lock, the program, host b, its program, which waits)"""
+    b, a = make_host("b", lease=LEASE), make_host("a", lease=LEASE, foreground=False)
+    holder, waiter = opened(a), opened(b)
+    assert holder.do("flock 0 ex") == "ok"
+    waiter.say("flock 0 ex")
+    wait_until(lambda: held(a, state="waiting"), "the lease is recalled, and in use")
+    return a, holder, b, waiter
+
+
+def test_the_probe_sends(waited_for, folder):
+    a, holder, _, waiter = waited_for
+    with traced(a, folder, "sendto") as sent:
+        holder.do("flock 0 un")
+        assert waiter.heard()[0] == "ok"
+        wait_until(lambda: not leases(a), "its end is known")
+        assert sent() == 1
+
+
+def test_killed_before_it_has_sent(waited_for, folder):
+    """The table says that the lease goes back: the next keeper sends the release, and nobody is killed for it."""
+    a, holder, _, waiter = waited_for
+    before = a.keeper_pids()[1]
+    with traced(a, folder, "sendto", "inject=sendto:signal=SIGKILL:when=1"):
+        holder.do("flock 0 un")
+        wait_until(lambda: not os.path.exists(f"/proc/{before}"), "the keeper is dead")
+    assert waiter.heard()[0] == "ok"
+    assert a.status()["lost"] == []
+    other = opened(a)
+    other.say("flock 0 ex")
+    assert other.silent()
+    waiter.do("flock 0 un")
+    assert other.heard()[0] == "ok"
+
+
+@pytest.mark.parametrize("errno", ["EAGAIN", "ECONNRESET"])
+def test_refused_it_is_sent_by_the_loop(waited_for, folder, errno):
+    a, holder, _, waiter = waited_for
+    with traced(a, folder, "sendto", f"inject=sendto:error={errno}:when=1"):
+        holder.do("flock 0 un")
+        assert waiter.heard()[0] == "ok"
+        wait_until(lambda: not leases(a), "its end is known")
+    assert a.status()["lost"] == []
+
+
+def test_delayed_while_another_call_comes(waited_for, folder):
+    """The thread has written into the table and not sent so far: a program of the same host asks for the lock in this moment. It
+    comes after the host that waits."""
+    a, holder, _, waiter = waited_for
+    other = opened(a)
+    with traced(a, folder, "sendto", "inject=sendto:delay_enter=1000000:when=1") as sent:
+        holder.do("flock 0 un")
+        wait_until(lambda: sent() == 1, "the thread is about to send")
+        other.say("flock 0 ex")
+        assert waiter.heard()[0] == "ok"
+        assert other.silent()
+    waiter.do("flock 0 un")
+    assert other.heard()[0] == "ok"
+
+
+def test_probes_that_need_no_thread(make_host, folder):
+    """A call that does not wait is refused, and leases that no process uses are given back."""
+    a, b = make_host("a", lease=LEASE + " linger_ms = 20000;"), make_host("b", lease=LEASE)
+    here, there = opened(a), opened(b)
+    assert here.do("flock 0 ex") == "ok"
+    cached = [opened(a, f"cached-{i}") for i in range(10)]
+    for agent in cached:
+        assert agent.do("flock 0 ex") == "ok" and agent.do("flock 0 un") == "ok"
+    with traced(a, folder, "clone,clone3") as started:
+        for _ in range(5):
+            assert there.do("flock 0 ex nb") == "EAGAIN"
+        wanted = [opened(b, f"cached-{i}") for i in range(10)]
+        for agent in wanted:
+            agent.say("flock 0 ex")
+        for agent in wanted:
+            assert agent.heard()[0] == "ok"
+        assert started() == 0
+        there.say("flock 0 ex")
+        wait_until(lambda: held(a, state="waiting"), "this one waits")
+        assert started() >= 1
+    here.do("flock 0 un")
+    assert there.heard()[0] == "ok"

@@ -1,0 +1,333 @@
+/* store/lua: leases that are also the lock of a key (redis_key), beside clients that take the key as their libraries do. */
+#include "tests/unit/script_calls.h"
+
+#define KEY      "jobs:nightly"
+#define STRING   "string " KEY
+#define REDISSON "redisson " KEY
+#define A_TOKEN  "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa"
+#define B_TOKEN  "bbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbb"
+#define HELD     "dflock:{0}:keys:A"
+
+/* acquire() of a name without blanks, with a key. */
+#define keyed(h, t, ...)          acquire(h, t, 'x', .name = NAME_OF_ONE_WORD, .key = STRING, ##__VA_ARGS__)
+#define keyed_redisson(h, t, ...) acquire(h, t, 'x', .name = NAME_OF_ONE_WORD, .key = REDISSON, ##__VA_ARGS__)
+
+/* The ttl_ms of connect_and_init(). */
+#define TTL 3000
+
+static const char *give_back(char letter)
+{
+	return call_name(SCRIPT_RELEASE, NAME_OF_ONE_WORD, token(letter), "0", "A", NULL);
+}
+
+static const char *beat(const char *known)
+{
+	return call(SCRIPT_BEAT, "A", "0", known, NULL);
+}
+
+static long long left_of_key(void)
+{
+	return atoll(command("PTTL " KEY));
+}
+
+/* A client with the libraries' recipe. */
+static const char *client_takes(const char *value)
+{
+	return command("SET " KEY " %s NX PX 60000", value);
+}
+
+/* "TAKEN 17 59990 other" as "TAKEN other". */
+static const char *taken(const char *answer)
+{
+	static char text[64];
+	long long left = 0;
+	char who[32] = "";
+
+	if (sscanf(answer, "TAKEN %lld %31s", &left, who) < 1 || left > 60000)
+		return answer;
+	snprintf(text, sizeof(text), "TAKEN%s%s%s", left < 0 ? " for ever" : "", *who ? " " : "", who);
+	return text;
+}
+
+START_TEST(the_grant_takes_the_key)
+{
+	uint64_t fence = fence_of(keyed("A", 'a'));
+
+	ck_assert_uint_gt(fence, 0);
+	assert_says(command("GET " KEY), A_TOKEN);
+	ck_assert_int_gt(left_of_key(), TTL - 1000);
+	ck_assert_int_le(left_of_key(), TTL);
+	assert_says(client_takes("other"), "(nil)");
+	ck_assert_uint_eq(fence_of(keyed("A", 'a')), fence);
+	assert_says(give_back('a'), "OK");
+	assert_says(command("EXISTS " KEY " " HELD), "0");
+	assert_says(client_takes("other"), "OK");
+}
+END_TEST
+
+START_TEST(a_clients_key_is_respected)
+{
+	client_takes("other");
+	assert_says(taken(keyed("A", 'a', .ask = "1")), "TAKEN other");
+	assert_says(command("KEYS dflock:{0}:lock:*"), ""); /* one that only asks is not queued */
+	assert_says(taken(keyed("A", 'a')), "TAKEN other");
+	assert_says(taken(keyed("A", 'a')), "TAKEN other"); /* asks again */
+	command("PERSIST " KEY);
+	assert_says(taken(keyed("A", 'a')), "TAKEN for ever other");
+	command("SET " KEY " %s", "\x01 secret-of-a-client");
+	assert_says(taken(keyed("A", 'a')), "TAKEN for ever ??secret");
+	command("DEL " KEY);
+	assert_granted(keyed("A", 'a'));
+	assert_says(command("GET " KEY), A_TOKEN);
+}
+END_TEST
+
+/* There is no moment in which the key is free: the script sets it as it hands over. */
+START_TEST(the_key_is_handed_over)
+{
+	assert_granted(keyed("A", 'a'));
+	assert_starts(keyed("B", 'b'), "WAIT A ");
+	assert_starts(heard(), "A: recall aaaa");
+	assert_says(give_back('a'), "OK");
+	assert_starts(heard(), "B: granted bbbb");
+	assert_says(command("GET " KEY), B_TOKEN);
+	assert_says(command("HGET dflock:{0}:keys:B " NAME_OF_ONE_WORD), B_TOKEN " " STRING);
+	assert_says(command("EXISTS " HELD), "0");
+	assert_granted(keyed("B", 'b'));
+}
+END_TEST
+
+/* The first waiter is granted when the client is done, whichever host asks. */
+START_TEST(waiters_for_a_client_keep_their_order)
+{
+	client_takes("other");
+	assert_says(taken(keyed("A", 'a')), "TAKEN other");
+	assert_starts(keyed("B", 'b'), "WAIT A ");
+	command("DEL " KEY);
+	assert_starts(keyed("B", 'b'), "WAIT A ");
+	assert_starts(heard(), "A: granted aaaa");
+	assert_says(command("GET " KEY), A_TOKEN);
+}
+END_TEST
+
+START_TEST(two_leases_of_one_host_exclude_each_other)
+{
+	assert_granted(keyed("A", 'a'));
+	assert_starts(keyed("A", 'b'), "WAIT A "); /* the older one goes back first, so that clients get their turn */
+	assert_starts(heard(), "A: recall aaaa");
+	give_back('a');
+	assert_says(command("GET " KEY), B_TOKEN);
+}
+END_TEST
+
+START_TEST(the_two_spaces_of_a_file_have_one_key)
+{
+	assert_granted(keyed("A", 'a'));
+	assert_granted(keyed("A", 'b', .space = 'r'));
+	assert_says(command("GET " KEY), A_TOKEN);
+	assert_says(give_back('a'), "OK"); /* the other lease has it now */
+	assert_says(command("GET " KEY), B_TOKEN);
+	assert_says(beat("1"), "OK");
+	assert_says(taken(keyed("B", 'c', .ask = "1")), "TAKEN bbbbbbbb");
+	assert_says(give_back('b'), "OK");
+	assert_says(command("EXISTS " KEY " " HELD), "0");
+}
+END_TEST
+
+START_TEST(a_beat_renews_the_key)
+{
+	assert_granted(keyed("A", 'a'));
+	command("PEXPIRE " KEY " 1000");
+	assert_says(beat("1"), "OK");
+	ck_assert_int_gt(left_of_key(), 1000);
+	command("PEXPIRE " KEY " 1000");
+	command("HINCRBY " HELD " %s -1000", "");              /* as if that were a second ago */
+	ck_assert_int_ne(fence_of(acquire("A", 'c', 'x')), 0); /* counts as a beat, too */
+	ck_assert_int_gt(left_of_key(), 1000);
+}
+END_TEST
+
+START_TEST(a_beat_finds_another_token)
+{
+	assert_granted(keyed("A", 'a'));
+	command("SET " KEY " other PX 60000");
+	assert_says(beat("1"), "KEYS theirs " A_TOKEN " " NAME_OF_ONE_WORD);
+	command("DEL " KEY);
+	assert_says(beat("1"), "KEYS lost " A_TOKEN " " NAME_OF_ONE_WORD); /* it stays lost */
+	assert_says(command("EXISTS " KEY), "0");
+	command("SET " KEY " other PX 60000");
+	assert_says(give_back('a'), "OK"); /* and the client keeps its key */
+	assert_says(command("GET " KEY), "other");
+	assert_says(beat("0"), "OK");
+}
+END_TEST
+
+START_TEST(a_beat_finds_something_else)
+{
+	assert_granted(keyed("A", 'a'));
+	command("DEL " KEY);
+	command("RPUSH " KEY " x");
+	assert_says(beat("1"), "KEYS other " A_TOKEN " " NAME_OF_ONE_WORD);
+	give_back('a');
+	assert_says(command("TYPE " KEY), "list");
+	assert_says(keyed("A", 'b', .ask = "1"), "KEYTYPE the key " KEY " is a list");
+	assert_says(keyed("A", 'b'), "KEYTYPE the key " KEY " is a list");
+	assert_says(command("KEYS dflock:{0}:lock:*"), "");
+}
+END_TEST
+
+START_TEST(a_key_that_was_deleted_is_put_back)
+{
+	assert_granted(keyed("A", 'a'));
+	command("DEL " KEY);
+	assert_says(beat("1"), "KEYS back " A_TOKEN " " NAME_OF_ONE_WORD);
+	assert_says(command("GET " KEY), A_TOKEN);
+	ck_assert_int_gt(left_of_key(), TTL - 1000);
+	assert_says(beat("1"), "OK");
+}
+END_TEST
+
+/* The host was silent for longer than ttl_ms: a client may have had the key, though it is free again. */
+START_TEST(a_key_that_expired_is_lost)
+{
+	char fence[32];
+
+	snprintf(fence, sizeof(fence), "%" PRIu64, fence_of(keyed("A", 'a')));
+	command("DEL " KEY);
+	command("HINCRBY " HELD " %s -3001", "");
+	/* What is no beat can tell nobody, and changes nothing; but a lease without its key is not confirmed. */
+	ck_assert_int_ne(fence_of(acquire("A", 'c', 'x')), 0);
+	assert_says(call_name(SCRIPT_CONFIRM, NAME_OF_ONE_WORD, "A", token('a'), fence, NULL), "GONE");
+	assert_says(beat("1"), "KEYS free " A_TOKEN " " NAME_OF_ONE_WORD);
+	assert_says(command("EXISTS " KEY), "0");
+	assert_says(beat("1"), "KEYS lost " A_TOKEN " " NAME_OF_ONE_WORD);
+}
+END_TEST
+
+START_TEST(a_lease_that_its_host_does_not_know)
+{
+	assert_granted(keyed("A", 'a'));
+	assert_says(beat("0"), "KEYS extra " A_TOKEN " " NAME_OF_ONE_WORD);
+	command("DEL dflock:{0}:lock:" NAME_OF_ONE_WORD);
+	command("HDEL dflock:{0}:store dflock:{0}:lock:" NAME_OF_ONE_WORD);
+	assert_says(give_back('a'), "OK"); /* the lock knows no such token, and the key goes all the same */
+	assert_says(command("EXISTS " KEY " " HELD), "0");
+}
+END_TEST
+
+START_TEST(a_dead_host_has_no_key)
+{
+	assert_granted(keyed("A", 'a'));
+	assert_granted(keyed("B", 'b', .dead_host = "A", .dead_beat = beat_of("A")));
+	assert_says(command("GET " KEY), B_TOKEN);
+	assert_says(command("EXISTS " HELD), "0");
+	command("SET " KEY " other");
+	assert_says(taken(keyed("C", 'c', .dead_host = "B", .dead_beat = beat_of("B"))), "TAKEN for ever other");
+	assert_says(command("GET " KEY), "other");
+}
+END_TEST
+
+/* Waiting leases that have followed each other for a second leave the key free for a moment. */
+START_TEST(clients_get_their_turn)
+{
+	assert_granted(keyed("A", 'a'));
+	assert_starts(keyed("B", 'b'), "WAIT A ");
+	give_back('a');
+	assert_says(command("GET " KEY), B_TOKEN); /* at once: it is not a second */
+	assert_starts(keyed("A", 'c'), "WAIT B ");
+	/* Now it is. */
+	command("SET dflock:{0}:turn:" NAME_OF_ONE_WORD " 1 PX 60000");
+	command("EVAL %s 1 dflock:{0}:lock:" NAME_OF_ONE_WORD,
+		"local l = cmsgpack.unpack(redis.call('GET', KEYS[1])) l.l[1].run = 1 "
+		"redis.call('SET', KEYS[1], cmsgpack.pack(l))");
+	give_back('b');
+	assert_says(command("EXISTS " KEY), "0");
+	assert_says(taken(keyed("A", 'c')), "TAKEN"); /* it asks again when that is over */
+	assert_says(client_takes("other"), "OK");
+	assert_says(taken(keyed("A", 'c')), "TAKEN other");
+	command("DEL " KEY);
+	assert_granted(keyed("C", 'd', .ask = "1", .pass = "1")); /* must not be told that somebody has it */
+}
+END_TEST
+
+START_TEST(grace)
+{
+	char fence[32];
+
+	snprintf(fence, sizeof(fence), "%" PRIu64, fence_of(keyed("A", 'a')));
+#define put_back()                                                                                                     \
+	call_name(SCRIPT_RECLAIM, NAME_OF_ONE_WORD, "A", token('a'), fence, "1:1", "flock", "exclusive",               \
+		  "0000000000000000000", "9223372036854775807", STRING, NULL)
+	command("FLUSHALL");
+	begin("begin");
+	client_takes("other"); /* clients know no grace */
+	assert_says(put_back(), "GONE");
+	command("DEL " KEY);
+	assert_starts(put_back(), "OK ");
+	assert_says(command("GET " KEY), A_TOKEN);
+	assert_starts(put_back(), "OK ");
+	assert_says(beat("1"), "OK");
+	ck_assert_int_gt(left_of_key(), 0);
+	/* A snapshot that has the lease and not the key. */
+	command("DEL " KEY);
+	assert_starts(put_back(), "OK ");
+	assert_says(command("GET " KEY), A_TOKEN);
+	command("SET " KEY " other");
+	assert_says(put_back(), "GONE");
+}
+END_TEST
+
+START_TEST(redisson)
+{
+	redisReply *reply;
+
+	freeReplyObject(redisCommand(listener, "SUBSCRIBE redisson_lock__channel:{" KEY "}"));
+	assert_granted(keyed_redisson("A", 'a'));
+	assert_says(command("HGETALL " KEY), A_TOKEN ":1 1");
+	ck_assert_int_gt(left_of_key(), TTL - 1000);
+	command("PEXPIRE " KEY " 1000");
+	assert_says(beat("1"), "OK");
+	ck_assert_int_gt(left_of_key(), 1000);
+	assert_starts(keyed_redisson("B", 'b'), "WAIT A ");
+	heard();
+	give_back('a');
+	assert_says(command("HGETALL " KEY), B_TOKEN ":1 1");
+	redisGetReply(listener, (void **)&reply); /* as its unlock() says; a client that wakes finds the key taken */
+	freeReplyObject(reply);
+	heard();
+	call_name(SCRIPT_RELEASE, NAME_OF_ONE_WORD, token('b'), "0", "B", NULL);
+	redisGetReply(listener, (void **)&reply);
+	assert_says(reply->element[1]->str, "redisson_lock__channel:{" KEY "}");
+	assert_says(reply->element[2]->str, "0");
+	freeReplyObject(reply);
+	command("HSET " KEY " 8743c9c0-0795-4907-87fd-6c719a6b4586:1 2");
+	command("PEXPIRE " KEY " 30000");
+	assert_says(taken(keyed_redisson("A", 'a')), "TAKEN 8743c9c0");
+	assert_says(taken(keyed("A", 'c', .ask = "1", .pass = "1")), "KEYTYPE the key " KEY " is a hash");
+}
+END_TEST
+
+static void add_tests(TCase *t)
+{
+	tcase_add_test(t, the_grant_takes_the_key);
+	tcase_add_test(t, a_clients_key_is_respected);
+	tcase_add_test(t, the_key_is_handed_over);
+	tcase_add_test(t, waiters_for_a_client_keep_their_order);
+	tcase_add_test(t, two_leases_of_one_host_exclude_each_other);
+	tcase_add_test(t, the_two_spaces_of_a_file_have_one_key);
+	tcase_add_test(t, a_beat_renews_the_key);
+	tcase_add_test(t, a_beat_finds_another_token);
+	tcase_add_test(t, a_beat_finds_something_else);
+	tcase_add_test(t, a_key_that_was_deleted_is_put_back);
+	tcase_add_test(t, a_key_that_expired_is_lost);
+	tcase_add_test(t, a_lease_that_its_host_does_not_know);
+	tcase_add_test(t, a_dead_host_has_no_key);
+	tcase_add_test(t, clients_get_their_turn);
+	tcase_add_test(t, grace);
+	tcase_add_test(t, redisson);
+}
+
+int main(void)
+{
+	return run_for_each_version("keys", add_tests);
+}
