@@ -110,6 +110,27 @@ class Growth:
                 "met": self.met}
 
 
+class Steps:
+    """What something takes of each process: name -> system calls, page faults, wake-ups. Limits on the sums."""
+
+    def __init__(self, title, per, calls, wakeups):
+        self.title, self.per, self.limits = title, per, {"calls": calls, "wakeups": wakeups}
+        self.calls, self.faults, self.wakeups = (sum(p[i] for p in per.values()) for i in range(3))
+
+    @property
+    def met(self):
+        return self.calls < self.limits["calls"] + 0.5 and self.wakeups < self.limits["wakeups"] + 0.5
+
+    def cells(self):
+        rows = [[self.title, name, *map(figure, values), "", ""] for name, values in self.per.items()]
+        limit = "%(calls)d, %(wakeups)d" % self.limits
+        return rows + [["", "all", figure(self.calls), figure(self.faults), figure(self.wakeups), limit, "met" if self.met else "MISSED"]]
+
+    def json(self):
+        return {"title": self.title, "per_process": {name: dict(zip(("calls", "faults", "wakeups"), values)) for name, values in self.per.items()},
+                "calls": self.calls, "faults": self.faults, "wakeups": self.wakeups, "limit": self.limits, "met": self.met}
+
+
 class Curve:
     """Some values by a number."""
 
@@ -174,6 +195,7 @@ def text(rows):
     times = [r.cells() for r in rows if isinstance(r, Times)]
     counts = [r.cells() for r in rows if isinstance(r, Counts)]
     growth = [r for r in rows if isinstance(r, Growth)]
+    steps = [cells for r in rows if isinstance(r, Steps) for cells in r.cells()]
     parts = []
     if times:
         head = ["time", "median", "p99", "reference", "median", "p99", "against it", "limit", "", ""]
@@ -187,6 +209,8 @@ def text(rows):
     lines = [r.cells() for r in rows if isinstance(r, Timeline)]
     if lines:
         parts.append(table(["until the caller has its lock", "system calls", "", "wake-ups", "switches"], lines, (0, 2)))
+    if steps:
+        parts.append(table(["steps", "of", "system calls", "page faults", "wake-ups", "limit", ""], steps, (0, 1, 6)))
     parts += [r.text() for r in rows if isinstance(r, Curve)]
     return "\n\n".join(parts)
 
@@ -198,6 +222,6 @@ def write_json(path, about, rows, failed):
                 for name, some in rows.items() for row in some if isinstance(row, kind)]
 
     with open(path, "w") as f:
-        json.dump({**about, "times": of(Times), "commands": of(Counts), "growth": of(Growth), "curves": of(Curve), "timelines": of(Timeline),
+        json.dump({**about, "times": of(Times), "commands": of(Counts), "growth": of(Growth), "steps": of(Steps), "curves": of(Curve), "timelines": of(Timeline),
                    "not_measured": failed}, f, indent=1)
         f.write("\n")

@@ -405,7 +405,8 @@ int keeper_run(const struct keeper_options *options)
 	bool unconfirmed;
 
 	signal(SIGPIPE, SIG_IGN);
-	k->system = geteuid() == 0 && strcmp(options->runtime_dir, "/run/dflock") == 0;
+	k->uid = geteuid();
+	k->system = k->uid == 0 && strcmp(options->runtime_dir, "/run/dflock") == 0;
 	k->foreground = options->foreground;
 	life.door = k->system ? door_start() : -1; /* while there are no threads, and few descriptors to inherit */
 	uv_loop_init(&life.loop);

@@ -22,6 +22,7 @@
 
 #include "keeper/log.h"
 #include "keeper/callers/listener.h"
+#include "keeper/kernel/copies.h"
 #include "keeper/leases/event.h"
 #include "keeper/leases/keeper.h"
 #include "keeper/main.h"
@@ -65,6 +66,7 @@ static int spawn_next(const struct keeper_options *o, int after_fd)
 	posix_spawnattr_setflags(&attr, POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF);
 	posix_spawn_file_actions_init(&actions);
 	posix_spawn_file_actions_adddup2(&actions, after_fd, AFTER_FD);
+	copies_begin();
 	ret = posix_spawn(&pid, SELF, &actions, &attr, argv, environ);
 	posix_spawn_file_actions_destroy(&actions);
 	posix_spawnattr_destroy(&attr);

@@ -131,7 +131,7 @@ static int acquire_by_page(struct call *c)
 	const struct leases_slot *slot = look->page ? leases_find(&look->page->leases, &look->file, &wanted) : NULL;
 	int ret;
 
-	if (!slot)
+	if (!slot || !protect_page_is_near(look))
 		return CALL_AGAIN;
 	ret = acquire_try(c); /* mutant: page-lock */
 	if (ret != 0)

@@ -1,6 +1,7 @@
 #include "shim/ask.h"
 
 #include <string.h>
+#include <sys/auxv.h>
 #include <sys/socket.h>
 #include <sys/time.h>
 #include <sys/un.h>
@@ -180,8 +181,11 @@ static bool ask_is_absent(int ret)
 static int ask_start_and_connect(struct ask *ask, const struct protect_by *by, int attempt, int ret)
 {
 	char why[WIRE_REASON_BYTES], unfound[WIRE_REASON_BYTES], dir[PLACE_DIR_BYTES];
-	int started = start_keeper(by, ask->nonblock, why, sizeof(why));
+	int started;
 
+	if (ask->fd != NOTE_JOB && protect_kernel_refuses(ask->fd))
+		return -EBADF;
+	started = start_keeper(by, ask->nonblock, why, sizeof(why));
 	if (started == -EINTR)
 		return started;
 	/* A keeper ran here, and this process cannot start another one: the keeper's parent will. */
@@ -222,6 +226,18 @@ int ask_open(struct ask *ask, const struct protect_by *by, const struct intent *
 	return ret;
 }
 
+/* The kernel's name of the program, as it was when it was started: its file's, or its script's. The keeper would need three
+ * system calls to read the present one. */
+static void ask_name(char name[WIRE_COMMAND_BYTES])
+{
+	const char *path = (const char *)getauxval(AT_EXECFN), *slash = path ? strrchr(path, '/') : NULL;
+	struct text text;
+
+	text_init(&text, name, WIRE_COMMAND_BYTES);
+	if (path)
+		text_add(&text, slash ? slash + 1 : path);
+}
+
 /* Fills in what is the same in every question, and sends it; with the descriptor `fd`, unless that is negative. */
 static int ask_send_question(struct ask *ask, const struct protect_by *by, struct wire_request *request, int fd)
 {
@@ -239,6 +255,7 @@ static int ask_send_question(struct ask *ask, const struct protect_by *by, struc
 	request->size = sizeof(*request);
 	request->config = by->mine.id;
 	request->config_path = by->mine.path_hash;
+	ask_name(request->command);
 	if (fd >= 0) {
 		msg.msg_control = control.bytes;
 		msg.msg_controllen = sizeof(control.bytes);
@@ -259,6 +276,8 @@ static int ask_send_question(struct ask *ask, const struct protect_by *by, struc
 	 * it. */
 	if (ret == -EPIPE || ret == -ECONNRESET)
 		return 0;
+	if (ret == -EBADF && fd >= 0 && protect_kernel_refuses(fd)) /* another thread has closed it */
+		return -EBADF;
 	return ret < 0 ? ask_failed(ask, "the keeper cannot be asked", (int)ret) : 0;
 }
 
@@ -336,8 +355,9 @@ void ask_close(struct ask *ask)
 {
 	if (ask->sock < 0)
 		return;
-	/* A child that another thread forked may have a copy of the socket; the keeper must see the end now. */
 	abandoned_forget(ask);
+	/* A child that another thread or a signal handler forked may have a copy of the socket; the keeper must see the end
+	 * now. */
 	sys(shutdown, ask->sock, SHUT_RDWR);
 	sys(close, ask->sock);
 	ask->sock = -1;

@@ -5,6 +5,7 @@
  * -EINTR       a signal handler without SA_RESTART ran; only if the caller waits (nonblock is false)
  * -ECONNRESET  the keeper ended; ask the next one
  * -ENOLCK      refused, and the reason was written
+ * -EBADF       the kernel refuses a lock on the descriptor (protect_kernel_refuses())
  * ASK_LATER    no keeper can answer now, and the file's rule says that the caller waits: await_keeper(), and ask anew. The
  *              reason was written, once for each call
  * Callable wherever flock() is; errno changes. No cancellation points, except ask_receive() if `cancellable`.

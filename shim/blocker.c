@@ -44,7 +44,7 @@ static bool blocker_is_leased(const struct intent *want, const struct protect_lo
 	const struct leases_range wanted = {
 		.from = want->from, .to = want->to, .space = want->space, .mode = want->mode};
 
-	return look->page && leases_shown(&look->page->leases, &look->file, &wanted);
+	return look->page && leases_shown(&look->page->leases, &look->file, &wanted) && protect_page_is_near(look);
 }
 
 static __attribute__((noinline)) int blocker_ask(int fd, const struct intent *want, struct protect_look *look,

@@ -20,6 +20,9 @@ static int call_question(struct call *c, struct wire_reply *reply)
 	while (ret == 0) {
 		ret = ask_receive(&c->ask, reply);
 		c->answered |= ret == 0;
+		/* Only a grant makes the kernel say this by itself, and at once. */
+		if (ret == 0 && reply->verdict != WIRE_GRANTED && c->kind->taking && protect_kernel_refuses(c->fd))
+			ret = -EBADF;
 		if (ret < 0 || reply->verdict != WIRE_WAITING)
 			break;
 		if (!c->want->nonblock && reply->reason[0]) {

@@ -139,6 +139,19 @@ static bool protect_same_namespaces(const struct page *page, int64_t stamp_ns)
 	return now.same;
 }
 
+bool protect_page_is_near(const struct protect_look *look)
+{
+	return protect_same_namespaces(look->page, look->first.stamp_ns);
+}
+
+static uid_t protect_euid(struct protect_first *first)
+{
+	if (!first->has_euid)
+		first->euid = sys_geteuid();
+	first->has_euid = true;
+	return first->euid;
+}
+
 static __attribute__((noinline)) bool protect_has_path(int fd, uint64_t hash)
 {
 	char name[PATH_MAX];
@@ -147,16 +160,16 @@ static __attribute__((noinline)) bool protect_has_path(int fd, uint64_t hash)
 }
 
 /* This process may have had another user when the answer was remembered. */
-static bool protect_is_of_user(const struct seen *seen)
+static bool protect_is_of_user(const struct seen *seen, struct protect_first *first)
 {
-	return seen->owner == 0 || seen->owner == sys_geteuid();
+	return seen->owner == 0 || seen->owner == protect_euid(first);
 }
 
 /* The file has changed since an earlier look within the last second; does it still have its path? */
-static bool protect_is_seen(int fd, struct seen_key *key, struct seen *seen)
+static bool protect_is_seen(int fd, struct seen_key *key, struct seen *seen, struct protect_first *first)
 {
 	seen_look(key);
-	if (!seen_find_path(key, seen) || !protect_is_of_user(seen) || !protect_has_path(fd, seen->path_hash))
+	if (!seen_find_path(key, seen) || !protect_is_of_user(seen, first) || !protect_has_path(fd, seen->path_hash))
 		return false;
 	seen_add(fd, key, seen);
 	return true;
@@ -181,22 +194,24 @@ static enum page_answer protect_seen_answer(struct protect_look *look, const str
 static __attribute__((noinline)) enum page_answer protect_new_answer(const struct settings *s, int fd,
 								     struct protect_look *look)
 {
+	struct protect_first *first = &look->first;
 	struct settings_config config;
-	struct page_config mine;
 	struct seen_key key;
 	struct seen seen;
 	enum page_answer answer;
 	bool keyed;
 
-	settings_config(s, &config);
+	first->is_new = settings_config(s, &config);
+	first->stamp_ns = config.stamp_ns;
 	/* Before the name is read, so that a rename in between changes the key. */
 	keyed = seen_key(fd, config.stamp_ns, &key);
-	if (keyed && protect_is_seen(fd, &key, &seen))
+	if (keyed && protect_is_seen(fd, &key, &seen, first))
 		return protect_seen_answer(look, &key, &seen);
 	seen = (struct seen){0};
-	seen.page = mapping_find(sys_geteuid(), &seen.owner);
-	answer = protect_consult(seen.page, &config, &mine, fd, false, &seen.path_hash);
-	if (answer == PAGE_SAYS_YES && protect_same_namespaces(seen.page, config.stamp_ns))
+	seen.page = mapping_find(protect_euid(first), &seen.owner);
+	answer = protect_consult(seen.page, &config, &first->mine, fd, false, &seen.path_hash);
+	first->has_mine = answer == PAGE_SAYS_YES;
+	if (answer == PAGE_SAYS_YES)
 		protect_set_shown(look, seen.page, &key, seen.path_hash);
 	else if (answer == PAGE_SAYS_NO)
 		seen.page = NULL;
@@ -211,16 +226,18 @@ static __attribute__((noinline)) enum page_answer protect_new_answer(const struc
  * second. "No" is certain. "Yes" must be confirmed by the keeper, unless the page shows a lease. */
 static enum page_answer protect_quick_answer(const struct settings *s, int fd, struct protect_look *look)
 {
-	int64_t stamp_ns = settings_stamp();
+	struct protect_first *first = &look->first;
 	struct seen_key key;
 	struct seen seen;
 
-	if (stamp_ns && seen_key(fd, stamp_ns, &key) && seen_find(&key, &seen) && protect_is_of_user(&seen))
+	first->stamp_ns = settings_stamp();
+	if (first->stamp_ns && seen_key(fd, first->stamp_ns, &key) && seen_find(&key, &seen) &&
+	    protect_is_of_user(&seen, first))
 		return protect_seen_answer(look, &key, &seen);
 	return protect_new_answer(s, fd, look);
 }
 
-static bool kernel_refuses(int fd)
+bool protect_kernel_refuses(int fd)
 {
 	long flags = sys_fcntl(fd, F_GETFL, 0L);
 
@@ -241,7 +258,7 @@ static bool is_something_else(int fd)
 
 bool protect_is_kernels(int fd)
 {
-	return kernel_refuses(fd) || is_something_else(fd);
+	return protect_kernel_refuses(fd) || is_something_else(fd);
 }
 
 /* After chroot(), when the configuration cannot be found. */
@@ -281,13 +298,13 @@ static void protect_refuse_missing(const struct settings *s, int fd, int error)
 	note_refused(fd, "the configuration cannot be read; put it back, or start the program without it", why);
 }
 
-int protect_gather(const struct settings *s, int fd, struct protect_by *by)
+int protect_gather(const struct settings *s, int fd, uid_t euid, struct protect_by *by)
 {
 	char why[512];
 	int ret;
 
 	by->config = s->place.config;
-	by->euid = sys_geteuid();
+	by->euid = euid;
 	ret = rundir_find(&s->place, by->euid, by->dir, why, sizeof(why));
 	if (ret < 0 && ret != -ENOENT) {
 		note_refused(fd, why, NULL);
@@ -340,11 +357,10 @@ static enum protect protect_full_look(const struct settings *s, const struct set
 			protect_consult(page, NULL, &by->mine, fd, true, &hash);
 		return PROTECT_REFUSED;
 	case PAGE_SAYS_YES:
-		if (leases_same_namespaces(&page->leases)) {
-			protect_set_shown(look, page, &key, hash);
-			if (keyed)
-				protect_remember(fd, &key, page, hash, by->euid);
-		}
+		look->first.stamp_ns = config->stamp_ns;
+		protect_set_shown(look, page, &key, hash);
+		if (keyed)
+			protect_remember(fd, &key, page, hash, by->euid);
 		return PROTECT_ASK;
 	default:
 		/* The file is missing, and no rules are known. */
@@ -363,6 +379,7 @@ enum protect protect_look(int fd, struct protect_look *look)
 
 	look->page = NULL;
 	look->waits = false;
+	look->first = (struct protect_first){0};
 	/* Without a line, since only the settings say whether descriptor 2 may be written. */
 	if (!s)
 		return PROTECT_REFUSED;
@@ -378,18 +395,26 @@ enum protect protect_look(int fd, struct protect_look *look)
 enum protect protect_ask(int fd, struct protect_look *look)
 {
 	const struct settings *s = settings_get();
+	struct protect_first first = look->first;
 	struct settings_config config;
 
-	if (kernel_refuses(fd) || (!look->page && (is_something_else(fd) || name_is_none(fd))))
+	look->first.has_euid = look->first.has_mine = false; /* when this is called again, time has passed */
+	if (!look->page && (protect_is_kernels(fd) || name_is_none(fd)))
 		return PROTECT_NO;
-	settings_config_now(s, &config);
+	/* The state of a second ago will not do: to a keeper that knows a later one it would be that of another file. */
+	if (!look->page || !first.has_mine || !first.is_new)
+		settings_config_now(s, &config);
 	if (!look->page && (config.error == ENOENT || config.error == ENOTDIR) && root_was_left(s))
 		return protect_ask_root(fd);
-	if (protect_gather(s, fd, &look->by) < 0)
+	if (protect_gather(s, fd, protect_euid(&first), &look->by) < 0)
 		return PROTECT_REFUSED;
 	if (!look->page)
 		return protect_full_look(s, &config, fd, look);
-	look->by.mine = protect_which(s, &config, look->page);
+	look->by.mine = first.has_mine ? first.mine : protect_which(s, &config, look->page);
+	if (!first.is_new) {
+		look->by.mine.id = config.id;
+		look->by.mine.young = config.young;
+	}
 	return PROTECT_ASK;
 }
 

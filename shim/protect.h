@@ -28,24 +28,40 @@ struct protect_by {
 	char dir[PLACE_DIR_BYTES]; /* the runtime directory; "": there is none */
 };
 
+/* What protect_look() has found out, so that the first protect_ask() after it need not. */
+struct protect_first {
+	int64_t stamp_ns; /* settings_config() */
+	uid_t euid;
+	struct page_config mine;
+	bool has_euid, has_mine;
+	bool is_new; /* the configuration was looked at by this protect_look() */
+};
+
 struct protect_look {
 	/* With PROTECT_ASK: the page that says so, in which the leases of `file` (a regular file or a directory) may be
-	 * looked up. NULL: there is no such page, or its namespaces are not those of this process. */
+	 * looked up, if protect_page_is_near(). NULL: there is no such page. */
 	const struct page *page;
 	bool waits; /* set by the caller before protect_ask(), if the call waits; false after protect_look() */
 	struct leases_file file;
 	struct protect_by by; /* filled by protect_ask() */
 	bool refused;         /* set if the call fails with EWOULDBLOCK because of on_refused = "busy" */
 	bool disclaimed;      /* set if the call succeeded after PROTECT_ASK, and the file is not protected after all */
+	struct protect_first first; /* protect.c's */
 };
 
-/* Would the kernel refuse a lock on `fd` at once, or does `fd` refer to something that cannot be protected? */
+/* Would the kernel refuse a lock on `fd` at once (EBADF)? */
+bool protect_kernel_refuses(int fd);
+/* The same, or does `fd` refer to something that cannot be protected? */
 bool protect_is_kernels(int fd);
 
 /* The first look, without a line. PROTECT_REFUSED: it is too early in the program's start to know anything. */
 enum protect protect_look(int fd, struct protect_look *look);
 
-/* After PROTECT_ASK. A call that waits is not refused for a configuration that is invalid or missing if the file's rule has
+/* look->page is set. Are its namespaces those of this process? Only then do its clock and its pids mean the same here. */
+bool protect_page_is_near(const struct protect_look *look);
+
+/* After PROTECT_ASK. If look->page is set, the kernel may still refuse a lock on `fd`: protect_kernel_refuses() must come
+ * before this process waits for anything, or starts a keeper. A call that waits is not refused for a configuration that is invalid or missing if the file's rule has
  * on_refused = "wait": no keeper can be started with it, and one can when it is mended. Looks again, at the files as they are now, and fills look->by. */
 enum protect protect_ask(int fd, struct protect_look *look);
 
@@ -77,6 +93,6 @@ bool protect_same_root(const struct page *page);
 struct page_config protect_which(const struct settings *s, const struct settings_config *config,
 				 const struct page *page);
 /* Fills *by, except by->mine. 0, or -errno after the reason was written. */
-int protect_gather(const struct settings *s, int fd, struct protect_by *by);
+int protect_gather(const struct settings *s, int fd, uid_t euid, struct protect_by *by);
 
 #endif

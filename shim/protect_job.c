@@ -15,7 +15,7 @@ static int protect_find_page(struct protect_by *by, const struct page **page)
 	const struct settings *s = settings_get();
 	struct settings_config config;
 	char why[512];
-	int ret = protect_gather(s, NOTE_JOB, by);
+	int ret = protect_gather(s, NOTE_JOB, sys_geteuid(), by);
 
 	if (ret < 0)
 		return ret;

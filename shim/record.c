@@ -213,7 +213,8 @@ static bool record_is_probe(int fd, const struct flock64 *found, int tries)
 	struct protect_look look;
 
 	if (found->l_pid <= 0 || tries == PROBE_TRIES || protect_look(fd, &look) != PROTECT_ASK || !look.page ||
-	    __atomic_load_n(&look.page->keeper, __ATOMIC_RELAXED) != (uint32_t)found->l_pid)
+	    __atomic_load_n(&look.page->keeper, __ATOMIC_RELAXED) != (uint32_t)found->l_pid ||
+	    !protect_page_is_near(&look))
 		return false;
 	sched_yield();
 	return true;

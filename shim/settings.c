@@ -8,7 +8,6 @@
 #include "shim/sys.h"
 #include "wire/leases.h"
 #include "wire/seqcopy.h"
-#include "wire/text.h"
 
 OLDLIBC(dladdr, OLDLIBC_FIRST);
 
@@ -16,41 +15,38 @@ OLDLIBC(dladdr, OLDLIBC_FIRST);
  * each other, since a signal handler that interrupted the other one would hang. Only before the constructor can there
  * be more than one. */
 #define SLOTS 4
-static struct settings settings_slots[SLOTS];
-static unsigned int settings_claimed;
-static const struct settings *settings_published;
+
+/* Together, and linked first (Makefile), so that they begin in the page that the dynamic linker has touched already: every page
+ * more that is written makes every program start more slowly. */
+static struct {
+	const struct settings *published;
+	unsigned int claimed;
+	struct settings slots[SLOTS];
+	char library[SLOTS][PATH_MAX];
+} settings;
 
 static struct settings_config config_seen;
 static uint32_t config_seq;
 
-static void settings_find_library(struct text *path)
+/* Without this path, a keeper is started from where dflockd is installed. */
+static const char *settings_find_library(unsigned int slot)
 {
+	char *made = settings.library[slot];
 	Dl_info info;
-	long n;
 
-	/* Without this path, a keeper is started from where dflockd is installed. */
-	if (!dladdr || !dladdr(&settings_published, &info) || !info.dli_fname)
-		return;
+	if (!dladdr || !dladdr(&settings, &info) || !info.dli_fname)
+		return "";
+	/* The dynamic linker keeps the name for as long as the library is loaded. */
+	if (info.dli_fname[0] == '/')
+		return info.dli_fname;
 	/* LD_PRELOAD=./libdflock.so: the program may change its directory before the path is needed. */
-	if (info.dli_fname[0] != '/') {
-		n = sys(getcwd, path->buf, path->size);
-		if (n < 2 || path->buf[0] != '/') {
-			path->buf[0] = '\0';
-			return;
-		}
-		path->len = (size_t)n - 1;
-		text_add(path, "/");
-	}
-	text_add(path, info.dli_fname);
-	if (path->cut)
-		path->buf[0] = '\0';
+	return place_absolute(info.dli_fname, made) == 0 ? made : "";
 }
 
-static void settings_capture(struct settings *s)
+static void settings_capture(struct settings *s, unsigned int slot)
 {
 	const char *log = secure_getenv("DFLOCK_LOG"), *verbose = secure_getenv("DFLOCK_VERBOSE");
 	struct stat st;
-	struct text library;
 
 	place_init(&s->place);
 	s->config_hash = leases_hash(s->place.config);
@@ -66,33 +62,32 @@ static void settings_capture(struct settings *s)
 		s->root_dev = st.st_dev;
 		s->root_ino = st.st_ino;
 	}
-	text_init(&library, s->library, sizeof(s->library));
-	settings_find_library(&library);
+	s->library = settings_find_library(slot);
 }
 
 static const struct settings *settings_publish(void)
 {
 	const struct settings *s = NULL;
-	unsigned int mine = __atomic_fetch_add(&settings_claimed, 1, __ATOMIC_RELAXED);
+	unsigned int mine = __atomic_fetch_add(&settings.claimed, 1, __ATOMIC_RELAXED);
 
 	if (mine >= SLOTS)
 		return NULL;
-	settings_capture(&settings_slots[mine]);
-	if (__atomic_compare_exchange_n(&settings_published, &s, &settings_slots[mine], false, __ATOMIC_ACQ_REL,
+	settings_capture(&settings.slots[mine], mine);
+	if (__atomic_compare_exchange_n(&settings.published, &s, &settings.slots[mine], false, __ATOMIC_ACQ_REL,
 					__ATOMIC_ACQUIRE))
-		return &settings_slots[mine];
+		return &settings.slots[mine];
 	return s;
 }
 
 void settings_init(void)
 {
-	if (!__atomic_load_n(&settings_published, __ATOMIC_ACQUIRE))
+	if (!__atomic_load_n(&settings.published, __ATOMIC_ACQUIRE))
 		settings_publish();
 }
 
 const struct settings *settings_get(void)
 {
-	const struct settings *s = __atomic_load_n(&settings_published, __ATOMIC_ACQUIRE);
+	const struct settings *s = __atomic_load_n(&settings.published, __ATOMIC_ACQUIRE);
 
 	return s || !environ ? s : settings_publish();
 }
@@ -123,8 +118,10 @@ int64_t settings_stamp(void)
 		       : 0;
 }
 
-void settings_config(const struct settings *s, struct settings_config *config)
+bool settings_config(const struct settings *s, struct settings_config *config)
 {
-	if (!seqcopy_read(&config_seq, config, &config_seen, sizeof(*config)) || !settings_is_fresh(config->stamp_ns))
-		settings_config_now(s, config);
+	if (seqcopy_read(&config_seq, config, &config_seen, sizeof(*config)) && settings_is_fresh(config->stamp_ns))
+		return false;
+	settings_config_now(s, config);
+	return true;
 }

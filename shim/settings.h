@@ -17,7 +17,6 @@
 #define SETTINGS_FRESH_NS 1000000000
 
 struct settings {
-	struct place place;
 	uint64_t config_hash; /* leases_hash() of place.config */
 	bool debug;           /* DFLOCK_LOG=debug */
 	bool verbose;         /* DFLOCK_VERBOSE, neither empty nor "0" */
@@ -27,7 +26,8 @@ struct settings {
 	bool has_root; /* the root directory at the start was this one: */
 	dev_t root_dev;
 	ino_t root_ino;
-	char library[PATH_MAX]; /* the absolute path of this library; "" if it is unknown */
+	const char *library; /* the absolute path of this library; "" if it is unknown */
+	struct place place;
 };
 
 /* From the constructor. */
@@ -48,9 +48,10 @@ struct settings_config {
 
 /*
  * The state of the configuration file, from a look that is at most a second old. stamp_ns identifies that look: a
- * conclusion from it may be used as long as the same stamp is returned. Not for a place without a configuration.
+ * conclusion from it may be used as long as the same stamp is returned. Not for a place without a configuration. True: the
+ * look was taken by this call.
  */
-void settings_config(const struct settings *s, struct settings_config *config);
+bool settings_config(const struct settings *s, struct settings_config *config);
 
 /* The stamp of that look alone, which costs less; 0: settings_config() would take a new one. */
 int64_t settings_stamp(void);

@@ -21,10 +21,11 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define WIRE_MAGIC        0x6b6c6664u /* "dflk" */
-#define WIRE_VERSION      2
-#define WIRE_REASON_BYTES 1024
-#define WIRE_SOCKET_NAME  "keeper.sock"
+#define WIRE_MAGIC         0x6b6c6664u /* "dflk" */
+#define WIRE_VERSION       3
+#define WIRE_REASON_BYTES  1024
+#define WIRE_COMMAND_BYTES 16 /* the kernel's names of processes have 15 bytes */
+#define WIRE_SOCKET_NAME   "keeper.sock"
 
 /* Ranges are half open, [from, to); WIRE_EOF as `to` means "to the largest offset". */
 #define WIRE_EOF INT64_MAX
@@ -129,6 +130,8 @@ struct wire_request {
 	int64_t sent_ns;     /* the caller's CLOCK_BOOTTIME before it sent this */
 	struct wire_config_id config;
 	uint64_t config_path; /* leases_hash() of that file's path; 0: the path may lead the keeper to another file */
+	/* For people: the caller's command name. Any bytes, and not always with a NUL; "": the keeper looks it up. */
+	char command[WIRE_COMMAND_BYTES];
 };
 
 struct wire_reply {
@@ -153,7 +156,7 @@ struct wire_reply {
 	int64_t from, to;
 };
 
-_Static_assert(sizeof(struct wire_request) == 88, "the layout is the protocol");
+_Static_assert(sizeof(struct wire_request) == 104, "the layout is the protocol");
 _Static_assert(offsetof(struct wire_request, op) == 8 && WIRE_STOP == 5, "the same in all versions");
 _Static_assert(offsetof(struct wire_reply, verdict) == 8 && offsetof(struct wire_reply, reason) == 16 &&
 		       WIRE_REFUSED == 4 && WIRE_OK == 7,

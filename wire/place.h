@@ -23,9 +23,9 @@
 #define PLACE_KEPT_NAME "config.kept"
 
 struct place {
-	char config[PATH_MAX];             /* absolute; "" if there is none */
 	char runtime_env[PLACE_DIR_BYTES]; /* DFLOCK_RUNTIME_DIR, or "" */
 	bool runtime_env_bad;              /* DFLOCK_RUNTIME_DIR is relative or too long */
+	char config[PATH_MAX]; /* absolute; "" if there is none. Last: what is not used of it costs no memory */
 };
 
 /* Reads the environment: DFLOCK_CONFIG, else $HOME/.config/dflock.conf if that file exists, else /etc/dflock.conf if

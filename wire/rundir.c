@@ -188,22 +188,21 @@ static int rundir_find_in_shm(const struct rundir_base *base, uid_t uid, uid_t n
 			      enum rundir_entry *first)
 {
 	char name[PLACE_DIR_BYTES], lowest[PLACE_DIR_BYTES];
-	int fd = rundir_open_at(AT_FDCWD, base->path, O_RDONLY | O_DIRECTORY), ret = 0;
+	int fd, ret;
 
+	rundir_name(name, number, NULL);
+	rundir_set(dir, base->path, name);
+	*first = rundir_entry(AT_FDCWD, dir, base, uid);
+	if (*first == ENTRY_OURS)
+		return 0;
 	dir[0] = '\0';
-	*first = ENTRY_FOREIGN;
+	fd = rundir_open_at(AT_FDCWD, base->path, O_RDONLY | O_DIRECTORY);
 	if (fd < 0)
 		return -errno;
-	rundir_name(name, number, NULL);
-	*first = rundir_entry(fd, name, base, uid);
-	if (*first == ENTRY_OURS) {
-		rundir_set(dir, base->path, name);
-	} else {
-		strcat(name, ".");
-		ret = rundir_find_sibling(fd, name, base, uid, lowest);
-		if (lowest[0])
-			rundir_set(dir, base->path, lowest);
-	}
+	strcat(name, ".");
+	ret = rundir_find_sibling(fd, name, base, uid, lowest);
+	if (lowest[0])
+		rundir_set(dir, base->path, lowest);
 	rundir_close(fd);
 	return ret;
 }

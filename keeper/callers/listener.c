@@ -53,7 +53,7 @@ static const char *peer_too_many(struct keeper *k, const struct ucred *peer)
 /* Is this a user whose descriptors must not come to the keeper? Not root, and not the keeper's own user. */
 static bool peer_is_foreign(const struct keeper *k, const struct ucred *peer)
 {
-	return k->fronts && peer->uid != 0 && peer->uid != geteuid();
+	return k->fronts && peer->uid != 0 && peer->uid != k->uid;
 }
 
 static void listener_turn_away(struct keeper *k, int fd, enum refusal refusal, const char *why, bool may_mend)

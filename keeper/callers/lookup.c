@@ -186,18 +186,18 @@ static void inspect(struct session *s, int fd)
 	struct keeper *k = s->keeper;
 	struct inspect_request request = {.fd = fd,
 					  .peer = s->peer,
-					  .foreign = s->peer.uid != geteuid(),
+					  .foreign = s->peer.uid != k->uid,
 					  .takes = s->request.op == WIRE_LOCK,
 					  .space = s->request.space,
 					  .mode = s->request.mode,
 					  .owner = s->request.owner};
 	struct inspect_result result;
 	const struct file *file;
-	uint64_t dev, ino;
+	uint64_t dev;
 
-	s->lookup.local = inspect_ground(k->mounts, fd, &dev, &ino, &request.id) == INSPECT_LOCAL;
+	s->lookup.local = inspect_ground(k->mounts, fd, &dev, &request.seen) == INSPECT_LOCAL;
 	if (s->lookup.local) {
-		file = file_find(k, dev, ino);
+		file = file_find(k, dev, request.seen.st.st_ino);
 		request.unused = !file;
 		/* A worker opens the file anew: the keeper might forget the file meanwhile. */
 		request.known = !request.foreign && file && file->fd >= 0;

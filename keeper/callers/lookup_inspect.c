@@ -14,8 +14,9 @@
 
 void lookup_close(struct keeper *k, int fd)
 {
-	uint64_t dev, ino;
-	bool local = inspect_ground(k->mounts, fd, &dev, &ino, NULL) == INSPECT_LOCAL;
+	struct inspect_seen seen;
+	uint64_t dev;
+	bool local = inspect_ground(k->mounts, fd, &dev, &seen) == INSPECT_LOCAL;
 
 	file_close(k, dev, fd, local);
 }

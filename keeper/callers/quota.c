@@ -23,7 +23,7 @@ struct quota_user {
 
 bool quota_is_limited(const struct keeper *k, uid_t uid)
 {
-	return k->system && uid != 0 && uid != geteuid();
+	return k->system && uid != 0 && uid != k->uid;
 }
 
 static unsigned quota_each(const struct keeper *k, enum quota_kind kind)

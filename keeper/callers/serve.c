@@ -18,7 +18,6 @@
 
 #include "keeper/leases/keeper.h"
 #include "keeper/guard/table_notes.h"
-#include "keeper/kernel/comm.h"
 #include "keeper/leases/act.h"
 #include "keeper/leases/answers.h"
 #include "keeper/callers/callers.h"
@@ -74,7 +73,7 @@ static struct lease *ask(struct session *s, const struct store_range *range)
 	lease_set_key(lease, s->waiter.lock->file->redis_key);
 	if (s->keeper->config->show_jobs) {
 		lease->job = (struct store_job){.pid = s->peer.pid, .since = s->started};
-		comm_read(s->peer.pid, lease->job.command);
+		session_command(s, lease->job.command);
 	}
 	return lease;
 }

@@ -9,12 +9,16 @@
 
 #include <errno.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/epoll.h>
 #include <unistd.h>
 #include <utlist.h>
 
 #include "keeper/clock.h"
+#include "keeper/kernel/comm.h"
+#include "keeper/kernel/copies.h"
 #include "keeper/leases/keeper.h"
+#include "wire/text.h"
 
 int sessions_init(struct keeper *k)
 {
@@ -69,6 +73,17 @@ void session_enter(struct session *s, enum session_state state)
 	s->state = state;
 }
 
+void session_command(const struct session *s, char out[JOB_COMMAND_BYTES])
+{
+	_Static_assert(JOB_COMMAND_BYTES == WIRE_COMMAND_BYTES && JOB_COMMAND_BYTES == COMM_BYTES, "the same names");
+	memcpy(out, s->request.command, JOB_COMMAND_BYTES);
+	out[JOB_COMMAND_BYTES - 1] = '\0';
+	if (*out)
+		text_make_printable(out, strlen(out));
+	else
+		comm_read(s->peer.pid, out);
+}
+
 void session_use(struct session *s)
 {
 	s->uses++;
@@ -113,8 +128,8 @@ void session_end(struct session *s)
 	quota_give(s->keeper, s->peer.uid, QUOTA_CONNECTION);
 	if (!--sessions->count)
 		sessions->idle_since_ns = clock_now_ns();
-	/* close() does not do that while there is a copy: a front may have one, and each process that is being forked off the
-	 * keeper has one for a moment. */
-	epoll_ctl(sessions->epoll, EPOLL_CTL_DEL, s->fd, NULL);
+	/* close() does that, but not while there is a copy: a front may have one. */
+	if (s->foreign || copies_are_possible())
+		epoll_ctl(sessions->epoll, EPOLL_CTL_DEL, s->fd, NULL);
 	uv_close((uv_handle_t *)&s->timer, on_session_timer_closed);
 }

@@ -25,6 +25,7 @@
 #include "keeper/kernel/inspect.h"
 #include "keeper/leases/waiters.h"
 #include "store/histogram.h"
+#include "store/job.h"
 #include "wire/msg.h"
 
 struct control_break;
@@ -145,6 +146,9 @@ void session_end(struct session *s);
 
 /* The question has come so far. Only this sets `state`. */
 void session_enter(struct session *s, enum session_state state);
+
+/* What the program is called, for people: as it says itself, printable; "" if the process is gone. */
+void session_command(const struct session *s, char out[JOB_COMMAND_BYTES]);
 
 /* A worker works for this session: it is not freed before session_unuse(). */
 void session_use(struct session *s);

@@ -261,7 +261,7 @@ static void who_begin(struct session *s, struct who *who)
 	who->keeper = k;
 	who->uid = s->peer.uid;
 	who->report.why = "the store has not answered";
-	own = lease_make_token(who->token) == 0 ? who_host(who, k->host, true) : NULL;
+	own = lease_make_token(k, who->token) == 0 ? who_host(who, k->host, true) : NULL;
 	ret = own ? who_count(who) : -ENOMEM;
 	if (ret < 0) {
 		who_drop(who);

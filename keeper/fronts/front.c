@@ -135,11 +135,11 @@ static void front_about_lock(const struct front_ask *ask, struct front_answer *a
 {
 	static struct mounts *mounts;
 	enum inspect_ground ground;
-	uint64_t ino;
+	struct inspect_seen seen;
 
 	if (!mounts)
 		mounts = mounts_new();
-	ground = inspect_ground(mounts, request->fd, &a->dev, &ino, NULL);
+	ground = inspect_ground(mounts, request->fd, &a->dev, &seen);
 	a->looked = true;
 	a->local = ground == INSPECT_LOCAL;
 	if (ground == INSPECT_AWAY && front_is_hung(ask, a->dev)) {

@@ -12,6 +12,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "keeper/kernel/copies.h"
+
 #define HOOK_SELF    "/proc/self/exe" /* in memory already: to start it waits for no mount */
 #define HOOK_REAP_MS 20
 
@@ -97,6 +99,7 @@ static int hook_spawn(char *const argv[], char *const env[], int text, int say, 
 	posix_spawn_file_actions_adddup2(&actions, text, 0);
 	posix_spawn_file_actions_adddup2(&actions, say, 1);
 	posix_spawn_file_actions_addopen(&actions, 2, "/dev/null", O_WRONLY, 0);
+	copies_begin();
 	ret = posix_spawn(pid, HOOK_SELF, &actions, &attr, argv, env);
 	posix_spawn_file_actions_destroy(&actions);
 	posix_spawnattr_destroy(&attr);

@@ -39,43 +39,75 @@ static int inspect_on_lock(void *arg, const struct procfs_lock *lock)
 	return 0;
 }
 
-/* Reads what the file is, and its name as the kernel has it. A name that was cut off counts as none. */
-static int inspect_read_name(int fd, const char *link, struct stat *st, char name[PATH_MAX])
+/* 0 or -errno. A name that was cut off counts as none. */
+static int inspect_read_link(const char *link, char name[PATH_MAX])
 {
-	bool was_gone, gone = false;
-	ssize_t len;
+	ssize_t len = readlink(link, name, PATH_MAX - 1);
 
-	do { /* lock files are often deleted: the name of a deleted file must be read after the deletion */
-		was_gone = gone;
-		len = readlink(link, name, PATH_MAX - 1);
-		if (len < 0 || fstat(fd, st) != 0)
-			return -errno;
-		gone = st->st_nlink == 0;
-	} while (gone && !was_gone);
+	if (len < 0)
+		return -errno;
 	if (len >= PATH_MAX - 1)
 		return -ENAMETOOLONG;
 	name[len] = '\0';
 	return 0;
 }
 
-/* " (deleted)" may also be part of a real name: the link count tells. */
-static void inspect_cut_deleted(const struct stat *st, char *name)
+/* How the kernel shows a file whose name was removed. A real name may end like that, too. */
+static bool inspect_ends_deleted(const char *name, size_t *before)
 {
 	static const char deleted[] = " (deleted)";
 	size_t len = strlen(name), cut = strlen(deleted);
 
-	if (st->st_nlink == 0 && len > cut && strcmp(name + len - cut, deleted) == 0)
-		name[len - cut] = '\0';
+	*before = len > cut ? len - cut : len;
+	return len > cut && strcmp(name + *before, deleted) == 0;
 }
 
-/* Made by O_TMPFILE, or the description opened anew from /proc: the kernel calls such a file "#INODE" and deleted. */
-static bool inspect_is_temporary(const struct inspect_result *r, int flags)
+/* Reads what the file is, and its name as the kernel has it. */
+static int inspect_read_name(const struct inspect_request *req, const char *link, struct stat *st, char name[PATH_MAX])
+{
+	bool was_gone, gone = false;
+	size_t before;
+	int ret;
+
+	/* When the name was read, the file still had it. */
+	*st = req->seen.st;
+	if (st->st_ino && st->st_nlink > 0) {
+		ret = inspect_read_link(link, name);
+		if (ret < 0 || !inspect_ends_deleted(name, &before))
+			return ret;
+	}
+	do { /* lock files are often deleted: the name of a deleted file must be read after the deletion */
+		was_gone = gone;
+		ret = inspect_read_link(link, name);
+		if (fstat(req->fd, st) != 0)
+			return -errno;
+		gone = st->st_nlink == 0;
+	} while (gone && !was_gone);
+	return ret;
+}
+
+/* The link count tells whether that is part of the name. */
+static void inspect_cut_deleted(const struct stat *st, char *name)
+{
+	size_t before;
+
+	if (st->st_nlink == 0 && inspect_ends_deleted(name, &before))
+		name[before] = '\0';
+}
+
+/* Made by O_TMPFILE, or the description opened anew from /proc: the kernel calls such a file "#INODE" and deleted, also once
+ * it has a name. */
+static bool inspect_is_temporary(const struct inspect_request *req, const struct inspect_result *r)
 {
 	const char *name = strrchr(r->path, '/');
 	unsigned long long inode;
-	int end = 0;
+	size_t before;
+	int flags, end = 0;
 
-	if ((flags & O_TMPFILE) == O_TMPFILE)
+	if (!inspect_ends_deleted(r->path, &before))
+		return false;
+	flags = fcntl(req->fd, F_GETFL);
+	if (flags >= 0 && (flags & O_TMPFILE) == O_TMPFILE)
 		return true;
 	return name && sscanf(name, "/#%llu (deleted)%n", &inode, &end) == 1 && end && !name[end] &&
 	       inode == r->st.st_ino;
@@ -177,29 +209,29 @@ static bool inspect_test_shared(const struct inspect_request *req, const char *l
 
 /* The kernel takes a record lock only on a description that is open for it (EBADF), and libdflock does not ask then. So only a
  * user who makes up questions would get a lease here that the kernel keeps from it. flock() takes any description. */
-static bool inspect_may_lock(const struct inspect_request *req, int flags)
+static bool inspect_may_lock(const struct inspect_request *req)
 {
-	int wrong = req->mode == WIRE_SHARED ? O_WRONLY : O_RDONLY;
+	int wrong = req->mode == WIRE_SHARED ? O_WRONLY : O_RDONLY, flags;
 
-	return !req->takes || req->space == WIRE_FLOCK || (flags & O_ACCMODE) != wrong; /* mutant: may-lock */
+	if (!req->takes || req->space == WIRE_FLOCK)
+		return true;
+	flags = fcntl(req->fd, F_GETFL);
+	return flags >= 0 && !(flags & O_PATH) && (flags & O_ACCMODE) != wrong; /* mutant: may-lock */
 }
 
 static void inspect_look(const struct inspect_request *req, struct inspect_result *r)
 {
-	int flags = fcntl(req->fd, F_GETFL);
 	char link[64];
 	struct procfs_fdinfo info = {.mount_id = -1};
 	int ret;
 
-	if (flags < 0 || (flags & O_PATH))
-		return inspect_refuse(r, "the descriptor is open for its path only (O_PATH)", 0);
-	if (!inspect_may_lock(req, flags))
+	if (!inspect_may_lock(req))
 		return inspect_refuse(r,
 				      req->mode == WIRE_SHARED ? "the descriptor is not open for reading"
 							       : "the descriptor is not open for writing",
 				      0);
 	snprintf(link, sizeof(link), "/proc/self/fd/%d", req->fd);
-	ret = inspect_read_name(req->fd, link, &r->st, r->path);
+	ret = inspect_read_name(req, link, &r->st, r->path);
 	if (ret == -ENAMETOOLONG) {
 		r->path[0] = '\0';
 		r->nameless = true;
@@ -211,15 +243,15 @@ static void inspect_look(const struct inspect_request *req, struct inspect_resul
 		return inspect_refuse(r, "neither a regular file nor a directory", 0);
 	if (r->path[0] != '/')
 		return inspect_refuse(r, "its path cannot be read", EINVAL);
-	if (inspect_is_temporary(r, flags)) {
+	if (inspect_is_temporary(req, r)) {
 		r->named_late = r->st.st_nlink > 0;
 		r->nameless = !r->named_late;
 		if (r->nameless)
 			return;
 	}
 	inspect_cut_deleted(&r->st, r->path);
-	if (req->unused && !req->foreign && req->id.ino) {
-		r->id = req->id;
+	if (req->unused && !req->foreign && req->seen.id.ino) {
+		r->id = req->seen.id;
 	} else if (req->foreign || !req->known || req->space == WIRE_FLOCK) {
 		ret = procfs_fdinfo_of(req->fd, &info, inspect_on_lock, &r->holds);
 		if (ret < 0)
@@ -255,7 +287,7 @@ static void inspect_look(const struct inspect_request *req, struct inspect_resul
 
 static bool inspect_read_status(int fd, struct statx *stx)
 {
-	return statx(fd, "", AT_EMPTY_PATH | AT_STATX_DONT_SYNC, STATX_INO | STATX_TYPE, stx) == 0;
+	return statx(fd, "", AT_EMPTY_PATH | AT_STATX_DONT_SYNC, STATX_INO | STATX_TYPE | STATX_NLINK, stx) == 0;
 }
 
 static bool inspect_is_file(const struct statx *stx)
@@ -263,20 +295,20 @@ static bool inspect_is_file(const struct statx *stx)
 	return S_ISREG(stx->stx_mode) || S_ISDIR(stx->stx_mode);
 }
 
-enum inspect_ground inspect_ground(struct mounts *mounts, int fd, uint64_t *dev, uint64_t *ino, struct identity *id)
+enum inspect_ground inspect_ground(struct mounts *mounts, int fd, uint64_t *dev, struct inspect_seen *seen)
 {
-	struct procfs_fdinfo head;
 	struct statx stx;
+	uint64_t ino;
 
-	*ino = 0;
-	if (id)
-		*id = (struct identity){0};
-	if (!mounts_local(mounts, fd, dev, &head) || !inspect_read_status(fd, &stx))
+	*seen = (struct inspect_seen){0};
+	if (!mounts_local(mounts, fd, dev, &ino) || !inspect_read_status(fd, &stx))
 		return INSPECT_AWAY;
-	if (id)
-		*id = (struct identity){.dev = *dev, .ino = head.ino ? head.ino : stx.stx_ino};
+	seen->id = (struct identity){.dev = *dev, .ino = ino ? ino : stx.stx_ino};
 	*dev = makedev(stx.stx_dev_major, stx.stx_dev_minor);
-	*ino = stx.stx_ino;
+	seen->st.st_dev = *dev;
+	seen->st.st_ino = stx.stx_ino;
+	seen->st.st_mode = stx.stx_mode;
+	seen->st.st_nlink = stx.stx_nlink;
 	return inspect_is_file(&stx) ? INSPECT_LOCAL : INSPECT_NO_FILE;
 }
 

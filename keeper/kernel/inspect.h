@@ -39,6 +39,12 @@ struct inspect_result {
 struct inspect;
 typedef void inspect_cb(void *arg, struct inspect_result *result);
 
+/* What inspect_ground() has seen of a local file. */
+struct inspect_seen {
+	struct stat st; /* st_dev, st_ino, st_mode and st_nlink */
+	struct identity id;
+};
+
 struct inspect_request {
 	int fd; /* taken over: closed when it has been looked at */
 	struct ucred peer;
@@ -48,8 +54,7 @@ struct inspect_request {
 	bool same_path; /* on a mount that is not the keeper's own, its path must lead the keeper to the same file, too */
 	bool known;     /* the keeper has a description of this file already: do not open it again */
 	bool unused; /* the keeper has no lease on this file, so no process holds anything under one: skips `holds` */
-	struct identity
-		id; /* of the file, from inspect_ground(), so that with `unused` fdinfo is not read again; 0, 0: not known */
+	struct inspect_seen seen; /* of a local file, by inspect_ground(): not looked at again; st_ino 0: unseen */
 	bool test_shared; /* find out whether the lock is held shared, with a description that lives only for the test
 			   */
 	bool takes;       /* the program wants to take the lock, and not only to know who has it */
@@ -62,8 +67,7 @@ struct inspect_request {
 /*
  * What a descriptor refers to. If the file is not known to be local, this does not even call statx(): some file systems
  * ask their server, or take a cluster's lock, whatever the flags say (9p, gfs2). *dev: what workers are counted by
- * (mounts_local()); of a local file st_dev. *ino: of a local file; else 0. *id, unless NULL: the kernel's number of a local
- * file; else 0, 0.
+ * (mounts_local()); of a local file st_dev. *seen: of a local file; else all zero.
  */
 enum inspect_ground {
 	INSPECT_LOCAL,   /* a file or directory of a local file system (mounts.h): nothing that is done with it waits */
@@ -71,7 +75,7 @@ enum inspect_ground {
 	INSPECT_NO_FILE, /* a pipe's node, a device's, ...: the last close may wait, wherever that is */
 };
 struct mounts;
-enum inspect_ground inspect_ground(struct mounts *mounts, int fd, uint64_t *dev, uint64_t *ino, struct identity *id);
+enum inspect_ground inspect_ground(struct mounts *mounts, int fd, uint64_t *dev, struct inspect_seen *seen);
 /* Is the file neither regular nor a directory? May wait for its file system. */
 bool inspect_is_no_file(int fd);
 

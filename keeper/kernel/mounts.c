@@ -9,6 +9,7 @@
 #include "keeper/kernel/mounts.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -279,18 +280,50 @@ static void mounts_refresh(struct mounts *m)
 		mounts_read(m);
 }
 
-bool mounts_local(struct mounts *m, int fd, uint64_t *device, struct procfs_fdinfo *head)
+/*
+ * One system call, where fdinfo takes three. The kernel says which mount it is although there is no room for a handle: it asks
+ * the file system in memory alone how large one would be. File systems without handles, and seccomp, give another error.
+ */
+static int mounts_id_of(int fd)
 {
-	procfs_fdinfo_head(fd, head);
-	*device = UNKNOWN_DEVICE | (unsigned)head->mount_id;
+	struct file_handle handle = {.handle_bytes = 0};
+	struct procfs_fdinfo head;
+	int id = -1;
+
+	if (name_to_handle_at(fd, "", &handle, &id, AT_EMPTY_PATH) == 0 || errno == EOVERFLOW)
+		return id;
+	procfs_fdinfo_head(fd, &head);
+	return head.mount_id;
+}
+
+/* Where stat says another number than the kernel has: an overlay shows that of a layer; and a kernel of 32 bits has no room
+ * for more. */
+static uint64_t mounts_kernel_ino(const struct mount *mount, int fd)
+{
+	struct procfs_fdinfo head = {.ino = 0};
+
+	if (mount->options || sizeof(long) < sizeof(uint64_t))
+		procfs_fdinfo_head(fd, &head);
+	return head.ino;
+}
+
+bool mounts_local(struct mounts *m, int fd, uint64_t *device, uint64_t *ino)
+{
+	int id = mounts_id_of(fd);
+
+	*device = UNKNOWN_DEVICE | (unsigned)id;
+	*ino = 0;
 	if (!m)
 		return false;
 	mounts_refresh(m);
 	for (struct mount *mount = mounts_begin(m); mount != mounts_end(m); mount++) {
-		if (mount->id != head->mount_id)
+		if (mount->id != id)
 			continue;
 		*device = mount->dev;
-		return mounts_is_local(m, mount, 0);
+		if (!mounts_is_local(m, mount, 0))
+			return false;
+		*ino = mounts_kernel_ino(mount, fd);
+		return true;
 	}
 	return false;
 }

@@ -25,10 +25,10 @@ void mounts_free(struct mounts *mounts);
 /*
  * Is the file system of this open file known to be local? Asks no file system that is not. Reads the mount table again
  * after it has changed. *device: what the file's workers are counted by (workers.h): the kernel's number of the file
- * system (procfs_locks.h) where the table has it, else a number of the mount's own. *head: what fdinfo says.
+ * system (procfs_locks.h) where the table has it, else a number of the mount's own. *ino: the kernel's inode number; 0: what
+ * stat says, or not known.
  */
-struct procfs_fdinfo;
-bool mounts_local(struct mounts *mounts, int fd, uint64_t *device, struct procfs_fdinfo *head);
+bool mounts_local(struct mounts *mounts, int fd, uint64_t *device, uint64_t *ino);
 
 /* The same for an absolute path, with everything that it leads over; false also if it leads nowhere. */
 bool mounts_local_path(struct mounts *mounts, const char *path);

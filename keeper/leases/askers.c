@@ -1,6 +1,8 @@
 /* See askers.h. */
 #include "keeper/leases/askers.h"
 
+#include <stdlib.h>
+
 #include "keeper/leases/keeper.h"
 #include "keeper/leases/inquiry.h"
 #include "keeper/leases/probing.h"
@@ -8,7 +10,9 @@
 
 void askers_add(struct lease *lease, const struct asker *asker)
 {
-	if (lease->asker_count < LEASE_MAX_ASKERS)
+	if (!lease->askers)
+		lease->askers = calloc(LEASE_MAX_ASKERS, sizeof(*lease->askers));
+	if (lease->askers && lease->asker_count < LEASE_MAX_ASKERS)
 		lease->askers[lease->asker_count++] = *asker;
 }
 

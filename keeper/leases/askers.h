@@ -5,7 +5,7 @@
 
 #include "keeper/leases/locks.h"
 
-/* Notes an asker for askers_tell(). If there are too many, leaves it out: the asker's own limit ends its question. */
+/* Notes an asker for askers_tell(). If there are too many, or no memory, leaves it out: the asker's own limit ends its question. */
 void askers_add(struct lease *lease, const struct asker *asker);
 /* The lease is in use: tells the askers what is in their way, and sessions of `dflock stop` (queue_tell_in_use()). */
 void askers_tell(struct lease *lease);

@@ -92,6 +92,7 @@ struct keeper {
 	int dir_fd;
 	char *names_dir; /* resolved: of the files of `dflock lock`; NULL: it could not be made */
 	char host[STORE_HOST_BYTES];
+	uid_t uid;       /* the keeper's effective user */
 	bool system;     /* serves several users */
 	bool foreground; /* does not end when no program needs it */
 	time_t started;
@@ -113,6 +114,7 @@ struct keeper {
 	struct file *unused; /* files that may be unused */
 	struct lease *ended; /* ended leases, freed when nothing refers to them any more */
 
+	struct token_bytes token_bytes;
 	struct queue queue;
 	struct deadline deadline;
 	struct host_in_store host_in_store;

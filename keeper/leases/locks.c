@@ -219,17 +219,20 @@ void file_unused(struct file *file)
 	DL_APPEND2(file->keeper->unused, file, unused_prev, unused_next);
 }
 
-/* 128 random bits: no two requests of any two hosts ever have the same token. */
-int lease_make_token(char token[STORE_TOKEN_BYTES])
+int lease_make_token(struct keeper *k, char token[STORE_TOKEN_BYTES])
 {
 	static const char digits[] = "0123456789abcdef";
-	unsigned char bytes[(STORE_TOKEN_BYTES - 1) / 2];
+	struct token_bytes *random = &k->token_bytes;
 
-	if (getrandom(bytes, sizeof(bytes), 0) != sizeof(bytes))
+	if (!random->left && getrandom(random->bytes, sizeof(random->bytes), 0) != sizeof(random->bytes))
 		return -EIO;
-	for (size_t i = 0; i < sizeof(bytes); i++) {
-		*token++ = digits[bytes[i] >> 4];
-		*token++ = digits[bytes[i] & 15];
+	if (!random->left)
+		random->left = sizeof(random->bytes);
+	for (size_t i = 0; i < TOKEN_RANDOM_BYTES; i++) {
+		unsigned char byte = random->bytes[--random->left];
+
+		*token++ = digits[byte >> 4];
+		*token++ = digits[byte & 15];
 	}
 	*token = '\0';
 	return 0;
@@ -267,7 +270,7 @@ struct lease *lease_new(struct lock *lock, const struct store_range *range, uid_
 {
 	char token[STORE_TOKEN_BYTES];
 
-	return lease_make_token(token) == 0 ? lease_make(lock, range, token, uid) : NULL;
+	return lease_make_token(lock->file->keeper, token) == 0 ? lease_make(lock, range, token, uid) : NULL;
 }
 
 void lease_recall_by_rule(struct lease *lease)
@@ -291,6 +294,9 @@ void lease_free(struct lease *lease)
 
 	free(lease->key);
 	touched_add(lock);
+	free(lease->askers);
+	lease->askers = NULL;
+	lease->asker_count = 0;
 	lock->file->keeper->lease_states.count[lease->range.space][lease->state]--;
 	HASH_DEL(lock->file->keeper->leases, lease);
 	DL_DELETE(lock->leases, lease);

@@ -88,6 +88,7 @@ struct lease {
 	bool resting;     /* asking: the name rests */
 	bool taken;       /* asking: a Redis client has the key, or none has it, and it is left free for clients */
 	char client[STORE_CLIENT_BYTES]; /* taken: the beginning of its token; "": none has it */
+	int64_t pace_ms;                 /* taken: when to ask again at the latest (pace_question()) */
 	int64_t taken_until_ns;          /* taken: until then, unless it is renewed; 0: for ever */
 	bool insist; /* asking: the holders must be asked, though they know of other hosts that wait */
 	bool lapsed; /* asking: the deadline has passed since: a message that it was granted may be older */
@@ -114,7 +115,7 @@ struct lease {
 	bool recall_shared, recall_exclusive; /* a set: either, or both; not with RECALL_NONE or _LINGER */
 	struct store_range recall_range;      /* what is wanted, by the first asker */
 	int64_t recalled_ns;                  /* since when another host wants it; 0: none does */
-	struct asker askers[LEASE_MAX_ASKERS];
+	struct asker *askers; /* room for LEASE_MAX_ASKERS; NULL: there were none */
 	unsigned asker_count;
 	int64_t keep_until_ns; /* no recall is obeyed before this: min_hold_ms */
 	int64_t linger_ns;     /* given back after so long without use; doubles while it is used */
@@ -232,8 +233,17 @@ struct holders_file file_searched(const struct file *file);
 /* Takes the kernel's number from an inspection, or from the table of an earlier keeper; ino 0: not known. */
 void file_learnt(struct file *file, const struct identity *id);
 
+/* 128 random bits: no two requests of any two hosts ever have the same token. */
+#define TOKEN_RANDOM_BYTES ((STORE_TOKEN_BYTES - 1) / 2)
+
+/* Random bytes for the next tokens: k->token_bytes. locks.c's. */
+struct token_bytes {
+	unsigned char bytes[16 * TOKEN_RANDOM_BYTES];
+	unsigned left;
+};
+
 /* A new token. 0; -EIO: there is no randomness. */
-int lease_make_token(char token[STORE_TOKEN_BYTES]);
+int lease_make_token(struct keeper *k, char token[STORE_TOKEN_BYTES]);
 
 /* A new asking lease of the lock, with a token of its own; in both tables. uid: the user whose call asks for it. NULL:
  * no memory or no randomness. */

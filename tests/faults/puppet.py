@@ -17,7 +17,7 @@ connections, fds = [], []
 
 
 def question(config, op=fk.LOCK, space=0, mode=fk.EXCLUSIVE, flags=fk.NONBLOCK, magic=fk.MAGIC, owner=0, text=b""):
-    head = fk.REQUEST.pack(magic, fk.VERSION, fk.REQUEST.size, op, space, mode, flags, owner, 0, EOF, fk.boottime(), *fk.config_id(config), fk.path_hash(config))
+    head = fk.REQUEST.pack(magic, fk.VERSION, fk.REQUEST.size, op, space, mode, flags, owner, 0, EOF, fk.boottime(), *fk.config_id(config), fk.path_hash(config), b"")
     return head + text
 
 

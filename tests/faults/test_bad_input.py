@@ -23,9 +23,9 @@ TEST, STATUS, RELOAD, STOP, INIT, PING, BEFORE = range(2, 9)
 
 
 def question(host, op=fk.LOCK, magic=fk.MAGIC, version=fk.VERSION, size=fk.REQUEST.size, space=0, mode=fk.EXCLUSIVE, flags=0,
-             owner=0, start=0, to=EOF, sent_ns=None):
+             owner=0, start=0, to=EOF, sent_ns=None, command=b""):
     sent_ns = fk.boottime() if sent_ns is None else sent_ns
-    return fk.REQUEST.pack(magic, version, size, op, space, mode, flags, owner, start, to, sent_ns, *fk.config_id(host.config), fk.path_hash(host.config))
+    return fk.REQUEST.pack(magic, version, size, op, space, mode, flags, owner, start, to, sent_ns, *fk.config_id(host.config), fk.path_hash(host.config), command)
 
 
 class Client:
@@ -186,7 +186,7 @@ def test_keeper_of_another_version(host_of, redis, answer, pattern):
 
 
 def of_configuration(state, path):
-    return fk.REQUEST.pack(fk.MAGIC, fk.VERSION, fk.REQUEST.size, fk.LOCK, 0, 1, 0, 0, 0, EOF, 1, *state, fk.path_hash(path) if path else 0)
+    return fk.REQUEST.pack(fk.MAGIC, fk.VERSION, fk.REQUEST.size, fk.LOCK, 0, 1, 0, 0, 0, EOF, 1, *state, fk.path_hash(path) if path else 0, b"")
 
 
 def test_another_configuration(host):
@@ -213,7 +213,7 @@ def test_goes_away_while_the_configuration_is_looked_at(host):
 def test_descriptors_of_no_use(host):
     """Descriptors of files that cannot be protected, or cannot be opened again."""
     read, write = os.pipe()
-    opened_here = [read, write, os.open("/dev/null", os.O_RDWR), os.open(host.path("f"), os.O_PATH),
+    opened_here = [read, write, os.open("/dev/null", os.O_RDWR), os.open("/dev/null", os.O_PATH),
                    os.open("/proc/self/stat", os.O_RDONLY), os.memfd_create("x"), os.open("/", os.O_RDONLY),
                    socket.socket().detach(), os.eventfd(0)]
     for fd in opened_here:

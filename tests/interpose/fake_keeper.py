@@ -15,8 +15,8 @@ import threading
 import time
 from collections import namedtuple
 
-MAGIC, VERSION = 0x6B6C6664, 2
-REQUEST = struct.Struct("<IHH4BB3xqqq3Q2qQ")
+MAGIC, VERSION = 0x6B6C6664, 3
+REQUEST = struct.Struct("<IHH4BB3xqqq3Q2qQ16s")
 REPLY = struct.Struct("<IHHBBBBi1024sqQqq")
 Reply = namedtuple("Reply", "magic version size verdict mode on_refused may_mend pid reason until_ns fence from_ to")
 LOCK, HELD = 1, 10
@@ -119,8 +119,8 @@ class Leases:
 class Request:
     def __init__(self, data, fds):
         (self.magic, self.version, self.size, self.op, self.space, self.mode, self.flags, self.owner, self.start,
-         self.to, self.sent_ns, *config, self.path_hash) = REQUEST.unpack(data)
-        self.config, self.fds = tuple(config), fds
+         self.to, self.sent_ns, *config, self.path_hash, command) = REQUEST.unpack(data)
+        self.config, self.fds, self.command = tuple(config), fds, command.rstrip(b"\0").decode()
 
     @property
     def have(self):

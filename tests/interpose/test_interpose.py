@@ -13,7 +13,7 @@ from world import BUILD, ROOT, SHIM
 
 # What the shim may use of libc: no heap, no stdio, no threads, nothing that could be another library's.
 ALLOWED = set("""
-    __errno_location _exit clock_gettime dladdr dlsym fstatfs getpid getrlimit getsockopt
+    __errno_location _exit clock_gettime dladdr dlsym fstatfs getauxval getpid getrlimit getsockopt
     bcmp memchr memcmp memcpy memmove memset mkdir mmap munmap prctl sched_yield secure_getenv setrlimit setsockopt
     sigaction statfs statx strchr strcmp strcpy strcspn strlen strncmp strrchr strstr sysconf umask unsetenv
     environ __environ

@@ -1,6 +1,6 @@
 /*
  * store/channel.c with TLS over a real TCP connection: the server is a thread with OpenSSL's blocking calls, which updates keys,
- * sends much and little, and ends in good and bad ways.
+ * sends much and little, and ends in good and bad ways. Without TLS: a server that reads late.
  */
 #include "tests/unit/suite.h"
 #include "tests/unit/tls_server.h"
@@ -8,6 +8,7 @@
 #include <arpa/inet.h>
 #include <errno.h>
 #include <pthread.h>
+#include <semaphore.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <sys/socket.h>
@@ -16,9 +17,11 @@
 
 #include "store/channel.h"
 
-#define HOST      "redis.example"
-#define BIG_BYTES 1000000
-#define LIMIT_MS  20000
+#define HOST        "redis.example"
+#define BIG_BYTES   1000000
+#define LATE_BYTES  (8u << 20) /* more than the kernel takes for a server that does not read */
+#define LATE_WRITES 3
+#define LIMIT_MS    20000
 
 static uv_loop_t loop;
 static struct tls_identity ca, leaf;
@@ -26,6 +29,9 @@ static struct tls_context *context;
 static struct channel *channel;
 static int listener;
 static void (*serve)(int fd, SSL *ssl);
+static bool plain;
+static sem_t all_written;
+static unsigned released;
 
 /* ---- the server ---- */
 
@@ -99,6 +105,27 @@ static void stay_silent(int fd, SSL *ssl)
 		;
 }
 
+static char late_byte(size_t at)
+{
+	return (char)(at % 251);
+}
+
+/* Reads nothing before the client has written all; says then whether it all came, in order. */
+static void read_late(int fd, SSL *ssl)
+{
+	size_t at = 0, all = (size_t)LATE_WRITES * LATE_BYTES;
+	static char bytes[65536];
+	bool good = true;
+	ssize_t n;
+
+	(void)ssl;
+	sem_wait(&all_written);
+	while (at < all && (n = read(fd, bytes, sizeof(bytes))) > 0)
+		for (ssize_t i = 0; i < n; i++)
+			good = good && bytes[i] == late_byte(at++);
+	(void)!write(fd, good && at == all ? "y" : "n", 1);
+}
+
 /* ---- the client ---- */
 
 static struct {
@@ -156,7 +183,7 @@ static pthread_t start(void (*how)(int fd, SSL *ssl), const char *name)
 {
 	const struct channel_events events = {.connected = on_connected, .bytes = on_bytes, .broken = on_broken};
 	struct sockaddr_in at = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
-	struct channel_target target = {.tls = context, .name = name};
+	struct channel_target target = {.tls = plain ? NULL : context, .name = name};
 	socklen_t len = sizeof(at);
 	pthread_t thread;
 
@@ -186,6 +213,7 @@ static uv_timer_t tick;
 
 static void setup(void)
 {
+	plain = false;
 	signal(SIGPIPE, SIG_IGN);
 	ca = tls_identify(NULL, "The test's authority", NULL, -DAY_S, DAY_S);
 	leaf = tls_identify(&ca, HOST, "DNS:" HOST, -DAY_S, DAY_S);
@@ -274,6 +302,38 @@ START_TEST(other_ends)
 }
 END_TEST
 
+static void count_release(void *bytes)
+{
+	released++;
+	free(bytes);
+}
+
+/* The kernel takes a part of the first write at once, and nothing of the others: they wait in their order. */
+START_TEST(server_reads_late)
+{
+	pthread_t server;
+
+	plain = true;
+	released = 0;
+	sem_init(&all_written, 0, 0);
+	server = start(read_late, NULL);
+	wait_until(heard.connected);
+	for (size_t i = 0; i < LATE_WRITES; i++) {
+		char *bytes = malloc(LATE_BYTES);
+
+		for (size_t at = 0; at < LATE_BYTES; at++)
+			bytes[at] = late_byte(i * LATE_BYTES + at);
+		ck_assert_int_eq(channel_write(channel, bytes, LATE_BYTES, count_release), 0);
+	}
+	ck_assert_uint_eq(released, 0);
+	sem_post(&all_written);
+	wait_until(heard.len == 1);
+	ck_assert_int_eq(heard.bytes[0], 'y');
+	ck_assert_uint_eq(released, LATE_WRITES);
+	stop(server);
+}
+END_TEST
+
 int main(void)
 {
 	TCase *tests = tcase_create("channel");
@@ -282,5 +342,6 @@ int main(void)
 	tcase_add_test(tests, keys_are_updated);
 	tcase_add_test(tests, much_and_the_end);
 	tcase_add_test(tests, other_ends);
+	tcase_add_test(tests, server_reads_late);
 	return suite_run_case("channel", tests);
 }

@@ -63,15 +63,50 @@ START_TEST(directory)
 }
 END_TEST
 
+/* The kernel takes no lock on such a descriptor; libdflock asks its own kernel about that. What the user may open counts
+ * (test_inspect_users.c). */
 START_TEST(path_only)
 {
+	struct inspect_request request = {
+		.peer = self, .takes = true, .space = WIRE_RECORD, .mode = WIRE_SHARED, .to = 1};
 	struct inspect_result r;
 
 	close(make("x", O_RDWR, 0600));
 	r = look(open(in_folder("x"), O_PATH | O_CLOEXEC));
-	check_refused(&r, "O_PATH");
-	r = look(open(folder, O_PATH | O_CLOEXEC));
-	check_refused(&r, "O_PATH");
+	check_good(&r, in_folder("x"));
+	close(r.fd);
+	request.fd = open(in_folder("x"), O_PATH | O_CLOEXEC);
+	ck_assert_int_lt(inspect_now(&request, &r), 0);
+	check_refused(&r, "not open for reading");
+}
+END_TEST
+
+/* What inspect_ground() has seen is not asked for again; but a file that was deleted since is. */
+START_TEST(seen_before)
+{
+	struct inspect_request request = {.peer = self};
+	struct inspect_result r;
+	char deleted[PATH_MAX];
+	struct stat st;
+
+	for (int removed = 0; removed < 2; removed++) {
+		request.fd = make("x", O_RDWR, 0600);
+		ck_assert_int_eq(fstat(request.fd, &st), 0);
+		request.seen.st = st;
+		if (removed)
+			unlink(in_folder("x"));
+		ck_assert_int_eq(inspect_now(&request, &r), 0);
+		check_good(&r, in_folder("x"));
+		ck_assert_uint_eq(r.st.st_nlink, !removed);
+		close(r.fd);
+	}
+	/* Such a name is a name. */
+	snprintf(deleted, sizeof(deleted), "%s", in_folder("x (deleted)"));
+	request.fd = make("x (deleted)", O_RDWR, 0600);
+	ck_assert_int_eq(fstat(request.fd, &request.seen.st), 0);
+	ck_assert_int_eq(inspect_now(&request, &r), 0);
+	check_good(&r, deleted);
+	close(r.fd);
 }
 END_TEST
 
@@ -154,6 +189,7 @@ static void add_tests(TCase *tests)
 	tcase_add_test(tests, unused);
 	tcase_add_test(tests, directory);
 	tcase_add_test(tests, path_only);
+	tcase_add_test(tests, seen_before);
 	tcase_add_test(tests, other_kinds);
 	tcase_add_test(tests, nameless);
 }

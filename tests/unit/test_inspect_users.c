@@ -45,6 +45,9 @@ START_TEST(users_rights)
 	check_refused(&r, "Permission denied");
 	r = look_as(make("group", O_RDWR, 0640), &user, false);
 	check_refused(&r, "Permission denied");
+	close(make("path", O_RDWR, 0600));
+	r = look_as(open(in_folder("path"), O_PATH | O_CLOEXEC), &user, false);
+	check_refused(&r, "Permission denied");
 	fd = make("theirs", O_RDWR, 0600);
 	ck_assert_int_eq(fchown(fd, USER, USER), 0);
 	r = look_as(fd, &user, false);

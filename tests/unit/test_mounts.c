@@ -95,21 +95,19 @@ static void overlay(const char *lower)
 
 static bool is_local_by(struct mounts *by, int fd)
 {
-	struct procfs_fdinfo head;
-	uint64_t device;
+	uint64_t device, ino;
 
-	return mounts_local(by, fd, &device, &head);
+	return mounts_local(by, fd, &device, &ino);
 }
 
 static bool is_local_at(const char *at, int flags, uint64_t *device)
 {
 	int fd = open(at, flags | O_CLOEXEC, 0644);
-	struct procfs_fdinfo head;
-	uint64_t number;
+	uint64_t number, ino;
 	bool local;
 
 	ck_assert_msg(fd >= 0, "%s: %s", at, strerror(errno));
-	local = mounts_local(mounts, fd, device ? device : &number, &head);
+	local = mounts_local(mounts, fd, device ? device : &number, &ino);
 	close(fd);
 	return local;
 }
@@ -153,20 +151,24 @@ static int on_lock(void *arg, const struct procfs_lock *lock)
 /* inspect_ground(): the number that lock lines show, which is not always what stat says. */
 static void check_number(const char *name)
 {
-	struct identity id, listed = {0};
+	struct identity listed = {0};
+	struct inspect_seen seen;
 	int fd = open(path(name), O_RDONLY | O_CREAT | O_CLOEXEC, 0644);
-	uint64_t dev, ino;
+	uint64_t dev;
 	struct stat st;
 
 	ck_assert_int_ge(fd, 0);
-	ck_assert_int_eq(inspect_ground(mounts, fd, &dev, &ino, &id), INSPECT_LOCAL);
+	ck_assert_int_eq(inspect_ground(mounts, fd, &dev, &seen), INSPECT_LOCAL);
 	ck_assert_int_eq(fstat(fd, &st), 0);
 	ck_assert_uint_eq(dev, st.st_dev);
-	ck_assert_uint_eq(ino, st.st_ino);
+	ck_assert_uint_eq(seen.st.st_dev, st.st_dev);
+	ck_assert_uint_eq(seen.st.st_ino, st.st_ino);
+	ck_assert_uint_eq(seen.st.st_nlink, st.st_nlink);
+	ck_assert_uint_eq(seen.st.st_mode, st.st_mode);
 	ck_assert_int_eq(flock(fd, LOCK_EX), 0);
 	ck_assert_int_eq(procfs_fdinfo_of(fd, NULL, on_lock, &listed), 1);
-	ck_assert_uint_eq(id.dev, listed.dev);
-	ck_assert_uint_eq(id.ino, listed.ino);
+	ck_assert_uint_eq(seen.id.dev, listed.dev);
+	ck_assert_uint_eq(seen.id.ino, listed.ino);
 	close(fd);
 }
 

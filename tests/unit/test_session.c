@@ -1,11 +1,14 @@
 /* Tests of keeper/callers/session.c: what becomes of a connection in epoll. */
 #include <check.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/epoll.h>
+#include <sys/prctl.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
 #include "keeper/callers/session.h"
+#include "keeper/kernel/copies.h"
 #include "keeper/leases/keeper.h"
 #include "tests/unit/suite.h"
 
@@ -36,22 +39,55 @@ static int reported(void)
 	return epoll_wait(k.sessions->epoll, &event, 1, 0);
 }
 
-/* A process that is being forked off the keeper, or a front, has a copy: close() alone leaves it in epoll. */
+/* A process that is being forked off the keeper, or a front, has a copy: close() alone leaves it in epoll. Else there is none:
+ * close() does. */
 START_TEST(one_that_has_ended_is_not_reported)
 {
-	const bool foreign = _i;
+	const bool foreign = _i == 1, forked = _i == 2;
 	struct session *s = session_new(&k, ends[0], &(struct ucred){.pid = 4711}, foreign);
-	int copy = dup(ends[0]);
+	int copy = foreign || forked ? dup(ends[0]) : -1;
 
 	ck_assert_ptr_nonnull(s);
+	if (forked)
+		copies_begin();
 	ck_assert_int_eq(reported(), 0);
 	ck_assert_int_eq(write(ends[1], "x", 1), 1);
 	ck_assert_int_eq(reported(), 1);
 	session_end(s);
 	close(ends[0]);
-	ck_assert_int_eq(write(ends[1], "x", 1), 1);
+	ck_assert_int_eq(send(ends[1], "x", 1, MSG_NOSIGNAL), copy >= 0 ? 1 : -1);
 	ck_assert_int_eq(reported(), 0);
-	close(copy);
+	if (copy >= 0)
+		close(copy);
+}
+END_TEST
+
+/* What a program says of itself is shown to people. */
+START_TEST(command)
+{
+	static const struct {
+		char said[WIRE_COMMAND_BYTES + 1];
+		const char *shown;
+	} all[] = {
+		{"backup", "backup"},       {"0123456789abcdef", "0123456789abcde"},
+		{"a\nb\033[2J", "a b?[2J"}, {"x\xe2\x80\xae", "x???"},
+		{{'a', '\0', '\n'}, "a"},
+	};
+	char shown[JOB_COMMAND_BYTES], own[JOB_COMMAND_BYTES] = "";
+	struct session *s = session_new(&k, ends[0], &(struct ucred){.pid = getpid()}, false);
+
+	for (size_t i = 0; i < sizeof(all) / sizeof(*all); i++) {
+		memcpy(s->request.command, all[i].said, WIRE_COMMAND_BYTES);
+		session_command(s, shown);
+		ck_assert_str_eq(shown, all[i].shown);
+	}
+	/* A program that says nothing. */
+	memset(s->request.command, 0, sizeof(s->request.command));
+	session_command(s, shown);
+	prctl(PR_GET_NAME, own);
+	ck_assert_str_eq(shown, own);
+	session_end(s);
+	close(ends[0]);
 }
 END_TEST
 
@@ -99,6 +135,7 @@ int main(void)
 	tcase_add_checked_fixture(tests, setup, teardown);
 	tcase_add_test(tests, counts);
 	tcase_add_test(tests, unread);
-	tcase_add_loop_test(tests, one_that_has_ended_is_not_reported, 0, 2);
+	tcase_add_test(tests, command);
+	tcase_add_loop_test(tests, one_that_has_ended_is_not_reported, 0, 3);
 	return suite_run_case("session", tests);
 }

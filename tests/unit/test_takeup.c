@@ -73,9 +73,9 @@ void mounts_free(struct mounts *mounts)
 	(void)mounts;
 }
 
-bool mounts_local(struct mounts *mounts, int fd, uint64_t *device, struct procfs_fdinfo *head)
+bool mounts_local(struct mounts *mounts, int fd, uint64_t *device, uint64_t *ino)
 {
-	(void)mounts, (void)fd, (void)device, (void)head;
+	(void)mounts, (void)fd, (void)device, (void)ino;
 	ck_abort();
 }
 
