@@ -132,10 +132,10 @@ clean: ## remove what was built
 	rm -rf $(BUILD)
 
 .PHONY: memcheck check check-san model stress fairness check-docs fuzz bench plot install uninstall deb format nemesis sim sim-long sim-mutants model-check model-check-long
-# Not under valgrind: what freezer, lastwords, stopped and supervise look at must be done in a tenth of a second; valgrind has limits of its
+# Not under valgrind: what bereft, freezer, lastwords, stopped and supervise look at must be done in a tenth of a second; valgrind has limits of its
 # own, which inherit looks at, and no openat2(), which refind and takeup need; and /proc/self/exe, which event starts, is valgrind then. tls_stream
-# computes for ten minutes; channel has TLS, too. The sanitizers run them.
-NO_MEMCHECK := $(addprefix $(BUILD)/unit/test_,event freezer inherit lastwords refind stopped supervise supervise_manager supervise_signals takeup tls_stream)
+# computes for minutes; tls_certificates and tls_hostile have TLS, too. The sanitizers run them.
+NO_MEMCHECK := $(addprefix $(BUILD)/unit/test_,bereft event freezer inherit lastwords refind stopped supervise supervise_manager supervise_signals takeup tls_stream)
 MEMCHECK_RUN := $(addprefix memcheck-,$(notdir $(filter-out $(NO_MEMCHECK),$(UNIT))))
 memcheck: $(MEMCHECK_RUN) ## run the unit tests under valgrind (memcheck-test_NAME: one of them)
 .PHONY: $(MEMCHECK_RUN)
@@ -183,7 +183,7 @@ model: all agents ## play N (20000) random sequences of lock calls on one kernel
 	DFLOCK_MODEL_SEQUENCES=$(or $(N),20000) $(MAKE) check T="-s model/test_model.py -k one_kernel"
 fairness: all agents ## programs of two hosts and a client of each library want one lock, for FAIRNESS_SECONDS (60) each: who gets it how often
 	cd tests && DFLOCK_FAIRNESS_SECONDS=$(or $(FAIRNESS_SECONDS),60) $(PYTEST) -p no:cacheprovider -s clients/test_fairness.py
-nemesis: all agents ## a fault run of NEMESIS_SECONDS (1800) with one server, and as long with three: an hour; as root
+nemesis: all agents ## a fault run of NEMESIS_SECONDS (1800) with one server, with three, and with a Redis Cluster: 1.5 hours; as root
 	cd tests && DFLOCK_NEMESIS_SECONDS=$(or $(NEMESIS_SECONDS),1800) $(PYTEST) -p no:cacheprovider -s nemesis/test_nemesis.py
 check-docs: all ## what documentation and sources must agree on; which way files call each other, and their names
 	scripts/check-docs.sh
@@ -193,7 +193,7 @@ model-check: ## check the models in docs/model with spin, and that their mutants
 	docs/model/check.sh
 model-check-long: ## the same with larger bounds: hours, and 20 GB
 	docs/model/check.sh long
-fuzz: ## fuzz configuration, messages, table of leases and replies for FUZZ_SECONDS each
+fuzz: ## fuzz configuration, messages, table of leases, replies and TLS for FUZZ_SECONDS each
 	scripts/fuzz.sh $(or $(FUZZ_SECONDS),10)
 bench: all $(BENCH) ## measure; prints a table and writes $(BUILD)/bench.json
 	PYTHONDONTWRITEBYTECODE=1 DFLOCK_BUILD=$(abspath $(BUILD)) bench/run.py $(B)

@@ -326,29 +326,45 @@ static int ask_text(struct ask *ask, enum wire_op op, const char *text, const st
 	return ret;
 }
 
-int ask_status(struct ask *ask, const struct place *place, char **json, size_t *len, char why[CLI_LINE_BYTES])
+int ask_once(enum wire_op op, const char *text, char **answer, size_t *len, char why[CLI_LINE_BYTES])
 {
-	return ask_text(ask, WIRE_STATUS, NULL, place, json, len, why);
+	struct place place;
+	struct ask ask;
+	int ret;
+
+	cli_place(&place, NULL);
+	ret = ask_connect(&place, &ask, why);
+	if (!ret)
+		ret = answer ? ask_text(&ask, op, text, &place, answer, len, why)
+			     : ask_about(&ask, op, text, &place, NULL, why);
+	ask_close(&ask);
+	return ret;
+}
+
+json_t *ask_parse(const char *answer, size_t len, char why[CLI_LINE_BYTES])
+{
+	json_error_t error;
+	json_t *parsed = json_loadb(answer, len, 0, &error);
+
+	if (json_is_object(parsed))
+		return parsed;
+	json_decref(parsed);
+	snprintf(why, CLI_LINE_BYTES, "the keeper's answer makes no sense (%s); is it another version's?", error.text);
+	return NULL;
 }
 
 json_t *ask_json(struct ask *ask, enum wire_op op, const char *text, const struct place *place,
 		 char why[CLI_LINE_BYTES])
 {
-	json_error_t error;
-	json_t *answer;
+	json_t *parsed;
+	char *answer;
 	size_t len;
-	char *json;
 
-	if (ask_text(ask, op, text, place, &json, &len, why))
+	if (ask_text(ask, op, text, place, &answer, &len, why))
 		return NULL;
-	answer = json_loadb(json, len, 0, &error);
-	free(json);
-	if (json_is_object(answer))
-		return answer;
-	json_decref(answer);
-	snprintf(why, CLI_LINE_BYTES, "the status of the keeper (pid %d) makes no sense (%s); is it another version's?",
-		 (int)ask->pid, error.text);
-	return NULL;
+	parsed = ask_parse(answer, len, why);
+	free(answer);
+	return parsed;
 }
 
 json_t *ask_status_json(struct ask *ask, const struct place *place, char why[CLI_LINE_BYTES])

@@ -49,8 +49,15 @@ int ask_question(struct ask *ask, enum wire_op op, const struct place *place, in
 int ask_about(struct ask *ask, enum wire_op op, const char *text, const struct place *place, int *memfd,
 	      char why[CLI_LINE_BYTES]);
 
-/* The keeper's status as text, which the caller frees. 0, or -errno with why. */
-int ask_status(struct ask *ask, const struct place *place, char **json, size_t *len, char why[CLI_LINE_BYTES]);
+/*
+ * One question about `text` to the keeper of this user, with a connection of its own. answer: the text that came with it, of len
+ * bytes, which the caller frees; NULL: only the line counts. 0, or -errno as ask_connect() or ask_about(), with why also after
+ * -ENOENT.
+ */
+int ask_once(enum wire_op op, const char *text, char **answer, size_t *len, char why[CLI_LINE_BYTES]);
+
+/* The text of an answer, as JSON, which the caller ends with json_decref(). NULL with why. */
+json_t *ask_parse(const char *answer, size_t len, char why[CLI_LINE_BYTES]);
 /* An answer that is JSON, parsed, which the caller ends with json_decref(): to WIRE_STATUS (text NULL), or to WIRE_WHO about
  * `text`. NULL with why. */
 json_t *ask_json(struct ask *ask, enum wire_op op, const char *text, const struct place *place,

@@ -20,11 +20,11 @@ static redisReply *log_in(struct dial *c, char why[DIAL_WHY_BYTES], const char *
 	return user ? dial_ask(c, why, "AUTH %s %s", user, password) : dial_ask(c, why, "AUTH %s", password);
 }
 
-/* host NULL: the configuration's socket. NULL: why says what was wrong. */
-static struct dial *dial_in(const struct doctor *d, const char *host, int port, const char *user, const char *password,
-			    char why[DIAL_WHY_BYTES])
+/* host NULL: the configuration's socket. tls NULL: none. NULL: why says what was wrong. */
+static struct dial *dial_in(const struct doctor *d, const char *host, int port, struct tls_context *tls,
+			    const char *user, const char *password, char why[DIAL_WHY_BYTES])
 {
-	struct dial *c = dial_open(&d->config->store, host, port, d->tls, why);
+	struct dial *c = dial_open(&d->config->store, host, port, tls, why);
 	redisReply *reply;
 
 	if (!c || !password)
@@ -87,7 +87,8 @@ static bool check_sentinel(struct doctor *d, const struct config_address *addres
 	redisReply *fields = NULL;
 
 	show_address(at, address->host, address->port);
-	struct dial *c = dial_in(d, address->host, address->port, store->sentinel_user, store->sentinel_password, why);
+	struct dial *c = dial_in(d, address->host, address->port, store->tls.only_server ? NULL : d->tls,
+				 store->sentinel_user, store->sentinel_password, why);
 	if (c)
 		fields = dial_ask(c, why, "SENTINEL MASTER %s", store->master);
 	dial_close(c);
@@ -198,7 +199,7 @@ static void check_master(struct doctor *d, const struct master *master)
 
 	if (host)
 		show_address(at, host, port);
-	struct dial *c = dial_in(d, host, port, store->user, store->password, why);
+	struct dial *c = dial_in(d, host, port, d->tls, store->user, store->password, why);
 	if (c)
 		reply = dial_ask(c, why, "INFO replication");
 	if (!reply || reply->type != REDIS_REPLY_STRING) {
@@ -228,7 +229,7 @@ static void check_nodes(struct doctor *d)
 	for (size_t i = 0; i < store->sentinel_count; i++) {
 		const struct config_address *node = &store->sentinels[i];
 		redisReply *reply = NULL;
-		struct dial *c = dial_in(d, node->host, node->port, store->user, store->password, why);
+		struct dial *c = dial_in(d, node->host, node->port, d->tls, store->user, store->password, why);
 		if (c)
 			reply = dial_ask(c, why, "CLUSTER SLOTS");
 		show_address(at, node->host, node->port);

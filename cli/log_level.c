@@ -1,7 +1,6 @@
 /* dflock log-level: which lines the keeper logs, until it is started anew. */
 #include "cli/cli.h"
 
-#include <errno.h>
 #include <stdio.h>
 
 #include "cli/ask.h"
@@ -31,17 +30,9 @@ int cmd_log_level(int argc, char **argv)
 		.parser = level_parse, .args_doc = "[error|warning|info|debug|default]", .doc = level_doc};
 	const char *level = "show";
 	char why[CLI_LINE_BYTES];
-	struct place place;
-	struct ask ask;
-	int ret;
 
 	argp_parse(&argp, argc, argv, 0, NULL, &level);
-	cli_place(&place, NULL);
-	ret = ask_connect(&place, &ask, why);
-	if (!ret)
-		ret = ask_about(&ask, WIRE_LOG_LEVEL, level, &place, NULL, why);
-	ask_close(&ask);
-	if (ret) {
+	if (ask_once(WIRE_LOG_LEVEL, level, NULL, NULL, why)) {
 		cli_error("%s", why);
 		return CLI_FAILED;
 	}

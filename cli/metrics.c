@@ -53,15 +53,13 @@ static error_t metrics_parse(int key, char *arg, struct argp_state *state)
 static json_t *metrics_ask(char why[CLI_LINE_BYTES])
 {
 	json_t *answer = NULL;
-	struct place place;
-	struct ask ask;
-	int ret;
+	char *text = NULL;
+	size_t len;
+	int ret = ask_once(WIRE_METRICS, NULL, &text, &len, why);
 
-	cli_place(&place, NULL);
-	ret = ask_connect(&place, &ask, why);
 	if (!ret)
-		answer = ask_json(&ask, WIRE_METRICS, NULL, &place, why);
-	ask_close(&ask);
+		answer = ask_parse(text, len, why);
+	free(text);
 	if (answer || ret == -ENOENT)
 		why[0] = '\0';
 	return answer;

@@ -56,30 +56,21 @@ static error_t status_parse(int key, char *arg, struct argp_state *state)
 /* Asks the keeper. 0 with *status; -ENOENT: none runs; or -errno. Then `why` says so in one line. */
 static int status_ask(json_t **status, char **text, char why[CLI_LINE_BYTES])
 {
-	struct place place;
-	json_error_t error;
-	struct ask ask;
-	size_t len = 0;
+	size_t len = 0, used;
 	int ret;
 
 	*status = NULL;
 	*text = NULL;
-	cli_place(&place, NULL);
-	ret = ask_connect(&place, &ask, why);
+	ret = ask_once(WIRE_STATUS, NULL, text, &len, why);
+	used = strlen(why);
 	if (ret == -ENOENT)
-		snprintf(why, CLI_LINE_BYTES, "no keeper runs for %s: this host holds nothing", ask.dir);
-	if (!ret)
-		ret = ask_status(&ask, &place, text, &len, why);
-	ask_close(&ask);
+		snprintf(why + used, CLI_LINE_BYTES - used, ": this host holds nothing");
 	if (ret)
 		return ret;
-	*status = json_loadb(*text, len, 0, &error);
-	if (json_is_object(*status))
+	*status = ask_parse(*text, len, why);
+	if (*status)
 		return 0;
-	snprintf(why, CLI_LINE_BYTES, "the keeper's status makes no sense (%s); is it another version's?", error.text);
-	json_decref(*status);
 	free(*text);
-	*status = NULL;
 	*text = NULL;
 	return -EPROTO;
 }

@@ -27,6 +27,7 @@ struct config_address {
  * configuration: renewed ones count at once. */
 struct config_tls {
 	bool on;           /* rediss:// */
+	bool only_server;  /* the sentinels are reached without */
 	char *ca;          /* a file, or a directory of files; NULL: the authorities that the system trusts */
 	char *certificate; /* this host's, a file; NULL: none */
 	char *key;         /* its key, a file; NULL if and only if `certificate` is */

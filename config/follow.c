@@ -261,8 +261,9 @@ static bool same_sentinels(const struct config_store *a, const struct config_sto
 
 static bool same_tls(const struct config_tls *a, const struct config_tls *b)
 {
-	return a->on == b->on && follow_same_text(a->ca, b->ca) && follow_same_text(a->certificate, b->certificate) &&
-	       follow_same_text(a->key, b->key) && follow_same_text(a->server_name, b->server_name);
+	return a->on == b->on && a->only_server == b->only_server && follow_same_text(a->ca, b->ca) &&
+	       follow_same_text(a->certificate, b->certificate) && follow_same_text(a->key, b->key) &&
+	       follow_same_text(a->server_name, b->server_name);
 }
 
 static bool same_server(const struct config_store *a, const struct config_store *b)

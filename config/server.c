@@ -16,6 +16,9 @@
 
 #define MASTER_BYTES 253
 
+#define PLAIN     "redis://"
+#define ENCRYPTED "rediss://"
+
 struct store_values {
 	const char *server, *user, *password_file;
 	config_setting_t *sentinels, *cluster;
@@ -59,13 +62,11 @@ static int port_of(const char *s, int default_port)
 /* What is wrong with a URL, of which an address can be the whole but for its scheme; or NULL with *text behind that. */
 static const char *parse_scheme(const char **text, bool *tls)
 {
-	static const char plain[] = "redis://", encrypted[] = "rediss://";
-
-	*tls = strncmp(*text, encrypted, strlen(encrypted)) == 0;
+	*tls = strncmp(*text, ENCRYPTED, strlen(ENCRYPTED)) == 0;
 	if (*tls)
-		*text += strlen(encrypted);
-	else if (strncmp(*text, plain, strlen(plain)) == 0)
-		*text += strlen(plain);
+		*text += strlen(ENCRYPTED);
+	else if (strncmp(*text, PLAIN, strlen(PLAIN)) == 0)
+		*text += strlen(PLAIN);
 	else
 		return strstr(*text, "://") ? "it is no URL that begins with redis:// or rediss://" : NULL;
 	if (strchr(*text, '@'))
@@ -243,10 +244,23 @@ static int read_list(const struct config_reading *r, config_setting_t *group, co
 	return 0;
 }
 
+/* Behind rediss://, the servers are reached by TLS, and the sentinels if their addresses say so. Returns the name. */
+static const char *read_master(const char *text, struct config_tls *tls)
+{
+	size_t scheme = strlen(ENCRYPTED);
+
+	if (strncmp(text, ENCRYPTED, scheme) != 0)
+		return text;
+	tls->only_server = !tls->on;
+	tls->on = true;
+	return text + scheme;
+}
+
 static int read_sentinels(const struct config_reading *r, config_setting_t *group, const struct store_values *values,
 			  struct config_store *store)
 {
 	int ret = read_list(r, group, "sentinels", values->sentinels, values, store);
+	const char *name;
 
 	if (ret < 0)
 		return ret;
@@ -254,9 +268,11 @@ static int read_sentinels(const struct config_reading *r, config_setting_t *grou
 		return reading_fail(
 			r, settings_line(group, "sentinels"),
 			"store.master is missing; expected the name by which the sentinels know the master");
-	if (strlen(values->master) > MASTER_BYTES || values->master[strspn(values->master, HOST_CHARS)])
+	name = read_master(values->master, &store->tls);
+	if (!*name || strlen(name) > MASTER_BYTES || name[strspn(name, HOST_CHARS)])
 		return reading_fail(r, settings_line(group, "master"),
-				    "store.master is \"%.100s\"; expected 1 to %d letters, digits, '-', '.' and '_'",
+				    "store.master is \"%.100s\"; expected 1 to %d letters, digits, '-', '.' and '_', "
+				    "perhaps behind rediss://",
 				    values->master, MASTER_BYTES);
 	if (values->replicas < 1)
 		return reading_fail(
@@ -264,7 +280,7 @@ static int read_sentinels(const struct config_reading *r, config_setting_t *grou
 			"store.replicas is %s; expected how many replicas the master has (1 to %d), so that a lock "
 			"counts only once enough of them know of it",
 			values->replicas < 0 ? "missing" : "0", CONFIG_MAX_REPLICAS);
-	return server_keep(r, &store->master, values->master, strlen(values->master));
+	return server_keep(r, &store->master, name, strlen(name));
 }
 
 static int read_cluster(const struct config_reading *r, config_setting_t *group, const struct store_values *values,

@@ -69,7 +69,7 @@ __attribute__((format(printf, 2, 3))) static void sentinel_fail(struct sentinel_
 	va_start(args, format);
 	vsnprintf(what, sizeof(what), format, args);
 	va_end(args);
-	address_show(q->at->host, q->at->port, q->config->tls.on, at, sizeof(at));
+	address_show(q->at->host, q->at->port, q->tls != NULL, at, sizeof(at));
 	snprintf(why, sizeof(why), "%s %s: %s", q->config->cluster ? "node" : "sentinel", at, what);
 	sentinel_end(q, NULL, 0, why);
 }
@@ -255,7 +255,8 @@ struct sentinel_question *sentinel_ask(uv_loop_t *loop, const struct config_stor
 	if (!q)
 		return NULL;
 	*q = (struct sentinel_question){
-		.loop = loop, .config = config, .at = &config->sentinels[index], .tls = tls, .cb = cb, .arg = arg};
+		.loop = loop, .config = config, .at = &config->sentinels[index], .cb = cb, .arg = arg};
+	q->tls = config->tls.only_server ? NULL : tls;
 	uv_timer_init(loop, &q->timer);
 	q->timer.data = q;
 	uv_timer_start(&q->timer, sentinel_on_start, 0, 0); /* every failure is reported from the loop */

@@ -57,6 +57,7 @@ void bereft_kill(struct freeze *f)
 	if (stopped)
 		f->reprieves = 0;
 	else /* one may have slipped through */
+		/* mutant: break-again */
 		slots_set(f->table, ending | SLOTS_BROKEN, TABLE_LOST);
 	slots_set(f->table, ending, TABLE_FREE);
 	family_free(&family);

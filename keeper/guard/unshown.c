@@ -36,31 +36,47 @@ static int unshown_on_holder(void *arg, const struct holder *h)
 	return look_holder(u->look, h);
 }
 
-static void unshown_note_shown(struct unshown *u, size_t file, const struct procfs_lock *lock)
+/* Where a walk over the claims that a lock is under has come to. */
+struct unshown_walk {
+	size_t file, next;
+};
+
+static struct unshown_walk unshown_walk_begin(void)
 {
-	struct claims *claims = &u->look->claims;
-	const struct claim *claim;
-	size_t next = SIZE_MAX;
+	return (struct unshown_walk){.file = FILE_NONE};
+}
 
-	if (lock->mode != WIRE_EXCLUSIVE || !file_index_is_plain(&claims->files[file]))
-		return;
-	while ((claim = claims_next(claims, file, lock->space, lock->from, lock->to, &next))) {
-		bool *shown = &u->shown[claims_index(claims, claim)];
+/* The next claim that the lock is under; NULL: no more. Several files may have the lock's number. */
+static const struct claim *unshown_walk_next(const struct unshown *u, const struct procfs_lock *lock,
+					     struct unshown_walk *at)
+{
+	const struct claims *claims = &u->look->claims;
+	const struct claim *claim = NULL;
 
-		if (*shown || claim->from < lock->from || claim->to > lock->to)
-			continue;
-		*shown = true;
-		u->shown_count++;
+	if (at->file != FILE_NONE)
+		claim = claims_next(claims, at->file, lock->space, lock->from, lock->to, &at->next);
+	while (!claim && (at->file = file_index_find(&u->hidden.index, lock->dev, lock->ino, at->file)) != FILE_NONE) {
+		at->next = SIZE_MAX;
+		claim = claims_next(claims, at->file, lock->space, lock->from, lock->to, &at->next);
 	}
+	return claim;
 }
 
 static int unshown_on_seen(void *arg, const struct procfs_lock *lock)
 {
 	struct unshown *u = arg;
-	size_t file = FILE_NONE;
+	struct unshown_walk at = unshown_walk_begin();
+	const struct claim *claim;
 
-	while ((file = file_index_find(&u->hidden.index, lock->dev, lock->ino, file)) != FILE_NONE)
-		unshown_note_shown(u, file, lock);
+	while (lock->mode == WIRE_EXCLUSIVE && (claim = unshown_walk_next(u, lock, &at))) {
+		bool *shown = &u->shown[claims_index(&u->look->claims, claim)];
+
+		if (*shown || !file_index_is_plain(&u->look->claims.files[at.file]) || claim->from < lock->from ||
+		    claim->to > lock->to)
+			continue;
+		*shown = true;
+		u->shown_count++;
+	}
 	return hidden_seen(&u->hidden, lock);
 }
 
@@ -80,47 +96,30 @@ static int unshown_look(struct unshown *u)
 /* Is this lock under one of the claims? The keeper's own probes do not count. */
 static bool unshown_is_claimed(const struct unshown *u, const struct procfs_lock *lock)
 {
-	size_t file = FILE_NONE, next;
-	bool claimed = false;
+	struct unshown_walk at = unshown_walk_begin();
 
-	if (lock->locker == u->look->keeper)
-		return false;
-	while (!claimed && (file = file_index_find(&u->hidden.index, lock->dev, lock->ino, file)) != FILE_NONE) {
-		next = SIZE_MAX;
-		claimed = claims_next(&u->look->claims, file, lock->space, lock->from, lock->to, &next) != NULL;
-	}
-	return claimed;
+	return lock->locker != u->look->keeper && unshown_walk_next(u, lock, &at);
 }
 
 /* The holder of this lock cannot be stopped: notes that on the claims that the lock is under. */
 static void unshown_mark(struct unshown *u, const struct procfs_lock *lock)
 {
-	const struct claims *claims = &u->look->claims;
-	size_t file = FILE_NONE;
+	struct unshown_walk at = unshown_walk_begin();
+	const struct claim *claim;
 
-	while ((file = file_index_find(&u->hidden.index, lock->dev, lock->ino, file)) != FILE_NONE) {
-		const struct claim *claim;
-		size_t next = SIZE_MAX;
-
-		while ((claim = claims_next(claims, file, lock->space, lock->from, lock->to, &next)))
-			u->beyond[claims_index(claims, claim)] = true;
-	}
+	while ((claim = unshown_walk_next(u, lock, &at)))
+		u->beyond[claims_index(&u->look->claims, claim)] = true;
 }
 
 /* look_spares() of each claim that the lock is under. */
 static bool unshown_spares(const struct unshown *u, const struct procfs_lock *lock, pid_t pid)
 {
-	const struct claims *claims = &u->look->claims;
-	size_t file = FILE_NONE;
+	struct unshown_walk at = unshown_walk_begin();
+	const struct claim *claim;
 
-	while ((file = file_index_find(&u->hidden.index, lock->dev, lock->ino, file)) != FILE_NONE) {
-		const struct claim *claim;
-		size_t next = SIZE_MAX;
-
-		while ((claim = claims_next(claims, file, lock->space, lock->from, lock->to, &next)))
-			if (!look_spares(u->look, claim, pid))
-				return false;
-	}
+	while ((claim = unshown_walk_next(u, lock, &at)))
+		if (!look_spares(u->look, claim, pid))
+			return false;
 	return true;
 }
 

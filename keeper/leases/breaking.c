@@ -147,7 +147,7 @@ static void breaking_judge(struct keeper *k, struct breaking *b, struct lease *l
 		b->phase = BREAKING_CLOSES;
 		return;
 	}
-	if (breaking_has_younger(b, lease))
+	if (breaking_has_younger(b, lease)) /* mutant: break-younger */
 		return breaking_spare(k, b, lease, STORE_BROKEN_YOUNGER, 0);
 	log_about(LINE_LEASE_BROKEN, &(struct log_about){.lock = lease->lock->file->name},
 		  "%s (fence %llu) is taken away on request of %s%s", lease->lock->file->name,

@@ -1,11 +1,12 @@
 """`dflock doctor` on the installation, the configuration, the keeper and the store: what it finds, and what to do."""
 import os
+import shutil
 import signal
 import subprocess
 
 import pytest
 from harness import wait_until
-from harness.host import CLI, KEEPER, SHIM
+from harness.host import CLI, DOCTOR, KEEPER, SHIM
 
 from lines import LOCAL, Doctor, changed, unconfigured
 from server import Pretender
@@ -254,10 +255,8 @@ def test_a_keeper_that_hangs(make_host):
 def test_an_installation_that_is_not_whole(host_of, programs):
     if os.path.exists("/usr/local/lib/libdflock.so"):
         pytest.skip("dflock is installed here")
-    own = os.path.join(programs, "dflock")
-    with open(CLI, "rb") as f, open(own, "wb") as g:
-        g.write(f.read())
-    os.chmod(own, 0o755)
+    own = shutil.copy(CLI, programs)
+    shutil.copy(DOCTOR, programs)
     a = host_of("unix:/none", foreground=False)
     env = {k: v for k, v in a.env().items() if k != "LD_PRELOAD"}
     found = Doctor(a, done=subprocess.run([own, "doctor", "flock"], env=env, capture_output=True, text=True, timeout=60))

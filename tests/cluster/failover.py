@@ -19,4 +19,5 @@ def reconnected(host, node):
 
 
 def attempt(host):
-    return wait_until(lambda: host.run("flock", "-n", host.path("f"), "true").returncode == 0, "a lock can be had")
+    """After a failover there is grace, which lasts as long as a lease."""
+    return wait_until(lambda: host.run("flock", "-n", host.path("f"), "true").returncode == 0, "a lock can be had", 60)

@@ -166,6 +166,27 @@ def test_a_younger_holder_is_not_hit(make_host, redis):
     end(other, other_path)
 
 
+def test_a_younger_lease_of_the_same_host_is_not_hit(make_host):
+    """
+    Another lock of bytes has come since the operator looked, and both ranges have bytes in common: to end the processes with kernel
+    locks in the older lease's range would end the younger one's holder. (b's lock is there so that a's leases are not for the whole file.)
+    """
+    a, b = make_host("a", lease=LEASE), make_host("b", lease=LEASE)
+    other, older, younger = b.agent(), a.agent(), a.agent()
+    for agent, host in (other, b), (older, a), (younger, a):
+        assert agent.do(f"open 1 {host.path('r')} rwc") == "ok"
+    assert other.do("setlk 1 sh 100 10") == "ok"
+    assert older.do("setlk 1 sh 0 10") == "ok"
+    with terminal(a, "break", "t/r") as asked:
+        asked.until("[y/N]")
+        assert younger.do("setlk 1 sh 5 10") == "ok"
+        asked.say("y")
+        text, status = asked.end()
+    assert status == 1 and "has got a younger lease of the lock meanwhile" in text, text
+    for agent in other, older, younger:
+        assert agent.do("setlk 1 un 0 200") == "ok"
+
+
 def test_command_lines_that_make_no_sense(make_host):
     a = make_host("a", lease=LEASE)
     for words in ([], ["f", "g"], ["--host", "h", "f"], ["--force", "f"], ["--host"]):

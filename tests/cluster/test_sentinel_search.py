@@ -1,11 +1,10 @@
 """Which server is the master: sentinels that do not answer, are wrong, talk nonsense or want a password; what the doctor says."""
 import os
 import signal
-import socket
-import threading
 
 import pytest
 from harness import wait_until
+from harness.listener import Listener
 from harness.nodes import MASTER
 
 from failover import QUICK, attempt, reconnected
@@ -64,32 +63,19 @@ NONSENSE = {
 }
 
 
-class Impostor(threading.Thread):
+class Impostor(Listener):
     """Answers everything that comes on its port."""
 
     def __init__(self, answer):
-        super().__init__(daemon=True)
         self.answer, self.asked = answer, 0
-        self.listener = socket.create_server(("127.0.0.1", 0))
-        self.address = "127.0.0.1:%d" % self.listener.getsockname()[1]
-        self.start()
+        super().__init__(self.talk)
 
-    def run(self):
-        while True:
-            try:
-                with self.listener.accept()[0] as c:
-                    c.recv(1000)
-                    c.sendall(self.answer)
-                    self.asked += 1
-                    if self.answer:
-                        c.recv(1000)
-            except OSError:
-                if self.listener.fileno() < 0:
-                    return
-
-    def stop(self):
-        self.listener.shutdown(socket.SHUT_RDWR)
-        self.listener.close()
+    def talk(self, connection):
+        connection.recv(1000)
+        connection.sendall(self.answer)
+        self.asked += 1
+        if self.answer:
+            connection.recv(1000)
 
 
 @pytest.mark.parametrize("what", NONSENSE)

@@ -7,6 +7,7 @@ import time
 
 import pytest
 from harness import Cutter, Nodes, wait_until
+from harness.nodes import here
 
 from failover import LONG, attempt, reconnected
 from keepers import opened
@@ -58,6 +59,33 @@ def test_the_whole_cluster(folder, ca, host_at):
         nodes.stop()
 
 
+def test_plain_sentinels(folder, ca, host_at):
+    """The servers want TLS, and so do sentinels of each other; hosts ask them on a port without it. A failover."""
+    server, own = ca.issue("server"), ca.issue("host", "DNS:a")
+
+    def options(place, sentinel):
+        if not sentinel:
+            return ca.server_options(server, place.port, clients=True)
+        lines = ca.server_options(server, here(1)[0].port, clients=True, sentinel=True)
+        return [f"port {place.port}" if line == "port 0" else line for line in lines]
+
+    nodes = Nodes(os.path.join(folder, "nodes"), 3, 3, tls=options)
+    try:
+        files = settings(0, ca, own=own).split(";", 1)[1]
+        plain = nodes.settings
+        a = host_at(plain.replace('master = "', 'master = "rediss://') + files, "a", lease=LONG).init()
+        assert attempt(a)
+        assert a.status()["store"]["server"] == f"themaster at rediss://127.0.0.1:{nodes[0].port}"
+        found = a.cli("doctor", check=False).stdout
+        assert found.count("says that themaster is") == 3 and "2 of 2 replicas are connected" in found, found
+        nodes[0].signal(signal.SIGKILL)
+        new = nodes.failed_over(nodes[0])
+        reconnected(a, new)
+        assert attempt(a)
+    finally:
+        nodes.stop()
+
+
 def test_renewed_certificates(serve, ca, host_at):
     """Both sides' certificates are replaced while the keeper runs. The server is told; the keeper looks by itself."""
     own = ca.issue("host", "DNS:a")
@@ -86,7 +114,7 @@ def test_connections_that_end_in_the_handshake(serve, ca, host_at, then):
     """At many bytes of the server's part: one line, and the keeper comes back by itself when the way is free."""
     server = serve()
     cutter = Cutter(server.tls_port)
-    a = host_at(settings(cutter.own_port, ca), "a", store="connect_ms = 300;").init()
+    a = host_at(settings(cutter.port, ca), "a", store="connect_ms = 300;").init()
     assert attempt(a)
     cutter.then = then
     whys = set()

@@ -1,47 +1,28 @@
 """The store by TLS, when something is wrong: each cause is one line that says what to do, in log, status and doctor."""
 import os
-import socket
-import threading
 
 import pytest
 from harness import Authority
+from harness.listener import Listener
 
 from failover import attempt
 from tls import reasons, refused, settings
 
 
-class Talker:
+class Talker(Listener):
     """A server that sends something, again and again, and reads what comes."""
 
     def __init__(self, text, again=False):
         self.text, self.again = text, again
-        self.listener = socket.create_server(("127.0.0.1", 0))
-        self.port = self.listener.getsockname()[1]
-        threading.Thread(target=self.serve, daemon=True).start()
-
-    def serve(self):
-        while True:
-            try:
-                client, _ = self.listener.accept()
-            except OSError:
-                return
-            threading.Thread(target=self.talk, args=(client,), daemon=True).start()
+        super().__init__(self.talk)
 
     def talk(self, client):
-        try:
-            client.recv(65536)
+        client.recv(65536)
+        client.sendall(self.text)
+        while self.again:
             client.sendall(self.text)
-            while self.again:
-                client.sendall(self.text)
-            while client.recv(65536):
-                pass
-        except OSError:
+        while client.recv(65536):
             pass
-        client.close()
-
-    def stop(self):
-        self.listener.shutdown(socket.SHUT_RDWR)
-        self.listener.close()
 
 
 @pytest.fixture

@@ -2,6 +2,7 @@
 The keeper's log: fields in the journal, a journal and a reader of standard error that hang or go away, storms, and the level at run
 time. What is counted and when: tests/unit/test_logcause.c, with a time of its own.
 """
+import fcntl
 import json
 import os
 import re
@@ -159,6 +160,7 @@ def test_standard_error_that_is_not_read(make_host, redis, end):
     not end the parent."""
     host = make_host("a", foreground=False, lease="ttl_ms = 4000; linger_ms = 0;")
     read, write = os.pipe()
+    fcntl.fcntl(write, fcntl.F_SETPIPE_SZ, 4096)
     start(host, write, DFLOCK_LOG="debug").init()
     os.close(write)
     agent = opened(host)

@@ -2,11 +2,11 @@
 import os
 import signal
 import socket
-import threading
 
 import pytest
 from common import Alive, Waiting, agent_with, attempt, gone, is_busy, leases, opened, refused, works
 from harness import Redis, wait_until
+from harness.listener import Listener
 
 SHORT = "connect_ms = 400;"
 
@@ -164,41 +164,19 @@ ANSWERS = {
 }
 
 
-class Impostor:
+class Impostor(Listener):
     """Answers everything that comes with the same bytes."""
 
     def __init__(self, path, answer):
-        self.path, self.answer, self.connections = path, answer, []
-        self.listener = socket.socket(socket.AF_UNIX)
-        self.listener.bind(path)
-        self.listener.listen(64)
-        threading.Thread(target=self.accept, daemon=True).start()
+        self.path, self.answer = path, answer
+        super().__init__(self.talk, path)
 
-    def accept(self):
-        while True:
-            try:
-                c, _ = self.listener.accept()
-            except OSError:
-                return
-            self.connections.append(c)
-            threading.Thread(target=self.serve, args=(c,), daemon=True).start()
-
-    def serve(self, c):
-        try:
-            while c.recv(65536):
-                c.sendall(self.answer)
-        except OSError:
-            pass
-        c.close()
+    def talk(self, connection):
+        while connection.recv(65536):
+            connection.sendall(self.answer)
 
     def stop(self):
-        self.listener.shutdown(socket.SHUT_RDWR)
-        self.listener.close()
-        for c in self.connections:
-            try:
-                c.shutdown(socket.SHUT_RDWR)
-            except OSError:
-                pass
+        super().stop()
         os.unlink(self.path)
 
 

@@ -1,4 +1,7 @@
-"""A Redis Cluster on free ports of 127.0.0.1: masters that share the slots, and replicas of the one that has dflock's."""
+"""
+A Redis Cluster on free ports of 127.0.0.1, or on machines of a Network: masters that share the slots, and replicas of the one that
+has dflock's.
+"""
 import os
 
 from .nodes import here
@@ -39,9 +42,9 @@ class ClusterNode(Redis):
 
 
 class Cluster:
-    def __init__(self, folder, masters=3, replicas=0, options=()):
-        """The last of the masters has dflock's slot at first."""
-        places = here(2 * (masters + replicas))
+    def __init__(self, folder, masters=3, replicas=0, options=(), places=None):
+        """The last of the masters has dflock's slot at first. places: of the masters, then of the replicas, each with its bus' behind it."""
+        places = places or here(2 * (masters + replicas))
         self.all = []
         try:
             for i in range(masters + replicas):

@@ -6,28 +6,22 @@ leaves them open and silent.
 import socket
 import threading
 
+from .listener import Listener, end
 
-class Cutter:
+
+class Cutter(Listener):
     def __init__(self, port, limit=None, then="cut"):
-        self.port, self.limit, self.then = port, limit, then
-        self.accepted, self.reached = 0, 0  # connections; those that met the limit
-        self.up, self.down = 0, 0           # bytes to the server, and from it
-        self.open = []
-        self.listener = socket.create_server(("127.0.0.1", 0))
-        self.own_port = self.listener.getsockname()[1]
-        threading.Thread(target=self.accept, daemon=True).start()
+        self.server_port, self.limit, self.then = port, limit, then
+        self.reached = 0          # connections that met the limit
+        self.up, self.down = 0, 0 # bytes to the server, and from it
+        super().__init__(self.pass_on)
 
-    def accept(self):
-        while True:
-            try:
-                client, _ = self.listener.accept()
-            except OSError:
-                return
-            server = socket.create_connection(("127.0.0.1", self.port))
-            self.open += [client, server]
-            self.accepted += 1
-            threading.Thread(target=self.copy, args=(client, server, False), daemon=True).start()
-            threading.Thread(target=self.copy, args=(server, client, True), daemon=True).start()
+    def pass_on(self, client):
+        with socket.create_connection(("127.0.0.1", self.server_port)) as server:
+            back = threading.Thread(target=self.copy, args=(server, client, True), daemon=True)
+            back.start()
+            self.copy(client, server, False)
+            back.join()
 
     def copy(self, source, sink, answers):
         left = self.limit if answers else None
@@ -48,19 +42,4 @@ class Cutter:
             self.reached += 1
             if self.then == "stop":
                 return
-        self.close(source, sink)
-
-    @staticmethod
-    def close(*sockets):
-        for s in sockets:
-            try:
-                s.shutdown(socket.SHUT_RDWR)
-            except OSError:
-                pass
-
-    def stop(self):
-        self.close(self.listener)
-        self.listener.close()
-        self.close(*self.open)
-        for s in self.open:
-            s.close()
+        end(source, sink)

@@ -26,6 +26,7 @@ import socket
 import threading
 
 from .host import ROOT
+from .listener import Listener, end
 
 
 def _script_names():
@@ -54,9 +55,11 @@ class _Connection:
         self.waiting = []  # for each command under way: the fault of its answer, or None
         self.deaf = False
 
-    def start(self):
-        threading.Thread(target=self.run, args=(self.commands,), daemon=True).start()
-        threading.Thread(target=self.run, args=(self.answers,), daemon=True).start()
+    def serve(self):
+        answers = threading.Thread(target=self.run, args=(self.answers,), daemon=True)
+        answers.start()
+        self.run(self.commands)
+        answers.join()
 
     def run(self, what):
         try:
@@ -66,11 +69,7 @@ class _Connection:
         self.close()
 
     def close(self):
-        for s in (self.client, self.server):
-            try:
-                s.shutdown(socket.SHUT_RDWR)
-            except OSError:
-                pass
+        end(self.client, self.server)
 
     def commands(self):
         with self.client.makefile("rb") as f:
@@ -138,33 +137,20 @@ class Proxy:
         self.running, self.messages_pass = threading.Event(), threading.Event()
         self.resume()
         self.pass_messages()
-        self.listener = socket.socket(socket.AF_UNIX if folder else socket.AF_INET)
-        self.listener.bind(os.path.join(folder, name + ".sock") if folder else ("127.0.0.1", 0))
-        self.listener.listen(64)
-        at = self.listener.getsockname()
-        self.address = "unix:" + at if folder else "%s:%d" % at
-        threading.Thread(target=self.accept, daemon=True).start()
+        self.listener = Listener(self.serve, folder and os.path.join(folder, name + ".sock"))
+        self.address = self.listener.address
 
-    def accept(self):
-        while True:
-            try:
-                client, _ = self.listener.accept()
-            except OSError:
-                return
-            server = socket.socket(socket.AF_UNIX)
-            try:
-                if not self.accepting:
-                    self.turned_away += 1
-                    raise ConnectionRefusedError
-                server.connect(self.redis.socket)
-            except OSError:
-                client.close()
-                server.close()
-                continue
+    def serve(self, client):
+        with self.mutex:
+            self.turned_away += not self.accepting
+        if not self.accepting:
+            return
+        with socket.socket(socket.AF_UNIX) as server:
+            server.connect(self.redis.socket)
             connection = _Connection(self, client, server)
             with self.mutex:
                 self.connections.append(connection)
-            connection.start()
+            connection.serve()
 
     def fault_of(self, words):
         """The fault that this command shall meet; each happens once."""
@@ -223,11 +209,7 @@ class Proxy:
         self.late.set()
         self.resume()
         self.pass_messages()
-        try:
-            self.listener.shutdown(socket.SHUT_RDWR)
-        except OSError:
-            pass
-        self.listener.close()
+        self.listener.stop()
         self.cut()
 
 

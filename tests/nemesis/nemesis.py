@@ -13,8 +13,7 @@ import time
 
 import stamps
 from harness import wait_until
-from harness.nodes import MASTER
-from setting import HOSTS, LOCKS, Servers
+from setting import HOSTS, LOCKS, Server
 
 AT_ONCE = 3
 QUIET_TTLS = 3  # for which the store does not lose its memory once more: else no host would make progress
@@ -171,7 +170,7 @@ class Nemesis:
             wait_until(lambda: any(h.cli("init", "--force", check=False).returncode == 0 for h in self.stage.hosts),
                        "somebody opens the store")
 
-    # --- the same with three servers, of which one at a time fails ---
+    # --- the same with three servers, of which one at a time fails, and those that elect their master ---
 
     def server(self):
         """The number of one, most often of the master."""
@@ -193,7 +192,7 @@ class Nemesis:
             self.stage.network.undeafen(name, machine)
 
     def server_stopped(self, servers):
-        one = servers[self.server()]
+        one = servers[self.server() % len(servers)]
         one.signal(signal.SIGSTOP)
         yield self.spell()
         one.signal(signal.SIGCONT)
@@ -207,7 +206,7 @@ class Nemesis:
     def failover(self):
         """An operator asks for one: the old master lives."""
         try:
-            self.dice.choice(self.stage.store.sentinels).command("SENTINEL", "FAILOVER", MASTER)
+            self.stage.store.fail_over(self.dice)
         except RuntimeError:  # there is one just now, or no good replica
             yield None
         yield self.spell()
@@ -227,7 +226,7 @@ class Nemesis:
             ("server killed, and empty again", {"server"}, self.server_killed()),
             ("failover on request", {"server"}, self.failover()),
         ] + [
-            ("sentinel stopped", {"server"}, self.server_stopped(self.stage.store.sentinels)),
+            ("one that elects stopped", {"server"}, self.server_stopped(self.stage.store.sentinels)),
             ("server flushed", {"server", "memory"}, self.servers_flushed()),
         ]
 
@@ -254,7 +253,7 @@ class Nemesis:
             ("parent killed, and one of the next two", {"keeper " + a}, self.parent_killed(a, both=True)),
             *(("lock broken", set(), self.broken()) for _ in range(4)),
             ("host cut, and given up", {"net " + a, "operator"}, self.given_up(a)),
-        ] + (self.servers_cards() if self.stage.kind is Servers else self.store_cards())
+        ] + (self.store_cards() if self.stage.kind is Server else self.servers_cards())
 
     def store_cards(self):
         return [

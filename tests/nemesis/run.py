@@ -64,7 +64,7 @@ class Report:
         records = stage.records()
         held = stamps.got(records)
         self.seed, self.seconds, self.killed_workers = seed, seconds, killed
-        self.ttl_s, self.servers = stage.ttl_s, len(stage.machines)
+        self.ttl_s, self.servers = stage.ttl_s, stage.kind.words
         self.on_lost, self.grace = stage.on_lost, nemesis.grace
         self.faults = dict(sorted(nemesis.done.items()))
         self.calls, self.acquisitions = len(records), len(held)
@@ -95,11 +95,10 @@ class Report:
 
     def text(self, wrong):
         faults = "\n".join(f"    {n:6} {name}" for name, n in self.faults.items())
-        servers = "1 server" if self.servers == 1 else f"{self.servers} servers with sentinels"
         overlaps, lost = (sum(line.startswith(what) for line in wrong) for what in ("overlap", "lost update"))
         said = ", ".join(f"{n} x \"{words}\"" for words, n in self.keepers_said.items())
         return f"""\
-fault run: {len(HOSTS)} hosts, {servers}, {self.seconds:.0f} s, ttl {self.ttl_s} s, on_lost = "{self.on_lost}"{'' if self.grace else ', without grace'}, \
+fault run: {len(HOSTS)} hosts, {self.servers}, {self.seconds:.0f} s, ttl {self.ttl_s} s, on_lost = "{self.on_lost}"{'' if self.grace else ', without grace'}, \
 seed {self.seed}
   {sum(self.faults.values())} faults:
 {faults}

@@ -1,6 +1,6 @@
 """
-The machines of a fault run: five hosts and a redis-server, or three and sentinels, each in a network namespace of its
-own, on each host three workers, and all that they leave behind to be judged.
+The machines of a fault run: five hosts and a redis-server, or three and sentinels, or a Redis Cluster, each in a network namespace
+of its own, on each host three workers, and all that they leave behind to be judged.
 
 The namespaces share pids and files. So a host is a keeper with a runtime directory of its own, and lock files that are
 other inodes than those of the other hosts; SQLite's database is one, and each host sees it through a FUSE view of its
@@ -17,9 +17,9 @@ import subprocess
 import sys
 
 import stamps
-from harness import BUILD, Deadline, Host, Network, Nodes, Redis, Views, wait_until
+from harness import BUILD, Cluster, Deadline, Host, Network, Nodes, Redis, Views, wait_until
 from harness.host import CLI
-from harness.nodes import Place
+from harness.nodes import MASTER, Place
 
 HOSTS = "abcde"
 KINDS = ("flock", "fcntl", "sqlite")
@@ -48,7 +48,7 @@ def session(leader):
 class Server(Redis):
     """On machine "store". With what it wrote to disk it can be started as it was, empty, or as it was long ago."""
 
-    machines, ttl_s = ["store"], 3
+    machines, ttl_s, words = ["store"], 3, "1 server"
 
     def __init__(self, folder, network):
         os.mkdir(folder)
@@ -76,7 +76,7 @@ class Server(Redis):
 class Servers(Nodes):
     """Three of them that replicate, and a sentinel on the machine of each. They have no memory but the others'."""
 
-    machines, ttl_s = ["s0", "s1", "s2"], 6  # a failover takes some seconds
+    machines, ttl_s, words = ["s0", "s1", "s2"], 6, "3 servers with sentinels"  # a failover takes some seconds
 
     def __init__(self, folder, network):
         places = [Place(network.addresses[m], port, network.inside(m)) for port in (6379, 26379) for m in self.machines]
@@ -88,6 +88,38 @@ class Servers(Nodes):
         node.options = [o for i, o in enumerate(node.options) if "--replicaof" not in node.options[max(i - 1, 0):i + 1]]
         node.options += ["--replicaof", f"{follows} {node.info('master_port')}"] if follows else []
         node.stop()
+
+    def fail_over(self, dice):
+        dice.choice(self.sentinels).command("SENTINEL", "FAILOVER", MASTER)
+
+
+class Clustered:
+    """
+    A Redis Cluster: `all` are the node with dflock's slot and its replicas, of which one at a time fails. The two other masters, on
+    machines that are never cut, are the majority that elects a replica.
+    """
+
+    machines, ttl_s, words = ["s0", "s1", "s2", "v0", "v1"], 6, "a cluster"
+
+    def __init__(self, folder, network):
+        places = [Place(network.addresses[m], port, network.inside(m)) for m in ("v0", "v1", "s0", "s1", "s2") for port in (6379, 16379)]
+        self.cluster = Cluster(folder, 3, 2, places=places)
+        self.sentinels, self.all = self.cluster.all[:2], self.cluster.all[2:]
+        self.settings = self.cluster.settings(replicas=2)
+
+    def master(self):
+        said = {voter.owner() for voter in self.sentinels}
+        return next((n for n in self.all if {n.id} == said and n.role() == "master"), None)
+
+    def fail_over(self, dice):
+        dice.choice([n for n in self.all if n.role() == "slave"]).command("CLUSTER", "FAILOVER")
+
+    def stop_one(self, node):
+        """Its nodes.conf says what it is when it starts again."""
+        node.stop()
+
+    def stop(self):
+        self.cluster.stop()
 
 
 class Stage:

@@ -11,13 +11,13 @@ import random
 import pytest
 import stamps
 from run import run
-from setting import Server, Servers
+from setting import Clustered, Server, Servers
 
 SECONDS = float(os.environ.get("DFLOCK_NEMESIS_SECONDS", "60"))
 SEED = int(os.environ.get("DFLOCK_NEMESIS_SEED", str(random.SystemRandom().randrange(1 << 20))))
 
 
-@pytest.mark.parametrize("store", [Server, Servers])
+@pytest.mark.parametrize("store", [Server, Servers, Clustered])
 def test_never_two_holders_whatever_breaks(folder, store):
     wrong, report = run(folder, SEED, SECONDS, store=store)
     report.write(store.__name__.lower(), wrong)

@@ -131,7 +131,8 @@ what_breaks() { # says what does not work, or nothing
 	soon grep -q holders-thawed /var/tmp/events || { echo "on_event is not run"; return; }
 	soon grep -q nobody /var/tmp/events-user || { echo "on_event cannot use a setuid program"; return; }
 	dflock break --yes /srv/locks/user >/dev/null 2>"$work/said" || { echo "dflock break: $(cat "$work/said")"; return; }
-	journalctl -q --no-pager -o cat -u dflock --since "-20 s" | grep -m 1 -iE "not permitted|cannot be stopped|no priority|locked into memory|denied" || true
+	journalctl -q --no-pager -o cat "_SYSTEMD_INVOCATION_ID=$(systemctl show -P InvocationID dflock)" |
+		grep -m 1 -iE "not permitted|cannot be stopped|no priority|locked into memory|denied" || true
 }
 mkdir -p /run/systemd/system/dflock.service.d
 try() { # try DIRECTIVE

@@ -2,6 +2,7 @@
  * store/channel.c with TLS over a real TCP connection: the server is a thread with OpenSSL's blocking calls, which updates keys,
  * sends much and little, and ends in good and bad ways. Without TLS: a server that reads late.
  */
+#include "tests/unit/suite.h"
 #include "tests/unit/tls_server.h"
 
 #include <arpa/inet.h>
@@ -15,7 +16,6 @@
 #include <unistd.h>
 
 #include "store/channel.h"
-#include "tests/unit/suite.h"
 
 #define HOST        "redis.example"
 #define BIG_BYTES   1000000

@@ -178,6 +178,14 @@ START_TEST(encrypted)
 	ck_assert_ptr_null(tls->server_name);
 	ck_assert_int_eq(config->store.sentinels[0].port, 26379);
 	ck_assert_str_eq(config->store.sentinels[1].host, "b");
+	ck_assert(!tls->only_server);
+	read_ok("store = { sentinels = ( \"a\", \"redis://b\" ); master = \"rediss://m\"; replicas = 1; tls_ca = \"/a\"; };");
+	tls = &config->store.tls;
+	ck_assert(tls->on && tls->only_server);
+	ck_assert_str_eq(tls->ca, "/a");
+	ck_assert_str_eq(config->store.master, "m");
+	read_ok("store = { sentinels = ( \"rediss://a\" ); master = \"rediss://m\"; replicas = 1; };");
+	ck_assert(config->store.tls.on && !config->store.tls.only_server);
 }
 END_TEST
 

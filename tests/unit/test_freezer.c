@@ -4,48 +4,25 @@
  */
 #include "keeper/guard/freezer.h"
 
-#include <check.h>
-#include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 #include <sys/file.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
-#include <sys/stat.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
 #include "keeper/clock.h"
-#include "keeper/guard/table_notes.h"
-#include "keeper/guard/table_text.h"
 #include "keeper/kernel/family.h"
-#include "keeper/log.h"
-#include "tests/unit/base_folder.h"
-#include "tests/unit/suite.h"
+#include "tests/unit/holders_fixture.h"
 #include "tests/unit/wait_until.h"
 
-#define HOLDERS 2
-
-static int dir_fd;
-static struct table table;
 static struct freezer *freezer;
-static uint32_t slots[HOLDERS];
 static pid_t holders[HOLDERS];
 static volatile uint64_t *ran; /* each holder counts */
 static bool lose_second;       /* when the first one is said to be killed */
-
-void log_debug(const char *format, ...)
-{
-	(void)format;
-}
-
-void log_event(enum event_kind kind, const char *format, ...)
-{
-	(void)kind, (void)format;
-}
 
 void log_process(enum event_kind kind, pid_t pid, const char *format, ...)
 {
@@ -57,15 +34,6 @@ void log_about(enum event_kind kind, const struct log_about *about, const char *
 	(void)about, (void)format;
 	if (lose_second && kind == EVENT_HOLDERS_KILLED)
 		table_lose(&table, slots[1], TABLE_WHY_TAKEN);
-}
-
-static int file_open(int n)
-{
-	char name[2] = {(char)('0' + n), '\0'};
-	int fd = openat(dir_fd, name, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
-
-	ck_assert_int_ge(fd, 0);
-	return fd;
 }
 
 static void hold(int n)
@@ -92,35 +60,11 @@ static void hold(int n)
 	close(fd);
 }
 
-static void take_slot(int n)
-{
-	const struct store_range all = {.space = WIRE_FLOCK, .mode = WIRE_EXCLUSIVE, .to = WIRE_EOF};
-	struct table_lease lease = {.token = "0123456789abcdef0123456789abcdef",
-				    .name = "n",
-				    .path = "/n",
-				    .range = all,
-				    .on_lost = ON_LOST_FREEZE};
-	int fd = file_open(n);
-	struct stat st;
-
-	ck_assert_int_eq(fstat(fd, &st), 0);
-	lease.file.dev = st.st_dev;
-	lease.file.ino = st.st_ino;
-	ck_assert_int_eq(table_ask(&table, &lease, &slots[n]), 0);
-	table_grant(&table, slots[n], 1, &all, &lease.file);
-	close(fd);
-}
-
 static void setup(void)
 {
-	char why[256];
-
-	base_make();
-	dir_fd = base_open();
+	holders_open();
 	ran = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 	ck_assert(ran != MAP_FAILED);
-	ck_assert_int_eq(table_open(&table, dir_fd, why, sizeof(why)), 0);
-	ck_assert_int_eq(table_text_open(&table), 0);
 	freezer = freezer_new(&table);
 	ck_assert_ptr_nonnull(freezer);
 	freezer_keeper(freezer, -1);
@@ -137,9 +81,7 @@ static void teardown(void)
 		kill(holders[i], SIGKILL);
 		waitpid(holders[i], NULL, __WALL);
 	}
-	table_close(&table);
-	close(dir_fd);
-	base_remove();
+	holders_close();
 }
 
 /* The leases cannot be renewed: all holders are stopped, and the leases unsure. */

@@ -1,12 +1,13 @@
 /*
- * Certificates that a test makes, and the server's side of a TLS connection in memory.
+ * Certificates that a test makes, and the server's side of a TLS connection in memory. Include check.h before it, or have these
+ * macros of your own (tests/fuzz).
  */
 #ifndef DFLOCK_TESTS_UNIT_TLS_SERVER_H
 #define DFLOCK_TESTS_UNIT_TLS_SERVER_H
 
-#include <check.h>
 #include <stdbool.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include <openssl/evp.h>
@@ -99,10 +100,11 @@ static inline char *tls_key_pem(const struct tls_identity *id, size_t *len)
 static inline struct tls_context *tls_client(const struct tls_identity *ca, const struct tls_identity *own)
 {
 	struct config_tls config = {.on = true, .ca = "CA", .certificate = own ? "CERTIFICATE" : NULL};
-	struct tls_files files = {.ca = tls_certificate_pem(ca, &files.ca_len)};
+	struct tls_files files = {0};
 	struct tls_context *context;
 	char why[TLS_LINE_BYTES] = "";
 
+	files.ca = tls_certificate_pem(ca, &files.ca_len);
 	config.key = own ? "KEY" : NULL;
 	if (own) {
 		files.certificate = tls_certificate_pem(own, &files.certificate_len);
