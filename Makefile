@@ -34,7 +34,7 @@ CLI_OBJ  := $(patsubst %.c,$(BUILD)/%.o,$(filter-out cli/main.c cli/doctor_main.
 CLI      := $(BUILD)/libcli.a
 UNIT     := $(patsubst tests/unit/%.c,$(BUILD)/unit/%,$(wildcard tests/unit/test_*.c))
 BENCH    := $(patsubst %.c,$(BUILD)/%,$(wildcard bench/*.c))
-AGENTS   := $(patsubst tests/%.c,$(BUILD)/tests/%,$(wildcard tests/agents/*.c tests/interpose/*.c)) \
+AGENTS   := $(patsubst tests/%.c,$(BUILD)/tests/%,$(wildcard tests/agents/*.c tests/interpose/*.c) $(filter-out %/bare.c,$(wildcard tests/net/*.c))) \
             $(patsubst tests/%.c,$(BUILD)/tests/%.so,$(wildcard tests/preload/*.c))
 
 # Quiet by default; V=1 shows the commands.
@@ -99,6 +99,7 @@ $(BUILD)/tests/%: tests/%.c Makefile
 	@mkdir -p $(@D)
 	$(call say,LD)
 	$(Q)$(CC) $(CPPFLAGS) $(filter-out -fsanitize% -fno-sanitize%,$(CFLAGS)) -MMD -MP -pthread -o $@ $< -ldl
+$(BUILD)/tests/net/player: CFLAGS += -static # one of the programs that a preload does not reach
 # The simulator: the product's own objects, but for what the scheduler decides. What is defined in tests/sim/ is not taken from
 # the archive; the calls in SIM_WRAP go to it, too.
 SIM_OBJ  := $(patsubst %.c,$(BUILD)/%.o,$(wildcard tests/sim/*.c) $(addprefix shim/,acquire.c acquire_record.c call.c earlier.c intent.c))
@@ -130,7 +131,7 @@ test: all agents ## run every test (what CI runs)
 clean: ## remove what was built
 	rm -rf $(BUILD)
 
-.PHONY: memcheck check check-san model stress check-docs fuzz bench plot install uninstall deb format nemesis sim sim-long sim-mutants model-check model-check-long
+.PHONY: memcheck check check-san model stress fairness check-docs fuzz bench plot install uninstall deb format nemesis sim sim-long sim-mutants model-check model-check-long
 # Not under valgrind: what freezer, lastwords, stopped and supervise look at must be done in a tenth of a second; valgrind has limits of its
 # own, which inherit looks at, and no openat2(), which refind and takeup need; and /proc/self/exe, which event starts, is valgrind then. tls_stream
 # computes for ten minutes; channel has TLS, too. The sanitizers run them.
@@ -180,6 +181,8 @@ stress: all agents ## lock and unlock at full speed on two hosts for STRESS_SECO
 	DFLOCK_STRESS_SECONDS=$(or $(STRESS_SECONDS),900) DFLOCK_STRESS_CALLS=100000000000 $(MAKE) check T="-s cluster/test_page_stress.py"
 model: all agents ## play N (20000) random sequences of lock calls on one kernel and over hosts, instead of the 2000 of `make check`
 	DFLOCK_MODEL_SEQUENCES=$(or $(N),20000) $(MAKE) check T="-s model/test_model.py -k one_kernel"
+fairness: all agents ## programs of two hosts and a client of each library want one lock, for FAIRNESS_SECONDS (60) each: who gets it how often
+	cd tests && DFLOCK_FAIRNESS_SECONDS=$(or $(FAIRNESS_SECONDS),60) $(PYTEST) -p no:cacheprovider -s clients/test_fairness.py
 nemesis: all agents ## a fault run of NEMESIS_SECONDS (1800) with one server, and as long with three: an hour; as root
 	cd tests && DFLOCK_NEMESIS_SECONDS=$(or $(NEMESIS_SECONDS),1800) $(PYTEST) -p no:cacheprovider -s nemesis/test_nemesis.py
 check-docs: all ## what documentation and sources must agree on; which way files call each other, and their names

@@ -206,11 +206,11 @@ def text(rows):
         sizes = sorted({n for r in growth for n in r.us})
         head = ["us of the server, by ranges", *map(str, sizes), "%d to %d" % growth[0].between, "limit", ""]
         parts.append(table(head, [r.cells(sizes) for r in growth], (0, len(head) - 1)))
-    if steps:
-        parts.append(table(["steps", "of", "system calls", "page faults", "wake-ups", "limit", ""], steps, (0, 1, 6)))
     lines = [r.cells() for r in rows if isinstance(r, Timeline)]
     if lines:
         parts.append(table(["until the caller has its lock", "system calls", "", "wake-ups", "switches"], lines, (0, 2)))
+    if steps:
+        parts.append(table(["steps", "of", "system calls", "page faults", "wake-ups", "limit", ""], steps, (0, 1, 6)))
     parts += [r.text() for r in rows if isinstance(r, Curve)]
     return "\n\n".join(parts)
 
@@ -222,6 +222,6 @@ def write_json(path, about, rows, failed):
                 for name, some in rows.items() for row in some if isinstance(row, kind)]
 
     with open(path, "w") as f:
-        json.dump({**about, "times": of(Times), "commands": of(Counts), "growth": of(Growth), "steps": of(Steps), "curves": of(Curve),
-                   "timelines": of(Timeline), "not_measured": failed}, f, indent=1)
+        json.dump({**about, "times": of(Times), "commands": of(Counts), "growth": of(Growth), "steps": of(Steps), "curves": of(Curve), "timelines": of(Timeline),
+                   "not_measured": failed}, f, indent=1)
         f.write("\n")

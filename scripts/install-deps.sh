@@ -9,9 +9,11 @@ test="clang check libsubunit-dev python3 python3-pytest python3-pytest-xdist per
       python3-portalocker python3-zc.lockfile python3-yaml python3-redis openssl logrotate spin musl-tools libcap2-bin binutils curl jq"
 # For promtool: the only check of names, units and alert rules by the conventions of Prometheus. 115 MB; its service is not started.
 test="$test prometheus"
-# Programs that tests/programs tries: without one of them, its tests are skipped. Not dovecot-core, which is a server, and not
+# tests/clients locks with redis-py and with libraries of node (scripts/install-clients.sh).
+test="$test python3-redis"
+# Programs that tests/programs and tests/net try: without one of them, its tests are skipped. Not dovecot-core, which is a server, and not
 # unattended-upgrades, which upgrades the machine.
-tried="moreutils daemontools runit chiark-utils-bin subversion certbot cron parallel task-spooler"
+tried="moreutils daemontools runit chiark-utils-bin subversion certbot cron parallel task-spooler golang-go"
 case "${1:-build}" in
 build) want=$build ;;
 demo) want="$build $demo" ;;
@@ -23,6 +25,10 @@ missing=
 for package in $want; do
 	dpkg-query -W -f '${Status}' "$package" 2>/dev/null | grep -q 'ok installed' || missing="$missing $package"
 done
+# Node and npm may have come from elsewhere, and then exclude Debian's packages.
+if [ "${1:-}" = test ] && ! command -v npm >/dev/null; then
+	missing="$missing nodejs npm"
+fi
 # The sanitizers' runtime has clang's version in its name.
 if [ "${1:-}" = test ] && ! dpkg-query -W -f '${Status}\n' 'libclang-rt-*-dev' 2>/dev/null | grep -q 'ok installed'; then
 	missing="$missing clang-rt"

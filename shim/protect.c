@@ -226,13 +226,13 @@ static __attribute__((noinline)) enum page_answer protect_new_answer(const struc
  * second. "No" is certain. "Yes" must be confirmed by the keeper, unless the page shows a lease. */
 static enum page_answer protect_quick_answer(const struct settings *s, int fd, struct protect_look *look)
 {
-	int64_t stamp_ns = settings_stamp();
+	struct protect_first *first = &look->first;
 	struct seen_key key;
 	struct seen seen;
 
-	look->first.stamp_ns = stamp_ns;
-	if (stamp_ns && seen_key(fd, stamp_ns, &key) && seen_find(&key, &seen) &&
-	    protect_is_of_user(&seen, &look->first))
+	first->stamp_ns = settings_stamp();
+	if (first->stamp_ns && seen_key(fd, first->stamp_ns, &key) && seen_find(&key, &seen) &&
+	    protect_is_of_user(&seen, first))
 		return protect_seen_answer(look, &key, &seen);
 	return protect_new_answer(s, fd, look);
 }
@@ -379,7 +379,7 @@ enum protect protect_look(int fd, struct protect_look *look)
 
 	look->page = NULL;
 	look->waits = false;
-	look->first.has_euid = look->first.has_mine = look->first.is_new = false;
+	look->first = (struct protect_first){0};
 	/* Without a line, since only the settings say whether descriptor 2 may be written. */
 	if (!s)
 		return PROTECT_REFUSED;

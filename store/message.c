@@ -12,6 +12,7 @@
  * The messages:
  *   recall ASKED_TOKEN ASKER_HOST ASKER_TOKEN SPACE MODE FROM TO ASK NAME
  *   granted TOKEN FENCE INCARNATION NAME
+ *   again TOKEN NAME
  *   inuse TOKEN SPACE MODE FROM TO HOLDER_HOST NAME
  *   chase HOST TOKEN PID YOUNGEST HOPS SPACE MODE FROM TO NAME
  *   break TOKEN FENCE LIMIT ASKER_HOST QUESTION NAME
@@ -54,6 +55,15 @@ static bool message_take_granted(char *const word[], struct store_message *out)
 {
 	out->kind = STORE_MSG_GRANTED;
 	if (!reply_is_token(word[1]) || !reply_number(word[2], &out->fence) || !reply_is_incarnation(word[3]))
+		return false;
+	strcpy(out->token, word[1]);
+	return true;
+}
+
+static bool message_take_again(char *const word[], struct store_message *out)
+{
+	out->kind = STORE_MSG_AGAIN;
+	if (!reply_is_token(word[1]))
 		return false;
 	strcpy(out->token, word[1]);
 	return true;
@@ -175,11 +185,11 @@ int message_parse(const char *text, size_t len, const char *incarnation, struct 
 		const char *kind;
 		size_t words;
 		bool (*parse)(char *const word[], struct store_message *out);
-	} kinds[] = {{"recall ", 9, message_take_recall}, {"granted ", 4, message_take_granted},
-		     {"inuse ", 7, message_take_in_use},  {"who ", 3, message_take_who},
-		     {"holder ", 7, message_take_holder}, {"holders ", 3, message_take_holders},
-		     {"chase ", 10, message_take_chase},  {"break ", 6, message_take_break},
-		     {"broken ", 4, message_take_broken}};
+	} kinds[] = {{"recall ", 9, message_take_recall},   {"granted ", 4, message_take_granted},
+		     {"again ", 2, message_take_again},     {"inuse ", 7, message_take_in_use},
+		     {"who ", 3, message_take_who},         {"holder ", 7, message_take_holder},
+		     {"holders ", 3, message_take_holders}, {"chase ", 10, message_take_chase},
+		     {"break ", 6, message_take_break},     {"broken ", 4, message_take_broken}};
 	char copy[MESSAGE_BYTES], *word[MAX_WORDS];
 
 	*out = (struct store_message){.kind = STORE_MSG_RECALL};

@@ -20,9 +20,7 @@ static const char *bad_lock(const char *name, const char *token)
 
 static bool is_key(const char *key, const struct store_range *range)
 {
-	return (strncmp(key, "string ", 7) == 0 || strncmp(key, "redisson ", 9) == 0) &&
-	       strlen(key) < STORE_KEY_BYTES && range->mode == WIRE_EXCLUSIVE && range->from == 0 &&
-	       range->to == INT64_MAX;
+	return reply_is_key(key) && range->mode == WIRE_EXCLUSIVE && range->from == 0 && range->to == INT64_MAX;
 }
 
 static const char *bad_acquire(const struct store *s, const struct store_acquire *a)

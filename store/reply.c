@@ -180,6 +180,12 @@ static int parse_blockers(const redisReply *reply, struct store_reply *out)
 	return 0;
 }
 
+bool reply_is_key(const char *text)
+{
+	return (strncmp(text, "string ", 7) == 0 || strncmp(text, "redisson ", 9) == 0) &&
+	       strlen(text) < STORE_KEY_BYTES;
+}
+
 static int parse_grant(const redisReply *reply, struct store_reply *out)
 {
 	const char *fence = reply_text(reply, 1), *mode = reply_text(reply, 2);
@@ -191,6 +197,10 @@ static int parse_grant(const redisReply *reply, struct store_reply *out)
 		return -EPROTO;
 	if (reply->elements == 3)
 		return 0;
+	out->key = reply_text(reply, 3);
+	if (reply->elements == 4)
+		return out->key && reply_is_key(out->key) ? 0 : -EPROTO;
+	out->key = NULL;
 	if (!reply_text(reply, 3) || !reply_number(reply_text(reply, 3), &from) || !reply_text(reply, 4) ||
 	    !reply_number(reply_text(reply, 4), &to) || to > INT64_MAX || from >= to)
 		return -EPROTO;

@@ -30,6 +30,8 @@ redisReader *reply_reader_new(void);
  */
 int reply_parse(const redisReply *reply, unsigned may, struct store_reply *out);
 
+/* "FORMAT KEY", of a format that is known? */
+bool reply_is_key(const char *text);
 /* Is this the beat script's answer KEYS? Then reply_parse_keys(): 0, -EPROTO or -ENOMEM. The caller frees *keys, which is
  * NULL on failure; the names in it are parts of `reply`. */
 bool reply_has_keys(const redisReply *reply);

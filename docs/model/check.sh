@@ -76,8 +76,21 @@ fails table safety -DLOSE_BY_RETURN
 fails table safety -DREOPENS
 fails table safety -DREAD_ONCE
 fails table safety -DNO_BUSY
+holds net safety
+holds net safety -DCRASHES=1
+fails net safety -DOPEN_GATE
+fails net safety -DGATE_LATE
+fails net safety -DCONTINUE_FIRST
+fails net safety -DDROP_FIRST
+fails net safety -DDROP_LOOK_FIRST
+fails net safety -DSETTLE_LATE
+fails net safety -DHOLDERS_ONLY
+fails net safety -DTHAW_FIRST
+fails net safety -DKILL_ONCE
+fails net safety -DCRASHES=1 -DONE_COPY
 "
 long="
+holds net safety -DCRASHES=2
 holds table safety -DCRASHES=2
 holds table safety -DLEASES=1 -DCRASHES=3
 holds page safety -DPROGRAMS=1 -DCRASHES=1

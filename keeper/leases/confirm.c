@@ -20,6 +20,10 @@ static void stands(struct lease *lease, const struct store_reply *reply, int64_t
 	struct keeper *k = lease_keeper(lease);
 	enum lease_event event = LEASE_EV_STANDS;
 
+	/* One that was taken up may be of another rule than the one of now. */
+	lease_set_key(lease, reply->key);
+	if (lease->key)
+		lease_recall_by_rule(lease);
 	if (reply->mode != lease->range.mode)
 		event = LEASE_EV_UNSHRUNK; /* mutant: unshrunk */
 	if (lease_is_ours(lease->state))

@@ -119,6 +119,10 @@ static void take_message(struct keeper *k, const struct store_message *m)
 	case STORE_MSG_GRANTED:
 		on_granted(k, lease, m);
 		return;
+	case STORE_MSG_AGAIN:
+		if (lease && lease->state == LEASE_ASKING)
+			lease_acquire(lease, NULL, 0);
+		return;
 	case STORE_MSG_BREAK:
 		breaking_asked(k, m);
 		return;

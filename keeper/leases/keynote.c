@@ -9,7 +9,7 @@
 
 const char *keynote_name(const struct lease *lease)
 {
-	return strchr(lease->key, ' ') + 1; /* "FORMAT KEY" */
+	return lease->key ? strchr(lease->key, ' ') + 1 : ""; /* "FORMAT KEY" */
 }
 
 void keynote_taken(const struct lease *lease, char *out, size_t size)

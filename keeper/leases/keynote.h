@@ -6,7 +6,7 @@
 
 struct lease;
 
-/* The key of a lease that has one, without its format. */
+/* The key of a lease, without its format; "": it has none. */
 const char *keynote_name(const struct lease *lease);
 /* "a Redis client (1a2b3c4d...) has its key jobs:nightly, for another 12 s", of an asking lease that is `taken`. */
 void keynote_taken(const struct lease *lease, char *out, size_t size);

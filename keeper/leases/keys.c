@@ -119,22 +119,35 @@ static void keys_on_timer(uv_timer_t *timer)
 	queue_settle(k);
 }
 
-/* The key was that of all leases of the file which have it: one in each space. */
-static void keys_lost(struct file *file, const char *key, enum store_key_state what)
+static bool keys_same(const struct lease *a, const struct lease *b)
 {
+	return a->key && b->key && strcmp(a->key, b->key) == 0 && lease_is_ours(a->state) && lease_is_ours(b->state);
+}
+
+/* One that is still asked for was handed over, and this host has not heard of it: it is given back, and asked for anew. */
+static enum lease_event keys_event(const struct lease *lease)
+{
+	return lease->state == LEASE_ASKING || lease_is_unsure(lease->state) ? LEASE_EV_GONE : LEASE_EV_BREAK;
+}
+
+/* The key was that of all leases of the file which have it: one in each space. Before the store has confirmed a lease that was
+ * taken up, what it has for its key may be wrong. */
+static void keys_lost(struct lease *which, enum store_key_state what)
+{
+	struct file *file = which->lock->file;
 	struct keeper *k = file->keeper;
 	struct lease *lease;
 
 	for (int i = 0; i < WIRE_SPACES; i++)
 		DL_FOREACH (file->locks[i].leases, lease) {
-			if (!lease->key || strcmp(lease->key, key) != 0 || !lease_is_ours(lease->state))
+			if (lease != which && !keys_same(lease, which))
 				continue;
 			if (!lease->key_lost) /* later beats say STORE_KEY_LOST */
 				lease->key_state = what;
 			lease->key_lost = true;
 			if (lease_is_unsure(lease->state))
 				keys_owe(k, file->name, lease->token);
-			queue_raise(lease, lease_is_unsure(lease->state) ? LEASE_EV_GONE : LEASE_EV_BREAK);
+			queue_raise(lease, keys_event(lease));
 			uv_timer_start(&k->keys.timer, keys_on_timer, 0, 0);
 		}
 }
@@ -145,7 +158,7 @@ static void keys_take(struct keeper *k, const struct store_key_news *news)
 {
 	struct lease *lease = lease_find(k, news->token);
 
-	if (lease && (!lease->key || lease->state == LEASE_ENDED || strcmp(lease->lock->file->name, news->name) != 0))
+	if (lease && (lease->state == LEASE_ENDED || strcmp(lease->lock->file->name, news->name) != 0))
 		lease = NULL;
 	if (!lease)
 		keys_owe(k, news->name, news->token);
@@ -156,7 +169,7 @@ static void keys_take(struct keeper *k, const struct store_key_news *news)
 			"since the beat before; find out what deletes it (`dflock break` takes a lock away)",
 			news->name, keynote_name(lease));
 	else if (news->state != STORE_KEY_EXTRA)
-		keys_lost(lease->lock->file, lease->key, news->state);
+		keys_lost(lease, news->state);
 }
 
 void keys_heard(struct keeper *k, const struct store_reply *reply)

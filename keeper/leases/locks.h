@@ -88,6 +88,7 @@ struct lease {
 	bool resting;     /* asking: the name rests */
 	bool taken;       /* asking: a Redis client has the key, or none has it, and it is left free for clients */
 	char client[STORE_CLIENT_BYTES]; /* taken: the beginning of its token; "": none has it */
+	int64_t pace_ms;                 /* taken: when to ask again at the latest (pace_question()) */
 	int64_t taken_until_ns;          /* taken: until then, unless it is renewed; 0: for ever */
 	bool insist; /* asking: the holders must be asked, though they know of other hosts that wait */
 	bool lapsed; /* asking: the deadline has passed since: a message that it was granted may be older */

@@ -18,6 +18,9 @@
 #include "keeper/leases/waiters.h"
 #include "keeper/log.h"
 
+#define PACE_LEAST_MS 50
+#define PACE_SAME_NS  (20 * NS_PER_MS) /* answers take now this long, now that */
+
 #define LIMIT_RETRY_MS 25 /* while unused ranges go back */
 
 static void keep_blockers(struct lease *lease, const struct store_reply *reply)
@@ -171,7 +174,9 @@ static void on_queued(struct lease *lease, const struct store_reply *reply, int6
 {
 	lease->queued = true;
 	keep_blockers(lease, reply);
-	plan_reask(lease, lease->taken ? reply->taken_ms : reply->rest_ms);
+	plan_reask(lease, !lease->taken                                              ? reply->rest_ms
+			  : reply->taken_ms >= 0 && reply->taken_ms < lease->pace_ms ? reply->taken_ms + 1
+										     : lease->pace_ms);
 	waiters_queued(lease, sent_ns, reply->arrival);
 	answers_look(lease);
 }
@@ -189,10 +194,32 @@ static void on_rest(struct lease *lease, const struct store_reply *reply, int64_
 		waiters_resting(lease); /* those are its last: it will be unwanted */
 }
 
+/* Clients that lock one after the other leave the key free for moments, of which no message tells where the server has no key
+ * events. So a key that changed hands since the question before is asked for sooner the next time, and one that did not later:
+ * a host asks about as often as clients lock, and no oftener. */
+static void pace_question(struct lease *lease, const struct store_reply *reply, int64_t until_ns)
+{
+	int64_t most = deadline_reask_ms(lease_keeper(lease));
+	bool same = strcmp(lease->client, reply->client) == 0 && until_ns <= lease->taken_until_ns + PACE_SAME_NS;
+
+	if (!lease->pace_ms)
+		lease->pace_ms = most;
+	if (!*reply->client) /* nobody had it */
+		return;
+	lease->pace_ms = same ? lease->pace_ms * 2 : lease->pace_ms / 2;
+	if (lease->pace_ms > most)
+		lease->pace_ms = most;
+	if (lease->pace_ms < PACE_LEAST_MS)
+		lease->pace_ms = PACE_LEAST_MS;
+}
+
 static void on_taken(struct lease *lease, const struct store_reply *reply, int64_t sent_ns)
 {
+	int64_t until_ns = reply->taken_ms < 0 ? 0 : clock_now_ns() + reply->taken_ms * NS_PER_MS;
+
 	lease->taken = true;
-	lease->taken_until_ns = reply->taken_ms < 0 ? 0 : clock_now_ns() + reply->taken_ms * NS_PER_MS;
+	pace_question(lease, reply, until_ns);
+	lease->taken_until_ns = until_ns;
 	memcpy(lease->client, reply->client, sizeof(lease->client));
 	if (reply->arrival && *reply->client) /* mutant: key-watch */
 		store_watch_key(lease_keeper(lease)->store, lease->key);

@@ -31,6 +31,8 @@ static const struct cell table[LEASE_STATES][LEASE_EVENTS] = {
 			[LEASE_EV_ASKED] = STEP(ASKING, LEASE_DO_ACQUIRE),
 			[LEASE_EV_UP] = STEP(ASKING, LEASE_DO_ACQUIRE),
 			[LEASE_EV_FORGOTTEN] = STEP(ASKING, LEASE_DO_ACQUIRE),
+			/* It was granted, and this host has not heard of it: no caller was told. */
+			[LEASE_EV_GONE] = STEP(RELEASING, RELEASE | LEASE_DO_SERVE),
 		},
 	[LEASE_HELD] =
 		{

@@ -18,6 +18,7 @@
  *   HELD, DRAINING, PROBING, WAITING, STOPPING --break--> BREAKING --doomed--> ENDING --bereft--> RELEASING
  *                                          DRAINING <--spared--'
  *
+ *   ASKING --gone--> RELEASING: granted, and lost before this host heard of it (redis_key)
  *   from every state that is a lease:  expired ----> UNSURE       forgotten ----> FORGOTTEN
  *   in both orders: the lease is lost  UNSURE --forgotten--> ENDED    FORGOTTEN --expired--> ENDED
  *

@@ -80,6 +80,14 @@ local lease = find(lock.l, token)
 if lease or ARGV[11] == '1' then
 	raise_beat(host) -- with a lease: so that there is a write that replicas can acknowledge
 end
+-- It was handed over, and its host did not hear of it in time: the key expired, and clients may have had it since. No caller was told of
+-- this lease. The next beat says that it is lost, and its host gives it back.
+local lost = lease and lease.key and not key_stands(lock, lease) -- mutant: key-unheard
+if lost then
+	local format, key = key_split(lease)
+	return {'TAKEN', number(redis.call('HINCRBY', STORE, 'arrivals', 1)), number(math.max(redis.call('PTTL', key), -1)),
+		key_state(format, key, lease.token) == 'theirs' and key_holder(format, key) or ''}
+end
 if lease then
 	return granted_answer(lease)
 end

@@ -1,6 +1,6 @@
 #!lua flags=allow-oom
 -- Says whether this lease still stands. ARGV 2 host  3 token  4 fence. Raises the host's beat.
--- Answers: OK fence mode | GONE | INC
+-- Answers: OK fence mode, and key if it has one: a keeper that takes the lease up knows only what the rule says now | GONE | INC
 -- The fence must match too: a late duplicate of an old acquire may have granted the token anew.
 if not known(true) then
 	return {'INC'}
@@ -12,6 +12,6 @@ if lease and lease.key and not key_stands(lock, lease) then -- a beat has told w
 	return {'GONE'}
 end
 if lease and lease.host == ARGV[2] and number(lease.fence) == ARGV[4] then -- mutant: confirm
-	return {'OK', ARGV[4], lease.mode}
+	return {'OK', ARGV[4], lease.mode, lease.key}
 end
 return {'GONE'}

@@ -96,13 +96,18 @@ local function who_waits_for(gone, lock)
 	return waits, count
 end
 
-local function takes_key(lock, w)
-	return not w.key or not key_take(lock, w, w.ask) -- mutant: key-hand-over
+-- w is the next. If a client has its key, or is to have it, its host is told to ask again, and learns for how long.
+local function takes_key(lock, w, tells)
+	local taken = not w.key or not key_take(lock, w, w.ask) -- mutant: key-hand-over
+	if not taken and tells and not w.ask then -- mutant: key-again
+		redis.call('PUBLISH', BASE .. 'host:' .. w.host, 'again ' .. w.token .. ' ' .. NAME)
+	end
+	return taken
 end
 
 -- These entries have gone. Makes leases of all waiters that clash with no lease and, unless they may pass, with no
--- earlier waiter that still waits; returns them. None in a space that rests, or whose key a client has: their hosts ask
--- again when that is over.
+-- earlier waiter that still waits; returns them. None in a space that rests: their hosts ask again when it is over.
+-- None whose key a client has, or is to have.
 local function hand_over(lock, gone)
 	local waits, count = who_waits_for(gone, lock)
 	if count == 0 then
@@ -116,7 +121,8 @@ local function hand_over(lock, gone)
 		held.add(e)
 	end
 	for _, w in ipairs(lock.q) do -- mutant: hand-over-order
-		if waits[w] and not rests[w.space] and not held.first(w) and (w.pass or not ahead.first(w)) and takes_key(lock, w) then -- mutant: hand-over
+		local is_next = waits[w] and not rests[w.space] and not held.first(w) and (w.pass or not ahead.first(w)) -- mutant: hand-over
+		if is_next and takes_key(lock, w, gone ~= lock.q) then
 			held.add(w)
 			lock.l[#lock.l + 1] = w
 			granted[#granted + 1] = w

@@ -1,5 +1,5 @@
 -- In front of release.lua, before clashes.lua and entries.lua: what most releases are. The only lease of a lock goes back,
--- and no request waits, or one does and gets it; or the only waiter gives up. All other cases, and whatever looks strange,
+-- and no request waits, or one does and gets it; or the only waiter gives up; without a key. All other cases, and whatever looks strange,
 -- are left to release.lua, which reads the lock anew: this writes nothing before it is sure, and then returns. It does not
 -- need the functions of those files, and to define them would take the server longer than all of this.
 do
@@ -8,9 +8,10 @@ do
 	local packed = record[1] == ARGV[1] and record[3] == ARGV[1] and redis.call('GET', KEYS[3])
 	local good, lock = pcall(cmsgpack.unpack, packed and #packed <= SMALL and packed or '')
 	good = good and type(lock) == 'table' and type(lock.l) == 'table' and type(lock.q) == 'table'
-	if good and #lock.l == 1 and #lock.q <= 1 then
+	local has_key = good and (lock.l[1] and lock.l[1].key or lock.q[1] and lock.q[1].key) -- mutant: give-key
+	if good and #lock.l == 1 and #lock.q <= 1 and not has_key then
 		local e, w = lock.l[1], lock.q[1]
-		if e.token == ARGV[2] and not e.rest and not e.key and not w then
+		if e.token == ARGV[2] and not e.rest and not w then
 			redis.call('DEL', KEYS[3])
 			redis.call('HDEL', STORE, KEYS[3])
 			return {'OK'}
@@ -20,8 +21,8 @@ do
 			redis.call('SET', KEYS[3], cmsgpack.pack(lock))
 			return {'OK'}
 		end
-		-- They clash as clash() says it, nothing rests or begins a rest, and no key goes with the lock.
-		if w and e.token == ARGV[2] and not e.rest and not w.rest and not e.key and not w.key and e.space == w.space and
+		-- They clash as clash() says it, and nothing rests or begins a rest.
+		if w and e.token == ARGV[2] and not e.rest and not w.rest and e.space == w.space and
 			(e.mode == 'exclusive' or w.mode == 'exclusive') and e.from < w.to and w.from < e.to and
 			(e.host ~= w.host or e.file ~= w.file) and record[2] == '1' and -- mutant: give-grace
 			redis.call('EXISTS', KEYS[4], KEYS[5]) == 0 and -- mutant: give-rest

@@ -155,6 +155,10 @@ static void law_gone(enum lease_state s)
 
 	if (lease_is_unsure(s) || s == LEASE_SHRINKING)
 		expect_step(law, s, LEASE_EV_GONE, LEASE_ENDED, LOSE);
+	else if (
+		s ==
+		LEASE_ASKING) /* granted, and this host has not heard of it: nothing is lost, and the callers ask anew */
+		expect_step(law, s, LEASE_EV_GONE, LEASE_RELEASING, entering[LEASE_RELEASING] | LEASE_DO_SERVE);
 	else
 		expect_nothing(law, s, LEASE_EV_GONE);
 }

@@ -240,13 +240,50 @@ START_TEST(clients_get_their_turn)
 	command("EVAL %s 1 dflock:{0}:lock:" NAME_OF_ONE_WORD,
 		"local l = cmsgpack.unpack(redis.call('GET', KEYS[1])) l.l[1].run = 1 "
 		"redis.call('SET', KEYS[1], cmsgpack.pack(l))");
+	assert_starts(heard(), "A: recall aaaa");
+	assert_starts(heard(), "B: granted bbbb");
+	assert_starts(heard(), "B: recall bbbb");
 	give_back('b');
 	assert_says(command("EXISTS " KEY), "0");
+	assert_starts(heard(), "A: again cccc"); /* else it asks when it thinks that the host before it may be dead */
 	assert_says(taken(keyed("A", 'c')), "TAKEN"); /* it asks again when that is over */
 	assert_says(client_takes("other"), "OK");
 	assert_says(taken(keyed("A", 'c')), "TAKEN other");
 	command("DEL " KEY);
 	assert_granted(keyed("C", 'd', .ask = "1", .pass = "1")); /* must not be told that somebody has it */
+}
+END_TEST
+
+/* The host of the first waiter was cut off when the lease was handed over to it, for longer than the key lasts. It asks again. */
+START_TEST(a_key_that_expired_before_its_host_knew)
+{
+	assert_granted(keyed("A", 'a'));
+	assert_starts(keyed("B", 'b'), "WAIT A ");
+	give_back('a');
+	assert_says(command("GET " KEY), B_TOKEN);
+	command("DEL " KEY);
+	client_takes("other");
+	assert_says(taken(keyed("B", 'b')), "TAKEN other");
+	assert_says(taken(keyed("B", 'b')), "TAKEN other"); /* whatever it does */
+	assert_says(give_back('b'), "OK");
+	assert_says(command("GET " KEY), "other");
+	command("DEL " KEY);
+	assert_granted(keyed("B", 'c'));
+}
+END_TEST
+
+/* A snapshot from before the lease was handed over: its key has the token of the lease before. */
+START_TEST(an_old_snapshot_has_an_old_key)
+{
+	char fence[32];
+
+	snprintf(fence, sizeof(fence), "%" PRIu64, fence_of(keyed("A", 'a')) + 1);
+	command("HSET dflock:{0}:store open 0");
+	assert_starts(call_name(SCRIPT_RECLAIM, NAME_OF_ONE_WORD, "B", token('b'), fence, "1:1", "flock", "exclusive",
+				"0000000000000000000", "9223372036854775807", STRING, NULL),
+		      "OK ");
+	assert_says(command("GET " KEY), B_TOKEN);
+	assert_says(command("EXISTS " HELD), "0");
 }
 END_TEST
 
@@ -323,6 +360,8 @@ static void add_tests(TCase *t)
 	tcase_add_test(t, a_lease_that_its_host_does_not_know);
 	tcase_add_test(t, a_dead_host_has_no_key);
 	tcase_add_test(t, clients_get_their_turn);
+	tcase_add_test(t, a_key_that_expired_before_its_host_knew);
+	tcase_add_test(t, an_old_snapshot_has_an_old_key);
 	tcase_add_test(t, grace);
 	tcase_add_test(t, redisson);
 }

@@ -1,0 +1,97 @@
+"""A program that locks in Redis with a library (locker.py, locker.js), as other services do. It knows nothing of dflock."""
+import os
+import selectors
+import subprocess
+
+import pytest
+from harness import Deadline
+from harness.host import ROOT
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+MODULES = os.path.join(ROOT, "build-clients")
+OF_NODE = ("redlock", "redis-semaphore", "node-redisson")
+OF_PYTHON = ("redis-py",)
+STRING = ("redis-py", "redlock", "redis-semaphore", "recipe")
+REDISSON = ("node-redisson", "redisson", "redisson-3.12")
+
+
+def format_of(kind):
+    """redis_key_format"""
+    return "redisson" if kind in REDISSON else "string"
+
+
+def key_of(kind, name="jobs:nightly"):
+    """redis_key, for a lock that the library calls by this name"""
+    return "mutex:" + name if kind == "redis-semaphore" else name
+
+
+def need(kind):
+    """Skips the test where the library is missing; in CI that is a failure."""
+    if kind in OF_NODE and not os.path.exists(os.path.join(MODULES, "installed")):
+        why = f"{kind} is not there: run scripts/install-clients.sh"
+    elif kind in OF_PYTHON and subprocess.run(["/usr/bin/python3", "-c", "import redis"], capture_output=True).returncode:
+        why = f"{kind} is not there: apt-get install python3-redis"
+    else:
+        return
+    if os.environ.get("CI"):
+        pytest.fail(why)
+    pytest.skip(why)
+
+
+class Program:
+    """One that is driven by lines (locker.py)."""
+
+    def __init__(self, words, env, kind):
+        self.process = subprocess.Popen(words, env=env, bufsize=0, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        self.kind, self.pid = kind, self.process.pid
+        assert self.heard(60) == "ready"
+
+    def say(self, *words):
+        self.process.stdin.write((" ".join(map(str, words)) + "\n").encode())
+        return self
+
+    def heard(self, seconds=30.0):
+        line = b""
+        with selectors.DefaultSelector() as s:
+            s.register(self.process.stdout, selectors.EVENT_READ)
+            while not line.endswith(b"\n"):
+                if not s.select(seconds):
+                    raise Deadline(f"{self.kind} has not answered within {seconds} s")
+                c = self.process.stdout.read(1)
+                if not c:
+                    raise Deadline(f"{self.kind} has ended")
+                line += c
+        return line.decode().strip()
+
+    def silent(self, seconds=0.3):
+        """Says nothing for a while. Proves little alone; what it says later does."""
+        with selectors.DefaultSelector() as s:
+            s.register(self.process.stdout, selectors.EVENT_READ)
+            return not s.select(seconds)
+
+    def do(self, *words, seconds=30.0):
+        return self.say(*words).heard(seconds)
+
+    def kill(self):
+        self.process.kill()
+        self.process.wait()
+        self.process.stdin.close()
+        self.process.stdout.close()
+
+
+class Client(Program):
+    def __init__(self, kind, redis, key, ttl_ms=20000, pause=0.01):
+        """pause: seconds between two tries; None: the library's default."""
+        need(kind)
+        program = ["node", os.path.join(HERE, "locker.js")] if kind in OF_NODE else ["/usr/bin/python3", os.path.join(HERE, "locker.py")]
+        words = [kind, redis.socket, key, str(ttl_ms)] + ([] if pause is None else [str(pause)])
+        env = {k: v for k, v in os.environ.items() if not k.startswith(("DFLOCK_", "LD_PRELOAD"))}
+        super().__init__(program + words, {**env, "NODE_PATH": os.path.join(MODULES, "node_modules")}, kind)
+
+
+class Flocker(Program):
+    """flock() on the host's file, under its shim. Ends with the host."""
+
+    def __init__(self, host, name="f"):
+        super().__init__(["/usr/bin/python3", os.path.join(HERE, "flocker.py"), host.path(name)], host.env(), "flock() of " + host.name)
+        host.agents.append(self)

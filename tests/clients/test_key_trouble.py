@@ -1,0 +1,438 @@
+"""
+What may happen to the key of a lease, to its host, and to the messages between: who has the lock then, and that no key stays behind.
+
+Where a lock could be had twice, or never again: the store grants a lease by hand-over, and its host has not heard of it
+(test_the_key_is_taken_before_the_host_knows); the host that was granted it has forgotten that it asked
+(test_a_grant_to_one_that_has_gone); the key is that of an older memory of the server (test_an_old_snapshot); a lease of the same host in
+the other space has the key (test_the_spaces_of_a_host_share_the_key); a call that does not wait comes while the key is left free for
+clients (test_one_that_waits_beside_one_that_grabs).
+"""
+import os
+import signal
+
+import pytest
+from client import Flocker, format_of, key_of
+from harness import Redis, wait_until
+
+from breaking import broken, end
+from hosts import LEASE, SHORT, free, holds, is_busy, owner, rule, token, waits
+from jobs import grows, job, size
+from keepers import held, kill_keeper, opened
+
+ONE_OF_EACH = ("recipe", "redisson")
+BEATS = "ttl_ms = 3000; freeze_margin_ms = 500; probe_ms = 5000;"
+
+
+def take_away(redis, kind, value="another"):
+    """A client has the key now."""
+    redis.command("DEL", key_of(kind))
+    if format_of(kind) == "string":
+        redis.command("SET", key_of(kind), value, "PX", 60000)
+    else:
+        redis.command("HSET", key_of(kind), value, 1)
+        redis.command("PEXPIRE", key_of(kind), 60000)
+
+
+# --- the key of a lock that is held ---
+
+@pytest.mark.parametrize("kind", ONE_OF_EACH)
+def test_another_token_means_lost(make, redis, kind):
+    a, b = make(kind, "ab", lease=BEATS)
+    process, path = job(a)
+    take_away(redis, kind)
+    process.communicate(timeout=30)
+    assert process.returncode != 0
+    written = size(path)
+    assert owner(redis, kind) == "another" and size(path) == written
+    assert "a Redis client has its key" in a.log() and a.status()["lost"]
+    assert is_busy(a) and is_busy(b)
+    redis.command("DEL", key_of(kind))
+    wait_until(lambda: not is_busy(b), "the lock is free again")
+
+
+@pytest.mark.parametrize("kind", ONE_OF_EACH)
+def test_a_token_that_begins_like_ours_is_another(make, redis, kind):
+    host = make(kind, lease=BEATS)
+    process, _ = job(host)
+    take_away(redis, kind, token(host) + "0")
+    process.communicate(timeout=30)
+    assert process.returncode != 0 and owner(redis, kind) == token_of(redis, kind)
+
+
+def token_of(redis, kind):
+    """As it is now: nobody has changed it."""
+    value = owner(redis, kind)
+    assert value.endswith("0")
+    return value
+
+
+@pytest.mark.parametrize("kind", ONE_OF_EACH)
+def test_a_key_that_was_deleted_is_put_back(make, make_client, redis, kind):
+    host = make(kind, lease=BEATS)
+    process, path = job(host)
+    had = token(host)
+    redis.command("DEL", key_of(kind))
+    wait_until(lambda: owner(redis, kind) == had, "the next beat puts it back")
+    wait_until(lambda: key_of(kind) in host.log(), "and that is said")
+    grows(path)
+    assert make_client(kind).do("try") == "busy" and token(host) == had
+    end(process, path)
+
+
+@pytest.mark.parametrize("kind", ONE_OF_EACH)
+def test_a_key_that_is_no_lock(make, redis, kind):
+    """WRONGTYPE: refused with a line, and lost if it comes while the lock is held."""
+    host = make(kind, lease=BEATS)
+    redis.command("RPUSH", key_of(kind), "an order")
+    done = host.run("flock", "-n", host.path("f"), "true")
+    assert done.returncode not in (0, 1), done
+    line, = [l for l in done.stderr.splitlines() if l.startswith("dflock:")]
+    assert host.path("f") in line and key_of(kind) in line and "list" in line
+    redis.command("DEL", key_of(kind))
+    process, _ = job(host)
+    redis.command("DEL", key_of(kind))
+    redis.command("RPUSH", key_of(kind), "an order")
+    process.communicate(timeout=30)
+    assert process.returncode != 0 and redis.command("LLEN", key_of(kind)) == 1
+
+
+@pytest.mark.parametrize("kind", ONE_OF_EACH)
+@pytest.mark.parametrize("how", ["flushall", "restart"])
+def test_the_store_loses_its_memory(make, make_client, redis, kind, how):
+    """The lease is put back in grace, and its key with it."""
+    host = make(kind, lease=BEATS)
+    process, path = job(host)
+    had = token(host)
+    redis.command("FLUSHALL") if how == "flushall" else redis.restart()
+    wait_until(lambda: owner(redis, kind) == had, "the key is put back")
+    wait_until(lambda: not host.status()["store"]["grace"], "grace is over", 20)
+    grows(path)
+    client = make_client(kind).say("lock")
+    assert client.silent() and owner(redis, kind) == had
+    end(process, path)
+    assert client.heard() == "locked"
+
+
+@pytest.mark.parametrize("kind", ONE_OF_EACH)
+def test_a_client_is_faster_than_the_host(make, redis, kind):
+    """Clients know no grace: what one of them has taken after the loss is its own."""
+    host = make(kind, lease=BEATS)
+    process, _ = job(host)
+    host_stops = host.keeper_pids()[1]
+    os.kill(host_stops, signal.SIGSTOP)
+    redis.command("FLUSHALL")
+    take_away(redis, kind)
+    os.kill(host_stops, signal.SIGCONT)
+    process.communicate(timeout=30)
+    assert process.returncode != 0 and owner(redis, kind) == "another"
+
+
+@pytest.mark.parametrize("kind", ONE_OF_EACH)
+def test_an_old_snapshot(folder, make_host, kind):
+    """The server starts with what it had saved while a had the lock, and b has it since: b's lease and key are put back."""
+    place = os.path.join(folder, "server")
+    os.mkdir(place)
+    redis = Redis(place, "--dbfilename", "old.rdb")
+    try:
+        a, b = (make_host(n, rules=rule(kind), lease="ttl_ms = 6000; probe_ms = 5000;", server=redis) for n in "ab")
+        one = holds(a)
+        redis.command("SAVE")
+        assert one.end() == 0
+        process, path = job(b)
+        had, old = token(b), owner(redis, kind)
+        assert had == old
+        redis.restart()
+        wait_until(lambda: held(b, token=had, state="waiting") and owner(redis, kind) == had, "lease and key are put back", 20)
+        grows(path)
+        wait_until(lambda: not b.status()["store"]["grace"], "grace is over", 20)
+        assert not b.status()["lost"] and is_busy(a)
+        end(process, path)
+        free(redis, kind)
+    finally:
+        redis.stop()
+
+
+# --- messages and answers ---
+
+def turn_begins(redis):
+    """As if the lock had been taken just now: however long this machine took, the key is not left free for clients at the next hand-over."""
+    redis.command("EVAL", "local l, t = cmsgpack.unpack(redis.call('GET', KEYS[1])), redis.call('TIME') l.l[1].run = t[1] * 1000 "
+                  "redis.call('SET', KEYS[1], cmsgpack.pack(l))", 1, "dflock:{0}:lock:t/f")
+
+
+@pytest.fixture
+def proxied(make_host, redis, folder):
+    """Hosts a, and b, which goes through a proxy."""
+    from harness import Proxy
+    proxy = Proxy(redis)
+
+    def make(kind, lease=LEASE):
+        a = make_host("a", rules=rule(kind), lease=lease)
+        return a, make_host("b", rules=rule(kind), lease=lease, server=proxy.address).wait_up(), proxy
+
+    yield make
+    proxy.stop()
+
+
+@pytest.mark.parametrize("kind", ONE_OF_EACH)
+def test_the_key_is_taken_before_the_host_knows(proxied, make_client, redis, kind):
+    """b is granted the lock by hand-over, and cannot hear of it until the key has expired: a client has it then."""
+    a, b, proxy = proxied(kind, lease="ttl_ms = 2000; probe_ms = 5000;")
+    one, client = holds(a), make_client(kind)
+    waiter = waits(b)
+    wait_until(lambda: held(b, note="waits for another host"), "b waits")
+    had = token(a)
+    proxy.pause()
+    proxy.hold_messages()
+    turn_begins(redis)
+    assert one.end() == 0
+    wait_until(lambda: owner(redis, kind) not in ("", had), "b is granted it")
+    assert client.do("lock") == "locked"
+    mine = owner(redis, kind)
+    proxy.pass_messages()
+    proxy.resume()
+    assert waiter.silent(3)  # beats, and questions, and b is asked anew
+    assert owner(redis, kind) == mine and client.do("unlock") == "unlocked"
+    assert waiter.line(60) == "held"
+    assert owner(redis, kind) == token(b) and client.do("try") == "busy"
+
+
+@pytest.mark.parametrize("kind", ONE_OF_EACH)
+def test_a_grant_to_one_that_has_gone(proxied, make_client, redis, kind):
+    """b is granted the lock by hand-over; its program and its keeper were killed, and the next keeper knows of no caller."""
+    a, b, proxy = proxied(kind)
+    one = holds(a)
+    waiter = waits(b)
+    wait_until(lambda: held(b, note="waits for another host"), "b waits")
+    had = token(a)
+    proxy.pause()
+    proxy.hold_messages()
+    waiter.kill()
+    os.kill(b.keeper_pids()[1], signal.SIGKILL)
+    turn_begins(redis)
+    assert one.end() == 0
+    wait_until(lambda: owner(redis, kind) not in ("", had), "b is granted it")
+    proxy.pass_messages()
+    proxy.resume()
+    assert make_client(kind).do("lock", seconds=15) == "locked"  # long before the ttl
+
+
+@pytest.mark.parametrize("kind", ONE_OF_EACH)
+def test_an_acquire_whose_answer_is_lost(proxied, make_client, redis, kind):
+    """It may have been granted: it is asked again, and there is one key all the time."""
+    a, b, proxy = proxied(kind, lease="ttl_ms = 3000; probe_ms = 5000;")
+    fault = proxy.fault("acquire", "cut after")
+    waiter = waits(b)
+    wait_until(fault.happened.is_set, "the answer is lost")
+    assert waiter.line(60) == "held"
+    assert owner(redis, kind) == token(b) and is_busy(a)
+    assert waiter.end() == 0
+    assert make_client(kind).do("lock") == "locked"
+
+
+@pytest.mark.parametrize("kind", ONE_OF_EACH)
+def test_a_release_whose_answer_is_lost(proxied, make_client, redis, kind):
+    a, b, proxy = proxied(kind, lease="ttl_ms = 3000; probe_ms = 5000;")
+    one, client = holds(b), make_client(kind)
+    fault = proxy.fault("release", "cut after")
+    assert one.end() == 0
+    wait_until(fault.happened.is_set, "the answer is lost")
+    assert client.do("lock") == "locked"
+    mine = owner(redis, kind)
+    waiter = waits(b)
+    assert waiter.silent(2)  # the release is sent again, and takes nothing from the client
+    assert owner(redis, kind) == mine and client.do("unlock") == "unlocked"
+    assert waiter.line() == "held"
+
+
+# --- keepers and operators ---
+
+@pytest.mark.parametrize("kind", ONE_OF_EACH)
+def test_a_keeper_dies(make, make_client, redis, kind):
+    host = make(kind, lease=BEATS)
+    process, path = job(host)
+    had = token(host)
+    kill_keeper(host)
+    wait_until(lambda: held(host, token=had, state="waiting"), "the next keeper has the lease")
+    last = redis.command("PTTL", key_of(kind))
+
+    def renewed():
+        nonlocal last
+        before, last = last, redis.command("PTTL", key_of(kind))
+        return last > before
+    wait_until(renewed, "it renews the key")
+    assert owner(redis, kind) == had
+    grows(path)
+    end(process, path)
+    assert make_client(kind).do("lock", seconds=2.5) == "locked"
+
+
+@pytest.mark.parametrize("kind", ONE_OF_EACH)
+def test_a_lock_is_broken(make, make_client, redis, kind):
+    host, client = make(kind), make_client(kind)
+    process, _ = job(host)
+    client.say("lock")
+    broken(host, host.path("f"))
+    assert client.heard() == "locked"
+    process.communicate(timeout=20)
+
+
+@pytest.mark.parametrize("kind", ONE_OF_EACH)
+def test_a_forced_unlock_of_redisson(make, make_client, redis, kind):
+    """forceUnlock() deletes whatever is there; so does DEL."""
+    if kind == "recipe":
+        pytest.skip("it has no such call")
+    host = make(kind, lease=BEATS)
+    process, path = job(host)
+    had = token(host)
+    assert make_client(kind).do("force") == "unlocked"
+    wait_until(lambda: owner(redis, kind) == had, "the next beat puts it back")
+    grows(path)
+    end(process, path)
+
+
+# --- one host alone ---
+
+@pytest.mark.parametrize("kind", ONE_OF_EACH)
+def test_a_free_lock_is_never_refused(make, redis, kind):
+    """LOCK_NB right after the unlock, which is still on its way to the store."""
+    host = make(kind)
+    program = Flocker(host)
+    for _ in range(50):
+        assert program.do("try") == "locked" and program.do("unlock") == "unlocked"
+    done = host.run("bash", "-c", 'for i in {1..50}; do flock -n "$1" true || exit 1; done', "-", host.path("f"))
+    assert done.returncode == 0, done
+
+
+@pytest.mark.parametrize("kind", ONE_OF_EACH)
+def test_conversions(make, make_client, redis, kind):
+    """The key stays the same lease's, or goes from one to the next without a moment between."""
+    host, client = make(kind), make_client(kind, pause=0)
+    agent = opened(host)
+    assert agent.do("flock 0 ex") == "ok"
+    client.say("lock")
+    for how in ("sh", "ex", "sh nb", "ex nb", "ex"):
+        assert agent.do("flock 0 " + how) == "ok"
+        assert owner(redis, kind)
+    assert client.silent(0.1)
+    assert agent.do("flock 0 un") == "ok"
+    assert client.heard() == "locked"
+
+
+@pytest.mark.parametrize("kind", ONE_OF_EACH)
+def test_the_spaces_of_a_host_share_the_key(make, make_client, redis, kind):
+    """flock() and record locks of one file do not exclude each other on a host; of two hosts they do, by the key."""
+    a, b = make(kind, "ab")
+    client = make_client(kind)
+    one, two = opened(a), opened(a)
+    assert one.do("flock 0 ex") == "ok"
+    word = two.do("setlk 0 ex 0 0")
+    if word == "ENOLCK":
+        pytest.skip("record locks of such files are refused")
+    assert word == "ok"
+    assert opened(b).do("setlk 0 ex 0 0") in ("EAGAIN", "EACCES") and opened(b).do("flock 0 ex nb") == "EAGAIN"
+    assert client.do("try") == "busy"
+    assert one.do("flock 0 un") == "ok"
+    wait_until(lambda: len([l for l in a.status()["leases"] if l["name"] == "t/f"]) == 1, "the lease of the other space is left")
+    assert owner(redis, kind) == token(a) and client.do("try") == "busy"
+    assert two.do("setlk 0 un 0 0") == "ok"
+    assert client.do("lock") == "locked"
+
+
+# --- waiting ---
+
+@pytest.mark.parametrize("kind", ONE_OF_EACH)
+def test_a_key_without_an_end(make, redis, kind):
+    """redis-py sets no time by default. Nobody asks busily meanwhile, and its end is noticed."""
+    host = make(kind)
+    take_away(redis, kind)
+    redis.command("PERSIST", key_of(kind))
+    waiter = waits(host)
+    wait_until(lambda: [l for l in host.status()["leases"] if l["state"] == "asking"], "it waits")
+    before = redis.commands_processed()
+    assert waiter.silent(2)
+    assert redis.commands_processed() - before < 100
+    assert is_busy(host)
+    redis.command("DEL", key_of(kind))
+    assert waiter.line() == "held"
+
+
+@pytest.mark.parametrize("kind", ONE_OF_EACH)
+def test_one_that_gives_up_leaves_nothing(make, make_client, redis, kind):
+    a, b = make(kind, "ab")
+    client = make_client(kind)
+    assert client.do("lock") == "locked"
+    waiter = waits(a)
+    assert waiter.silent()
+    waiter.kill()
+    wait_until(lambda: not redis.command("EXISTS", "dflock:{0}:lock:t/f"), "nobody waits")
+    assert client.do("unlock") == "unlocked"
+    assert not is_busy(b) and client.do("lock") == "locked"
+
+
+@pytest.mark.parametrize("kind", ONE_OF_EACH)
+def test_one_that_waits_beside_one_that_grabs(make, redis, kind):
+    """Calls that do not wait, of another host, take the lock whenever it is free: who waits gets it all the same."""
+    a, b = make(kind, "ab")
+    grabber, waiter = Flocker(a), Flocker(b)
+    grabber.say("grab", 12, 5)
+    wait_until(lambda: owner(redis, kind), "it grabs")
+    for _ in range(3):
+        assert waiter.do("lock", seconds=9) == "locked" and waiter.do("unlock") == "unlocked"
+    assert int(grabber.heard().split()[1]) > 3
+
+
+# --- the rule changes, and then the keeper ends ---
+
+def change(host, old, new):
+    with open(host.config) as f:
+        text = f.read()
+    assert old in text
+    with open(host.config, "w") as f:
+        f.write(text.replace(old, new))
+    host.cli("reload", "--force")
+
+
+@pytest.mark.parametrize("kind", ONE_OF_EACH)
+def test_the_rule_has_no_key_any_more(make, redis, kind):
+    """The lease still has its key in the store. The next keeper knows only the new rule, and must not take the lease for an unknown one."""
+    a, b = make(kind, "ab", lease=BEATS)
+    process, path = job(a)
+    had = token(a)
+    change(a, f'redis_key = "{key_of(kind)}"; redis_key_format = "{format_of(kind)}";', "")
+    kill_keeper(a)
+    wait_until(lambda: held(a, token=had) and "asking" not in held(a)[0]["state"], "the next keeper has the lease")
+    last, turns = redis.command("PTTL", key_of(kind)), 0
+    while turns < 3:
+        def renewed():
+            nonlocal last
+            before, last = last, redis.command("PTTL", key_of(kind))
+            assert owner(redis, kind) == had
+            return last > before
+        wait_until(renewed, "it renews the key")
+        turns += 1
+    grows(path)
+    assert is_busy(b) and not a.status()["lost"]
+    take_away(redis, kind)
+    process.communicate(timeout=30)
+    assert process.returncode != 0
+
+
+@pytest.mark.parametrize("kind", ONE_OF_EACH)
+def test_the_rule_has_a_key_now(make_host, make_client, redis, kind):
+    """The lease has none, so a client may have it: the next keeper must not grant anything more under this lease."""
+    whole = rule(kind)
+    words = f'redis_key = "{key_of(kind)}"; redis_key_format = "{format_of(kind)}";'
+    host, client = make_host("a", rules=whole.replace(words, ""), lease=LEASE), make_client(kind)
+    one = opened(host)
+    assert one.do("flock 0 sh") == "ok"
+    had = token(host)
+    change(host, 'name = "t/f";', 'name = "t/f"; ' + words)
+    kill_keeper(host)
+    wait_until(lambda: held(host, token=had) and held(host)[0]["state"] in ("held", "waiting"), "the next keeper has the lease")
+    assert client.do("try") == "locked"  # as it could all the time
+    other = opened(host)
+    assert other.do("flock 0 sh nb") == "EAGAIN"
+    assert client.do("unlock") == "unlocked"
+    assert one.do("flock 0 un") == "ok"
+    assert other.do("flock 0 ex") == "ok" and owner(redis, kind) == token(host)
