@@ -6,14 +6,14 @@ build="gcc make pkg-config libc6-dev libuv1-dev libhiredis-dev libconfig-dev lib
 demo="redis-server util-linux procps"
 test="clang check libsubunit-dev python3 python3-pytest python3-pytest-xdist perl php-cli ruby dash bash valgrind strace bindfs btrfs-progs e2fsprogs fuse3 fakeroot mandoc
       mount iproute2 sudo psmisc gdb sqlite3 gdbmtool tdb-tools python3-tdb libfile-fcntllock-perl python3-fasteners python3-filelock
-      python3-portalocker python3-zc.lockfile python3-yaml python3-redis openssl logrotate spin musl-tools libcap2-bin binutils curl jq"
+      python3-portalocker python3-zc.lockfile python3-yaml openssl logrotate spin musl-tools libcap2-bin binutils curl jq"
 # For promtool: the only check of names, units and alert rules by the conventions of Prometheus. 115 MB; its service is not started.
 test="$test prometheus"
 # tests/clients locks with redis-py and with libraries of node (scripts/install-clients.sh).
 test="$test python3-redis"
-# Programs that tests/programs and tests/net try: without one of them, its tests are skipped. Not dovecot-core, which is a server, and not
+# Programs that tests/programs tries: without one of them, its tests are skipped. Not dovecot-core, which is a server, and not
 # unattended-upgrades, which upgrades the machine.
-tried="moreutils daemontools runit chiark-utils-bin subversion certbot cron parallel task-spooler golang-go"
+tried="moreutils daemontools runit chiark-utils-bin subversion certbot cron parallel task-spooler"
 case "${1:-build}" in
 build) want=$build ;;
 demo) want="$build $demo" ;;

@@ -190,35 +190,36 @@ static enum page_answer protect_seen_answer(struct protect_look *look, const str
 	return seen->page ? PAGE_SAYS_YES : PAGE_SAYS_NO;
 }
 
-/* Not inlined: what most calls need is before it. */
-static __attribute__((noinline)) enum page_answer protect_new_answer(const struct settings *s, int fd,
-								     struct protect_look *look)
+/* `key`, and whether it may be remembered, are those of look->first.stamp_ns, if that is not 0. Not inlined: what most calls
+ * need is before it. */
+static __attribute__((noinline)) enum page_answer
+protect_new_answer(const struct settings *s, int fd, struct protect_look *look, struct seen_key *key, bool keyed)
 {
 	struct protect_first *first = &look->first;
+	const int64_t stamp_ns = first->stamp_ns;
 	struct settings_config config;
-	struct seen_key key;
 	struct seen seen;
 	enum page_answer answer;
-	bool keyed;
 
 	first->is_new = settings_config(s, &config);
 	first->stamp_ns = config.stamp_ns;
 	/* Before the name is read, so that a rename in between changes the key. */
-	keyed = seen_key(fd, config.stamp_ns, &key);
-	if (keyed && protect_is_seen(fd, &key, &seen, first))
-		return protect_seen_answer(look, &key, &seen);
+	if (stamp_ns != config.stamp_ns)
+		keyed = seen_key(fd, config.stamp_ns, key);
+	if (keyed && protect_is_seen(fd, key, &seen, first))
+		return protect_seen_answer(look, key, &seen);
 	seen = (struct seen){0};
 	seen.page = mapping_find(protect_euid(first), &seen.owner);
 	answer = protect_consult(seen.page, &config, &first->mine, fd, false, &seen.path_hash);
 	first->has_mine = answer == PAGE_SAYS_YES;
 	if (answer == PAGE_SAYS_YES)
-		protect_set_shown(look, seen.page, &key, seen.path_hash);
+		protect_set_shown(look, seen.page, key, seen.path_hash);
 	else if (answer == PAGE_SAYS_NO)
 		seen.page = NULL;
 	else
 		keyed = false;
 	if (keyed)
-		seen_add(fd, &key, &seen);
+		seen_add(fd, key, &seen);
 	return answer;
 }
 
@@ -229,12 +230,13 @@ static enum page_answer protect_quick_answer(const struct settings *s, int fd, s
 	struct protect_first *first = &look->first;
 	struct seen_key key;
 	struct seen seen;
+	bool keyed;
 
 	first->stamp_ns = settings_stamp();
-	if (first->stamp_ns && seen_key(fd, first->stamp_ns, &key) && seen_find(&key, &seen) &&
-	    protect_is_of_user(&seen, first))
+	keyed = first->stamp_ns && seen_key(fd, first->stamp_ns, &key);
+	if (keyed && seen_find(&key, &seen) && protect_is_of_user(&seen, first))
 		return protect_seen_answer(look, &key, &seen);
-	return protect_new_answer(s, fd, look);
+	return protect_new_answer(s, fd, look, &key, keyed);
 }
 
 bool protect_kernel_refuses(int fd)
@@ -379,7 +381,7 @@ enum protect protect_look(int fd, struct protect_look *look)
 
 	look->page = NULL;
 	look->waits = false;
-	look->first.has_euid = look->first.has_mine = look->first.is_new = false;
+	look->first = (struct protect_first){0};
 	/* Without a line, since only the settings say whether descriptor 2 may be written. */
 	if (!s)
 		return PROTECT_REFUSED;
