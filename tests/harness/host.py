@@ -192,11 +192,11 @@ class Host:
 
     def kill_keeper(self):
         """Kills parent and keeper, and what the parent may have started meanwhile; true if none is left."""
-        return self.kill(self.keeper_pids())
+        return self.kill(self.keeper_pids()) and not self.serves()  # one that is ending has no command line any more
 
     def kill_all(self):
         """The same with every program that a test has left: one that waits for a lock would start the next keeper."""
-        return self.kill(self.program_pids() + self.keeper_pids())
+        return self.kill(self.program_pids() + self.keeper_pids()) and not self.serves()
 
     @staticmethod
     def kill(pids):

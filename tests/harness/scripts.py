@@ -19,8 +19,9 @@ def text_of(name):
             return f.read()
 
     first, rest = read(name).split("\n", 1)
-    more = () if name in OF_ALL else ("clashes", "entries")
-    return "\n".join([first, *map(read, ("common", *SIMPLE.get(name, ()), *more)), rest])
+    renews = () if name in OF_ALL and name != "beat" else ("renew",)
+    more = () if name in OF_ALL else ("clashes", "key", "entries")
+    return "\n".join([first, *map(read, ("common", *renews, *SIMPLE.get(name, ()), *more)), rest])
 
 
 def offset(n):
@@ -49,4 +50,4 @@ class Scripts:
                 rest=0):
         """to: None is the end of all offsets. dead: host and beat of each."""
         return self.call("acquire", host, file, token, space, mode, offset(first), END if to is None else offset(to), int(ask),
-                         int(passes), 0, 0, rest, "", *dead)
+                         int(passes), 0, 0, rest, "", "", *dead)

@@ -227,7 +227,7 @@ def play(scripts, plain, rng, number, wide, resting, releases=4):
     token = some.token if some else "0" * 32
     if what == "release":
         unused = int(rng.random() < resting)
-        return f"release {token} {unused}", scripts.call(what, token, unused)[0], plain.release(token, unused)
+        return f"release {token} {unused}", scripts.call(what, token, unused, some.host if some else HOSTS[0])[0], plain.release(token, unused)
     return f"{what} {token}", scripts.call(what, token)[0], getattr(plain, what)(token)
 
 
@@ -243,7 +243,7 @@ def step(scripts, plain, listener, rng, number, *how):
     where = f"seed {SEED}, step {number}: {what}"
     assert got == wanted, where
     assert listener.heard() == plain.said, where
-    _, leases, waiters, rests = scripts.call("dump")
+    _, leases, waiters, rests, *_ = scripts.call("dump")
     assert [left != "0" for left in rests] == [space in plain.rests for space in ("flock", "record")], where
     assert [(e[2], e[4]) for e in leases] == [(e.token, e.mode) for e in plain.leases], where
     assert [e[2] for e in waiters] == [e.token for e in plain.waiters], where
@@ -261,7 +261,7 @@ def test_they_do_what_is_written_here(redis, monkeypatch, wide, resting, few):
     scripts, plain, rng = BeatingScripts(redis), Plain(), random.Random(f"{SEED} {wide}")
     listener, most, rested = Listener(redis), 0, 0
     for host in HOSTS:
-        scripts.call("beat", host)
+        scripts.call("beat", host, "", 0)
     for number in range(STEPS):
         got = step(scripts, plain, listener, rng, number, wide, resting)
         rested += got == "REST"
@@ -277,7 +277,7 @@ def test_one_or_two_entries(redis, resting):
     scripts, plain, rng = BeatingScripts(redis), Plain(), random.Random(f"{SEED} few")
     listener, seen = Listener(redis), Counter()
     for host in HOSTS:
-        scripts.call("beat", host)
+        scripts.call("beat", host, "", 0)
     for number in range(3 * STEPS):
         seen[len(plain.leases), len(plain.waiters)] += 1
         step(scripts, plain, listener, rng, number, 0.8, resting, 12)
