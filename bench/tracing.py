@@ -114,7 +114,7 @@ class Trace:
         return calls, wakings, switches
 
     def drawn(self, begin, end, events):
-        """What a picture needs, in ns after `begin`: when each actor had a processor, its system calls, and who woke whom."""
+        """What a picture needs, in ns after `begin`: when each actor had a processor, its system calls, and which actor woke which."""
         running, inside, spans, calls, wakes = {}, {}, [], [], []
         for ns, tid, kind, data in events:
             at, name = ns - begin, self.of.get(tid)

@@ -1,4 +1,4 @@
-/* The calls of store.h that are one query to the store; walk.c has those that visit every lock. */
+/* The calls of store.h that are one query to the store; tell.c has the messages to hosts, and walk.c the calls that visit every lock. */
 #include "store/internal.h"
 
 #include <inttypes.h>
@@ -8,16 +8,6 @@
 
 /* ---- what is asked ---- */
 
-/* NULL: the words are good. Else what is wrong with them: the scripts do not check words. */
-static const char *bad_lock(const char *name, const char *token)
-{
-	if (!*name || strlen(name) >= LOCK_NAME_BYTES)
-		return "the lock name is empty or too long";
-	if (!reply_is_token(token))
-		return "the token is not 32 lower-case hex digits";
-	return NULL;
-}
-
 static bool is_key(const char *key, const struct store_range *range)
 {
 	return reply_is_key(key) && range->mode == WIRE_EXCLUSIVE && range->from == 0 && range->to == INT64_MAX;
@@ -25,7 +15,7 @@ static bool is_key(const char *key, const struct store_range *range)
 
 static const char *bad_acquire(const struct store *s, const struct store_acquire *a)
 {
-	const char *bad = bad_lock(a->name, a->token);
+	const char *bad = store_bad_lock(a->name, a->token);
 
 	if (bad)
 		return bad;
@@ -123,7 +113,7 @@ static void ask_about(struct store *s, enum script_id script, const char *name, 
 		      const uint64_t *fence, store_reply_cb *cb, void *arg)
 {
 	struct query *q = query_script(s, script, name);
-	const char *bad = bad_lock(name, token);
+	const char *bad = store_bad_lock(name, token);
 
 	if (bad) {
 		refuse_bad(q, bad, cb, arg);
@@ -149,7 +139,7 @@ static struct query *ask_release(struct store *s, const char *name, const char *
 
 void store_release(struct store *s, const char *name, const char *token, bool unused, store_reply_cb *cb, void *arg)
 {
-	const char *bad = bad_lock(name, token);
+	const char *bad = store_bad_lock(name, token);
 
 	if (bad)
 		refuse_bad(query_script(s, SCRIPT_RELEASE, NULL), bad, cb, arg);
@@ -169,7 +159,7 @@ struct store_shot *store_prepare_release(struct store *s, const char *name, cons
 {
 	struct store_shot *shot;
 
-	if (s->state != STORE_UP || s->config->tls.on || bad_lock(name, token))
+	if (s->state != STORE_UP || s->config->tls.on || store_bad_lock(name, token))
 		return NULL;
 	shot = store_need(calloc(1, sizeof(*shot)));
 	shot->store = s;
@@ -224,7 +214,7 @@ void store_reclaim(struct store *s, const char *name, const char *file, const ch
 		   const struct store_range *range, const char *key, store_reply_cb *cb, void *arg)
 {
 	struct query *q = query_script(s, SCRIPT_RECLAIM, name);
-	const char *bad = bad_lock(name, token);
+	const char *bad = store_bad_lock(name, token);
 
 	if (bad) {
 		refuse_bad(q, bad, cb, arg);
@@ -240,90 +230,6 @@ void store_reclaim(struct store *s, const char *name, const char *file, const ch
 	query_add(q, REPLY_OFFSET, range->to);
 	query_word(q, key ? key : "");
 	ask_script(q, REPLY_MAY(STORE_GONE), cb, arg);
-}
-
-static void on_published(struct query *q, const redisReply *reply, enum store_status status, const char *error)
-{
-	struct store *s = q->store;
-
-	(void)reply;
-	if (status == STORE_ERROR && s->callbacks.on_note)
-		s->callbacks.on_note(s->arg, error);
-}
-
-static void publish_message(struct store *s, const char *host, const char *message)
-{
-	struct query *q = query_command(s, "PUBLISH");
-
-	query_add(q, STORE_KEYS "host:%s", host);
-	query_word(q, message);
-	query_send(q, on_published);
-}
-
-void store_tell_in_use(struct store *s, const char *host, const char *name, const char *asker_token,
-		       const struct store_range *in_use)
-{
-	char message[MESSAGE_BYTES];
-
-	if (s->state != STORE_UP || bad_lock(name, asker_token) || !reply_is_host(host) ||
-	    message_format_in_use(message, s->host, name, asker_token, in_use) != 0)
-		return; /* the asker's question ends by its own time limit */
-	publish_message(s, host, message);
-}
-
-void store_tell_chase(struct store *s, const char *host, const struct store_chase *chase)
-{
-	char message[MESSAGE_BYTES];
-
-	if (s->state == STORE_UP && reply_is_host(host) && message_format_chase(message, chase) == 0)
-		publish_message(s, host, message);
-}
-
-void store_tell_break(struct store *s, const char *host, const struct store_break *what)
-{
-	char message[MESSAGE_BYTES];
-
-	if (s->state == STORE_UP && reply_is_host(host) && !bad_lock(what->name, what->token) &&
-	    message_format_break(message, s->host, what) == 0)
-		publish_message(s, host, message);
-}
-
-void store_tell_broken(struct store *s, const char *host, uint64_t question, enum store_broken broken, int pid)
-{
-	char message[MESSAGE_BYTES];
-
-	if (s->state != STORE_UP || !reply_is_host(host))
-		return; /* the asker's question ends by its own time limit */
-	message_format_broken(message, s->host, question, broken, pid);
-	publish_message(s, host, message);
-}
-
-void store_tell_who(struct store *s, const char *host, const char *name, const char *token)
-{
-	char message[MESSAGE_BYTES];
-
-	if (s->state == STORE_UP && !bad_lock(name, token) && reply_is_host(host) &&
-	    message_format_who(message, s->host, name, token) == 0)
-		publish_message(s, host, message);
-}
-
-void store_tell_holder(struct store *s, const char *host, const char *token, const struct store_range *range,
-		       const struct store_job *job)
-{
-	char message[MESSAGE_BYTES];
-
-	if (s->state == STORE_UP && reply_is_token(token) && reply_is_host(host) &&
-	    message_format_holder(message, s->host, token, range, job) == 0)
-		publish_message(s, host, message);
-}
-
-void store_tell_holders(struct store *s, const char *host, const char *token, uint64_t count)
-{
-	char message[MESSAGE_BYTES];
-
-	if (s->state == STORE_UP && reply_is_token(token) && reply_is_host(host) &&
-	    message_format_holders(message, s->host, token, count) == 0)
-		publish_message(s, host, message);
 }
 
 /* ---- this host ---- */

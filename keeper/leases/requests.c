@@ -181,17 +181,23 @@ static void on_queued(struct lease *lease, const struct store_reply *reply, int6
 	answers_look(lease);
 }
 
-static void on_rest(struct lease *lease, const struct store_reply *reply, int64_t sent_ns)
+/* Nobody is asked for the lock, since no host has it: it rests, or a Redis client has its key. */
+static void on_not_now(struct lease *lease, const struct store_reply *reply, int64_t sent_ns)
 {
-	if (lease_is_part(lease))
-		return refuse_part(lease);
-	lease->resting = true;
 	if (reply->arrival)
 		return on_queued(lease, reply, sent_ns);
 	if (waiters_block(lease)) /* one that waits came while the question was under way */
 		lease_acquire(lease, NULL, 0);
 	else
 		waiters_resting(lease); /* those are its last: it will be unwanted */
+}
+
+static void on_rest(struct lease *lease, const struct store_reply *reply, int64_t sent_ns)
+{
+	if (lease_is_part(lease))
+		return refuse_part(lease);
+	lease->resting = true;
+	on_not_now(lease, reply, sent_ns);
 }
 
 /* Clients that lock one after the other leave the key free for moments, of which no message tells where the server has no key
@@ -223,12 +229,7 @@ static void on_taken(struct lease *lease, const struct store_reply *reply, int64
 	memcpy(lease->client, reply->client, sizeof(lease->client));
 	if (reply->arrival && *reply->client) /* mutant: key-watch */
 		store_watch_key(lease_keeper(lease)->store, lease->key);
-	if (reply->arrival)
-		return on_queued(lease, reply, sent_ns);
-	if (waiters_block(lease)) /* one that waits came while the question was under way */
-		lease_acquire(lease, NULL, 0);
-	else
-		waiters_resting(lease); /* those are its last: it will be unwanted */
+	on_not_now(lease, reply, sent_ns);
 }
 
 static void take_acquire(struct lease *lease, const struct store_reply *reply, int64_t sent_ns)

@@ -1,5 +1,5 @@
 """
-A file whose rule has redis_key, and programs that lock this key with a library: never two of them at a time, whoever of them ends, and
+A file whose rule has redis_key, and programs that lock this key with a library: never two of them at a time, whichever program ends, and
 however. Each kind of client is the library itself, or sends what its sources send (commands.py).
 """
 import os

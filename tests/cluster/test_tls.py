@@ -39,6 +39,17 @@ def test_tls_1_2(serve, ca, host_at):
     assert "is reached by TLSv1.2" in a.cli("doctor", check=False).stdout
 
 
+def follows_a_failover(nodes, a):
+    assert attempt(a)
+    assert a.status()["store"]["server"] == f"themaster at rediss://127.0.0.1:{nodes[0].port}"
+    found = a.cli("doctor", check=False).stdout
+    assert found.count("says that themaster is") == 3 and "2 of 2 replicas are connected" in found, found
+    nodes[0].signal(signal.SIGKILL)
+    new = nodes.failed_over(nodes[0])
+    reconnected(a, new)
+    assert attempt(a)
+
+
 def test_the_whole_cluster(folder, ca, host_at):
     """Server, replicas and sentinels, each with a certificate for its address, and one of the host that all want; a failover."""
     server, own = ca.issue("server"), ca.issue("host", "DNS:a")
@@ -47,14 +58,7 @@ def test_the_whole_cluster(folder, ca, host_at):
     try:
         files = settings(0, ca, own=own).split(";", 1)[1]
         a = host_at(nodes.settings.replace('"127', '"rediss://127') + files, "a", lease=LONG).init()
-        assert attempt(a)
-        assert a.status()["store"]["server"] == f"themaster at rediss://127.0.0.1:{nodes[0].port}"
-        found = a.cli("doctor", check=False).stdout
-        assert found.count("says that themaster is") == 3 and "2 of 2 replicas are connected" in found, found
-        nodes[0].signal(signal.SIGKILL)
-        new = nodes.failed_over(nodes[0])
-        reconnected(a, new)
-        assert attempt(a)
+        follows_a_failover(nodes, a)
     finally:
         nodes.stop()
 
@@ -74,14 +78,7 @@ def test_plain_sentinels(folder, ca, host_at):
         files = settings(0, ca, own=own).split(";", 1)[1]
         plain = nodes.settings
         a = host_at(plain.replace('master = "', 'master = "rediss://') + files, "a", lease=LONG).init()
-        assert attempt(a)
-        assert a.status()["store"]["server"] == f"themaster at rediss://127.0.0.1:{nodes[0].port}"
-        found = a.cli("doctor", check=False).stdout
-        assert found.count("says that themaster is") == 3 and "2 of 2 replicas are connected" in found, found
-        nodes[0].signal(signal.SIGKILL)
-        new = nodes.failed_over(nodes[0])
-        reconnected(a, new)
-        assert attempt(a)
+        follows_a_failover(nodes, a)
     finally:
         nodes.stop()
 
