@@ -5,10 +5,13 @@
  * process that waits for it. That process has not been told that it holds the lock, but would be taken for a holder. A
  * process that has got SIGKILL runs no more, however long it takes to end.
  *
- * Of a lease that was lost, another host may be the holder by now, so the kill does not wait, and a process that was
- * not found in time is not looked for again. A lease that an operator takes away goes to no other host before its slot is
- * free. So there the look is repeated until it has found and stopped all processes; and as long as that seems to come,
- * none is killed, so that each gets its line.
+ * Of a lease that was lost, another host may be the holder by now. So a process that does not stop in time is killed
+ * while it runs, without a line, and one that was not found in time is not looked for again. A lease that an operator takes
+ * away goes to no other host before its slot is free. So there the look is repeated until it has found and stopped all
+ * processes; and as long as that seems to come, none is killed.
+ *
+ * A process that is stopped relies on nothing, so its kill can wait until it has its line. The parent does not wait for
+ * that: it has other holders to look after, and looks again.
  */
 #include "keeper/guard/bereft.h"
 
@@ -22,7 +25,45 @@
 
 #define BEREFT_SEIZE_NS  (10 * NS_PER_MS)  /* time for PTRACE_SEIZE to return */
 #define BEREFT_STOP_NS   (100 * NS_PER_MS) /* time for stopping them; then they are killed, stopped or not */
-#define BEREFT_REPRIEVES 10                /* looks in which holders of broken leases are only stopped */
+#define BEREFT_REPRIEVES 10                /* looks in which holders are only stopped */
+
+/* The processes stay stopped until the next look. False: they had enough of these. */
+static bool bereft_put_off(struct freeze *f)
+{
+	if (f->reprieves >= BEREFT_REPRIEVES)
+		return false;
+	f->reprieves++;
+	slots_set(f->table, SLOTS_IN(TABLE_ENDING), TABLE_LOST);
+	return true;
+}
+
+static void bereft_kill_running(const struct family *family)
+{
+	struct family running = {0};
+
+	for (size_t i = 0; i < family_count(family); i++)
+		if (!family_is_held(family_at(family, i)) && family_add(&running, family_at(family, i)) < 0)
+			break; /* it is killed with the others */
+	evict_signal(&running, SIGKILL);
+	family_free(&running);
+}
+
+static void bereft_say(struct freeze *f, const struct family *family, unsigned ending)
+{
+	size_t count = family_count(family);
+
+	for (size_t i = 0; i < count; i++)
+		log_process(LINE_PROCESS_KILLED, family_at(family, i),
+			    "pid %d held a lock whose lease was lost, or was started by one that did: it is killed",
+			    (int)family_at(family, i));
+	if (count)
+		deeds_add(
+			f->table, EVENT_HOLDERS_KILLED, ending, family, count,
+			"%zu processes that held locks whose leases were lost, or were started by one that did, are killed",
+			count);
+	deeds_count(f->table, slots_any(f->table, ending | SLOTS_UNBROKEN) ? DEEDS_LOST_KILL : DEEDS_BROKEN_KILL,
+		    count);
+}
 
 void bereft_kill(struct freeze *f)
 {
@@ -35,24 +76,16 @@ void bereft_kill(struct freeze *f)
 	slots_set(f->table, SLOTS_IN(TABLE_LOST), TABLE_ENDING);
 	stopped_limit(&f->stopped, BEREFT_SEIZE_NS);
 	stopped = freeze_until(f, &family, ending, now, now + BEREFT_STOP_NS);
-	if (!stopped && !slots_any(f->table, ending | SLOTS_UNBROKEN) && f->reprieves++ < BEREFT_REPRIEVES) {
-		slots_set(f->table, ending, TABLE_LOST);
-		family_free(&family);
-		return;
-	}
-	for (size_t i = 0; i < family_count(&family); i++)
-		log_process(LINE_PROCESS_KILLED, family_at(&family, i),
-			    "pid %d held a lock whose lease was lost, or was started by one that did: it is killed",
-			    (int)family_at(&family, i));
-	if (family_count(&family))
-		deeds_add(
-			f->table, EVENT_HOLDERS_KILLED, ending, &family, family_count(&family),
-			"%zu processes that held locks whose leases were lost, or were started by one that did, are killed",
-			family_count(&family));
-	deeds_count(f->table, slots_any(f->table, ending | SLOTS_UNBROKEN) ? DEEDS_LOST_KILL : DEEDS_BROKEN_KILL,
-		    family_count(&family));
-	if (stopped) /* else the kill must not wait */
-		farewell(f->table, ending, &family, FAREWELL_LOST, f->relying.keeper);
+	if (!stopped && !slots_any(f->table, ending | SLOTS_UNBROKEN) && bereft_put_off(f))
+		goto out;
+	if (!stopped)
+		bereft_kill_running(&family);
+	/* mutant: farewell-again */
+	if (!farewell(f->table, ending, &family, FAREWELL_LOST, f->relying.keeper,
+		      !stopped || f->reprieves >= BEREFT_REPRIEVES) &&
+	    stopped && bereft_put_off(f))
+		goto out;
+	bereft_say(f, &family, ending);
 	evict_signal(&family, SIGKILL);
 	if (stopped)
 		f->reprieves = 0;
@@ -60,7 +93,8 @@ void bereft_kill(struct freeze *f)
 		/* mutant: break-again */
 		slots_set(f->table, ending | SLOTS_BROKEN, TABLE_LOST);
 	slots_set(f->table, ending, TABLE_FREE);
-	family_free(&family);
 	stopped_collect(&f->stopped);
 	freeze_publish(f);
+out:
+	family_free(&family);
 }

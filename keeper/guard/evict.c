@@ -35,7 +35,7 @@ void evict_holders(struct evict *e, int64_t now_ns)
 			family_count(&e->targets), ask ? "SIGTERM" : "SIGKILL");
 	if (!e->killed)
 		deeds_count(table, ask ? DEEDS_EXPIRED_TERM : DEEDS_EXPIRED_KILL, family_count(&e->targets));
-	farewell(table, EVICT_SLOTS, &e->targets, ask ? FAREWELL_ASK : FAREWELL_KILL, e->relying->keeper);
+	farewell(table, EVICT_SLOTS, &e->targets, ask ? FAREWELL_ASK : FAREWELL_KILL, e->relying->keeper, true);
 	evict_signal(&e->targets, ask ? SIGTERM : SIGKILL);
 	e->asked = true;
 	e->killed = e->killed || !ask;

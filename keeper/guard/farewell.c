@@ -140,7 +140,7 @@ static int farewell_ms(const struct table *table)
 	return left < 0 || left > LASTWORDS_MS ? LASTWORDS_MS : (int)left;
 }
 
-static void farewell_write(struct farewell *f, const struct family *family, pid_t keeper)
+static bool farewell_write(struct farewell *f, const struct family *family, pid_t keeper, bool last)
 {
 	struct holders_search ask = {.files = f->claims.files,
 				     .count = f->claims.file_count,
@@ -160,22 +160,25 @@ static void farewell_write(struct farewell *f, const struct family *family, pid_
 	for (size_t i = 0; i < f->count; i++)
 		if (f->words[i].line)
 			f->words[said++] = f->words[i];
-	lastwords(f->words, said, farewell_ms(f->table));
+	return lastwords(f->words, said, farewell_ms(f->table), last);
 }
 
-void farewell(struct table *table, unsigned which, const struct family *family, enum farewell_end how, pid_t keeper)
+bool farewell(struct table *table, unsigned which, const struct family *family, enum farewell_end how, pid_t keeper,
+	      bool last)
 {
 	struct farewell f = {.table = table, .how = how};
+	bool told = true;
 
 	if (!family_count(family))
-		return;
+		return true;
 	f.words = calloc(family_count(family), sizeof(*f.words));
 	f.own = calloc(family_count(family), sizeof(*f.own));
 	if (f.words && f.own && slots_claims(table, which, &f.claims) == 0)
-		farewell_write(&f, family, keeper);
+		told = farewell_write(&f, family, keeper, last);
 	for (size_t i = 0; f.own && i < f.count; i++)
 		free(f.own[i]);
 	free(f.words);
 	free(f.own);
 	claims_free(&f.claims);
+	return told;
 }

@@ -5,6 +5,8 @@
 #ifndef DFLOCK_KEEPER_FAREWELL_H
 #define DFLOCK_KEEPER_FAREWELL_H
 
+#include <stdbool.h>
+
 #include "keeper/guard/table.h"
 #include "keeper/kernel/family.h"
 
@@ -19,8 +21,10 @@ enum farewell_end {
  * that process opened it, and the same line to the processes that it started. The search leaves out `keeper`.
  *
  * Searches /proc, then writes for at most LASTWORDS_MS; less if leases run out soon. An error costs a line, and is not
- * reported.
+ * reported. False: there was not enough time, and unless this was the `last` attempt no process has got a line
+ * (lastwords.h).
  */
-void farewell(struct table *table, unsigned which, const struct family *family, enum farewell_end how, pid_t keeper);
+bool farewell(struct table *table, unsigned which, const struct family *family, enum farewell_end how, pid_t keeper,
+	      bool last);
 
 #endif

@@ -2,9 +2,14 @@
  * See lastwords.h.
  *
  * Why no standard error can hold up the parent, or another process's line: a child finds out which different ones there
- * are, which asks no file server, and each line is written by a process of its own. The parent waits for the end of a
- * pipe that all of them have, for a bounded time. SIGALRM ends writers that wait longer. A writer that hangs in the kernel
- * all the same, on a mount that does not answer, is left behind and ends when the mount does.
+ * are, which asks no file server, and each line is written by a process of its own. The parent waits for the ends of
+ * pipes that all of them have, for a bounded time. SIGALRM ends writers that wait longer. A writer that hangs in the
+ * kernel all the same, on a mount that does not answer, is left behind and ends when the mount does.
+ *
+ * Why a kill does not overtake the line, on however busy a machine: a process that was killed has no descriptors any
+ * more. So the parent waits until each writer has one of its own (`ready` ends), and only then lets them write (a byte
+ * in `go`): from then on the process may end. If they are not ready in time, the parent closes `go`, and no line is
+ * written; the caller may try again later, and no process gets a line twice.
  *
  * Why no process can use this to write where it may not write itself: the writer gets the process's own open file description
  * (pidfd_getfd), with the access mode that it has, and opens nothing. To open /proc/PID/fd/2 instead would open that
@@ -14,6 +19,7 @@
  */
 #include "keeper/guard/lastwords.h"
 
+#include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
@@ -27,7 +33,10 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#define LINE_BYTES 1024
+#include "keeper/clock.h"
+
+#define LINE_BYTES     1024
+#define WRITER_SECONDS 5 /* a writer that needs longer ends */
 
 struct seen {
 	const char *line;
@@ -51,21 +60,38 @@ static int standard_error_of(pid_t pid)
 	return fd;
 }
 
+/* The pipes of one call of lastwords(). Writers keep the end that they write to until they ... */
+enum {
+	WAY_READY, /* have a descriptor */
+	WAY_DONE,  /* have ended */
+	WAY_GO,    /* the parent's end: a byte lets writers write; its end without one: there will be none */
+	WAYS,
+};
+
+static bool hears_go(int fd)
+{
+	struct pollfd go = {.fd = fd, .events = POLLIN};
+
+	return poll(&go, 1, -1) == 1 && go.revents & POLLIN;
+}
+
 /* In a pipe that has no room, or on a terminal that is stopped, the line would wait. path: to be opened; fd -1. */
-static _Noreturn void write_line(int fd, const char *path, const char *line)
+static _Noreturn void write_line(int fd, const char *path, const char *line, int ways[WAYS][2])
 {
 	char text[LINE_BYTES];
 	int bytes = snprintf(text, sizeof(text), "dflock: %s\n", line);
 	struct pollfd out = {.fd = fd, .events = POLLOUT};
 
-	alarm(1);
+	alarm(WRITER_SECONDS);
 	if ((size_t)bytes >= sizeof(text)) {
 		bytes = sizeof(text) - 1;
 		text[bytes - 1] = '\n';
 	}
 	if (fd < 0)
 		out.fd = open(path, O_WRONLY | O_APPEND | O_NOCTTY | O_NONBLOCK | O_CLOEXEC);
-	_exit(out.fd >= 0 && poll(&out, 1, 0) == 1 && out.revents == POLLOUT && write(out.fd, text, (size_t)bytes) > 0
+	close(ways[WAY_READY][1]);
+	_exit(out.fd >= 0 && hears_go(ways[WAY_GO][0]) && poll(&out, 1, 0) == 1 && out.revents == POLLOUT &&
+			      write(out.fd, text, (size_t)bytes) > 0
 		      ? 0
 		      : 1);
 }
@@ -79,13 +105,14 @@ static bool may_open(const char *path)
 }
 
 /* Runs in a process of its own: the copied descriptors end with it. */
-static _Noreturn void speak(const struct lastword *words, size_t count)
+static _Noreturn void speak(const struct lastword *words, size_t count, int ways[WAYS][2])
 {
 	struct seen seen[LASTWORDS_MAX];
 	size_t seen_count = 0;
 
 	signal(SIGALRM, SIG_DFL); /* the parent catches it (stopped.c) */
-	alarm(1);
+	alarm(WRITER_SECONDS);
+	close(ways[WAY_GO][1]);
 	signal(SIGPIPE, SIG_IGN);
 	signal(SIGTTOU, SIG_IGN);
 	signal(SIGXFSZ, SIG_IGN);
@@ -106,7 +133,7 @@ static _Noreturn void speak(const struct lastword *words, size_t count)
 			for (size_t j = 0; j < seen_count && !again; j++)
 				again = is_same(&seen[j], &seen[seen_count]);
 			if (!again && fork() == 0)
-				write_line(fd, path, words[i].line);
+				write_line(fd, path, words[i].line, ways);
 			seen_count += !again;
 		}
 		if (fd >= 0)
@@ -115,24 +142,51 @@ static _Noreturn void speak(const struct lastword *words, size_t count)
 	_exit(0);
 }
 
-void lastwords(const struct lastword *words, size_t count, int ms)
+/* Waits until the pipe has ended, or the time is over. */
+static bool has_ended(int fd, int64_t until_ns)
 {
-	int ends[2];
-	struct pollfd done = {.events = POLLIN};
-	pid_t child;
+	struct pollfd pipe = {.fd = fd, .events = POLLIN};
+	int ret;
 
-	if (!count || pipe2(ends, O_CLOEXEC) != 0)
-		return;
-	child = fork();
+	do {
+		int64_t left = until_ns - clock_now_ns();
+
+		ret = poll(&pipe, 1, left < 0 ? 0 : (int)((left + NS_PER_MS - 1) / NS_PER_MS));
+	} while (ret < 0 && errno == EINTR);
+	return ret == 1;
+}
+
+bool lastwords(const struct lastword *words, size_t count, int ms, bool last)
+{
+	int64_t until = clock_now_ns() + ms * NS_PER_MS;
+	int ways[WAYS][2];
+	size_t open = 0;
+	bool ready = true;
+	pid_t child = -1;
+
+	while (count && open < WAYS && pipe2(ways[open], O_CLOEXEC) == 0)
+		open++;
+	if (open == WAYS)
+		child = fork();
 	if (child == 0) { /* its children belong to init, which reaps them however long they take */
 		if (fork() == 0)
-			speak(words, count);
+			speak(words, count, ways);
 		_exit(0);
 	}
-	close(ends[1]);
-	if (child > 0)
+	for (size_t i = 0; i < open; i++)
+		if (i != WAY_GO)
+			close(ways[i][1]);
+	if (child > 0) {
 		waitpid(child, NULL, 0);
-	done.fd = ends[0];
-	poll(&done, 1, ms); /* the pipe ends with the last of them */
-	close(ends[0]);
+		ready = has_ended(ways[WAY_READY][0], until); /* mutant: words-ready */
+		if (ready || last)                            /* mutant: words-go */
+			(void)!write(ways[WAY_GO][1], "g", 1);
+		if (ready)
+			has_ended(ways[WAY_DONE][0], until);
+	}
+	for (size_t i = 0; i < open; i++)
+		close(ways[i][i == WAY_GO]);
+	if (open == WAYS)
+		close(ways[WAY_GO][0]);
+	return ready;
 }

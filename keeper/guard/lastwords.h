@@ -6,6 +6,7 @@
 #ifndef DFLOCK_KEEPER_LASTWORDS_H
 #define DFLOCK_KEEPER_LASTWORDS_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <sys/types.h>
 
@@ -19,9 +20,12 @@ struct lastword {
 
 /*
  * Writes "dflock: LINE" to the standard error of each of the processes, once where several share it and have the same
- * line. The processes should be stopped. Takes at most `ms`, whatever their standard errors are. A line that cannot be
- * written in that time, or may not be, is left out.
+ * line. The processes should be stopped. Takes at most `ms`, whatever their standard errors are.
+ *
+ * True: every line that may be written is written, or will be in a moment, whatever becomes of the processes. False: the
+ * machine is too busy, or a standard error does not answer; then no line is written, unless this is the `last` attempt:
+ * then those are whose standard errors are found in time.
  */
-void lastwords(const struct lastword *words, size_t count, int ms);
+bool lastwords(const struct lastword *words, size_t count, int ms, bool last);
 
 #endif

@@ -114,7 +114,7 @@ static void toolong_speak(const struct toolong_end *e)
 	child = fork();
 	if (child == 0) {
 		if (syscall(SYS_close_range, 3, ~0u, 0) == 0)
-			lastwords(words, count, LASTWORDS_MS);
+			lastwords(words, count, LASTWORDS_MS, true);
 		_exit(0);
 	}
 	if (child > 0)

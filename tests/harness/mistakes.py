@@ -243,7 +243,12 @@ UNIT = {
         "callers are granted while the kernel is asked": SIMULATOR["callers are granted while the kernel is asked"],
         "grants everything": MODEL["grants everything"],
     },
-    "test_bereft": {"a process that got the lock while its holders were killed goes on": [skip("break-again")]},
+    "test_bereft": {
+        "a process that got the lock while its holders were killed goes on": [skip("break-again")],
+        "a stopped holder is killed without its line": [put("farewell-again", "stopped && bereft_put_off(f)", "false")]},
+    "test_lastwords": {
+        "the kill overtakes the line": [become("words-ready", "ready = true;")],
+        "a line that came too late is written": [condition("words-go", "true")]},
     "test_freezer": {"holders of a lease that is lost meanwhile go on": [
         put("thaw", "!slots_any(freeze->table, SLOTS_DUE)", "!slots_any(freeze->table, SLOTS_IN(TABLE_UNSURE))")]},
     "test_status": {"a session that ended is answered": [put("status-session", " && s->state == SESSION_STATUS", "")]},

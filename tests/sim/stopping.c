@@ -195,13 +195,16 @@ int mappers_find(const struct holders_file *files, size_t count, mappers_cb *cb,
 /* --- keeper/guard/farewell.h --- */
 
 /* The programs of the simulation have no standard error, and their numbers may be those of real processes. */
-void farewell(struct table *table, unsigned which, const struct family *family, enum farewell_end how, pid_t keeper)
+bool farewell(struct table *table, unsigned which, const struct family *family, enum farewell_end how, pid_t keeper,
+	      bool last)
 {
+	(void)last;
 	(void)table;
 	(void)which;
 	(void)family;
 	(void)how;
 	(void)keeper;
+	return true;
 }
 
 /* --- keeper/kernel/sight.h and keeper/leases/unseen.h: every process may be looked into --- */

@@ -13,6 +13,7 @@
 #include <sys/socket.h>
 #include <sys/wait.h>
 
+#include "keeper/guard/farewell.h"
 #include "keeper/guard/freeze.h"
 #include "tests/unit/holders_fixture.h"
 #include "tests/unit/wait_until.h"
@@ -27,7 +28,19 @@ static bool vain_freeze_until(struct freeze *f, struct family *family, unsigned 
 	return vain ? vain--, false : done;
 }
 
+static unsigned late; /* so many times there is not enough time for the line */
+static bool line_written;
+
+static bool late_farewell(struct table *t, unsigned which, const struct family *family, enum farewell_end how,
+			  pid_t keeper, bool last)
+{
+	(void)t, (void)which, (void)family, (void)how, (void)keeper;
+	line_written = !late || last;
+	return late ? late--, false : true;
+}
+
 #define freeze_until vain_freeze_until
+#define farewell     late_farewell
 #include "keeper/guard/bereft.c"
 
 #define REPRIEVES 10  /* as often as it is put off */
@@ -175,7 +188,7 @@ START_TEST(a_broken_lease_is_not_free_before_all_holders_were_found)
 }
 END_TEST
 
-/* The lease may be another host's: the kill does not wait. */
+/* The lease may be another host's: the kill does not wait for those that were not found. */
 START_TEST(holders_of_a_lost_lease_are_killed_at_once)
 {
 	table_lose(&table, slots[0], TABLE_WHY_TAKEN);
@@ -186,6 +199,36 @@ START_TEST(holders_of_a_lost_lease_are_killed_at_once)
 }
 END_TEST
 
+/* It is stopped, and relies on nothing. */
+START_TEST(the_kill_waits_for_the_line)
+{
+	table_lose(&table, slots[0], TABLE_WHY_TAKEN);
+	late = 2;
+	for (int i = 0; i < 2; i++) {
+		bereft_kill(&freeze);
+		ck_assert(runs_on(holder) && family_is_held(holder));
+		ck_assert(!is_free() && !line_written);
+	}
+	bereft_kill(&freeze);
+	wait_until(!runs_on(holder));
+	ck_assert(is_free() && line_written);
+}
+END_TEST
+
+START_TEST(but_not_for_ever)
+{
+	table_lose(&table, slots[0], TABLE_WHY_TAKEN);
+	late = REPRIEVES + 1;
+	for (int i = 0; i < REPRIEVES; i++) {
+		bereft_kill(&freeze);
+		ck_assert(runs_on(holder) && !line_written);
+	}
+	bereft_kill(&freeze);
+	wait_until(!runs_on(holder));
+	ck_assert(is_free() && line_written);
+}
+END_TEST
+
 int main(void)
 {
 	TCase *tests = tcase_create("bereft");
@@ -193,5 +236,7 @@ int main(void)
 	tcase_add_checked_fixture(tests, setup, teardown);
 	tcase_add_test(tests, a_broken_lease_is_not_free_before_all_holders_were_found);
 	tcase_add_test(tests, holders_of_a_lost_lease_are_killed_at_once);
+	tcase_add_test(tests, the_kill_waits_for_the_line);
+	tcase_add_test(tests, but_not_for_ever);
 	return suite_run_case("bereft", tests);
 }

@@ -1,4 +1,9 @@
-/* Unit tests of keeper/guard/lastwords.c: processes that are stopped, and what is written to their standard error. */
+/*
+ * Unit tests of keeper/guard/lastwords.c: processes that are stopped, and what is written to their standard error.
+ *
+ * The race: the process is killed before its line is written. Here the writers are held at the two moments that count: before
+ * they have a descriptor of their own, and before they write.
+ */
 #include <check.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -6,23 +11,62 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include "keeper/clock.h"
-#include "keeper/guard/lastwords.h"
 #include "tests/unit/suite.h"
 #include "tests/unit/wait_until.h"
+
+/* Shared with the processes that write. */
+static struct {
+	volatile bool before_copy, before_write;
+} * held;
+static pid_t tester;
+
+static void hold(volatile bool *at)
+{
+	while (getpid() != tester && *at)
+		usleep(1000);
+}
+
+static int held_statx(int dir, const char *path, int flags, unsigned mask, struct statx *stx)
+{
+	hold(&held->before_copy);
+	return statx(dir, path, flags, mask, stx);
+}
+
+static ssize_t held_write(int fd, const void *data, size_t count)
+{
+	hold(&held->before_write);
+	return write(fd, data, count);
+}
+
+#define statx(...) held_statx(__VA_ARGS__)
+#define write(...) held_write(__VA_ARGS__)
+#include "keeper/guard/lastwords.c"
+#undef statx
+#undef write
+
+static void setup(void)
+{
+	tester = getpid();
+	held = mmap(NULL, sizeof(*held), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	ck_assert_ptr_ne(held, MAP_FAILED);
+}
+
+#define PATIENT_MS 1000 /* on a machine with too much to do */
 
 /* The same line for all. */
 static void say(const pid_t *pids, size_t count, const char *line)
 {
-	struct lastword words[2];
+	struct lastword words[2] = {{0}};
 
 	for (size_t i = 0; i < count; i++)
 		words[i] = (struct lastword){.pid = pids[i], .line = line};
-	lastwords(words, count, LASTWORDS_MS);
+	lastwords(words, count, PATIENT_MS, true);
 }
 
 /* A process that only has this standard error. */
@@ -88,14 +132,14 @@ START_TEST(each_its_own_line)
 {
 	int ends[2];
 	char text[256] = "";
-	struct lastword words[2];
+	struct lastword words[2] = {{0}};
 
 	new_pipe(ends);
 	for (int i = 0; i < 2; i++) {
 		words[i] = (struct lastword){.pid = process_with(ends[1]), .line = i ? "two" : "one"};
 		wait_until_it_has(words[i].pid, ends[1]);
 	}
-	lastwords(words, 2, LASTWORDS_MS);
+	lastwords(words, 2, PATIENT_MS, true);
 	ck_assert_int_eq(read(ends[0], text, sizeof(text) - 1), 24);
 	ck_assert_ptr_nonnull(strstr(text, "dflock: one\n"));
 	ck_assert_ptr_nonnull(strstr(text, "dflock: two\n"));
@@ -191,15 +235,80 @@ START_TEST(one_that_has_gone)
 }
 END_TEST
 
+START_TEST(one_that_is_killed_before_its_line_is_written)
+{
+	struct lastword word = {.line = "the lock was lost"};
+	int ends[2];
+	char text[64] = "";
+
+	new_pipe(ends);
+	word.pid = process_with(ends[1]);
+	wait_until_it_has(word.pid, ends[1]);
+	held->before_write = true;
+	ck_assert(lastwords(&word, 1, PATIENT_MS, false));
+	end(word.pid);
+	ck_assert_int_eq(read(ends[0], text, sizeof(text)), -1);
+	held->before_write = false;
+	wait_until(read(ends[0], text, sizeof(text) - 1) == 26);
+	ck_assert_str_eq(text, "dflock: the lock was lost\n");
+}
+END_TEST
+
+/* The processes that write have ended when this pipe ends. */
+static void new_end(int ends[2])
+{
+	ck_assert_int_eq(pipe2(ends, O_CLOEXEC), 0);
+}
+
+static void wait_for_end(int ends[2])
+{
+	char byte;
+
+	close(ends[1]);
+	ck_assert_int_eq(read(ends[0], &byte, 1), 0);
+	close(ends[0]);
+}
+
+START_TEST(there_is_no_time)
+{
+	int ends[2], writers[2];
+	struct lastword word = {.line = "x"};
+	char text[64];
+
+	new_pipe(ends);
+	word.pid = process_with(ends[1]);
+	wait_until_it_has(word.pid, ends[1]);
+	held->before_copy = true;
+	new_end(writers);
+	ck_assert(!lastwords(&word, 1, 1, false));
+	held->before_copy = false;
+	wait_for_end(writers);
+	ck_assert_int_eq(read(ends[0], text, sizeof(text)), -1); /* so the next attempt is not the second line */
+	ck_assert(lastwords(&word, 1, PATIENT_MS, false));
+	ck_assert_int_eq(read(ends[0], text, sizeof(text)), 10);
+
+	held->before_copy = true;
+	new_end(writers);
+	ck_assert(!lastwords(&word, 1, 1, true));
+	held->before_copy = false; /* the process happens to live on */
+	wait_for_end(writers);
+	ck_assert_int_eq(read(ends[0], text, sizeof(text)), 10);
+	end(word.pid);
+}
+END_TEST
+
 int main(void)
 {
 	TCase *tcase = tcase_create("lastwords");
 
+	tcase_add_checked_fixture(tcase, setup, NULL);
 	tcase_add_test(tcase, once_where_it_is_shared);
 	tcase_add_test(tcase, each_its_own_line);
 	tcase_add_test(tcase, a_long_line);
 	tcase_add_test(tcase, one_that_is_full_holds_up_nobody);
 	tcase_add_test(tcase, with_the_rights_of_the_process);
 	tcase_add_test(tcase, one_that_has_gone);
+	tcase_add_test(tcase, one_that_is_killed_before_its_line_is_written);
+	tcase_add_test(tcase, there_is_no_time);
 	return suite_run_case("lastwords", tcase);
 }
