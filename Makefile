@@ -141,7 +141,7 @@ MEMCHECK_RUN := $(addprefix memcheck-,$(notdir $(filter-out $(NO_MEMCHECK),$(UNI
 memcheck: $(MEMCHECK_RUN) ## run the unit tests under valgrind (memcheck-test_NAME: one of them)
 .PHONY: $(MEMCHECK_RUN)
 $(MEMCHECK_RUN): memcheck-%: $(BUILD)/unit/%
-	@CK_FORK=no timeout -k 5 1800 valgrind -q --error-exitcode=9 --leak-check=full --errors-for-leak-kinds=definite --show-leak-kinds=definite \
+	@CK_FORK=no SUITE_FEW_ROUNDS=1 timeout -k 5 1800 valgrind -q --error-exitcode=9 --leak-check=full --errors-for-leak-kinds=definite --show-leak-kinds=definite \
 	  --suppressions=tests/unit/check.supp --trace-children=no $<
 sim: $(BUILD)/tests/sim/sim ## run the simulator: schedules that once failed, and new ones for SIM_SECONDS
 	$< --found tests/sim/found.txt --from $(or $(SIM_FROM),1) --count 1000000 --seconds $(or $(SIM_SECONDS),75) --minimise
@@ -151,22 +151,26 @@ sim-long: ## the same for an hour, with schedules that differ every day
 sim-mutants: $(BUILD)/tests/sim/sim ## build the product with one mistake at a time; the simulator must find each (M="NAME" ...)
 	/usr/bin/python3 tests/sim/mutants.py $(BUILD) $(M)
 PYTEST := PYTHONDONTWRITEBYTECODE=1 DFLOCK_BUILD=$(abspath $(BUILD)) /usr/bin/python3 -m pytest -q -rs
-# They wait for something most of the time (a quarter of a minute of CPU a minute), so several run at a time for each processor. A test that fails then, on a machine that has too much to do, is run
-# once more, alone, and must pass; the output names it. Those that cannot share the machine are marked "alone". The fault runs, each in
-# networks of its own, share it with one another only.
-PARALLEL = { $(PYTEST) -o cache_dir=$(abspath $(BUILD))/pytest -n $(or $(JOBS),$(shell expr $$(nproc) \* 3)) $(1) || \
+# They wait for something most of the time, so several run at a time for each processor. A test that fails then, on a machine that has
+# too much to do, is run once more, alone, and must pass; the output names it. Those that cannot share the machine are marked "alone".
+# Those that are about being in time, and do nothing else, share it with one another ("punctual"); so do the fault runs, each in networks
+# of its own. No test may take longer than TEST_SECONDS.
+TEST_SECONDS ?= 600
+LIMITED  := DFLOCK_TEST_SECONDS=$(TEST_SECONDS) $(PYTEST)
+PARALLEL = { $(LIMITED) --durations=25 -o cache_dir=$(abspath $(BUILD))/pytest -n $(or $(JOBS),$(shell expr $$(nproc) \* 4)) $(1) || \
 	  { echo '== what failed beside others, once more and alone'; \
-	  $(PYTEST) -o cache_dir=$(abspath $(BUILD))/pytest --last-failed --last-failed-no-failures none $(1); }; }
+	  $(LIMITED) -o cache_dir=$(abspath $(BUILD))/pytest --last-failed --last-failed-no-failures none $(1); }; }
 check: all agents ## run the tests with processes (pytest), JOBS at a time; T="..." runs these, one after the other
-	cd tests && $(if $(T),$(PYTEST) -p no:cacheprovider $(T),$(call PARALLEL,-m "not alone" --ignore=nemesis) && \
-	  $(PYTEST) -p no:cacheprovider -m alone --ignore=nemesis && $(PYTEST) -p no:cacheprovider -n 2 nemesis)
+	cd tests && $(if $(T),$(PYTEST) -p no:cacheprovider $(T),$(call PARALLEL,-m "not alone and not punctual" --ignore=nemesis) && \
+	  $(LIMITED) -p no:cacheprovider -n 4 -m punctual && $(LIMITED) -p no:cacheprovider -m alone --ignore=nemesis && \
+	  $(LIMITED) -p no:cacheprovider -n 3 nemesis)
 # Without what builds mutants, or preloads into a sanitized dflock.
 check-san: ## run tests with processes with a sanitized keeper and dflock (T="...")
 	$(MAKE) -s SAN=1 BUILD=build-san all agents
 	$(MAKE) -s SAN=1 BUILD=build-san check-with-processes T="$(or $(T),cluster cli faults ground)"
 .PHONY: check-with-processes
 check-with-processes:
-	cd tests && $(call PARALLEL,-m "not alone" -k "not mutants and not puts_the_library" $(T))
+	cd tests && $(call PARALLEL,-m "not alone and not punctual" -k "not mutants and not puts_the_library" $(T))
 # Whatever the store's scripts and the keeper's way to it depend on.
 STORE_UNIT   := store store_nonsense store_record store_refusals store_rests store_rights store_rules store_scripts
 STORE_TESTS  ?= cluster/test_flock.py cluster/test_recall.py cluster/test_store_loss.py cluster/test_redis_cluster.py cli/test_doctor_acl.py

@@ -5,6 +5,8 @@ cd "$(dirname "$0")/.."
 scripts/install-deps.sh test
 # Where no registry of npm is reached, tests/clients skips what needs these, and says so.
 scripts/install-clients.sh || echo "the libraries of node are missing: what needs them in tests/clients is skipped"
+# Suites wait for processes and times, too.
+suites=$((2 * $(nproc)))
 part() { printf '\n== %s (after %d min %02d s)\n' "$*" $((SECONDS / 60)) $((SECONDS % 60)); }
 
 part "build: gcc, clang, sanitizers"
@@ -13,9 +15,9 @@ make -s -j2 CC=clang BUILD=build-clang all agents
 make -s -j2 SAN=1 BUILD=build-san all agents
 
 part "unit tests under the address and undefined-behaviour sanitizers"
-make -s -j2 SAN=1 BUILD=build-san unit
+make -s -j$suites SAN=1 BUILD=build-san unit
 part "unit tests under valgrind"
-make -s -j2 memcheck
+make -s -j$suites memcheck
 part "what the documentation and the sources must agree on"
 make -s check-docs
 part "the models and their mutants"

@@ -1,6 +1,7 @@
 """Fixtures: a folder on a tmpfs, a redis-server, hosts. Everything that a test starts is stopped at its end."""
 import os
 import shutil
+import signal
 import sys
 import tempfile
 
@@ -11,6 +12,7 @@ from harness import BUILD, Host, Redis  # noqa: E402
 
 def pytest_configure(config):
     config.addinivalue_line("markers", "alone: needs the machine for itself")
+    config.addinivalue_line("markers", "punctual: is about being in time, and leaves the machine to others of its kind")
     config.addinivalue_line("markers", "long: takes so long that it must begin first")
 
 
@@ -36,6 +38,20 @@ def no_sanitizer_report():
     yield
     reports = sanitizer_reports() - before
     assert not reports, "\n".join(open(r, errors="replace").read() for r in reports)
+
+
+@pytest.hookimpl(hookwrapper=True)
+def pytest_runtest_call(item):
+    """A test that waits for ever fails after DFLOCK_TEST_SECONDS, and the others go on."""
+    def over(number, frame):
+        pytest.fail(f"not within {seconds} s")
+
+    seconds = int(os.environ.get("DFLOCK_TEST_SECONDS", "0"))
+    before = signal.signal(signal.SIGALRM, over)
+    signal.alarm(seconds)
+    yield
+    signal.alarm(0)
+    signal.signal(signal.SIGALRM, before)
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ from harness import wait_until
 from keepers import held
 from jobs import grows, job, size
 
-pytestmark = pytest.mark.alone  # it is about being in time
+pytestmark = pytest.mark.punctual
 
 TTL = 18.0      # freeze_margin_ms is the default: a sixth of it
 RECONNECT = 2.0  # a keeper tries again every two seconds at the latest

@@ -10,6 +10,9 @@ HISTORY = {name: changes for name, (_, changes) in mistakes.HISTORY.items()}
 ALL = [(name, changes) for group in (mistakes.SIMULATOR, mistakes.MODEL, HISTORY, mistakes.PAGE, mistakes.PAST, *mistakes.PROGRAMS.values(),
                      *mistakes.UNIT.values())
        for name, changes in group.items()]
+# The tests that must find these build them: they fail where one does not compile.
+BUILT = [changes for group in (mistakes.MODEL, HISTORY, mistakes.PAGE, mistakes.PAST, *mistakes.PROGRAMS.values(), *mistakes.UNIT.values())
+         for changes in group.values()]
 
 
 def flags():
@@ -18,7 +21,7 @@ def flags():
 
 
 def test_every_mistake_fits_the_sources():
-    """Each marker is there once, and what is changed there compiles."""
+    """Each marker is there once, and what is changed there compiles, if no other test builds it."""
     wrong, options = [], flags()
     for name, changes in ALL:
         try:
@@ -27,7 +30,7 @@ def test_every_mistake_fits_the_sources():
             wrong.append(f"{name}: {problem}")
             continue
         for path, text in texts.items():
-            if path.endswith(".c"):
+            if path.endswith(".c") and changes not in BUILT:
                 run = subprocess.run(["cc", *options, "-fsyntax-only", "-x", "c", "-"], cwd=mutants.ROOT, input=text, text=True, stderr=subprocess.PIPE)
                 if run.returncode != 0:
                     wrong.append(f"{name}: {path} does not compile: {run.stderr}")

@@ -55,6 +55,15 @@ static inline int suite_nameless_file(void)
 	return fd;
 }
 
+/*
+ * How many rounds of random input to try. Valgrind (make memcheck) takes thirty times as long: there it is a twentieth of them,
+ * since what it adds, values that were never set, shows in each round that comes to the place. The sanitizers look at all rounds.
+ */
+static inline int suite_rounds(int rounds)
+{
+	return getenv("SUITE_FEW_ROUNDS") ? rounds / 20 : rounds;
+}
+
 /* Removes what tests that failed have left behind. Returns whether that succeeded. */
 static inline bool suite_clean(void)
 {

@@ -250,7 +250,7 @@ START_TEST(random_texts)
 	static const char alphabet[] = "/ab*?[]\\!%20 \n";
 	unsigned seed = 11, good = 0;
 
-	for (int round = 0; round < 200000; round++) {
+	for (int round = 0; round < suite_rounds(200000); round++) {
 		static const char *const heads[] = {"path ", "glob ", "tree "};
 		char text[256] = "1\n";
 		size_t len = 2;

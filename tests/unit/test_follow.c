@@ -153,7 +153,7 @@ START_TEST(what_follows_keeps_all_names)
 	unsigned seed = 7, taken = 0, waits = 0;
 	char rules[5][160], lists[2][1024];
 
-	for (int round = 0; round < 4000; round++) {
+	for (int round = 0; round < suite_rounds(4000); round++) {
 		size_t count = 1 + rand_r(&seed) % 3, more = rand_r(&seed) % 3;
 		struct config *old = NULL, *fresh = NULL;
 

@@ -196,7 +196,7 @@ START_TEST(record_as_the_kernel)
 	unlink(path);
 	ck_assert_int_eq(ftruncate(fd, 1000), 0);
 	random_state = 0x9e3779b97f4a7c15ull * (uint64_t)(_i + 1);
-	for (int i = 0; i < 20000; i++) {
+	for (int i = 0; i < suite_rounds(20000); i++) {
 		struct flock64 lock = {.l_type = next_random() % 2 ? F_RDLCK : F_WRLCK};
 		int64_t offset = random_offset();
 
