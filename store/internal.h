@@ -207,8 +207,8 @@ struct link_shot *query_prepare(struct query *q, query_done *done);
 void query_send_early(struct query *q, query_done *done);
 /* Does not send it: `done` gets `status` and `error` from the loop. */
 void query_refuse(struct query *q, query_done *done, enum store_status status, const char *error);
-/* NULL: these words are good. Else what is wrong with them: the scripts do not check words. (tell.c) */
-const char *store_bad_lock(const char *name, const char *token);
+/* NULL: these words are good. Else what is wrong with them: the scripts do not check words. */
+const char *query_bad_lock(const char *name, const char *token);
 /* It was not sent, and `done` is not called. */
 void query_drop(struct query *q);
 /* Calls `done`, which was set before, with `status` and `error` at once, and frees it. */

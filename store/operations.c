@@ -15,7 +15,7 @@ static bool is_key(const char *key, const struct store_range *range)
 
 static const char *bad_acquire(const struct store *s, const struct store_acquire *a)
 {
-	const char *bad = store_bad_lock(a->name, a->token);
+	const char *bad = query_bad_lock(a->name, a->token);
 
 	if (bad)
 		return bad;
@@ -113,7 +113,7 @@ static void ask_about(struct store *s, enum script_id script, const char *name, 
 		      const uint64_t *fence, store_reply_cb *cb, void *arg)
 {
 	struct query *q = query_script(s, script, name);
-	const char *bad = store_bad_lock(name, token);
+	const char *bad = query_bad_lock(name, token);
 
 	if (bad) {
 		refuse_bad(q, bad, cb, arg);
@@ -139,7 +139,7 @@ static struct query *ask_release(struct store *s, const char *name, const char *
 
 void store_release(struct store *s, const char *name, const char *token, bool unused, store_reply_cb *cb, void *arg)
 {
-	const char *bad = store_bad_lock(name, token);
+	const char *bad = query_bad_lock(name, token);
 
 	if (bad)
 		refuse_bad(query_script(s, SCRIPT_RELEASE, NULL), bad, cb, arg);
@@ -159,7 +159,7 @@ struct store_shot *store_prepare_release(struct store *s, const char *name, cons
 {
 	struct store_shot *shot;
 
-	if (s->state != STORE_UP || s->config->tls.on || store_bad_lock(name, token))
+	if (s->state != STORE_UP || s->config->tls.on || query_bad_lock(name, token))
 		return NULL;
 	shot = store_need(calloc(1, sizeof(*shot)));
 	shot->store = s;
@@ -214,7 +214,7 @@ void store_reclaim(struct store *s, const char *name, const char *file, const ch
 		   const struct store_range *range, const char *key, store_reply_cb *cb, void *arg)
 {
 	struct query *q = query_script(s, SCRIPT_RECLAIM, name);
-	const char *bad = store_bad_lock(name, token);
+	const char *bad = query_bad_lock(name, token);
 
 	if (bad) {
 		refuse_bad(q, bad, cb, arg);

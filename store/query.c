@@ -8,6 +8,15 @@
 #include <stdlib.h>
 #include <string.h>
 
+const char *query_bad_lock(const char *name, const char *token)
+{
+	if (!*name || strlen(name) >= LOCK_NAME_BYTES)
+		return "the lock name is empty or too long";
+	if (!reply_is_token(token))
+		return "the token is not 32 lower-case hex digits";
+	return NULL;
+}
+
 static void query_set_word(struct query *q, int i, char *text)
 {
 	free(q->argv[i]);

@@ -1,17 +1,6 @@
 /* The calls of store.h that send a message to another host. */
 #include "store/internal.h"
 
-#include <string.h>
-
-const char *store_bad_lock(const char *name, const char *token)
-{
-	if (!*name || strlen(name) >= LOCK_NAME_BYTES)
-		return "the lock name is empty or too long";
-	if (!reply_is_token(token))
-		return "the token is not 32 lower-case hex digits";
-	return NULL;
-}
-
 static void on_published(struct query *q, const redisReply *reply, enum store_status status, const char *error)
 {
 	struct store *s = q->store;
@@ -35,7 +24,7 @@ void store_tell_in_use(struct store *s, const char *host, const char *name, cons
 {
 	char message[MESSAGE_BYTES];
 
-	if (s->state != STORE_UP || store_bad_lock(name, asker_token) || !reply_is_host(host) ||
+	if (s->state != STORE_UP || query_bad_lock(name, asker_token) || !reply_is_host(host) ||
 	    message_format_in_use(message, s->host, name, asker_token, in_use) != 0)
 		return; /* the asker's question ends by its own time limit */
 	publish_message(s, host, message);
@@ -53,7 +42,7 @@ void store_tell_break(struct store *s, const char *host, const struct store_brea
 {
 	char message[MESSAGE_BYTES];
 
-	if (s->state == STORE_UP && reply_is_host(host) && !store_bad_lock(what->name, what->token) &&
+	if (s->state == STORE_UP && reply_is_host(host) && !query_bad_lock(what->name, what->token) &&
 	    message_format_break(message, s->host, what) == 0)
 		publish_message(s, host, message);
 }
@@ -72,7 +61,7 @@ void store_tell_who(struct store *s, const char *host, const char *name, const c
 {
 	char message[MESSAGE_BYTES];
 
-	if (s->state == STORE_UP && !store_bad_lock(name, token) && reply_is_host(host) &&
+	if (s->state == STORE_UP && !query_bad_lock(name, token) && reply_is_host(host) &&
 	    message_format_who(message, s->host, name, token) == 0)
 		publish_message(s, host, message);
 }
