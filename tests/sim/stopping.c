@@ -115,6 +115,13 @@ bool family_stat(pid_t pid, struct procfs_stat *stat)
 	return false;
 }
 
+bool family_is_held(pid_t pid)
+{
+	const struct program *p = find(pid);
+
+	return !p || p->state == PROGRAM_ENDED || p->frozen;
+}
+
 size_t family_count(const struct family *family)
 {
 	return utarray_len(&family->pids);
