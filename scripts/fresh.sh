@@ -59,7 +59,7 @@ empty_system() { # empty_system ROOT
 		chmod 755 "$work/base" # it is the / of users who are not root
 		# Which any machine has.
 		printf '127.0.0.1 localhost\n127.0.1.1 %s\n' "$(hostname)" >"$work/base/etc/hosts"
-		git clone -q . "$work/base/root/dflock"
+		git clone -q . "$work/base/usr/src/dflock"
 	fi
 	cp -a --reflink=auto "$work/base" "$1"
 }
@@ -90,7 +90,7 @@ inside() { # inside ROOT COMMAND...
 		umount --lazy old
 		rmdir old
 		exec env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin HOME=/root LANG=C.UTF-8 \
-			sh -c "cd /root/dflock && \"\$@\"" sh "$@"' fresh "$group" "$@" || status=$?
+			sh -c "cd /usr/src/dflock && \"\$@\"" sh "$@"' fresh "$group" "$@" || status=$?
 	end_all
 	return $status
 }
@@ -119,10 +119,10 @@ package)
 	inside "$work/plain" tests/packages/try.sh /root/packages
 	system_with_packages autopkgtest
 	inside "$work/autopkgtest" tests/packages/autopkgtest.sh /root/packages
-	tests/packages/boot.sh "$work/booted" /root/dflock/tests/packages/booted.sh try /root/packages
+	tests/packages/boot.sh "$work/booted" /usr/src/dflock/tests/packages/booted.sh try /root/packages
 	;;
 hardening)
-	tests/packages/boot.sh "$work/booted" /root/dflock/tests/packages/hardening.sh /root/packages
+	tests/packages/boot.sh "$work/booted" /usr/src/dflock/tests/packages/hardening.sh /root/packages
 	;;
 esac
 echo "$suite: done"

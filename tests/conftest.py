@@ -10,7 +10,20 @@ import pytest
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 from harness import BUILD, Host, Redis  # noqa: E402
 
+def closed_to_others():
+    """The folder above the checkout or the build that keeps other users out, if one does."""
+    for path in {os.path.dirname(os.path.dirname(os.path.abspath(__file__))), os.path.abspath(BUILD)}:
+        while path != "/":
+            if not os.stat(path).st_mode & 0o001:
+                return path
+            path = os.path.dirname(path)
+    return None
+
+
 def pytest_configure(config):
+    closed = closed_to_others() if os.geteuid() == 0 else None
+    if closed:
+        pytest.exit(f"users other than root may not enter {closed}, and many tests are of what they do: have the checkout elsewhere", 2)
     config.addinivalue_line("markers", "alone: needs the machine for itself")
     config.addinivalue_line("markers", "punctual: is about being in time, and leaves the machine to others of its kind")
     config.addinivalue_line("markers", "long: takes so long that it must begin first")

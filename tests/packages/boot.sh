@@ -72,4 +72,4 @@ until is_up; do
 	[ $SECONDS -lt $deadline ] || { echo "$0: systemd does not boot:" >&2; cat "$root/root/boot.log" >&2; exit 1; }
 	sleep 0.2
 done
-inside sh -c 'cd /root/dflock && "$@"' sh "$@"
+inside sh -c 'cd /usr/src/dflock && "$@"' sh "$@"
