@@ -18,10 +18,10 @@
 #define SEEN_FILES 64
 #define SEEN_MASK  (STATX_TYPE | STATX_NLINK | STATX_INO | STATX_CTIME | STATX_MNT_ID)
 
+/* tick_ns of the key: until that clock moves on, the answer counts for this change time, if the grain is fine. */
 struct seen_entry {
-	struct seen_key key; /* tick_ns: until that clock moves on, the answer counts for this change time */
+	struct seen_key key;
 	struct seen seen;
-	uint64_t timeless; /* the change time proves nothing */
 };
 
 static struct seen_entry seen_table[SEEN_FILES];
@@ -85,23 +85,11 @@ static inline bool seen_get(const struct seen_key *key, struct seen_entry *found
 		return false;
 	found->key.ctime_ns = SEQCOPY_FIELD(e->key.ctime_ns);
 	found->key.tick_ns = SEQCOPY_FIELD(e->key.tick_ns);
-	found->timeless = SEQCOPY_FIELD(e->timeless);
+	found->key.grain = SEQCOPY_FIELD(e->key.grain);
 	found->seen.page = SEQCOPY_FIELD(e->seen.page);
 	found->seen.path_hash = SEQCOPY_FIELD(e->seen.path_hash);
 	found->seen.owner = SEQCOPY_FIELD(e->seen.owner);
 	return seqcopy_end(&seen_seqs[i], seq);
-}
-
-bool seen_find(const struct seen_key *key, struct seen *seen)
-{
-	struct seen_entry found;
-
-	if (!seen_get(key, &found) || found.key.ctime_ns != key->ctime_ns || found.timeless)
-		return false;
-	if (found.key.tick_ns && found.key.tick_ns != sys_clock_ns(CLOCK_MONOTONIC_COARSE))
-		return false;
-	*seen = found.seen;
-	return true;
 }
 
 static bool seen_is_young(int64_t ctime_ns)
@@ -116,12 +104,13 @@ void seen_look(struct seen_key *key)
 	key->tick_ns = seen_is_young(key->ctime_ns) ? sys_clock_ns(CLOCK_MONOTONIC_COARSE) : 0;
 }
 
-bool seen_find_path(const struct seen_key *key, struct seen *seen)
+bool seen_find_path(struct seen_key *key, struct seen *seen)
 {
 	struct seen_entry found;
 
 	if (!seen_get(key, &found) || !found.seen.path_hash)
 		return false;
+	key->grain = found.key.grain;
 	*seen = found.seen;
 	return true;
 }
@@ -172,7 +161,7 @@ static bool seen_is_fine(int fd, const struct seen_key *key)
 	       fs.f_type == TMPFS_MAGIC;
 }
 
-void seen_add(int fd, const struct seen_key *key, const struct seen *seen)
+void seen_add(const struct seen_key *key, const struct seen *seen)
 {
 	unsigned int i = seen_slot_of(key);
 	struct seen_entry entry;
@@ -180,8 +169,32 @@ void seen_add(int fd, const struct seen_key *key, const struct seen *seen)
 	memset(&entry, 0, sizeof(entry)); /* padding, too, on 32-bit systems */
 	entry.key = *key;
 	entry.seen = *seen;
-	entry.timeless = key->tick_ns && !seen_is_fine(fd, key);
 	seqcopy_write(&seen_seqs[i], &seen_table[i], &entry, sizeof(entry));
+}
+
+/* A young file whose grain was not asked for so far. Asked only now: most files are locked once while they are young. */
+static __attribute__((noinline)) bool seen_ask_grain(int fd, const struct seen_key *key, const struct seen_entry *found)
+{
+	struct seen_key known = *key;
+
+	known.tick_ns = found->key.tick_ns;
+	known.grain = seen_is_fine(fd, key) ? SEEN_GRAIN_FINE : SEEN_GRAIN_COARSE;
+	seen_add(&known, &found->seen);
+	return known.grain == SEEN_GRAIN_FINE;
+}
+
+bool seen_find(int fd, const struct seen_key *key, struct seen *seen)
+{
+	struct seen_entry found;
+
+	if (!seen_get(key, &found) || found.key.ctime_ns != key->ctime_ns)
+		return false;
+	*seen = found.seen;
+	if (!found.key.tick_ns)
+		return true;
+	if (found.key.grain == SEEN_GRAIN_COARSE || found.key.tick_ns != sys_clock_ns(CLOCK_MONOTONIC_COARSE))
+		return false;
+	return found.key.grain == SEEN_GRAIN_FINE || seen_ask_grain(fd, key, &found);
 }
 
 void seen_forget(void)
