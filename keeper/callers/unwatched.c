@@ -63,10 +63,12 @@ unsigned unwatched_look(struct keeper *k)
 /* Does anything wait for what only a look can find out? */
 static bool unwatched_is_wanted(const struct keeper *k)
 {
-	for (int i = 0; i < WIRE_SPACES; i++)
-		if (k->lease_states.count[i][LEASE_DRAINING] || /* mutant: unwatched-pins */
-		    k->lease_states.count[i][LEASE_BREAKING])
+	for (int i = 0; i < WIRE_SPACES; i++) {
+		const unsigned *count = k->lease_states.count[i];
+
+		if (count[LEASE_DRAINING] || count[LEASE_BREAKING]) /* mutant: unwatched-pins */
 			return true;
+	}
 	return k->room.roomless;
 }
 
@@ -115,9 +117,10 @@ int unwatched_start(struct keeper *k)
 	k->unwatched = calloc(1, sizeof(*k->unwatched));
 	if (!k->unwatched)
 		return -ENOMEM;
-	k->unwatched->timer.data = k->unwatched->turn.data = k;
 	uv_prepare_init(k->loop, &k->unwatched->turn);
-	return uv_timer_init(k->loop, &k->unwatched->timer);
+	uv_timer_init(k->loop, &k->unwatched->timer);
+	k->unwatched->timer.data = k->unwatched->turn.data = k;
+	return 0;
 }
 
 void unwatched_free(struct keeper *k)

@@ -8,7 +8,7 @@
 
 struct keeper;
 
-/* For the loop of k, which has sessions. 0, -ENOMEM or another -errno. */
+/* For the loop of k, which has sessions. 0 or -ENOMEM. */
 int unwatched_start(struct keeper *k);
 /* Once the loop has run for the last time. */
 void unwatched_free(struct keeper *k);
