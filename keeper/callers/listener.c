@@ -107,6 +107,8 @@ static void on_readable(uv_poll_t *poll, int status, int events)
 	for (int i = 0; i < count; i++) {
 		struct session *s = ready[i].data.ptr;
 
+		if (s->state != SESSION_CLOSED)
+			session_reported(s);
 		if (ready[i].events & EPOLLHUP) /* whatever it has asked, nobody reads the answer */
 			dispatch_close(s);
 		else if (s->state != SESSION_CLOSED && s->foreign)
@@ -115,6 +117,7 @@ static void on_readable(uv_poll_t *poll, int status, int events)
 			dispatch_readable(s);
 		queue_settle(k); /* before the next session's question is looked at */
 	}
+	unwatched_came(k);
 }
 
 /* No descriptor left: the spare one is given up for a moment, so that the peer is told instead of waiting. */

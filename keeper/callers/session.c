@@ -38,12 +38,27 @@ void sessions_free(struct keeper *k)
 	k->sessions = NULL;
 }
 
-static int session_add_to_epoll(const struct session *s)
+/* A front reads a foreign connection later, so epoll reports each message once (edge-triggered). What comes on any other one is
+ * reported once in all: afterwards it is unwatched. */
+static int session_tell_epoll(struct session *s)
 {
-	/* A front reads a foreign connection later, so epoll reports each message once (edge-triggered). */
-	struct epoll_event event = {.events = EPOLLIN | EPOLLRDHUP | (s->foreign ? EPOLLET : 0), .data.ptr = (void *)s};
+	struct epoll_event event = {.events = EPOLLIN | EPOLLRDHUP | (s->foreign ? EPOLLET : EPOLLONESHOT),
+				    .data.ptr = s};
+	int op = s->in_epoll ? EPOLL_CTL_MOD : EPOLL_CTL_ADD;
 
-	return epoll_ctl(s->keeper->sessions->epoll, EPOLL_CTL_ADD, s->fd, &event) != 0 ? -errno : 0;
+	if (epoll_ctl(s->keeper->sessions->epoll, op, s->fd, &event) != 0)
+		return -errno;
+	s->watched = s->in_epoll = true;
+	return 0;
+}
+
+static void session_unwatch(struct session *s)
+{
+	struct sessions *sessions = s->keeper->sessions;
+
+	s->watched = false;
+	DL_APPEND2(sessions->unwatched, s, unwatched_prev, unwatched_next);
+	sessions->unwatched_count++;
 }
 
 static void session_forget_unwatched(struct session *s)
@@ -56,13 +71,17 @@ static void session_forget_unwatched(struct session *s)
 
 int session_watch(struct session *s)
 {
-	int ret = session_add_to_epoll(s);
+	int ret = session_tell_epoll(s);
 
-	if (ret < 0)
-		return ret;
-	session_forget_unwatched(s);
-	s->watched = true;
-	return 0;
+	if (ret == 0)
+		session_forget_unwatched(s);
+	return ret;
+}
+
+void session_reported(struct session *s)
+{
+	if (!s->foreign && (s->keeper->sessions->unwatched_count < SESSIONS_UNWATCHED || session_tell_epoll(s) < 0))
+		session_unwatch(s);
 }
 
 bool session_is_left(const struct session *s)
@@ -82,15 +101,12 @@ struct session *session_new(struct keeper *k, int fd, const struct ucred *peer, 
 	s->fd = fd;
 	s->peer = *peer;
 	s->foreign = foreign;
-	s->watched = foreign || k->sessions->unwatched_count >= SESSIONS_UNWATCHED;
-	if (s->watched && session_add_to_epoll(s) < 0) {
+	if ((foreign || k->sessions->unwatched_count >= SESSIONS_UNWATCHED) && session_tell_epoll(s) < 0) {
 		free(s);
 		return NULL;
 	}
-	if (!s->watched) {
-		DL_APPEND2(k->sessions->unwatched, s, unwatched_prev, unwatched_next);
-		k->sessions->unwatched_count++;
-	}
+	if (!s->watched)
+		session_unwatch(s);
 	s->reading = (struct front_connection){.fronts = k->fronts, .owner = s, .uid = peer->uid, .fd = fd};
 	s->lookup = (struct lookup)LOOKUP_NONE;
 	s->uses = 1; /* the timer's */
@@ -171,7 +187,7 @@ void session_end(struct session *s)
 	if (!s->watched)
 		session_forget_unwatched(s);
 	/* close() does that, but not while there is a copy: a front may have one. */
-	else if (s->foreign || copies_are_possible())
+	if (s->in_epoll && (s->foreign || copies_are_possible()))
 		epoll_ctl(sessions->epoll, EPOLL_CTL_DEL, s->fd, NULL);
 	uv_close((uv_handle_t *)&s->timer, on_session_timer_closed);
 }

@@ -72,6 +72,7 @@ struct session {
 	uv_timer_t timer;         /* the module that has the question says what it means */
 	unsigned uses;            /* by the timer, by a worker; the last one to end frees the session */
 	bool watched;             /* epoll reports what comes; else it is in sessions.unwatched */
+	bool in_epoll;            /* it is or was watched */
 	struct session *unwatched_prev, *unwatched_next;
 	struct session *prev, *next;
 
@@ -146,8 +147,10 @@ void sessions_free(struct keeper *k);
  * there are many. The caller closes fd: at once if this returns NULL (no memory), else after session_end(). The caller has taken
  * QUOTA_CONNECTION, and gives it back after NULL; session_end() gives it back otherwise. */
 struct session *session_new(struct keeper *k, int fd, const struct ucred *peer, bool foreign);
-/* Has epoll watch an unwatched session. 0, or -errno: it stays as it is. */
+/* Has epoll report what comes next on an unwatched session, or has come. 0, or -errno: it stays as it is. */
 int session_watch(struct session *s);
+/* Epoll has reported it: it is unwatched again, unless it is foreign or there are many. */
+void session_reported(struct session *s);
 /* Has the peer hung up? Asks the kernel. */
 bool session_is_left(const struct session *s);
 /* Takes it out of the list; session_unuse() frees it with its last use. It must not wait for anything any more:

@@ -1,5 +1,5 @@
 /*
- * See unwatched.h.
+ * See unwatched.h. Epoll reports once what comes on a watched connection (EPOLLONESHOT); then it is unwatched again.
  *
  * Why nothing is missed. Epoll reports the present state of what it begins to watch (level-triggered), so whatever has come
  * meanwhile is reported then. Only a look can find out that a peer has hung up, so there is one before anything rests on that:
@@ -28,6 +28,8 @@ struct unwatched {
 	uv_prepare_t turn; /* active, as the timer, while there are such sessions */
 };
 
+static void on_timer(uv_timer_t *timer);
+
 static void unwatched_watch(struct session *s)
 {
 	if (session_watch(s) == 0)
@@ -44,11 +46,13 @@ unsigned unwatched_look(struct keeper *k)
 	nfds_t count = 0;
 
 	DL_FOREACH2 (k->sessions->unwatched, s, unwatched_next) {
+		if (count == SESSIONS_UNWATCHED)
+			break; /* on_timer() */
 		looked[count] = s;
 		ends[count++] = (struct pollfd){.fd = s->fd};
 	}
-	if (count == 0 || poll(ends, count, 0) < 0)
-		count = 0; /* EINTR, ENOMEM: the next look */
+	if (count)
+		poll(ends, count, 0); /* if it fails, epoll tells */
 	for (nfds_t i = 0; i < count; i++) {
 		if (ends[i].revents & POLLHUP) { /* mutant: unwatched-gone */
 			dispatch_close(looked[i]);
@@ -96,20 +100,23 @@ static void on_turn(uv_prepare_t *turn)
 	queue_settle(k);
 }
 
+void unwatched_came(struct keeper *k)
+{
+	if (!k->sessions->unwatched)
+		return;
+	if (!uv_is_active((uv_handle_t *)&k->unwatched->turn))
+		uv_prepare_start(&k->unwatched->turn, on_turn);
+	if (!uv_is_active((uv_handle_t *)&k->unwatched->timer))
+		uv_timer_start(&k->unwatched->timer, on_timer, LOOK_MS, 0);
+}
+
 static void on_timer(uv_timer_t *timer)
 {
 	struct keeper *k = timer->data;
 
 	unwatched_look(k);
+	unwatched_came(k);
 	queue_settle(k);
-}
-
-void unwatched_came(struct keeper *k)
-{
-	if (!uv_is_active((uv_handle_t *)&k->unwatched->turn))
-		uv_prepare_start(&k->unwatched->turn, on_turn);
-	if (!uv_is_active((uv_handle_t *)&k->unwatched->timer))
-		uv_timer_start(&k->unwatched->timer, on_timer, LOOK_MS, 0);
 }
 
 int unwatched_start(struct keeper *k)

@@ -188,6 +188,28 @@ START_TEST(silent_so_far)
 }
 END_TEST
 
+/* One report: its end wakes nobody again. */
+START_TEST(asked_later)
+{
+	struct session *s = comes(SESSION_READING);
+
+	unwatched_look(&k);
+	ck_assert_int_eq(write(callers[0].end, "x", 1), 1);
+	ck_assert_int_eq(reported(), 1);
+	session_reported(s);
+	ck_assert(!s->watched && s->in_epoll);
+	session_enter(s, SESSION_PINNED);
+	hangs_up(0);
+	ck_assert_int_eq(reported(), 0);
+	if (_i) {
+		ck_assert_uint_eq(unwatched_look(&k), 1);
+		return;
+	}
+	ck_assert_int_eq(session_watch(s), 0);
+	ck_assert_int_eq(reported(), 1);
+}
+END_TEST
+
 START_TEST(many)
 {
 	for (int i = 0; i < SESSIONS_UNWATCHED; i++)
@@ -209,6 +231,7 @@ int main(void)
 	tcase_add_test(tests, later);
 	tcase_add_loop_test(tests, at_once, 0, 3);
 	tcase_add_test(tests, silent_so_far);
+	tcase_add_loop_test(tests, asked_later, 0, 2);
 	tcase_add_test(tests, many);
 	return suite_run_case("unwatched", tests);
 }
