@@ -72,8 +72,15 @@ static unsigned int seen_slot_of(const struct seen_key *key)
 	return (unsigned int)(mixed >> 32) % SEEN_FILES;
 }
 
-/* Reads the entry in which this file may be: its change time, and what is remembered. False: another file is. */
-static inline bool seen_get(const struct seen_key *key, struct seen_entry *found)
+/* What an entry says of when it counts. */
+struct seen_when {
+	int64_t ctime_ns, tick_ns;
+	uint32_t grain;
+};
+
+/* Reads the entry in which this file may be. False: another file is. Field by field to where it is wanted: what is stored in
+ * parts and read as a whole takes longer than all of this. */
+static inline bool seen_get(const struct seen_key *key, struct seen *seen, struct seen_when *when)
 {
 	unsigned int i = seen_slot_of(key);
 	const struct seen_entry *e = &seen_table[i];
@@ -83,12 +90,12 @@ static inline bool seen_get(const struct seen_key *key, struct seen_entry *found
 	    SEQCOPY_FIELD(e->key.dev) != key->dev || SEQCOPY_FIELD(e->key.mount) != key->mount ||
 	    SEQCOPY_FIELD(e->key.stamp_ns) != key->stamp_ns || SEQCOPY_FIELD(e->key.era) != key->era)
 		return false;
-	found->key.ctime_ns = SEQCOPY_FIELD(e->key.ctime_ns);
-	found->key.tick_ns = SEQCOPY_FIELD(e->key.tick_ns);
-	found->key.grain = SEQCOPY_FIELD(e->key.grain);
-	found->seen.page = SEQCOPY_FIELD(e->seen.page);
-	found->seen.path_hash = SEQCOPY_FIELD(e->seen.path_hash);
-	found->seen.owner = SEQCOPY_FIELD(e->seen.owner);
+	when->ctime_ns = SEQCOPY_FIELD(e->key.ctime_ns);
+	when->tick_ns = SEQCOPY_FIELD(e->key.tick_ns);
+	when->grain = SEQCOPY_FIELD(e->key.grain);
+	seen->page = SEQCOPY_FIELD(e->seen.page);
+	seen->path_hash = SEQCOPY_FIELD(e->seen.path_hash);
+	seen->owner = SEQCOPY_FIELD(e->seen.owner);
 	return seqcopy_end(&seen_seqs[i], seq);
 }
 
@@ -106,12 +113,11 @@ void seen_look(struct seen_key *key)
 
 bool seen_find_path(struct seen_key *key, struct seen *seen)
 {
-	struct seen_entry found;
+	struct seen_when when;
 
-	if (!seen_get(key, &found) || !found.seen.path_hash)
+	if (!seen_get(key, seen, &when) || !seen->path_hash)
 		return false;
-	key->grain = found.key.grain;
-	*seen = found.seen;
+	key->grain = when.grain;
 	return true;
 }
 
@@ -173,28 +179,28 @@ void seen_add(const struct seen_key *key, const struct seen *seen)
 }
 
 /* A young file whose grain was not asked for so far. Asked only now: most files are locked once while they are young. */
-static __attribute__((noinline)) bool seen_ask_grain(int fd, const struct seen_key *key, const struct seen_entry *found)
+static __attribute__((noinline)) bool seen_ask_grain(int fd, const struct seen_key *key, int64_t tick_ns,
+						     const struct seen *seen)
 {
 	struct seen_key known = *key;
 
-	known.tick_ns = found->key.tick_ns;
+	known.tick_ns = tick_ns;
 	known.grain = seen_is_fine(fd, key) ? SEEN_GRAIN_FINE : SEEN_GRAIN_COARSE;
-	seen_add(&known, &found->seen);
+	seen_add(&known, seen);
 	return known.grain == SEEN_GRAIN_FINE;
 }
 
 bool seen_find(int fd, const struct seen_key *key, struct seen *seen)
 {
-	struct seen_entry found;
+	struct seen_when when;
 
-	if (!seen_get(key, &found) || found.key.ctime_ns != key->ctime_ns)
+	if (!seen_get(key, seen, &when) || when.ctime_ns != key->ctime_ns)
 		return false;
-	*seen = found.seen;
-	if (!found.key.tick_ns)
+	if (!when.tick_ns)
 		return true;
-	if (found.key.grain == SEEN_GRAIN_COARSE || found.key.tick_ns != sys_clock_ns(CLOCK_MONOTONIC_COARSE))
+	if (when.grain == SEEN_GRAIN_COARSE || when.tick_ns != sys_clock_ns(CLOCK_MONOTONIC_COARSE))
 		return false;
-	return found.key.grain == SEEN_GRAIN_FINE || seen_ask_grain(fd, key, &found);
+	return when.grain == SEEN_GRAIN_FINE || seen_ask_grain(fd, key, when.tick_ns, seen);
 }
 
 void seen_forget(void)

@@ -62,7 +62,7 @@ bool seen_key(int fd, int64_t stamp_ns, struct seen_key *key);
 bool seen_find(int fd, const struct seen_key *key, struct seen *seen);
 /* After seen_find() found nothing, and before the path is read: is the change time young? */
 void seen_look(struct seen_key *key);
-/* What is remembered of this file with any change time, if the file still has the path of *seen, which is not 0. Sets key->grain. */
+/* What is remembered of this file with any change time, if the file still has the path of *seen, which is not 0. Sets key->grain. *seen may change in any case. */
 bool seen_find_path(struct seen_key *key, struct seen *seen);
 
 /* Remembers it, unless another thread is writing there. The path was read after seen_look(). */
