@@ -57,14 +57,16 @@ empty_system() { # empty_system ROOT
 		log=$(unshare --mount --propagation private debootstrap --variant=minbase "$suite" "$work/base" "$mirror" 2>&1) ||
 			die "debootstrap: $log"
 		chmod 755 "$work/base" # it is the / of users who are not root
-		[ -e "$work/base/etc/hosts" ] || echo "127.0.0.1 localhost" >"$work/base/etc/hosts" # which any machine has
+		# Which any machine has.
+		printf '127.0.0.1 localhost\n127.0.1.1 %s\n' "$(hostname)" >"$work/base/etc/hosts"
 		git clone -q . "$work/base/root/dflock"
 	fi
 	cp -a --reflink=auto "$work/base" "$1"
 }
 
 # Mounts are in a namespace of their own, and processes in a control group: they end with this command, whatever it left running, and
-# what is removed afterwards has nothing mounted in it. The root is a mount, as it is on a machine. Packages also have a namespace of
+# what is removed afterwards has nothing mounted in it. The root is that of its mount namespace, as it is on a machine: out of a chroot,
+# nsenter --mount leads to the real one. Packages also have a namespace of
 # pids, so that their scripts find no process of this machine. The tests do not: in another one than the first the kernel does not
 # show all locks, and so a keeper there keeps leases that it would give back.
 pids="--pid --fork --kill-child"
@@ -83,7 +85,11 @@ inside() { # inside ROOT COMMAND...
 		mount -t tmpfs -o mode=755 tmpfs "$root/run"
 		mkdir -m 1777 "$root/run/lock"
 		cd "$root"
-		chroot . env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin HOME=/root LANG=C.UTF-8 \
+		mkdir old
+		pivot_root . old
+		umount --lazy old
+		rmdir old
+		exec env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin HOME=/root LANG=C.UTF-8 \
 			sh -c "cd /root/dflock && \"\$@\"" sh "$@"' fresh "$group" "$@" || status=$?
 	end_all
 	return $status

@@ -47,7 +47,7 @@ def debconf(host):
             if name == "config":
                 f.write("Config: config\nTemplates: template\n")
             f.write(f"\nName: {name}\nDriver: File\nFilename: {host.path(name + '.dat')}\n")
-    return ["env", "DEBCONF_SYSTEMRC=" + path, "debconf-communicate"]
+    return ["env", "DEBIAN_FRONTEND=noninteractive", "DEBCONF_SYSTEMRC=" + path, "debconf-communicate"]
 
 
 def test_debconf(pair):
