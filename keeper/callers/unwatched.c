@@ -28,7 +28,7 @@ struct unwatched {
 	uv_prepare_t turn; /* active, as the timer, while there are such sessions */
 };
 
-static void on_timer(uv_timer_t *timer);
+static void on_unwatched_timer(uv_timer_t *timer);
 
 static void unwatched_watch(struct session *s)
 {
@@ -47,7 +47,7 @@ unsigned unwatched_look(struct keeper *k)
 
 	DL_FOREACH2 (k->sessions->unwatched, s, unwatched_next) {
 		if (count == SESSIONS_UNWATCHED)
-			break; /* on_timer() */
+			break; /* on_unwatched_timer() */
 		looked[count] = s;
 		ends[count++] = (struct pollfd){.fd = s->fd};
 	}
@@ -82,7 +82,7 @@ static bool unwatched_must_be_watched(const struct session *s)
 }
 
 /* Before the loop sleeps. */
-static void on_turn(uv_prepare_t *turn)
+static void on_unwatched_turn(uv_prepare_t *turn)
 {
 	struct keeper *k = turn->data;
 	struct session *s, *next;
@@ -105,12 +105,12 @@ void unwatched_came(struct keeper *k)
 	if (!k->sessions->unwatched)
 		return;
 	if (!uv_is_active((uv_handle_t *)&k->unwatched->turn))
-		uv_prepare_start(&k->unwatched->turn, on_turn);
+		uv_prepare_start(&k->unwatched->turn, on_unwatched_turn);
 	if (!uv_is_active((uv_handle_t *)&k->unwatched->timer))
-		uv_timer_start(&k->unwatched->timer, on_timer, LOOK_MS, 0);
+		uv_timer_start(&k->unwatched->timer, on_unwatched_timer, LOOK_MS, 0);
 }
 
-static void on_timer(uv_timer_t *timer)
+static void on_unwatched_timer(uv_timer_t *timer)
 {
 	struct keeper *k = timer->data;
 
