@@ -64,7 +64,7 @@ $(BUILD)/dflock-doctor: $(BUILD)/cli/doctor_main.o $(SAN_OBJ) $(CLI) $(CORE)
 	$(Q)$(CC) $(CFLAGS) $(LDFLAGS) -o $@ $^ $(CLI_LIBS) $(LIBS)
 # The shim: libc only, never sanitized, its names hidden but for the list in exports.map. Each program maps it when it starts: in
 # two pieces, instead of four that would keep read-only data from being executable.
-SHIM_CFLAGS := $(filter-out -fsanitize% -fno-sanitize%,$(CFLAGS)) -fPIC -fvisibility=hidden -ftls-model=initial-exec
+SHIM_CFLAGS := $(filter-out -fsanitize% -fno-sanitize%,$(CFLAGS)) -fPIC -fvisibility=hidden -ftls-model=initial-exec -fno-plt
 $(BUILD)/libdflock.so: $(SHIM_OBJ) shim/exports.map
 	$(call say,LD)
 	$(Q)$(CC) $(SHIM_CFLAGS) $(LDFLAGS) -shared -Wl,--version-script=shim/exports.map -Wl,-z,now,-z,relro,-z,defs \

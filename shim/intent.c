@@ -1,27 +1,15 @@
 #include "shim/intent.h"
 
 #include <errno.h>
-#include <sys/file.h>
 #include <unistd.h>
 
 bool intent_flock(int op, struct intent *want)
 {
-	enum wire_mode mode;
-
-	/* The kernel, too, compares the whole word: LOCK_SH | LOCK_EX is EINVAL. */
-	switch (op & ~LOCK_NB) {
-	case LOCK_SH:
-		mode = WIRE_SHARED;
-		break;
-	case LOCK_EX:
-		mode = WIRE_EXCLUSIVE;
-		break;
-	default:
+	if (!intent_is_flock(op))
 		return false;
-	}
 	*want = (struct intent){
 		.space = WIRE_FLOCK,
-		.mode = mode,
+		.mode = (op & ~LOCK_NB) == LOCK_SH ? WIRE_SHARED : WIRE_EXCLUSIVE,
 		.owner = WIRE_OWNER_DESCRIPTION,
 		.nonblock = (op & LOCK_NB) != 0,
 		.from = 0,

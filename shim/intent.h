@@ -7,6 +7,7 @@
 #include <fcntl.h>
 #include <stdbool.h>
 #include <stdint.h>
+#include <sys/file.h>
 
 #include "wire/msg.h"
 
@@ -22,6 +23,12 @@ struct intent {
 	int64_t from, to;    /* [from, to) as in struct wire_request */
 	int64_t first, last; /* record space: the range as the kernel has it, the last byte included */
 };
+
+/* Does flock(fd, op) take a lock? The kernel, too, compares the whole word: LOCK_SH | LOCK_EX is EINVAL. */
+static inline bool intent_is_flock(int op)
+{
+	return (op & ~LOCK_NB) == LOCK_SH || (op & ~LOCK_NB) == LOCK_EX;
+}
 
 /* Says whether flock(fd, op) takes a lock, and which. False: it unlocks, or the kernel refuses this op; *want is
  * untouched then. */

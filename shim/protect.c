@@ -171,7 +171,7 @@ static bool protect_is_seen(int fd, struct seen_key *key, struct seen *seen, str
 	seen_look(key);
 	if (!seen_find_path(key, seen) || !protect_is_of_user(seen, first) || !protect_has_path(fd, seen->path_hash))
 		return false;
-	seen_add(fd, key, seen);
+	seen_add(key, seen);
 	return true;
 }
 
@@ -219,7 +219,7 @@ protect_new_answer(const struct settings *s, int fd, struct protect_look *look, 
 	else
 		keyed = false;
 	if (keyed)
-		seen_add(fd, key, &seen);
+		seen_add(key, &seen);
 	return answer;
 }
 
@@ -234,7 +234,7 @@ static enum page_answer protect_quick_answer(const struct settings *s, int fd, s
 
 	first->stamp_ns = settings_stamp();
 	keyed = first->stamp_ns && seen_key(fd, first->stamp_ns, &key);
-	if (keyed && seen_find(&key, &seen) && protect_is_of_user(&seen, first))
+	if (keyed && seen_find(fd, &key, &seen) && protect_is_of_user(&seen, first))
 		return protect_seen_answer(look, &key, &seen);
 	return protect_new_answer(s, fd, look, &key, keyed);
 }
@@ -320,13 +320,13 @@ static bool protect_is_patient(int fd, const struct protect_look *look)
 	return look->waits && protect_on_refused(fd) == WIRE_ON_REFUSED_WAIT;
 }
 
-static void protect_remember(int fd, const struct seen_key *key, const struct page *page, uint64_t hash, uid_t euid)
+static void protect_remember(const struct seen_key *key, const struct page *page, uint64_t hash, uid_t euid)
 {
 	struct seen seen = {.path_hash = hash};
 
 	seen.page = mapping_find(euid, &seen.owner);
 	if (seen.page == page)
-		seen_add(fd, key, &seen);
+		seen_add(key, &seen);
 }
 
 /* Looks at the page that is in the runtime directory now. */
@@ -362,7 +362,7 @@ static enum protect protect_full_look(const struct settings *s, const struct set
 		look->first.stamp_ns = config->stamp_ns;
 		protect_set_shown(look, page, &key, hash);
 		if (keyed)
-			protect_remember(fd, &key, page, hash, by->euid);
+			protect_remember(&key, page, hash, by->euid);
 		return PROTECT_ASK;
 	default:
 		/* The file is missing, and no rules are known. */

@@ -18,10 +18,10 @@
 #define SEEN_FILES 64
 #define SEEN_MASK  (STATX_TYPE | STATX_NLINK | STATX_INO | STATX_CTIME | STATX_MNT_ID)
 
+/* tick_ns of the key: until that clock moves on, the answer counts for this change time, if the grain is fine. */
 struct seen_entry {
-	struct seen_key key; /* tick_ns: until that clock moves on, the answer counts for this change time */
+	struct seen_key key;
 	struct seen seen;
-	uint64_t timeless; /* the change time proves nothing */
 };
 
 static struct seen_entry seen_table[SEEN_FILES];
@@ -72,8 +72,15 @@ static unsigned int seen_slot_of(const struct seen_key *key)
 	return (unsigned int)(mixed >> 32) % SEEN_FILES;
 }
 
-/* Reads the entry in which this file may be: its change time, and what is remembered. False: another file is. */
-static inline bool seen_get(const struct seen_key *key, struct seen_entry *found)
+/* What an entry says of when it counts. */
+struct seen_when {
+	int64_t ctime_ns, tick_ns;
+	uint32_t grain;
+};
+
+/* Reads the entry in which this file may be. False: another file is. Field by field to where it is wanted: what is stored in
+ * parts and read as a whole takes longer than all of this. */
+static inline bool seen_get(const struct seen_key *key, struct seen *seen, struct seen_when *when)
 {
 	unsigned int i = seen_slot_of(key);
 	const struct seen_entry *e = &seen_table[i];
@@ -83,25 +90,13 @@ static inline bool seen_get(const struct seen_key *key, struct seen_entry *found
 	    SEQCOPY_FIELD(e->key.dev) != key->dev || SEQCOPY_FIELD(e->key.mount) != key->mount ||
 	    SEQCOPY_FIELD(e->key.stamp_ns) != key->stamp_ns || SEQCOPY_FIELD(e->key.era) != key->era)
 		return false;
-	found->key.ctime_ns = SEQCOPY_FIELD(e->key.ctime_ns);
-	found->key.tick_ns = SEQCOPY_FIELD(e->key.tick_ns);
-	found->timeless = SEQCOPY_FIELD(e->timeless);
-	found->seen.page = SEQCOPY_FIELD(e->seen.page);
-	found->seen.path_hash = SEQCOPY_FIELD(e->seen.path_hash);
-	found->seen.owner = SEQCOPY_FIELD(e->seen.owner);
+	when->ctime_ns = SEQCOPY_FIELD(e->key.ctime_ns);
+	when->tick_ns = SEQCOPY_FIELD(e->key.tick_ns);
+	when->grain = SEQCOPY_FIELD(e->key.grain);
+	seen->page = SEQCOPY_FIELD(e->seen.page);
+	seen->path_hash = SEQCOPY_FIELD(e->seen.path_hash);
+	seen->owner = SEQCOPY_FIELD(e->seen.owner);
 	return seqcopy_end(&seen_seqs[i], seq);
-}
-
-bool seen_find(const struct seen_key *key, struct seen *seen)
-{
-	struct seen_entry found;
-
-	if (!seen_get(key, &found) || found.key.ctime_ns != key->ctime_ns || found.timeless)
-		return false;
-	if (found.key.tick_ns && found.key.tick_ns != sys_clock_ns(CLOCK_MONOTONIC_COARSE))
-		return false;
-	*seen = found.seen;
-	return true;
 }
 
 static bool seen_is_young(int64_t ctime_ns)
@@ -116,13 +111,13 @@ void seen_look(struct seen_key *key)
 	key->tick_ns = seen_is_young(key->ctime_ns) ? sys_clock_ns(CLOCK_MONOTONIC_COARSE) : 0;
 }
 
-bool seen_find_path(const struct seen_key *key, struct seen *seen)
+bool seen_find_path(struct seen_key *key, struct seen *seen)
 {
-	struct seen_entry found;
+	struct seen_when when;
 
-	if (!seen_get(key, &found) || !found.seen.path_hash)
+	if (!seen_get(key, seen, &when) || !seen->path_hash)
 		return false;
-	*seen = found.seen;
+	key->grain = when.grain;
 	return true;
 }
 
@@ -172,7 +167,7 @@ static bool seen_is_fine(int fd, const struct seen_key *key)
 	       fs.f_type == TMPFS_MAGIC;
 }
 
-void seen_add(int fd, const struct seen_key *key, const struct seen *seen)
+void seen_add(const struct seen_key *key, const struct seen *seen)
 {
 	unsigned int i = seen_slot_of(key);
 	struct seen_entry entry;
@@ -180,8 +175,32 @@ void seen_add(int fd, const struct seen_key *key, const struct seen *seen)
 	memset(&entry, 0, sizeof(entry)); /* padding, too, on 32-bit systems */
 	entry.key = *key;
 	entry.seen = *seen;
-	entry.timeless = key->tick_ns && !seen_is_fine(fd, key);
 	seqcopy_write(&seen_seqs[i], &seen_table[i], &entry, sizeof(entry));
+}
+
+/* A young file whose grain was not asked for so far. Asked only now: most files are locked once while they are young. */
+static __attribute__((noinline)) bool seen_ask_grain(int fd, const struct seen_key *key, int64_t tick_ns,
+						     const struct seen *seen)
+{
+	struct seen_key known = *key;
+
+	known.tick_ns = tick_ns;
+	known.grain = seen_is_fine(fd, key) ? SEEN_GRAIN_FINE : SEEN_GRAIN_COARSE;
+	seen_add(&known, seen);
+	return known.grain == SEEN_GRAIN_FINE;
+}
+
+bool seen_find(int fd, const struct seen_key *key, struct seen *seen)
+{
+	struct seen_when when;
+
+	if (!seen_get(key, seen, &when) || when.ctime_ns != key->ctime_ns)
+		return false;
+	if (!when.tick_ns)
+		return true;
+	if (when.grain == SEEN_GRAIN_COARSE || when.tick_ns != sys_clock_ns(CLOCK_MONOTONIC_COARSE))
+		return false;
+	return when.grain == SEEN_GRAIN_FINE || seen_ask_grain(fd, key, when.tick_ns, seen);
 }
 
 void seen_forget(void)

@@ -33,6 +33,9 @@
 
 #include "wire/page.h"
 
+/* How a file system stamps changes: each with a time of its own, or with a clock that ticks. */
+enum seen_grain { SEEN_GRAIN_UNKNOWN, SEEN_GRAIN_FINE, SEEN_GRAIN_COARSE };
+
 struct seen_key {
 	uint64_t dev, ino; /* dev as in struct stat */
 	uint64_t mount;
@@ -41,7 +44,8 @@ struct seen_key {
 	int64_t ctime_ns;
 	/* Not compared: */
 	int64_t tick_ns; /* 0: the change time is old. Else CLOCK_MONOTONIC_COARSE, when it was found to be young */
-	uint64_t born;   /* the file system says when the file was made */
+	uint32_t born;   /* the file system says when the file was made */
+	uint32_t grain;  /* enum seen_grain: what an earlier look found out */
 };
 
 struct seen {
@@ -54,15 +58,15 @@ struct seen {
  * dev and ino count, which are 0 if it is no regular file or directory, or cannot be examined. errno may change. */
 bool seen_key(int fd, int64_t stamp_ns, struct seen_key *key);
 
-/* What is remembered of this file with this change time. */
-bool seen_find(const struct seen_key *key, struct seen *seen);
+/* What is remembered of this file, which is fd's, with this change time. *seen may change in any case, and errno. */
+bool seen_find(int fd, const struct seen_key *key, struct seen *seen);
 /* After seen_find() found nothing, and before the path is read: is the change time young? */
 void seen_look(struct seen_key *key);
-/* What is remembered of this file with any change time, if the file still has the path of *seen, which is not 0. */
-bool seen_find_path(const struct seen_key *key, struct seen *seen);
+/* What is remembered of this file with any change time, if the file still has the path of *seen, which is not 0. Sets key->grain. *seen may change in any case. */
+bool seen_find_path(struct seen_key *key, struct seen *seen);
 
-/* Remembers it, unless another thread is writing there. The path was read after seen_look(). errno may change. */
-void seen_add(int fd, const struct seen_key *key, const struct seen *seen);
+/* Remembers it, unless another thread is writing there. The path was read after seen_look(). */
+void seen_add(const struct seen_key *key, const struct seen *seen);
 
 /* What was remembered, or is being remembered by other threads, is not found any more: the process has another root directory. */
 void seen_forget(void);

@@ -63,6 +63,7 @@ struct orphan;
 struct reopen;
 struct session;
 struct sessions;
+struct unwatched;
 struct whos;
 
 struct keeper {
@@ -75,6 +76,7 @@ struct keeper {
 	struct configwatch *configwatch;
 	struct sessions *sessions;
 	struct listener *listener;
+	struct unwatched *unwatched;
 	struct deadlock *deadlock;
 	struct finding_searches *finding_searches;
 	struct whos *whos;

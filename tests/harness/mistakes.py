@@ -153,6 +153,10 @@ UNIT = {
         "a release hands over in a rest": [put("give-rest", "redis.call('EXISTS', KEYS[4], KEYS[5]) == 0", "true")],
         "a release hands over on another server": [put("give-server", "is_of_this_server(ARGV[1])", "true")],
         "what was handed over has no fence of its own": [become("give-fence", "")],
+        "a request waits for a host that is called dead": [put("take-plain", "#ARGV < 16", "true")],
+        "a request waits in a rest": [put("take-rest", "redis.call('EXISTS', KEYS[4], KEYS[5]) == 0", "true")],
+        "a request waits for its own host": [put("take-owner", "(e.host ~= w.host or e.file ~= w.file)", "true")],
+        "a request that waits is no beat": [become("take-beat", "")],
     },
     "test_early": {
         "a probe fires whatever it found": [condition("fire-free", "probe->fire")],
@@ -166,6 +170,11 @@ UNIT = {
         "each local test has a thread": [condition("probe-at-once", "true")],
         "all threads are parked": [put("probe-parked", "probes->parked < PARKED_MAX && ", "")],
         "a thread that has left the table of descriptors goes on": [become("probe-left-table", "return true;")],
+    },
+    "test_unwatched": {
+        "a connection whose peer has hung up stays": [condition("unwatched-gone", "false")],
+        "a lease waits for the pin of a caller that has gone": [put("unwatched-pins", "count[LEASE_DRAINING] || ", "")],
+        "nobody hears what a silent connection says later": [condition("unwatched-silent", "false")],
     },
     "test_quota": {
         "one user may have all": [condition("quota-each", "false")],

@@ -55,14 +55,14 @@ static const struct seen answer = {.page = (const struct page *)&seen_table, .pa
 static bool is_seen(const struct seen_key *key)
 {
 	struct seen seen = {0};
-	bool found = seen_find(key, &seen);
+	bool found = seen_find(fd, key, &seen);
 
 	ck_assert(!found || (seen.page == answer.page && seen.path_hash == answer.path_hash));
 	return found;
 }
 
 /* Is the answer at hand if the path is read and is the same? */
-static bool is_seen_by_path(const struct seen_key *key)
+static bool is_seen_by_path(struct seen_key *key)
 {
 	struct seen seen = {0};
 	bool found = seen_find_path(key, &seen);
@@ -113,7 +113,7 @@ START_TEST(remembered)
 	struct seen_key key = key_of_an_old_file(), changed = key;
 
 	ck_assert(!is_seen(&key) && !is_seen_by_path(&key));
-	seen_add(fd, &key, &answer);
+	seen_add(&key, &answer);
 	ck_assert(is_seen(&key) && is_seen_by_path(&key));
 	changed.stamp_ns++;
 	ck_assert(!is_seen(&changed) && !is_seen_by_path(&changed));
@@ -135,8 +135,8 @@ START_TEST(without_a_path)
 	const struct seen pathless = {.path_hash = 0};
 	struct seen seen;
 
-	seen_add(fd, &key, &pathless);
-	ck_assert(seen_find(&key, &seen) && !seen.page);
+	seen_add(&key, &pathless);
+	ck_assert(seen_find(fd, &key, &seen) && !seen.page);
 	ck_assert(!seen_find_path(&key, &seen));
 }
 END_TEST
@@ -146,10 +146,10 @@ START_TEST(forgotten)
 	struct seen_key key = key_of_an_old_file(), later = key;
 
 	seen_forget(); /* while this thread reads the path */
-	seen_add(fd, &key, &answer);
+	seen_add(&key, &answer);
 	later = key_now();
 	ck_assert(!is_seen(&later) && !is_seen_by_path(&later));
-	seen_add(fd, &later, &answer);
+	seen_add(&later, &answer);
 	ck_assert(is_seen(&later));
 	seen_forget();
 	later = key_now();
@@ -167,7 +167,7 @@ START_TEST(renamed_just_after_a_look)
 	for (int i = 0; i < 2000; i++) {
 		ck_assert_int_eq(write(fd, "x", 1), 1);
 		key = key_now();
-		seen_add(fd, &key, &answer);
+		seen_add(&key, &answer);
 		counted += is_seen(&key);
 		ck_assert_int_eq(rename(i % 2 ? other : path, i % 2 ? path : other), 0);
 		ck_assert(seen_key(fd, 1, &changed));
@@ -188,7 +188,7 @@ START_TEST(a_young_look_ends)
 
 	ck_assert_int_eq(write(fd, "x", 1), 1);
 	key = key_now();
-	seen_add(fd, &key, &answer);
+	seen_add(&key, &answer);
 	if (!key.tick_ns)
 		return;
 	while (sys_clock_ns(CLOCK_MONOTONIC_COARSE) == key.tick_ns)
@@ -196,6 +196,41 @@ START_TEST(a_young_look_ends)
 	ck_assert(seen_key(fd, 1, &later));
 	ck_assert_int_eq(later.ctime_ns, key.ctime_ns);
 	ck_assert(!is_seen(&later) && is_seen_by_path(&later));
+}
+END_TEST
+
+/* The grain is asked for when a young look is first wanted again, and then known for later looks at the file; with a coarse one, a
+ * young look does not count. */
+START_TEST(the_grain_is_asked_for_once)
+{
+	struct seen_key key;
+	struct seen_entry *entry;
+
+	ck_assert_int_eq(write(fd, "x", 1), 1);
+	key = key_now();
+	key.tick_ns = INT64_MAX; /* young, and the clock has ticked */
+	entry = &seen_table[seen_slot_of(&key)];
+	seen_add(&key, &answer);
+	ck_assert(!is_seen(&key));
+	ck_assert_uint_eq(entry->key.grain, SEEN_GRAIN_UNKNOWN);
+	do { /* until a tick is long enough */
+		key.tick_ns = sys_clock_ns(CLOCK_MONOTONIC_COARSE);
+		seen_add(&key, &answer);
+		ck_assert(!is_seen(&key) || seen_is_fine(fd, &key));
+	} while (entry->key.grain == SEEN_GRAIN_UNKNOWN);
+	ck_assert_uint_eq(entry->key.grain, seen_is_fine(fd, &key) ? SEEN_GRAIN_FINE : SEEN_GRAIN_COARSE);
+	key = key_now();
+	ck_assert_uint_eq(key.grain, SEEN_GRAIN_UNKNOWN);
+	ck_assert(is_seen_by_path(&key));
+	ck_assert_uint_eq(key.grain, entry->key.grain);
+	do {
+		key.tick_ns = sys_clock_ns(CLOCK_MONOTONIC_COARSE);
+		key.grain = SEEN_GRAIN_FINE;
+		seen_add(&key, &answer);
+	} while (!is_seen(&key));
+	key.grain = SEEN_GRAIN_COARSE;
+	seen_add(&key, &answer);
+	ck_assert(!is_seen(&key));
 }
 END_TEST
 
@@ -240,6 +275,7 @@ int main(void)
 	tcase_add_test(tc, forgotten);
 	tcase_add_test(tc, renamed_just_after_a_look);
 	tcase_add_test(tc, a_young_look_ends);
+	tcase_add_test(tc, the_grain_is_asked_for_once);
 	tcase_add_test(tc, kernels);
 	tcase_add_test(tc, no_file);
 	return suite_run_case("seen", tc);

@@ -148,6 +148,43 @@ START_TEST(the_only_waiter)
 }
 END_TEST
 
+/* take.lua must leave alone what does not simply wait. */
+START_TEST(the_only_lease)
+{
+	char beat[32], was[128];
+
+	assert_granted(acquire("A", 'a', 'x'));
+	command("HDEL dflock:{0}:hosts B");
+	assert_starts(acquire("B", 'b', 'x', .ask = "1", .pass = "1", .job = "1 2 b"), "WAIT A ");
+	assert_starts(heard(), "A: recall ");
+	snprintf(beat, sizeof(beat), "%s", beat_of("B"));
+	ck_assert_str_ne(beat, "(nil)"); /* the request counts as a beat */
+	assert_starts(acquire("C", 'c', 'x', .pass = "1"),
+		      "WAIT A "); /* it has all that acquire.lua wants of the first */
+	ck_assert_ptr_nonnull(strstr(call(SCRIPT_DUMP, NULL), "1 2 b"));
+	assert_says(release('b'), "OK");
+	assert_says(release('c'), "OK");
+	while (*heard())
+		;
+	assert_granted(acquire("A", 'd', 'x', RECORD("1", "2"))); /* now there are two */
+	assert_says(release('d'), "OK");
+
+	command("SET dflock:{0}:rest:flock:%s %s", NAME, "60000 1"); /* a rest from before */
+	command("PEXPIRE dflock:{0}:rest:flock:%s 60000", NAME);
+	assert_starts(acquire("B", 'b', 'x', .ask = "1"), "REST ");
+	assert_says(heard(), "");
+	command("DEL dflock:{0}:rest:flock:%s", NAME);
+
+	assert_granted(acquire("B", 'b', 'x', .dead_host = "A", .dead_beat = beat_of("A")));
+	strcpy(was, incarnation);
+	memset(incarnation, 'f', 40); /* the same record came to another server */
+	command("HSET dflock:{0}:store inc %s dflock:{0}:lock:%s %s", incarnation, NAME, incarnation);
+	assert_says(acquire("A", 'e', 'x'), "INC");
+	assert_says(heard(), "");
+	strcpy(incarnation, was);
+}
+END_TEST
+
 START_TEST(shared_waiters_are_granted_together)
 {
 	assert_granted(acquire("A", 'a', 'x'));
@@ -367,6 +404,7 @@ static void add_tests(TCase *t)
 	tcase_add_test(t, big_offsets_are_exact);
 	tcase_add_test(t, order_of_arrival);
 	tcase_add_test(t, the_only_waiter);
+	tcase_add_test(t, the_only_lease);
 	tcase_add_test(t, shared_waiters_are_granted_together);
 	tcase_add_test(t, cancelling_a_waiter_frees_those_behind_it);
 	tcase_add_test(t, pass_passes_waiters_but_not_holders);
