@@ -11,13 +11,11 @@ sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 from harness import BUILD, Host, Redis  # noqa: E402
 
 def closed_to_others():
-    """The folder above the checkout or the build that keeps other users out, if one does."""
-    for path in {os.path.dirname(os.path.dirname(os.path.abspath(__file__))), os.path.abspath(BUILD)}:
-        while path != "/":
-            if not os.stat(path).st_mode & 0o001:
-                return path
-            path = os.path.dirname(path)
-    return None
+    """The checkout or a folder above it that keeps other users out, if one does."""
+    path = os.path.dirname(os.path.abspath(__file__))
+    while path != "/" and os.stat(path).st_mode & 0o001:
+        path = os.path.dirname(path)
+    return path if path != "/" else None
 
 
 def pytest_configure(config):
