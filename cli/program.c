@@ -238,7 +238,7 @@ static void examine_elf(const char *path, int fd, const struct elf_facts *elf, c
 		    path);
 	else if (strstr(elf->interpreter, "ld-musl"))
 		say(out, REACH_NO,
-		    "%s runs with musl (%s), and libdflock.so needs glibc: it fails to start with the preload; build "
+		    "%s runs with musl (%s), and libdflock.so is built for glibc: it may not start with the preload; build "
 		    "dflock with musl for it, or take the lock with flock(1) around it",
 		    path, elf->interpreter);
 	else if (is_secure(fd, &what))

@@ -109,6 +109,7 @@ package | hardening)
 	;;
 *)
 	empty_system "$work/root"
+	tr -d - </proc/sys/kernel/random/uuid >"$work/root/etc/machine-id" # which a machine has that was booted once
 	pids=
 	inside "$work/root" "$@"
 	;;

@@ -175,9 +175,6 @@ def test_musl(host, built, programs):
     path = built("dynamic", BY_LIBC, compiler="musl-gcc")
     found = about(host, path)
     assert found[0] == "problem" and "runs with musl" in found[1]
-    # As said: it fails, or runs without.
-    done = subprocess.run([path], env=environment(), stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=60)
-    assert "no configuration" not in done.stderr
 
 
 def as_nobody(host, path):

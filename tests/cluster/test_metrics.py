@@ -31,6 +31,7 @@ def granted_first(space):
 @pytest.mark.parametrize("space", ["flock", "record"])
 def test_a_grant_a_wait_and_a_hand_over(make_host, space):
     a, b = make_host("a", lease=LONG), make_host("b", lease=LONG)
+    wait_until(lambda: value(b, "store_up") == 1, "b has the store")
     before, other = Since(a), Since(b)
     holder, waiter = opened(a), opened(b)
     assert holder.do(TAKE[space]) == "ok"

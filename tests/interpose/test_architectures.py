@@ -15,8 +15,8 @@ int call_dotted(int fd, int cmd, void *p) { return dotted(cmd, fd, p) + 1; }
 """
 DEBIANS = ["x86_64-linux-gnu", "i686-linux-gnu", "aarch64-linux-gnu", "arm-linux-gnueabihf", "arm-linux-gnueabi", "riscv64-linux-gnu",
            "powerpc64le-linux-gnu", "s390x-linux-gnu", "mips64el-linux-gnuabi64", "mipsel-linux-gnu", "loongarch64-linux-gnu"]
-# What else a variadic call may have: x86-64 says how many vector registers are used, POWER has room for registers on the stack.
-BESIDE = re.compile(r"xorl %eax, %eax|stdu 1, -\d+\(1\)|addi 1, 1, \d+|(addis|addi) 2, \d+, \.TOC\..*")
+# What else a variadic call may have: x86-64 says how many vector registers are used, POWER has room for registers on the stack, below the return address.
+BESIDE = re.compile(r"xorl %eax, %eax|stdu 1, -\d+\(1\)|addi 1, 1, \d+|(std|ld) 0, \d+\(1\)|(addis|addi) 2, \d+, \.TOC\..*")
 
 
 def clang(triple, text, *options):
