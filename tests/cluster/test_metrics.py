@@ -31,8 +31,7 @@ def granted_first(space):
 @pytest.mark.parametrize("space", ["flock", "record"])
 def test_a_grant_a_wait_and_a_hand_over(make_host, space):
     a, b = make_host("a", lease=LONG), make_host("b", lease=LONG)
-    wait_until(lambda: value(b, "store_up") == 1, "b has the store")
-    before, other = Since(a), Since(b)
+    before, other = Since(a.wait_up()), Since(b.wait_up())
     holder, waiter = opened(a), opened(b)
     assert holder.do(TAKE[space]) == "ok"
     assert before.moved() == granted_first(space)
@@ -57,7 +56,7 @@ def test_a_shrink_is_a_hand_over(make_host, space):
     a, b = make_host("a", lease=LONG), make_host("b", lease=LONG)
     first, second = opened(a), opened(b)
     assert first.do(TAKE[space]) == "ok" and first.do(SHARE[space]) == "ok"
-    before = Since(a)
+    before = Since(a.wait_up())
     assert second.do(SHARE[space]) == "ok"
     assert before.moved() == counts(space=space, handovers_total=1, lease_recall_seconds_count=1)
 
@@ -66,7 +65,7 @@ def test_a_lock_by_the_page_is_not_seen(make_host):
     a = make_host("a", lease=LONG)
     agent = opened(a)
     assert agent.do("flock 0 ex") == "ok"
-    before = Since(a)
+    before = Since(a.wait_up())
     for _ in range(10):
         assert agent.do("flock 0 un") == "ok" and agent.do("flock 0 ex") == "ok"
     assert before.moved() == {}
@@ -78,7 +77,7 @@ def test_busy(make_host, space, call):
     a, b = make_host("a", lease=LONG), make_host("b", lease=LONG)
     holder, other = opened(a), opened(b)
     assert holder.do(TAKE[space]) == "ok"
-    before = Since(b)
+    before = Since(b.wait_up())
     assert other.do(call) == "EAGAIN"
     assert before.moved() == counts(space=space, lock_busy_total=1)
 
@@ -87,7 +86,7 @@ def test_abandoned(make_host):
     a, b = make_host("a", lease=LONG), make_host("b", lease=LONG)
     holder, waiter = opened(a), opened(b)
     assert holder.do("flock 0 ex") == "ok"
-    before = Since(b)
+    before = Since(b.wait_up())
     waiter.say("flock 0 ex")
     waits(b)
     waiter.kill()
@@ -101,7 +100,7 @@ def test_deadlock(make_host):
     assert first.do("setlk 0 sh 0 10") == "ok" and second.do("setlk 0 sh 0 10") == "ok"
     first.say("setlk 0 ex 0 10 w")
     waits(a)
-    before = Since(b)
+    before = Since(b.wait_up())
     assert second.do("setlk 0 ex 0 10 w") == "EDEADLK"
     assert before.moved()["dflock_lock_deadlocks_total"] == 1
     assert second.do("setlk 0 un 0 10") == "ok" and first.heard()[0] == "ok"
@@ -109,7 +108,7 @@ def test_deadlock(make_host):
 
 def test_taken_past(make_host):
     a = make_host("a", lease="ttl_ms = 3000; past_look_ms = 50;")
-    before = Since(a)
+    before = Since(a.wait_up())
     job = Job(a, PAST, "flock", a.path("f"))
     assert job.line() == "held"
     wait_until(lambda: value(a, "locks_past") == 1, "it is reported", 60)
@@ -123,7 +122,7 @@ def test_waited_and_held_too_long(make_host):
     rule = '{ tree = "%s"; name = "t"; warn_after_ms = 1000; wait_warn_ms = 1000; }'
     a, b = make_host("a", lease=LONG, rules=rule), make_host("b", lease=LONG, rules=rule)
     holder, waiter = opened(a), opened(b)
-    before, other = Since(a), Since(b)
+    before, other = Since(a.wait_up()), Since(b.wait_up())
     assert holder.do("flock 0 ex") == "ok"
     waiter.say("flock 0 ex")
     wait_until(lambda: value(a, "held_too_long_total") and value(b, "waited_too_long_total"), "both are reported")
