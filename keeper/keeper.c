@@ -40,7 +40,6 @@
 #include "keeper/leases/room.h"
 #include "keeper/leases/probing.h"
 #include "keeper/callers/listener.h"
-#include "keeper/callers/unwatched.h"
 #include "keeper/callers/longwait.h"
 #include "keeper/callers/metrics.h"
 #include "keeper/callers/session.h"
@@ -230,10 +229,8 @@ static void on_alive(uv_timer_t *timer)
 	table_alive(k->table);
 	event_take_deeds(k);
 	log_tick();
-	if (k->leases && k->deadline.at_ns && clock_now_ns() >= k->table->head->freeze_at_ns) {
-		unwatched_look(k); /* a caller that has hung up may have had its answer */
+	if (k->leases && k->deadline.at_ns && clock_now_ns() >= k->table->head->freeze_at_ns)
 		note_callers(k);
-	}
 	queue_settle(k);
 }
 

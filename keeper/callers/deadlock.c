@@ -129,8 +129,7 @@ static void deadlock_follow(struct keeper *k, pid_t pid, const struct store_chas
 			if (s->waiter.arrival > next.youngest)
 				next.youngest = s->waiter.arrival;
 			deadlock_send_on(s->waiter.lease, &next);
-		} else if (s->state == SESSION_PINNED &&
-			   !session_is_left(s)) { /* it may wait in the kernel for a local program */
+		} else if (s->state == SESSION_PINNED) { /* it may wait in the kernel for a local program */
 			deadlock_search_start(k, s->waiter.lock, &s->waiter.range, &next);
 		}
 	}

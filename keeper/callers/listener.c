@@ -13,7 +13,6 @@
 #include <utlist.h>
 
 #include "keeper/callers/dispatch.h"
-#include "keeper/callers/unwatched.h"
 #include "keeper/clock.h"
 #include "keeper/fronts/fronts.h"
 #include "keeper/fronts/reading.h"
@@ -81,8 +80,6 @@ static void listener_admit(struct keeper *k, int fd)
 	why = peer_unknown(k, &peer);
 	if (why)
 		return listener_turn_away(k, fd, REFUSAL_PROGRAM, why, false);
-	if (k->sessions->count >= k->listener->limit || k->sessions->unwatched_count >= SESSIONS_UNWATCHED)
-		unwatched_look(k);
 	why = peer_too_many(k, &peer);
 	if (why)
 		return listener_turn_away(k, fd, REFUSAL_ROOM, why, true);
@@ -91,10 +88,8 @@ static void listener_admit(struct keeper *k, int fd)
 		quota_give(k, peer.uid, QUOTA_CONNECTION);
 		return listener_turn_away(k, fd, REFUSAL_ROOM, "the keeper has no memory left", true);
 	}
-	if (s->foreign)
-		return;
-	unwatched_came(k);
-	dispatch_readable(s); /* mostly the question has arrived already */
+	if (!s->foreign)
+		dispatch_readable(s); /* mostly the question has arrived already */
 }
 
 static void on_readable(uv_poll_t *poll, int status, int events)
@@ -107,8 +102,6 @@ static void on_readable(uv_poll_t *poll, int status, int events)
 	for (int i = 0; i < count; i++) {
 		struct session *s = ready[i].data.ptr;
 
-		if (s->state != SESSION_CLOSED)
-			session_reported(s);
 		if (ready[i].events & EPOLLHUP) /* whatever it has asked, nobody reads the answer */
 			dispatch_close(s);
 		else if (s->state != SESSION_CLOSED && s->foreign)
@@ -117,7 +110,6 @@ static void on_readable(uv_poll_t *poll, int status, int events)
 			dispatch_readable(s);
 		queue_settle(k); /* before the next session's question is looked at */
 	}
-	unwatched_came(k);
 }
 
 /* No descriptor left: the spare one is given up for a moment, so that the peer is told instead of waiting. */
@@ -146,7 +138,7 @@ static void on_connection(uv_poll_t *poll, int status, int events)
 	fd = accept4(k->listener->fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
 	if (fd >= 0)
 		listener_admit(k, fd);
-	else if ((errno == EMFILE || errno == ENFILE) && !unwatched_look(k))
+	else if (errno == EMFILE || errno == ENFILE)
 		turn_next_away(k);
 	queue_settle(k);
 }
@@ -180,8 +172,6 @@ int listener_start(struct keeper *k, unsigned limit)
 	l->unknown_uid = overflowuid_get();
 	ret = listener_bind(k, l);
 	if (ret == 0)
-		ret = unwatched_start(k);
-	if (ret == 0)
 		ret = uv_poll_init(k->loop, &l->readable, k->sessions->epoll);
 	if (ret == 0)
 		ret = uv_poll_init(k->loop, &l->accepting, l->fd);
@@ -197,7 +187,6 @@ void listener_free(struct keeper *k)
 {
 	free(k->listener);
 	k->listener = NULL;
-	unwatched_free(k);
 }
 
 void listener_stop(struct keeper *k)

@@ -8,7 +8,6 @@
 #include "keeper/callers/session.h"
 
 #include <errno.h>
-#include <poll.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
@@ -38,75 +37,20 @@ void sessions_free(struct keeper *k)
 	k->sessions = NULL;
 }
 
-/* A front reads a foreign connection later, so epoll reports each message once (edge-triggered). What comes on any other one is
- * reported once in all: afterwards it is unwatched. */
-static int session_tell_epoll(struct session *s)
-{
-	struct epoll_event event = {.events = EPOLLIN | EPOLLRDHUP | (s->foreign ? EPOLLET : EPOLLONESHOT),
-				    .data.ptr = s};
-	int op = s->in_epoll ? EPOLL_CTL_MOD : EPOLL_CTL_ADD;
-
-	if (epoll_ctl(s->keeper->sessions->epoll, op, s->fd, &event) != 0)
-		return -errno;
-	s->watched = s->in_epoll = true;
-	return 0;
-}
-
-static void session_unwatch(struct session *s)
-{
-	struct sessions *sessions = s->keeper->sessions;
-
-	s->watched = false;
-	DL_APPEND2(sessions->unwatched, s, unwatched_prev, unwatched_next);
-	sessions->unwatched_count++;
-}
-
-static void session_forget_unwatched(struct session *s)
-{
-	struct sessions *sessions = s->keeper->sessions;
-
-	DL_DELETE2(sessions->unwatched, s, unwatched_prev, unwatched_next);
-	sessions->unwatched_count--;
-}
-
-int session_watch(struct session *s)
-{
-	int ret = session_tell_epoll(s);
-
-	if (ret == 0)
-		session_forget_unwatched(s);
-	return ret;
-}
-
-void session_reported(struct session *s)
-{
-	if (!s->foreign && (s->keeper->sessions->unwatched_count < SESSIONS_UNWATCHED || session_tell_epoll(s) < 0))
-		session_unwatch(s);
-}
-
-bool session_is_left(const struct session *s)
-{
-	struct pollfd end = {.fd = s->fd};
-
-	return poll(&end, 1, 0) > 0 && end.revents & POLLHUP;
-}
-
 struct session *session_new(struct keeper *k, int fd, const struct ucred *peer, bool foreign)
 {
 	struct session *s = calloc(1, sizeof(*s));
+	/* A front reads a foreign connection later, so epoll reports each message once (edge-triggered). */
+	struct epoll_event event = {.events = EPOLLIN | EPOLLRDHUP | (foreign ? EPOLLET : 0), .data.ptr = s};
 
-	if (!s)
+	if (!s || epoll_ctl(k->sessions->epoll, EPOLL_CTL_ADD, fd, &event) != 0) {
+		free(s);
 		return NULL;
+	}
 	s->keeper = k;
 	s->fd = fd;
 	s->peer = *peer;
 	s->foreign = foreign;
-	if ((foreign || k->sessions->unwatched_count >= SESSIONS_UNWATCHED) && session_tell_epoll(s) < 0) {
-		free(s);
-		return NULL;
-	}
-	if (!s->watched)
-		session_unwatch(s);
 	s->reading = (struct front_connection){.fronts = k->fronts, .owner = s, .uid = peer->uid, .fd = fd};
 	s->lookup = (struct lookup)LOOKUP_NONE;
 	s->uses = 1; /* the timer's */
@@ -184,10 +128,8 @@ void session_end(struct session *s)
 	quota_give(s->keeper, s->peer.uid, QUOTA_CONNECTION);
 	if (!--sessions->count)
 		sessions->idle_since_ns = clock_now_ns();
-	if (!s->watched)
-		session_forget_unwatched(s);
 	/* close() does that, but not while there is a copy: a front may have one. */
-	if (s->in_epoll && (s->foreign || copies_are_possible()))
+	if (s->foreign || copies_are_possible())
 		epoll_ctl(sessions->epoll, EPOLL_CTL_DEL, s->fd, NULL);
 	uv_close((uv_handle_t *)&s->timer, on_session_timer_closed);
 }

@@ -71,9 +71,6 @@ struct session {
 	enum session_state state; /* session_enter() */
 	uv_timer_t timer;         /* the module that has the question says what it means */
 	unsigned uses;            /* by the timer, by a worker; the last one to end frees the session */
-	bool watched;             /* epoll reports what comes; else it is in sessions.unwatched */
-	bool in_epoll;            /* it is or was watched */
-	struct session *unwatched_prev, *unwatched_next;
 	struct session *prev, *next;
 
 	/* dispatch.c: the question */
@@ -119,8 +116,6 @@ struct session_counts {
 	uint64_t abandoned; /* the caller went away while it waited */
 };
 
-#define SESSIONS_UNWATCHED 64
-
 /* All sessions: k->sessions. */
 struct sessions {
 	struct session *all;
@@ -128,12 +123,10 @@ struct sessions {
 	unsigned waiting[WIRE_SPACES]; /* how many are in SESSION_WAITING */
 	uint64_t accepted;             /* since the start */
 	struct session_counts counts;
-	int64_t idle_since_ns;     /* when the last one ended, or the keeper started */
-	int epoll;                 /* of the connections: far cheaper than one libuv handle each */
-	struct session *unwatched; /* new ones: unwatched.h; at most SESSIONS_UNWATCHED */
-	unsigned unwatched_count;
-	struct quotas quotas; /* quota.c */
-	bool fit_asked;       /* control_fit.c: the store is being asked for all sessions in SESSION_FIT */
+	int64_t idle_since_ns; /* when the last one ended, or the keeper started */
+	int epoll;             /* of the connections: far cheaper than one libuv handle each */
+	struct quotas quotas;  /* quota.c */
+	bool fit_asked;        /* control_fit.c: the store is being asked for all sessions in SESSION_FIT */
 };
 
 /* --- session.c --- */
@@ -143,16 +136,10 @@ int sessions_init(struct keeper *k);
 /* No session may exist any more. */
 void sessions_free(struct keeper *k);
 
-/* Makes a connection's session, and adds it to the list. A foreign one is watched; any other one is unwatched, unless
- * there are many. The caller closes fd: at once if this returns NULL (no memory), else after session_end(). The caller has taken
- * QUOTA_CONNECTION, and gives it back after NULL; session_end() gives it back otherwise. */
+/* Makes a connection's session, and adds it to the list and to epoll. The caller closes fd: at once if this returns
+ * NULL (no memory), else after session_end(). The caller has taken QUOTA_CONNECTION, and gives it back after NULL;
+ * session_end() gives it back otherwise. */
 struct session *session_new(struct keeper *k, int fd, const struct ucred *peer, bool foreign);
-/* Has epoll report what comes next on an unwatched session, or has come. 0, or -errno: it stays as it is. */
-int session_watch(struct session *s);
-/* Epoll has reported it: it is unwatched again, unless it is foreign or there are many. */
-void session_reported(struct session *s);
-/* Has the peer hung up? Asks the kernel. */
-bool session_is_left(const struct session *s);
 /* Takes it out of the list; session_unuse() frees it with its last use. It must not wait for anything any more:
  * dispatch_close(). */
 void session_end(struct session *s);

@@ -63,7 +63,6 @@ struct orphan;
 struct reopen;
 struct session;
 struct sessions;
-struct unwatched;
 struct whos;
 
 struct keeper {
@@ -76,7 +75,6 @@ struct keeper {
 	struct configwatch *configwatch;
 	struct sessions *sessions;
 	struct listener *listener;
-	struct unwatched *unwatched;
 	struct deadlock *deadlock;
 	struct finding_searches *finding_searches;
 	struct whos *whos;

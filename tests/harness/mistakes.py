@@ -171,11 +171,6 @@ UNIT = {
         "all threads are parked": [put("probe-parked", "probes->parked < PARKED_MAX && ", "")],
         "a thread that has left the table of descriptors goes on": [become("probe-left-table", "return true;")],
     },
-    "test_unwatched": {
-        "a connection whose peer has hung up stays": [condition("unwatched-gone", "false")],
-        "a lease waits for the pin of a caller that has gone": [put("unwatched-pins", "count[LEASE_DRAINING] || ", "")],
-        "nobody hears what a silent connection says later": [condition("unwatched-silent", "false")],
-    },
     "test_quota": {
         "one user may have all": [condition("quota-each", "false")],
     },

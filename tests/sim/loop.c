@@ -144,10 +144,7 @@ int uv_is_closing(const uv_handle_t *handle)
 
 int uv_is_active(const uv_handle_t *handle)
 {
-	const struct loop *l = loop_of(handle->loop);
-
-	return handle->type == UV_TIMER ? find_timer(l, (const uv_timer_t *)handle) != NULL
-					: (const uv_handle_t *)l->prepare == handle;
+	return handle->type == UV_TIMER && find_timer(loop_of(handle->loop), (const uv_timer_t *)handle) != NULL;
 }
 
 void uv_ref(uv_handle_t *handle)
@@ -247,44 +244,6 @@ int uv_timer_stop(uv_timer_t *timer)
 	return 0;
 }
 
-/* --- before the loop sleeps --- */
-
-int uv_prepare_init(uv_loop_t *loop, uv_prepare_t *prepare)
-{
-	memset(prepare, 0, sizeof(*prepare));
-	prepare->loop = loop;
-	prepare->type = UV_PREPARE;
-	return 0;
-}
-
-int uv_prepare_start(uv_prepare_t *prepare, uv_prepare_cb cb)
-{
-	struct loop *l = loop_of(prepare->loop);
-
-	if (l->prepare && l->prepare != prepare)
-		abort();
-	prepare->prepare_cb = cb;
-	l->prepare = prepare;
-	return 0;
-}
-
-int uv_prepare_stop(uv_prepare_t *prepare)
-{
-	struct loop *l = loop_of(prepare->loop);
-
-	if (l->prepare == prepare)
-		l->prepare = NULL;
-	return 0;
-}
-
-static void run_prepare(struct host *host, const struct loop *l)
-{
-	if (!l->prepare)
-		return;
-	l->prepare->prepare_cb(l->prepare);
-	loop_poll_ready(host);
-}
-
 /* --- the loop --- */
 
 void uv_stop(uv_loop_t *loop)
@@ -299,7 +258,6 @@ int uv_run(uv_loop_t *loop, uv_run_mode mode)
 
 	(void)mode;
 	for (;;) {
-		run_prepare(host, l);
 		run_closing(l);
 		if (loop->stop_flag)
 			break;

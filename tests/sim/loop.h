@@ -15,7 +15,6 @@ struct loop {
 	uv_signal_t *signal;
 	uv_signal_cb signal_cb;
 	bool poll_posted;
-	uv_prepare_t *prepare; /* the only one that is active, or NULL */
 };
 extern struct loop loops[SIM_HOSTS];
 
@@ -29,8 +28,6 @@ static inline struct loop *loop_of(const uv_loop_t *loop)
 	return &loops[host_of(loop)->id];
 }
 
-/* Posts an item if a descriptor is readable that is watched: that it is may come of what the keeper has done. */
-void loop_poll_ready(struct host *host);
 /* uv_close() of a poll handle. */
 void loop_forget_poll(struct loop *loop, const uv_poll_t *handle);
 

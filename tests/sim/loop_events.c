@@ -99,15 +99,6 @@ void loop_poll(struct host *host)
 	host_post(host, poll_item, host, 0);
 }
 
-void loop_poll_ready(struct host *host)
-{
-	for (const struct watched *w = loops[host->id].watched; w; w = w->next)
-		if (readable(w->fd)) {
-			loop_poll(host);
-			return;
-		}
-}
-
 /* --- workers --- */
 
 static void work_done(void *arg, uint64_t number)
