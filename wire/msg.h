@@ -22,7 +22,7 @@
 #include <stdint.h>
 
 #define WIRE_MAGIC         0x6b6c6664u /* "dflk" */
-#define WIRE_VERSION       3
+#define WIRE_VERSION       4
 #define WIRE_REASON_BYTES  1024
 #define WIRE_COMMAND_BYTES 16 /* the kernel's names of processes have 15 bytes */
 #define WIRE_SOCKET_NAME   "keeper.sock"
@@ -130,6 +130,15 @@ struct wire_request {
 	int64_t sent_ns;     /* the caller's CLOCK_BOOTTIME before it sent this */
 	struct wire_config_id config;
 	uint64_t config_path; /* leases_hash() of that file's path; 0: the path may lead the keeper to another file */
+	/*
+	 * WIRE_LOCK, WIRE_TEST: the question is asked on behalf of this thread, whose call has this number. A peer that is not root
+	 * may ask for its own user's threads only. The numbers of a thread's calls grow (and may pass from the largest to 0). Both 0: the peer
+	 * asks for itself. After WIRE_GRANTED to WIRE_LOCK the call counts as under way until the keeper has seen the thread
+	 * out of it: the lease stays for so long, and nobody says when that is.
+	 */
+	int32_t thread;
+	uint32_t reserved_too; /* zero */
+	uint64_t call;
 	/* For people: the caller's command name. Any bytes, and not always with a NUL; "": the keeper looks it up. */
 	char command[WIRE_COMMAND_BYTES];
 };
@@ -156,7 +165,7 @@ struct wire_reply {
 	int64_t from, to;
 };
 
-_Static_assert(sizeof(struct wire_request) == 104, "the layout is the protocol");
+_Static_assert(sizeof(struct wire_request) == 120, "the layout is the protocol");
 _Static_assert(offsetof(struct wire_request, op) == 8 && WIRE_STOP == 5, "the same in all versions");
 _Static_assert(offsetof(struct wire_reply, verdict) == 8 && offsetof(struct wire_reply, reason) == 16 &&
 		       WIRE_REFUSED == 4 && WIRE_OK == 7,

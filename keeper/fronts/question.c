@@ -42,7 +42,9 @@ ssize_t question_receive(int socket, struct question *question, struct question_
 
 static bool lock_ok(const struct wire_request *r)
 {
-	if (r->reserved[0] || r->reserved[1] || r->reserved[2])
+	if (r->reserved[0] || r->reserved[1] || r->reserved[2] || r->reserved_too)
+		return false;
+	if (r->thread < 0 || (r->call && !r->thread) || (r->thread && (r->flags & WIRE_F_HAVE)))
 		return false;
 	if (r->space >= WIRE_SPACES || r->mode >= WIRE_MODES || r->owner >= WIRE_OWNERS || (r->flags & ~WIRE_F_ALL))
 		return false;

@@ -15,8 +15,8 @@ import threading
 import time
 from collections import namedtuple
 
-MAGIC, VERSION = 0x6B6C6664, 3
-REQUEST = struct.Struct("<IHH4BB3xqqq3Q2qQ16s")
+MAGIC, VERSION = 0x6B6C6664, 4
+REQUEST = struct.Struct("<IHH4BB3xqqq3Q2qQ16x16s") # no thread, no call
 REPLY = struct.Struct("<IHHBBBBi1024sqQqq")
 Reply = namedtuple("Reply", "magic version size verdict mode on_refused may_mend pid reason until_ns fence from_ to")
 LOCK, HELD = 1, 10

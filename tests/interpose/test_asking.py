@@ -31,7 +31,7 @@ def script(world):
 def test_what_is_asked(world, script):
     process = world.start("waits", "restart", "s", world.lock)
     connection, request = script.next()
-    assert (request.magic, request.version, request.size, request.op) == (fk.MAGIC, fk.VERSION, 104, fk.LOCK)
+    assert (request.magic, request.version, request.size, request.op) == (fk.MAGIC, fk.VERSION, 120, fk.LOCK)
     assert (request.space, request.mode, request.flags, request.owner) == (0, fk.SHARED, 0, 0)
     assert (request.start, request.to, request.fds) == (0, 2**63 - 1, [str(world.lock)])
     assert request.config == fk.config_id(world.config) and request.path_hash == fk.path_hash(world.config)

@@ -151,6 +151,10 @@ static const struct {
 	FIELD(reserved[0], 1, false),
 	FIELD(reserved[1], 1, false),
 	FIELD(reserved[2], 128, false),
+	FIELD(reserved_too, 1, false),
+	FIELD(thread, 1, true),
+	FIELD(thread, -1, false),
+	FIELD(call, 1, false), /* of no thread */
 	FIELD(sent_ns, 0, true),
 	FIELD(sent_ns, INT64_MAX / 2, true),
 	FIELD(sent_ns, INT64_MAX / 2 + 1, false),
