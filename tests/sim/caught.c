@@ -18,6 +18,7 @@
 #include "tests/sim/sim.h"
 
 #define SLOW  (900 * MS) /* longer than a pin */
+#define STUCK (5 * SEC)  /* longer than a ttl */
 #define AGAIN 1
 
 static struct program *caught_find(pid_t pid)
@@ -114,7 +115,7 @@ static int caught_in_kernel(struct program *p, const struct intent *want)
 	int ret;
 
 	p->in_window = true;
-	program_sleep(p, rng_chance(&p->rng, 50) ? rng_between(&p->rng, 0, SLOW) : rng_delay(&p->rng, SLOW));
+	program_sleep(p, rng_chance(&p->rng, 50) ? rng_between(&p->rng, 0, STUCK) : rng_delay(&p->rng, SLOW));
 	ret = caught_try(p, want);
 	p->in_window = false;
 	while (ret == -EWOULDBLOCK && !want->nonblock) {
