@@ -1,20 +1,24 @@
 /*
- * Calls under way: threads whose lock calls a supervisor lets the kernel continue; one exclusive lock, two hosts with a kernel lock
- * each, for each host a keeper, its parent and two supervisors. The filter hands a lock call to the supervisor, which asks the
- * keeper; the keeper writes an entry into the table that its parent and the next keeper share, and answers; the supervisor
- * continues the call. The kernel may take the lock at any later moment (the window), or not at all.
+ * Calls under way: the filter hands a thread's lock call to a supervisor. The supervisor asks the keeper; the keeper writes an entry
+ * into the table that its parent and the next keeper share, and answers; the supervisor lets the kernel continue the call, and the kernel
+ * takes the lock at any later moment, or not at all. One exclusive lock, two hosts with a kernel lock each; for each host a keeper,
+ * its parent, and two supervisors of which the second goes on when the first has died.
  *
- * What is shown: a thread executes instructions of its program with a lock that a call of it got only while its host has
- * the lease; the other host's threads do so only while that one has it. No call meets the keeper's own probe. With LIVE: when
- * nothing can go on, nobody waits.
+ * What is shown: a thread whose call got the lock executes instructions of its program only while its host has the lease, so threads of
+ * both hosts never do at the same time; no call meets the keeper's own probe. With LIVE: when nothing can go on, nobody waits.
  *
- * HOSTS=2     both hosts are modelled, with a thread each; else one, with THREADS, and the other only wants the lock
- * DEATHS=n    so many supervisors die, and the second one goes on; their questions may still lie at the keeper
+ * HOSTS=2     both hosts are modelled, with a thread each; else one, with THREADS, and the other one only has the lease at times
+ * DEATHS=n    so many supervisors die; what they asked may still lie at the keeper
  * CRASHES=n   so many keepers die
  * OUTAGES=n   so many times a lease cannot be renewed
- * LIVE        each thread makes CALLS calls, and the other host wants the lock once
+ * LIVE        each thread makes CALLS calls, and the other host wants the lease once
  *
- * Mutants, each of which must be caught: see check.sh. Each #ifdef says what is left out.
+ * A thread is a process of its own. Mutants, each of which must be caught:
+ *   the entry           ENTER_LATE (after the answer) NOT_TAKEN_UP (by the next keeper) PROBE_EARLY (while there is one)
+ *   old questions       STALE_ENDS, SAME_ENDS (an entry) STALE_ENTERS (although a later one is there) KEEPS_STALE
+ *   proofs              RUNS_IS_OUT HANDS_ARE_OUT (a call that the supervisor has) SEEN_ANY (ends an entry of a later call) NO_SEE_OUT
+ *   asked again         SECOND_CONTINUES (without asking) LATE_CONTINUE (after the answer's time) KEEPS_ENTERED NO_REASK
+ *   an outage           HOLDERS_ONLY HOLDERS_FIRST LOCK_FIRST (looks for the lock before the stop) HELD_GOES THAW_FIRST
  */
 #ifndef HOSTS
 #define HOSTS 1
@@ -51,9 +55,9 @@
 mtype:thread = { OUT, ASKED, CALLED, LOCKED, RUNS, DEAD };
 /* What the supervisor knows of the call. NEW: it has not received it. CHECKED: the answer's time had not passed. */
 mtype:call = { NEW, ASKS, GRANTED, CHECKED };
-/* A question: none, on its way, kept by the keeper, its entry is written. */
+/* The question: none, on its way, kept by the keeper, its entry is written. (ANSWERED: ENTER_LATE only.) */
 mtype:question = { NO, SENT, KEPT, ENTERED, ANSWERED };
-/* A lease that is asked back. */
+/* The lease at the keeper. RECALLED: no new entries. FREE: the probe has seen it free. */
 mtype:closing = { OPEN, RECALLED, PROBING, FREE };
 
 mtype:thread state[THREADS];
@@ -106,8 +110,7 @@ inline next_number(t) {
 	DOWN(t, LAST)
 }
 
-/* Nobody waits for the answer any longer. The keeper need not know. Of two such questions either may be the one that matters.
- * It is enough that one thread has some. */
+/* Nobody waits for the answer any longer; the keeper may know that or not. One such question at a time, and of one thread. */
 inline withdraw(t) {
 	if
 #if DEATHS > 0
@@ -126,13 +129,14 @@ end:	do
 		next_number(t);
 		if :: waits[t] = true :: waits[t] = false fi;
 		state[t] = ASKED }
-	/* A signal or a stop before the supervisor has received the call. */
+	/* The supervisor has not received the call. */
 	:: atomic { state[t] == ASKED && call[t] == NEW && (stopped[t] || killed[t]) -> AGAIN(t); state[t] = OUT }
+	/* Also when it is to stop or to end: it does so at the boundary of the kernel. */
 	:: atomic { state[t] == CALLED && kernel[HOST(t)] == 0 -> kernel[HOST(t)] = t + 1; state[t] = LOCKED; waits[t] = false }
 	:: atomic { state[t] == CALLED && kernel[HOST(t)] != 0 && !waits[t] ->
 		assert(kernel[HOST(t)] != PROBE || killed[t]);
 		state[t] = OUT }
-	/* ptrace, a stop or a signal ends the waiting, and the call begins anew. */
+	/* It waits for a local holder. ptrace (in a recall) or a stop ends that, and the call begins anew. */
 	:: atomic { state[t] == CALLED && waits[t] && (closing[HOST(t)] != OPEN || stopped[t]) ->
 		AGAIN(t);
 		waits[t] = false;
@@ -163,7 +167,12 @@ end:	do
 #endif
 	:: atomic { call[t] == CHECKED -> call[t] = NEW; state[t] = CALLED }
 	/* An error is the answer: another host has the lock, and the call is not one that waits; or a signal came. */
-	:: atomic { (call[t] == ASKS || call[t] == GRANTED) && MAY_END(t) -> call[t] = NEW; fresh[t] = false; state[t] = OUT; waits[t] = false; withdraw(t) }
+	:: atomic { (call[t] == ASKS || call[t] == GRANTED) && MAY_END(t) ->
+		call[t] = NEW;
+		fresh[t] = false;
+		state[t] = OUT;
+		waits[t] = false;
+		withdraw(t) }
 	:: state[t] == DEAD -> break
 	od
 }
@@ -202,16 +211,35 @@ end:	do
 #define IS_OUT(t)       IN_PROGRAM(t)
 #endif
 
+/* The question of a call that has its entry, but was not continued (the answer was lost or came late). This call is in the supervisor's
+ * hands, so no proof ends its entry before it is answered: it is granted although the lease is recalled. */
+#ifdef KEEPS_ENTERED
+#define AGAIN_ASKED(t)  false
+#else
+#define AGAIN_ASKED(t)  (entry[t] == LAST)
+#endif
+
+/* The keeper has a question of a later call than the old one. */
+#ifdef KEEPS_STALE
+#define NEWER_KNOWN(t)  false
+#else
+#define NEWER_KNOWN(t)  (old[t] < LAST && (question[t] == KEPT || question[t] == ENTERED))
+#endif
+
 /* What the keeper does about one thread. */
 proctype calls_under_way(byte t)
 {
 end:	do
-	/* It reads a question: the thread has left its earlier calls. */
+	/* It reads a question: the thread has left its earlier calls, so their entry ends, and so does a question of theirs. */
 	:: atomic { question[t] == SENT ->
 		question[t] = KEPT;
-		if :: entry[t] < LAST -> entry[t] = 0 :: else fi }
+		if :: entry[t] < LAST -> entry[t] = 0 :: else fi;
+#ifndef KEEPS_STALE
+		if :: old_kept[t] && old[t] < LAST -> old[t] = 0; old_kept[t] = false :: else fi
+#endif
+		}
 	/* ... that nobody waits for any longer. */
-	:: atomic { old[t] && !old_kept[t] ->
+	:: atomic { old[t] && !old_kept[t] && !NEWER_KNOWN(t) ->
 #if defined STALE_ENDS
 		entry[t] = 0;
 #elif defined SAME_ENDS
@@ -222,7 +250,7 @@ end:	do
 		old_kept[t] = true }
 	:: atomic { old[t] -> old[t] = 0; old_kept[t] = false } /* the supervisor's connection has ended */
 	/* It grants. Its look at the clock may have been long ago. */
-	:: atomic { question[t] == KEPT && lease == MINE(HOST(t)) && closing[HOST(t)] == OPEN ->
+	:: atomic { question[t] == KEPT && lease == MINE(HOST(t)) && (closing[HOST(t)] == OPEN || AGAIN_ASKED(t)) ->
 #ifndef ENTER_LATE
 		entry[t] = LAST;
 #endif
@@ -237,7 +265,7 @@ end:	do
 		question[t] = NO }
 #endif
 	:: atomic { old_kept[t] && lease == MINE(HOST(t)) && closing[HOST(t)] == OPEN ->
-#ifdef STALE_ENTERS
+#if defined STALE_ENTERS
 		entry[t] = old[t];
 #else
 		if :: entry[t] < old[t] -> entry[t] = old[t] :: else fi;
@@ -307,13 +335,13 @@ end:	do
 	od
 #define STOP(if_so)     if :: if_so -> stopped[t] = true :: else fi
 
-/* Has stopped this thread, and the lease is lost. In the program, it stays where it is. */
 #define HAS_LOCK        (kernel[h] == t + 1)
 #ifdef LOCK_FIRST
 #define SEEN_LOCK       has_lock
 #else
 #define SEEN_LOCK       HAS_LOCK
 #endif
+/* The lease is lost. A thread that has really stopped (it is not in the kernel) stays as it is while the parent looks at it. */
 inline end_or_let_go() {
 	if
 	:: stopped[t] ->
