@@ -79,6 +79,7 @@ fails table safety -DNO_BUSY
 holds net safety
 holds net safety -DDEATHS=1 -DCRASHES=1
 holds net safety -DOUTAGES=1
+holds net safety -DPROCESS -DOUTAGES=1
 holds net safety -DTHREADS=1 -DDEATHS=1 -DCRASHES=1 -DOUTAGES=1
 holds net safety -DHOSTS=2 -DDEATHS=1 -DCRASHES=1
 holds net safety -DHOSTS=2 -DOUTAGES=1
@@ -106,6 +107,7 @@ fails net safety -DTHREADS=1 -DOUTAGES=1 -DHOLDERS_FIRST
 fails net safety -DTHREADS=1 -DOUTAGES=1 -DLOCK_FIRST
 fails net safety -DTHREADS=1 -DOUTAGES=1 -DHELD_GOES
 fails net safety -DTHREADS=1 -DOUTAGES=1 -DTHAW_FIRST
+fails net safety -DPROCESS -DOUTAGES=1 -DEACH_THREAD
 "
 long="
 holds net safety -DCRASHES=1 -DOUTAGES=1

@@ -13,12 +13,15 @@
  * OUTAGES=n   so many times a lease cannot be renewed
  * LIVE        each thread makes CALLS calls, and the other host wants the lease once
  *
- * A thread is a process of its own. Mutants, each of which must be caught:
+ * PROCESS     all threads are one process, which is stopped, goes on and ends as a whole; else each is a process
+ *
+ * Mutants, each of which must be caught:
  *   the entry           ENTER_LATE (after the answer) NOT_TAKEN_UP (by the next keeper) PROBE_EARLY (while there is one)
  *   old questions       STALE_ENDS, SAME_ENDS (an entry) STALE_ENTERS (although a later one is there) KEEPS_STALE
  *   proofs              RUNS_IS_OUT HANDS_ARE_OUT (a call that the supervisor has) SEEN_ANY (ends an entry of a later call) NO_SEE_OUT
  *   asked again         SECOND_CONTINUES (without asking) LATE_CONTINUE (after the answer's time) KEEPS_ENTERED NO_REASK
  *   an outage           HOLDERS_ONLY HOLDERS_FIRST LOCK_FIRST (looks for the lock before the stop) HELD_GOES THAW_FIRST
+ *                       EACH_THREAD (looks at one thread of a process, with PROCESS)
  */
 #ifndef HOSTS
 #define HOSTS 1
@@ -333,13 +336,25 @@ end:	do
 	:: atomic { t < BEYOND(h) - 1 -> act; t++ } \
 	:: atomic { t == BEYOND(h) - 1 -> act; t = FIRST(h); break } \
 	od
-#define STOP(if_so)     if :: if_so -> stopped[t] = true :: else fi
+#ifdef PROCESS
+#define SET(what, v)    what[0] = v; what[THREADS - 1] = v
+#else
+#define SET(what, v)    what[t] = v
+#endif
+#define STOP(if_so)     if :: if_so -> SET(stopped, true) :: else fi
 
 #define HAS_LOCK        (kernel[h] == t + 1)
 #ifdef LOCK_FIRST
 #define SEEN_LOCK       has_lock
 #else
 #define SEEN_LOCK       HAS_LOCK
+#endif
+#if defined PROCESS && !defined EACH_THREAD
+#define REALLY_STOPPED  (IN_PROGRAM(0) && IN_PROGRAM(THREADS - 1))
+#undef SEEN_LOCK
+#define SEEN_LOCK       (kernel[h] != 0)
+#else
+#define REALLY_STOPPED  IN_PROGRAM(t)
 #endif
 /* The lease is lost. A thread that has really stopped (it is not in the kernel) stays as it is while the parent looks at it. */
 inline end_or_let_go() {
@@ -349,18 +364,18 @@ inline end_or_let_go() {
 		has_lock = HAS_LOCK;
 #endif
 		if
-		:: atomic { IN_PROGRAM(t) && !SEEN_LOCK ->
+		:: atomic { REALLY_STOPPED && !SEEN_LOCK ->
 #ifdef THAW_FIRST
-			stopped[t] = false };
-			entry[t] = 0
+			SET(stopped, false) };
+			atomic { SET(entry, 0) }
 #else
-			entry[t] = 0 };
-			stopped[t] = false
+			SET(entry, 0) };
+			atomic { SET(stopped, false) }
 #endif
 #ifdef HELD_GOES
-		:: atomic { !IN_PROGRAM(t) -> entry[t] = 0; stopped[t] = false }
+		:: atomic { !REALLY_STOPPED -> SET(entry, 0); SET(stopped, false) }
 #endif
-		:: atomic { !IN_PROGRAM(t) || SEEN_LOCK -> killed[t] = true; entry[t] = 0 }
+		:: atomic { !REALLY_STOPPED || SEEN_LOCK -> SET(killed, true); SET(entry, 0) }
 		fi
 	:: else
 	fi
@@ -389,7 +404,7 @@ end:	do
 #endif
 		if
 		:: expired[h] = false;
-			EACH(stopped[t] = false)
+			EACH(SET(stopped, false))
 		:: atomic { lease = 0; expired[h] = false;
 			if :: kernel[h] == PROBE -> kernel[h] = 0 :: else fi;
 			closing[h] = OPEN };
